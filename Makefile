@@ -1,0 +1,81 @@
+# sonde. `make` alone lists what there is. Users' builds do not come through here: rebar3 calls
+# c_src/build.sh itself.
+
+# Our own builds want the native side, and no warnings.
+export SONDE_REQUIRE_NATIVE := 1
+export WERROR := -Werror
+
+C_FILES := $(wildcard c_src/*.c c_src/*.h)
+EBIN    := _build/default/lib/sonde/ebin
+INCLUDE  = $(shell erl -noshell -eval \
+             'io:format("~ts/erts-~ts/include", [code:root_dir(), erlang:system_info(version)]), halt().')
+
+# It does not see the other branch of an #if, nor what the assembler part uses.
+CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
+
+.PHONY: help compile all demo shell test test-otp test-matrix check check-aarch64 lint format dialyzer docs bench clean
+
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: ## see it find four real leaks on a running node (under a minute)
+	@scripts/setup build
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@sh demo/run
+
+shell: compile ## an Erlang shell with sonde loaded
+	@erl -pa $(EBIN) -eval 'io:format("~n  sonde:proc_count(memory, 5).   sonde:bin_leak(5).   sonde:native().~n  h(sonde).   h(sonde, bin_leak).   to leave: q().~n~n")'
+
+compile: ## build the library, and the documentation into it
+	@scripts/setup build
+	@rebar3 compile
+
+all: compile
+
+test: ## the whole suite on this machine's Erlang, native and portable
+	@scripts/test
+
+test-matrix: ## the suite on OTP 25, 27 and 29 (chroots are made when needed; as root)
+	@scripts/matrix
+
+test-otp: # one side: make test-otp SIDE=native SUITES="peek_SUITE other_SUITE:case"
+	@scripts/setup test
+	@scripts/suite $(or $(SIDE),native)
+
+check: ## the C unit tests, plain and under sanitizers
+	@scripts/setup build
+	@$(MAKE) -s --no-print-directory -C c_src check
+
+check-aarch64: ## the C unit tests of the reader, cross-compiled, under an emulator
+	@scripts/setup cross
+	@$(MAKE) -s --no-print-directory -C c_src check-aarch64
+
+lint: ## clang-format, clang-tidy, cppcheck, xref
+	@scripts/setup lint
+	clang-format --dry-run -Werror $(C_FILES)
+	clang-tidy --quiet $(filter %.c,$(C_FILES)) -- -std=c11 -D_GNU_SOURCE -DSONDE_BUILD_ID='""' -isystem $(INCLUDE)
+	cppcheck --enable=warning,style,performance,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem $(CPPCHECK_BLIND) --std=c11 -D_GNU_SOURCE -q $(C_FILES)
+	rebar3 xref
+
+format: ## let clang-format have its way with c_src
+	@scripts/setup lint
+	clang-format -i $(C_FILES)
+
+dialyzer: ## Dialyzer (a minute the first time)
+	@scripts/setup dialyzer
+	rebar3 dialyzer
+
+docs: ## check the documentation and put it into the beams
+	@scripts/setup build
+	@rebar3 edoc
+	@scripts/embed_docs $(EBIN)
+
+bench: ## measure against recon and write the README's tables
+	@scripts/setup bench
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@sh bench/run
+
+clean: ## remove what was built
+	rm -rf _build
+	@$(MAKE) -s --no-print-directory -C c_src clean

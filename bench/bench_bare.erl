@@ -1,0 +1,25 @@
+%% The bare C loop (bare_loop.c) as Erlang sees it.
+-module(bench_bare).
+
+-export([start/0, binary_memory/0]).
+-export([find/2]).
+
+-on_load(init/0).
+-nifs([find/2, binary_memory/0]).
+
+init() ->
+    erlang:load_nif(filename:join(filename:dirname(code:which(?MODULE)), "bare_loop"), 0).
+
+%% The table that sonde has proved is the one that the loop reads by.
+-spec start() -> ok.
+start() ->
+    #{status := active, layout := Layout} = sonde:native(),
+    [Index] = [I || {I, Name, _, _, _, _} <- sonde_nif:tables(), Name =:= Layout],
+    ok = find(Index, erlang:system_info(process_limit)).
+
+-spec find(non_neg_integer(), pos_integer()) -> ok | error.
+find(_Table, _Limit) -> erlang:nif_error(not_loaded).
+
+%% Bytes and number of all refc binaries in the processes' off-heap chains.
+-spec binary_memory() -> {non_neg_integer(), non_neg_integer()}.
+binary_memory() -> erlang:nif_error(not_loaded).

@@ -1,0 +1,79 @@
+%% How long calls take, and how much memory they add.
+-module(bench_clock).
+
+-export([alternate/3, peak/1, median/1, percentile/2]).
+-export([loop/3]).
+
+-define(PAUSE_MS, 10).  % for what the last call left behind to be freed
+-define(WARM_UP, 1).
+
+%% @doc Nanoseconds of each call in turn, `Runs' times after a warm-up; each in a process of its own.
+-spec alternate(pos_integer(), non_neg_integer(), #{Name => fun(() -> term())}) ->
+          #{Name => [non_neg_integer()]}.
+alternate(Runs, PauseMs, Calls) ->
+    Order = maps:to_list(Calls),
+    _ = [once(Call, PauseMs) || _ <- lists:seq(1, ?WARM_UP), {_, Call} <- Order],
+    Times = [{Name, once(Call, PauseMs)} || _ <- lists:seq(1, Runs), {Name, Call} <- Order],
+    maps:map(fun(Name, _) -> [Ns || {N, Ns} <- Times, N =:= Name] end, Calls).
+
+once(Call, PauseMs) ->
+    timer:sleep(PauseMs),
+    in_process(fun() ->
+                       Start = erlang:monotonic_time(),
+                       _ = Call(),
+                       Stop = erlang:monotonic_time(),
+                       erlang:convert_time_unit(Stop - Start, native, nanosecond)
+               end).
+
+in_process(Fun) ->
+    {Pid, Ref} = spawn_monitor(fun() -> exit({result, Fun()}) end),
+    receive {'DOWN', Ref, process, Pid, {result, Result}} -> Result end.
+
+%% @doc Bytes that the node had more than before at the worst moment of the call: as its allocators
+%% tell, and as the operating system tells (`undefined' where it does not).
+-spec peak(fun(() -> term())) ->
+          #{allocated := non_neg_integer(), resident := non_neg_integer() | undefined}.
+peak(Call) ->
+    _ = garbage_collect(),
+    timer:sleep(?PAUSE_MS),
+    Before = memory(),
+    Self = self(),
+    Poller = spawn_opt(?MODULE, loop, [Self, Before, Before], [{priority, max}]),
+    _ = in_process(Call),
+    Poller ! {stop, Self},
+    {Allocated, Resident} = receive {Poller, Most} -> Most end,
+    {A, R} = Before,
+    #{allocated => Allocated - A,
+      resident => case R of undefined -> undefined; _ -> Resident - R end}.
+
+loop(Owner, {A, R}, Before) ->
+    {NowA, NowR} = memory(),
+    Most = {max(A, NowA), case R of undefined -> R; _ -> max(R, NowR) end},
+    receive
+        {stop, Owner} -> Owner ! {self(), Most}
+    after 1 ->
+        loop(Owner, Most, Before)
+    end.
+
+memory() ->
+    {erlang:memory(total), resident()}.
+
+%% Fields of statm are pages; the second is what is resident.
+resident() ->
+    case prim_file:read_file("/proc/self/statm") of
+        {ok, Text} ->
+            [_, Pages | _] = string:lexemes(binary_to_list(Text), " "),
+            list_to_integer(Pages) * 4096;
+        {error, _} ->
+            undefined
+    end.
+
+-spec median([number()]) -> number().
+median(Values) ->
+    percentile(Values, 50).
+
+-spec percentile([number()], number()) -> number().
+percentile(Values, Percent) ->
+    Sorted = lists:sort(Values),
+    N = length(Sorted),
+    lists:nth(max(1, min(N, ceil(N * Percent / 100))), Sorted).

@@ -1,0 +1,73 @@
+%% The processes that are looked at, and the recon that is compared with.
+-module(bench_crowd).
+
+-export([idle/1, holders/2, fill_up/1, load_recon/1]).
+-export([wait/0, hold/3]).
+
+-define(WAVE, 1000).  % holders that build their binaries at the same time
+
+%% @doc `N' processes that wait.
+-spec idle(non_neg_integer()) -> ok.
+idle(N) ->
+    _ = [spawn(?MODULE, wait, []) || _ <- lists:seq(1, N)],
+    ok.
+
+%% @doc Idle processes until there are `N' in the node.
+-spec fill_up(non_neg_integer()) -> ok.
+fill_up(N) ->
+    idle(max(0, N - erlang:system_info(process_count))).
+
+%% @doc `N' processes with `Binaries' refc binaries each, of 65 to 200 bytes; they are built at the same
+%% time, so that neighbours in memory belong to different processes.
+-spec holders(non_neg_integer(), non_neg_integer()) -> ok.
+holders(0, _) ->
+    ok;
+holders(N, Binaries) ->
+    Now = min(N, ?WAVE),
+    Pids = [spawn(?MODULE, hold, [self(), I, Binaries]) || I <- lists:seq(1, Now)],
+    _ = [receive {Pid, ready} -> ok end || Pid <- Pids],
+    holders(N - Now, Binaries).
+
+wait() ->
+    receive stop -> ok end.
+
+hold(Owner, Seed, Binaries) ->
+    _ = rand:seed(exsss, {Seed, Binaries, 1}),
+    Held = [binary:copy(<<0>>, 64 + rand:uniform(136)) || _ <- lists:seq(1, Binaries)],
+    _ = garbage_collect(),
+    Owner ! {self(), ready},
+    hold(Held).
+
+hold(Held) ->
+    receive
+        {show, Pid} -> Pid ! Held, hold(Held);
+        stop -> ok
+    end.
+
+%% @doc Loads recon from its beams; where another release's compiler made them (they may not even load),
+%% they are compiled again from the code that is in them. Says which of the two.
+-spec load_recon(file:name()) -> as_shipped | compiled_again.
+load_recon(Dir) ->
+    Files = [filename:join(Dir, M ++ ".beam") || M <- ["recon_lib", "recon"]],
+    case lists:usort([load(F) || F <- Files]) of
+        [as_shipped] -> as_shipped;
+        _ -> compiled_again
+    end.
+
+load(File) ->
+    {ok, {Module, [{compile_info, Info}, {abstract_code, {raw_abstract_v1, Forms}}]}} =
+        beam_lib:chunks(File, [compile_info, abstract_code]),
+    case proplists:get_value(version, Info) =:= compiler() of
+        true ->
+            {module, Module} = code:load_abs(filename:rootname(File)),
+            as_shipped;
+        false ->
+            {ok, Module, Beam} = compile:forms(Forms, [binary]),
+            {module, Module} = code:load_binary(Module, File, Beam),
+            compiled_again
+    end.
+
+compiler() ->
+    _ = application:load(compiler),
+    {ok, Version} = application:get_key(compiler, vsn),
+    Version.

@@ -1,0 +1,190 @@
+%% The figures of a run, as text and as markdown. A file of figures is one release's: terms
+%% `{node, Facts}', one for each work, and `{row, Row}'. A row's `kind' says what it has:
+%%
+%%   speed   recon, sonde: ns of one call (medians); target: how many times faster, or never_slower
+%%   peak    recon, sonde: bytes; target: bytes
+%%   bare    bare, sonde: ns; target: at most how many times slower
+%%   floor   floor: ns; no target
+%%   trip    tool, p50, p99, p999: ns; scans, in ms
+%%
+%% bench/reasons says why a row misses its target where it does.
+-module(bench_report).
+
+-export([put/3, node_facts/1, print/1, readme/2]).
+
+-define(BEGIN, "<!-- bench:begin -->").
+-define(END, "<!-- bench:end -->").
+-define(MIB, 1048576).
+
+%% ---- writing the file
+
+-spec put(file:io_device(), node | row, map()) -> ok.
+put(File, Kind, Map) ->
+    io:format(File, "~0tp.~n", [{Kind, Map}]).
+
+-spec node_facts(atom()) -> map().
+node_facts(Recon) ->
+    #{otp => erlang:system_info(otp_release), erts => erlang:system_info(version),
+      flavor => erlang:system_info(emu_flavor), schedulers => erlang:system_info(schedulers_online),
+      cpu => os:getenv("BENCH_CPU", "unknown"), load => os:getenv("BENCH_LOAD", "unknown"),
+      recon => Recon, scale => os:getenv("BENCH_SCALE", "1")}.
+
+%% ---- text
+
+-spec print([file:name()]) -> ok.
+print(Files) ->
+    lists:foreach(fun print_one/1, Files).
+
+print_one(File) ->
+    {Facts, Rows} = read(File),
+    io:format("~n~ts~n", [heading(Facts)]),
+    [begin
+         io:format("~n~ts~n", [Work]),
+         table(Header, [cells(R) || R <- Some])
+     end || {Work, Header, Some} <- tables(Rows)],
+    _ = [io:format("~nmissed: ~ts, ~ts~n  ~ts~n", [W, C, Why])
+         || #{work := W, call := C} = R <- missed(Rows), Why <- [reason(Facts, R)], Why =/= ""],
+    io:format("~n").
+
+heading(#{otp := Otp, erts := Erts, flavor := Flavor, schedulers := N, cpu := Cpu, load := Load,
+          recon := Recon}) ->
+    io_lib:format("OTP ~s (erts ~s, ~s), ~b schedulers, ~ts, load of the machine before it ~ts~ts",
+                  [Otp, Erts, Flavor, N, Cpu, Load,
+                   case Recon of
+                       as_shipped -> "";
+                       compiled_again -> ", recon compiled again for this release"
+                   end]).
+
+%% One table for each work and shape of row.
+tables(Rows) ->
+    Keys = lists:foldl(fun(R, Ks) ->
+                               K = {maps:get(work, R), shape(R)},
+                               case lists:member(K, Ks) of true -> Ks; false -> Ks ++ [K] end
+                       end, [], Rows),
+    [{Work, header(Shape), [R || R <- Rows, maps:get(work, R) =:= Work, shape(R) =:= Shape]}
+     || {Work, Shape} <- Keys].
+
+shape(#{kind := trip}) -> trips;
+shape(_) -> figures.
+
+header(trips) -> ["meanwhile, in a loop", "p50 us", "p99 us", "p99.9 us", "scans/s"];
+header(figures) -> ["call", "recon", "sonde", "ratio", "target", ""].
+
+cells(#{kind := speed, call := Call, recon := Recon, sonde := Sonde, target := Target} = R) ->
+    [Call, ms(Recon), ms(Sonde), times(Recon / Sonde), wanted(Target), verdict(R)];
+cells(#{kind := peak, call := Call, recon := Recon, sonde := Sonde, target := Target} = R) ->
+    [Call, mib(Recon), mib(Sonde), "", "under " ++ mib(Target), verdict(R)];
+cells(#{kind := bare, call := Call, bare := Bare, sonde := Sonde, target := Target} = R) ->
+    [Call, "(" ++ ms(Bare) ++ ")", ms(Sonde), io_lib:format("~.2f", [Sonde / Bare]),
+     io_lib:format("at most ~.2f", [Target]), verdict(R)];
+cells(#{kind := floor, call := Call, floor := Floor}) ->
+    [Call, "", ms(Floor), "", "(the floor)", ""];
+cells(#{kind := trip, call := Call, tool := Tool, p50 := P50, p99 := P99, p999 := P999,
+        scans := Scans, ms := Ms}) ->
+    {Name, Rate} = case Tool of
+                       none -> {Call, ""};
+                       _ -> {atom_to_list(Tool) ++ ":" ++ Call, short(Scans * 1000 / Ms)}
+                   end,
+    [Name, us(P50), us(P99), us(P999), Rate].
+
+wanted(never_slower) -> "never slower";
+wanted(Target) -> io_lib:format("~b times", [Target]).
+
+verdict(Row) ->
+    case met(Row) of true -> "met"; false -> "missed" end.
+
+%% Within the last digit shown.
+met(#{kind := speed, recon := Recon, sonde := Sonde, target := never_slower}) ->
+    Recon / Sonde >= 0.995;
+met(#{kind := speed, recon := Recon, sonde := Sonde, target := Target}) ->
+    Recon / Sonde >= Target;
+met(#{kind := peak, sonde := Sonde, target := Target}) ->
+    Sonde < Target;
+met(#{kind := bare, bare := Bare, sonde := Sonde, target := Target}) ->
+    Sonde / Bare =< Target + 0.005;
+met(_) ->
+    true.
+
+missed(Rows) -> [R || R <- Rows, not met(R)].
+
+ms(Ns) -> short(Ns / 1000000) ++ " ms".
+us(Ns) -> short(Ns / 1000).
+mib(Bytes) -> short(Bytes / ?MIB) ++ " MiB".
+times(Ratio) -> short(Ratio).
+
+%% Three digits that matter.
+short(X) when X >= 100 -> integer_to_list(round(X));
+short(X) when X >= 10 -> io_lib:format("~.1f", [X]);
+short(X) -> io_lib:format("~.2f", [X]).
+
+table(Header, Rows) ->
+    Texts = [[unicode:characters_to_list(C) || C <- R] || R <- [Header | Rows]],
+    Widths = [lists:max([string:length(C) || C <- Column]) || Column <- columns(Texts)],
+    [io:format("  ~ts~n", [string:trim(line(R, Widths), trailing)]) || R <- Texts].
+
+columns([[] | _]) -> [];
+columns(Rows) -> [[hd(R) || R <- Rows] | columns([tl(R) || R <- Rows])].
+
+%% Text to the left, figures to the right.
+line([First | Rest], [W | Widths]) ->
+    [string:pad(First, W) | [["  ", string:pad(C, Width, leading)]
+                             || {C, Width} <- lists:zip(Rest, Widths)]].
+
+%% ---- markdown
+
+-spec readme(file:name(), [file:name()]) -> 0 | 1.
+readme(Readme, Files) ->
+    Text = case file:read_file(Readme) of {ok, T} -> T; {error, _} -> <<>> end,
+    case {string:split(Text, ?BEGIN), string:split(Text, ?END)} of
+        {[Before, _], [_, After]} ->
+            Tables = [markdown(read(F)) || F <- Files],
+            ok = file:write_file(Readme, unicode:characters_to_binary(
+                                           [Before, ?BEGIN, "\n", Tables, ?END, After])),
+            0;
+        _ ->
+            io:format(standard_error, "bench: no " ?BEGIN " and " ?END " in ~ts~n", [Readme]),
+            1
+    end.
+
+markdown({Facts, Rows}) ->
+    ["\n", heading(Facts), ":\n",
+     [["\n| ", lists:join(" | ", [Work | tl(Header)]), " |\n| ---",
+       lists:duplicate(length(Header) - 1, " | ---:"), " |\n",
+       [["| ", lists:join(" | ", cells(R)), " |\n"] || R <- shortened(Some)]]
+      || {Work, Header, Some} <- tables(Rows)],
+     [["\nMissed: ", C, ", ", W, ". ", reason(Facts, R), "\n"]
+      || #{work := W, call := C} = R <- missed(Rows)],
+     "\n"].
+
+%% Where every call is to be no slower, the worst one stands for all that are not.
+shortened(Rows) ->
+    case [R || #{target := never_slower} = R <- Rows, met(R)] of
+        [_, _ | _] = Met ->
+            Ratio = fun(#{recon := Recon, sonde := Sonde}) -> Recon / Sonde end,
+            [Worst | Others] = lists:sort(fun(A, B) -> Ratio(A) =< Ratio(B) end, Met),
+            Call = io_lib:format("~ts, the worst of ~b calls", [maps:get(call, Worst), length(Met)]),
+            [Worst#{call => Call} | Rows -- [Worst | Others]];
+        _ ->
+            Rows
+    end.
+
+%% ---- reading
+
+read(File) ->
+    {ok, Terms} = file:consult(File),
+    [Facts | _] = [F || {node, F} <- Terms],
+    {Facts, [R || {row, R} <- Terms]}.
+
+%% {Releases | any, Start of the work's title | any, Call | any, Text}, the first that fits.
+reason(#{otp := Otp}, #{work := Work, call := Call}) ->
+    Fits = fun({Releases, Title, Of, _}) ->
+                   (Releases =:= any orelse lists:member(list_to_integer(Otp), Releases))
+                       andalso (Title =:= any orelse string:find(Work, Title) =/= nomatch)
+                       andalso (Of =:= any orelse Of =:= Call)
+           end,
+    File = os:getenv("BENCH_REASONS", "bench/reasons"),
+    {ok, Reasons} = file:consult(File),
+    case lists:filter(Fits, Reasons) of
+        [{_, _, _, Text} | _] -> Text;
+        [] -> ""
+    end.

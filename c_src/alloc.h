@@ -1,0 +1,13 @@
+/* alloc.h: where sonde's own memory comes from.
+ * Knows: that it is enif_alloc in a node and malloc in a test program; that any call may fail.
+ * Does not know: what for. */
+#ifndef SONDE_ALLOC_H
+#define SONDE_ALLOC_H
+
+#include <stddef.h>
+
+void *sonde_alloc(size_t bytes);
+void *sonde_realloc(void *p, size_t bytes);
+void sonde_free(void *p);
+
+#endif

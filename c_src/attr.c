@@ -1,0 +1,305 @@
+/* attr.c: what can be asked of one process, and how the answer is put together.
+ * Knows: which fields and walks make up each attribute, as process_info computes it.
+ * Does not know: how processes are found, or what happens to the answers. */
+#include "attr.h"
+
+#include <assert.h>
+
+/* What each question reads besides the run detectors of stamp.c. */
+static const enum layout_field none[] = {LAYOUT_FIELD_COUNT};
+static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
+static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
+static const enum layout_field dictionary[] = {LF_dictionary, LF_trace_flags, LAYOUT_FIELD_COUNT};
+static const enum layout_field heaps[] = {
+    LF_heap, LF_hend,       LF_heap_sz, LF_old_heap, LF_old_hend,       LF_mbuf_sz,
+    LF_psd,  LF_dictionary, LF_arity,   LF_arg_reg,  LAYOUT_FIELD_COUNT};
+
+struct recipe {
+    bool one_word;
+    bool settled;
+    const enum layout_field *fields[4];
+};
+
+static const struct recipe recipes[ATTR_COUNT] = {
+    [ATTR_memory] = {false, true, {heaps, ties_fields, queue_fields}},
+    [ATTR_total_heap_size] = {false, true, {heaps, queue_fields}},
+    [ATTR_heap_size] = {true, false, {heap_size}},
+    [ATTR_stack_size] = {false, true, {stack_size}},
+    /* the counters are right also while the process runs; only the queue's lock matters */
+    [ATTR_message_queue_len] = {false, false, {queue_fields}},
+    [ATTR_reductions] = {true, false, {none}},
+    [ATTR_binary_memory] = {false, true, {offheap_fields}},
+    [ATTR_binary_count] = {false, true, {offheap_fields}},
+    [ATTR_link_count] = {false, true, {ties_fields}},
+    [ATTR_monitor_count] = {false, true, {ties_fields}},
+    [ATTR_monitored_by_count] = {false, true, {ties_fields}},
+    [ATTR_dictionary_size] = {false, true, {dictionary}},
+};
+
+static unsigned append(enum layout_field *all, unsigned n, const enum layout_field *fields)
+{
+    for (; *fields != LAYOUT_FIELD_COUNT; fields++)
+        all[n++] = *fields;
+    all[n] = LAYOUT_FIELD_COUNT;
+    return n;
+}
+
+void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting)
+{
+    enum layout_field all[LAYOUT_FIELD_COUNT * 2];
+    unsigned n = append(all, 0, none);
+    const struct recipe *r = &recipes[attr];
+    for (unsigned i = 0; r->fields[i]; i++)
+        n = append(all, n, r->fields[i]);
+    if (waiting)
+        (void)append(all, n, queue_fields);
+    *q = (struct question){.attr = attr, .one_word = r->one_word, .waiting = waiting};
+    if (r->one_word)
+        plan_make(&q->plan, lay, 0, 0, all);
+    else if (r->settled)
+        plan_make(&q->plan, lay, STATE_UNSETTLED, LOCK_MAIN, all);
+    else
+        plan_make(&q->plan, lay, 0, LOCK_MSGQ, all);
+}
+
+static uint64_t get(const struct walk *w, const struct question *q, enum layout_field field)
+{
+    return stamp_field(&q->plan, &w->view, field);
+}
+
+/* ---- memory and total_heap_size ------------------------------------------------------------ */
+
+static enum status dictionary_bytes(const struct walk *w, const struct vm *vm,
+                                    const struct question *q, int64_t *bytes)
+{
+    uint64_t dict = get(w, q, LF_dictionary);
+    uint64_t slots;
+    if (dict == 0)
+        return ST_OK;
+    if (!peek_word(vm->reader, dict + LF(vm->lay, dict_array), &slots))
+        return ST_TORN;
+    *bytes += LF(vm->lay, dict_head) + 8 * (int64_t)(slots & 0xFFFFFFFF);
+    return ST_OK;
+}
+
+static enum status psd_bytes(const struct walk *w, const struct vm *vm, const struct question *q,
+                             int64_t *bytes)
+{
+    uint64_t psd = get(w, q, LF_psd);
+    uint64_t saved_calls;
+    if (psd == 0)
+        return ST_OK;
+    if (!peek_word(vm->reader, psd + LF(vm->lay, psd_saved_calls), &saved_calls))
+        return ST_TORN;
+    *bytes += LF(vm->lay, psd_size);
+    return saved_calls == 0 ? ST_OK : ST_ASK; /* a debugging aid of one process in a million */
+}
+
+/* Words of the blocks; the messages come later. */
+static enum status block_words(const struct walk *w, const struct question *q, int64_t *words)
+{
+    uint64_t young = (get(w, q, LF_hend) - get(w, q, LF_heap)) / 8;
+    uint64_t old = (get(w, q, LF_old_hend) - get(w, q, LF_old_heap)) / 8;
+    /* they differ only while collection is delayed and the heap is a fragment meanwhile */
+    if (young != get(w, q, LF_heap_sz))
+        return ST_ASK;
+    *words = (int64_t)(young + get(w, q, LF_mbuf_sz) + (get(w, q, LF_old_heap) != 0 ? old : 0));
+    return ST_OK;
+}
+
+static enum status fixed_bytes(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    int64_t words = 0;
+    enum status st = block_words(w, q, &words);
+    w->value = LF(vm->lay, proc_size) + 8 * words;
+    if (get(w, q, LF_arg_reg) != w->view.proc + LF(vm->lay, def_arg_reg))
+        w->value += 8 * (int64_t)get(w, q, LF_arity);
+    if (st == ST_OK)
+        st = psd_bytes(w, vm, q, &w->value);
+    return st == ST_OK ? dictionary_bytes(w, vm, q, &w->value) : st;
+}
+
+enum stages { START, TIES, QUEUE, DONE };
+
+static enum status go_memory(struct walk *w, const struct vm *vm, const struct question *q,
+                             struct budget *b)
+{
+    enum status st = ST_OK;
+    if (w->stage == START) {
+        st = fixed_bytes(w, vm, q);
+        ties_start(&w->u.ties, TIES_BYTES);
+        w->stage = TIES;
+    }
+    if (st == ST_OK && w->stage == TIES) {
+        st = ties_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+        if (st == ST_OK) {
+            w->value += (int64_t)w->u.ties.sum;
+            queue_start(&w->u.queue, &q->plan, &w->view);
+            w->stage = QUEUE;
+        }
+    }
+    if (st == ST_OK && w->stage == QUEUE) {
+        st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
+        if (st == ST_OK) {
+            w->value += (int64_t)(w->u.queue.struct_bytes + 8 * w->u.queue.attached_words);
+            w->stage = DONE;
+        }
+    }
+    return st;
+}
+
+enum { FLAG_ON_HEAP_MSGQ = 2 }; /* sig_qs.flags */
+
+static enum status go_total_heap_size(struct walk *w, const struct vm *vm, const struct question *q,
+                                      struct budget *b)
+{
+    enum status st = ST_OK;
+    if (w->stage == START) {
+        st = block_words(w, q, &w->value);
+        queue_start(&w->u.queue, &q->plan, &w->view);
+        w->stage = QUEUE;
+    }
+    if (st == ST_OK && w->stage == QUEUE && (get(w, q, LF_sig_flags) & FLAG_ON_HEAP_MSGQ)) {
+        st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
+        if (st == ST_OK)
+            w->value += (int64_t)w->u.queue.attached_words;
+    }
+    return st;
+}
+
+/* ---- the others ---------------------------------------------------------------------------- */
+
+static enum status go_binaries(struct walk *w, const struct vm *vm, const struct question *q,
+                               struct budget *b)
+{
+    struct offheap *o = &w->u.offheap;
+    enum status st = offheap_walk(o, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)(q->attr == ATTR_binary_memory ? o->bytes : o->count);
+    w->clean = q->waiting && o->count + o->unlisted == 0 && queue_is_empty(&q->plan, &w->view);
+    return st;
+}
+
+static enum status go_ties(struct walk *w, const struct vm *vm, const struct question *q,
+                           struct budget *b)
+{
+    enum status st = ties_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.ties.sum;
+    return st;
+}
+
+static enum status go_queue_len(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t length = 0;
+    enum status st = queue_length(vm, &q->plan, &w->view, &length);
+    w->value = (int64_t)length;
+    return st;
+}
+
+static enum status go_dictionary(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t dict = get(w, q, LF_dictionary);
+    uint64_t keys = 0;
+    /* process_info shows nothing of a process that is flagged sensitive */
+    if (get(w, q, LF_trace_flags) != 0)
+        return ST_ASK;
+    if (dict != 0 && !peek_word(vm->reader, dict + LF(vm->lay, dict_count), &keys))
+        return ST_TORN;
+    w->value = (int64_t)keys;
+    return ST_OK;
+}
+
+void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    w->stage = START;
+    w->value = 0;
+    w->clean = false;
+    switch (q->attr) {
+    case ATTR_binary_memory:
+    case ATTR_binary_count:
+        offheap_start(&w->u.offheap, vm, &q->plan, &w->view, q->attr == ATTR_binary_memory);
+        break;
+    case ATTR_link_count:
+        ties_start(&w->u.ties, TIES_LINKS);
+        break;
+    case ATTR_monitor_count:
+        ties_start(&w->u.ties, TIES_MONITORS);
+        break;
+    case ATTR_monitored_by_count:
+        ties_start(&w->u.ties, TIES_MONITORED_BY);
+        break;
+    default:
+        break;
+    }
+}
+
+static void ask_for(const struct walk *w, const struct question *q, const enum layout_field *fields)
+{
+    for (; *fields != LAYOUT_FIELD_COUNT; fields++) {
+        uint64_t at = get(w, q, *fields);
+        if (at != 0)
+            peek_prefetch((uintptr_t)at);
+    }
+}
+
+void walk_prefetch(const struct walk *w, const struct question *q)
+{
+    static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
+                                               LAYOUT_FIELD_COUNT};
+    static const enum layout_field binaries[] = {LF_off_heap, LAYOUT_FIELD_COUNT};
+    static const enum layout_field keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
+    static const enum layout_field *const first[ATTR_COUNT] = {
+        [ATTR_memory] = memory,
+        [ATTR_binary_memory] = binaries,
+        [ATTR_binary_count] = binaries,
+        [ATTR_link_count] = ties_fields,
+        [ATTR_monitor_count] = ties_fields,
+        [ATTR_monitored_by_count] = ties_fields,
+        [ATTR_dictionary_size] = keys,
+    };
+    if (first[q->attr])
+        ask_for(w, q, first[q->attr]);
+}
+
+enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q, struct budget *b)
+{
+    switch (q->attr) {
+    case ATTR_memory:
+        return go_memory(w, vm, q, b);
+    case ATTR_total_heap_size:
+        return go_total_heap_size(w, vm, q, b);
+    case ATTR_heap_size:
+        w->value = (int64_t)get(w, q, LF_heap_sz);
+        return ST_OK;
+    case ATTR_stack_size:
+        w->value = (int64_t)((get(w, q, LF_hend) - get(w, q, LF_stop)) / 8);
+        return ST_OK;
+    case ATTR_message_queue_len:
+        return go_queue_len(w, vm, q);
+    case ATTR_reductions:
+        w->value = (int64_t)get(w, q, LF_reds);
+        return ST_OK;
+    case ATTR_binary_memory:
+    case ATTR_binary_count:
+        return go_binaries(w, vm, q, b);
+    case ATTR_dictionary_size:
+        return go_dictionary(w, vm, q);
+    default:
+        return go_ties(w, vm, q, b);
+    }
+}
+
+enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t proc;
+    if (!q->one_word)
+        return stamp_close(vm, &q->plan, &w->view);
+    return peek_word(vm->reader, vm->tab.tab + w->view.slot * 8, &proc) && proc == w->view.proc
+               ? ST_OK
+               : ST_GONE;
+}
+
+void walk_end(struct walk *w, const struct question *q)
+{
+    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count)
+        offheap_end(&w->u.offheap);
+}

@@ -1,0 +1,149 @@
+/* layout.h: where the VM keeps what sonde reads, one number for each field.
+ * Knows: the byte offset of every field used, for each OTP family; what the fields mean.
+ * Does not know: how to read, and whether a table is true here: sonde_vm proves that at load.
+ *
+ * The BEAM heap in one page
+ * -------------------------
+ * A process is one C struct (Process), found through a table of pointers. It owns
+ *
+ *     heap ........ htop ......... stop ......... hend      the young heap, one block
+ *     | terms       | free         | stack        |         (words; the stack grows down)
+ *
+ *     old_heap .... old_htop ..... old_hend                 survivors of two collections, or none
+ *
+ * plus heap fragments: `mbuf` (built where the heap had no room, or received in a fragment of its
+ * own) and `msg_frag` (received messages whose data came combined with the message). Both wait
+ * for the next collection, which copies them onto the heap.
+ *
+ * Binaries of more than 64 bytes live outside, reference counted (a Binary: a header, then the
+ * bytes). A small boxed thing on the heap points at the Binary: ProcBin up to OTP 26, BinRef from
+ * 27. All such things, with funs, magic references and external pids, ports and references, are
+ * linked into one chain, `off_heap`, so that a collection finds the dead ones. A binary that is
+ * being appended to hangs on a chain of its own, `wrt_bins`. A fragment has a chain too.
+ *
+ * Messages wait in three queues: senders append to the outer one (sig_inq, under its lock; under
+ * contention to one of 64 buffers before it), the owner moves them to the middle one when other
+ * signals must be handled in between, and to the inner one, which receive looks at.
+ *
+ * When anything of this may be read without a lock is stamp.h's subject. */
+#ifndef SONDE_LAYOUT_H
+#define SONDE_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Every number that differs, or could differ, between releases. Offsets are bytes from the start
+ * of the struct named; `size` ones are sizes in bytes. The second column is the C expression in
+ * the VM's own sources (scripts/otp-offsets compiles it). */
+/* clang-format off */
+#define LAYOUT_FIELDS(X)                                                                \
+    /* ErtsPTab, from its read-only part on, which is at 192 and 64-aligned everywhere */ \
+    X(ptab_tab,         "offsetof(ErtsPTab, r.o.tab) - offsetof(ErtsPTab, r.o)")        \
+    X(ptab_max,         "offsetof(ErtsPTab, r.o.max) - offsetof(ErtsPTab, r.o)")        \
+    X(ptab_element_size, "offsetof(ErtsPTab, r.o.element_size) - offsetof(ErtsPTab, r.o)") \
+    /* Process */                                                                       \
+    X(proc_size,        "sizeof(Process)")                                              \
+    X(id,               "offsetof(Process, common.id)")                                 \
+    X(trace_flags,      "offsetof(Process, common.tracee.all_trace_flags) /* common.trace_flags */") \
+    X(state,            "offsetof(Process, state)")                                     \
+    X(lock,             "offsetof(Process, lock.flags)")                                \
+    X(reds,             "offsetof(Process, reds)")                                      \
+    X(pc,               "offsetof(Process, i)")                                         \
+    X(heap,             "offsetof(Process, heap)")                                      \
+    X(hend,             "offsetof(Process, hend)")                                      \
+    X(heap_sz,          "offsetof(Process, heap_sz)")                                   \
+    X(htop,             "offsetof(Process, htop)")                                      \
+    X(stop,             "offsetof(Process, stop)")                                      \
+    X(high_water,       "offsetof(Process, high_water)")                                \
+    X(old_heap,         "offsetof(Process, old_heap)")                                  \
+    X(old_htop,         "offsetof(Process, old_htop)")                                  \
+    X(old_hend,         "offsetof(Process, old_hend)")                                  \
+    X(gen_gcs,          "offsetof(Process, gen_gcs)")                                   \
+    X(mbuf,             "offsetof(Process, mbuf)")                                      \
+    X(mbuf_sz,          "offsetof(Process, mbuf_sz)")                                   \
+    X(msg_frag,         "offsetof(Process, msg_frag)")                                  \
+    X(off_heap,         "offsetof(Process, off_heap.first)")                            \
+    X(wrt_bins,         "offsetof(Process, wrt_bins)")                                  \
+    X(arity,            "offsetof(Process, arity)")                                     \
+    X(arg_reg,          "offsetof(Process, arg_reg)")                                   \
+    X(def_arg_reg,      "offsetof(Process, def_arg_reg)")                               \
+    X(dictionary,       "offsetof(Process, dictionary)")                                \
+    X(psd,              "offsetof(Process, psd)")                                       \
+    X(links,            "offsetof(Process, common.u.alive.links)")                      \
+    X(monitors,         "offsetof(Process, common.u.alive.monitors)")                   \
+    X(lt_monitors,      "offsetof(Process, common.u.alive.lt_monitors)")                \
+    X(sig_first,        "offsetof(Process, sig_qs.first)")                              \
+    X(sig_len,          "offsetof(Process, sig_qs.mq_len) /* sig_qs.len up to 26 */")   \
+    X(sig_flags,        "offsetof(Process, sig_qs.flags)")                              \
+    X(inq_first,        "offsetof(Process, sig_inq.first)")                             \
+    X(inq_len,          "offsetof(Process, sig_inq.mlenoffs) /* .len up to 26 */")      \
+    /* ErtsMessage */                                                                   \
+    X(msg_size,         "sizeof(ErtsMessage)")                                          \
+    X(msg_next,         "offsetof(ErtsMessage, next)")                                  \
+    X(msg_attached,     "offsetof(ErtsMessage, data.attached)")                         \
+    X(msg_tag,          "offsetof(ErtsMessage, m[0])")                                  \
+    X(msg_hfrag,        "offsetof(ErtsMessage, hfrag)")                                 \
+    X(marker_size,      "sizeof(ErtsRecvMarker)")                                       \
+    /* ErlHeapFragment */                                                               \
+    X(frag_next,        "offsetof(ErlHeapFragment, next)")                              \
+    X(frag_off_heap,    "offsetof(ErlHeapFragment, off_heap.first)")                    \
+    X(frag_used,        "offsetof(ErlHeapFragment, used_size)")                         \
+    X(frag_mem,         "offsetof(ErlHeapFragment, mem)")                               \
+    /* off-heap chain entries, and the Binary they point at */                          \
+    X(oh_next,          "offsetof(struct erl_off_heap_header, next)")                   \
+    X(bin_thing,        "HEADER_PROC_BIN /* HEADER_BIN_REF from 27 */")                 \
+    X(bin_ptr,          "offsetof(ProcBin, val) /* BinRef from 27 */")                  \
+    X(bin_size,         "offsetof(Binary, orig_size)")                                  \
+    /* ProcDict, process specific data */                                               \
+    X(dict_head,        "offsetof(ProcDict, data)")                                     \
+    X(dict_array,       "offsetof(ProcDict, arraySize)")                                \
+    X(dict_count,       "offsetof(ProcDict, numElements)")                              \
+    X(psd_size,         "sizeof(ErtsPSD)")                                              \
+    X(psd_saved_calls,  "offsetof(ErtsPSD, data[ERTS_PSD_SAVED_CALLS_BUF])")            \
+    /* links and monitors */                                                            \
+    X(tree_right,       "offsetof(ErtsMonLnkNode, node.tree.right)")                    \
+    X(tree_left,        "offsetof(ErtsMonLnkNode, node.tree.left)")                     \
+    X(list_next,        "offsetof(ErtsMonLnkNode, node.list.next)")                     \
+    X(node_offset,      "offsetof(ErtsMonLnkNode, offset)")                             \
+    X(node_flags,       "offsetof(ErtsMonLnkNode, flags)")                              \
+    X(node_type,        "offsetof(ErtsMonLnkNode, type)")                               \
+    X(link_size,        "sizeof(ErtsLink)")                                             \
+    X(link_unlinking,   "offsetof(ErtsILink, unlinking)")                               \
+    X(mon_ref,          "offsetof(ErtsMonitorData, ref)")                               \
+    X(mon_refc,         "offsetof(ErtsMonitorData, refc)")                              \
+    X(mon_alias_size,   "sizeof(ErtsMonitorData)")                                      \
+    X(mon_size,         "sizeof(ErtsMonitorDataHeap)")                                  \
+    X(mon_suspend_size, "sizeof(ErtsMonitorSuspend)")                                   \
+    X(mon_ext_size,     "sizeof(ErtsMonitorDataExtended)")
+/* clang-format on */
+
+enum layout_field {
+#define X(Name, Expr) LF_##Name,
+    LAYOUT_FIELDS(X)
+#undef X
+        LAYOUT_FIELD_COUNT
+};
+
+struct layout {
+    const char *name;   /* "otp27", with "_nofp" where Process has no frame_pointer field */
+    uint16_t otp;       /* the release this table was made for */
+    bool pid_slot_high; /* slot in the upper half of the pid word (to 26), else in its data bits */
+    bool wrt_bins_listed; /* process_info(_, binary) lists writable binaries (from 27) */
+    bool len_is_biased;   /* sig_len is off while somebody asks for it (to 26) */
+    uint8_t arity_width;  /* bytes */
+    uint8_t flags_shift;  /* of the word that holds the flags of a node: where they start */
+    uint16_t type_mask;   /* of the word that holds the type of a node: which bits it has */
+    uint16_t f[LAYOUT_FIELD_COUNT];
+};
+
+#define LF(Layout, Field) ((Layout)->f[LF_##Field])
+
+/* All tables; the caller tries those made for its own release first. */
+const struct layout *layout_table(unsigned index);
+unsigned layout_count(void);
+
+/* The field's name, as the checks call it. */
+const char *layout_field_name(enum layout_field field);
+
+#endif

@@ -1,0 +1,126 @@
+/* layout_tables.c: one table for each OTP family and flavour.
+ * Knows: the numbers, as scripts/otp-offsets prints them from the VM's sources.
+ * Does not know: whether a table is true here: sonde_vm proves that at load.
+ *
+ * The diff of two tables is the diff of two releases. FP is the size of Process.frame_pointer: the
+ * field exists where the JIT for x86-64 Linux is configured (also in the emulator flavour of the
+ * same build), not on aarch64 and not without a JIT; everything after offset 88 moves with it. */
+#include "layout.h"
+
+#include <assert.h>
+
+/* The same in every release from 25 to 29. */
+#define COMMON                                                                                     \
+    [LF_id] = 0, [LF_htop] = 80, [LF_stop] = 88, [LF_msg_size] = 88, [LF_msg_next] = 0,            \
+    [LF_msg_attached] = 8, [LF_msg_tag] = 16, [LF_msg_hfrag] = 40, [LF_marker_size] = 56,          \
+    [LF_frag_next] = 0, [LF_frag_off_heap] = 8, [LF_frag_used] = 32, [LF_frag_mem] = 40,           \
+    [LF_oh_next] = 16, [LF_dict_head] = 24, [LF_dict_array] = 8, [LF_dict_count] = 16,             \
+    [LF_psd_saved_calls] = 8, [LF_tree_right] = 8, [LF_tree_left] = 16, [LF_list_next] = 0
+
+/* ErtsPTab: pix_mask became a word, and pids grew, in 26. */
+#define PTAB_25 [LF_ptab_tab] = 0, [LF_ptab_max] = 16, [LF_ptab_element_size] = 80
+#define PTAB_27 [LF_ptab_tab] = 0, [LF_ptab_max] = 16, [LF_ptab_element_size] = 104
+
+/* ProcBin and the Binary of OTP 26 and before; BinRef and apparent_size from 27. */
+#define BINARY_25 [LF_bin_thing] = 0x160, [LF_bin_ptr] = 24, [LF_bin_size] = 16
+#define BINARY_27 [LF_bin_thing] = 0xA8, [LF_bin_ptr] = 8, [LF_bin_size] = 24
+
+/* A node of a tree or list grew by a word in 27 (the signal it is sent as counts messages). */
+#define TIES_25                                                                                    \
+    [LF_node_offset] = 32, [LF_node_flags] = 36, [LF_node_type] = 38, [LF_link_size] = 40,         \
+    [LF_link_unlinking] = 40, [LF_mon_ref] = 80, [LF_mon_refc] = 88, [LF_mon_alias_size] = 96,     \
+    [LF_mon_size] = 128, [LF_mon_suspend_size] = 112, [LF_mon_ext_size] = 128
+#define TIES_27                                                                                    \
+    [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = 46, [LF_link_size] = 48,         \
+    [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104, [LF_mon_alias_size] = 112,   \
+    [LF_mon_size] = 144, [LF_mon_suspend_size] = 128, [LF_mon_ext_size] = 144
+
+#define PROCESS_25(FP)                                                                             \
+    [LF_proc_size] = 768 + (FP), [LF_trace_flags] = 24, [LF_links] = 56, [LF_lt_monitors] = 64,    \
+    [LF_monitors] = 72, [LF_heap] = 120 + (FP), [LF_hend] = 128 + (FP), [LF_heap_sz] = 144 + (FP), \
+    [LF_arity] = 176 + (FP), [LF_arg_reg] = 184 + (FP), [LF_def_arg_reg] = 200 + (FP),             \
+    [LF_pc] = 248 + (FP), [LF_reds] = 272 + (FP), [LF_sig_first] = 320 + (FP),                     \
+    [LF_sig_len] = 384 + (FP), [LF_sig_flags] = 392 + (FP), [LF_dictionary] = 408 + (FP),          \
+    [LF_high_water] = 488 + (FP), [LF_old_hend] = 496 + (FP), [LF_old_htop] = 504 + (FP),          \
+    [LF_old_heap] = 512 + (FP), [LF_gen_gcs] = 520 + (FP), [LF_off_heap] = 528 + (FP),             \
+    [LF_wrt_bins] = 544 + (FP), [LF_mbuf] = 552 + (FP), [LF_msg_frag] = 568 + (FP),                \
+    [LF_mbuf_sz] = 576 + (FP), [LF_psd] = 584 + (FP), [LF_state] = 632 + (FP),                     \
+    [LF_inq_first] = 648 + (FP), [LF_inq_len] = 664 + (FP), [LF_lock] = 704 + (FP)
+
+#define PROCESS_27(FP)                                                                             \
+    [LF_trace_flags] = 64, [LF_links] = 40, [LF_lt_monitors] = 48, [LF_monitors] = 56,             \
+    [LF_arity] = 125 + (FP), [LF_arg_reg] = 128 + (FP), [LF_def_arg_reg] = 136 + (FP),             \
+    [LF_heap] = 184 + (FP), [LF_hend] = 192 + (FP), [LF_heap_sz] = 208 + (FP),                     \
+    [LF_pc] = 240 + (FP), [LF_reds] = 264 + (FP), [LF_sig_first] = 304 + (FP),                     \
+    [LF_sig_len] = 328 + (FP), [LF_sig_flags] = 384 + (FP), [LF_dictionary] = 400 + (FP),          \
+    [LF_gen_gcs] = 476 + (FP), [LF_high_water] = 480 + (FP), [LF_old_hend] = 488 + (FP),           \
+    [LF_old_htop] = 496 + (FP), [LF_old_heap] = 504 + (FP), [LF_off_heap] = 512 + (FP),            \
+    [LF_wrt_bins] = 528 + (FP), [LF_mbuf] = 536 + (FP), [LF_msg_frag] = 552 + (FP),                \
+    [LF_mbuf_sz] = 560 + (FP), [LF_psd] = 568 + (FP), [LF_state] = 616 + (FP),                     \
+    [LF_inq_first] = 632 + (FP), [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP)
+
+/* From 28 flags and type share a word: the type below, then two bits for aliases, then the flags. */
+#define TIES_28                                                                                    \
+    [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = 44, [LF_link_size] = 48,         \
+    [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104, [LF_mon_alias_size] = 112,   \
+    [LF_mon_size] = 144, [LF_mon_suspend_size] = 128, [LF_mon_ext_size] = 144
+
+#define FORM_25 .pid_slot_high = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF
+#define FORM_26                                                                                    \
+    .wrt_bins_listed = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF
+#define FORM_27 .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0xFFFF
+#define FORM_28 .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0x1F, .flags_shift = 7
+
+/* clang-format off */
+#define OTP_25(Name, FP)                                                                     \
+    {.name = (Name), .otp = 25, FORM_25,                                                     \
+     .f = {COMMON, PTAB_25, PROCESS_25(FP), BINARY_25, TIES_25, [LF_psd_size] = 80}}
+/* The process of 25 with the pids and the process table of 27. */
+#define OTP_26(Name, FP)                                                                     \
+    {.name = (Name), .otp = 26, FORM_26,                                                     \
+     .f = {COMMON, PTAB_27, PROCESS_25(FP), BINARY_25, TIES_25, [LF_psd_size] = 88}}
+#define OTP_27(Name, FP)                                                                     \
+    {.name = (Name), .otp = 27, FORM_27,                                                     \
+     .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = 752 + (FP), BINARY_27, TIES_27, \
+           [LF_psd_size] = 96}}
+#define OTP_28(Name, Release, FP, ProcSize)                                                  \
+    {.name = (Name), .otp = (Release), FORM_28,                                              \
+     .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = (ProcSize) + (FP), BINARY_27,   \
+           TIES_28, [LF_psd_size] = 112}}
+
+/* 25, 27 and 29 were run; 26 and 28 are from reading sources, and proved at load like any other. */
+static const struct layout tables[] = {
+    OTP_25("otp25", 8),
+    OTP_25("otp25_nofp", 0),
+    OTP_26("otp26", 8),
+    OTP_26("otp26_nofp", 0),
+    OTP_27("otp27", 8),
+    OTP_27("otp27_nofp", 0),
+    OTP_28("otp28", 28, 8, 752),
+    OTP_28("otp28_nofp", 28, 0, 752),
+    OTP_28("otp29", 29, 8, 760),
+    OTP_28("otp29_nofp", 29, 0, 760),
+};
+/* clang-format on */
+
+const struct layout *layout_table(unsigned index)
+{
+    assert(index < layout_count());
+    return &tables[index];
+}
+
+unsigned layout_count(void)
+{
+    return sizeof tables / sizeof *tables;
+}
+
+const char *layout_field_name(enum layout_field field)
+{
+    static const char *const names[] = {
+#define X(Name, Expr) #Name,
+        LAYOUT_FIELDS(X)
+#undef X
+    };
+    assert(field < LAYOUT_FIELD_COUNT);
+    return names[field];
+}

@@ -1,0 +1,318 @@
+/* nif_proof.c: the NIFs that sonde_vm proves a layout with.
+ * Knows: how to find the caller's own Process, and how Erlang writes a path of fields.
+ * Does not know: what the answers should be. */
+#include "nif.h"
+#include "alloc.h"
+#include "attr.h"
+#include "proof.h"
+#include "term.h"
+
+enum { ENV_PROC = 8 }; /* ErlNifEnv.proc, in every release from 23 to 29 */
+
+/* More than the heap of a probe, also where +hms makes all heaps large. */
+enum { PROOF_WORDS = 1 << 23 };
+
+NIF(nif_tables)
+{
+    (void)argc, (void)argv;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = layout_count(); i-- > 0;) {
+        const struct layout *lay = layout_table(i);
+        ERL_NIF_TERM fields = enif_make_list(env, 0);
+        for (unsigned f = LAYOUT_FIELD_COUNT; f-- > 0;)
+            fields =
+                enif_make_list_cell(env,
+                                    enif_make_tuple2(env, enif_make_atom(env, layout_field_name(f)),
+                                                     enif_make_uint(env, lay->f[f])),
+                                    fields);
+        list = enif_make_list_cell(
+            env,
+            enif_make_tuple6(env, enif_make_uint(env, i), enif_make_atom(env, lay->name),
+                             enif_make_uint(env, lay->otp), enif_make_uint(env, lay->flags_shift),
+                             enif_make_uint(env, lay->type_mask), fields),
+            list);
+    }
+    return list;
+}
+
+static void choose_table(struct sonde *s, unsigned index)
+{
+    s->tried = *layout_table(index);
+#ifdef SONDE_TEST
+    if (s->mutated_field < LAYOUT_FIELD_COUNT)
+        s->tried.f[s->mutated_field] = (uint16_t)s->mutated_offset;
+#endif
+    s->candidate.lay = &s->tried;
+}
+
+/* On a normal scheduler the environment points at the caller's Process, and that struct holds the
+ * caller's pid. (On a dirty one it would be a shadow.) */
+static bool own_process(ErlNifEnv *env, const struct sonde *s, uint64_t *pid, uint64_t *proc)
+{
+    ErlNifPid self;
+    uint64_t id;
+    if (!enif_self(env, &self))
+        return false;
+    *pid = enif_make_pid(env, &self);
+    return peek_word(s->candidate.reader, (uintptr_t)env + ENV_PROC, proc) &&
+           peek_word(s->candidate.reader, (uintptr_t)*proc + LF(s->candidate.lay, id), &id) &&
+           id == *pid;
+}
+
+NIF(nif_calibrate)
+{
+    (void)argc;
+    /* (TableIndex, ProcessLimit) */
+    struct sonde *s = sonde_of(env);
+    unsigned index;
+    ErlNifUInt64 limit;
+    uint64_t pid;
+    uint64_t proc;
+    if (!enif_get_uint(env, argv[0], &index) || index >= layout_count() ||
+        !enif_get_uint64(env, argv[1], &limit))
+        return enif_make_badarg(env);
+    if (enif_thread_type() != ERL_NIF_THR_NORMAL_SCHEDULER)
+        return ATOM(not_normal_scheduler);
+    s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    if (s->candidate.reader == PEEK_NONE)
+        return ATOM(no_reader);
+    choose_table(s, index);
+    if (!own_process(env, s, &pid, &proc))
+        return enif_make_tuple2(env, ATOM(failed), ATOM(id));
+    if (!proctab_find(s->candidate.reader, s->candidate.lay, limit, pid, (uintptr_t)proc,
+                      &s->candidate.tab))
+        return enif_make_tuple2(env, ATOM(failed), ATOM(process_table));
+    return ATOM(ok);
+}
+
+/* ---- one reading --------------------------------------------------------------------------- */
+
+static bool find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out)
+{
+    ErlNifPid pid;
+    uint64_t proc;
+    uint64_t id;
+    if (!enif_get_local_pid(env, term, &pid))
+        return false;
+    *out = 0;
+    if (peek_word(vm->reader, vm->tab.tab + proctab_slot(vm->lay, &vm->tab, term) * 8, &proc) &&
+        proc != 0 && peek_word(vm->reader, (uintptr_t)proc + LF(vm->lay, id), &id) && id == term)
+        *out = (uintptr_t)proc;
+    return true;
+}
+
+static bool get_step(ErlNifEnv *env, ERL_NIF_TERM term, struct proof_step *step)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    step->field = LF_id;
+    if (term == ATOM(base)) {
+        step->kind = STEP_BASE;
+        return true;
+    }
+    if (enif_get_tuple(env, term, &arity, &pair)) {
+        step->kind = STEP_AT;
+        return arity == 2 && pair[0] == ATOM(at) && nif_field(env, pair[1], &step->field);
+    }
+    step->kind = STEP_READ;
+    return nif_field(env, term, &step->field);
+}
+
+static bool get_path(ErlNifEnv *env, ERL_NIF_TERM list, struct proof *p)
+{
+    ERL_NIF_TERM head;
+    for (p->n = 0; enif_get_list_cell(env, list, &head, &list); p->n++) {
+        if (p->n == PROOF_STEPS || !get_step(env, head, &p->path[p->n]))
+            return false;
+    }
+    return enif_is_empty_list(env, list);
+}
+
+static bool get_op(ErlNifEnv *env, ERL_NIF_TERM term, enum proof_op *op)
+{
+    static const char *const names[] = {
+#define X(Name) #Name,
+        PROOF_OPS(X)
+#undef X
+    };
+    for (unsigned i = 0; i < OP_COUNT; i++) {
+        if (enif_is_identical(term, enif_make_atom(env, names[i]))) {
+            *op = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* {term, Immediate}: the word of the term itself; 8 bytes: as they lie in memory; or a number. */
+static bool get_word(ErlNifEnv *env, ERL_NIF_TERM term, uint64_t *word)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    ErlNifBinary bin;
+    ErlNifUInt64 number;
+    if (enif_get_tuple(env, term, &arity, &pair)) {
+        *word = arity == 2 ? pair[1] : 0;
+        return arity == 2 && pair[0] == ATOM(term) && term_is_immediate(pair[1]);
+    }
+    if (enif_inspect_binary(env, term, &bin) && bin.size == sizeof *word) {
+        __builtin_memcpy(word, bin.data, sizeof *word);
+        return true;
+    }
+    if (!enif_get_uint64(env, term, &number))
+        return false;
+    *word = number;
+    return true;
+}
+
+static bool get_has(ErlNifEnv *env, ERL_NIF_TERM term, struct proof *p)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    return enif_get_tuple(env, term, &arity, &pair) && arity == 2 &&
+           enif_get_uint(env, pair[0], &p->words) && p->words <= PROOF_WORDS &&
+           get_word(env, pair[1], &p->word);
+}
+
+static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, struct proof *p)
+{
+    switch (p->op) {
+    case OP_value:
+    case OP_head_ref:
+        return term == ATOM(none);
+    case OP_constant:
+    case OP_minus:
+    case OP_own:
+    case OP_head_field:
+        return nif_field(env, term, &p->other);
+    case OP_same:
+    case OP_less:
+        return find_process(env, vm, term, &p->other_proc);
+    case OP_is:
+    case OP_head_count:
+        return get_word(env, term, &p->word);
+    default:
+        return get_has(env, term, p);
+    }
+}
+
+/* (Path, Op, Argument) */
+static bool get_proof(ErlNifEnv *env, struct sonde *s, const ERL_NIF_TERM argv[], struct proof *p)
+{
+    const struct vm *vm = &s->candidate;
+    *p = (struct proof){0};
+    if (!vm->lay || vm->tab.max == 0 || !get_path(env, argv[0], p) ||
+        !get_op(env, argv[1], &p->op) || !get_argument(env, vm, argv[2], p))
+        return false;
+    s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    return true;
+}
+
+static ERL_NIF_TERM answer(ErlNifEnv *env, const struct vm *vm, uintptr_t proc,
+                           const struct proof *p)
+{
+    int64_t result;
+    if (vm->reader == PEEK_NONE)
+        return ATOM(no_reader);
+    if (proc == 0 || ((p->op == OP_same || p->op == OP_less) && p->other_proc == 0))
+        return ATOM(gone);
+    return proof_read(vm, proc, p, &result) ? enif_make_int64(env, result) : ATOM(torn);
+}
+
+NIF(nif_probe)
+{
+    (void)argc;
+    /* (Pid, Path, Op, Argument) */
+    struct sonde *s = sonde_of(env);
+    struct proof p;
+    uintptr_t proc;
+    if (!get_proof(env, s, argv + 1, &p) || !find_process(env, &s->candidate, argv[0], &proc))
+        return enif_make_badarg(env);
+    return answer(env, &s->candidate, proc, &p);
+}
+
+static bool make_tuple_of(ErlNifEnv *env, unsigned n, ERL_NIF_TERM element)
+{
+    ERL_NIF_TERM *elements = sonde_alloc(n * sizeof *elements);
+    if (!elements)
+        return false;
+    for (unsigned i = 0; i < n; i++)
+        elements[i] = element;
+    (void)enif_make_tuple_from_array(env, elements, n);
+    sonde_free(elements);
+    return true;
+}
+
+NIF(nif_probe_swollen)
+{
+    (void)argc;
+    /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, which has just
+     * been given two tuples that its heap has no room for. A heap fragment of this kind is
+     * collected as soon as the call returns, so nobody else could look at one. */
+    struct sonde *s = sonde_of(env);
+    struct proof p;
+    const ERL_NIF_TERM *swell;
+    int arity;
+    unsigned n1;
+    unsigned n2;
+    uint64_t pid;
+    uint64_t proc;
+    if (!get_proof(env, s, argv + 1, &p) || !enif_get_tuple(env, argv[0], &arity, &swell) ||
+        arity != 3 || !enif_get_uint(env, swell[0], &n1) || !enif_get_uint(env, swell[1], &n2) ||
+        n1 > PROOF_WORDS || n2 > PROOF_WORDS || n1 == 0 || n2 == 0)
+        return enif_make_badarg(env);
+    if (!make_tuple_of(env, n1, swell[2]) || !make_tuple_of(env, n2, swell[2]))
+        return enif_raise_exception(env, ATOM(no_memory));
+    return answer(env, &s->candidate, own_process(env, s, &pid, &proc) ? (uintptr_t)proc : 0, &p);
+}
+
+/* ---- one attribute of one process ---------------------------------------------------------- */
+
+enum { READ_NS = 500000 };
+
+static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, uintptr_t proc,
+                             int64_t *value)
+{
+    struct question q;
+    struct walk w;
+    struct budget b = budget_start(READ_NS);
+    question_make(&q, vm->lay, attr, false);
+    enum status st = stamp_open(vm, &q.plan, proctab_slot(vm->lay, &vm->tab, pid), proc, &w.view);
+    if (st != ST_OK)
+        return st;
+    walk_start(&w, vm, &q);
+    st = walk_go(&w, vm, &q, &b);
+    walk_end(&w, &q);
+    peek_barrier();
+    *value = w.value;
+    return st == ST_OK ? walk_close(&w, vm, &q) : st;
+}
+
+NIF(nif_read)
+{
+    (void)argc;
+    /* (Pid, Attr): what a scan would find; an atom says why not */
+    struct sonde *s = sonde_of(env);
+    uintptr_t proc;
+    enum attr attr;
+    int64_t value;
+    if (!s->candidate.lay || s->candidate.tab.max == 0 || !nif_attr(env, argv[1], &attr) ||
+        !find_process(env, &s->candidate, argv[0], &proc))
+        return enif_make_badarg(env);
+    s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    if (s->candidate.reader == PEEK_NONE)
+        return ATOM(no_reader);
+    enum status st = read_attr(&s->candidate, attr, argv[0], proc, &value);
+    return st == ST_OK ? enif_make_int64(env, value) : enif_make_atom(env, status_name(st));
+}
+
+NIF(nif_adopt)
+{
+    (void)argc, (void)argv;
+    struct sonde *s = sonde_of(env);
+    if (!s->candidate.lay || s->candidate.tab.max == 0)
+        return enif_make_badarg(env);
+    s->vm = s->candidate;
+    atomic_store_explicit(&s->proved, true, memory_order_release);
+    return ATOM(ok);
+}

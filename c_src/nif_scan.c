@@ -1,0 +1,318 @@
+/* nif_scan.c: the NIFs around a scan: one question to every process, in slices.
+ * Knows: how a scan is held by the process that made it, and its terms in and out.
+ * Does not know: how processes are read. */
+#include "nif.h"
+#include "scan.h"
+#include "term.h"
+
+#include <string.h>
+
+/* A slice of 5 ms, plus the batch that was begun, keeps far below the 10 ms that we promise. */
+enum { SLICE_NS = 5000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
+
+struct held {
+    struct scan scan;
+    atomic_flag in_use; /* a resource can be shared; a scan cannot */
+    struct held *first; /* the scan whose sample this one reads */
+    struct layout lay;  /* the scan outlives an upgrade that proves anew */
+};
+
+static void release(ErlNifEnv *env, void *obj)
+{
+    (void)env;
+    struct held *h = obj;
+    scan_free(&h->scan);
+    if (h->first)
+        enif_release_resource(h->first);
+}
+
+bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde)
+{
+    /* A scan of another build is not ours to release: its type keeps its own name and code. */
+    ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
+    sonde->scan_type =
+        enif_open_resource_type(env, NULL, "sonde_scan_" SONDE_BUILD_ID, release, flags, NULL);
+    return sonde->scan_type != NULL;
+}
+
+static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    void *obj;
+    return enif_get_resource(env, term, sonde_of(env)->scan_type, &obj) ? obj : NULL;
+}
+
+/* NULL: not a scan, or another process is at it, or at the sample that it reads. */
+static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    struct held *h = get_held(env, term);
+    if (!h || atomic_flag_test_and_set(&h->in_use))
+        return NULL;
+    if (!h->first || !atomic_flag_test_and_set(&h->first->in_use))
+        return h;
+    atomic_flag_clear(&h->in_use);
+    return NULL;
+}
+
+static ERL_NIF_TERM give_back(struct held *h, ERL_NIF_TERM answer)
+{
+    if (h->first)
+        atomic_flag_clear(&h->first->in_use);
+    atomic_flag_clear(&h->in_use);
+    return answer;
+}
+
+/* ---- new ----------------------------------------------------------------------------------- */
+
+static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
+{
+    *mode = term == ATOM(top)       ? SCAN_TOP
+            : term == ATOM(sample)  ? SCAN_SAMPLE
+            : term == ATOM(diff)    ? SCAN_DIFF
+            : term == ATOM(holders) ? SCAN_HOLDERS
+                                    : SCAN_ALL;
+    return *mode != SCAN_ALL || term == ATOM(all);
+}
+
+/* A diff reads the sample of a finished first look, any other mode none. */
+static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, struct held **first)
+{
+    *first = mode == SCAN_DIFF ? get_held(env, term) : NULL;
+    return mode == SCAN_DIFF ? *first && (*first)->scan.mode == SCAN_SAMPLE
+                             : term == ATOM(undefined);
+}
+
+static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
+{
+    ERL_NIF_TERM head;
+    ErlNifPid pid;
+    while (enif_get_list_cell(env, list, &head, &list)) {
+        if (!enif_get_local_pid(env, head, &pid) || !scan_exclude(scan, head))
+            return false;
+    }
+    return enif_is_empty_list(env, list);
+}
+
+static ERL_NIF_TERM new_scan(ErlNifEnv *env, struct sonde *s, enum attr attr, enum scan_mode mode,
+                             size_t n, struct held *first, size_t max)
+{
+    struct held *h = enif_alloc_resource(s->scan_type, sizeof *h);
+    if (!h)
+        return enif_raise_exception(env, ATOM(no_memory));
+    struct vm vm = s->vm;
+    h->lay = *s->vm.lay;
+    vm.lay = &h->lay;
+    atomic_flag_clear(&h->in_use);
+    h->first = first;
+    if (first)
+        enif_keep_resource(first);
+    scan_init(&h->scan, &vm, attr, mode, n, first ? &first->scan.own : NULL, max);
+    ERL_NIF_TERM term = enif_make_resource(env, h);
+    enif_release_resource(h);
+    return term;
+}
+
+NIF(nif_scan_new)
+{
+    (void)argc;
+    /* (Attr, Mode, N, First | undefined, Exclude, MaxEntries) */
+    struct sonde *s = sonde_of(env);
+    enum attr attr;
+    enum scan_mode mode;
+    ErlNifUInt64 n;
+    ErlNifUInt64 max;
+    struct held *first;
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || !nif_attr(env, argv[0], &attr) ||
+        !get_mode(argv[1], &mode) || !enif_get_uint64(env, argv[2], &n) ||
+        !get_first(env, argv[3], mode, &first) || !enif_get_uint64(env, argv[5], &max))
+        return enif_make_badarg(env);
+    ERL_NIF_TERM term = new_scan(env, s, attr, mode, n, first, max);
+    struct held *h = get_held(env, term);
+    if (h && !get_exclude(env, argv[4], &h->scan))
+        return enif_make_badarg(env);
+    return term;
+}
+
+/* ---- step ---------------------------------------------------------------------------------- */
+
+/* enif_make_pid wants an ErlNifPid, which is the pid's word; the scan has seen it in the table. */
+static ERL_NIF_TERM make_pid(ErlNifEnv *env, uint64_t pid)
+{
+    ErlNifPid p = {.pid = (ERL_NIF_TERM)pid};
+    return enif_make_pid(env, &p);
+}
+
+static void add_counters(struct sonde *s, struct scan *scan)
+{
+    atomic_fetch_add(&s->native, scan->counters.native);
+    atomic_fetch_add(&s->busy, scan->counters.busy);
+    atomic_fetch_add(&s->torn, scan->counters.torn);
+    atomic_fetch_add(&s->asked, scan->counters.asked);
+    memset(&scan->counters, 0, sizeof scan->counters);
+}
+
+static ERL_NIF_TERM asks(ErlNifEnv *env, const struct scan *scan)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = scan->ask_n; i-- > 0;)
+        list = enif_make_list_cell(env, make_pid(env, scan->ask[i]), list);
+    return enif_make_tuple2(env, ATOM(ask), list);
+}
+
+static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
+{
+    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    if (reader == PEEK_NONE)
+        return enif_make_tuple2(env, ATOM(error), ATOM(no_reader));
+    enum scan_result r = scan_step(scan, reader, SLICE_NS);
+    add_counters(s, scan);
+    switch (r) {
+    case SCAN_MORE:
+        return ATOM(more);
+    case SCAN_ASK:
+        return asks(env, scan);
+    case SCAN_DONE:
+        return ATOM(done);
+    case SCAN_FULL:
+        return enif_make_tuple2(env, ATOM(error), ATOM(system_limit));
+    default:
+        return enif_make_tuple2(env, ATOM(error), ATOM(no_memory));
+    }
+}
+
+NIF(nif_scan_step)
+{
+    (void)argc;
+    /* (Scan): dirty, because a slice is longer than a normal scheduler should wait */
+    struct held *h = take(env, argv[0]);
+    return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : enif_make_badarg(env);
+}
+
+static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    ErlNifPid pid;
+    ErlNifSInt64 value = 0;
+    if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 ||
+        !enif_get_local_pid(env, pair[0], &pid))
+        return false;
+    bool dead = pair[1] == ATOM(undefined);
+    if (!dead && !enif_get_int64(env, pair[1], &value))
+        return false;
+    return scan_answer(scan, pair[0], dead, value) == ST_OK;
+}
+
+NIF(nif_scan_feed)
+{
+    (void)argc;
+    /* (Scan, [{Pid, Value | undefined}]) */
+    struct held *h = take(env, argv[0]);
+    ERL_NIF_TERM head;
+    ERL_NIF_TERM list = argv[1];
+    bool ok = h != NULL;
+    if (!h)
+        return enif_make_badarg(env);
+    for (unsigned i = 0; ok && i < FEED_MAX && enif_get_list_cell(env, list, &head, &list); i++)
+        ok = feed(env, &h->scan, head);
+    ok = ok && enif_is_empty_list(env, list);
+    if (ok)
+        scan_asked(&h->scan);
+    add_counters(sonde_of(env), &h->scan);
+    return give_back(h, ok ? ATOM(ok) : enif_make_badarg(env));
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+static bool get_range(ErlNifEnv *env, const ERL_NIF_TERM argv[], size_t n, size_t *from, size_t *to)
+{
+    ErlNifUInt64 first;
+    ErlNifUInt64 count;
+    if (!enif_get_uint64(env, argv[1], &first) || !enif_get_uint64(env, argv[2], &count))
+        return false;
+    if (count > CHUNK_MAX)
+        count = CHUNK_MAX;
+    *from = first < n ? first : n;
+    *to = n - *from < count ? n : *from + count;
+    return true;
+}
+
+NIF(nif_scan_rows)
+{
+    (void)argc;
+    /* (Scan, From, Count): best first; at most CHUNK_MAX rows */
+    struct held *h = take(env, argv[0]);
+    size_t from;
+    size_t to;
+    if (!h)
+        return enif_make_badarg(env);
+    if (!get_range(env, argv, h->scan.top.n, &from, &to))
+        return give_back(h, enif_make_badarg(env));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (to > from) {
+        const struct row *row = &h->scan.top.rows[--to];
+        ERL_NIF_TERM pair =
+            enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
+        list = enif_make_list_cell(env, pair, list);
+    }
+    return give_back(h, list);
+}
+
+NIF(nif_scan_info)
+{
+    (void)argc;
+    /* (Scan) */
+    struct held *h = take(env, argv[0]);
+    if (!h)
+        return enif_make_badarg(env);
+    ERL_NIF_TERM keys[] = {ATOM(entries), ATOM(left), ATOM(top)};
+    ERL_NIF_TERM values[] = {enif_make_uint64(env, h->scan.sample->n),
+                             enif_make_uint64(env, h->scan.left),
+                             enif_make_uint64(env, h->scan.top.n)};
+    ERL_NIF_TERM map;
+    bool ok = enif_make_map_from_arrays(env, keys, values, 3, &map);
+    return give_back(h, ok ? map : enif_make_badarg(env));
+}
+
+NIF(nif_scan_pids)
+{
+    (void)argc;
+    /* (Scan, From, Count): at most CHUNK_MAX pids */
+    struct held *h = take(env, argv[0]);
+    size_t from;
+    size_t to;
+    if (!h)
+        return enif_make_badarg(env);
+    if (!get_range(env, argv, h->scan.sample->n, &from, &to))
+        return give_back(h, enif_make_badarg(env));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (to > from)
+        list = enif_make_list_cell(env, make_pid(env, entry_pid(&h->scan.sample->entries[--to])),
+                                   list);
+    return give_back(h, list);
+}
+
+NIF(nif_scan_skip)
+{
+    (void)argc;
+    /* (Scan, Pid) */
+    struct held *h = take(env, argv[0]);
+    ErlNifPid pid;
+    if (!h)
+        return enif_make_badarg(env);
+    if (!enif_get_local_pid(env, argv[1], &pid))
+        return give_back(h, enif_make_badarg(env));
+    struct entry *e = sample_find(h->scan.sample, argv[1]);
+    if (e)
+        e->key |= SAMPLE_SKIP;
+    return give_back(h, ATOM(ok));
+}
+
+NIF(nif_scan_after)
+{
+    (void)argc;
+    /* (Scan) */
+    struct held *h = take(env, argv[0]);
+    if (!h)
+        return enif_make_badarg(env);
+    return give_back(h, scan_after(&h->scan) ? ATOM(ok) : enif_make_badarg(env));
+}

@@ -1,0 +1,308 @@
+/* offheap.c: the off-heap chains of a process: how many binaries, how many bytes.
+ * Knows: chain entries, heap fragments, and in which blocks an entry may lie.
+ * Does not know: who asks, or whether the process stayed still meanwhile. */
+#include "offheap.h"
+
+#include "alloc.h"
+#include "term.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+const enum layout_field offheap_fields[] = {
+    LF_heap,       LF_hend,     LF_heap_sz,    LF_htop,      LF_stop,
+    LF_high_water, LF_old_heap, LF_old_htop,   LF_old_hend,  LF_gen_gcs,
+    LF_mbuf,       LF_mbuf_sz,  LF_msg_frag,   LF_off_heap,  LF_wrt_bins,
+    LF_arity,      LF_arg_reg,  LF_dictionary, LF_sig_first, LAYOUT_FIELD_COUNT};
+
+/* The order is that of process_info: the chain, writable binaries, the fragments' own chains. */
+enum stages { COLLECT_MBUF, COLLECT_MSG, SORT, CHAIN, WRITABLE, FRAGMENT, FRAGMENT_CHAIN, DONE };
+
+/* ---- blocks -------------------------------------------------------------------------------- */
+
+enum { YOUNG = 0, OLD = 1, FRAGMENTS = 2 };
+
+static bool blocks_grow(struct blocks *bs)
+{
+    unsigned cap = bs->cap * 4;
+    struct block *list = sonde_alloc(cap * sizeof *list);
+    if (!list)
+        return false;
+    memcpy(list, bs->list, bs->n * sizeof *list);
+    if (bs->list != bs->first)
+        sonde_free(bs->list);
+    bs->list = list;
+    bs->cap = cap;
+    return true;
+}
+
+static enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words)
+{
+    /* more fragments than this: the answer is left to process_info */
+    if (bs->n == BLOCKS_MAX)
+        return ST_ASK;
+    if (bs->n == bs->cap && !blocks_grow(bs))
+        return ST_NOMEM;
+    if (words > ((uint64_t)1 << 44) || from + words * 8 < from)
+        return ST_TORN;
+    bs->list[bs->n++] = (struct block){from, from + words * 8};
+    return ST_OK;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = ((const struct block *)a)->from;
+    uintptr_t y = ((const struct block *)b)->from;
+    return (x > y) - (x < y);
+}
+
+static bool in_block(const struct block *b, uintptr_t p, unsigned words)
+{
+    return p >= b->from && p < b->to && b->to - p >= (uintptr_t)words * 8;
+}
+
+static bool in_fragments(struct blocks *bs, uintptr_t p, unsigned words)
+{
+    if (in_block(&bs->list[bs->last], p, words))
+        return true;
+    unsigned lo = FRAGMENTS;
+    unsigned hi = bs->n;
+    while (lo < hi) {
+        unsigned mid = lo + (hi - lo) / 2;
+        if (bs->list[mid].to <= p)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == bs->n || !in_block(&bs->list[lo], p, words))
+        return false;
+    bs->last = lo;
+    return true;
+}
+
+static bool in_blocks(struct blocks *bs, uintptr_t p, unsigned words)
+{
+    return in_block(&bs->list[YOUNG], p, words) || in_block(&bs->list[OLD], p, words) ||
+           in_fragments(bs, p, words);
+}
+
+/* ---- the walk ------------------------------------------------------------------------------ */
+
+static uint64_t words_of(const struct blocks *bs)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < bs->n; i++)
+        sum += (bs->list[i].to - bs->list[i].from) / 8;
+    return sum;
+}
+
+void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
+                   const struct view *view, bool sizes)
+{
+    w->sizes = sizes;
+    w->writable = vm->lay->wrt_bins_listed;
+    w->stage = COLLECT_MBUF;
+    w->cursor = 0;
+    w->frag = stamp_field(plan, view, LF_mbuf);
+    w->steps = BLOCKS_MAX + 1;
+    w->count = w->bytes = w->unlisted = 0;
+    w->pending_n = 0;
+    w->blocks.list = w->blocks.first;
+    w->blocks.cap = BLOCKS_INLINE;
+    w->blocks.n = FRAGMENTS;
+    w->blocks.last = YOUNG;
+    /* most processes: nothing hangs anywhere */
+    if ((stamp_field(plan, view, LF_off_heap) | stamp_field(plan, view, LF_wrt_bins) | w->frag) ==
+        0)
+        w->stage = DONE;
+    else if ((w->frag | stamp_field(plan, view, LF_msg_frag)) == 0)
+        w->stage = SORT;
+    w->blocks.list[YOUNG] =
+        (struct block){stamp_field(plan, view, LF_heap), stamp_field(plan, view, LF_htop)};
+    w->blocks.list[OLD] =
+        (struct block){stamp_field(plan, view, LF_old_heap), stamp_field(plan, view, LF_old_htop)};
+}
+
+void offheap_moved(struct offheap *w)
+{
+    if (w->blocks.cap == BLOCKS_INLINE)
+        w->blocks.list = w->blocks.first;
+}
+
+void offheap_end(struct offheap *w)
+{
+    if (w->blocks.list && w->blocks.list != w->blocks.first)
+        sonde_free(w->blocks.list);
+    w->blocks.list = NULL;
+}
+
+static enum status sum_pending(struct offheap *w, const struct vm *vm)
+{
+    for (unsigned i = 0; i < w->pending_n; i++) {
+        uint64_t size;
+        if (!peek_word(vm->reader, w->pending[i] + LF(vm->lay, bin_size), &size))
+            return ST_TORN;
+        w->bytes += size;
+    }
+    w->pending_n = 0;
+    return ST_OK;
+}
+
+/* The header of a Binary is a cache line of its own: ask for it now, read it sixteen later. */
+static enum status count_binary(struct offheap *w, const struct vm *vm, uintptr_t entry)
+{
+    uint64_t bin;
+    if (w->stage == WRITABLE && !w->writable) {
+        w->unlisted++;
+        return ST_OK;
+    }
+    w->count++;
+    if (!w->sizes)
+        return ST_OK;
+    if (!peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) || bin == 0 || (bin & 7))
+        return ST_TORN;
+    peek_prefetch(bin + LF(vm->lay, bin_size));
+    w->pending[w->pending_n++] = (uintptr_t)bin;
+    return w->pending_n == OFFHEAP_PENDING ? sum_pending(w, vm) : ST_OK;
+}
+
+static enum status walk_chain(struct offheap *w, const struct vm *vm, struct budget *b)
+{
+    while (w->cursor != 0) {
+        uint64_t thing;
+        uint64_t entry = w->cursor;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        /* the shortest entry has three words */
+        if (w->steps-- == 0 || (entry & 7) || !in_blocks(&w->blocks, entry, 3) ||
+            !peek_word(vm->reader, entry, &thing) || !term_is_header(thing) ||
+            !peek_word(vm->reader, entry + LF(vm->lay, oh_next), &w->cursor))
+            return ST_TORN;
+        if (thing == LF(vm->lay, bin_thing)) {
+            enum status st = count_binary(w, vm, entry);
+            if (st != ST_OK)
+                return st;
+        }
+    }
+    return sum_pending(w, vm);
+}
+
+/* One more fragment of the process; its words are where chain entries may lie. */
+static enum status collect_fragment(struct offheap *w, const struct vm *vm)
+{
+    uint64_t used;
+    uint64_t at = w->frag;
+    if (w->steps-- == 0)
+        return ST_ASK;
+    if ((at & 7) || !peek_word(vm->reader, at + LF(vm->lay, frag_used), &used) ||
+        !peek_word(vm->reader, at + LF(vm->lay, frag_next), &w->frag))
+        return ST_TORN;
+    return blocks_add(&w->blocks, at + LF(vm->lay, frag_mem), used);
+}
+
+/* A received message keeps its data until the next collection: behind itself (1) or apart. */
+static enum status collect_message(struct offheap *w, const struct vm *vm)
+{
+    uint64_t attached;
+    uint64_t at = w->cursor;
+    if (w->steps-- == 0)
+        return ST_ASK;
+    if ((at & 7) || !peek_word(vm->reader, at + LF(vm->lay, msg_attached), &attached) ||
+        !peek_word(vm->reader, at + LF(vm->lay, msg_next), &w->cursor))
+        return ST_TORN;
+    w->frag = attached == 1 ? at + LF(vm->lay, msg_hfrag) : attached;
+    return ST_OK;
+}
+
+static enum status collect_all(struct offheap *w, const struct vm *vm, struct budget *b)
+{
+    while (w->cursor != 0 || w->frag != 0) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        enum status st = w->frag != 0 ? collect_fragment(w, vm) : collect_message(w, vm);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}
+
+/* To the next fragment that has a chain of its own. */
+static enum status next_fragment(struct offheap *w, const struct vm *vm)
+{
+    uint64_t at = w->frag;
+    if (at == 0) {
+        w->stage = DONE;
+        return ST_OK;
+    }
+    if (w->steps == 0 || !peek_word(vm->reader, at + LF(vm->lay, frag_next), &w->frag) ||
+        !peek_word(vm->reader, at + LF(vm->lay, frag_off_heap), &w->cursor))
+        return ST_TORN;
+    w->steps--;
+    w->stage = FRAGMENT_CHAIN;
+    return ST_OK;
+}
+
+static void next_stage(struct offheap *w, const struct plan *plan, const struct view *view)
+{
+    switch (w->stage) {
+    case COLLECT_MBUF:
+        w->stage = COLLECT_MSG;
+        w->cursor = stamp_field(plan, view, LF_msg_frag);
+        break;
+    case COLLECT_MSG:
+        w->stage = SORT;
+        break;
+    case SORT:
+        if (w->blocks.n > FRAGMENTS + 1)
+            qsort(w->blocks.list + FRAGMENTS, w->blocks.n - FRAGMENTS, sizeof *w->blocks.list,
+                  by_address);
+        /* an entry has three words or more, so a longer chain is a cycle */
+        w->steps = words_of(&w->blocks) / 3 + w->blocks.n + 1;
+        w->stage = CHAIN;
+        w->cursor = stamp_field(plan, view, LF_off_heap);
+        break;
+    case CHAIN:
+        w->stage = WRITABLE;
+        w->cursor = stamp_field(plan, view, LF_wrt_bins);
+        break;
+    case WRITABLE:
+        w->stage = FRAGMENT;
+        w->frag = stamp_field(plan, view, LF_mbuf);
+        break;
+    default:
+        w->stage = FRAGMENT;
+        break;
+    }
+}
+
+static enum status walk_stage(struct offheap *w, const struct vm *vm, struct budget *b)
+{
+    switch (w->stage) {
+    case COLLECT_MBUF:
+    case COLLECT_MSG:
+        return collect_all(w, vm, b);
+    case SORT:
+        return ST_OK;
+    default:
+        return walk_chain(w, vm, b);
+    }
+}
+
+enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct plan *plan,
+                         const struct view *view, struct budget *b)
+{
+    while (w->stage != DONE) {
+        enum status st;
+        if (w->stage == FRAGMENT) {
+            st = next_fragment(w, vm);
+        } else {
+            st = walk_stage(w, vm, b);
+            if (st == ST_OK)
+                next_stage(w, plan, view);
+        }
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}

@@ -1,0 +1,57 @@
+/* offheap.h: the off-heap chains of a process: how many binaries, how many bytes.
+ * Knows: chain entries, heap fragments, and in which blocks an entry may lie.
+ * Does not know: who asks, or whether the process stayed still meanwhile. */
+#ifndef SONDE_OFFHEAP_H
+#define SONDE_OFFHEAP_H
+
+#include "budget.h"
+#include "stamp.h"
+
+struct block {
+    uintptr_t from, to;
+};
+
+enum { BLOCKS_INLINE = 16, BLOCKS_MAX = 65536 };
+
+/* The blocks that belong to a process: young heap, old heap, then fragments by address. */
+struct blocks {
+    unsigned n, cap, last;
+    struct block *list;
+    struct block first[BLOCKS_INLINE];
+};
+
+enum { OFFHEAP_PENDING = 16 };
+
+/* A walk over all chains of one process; it can stop and go on. */
+struct offheap {
+    bool sizes;    /* read each binary's header too */
+    bool writable; /* count the chain of writable binaries */
+    int stage;
+    uint64_t cursor;   /* next entry, fragment or message, by stage */
+    uint64_t frag;     /* fragment whose chain is walked */
+    uint64_t steps;    /* entries left before the chain must be a cycle */
+    uint64_t count;    /* references to binaries, repeats counted */
+    uint64_t bytes;    /* sizes of the binaries they refer to */
+    uint64_t unlisted; /* references on the writable chain where it is not counted */
+    unsigned pending_n;
+    uintptr_t pending[OFFHEAP_PENDING]; /* headers asked for, not yet read */
+    struct blocks blocks;
+};
+
+/* What a plan for such a walk must hold; ended by LAYOUT_FIELD_COUNT. */
+extern const enum layout_field offheap_fields[];
+
+void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
+                   const struct view *view, bool sizes);
+
+/* OK, TIMESLICE (call again), TORN, ASK, NOMEM. */
+enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct plan *plan,
+                         const struct view *view, struct budget *b);
+
+/* After the struct was copied to another place. */
+void offheap_moved(struct offheap *w);
+
+/* Also after a walk that did not finish. */
+void offheap_end(struct offheap *w);
+
+#endif

@@ -1,0 +1,416 @@
+/* peek.c: reads memory that may not be mapped, without ever crashing.
+ * Knows: the guarded loads, the fault handler behind them, the syscall in its place.
+ * Does not know: what is at an address, or why somebody wants it.
+ *
+ * HotSpot (SafeFetch) and wasm engines do the same: a load at a known address may fault; the
+ * handler sees the program counter there and makes the load return "no". Every other signal goes
+ * where it would have gone without us. */
+#include "peek.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/ucontext.h> /* macOS: <ucontext.h> itself refuses to be included */
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#endif
+
+#define HAVE_GUARDED PEEK_HAVE_GUARDED
+
+#if HAVE_GUARDED
+extern const char sonde_pc_load[], sonde_pc_gather[], sonde_pc_gather_end[], sonde_pc_gather1[],
+    sonde_pc_differ[], sonde_pc_differ_end[], sonde_pc_differ1[], sonde_pc_copy[], sonde_pc_scan[],
+    sonde_pc_scan_end[], sonde_pc_scan1[], sonde_fault[];
+#endif
+
+/* ---- the program counter of an interrupted thread ------------------------------------------ */
+
+#if defined(__linux__) && defined(__x86_64__)
+#define UC_PC(uc) ((uc)->uc_mcontext.gregs[REG_RIP])
+#elif defined(__linux__) && defined(__aarch64__)
+#define UC_PC(uc) ((uc)->uc_mcontext.pc)
+#elif defined(__APPLE__) && defined(__x86_64__)
+#define UC_PC(uc) ((uc)->uc_mcontext->__ss.__rip)
+#elif defined(__APPLE__) && defined(__aarch64__)
+#define UC_PC(uc) ((uc)->uc_mcontext->__ss.__pc)
+#elif defined(__FreeBSD__) && defined(__x86_64__)
+#define UC_PC(uc) ((uc)->uc_mcontext.mc_rip)
+#elif defined(__FreeBSD__) && defined(__aarch64__)
+#define UC_PC(uc) ((uc)->uc_mcontext.mc_gpregs.gp_elr)
+#endif
+
+static _Atomic uint64_t faults;
+
+uint64_t peek_faults(void)
+{
+    return atomic_load_explicit(&faults, memory_order_relaxed);
+}
+
+/* ---- the handler --------------------------------------------------------------------------- */
+
+#if HAVE_GUARDED
+
+enum { SIGNALS = 2 };
+static const int signals[SIGNALS] = {SIGSEGV, SIGBUS};
+
+/* What was installed before us: written under install_lock, then only read. */
+static struct sigaction previous[SIGNALS];
+
+/* A previous handler with SA_RESETHAND has had its one call. */
+static atomic_bool spent[SIGNALS];
+
+/* Did an instruction of this thread fault, or did somebody send the signal (kill; also the kernel,
+ * about a broken page that nobody touched yet)? Linux gives senders codes that are not positive;
+ * the BSDs give them large ones; macOS cannot be relied on to tell, and takes all for faults. */
+static bool is_fault(const siginfo_t *si)
+{
+#if defined(__linux__)
+    return si->si_code > 0 && !(si->si_signo == SIGBUS && si->si_code == BUS_MCEERR_AO);
+#else
+#if defined(SI_LWP)
+    if (si->si_code == SI_LWP)
+        return false;
+#endif
+    return si->si_code != SI_USER && si->si_code != SI_QUEUE;
+#endif
+}
+
+static bool between(uintptr_t pc, const char *from, const char *to)
+{
+    return pc >= (uintptr_t)from && pc < (uintptr_t)to;
+}
+
+static bool is_guarded_load(uintptr_t pc)
+{
+    return pc == (uintptr_t)sonde_pc_load || pc == (uintptr_t)sonde_pc_copy ||
+           between(pc, sonde_pc_gather, sonde_pc_gather_end) || pc == (uintptr_t)sonde_pc_gather1 ||
+           between(pc, sonde_pc_differ, sonde_pc_differ_end) || pc == (uintptr_t)sonde_pc_differ1 ||
+           between(pc, sonde_pc_scan, sonde_pc_scan_end) || pc == (uintptr_t)sonde_pc_scan1;
+}
+
+static void set_default(int sig)
+{
+    struct sigaction dfl;
+    memset(&dfl, 0, sizeof dfl);
+    dfl.sa_handler = SIG_DFL;
+    (void)sigemptyset(&dfl.sa_mask);
+    (void)sigaction(sig, &dfl, NULL);
+}
+
+/* The node must end (or not) exactly as it would have without us. */
+static void end_as_before(int sig, bool fault, bool ignored)
+{
+    if (fault) {
+        /* The instruction faults again, now with the default action: signal 11 and a core, at
+         * the true place. The kernel does not let a process ignore its own fault either. */
+        set_default(sig);
+    } else if (!ignored && getpid() != 1) {
+        /* The first process of a container is safe from signals it has no handler for. Any other
+         * ends here: SA_NODEFER, so the signal is not blocked. */
+        set_default(sig);
+        (void)raise(sig);
+    }
+}
+
+static void call_previous(const struct sigaction *prev, int sig, siginfo_t *si, void *ctx)
+{
+    sigset_t mask = prev->sa_mask;
+    sigset_t saved;
+    if (!(prev->sa_flags & SA_NODEFER))
+        (void)sigaddset(&mask, sig);
+    (void)pthread_sigmask(SIG_BLOCK, &mask, &saved);
+    if (prev->sa_flags & SA_SIGINFO)
+        prev->sa_sigaction(sig, si, ctx);
+    else
+        prev->sa_handler(sig);
+    (void)pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
+static void forward(int sig, siginfo_t *si, void *ctx)
+{
+    int ix = sig == signals[0] ? 0 : 1;
+    const struct sigaction *prev = &previous[ix];
+    /* One union: DFL and IGN mean the same in both, whatever SA_SIGINFO says. */
+    void (*handler)(int) = prev->sa_handler;
+    if ((prev->sa_flags & (int)SA_RESETHAND) && atomic_exchange(&spent[ix], true))
+        handler = SIG_DFL;
+    if (handler == SIG_DFL || handler == SIG_IGN)
+        end_as_before(sig, is_fault(si), handler == SIG_IGN);
+    else
+        call_previous(prev, sig, si, ctx);
+}
+
+static void on_fault(int sig, siginfo_t *si, void *ctx)
+{
+    ucontext_t *uc = ctx;
+    if (is_guarded_load((uintptr_t)UC_PC(uc)) && is_fault(si)) {
+        atomic_fetch_add_explicit(&faults, 1, memory_order_relaxed);
+        UC_PC(uc) = (__typeof__(UC_PC(uc)))(uintptr_t)sonde_fault;
+    } else {
+        forward(sig, si, ctx);
+    }
+}
+
+/* SA_ONSTACK: Erlang code runs with its stack pointer inside an Erlang heap; a signal frame there
+ * would overwrite live terms. SA_NODEFER: a fault inside the handler must not be fatal by itself. */
+static const int our_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+
+static bool is_ours(const struct sigaction *sa)
+{
+    return (sa->sa_flags & our_flags) == our_flags && sa->sa_sigaction == on_fault;
+}
+
+static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool installed;
+
+static bool install_one(int ix)
+{
+    struct sigaction ours;
+    struct sigaction old;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = on_fault;
+    ours.sa_flags = our_flags;
+    (void)sigemptyset(&ours.sa_mask);
+    /* First ask, so that `previous` is right before our handler can run. */
+    if (sigaction(signals[ix], NULL, &old) != 0)
+        return false;
+    if (is_ours(&old))
+        return true;
+    previous[ix] = old;
+    /* System calls go on after a signal, or do not, as they did before. */
+    if (old.sa_handler == SIG_IGN || (old.sa_flags & SA_RESTART))
+        ours.sa_flags |= SA_RESTART;
+    /* And told again, should somebody have come in between. */
+    return sigaction(signals[ix], &ours, &previous[ix]) == 0;
+}
+
+static bool install(void)
+{
+    if (atomic_load_explicit(&installed, memory_order_acquire))
+        return true;
+    (void)pthread_mutex_lock(&install_lock);
+    bool ok = atomic_load_explicit(&installed, memory_order_relaxed);
+    if (!ok) {
+        ok = install_one(0) && install_one(1);
+        atomic_store_explicit(&installed, ok, memory_order_release);
+    }
+    (void)pthread_mutex_unlock(&install_lock);
+    return ok;
+}
+
+/* A handler that was ours and is replaced is never put back: whoever replaced it may chain to us,
+ * and two handlers that chain to each other never end. */
+static bool armed(void)
+{
+    sigset_t blocked;
+    if (!install() || pthread_sigmask(SIG_BLOCK, NULL, &blocked) != 0)
+        return false;
+    for (int ix = 0; ix < SIGNALS; ix++) {
+        struct sigaction now;
+        if (sigaction(signals[ix], NULL, &now) != 0 || !is_ours(&now) ||
+            sigismember(&blocked, signals[ix]) != 0)
+            return false;
+    }
+    return true;
+}
+
+#else
+static bool armed(void)
+{
+    return false;
+}
+#endif
+
+/* ---- the syscall reader -------------------------------------------------------------------- */
+
+#if defined(__linux__)
+
+enum { IOVECS = PEEK_GATHER_MAX };
+
+static bool readv_words(const struct iovec *remote, unsigned n, uint64_t *out, size_t words)
+{
+    struct iovec local = {out, words * sizeof *out};
+    ssize_t got = process_vm_readv(getpid(), &local, 1, remote, n, 0);
+    return got >= 0 && (size_t)got == words * sizeof *out;
+}
+
+static void *remote_address(uintptr_t addr)
+{
+    return (void *)addr; // NOLINT(performance-no-int-to-ptr)
+}
+
+static bool syscall_block(uintptr_t addr, size_t words, uint64_t *out)
+{
+    struct iovec remote = {remote_address(addr), words * sizeof *out};
+    return readv_words(&remote, 1, out, words);
+}
+
+/* The kernel reads the pieces one after the other, so the order of the words is kept. */
+static bool syscall_gather(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
+{
+    struct iovec remote[IOVECS];
+    for (unsigned done = 0; done < n;) {
+        unsigned k = 0;
+        for (; k < IOVECS && done + k < n; k++) {
+            remote[k].iov_base = remote_address(base + off[done + k]);
+            remote[k].iov_len = sizeof *out;
+        }
+        if (!readv_words(remote, k, out + done, k))
+            return false;
+        done += k;
+    }
+    return true;
+}
+
+static bool syscall_works(void)
+{
+    static const uint64_t known = 0x736f6e6465212121;
+    uint64_t seen = 0;
+    return syscall_block((uintptr_t)&known, 1, &seen) && seen == known;
+}
+
+#else
+static bool syscall_block(uintptr_t addr, size_t words, uint64_t *out)
+{
+    (void)addr, (void)words, (void)out;
+    return false;
+}
+
+static bool syscall_gather(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
+{
+    (void)base, (void)off, (void)n, (void)out;
+    return false;
+}
+
+static bool syscall_works(void)
+{
+    return false;
+}
+#endif
+
+static bool syscall_scan(uintptr_t table, size_t from, size_t to, size_t *found)
+{
+    uint64_t chunk[512];
+    for (size_t i = from; i < to;) {
+        size_t n = to - i < 512 ? to - i : 512;
+        if (!syscall_block(table + i * 8, n, chunk))
+            return false;
+        for (size_t k = 0; k < n; k++) {
+            if (chunk[k] != 0) {
+                *found = i + k;
+                return true;
+            }
+        }
+        i += n;
+    }
+    *found = to;
+    return true;
+}
+
+/* ---- the barrier between a walk and its closing check ------------------------------------- */
+
+#if defined(__linux__) && !defined(__x86_64__)
+/* The VM sets RUNNING with release order only, so our closing reads need its store made visible:
+ * one expedited membarrier makes every thread of the node pass a full barrier. */
+enum { CMD_PRIVATE_EXPEDITED = 1 << 3, CMD_REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
+
+static bool barrier_works(void)
+{
+    static atomic_int state; /* 0 not tried, 1 works, 2 does not */
+    if (atomic_load(&state) == 0) {
+        bool ok = syscall(SYS_membarrier, CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0;
+        atomic_store(&state, ok ? 1 : 2);
+    }
+    return atomic_load(&state) == 1;
+}
+
+void peek_barrier(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    (void)syscall(SYS_membarrier, CMD_PRIVATE_EXPEDITED, 0);
+}
+#elif defined(__x86_64__)
+/* Total store order: loads stay in order, and every locked instruction is a full barrier. */
+static bool barrier_works(void)
+{
+    return true;
+}
+
+void peek_barrier(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+#else
+static bool barrier_works(void)
+{
+    return false; /* no way known to make the other side's release stores visible in time */
+}
+
+void peek_barrier(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+}
+#endif
+
+/* ---- what callers use ---------------------------------------------------------------------- */
+
+enum peek_reader peek_ready(enum peek_reader want)
+{
+    if (want == PEEK_NONE || !barrier_works())
+        return PEEK_NONE;
+    if (want == PEEK_GUARDED && armed())
+        return PEEK_GUARDED;
+    return syscall_works() ? PEEK_SYSCALL : PEEK_NONE;
+}
+
+bool peek_word_slowly(enum peek_reader r, uintptr_t addr, uint64_t *out)
+{
+    return r != PEEK_NONE && (addr & 7) == 0 && syscall_block(addr, 1, out);
+}
+
+bool peek_gather_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
+                        uint64_t *out)
+{
+    return r != PEEK_NONE && (base & 7) == 0 && syscall_gather(base, offsets, n, out);
+}
+
+bool peek_differ_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
+                        const uint64_t *seen, uint64_t *bits)
+{
+    uint64_t now[PEEK_GATHER_MAX];
+    if (n > PEEK_GATHER_MAX || !peek_gather_slowly(r, base, offsets, n, now))
+        return false;
+    *bits = 0;
+    for (unsigned i = 0; i < n; i++)
+        *bits |= now[i] ^ seen[i];
+    return true;
+}
+
+bool peek_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out)
+{
+    if (r == PEEK_NONE || (addr & 7))
+        return false;
+#if HAVE_GUARDED
+    if (r == PEEK_GUARDED)
+        return !sonde_copy(addr, words, out).fault;
+#endif
+    return syscall_block(addr, words, out);
+}
+
+bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size_t *found)
+{
+    if (r == PEEK_NONE || (table & 7))
+        return false;
+#if HAVE_GUARDED
+    if (r == PEEK_GUARDED) {
+        struct loaded got = sonde_scan(table, from, to);
+        *found = got.value;
+        return !got.fault;
+    }
+#endif
+    return syscall_scan(table, from, to, found);
+}

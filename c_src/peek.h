@@ -1,0 +1,113 @@
+/* peek.h: reads memory that may not be mapped, without ever crashing.
+ * Knows: the guarded loads, the fault handler behind them, the syscall in its place.
+ * Does not know: what is at an address, or why somebody wants it. */
+#ifndef SONDE_PEEK_H
+#define SONDE_PEEK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* guarded: plain loads; a fault at one of them is caught by our SIGSEGV/SIGBUS handler.
+ * syscall: process_vm_readv on ourselves; several hundred times dearer for one word, but it
+ *          needs no handler. */
+enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
+
+/* Installs the handler where `want` is guarded (once for the process; later calls are free),
+ * and tells which reader really works in this thread now. Called at the entry of every native
+ * call: another library may have replaced the handler since, or the thread may block the signals;
+ * a guarded load would then kill the node. */
+enum peek_reader peek_ready(enum peek_reader want);
+
+/* Aligned words only. false: some word is not readable (`out` is then unspecified).
+ * A word is read with one load, and the words in the order given, each after the one before
+ * (except within a block of the syscall reader: the kernel copies that in an order of its own). */
+static inline bool peek_word(enum peek_reader r, uintptr_t addr, uint64_t *out);
+static inline bool peek_gather(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
+                               unsigned n, uint64_t *out);
+
+/* *bits is 0 where these words still are those seen. At most PEEK_GATHER_MAX of them. */
+static inline bool peek_differ(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
+                               unsigned n, const uint64_t *seen, uint64_t *bits);
+bool peek_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out);
+
+/* Index of the first word that is not 0 in table[from..to), or `to`. Reads ahead: false may also
+ * mean that a word of the range after that one is not readable. */
+bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size_t *found);
+
+/* Orders all reads before it against all reads after it, in every thread's eyes, also where the
+ * other thread only used release stores. Nothing to do on x86-64; one membarrier elsewhere. */
+void peek_barrier(void);
+
+/* Faults caught since the library was loaded. */
+uint64_t peek_faults(void);
+
+/* ---- the calls that every process costs dozens of, without a detour -------------------------- */
+
+enum { PEEK_GATHER_MAX = 64 };
+
+#if defined(__x86_64__) || defined(__aarch64__)
+#define PEEK_HAVE_GUARDED 1
+#else
+#define PEEK_HAVE_GUARDED 0
+#endif
+
+/* peek_load.S */
+struct loaded {
+    uint64_t value;
+    uint64_t fault;
+};
+struct loaded sonde_load(uintptr_t addr);
+struct loaded sonde_gather(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out);
+struct loaded sonde_differ(uintptr_t base, const uint16_t *off, unsigned n, const uint64_t *seen);
+struct loaded sonde_copy(uintptr_t addr, size_t n, uint64_t *out);
+struct loaded sonde_scan(uintptr_t table, size_t from, size_t to);
+
+bool peek_word_slowly(enum peek_reader r, uintptr_t addr, uint64_t *out);
+bool peek_gather_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
+                        uint64_t *out);
+bool peek_differ_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
+                        const uint64_t *seen, uint64_t *bits);
+
+static inline bool peek_word(enum peek_reader r, uintptr_t addr, uint64_t *out)
+{
+#if PEEK_HAVE_GUARDED
+    if (r == PEEK_GUARDED && (addr & 7) == 0) {
+        struct loaded got = sonde_load(addr);
+        *out = got.value;
+        return !got.fault;
+    }
+#endif
+    return peek_word_slowly(r, addr, out);
+}
+
+static inline bool peek_gather(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
+                               unsigned n, uint64_t *out)
+{
+#if PEEK_HAVE_GUARDED
+    if (r == PEEK_GUARDED && (base & 7) == 0)
+        return !sonde_gather(base, offsets, n, out).fault;
+#endif
+    return peek_gather_slowly(r, base, offsets, n, out);
+}
+
+static inline bool peek_differ(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
+                               unsigned n, const uint64_t *seen, uint64_t *bits)
+{
+#if PEEK_HAVE_GUARDED
+    if (r == PEEK_GUARDED && (base & 7) == 0) {
+        struct loaded got = sonde_differ(base, offsets, n, seen);
+        *bits = got.value;
+        return !got.fault;
+    }
+#endif
+    return peek_differ_slowly(r, base, offsets, n, seen, bits);
+}
+
+/* Asks for the cache line; never faults. */
+static inline void peek_prefetch(uintptr_t addr)
+{
+    __builtin_prefetch((const void *)addr, 0, 3); // NOLINT(performance-no-int-to-ptr)
+}
+
+#endif

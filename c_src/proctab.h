@@ -1,0 +1,27 @@
+/* proctab.h: where the process table is, and which slot a pid has.
+ * Knows: how to find the table without symbols, and how pids map to slots.
+ * Does not know: what is in a process beyond its id. */
+#ifndef SONDE_PROCTAB_H
+#define SONDE_PROCTAB_H
+
+#include "layout.h"
+#include "peek.h"
+#include "status.h"
+
+struct proctab {
+    uintptr_t tab; /* array of Process pointers; 0 is a free slot */
+    uint64_t max;  /* slots, a power of two */
+};
+
+/* Searches the writable segments of the main executable for the one table record that agrees with
+ * the official process limit and holds the caller's own Process in the caller's own slot. */
+bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process_limit,
+                  uint64_t self_pid, uintptr_t self_proc, struct proctab *out);
+
+/* Which slot the pid has, if it is alive. */
+size_t proctab_slot(const struct layout *lay, const struct proctab *tab, uint64_t pid);
+
+/* Local pids compare as terms in the order of this number. */
+uint64_t proctab_order(const struct layout *lay, uint64_t pid);
+
+#endif

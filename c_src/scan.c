@@ -1,0 +1,458 @@
+/* scan.c: one question to every process, in slices.
+ * Knows: the order of the sweep, retries, who must be asked, and where answers go.
+ * Does not know: Erlang terms, schedulers, or how one process is read.
+ *
+ * A batch of processes at a time: find their slots, ask for their cache lines, open and walk each,
+ * one barrier for all, close each. What was busy or torn is tried again after the sweep, a few
+ * times; what remains is left to process_info. A walk that is longer than a slice stays open under
+ * its one stamp until the next slice. */
+#include "scan.h"
+
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+enum phases { SWEEP, RETRY, ASK, LEFTOVERS, SORT, FINISHED };
+enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
+
+/* ---- set up -------------------------------------------------------------------------------- */
+
+static void find_lines(struct scan *s)
+{
+    const struct plan *p = &s->q.plan;
+    s->lines = 0;
+    for (unsigned i = 0; i < p->n; i++) {
+        uint16_t line = p->off[i] & (uint16_t)~63U;
+        unsigned k = 0;
+        while (k < s->lines && s->line[k] != line)
+            k++;
+        if (k == s->lines && k < sizeof s->line / sizeof *s->line)
+            s->line[s->lines++] = line;
+    }
+}
+
+void scan_init(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mode mode, size_t n,
+               struct sample *first, size_t max_entries)
+{
+    memset(s, 0, sizeof *s);
+    s->vm = *vm;
+    s->mode = mode;
+    question_make(&s->q, vm->lay, attr, mode == SCAN_HOLDERS || mode == SCAN_ALL);
+    find_lines(s);
+    top_init(&s->top, n);
+    sample_init(&s->own, vm->lay, &vm->tab, max_entries);
+    s->sample = first ? first : &s->own;
+    s->sample->hint = 0;
+}
+
+void scan_free(struct scan *s)
+{
+    if (s->mid_walk)
+        walk_end(&s->walks[0], &s->q);
+    s->mid_walk = false;
+    top_free(&s->top);
+    sample_free(&s->own);
+}
+
+bool scan_exclude(struct scan *s, uint64_t pid)
+{
+    if (s->exclude_n == SCAN_EXCLUDE)
+        return false;
+    s->exclude[s->exclude_n++] = pid;
+    return true;
+}
+
+static bool excluded(const struct scan *s, uint64_t pid)
+{
+    for (unsigned i = 0; i < s->exclude_n; i++) {
+        if (s->exclude[i] == pid)
+            return true;
+    }
+    return false;
+}
+
+/* ---- where answers go ---------------------------------------------------------------------- */
+
+static bool remembers(const struct scan *s)
+{
+    return s->mode == SCAN_SAMPLE || s->mode == SCAN_HOLDERS || s->mode == SCAN_ALL;
+}
+
+static enum status rank(struct scan *s, uint64_t pid, int64_t value)
+{
+    struct row row = {value, proctab_order(s->vm.lay, pid), pid};
+    return top_push(&s->top, row) ? ST_OK : ST_NOMEM;
+}
+
+/* The first value that is worth a name: if its process is dead after the window, it has one. */
+static enum status rank_first(struct scan *s, uint64_t pid, int64_t value)
+{
+    return s->mode == SCAN_SAMPLE ? rank(s, pid, value) : ST_OK;
+}
+
+/* An answer that comes after the sweep passed its slot, where an entry waits for it. */
+static enum status fill(struct scan *s, uint64_t pid, int64_t value)
+{
+    struct entry *e = sample_find(s->sample, pid);
+    if (!e)
+        return ST_OK;
+    e->value = value;
+    e->key &= ~(uint64_t)SAMPLE_UNKNOWN;
+    return rank_first(s, pid, value);
+}
+
+static enum status remember(struct scan *s, uint64_t pid, int64_t value, bool clean)
+{
+    if (clean && s->mode == SCAN_HOLDERS) {
+        s->left++;
+        return rank(s, pid, 0);
+    }
+    enum status st = rank_first(s, pid, value);
+    return st == ST_OK ? sample_add(s->sample, pid, value, 0) : st;
+}
+
+static enum status emit_diff(struct scan *s, uint64_t pid, int64_t value)
+{
+    struct entry *e = sample_find(s->sample, pid);
+    if (e)
+        e->key |= SAMPLE_SEEN;
+    return rank(s, pid, e && !(e->key & SAMPLE_UNKNOWN) ? value - e->value : value);
+}
+
+static enum status emit_drop(struct scan *s, uint64_t pid, int64_t value)
+{
+    struct entry *e = sample_find(s->sample, pid);
+    if (!e || (e->key & (SAMPLE_SKIP | SAMPLE_SEEN)))
+        return ST_OK;
+    e->key |= SAMPLE_SEEN;
+    return rank(s, pid, e->key & SAMPLE_UNKNOWN ? 0 : e->value - value);
+}
+
+static enum status emit(struct scan *s, uint64_t pid, int64_t value, bool clean, bool late)
+{
+    switch (s->mode) {
+    case SCAN_TOP:
+        return rank(s, pid, value);
+    case SCAN_DIFF:
+        return emit_diff(s, pid, value);
+    case SCAN_AFTER:
+        return emit_drop(s, pid, value);
+    default:
+        return late ? fill(s, pid, value) : remember(s, pid, value, clean);
+    }
+}
+
+/* ---- who could not be read ------------------------------------------------------------------ */
+
+/* Tried again after the sweep and then in every round but the last; then process_info is asked.
+ * There is room: scan_step lets the asks be answered before a batch could overflow them, and a
+ * round keeps at most what it took from the list. */
+static enum status put_off(struct scan *s, uint64_t pid, enum status why)
+{
+    bool again =
+        why != ST_ASK && (s->phase == SWEEP ? s->retry_n < SCAN_RETRIES : s->round < ROUNDS);
+    if (!again)
+        s->ask[s->ask_n++] = pid;
+    else if (s->phase == SWEEP)
+        s->retry[s->retry_n++] = pid;
+    else
+        s->retry[s->kept_n++] = pid;
+    assert(s->ask_n <= SCAN_ASKS && s->kept_n <= s->retry_n);
+    if (s->phase == SWEEP && remembers(s)) /* keeps the order of the sample */
+        return sample_add(s->sample, pid, 0, SAMPLE_UNKNOWN);
+    return ST_OK;
+}
+
+static enum status settle(struct scan *s, const struct walk *w, enum status st)
+{
+    switch (st) {
+    case ST_OK:
+        s->counters.native++;
+        return emit(s, w->view.pid, w->value, w->clean, s->phase == RETRY);
+    case ST_GONE:
+        return ST_OK;
+    case ST_BUSY:
+        s->counters.busy++;
+        break;
+    case ST_TORN:
+        s->counters.torn++;
+        break;
+    case ST_ASK:
+        break;
+    default:
+        return st;
+    }
+    return put_off(s, w->view.pid, st);
+}
+
+/* ---- one batch ----------------------------------------------------------------------------- */
+
+static uintptr_t process_in(const struct scan *s, size_t slot)
+{
+    uint64_t proc;
+    return peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) ? (uintptr_t)proc : 0;
+}
+
+static void prefetch(const struct scan *s, uintptr_t proc)
+{
+    for (unsigned i = 0; i < s->lines; i++)
+        peek_prefetch(proc + s->line[i]);
+}
+
+static bool next_in_table(struct scan *s, struct walk *w)
+{
+    size_t slot;
+    if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, s->vm.tab.max, &slot) ||
+        slot >= s->vm.tab.max) {
+        s->next = s->vm.tab.max;
+        return false;
+    }
+    s->next = slot + 1;
+    w->view.slot = slot;
+    w->view.proc = process_in(s, slot);
+    w->view.pid = 0;
+    return true;
+}
+
+static bool next_in_list(struct scan *s, struct walk *w)
+{
+    uint64_t pid;
+    if (s->phase == RETRY) {
+        if (s->next == s->retry_n)
+            return false;
+        pid = s->retry[s->next++];
+    } else {
+        if (s->next == s->sample->n)
+            return false;
+        pid = entry_pid(&s->sample->entries[s->next++]);
+    }
+    w->view.slot = proctab_slot(s->vm.lay, &s->vm.tab, pid);
+    w->view.proc = process_in(s, w->view.slot);
+    w->view.pid = pid;
+    return true;
+}
+
+static unsigned fetch_batch(struct scan *s)
+{
+    unsigned n = 0;
+    bool list = s->phase == RETRY || s->mode == SCAN_AFTER;
+    while (n < SCAN_BATCH &&
+           (list ? next_in_list(s, &s->walks[n]) : next_in_table(s, &s->walks[n]))) {
+        if (s->walks[n].view.proc != 0) {
+            prefetch(s, s->walks[n].view.proc);
+            n++;
+        }
+    }
+    return n;
+}
+
+static enum status open_one(struct scan *s, struct walk *w)
+{
+    uint64_t wanted = w->view.pid;
+    enum status st = stamp_open(&s->vm, &s->q.plan, w->view.slot, w->view.proc, &w->view);
+    /* torn at the opening: the slot was just emptied or filled, so it holds no process that was
+     * alive all the time */
+    if (st == ST_TORN || (wanted != 0 && st == ST_OK && w->view.pid != wanted))
+        return ST_GONE;
+    if (st == ST_OK || st == ST_BUSY)
+        return excluded(s, w->view.pid) ? ST_GONE : st;
+    return st;
+}
+
+static enum status close_one(struct scan *s, unsigned i)
+{
+    enum status st = s->outcome[i];
+    if (st == ST_OK)
+        st = walk_close(&s->walks[i], &s->vm, &s->q);
+    return settle(s, &s->walks[i], st);
+}
+
+/* The walk that did not finish moves to the front; what was fetched after it is fetched again. */
+static void keep_walk(struct scan *s, unsigned i, unsigned n)
+{
+    bool list = s->phase == RETRY || s->mode == SCAN_AFTER;
+    if (i + 1 < n)
+        s->next = list ? s->next - (n - i - 1) : s->walks[i].view.slot + 1;
+    if (i != 0)
+        s->walks[0] = s->walks[i];
+    /* the walk may point into itself */
+    if (s->q.attr == ATTR_binary_memory || s->q.attr == ATTR_binary_count)
+        offheap_moved(&s->walks[0].u.offheap);
+    s->mid_walk = true;
+}
+
+/* Opens all, asking for what the walks will want, then walks one after the other. Returns how many
+ * are done; the one after them, if any, did not finish in this slice. */
+static unsigned walk_batch(struct scan *s, unsigned n, struct budget *b)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct walk *w = &s->walks[i];
+        s->outcome[i] = open_one(s, w);
+        if (s->outcome[i] == ST_OK) {
+            walk_start(w, &s->vm, &s->q);
+            walk_prefetch(w, &s->q);
+        }
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (s->outcome[i] != ST_OK)
+            continue;
+        s->outcome[i] = walk_go(&s->walks[i], &s->vm, &s->q, b);
+        if (s->outcome[i] == ST_TIMESLICE)
+            return i;
+        walk_end(&s->walks[i], &s->q);
+    }
+    return n;
+}
+
+static enum status run_batch(struct scan *s, unsigned n, struct budget *b)
+{
+    enum status st = ST_OK;
+    unsigned done = walk_batch(s, n, b);
+    peek_barrier();
+    for (unsigned i = 0; i < done && st == ST_OK; i++)
+        st = close_one(s, i);
+    if (done < n && st == ST_OK)
+        keep_walk(s, done, n);
+    else if (done < n)
+        walk_end(&s->walks[done], &s->q);
+    return st;
+}
+
+static enum status go_on(struct scan *s, struct budget *b)
+{
+    struct walk *w = &s->walks[0];
+    /* it ran meanwhile: no need to walk to the end of what is not there any more */
+    enum status st = walk_close(w, &s->vm, &s->q);
+    if (st == ST_OK)
+        st = walk_go(w, &s->vm, &s->q, b);
+    if (st == ST_TIMESLICE)
+        return ST_OK;
+    s->mid_walk = false;
+    walk_end(w, &s->q);
+    peek_barrier();
+    s->outcome[0] = st;
+    return close_one(s, 0);
+}
+
+/* ---- phases -------------------------------------------------------------------------------- */
+
+static void start_round(struct scan *s)
+{
+    struct timespec pause = {0, ROUND_PAUSE_NS};
+    if (s->round > 0)
+        (void)nanosleep(&pause, NULL);
+    s->round++;
+    s->next = 0;
+    s->kept_n = 0;
+}
+
+enum { LEFTOVERS_STEP = 16384 };
+
+/* Who was in the first look and not in the second is dead: a window keeps its first value,
+ * bin_leak says 0. */
+static enum status leftovers(struct scan *s)
+{
+    enum status st = ST_OK;
+    size_t end = s->next + LEFTOVERS_STEP;
+    if (s->mode != SCAN_DIFF && s->mode != SCAN_AFTER)
+        return ST_OK;
+    for (; s->next < s->sample->n && s->next < end && st == ST_OK; s->next++) {
+        const struct entry *e = &s->sample->entries[s->next];
+        if (e->key & (SAMPLE_SEEN | SAMPLE_SKIP))
+            continue;
+        if (s->mode == SCAN_AFTER)
+            st = rank(s, entry_pid(e), 0);
+        else if (!(e->key & SAMPLE_UNKNOWN) && !excluded(s, entry_pid(e)))
+            st = rank(s, entry_pid(e), e->value);
+    }
+    return st == ST_OK && s->next < s->sample->n ? ST_TIMESLICE : st;
+}
+
+static void next_phase(struct scan *s)
+{
+    if (s->phase == RETRY)
+        s->retry_n = s->kept_n;
+    if (s->phase <= RETRY && s->retry_n > 0) {
+        s->phase = RETRY;
+        start_round(s);
+    } else {
+        s->phase = s->phase < ASK ? ASK : s->phase + 1;
+        s->next = 0;
+    }
+}
+
+static enum scan_result result(enum status st)
+{
+    return st == ST_OK ? SCAN_MORE : st == ST_ASK ? SCAN_FULL : SCAN_NOMEM;
+}
+
+static enum scan_result step_phase(struct scan *s, struct budget *b)
+{
+    unsigned n;
+    enum status st;
+    if (s->ask_n > 0 && (s->phase == ASK || s->ask_n + SCAN_BATCH > SCAN_ASKS))
+        return SCAN_ASK;
+    switch (s->phase) {
+    case SWEEP:
+    case RETRY:
+        if (s->mid_walk)
+            return result(go_on(s, b));
+        n = fetch_batch(s);
+        if (n > 0)
+            return result(run_batch(s, n, b));
+        next_phase(s);
+        return SCAN_MORE;
+    case ASK:
+        next_phase(s);
+        return SCAN_MORE;
+    case LEFTOVERS:
+        st = leftovers(s);
+        if (st != ST_OK)
+            return st == ST_TIMESLICE ? SCAN_MORE : result(st);
+        next_phase(s);
+        return SCAN_MORE;
+    case SORT:
+        /* after a first pass of bin_leak the rows go on being a heap */
+        if (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL && !top_sort(&s->top, b))
+            return SCAN_MORE;
+        next_phase(s);
+        return SCAN_DONE;
+    default:
+        return SCAN_DONE;
+    }
+}
+
+enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
+{
+    struct budget b = budget_start(ns);
+    enum scan_result r;
+    s->vm.reader = reader;
+    do {
+        r = step_phase(s, &b);
+    } while (r == SCAN_MORE && budget_now() < b.deadline);
+    return r;
+}
+
+enum status scan_answer(struct scan *s, uint64_t pid, bool dead, int64_t value)
+{
+    s->counters.asked++;
+    return dead || excluded(s, pid) ? ST_OK : emit(s, pid, value, false, true);
+}
+
+void scan_asked(struct scan *s)
+{
+    s->ask_n = 0;
+}
+
+bool scan_after(struct scan *s)
+{
+    if (s->phase != FINISHED || (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL))
+        return false;
+    s->mode = SCAN_AFTER;
+    s->phase = SWEEP;
+    s->next = 0;
+    s->round = 0;
+    s->retry_n = s->kept_n = s->ask_n = 0;
+    s->sample->hint = 0;
+    return true;
+}

@@ -1,0 +1,70 @@
+/* scan.h: one question to every process, in slices.
+ * Knows: the order of the sweep, retries, who must be asked, and where answers go.
+ * Does not know: Erlang terms, schedulers, or how one process is read. */
+#ifndef SONDE_SCAN_H
+#define SONDE_SCAN_H
+
+#include "attr.h"
+#include "sample.h"
+#include "top.h"
+
+enum scan_mode {
+    SCAN_TOP,     /* the N largest */
+    SCAN_SAMPLE,  /* remember every process: the first look of a window */
+    SCAN_DIFF,    /* the N largest differences to the sample */
+    SCAN_HOLDERS, /* remember those whose binaries a collection may change */
+    SCAN_ALL,     /* remember every process, for bin_leak */
+    SCAN_AFTER    /* the N largest drops since HOLDERS or ALL, in the remembered processes */
+};
+
+enum { SCAN_BATCH = 16, SCAN_RETRIES = 1024, SCAN_ASKS = 256, SCAN_EXCLUDE = 8 };
+
+struct scan_counters {
+    uint64_t native, busy, torn, asked;
+};
+
+struct scan {
+    struct vm vm;
+    struct question q;
+    enum scan_mode mode;
+    int phase;
+    size_t next; /* slot of the table, or index of the sample, to look at next */
+    unsigned round;
+    bool mid_walk;  /* walks[0] stopped in the middle */
+    unsigned lines; /* cache lines of a process that the plan touches */
+    uint16_t line[16];
+    struct walk walks[SCAN_BATCH];
+    enum status outcome[SCAN_BATCH];
+    unsigned retry_n, kept_n, ask_n, exclude_n;
+    uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
+    struct top top;
+    struct sample *sample; /* of this scan, or of the first look (DIFF) */
+    struct sample own;
+    uint64_t left;
+    struct scan_counters counters;
+};
+
+enum scan_result {
+    SCAN_MORE, /* call again */
+    SCAN_ASK,  /* answer scan->ask[0..ask_n) with scan_answer, then scan_asked, call again */
+    SCAN_DONE, /* top is complete */
+    SCAN_FULL, /* more processes than the sample may remember */
+    SCAN_NOMEM
+};
+
+void scan_init(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mode mode, size_t n,
+               struct sample *first, size_t max_entries);
+void scan_free(struct scan *s);
+bool scan_exclude(struct scan *s, uint64_t pid);
+
+/* At most about `ns` nanoseconds. The reader may have changed since the last slice. */
+enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns);
+
+/* What process_info said; dead: it said undefined. */
+enum status scan_answer(struct scan *s, uint64_t pid, bool dead, int64_t value);
+void scan_asked(struct scan *s);
+
+/* From HOLDERS or ALL to AFTER; false: it is not finished, or another mode. */
+bool scan_after(struct scan *s);
+
+#endif

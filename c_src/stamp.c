@@ -1,0 +1,99 @@
+/* stamp.c: the optimistic read protocol: is it settled, did it stay the same?
+ * Knows: which words of a process move whenever it runs, and in which order to read them.
+ * Does not know: what is read between opening and closing. */
+#include "stamp.h"
+
+#include "term.h"
+
+#include <assert.h>
+
+unsigned layout_width(const struct layout *lay, enum layout_field field)
+{
+    switch (field) {
+    case LF_state:
+    case LF_lock:
+    case LF_sig_flags:
+    case LF_trace_flags:
+    case LF_dict_array:
+    case LF_mon_refc:
+        return 4;
+    case LF_gen_gcs:
+    case LF_node_offset:
+    case LF_node_flags:
+    case LF_node_type:
+        return 2;
+    case LF_arity:
+        return lay->arity_width;
+    default:
+        return 8;
+    }
+}
+
+uint64_t layout_narrow(uint64_t word, unsigned offset, unsigned width)
+{
+    word >>= (offset & 7) * 8;
+    return width == 8 ? word : word & ((1ULL << (width * 8)) - 1);
+}
+
+static void add_field(struct plan *plan, const struct layout *lay, enum layout_field field)
+{
+    assert(plan->n < STAMP_MAX);
+    unsigned width = layout_width(lay, field);
+    plan->at[field] = (uint8_t)plan->n;
+    plan->shift[plan->n] = (lay->f[field] & 7) * 8;
+    plan->mask[plan->n] = width == 8 ? ~0ULL : (1ULL << (width * 8)) - 1;
+    plan->off[plan->n++] = lay->f[field] & (uint16_t)~7U;
+}
+
+void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
+               const enum layout_field *fields)
+{
+    /* id: the slot was reused; reductions and program counter together move with every run */
+    static const enum layout_field always[] = {LF_state, LF_lock, LF_id, LF_reds, LF_pc};
+    plan->unsettled = unsettled;
+    plan->locks = locks;
+    plan->n = 0;
+    for (unsigned i = 0; i < sizeof always / sizeof *always; i++)
+        add_field(plan, lay, always[i]);
+    for (; *fields != LAYOUT_FIELD_COUNT; fields++)
+        add_field(plan, lay, *fields);
+    plan->off[plan->n] = plan->off[0];
+    plan->off[plan->n + 1] = plan->off[1];
+}
+
+/* pair: the words of state and lock, which come first in every plan */
+static inline enum status settled(const struct plan *plan, const uint64_t *pair)
+{
+    uint64_t state = pair[0] >> plan->shift[0] & plan->mask[0];
+    uint64_t lock = pair[1] >> plan->shift[1] & plan->mask[1];
+    if (state & STATE_GONE)
+        return ST_GONE;
+    return (state & plan->unsettled) || (lock & plan->locks) ? ST_BUSY : ST_OK;
+}
+
+enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
+                       struct view *view)
+{
+    if (!peek_gather(vm->reader, proc, plan->off, plan->n + 2, view->w))
+        return ST_TORN;
+    view->slot = slot;
+    view->proc = proc;
+    view->pid = view->w[plan->at[LF_id]];
+    /* freed and reused memory may hold anything */
+    if (!term_is_local_pid(view->pid) || proctab_slot(vm->lay, &vm->tab, view->pid) != slot)
+        return ST_TORN;
+    enum status st = settled(plan, view->w);
+    return st != ST_OK ? st : settled(plan, view->w + plan->n);
+}
+
+enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view)
+{
+    uint64_t pair[2];
+    uint64_t bits;
+    uint64_t proc;
+    if (!peek_gather(vm->reader, view->proc, plan->off, 2, pair) || settled(plan, pair) != ST_OK ||
+        !peek_differ(vm->reader, view->proc, plan->off + 2, plan->n - 2, view->w + 2, &bits) ||
+        bits != 0 || !peek_word(vm->reader, vm->tab.tab + view->slot * 8, &proc))
+        return ST_TORN;
+    return proc == view->proc ? ST_OK : ST_TORN;
+}

@@ -1,0 +1,96 @@
+/* stamp.h: the optimistic read protocol: is it settled, did it stay the same?
+ * Knows: which words of a process move whenever it runs, and in which order to read them.
+ * Does not know: what is read between opening and closing.
+ *
+ * A process that does not run is still written by others: a sender puts a message on its heap
+ * (main lock held: htop moves first, the words come later), a collector collects it, a signal
+ * handler works for it while it is in a dirty call. None of them can be stopped, so:
+ *
+ *   open:  state, lock, the fields, then state and lock AGAIN. Both times no bit that says the
+ *          heap may be changing, and the main lock free; else busy.
+ *   close: state and lock FIRST, then the fields: equal to those of the opening, else torn.
+ *
+ * The order matters. The VM saves the fields, adds the reductions, clears RUNNING, and unlocks:
+ * fields read before state and lock can miss a whole run. */
+#ifndef SONDE_STAMP_H
+#define SONDE_STAMP_H
+
+#include "layout.h"
+#include "peek.h"
+#include "proctab.h"
+#include "status.h"
+
+/* Bits of Process.state; the same from OTP 25 to 29. */
+enum {
+    STATE_FREE = 0x400,
+    STATE_EXITING = 0x800,
+    STATE_RUNNING = 0x8000,
+    STATE_SUSPENDED = 0x10000,
+    STATE_GC = 0x20000,
+    STATE_RUNNING_SYS = 0x200000,
+    STATE_DIRTY_CPU = 0x4000000,
+    STATE_DIRTY_IO = 0x8000000,
+    STATE_DIRTY_ACTIVE_SYS = 0x10000000,
+    STATE_DIRTY_RUNNING = 0x20000000,
+    STATE_DIRTY_RUNNING_SYS = 0x40000000,
+    STATE_GONE = STATE_FREE | STATE_EXITING,
+    /* heap, queues, links or dictionary may be changing */
+    STATE_UNSETTLED = STATE_RUNNING | STATE_GC | STATE_RUNNING_SYS | STATE_DIRTY_CPU |
+                      STATE_DIRTY_IO | STATE_DIRTY_ACTIVE_SYS | STATE_DIRTY_RUNNING |
+                      STATE_DIRTY_RUNNING_SYS
+};
+
+enum { LOCK_MAIN = 1, LOCK_MSGQ = 2 };
+
+enum { STAMP_MAX = 48 };
+
+/* Everything sonde needs to read this VM. */
+struct vm {
+    enum peek_reader reader;
+    const struct layout *lay;
+    struct proctab tab;
+};
+
+/* What to read of a process, and what must not have moved. Made once for each question. */
+struct plan {
+    uint32_t unsettled; /* state bits that mean busy */
+    uint32_t locks;     /* lock bits that mean busy */
+    unsigned n;         /* words of the stamp: state, lock, then the fields */
+    uint16_t off[STAMP_MAX + 2];
+    uint8_t at[LAYOUT_FIELD_COUNT];
+    uint8_t shift[STAMP_MAX]; /* where in its word the field lies, */
+    uint64_t mask[STAMP_MAX]; /* and how wide it is */
+};
+
+/* One process under a stamp. */
+struct view {
+    size_t slot;
+    uintptr_t proc;
+    uint64_t pid;
+    uint64_t w[STAMP_MAX + 2];
+};
+
+/* fields: ended by LAYOUT_FIELD_COUNT. id, reductions and program counter are always in. */
+void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
+               const enum layout_field *fields);
+
+/* OK, BUSY, TORN, or GONE (no process in that slot, or one that process_info calls dead). */
+enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
+                       struct view *view);
+
+/* OK: whatever was read since the opening belongs together. Call peek_barrier before it. */
+enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view);
+
+/* A field of the stamp, as it was at the opening. */
+static inline uint64_t stamp_field(const struct plan *plan, const struct view *view,
+                                   enum layout_field field)
+{
+    unsigned i = plan->at[field];
+    return view->w[i] >> plan->shift[i] & plan->mask[i];
+}
+
+/* Bytes of a field, and its value out of the aligned word around it. */
+unsigned layout_width(const struct layout *lay, enum layout_field field);
+uint64_t layout_narrow(uint64_t word, unsigned offset, unsigned width);
+
+#endif

@@ -1,0 +1,55 @@
+/* term.h: tag bits of term words and of signals.
+ * Knows: how to tell pids, headers and signals apart by one word; the values that were the same
+ * from OTP 25 to 29. Does not know: processes, or where a word came from. */
+#ifndef SONDE_TERM_H
+#define SONDE_TERM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The low two bits: 0 header, 1 list, 2 boxed, 3 immediate; a local pid is 0011 in four bits. */
+static inline bool term_is_header(uint64_t w)
+{
+    return (w & 3) == 0;
+}
+
+static inline bool term_is_immediate(uint64_t w)
+{
+    return (w & 3) == 3;
+}
+
+static inline bool term_is_local_pid(uint64_t w)
+{
+    return (w & 15) == 3;
+}
+
+static inline uintptr_t term_pointer(uint64_t w)
+{
+    return (uintptr_t)(w & ~(uint64_t)7);
+}
+
+/* Words after the header, for every boxed thing sonde sizes (references and external ids). */
+static inline uint64_t term_header_arity(uint64_t header)
+{
+    return header >> 6;
+}
+
+/* A word at a message's term position tells what the signal is: an external-pid header marks what
+ * is no message, 0 a message from another node that is not decoded yet. */
+static inline bool signal_is_message(uint64_t tag)
+{
+    return (tag & 0x3F) != 0x30;
+}
+
+static inline unsigned signal_op(uint64_t tag)
+{
+    return (unsigned)(tag >> 6) & 0xFF;
+}
+
+enum signal_ops {
+    SIGNAL_RECV_MARK = 16,   /* ERTS_SIG_Q_OP_RECV_MARK: sits in the inner queue */
+    SIGNAL_LEN_MARK = 0xFF,  /* ERTS_SIG_Q_OP_MSGQ_LEN_OFFS_MARK: lengths are biased (to 26) */
+    SIGNAL_EXTERNAL_MSG = 0, /* the whole tag of an undecoded distribution message */
+};
+
+#endif

@@ -1,0 +1,125 @@
+%% Four leaks as they are met in production, planted into the node that this runs on. The names of
+%% the processes tell what they are, so that a row of sonde's answers can be read at once.
+-module(sonde_demo_leaks).
+
+-export([sizes/0, plant/1]).
+-export([router/0, slices/1, unread/0, owner/2]).
+-export_type([sizes/0]).
+
+-type sizes() :: #{routed | slices | unread | cached := pos_integer()}.
+
+%% @doc How large the leaks are, at random.
+-spec sizes() -> sizes().
+sizes() ->
+    #{routed => between(20000, 40000),
+      slices => between(200, 400),
+      unread => between(30000, 60000),
+      cached => between(20000, 40000)}.
+
+%% @doc Returns when all four are there, as large as told, and nobody is busy.
+-spec plant(sizes()) -> ok.
+plant(#{routed := Routed, slices := Slices, unread := Unread, cached := Cached}) ->
+    ok = plant_router(Routed),
+    ok = plant_slices(Slices),
+    ok = plant_mailbox(Unread),
+    ok = plant_cache(Cached).
+
+%% ---- a router: the binaries only pass through it, and yet it refers to all of them
+
+%% Its heap is large, as that of a process that was busy once, or was tuned to collect seldom. Now it is
+%% idle, so nothing makes it collect.
+plant_router(Count) ->
+    Router = spawn_opt(?MODULE, router, [],
+                       [{min_heap_size, 1000000}, {min_bin_vheap_size, 2000000}]),
+    true = register(demo_router, Router),
+    for_a_while(fun() -> times(Count, fun(I) -> Router ! {route, payload(I)} end) end),
+    still(Router).
+
+-spec router() -> no_return().
+router() ->
+    receive
+        {route, Payload} ->
+            Worker = spawn(fun worker/0),
+            Worker ! {work, Payload}
+    end,
+    router().
+
+worker() ->
+    receive {work, Payload} -> erlang:crc32(Payload) end.
+
+%% ---- a process that keeps a few bytes of each large binary, and with them all of it
+
+plant_slices(Count) ->
+    Slices = spawn(?MODULE, slices, [[]]),
+    true = register(demo_slices, Slices),
+    for_a_while(fun() -> times(Count, fun(I) -> Slices ! {packet, packet(I)} end) end),
+    still(Slices).
+
+%% binary:copy(Header) is what is missing here.
+-spec slices([binary()]) -> no_return().
+slices(Headers) ->
+    receive
+        {packet, <<_Version:32, Header:80/binary, _/binary>>} -> slices([Header | Headers])
+    end.
+
+%% ---- a mailbox that nobody reads
+
+plant_mailbox(Count) ->
+    Unread = spawn(?MODULE, unread, []),
+    true = register(demo_mailbox, Unread),
+    for_a_while(fun() -> times(Count, fun(I) -> Unread ! {event, I, lists:seq(1, 40)} end) end),
+    still(Unread).
+
+-spec unread() -> no_return().
+unread() ->
+    receive never_sent -> unread() end.
+
+%% ---- an ETS table that only grows
+
+%% Who writes is gone at once, who owns it never touches it: no process refers to what is in it.
+plant_cache(Count) ->
+    Parent = self(),
+    Owner = spawn(?MODULE, owner, [Parent, Count]),
+    receive {Owner, ready} -> ok end.
+
+-spec owner(pid(), pos_integer()) -> no_return().
+owner(Parent, Count) ->
+    true = register(demo_cache, self()),
+    Table = ets:new(demo_cache, [named_table, public]),
+    for_a_while(fun() -> times(Count, fun(I) -> ets:insert(Table, {I, page(I)}) end) end),
+    Parent ! {self(), ready},
+    grow(Table, Count).
+
+%% It goes on, slowly, while we look.
+grow(Table, Last) ->
+    timer:sleep(20),
+    for_a_while(fun() -> ets:insert(Table, {Last + 1, page(Last + 1)}) end),
+    grow(Table, Last + 1).
+
+%% ---- what they leak
+
+%% A binary of more than 64 bytes lives outside the heaps and is counted by reference.
+payload(I) -> binary:copy(<<I:32>>, between(17, 40)).
+packet(I) -> binary:copy(<<I:32>>, between(24 * 1024, 32 * 1024)).
+page(I) -> binary:copy(<<I:32>>, between(100, 400)).
+
+%% ---- helpers
+
+between(Low, High) -> Low + rand:uniform(High - Low + 1) - 1.
+
+times(0, _) -> ok;
+times(N, Fun) -> Fun(N), times(N - 1, Fun).
+
+%% In a process of its own, so that nothing of it stays with us.
+for_a_while(Fun) ->
+    {Pid, Ref} = spawn_monitor(Fun),
+    receive {'DOWN', Ref, process, Pid, normal} -> ok end.
+
+%% Waits until it has done what it was sent, and waits.
+still(Pid) ->
+    {reductions, Before} = process_info(Pid, reductions),
+    timer:sleep(30),
+    case process_info(Pid, [reductions, status]) of
+        [{reductions, Before}, {status, waiting}] -> ok;
+        _ -> still(Pid)
+    end.

@@ -1,0 +1,64 @@
+%% @private
+%% What can be asked of a process, under which name, and who answers. Attributes that
+%% `process_info/2' does not know are computed from one that it knows.
+-module(sonde_attr).
+
+-export([native/0, is_native/1, check/1, read/2, call_site/1]).
+-export_type([attr/0, attrs/0]).
+
+-type attr() :: atom() | {dictionary, term()}.
+%% Whatever `process_info/2' takes, and the names below that it does not know.
+-type attrs() :: [atom() | {current_function | initial_call, mfa() | undefined}].
+
+%% @doc What the C side reads without a message to the process.
+-spec native() -> [atom()].
+native() ->
+    [memory, total_heap_size, heap_size, stack_size, message_queue_len, reductions, binary_memory,
+     binary_count, link_count, monitor_count, monitored_by_count, dictionary_size].
+
+-spec is_native(term()) -> boolean().
+is_native(Attr) -> lists:member(Attr, native()).
+
+%% @doc Raises badarg for what is not an attribute; else gives some process' value.
+-spec check(term()) -> term().
+check(Attr) ->
+    case is_native(Attr) of
+        true -> 0;
+        false -> element(2, {ok, _} = read(Attr, whereis(init)))
+    end.
+
+%% @doc The value as the process itself tells it.
+-spec read(term(), pid()) -> {ok, term()} | undefined.
+read(Attr, Pid) ->
+    case process_info(Pid, [item(Attr)]) of
+        [{_, Value}] -> {ok, value(Attr, Value)};
+        undefined -> undefined
+    end.
+
+%% @doc Name and call sites, in the order in which rows have them; `helper' for a process of ours.
+-spec call_site(pid()) -> {ok, attrs()} | helper | undefined.
+call_site(Pid) ->
+    case process_info(Pid, [registered_name, current_function, initial_call]) of
+        [_, _, {initial_call, {sonde_helper, _, _}}] -> helper;
+        [_, _, {initial_call, {sonde_vm, _, _}}] -> helper;
+        [{registered_name, []} | Calls] -> {ok, Calls};
+        [{registered_name, Name} | Calls] -> {ok, [Name | Calls]};
+        undefined -> undefined
+    end.
+
+item(binary_memory) -> binary;
+item(binary_count) -> binary;
+item(link_count) -> links;
+item(monitor_count) -> monitors;
+item(monitored_by_count) -> monitored_by;
+item(dictionary_size) -> dictionary;
+item(Attr) -> Attr.
+
+%% A binary that a process refers to twice counts twice, as in recon.
+value(binary_memory, Binaries) -> lists:sum([Size || {_, Size, _} <- Binaries]);
+value(binary_count, Binaries) -> length(Binaries);
+value(link_count, Links) -> length(Links);
+value(monitor_count, Monitors) -> length(Monitors);
+value(monitored_by_count, Watchers) -> length(Watchers);
+value(dictionary_size, Dictionary) -> length(Dictionary);
+value(_, Value) -> Value.

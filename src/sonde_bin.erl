@@ -1,0 +1,202 @@
+%% @private
+%% Which processes let go of most binaries when they are collected: recon's bin_leak, with the
+%% counting done natively, the collecting in parallel, and a deadline. Everything happens in a
+%% helper process.
+%%
+%% Native: count everybody; ask those that hold binaries, or have something waiting, to collect;
+%% count these again. Portable, and for who could not be read: a job for each process that asks,
+%% collects and asks again, as recon does one after the other.
+-module(sonde_bin).
+
+-export([rows/2, report/2]).
+-export_type([report/0, row/0, opts/0]).
+
+-type opts() :: #{collect := holders | all, deadline := non_neg_integer(),
+                  in_flight := pos_integer()}.
+-type row() :: {pid(), integer(), sonde_attr:attrs()}.
+-type report() :: #{rows := [row()],
+                    collected := non_neg_integer(),
+                    skipped := non_neg_integer(),
+                    left := non_neg_integer(),
+                    total := {bytes(), bytes()},
+                    binary := {bytes(), bytes()},
+                    ms := non_neg_integer()}.
+-type bytes() :: non_neg_integer() | undefined.
+
+-define(SPARE, 100).          % candidates more than rows wanted: some are dead, or ours
+-define(CHUNK, 1000).         % pids fetched from the scan at a time
+-define(NO_LIMIT, 134217727).
+-define(LEAST_MS, 100).       % for names, when the deadline has passed
+-define(SETTLE_MS, 10).       % until what one scheduler freed for another is in the node's figures
+
+%% While the collecting goes on. `best' has {Drop, Pid}.
+-record(found, {scan, best, collected = 0, skipped = 0}).
+
+%% @doc The rows alone. The node's memory is not looked at, which would take longer than the rest
+%% where there are few processes.
+-spec rows(non_neg_integer(), opts()) -> [row()].
+rows(N, Opts) ->
+    {Rows, _} = in_helper(fun(More) -> leak(N, More) end, Opts),
+    Rows.
+
+-spec report(non_neg_integer(), opts()) -> report().
+report(N, Opts) ->
+    in_helper(fun(More) -> full(N, More) end, Opts).
+
+in_helper(Work, #{deadline := Ms} = Opts) ->
+    Side = sonde_vm:side(),
+    Start = now_ms(),
+    %% The last tenth is for the second count and the names.
+    Times = Opts#{start => Start, until => Start + Ms - Ms div 10, last => Start + Ms},
+    sonde_helper:call(fun(Caller) -> Work(Times#{side => Side, caller => Caller}) end).
+
+full(N, #{start := Start} = Opts) ->
+    {TotalBefore, BinaryBefore} = node_memory(),
+    {Rows, Counts} = leak(N, Opts),
+    timer:sleep(?SETTLE_MS),
+    {TotalAfter, BinaryAfter} = node_memory(),
+    Counts#{rows => Rows, ms => now_ms() - Start,
+            total => {TotalBefore, TotalAfter}, binary => {BinaryBefore, BinaryAfter}}.
+
+leak(N, #{side := Side, last := Last} = Opts) ->
+    Want = min(N + ?SPARE, erlang:system_info(process_limit)),
+    {Best, #found{collected = Collected, skipped = Skipped}, Left} = find(Side, Want, Opts),
+    {Rows, Mute} = name(N, Best, Opts#{until => max(Last, now_ms() + ?LEAST_MS)}),
+    {Rows, #{collected => Collected, skipped => Skipped + Mute, left => Left}}.
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).
+
+%% With some allocators off there are no figures.
+node_memory() ->
+    try erlang:memory([total, binary]) of
+        [{total, Total}, {binary, Binary}] -> {Total, Binary}
+    catch
+        error:notsup -> {undefined, undefined}
+    end.
+
+find(native, Want, #{collect := Collect} = Opts) ->
+    Scan = sonde_nif:scan_new(binary_count, Collect, Want, undefined, [self()], ?NO_LIMIT),
+    case first_count(Scan, [], Opts) of
+        no_reader -> find({portable, no_reader}, Want, Opts);
+        Unread -> collect(Scan, Unread, Want, Opts)
+    end;
+find({portable, _}, Want, Opts) ->
+    Found = sonde_helper:jobs(fun start/1, fun fold/3, #found{best = sonde_best:new(Want)},
+                              [{whole, Pid} || Pid <- lists:delete(self(), processes())], Opts),
+    {sonde_best:to_list(Found#found.best), Found, 0}.
+
+%% ---- one process as recon does it: a job of its own
+
+whole(Pid) ->
+    case process_info(Pid, [binary, initial_call]) of
+        [_, {initial_call, {sonde_helper, _, _}}] -> helper;
+        [{binary, Before}, _] -> collected(Pid, length(Before));
+        undefined -> undefined
+    end.
+
+collected(Pid, Before) ->
+    _ = garbage_collect(Pid),
+    case sonde_attr:read(binary_count, Pid) of
+        {ok, After} -> {ok, Before - After};
+        undefined -> died
+    end.
+
+%% ---- native
+
+%% Who could not be read gets a job of its own later, and is nothing to the scan.
+first_count(Scan, Unread, #{caller := Caller} = Opts) ->
+    ok = sonde_helper:check_caller(Caller),
+    case sonde_nif:scan_step(Scan) of
+        done -> Unread;
+        more -> first_count(Scan, Unread, Opts);
+        {ask, Pids} ->
+            _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Pids],
+            ok = sonde_nif:scan_feed(Scan, []),
+            first_count(Scan, Pids ++ Unread, Opts);
+        {error, no_reader} -> no_reader;
+        {error, Why} -> error(Why)
+    end.
+
+collect(Scan, Unread, Want, Opts) ->
+    #{left := Left} = sonde_nif:scan_info(Scan),
+    Asked = maps:from_keys(Unread, []),
+    Jobs = remembered(Scan, Asked, 0, [{whole, Pid} || Pid <- Unread]),
+    Found = sonde_helper:jobs(fun start/1, fun fold/3,
+                              #found{scan = Scan, best = sonde_best:new(Want)}, Jobs, Opts),
+    ok = sonde_nif:scan_after(Scan),
+    Mute = second_count(Scan, 0, Opts),
+    Dropped = [{Drop, Pid} || {Pid, Drop} <- sonde_nif:scan_rows(Scan)],
+    Best = lists:foldl(fun sonde_best:add/2, Found#found.best, Dropped),
+    {sonde_best:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
+
+%% A lazy list of those that the scan remembers; those with a job of their own come last, since they
+%% are the ones that may not answer.
+remembered(Scan, Asked, From, Last) ->
+    fun() ->
+            case sonde_nif:scan_pids(Scan, From, ?CHUNK) of
+                [] -> Last;
+                Pids -> [{collect, Pid} || Pid <- Pids, not is_map_key(Pid, Asked)]
+                            ++ remembered(Scan, Asked, From + length(Pids), Last)
+            end
+    end.
+
+start({whole, Pid}) ->
+    sonde_helper:job(fun whole/1, Pid);
+start({count, Pid}) ->
+    sonde_helper:job(fun(P) -> sonde_attr:read(binary_count, P) end, Pid);
+start({name, {_, Pid}}) ->
+    sonde_helper:job(fun sonde_attr:call_site/1, Pid);
+start({collect, Pid}) ->
+    Key = make_ref(),
+    async = garbage_collect(Pid, [{async, Key}]),
+    Key.
+
+fold({whole, Pid}, {ok, Drop}, #found{best = Best, collected = Done} = Found) ->
+    Found#found{best = sonde_best:add({Drop, Pid}, Best), collected = Done + 1};
+fold({whole, Pid}, died, #found{best = Best} = Found) ->
+    Found#found{best = sonde_best:add({0, Pid}, Best)};
+fold({whole, _}, unanswered, #found{skipped = Skipped} = Found) ->
+    Found#found{skipped = Skipped + 1};
+fold({whole, _}, _, Found) ->
+    Found;
+fold({collect, _}, true, #found{collected = Done} = Found) ->
+    Found#found{collected = Done + 1};
+fold({collect, _}, false, Found) ->
+    Found;
+fold({collect, Pid}, unanswered, #found{scan = Scan, skipped = Skipped} = Found) ->
+    ok = sonde_nif:scan_skip(Scan, Pid),
+    Found#found{skipped = Skipped + 1}.
+
+%% How many never answered.
+second_count(Scan, Mute, #{caller := Caller, last := Last} = Opts) ->
+    ok = sonde_helper:check_caller(Caller),
+    case sonde_nif:scan_step(Scan) of
+        done -> Mute;
+        more -> second_count(Scan, Mute, Opts);
+        {ask, Pids} ->
+            Asked = sonde_helper:jobs(fun start/1, fun({count, Pid}, A, As) -> [{Pid, A} | As] end,
+                                      [], [{count, Pid} || Pid <- Pids], Opts#{until => Last}),
+            Silent = [Pid || {Pid, unanswered} <- Asked],
+            _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Silent],
+            ok = sonde_nif:scan_feed(Scan, [{Pid, N} || {Pid, {ok, N}} <- Asked]),
+            second_count(Scan, Mute + length(Silent), Opts);
+        {error, Why} -> error(Why)
+    end.
+
+%% ---- names: only for rows; the dead have neither a name nor, as in recon, a value
+
+name(N, Best, Opts) ->
+    name(N, Best, [], [], 0, Opts).
+
+name(N, [_ | _] = Best, Live, Dead, Mute, Opts) when length(Live) < N ->
+    {Now, Later} = lists:split(min(N - length(Live), length(Best)), Best),
+    Named = sonde_helper:jobs(fun start/1, fun({name, Row}, Site, Acc) -> [{Row, Site} | Acc] end,
+                              [], [{name, Row} || Row <- Now], Opts),
+    name(N, Later,
+         [{Drop, Pid, Attrs} || {{Drop, Pid}, {ok, Attrs}} <- Named] ++ Live,
+         [{0, Pid, []} || {{_, Pid}, undefined} <- Named] ++ Dead,
+         Mute + length([mute || {_, unanswered} <- Named]), Opts);
+name(N, _, Live, Dead, Mute, _Opts) ->
+    Sorted = lists:reverse(lists:sort(Live ++ Dead)),
+    {[{Pid, -Drop, Attrs} || {Drop, Pid, Attrs} <- lists:sublist(Sorted, N)], Mute}.

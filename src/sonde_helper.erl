@@ -1,0 +1,107 @@
+%% @private
+%% Work in processes of our own: a helper that does one call's work, so that no message can reach
+%% the mailbox of its caller, and in the helper many short jobs at a time, until a deadline. Rows
+%% leave out processes that start in this module (`sonde_attr:call_site/1').
+-module(sonde_helper).
+
+-export([call/1, check_caller/1, jobs/5, job/2]).
+-export([serve/2, work/2]).
+-export_type([jobs/1, key/0, limits/0]).
+
+%% A lazy list.
+-type jobs(Job) :: maybe_improper_list(Job, rest(Job)) | rest(Job).
+-type rest(Job) :: [] | fun(() -> jobs(Job)).
+-type key() :: reference() | pid().
+%% `until' in milliseconds of monotonic time.
+-type limits() :: #{in_flight := pos_integer(), until := integer(), caller := reference(),
+                    atom() => term()}.
+
+%% What keeps us waiting for so long does not count as in flight any more: a few processes that
+%% never answer must not hold up the others.
+-define(PATIENCE_MS, 100).
+
+%% @doc What `Fun' returns, or its exception. It runs in a helper; a result comes as the reason of
+%% the helper's exit, so a message that arrives later arrives nowhere. `Fun' gets the handle for
+%% {@link check_caller/1}.
+-spec call(fun((reference()) -> Result)) -> Result.
+call(Fun) ->
+    {Pid, Ref} = spawn_monitor(?MODULE, serve, [self(), Fun]),
+    receive
+        {'DOWN', Ref, process, Pid, {done, Result}} -> Result;
+        {'DOWN', Ref, process, Pid, {raised, Class, Why, Stack}} -> erlang:raise(Class, Why, Stack);
+        {'DOWN', Ref, process, Pid, Why} -> exit(Why)
+    end.
+
+-spec serve(pid(), fun((reference()) -> term())) -> no_return().
+serve(Caller, Fun) ->
+    _ = process_flag(trap_exit, true),
+    Ref = monitor(process, Caller),
+    exit(try {done, Fun(Ref)}
+         catch Class:Why:Stack -> {raised, Class, Why, Stack}
+         end).
+
+%% @doc Ends the helper if its caller is gone.
+-spec check_caller(reference()) -> ok.
+check_caller(Ref) ->
+    receive
+        {'DOWN', Ref, process, _, _} -> exit(caller_is_gone)
+    after 0 -> ok
+    end.
+
+%% @doc Starts every job and folds over the answers, as they come. `Start' gives the key under which
+%% an answer will be: a reference for `garbage_collect(Pid, [{async, Key}])', or that of {@link
+%% job/2}. Who has no answer when the time is up is folded as `unanswered'. Only in a helper.
+-spec jobs(fun((Job) -> key()), fun((Job, term(), Acc) -> Acc), Acc, jobs(Job), limits()) -> Acc.
+jobs(Start, Fold, Acc, Jobs, Limits) ->
+    fill(Jobs, #{}, Acc, 0, {Start, Fold, Limits}).
+
+%% @doc The answer will be what `Fun(Arg)' returns.
+-spec job(fun((Arg) -> term()), Arg) -> pid().
+job(Fun, Arg) ->
+    spawn_link(?MODULE, work, [Fun, Arg]).
+
+-spec work(fun((Arg) -> term()), Arg) -> no_return().
+work(Fun, Arg) ->
+    exit({answer, Fun(Arg)}).
+
+%% ---- Out: the jobs in flight by key. Slow: how many of them do not count any more
+
+fill(Jobs, Out, Acc, Slow, {Start, _, #{in_flight := Max, until := Until}} = How) ->
+    Left = Until - erlang:monotonic_time(millisecond),
+    case map_size(Out) < Max + Slow andalso next(Jobs) of
+        [] when map_size(Out) =:= 0 -> Acc;
+        _ when Left =< 0 -> give_up(Jobs, Out, Acc, How);
+        [Job | Rest] -> fill(Rest, Out#{Start(Job) => Job}, Acc, Slow, How);
+        [] -> wait(min(Left, ?PATIENCE_MS), [], Out, Acc, Slow, How);
+        false -> wait(min(Left, ?PATIENCE_MS), Jobs, Out, Acc, Slow, How)
+    end.
+
+next(Jobs) when is_function(Jobs) -> next(Jobs());
+next(Jobs) -> Jobs.
+
+wait(Ms, Jobs, Out, Acc, Slow, {_, _, #{caller := Caller}} = How) ->
+    receive
+        {garbage_collect, Key, Answer} when is_map_key(Key, Out) ->
+            answered(Key, Answer, Jobs, Out, Acc, Slow, How);
+        {'EXIT', Key, {answer, Answer}} when is_map_key(Key, Out) ->
+            answered(Key, Answer, Jobs, Out, Acc, Slow, How);
+        {'EXIT', Key, Why} when is_map_key(Key, Out) ->
+            exit(Why);
+        {'DOWN', Caller, process, _, _} ->
+            exit(caller_is_gone)
+    after Ms ->
+        fill(Jobs, Out, Acc, map_size(Out), How)
+    end.
+
+answered(Key, Answer, Jobs, Out, Acc, Slow, {_, Fold, _} = How) ->
+    {Job, Rest} = maps:take(Key, Out),
+    fill(Jobs, Rest, Fold(Job, Answer, Acc), Slow, How).
+
+give_up(Jobs, Out, Acc, {_, Fold, _} = How) ->
+    _ = [exit(Worker, kill) || Worker <- maps:keys(Out), is_pid(Worker)],
+    give_up_rest(next(Jobs), maps:fold(fun(_, Job, A) -> Fold(Job, unanswered, A) end, Acc, Out),
+                 How).
+
+give_up_rest([], Acc, _How) -> Acc;
+give_up_rest([Job | Jobs], Acc, {_, Fold, _} = How) ->
+    give_up_rest(next(Jobs), Fold(Job, unanswered, Acc), How).

@@ -1,0 +1,175 @@
+%% @private
+%% Brings modules to other nodes: any module as recon does, sonde itself with its shared object.
+%%
+%% The node gets plain calls of OTP functions only, so nothing of ours need be there before. The
+%% shared object must be a file for the loader's sake: it is written into a new folder that only
+%% the node's user can enter, laid out like an application's, and the folder is removed as soon as
+%% it is loaded.
+-module(sonde_load).
+
+-export([load/2]).
+-export_type([node_result/0]).
+
+-type node_result() :: {node(), {ok | already, sonde_vm:status()} | {error, term()}}.
+
+-define(TIMEOUT_MS, 30000).   % for one call of a node
+-define(ALL_MS, 120000).
+
+-spec load(term(), term()) -> term().
+load(Nodes, Modules) when is_list(Modules) ->
+    [load(Nodes, Module) || Module <- Modules];
+load(Node, Module) when not is_list(Node) ->
+    load([Node], Module);
+load(Nodes, sonde) ->
+    bring(Nodes);
+load(Nodes, Module) ->
+    {Module, Object, File} = code:get_object_code(Module),
+    Nodes =/= [] orelse error(badarg),
+    rpc:multicall(Nodes, code, load_binary, [Module, File, Object]).
+
+%% ---- sonde
+
+%% All nodes at the same time, each from a process of its own.
+bring(Nodes) ->
+    lists:all(fun is_atom/1, Nodes) orelse error(badarg),
+    Ours = ours(),
+    Work = fun(Node) -> {Node, try to_node(Node, Ours) catch _:Why -> {error, Why} end} end,
+    Until = erlang:monotonic_time(millisecond) + ?ALL_MS,
+    sonde_helper:call(
+      fun(Caller) ->
+              Done = sonde_helper:jobs(fun(Node) -> sonde_helper:job(Work, Node) end,
+                                       fun answer/3, #{}, lists:usort(Nodes),
+                                       #{in_flight => 100, until => Until, caller => Caller}),
+              [{Node, map_get(Node, Done)} || Node <- Nodes]
+      end).
+
+answer(Node, unanswered, Done) -> Done#{Node => {error, timeout}};
+answer(Node, {Node, Answer}, Done) -> Done#{Node => Answer}.
+
+%% What this node has: {Module, File, Object} of each module, {Name, Bytes} of each shared object
+%% (there may be several builds; the loader takes the one that fits).
+ours() ->
+    Dir = case code:which(sonde) of
+              File when is_list(File) -> filename:dirname(File);
+              _ -> error(no_object_code)
+          end,
+    Modules = [object(filename:basename(Beam, ".beam"))
+               || Beam <- filelib:wildcard("sonde*.beam", Dir)],
+    Modules =/= [] orelse error(no_object_code),
+    {Modules, [{filename:basename(Library), read(filename:join(Place, Library))}
+               || Place <- [filename:join(filename:dirname(Dir), "priv"), Dir],
+                  Library <- filelib:wildcard("sonde_nif*.so", Place)]}.
+
+read(File) ->
+    {ok, Bytes} = file:read_file(File),
+    Bytes.
+
+object(Name) ->
+    {Module, Object, File} = code:get_object_code(list_to_atom(Name)),
+    {Module, File, Object}.
+
+to_node(Node, Ours) ->
+    case there(Node) of
+        none -> install(Node, Ours);
+        Theirs ->
+            Status = call(Node, sonde, native, []),
+            case Theirs =:= sonde:module_info(md5) of
+                true -> {already, Status};
+                false -> {error, {other_build, Status}}
+            end
+    end.
+
+there(Node) ->
+    try
+        call(Node, sonde, module_info, [md5])
+    catch
+        throw:{undef, _} -> none
+    end.
+
+%% The modules first, all or none; the one with the shared object last.
+install(Node, {Modules, Libraries}) ->
+    {value, Nif, Pure} = lists:keytake(sonde_nif, 1, Modules),
+    case call(Node, code, atomic_load, [Pure]) of
+        ok -> ok;
+        {error, Why} -> throw({not_loaded, Why})
+    end,
+    try
+        ok = load_nif(Node, Nif, for_node(Node, Libraries)),
+        {ok, call(Node, sonde, native, [])}
+    catch
+        throw:Reason ->
+            _ = [quietly(fun() -> remove(Node, Module) end) || {Module, _, _} <- Modules],
+            throw(Reason)
+    end.
+
+remove(Node, Module) ->
+    _ = call(Node, code, purge, [Module]),
+    _ = call(Node, code, delete, [Module]),
+    call(Node, code, purge, [Module]).
+
+%% Another system gets the modules alone; its `native/0' will say that there is no library.
+for_node(Node, Libraries) ->
+    case [erlang:system_info(Item) || Item <- same()]
+        =:= [call(Node, erlang, system_info, [Item]) || Item <- same()] of
+        true -> Libraries;
+        false -> []
+    end.
+
+same() ->
+    [system_architecture, {wordsize, internal}, {wordsize, external}].
+
+load_nif(Node, {Module, File, Object}, []) ->
+    loaded(Module, call(Node, code, load_binary, [Module, File, Object]));
+load_nif(Node, {Module, _, Object}, Libraries) ->
+    Dir = private_folder(Node),
+    [Ebin, Priv] = Subs = [filename:join(Dir, Sub) || Sub <- ["ebin", "priv"]],
+    try
+        _ = [good(call(Node, file, make_dir, [Sub])) || Sub <- Subs],
+        put_file(Node, Ebin, atom_to_list(Module) ++ ".beam", Object),
+        _ = [put_file(Node, Priv, Name, Library) || {Name, Library} <- Libraries],
+        %% The loader looks for the library beside the module, and for the module in the code path.
+        true = call(Node, code, add_patha, [Ebin]),
+        loaded(Module, call(Node, code, load_file, [Module]))
+    after
+        quietly(fun() -> call(Node, code, del_path, [Ebin]) end),
+        quietly(fun() -> call(Node, file, del_dir_r, [Dir]) end)
+    end.
+
+loaded(Module, {module, Module}) -> ok;
+loaded(Module, {error, Why}) -> throw({not_loaded, [{Module, Why}]}).
+
+%% Made new (mkdir follows no link and takes over nothing that exists), closed to others, and seen
+%% to be empty after that.
+private_folder(Node) ->
+    Name = "sonde-" ++ binary_to_list(binary:encode_hex(rand:bytes(12))),
+    Dir = filename:join(call(Node, os, getenv, ["TMPDIR", "/tmp"]), Name),
+    good(call(Node, file, make_dir, [Dir])),
+    good(call(Node, file, change_mode, [Dir, 8#700])),
+    {ok, []} = call(Node, file, list_dir, [Dir]),
+    Dir.
+
+%% Exclusive: a file or a link that is already there is an error.
+put_file(Node, Dir, Name, Bytes) ->
+    Path = filename:join(Dir, Name),
+    good(call(Node, file, write_file, [Path, Bytes, [exclusive]])),
+    good(call(Node, file, change_mode, [Path, 8#600])).
+
+good(ok) -> ok;
+good({error, Why}) -> throw({no_folder, Why}).
+
+call(Node, Module, Function, Args) ->
+    try
+        erpc:call(Node, Module, Function, Args, ?TIMEOUT_MS)
+    catch
+        error:{exception, undef, [{Module, Function, _, _} | _]} -> throw({undef, Module});
+        error:{exception, Why, _} -> throw(Why);
+        error:{erpc, Why} -> throw(Why);
+        _:Why -> throw(Why)
+    end.
+
+quietly(Fun) ->
+    try Fun() of
+        _ -> ok
+    catch
+        _:_ -> ok
+    end.

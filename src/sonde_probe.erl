@@ -1,0 +1,672 @@
+%% @private
+%% Probe processes with known contents, and what must be found in them.
+%%
+%% Every field of the layout has a check of its own name, which compares what the table yields with
+%% what an official call says of a probe, or with what the probe itself was given. The order
+%% matters twice. A check may rest only on fields that an earlier one has proved, so the first that
+%% fails names the field that is wrong. And what asks a probe by a signal (memory, links, ...) comes
+%% last, because it makes the probe run; before that the probes' reductions must stand still.
+-module(sonde_probe).
+
+-export([start/0, stop/1, quiet/1, look_again/1, field_checks/2, late_checks/1]).
+-export([asleep/1, tell/1]). % hibernated probes wake up here; processes that look elsewhere
+-export_type([probes/0, check/0]).
+
+-type probes() :: #{guard := pid(), pids := #{atom() => pid()}, facts := #{atom() => map()},
+                    atom() => term()}.
+-type check() :: {atom(), fun(() -> [{Expected :: term(), Found :: term()}])}.
+
+-define(SETTLE_TRIES, 2000).
+-define(TRIES, 20).
+-define(ROOM, 17731). % words
+
+%% ---- the probes ---------------------------------------------------------------------------------
+
+%% Random for each proof: a wrong offset must not find the right number by chance.
+-spec start() -> probes().
+start() ->
+    Guard = guard(),
+    S = seeds(),
+    [L1, L2, L3] = [spawn_probe(Guard, [], fun wait/1) || _ <- [1, 2, 3]],
+    Port = a_port(),
+    Still = maps:map(fun(_, {Opts, Fun}) -> spawn_probe(Guard, Opts, Fun) end,
+                    #{base => {[], fun wait/1},
+                      ages => {[roomy], fun(Up) -> ages(Up, maps:get(ages, S), 2) end},
+                      ages2 => {[roomy], fun(Up) -> ages(Up, maps:get(ages2, S), 3) end},
+                      beside => {[roomy], fun swallow_beside/1},
+                      combined => {[roomy, off_heap], fun(Up) -> swallow(Up, 1) end},
+                      queued => {[], fun wait/1},
+                      attached => {[], fun wait/1},
+                      attached_bin => {[], fun wait/1},
+                      queued_off => {[off_heap], fun wait/1},
+                      marked => {[], fun marked/1},
+                      binaries => {[], fun(Up) -> tidy(Up, binaries(S)) end},
+                      appended => {[], fun(Up) -> hold(Up, appended(S)) end},
+                      asleep => {[], fun hibernate/1},
+                      dict1 => {[], fun(Up) -> dictionary(Up, [maps:get(key, S)]) end},
+                      dict2 => {[], fun(Up) -> dictionary(Up, maps:get(keys2, S)) end},
+                      dict3 => {[], fun(Up) -> dictionary(Up, maps:get(keys3, S)) end},
+                      calls => {[], fun(Up) -> save_calls(Up, S) end},
+                      tables => {[], fun(Up) -> tidy(Up, ets:new(sonde_probe, [])) end},
+                      sensitive => {[], fun(Up) -> process_flag(sensitive, true), wait(Up) end},
+                      place1 => {[], fun place1/1},
+                      place1b => {[], fun place1/1},
+                      place2 => {[], fun place2/1},
+                      links => {[], fun(Up) -> tidy(Up, [link(P) || P <- [L1, L2, L3]]) end},
+                      port_link => {[], fun(Up) -> tidy(Up, link(Port)) end},
+                      monitor => {[], fun(Up) -> tidy(Up, monitor(process, L1)) end},
+                      alias => {[], fun(Up) -> tidy(Up, alias()) end},
+                      named => {[], fun(Up) -> tidy(Up, named_monitor(L2)) end},
+                      suspender => {[], fun(Up) -> tidy(Up, erlang:suspend_process(L3)) end},
+                      watched => {[], fun wait/1}}),
+    Watched = maps:get(watched, Still),
+    Watch = fun(Up) -> tidy(Up, monitor(process, Watched)) end,
+    Watchers = [spawn_probe(Guard, [], Watch) || _ <- [1, 2, 3]],
+    Suspended = #{held_up => held_up(Guard, maps:get(held_up, S)),
+                  held_up2 => held_up(Guard, maps:get(held_up2, S)),
+                  busy5 => suspended(Guard, busy, fun(Up) -> busy5(Up, S) end),
+                  busy9 => suspended(Guard, busy, fun(Up) -> busy9(Up, S) end)},
+    Pids = maps:merge(Still, Suspended),
+    send_messages(Pids, S),
+    %% the chain, last first, with the address of each Binary; asking makes the probe run
+    {binary, Reversed} = process_info(maps:get(binaries, Pids), binary),
+    Listed = lists:reverse(Reversed),
+    Slots = (rest(Still, dict1) - rest(Still, base)) div 8,
+    settle(maps:values(Still)),
+    #{guard => Guard, pids => Pids, seeds => S, watchers => Watchers, links => [L1, L2, L3],
+      port => Port, facts => maps:map(fun(_, P) -> facts(P) end, Still), listed => Listed,
+      slots => Slots}.
+
+-spec stop(probes()) -> ok.
+stop(#{guard := Guard, port := Port}) ->
+    _ = try port_close(Port) catch error:badarg -> dead end,
+    Mon = monitor(process, Guard),
+    Guard ! {stop, self()},
+    receive {'DOWN', Mon, process, Guard, _} -> ok end.
+
+seeds() ->
+    Ages = fun() -> #{old => number(), middle => number(), young => number(),
+                      words => 40 + rand:uniform(100)} end,
+    %% what has no room on the smallest heap of this node, +hms
+    {min_heap_size, Least} = erlang:system_info(min_heap_size),
+    #{ages => Ages(), ages2 => Ages(), numbers => numbers(6, 14), marked => numbers(6, 14),
+      held_up => numbers(6, 14), held_up2 => numbers(15, 25),
+      big1 => Least + 1000 + rand:uniform(200), big2 => Least + 1300 + rand:uniform(200),
+      fill => number(), sizes => [65 + rand:uniform(5000) || _ <- lists:seq(1, 4)],
+      data => rand:bytes(8), key => number(), keys2 => numbers(20, 40), keys3 => numbers(100, 200),
+      calls => 5 + rand:uniform(40)}.
+
+%% An immediate term of 59 random bits.
+number() -> rand:uniform(1 bsl 58).
+
+numbers(Least, Most) ->
+    [number() || _ <- lists:seq(1, Least - 1 + rand:uniform(Most - Least + 1))].
+
+%% Roomy: no collection comes before we want one.
+options(Opts) ->
+    Data = case lists:member(off_heap, Opts) of true -> off_heap; false -> on_heap end,
+    {min_heap_size, Least} = erlang:system_info(min_heap_size),
+    Room = case lists:member(roomy, Opts) of true -> max(?ROOM, 4 * Least); false -> Least end,
+    [{message_queue_data, Data}, {min_heap_size, Room}, {min_bin_vheap_size, 46422},
+     {fullsweep_after, 65535}, {max_heap_size, 0}].
+
+%% Fun(Up) says ready(Up) and then waits. It keeps nothing that is not meant to be found.
+spawn_probe(Guard, Opts, Fun) ->
+    Up = self(),
+    Guard ! {spawn, Up, fun() -> Fun(Up) end, options(Opts)},
+    receive
+        {spawned, Guard, system_limit} -> error(system_limit);
+        {spawned, Guard, Pid} -> receive {ready, Pid} -> Pid end
+    end.
+
+ready(Up) ->
+    Up ! {ready, self()},
+    ok.
+
+%% What a probe keeps must be live on its stack.
+hold(Up, Term) ->
+    ready(Up),
+    receive stop -> Term end.
+
+%% Nothing else on its heap: not what Fun came with.
+tidy(Up, Term) ->
+    true = erlang:garbage_collect(),
+    hold(Up, Term).
+
+wait(Up) -> tidy(Up, ok).
+
+%% Starts the probes, and kills them when the prover is killed, whenever that is; a link would be
+%% one of the things looked at.
+guard() ->
+    Prover = self(),
+    spawn(fun() ->
+                  Mon = monitor(process, Prover),
+                  guard([], Mon)
+          end).
+
+guard(Pids, Mon) ->
+    receive
+        {spawn, From, Fun, Opts} ->
+            Pid = try spawn_opt(Fun, Opts) catch error:system_limit -> system_limit end,
+            From ! {spawned, self(), Pid},
+            guard([Pid || is_pid(Pid)] ++ Pids, Mon);
+        {stop, _} -> kill(Pids);
+        {'DOWN', Mon, process, _, _} -> kill(Pids)
+    end.
+
+kill(Pids) -> lists:foreach(fun(P) -> exit(P, kill) end, Pids).
+
+%% Something in each generation: old is older than two collections, middle than one.
+ages(Up, #{old := O, middle := M, young := Y, words := N}, Minors) ->
+    Old = lists:duplicate(N, O),
+    _ = [erlang:garbage_collect(self(), [{type, minor}]) || _ <- lists:seq(2, Minors)],
+    Middle = lists:duplicate(N + Minors, M),
+    erlang:garbage_collect(self(), [{type, minor}]),
+    Young = lists:duplicate(N + 3 * Minors, Y),
+    hold(Up, {Old, Middle, Young}).
+
+%% Big messages come while the stack is so deep that they need fragments of their own. When they
+%% are received the stack is gone, and so there is room enough for the fragments to be no reason to
+%% collect.
+swallow_beside(Up) ->
+    {stack_size, S0} = process_info(self(), stack_size),
+    S100 = deep(100, fun() -> element(2, process_info(self(), stack_size)) end),
+    {heap_size, Room} = process_info(self(), heap_size),
+    Depth = (Room - 700) * 100 div (S100 - S0),
+    _ = deep(Depth, fun() -> ready(Up), receive go -> 0 end end),
+    swallow(2, [], Up).
+
+%% Not a tail call: every level is a frame.
+deep(0, Fun) -> Fun();
+deep(N, Fun) -> deep(N - 1, Fun) + 0 * N.
+
+%% The data stays in fragments until the next collection.
+swallow(Up, N) ->
+    ready(Up),
+    swallow(N, [], Up).
+
+swallow(0, Got, Up) ->
+    hold(Up, Got);
+swallow(N, Got, Up) ->
+    receive Big when is_tuple(Big) -> swallow(N - 1, [Big | Got], Up) end.
+
+%% Waits with a receive marker in its message queue, behind what was there before.
+marked(Up) ->
+    ready(Up),
+    receive go -> ready(Up) end,
+    Ref = make_ref(),
+    receive Ref -> ok end.
+
+hibernate(Up) ->
+    ready(Up),
+    erlang:hibernate(?MODULE, asleep, [x]).
+
+binaries(#{sizes := Sizes}) -> [binary:copy(<<0>>, N) || N <- Sizes].
+
+%% A writable binary: appended to beyond what fits the heap.
+appended(#{data := Data}) ->
+    lists:foldl(fun(I, Acc) -> <<Acc/binary, I:32>> end, <<Data/binary>>, lists:seq(1, 100)).
+
+dictionary(Up, Keys) ->
+    lists:foreach(fun(K) -> put(K, K) end, Keys),
+    wait(Up).
+
+%% Preempted with live arguments: five, and more than a process has room for by itself.
+-spec busy5(pid(), map()) -> no_return().
+busy5(Up, #{numbers := [A, B, C, D, E | _]}) ->
+    ready(Up),
+    busy(A, B, C, D, E).
+
+-spec busy(T, T, T, T, T) -> no_return().
+busy(A, B, C, D, E) -> busy(B, C, D, E, A).
+
+-spec busy9(pid(), map()) -> no_return().
+busy9(Up, #{numbers := [A, B, C, D, E, F | _]}) ->
+    ready(Up),
+    busy(A, B, C, D, E, F, A, A, A).
+
+-spec busy(T, T, T, T, T, T, T, T, T) -> no_return().
+busy(A, B, C, D, E, F, G, H, I) -> busy(B, C, D, E, F, G, H, I, A).
+
+save_calls(Up, #{calls := N}) ->
+    process_flag(save_calls, N),
+    wait(Up).
+
+named_monitor(Pid) ->
+    true = register(sonde_probe_named, Pid),
+    Ref = monitor(process, sonde_probe_named),
+    true = unregister(sonde_probe_named),
+    Ref.
+
+place1(Up) ->
+    ready(Up),
+    receive stop -> ok; {on, To} -> place2(To) end.
+
+place2(Up) ->
+    ready(Up),
+    receive stop -> ok; {back, To} -> place1(To) end.
+
+-spec asleep(term()) -> ok.
+asleep(_) -> ok.
+
+a_port() ->
+    open_port({spawn_driver, "ram_file_drv"}, []).
+
+%% In the very moment after unlink/1, before the other end's answer can be seen: only the process
+%% itself can look then.
+unlinked() ->
+    Self = self(),
+    {Pid, Mon} = spawn_monitor(fun() -> Self ! {self(), unlink_and_look()} end),
+    receive
+        {Pid, Answer} -> demonitor(Mon, [flush]), Answer;
+        {'DOWN', Mon, process, Pid, Why} -> {failed, Why}
+    end.
+
+unlink_and_look() ->
+    Look = fun() -> sonde_nif:probe(self(), [links, link_unlinking], value, none) end,
+    Other = spawn_link(fun() -> receive stop -> ok end end),
+    Before = Look(),
+    unlink(Other),
+    After = Look(),
+    exit(Other, kill),
+    {Before, is_positive(After)}.
+
+send_messages(#{beside := B, combined := C, queued := Q, attached := A, attached_bin := AB,
+                queued_off := QO, marked := M},
+              #{big1 := N1, big2 := N2, fill := F, numbers := Numbers, marked := More,
+                sizes := [Size | _]}) ->
+    Big1 = erlang:make_tuple(N1, F),
+    Big2 = erlang:make_tuple(N2, F),
+    _ = [Q ! X || X <- Numbers],
+    _ = [M ! X || X <- More],
+    B ! Big1, B ! Big2, C ! Big1,
+    _ = [P ! go || P <- [B, M]],
+    _ = [receive {ready, P} -> ok end || P <- [B, C, M]],
+    A ! Big1,
+    AB ! erlang:append_element(Big1, binary:copy(<<1>>, Size)),
+    QO ! Big2,
+    ok.
+
+%% ---- when a probe lies still --------------------------------------------------------------------
+
+settle(Pids) -> lists:foreach(fun(P) -> settle(P, -1, ?SETTLE_TRIES) end, Pids).
+
+settle(_, _, 0) -> ok;
+settle(Pid, Reds, Tries) ->
+    case process_info(Pid, [status, reductions, message_queue_len]) of
+        [{status, waiting}, {reductions, Reds}, _] -> ok;
+        [_, {reductions, Now}, _] -> erlang:yield(), settle(Pid, Now, Tries - 1)
+    end.
+
+%% In the function where it is meant to be.
+suspended(Guard, Function, Fun) ->
+    Pid = spawn_probe(Guard, [], Fun),
+    suspend(Pid, Function).
+
+%% Suspended before the messages come: they stay in the outer queue.
+held_up(Guard, Messages) ->
+    Pid = suspended(Guard, hold, fun wait/1),
+    _ = [Pid ! M || M <- Messages],
+    Pid.
+
+suspend(Pid, Function) ->
+    true = erlang:suspend_process(Pid),
+    case process_info(Pid, current_function) of
+        {current_function, {?MODULE, Function, _}} ->
+            Pid;
+        _ ->
+            true = erlang:resume_process(Pid),
+            erlang:yield(),
+            suspend(Pid, Function)
+    end.
+
+%% What needs no signal, and so changes nothing in a process that lies still.
+facts(Pid) ->
+    Items = [reductions, heap_size, stack_size, garbage_collection, garbage_collection_info,
+             status],
+    Info = maps:from_list(process_info(Pid, Items)),
+    maps:merge(Info, maps:from_list(maps:get(garbage_collection_info, Info))).
+
+%% Has no probe run since its facts were taken (all but the suspended ones answer without), and is
+%% none traced? Somebody may trace all that is new. Nor collected: the fragments are still there.
+-spec quiet(probes()) -> boolean().
+quiet(#{pids := Pids} = Ps) ->
+    Same = fun(Name) ->
+                   Pid = maps:get(Name, Pids),
+                   process_info(Pid, reductions) =:= {reductions, fact(Ps, Name, reductions)}
+                       andalso erlang:trace_info(Pid, flags) =:= {flags, []}
+           end,
+    fragments_there(Ps) andalso lists:all(Same, still(Ps)).
+
+fragments_there(Ps) -> fact(Ps, beside, mbuf_size) > 0 andalso fact(Ps, combined, mbuf_size) > 0.
+
+%% Who asks the suspended one makes it take in its messages, so it is a new one.
+-spec look_again(probes()) -> probes().
+look_again(#{guard := Guard, pids := Pids, seeds := S} = Ps) ->
+    Still = maps:with(still(Ps), Pids),
+    settle(maps:values(Still)),
+    Ps#{facts := maps:map(fun(_, P) -> facts(P) end, Still),
+        pids := Pids#{held_up := held_up(Guard, maps:get(held_up, S)),
+                      held_up2 := held_up(Guard, maps:get(held_up2, S))}}.
+
+%% The names of those that wait.
+still(#{facts := Facts}) -> maps:keys(Facts).
+
+%% ---- fields -------------------------------------------------------------------------------------
+
+-spec field_checks(probes(), {non_neg_integer(), non_neg_integer()}) -> [check()].
+field_checks(Probes, Form) ->
+    execution(Probes) ++ young_heap(Probes) ++ old_heap(Probes) ++ messages(Probes)
+        ++ fragments(Probes) ++ off_heap(Probes) ++ registers(Probes) ++ dictionary(Probes)
+        ++ ties(Probes, Form).
+
+read(Ps, Name, Path) -> read(Ps, Name, Path, value, none).
+
+read(#{pids := Pids}, Name, Path, Op, Arg) ->
+    sonde_nif:probe(maps:get(Name, Pids), Path, Op, Arg).
+
+fact(#{facts := Facts}, Name, Fact) -> maps:get(Fact, maps:get(Name, Facts)).
+
+%% A number that an official call knows, on several probes.
+numbers(Ps, Names, Field, Fact) ->
+    fun() -> [{fact(Ps, N, Fact), read(Ps, N, [Field])} || N <- Names] end.
+
+%% Words between two pointers, of which the second is proved already.
+distances(Ps, Names, Field, Other, Fact) ->
+    fun() -> [{fact(Ps, N, Fact), read(Ps, N, [Field], minus, Other)} || N <- Names] end.
+
+%% The field points at a block that holds what the probe was given.
+holds(Ps, Name, Path, Words, Term) ->
+    fun() -> [has(Ps, Name, Path, Words, Term)] end.
+
+has(Ps, Name, Path, Words, Term) ->
+    {1, read(Ps, Name, Path, has, {Words, {term, Term}})}.
+
+execution(#{pids := Pids} = Ps) ->
+    Mask = 16#3F bor 16#400 bor 16#800 bor 16#8000 bor 16#10000 bor 16#20000,
+    State = fun(P) -> masked(sonde_nif:probe(P, [state], value, none), Mask) end,
+    Suspended = fun() -> State(maps:get(held_up, Pids)) end,
+    [{state, fun() -> [{16#2A, State(maps:get(base, Pids))},
+                       {16#802A, State(self())},
+                       stopped(Suspended, 16#1002A, ?SETTLE_TRIES)] end},
+     {lock, fun() -> [{0, read(Ps, P, [lock])} || P <- still(Ps)]
+                         ++ [{1, Mine} || Mine <- [own_lock() | elsewhere(fun own_lock/0)]] end},
+     {reds, numbers(Ps, [base, ages, dict1], reds, reductions)},
+     {pc, fun() -> places(Ps) end},
+     {trace_flags, fun() -> [{0, read(Ps, P, [trace_flags])} || P <- still(Ps) -- [sensitive]]
+                                ++ [{8, read(Ps, sensitive, [trace_flags])}] end}].
+
+%% Who is suspended says so a moment before it stands still.
+stopped(State, Expected, Tries) ->
+    case State() of
+        Found when Tries > 0, Found =:= Expected bor 16#8000 ->
+            erlang:yield(),
+            stopped(State, Expected, Tries - 1);
+        Found ->
+            {Expected, Found}
+    end.
+
+masked(N, Mask) when is_integer(N) -> N band Mask;
+masked(Other, _) -> Other.
+
+is_positive(N) -> is_integer(N) andalso N > 0.
+
+%% Who runs holds its main lock.
+own_lock() -> sonde_nif:probe(self(), [lock], value, none).
+
+%% What Fun says in two other processes.
+elsewhere(Fun) ->
+    Started = [spawn_monitor(?MODULE, tell, [Fun]) || _ <- [1, 2]],
+    [receive {'DOWN', Mon, process, _, {is, Result}} -> Result end || {_, Mon} <- Started].
+
+-spec tell(fun(() -> term())) -> no_return().
+tell(Fun) -> exit({is, Fun()}).
+
+%% Many wait at the same place, some elsewhere.
+places(#{pids := Pids}) ->
+    #{place1 := A, place1b := B, place2 := C, base := D, marked := E, asleep := F} = Pids,
+    Same = fun(X, Y) -> sonde_nif:probe(X, [pc], same, Y) end,
+    Hold = [maps:get(P, Pids) || P <- [ages, beside, queued, binaries, dict1, links]],
+    [{1, Same(X, Y)} || {X, Y} <- [{A, B} | [{D, H} || H <- Hold]]]
+        ++ [{0, Same(X, Y)} || X <- [A, C, D, E, F], Y <- [A, C, D, E, F], X < Y].
+
+young_heap(#{seeds := Seeds} = Ps) ->
+    Ages = [ages, ages2],
+    [%% the hibernated one has less than its least size
+     {heap_sz, numbers(Ps, [base, asleep | Ages], heap_sz, heap_block_size)},
+     {heap, fun() -> [has(Ps, P, [heap], fact(Ps, P, recent_size), M)
+                      || P <- Ages, #{middle := M} <- [maps:get(P, Seeds)]] end},
+     {hend, distances(Ps, Ages, hend, heap, heap_block_size)},
+     {htop, distances(Ps, Ages, htop, heap, heap_size)},
+     {stop, fun() -> [{-fact(Ps, P, stack_size), read(Ps, P, [stop], minus, hend)}
+                      || P <- [base | Ages]] end},
+     {high_water, distances(Ps, Ages, high_water, heap, recent_size)}].
+
+old_heap(#{seeds := Seeds} = Ps) ->
+    Ages = [ages, ages2],
+    [{old_heap, fun() -> [has(Ps, P, [old_heap], fact(Ps, P, old_heap_size), O)
+                          || P <- Ages, #{old := O} <- [maps:get(P, Seeds)]] end},
+     {old_htop, distances(Ps, Ages, old_htop, old_heap, old_heap_size)},
+     {old_hend, distances(Ps, Ages, old_hend, old_heap, old_heap_block_size)},
+     {gen_gcs, fun() -> [{proplists:get_value(minor_gcs, fact(Ps, P, garbage_collection)),
+                          read(Ps, P, [gen_gcs])} || P <- still(Ps)] end}].
+
+%% ---- messages -----------------------------------------------------------------------------------
+
+messages(#{seeds := #{numbers := [N1, N2, N3, N4 | _] = Numbers,
+                      fill := F, big1 := Big1, big2 := Big2,
+                      held_up := [O | _] = Outer, held_up2 := [O2 | _] = Outer2}} = Ps) ->
+    K = length(Numbers),
+    HasMail = [queued, marked, attached, attached_bin, queued_off],
+    [{sig_first, holds(Ps, queued, [sig_first], 6, N1)},
+     {msg_tag, fun() -> [{1, read(Ps, queued, [sig_first, msg_tag], is, {term, N1})}] end},
+     {msg_next, fun() -> [has(Ps, queued, [sig_first | Next], 6, N)
+                          || {N, Next} <- [{N2, [msg_next]}, {N3, [msg_next, msg_next]},
+                                           {N4, [msg_next, msg_next, msg_next]}]] end},
+     {msg_attached, fun() ->
+          [{1, read(Ps, attached, [sig_first, msg_attached], has, {Big1, {term, F}})},
+           {1, read(Ps, queued_off, [sig_first, msg_attached])},
+           {0, read(Ps, queued, [sig_first, msg_attached])}] end},
+     %% the first word of the data is the tuple's header
+     {frag_mem, fun() -> [{1, read(Ps, attached, [sig_first, msg_attached, frag_mem], is,
+                                   Big1 bsl 6)}] end},
+     {msg_hfrag, fun() -> [{1, read(Ps, queued_off, [sig_first, {at, msg_hfrag}, frag_mem], is,
+                                    Big2 bsl 6)}] end},
+     {sig_len, fun() -> [{K, read(Ps, queued, [sig_len])}
+                         | [{0, read(Ps, P, [sig_len])} || P <- still(Ps) -- HasMail]] end},
+     {sig_flags, fun() -> [{Flags, masked(read(Ps, P, [sig_flags]), 16#FF)}
+                           || P <- still(Ps),
+                              Flags <- [case lists:member(P, [combined, queued_off]) of
+                                            true -> 1;
+                                            false -> 2
+                                        end]] end},
+     {inq_first, fun() -> [has(Ps, held_up, [inq_first], 6, O),
+                           has(Ps, held_up2, [inq_first], 6, O2)] end},
+     {inq_len, fun() -> [{length(Outer), read(Ps, held_up, [inq_len])},
+                         {length(Outer2), read(Ps, held_up2, [inq_len])}
+                         | [{0, read(Ps, P, [inq_len])} || P <- still(Ps)]] end}].
+
+%% The data of received messages waits in fragments; those on `mbuf' come from calls that found no
+%% room on the heap, and only the caller itself can see them.
+fragments(#{seeds := #{fill := F, big1 := Big1, big2 := Big2}} = Ps) ->
+    Swollen = fun({First, Last}, Path, Op, Arg) ->
+                      sonde_nif:probe_swollen({First, Last, F}, Path, Op, Arg)
+              end,
+    [{mbuf_sz, fun() -> [{true, fragments_there(Ps)}
+                         | [{fact(Ps, P, mbuf_size), read(Ps, P, [mbuf_sz])}
+                            || P <- [base, beside, combined]]] end},
+     {mbuf, fun() -> {_, Last} = Sizes = too_large(Big1, Big2),
+                     [{1, Swollen(Sizes, [mbuf, frag_mem], is, Last bsl 6)},
+                      {0, read(Ps, base, [mbuf])}] end},
+     %% these have room for more than is used
+     {frag_used, fun() -> {_, Last} = Sizes = too_large(Big1, Big2),
+                          [{Last + 1, Swollen(Sizes, [mbuf, frag_used], value, none)},
+                           {Big1 + 1, read(Ps, attached, [sig_first, msg_attached, frag_used])}]
+                 end},
+     {frag_next, fun() -> {First, _} = Sizes = too_large(Big1, Big2),
+                          [{First + 1, Swollen(Sizes, [mbuf, frag_next, frag_used], value, none)}]
+                 end},
+     {msg_frag, fun() -> [has(Ps, P, [msg_frag | To], Big1, F)
+                          || {P, To} <- [{combined, []}, {beside, [msg_attached]}]]
+                             ++ nothing(Ps, msg_frag, still(Ps) -- [combined, beside]) end}].
+
+%% For the heap of this process, one after the other.
+too_large(Big1, Big2) ->
+    {total_heap_size, Room} = process_info(self(), total_heap_size),
+    {Room + Big1, Room + 2 * Big2}.
+
+%% ---- binaries -----------------------------------------------------------------------------------
+
+off_heap(#{listed := [{B1, S1, _}, {B2, S2, _} | _], seeds := #{data := Data}} = Ps) ->
+    [{off_heap, fun() -> [{1, read(Ps, binaries, [off_heap], has, {6, B1})}] end},
+     {bin_thing, fun() -> [{1, read(Ps, binaries, [off_heap], head_field, bin_thing)}] end},
+     {bin_ptr, fun() -> [{1, read(Ps, binaries, [off_heap, bin_ptr], is, B1)}] end},
+     {oh_next, fun() -> [{1, read(Ps, binaries, [off_heap, oh_next], has, {6, B2})}] end},
+     {bin_size, fun() ->
+          [{S1, read(Ps, binaries, [off_heap, bin_ptr, bin_size])},
+           {S2, read(Ps, binaries, [off_heap, oh_next, bin_ptr, bin_size])}] end},
+     {frag_off_heap, fun() ->
+          [{1, read(Ps, attached_bin, [sig_first, msg_attached, frag_off_heap], head_field,
+                    bin_thing)}] end},
+     {wrt_bins, fun() -> [{1, read(Ps, appended, [wrt_bins], has_data, {6, Data})}
+                          | nothing(Ps, wrt_bins, still(Ps) -- [appended])] end}].
+
+%% Where there is nothing of the kind, the field is 0.
+nothing(Ps, Field, Names) -> [{0, read(Ps, P, [Field])} || P <- Names].
+
+%% ---- registers, dictionary, process specific data -----------------------------------------------
+
+registers(#{seeds := #{numbers := [N | _]}} = Ps) ->
+    [{arity, fun() -> [{0, read(Ps, P, [arity])} || P <- still(Ps) -- [asleep]]
+                          ++ [{A, read(Ps, P, [arity])}
+                              || {P, A} <- [{asleep, 3}, {busy5, 5}, {busy9, 9}]] end},
+     {arg_reg, fun() -> [has(Ps, asleep, [arg_reg], 3, ?MODULE), has(Ps, busy5, [arg_reg], 5, N),
+                         has(Ps, busy9, [arg_reg], 9, N)] end},
+     {def_arg_reg, fun() -> [{Own, read(Ps, P, [arg_reg], own, def_arg_reg)}
+                             || {P, Own} <- [{asleep, 1}, {base, 1}, {busy5, 1}, {busy9, 0}]] end}].
+
+dictionary(#{seeds := #{key := Key, keys2 := Keys2, keys3 := Keys3, calls := Calls},
+             slots := Slots} = Ps) ->
+    Sizes = [{dict1, 1}, {dict2, length(Keys2)}, {dict3, length(Keys3)}],
+    [{dictionary, fun() -> [{1, read(Ps, dict1, [dictionary], has_pair, {Slots, {term, Key}})}
+                            | nothing(Ps, dictionary, still(Ps) -- [dict1, dict2, dict3])] end},
+     {dict_count, fun() -> [{N, read(Ps, P, [dictionary, dict_count])} || {P, N} <- Sizes] end},
+     {psd, fun() -> [{1, read(Ps, calls, [psd], has_count, {10, Calls})}] end},
+     {psd_saved_calls, fun() ->
+          [{1, read(Ps, calls, [psd, psd_saved_calls], head_count, Calls)},
+           {0, read(Ps, tables, [psd, psd_saved_calls])}] end}].
+
+%% ---- links and monitors -------------------------------------------------------------------------
+
+-define(LINK_PROC, 10).
+-define(LINK_PORT, 11).
+
+ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1 | _] = Links,
+       port := Port} = Ps, {Shift, TypeMask}) ->
+    %% in the order of the tree, its root in the middle
+    Holds = fun(Path, Nth) -> has(Ps, links, Path, 6, lists:nth(Nth, by_word(Links))) end,
+    Type = fun(Name, Path) -> masked(read(Ps, Name, Path ++ [node_type]), TypeMask) end,
+    Flags = fun(Name, Path) -> shifted(read(Ps, Name, Path ++ [node_flags]), Shift) end,
+    [{links, fun() -> [Holds([links], 2), has(Ps, port_link, [links], 6, Port)
+                       | nothing(Ps, links, still(Ps) -- [links, port_link])] end},
+     {tree_right, fun() -> [Holds([links, tree_right], 3)] end},
+     {tree_left, fun() -> [Holds([links, tree_left], 1)] end},
+     {lt_monitors, fun() -> [has(Ps, watched, [lt_monitors], 6, W1)
+                             | nothing(Ps, lt_monitors, still(Ps) -- [watched])] end},
+     {list_next, fun() -> [has(Ps, watched, [lt_monitors | Next], 6, W)
+                           || {W, Next} <- [{W2, [list_next]}, {W3, [list_next, list_next]},
+                                            {W1, [list_next, list_next, list_next]}]] end},
+     {monitors, fun() -> [has(Ps, monitor, [monitors], 6, L1)
+                          | nothing(Ps, monitors, still(Ps) -- [monitor, named, alias, suspender])]
+                end},
+     %% the origin comes first in what both ends share
+     {node_offset, fun() -> [has(Ps, watched, [lt_monitors, base], 6, Watched) | offsets(Ps)] end},
+     {node_flags, fun() -> [{3, Flags(watched, [lt_monitors])}, {2, Flags(monitor, [monitors])},
+                            {2, Flags(links, [links])},
+                            {16#10, masked(Flags(named, [monitors]), 16#10)}] end},
+     {node_type, fun() -> [{0, Type(monitor, [monitors])}, {?LINK_PROC, Type(links, [links])},
+                           {?LINK_PORT, Type(port_link, [links])}] end},
+     {link_unlinking, fun() -> [{{0, true}, unlinked()}] end},
+     {mon_refc, fun() -> [{N, read(Ps, P, [Root, base, mon_refc])}
+                          || {P, Root, N} <- [{monitor, monitors, 2}, {named, monitors, 2},
+                                              {watched, lt_monitors, 2},
+                                              {alias, monitors, 1}]] end},
+     {mon_ref, fun() -> [{1, read(Ps, P, [Root, base, mon_ref], head_ref, none)}
+                         || {P, Root} <- [{monitor, monitors}, {named, monitors}, {alias, monitors},
+                                          {watched, lt_monitors}]] end}].
+
+offsets(Ps) ->
+    Target = read(Ps, watched, [lt_monitors, node_offset]),
+    [{0, read(Ps, P, [Root, node_offset])}
+     || {P, Root} <- [{monitor, monitors}, {named, monitors}, {alias, monitors}, {links, links}]]
+        ++ [{true, is_positive(Target)},
+            {Target, read(Ps, watched, [lt_monitors, list_next, node_offset])}].
+
+shifted(N, Shift) when is_integer(N) -> N bsr Shift;
+shifted(Other, _) -> Other.
+
+%% The trees are ordered by the words of the pids, which is not the order of terms.
+by_word(Pids) ->
+    lists:sort(fun(A, B) -> sonde_nif:probe(A, [id], less, B) =:= 1 end, Pids).
+
+%% ---- sizes, and whole attributes ----------------------------------------------------------------
+
+%% Sizes are what `memory' says of a probe that has one thing more than its blocks. Then every
+%% attribute as a scan would read it, on every probe.
+-spec late_checks(probes()) -> [check()].
+late_checks(Ps) -> sizes(Ps) ++ attributes(Ps).
+
+sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
+    K = length(Numbers),
+    Size = fun(Field) -> read(Ps, base, [], constant, Field) end,
+    Rest = fun(Name) -> rest(Pids, Name) - Size(proc_size) end,
+    Slots = fun(Name) -> read(Ps, Name, [dictionary, dict_array]) end,
+    Is = fun(Field, Fun) -> {Field, fun() -> [{Fun(), Size(Field)}] end} end,
+    [{proc_size, fun() -> [{rest(Pids, P), Size(proc_size)} || P <- [base, ages, beside]] end},
+     Is(link_size, fun() -> Rest(links) div 3 end),
+     Is(mon_size, fun() -> Rest(monitor) * 2 end),
+     Is(mon_alias_size, fun() -> Rest(alias) end),
+     Is(mon_suspend_size, fun() -> Rest(suspender) * 2 end),
+     %% the reference's words lie behind the struct, the first of them in it
+     Is(mon_ext_size, fun() -> Rest(named) * 2 + 8 - 24 end),
+     Is(psd_size, fun() -> Rest(tables) end),
+     {dict_array, fun() -> [{(Rest(D) - Rest(dict1)) div 8, difference(Slots(D), Slots(dict1))}
+                            || D <- [dict2, dict3]] end},
+     {dict_head, fun() -> [{Rest(dict1) - 8 * number_or_0(Slots(dict1)), Size(dict_head)}] end},
+     Is(msg_size, fun() -> Rest(queued) div K end),
+     Is(marker_size, fun() -> Rest(marked) - length(More) * Size(msg_size) end)].
+
+%% Bytes of memory that are not in the blocks.
+rest(Pids, Name) ->
+    [{memory, M}, {total_heap_size, T}] =
+        process_info(maps:get(Name, Pids), [memory, total_heap_size]),
+    M - 8 * T.
+
+difference(A, B) when is_integer(A), is_integer(B) -> A - B;
+difference(A, B) -> {A, B}.
+
+number_or_0(N) when is_integer(N) -> N;
+number_or_0(_) -> 0.
+
+attributes(#{pids := Pids}) ->
+    [{Attr, fun() -> [attribute(Attr, Probe, ?TRIES) || Probe <- lists:sort(maps:to_list(Pids))]
+            end} || Attr <- sonde_attr:native()].
+
+%% What was asked just before may still be running in the probe.
+attribute(Attr, {Name, Pid} = Probe, Tries) ->
+    Found = settled(Attr, Pid, ?SETTLE_TRIES),
+    {ok, Official} = sonde_attr:read(Attr, Pid),
+    case Found of
+        Official -> {Official, Official};
+        ask when Name =:= calls; Name =:= sensitive -> {ask, ask};
+        _ when Tries > 0 -> attribute(Attr, Probe, Tries - 1);
+        _ -> {{Name, Official}, {Name, Found}}
+    end.
+
+settled(Attr, Pid, Tries) ->
+    case sonde_nif:read(Pid, Attr) of
+        Not when Tries > 0, Not =:= busy orelse Not =:= torn ->
+            erlang:yield(),
+            settled(Attr, Pid, Tries - 1);
+        Found -> Found
+    end.

@@ -1,0 +1,177 @@
+%% @private
+%% The processes that have the most of something, now or gained in a window of time. Both roads give
+%% `[{Value, Pid}]', largest first and for equal values the higher pid first; names and call sites
+%% are asked of the winners only.
+-module(sonde_procs).
+
+-export([count/3, window/4]).
+-export_type([row/0]).
+
+-type row() :: {pid(), term(), sonde_attr:attrs()}.
+
+%% More winners than rows wanted, since some may have died, or be ours, when their names are asked.
+-define(SPARE, 10).
+-define(NO_LIMIT, 134217727).
+
+%% @doc `Self': whether the caller has a row too.
+-spec count(sonde_attr:attr(), non_neg_integer(), boolean()) -> [row()].
+count(_Attr, 0, _Self) ->
+    [];
+count(Attr, N, Self) ->
+    count(Attr, N, Self, most(N + ?SPARE)).
+
+%% So many died that rows are missing: once more, with more spare.
+count(Attr, N, Self, Want) ->
+    Best = largest(road(Attr), Attr, Want, Self),
+    Rows = name(N, Best),
+    case length(Rows) < N andalso length(Best) =:= Want andalso most(4 * Want) > Want of
+        true -> count(Attr, N, Self, most(4 * Want));
+        false -> Rows
+    end.
+
+%% @doc The growth in `Ms'. Who was born in between has the full value, who died the first one.
+-spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
+             #{self := boolean(), max_entries := pos_integer()}) -> [row()].
+window(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
+    Want = most(N + ?SPARE),
+    Mine = own(Attr, Self),
+    {Road, First, Largest} = first(road(Attr), Attr, Want, Max),
+    Names = names(Largest),
+    ok = timer:sleep(Ms),
+    Best = second(Road, Attr, Want, Max, First),
+    Gained = [{Now - Before, Pid}
+              || {{Now, Pid}, {Before, Pid}} <- lists:zip(own(Attr, Self), Mine)],
+    name_gone(N, with(Gained, Best, Want), Names).
+
+%% ---- what both roads share
+
+road(Attr) ->
+    case sonde_attr:is_native(Attr) andalso sonde_vm:side() of
+        native -> native;
+        _ -> portable
+    end.
+
+%% There are never more processes than this.
+most(N) ->
+    min(N, erlang:system_info(process_limit)).
+
+%% The caller is busy with asking: its value is always what it says itself.
+own(_Attr, false) ->
+    [];
+own(Attr, true) ->
+    {ok, Value} = sonde_attr:read(Attr, self()),
+    [{Value, self()}].
+
+with([], Best, _Want) ->
+    Best;
+with(Own, Best, Want) ->
+    lists:sublist(lists:reverse(lists:sort(Own ++ Best)), Want).
+
+name(0, _) ->
+    [];
+name(_, []) ->
+    [];
+name(N, [{Value, Pid} | Best]) ->
+    case sonde_attr:call_site(Pid) of
+        {ok, Attrs} -> [{Pid, Value, Attrs} | name(N - 1, Best)];
+        _ -> name(N, Best)
+    end.
+
+%% As name/2, but the dead stay.
+name_gone(0, _, _) ->
+    [];
+name_gone(_, [], _) ->
+    [];
+name_gone(N, [{Value, Pid} | Best], Names) ->
+    case sonde_attr:call_site(Pid) of
+        {ok, Attrs} -> [{Pid, Value, Attrs} | name_gone(N - 1, Best, Names)];
+        undefined -> [{Pid, Value, maps:get(Pid, Names, [])} | name_gone(N - 1, Best, Names)];
+        helper -> name_gone(N, Best, Names)
+    end.
+
+names(Best) ->
+    maps:from_list([{Pid, Attrs} || {_, Pid} <- Best, {ok, Attrs} <- [sonde_attr:call_site(Pid)]]).
+
+largest(native, Attr, Want, Self) ->
+    case scan(Attr, top, Want, undefined, ?NO_LIMIT) of
+        no_reader -> largest(portable, Attr, Want, Self);
+        Scan -> with(own(Attr, Self), rows(Scan), Want)
+    end;
+largest(portable, Attr, Want, Self) ->
+    Best = fold(fun(Pid, Value, Best) -> sonde_best:add({Value, Pid}, Best) end,
+                sonde_best:new(Want), Attr, processes()),
+    with(own(Attr, Self), sonde_best:to_list(Best), Want).
+
+%% The first look, and who was largest in it.
+first(native, Attr, Want, Max) ->
+    case scan(Attr, sample, Want, undefined, Max) of
+        no_reader -> first(portable, Attr, Want, Max);
+        Scan -> {native, Scan, rows(Scan)}
+    end;
+first(portable, Attr, Want, Max) ->
+    Pids = processes(),
+    length(Pids) =< Max orelse error(system_limit),
+    Look = fun(Pid, Value, {Values, Best}) ->
+                   {Values#{Pid => Value}, sonde_best:add({Value, Pid}, Best)}
+           end,
+    {Values, Best} = fold(Look, {#{}, sonde_best:new(Want)}, Attr, Pids),
+    {portable, Values, sonde_best:to_list(Best)}.
+
+second(native, Attr, Want, Max, First) ->
+    case scan(Attr, diff, Want, First, Max) of
+        no_reader -> error(no_reader);
+        Scan -> rows(Scan)
+    end;
+second(portable, Attr, Want, _Max, First) ->
+    Look = fun(Pid, Value, {Gone, Best}) ->
+                   {Before, Rest} = take(Pid, Gone),
+                   {Rest, sonde_best:add({Value - Before, Pid}, Best)}
+           end,
+    {Gone, Best} = fold(Look, {First, sonde_best:new(Want)}, Attr, processes()),
+    Dead = maps:fold(fun(Pid, Value, Acc) -> sonde_best:add({Value, Pid}, Acc) end, Best, Gone),
+    sonde_best:to_list(Dead).
+
+take(Pid, Values) ->
+    case maps:take(Pid, Values) of
+        error -> {0, Values};
+        Taken -> Taken
+    end.
+
+%% ---- portable: ask everybody but the caller
+
+fold(Fun, Acc, Attr, Pids) ->
+    Self = self(),
+    lists:foldl(fun(Pid, A) when Pid =:= Self -> A;
+                   (Pid, A) ->
+                        case sonde_attr:read(Attr, Pid) of
+                            {ok, Value} -> Fun(Pid, Value, A);
+                            undefined -> A
+                        end
+                end, Acc, Pids).
+
+%% ---- native. No reader: somebody took the signal handler away, and the other reader is forbidden
+
+scan(Attr, Mode, Want, First, Max) ->
+    Scan = sonde_nif:scan_new(Attr, Mode, Want, First, [self()], Max),
+    run(Scan, Attr, sonde_nif:scan_step(Scan)).
+
+run(Scan, _Attr, done) ->
+    Scan;
+run(Scan, Attr, more) ->
+    run(Scan, Attr, sonde_nif:scan_step(Scan));
+run(Scan, Attr, {ask, Pids}) ->
+    ok = sonde_nif:scan_feed(Scan, [{Pid, answer(Attr, Pid)} || Pid <- Pids]),
+    run(Scan, Attr, sonde_nif:scan_step(Scan));
+run(_Scan, _Attr, {error, no_reader}) ->
+    no_reader;
+run(_Scan, _Attr, {error, Why}) ->
+    error(Why).
+
+answer(Attr, Pid) ->
+    case sonde_attr:read(Attr, Pid) of
+        {ok, Value} -> Value;
+        undefined -> undefined
+    end.
+
+rows(Scan) ->
+    [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan)].

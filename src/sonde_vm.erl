@@ -1,0 +1,264 @@
+%% @private
+%% Native or portable? Proves the layout once for the node, and tells.
+%%
+%% The proof runs at the first call, in a process of its own, and its outcome is kept by the
+%% library. Callers that come meanwhile wait for the same outcome.
+-module(sonde_vm).
+
+-export([side/0, native/0, native/1]).
+-export_type([status/0, reason/0]).
+
+-type reason() :: disabled | {not_loaded, string()} | {unsupported, term()} | {check, atom()}
+                | {probes_busy, Tries :: pos_integer()}.
+-type check() :: {atom(), ok | not_run | {failed, Expected :: term(), Found :: term()}}.
+-type status() :: #{status := active | {off, reason()}, otp := string(), erts := string(),
+                    flavor := jit | emu, arch := string(), layout := atom(),
+                    reader := guarded | syscall | none, checks := [check()],
+                    counters := #{native | busy | torn | asked | faults := non_neg_integer()}}.
+
+-define(PROVER, sonde_prover).
+-define(TRIES, 10).
+-define(LOOKS, 20). % at a probe that somebody else disturbs
+
+%% @doc Who answers now. Cheap once the layout is proved.
+-spec side() -> native | {portable, reason()}.
+side() ->
+    case sonde_nif:loaded() of
+        true -> side(sonde_nif:state());
+        NotLoaded -> {portable, NotLoaded}
+    end.
+
+side(on) -> native;
+side(off) -> {portable, disabled};
+side(none) ->
+    Outcome = outcome(),
+    case {sonde_nif:state(), Outcome} of
+        {none, #{status := {off, Why}}} -> {portable, Why};
+        {State, _} -> side(State)
+    end.
+
+%% @doc What `sonde:native/0' returns.
+-spec native() -> status().
+native() ->
+    case sonde_nif:loaded() of
+        true -> complete(loaded_status());
+        NotLoaded -> complete(off(NotLoaded))
+    end.
+
+loaded_status() ->
+    Outcome = case sonde_nif:state() of
+                  off -> proved();
+                  _ -> outcome()
+              end,
+    with_reader(sonde_nif:state(), Outcome#{counters => sonde_nif:counters()}).
+
+%% Which reader works is found out by making it ready, and that may install a handler: not where the
+%% native side is off.
+with_reader(off, Outcome) -> Outcome#{status => {off, disabled}};
+with_reader(_, Outcome) ->
+    case sonde_nif:reader() of
+        none -> Outcome#{status => {off, {unsupported, no_reader}}};
+        Reader -> Outcome#{reader => Reader}
+    end.
+
+proved() ->
+    case sonde_nif:status() of
+        undefined -> off(disabled);
+        Outcome -> Outcome
+    end.
+
+off(Why) -> #{status => {off, Why}, layout => none, checks => []}.
+
+complete(Outcome) ->
+    maps:merge(#{otp => erlang:system_info(otp_release), erts => erlang:system_info(version),
+                 flavor => erlang:system_info(emu_flavor),
+                 arch => erlang:system_info(system_architecture), reader => none,
+                 counters => #{native => 0, busy => 0, torn => 0, asked => 0, faults => 0}},
+               Outcome).
+
+%% @doc Switches by hand. What was proved stays proved.
+-spec native(on | off) -> status().
+native(OnOff) when OnOff =:= on; OnOff =:= off ->
+    _ = [begin
+             configure(),
+             sonde_nif:switch(OnOff)
+         end || sonde_nif:loaded() =:= true],
+    native();
+native(_) ->
+    error(badarg).
+
+%% ---- the proof ----------------------------------------------------------------------------------
+
+%% The outcome, after a proof where there is none yet. One that found the probes busy is tried
+%% again by the next caller.
+outcome() ->
+    case sonde_nif:status() of
+        undefined -> prove();
+        #{status := {off, {probes_busy, _}}} -> prove();
+        Outcome -> Outcome
+    end.
+
+prove() ->
+    try spawn_opt(fun prover/0, [monitor, {max_heap_size, 0}]) of
+        {Pid, Mon} ->
+            receive {'DOWN', Mon, process, Pid, _} -> ok end,
+            case sonde_nif:status() of
+                undefined -> off({check, prover});
+                Outcome -> Outcome
+            end
+    catch
+        error:system_limit -> off({probes_busy, 1})
+    end.
+
+%% The first one registers and proves, the others wait for it.
+prover() ->
+    try register(?PROVER, self()) of
+        true -> prover(sonde_nif:status())
+    catch
+        error:badarg ->
+            Mon = monitor(process, ?PROVER),
+            receive {'DOWN', Mon, process, _, _} -> ok end
+    end.
+
+prover(undefined) -> prover_run();
+prover(#{status := {off, {probes_busy, _}}}) -> prover_run();
+prover(_) -> ok.
+
+prover_run() ->
+    configure(),
+    case sonde_nif:state() of
+        off -> ok;
+        _ -> sonde_nif:put_status(try run(?TRIES)
+                                  catch error:system_limit -> off({probes_busy, 1})
+                                  end)
+    end.
+
+%% Once: what was switched by hand later stands.
+configure() ->
+    case persistent_term:get({?MODULE, configured}, false) of
+        true -> ok;
+        false ->
+            persistent_term:put({?MODULE, configured}, true),
+            Env = environment(),
+            _ = [sonde_nif:switch(off) || proplists:get_value(native, Env, on) =:= off],
+            _ = [sonde_nif:want_reader(syscall)
+                 || proplists:get_value(reader, Env, guarded) =:= syscall],
+            ok
+    end.
+
+%% The command line (`-sonde native off') counts once the application is loaded, but what was set
+%% before it was loaded would then be gone. Where there is no application file, no matter.
+environment() ->
+    Before = application:get_all_env(sonde),
+    _ = application:load(sonde),
+    Before ++ application:get_all_env(sonde).
+
+run(0) -> off({probes_busy, ?TRIES});
+run(Tries) ->
+    case sonde_nif:reader() of
+        none -> off({unsupported, no_reader});
+        _ -> run_probes(Tries)
+    end.
+
+run_probes(Tries) ->
+    case best(try_tables(tables(), [])) of
+        busy -> run(Tries - 1);
+        Outcome -> Outcome
+    end.
+
+%% Those made for this release first; a patch may look like a neighbour.
+tables() ->
+    Otp = list_to_integer(erlang:system_info(otp_release)),
+    Distance = fun({_, _, Release, _, _, _}) -> abs(Release - Otp) end,
+    [T || {_, _, T} <- lists:sort([{Distance(T), element(1, T), T} || T <- sonde_nif:tables()])].
+
+%% Probes of its own for each: those of a table that failed late have run since.
+try_tables([], Outcomes) -> lists:reverse(Outcomes);
+try_tables([Table | Tables], Outcomes) ->
+    Probes = sonde_probe:start(),
+    case try try_table(Table, Probes) after sonde_probe:stop(Probes) end of
+        busy -> [busy];
+        #{status := active} = Outcome -> [Outcome];
+        Outcome -> try_tables(Tables, [Outcome | Outcomes])
+    end.
+
+%% The one that came farthest tells most about what is wrong.
+best(Outcomes) ->
+    case lists:last(Outcomes) of
+        busy -> busy;
+        #{status := active} = Outcome -> Outcome;
+        _ -> farthest(Outcomes)
+    end.
+
+farthest([First | Rest]) ->
+    lists:foldl(fun(O, Best) ->
+                        case passed(O) > passed(Best) of true -> O; false -> Best end
+                end, First, Rest).
+
+passed(#{checks := Checks}) -> length([ok || {_, ok} <- Checks]).
+
+try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
+    case sonde_nif:calibrate(Index, erlang:system_info(process_limit)) of
+        ok ->
+            judge(Name, checks({Shift, TypeMask}, Probes));
+        {failed, Check} ->
+            #{status => {off, {check, Check}}, layout => none,
+              checks => found_table(Check) ++ not_run({Shift, TypeMask}, Probes)};
+        no_reader ->
+            off({unsupported, no_reader})
+    end.
+
+found_table(id) -> [{id, {failed, true, false}}, {process_table, not_run}];
+found_table(process_table) -> [{id, ok}, {process_table, {failed, true, false}}].
+
+not_run(Form, Probes) ->
+    [{Name, not_run} || {Name, _} <- sonde_probe:field_checks(Probes, Form)
+                                     ++ sonde_probe:late_checks(Probes)].
+
+judge(_, busy) -> busy;
+judge(Name, Checks) ->
+    case [Check || {Check, {failed, _, _}} <- Checks] of
+        [] ->
+            ok = sonde_nif:adopt(),
+            #{status => active, layout => Name, checks => Checks};
+        [First | _] ->
+            #{status => {off, {check, First}}, layout => none, checks => Checks}
+    end.
+
+%% Fields first, while the probes lie still; what they answer themselves only after that.
+checks(Form, Probes) ->
+    Late = sonde_probe:late_checks(Probes),
+    Start = [{id, ok}, {process_table, ok}],
+    case run_checks(early, fun(P) -> sonde_probe:field_checks(P, Form) end, Probes) of
+        busy -> busy;
+        Early ->
+            Start ++ Early ++ case failed(Early) of
+                                  true -> [{Name, not_run} || {Name, _} <- Late];
+                                  false -> run_checks(late, fun(_) -> Late end, Probes)
+                              end
+    end.
+
+failed(Checks) -> lists:any(fun({_, Result}) -> Result =/= ok end, Checks).
+
+%% The first that fails is the answer: later ones rest on it. On a node where others ask every
+%% process all the time, what is expected of a probe may be old: look again.
+run_checks(When, Make, Probes) -> run_checks(When, Make, Make(Probes), Probes, [], ?LOOKS).
+
+run_checks(_, _, [], _, Done, _) ->
+    lists:reverse(Done);
+run_checks(When, Make, [{Name, Check} | Checks], Probes, Done, Looks) ->
+    case {[{Expected, Found} || {Expected, Found} <- Check(), Expected =/= Found], When} of
+        {[], _} ->
+            run_checks(When, Make, Checks, Probes, [{Name, ok} | Done], ?LOOKS);
+        {_, early} when Looks > 0 ->
+            erlang:yield(),
+            Again = sonde_probe:look_again(Probes),
+            Left = lists:nthtail(length(Done), Make(Again)),
+            run_checks(When, Make, Left, Again, Done, Looks - 1);
+        {[{Expected, Found} | _], _} ->
+            case When =:= late orelse sonde_probe:quiet(Probes) of
+                true -> lists:reverse(Done, [{Name, {failed, Expected, Found}}
+                                             | [{N, not_run} || {N, _} <- Checks]]);
+                false -> busy
+            end
+    end.

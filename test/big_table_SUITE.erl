@@ -1,0 +1,177 @@
+%% The largest process table that a node can have (it takes about 2 GiB), and the smallest; and pids
+%% that have gone round.
+-module(big_table_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-define(LARGEST, 134217727).
+-define(NEEDED, 6 * 1024 * 1024 * 1024).
+
+suite() -> [{timetrap, {minutes, 4}}].
+
+all() -> [largest_table, smallest_table, smallest_table_when_full, pids_that_went_round].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(largest_table, Config) ->
+    case free_bytes() of
+        unknown -> {skip, "cannot find out whether there are 6 GiB free for the largest table"};
+        Free when Free < ?NEEDED -> {skip, "less than 6 GiB free for the largest table"};
+        _ -> Config
+    end;
+init_per_testcase(_Case, Config) ->
+    Config.
+
+end_per_testcase(_Case, _Config) -> ok.
+
+%% Of the whole machine; a chroot may have no /proc.
+free_bytes() ->
+    Available = number(os:cmd("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB$/\\1/p' /proc/meminfo"
+                              " 2>/dev/null")),
+    Free = number(os:cmd("getconf _AVPHYS_PAGES 2>/dev/null")),
+    Page = number(os:cmd("getconf PAGESIZE 2>/dev/null")),
+    case {Available, Free, Page} of
+        {N, _, _} when is_integer(N) -> N * 1024;
+        {_, N, P} when is_integer(N), is_integer(P) -> N * P;
+        _ -> unknown
+    end.
+
+number(Text) ->
+    try list_to_integer(string:trim(Text)) catch error:badarg -> unknown end.
+
+%% ---- the tests
+
+largest_table(_Config) ->
+    with(?LARGEST, fun(Peer) -> call(Peer, right, [?LARGEST, 2000]) end).
+
+smallest_table(_Config) ->
+    with(1024, fun(Peer) -> call(Peer, right, [1024, 200]) end).
+
+smallest_table_when_full(_Config) ->
+    with(1024, fun(Peer) -> call(Peer, full, []) end).
+
+%% In a table of 1024 a pid's number says less and less about its slot.
+pids_that_went_round(_Config) ->
+    with(1024, fun(Peer) -> call(Peer, gone_round, []) end).
+
+%% ---- in the node
+
+right(Limit, N) ->
+    Limit = erlang:system_info(process_limit),
+    Pids = [holder(I) || I <- lists:seq(1, N)],
+    all_right(Pids).
+
+all_right(Pids) ->
+    _ = [process_info(P, memory) || P <- Pids],
+    ok = sonde_kinds_helper:settle(Pids),
+    _ = [counted(Attr, Pids) || Attr <- [memory, message_queue_len, binary_count, link_count]],
+    grown(Pids),
+    leaked(Pids),
+    sonde_test:stop(Pids).
+
+%% Binaries that it let go of without collecting, and others that it keeps.
+holder(I) ->
+    Parent = self(),
+    P = spawn_opt(fun() ->
+                          Gone = [binary:copy(<<1>>, 100) || _ <- lists:seq(1, I rem 13)],
+                          Kept = [binary:copy(<<1>>, 100) || _ <- lists:seq(1, I rem 7)],
+                          Parent ! {built, self(), length(Gone)},
+                          hold(Kept)
+                  end, [{min_heap_size, 1000 + I rem 3000}]),
+    receive {built, P, _} -> P end.
+
+hold(Kept) ->
+    receive
+        {grow, From} ->
+            put(grown, lists:seq(1, 20000)),
+            From ! {grown, self()},
+            hold(Kept);
+        stop -> Kept
+    end.
+
+counted(Attr, Pids) ->
+    Official = lists:sort([{P, sonde_kinds_helper:official(Attr, P)} || P <- Pids]),
+    {Us, Rows} = timer:tc(sonde, proc_count, [Attr, 1000000]),
+    tell({Attr, ms, Us div 1000}),
+    Wanted = maps:from_keys(Pids, true),
+    {Attr, Official} = {Attr, lists:sort([{P, V} || {P, V, _} <- Rows, is_map_key(P, Wanted)])},
+    %% every process has its row, in recon's order
+    true = length(Rows) >= length(processes()) - 1,
+    Values = [V || {_, V, _} <- Rows],
+    Values = lists:reverse(lists:sort(Values)),
+    Best = [P || {P, _, _} <- Rows],
+    Best = [P || {_, P} <- lists:reverse(lists:sort([{V, P} || {P, V, _} <- Rows]))].
+
+grown(Pids) ->
+    One = lists:nth(rand:uniform(length(Pids)), Pids),
+    Self = self(),
+    %% after the first look, however long that takes on this machine
+    {Look, _} = timer:tc(sonde, proc_count, [memory, 1]),
+    Ms = 50 + Look div 500,
+    spawn(fun() -> timer:sleep(Ms), One ! {grow, Self} end),
+    {Us, [{Most, Growth, _} | _]} = timer:tc(sonde, proc_window, [memory, 1000000, 3 * Ms]),
+    receive {grown, One} -> ok end,
+    tell({window, ms, Us div 1000}),
+    {One, true} = {Most, Growth > 20000 * 16 - 10000}.
+
+leaked(Pids) ->
+    ok = sonde_kinds_helper:settle(Pids),
+    Before = [{P, sonde_kinds_helper:official(binary_count, P)} || P <- Pids],
+    {Us, Rows} = timer:tc(sonde, bin_leak, [1000000]),
+    tell({bin_leak, ms, Us div 1000}),
+    Expected = lists:sort([{P, sonde_kinds_helper:official(binary_count, P) - N}
+                           || {P, N} <- Before]),
+    Wanted = maps:from_keys(Pids, true),
+    Expected = lists:sort([{P, V} || {P, V, _} <- Rows, is_map_key(P, Wanted)]),
+    true = lists:any(fun({_, V}) -> V < 0 end, Expected).
+
+%% No room for a helper, a prover or a probe: what can be answered is, the rest says so; nobody
+%% dies.
+full() ->
+    Modules = [sonde, sonde_nif, sonde_vm, sonde_probe, sonde_attr, sonde_procs, sonde_best,
+               sonde_bin, sonde_helper, sonde_opts, sonde_kinds_helper, sonde_test],
+    _ = [{module, M} = code:ensure_loaded(M) || M <- Modules],
+    Expected = maps:get(status, sonde:native()),
+    Pids = [holder(I) || I <- lists:seq(1, 100)],
+    Filler = fill([]),
+    _ = [counted(Attr, Pids) || Attr <- [memory, binary_count]],
+    Leak = try sonde:bin_leak(3) of
+               Rows -> length(Rows)
+           catch
+               error:system_limit -> system_limit
+           end,
+    true = Leak =:= 3 orelse Leak =:= system_limit,
+    Expected = maps:get(status, sonde:native()),
+    sonde_test:stop(Filler),
+    [_, _, _] = sonde:bin_leak(3),
+    sonde_test:stop(Pids).
+
+fill(Pids) ->
+    try spawn(fun sonde_kinds_helper:wait/0) of
+        Pid -> fill([Pid | Pids])
+    catch
+        error:system_limit -> Pids
+    end.
+
+gone_round() ->
+    Old = [holder(I) || I <- lists:seq(1, 50)],
+    ok = turn(200000),
+    Middle = [holder(I) || I <- lists:seq(1, 50)],
+    ok = turn(200000),
+    all_right(Old ++ Middle ++ [holder(I) || I <- lists:seq(1, 50)]).
+
+turn(0) -> ok;
+turn(N) ->
+    {_, Mon} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Mon, _, _, _} -> turn(N - 1) end.
+
+tell(Term) -> io:format(user, "~0p~n", [Term]).
+
+%% ---- peers
+
+with(Limit, Fun) ->
+    Peer = sonde_peer_helper:start(shipped, ["+P", integer_to_list(Limit)]),
+    try ok = Fun(Peer) after sonde_peer_helper:stop(Peer) end.
+
+call(Peer, F, A) -> sonde_peer_helper:call(Peer, ?MODULE, F, A).

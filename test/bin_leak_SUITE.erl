@@ -1,0 +1,353 @@
+%% bin_leak: recon's rows, in parallel, with a deadline; who is collected, who is left alone, who is
+%% skipped; and nothing of it in anybody's mailbox.
+-module(bin_leak_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() ->
+    [leak_is_first_with_its_count, change_is_that_of_collecting_by_hand, count_can_rise,
+     equal_changes_by_higher_pid, caller_is_in, odd_n, bad_options_are_badarg,
+     report_counts_everybody, node_figures_show_what_was_freed, idle_and_clean_are_left_alone,
+     all_collects_everybody, hibernated_do_not_collect, suspended_collect,
+     blocked_is_skipped_and_has_no_row, blocked_ones_hold_up_nobody, late_reply_reaches_nobody,
+     deadline_zero_skips_all, rows_come_while_processes_die, killed_caller_ends_the_work,
+     several_at_once, helpers_have_no_row, changes_as_recon].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+%% ---- rows
+
+leak_is_first_with_its_count(_Config) ->
+    [Small, Large] = Pids = [leaky(N) || N <- [300, 4000]],
+    [{Large, -4000, Attrs}, {Small, -300, Attrs} | _] = sonde:bin_leak(5),
+    [{current_function, {sonde_test, park, 1}}, {initial_call, {erlang, apply, 2}}] = Attrs,
+    [] = [Row || {Pid, N, _} = Row <- sonde:bin_leak(-1), lists:member(Pid, Pids), N =/= 0],
+    sonde_test:stop(Pids).
+
+%% Each kind twice: once counted, collected and counted by hand, once by bin_leak.
+change_is_that_of_collecting_by_hand(_Config) ->
+    ByHand = [by_hand(Make()) || {_, Make} <- kinds()],
+    Made = [{Kind, Make()} || {Kind, Make} <- kinds()],
+    Rows = sonde:bin_leak(-1),
+    Ours = [{Kind, N} || {Kind, Pid} <- Made, {P, N, _} <- Rows, P =:= Pid],
+    Expected = [{Kind, N} || {{Kind, _}, N} <- lists:zip(kinds(), ByHand)],
+    Expected = Ours,
+    sonde_test:stop([Pid || {_, Pid} <- Made]).
+
+count_can_rise(_Config) ->
+    Make = proplists:get_value(waiting_on_heap, kinds()),
+    Rise = by_hand(Make()),
+    true = Rise > 0,
+    Pid = Make(),
+    [{Pid, Rise, _}] = sonde_test:rows_of([Pid], sonde:bin_leak(-1)),
+    sonde_test:stop(Pid).
+
+equal_changes_by_higher_pid(_Config) ->
+    Pids = [leaky(700) || _ <- lists:seq(1, 12)],
+    Expected = lists:sublist(lists:reverse(lists:sort(Pids)), 10),
+    Rows = sonde:bin_leak(10),
+    Expected = sonde_test:pids(Rows),
+    [-700] = lists:usort([N || {_, N, _} <- Rows]),
+    All = [{-N, Pid} || {Pid, N, _} <- sonde:bin_leak(-1)],
+    All = lists:reverse(lists:sort(All)),
+    sonde_test:stop(Pids).
+
+caller_is_in(_Config) ->
+    {Pid, Rows} = in_process(fun() -> garbage(900), sonde:bin_leak(1) end),
+    [{Pid, -900, _}] = Rows.
+
+%% recon counts N down to 0: what never gets there gives all rows.
+odd_n(_Config) ->
+    Pid = leaky(10),
+    [] = sonde:bin_leak(0),
+    [{Pid, 0, _}] = sonde_test:rows_of([Pid], sonde:bin_leak(-1)), % the 0 collected it
+    _ = [true = lists:keymember(self(), 1, sonde:bin_leak(N)) || N <- [-1, 1.0, 0.5, 1 bsl 80]],
+    _ = [{N, badarith} = {N, raised(fun() -> sonde:bin_leak(N) end)}
+         || N <- [foo, "1", {}, self()]],
+    sonde_test:stop(Pid).
+
+bad_options_are_badarg(_Config) ->
+    Pid = leaky(10),
+    _ = [{Opts, badarg} = {Opts, raised(fun() -> sonde:bin_leak(1, Opts) end)}
+         || Opts <- [#{foo => 1}, #{collect => none}, #{deadline => -1}, #{deadline => infinity},
+                     #{deadline => 1.0}, #{deadline => 1 bsl 40}, #{in_flight => 0},
+                     #{in_flight => 10001}, #{in_flight => 1.0}, [], [{collect, all}], 5]],
+    _ = [{N, badarg} = {N, raised(fun() -> sonde:bin_leak(N, #{}) end)}
+         || N <- [-1, 1.0, foo, "1"]],
+    [{Pid, -10, _}] = sonde_test:rows_of([Pid], sonde:bin_leak(-1)), % none of these collected
+    sonde_test:stop(Pid).
+
+%% ---- the report
+
+report_counts_everybody(_Config) ->
+    Pids = [leaky(N) || N <- [1, 2, 3]],
+    Report = sonde:bin_leak(2, #{}),
+    [binary, collected, left, ms, rows, skipped, total] = lists:sort(maps:keys(Report)),
+    #{rows := [_, _], collected := Collected, skipped := 0, left := Left,
+      total := {Total, _}, binary := {Binary, _}, ms := Ms} = Report,
+    true = Collected >= 3,
+    true = Collected + Left >= length(processes()) - 10,
+    true = Total > Binary andalso Binary > 0 andalso Ms >= 0,
+    case sonde_test:side() of
+        native -> true = Left > 0;
+        portable -> 0 = Left
+    end,
+    sonde_test:stop(Pids).
+
+node_figures_show_what_was_freed(_Config) ->
+    Pid = leaky(20, 1000000),
+    #{rows := [{Pid, -20, _}], binary := {BinaryBefore, BinaryAfter},
+      total := {TotalBefore, TotalAfter}} = sonde:bin_leak(1, #{}),
+    true = BinaryBefore - BinaryAfter >= 19000000,
+    true = TotalBefore - TotalAfter >= 15000000,
+    sonde_test:stop(Pid).
+
+idle_and_clean_are_left_alone(_Config) ->
+    case sonde_test:side() of
+        native ->
+            Clean = sonde_test:hold(fun() -> lists:seq(1, 1000) end),
+            Before = process_info(Clean, [reductions, garbage_collection_info]),
+            #{left := Left} = sonde:bin_leak(0, #{}),
+            true = Left > 0,
+            Before = process_info(Clean, [reductions, garbage_collection_info]),
+            [{Clean, 0, [_, _]}] = sonde_test:rows_of([Clean], sonde:bin_leak(-1)),
+            sonde_test:stop(Clean);
+        portable ->
+            {skip, "the portable side cannot know who is clean"}
+    end.
+
+all_collects_everybody(_Config) ->
+    Clean = sonde_test:hold(fun() -> lists:seq(1, 1000) end),
+    Before = process_info(Clean, reductions),
+    #{left := 0, skipped := 0, collected := Collected} = sonde:bin_leak(0, #{collect => all}),
+    true = Collected >= length(processes()) - 10,
+    true = process_info(Clean, reductions) > Before,
+    sonde_test:stop(Clean).
+
+%% ---- states of the target
+
+hibernated_do_not_collect(_Config) ->
+    Parent = self(),
+    Pid = spawn(fun() ->
+                        Kept = [binary:copy(<<I>>, 100) || I <- lists:seq(1, 50)],
+                        Parent ! {built, self()},
+                        erlang:hibernate(sonde_test, park, [Kept])
+                end),
+    receive {built, Pid} -> ok end,
+    sonde_test:settle(Pid),
+    #{rows := Rows, skipped := 0} = sonde:bin_leak(100000, #{}),
+    [{Pid, 0, [_, _]}] = sonde_test:rows_of([Pid], Rows),
+    sonde_test:stop(Pid).
+
+suspended_collect(_Config) ->
+    Pid = leaky(60),
+    true = erlang:suspend_process(Pid),
+    #{rows := [{Pid, -60, _}], skipped := 0} = sonde:bin_leak(1, #{}),
+    true = erlang:resume_process(Pid),
+    sonde_test:stop(Pid).
+
+%% ---- the deadline
+
+blocked_is_skipped_and_has_no_row(Config) ->
+    {Pid, _} = Blocked = block(Config),
+    Leaky = leaky(50),
+    #{rows := Rows, skipped := Skipped} = sonde:bin_leak(100000, #{deadline => 500}),
+    true = Skipped >= 1,
+    [] = sonde_test:rows_of([Pid], Rows),
+    [{Leaky, -50, _}] = sonde_test:rows_of([Leaky], Rows),
+    unblock(Blocked),
+    sonde_test:stop([Leaky]).
+
+%% Even one at a time: who keeps us waiting does not keep the others waiting.
+blocked_ones_hold_up_nobody(Config) ->
+    Early = [block(Config) || _ <- lists:seq(1, 3)],
+    Leaky = [leaky(50) || _ <- lists:seq(1, 20)],
+    Late = [block(Config) || _ <- lists:seq(1, 3)],
+    #{rows := Rows, skipped := 6} = sonde:bin_leak(100000, #{deadline => 3000, in_flight => 1}),
+    20 = length([N || {_, N, _} <- sonde_test:rows_of(Leaky, Rows), N =:= -50]),
+    _ = [unblock(B) || B <- Early ++ Late],
+    sonde_test:stop(Leaky).
+
+late_reply_reaches_nobody(Config) ->
+    Before = sonde_test:mailbox(),
+    {Pid, _} = Blocked = block(Config),
+    #{skipped := Skipped} = sonde:bin_leak(1, #{deadline => 300}),
+    true = Skipped >= 1,
+    unblock(Blocked),
+    sonde_test:until(fun() -> not is_process_alive(Pid) end),
+    timer:sleep(50),
+    Before = sonde_test:mailbox(),
+    [] = helpers().
+
+deadline_zero_skips_all(_Config) ->
+    Pid = leaky(40),
+    #{rows := Rows, collected := 0, skipped := Skipped} = sonde:bin_leak(100000, #{deadline => 0}),
+    true = Skipped > 0,
+    [] = sonde_test:rows_of([Pid], Rows),
+    [{Pid, -40, _}] = sonde:bin_leak(1),
+    sonde_test:stop(Pid).
+
+%% ---- a live node
+
+rows_come_while_processes_die(_Config) ->
+    Leaky = leaky(5000),
+    Churn = [spawn_link(fun churn/0) || _ <- lists:seq(1, 2)],
+    _ = [begin
+             Rows = sonde:bin_leak(30),
+             30 = length(Rows),
+             [] = [R || {Pid, N, As} = R <- Rows,
+                        not (is_pid(Pid) andalso is_integer(N)
+                             andalso (length(As) >= 2 orelse {N, As} =:= {0, []}))]
+         end || _ <- lists:seq(1, 20)],
+    _ = [begin unlink(C), exit(C, kill) end || C <- Churn],
+    sonde_test:stop(Leaky).
+
+churn() ->
+    _ = [spawn(fun() -> garbage(3) end) || _ <- lists:seq(1, 20)],
+    timer:sleep(2),
+    churn().
+
+killed_caller_ends_the_work(Config) ->
+    Blocked = block(Config),
+    {Caller, Ref} = spawn_monitor(fun() -> sonde:bin_leak(1, #{deadline => 100000}) end),
+    sonde_test:until(fun() -> helpers() =/= [] end),
+    exit(Caller, kill),
+    receive {'DOWN', Ref, _, _, killed} -> ok end,
+    sonde_test:until(fun() -> helpers() =:= [] end),
+    unblock(Blocked).
+
+several_at_once(_Config) ->
+    Pids = [leaky(500) || _ <- lists:seq(1, 10)],
+    Calls = [spawn_monitor(fun() -> exit({report, sonde:bin_leak(10, #{})}) end)
+             || _ <- lists:seq(1, 8)],
+    Reports = [receive {'DOWN', Ref, _, _, {report, R}} -> R end || {_, Ref} <- Calls],
+    [0] = lists:usort([S || #{skipped := S} <- Reports]),
+    [10] = lists:usort([length(Rows) || #{rows := Rows} <- Reports]),
+    %% Each leak was seen whole by at least one of them, and by none as more than it was.
+    _ = [true = lists:member(-500, changes(Pid, Reports)) || Pid <- Pids],
+    sonde_test:stop(Pids).
+
+changes(Pid, Reports) ->
+    [N || #{rows := Rows} <- Reports, {P, N, _} <- Rows, P =:= Pid, N >= -500].
+
+helpers_have_no_row(Config) ->
+    Blocked = block(Config),
+    Others = [spawn_monitor(fun() -> sonde:bin_leak(1, #{deadline => 2000}) end)
+              || _ <- lists:seq(1, 5)],
+    sonde_test:until(fun() -> length(helpers()) >= 5 end),
+    Helpers = helpers(),
+    Rows = sonde:bin_leak(100000, #{deadline => 500}),
+    [] = sonde_test:rows_of(Helpers, maps:get(rows, Rows)),
+    [] = sonde_test:rows_of(Helpers, sonde:proc_count(memory, -1)),
+    [] = sonde_test:rows_of(Helpers, sonde:proc_count(status, -1)),
+    [] = sonde_test:rows_of(Helpers, sonde:proc_window(memory, -1, 0)),
+    true = lists:all(fun is_process_alive/1, Helpers),
+    _ = [begin exit(P, kill), receive {'DOWN', R, _, _, _} -> ok end end || {P, R} <- Others],
+    unblock(Blocked).
+
+changes_as_recon(_Config) ->
+    case sonde_test:recon() of
+        ok ->
+            Kinds = [K || {K, _} <- kinds()],
+            Of = fun(Leak) ->
+                         Made = [Make() || {_, Make} <- kinds()],
+                         Rows = Leak(-1),
+                         Changes = [N || Pid <- Made, {P, N, _} <- Rows, P =:= Pid],
+                         ok = sonde_test:stop(Made),
+                         lists:zip(Kinds, Changes)
+                 end,
+            Theirs = Of(fun recon:bin_leak/1),
+            Theirs = Of(fun sonde:bin_leak/1);
+        Skip ->
+            Skip
+    end.
+
+%% ---- processes
+
+leaky(N) ->
+    leaky(N, 100).
+
+leaky(N, Bytes) ->
+    sonde_test:hold(fun() -> garbage(N, Bytes) end, roomy()).
+
+%% No collection by itself before the test's.
+roomy() ->
+    [{min_heap_size, 200000}, {min_bin_vheap_size, 10000000}].
+
+garbage(N) ->
+    garbage(N, 100).
+
+garbage(N, Bytes) ->
+    _ = [binary:copy(<<I>>, Bytes) || I <- lists:seq(1, N)],
+    ok.
+
+kinds() ->
+    [{empty, fun() -> sonde_test:hold(fun() -> ok end) end},
+     {garbage, fun() -> leaky(123) end},
+     {kept, fun() -> sonde_test:hold(fun() -> binaries(77) end) end},
+     {kept_and_garbage,
+      fun() -> sonde_test:hold(fun() -> garbage(31), binaries(44) end, roomy()) end},
+     {slices, fun() -> sonde_test:hold(fun slices/0, roomy()) end},
+     {appended, fun() -> sonde_test:hold(fun appended/0, roomy()) end},
+     {old_and_dropped, fun() -> sonde_test:hold(fun old_and_dropped/0, roomy()) end},
+     {waiting_on_heap, fun() -> waiting(on_heap) end},
+     {waiting_off_heap, fun() -> waiting(off_heap) end}].
+
+binaries(N) ->
+    [binary:copy(<<I>>, 100) || I <- lists:seq(1, N)].
+
+slices() ->
+    Whole = binary:copy(<<7>>, 100000),
+    [binary:part(Whole, I * 100, 5 + 10 * (I rem 8)) || I <- lists:seq(0, 99)].
+
+appended() ->
+    lists:foldl(fun(I, Bin) -> <<Bin/binary, I:800>> end, <<>>, lists:seq(1, 100)).
+
+old_and_dropped() ->
+    put(kept, binaries(200)),
+    garbage_collect(self(), [{type, minor}]),
+    garbage_collect(self(), [{type, minor}]),
+    _ = erase(kept),
+    garbage(10).
+
+waiting(Where) ->
+    Pid = sonde_test:hold(fun() -> ok end, [{message_queue_data, Where}]),
+    %% Where a message lies depends on whether its reader runs meanwhile.
+    true = erlang:suspend_process(Pid),
+    _ = [Pid ! {waiting, binary:copy(<<I>>, 100)} || I <- lists:seq(1, 1000)],
+    true = erlang:resume_process(Pid),
+    ok = sonde_test:settle(Pid),
+    Pid.
+
+by_hand(Pid) ->
+    Count = fun() -> length(element(2, process_info(Pid, binary))) end,
+    Before = Count(),
+    true = garbage_collect(Pid),
+    Change = Count() - Before,
+    ok = sonde_test:stop(Pid),
+    Change.
+
+in_process(Fun) ->
+    {Pid, Ref} = spawn_opt(fun() -> exit({result, Fun()}) end, [monitor | roomy()]),
+    receive {'DOWN', Ref, _, _, {result, Result}} -> {Pid, Result} end.
+
+helpers() ->
+    [Pid || Pid <- processes(),
+            {initial_call, {sonde_helper, _, _}} <- [process_info(Pid, initial_call)]].
+
+block(Config) ->
+    sonde_test:block(proplists:get_value(priv_dir, Config)).
+
+unblock({Pid, _} = Blocked) ->
+    ok = sonde_test:unblock(Blocked),
+    sonde_test:stop(Pid).
+
+raised(Fun) ->
+    try Fun() of
+        Result -> {returned, Result}
+    catch
+        error:Why -> Why
+    end.

@@ -1,0 +1,109 @@
+%% The demo: each call names the process that was planted for it, whatever the sizes; the table that no
+%% call can see is larger than what the others miss; and nothing is left running.
+-module(demo_SUITE).
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([first_rows_are_the_planted/1, table_is_what_no_process_holds/1, shows_and_ends/1]).
+
+-define(DRAWS, 3).
+
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
+all() ->
+    [first_rows_are_the_planted, table_is_what_no_process_holds, shows_and_ends].
+
+init_per_suite(Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), "demo"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    [_ | _] = Sources = filelib:wildcard(filename:join([root(), "demo", "*.erl"])),
+    _ = [{ok, _} = compile:file(Source, [{outdir, Dir}, warnings_as_errors, report])
+         || Source <- Sources],
+    true = code:add_patha(Dir),
+    sonde_test:init([{demo, Dir} | Config]).
+
+end_per_suite(Config) ->
+    _ = code:del_path(proplists:get_value(demo, Config)),
+    ok.
+
+%% ---- the answers
+
+first_rows_are_the_planted(_Config) ->
+    _ = [first_rows(sonde_demo_leaks:sizes()) || _ <- lists:seq(1, ?DRAWS)],
+    ok.
+
+first_rows(Sizes) ->
+    #{native := #{status := Status}, calls := Calls, counters := Counters} = answers(Sizes),
+    case sonde_test:side() of
+        native -> active = Status, #{native := Read, faults := _} = Counters, true = Read > 0;
+        portable -> {off, disabled} = Status, #{native := 0} = Counters
+    end,
+    [#{first := First, rows := [{_, Memory, _}, {_, Second, _} | _]} = ByMemory, ByQueue, ByBinary,
+     ByLeak] = Calls,
+    demo_mailbox = First,
+    _ = [{Name, 5, Name} = {Name, length(Rows), first(Rows)}
+         || #{first := Name, rows := Rows} <- Calls],
+    {Sizes, true} = {Sizes, Memory > 1.5 * Second},
+    #{routed := Routed, slices := Slices, unread := Unread} = Sizes,
+    Unread = value(ByQueue),
+    %% The router may have collected by itself once; what is sliced is at least so large.
+    {Sizes, true} = {Sizes, -value(ByLeak) > Routed div 2 andalso -value(ByLeak) =< Routed},
+    {Sizes, true} = {Sizes, value(ByBinary) >= Slices * 96 * 1024},
+    {Sizes, true} = {Sizes, value(ByMemory) >= Unread * 80 * 8}.
+
+%% The node's binaries less those of all processes: at least nine tenths of that are the table's.
+table_is_what_no_process_holds(_Config) ->
+    #{cached := Cached} = Sizes = sonde_demo_leaks:sizes(),
+    #{unseen := Unseen} = answers(Sizes),
+    [Node, Held, InTable, OwnMemory, Size, SizeLater] = [Result || {_, Result} <- Unseen],
+    {Unseen, true} = {Unseen, InTable > 0.9 * (Node - Held)},
+    {Unseen, true} = {Unseen, InTable > 2 * OwnMemory},
+    {Unseen, true} = {Unseen, Size >= Cached andalso SizeLater > Size}.
+
+answers(Sizes) ->
+    Answers = #{os_pid := OsPid} = sonde_demo:answers(Sizes, args()),
+    ok = sonde_test:until(fun() -> not is_running(OsPid) end),
+    Answers.
+
+args() ->
+    case sonde_test:side() of
+        native -> [];
+        portable -> ["-sonde", "native", "off"]
+    end.
+
+first([{_, _, [Name | _]} | _]) -> Name.
+
+value(#{rows := [{_, Value, _} | _]}) -> Value.
+
+is_running(OsPid) ->
+    os:cmd("kill -0 " ++ OsPid ++ " 2>/dev/null && echo yes") =/= "".
+
+%% ---- what a person gets
+
+shows_and_ends(_Config) ->
+    Run = filename:join([root(), "demo", "run"]),
+    Env = [{"SONDE_EBIN", filename:dirname(code:which(sonde))},
+           {"ERL_AFLAGS", string:join(args(), " ")}],
+    Start = erlang:monotonic_time(millisecond),
+    Port = open_port({spawn_executable, os:find_executable("sh")},
+                     [{args, [Run]}, {env, Env}, exit_status, binary, stderr_to_stdout]),
+    {0, Text} = output(Port, []),
+    true = erlang:monotonic_time(millisecond) - Start < 60000,
+    Lines = string:split(Text, "\n", all),
+    [] = [Line || Line <- Lines, string:length(Line) > 80],
+    Shown = [binary_to_list(Line) || <<"> ", Line/binary>> <- Lines],
+    [_, "sonde:proc_count(memory, 5).", "sonde:proc_count(message_queue_len, 5).",
+     "sonde:proc_count(binary_memory, 5).", "sonde:bin_leak(5)." | _] = Shown,
+    ["ets:info(demo_cache, size).", "ets:info(demo_cache, size)." | _] = lists:reverse(Shown).
+
+output(Port, Acc) ->
+    receive
+        {Port, {data, Data}} -> output(Port, [Acc, Data]);
+        {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Acc)}
+    end.
+
+root() ->
+    case os:getenv("SONDE_ROOT") of
+        false -> filename:join(code:lib_dir(sonde), "../../../..");
+        Root -> Root
+    end.

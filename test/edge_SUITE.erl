@@ -1,0 +1,444 @@
+%% The rough edges of a live node: processes of every kind, and processes that die, are born,
+%% collect, are in native calls or have a million of something while they are looked at. Answers
+%% are complete and right, on both sides.
+-module(edge_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [every_attribute_of_every_kind, read_as_the_first_asking_says,
+     everything_at_the_other_end_of_a_wire,
+     spawn_request_under_way, complete_while_thousands_churn, complete_while_the_large_exit,
+     complete_while_mailboxes_flood, growth_while_thousands_churn, leaks_while_thousands_churn,
+     in_a_dirty_call, in_a_long_call, a_hundred_thousand_links, a_million_messages,
+     a_million_binaries,     node_without_distribution_and_alone].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(Case, Config) ->
+    case {Case, sonde_test:side()} of
+        {read_as_the_first_asking_says, portable} -> {skip, "the portable side asks"};
+        _ -> Config
+    end.
+
+end_per_testcase(_Case, _Config) -> ok.
+
+%% ---- every kind of process, quiet
+
+every_attribute_of_every_kind(_Config) ->
+    with(fun(Peer) -> [] = call(Peer, kinds, []) end).
+
+kinds() -> sonde_kinds_helper:compare(sonde_kinds_helper:kinds(), sonde_attr:native()).
+
+%% What a scan reads is what process_info would have said instead, although asking changes the
+%% process. The few that are left to process_info are those that must be.
+read_as_the_first_asking_says(_Config) ->
+    with(fun(Peer) ->
+                 {Wrong, Asked} = call(Peer, reads, []),
+                 [] = Wrong,
+                 [] = [{Attr, Kind} || {Attr, Kind} <- Asked, not may_be_asked(Attr, Kind)]
+         end).
+
+reads() ->
+    _ = sonde:native(),
+    Found = sonde_kinds_helper:compare_reads(sonde_kinds_helper:kinds(), sonde_attr:native()),
+    {[Wrong || {_, _, _, Value} = Wrong <- Found, Value =/= ask],
+     [{Attr, Kind} || {Attr, Kind, _, ask} <- Found]}.
+
+%% Flags that change what process_info shows, a buffer for calls, and the 64 buffers of an off-heap
+%% queue.
+may_be_asked(Attr, Kind) when Kind =:= sensitive; Kind =:= traced; Kind =:= receive_traced ->
+    lists:member(Attr, [memory, total_heap_size, message_queue_len, dictionary_size]);
+may_be_asked(Attr, saving_calls) -> Attr =:= memory;
+may_be_asked(Attr, {outer_queue, off_heap, _}) -> may_wait(Attr);
+may_be_asked(Attr, {behind_a_signal, off_heap}) -> may_wait(Attr);
+may_be_asked(Attr, {undecoded, _}) -> may_wait(Attr);
+may_be_asked(_, _) -> false.
+
+may_wait(Attr) -> lists:member(Attr, [memory, total_heap_size, message_queue_len]).
+
+%% ---- another node at the other end
+
+everything_at_the_other_end_of_a_wire(_Config) ->
+    with_nodes(fun(Peer, _Other, Node) -> [] = call(Peer, remote_kinds, [Node]) end).
+
+remote_kinds(Node) ->
+    pong = net_adm:ping(Node),
+    sonde_kinds_helper:compare(sonde_kinds_helper:remote_kinds(Node), sonde_attr:native()).
+
+%% The other node stands still, so its answers do not come.
+spawn_request_under_way(_Config) ->
+    with_nodes(fun(Peer, Other, Node) ->
+                       pong = sonde_peer_helper:call(Peer, net_adm, ping, [Node]),
+                       _ = sonde_peer_helper:call(Other, erts_debug, set_internal_state,
+                                                  [available_internal_state, true]),
+                       Parent = self(),
+                       _ = spawn_link(fun() -> Parent ! blocking, _ = block(Other, 1500),
+                                               Parent ! blocked end),
+                       receive blocking -> timer:sleep(200) end,
+                       Different = call(Peer, spawn_requests, [Node]),
+                       receive blocked -> ok end,
+                       [] = Different
+               end).
+
+block(Other, Ms) -> sonde_peer_helper:call(Other, erts_debug, set_internal_state, [block, Ms]).
+
+spawn_requests(Node) ->
+    Kinds = [{Opts, fun() -> requester(Node, Opts) end}
+             || Opts <- [[], [monitor], [link], [monitor, link]]],
+    Attrs = [memory, link_count, monitor_count, monitored_by_count, binary_count],
+    sonde_kinds_helper:compare(Kinds, Attrs).
+
+requester(Node, Opts) ->
+    Parent = self(),
+    P = spawn(fun() ->
+                      Id = spawn_request(Node, sonde_kinds_helper, wait, [], Opts),
+                      Parent ! {built, self()},
+                      receive stop -> Id end
+              end),
+    receive {built, P} -> P end.
+
+%% ---- much going on
+
+%% 2,000 processes that are born, grow, link, watch, send, collect and die all the time.
+churn(N) ->
+    [spawn(fun() -> churn_on(rand:uniform(1000)) end) || _ <- lists:seq(1, N)].
+
+churn_on(0) ->
+    ok;
+churn_on(I) ->
+    Bins = [binary:copy(<<I>>, 70 + rand:uniform(100)) || _ <- lists:seq(1, rand:uniform(10))],
+    {Pid, Mon} = spawn_monitor(fun() -> self() ! Bins, put(k, Bins),
+                                        receive B -> length(B) end end),
+    _ = spawn_link(fun() -> lists:seq(1, I) end),
+    self() ! {I, Bins},
+    _ = [garbage_collect() || I rem 7 =:= 0],
+    receive {'DOWN', Mon, process, Pid, _} -> ok end,
+    receive {I, _} -> ok end,
+    case I rem 11 of
+        0 -> spawn(fun() -> churn_on(I - 1) end);
+        _ -> churn_on(I - 1)
+    end.
+
+%% They are quiet, each with something of everything; sizes drawn at random.
+quiet(N) ->
+    Pids = [quiet_one(rand:uniform(3000), rand:uniform(20)) || _ <- lists:seq(1, N)],
+    ok = sonde_kinds_helper:settle(Pids),
+    _ = [process_info(P, memory) || P <- Pids],
+    ok = sonde_kinds_helper:settle(Pids),
+    Pids.
+
+quiet_one(Words, Few) ->
+    Parent = self(),
+    P = spawn(fun() ->
+                      Bins = [binary:copy(<<1>>, 65 + N) || N <- lists:seq(1, Few)],
+                      Keep = {lists:seq(1, Words), Bins},
+                      _ = [put(N, N) || N <- lists:seq(1, Few + 3)],
+                      _ = [monitor(process, init) || _ <- lists:seq(1, Few + 5)],
+                      _ = [link(spawn(fun sonde_kinds_helper:wait/0))
+                           || _ <- lists:seq(1, Few + 7)],
+                      garbage_collect(),
+                      Parent ! {built, self()},
+                      sonde_kinds_helper:wait(Keep)
+              end),
+    receive {built, P} -> ok end,
+    _ = [P ! N || N <- lists:seq(1, Few)],
+    P.
+
+complete_while_thousands_churn(_Config) ->
+    Churn = fun() -> churn(2000) end,
+    with(["+P", "262144"], fun(Peer) -> ok = call(Peer, scan_the_quiet, [Churn, 100, 1]) end).
+
+complete_while_the_large_exit(_Config) ->
+    Exits = fun() -> [spawn(fun exits/0)] end,
+    with(fun(Peer) -> ok = call(Peer, scan_the_quiet, [Exits, 100, 2]) end).
+
+%% Kills one large process after the other.
+exits() ->
+    Pids = [spawn(fun() -> L = lists:seq(1, 300000),
+                           B = [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 2000)],
+                           Ls = [spawn_link(fun sonde_kinds_helper:wait/0)
+                                 || _ <- lists:seq(1, 100)],
+                           sonde_kinds_helper:wait({L, B, Ls})
+                  end) || _ <- lists:seq(1, 5)],
+    receive after 10 -> ok end,
+    _ = [exit(P, kill) || P <- Pids],
+    exits().
+
+complete_while_mailboxes_flood(_Config) ->
+    with(fun(Peer) -> ok = call(Peer, scan_the_quiet, [fun flood/0, 100, 3]) end).
+
+%% Some that are sent to faster than they take, on heap and off heap, among them sleepers.
+flood() ->
+    Sinks = [spawn_opt(fun() -> sink(Ms) end, [{message_queue_data, Data}])
+             || Ms <- [0, 1], Data <- [on_heap, off_heap], _ <- lists:seq(1, 4)],
+    Sources = [spawn(fun() -> source(Sinks, 0) end) || _ <- lists:seq(1, 3)],
+    Sinks ++ Sources.
+
+sink(Ms) ->
+    receive {_, _} -> receive after Ms -> ok end end,
+    case process_info(self(), message_queue_len) of
+        {_, N} when N > 20000 -> drop();
+        _ -> ok
+    end,
+    sink(Ms).
+
+drop() -> receive _ -> drop() after 0 -> ok end.
+
+source(Sinks, N) ->
+    _ = [S ! {N, binary:copy(<<N>>, 70)} || S <- Sinks],
+    _ = [receive after 1 -> ok end || N rem 100 =:= 0],
+    source(Sinks, N + 1).
+
+%% Every scan has every quiet process, with its right value, while Disturb's processes do their
+%% worst.
+scan_the_quiet(Disturb, N, Times) ->
+    Quiet = quiet(N),
+    Official = fun(Attr) -> [{P, sonde_kinds_helper:official(Attr, P)} || P <- Quiet] end,
+    Expected = maps:from_list([{Attr, Official(Attr)} || Attr <- attrs()]),
+    Disturb(),
+    Same = fun(Attr, Rows) ->
+                   {Attr, [], []} = {Attr, maps:get(Attr, Expected) -- Rows,
+                                     Rows -- maps:get(Attr, Expected)}
+           end,
+    _ = [Same(Attr, scan(Attr, Quiet)) || _ <- lists:seq(1, Times), Attr <- attrs()],
+    _ = Same(memory, sonde_kinds_helper:rows(memory, Quiet)),
+    tell(maps:get(counters, sonde:native())),
+    ok.
+
+%% A native scan without the names of all, which take longest where so many run.
+scan(Attr, Pids) ->
+    case maps:get(status, sonde:native()) of
+        active ->
+            Scan = sonde_nif:scan_new(Attr, top, 134217727, undefined, [self()], 134217727),
+            ok = scan_to_end(Attr, Scan),
+            Wanted = maps:from_keys(Pids, true),
+            [Row || {P, _} = Row <- sonde_nif:scan_rows(Scan), is_map_key(P, Wanted)];
+        _ ->
+            [{P, V} || P <- Pids, {ok, V} <- [sonde_attr:read(Attr, P)]]
+    end.
+
+scan_to_end(Attr, Scan) ->
+    case sonde_nif:scan_step(Scan) of
+        done -> ok;
+        more -> scan_to_end(Attr, Scan);
+        {ask, Pids} ->
+            ok = sonde_nif:scan_feed(Scan, [{P, sonde_kinds_helper:official(Attr, P)}
+                                            || P <- Pids]),
+            scan_to_end(Attr, Scan)
+    end.
+
+%% Asking for names makes the quiet ones run a little.
+attrs() -> sonde_attr:native() -- [reductions].
+
+tell(Term) -> io:format(user, "~0p~n", [Term]).
+
+growth_while_thousands_churn(_Config) ->
+    with(["+P", "262144"], fun(Peer) -> ok = call(Peer, window_of_the_quiet, []) end).
+
+%% The quiet have not grown, and no quiet one is missing.
+window_of_the_quiet() ->
+    Quiet = quiet(50),
+    Wanted = maps:from_keys(Quiet, true),
+    _ = churn(300),
+    _ = [begin
+             Rows = [V || {P, V, _} <- sonde:proc_window(Attr, 134217727, 20),
+                          is_map_key(P, Wanted)],
+             {Attr, 50, [0]} = {Attr, length(Rows), lists:usort(Rows)}
+         end || Attr <- [memory, binary_count]],
+    ok.
+
+leaks_while_thousands_churn(_Config) ->
+    with(["+P", "262144"], fun(Peer) -> ok = call(Peer, leaks_of_the_quiet, []) end).
+
+%% They keep what they hold, so nothing goes away.
+leaks_of_the_quiet() ->
+    Quiet = quiet(50),
+    Wanted = maps:from_keys(Quiet, true),
+    _ = churn(500),
+    _ = [begin
+             Rows = [V || {P, V, _} <- sonde:bin_leak(134217727), is_map_key(P, Wanted)],
+             {50, [0]} = {length(Rows), lists:usort(Rows)}
+         end || _ <- [1, 2, 3]],
+    ok.
+
+%% ---- native calls
+
+in_a_dirty_call(Config) -> in_a_call(Config, dirty).
+
+%% On a normal scheduler: the answer waits for it, as process_info does.
+in_a_long_call(Config) -> in_a_call(Config, normal).
+
+in_a_call(Config, How) ->
+    case sleepy_nif(Config) of
+        {skip, _} = Skip -> Skip;
+        Dir -> with(["-pa", Dir], fun(Peer) -> ok = call(Peer, scan_sleepers, [Dir, How]) end)
+    end.
+
+scan_sleepers(Dir, How) ->
+    {module, sonde_sleepy} = code:load_abs(filename:join(Dir, "sonde_sleepy")),
+    Quiet = quiet(20),
+    _ = [begin
+             Expected = [{P, sonde_kinds_helper:official(Attr, P)} || P <- Quiet],
+             Sleepers = [spawn_sleeper(How, 150) || _ <- [1, 2]],
+             timer:sleep(20),
+             Rows = sonde_kinds_helper:rows(Attr, Sleepers ++ Quiet),
+             {Attr, [], []} = {Attr, Sleepers -- [P || {P, _} <- Rows], Expected -- Rows},
+             [] = [V || {P, V} <- Rows, lists:member(P, Sleepers), not is_integer(V)],
+             sonde_test:stop(Sleepers)
+         end || Attr <- case How of
+                            dirty -> attrs();
+                            normal -> [memory, binary_count, link_count]
+                        end],
+    Sleepers = [spawn_sleeper(How, 300) || _ <- [1, 2]],
+    timer:sleep(20),
+    Leaks = [P || {P, _, _} <- sonde:bin_leak(134217727)],
+    [] = Quiet -- Leaks,
+    sonde_test:stop(Sleepers).
+
+spawn_sleeper(How, Ms) ->
+    spawn(fun() -> Bins = [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 10)],
+                   ok = sonde_sleepy:sleep(How, Ms),
+                   sonde_kinds_helper:wait(Bins) end).
+
+%% A library whose calls take long, built here.
+sleepy_nif(Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), "sleepy"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    Include = filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "include"]),
+    case {os:find_executable("gcc"), filelib:is_regular(filename:join(Include, "erl_nif.h"))} of
+        {Gcc, true} when is_list(Gcc) ->
+            C = filename:join(Dir, "sonde_sleepy.c"),
+            ok = file:write_file(C, c_source()),
+            Out = os:cmd("gcc -shared -fPIC -O1 -I'" ++ Include ++ "' -o '"
+                         ++ filename:join(Dir, "sonde_sleepy.so") ++ "' '" ++ C ++ "' 2>&1"),
+            true = filelib:is_regular(filename:join(Dir, "sonde_sleepy.so")) orelse ct:fail(Out),
+            Erl = filename:join(Dir, "sonde_sleepy.erl"),
+            ok = file:write_file(Erl, erl_source(filename:join(Dir, "sonde_sleepy"))),
+            {ok, sonde_sleepy} = compile:file(Erl, [{outdir, Dir}]),
+            Dir;
+        _ ->
+            {skip, "no gcc or no erl_nif.h"}
+    end.
+
+c_source() ->
+    "#include <erl_nif.h>\n#include <time.h>\n"
+    "static ERL_NIF_TERM nap(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])\n"
+    "{\n    int ms;\n    if (!enif_get_int(env, argv[0], &ms)) return enif_make_badarg(env);\n"
+    "    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};\n    nanosleep(&t, 0);\n"
+    "    return enif_make_atom(env, \"ok\");\n}\n"
+    "static ErlNifFunc fs[] = {{\"dirty\", 1, nap, ERL_NIF_DIRTY_JOB_CPU_BOUND},"
+    " {\"normal\", 1, nap, 0}};\n"
+    "ERL_NIF_INIT(sonde_sleepy, fs, NULL, NULL, NULL, NULL)\n".
+
+erl_source(File) ->
+    ["-module(sonde_sleepy).\n-export([sleep/2, dirty/1, normal/1]).\n-on_load(init/0).\n"
+     "init() -> erlang:load_nif(\"", File, "\", 0).\n"
+     "sleep(dirty, Ms) -> dirty(Ms);\nsleep(normal, Ms) -> normal(Ms).\n"
+     "dirty(_) -> erlang:nif_error(no).\nnormal(_) -> erlang:nif_error(no).\n"].
+
+%% ---- one process with very much
+
+a_hundred_thousand_links(_Config) ->
+    with(["+P", "262144"], fun(Peer) -> ok = call(Peer, huge, [links, 100000]) end).
+
+a_million_messages(_Config) ->
+    with(fun(Peer) -> ok = call(Peer, huge, [messages, 1000000]) end).
+
+a_million_binaries(_Config) ->
+    with(fun(Peer) -> ok = call(Peer, huge, [binaries, 1000000]) end).
+
+huge(What, N) ->
+    Pid = huge_one(What, N),
+    ok = sonde_kinds_helper:settle([Pid]),
+    Attrs = case What of
+                links -> [{link_count, N}, {monitor_count, N}, {memory, any}];
+                messages -> [{message_queue_len, N}, {memory, any}, {total_heap_size, any}];
+                binaries -> [{binary_count, N}, {binary_memory, 70 * N}, {memory, any}]
+            end,
+    _ = [one_of_huge(Pid, Attr, Value) || {Attr, Value} <- Attrs],
+    _ = [huge_leak(Pid) || What =:= binaries],
+    ok.
+
+one_of_huge(Pid, Attr, Value) ->
+    _ = [tell({Attr, longest_slice_us, longest_slice(Attr)}) || sonde:native() =/= off,
+                                                                       sonde_nif:state() =:= on],
+    {Us, Rows} = timer:tc(sonde, proc_count, [Attr, 1]),
+    tell({Attr, call_us, Us}),
+    [{Pid, Found, _}] = Rows,
+    Official = sonde_kinds_helper:official(Attr, Pid),
+    {Attr, Official} = {Attr, Found},
+    true = Value =:= any orelse Value =:= Found.
+
+huge_leak(Pid) ->
+    {Pid, 0, _} = lists:keyfind(Pid, 1, sonde:bin_leak(134217727)).
+
+huge_one(links, N) ->
+    Parent = self(),
+    P = spawn(fun() ->
+                      Others = [spawn(fun sonde_kinds_helper:wait/0) || _ <- lists:seq(1, N)],
+                      _ = [link(O) || O <- Others],
+                      _ = [monitor(process, O) || O <- Others],
+                      garbage_collect(),
+                      Parent ! {built, self()},
+                      sonde_kinds_helper:wait()
+              end),
+    receive {built, P} -> P end;
+huge_one(messages, N) ->
+    P = spawn(fun() -> receive go -> ok end, sonde_kinds_helper:wait() end),
+    _ = [P ! {I, x} || I <- lists:seq(1, N)],
+    P;
+huge_one(binaries, N) ->
+    Parent = self(),
+    P = spawn(fun() ->
+                      Bins = [binary:copy(<<1>>, 70) || _ <- lists:seq(1, N)],
+                      garbage_collect(),
+                      Parent ! {built, self()},
+                      sonde_kinds_helper:wait(Bins)
+              end),
+    receive {built, P} -> P end.
+
+%% How long one step of a scan holds its scheduler, at the most.
+longest_slice(Attr) ->
+    Scan = sonde_nif:scan_new(Attr, top, 1, undefined, [], 1000000),
+    longest_slice(Scan, 0).
+
+longest_slice(Scan, Longest) ->
+    {Us, Answer} = timer:tc(sonde_nif, scan_step, [Scan]),
+    case Answer of
+        {ask, Pids} -> ok = sonde_nif:scan_feed(Scan, [{P, undefined} || P <- Pids]);
+        _ -> ok
+    end,
+    case Answer of
+        done -> max(Us, Longest);
+        _ -> longest_slice(Scan, max(Us, Longest))
+    end.
+
+%% ---- nodes
+
+node_without_distribution_and_alone(_Config) ->
+    with(["-kernel", "start_distribution", "false", "+S", "1:1"],
+         fun(Peer) ->
+                 3 = length(sonde_peer_helper:call(Peer, sonde, proc_count, [memory, 3])),
+                 [_ | _] = sonde_peer_helper:call(Peer, sonde, bin_leak, [3])
+         end).
+
+with(Fun) -> with([], Fun).
+
+with(Args, Fun) ->
+    Peer = sonde_peer_helper:start(shipped, Args),
+    try Fun(Peer) after sonde_peer_helper:stop(Peer) end.
+
+with_nodes(Fun) ->
+    {Peer, _} = sonde_peer_helper:start_node(shipped),
+    {Other, Node} = sonde_peer_helper:start_node(shipped),
+    try Fun(Peer, Other, Node)
+    after
+        sonde_peer_helper:stop(Peer),
+        sonde_peer_helper:stop(Other)
+    end.
+
+call(Peer, F, A) -> sonde_peer_helper:call(Peer, ?MODULE, F, A).

@@ -1,0 +1,578 @@
+%% The library's life: loaded twice, upgraded, purged, replaced by another build, while others
+%% scan; not there, or not a library; out of memory; its terms in the wrong hands, and wrong terms
+%% in its hands. Whatever happens, the node lives and answers are right.
+-module(life_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
+     purged_while_a_scan_is_open, another_build_takes_over_while_a_scan_is_open,
+     no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
+     no_memory_while_it_scans, no_memory_while_it_proves, failed_allocations_leak_nothing,
+     scans_of_killed_callers_are_freed, one_scan_in_many_hands, sample_in_many_hands,
+     wrong_arguments_are_badarg, scan_steps_in_the_wrong_order].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(Case, Config) ->
+    Both = [no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
+            wrong_arguments_are_badarg],
+    Test = [no_memory_while_it_scans, no_memory_while_it_proves, failed_allocations_leak_nothing],
+    Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    case {sonde_test:side() =:= native orelse lists:member(Case, Both), lists:member(Case, Test)} of
+        {false, _} -> {skip, "the portable side uses no library"};
+        {true, false} -> [{dir, Dir} | Config];
+        {true, true} ->
+            case sonde_peer_helper:needs_test_build() of
+                ok -> [{dir, Dir} | Config];
+                Skip -> Skip
+            end
+    end.
+
+end_per_testcase(_Case, _Config) -> ok.
+
+%% ---- loading
+
+loaded_again_it_stays_proved(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, load_again, []) end).
+
+load_again() ->
+    #{status := active} = sonde:native(),
+    ok = starts_of_proof(start),
+    _ = [begin
+             {module, sonde_nif} = code:load_file(sonde_nif),
+             on = sonde_nif:state(),
+             right(),
+             _ = code:purge(sonde_nif)
+         end || _ <- lists:seq(1, 20)],
+    0 = starts_of_proof(count),
+    ok.
+
+starts_of_proof(start) ->
+    1 = erlang:trace_pattern({sonde_probe, start, 0}, true, [call_count]),
+    ok;
+starts_of_proof(count) ->
+    {call_count, N} = erlang:trace_info({sonde_probe, start, 0}, call_count),
+    N.
+
+%% A known process among the rows, with the value that it says itself.
+right() ->
+    right(fun() -> sonde:proc_count(memory, 10000) end).
+
+right(Rows) ->
+    Keep = some_words(3000),
+    Pid = sonde_test:hold(fun() -> Keep end),
+    {Pid, Value, _} = lists:keyfind(Pid, 1, Rows()),
+    {memory, Value} = process_info(Pid, memory),
+    sonde_test:stop(Pid).
+
+some_words(N) -> lists:seq(1, N).
+
+purged_it_comes_back(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, purge_and_come_back, []) end).
+
+purge_and_come_back() ->
+    #{status := active} = sonde:native(),
+    _ = [begin
+             true = code:delete(sonde_nif),
+             _ = code:purge(sonde_nif),
+             false = code:is_loaded(sonde_nif),
+             right(),
+             #{status := active, counters := #{native := N}} = sonde:native(),
+             true = N > 0
+         end || _ <- lists:seq(1, 10)],
+    ok.
+
+%% Purging ends who is still in the old code (OTP does); those who are not see nothing of it.
+reloaded_while_others_scan(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, reload_under_way, [1500]) end).
+
+reload_under_way(Ms) ->
+    Keep = [sonde_test:hold(fun() -> lists:seq(1, N) end) || N <- lists:seq(10000, 50000, 10000)],
+    Expected = lists:sort([{P, M} || P <- Keep, {memory, M} <- [process_info(P, memory)]]),
+    Parent = self(),
+    Scanner = fun() -> Parent ! {self(), scan_on(Keep, Expected, 0)} end,
+    Scanners = [spawn_monitor(Scanner) || _ <- lists:seq(1, 4)],
+    End = erlang:monotonic_time(millisecond) + Ms,
+    Reloads = reload_until(End, 0),
+    _ = [Pid ! stop || {Pid, _} <- Scanners],
+    Scans = [receive
+                 {Pid, N} -> N;
+                 {'DOWN', Mon, process, _, Why} -> exit(Why)
+             end || {Pid, Mon} <- Scanners],
+    ct:pal("~p reloads, ~p scans", [Reloads, Scans]),
+    true = Reloads > 0 andalso lists:min(Scans) > 0,
+    sonde_test:stop(Keep).
+
+reload_until(End, N) ->
+    case erlang:monotonic_time(millisecond) < End of
+        false -> N;
+        true ->
+            Loaded = case code:soft_purge(sonde_nif) of
+                         true -> {module, sonde_nif} = code:load_file(sonde_nif), 1;
+                         false -> 0
+                     end,
+            timer:sleep(5),
+            reload_until(End, N + Loaded)
+    end.
+
+scan_on(Keep, Expected, N) ->
+    receive stop -> N
+    after 0 ->
+        Rows = sonde:proc_count(memory, 10000),
+        Expected = lists:sort([{P, V} || {P, V, _} <- Rows, lists:member(P, Keep)]),
+        _ = sonde:proc_window(reductions, 3, 1),
+        scan_on(Keep, Expected, N + 1)
+    end.
+
+%% The scan outlives the module; it is freed when its owner dies.
+purged_while_a_scan_is_open(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, purge_under_a_scan, []) end).
+
+purge_under_a_scan() ->
+    #{status := active} = sonde:native(),
+    Owner = scan_owner(1000),
+    true = code:delete(sonde_nif),
+    _ = code:purge(sonde_nif),
+    sonde_test:stop(Owner),
+    right(),
+    #{status := active} = sonde:native(),
+    %% and once more, with a scan that goes on in the new instance: it is not one of its own
+    Next = scan_owner(1000),
+    true = code:delete(sonde_nif),
+    _ = code:purge(sonde_nif),
+    #{status := active} = sonde:native(),
+    Next ! {go_on, self()},
+    receive {Next, Answer} -> true = lists:member(Answer, [done, badarg]) end,
+    sonde_test:stop(Next),
+    right().
+
+%% Holds a half-done scan; 'go on' steps it to its end. It calls from outside of the module.
+scan_owner(N) ->
+    Parent = self(),
+    Pid = spawn(fun() ->
+                        Scan = sonde_nif:scan_new(memory, top, N, undefined, [], 1000000),
+                        _ = sonde_nif:scan_step(Scan),
+                        Parent ! {self(), open},
+                        receive {go_on, From} -> From ! {self(), steps(Scan)} end,
+                        receive stop -> Scan end
+                end),
+    receive {Pid, open} -> Pid end.
+
+steps(Scan) ->
+    try sonde_nif:scan_step(Scan) of
+        more -> steps(Scan);
+        {ask, Pids} -> ok = sonde_nif:scan_feed(Scan, [{P, 0} || P <- Pids]), steps(Scan);
+        Answer -> Answer
+    catch
+        error:Why -> Why
+    end.
+
+%% ---- another build
+
+another_build_takes_over_while_a_scan_is_open(Config) ->
+    case other_build(Config) of
+        {skip, _} = Skip -> Skip;
+        Ebin -> with(shipped, fun(Peer) -> ok = call(Peer, take_over, [Ebin]) end)
+    end.
+
+take_over(Ebin) ->
+    #{status := active} = sonde:native(),
+    {"sonde-1", _} = sonde_nif:build_id(),
+    Owner = scan_owner(1000),
+    true = code:add_patha(Ebin),
+    {module, sonde_nif} = code:load_file(sonde_nif),
+    {"other", _} = sonde_nif:build_id(),
+    #{status := active} = sonde:native(),
+    Owner ! {go_on, self()},
+    %% it is a scan of the other build: not one to this
+    receive {Owner, badarg} -> ok end,
+    _ = code:purge(sonde_nif),
+    sonde_test:stop(Owner),
+    [garbage_collect(P) || P <- processes()],
+    right(),
+    ok.
+
+%% Our sources with another ABI, whose scans and state are laid out differently. Its ebin.
+other_build(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Src = case os:getenv("SONDE_ROOT") of
+              false -> filename:join(filename:dirname(code:which(sonde)), "../../../..");
+              Root -> Root
+          end,
+    case [N || N <- ["make", "gcc"], os:find_executable(N) =:= false] of
+        [_ | _] = Missing -> {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))};
+        [] ->
+            C = copy(filename:join(Src, "c_src"), "*.{c,h,S}", filename:join(Dir, "c_src")),
+            _ = copy(filename:join(Src, "c_src"), "Makefile", C),
+            change(filename:join(C, "nif.h"),
+                   [{"\"sonde-1\"", "\"other\""},
+                    {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
+            change(filename:join(C, "nif_scan.c"),
+                   [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
+            Out = os:cmd("make -s -C '" ++ C ++ "' CFLAGS=-O1 PRIV_DIR='"
+                         ++ filename:join(Dir, "priv") ++ "' OBJ_ROOT='"
+                         ++ filename:join(Dir, "obj") ++ "' 2>&1"),
+            ct:pal("~ts", [Out]),
+            [_ | _] = filelib:wildcard(filename:join(Dir, "priv/sonde_nif-*.so")),
+            Ebin = filename:join(Dir, "ebin"),
+            Erl = copy(filename:join(Src, "src"), "sonde_nif.erl", filename:join(Dir, "src")),
+            change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-1\"", "\"other\""}]),
+            ok = filelib:ensure_dir(filename:join(Ebin, "x")),
+            {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
+            Ebin
+    end.
+
+copy(From, Pattern, To) ->
+    ok = filelib:ensure_dir(filename:join(To, "x")),
+    _ = [{ok, _} = file:copy(F, filename:join(To, filename:basename(F)))
+         || F <- filelib:wildcard(filename:join(From, Pattern))],
+    To.
+
+change(File, Changes) ->
+    {ok, Old} = file:read_file(File),
+    New = lists:foldl(fun({What, With}, Text) ->
+                              true = re:run(Text, What) =/= nomatch,
+                              re:replace(Text, What, With, [global, {return, binary}])
+                      end, Old, Changes),
+    ok = file:write_file(File, New).
+
+%% ---- no library
+
+no_library_is_no_reason_to_fail(Config) ->
+    Text = not_loaded(Config, fun(_Priv) -> ok end),
+    "no sonde_nif" ++ _ = Text.
+
+garbage_is_not_a_library(Config) ->
+    Text = not_loaded(Config, fun(Priv) ->
+                                      ok = file:write_file(filename:join(Priv, "sonde_nif-0123.so"),
+                                                           garbage())
+                              end),
+    true = length(Text) > 10 andalso io_lib:printable_unicode_list(Text).
+
+garbage() -> << <<(rand:uniform(256) - 1)>> || _ <- lists:seq(1, 20000) >>.
+
+another_abi_is_refused(Config) ->
+    case other_build(Config) of
+        {skip, _} = Skip -> Skip;
+        _ ->
+            Other = filename:join(proplists:get_value(dir, Config), "priv"),
+            Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
+            "the library speaks other, not sonde-1" = Text
+    end.
+
+%% A copy of the beams, with a priv beside them that Fill fills. The reason that is given there.
+not_loaded(Config, Fill) ->
+    Root = filename:join(proplists:get_value(dir, Config), "root"),
+    Ebin = copy(filename:dirname(code:which(sonde)), "*.{beam,app}", filename:join(Root, "ebin")),
+    ok = filelib:ensure_dir(filename:join([Root, "priv", "x"])),
+    Fill(filename:join(Root, "priv")),
+    Peer = sonde_peer_helper:start(bare, ["-pa", Ebin]),
+    try
+        Status = sonde_peer_helper:call(Peer, sonde, native, []),
+        #{status := {off, {not_loaded, Text}}, reader := none, layout := none, checks := [],
+          counters := #{native := 0}} = Status,
+        #{status := {off, {not_loaded, Text}}} = sonde_peer_helper:call(Peer, sonde, native, [off]),
+        #{status := {off, {not_loaded, Text}}} = sonde_peer_helper:call(Peer, sonde, native, [on]),
+        ok = call(Peer, right, []),
+        [_] = sonde_peer_helper:call(Peer, sonde, proc_window, [memory, 1, 1]),
+        [_] = sonde_peer_helper:call(Peer, sonde, bin_leak, [1]),
+        Text
+    after
+        sonde_peer_helper:stop(Peer)
+    end.
+
+%% ---- no memory
+
+no_memory_while_it_scans(_Config) ->
+    with(test, fun(Peer) -> Outcomes = call(Peer, scan_without_memory, []),
+                            ct:pal("~p", [Outcomes]),
+                            %% it was tried: some calls could not be answered
+                            true = lists:any(fun({_, Failed}) -> Failed > 0 end, Outcomes)
+               end).
+
+%% The N-th allocation fails, for N from 1 until several in a row do no harm any more.
+scan_without_memory() ->
+    #{status := active} = sonde:native(),
+    Binaries = [sonde_test:hold(fun() -> [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 50)] end)
+                || _ <- lists:seq(1, 5)],
+    Fragments = [fragmented(200) || _ <- lists:seq(1, 2)],
+    Idle = [sonde_test:hold(fun() -> ok end) || _ <- lists:seq(1, 20)],
+    _ = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 3000)],
+    Pids = Binaries ++ Fragments ++ Idle,
+    Whole = erlang:system_info(process_limit),
+    Calls = [{memory, fun() -> sonde:proc_count(memory, Whole) end},
+             {binary_count, fun() -> sonde:proc_count(binary_count, Whole) end},
+             {binary_memory, fun() -> sonde:proc_count(binary_memory, Whole) end},
+             {window, fun() -> sonde:proc_window(memory, Whole, 1) end},
+             {leak, fun() -> sonde:bin_leak(Whole) end}],
+    Outcomes = [{Name, without_memory(Call, values(Call(), Pids), Pids, 1, 0, 0)}
+                || {Name, Call} <- Calls],
+    sonde_test:stop(Pids),
+    Outcomes.
+
+values(Rows, Pids) -> lists:sort([{P, V} || {P, V, _} <- Rows, lists:member(P, Pids)]).
+
+without_memory(_, _, _, _, Failed, 30) -> Failed;
+without_memory(Call, Right, Pids, N, Failed, Harmless) ->
+    ok = sonde_nif:fail_alloc(N),
+    Result = try {rows, Call()}
+             catch error:no_memory -> no_memory
+             end,
+    ok = sonde_nif:fail_alloc(0),
+    case Result of
+        {rows, Rows} ->
+            {N, Right} = {N, values(Rows, Pids)},
+            without_memory(Call, Right, Pids, N + 1, Failed, Harmless + 1);
+        no_memory ->
+            without_memory(Call, Right, Pids, N + 1, Failed + 1, 0)
+    end.
+
+%% So many fragments that the walk needs a list of them.
+fragmented(N) ->
+    Pid = spawn_opt(fun() -> receive stop -> ok end end, [{message_queue_data, off_heap}]),
+    _ = [Pid ! {I, binary:copy(<<I>>, 80)} || I <- lists:seq(1, N)],
+    ok = sonde_test:settle(Pid),
+    Pid.
+
+no_memory_while_it_proves(_Config) ->
+    with(test, fun(Peer) -> ok = call(Peer, prove_without_memory, []) end).
+
+prove_without_memory() ->
+    _ = logger:set_primary_config(level, none),
+    Before = length(processes()),
+    Statuses = [begin
+                    ok = sonde_nif:put_status(undefined),
+                    ok = sonde_nif:fail_alloc(N),
+                    #{status := Status} = sonde_vm:native(),
+                    ok = sonde_nif:fail_alloc(0),
+                    Status
+                end || N <- lists:seq(1, 20)],
+    [] = [S || S <- Statuses, S =/= active, S =/= {off, {check, prover}}],
+    ok = sonde_nif:put_status(undefined),
+    #{status := active} = sonde_vm:native(),
+    ok = sonde_test:until(fun() -> length(processes()) =< Before end),
+    right().
+
+failed_allocations_leak_nothing(_Config) ->
+    with(test, fun(Peer) -> Growth = call(Peer, fail_often, []),
+                            ct:pal("~p bytes more after 3000 failed scans", [Growth]),
+                            true = Growth < 3000000
+               end).
+
+%% A scan that leaks its first allocation alone would have leaked 10 MB.
+fail_often() ->
+    #{status := active} = sonde:native(),
+    _ = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 1000)],
+    _ = [fail_once(N) || N <- lists:seq(1, 300)],
+    Before = settled_memory(),
+    _ = [fail_once(N) || N <- lists:seq(1, 3000)],
+    settled_memory() - Before.
+
+fail_once(I) ->
+    ok = sonde_nif:fail_alloc(1 + I rem 8),
+    _ = try sonde:proc_window(binary_count, 1000, 0) catch error:no_memory -> no_memory end,
+    sonde_nif:fail_alloc(0).
+
+settled_memory() ->
+    _ = [garbage_collect(P) || P <- processes()],
+    timer:sleep(50),
+    erlang:memory(system).
+
+%% ---- scans
+
+scans_of_killed_callers_are_freed(_Config) ->
+    with(shipped, fun(Peer) -> Growth = call(Peer, kill_callers, [10000]),
+                               ct:pal("~p bytes more after 10000 killed callers", [Growth]),
+                               true = Growth < 8000000
+                  end).
+
+%% Each with an open scan of at least 20 kB.
+kill_callers(N) ->
+    #{status := active} = sonde:native(),
+    _ = [kill_caller(I) || I <- lists:seq(1, 500)],
+    Before = settled_memory(),
+    _ = [kill_caller(I) || I <- lists:seq(1, N)],
+    settled_memory() - Before.
+
+kill_caller(I) ->
+    Parent = self(),
+    Attr = lists:nth(1 + I rem 3, [memory, binary_count, reductions]),
+    Mode = lists:nth(1 + I rem 2, [top, sample]),
+    Caller = fun() ->
+                     Scan = sonde_nif:scan_new(Attr, Mode, 1000, undefined, [], 1000000),
+                     Parent ! open,
+                     keep_stepping(Scan)
+             end,
+    {Pid, Mon} = spawn_monitor(Caller),
+    receive open -> ok end,
+    _ = [erlang:yield() || _ <- lists:seq(1, I rem 5)],
+    exit(Pid, kill),
+    receive {'DOWN', Mon, process, _, _} -> ok end.
+
+keep_stepping(Scan) ->
+    _ = sonde_nif:scan_step(Scan),
+    keep_stepping(Scan).
+
+%% Who comes while another is at it, gets badarg; nobody gets a wrong answer.
+one_scan_in_many_hands(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, share_scan, []) end).
+
+share_scan() ->
+    #{status := active} = sonde:native(),
+    Many = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 20000)],
+    _ = [share_one(Attr) || Attr <- [memory, binary_count, link_count], _ <- [1, 2, 3]],
+    sonde_test:stop(Many),
+    right().
+
+share_one(Attr) ->
+    Scan = sonde_nif:scan_new(Attr, top, 10, undefined, [], 1000000),
+    Hands = [spawn_monitor(fun() -> exit(step_shared(Scan)) end)
+             || _ <- lists:seq(1, 6)],
+    Ends = [receive {'DOWN', Mon, process, _, Why} -> Why end || {_, Mon} <- Hands],
+    [] = [Why || Why <- Ends, Why =/= stepped],
+    done = sonde_nif:scan_step(Scan),
+    10 = length(sonde_nif:scan_rows(Scan)),
+    ok.
+
+step_shared(Scan) ->
+    try {sonde_nif:scan_step(Scan), sonde_nif:scan_info(Scan)} of
+        {done, _} -> stepped;
+        {more, _} -> step_shared(Scan);
+        {{ask, Pids}, _} -> feed_shared(Scan, Pids), step_shared(Scan)
+    catch
+        error:badarg -> step_shared(Scan)
+    end.
+
+feed_shared(Scan, Pids) ->
+    try sonde_nif:scan_feed(Scan, [{P, 0} || P <- Pids]) catch error:badarg -> refused end.
+
+rows_shared(Scan) ->
+    try sonde_nif:scan_rows(Scan) catch error:badarg -> rows_shared(Scan) end.
+
+%% The first look of one window, read by several second looks at once, and still written by its
+%% owner.
+sample_in_many_hands(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, share_sample, []) end).
+
+share_sample() ->
+    #{status := active} = sonde:native(),
+    Many = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 20000)],
+    First = sonde_nif:scan_new(memory, sample, 10, undefined, [], 1000000),
+    _ = sonde_nif:scan_step(First),
+    Second = fun() ->
+                     Scan = sonde_nif:scan_new(memory, diff, 10, First, [], 1000000),
+                     _ = step_shared(Scan),
+                     exit({rows, length(rows_shared(Scan))})
+             end,
+    Hands = [spawn_monitor(Second) || _ <- lists:seq(1, 4)]
+        ++ [spawn_monitor(fun() -> _ = step_shared(First), exit({rows, 10}) end)],
+    Ends = [receive {'DOWN', Mon, process, _, Why} -> Why end || {_, Mon} <- Hands],
+    [{rows, 10}] = lists:usort(Ends),
+    sonde_test:stop(Many),
+    right().
+
+%% ---- wrong terms
+
+wrong_arguments_are_badarg(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, wrong_arguments, []) end).
+
+wrong_arguments() ->
+    _ = sonde:native(),
+    Exports = [{F, A} || {F, A} <- sonde_nif:module_info(exports), A > 0, F =/= module_info,
+                         F =/= put_status, F =/= switch, F =/= want_reader],
+    true = length(Exports) > 10,
+    [] = [{F, Args, Result} || {F, A} <- Exports, Args <- arguments(A),
+                               Result <- [outcome(F, Args)], Result =/= badarg,
+                               not is_right(F, Args, Result)],
+    _ = [badarg = outcome(F, [T]) || F <- [switch, want_reader], T <- odd_terms()],
+    %% any term is a status; it is kept as it is
+    Status = sonde_nif:status(),
+    _ = [begin ok = sonde_nif:put_status(T), T = sonde_nif:status() end || T <- odd_terms()],
+    ok = sonde_nif:put_status(Status),
+    right().
+
+outcome(F, Args) ->
+    try apply(sonde_nif, F, Args) catch error:Why -> Why end.
+
+%% Some odd terms are fine for some calls.
+is_right(calibrate, [I, _], Result) when I =:= 0; I =:= 1 -> Result =:= {failed, process_table}
+                                                         orelse Result =:= {failed, id};
+is_right(probe, [_, [id], value, none], Result) -> is_integer(Result) orelse Result =:= gone;
+is_right(_, _, _) -> false.
+
+%% Each argument odd, the others right or odd too.
+arguments(1) -> [[T] || T <- odd_terms()];
+arguments(N) ->
+    Odd = odd_terms(),
+    [[lists:nth(rand:uniform(length(Odd)), Odd) || _ <- lists:seq(1, N)]
+     || _ <- lists:seq(1, 300)]
+        ++ [replace(I, T, Right) || Right <- rights(N), I <- lists:seq(1, N), T <- Odd].
+
+replace(I, T, List) ->
+    {Before, [_ | After]} = lists:split(I - 1, List),
+    Before ++ [T] ++ After.
+
+rights(2) -> [[foo, bar]];
+rights(3) -> [[foo, 0, 10]];
+rights(4) -> [[foo, [id], value, none]];
+rights(6) -> [[foo, top, 10, undefined, [], 1000]];
+rights(_) -> [].
+
+odd_terms() ->
+    Pid = spawn(fun() -> ok end),
+    [a, 'an atom that is longer than any name that the library knows about, much longer', "",
+     "text", <<>>, <<1:7>>, <<"bytes">>, binary:copy(<<1>>, 100), 0.0, -1, -1 bsl 70,
+     1 bsl 64, 1 bsl 100,
+     {}, {a}, {a, b}, {at, foo}, {term, {big}}, [a | b], [[]], lists:seq(1, 300), #{}, #{a => b},
+     make_ref(), self(), Pid, fun() -> ok end, fun lists:map/2, hd(erlang:ports()),
+     [{self(), a}], [{a, 1}], lists:duplicate(20, self()), binary_to_term(
+        <<131, 88, 100, 0, 7, "a@b.c.d", 1:32, 0:32, 0:32>>)].
+
+%% Out of order, twice, after the end, with answers that nobody asked for.
+scan_steps_in_the_wrong_order(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, wrong_order, []) end).
+
+wrong_order() ->
+    #{status := active} = sonde:native(),
+    _ = [garble(Attr, Mode) || Attr <- sonde_attr:native(), Mode <- [top, sample, holders, all],
+                               _ <- lists:seq(1, 10)],
+    right().
+
+garble(Attr, Mode) ->
+    Scan = sonde_nif:scan_new(Attr, Mode, rand:uniform(20) - 1, undefined, [], rand:uniform(200)),
+    _ = [garble_once(rand:uniform(9), Scan) || _ <- lists:seq(1, 40)],
+    ok.
+
+garble_once(1, S) -> outcome(scan_feed, [S, [{P, rand:uniform(100)} || P <- some_pids()]]);
+garble_once(2, S) -> outcome(scan_after, [S]);
+garble_once(3, S) -> outcome(scan_rows, [S, rand:uniform(50) - 1, rand:uniform(50) - 1]);
+garble_once(4, S) -> outcome(scan_pids, [S, rand:uniform(50) - 1, rand:uniform(50) - 1]);
+garble_once(5, S) -> outcome(scan_skip, [S, hd(some_pids())]);
+garble_once(6, S) -> outcome(scan_info, [S]);
+garble_once(7, S) -> outcome(scan_feed, [S, [{hd(some_pids()), undefined}]]);
+garble_once(8, S) -> diff(S);
+garble_once(_, S) -> outcome(scan_step, [S]).
+
+diff(First) ->
+    case outcome(scan_new, [memory, diff, 5, First, [], 100]) of
+        badarg -> badarg;
+        Second -> steps(Second)
+    end.
+
+some_pids() ->
+    Ps = [spawn(fun() -> ok end), self() | processes()],
+    [lists:nth(rand:uniform(length(Ps)), Ps) || _ <- lists:seq(1, rand:uniform(5))].
+
+%% ---- peers
+
+with(Build, Fun) ->
+    Peer = sonde_peer_helper:start(Build),
+    try Fun(Peer) after sonde_peer_helper:stop(Peer) end.
+
+call(Peer, F, A) -> sonde_peer_helper:call(Peer, ?MODULE, F, A).

@@ -1,0 +1,131 @@
+%% The proof of the layout, proved: with any one number of the table wrong, native turns off, names
+%% the check of that very number, and nothing crashes. In a node of its own, with the build for
+%% tests.
+-module(mutation_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() ->
+    [one_word_too_far, one_word_too_near, zero, anywhere, the_right_table_is_proved_after_all,
+     the_very_first_proof_can_fail, shipped_library_cannot_be_told_an_offset,
+     shipped_module_cannot_be_told_an_offset].
+
+init_per_suite(Config) ->
+    case {sonde_test:side(), sonde_peer_helper:needs_test_build()} of
+        {portable, _} -> {skip, "the portable side has no layout"};
+        {native, ok} -> Config;
+        {native, Skip} -> Skip
+    end.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) ->
+    Peer = sonde_peer_helper:start(test),
+    [{peer, Peer} | Config].
+
+end_per_testcase(_Case, Config) ->
+    ok = sonde_peer_helper:stop(proplists:get_value(peer, Config)).
+
+%% ---- the mutants
+
+one_word_too_far(Config) -> all_caught(Config, fun(Offset) -> [Offset + 8] end).
+
+one_word_too_near(Config) -> all_caught(Config, fun(Offset) -> [Offset - 8] end).
+
+zero(Config) -> all_caught(Config, fun(_) -> [0] end).
+
+%% As many again as the other three together.
+anywhere(Config) ->
+    Seed = seed(),
+    ct:pal("seed ~p (SONDE_SEED=~p does this again)", [Seed, Seed]),
+    _ = rand:seed(exsss, Seed),
+    all_caught(Config, fun(_) -> [rand:uniform(1024) - 1 || _ <- [1, 2, 3]] end).
+
+seed() ->
+    case os:getenv("SONDE_SEED") of
+        false -> erlang:unique_integer([positive]) + erlang:system_time();
+        Text -> list_to_integer(Text)
+    end.
+
+all_caught(Config, Offsets) ->
+    Peer = proplists:get_value(peer, Config),
+    {Name, Fields} = prove(Peer, table, []),
+    Mutants = [{Field, Offset, Wrong} || {Field, Offset} <- Fields, Wrong <- Offsets(Offset),
+                                         Wrong >= 0, Wrong =/= Offset],
+    true = length(Mutants) >= 10,
+    Escaped = [{Mutant, Outcome} || {Field, _, Wrong} = Mutant <- Mutants,
+                                    not is_equivalent(Mutant),
+                                    Outcome <- [mutate(Peer, Field, Wrong)],
+                                    Outcome =/= {off, {check, own_check(Field)}}],
+    ct:pal("~p: ~p mutants", [Name, length(Mutants)]),
+    [] = Escaped,
+    {Name, Fields} = prove(Peer, table, []).
+
+own_check(Field) -> sonde_mutate_helper:own_check(Field).
+
+mutate(Peer, Field, Offset) ->
+    try
+        {Status, _Failed} = prove(Peer, prove_with, [Field, Offset]),
+        Status
+    catch
+        Class:Why -> ct:fail("~p at ~p: the node died (~p:~p)", [Field, Offset, Class, Why])
+    end.
+
+prove(Peer, Function, Args) ->
+    sonde_peer_helper:call(Peer, sonde_mutate_helper, Function, Args).
+
+%% Wrong numbers that cannot matter: {Field, Right, Wrong}, and why.
+%%
+%% The program counter is only ever compared with itself, and the stamp reads the whole word that
+%% the offset lies in: an offset inside the same word is the same offset to it. (So are those of
+%% other fields of the stamp, but they are used for more, and caught.)
+is_equivalent({pc, Right, Wrong}) -> Wrong div 8 =:= Right div 8;
+is_equivalent(_) -> false.
+
+%% ---- around them
+
+the_right_table_is_proved_after_all(Config) ->
+    Peer = proplists:get_value(peer, Config),
+    {off, {check, heap}} = mutate(Peer, heap, 0),
+    {Name, Fields} = prove(Peer, table, []),
+    true = length(Fields) > 70,
+    Table = sonde_peer_helper:call(Peer, sonde, native, []),
+    #{status := active, layout := Name, checks := Checks} = Table,
+    [] = [Field || {Field, _} <- Fields, not lists:member({own_check(Field), ok}, Checks)],
+    [] = [Check || {_, Result} = Check <- Checks, Result =/= ok].
+
+%% On a VM that is like none of the tables nothing has been found before.
+the_very_first_proof_can_fail(Config) ->
+    Peer = proplists:get_value(peer, Config),
+    {off, {check, id}} = mutate(Peer, id, 8),
+    {off, {check, process_table}} = mutate(Peer, ptab_tab, 8),
+    #{checks := [{id, ok}, {process_table, {failed, true, false}} | Rest]} =
+        sonde_peer_helper:call(Peer, sonde, native, []),
+    [not_run] = lists:usort([Result || {_, Result} <- Rest]),
+    [_, _] = sonde_peer_helper:call(Peer, sonde, proc_count, [memory, 2]).
+
+%% ---- what is shipped
+
+shipped_library_cannot_be_told_an_offset(_Config) ->
+    Priv = filename:join(filename:dirname(filename:dirname(code:which(sonde_nif))), "priv"),
+    Means = fun(File) ->
+                    {ok, Bytes} = file:read_file(File),
+                    [What || What <- [<<"set_offset">>, <<"fail_alloc">>],
+                             binary:match(Bytes, What) =/= nomatch]
+            end,
+    Shipped = filelib:wildcard(filename:join(Priv, "sonde_nif*.so")),
+    [_ | _] = Shipped,
+    [] = [{File, What} || File <- Shipped, What <- Means(File)],
+    %% this is how it would look
+    [ForTests | _] = filelib:wildcard(filename:join(os:getenv("SONDE_TEST_NIF"), "sonde_nif-*.so")),
+    [<<"set_offset">>, <<"fail_alloc">>] = Means(ForTests).
+
+shipped_module_cannot_be_told_an_offset(_Config) ->
+    {module, sonde_nif} = code:ensure_loaded(sonde_nif),
+    Means = [set_offset, fail_alloc],
+    [] = [F || {F, _} <- sonde_nif:module_info(functions), lists:member(F, Means)],
+    Beside = filename:join(filename:dirname(code:which(sonde_nif)), "sonde_nif.beam"),
+    {ok, {sonde_nif, [{atoms, Atoms}]}} = beam_lib:chunks(Beside, [atoms]),
+    [] = [A || {_, A} <- Atoms, lists:member(A, Means)].

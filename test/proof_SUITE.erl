@@ -1,0 +1,348 @@
+%% What sonde:native/0 says, and that the proof behind it comes off on every kind of node, under
+%% load, for many callers at once and whoever is killed meanwhile, and leaves nothing behind.
+-module(proof_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [status_is_as_documented, no_value_is_an_address, every_field_has_a_check,
+     switched_off_and_on_it_answers_the_same, only_on_and_off_are_known,
+     configured_off_it_is_proved_when_switched_on, proves_with_the_other_reader,
+     proves_under_full_load, proves_while_everything_is_collected,
+     proves_on_one_scheduler, proves_with_off_heap_mailboxes, proves_with_other_settings,
+     proves_in_the_interpreter, proves_when_tracing_of_new_processes_ends,
+     many_first_callers_share_one_proof, killed_first_caller_spoils_nothing,
+     killed_prover_leaves_nothing, nothing_stays_behind, no_message_for_the_caller,
+     full_process_table_is_no_reason_to_crash].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+%% Most prove: there is nothing to prove on the portable side.
+init_per_testcase(Case, Config) ->
+    Both = [status_is_as_documented, no_value_is_an_address, only_on_and_off_are_known,
+            no_message_for_the_caller, full_process_table_is_no_reason_to_crash],
+    case sonde_test:side() =:= native orelse lists:member(Case, Both) of
+        true -> Config;
+        false -> {skip, "the portable side has no layout"}
+    end.
+
+end_per_testcase(_Case, _Config) -> ok.
+
+%% ---- the status
+
+status_is_as_documented(_Config) ->
+    with([], fun(Peer) -> documented(call(Peer, sonde, native, [])) end),
+    documented(sonde:native()).
+
+documented(Status) ->
+    [arch, checks, counters, erts, flavor, layout, otp, reader, status] =
+        lists:sort(maps:keys(Status)),
+    #{status := Now, otp := Otp, erts := Erts, flavor := Flavor, arch := Arch, layout := Layout,
+      reader := Reader, checks := Checks, counters := Counters} = Status,
+    Otp = erlang:system_info(otp_release),
+    Erts = erlang:system_info(version),
+    Flavor = erlang:system_info(emu_flavor),
+    Arch = erlang:system_info(system_architecture),
+    [asked, busy, faults, native, torn] = lists:sort(maps:keys(Counters)),
+    [] = [C || {_, N} = C <- maps:to_list(Counters), not is_integer(N) orelse N < 0],
+    true = lists:member(Reader, [guarded, syscall, none]),
+    case sonde_test:side() of
+        native ->
+            active = Now,
+            true = is_atom(Layout) andalso Layout =/= none,
+            [ok] = lists:usort([Result || {Name, Result} <- Checks, is_atom(Name)]),
+            true = length(Checks) =:= length(lists:usort(Checks));
+        portable ->
+            {{off, disabled}, none, []} = {Now, Layout, Checks}
+    end.
+
+no_value_is_an_address(_Config) ->
+    with([], fun(Peer) ->
+                     [] = large(maps:remove(counters, call(Peer, sonde, native, []))),
+                     _ = call(Peer, sonde, proc_count, [memory, 5]),
+                     [] = large(call(Peer, sonde, native, []))
+             end),
+    [] = large({16#FFFFFFFF, "100000", ok, <<"x">>}),
+    [16#100000000] = large([{a, #{b => [16#100000000]}}]).
+
+%% Numbers of more than 32 bits, and what could hide one.
+large(N) when is_integer(N) -> [N || abs(N) > 16#FFFFFFFF];
+large(L) when is_list(L) -> lists:append([large(E) || E <- L]);
+large(T) when is_tuple(T) -> large(tuple_to_list(T));
+large(M) when is_map(M) -> large(maps:to_list(M));
+large(A) when is_atom(A) -> [];
+large(B) when is_binary(B) -> [];
+large(Other) -> [Other].
+
+every_field_has_a_check(_Config) ->
+    #{status := active, layout := Name, checks := Checks} = sonde:native(),
+    [Fields] = [Fs || {_, N, _, _, _, Fs} <- sonde_nif:tables(), N =:= Name],
+    [] = [F || {F, _} <- Fields, not lists:member({sonde_mutate_helper:own_check(F), ok}, Checks)].
+
+%% ---- switches
+
+switched_off_and_on_it_answers_the_same(_Config) ->
+    with([], fun(Peer) ->
+                     Pids = [call(Peer, ?MODULE, still, [N]) || N <- [1000, 2000, 3000]],
+                     #{status := active, checks := Checks} = call(Peer, sonde, native, []),
+                     Native = call(Peer, ?MODULE, answers, [Pids]),
+                     #{status := {off, disabled}, checks := Checks, layout := Layout} =
+                         call(Peer, sonde, native, [off]),
+                     #{status := {off, disabled}} = call(Peer, sonde, native, []),
+                     Native = call(Peer, ?MODULE, answers, [Pids]),
+                     #{status := active, checks := Checks, layout := Layout} =
+                         call(Peer, sonde, native, [on]),
+                     Native = call(Peer, ?MODULE, answers, [Pids])
+             end).
+
+%% A process that keeps a list of so many words and waits.
+still(N) ->
+    Pid = spawn(fun() -> L = lists:seq(1, N), receive stop -> L end end),
+    ok = sonde_test:settle(Pid),
+    Pid.
+
+answers(Pids) ->
+    [[{Pid, Value} || {Pid, Value, _} <- sonde:proc_count(Attr, 1000), lists:member(Pid, Pids)]
+     || Attr <- sonde_attr:native(), Attr =/= reductions]. % who is asked runs
+
+only_on_and_off_are_known(_Config) ->
+    _ = [badarg = try sonde:native(X) catch error:Why -> Why end
+         || X <- [true, false, undefined, 1, "on", <<"on">>, self(), {on}, []]],
+    documented(sonde:native()).
+
+configured_off_it_is_proved_when_switched_on(_Config) ->
+    with(["-sonde", "native", "off"],
+         fun(Peer) ->
+                 ok = call(Peer, application, load, [sonde]),
+                 #{status := {off, disabled}, checks := [], layout := none} =
+                     call(Peer, sonde, native, []),
+                 [_, _] = call(Peer, sonde, proc_count, [memory, 2]),
+                 #{counters := #{native := 0}} = call(Peer, sonde, native, []),
+                 #{status := active} = call(Peer, sonde, native, [on]),
+                 [_, _] = call(Peer, sonde, proc_count, [memory, 2]),
+                 #{counters := #{native := N}} = call(Peer, sonde, native, []),
+                 true = N > 0
+         end).
+
+proves_with_the_other_reader(_Config) ->
+    with(["-sonde", "reader", "syscall"],
+         fun(Peer) ->
+                 ok = call(Peer, application, load, [sonde]),
+                 Pids = [call(Peer, ?MODULE, still, [N]) || N <- [1000, 2000, 3000]],
+                 #{status := active, reader := syscall, counters := #{faults := 0}} =
+                     call(Peer, sonde, native, []),
+                 Answers = call(Peer, ?MODULE, answers, [Pids]),
+                 #{counters := #{native := N}} = call(Peer, sonde, native, [off]),
+                 true = N > 0,
+                 Answers = call(Peer, ?MODULE, answers, [Pids])
+         end).
+
+%% ---- nodes of many kinds
+
+%% Every scheduler is taken, and somebody asks every process for everything all the time.
+proves_under_full_load(_Config) ->
+    Items = [reductions, status, memory, message_queue_len, messages, binary, links, monitors,
+             dictionary],
+    with([], fun(Peer) -> active(Peer, load, [Items]) end).
+
+proves_while_everything_is_collected(_Config) ->
+    with([], fun(Peer) -> active(Peer, load, [garbage_collect]) end).
+
+active(Peer, Function, Args) ->
+    ok = call(Peer, ?MODULE, Function, Args),
+    {Us, #{status := active}} = call(Peer, timer, tc, [sonde, native, []]),
+    ct:pal("proved in ~p ms", [Us div 1000]),
+    3 = length(call(Peer, sonde, proc_count, [memory, 3])).
+
+load(What) ->
+    _ = [spawn(fun Hog() -> Hog() end) || _ <- lists:seq(1, 2 * erlang:system_info(schedulers))],
+    _ = [spawn(fun Ask() -> _ = [ask(P, What) || P <- processes()], Ask() end)
+         || _ <- lists:seq(1, erlang:system_info(schedulers))],
+    ok.
+
+ask(Pid, garbage_collect) -> erlang:garbage_collect(Pid);
+ask(Pid, Items) -> process_info(Pid, Items).
+
+proves_on_one_scheduler(_Config) ->
+    works_with([["+S", "1"], ["+S", "1:1", "+SDcpu", "1:1", "+SDio", "1"]]).
+
+proves_with_off_heap_mailboxes(_Config) ->
+    works_with([["+hmqd", "off_heap"]]).
+
+proves_with_other_settings(_Config) ->
+    works_with([["+sub", "true"], ["+hms", "100000"], ["+hmbs", "1000000"], ["+hmax", "10000000"],
+                ["+P", "legacy"], ["+P", "1024"], ["+Mea", "min"], ["+pc", "unicode"],
+                ["+c", "false"],                ["+A", "4"], ["+hpds", "500"]]).
+
+proves_in_the_interpreter(_Config) ->
+    case length(filelib:wildcard(filename:join(code:root_dir(), "erts-*/bin/beam.emu.smp"))) of
+        0 -> {skip, "this Erlang comes without the interpreter"};
+        _ -> works_with([["-emu_flavor", "emu"]])
+    end.
+
+works_with(Settings) ->
+    [] = [{Args, Result} || Args <- Settings, Result <- [works_with_one(Args)], Result =/= ok].
+
+works_with_one(Args) ->
+    with(Args, fun(Peer) ->
+                       #{status := Status, checks := Checks} = call(Peer, sonde, native, []),
+                       Pid = call(Peer, ?MODULE, still, [100000]),
+                       Rows = call(Peer, sonde, proc_count, [memory, 1000]),
+                       {memory, Bytes} = call(Peer, erlang, process_info, [Pid, memory]),
+                       case Status of
+                           active ->
+                               {_, Bytes, _} = lists:keyfind(Pid, 1, Rows),
+                               ok;
+                           _ -> {Status, [C || {_, {failed, _, _}} = C <- Checks]}
+                       end
+               end).
+
+%% Who is traced cannot be compared; that is no lasting reason.
+proves_when_tracing_of_new_processes_ends(_Config) ->
+    with([], fun(Peer) ->
+                     Tracer = call(Peer, ?MODULE, trace_new, [true]),
+                     #{status := {off, {probes_busy, _}}} = call(Peer, sonde, native, []),
+                     3 = length(call(Peer, sonde, proc_count, [memory, 3])),
+                     Tracer = call(Peer, ?MODULE, trace_new, [false]),
+                     #{status := active} = call(Peer, sonde, native, [])
+             end).
+
+trace_new(How) ->
+    _ = [register(tracer, spawn(fun Eat() -> receive _ -> Eat() end end))
+         || whereis(tracer) =:= undefined],
+    Tracer = whereis(tracer),
+    _ = erlang:trace(new, How, [procs, 'receive'] ++ [{tracer, Tracer} || How]),
+    Tracer.
+
+%% ---- who calls, and who is killed
+
+many_first_callers_share_one_proof(_Config) ->
+    with([], fun(Peer) -> {[_], 1} = call(Peer, ?MODULE, many_first_callers, [200]) end).
+
+many_first_callers(N) ->
+    {module, _} = code:ensure_loaded(sonde_probe),
+    1 = erlang:trace_pattern({sonde_probe, start, 0}, true, [call_count]),
+    Caller = fun() -> receive go -> exit(maps:remove(counters, sonde:native())) end end,
+    Callers = [spawn_monitor(Caller) || _ <- lists:seq(1, N)],
+    _ = [Pid ! go || {Pid, _} <- Callers],
+    Answers = [receive {'DOWN', Mon, process, _, Answer} -> Answer end || {_, Mon} <- Callers],
+    [#{status := active}] = Same = lists:usort(Answers),
+    {call_count, Starts} = erlang:trace_info({sonde_probe, start, 0}, call_count),
+    {Same, Starts}.
+
+killed_first_caller_spoils_nothing(_Config) ->
+    with([], fun(Peer) -> ok = call(Peer, ?MODULE, kill_first_callers, []) end).
+
+kill_first_callers() ->
+    Before = leftovers(),
+    _ = [begin
+             {Pid, Mon} = spawn_monitor(sonde, native, []),
+             spin(Us),
+             exit(Pid, kill),
+             receive {'DOWN', Mon, process, _, _} -> ok end
+         end || Us <- lists:seq(0, 2000, 100)],
+    #{status := active} = sonde:native(),
+    ok = sonde_test:until(fun() -> leftovers() =:= Before end).
+
+%% Killed at any moment of its work.
+killed_prover_leaves_nothing(_Config) ->
+    with([], fun(Peer) -> Killed = call(Peer, ?MODULE, kill_provers, []),
+                          ct:pal("killed ~p provers", [Killed]),
+                          true = Killed > 10
+             end).
+
+kill_provers() ->
+    _ = [code:ensure_loaded(M) || M <- [sonde_vm, sonde_probe, sonde_attr]],
+    Before = leftovers(),
+    Killed = length([x || Us <- lists:seq(50, 20000, 350), kill_prover(Us)]),
+    ok = sonde_nif:put_status(undefined),
+    #{status := active} = sonde:native(),
+    ok = sonde_test:until(fun() -> leftovers() =:= Before end),
+    Killed.
+
+kill_prover(Us) ->
+    ok = sonde_nif:put_status(undefined),
+    {_, Mon} = spawn_monitor(fun() -> exit(maps:get(status, sonde_vm:native())) end),
+    Prover = found(sonde_prover, 100000),
+    spin(Us),
+    _ = [exit(P, kill) || P <- Prover],
+    receive
+        {'DOWN', Mon, process, _, active} -> false;
+        {'DOWN', Mon, process, _, {off, {check, prover}}} -> true
+    end.
+
+found(_Name, 0) -> [];
+found(Name, Tries) ->
+    case whereis(Name) of
+        undefined -> found(Name, Tries - 1);
+        Pid -> [Pid]
+    end.
+
+spin(Us) -> spin_until(erlang:monotonic_time(microsecond) + Us).
+
+spin_until(End) ->
+    case erlang:monotonic_time(microsecond) < End of
+        true -> spin_until(End);
+        false -> ok
+    end.
+
+leftovers() ->
+    {length(processes()), lists:sort(registered()), length(erlang:ports()), length(ets:all())}.
+
+nothing_stays_behind(_Config) ->
+    with([], fun(Peer) -> ok = call(Peer, ?MODULE, prove_often, []) end).
+
+prove_often() ->
+    #{status := active} = sonde_vm:native(),
+    Before = leftovers(),
+    _ = [begin
+             ok = sonde_nif:put_status(undefined),
+             #{status := active} = sonde_vm:native()
+         end || _ <- lists:seq(1, 20)],
+    sonde_test:until(fun() -> leftovers() =:= Before end).
+
+no_message_for_the_caller(_Config) ->
+    with([], fun(Peer) -> [] = call(Peer, ?MODULE, mailbox_after, []) end).
+
+mailbox_after() ->
+    _ = sonde:native(),
+    _ = sonde:proc_count(memory, 3),
+    _ = sonde:native(off),
+    _ = sonde:native(on),
+    timer:sleep(50),
+    {messages, Messages} = process_info(self(), messages),
+    Messages.
+
+%% A node whose table is full is one that somebody wants to look into.
+full_process_table_is_no_reason_to_crash(_Config) ->
+    with(["+P", "1024"], fun(Peer) -> ok = call(Peer, ?MODULE, fill_table, []) end).
+
+fill_table() ->
+    Modules = [sonde, sonde_nif, sonde_vm, sonde_probe, sonde_attr, sonde_procs, sonde_best],
+    _ = [{module, M} = code:ensure_loaded(M) || M <- Modules],
+    Filler = fill([]),
+    [_, _, _] = sonde:proc_count(memory, 3),
+    Status = maps:get(status, sonde:native()),
+    true = lists:member(Status, [{off, disabled}, {off, {probes_busy, 1}}]),
+    sonde_test:stop(Filler),
+    Expected = case sonde_test:side() of native -> active; portable -> {off, disabled} end,
+    Expected = maps:get(status, sonde:native()),
+    ok.
+
+fill(Pids) ->
+    try spawn(fun() -> receive stop -> ok end end) of
+        Pid -> fill([Pid | Pids])
+    catch
+        error:system_limit -> Pids
+    end.
+
+%% ---- peers
+
+with(Args, Fun) ->
+    Peer = sonde_peer_helper:start(shipped, Args),
+    try Fun(Peer) after sonde_peer_helper:stop(Peer) end.
+
+call(Peer, M, F, A) -> sonde_peer_helper:call(Peer, M, F, A).

@@ -1,0 +1,277 @@
+%% Properties, on processes made at random: what a call says is what process_info says; the N best
+%% are what sorting and taking gives; bin_leak's change is that of counting, collecting and
+%% counting by hand.
+-module(prop_SUITE).
+
+-include_lib("proper/include/proper.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+%% Being asked does not change these.
+-define(STEADY, [message_queue_len, link_count, monitor_count, monitored_by_count,
+                 dictionary_size]).
+%% A process that is asked runs, and may collect then.
+-define(MOVING, [memory, total_heap_size, heap_size, stack_size, binary_memory, binary_count]).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() ->
+    [values_are_those_of_process_info, reductions_are_between_two_looks,
+     winners_are_sort_and_take, windows_are_differences, changes_are_those_by_hand,
+     best_is_sort_and_take].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+values_are_those_of_process_info(_Config) -> check(prop_values(), 60).
+reductions_are_between_two_looks(_Config) -> check(prop_reductions(), 30).
+winners_are_sort_and_take(_Config) -> check(prop_winners(), 40).
+windows_are_differences(_Config) -> check(prop_windows(), 30).
+changes_are_those_by_hand(_Config) -> check(prop_changes(), 60).
+best_is_sort_and_take(_Config) -> check(prop_best(), 300).
+
+check(Property, Times) ->
+    proper:quickcheck(Property, [quiet, {numtests, Times}, {max_size, 30}, {max_shrinks, 50}])
+        orelse ct:fail({counterexample, proper:counterexample()}).
+
+%% ---- properties
+
+prop_values() ->
+    ?FORALL(Makes, list(make()),
+            with(Makes, fun(Pids) ->
+                                [] =:= [Wrong || Attr <- ?STEADY, Wrong <- wrong(Attr, Pids)]
+                                    andalso [] =:= [Wrong || Attr <- ?MOVING,
+                                                             Wrong <- moved(Attr, Pids, 10)]
+                        end)).
+
+%% {Attribute, which process, what we said, what process_info says}
+wrong(Attr, Pids) ->
+    Rows = sonde_test:rows_of(Pids, sonde:proc_count(Attr, -1)),
+    [said({Attr, N, Value, Asked})
+     || {N, Pid} <- lists:zip(lists:seq(1, length(Pids)), Pids),
+        {Value, Asked} <- [{value_in(Pid, Rows), asked(Attr, Pid)}], Value =/= Asked].
+
+%% Fair only for those whose heap is the same before and after; they come to rest after some rounds.
+moved(_Attr, [], _Rounds) ->
+    [];
+moved(Attr, _Pids, 0) ->
+    [said({Attr, never_at_rest})];
+moved(Attr, Pids, Rounds) ->
+    Before = [info(garbage_collection_info, Pid) || Pid <- Pids],
+    Wrong = wrong(Attr, Pids),
+    After = [info(garbage_collection_info, Pid) || Pid <- Pids],
+    At = [N || {N, G, G} <- lists:zip3(lists:seq(1, length(Pids)), Before, After)],
+    case [W || {_, N, _, _} = W <- Wrong, lists:member(N, At)] of
+        [] -> moved(Attr, [P || {P, G1, G2} <- lists:zip3(Pids, Before, After), G1 =/= G2],
+                    Rounds - 1);
+        Unfair -> Unfair
+    end.
+
+said(Wrong) ->
+    ct:log("wrong: ~p", [Wrong]),
+    Wrong.
+
+prop_reductions() ->
+    ?FORALL(Makes, list(make()),
+            with(Makes, fun(Pids) ->
+                                Before = [asked(reductions, Pid) || Pid <- Pids],
+                                Rows = sonde:proc_count(reductions, -1),
+                                After = [asked(reductions, Pid) || Pid <- Pids],
+                                lists:all(fun({Pid, Low, High}) ->
+                                                  V = value_in(Pid, Rows),
+                                                  Low =< V andalso V =< High
+                                          end, lists:zip3(Pids, Before, After))
+                        end)).
+
+%% More messages than any process of the node has, so that these are the winners.
+prop_winners() ->
+    ?FORALL({Lengths, N}, {non_empty(list(range(100, 110))), range(0, 40)},
+            with([{[{mail, plain, L}], on_heap, waiting} || L <- Lengths],
+                 fun(Pids) ->
+                         Sorted = lists:reverse(lists:sort(lists:zip(Lengths, Pids))),
+                         Take = min(N, length(Pids)),
+                         Rows = sonde:proc_count(message_queue_len, N),
+                         lists:sublist(Sorted, Take)
+                             =:= lists:sublist([{V, P} || {P, V, _} <- Rows], Take)
+                             andalso length(Rows) =:= N
+                 end)).
+
+prop_windows() ->
+    ?FORALL(Pairs, non_empty(list({range(0, 50), range(0, 50), range(0, 3)})),
+            with([{[{mail, plain, First}], on_heap, waiting} || {First, _, _} <- Pairs],
+                 fun(Pids) ->
+                         Parent = self(),
+                         Caller = spawn_link(
+                                    fun() ->
+                                            Rows = sonde:proc_window(message_queue_len, -1, 300),
+                                            Parent ! {rows, self(), Rows}
+                                    end),
+                         ok = sonde_test:until(fun() -> is_asleep(Caller) end),
+                         Expected = [{P, changed(P, Pair)} || {P, Pair} <- lists:zip(Pids, Pairs)],
+                         true = is_asleep(Caller),
+                         receive
+                             {rows, Caller, Rows} ->
+                                 Expected =:= [{P, value_in(P, Rows)} || P <- Pids]
+                         end
+                 end)).
+
+%% One in four dies.
+changed(Pid, {First, _, 0}) ->
+    sonde_test:stop(Pid),
+    First;
+changed(Pid, {_, More, _}) ->
+    send(Pid, plain, More),
+    More.
+
+is_asleep(Pid) ->
+    process_info(Pid, current_function) =:= {current_function, {timer, sleep, 1}}.
+
+%% Each side collects processes of its own, made alike; where a waiting message lies, and so what a
+%% collection brings in, is up to the moment of its making. What is wrong is wrong every time.
+prop_changes() ->
+    ?FORALL(Makes, list(make()),
+            lists:any(fun(_) -> same_changes(Makes) end, lists:seq(1, 5))).
+
+same_changes(Makes) ->
+    ByHand = with(Makes, fun(Pids) -> [by_hand(Pid) || Pid <- Pids] end),
+    Ours = with(Makes, fun(Pids) ->
+                               Rows = sonde:bin_leak(-1),
+                               [value_in(Pid, Rows) || Pid <- Pids]
+                       end),
+    _ = [ct:pal("~p~n~p~n~p", [Makes, ByHand, Ours]) || ByHand =/= Ours],
+    ByHand =:= Ours.
+
+by_hand(Pid) ->
+    Before = asked(binary_count, Pid),
+    true = garbage_collect(Pid),
+    asked(binary_count, Pid) - Before.
+
+prop_best() ->
+    ?FORALL({Values, N}, {list(oneof([integer(), float(), atom(), range(1, 5)])), range(0, 20)},
+            begin
+                Rows = [{V, I} || {I, V} <- lists:zip(lists:seq(1, length(Values)), Values)],
+                Best = lists:foldl(fun sonde_best:add/2, sonde_best:new(N), Rows),
+                sonde_best:to_list(Best)
+                    =:= lists:sublist(lists:reverse(lists:sort(Rows)), N)
+            end).
+
+value_in(Pid, Rows) ->
+    case lists:keyfind(Pid, 1, Rows) of
+        {Pid, Value, _} -> Value;
+        false -> no_row
+    end.
+
+asked(binary_memory, Pid) -> lists:sum([S || {_, S, _} <- info(binary, Pid)]);
+asked(binary_count, Pid) -> length(info(binary, Pid));
+asked(link_count, Pid) -> length(info(links, Pid));
+asked(monitor_count, Pid) -> length(info(monitors, Pid));
+asked(monitored_by_count, Pid) -> length(info(monitored_by, Pid));
+asked(dictionary_size, Pid) -> length(info(dictionary, Pid));
+asked(Item, Pid) -> info(Item, Pid).
+
+info(Item, Pid) ->
+    {Item, Value} = process_info(Pid, Item),
+    Value.
+
+%% ---- random processes: {What it does, where its messages are, how it waits}
+
+make() ->
+    {list(step()), oneof([on_heap, off_heap]), frequency([{4, waiting}, {1, suspended},
+                                                         {1, hibernated}])}.
+
+step() ->
+    N = range(1, 40),
+    oneof([{binaries, N, range(65, 5000)}, {small_binaries, N}, {shared, N}, {slices, N},
+           {appended, N}, {matched, N}, {forget}, {words, range(1, 3000)}, {dictionary, N},
+           {erase, N}, {linked, range(1, 8)}, {ports, range(1, 3)}, {watching, range(1, 8)},
+           {watching_a_name, range(1, 4)}, {aliases, range(1, 4)}, {unlinked, range(1, 3)},
+           {timers, range(1, 4)}, {collect, oneof([major, minor])},
+           {watched, range(1, 8)}, {mail, oneof([plain, deep, binaries]), range(1, 60)},
+           {read_mail, range(1, 20)}]).
+
+%% Makes the processes, runs Fun on them, and leaves nothing behind.
+with(Makes, Fun) ->
+    {Pids, Watchers} = lists:unzip([make(Make) || Make <- Makes]),
+    _ = [ok = sonde_test:settle(Pid) || Pid <- Pids],
+    try
+        Fun(Pids)
+    after
+        sonde_test:stop([Pid || Pid <- Pids ++ lists:append(Watchers), is_process_alive(Pid)])
+    end.
+
+make({Steps, Where, How}) ->
+    {Outside, Inside} = lists:partition(fun(S) -> lists:member(element(1, S), [watched, mail]) end,
+                                        Steps),
+    Parent = self(),
+    Pid = spawn_opt(fun() ->
+                            Kept = lists:foldl(fun step/2, [], Inside),
+                            Parent ! {built, self()},
+                            wait(How, Kept)
+                    end, [{message_queue_data, Where}]),
+    receive {built, Pid} -> ok end,
+    ok = sonde_test:settle(Pid),
+    %% Where a message lies depends on whether its reader runs meanwhile.
+    true = erlang:suspend_process(Pid),
+    Watchers = lists:append([from_outside(S, Pid) || S <- Outside]),
+    true = How =:= suspended orelse erlang:resume_process(Pid),
+    {Pid, Watchers}.
+
+wait(hibernated, Kept) -> erlang:hibernate(sonde_test, park, [Kept]);
+wait(_, Kept) -> sonde_test:park(Kept).
+
+from_outside({mail, Kind, N}, Pid) ->
+    send(Pid, Kind, N),
+    [];
+from_outside({watched, N}, Pid) ->
+    Parent = self(),
+    Watchers = [spawn(fun() -> Ref = monitor(process, Pid), Parent ! {watching, self()},
+                               sonde_test:park(Ref) end) || _ <- lists:seq(1, N)],
+    _ = [receive {watching, W} -> ok end || W <- Watchers],
+    Watchers.
+
+send(Pid, Kind, N) ->
+    _ = [Pid ! message(Kind, I) || I <- lists:seq(1, N)],
+    ok.
+
+message(plain, I) -> I;
+message(deep, I) -> {mail, lists:seq(1, I), #{I => [I]}};
+message(binaries, I) -> {mail, binary:copy(<<I>>, 100), <<I>>}.
+
+step({binaries, N, Size}, Kept) -> [[binary:copy(<<I>>, Size) || I <- lists:seq(1, N)] | Kept];
+step({small_binaries, N}, Kept) -> [[<<I, 0:(8 * I)>> || I <- lists:seq(1, N)] | Kept];
+step({shared, N}, Kept) ->
+    Whole = binary:copy(<<1>>, 10000),
+    [[binary:part(Whole, 0, 10000) || _ <- lists:seq(1, N)] | Kept];
+step({slices, N}, Kept) ->
+    Whole = binary:copy(<<1>>, 10000),
+    [[binary:part(Whole, I, I) || I <- lists:seq(1, N)] | Kept];
+step({appended, N}, Kept) ->
+    [lists:foldl(fun(I, Bin) -> <<Bin/binary, I:256>> end, <<>>, lists:seq(1, N)) | Kept];
+step({matched, N}, Kept) ->
+    <<_:N/binary, Rest/binary>> = binary:copy(<<2>>, 500),
+    [Rest | Kept];
+step({forget}, _Kept) -> [];
+step({words, N}, Kept) -> [lists:seq(1, N) | Kept];
+step({dictionary, N}, Kept) -> _ = [put({N, I}, [I]) || I <- lists:seq(1, N)], Kept;
+step({erase, N}, Kept) -> _ = [erase(K) || {K, _} <- lists:sublist(get(), N)], Kept;
+step({linked, N}, Kept) -> [[sleeper() || _ <- lists:seq(1, N)] | Kept];
+step({unlinked, N}, Kept) -> _ = [unlink(sleeper()) || _ <- lists:seq(1, N)], Kept;
+step({ports, N}, Kept) -> [[open_port({spawn, "cat"}, []) || _ <- lists:seq(1, N)] | Kept];
+step({watching, N}, Kept) -> [[monitor(process, whereis(init)) || _ <- lists:seq(1, N)] | Kept];
+step({watching_a_name, N}, Kept) -> [[monitor(process, init) || _ <- lists:seq(1, N)] | Kept];
+step({aliases, N}, Kept) -> [[alias() || _ <- lists:seq(1, N)] | Kept];
+step({timers, N}, Kept) ->
+    [[erlang:send_after(1000000, self(), late) || _ <- lists:seq(1, N)] | Kept];
+step({collect, Type}, Kept) -> true = garbage_collect(self(), [{type, Type}]), Kept;
+step({read_mail, N}, Kept) ->
+    _ = [self() ! I || I <- lists:seq(1, 2 * N)],
+    _ = [receive I -> ok end || I <- lists:seq(1, N)],
+    Kept.
+
+%% It ends with its maker.
+sleeper() ->
+    Maker = self(),
+    spawn_link(fun() ->
+                       Ref = monitor(process, Maker),
+                       receive {'DOWN', Ref, _, _, _} -> ok end
+               end).

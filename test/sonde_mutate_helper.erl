@@ -1,0 +1,26 @@
+%% Which check belongs to which number of the layout; and what mutation_SUITE runs in a peer that
+%% has the test build: one wrong number, one proof.
+-module(sonde_mutate_helper).
+
+-export([own_check/1, table/0, prove_with/2]).
+
+%% Each number has a check of its own name but those that lead to the process table: finding it is
+%% one check, since a wrong one of these numbers finds nothing.
+own_check(Field) when Field =:= ptab_tab; Field =:= ptab_max; Field =:= ptab_element_size;
+                      Field =:= proc_size -> process_table;
+own_check(Field) -> Field.
+
+%% The table in use, once the unmutated proof has chosen it.
+table() ->
+    ok = sonde_nif:set_offset(none, 0),
+    ok = sonde_nif:put_status(undefined),
+    #{status := active, layout := Name} = sonde_vm:native(),
+    [Fields] = [Fs || {_, N, _, _, _, Fs} <- sonde_nif:tables(), N =:= Name],
+    {Name, Fields}.
+
+%% The status, and which checks failed with what.
+prove_with(Field, Offset) ->
+    ok = sonde_nif:set_offset(Field, Offset),
+    ok = sonde_nif:put_status(undefined),
+    #{status := Status, checks := Checks} = sonde_vm:native(),
+    {Status, [Check || {_, {failed, _, _}} = Check <- Checks]}.

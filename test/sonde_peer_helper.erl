@@ -1,0 +1,56 @@
+%% Nodes of their own for what must not happen to the node that runs the tests: joined by their
+%% standard input and output, so without distribution. Either what is shipped, or the build for
+%% tests, whose offsets can be set wrong and whose allocations can fail.
+-module(sonde_peer_helper).
+
+-export([needs_test_build/0, start/1, start/2, start_node/1, stop/1, call/4, is_alive/1]).
+
+%% A reason to skip, or ok.
+needs_test_build() ->
+    case {os:getenv("SONDE_TEST_EBIN"), os:getenv("SONDE_TEST_NIF")} of
+        {Ebin, Nif} when is_list(Ebin), is_list(Nif) -> ok;
+        _ -> {skip, "no build for tests (scripts/suite makes one)"}
+    end.
+
+start(Build) -> start(Build, []).
+
+%% Args are the emulator's. The side is the one under test.
+start(Build, Args) ->
+    {ok, Peer, _} = peer:start(#{connection => standard_io, wait_boot => 60000,
+                                 args => paths(Build) ++ Args}),
+    _ = [ok = call(Peer, application, set_env, [sonde, native, off])
+         || sonde_test:side() =:= portable],
+    Peer.
+
+%% A node that others can connect to, over the loopback interface and without epmd.
+start_node(Build) ->
+    Port = free_port(),
+    Name = "p" ++ integer_to_list(Port),
+    Peer = start(Build, ["-name", Name ++ "@127.0.0.1",
+                         "-start_epmd", "false", "-epmd_module", "sonde_epmd",
+                         "-setcookie", "sonde_" ++ os:getpid(),
+                         "-kernel", "inet_dist_use_interface", "{127,0,0,1}"]),
+    {Peer, list_to_atom(Name ++ "@127.0.0.1")}.
+
+free_port() ->
+    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    Port.
+
+stop(Peer) -> ok = peer:stop(Peer).
+
+call(Peer, M, F, A) -> peer:call(Peer, M, F, A, 120000).
+
+is_alive(Peer) ->
+    try call(Peer, erlang, system_info, [otp_release]) of
+        Release -> Release =:= erlang:system_info(otp_release)
+    catch
+        _:_ -> false
+    end.
+
+paths(bare) -> ["-pa", tests()];
+paths(shipped) -> ["-pa", filename:dirname(code:which(sonde)), tests()];
+paths(test) -> ["-pa", os:getenv("SONDE_TEST_EBIN"), tests()].
+
+tests() -> filename:dirname(code:which(?MODULE)).

@@ -1,0 +1,120 @@
+%% What the suites share: which side is tested, processes that hold still, who is blocked, recon.
+-module(sonde_test).
+
+-export([side/0, init/1, recon/0]).
+-export([hold/1, hold/2, park/1, stop/1, settle/1, until/1]).
+-export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
+-export([block/1, unblock/1]).
+
+%% ---- the side
+
+side() ->
+    case os:getenv("SONDE_SIDE") of
+        "portable" -> portable;
+        _ -> native
+    end.
+
+%% For init_per_suite. A native run that is not native would pass for the wrong reason.
+init(Config) ->
+    Expected = case side() of native -> active; portable -> {off, disabled} end,
+    _ = application:load(sonde),
+    _ = [sonde:native(off) || side() =:= portable],
+    #{status := Expected} = sonde:native(),
+    Config.
+
+%% The real recon: its modules on the code path, or the reason why not.
+recon() ->
+    Found = [Dir || {_, Pattern} <- [{env, P} || P <- [os:getenv("SONDE_RECON")], is_list(P)]
+                        ++ [{deb, "/tmp/src/rmq/usr/lib/rabbitmq/lib/*/plugins/recon-*/ebin"}],
+                    Dir <- filelib:wildcard(Pattern)],
+    _ = [code:add_pathz(Dir) || Dir <- Found],
+    case {Found, code:ensure_loaded(recon), code:ensure_loaded(recon_lib)} of
+        {[], _, _} -> {skip, "recon is not here (SONDE_RECON names its ebin)"};
+        {_, {module, _}, {module, _}} -> ok;
+        _ -> {skip, "recon's modules do not load on this release"}
+    end.
+
+%% ---- processes that hold still
+
+%% A process that has built what Fun returns, keeps it, and waits.
+hold(Fun) ->
+    hold(Fun, []).
+
+hold(Fun, Opts) ->
+    Parent = self(),
+    Pid = spawn_opt(fun() ->
+                            State = Fun(),
+                            Parent ! {built, self()},
+                            park(State)
+                    end, Opts),
+    receive {built, Pid} -> ok end,
+    ok = settle(Pid),
+    Pid.
+
+park(State) ->
+    receive {stop, Ref} -> exit({Ref, State}) end.
+
+%% Waits until it waits, and runs no more.
+settle(Pid) ->
+    until(fun() -> is_still(Pid) end).
+
+is_still(Pid) ->
+    Look = fun() -> process_info(Pid, [status, reductions]) end,
+    First = Look(),
+    timer:sleep(2),
+    case First of
+        [{status, Status}, _] -> Status =/= running andalso Status =/= runnable
+                                     andalso First =:= Look();
+        undefined -> true
+    end.
+
+until(True) ->
+    case True() of
+        true -> ok;
+        false -> timer:sleep(5), until(True)
+    end.
+
+stop(Pids) when is_list(Pids) ->
+    Refs = [{Pid, monitor(process, Pid)} || Pid <- Pids],
+    _ = [exit(Pid, kill) || Pid <- Pids],
+    _ = [receive {'DOWN', Ref, process, Pid, _} -> ok end || {Pid, Ref} <- Refs],
+    ok;
+stop(Pid) ->
+    stop([Pid]).
+
+%% ---- rows
+
+pids(Rows) ->
+    [Pid || {Pid, _, _} <- Rows].
+
+rows_of(Pids, Rows) ->
+    [Row || {Pid, _, _} = Row <- Rows, lists:member(Pid, Pids)].
+
+%% What sorting everything and taking all would give: recon's own way, apart from the names.
+all_rows(Value) ->
+    Rows = [{V, Pid} || Pid <- processes(), Pid =/= self(), {ok, V} <- [Value(Pid)]],
+    [{Pid, V} || {V, Pid} <- lists:reverse(lists:sort(Rows))].
+
+mailbox() ->
+    {messages, Messages} = process_info(self(), messages),
+    Messages.
+
+%% ---- a process in a long native call: it opens a named pipe that nobody writes to
+
+block(Dir) ->
+    Pipe = filename:join(Dir, "pipe" ++ integer_to_list(erlang:unique_integer([positive]))),
+    "" = os:cmd("mkfifo '" ++ Pipe ++ "'"),
+    Garbage = fun() -> binary:copy(<<"held">>, 100) end,
+    Pid = spawn(fun() ->
+                        Held = [Garbage() || _ <- lists:seq(1, 10)],
+                        {ok, File} = file:open(Pipe, [read, raw]),
+                        ok = file:close(File),
+                        park(Held)
+                end),
+    ok = until(fun() -> process_info(Pid, current_function)
+                            =:= {current_function, {prim_file, open_nif, 2}} end),
+    {Pid, Pipe}.
+
+unblock({_Pid, Pipe}) ->
+    "" = os:cmd("true > '" ++ Pipe ++ "'"),
+    ok.
