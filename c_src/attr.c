@@ -174,7 +174,7 @@ static enum status go_binaries(struct walk *w, const struct vm *vm, const struct
 {
     struct offheap *o = &w->u.offheap;
     enum status st = offheap_walk(o, vm, &q->plan, &w->view, b);
-    w->value = (int64_t)(q->attr == ATTR_binary_memory ? o->bytes : o->count);
+    w->value = (int64_t)o->count;
     w->clean = q->waiting && o->count + o->unlisted == 0 && queue_is_empty(&q->plan, &w->view);
     return st;
 }
@@ -286,6 +286,15 @@ enum status walk_go(struct walk *w, const struct vm *vm, const struct question *
     default:
         return go_ties(w, vm, q, b);
     }
+}
+
+enum status walk_finish(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    if (q->attr != ATTR_binary_memory)
+        return ST_OK;
+    enum status st = offheap_finish(&w->u.offheap, vm);
+    w->value = (int64_t)w->u.offheap.bytes;
+    return st;
 }
 
 enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q)

@@ -50,9 +50,13 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
 /* Asks for the cache lines that the walk will want first. */
 void walk_prefetch(const struct walk *w, const struct question *q);
 
-/* OK, TIMESLICE (call again), BUSY, TORN, ASK, NOMEM. Before it is believed: walk_close. */
+/* OK, TIMESLICE (call again), BUSY, TORN, ASK, NOMEM. After it: walk_finish; and before the value is
+ * believed: walk_close. */
 enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q,
                     struct budget *b);
+
+/* After OK from walk_go: reads what it asked for last. OK or TORN. */
+enum status walk_finish(struct walk *w, const struct vm *vm, const struct question *q);
 enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q);
 
 /* Frees what the walk holds; always. */

@@ -283,6 +283,8 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
     walk_start(&w, vm, &q);
     st = walk_go(&w, vm, &q, &b);
     walk_end(&w, &q);
+    if (st == ST_OK)
+        st = walk_finish(&w, vm, &q);
     peek_barrier();
     *value = w.value;
     return st == ST_OK ? walk_close(&w, vm, &q) : st;

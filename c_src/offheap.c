@@ -107,7 +107,7 @@ void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *pl
     w->frag = stamp_field(plan, view, LF_mbuf);
     w->steps = BLOCKS_MAX + 1;
     w->count = w->bytes = w->unlisted = 0;
-    w->pending_n = 0;
+    w->asked = 0;
     w->blocks.list = w->blocks.first;
     w->blocks.cap = BLOCKS_INLINE;
     w->blocks.n = FRAGMENTS;
@@ -137,34 +137,47 @@ void offheap_end(struct offheap *w)
     w->blocks.list = NULL;
 }
 
-static enum status sum_pending(struct offheap *w, const struct vm *vm)
+static bool add_size(struct offheap *w, const struct vm *vm, unsigned i)
 {
-    for (unsigned i = 0; i < w->pending_n; i++) {
-        uint64_t size;
-        if (!peek_word(vm->reader, w->pending[i] + LF(vm->lay, bin_size), &size))
+    uint64_t size;
+    if (!peek_word(vm->reader, w->pending[i % OFFHEAP_PENDING], &size))
+        return false;
+    w->bytes += size;
+    return true;
+}
+
+enum status offheap_finish(struct offheap *w, const struct vm *vm)
+{
+    unsigned i = w->asked < OFFHEAP_PENDING ? 0 : w->asked - OFFHEAP_PENDING;
+    for (; i != w->asked; i++) {
+        if (!add_size(w, vm, i))
             return ST_TORN;
-        w->bytes += size;
     }
-    w->pending_n = 0;
+    w->asked = 0;
     return ST_OK;
 }
 
 /* The header of a Binary is a cache line of its own: ask for it now, read it sixteen later. */
-static enum status count_binary(struct offheap *w, const struct vm *vm, uintptr_t entry)
+static bool ask_size(struct offheap *w, const struct vm *vm, uint64_t bin)
+{
+    if (bin == 0 || (bin & 7) || (w->asked >= OFFHEAP_PENDING && !add_size(w, vm, w->asked)))
+        return false;
+    uintptr_t at = bin + LF(vm->lay, bin_size);
+    peek_prefetch(at);
+    w->pending[w->asked++ % OFFHEAP_PENDING] = at;
+    return true;
+}
+
+static bool count_binary(struct offheap *w, const struct vm *vm, uintptr_t entry)
 {
     uint64_t bin;
     if (w->stage == WRITABLE && !w->writable) {
         w->unlisted++;
-        return ST_OK;
+        return true;
     }
     w->count++;
-    if (!w->sizes)
-        return ST_OK;
-    if (!peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) || bin == 0 || (bin & 7))
-        return ST_TORN;
-    peek_prefetch(bin + LF(vm->lay, bin_size));
-    w->pending[w->pending_n++] = (uintptr_t)bin;
-    return w->pending_n == OFFHEAP_PENDING ? sum_pending(w, vm) : ST_OK;
+    return !w->sizes || (peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) &&
+                         ask_size(w, vm, bin));
 }
 
 static enum status walk_chain(struct offheap *w, const struct vm *vm, struct budget *b)
@@ -177,15 +190,11 @@ static enum status walk_chain(struct offheap *w, const struct vm *vm, struct bud
         /* the shortest entry has three words */
         if (w->steps-- == 0 || (entry & 7) || !in_blocks(&w->blocks, entry, 3) ||
             !peek_word(vm->reader, entry, &thing) || !term_is_header(thing) ||
-            !peek_word(vm->reader, entry + LF(vm->lay, oh_next), &w->cursor))
+            !peek_word(vm->reader, entry + LF(vm->lay, oh_next), &w->cursor) ||
+            (thing == LF(vm->lay, bin_thing) && !count_binary(w, vm, entry)))
             return ST_TORN;
-        if (thing == LF(vm->lay, bin_thing)) {
-            enum status st = count_binary(w, vm, entry);
-            if (st != ST_OK)
-                return st;
-        }
     }
-    return sum_pending(w, vm);
+    return ST_OK;
 }
 
 /* One more fragment of the process; its words are where chain entries may lie. */

@@ -20,7 +20,7 @@ struct blocks {
     struct block first[BLOCKS_INLINE];
 };
 
-enum { OFFHEAP_PENDING = 16 };
+enum { OFFHEAP_PENDING = 16 }; /* about as many misses as a core can have at a time */
 
 /* A walk over all chains of one process; it can stop and go on. */
 struct offheap {
@@ -33,8 +33,8 @@ struct offheap {
     uint64_t count;    /* references to binaries, repeats counted */
     uint64_t bytes;    /* sizes of the binaries they refer to */
     uint64_t unlisted; /* references on the writable chain where it is not counted */
-    unsigned pending_n;
-    uintptr_t pending[OFFHEAP_PENDING]; /* headers asked for, not yet read */
+    unsigned asked;                     /* headers asked for; the last of them are not yet read: */
+    uintptr_t pending[OFFHEAP_PENDING]; /* a ring */
     struct blocks blocks;
 };
 
@@ -44,9 +44,12 @@ extern const enum layout_field offheap_fields[];
 void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
                    const struct view *view, bool sizes);
 
-/* OK, TIMESLICE (call again), TORN, ASK, NOMEM. */
+/* OK, TIMESLICE (call again), TORN, ASK, NOMEM. `bytes` is right only after offheap_finish. */
 enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct plan *plan,
                          const struct view *view, struct budget *b);
+
+/* After OK: reads the last headers. OK or TORN. */
+enum status offheap_finish(struct offheap *w, const struct vm *vm);
 
 /* After the struct was copied to another place. */
 void offheap_moved(struct offheap *w);

@@ -22,9 +22,19 @@
 #define HAVE_GUARDED PEEK_HAVE_GUARDED
 
 #if HAVE_GUARDED
-extern const char sonde_pc_load[], sonde_pc_gather[], sonde_pc_gather_end[], sonde_pc_gather1[],
+extern const char sonde_pc_gather[], sonde_pc_gather_end[], sonde_pc_gather1[],
     sonde_pc_differ[], sonde_pc_differ_end[], sonde_pc_differ1[], sonde_pc_copy[], sonde_pc_scan[],
     sonde_pc_scan_end[], sonde_pc_scan1[], sonde_fault[];
+#if PEEK_HAVE_INLINE
+/* The inline loads, as the linker collected them; both fields count from themselves. */
+struct guarded {
+    int32_t load, landing;
+};
+extern const struct guarded __start_sonde_guarded[] __attribute__((visibility("hidden")));
+extern const struct guarded __stop_sonde_guarded[] __attribute__((visibility("hidden")));
+#else
+extern const char sonde_pc_load[];
+#endif
 #endif
 
 /* ---- the program counter of an interrupted thread ------------------------------------------ */
@@ -84,12 +94,31 @@ static bool between(uintptr_t pc, const char *from, const char *to)
     return pc >= (uintptr_t)from && pc < (uintptr_t)to;
 }
 
-static bool is_guarded_load(uintptr_t pc)
+#if PEEK_HAVE_INLINE
+static uintptr_t inline_landing(uintptr_t pc)
 {
-    return pc == (uintptr_t)sonde_pc_load || pc == (uintptr_t)sonde_pc_copy ||
-           between(pc, sonde_pc_gather, sonde_pc_gather_end) || pc == (uintptr_t)sonde_pc_gather1 ||
-           between(pc, sonde_pc_differ, sonde_pc_differ_end) || pc == (uintptr_t)sonde_pc_differ1 ||
-           between(pc, sonde_pc_scan, sonde_pc_scan_end) || pc == (uintptr_t)sonde_pc_scan1;
+    for (const struct guarded *g = __start_sonde_guarded; g < __stop_sonde_guarded; g++) {
+        if ((uintptr_t)&g->load + (uintptr_t)(intptr_t)g->load == pc)
+            return (uintptr_t)&g->landing + (uintptr_t)(intptr_t)g->landing;
+    }
+    return 0;
+}
+#else
+static uintptr_t inline_landing(uintptr_t pc)
+{
+    return pc == (uintptr_t)sonde_pc_load ? (uintptr_t)sonde_fault : 0;
+}
+#endif
+
+/* Where to go on after a fault at pc; 0: it is not one of our loads. */
+static uintptr_t landing(uintptr_t pc)
+{
+    if (pc == (uintptr_t)sonde_pc_copy || between(pc, sonde_pc_gather, sonde_pc_gather_end) ||
+        pc == (uintptr_t)sonde_pc_gather1 || between(pc, sonde_pc_differ, sonde_pc_differ_end) ||
+        pc == (uintptr_t)sonde_pc_differ1 || between(pc, sonde_pc_scan, sonde_pc_scan_end) ||
+        pc == (uintptr_t)sonde_pc_scan1)
+        return (uintptr_t)sonde_fault;
+    return inline_landing(pc);
 }
 
 static void set_default(int sig)
@@ -147,9 +176,10 @@ static void forward(int sig, siginfo_t *si, void *ctx)
 static void on_fault(int sig, siginfo_t *si, void *ctx)
 {
     ucontext_t *uc = ctx;
-    if (is_guarded_load((uintptr_t)UC_PC(uc)) && is_fault(si)) {
+    uintptr_t next = is_fault(si) ? landing((uintptr_t)UC_PC(uc)) : 0;
+    if (next != 0) {
         atomic_fetch_add_explicit(&faults, 1, memory_order_relaxed);
-        UC_PC(uc) = (__typeof__(UC_PC(uc)))(uintptr_t)sonde_fault;
+        UC_PC(uc) = (__typeof__(UC_PC(uc)))next;
     } else {
         forward(sig, si, ctx);
     }

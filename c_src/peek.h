@@ -52,12 +52,52 @@ enum { PEEK_GATHER_MAX = 64 };
 #define PEEK_HAVE_GUARDED 0
 #endif
 
+/* A guarded load inside a C function: the section sonde_guarded pairs its address with that of a
+ * landing place, which says that it faulted (the kernel's exception table does the same). */
+#if PEEK_HAVE_GUARDED && defined(__ELF__)
+#define PEEK_HAVE_INLINE 1
+#else
+#define PEEK_HAVE_INLINE 0
+#endif
+
+#if PEEK_HAVE_INLINE
+#define PEEK_LANDING(Fault)                                                                        \
+    ".pushsection .text.sonde_landing, \"ax\"\n"                                                  \
+    "3: " Fault "\n"                                                                               \
+    ".popsection\n"                                                                                \
+    ".pushsection sonde_guarded, \"a\"\n"                                                         \
+    ".p2align 2\n"                                                                                 \
+    ".long 1b - ., 3b - .\n"                                                                       \
+    ".popsection"
+
+static inline bool peek_inline(uintptr_t addr, uint64_t *out)
+{
+    uint64_t value;
+    uint32_t fault = 0;
+#if defined(__x86_64__)
+    __asm__ __volatile__("1: movq (%2), %0\n"
+                         "2:\n" PEEK_LANDING("xorl %k0, %k0\n movl $1, %1\n jmp 2b")
+                         : "=&r"(value), "+&r"(fault)
+                         : "r"(addr));
+#else /* ldar: a later load may not move before it */
+    __asm__ __volatile__("1: ldar %0, [%2]\n"
+                         "2:\n" PEEK_LANDING("mov %0, #0\n mov %w1, #1\n b 2b")
+                         : "=&r"(value), "+&r"(fault)
+                         : "r"(addr));
+#endif
+    *out = value;
+    return fault == 0;
+}
+#endif
+
 /* peek_load.S */
 struct loaded {
     uint64_t value;
     uint64_t fault;
 };
+#if !PEEK_HAVE_INLINE
 struct loaded sonde_load(uintptr_t addr);
+#endif
 struct loaded sonde_gather(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out);
 struct loaded sonde_differ(uintptr_t base, const uint16_t *off, unsigned n, const uint64_t *seen);
 struct loaded sonde_copy(uintptr_t addr, size_t n, uint64_t *out);
@@ -71,7 +111,10 @@ bool peek_differ_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offs
 
 static inline bool peek_word(enum peek_reader r, uintptr_t addr, uint64_t *out)
 {
-#if PEEK_HAVE_GUARDED
+#if PEEK_HAVE_INLINE
+    if (r == PEEK_GUARDED && (addr & 7) == 0)
+        return peek_inline(addr, out);
+#elif PEEK_HAVE_GUARDED
     if (r == PEEK_GUARDED && (addr & 7) == 0) {
         struct loaded got = sonde_load(addr);
         *out = got.value;

@@ -1,9 +1,9 @@
-/* peek_load.S: the only instructions of sonde that touch memory sonde does not own.
+/* peek_load.S: with peek.h's inline load, all instructions that touch memory sonde does not own.
  * Knows: how to load words; each load that may fault has a label that peek.c's handler knows.
  * Does not know: anything else. Leaf code, no stack: the landing place can simply return.
  *
  * All return a pair of words: the value, and 1 after a fault (rax:rdx, x0:x1).
- *   sonde_load(addr)                       one word
+ *   sonde_load(addr)                       one word, where peek.h has no inline form
  *   sonde_gather(base, offsets16, n, out)  n words at base + offsets[i], in that order
  *   sonde_differ(base, offsets16, n, seen) 0 if these words are those seen
  *   sonde_copy(addr, n, out)               n consecutive words
@@ -62,12 +62,14 @@
         .text
 
 #if defined(__x86_64__)
+#if !defined(__ELF__)
         function SYM(sonde_load)
         xorl %edx, %edx
         label SYM(sonde_pc_load)
         movq (%rdi), %rax
         ret
         end SYM(sonde_load)
+#endif
 
 /* Two at a time: the offsets are read as one word of two halves. */
         function SYM(sonde_gather)
@@ -186,12 +188,14 @@
 
 #elif defined(__aarch64__)
 /* ldar: a later load may not move before it, as the promise in peek.h wants. */
+#if !defined(__ELF__)
         function SYM(sonde_load)
         mov x1, #0
         label SYM(sonde_pc_load)
         ldar x0, [x0]
         ret
         end SYM(sonde_load)
+#endif
 
         function SYM(sonde_gather)
         mov x9, x1

@@ -21,7 +21,11 @@ bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process
 /* Which slot the pid has, if it is alive. */
 size_t proctab_slot(const struct layout *lay, const struct proctab *tab, uint64_t pid);
 
+/* Whether a process that says it has this pid may be in that slot. */
+bool proctab_may_hold(const struct layout *lay, const struct proctab *tab, size_t slot,
+                      uint64_t pid);
+
 /* Local pids compare as terms in the order of this number. */
-uint64_t proctab_order(const struct layout *lay, uint64_t pid);
+uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid);
 
 #endif

@@ -2,8 +2,8 @@
  * Knows: the order of the sweep, retries, who must be asked, and where answers go.
  * Does not know: Erlang terms, schedulers, or how one process is read.
  *
- * A batch of processes at a time: find their slots, ask for their cache lines, open and walk each,
- * one barrier for all, close each. What was busy or torn is tried again after the sweep, a few
+ * A batch of processes at a time: open each (and find the slots of the next batch, and ask for their
+ * cache lines), walk each, one barrier for all, close each. What was busy or torn is tried again after the sweep, a few
  * times; what remains is left to process_info. A walk that is longer than a slice stays open under
  * its one stamp until the next slice. */
 #include "scan.h"
@@ -80,7 +80,7 @@ static bool remembers(const struct scan *s)
 
 static enum status rank(struct scan *s, uint64_t pid, int64_t value)
 {
-    struct row row = {value, proctab_order(s->vm.lay, pid), pid};
+    struct row row = {value, proctab_order(s->vm.lay, &s->vm.tab, pid), pid};
     return top_push(&s->top, row) ? ST_OK : ST_NOMEM;
 }
 
@@ -193,13 +193,7 @@ static uintptr_t process_in(const struct scan *s, size_t slot)
     return peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) ? (uintptr_t)proc : 0;
 }
 
-static void prefetch(const struct scan *s, uintptr_t proc)
-{
-    for (unsigned i = 0; i < s->lines; i++)
-        peek_prefetch(proc + s->line[i]);
-}
-
-static bool next_in_table(struct scan *s, struct walk *w)
+static bool next_in_table(struct scan *s, struct target *t)
 {
     size_t slot;
     if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, s->vm.tab.max, &slot) ||
@@ -207,52 +201,60 @@ static bool next_in_table(struct scan *s, struct walk *w)
         s->next = s->vm.tab.max;
         return false;
     }
-    s->next = slot + 1;
-    w->view.slot = slot;
-    w->view.proc = process_in(s, slot);
-    w->view.pid = 0;
+    *t = (struct target){slot, process_in(s, slot), 0, slot + 1};
     return true;
 }
 
-static bool next_in_list(struct scan *s, struct walk *w)
+static bool next_in_list(struct scan *s, struct target *t)
 {
     uint64_t pid;
     if (s->phase == RETRY) {
         if (s->next == s->retry_n)
             return false;
-        pid = s->retry[s->next++];
+        pid = s->retry[s->next];
     } else {
         if (s->next == s->sample->n)
             return false;
-        pid = entry_pid(&s->sample->entries[s->next++]);
+        pid = entry_pid(&s->sample->entries[s->next]);
     }
-    w->view.slot = proctab_slot(s->vm.lay, &s->vm.tab, pid);
-    w->view.proc = process_in(s, w->view.slot);
-    w->view.pid = pid;
+    size_t slot = proctab_slot(s->vm.lay, &s->vm.tab, pid);
+    *t = (struct target){slot, process_in(s, slot), pid, s->next + 1};
     return true;
 }
 
-static unsigned fetch_batch(struct scan *s)
+/* The next process, if there is one more; its lines are asked for. */
+static bool look_ahead(struct scan *s)
 {
-    unsigned n = 0;
     bool list = s->phase == RETRY || s->mode == SCAN_AFTER;
-    while (n < SCAN_BATCH &&
-           (list ? next_in_list(s, &s->walks[n]) : next_in_table(s, &s->walks[n]))) {
-        if (s->walks[n].view.proc != 0) {
-            prefetch(s, s->walks[n].view.proc);
-            n++;
-        }
-    }
-    return n;
+    struct target *t = &s->ahead[s->ahead_n];
+    do {
+        if (!(list ? next_in_list(s, t) : next_in_table(s, t)))
+            return false;
+        s->next = t->after;
+    } while (t->proc == 0);
+    for (unsigned i = 0; i < s->lines; i++)
+        peek_prefetch(t->proc + s->line[i]);
+    s->ahead_n++;
+    return true;
 }
 
-static enum status open_one(struct scan *s, struct walk *w)
+static bool fetch_batch(struct scan *s)
 {
-    uint64_t wanted = w->view.pid;
-    enum status st = stamp_open(&s->vm, &s->q.plan, w->view.slot, w->view.proc, &w->view);
+    while (s->ahead_n < SCAN_BATCH && look_ahead(s))
+        ;
+    s->n = s->ahead_n;
+    memcpy(s->targets, s->ahead, s->n * sizeof *s->ahead);
+    s->ahead_n = 0;
+    return s->n > 0;
+}
+
+static enum status open_one(struct scan *s, const struct target *t, struct walk *w)
+{
+    w->view.pid = t->pid;
+    enum status st = stamp_open(&s->vm, &s->q.plan, t->slot, t->proc, &w->view);
     /* torn at the opening: the slot was just emptied or filled, so it holds no process that was
      * alive all the time */
-    if (st == ST_TORN || (wanted != 0 && st == ST_OK && w->view.pid != wanted))
+    if (st == ST_TORN || (t->pid != 0 && st == ST_OK && w->view.pid != t->pid))
         return ST_GONE;
     if (st == ST_OK || st == ST_BUSY)
         return excluded(s, w->view.pid) ? ST_GONE : st;
@@ -268,11 +270,10 @@ static enum status close_one(struct scan *s, unsigned i)
 }
 
 /* The walk that did not finish moves to the front; what was fetched after it is fetched again. */
-static void keep_walk(struct scan *s, unsigned i, unsigned n)
+static void keep_walk(struct scan *s, unsigned i)
 {
-    bool list = s->phase == RETRY || s->mode == SCAN_AFTER;
-    if (i + 1 < n)
-        s->next = list ? s->next - (n - i - 1) : s->walks[i].view.slot + 1;
+    s->next = s->targets[i].after;
+    s->ahead_n = 0;
     if (i != 0)
         s->walks[0] = s->walks[i];
     /* the walk may point into itself */
@@ -281,39 +282,52 @@ static void keep_walk(struct scan *s, unsigned i, unsigned n)
     s->mid_walk = true;
 }
 
-/* Opens all, asking for what the walks will want, then walks one after the other. Returns how many
- * are done; the one after them, if any, did not finish in this slice. */
-static unsigned walk_batch(struct scan *s, unsigned n, struct budget *b)
+/* Opens all, asking for what the walks will want, and for the lines of the next batch: they come
+ * while this one is worked on. */
+static void open_batch(struct scan *s)
 {
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < s->n; i++) {
         struct walk *w = &s->walks[i];
-        s->outcome[i] = open_one(s, w);
+        (void)look_ahead(s);
+        s->outcome[i] = open_one(s, &s->targets[i], w);
         if (s->outcome[i] == ST_OK) {
             walk_start(w, &s->vm, &s->q);
             walk_prefetch(w, &s->q);
         }
     }
-    for (unsigned i = 0; i < n; i++) {
-        if (s->outcome[i] != ST_OK)
-            continue;
-        s->outcome[i] = walk_go(&s->walks[i], &s->vm, &s->q, b);
-        if (s->outcome[i] == ST_TIMESLICE)
-            return i;
-        walk_end(&s->walks[i], &s->q);
-    }
-    return n;
 }
 
-static enum status run_batch(struct scan *s, unsigned n, struct budget *b)
+/* Walks one after the other; what they asked for last is read when all have asked. Returns how many
+ * are done; the one after them, if any, did not finish in this slice. */
+static unsigned walk_batch(struct scan *s, struct budget *b)
+{
+    unsigned done = 0;
+    for (; done < s->n; done++) {
+        if (s->outcome[done] != ST_OK)
+            continue;
+        s->outcome[done] = walk_go(&s->walks[done], &s->vm, &s->q, b);
+        if (s->outcome[done] == ST_TIMESLICE)
+            break;
+        walk_end(&s->walks[done], &s->q);
+    }
+    for (unsigned i = 0; i < done; i++) {
+        if (s->outcome[i] == ST_OK)
+            s->outcome[i] = walk_finish(&s->walks[i], &s->vm, &s->q);
+    }
+    return done;
+}
+
+static enum status run_batch(struct scan *s, struct budget *b)
 {
     enum status st = ST_OK;
-    unsigned done = walk_batch(s, n, b);
+    open_batch(s);
+    unsigned done = walk_batch(s, b);
     peek_barrier();
     for (unsigned i = 0; i < done && st == ST_OK; i++)
         st = close_one(s, i);
-    if (done < n && st == ST_OK)
-        keep_walk(s, done, n);
-    else if (done < n)
+    if (done < s->n && st == ST_OK)
+        keep_walk(s, done);
+    else if (done < s->n)
         walk_end(&s->walks[done], &s->q);
     return st;
 }
@@ -329,6 +343,8 @@ static enum status go_on(struct scan *s, struct budget *b)
         return ST_OK;
     s->mid_walk = false;
     walk_end(w, &s->q);
+    if (st == ST_OK)
+        st = walk_finish(w, &s->vm, &s->q);
     peek_barrier();
     s->outcome[0] = st;
     return close_one(s, 0);
@@ -388,7 +404,6 @@ static enum scan_result result(enum status st)
 
 static enum scan_result step_phase(struct scan *s, struct budget *b)
 {
-    unsigned n;
     enum status st;
     if (s->ask_n > 0 && (s->phase == ASK || s->ask_n + SCAN_BATCH > SCAN_ASKS))
         return SCAN_ASK;
@@ -397,9 +412,8 @@ static enum scan_result step_phase(struct scan *s, struct budget *b)
     case RETRY:
         if (s->mid_walk)
             return result(go_on(s, b));
-        n = fetch_batch(s);
-        if (n > 0)
-            return result(run_batch(s, n, b));
+        if (fetch_batch(s))
+            return result(run_batch(s, b));
         next_phase(s);
         return SCAN_MORE;
     case ASK:

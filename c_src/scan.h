@@ -23,6 +23,14 @@ struct scan_counters {
     uint64_t native, busy, torn, asked;
 };
 
+/* A process that is to be looked at. */
+struct target {
+    size_t slot;
+    uintptr_t proc;
+    uint64_t pid; /* that is wanted there; 0: whoever it is */
+    size_t after; /* where the scan goes on behind it */
+};
+
 struct scan {
     struct vm vm;
     struct question q;
@@ -33,8 +41,12 @@ struct scan {
     bool mid_walk;  /* walks[0] stopped in the middle */
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];
+    unsigned n; /* of these */
     struct walk walks[SCAN_BATCH];
     enum status outcome[SCAN_BATCH];
+    struct target targets[SCAN_BATCH];
+    unsigned ahead_n; /* the next ones, whose lines are on their way */
+    struct target ahead[SCAN_BATCH];
     unsigned retry_n, kept_n, ask_n, exclude_n;
     uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
     struct top top;

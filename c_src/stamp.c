@@ -3,8 +3,6 @@
  * Does not know: what is read between opening and closing. */
 #include "stamp.h"
 
-#include "term.h"
-
 #include <assert.h>
 
 unsigned layout_width(const struct layout *lay, enum layout_field field)
@@ -80,7 +78,7 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
     view->proc = proc;
     view->pid = view->w[plan->at[LF_id]];
     /* freed and reused memory may hold anything */
-    if (!term_is_local_pid(view->pid) || proctab_slot(vm->lay, &vm->tab, view->pid) != slot)
+    if (!proctab_may_hold(vm->lay, &vm->tab, slot, view->pid))
         return ST_TORN;
     enum status st = settled(plan, view->w);
     return st != ST_OK ? st : settled(plan, view->w + plan->n);

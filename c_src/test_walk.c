@@ -391,6 +391,73 @@ static void test_window(const struct layout *lay)
     free_world(w);
 }
 
+/* The second count of bin_leak stops in a long chain; behind it one is dead, nobody may be forgotten. */
+static void test_after(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    char *p[4];
+    uint64_t count[4] = {0};
+    uint64_t bytes = 0;
+    if (!s)
+        abort();
+    for (unsigned i = 0; i < 4; i++) {
+        p[i] = make_process(w, 5 + i);
+        put(w, p[i], LF_off_heap, make_chain(w, p[i], i == 0 ? 3000 : 9 * i, &count[i], &bytes));
+    }
+    scan_init(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 100);
+    run(s, &w->vm, 0, &a);
+    w->table[5 + 2] = 0;
+    put(w, p[1], LF_off_heap, 0);
+    put(w, p[3], LF_off_heap, 0);
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, 0, &a);
+    check(a.result == SCAN_DONE && a.rows == 4 && a.row[0].value == (int64_t)count[3] &&
+              a.row[0].pid == pid_of(w, 8) && a.row[1].value == (int64_t)count[1] &&
+              a.row[2].value == 0 && a.row[3].value == 0,
+          "who comes behind a walk that stopped, and behind a dead one, is counted", lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
+/* The dummy that holds the slot of the pid that nobody has, in a table of the largest size. */
+static void test_nobody(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct answer a;
+    uint64_t nobody = ~(uint64_t)0xC;
+    (void)make_process(w, 3);
+    put(w, make_process(w, SLOTS - 1), LF_id, nobody);
+    ask(w, ATTR_heap_size, LONG, &a);
+    check(a.rows == 1 && a.row[0].pid == pid_of(w, 3), "nobody has no row", lay->name);
+    if (lay->pid_slot_high)
+        put(w, make_process(w, 0), LF_id, nobody & 0xFFFFFFFF);
+    ask(w, ATTR_heap_size, LONG, &a);
+    check(a.rows == 1 && a.row[0].pid == pid_of(w, 3), "nobody has no row in slot 0", lay->name);
+    free_world(w);
+}
+
+/* From 26 on numbers go through the lines of the table: 0 8 16 ... 1016, 1 9 17 ... */
+static void test_order(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    bool ascending = true;
+    uint64_t number = 0;
+    for (uint64_t round = 0; round < 3; round++) {
+        for (uint64_t i = 0; i < SLOTS; i++, number++) {
+            uint64_t slot = lay->pid_slot_high ? i : i % (SLOTS / 8) * 8 + i / (SLOTS / 8);
+            uint64_t pid = lay->pid_slot_high ? slot << 32 | number << 4 | 3
+                                              : (round * SLOTS + slot) << 4 | 3;
+            ascending = ascending && proctab_slot(lay, &w->vm.tab, pid) == slot &&
+                        proctab_order(lay, &w->vm.tab, pid) == number;
+        }
+    }
+    check(ascending, "pids come in the order of their numbers", lay->name);
+    free_world(w);
+}
+
 /* Every allocation fails once: an error or the right answer, and nothing is lost. */
 static void test_no_memory(const struct layout *lay)
 {
@@ -460,6 +527,9 @@ int main(void)
         test_ties(lay);
         test_settled(lay);
         test_window(lay);
+        test_after(lay);
+        test_nobody(lay);
+        test_order(lay);
         test_no_memory(lay);
     }
     printf("%u passed, %u failed\n", passed, failed);

@@ -13,7 +13,7 @@ all() ->
      spawn_request_under_way, complete_while_thousands_churn, complete_while_the_large_exit,
      complete_while_mailboxes_flood, growth_while_thousands_churn, leaks_while_thousands_churn,
      in_a_dirty_call, in_a_long_call, a_hundred_thousand_links, a_million_messages,
-     a_million_binaries,     node_without_distribution_and_alone].
+     a_million_binaries, node_without_distribution_and_alone].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.

@@ -20,6 +20,8 @@ start(Build, Args) ->
                                  args => paths(Build) ++ Args}),
     _ = [ok = call(Peer, application, set_env, [sonde, native, off])
          || sonde_test:side() =:= portable],
+    %% From 27 on, who calls a module first holds its code, a binary, until it is collected.
+    _ = [{module, M} = call(Peer, code, ensure_loaded, [M]) || M <- [sonde_kinds_helper, sonde_test]],
     Peer.
 
 %% A node that others can connect to, over the loopback interface and without epmd.
