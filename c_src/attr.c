@@ -245,12 +245,9 @@ void walk_prefetch(const struct walk *w, const struct question *q)
 {
     static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
                                                LAYOUT_FIELD_COUNT};
-    static const enum layout_field binaries[] = {LF_off_heap, LAYOUT_FIELD_COUNT};
     static const enum layout_field keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
     static const enum layout_field *const first[ATTR_COUNT] = {
         [ATTR_memory] = memory,
-        [ATTR_binary_memory] = binaries,
-        [ATTR_binary_count] = binaries,
         [ATTR_link_count] = ties_fields,
         [ATTR_monitor_count] = ties_fields,
         [ATTR_monitored_by_count] = ties_fields,
@@ -258,6 +255,8 @@ void walk_prefetch(const struct walk *w, const struct question *q)
     };
     if (first[q->attr])
         ask_for(w, q, first[q->attr]);
+    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count)
+        offheap_prefetch(get(w, q, LF_off_heap));
 }
 
 enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q, struct budget *b)

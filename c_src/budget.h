@@ -1,38 +1,25 @@
-/* budget.h: how long a native call may still run.
- * Knows: the clock, and a deadline for the slice. Does not know: what the time is spent on. */
+/* budget.h: how far a walk may go before it lets others go on.
+ * Knows: steps. Does not know: the clock (the scan looks at it), or what a step is spent on. */
 #ifndef SONDE_BUDGET_H
 #define SONDE_BUDGET_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 struct budget {
-    uint64_t deadline; /* ns */
-    uint32_t fuel;     /* steps until the clock is looked at again */
+    uint32_t steps;
+    bool shared; /* other walks want the core: do not wait for memory, ask for it and come again */
 };
 
-enum { BUDGET_FUEL = 512 }; /* a step is a cache miss or two: about 50 us */
+enum { BUDGET_STEPS = 512 }; /* a step is a cache miss or two: about 50 us */
 
-static inline uint64_t budget_now(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
-}
-
-static inline struct budget budget_start(uint64_t ns)
-{
-    return (struct budget){budget_now() + ns, BUDGET_FUEL};
-}
-
-/* One step; false: the slice is used up. */
+/* One step; false: there are none left. */
 static inline bool budget_step(struct budget *b)
 {
-    if (--b->fuel != 0)
-        return true;
-    b->fuel = BUDGET_FUEL;
-    return budget_now() < b->deadline;
+    if (b->steps == 0)
+        return false;
+    b->steps--;
+    return true;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* nif_proof.c: the NIFs that sonde_vm proves a layout with.
  * Knows: how to find the caller's own Process, and how Erlang writes a path of fields.
  * Does not know: what the answers should be. */
+#include "clock.h"
 #include "nif.h"
 #include "alloc.h"
 #include "attr.h"
@@ -275,13 +276,16 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
 {
     struct question q;
     struct walk w;
-    struct budget b = budget_start(READ_NS);
     question_make(&q, vm->lay, attr, false);
     enum status st = stamp_open(vm, &q.plan, proctab_slot(vm->lay, &vm->tab, pid), proc, &w.view);
     if (st != ST_OK)
         return st;
     walk_start(&w, vm, &q);
-    st = walk_go(&w, vm, &q, &b);
+    uint64_t end = clock_ns() + READ_NS;
+    do {
+        struct budget b = {BUDGET_STEPS, false};
+        st = walk_go(&w, vm, &q, &b);
+    } while (st == ST_TIMESLICE && clock_ns() < end);
     walk_end(&w, &q);
     if (st == ST_OK)
         st = walk_finish(&w, vm, &q);

@@ -124,12 +124,6 @@ void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *pl
         (struct block){stamp_field(plan, view, LF_old_heap), stamp_field(plan, view, LF_old_htop)};
 }
 
-void offheap_moved(struct offheap *w)
-{
-    if (w->blocks.cap == BLOCKS_INLINE)
-        w->blocks.list = w->blocks.first;
-}
-
 void offheap_end(struct offheap *w)
 {
     if (w->blocks.list && w->blocks.list != w->blocks.first)
@@ -176,8 +170,21 @@ static bool count_binary(struct offheap *w, const struct vm *vm, uintptr_t entry
         return true;
     }
     w->count++;
-    return !w->sizes || (peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) &&
-                         ask_size(w, vm, bin));
+    return !w->sizes ||
+           (peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) && ask_size(w, vm, bin));
+}
+
+/* Further than the processor fetches on its own. */
+static bool is_far(uintptr_t entry, uintptr_t next)
+{
+    enum { NEAR = 512 };
+    return next != 0 && next - entry + NEAR > 2 * NEAR;
+}
+
+static enum status come_again(uintptr_t entry)
+{
+    offheap_prefetch(entry);
+    return ST_TIMESLICE;
 }
 
 static enum status walk_chain(struct offheap *w, const struct vm *vm, struct budget *b)
@@ -186,13 +193,15 @@ static enum status walk_chain(struct offheap *w, const struct vm *vm, struct bud
         uint64_t thing;
         uint64_t entry = w->cursor;
         if (!budget_step(b))
-            return ST_TIMESLICE;
+            return come_again(entry);
         /* the shortest entry has three words */
         if (w->steps-- == 0 || (entry & 7) || !in_blocks(&w->blocks, entry, 3) ||
             !peek_word(vm->reader, entry, &thing) || !term_is_header(thing) ||
             !peek_word(vm->reader, entry + LF(vm->lay, oh_next), &w->cursor) ||
             (thing == LF(vm->lay, bin_thing) && !count_binary(w, vm, entry)))
             return ST_TORN;
+        if (b->shared && is_far(entry, w->cursor))
+            return come_again(w->cursor);
     }
     return ST_OK;
 }

@@ -33,13 +33,20 @@ struct offheap {
     uint64_t count;    /* references to binaries, repeats counted */
     uint64_t bytes;    /* sizes of the binaries they refer to */
     uint64_t unlisted; /* references on the writable chain where it is not counted */
-    unsigned asked;                     /* headers asked for; the last of them are not yet read: */
+    unsigned asked;    /* headers asked for; the last of them are not yet read: */
     uintptr_t pending[OFFHEAP_PENDING]; /* a ring */
     struct blocks blocks;
 };
 
 /* What a plan for such a walk must hold; ended by LAYOUT_FIELD_COUNT. */
 extern const enum layout_field offheap_fields[];
+
+/* An entry of a chain has up to six words, which may lie in two cache lines. */
+static inline void offheap_prefetch(uintptr_t entry)
+{
+    peek_prefetch(entry);
+    peek_prefetch(entry + 24);
+}
 
 void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
                    const struct view *view, bool sizes);
@@ -50,9 +57,6 @@ enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct pl
 
 /* After OK: reads the last headers. OK or TORN. */
 enum status offheap_finish(struct offheap *w, const struct vm *vm);
-
-/* After the struct was copied to another place. */
-void offheap_moved(struct offheap *w);
 
 /* Also after a walk that did not finish. */
 void offheap_end(struct offheap *w);

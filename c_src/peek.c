@@ -22,8 +22,8 @@
 #define HAVE_GUARDED PEEK_HAVE_GUARDED
 
 #if HAVE_GUARDED
-extern const char sonde_pc_gather[], sonde_pc_gather_end[], sonde_pc_gather1[],
-    sonde_pc_differ[], sonde_pc_differ_end[], sonde_pc_differ1[], sonde_pc_copy[], sonde_pc_scan[],
+extern const char sonde_pc_gather[], sonde_pc_gather_end[], sonde_pc_gather1[], sonde_pc_differ[],
+    sonde_pc_differ_end[], sonde_pc_differ1[], sonde_pc_copy[], sonde_pc_scan[],
     sonde_pc_scan_end[], sonde_pc_scan1[], sonde_fault[];
 #if PEEK_HAVE_INLINE
 /* The inline loads, as the linker collected them; both fields count from themselves. */

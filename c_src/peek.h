@@ -62,10 +62,10 @@ enum { PEEK_GATHER_MAX = 64 };
 
 #if PEEK_HAVE_INLINE
 #define PEEK_LANDING(Fault)                                                                        \
-    ".pushsection .text.sonde_landing, \"ax\"\n"                                                  \
+    ".pushsection .text.sonde_landing, \"ax\"\n"                                                   \
     "3: " Fault "\n"                                                                               \
     ".popsection\n"                                                                                \
-    ".pushsection sonde_guarded, \"a\"\n"                                                         \
+    ".pushsection sonde_guarded, \"a\"\n"                                                          \
     ".p2align 2\n"                                                                                 \
     ".long 1b - ., 3b - .\n"                                                                       \
     ".popsection"

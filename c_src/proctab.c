@@ -7,30 +7,9 @@
  * pointer, a power of two that is the official process limit, sizeof(Process). What settles it: the caller's slot of that table holds the caller's own Process. */
 #include "proctab.h"
 
-#include "term.h"
-
 #if defined(__linux__) || defined(__FreeBSD__)
 #include <link.h>
 #endif
-
-size_t proctab_slot(const struct layout *lay, const struct proctab *tab, uint64_t pid)
-{
-    return (lay->pid_slot_high ? pid >> 32 : pid >> 4) & (tab->max - 1);
-}
-
-/* The VM keeps one pid for "nobody": all bits of its data are ones. A table of the largest size keeps
- * that pid's slot occupied for ever, by a dummy in the executable's own data, and process_info of
- * that pid brings the node down. */
-static bool is_nobody(const struct layout *lay, uint64_t pid)
-{
-    return (lay->pid_slot_high ? pid | 0xFFFFFFFF00000000 : pid) == ~(uint64_t)0xC;
-}
-
-bool proctab_may_hold(const struct layout *lay, const struct proctab *tab, size_t slot,
-                      uint64_t pid)
-{
-    return term_is_local_pid(pid) && proctab_slot(lay, tab, pid) == slot && !is_nobody(lay, pid);
-}
 
 /* A cache line has eight slots, and pids that follow each other lie in different lines: the lowest
  * bits of the number say which line, the next three which slot of it. Up to 25 the pid's lower half

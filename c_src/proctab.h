@@ -7,6 +7,7 @@
 #include "layout.h"
 #include "peek.h"
 #include "status.h"
+#include "term.h"
 
 struct proctab {
     uintptr_t tab; /* array of Process pointers; 0 is a free slot */
@@ -19,11 +20,26 @@ bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process
                   uint64_t self_pid, uintptr_t self_proc, struct proctab *out);
 
 /* Which slot the pid has, if it is alive. */
-size_t proctab_slot(const struct layout *lay, const struct proctab *tab, uint64_t pid);
+static inline size_t proctab_slot(const struct layout *lay, const struct proctab *tab, uint64_t pid)
+{
+    return (lay->pid_slot_high ? pid >> 32 : pid >> 4) & (tab->max - 1);
+}
+
+/* The VM keeps one pid for "nobody": all bits of its data are ones. A table of the largest size keeps
+ * that pid's slot occupied for ever, by a dummy in the executable's own data, and process_info of
+ * that pid brings the node down. */
+static inline bool proctab_is_nobody(const struct layout *lay, uint64_t pid)
+{
+    return (lay->pid_slot_high ? pid | 0xFFFFFFFF00000000 : pid) == ~(uint64_t)0xC;
+}
 
 /* Whether a process that says it has this pid may be in that slot. */
-bool proctab_may_hold(const struct layout *lay, const struct proctab *tab, size_t slot,
-                      uint64_t pid);
+static inline bool proctab_may_hold(const struct layout *lay, const struct proctab *tab,
+                                    size_t slot, uint64_t pid)
+{
+    return term_is_local_pid(pid) && proctab_slot(lay, tab, pid) == slot &&
+           !proctab_is_nobody(lay, pid);
+}
 
 /* Local pids compare as terms in the order of this number. */
 uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid);

@@ -123,8 +123,10 @@ static enum status message(struct queue *q, const struct vm *vm)
 static enum status one_queue(struct queue *q, const struct vm *vm, struct budget *b)
 {
     while (q->cursor != 0 || q->frag != 0) {
-        if (!budget_step(b))
+        if (!budget_step(b)) {
+            peek_prefetch(q->frag != 0 ? q->frag : q->cursor);
             return ST_TIMESLICE;
+        }
         if (q->steps-- == 0)
             return ST_TORN;
         enum status st = q->frag != 0 ? fragment(q, vm) : message(q, vm);

@@ -2,11 +2,14 @@
  * Knows: the order of the sweep, retries, who must be asked, and where answers go.
  * Does not know: Erlang terms, schedulers, or how one process is read.
  *
- * A batch of processes at a time: open each (and find the slots of the next batch, and ask for their
- * cache lines), walk each, one barrier for all, close each. What was busy or torn is tried again after the sweep, a few
- * times; what remains is left to process_info. A walk that is longer than a slice stays open under
- * its one stamp until the next slice. */
+ * A batch of processes at a time. Open each under its stamp, find the processes of the next batch and
+ * ask for their cache lines. Then all walk in turns: who has to wait for memory asks for it and lets the
+ * next one go on. One barrier for those that are done, and their stamps are checked. Walks that are
+ * longer than a slice stay open under their stamps until the next slice. Who was busy or torn is tried
+ * again after the sweep, a few times; what remains is left to process_info. */
 #include "scan.h"
+
+#include "clock.h"
 
 #include <assert.h>
 #include <string.h>
@@ -47,9 +50,8 @@ void scan_init(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mo
 
 void scan_free(struct scan *s)
 {
-    if (s->mid_walk)
-        walk_end(&s->walks[0], &s->q);
-    s->mid_walk = false;
+    for (; s->walking != 0; s->walking &= s->walking - 1)
+        walk_end(&s->walks[__builtin_ctz(s->walking)], &s->q);
     top_free(&s->top);
     sample_free(&s->own);
 }
@@ -80,6 +82,8 @@ static bool remembers(const struct scan *s)
 
 static enum status rank(struct scan *s, uint64_t pid, int64_t value)
 {
+    if (!top_may_take(&s->top, value))
+        return ST_OK;
     struct row row = {value, proctab_order(s->vm.lay, &s->vm.tab, pid), pid};
     return top_push(&s->top, row) ? ST_OK : ST_NOMEM;
 }
@@ -185,7 +189,7 @@ static enum status settle(struct scan *s, const struct walk *w, enum status st)
     return put_off(s, w->view.pid, st);
 }
 
-/* ---- one batch ----------------------------------------------------------------------------- */
+/* ---- who is next ----------------------------------------------------------------------------- */
 
 static uintptr_t process_in(const struct scan *s, size_t slot)
 {
@@ -201,24 +205,20 @@ static bool next_in_table(struct scan *s, struct target *t)
         s->next = s->vm.tab.max;
         return false;
     }
-    *t = (struct target){slot, process_in(s, slot), 0, slot + 1};
+    s->next = slot + 1;
+    *t = (struct target){slot, process_in(s, slot), 0};
     return true;
 }
 
 static bool next_in_list(struct scan *s, struct target *t)
 {
-    uint64_t pid;
-    if (s->phase == RETRY) {
-        if (s->next == s->retry_n)
-            return false;
-        pid = s->retry[s->next];
-    } else {
-        if (s->next == s->sample->n)
-            return false;
-        pid = entry_pid(&s->sample->entries[s->next]);
-    }
+    bool retry = s->phase == RETRY;
+    if (s->next == (retry ? s->retry_n : s->sample->n))
+        return false;
+    uint64_t pid = retry ? s->retry[s->next] : entry_pid(&s->sample->entries[s->next]);
     size_t slot = proctab_slot(s->vm.lay, &s->vm.tab, pid);
-    *t = (struct target){slot, process_in(s, slot), pid, s->next + 1};
+    s->next++;
+    *t = (struct target){slot, process_in(s, slot), pid};
     return true;
 }
 
@@ -230,7 +230,6 @@ static bool look_ahead(struct scan *s)
     do {
         if (!(list ? next_in_list(s, t) : next_in_table(s, t)))
             return false;
-        s->next = t->after;
     } while (t->proc == 0);
     for (unsigned i = 0; i < s->lines; i++)
         peek_prefetch(t->proc + s->line[i]);
@@ -238,11 +237,14 @@ static bool look_ahead(struct scan *s)
     return true;
 }
 
+/* Who was found while the last batch was opened; at the beginning, look now. */
 static bool fetch_batch(struct scan *s)
 {
     while (s->ahead_n < SCAN_BATCH && look_ahead(s))
         ;
     s->n = s->ahead_n;
+    s->settled = s->turns = 0;
+    s->walking = s->closed = 0;
     memcpy(s->targets, s->ahead, s->n * sizeof *s->ahead);
     s->ahead_n = 0;
     return s->n > 0;
@@ -261,29 +263,9 @@ static enum status open_one(struct scan *s, const struct target *t, struct walk 
     return st;
 }
 
-static enum status close_one(struct scan *s, unsigned i)
-{
-    enum status st = s->outcome[i];
-    if (st == ST_OK)
-        st = walk_close(&s->walks[i], &s->vm, &s->q);
-    return settle(s, &s->walks[i], st);
-}
+/* ---- a batch: all are open, those in `walking` take turns --------------------------------------- */
 
-/* The walk that did not finish moves to the front; what was fetched after it is fetched again. */
-static void keep_walk(struct scan *s, unsigned i)
-{
-    s->next = s->targets[i].after;
-    s->ahead_n = 0;
-    if (i != 0)
-        s->walks[0] = s->walks[i];
-    /* the walk may point into itself */
-    if (s->q.attr == ATTR_binary_memory || s->q.attr == ATTR_binary_count)
-        offheap_moved(&s->walks[0].u.offheap);
-    s->mid_walk = true;
-}
-
-/* Opens all, asking for what the walks will want, and for the lines of the next batch: they come
- * while this one is worked on. */
+/* Asks for what the walks will want first, and for the lines of the next batch. */
 static void open_batch(struct scan *s)
 {
     for (unsigned i = 0; i < s->n; i++) {
@@ -293,61 +275,97 @@ static void open_batch(struct scan *s)
         if (s->outcome[i] == ST_OK) {
             walk_start(w, &s->vm, &s->q);
             walk_prefetch(w, &s->q);
+            s->walking |= 1U << i;
         }
     }
 }
 
-/* Walks one after the other; what they asked for last is read when all have asked. Returns how many
- * are done; the one after them, if any, did not finish in this slice. */
-static unsigned walk_batch(struct scan *s, struct budget *b)
+static void stop_walking(struct scan *s, unsigned i, enum status st)
 {
-    unsigned done = 0;
-    for (; done < s->n; done++) {
-        if (s->outcome[done] != ST_OK)
-            continue;
-        s->outcome[done] = walk_go(&s->walks[done], &s->vm, &s->q, b);
-        if (s->outcome[done] == ST_TIMESLICE)
-            break;
-        walk_end(&s->walks[done], &s->q);
+    walk_end(&s->walks[i], &s->q);
+    s->outcome[i] = st;
+    s->walking &= ~(1U << i);
+}
+
+static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
+{
+    struct budget b = {steps, (s->walking & (s->walking - 1)) != 0};
+    enum status st = walk_go(&s->walks[i], &s->vm, &s->q, &b);
+    if (st != ST_TIMESLICE)
+        stop_walking(s, i, st);
+    return steps - b.steps;
+}
+
+/* A turn ends where memory must be waited for. The first ones are short, because the first steps
+ * always wait; who takes many has a long chain, of which the processor fetches the rest itself. */
+static unsigned turn_length(const struct scan *s)
+{
+    enum { SHORT_TURNS = 4, LONGEST = 64 };
+    if ((s->walking & (s->walking - 1)) == 0)
+        return BUDGET_STEPS;
+    if (s->turns < SHORT_TURNS)
+        return 1;
+    unsigned steps = 2U << (s->turns - SHORT_TURNS < 8 ? s->turns - SHORT_TURNS : 8);
+    return steps < LONGEST ? steps : LONGEST;
+}
+
+/* About BUDGET_STEPS, then the clock is looked at. */
+static void walk_batch(struct scan *s)
+{
+    unsigned used = 0;
+    while (s->walking != 0 && used < BUDGET_STEPS) {
+        unsigned steps = turn_length(s);
+        for (uint32_t left = s->walking; left != 0; left &= left - 1)
+            used += 1 + walk_one(s, (unsigned)__builtin_ctz(left), steps);
+        s->turns++;
     }
-    for (unsigned i = 0; i < done; i++) {
+}
+
+/* One barrier for all that are done. */
+static void close_batch(struct scan *s)
+{
+    uint32_t done = ~(s->walking | s->closed) & ((1U << s->n) - 1);
+    for (uint32_t left = done; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)
             s->outcome[i] = walk_finish(&s->walks[i], &s->vm, &s->q);
     }
-    return done;
+    peek_barrier();
+    for (uint32_t left = done; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        if (s->outcome[i] == ST_OK)
+            s->outcome[i] = walk_close(&s->walks[i], &s->vm, &s->q);
+    }
+    s->closed |= done;
 }
 
-static enum status run_batch(struct scan *s, struct budget *b)
+/* In the order of the table, because a sample is in that order. */
+static enum status settle_batch(struct scan *s)
 {
     enum status st = ST_OK;
-    open_batch(s);
-    unsigned done = walk_batch(s, b);
-    peek_barrier();
-    for (unsigned i = 0; i < done && st == ST_OK; i++)
-        st = close_one(s, i);
-    if (done < s->n && st == ST_OK)
-        keep_walk(s, done);
-    else if (done < s->n)
-        walk_end(&s->walks[done], &s->q);
+    while (st == ST_OK && s->settled < s->n && (s->closed >> s->settled & 1) != 0) {
+        unsigned i = s->settled++;
+        st = settle(s, &s->walks[i], s->outcome[i]);
+    }
     return st;
 }
 
-static enum status go_on(struct scan *s, struct budget *b)
+/* Those that walk keep their stamps until the next slice; the others' are checked now. */
+static enum status pause_batch(struct scan *s)
 {
-    struct walk *w = &s->walks[0];
-    /* it ran meanwhile: no need to walk to the end of what is not there any more */
-    enum status st = walk_close(w, &s->vm, &s->q);
-    if (st == ST_OK)
-        st = walk_go(w, &s->vm, &s->q, b);
-    if (st == ST_TIMESLICE)
-        return ST_OK;
-    s->mid_walk = false;
-    walk_end(w, &s->q);
-    if (st == ST_OK)
-        st = walk_finish(w, &s->vm, &s->q);
-    peek_barrier();
-    s->outcome[0] = st;
-    return close_one(s, 0);
+    close_batch(s);
+    return settle_batch(s);
+}
+
+/* Who ran meanwhile need not walk to the end of what is not there any more. */
+static void resume_batch(struct scan *s)
+{
+    for (uint32_t left = s->walking; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        enum status st = walk_close(&s->walks[i], &s->vm, &s->q);
+        if (st != ST_OK)
+            stop_walking(s, i, st);
+    }
 }
 
 /* ---- phases -------------------------------------------------------------------------------- */
@@ -402,20 +420,29 @@ static enum scan_result result(enum status st)
     return st == ST_OK ? SCAN_MORE : st == ST_ASK ? SCAN_FULL : SCAN_NOMEM;
 }
 
-static enum scan_result step_phase(struct scan *s, struct budget *b)
+static enum scan_result step_batch(struct scan *s)
 {
+    if (s->settled == s->n) {
+        if (!fetch_batch(s)) {
+            next_phase(s);
+            return SCAN_MORE;
+        }
+        open_batch(s);
+    }
+    walk_batch(s);
+    return s->walking != 0 ? SCAN_MORE : result(pause_batch(s));
+}
+
+static enum scan_result step_phase(struct scan *s)
+{
+    struct budget b = {BUDGET_STEPS, false};
     enum status st;
     if (s->ask_n > 0 && (s->phase == ASK || s->ask_n + SCAN_BATCH > SCAN_ASKS))
         return SCAN_ASK;
     switch (s->phase) {
     case SWEEP:
     case RETRY:
-        if (s->mid_walk)
-            return result(go_on(s, b));
-        if (fetch_batch(s))
-            return result(run_batch(s, b));
-        next_phase(s);
-        return SCAN_MORE;
+        return step_batch(s);
     case ASK:
         next_phase(s);
         return SCAN_MORE;
@@ -427,7 +454,7 @@ static enum scan_result step_phase(struct scan *s, struct budget *b)
         return SCAN_MORE;
     case SORT:
         /* after a first pass of bin_leak the rows go on being a heap */
-        if (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL && !top_sort(&s->top, b))
+        if (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL && !top_sort(&s->top, &b))
             return SCAN_MORE;
         next_phase(s);
         return SCAN_DONE;
@@ -438,12 +465,17 @@ static enum scan_result step_phase(struct scan *s, struct budget *b)
 
 enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
 {
-    struct budget b = budget_start(ns);
+    uint64_t end = clock_ns() + ns;
     enum scan_result r;
     s->vm.reader = reader;
+    resume_batch(s);
     do {
-        r = step_phase(s, &b);
-    } while (r == SCAN_MORE && budget_now() < b.deadline);
+        r = step_phase(s);
+    } while (r == SCAN_MORE && clock_ns() < end);
+    if (r == SCAN_MORE || r == SCAN_ASK) {
+        enum status st = pause_batch(s);
+        r = st == ST_OK ? r : result(st);
+    }
     return r;
 }
 

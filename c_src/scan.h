@@ -28,7 +28,6 @@ struct target {
     size_t slot;
     uintptr_t proc;
     uint64_t pid; /* that is wanted there; 0: whoever it is */
-    size_t after; /* where the scan goes on behind it */
 };
 
 struct scan {
@@ -38,10 +37,11 @@ struct scan {
     int phase;
     size_t next; /* slot of the table, or index of the sample, to look at next */
     unsigned round;
-    bool mid_walk;  /* walks[0] stopped in the middle */
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];
-    unsigned n; /* of these */
+    unsigned n, settled;      /* processes of the batch, and how many of them gave their answer */
+    unsigned turns;           /* of each walk, so far */
+    uint32_t walking, closed; /* sets of them */
     struct walk walks[SCAN_BATCH];
     enum status outcome[SCAN_BATCH];
     struct target targets[SCAN_BATCH];

@@ -184,8 +184,10 @@ static bool push_neighbours(struct ties *t, const struct vm *vm, uint64_t at)
 static enum status walk(struct ties *t, const struct vm *vm, struct budget *b)
 {
     while (t->depth > 0) {
-        if (!budget_step(b))
+        if (!budget_step(b)) {
+            peek_prefetch(t->todo[t->depth - 1]);
             return ST_TIMESLICE;
+        }
         uint64_t at = t->todo[--t->depth];
         if (t->steps-- == 0 || !push_neighbours(t, vm, at))
             return ST_TORN;
@@ -223,6 +225,10 @@ enum status ties_walk(struct ties *t, const struct vm *vm, const struct plan *pl
                       const struct view *view, struct budget *b)
 {
     static const enum layout_field roots[] = {LF_links, LF_monitors, LF_lt_monitors};
+    /* most processes: nothing hangs anywhere */
+    if ((stamp_field(plan, view, LF_links) | stamp_field(plan, view, LF_monitors) |
+         stamp_field(plan, view, LF_lt_monitors)) == 0)
+        return ST_OK;
     for (;;) {
         enum status st = walk(t, vm, b);
         if (st != ST_OK)

@@ -6,7 +6,9 @@
 
 #include "budget.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct row {
     int64_t value;
@@ -21,6 +23,12 @@ struct top {
 };
 
 void top_init(struct top *t, size_t limit);
+
+/* false: whoever has this value is not among the N largest. */
+static inline bool top_may_take(const struct top *t, int64_t value)
+{
+    return t->n < t->limit || (t->n > 0 && value >= t->rows[0].value);
+}
 
 /* false: no memory; the rows so far are kept. */
 bool top_push(struct top *t, struct row row);
