@@ -177,8 +177,8 @@ static bool count_binary(struct offheap *w, const struct vm *vm, uintptr_t entry
 /* Further than the processor fetches on its own. */
 static bool is_far(uintptr_t entry, uintptr_t next)
 {
-    enum { NEAR = 512 };
-    return next != 0 && next - entry + NEAR > 2 * NEAR;
+    const uintptr_t near = 512;
+    return next != 0 && next - entry + near > near + near;
 }
 
 static enum status come_again(uintptr_t entry)
