@@ -293,8 +293,10 @@ kinds() ->
      {slices, fun() -> sonde_test:hold(fun slices/0, roomy()) end},
      {appended, fun() -> sonde_test:hold(fun appended/0, roomy()) end},
      {old_and_dropped, fun() -> sonde_test:hold(fun old_and_dropped/0, roomy()) end},
-     {waiting_on_heap, fun() -> waiting(on_heap) end},
-     {waiting_off_heap, fun() -> waiting(off_heap) end}].
+     {waiting_on_heap, fun() -> waiting(on_heap, 1000, small) end},
+     %% no room for any of them: the heap itself holds no binary, until it is collected
+     {waiting_beside_the_heap, fun() -> waiting(on_heap, 5, lists:seq(1, 3000)) end},
+     {waiting_off_heap, fun() -> waiting(off_heap, 1000, small) end}].
 
 binaries(N) ->
     [binary:copy(<<I>>, 100) || I <- lists:seq(1, N)].
@@ -313,11 +315,11 @@ old_and_dropped() ->
     _ = erase(kept),
     garbage(10).
 
-waiting(Where) ->
+waiting(Where, N, With) ->
     Pid = sonde_test:hold(fun() -> ok end, [{message_queue_data, Where}]),
     %% Where a message lies depends on whether its reader runs meanwhile.
     true = erlang:suspend_process(Pid),
-    _ = [Pid ! {waiting, binary:copy(<<I>>, 100)} || I <- lists:seq(1, 1000)],
+    _ = [Pid ! {With, binary:copy(<<I>>, 100)} || I <- lists:seq(1, N)],
     true = erlang:resume_process(Pid),
     ok = sonde_test:settle(Pid),
     Pid.

@@ -193,7 +193,7 @@ step() ->
            {erase, N}, {linked, range(1, 8)}, {ports, range(1, 3)}, {watching, range(1, 8)},
            {watching_a_name, range(1, 4)}, {aliases, range(1, 4)}, {unlinked, range(1, 3)},
            {timers, range(1, 4)}, {collect, oneof([major, minor])},
-           {watched, range(1, 8)}, {mail, oneof([plain, deep, binaries]), range(1, 60)},
+           {watched, range(1, 8)}, {mail, oneof([plain, deep, binaries, large]), range(1, 60)},
            {read_mail, range(1, 20)}]).
 
 %% Makes the processes, runs Fun on them, and leaves nothing behind.
@@ -242,6 +242,7 @@ send(Pid, Kind, N) ->
 
 message(plain, I) -> I;
 message(deep, I) -> {mail, lists:seq(1, I), #{I => [I]}};
+message(large, I) -> {mail, binary:copy(<<I>>, 100), lists:seq(1, 300)};
 message(binaries, I) -> {mail, binary:copy(<<I>>, 100), <<I>>}.
 
 step({binaries, N, Size}, Kept) -> [[binary:copy(<<I>>, Size) || I <- lists:seq(1, N)] | Kept];
