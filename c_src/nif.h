@@ -44,9 +44,10 @@ struct sonde {
     atomic_int reader; /* enum peek_reader that is wanted */
     atomic_bool off;   /* switched off by hand */
     atomic_bool proved;
-    struct vm vm;        /* written before proved is set, then never */
-    struct vm candidate; /* the prover's */
-    struct layout tried; /* what candidate.lay points at */
+    struct vm vm;         /* written before proved is set, then never, as */
+    struct layout proven; /* what vm.lay points at */
+    struct vm candidate;  /* the prover's */
+    struct layout tried;  /* what candidate.lay points at */
     atomic_uint_fast64_t native, busy, torn, asked;
 #ifdef SONDE_TEST
     unsigned mutated_field, mutated_offset; /* LAYOUT_FIELD_COUNT: none */

@@ -318,7 +318,12 @@ NIF(nif_adopt)
     struct sonde *s = sonde_of(env);
     if (!s->candidate.lay || s->candidate.tab.max == 0)
         return enif_make_badarg(env);
+    /* proved again, of the same VM: scans may be reading what the first proof left */
+    if (atomic_load(&s->proved))
+        return ATOM(ok);
+    s->proven = s->tried;
     s->vm = s->candidate;
+    s->vm.lay = &s->proven;
     atomic_store_explicit(&s->proved, true, memory_order_release);
     return ATOM(ok);
 }

@@ -77,8 +77,13 @@ static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
 static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, struct held **first)
 {
     *first = mode == SCAN_DIFF ? get_held(env, term) : NULL;
-    return mode == SCAN_DIFF ? *first && (*first)->scan.mode == SCAN_SAMPLE
-                             : term == ATOM(undefined);
+    if (mode != SCAN_DIFF)
+        return term == ATOM(undefined);
+    if (!*first || atomic_flag_test_and_set(&(*first)->in_use))
+        return false;
+    bool ok = (*first)->scan.mode == SCAN_SAMPLE && scan_is_finished(&(*first)->scan);
+    atomic_flag_clear(&(*first)->in_use);
+    return ok;
 }
 
 static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
@@ -174,6 +179,8 @@ static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
         return ATOM(done);
     case SCAN_FULL:
         return enif_make_tuple2(env, ATOM(error), ATOM(system_limit));
+    case SCAN_LOST:
+        return enif_make_tuple2(env, ATOM(error), ATOM(no_reader));
     default:
         return enif_make_tuple2(env, ATOM(error), ATOM(no_memory));
     }

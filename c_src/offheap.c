@@ -301,6 +301,9 @@ static enum status walk_stage(struct offheap *w, const struct vm *vm, struct bud
     case COLLECT_MSG:
         return collect_all(w, vm, b);
     case SORT:
+        /* of so many that it takes a good part of a slice */
+        if (w->blocks.n > BLOCKS_INLINE)
+            b->steps = 0;
         return ST_OK;
     default:
         return walk_chain(w, vm, b);
@@ -313,7 +316,7 @@ enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct pl
     while (w->stage != DONE) {
         enum status st;
         if (w->stage == FRAGMENT) {
-            st = next_fragment(w, vm);
+            st = budget_step(b) ? next_fragment(w, vm) : ST_TIMESLICE;
         } else {
             st = walk_stage(w, vm, b);
             if (st == ST_OK)

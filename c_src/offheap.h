@@ -11,7 +11,7 @@ struct block {
     uintptr_t from, to;
 };
 
-enum { BLOCKS_INLINE = 16, BLOCKS_MAX = 65536 };
+enum { BLOCKS_INLINE = 16, BLOCKS_MAX = 16384 };
 
 /* The blocks that belong to a process: young heap, old heap, then fragments by address. */
 struct blocks {

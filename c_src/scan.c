@@ -45,7 +45,6 @@ void scan_init(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mo
     top_init(&s->top, n);
     sample_init(&s->own, vm->lay, &vm->tab, max_entries);
     s->sample = first ? first : &s->own;
-    s->sample->hint = 0;
 }
 
 void scan_free(struct scan *s)
@@ -191,63 +190,76 @@ static enum status settle(struct scan *s, const struct walk *w, enum status st)
 
 /* ---- who is next ----------------------------------------------------------------------------- */
 
-static uintptr_t process_in(const struct scan *s, size_t slot)
+/* Empty slots looked at in one go, about 1 ms; and processes that died, by the slower reader. */
+enum { STRETCH = 1 << 17, TRIES = 512 };
+
+static enum status target(const struct scan *s, struct target *t, size_t slot, uint64_t pid)
 {
     uint64_t proc;
-    return peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) ? (uintptr_t)proc : 0;
+    if (!peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc))
+        return ST_TORN;
+    *t = (struct target){slot, (uintptr_t)proc, pid};
+    return ST_OK;
 }
 
-static bool next_in_table(struct scan *s, struct target *t)
+static enum status next_in_table(struct scan *s, struct target *t)
 {
     size_t slot;
-    if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, s->vm.tab.max, &slot) ||
-        slot >= s->vm.tab.max) {
-        s->next = s->vm.tab.max;
-        return false;
-    }
-    s->next = slot + 1;
-    *t = (struct target){slot, process_in(s, slot), 0};
-    return true;
+    size_t max = s->vm.tab.max;
+    size_t to = max - s->next < STRETCH ? max : s->next + STRETCH;
+    if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, to, &slot))
+        return ST_TORN;
+    s->next = slot < to ? slot + 1 : to;
+    if (slot < to)
+        return target(s, t, slot, 0);
+    return to < max ? ST_TIMESLICE : ST_GONE;
 }
 
-static bool next_in_list(struct scan *s, struct target *t)
+static enum status next_in_list(struct scan *s, struct target *t)
 {
     bool retry = s->phase == RETRY;
     if (s->next == (retry ? s->retry_n : s->sample->n))
-        return false;
-    uint64_t pid = retry ? s->retry[s->next] : entry_pid(&s->sample->entries[s->next]);
-    size_t slot = proctab_slot(s->vm.lay, &s->vm.tab, pid);
+        return ST_GONE;
+    const struct entry *e = &s->sample->entries[s->next];
+    uint64_t pid = retry ? s->retry[s->next] : entry_pid(e);
+    bool skip = !retry && (e->key & SAMPLE_SKIP);
     s->next++;
-    *t = (struct target){slot, process_in(s, slot), pid};
-    return true;
+    *t = (struct target){0, 0, pid};
+    return skip ? ST_OK : target(s, t, proctab_slot(s->vm.lay, &s->vm.tab, pid), pid);
 }
 
-/* The next process, if there is one more; its lines are asked for. */
-static bool look_ahead(struct scan *s)
+/* Finds the next process, and asks for its lines. OK; TIMESLICE: none yet; GONE: there are no more;
+ * TORN: the table cannot be read. */
+static enum status look_ahead(struct scan *s)
 {
     bool list = s->phase == RETRY || s->mode == SCAN_AFTER;
     struct target *t = &s->ahead[s->ahead_n];
-    do {
-        if (!(list ? next_in_list(s, t) : next_in_table(s, t)))
-            return false;
-    } while (t->proc == 0);
-    for (unsigned i = 0; i < s->lines; i++)
-        peek_prefetch(t->proc + s->line[i]);
-    s->ahead_n++;
-    return true;
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        enum status st = list ? next_in_list(s, t) : next_in_table(s, t);
+        if (st != ST_OK)
+            return st;
+        if (t->proc == 0)
+            continue;
+        for (unsigned i = 0; i < s->lines; i++)
+            peek_prefetch(t->proc + s->line[i]);
+        s->ahead_n++;
+        return ST_OK;
+    }
+    return ST_TIMESLICE;
 }
 
 /* Who was found while the last batch was opened; at the beginning, look now. */
-static bool fetch_batch(struct scan *s)
+static enum status fetch_batch(struct scan *s)
 {
-    while (s->ahead_n < SCAN_BATCH && look_ahead(s))
-        ;
+    enum status st = ST_OK;
+    while (st == ST_OK && s->ahead_n < SCAN_BATCH)
+        st = look_ahead(s);
     s->n = s->ahead_n;
     s->settled = s->turns = 0;
     s->walking = s->closed = 0;
     memcpy(s->targets, s->ahead, s->n * sizeof *s->ahead);
     s->ahead_n = 0;
-    return s->n > 0;
+    return st;
 }
 
 static enum status open_one(struct scan *s, const struct target *t, struct walk *w)
@@ -256,7 +268,7 @@ static enum status open_one(struct scan *s, const struct target *t, struct walk 
     enum status st = stamp_open(&s->vm, &s->q.plan, t->slot, t->proc, &w->view);
     /* torn at the opening: the slot was just emptied or filled, so it holds no process that was
      * alive all the time */
-    if (st == ST_TORN || (t->pid != 0 && st == ST_OK && w->view.pid != t->pid))
+    if (st == ST_TORN || (t->pid != 0 && w->view.pid != t->pid))
         return ST_GONE;
     if (st == ST_OK || st == ST_BUSY)
         return excluded(s, w->view.pid) ? ST_GONE : st;
@@ -315,7 +327,7 @@ static void walk_batch(struct scan *s)
     unsigned used = 0;
     while (s->walking != 0 && used < BUDGET_STEPS) {
         unsigned steps = turn_length(s);
-        for (uint32_t left = s->walking; left != 0; left &= left - 1)
+        for (uint32_t left = s->walking; left != 0 && used < BUDGET_STEPS; left &= left - 1)
             used += 1 + walk_one(s, (unsigned)__builtin_ctz(left), steps);
         s->turns++;
     }
@@ -423,10 +435,13 @@ static enum scan_result result(enum status st)
 static enum scan_result step_batch(struct scan *s)
 {
     if (s->settled == s->n) {
-        if (!fetch_batch(s)) {
+        enum status st = fetch_batch(s);
+        if (st == ST_TORN)
+            return SCAN_LOST;
+        if (s->n == 0 && st == ST_GONE)
             next_phase(s);
+        if (s->n == 0)
             return SCAN_MORE;
-        }
         open_batch(s);
     }
     walk_batch(s);
@@ -490,9 +505,14 @@ void scan_asked(struct scan *s)
     s->ask_n = 0;
 }
 
+bool scan_is_finished(const struct scan *s)
+{
+    return s->phase == FINISHED;
+}
+
 bool scan_after(struct scan *s)
 {
-    if (s->phase != FINISHED || (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL))
+    if (!scan_is_finished(s) || (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL))
         return false;
     s->mode = SCAN_AFTER;
     s->phase = SWEEP;

@@ -61,6 +61,7 @@ enum scan_result {
     SCAN_ASK,  /* answer scan->ask[0..ask_n) with scan_answer, then scan_asked, call again */
     SCAN_DONE, /* top is complete */
     SCAN_FULL, /* more processes than the sample may remember */
+    SCAN_LOST, /* the process table cannot be read any more */
     SCAN_NOMEM
 };
 
@@ -75,6 +76,8 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
 /* What process_info said; dead: it said undefined. */
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, int64_t value);
 void scan_asked(struct scan *s);
+
+bool scan_is_finished(const struct scan *s);
 
 /* From HOLDERS or ALL to AFTER; false: it is not finished, or another mode. */
 bool scan_after(struct scan *s);

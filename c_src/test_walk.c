@@ -439,6 +439,88 @@ static void test_nobody(const struct layout *lay)
     free_world(w);
 }
 
+/* A stretch of empty slots, or of dead processes in a list, is no reason to hold a scheduler for long. */
+static void test_stretches(const struct layout *lay)
+{
+    enum { LARGE = 1 << 19, DEAD = 900, ROWS = 2000 };
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    uint64_t *table = calloc(LARGE, sizeof *table);
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    if (!s || !table)
+        abort();
+    char *p = make_process(w, 1);
+    uint64_t pid = lay->pid_slot_high ? (uint64_t)(LARGE - 1) << 32 | 3 : (LARGE - 1) << 4 | 3;
+    put(w, p, LF_id, pid);
+    table[LARGE - 1] = address(p);
+    struct vm vm = w->vm;
+    vm.tab = (struct proctab){address(table), LARGE};
+    scan_init(s, &vm, ATTR_reductions, SCAN_TOP, 1, NULL, 0);
+    run(s, &vm, 0, &a);
+    check(a.rows == 1 && a.row[0].pid == pid && a.slices > 3, "the last slot of an empty table",
+          lay->name);
+    scan_free(s);
+
+    w->table[1] = 0;
+    p = make_process(w, 0);
+    put(w, p, LF_off_heap, make_chain(w, p, 3, &count, &bytes));
+    scan_init(s, &w->vm, ATTR_binary_count, SCAN_ALL, ROWS, NULL, ROWS);
+    run(s, &w->vm, LONG, &a);
+    for (unsigned i = 1; i <= DEAD; i++)
+        check(sample_add(&s->own, pid_of(w, i), 5, 0) == ST_OK, "remembered", lay->name);
+    (void)make_process(w, DEAD);
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, 0, &a);
+    check(a.rows == 1 + DEAD && a.row[0].value == 5 && a.row[0].pid == pid_of(w, DEAD) &&
+              a.row[1].value == 0 && a.slices > 2,
+          "who comes behind many dead ones is counted", lay->name);
+    scan_free(s);
+    free(s);
+    free(table);
+    free_world(w);
+}
+
+/* Who has the slot of one that died is not looked at, and not asked, in its place. */
+static void test_newcomer(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    if (!s)
+        abort();
+    char *p = make_process(w, 9);
+    put(w, p, LF_off_heap, make_chain(w, p, 3, &count, &bytes));
+    scan_init(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
+    run(s, &w->vm, LONG, &a);
+    uint64_t other =
+        lay->pid_slot_high ? pid_of(w, 9) + (1 << 20) : pid_of(w, 9) + ((uint64_t)SLOTS << 4);
+    p = make_process(w, 9);
+    put(w, p, LF_id, other);
+    put(w, p, LF_state, 0x2A | STATE_RUNNING);
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, LONG, &a);
+    check(a.asked == 0 && a.rows == 1 && a.row[0].pid == pid_of(w, 9) && a.row[0].value == 0,
+          "a newcomer in a dead one's slot is not asked", lay->name);
+    scan_free(s);
+    scan_init(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
+    run(s, &w->vm, LONG, &a);
+    check(a.asked == 1, "who runs is asked", lay->name);
+    struct entry *e = sample_find(&s->own, other);
+    check(e != NULL, "who is asked is remembered", lay->name);
+    if (e)
+        e->key |= SAMPLE_SKIP;
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, LONG, &a);
+    check(a.asked == 0 && a.rows == 0, "who never answered is not asked again", lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
 /* From 26 on numbers go through the lines of the table: 0 8 16 ... 1016, 1 9 17 ... */
 static void test_order(const struct layout *lay)
 {
@@ -529,6 +611,8 @@ int main(void)
         test_window(lay);
         test_after(lay);
         test_nobody(lay);
+        test_stretches(lay);
+        test_newcomer(lay);
         test_order(lay);
         test_no_memory(lay);
     }
