@@ -62,10 +62,8 @@ static bool in_block(const struct block *b, uintptr_t p, unsigned words)
     return p >= b->from && p < b->to && b->to - p >= (uintptr_t)words * 8;
 }
 
-static bool in_fragments(struct blocks *bs, uintptr_t p, unsigned words)
+static const struct block *in_fragments(const struct blocks *bs, uintptr_t p, unsigned words)
 {
-    if (in_block(&bs->list[bs->last], p, words))
-        return true;
     unsigned lo = FRAGMENTS;
     unsigned hi = bs->n;
     while (lo < hi) {
@@ -75,16 +73,17 @@ static bool in_fragments(struct blocks *bs, uintptr_t p, unsigned words)
         else
             hi = mid;
     }
-    if (lo == bs->n || !in_block(&bs->list[lo], p, words))
-        return false;
-    bs->last = lo;
-    return true;
+    return lo < bs->n && in_block(&bs->list[lo], p, words) ? &bs->list[lo] : NULL;
 }
 
-static bool in_blocks(struct blocks *bs, uintptr_t p, unsigned words)
+/* The block in which so many words lie; NULL: none. */
+static const struct block *find_block(const struct blocks *bs, uintptr_t p, unsigned words)
 {
-    return in_block(&bs->list[YOUNG], p, words) || in_block(&bs->list[OLD], p, words) ||
-           in_fragments(bs, p, words);
+    if (in_block(&bs->list[YOUNG], p, words))
+        return &bs->list[YOUNG];
+    if (in_block(&bs->list[OLD], p, words))
+        return &bs->list[OLD];
+    return in_fragments(bs, p, words);
 }
 
 /* ---- the walk ------------------------------------------------------------------------------ */
@@ -111,7 +110,6 @@ void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *pl
     w->blocks.list = w->blocks.first;
     w->blocks.cap = BLOCKS_INLINE;
     w->blocks.n = FRAGMENTS;
-    w->blocks.last = YOUNG;
     /* most processes: nothing hangs anywhere */
     if ((stamp_field(plan, view, LF_off_heap) | stamp_field(plan, view, LF_wrt_bins) | w->frag) ==
         0)
@@ -162,18 +160,6 @@ static bool ask_size(struct offheap *w, const struct vm *vm, uint64_t bin)
     return true;
 }
 
-static bool count_binary(struct offheap *w, const struct vm *vm, uintptr_t entry)
-{
-    uint64_t bin;
-    if (w->stage == WRITABLE && !w->writable) {
-        w->unlisted++;
-        return true;
-    }
-    w->count++;
-    return !w->sizes ||
-           (peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) && ask_size(w, vm, bin));
-}
-
 /* Further than the processor fetches on its own. */
 static bool is_far(uintptr_t entry, uintptr_t next)
 {
@@ -187,23 +173,50 @@ static enum status come_again(uintptr_t entry)
     return ST_TIMESLICE;
 }
 
-static enum status walk_chain(struct offheap *w, const struct vm *vm, struct budget *b)
+static bool read_size(struct offheap *w, const struct vm *vm, const struct block *block,
+                      uintptr_t entry)
 {
-    while (w->cursor != 0) {
+    uint64_t bin;
+    return in_block(block, entry, LF(vm->lay, bin_ptr) / 8 + 1) &&
+           peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) && ask_size(w, vm, bin);
+}
+
+/* TIMESLICE: `w->cursor` is to be looked at next. Counts into *binaries. */
+static enum status walk_entries(struct offheap *w, const struct vm *vm, struct budget *b,
+                                bool sizes, uint64_t *binaries)
+{
+    enum { ENTRY_WORDS = 3 }; /* at least */
+    const uint64_t binary = LF(vm->lay, bin_thing);
+    const uintptr_t next = LF(vm->lay, oh_next);
+    const struct block *block = &w->blocks.list[YOUNG];
+    for (uint64_t entry = w->cursor; entry != 0; entry = w->cursor) {
         uint64_t thing;
-        uint64_t entry = w->cursor;
         if (!budget_step(b))
             return come_again(entry);
-        /* the shortest entry has three words */
-        if (w->steps-- == 0 || (entry & 7) || !in_blocks(&w->blocks, entry, 3) ||
-            !peek_word(vm->reader, entry, &thing) || !term_is_header(thing) ||
-            !peek_word(vm->reader, entry + LF(vm->lay, oh_next), &w->cursor) ||
-            (thing == LF(vm->lay, bin_thing) && !count_binary(w, vm, entry)))
+        if (!in_block(block, entry, ENTRY_WORDS))
+            block = find_block(&w->blocks, entry, ENTRY_WORDS);
+        if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &thing) ||
+            !term_is_header(thing) || !peek_word(vm->reader, entry + next, &w->cursor))
+            return ST_TORN;
+        *binaries += thing == binary;
+        if (sizes && thing == binary && !read_size(w, vm, block, entry))
             return ST_TORN;
         if (b->shared && is_far(entry, w->cursor))
             return come_again(w->cursor);
     }
     return ST_OK;
+}
+
+static enum status walk_chain(struct offheap *w, const struct vm *vm, struct budget *b)
+{
+    bool listed = w->stage != WRITABLE || w->writable;
+    uint64_t binaries = 0;
+    enum status st = walk_entries(w, vm, b, listed && w->sizes, &binaries);
+    if (listed)
+        w->count += binaries;
+    else
+        w->unlisted += binaries;
+    return st;
 }
 
 /* One more fragment of the process; its words are where chain entries may lie. */

@@ -15,7 +15,7 @@ enum { BLOCKS_INLINE = 16, BLOCKS_MAX = 16384 };
 
 /* The blocks that belong to a process: young heap, old heap, then fragments by address. */
 struct blocks {
-    unsigned n, cap, last;
+    unsigned n, cap;
     struct block *list;
     struct block first[BLOCKS_INLINE];
 };
