@@ -69,7 +69,7 @@ work("many", Emit) ->
     bench_crowd:idle(scaled(1000000)),
     %% before anything else has grown the node
     peak(Emit),
-    [compare(Emit, few(), Attr, 30) || Attr <- [memory, message_queue_len]],
+    [compare(Emit, runs(), Attr, 30) || Attr <- [memory, message_queue_len]],
     compare_leak(Emit, few(), 40);
 work("light", Emit) ->
     bench_crowd:holders(scaled(100000), 2),

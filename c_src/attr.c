@@ -67,12 +67,17 @@ static uint64_t get(const struct walk *w, const struct question *q, enum layout_
     return stamp_field(&q->plan, &w->view, field);
 }
 
+static uint64_t word(const struct walk *w, const struct question *q, enum layout_field field)
+{
+    return stamp_word(&q->plan, &w->view, field);
+}
+
 /* ---- memory and total_heap_size ------------------------------------------------------------ */
 
 static enum status dictionary_bytes(const struct walk *w, const struct vm *vm,
                                     const struct question *q, int64_t *bytes)
 {
-    uint64_t dict = get(w, q, LF_dictionary);
+    uint64_t dict = word(w, q, LF_dictionary);
     uint64_t slots;
     if (dict == 0)
         return ST_OK;
@@ -85,7 +90,7 @@ static enum status dictionary_bytes(const struct walk *w, const struct vm *vm,
 static enum status psd_bytes(const struct walk *w, const struct vm *vm, const struct question *q,
                              int64_t *bytes)
 {
-    uint64_t psd = get(w, q, LF_psd);
+    uint64_t psd = word(w, q, LF_psd);
     uint64_t saved_calls;
     if (psd == 0)
         return ST_OK;
@@ -98,12 +103,12 @@ static enum status psd_bytes(const struct walk *w, const struct vm *vm, const st
 /* Words of the blocks; the messages come later. */
 static enum status block_words(const struct walk *w, const struct question *q, int64_t *words)
 {
-    uint64_t young = (get(w, q, LF_hend) - get(w, q, LF_heap)) / 8;
-    uint64_t old = (get(w, q, LF_old_hend) - get(w, q, LF_old_heap)) / 8;
+    uint64_t young = (word(w, q, LF_hend) - word(w, q, LF_heap)) / 8;
+    uint64_t old = (word(w, q, LF_old_hend) - word(w, q, LF_old_heap)) / 8;
     /* they differ only while collection is delayed and the heap is a fragment meanwhile */
-    if (young != get(w, q, LF_heap_sz))
+    if (young != word(w, q, LF_heap_sz))
         return ST_ASK;
-    *words = (int64_t)(young + get(w, q, LF_mbuf_sz) + (get(w, q, LF_old_heap) != 0 ? old : 0));
+    *words = (int64_t)(young + word(w, q, LF_mbuf_sz) + (word(w, q, LF_old_heap) != 0 ? old : 0));
     return ST_OK;
 }
 
@@ -112,7 +117,7 @@ static enum status fixed_bytes(struct walk *w, const struct vm *vm, const struct
     int64_t words = 0;
     enum status st = block_words(w, q, &words);
     w->value = LF(vm->lay, proc_size) + 8 * words;
-    if (get(w, q, LF_arg_reg) != w->view.proc + LF(vm->lay, def_arg_reg))
+    if (word(w, q, LF_arg_reg) != w->view.proc + LF(vm->lay, def_arg_reg))
         w->value += 8 * (int64_t)get(w, q, LF_arity);
     if (st == ST_OK)
         st = psd_bytes(w, vm, q, &w->value);
@@ -197,7 +202,7 @@ static enum status go_queue_len(struct walk *w, const struct vm *vm, const struc
 
 static enum status go_dictionary(struct walk *w, const struct vm *vm, const struct question *q)
 {
-    uint64_t dict = get(w, q, LF_dictionary);
+    uint64_t dict = word(w, q, LF_dictionary);
     uint64_t keys = 0;
     /* process_info shows nothing of a process that is flagged sensitive */
     if (get(w, q, LF_trace_flags) != 0)
@@ -235,7 +240,7 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
 static void ask_for(const struct walk *w, const struct question *q, const enum layout_field *fields)
 {
     for (; *fields != LAYOUT_FIELD_COUNT; fields++) {
-        uint64_t at = get(w, q, *fields);
+        uint64_t at = word(w, q, *fields);
         if (at != 0)
             peek_prefetch((uintptr_t)at);
     }
@@ -256,7 +261,7 @@ void walk_prefetch(const struct walk *w, const struct question *q)
     if (first[q->attr])
         ask_for(w, q, first[q->attr]);
     if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count)
-        offheap_prefetch(get(w, q, LF_off_heap));
+        offheap_prefetch(word(w, q, LF_off_heap));
 }
 
 enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q, struct budget *b)
@@ -267,15 +272,15 @@ enum status walk_go(struct walk *w, const struct vm *vm, const struct question *
     case ATTR_total_heap_size:
         return go_total_heap_size(w, vm, q, b);
     case ATTR_heap_size:
-        w->value = (int64_t)get(w, q, LF_heap_sz);
+        w->value = (int64_t)word(w, q, LF_heap_sz);
         return ST_OK;
     case ATTR_stack_size:
-        w->value = (int64_t)((get(w, q, LF_hend) - get(w, q, LF_stop)) / 8);
+        w->value = (int64_t)((word(w, q, LF_hend) - word(w, q, LF_stop)) / 8);
         return ST_OK;
     case ATTR_message_queue_len:
         return go_queue_len(w, vm, q);
     case ATTR_reductions:
-        w->value = (int64_t)get(w, q, LF_reds);
+        w->value = (int64_t)word(w, q, LF_reds);
         return ST_OK;
     case ATTR_binary_memory:
     case ATTR_binary_count:

@@ -103,7 +103,7 @@ void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *pl
     w->writable = vm->lay->wrt_bins_listed;
     w->stage = COLLECT_MBUF;
     w->cursor = 0;
-    w->frag = stamp_field(plan, view, LF_mbuf);
+    w->frag = stamp_word(plan, view, LF_mbuf);
     w->steps = BLOCKS_MAX + 1;
     w->count = w->bytes = w->unlisted = 0;
     w->asked = 0;
@@ -111,15 +111,14 @@ void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *pl
     w->blocks.cap = BLOCKS_INLINE;
     w->blocks.n = FRAGMENTS;
     /* most processes: nothing hangs anywhere */
-    if ((stamp_field(plan, view, LF_off_heap) | stamp_field(plan, view, LF_wrt_bins) | w->frag) ==
-        0)
+    if ((stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) | w->frag) == 0)
         w->stage = DONE;
-    else if ((w->frag | stamp_field(plan, view, LF_msg_frag)) == 0)
+    else if ((w->frag | stamp_word(plan, view, LF_msg_frag)) == 0)
         w->stage = SORT;
     w->blocks.list[YOUNG] =
-        (struct block){stamp_field(plan, view, LF_heap), stamp_field(plan, view, LF_htop)};
+        (struct block){stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop)};
     w->blocks.list[OLD] =
-        (struct block){stamp_field(plan, view, LF_old_heap), stamp_field(plan, view, LF_old_htop)};
+        (struct block){stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop)};
 }
 
 void offheap_end(struct offheap *w)
@@ -279,7 +278,7 @@ static void next_stage(struct offheap *w, const struct plan *plan, const struct 
     switch (w->stage) {
     case COLLECT_MBUF:
         w->stage = COLLECT_MSG;
-        w->cursor = stamp_field(plan, view, LF_msg_frag);
+        w->cursor = stamp_word(plan, view, LF_msg_frag);
         break;
     case COLLECT_MSG:
         w->stage = SORT;
@@ -291,15 +290,15 @@ static void next_stage(struct offheap *w, const struct plan *plan, const struct 
         /* an entry has three words or more, so a longer chain is a cycle */
         w->steps = words_of(&w->blocks) / 3 + w->blocks.n + 1;
         w->stage = CHAIN;
-        w->cursor = stamp_field(plan, view, LF_off_heap);
+        w->cursor = stamp_word(plan, view, LF_off_heap);
         break;
     case CHAIN:
         w->stage = WRITABLE;
-        w->cursor = stamp_field(plan, view, LF_wrt_bins);
+        w->cursor = stamp_word(plan, view, LF_wrt_bins);
         break;
     case WRITABLE:
         w->stage = FRAGMENT;
-        w->frag = stamp_field(plan, view, LF_mbuf);
+        w->frag = stamp_word(plan, view, LF_mbuf);
         break;
     default:
         w->stage = FRAGMENT;

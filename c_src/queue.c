@@ -41,7 +41,7 @@ static enum status visible(const struct plan *plan, const struct view *view)
 /* To OTP 26: a request for the length is on its way, and the counters are biased. */
 static enum status biased(const struct vm *vm, const struct plan *plan, const struct view *view)
 {
-    uint64_t first = stamp_field(plan, view, LF_inq_first);
+    uint64_t first = stamp_word(plan, view, LF_inq_first);
     uint64_t tag = 0;
     if (stamp_field(plan, view, LF_sig_flags) & FLAG_DELAYED_LEN)
         return ST_BUSY;
@@ -64,16 +64,15 @@ enum status queue_length(const struct vm *vm, const struct plan *plan, const str
     enum status st = visible(plan, view);
     if (st == ST_OK)
         st = vm->lay->len_is_biased ? biased(vm, plan, view) : segmented(plan, view);
-    *length = stamp_field(plan, view, LF_sig_len) + stamp_field(plan, view, LF_inq_len);
+    *length = stamp_word(plan, view, LF_sig_len) + stamp_word(plan, view, LF_inq_len);
     return st == ST_OK && *length > MESSAGES_MAX ? ST_TORN : st;
 }
 
 bool queue_is_empty(const struct plan *plan, const struct view *view)
 {
     uint64_t state = stamp_field(plan, view, LF_state);
-    return stamp_field(plan, view, LF_sig_first) == 0 &&
-           stamp_field(plan, view, LF_inq_first) == 0 && !(state & STATE_SIG_Q) &&
-           visible(plan, view) == ST_OK;
+    return stamp_word(plan, view, LF_sig_first) == 0 && stamp_word(plan, view, LF_inq_first) == 0 &&
+           !(state & STATE_SIG_Q) && visible(plan, view) == ST_OK;
 }
 
 /* ---- the messages themselves --------------------------------------------------------------- */
@@ -83,7 +82,7 @@ enum stages { INNER, OUTER, DONE };
 void queue_start(struct queue *q, const struct plan *plan, const struct view *view)
 {
     *q = (struct queue){
-        .stage = INNER, .cursor = stamp_field(plan, view, LF_sig_first), .steps = MESSAGES_MAX};
+        .stage = INNER, .cursor = stamp_word(plan, view, LF_sig_first), .steps = MESSAGES_MAX};
 }
 
 static enum status fragment(struct queue *q, const struct vm *vm)
@@ -154,7 +153,7 @@ enum status queue_walk(struct queue *q, const struct vm *vm, const struct plan *
     while (st == ST_OK && q->stage != DONE) {
         st = one_queue(q, vm, b);
         if (st == ST_OK && ++q->stage == OUTER)
-            q->cursor = stamp_field(plan, view, LF_inq_first);
+            q->cursor = stamp_word(plan, view, LF_inq_first);
     }
     return st;
 }

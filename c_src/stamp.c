@@ -37,10 +37,12 @@ static void add_field(struct plan *plan, const struct layout *lay, enum layout_f
 {
     assert(plan->n < STAMP_MAX);
     unsigned width = layout_width(lay, field);
+    /* a whole word is where the table says, even if that is nonsense which the proof is to find */
+    unsigned in_word = width == 8 ? 0 : lay->f[field] & 7;
     plan->at[field] = (uint8_t)plan->n;
-    plan->shift[plan->n] = (lay->f[field] & 7) * 8;
+    plan->shift[plan->n] = (uint8_t)(in_word * 8);
     plan->mask[plan->n] = width == 8 ? ~0ULL : (1ULL << (width * 8)) - 1;
-    plan->off[plan->n++] = lay->f[field] & (uint16_t)~7U;
+    plan->off[plan->n++] = (uint16_t)(lay->f[field] - in_word);
 }
 
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,

@@ -20,6 +20,8 @@
 #include "proctab.h"
 #include "status.h"
 
+#include <assert.h>
+
 /* Bits of Process.state; the same from OTP 25 to 29. */
 enum {
     STATE_FREE = 0x400,
@@ -87,6 +89,14 @@ static inline uint64_t stamp_field(const struct plan *plan, const struct view *v
 {
     unsigned i = plan->at[field];
     return view->w[i] >> plan->shift[i] & plan->mask[i];
+}
+
+/* The same of a field that is a whole word, for those that are asked for in every process. */
+static inline uint64_t stamp_word(const struct plan *plan, const struct view *view,
+                                  enum layout_field field)
+{
+    assert(plan->mask[plan->at[field]] == ~(uint64_t)0);
+    return view->w[plan->at[field]];
 }
 
 /* Bytes of a field, and its value out of the aligned word around it. */

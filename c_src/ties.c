@@ -226,8 +226,8 @@ enum status ties_walk(struct ties *t, const struct vm *vm, const struct plan *pl
 {
     static const enum layout_field roots[] = {LF_links, LF_monitors, LF_lt_monitors};
     /* most processes: nothing hangs anywhere */
-    if ((stamp_field(plan, view, LF_links) | stamp_field(plan, view, LF_monitors) |
-         stamp_field(plan, view, LF_lt_monitors)) == 0)
+    if ((stamp_word(plan, view, LF_links) | stamp_word(plan, view, LF_monitors) |
+         stamp_word(plan, view, LF_lt_monitors)) == 0)
         return ST_OK;
     for (;;) {
         enum status st = walk(t, vm, b);
@@ -237,7 +237,7 @@ enum status ties_walk(struct ties *t, const struct vm *vm, const struct plan *pl
             if (++t->stage == S_DONE)
                 return ST_OK;
         } while (!wanted(t->what, t->stage));
-        t->first = stamp_field(plan, view, roots[t->stage]);
+        t->first = stamp_word(plan, view, roots[t->stage]);
         if (!push(t, t->first))
             return ST_TORN;
     }
