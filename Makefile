@@ -13,7 +13,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo shell test test-otp test-matrix check check-aarch64 lint format dialyzer docs bench clean
+.PHONY: help compile all demo shell test test-otp test-matrix stress check check-aarch64 lint format dialyzer docs bench clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,13 @@ test-matrix: ## the suite on OTP 25, 27 and 29 (chroots are made when needed; as
 test-otp: # one side: make test-otp SIDE=native SUITES="peek_SUITE other_SUITE:case"
 	@scripts/setup test
 	@scripts/suite $(or $(SIDE),native)
+
+stress: ## a node under fire, with witnesses in it: make stress SECONDS=60 OTP=27
+	@STRESS_SECONDS=$(or $(SECONDS),60) SUITES=stress_SUITE scripts/matrix \
+	    $(or $(stress_$(OTP)),host)
+
+stress_27 := trixie
+stress_29 := sid
 
 check: ## the C unit tests, plain and under sanitizers
 	@scripts/setup build

@@ -183,6 +183,18 @@ static ERL_NIF_TERM nif_counters(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
 /* ---- only in the library that the tests load ------------------------------------------------ */
 
 #ifdef SONDE_TEST
+static ERL_NIF_TERM nif_weaken(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    /* (enum stamp_weakness) */
+    int weakness;
+    if (!enif_get_int(env, argv[0], &weakness) || weakness < STAMP_SOUND ||
+        weakness > STAMP_REDUCTIONS)
+        return enif_make_badarg(env);
+    stamp_weakness = weakness;
+    return ATOM(ok);
+}
+
 static ERL_NIF_TERM nif_set_offset(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -307,6 +319,7 @@ static ErlNifFunc functions[] = {
 #ifdef SONDE_TEST
     {"set_offset", 2, nif_set_offset, 0},
     {"fail_alloc", 1, nif_fail_alloc, 0},
+    {"weaken", 1, nif_weaken, 0},
 #endif
 };
 

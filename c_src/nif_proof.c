@@ -83,6 +83,9 @@ NIF(nif_calibrate)
     if (!proctab_find(s->candidate.reader, s->candidate.lay, limit, pid, (uintptr_t)proc,
                       &s->candidate.tab))
         return enif_make_tuple2(env, ATOM(failed), ATOM(process_table));
+    /* only now is the size of a process known to be right */
+    if (!layout_in_process(s->candidate.lay, LF_id))
+        return enif_make_tuple2(env, ATOM(failed), ATOM(id));
     return ATOM(ok);
 }
 

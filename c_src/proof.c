@@ -15,6 +15,11 @@ static bool read_field(const struct vm *vm, uint64_t at, enum layout_field field
     return true;
 }
 
+static bool read_own(const struct vm *vm, uint64_t proc, enum layout_field field, uint64_t *value)
+{
+    return layout_in_process(vm->lay, field) && read_field(vm, proc, field, value);
+}
+
 static bool follow(const struct vm *vm, uint64_t at, const struct proof *p, uint64_t *value)
 {
     *value = at;
@@ -22,7 +27,7 @@ static bool follow(const struct vm *vm, uint64_t at, const struct proof *p, uint
         uint64_t offset;
         switch (p->path[i].kind) {
         case STEP_READ:
-            if (!read_field(vm, *value, p->path[i].field, value))
+            if (!(i == 0 ? read_own : read_field)(vm, *value, p->path[i].field, value))
                 return false;
             break;
         case STEP_AT:
@@ -93,7 +98,7 @@ static bool compare(const struct vm *vm, uintptr_t proc, const struct proof *p, 
         *result = value == p->word;
         return true;
     case OP_minus:
-        if (!read_field(vm, proc, p->other, &other))
+        if (!read_own(vm, proc, p->other, &other))
             return false;
         *result = ((int64_t)value - (int64_t)other) / 8;
         if (*result > (1LL << 40) || *result < -(1LL << 40))

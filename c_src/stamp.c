@@ -27,6 +27,11 @@ unsigned layout_width(const struct layout *lay, enum layout_field field)
     }
 }
 
+bool layout_in_process(const struct layout *lay, enum layout_field field)
+{
+    return lay->f[field] + layout_width(lay, field) <= LF(lay, proc_size);
+}
+
 uint64_t layout_narrow(uint64_t word, unsigned offset, unsigned width)
 {
     word >>= (offset & 7) * 8;
@@ -86,11 +91,38 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
     return st != ST_OK ? st : settled(plan, view->w + plan->n);
 }
 
+#ifdef SONDE_TEST
+_Atomic int stamp_weakness;
+
+static bool weak_close(const struct vm *vm, const struct plan *plan, const struct view *view,
+                       enum status *st)
+{
+    uint64_t reds = ~view->w[plan->at[LF_reds]];
+    int weakness = stamp_weakness;
+    *st = ST_OK;
+    if (weakness == STAMP_REDUCTIONS &&
+        (!peek_word(vm->reader, view->proc + plan->off[plan->at[LF_reds]], &reds) ||
+         reds != view->w[plan->at[LF_reds]]))
+        *st = ST_TORN;
+    return weakness != STAMP_SOUND;
+}
+#else
+static bool weak_close(const struct vm *vm, const struct plan *plan, const struct view *view,
+                       enum status *st)
+{
+    (void)vm, (void)plan, (void)view, (void)st;
+    return false;
+}
+#endif
+
 enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view)
 {
     uint64_t pair[2];
     uint64_t bits;
     uint64_t proc;
+    enum status weak;
+    if (weak_close(vm, plan, view, &weak))
+        return weak;
     if (!peek_gather(vm->reader, view->proc, plan->off, 2, pair) || settled(plan, pair) != ST_OK ||
         !peek_differ(vm->reader, view->proc, plan->off + 2, plan->n - 2, view->w + 2, &bits) ||
         bits != 0 || !peek_word(vm->reader, vm->tab.tab + view->slot * 8, &proc))

@@ -83,6 +83,12 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
 /* OK: whatever was read since the opening belongs together. Call peek_barrier before it. */
 enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view);
 
+#ifdef SONDE_TEST
+/* Readers that are broken on purpose: no stamp is compared, or of it only the reductions. */
+enum stamp_weakness { STAMP_SOUND, STAMP_NOT_CLOSED, STAMP_REDUCTIONS };
+extern _Atomic int stamp_weakness;
+#endif
+
 /* A field of the stamp, as it was at the opening. */
 static inline uint64_t stamp_field(const struct plan *plan, const struct view *view,
                                    enum layout_field field)
@@ -99,8 +105,13 @@ static inline uint64_t stamp_word(const struct plan *plan, const struct view *vi
     return view->w[plan->at[field]];
 }
 
-/* Bytes of a field, and its value out of the aligned word around it. */
+/* Bytes of a field. */
 unsigned layout_width(const struct layout *lay, enum layout_field field);
+
+/* Whether a field of the process lies in it at all: what is behind it may look right by chance. */
+bool layout_in_process(const struct layout *lay, enum layout_field field);
+
+/* A field's value out of the aligned word around it. */
 uint64_t layout_narrow(uint64_t word, unsigned offset, unsigned width);
 
 #endif

@@ -13,7 +13,7 @@
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/3, scan_info/1,
          scan_pids/3, scan_skip/2, scan_after/1]).
 -ifdef(TEST).
--export([set_offset/2, fail_alloc/1]).
+-export([set_offset/2, fail_alloc/1, weaken/1]).
 -endif.
 
 -export_type([scan/0, attr/0, mode/0]).
@@ -24,7 +24,7 @@
          adopt/0, scan_new/6, scan_step/1, scan_feed/2,
        scan_rows/3, scan_info/1, scan_pids/3, scan_skip/2, scan_after/1]).
 -ifdef(TEST).
--nifs([set_offset/2, fail_alloc/1]).
+-nifs([set_offset/2, fail_alloc/1, weaken/1]).
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
@@ -190,4 +190,8 @@ set_offset(_Field, _Offset) -> erlang:nif_error(not_loaded).
 
 -spec fail_alloc(non_neg_integer()) -> ok.
 fail_alloc(_N) -> erlang:nif_error(not_loaded).
+
+%% 0: sound; 1: no stamp is compared; 2: of it only the reductions.
+-spec weaken(0..2) -> ok.
+weaken(_How) -> erlang:nif_error(not_loaded).
 -endif.

@@ -375,6 +375,14 @@ numbers(Ps, Names, Field, Fact) ->
 distances(Ps, Names, Field, Other, Fact) ->
     fun() -> [{fact(Ps, N, Fact), read(Ps, N, [Field], minus, Other)} || N <- Names] end.
 
+%% Another field may point into the block by chance, but not at its beginning: that is so far from
+%% its end, or (should the end be the number that is wrong) from what is used of it.
+begins(Ps, Names, Field, Ends) ->
+    [{true, lists:any(fun({End, Fact}) ->
+                              read(Ps, N, [End], minus, Field) =:= fact(Ps, N, Fact)
+                      end, Ends)}
+     || N <- Names].
+
 %% The field points at a block that holds what the probe was given.
 holds(Ps, Name, Path, Words, Term) ->
     fun() -> [has(Ps, Name, Path, Words, Term)] end.
@@ -435,7 +443,8 @@ young_heap(#{seeds := Seeds} = Ps) ->
     [%% the hibernated one has less than its least size
      {heap_sz, numbers(Ps, [base, asleep | Ages], heap_sz, heap_block_size)},
      {heap, fun() -> [has(Ps, P, [heap], fact(Ps, P, recent_size), M)
-                      || P <- Ages, #{middle := M} <- [maps:get(P, Seeds)]] end},
+                      || P <- Ages, #{middle := M} <- [maps:get(P, Seeds)]]
+                         ++ begins(Ps, Ages, heap, [{hend, heap_block_size}, {htop, heap_size}]) end},
      {hend, distances(Ps, Ages, hend, heap, heap_block_size)},
      {htop, distances(Ps, Ages, htop, heap, heap_size)},
      {stop, fun() -> [{-fact(Ps, P, stack_size), read(Ps, P, [stop], minus, hend)}
@@ -445,7 +454,9 @@ young_heap(#{seeds := Seeds} = Ps) ->
 old_heap(#{seeds := Seeds} = Ps) ->
     Ages = [ages, ages2],
     [{old_heap, fun() -> [has(Ps, P, [old_heap], fact(Ps, P, old_heap_size), O)
-                          || P <- Ages, #{old := O} <- [maps:get(P, Seeds)]] end},
+                          || P <- Ages, #{old := O} <- [maps:get(P, Seeds)]]
+                             ++ begins(Ps, Ages, old_heap, [{old_hend, old_heap_block_size},
+                                                            {old_htop, old_heap_size}]) end},
      {old_htop, distances(Ps, Ages, old_htop, old_heap, old_heap_size)},
      {old_hend, distances(Ps, Ages, old_hend, old_heap, old_heap_block_size)},
      {gen_gcs, fun() -> [{proplists:get_value(minor_gcs, fact(Ps, P, garbage_collection)),

@@ -41,7 +41,10 @@ anywhere(Config) ->
     Seed = seed(),
     ct:pal("seed ~p (SONDE_SEED=~p does this again)", [Seed, Seed]),
     _ = rand:seed(exsss, Seed),
-    all_caught(Config, fun(_) -> [rand:uniform(1024) - 1 || _ <- [1, 2, 3]] end).
+    all_caught(Config, fun(_) -> [rand:uniform(1024) - 1 || _ <- lists:seq(1, draws())] end).
+
+%% SONDE_DRAWS=100 for a long look by hand.
+draws() -> list_to_integer(os:getenv("SONDE_DRAWS", "3")).
 
 seed() ->
     case os:getenv("SONDE_SEED") of
@@ -112,7 +115,7 @@ shipped_library_cannot_be_told_an_offset(_Config) ->
     Priv = filename:join(filename:dirname(filename:dirname(code:which(sonde_nif))), "priv"),
     Means = fun(File) ->
                     {ok, Bytes} = file:read_file(File),
-                    [What || What <- [<<"set_offset">>, <<"fail_alloc">>],
+                    [What || What <- [<<"set_offset">>, <<"fail_alloc">>, <<"weaken">>],
                              binary:match(Bytes, What) =/= nomatch]
             end,
     Shipped = filelib:wildcard(filename:join(Priv, "sonde_nif*.so")),
@@ -120,11 +123,11 @@ shipped_library_cannot_be_told_an_offset(_Config) ->
     [] = [{File, What} || File <- Shipped, What <- Means(File)],
     %% this is how it would look
     [ForTests | _] = filelib:wildcard(filename:join(os:getenv("SONDE_TEST_NIF"), "sonde_nif-*.so")),
-    [<<"set_offset">>, <<"fail_alloc">>] = Means(ForTests).
+    [<<"set_offset">>, <<"fail_alloc">>, <<"weaken">>] = Means(ForTests).
 
 shipped_module_cannot_be_told_an_offset(_Config) ->
     {module, sonde_nif} = code:ensure_loaded(sonde_nif),
-    Means = [set_offset, fail_alloc],
+    Means = [set_offset, fail_alloc, weaken],
     [] = [F || {F, _} <- sonde_nif:module_info(functions), lists:member(F, Means)],
     Beside = filename:join(filename:dirname(code:which(sonde_nif)), "sonde_nif.beam"),
     {ok, {sonde_nif, [{atoms, Atoms}]}} = beam_lib:chunks(Beside, [atoms]),

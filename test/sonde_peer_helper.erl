@@ -3,7 +3,7 @@
 %% tests, whose offsets can be set wrong and whose allocations can fail.
 -module(sonde_peer_helper).
 
--export([needs_test_build/0, start/1, start/2, start_node/1, stop/1, call/4, is_alive/1]).
+-export([needs_test_build/0, start/1, start/2, start_node/1, stop/1, call/4, call/5, is_alive/1]).
 
 %% A reason to skip, or ok.
 needs_test_build() ->
@@ -42,7 +42,9 @@ free_port() ->
 
 stop(Peer) -> ok = peer:stop(Peer).
 
-call(Peer, M, F, A) -> peer:call(Peer, M, F, A, 120000).
+call(Peer, M, F, A) -> call(Peer, M, F, A, 120000).
+
+call(Peer, M, F, A, Ms) -> peer:call(Peer, M, F, A, Ms).
 
 is_alive(Peer) ->
     try call(Peer, erlang, system_info, [otp_release]) of
