@@ -235,8 +235,17 @@ changes(Pid, Reports) ->
 
 helpers_have_no_row(Config) ->
     Blocked = block(Config),
-    Others = [spawn_monitor(fun() -> sonde:bin_leak(1, #{deadline => 2000}) end)
+    %% They wait for the blocked one for as long as the test takes.
+    Others = [spawn_monitor(fun() -> sonde:bin_leak(1, #{deadline => 100000}) end)
               || _ <- lists:seq(1, 5)],
+    try
+        no_row_for_helpers()
+    after
+        _ = [begin exit(P, kill), receive {'DOWN', R, _, _, _} -> ok end end || {P, R} <- Others],
+        unblock(Blocked)
+    end.
+
+no_row_for_helpers() ->
     sonde_test:until(fun() -> length(helpers()) >= 5 end),
     Helpers = helpers(),
     Rows = sonde:bin_leak(100000, #{deadline => 500}),
@@ -244,9 +253,7 @@ helpers_have_no_row(Config) ->
     [] = sonde_test:rows_of(Helpers, sonde:proc_count(memory, -1)),
     [] = sonde_test:rows_of(Helpers, sonde:proc_count(status, -1)),
     [] = sonde_test:rows_of(Helpers, sonde:proc_window(memory, -1, 0)),
-    true = lists:all(fun is_process_alive/1, Helpers),
-    _ = [begin exit(P, kill), receive {'DOWN', R, _, _, _} -> ok end end || {P, R} <- Others],
-    unblock(Blocked).
+    true = lists:all(fun is_process_alive/1, Helpers).
 
 changes_as_recon(_Config) ->
     case sonde_test:recon() of
