@@ -220,9 +220,9 @@ static enum status next_in_list(struct scan *s, struct target *t)
     bool retry = s->phase == RETRY;
     if (s->next == (retry ? s->retry_n : s->sample->n))
         return ST_GONE;
-    const struct entry *e = &s->sample->entries[s->next];
-    uint64_t pid = retry ? s->retry[s->next] : entry_pid(e);
-    bool skip = !retry && (e->key & SAMPLE_SKIP);
+    /* in a retry the sample may be empty, or shorter than the list */
+    uint64_t pid = retry ? s->retry[s->next] : entry_pid(&s->sample->entries[s->next]);
+    bool skip = !retry && (s->sample->entries[s->next].key & SAMPLE_SKIP);
     s->next++;
     *t = (struct target){0, 0, pid};
     return skip ? ST_OK : target(s, t, proctab_slot(s->vm.lay, &s->vm.tab, pid), pid);
