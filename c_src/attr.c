@@ -180,7 +180,8 @@ static enum status go_binaries(struct walk *w, const struct vm *vm, const struct
     struct offheap *o = &w->u.offheap;
     enum status st = offheap_walk(o, vm, &q->plan, &w->view, b);
     w->value = (int64_t)o->count;
-    w->clean = q->waiting && o->count + o->unlisted == 0 && queue_is_empty(&q->plan, &w->view);
+    w->clean =
+        q->waiting && o->count + o->unlisted == 0 && queue_is_empty(vm->lay, &q->plan, &w->view);
     return st;
 }
 

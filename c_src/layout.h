@@ -134,6 +134,7 @@ struct layout {
     uint8_t arity_width;  /* bytes */
     uint8_t flags_shift;  /* of the word that holds the flags of a node: where they start */
     uint16_t type_mask;   /* of the word that holds the type of a node: which bits it has */
+    uint32_t arrivals;    /* bits of state: something is in the outer queue or its buffers */
     uint16_t f[LAYOUT_FIELD_COUNT];
 };
 

@@ -65,11 +65,23 @@
     [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104, [LF_mon_alias_size] = 112,   \
     [LF_mon_size] = 144, [LF_mon_suspend_size] = 128, [LF_mon_ext_size] = 144
 
-#define FORM_25 .pid_slot_high = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF
+/* Process.state. SIG_IN_Q: to 26 any signal in the outer queue; from 27 those that are no messages,
+ * and messages have a bit of their own, which up to then says whether the process may have written
+ * to itself. Who has something to do is ACTIVE. */
+enum { ACTIVE = 0x2000, SIG_IN_Q = 0x80000, MSG_IN_Q = 0x1000 };
+enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN_Q };
+
+#define FORM_25                                                                                    \
+    .pid_slot_high = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF,           \
+    .arrivals = ARRIVALS_25
 #define FORM_26                                                                                    \
-    .wrt_bins_listed = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF
-#define FORM_27 .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0xFFFF
-#define FORM_28 .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0x1F, .flags_shift = 7
+    .wrt_bins_listed = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF,         \
+    .arrivals = ARRIVALS_25
+#define FORM_27                                                                                    \
+    .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0xFFFF, .arrivals = ARRIVALS_27
+#define FORM_28                                                                                    \
+    .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0x1F, .flags_shift = 7,                \
+    .arrivals = ARRIVALS_27
 
 /* clang-format off */
 #define OTP_25(Name, FP)                                                                     \

@@ -14,26 +14,18 @@ const enum layout_field queue_fields[] = {LF_sig_first,      LF_sig_len, LF_sig_
                                           LF_inq_first,      LF_inq_len, LF_trace_flags,
                                           LAYOUT_FIELD_COUNT};
 
-/* Process.state. To 26 SIG_IN_Q is set by any signal in the outer queue, from 27 by those that are
- * no messages, and MSG_IN_Q by messages. SIG_Q: the middle queue is not empty. */
-enum {
-    STATE_MSG_IN_Q = 0x1000,
-    STATE_ACTIVE = 0x2000,
-    STATE_SIG_IN_Q = 0x80000,
-    STATE_OFF_HEAP_MSGQ = 0x1000000,
-    STATE_SIG_Q = 0x2000000
-};
+/* Process.state. SIG_IN_Q: see layout_tables.c. SIG_Q: the middle queue is not empty. */
+enum { STATE_SIG_IN_Q = 0x80000, STATE_OFF_HEAP_MSGQ = 0x1000000, STATE_SIG_Q = 0x2000000 };
 
 enum { FLAG_DELAYED_LEN = 0x40 }; /* sig_qs.flags */
 enum { MESSAGES_MAX = 1 << 30 };
 
 /* The buffers exist only for off-heap queues, and what is in one makes the process active. */
-static enum status visible(const struct plan *plan, const struct view *view)
+static enum status visible(const struct layout *lay, const struct plan *plan,
+                           const struct view *view)
 {
     uint64_t state = stamp_field(plan, view, LF_state);
-    if ((state & STATE_OFF_HEAP_MSGQ) && (state & (STATE_ACTIVE | STATE_MSG_IN_Q | STATE_SIG_IN_Q)))
-        return ST_ASK;
-    return ST_OK;
+    return (state & STATE_OFF_HEAP_MSGQ) && (state & lay->arrivals) ? ST_ASK : ST_OK;
 }
 
 /* ---- length -------------------------------------------------------------------------------- */
@@ -61,18 +53,18 @@ static enum status segmented(const struct plan *plan, const struct view *view)
 enum status queue_length(const struct vm *vm, const struct plan *plan, const struct view *view,
                          uint64_t *length)
 {
-    enum status st = visible(plan, view);
+    enum status st = visible(vm->lay, plan, view);
     if (st == ST_OK)
         st = vm->lay->len_is_biased ? biased(vm, plan, view) : segmented(plan, view);
     *length = stamp_word(plan, view, LF_sig_len) + stamp_word(plan, view, LF_inq_len);
     return st == ST_OK && *length > MESSAGES_MAX ? ST_TORN : st;
 }
 
-bool queue_is_empty(const struct plan *plan, const struct view *view)
+bool queue_is_empty(const struct layout *lay, const struct plan *plan, const struct view *view)
 {
     uint64_t state = stamp_field(plan, view, LF_state);
     return stamp_word(plan, view, LF_sig_first) == 0 && stamp_word(plan, view, LF_inq_first) == 0 &&
-           !(state & STATE_SIG_Q) && visible(plan, view) == ST_OK;
+           !(state & STATE_SIG_Q) && visible(lay, plan, view) == ST_OK;
 }
 
 /* ---- the messages themselves --------------------------------------------------------------- */
@@ -137,19 +129,20 @@ static enum status one_queue(struct queue *q, const struct vm *vm, struct budget
 
 /* What a signal in the middle queue, or tracing of receive (which keeps messages there), would
  * change is for process_info to say. */
-static enum status walkable(const struct plan *plan, const struct view *view)
+static enum status walkable(const struct layout *lay, const struct plan *plan,
+                            const struct view *view)
 {
     if (stamp_field(plan, view, LF_trace_flags) != 0)
         return ST_ASK;
     if (stamp_field(plan, view, LF_state) & STATE_SIG_Q)
         return ST_BUSY;
-    return visible(plan, view);
+    return visible(lay, plan, view);
 }
 
 enum status queue_walk(struct queue *q, const struct vm *vm, const struct plan *plan,
                        const struct view *view, struct budget *b)
 {
-    enum status st = walkable(plan, view);
+    enum status st = walkable(vm->lay, plan, view);
     while (st == ST_OK && q->stage != DONE) {
         st = one_queue(q, vm, b);
         if (st == ST_OK && ++q->stage == OUTER)

@@ -14,7 +14,7 @@ enum status queue_length(const struct vm *vm, const struct plan *plan, const str
                          uint64_t *length);
 
 /* true: nothing waits, neither message nor other signal. */
-bool queue_is_empty(const struct plan *plan, const struct view *view);
+bool queue_is_empty(const struct layout *lay, const struct plan *plan, const struct view *view);
 
 /* A walk over the messages; it can stop and go on. */
 struct queue {
