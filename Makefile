@@ -43,7 +43,7 @@ test-otp: # one side: make test-otp SIDE=native SUITES="peek_SUITE other_SUITE:c
 	@scripts/suite $(or $(SIDE),native)
 
 stress: ## a node under fire, with witnesses in it: make stress SECONDS=60 OTP=27
-	@STRESS_SECONDS=$(or $(SECONDS),60) SUITES=stress_SUITE scripts/matrix \
+	@STRESS_SECONDS=$(or $(SECONDS),60) SUITES=stress_SUITE SONDE_SIDES=native scripts/matrix \
 	    $(or $(stress_$(OTP)),host)
 
 stress_27 := trixie
