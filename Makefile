@@ -13,10 +13,10 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo shell test test-otp test-matrix stress check check-aarch64 lint format dialyzer docs bench clean
+.PHONY: help compile all demo shell test test-otp test-matrix stress check check-aarch64 lint format dialyzer docs bench disturbance clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: ## see it find four real leaks on a running node (under a minute)
 	@scripts/setup build
@@ -82,6 +82,10 @@ bench: ## measure against recon and write the README's tables
 	@scripts/setup bench
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@sh bench/run
+
+disturbance: ## what a ping-pong pair notices of sonde, and of a control (ten minutes)
+	@scripts/setup test
+	@sh bench/run --disturb
 
 clean: ## remove what was built
 	rm -rf _build

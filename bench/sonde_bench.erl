@@ -3,6 +3,7 @@
 %%   work NAME RECON_DIR OUT    does one work and appends its figures to OUT, a file of terms
 %%   report FILE...             prints them
 %%   readme README FILE...      puts them between the marks in README
+%%   disturb DIR                bench_disturb, which prints its own figures
 %%
 %% The figures are rows `{row, Map}'; bench_report says what is in them.
 -module(sonde_bench).
@@ -33,6 +34,10 @@ command(["work", Name, ReconDir, Out]) ->
     Emit = fun(Row) -> bench_report:put(File, row, Row#{work => title(Name)}) end,
     work(Name, Emit),
     file:close(File),
+    0;
+command(["disturb", Dir]) ->
+    #{status := active} = sonde:native(),
+    ok = bench_disturb:run(Dir),
     0;
 command(["report" | Files]) ->
     bench_report:print(Files),
