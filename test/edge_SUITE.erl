@@ -273,13 +273,13 @@ in_a_dirty_call(Config) -> in_a_call(Config, dirty).
 in_a_long_call(Config) -> in_a_call(Config, normal).
 
 in_a_call(Config, How) ->
-    case sleepy_nif(Config) of
+    case sonde_foreign_helper:build(filename:join(proplists:get_value(priv_dir, Config), How)) of
         {skip, _} = Skip -> Skip;
-        Dir -> with(["-pa", Dir], fun(Peer) -> ok = call(Peer, scan_sleepers, [Dir, How]) end)
+        {ok, Dir} -> with(fun(Peer) -> ok = call(Peer, scan_sleepers, [Dir, How]) end)
     end.
 
 scan_sleepers(Dir, How) ->
-    {module, sonde_sleepy} = code:load_abs(filename:join(Dir, "sonde_sleepy")),
+    ok = sonde_foreign_helper:load(Dir),
     Quiet = quiet(20),
     _ = [begin
              Expected = [{P, sonde_kinds_helper:official(Attr, P)} || P <- Quiet],
@@ -300,45 +300,9 @@ scan_sleepers(Dir, How) ->
     sonde_test:stop(Sleepers).
 
 spawn_sleeper(How, Ms) ->
+    Where = case How of dirty -> dirty_cpu; normal -> normal end,
     spawn(fun() -> Bins = [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 10)],
-                   ok = sonde_sleepy:sleep(How, Ms),
-                   sonde_kinds_helper:wait(Bins) end).
-
-%% A library whose calls take long, built here.
-sleepy_nif(Config) ->
-    Dir = filename:join(proplists:get_value(priv_dir, Config), "sleepy"),
-    ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    Include = filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "include"]),
-    case {os:find_executable("gcc"), filelib:is_regular(filename:join(Include, "erl_nif.h"))} of
-        {Gcc, true} when is_list(Gcc) ->
-            C = filename:join(Dir, "sonde_sleepy.c"),
-            ok = file:write_file(C, c_source()),
-            Out = os:cmd("gcc -shared -fPIC -O1 -I'" ++ Include ++ "' -o '"
-                         ++ filename:join(Dir, "sonde_sleepy.so") ++ "' '" ++ C ++ "' 2>&1"),
-            true = filelib:is_regular(filename:join(Dir, "sonde_sleepy.so")) orelse ct:fail(Out),
-            Erl = filename:join(Dir, "sonde_sleepy.erl"),
-            ok = file:write_file(Erl, erl_source(filename:join(Dir, "sonde_sleepy"))),
-            {ok, sonde_sleepy} = compile:file(Erl, [{outdir, Dir}]),
-            Dir;
-        _ ->
-            {skip, "no gcc or no erl_nif.h"}
-    end.
-
-c_source() ->
-    "#include <erl_nif.h>\n#include <time.h>\n"
-    "static ERL_NIF_TERM nap(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])\n"
-    "{\n    int ms;\n    if (!enif_get_int(env, argv[0], &ms)) return enif_make_badarg(env);\n"
-    "    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};\n    nanosleep(&t, 0);\n"
-    "    return enif_make_atom(env, \"ok\");\n}\n"
-    "static ErlNifFunc fs[] = {{\"dirty\", 1, nap, ERL_NIF_DIRTY_JOB_CPU_BOUND},"
-    " {\"normal\", 1, nap, 0}};\n"
-    "ERL_NIF_INIT(sonde_sleepy, fs, NULL, NULL, NULL, NULL)\n".
-
-erl_source(File) ->
-    ["-module(sonde_sleepy).\n-export([sleep/2, dirty/1, normal/1]).\n-on_load(init/0).\n"
-     "init() -> erlang:load_nif(\"", File, "\", 0).\n"
-     "sleep(dirty, Ms) -> dirty(Ms);\nsleep(normal, Ms) -> normal(Ms).\n"
-     "dirty(_) -> erlang:nif_error(no).\nnormal(_) -> erlang:nif_error(no).\n"].
+                   sonde_kinds_helper:wait(sonde_foreign_helper:sleep(Where, Ms, Bins)) end).
 
 %% ---- one process with very much
 

@@ -1,0 +1,134 @@
+%% A library that is not ours, as other people have them in their nodes: calls that take long, signal
+%% handlers of its own, true faults, a filter that refuses a system call. Built where it is tested,
+%% from sonde_foreign_helper_data/sonde_foreign.c.
+-module(sonde_foreign_helper).
+
+-export([build/1, load/1, sleep/3, spin/3, crash/1, raise_segv/1, mask_signals/2]).
+-export([take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0]).
+-export([sleep_normal/2, sleep_dirty_cpu/2, sleep_dirty_io/2,
+         spin_normal/2, spin_dirty_cpu/2, spin_dirty_io/2,
+         crash_normal/0, crash_dirty_cpu/0, crash_dirty_io/0,
+         raise_segv_normal/0, raise_segv_dirty_cpu/0, raise_segv_dirty_io/0,
+         mask_signals_normal/1, mask_signals_dirty_cpu/1, mask_signals_dirty_io/1]).
+-export_type([where/0, kind/0]).
+
+-nifs([sleep_normal/2, sleep_dirty_cpu/2, sleep_dirty_io/2,
+       spin_normal/2, spin_dirty_cpu/2, spin_dirty_io/2,
+       crash_normal/0, crash_dirty_cpu/0, crash_dirty_io/0,
+       raise_segv_normal/0, raise_segv_dirty_cpu/0, raise_segv_dirty_io/0,
+       mask_signals_normal/1, mask_signals_dirty_cpu/1, mask_signals_dirty_io/1,
+       take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0]).
+
+%% The kind of scheduler whose thread does it.
+-type where() :: normal | dirty_cpu | dirty_io.
+
+%% chains: forwards everything to the handler before it. swallows: ends the node with exit code 43 at a
+%% fault, and ignores what was sent. no_onstack: what is installed, but without SA_ONSTACK.
+-type kind() :: chains | swallows | default | ignore | no_onstack.
+
+%% ---- building
+
+%% @doc Builds the library in `Dir', for {@link load/1} on any node of this machine.
+-spec build(file:filename()) -> {ok, Dir :: file:filename()} | {skip, string()}.
+build(Dir) ->
+    Include = filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "include"]),
+    case {[Cc || N <- ["cc", "gcc"], Cc <- [os:find_executable(N)], is_list(Cc)],
+          filelib:is_regular(filename:join(Include, "erl_nif.h"))} of
+        {[Cc | _], true} ->
+            Library = filename:join(Dir, "sonde_foreign.so"),
+            ok = filelib:ensure_dir(Library),
+            Said = os:cmd(lists:join(" ", [Cc, "-shared -fPIC -O1", ["-I", quoted(Include)],
+                                           "-o", quoted(Library), quoted(source()), "2>&1"])),
+            filelib:is_regular(Library) orelse error({does_not_build, Said}),
+            {ok, Dir};
+        _ ->
+            {skip, "no C compiler or no erl_nif.h"}
+    end.
+
+%% Beside this module, where scripts/suite puts it, or in the tree.
+source() ->
+    Beside = filename:dirname(code:which(?MODULE)),
+    Trees = [Root || Root <- [os:getenv("SONDE_ROOT")], is_list(Root)]
+        ++ [filename:join(Beside, "../../../../..")],
+    Name = "sonde_foreign_helper_data/sonde_foreign.c",
+    Files = [filename:join(Beside, Name) | [filename:join([T, "test", Name]) || T <- Trees]],
+    hd([File || File <- Files, filelib:is_regular(File)]).
+
+quoted(Path) -> ["'", Path, "'"].
+
+%% @doc Once for a node.
+-spec load(file:filename()) -> ok.
+load(Dir) ->
+    ok = erlang:load_nif(filename:join(Dir, "sonde_foreign"), 0).
+
+%% ---- long calls, in which a process holds Term: what they return
+
+-spec sleep(where(), Ms :: non_neg_integer(), Term) -> Term.
+sleep(normal, Ms, Term) -> sleep_normal(Ms, Term);
+sleep(dirty_cpu, Ms, Term) -> sleep_dirty_cpu(Ms, Term);
+sleep(dirty_io, Ms, Term) -> sleep_dirty_io(Ms, Term).
+
+-spec spin(where(), Us :: non_neg_integer(), Term) -> Term.
+spin(normal, Us, Term) -> spin_normal(Us, Term);
+spin(dirty_cpu, Us, Term) -> spin_dirty_cpu(Us, Term);
+spin(dirty_io, Us, Term) -> spin_dirty_io(Us, Term).
+
+%% ---- faults
+
+%% @doc Writes to no address. Does not return.
+-spec crash(where()) -> no_return().
+crash(normal) -> crash_normal();
+crash(dirty_cpu) -> crash_dirty_cpu();
+crash(dirty_io) -> crash_dirty_io().
+
+%% @doc A SIGSEGV that is sent, by a thread to itself.
+-spec raise_segv(where()) -> ok.
+raise_segv(normal) -> raise_segv_normal();
+raise_segv(dirty_cpu) -> raise_segv_dirty_cpu();
+raise_segv(dirty_io) -> raise_segv_dirty_io().
+
+%% ---- signals
+
+%% @doc SIGSEGV and SIGBUS for one scheduler's thread, until it is told otherwise.
+-spec mask_signals(where(), block | unblock) -> ok.
+mask_signals(normal, How) -> mask_signals_normal(How);
+mask_signals(dirty_cpu, How) -> mask_signals_dirty_cpu(How);
+mask_signals(dirty_io, How) -> mask_signals_dirty_io(How).
+
+%% @doc Installs a handler of its own for SIGSEGV and SIGBUS. One caller at a time.
+-spec take_signals(kind()) -> ok.
+take_signals(_Kind) -> erlang:nif_error(not_loaded).
+
+%% @doc Undoes the last {@link take_signals/1}.
+-spec give_back() -> ok.
+give_back() -> erlang:nif_error(not_loaded).
+
+%% @doc What is installed for SIGSEGV and for SIGBUS.
+-spec signals() -> [{default | ignore | chains | swallows | other, OnStack :: boolean()}].
+signals() -> erlang:nif_error(not_loaded).
+
+%% @doc How many signals its handlers were given.
+-spec seen() -> {Faults :: non_neg_integer(), Sent :: non_neg_integer()}.
+seen() -> erlang:nif_error(not_loaded).
+
+%% @doc From now on the system refuses process_vm_readv to every thread of the node.
+-spec deny_syscall() -> ok | {skip, string()}.
+deny_syscall() -> erlang:nif_error(not_loaded).
+
+%% ---- stubs
+
+sleep_normal(_Ms, _Term) -> erlang:nif_error(not_loaded).
+sleep_dirty_cpu(_Ms, _Term) -> erlang:nif_error(not_loaded).
+sleep_dirty_io(_Ms, _Term) -> erlang:nif_error(not_loaded).
+spin_normal(_Us, _Term) -> erlang:nif_error(not_loaded).
+spin_dirty_cpu(_Us, _Term) -> erlang:nif_error(not_loaded).
+spin_dirty_io(_Us, _Term) -> erlang:nif_error(not_loaded).
+crash_normal() -> erlang:nif_error(not_loaded).
+crash_dirty_cpu() -> erlang:nif_error(not_loaded).
+crash_dirty_io() -> erlang:nif_error(not_loaded).
+raise_segv_normal() -> erlang:nif_error(not_loaded).
+raise_segv_dirty_cpu() -> erlang:nif_error(not_loaded).
+raise_segv_dirty_io() -> erlang:nif_error(not_loaded).
+mask_signals_normal(_How) -> erlang:nif_error(not_loaded).
+mask_signals_dirty_cpu(_How) -> erlang:nif_error(not_loaded).
+mask_signals_dirty_io(_How) -> erlang:nif_error(not_loaded).
