@@ -1,7 +1,9 @@
 /* sonde_foreign.c: a library that is not ours, as others have them: for tests and measurements.
  * Knows: long calls, signal handlers of its own, true faults, a system call that is refused.
  * Does not know: sonde. Builds with plain cc -shared -fPIC and erl_nif.h of any release. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <erl_nif.h>
 
 #include <errno.h>
@@ -205,7 +207,7 @@ NIF(nif_mask_signals)
 NIF(nif_crash)
 {
     (void)argc, (void)argv;
-    int *volatile nowhere = NULL; /* volatile: the compiler must not know */
+    volatile int *volatile nowhere = NULL; /* the compiler must not know, and must not leave it out */
     *nowhere = 1;
     return atom(env, "ok");
 }
