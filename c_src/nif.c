@@ -12,27 +12,22 @@ struct atoms atoms;
 /* ---- memory -------------------------------------------------------------------------------- */
 
 #ifdef SONDE_TEST
-static atomic_int *fail_alloc;
+static atomic_int fail_alloc; /* the n-th allocation from now fails; 0: none */
 
-static bool allocation_fails(void)
+bool nif_out_of_memory(void)
 {
-    return fail_alloc && atomic_load(fail_alloc) > 0 && atomic_fetch_sub(fail_alloc, 1) == 1;
-}
-#else
-static bool allocation_fails(void)
-{
-    return false;
+    return atomic_load(&fail_alloc) > 0 && atomic_fetch_sub(&fail_alloc, 1) == 1;
 }
 #endif
 
 void *sonde_alloc(size_t bytes)
 {
-    return allocation_fails() ? NULL : enif_alloc(bytes);
+    return nif_out_of_memory() ? NULL : enif_alloc(bytes);
 }
 
 void *sonde_realloc(void *p, size_t bytes)
 {
-    if (allocation_fails())
+    if (nif_out_of_memory())
         return NULL;
     return p ? enif_realloc(p, bytes) : enif_alloc(bytes);
 }
@@ -97,7 +92,7 @@ static ERL_NIF_TERM nif_put_status(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
     (void)argc;
     /* (Status) */
     struct sonde *s = sonde_of(env);
-    ErlNifEnv *kept = enif_alloc_env();
+    ErlNifEnv *kept = nif_out_of_memory() ? NULL : enif_alloc_env();
     if (!kept)
         return enif_raise_exception(env, ATOM(no_memory));
     ERL_NIF_TERM copy = enif_make_copy(kept, argv[0]);
@@ -218,8 +213,21 @@ static ERL_NIF_TERM nif_fail_alloc(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
     int n;
     if (!enif_get_int(env, argv[0], &n) || n < 0)
         return enif_make_badarg(env);
-    atomic_store(&sonde_of(env)->fail_alloc, n);
+    atomic_store(&fail_alloc, n);
     return ATOM(ok);
+}
+
+/* The same for the allocations of load or upgrade itself, which come before any call. */
+static void fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
+{
+    int n;
+    if (enif_get_int(env, info, &n) && n > 0)
+        atomic_store(&fail_alloc, n);
+}
+#else
+static void fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
+{
+    (void)env, (void)info;
 }
 #endif
 
@@ -234,7 +242,7 @@ static void make_atoms(ErlNifEnv *env)
 
 static struct sonde *make_state(ErlNifEnv *env)
 {
-    struct sonde *s = enif_alloc(sizeof *s);
+    struct sonde *s = sonde_alloc(sizeof *s);
     if (!s)
         return NULL;
     memset(s, 0, sizeof *s);
@@ -243,13 +251,12 @@ static struct sonde *make_state(ErlNifEnv *env)
     atomic_init(&s->reader, PEEK_GUARDED);
 #ifdef SONDE_TEST
     s->mutated_field = LAYOUT_FIELD_COUNT;
-    fail_alloc = &s->fail_alloc;
 #endif
-    s->lock = enif_mutex_create("sonde_status");
+    s->lock = nif_out_of_memory() ? NULL : enif_mutex_create("sonde_status");
     if (!s->lock || !nif_scan_types(env, s)) {
         if (s->lock)
             enif_mutex_destroy(s->lock);
-        enif_free(s);
+        sonde_free(s);
         return NULL;
     }
     return s;
@@ -257,7 +264,7 @@ static struct sonde *make_state(ErlNifEnv *env)
 
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
-    (void)info;
+    fail_load(env, info);
     make_atoms(env);
     *priv = make_state(env);
     return *priv ? 0 : 1;
@@ -270,6 +277,7 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM in
     struct sonde *old = *old_priv;
     if (!old || strncmp(old->build, SONDE_BUILD_ID, sizeof old->build) != 0)
         return load(env, priv, info);
+    fail_load(env, info);
     make_atoms(env);
     if (!nif_scan_types(env, old))
         return 1;
@@ -287,10 +295,7 @@ static void unload(ErlNifEnv *env, void *priv)
     if (s->status_env)
         enif_free_env(s->status_env);
     enif_mutex_destroy(s->lock);
-#ifdef SONDE_TEST
-    fail_alloc = NULL;
-#endif
-    enif_free(s);
+    sonde_free(s);
 }
 
 static ErlNifFunc functions[] = {

@@ -30,9 +30,13 @@ bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde)
 {
     /* A scan of another build is not ours to release: its type keeps its own name and code. */
     ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
-    sonde->scan_type =
-        enif_open_resource_type(env, NULL, "sonde_scan_" SONDE_BUILD_ID, release, flags, NULL);
-    return sonde->scan_type != NULL;
+    ErlNifResourceType *type = NULL;
+    if (!nif_out_of_memory())
+        type =
+            enif_open_resource_type(env, NULL, "sonde_scan_" SONDE_BUILD_ID, release, flags, NULL);
+    if (type) /* else an older instance of the module goes on with what it has */
+        sonde->scan_type = type;
+    return type != NULL;
 }
 
 static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
@@ -97,12 +101,13 @@ static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
     return enif_is_empty_list(env, list);
 }
 
-static ERL_NIF_TERM new_scan(ErlNifEnv *env, struct sonde *s, enum attr attr, enum scan_mode mode,
-                             size_t n, struct held *first, size_t max)
+/* NULL: no memory. The caller releases it. */
+static struct held *new_scan(const struct sonde *s, enum attr attr, enum scan_mode mode, size_t n,
+                             struct held *first, size_t max)
 {
-    struct held *h = enif_alloc_resource(s->scan_type, sizeof *h);
+    struct held *h = nif_out_of_memory() ? NULL : enif_alloc_resource(s->scan_type, sizeof *h);
     if (!h)
-        return enif_raise_exception(env, ATOM(no_memory));
+        return NULL;
     struct vm vm = s->vm;
     h->lay = *s->vm.lay;
     vm.lay = &h->lay;
@@ -111,9 +116,7 @@ static ERL_NIF_TERM new_scan(ErlNifEnv *env, struct sonde *s, enum attr attr, en
     if (first)
         enif_keep_resource(first);
     scan_init(&h->scan, &vm, attr, mode, n, first ? &first->scan.own : NULL, max);
-    ERL_NIF_TERM term = enif_make_resource(env, h);
-    enif_release_resource(h);
-    return term;
+    return h;
 }
 
 NIF(nif_scan_new)
@@ -130,11 +133,13 @@ NIF(nif_scan_new)
         !get_mode(argv[1], &mode) || !enif_get_uint64(env, argv[2], &n) ||
         !get_first(env, argv[3], mode, &first) || !enif_get_uint64(env, argv[5], &max))
         return enif_make_badarg(env);
-    ERL_NIF_TERM term = new_scan(env, s, attr, mode, n, first, max);
-    struct held *h = get_held(env, term);
-    if (h && !get_exclude(env, argv[4], &h->scan))
-        return enif_make_badarg(env);
-    return term;
+    struct held *h = new_scan(s, attr, mode, n, first, max);
+    if (!h)
+        return enif_raise_exception(env, ATOM(no_memory));
+    bool ok = get_exclude(env, argv[4], &h->scan);
+    ERL_NIF_TERM term = ok ? enif_make_resource(env, h) : 0;
+    enif_release_resource(h);
+    return ok ? term : enif_make_badarg(env);
 }
 
 /* ---- step ---------------------------------------------------------------------------------- */

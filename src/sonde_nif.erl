@@ -38,15 +38,14 @@
 %% @doc `true', or the reason why there is no native side.
 -spec loaded() -> true | {not_loaded, string()}.
 loaded() ->
-    %% Put once, where loading failed; where it succeeded, the stub is gone.
-    case persistent_term:get(?REASON, undefined) of
-        undefined -> abi(try build_id() catch error:_ -> undefined end);
-        Text -> {not_loaded, Text}
+    %% First of all the library itself: an earlier loading may have failed.
+    try build_id() of
+        {?ABI, _} -> true;
+        {Other, _} -> {not_loaded, "the library speaks " ++ Other ++ ", not " ++ ?ABI}
+    catch
+        error:_ ->
+            {not_loaded, persistent_term:get(?REASON, "the module was loaded without its library")}
     end.
-
-abi({?ABI, _}) -> true;
-abi({Other, _}) -> {not_loaded, "the library speaks " ++ Other ++ ", not " ++ ?ABI};
-abi(undefined) -> {not_loaded, "the module was loaded without its library"}.
 
 init() ->
     case load(candidates()) of
@@ -66,10 +65,17 @@ load([File | Rest]) ->
     end.
 
 load_one(File) ->
-    case erlang:load_nif(filename:rootname(File, ".so"), 0) of
+    case erlang:load_nif(filename:rootname(File, ".so"), load_info()) of
         ok -> ok;
         {error, {_, Text}} -> {error, lists:flatten(Text)}
     end.
+
+%% In the tests' build, which allocation of the loading is to fail.
+-ifdef(TEST).
+load_info() -> persistent_term:get({?MODULE, fail_load}, 0).
+-else.
+load_info() -> 0.
+-endif.
 
 %% The name carries the build's id: the library stays mapped for ever, and a library that is loaded
 %% again from the same path would be the old one.

@@ -11,7 +11,8 @@ all() ->
     [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
      purged_while_a_scan_is_open, another_build_takes_over_while_a_scan_is_open,
      no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
-     no_memory_while_it_scans, no_memory_while_it_proves, failed_allocations_leak_nothing,
+     no_memory_while_it_scans, no_memory_while_it_proves, no_memory_while_it_loads,
+     failed_allocations_leak_nothing,
      scans_of_killed_callers_are_freed, one_scan_in_many_hands, sample_in_many_hands,
      wrong_arguments_are_badarg, scan_steps_in_the_wrong_order].
 
@@ -21,7 +22,8 @@ end_per_suite(_Config) -> ok.
 init_per_testcase(Case, Config) ->
     Both = [no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
             wrong_arguments_are_badarg],
-    Test = [no_memory_while_it_scans, no_memory_while_it_proves, failed_allocations_leak_nothing],
+    Test = [no_memory_while_it_scans, no_memory_while_it_proves, no_memory_while_it_loads,
+            failed_allocations_leak_nothing],
     Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     case {sonde_test:side() =:= native orelse lists:member(Case, Both), lists:member(Case, Test)} of
@@ -358,6 +360,40 @@ prove_without_memory() ->
     #{status := active} = sonde_vm:native(),
     ok = sonde_test:until(fun() -> length(processes()) =< Before end),
     right().
+
+%% A library that could not be loaded is no reason to fail, and nothing lasting: loaded later, it is there.
+no_memory_while_it_loads(_Config) ->
+    with(test, fun(Peer) ->
+                       Loaded = call(Peer, load_without_memory, []),
+                       {[_ | _], [_ | _]} = lists:partition(fun(L) -> L =:= not_loaded end, Loaded)
+               end).
+
+load_without_memory() ->
+    #{status := active} = sonde:native(),
+    Loaded = [load_without_memory(N, Start) || N <- lists:seq(1, 5), Start <- [anew, upgrade]],
+    0 = length([P || P <- processes(), erlang:check_process_code(P, sonde_nif)]),
+    Loaded.
+
+%% Upgrade: while a scan of the instance before is open.
+load_without_memory(N, Start) ->
+    Owner = scan_owner(1000),
+    _ = [begin true = code:delete(sonde_nif), _ = code:purge(sonde_nif) end || Start =:= anew],
+    persistent_term:put({sonde_nif, fail_load}, N),
+    {module, sonde_nif} = code:load_file(sonde_nif),
+    persistent_term:put({sonde_nif, fail_load}, 0),
+    Loaded = case maps:get(status, sonde:native()) of
+                 active -> ok = sonde_nif:fail_alloc(0), loaded;
+                 {off, {not_loaded, Text}} -> true = length(Text) > 10, not_loaded;
+                 {off, {check, prover}} -> ok = sonde_nif:fail_alloc(0), loaded
+             end,
+    right(),
+    _ = code:purge(sonde_nif),
+    {module, sonde_nif} = code:load_file(sonde_nif),
+    #{status := active} = sonde:native(),
+    right(),
+    _ = code:purge(sonde_nif),
+    sonde_test:stop(Owner),
+    Loaded.
 
 failed_allocations_leak_nothing(_Config) ->
     with(test, fun(Peer) -> Growth = call(Peer, fail_often, []),
