@@ -478,6 +478,12 @@ static enum scan_result step_phase(struct scan *s)
     }
 }
 
+static bool reader_works(const struct scan *s)
+{
+    uint64_t word;
+    return peek_word(s->vm.reader, s->vm.tab.tab, &word);
+}
+
 enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
 {
     uint64_t end = clock_ns() + ns;
@@ -491,7 +497,8 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
         enum status st = pause_batch(s);
         r = st == ST_OK ? r : result(st);
     }
-    return r;
+    /* To a reader that was refused meanwhile, everybody looked as if he had gone. */
+    return reader_works(s) ? r : SCAN_LOST;
 }
 
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, int64_t value)

@@ -568,6 +568,43 @@ static void test_no_memory(const struct layout *lay)
     free_world(w);
 }
 
+/* The reader is lost after so many steps. How many processes have an answer then, or are to be asked;
+ * -1: the scan says that it is lost. */
+static int answered(const struct world *w, unsigned steps)
+{
+    struct scan *s = malloc(sizeof *s);
+    enum scan_result r = SCAN_MORE;
+    size_t asked = 0;
+    if (!s)
+        abort();
+    scan_init(s, &w->vm, ATTR_binary_count, SCAN_TOP, SLOTS, NULL, SLOTS);
+    for (unsigned i = 0; r == SCAN_MORE || r == SCAN_ASK; i++) {
+        r = scan_step(s, i < steps ? w->vm.reader : PEEK_NONE, NOTHING);
+        if (r == SCAN_ASK) {
+            asked += s->ask_n;
+            scan_asked(s);
+        }
+    }
+    size_t rows = s->top.n;
+    scan_free(s);
+    free(s);
+    return r == SCAN_DONE ? (int)(rows + asked) : -1;
+}
+
+static void test_reader_lost(const struct layout *lay)
+{
+    enum { MANY = 50, RUN = 20 };
+    struct world *w = new_world(lay);
+    int n = -1;
+    for (unsigned i = 0; i < MANY; i++)
+        put(w, make_process(w, i + 1), LF_state, i < RUN ? 0x2A | STATE_RUNNING : 0x2A);
+    check(answered(w, 0) == -1, "no answer without a reader", lay->name);
+    for (unsigned steps = 1; n == -1 && steps < 1000; steps++)
+        n = answered(w, steps);
+    check(n == MANY, "who loses the reader loses no process", lay->name);
+    free_world(w);
+}
+
 /* The N largest, against sorting all. */
 static int by_rank(const void *a, const void *b)
 {
@@ -619,6 +656,7 @@ int main(void)
         test_newcomer(lay);
         test_order(lay);
         test_no_memory(lay);
+        test_reader_lost(lay);
     }
     printf("%u passed, %u failed\n", passed, failed);
     return failed != 0;
