@@ -1,14 +1,16 @@
 /* nif_scan.c: the NIFs around a scan: one question to every process, in slices.
  * Knows: how a scan is held by the process that made it, and its terms in and out.
  * Does not know: how processes are read. */
+#include "clock.h"
 #include "nif.h"
 #include "scan.h"
 #include "term.h"
 
 #include <string.h>
 
-/* A slice of 5 ms, plus the batch that was begun, keeps far below the 10 ms that we promise. */
-enum { SLICE_NS = 5000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
+/* A slice of 5 ms, plus the batch that was begun, keeps far below the 10 ms that we promise. How often
+ * we look whether the reader still works is how long another's handler may be there unnoticed. */
+enum { SLICE_NS = 5000000, LOOK_NS = 250000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
 
 struct held {
     struct scan scan;
@@ -168,12 +170,23 @@ static ERL_NIF_TERM asks(ErlNifEnv *env, const struct scan *scan)
     return enif_make_tuple2(env, ATOM(ask), list);
 }
 
+static enum scan_result slice(struct sonde *s, struct scan *scan)
+{
+    enum peek_reader want = (enum peek_reader)atomic_load(&s->reader);
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum scan_result r;
+    do {
+        enum peek_reader reader = peek_ready(want);
+        if (reader == PEEK_NONE)
+            return SCAN_LOST;
+        r = scan_step(scan, reader, LOOK_NS);
+    } while (r == SCAN_MORE && clock_ns() < end);
+    return r;
+}
+
 static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
 {
-    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
-    if (reader == PEEK_NONE)
-        return enif_make_tuple2(env, ATOM(error), ATOM(no_reader));
-    enum scan_result r = scan_step(scan, reader, SLICE_NS);
+    enum scan_result r = slice(s, scan);
     add_counters(s, scan);
     switch (r) {
     case SCAN_MORE:
