@@ -205,11 +205,12 @@ static bool get_proof(ErlNifEnv *env, struct sonde *s, const ERL_NIF_TERM argv[]
 {
     const struct vm *vm = &s->candidate;
     *p = (struct proof){0};
-    if (!vm->lay || vm->tab.max == 0 || !get_path(env, argv[0], p) ||
-        !get_op(env, argv[1], &p->op) || !get_argument(env, vm, argv[2], p))
+    if (!vm->lay || vm->tab.max == 0)
         return false;
+    /* first of all: an argument may be a process that has to be found */
     s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
-    return true;
+    return get_path(env, argv[0], p) && get_op(env, argv[1], &p->op) &&
+           get_argument(env, vm, argv[2], p);
 }
 
 static ERL_NIF_TERM answer(ErlNifEnv *env, const struct vm *vm, uintptr_t proc,
@@ -305,10 +306,11 @@ NIF(nif_read)
     uintptr_t proc;
     enum attr attr;
     int64_t value;
-    if (!s->candidate.lay || s->candidate.tab.max == 0 || !nif_attr(env, argv[1], &attr) ||
-        !find_process(env, &s->candidate, argv[0], &proc))
+    if (!s->candidate.lay || s->candidate.tab.max == 0 || !nif_attr(env, argv[1], &attr))
         return enif_make_badarg(env);
     s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    if (!find_process(env, &s->candidate, argv[0], &proc))
+        return enif_make_badarg(env);
     if (s->candidate.reader == PEEK_NONE)
         return ATOM(no_reader);
     enum status st = read_attr(&s->candidate, attr, argv[0], proc, &value);
