@@ -90,13 +90,18 @@ native(_) ->
 %% ---- the proof ----------------------------------------------------------------------------------
 
 %% The outcome, after a proof where there is none yet. One that found the probes busy is tried
-%% again by the next caller.
+%% again by the next caller, and one that found no reader once there is one.
 outcome() ->
-    case sonde_nif:status() of
-        undefined -> prove();
-        #{status := {off, {probes_busy, _}}} -> prove();
-        Outcome -> Outcome
+    Outcome = sonde_nif:status(),
+    case is_lasting(Outcome) of
+        true -> Outcome;
+        false -> prove()
     end.
+
+is_lasting(undefined) -> false;
+is_lasting(#{status := {off, {probes_busy, _}}}) -> false;
+is_lasting(#{status := {off, {unsupported, no_reader}}}) -> sonde_nif:reader() =:= none;
+is_lasting(_) -> true.
 
 prove() ->
     try spawn_opt(fun prover/0, [monitor, {max_heap_size, 0}]) of
@@ -120,9 +125,11 @@ prover() ->
             receive {'DOWN', Mon, process, _, _} -> ok end
     end.
 
-prover(undefined) -> prover_run();
-prover(#{status := {off, {probes_busy, _}}}) -> prover_run();
-prover(_) -> ok.
+prover(Outcome) ->
+    case is_lasting(Outcome) of
+        true -> ok;
+        false -> prover_run()
+    end.
 
 prover_run() ->
     configure(),
