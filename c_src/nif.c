@@ -319,6 +319,7 @@ static ErlNifFunc functions[] = {
     {"scan_rows", 3, nif_scan_rows, 0},
     {"scan_info", 1, nif_scan_info, 0},
     {"scan_pids", 3, nif_scan_pids, 0},
+    {"scan_values", 3, nif_scan_values, 0},
     {"scan_skip", 2, nif_scan_skip, 0},
     {"scan_after", 1, nif_scan_after, 0},
 #ifdef SONDE_TEST

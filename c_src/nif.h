@@ -14,7 +14,7 @@
     X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done) X(system_limit)           \
     X(no_reader) X(no_memory) X(top) X(sample) X(diff) X(holders) X(all) X(entries)       \
     X(left) X(native) X(busy) X(asked) X(faults) X(at) X(base) X(term) X(process_table)   \
-    X(id) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)
+    X(id) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)
 /* clang-format on */
 
 struct atoms {
@@ -85,6 +85,7 @@ NIF(nif_scan_feed);
 NIF(nif_scan_rows);
 NIF(nif_scan_info);
 NIF(nif_scan_pids);
+NIF(nif_scan_values);
 NIF(nif_scan_skip);
 NIF(nif_scan_after);
 bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde);

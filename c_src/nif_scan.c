@@ -316,6 +316,32 @@ NIF(nif_scan_pids)
     return give_back(h, list);
 }
 
+static ERL_NIF_TERM remembered(ErlNifEnv *env, const struct entry *e)
+{
+    ERL_NIF_TERM value = e->key & SAMPLE_SKIP      ? ATOM(skip)
+                         : e->key & SAMPLE_UNKNOWN ? ATOM(undefined)
+                                                   : enif_make_int64(env, e->value);
+    return enif_make_tuple2(env, make_pid(env, entry_pid(e)), value);
+}
+
+NIF(nif_scan_values)
+{
+    (void)argc;
+    /* (Scan, From, Count): what a first look remembers, {Pid, Value | undefined | skip}; at most
+     * CHUNK_MAX */
+    struct held *h = take(env, argv[0]);
+    size_t from;
+    size_t to;
+    if (!h)
+        return enif_make_badarg(env);
+    if (!get_range(env, argv, h->scan.sample->n, &from, &to))
+        return give_back(h, enif_make_badarg(env));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (to > from)
+        list = enif_make_list_cell(env, remembered(env, &h->scan.sample->entries[--to]), list);
+    return give_back(h, list);
+}
+
 NIF(nif_scan_skip)
 {
     (void)argc;

@@ -125,8 +125,10 @@ collect(Scan, Unread, Want, Opts) ->
     Found = sonde_helper:jobs(fun start/1, fun fold/3,
                               #found{scan = Scan, best = sonde_best:new(Want)}, Jobs, Opts),
     ok = sonde_nif:scan_after(Scan),
-    Mute = second_count(Scan, 0, Opts),
-    Dropped = [{Drop, Pid} || {Pid, Drop} <- sonde_nif:scan_rows(Scan)],
+    {Dropped, Mute} = case second_count(Scan, 0, Opts) of
+                          {no_reader, Silent} -> ask_the_rest(Scan, dropped(Scan), Silent, Opts);
+                          Silent -> {dropped(Scan), Silent}
+                      end,
     Best = lists:foldl(fun sonde_best:add/2, Found#found.best, Dropped),
     {sonde_best:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
 
@@ -145,6 +147,8 @@ start({whole, Pid}) ->
     sonde_helper:job(fun whole/1, Pid);
 start({count, Pid}) ->
     sonde_helper:job(fun(P) -> sonde_attr:read(binary_count, P) end, Pid);
+start({count, Pid, _}) ->
+    start({count, Pid});
 start({name, {_, Pid}}) ->
     sonde_helper:job(fun sonde_attr:call_site/1, Pid);
 start({collect, Pid}) ->
@@ -168,7 +172,7 @@ fold({collect, Pid}, unanswered, #found{scan = Scan, skipped = Skipped} = Found)
     ok = sonde_nif:scan_skip(Scan, Pid),
     Found#found{skipped = Skipped + 1}.
 
-%% How many never answered.
+%% How many never answered; `no_reader' with how many of those that were asked until then.
 second_count(Scan, Mute, #{caller := Caller, last := Last} = Opts) ->
     ok = sonde_helper:check_caller(Caller),
     case sonde_nif:scan_step(Scan) of
@@ -181,8 +185,28 @@ second_count(Scan, Mute, #{caller := Caller, last := Last} = Opts) ->
             _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Silent],
             ok = sonde_nif:scan_feed(Scan, [{Pid, N} || {Pid, {ok, N}} <- Asked]),
             second_count(Scan, Mute + length(Silent), Opts);
+        {error, no_reader} -> {no_reader, Mute};
         {error, Why} -> error(Why)
     end.
+
+dropped(Scan) ->
+    [{Drop, Pid} || {Pid, Drop} <- sonde_nif:scan_rows(Scan)].
+
+%% Nobody can be read any more: who has no row yet is asked for the second count. (One that lost its
+%% row to better ones loses again.)
+ask_the_rest(Scan, Rows, Mute, #{last := Last} = Opts) ->
+    HasRow = maps:from_list([{Pid, []} || {_, Pid} <- Rows]),
+    sonde_helper:jobs(fun start/1, fun recounted/3, {Rows, Mute},
+                      [{count, Pid, Before} || {Pid, Before} <- sonde_nif:scan_values(Scan),
+                                               Before =/= skip, not is_map_key(Pid, HasRow)],
+                      Opts#{until => Last}).
+
+recounted({count, Pid, Before}, {ok, Now}, {Rows, Mute}) when is_integer(Before) ->
+    {[{Before - Now, Pid} | Rows], Mute};
+recounted(_, unanswered, {Rows, Mute}) ->
+    {Rows, Mute + 1};
+recounted({count, Pid, _}, _, {Rows, Mute}) ->
+    {[{0, Pid} | Rows], Mute}.
 
 %% ---- names: only for rows; the dead have neither a name nor, as in recon, a value
 

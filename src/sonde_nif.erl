@@ -11,7 +11,7 @@
 -export([tables/0, calibrate/2, probe/4, probe_swollen/4, read/2,
          adopt/0]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/3, scan_info/1,
-         scan_pids/3, scan_skip/2, scan_after/1]).
+         scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1]).
 -ifdef(TEST).
 -export([set_offset/2, fail_alloc/1, weaken/1]).
 -endif.
@@ -22,7 +22,7 @@
 -nifs([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
        counters/0, tables/0, calibrate/2, probe/4, probe_swollen/4, read/2,
          adopt/0, scan_new/6, scan_step/1, scan_feed/2,
-       scan_rows/3, scan_info/1, scan_pids/3, scan_skip/2, scan_after/1]).
+       scan_rows/3, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1]).
 -ifdef(TEST).
 -nifs([set_offset/2, fail_alloc/1, weaken/1]).
 -endif.
@@ -116,6 +116,17 @@ scan_rows_from(Scan, From) ->
         Rows -> Rows ++ scan_rows_from(Scan, From + length(Rows))
     end.
 
+%% All that a first look remembers. `undefined': it has no value, since the process was busy and then
+%% died; `skip': there is to be no row for it.
+-spec scan_values(scan()) -> [{pid(), integer() | undefined | skip}].
+scan_values(Scan) -> scan_values_from(Scan, 0).
+
+scan_values_from(Scan, From) ->
+    case scan_values(Scan, From, 1000) of
+        [] -> [];
+        Values -> Values ++ scan_values_from(Scan, From + length(Values))
+    end.
+
 -spec build_id() -> {string(), string()}.
 build_id() -> erlang:nif_error(not_loaded).
 
@@ -183,6 +194,10 @@ scan_info(_Scan) -> erlang:nif_error(not_loaded).
 
 -spec scan_pids(scan(), non_neg_integer(), non_neg_integer()) -> [pid()].
 scan_pids(_Scan, _From, _Count) -> erlang:nif_error(not_loaded).
+
+-spec scan_values(scan(), non_neg_integer(), non_neg_integer()) ->
+    [{pid(), integer() | undefined | skip}].
+scan_values(_Scan, _From, _Count) -> erlang:nif_error(not_loaded).
 
 -spec scan_skip(scan(), pid()) -> ok.
 scan_skip(_Scan, _Pid) -> erlang:nif_error(not_loaded).

@@ -119,7 +119,7 @@ first(portable, Attr, Want, Max) ->
 
 second(native, Attr, Want, Max, First) ->
     case scan(Attr, diff, Want, First, Max) of
-        no_reader -> error(no_reader);
+        no_reader -> second(portable, Attr, Want, Max, remembered(First));
         Scan -> rows(Scan)
     end;
 second(portable, Attr, Want, _Max, First) ->
@@ -130,6 +130,11 @@ second(portable, Attr, Want, _Max, First) ->
     {Gone, Best} = fold(Look, {First, sonde_best:new(Want)}, Attr, processes()),
     Dead = maps:fold(fun(Pid, Value, Acc) -> sonde_best:add({Value, Pid}, Acc) end, Best, Gone),
     sonde_best:to_list(Dead).
+
+%% As the portable side keeps a first look.
+remembered(First) ->
+    maps:from_list([Entry || {_, Value} = Entry <- sonde_nif:scan_values(First),
+                             is_integer(Value)]).
 
 take(Pid, Values) ->
     case maps:take(Pid, Values) of
@@ -149,7 +154,8 @@ fold(Fun, Acc, Attr, Pids) ->
                         end
                 end, Acc, Pids).
 
-%% ---- native. No reader: somebody took the signal handler away, and the other reader is forbidden
+%% ---- native. No reader: somebody took the signal handler away, and the other reader is forbidden;
+%% then everybody is asked, in the middle of a window too
 
 scan(Attr, Mode, Want, First, Max) ->
     Scan = sonde_nif:scan_new(Attr, Mode, Want, First, [self()], Max),
