@@ -1,135 +1,15 @@
-/* test_peek.c: tests of peek.c, without a VM: what it reads, and that no signal changes its meaning.
- * Knows: how to make memory that cannot be read, and children that are meant to die.
+/* test_peek.c: tests of peek.c, without a VM: what it reads, and what it refuses to.
+ * Knows: how to make memory that cannot be read, at every edge there is.
  * Does not know: how peek does it.
  *
- * Prints a line for what failed or was skipped, and the totals. A child without our handler is the
- * measure for one with it: the wait statuses must be the same. */
-#include "peek.h"
+ * Prints a line for what failed or was skipped, and the totals. What signals mean meanwhile is
+ * test_peek_signals.c's subject. */
+#include "test_peek.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-#if defined(__linux__)
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#endif
-
-#ifndef MAP_ANONYMOUS
-#define MAP_ANONYMOUS MAP_ANON
-#endif
-
-#if defined(__SANITIZE_ADDRESS__)
-#define ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ASAN 1
-#endif
-#endif
-#ifndef ASAN
-#define ASAN 0
-#endif
-
-#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
-#define ALWAYS_GUARDED 1
-#else
-#define ALWAYS_GUARDED 0
-#endif
-
-/* ---- the harness --------------------------------------------------------------------------- */
-
-static const char *running = "";
-static int complaints;
-
-static bool expect(bool ok, const char *what, int line)
-{
-    if (!ok && complaints++ < 5)
-        (void)printf("FAILED %s: %s (line %d)\n", running, what, line);
-    return ok;
-}
-
-#define EXPECT(cond) expect((cond), #cond, __LINE__)
-
-/* For the steps of a test that must not fail, here or in a child. */
-static void must(bool ok, const char *what)
-{
-    if (!ok) {
-        perror(what);
-        _exit(98);
-    }
-}
-
-static void pause_ms(long ms)
-{
-    struct timespec t = {0, ms * 1000000};
-    (void)nanosleep(&t, NULL);
-}
-
-/* Valgrind delivers signals in a way of its own (another SIGBUS, no restarts), and none of what it
- * says about them is about us. It also needs --vex-iropt-unroll-thresh=0: in a loop that it has
- * unrolled, the program counter of a fault is off. */
-static bool under_valgrind(void)
-{
-    const char *preload = getenv("LD_PRELOAD"); // NOLINT(concurrency-mt-unsafe)
-    return preload != NULL && strstr(preload, "vgpreload") != NULL;
-}
-
-/* ---- memory -------------------------------------------------------------------------------- */
-
-static size_t page_size;
-
-static uint64_t known(size_t i)
-{
-    return 0x5eed000000000000U + i;
-}
-
-static void fill(uint64_t *words, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        words[i] = known(i);
-}
-
-static void *map(size_t bytes, int prot)
-{
-    void *p = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    must(p != MAP_FAILED, "mmap");
-    return p;
-}
-
-/* A temporary file: a page of known words, or nothing at all. */
-static int file_of(bool full)
-{
-    FILE *f = tmpfile();
-    must(f != NULL, "tmpfile");
-    for (size_t i = 0; full && i < page_size / 8; i++) {
-        uint64_t w = known(i);
-        must(fwrite(&w, sizeof w, 1, f) == 1, "fwrite");
-    }
-    must(fflush(f) == 0, "fflush");
-    return dup(fileno(f)); /* the stream itself is left to exit() */
-}
-
-/* A page whose file has been cut away under it: SIGBUS instead of SIGSEGV. */
-static uint64_t *cut_page(void)
-{
-    int fd = file_of(true);
-    void *p = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd, 0);
-    must(p != MAP_FAILED && ftruncate(fd, 0) == 0 && close(fd) == 0, "cut_page");
-    return p;
-}
+#include <signal.h>
 
 enum gone { UNMAPPED, NO_ACCESS, CUT_OFF, GONES };
 
@@ -162,17 +42,6 @@ static bool reads(enum peek_reader r, const uint64_t *p, uint64_t value)
 {
     uint64_t w = ~value;
     return peek_word(r, (uintptr_t)p, &w) && w == value;
-}
-
-/* What cannot be read cannot be read in any of the five ways. */
-static bool refuses(enum peek_reader r, uintptr_t addr)
-{
-    static const uint16_t offsets[2] = {0, 8};
-    uint64_t out[2];
-    size_t found = 0;
-    return !peek_word(r, addr, out) && !peek_gather(r, addr, offsets, 2, out) &&
-           !peek_differ(r, addr, offsets, 2, out, &out[0]) && !peek_block(r, addr, 2, out) &&
-           !peek_scan(r, addr, 0, 2, &found);
 }
 
 static void test_readable(enum peek_reader r)
@@ -303,6 +172,86 @@ static void test_edge(enum peek_reader r)
     }
 }
 
+/* Pages of every kind, in every order of two: readable, none, no access, cut off. */
+static const char pages[] = "RURNRCURNCNUCRUNRR";
+enum { PAGES = sizeof pages - 1 };
+
+static uint64_t *pages_new(void)
+{
+    char *p = map(PAGES * page_size, PROT_READ | PROT_WRITE);
+    int fd = file_of(false);
+    fill((uint64_t *)(void *)p, PAGES * page_size / 8);
+    for (size_t i = 0; i < PAGES; i++) {
+        char *page = p + i * page_size;
+        bool ok = true;
+        if (pages[i] == 'U')
+            ok = munmap(page, page_size) == 0;
+        else if (pages[i] == 'N')
+            ok = mprotect(page, page_size, PROT_NONE) == 0;
+        else if (pages[i] == 'C')
+            ok = mmap(page, page_size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == (void *)page;
+        must(ok, "pages_new");
+    }
+    must(close(fd) == 0, "close");
+    return (uint64_t *)(void *)p;
+}
+
+static void pages_free(uint64_t *words)
+{
+    char *p = (char *)words;
+    for (size_t i = 0; i < PAGES; i++) /* not the holes: they may be somebody's by now */
+        must(pages[i] == 'U' || munmap(p + i * page_size, page_size) == 0, "munmap");
+}
+
+static bool is_readable(size_t word, size_t n)
+{
+    for (size_t i = word; i < word + n; i++) {
+        if (pages[i * 8 / page_size] != 'R')
+            return false;
+    }
+    return true;
+}
+
+/* `n` words from one on, in all five ways: they are readable or not, whatever comes first. */
+static void range_at(enum peek_reader r, const uint64_t *words, size_t from, size_t n)
+{
+    static const uint16_t offsets[NEAR] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88};
+    bool readable = is_readable(from, n);
+    uintptr_t addr = (uintptr_t)(words + from);
+    uint64_t out[NEAR + 1] = {0};
+    uint64_t bits = 1;
+    size_t found = 0;
+    out[n] = CANARY;
+    EXPECT(peek_word(r, addr, &bits) == is_readable(from, 1));
+    EXPECT(peek_block(r, addr, n, out) == readable);
+    for (size_t i = 0; readable && i < n; i++)
+        EXPECT(out[i] == known(from + i));
+    EXPECT(peek_differ(r, addr, offsets, (unsigned)n, out, &bits) == readable);
+    EXPECT(!readable || bits == 0);
+    EXPECT(peek_gather(r, addr, offsets, (unsigned)n, out) == readable);
+    for (size_t i = 0; readable && i < n; i++)
+        EXPECT(out[i] == known(from + i));
+    bool ok = peek_scan(r, (uintptr_t)words, from, from + n, &found);
+    EXPECT(ok || !readable);
+    EXPECT(!ok || (found == from && is_readable(from, n > 0 ? 1 : 0)));
+    EXPECT(out[n] == CANARY);
+}
+
+static void test_boundaries(enum peek_reader r)
+{
+    uint64_t *words = pages_new();
+    size_t per_page = page_size / 8;
+    for (size_t page = 1; page < PAGES; page++) {
+        for (size_t from = page * per_page - NEAR; from < page * per_page + 2; from++) {
+            for (size_t n = 0; n <= NEAR; n++)
+                range_at(r, words, from, n);
+        }
+        for (uintptr_t by = 1; by < 8; by++) /* a word in both pages */
+            EXPECT(refuses(r, (uintptr_t)(words + page * per_page) - by));
+    }
+    pages_free(words);
+}
+
 static void test_gather(enum peek_reader r)
 {
     enum { MANY = 200, SPAN = 8192 }; /* more than one call of the syscall reader takes */
@@ -399,11 +348,6 @@ static void test_fault_count(enum peek_reader r)
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
-
-static void start(pthread_t *t, void *(*run)(void *), void *arg)
-{
-    must(pthread_create(t, NULL, run, arg) == 0, "pthread_create");
-}
 
 static atomic_bool stop;
 
@@ -550,479 +494,6 @@ static void test_stacks(enum peek_reader r)
     must(munmap(alt, STACK) == 0, "munmap");
 }
 
-/* ---- children ------------------------------------------------------------------------------ */
-
-/* In a child: a page that faults, one that gives SIGBUS, and the two ends of a talk with us. */
-static volatile uint64_t *trap;
-static volatile uint64_t *hole;
-static int ready_fd, go_fd;
-static const char *core_dir;
-
-enum { PATIENCE = 4, MUCH_PATIENCE = 60 }; /* seconds */
-
-static void die_with_parent(void)
-{
-#if defined(__linux__)
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-}
-
-static void be_a_child(unsigned seconds)
-{
-    struct rlimit core = {0, 0};
-    die_with_parent();
-    (void)alarm(seconds);
-    int null =
-        open("/dev/null", O_WRONLY | O_CLOEXEC); /* sanitizers and emulators comment deaths */
-    must(null >= 0 && dup2(null, STDERR_FILENO) >= 0, "/dev/null");
-    (void)getrlimit(RLIMIT_CORE, &core);
-    core.rlim_cur = core_dir ? core.rlim_max : 0;
-    (void)setrlimit(RLIMIT_CORE, &core);
-    must(!core_dir || chdir(core_dir) == 0, "chdir");
-}
-
-/* Runs `body` in a child; returns its wait status. */
-static int child(void (*body)(void))
-{
-    (void)fflush(NULL);
-    pid_t pid = fork();
-    must(pid >= 0, "fork");
-    if (pid == 0) {
-        be_a_child(MUCH_PATIENCE);
-        body();
-        _exit(97);
-    }
-    int status = 0;
-    must(waitpid(pid, &status, 0) == pid, "waitpid");
-    return status;
-}
-
-static bool blocked(int sig)
-{
-    sigset_t now;
-    return pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, sig) == 1;
-}
-
-/* What the program had installed before us: handlers that tell by the exit code what they saw. */
-
-enum { SAW_ADDRESS = 1, SAW_SENDER = 2, SAW_MASK = 4, SAW_SELF_BLOCKED = 8, SAW_INFO = 64 };
-
-// cppcheck-suppress constParameter; a handler has this type
-static void tell_info(int sig, siginfo_t *si, void *ctx)
-{
-    int saw = SAW_INFO;
-    if (si->si_addr == (void *)trap)
-        saw |= SAW_ADDRESS;
-    else if (si->si_pid == getppid())
-        saw |= SAW_SENDER;
-    if (blocked(SIGUSR1))
-        saw |= SAW_MASK;
-    if (blocked(sig))
-        saw |= SAW_SELF_BLOCKED;
-    _exit(ctx != NULL && si->si_signo == sig ? saw : 1);
-}
-
-static void tell_signal(int sig)
-{
-    _exit(sig);
-}
-
-static void do_nothing(int sig)
-{
-    (void)sig;
-}
-
-static volatile sig_atomic_t repairs;
-
-static void repair(int sig)
-{
-    (void)sig;
-    repairs++;
-    (void)mprotect((void *)trap, page_size, PROT_READ); // NOLINT(bugprone-signal-handler)
-}
-
-static void fault_again(int sig)
-{
-    (void)sig;
-    (void)*trap;
-}
-
-struct had {
-    void (*handler)(int);
-    void (*action)(int, siginfo_t *, void *);
-    int flags;
-};
-
-static const struct had dfl = {SIG_DFL, NULL, 0};
-static const struct had dfl_info = {SIG_DFL, NULL, SA_SIGINFO};
-static const struct had ign = {SIG_IGN, NULL, 0};
-static const struct had ign_info = {SIG_IGN, NULL, SA_SIGINFO};
-static const struct had info = {NULL, tell_info, SA_SIGINFO};
-static const struct had info_nodefer = {NULL, tell_info, SA_SIGINFO | SA_NODEFER};
-static const struct had plain = {tell_signal, NULL, 0};
-static const struct had idle = {do_nothing, NULL, 0};
-static const struct had idle_restart = {do_nothing, NULL, SA_RESTART};
-static const struct had idle_once = {do_nothing, NULL, (int)SA_RESETHAND};
-static const struct had repairing = {repair, NULL, 0};
-static const struct had repairing_once = {repair, NULL, (int)SA_RESETHAND};
-static const struct had clumsy = {fault_again, NULL, 0};
-
-static void install(const struct had *had)
-{
-    struct sigaction sa;
-    memset(&sa, 0, sizeof sa);
-    (void)sigemptyset(&sa.sa_mask);
-    (void)sigaddset(&sa.sa_mask, SIGUSR1);
-    if (had->action)
-        sa.sa_sigaction = had->action;
-    else
-        sa.sa_handler = had->handler;
-    sa.sa_flags = had->flags;
-    must(sigaction(SIGSEGV, &sa, NULL) == 0 && sigaction(SIGBUS, &sa, NULL) == 0, "sigaction");
-}
-
-/* What then happens. */
-
-static void do_fault(void)
-{
-    (void)*trap;
-}
-
-static void do_bus(void)
-{
-    (void)*hole;
-}
-
-static void do_raise(void)
-{
-    (void)raise(SIGSEGV);
-}
-
-/* After a repair the load goes on with the value, and the mask is what it was. */
-static void do_fault_twice(void)
-{
-    if (*trap != 0 || repairs != 1 || blocked(SIGUSR1) || blocked(SIGSEGV))
-        _exit(2);
-    (void)mprotect((void *)trap, page_size, PROT_NONE);
-    if (*trap != 0 || repairs != 2)
-        _exit(3);
-}
-
-static void do_raise_twice(void)
-{
-    (void)pthread_kill(pthread_self(), SIGSEGV);
-    (void)pthread_kill(pthread_self(), SIGSEGV);
-}
-
-/* The parent sends a signal while we wait for the end of the pipe. 4: the wait was broken off. */
-static void do_wait(void)
-{
-    char c = 0;
-    must(write(ready_fd, &c, 1) == 1, "write");
-    if (read(go_fd, &c, 1) != 0)
-        _exit(4);
-}
-
-static const struct scenario {
-    const char *name;
-    const struct had *had;
-    void (*happens)(void); /* do_wait: the parent sends SIGSEGV */
-    int exits, dies;       /* expected: exit code, or signal */
-} scenarios[] = {
-    {"default, fault", &dfl, do_fault, 0, SIGSEGV},
-    {"default, SIGBUS fault", &dfl, do_bus, 0, SIGBUS},
-    {"default, kill", &dfl, do_wait, 0, SIGSEGV},
-    {"default, raise", &dfl, do_raise, 0, SIGSEGV},
-    {"default with SA_SIGINFO, fault", &dfl_info, do_fault, 0, SIGSEGV},
-    {"default with SA_SIGINFO, kill", &dfl_info, do_wait, 0, SIGSEGV},
-    {"ignored, fault", &ign, do_fault, 0, SIGSEGV},
-    {"ignored, SIGBUS fault", &ign, do_bus, 0, SIGBUS},
-    {"ignored, kill", &ign, do_wait, 0, 0},
-    {"ignored, raise", &ign, do_raise, 0, 0},
-    {"ignored with SA_SIGINFO, kill", &ign_info, do_wait, 0, 0},
-    {"ignored with SA_SIGINFO, fault", &ign_info, do_fault, 0, SIGSEGV},
-    {"siginfo handler, fault", &info, do_fault,
-     SAW_INFO | SAW_ADDRESS | SAW_MASK | SAW_SELF_BLOCKED, 0},
-    {"siginfo handler, kill", &info, do_wait, SAW_INFO | SAW_SENDER | SAW_MASK | SAW_SELF_BLOCKED,
-     0},
-    {"SA_NODEFER handler, fault", &info_nodefer, do_fault, SAW_INFO | SAW_ADDRESS | SAW_MASK, 0},
-    {"plain handler, fault", &plain, do_fault, SIGSEGV, 0},
-    {"plain handler, SIGBUS fault", &plain, do_bus, SIGBUS, 0},
-    {"plain handler, kill", &plain, do_wait, SIGSEGV, 0},
-    {"handler that returns, kill", &idle, do_wait, 4, 0},
-    {"SA_RESTART handler, kill", &idle_restart, do_wait, 0, 0},
-    {"handler that repairs, two faults", &repairing, do_fault_twice, 0, 0},
-    {"SA_RESETHAND handler, one fault", &repairing_once, do_fault, 0, 0},
-    {"SA_RESETHAND handler, two faults", &repairing_once, do_fault_twice, 0, SIGSEGV},
-    {"SA_RESETHAND handler, two raises", &idle_once, do_raise_twice, 0, SIGSEGV},
-    {"handler that faults itself", &clumsy, do_fault, 0, SIGSEGV},
-};
-
-static void play(const struct scenario *s, bool with_us)
-{
-    be_a_child(PATIENCE);
-    install(s->had);
-    if (with_us && peek_ready(PEEK_GUARDED) != PEEK_GUARDED)
-        _exit(99);
-    if (with_us && !refuses(PEEK_GUARDED, (uintptr_t)trap))
-        _exit(96);
-    s->happens();
-    _exit(0);
-}
-
-/* The wait status of a child that goes through the scenario. */
-static int outcome(const struct scenario *s, bool with_us)
-{
-    int ready[2];
-    int go[2];
-    must(pipe(ready) == 0 && pipe(go) == 0, "pipe");
-    (void)fflush(NULL);
-    pid_t pid = fork();
-    must(pid >= 0, "fork");
-    if (pid == 0) {
-        ready_fd = ready[1];
-        go_fd = go[0];
-        must(close(go[1]) == 0, "close");
-        play(s, with_us);
-    }
-    must(close(ready[1]) == 0 && close(go[0]) == 0, "close");
-    char c = 0;
-    if (s->happens == do_wait && read(ready[0], &c, 1) == 1) {
-        pause_ms(10);
-        (void)kill(pid, SIGSEGV);
-        pause_ms(2);
-    }
-    int status = 0;
-    must(close(go[1]) == 0 && waitpid(pid, &status, 0) == pid, "waitpid");
-    must(close(ready[0]) == 0, "close");
-    return status;
-}
-
-static const char *test_scenario(const struct scenario *s)
-{
-    int without = outcome(s, false);
-    if (WIFSIGNALED(without) && WTERMSIG(without) == SIGALRM)
-        return "a child without our handler hangs"; /* a bug of qemu-user */
-    int with = outcome(s, true);
-    bool right = s->dies ? WIFSIGNALED(without) && WTERMSIG(without) == s->dies
-                         : WIFEXITED(without) && WEXITSTATUS(without) == s->exits;
-    if (with != without)
-        (void)printf("%s: wait status %#x without us, %#x with us\n", s->name, without, with);
-    EXPECT(with == without);
-    return right ? NULL : "the same with our handler and without, but not what Linux does";
-}
-
-static void empty_and_remove(const char *dir)
-{
-    DIR *d = opendir(dir);
-    must(d != NULL, "opendir");
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) // NOLINT(concurrency-mt-unsafe)
-        (void)unlinkat(dirfd(d), e->d_name, 0);
-    (void)closedir(d);
-    (void)rmdir(dir);
-}
-
-/* A death leaves a core where it would have left one without us. */
-static const char *test_core(void)
-{
-    static const struct scenario fault = {"core of a fault", &dfl, do_fault, 0, SIGSEGV};
-    static const struct scenario sent = {"core of a kill", &dfl, do_wait, 0, SIGSEGV};
-    char dir[] = "/tmp/test_peek.XXXXXX";
-    char pattern = 0;
-    int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)!read(fd, &pattern, 1);
-        (void)close(fd);
-    }
-    if (ASAN || pattern == '|' || pattern == '/')
-        return "cores are not ours to make here";
-    must(mkdtemp(dir) != NULL, "mkdtemp");
-    core_dir = dir;
-    bool cores = WCOREDUMP(outcome(&fault, false));
-    if (cores) {
-        (void)test_scenario(&fault);
-        (void)test_scenario(&sent);
-    }
-    core_dir = NULL;
-    empty_and_remove(dir);
-    return cores ? NULL : "a child without our handler leaves no core either";
-}
-
-/* ---- children: which reader works ----------------------------------------------------------- */
-
-/* In a child: the exit code is the line of the first check that failed. */
-#define CHILD_EXPECT(cond)                                                                         \
-    do {                                                                                           \
-        if (!(cond))                                                                               \
-            _exit(__LINE__ % 251 + 1);                                                             \
-    } while (0)
-
-static void change_mask(int how, int sig)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, sig);
-    must(pthread_sigmask(how, &set, NULL) == 0, "pthread_sigmask");
-}
-
-static void replaced_or_blocked(void)
-{
-    static const int sigs[2] = {SIGSEGV, SIGBUS};
-    enum peek_reader other = peek_ready(PEEK_SYSCALL); /* NONE under an emulator */
-    install(&dfl);
-    CHILD_EXPECT(peek_ready(PEEK_NONE) == PEEK_NONE);
-    for (int i = 0; i < 2; i++) {
-        struct sigaction ours;
-        struct sigaction theirs;
-        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
-        change_mask(SIG_BLOCK, sigs[i]);
-        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == other);
-        change_mask(SIG_UNBLOCK, sigs[i]);
-        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
-        memset(&theirs, 0, sizeof theirs);
-        theirs.sa_handler = tell_signal;
-        CHILD_EXPECT(sigaction(sigs[i], &theirs, &ours) == 0);
-        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == other);
-        theirs = ours;
-        theirs.sa_flags &= ~SA_ONSTACK;
-        CHILD_EXPECT(sigaction(sigs[i], &theirs, NULL) == 0);
-        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == other);
-        CHILD_EXPECT(sigaction(sigs[i], &ours, NULL) == 0);
-    }
-    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
-    CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
-    _exit(0);
-}
-
-/* Asked for the syscall reader, we touch no handler. */
-static void syscall_installs_nothing(void)
-{
-    struct sigaction now;
-    install(&plain);
-    (void)peek_ready(PEEK_SYSCALL);
-    CHILD_EXPECT(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_handler == tell_signal);
-    CHILD_EXPECT(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler == tell_signal);
-    _exit(0);
-}
-
-static pthread_t target;
-enum { SENT = 300 };
-static atomic_int sent_signals, seen_signals;
-
-static void count_seen(int sig)
-{
-    (void)sig;
-    atomic_fetch_add(&seen_signals, 1);
-}
-
-static const struct had counting = {count_seen, NULL, 0};
-
-static void *send_many(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < SENT; i++) {
-        must(pthread_kill(target, SIGSEGV) == 0, "pthread_kill");
-        atomic_fetch_add(&sent_signals, 1);
-        while (atomic_load(&seen_signals) < atomic_load(&sent_signals))
-            (void)sched_yield();
-    }
-    atomic_store(&stop, true);
-    return NULL;
-}
-
-/* A signal that somebody sends in the middle of a guarded load is not a fault. */
-static void sent_while_reading(void)
-{
-    static uint64_t zeros[512];
-    pthread_t sender;
-    install(&counting);
-    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
-    target = pthread_self();
-    atomic_store(&stop, false);
-    start(&sender, send_many, NULL);
-    while (!atomic_load(&stop)) {
-        size_t found = 0;
-        CHILD_EXPECT(peek_scan(PEEK_GUARDED, (uintptr_t)zeros, 0, 512, &found));
-        CHILD_EXPECT(found == 512);
-    }
-    CHILD_EXPECT(peek_faults() == 0 && atomic_load(&seen_signals) == SENT);
-    _exit(0);
-}
-
-enum { NOT_HERE = 95 };
-
-#if defined(__linux__)
-/* No handler of ours, and the system call denied: no reader, and no harm. */
-static void denied(void)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = {sizeof code / sizeof *code, code};
-    install(&dfl);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
-        _exit(NOT_HERE);
-    CHILD_EXPECT(peek_ready(PEEK_SYSCALL) == PEEK_NONE);
-    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
-    change_mask(SIG_BLOCK, SIGSEGV);
-    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE);
-    change_mask(SIG_UNBLOCK, SIGSEGV);
-    install(&plain);
-    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE);
-    _exit(0);
-}
-
-/* As the first process of a container: a sent signal does nothing, a fault kills. */
-static void first_process(void)
-{
-    /* No system call reader: an emulator, whose first process cannot die of a fault. */
-    if (peek_ready(PEEK_SYSCALL) != PEEK_SYSCALL || unshare(CLONE_NEWPID) != 0)
-        _exit(NOT_HERE);
-    pid_t pid = fork();
-    if (pid == 0) {
-        die_with_parent();
-        if (getpid() != 1)
-            _exit(NOT_HERE);
-        install(&dfl);
-        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
-        CHILD_EXPECT(raise(SIGSEGV) == 0);
-        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
-        (void)*trap;
-        _exit(0);
-    }
-    int status = 0;
-    must(pid > 0 && waitpid(pid, &status, 0) == pid, "waitpid");
-    if (WIFEXITED(status))
-        _exit(WEXITSTATUS(status) == 0 ? 1 : WEXITSTATUS(status));
-    _exit(WTERMSIG(status) == SIGSEGV ? 0 : 2);
-}
-#else
-static void denied(void)
-{
-    _exit(NOT_HERE);
-}
-
-static void first_process(void)
-{
-    _exit(NOT_HERE);
-}
-#endif
-
-static const char *test_child(void (*body)(void))
-{
-    int status = child(body);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_HERE)
-        return "not possible here";
-    if (status != 0)
-        (void)printf("%s: wait status %#x\n", running, status);
-    EXPECT(status == 0);
-    return NULL;
-}
-
 /* ---- all of them --------------------------------------------------------------------------- */
 
 static const struct {
@@ -1034,6 +505,7 @@ static const struct {
     {"truncated file", test_truncated_file},
     {"misaligned", test_misaligned},
     {"edge", test_edge},
+    {"boundaries", test_boundaries},
     {"gather", test_gather},
     {"the least difference is seen", test_differ},
     {"block", test_block},
@@ -1044,49 +516,6 @@ static const struct {
     {"crowd", test_crowd},
     {"stacks", test_stacks},
 };
-
-static const struct {
-    const char *name;
-    void (*body)(void);
-} children[] = {
-    {"handler replaced, signal blocked", replaced_or_blocked},
-    {"syscall reader installs nothing", syscall_installs_nothing},
-    {"signals sent while reading", sent_while_reading},
-    {"system call denied", denied},
-    {"first process of a container", first_process},
-};
-
-static int passed, failed;
-
-static void begin(const char *name)
-{
-    running = name;
-    complaints = 0;
-}
-
-static void end(const char *skipped)
-{
-    if (complaints)
-        failed++;
-    else if (skipped)
-        (void)printf("skipped %s: %s\n", running, skipped);
-    else
-        passed++;
-}
-
-static void test_signals(void)
-{
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        begin(scenarios[i].name);
-        end(test_scenario(&scenarios[i]));
-    }
-    for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
-        begin(children[i].name);
-        end(test_child(children[i].body));
-    }
-    begin("core");
-    end(test_core());
-}
 
 static void test_reader(enum peek_reader r, const char *what)
 {
@@ -1109,13 +538,6 @@ int main(void)
 {
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     page_size = (size_t)sysconf(_SC_PAGESIZE);
-    trap = map(page_size, PROT_NONE);
-    hole = cut_page();
-    begin("signals");
-    if (under_valgrind())
-        end("not under valgrind");
-    else
-        test_signals(); /* first: they need a process without our handler */
     test_reader(PEEK_SYSCALL, "syscall reader");
     test_reader(PEEK_GUARDED, "guarded reader");
     (void)printf("%d passed, %d failed\n", passed, failed);
