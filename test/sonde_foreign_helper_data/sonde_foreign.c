@@ -207,7 +207,7 @@ NIF(nif_mask_signals)
 NIF(nif_crash)
 {
     (void)argc, (void)argv;
-    volatile int *volatile nowhere = NULL; /* the compiler must not know, and must not leave it out */
+    volatile int *volatile nowhere = NULL; /* no compiler may know, or leave it out */
     *nowhere = 1;
     return atom(env, "ok");
 }
