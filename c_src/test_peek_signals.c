@@ -365,6 +365,44 @@ static void replaced_or_blocked(void)
     _exit(0);
 }
 
+static struct sigaction before_chain;
+static volatile sig_atomic_t chained;
+
+// cppcheck-suppress constParameter; a handler has this type
+static void chain(int sig, siginfo_t *si, void *ctx)
+{
+    chained++;
+    before_chain.sa_sigaction(sig, si, ctx);
+}
+
+/* A handler that came after we looked gets our faults first. One that forwards what it does not know
+ * does no harm, nor does one on the stack of whoever was interrupted. */
+static void chained_to_after_the_look(void)
+{
+    struct sigaction theirs;
+    install(&dfl);
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
+    CHILD_EXPECT(sigaction(SIGSEGV, NULL, &before_chain) == 0);
+    for (int flags = SA_SIGINFO; flags <= (SA_SIGINFO | SA_ONSTACK); flags += SA_ONSTACK) {
+        memset(&theirs, 0, sizeof theirs);
+        theirs.sa_sigaction = chain;
+        theirs.sa_flags = flags;
+        chained = 0;
+        CHILD_EXPECT(sigaction(SIGSEGV, &theirs, NULL) == 0);
+        CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
+        CHILD_EXPECT(chained == 5 && !blocked(SIGSEGV)); /* refuses() tries five ways */
+    }
+    CHILD_EXPECT(peek_faults() == 10);
+    (void)*trap; /* and a true fault still ends us */
+    _exit(2);
+}
+
+static void test_chained(void)
+{
+    int status = child(chained_to_after_the_look);
+    EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
 /* Asked for the syscall reader, we touch no handler. */
 static void syscall_installs_nothing(void)
 {
@@ -518,6 +556,9 @@ static void test_signals(void)
         begin(children[i].name);
         end(test_child(children[i].body));
     }
+    begin("chained to after the look");
+    test_chained();
+    end(NULL);
     begin("core");
     end(test_core());
 }
