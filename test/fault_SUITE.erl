@@ -187,26 +187,43 @@ unmap_under_scans(Ms) ->
     right(guarded),
     Counters#{scans => Scans}.
 
-%% Processes that grow to some hundred kilobytes, let go of it, and end; others come in their place, until
-%% the one that is returned is killed.
+%% Processes that grow to some hundred kilobytes, collect, and end; others come in their place, until
+%% the one that is returned is killed. Natively some walk through them all the time.
 swelling(N) ->
+    Native = sonde_test:side() =:= native,
     spawn(fun() ->
                   _ = process_flag(trap_exit, true),
                   _ = [spawn_link(fun swell/0) || _ <- lists:seq(1, N)],
+                  _ = [spawn_link(fun walker/0) || Native, _ <- [1, 2]],
                   replace_dead()
           end).
 
 replace_dead() ->
     receive {'EXIT', _, normal} -> _ = spawn_link(fun swell/0), replace_dead() end.
 
+%% Nothing but the walks, one after the other, of those that swell.
+walker() ->
+    Scan = sonde_nif:scan_new(binary_count, top, 1, undefined, [], 1000000),
+    ok = walk(Scan, sonde_nif:scan_step(Scan)),
+    walker().
+
+walk(_, done) ->
+    ok;
+walk(Scan, more) ->
+    walk(Scan, sonde_nif:scan_step(Scan));
+walk(Scan, {ask, Pids}) ->
+    ok = sonde_nif:scan_feed(Scan, [{P, undefined} || P <- Pids]),
+    walk(Scan, sonde_nif:scan_step(Scan)).
+
+%% What is walked of them is long: a chain of binaries through the whole heap, which each collection moves.
 swell() ->
-    L = lists:seq(1, 5000 + rand:uniform(50000)),
-    B = [binary:copy(<<1>>, 100000) || _ <- lists:seq(1, 3)],
-    receive after rand:uniform(3) -> true = length(L) > length(B) end,
-    case rand:uniform(3) of
-        1 -> ok;
-        _ -> garbage_collect(), swell()
-    end.
+    Bins = bins(5000 + rand:uniform(5000)),
+    _ = [begin
+             receive after 1 -> ok end,
+             garbage_collect()
+         end || _ <- lists:seq(1, rand:uniform(10))],
+    true = length(Bins) > 0,
+    ok.
 
 %% Promise: a handler that forwards what it does not know is as good as none, even where it comes in the
 %% middle of a slice: our faults come to us through it.
