@@ -15,7 +15,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo shell test test-otp test-matrix stress check check-aarch64 lint format dialyzer docs bench disturbance clean
+.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq stress check check-aarch64 lint format dialyzer docs bench disturbance clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,11 @@ test-matrix: ## the suite on OTP 25, 27 and 29 (chroots are made when needed; as
 test-otp: # one side: make test-otp SIDE=native SUITES="peek_SUITE other_SUITE:case"
 	@scripts/setup test
 	@scripts/suite $(or $(SIDE),native)
+
+test-rabbitmq: ## a live broker under load, beside the recon it ships (minutes; RABBITMQ_SECONDS=1: less)
+	@scripts/setup rabbitmq
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@test/live/rabbitmq.sh
 
 stress: ## a node under fire, with witnesses in it: make stress SECONDS=60 OTP=27
 	@STRESS_SECONDS=$(or $(SECONDS),60) SUITES=stress_SUITE SONDE_SIDES=native scripts/matrix \

@@ -1,40 +1,23 @@
 #!/usr/bin/env bash
-# rabbitmq.sh DIR [OUTPUT]: starts the RabbitMQ in DIR (Debian's rabbitmq-server package, extracted by
-# dpkg -x; scripts/setup bench puts one into the cache) on loopback, brings sonde into it by remote_load
-# and compares it with the recon that the broker ships, idle and under load (rabbitmq_check.escript).
-# By hand, not in CI: it takes about three minutes, and what a loaded broker does is never twice the same.
+# rabbitmq.sh [DIR]: a live broker under load, looked at by sonde and by the recon that it ships. Starts the
+# RabbitMQ in DIR (Debian's rabbitmq-server package, extracted by dpkg -x; by default the one in the cache,
+# where scripts/setup rabbitmq puts it) on loopback, brings sonde into it by remote_load, compares,
+# measures what its clients notice, and checks every message (live_*.erl). The last line has the totals.
 #
-# Nothing of this machine is used but free ports (RABBITMQ_PORT and the nine after it; 45670) and a
-# temporary folder; when it ends, broker and epmd are stopped and the folder is gone.
+# Nothing of this machine is used but a few free ports and a temporary folder; when it ends, broker and epmd
+# are stopped and the folder is gone.
 #
-#   SONDE_EBIN   sonde's compiled modules (_build/default/lib/sonde/ebin)
+#   RABBITMQ_SECONDS   of each of the ten windows (10); with less than 10, all else is less, too
+#   SONDE_TIMEOUT      seconds for all (1200)
+#   SONDE_EBIN         sonde's compiled modules (_build/default/lib/sonde/ebin)
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
-dir=$(cd "$1" && pwd)
-output=${2:-/dev/stdout}
+cache=${SONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sonde}
+dir=$(cd "${1:-$cache/rabbitmq-server}" && pwd)
 ebin=$(cd "${SONDE_EBIN:-$here/../../_build/default/lib/sonde/ebin}" && pwd)
 server=("$dir"/usr/lib/rabbitmq/lib/rabbitmq_server-*)
 [ -x "${server[0]}/sbin/rabbitmq-server" ] || { echo "rabbitmq.sh: no rabbitmq-server in $dir" >&2; exit 1; }
-
-port=${RABBITMQ_PORT:-45670}
 tmp=$(mktemp -d)
-cookie=$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
-loopback="-kernel inet_dist_use_interface {127,0,0,1} -setcookie $cookie"
-
-# A home and an epmd of its own: no cookie and no node of this machine is touched.
-export HOME=$tmp ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT=$((port + 1))
-export RABBITMQ_NODENAME=rabbit@localhost
-export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT=$port RABBITMQ_DIST_PORT=$((port + 2))
-export RABBITMQ_MNESIA_BASE=$tmp/mnesia RABBITMQ_LOG_BASE=$tmp/log RABBITMQ_PID_FILE=$tmp/pid
-export RABBITMQ_ENABLED_PLUGINS_FILE=$tmp/enabled_plugins RABBITMQ_CONF_ENV_FILE=$tmp/env.conf
-export RABBITMQ_CONFIG_FILE=$tmp/rabbitmq.conf RABBITMQ_ADVANCED_CONFIG_FILE=$tmp/advanced.config
-export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="$loopback"
-echo '[rabbitmq_top].' >"$RABBITMQ_ENABLED_PLUGINS_FILE"
-printf 'listeners.tcp.1 = 127.0.0.1:%s\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %s\n' \
-    "$port" $((port + 3)) >"$RABBITMQ_CONFIG_FILE"
-: >"$RABBITMQ_CONF_ENV_FILE"
-echo '[].' >"$RABBITMQ_ADVANCED_CONFIG_FILE"
 
 # The broker is a process group of its own: asked to stop, and after ten seconds made to.
 broker=
@@ -48,26 +31,70 @@ stop() {
         done
         kill -9 -- "-$broker" 2>/dev/null || :
         wait "$broker" 2>/dev/null || :
+        for _ in $(seq 50); do
+            epmd -kill 2>/dev/null | grep -q Killed && break
+            sleep 0.1
+        done
     fi
-    for _ in $(seq 50); do
-        epmd -kill 2>/dev/null | grep -q Killed && break
-        sleep 0.1
-    done
     rm -rf "$tmp"
 }
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-setsid "${server[0]}/sbin/rabbitmq-server" >"$tmp/stdout" 2>&1 &
-broker=$!
+# Modules of the check, by the Erlang found in PATH; the broker's own are beside them.
+export ERL_LIBS=${server[0]}/plugins ERL_CRASH_DUMP_SECONDS=0
+mkdir "$tmp/ebin" "$tmp/broker"
+erlc -Wall -Werror -o "$tmp/ebin" "$here"/live_*.erl
 
-export ERL_LIBS=${server[0]}/plugins
-status=0
-ERL_FLAGS="-hidden -sname sonde_check@localhost $loopback -pa $ebin" \
-    escript "$here/rabbitmq_check.escript" "$port" >"$output" || status=$?
-if [ $status != 0 ]; then
+# Four ports that nobody listens at now: AMQP, epmd, distribution, management.
+read -ra port < <(erl -noinput -eval '
+    Sockets = [S || _ <- lists:seq(1, 4), {ok, S} <- [gen_tcp:listen(0, [{ip, {127,0,0,1}}])]],
+    [io:format("~b ", [P]) || {ok, P} <- [inet:port(S) || S <- Sockets]], io:nl(), halt().')
+cookie=$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
+loopback="-kernel inet_dist_use_interface {127,0,0,1} -setcookie $cookie"
+
+# A home and an epmd of its own: no cookie and no node of this machine is touched.
+export HOME=$tmp ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT=${port[1]}
+export RABBITMQ_NODENAME=rabbit@localhost
+export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT=${port[0]} RABBITMQ_DIST_PORT=${port[2]}
+export RABBITMQ_MNESIA_BASE=$tmp/mnesia RABBITMQ_LOG_BASE=$tmp/log RABBITMQ_PID_FILE=$tmp/pid
+export RABBITMQ_ENABLED_PLUGINS_FILE=$tmp/enabled_plugins RABBITMQ_CONF_ENV_FILE=$tmp/env.conf
+export RABBITMQ_CONFIG_FILE=$tmp/rabbitmq.conf RABBITMQ_ADVANCED_CONFIG_FILE=$tmp/advanced.config
+export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="$loopback"
+echo '[rabbitmq_top].' >"$RABBITMQ_ENABLED_PLUGINS_FILE"
+printf 'listeners.tcp.1 = 127.0.0.1:%s\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %s\n' \
+    "${port[0]}" "${port[3]}" >"$RABBITMQ_CONFIG_FILE"
+: >"$RABBITMQ_CONF_ENV_FILE"
+echo '[].' >"$RABBITMQ_ADVANCED_CONFIG_FILE"
+
+errors() { cat "$tmp"/log/*.log 2>/dev/null | grep -A 5 -E '\[(error|critical|alert|emergency)\]'; }
+
+TMPDIR=$tmp/broker setsid "${server[0]}/sbin/rabbitmq-server" >"$tmp/stdout" 2>&1 &
+broker=$!
+started() { grep -qs 'Server startup complete' "$tmp"/log/*.log; }
+for _ in $(seq 240); do
+    if started || ! kill -0 "$broker" 2>/dev/null; then break; fi
+    sleep 0.5
+done
+if ! started; then
     tail -n 20 "$tmp/stdout" >&2
-    grep -h -A 5 '\[error\]' "$tmp"/log/*.log 2>/dev/null | tail -n 40 >&2 || :
+    errors | tail -n 40 >&2 || :
+    echo "rabbitmq: 0 checks passed, 1 failed (the broker did not start)"
+    exit 1
 fi
-echo "Errors in the broker's log: $(cat "$tmp"/log/*.log 2>/dev/null | grep -c '\[error\]' || :)" >>"$output"
+
+# What the broker's log says is a check, too, made when all is over.
+limit=()
+if command -v timeout >/dev/null; then limit=(timeout -k 10 "${SONDE_TIMEOUT:-1200}"); fi
+status=0
+# shellcheck disable=SC2086  # a list
+"${limit[@]}" erl -noinput -hidden -sname sonde_check@localhost $loopback -pa "$ebin" "$tmp/ebin" \
+    -run live_rabbitmq main "${port[0]}" "${RABBITMQ_SECONDS:-10}" "$tmp/log" </dev/null |
+    tee "$tmp/report" || status=$?
+if [ $status != 0 ]; then errors | tail -n 40 >&2 || :; fi
+# The VM went down, or the time was up: still a last line.
+if ! tail -n 1 "$tmp/report" | grep -q '^rabbitmq: '; then
+    echo "rabbitmq: 0 checks passed, 1 failed (ended by itself, exit code $status)"
+    status=1
+fi
 exit $status
