@@ -1,10 +1,11 @@
-%% One AMQP client: a connection with a channel that publishes and one that consumes, and some queues
-%% of its own. Each message has the number of its queue, a number of its own that counts up, random
-%% bytes and a checksum. The client remembers what it published, until it is confirmed, and takes what
-%% is delivered only in the order and shape in which it went out: anything else is a fault.
+%% One AMQP client: a connection with a channel that publishes and one that consumes, and some
+%% queues of its own. Each message has the number of its queue, a number of its own that counts up,
+%% random bytes and a checksum. The client remembers what it published, until it is confirmed, and
+%% takes what is delivered only in the order and shape in which it went out: anything else is a
+%% fault.
 %%
-%% A queue that is `kept' has no consumer until `drain'. While messages are timed, a client waits for
-%% the broker nowhere but in its loop.
+%% A queue that is `kept' has no consumer until `drain'. While messages are timed, a client waits
+%% for the broker nowhere but in its loop.
 -module(live_client).
 
 -export([start/3, ask/2, tell/2]).
@@ -144,11 +145,12 @@ answer(close, #client{connection = Connection} = Client) ->
 
 %% What the broker says is left in the queues.
 stored(#client{out = Out, published = Published}) ->
-    lists:sum([begin
-                   #'queue.declare_ok'{message_count = Count} =
-                       amqp_channel:call(Out, #'queue.declare'{queue = name(Queue), passive = true}),
-                   Count
-               end || Queue <- maps:keys(Published)]).
+    lists:sum([stored(Out, name(Queue)) || Queue <- maps:keys(Published)]).
+
+stored(Out, Name) ->
+    #'queue.declare_ok'{message_count = Count} =
+        amqp_channel:call(Out, #'queue.declare'{queue = Name, passive = true}),
+    Count.
 
 fault(Fault, #client{fault_count = Count, faults = Faults} = Client) ->
     Client#client{fault_count = Count + 1, faults = lists:sublist(Faults ++ [Fault], ?FAULTS)}.

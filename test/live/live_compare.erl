@@ -1,21 +1,22 @@
-%% sonde beside recon. Runs inside the broker, where sonde:remote_load/2 brings it: what lies between two
-%% calls is then as short as can be.
+%% sonde beside recon. Runs inside the broker, where sonde:remote_load/2 brings it: what lies
+%% between two calls is then as short as can be.
 %%
-%% Two calls never look at the same moment, so a difference says nothing by itself. What is looked at is
-%% a sandwich, recon - sonde - recon, of all processes. For each process:
+%% Two calls never look at the same moment, so a difference says nothing by itself. What is looked
+%% at is a sandwich, recon - sonde - recon, of all processes. For each process:
 %%
-%%   - recon's two values are equal: nothing seems to have moved, and sonde has to say the same. Otherwise
-%%     its value `differs'. This is the verdict for every attribute but one.
+%%   - recon's two values are equal: nothing seems to have moved, and sonde has to say the same.
+%%     Otherwise its value `differs'. This is the verdict for every attribute but one.
 %%   - They are numbers, and not equal: sonde's is expected between them, or it is `outside'. For
-%%     `reductions' that is the verdict: being asked costs some, so they never stand still, but they only
-%%     grow, by little in a process that sleeps, and what lies between must be there.
+%%     `reductions' that is the verdict: being asked costs some, so they never stand still, but they
+%%     only grow, by two or three in a process that sleeps, and what lies between must be there.
 %%   - They are something else, and not equal: it moved, and nothing can be said.
 %%
-%% Either can happen without a fault: a mailbox may be empty, full and empty again; and a reader that
-%% does not ask finds messages waiting that are gone when the process comes to answer a question. So there is
-%% a control: a sandwich recon - recon - recon, taken just after. What differs there is the broker's own
-%% doing, and sonde may have about as much. And rounds go on while there is a process that was a stray,
-%% one or the other, in each of them: chance finds another one each time, a wrong answer does not.
+%% Either can happen without a fault: a mailbox may be empty, full and empty again; and a reader
+%% that does not ask finds messages waiting that are gone when the process comes to answer a
+%% question. So there is a control: a sandwich recon - recon - recon, taken just after. What differs
+%% there is the broker's own doing, and sonde may have about as much. And rounds go on while there
+%% is a process that was a stray, one or the other, in each of them: chance finds another one each
+%% time, a wrong answer does not.
 -module(live_compare).
 
 -export([values/2, tops/2, switched_off/1, own_row/0, windows/3, nested/1, leaks/2, leak_tops/1,
@@ -137,8 +138,8 @@ stray(_, _, _) -> agrees.
 counts(Strays) ->
     {length([x || {_, differs, _} <- Strays]), length([x || {_, outside, _} <- Strays])}.
 
-%% These have no excuse: who was there before and after was there in between, and names and origins do
-%% not change.
+%% These have no excuse: who was there before and after was there in between, and names and origins
+%% do not change.
 missing(#look{values = Before}, #look{values = Between}, #look{values = After}) ->
     [{missing, Pid} || Pid <- maps:keys(maps:with(maps:keys(Before), After)),
                        not is_map_key(Pid, Between)].
@@ -152,8 +153,9 @@ unsorted(#look{sorted = false}) -> [unsorted].
 
 %% ---- the ten largest, row by row
 
-%% @doc `agree' as soon as sonde said what recon said after it. Else a row of the last answer about which recon was
-%% sure, as sonde and as recon had it; or `never_still'.
+%% @doc `agree' as soon as sonde said what recon said after it. Else the rows that only sonde and
+%% that only recon had (none, if only the order is not the same), where recon last said the same
+%% twice; or `never_still'.
 tops(Attr, Tries) ->
     still(fun() -> recon_top(recon(Attr), Attr) end, fun() -> sonde:proc_count(Attr, 10) end,
           Tries, never_still).
@@ -165,7 +167,7 @@ still(Recon, Sonde, Tries, Last) ->
     Ours = Sonde(),
     case Recon() of
         Ours -> agree;
-        Before -> still(Recon, Sonde, Tries - 1, {hd((Ours -- Before) ++ Ours), hd(Before -- Ours)});
+        Before -> still(Recon, Sonde, Tries - 1, {not_so, Ours -- Before, Before -- Ours});
         _ -> still(Recon, Sonde, Tries - 1, Last)
     end.
 
@@ -174,7 +176,8 @@ recon_top({Attr, _}, Attr) ->
     recon:proc_count(Attr, 10);
 recon_top({Item, Convert}, _) ->
     Rows = [{Convert(Value), Pid, Attrs} || {Pid, Value, Attrs} <- recon:proc_count(Item, ?ALL)],
-    [{Pid, Value, Attrs} || {Value, Pid, Attrs} <- lists:sublist(lists:reverse(lists:sort(Rows)), 10)].
+    Best = lists:sublist(lists:reverse(lists:sort(Rows)), 10),
+    [{Pid, Value, Attrs} || {Value, Pid, Attrs} <- Best].
 
 %% @doc The portable side, in the same sandwich.
 switched_off(Attr) ->
@@ -192,8 +195,9 @@ own_row() ->
 
 %% ---- windows
 
-%% @doc Two windows of recon and one of sonde at the same time. Growth that recon saw twice the same,
-%% sonde has to see, too. Returns how many did not agree, and what was seen of the process `Pid'.
+%% @doc Two windows of recon and one of sonde at the same time. Growth that recon saw twice the
+%% same, sonde has to see, too. Returns how many did not agree, and what was seen of the process
+%% `Pid'.
 windows(Attr, Ms, Pid) ->
     [One, Other, Ours] = at_once([fun() -> window(recon, Attr, Ms) end,
                                   fun() -> window(recon, Attr, Ms) end,
@@ -203,9 +207,9 @@ windows(Attr, Ms, Pid) ->
                  || {P, Value} <- maps:to_list(Ours), is_map_key(P, One), is_map_key(P, Other),
                     map_get(P, One) =:= map_get(P, Other), Value =/= map_get(P, One)]}.
 
-%% @doc A window of sonde's, and what recon counted around it and inside it. Reductions only grow, so for every
-%% process growth is least inside and most around, whatever moved. Inside is while the caller of the window
-%% sleeps; on a machine that is too busy for that, the window is made longer.
+%% @doc A window of sonde's, and what recon counted around it and inside it. Reductions only grow,
+%% so for every process growth is least inside and most around, whatever moved. Inside is while the
+%% caller of the window sleeps; on a machine that is too busy for that, the window is made longer.
 nested(Ms) ->
     AroundFirst = reductions(),
     Worker = {Pid, _} = spawn_monitor(fun() -> exit({seen, window(sonde, reductions, Ms)}) end),
@@ -223,9 +227,11 @@ nested(Ms) ->
 
 ordered(Inside, Ours, Around) ->
     Seen = [{Pid, map_get(Pid, Inside), Growth, map_get(Pid, Around)}
-            || {Pid, Growth} <- maps:to_list(Ours), is_map_key(Pid, Inside), is_map_key(Pid, Around)],
+            || {Pid, Growth} <- maps:to_list(Ours),
+               is_map_key(Pid, Inside), is_map_key(Pid, Around)],
     #{processes => length(Seen),
-      strays => [Row || {_, Least, Growth, Most} = Row <- Seen, Growth < Least orelse Growth > Most]}.
+      strays => [Row || {_, Least, Growth, Most} = Row <- Seen,
+                        Growth < Least orelse Growth > Most]}.
 
 reductions() ->
     (look(recon, reductions))#look.values.
@@ -257,9 +263,9 @@ seen({Pid, Ref}) ->
 
 %% ---- bin_leak
 
-%% @doc What one tool says was let go, beside counts that the other one made before and after. On an idle
-%% broker they are the same but for who happened to run; `noise' is how many processes the other one
-%% saw change in the same time with nobody collecting.
+%% @doc What one tool says was let go, beside counts that the other one made before and after. On an
+%% idle broker they are the same but for who happened to run; `noise' is how many processes the
+%% other one saw change in the same time with nobody collecting.
 leaks(Tool, Other) ->
     First = counted(Other),
     timer:sleep(100),

@@ -1,12 +1,13 @@
-%% Load for a broker: clients on connections of their own, with queues of their own. Every third queue
-%% has no consumer: what is in there stays in the broker's memory until the end.
+%% Load for a broker: clients on connections of their own, with queues of their own. Every third
+%% queue has no consumer: what is in there stays in the broker's memory until the end.
 -module(live_load).
 
--export([start/1, queues/0, connections/0, pace/2, fill/2, fill_one/2, kept_queue/0, take/1, drain/1,
-         states/1, stop/1]).
+-export([start/1, queues/0, connections/0, pace/2, fill/2, fill_one/2, kept_queue/0, take/1,
+         drain/1, states/1, stop/1]).
 
 -define(CONNECTIONS, 30).
 -define(QUEUES, 300).
+-define(CHUNK, 100).        % to each queue at a time: they wait in the clients
 -define(STUCK_MS, 60000).   % nothing moves for so long: what is missing will not come
 
 start(Port) ->
@@ -31,6 +32,9 @@ pace(Clients, Pace) ->
     ok.
 
 %% @doc N messages to each queue without a consumer; returns when they are confirmed.
+fill(Clients, N) when N > ?CHUNK ->
+    ok = fill(Clients, ?CHUNK),
+    fill(Clients, N - ?CHUNK);
 fill(Clients, N) ->
     _ = [live_client:tell(Client, {fill, N}) || Client <- Clients],
     settled(Clients).

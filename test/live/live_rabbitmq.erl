@@ -1,6 +1,7 @@
-%% What sonde says about a live broker, beside what the recon says that the broker ships; and what the
-%% broker's clients notice of it. rabbitmq.sh starts it, on a hidden node beside a broker that runs.
-%% live_compare tells which verdicts are right for two tools that never look at the same moment.
+%% What sonde says about a live broker, beside what the recon says that the broker ships; and what
+%% the broker's clients notice of it. rabbitmq.sh starts it, on a hidden node beside a broker that
+%% runs. live_compare tells which verdicts are right for two tools that never look at the same
+%% moment.
 -module(live_rabbitmq).
 
 -export([main/1]).
@@ -26,7 +27,8 @@
 main([Port, Seconds, Logs]) ->
     live_report:start(),
     ok = application:load(sonde),
-    ok = logger:set_primary_config(level, none),    % the client's, about what still comes when it ends
+    %% The client library's reports, about what still comes when it ends.
+    ok = logger:set_primary_config(level, none),
     pong = net_adm:ping(?NODE),
     Status = try run(list_to_integer(Port), list_to_integer(Seconds), Logs)
              catch Class:Why:Stack ->
@@ -45,8 +47,10 @@ run(Port, Seconds, Logs) ->
     afterwards(Test, Logs),
     live_report:finish("rabbitmq").
 
-test(Load, Seconds) when Seconds < 10 -> #test{load = Load, seconds = Seconds, rounds = 2, depth = 400};
-test(Load, Seconds) -> #test{load = Load, seconds = Seconds, rounds = 5, depth = 1400}.
+test(Load, Seconds) when Seconds < 10 ->
+    #test{load = Load, seconds = Seconds, rounds = 2, depth = 400};
+test(Load, Seconds) ->
+    #test{load = Load, seconds = Seconds, rounds = 5, depth = 1400}.
 
 %% ---- remote_load
 
@@ -104,7 +108,8 @@ idle(#test{load = Load} = Test) ->
     Tops = call(live_compare, leak_tops, [10]),
     check("idle, the 10 rows of bin_leak", Tops =:= agree orelse Tops =:= never_still, Tops).
 
-%% Until next to nobody changes any more: queues and channels hibernate some seconds after the last message.
+%% Until next to nobody changes any more: queues and channels hibernate some seconds after the last
+%% message.
 rest(Load) ->
     ok = live_load:pace(Load, paused),
     rest(30, sizes()).
@@ -164,7 +169,8 @@ tops() ->
     Seen = [{Attr, call(live_compare, tops, [Attr, 10])} || Attr <- Attrs],
     Bad = [One || {_, Result} = One <- Seen, Result =/= agree, Result =/= never_still],
     Restless = [Attr || {Attr, never_still} <- Seen],
-    check("idle, the 10 largest, whole rows", Bad =:= [] andalso length(Restless) < length(Seen) div 2,
+    check("idle, the 10 largest, whole rows",
+          Bad =:= [] andalso length(Restless) < length(Seen) div 2,
           "by ~b attributes~ts~ts",
           [length(Seen), [io_lib:format(", never still: ~0p", [Restless]) || Restless =/= []],
            [io_lib:format(", ~0tp", [Bad]) || Bad =/= []]]).
@@ -253,19 +259,21 @@ work() ->
     check("under load, proc_window of reductions, between recon's growth inside and around it",
           Strays =:= [], "~b processes, not in order: ~0p", [Processes, lists:sublist(Strays, 3)]).
 
-%% Everybody receives and lets go all the time, so a change is rarely the difference of two counts around
-%% it. It is for sonde about as often as for recon. That collecting takes nothing from the messages is seen at
-%% the end.
+%% Everybody receives and lets go all the time, so a change is rarely the difference of two counts
+%% around it. It is for sonde about as often as for recon. That collecting takes nothing from the
+%% messages is seen at the end.
 leaks_loaded() ->
     {Ours, Theirs} = attempt(fun() -> {call(live_compare, leaks, [sonde, recon]),
                                        call(live_compare, leaks, [recon, recon])}
                              end, fun alike/1),
     check("under load, bin_leak as counted by recon", alike({Ours, Theirs}),
           "~b processes, ~b values differ (recon's own ~b)",
-          [maps:get(processes, Ours) | [length(maps:get(strays, Leaks)) || Leaks <- [Ours, Theirs]]]).
+          [maps:get(processes, Ours)
+           | [length(maps:get(strays, Leaks)) || Leaks <- [Ours, Theirs]]]).
 
 alike({#{processes := Processes, strays := Ours, missing := Missing}, #{strays := Theirs}}) ->
-    Missing =:= [] andalso length(Ours) =< 2 * length(Theirs) + Processes * ?ALLOWED_LOADED div 1000.
+    Missing =:= []
+        andalso length(Ours) =< 2 * length(Theirs) + Processes * ?ALLOWED_LOADED div 1000.
 
 leak_report() ->
     Before = call(erlang, system_info, [process_count]),
@@ -324,7 +332,8 @@ broker(Logs) ->
     check("the broker runs", call(rabbit, is_running, []), ?NODE),
     Errors = errors(Logs),
     check("no error in the broker's log", Errors =:= [], "~b ~ts", [length(Errors), Errors]),
-    check("no alarm", call(rabbit_alarm, get_alarms, []) =:= [], call(rabbit_alarm, get_alarms, [])),
+    Alarms = call(rabbit_alarm, get_alarms, []),
+    check("no alarm", Alarms =:= [], Alarms),
     #{status := Status, counters := Counters} = call(sonde, native, []),
     check("sonde still reads natively", Status =:= active, Counters).
 

@@ -1,4 +1,5 @@
-%% The report of a live test: named checks with a verdict, lines in between, and the totals at the end.
+%% The report of a live test: named checks with a verdict, lines in between, and the totals at the
+%% end.
 -module(live_report).
 
 -export([start/0, title/1, say/2, check/3, check/4, finish/1]).

@@ -1,8 +1,8 @@
-%% What clients feel: windows of time, in turns without sonde and with sonde scanning each second. The clients
-%% publish as fast as their confirms come.
+%% What clients feel: windows of time, in turns without sonde and with sonde scanning each second.
+%% The clients publish as fast as their confirms come.
 %%
-%% bin_leak is not among the scans: it collects garbage, which is work for the broker that anybody would
-%% have to pay for.
+%% bin_leak is not among the scans: it collects garbage, which is work for the broker that anybody
+%% would have to pay for.
 -module(live_windows).
 
 -export([run/4]).
@@ -10,12 +10,12 @@
 -define(SCANS, [memory, binary_memory, message_queue_len, reductions]).
 -define(SCAN_MS, 1000).
 
-%% @doc Prints a line for each window, then the quartiles over the windows of either kind. Timing is no
-%% verdict; how many messages were confirmed in each window and scans made is returned.
+%% @doc Prints a line for each window, then the quartiles over the windows of either kind. Timing is
+%% no verdict; how many messages were confirmed in each window and scans made is returned.
 run(Clients, Node, Count, Ms) ->
-    live_report:say("~-8s ~9s ~6s  ~8s ~8s ~8s ~8s", ["", "confirmed", "", "p25", "p50", "p75", "p99"]),
-    live_report:say("~-8s ~9s ~6s  ~8s ~8s ~8s ~8s",
-                    ["", "per s", "scans", "ms", "ms", "ms", "ms"]),
+    _ = [live_report:say("~-8s ~9s ~6s  ~8s ~8s ~8s ~8s", Heading)
+         || Heading <- [["", "confirmed", "", "p25", "p50", "p75", "p99"],
+                        ["", "per s", "scans", "ms", "ms", "ms", "ms"]]],
     Windows = [window(Kind, Clients, Node, Ms)
                || _ <- lists:seq(1, Count div 2), Kind <- [without, with]],
     _ = [overlap(What, Unit, [{Kind, [maps:get(What, W) || {Kind1, W} <- Windows, Kind1 =:= Kind]}

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# rabbitmq.sh [DIR]: a live broker under load, looked at by sonde and by the recon that it ships. Starts the
-# RabbitMQ in DIR (Debian's rabbitmq-server package, extracted by dpkg -x; by default the one in the cache,
-# where scripts/setup rabbitmq puts it) on loopback, brings sonde into it by remote_load, compares,
-# measures what its clients notice, and checks every message (live_*.erl). The last line has the totals.
+# rabbitmq.sh [DIR]: a live broker under load, looked at by sonde and by the recon that it ships.
+# Starts the RabbitMQ in DIR (Debian's rabbitmq-server package, extracted by dpkg -x; by default
+# the one in the cache, where scripts/setup rabbitmq puts it) on loopback, brings sonde into it by
+# remote_load, compares, measures what its clients notice, and checks every message (live_*.erl).
+# The last line has the totals.
 #
-# Nothing of this machine is used but a few free ports and a temporary folder; when it ends, broker and epmd
-# are stopped and the folder is gone.
+# Nothing of this machine is used but a few free ports and a temporary folder; when it ends, broker
+# and epmd are stopped and the folder is gone.
 #
 #   RABBITMQ_SECONDS   of each of the ten windows (10); with less than 10, all else is less, too
 #   SONDE_TIMEOUT      seconds for all (1200)
@@ -16,7 +17,10 @@ cache=${SONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sonde}
 dir=$(cd "${1:-$cache/rabbitmq-server}" && pwd)
 ebin=$(cd "${SONDE_EBIN:-$here/../../_build/default/lib/sonde/ebin}" && pwd)
 server=("$dir"/usr/lib/rabbitmq/lib/rabbitmq_server-*)
-[ -x "${server[0]}/sbin/rabbitmq-server" ] || { echo "rabbitmq.sh: no rabbitmq-server in $dir" >&2; exit 1; }
+if [ ! -x "${server[0]}/sbin/rabbitmq-server" ]; then
+    echo "rabbitmq.sh: no rabbitmq-server in $dir" >&2
+    exit 1
+fi
 tmp=$(mktemp -d)
 
 # The broker is a process group of its own: asked to stop, and after ten seconds made to.
@@ -56,7 +60,8 @@ loopback="-kernel inet_dist_use_interface {127,0,0,1} -setcookie $cookie"
 # A home and an epmd of its own: no cookie and no node of this machine is touched.
 export HOME=$tmp ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT=${port[1]}
 export RABBITMQ_NODENAME=rabbit@localhost
-export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT=${port[0]} RABBITMQ_DIST_PORT=${port[2]}
+export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
+export RABBITMQ_NODE_PORT=${port[0]} RABBITMQ_DIST_PORT=${port[2]}
 export RABBITMQ_MNESIA_BASE=$tmp/mnesia RABBITMQ_LOG_BASE=$tmp/log RABBITMQ_PID_FILE=$tmp/pid
 export RABBITMQ_ENABLED_PLUGINS_FILE=$tmp/enabled_plugins RABBITMQ_CONF_ENV_FILE=$tmp/env.conf
 export RABBITMQ_CONFIG_FILE=$tmp/rabbitmq.conf RABBITMQ_ADVANCED_CONFIG_FILE=$tmp/advanced.config
