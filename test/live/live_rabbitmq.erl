@@ -6,7 +6,7 @@
 
 -export([main/1]).
 
--import(live_report, [title/1, say/2, check/3, check/4]).
+-import(live_report, [title/1, say/2, check/3, check/4, some/1]).
 
 -define(NODE, 'rabbit@localhost').
 -define(RATE, 2000).           % messages a second while calls are compared under load
@@ -155,7 +155,7 @@ agreed(Name, Seen) ->
     check(Name, Bad =:= [], "~b values, ~b differ (recon's own ~b), ~b outside (~b)~ts",
           [lists:sum([Values || {_, #{values := Values}} <- Seen]),
            Sum(ours, 1), Sum(theirs, 1), Sum(ours, 2), Sum(theirs, 2),
-           [io_lib:format(" ~0tp", [B]) || B <- Bad]]).
+           some(Bad)]).
 
 is_agreed(#{values := Values, ours := {Differ, Outside}, theirs := {TheirDiffer, TheirOutside},
             suspects := Suspects, faults := Faults}, Allowed) ->
@@ -171,9 +171,8 @@ tops() ->
     Restless = [Attr || {Attr, never_still} <- Seen],
     check("idle, the 10 largest, whole rows",
           Bad =:= [] andalso length(Restless) < length(Seen) div 2,
-          "by ~b attributes~ts~ts",
-          [length(Seen), [io_lib:format(", never still: ~0p", [Restless]) || Restless =/= []],
-           [io_lib:format(", ~0tp", [Bad]) || Bad =/= []]]).
+          "by ~b attributes, of which ~b were never still~ts~ts",
+          [length(Seen), length(Restless), some(Restless), some(Bad)]).
 
 %% While both tools have a window open, messages go into a queue without a consumer.
 growth(Attr, Load) ->
@@ -185,8 +184,8 @@ growth(Attr, Load) ->
     Seen = attempt(fun() -> window(Attr, Queue, Load) end, Good),
     #{processes := Processes, strays := Strays, grown := Grown} = Seen,
     check(io_lib:format("idle, proc_window of ~s", [Attr]), Good(Seen),
-          "~b processes, ~b differ ~0p; the queue that got messages: ~0p",
-          [Processes, length(Strays), lists:sublist(Strays, 3), Grown]).
+          "~b processes, ~b differ~ts; the queue that got messages grew by ~0p",
+          [Processes, length(Strays), some(Strays), Grown]).
 
 window(Attr, Queue, Load) ->
     Key = erpc:send_request(?NODE, live_compare, windows, [Attr, 1000, Queue]),
@@ -223,8 +222,8 @@ leaks(Tool, Other, Load) ->
       missing := Missing} = Seen,
     check(io_lib:format("idle, bin_leak of ~s as counted by ~s", [Tool, Other]),
           Good(Seen) andalso Missing =:= [],
-          "~b processes, ~b of ~b binaries let go, ~b values differ ~0p",
-          [Processes, LetGo, Binaries, length(Strays), {lists:sublist(Strays, 3), Missing}]).
+          "~b processes, ~b of ~b binaries let go, ~b values differ~ts, ~b missing",
+          [Processes, LetGo, Binaries, length(Strays), some(Strays), length(Missing)]).
 
 times(Attrs) ->
     say("milliseconds for proc_count(_, 10), the median of 9: ~s",
@@ -257,7 +256,8 @@ work() ->
         attempt(fun() -> call(live_compare, nested, [500]) end,
                 fun(#{strays := Strays}) -> Strays =:= [] end),
     check("under load, proc_window of reductions, between recon's growth inside and around it",
-          Strays =:= [], "~b processes, not in order: ~0p", [Processes, lists:sublist(Strays, 3)]).
+          Strays =:= [], "~b processes, ~b not between~ts",
+          [Processes, length(Strays), some(Strays)]).
 
 %% Everybody receives and lets go all the time, so a change is rarely the difference of two counts
 %% around it. It is for sonde about as often as for recon. That collecting takes nothing from the
@@ -314,7 +314,7 @@ afterwards(#test{load = Load}, Logs) ->
           [maps:get(published, S) || S <- States] =:= [maps:get(delivered, S) || S <- States],
           "~b delivered in ~b queues", [total(delivered, States), queues(States)]),
     check("none twice, out of order, damaged, returned or refused", Sum(fault_count) =:= 0,
-          "~b faults ~0p", [Sum(fault_count), lists:sublist(faults(States), 3)]),
+          "~b faults~ts", [Sum(fault_count), some(faults(States))]),
     check("the queues are empty", Sum(stored) =:= 0, Sum(stored)),
     ok = live_load:stop(Load),
     broker(Logs).
@@ -331,7 +331,7 @@ faults(States) ->
 broker(Logs) ->
     check("the broker runs", call(rabbit, is_running, []), ?NODE),
     Errors = errors(Logs),
-    check("no error in the broker's log", Errors =:= [], "~b ~ts", [length(Errors), Errors]),
+    check("no error in the broker's log", Errors =:= [], "~b~ts", [length(Errors), some(Errors)]),
     Alarms = call(rabbit_alarm, get_alarms, []),
     check("no alarm", Alarms =:= [], Alarms),
     #{status := Status, counters := Counters} = call(sonde, native, []),

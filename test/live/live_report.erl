@@ -2,7 +2,7 @@
 %% end.
 -module(live_report).
 
--export([start/0, title/1, say/2, check/3, check/4, finish/1]).
+-export([start/0, title/1, say/2, check/3, check/4, some/1, finish/1]).
 
 %% @doc Counts for the whole node: checks may be made by any process.
 start() ->
@@ -22,6 +22,10 @@ check(Name, Good, Format, Args) when is_boolean(Good) ->
     counters:add(persistent_term:get(?MODULE), case Good of true -> 1; false -> 2 end, 1),
     Verdict = case Good of true -> "ok  "; false -> "FAIL" end,
     io:format("  ~s  ~ts: ~ts~n", [Verdict, Name, brief(io_lib:format(Format, Args))]).
+
+%% @doc The first few of what should not be there; nothing if there is none.
+some([]) -> "";
+some(List) -> io_lib:format(", ~0tp", [lists:sublist(List, 3)]).
 
 brief(Text) ->
     string:slice(Text, 0, 400).
