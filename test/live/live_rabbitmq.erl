@@ -15,9 +15,10 @@
 -define(WINDOWS, 10).
 
 %% How many values may be strays (live_compare says what that is): twice as many as recon has with
-%% itself, since these counts are small and chance is not fair, and so many in a thousand.
+%% itself, since these counts are small and chance is not fair, and so many in a thousand. Under
+%% load a message may wait at any process on its way: about a hundred of them.
 -define(ALLOWED_IDLE, 2).
--define(ALLOWED_LOADED, 30).
+-define(ALLOWED_LOADED, 100).
 
 %% A short run looks at the same, less often and at fewer messages.
 -record(test, {load :: [pid()], seconds :: pos_integer(),
