@@ -11,12 +11,14 @@
 %%     only grow, by two or three in a process that sleeps, and what lies between must be there.
 %%   - They are something else, and not equal: it moved, and nothing can be said.
 %%
-%% Either can happen without a fault: a mailbox may be empty, full and empty again; and a reader
-%% that does not ask finds messages waiting that are gone when the process comes to answer a
-%% question. So there is a control: a sandwich recon - recon - recon, taken just after. What differs
-%% there is the broker's own doing, and sonde may have about as much. And rounds go on while there
-%% is a process that was a stray, one or the other, in each of them: chance finds another one each
-%% time, a wrong answer does not.
+%% Either can happen without a fault: a value may go up and come back. So there is a control: a
+%% sandwich recon - recon - recon, taken just after. What differs there is the broker's own doing,
+%% and sonde may have about as much. One thing sonde sees more often: a message that waits. Who is
+%% asked has taken what came before the question when it answers; who is read has not. Under load
+%% that is a queue length of 1, and 88 bytes, at whoever a message is on its way to.
+%%
+%% And rounds go on while there is a process that was a stray, one or the other, in each of them:
+%% chance finds another one each time, a wrong answer does not.
 -module(live_compare).
 
 -export([values/2, tops/2, switched_off/1, own_row/0, windows/3, nested/1, leaks/2, leak_tops/1,

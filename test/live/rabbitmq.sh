@@ -25,8 +25,11 @@ tmp=$(mktemp -d)
 
 # The broker is a process group of its own: asked to stop, and after ten seconds made to.
 broker=
+check=
+# shellcheck disable=SC2317  # the trap calls it
 stop() {
     trap - EXIT
+    [ -z "$check" ] || kill -9 -- "-$check" 2>/dev/null || :
     if [ -n "$broker" ]; then
         kill "$broker" 2>/dev/null || :
         for _ in $(seq 100); do
@@ -90,12 +93,23 @@ fi
 
 # What the broker's log says is a check, too, made when all is over.
 limit=()
-if command -v timeout >/dev/null; then limit=(timeout -k 10 "${SONDE_TIMEOUT:-1200}"); fi
+if command -v timeout >/dev/null; then
+    limit=(timeout --foreground -k 10 "${SONDE_TIMEOUT:-1200}")
+fi
+run_check() {
+    # shellcheck disable=SC2086  # a list
+    "${limit[@]}" erl -noinput -hidden -sname sonde_check@localhost $loopback -pa "$ebin" "$tmp/ebin" \
+        -run live_rabbitmq main "${port[0]}" "${RABBITMQ_SECONDS:-10}" "$tmp/log" </dev/null |
+        tee "$tmp/report"
+}
+# In a process group of its own, and waited for, so that a signal to us ends it at once.
+set -m
+run_check &
+check=$!
+set +m
 status=0
-# shellcheck disable=SC2086  # a list
-"${limit[@]}" erl -noinput -hidden -sname sonde_check@localhost $loopback -pa "$ebin" "$tmp/ebin" \
-    -run live_rabbitmq main "${port[0]}" "${RABBITMQ_SECONDS:-10}" "$tmp/log" </dev/null |
-    tee "$tmp/report" || status=$?
+wait "$check" || status=$?
+check=
 if [ $status != 0 ]; then errors | tail -n 40 >&2 || :; fi
 # The VM went down, or the time was up: still a last line.
 if ! tail -n 1 "$tmp/report" | grep -q '^rabbitmq: '; then
