@@ -18,7 +18,7 @@ CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMemb
 .PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq stress check check-aarch64 lint format dialyzer docs bench disturbance clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## see it find four real leaks on a running node (under a minute)
 	@scripts/setup build
