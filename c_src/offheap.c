@@ -37,6 +37,8 @@ static bool blocks_grow(struct blocks *bs)
     return true;
 }
 
+static const uint64_t block_words_max = (uint64_t)1 << 44;
+
 static enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words)
 {
     /* more fragments than this: the answer is left to process_info */
@@ -44,7 +46,7 @@ static enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words)
         return ST_ASK;
     if (bs->n == bs->cap && !blocks_grow(bs))
         return ST_NOMEM;
-    if (words > ((uint64_t)1 << 44) || from + words * 8 < from)
+    if (words > block_words_max || from + words * 8 < from)
         return ST_TORN;
     bs->list[bs->n++] = (struct block){from, from + words * 8};
     return ST_OK;
@@ -88,12 +90,21 @@ static const struct block *find_block(const struct blocks *bs, uintptr_t p, unsi
 
 /* ---- the walk ------------------------------------------------------------------------------ */
 
-static uint64_t words_of(const struct blocks *bs)
+/* An entry has three words or more, so a longer chain is a cycle. false: pointers of a heap that were
+ * read while they moved, which may be in any order, and would make any chain look short enough. */
+static bool entries_max(const struct blocks *bs, uint64_t *max)
 {
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < bs->n; i++)
-        sum += (bs->list[i].to - bs->list[i].from) / 8;
-    return sum;
+    uint64_t words = 0;
+    for (unsigned i = 0; i < bs->n; i++) {
+        const struct block *b = &bs->list[i];
+        if (b->to < b->from || (b->to - b->from) / 8 > block_words_max)
+            return false;
+        words += (b->to - b->from) / 8;
+    }
+    *max = words / 3 + bs->n + 1;
+    if (*max > ENTRIES_MAX)
+        *max = ENTRIES_MAX;
+    return true;
 }
 
 void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
@@ -284,11 +295,6 @@ static void next_stage(struct offheap *w, const struct plan *plan, const struct 
         w->stage = SORT;
         break;
     case SORT:
-        if (w->blocks.n > FRAGMENTS + 1)
-            qsort(w->blocks.list + FRAGMENTS, w->blocks.n - FRAGMENTS, sizeof *w->blocks.list,
-                  by_address);
-        /* an entry has three words or more, so a longer chain is a cycle */
-        w->steps = words_of(&w->blocks) / 3 + w->blocks.n + 1;
         w->stage = CHAIN;
         w->cursor = stamp_word(plan, view, LF_off_heap);
         break;
@@ -306,6 +312,17 @@ static void next_stage(struct offheap *w, const struct plan *plan, const struct 
     }
 }
 
+static enum status sort_blocks(struct offheap *w, struct budget *b)
+{
+    if (w->blocks.n > FRAGMENTS + 1)
+        qsort(w->blocks.list + FRAGMENTS, w->blocks.n - FRAGMENTS, sizeof *w->blocks.list,
+              by_address);
+    /* of so many that it takes a good part of a slice */
+    if (w->blocks.n > BLOCKS_INLINE)
+        b->steps = 0;
+    return entries_max(&w->blocks, &w->steps) ? ST_OK : ST_TORN;
+}
+
 static enum status walk_stage(struct offheap *w, const struct vm *vm, struct budget *b)
 {
     switch (w->stage) {
@@ -313,10 +330,7 @@ static enum status walk_stage(struct offheap *w, const struct vm *vm, struct bud
     case COLLECT_MSG:
         return collect_all(w, vm, b);
     case SORT:
-        /* of so many that it takes a good part of a slice */
-        if (w->blocks.n > BLOCKS_INLINE)
-            b->steps = 0;
-        return ST_OK;
+        return sort_blocks(w, b);
     default:
         return walk_chain(w, vm, b);
     }

@@ -13,6 +13,9 @@ struct block {
 
 enum { BLOCKS_INLINE = 16, BLOCKS_MAX = 16384 };
 
+/* More references to binaries than a process can have. */
+enum { ENTRIES_MAX = 1 << 30 };
+
 /* The blocks that belong to a process: young heap, old heap, then fragments by address. */
 struct blocks {
     unsigned n, cap;

@@ -249,6 +249,27 @@ static void test_hostile_chains(const struct layout *lay)
     }
 }
 
+/* Heap pointers read while they moved: the one block is upside down, and a cycle in the other still ends. */
+static void test_heap_upside_down(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct answer a;
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    char *p = make_process(w, 7);
+    uint64_t first = get(w, p, LF_heap);
+    uint64_t head = make_chain(w, p, 100, &count, &bytes);
+    memcpy((void *)(uintptr_t)(first + 16), &head, 8); // NOLINT
+    put(w, p, LF_off_heap, head);
+    put(w, p, LF_old_heap, first);
+    put(w, p, LF_old_htop, get(w, p, LF_htop));
+    put(w, p, LF_heap, get(w, p, LF_htop) + 800);
+    ask(w, ATTR_binary_count, NOTHING, &a);
+    check(a.result == SCAN_DONE && a.rows == 0 && a.asked == 1, "a heap upside down is asked",
+          lay->name);
+    free_world(w);
+}
+
 static char *make_message(struct world *w, uint64_t tag, unsigned attached_words)
 {
     char *m = make(w, LF(w->vm.lay, msg_size));
@@ -646,6 +667,7 @@ int main(void)
         test_slices(lay);
         test_writable(lay);
         test_hostile_chains(lay);
+        test_heap_upside_down(lay);
         test_queue(lay);
         test_ties(lay);
         test_settled(lay);
