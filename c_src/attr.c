@@ -74,8 +74,13 @@ static uint64_t word(const struct walk *w, const struct question *q, enum layout
 
 /* ---- memory and total_heap_size ------------------------------------------------------------ */
 
-static enum status dictionary_bytes(const struct walk *w, const struct vm *vm,
-                                    const struct question *q, int64_t *bytes)
+/* Until the closing stamp is compared, any number may be nonsense: sums wrap, they do not overflow. */
+static void add(struct walk *w, uint64_t n)
+{
+    w->value = (int64_t)((uint64_t)w->value + n);
+}
+
+static enum status dictionary_bytes(struct walk *w, const struct vm *vm, const struct question *q)
 {
     uint64_t dict = word(w, q, LF_dictionary);
     uint64_t slots;
@@ -83,12 +88,11 @@ static enum status dictionary_bytes(const struct walk *w, const struct vm *vm,
         return ST_OK;
     if (!peek_word(vm->reader, dict + LF(vm->lay, dict_array), &slots))
         return ST_TORN;
-    *bytes += LF(vm->lay, dict_head) + 8 * (int64_t)(slots & 0xFFFFFFFF);
+    add(w, LF(vm->lay, dict_head) + 8 * (slots & 0xFFFFFFFF));
     return ST_OK;
 }
 
-static enum status psd_bytes(const struct walk *w, const struct vm *vm, const struct question *q,
-                             int64_t *bytes)
+static enum status psd_bytes(struct walk *w, const struct vm *vm, const struct question *q)
 {
     uint64_t psd = word(w, q, LF_psd);
     uint64_t saved_calls;
@@ -96,32 +100,32 @@ static enum status psd_bytes(const struct walk *w, const struct vm *vm, const st
         return ST_OK;
     if (!peek_word(vm->reader, psd + LF(vm->lay, psd_saved_calls), &saved_calls))
         return ST_TORN;
-    *bytes += LF(vm->lay, psd_size);
+    add(w, LF(vm->lay, psd_size));
     return saved_calls == 0 ? ST_OK : ST_ASK; /* a debugging aid of one process in a million */
 }
 
 /* Words of the blocks; the messages come later. */
-static enum status block_words(const struct walk *w, const struct question *q, int64_t *words)
+static enum status block_words(const struct walk *w, const struct question *q, uint64_t *words)
 {
     uint64_t young = (word(w, q, LF_hend) - word(w, q, LF_heap)) / 8;
     uint64_t old = (word(w, q, LF_old_hend) - word(w, q, LF_old_heap)) / 8;
     /* they differ only while collection is delayed and the heap is a fragment meanwhile */
     if (young != word(w, q, LF_heap_sz))
         return ST_ASK;
-    *words = (int64_t)(young + word(w, q, LF_mbuf_sz) + (word(w, q, LF_old_heap) != 0 ? old : 0));
+    *words = young + word(w, q, LF_mbuf_sz) + (word(w, q, LF_old_heap) != 0 ? old : 0);
     return ST_OK;
 }
 
 static enum status fixed_bytes(struct walk *w, const struct vm *vm, const struct question *q)
 {
-    int64_t words = 0;
+    uint64_t words = 0;
     enum status st = block_words(w, q, &words);
-    w->value = LF(vm->lay, proc_size) + 8 * words;
+    add(w, LF(vm->lay, proc_size) + 8 * words);
     if (word(w, q, LF_arg_reg) != w->view.proc + LF(vm->lay, def_arg_reg))
-        w->value += 8 * (int64_t)get(w, q, LF_arity);
+        add(w, 8 * get(w, q, LF_arity));
     if (st == ST_OK)
-        st = psd_bytes(w, vm, q, &w->value);
-    return st == ST_OK ? dictionary_bytes(w, vm, q, &w->value) : st;
+        st = psd_bytes(w, vm, q);
+    return st == ST_OK ? dictionary_bytes(w, vm, q) : st;
 }
 
 enum stages { START, TIES, QUEUE, DONE };
@@ -138,7 +142,7 @@ static enum status go_memory(struct walk *w, const struct vm *vm, const struct q
     if (st == ST_OK && w->stage == TIES) {
         st = ties_walk(&w->u.ties, vm, &q->plan, &w->view, b);
         if (st == ST_OK) {
-            w->value += (int64_t)w->u.ties.sum;
+            add(w, w->u.ties.sum);
             queue_start(&w->u.queue, &q->plan, &w->view);
             w->stage = QUEUE;
         }
@@ -146,7 +150,7 @@ static enum status go_memory(struct walk *w, const struct vm *vm, const struct q
     if (st == ST_OK && w->stage == QUEUE) {
         st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
         if (st == ST_OK) {
-            w->value += (int64_t)(w->u.queue.struct_bytes + 8 * w->u.queue.attached_words);
+            add(w, w->u.queue.struct_bytes + 8 * w->u.queue.attached_words);
             w->stage = DONE;
         }
     }
@@ -160,14 +164,16 @@ static enum status go_total_heap_size(struct walk *w, const struct vm *vm, const
 {
     enum status st = ST_OK;
     if (w->stage == START) {
-        st = block_words(w, q, &w->value);
+        uint64_t words = 0;
+        st = block_words(w, q, &words);
+        add(w, words);
         queue_start(&w->u.queue, &q->plan, &w->view);
         w->stage = QUEUE;
     }
     if (st == ST_OK && w->stage == QUEUE && (get(w, q, LF_sig_flags) & FLAG_ON_HEAP_MSGQ)) {
         st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
         if (st == ST_OK)
-            w->value += (int64_t)w->u.queue.attached_words;
+            add(w, w->u.queue.attached_words);
     }
     return st;
 }

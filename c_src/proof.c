@@ -100,7 +100,7 @@ static bool compare(const struct vm *vm, uintptr_t proc, const struct proof *p, 
     case OP_minus:
         if (!read_own(vm, proc, p->other, &other))
             return false;
-        *result = ((int64_t)value - (int64_t)other) / 8;
+        *result = (int64_t)(value - other) / 8;
         if (*result > (1LL << 40) || *result < -(1LL << 40))
             *result = -1;
         return true;

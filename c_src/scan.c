@@ -114,12 +114,18 @@ static enum status remember(struct scan *s, uint64_t pid, int64_t value, bool cl
     return st == ST_OK ? sample_add(s->sample, pid, value, 0) : st;
 }
 
+/* Of numbers that a process made up while it was torn down it may be anything, but never undefined. */
+static int64_t minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
 static enum status emit_diff(struct scan *s, uint64_t pid, int64_t value)
 {
     struct entry *e = sample_find(s->sample, pid);
     if (e)
         e->key |= SAMPLE_SEEN;
-    return rank(s, pid, e && !(e->key & SAMPLE_UNKNOWN) ? value - e->value : value);
+    return rank(s, pid, e && !(e->key & SAMPLE_UNKNOWN) ? minus(value, e->value) : value);
 }
 
 static enum status emit_drop(struct scan *s, uint64_t pid, int64_t value)
@@ -128,7 +134,7 @@ static enum status emit_drop(struct scan *s, uint64_t pid, int64_t value)
     if (!e || (e->key & (SAMPLE_SKIP | SAMPLE_SEEN)))
         return ST_OK;
     e->key |= SAMPLE_SEEN;
-    return rank(s, pid, e->key & SAMPLE_UNKNOWN ? 0 : e->value - value);
+    return rank(s, pid, e->key & SAMPLE_UNKNOWN ? 0 : minus(e->value, value));
 }
 
 static enum status emit(struct scan *s, uint64_t pid, int64_t value, bool clean, bool late)

@@ -270,6 +270,36 @@ static void test_heap_upside_down(const struct layout *lay)
     free_world(w);
 }
 
+/* Numbers that no process has: sums may wrap, and are thrown away; the sanitizer sees that nothing is
+ * undefined. */
+static void test_nonsense(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct scan *first = malloc(sizeof *first);
+    struct scan *second = malloc(sizeof *second);
+    struct answer a;
+    char *p = make_process(w, 7);
+    if (!first || !second)
+        abort();
+    put(w, p, LF_mbuf_sz, UINT64_MAX / 2);
+    ask(w, ATTR_memory, LONG, &a);
+    check(a.result == SCAN_DONE && a.rows == 1, "memory of nonsense", lay->name);
+    ask(w, ATTR_total_heap_size, LONG, &a);
+    check(a.result == SCAN_DONE && a.rows == 1, "heap size of nonsense", lay->name);
+    put(w, p, LF_reds, (uint64_t)1 << 63);
+    scan_init(first, &w->vm, ATTR_reductions, SCAN_SAMPLE, 10, NULL, SLOTS);
+    run(first, &w->vm, LONG, &a);
+    put(w, p, LF_reds, 1);
+    scan_init(second, &w->vm, ATTR_reductions, SCAN_DIFF, 10, &first->own, SLOTS);
+    run(second, &w->vm, LONG, &a);
+    check(a.rows == 1 && a.row[0].value == 1 + INT64_MIN, "a difference of nonsense", lay->name);
+    scan_free(second);
+    scan_free(first);
+    free(second);
+    free(first);
+    free_world(w);
+}
+
 static char *make_message(struct world *w, uint64_t tag, unsigned attached_words)
 {
     char *m = make(w, LF(w->vm.lay, msg_size));
@@ -668,6 +698,7 @@ int main(void)
         test_writable(lay);
         test_hostile_chains(lay);
         test_heap_upside_down(lay);
+        test_nonsense(lay);
         test_queue(lay);
         test_ties(lay);
         test_settled(lay);
