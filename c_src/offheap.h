@@ -11,10 +11,10 @@ struct block {
     uintptr_t from, to;
 };
 
-enum { BLOCKS_INLINE = 16, BLOCKS_MAX = 16384 };
+enum { BLOCKS_INLINE = BOUND(16, 4), BLOCKS_MAX = BOUND(16384, 24) };
 
 /* More references to binaries than a process can have. */
-enum { ENTRIES_MAX = 1 << 30 };
+enum { ENTRIES_MAX = BOUND(1 << 30, 400) };
 
 /* The blocks that belong to a process: young heap, old heap, then fragments by address. */
 struct blocks {
@@ -23,7 +23,7 @@ struct blocks {
     struct block first[BLOCKS_INLINE];
 };
 
-enum { OFFHEAP_PENDING = 16 }; /* about as many misses as a core can have at a time */
+enum { OFFHEAP_PENDING = BOUND(16, 4) }; /* about as many misses as a core can have at a time */
 
 /* A walk over all chains of one process; it can stop and go on. */
 struct offheap {

@@ -18,7 +18,6 @@ const enum layout_field queue_fields[] = {LF_sig_first,      LF_sig_len, LF_sig_
 enum { STATE_SIG_IN_Q = 0x80000, STATE_OFF_HEAP_MSGQ = 0x1000000, STATE_SIG_Q = 0x2000000 };
 
 enum { FLAG_DELAYED_LEN = 0x40 }; /* sig_qs.flags */
-enum { MESSAGES_MAX = 1 << 30 };
 
 /* The buffers exist only for off-heap queues, and what is in one makes the process active. */
 static enum status visible(const struct layout *lay, const struct plan *plan,

@@ -7,6 +7,8 @@
 #include "budget.h"
 #include "stamp.h"
 
+enum { MESSAGES_MAX = BOUND(1 << 30, 200) };
+
 extern const enum layout_field queue_fields[];
 
 /* Messages in all queues, from the counters, without walking the messages. */

@@ -4,8 +4,9 @@
 #include "sample.h"
 
 #include "alloc.h"
+#include "budget.h"
 
-enum { FIRST_CAP = 1024 };
+enum { FIRST_CAP = BOUND(1024, 4) };
 
 void sample_init(struct sample *s, const struct layout *lay, const struct proctab *tab, size_t max)
 {

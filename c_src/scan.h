@@ -17,7 +17,12 @@ enum scan_mode {
     SCAN_AFTER    /* the N largest drops since HOLDERS or ALL, in the remembered processes */
 };
 
-enum { SCAN_BATCH = 16, SCAN_RETRIES = 1024, SCAN_ASKS = 256, SCAN_EXCLUDE = 8 };
+enum {
+    SCAN_BATCH = BOUND(16, 4),
+    SCAN_RETRIES = BOUND(1024, 6),
+    SCAN_ASKS = BOUND(256, 6),
+    SCAN_EXCLUDE = 8
+};
 
 struct scan_counters {
     uint64_t native, busy, torn, asked;

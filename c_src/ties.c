@@ -28,8 +28,6 @@ enum types {
 
 enum flags { FLAG_TARGET = 1, FLAG_EXTENDED = 16, FLAG_SPAWN_PENDING = 32 };
 
-enum { STEPS_MAX = 1 << 28 }; /* more than processes and ports can be */
-
 struct node {
     uint64_t at;
     unsigned offset, flags, type;
@@ -217,7 +215,7 @@ void ties_start(struct ties *t, enum ties_what what)
     t->what = what;
     t->stage = S_LINKS - 1;
     t->sum = 0;
-    t->steps = STEPS_MAX;
+    t->steps = TIES_MAX;
     t->depth = 0;
 }
 

@@ -12,7 +12,10 @@ extern const enum layout_field ties_fields[];
 enum ties_what { TIES_LINKS, TIES_MONITORS, TIES_MONITORED_BY, TIES_BYTES };
 
 /* A red-black tree of 2^48 nodes is less than 128 deep. */
-enum { TIES_DEPTH = 128 };
+enum { TIES_DEPTH = BOUND(128, 10) };
+
+/* More than processes and ports can be. */
+enum { TIES_MAX = BOUND(1 << 28, 200) };
 
 /* A walk; it can stop and go on. */
 struct ties {

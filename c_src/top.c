@@ -5,7 +5,7 @@
 
 #include "alloc.h"
 
-enum { FIRST_CAP = 64 };
+enum { FIRST_CAP = BOUND(64, 4) };
 
 void top_init(struct top *t, size_t limit)
 {
