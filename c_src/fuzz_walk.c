@@ -1,0 +1,442 @@
+/* fuzz_walk.c: asks the walkers and the scan about made-up processes, and compares with the model.
+ * Knows: what must hold: the model's answer however the walk is cut, an end in bounded reads, nothing
+ * lost, no answer where the stamp moved. Does not know: what the processes look like. */
+#include "fuzz.h"
+
+#include "alloc.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+_Noreturn void fuzz_fail(const char *what, const char *where)
+{
+    (void)fprintf(stderr, "WRONG: %s %s\n", what, where);
+    abort();
+}
+
+static void must(bool ok, const char *what, enum attr attr)
+{
+    static const char *const names[] = {
+#define X(Name) #Name,
+        ATTR_LIST(X)
+#undef X
+    };
+    if (!ok)
+        fuzz_fail(what, names[attr]);
+}
+
+/* ---- what the walkers take from outside -------------------------------------------------------- */
+
+static long allocated;
+static long fail_at; /* the n-th allocation from now fails */
+static bool failed;
+
+static bool fails(void)
+{
+    bool now = fail_at > 0 && --fail_at == 0;
+    failed = failed || now;
+    return now;
+}
+
+void *sonde_alloc(size_t bytes)
+{
+    void *p = fails() ? NULL : malloc(bytes);
+    allocated += p != NULL;
+    return p;
+}
+
+void *sonde_realloc(void *p, size_t bytes)
+{
+    void *moved = fails() ? NULL : realloc(p, bytes);
+    allocated += moved != NULL && p == NULL;
+    return moved;
+}
+
+void sonde_free(void *p)
+{
+    allocated -= p != NULL;
+    free(p);
+}
+
+/* A scan's pause is for processes that run. */
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+    (void)wanted, (void)left;
+    return 0;
+}
+
+static void begin(const struct image *img, bool changing, uint64_t reads)
+{
+    fail_at = img->fail_at;
+    failed = false;
+    memory_begin(changing, reads);
+}
+
+/* ---- one walk ---------------------------------------------------------------------------------- */
+
+/* A monitor is most: its node, that of the other end, the count, the reference. */
+enum { THING_READS = 12, FIXED_READS = 240 };
+
+#define MOST_THINGS ((uint64_t)TIES_MAX + MESSAGES_MAX + ENTRIES_MAX + 2 * (uint64_t)BLOCKS_MAX)
+#define MOST_READS  (FIXED_READS + THING_READS * MOST_THINGS)
+
+struct attempt {
+    enum status status;
+    int64_t value;
+    bool clean;
+};
+
+static struct attempt walk_all(struct walk *w, const struct vm *vm, const struct question *q,
+                               struct budget turn)
+{
+    enum status st = ST_TIMESLICE;
+    struct budget b;
+    walk_start(w, vm, q);
+    walk_prefetch(w, q);
+    for (unsigned i = 0; st == ST_TIMESLICE; i++) {
+        must(i < 2 * MOST_THINGS, "a walk that takes more turns than steps:", q->attr);
+        b = turn;
+        st = walk_go(w, vm, q, &b);
+    }
+    walk_end(w, q);
+    if (st == ST_OK)
+        st = walk_finish(w, vm, q);
+    return (struct attempt){st, w->value, w->clean};
+}
+
+static const char *wrong(const struct attempt *a, const struct verdict *v)
+{
+    if (failed != (a->status == ST_NOMEM))
+        return "an allocation failed, or did not:";
+    if (failed)
+        return NULL;
+    if (v->kind == MUST && a->status != ST_OK)
+        return "no answer for a whole process:";
+    if (v->kind == REFUSED && a->status == ST_OK)
+        return "an answer for a broken process:";
+    if (a->status == ST_OK && (a->value != v->value || a->clean != v->clean))
+        return "a wrong answer:";
+    return NULL;
+}
+
+static void compare(const struct attempt *a, const struct verdict *v, enum attr attr)
+{
+    const char *what = wrong(a, v);
+    if (what)
+        (void)fprintf(stderr, "%s %" PRId64 ", %d; the model has %" PRId64 ", %d\n",
+                      status_name(a->status), a->value, a->clean, v->value, v->clean);
+    must(!what, what, attr);
+}
+
+/* A process that lies still: the model's answer, in one go, step by step, and among others. */
+static void check_still(const struct image *img, const struct question *q, size_t slot,
+                        uint64_t proc)
+{
+    const struct budget turns[] = {{UINT32_MAX, false}, {1, false}, {img->steps, true}};
+    struct verdict v = model_answer(&img->vm, q->attr, q->waiting, proc);
+    enum opened opened = model_open(&img->vm, q->attr, q->waiting, slot, proc);
+    enum status first = ST_OK;
+    struct walk w;
+    for (unsigned i = 0; i < sizeof turns / sizeof *turns; i++) {
+        begin(img, false, FIXED_READS + THING_READS * v.steps);
+        enum status st = stamp_open(&img->vm, &q->plan, slot, proc, &w.view);
+        must((st == ST_OK) == (opened == OPEN_OK), "opened, or not:", q->attr);
+        must((st == ST_BUSY) == (opened == OPEN_BUSY), "busy, or not:", q->attr);
+        if (st != ST_OK)
+            return;
+        struct attempt a = walk_all(&w, &img->vm, q, turns[i]);
+        compare(&a, &v, q->attr);
+        must(walk_close(&w, &img->vm, q) == ST_OK, "torn, and nothing changed:", q->attr);
+        if (i == 0)
+            first = a.status;
+        must(a.status == first || v.kind == MAY, "another answer in other slices:", q->attr);
+    }
+}
+
+static uint64_t word_at(uint64_t address)
+{
+    const uint64_t *w = memory_at(address);
+    return w ? *w : 0;
+}
+
+/* A process that runs meanwhile: any answer, but no answer at all if what is under the stamp moved. What
+ * moves while the fields are read, at either end, may or may not be seen. */
+static void check_running(const struct image *img, const struct question *q, size_t slot,
+                          uint64_t proc)
+{
+    uint64_t before;
+    uint64_t after;
+    struct walk w;
+    begin(img, true, MOST_READS);
+    if (stamp_open(&img->vm, &q->plan, slot, proc, &w.view) != ST_OK)
+        return;
+    unsigned opened = memory_changed();
+    /* state and lock are read twice, the second time last of all */
+    bool settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &before);
+    must(settled || memory_still() < 2, "opened, and not settled:", q->attr);
+    (void)walk_all(&w, &img->vm, q, (struct budget){img->steps, false});
+    unsigned walked = memory_changed();
+    settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &after);
+    bool there = word_at(img->vm.tab.tab + slot * 8) == proc;
+    enum status st = walk_close(&w, &img->vm, q);
+    if (opened > 0 || memory_changed() != walked)
+        return;
+    must(st != ST_OK || there, "another process, and not torn:", q->attr);
+    must(st != ST_OK || (settled && before == after) || q->one_word,
+         "it moved, and is not torn:", q->attr);
+    must(st == ST_OK || walked > 0, "it did not move, and is torn:", q->attr);
+}
+
+static void check_walks(const struct image *img, enum attr attr)
+{
+    struct question q;
+    bool waiting = attr == ATTR_binary_count && (img->mode & 1);
+    question_make(&q, img->vm.lay, attr, waiting);
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        begin(img, false, 0);
+        uint64_t proc = word_at(img->vm.tab.tab + slot * 8);
+        if (proc == 0)
+            continue;
+        check_still(img, &q, slot, proc);
+        if (memory_changes() > 0)
+            check_running(img, &q, slot, proc);
+    }
+}
+
+/* ---- what the prover reads ---------------------------------------------------------------------- */
+
+/* Small numbers, yes and no: never a word of the memory. */
+static void check_proof(const struct image *img)
+{
+    int64_t result = 0;
+    uint64_t proc = word_at(img->vm.tab.tab + 24);
+    begin(img, false, 100);
+    if (!proof_read(&img->vm, proc, &img->proof, &result))
+        return;
+    switch (img->proof.op) {
+    case OP_value:
+    case OP_minus:
+        must(result <= 1LL << 40 && result >= -(1LL << 40), "a large number", 0);
+        break;
+    case OP_constant:
+        must(result >= 0 && result <= UINT16_MAX, "a number that is in no table", 0);
+        break;
+    default:
+        must(result == 0 || result == 1, "neither yes nor no", 0);
+    }
+}
+
+/* ---- whole scans -------------------------------------------------------------------------------- */
+
+/* A row of the answer for each process, as it must come out; not exact where a walker may choose. */
+struct expected {
+    bool exact;
+    unsigned n;
+    struct row row[2 * SLOTS];
+};
+
+/* What one look at a slot gives. */
+struct look {
+    uint64_t pid; /* 0: nobody */
+    bool known, clean;
+    int64_t value;
+};
+
+/* What process_info says of those who are asked. */
+static bool told(uint64_t pid, int64_t *value)
+{
+    *value = (int64_t)((pid >> 4 ^ pid >> 30) * 37 % 5000);
+    return *value % 4 != 0; /* else it is dead */
+}
+
+static void look_at_all(const struct image *img, enum attr attr, bool waiting, struct look *looks,
+                        bool *exact)
+{
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        struct look *l = &looks[slot];
+        uint64_t proc = word_at(img->vm.tab.tab + 8 * slot);
+        *l = (struct look){0};
+        if (proc == 0)
+            continue;
+        enum opened opened = model_open(&img->vm, attr, waiting, slot, proc);
+        if (opened == OPEN_NOBODY)
+            continue;
+        l->pid = word_at(proc);
+        struct verdict v = {.kind = REFUSED};
+        if (opened == OPEN_OK)
+            v = model_answer(&img->vm, attr, waiting, proc);
+        *exact = *exact && v.kind != MAY;
+        l->known = true;
+        l->value = v.value;
+        l->clean = v.kind == MUST && v.clean;
+        if (v.kind != MUST)
+            l->known = told(l->pid, &l->value);
+    }
+}
+
+static void expect_row(const struct image *img, struct expected *e, uint64_t pid, int64_t value)
+{
+    e->row[e->n++] = (struct row){value, proctab_order(img->vm.lay, &img->vm.tab, pid), pid};
+}
+
+static int64_t minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+/* One look: the N largest; the first one of a window keeps them too, but for those who are collected. */
+static void expect_first(const struct image *img, enum scan_mode mode, const struct look *looks,
+                         struct expected *e)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        const struct look *l = &looks[i];
+        if (l->pid == 0)
+            continue;
+        if (mode == SCAN_HOLDERS && l->clean)
+            expect_row(img, e, l->pid, 0);
+        else if (l->known && (mode == SCAN_TOP || mode == SCAN_SAMPLE))
+            expect_row(img, e, l->pid, l->value);
+    }
+}
+
+/* The second look: what was gained since, with the born and the dead; or what was lost. */
+static void expect_second(const struct image *img, enum scan_mode mode, const struct look *first,
+                          const struct look *second, struct expected *e)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        const struct look *a = &first[i];
+        const struct look *b = &second[i];
+        bool same = a->pid != 0 && a->pid == b->pid && b->known;
+        if (mode == SCAN_SAMPLE) {
+            if (b->known)
+                expect_row(img, e, b->pid, same && a->known ? minus(b->value, a->value) : b->value);
+            if (a->known && !same)
+                expect_row(img, e, a->pid, a->value);
+        } else if (a->pid != 0 && !(mode == SCAN_HOLDERS && a->clean)) {
+            expect_row(img, e, a->pid, same && a->known ? minus(a->value, b->value) : 0);
+        }
+    }
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct row *x = a;
+    const struct row *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? 1 : -1;
+    return (x->order < y->order) - (x->order > y->order);
+}
+
+static void compare_rows(const struct scan *s, struct expected *e, enum attr attr)
+{
+    for (size_t i = 1; i < s->top.n; i++)
+        must(by_rank(&s->top.rows[i - 1], &s->top.rows[i]) <= 0, "rows out of order:", attr);
+    must(s->top.n <= s->top.limit, "more rows than wanted:", attr);
+    if (!e->exact)
+        return;
+    qsort(e->row, e->n, sizeof *e->row, by_rank);
+    must(s->top.n == (e->n < s->top.limit ? e->n : s->top.limit), "rows too many or few:", attr);
+    for (size_t i = 0; i < s->top.n; i++) {
+        struct row *r = &s->top.rows[i];
+        must(by_rank(r, &e->row[i]) == 0, "a wrong row:", attr);
+        must(r->order == proctab_order(s->vm.lay, &s->vm.tab, r->pid), "a wrong pid:", attr);
+    }
+}
+
+static enum scan_result run_scan(const struct image *img, struct scan *s, enum attr attr)
+{
+    const uint64_t forever = UINT64_MAX / 4;
+    enum scan_result r = SCAN_MORE;
+    for (unsigned i = 0; r == SCAN_MORE || r == SCAN_ASK; i++) {
+        must(i < 2000, "a scan that does not end:", attr);
+        r = scan_step(s, img->vm.reader, img->mode & 16 ? forever : 0);
+        for (unsigned k = 0; r == SCAN_ASK && k < s->ask_n; k++) {
+            int64_t value;
+            bool alive = told(s->ask[k], &value);
+            if (scan_answer(s, s->ask[k], !alive, value) != ST_OK)
+                return SCAN_NOMEM;
+        }
+        if (r == SCAN_ASK)
+            scan_asked(s);
+    }
+    return r;
+}
+
+static bool readable_table(const struct image *img)
+{
+    return memory_at(img->vm.tab.tab + (SLOTS - 1) * 8ULL) != NULL;
+}
+
+/* true: it came to its end. */
+static bool check_result(const struct image *img, enum scan_result r, enum attr attr)
+{
+    must(r == SCAN_NOMEM ? failed : !failed || r != SCAN_DONE, "an allocation failed:", attr);
+    must((r == SCAN_LOST) <= !readable_table(img), "a table is lost that is there:", attr);
+    must(r != SCAN_FULL || img->remembered < SLOTS, "full, and has room:", attr);
+    return r == SCAN_DONE;
+}
+
+/* What moves between two looks is all that the input lets change. */
+static void check_second(const struct image *img, struct scan *s, enum attr attr,
+                         enum scan_mode mode, const struct look *first, struct expected *e)
+{
+    struct look second[SLOTS];
+    static struct scan diff;
+    memory_change_all();
+    look_at_all(img, attr, mode != SCAN_SAMPLE, second, &e->exact);
+    if (mode == SCAN_SAMPLE)
+        e->n = 0;
+    expect_second(img, mode, first, second, e);
+    if (mode == SCAN_SAMPLE) {
+        scan_init(&diff, &img->vm, attr, SCAN_DIFF, img->rows, &s->own, SLOTS);
+        if (check_result(img, run_scan(img, &diff, attr), attr))
+            compare_rows(&diff, e, attr);
+        scan_free(&diff);
+    } else {
+        must(scan_after(s), "no second count after the first:", attr);
+        if (check_result(img, run_scan(img, s, attr), attr))
+            compare_rows(s, e, attr);
+    }
+}
+
+static void check_scan(const struct image *img, enum attr attr, bool changing)
+{
+    static const enum scan_mode modes[] = {SCAN_TOP, SCAN_SAMPLE, SCAN_HOLDERS, SCAN_ALL};
+    static struct scan s;
+    enum scan_mode mode = modes[img->mode >> 1 & 3];
+    bool waiting = mode == SCAN_HOLDERS || mode == SCAN_ALL;
+    struct look first[SLOTS];
+    struct expected e = {.exact = !changing};
+    if (waiting && attr != ATTR_binary_count) /* bin_leak asks for nothing else */
+        return;
+    begin(img, changing, SLOTS * 12ULL * (MOST_READS + 2));
+    look_at_all(img, attr, waiting, first, &e.exact);
+    expect_first(img, mode, first, &e);
+    scan_init(&s, &img->vm, attr, mode, img->rows, NULL, img->remembered);
+    bool whole = check_result(img, run_scan(img, &s, attr), attr);
+    must(s.own.n <= img->remembered, "more remembered than allowed:", attr);
+    if (whole) {
+        if (!waiting)
+            compare_rows(&s, &e, attr);
+        if (mode != SCAN_TOP)
+            check_second(img, &s, attr, mode, first, &e);
+    }
+    scan_free(&s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct image img;
+    memory_clear();
+    image_build(&img, data, size);
+    check_walks(&img, img.attr);
+    check_scan(&img, img.attr, false);
+    if (memory_changes() > 0)
+        check_scan(&img, img.attr, true);
+    check_proof(&img);
+    must(allocated == 0, "memory that nobody freed:", img.attr);
+    return 0;
+}
