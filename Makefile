@@ -15,7 +15,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq stress check fuzz check-aarch64 lint format dialyzer docs bench disturbance clean
+.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,10 @@ check: ## the C unit tests, plain and under sanitizers
 fuzz: ## the walkers against hostile memory: make fuzz SECONDS=600
 	@scripts/setup fuzz
 	@$(MAKE) -s --no-print-directory -C c_src fuzz FUZZ_SECONDS=$(or $(SECONDS),60)
+
+valgrind: ## the C unit tests under valgrind
+	@scripts/setup valgrind
+	@$(MAKE) -s --no-print-directory -C c_src valgrind
 
 check-aarch64: ## the C unit tests of the reader, cross-compiled, under an emulator
 	@scripts/setup cross
