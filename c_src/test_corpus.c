@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The leak checker looks into /proc, which a chroot may not have (nor can options be given there, which
+ * are read from /proc too). What the walkers lose, fuzz_walk.c counts. */
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_leaks=0";
+}
+
 enum { INPUT_MAX = 4096, FEWEST = 50 };
 
 static size_t read_file(const char *name, uint8_t *input)
