@@ -15,7 +15,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance clean
+.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,10 @@ stress: ## a node under fire, with witnesses in it: make stress SECONDS=60 OTP=2
 
 stress_27 := trixie
 stress_29 := sid
+
+sanitize: ## the native suites, with AddressSanitizer and UBSan inside the VM
+	@scripts/setup test
+	@SONDE_SANITIZE=1 SONDE_BUILD=_build/sanitize scripts/suite native
 
 check: ## the C unit tests, plain and under sanitizers
 	@scripts/setup build

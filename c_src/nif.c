@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct atoms atoms;
@@ -20,22 +21,33 @@ bool nif_out_of_memory(void)
 }
 #endif
 
+/* AddressSanitizer knows where an allocation ends only if it was malloc's. */
+#if defined(__SANITIZE_ADDRESS__)
+#define ALLOC   malloc
+#define REALLOC realloc
+#define FREE    free
+#else
+#define ALLOC   enif_alloc
+#define REALLOC enif_realloc
+#define FREE    enif_free
+#endif
+
 void *sonde_alloc(size_t bytes)
 {
-    return nif_out_of_memory() ? NULL : enif_alloc(bytes);
+    return nif_out_of_memory() ? NULL : ALLOC(bytes);
 }
 
 void *sonde_realloc(void *p, size_t bytes)
 {
     if (nif_out_of_memory())
         return NULL;
-    return p ? enif_realloc(p, bytes) : enif_alloc(bytes);
+    return p ? REALLOC(p, bytes) : ALLOC(bytes);
 }
 
 void sonde_free(void *p)
 {
     if (p)
-        enif_free(p);
+        FREE(p);
 }
 
 struct sonde *sonde_of(ErlNifEnv *env)

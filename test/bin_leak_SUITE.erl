@@ -90,14 +90,28 @@ report_counts_everybody(_Config) ->
       total := {Total, _}, binary := {Binary, _}, ms := Ms} = Report,
     true = Collected >= 3,
     true = Collected + Left >= length(processes()) - 10,
-    true = Total > Binary andalso Binary > 0 andalso Ms >= 0,
+    true = Ms >= 0,
+    case has_figures() of
+        true -> true = Total > Binary andalso Binary > 0;
+        false -> {undefined, undefined} = {Total, Binary}
+    end,
     case sonde_test:side() of
         native -> true = Left > 0;
         portable -> 0 = Left
     end,
     sonde_test:stop(Pids).
 
+%% Not where an allocator of the VM is switched off.
+has_figures() ->
+    try is_integer(erlang:memory(total)) catch error:notsup -> false end.
+
 node_figures_show_what_was_freed(_Config) ->
+    case has_figures() of
+        true -> figures_show_what_was_freed();
+        false -> {skip, "this node has no figures of its memory"}
+    end.
+
+figures_show_what_was_freed() ->
     Pid = leaky(20, 1000000),
     #{rows := [{Pid, -20, _}], binary := {BinaryBefore, BinaryAfter},
       total := {TotalBefore, TotalAfter}} = sonde:bin_leak(1, #{}),

@@ -2,7 +2,7 @@
 %% moment, since each change is written down with its time. What is said of a witness must have been true
 %% at some moment between two.
 %%
-%% To add a witness: an attribute in kinds/0 and a clause of start/3 that keeps to this: before a change
+%% To add a witness: an attribute in kinds/0 and a clause of start/4 that keeps to this: before a change
 %% changing/4 says between what the value may be, after it stable/3 says what it is.
 -module(sonde_stress_witness).
 
@@ -10,20 +10,23 @@
 
 -define(SIZE, 100).     % bytes of each binary of a witness
 -define(LEAST, 2000).   % of everything in a witness: more than anybody else in the node has
--define(MOST, 4500).
+-define(SMALL, 200).
+-define(MOST, 3 * ?LEAST).
 
 log() -> ets:new(?MODULE, [ordered_set, public, {write_concurrency, true}]).
 
 %% [{What it is a witness of, [The one that is looked at | Its helpers]}]
 start(Log) ->
     Idle = idle(?MOST),
-    [{idle, Idle} | [{Attr, start(Attr, Log, Idle)} || Attr <- kinds()]].
+    [{idle, Idle} | [{Attr, start(Attr, Log, lists:sublist(shuffle(Idle), 3 * Least), Least)}
+                     || {Attr, Least} <- kinds()]].
 
-%% The trees and lists are several, because most of what can be misread is in them.
+%% The trees and lists are several, because most of what can be misread is in them. In a large one there
+%% is much to walk while it changes; a walk through a small one may end before its process stops to run.
 kinds() ->
-    [dictionary_size, message_queue_len, binary_count, binary_memory, bin_leak,
-     link_count, link_count, link_count, monitor_count, monitor_count,
-     monitored_by_count, monitored_by_count].
+    [{Attr, ?LEAST} || Attr <- [dictionary_size, message_queue_len, binary_count, binary_memory, bin_leak]]
+        ++ [{Attr, Least} || Attr <- [link_count, monitor_count, monitored_by_count],
+                             Least <- [?LEAST, ?SMALL, ?SMALL]].
 
 %% A witness that died says nothing any more.
 dead(Witnesses) ->
@@ -102,40 +105,42 @@ witness(Fun) -> witness(Fun, []).
 
 witness(Fun, Opts) -> spawn_opt(Fun, Opts).
 
-some() -> ?LEAST + rand:uniform(?MOST - ?LEAST - 500).
+some() -> some(?LEAST).
+
+some(Least) -> Least + rand:uniform(Least).
 
 %% Right before each change, for a moment as short as a scan's: who is looked at then changes meanwhile.
 rest() ->
     receive never -> ok after rand:uniform(3) - 1 -> ok end.
 
-start(dictionary_size, Log, _) ->
+start(dictionary_size, Log, _, _) ->
     [witness(fun() -> keys(Log, 0) end)];
-start(message_queue_len, Log, _) ->
+start(message_queue_len, Log, _, _) ->
     Reader = witness(fun read_all/0, [{message_queue_data, one_of([on_heap, off_heap])}]),
     [Reader, witness(fun() -> mail(Log, Reader) end)];
-start(binary_count, Log, _) ->
+start(binary_count, Log, _, _) ->
     [witness(fun() -> binaries(Log, 1, [], 0) end)];
-start(binary_memory, Log, _) ->
+start(binary_memory, Log, _, _) ->
     [witness(fun() -> binaries(Log, ?SIZE, [], 0) end)];
-start(bin_leak, Log, _) ->
+start(bin_leak, Log, _, _) ->
     %% no collection but those that are asked for
     [witness(fun() -> leak(Log) end, [{min_heap_size, 200000}, {min_bin_vheap_size, 10000000}])];
-start(link_count, Log, Idle) ->
-    {First, Rest} = lists:split(some(), shuffle(Idle)),
+start(link_count, Log, Idle, Least) ->
+    {First, Rest} = lists:split(some(Least), Idle),
     [witness(fun() -> _ = [link(P) || P <- First],
                       exchanges(Log, First, Rest, fun(P) -> true = link(P), P end,
                                 fun(P) -> true = unlink(P), P end)
              end)];
-start(monitor_count, Log, Idle) ->
+start(monitor_count, Log, Idle, Least) ->
     [witness(fun() ->
-                     {First, Rest} = lists:split(some(), Idle),
+                     {First, Rest} = lists:split(some(Least), Idle),
                      exchanges(Log, [{monitor(process, P), P} || P <- First], Rest,
                                fun(P) -> {monitor(process, P), P} end,
                                fun({Ref, P}) -> true = demonitor(Ref, [flush]), P end)
              end)];
-start(monitored_by_count, Log, _) ->
+start(monitored_by_count, Log, _, Least) ->
     Seen = witness(fun answer/0),
-    [Seen, witness(fun() -> watch(Log, Seen, []) end)].
+    [Seen, witness(fun() -> watch(Log, Seen, some(Least), []) end)].
 
 one_of(List) -> lists:nth(rand:uniform(length(List)), List).
 
@@ -152,11 +157,11 @@ keys(Log, Had) ->
     stable(Log, self(), N + 1),
     keys(Log, N).
 
-%% Some hundred others come and as many go, one at a time: whoever walks through the tree meanwhile sees
+%% Some others come and as many go, one at a time: whoever walks through the tree meanwhile sees
 %% some twice, or not at all. Who came first goes first.
 exchanges(Log, In, Out, Come, Go) ->
     N = length(In),
-    {Going, Stay} = lists:split(rand:uniform(300), In),
+    {Going, Stay} = lists:split(rand:uniform(min(300, N div 2)), In),
     {Coming, Wait} = lists:split(length(Going), Out),
     stable(Log, self(), N),
     rest(),
@@ -169,15 +174,13 @@ shuffle(List) ->
 
 %% One watches another many times over. What it sends is seen in the order in which it is sent, so an
 %% answer means that all of it has been taken in.
-watch(Log, Seen, []) ->
-    N = some(),
+watch(Log, Seen, N, []) ->
     changing(Log, Seen, 0, N),
     Refs = [monitor(process, Seen) || _ <- lists:seq(1, N)],
     answered(Seen),
-    watch(Log, Seen, Refs);
-watch(Log, Seen, Refs) ->
-    N = length(Refs),
-    {Going, Stay} = lists:split(rand:uniform(300), Refs),
+    watch(Log, Seen, N, Refs);
+watch(Log, Seen, N, Refs) ->
+    {Going, Stay} = lists:split(rand:uniform(min(300, N div 2)), Refs),
     stable(Log, Seen, N),
     rest(),
     changing(Log, Seen, N, N + 1),
@@ -187,7 +190,7 @@ watch(Log, Seen, Refs) ->
                 Come
             end || Go <- Going],
     answered(Seen),
-    watch(Log, Seen, Stay ++ Came).
+    watch(Log, Seen, N, Stay ++ Came).
 
 answered(Seen) ->
     Ref = make_ref(),

@@ -25,9 +25,14 @@ end_per_testcase(_Case, _Config) -> ok.
 seconds() ->
     list_to_integer(os:getenv("STRESS_SECONDS", "6")).
 
-everything_under_fire(_Config) ->
+everything_under_fire(Config) ->
+    Foreign = filename:join(proplists:get_value(priv_dir, Config), "foreign"),
+    {Dir, Fire} = case sonde_foreign_helper:build(Foreign) of
+                      {ok, Built} -> {Built, [hot, foreign]};
+                      {skip, _} -> {none, [hot]}
+                  end,
     Seen = under_fire(shipped, sound, seconds() * 1000, #{calls => 3, reads => 1, counts => 1},
-                      {12000, [hot]}),
+                      {12000, Fire, Dir}),
     ok = report(Seen),
     [] = maps:get(wrong, Seen),
     true = maps:get(witnessed, Seen) > 100,
@@ -43,7 +48,7 @@ a_reader_of_reductions(_Config) -> found_out(2).
 %% The run ends as soon as it is; on two processors that others leave alone, after a second or two.
 found_out(How) ->
     Start = erlang:monotonic_time(millisecond),
-    Seen = under_fire(test, How, 60000, #{reads => 2}, {1000, []}),
+    Seen = under_fire(test, How, 60000, #{reads => 2}, {1000, [], none}),
     Found = length(maps:get(wrong, Seen)),
     ok = figures("a reader ~s: ~b wrong answers found in ~b, after ~.1f s",
                  [element(How, {"that compares no stamp", "that compares reductions alone"}), Found,
@@ -51,11 +56,13 @@ found_out(How) ->
                   (erlang:monotonic_time(millisecond) - Start) / 1000]),
     true = Found > 0.
 
-under_fire(Build, Weakness, Ms, Hands, Fire) ->
+under_fire(Build, Weakness, Ms, Hands, {Crowd, Options, Foreign}) ->
     Peer = sonde_peer_helper:start(Build, ["+P", "262144"]),
     try
+        _ = [ok = sonde_peer_helper:call(Peer, sonde_foreign_helper, load, [Foreign]) || Foreign =/= none],
         #{status := active} = sonde_peer_helper:call(Peer, sonde, native, []),
-        Seen = sonde_peer_helper:call(Peer, sonde_stress, run, [Ms, Hands, Weakness, Fire], Ms + 120000),
+        Seen = sonde_peer_helper:call(Peer, sonde_stress, run, [Ms, Hands, Weakness, {Crowd, Options}],
+                                      Ms + 120000),
         ct:pal("~p ms: ~p", [Ms, Seen]),
         Seen
     after
