@@ -541,6 +541,8 @@ kill(End, _Said) -> End.
 
 %% In the node that is to end.
 victim({End, Use, Handlers, Side, Dir}) ->
+    %% if whoever started it has been stopped meanwhile
+    _ = spawn(fun() -> timer:sleep(60000), halt(1) end),
     ok = sonde_foreign_helper:load(Dir),
     _ = [sonde_foreign_helper:take_signals(Kind) || Kind <- Handlers],
     use(Use, Side),
