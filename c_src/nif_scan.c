@@ -10,7 +10,7 @@
 
 /* A slice of 5 ms, plus the batch that was begun, keeps far below the 10 ms that we promise. How often
  * we look whether the reader still works is how long another's handler may be there unnoticed. */
-enum { SLICE_NS = 5000000, LOOK_NS = 250000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
+enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
 
 struct held {
     struct scan scan;

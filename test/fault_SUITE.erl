@@ -113,7 +113,7 @@ over_ours_all_kinds() ->
     reads_with(syscall).
 
 %% Promise: answers stay right and the node lives while handlers come and go. (Nothing faults here:
-%% what a load does that truly faults behind a handler that came in the last quarter of a millisecond
+%% what a load does that truly faults behind a handler that came in the last millisecond
 %% is up to that handler.)
 handlers_change_while_others_scan(Config) ->
     with(Config, [], fun(Peer) -> tell(call(Peer, change_handlers, [60])) end).
