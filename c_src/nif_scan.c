@@ -261,25 +261,73 @@ static bool get_range(ErlNifEnv *env, const ERL_NIF_TERM argv[], size_t n, size_
     return true;
 }
 
-NIF(nif_scan_rows)
+/* argv: (Scan, From, Count), at most CHUNK_MAX of n(scan) items */
+static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[],
+                          size_t (*n)(const struct scan *),
+                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct scan *, size_t))
 {
-    (void)argc;
-    /* (Scan, From, Count): best first; at most CHUNK_MAX rows */
     struct held *h = take(env, argv[0]);
     size_t from;
     size_t to;
     if (!h)
         return enif_make_badarg(env);
-    if (!get_range(env, argv, h->scan.top.n, &from, &to))
+    if (!get_range(env, argv, n(&h->scan), &from, &to))
         return give_back(h, enif_make_badarg(env));
     ERL_NIF_TERM list = enif_make_list(env, 0);
-    while (to > from) {
-        const struct row *row = &h->scan.top.rows[--to];
-        ERL_NIF_TERM pair =
-            enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
-        list = enif_make_list_cell(env, pair, list);
-    }
+    while (to > from)
+        list = enif_make_list_cell(env, item(env, &h->scan, --to), list);
     return give_back(h, list);
+}
+
+static size_t rows_n(const struct scan *scan)
+{
+    return scan->top.n;
+}
+
+static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct scan *scan, size_t i)
+{
+    const struct row *row = &scan->top.rows[i];
+    return enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
+}
+
+NIF(nif_scan_rows)
+{
+    (void)argc;
+    /* (Scan, From, Count): best first */
+    return items(env, argv, rows_n, row_item);
+}
+
+static size_t entries_n(const struct scan *scan)
+{
+    return scan->sample->n;
+}
+
+static ERL_NIF_TERM pid_item(ErlNifEnv *env, const struct scan *scan, size_t i)
+{
+    return make_pid(env, entry_pid(&scan->sample->entries[i]));
+}
+
+NIF(nif_scan_pids)
+{
+    (void)argc;
+    /* (Scan, From, Count) */
+    return items(env, argv, entries_n, pid_item);
+}
+
+static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct scan *scan, size_t i)
+{
+    const struct entry *e = &scan->sample->entries[i];
+    ERL_NIF_TERM value = e->key & SAMPLE_SKIP      ? ATOM(skip)
+                         : e->key & SAMPLE_UNKNOWN ? ATOM(undefined)
+                                                   : enif_make_int64(env, e->value);
+    return enif_make_tuple2(env, make_pid(env, entry_pid(e)), value);
+}
+
+NIF(nif_scan_values)
+{
+    (void)argc;
+    /* (Scan, From, Count): what a first look remembers, {Pid, Value | undefined | skip} */
+    return items(env, argv, entries_n, value_item);
 }
 
 NIF(nif_scan_info)
@@ -296,50 +344,6 @@ NIF(nif_scan_info)
     ERL_NIF_TERM map;
     bool ok = enif_make_map_from_arrays(env, keys, values, 3, &map);
     return give_back(h, ok ? map : enif_make_badarg(env));
-}
-
-NIF(nif_scan_pids)
-{
-    (void)argc;
-    /* (Scan, From, Count): at most CHUNK_MAX pids */
-    struct held *h = take(env, argv[0]);
-    size_t from;
-    size_t to;
-    if (!h)
-        return enif_make_badarg(env);
-    if (!get_range(env, argv, h->scan.sample->n, &from, &to))
-        return give_back(h, enif_make_badarg(env));
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    while (to > from)
-        list = enif_make_list_cell(env, make_pid(env, entry_pid(&h->scan.sample->entries[--to])),
-                                   list);
-    return give_back(h, list);
-}
-
-static ERL_NIF_TERM remembered(ErlNifEnv *env, const struct entry *e)
-{
-    ERL_NIF_TERM value = e->key & SAMPLE_SKIP      ? ATOM(skip)
-                         : e->key & SAMPLE_UNKNOWN ? ATOM(undefined)
-                                                   : enif_make_int64(env, e->value);
-    return enif_make_tuple2(env, make_pid(env, entry_pid(e)), value);
-}
-
-NIF(nif_scan_values)
-{
-    (void)argc;
-    /* (Scan, From, Count): what a first look remembers, {Pid, Value | undefined | skip}; at most
-     * CHUNK_MAX */
-    struct held *h = take(env, argv[0]);
-    size_t from;
-    size_t to;
-    if (!h)
-        return enif_make_badarg(env);
-    if (!get_range(env, argv, h->scan.sample->n, &from, &to))
-        return give_back(h, enif_make_badarg(env));
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    while (to > from)
-        list = enif_make_list_cell(env, remembered(env, &h->scan.sample->entries[--to]), list);
-    return give_back(h, list);
 }
 
 NIF(nif_scan_skip)
