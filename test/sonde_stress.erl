@@ -16,6 +16,7 @@
 %% calls (what people call), reads (of the witnesses alone, one after the other, natively) and counts (of
 %% everybody: how many were answered natively, and how many of those who had been busy).
 run(Ms, Hands, Weakness, {Crowd, Options}) ->
+    process_flag(priority, high),
     %% The code server waits like everybody else once it burns.
     _ = [{module, M} = code:ensure_loaded(M) || M <- modules()],
     Log = sonde_stress_witness:log(),
@@ -28,8 +29,9 @@ run(Ms, Hands, Weakness, {Crowd, Options}) ->
                 || {Kind, Times} <- maps:to_list(Hands), _ <- lists:seq(1, Times)],
     Seen = [receive {'DOWN', Ref, process, Pid, Why} -> seen(Why) end || {Pid, Ref} <- Monitors],
     #{counters := After} = sonde:native(),
+    _ = [exit(P, kill) || P <- Fire],
     Dead = sonde_stress_witness:dead(All),
-    _ = [exit(P, kill) || P <- Fire ++ lists:append([Ps || {_, Ps} <- All])],
+    _ = [exit(P, kill) || {_, Ps} <- All, P <- Ps],
     true = ets:delete(Log),
     Sum = lists:foldl(fun plus/2, #{}, [S || {S, _} <- Seen]),
     Sum#{counters => maps:map(fun(K, V) -> V - maps:get(K, Before) end, After),
