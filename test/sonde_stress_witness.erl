@@ -11,6 +11,7 @@
 -define(SIZE, 100).     % bytes of each binary of a witness
 -define(LEAST, 2000).   % of everything in a witness: more than anybody else in the node has
 -define(SMALL, 200).
+-define(TURN, 100).     % at most so many come and go before a witness is still again
 -define(MOST, 3 * ?LEAST).
 
 log() -> ets:new(?MODULE, [ordered_set, public, {write_concurrency, true}]).
@@ -161,7 +162,7 @@ keys(Log, Had) ->
 %% some twice, or not at all. Who came first goes first.
 exchanges(Log, In, Out, Come, Go) ->
     N = length(In),
-    {Going, Stay} = lists:split(rand:uniform(min(300, N div 2)), In),
+    {Going, Stay} = lists:split(rand:uniform(?TURN), In),
     {Coming, Wait} = lists:split(length(Going), Out),
     stable(Log, self(), N),
     rest(),
@@ -180,7 +181,7 @@ watch(Log, Seen, N, []) ->
     answered(Seen),
     watch(Log, Seen, N, Refs);
 watch(Log, Seen, N, Refs) ->
-    {Going, Stay} = lists:split(rand:uniform(min(300, N div 2)), Refs),
+    {Going, Stay} = lists:split(rand:uniform(?TURN), Refs),
     stable(Log, Seen, N),
     rest(),
     changing(Log, Seen, N, N + 1),
