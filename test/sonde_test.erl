@@ -24,8 +24,7 @@ init(Config) ->
 
 %% The real recon: its modules on the code path, or the reason why not.
 recon() ->
-    Found = [Dir || {_, Pattern} <- [{env, P} || P <- [os:getenv("SONDE_RECON")], is_list(P)]
-                        ++ [{deb, "/tmp/src/rmq/usr/lib/rabbitmq/lib/*/plugins/recon-*/ebin"}],
+    Found = [Dir || Pattern <- [os:getenv("SONDE_RECON")], is_list(Pattern),
                     Dir <- filelib:wildcard(Pattern)],
     _ = [code:add_pathz(Dir) || Dir <- Found],
     case {Found, code:ensure_loaded(recon), code:ensure_loaded(recon_lib)} of
