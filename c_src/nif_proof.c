@@ -48,16 +48,15 @@ static void choose_table(struct sonde *s, unsigned index)
 
 /* On a normal scheduler the environment points at the caller's Process, and that struct holds the
  * caller's pid. (On a dirty one it would be a shadow.) */
-static bool own_process(ErlNifEnv *env, const struct sonde *s, uint64_t *pid, uint64_t *proc)
+static bool own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc)
 {
     ErlNifPid self;
     uint64_t id;
     if (!enif_self(env, &self))
         return false;
     *pid = enif_make_pid(env, &self);
-    return peek_word(s->candidate.reader, (uintptr_t)env + ENV_PROC, proc) &&
-           peek_word(s->candidate.reader, (uintptr_t)*proc + LF(s->candidate.lay, id), &id) &&
-           id == *pid;
+    return peek_word(vm->reader, (uintptr_t)env + ENV_PROC, proc) &&
+           peek_word(vm->reader, (uintptr_t)*proc + LF(vm->lay, id), &id) && id == *pid;
 }
 
 NIF(nif_calibrate)
@@ -78,7 +77,7 @@ NIF(nif_calibrate)
     if (s->candidate.reader == PEEK_NONE)
         return ATOM(no_reader);
     choose_table(s, index);
-    if (!own_process(env, s, &pid, &proc))
+    if (!own_process(env, &s->candidate, &pid, &proc))
         return enif_make_tuple2(env, ATOM(failed), ATOM(id));
     if (!proctab_find(s->candidate.reader, s->candidate.lay, limit, pid, (uintptr_t)proc,
                       &s->candidate.tab))
@@ -200,15 +199,20 @@ static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
     }
 }
 
-/* (Path, Op, Argument) */
-static bool get_proof(ErlNifEnv *env, struct sonde *s, const ERL_NIF_TERM argv[], struct proof *p)
+/* The candidate, with the reader that works in this thread: another thread's may be deadly here. false:
+ * none has been calibrated. */
+static bool get_vm(const struct sonde *s, struct vm *vm)
 {
-    const struct vm *vm = &s->candidate;
+    *vm = s->candidate;
+    vm->reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    return vm->lay && vm->tab.max != 0;
+}
+
+/* (Path, Op, Argument) */
+static bool get_proof(ErlNifEnv *env, const struct vm *vm, const ERL_NIF_TERM argv[],
+                      struct proof *p)
+{
     *p = (struct proof){0};
-    if (!vm->lay || vm->tab.max == 0)
-        return false;
-    /* first of all: an argument may be a process that has to be found */
-    s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     return get_path(env, argv[0], p) && get_op(env, argv[1], &p->op) &&
            get_argument(env, vm, argv[2], p);
 }
@@ -228,12 +232,13 @@ NIF(nif_probe)
 {
     (void)argc;
     /* (Pid, Path, Op, Argument) */
-    struct sonde *s = sonde_of(env);
+    struct vm vm;
     struct proof p;
     uintptr_t proc;
-    if (!get_proof(env, s, argv + 1, &p) || !find_process(env, &s->candidate, argv[0], &proc))
+    if (!get_vm(sonde_of(env), &vm) || !get_proof(env, &vm, argv + 1, &p) ||
+        !find_process(env, &vm, argv[0], &proc))
         return enif_make_badarg(env);
-    return answer(env, &s->candidate, proc, &p);
+    return answer(env, &vm, proc, &p);
 }
 
 static bool make_tuple_of(ErlNifEnv *env, unsigned n, ERL_NIF_TERM element)
@@ -254,7 +259,7 @@ NIF(nif_probe_swollen)
     /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, which has just
      * been given two tuples that its heap has no room for. A heap fragment of this kind is
      * collected as soon as the call returns, so nobody else could look at one. */
-    struct sonde *s = sonde_of(env);
+    struct vm vm;
     struct proof p;
     const ERL_NIF_TERM *swell;
     int arity;
@@ -262,13 +267,14 @@ NIF(nif_probe_swollen)
     unsigned n2;
     uint64_t pid;
     uint64_t proc;
-    if (!get_proof(env, s, argv + 1, &p) || !enif_get_tuple(env, argv[0], &arity, &swell) ||
-        arity != 3 || !enif_get_uint(env, swell[0], &n1) || !enif_get_uint(env, swell[1], &n2) ||
+    if (!get_vm(sonde_of(env), &vm) || !get_proof(env, &vm, argv + 1, &p) ||
+        !enif_get_tuple(env, argv[0], &arity, &swell) || arity != 3 ||
+        !enif_get_uint(env, swell[0], &n1) || !enif_get_uint(env, swell[1], &n2) ||
         n1 > PROOF_WORDS || n2 > PROOF_WORDS || n1 == 0 || n2 == 0)
         return enif_make_badarg(env);
     if (!make_tuple_of(env, n1, swell[2]) || !make_tuple_of(env, n2, swell[2]))
         return enif_raise_exception(env, ATOM(no_memory));
-    return answer(env, &s->candidate, own_process(env, s, &pid, &proc) ? (uintptr_t)proc : 0, &p);
+    return answer(env, &vm, own_process(env, &vm, &pid, &proc) ? (uintptr_t)proc : 0, &p);
 }
 
 /* ---- one attribute of one process ---------------------------------------------------------- */
@@ -302,18 +308,16 @@ NIF(nif_read)
 {
     (void)argc;
     /* (Pid, Attr): what a scan would find; an atom says why not */
-    struct sonde *s = sonde_of(env);
+    struct vm vm;
     uintptr_t proc;
     enum attr attr;
     int64_t value;
-    if (!s->candidate.lay || s->candidate.tab.max == 0 || !nif_attr(env, argv[1], &attr))
+    if (!get_vm(sonde_of(env), &vm) || !nif_attr(env, argv[1], &attr) ||
+        !find_process(env, &vm, argv[0], &proc))
         return enif_make_badarg(env);
-    s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
-    if (!find_process(env, &s->candidate, argv[0], &proc))
-        return enif_make_badarg(env);
-    if (s->candidate.reader == PEEK_NONE)
+    if (vm.reader == PEEK_NONE)
         return ATOM(no_reader);
-    enum status st = read_attr(&s->candidate, attr, argv[0], proc, &value);
+    enum status st = read_attr(&vm, attr, argv[0], proc, &value);
     return st == ST_OK ? enif_make_int64(env, value) : enif_make_atom(env, status_name(st));
 }
 

@@ -1,0 +1,192 @@
+/* test_world.h: a made-up VM in plain memory, for the tests of what reads a VM.
+ * Knows: how to lay out processes and chains by each layout table, and how a scan is run to its end.
+ * Does not know: what is tested. */
+#ifndef SONDE_TEST_WORLD_H
+#define SONDE_TEST_WORLD_H
+
+#include "alloc.h"
+#include "scan.h"
+#include "term.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a tiny test runner -------------------------------------------------------------------- */
+
+static unsigned passed;
+static unsigned failed;
+
+static inline void check(bool ok, const char *what, const char *layout)
+{
+    if (ok) {
+        passed++;
+    } else {
+        failed++;
+        printf("FAILED %s: %s\n", layout, what);
+    }
+}
+
+static long fail_at; /* the n-th allocation from now fails */
+
+void *sonde_alloc(size_t bytes)
+{
+    return fail_at > 0 && --fail_at == 0 ? NULL : malloc(bytes);
+}
+
+void *sonde_realloc(void *p, size_t bytes)
+{
+    return fail_at > 0 && --fail_at == 0 ? NULL : realloc(p, bytes);
+}
+
+void sonde_free(void *p)
+{
+    free(p);
+}
+
+/* ---- the made-up VM ------------------------------------------------------------------------ */
+
+enum { SLOTS = 1024, ARENA = 1 << 24, HEAP_WORDS = 40000, HEAP_BYTES = HEAP_WORDS * 8 };
+
+struct world {
+    struct vm vm;
+    uint64_t table[SLOTS];
+    char *arena;
+    size_t used;
+};
+
+static inline void *make(struct world *w, size_t bytes)
+{
+    char *p = w->arena + w->used;
+    w->used += (bytes + 15) & ~(size_t)15;
+    if (w->used > ARENA)
+        abort();
+    memset(p, 0, bytes);
+    return p;
+}
+
+static inline uintptr_t address(const void *p)
+{
+    return (uintptr_t)p;
+}
+
+static inline void put(const struct world *w, char *object, enum layout_field field, uint64_t value)
+{
+    memcpy(object + w->vm.lay->f[field], &value, layout_width(w->vm.lay, field));
+}
+
+static inline uint64_t pid_of(const struct world *w, unsigned slot)
+{
+    return w->vm.lay->pid_slot_high ? (uint64_t)slot << 32 | slot << 4 | 3
+                                    : (uint64_t)slot << 4 | 3;
+}
+
+static inline char *make_process(struct world *w, unsigned slot)
+{
+    char *p = make(w, LF(w->vm.lay, proc_size));
+    char *heap = make(w, HEAP_BYTES);
+    put(w, p, LF_id, pid_of(w, slot));
+    put(w, p, LF_state, 0x2A);
+    put(w, p, LF_heap, address(heap));
+    put(w, p, LF_htop, address(heap));
+    put(w, p, LF_hend, address(heap) + HEAP_BYTES);
+    put(w, p, LF_stop, address(heap) + HEAP_BYTES - 16);
+    put(w, p, LF_heap_sz, HEAP_WORDS);
+    put(w, p, LF_reds, 1000 + slot);
+    put(w, p, LF_arg_reg, address(p) + LF(w->vm.lay, def_arg_reg));
+    put(w, p, LF_sig_flags, 2);
+    w->table[slot] = address(p);
+    return p;
+}
+
+static inline uint64_t get(const struct world *w, const char *object, enum layout_field field)
+{
+    uint64_t value = 0;
+    memcpy(&value, object + w->vm.lay->f[field], layout_width(w->vm.lay, field));
+    return value;
+}
+
+/* A chain of n entries on the heap, every third of them no binary. Returns its head. */
+static inline uint64_t make_chain(struct world *w, char *p, unsigned n, uint64_t *count,
+                                  uint64_t *bytes)
+{
+    uint64_t next = 0;
+    uint64_t top = get(w, p, LF_htop);
+    for (unsigned i = 0; i < n; i++, top += 48) {
+        uint64_t entry[6] = {0};
+        bool binary = i % 3 != 0;
+        char *bin = make(w, 64);
+        put(w, bin, LF_bin_size, 100 + i);
+        entry[0] = binary ? LF(w->vm.lay, bin_thing) : 0xF0;
+        entry[2] = next;
+        entry[LF(w->vm.lay, bin_ptr) / 8] = address(bin);
+        memcpy((void *)(uintptr_t)top, entry, sizeof entry); // NOLINT
+        next = top;
+        *count += binary;
+        *bytes += binary ? 100 + i : 0;
+    }
+    put(w, p, LF_htop, top);
+    return next;
+}
+
+static inline struct world *new_world(const struct layout *lay)
+{
+    struct world *w = calloc(1, sizeof *w);
+    if (!w || !(w->arena = malloc(ARENA)))
+        abort();
+    w->vm = (struct vm){peek_ready(PEEK_GUARDED), lay, {address(w->table), SLOTS}};
+    return w;
+}
+
+static inline void free_world(struct world *w)
+{
+    free(w->arena);
+    free(w);
+}
+
+/* ---- one scan to its end ------------------------------------------------------------------- */
+
+struct answer {
+    enum scan_result result;
+    unsigned slices, asked;
+    size_t rows;
+    struct row row[SLOTS];
+};
+
+static inline void run(struct scan *s, const struct vm *vm, uint64_t ns, struct answer *a)
+{
+    memset(a, 0, sizeof *a);
+    for (a->slices = 1; a->slices < 100000; a->slices++) {
+        a->result = scan_step(s, vm->reader, ns);
+        if (a->result == SCAN_ASK) {
+            a->asked += s->ask_n;
+            scan_asked(s);
+        } else if (a->result != SCAN_MORE) {
+            break;
+        }
+    }
+    a->rows = s->top.n;
+    if (a->rows > 0)
+        memcpy(a->row, s->top.rows, a->rows * sizeof *a->row);
+}
+
+static inline void ask(const struct world *w, enum attr attr, uint64_t ns, struct answer *a)
+{
+    struct scan *s = malloc(sizeof *s);
+    if (!s)
+        abort();
+    scan_init(s, &w->vm, attr, SCAN_TOP, SLOTS, NULL, SLOTS);
+    run(s, &w->vm, ns, a);
+    scan_free(s);
+    free(s);
+}
+
+enum { LONG = 1000000000, NOTHING = 1 }; /* slices, in nanoseconds */
+
+static inline int outcome(void)
+{
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed != 0;
+}
+
+#endif
