@@ -1,0 +1,169 @@
+%% Conformance: the same call on recon's module and on ours, side by side. A case is a function of the
+%% module under test; what it returns or raises, and what it prints, must be the same for both. What we
+%% want to be different is listed in recon_differences.eterm, with our answer and the reason; a listed
+%% difference that is none fails too.
+-module(sonde_conform).
+
+-export([cases/2, exports/1, outcome/2, differences/0]).
+-export([shape/1, sorted/1]).
+
+-type function() :: atom().
+-type name() :: atom().
+-type outcome() :: {returned, term(), Printed :: string()}
+                 | {raised, error | exit | throw, term(), Printed :: string()}.
+-export_type([outcome/0]).
+
+-define(TIMES, 20). % a node that moves gives two answers to the same question
+
+%% ---- for suites
+
+%% All the cases of one of recon's modules. Each exported function must have one. Returns ok, or
+%% {skip, Why} where recon's modules are not at hand.
+-spec cases(module(), [{function(), name(), fun((module()) -> term())}]) -> ok | {skip, string()}.
+cases(Recon, Cases) ->
+    with_recon(Recon, fun() ->
+        Listed = [{F, N} || {M, F, N, Where, _, _} <- differences(), M =:= Recon, is_here(Where)],
+        [] = Listed -- [{F, N} || {F, N, _} <- Cases],
+        Untested = lists:usort([F || {F, _} <- exported(Recon)]) -- [F || {F, _, _} <- Cases],
+        Bad = [{no_case, F} || F <- Untested]
+            ++ lists:append([compare(Recon, Case) || Case <- Cases]),
+        _ = [ct:pal("~tp~n", [B]) || B <- Bad],
+        [] = [{element(1, B), element(2, B)} || B <- Bad],
+        ok
+    end).
+
+%% What recon exports, ours exports.
+-spec exports(module()) -> ok | {skip, string()}.
+exports(Recon) ->
+    with_recon(Recon, fun() -> [] = exported(Recon) -- exported(ours(Recon)), ok end).
+
+with_recon(Recon, Fun) ->
+    case sonde_test:recon() of
+        ok -> case code:ensure_loaded(Recon) of
+                  {module, Recon} -> Fun();
+                  {error, Why} -> {skip, lists:flatten(io_lib:format("~p: ~p", [Recon, Why]))}
+              end;
+        Skip -> Skip
+    end.
+
+exported(Module) ->
+    {module, Module} = code:ensure_loaded(Module),
+    Module:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
+
+ours(recon) -> sonde;
+ours(recon_lib) -> sonde_lib;
+ours(recon_alloc) -> sonde_alloc;
+ours(recon_map) -> sonde_map;
+ours(recon_rec) -> sonde_rec;
+ours(recon_trace) -> sonde_trace.
+
+compare(Recon, {Function, Name, Case}) ->
+    Wanted = [{Ours, Why} || {M, F, N, Where, Ours, Why} <- differences(),
+                             M =:= Recon, F =:= Function, N =:= Name, is_here(Where)],
+    case {both(Recon, Case, ?TIMES), Wanted} of
+        {{same, _}, []} -> [];
+        {{same, Answer}, [_]} -> [{listed_but_equal, {Recon, Function, Name}, Answer}];
+        {{Theirs, Ours}, []} -> [{differs, {Recon, Function, Name}, {theirs, Theirs}, {ours, Ours}}];
+        {{Theirs, Ours}, [{Pattern, _}]} ->
+            [{not_as_listed, {Recon, Function, Name}, {theirs, Theirs}, {ours, Ours}}
+             || not matches(Pattern, Ours)]
+    end.
+
+both(Recon, Case, Times) ->
+    Theirs = outcome(Recon, Case),
+    case outcome(ours(Recon), Case) of
+        Theirs -> {same, Theirs};
+        Ours when Times =:= 0 -> {Theirs, Ours};
+        Ours ->
+            case outcome(Recon, Case) of
+                Theirs when Times < ?TIMES - 3 -> {Theirs, Ours};
+                _ -> both(Recon, Case, Times - 1)
+            end
+    end.
+
+%% [{Module, Function, Case, Where, Ours, Why}]: Where is `always' or a list of releases, Ours a
+%% pattern of outcome() in which '_' stands for anything.
+-spec differences() -> [tuple()].
+differences() ->
+    File = filename:join([os:getenv("SONDE_ROOT"), "test", "recon_differences.eterm"]),
+    {ok, Terms} = file:consult(File),
+    _ = [true = is_list(Why) andalso length(Why) > 20 || {_, _, _, _, _, Why} <- Terms],
+    Terms.
+
+is_here(always) -> true;
+is_here(Releases) -> lists:member(list_to_integer(erlang:system_info(otp_release)), Releases).
+
+matches('_', _) -> true;
+matches(P, T) when is_tuple(P), is_tuple(T) -> matches(tuple_to_list(P), tuple_to_list(T));
+matches([P | Ps], [T | Ts]) -> matches(P, T) andalso matches(Ps, Ts);
+matches(P, T) -> P =:= T.
+
+%% ---- one side: in a process of its own, whose output is caught
+
+-spec outcome(module(), fun((module()) -> term())) -> outcome().
+outcome(Module, Case) ->
+    Self = self(),
+    {Pid, Ref} = spawn_monitor(fun() ->
+        group_leader(spawn_link(fun() -> catcher([]) end), self()),
+        Result = try Case(Module) of
+                     Value -> {returned, Value}
+                 catch
+                     Class:Why -> {raised, Class, Why}
+                 end,
+        Printed = printed(group_leader()),
+        group_leader(whereis(init), self()),
+        Self ! {self(), erlang:append_element(Result, Printed)}
+    end),
+    receive
+        {Pid, Outcome} -> demonitor(Ref, [flush]), Outcome;
+        {'DOWN', Ref, _, _, Why} -> {raised, exit, Why, ""}
+    after 60000 ->
+        exit(Pid, kill),
+        error({hangs, Module})
+    end.
+
+printed(Catcher) ->
+    Catcher ! {printed, self()},
+    receive {Catcher, Text} -> unicode:characters_to_list(Text) end.
+
+catcher(Text) ->
+    receive
+        {io_request, From, As, Request} ->
+            {Reply, More} = io(Request),
+            From ! {io_reply, As, Reply},
+            catcher([Text | More]);
+        {printed, From} ->
+            From ! {self(), Text},
+            catcher(Text)
+    end.
+
+io({put_chars, _, Chars}) -> {ok, unicode:characters_to_list(Chars)};
+io({put_chars, _, M, F, A}) -> {ok, unicode:characters_to_list(apply(M, F, A))};
+io({requests, Requests}) -> {ok, [Chars || R <- Requests, {_, Chars} <- [io(R)]]};
+io(getopts) -> {[{encoding, unicode}], []};
+io({get_geometry, _}) -> {{error, enotsup}, []};
+io(_) -> {{error, request}, []}.
+
+%% ---- shapes, for answers that are never twice the same
+
+%% Numbers, pids, ports and the like by their type; atoms, strings of text and structure as they are.
+-spec shape(term()) -> term().
+shape(T) when is_integer(T) -> integer;
+shape(T) when is_float(T) -> float;
+shape(T) when is_pid(T) -> pid;
+shape(T) when is_port(T) -> port;
+shape(T) when is_reference(T) -> reference;
+shape(T) when is_function(T) -> function;
+shape(T) when is_tuple(T) -> list_to_tuple([shape(E) || E <- tuple_to_list(T)]);
+shape([]) -> [];
+shape([H | T] = L) ->
+    case io_lib:printable_unicode_list(L) of
+        true -> L;
+        false -> [shape(H) | shape(T)]
+    end;
+shape(T) -> T.
+
+%% For answers whose order is no one's business.
+-spec sorted(term()) -> term().
+sorted(L) when is_list(L) -> lists:sort(L);
+sorted(T) -> T.
