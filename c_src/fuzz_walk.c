@@ -242,6 +242,7 @@ struct expected {
 struct look {
     uint64_t pid; /* 0: nobody */
     bool known, clean;
+    bool read; /* it is not asked */
     int64_t value;
 };
 
@@ -272,6 +273,7 @@ static void look_at_all(const struct image *img, enum attr attr, bool waiting, s
         l->known = true;
         l->value = v.value;
         l->clean = v.kind == MUST && v.clean;
+        l->read = v.kind == MUST;
         if (v.kind != MUST)
             l->known = told(l->pid, &l->value);
     }
@@ -330,37 +332,70 @@ static int by_rank(const void *a, const void *b)
     return (x->order < y->order) - (x->order > y->order);
 }
 
-static void compare_rows(const struct scan *s, struct expected *e, enum attr attr)
+static void compare_top(const struct scan *s, const struct top *top, struct expected *e,
+                        enum attr attr)
 {
-    for (size_t i = 1; i < s->top.n; i++)
-        must(by_rank(&s->top.rows[i - 1], &s->top.rows[i]) <= 0, "rows out of order:", attr);
-    must(s->top.n <= s->top.limit, "more rows than wanted:", attr);
+    for (size_t i = 1; i < top->n; i++)
+        must(by_rank(&top->rows[i - 1], &top->rows[i]) <= 0, "rows out of order:", attr);
+    must(top->n <= top->limit, "more rows than wanted:", attr);
     if (!e->exact)
         return;
     qsort(e->row, e->n, sizeof *e->row, by_rank);
-    must(s->top.n == (e->n < s->top.limit ? e->n : s->top.limit), "rows too many or few:", attr);
-    for (size_t i = 0; i < s->top.n; i++) {
-        struct row *r = &s->top.rows[i];
+    must(top->n == (e->n < top->limit ? e->n : top->limit), "rows too many or few:", attr);
+    for (size_t i = 0; i < top->n; i++) {
+        struct row *r = &top->rows[i];
         must(by_rank(r, &e->row[i]) == 0, "a wrong row:", attr);
         must(r->order == proctab_order(s->vm.lay, &s->vm.tab, r->pid), "a wrong pid:", attr);
     }
+}
+
+static void compare_rows(const struct scan *s, struct expected *e, enum attr attr)
+{
+    compare_top(s, s->top, e, attr);
+}
+
+/* Who is asked says the same to every question. */
+static bool answer(struct scan *s, uint64_t pid)
+{
+    int64_t values[ATTR_COUNT];
+    bool alive = told(pid, &values[0]);
+    for (unsigned k = 1; k < s->qn; k++)
+        values[k] = values[0];
+    return scan_answer(s, pid, !alive, values) == ST_OK;
+}
+
+enum { MANY = 3 };
+
+/* Of EACH: a row for each question. */
+static struct expected handed_out[MANY];
+
+static void take_rows(const struct image *img, struct scan *s, enum attr attr)
+{
+    must(s->out_n <= SCAN_OUT && s->out_n % (1 + s->qn) == 0, "half a row:", attr);
+    for (unsigned i = 0; i < s->out_n; i += 1 + s->qn) {
+        for (unsigned k = 0; k < s->qn; k++) {
+            must(handed_out[k].n < 2 * SLOTS, "too many rows:", attr);
+            expect_row(img, &handed_out[k], (uint64_t)s->out[i], s->out[i + 1 + k]);
+        }
+    }
+    scan_taken(s);
 }
 
 static enum scan_result run_scan(const struct image *img, struct scan *s, enum attr attr)
 {
     const uint64_t forever = UINT64_MAX / 4;
     enum scan_result r = SCAN_MORE;
-    for (unsigned i = 0; r == SCAN_MORE || r == SCAN_ASK; i++) {
+    for (unsigned i = 0; r == SCAN_MORE || r == SCAN_ASK || r == SCAN_ROWS; i++) {
         must(i < 2000, "a scan that does not end:", attr);
         r = scan_step(s, img->vm.reader, img->mode & 16 ? forever : 0);
         for (unsigned k = 0; r == SCAN_ASK && k < s->ask_n; k++) {
-            int64_t value;
-            bool alive = told(s->ask[k], &value);
-            if (scan_answer(s, s->ask[k], !alive, value) != ST_OK)
+            if (!answer(s, s->ask[k]))
                 return SCAN_NOMEM;
         }
         if (r == SCAN_ASK)
             scan_asked(s);
+        if (r == SCAN_ROWS)
+            take_rows(img, s, attr);
     }
     return r;
 }
@@ -391,7 +426,7 @@ static void check_second(const struct image *img, struct scan *s, enum attr attr
         e->n = 0;
     expect_second(img, mode, first, second, e);
     if (mode == SCAN_SAMPLE) {
-        scan_init(&diff, &img->vm, attr, SCAN_DIFF, img->rows, &s->own, SLOTS);
+        scan_init(&diff, &img->vm, &attr, 1, SCAN_DIFF, img->rows, &s->own, SLOTS);
         if (check_result(img, run_scan(img, &diff, attr), attr))
             compare_rows(&diff, e, attr);
         scan_free(&diff);
@@ -415,7 +450,7 @@ static void check_scan(const struct image *img, enum attr attr, bool changing)
     begin(img, changing, SLOTS * 12ULL * (MOST_READS + 2));
     look_at_all(img, attr, waiting, first, &e.exact);
     expect_first(img, mode, first, &e);
-    scan_init(&s, &img->vm, attr, mode, img->rows, NULL, img->remembered);
+    scan_init(&s, &img->vm, &attr, 1, mode, img->rows, NULL, img->remembered);
     bool whole = check_result(img, run_scan(img, &s, attr), attr);
     must(s.own.n <= img->remembered, "more remembered than allowed:", attr);
     if (whole) {
@@ -427,6 +462,70 @@ static void check_scan(const struct image *img, enum attr attr, bool changing)
     scan_free(&s);
 }
 
+/* ---- several questions in one sweep, and some processes only ------------------------------------- */
+
+/* A process has all its answers or none. */
+static void expect_many(const struct image *img, struct look looks[MANY][SLOTS], bool each,
+                        bool some, struct expected *e)
+{
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        const struct look *l[MANY] = {&looks[0][slot], &looks[1][slot], &looks[2][slot]};
+        bool read = l[0]->read && l[1]->read && l[2]->read;
+        int64_t value;
+        if (l[0]->pid == 0 || (some && slot % 2 == 0) ||
+            !(read || (!each && told(l[0]->pid, &value))))
+            continue;
+        for (unsigned k = 0; k < MANY; k++)
+            expect_row(img, &e[k], l[0]->pid, read ? l[k]->value : value);
+    }
+}
+
+static void compare_handed_out(struct expected *e, const enum attr *attrs)
+{
+    for (unsigned k = 0; k < MANY; k++) {
+        struct expected *got = &handed_out[k];
+        qsort(e[k].row, e[k].n, sizeof *e[k].row, by_rank);
+        qsort(got->row, got->n, sizeof *got->row, by_rank);
+        must(got->n == e[k].n, "handed out too many or few:", attrs[k]);
+        for (unsigned i = 0; i < got->n; i++)
+            must(by_rank(&got->row[i], &e[k].row[i]) == 0, "a wrong row handed out:", attrs[k]);
+    }
+}
+
+static void check_many(const struct image *img, enum attr attr, bool changing)
+{
+    enum attr attrs[MANY] = {attr, (attr + 1 + (img->mode >> 4)) % ATTR_COUNT, attr};
+    static struct look looks[MANY][SLOTS];
+    static struct expected e[MANY];
+    static struct scan s;
+    bool each = (img->mode & 2) != 0;
+    bool some = false;
+    begin(img, changing, SLOTS * MANY * 12ULL * (MOST_READS + 2));
+    bool exact = !changing;
+    for (unsigned k = 0; k < MANY; k++)
+        look_at_all(img, attrs[k], false, looks[k], &exact);
+    scan_init(&s, &img->vm, attrs, MANY, each ? SCAN_EACH : SCAN_TOP, img->rows, NULL, 0);
+    for (unsigned slot = 1; (img->mode & 4) != 0 && slot < SLOTS; slot += 2) {
+        uint64_t pid = looks[0][slot].pid;
+        bool wanted = pid != 0 && scan_only(&s, pid);
+        some = some || wanted;
+        exact =
+            exact && (pid == 0 || (wanted && proctab_slot(img->vm.lay, &img->vm.tab, pid) == slot));
+    }
+    for (unsigned k = 0; k < MANY; k++) {
+        e[k].n = handed_out[k].n = 0;
+        e[k].exact = exact;
+    }
+    expect_many(img, looks, each, some, e);
+    if (check_result(img, run_scan(img, &s, attr), attr)) {
+        for (unsigned k = 0; k < MANY && !each; k++)
+            compare_top(&s, &s.top[k], &e[k], attrs[k]);
+        if (each && exact)
+            compare_handed_out(e, attrs);
+    }
+    scan_free(&s);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct image img;
@@ -434,8 +533,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     image_build(&img, data, size);
     check_walks(&img, img.attr);
     check_scan(&img, img.attr, false);
-    if (memory_changes() > 0)
+    check_many(&img, img.attr, false);
+    if (memory_changes() > 0) {
         check_scan(&img, img.attr, true);
+        check_many(&img, img.attr, true);
+    }
     check_proof(&img);
     must(allocated == 0, "memory that nobody freed:", img.attr);
     return 0;

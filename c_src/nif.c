@@ -328,7 +328,7 @@ static ErlNifFunc functions[] = {
     {"scan_new", 6, nif_scan_new, 0},
     {"scan_step", 1, nif_scan_step, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"scan_feed", 2, nif_scan_feed, 0},
-    {"scan_rows", 3, nif_scan_rows, 0},
+    {"scan_rows", 4, nif_scan_rows, 0},
     {"scan_info", 1, nif_scan_info, 0},
     {"scan_pids", 3, nif_scan_pids, 0},
     {"scan_values", 3, nif_scan_values, 0},

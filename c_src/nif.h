@@ -14,7 +14,7 @@
     X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done) X(system_limit)           \
     X(no_reader) X(no_memory) X(top) X(sample) X(diff) X(holders) X(all) X(entries)       \
     X(left) X(native) X(busy) X(asked) X(faults) X(at) X(base) X(term) X(process_table)   \
-    X(id) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)
+    X(id) X(each) X(rows) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)
 /* clang-format on */
 
 struct atoms {
@@ -28,7 +28,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* What sonde_nif.erl must speak too. */
-#define SONDE_ABI "sonde-1"
+#define SONDE_ABI "sonde-2"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"

@@ -1,4 +1,4 @@
-/* nif_scan.c: the NIFs around a scan: one question to every process, in slices.
+/* nif_scan.c: the NIFs around a scan: the same questions to every process, in slices.
  * Knows: how a scan is held by the process that made it, and its terms in and out.
  * Does not know: how processes are read. */
 #include "clock.h"
@@ -74,17 +74,38 @@ static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
     *mode = term == ATOM(top)       ? SCAN_TOP
             : term == ATOM(sample)  ? SCAN_SAMPLE
             : term == ATOM(diff)    ? SCAN_DIFF
+            : term == ATOM(each)    ? SCAN_EACH
             : term == ATOM(holders) ? SCAN_HOLDERS
                                     : SCAN_ALL;
     return *mode != SCAN_ALL || term == ATOM(all);
+}
+
+struct questions {
+    enum attr attr[ATTR_COUNT];
+    unsigned n;
+};
+
+/* Attr or [Attr], at least one and at most as many as there are. */
+static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode,
+                          struct questions *q)
+{
+    ERL_NIF_TERM head;
+    q->n = 1;
+    if (!enif_is_list(env, term))
+        return nif_attr(env, term, &q->attr[0]);
+    for (q->n = 0; enif_get_list_cell(env, term, &head, &term); q->n++) {
+        if (q->n == ATTR_COUNT || !nif_attr(env, head, &q->attr[q->n]))
+            return false;
+    }
+    return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
 }
 
 /* A diff reads the sample of a finished first look, any other mode none. */
 static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, struct held **first)
 {
     *first = mode == SCAN_DIFF ? get_held(env, term) : NULL;
-    if (mode != SCAN_DIFF)
-        return term == ATOM(undefined);
+    if (mode != SCAN_DIFF) /* each: the processes that are wanted, in place of all */
+        return term == ATOM(undefined) || mode == SCAN_EACH;
     if (!*first || atomic_flag_test_and_set(&(*first)->in_use))
         return false;
     bool ok = (*first)->scan.mode == SCAN_SAMPLE && scan_is_finished(&(*first)->scan);
@@ -103,9 +124,22 @@ static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
     return enif_is_empty_list(env, list);
 }
 
+static bool get_only(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
+{
+    ERL_NIF_TERM head;
+    ErlNifPid pid;
+    if (scan->mode != SCAN_EACH || list == ATOM(undefined))
+        return true;
+    while (enif_get_list_cell(env, list, &head, &list)) {
+        if (!enif_get_local_pid(env, head, &pid) || !scan_only(scan, head))
+            return false;
+    }
+    return enif_is_empty_list(env, list) && scan->retry_n > 0;
+}
+
 /* NULL: no memory. The caller releases it. */
-static struct held *new_scan(const struct sonde *s, enum attr attr, enum scan_mode mode, size_t n,
-                             struct held *first, size_t max)
+static struct held *new_scan(const struct sonde *s, const struct questions *q, enum scan_mode mode,
+                             size_t n, struct held *first, size_t max)
 {
     struct held *h = nif_out_of_memory() ? NULL : enif_alloc_resource(s->scan_type, sizeof *h);
     if (!h)
@@ -117,28 +151,28 @@ static struct held *new_scan(const struct sonde *s, enum attr attr, enum scan_mo
     h->first = first;
     if (first)
         enif_keep_resource(first);
-    scan_init(&h->scan, &vm, attr, mode, n, first ? &first->scan.own : NULL, max);
+    scan_init(&h->scan, &vm, q->attr, q->n, mode, n, first ? &first->scan.own : NULL, max);
     return h;
 }
 
 NIF(nif_scan_new)
 {
     (void)argc;
-    /* (Attr, Mode, N, First | undefined, Exclude, MaxEntries) */
+    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries) */
     struct sonde *s = sonde_of(env);
-    enum attr attr;
+    struct questions q;
     enum scan_mode mode;
     ErlNifUInt64 n;
     ErlNifUInt64 max;
     struct held *first;
-    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || !nif_attr(env, argv[0], &attr) ||
-        !get_mode(argv[1], &mode) || !enif_get_uint64(env, argv[2], &n) ||
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || !get_mode(argv[1], &mode) ||
+        !get_questions(env, argv[0], mode, &q) || !enif_get_uint64(env, argv[2], &n) ||
         !get_first(env, argv[3], mode, &first) || !enif_get_uint64(env, argv[5], &max))
         return enif_make_badarg(env);
-    struct held *h = new_scan(s, attr, mode, n, first, max);
+    struct held *h = new_scan(s, &q, mode, n, first, max);
     if (!h)
         return enif_raise_exception(env, ATOM(no_memory));
-    bool ok = get_exclude(env, argv[4], &h->scan);
+    bool ok = get_exclude(env, argv[4], &h->scan) && get_only(env, argv[3], &h->scan);
     ERL_NIF_TERM term = ok ? enif_make_resource(env, h) : 0;
     enif_release_resource(h);
     return ok ? term : enif_make_badarg(env);
@@ -170,6 +204,22 @@ static ERL_NIF_TERM asks(ErlNifEnv *env, const struct scan *scan)
     return enif_make_tuple2(env, ATOM(ask), list);
 }
 
+static ERL_NIF_TERM rows_out(ErlNifEnv *env, struct scan *scan)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    unsigned n = 1 + scan->qn;
+    for (unsigned i = scan->out_n; i >= n; i -= n) {
+        const int64_t *row = &scan->out[i - n];
+        ERL_NIF_TERM values = enif_make_list(env, 0);
+        for (unsigned k = scan->qn; k > 0; k--)
+            values = enif_make_list_cell(env, enif_make_int64(env, row[k]), values);
+        list = enif_make_list_cell(
+            env, enif_make_tuple2(env, make_pid(env, (uint64_t)row[0]), values), list);
+    }
+    scan_taken(scan);
+    return enif_make_tuple2(env, ATOM(rows), list);
+}
+
 static enum scan_result slice(struct sonde *s, struct scan *scan)
 {
     enum peek_reader want = (enum peek_reader)atomic_load(&s->reader);
@@ -193,6 +243,8 @@ static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
         return ATOM(more);
     case SCAN_ASK:
         return asks(env, scan);
+    case SCAN_ROWS:
+        return rows_out(env, scan);
     case SCAN_DONE:
         return ATOM(done);
     case SCAN_FULL:
@@ -212,25 +264,40 @@ NIF(nif_scan_step)
     return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : enif_make_badarg(env);
 }
 
+/* Value, or a list of one to each question. */
+static bool get_values(ErlNifEnv *env, const struct scan *scan, ERL_NIF_TERM term, int64_t *values)
+{
+    ErlNifSInt64 value;
+    ERL_NIF_TERM head = term;
+    bool list = enif_is_list(env, term);
+    for (unsigned k = 0; k < scan->qn; k++) {
+        if ((list && !enif_get_list_cell(env, term, &head, &term)) ||
+            !enif_get_int64(env, head, &value))
+            return false;
+        values[k] = value;
+    }
+    return list ? enif_is_empty_list(env, term) : scan->qn == 1;
+}
+
 static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
 {
     const ERL_NIF_TERM *pair;
     int arity;
     ErlNifPid pid;
-    ErlNifSInt64 value = 0;
+    int64_t values[ATTR_COUNT];
     if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 ||
         !enif_get_local_pid(env, pair[0], &pid))
         return false;
     bool dead = pair[1] == ATOM(undefined);
-    if (!dead && !enif_get_int64(env, pair[1], &value))
+    if (!dead && !get_values(env, scan, pair[1], values))
         return false;
-    return scan_answer(scan, pair[0], dead, value) == ST_OK;
+    return scan_answer(scan, pair[0], dead, values) == ST_OK;
 }
 
 NIF(nif_scan_feed)
 {
     (void)argc;
-    /* (Scan, [{Pid, Value | undefined}]) */
+    /* (Scan, [{Pid, Value | [Value] | undefined}]) */
     struct held *h = take(env, argv[0]);
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[1];
@@ -261,62 +328,62 @@ static bool get_range(ErlNifEnv *env, const ERL_NIF_TERM argv[], size_t n, size_
     return true;
 }
 
-/* argv: (Scan, From, Count), at most CHUNK_MAX of n(scan) items */
+/* argv: (Scan, From, Count), at most CHUNK_MAX entries of its sample */
 static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[],
-                          size_t (*n)(const struct scan *),
-                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct scan *, size_t))
+                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct entry *))
 {
     struct held *h = take(env, argv[0]);
     size_t from;
     size_t to;
     if (!h)
         return enif_make_badarg(env);
-    if (!get_range(env, argv, n(&h->scan), &from, &to))
+    if (!get_range(env, argv, h->scan.sample->n, &from, &to))
         return give_back(h, enif_make_badarg(env));
     ERL_NIF_TERM list = enif_make_list(env, 0);
     while (to > from)
-        list = enif_make_list_cell(env, item(env, &h->scan, --to), list);
+        list = enif_make_list_cell(env, item(env, &h->scan.sample->entries[--to]), list);
     return give_back(h, list);
 }
 
-static size_t rows_n(const struct scan *scan)
+static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top *top, size_t i)
 {
-    return scan->top.n;
-}
-
-static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct scan *scan, size_t i)
-{
-    const struct row *row = &scan->top.rows[i];
+    const struct row *row = &top->rows[i];
     return enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
 }
 
 NIF(nif_scan_rows)
 {
     (void)argc;
-    /* (Scan, From, Count): best first */
-    return items(env, argv, rows_n, row_item);
+    /* (Scan, Question, From, Count): best first; questions are counted from 0 */
+    struct held *h = take(env, argv[0]);
+    unsigned k;
+    size_t from;
+    size_t to;
+    if (!h)
+        return enif_make_badarg(env);
+    if (!enif_get_uint(env, argv[1], &k) || k >= h->scan.qn ||
+        !get_range(env, argv + 1, h->scan.top[k].n, &from, &to))
+        return give_back(h, enif_make_badarg(env));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (to > from)
+        list = enif_make_list_cell(env, row_item(env, &h->scan.top[k], --to), list);
+    return give_back(h, list);
 }
 
-static size_t entries_n(const struct scan *scan)
+static ERL_NIF_TERM pid_item(ErlNifEnv *env, const struct entry *e)
 {
-    return scan->sample->n;
-}
-
-static ERL_NIF_TERM pid_item(ErlNifEnv *env, const struct scan *scan, size_t i)
-{
-    return make_pid(env, entry_pid(&scan->sample->entries[i]));
+    return make_pid(env, entry_pid(e));
 }
 
 NIF(nif_scan_pids)
 {
     (void)argc;
     /* (Scan, From, Count) */
-    return items(env, argv, entries_n, pid_item);
+    return items(env, argv, pid_item);
 }
 
-static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct scan *scan, size_t i)
+static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct entry *e)
 {
-    const struct entry *e = &scan->sample->entries[i];
     ERL_NIF_TERM value = e->key & SAMPLE_SKIP      ? ATOM(skip)
                          : e->key & SAMPLE_UNKNOWN ? ATOM(undefined)
                                                    : enif_make_int64(env, e->value);
@@ -327,7 +394,7 @@ NIF(nif_scan_values)
 {
     (void)argc;
     /* (Scan, From, Count): what a first look remembers, {Pid, Value | undefined | skip} */
-    return items(env, argv, entries_n, value_item);
+    return items(env, argv, value_item);
 }
 
 NIF(nif_scan_info)
@@ -340,7 +407,7 @@ NIF(nif_scan_info)
     ERL_NIF_TERM keys[] = {ATOM(entries), ATOM(left), ATOM(top)};
     ERL_NIF_TERM values[] = {enif_make_uint64(env, h->scan.sample->n),
                              enif_make_uint64(env, h->scan.left),
-                             enif_make_uint64(env, h->scan.top.n)};
+                             enif_make_uint64(env, h->scan.top->n)};
     ERL_NIF_TERM map;
     bool ok = enif_make_map_from_arrays(env, keys, values, 3, &map);
     return give_back(h, ok ? map : enif_make_badarg(env));

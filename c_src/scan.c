@@ -1,4 +1,4 @@
-/* scan.c: one question to every process, in slices.
+/* scan.c: the same questions to every process, in slices.
  * Knows: the order of the sweep, retries, who must be asked, and where answers go.
  * Does not know: Erlang terms, schedulers, or how one process is read.
  *
@@ -20,10 +20,8 @@ enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
 
 /* ---- set up -------------------------------------------------------------------------------- */
 
-static void find_lines(struct scan *s)
+static void find_lines(struct scan *s, const struct plan *p)
 {
-    const struct plan *p = &s->q.plan;
-    s->lines = 0;
     for (unsigned i = 0; i < p->n; i++) {
         uint16_t line = p->off[i] & (uint16_t)~63U;
         unsigned k = 0;
@@ -34,25 +32,48 @@ static void find_lines(struct scan *s)
     }
 }
 
-void scan_init(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mode mode, size_t n,
-               struct sample *first, size_t max_entries)
+void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
+               enum scan_mode mode, size_t n, struct sample *first, size_t max_entries)
 {
+    assert(qn >= 1 && qn <= ATTR_COUNT && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
     memset(s, 0, sizeof *s);
     s->vm = *vm;
     s->mode = mode;
-    question_make(&s->q, vm->lay, attr, mode == SCAN_HOLDERS || mode == SCAN_ALL);
-    find_lines(s);
-    top_init(&s->top, n);
+    s->qn = qn;
+    s->per = SCAN_BATCH / qn > 0 ? SCAN_BATCH / qn : 1;
+    for (unsigned k = 0; k < qn; k++) {
+        question_make(&s->q[k], vm->lay, attrs[k], mode == SCAN_HOLDERS || mode == SCAN_ALL);
+        find_lines(s, &s->q[k].plan);
+        top_init(&s->top[k], n);
+    }
     sample_init(&s->own, vm->lay, &vm->tab, max_entries);
     s->sample = first ? first : &s->own;
 }
 
+static const struct question *question(const struct scan *s, unsigned i)
+{
+    return &s->q[i % s->qn];
+}
+
 void scan_free(struct scan *s)
 {
-    for (; s->walking != 0; s->walking &= s->walking - 1)
-        walk_end(&s->walks[__builtin_ctz(s->walking)], &s->q);
-    top_free(&s->top);
+    for (; s->walking != 0; s->walking &= s->walking - 1) {
+        unsigned i = (unsigned)__builtin_ctz(s->walking);
+        walk_end(&s->walks[i], question(s, i));
+    }
+    for (unsigned k = 0; k < s->qn; k++)
+        top_free(&s->top[k]);
     sample_free(&s->own);
+}
+
+bool scan_only(struct scan *s, uint64_t pid)
+{
+    /* as if the sweep had met them, and found them busy */
+    s->phase = RETRY;
+    if (s->retry_n == SCAN_RETRIES)
+        return false;
+    s->retry[s->retry_n++] = pid;
+    return true;
 }
 
 bool scan_exclude(struct scan *s, uint64_t pid)
@@ -79,12 +100,35 @@ static bool remembers(const struct scan *s)
     return s->mode == SCAN_SAMPLE || s->mode == SCAN_HOLDERS || s->mode == SCAN_ALL;
 }
 
-static enum status rank(struct scan *s, uint64_t pid, int64_t value)
+static enum status rank_in(struct scan *s, struct top *top, uint64_t pid, int64_t value)
 {
-    if (!top_may_take(&s->top, value))
+    if (!top_may_take(top, value))
         return ST_OK;
     struct row row = {value, proctab_order(s->vm.lay, &s->vm.tab, pid), pid};
-    return top_push(&s->top, row) ? ST_OK : ST_NOMEM;
+    return top_push(top, row) ? ST_OK : ST_NOMEM;
+}
+
+static enum status rank(struct scan *s, uint64_t pid, int64_t value)
+{
+    return rank_in(s, &s->top[0], pid, value);
+}
+
+static enum status rank_all(struct scan *s, uint64_t pid, const int64_t *values)
+{
+    enum status st = ST_OK;
+    for (unsigned k = 0; k < s->qn && st == ST_OK; k++)
+        st = rank_in(s, &s->top[k], pid, values[k]);
+    return st;
+}
+
+/* There is room: scan_step lets the rows be taken before a batch could overflow them. */
+static enum status hand_out(struct scan *s, uint64_t pid, const int64_t *values)
+{
+    assert(s->out_n + 1 + s->qn <= SCAN_OUT);
+    s->out[s->out_n++] = (int64_t)pid;
+    for (unsigned k = 0; k < s->qn; k++)
+        s->out[s->out_n++] = values[k];
+    return ST_OK;
 }
 
 /* The first value that is worth a name: if its process is dead after the window, it has one. */
@@ -137,17 +181,19 @@ static enum status emit_drop(struct scan *s, uint64_t pid, int64_t value)
     return rank(s, pid, e->key & SAMPLE_UNKNOWN ? 0 : minus(e->value, value));
 }
 
-static enum status emit(struct scan *s, uint64_t pid, int64_t value, bool clean, bool late)
+static enum status emit(struct scan *s, uint64_t pid, const int64_t *values, bool clean, bool late)
 {
     switch (s->mode) {
     case SCAN_TOP:
-        return rank(s, pid, value);
+        return rank_all(s, pid, values);
+    case SCAN_EACH:
+        return hand_out(s, pid, values);
     case SCAN_DIFF:
-        return emit_diff(s, pid, value);
+        return emit_diff(s, pid, values[0]);
     case SCAN_AFTER:
-        return emit_drop(s, pid, value);
+        return emit_drop(s, pid, values[0]);
     default:
-        return late ? fill(s, pid, value) : remember(s, pid, value, clean);
+        return late ? fill(s, pid, values[0]) : remember(s, pid, values[0], clean);
     }
 }
 
@@ -172,12 +218,33 @@ static enum status put_off(struct scan *s, uint64_t pid, enum status why)
     return ST_OK;
 }
 
-static enum status settle(struct scan *s, const struct walk *w, enum status st)
+/* All its questions have an answer, or it has none. Of answers in one word only the slot was checked:
+ * it may hold another process, at the same place, since the first of them. */
+static enum status together(const struct scan *s, unsigned first)
 {
+    enum status st = ST_OK;
+    for (unsigned i = first; i < first + s->qn; i++) {
+        if (s->outcome[i] == ST_NOMEM || s->outcome[i] == ST_GONE)
+            return s->outcome[i];
+        if (s->outcome[i] != ST_OK)
+            st = s->outcome[i];
+        else if (s->walks[i].view.pid != s->walks[first].view.pid)
+            return ST_GONE;
+    }
+    return st;
+}
+
+static enum status settle_one(struct scan *s, unsigned i)
+{
+    const struct walk *w = &s->walks[i * s->qn];
+    enum status st = together(s, i * s->qn);
+    int64_t values[ATTR_COUNT];
     switch (st) {
     case ST_OK:
         s->counters.native++;
-        return emit(s, w->view.pid, w->value, w->clean, s->phase == RETRY);
+        for (unsigned k = 0; k < s->qn; k++)
+            values[k] = w[k].value;
+        return emit(s, w->view.pid, values, w->clean, s->phase == RETRY);
     case ST_GONE:
         return ST_OK;
     case ST_BUSY:
@@ -258,7 +325,7 @@ static enum status look_ahead(struct scan *s)
 static enum status fetch_batch(struct scan *s)
 {
     enum status st = ST_OK;
-    while (st == ST_OK && s->ahead_n < SCAN_BATCH)
+    while (st == ST_OK && s->ahead_n < s->per)
         st = look_ahead(s);
     s->n = s->ahead_n;
     s->settled = s->turns = 0;
@@ -268,10 +335,11 @@ static enum status fetch_batch(struct scan *s)
     return st;
 }
 
-static enum status open_one(struct scan *s, const struct target *t, struct walk *w)
+static enum status open_one(struct scan *s, const struct target *t, const struct question *q,
+                            struct walk *w)
 {
     w->view.pid = t->pid;
-    enum status st = stamp_open(&s->vm, &s->q.plan, t->slot, t->proc, &w->view);
+    enum status st = stamp_open(&s->vm, &q->plan, t->slot, t->proc, &w->view);
     /* torn at the opening: the slot was just emptied or filled, so it holds no process that was
      * alive all the time */
     if (st == ST_TORN || (t->pid != 0 && w->view.pid != t->pid))
@@ -286,13 +354,15 @@ static enum status open_one(struct scan *s, const struct target *t, struct walk 
 /* Asks for what the walks will want first, and for the lines of the next batch. */
 static void open_batch(struct scan *s)
 {
-    for (unsigned i = 0; i < s->n; i++) {
+    for (unsigned i = 0; i < s->n * s->qn; i++) {
         struct walk *w = &s->walks[i];
-        (void)look_ahead(s);
-        s->outcome[i] = open_one(s, &s->targets[i], w);
+        const struct question *q = question(s, i);
+        if (q == s->q)
+            (void)look_ahead(s);
+        s->outcome[i] = open_one(s, &s->targets[i / s->qn], q, w);
         if (s->outcome[i] == ST_OK) {
-            walk_start(w, &s->vm, &s->q);
-            walk_prefetch(w, &s->q);
+            walk_start(w, &s->vm, q);
+            walk_prefetch(w, q);
             s->walking |= 1U << i;
         }
     }
@@ -300,7 +370,7 @@ static void open_batch(struct scan *s)
 
 static void stop_walking(struct scan *s, unsigned i, enum status st)
 {
-    walk_end(&s->walks[i], &s->q);
+    walk_end(&s->walks[i], question(s, i));
     s->outcome[i] = st;
     s->walking &= ~(1U << i);
 }
@@ -308,7 +378,7 @@ static void stop_walking(struct scan *s, unsigned i, enum status st)
 static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
 {
     struct budget b = {steps, (s->walking & (s->walking - 1)) != 0};
-    enum status st = walk_go(&s->walks[i], &s->vm, &s->q, &b);
+    enum status st = walk_go(&s->walks[i], &s->vm, question(s, i), &b);
     if (st != ST_TIMESLICE)
         stop_walking(s, i, st);
     return steps - b.steps;
@@ -342,17 +412,17 @@ static void walk_batch(struct scan *s)
 /* One barrier for all that are done. */
 static void close_batch(struct scan *s)
 {
-    uint32_t done = ~(s->walking | s->closed) & ((1U << s->n) - 1);
+    uint32_t done = ~(s->walking | s->closed) & ((1U << s->n * s->qn) - 1);
     for (uint32_t left = done; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_finish(&s->walks[i], &s->vm, &s->q);
+            s->outcome[i] = walk_finish(&s->walks[i], &s->vm, question(s, i));
     }
     peek_barrier();
     for (uint32_t left = done; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_close(&s->walks[i], &s->vm, &s->q);
+            s->outcome[i] = walk_close(&s->walks[i], &s->vm, question(s, i));
     }
     s->closed |= done;
 }
@@ -361,10 +431,9 @@ static void close_batch(struct scan *s)
 static enum status settle_batch(struct scan *s)
 {
     enum status st = ST_OK;
-    while (st == ST_OK && s->settled < s->n && (s->closed >> s->settled & 1) != 0) {
-        unsigned i = s->settled++;
-        st = settle(s, &s->walks[i], s->outcome[i]);
-    }
+    uint32_t all = (1U << s->qn) - 1;
+    while (st == ST_OK && s->settled < s->n && (s->closed >> s->settled * s->qn & all) == all)
+        st = settle_one(s, s->settled++);
     return st;
 }
 
@@ -380,7 +449,7 @@ static void resume_batch(struct scan *s)
 {
     for (uint32_t left = s->walking; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
-        enum status st = walk_close(&s->walks[i], &s->vm, &s->q);
+        enum status st = walk_close(&s->walks[i], &s->vm, question(s, i));
         if (st != ST_OK)
             stop_walking(s, i, st);
     }
@@ -454,12 +523,26 @@ static enum scan_result step_batch(struct scan *s)
     return s->walking != 0 ? SCAN_MORE : result(pause_batch(s));
 }
 
+static bool sort(struct scan *s, struct budget *b)
+{
+    while (s->sorted < s->qn && top_sort(&s->top[s->sorted], b))
+        s->sorted++;
+    return s->sorted == s->qn;
+}
+
+static bool must_be_taken(const struct scan *s)
+{
+    return s->out_n > 0 && (s->phase >= ASK || s->out_n + s->per * (1 + s->qn) > SCAN_OUT);
+}
+
 static enum scan_result step_phase(struct scan *s)
 {
     struct budget b = {BUDGET_STEPS, false};
     enum status st;
     if (s->ask_n > 0 && (s->phase == ASK || s->ask_n + SCAN_BATCH > SCAN_ASKS))
         return SCAN_ASK;
+    if (must_be_taken(s))
+        return SCAN_ROWS;
     switch (s->phase) {
     case SWEEP:
     case RETRY:
@@ -475,7 +558,7 @@ static enum scan_result step_phase(struct scan *s)
         return SCAN_MORE;
     case SORT:
         /* after a first pass of bin_leak the rows go on being a heap */
-        if (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL && !top_sort(&s->top, &b))
+        if (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL && !sort(s, &b))
             return SCAN_MORE;
         next_phase(s);
         return SCAN_DONE;
@@ -499,7 +582,7 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
     do {
         r = step_phase(s);
     } while (r == SCAN_MORE && clock_ns() < end);
-    if (r == SCAN_MORE || r == SCAN_ASK) {
+    if (r == SCAN_MORE || r == SCAN_ASK || r == SCAN_ROWS) {
         enum status st = pause_batch(s);
         r = st == ST_OK ? r : result(st);
     }
@@ -507,15 +590,22 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
     return reader_works(s) ? r : SCAN_LOST;
 }
 
-enum status scan_answer(struct scan *s, uint64_t pid, bool dead, int64_t value)
+enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values)
 {
     s->counters.asked++;
-    return dead || excluded(s, pid) ? ST_OK : emit(s, pid, value, false, true);
+    if (dead || s->mode == SCAN_EACH || excluded(s, pid))
+        return ST_OK;
+    return emit(s, pid, values, false, true);
 }
 
 void scan_asked(struct scan *s)
 {
     s->ask_n = 0;
+}
+
+void scan_taken(struct scan *s)
+{
+    s->out_n = 0;
 }
 
 bool scan_is_finished(const struct scan *s)

@@ -1,4 +1,4 @@
-/* scan.h: one question to every process, in slices.
+/* scan.h: the same questions to every process, in slices.
  * Knows: the order of the sweep, retries, who must be asked, and where answers go.
  * Does not know: Erlang terms, schedulers, or how one process is read. */
 #ifndef SONDE_SCAN_H
@@ -14,13 +14,16 @@ enum scan_mode {
     SCAN_DIFF,    /* the N largest differences to the sample */
     SCAN_HOLDERS, /* remember those whose binaries a collection may change */
     SCAN_ALL,     /* remember every process, for bin_leak */
-    SCAN_AFTER    /* the N largest drops since HOLDERS or ALL, in the remembered processes */
+    SCAN_AFTER,   /* the N largest drops since HOLDERS or ALL, in the remembered processes */
+    SCAN_EACH     /* nothing is kept: each process' values are handed out */
 };
 
 enum {
     SCAN_BATCH = BOUND(16, 4),
     SCAN_RETRIES = BOUND(1024, 6),
     SCAN_ASKS = BOUND(256, 6),
+    SCAN_WALKS = (int)SCAN_BATCH > (int)ATTR_COUNT ? (int)SCAN_BATCH : (int)ATTR_COUNT,
+    SCAN_OUT = BOUND(1024, 40), /* room for what a batch gives: 2 * SCAN_WALKS at least */
     SCAN_EXCLUDE = 8
 };
 
@@ -37,24 +40,29 @@ struct target {
 
 struct scan {
     struct vm vm;
-    struct question q;
+    unsigned qn, per; /* questions, and processes in a batch */
+    struct question q[ATTR_COUNT];
     enum scan_mode mode;
     int phase;
     size_t next; /* slot of the table, or index of the sample, to look at next */
     unsigned round;
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];
-    unsigned n, settled;      /* processes of the batch, and how many of them gave their answer */
-    unsigned turns;           /* of each walk, so far */
-    uint32_t walking, closed; /* sets of them */
-    struct walk walks[SCAN_BATCH];
-    enum status outcome[SCAN_BATCH];
+    unsigned n, settled; /* processes of the batch, and how many of them gave their answer */
+    unsigned turns;      /* of each walk, so far */
+    uint32_t walking,
+        closed; /* sets of walks; the k-th question to the i-th process is i * qn + k */
+    struct walk walks[SCAN_WALKS];
+    enum status outcome[SCAN_WALKS];
     struct target targets[SCAN_BATCH];
     unsigned ahead_n; /* the next ones, whose lines are on their way */
     struct target ahead[SCAN_BATCH];
     unsigned retry_n, kept_n, ask_n, exclude_n;
     uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
-    struct top top;
+    unsigned sorted; /* of the tops */
+    struct top top[ATTR_COUNT];
+    unsigned out_n; /* words of out: a pid, its values, the next pid */
+    int64_t out[SCAN_OUT];
     struct sample *sample; /* of this scan, or of the first look (DIFF) */
     struct sample own;
     uint64_t left;
@@ -64,23 +72,29 @@ struct scan {
 enum scan_result {
     SCAN_MORE, /* call again */
     SCAN_ASK,  /* answer scan->ask[0..ask_n) with scan_answer, then scan_asked, call again */
+    SCAN_ROWS, /* take what is in scan->out, then scan_taken, call again */
     SCAN_DONE, /* top is complete */
     SCAN_FULL, /* more processes than the sample may remember */
     SCAN_LOST, /* the process table cannot be read any more */
     SCAN_NOMEM
 };
 
-void scan_init(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mode mode, size_t n,
-               struct sample *first, size_t max_entries);
+/* Of several questions only TOP (the N largest of each) and EACH know what to do with the answers. */
+void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
+               enum scan_mode mode, size_t n, struct sample *first, size_t max_entries);
 void scan_free(struct scan *s);
 bool scan_exclude(struct scan *s, uint64_t pid);
+
+/* Before the first step of EACH or TOP: these processes, and no other. false: no more of them. */
+bool scan_only(struct scan *s, uint64_t pid);
 
 /* At most about `ns` nanoseconds. The reader may have changed since the last slice. */
 enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns);
 
-/* What process_info said; dead: it said undefined. */
-enum status scan_answer(struct scan *s, uint64_t pid, bool dead, int64_t value);
+/* What process_info said to each question; dead: it said undefined. EACH does not want to know. */
+enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values);
 void scan_asked(struct scan *s);
+void scan_taken(struct scan *s);
 
 bool scan_is_finished(const struct scan *s);
 

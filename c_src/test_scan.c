@@ -14,18 +14,18 @@ static void test_window(const struct layout *lay)
         abort();
     char *grown = make_process(w, 5);
     (void)make_process(w, 9);
-    scan_init(first, &w->vm, ATTR_reductions, SCAN_SAMPLE, 10, NULL, SLOTS);
+    start(first, &w->vm, ATTR_reductions, SCAN_SAMPLE, 10, NULL, SLOTS);
     run(first, &w->vm, LONG, &a);
     put(w, grown, LF_reds, 1005 + 77);
     w->table[9] = 0;
     (void)make_process(w, 11);
-    scan_init(second, &w->vm, ATTR_reductions, SCAN_DIFF, 10, &first->own, SLOTS);
+    start(second, &w->vm, ATTR_reductions, SCAN_DIFF, 10, &first->own, SLOTS);
     run(second, &w->vm, LONG, &a);
     check(a.rows == 3 && a.row[0].value == 1011 && a.row[1].value == 1009 &&
               a.row[1].pid == pid_of(w, 9) && a.row[2].value == 77,
           "a window has gains, the born and the dead", lay->name);
     scan_free(second);
-    scan_init(second, &w->vm, ATTR_reductions, SCAN_SAMPLE, 0, NULL, 1);
+    start(second, &w->vm, ATTR_reductions, SCAN_SAMPLE, 0, NULL, 1);
     run(second, &w->vm, LONG, &a);
     check(a.result == SCAN_FULL, "a sample keeps to its bound", lay->name);
     scan_free(second);
@@ -50,7 +50,7 @@ static void test_after(const struct layout *lay)
         p[i] = make_process(w, 5 + i);
         put(w, p[i], LF_off_heap, make_chain(w, p[i], i == 0 ? 3000 : 9 * i, &count[i], &bytes));
     }
-    scan_init(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 100);
+    start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 100);
     run(s, &w->vm, 0, &a);
     w->table[5 + 2] = 0;
     put(w, p[1], LF_off_heap, 0);
@@ -101,7 +101,7 @@ static void test_stretches(const struct layout *lay)
     table[LARGE - 1] = address(p);
     struct vm vm = w->vm;
     vm.tab = (struct proctab){address(table), LARGE};
-    scan_init(s, &vm, ATTR_reductions, SCAN_TOP, 1, NULL, 0);
+    start(s, &vm, ATTR_reductions, SCAN_TOP, 1, NULL, 0);
     run(s, &vm, 0, &a);
     check(a.rows == 1 && a.row[0].pid == pid && a.slices > 3, "the last slot of an empty table",
           lay->name);
@@ -110,7 +110,7 @@ static void test_stretches(const struct layout *lay)
     w->table[1] = 0;
     p = make_process(w, 0);
     put(w, p, LF_off_heap, make_chain(w, p, 3, &count, &bytes));
-    scan_init(s, &w->vm, ATTR_binary_count, SCAN_ALL, ROWS, NULL, ROWS);
+    start(s, &w->vm, ATTR_binary_count, SCAN_ALL, ROWS, NULL, ROWS);
     run(s, &w->vm, LONG, &a);
     for (unsigned i = 1; i <= DEAD; i++)
         check(sample_add(&s->own, pid_of(w, i), 5, 0) == ST_OK, "remembered", lay->name);
@@ -138,7 +138,7 @@ static void test_newcomer(const struct layout *lay)
         abort();
     char *p = make_process(w, 9);
     put(w, p, LF_off_heap, make_chain(w, p, 3, &count, &bytes));
-    scan_init(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
+    start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
     run(s, &w->vm, LONG, &a);
     uint64_t other =
         lay->pid_slot_high ? pid_of(w, 9) + (1 << 20) : pid_of(w, 9) + ((uint64_t)SLOTS << 4);
@@ -150,7 +150,7 @@ static void test_newcomer(const struct layout *lay)
     check(a.asked == 0 && a.rows == 1 && a.row[0].pid == pid_of(w, 9) && a.row[0].value == 0,
           "a newcomer in a dead one's slot is not asked", lay->name);
     scan_free(s);
-    scan_init(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
+    start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
     run(s, &w->vm, LONG, &a);
     check(a.asked == 1, "who runs is asked", lay->name);
     struct entry *e = sample_find(&s->own, other);
@@ -193,7 +193,7 @@ static int answered(const struct world *w, unsigned steps)
     size_t asked = 0;
     if (!s)
         abort();
-    scan_init(s, &w->vm, ATTR_binary_count, SCAN_TOP, SLOTS, NULL, SLOTS);
+    start(s, &w->vm, ATTR_binary_count, SCAN_TOP, SLOTS, NULL, SLOTS);
     for (unsigned i = 0; r == SCAN_MORE || r == SCAN_ASK; i++) {
         r = scan_step(s, i < steps ? w->vm.reader : PEEK_NONE, NOTHING);
         if (r == SCAN_ASK) {
@@ -201,7 +201,7 @@ static int answered(const struct world *w, unsigned steps)
             scan_asked(s);
         }
     }
-    size_t rows = s->top.n;
+    size_t rows = s->top->n;
     scan_free(s);
     free(s);
     return r == SCAN_DONE ? (int)(rows + asked) : -1;
@@ -218,6 +218,88 @@ static void test_reader_lost(const struct layout *lay)
     for (unsigned steps = 1; n == -1 && steps < 1000; steps++)
         n = answered(w, steps);
     check(n == MANY, "who loses the reader loses no process", lay->name);
+    free_world(w);
+}
+
+/* Rows handed out, taken as they come; how many, and the sum of all their values. */
+static size_t take_all(struct scan *s, const struct vm *vm, unsigned *asked, int64_t *sum)
+{
+    size_t rows = 0;
+    enum scan_result r = SCAN_MORE;
+    for (unsigned n = 0; r != SCAN_DONE && n < 100000; n++) {
+        r = scan_step(s, vm->reader, NOTHING);
+        for (unsigned i = 0; r == SCAN_ROWS && i < s->out_n; i += 1 + s->qn) {
+            rows++;
+            for (unsigned k = 1; k <= s->qn; k++)
+                *sum += s->out[i + k];
+        }
+        if (r == SCAN_ROWS)
+            scan_taken(s);
+        if (r == SCAN_ASK) {
+            *asked += s->ask_n;
+            scan_asked(s);
+        }
+    }
+    return rows;
+}
+
+/* Several questions in one sweep have the answers that each of them has alone; who cannot be read is
+ * asked once for all of them; some processes only. */
+static void test_questions(const struct layout *lay)
+{
+    enum { MANY = 40, RUN = 20, WANTED = 7 };
+    static const enum attr all[] = {
+#define X(Name) ATTR_##Name,
+        ATTR_LIST(X)
+#undef X
+    };
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    bool same = true;
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    int64_t sum = 0;
+    int64_t expected = 0;
+    unsigned asked = 0;
+    if (!s)
+        abort();
+    for (unsigned i = 0; i < MANY; i++) {
+        char *p = make_process(w, i + 1);
+        put(w, p, LF_off_heap, make_chain(w, p, i % 9, &count, &bytes));
+    }
+    scan_init(s, &w->vm, all, ATTR_COUNT, SCAN_TOP, 20, NULL, 0);
+    run(s, &w->vm, NOTHING, &a);
+    for (unsigned k = 0; k < ATTR_COUNT; k++) {
+        ask(w, all[k], LONG, &a);
+        same = same && s->top[k].n == 20 && memcmp(s->top[k].rows, a.row, 20 * sizeof *a.row) == 0;
+        for (size_t i = 0; i < a.rows; i++)
+            expected += a.row[i].value;
+    }
+    check(same && s->counters.native == MANY, "every question has the rows it has alone",
+          lay->name);
+    scan_free(s);
+
+    scan_init(s, &w->vm, all, ATTR_COUNT, SCAN_EACH, 0, NULL, 0);
+    check(take_all(s, &w->vm, &asked, &sum) == MANY && asked == 0 && sum == expected,
+          "each process' values are handed out once", lay->name);
+    scan_free(s);
+
+    for (unsigned i = 0; i < RUN; i++)
+        put(w, (char *)w->table[i + 1], LF_state, 0x2A | STATE_RUNNING); // NOLINT
+    scan_init(s, &w->vm, all, ATTR_COUNT, SCAN_EACH, 0, NULL, 0);
+    check(take_all(s, &w->vm, &asked, &sum) == MANY - RUN && asked == RUN,
+          "who runs is asked once, and has no row", lay->name);
+    scan_free(s);
+
+    asked = 0;
+    scan_init(s, &w->vm, all, 2, SCAN_EACH, 0, NULL, 0);
+    for (unsigned i = 0; i < WANTED; i++)
+        (void)scan_only(s, pid_of(w, RUN - 3 + i));
+    check(take_all(s, &w->vm, &asked, &sum) == WANTED - 4 && asked == 4, "only who is wanted",
+          lay->name);
+    scan_free(s);
+    free(s);
     free_world(w);
 }
 
@@ -266,6 +348,7 @@ int main(void)
         test_newcomer(lay);
         test_order(lay);
         test_reader_lost(lay);
+        test_questions(lay);
     }
     return outcome();
 }

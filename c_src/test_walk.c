@@ -42,7 +42,7 @@ static void test_writable(const struct layout *lay)
     if (!s)
         abort();
     (void)make_process(w, 8);
-    scan_init(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, SLOTS);
+    start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, SLOTS);
     run(s, &w->vm, LONG, &a);
     check(s->sample->n == 1 && s->left == 1, "who holds a writable binary is collected", lay->name);
     scan_free(s);
@@ -109,10 +109,10 @@ static void test_nonsense(const struct layout *lay)
     ask(w, ATTR_total_heap_size, LONG, &a);
     check(a.result == SCAN_DONE && a.rows == 1, "heap size of nonsense", lay->name);
     put(w, p, LF_reds, (uint64_t)1 << 63);
-    scan_init(first, &w->vm, ATTR_reductions, SCAN_SAMPLE, 10, NULL, SLOTS);
+    start(first, &w->vm, ATTR_reductions, SCAN_SAMPLE, 10, NULL, SLOTS);
     run(first, &w->vm, LONG, &a);
     put(w, p, LF_reds, 1);
-    scan_init(second, &w->vm, ATTR_reductions, SCAN_DIFF, 10, &first->own, SLOTS);
+    start(second, &w->vm, ATTR_reductions, SCAN_DIFF, 10, &first->own, SLOTS);
     run(second, &w->vm, LONG, &a);
     check(a.rows == 1 && a.row[0].value == 1 + INT64_MIN, "a difference of nonsense", lay->name);
     scan_free(second);

@@ -153,6 +153,13 @@ struct answer {
     struct row row[SLOTS];
 };
 
+/* One question. */
+static inline void start(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mode mode,
+                         size_t n, struct sample *first, size_t max)
+{
+    scan_init(s, vm, &attr, 1, mode, n, first, max);
+}
+
 static inline void run(struct scan *s, const struct vm *vm, uint64_t ns, struct answer *a)
 {
     memset(a, 0, sizeof *a);
@@ -165,9 +172,9 @@ static inline void run(struct scan *s, const struct vm *vm, uint64_t ns, struct 
             break;
         }
     }
-    a->rows = s->top.n;
+    a->rows = s->top->n;
     if (a->rows > 0)
-        memcpy(a->row, s->top.rows, a->rows * sizeof *a->row);
+        memcpy(a->row, s->top->rows, a->rows * sizeof *a->row);
 }
 
 static inline void ask(const struct world *w, enum attr attr, uint64_t ns, struct answer *a)
@@ -175,7 +182,7 @@ static inline void ask(const struct world *w, enum attr attr, uint64_t ns, struc
     struct scan *s = malloc(sizeof *s);
     if (!s)
         abort();
-    scan_init(s, &w->vm, attr, SCAN_TOP, SLOTS, NULL, SLOTS);
+    start(s, &w->vm, attr, SCAN_TOP, SLOTS, NULL, SLOTS);
     run(s, &w->vm, ns, a);
     scan_free(s);
     free(s);

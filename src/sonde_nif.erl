@@ -10,7 +10,7 @@
          counters/0]).
 -export([tables/0, calibrate/2, probe/4, probe_swollen/4, read/2,
          adopt/0]).
--export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/3, scan_info/1,
+-export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1]).
 -ifdef(TEST).
 -export([set_offset/2, fail_alloc/1, weaken/1]).
@@ -22,18 +22,18 @@
 -nifs([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
        counters/0, tables/0, calibrate/2, probe/4, probe_swollen/4, read/2,
          adopt/0, scan_new/6, scan_step/1, scan_feed/2,
-       scan_rows/3, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1]).
+       scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1]).
 -ifdef(TEST).
 -nifs([set_offset/2, fail_alloc/1, weaken/1]).
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
--define(ABI, "sonde-1").
+-define(ABI, "sonde-2").
 -define(REASON, {?MODULE, not_loaded}).
 
 -type scan() :: reference().
 -type attr() :: atom().
--type mode() :: top | sample | diff | holders | all.
+-type mode() :: top | sample | diff | holders | all | each.
 
 %% @doc `true', or the reason why there is no native side.
 -spec loaded() -> true | {not_loaded, string()}.
@@ -108,12 +108,16 @@ beside() ->
 
 %% All rows of a scan that is done, best first.
 -spec scan_rows(scan()) -> [{pid(), integer()}].
-scan_rows(Scan) -> scan_rows_from(Scan, 0).
+scan_rows(Scan) -> scan_rows(Scan, 0).
 
-scan_rows_from(Scan, From) ->
-    case scan_rows(Scan, From, 1000) of
+%% Of one of its questions, counted from 0.
+-spec scan_rows(scan(), non_neg_integer()) -> [{pid(), integer()}].
+scan_rows(Scan, Question) -> scan_rows_from(Scan, Question, 0).
+
+scan_rows_from(Scan, Question, From) ->
+    case scan_rows(Scan, Question, From, 1000) of
         [] -> [];
-        Rows -> Rows ++ scan_rows_from(Scan, From + length(Rows))
+        Rows -> Rows ++ scan_rows_from(Scan, Question, From + length(Rows))
     end.
 
 %% All that a first look remembers. `undefined': it has no value, since the process was busy and then
@@ -175,19 +179,22 @@ read(_Pid, _Attr) -> erlang:nif_error(not_loaded).
 -spec adopt() -> ok.
 adopt() -> erlang:nif_error(not_loaded).
 
--spec scan_new(attr(), mode(), non_neg_integer(), scan() | undefined, [pid()],
+%% `each': the answers come as `{rows, _}' while it goes on; of the given processes, or of all.
+-spec scan_new(attr() | [attr()], mode(), non_neg_integer(), scan() | [pid()] | undefined, [pid()],
                non_neg_integer()) -> scan().
 scan_new(_Attr, _Mode, _N, _First, _Exclude, _MaxEntries) -> erlang:nif_error(not_loaded).
 
 -spec scan_step(scan()) ->
-    more | done | {ask, [pid()]} | {error, system_limit | no_reader | no_memory}.
+    more | done | {ask, [pid()]} | {rows, [{pid(), [integer()]}]}
+    | {error, system_limit | no_reader | no_memory}.
 scan_step(_Scan) -> erlang:nif_error(not_loaded).
 
--spec scan_feed(scan(), [{pid(), integer() | undefined}]) -> ok.
+-spec scan_feed(scan(), [{pid(), integer() | [integer()] | undefined}]) -> ok.
 scan_feed(_Scan, _Answers) -> erlang:nif_error(not_loaded).
 
--spec scan_rows(scan(), non_neg_integer(), non_neg_integer()) -> [{pid(), integer()}].
-scan_rows(_Scan, _From, _Count) -> erlang:nif_error(not_loaded).
+-spec scan_rows(scan(), non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
+    [{pid(), integer()}].
+scan_rows(_Scan, _Question, _From, _Count) -> erlang:nif_error(not_loaded).
 
 -spec scan_info(scan()) -> #{entries | left | top := non_neg_integer()}.
 scan_info(_Scan) -> erlang:nif_error(not_loaded).
