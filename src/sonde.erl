@@ -6,6 +6,7 @@
 %% <li>Which processes have most memory, messages, binaries, links, monitors?
 %%     {@link proc_count/2}</li>
 %% <li>Which of them grow, or work, just now? {@link proc_window/3}</li>
+%% <li>Which kind of processes, or which application, has it all? {@link proc_group/2}</li>
 %% <li>Which processes keep binaries that they do not need any more? {@link bin_leak/1}, and with
 %%     the node's memory before and after {@link bin_leak/2}</li>
 %% <li>How do I look into a node that does not have sonde? {@link remote_load/2}</li>
@@ -38,11 +39,13 @@
 
 -export([proc_count/2, proc_count/3,
          proc_window/3, proc_window/4,
+         proc_group/2, proc_group/3,
          bin_leak/1, bin_leak/2,
          remote_load/1, remote_load/2,
          native/0, native/1]).
 
--export_type([attr/0, attrs/0, row/0, count_opts/0, window_opts/0, leak_opts/0, leak_report/0,
+-export_type([attr/0, attrs/0, row/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
+              leak_opts/0, leak_report/0,
               bytes/0, node_result/0, status/0]).
 
 -type attr() :: sonde_attr:attr().
@@ -53,6 +56,9 @@
 -type row() :: {pid(), Value :: term(), attrs()}.
 -type count_opts() :: #{self => boolean()}.
 -type window_opts() :: #{self => boolean(), max_entries => pos_integer()}.
+-type by() :: sonde_group:by().
+-type group() :: sonde_group:group().
+-type group_opts() :: #{self => boolean(), max_groups => pos_integer()}.
 -type leak_opts() :: #{collect => holders | all, deadline => Ms :: non_neg_integer(),
                        in_flight => 1..10000}.
 -type leak_report() :: sonde_bin:report().
@@ -73,6 +79,9 @@
 %% Values that are no numbers sort in term order. Items that are large (`messages', `backtrace') are
 %% fetched from every process, one after the other: dear where mailboxes are long.
 %%
+%% Of several attributes: `[{Attr, Rows}]' in the order asked, from one sweep over the processes.
+%% Each process is met once; if it must be asked, for all of them at once.
+%%
 %% Raises `badarg' for what is not an attribute, `badarith' if `N' is no number. As in recon a
 %% negative `N', and a float, gives all processes.
 %%
@@ -82,11 +91,14 @@
 %%                    {initial_call,{erlang,apply,2}}]},
 %%  {<0.10.0>,263712,[erl_prim_loader,{current_function,{erl_prim_loader,loop,3}},
 %%                    {initial_call,{erlang,apply,2}}]}]
+%% 2> [{memory, Big}, {message_queue_len, Late}] =
+%%        sonde:proc_count([memory, message_queue_len], 5).
 %% '''
--spec proc_count(attr(), N :: number()) -> [row()].
+-spec proc_count(attr(), N :: number()) -> [row()];
+                ([attr()], N :: number()) -> [{attr(), [row()]}].
 proc_count(Attr, N) ->
-    _ = sonde_attr:check(Attr),
-    sonde_procs:count(Attr, amount(N), false).
+    ok = check_attrs(Attr),
+    count(Attr, amount(N), false).
 
 %% @doc As {@link proc_count/2}, with options. `self => true': the caller has a row too, if its
 %% value is among the largest (default `false').
@@ -96,12 +108,16 @@ proc_count(Attr, N) ->
 %% ```
 %% 1> [{P, _, _}] = sonde:proc_count(memory, 1, #{self => true}).
 %% '''
--spec proc_count(attr(), N :: non_neg_integer(), count_opts()) -> [row()].
+-spec proc_count(attr(), N :: non_neg_integer(), count_opts()) -> [row()];
+                ([attr()], N :: non_neg_integer(), count_opts()) -> [{attr(), [row()]}].
 proc_count(Attr, N, Opts) ->
     is_amount(N) orelse error(badarg),
     #{self := Self} = sonde_opts:read(Opts, #{self => {false, fun is_boolean/1}}),
-    _ = sonde_attr:check(Attr),
-    sonde_procs:count(Attr, N, Self).
+    ok = check_attrs(Attr),
+    count(Attr, N, Self).
+
+count(Attrs, N, Self) when is_list(Attrs) -> sonde_procs:counts(Attrs, N, Self);
+count(Attr, N, Self) -> sonde_procs:count(Attr, N, Self).
 
 %% @doc The `N' processes whose `Attr' grew most in the next `Ms' milliseconds; rows as those of
 %% {@link proc_count/2}, with the growth as the value. Who was born in the window has its full
@@ -138,6 +154,53 @@ proc_window(Attr, N, Ms, Opts) ->
                                    max_entries => {?MAX_ENTRIES, fun is_entries/1}}),
     ok = check_window(Attr, Ms),
     sonde_procs:window(Attr, N, Ms, Read).
+
+%% @doc As {@link proc_group/3}, with its defaults.
+%%
+%% ```
+%% 1> sonde:proc_group(application, [memory]).
+%% [{kernel,31,[{memory,1270432}]},{undefined,10,[{memory,449784}]},
+%%  {stdlib,2,[{memory,9696}]}]
+%% '''
+-spec proc_group(by(), [attr()]) -> [group()].
+proc_group(By, Attrs) ->
+    proc_group(By, Attrs, #{}).
+
+%% @doc Totals over groups of processes: `[{Key, Processes, [{Attr, Total}]}]', largest first by the
+%% first attribute, then by the number of processes; the totals in the order asked. `Key' is, by
+%% <ul>
+%% <li>`initial_call': what `proc_lib:translate_initial_call/1' gives (the callback module of a
+%%     `gen_server'), or the call that a process without `proc_lib' began with</li>
+%% <li>`current_function': what it runs now, or waits in</li>
+%% <li>`registered_name': its name, `undefined' for all that have none</li>
+%% <li>`application': whose group leader it has, `undefined' for those of none</li>
+%% <li>`label': what `proc_lib:set_label/1' gave it, `undefined' without; before OTP 27, `badarg'</li>
+%% </ul>
+%% Values are those of {@link proc_count/2}, in their units. A binary that is shared counts for each
+%% process that refers to it.
+%%
+%% Options: `self => true': the caller counts too (default `false'); `max_groups' is how many groups
+%% there may be (default 100000); more are `system_limit'.
+%%
+%% <strong>What it costs</strong>: attributes that can be read are read natively; for its key each process
+%% is asked once, by `process_info/2', which for `registered_name' and `application' sends no message
+%% to a process that waits. On OTP 25 `initial_call' copies the process dictionaries, one at a time.
+%%
+%% Raises `badarg' for what is not an attribute or a key, `badarith' for an attribute that is no
+%% number; at once.
+%%
+%% ```
+%% 1> sonde:proc_group(initial_call, [memory, message_queue_len], #{self => true}).
+%% '''
+-spec proc_group(by(), [attr()], group_opts()) -> [group()].
+proc_group(By, Attrs, Opts) ->
+    #{self := Self, max_groups := Max} =
+        sonde_opts:read(Opts, #{self => {false, fun is_boolean/1},
+                                max_groups => {100000, fun is_entries/1}}),
+    is_list(Attrs) andalso is_key(By) orelse error(badarg),
+    ok = check_attrs(Attrs),
+    lists:all(fun(Attr) -> is_number(sonde_attr:check(Attr)) end, Attrs) orelse error(badarith),
+    sonde_group:group(By, Attrs, Self, Max).
 
 %% @doc Collects garbage and shows the `N' processes that let go of most refc binaries:
 %% `{Pid, Change, Attrs}', where `Change' is the number of binaries after the collection minus the
@@ -270,6 +333,21 @@ native(_) ->
 amount(N) when is_integer(N), N >= 0 -> N;
 amount(N) when is_number(N) -> erlang:system_info(process_limit);
 amount(_) -> error(badarith).
+
+%% An attribute, or a list of them.
+check_attrs(Attrs) when is_list(Attrs) ->
+    true = length(Attrs) >= 0,
+    _ = [sonde_attr:check(Attr) || Attr <- Attrs],
+    ok;
+check_attrs(Attr) ->
+    _ = sonde_attr:check(Attr),
+    ok.
+
+is_key(label) ->
+    {module, proc_lib} = code:ensure_loaded(proc_lib),
+    erlang:function_exported(proc_lib, get_label, 1);
+is_key(By) ->
+    lists:member(By, [initial_call, current_function, registered_name, application]).
 
 is_amount(N) ->
     is_integer(N) andalso N >= 0.

@@ -3,7 +3,7 @@
 %% `process_info/2' does not know are computed from one that it knows.
 -module(sonde_attr).
 
--export([native/0, is_native/1, check/1, read/2, call_site/1]).
+-export([native/0, is_native/1, check/1, read/2, ask/3, call_site/1]).
 -export_type([attr/0, attrs/0]).
 
 -type attr() :: atom() | {dictionary, term()}.
@@ -34,6 +34,20 @@ read(Attr, Pid) ->
         [{_, Value}] -> {ok, value(Attr, Value)};
         undefined -> undefined
     end.
+
+%% @doc Several values, and further items of `process_info/2', asked at once: the values in the order
+%% of the attributes, the items as `{Item, _}' in theirs.
+-spec ask(pid(), [term()], [term()]) -> {[term()], [{term(), term()}]} | undefined.
+ask(Pid, Attrs, Items) ->
+    case process_info(Pid, lists:usort([item(Attr) || Attr <- Attrs] ++ Items)) of
+        undefined -> undefined;
+        Told -> {[value(Attr, told(item(Attr), Told)) || Attr <- Attrs],
+                 [{Item, told(Item, Told)} || Item <- Items]}
+    end.
+
+told(Item, Told) ->
+    {_, Value} = lists:keyfind(Item, 1, Told),
+    Value.
 
 %% @doc Name and call sites, in the order in which rows have them; `helper' for a process of ours.
 -spec call_site(pid()) -> {ok, attrs()} | helper | undefined.

@@ -4,7 +4,7 @@
 %% are asked of the winners only.
 -module(sonde_procs).
 
--export([count/3, window/4]).
+-export([count/3, counts/3, window/4]).
 -export_type([row/0]).
 
 -type row() :: {pid(), term(), sonde_attr:attrs()}.
@@ -15,17 +15,28 @@
 
 %% @doc `Self': whether the caller has a row too.
 -spec count(sonde_attr:attr(), non_neg_integer(), boolean()) -> [row()].
-count(_Attr, 0, _Self) ->
-    [];
 count(Attr, N, Self) ->
-    count(Attr, N, Self, most(N + ?SPARE)).
+    [{Attr, Rows}] = counts([Attr], N, Self),
+    Rows.
+
+%% @doc The same for several attributes, from one sweep.
+-spec counts([sonde_attr:attr()], non_neg_integer(), boolean()) -> [{sonde_attr:attr(), [row()]}].
+counts([], _N, _Self) ->
+    [];
+counts(Attrs, 0, _Self) ->
+    [{Attr, []} || Attr <- Attrs];
+counts(Attrs, N, Self) ->
+    Unique = lists:usort(Attrs),
+    Rows = maps:from_list(lists:zip(Unique, counts(Unique, N, Self, most(N + ?SPARE)))),
+    [{Attr, map_get(Attr, Rows)} || Attr <- Attrs].
 
 %% So many died that rows are missing: once more, with more spare.
-count(Attr, N, Self, Want) ->
-    Best = largest(road(Attr), Attr, Want, Self),
-    Rows = name(N, Best),
-    case length(Rows) < N andalso length(Best) =:= Want andalso most(4 * Want) > Want of
-        true -> count(Attr, N, Self, most(4 * Want));
+counts(Attrs, N, Self, Want) ->
+    Bests = largest(roads(Attrs), Attrs, Want, Self),
+    Rows = [name(N, Best) || Best <- Bests],
+    case lists:any(fun({R, Best}) -> length(R) < N andalso length(Best) =:= Want end,
+                   lists:zip(Rows, Bests)) andalso most(4 * Want) > Want of
+        true -> counts(Attrs, N, Self, most(4 * Want));
         false -> Rows
     end.
 
@@ -45,11 +56,15 @@ window(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
 
 %% ---- what both roads share
 
-road(Attr) ->
-    case sonde_attr:is_native(Attr) andalso sonde_vm:side() of
+%% Where all can be read natively nothing but the winners leaves the native side.
+roads(Attrs) ->
+    case lists:all(fun sonde_attr:is_native/1, Attrs) andalso sonde_vm:side() of
         native -> native;
         _ -> portable
     end.
+
+road(Attr) ->
+    roads([Attr]).
 
 %% There are never more processes than this.
 most(N) ->
@@ -92,21 +107,27 @@ name_gone(N, [{Value, Pid} | Best], Names) ->
 names(Best) ->
     maps:from_list([{Pid, Attrs} || {_, Pid} <- Best, {ok, Attrs} <- [sonde_attr:call_site(Pid)]]).
 
-largest(native, Attr, Want, Self) ->
-    case scan(Attr, top, Want, undefined, ?NO_LIMIT) of
-        no_reader -> largest(portable, Attr, Want, Self);
-        Scan -> with(own(Attr, Self), rows(Scan), Want)
+%% For each of the attributes.
+largest(native, Attrs, Want, Self) ->
+    case scan(Attrs, top, Want, undefined, ?NO_LIMIT) of
+        no_reader -> largest(portable, Attrs, Want, Self);
+        Scan -> [with(own(Attr, Self), rows(Scan, I), Want)
+                 || {I, Attr} <- lists:zip(lists:seq(0, length(Attrs) - 1), Attrs)]
     end;
-largest(portable, Attr, Want, Self) ->
-    Best = fold(fun(Pid, Value, Best) -> sonde_best:add({Value, Pid}, Best) end,
-                sonde_best:new(Want), Attr, processes()),
-    with(own(Attr, Self), sonde_best:to_list(Best), Want).
+largest(portable, Attrs, Want, Self) ->
+    Add = fun(Pid, Values, [], Bests) ->
+                  [sonde_best:add({Value, Pid}, Best)
+                   || {Value, Best} <- lists:zip(Values, Bests)]
+          end,
+    Bests = sonde_each:fold(Add, [sonde_best:new(Want) || _ <- Attrs], Attrs, []),
+    [with(own(Attr, Self), sonde_best:to_list(Best), Want)
+     || {Attr, Best} <- lists:zip(Attrs, Bests)].
 
 %% The first look, and who was largest in it.
 first(native, Attr, Want, Max) ->
-    case scan(Attr, sample, Want, undefined, Max) of
+    case scan([Attr], sample, Want, undefined, Max) of
         no_reader -> first(portable, Attr, Want, Max);
-        Scan -> {native, Scan, rows(Scan)}
+        Scan -> {native, Scan, rows(Scan, 0)}
     end;
 first(portable, Attr, Want, Max) ->
     Pids = processes(),
@@ -118,9 +139,9 @@ first(portable, Attr, Want, Max) ->
     {portable, Values, sonde_best:to_list(Best)}.
 
 second(native, Attr, Want, Max, First) ->
-    case scan(Attr, diff, Want, First, Max) of
+    case scan([Attr], diff, Want, First, Max) of
         no_reader -> second(portable, Attr, Want, Max, remembered(First));
-        Scan -> rows(Scan)
+        Scan -> rows(Scan, 0)
     end;
 second(portable, Attr, Want, _Max, First) ->
     Look = fun(Pid, Value, {Gone, Best}) ->
@@ -157,27 +178,27 @@ fold(Fun, Acc, Attr, Pids) ->
 %% ---- native. No reader: somebody took the signal handler away, and the other reader is forbidden;
 %% then everybody is asked, in the middle of a window too
 
-scan(Attr, Mode, Want, First, Max) ->
-    Scan = sonde_nif:scan_new(Attr, Mode, Want, First, [self()], Max),
-    run(Scan, Attr, sonde_nif:scan_step(Scan)).
+scan(Attrs, Mode, Want, First, Max) ->
+    Scan = sonde_nif:scan_new(Attrs, Mode, Want, First, [self()], Max),
+    run(Scan, Attrs, sonde_nif:scan_step(Scan)).
 
-run(Scan, _Attr, done) ->
+run(Scan, _Attrs, done) ->
     Scan;
-run(Scan, Attr, more) ->
-    run(Scan, Attr, sonde_nif:scan_step(Scan));
-run(Scan, Attr, {ask, Pids}) ->
-    ok = sonde_nif:scan_feed(Scan, [{Pid, answer(Attr, Pid)} || Pid <- Pids]),
-    run(Scan, Attr, sonde_nif:scan_step(Scan));
-run(_Scan, _Attr, {error, no_reader}) ->
+run(Scan, Attrs, more) ->
+    run(Scan, Attrs, sonde_nif:scan_step(Scan));
+run(Scan, Attrs, {ask, Pids}) ->
+    ok = sonde_nif:scan_feed(Scan, [{Pid, answer(Attrs, Pid)} || Pid <- Pids]),
+    run(Scan, Attrs, sonde_nif:scan_step(Scan));
+run(_Scan, _Attrs, {error, no_reader}) ->
     no_reader;
-run(_Scan, _Attr, {error, Why}) ->
+run(_Scan, _Attrs, {error, Why}) ->
     error(Why).
 
-answer(Attr, Pid) ->
-    case sonde_attr:read(Attr, Pid) of
-        {ok, Value} -> Value;
+answer(Attrs, Pid) ->
+    case sonde_attr:ask(Pid, Attrs, []) of
+        {Values, []} -> Values;
         undefined -> undefined
     end.
 
-rows(Scan) ->
-    [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan)].
+rows(Scan, Question) ->
+    [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan, Question)].

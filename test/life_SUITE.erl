@@ -439,7 +439,7 @@ kill_callers(N) ->
 kill_caller(I) ->
     Parent = self(),
     Attr = lists:nth(1 + I rem 3, [memory, binary_count, reductions]),
-    Mode = lists:nth(1 + I rem 2, [top, sample]),
+    Mode = lists:nth(1 + I rem 3, [top, sample, each]),
     Caller = fun() ->
                      Scan = sonde_nif:scan_new(Attr, Mode, 1000, undefined, [], 1000000),
                      Parent ! open,
@@ -564,7 +564,7 @@ replace(I, T, List) ->
 rights(2) -> [[foo, bar]];
 rights(3) -> [[foo, 0, 10]];
 rights(4) -> [[foo, [id], value, none]];
-rights(6) -> [[foo, top, 10, undefined, [], 1000]];
+rights(6) -> [[foo, top, 10, undefined, [], 1000], [[foo, bar], each, 0, [self()], [], 1000]];
 rights(_) -> [].
 
 odd_terms() ->
@@ -583,13 +583,18 @@ scan_steps_in_the_wrong_order(_Config) ->
 
 wrong_order() ->
     #{status := active} = sonde:native(),
-    _ = [garble(Attr, Mode) || Attr <- sonde_attr:native(), Mode <- [top, sample, holders, all],
+    _ = [garble(Attr, Mode) || Attr <- sonde_attr:native(), Mode <- [top, each, sample, holders, all],
                                _ <- lists:seq(1, 10)],
     right().
 
+garble(Attr, Mode) when Mode =:= top; Mode =:= each ->
+    garble_scan([Attr | lists:sublist(sonde_attr:native(), rand:uniform(11))], Mode);
 garble(Attr, Mode) ->
+    garble_scan(Attr, Mode).
+
+garble_scan(Attr, Mode) ->
     Scan = sonde_nif:scan_new(Attr, Mode, rand:uniform(20) - 1, undefined, [], rand:uniform(200)),
-    _ = [garble_once(rand:uniform(9), Scan) || _ <- lists:seq(1, 40)],
+    _ = [garble_once(rand:uniform(10), Scan) || _ <- lists:seq(1, 40)],
     ok.
 
 garble_once(1, S) -> outcome(scan_feed, [S, [{P, rand:uniform(100)} || P <- some_pids()]]);
@@ -599,6 +604,7 @@ garble_once(4, S) -> outcome(scan_pids, [S, rand:uniform(50) - 1, rand:uniform(5
 garble_once(5, S) -> outcome(scan_skip, [S, hd(some_pids())]);
 garble_once(6, S) -> outcome(scan_info, [S]);
 garble_once(7, S) -> outcome(scan_feed, [S, [{hd(some_pids()), undefined}]]);
+garble_once(10, S) -> outcome(scan_feed, [S, [{hd(some_pids()), lists:seq(1, rand:uniform(12))}]]);
 garble_once(8, S) -> diff(S);
 garble_once(_, S) -> outcome(scan_step, [S]).
 

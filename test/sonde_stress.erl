@@ -96,7 +96,10 @@ call(Log, bin_leak, Pid) ->
     {leaks, sonde_stress_witness:judge_leak(Log, Pid, value(Pid, Rows), T0, now_ns())};
 call(Log, Attr, Pid) ->
     T0 = now_ns(),
-    case rand:uniform(20) of
+    case rand:uniform(26) of
+        N when N > 20 ->
+            {together, sonde_stress_witness:judge(Log, Attr, Pid, together(N, Attr, Pid),
+                                                  T0, now_ns())};
         1 ->
             Ms = rand:uniform(20),
             Rows = sonde:proc_window(Attr, 5, Ms),
@@ -111,6 +114,24 @@ call(Log, Attr, Pid) ->
         _ ->
             Rows = sonde:proc_count(Attr, 5),
             {scans, sonde_stress_witness:judge(Log, Attr, Pid, value(Pid, Rows), T0, now_ns())}
+    end.
+
+%% Several questions in one sweep, each process by itself, and one process alone.
+together(21, Attr, Pid) ->
+    [_, {Attr, Rows}, _] = sonde:proc_count([one_of(sonde_attr:native()), Attr, Attr], 5),
+    value(Pid, Rows);
+together(22, Attr, Pid) ->
+    Find = fun(P, [_, Value], [], _) when P =:= Pid -> Value;
+              (_, [_, _], [], Found) -> Found
+           end,
+    sonde_each:fold(Find, missing, [one_of(sonde_attr:native()), Attr], []);
+together(23, Attr, Pid) ->
+    _ = sonde:proc_group(one_of([application, registered_name]), [Attr]),
+    together(24, Attr, Pid);
+together(_, Attr, Pid) ->
+    case sonde_each:one(Pid, [Attr, one_of(sonde_attr:native())]) of
+        {ok, [Value, _]} -> Value;
+        undefined -> missing
     end.
 
 value(Pid, Rows) ->

@@ -1,0 +1,96 @@
+%% @private
+%% Every process but the caller, met once: its values, and what only the process itself can tell.
+%% Natively the values come from the scan, a few hundred processes at a time, and a process is asked
+%% for the rest alone, or not at all where there is no rest.
+-module(sonde_each).
+
+-export([fold/4, one/2]).
+
+-define(NO_LIMIT, 134217727).
+
+-type fold(Acc) :: fun((pid(), Values :: [term()], [{Item :: term(), term()}], Acc) -> Acc).
+
+%% @doc Folds over values in the order of `Attrs' and `process_info/2' items in that of `Items'. Who
+%% dies before it is asked is left out.
+-spec fold(fold(Acc), Acc, [sonde_attr:attr()], [term()]) -> Acc.
+fold(Fun, Acc, Attrs, Items) ->
+    Native = lists:usort(lists:filter(fun sonde_attr:is_native/1, Attrs)),
+    case Native =/= [] andalso sonde_vm:side() of
+        native -> native(Fun, Acc, Attrs, Native, Items);
+        _ -> portable(Fun, Acc, Attrs, Items, processes())
+    end.
+
+%% @doc Values of one process, natively where that can be; never of the caller, who is busy asking.
+-spec one(pid(), [sonde_attr:attr()]) -> {ok, [term()]} | undefined.
+one(Pid, Attrs) ->
+    case Pid =/= self() andalso lists:all(fun sonde_attr:is_native/1, Attrs)
+         andalso sonde_vm:side() of
+        native -> one(Pid, Attrs, sonde_nif:scan_new(Attrs, each, 0, [Pid], [], ?NO_LIMIT));
+        _ -> ask_one(Pid, Attrs)
+    end.
+
+one(Pid, Attrs, Scan) ->
+    case sonde_nif:scan_step(Scan) of
+        more -> one(Pid, Attrs, Scan);
+        {rows, [{Pid, Values}]} -> {ok, Values};
+        done -> undefined;
+        _ -> ask_one(Pid, Attrs)
+    end.
+
+ask_one(Pid, Attrs) ->
+    case sonde_attr:ask(Pid, Attrs, []) of
+        {Values, []} -> {ok, Values};
+        undefined -> undefined
+    end.
+
+%% ---- portable: all of it is asked
+
+portable(Fun, Acc, Attrs, Items, Pids) ->
+    Self = self(),
+    lists:foldl(fun(Pid, A) when Pid =:= Self -> A;
+                   (Pid, A) -> ask(Fun, A, Attrs, Items, Pid)
+                end, Acc, Pids).
+
+ask(Fun, Acc, Attrs, Items, Pid) ->
+    case sonde_attr:ask(Pid, Attrs, Items) of
+        {Values, Told} -> Fun(Pid, Values, Told, Acc);
+        undefined -> Acc
+    end.
+
+%% ---- native. Fun is a pure one: if the readers vanish midway, all begins again by asking
+
+native(Fun, Acc, Attrs, Native, Items) ->
+    Other = lists:usort(lists:filter(fun(Attr) -> not sonde_attr:is_native(Attr) end, Attrs)),
+    Row = fun(Pid, Read, A) -> row(Fun, A, Attrs, {Native, Read}, Other, Items, Pid) end,
+    Ask = fun(Pid, A) -> ask(Fun, A, Attrs, Items, Pid) end,
+    case run(sonde_nif:scan_new(Native, each, 0, undefined, [self()], ?NO_LIMIT), Row, Ask, Acc) of
+        {ok, Result} -> Result;
+        no_reader -> portable(Fun, Acc, Attrs, Items, processes())
+    end.
+
+run(Scan, Row, Ask, Acc) ->
+    case sonde_nif:scan_step(Scan) of
+        more -> run(Scan, Row, Ask, Acc);
+        done -> {ok, Acc};
+        {rows, Rows} ->
+            run(Scan, Row, Ask, lists:foldl(fun({Pid, Read}, A) -> Row(Pid, Read, A) end, Acc, Rows));
+        {ask, Pids} ->
+            Asked = lists:foldl(Ask, Acc, Pids),
+            ok = sonde_nif:scan_feed(Scan, []),
+            run(Scan, Row, Ask, Asked);
+        {error, no_reader} -> no_reader;
+        {error, Why} -> error(Why)
+    end.
+
+row(Fun, Acc, Native, {Native, Read}, [], [], Pid) ->
+    Fun(Pid, Read, [], Acc);
+row(Fun, Acc, Attrs, {Native, Read}, Other, Items, Pid) ->
+    case told(Pid, Other, Items) of
+        {Said, Told} ->
+            Known = maps:from_list(lists:zip(Native ++ Other, Read ++ Said)),
+            Fun(Pid, [map_get(Attr, Known) || Attr <- Attrs], Told, Acc);
+        undefined -> Acc
+    end.
+
+told(_Pid, [], []) -> {[], []};
+told(Pid, Other, Items) -> sonde_attr:ask(Pid, Other, Items).

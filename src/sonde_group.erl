@@ -1,0 +1,98 @@
+%% @private
+%% Totals of attributes over groups of processes: by what they run, are called, or belong to.
+-module(sonde_group).
+
+-export([group/4]).
+-export_type([by/0, group/0]).
+
+-type by() :: initial_call | current_function | registered_name | application | label.
+-type group() :: {Key :: term(), Processes :: pos_integer(), [{sonde_attr:attr(), number()}]}.
+
+%% @doc `Self': whether the caller counts. More than `Max' groups are `system_limit'.
+-spec group(by(), [sonde_attr:attr()], boolean(), pos_integer()) -> [group()].
+group(By, Attrs, Self, Max) ->
+    Items = items(By),
+    Add = fun(Pid, Values, Told, Groups) -> add(By, Pid, Values, Told, Groups, Max) end,
+    Others = sonde_each:fold(Add, #{leaders => #{}}, Attrs, Items),
+    Groups = maps:remove(leaders, case Self of
+                                      true -> with_caller(Add, Others, Attrs, Items);
+                                      false -> Others
+                                  end),
+    Sorted = lists:reverse(lists:sort([{order(Totals), Processes, Key, Totals}
+                                       || {{group, Key}, {Processes, Totals}} <- maps:to_list(Groups)])),
+    [{Key, Processes, lists:zip(Attrs, Totals)} || {_, Processes, Key, Totals} <- Sorted].
+
+%% Largest first by the first attribute, then by the number of processes.
+order([]) -> 0;
+order([Total | _]) -> Total.
+
+with_caller(Add, Groups, Attrs, Items) ->
+    {Values, Told} = sonde_attr:ask(self(), Attrs, Items),
+    Add(self(), Values, Told, Groups).
+
+%% initial_call shows which processes are ours.
+items(By) ->
+    [initial_call | key_items(By)].
+
+key_items(initial_call) -> [one_key('$initial_call')];
+key_items(current_function) -> [current_function];
+key_items(registered_name) -> [registered_name];
+key_items(application) -> [group_leader];
+key_items(label) -> [{dictionary, '$process_label'}].
+
+%% From 26.2 on a process can be asked for one key of its dictionary.
+one_key(Key) ->
+    try process_info(self(), [{dictionary, Key}]) of
+        _ -> {dictionary, Key}
+    catch
+        error:badarg -> dictionary
+    end.
+
+add(_By, _Pid, _Values, [{initial_call, {Ours, _, _}} | _], Groups, _Max)
+  when Ours =:= sonde_helper; Ours =:= sonde_vm ->
+    Groups;
+add(application, Pid, Values, [_, {group_leader, Leader}], #{leaders := Known} = Groups, Max) ->
+    case Known of
+        #{Leader := App} ->
+            count(App, Values, Groups, Max);
+        _ ->
+            {App, Leaders} = application(Pid, Leader, Known),
+            count(App, Values, Groups#{leaders := Leaders}, Max)
+    end;
+add(By, _Pid, Values, Told, Groups, Max) ->
+    count(key(By, Told), Values, Groups, Max).
+
+count(Key, Values, Groups, Max) ->
+    case Groups of
+        #{{group, Key} := {N, Totals}} ->
+            Groups#{{group, Key} := {N + 1, [V + T || {V, T} <- lists:zip(Values, Totals)]}};
+        _ when map_size(Groups) > Max ->
+            error(system_limit);
+        _ ->
+            Groups#{{group, Key} => {1, Values}}
+    end.
+
+%% One that died, or changed its leader, before the answer came says nothing about its leader.
+application(Pid, Leader, Known) ->
+    App = case application:get_application(Pid) of
+              {ok, Name} -> Name;
+              undefined -> undefined
+          end,
+    case process_info(Pid, group_leader) of
+        {group_leader, Leader} -> {App, Known#{Leader => App}};
+        _ -> {App, Known}
+    end.
+
+key(initial_call, [{initial_call, Call}, {dictionary, Dictionary}]) ->
+    translated(Call, Dictionary);
+key(initial_call, [{initial_call, Call}, {{dictionary, Key}, Value}]) ->
+    translated(Call, [{Key, Value} || Value =/= undefined]);
+key(registered_name, [_, {_, []}]) -> undefined;
+key(_, [_, {_, Key}]) -> Key.
+
+%% proc_lib says init_p of what it did not start.
+translated(Call, Dictionary) ->
+    case proc_lib:translate_initial_call([{initial_call, Call}, {dictionary, Dictionary}]) of
+        {proc_lib, init_p, _} -> Call;
+        Translated -> Translated
+    end.

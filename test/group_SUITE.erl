@@ -1,0 +1,287 @@
+%% proc_count of several attributes, proc_group, and the sweep that both are made of: each process is
+%% met once, and what it says is what process_info says.
+-module(group_SUITE).
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([rows_are_those_of_each_alone/1, one_sweep_for_all/1, order_and_repeats_as_asked/1,
+         odd_lists/1, caller_in_or_out/1,
+         groups_by_what_they_run/1, groups_by_name/1, groups_by_application/1, groups_by_label/1,
+         totals_are_sums_of_process_info/1, largest_first/1, group_of_the_caller/1,
+         helpers_are_in_no_group/1, too_many_groups/1, bad_input_at_once/1,
+         groups_while_processes_die/1, one_process_as_it_says/1, asked_where_it_cannot_be_read/1,
+         no_message_reaches_the_caller/1]).
+-export([serve/0]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() ->
+    [rows_are_those_of_each_alone, one_sweep_for_all, order_and_repeats_as_asked, odd_lists,
+     caller_in_or_out, groups_by_what_they_run, groups_by_name, groups_by_application,
+     groups_by_label, totals_are_sums_of_process_info, largest_first, group_of_the_caller,
+     helpers_are_in_no_group, too_many_groups, bad_input_at_once, groups_while_processes_die,
+     one_process_as_it_says, asked_where_it_cannot_be_read, no_message_reaches_the_caller].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+%% ---- several attributes
+
+rows_are_those_of_each_alone(_Config) ->
+    Pids = crowd(40),
+    Attrs = (sonde_attr:native() -- [reductions]) ++ [status, links, registered_name],
+    _ = [still({Some, N}, fun() -> [{A, sonde:proc_count(A, N)} || A <- Some] end,
+               fun() -> sonde:proc_count(Some, N) end)
+         || Some <- [Attrs, sonde_attr:native() -- [reductions], [memory], [status], [links, memory]],
+            N <- [0, 1, 13, -1]],
+    sonde_test:stop(Pids).
+
+%% The native side counts the processes that it read: as many as there are, not as many as questions.
+one_sweep_for_all(_Config) ->
+    Pids = crowd(500),
+    Before = counters(),
+    [{memory, [_]}, {binary_count, [_]}, {link_count, [_]}, {heap_size, [_]}] =
+        sonde:proc_count([memory, binary_count, link_count, heap_size], 1),
+    After = counters(),
+    Read = case sonde_test:side() of native -> 1; portable -> 0 end,
+    true = maps:get(native, After) - maps:get(native, Before) =< Read * 2 * length(processes()),
+    true = maps:get(native, After) - maps:get(native, Before) >= Read * 450,
+    sonde_test:stop(Pids).
+
+counters() -> maps:get(counters, sonde:native()).
+
+order_and_repeats_as_asked(_Config) ->
+    [{status, [_]}, {memory, [M]}, {binary_memory, [_]}, {memory, [M]}, {status, [_]}] =
+        sonde:proc_count([status, memory, binary_memory, memory, status], 1).
+
+odd_lists(_Config) ->
+    [] = sonde:proc_count([], 5),
+    [] = sonde:proc_count([], 5, #{}),
+    [{memory, []}, {status, []}] = sonde:proc_count([memory, status], 0),
+    All = length(processes()) - 1,
+    [{memory, Rows}] = sonde:proc_count([memory], -1),
+    true = abs(length(Rows) - All) < 20,
+    _ = [{L, badarg} = {L, raised(fun() -> sonde:proc_count(L, 1) end)}
+         || L <- [[foo], [memory, foo], [memory | status], "memory", [[memory]], [memory, "status"],
+                  [1]]],
+    _ = [{L, badarg} = {L, raised(fun() -> sonde:proc_count(L, 1, #{}) end)}
+         || L <- [[foo], [memory | status]]],
+    badarith = raised(fun() -> sonde:proc_count([memory], foo) end),
+    badarith = raised(fun() -> sonde:proc_count([], foo) end),
+    badarg = raised(fun() -> sonde:proc_count([memory], -1, #{}) end).
+
+caller_in_or_out(_Config) ->
+    _ = [self() ! {mine, I} || I <- lists:seq(1, 1000)],
+    Self = self(),
+    [{message_queue_len, [{Self, 1000, _}]}, {status, Status}] =
+        sonde:proc_count([message_queue_len, status], 1, #{self => true}),
+    [_] = Status,
+    [{_, Rows}, {_, Others}] = sonde:proc_count([message_queue_len, status], 1000),
+    false = lists:keymember(Self, 1, Rows) orelse lists:keymember(Self, 1, Others),
+    _ = [receive {mine, I} -> ok end || I <- lists:seq(1, 1000)],
+    ok.
+
+%% ---- groups
+
+%% Planted processes are a group of their own, under the name that proc_lib knows.
+groups_by_what_they_run(_Config) ->
+    Servers = [proc_lib:start(?MODULE, serve, []) || _ <- lists:seq(1, 7)],
+    Plain = [spawn(?MODULE, serve, []) || _ <- lists:seq(1, 5)],
+    _ = [sonde_test:settle(P) || P <- Servers ++ Plain],
+    _ = [P ! {queued, I} || P <- Servers, I <- lists:seq(1, 3)],
+    {_, 12, [{message_queue_len, 21}, {memory, M}]} =
+        still_group(initial_call, {?MODULE, serve, 0}, [message_queue_len, memory]),
+    M = lists:sum([V || P <- Servers ++ Plain, {memory, V} <- [process_info(P, memory)]]),
+    {_, 12, []} = still_group(current_function, {?MODULE, serve, 0}, []),
+    false = lists:keymember({proc_lib, init_p, 5}, 1, sonde:proc_group(initial_call, [memory])),
+    sonde_test:stop(Servers ++ Plain).
+
+serve() ->
+    proc_lib:init_ack(self()),
+    receive stop -> ok end.
+
+groups_by_name(_Config) ->
+    Named = sonde_test:hold(fun() -> register(sonde_named, self()) end),
+    Groups = sonde:proc_group(registered_name, [memory]),
+    {sonde_named, 1, [{memory, _}]} = lists:keyfind(sonde_named, 1, Groups),
+    {undefined, Many, _} = lists:keyfind(undefined, 1, Groups),
+    Unnamed = [P || P <- processes(), P =/= self(), process_info(P, registered_name) =:= []],
+    true = abs(Many - length(Unnamed)) =< 3,
+    sonde_test:stop(Named).
+
+groups_by_application(_Config) ->
+    Groups = sonde:proc_group(application, [message_queue_len]),
+    {kernel, Kernel, _} = lists:keyfind(kernel, 1, Groups),
+    Expected = [P || P <- processes(), P =/= self(), application:get_application(P) =:= {ok, kernel}],
+    true = abs(Kernel - length(Expected)) =< 3,
+    true = lists:keymember(undefined, 1, Groups),
+    [] = [Key || {Key, _, _} <- Groups, not is_atom(Key)].
+
+groups_by_label(_Config) ->
+    case erlang:function_exported(proc_lib, set_label, 1) of
+        true ->
+            Pids = [sonde_test:hold(fun() -> apply(proc_lib, set_label, [{room, I rem 2}]) end)
+                    || I <- lists:seq(1, 9)],
+            {_, 5, []} = still_group(label, {room, 1}, []),
+            {_, 4, [{message_queue_len, 0}]} = still_group(label, {room, 0}, [message_queue_len]),
+            sonde_test:stop(Pids);
+        false ->
+            badarg = raised(fun() -> sonde:proc_group(label, [memory]) end)
+    end.
+
+%% A group, once the node holds still enough for two equal answers.
+still_group(By, Key, Attrs) ->
+    Find = fun() -> lists:keyfind(Key, 1, sonde:proc_group(By, Attrs)) end,
+    case {Find(), Find()} of
+        {Same, Same} -> Same;
+        _ -> still_group(By, Key, Attrs)
+    end.
+
+totals_are_sums_of_process_info(_Config) ->
+    Pids = crowd(60),
+    Attrs = [memory, binary_memory, binary_count, link_count, total_heap_size, message_queue_len,
+             dictionary_size, min_heap_size],
+    still(totals, fun() -> oracle(Attrs) end,
+          fun() -> lists:sort(sonde:proc_group(registered_name, Attrs)) end),
+    sonde_test:stop(Pids).
+
+oracle(Attrs) ->
+    Add = fun(Pid, Groups) ->
+                  Name = case process_info(Pid, registered_name) of
+                             {_, N} -> N;
+                             [] -> undefined
+                         end,
+                  Values = [element(2, sonde_attr:read(A, Pid)) || A <- Attrs],
+                  maps:update_with(Name, fun({N, Sums}) ->
+                                                 {N + 1, lists:zipwith(fun erlang:'+'/2, Sums, Values)}
+                                         end, {1, Values}, Groups)
+          end,
+    Groups = lists:foldl(Add, #{}, processes() -- [self()]),
+    lists:sort([{Name, N, lists:zip(Attrs, Sums)} || {Name, {N, Sums}} <- maps:to_list(Groups)]).
+
+largest_first(_Config) ->
+    _ = [begin
+             Groups = sonde:proc_group(By, [Attr, reductions]),
+             Order = [{Total, N} || {_, N, [{_, Total}, _]} <- Groups],
+             Order = lists:reverse(lists:sort(Order))
+         end || By <- [initial_call, current_function, registered_name, application],
+                Attr <- [memory, message_queue_len, binary_memory]],
+    Counts = [N || {_, N, []} <- sonde:proc_group(initial_call, [])],
+    Counts = lists:reverse(lists:sort(Counts)).
+
+group_of_the_caller(_Config) ->
+    true = register(sonde_asking, self()),
+    false = lists:keymember(sonde_asking, 1, sonde:proc_group(registered_name, [memory])),
+    {sonde_asking, 1, [{memory, M}]} =
+        lists:keyfind(sonde_asking, 1, sonde:proc_group(registered_name, [memory], #{self => true})),
+    true = M > 1000,
+    true = unregister(sonde_asking).
+
+%% The helper of a call that runs meanwhile is no process of the user's.
+helpers_are_in_no_group(_Config) ->
+    {Pid, Ref} = spawn_monitor(fun() -> sonde_helper:call(fun(_) -> timer:sleep(infinity) end) end),
+    sonde_test:until(fun() -> helpers() =/= [] end),
+    [] = [Key || {{sonde_helper, _, _} = Key, _, _} <- sonde:proc_group(initial_call, [])],
+    _ = [exit(H, kill) || H <- helpers()],
+    receive {'DOWN', Ref, process, Pid, _} -> ok end.
+
+helpers() ->
+    [P || P <- processes(), {initial_call, {sonde_helper, _, _}} <- [process_info(P, initial_call)]].
+
+too_many_groups(_Config) ->
+    system_limit = raised(fun() -> sonde:proc_group(registered_name, [memory], #{max_groups => 2}) end),
+    [_ | _] = sonde:proc_group(application, [memory], #{max_groups => 1000}).
+
+bad_input_at_once(_Config) ->
+    _ = [{By, badarg} = {By, raised(fun() -> sonde:proc_group(By, [memory]) end)}
+         || By <- [foo, "application", {application}, [], undefined, self(), 1]],
+    _ = [{As, badarg} = {As, raised(fun() -> sonde:proc_group(application, As) end)}
+         || As <- [memory, [foo], [memory | foo], {memory}, "memory", #{}]],
+    _ = [{As, badarith} = {As, raised(fun() -> sonde:proc_group(application, As) end)}
+         || As <- [[status], [memory, links], [registered_name]]],
+    _ = [{O, badarg} = {O, raised(fun() -> sonde:proc_group(application, [memory], O) end)}
+         || O <- [#{foo => 1}, #{self => 1}, #{max_groups => 0}, #{max_groups => 1.0}, [], true]].
+
+groups_while_processes_die(_Config) ->
+    Churn = [spawn_link(fun churn/0) || _ <- lists:seq(1, 2)],
+    _ = [begin
+             Groups = sonde:proc_group(By, [memory, binary_count]),
+             true = lists:all(fun({_, N, [{memory, M}, {binary_count, B}]}) ->
+                                      N > 0 andalso M > 0 andalso B >= 0
+                              end, Groups)
+         end || _ <- lists:seq(1, 30), By <- [initial_call, application, current_function]],
+    _ = [begin unlink(C), exit(C, kill) end || C <- Churn],
+    ok.
+
+churn() ->
+    _ = [spawn(fun() -> _ = lists:seq(1, 500), ok end) || _ <- lists:seq(1, 20)],
+    timer:sleep(1),
+    churn().
+
+%% ---- one process
+
+one_process_as_it_says(_Config) ->
+    Pids = crowd(20),
+    Attrs = (sonde_attr:native() -- [reductions]) ++ [memory],
+    _ = [begin
+             {Values, []} = sonde_attr:ask(P, Attrs, []),
+             {P, {ok, Values}} = {P, sonde_each:one(P, Attrs)},
+             {P, {ok, [waiting | _]}} = {P, sonde_each:one(P, [status | Attrs])}
+         end || P <- Pids],
+    ok = sonde_test:stop(Pids),
+    _ = [undefined = sonde_each:one(P, Attrs) || P <- Pids],
+    {ok, [Mine]} = sonde_each:one(self(), [message_queue_len]),
+    {message_queue_len, Mine} = process_info(self(), message_queue_len),
+    badarg = raised(fun() -> sonde_each:one(hd(erlang:ports()), [memory]) end).
+
+%% A process that runs all the time has to be asked, and is asked, once for everything.
+asked_where_it_cannot_be_read(_Config) ->
+    Spinners = [spawn_opt(fun() -> register(Name, self()), spin() end, [{priority, low}])
+                || Name <- [sonde_spins_1, sonde_spins_2, sonde_spins_3]],
+    sonde_test:until(fun() -> whereis(sonde_spins_3) =/= undefined end),
+    Groups = sonde:proc_group(registered_name, [link_count, dictionary_size]),
+    [{_, 1, [{link_count, 0}, {dictionary_size, 0}]}] =
+        [G || {sonde_spins_2, _, _} = G <- Groups],
+    [{dictionary_size, _}, {status, Rows}] = sonde:proc_count([dictionary_size, status], -1),
+    3 = length(sonde_test:rows_of(Spinners, Rows)),
+    _ = [{ok, [0]} = sonde_each:one(P, [link_count]) || P <- Spinners],
+    sonde_test:stop(Spinners).
+
+spin() -> spin().
+
+no_message_reaches_the_caller(_Config) ->
+    Before = sonde_test:mailbox(),
+    _ = sonde:proc_count([memory, status], 5),
+    _ = [sonde:proc_group(By, [memory]) || By <- [application, initial_call, registered_name]],
+    badarg = raised(fun() -> sonde:proc_group(foo, [memory]) end),
+    Before = sonde_test:mailbox().
+
+%% ---- helpers
+
+crowd(N) ->
+    [sonde_test:hold(fun() -> build(I) end) || I <- lists:seq(1, N)].
+
+build(I) ->
+    _ = [put({key, K}, K) || K <- lists:seq(1, I rem 7)],
+    _ = [spawn_link(fun() -> timer:sleep(infinity) end) || _ <- lists:seq(1, I rem 3)],
+    _ = [self() ! {queued, K} || K <- lists:seq(1, I rem 11)],
+    {lists:seq(1, 10 * I), [binary:copy(<<I>>, 65 + I) || _ <- lists:seq(1, I rem 6)]}.
+
+%% The same, or a node that has moved meanwhile; not twenty times.
+still(What, Theirs, Ours) ->
+    still(What, Theirs, Ours, 20).
+
+still(What, Theirs, Ours, Times) ->
+    Before = Theirs(),
+    case {Ours(), Theirs()} of
+        {Before, _} -> ok;
+        {Differs, Before} when Times =:= 0 -> ct:fail({What, Before, Differs});
+        _ when Times =:= 0 -> ct:fail({What, never_still});
+        _ -> timer:sleep(1), still(What, Theirs, Ours, Times - 1)
+    end.
+
+raised(Fun) ->
+    try Fun() of
+        Result -> {returned, Result}
+    catch
+        error:Why -> Why
+    end.
