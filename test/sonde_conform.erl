@@ -7,7 +7,7 @@
 -export([cases/2, exports/1, outcome/2, differences/0]).
 -export([shape/1, sorted/1]).
 
--type function() :: atom().
+-type call() :: atom().
 -type name() :: atom().
 -type outcome() :: {returned, term(), Printed :: string()}
                  | {raised, error | exit | throw, term(), Printed :: string()}.
@@ -19,7 +19,7 @@
 
 %% All the cases of one of recon's modules. Each exported function must have one. Returns ok, or
 %% {skip, Why} where recon's modules are not at hand.
--spec cases(module(), [{function(), name(), fun((module()) -> term())}]) -> ok | {skip, string()}.
+-spec cases(module(), [{call(), name(), fun((module()) -> term())}]) -> ok | {skip, string()}.
 cases(Recon, Cases) ->
     with_recon(Recon, fun() ->
         Listed = [{F, N} || {M, F, N, Where, _, _} <- differences(), M =:= Recon, is_here(Where)],
