@@ -500,7 +500,7 @@ static void check_many(const struct image *img, enum attr attr, bool changing)
     static struct scan s;
     bool each = (img->mode & 2) != 0;
     bool some = false;
-    begin(img, changing, SLOTS * MANY * 12ULL * (MOST_READS + 2));
+    begin(img, changing, 12ULL * SLOTS * MANY * (MOST_READS + 2));
     bool exact = !changing;
     for (unsigned k = 0; k < MANY; k++)
         look_at_all(img, attrs[k], false, looks[k], &exact);

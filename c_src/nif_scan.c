@@ -284,7 +284,7 @@ static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
     const ERL_NIF_TERM *pair;
     int arity;
     ErlNifPid pid;
-    int64_t values[ATTR_COUNT];
+    int64_t values[ATTR_COUNT] = {0};
     if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 ||
         !enif_get_local_pid(env, pair[0], &pid))
         return false;

@@ -220,10 +220,10 @@ static enum status put_off(struct scan *s, uint64_t pid, enum status why)
 
 /* All its questions have an answer, or it has none. Of answers in one word only the slot was checked:
  * it may hold another process, at the same place, since the first of them. */
-static enum status together(const struct scan *s, unsigned first)
+static enum status together(const struct scan *s, size_t first)
 {
     enum status st = ST_OK;
-    for (unsigned i = first; i < first + s->qn; i++) {
+    for (size_t i = first; i < first + s->qn; i++) {
         if (s->outcome[i] == ST_NOMEM || s->outcome[i] == ST_GONE)
             return s->outcome[i];
         if (s->outcome[i] != ST_OK)
@@ -236,9 +236,10 @@ static enum status together(const struct scan *s, unsigned first)
 
 static enum status settle_one(struct scan *s, unsigned i)
 {
-    const struct walk *w = &s->walks[i * s->qn];
-    enum status st = together(s, i * s->qn);
-    int64_t values[ATTR_COUNT];
+    size_t first = (size_t)i * s->qn;
+    const struct walk *w = &s->walks[first];
+    enum status st = together(s, first);
+    int64_t values[ATTR_COUNT] = {0};
     switch (st) {
     case ST_OK:
         s->counters.native++;

@@ -42,8 +42,9 @@ key_items(label) -> [{dictionary, '$process_label'}].
 
 %% From 26.2 on a process can be asked for one key of its dictionary.
 one_key(Key) ->
-    try process_info(self(), [{dictionary, Key}]) of
-        _ -> {dictionary, Key}
+    Item = {dictionary, Key},
+    try sonde_attr:check(Item) of
+        _ -> Item
     catch
         error:badarg -> dictionary
     end.

@@ -303,7 +303,7 @@ errors_as_recon(_Config) ->
                  Theirs = raised(fun() -> apply(recon, F, Args) end),
                  {F, Args, Theirs} = {F, Args, raised(fun() -> apply(sonde, F, Args) end)}
              end || {F, Args} <- [{proc_count, [foo, 1]}, {proc_count, [foo, 0]},
-                                  {proc_count, [memory, foo]}, {proc_count, [[memory], 1]},
+                                  {proc_count, [memory, foo]},
                                   {proc_count, [{memory}, 1]}, {proc_count, ["memory", 1]},
                                   {proc_count, [foo, foo]},
                                   {proc_window, [memory, 1, -1]}, {proc_window, [memory, 1, foo]},
