@@ -52,6 +52,7 @@ struct scan {
     unsigned turns;      /* of each walk, so far */
     uint32_t walking,
         closed; /* sets of walks; the k-th question to the i-th process is i * qn + k */
+    const struct question *asks[SCAN_WALKS];
     struct walk walks[SCAN_WALKS];
     enum status outcome[SCAN_WALKS];
     struct target targets[SCAN_BATCH];
