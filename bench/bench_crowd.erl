@@ -1,8 +1,8 @@
 %% The processes that are looked at, and the recon that is compared with.
 -module(bench_crowd).
 
--export([idle/1, holders/2, fill_up/1, load_recon/1]).
--export([wait/0, hold/3]).
+-export([idle/1, holders/2, fill_up/1, servers/1, full/2, load_recon/1]).
+-export([wait/0, hold/3, serve/1]).
 
 -define(WAVE, 1000).  % holders that build their binaries at the same time
 
@@ -17,6 +17,23 @@ idle(N) ->
 fill_up(N) ->
     idle(max(0, N - erlang:system_info(process_count))).
 
+%% @doc `N' processes as those of a server: proc_lib started them.
+-spec servers(non_neg_integer()) -> ok.
+servers(N) ->
+    _ = [proc_lib:start(?MODULE, serve, [self()]) || _ <- lists:seq(1, N)],
+    ok.
+
+%% @doc One process with so many messages and so many keys in its dictionary.
+-spec full(non_neg_integer(), non_neg_integer()) -> pid().
+full(Messages, Keys) ->
+    Pid = spawn(fun() ->
+                        _ = [put({key, I}, I) || I <- lists:seq(1, Keys)],
+                        wait()
+                end),
+    _ = [Pid ! {message, I} || I <- lists:seq(1, Messages)],
+    {message_queue_len, Messages} = process_info(Pid, message_queue_len),
+    Pid.
+
 %% @doc `N' processes with `Binaries' refc binaries each, of 65 to 200 bytes; they are built at the same
 %% time, so that neighbours in memory belong to different processes.
 -spec holders(non_neg_integer(), non_neg_integer()) -> ok.
@@ -27,6 +44,10 @@ holders(N, Binaries) ->
     Pids = [spawn(?MODULE, hold, [self(), I, Binaries]) || I <- lists:seq(1, Now)],
     _ = [receive {Pid, ready} -> ok end || Pid <- Pids],
     holders(N - Now, Binaries).
+
+serve(Parent) ->
+    ok = proc_lib:init_ack(Parent, ok),
+    wait().
 
 wait() ->
     receive stop -> ok end.
@@ -48,7 +69,7 @@ hold(Held) ->
 %% they are compiled again from the code that is in them. Says which of the two.
 -spec load_recon(file:name()) -> as_shipped | compiled_again.
 load_recon(Dir) ->
-    Files = [filename:join(Dir, M ++ ".beam") || M <- ["recon_lib", "recon"]],
+    Files = [filename:join(Dir, M ++ ".beam") || M <- ["recon_lib", "recon", "recon_alloc"]],
     case lists:usort([load(F) || F <- Files]) of
         [as_shipped] -> as_shipped;
         _ -> compiled_again

@@ -63,6 +63,8 @@ title("many") -> thousands(scaled(1000000)) ++ " idle processes";
 title("light") -> thousands(scaled(100000)) ++ " processes with 2 refc binaries each";
 title("heavy") -> "20 processes with " ++ thousands(scaled(100000)) ++ " refc binaries each";
 title("small") -> "400 processes, default table size";
+title("calls") -> thousands(scaled(100000)) ++ " processes, one of them with "
+                      ++ thousands(scaled(300000)) ++ " messages and keys";
 title("trips") -> "ping-pong beside " ++ thousands(scaled(100000)) ++ " processes".
 
 thousands(N) when N < 1000 -> integer_to_list(N);
@@ -96,9 +98,47 @@ work("small", Emit) ->
            fun() -> recon:proc_window(Attr, ?N, 0) end,
            fun() -> sonde:proc_window(Attr, ?N, 0) end) || Attr <- [memory, reductions]],
     compare_leak(Emit, scaled(100), never_slower);
+work("calls", Emit) ->
+    _ = bench_crowd:servers(scaled(50000)),
+    bench_crowd:idle(scaled(50000)),
+    Full = bench_crowd:full(scaled(300000), scaled(300000)),
+    _ = [speed(Emit, runs(), call(Name, Args), never_slower, Theirs, Ours)
+         || {Name, Args, Theirs, Ours} <- less_work(Full)],
+    ok;
 work("trips", Emit) ->
     bench_crowd:holders(scaled(100000), 2),
     trips(Emit).
+
+%% Calls where ours does less than recon's; of those that recon does not have, what its users write.
+less_work(Full) ->
+    [{"proc_window", [Attr, ?N, 0], fun() -> recon:proc_window(Attr, ?N, 0) end,
+      fun() -> sonde:proc_window(Attr, ?N, 0) end} || Attr <- [memory, reductions]]
+        ++ [{"proc_count", [Many, ?N], fun() -> [recon:proc_count(A, ?N) || A <- Many] end,
+             fun() -> sonde:proc_count(Many, ?N) end}
+            || Many <- [[memory, message_queue_len, binary_memory]]]
+        ++ [{"proc_group", [By, [memory]], fun() -> by_hand(By, memory) end,
+             fun() -> sonde:proc_group(By, [memory]) end}
+            || By <- [initial_call, registered_name, application]]
+        ++ [{"info", ['Full' | Args], fun() -> apply(recon, info, [Full | Args]) end,
+             fun() -> apply(sonde, info, [Full | Args]) end}
+            || Args <- [[], [memory_used], [memory], [message_queue_len], [binary_memory],
+                        [[memory, message_queue_len, reductions]]]]
+        ++ [{"recon_alloc:" ++ atom_to_list(F), Args, fun() -> apply(recon_alloc, F, Args) end,
+             fun() -> apply(sonde_alloc, F, Args) end}
+            || {F, Args} <- [{snapshot, []}, {memory, [used]}, {memory, [allocated_types]},
+                             {fragmentation, [current]}, {average_block_sizes, [current]},
+                             {sbcs_to_mbcs, [current]}, {cache_hit_rates, []}, {allocators, []}]].
+
+by_hand(By, Attr) ->
+    Add = fun({Pid, Value, _}, Totals) ->
+                  maps:update_with(key(By, Pid), fun({N, Sum}) -> {N + 1, Sum + Value} end,
+                                   {1, Value}, Totals)
+          end,
+    lists:reverse(lists:keysort(2, maps:to_list(lists:foldl(Add, #{}, recon_lib:proc_attrs(Attr))))).
+
+key(initial_call, Pid) -> proc_lib:translate_initial_call(Pid);
+key(registered_name, Pid) -> process_info(Pid, registered_name);
+key(application, Pid) -> application:get_application(Pid).
 
 compare(Emit, Runs, Attr, Target) ->
     speed(Emit, Runs, call("proc_count", [Attr, ?N]), Target, theirs(Attr),
