@@ -9,7 +9,18 @@
 %% <li>Which kind of processes, or which application, has it all? {@link proc_group/2}</li>
 %% <li>Which processes keep binaries that they do not need any more? {@link bin_leak/1}, and with
 %%     the node's memory before and after {@link bin_leak/2}</li>
-%% <li>How do I look into a node that does not have sonde? {@link remote_load/2}</li>
+%% <li>What is this process doing, and what does it hold? {@link info/1}, {@link info/2}; the state
+%%     of a `gen_server' and its kin: {@link get_state/1}</li>
+%% <li>How is the node doing, and how busy are its schedulers? {@link node_stats_print/2},
+%%     {@link node_stats_list/2}, {@link scheduler_usage/1}</li>
+%% <li>Which sockets have most traffic, altogether or just now? {@link inet_count/2},
+%%     {@link inet_window/3}; those of the `socket' module, which are no ports: {@link sockets/0}
+%%     </li>
+%% <li>Which ports are there, and what is this one? {@link port_types/0}, {@link tcp/0},
+%%     {@link udp/0}, {@link sctp/0}, {@link files/0}, {@link port_info/1}</li>
+%% <li>How does the code that runs here look? {@link source/1}</li>
+%% <li>How do I look into a node that does not have sonde? {@link remote_load/2}; into many nodes?
+%%     {@link rpc/2}, {@link named_rpc/2}</li>
 %% <li>Does it read natively, and if not, why not? {@link native/0}</li>
 %% </ul>
 %%
@@ -41,12 +52,17 @@
          proc_window/3, proc_window/4,
          proc_group/2, proc_group/3,
          bin_leak/1, bin_leak/2,
+         info/1, info/2, info/3, info/4, get_state/1, get_state/2,
+         tcp/0, udp/0, sctp/0, files/0, port_types/0, port_info/1, port_info/2,
+         inet_count/2, inet_window/3, sockets/0, sockets/1,
+         node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1, source/1,
          remote_load/1, remote_load/2,
+         rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3,
          native/0, native/1]).
 
 -export_type([attr/0, attrs/0, row/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
               leak_opts/0, leak_report/0,
-              bytes/0, node_result/0, status/0]).
+              bytes/0, node_result/0, status/0, socket_row/0, node_stats/0]).
 
 -type attr() :: sonde_attr:attr().
 %% An item of `process_info/2', or one of ours: `binary_memory', `binary_count', `link_count',
@@ -65,6 +81,8 @@
 -type bytes() :: non_neg_integer().
 -type node_result() :: sonde_load:node_result().
 -type status() :: sonde_vm:status().
+-type socket_row() :: sonde_inet:socket_row().
+-type node_stats() :: sonde_node:stats().
 
 -define(MAX_ENTRIES, 134217727).
 -define(MAX_MS, 16#FFFFFFFF).
@@ -256,6 +274,344 @@ bin_leak(N, Opts) ->
     is_amount(N) orelse error(badarg),
     sonde_bin:report(N, leak_opts(Opts)).
 
+%% ---- one process
+
+%% @doc What is known of a process, by category:
+%% <ul>
+%% <li>`meta': `registered_name' (`[]' if it has none), `dictionary', `group_leader', `status'</li>
+%% <li>`signals': `links', `monitors', `monitored_by', `trap_exit'</li>
+%% <li>`location': `initial_call', `current_stacktrace'</li>
+%% <li>`memory_used': `memory' (bytes), `message_queue_len', `heap_size' and `total_heap_size'
+%%     (words), `garbage_collection'</li>
+%% <li>`work': `reductions'</li>
+%% </ul>
+%% The process may be given as a pid, by its name, as `"<0.12.0>"' or `{0, 12, 0}', and as
+%% `{global, Name}' or `{via, Module, Name}'.
+%%
+%% All comes from one `process_info/2', so it belongs together. It copies the process dictionary;
+%% `memory' and `total_heap_size' look at every message that waits. Where one of them is huge, ask
+%% with {@link info/2} for what you need.
+%%
+%% If the process is dead, each category is `undefined'. Raises `badarg' for a name that nobody has
+%% and for a process of another node, `function_clause' for what cannot stand for a process.
+%%
+%% ```
+%% 1> sonde:info(kernel_sup).
+%% [{meta,[{registered_name,kernel_sup},{dictionary,[...]},
+%%         {group_leader,<0.44.0>},{status,waiting}]},
+%%  {signals,[{links,[...]},{monitors,[]},{monitored_by,[]},{trap_exit,true}]},
+%%  {location,[{initial_call,{proc_lib,init_p,5}},{current_stacktrace,[...]}]},
+%%  {memory_used,[{memory,372088},{message_queue_len,0},{heap_size,17731},
+%%                {total_heap_size,46422},{garbage_collection,[...]}]},
+%%  {work,[{reductions,27434}]}]
+%% '''
+-spec info(sonde_lib:pid_term()) -> [{sonde_info:category(), [{atom(), term()}] | undefined}].
+info(Process) ->
+    sonde_info:process(Process).
+
+%% @doc One category of {@link info/1}; or one attribute, as {@link proc_count/2} takes it; or the
+%% attributes of a list, in its order, from one `process_info/2'.
+%%
+%% A name alone, `registered_name', is `[]' where there is none, as in `process_info/2'. If the
+%% process is dead, the result is `undefined', of a category `{Category, undefined}'. Raises
+%% `badarg' for what is not an attribute (in a list, categories are none), and else what
+%% {@link info/1} raises.
+%%
+%% ```
+%% 1> sonde:info(kernel_sup, memory).
+%% {memory,372088}
+%% 2> sonde:info("<0.44.0>", [message_queue_len, binary_memory]).
+%% [{message_queue_len,0},{binary_memory,2216}]
+%% 3> sonde:info(kernel_sup, work).
+%% {work,[{reductions,27434}]}
+%% '''
+-spec info(sonde_lib:pid_term(), sonde_info:category() | attr() | [attr()]) ->
+    {atom(), term()} | [{attr(), term()}] | [] | undefined.
+info(Process, Key) ->
+    sonde_info:process(Process, Key).
+
+%% @doc As {@link info/1} of the process `<A.B.C>'. Raises `badarg' if there can be none.
+%%
+%% ```
+%% 1> sonde:info(0, 44, 0).
+%% '''
+-spec info(non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
+    [{sonde_info:category(), [{atom(), term()}] | undefined}].
+info(A, B, C) ->
+    info(sonde_lib:triple_to_pid(A, B, C)).
+
+%% @doc As {@link info/2} of the process `<A.B.C>'.
+%%
+%% ```
+%% 1> sonde:info(0, 44, 0, memory).
+%% {memory,372088}
+%% '''
+-spec info(non_neg_integer(), non_neg_integer(), non_neg_integer(),
+           sonde_info:category() | attr() | [attr()]) ->
+    {atom(), term()} | [{attr(), term()}] | [] | undefined.
+info(A, B, C, Key) ->
+    info(sonde_lib:triple_to_pid(A, B, C), Key).
+
+%% @doc As {@link get_state/2}, and waits 5000 milliseconds.
+%%
+%% ```
+%% 1> sonde:get_state(kernel_safe_sup).
+%% {state,{local,kernel_safe_sup},one_for_one,...}
+%% '''
+-spec get_state(sonde_lib:pid_term()) -> term().
+get_state(Process) ->
+    get_state(Process, 5000).
+
+%% @doc The state of a process that handles system messages: a `gen_server', `gen_statem', `gen_event',
+%% supervisor. It answers itself, after what waits in its mailbox, and its state is copied. `Timeout'
+%% is in milliseconds.
+%%
+%% Exits as `sys:get_state/2' does: `{noproc, _}' for a name that nobody has and for the dead,
+%% `{timeout, _}' if there is no answer in time, as from a process that is none of these.
+%%
+%% ```
+%% 1> sonde:get_state(kernel_safe_sup, 100).
+%% {state,{local,kernel_safe_sup},one_for_one,...}
+%% '''
+-spec get_state(sonde_lib:pid_term(), timeout()) -> term().
+get_state(Process, Timeout) ->
+    sys:get_state(sonde_lib:term_to_pid(Process), Timeout).
+
+%% ---- ports
+
+%% @doc The ports of TCP sockets. Sockets that the `socket' module made, also for `gen_tcp' with
+%% `{inet_backend, socket}', are no ports: see {@link sockets/1}.
+%%
+%% ```
+%% 1> sonde:tcp().
+%% [#Port<0.5>,#Port<0.6>]
+%% '''
+-spec tcp() -> [port()].
+tcp() -> sonde_inet:ports(tcp).
+
+%% @doc The ports of UDP sockets; see {@link tcp/0}.
+%%
+%% ```
+%% 1> sonde:udp().
+%% [#Port<0.7>]
+%% '''
+-spec udp() -> [port()].
+udp() -> sonde_inet:ports(udp).
+
+%% @doc The ports of SCTP sockets; see {@link tcp/0}.
+%%
+%% ```
+%% 1> sonde:sctp().
+%% []
+%% '''
+-spec sctp() -> [port()].
+sctp() -> sonde_inet:ports(sctp).
+
+%% @doc The ports of files: none, since files have not been ports from OTP 21 on.
+%%
+%% ```
+%% 1> sonde:files().
+%% []
+%% '''
+-spec files() -> [port()].
+files() -> sonde_inet:ports(file).
+
+%% @doc How many ports there are of each kind, by the name of the driver or of the program; most
+%% first, for equal numbers by the name.
+%%
+%% ```
+%% 1> sonde:port_types().
+%% [{"tcp_inet",2},{"2/2",1},{"forker",1}]
+%% '''
+-spec port_types() -> [{Name :: string(), pos_integer()}].
+port_types() ->
+    sonde_inet:port_types().
+
+%% @doc What is known of a port, by category:
+%% <ul>
+%% <li>`meta': `registered_name' if it has one, `id', `name', `os_pid'</li>
+%% <li>`signals': `connected', `links', `monitors'</li>
+%% <li>`io': `input', `output' (bytes)</li>
+%% <li>`memory_used': `memory', `queue_size' (bytes)</li>
+%% <li>`type': of sockets `statistics', `peername', `sockname' (where there is one) and `options', as
+%%     the module `inet' gives them; of others `[]'</li>
+%% </ul>
+%% The port may be given as a port, by its name, as `"#Port<0.12>"', or as `12'. Of a closed one, and
+%% of a name that nobody has, `type' is `[]', and each item of the others is `undefined'. Raises
+%% `function_clause' for what cannot stand for a port, `badarg' for a number that can be none's.
+%%
+%% ```
+%% 1> sonde:port_info("#Port<0.5>").
+%% [{meta,[{id,40},{name,"tcp_inet"},{os_pid,undefined}]},
+%%  {signals,[{connected,<0.82.0>},{links,[<0.82.0>]},{monitors,[]}]},
+%%  {io,[{input,0},{output,1000}]},
+%%  {memory_used,[{memory,40},{queue_size,0}]},
+%%  {type,[{statistics,[...]},{peername,{{127,0,0,1},39081}},
+%%         {sockname,{{127,0,0,1},58592}},{options,[...]}]}]
+%% '''
+-spec port_info(sonde_lib:port_term()) -> [{sonde_info:port_category(), [term()]}].
+port_info(Port) ->
+    sonde_info:port(Port).
+
+%% @doc One category of {@link port_info/1} (`specific' for that which is called `type'); or an item
+%% of `erlang:port_info/2'; or the items of a list, in its order.
+%%
+%% Of a closed port an item is `undefined'; a `registered_name' that there is not is `[]'. Raises
+%% `badarg' for what is not an item, and else what {@link port_info/1} raises.
+%%
+%% ```
+%% 1> sonde:port_info("#Port<0.5>", io).
+%% {io,[{input,0},{output,1000}]}
+%% 2> sonde:port_info("#Port<0.5>", [name, output]).
+%% [{name,"tcp_inet"},{output,1000}]
+%% '''
+-spec port_info(sonde_lib:port_term(), sonde_info:port_category() | specific | atom() | [atom()]) ->
+    term().
+port_info(Port, Key) ->
+    sonde_info:port(Port, Key).
+
+%% @doc The `N' sockets that have most of `Attr' since they were opened: `{Port, Sum, Values}', largest
+%% first, for equal sums the higher port first. `Attr' is `recv_cnt', `send_cnt' (packets), `recv_oct',
+%% `send_oct' (octets), `cnt' or `oct' (both directions), or another item of `inet:getstat/2'; for what
+%% is none the result is `[]'. A negative `N' gives all.
+%%
+%% Sees the sockets that are ports; {@link sockets/0} shows the others.
+%%
+%% ```
+%% 1> sonde:inet_count(oct, 2).
+%% [{#Port<0.6>,1000,[{recv_oct,1000},{send_oct,0}]},
+%%  {#Port<0.5>,1000,[{recv_oct,0},{send_oct,1000}]}]
+%% '''
+-spec inet_count(sonde_lib:inet_attr(), N :: integer()) -> [sonde_lib:inet_row()].
+inet_count(Attr, N) ->
+    sonde_inet:count(Attr, N).
+
+%% @doc The `N' sockets whose `Attr' grew most in the next `Ms' milliseconds: rows as those of
+%% {@link inet_count/2}, with the growth as the sum, and the values at the end. What was opened in the
+%% window, and what was closed in it, has its full sum.
+%%
+%% Raises `function_clause' if `Attr' is no atom, `timeout_value' if `Ms' is no time, `badarith' if
+%% `N' is no number; all at once, before the window.
+%%
+%% ```
+%% 1> sonde:inet_window(send_oct, 1, 1000).
+%% [{#Port<0.5>,500,[{send_oct,1500}]}]
+%% '''
+-spec inet_window(sonde_lib:inet_attr(), N :: integer(), Ms :: timeout()) ->
+    [{port(), Growth :: integer(), [{atom(), integer()}]}].
+inet_window(Attr, N, Ms) when is_atom(Attr) ->
+    ok = check_ms(Ms),
+    sonde_inet:window(Attr, amount(N), Ms).
+
+%% @doc The sockets of the `socket' module, which are no ports: those that were opened with it, and
+%% those of `gen_tcp' and `gen_udp' with `{inet_backend, socket}'. `{Socket, Octets, Attrs}', most
+%% traffic first, where `Octets' is what was read and written, together, and `Attrs' is
+%% <ul>
+%% <li>`owner': the process; of one that `gen_tcp' made, the process in which it is kept</li>
+%% <li>`domain', `type', `protocol': `inet', `stream', `tcp' and the like</li>
+%% <li>`local', `remote': `{Address, Port}' or `{local, Path}', where there is one</li>
+%% <li>`counters': a map, with the names of `socket:info/1': `read_byte', `write_byte' (octets),
+%%     `read_pkg', `write_pkg' (packets), `acc_success' and more</li>
+%% </ul>
+%% Sockets that close meanwhile are left out, as are those that were opened with `use_registry =>
+%% false'. No call waits for traffic: each socket is asked for its facts by `socket:info/1',
+%% `socket:sockname/1' and `socket:peername/1'. `[]' where Erlang was built without the module's
+%% native part.
+%%
+%% ```
+%% 1> sonde:sockets().
+%% [{{'$socket',#Ref<0.160.184.185>},1000,
+%%   [{owner,<0.80.0>},{domain,inet},{type,stream},{protocol,tcp},
+%%    {local,{{127,0,0,1},60446}},{remote,{{127,0,0,1},58861}},
+%%    {counters,#{read_byte => 0,write_byte => 1000,...}}]}]
+%% '''
+-spec sockets() -> [socket_row()].
+sockets() ->
+    sonde_inet:sockets().
+
+%% @doc As {@link sockets/0}, of one protocol. Anything else than `tcp', `udp' and `sctp' is `badarg'.
+%%
+%% ```
+%% 1> [{_Socket, Octets, _Attrs} | _] = sonde:sockets(tcp).
+%% '''
+-spec sockets(tcp | udp | sctp) -> [socket_row()].
+sockets(Protocol) when Protocol =:= tcp; Protocol =:= udp; Protocol =:= sctp ->
+    sonde_inet:sockets(Protocol);
+sockets(_) ->
+    error(badarg).
+
+%% ---- the node
+
+%% @doc Looks at the node `N' times, after `Ms' milliseconds each time, and folds over what it sees:
+%% `Fun({Absolutes, Increments}, Acc)' gives the next `Acc'.
+%% <ul>
+%% <li>`Absolutes': `process_count'; `run_queue'; `error_logger_queue_len', where there is a process of
+%%     that name; `memory_total', `memory_procs' (used by processes), `memory_atoms' (used by atoms),
+%%     `memory_bin', `memory_ets': bytes, of `erlang:memory/1'</li>
+%% <li>`Increments', since the look before: `bytes_in', `bytes_out' (of ports), `gc_count',
+%%     `gc_words_reclaimed', `reductions', `scheduler_usage': `[{Id, 0.0..1.0}]' as in {@link
+%%     scheduler_usage/1}</li>
+%% </ul>
+%% `N' is 0: `Acc' at once. A negative `N' goes on until `Fun' raises something or the caller is
+%% killed. The node measures the times of its schedulers meanwhile; after that, also after an exception,
+%% it does so only if somebody else wants it. Raises `timeout_value' if `Ms' is no time.
+%%
+%% ```
+%% 1> sonde:node_stats(3, 1000, fun({A, _}, Most) ->
+%%        max(proplists:get_value(run_queue, A), Most) end, 0).
+%% 2
+%% '''
+-spec node_stats(N :: integer(), Ms :: timeout(), fun((node_stats(), Acc) -> Acc), Acc) -> Acc.
+node_stats(N, Ms, Fun, Acc) ->
+    sonde_node:stats(N, Ms, Fun, Acc).
+
+%% @doc As {@link node_stats/4}, and prints what it sees.
+%%
+%% ```
+%% 1> sonde:node_stats_print(1, 1000).
+%% {[{process_count,43},{run_queue,0},{memory_total,15131768},...],
+%%  [{bytes_in,0},{bytes_out,411},{gc_count,1},...,{scheduler_usage,[{1,0.04},...]}]}
+%% ok
+%% '''
+-spec node_stats_print(N :: integer(), Ms :: timeout()) -> ok.
+node_stats_print(N, Ms) ->
+    node_stats(N, Ms, fun(Stats, ok) -> io:format("~p~n", [Stats]) end, ok).
+
+%% @doc As {@link node_stats/4}, and lists what it sees, the oldest first.
+%%
+%% ```
+%% 1> [{_Absolutes, Increments}] = sonde:node_stats_list(1, 1000).
+%% '''
+-spec node_stats_list(N :: non_neg_integer(), Ms :: timeout()) -> [node_stats()].
+node_stats_list(N, Ms) ->
+    lists:reverse(node_stats(N, Ms, fun(Stats, Seen) -> [Stats | Seen] end, [])).
+
+%% @doc Which part of the next `Ms' milliseconds each scheduler is at work, from 0.0 to 1.0, by its
+%% number: first the normal ones, then the dirty ones for work of the processor. It is what the node
+%% does, not how busy the machine is: a scheduler that spins while it waits is at work to the operating
+%% system and not here. Nothing stays switched on.
+%%
+%% Raises `function_clause' if `Ms' is no integer, `timeout_value' if it is negative.
+%%
+%% ```
+%% 1> sonde:scheduler_usage(1000).
+%% [{1,0.083},{2,2.6e-4},{3,0.0},{4,0.0}]
+%% '''
+-spec scheduler_usage(Ms :: non_neg_integer()) -> sonde_lib:scheduler_usage() | undefined.
+scheduler_usage(Ms) when is_integer(Ms) ->
+    sonde_node:scheduler_usage(Ms).
+
+%% @doc The source text of a module, as it can be told from its debug information: an `iolist', laid out
+%% by `erl_prettypr' where the application syntax_tools is there, else by `erl_pp'. Raises `{badmatch,
+%% _}' if there is no beam file or no debug information in it.
+%%
+%% ```
+%% 1> io:put_chars(sonde:source(lists)).
+%% '''
+-spec source(module()) -> iolist().
+source(Module) ->
+    sonde_node:source(Module).
+
 %% ---- other nodes
 
 %% @doc As {@link remote_load/2}, to all connected nodes.
@@ -295,6 +651,82 @@ remote_load(Modules) ->
 -spec remote_load(node() | [node()], module() | [module()]) -> [node_result()] | term().
 remote_load(Nodes, Modules) ->
     sonde_load:load(Nodes, Modules).
+
+%% @doc As {@link rpc/2}, on this node and all connected nodes.
+%%
+%% ```
+%% 1> sonde:rpc(fun() -> erlang:memory(total) end).
+%% {[15131768,20487112],[]}
+%% '''
+-spec rpc(fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
+rpc(Fun) ->
+    rpc([node() | nodes()], Fun).
+
+%% @doc As {@link rpc/3}, and waits for ever.
+%%
+%% ```
+%% 1> sonde:rpc([a@host, b@host], fun() -> length(processes()) end).
+%% {[44,51],[]}
+%% '''
+-spec rpc(node() | [node(), ...], fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
+rpc(Nodes, Fun) ->
+    rpc(Nodes, Fun, infinity).
+
+%% @doc Calls `Fun()' on each of the nodes at the same time: what it returned there, in the order of
+%% the nodes, and the nodes that were not reached or did not answer within `Timeout' milliseconds.
+%% An error or an exit is `{badrpc, {'EXIT', Reason}}', a throw the value that was thrown.
+%%
+%% The fun itself goes there: the node must have the module in which it was made, the same version.
+%% For funs that were typed in a shell that is always so; `fun Module:Function/0' needs a module of that
+%% name. sonde need not be there.
+%%
+%% Raises `function_clause' if there is no node or `Fun' is no fun without arguments, `badarg' for
+%% what is no node or no time.
+%%
+%% ```
+%% 1> sonde:rpc([a@host], fun() -> length(processes()) end, 1000).
+%% {[44],[]}
+%% '''
+-spec rpc(node() | [node(), ...], fun(() -> term()), timeout()) ->
+    {[term()], BadNodes :: [node()]}.
+rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
+    sonde_rpc:call(Nodes, Fun, Timeout);
+rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
+    sonde_rpc:call([Node], Fun, Timeout).
+
+%% @doc As {@link named_rpc/2}, on this node and all connected nodes.
+%%
+%% ```
+%% 1> sonde:named_rpc(fun() -> erlang:memory(total) end).
+%% {[{a@host,15131768},{b@host,20487112}],[]}
+%% '''
+-spec named_rpc(fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
+named_rpc(Fun) ->
+    named_rpc([node() | nodes()], Fun).
+
+%% @doc As {@link named_rpc/3}, and waits for ever.
+%%
+%% ```
+%% 1> sonde:named_rpc([a@host, b@host], fun() -> length(processes()) end).
+%% {[{a@host,44},{b@host,51}],[]}
+%% '''
+-spec named_rpc(node() | [node(), ...], fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
+named_rpc(Nodes, Fun) ->
+    named_rpc(Nodes, Fun, infinity).
+
+%% @doc As {@link rpc/3}, and each result comes with its node: `{Node, Result}'. What was raised comes
+%% without, as there.
+%%
+%% ```
+%% 1> sonde:named_rpc([a@host], fun() -> length(processes()) end, 1000).
+%% {[{a@host,44}],[]}
+%% '''
+-spec named_rpc(node() | [node(), ...], fun(() -> term()), timeout()) ->
+    {[term()], BadNodes :: [node()]}.
+named_rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
+    sonde_rpc:named(Nodes, Fun, Timeout);
+named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
+    sonde_rpc:named([Node], Fun, Timeout).
 
 %% ---- the native side
 
@@ -357,8 +789,12 @@ is_entries(Max) ->
 
 check_window(Attr, Ms) ->
     Value = sonde_attr:check(Attr),
-    Ms =:= infinity orelse is_amount(Ms) orelse error(timeout_value),
+    ok = check_ms(Ms),
     is_number(Value) orelse error(badarith),
+    ok.
+
+check_ms(Ms) ->
+    Ms =:= infinity orelse is_amount(Ms) orelse error(timeout_value),
     ok.
 
 leak_opts(Opts) ->

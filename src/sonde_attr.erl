@@ -4,6 +4,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, check/1, read/2, ask/3, call_site/1]).
+-export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
 -type attr() :: atom() | {dictionary, term()}.
@@ -60,6 +61,8 @@ call_site(Pid) ->
         undefined -> undefined
     end.
 
+%% @doc The item of `process_info/2' that it is computed from.
+-spec item(term()) -> term().
 item(binary_memory) -> binary;
 item(binary_count) -> binary;
 item(link_count) -> links;
@@ -68,7 +71,9 @@ item(monitored_by_count) -> monitored_by;
 item(dictionary_size) -> dictionary;
 item(Attr) -> Attr.
 
-%% A binary that a process refers to twice counts twice, as in recon.
+%% @doc The value, from that of its item. A binary that a process refers to twice counts twice, as in
+%% recon.
+-spec value(term(), term()) -> term().
 value(binary_memory, Binaries) -> lists:sum([Size || {_, Size, _} <- Binaries]);
 value(binary_count, Binaries) -> length(Binaries);
 value(link_count, Links) -> length(Links);

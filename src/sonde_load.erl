@@ -23,6 +23,7 @@ load(Node, Module) when not is_list(Node) ->
 load(Nodes, sonde) ->
     bring(Nodes);
 load(Nodes, Module) ->
+    is_atom(Module) orelse error(badarg), % it would end the code server, and the node
     {Module, Object, File} = code:get_object_code(Module),
     Nodes =/= [] orelse error(badarg),
     rpc:multicall(Nodes, code, load_binary, [Module, File, Object]).
