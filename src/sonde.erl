@@ -362,9 +362,9 @@ info(A, B, C, Key) ->
 get_state(Process) ->
     get_state(Process, 5000).
 
-%% @doc The state of a process that handles system messages: a `gen_server', `gen_statem', `gen_event',
-%% supervisor. It answers itself, after what waits in its mailbox, and its state is copied. `Timeout'
-%% is in milliseconds.
+%% @doc The state of a process that handles system messages: a `gen_server', `gen_statem',
+%% `gen_event', supervisor. It answers itself, after what waits in its mailbox, and its state is
+%% copied. `Timeout' is in milliseconds.
 %%
 %% Exits as `sys:get_state/2' does: `{noproc, _}' for a name that nobody has and for the dead,
 %% `{timeout, _}' if there is no answer in time, as from a process that is none of these.
@@ -433,11 +433,11 @@ port_types() ->
 %% <li>`signals': `connected', `links', `monitors'</li>
 %% <li>`io': `input', `output' (bytes)</li>
 %% <li>`memory_used': `memory', `queue_size' (bytes)</li>
-%% <li>`type': of sockets `statistics', `peername', `sockname' (where there is one) and `options', as
-%%     the module `inet' gives them; of others `[]'</li>
+%% <li>`type': of sockets `statistics', `peername', `sockname' (where there is one) and `options',
+%%     as the module `inet' gives them; of others `[]'</li>
 %% </ul>
-%% The port may be given as a port, by its name, as `"#Port<0.12>"', or as `12'. Of a closed one, and
-%% of a name that nobody has, `type' is `[]', and each item of the others is `undefined'. Raises
+%% The port may be given as a port, by its name, as `"#Port<0.12>"', or as `12'. Of a closed one,
+%% and of a name that nobody has, `type' is `[]', and each item of the others is `undefined'. Raises
 %% `function_clause' for what cannot stand for a port, `badarg' for a number that can be none's.
 %%
 %% ```
@@ -470,10 +470,10 @@ port_info(Port) ->
 port_info(Port, Key) ->
     sonde_info:port(Port, Key).
 
-%% @doc The `N' sockets that have most of `Attr' since they were opened: `{Port, Sum, Values}', largest
-%% first, for equal sums the higher port first. `Attr' is `recv_cnt', `send_cnt' (packets), `recv_oct',
-%% `send_oct' (octets), `cnt' or `oct' (both directions), or another item of `inet:getstat/2'; for what
-%% is none the result is `[]'. A negative `N' gives all.
+%% @doc The `N' sockets that have most of `Attr' since they were opened: `{Port, Sum, Values}',
+%% largest first, for equal sums the higher port first. `Attr' is `recv_cnt', `send_cnt' (packets),
+%% `recv_oct', `send_oct' (octets), `cnt' or `oct' (both directions), or another item of
+%% `inet:getstat/2'; for what is none the result is `[]'. A negative `N' gives all.
 %%
 %% Sees the sockets that are ports; {@link sockets/0} shows the others.
 %%
@@ -487,8 +487,8 @@ inet_count(Attr, N) ->
     sonde_inet:count(Attr, N).
 
 %% @doc The `N' sockets whose `Attr' grew most in the next `Ms' milliseconds: rows as those of
-%% {@link inet_count/2}, with the growth as the sum, and the values at the end. What was opened in the
-%% window, and what was closed in it, has its full sum.
+%% {@link inet_count/2}, with the growth as the sum, and the values at the end. What was opened in
+%% the window, and what was closed in it, has its full sum.
 %%
 %% Raises `function_clause' if `Attr' is no atom, `timeout_value' if `Ms' is no time, `badarith' if
 %% `N' is no number; all at once, before the window.
@@ -529,7 +529,8 @@ inet_window(Attr, N, Ms) when is_atom(Attr) ->
 sockets() ->
     sonde_inet:sockets().
 
-%% @doc As {@link sockets/0}, of one protocol. Anything else than `tcp', `udp' and `sctp' is `badarg'.
+%% @doc As {@link sockets/0}, of one protocol. Anything else than `tcp', `udp' and `sctp' is
+%% `badarg'.
 %%
 %% ```
 %% 1> [{_Socket, Octets, _Attrs} | _] = sonde:sockets(tcp).
@@ -545,16 +546,16 @@ sockets(_) ->
 %% @doc Looks at the node `N' times, after `Ms' milliseconds each time, and folds over what it sees:
 %% `Fun({Absolutes, Increments}, Acc)' gives the next `Acc'.
 %% <ul>
-%% <li>`Absolutes': `process_count'; `run_queue'; `error_logger_queue_len', where there is a process of
-%%     that name; `memory_total', `memory_procs' (used by processes), `memory_atoms' (used by atoms),
-%%     `memory_bin', `memory_ets': bytes, of `erlang:memory/1'</li>
+%% <li>`Absolutes': `process_count'; `run_queue'; `error_logger_queue_len', where there is a process
+%%     of that name; `memory_total', `memory_procs' (used by processes), `memory_atoms' (used by
+%%     atoms), `memory_bin', `memory_ets': bytes, of `erlang:memory/1'</li>
 %% <li>`Increments', since the look before: `bytes_in', `bytes_out' (of ports), `gc_count',
 %%     `gc_words_reclaimed', `reductions', `scheduler_usage': `[{Id, 0.0..1.0}]' as in {@link
 %%     scheduler_usage/1}</li>
 %% </ul>
 %% `N' is 0: `Acc' at once. A negative `N' goes on until `Fun' raises something or the caller is
-%% killed. The node measures the times of its schedulers meanwhile; after that, also after an exception,
-%% it does so only if somebody else wants it. Raises `timeout_value' if `Ms' is no time.
+%% killed. The node measures the times of its schedulers meanwhile; after that, also after an
+%% exception, it does so only if somebody else wants it. Raises `timeout_value' if `Ms' is no time.
 %%
 %% ```
 %% 1> sonde:node_stats(3, 1000, fun({A, _}, Most) ->
@@ -588,8 +589,8 @@ node_stats_list(N, Ms) ->
 
 %% @doc Which part of the next `Ms' milliseconds each scheduler is at work, from 0.0 to 1.0, by its
 %% number: first the normal ones, then the dirty ones for work of the processor. It is what the node
-%% does, not how busy the machine is: a scheduler that spins while it waits is at work to the operating
-%% system and not here. Nothing stays switched on.
+%% does, not how busy the machine is: a scheduler that spins while it waits is at work to the
+%% operating system and not here. Nothing stays switched on.
 %%
 %% Raises `function_clause' if `Ms' is no integer, `timeout_value' if it is negative.
 %%
@@ -601,9 +602,9 @@ node_stats_list(N, Ms) ->
 scheduler_usage(Ms) when is_integer(Ms) ->
     sonde_node:scheduler_usage(Ms).
 
-%% @doc The source text of a module, as it can be told from its debug information: an `iolist', laid out
-%% by `erl_prettypr' where the application syntax_tools is there, else by `erl_pp'. Raises `{badmatch,
-%% _}' if there is no beam file or no debug information in it.
+%% @doc The source text of a module, as it can be told from its debug information: an `iolist', laid
+%% out by `erl_prettypr' where the application syntax_tools is there, else by `erl_pp'. Raises
+%% `{badmatch, _}' if there is no beam file or no debug information in it.
 %%
 %% ```
 %% 1> io:put_chars(sonde:source(lists)).
@@ -677,8 +678,8 @@ rpc(Nodes, Fun) ->
 %% An error or an exit is `{badrpc, {'EXIT', Reason}}', a throw the value that was thrown.
 %%
 %% The fun itself goes there: the node must have the module in which it was made, the same version.
-%% For funs that were typed in a shell that is always so; `fun Module:Function/0' needs a module of that
-%% name. sonde need not be there.
+%% For funs that were typed in a shell that is always so; `fun Module:Function/0' needs a module of
+%% that name. sonde need not be there.
 %%
 %% Raises `function_clause' if there is no node or `Fun' is no fun without arguments, `badarg' for
 %% what is no node or no time.
@@ -714,8 +715,8 @@ named_rpc(Fun) ->
 named_rpc(Nodes, Fun) ->
     named_rpc(Nodes, Fun, infinity).
 
-%% @doc As {@link rpc/3}, and each result comes with its node: `{Node, Result}'. What was raised comes
-%% without, as there.
+%% @doc As {@link rpc/3}, and each result comes with its node: `{Node, Result}'. What was raised
+%% comes without, as there.
 %%
 %% ```
 %% 1> sonde:named_rpc([a@host], fun() -> length(processes()) end, 1000).

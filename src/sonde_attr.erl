@@ -71,8 +71,8 @@ item(monitored_by_count) -> monitored_by;
 item(dictionary_size) -> dictionary;
 item(Attr) -> Attr.
 
-%% @doc The value, from that of its item. A binary that a process refers to twice counts twice, as in
-%% recon.
+%% @doc The value, from that of its item. A binary that a process refers to twice counts twice, as
+%% in recon.
 -spec value(term(), term()) -> term().
 value(binary_memory, Binaries) -> lists:sum([Size || {_, Size, _} <- Binaries]);
 value(binary_count, Binaries) -> length(Binaries);

@@ -20,7 +20,8 @@ ports(udp) -> sonde_lib:port_list(name, "udp_inet");
 ports(sctp) -> sonde_lib:port_list(name, "sctp_inet");
 ports(file) -> sonde_lib:port_list(name, "efile").
 
--spec port_types() ->
+-spec port_types() -> [{string(), pos_integer()}].
+port_types() ->
     Counts = sonde_lib:count([Name || {_, Name} <- sonde_lib:port_list(name)]),
     lists:sort(fun({A, N}, {B, M}) -> {-N, A} =< {-M, B} end, Counts).
 
