@@ -1,0 +1,553 @@
+%% sonde is recon to those who call it: each of recon's calls beside ours, here and between nodes;
+%% and what we promise beyond that.
+-module(calls_SUITE).
+
+-export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
+-export([answers_as_recon/1, exports_as_recon/1, other_nodes_as_recon/1,
+         info_is_one_look/1, info_takes_our_attributes/1, info_of_the_dead_is_undefined/1,
+         info_of_a_huge_mailbox/1, port_that_closes_is_undefined/1,
+         stats_are_those_of_the_node/1, stats_go_on_until_something_fails/1,
+         wall_time_is_measured_only_meanwhile/1, wall_time_of_others_goes_on/1,
+         error_logger_queue_only_if_there_is_one/1, every_scheduler_has_a_usage/1,
+         window_bad_input_at_once/1, source_without_syntax_tools/1,
+         fun_travels_to_a_node_without_sonde/1, bad_module_does_not_end_the_node/1,
+         no_message_reaches_the_caller/1]).
+-export([beside/1, without_syntax_tools/0, raised_remote_load/1]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [answers_as_recon, exports_as_recon, other_nodes_as_recon,
+     info_is_one_look, info_takes_our_attributes, info_of_the_dead_is_undefined,
+     info_of_a_huge_mailbox, port_that_closes_is_undefined,
+     stats_are_those_of_the_node, stats_go_on_until_something_fails,
+     wall_time_is_measured_only_meanwhile, wall_time_of_others_goes_on,
+     error_logger_queue_only_if_there_is_one, every_scheduler_has_a_usage,
+     window_bad_input_at_once, source_without_syntax_tools,
+     fun_travels_to_a_node_without_sonde, bad_module_does_not_end_the_node,
+     no_message_reaches_the_caller].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+%% ---- beside recon
+
+exports_as_recon(_Config) ->
+    sonde_conform:exports(recon).
+
+answers_as_recon(Config) ->
+    Friend = sonde_test:hold(fun() -> ok end),
+    Still = sonde_test:hold(fun() -> put(key, value), link(Friend), queue(3) end),
+    Named = sonde_test:hold(fun() -> register(calls_suite_named, self()) end),
+    yes = global:register_name(calls_suite_global, Still),
+    Dead = dead(),
+    {Ports, Close} = sockets(),
+    Result = sonde_conform:cases(recon, processes(Still, Named, Dead) ++ rows([Still, Named])
+                                            ++ ports(Ports) ++ node_cases() ++ code(Config)
+                                            ++ rpcs()),
+    ok = Close(),
+    global:unregister_name(calls_suite_global),
+    sonde_test:stop([Still, Named, Friend]),
+    Result.
+
+%% {Function, [Args]}: the answers are the same terms.
+calls(F, ArgLists) ->
+    [{F, list_to_atom(lists:concat([F, "_", I])), fun(M) -> apply(M, F, Args) end}
+     || {I, Args} <- lists:zip(lists:seq(1, length(ArgLists)), ArgLists)].
+
+%% The same as for that answer, with numbers and pids by their type.
+shapes(F, Name, Args) ->
+    [{F, Name, fun(M) -> sonde_conform:shape(apply(M, F, Args)) end}].
+
+processes(Still, Named, Dead) ->
+    Text = pid_to_list(Still),
+    [A, B, C] = [list_to_integer(I) || I <- string:lexemes(Text, "<.>")],
+    Terms = [Still, Named, Dead, calls_suite_named, nobody, undefined, Text, list_to_binary(Text),
+             {A, B, C}, {global, calls_suite_global}, {global, nobody}, {via, no_such, x},
+             {via, global, calls_suite_global}, {via, "x", y}, {9, 9, 9}, {a, b, c}, {1, 2},
+             "<0.x>", "foo", [], <<"foo">>, 5, 1.0, hd(erlang:ports()), remote_pid()],
+    Keys = [memory, message_queue_len, status, registered_name, links, dictionary, binary, messages,
+            foo, undefined, [], [memory], [memory, status, memory], [registered_name],
+            [binary_memory, memory, binary_memory], [binary], [meta], [foo], "memory", 1,
+            {dictionary, key}, [{dictionary, key}], [1], [memory | status], <<"memory">>]
+        ++ [meta, signals, location, memory_used],
+    calls(info, [[Term] || Term <- Terms -- [Still, Named, calls_suite_named]])
+        ++ calls(info, [[Term, memory] || Term <- Terms])
+        ++ calls(info, [[Pid, Key] || Pid <- [Still, Named], Key <- [binary_memory | Keys]])
+        ++ calls(info, [[nobody, Key] || Key <- [binary_memory | Keys]])
+        ++ calls(info, [[Dead, Key] || Key <- Keys -- [[binary_memory, memory, binary_memory]]])
+        ++ [{info, Name, fun(M) -> [{Cat, [I || {K, _} = I <- Is, K =/= reductions]}
+                                    || {Cat, Is} <- M:info(Term)] end}
+            || {Name, Term} <- [{whole, Still}, {whole_named, calls_suite_named}, {by_text, Text}]]
+        ++ [{info, dead_binary_memory, fun(M) -> M:info(Dead, binary_memory) end},
+            {info, dead_list_binary_memory, fun(M) -> M:info(Dead, [binary_memory, memory]) end}]
+        ++ shapes(info, work, [Still, work]) ++ shapes(info, self, [init])
+        ++ calls(info, [[A, B, C, memory], [A, B, C, [status]], [A, B, C, meta], [a, B, C, memory],
+                        [9, 9, 9, memory], [a, B, C], [0, -1, 0], [9, 9, 9]])
+        ++ calls(get_state, [[kernel_safe_sup], [whereis(kernel_safe_sup), infinity], [nobody],
+                             [nobody, 10], [Dead], [init, 10], [5, foo], ["<0.x>", 1]]).
+
+rows(Pids) ->
+    Planted = fun(Rows) -> [Row || {Pid, _, _} = Row <- Rows, lists:member(Pid, Pids)] end,
+    [{proc_count, message_queue_len, fun(M) -> Planted(M:proc_count(message_queue_len, -1)) end},
+     {proc_count, status, fun(M) -> Planted(M:proc_count(status, 100000)) end},
+     {proc_count, none, fun(M) -> M:proc_count(memory, 0) end},
+     {proc_count, unknown, fun(M) -> M:proc_count(foo, 1) end},
+     {proc_count, no_number, fun(M) -> M:proc_count(memory, foo) end},
+     {proc_window, message_queue_len,
+      fun(M) -> Planted(M:proc_window(message_queue_len, -1, 1)) end},
+     {proc_window, no_numbers, fun(M) -> M:proc_window(status, 1, 1) end},
+     {proc_window, no_time, fun(M) -> M:proc_window(memory, 1, -1) end},
+     {bin_leak, none, fun(M) -> M:bin_leak(0) end},
+     {bin_leak, no_number, fun(M) -> M:bin_leak(foo) end},
+     {bin_leak, planted,
+      fun(M) ->
+              Pid = sonde_test:hold(fun garbage/0, [{min_heap_size, 100000}]),
+              [{Pid, Change, As}] = sonde_test:rows_of([Pid], M:bin_leak(-1)),
+              sonde_test:stop(Pid),
+              {Change, As}
+      end},
+     {bin_leak, caller_is_in, fun(M) -> lists:keymember(self(), 1, M:bin_leak(-1)) end}].
+
+ports(#{tcp := Listen, sent := Connected, udp := Udp, named := Named} = Ports) ->
+    Closed = list_to_port("#Port<0.99999>"),
+    Number = list_to_integer(hd(string:lexemes(lists:nthtail(8, erlang:port_to_list(Connected)),
+                                               ">"))),
+    Terms = maps:values(Ports)
+        ++ [Closed, calls_suite_port, nobody, init, self(), Number, 99999, -1,
+            erlang:port_to_list(Connected), "#Port<0.x>", "#Port<9.1>", "foo", <<"#Port<0.1>">>,
+            1.0, []],
+    Keys = [meta, signals, io, memory_used, type, specific, registered_name, name, id, connected,
+            input, output, queue_size, os_pid, locking, monitored_by, statistics, foo, undefined, 1,
+            "name", {a, b}, [], [name, id, name], [registered_name, name], [meta], [type], [foo],
+            [1], [name | io]],
+    calls(port_info, [[Term] || Term <- Terms])
+        ++ calls(port_info, [[Term, name] || Term <- Terms])
+        ++ calls(port_info, [[Port, Key] || Port <- [Connected, Named, Udp, Closed, nobody],
+                                            Key <- Keys])
+        ++ [{port_info, unclosed, fun(M) -> M:port_info("#Port<0.99999", name) end}]
+        ++ lists:append([calls(F, [[]]) || F <- [tcp, udp, sctp, files, port_types]])
+        ++ calls(inet_count, [[Attr, N] || Attr <- [cnt, oct, recv_oct, send_pend, foo, "oct",
+                                                    [send_oct]],
+                                           N <- [0, 1, 2, 100, -1, 1.0]])
+        ++ calls(inet_count, [[oct, foo], [foo, foo]])
+        ++ calls(inet_window, [[Attr, N, 1] || Attr <- [oct, send_cnt, foo, "oct"],
+                                               N <- [0, 1, 100, -1, 2.5]])
+        ++ calls(inet_window, [[oct, 1, -1], [oct, 1, foo], [oct, foo, 1], [oct, foo, foo],
+                               ["oct", foo, foo], [foo, 1, -1]])
+        ++ [{inet_window, growth, fun(M) -> growth(M, Listen) end},
+            {inet_window, no_rows_and_no_number, fun(M) -> M:inet_window(foo, foo, 1) end}].
+
+%% A connection of its own, in which 7 octets are sent in the window.
+growth(M, Listen) ->
+    {ok, Port} = inet:port(Listen),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
+    ok = gen_tcp:send(Socket, <<"before">>),
+    Self = self(),
+    _ = spawn_link(fun() ->
+                           sonde_test:until(fun() -> process_info(Self, current_function) =:=
+                                                         {current_function, {timer, sleep, 1}} end),
+                           ok = gen_tcp:send(Socket, <<"seconds">>)
+                   end),
+    [{_, Grown, Values}] = [R || {S, _, _} = R <- M:inet_window(send_oct, -1, 500), S =:= Socket],
+    ok = gen_tcp:close(Socket),
+    {Grown, Values}.
+
+node_cases() ->
+    Count = fun(_, N) -> N + 1 end,
+    shapes(node_stats_list, two, [2, 1]) ++ shapes(node_stats_list, one, [1, 0])
+        ++ calls(node_stats_list, [[0, 1], [a, 1], [1, -1], [1, foo], [0, foo]])
+        ++ calls(node_stats, [[0, 1, Count, 0], [3, 1, Count, 0], [0, foo, bar, acc],
+                              [1, -1, Count, 0], [1, 1, foo, 0], [a, 1, Count, 0],
+                              [1, 1, fun(_, _) -> throw(stop) end, 0]])
+        ++ [{node_stats, bad_arity,
+             fun(M) -> try M:node_stats(1, 1, fun(_) -> ok end, 0)
+                       catch error:{badarity, {_, [_, 0]}} -> badarity end end},
+            {node_stats, oldest_first,
+             fun(M) -> Stats = M:node_stats_list(3, 5),
+                       Counts = [proplists:get_value(process_count, A) || {A, _} <- Stats],
+                       {length(Stats), [is_integer(C) || C <- Counts]} end},
+            {node_stats, measured_after_exception,
+             fun(M) -> ok = sonde_test:until(fun() -> not is_measured() end),
+                       stop = try M:node_stats(1, 1, fun(_, _) -> throw(stop) end, 0)
+                              catch Thrown -> Thrown end,
+                       is_measured() end},
+            {node_stats_print, two,
+             fun(M) -> printed(M, fun() -> M:node_stats_print(2, 1) end) end}]
+        ++ calls(node_stats_print, [[0, 1], [0, foo], [1, foo]])
+        ++ shapes(scheduler_usage, ids, [1])
+        ++ [{scheduler_usage, ids_in_order, fun(M) -> [Id || {Id, _} <- M:scheduler_usage(1)] end}]
+        ++ calls(scheduler_usage, [[-1], [1.0], [infinity], [foo], [undefined]]).
+
+is_measured() ->
+    erlang:statistics(scheduler_wall_time) =/= undefined.
+
+%% Without the numbers, and without the ends of lines, which are where numbers are long.
+printed(M, Fun) ->
+    {returned, Result, Text} = sonde_conform:outcome(M, fun(_) -> Fun() end),
+    NoSpace = re:replace(Text, "\\s", "", [global, {return, list}]),
+    {Result, re:replace(NoSpace, "[0-9]+(\\.[0-9]+(e-?[0-9]+)?)?", "N", [global, {return, list}])}.
+
+code(Config) ->
+    Dir = proplists:get_value(priv_dir, Config),
+    {ok, Bare, Object} = compile:forms(forms(calls_suite_bare), []),
+    ok = file:write_file(filename:join(Dir, "calls_suite_bare.beam"), Object),
+    true = code:add_pathz(Dir),
+    calls(source, [[lists], [Bare], [no_such_module], [erlang], ["lists"], [5], [sonde_opts]])
+        ++ calls(remote_load, [[sonde_epmd], [[]], [[sonde_epmd]], [[], sonde_epmd], [node(), []],
+                               [node(), no_such_module], ['a@b', sonde_epmd], [node(), sonde_epmd],
+                               [[node(), 'a@b'], [sonde_epmd, sonde_epmd]],
+                               [[node()], [sonde_epmd, no_such_module]], ["x", sonde_epmd],
+                               [5, sonde_epmd]]).
+
+forms(Module) ->
+    [{attribute, 1, module, Module}, {attribute, 2, export, [{f, 0}]},
+     {function, 3, f, 0, [{clause, 3, [], [], [{atom, 3, ok}]}]}].
+
+rpcs() ->
+    Node = fun() -> node() end,
+    Slow = fun() -> timer:sleep(1000) end,
+    lists:append(
+      [[{F, Name, fun(M) -> without_stacks(apply(M, F, Args)) end}
+        || {Name, Args} <- [{returns, [Node]}, {errors, [fun() -> error(why) end]},
+                            {exits, [fun() -> exit(why) end]}, {throws, [fun() -> throw(it) end]},
+                            {is_killed, [fun() -> exit(self(), kill), timer:sleep(1000) end]},
+                            {is_killed_there,
+                             [node(), fun() -> exit(self(), kill), Slow() end, 5000]},
+                            {undefined, [fun no_such_module:f/0]}, {external, [fun erlang:node/0]},
+                            {one_node, [node(), Node]}, {nodes, [[node(), node()], Node]},
+                            {down, [['a@b', node()], Node]}, {no_node, [[], Node]},
+                            {number, [5, Node]}, {string, ["x", Node]}, {fun_first, [Node, 100]},
+                            {arity, [fun(_) -> ok end]}, {no_fun, [node(), foo]},
+                            {mfa, [{erlang, node, []}]}, {in_time, [node(), Node, 10000]},
+                            {not_in_time, [node(), Slow, 20]}, {no_time, [node(), Slow, 0]},
+                            {for_ever, [[node()], Node, infinity]}, {negative, [node(), Node, -1]},
+                            {bad_time, [node(), Node, foo]}, {bad_nodes, [[node() | x], Node]}]]
+       || F <- [rpc, named_rpc]]).
+
+without_stacks({Results, Bad}) ->
+    {[case Result of
+          {badrpc, {'EXIT', {Why, Stack}}} when is_list(Stack) -> {badrpc, {'EXIT', {Why, stack}}};
+          _ -> Result
+      end || Result <- Results], Bad}.
+
+%% ---- beside recon, on a node that has others
+
+other_nodes_as_recon(_Config) ->
+    case sonde_test:recon() of
+        ok -> with_nodes(fun compare_on/2);
+        Skip -> Skip
+    end.
+
+compare_on(Home, Node) ->
+    [] = [Differs || {_, Theirs, Ours} = Differs <- sonde_peer_helper:call(Home, ?MODULE, beside,
+                                                                           [Node]),
+                     Theirs =/= Ours],
+    ok.
+
+%% On the node from which is called.
+beside(Node) ->
+    ok = sonde_test:recon(),
+    Down = 'p1@127.0.0.1',
+    There = fun() -> node() end,
+    Cases =
+        [{{F, Args}, fun(M) -> without_stacks(apply(M, F, Args)) end}
+         || F <- [rpc, named_rpc],
+            Args <- [[There], [Node, There], [[Node, node(), Node], There], [[Down, Node], There],
+                     [[Node, Down], fun() -> error(why) end], [Node, fun() -> exit(why) end],
+                     [[Node, node()], fun() -> throw(it) end],
+                     [[Node, node()], fun() -> node() =:= Node andalso timer:sleep(2000) end, 300],
+                     [Node, There, 5000], [fun no_such_module:f/0]]]
+        ++ [{{remote_load, Args}, fun(M) -> apply(M, remote_load, Args) end}
+            || Args <- [[sonde_epmd], [[sonde_epmd, sonde_test]], [Node, sonde_epmd],
+                        [[Node, Down], sonde_epmd], [[Node], [sonde_epmd, no_such_module]],
+                        [Node, no_such_module], [[Node, "x"], sonde_epmd]]],
+    [{What, sonde_conform:outcome(recon, Case), sonde_conform:outcome(sonde, Case)}
+     || {What, Case} <- Cases].
+
+%% Fun(Home, Node): Home has sonde, and Node, which it is connected to, only recon.
+with_nodes(Fun) ->
+    {Home, _} = sonde_peer_helper:start_node(shipped),
+    {Bare, Node} = sonde_peer_helper:start_node(bare),
+    _ = sonde_peer_helper:call(Bare, sonde_test, recon, []),
+    true = sonde_peer_helper:call(Home, net_kernel, connect_node, [Node]),
+    Result = Fun(Home, Node),
+    _ = [sonde_peer_helper:stop(Peer) || Peer <- [Home, Bare]],
+    Result.
+
+%% ---- one process
+
+%% A process that counts in its dictionary what it monitors: whatever the moment, they agree.
+info_is_one_look(_Config) ->
+    Pid = spawn_link(fun() -> count_monitors(0, []) end),
+    _ = [begin
+             Info = sonde:info(Pid),
+             Dictionary = proplists:get_value(dictionary, proplists:get_value(meta, Info)),
+             Monitors = proplists:get_value(monitors, proplists:get_value(signals, Info)),
+             Ahead = proplists:get_value(n, Dictionary, 0) - length(Monitors),
+             {true, Ahead} = {Ahead =:= 0 orelse Ahead =:= 1, Ahead}
+         end || _ <- lists:seq(1, 300)],
+    unlink(Pid),
+    sonde_test:stop(Pid).
+
+count_monitors(50, Refs) ->
+    _ = [begin
+             true = demonitor(Ref, [flush]),
+             put(n, get(n) - 1)
+         end || Ref <- Refs],
+    count_monitors(0, []);
+count_monitors(N, Refs) ->
+    put(n, N + 1),
+    count_monitors(N + 1, [monitor(process, whereis(init)) | Refs]).
+
+info_takes_our_attributes(_Config) ->
+    Pid = sonde_test:hold(fun() -> put(key, value), queue(2) end),
+    {dictionary_size, 1} = sonde:info(Pid, dictionary_size),
+    [{link_count, 0}, {message_queue_len, 2}, {monitor_count, 0}, {dictionary, [{key, value}]}] =
+        sonde:info(Pid, [link_count, message_queue_len, monitor_count, dictionary]),
+    sonde_test:stop(Pid).
+
+info_of_the_dead_is_undefined(_Config) ->
+    Dead = dead(),
+    [{meta, undefined}, {signals, undefined}, {location, undefined}, {memory_used, undefined},
+     {work, undefined}] = sonde:info(Dead),
+    _ = [{Key, undefined} = {Key, sonde:info(Dead, Key)}
+         || Key <- [memory, registered_name, binary_memory, link_count, [], [memory],
+                    [binary_memory, memory], [dictionary_size]]],
+    {work, undefined} = sonde:info(Dead, work).
+
+info_of_a_huge_mailbox(_Config) ->
+    Pid = sonde_test:hold(fun() -> queue(200000) end),
+    {message_queue_len, 200000} = sonde:info(Pid, message_queue_len),
+    Memory = process_info(Pid, memory),
+    Memory = sonde:info(Pid, memory),
+    {memory_used, [Memory, {message_queue_len, 200000} | _]} = sonde:info(Pid, memory_used),
+    sonde_test:stop(Pid).
+
+port_that_closes_is_undefined(_Config) ->
+    {ok, Port} = gen_udp:open(0, [{ip, {127, 0, 0, 1}}]),
+    {name, "udp_inet"} = sonde:port_info(Port, name),
+    ok = gen_udp:close(Port),
+    undefined = sonde:port_info(Port, name),
+    {type, []} = sonde:port_info(Port, specific),
+    [{meta, [undefined, undefined, undefined, undefined]},
+     {signals, [undefined, undefined, undefined]}, {io, [undefined, undefined]},
+     {memory_used, [undefined, undefined]}, {type, []}] = sonde:port_info(Port).
+
+%% ---- the node
+
+%% What is done between two looks is in the second one.
+stats_are_those_of_the_node(_Config) ->
+    {Sockets, Close} = sockets(),
+    Work = fun(_, first) -> {work(Sockets), second};
+              ({Absolutes, Increments}, {Pids, second}) -> {Pids, Absolutes, Increments}
+           end,
+    Before = erlang:system_info(process_count),
+    {Pids, Absolutes, Increments} = sonde:node_stats(2, 1, Work, first),
+    Enough = fun(Key, Least, List) ->
+                     {Key, true} = {Key, proplists:get_value(Key, List) >= Least}
+             end,
+    _ = [Enough(Key, Least, Increments)
+         || {Key, Least} <- [{bytes_in, 100000}, {bytes_out, 100000}, {gc_count, 50},
+                             {gc_words_reclaimed, 100000}, {reductions, 100000}]],
+    Enough(process_count, Before - 20 + 500, Absolutes),
+    Enough(memory_bin, 20000000, Absolutes),
+    Total = proplists:get_value(memory_total, Absolutes),
+    true = Total > lists:sum([proplists:get_value(Key, Absolutes)
+                              || Key <- [memory_procs, memory_bin, memory_ets]]),
+    sonde_test:stop(Pids),
+    Close().
+
+work(#{sent := Connected, accepted := Accepted}) ->
+    Bytes = <<0:800000>>,
+    ok = gen_tcp:send(Connected, Bytes),
+    ok = received(Accepted, 100000),
+    _ = [begin
+             _ = lists:seq(1, 10000),
+             garbage_collect()
+         end || _ <- lists:seq(1, 50)],
+    Holder = sonde_test:hold(fun() -> binary:copy(<<0>>, 20000000) end),
+    [Holder | [spawn(fun() -> sonde_test:park([]) end) || _ <- lists:seq(1, 500)]].
+
+stats_go_on_until_something_fails(_Config) ->
+    Until5 = fun(_, 5) -> throw(five); (_, N) -> N + 1 end,
+    five = try sonde:node_stats(-1, 1, Until5, 0) catch Thrown -> Thrown end,
+    timeout_value = raised(fun() -> sonde:node_stats(-1, foo, Until5, 0) end),
+    acc = sonde:node_stats(0, foo, bar, acc).
+
+wall_time_is_measured_only_meanwhile(_Config) ->
+    false = is_measured(),
+    _ = sonde:scheduler_usage(1),
+    false = is_measured(),
+    ok = sonde:node_stats(1, 1, fun(_, Acc) -> true = is_measured(), Acc end, ok),
+    false = is_measured(),
+    stop = try sonde:node_stats(1, 1, fun(_, _) -> throw(stop) end, ok) catch Thrown -> Thrown end,
+    false = is_measured(),
+    timeout_value = raised(fun() -> sonde:scheduler_usage(-1) end),
+    false = is_measured(),
+    Caller = spawn(fun() -> sonde:scheduler_usage(1000000) end),
+    ok = sonde_test:until(fun is_measured/0),
+    sonde_test:stop(Caller),
+    ok = sonde_test:until(fun() -> not is_measured() end).
+
+%% Who wanted it before still has it after, and no longer than he wants it.
+wall_time_of_others_goes_on(_Config) ->
+    _ = erlang:system_flag(scheduler_wall_time, true),
+    _ = sonde:scheduler_usage(1),
+    true = is_measured(),
+    _ = erlang:system_flag(scheduler_wall_time, false),
+    false = is_measured(),
+    Other = sonde_test:hold(fun() -> erlang:system_flag(scheduler_wall_time, true) end),
+    _ = sonde:scheduler_usage(1),
+    true = is_measured(),
+    sonde_test:stop(Other),
+    ok = sonde_test:until(fun() -> not is_measured() end).
+
+error_logger_queue_only_if_there_is_one(_Config) ->
+    undefined = whereis(error_logger),
+    Length = fun() ->
+                     [{Absolutes, _}] = sonde:node_stats_list(1, 0),
+                     proplists:get_value(error_logger_queue_len, Absolutes)
+             end,
+    undefined = Length(),
+    Pid = sonde_test:hold(fun() -> register(error_logger, self()), queue(17) end),
+    17 = Length(),
+    sonde_test:stop(Pid),
+    undefined = Length().
+
+every_scheduler_has_a_usage(_Config) ->
+    Ids = lists:seq(1, erlang:system_info(schedulers) + erlang:system_info(dirty_cpu_schedulers)),
+    Usage = sonde:scheduler_usage(20),
+    Ids = [Id || {Id, _} <- Usage],
+    [] = [U || {_, U} <- Usage, not is_float(U) orelse U < 0.0 orelse U > 1.0],
+    [{_, Increments}] = sonde:node_stats_list(1, 1),
+    Ids = [Id || {Id, _} <- proplists:get_value(scheduler_usage, Increments)].
+
+window_bad_input_at_once(_Config) ->
+    _ = [{N, Ms, Why} = {N, Ms, raised(fun() -> sonde:inet_window(oct, N, Ms) end)}
+         || {N, Ms, Why} <- [{foo, infinity, badarith}, {"1", 100000000, badarith},
+                             {1, -1, timeout_value}, {1, 1.0, timeout_value},
+                             {foo, foo, timeout_value}]],
+    function_clause = raised(fun() -> sonde:inet_window("oct", 1, infinity) end).
+
+source_without_syntax_tools(_Config) ->
+    Peer = sonde_peer_helper:start(shipped),
+    {With, Without} = sonde_peer_helper:call(Peer, ?MODULE, without_syntax_tools, []),
+    sonde_peer_helper:stop(Peer),
+    _ = [{match, _} = re:run(Text, "-module\\(lists\\)") || Text <- [With, Without]],
+    true = With =/= Without.
+
+without_syntax_tools() ->
+    With = unicode:characters_to_binary(sonde:source(lists)),
+    _ = [code:del_path(Dir) || Dir <- code:get_path(),
+                               string:find(Dir, "syntax_tools") =/= nomatch],
+    _ = [code:F(erl_prettypr) || F <- [purge, delete, purge]],
+    non_existing = code:which(erl_prettypr),
+    {With, unicode:characters_to_binary(sonde:source(lists))}.
+
+%% ---- other nodes
+
+fun_travels_to_a_node_without_sonde(_Config) ->
+    with_nodes(fun(Home, Node) ->
+        Fun = typed("fun() -> {node(), code:which(sonde)} end."),
+        Call = fun(F, Args) -> sonde_peer_helper:call(Home, sonde, F, Args) end,
+        {[{Node, {Node, non_existing}}], []} = Call(named_rpc, [Node, Fun, 5000]),
+        {[{Node, non_existing}], []} = Call(rpc, [[Node], Fun]),
+        {[{_, {_, _}}, {Node, {Node, non_existing}}], []} = Call(named_rpc, [Fun])
+    end).
+
+typed(Text) ->
+    {ok, Tokens, _} = erl_scan:string(Text),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    {value, Fun, _} = erl_eval:exprs(Expressions, []),
+    Fun.
+
+%% The code server does not survive to be asked for 5.
+bad_module_does_not_end_the_node(_Config) ->
+    Peer = sonde_peer_helper:start(shipped),
+    _ = [{Module, badarg} = {Module, sonde_peer_helper:call(Peer, ?MODULE, raised_remote_load,
+                                                            [Module])}
+         || Module <- [5, "x", {lists}, <<"lists">>, [lists | foo]]],
+    true = sonde_peer_helper:is_alive(Peer),
+    sonde_peer_helper:stop(Peer).
+
+raised_remote_load(Module) ->
+    case raised(fun() -> sonde:remote_load([node()], Module) end) of
+        function_clause -> badarg;
+        {bad_generator, _} -> badarg;
+        Why -> Why
+    end.
+
+%% Not even what comes too late.
+no_message_reaches_the_caller(_Config) ->
+    Before = sonde_test:mailbox(),
+    Slow = spawn(fun late_state/0),
+    {timeout, _} = try sonde:get_state(Slow, 10) catch exit:Why -> Why end,
+    Late = fun() -> timer:sleep(100), late end,
+    {[], [_]} = sonde:rpc(node(), Late, 10),
+    {[], [_]} = sonde:named_rpc(node(), Late, 10),
+    {[{badrpc, _}], []} = sonde:named_rpc(node(), fun() -> exit(self(), kill), Late() end, 5000),
+    _ = sonde:info(self()),
+    _ = sonde:node_stats_list(1, 1),
+    _ = sonde:scheduler_usage(1),
+    _ = sonde:inet_window(oct, 1, 1),
+    {[{module, _}], []} = sonde:remote_load([node()], sonde_epmd),
+    timer:sleep(300),
+    Before = sonde_test:mailbox().
+
+late_state() ->
+    receive
+        {system, From, get_state} -> timer:sleep(100), gen:reply(From, {ok, too_late})
+    end.
+
+%% ---- what is planted
+
+dead() ->
+    Pid = spawn(fun() -> ok end),
+    ok = sonde_test:until(fun() -> not is_process_alive(Pid) end),
+    Pid.
+
+%% Of a node that nobody has.
+remote_pid() ->
+    binary_to_term(<<131, 103, 119, 3, "a@b", 1:32, 0:32, 1>>).
+
+queue(N) ->
+    _ = [self() ! {queued, I} || I <- lists:seq(1, N)],
+    ok.
+
+garbage() ->
+    _ = [binary:copy(<<"garbage">>, 100) || _ <- lists:seq(1, 20)],
+    ok.
+
+%% A listener with a name, both ends of a connection over which 1000 octets have gone, and sockets of
+%% UDP.
+sockets() ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary]),
+    true = register(calls_suite_port, Listen),
+    {ok, Port} = inet:port(Listen),
+    {ok, Connected} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
+    {ok, Accepted} = gen_tcp:accept(Listen),
+    ok = gen_tcp:send(Connected, <<0:8000>>),
+    ok = received(Accepted, 1000),
+    {ok, Udp} = gen_udp:open(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Udp6} = case gen_udp:open(0, [inet6, {ip, {0, 0, 0, 0, 0, 0, 0, 1}}]) of
+                     {ok, Socket} -> {ok, Socket};
+                     {error, _} -> gen_udp:open(0, [{ip, {127, 0, 0, 1}}])
+                 end,
+    {#{tcp => Listen, named => Listen, sent => Connected, accepted => Accepted, udp => Udp,
+       udp6 => Udp6},
+     fun() ->
+             _ = [ok = gen_tcp:close(S) || S <- [Accepted, Connected, Listen]],
+             _ = [ok = gen_udp:close(S) || S <- [Udp, Udp6]],
+             ok
+     end}.
+
+received(_, 0) -> ok;
+received(Socket, N) -> receive {tcp, Socket, Bytes} -> received(Socket, N - byte_size(Bytes)) end.
+
+raised(Fun) ->
+    try Fun() of
+        Result -> {returned, Result}
+    catch
+        error:Why -> Why
+    end.
