@@ -1,0 +1,201 @@
+%% @doc Names of records and their fields in what {@link sonde_trace} prints: recon's `recon_rec'.
+%%
+%% <ul>
+%% <li>Know the records of a module? {@link import/1}</li>
+%% <li>Show a few of their fields, or none? {@link limit/3}</li>
+%% <li>What is known? {@link list/0}, {@link get_list/0}</li>
+%% <li>Forget it? {@link clear/1}, {@link clear/0}</li>
+%% </ul>
+%% What is imported is known on the node until it is cleared. It is kept in the table `sonde_rec',
+%% which any first call but {@link is_active/0}, {@link clear/0}, {@link clear/1} and {@link
+%% format_tuple/1} makes. A definition is found by the record's name and its number of fields, so of
+%% two modules with the same record only the first is heard.
+%%
+%% ```
+%% 1> sonde_rec:import(lobby).
+%% [{imported,lobby,player,3}]
+%% 2> sonde_rec:limit(player, 3, [name, score]).
+%% ok
+%% 3> io:put_chars([sonde_rec:format_tuple({player, "joe", 7, secret}), "\n"]).
+%% #player{name="joe", score=7, more='...'}
+%% '''
+-module(sonde_rec).
+
+-export([import/1, limit/3, list/0, get_list/0, clear/0, clear/1, is_active/0, format_tuple/1]).
+
+-export_type([field/0, limit/0, import_result/0]).
+
+-type field() :: atom().
+-type limit() :: all | none | field() | [field()].
+%% What is hidden: everything, nothing, everything but these fields.
+-type import_result() :: {imported | overwritten, module(), Record :: atom(), arity()}
+                       | {ignored, module(), Record :: atom(), arity(), Has :: module()}.
+
+-define(TABLE, ?MODULE).
+
+%% @doc Reads the records of modules, those that they include among them, out of their beam files.
+%% For each: `imported', `overwritten' if the same module had it before (its limit is forgotten), or
+%% `ignored' if a record of this name and size is known from another module, which comes last in the
+%% tuple. The last module's records come first.
+%%
+%% Raises `{badmatch, _}', with what `beam_lib:chunks/2' says, if there is no such module or it was
+%% compiled without `debug_info'; the modules before it are imported then. `function_clause' for what
+%% is no atom.
+%%
+%% ```
+%% 1> sonde_rec:import([lobby, game]).
+%% [{ignored,game,player,3,lobby},{imported,game,board,2},{imported,lobby,player,3}]
+%% '''
+-spec import(module() | [module()]) -> [import_result()].
+import(Module) when is_atom(Module) ->
+    import([Module]);
+import(Modules) when length(Modules) >= 0 ->
+    lists:foldl(fun(Module, Results) -> import_one(Module) ++ Results end, [], Modules).
+
+import_one(Module) when is_atom(Module) ->
+    [import_record(Module, Record) || Record <- records(Module)].
+
+records(Module) ->
+    {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(code:which(Module), [abstract_code]),
+    [{Name, [field(F) || F <- Fields]}
+     || {attribute, _, record, {Name, Fields}} <- Forms, is_atom(Name), is_list(Fields)].
+
+field({record_field, _, {atom, _, Name}}) -> Name;
+field({record_field, _, {atom, _, Name}, _Default}) -> Name;
+field({typed_record_field, Field, _Type}) -> field(Field).
+
+import_record(Module, {Name, Fields}) ->
+    Arity = length(Fields),
+    Row = {{Name, Arity}, Fields, Module, none},
+    case with(fun(Table) -> insert(Table, Row) end) of
+        {ignored, Other} -> {ignored, Module, Name, Arity, Other};
+        How -> {How, Module, Name, Arity}
+    end.
+
+insert(Table, {Key, _, Module, _} = Row) ->
+    case ets:insert_new(Table, Row) orelse ets:lookup(Table, Key) of
+        true -> imported;
+        [{_, _, Module, _}] -> true = ets:insert(Table, Row), overwritten;
+        [{_, _, Other, _}] -> {ignored, Other};
+        [] -> insert(Table, Row)
+    end.
+
+%% @doc From now on the record shows only these fields; `all' hides all of them, `none' hides none.
+%% `{error, record_unknown}' if no record with this name and number of fields was imported.
+%%
+%% Raises `function_clause' if the name is no atom, the arity no integer, or the limit is not one.
+%%
+%% ```
+%% 1> sonde_rec:limit(player, 3, name).
+%% ok
+%% '''
+-spec limit(Record :: atom(), arity(), limit()) -> ok | {error, record_unknown}.
+limit(Name, Arity, Limit) when is_atom(Name), is_integer(Arity), is_atom(Limit);
+                               is_atom(Name), is_integer(Arity), length(Limit) >= 0 ->
+    case with(fun(Table) -> ets:update_element(Table, {Name, Arity}, {4, Limit}) end) of
+        true -> ok;
+        false -> {error, record_unknown}
+    end.
+
+%% @doc Prints what is known: module, record, number of fields, fields, limit.
+%%
+%% ```
+%% 1> sonde_rec:list().
+%% Module: #Name(Size){<Fields>} Limits
+%% ==========
+%% lobby: #player(3){name,score,token} [name,score]
+%% ok
+%% '''
+-spec list() -> ok.
+list() ->
+    Rows = get_list(),
+    io:format("Module: #Name(Size){<Fields>} Limits~n==========~n"),
+    lists:foreach(fun({Module, Name, Fields, Limit}) ->
+                          io:format("~tp: #~tp(~b){~ts} ~tp~n",
+                                    [Module, Name, length(Fields),
+                                     lists:join(",", [atom_to_list(F) || F <- Fields]), Limit])
+                  end, Rows).
+
+%% @doc What is known, sorted.
+%%
+%% ```
+%% 1> sonde_rec:get_list().
+%% [{lobby,player,[name,score,token],[name,score]}]
+%% '''
+-spec get_list() -> [{module(), Record :: atom(), [field()], limit()}].
+get_list() ->
+    lists:sort([{Module, Name, Fields, Limit}
+                || {{Name, _}, Fields, Module, Limit} <- with(fun ets:tab2list/1)]).
+
+%% @doc Forgets everything.
+-spec clear() -> ok.
+clear() ->
+    sonde_table:drop(?TABLE).
+
+%% @doc Forgets the records of a module. The answer is recon's: of each record that was known, in no
+%% order, `true' if it was of this module, else `ok'. Raises `badarg' if nothing is kept (see {@link
+%% is_active/0}).
+-spec clear(module()) -> [true | ok].
+clear(Module) ->
+    [case Row of
+         {Key, _, Module, _} -> ets:delete(?TABLE, Key);
+         _ -> ok
+     end || Row <- ets:tab2list(?TABLE)].
+
+%% @doc Whether anything is kept.
+-spec is_active() -> boolean().
+is_active() ->
+    sonde_table:is_there(?TABLE).
+
+%% @doc The text of a tuple, and of what is in it: `#name{field=value, ...}' for a record that was
+%% imported, where `more='...'' stands for fields that are not shown; `{a, b}' for another tuple that
+%% begins with an atom. All else, also a tuple that does not begin with an atom, is as `~p' prints it.
+%% Maps in it are shown as {@link sonde_map} was told. It is an iolist: what is not Latin-1 is
+%% escaped.
+%%
+%% Raises `badarg' for what is no tuple.
+%%
+%% ```
+%% 1> lists:flatten(sonde_rec:format_tuple({player, "joe", {a, b}})).
+%% "{player, \"joe\", {a, b}}"
+%% '''
+-spec format_tuple(tuple()) -> iolist().
+format_tuple(Tuple) when is_tuple(Tuple), tuple_size(Tuple) > 0, is_atom(element(1, Tuple)) ->
+    [Name | Values] = tuple_to_list(Tuple),
+    case definition(Name, length(Values)) of
+        {Fields, Limit} ->
+            ["#", io_lib:write_atom_as_latin1(Name), "{", fields(Fields, Values, Limit), "}"];
+        unknown ->
+            ["{", lists:join(", ", [text(V) || V <- [Name | Values]]), "}"]
+    end;
+format_tuple(Tuple) when is_tuple(Tuple) ->
+    io_lib:format("~p", [Tuple]);
+format_tuple(_) ->
+    error(badarg).
+
+%% The table may go away at any time.
+definition(Name, Arity) ->
+    try ets:lookup(?TABLE, {Name, Arity}) of
+        [{_, Fields, _, Limit}] -> {Fields, Limit};
+        [] -> unknown
+    catch error:badarg -> unknown
+    end.
+
+fields(_, _, all) ->
+    "";
+fields(Fields, Values, none) ->
+    lists:join(", ", [pair(F, V) || {F, V} <- lists:zip(Fields, Values)]);
+fields(Fields, Values, Field) when is_atom(Field) ->
+    fields(Fields, Values, [Field]);
+fields(Fields, Values, Shown) ->
+    lists:join(", ", [pair(F, V) || {F, V} <- lists:zip(Fields, Values), lists:member(F, Shown)]
+               ++ [pair(more, '...')]).
+
+pair(Field, Value) ->
+    [text(Field), "=", text(Value)].
+
+text(Term) ->
+    sonde_text:format(true, sonde_map:is_active(), Term).
+
+with(Fun) ->
+    sonde_table:with(?TABLE, set, Fun).

@@ -1,0 +1,58 @@
+%% @private
+%% A named public table that lives, in a process of its own, from its first use until it is dropped:
+%% what sonde_map and sonde_rec remember. Its owner belongs to no application, so that none takes it
+%% along when it stops.
+-module(sonde_table).
+
+-export([with/3, drop/1, is_there/1]).
+-export([own/2]).
+
+%% @doc What `Fun(Table)' returns; it only reads and writes the table, which is made if it is not
+%% there. If somebody drops the table meanwhile, `Fun' starts again with a new one.
+-spec with(atom(), set | ordered_set, fun((ets:tid()) -> Result)) -> Result.
+with(Name, Type, Fun) ->
+    Table = table(Name, Type),
+    try Fun(Table)
+    catch error:badarg:Stack ->
+            case ets:info(Table, id) of
+                undefined -> with(Name, Type, Fun);
+                _ -> erlang:raise(error, badarg, Stack)
+            end
+    end.
+
+%% @doc When it returns the table is gone.
+-spec drop(atom()) -> ok.
+drop(Name) ->
+    case ets:info(Name, owner) of
+        undefined ->
+            ok;
+        Owner ->
+            Ref = monitor(process, Owner),
+            true = exit(Owner, kill),
+            receive {'DOWN', Ref, process, Owner, _} -> ok end
+    end.
+
+-spec is_there(atom()) -> boolean().
+is_there(Name) ->
+    ets:whereis(Name) =/= undefined.
+
+table(Name, Type) ->
+    case ets:whereis(Name) of
+        undefined ->
+            _ = proc_lib:start(?MODULE, own, [Name, Type]),
+            table(Name, Type);
+        Table ->
+            Table
+    end.
+
+%% Two may start at the same time: the name of the table decides who owns it.
+-spec own(atom(), set | ordered_set) -> no_return() | ok.
+own(Name, Type) ->
+    true = group_leader(whereis(init), self()),
+    try ets:new(Name, [Type, public, named_table]) of
+        Name ->
+            proc_lib:init_ack(ok),
+            receive after infinity -> ok end
+    catch error:badarg ->
+            proc_lib:init_ack(ok)
+    end.

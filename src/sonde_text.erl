@@ -1,0 +1,51 @@
+%% @private
+%% The text of a term as recon's traces show it: records and maps as sonde_rec and sonde_map were told,
+%% everything else as `~p' prints it. It is an iolist: characters beyond Latin-1 are escaped.
+-module(sonde_text).
+
+-export([format/1, format/3]).
+
+%% @doc With what is imported and limited just now.
+-spec format(term()) -> iolist().
+format(Term) ->
+    format(sonde_rec:is_active(), sonde_map:is_active(), Term).
+
+-spec format(Recs :: boolean(), Maps :: boolean(), term()) -> iolist().
+format(true, _, Tuple) when is_tuple(Tuple) -> sonde_rec:format_tuple(Tuple);
+format(_, true, Tuple) when is_tuple(Tuple) -> [${, elements(Tuple), $}];
+format(Recs, Maps, Map) when is_map(Map) -> map(Recs, Maps, Map);
+format(Recs, Maps, [_ | _] = List) when Recs; Maps -> list(Recs, Maps, List);
+format(_, _, Term) -> io_lib:format("~p", [Term]).
+
+elements(Tuple) ->
+    lists:join($,, [format(false, true, E) || E <- tuple_to_list(Tuple)]).
+
+list(Recs, Maps, List) ->
+    case io_lib:printable_list(List) of
+        true -> io_lib:format("~p", [List]);
+        false -> [$[, tail(Recs, Maps, List), $]]
+    end.
+
+tail(Recs, Maps, [Last]) -> format(Recs, Maps, Last);
+tail(Recs, Maps, [E | Es]) when is_list(Es) -> [format(Recs, Maps, E), $,, tail(Recs, Maps, Es)];
+tail(Recs, Maps, [E | Improper]) -> [format(Recs, Maps, E), $|, format(Recs, Maps, Improper)].
+
+map(Recs, Maps, Map) ->
+    {Label, Shown} = labelled(Maps, Map),
+    Pairs = [[format(Recs, Maps, K), "=>", format(Recs, Maps, V)] || {K, V} <- maps:to_list(Shown)],
+    [Label, "#{", lists:join(", ", Pairs), "}"].
+
+%% The table may go away between two looks, and a pattern that is a fun may raise: no reason to lose
+%% the text.
+labelled(true, Map) ->
+    try sonde_map:process_map(Map) of
+        {Label, Trimmed} -> {label(Label), Trimmed};
+        _ -> {"", Map}
+    catch _:_ -> {"", Map}
+    end;
+labelled(false, Map) ->
+    {"", Map}.
+
+label(Label) ->
+    [case C < 256 of true -> C; false -> io_lib:format("\\x{~.16B}", [C]) end
+     || C <- atom_to_list(Label)].
