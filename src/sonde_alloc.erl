@@ -32,8 +32,8 @@
 %% <h4>Snapshots</h4>
 %% {@link snapshot/0} keeps all figures in the caller's process dictionary, and every call but
 %% {@link allocators/0} then answers from them, in this process, until {@link snapshot_clear/0}.
-%% {@link snapshot_save/1} and {@link snapshot_load/1} carry them to another node. Snapshots of recon,
-%% in files and in the process dictionary, are the same.
+%% {@link snapshot_save/1} and {@link snapshot_load/1} carry them to another node. recon's snapshots
+%% are the same, in files and in the process dictionary.
 %%
 %% <h4>What it costs the node</h4>
 %% Each call sends one request to all schedulers, for exactly the figures that it needs, and waits
