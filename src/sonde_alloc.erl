@@ -21,8 +21,9 @@
 %% <h4>Which allocators</h4>
 %% `temp_alloc', `eheap_alloc', `binary_alloc', `ets_alloc', `driver_alloc', `sl_alloc', `ll_alloc',
 %% `fix_alloc' and `std_alloc' are summed and compared. `literal_alloc', `exec_alloc', `sys_alloc',
-%% `mseg_alloc' and `erts_mmap' are seen in {@link allocators/0} only. An allocator that is switched
-%% off (`+M<S>e false', `+Mea min') has no figures: what it would hold comes from `malloc'.
+%% `mseg_alloc' and `erts_mmap' are seen in {@link allocators/0} and {@link allocators/1} only. An
+%% allocator that is switched off (`+M<S>e false', `+Mea min') has no figures: what it would hold
+%% comes from `malloc'.
 %%
 %% <h4>Now, and the maximum</h4>
 %% `current' is what is there now, carriers that were abandoned to a pool included. `max' is the
@@ -99,9 +100,9 @@ memory(Key) ->
 %% <li>`allocated_types': `[{Allocator, Bytes}]', the carriers of each allocator, by name</li>
 %% <li>`allocated_instances': `[{Instance, Bytes}]', the carriers of each scheduler</li>
 %% </ul>
-%% From `erlang:system_info({allocator_sizes, _})'. The figures of one call are of the same moment.
-%% Unlike `erlang:memory/0', `used' has no literals, and has what allocators keep for themselves.
-%% Any other key, or keyword, raises `function_clause'.
+%% From `erlang:system_info({allocator_sizes, _})', all of one call from one request. Unlike
+%% `erlang:memory(total)', `used' has no literals, and nothing that lies outside of these
+%% allocators. Any other key, or keyword, raises `function_clause'.
 %%
 %% ```
 %% 1> sonde_alloc:memory(allocated_types, current).
@@ -205,8 +206,8 @@ average_block_sizes(When) ->
 
 %% @doc How many blocks in single-block carriers there are for one in multi-block carriers, for each
 %% instance, the highest first: a float, 0 where there is none of either, `infinity' where there are
-%% only single-block ones. A high ratio: the threshold `+M<S>sbct' is too low for what the node
-%% allocates, and each such block costs a call of the operating system.
+%% only single-block ones. A high ratio: the threshold `+M<S>sbct' is low for what the node
+%% allocates, and each of these blocks needs a carrier of its own.
 %%
 %% From `erlang:system_info({allocator, _})'. Another keyword raises `function_clause'.
 %%
