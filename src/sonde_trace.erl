@@ -1,0 +1,278 @@
+%% @doc Shows calls of functions as they happen, in production: with a limit that nobody can forget.
+%%
+%% <h4>What do you want to see?</h4>
+%% <ul>
+%% <li>Ten calls of a function, with their arguments: `sonde_trace:calls({Mod, Fun, '_'}, 10)'</li>
+%% <li>Also what they return: `sonde_trace:calls({Mod, Fun, return_trace}, 10)'</li>
+%% <li>Only calls with arguments like these:
+%%     `sonde_trace:calls({Mod, Fun, fun([A, _]) when A > 3 -> return_trace() end}, 10)', typed in a
+%%     shell</li>
+%% <li>Calls from one process: `sonde_trace:calls({Mod, Fun, '_'}, 10, [{pid, Pid}])'</li>
+%% <li>Local calls, and where they return to:
+%%     `sonde_trace:calls({Mod, Fun, '_'}, 10, [{scope, local}, return_to])'</li>
+%% <li>No more than 10 calls a second, for as long as it takes:
+%%     `sonde_trace:calls({Mod, Fun, '_'}, {10, 1000})'</li>
+%% <li>Nothing any more: `sonde_trace:clear()'</li>
+%% </ul>
+%%
+%% <h4>How it ends</h4>
+%% Tracing goes off, flags and breakpoints, when the limit is reached, at {@link clear/0}, at the
+%% next {@link calls/3}, and when the process that called {@link calls/3} ends, for whatever reason,
+%% the formatter crashes, or the process that the text goes to ends. The caller is linked to nothing
+%% and gets no message.
+%%
+%% In OTP 27 and later all is set in a trace session of our own: other people's tracing goes on as
+%% if we were not there, and we as if they were not. Before that the node has one tracing for all:
+%% {@link calls/3} and {@link clear/0} end whatever call tracing there was.
+%%
+%% <h4>What it costs the node</h4>
+%% Each call of a traced function is a message to one process, until the limit is reached; of
+%% functions that are called very often some more messages are under way by then, and are dropped. A
+%% traced process is slower by some microseconds for each call. Setting and unsetting stops nobody
+%% for longer than it takes to put breakpoints into the functions. Of messages that are large the
+%% whole is copied: `{args, arity}' leaves the arguments out.
+-module(sonde_trace).
+
+-export([clear/0, calls/2, calls/3]).
+-export([format/1, format_trace_output/1, format_trace_output/2]).
+-export([count_tracer/1, rate_tracer/2, formatter/5]).
+-export_type([tspec/0, args/0, max/0, options/0, pidspec/0, formatterfun/0]).
+
+-type tspec() :: {Mod :: module(), Fun :: atom(), args()}.
+%% `_' stands for all.
+-type args() :: '_' | 0..255 | return_trace | MatchSpec :: list() | fun((_) -> term()).
+%% All arities, one, all with what they return, a match specification as for
+%% `erlang:trace_pattern/3', or a fun that a shell translates into one, as `dbg:fun2ms/1' does.
+-type max() :: non_neg_integer() | {non_neg_integer(), Ms :: non_neg_integer()}.
+%% So many in all, or in a window of so many milliseconds.
+-type pidspec() :: all | existing | new | term().
+%% Or a process: a pid, a registered name, `"<0.1.0>"', `{global, Name}', `{via, Mod, Name}', or the
+%% three numbers of a pid.
+-type formatterfun() :: fun((tuple()) -> unicode:chardata()).
+-type options() :: [{pid, pidspec() | [pidspec()]}
+                    | {timestamp, formatter | trace}
+                    | {args, args | arity}
+                    | {io_server, pid() | atom()}
+                    | {formatter, formatterfun()}
+                    | return_to | {return_to, boolean()}
+                    | {scope, global | local}].
+
+%% Where our text goes through, and where everything goes through: all their functions at once are
+%% too many.
+-define(DANGEROUS, ['_', sonde_trace, recon_trace, io, lists]).
+
+%% ---- on and off
+
+%% @doc Ends our tracing; returns when it is off. Before OTP 27 all call tracing of the node ends,
+%% whoever began it; in later releases other people's goes on.
+%%
+%% ```
+%% 1> sonde_trace:clear().
+%% ok
+%% '''
+-spec clear() -> ok.
+clear() ->
+    ok = sonde_trace_guard:stop(),
+    sonde_trace_session:clear().
+
+%% @doc As {@link calls/3} without options.
+%%
+%% ```
+%% 1> sonde_trace:calls({queue, in, '_'}, 2).
+%% 1
+%% 13:14:34.086078 <0.44.0> queue:in(mymsg, {[],[]})
+%%
+%% 13:14:34.086310 <0.44.0> queue:in(mymsg, {[mymsg],[]})
+%%
+%% Recon tracer rate limit tripped.
+%% '''
+-spec calls(tspec() | [tspec(), ...], max()) -> Functions :: non_neg_integer().
+calls(TSpecs, Max) ->
+    calls(TSpecs, Max, []).
+
+%% @doc Shows calls of the functions that match, until there were `Max' of them, or more than `N' in
+%% `Ms' milliseconds where `Max' is `{N, Ms}'; then prints a line that says so (recon's own words)
+%% and traces no more. Returns how many functions matched: none (`0') if the module is not loaded.
+%% What was traced by an earlier call is traced no more; see {@link clear/0}.
+%%
+%% A line for a return is a message of its own, and counts too. As in recon, the message that breaks
+%% a rate is shown.
+%%
+%% Options:
+%% <ul>
+%% <li>`{pid, Which}': calls by which processes; one or a list of `all' (default), `existing',
+%%     `new', or a process in any of its notations</li>
+%% <li>`{timestamp, formatter | trace}': the time of writing (default), or of the call itself</li>
+%% <li>`{args, args | arity}': shows arguments (default), or their number only, which copies
+%%     less</li>
+%% <li>`{scope, global | local}': calls with the module's name from wherever (default), or local
+%%     calls too, of functions that are not exported also</li>
+%% <li>`return_to', `{return_to, true}': shows where a function returns to; only with
+%%     `{scope, local}'</li>
+%% <li>`{formatter, Fun}': what makes text of a trace message, instead of {@link format/1}. `""'
+%%     prints nothing. If it crashes, tracing ends; what is no fun with one argument is not
+%%     used</li>
+%% <li>`{io_server, Device}': where the text goes (default: the caller's group leader)</li>
+%% </ul>
+%% Other options are ignored.
+%%
+%% Raises `function_clause' for no specification at all, `{dangerous_combo, {Mod, Fun, Args}}' for
+%% all functions, or all arities, of modules that writing a line calls itself, `{case_clause, X}'
+%% for arguments, `timestamp' or `args' of another kind, `badarg' for a process that does not exist
+%% and for a bad match specification, and exits with `shell_funs_only' if a fun was compiled.
+%% `setup_failed': somebody else sets up a trace just now, or the node is so busy that it takes 5
+%% seconds. As in recon `Max' is not checked: what is no number ends the trace at its first message.
+%% A negative number is 0.
+%%
+%% ```
+%% 1> sonde_trace:calls({queue, in, return_trace}, {10, 1000}, [{pid, new}, {timestamp, trace}]).
+%% 1
+%% '''
+-spec calls(tspec() | [tspec(), ...], max(), options()) -> Functions :: non_neg_integer().
+calls({_, _, _} = TSpec, Max, Opts) ->
+    calls([TSpec], Max, Opts);
+calls([_ | _] = TSpecs, Max, Opts) ->
+    Formatter = formatter(Opts),
+    ok = clear(),
+    Scope = proplists:get_value(scope, Opts, global),
+    sonde_trace_guard:start(
+      #{processes => processes_of(proplists:get_value(pid, Opts, all)),
+        flags => [call | flags(Opts, Scope)],
+        patterns => [pattern(TSpec, Scope) || TSpec <- TSpecs],
+        max => Max,
+        formatter => Formatter,
+        io_server => proplists:get_value(io_server, Opts, group_leader())}).
+
+formatter(Opts) ->
+    case proplists:get_value(formatter, Opts) of
+        Fun when is_function(Fun, 1) -> Fun;
+        _ -> fun ?MODULE:format/1
+    end.
+
+flags(Opts, Scope) ->
+    Timestamp = case proplists:get_value(timestamp, Opts, formatter) of
+                    formatter -> [];
+                    trace -> [timestamp]
+                end,
+    Args = case proplists:get_value(args, Opts, args) of
+               args -> [];
+               arity -> [arity]
+           end,
+    ReturnTo = [return_to || proplists:get_bool(return_to, Opts)],
+    _ = [io:put_chars("Option return_to only works with option {scope, local}\n")
+         || ReturnTo =/= [], Scope =/= local],
+    Timestamp ++ Args ++ ReturnTo.
+
+%% A string of text is one process, any other list is many.
+processes_of("<0." ++ _ = Pid) -> [process(Pid)];
+processes_of([_ | _] = List) -> [process(P) || P <- List];
+processes_of(One) -> [process(One)].
+
+process(Which) when Which =:= all; Which =:= existing; Which =:= new; is_pid(Which) -> Which;
+process(Which) -> sonde_lib:term_to_pid(Which).
+
+pattern({Mod, Fun, Args}, Scope) when is_function(Args) ->
+    pattern({Mod, Fun, match_spec(Args)}, Scope);
+pattern({Mod, Fun, Args}, Scope) ->
+    case Args of
+        _ when Args =:= '_'; Args =:= [] ->
+            _ = [error({dangerous_combo, {Mod, Fun, Args}}) || lists:member(Mod, ?DANGEROUS)],
+            {{Mod, Fun, '_'}, true, [Scope]};
+        return_trace ->
+            {{Mod, Fun, '_'}, [{'_', [], [{return_trace}]}], [Scope]};
+        Match when is_list(Match) ->
+            {{Mod, Fun, '_'}, Match, [Scope]};
+        Arity when Arity >= 0, Arity =< 255 ->
+            {{Mod, Fun, Arity}, true, [Scope]}
+    end.
+
+%% What is typed in a shell still has its clauses.
+match_spec(Fun) ->
+    case erl_eval:fun_data(Fun) of
+        {fun_data, Bindings, Clauses} ->
+            case ms_transform:transform_from_shell(dbg, Clauses, Bindings) of
+                {error, [{_, [{_, _, Code} | _]} | _], _} ->
+                    io:format("Error: ~ts~n", [ms_transform:format_error(Code)]),
+                    {error, transform_error};
+                Match ->
+                    Match
+            end;
+        false ->
+            exit(shell_funs_only)
+    end.
+
+%% ---- text
+
+%% @doc A trace message as text: a line with the time, the process and what it did, and an empty
+%% line before it. The time is that of the message, or if it has none the present. Knows what
+%% `erlang:trace/3' says of calls, messages, links, names, scheduling and ends; other messages are
+%% shown as terms. Records and maps in arguments and in what a function returns are shown as by
+%% {@link format_trace_output/1}.
+%%
+%% What is no trace message raises `badarg' or `{case_clause, _}'.
+%%
+%% ```
+%% 1> io:put_chars(sonde_trace:format({trace, self(), call, {lists, seq, [1, 10]}})).
+%%
+%% 14:46:21.418951 <0.85.0> lists:seq(1, 10)
+%% '''
+-spec format(TraceMessage :: tuple()) -> iolist().
+format(Message) ->
+    sonde_trace_text:message(Message).
+
+%% @doc A term as text. Records are shown with the names of their fields if {@link sonde_rec} knows
+%% any records; of maps {@link sonde_map} may leave keys out. Helps to write a formatter.
+%%
+%% ```
+%% 1> io:put_chars([sonde_trace:format_trace_output([a, #{b => "c"}]), $\n]).
+%% [a,#{b => "c"}]
+%% '''
+-spec format_trace_output(term()) -> iolist().
+format_trace_output(Term) ->
+    format_trace_output(sonde_rec:is_active(), Term).
+
+%% @doc As {@link format_trace_output/1}; whether tuples may be records is for the caller to say.
+%%
+%% ```
+%% 1> io:put_chars([sonde_trace:format_trace_output(false, {state, 1, 2}), $\n]).
+%% {state,1,2}
+%% '''
+-spec format_trace_output(Records :: boolean(), term()) -> iolist().
+format_trace_output(Records, Term) ->
+    sonde_trace_text:term(Records, sonde_map:is_active(), Term).
+
+%% ---- what recon exports because it is spawned
+
+%% @doc What counts messages: hands on `N' of them to the process that is registered as
+%% `sonde_trace_formatter', then exits with `normal'. Exported as in recon; {@link calls/3} is what
+%% you want.
+%%
+%% ```
+%% 1> spawn(sonde_trace, count_tracer, [10]).
+%% '''
+-spec count_tracer(N :: non_neg_integer()) -> no_return().
+count_tracer(N) ->
+    sonde_trace_guard:count(N).
+
+%% @doc As {@link count_tracer/1}, until there are more than `N' messages in a window of `Ms'
+%% milliseconds.
+%%
+%% ```
+%% 1> spawn(sonde_trace, rate_tracer, [10, 1000]).
+%% '''
+-spec rate_tracer(N :: non_neg_integer(), Ms :: non_neg_integer()) -> no_return().
+rate_tracer(N, Ms) ->
+    sonde_trace_guard:rate(N, Ms).
+
+%% @doc What writes: tells `Parent' `{Ref, linked}', then writes what `Fun' makes of each message to
+%% `Device', until the process `Tracer' is gone. Exported as in recon; {@link calls/3} is what you
+%% want.
+%%
+%% ```
+%% 1> spawn(sonde_trace, formatter,
+%%          [Tracer, self(), make_ref(), fun sonde_trace:format/1, user]).
+%% '''
+-spec formatter(pid(), Parent :: pid(), reference(), formatterfun(), Device :: pid() | atom()) ->
+          no_return().
+formatter(Tracer, Parent, Ref, Fun, Device) ->
+    sonde_trace_guard:formatter(Tracer, Parent, Ref, Fun, Device).

@@ -1,0 +1,121 @@
+%% @private
+%% Trace messages as text, letter by letter as recon writes them.
+-module(sonde_trace_text).
+
+-export([message/1, term/3]).
+
+%% ---- one message
+
+-spec message(tuple()) -> iolist().
+message(Message) ->
+    {Pid, {Hour, Min, Sec}, Type, Info} = parts(tuple_to_list(Message)),
+    {Format, Args} = what(Type, Info),
+    % One format for all of it: a long term is broken at the column where it begins. And a list of
+    % one element: who takes the result for a format of its own finds no ~ in it.
+    [io_lib:format("~n~p:~p:~9.6.0f ~p " ++ Format ++ "~n", [Hour, Min, Sec, Pid | Args])].
+
+parts(List) ->
+    case List of
+        [trace, Pid, Type | Info] ->
+            {Pid, clock(os:timestamp()), Type, Info};
+        [trace_ts, Pid, Type | Rest] ->
+            {Info, [Time]} = lists:split(length(Rest) - 1, Rest),
+            {Pid, clock(Time), Type, Info}
+    end.
+
+clock({_, _, Micro} = Time) ->
+    {_, {Hour, Min, Sec}} = calendar:now_to_local_time(Time),
+    {Hour, Min, Sec + Micro / 1000000}.
+
+what('receive', [Message]) ->
+    {"< ~p", [Message]};
+what(send, [Message, To]) ->
+    {" > ~p: ~p", [To, Message]};
+what(send_to_non_existing_process, [Message, To]) ->
+    {" > (non_existent) ~p: ~p", [To, Message]};
+what(call, [{M, F, Args}]) ->
+    {"~p:~p~ts", [M, F, args(Args)]};
+what(call, [{M, F, Args}, Said]) ->
+    {"~p:~p~ts ~ts", [M, F, args(Args), term(Said)]};
+what(return_from, [{M, F, Arity}, Value]) ->
+    {"~p:~p/~p --> ~ts", [M, F, Arity, term(Value)]};
+what(return_to, [{M, F, Arity}]) ->
+    {" '--> ~p:~p/~p", [M, F, Arity]};
+what(exception_from, [{M, F, Arity}, {Class, Why}]) ->
+    {"~p:~p/~p ~p ~p", [M, F, Arity, Class, Why]};
+what(spawn, [Pid, {M, F, Args}]) ->
+    {"spawned ~p as ~p:~p~ts", [Pid, M, F, args(Args)]};
+what(exit, [Why]) ->
+    {"EXIT ~p", [Why]};
+what(link, [Pid]) ->
+    {"link(~p)", [Pid]};
+what(unlink, [Pid]) ->
+    {"unlink(~p)", [Pid]};
+what(getting_linked, [Pid]) ->
+    {"getting linked by ~p", [Pid]};
+what(getting_unlinked, [Pid]) ->
+    {"getting unlinked by ~p", [Pid]};
+what(register, [Name]) ->
+    {"registered as ~p", [Name]};
+what(unregister, [Name]) ->
+    {"no longer registered as ~p", [Name]};
+what(in, [{M, F, Arity}]) ->
+    {"scheduled in for ~p:~p/~p", [M, F, Arity]};
+what(in, [0]) ->
+    {"scheduled in", []};
+what(out, [{M, F, Arity}]) ->
+    {"scheduled out from ~p:~p/~p", [M, F, Arity]};
+what(out, [0]) ->
+    {"scheduled out", []};
+what(gc_start, [Sizes]) ->
+    {"gc beginning -- heap ~p bytes", [heap(Sizes)]};
+what(gc_end, [Sizes]) ->
+    {"gc finished -- heap ~p bytes", [heap(Sizes)]};
+what(Type, Info) ->
+    {"unknown trace type ~p -- ~p", [Type, Info]}.
+
+args(Arity) when is_integer(Arity) -> [$/, integer_to_list(Arity)];
+args(Args) when is_list(Args) -> [$(, lists:join(", ", [term(A) || A <- Args]), $)].
+
+heap(Sizes) ->
+    lists:sum([proplists:get_value(S, Sizes, 0) || S <- [old_heap_size, heap_size, mbuf_size]]).
+
+%% ---- one term, with the records and maps in it as people want to see them
+
+term(Term) ->
+    sonde_trace:format_trace_output(Term).
+
+-spec term(boolean(), boolean(), term()) -> iolist().
+term(Recs, Maps, Map) when is_map(Map) ->
+    {Label, Shown} = trimmed(Maps, Map),
+    [Label, "#{", lists:join(", ", [[term(Recs, Maps, K), "=>", term(Recs, Maps, V)]
+                                    || {K, V} <- maps:to_list(Shown)]), "}"];
+term(true, _Maps, Tuple) when is_tuple(Tuple), Tuple =/= {} ->
+    sonde_rec:format_tuple(Tuple);
+term(false, true, Tuple) when is_tuple(Tuple) ->
+    [${, lists:join($,, [term(false, true, E) || E <- tuple_to_list(Tuple)]), $}];
+term(Recs, Maps, List) when is_list(List), Recs or Maps ->
+    case io_lib:printable_latin1_list(List) of
+        true -> plain(List);
+        false -> [$[, elements(Recs, Maps, List), $]]
+    end;
+term(_Recs, _Maps, Term) ->
+    plain(Term).
+
+trimmed(true, Map) ->
+    case sonde_map:process_map(Map) of
+        {Label, Shown} -> {atom_to_list(Label), Shown};
+        Shown -> {"", Shown}
+    end;
+trimmed(false, Map) ->
+    {"", Map}.
+
+elements(Recs, Maps, [Last]) ->
+    [term(Recs, Maps, Last)];
+elements(Recs, Maps, [Element | Rest]) when is_list(Rest) ->
+    [term(Recs, Maps, Element), $, | elements(Recs, Maps, Rest)];
+elements(Recs, Maps, [Element | Tail]) ->
+    [term(Recs, Maps, Element), $|, term(Recs, Maps, Tail)].
+
+plain(Term) ->
+    io_lib:format("~p", [Term]).
