@@ -229,7 +229,7 @@ format(Message) ->
 %% '''
 -spec format_trace_output(term()) -> iolist().
 format_trace_output(Term) ->
-    format_trace_output(sonde_rec:is_active(), Term).
+    sonde_text:format(Term).
 
 %% @doc As {@link format_trace_output/1}; whether tuples may be records is for the caller to say.
 %%
@@ -239,7 +239,7 @@ format_trace_output(Term) ->
 %% '''
 -spec format_trace_output(Records :: boolean(), term()) -> iolist().
 format_trace_output(Records, Term) ->
-    sonde_trace_text:term(Records, sonde_map:is_active(), Term).
+    sonde_text:format(Records, sonde_map:is_active(), Term).
 
 %% ---- what recon exports because it is spawned
 

@@ -2,9 +2,7 @@
 %% Trace messages as text, letter by letter as recon writes them.
 -module(sonde_trace_text).
 
--export([message/1, term/3]).
-
-%% ---- one message
+-export([message/1]).
 
 -spec message(tuple()) -> iolist().
 message(Message) ->
@@ -36,9 +34,9 @@ what(send_to_non_existing_process, [Message, To]) ->
 what(call, [{M, F, Args}]) ->
     {"~p:~p~ts", [M, F, args(Args)]};
 what(call, [{M, F, Args}, Said]) ->
-    {"~p:~p~ts ~ts", [M, F, args(Args), term(Said)]};
+    {"~p:~p~ts ~ts", [M, F, args(Args), sonde_text:format(Said)]};
 what(return_from, [{M, F, Arity}, Value]) ->
-    {"~p:~p/~p --> ~ts", [M, F, Arity, term(Value)]};
+    {"~p:~p/~p --> ~ts", [M, F, Arity, sonde_text:format(Value)]};
 what(return_to, [{M, F, Arity}]) ->
     {" '--> ~p:~p/~p", [M, F, Arity]};
 what(exception_from, [{M, F, Arity}, {Class, Why}]) ->
@@ -75,47 +73,7 @@ what(Type, Info) ->
     {"unknown trace type ~p -- ~p", [Type, Info]}.
 
 args(Arity) when is_integer(Arity) -> [$/, integer_to_list(Arity)];
-args(Args) when is_list(Args) -> [$(, lists:join(", ", [term(A) || A <- Args]), $)].
+args(Args) when is_list(Args) -> [$(, lists:join(", ", [sonde_text:format(A) || A <- Args]), $)].
 
 heap(Sizes) ->
     lists:sum([proplists:get_value(S, Sizes, 0) || S <- [old_heap_size, heap_size, mbuf_size]]).
-
-%% ---- one term, with the records and maps in it as people want to see them
-
-term(Term) ->
-    sonde_trace:format_trace_output(Term).
-
--spec term(boolean(), boolean(), term()) -> iolist().
-term(Recs, Maps, Map) when is_map(Map) ->
-    {Label, Shown} = trimmed(Maps, Map),
-    [Label, "#{", lists:join(", ", [[term(Recs, Maps, K), "=>", term(Recs, Maps, V)]
-                                    || {K, V} <- maps:to_list(Shown)]), "}"];
-term(true, _Maps, Tuple) when is_tuple(Tuple), Tuple =/= {} ->
-    sonde_rec:format_tuple(Tuple);
-term(false, true, Tuple) when is_tuple(Tuple) ->
-    [${, lists:join($,, [term(false, true, E) || E <- tuple_to_list(Tuple)]), $}];
-term(Recs, Maps, List) when is_list(List), Recs or Maps ->
-    case io_lib:printable_latin1_list(List) of
-        true -> plain(List);
-        false -> [$[, elements(Recs, Maps, List), $]]
-    end;
-term(_Recs, _Maps, Term) ->
-    plain(Term).
-
-trimmed(true, Map) ->
-    case sonde_map:process_map(Map) of
-        {Label, Shown} -> {atom_to_list(Label), Shown};
-        Shown -> {"", Shown}
-    end;
-trimmed(false, Map) ->
-    {"", Map}.
-
-elements(Recs, Maps, [Last]) ->
-    [term(Recs, Maps, Last)];
-elements(Recs, Maps, [Element | Rest]) when is_list(Rest) ->
-    [term(Recs, Maps, Element), $, | elements(Recs, Maps, Rest)];
-elements(Recs, Maps, [Element | Tail]) ->
-    [term(Recs, Maps, Element), $|, term(Recs, Maps, Tail)].
-
-plain(Term) ->
-    io_lib:format("~p", [Term]).
