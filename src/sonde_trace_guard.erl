@@ -39,21 +39,20 @@ start(Setup) ->
 %% @doc Ends our trace, if there is one; then its processes and their names are gone.
 -spec stop() -> ok.
 stop() ->
-    _ = [Guard ! stop || Guard <- [whereis(?GUARD)], is_pid(Guard)],
-    await(?GUARD),
-    kill(?TRACER),
-    kill(?FORMATTER).
+    with_name(?GUARD, fun(Guard) -> Guard ! stop end).
 
-kill(Name) when is_atom(Name) ->
-    _ = [kill(Pid) || Pid <- [whereis(Name)], is_pid(Pid)],
-    ok;
 kill(Pid) ->
-    _ = exit(Pid, kill),
-    await(Pid).
+    with(Pid, fun(_) -> exit(Pid, kill) end).
 
-await(Process) ->
-    Ref = monitor(process, Process),
-    receive {'DOWN', Ref, process, _, _} -> ok end.
+%% Does something to a process that ends it, and waits until it is gone.
+with_name(Name, End) ->
+    _ = [with(Pid, End) || Pid <- [whereis(Name)], is_pid(Pid)],
+    ok.
+
+with(Pid, End) ->
+    Ref = monitor(process, Pid),
+    _ = End(Pid),
+    receive {'DOWN', Ref, process, Pid, _} -> ok end.
 
 %% ---- the guard
 
@@ -96,14 +95,19 @@ processes(#{max := Max, patterns := Patterns, formatter := Fun, io_server := Io}
     _ = [monitor(process, Device) || Device <- device(Io)],
     receive
         {Ref, linked} ->
-            register(?TRACER, Tracer),
-            register(?FORMATTER, Formatter),
+            take_name(?TRACER, Tracer),
+            take_name(?FORMATTER, Formatter),
             {Tracer, Formatter}
     after ?SETUP_MS ->
         kill(Tracer),
         kill(Formatter),
         error(setup_failed)
     end.
+
+%% Who still has it was left behind by a guard that was killed. There is no other guard now.
+take_name(Name, Pid) ->
+    ok = with_name(Name, fun(Left) -> exit(Left, kill) end),
+    true = register(Name, Pid).
 
 device(Pid) when is_pid(Pid) -> [Pid];
 device(Name) when is_atom(Name) -> [Pid || Pid <- [whereis(Name)], is_pid(Pid)];

@@ -19,7 +19,8 @@ all() ->
      off_when_the_formatter_is_killed, off_when_the_formatter_raises,
      off_when_the_formatter_hangs_and_the_caller_dies, off_when_the_guard_is_killed,
      off_when_the_device_dies, off_when_all_but_one_are_killed, off_when_a_shell_ends,
-     off_after_bad_input, clear_ends_a_formatter_that_hangs, clear_may_come_from_a_formatter,
+     off_after_bad_input, clear_ends_a_formatter_that_hangs, who_was_left_behind_is_ended,
+     clear_may_come_from_a_formatter,
      caller_is_not_linked_and_gets_no_message, the_next_call_ends_the_last,
      callers_at_the_same_time, somebody_elses_tracing_goes_on,
      somebody_elses_tracing_ends_before_sessions, own_processes_are_not_traced,
@@ -105,7 +106,8 @@ terms() ->
     V = #{w => R},
     [[], 1, "abc", [1, 2], {a, 1}, <<"x">>, M, V, R, [R], [M], [V], {t, R}, {t, M}, {t, [M, R]},
      [{x, M}], #{M => R}, {st, M, R, [M, R]}, {st, "abc", V, 5}, [a | M], [R | M],
-     [1, 2 | R], {M, R}, {"s", M}, {[], M}, #{}, {a}, {{a}}, {x, <<"ab">>, "str", 1.5}, fun lists:map/2, "a" ++ [M],
+     [1, 2 | R], {M, R}, {"s", M}, {[], M}, #{}, {a}, {{a}}, {x, <<"ab">>, "str", 1.5},
+     fun lists:map/2, "a" ++ [M],
      [0, 1 | <<"x">>], {1, "abc", [1, {R}]}, #{1 => "str", <<"a">> => [1, {2}]}, 'a B', [960],
      "\x{fc}n\x{ef}", <<"\x{3c0}"/utf8>>, <<1:1>>, lists:seq(1, 200), lists:duplicate(200, $x),
      maps:from_list([{N, N} || N <- lists:seq(1, 50)]), [[a, [b]], "abc", [{1, 2}]], '\x{3c0}'].
@@ -448,6 +450,19 @@ clear_ends_a_formatter_that_hangs(_Config) ->
     true = is_ended(),
     ok.
 
+%% Somebody killed the guard, and the formatter does not come back to hear of it.
+who_was_left_behind_is_ended(_Config) ->
+    1 = calls(?SEEN, 10, [{formatter, fun hang/1}]),
+    _ = ?MODULE:seen(1),
+    Left = whereis(sonde_trace_formatter),
+    exit(whereis(sonde_trace_guard), kill),
+    ok = sonde_test:until(fun() -> off() =:= ok end),
+    true = is_process_alive(Left),
+    1 = calls(?SEEN, 1, []),
+    false = is_process_alive(Left),
+    _ = ?MODULE:seen(1),
+    ended().
+
 clear_may_come_from_a_formatter(_Config) ->
     1 = calls(?SEEN, 10, [{formatter, fun(_) -> sonde_trace:clear(), "text" end}]),
     _ = ?MODULE:seen(1),
@@ -571,7 +586,8 @@ callers_at_the_same_time(_Config) ->
                      catch error:setup_failed -> 1
                      end || _ <- lists:seq(1, 50)] end,
     Racers = [spawn_monitor(Race) || _ <- lists:seq(1, 4)],
-    _ = [receive {'DOWN', Ref, process, Pid, Why} -> normal = Why end || {Pid, Ref} <- Racers],
+    [normal, normal, normal, normal]
+        = [receive {'DOWN', Ref, process, Pid, Why} -> Why end || {Pid, Ref} <- Racers],
     ended().
 
 somebody_elses_tracing_goes_on(_Config) ->
@@ -586,6 +602,7 @@ goes_on(Begin) ->
     Device = device(),
     1 = calls(?SEEN, 2, [{io_server, Device}]),
     _ = ?MODULE:seen(during),
+    ok = sonde_test:until(fun() -> lines(Device) =:= 1 end),
     ok = sonde_trace:clear(),
     _ = ?MODULE:seen(after_clear),
     1 = calls(?SEEN, 1, [{io_server, Device}]),
