@@ -1,0 +1,254 @@
+%% compat/recon, which is what those take who had recon: six modules that do nothing but call sonde, an
+%% application of recon's name and version, and two small projects that have it as their dependency, in
+%% the words of doc/migrating-from-recon.md.
+-module(compat_SUITE).
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
+         end_per_testcase/2]).
+-export([exports_what_recon_exports/1, does_nothing_but_call_sonde/1, calls_what_is_there/1,
+         is_an_application_named_recon/1, answers_as_sonde_does/1, names_every_difference/1,
+         replaces_recon_in_a_rebar3_release/1, replaces_recon_in_a_mix_release/1]).
+
+-define(MODULES, [recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
+-define(DOC, "doc/migrating-from-recon.md").
+
+%% recon exports them for processes that it spawns; nobody else can call them.
+-define(NOT_FOR_CALLERS, [{count_tracer, 1}, {rate_tracer, 2}, {formatter, 5}]).
+
+suite() ->
+    [{timetrap, {minutes, 4}}].
+
+all() ->
+    [exports_what_recon_exports, does_nothing_but_call_sonde, calls_what_is_there,
+     is_an_application_named_recon, answers_as_sonde_does, names_every_difference,
+     replaces_recon_in_a_rebar3_release, replaces_recon_in_a_mix_release].
+
+%% Compiled here, since there is no rebar3 in the chroots; loaded into peers only: this node may have
+%% the real recon.
+init_per_suite(Config) ->
+    Ebin = filename:join(proplists:get_value(priv_dir, Config), "recon/ebin"),
+    ok = filelib:ensure_dir(filename:join(Ebin, "x")),
+    Opts = [{outdir, Ebin}, debug_info, warnings_as_errors, warn_missing_spec, return_errors],
+    _ = [{ok, M} = compile:file(source(M), Opts) || M <- ?MODULES],
+    App = {application, recon, lists:keystore(modules, 1, app(), {modules, ?MODULES})},
+    ok = file:write_file(filename:join(Ebin, "recon.app"), io_lib:format("~p.~n", [App])),
+    sonde_test:init([{ebin, Ebin} | Config]).
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_testcase(replaces_recon_in_a_rebar3_release, Config) ->
+    needs(["git", "rebar3"], Config);
+init_per_testcase(replaces_recon_in_a_mix_release, Config) ->
+    needs(["git", "rebar3", "mix"], Config);
+init_per_testcase(_Case, Config) ->
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    ok.
+
+needs(Tools, Config) ->
+    case {[T || T <- Tools, os:find_executable(T) =:= false], os:getenv("SONDE_SANITIZE", ""),
+          filelib:is_file(in_tree(".git"))} of
+        {[], "", true} -> Config;
+        {[], "", false} -> {skip, "this tree is not git's"};
+        {[], _, _} -> {skip, "a release's script does not start under the sanitizers"};
+        {Missing, _, _} ->
+            {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))}
+    end.
+
+%% ---- the modules
+
+exports_what_recon_exports(Config) ->
+    case sonde_test:recon() of
+        ok ->
+            Ebin = proplists:get_value(ebin, Config),
+            _ = [same_exports(M, exports(code:which(M)) -- ?NOT_FOR_CALLERS,
+                              exports(filename:join(Ebin, atom_to_list(M)))) || M <- ?MODULES],
+            ok;
+        Skip -> Skip
+    end.
+
+same_exports(Module, Theirs, Ours) ->
+    {Module, [], []} = {Module, Theirs -- Ours, Ours -- Theirs}.
+
+exports(Beam) ->
+    {ok, {_, [{exports, Exports}]}} = beam_lib:chunks(Beam, [exports]),
+    lists:sort(Exports -- [{module_info, 0}, {module_info, 1}]).
+
+%% One clause, no guard, and a call of the same name with the same arguments. No function that is not
+%% exported, either.
+does_nothing_but_call_sonde(Config) ->
+    _ = [begin
+             Beam = filename:join(proplists:get_value(ebin, Config), atom_to_list(M)),
+             Delegations = [delegation(ours(M), F) || F <- functions(M)],
+             Exported = exports(Beam),
+             {M, Exported} = {M, lists:sort(Delegations)}
+         end || M <- ?MODULES],
+    ok.
+
+functions(Module) ->
+    {ok, Forms} = epp:parse_file(source(Module), []),
+    [F || F <- Forms, element(1, F) =:= function].
+
+delegation(Target, {function, _, Name, Arity, [{clause, _, Params, [], [Body]}]}) ->
+    {call, _, {remote, _, {atom, _, Target}, {atom, _, Name}}, Args} = Body,
+    Names = [V || {var, _, V} <- Params],
+    Names = [V || {var, _, V} <- Args],
+    Arity = length(lists:usort(Names)),
+    {Name, Arity}.
+
+calls_what_is_there(Config) ->
+    Missing = [{ours(M), F, A} || M <- ?MODULES,
+                                  {F, A} <- exports(filename:join(proplists:get_value(ebin, Config),
+                                                                  atom_to_list(M))),
+                                  not is_exported(ours(M), F, A)],
+    [] = Missing.
+
+is_exported(Module, Function, Arity) ->
+    {module, Module} =:= code:ensure_loaded(Module)
+        andalso erlang:function_exported(Module, Function, Arity).
+
+ours(recon) -> sonde;
+ours(recon_lib) -> sonde_lib;
+ours(recon_alloc) -> sonde_alloc;
+ours(recon_map) -> sonde_map;
+ours(recon_rec) -> sonde_rec;
+ours(recon_trace) -> sonde_trace.
+
+%% ---- the application
+
+%% The version is the contract's, so that a dependency on recon 2.5 is content; sonde is named, so that a
+%% release that has recon has sonde.
+is_an_application_named_recon(Config) ->
+    Peer = peer(Config),
+    {ok, Started} = sonde_peer_helper:call(Peer, application, ensure_all_started, [recon]),
+    [recon, sonde] = lists:sort(Started),
+    {ok, "2.5.6"} = sonde_peer_helper:call(Peer, application, get_key, [recon, vsn]),
+    {ok, [kernel, stdlib, sonde]} =
+        sonde_peer_helper:call(Peer, application, get_key, [recon, applications]),
+    sonde_peer_helper:stop(Peer).
+
+answers_as_sonde_does(Config) ->
+    Peer = peer(Config),
+    Init = sonde_peer_helper:call(Peer, erlang, whereis, [init]),
+    Calls = [{recon, info, [Init]}, {recon, info, [Init, links]}, {recon, info, ["<0.0.0>", meta]},
+             {recon, proc_count, [heap_size, 0]}, {recon, proc_count, [no_such_attribute, 1]},
+             {recon, port_types, []}, {recon_lib, term_to_pid, [init]},
+             {recon_lib, sublist_top_n_attrs, [[{a, 1, b}, {c, 2, d}], 1]},
+             {recon_alloc, memory, [no_such_key]}, {recon_alloc, set_unit, [byte]},
+             {recon_map, is_active, []}, {recon_rec, is_active, []}, {recon_trace, clear, []}],
+    [] = [{M, F, A, Theirs, Ours} || {M, F, A} <- Calls,
+                                     Theirs <- [answer(Peer, M, F, A)],
+                                     Ours <- [answer(Peer, ours(M), F, A)],
+                                     Theirs =/= Ours orelse Theirs =:= {error, undef}],
+    sonde_peer_helper:stop(Peer).
+
+answer(Peer, M, F, A) ->
+    try sonde_peer_helper:call(Peer, M, F, A)
+    catch error:{exception, Why, _} -> {error, Why};
+          Class:Why -> {Class, Why}
+    end.
+
+peer(Config) ->
+    sonde_peer_helper:start(shipped, ["-pa", proplists:get_value(ebin, Config)]).
+
+%% ---- the documentation
+
+%% What sonde_conform knows to be different, people are told: each call in a row of the table.
+names_every_difference(_Config) ->
+    Rows = [Line || Line <- string:split(doc(), "\n", all), lists:prefix("|", Line)],
+    Calls = lists:usort([{M, F} || {M, F, _, _, _, _} <- sonde_conform:differences()]),
+    [] = [Call || Call <- Calls, not lists:any(fun(Row) -> is_named(Call, Row) end, Rows)].
+
+is_named({Module, Function}, Row) ->
+    Call = io_lib:format("\\b~s:~s\\b", [Module, Function]),
+    re:run(Row, Call, [{capture, none}]) =:= match.
+
+%% The first block of code in the documentation that has Word in it, for our repository.
+snippet(Word, Config) ->
+    {match, Blocks} = re:run(doc(), "```\\w*\\n(.*?)```",
+                             [global, dotall, {capture, all_but_first, list}]),
+    [Block | _] = [B || [B] <- Blocks, string:find(B, Word) =/= nomatch],
+    [Before, After] = string:split(Block, "<this repository>"),
+    [Before, repository(Config), After].
+
+doc() ->
+    {ok, Text} = file:read_file(in_tree(?DOC)),
+    unicode:characters_to_list(Text).
+
+%% ---- two small projects
+
+replaces_recon_in_a_rebar3_release(Config) ->
+    Dir = project(Config, "rebar3"),
+    Relx = {relx, [{release, {probe, "1.0.0"}, [sasl, probe]}, {mode, prod}, {include_erts, false},
+                   {sys_config, "sys.config"}, {vm_args, "vm.args"}]},
+    ok = write(Dir, "rebar.config", [snippet("git_subdir", Config), io_lib:format("~p.~n", [Relx])]),
+    ok = write(Dir, "sys.config", io_lib:format("[{sonde, [{native, ~s}]}].~n", [setting()])),
+    ok = write(Dir, "vm.args", vm_args()),
+    _ = sonde_project_helper:sh(Dir, "rebar3 release"),
+    answers_well(Dir, "_build/default/rel/probe/bin/probe foreground").
+
+replaces_recon_in_a_mix_release(Config) ->
+    Dir = project(Config, "mix"),
+    ok = sonde_project_helper:copy(filename:join(data(Config), "rebar3/src/probe.erl"),
+                                   filename:join(Dir, "src/probe.erl")),
+    {ok, Text} = file:read_file(filename:join(Dir, "mix.exs")),
+    ok = write(Dir, "mix.exs", string:replace(Text, "DEPENDENCY", snippet("sparse:", Config))),
+    ok = write(Dir, "config/config.exs", ["import Config\nconfig :sonde, native: :", setting(), "\n"]),
+    Mix = "MIX_ENV=prod MIX_REBAR3=$(command -v rebar3) mix ",
+    _ = sonde_project_helper:sh(Dir, Mix ++ "deps.get && " ++ Mix ++ "release --quiet"),
+    answers_well(Dir, "RELEASE_DISTRIBUTION=none _build/prod/rel/probe/bin/probe start").
+
+%% A copy of the project, made anew: a run before this one may have left something.
+project(Config, Name) ->
+    Dir = filename:join([proplists:get_value(priv_dir, Config), "projects", Name]),
+    ok = sonde_project_helper:copy(filename:join(data(Config), Name), Dir),
+    Dir.
+
+data(Config) -> proplists:get_value(data_dir, Config).
+
+write(Dir, Name, Text) ->
+    File = filename:join(Dir, Name),
+    ok = filelib:ensure_dir(File),
+    file:write_file(File, Text).
+
+setting() ->
+    case sonde_test:side() of native -> "on"; portable -> "off" end.
+
+%% The release's script wants a name; there is no epmd, so nothing is left behind.
+vm_args() ->
+    "-name probe@127.0.0.1\n-setcookie probe\n-start_epmd false -erl_epmd_port 0\n"
+    "-kernel inet_dist_use_interface {127,0,0,1}\n".
+
+%% The node writes its answers and ends by itself.
+answers_well(Dir, Command) ->
+    File = filename:join(Dir, "answers"),
+    _ = sonde_project_helper:sh(Dir, "PROBE_ANSWERS=" ++ File ++ " timeout 60 env " ++ Command),
+    {ok, [Answers]} = file:consult(File),
+    Status = case sonde_test:side() of native -> active; portable -> {off, disabled} end,
+    Expected = #{version => "2.5.6", applications => [recon, sonde], mode => embedded,
+                 status => Status, proc_count => true, windows => 2, used => true, usage => true,
+                 pid => true, record => <<"{a, 1}">>, map => false, traced => 0},
+    {[], []} = {maps:to_list(Expected) -- maps:to_list(Answers),
+                maps:to_list(Answers) -- maps:to_list(Expected)},
+    ok.
+
+%% ---- where things are
+
+repository(Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), "repository"),
+    case filelib:is_dir(Dir) of
+        true -> "file://" ++ Dir;
+        false -> sonde_project_helper:repository(Dir)
+    end.
+
+app() ->
+    {ok, [{application, recon, Props}]} = file:consult(in_tree("compat/recon/src/recon.app.src")),
+    Props.
+
+source(Module) ->
+    in_tree(filename:join("compat/recon/src", atom_to_list(Module) ++ ".erl")).
+
+in_tree(Name) ->
+    filename:join(sonde_project_helper:root(), Name).

@@ -1,0 +1,64 @@
+%% Small real projects that have sonde as a dependency: a git repository of the tree that is tested, to
+%% clone from, and commands that run as those of a user, not of the build that runs the suite.
+-module(sonde_project_helper).
+
+-export([root/0, repository/1, copy/2, sh/2]).
+
+%% The tree that is tested: named by scripts/suite, found from here under rebar3 ct.
+root() ->
+    case os:getenv("SONDE_ROOT") of
+        false -> up(filename:dirname(code:which(?MODULE)));
+        Root -> Root
+    end.
+
+up(Dir) ->
+    case filelib:is_regular(filename:join(Dir, "src/sonde.app.src")) of
+        true -> Dir;
+        false -> up(filename:dirname(Dir))
+    end.
+
+%% What git would take of the working tree, committed or not, as the one commit on the branch main of a
+%% repository in Dir. Returns its URL.
+repository(Dir) ->
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    _ = sh(root(), "git ls-files -z --cached --others --exclude-standard | "
+                   "xargs -0 sh -c 'for f; do [ ! -e \"$f\" ] || printf \"%s\\0\" \"$f\"; done' sh | "
+                   "tar -c --null -T - | tar -x -C '" ++ Dir ++ "'"),
+    _ = sh(Dir, "git init -q -b main && git add -Af . && "
+                "git -c user.name=test -c user.email=test@localhost commit -q -m tree"),
+    "file://" ++ Dir.
+
+%% A file, or a folder with all that is in it.
+copy(From, To) ->
+    case file:list_dir(From) of
+        {ok, Names} ->
+            _ = [ok = copy(filename:join(From, N), filename:join(To, N)) || N <- Names],
+            ok;
+        {error, enotdir} ->
+            ok = filelib:ensure_dir(To),
+            {ok, _} = file:copy(From, To),
+            ok
+    end.
+
+%% Runs in Dir, which is also the home, so that no setting of this machine's user counts. What it
+%% said; fails if it did.
+sh(Dir, Command) ->
+    Clean = "unset MAKEFLAGS MFLAGS MAKELEVEL WERROR SONDE_REQUIRE_NATIVE ERL_FLAGS ERL_LIBS; "
+            "unset XDG_CACHE_HOME XDG_CONFIG_HOME; ",
+    Port = open_port({spawn_executable, os:find_executable("sh")},
+                     [{args, ["-c", Clean ++ Command]}, {cd, Dir}, {env, [{"HOME", Dir}]},
+                      exit_status, stderr_to_stdout, binary]),
+    collect(Port, Command, []).
+
+collect(Port, Command, Said) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, Command, [Said, Data]);
+        {Port, {exit_status, 0}} -> text(Said);
+        {Port, {exit_status, Code}} -> ct:fail("~ts: ~p~n~ts", [Command, Code, text(Said)])
+    end.
+
+text(Said) ->
+    case unicode:characters_to_list(Said) of
+        Text when is_list(Text) -> Text;
+        _ -> binary_to_list(iolist_to_binary(Said))
+    end.
