@@ -208,6 +208,18 @@ static bool get_vm(const struct sonde *s, struct vm *vm)
     return vm->lay && vm->tab.max != 0;
 }
 
+/* What is proved, else the candidate, which a later proof would change under our feet. */
+static bool get_best_vm(struct sonde *s, struct vm *vm)
+{
+    bool known = get_vm(s, vm);
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire))
+        return known;
+    enum peek_reader reader = vm->reader;
+    *vm = s->vm;
+    vm->reader = reader;
+    return true;
+}
+
 /* (Path, Op, Argument) */
 static bool get_proof(ErlNifEnv *env, const struct vm *vm, const ERL_NIF_TERM argv[],
                       struct proof *p)
@@ -312,7 +324,7 @@ NIF(nif_read)
     uintptr_t proc;
     enum attr attr;
     int64_t value;
-    if (!get_vm(sonde_of(env), &vm) || !nif_attr(env, argv[1], &attr) ||
+    if (!get_best_vm(sonde_of(env), &vm) || !nif_attr(env, argv[1], &attr) ||
         !find_process(env, &vm, argv[0], &proc))
         return enif_make_badarg(env);
     if (vm.reader == PEEK_NONE)

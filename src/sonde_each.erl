@@ -21,17 +21,31 @@ fold(Fun, Acc, Attrs, Items) ->
     end.
 
 %% @doc Values of one process, natively where that can be; never of the caller, who is busy asking.
+%% Most can be read at once; what has a long mailbox or many ties is scanned, in slices.
 -spec one(pid(), [sonde_attr:attr()]) -> {ok, [term()]} | undefined.
 one(Pid, Attrs) ->
     case Pid =/= self() andalso lists:all(fun sonde_attr:is_native/1, Attrs)
          andalso sonde_vm:side() of
-        native -> one(Pid, Attrs, sonde_nif:scan_new(Attrs, each, 0, [Pid], [], ?NO_LIMIT));
+        native -> read_one(Pid, Attrs);
         _ -> ask_one(Pid, Attrs)
     end.
 
-one(Pid, Attrs, Scan) ->
+read_one(Pid, Attrs) ->
+    Read = [sonde_nif:read(Pid, Attr) || Attr <- Attrs],
+    case lists:all(fun is_integer/1, Read) of
+        true ->
+            {ok, Read};
+        false ->
+            case lists:member(timeslice, Read) of
+                true -> scan_one(Pid, Attrs,
+                                 sonde_nif:scan_new(Attrs, each, 0, [Pid], [], ?NO_LIMIT));
+                false -> ask_one(Pid, Attrs)
+            end
+    end.
+
+scan_one(Pid, Attrs, Scan) ->
     case sonde_nif:scan_step(Scan) of
-        more -> one(Pid, Attrs, Scan);
+        more -> scan_one(Pid, Attrs, Scan);
         {rows, [{Pid, Values}]} -> {ok, Values};
         done -> undefined;
         _ -> ask_one(Pid, Attrs)

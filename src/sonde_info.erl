@@ -13,11 +13,11 @@
 
 %% ---- processes
 
-%% @doc All categories, from one look at the process.
+%% @doc All categories.
 -spec process(sonde_lib:pid_term()) -> [{category(), [{atom(), term()}] | undefined}].
 process(Term) ->
     Items = [{Category, items(Category)} || Category <- ?CATEGORIES],
-    case process_info(sonde_lib:term_to_pid(Term), lists:append([Is || {_, Is} <- Items])) of
+    case values(sonde_lib:term_to_pid(Term), lists:append([Is || {_, Is} <- Items])) of
         undefined -> [{Category, undefined} || Category <- ?CATEGORIES];
         Values -> deal(Items, Values)
     end.
@@ -34,20 +34,32 @@ process(Term, Key) ->
 
 about(Pid, Keys) when is_list(Keys) ->
     _ = length(Keys), % badarg for what is no proper list
-    case process_info(Pid, [sonde_attr:item(Key) || Key <- Keys]) of
-        undefined -> undefined;
-        Values -> [{Key, sonde_attr:value(Key, Value)}
-                   || {Key, {_, Value}} <- lists:zip(Keys, Values)]
-    end;
+    values(Pid, Keys);
 about(Pid, Key) when is_atom(Key) ->
-    case {items(Key), sonde_attr:item(Key)} of
-        {none, Key} -> process_info(Pid, Key);
-        {none, Item} -> computed(Key, process_info(Pid, Item));
-        {Items, _} -> {Key, process_info(Pid, Items)}
+    case {items(Key), sonde_attr:is_native(Key)} of
+        {none, false} -> process_info(Pid, Key);
+        {none, true} -> one(values(Pid, [Key]));
+        {Items, _} -> {Key, values(Pid, Items)}
     end.
 
-computed(_Key, undefined) -> undefined;
-computed(Key, {_, Value}) -> {Key, sonde_attr:value(Key, Value)}.
+one(undefined) -> undefined;
+one([Value]) -> Value.
+
+%% What can be read is read first, since asking makes a process run: it is not made to count a long
+%% mailbox, or to list all that it refers to.
+values(Pid, Keys) ->
+    {Native, Other} = lists:partition(fun sonde_attr:is_native/1, Keys),
+    case {read(Pid, Native), process_info(Pid, Other)} of
+        {{ok, Read}, Told} when is_list(Told) -> in_order(Keys, lists:zip(Native, Read), Told);
+        _ -> undefined
+    end.
+
+read(_Pid, []) -> {ok, []};
+read(Pid, Native) -> sonde_each:one(Pid, Native).
+
+in_order([], [], []) -> [];
+in_order([Key | Keys], [{Key, _} = Value | Read], Told) -> [Value | in_order(Keys, Read, Told)];
+in_order([Key | Keys], Read, [{Key, _} = Value | Told]) -> [Value | in_order(Keys, Read, Told)].
 
 items(meta) -> [registered_name, dictionary, group_leader, status];
 items(signals) -> [links, monitors, monitored_by, trap_exit];
