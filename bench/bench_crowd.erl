@@ -36,14 +36,14 @@ full(Messages, Keys) ->
 
 %% @doc `N' processes with `Binaries' refc binaries each, of 65 to 200 bytes; they are built at the same
 %% time, so that neighbours in memory belong to different processes.
--spec holders(non_neg_integer(), non_neg_integer()) -> ok.
+-spec holders(non_neg_integer(), non_neg_integer()) -> [pid()].
 holders(0, _) ->
-    ok;
+    [];
 holders(N, Binaries) ->
     Now = min(N, ?WAVE),
     Pids = [spawn(?MODULE, hold, [self(), I, Binaries]) || I <- lists:seq(1, Now)],
     _ = [receive {Pid, ready} -> ok end || Pid <- Pids],
-    holders(N - Now, Binaries).
+    Pids ++ holders(N - Now, Binaries).
 
 serve(Parent) ->
     ok = proc_lib:init_ack(Parent, ok),

@@ -15,7 +15,7 @@ run(Foreign) ->
                                 env("DISTURB_MS", 10000)},
     {ok, Dir} = sonde_foreign_helper:build(Foreign),
     ok = sonde_foreign_helper:load(Dir),
-    ok = bench_crowd:holders(Processes, 2),
+    _ = bench_crowd:holders(Processes, 2),
     ScanUs = mean([us(fun scan/0) || _ <- lists:seq(1, 20)]),
     io:format("~b processes with 2 binaries each, ~b windows of ~b ms of each kind, ping-pong beside~n"
               "  sonde    proc_count(binary_memory, ~b), ~.2f ms each, every ~b ms~n"

@@ -64,7 +64,8 @@ title("light") -> thousands(scaled(100000)) ++ " processes with 2 refc binaries 
 title("heavy") -> "20 processes with " ++ thousands(scaled(100000)) ++ " refc binaries each";
 title("small") -> "400 processes, default table size";
 title("calls") -> thousands(scaled(100000)) ++ " processes, one of them with "
-                      ++ thousands(scaled(300000)) ++ " messages and keys";
+                      ++ thousands(scaled(300000)) ++ " messages and keys, one with "
+                      ++ thousands(scaled(100000)) ++ " refc binaries";
 title("trips") -> "ping-pong beside " ++ thousands(scaled(100000)) ++ " processes".
 
 thousands(N) when N < 1000 -> integer_to_list(N);
@@ -79,12 +80,12 @@ work("many", Emit) ->
     [compare(Emit, runs(), Attr, 30) || Attr <- [memory, message_queue_len]],
     compare_leak(Emit, few(), 40);
 work("light", Emit) ->
-    bench_crowd:holders(scaled(100000), 2),
+    _ = bench_crowd:holders(scaled(100000), 2),
     compare(Emit, runs(), binary_memory, 15),
     compare_leak(Emit, runs(), 4),
     floor_of_collecting(Emit);
 work("heavy", Emit) ->
-    bench_crowd:holders(20, scaled(100000)),
+    _ = bench_crowd:holders(20, scaled(100000)),
     compare(Emit, runs(), binary_memory, 4),
     bare(Emit),
     compare(Emit, runs(), binary_count, 8),
@@ -102,15 +103,16 @@ work("calls", Emit) ->
     _ = bench_crowd:servers(scaled(50000)),
     bench_crowd:idle(scaled(50000)),
     Full = bench_crowd:full(scaled(300000), scaled(300000)),
+    [Holder] = bench_crowd:holders(1, scaled(100000)),
     _ = [speed(Emit, runs(), call(Name, Args), never_slower, Theirs, Ours)
-         || {Name, Args, Theirs, Ours} <- less_work(Full)],
+         || {Name, Args, Theirs, Ours} <- less_work(Full, Holder)],
     ok;
 work("trips", Emit) ->
-    bench_crowd:holders(scaled(100000), 2),
+    _ = bench_crowd:holders(scaled(100000), 2),
     trips(Emit).
 
 %% Calls where ours does less than recon's; of those that recon does not have, what its users write.
-less_work(Full) ->
+less_work(Full, Holder) ->
     [{"proc_window", [Attr, ?N, 0], fun() -> recon:proc_window(Attr, ?N, 0) end,
       fun() -> sonde:proc_window(Attr, ?N, 0) end} || Attr <- [memory, reductions]]
         ++ [{"proc_count", [Many, ?N], fun() -> [recon:proc_count(A, ?N) || A <- Many] end,
@@ -121,8 +123,9 @@ less_work(Full) ->
             || By <- [initial_call, registered_name, application]]
         ++ [{"info", ['Full' | Args], fun() -> apply(recon, info, [Full | Args]) end,
              fun() -> apply(sonde, info, [Full | Args]) end}
-            || Args <- [[], [memory_used], [memory], [message_queue_len], [binary_memory],
-                        [[memory, message_queue_len, reductions]]]]
+            || Args <- [[], [memory_used], [memory], [links]]]
+        ++ [{"info", ['Holder', binary_memory], fun() -> recon:info(Holder, binary_memory) end,
+             fun() -> sonde:info(Holder, binary_memory) end}]
         ++ [{"recon_alloc:" ++ atom_to_list(F), Args, fun() -> apply(recon_alloc, F, Args) end,
              fun() -> apply(sonde_alloc, F, Args) end}
             || {F, Args} <- [{snapshot, []}, {memory, [used]}, {memory, [allocated_types]},

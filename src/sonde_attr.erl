@@ -3,7 +3,7 @@
 %% `process_info/2' does not know are computed from one that it knows.
 -module(sonde_attr).
 
--export([native/0, is_native/1, check/1, read/2, ask/3, call_site/1]).
+-export([native/0, is_native/1, is_counted/1, check/1, read/2, ask/3, call_site/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -19,6 +19,10 @@ native() ->
 
 -spec is_native(term()) -> boolean().
 is_native(Attr) -> lists:member(Attr, native()).
+
+%% @doc What `process_info/2' does not know: it lists everything, and the list is counted.
+-spec is_counted(term()) -> boolean().
+is_counted(Attr) -> item(Attr) =/= Attr.
 
 %% @doc Raises badarg for what is not an attribute; else gives some process' value.
 -spec check(term()) -> term().

@@ -36,7 +36,7 @@ about(Pid, Keys) when is_list(Keys) ->
     _ = length(Keys), % badarg for what is no proper list
     values(Pid, Keys);
 about(Pid, Key) when is_atom(Key) ->
-    case {items(Key), sonde_attr:is_native(Key)} of
+    case {items(Key), sonde_attr:is_counted(Key)} of
         {none, false} -> process_info(Pid, Key);
         {none, true} -> one(values(Pid, [Key]));
         {Items, _} -> {Key, values(Pid, Items)}
@@ -45,19 +45,22 @@ about(Pid, Key) when is_atom(Key) ->
 one(undefined) -> undefined;
 one([Value]) -> Value.
 
-%% What can be read is read first, since asking makes a process run: it is not made to count a long
-%% mailbox, or to list all that it refers to.
+%% Only what the process would have to list is read: of one process, all else is quickly asked. Read
+%% first, since asking makes it run.
 values(Pid, Keys) ->
-    {Native, Other} = lists:partition(fun sonde_attr:is_native/1, Keys),
-    case {read(Pid, Native), process_info(Pid, Other)} of
-        {{ok, Read}, Told} when is_list(Told) -> in_order(Keys, lists:zip(Native, Read), Told);
+    {Counted, Other} = lists:partition(fun sonde_attr:is_counted/1, Keys),
+    case {read(Pid, Counted), told(Pid, Other, Counted)} of
+        {{ok, Read}, Told} when is_list(Told) -> in_order(Keys, lists:zip(Counted, Read), Told);
         _ -> undefined
     end.
 
 read(_Pid, []) -> {ok, []};
-read(Pid, Native) -> sonde_each:one(Pid, Native).
+read(Pid, Counted) -> sonde_each:one(Pid, Counted).
 
-in_order([], [], []) -> [];
+told(_Pid, [], [_ | _]) -> [];
+told(Pid, Other, _) -> process_info(Pid, Other).
+
+in_order(_Keys, [], Told) -> Told;
 in_order([Key | Keys], [{Key, _} = Value | Read], Told) -> [Value | in_order(Keys, Read, Told)];
 in_order([Key | Keys], Read, [{Key, _} = Value | Told]) -> [Value | in_order(Keys, Read, Told)].
 
