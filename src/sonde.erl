@@ -505,13 +505,14 @@ inet_window(Attr, N, Ms) when is_atom(Attr) ->
 
 %% @doc The sockets of the `socket' module, which are no ports: those that were opened with it, and
 %% those of `gen_tcp' and `gen_udp' with `{inet_backend, socket}'. `{Socket, Octets, Attrs}', most
-%% traffic first, where `Octets' is what was read and written, together, and `Attrs' is
+%% traffic first, where `Octets' is what was read and written, files that were sent included, and
+%% `Attrs' is
 %% <ul>
 %% <li>`owner': the process; of one that `gen_tcp' made, the process in which it is kept</li>
 %% <li>`domain', `type', `protocol': `inet', `stream', `tcp' and the like</li>
 %% <li>`local', `remote': `{Address, Port}' or `{local, Path}', where there is one</li>
 %% <li>`counters': a map, with the names of `socket:info/1': `read_byte', `write_byte' (octets),
-%%     `read_pkg', `write_pkg' (packets), `acc_success' and more</li>
+%%     `read_pkg', `write_pkg' (packets), `sendfile_byte', `acc_success' and more</li>
 %% </ul>
 %% Sockets that close meanwhile are left out, as are those that were opened with `use_registry =>
 %% false'. No call waits for traffic: each socket is asked for its facts by `socket:info/1',

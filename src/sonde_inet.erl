@@ -59,19 +59,22 @@ rows(Sockets) ->
     sonde_lib:sublist_top_n_attrs(Rows, -1).
 
 row(Socket) ->
-    try socket:info(Socket) of
-        #{owner := Owner, counters := #{read_byte := Read, write_byte := Written} = Counters} = Info
-          when is_pid(Owner) ->
-            {Socket, Read + Written,
-             [{owner, Owner} | [{Key, maps:get(Key, Info)} || Key <- [domain, type, protocol]]]
-             ++ address(local, socket:sockname(Socket))
-             ++ address(remote, socket:peername(Socket))
-             ++ [{counters, Counters}]};
-        _ ->
-            closed
+    try {socket:info(Socket), socket:sockname(Socket), socket:peername(Socket)} of
+        {#{counters := Counters, rstates := States} = Info, Local, Remote} ->
+            is_open(States) andalso
+                {Socket, octets(Counters),
+                 [{Key, maps:get(Key, Info)} || Key <- [owner, domain, type, protocol]]
+                 ++ address(local, Local) ++ address(remote, Remote) ++ [{counters, Counters}]}
     catch
-        error:_ -> closed
+        error:_ -> false
     end.
+
+is_open(States) ->
+    not lists:any(fun(State) -> State =:= closing orelse State =:= closed end, States).
+
+%% What was sent from files is counted by itself, from the first time on.
+octets(#{read_byte := Read, write_byte := Written} = Counters) ->
+    Read + Written + maps:get(sendfile_byte, Counters, 0).
 
 address(Side, {ok, #{addr := Address, port := Port}}) -> [{Side, {Address, Port}}];
 address(Side, {ok, #{family := local, path := Path}}) -> [{Side, {local, Path}}];

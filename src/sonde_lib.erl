@@ -117,8 +117,8 @@ fold_next(_Erlang, _Fun, Acc, none) ->
 %% 1> sonde_lib:binary_memory([{94230314959296, 103, 2}, {94230314959312, 1000, 1}]).
 %% 1103
 %% '''
--spec binary_memory([{Id :: term(), Bytes :: non_neg_integer(), References :: term()}]) ->
-    non_neg_integer().
+-spec binary_memory([{Id :: term(), Bytes, References :: term()}]) -> Bytes
+              when Bytes :: number().
 binary_memory(Binaries) ->
     lists:foldl(fun({_, Bytes, _}, Sum) -> Sum + Bytes end, 0, Binaries).
 
@@ -361,7 +361,11 @@ triple_to_pid(A, B, C) ->
 -spec term_to_port(port_term()) -> port() | pid() | undefined.
 term_to_port(Port) when is_port(Port) -> Port;
 term_to_port(Name) when is_atom(Name) -> whereis(Name);
-term_to_port("#Port<0." ++ _ = Text) -> list_to_port(Text);
+term_to_port("#Port<0." ++ Text) ->
+    case string:to_integer(Text) of
+        {N, ">"} -> term_to_port(N);
+        _ -> error(badarg)
+    end;
 term_to_port(N) when is_integer(N) ->
-    N =< ?MAX_PORT orelse error(badarg),
+    N >= 0 andalso N =< ?MAX_PORT orelse error(badarg),
     list_to_port("#Port<0." ++ integer_to_list(N) ++ ">").

@@ -519,8 +519,8 @@ garbage() ->
     _ = [binary:copy(<<"garbage">>, 100) || _ <- lists:seq(1, 20)],
     ok.
 
-%% A listener with a name, both ends of a connection over which 1000 octets have gone, and sockets of
-%% UDP.
+%% A listener with a name, both ends of a connection over which 1000 octets have gone, and sockets
+%% of UDP.
 sockets() ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary]),
     true = register(calls_suite_port, Listen),

@@ -2,7 +2,8 @@
 -module(sockets_SUITE).
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2]).
--export([traffic_is_the_planted_one/1, plain_sockets_have_rows/1, local_sockets_have_paths/1,
+-export([traffic_is_the_planted_one/1, sent_files_count/1, plain_sockets_have_rows/1,
+         local_sockets_have_paths/1,
          ports_are_in_the_one_list_and_sockets_in_the_other/1, most_traffic_comes_first/1,
          one_protocol_at_a_time/1, owner_takes_its_sockets_along/1, closed_sockets_have_no_row/1,
          sockets_may_close_meanwhile/1, waiting_sockets_do_not_hold_it_up/1,
@@ -14,7 +15,8 @@
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
-    [traffic_is_the_planted_one, plain_sockets_have_rows, local_sockets_have_paths,
+    [traffic_is_the_planted_one, sent_files_count, plain_sockets_have_rows,
+     local_sockets_have_paths,
      ports_are_in_the_one_list_and_sockets_in_the_other, most_traffic_comes_first,
      one_protocol_at_a_time, owner_takes_its_sockets_along, closed_sockets_have_no_row,
      sockets_may_close_meanwhile, waiting_sockets_do_not_hold_it_up, bad_protocol_is_badarg,
@@ -54,6 +56,16 @@ traffic_is_the_planted_one(_Config) ->
     [{Client2, 1234, [{recv_oct, 234}, {send_oct, 1000}]}] =
         [R || {P, _, _} = R <- sonde:inet_count(oct, -1), P =:= Client2],
     close(Ports).
+
+sent_files_count(Config) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "sent"),
+    ok = file:write_file(File, <<0:40000>>),
+    #{client := Client, server := Server} = Sockets = connection([{inet_backend, socket}]),
+    {ok, 5000} = file:sendfile(File, Client),
+    {ok, <<_:5000/binary>>} = gen_tcp:recv(Server, 5000, 5000),
+    ok = talk(Client, Server),
+    [6234, 6234, 0] = [Octets || {_, Octets, _} <- sonde:sockets(tcp)],
+    close(Sockets).
 
 plain_sockets_have_rows(_Config) ->
     {ok, One} = socket:open(inet, dgram, udp),
