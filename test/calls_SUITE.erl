@@ -114,7 +114,7 @@ ports(#{tcp := Listen, sent := Connected, udp := Udp, named := Named} = Ports) -
     Number = list_to_integer(hd(string:lexemes(lists:nthtail(8, erlang:port_to_list(Connected)),
                                                ">"))),
     Terms = maps:values(Ports)
-        ++ [Closed, calls_suite_port, nobody, init, self(), Number, 99999, -1,
+        ++ [Closed, calls_suite_port, nobody, init, self(), Number, 99999,
             erlang:port_to_list(Connected), "#Port<0.x>", "#Port<9.1>", "foo", <<"#Port<0.1>">>,
             1.0, []],
     Keys = [meta, signals, io, memory_used, type, specific, registered_name, name, id, connected,
@@ -125,7 +125,8 @@ ports(#{tcp := Listen, sent := Connected, udp := Udp, named := Named} = Ports) -
         ++ calls(port_info, [[Term, name] || Term <- Terms])
         ++ calls(port_info, [[Port, Key] || Port <- [Connected, Named, Udp, Closed, nobody],
                                             Key <- Keys])
-        ++ [{port_info, unclosed, fun(M) -> M:port_info("#Port<0.99999", name) end}]
+        ++ [{port_info, negative, fun(M) -> M:port_info(-1) end},
+            {port_info, unclosed, fun(M) -> M:port_info("#Port<0.99999", name) end}]
         ++ lists:append([calls(F, [[]]) || F <- [tcp, udp, sctp, files, port_types]])
         ++ calls(inet_count, [[Attr, N] || Attr <- [cnt, oct, recv_oct, send_pend, foo, "oct",
                                                     [send_oct]],

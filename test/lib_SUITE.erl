@@ -124,9 +124,9 @@ ports([Listen, Connected, Udp]) ->
           ++ [[oct, foo]]},
      {term_to_port,
       [[Term] || Term <- [Connected, erlang:port_to_list(Connected), nobody, init, "#Port<0.1>",
-                          "#Port<0.x>", "#Port<0.>", "#Port<0.1>junk", "#Port<0.1", "#Port<0.-1>",
-                          "#Port<0. 1>", "#Port<1.1>", "x", <<"#Port<0.1>">>, [], self(), 0, 1, -1,
-                          1.0, {1}, make_ref(), 16#0FFFFFFF]]}].
+                          "#Port<0.x>", "#Port<0.>", "#Port<0.1>junk", "#Port<0.1",
+                          "#Port<0. 1>", "#Port<1.1>", "x", <<"#Port<0.1>">>, [], self(), 0, 1, 1.0,
+                          {1}, make_ref(), 16#0FFFFFFF]]}].
 
 attrs() ->
     [cnt, oct, recv_oct, recv_cnt, send_oct, send_cnt, send_pend, foo, "oct", [send_oct], 1].
@@ -159,7 +159,9 @@ rows(Pids) ->
 
 %% In which we want to differ.
 named() ->
-    [{term_to_port, unclosed, fun(M) -> M:term_to_port("#Port<0.12") end},
+    [{term_to_port, negative, fun(M) -> M:term_to_port(-1) end},
+     {term_to_port, text_negative, fun(M) -> M:term_to_port("#Port<0.-1>") end},
+     {term_to_port, unclosed, fun(M) -> M:term_to_port("#Port<0.12") end},
      {term_to_port, beyond_32_bits, fun(M) -> is_port_1(M, (1 bsl 32) + 1) end},
      {term_to_port, text_beyond_32_bits, fun(M) -> is_port_1(M, "#Port<0.4294967297>") end}].
 
