@@ -2,16 +2,16 @@
 %%
 %% <h4>What do you want to see?</h4>
 %% <ul>
-%% <li>Ten calls of a function, with their arguments: `sonde_trace:calls({Mod, Fun, '_'}, 10)'</li>
+%% <li>Ten calls of a function, with arguments: ``sonde_trace:calls({Mod, Fun, '_'}, 10)''</li>
 %% <li>Also what they return: `sonde_trace:calls({Mod, Fun, return_trace}, 10)'</li>
 %% <li>Only calls with arguments like these:
 %%     `sonde_trace:calls({Mod, Fun, fun([A, _]) when A > 3 -> return_trace() end}, 10)', typed in a
 %%     shell</li>
-%% <li>Calls from one process: `sonde_trace:calls({Mod, Fun, '_'}, 10, [{pid, Pid}])'</li>
+%% <li>Calls from one process: ``sonde_trace:calls({Mod, Fun, '_'}, 10, [{pid, Pid}])''</li>
 %% <li>Local calls, and where they return to:
-%%     `sonde_trace:calls({Mod, Fun, '_'}, 10, [{scope, local}, return_to])'</li>
+%%     ``sonde_trace:calls({Mod, Fun, '_'}, 10, [{scope, local}, return_to])''</li>
 %% <li>No more than 10 calls a second, for as long as it takes:
-%%     `sonde_trace:calls({Mod, Fun, '_'}, {10, 1000})'</li>
+%%     ``sonde_trace:calls({Mod, Fun, '_'}, {10, 1000})''</li>
 %% <li>Nothing any more: `sonde_trace:clear()'</li>
 %% </ul>
 %%
@@ -26,11 +26,9 @@
 %% {@link calls/3} and {@link clear/0} end whatever call tracing there was.
 %%
 %% <h4>What it costs the node</h4>
-%% Each call of a traced function is a message to one process, until the limit is reached; of
-%% functions that are called very often some more messages are under way by then, and are dropped. A
-%% traced process is slower by some microseconds for each call. Setting and unsetting stops nobody
-%% for longer than it takes to put breakpoints into the functions. Of messages that are large the
-%% whole is copied: `{args, arity}' leaves the arguments out.
+%% Each call of a traced function is a message to one process, with a copy of the arguments
+%% (`{args, arity}' leaves them out), until the limit is reached; what is on its way by then is
+%% dropped. That process has a high priority, so that it does not fall behind those it counts.
 -module(sonde_trace).
 
 -export([clear/0, calls/2, calls/3]).

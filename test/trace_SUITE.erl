@@ -194,6 +194,7 @@ traces() ->
      Case(text_is_no_format, ?SEEN, 1, [{formatter, fun(_) -> "100~p" end}], Seq([1])),
      Case(rate, ?SEEN, {2, 60000}, [], Seq([1, 2, 3, 4])),
      Case(rate_of_none, ?SEEN, {0, 60000}, [], Seq([1, 2])),
+     {calls, caller_ends, fun goes_on_without_its_caller/1},
      {calls, unknown_function, fun(M) -> {M:calls({?MODULE, none, 1}, 1), M:clear()} end},
      {calls, unknown_module, fun(M) -> {M:calls({sonde_none, '_', '_'}, 1), M:clear()} end},
      {calls, two_arguments, fun(M) -> {M:calls([?SEEN, {lists, seq, 2}], 1), M:clear()} end},
@@ -209,6 +210,16 @@ traced(Module, TSpecs, Max, Opts, Do) ->
     ok = await_end(Module, Pid =/= []),
     ok = Module:clear(),
     {Functions, scrubbed(text(Device))}.
+
+goes_on_without_its_caller(Module) ->
+    Device = device(),
+    {Caller, Ref} = spawn_monitor(fun() -> 1 = Module:calls(?SEEN, 200, [{io_server, Device}]) end),
+    receive {'DOWN', Ref, process, Caller, normal} -> ok end,
+    ok = sonde_test:until(fun() ->
+                              _ = ?MODULE:seen(1),
+                              whereis(formatter_name(Module)) =:= undefined
+                          end),
+    lines(Device) =:= 200.
 
 %% Of somebody who never calls there is nothing to wait for.
 await_end(_Module, false) -> ok;
