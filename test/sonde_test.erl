@@ -1,7 +1,7 @@
 %% What the suites share: which side is tested, processes that hold still, who is blocked, recon.
 -module(sonde_test).
 
--export([side/0, init/1, recon/0]).
+-export([side/0, init/1, recon/0, recon/1]).
 -export([hold/1, hold/2, park/1, stop/1, settle/1, until/1]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
 -export([block/1, unblock/1]).
@@ -24,12 +24,15 @@ init(Config) ->
 
 %% The real recon: its modules on the code path, or the reason why not.
 recon() ->
+    recon([recon, recon_lib]).
+
+recon(Modules) ->
     Found = [Dir || Pattern <- [os:getenv("SONDE_RECON")], is_list(Pattern),
                     Dir <- filelib:wildcard(Pattern)],
     _ = [code:add_pathz(Dir) || Dir <- Found],
-    case {Found, code:ensure_loaded(recon), code:ensure_loaded(recon_lib)} of
-        {[], _, _} -> {skip, "recon is not here (SONDE_RECON names its ebin)"};
-        {_, {module, _}, {module, _}} -> ok;
+    case {Found, code:ensure_modules_loaded(Modules)} of
+        {[], _} -> {skip, "recon is not here (SONDE_RECON names its ebin)"};
+        {_, ok} -> ok;
         _ -> {skip, "recon's modules do not load on this release"}
     end.
 
