@@ -11,7 +11,7 @@
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
-    [exports_what_recon_exports, answers_as_recon,
+    [exports_what_recon_exports, answers_as_recon, texts_where_there_is_no_recon,
      nothing_runs_when_loaded, count_is_a_hard_limit, zero_and_less_trace_nothing,
      rate_is_a_hard_limit, slower_than_the_rate_goes_on, no_number_ends_at_the_first_message,
      flood_ends_at_the_limit, rate_ends_a_flood,
@@ -315,6 +315,24 @@ formatter_of(Module, Tracer) ->
     {Formatter, Down} = spawn_monitor(Module, formatter, Args),
     receive {ref, linked} -> ok end,
     receive {'DOWN', Down, process, Formatter, End} -> End end.
+
+%% Not every release loads recon's modules.
+texts_where_there_is_no_recon(_Config) ->
+    Golden = [{[call, {m, f, [a, "b", [1, 2], <<"c">>]}], "m:f(a, \"b\", [1,2], <<\"c\">>)"},
+              {[call, {m, f, 2}], "m:f/2"},
+              {[call, {m, f, []}, {m, g, 1}], "m:f() {m,g,1}"},
+              {[return_from, {m, f, 1}, {ok, #{k => "v"}}], "m:f/1 --> {ok,#{k => \"v\"}}"},
+              {[return_to, {m, f, 1}], " '--> m:f/1"},
+              {[exception_from, {m, f, 1}, {error, badarg}], "m:f/1 error badarg"},
+              {[send, hello, name], " > name: hello"},
+              {['receive', hello], "< hello"},
+              {[spawn, name, {m, f, [1]}], "spawned name as m:f(1)"},
+              {[exit, normal], "EXIT normal"},
+              {[what, ever], "unknown trace type what -- [ever]"}],
+    [{M, Text} = {M, tl(lists:droplast(scrubbed(flat(sonde_trace:format(stamped(M))))))}
+     || {M, T} <- Golden, Text <- ["CLOCK PID " ++ T]],
+    "\nCLOCK PID m:f(x)\n" = scrubbed(flat(sonde_trace:format({trace, self(), call, {m, f, [x]}}))),
+    ok.
 
 %% ---- limits
 
