@@ -1,8 +1,10 @@
-%% What h(sonde). and h(sonde, bin_leak). show in a shell: the documentation is in the beams.
+%% What h(sonde). and h(sonde_alloc, memory). show in a shell: the documentation is in the beams.
 -module(docs_SUITE).
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([module_is_documented/1, functions_are_documented/1, nothing_but_the_beam_is_needed/1]).
+
+-define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace]).
 
 all() ->
     [module_is_documented, functions_are_documented, nothing_but_the_beam_is_needed].
@@ -17,18 +19,24 @@ end_per_suite(_Config) ->
     ok.
 
 module_is_documented(_Config) ->
-    {ok, Docs} = code:get_doc(sonde),
-    {match, _} = re:run(shown(shell_docs:render(sonde, Docs)), "\\w{3,} \\w+", [unicode]).
+    _ = [{M, {match, _}} = {M, re:run(shown(shell_docs:render(M, docs(M))), "\\w{3,} \\w+", [unicode])}
+         || M <- ?MODULES],
+    ok.
 
 %% Each function that a person can call has a text, not its specification alone.
 functions_are_documented(_Config) ->
-    {ok, Docs} = code:get_doc(sonde),
-    {docs_v1, _, _, _, _, _, Entries} = Docs,
-    Undocumented = [{Name, Arity} || {Name, Arity} <- sonde:module_info(exports),
-                                     Name =/= module_info,
-                                     not has_text(lists:keyfind({function, Name, Arity}, 1, Entries))],
-    [] = Undocumented,
-    {match, _} = re:run(shown(shell_docs:render(sonde, bin_leak, Docs)), "bin_leak\\(", [unicode]).
+    [] = [{M, Name, Arity}
+          || M <- ?MODULES, {docs_v1, _, _, _, _, _, Entries} <- [docs(M)],
+             {Name, Arity} <- M:module_info(exports),
+             Name =/= module_info,
+             not has_text(lists:keyfind({function, Name, Arity}, 1, Entries))],
+    _ = [{match, _} = re:run(shown(shell_docs:render(M, F, docs(M))), atom_to_list(F) ++ "\\(", [unicode])
+         || {M, F} <- [{sonde, bin_leak}, {sonde_alloc, memory}, {sonde_trace, calls}]],
+    ok.
+
+docs(Module) ->
+    {ok, Docs} = code:get_doc(Module),
+    Docs.
 
 has_text({_, _, _, #{} = Doc, _}) -> map_size(Doc) > 0;
 has_text({_, _, _, _, #{equiv := _}}) -> true;
