@@ -2,6 +2,8 @@
 %% skipped; and nothing of it in anybody's mailbox.
 -module(bin_leak_SUITE).
 
+-import(sonde_test, [raised/1]).
+
 -compile([export_all, nowarn_export_all]).
 
 suite() -> [{timetrap, {minutes, 2}}].
@@ -372,10 +374,3 @@ block(Config) ->
 unblock({Pid, _} = Blocked) ->
     ok = sonde_test:unblock(Blocked),
     sonde_test:stop(Pid).
-
-raised(Fun) ->
-    try Fun() of
-        Result -> {returned, Result}
-    catch
-        error:Why -> Why
-    end.

@@ -2,6 +2,8 @@
 %% met once, and what it says is what process_info says.
 -module(group_SUITE).
 
+-import(sonde_test, [raised/1, same/3]).
+
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([rows_are_those_of_each_alone/1, one_sweep_for_all/1, order_and_repeats_as_asked/1,
          odd_lists/1, caller_in_or_out/1,
@@ -29,7 +31,7 @@ end_per_suite(_Config) -> ok.
 rows_are_those_of_each_alone(_Config) ->
     Pids = crowd(40),
     Attrs = (sonde_attr:native() -- [reductions]) ++ [status, links, registered_name],
-    _ = [still({Some, N}, fun() -> [{A, sonde:proc_count(A, N)} || A <- Some] end,
+    _ = [same({Some, N}, fun() -> [{A, sonde:proc_count(A, N)} || A <- Some] end,
                fun() -> sonde:proc_count(Some, N) end)
          || Some <- [Attrs, sonde_attr:native() -- [reductions], [memory], [status], [links, memory]],
             N <- [0, 1, 13, -1]],
@@ -144,7 +146,7 @@ totals_are_sums_of_process_info(_Config) ->
     Pids = crowd(60),
     Attrs = [memory, binary_memory, binary_count, link_count, total_heap_size, message_queue_len,
              dictionary_size, min_heap_size],
-    still(totals, fun() -> oracle(Attrs) end,
+    same(totals, fun() -> oracle(Attrs) end,
           fun() -> lists:sort(sonde:proc_group(registered_name, Attrs)) end),
     sonde_test:stop(Pids).
 
@@ -227,7 +229,7 @@ one_process_as_it_says(_Config) ->
     Pids = crowd(20),
     Attrs = (sonde_attr:native() -- [reductions]) ++ [memory],
     _ = [begin
-             still(P, fun() -> sonde_attr:ask(P, Attrs, []) end,
+             same(P, fun() -> sonde_attr:ask(P, Attrs, []) end,
                    fun() -> {ok, Values} = sonde_each:one(P, Attrs), {Values, []} end),
              {P, {ok, [waiting | _]}} = {P, sonde_each:one(P, [status | Attrs])}
          end || P <- Pids],
@@ -269,23 +271,3 @@ build(I) ->
     _ = [spawn_link(fun() -> timer:sleep(infinity) end) || _ <- lists:seq(1, I rem 3)],
     _ = [self() ! {queued, K} || K <- lists:seq(1, I rem 11)],
     {lists:seq(1, 10 * I), [binary:copy(<<I>>, 65 + I) || _ <- lists:seq(1, I rem 6)]}.
-
-%% The same, or a node that has moved meanwhile; not twenty times.
-still(What, Theirs, Ours) ->
-    still(What, Theirs, Ours, 20).
-
-still(What, Theirs, Ours, Times) ->
-    Before = Theirs(),
-    case {Ours(), Theirs()} of
-        {Before, _} -> ok;
-        {Differs, Before} when Times =:= 0 -> ct:fail({What, Before, Differs});
-        _ when Times =:= 0 -> ct:fail({What, never_still});
-        _ -> timer:sleep(1), still(What, Theirs, Ours, Times - 1)
-    end.
-
-raised(Fun) ->
-    try Fun() of
-        Result -> {returned, Result}
-    catch
-        error:Why -> Why
-    end.

@@ -2,6 +2,8 @@
 %% The oracle is process_info, sorted; where recon itself is at hand, recon.
 -module(recon_SUITE).
 
+-import(sonde_test, [raised/1, same/3]).
+
 -compile([export_all, nowarn_export_all]).
 
 -define(OURS, [binary_memory, binary_count, link_count, monitor_count, monitored_by_count,
@@ -324,19 +326,6 @@ with_recon(Fun) ->
 same_rows({F, Args}) ->
     same({F, Args}, fun() -> apply(recon, F, Args) end, fun() -> apply(sonde, F, Args) end).
 
-%% Once may be bad luck (a process of the node ran, and was back as it was); not twenty times.
-same(What, Theirs, Ours) ->
-    same(What, Theirs, Ours, 20).
-
-same(What, Theirs, Ours, Times) ->
-    Before = Theirs(),
-    case {Ours(), Theirs()} of
-        {Before, _} -> ok;
-        {Differs, Before} when Times =:= 0 -> ct:fail({What, Before, Differs});
-        {_, Before} -> same(What, Theirs, Ours, Times - 1);
-        _ -> timer:sleep(1), same(What, Theirs, Ours, Times)
-    end.
-
 %% ---- processes with something of everything
 
 crowd(N) ->
@@ -366,11 +355,4 @@ mapped(Item, Pid, Fun) ->
     case process_info(Pid, Item) of
         {Item, Value} -> {ok, Fun(Value)};
         undefined -> undefined
-    end.
-
-raised(Fun) ->
-    try Fun() of
-        Result -> {returned, Result}
-    catch
-        error:Why -> Why
     end.

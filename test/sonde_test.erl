@@ -4,6 +4,7 @@
 -export([side/0, init/1, recon/0, recon/1]).
 -export([hold/1, hold/2, park/1, stop/1, settle/1, until/1]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
+-export([raised/1, same/3]).
 -export([block/1, unblock/1]).
 
 %% ---- the side
@@ -100,6 +101,29 @@ all_rows(Value) ->
 mailbox() ->
     {messages, Messages} = process_info(self(), messages),
     Messages.
+
+%% ---- answers
+
+raised(Fun) ->
+    try Fun() of
+        Result -> {returned, Result}
+    catch
+        error:Why -> Why
+    end.
+
+%% Once may be bad luck (a process of the node ran, and was back as it was); not twenty times. The
+%% node must hold still: their answer is the same before and after ours.
+same(What, Theirs, Ours) ->
+    same(What, Theirs, Ours, 20).
+
+same(What, Theirs, Ours, Times) ->
+    Before = Theirs(),
+    case {Ours(), Theirs()} of
+        {Before, _} -> ok;
+        {Differs, Before} when Times =:= 0 -> ct:fail({What, Before, Differs});
+        {_, Before} -> same(What, Theirs, Ours, Times - 1);
+        _ -> timer:sleep(1), same(What, Theirs, Ours, Times)
+    end.
 
 %% ---- a process in a long native call: it opens a named pipe that nobody writes to
 
