@@ -2,12 +2,14 @@
 -module(docs_SUITE).
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([module_is_documented/1, functions_are_documented/1, nothing_but_the_beam_is_needed/1]).
+-export([module_is_documented/1, functions_are_documented/1, nothing_but_the_beam_is_needed/1,
+         table_of_the_sides_has_every_call/1]).
 
 -define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace]).
 
 all() ->
-    [module_is_documented, functions_are_documented, nothing_but_the_beam_is_needed].
+    [module_is_documented, functions_are_documented, nothing_but_the_beam_is_needed,
+     table_of_the_sides_has_every_call].
 
 init_per_suite(Config) ->
     case code:which(sonde) of
@@ -46,6 +48,18 @@ has_text(_) -> false.
 nothing_but_the_beam_is_needed(_Config) ->
     {sonde, Object, _File} = code:get_object_code(sonde),
     {ok, {sonde, [{"Docs", <<131, _/binary>>}]}} = beam_lib:chunks(Object, ["Docs"]).
+
+%% Which call answers {native_off, _}, and which never: each has its place in the one table of that.
+table_of_the_sides_has_every_call(_Config) ->
+    File = filename:join([os:getenv("SONDE_ROOT"), "doc", "how-it-works.md"]),
+    {ok, Text} = file:read_file(File),
+    [_, Table | _] = re:split(Text, "\\| call \\| answers `\\{native_off, _\\}` \\||\n\n(?=Nor do)"),
+    {match, Found} = re:run(Table, "`(\\w+)/([0-9,]+)`", [global, {capture, all_but_first, list}]),
+    Listed = [{list_to_atom(Name), list_to_integer(Arity)}
+              || [Name, Arities] <- Found, Arity <- string:lexemes(Arities, ",")],
+    Exported = sonde:module_info(exports) -- [{module_info, 0}, {module_info, 1}],
+    [] = lists:sort(Exported) -- Listed,
+    [] = Listed -- Exported.
 
 shown({error, _} = Error) -> ct:fail(Error);
 shown(Text) -> unicode:characters_to_binary(Text).
