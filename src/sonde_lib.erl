@@ -284,26 +284,35 @@ usage({{Id, Active1, Total1}, {Id, Active2, Total2}}) ->
 sublist_top_n_attrs(Rows, N) ->
     fill(Rows, N, []).
 
-%% Each row with what it is judged by. The number goes down, so that equal rows differ.
+%% Each row with what it is judged by.
 fill(_Rows, 0, []) ->
     [];
 fill(Rows, 0, Kept) ->
-    full(Rows, 0, gb_sets:take_smallest(gb_sets:from_list(Kept)));
+    full(Rows, lists:foldl(fun(Judged, Heap) -> meld([Judged], Heap) end, [], Kept));
 fill([], _Left, Kept) ->
-    largest_first(lists:sort(Kept));
+    [Row || {_, Row} <- lists:reverse(lists:sort(Kept))];
 fill([{Key, Value, _} = Row | Rows], Left, Kept) ->
-    fill(Rows, Left - 1, [{{Value, Key}, Row, Left} | Kept]).
+    fill(Rows, Left - 1, [{{Value, Key}, Row} | Kept]).
 
-full([], _Number, {Least, Others}) ->
-    largest_first([Least | gb_sets:to_list(Others)]);
-full([{Key, Value, _} = Row | Rows], Number, {{Least, _, _}, Others}) when {Value, Key} > Least ->
-    Better = gb_sets:add({{Value, Key}, Row, Number}, Others),
-    full(Rows, Number - 1, gb_sets:take_smallest(Better));
-full([{_, _, _} | Rows], Number, Kept) ->
-    full(Rows, Number, Kept).
+full([], Heap) ->
+    largest_first(Heap, []);
+full([{Key, Value, _} = Row | Rows], [{{V, K}, _} | Heaps]) when Value > V; Value == V, Key > K ->
+    full(Rows, meld([{{Value, Key}, Row}], meld_all(Heaps)));
+full([{_, _, _} | Rows], Heap) ->
+    full(Rows, Heap).
 
-largest_first(Sorted) ->
-    lists:foldl(fun({_, Row, _}, Rows) -> [Row | Rows] end, [], Sorted).
+largest_first([], Rows) -> Rows;
+largest_first([{_, Row} | Heaps], Rows) -> largest_first(meld_all(Heaps), [Row | Rows]).
+
+%% A pairing heap: the least of all, and the heaps below it.
+meld([], Heap) -> Heap;
+meld(Heap, []) -> Heap;
+meld([A | As], [B | _] = Heap) when A < B -> [A, Heap | As];
+meld(Heap, [B | Bs]) -> [B, Heap | Bs].
+
+meld_all([]) -> [];
+meld_all([Heap]) -> Heap;
+meld_all([A, B | Heaps]) -> meld(meld(A, B), meld_all(Heaps)).
 
 %% @doc How often each term is in the list: `{Term, N}', in no order.
 %%
