@@ -204,7 +204,7 @@ any_snapshot_as_recon(_Config) ->
             _ = rand:seed(exsss, Seed),
             ct:pal("seed ~p~n", [Seed]),
             _ = [ok = same_figures(any_snapshot(), Unit)
-                 || Unit <- [byte, kilobyte, gigabyte], _ <- lists:seq(1, 150)],
+                 || Unit <- [byte, kilobyte, gigabyte], _ <- lists:seq(1, 50)],
             ok;
         Skip -> Skip
     end.
