@@ -448,8 +448,8 @@ first_module_of_a_record_is_heard(_Config) ->
     "{one, 1, 2, 3}" = text({one, 1, 2, 3}).
 
 failed_import_keeps_the_ones_before(_Config) ->
-    {'EXIT', {{badmatch, _}, _}} =
-        (catch sonde_rec:import([sonde_recs_b, sonde_recs_d, sonde_recs_a])),
+    {badmatch, _} =
+        raised(fun() -> sonde_rec:import([sonde_recs_b, sonde_recs_d, sonde_recs_a]) end),
     [sonde_recs_b] = lists:usort([M || {M, _, _, _} <- sonde_rec:get_list()]).
 
 defaults_and_types_and_includes(_Config) ->
@@ -513,7 +513,7 @@ pattern_that_raises_costs_no_text(_Config) ->
          end || Bad <- [fun(_) -> error(bad) end, fun(_) -> exit(bad) end, fun(_) -> throw(bad) end,
                         fun(_) -> what end, fun(#{b := 1}) -> true end]],
     ok = sonde_map:limit(l, fun(_) -> error(bad) end, all),
-    {'EXIT', {bad, _}} = (catch sonde_map:process_map(#{a => 1})),
+    bad = raised(fun() -> sonde_map:process_map(#{a => 1}) end),
     ok.
 
 %% Only the names that the beam file has.
