@@ -45,7 +45,7 @@ exports_as_recon(_Config) ->
 %% On a snapshot that recon wrote of a node with carriers of all kinds, answers are equal. Of this
 %% node, which moves, they have the same shape.
 answers_as_recon(Config) ->
-    case sonde_test:recon([recon_alloc]) of
+    case sonde_test:recon() of
         ok ->
             Files = files(Config),
             ok = saved_by_recon(maps:get(recon, Files)),
@@ -198,7 +198,7 @@ write(File, Term) -> file:write_file(File, io_lib:format("~w.~n", [Term])).
 
 %% Snapshots that no node ever had, with every figure anything.
 any_snapshot_as_recon(_Config) ->
-    case sonde_test:recon([recon_alloc]) of
+    case sonde_test:recon() of
         ok ->
             Seed = erlang:system_time(),
             _ = rand:seed(exsss, Seed),

@@ -21,7 +21,7 @@
 %% {skip, Why} where recon's modules are not at hand.
 -spec cases(module(), [{call(), name(), fun((module()) -> term())}]) -> ok | {skip, string()}.
 cases(Recon, Cases) ->
-    with_recon(Recon, fun() ->
+    with_recon(fun() ->
         Listed = [{F, N} || {M, F, N, Where, _, _} <- differences(), M =:= Recon, is_here(Where)],
         [] = Listed -- [{F, N} || {F, N, _} <- Cases],
         Untested = lists:usort([F || {F, _} <- exported(Recon)]) -- [F || {F, _, _} <- Cases],
@@ -35,11 +35,10 @@ cases(Recon, Cases) ->
 %% What recon exports, ours exports.
 -spec exports(module()) -> ok | {skip, string()}.
 exports(Recon) ->
-    with_recon(Recon, fun() -> [] = exported(Recon) -- exported(ours(Recon)), ok end).
+    with_recon(fun() -> [] = exported(Recon) -- exported(ours(Recon)), ok end).
 
-%% Not all of recon 2.5.2 loads on OTP 29, but most of it does.
-with_recon(Recon, Fun) ->
-    case sonde_test:recon([Recon]) of
+with_recon(Fun) ->
+    case sonde_test:recon() of
         ok -> Fun();
         Skip -> Skip
     end.
