@@ -132,7 +132,7 @@ is_an_application_named_recon(Config) ->
 answers_as_sonde_does(Config) ->
     Peer = peer(Config),
     Init = sonde_peer_helper:call(Peer, erlang, whereis, [init]),
-    Calls = [{recon, info, [Init]}, {recon, info, [Init, links]}, {recon, info, ["<0.0.0>", meta]},
+    Calls = [{recon, info, [Init, location]}, {recon, info, [Init, links]}, {recon, info, ["<0.0.0>", meta]},
              {recon, proc_count, [heap_size, 0]}, {recon, proc_count, [no_such_attribute, 1]},
              {recon, port_types, []}, {recon_lib, term_to_pid, [init]},
              {recon_lib, sublist_top_n_attrs, [[{a, 1, b}, {c, 2, d}], 1]},
@@ -229,7 +229,7 @@ answers_well(Dir, Command) ->
     Status = case sonde_test:side() of native -> active; portable -> {off, disabled} end,
     Expected = #{version => "2.5.6", applications => [recon, sonde], mode => embedded,
                  status => Status, proc_count => true, windows => 2, used => true, usage => true,
-                 pid => true, record => <<"{a, 1}">>, map => false, traced => 0},
+                 pid => true, record => <<"{a, 1}">>, map => false, traced => {1, ok}},
     {[], []} = {maps:to_list(Expected) -- maps:to_list(Answers),
                 maps:to_list(Answers) -- maps:to_list(Expected)},
     ok.

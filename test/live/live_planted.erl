@@ -32,14 +32,15 @@ plant(File) ->
 planted() ->
     {ok, Server} = gen_server:start({local, planted_server}, ?MODULE, server,
                                     [{spawn_opt, [{min_heap_size, ?WORDS}]}]),
-    Queue = process(planted_queue, fun() -> ok end),
+    Queue = named(planted_queue, fun() -> ok end),
     _ = [Queue ! {planted_message, N} || N <- lists:seq(1, 34567)],
-    Holder = process(planted_binaries, fun() -> [binary:copy(<<"x">>, 4000000)
-                                                 || _ <- lists:seq(1, 20)] end),
+    Holder = named(planted_binaries, fun() -> [binary:copy(<<"x">>, 4000000)
+                                               || _ <- lists:seq(1, 20)] end),
     _ = [Holder ! {planted_message, N} || N <- lists:seq(1, 3)],
-    Worker = process(planted_worker, fun() -> work(200000000) end),
+    Worker = named(planted_worker, fun() -> work(200000000) end),
     planted_table = ets:new(planted_table, [named_table, public]),
     _ = [ets:insert(planted_table, {N}) || N <- lists:seq(1, 43210)],
+    _ = [process([{min_heap_size, 1000}], fun() -> ok end) || _ <- lists:seq(1, 60)],
     ok = mnesia(),
     ok = application(),
     Listener = listen(),
@@ -69,14 +70,18 @@ versions() ->
 
 %% ---- processes: they keep what they have built, and their mail
 
-process(Name, Build) ->
+named(Name, Build) ->
+    Pid = process([], Build),
+    true = register(Name, Pid),
+    Pid.
+
+process(Opts, Build) ->
     Self = self(),
-    Pid = spawn(fun() ->
-                        register(Name, self()),
-                        Built = Build(),
-                        Self ! {built, self()},
-                        wait(Built)
-                end),
+    Pid = spawn_opt(fun() ->
+                            Built = Build(),
+                            Self ! {built, self()},
+                            wait(Built)
+                    end, Opts),
     receive {built, Pid} -> Pid end.
 
 wait(Built) ->
@@ -88,9 +93,10 @@ work(Reductions) when Reductions > 0 ->
 work(_) ->
     ok.
 
-%% ---- newborns: each lives until the next one is there
+%% ---- newborns: each lives until the next one is there; and those that die
 
 newborns(Listener, Before, Sockets) ->
+    _ = mayflies(),
     Next = newborn(),
     Connected = connect(Listener, 3456789, 33),
     true = exit(Before, kill),
@@ -99,18 +105,20 @@ newborns(Listener, Before, Sockets) ->
     newborns(Listener, Next, Connected).
 
 newborn() ->
-    Self = self(),
-    Pid = spawn_opt(fun() ->
-                            Held = [binary:copy(<<"x">>, 100000) || _ <- lists:seq(1, 50)],
-                            work(20000000),
-                            Self ! {built, self()},
-                            wait(Held)
-                    end, [{min_heap_size, ?WORDS div 4}]),
-    receive {built, Pid} -> ok end,
+    Pid = process([{min_heap_size, ?WORDS div 4}],
+                  fun() ->
+                          Held = [binary:copy(<<"x">>, 100000) || _ <- lists:seq(1, 50)],
+                          work(20000000),
+                          Held
+                  end),
     _ = [Pid ! planted || _ <- lists:seq(1, 23456)],
     _ = [unregister(planted_newborn) || is_pid(whereis(planted_newborn))],
     true = register(planted_newborn, Pid),
     Pid.
+
+%% They are there when a window begins, among the least of all, and not when it ends.
+mayflies() ->
+    [spawn(fun() -> timer:sleep(1000) end) || _ <- lists:seq(1, 5)].
 
 %% ---- connections: what goes through them is known to the byte
 

@@ -34,4 +34,4 @@ answers() ->
       pid => recon_lib:term_to_pid("<0.1.0>") =:= list_to_pid("<0.1.0>"),
       record => iolist_to_binary(recon_rec:format_tuple({a, 1})),
       map => recon_map:is_active(),
-      traced => recon_trace:calls({lists, no_such_function, '_'}, 1)}.
+      traced => {recon_trace:calls({probe, stop, 1}, 1), recon_trace:clear()}}.
