@@ -4,7 +4,7 @@
 %% moment.
 -module(live_rabbitmq).
 
--export([main/1]).
+-export([main/1, call/3, afterwards/2]).
 
 -import(live_report, [title/1, say/2, check/3, check/4, some/1]).
 
@@ -45,7 +45,7 @@ run(Port, Seconds, Logs) ->
     idle(Test),
     under_load(Test),
     windows(Test),
-    afterwards(Test, Logs),
+    afterwards(Test#test.load, Logs),
     live_report:finish("rabbitmq").
 
 test(Load, Seconds) when Seconds < 10 ->
@@ -303,7 +303,8 @@ windows(#test{load = Load, seconds = Seconds}) ->
 
 %% ---- afterwards
 
-afterwards(#test{load = Load}, Logs) ->
+%% @doc Everything that was published has arrived, and the broker is well.
+afterwards(Load, Logs) ->
     title("Afterwards"),
     ok = live_load:drain(Load),
     States = live_load:states(Load),

@@ -8,6 +8,9 @@
 # Nothing of this machine is used but a few free ports and a temporary folder; when it ends, broker
 # and epmd are stopped and the folder is gone.
 #
+# RECON=ours looks at something else: a broker with compat/recon in the place of the recon that it ships
+# (live_compat.erl).
+#
 #   RABBITMQ_SECONDS   of each of the ten windows (10); with less than 10, all else is less, too
 #   SONDE_TIMEOUT      seconds for all (1200)
 #   SONDE_EBIN         sonde's compiled modules (_build/default/lib/sonde/ebin)
@@ -22,6 +25,7 @@ if [ ! -x "${server[0]}/sbin/rabbitmq-server" ]; then
     exit 1
 fi
 tmp=$(mktemp -d)
+looks=live_rabbitmq
 
 # The broker is a process group of its own: asked to stop, and after ten seconds made to.
 broker=
@@ -47,6 +51,19 @@ stop() {
 }
 trap stop EXIT
 trap 'exit 130' INT TERM
+
+# A broker's folder like the other, of links, but for recon; its programs find it by where they are.
+if [ "${RECON:-}" = ours ]; then
+    looks=live_compat
+    mkdir -p "$tmp/server/plugins/sonde"
+    cp -r "${server[0]}/sbin" "$tmp/server/"
+    ln -s "${server[0]}/escript" "$tmp/server/"
+    ln -s "${server[0]}"/plugins/* "$tmp/server/plugins/"
+    rm "$tmp"/server/plugins/recon-*
+    ln -s "$ebin" "$ebin/../priv" "$tmp/server/plugins/sonde/"
+    "$here/compat.sh" "$tmp/server/plugins/recon-2.5.6"
+    server=("$tmp/server")
+fi
 
 # Modules of the check, by the Erlang found in PATH; the broker's own are beside them.
 export ERL_LIBS=${server[0]}/plugins ERL_CRASH_DUMP_SECONDS=0
@@ -74,6 +91,10 @@ printf 'listeners.tcp.1 = 127.0.0.1:%s\nmanagement.tcp.ip = 127.0.0.1\nmanagemen
     "${port[0]}" "${port[3]}" >"$RABBITMQ_CONFIG_FILE"
 : >"$RABBITMQ_CONF_ENV_FILE"
 echo '[].' >"$RABBITMQ_ADVANCED_CONFIG_FILE"
+# The memory monitor takes the node's size from recon_alloc; by default it asks the system.
+if [ $looks = live_compat ]; then
+    echo 'vm_memory_calculation_strategy = allocated' >>"$RABBITMQ_CONFIG_FILE"
+fi
 
 errors() { cat "$tmp"/log/*.log 2>/dev/null | grep -A 5 -E '\[(error|critical|alert|emergency)\]'; }
 
@@ -99,7 +120,7 @@ fi
 run_check() {
     # shellcheck disable=SC2086  # a list
     "${limit[@]}" erl -noinput -hidden -sname sonde_check@localhost $loopback -pa "$ebin" "$tmp/ebin" \
-        -run live_rabbitmq main "${port[0]}" "${RABBITMQ_SECONDS:-10}" "$tmp/log" </dev/null |
+        -run "$looks" main "${port[0]}" "${RABBITMQ_SECONDS:-10}" "$tmp/log" </dev/null |
         tee "$tmp/report"
 }
 # In a process group of its own, and waited for, so that a signal to us ends it at once.
