@@ -67,8 +67,9 @@ port_list(Attr, Value) -> sonde_lib:port_list(Attr, Value).
 -spec triple_to_pid(non_neg_integer(), non_neg_integer(), non_neg_integer()) -> pid().
 triple_to_pid(A, B, C) -> sonde_lib:triple_to_pid(A, B, C).
 
--spec term_to_pid(recon:pid_term()) -> pid() | undefined.
+%% A registered name may be a port's, here and in the other.
+-spec term_to_pid(recon:pid_term()) -> pid() | port() | undefined.
 term_to_pid(Term) -> sonde_lib:term_to_pid(Term).
 
--spec term_to_port(recon:port_term()) -> port() | undefined.
+-spec term_to_port(recon:port_term()) -> port() | pid() | undefined.
 term_to_port(Term) -> sonde_lib:term_to_port(Term).

@@ -23,11 +23,11 @@ calls(Specs, Max, Opts) -> sonde_trace:calls(Specs, Max, Opts).
 -spec clear() -> ok.
 clear() -> sonde_trace:clear().
 
--spec format(TraceMsg :: tuple()) -> iodata().
+-spec format(TraceMsg :: tuple()) -> iolist().
 format(TraceMsg) -> sonde_trace:format(TraceMsg).
 
--spec format_trace_output(term()) -> iodata().
+-spec format_trace_output(term()) -> iolist().
 format_trace_output(Term) -> sonde_trace:format_trace_output(Term).
 
--spec format_trace_output(boolean(), term()) -> iodata().
+-spec format_trace_output(boolean(), term()) -> iolist().
 format_trace_output(IsRecords, Term) -> sonde_trace:format_trace_output(IsRecords, Term).
