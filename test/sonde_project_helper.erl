@@ -1,5 +1,5 @@
-%% Small real projects that have sonde as a dependency: a git repository of the tree that is tested, to
-%% clone from, and commands that run as those of a user, not of the build that runs the suite.
+%% Small real projects that have sonde as a dependency: a git repository of the tree that is tested,
+%% to clone from, and commands that run as those of a user, not of the build that runs the suite.
 -module(sonde_project_helper).
 
 -export([root/0, repository/1, copy/2, sh/2]).
@@ -17,13 +17,13 @@ up(Dir) ->
         false -> up(filename:dirname(Dir))
     end.
 
-%% What git would take of the working tree, committed or not, as the one commit on the branch main of a
-%% repository in Dir. Returns its URL.
+%% What git would take of the working tree, committed or not, as the one commit on the branch main
+%% of a repository in Dir. Returns its URL.
 repository(Dir) ->
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    _ = sh(root(), "git ls-files -z --cached --others --exclude-standard | "
-                   "xargs -0 sh -c 'for f; do [ ! -e \"$f\" ] || printf \"%s\\0\" \"$f\"; done' sh | "
-                   "tar -c --null -T - | tar -x -C '" ++ Dir ++ "'"),
+    There = "xargs -0 sh -c 'for f; do [ ! -e \"$f\" ] || printf \"%s\\0\" \"$f\"; done' sh",
+    _ = sh(root(), "git ls-files -z --cached --others --exclude-standard | " ++ There
+           ++ " | tar -c --null -T - | tar -x -C '" ++ Dir ++ "'"),
     _ = sh(Dir, "git init -q -b main && git add -Af . && "
                 "git -c user.name=test -c user.email=test@localhost commit -q -m tree"),
     "file://" ++ Dir.

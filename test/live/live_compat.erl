@@ -1,5 +1,5 @@
-%% A broker that has compat/recon, and sonde behind it, where it had recon: its memory monitor lives on
-%% recon_alloc, and goes on; its messages flow. rabbitmq.sh starts it.
+%% A broker that has compat/recon, and sonde behind it, where it had recon: its memory monitor lives
+%% on recon_alloc, and goes on; its messages flow. rabbitmq.sh starts it.
 -module(live_compat).
 
 -export([main/1]).
@@ -57,7 +57,8 @@ asks_by_itself() ->
     Counts = [call(erlang, trace_info, [{sonde_alloc, memory, A}, call_count]) || A <- [1, 2]],
     _ = call(erlang, trace_pattern, [{sonde_alloc, memory, '_'}, false, [call_count]]),
     check("it asks ours by itself", Functions > 0 andalso
-              lists:max([N || {call_count, N} <- Counts]) > 0, "~p in ~b ms", [Counts, ?MONITOR_MS]).
+              lists:max([N || {call_count, N} <- Counts]) > 0,
+          "~p in ~b ms", [Counts, ?MONITOR_MS]).
 
 grows(Load) ->
     Before = monitored(),

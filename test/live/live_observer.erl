@@ -1,6 +1,7 @@
-%% observer_cli in a terminal: types what a person types, and reads the screen. Each view has to show
-%% what live_planted planted, on several refreshes in a row, and the node's log must hold no error.
-%% observer_cli.sh starts it. Three terminals, with a node each, share the views: a view takes its time.
+%% observer_cli in a terminal: types what a person types, and reads the screen. Each view has to
+%% show what live_planted planted, on several refreshes in a row, and the node's log must hold no
+%% error. observer_cli.sh starts it. Three terminals, with a node each, share the views: a view
+%% takes its time.
 -module(live_observer).
 
 -export([main/1]).
@@ -123,8 +124,8 @@ view(#terminal{name = Name} = Terminal, {Keys, Heading, Rows}) ->
 
 %% ---- the screen
 
-%% Has to satisfy on so many refreshes in a row. The heading has the node's uptime in seconds, and no
-%% view is drawn more than once in one; half drawn it may not satisfy yet.
+%% Has to satisfy on so many refreshes in a row. The heading has the node's uptime in seconds, and
+%% no view is drawn more than once in one; half drawn it may not satisfy yet.
 shows(Terminal, What, Satisfies) ->
     {Good, Refreshes} = look(Terminal, Satisfies, deadline(), []),
     check(What, Good, "~ts", [lists:join(", ", lists:reverse(Refreshes))]),

@@ -1,10 +1,10 @@
-%% What observer_cli is to show: processes, tables, connections, an application and a plugin whose names
-%% and figures are known. Planted into the node that it runs on; figures that only that node can know are
-%% written to a file.
+%% What observer_cli is to show: processes, tables, connections, an application and a plugin whose
+%% names and figures are known. Planted into the node that it runs on; figures that only that node
+%% can know are written to a file.
 %%
-%% A window of proc_window or inet_window says by how much something grew, so what stands still shows
-%% nothing there. Who is born in the window has its full value: so there is always a newborn process, and
-%% a newborn connection, younger than a window.
+%% A window of proc_window or inet_window says by how much something grew, so what stands still
+%% shows nothing there. Who is born in the window has its full value: so there is always a newborn
+%% process, and a newborn connection, younger than a window.
 -module(live_planted).
 -behaviour(gen_server).
 -behaviour(application).

@@ -1,5 +1,5 @@
-%% @doc recon's calls, answered by {@link sonde}: each function is the one of the same name there, and
-%% `h(sonde, proc_count).' tells what it gives, in which unit, and what it costs.
+%% @doc recon's calls, answered by {@link sonde}: each function is the one of the same name there,
+%% and `h(sonde, proc_count).' tells what it gives, in which unit, and what it costs.
 -module(recon).
 
 -export([info/1, info/2, info/3, info/4,
