@@ -140,7 +140,8 @@ count(Attr, N, Self) -> sonde_procs:count(Attr, N, Self).
 %% @doc The `N' processes whose `Attr' grew most in the next `Ms' milliseconds; rows as those of
 %% {@link proc_count/2}, with the growth as the value. Who was born in the window has its full
 %% value, who died in it the value of its beginning. For the dead, `Attrs' is what was known before
-%% they died: of those that had most at the beginning it was asked, for others it is `[]'.
+%% they died: of those that had most at the beginning it was asked, for others both calls are
+%% `undefined'.
 %%
 %% Costs two scans, and in between 16 bytes for each process (about 100 where the native side is
 %% off). `infinity' waits for ever.

@@ -12,6 +12,8 @@
 %% More winners than rows wanted, since some may have died, or be ours, when their names are asked.
 -define(SPARE, 10).
 -define(NO_LIMIT, 134217727).
+%% Of one that died before it was asked. Readers of recon's rows rely on the two.
+-define(UNKNOWN, [{current_function, undefined}, {initial_call, undefined}]).
 
 %% @doc `Self': whether the caller has a row too.
 -spec count(sonde_attr:attr(), non_neg_integer(), boolean()) -> [row()].
@@ -100,7 +102,7 @@ name_gone(_, [], _) ->
 name_gone(N, [{Value, Pid} | Best], Names) ->
     case sonde_attr:call_site(Pid) of
         {ok, Attrs} -> [{Pid, Value, Attrs} | name_gone(N - 1, Best, Names)];
-        undefined -> [{Pid, Value, maps:get(Pid, Names, [])} | name_gone(N - 1, Best, Names)];
+        undefined -> [{Pid, Value, maps:get(Pid, Names, ?UNKNOWN)} | name_gone(N - 1, Best, Names)];
         helper -> name_gone(N, Best, Names)
     end.
 

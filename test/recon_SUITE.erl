@@ -25,6 +25,7 @@ all() ->
      caller_is_left_out, caller_is_in_with_self, odd_n, unknown_attribute_is_badarg,
      bad_options_are_badarg, dead_processes_have_no_row, rows_are_full_while_processes_die,
      window_is_growth, window_of_the_new_and_the_dead, window_names_the_dead,
+     window_of_many_dead,
      window_with_self, window_bad_input_at_once, window_infinity_waits, window_max_entries,
      no_message_reaches_the_caller, blocked_process_has_a_row, counts_as_recon,
      windows_as_recon, errors_as_recon].
@@ -211,6 +212,19 @@ window_names_the_dead(_Config) ->
     [{Dead, 700, [sonde_dies, {current_function, {sonde_test, park, 1}},
                   {initial_call, {erlang, apply, 2}}]} | _] =
         in_window(message_queue_len, fun() -> sonde_test:stop(Dead) end).
+
+%% More than are asked at the beginning die: a row has the two calls all the same.
+window_of_many_dead(_Config) ->
+    Dead = [sonde_test:hold(fun() -> queue(5) end) || _ <- lists:seq(1, 40)],
+    Large = [sonde_test:hold(fun() -> queue(50) end) || _ <- lists:seq(1, 40)],
+    Self = self(),
+    spawn_link(fun() ->
+                       sonde_test:until(fun() -> is_asleep(Self) end),
+                       sonde_test:stop(Dead ++ Large)
+               end),
+    Rows = sonde:proc_window(message_queue_len, 60, 700),
+    true = length(sonde_test:rows_of(Dead, Rows)) >= 15,
+    [] = [R || {_, _, As} = R <- Rows, not is_attrs(As)].
 
 window_with_self(_Config) ->
     Self = self(),
