@@ -1,0 +1,130 @@
+%% @private
+%% Tables of text, no line longer than the width. The first column matters most, the last one least.
+-module(sonde_grid).
+
+-export([lines/2, cut/3]).
+-export_type([style/0, table/0]).
+
+-type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean()}.
+%% Headers may be none; a row has a cell for each column.
+-type table() :: {[unicode:chardata()], [[sonde_units:cell() | none]]}.
+-type line() :: unicode:chardata().
+
+-define(GAP, 2).
+-define(FIRST, 12).           % the least for the first column: a pid that is cut is none
+-define(OTHER, 8).
+%% Each column gets so many characters, the first ones first, before any of them gets more.
+-define(SHARES, [8, 24, 1 bsl 30]).
+
+%% @doc The lines of a table. Columns for which there is no room are left out, from the last one on, and
+%% named in a line below.
+-spec lines(table(), style()) -> [line()].
+lines({Headers, Rows}, #{width := Width} = Style) ->
+    Cells = [[cell(C, Style) || C <- Row] || Row <- Rows],
+    Heads = [cell({text, H}, Style) || H <- Headers],
+    Columns = columns(Heads, Cells),
+    Kept = case Heads of
+               [] -> Columns;
+               _ -> lists:sublist(Columns, room(Columns, Width))
+           end,
+    Widths = widths(Kept, Width),
+    Body = [line(Row, Kept, Widths, Style) || Row <- Cells],
+    case Heads of
+        [] -> Body;
+        _ -> [bold(line(Heads, Kept, Widths, Style), Style) | Body]
+                 ++ left_out(lists:nthtail(length(Kept), Heads), Style)
+    end.
+
+%% {Length, Kind, Text}; as a binary, because there may be very many.
+cell(none, _) ->
+    {0, none, <<>>};
+cell({Kind, Text}, #{width := Width, unicode := Unicode}) ->
+    Cut = cut(sonde_units:safe(Text, Unicode), Width, Unicode),
+    {string:length(Cut), Kind, unicode:characters_to_binary(Cut)}.
+
+%% @doc The text, or its beginning and a mark.
+-spec cut(unicode:chardata(), non_neg_integer(), boolean()) -> unicode:chardata().
+cut(Text, Width, Unicode) ->
+    case string:length(Text) =< Width of
+        true -> Text;
+        false when Unicode, Width > 0 -> [string:slice(Text, 0, Width - 1), 16#2026];
+        false -> [string:slice(Text, 0, max(0, Width - 2)), lists:sublist("..", Width)]
+    end.
+
+%% {Kind, Longest, Least}: the longest cell or header, and what it must have to be there at all. With
+%% headers, a column of numbers must have them whole, since a number that is cut is a wrong one.
+%% Without, there are two columns, for which there is always room.
+columns(Heads, Cells) ->
+    Kinds = kinds(Cells),
+    Longest = longest(Cells),
+    Both = [max(L, H) || {L, H} <- lists:zip(Longest, heads(Heads, Longest))],
+    [First | Rest] = lists:zip3(Kinds, Longest, Both),
+    [column(First, ?FIRST, Heads) | [column(C, ?OTHER, Heads) || C <- Rest]].
+
+heads([], Longest) -> [0 || _ <- Longest];
+heads(Heads, _) -> [Length || {Length, _, _} <- Heads].
+
+column({Kind, _, Both}, _, []) -> {Kind, Both, min(Both, ?OTHER)};
+column({number, Longest, Both}, _, _) -> {number, Both, max(Longest, min(Both, ?OTHER))};
+column({Kind, _, Both}, Least, _) -> {Kind, Both, min(Both, Least)}.
+
+%% A column of numbers only stands on the right.
+kinds([Row | Rows]) ->
+    lists:foldl(fun(R, Kinds) -> [both(K, Kind) || {{_, K, _}, Kind} <- lists:zip(R, Kinds)] end,
+                [Kind || {_, Kind, _} <- Row], Rows).
+
+both(Kind, Kind) -> Kind;
+both(none, Kind) -> Kind;
+both(Kind, none) -> Kind;
+both(_, _) -> text.
+
+longest([Row | Rows]) ->
+    lists:foldl(fun(R, Ls) -> [max(L, N) || {{N, _, _}, L} <- lists:zip(R, Ls)] end,
+                [N || {N, _, _} <- Row], Rows).
+
+%% For how many columns there is room.
+room([{_, _, Least} | Columns], Width) ->
+    1 + more_room(Columns, Width - Least).
+
+more_room([{_, _, Least} | Columns], Left) when Left - ?GAP >= Least ->
+    1 + more_room(Columns, Left - ?GAP - Least);
+more_room(_, _) ->
+    0.
+
+widths(Columns, Width) ->
+    Least = [min(L, Width) || {_, _, L} <- Columns],
+    Left = Width - lists:sum(Least) - ?GAP * (length(Columns) - 1),
+    {Widths, _} = lists:foldl(fun(Share, {Ws, L}) -> grow(Columns, Ws, Share, L) end, {Least, Left},
+                              ?SHARES),
+    Widths.
+
+grow(Columns, Widths, Share, Left) ->
+    lists:mapfoldl(fun({{_, Longest, _}, Width}, L) ->
+                           More = max(0, min(L, min(Longest, Share) - Width)),
+                           {Width + More, L - More}
+                   end, Left, lists:zip(Columns, Widths)).
+
+%% ---- lines
+
+line(Row, Columns, Widths, Style) ->
+    Cells = lists:zip3(lists:sublist(Row, length(Widths)), Columns, Widths),
+    string:trim(lists:join(lists:duplicate(?GAP, $\s),
+                           [padded(Text, Length, Kind, Width, Style)
+                            || {{Length, _, Text}, {Kind, _, _}, Width} <- Cells]),
+                trailing, " ").
+
+padded(Text, Length, _, Width, #{unicode := Unicode}) when Length > Width ->
+    cut(Text, Width, Unicode);
+padded(Text, Length, number, Width, _) ->
+    [lists:duplicate(Width - Length, $\s), Text];
+padded(Text, Length, _, Width, _) ->
+    [Text, lists:duplicate(Width - Length, $\s)].
+
+left_out([], _) ->
+    [];
+left_out(Heads, #{width := Width, unicode := Unicode}) ->
+    Names = lists:join(", ", [Text || {_, _, Text} <- Heads]),
+    [cut(["not shown: ", Names], Width, Unicode)].
+
+bold(Line, #{color := true}) -> ["\e[1m", Line, "\e[0m"];
+bold(Line, _) -> Line.

@@ -1,0 +1,377 @@
+%% @doc Results of sonde, and of recon's shape, as tables for people.
+%%
+%% A table's columns are as wide as they must be, and the last ones give way where the line is too
+%% short; values are in human units where their key tells the unit: `memory', `binary_memory',
+%% `recv_oct' and the like are bytes, `heap_size', `total_heap_size' and `stack_size' are words of this
+%% node and are shown in bytes, usages are percents. The value of a row in `proc_count(memory, 3)' is
+%% shown as the integer that it is, since its row does not tell what it counts; in `proc_count([memory],
+%% 3)' it is known.
+-module(sonde_print).
+
+-export([print/1, print/2]).
+
+-export_type([opts/0]).
+
+-type opts() :: #{color => auto | always | never, width => Columns :: 20..10000,
+                  device => io:device()}.
+
+-define(COLUMNS, 80).
+-define(NARROWEST, 20).
+-define(WIDEST, 10000).
+-define(LINES, 100).          % in one request to the device
+-define(MOST_ATTRS, 16).      % of one row, and of all rows
+-define(MOST_KEYS, 1000).     % of a map that is shown as a table
+
+%% @doc As {@link print/2}, to the group leader.
+%%
+%% ```
+%% 1> sonde_print:print(sonde:proc_count(memory, 2)).
+%% pid           value  name             current_function      initial_call
+%% <0.44.0>    426,552  code_server      code_server:loop/1    erlang:apply/2
+%% <0.10.0>    263,712  erl_prim_loader  erl_prim_loader:lo..  erlang:apply/2
+%% ok
+%% '''
+-spec print(Result :: term()) -> ok.
+print(Result) ->
+    print(Result, #{}).
+
+%% @doc Prints a result: rows `{What, Value, Attrs}' as a table with a column for each attribute, lists
+%% of pairs and maps as two columns, results of several parts one after the other, each under its
+%% name, any other term as `~p' does. Never raises for a term; large ones are cut.
+%%
+%% Options:
+%% <ul>
+%% <li>`width': no line has more characters (20 to 10000; default: the columns of the device if it has
+%%     some, else 80). What is too long ends with `..'; columns that had no room are named below the
+%%     table</li>
+%% <li>`color': `always', `never', or `auto' (default): if the device is a terminal, `NO_COLOR' is not
+%%     set and `TERM' is not `dumb'</li>
+%% <li>`device': where to (default `standard_io', the group leader). Characters that its encoding does
+%%     not have, and all that could control a terminal, are escaped</li>
+%% </ul>
+%% Raises `badarg' for an unknown option, or a bad value of one.
+%%
+%% ```
+%% 1> sonde_print:print(sonde:bin_leak(3, #{}), #{color => never, width => 100}).
+%% '''
+-spec print(Result :: term(), opts()) -> ok.
+print(Result, Opts) ->
+    Read = sonde_opts:read(Opts, #{color => {auto, fun is_color/1}, width => {auto, fun is_width/1},
+                                   device => {standard_io, fun is_device/1}}),
+    Style = style(Read),
+    Lines = lists:append(lists:join([""], [lines(B, Style) || B <- blocks(Result)])),
+    put_lines(maps:get(device, Read), Lines).
+
+is_color(Color) ->
+    lists:member(Color, [auto, always, never]).
+
+is_width(Width) ->
+    is_integer(Width) andalso Width >= ?NARROWEST andalso Width =< ?WIDEST.
+
+is_device(Device) ->
+    is_pid(Device) orelse Device =:= standard_io
+        orelse is_atom(Device) andalso is_pid(whereis(Device)).
+
+%% ---- the device
+
+style(#{device := Device} = Opts) ->
+    Has = io:getopts(Device),
+    #{width => width(Opts), unicode => has({encoding, unicode}, Has), color => color(Opts, Has)}.
+
+has(Opt, Opts) ->
+    is_list(Opts) andalso lists:member(Opt, Opts).
+
+width(#{width := Width}) when is_integer(Width) -> Width;
+width(#{device := Device}) ->
+    case io:columns(Device) of
+        {ok, Columns} when is_integer(Columns), Columns > 0 ->
+            min(max(Columns, ?NARROWEST), ?WIDEST);
+        _ ->
+            ?COLUMNS
+    end.
+
+color(#{color := always}, _) -> true;
+color(#{color := never}, _) -> false;
+color(#{device := Device}, Has) ->
+    os:getenv("NO_COLOR", "") =:= "" andalso os:getenv("TERM") =/= "dumb"
+        andalso not has({terminal, false}, Has) andalso has_rows(Device).
+
+has_rows(Device) ->
+    case io:rows(Device) of
+        {ok, _} -> true;
+        _ -> false
+    end.
+
+put_lines(_, []) ->
+    ok;
+put_lines(Device, Lines) ->
+    {Some, Rest} = first(?LINES, Lines),
+    ok = io:put_chars(Device, unicode:characters_to_binary([[Line, $\n] || Line <- Some])),
+    put_lines(Device, Rest).
+
+first(N, [Line | Lines]) when N > 0 ->
+    {Some, Rest} = first(N - 1, Lines),
+    {[Line | Some], Rest};
+first(_, Lines) ->
+    {[], Lines}.
+
+%% ---- blocks, with an empty line between them
+
+lines({titled, Title, Block}, Style) ->
+    [title(Title, Style) | lines(Block, Style)];
+lines({table, Table}, Style) ->
+    sonde_grid:lines(Table(Style), Style);
+lines({term, Term}, Style) ->
+    wrapped(Term, Style);
+lines({error, Term}, Style) ->
+    [colored("\e[31m", Line, Style) || Line <- wrapped({error, Term}, Style)].
+
+title(Words, #{width := Width, unicode := Unicode} = Style) ->
+    Title = lists:join($\s, [header(W, Unicode) || W <- Words]),
+    colored("\e[1m", sonde_grid:cut(sonde_units:safe(Title, Unicode), Width, Unicode), Style).
+
+colored(Color, Line, #{color := true}) -> [Color, Line, "\e[0m"];
+colored(_, Line, _) -> Line.
+
+wrapped(Term, #{width := Width, unicode := Unicode}) ->
+    Text = sonde_units:long(Term, Width, Unicode),
+    [Part || Line <- string:split(Text, "\n", all),
+             Part <- parts(sonde_units:safe(Line, Unicode), Width)].
+
+parts(Line, Width) ->
+    Rest = string:slice(Line, Width),
+    case string:is_empty(Rest) of
+        true -> [Line];
+        false -> [string:slice(Line, 0, Width) | parts(Rest, Width)]
+    end.
+
+%% ---- what it is
+
+blocks({error, Why}) ->
+    [{error, Why}];
+blocks(#{rows := Rows} = Report) ->
+    case is_rows(Rows) of
+        true -> blocks(Rows) ++ blocks(maps:remove(rows, Report));
+        false -> map(Report)
+    end;
+blocks(Map) when is_map(Map) ->
+    map(Map);
+blocks({[{process_count, _} | _], [{bytes_in, _} | _]} = Sample) ->
+    case is_sample(Sample) of
+        true -> sample([], Sample);
+        false -> [{term, Sample}]
+    end;
+blocks({Results, BadNodes} = Result) when is_list(Results), is_list(BadNodes) ->
+    case is_loaded(Results) andalso all(fun is_atom/1, BadNodes) of
+        true -> [{table, pairs(Results ++ [{bad_nodes, BadNodes} || BadNodes =/= []])}
+                 || Results =/= [] orelse BadNodes =/= []];
+        false -> [{term, Result}]
+    end;
+blocks({Key, Value} = Pair) when is_atom(Key) ->
+    case {Value, sonde_units:unit(Key)} of
+        {[_ | _], plain} -> case is_props(Value) of
+                                true -> [section(Pair)];
+                                false -> [{term, Pair}]
+                            end;
+        {_, plain} -> [{term, Pair}];
+        {_, _} -> [{table, pairs([Pair])}]
+    end;
+blocks([_ | _] = List) ->
+    list(List);
+blocks(Term) ->
+    [{term, Term}].
+
+list(List) ->
+    case lists:dropwhile(fun({Is, _}) -> not Is(List) end, kinds()) of
+        [{_, Blocks} | _] -> Blocks(List);
+        [] -> [{term, List}]
+    end.
+
+kinds() ->
+    [{fun is_rows/1, fun(Rows) -> [{table, rows(value, Rows)}] end},
+     {fun(L) -> all(fun is_sample/1, L) end, fun samples/1},
+     {fun is_parts/1, fun(Parts) -> [part(P) || P <- Parts] end},
+     {fun is_numbers/1, fun(Pairs) -> [{table, numbers(Pairs)}] end},
+     {fun is_sections/1, fun(Sections) -> [section(S) || S <- Sections] end},
+     {fun(L) -> all(fun is_pair/1, L) end, fun(Pairs) -> [{table, pairs(Pairs)}] end}].
+
+is_pair(Term) ->
+    is_tuple(Term) andalso tuple_size(Term) =:= 2.
+
+%% A list of `{atom(), term()}', and not the empty one.
+is_props(List) ->
+    is_list(List) andalso List =/= []
+        andalso all(fun({Key, _}) -> is_atom(Key); (_) -> false end, List).
+
+%% Of recon's remote_load and rpc: `{Results, BadNodes}'.
+is_loaded(Results) ->
+    all(fun({Key, _}) -> lists:member(Key, [module, error, badrpc]); (_) -> false end, Results).
+
+%% Nothing says that a list is proper.
+all(Is, [Term | Terms]) -> Is(Term) andalso all(Is, Terms);
+all(_, Tail) -> Tail =:= [].
+
+map(Map) when map_size(Map) > 0, map_size(Map) =< ?MOST_KEYS ->
+    [{table, pairs(lists:sort(maps:to_list(Map)))}];
+map(Map) ->
+    [{term, Map}].
+
+%% ---- rows: {What, Value, Attrs}
+
+is_rows(Rows) ->
+    is_list(Rows) andalso Rows =/= [] andalso all(fun is_row/1, Rows).
+
+is_row({_, _, Attrs}) when is_map(Attrs) -> map_size(Attrs) =< ?MOST_KEYS;
+is_row({_, _, Attrs}) -> all(fun is_attr/1, Attrs);
+is_row(_) -> false.
+
+is_attr({Key, _}) -> is_atom(Key);
+is_attr(Name) -> is_atom(Name) orelse is_binary(Name).
+
+%% `Value' names the values, which are in its unit.
+rows(Value, Rows) ->
+    Known = [{What, V, attrs(Attrs)} || {What, V, Attrs} <- Rows],
+    Keys = keys(Known),
+    {Key, Number} = case is_groups(Known, Keys) of
+                        true -> {key, processes};
+                        false -> {what(Rows), Value}
+                    end,
+    fun(#{unicode := Unicode}) ->
+            Cell = fun(K, V) -> sonde_units:cell(K, V, Unicode) end,
+            {[header(K, Unicode) || K <- [Key, Number | Keys]],
+             [[Cell(what, What), Cell(Value, V) | [attr(K, As, Cell) || K <- Keys]]
+              || {What, V, As} <- Known]}
+    end.
+
+attrs(Map) when is_map(Map) -> attrs(lists:sort(maps:to_list(Map)));
+attrs(List) -> [named(Attr) || Attr <- lists:sublist(List, ?MOST_ATTRS)].
+
+named({_, _} = Attr) -> Attr;
+named(Name) -> {name, Name}.
+
+attr(Key, Attrs, Cell) ->
+    case lists:keyfind(Key, 1, Attrs) of
+        {_, Value} -> Cell(Key, Value);
+        false -> none
+    end.
+
+%% As they come; a name comes first.
+keys(Rows) ->
+    Keys = lists:foldl(fun({_, _, Attrs}, Ks) -> lists:foldl(fun key/2, Ks, Attrs) end, [], Rows),
+    [name || lists:member(name, Keys)] ++ lists:delete(name, lists:reverse(Keys)).
+
+key({Key, _}, Keys) ->
+    case lists:member(Key, Keys) orelse length(Keys) >= ?MOST_ATTRS of
+        true -> Keys;
+        false -> [Key | Keys]
+    end.
+
+what(Rows) ->
+    case {all(fun({P, _, _}) -> is_pid(P) end, Rows), all(fun({P, _, _}) -> is_port(P) end, Rows)} of
+        {true, _} -> pid;
+        {_, true} -> port;
+        _ -> what
+    end.
+
+%% `{Key, Processes, [{Attr, Total}]}', where the attributes are those of processes.
+is_groups(Rows, [_ | _] = Keys) ->
+    all(fun is_process_attr/1, Keys) andalso all(fun is_group/1, Rows);
+is_groups(_, _) ->
+    false.
+
+is_group({Key, Processes, Attrs}) ->
+    not is_pid(Key) andalso not is_port(Key) andalso is_integer(Processes) andalso Processes > 0
+        andalso all(fun({_, Total}) -> is_number(Total) end, Attrs).
+
+is_process_attr(Key) ->
+    try sonde_attr:check(Key) of
+        Value -> is_number(Value)
+    catch error:_ -> false
+    end.
+
+header(Key, Unicode) ->
+    {_, Text} = sonde_units:cell(header, Key, Unicode),
+    Text.
+
+%% ---- several results: [{Attr, Rows}]
+
+is_parts(Parts) ->
+    all(fun({Attr, Rows}) -> is_atom(Attr) andalso (Rows =:= [] orelse is_rows(Rows));
+           (_) -> false
+        end, Parts) andalso lists:any(fun({_, Rows}) -> Rows =/= [] end, Parts).
+
+part({Attr, []}) -> {titled, [Attr], {term, []}};
+part({Attr, Rows}) -> {titled, [Attr], {table, rows(Attr, Rows)}}.
+
+%% ---- node_stats: {Absolutes, Increments}
+
+is_sample({[{process_count, _} | _] = Absolutes, [{bytes_in, _} | _] = Increments}) ->
+    is_props(Absolutes) andalso is_props(Increments);
+is_sample(_) ->
+    false.
+
+samples(Samples) ->
+    lists:append([sample([N], Sample)
+                  || {N, Sample} <- lists:zip(lists:seq(1, length(Samples)), Samples)]).
+
+sample(Number, {Absolutes, Increments}) ->
+    [{titled, [absolutes | Number], {table, pairs(Absolutes)}},
+     {titled, [increments | Number], {table, pairs(Increments)}}].
+
+%% ---- the same numbers of several: [{What, [{Key, Number}]}]
+
+is_numbers([{_, [_ | _] = First} | _] = List) ->
+    is_props(First) andalso length(First) =< ?MOST_ATTRS
+        andalso all(fun({_, Props}) -> are_numbers(Props, First); (_) -> false end, List);
+is_numbers(_) ->
+    false.
+
+are_numbers([{Key, N} | Props], [{Key, _} | First]) -> is_number(N) andalso are_numbers(Props, First);
+are_numbers(Props, First) -> Props =:= [] andalso First =:= [].
+
+numbers([{_, First} | _] = Pairs) ->
+    Keys = [Key || {Key, _} <- First],
+    fun(#{unicode := Unicode}) ->
+            {[header(K, Unicode) || K <- [what | Keys]],
+             [[sonde_units:cell(what, What, Unicode)
+               | [sonde_units:cell(K, N, Unicode) || {K, N} <- Props]] || {What, Props} <- Pairs]}
+    end.
+
+%% ---- info/1 and port_info/1: [{Category, Props}]
+
+is_sections(List) ->
+    all(fun({_, Props}) -> Props =:= undefined orelse Props =:= [] orelse is_props(Props);
+           (_) -> false
+        end, List) andalso lists:any(fun({_, Props}) -> is_props(Props) end, List).
+
+section({Name, [_ | _] = Props}) -> {titled, [Name], {table, pairs(Props)}};
+section({Name, Nothing}) -> {titled, [Name], {term, Nothing}}.
+
+%% ---- pairs
+
+pairs(Pairs) ->
+    {Headers, Key} = key_of(Pairs),
+    fun(#{unicode := Unicode}) ->
+            {Headers, [[sonde_units:cell(key, K, Unicode), sonde_units:cell(Key(K), V, Unicode)]
+                       || {K, V} <- Pairs]}
+    end.
+
+%% Which key says in what unit the value is.
+key_of(Pairs) ->
+    case {all(fun is_usage/1, Pairs), all(fun is_memory/1, Pairs)} of
+        {true, _} -> {["scheduler", "usage"], fun(_) -> usage end};
+        {_, true} -> {[], fun(_) -> memory end};
+        _ -> {[], fun(K) -> K end}
+    end.
+
+%% Of `erlang:memory()'.
+is_memory({Key, Bytes}) ->
+    is_integer(Bytes) andalso
+        lists:member(Key, [total, processes, processes_used, system, atom, atom_used, binary, code,
+                           ets, maximum]).
+
+%% Schedulers begin with 1, and the instances of allocators with 0.
+is_usage({Id, Usage}) ->
+    is_integer(Id) andalso Id > 0 andalso is_float(Usage) andalso Usage >= 0.0 andalso Usage =< 1.0;
+is_usage(_) ->
+    false.

@@ -1,0 +1,203 @@
+%% @private
+%% The text of one value in a table, in human units where its key tells what it counts. However large
+%% the value is, the work and the text are bounded.
+-module(sonde_units).
+
+-export([cell/3, unit/1, long/3, safe/2]).
+-export_type([cell/0, unit/0]).
+
+%% Numbers stand on the right of their column.
+-type cell() :: {number | text, unicode:chardata()}.
+-type unit() :: bytes | words | share | ms | plain.
+
+%% Printing is bounded in depth and in characters, but for integers of a million digits. So a term is
+%% cut before; the nodes that are left are more than can be printed.
+-define(CELL_NODES, 5000).
+-define(CELL_DEPTH, 30).
+-define(CELL_CHARS, 1000).
+-define(LONG_NODES, 200000).
+-define(LONG_DEPTH, 10000).
+-define(LONG_CHARS, 100000).
+-define(WIDEST, 1000).        % elements of one tuple or map
+-define(LARGEST, (1 bsl 256)).
+-define(IS_COUNT(N), is_integer(N), abs(N) < ?LARGEST).
+
+%% @doc `Unicode': may there be characters beyond Latin-1?
+-spec cell(Key :: term(), Value :: term(), Unicode :: boolean()) -> cell().
+cell(Key, Value, Unicode) ->
+    case in(unit(Key), Value) of
+        plain -> plain(Key, Value, Unicode);
+        Text -> {number, Text}
+    end.
+
+in(bytes, N) when ?IS_COUNT(N) -> bytes(N);
+in(bytes, F) when is_float(F), abs(F) < 1.0e30 -> bytes(round(F * alloc_unit()));
+in(bytes, {Before, After}) when ?IS_COUNT(Before), ?IS_COUNT(After) ->
+    [bytes(Before), " -> ", bytes(After)];
+in(words, N) when ?IS_COUNT(N) -> bytes(N * erlang:system_info(wordsize));
+in(share, F) when is_float(F), F >= 0.0, F =< 1.0 -> share(F);
+in(ms, N) when ?IS_COUNT(N) -> [count(N), " ms"];
+in(_, _) -> plain.
+
+%% Sizes are no integers where the caller has chosen a unit for recon_alloc's, or where they are averages.
+alloc_unit() ->
+    case get(recon_alloc_unit) of
+        Bytes when is_integer(Bytes), Bytes > 0, Bytes < 1 bsl 40 -> Bytes;
+        _ -> 1
+    end.
+
+%% @doc What a number with this key counts.
+-spec unit(term()) -> unit().
+unit(Key) when Key =:= memory; Key =:= binary_memory; Key =:= total; Key =:= binary;
+               Key =:= memory_total; Key =:= memory_procs; Key =:= memory_atoms;
+               Key =:= memory_bin; Key =:= memory_ets; Key =:= bytes_in; Key =:= bytes_out;
+               Key =:= recv_oct; Key =:= send_oct; Key =:= oct; Key =:= send_pend;
+               Key =:= recv_avg; Key =:= recv_max; Key =:= send_avg; Key =:= send_max;
+               Key =:= input; Key =:= output; Key =:= queue_size; Key =:= mbcs; Key =:= sbcs;
+               Key =:= mbcs_block_size; Key =:= mbcs_carriers_size;
+               Key =:= sbcs_block_size; Key =:= sbcs_carriers_size ->
+    bytes;
+unit(Key) when Key =:= heap_size; Key =:= total_heap_size; Key =:= stack_size;
+               Key =:= min_heap_size; Key =:= min_bin_vheap_size;
+               Key =:= gc_words_reclaimed ->
+    words;
+unit(Key) when Key =:= mbcs_usage; Key =:= sbcs_usage; Key =:= hit_rate; Key =:= usage ->
+    share;
+unit(ms) ->
+    ms;
+unit(Key) when is_atom(Key) ->
+    case lists:suffix("_alloc", atom_to_list(Key)) of
+        true -> bytes;
+        false -> plain
+    end;
+unit(_) ->
+    plain.
+
+plain(_, N, _) when ?IS_COUNT(N) -> {number, count(N)};
+plain(_, F, _) when is_float(F) -> {number, decimal(F)};
+plain(scheduler_usage, [{Id, _} | _] = Usage, _) when is_integer(Id), length(Usage) > 0 ->
+    {text, lists:join(", ", [usage(U) || U <- lists:sublist(Usage, ?WIDEST)])};
+plain(current_stacktrace, [_ | _] = Stack, Unicode) when length(Stack) > 0 ->
+    {text, lists:join(" < ", [call(C, Unicode) || C <- lists:sublist(Stack, ?WIDEST)])};
+plain(_, {How, #{status := Status}}, Unicode) when is_atom(How) ->
+    {text, [short(How, Unicode), ", ", short(Status, Unicode)]};
+plain(_, Value, Unicode) ->
+    {text, call(Value, Unicode)}.
+
+usage({Id, Share}) when ?IS_COUNT(Id), is_float(Share) ->
+    [integer_to_list(Id), ": ", share(Share)];
+usage(Other) ->
+    short(Other, false).
+
+call({M, F, A}, Unicode) when is_atom(M), is_atom(F), is_integer(A), A >= 0, A < 256 ->
+    [short(M, Unicode), $:, short(F, Unicode), $/, integer_to_list(A)];
+call({M, F, A, Location}, Unicode) when is_list(Location), is_integer(A) ->
+    call({M, F, A}, Unicode);
+call(Term, Unicode) ->
+    short(Term, Unicode).
+
+%% ---- numbers
+
+bytes(N) when N < 0 -> [$- | bytes(-N)];
+bytes(N) when N < 1024 -> [integer_to_list(N), " B"];
+bytes(N) -> scaled(N, 1024, ["KiB", "MiB", "GiB", "TiB", "PiB"]).
+
+%% What would round to 1024.0 is 1.0 of the next unit.
+scaled(N, Size, [Unit | Units]) when Units =:= []; N < Size * 1024 - Size div 20 ->
+    Tenths = (N * 10 + Size div 2) div Size,
+    [integer_to_list(Tenths div 10), $., $0 + Tenths rem 10, $\s, Unit];
+scaled(N, Size, [_ | Units]) ->
+    scaled(N, Size * 1024, Units).
+
+%% 1234567 is 1,234,567.
+count(N) when N < 0 -> [$- | count(-N)];
+count(N) -> lists:reverse(thousands(lists:reverse(integer_to_list(N)))).
+
+thousands([A, B, C, D | Rest]) -> [A, B, C, $, | thousands([D | Rest])];
+thousands(Digits) -> Digits.
+
+share(F) when abs(F) < 1.0e9 -> io_lib:format("~.1f%", [100 * F]);
+share(F) -> decimal(F).
+
+decimal(F) when F == 0 -> "0.0";
+decimal(F) when abs(F) < 0.001; abs(F) >= 1.0e15 -> io_lib:format("~.3e", [F]);
+decimal(F) when F < 0 -> [$- | decimal(-F)];
+decimal(F) when F < 1000 -> io_lib:format("~.3f", [F]);
+decimal(F) -> Tenths = round(F * 10), [count(Tenths div 10), $., $0 + Tenths rem 10].
+
+%% ---- terms
+
+short(Term, Unicode) ->
+    io_lib:format(format("~0t", Unicode), [clip(Term, ?CELL_NODES), ?CELL_DEPTH],
+                  [{chars_limit, ?CELL_CHARS}]).
+
+%% @doc As `~p' prints it, in lines that are meant to have no more than `Width' characters.
+-spec long(term(), Width :: pos_integer(), Unicode :: boolean()) -> unicode:chardata().
+long(Term, Width, Unicode) ->
+    io_lib:format(format("~*t", Unicode), [Width, clip(Term, ?LONG_NODES), ?LONG_DEPTH],
+                  [{chars_limit, ?LONG_CHARS}]).
+
+format(Start, true) -> Start ++ "P";
+format(Start, false) -> lists:delete($t, Start) ++ "P".
+
+%% The first parts of a term, '...' for the others, and for an integer that nobody can read. No element
+%% takes more than three quarters of what is left, so that there is something of each.
+clip(Term, Nodes) ->
+    {Clipped, _} = clipped(Term, Nodes),
+    Clipped.
+
+clipped(_, Left) when Left =< 0 ->
+    {'...', 0};
+clipped([H | T], Left) ->
+    {First, Used} = element_clipped(H, Left),
+    {Rest, Left1} = rest_clipped(T, First, Left - Used),
+    {[First | Rest], Left1};
+clipped(Tuple, Left) when is_tuple(Tuple) ->
+    {Es, Left1} = clipped(first(Tuple), Left - 1),
+    {list_to_tuple(proper(Es)), Left1};
+clipped(Map, Left) when is_map(Map) ->
+    {Pairs, Left1} = clipped(some(maps:next(maps:iterator(Map)), ?WIDEST), Left - 1),
+    {maps:from_list([Pair || {_, _} = Pair <- proper(Pairs)]), Left1};
+clipped(N, Left) when is_integer(N), abs(N) >= ?LARGEST ->
+    {'...', Left - 1};
+clipped(Term, Left) ->
+    {Term, Left - 1}.
+
+element_clipped(Term, Left) ->
+    Share = Left * 3 div 4,
+    {Clipped, Left1} = clipped(Term, Share),
+    {Clipped, max(1, Share - Left1)}.
+
+%% Text stays text.
+rest_clipped([], _, Left) -> {[], Left};
+rest_clipped(_, C, Left) when Left =< 0, is_integer(C), C >= $\s -> {"...", 0};
+rest_clipped(Rest, _, Left) -> clipped(Rest, Left).
+
+first(Tuple) when tuple_size(Tuple) > ?WIDEST ->
+    [element(I, Tuple) || I <- lists:seq(1, ?WIDEST)] ++ ['...'];
+first(Tuple) ->
+    tuple_to_list(Tuple).
+
+some(none, _) -> [];
+some(_, 0) -> [{'...', '...'}];
+some({K, V, Rest}, N) -> [{K, V} | some(maps:next(Rest), N - 1)].
+
+proper([H | T]) -> [H | proper(T)];
+proper([]) -> [];
+proper(Cut) -> [Cut].
+
+%% ---- characters
+
+%% @doc Text in which nothing can move a terminal's cursor, or turn its text around.
+-spec safe(unicode:chardata(), Unicode :: boolean()) -> unicode:chardata().
+safe(Text, Unicode) ->
+    [safe_char(C, Unicode) || C <- unicode:characters_to_list(Text)].
+
+safe_char(C, _) when C < 32; C >= 127, C < 160; C >= 16#200B, C =< 16#200F;
+                     C >= 16#2028, C =< 16#202E; C >= 16#2060, C =< 16#206F; C =:= 16#FEFF ->
+    escaped(C);
+safe_char(C, false) when C > 255 -> escaped(C);
+safe_char(C, _) -> C.
+
+escaped(C) ->
+    io_lib:format("\\x{~.16B}", [C]).
