@@ -21,6 +21,7 @@
 %% <li>How does the code that runs here look? {@link source/1}</li>
 %% <li>How do I look into a node that does not have sonde? {@link remote_load/2}; into many nodes?
 %%     {@link rpc/2}, {@link named_rpc/2}</li>
+%% <li>How do I read all this? {@link print/1}</li>
 %% <li>Does it read natively, and if not, why not? {@link native/0}</li>
 %% </ul>
 %%
@@ -58,6 +59,7 @@
          node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1, source/1,
          remote_load/1, remote_load/2,
          rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3,
+         print/1, print/2,
          native/0, native/1]).
 
 -export_type([attr/0, attrs/0, row/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
@@ -730,6 +732,37 @@ named_rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
     sonde_rpc:named(Nodes, Fun, Timeout);
 named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
     sonde_rpc:named([Node], Fun, Timeout).
+
+%% ---- in a terminal
+
+%% @doc As {@link print/2}, as wide as the terminal, in colour if it has any.
+%%
+%% ```
+%% 1> sonde:print(sonde:proc_count([memory], 2)).
+%% '''
+-spec print(term()) -> ok.
+print(Result) ->
+    sonde_print:print(Result).
+
+%% @doc Prints a result of ours, or of recon's shape, as an aligned table with units that people read;
+%% any other term as `~p' would. Rows alone do not say what their value is: those of a list of
+%% attributes do, so bytes and words have units there. Returns `ok'.
+%%
+%% Options:
+%% <ul>
+%% <li>`color => auto | always | never' (default `auto': if the device is a terminal, `TERM' is not
+%%     `dumb', and `NO_COLOR' is not set)</li>
+%% <li>`width => Columns' (default: those of the device, or 80). No line is longer</li>
+%% <li>`device' to print to (default: the shell's)</li>
+%% </ul>
+%% An unknown option, or a bad value of one, is `badarg'.
+%%
+%% ```
+%% 1> sonde:print(sonde:proc_group(application, [memory]), #{color => never, width => 100}).
+%% '''
+-spec print(term(), sonde_print:opts()) -> ok.
+print(Result, Opts) ->
+    sonde_print:print(Result, Opts).
 
 %% ---- the native side
 
