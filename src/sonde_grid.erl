@@ -16,8 +16,8 @@
 %% Each column gets so many characters, the first ones first, before any of them gets more.
 -define(SHARES, [8, 24, 1 bsl 30]).
 
-%% @doc The lines of a table. Columns for which there is no room are left out, from the last one on, and
-%% named in a line below.
+%% @doc The lines of a table. Columns for which there is no room are left out, from the last one on,
+%% and named in a line below.
 -spec lines(table(), style()) -> [line()].
 lines({Headers, Rows}, #{width := Width} = Style) ->
     Cells = [[cell(C, Style) || C <- Row] || Row <- Rows],
@@ -51,9 +51,9 @@ cut(Text, Width, Unicode) ->
         false -> [string:slice(Text, 0, max(0, Width - 2)), lists:sublist("..", Width)]
     end.
 
-%% {Kind, Longest, Least}: the longest cell or header, and what it must have to be there at all. With
-%% headers, a column of numbers must have them whole, since a number that is cut is a wrong one.
-%% Without, there are two columns, for which there is always room.
+%% {Kind, Longest, Least}: the longest cell or header, and what it must have to be there at all.
+%% With headers, a column of numbers must have them whole, since a number that is cut is a wrong
+%% one. Without, there are two columns, for which there is always room.
 columns(Heads, Cells) ->
     Kinds = kinds(Cells),
     Longest = longest(Cells),

@@ -114,8 +114,8 @@ is_active() ->
 %% @doc The map as it is to be shown: `{Label, Trimmed}' if a pattern matches, else the map itself.
 %% Trimmed is the map with those fields alone that are shown, in any case a part of the map.
 %%
-%% Raises `badarg' if nothing is kept (see {@link is_active/0}), `{badmap, _}' for what is no map, and
-%% what a pattern that is a fun raises; a fun that does not return a boolean is a `{case_clause, _}'.
+%% Raises `badarg' if nothing is kept (see {@link is_active/0}), `{badmap, _}' for what is no map,
+%% and what a pattern that is a fun raises; `{case_clause, _}' if it does not return a boolean.
 %%
 %% ```
 %% 1> sonde_map:process_map(#{a => 1}).

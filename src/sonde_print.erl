@@ -2,10 +2,10 @@
 %%
 %% A table's columns are as wide as they must be, and the last ones give way where the line is too
 %% short; values are in human units where their key tells the unit: `memory', `binary_memory',
-%% `recv_oct' and the like are bytes, `heap_size', `total_heap_size' and `stack_size' are words of this
-%% node and are shown in bytes, usages are percents. The value of a row in `proc_count(memory, 3)' is
-%% shown as the integer that it is, since its row does not tell what it counts; in `proc_count([memory],
-%% 3)' it is known.
+%% `recv_oct' and the like are bytes, `heap_size', `total_heap_size' and `stack_size' are words of
+%% this node and are shown in bytes, usages are percents. The value of a row in `proc_count(memory,
+%% 3)' is shown as the integer that it is, since its row does not tell what it counts; in
+%% `proc_count([memory], 3)' it is known.
 -module(sonde_print).
 
 -export([print/1, print/2]).
@@ -26,28 +26,28 @@
 %%
 %% ```
 %% 1> sonde_print:print(sonde:proc_count(memory, 2)).
-%% pid           value  name             current_function      initial_call
-%% <0.44.0>    426,552  code_server      code_server:loop/1    erlang:apply/2
-%% <0.10.0>    263,712  erl_prim_loader  erl_prim_loader:lo..  erlang:apply/2
+%% pid         value  name             current_function        initial_call
+%% <0.50.0>  176,224  code_server      code_server:loop/1      erlang:apply/2
+%% <0.10.0>  109,248  erl_prim_loader  erl_prim_loader:loop/3  erlang:apply/2
 %% ok
 %% '''
 -spec print(Result :: term()) -> ok.
 print(Result) ->
     print(Result, #{}).
 
-%% @doc Prints a result: rows `{What, Value, Attrs}' as a table with a column for each attribute, lists
-%% of pairs and maps as two columns, results of several parts one after the other, each under its
-%% name, any other term as `~p' does. Never raises for a term; large ones are cut.
+%% @doc Prints a result: rows `{What, Value, Attrs}' as a table with a column for each attribute,
+%% lists of pairs and maps as two columns, results of several parts one after the other, each under
+%% its name, any other term as `~p' does. Never raises for a term; large ones are cut.
 %%
 %% Options:
 %% <ul>
-%% <li>`width': no line has more characters (20 to 10000; default: the columns of the device if it has
-%%     some, else 80). What is too long ends with `..'; columns that had no room are named below the
-%%     table</li>
-%% <li>`color': `always', `never', or `auto' (default): if the device is a terminal, `NO_COLOR' is not
-%%     set and `TERM' is not `dumb'</li>
-%% <li>`device': where to (default `standard_io', the group leader). Characters that its encoding does
-%%     not have, and all that could control a terminal, are escaped</li>
+%% <li>`width': no line has more characters (20 to 10000; default: the columns of the device if it
+%%     has some, else 80). What is too long ends with `..'; columns that had no room are named below
+%%     the table</li>
+%% <li>`color': `always', `never', or `auto' (default): if the device is a terminal, `NO_COLOR' is
+%%     not set and `TERM' is not `dumb'</li>
+%% <li>`device': where to (default `standard_io', the group leader). Characters that its encoding
+%%     does not have, and all that could control a terminal, are escaped</li>
 %% </ul>
 %% Raises `badarg' for an unknown option, or a bad value of one.
 %%
@@ -267,7 +267,8 @@ key({Key, _}, Keys) ->
     end.
 
 what(Rows) ->
-    case {all(fun({P, _, _}) -> is_pid(P) end, Rows), all(fun({P, _, _}) -> is_port(P) end, Rows)} of
+    All = fun(Is) -> all(fun({What, _, _}) -> Is(What) end, Rows) end,
+    case {All(fun is_pid/1), All(fun is_port/1)} of
         {true, _} -> pid;
         {_, true} -> port;
         _ -> what
@@ -326,8 +327,10 @@ is_numbers([{_, [_ | _] = First} | _] = List) ->
 is_numbers(_) ->
     false.
 
-are_numbers([{Key, N} | Props], [{Key, _} | First]) -> is_number(N) andalso are_numbers(Props, First);
-are_numbers(Props, First) -> Props =:= [] andalso First =:= [].
+are_numbers([{Key, N} | Props], [{Key, _} | First]) ->
+    is_number(N) andalso are_numbers(Props, First);
+are_numbers(Props, First) ->
+    Props =:= [] andalso First =:= [].
 
 numbers([{_, First} | _] = Pairs) ->
     Keys = [Key || {Key, _} <- First],

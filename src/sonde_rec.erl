@@ -39,8 +39,8 @@
 %% tuple. The last module's records come first.
 %%
 %% Raises `{badmatch, _}', with what `beam_lib:chunks/2' says, if there is no such module or it was
-%% compiled without `debug_info'; the modules before it are imported then. `function_clause' for what
-%% is no atom.
+%% compiled without `debug_info'; the modules before it are imported then. `function_clause' for
+%% what is no atom.
 %%
 %% ```
 %% 1> sonde_rec:import([lobby, game]).
@@ -148,9 +148,9 @@ is_active() ->
     sonde_table:is_there(?TABLE).
 
 %% @doc The text of a tuple, and of what is in it: `#name{field=value, ...}' for a record that was
-%% imported, where `more='...'' stands for fields that are not shown; `{a, b}' for another tuple that
-%% begins with an atom. All else, also a tuple that does not begin with an atom, is as `~p' prints it.
-%% Maps in it are shown as {@link sonde_map} was told. It is an iolist: what is not Latin-1 is
+%% imported, with `more' as the last field where some are not shown; `{a, b}' for another tuple that
+%% begins with an atom. All else, also a tuple that does not begin with an atom, is as `~p' prints
+%% it. Maps in it are shown as {@link sonde_map} was told. It is an iolist: what is not Latin-1 is
 %% escaped.
 %%
 %% Raises `badarg' for what is no tuple.

@@ -1,6 +1,6 @@
 %% @private
-%% The text of one value in a table, in human units where its key tells what it counts. However large
-%% the value is, the work and the text are bounded.
+%% The text of one value in a table, in human units where its key tells what it counts. However
+%% large the value is, the work and the text are bounded.
 -module(sonde_units).
 
 -export([cell/3, unit/1, long/3, safe/2]).
@@ -10,8 +10,8 @@
 -type cell() :: {number | text, unicode:chardata()}.
 -type unit() :: bytes | words | share | ms | plain.
 
-%% Printing is bounded in depth and in characters, but for integers of a million digits. So a term is
-%% cut before; the nodes that are left are more than can be printed.
+%% Printing is bounded in depth and in characters, but for integers of a million digits. So a term
+%% is cut before; the nodes that are left are more than can be printed.
 -define(CELL_NODES, 5000).
 -define(CELL_DEPTH, 30).
 -define(CELL_CHARS, 1000).
@@ -39,7 +39,8 @@ in(share, F) when is_float(F), F >= 0.0, F =< 1.0 -> share(F);
 in(ms, N) when ?IS_COUNT(N) -> [count(N), " ms"];
 in(_, _) -> plain.
 
-%% Sizes are no integers where the caller has chosen a unit for recon_alloc's, or where they are averages.
+%% Sizes are no integers where the caller has chosen a unit for recon_alloc's, or where they are
+%% averages.
 alloc_unit() ->
     case get(recon_alloc_unit) of
         Bytes when is_integer(Bytes), Bytes > 0, Bytes < 1 bsl 40 -> Bytes;
@@ -140,8 +141,8 @@ long(Term, Width, Unicode) ->
 format(Start, true) -> Start ++ "P";
 format(Start, false) -> lists:delete($t, Start) ++ "P".
 
-%% The first parts of a term, '...' for the others, and for an integer that nobody can read. No element
-%% takes more than three quarters of what is left, so that there is something of each.
+%% The first parts of a term, '...' for the others, and for an integer that nobody can read. No
+%% element takes more than three quarters of what is left, so that there is something of each.
 clip(Term, Nodes) ->
     {Clipped, _} = clipped(Term, Nodes),
     Clipped.

@@ -1,5 +1,5 @@
-%% sonde_print: what each kind of result looks like (the files in print_SUITE_data, to the byte), and
-%% that no term and no width makes it raise, write too long a line, or send a terminal a control
+%% sonde_print: what each kind of result looks like (the files in print_SUITE_data, to the byte),
+%% and that no term and no width makes it raise, write too long a line, or send a terminal a control
 %% character.
 -module(print_SUITE).
 
@@ -119,8 +119,8 @@ leak() ->
 
 memory_used() ->
     [{memory, 426552}, {message_queue_len, 1234}, {heap_size, 28690}, {total_heap_size, 46422},
-     {garbage_collection, [{min_bin_vheap_size, 46422}, {min_heap_size, 233}, {fullsweep_after, 65535},
-                           {minor_gcs, 4}]}].
+     {garbage_collection, [{min_bin_vheap_size, 46422}, {min_heap_size, 233},
+                           {fullsweep_after, 65535}, {minor_gcs, 4}]}].
 
 info() ->
     [{meta, [{registered_name, router}, {dictionary, [{'$ancestors', [sup, pid(7)]}, {rand, 1}]},
@@ -207,13 +207,15 @@ odd_names() ->
      {pid(6), 1, [<<"\e]0;title\a", 255>> | attrs({a, b, 1})]}].
 
 long_line() ->
-    {'an atom that is much longer than a line of the table is, so it has to be broken', <<"é\e"/utf8>>}.
+    {'an atom that is much longer than a line of the table is, so it has to be broken',
+     <<"é\e"/utf8>>}.
 
 %% ---- options
 
 unknown_options_are_badarg(_Config) ->
     _ = [{Opts, badarg} = {Opts, raised(fun() -> sonde_print:print([], Opts) end)}
-         || Opts <- [#{colour => never}, #{width => 80, foo => 1}, [], [{width, 80}], 80, #{1 => 2}]],
+         || Opts <- [#{colour => never}, #{width => 80, foo => 1}, [], [{width, 80}], 80,
+                    #{1 => 2}]],
     ok.
 
 bad_values_are_badarg(_Config) ->
@@ -389,14 +391,17 @@ a_map(Key, Value) -> ?LET(Pairs, list({Key, Value}), maps:from_list(Pairs)).
 
 key() ->
     oneof([memory, heap_size, mbcs_usage, hit_rate, usage, ms, binary_alloc, name, rows, total,
-           scheduler_usage, current_function, current_stacktrace, input, 'ŀ', 'a\e[1mb', '\x{202e}x',
+           scheduler_usage, current_function, current_stacktrace, input, 'ŀ', 'a\e[1mb',
+           '\x{202e}x',
            'a name that is so long that there is no room for it in most of the tables here', '']).
 
 value() ->
-    ?LAZY(smaller(frequency([{4, number_like()}, {3, key()}, {3, any()}, {2, pid_like()}, {2, utf8()},
-                     {2, text_like()}, {1, {atom(), atom(), range(0, 300)}},
-                     {1, list({atom(), atom(), integer(), list(any())})}, {1, {ok, #{status => any()}}},
-                     {1, list({integer(), float()})}, {1, ?LAZY([smaller(value()) | smaller(value())])},
+    ?LAZY(smaller(frequency([{4, number_like()}, {3, key()}, {3, any()}, {2, pid_like()},
+                     {2, utf8()}, {2, text_like()}, {1, {atom(), atom(), range(0, 300)}},
+                     {1, list({atom(), atom(), integer(), list(any())})},
+                     {1, {ok, #{status => any()}}},
+                     {1, list({integer(), float()})},
+                     {1, ?LAZY([smaller(value()) | smaller(value())])},
                      {1, ?LET(V, smaller(value()), #{V => V})}, {1, list(float())}]))).
 
 text_like() ->
@@ -404,7 +409,8 @@ text_like() ->
 
 live_results_print(_Config) ->
     Port = hd(erlang:ports()),
-    Live = [sonde:proc_count(memory, 20), sonde:proc_count(links, 5), sonde:proc_window(reductions, 5, 1),
+    Live = [sonde:proc_count(memory, 20), sonde:proc_count(links, 5),
+            sonde:proc_window(reductions, 5, 1),
             sonde:bin_leak(5), sonde:bin_leak(5, #{}), sonde:native(), process_info(self()),
             process_info(self(), [dictionary, messages, backtrace]), erlang:memory(),
             [erlang:port_info(P) || P <- [Port]], ets:info(ac_tab), erlang:system_info(allocator),
@@ -417,14 +423,14 @@ live_results_print(_Config) ->
 %% Each of them is too large to be printed in whole.
 large_terms_are_cut(_Config) ->
     N = 300000,
+    Int = erlang:'bsl'(1, 7 * N), % half a million digits: a minute to print
     Deep = lists:foldl(fun(_, T) -> [T] end, [], lists:seq(1, N)),
     Large = [lists:seq(1, N), lists:duplicate(N, $a), lists:duplicate(N, 16#416), Deep,
              lists:foldl(fun(_, T) -> {T, a} end, x, lists:seq(1, N)),
              lists:foldl(fun(_, T) -> #{a => T} end, x, lists:seq(1, N)),
              lists:foldl(fun(_, T) -> [a | T] end, improper, lists:seq(1, N)),
              list_to_tuple(lists:seq(1, N)), maps:from_list([{I, Deep} || I <- lists:seq(1, N)]),
-             binary:copy(<<"text">>, N), <<0:(8 * N)>>, <<1, 0:(8 * N + 3)>>, 1 bsl 30000000,
-             {1 bsl 30000000, [-(1 bsl 30000000)]}],
+             binary:copy(<<"text">>, N), <<0:(8 * N)>>, <<1, 0:(8 * N + 3)>>, Int, {Int, [-Int]}],
     _ = [begin
              Text = printed(Shape, #{}),
              true = is_fit(Text, 80, false, false),
@@ -442,7 +448,8 @@ large_tables_print(_Config) ->
 
 improper_lists_print(_Config) ->
     _ = [true = is_fit(printed(T, #{}), 80, false, false)
-         || T <- [[a | b], [{pid(1), 1, []} | x], [{pid(1), 1, [{a, 1} | x]}], [{memory, rows() ++ x}],
+         || T <- [[a | b], [{pid(1), 1, []} | x], [{pid(1), 1, [{a, 1} | x]}],
+                  [{memory, rows() ++ x}],
                   [{meta, [{a, 1} | x]}], #{rows => rows() ++ x}, {meta, [{a, 1} | x]},
                   {[{process_count, 1} | x], [{bytes_in, 1} | y]}, {[{module, a} | x], [b | c]},
                   [{a, [{b, 1} | c]}, {d, [{b, 1}]}]]],

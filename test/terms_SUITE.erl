@@ -1,5 +1,5 @@
-%% sonde_map and sonde_rec: recon's answers, and what recon does not promise: what happens when two do it
-%% at once, and when the owner of the table is killed.
+%% sonde_map and sonde_rec: recon's answers, and what recon does not promise: what happens when two
+%% do it at once, and when the owner of the table is killed.
 -module(terms_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -18,7 +18,8 @@ all() ->
 init_per_suite(Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), "records"),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    ok = file:write_file(filename:join(Dir, "sonde_terms.hrl"), "-record(included, {first, second}).\n"),
+    ok = file:write_file(filename:join(Dir, "sonde_terms.hrl"),
+                         "-record(included, {first, second}).\n"),
     _ = [ok = write_module(Dir, Module, Opts, Records) || {Module, Opts, Records} <- modules()],
     true = code:add_pathz(Dir),
     sonde_test:init([{dir, Dir} | Config]).
@@ -288,14 +289,17 @@ texts(M, Tuples) ->
 
 tuples() ->
     [{a}, {a, b}, {1, 2}, {one, 1, 2, 3, 4}, {one, 1, 2, 3}, {two, "text", <<"bin">>},
-     {two, 'At om', "ŀŀ"}, {zero}, {nest, {one, 1, 2, 3, 4}, {pair, x, y}}, {unk, {one, 1, 2, 3, 4}},
-     {unk, [{one, 1, 2, 3, 4}], #{a => {two, 1, 2}}}, {one, [a | b], <<1:3>>, fun lists:map/2, self},
+     {two, 'At om', "ŀŀ"}, {zero}, {nest, {one, 1, 2, 3, 4}, {pair, x, y}},
+     {unk, {one, 1, 2, 3, 4}},
+     {unk, [{one, 1, 2, 3, 4}], #{a => {two, 1, 2}}},
+     {one, [a | b], <<1:3>>, fun lists:map/2, self},
      {two, #{a => {zero}}, [[]]}, {"a", b}, {{a, b}, c}, {{zero}, c}, {1.0, {zero}},
      {two, lists:seq(1, 300), <<0:2000>>}, {two, <<"åä"/utf8>>, <<255>>},
      {two, [1, 2, {two, 1, 2}], {x}}, {x, '_', "", <<>>, [], #{}}, {two, 1.0, 2.5e100},
      {a, "new\nline", "\e[31m", <<"\e">>, 'a\e\n'}, {two, [1, 2 | {two, 1, 2}], ["ab", $c]},
      {two, #{{two, 1, 2} => "v", <<"b">> => c, 1 => #{x => {zero}}}, [x | "ab"]},
-     {lists:seq(1, 60), {two, 1, 2}}, {two, list_to_tuple(lists:seq(1, 60)), [{two, [], [[{zero}]]}]},
+     {lists:seq(1, 60), {two, 1, 2}},
+     {two, list_to_tuple(lists:seq(1, 60)), [{two, [], [[{zero}]]}]},
      {two, {two, {two, {two, 1, 2}, 3}, 4}, 5}].
 
 raised(Fun) ->
@@ -382,7 +386,8 @@ renaming_at_once_has_one_winner(_Config) ->
          Names = [a, b, c, d],
          Pids = [spawn_monitor(fun() -> exit(sonde_map:rename(l, Name)) end) || Name <- Names],
          [missing, missing, missing, renamed] =
-             lists:sort([receive {'DOWN', Ref, process, Pid, How} -> How end || {Pid, Ref} <- Pids]),
+             lists:sort([receive {'DOWN', Ref, process, Pid, How} -> How end
+                         || {Pid, Ref} <- Pids]),
          [_] = [Name || Name <- Names, sonde_map:rename(Name, z) =:= renamed]
      end || _ <- lists:seq(1, 50)].
 
@@ -448,7 +453,7 @@ first_module_of_a_record_is_heard(_Config) ->
     "{one, 1, 2, 3}" = text({one, 1, 2, 3}).
 
 failed_import_keeps_the_ones_before(_Config) ->
-    {badmatch, _} =
+    {badmatch, sonde_recs_d} =
         raised(fun() -> sonde_rec:import([sonde_recs_b, sonde_recs_d, sonde_recs_a]) end),
     [sonde_recs_b] = lists:usort([M || {M, _, _, _} <- sonde_rec:get_list()]).
 
@@ -491,7 +496,8 @@ text_of_any_term_is_an_iolist(_Config) ->
     _ = sonde_rec:import([sonde_recs_a, sonde_recs_b, sonde_recs_e]),
     ok = sonde_map:limit('ŀ', #{a => 'ŀ'}, none),
     Odd = ['ŀ', "ŀ", <<"ŀ"/utf8>>, {}, {'ŀrec', 'ŀ'}, {'ŀ', {}}, #{a => 'ŀ', 'ŀ' => {}}, [a | 'ŀ'],
-           [#{} | {}], self(), make_ref(), fun() -> ok end, <<1:7>>, 1.0e300, [[] | []], hd(erlang:ports())],
+           [#{} | {}], self(), make_ref(), fun() -> ok end, <<1:7>>, 1.0e300, [[] | []],
+           hd(erlang:ports())],
     _ = [begin
              Text = sonde_rec:format_tuple(Tuple),
              true = is_binary(iolist_to_binary(Text))
