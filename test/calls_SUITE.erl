@@ -2,6 +2,8 @@
 %% and what we promise beyond that.
 -module(calls_SUITE).
 
+-import(sonde_test, [raised/1]).
+
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([answers_as_recon/1, exports_as_recon/1, other_nodes_as_recon/1,
          info_is_one_look/1, info_takes_our_attributes/1, info_of_the_dead_is_undefined/1,
@@ -545,10 +547,3 @@ sockets() ->
 
 received(_, 0) -> ok;
 received(Socket, N) -> receive {tcp, Socket, Bytes} -> received(Socket, N - byte_size(Bytes)) end.
-
-raised(Fun) ->
-    try Fun() of
-        Result -> {returned, Result}
-    catch
-        error:Why -> Why
-    end.

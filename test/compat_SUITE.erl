@@ -82,7 +82,7 @@ exports(Beam) ->
 does_nothing_but_call_sonde(Config) ->
     _ = [begin
              Beam = filename:join(proplists:get_value(ebin, Config), M),
-             Delegations = [delegation(ours(M), F) || F <- functions(M)],
+             Delegations = [delegation(sonde_conform:ours(M), F) || F <- functions(M)],
              Exported = exports(Beam),
              {M, Exported} = {M, lists:sort(Delegations)}
          end || M <- ?MODULES],
@@ -101,19 +101,12 @@ delegation(Target, {function, _, Name, Arity, [{clause, _, Params, [], [Body]}]}
 
 calls_what_is_there(Config) ->
     Ebin = proplists:get_value(ebin, Config),
-    [] = [{ours(M), F, A} || M <- ?MODULES, {F, A} <- exports(filename:join(Ebin, M)),
-                             not is_exported(ours(M), F, A)].
+    [] = [{sonde_conform:ours(M), F, A} || M <- ?MODULES, {F, A} <- exports(filename:join(Ebin, M)),
+                             not is_exported(sonde_conform:ours(M), F, A)].
 
 is_exported(Module, Function, Arity) ->
     {module, Module} =:= code:ensure_loaded(Module)
         andalso erlang:function_exported(Module, Function, Arity).
-
-ours(recon) -> sonde;
-ours(recon_lib) -> sonde_lib;
-ours(recon_alloc) -> sonde_alloc;
-ours(recon_map) -> sonde_map;
-ours(recon_rec) -> sonde_rec;
-ours(recon_trace) -> sonde_trace.
 
 %% ---- the application
 
@@ -140,7 +133,7 @@ answers_as_sonde_does(Config) ->
              {recon_map, is_active, []}, {recon_rec, is_active, []}, {recon_trace, clear, []}],
     [] = [{M, F, A, Theirs, Ours} || {M, F, A} <- Calls,
                                      Theirs <- [answer(Peer, M, F, A)],
-                                     Ours <- [answer(Peer, ours(M), F, A)],
+                                     Ours <- [answer(Peer, sonde_conform:ours(M), F, A)],
                                      Theirs =/= Ours orelse Theirs =:= {error, undef}],
     sonde_peer_helper:stop(Peer).
 

@@ -1,6 +1,8 @@
 %% sonde_lib is recon_lib to those who use it: observer_cli and the like.
 -module(lib_SUITE).
 
+-import(sonde_test, [raised/1]).
+
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([answers_as_recon_lib/1, exports_as_recon_lib/1,
          own_attributes_have_rows/1, rows_are_those_of_proc_count/1,
@@ -268,10 +270,3 @@ sockets() ->
 
 received(0) -> ok;
 received(N) -> receive {tcp, _, Bytes} -> received(N - byte_size(Bytes)) end.
-
-raised(Fun) ->
-    try Fun() of
-        Result -> {returned, Result}
-    catch
-        error:Why -> Why
-    end.

@@ -2,6 +2,8 @@
 %% asked from a remote shell; and a build where there is no C compiler.
 -module(release_SUITE).
 
+-import(sonde_project_helper, [root/0, sh/2]).
+
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([answers_from_a_release/1, answers_without_a_compiler/1]).
 
@@ -42,11 +44,11 @@ answers_from_a_release(Config) ->
 
 release_answers(Config) ->
     Port = free_port(),
-    Dir = project(Config, "release", side()),
+    Dir = project(Config, "release", sonde_test:side()),
     ok = file:write_file(filename:join(Dir, "vm.args"), vm_args(Port)),
     _ = sh(Dir, "rebar3 release"),
     start(Dir, Port),
-    Status = case side() of
+    Status = case sonde_test:side() of
                  native -> active;
                  portable -> {off, disabled}
              end,
@@ -169,40 +171,3 @@ free_port() ->
     {ok, Port} = inet:port(Socket),
     ok = gen_tcp:close(Socket),
     Port.
-
-%% ---- what remains
-
-side() ->
-    case os:getenv("SONDE_SIDE") of
-        "portable" -> portable;
-        _ -> native
-    end.
-
-%% The tree that is tested: named by scripts/suite, found from here under rebar3 ct.
-root() ->
-    case os:getenv("SONDE_ROOT") of
-        false -> up(filename:dirname(code:which(?MODULE)));
-        Root -> Root
-    end.
-
-up(Dir) ->
-    case filelib:is_regular(filename:join(Dir, "src/sonde.app.src")) of
-        true -> Dir;
-        false -> up(filename:dirname(Dir))
-    end.
-
-%% The environment of the build that runs this suite is not that of a user.
-sh(Dir, Command) ->
-    ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    Clean = "unset MAKEFLAGS MFLAGS MAKELEVEL WERROR SONDE_REQUIRE_NATIVE ERL_FLAGS ERL_LIBS; ",
-    Port = open_port({spawn_executable, os:find_executable("sh")},
-                     [{args, ["-c", Clean ++ Command]}, {cd, Dir}, exit_status, stderr_to_stdout,
-                      binary]),
-    collect(Port, Command, []).
-
-collect(Port, Command, Said) ->
-    receive
-        {Port, {data, Data}} -> collect(Port, Command, [Said, Data]);
-        {Port, {exit_status, 0}} -> unicode:characters_to_list(Said);
-        {Port, {exit_status, Code}} -> ct:fail("~ts: ~p~n~ts", [Command, Code, Said])
-    end.

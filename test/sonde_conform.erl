@@ -4,7 +4,7 @@
 %% difference that is none fails too.
 -module(sonde_conform).
 
--export([cases/2, exports/1, outcome/2, differences/0]).
+-export([cases/2, exports/1, outcome/2, differences/0, ours/1]).
 -export([shape/1, sorted/1]).
 
 -type call() :: atom().
@@ -47,6 +47,8 @@ exported(Module) ->
     {module, Module} = code:ensure_loaded(Module),
     Module:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
 
+%% The module of ours that stands for recon's.
+-spec ours(module()) -> module().
 ours(recon) -> sonde;
 ours(recon_lib) -> sonde_lib;
 ours(recon_alloc) -> sonde_alloc;
