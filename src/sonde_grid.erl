@@ -39,7 +39,7 @@ lines({Headers, Rows}, #{width := Width} = Style) ->
 cell(none, _) ->
     {0, none, <<>>};
 cell({Kind, Text}, #{width := Width, unicode := Unicode}) ->
-    Cut = cut(sonde_units:safe(Text, Unicode), Width, Unicode),
+    Cut = cut(sonde_units:safe(Text), Width, Unicode),
     {string:length(Cut), Kind, unicode:characters_to_binary(Cut)}.
 
 %% @doc The text, or its beginning and a mark.

@@ -128,7 +128,7 @@ lines({error, Term}, Style) ->
 
 title(Words, #{width := Width, unicode := Unicode} = Style) ->
     Title = lists:join($\s, [header(W, Unicode) || W <- Words]),
-    colored("\e[1m", sonde_grid:cut(sonde_units:safe(Title, Unicode), Width, Unicode), Style).
+    colored("\e[1m", sonde_grid:cut(sonde_units:safe(Title), Width, Unicode), Style).
 
 colored(Color, Line, #{color := true}) -> [Color, Line, "\e[0m"];
 colored(_, Line, _) -> Line.
@@ -136,7 +136,7 @@ colored(_, Line, _) -> Line.
 wrapped(Term, #{width := Width, unicode := Unicode}) ->
     Text = sonde_units:long(Term, Width, Unicode),
     [Part || Line <- string:split(Text, "\n", all),
-             Part <- parts(sonde_units:safe(Line, Unicode), Width)].
+             Part <- parts(sonde_units:safe(Line), Width)].
 
 parts(Line, Width) ->
     Rest = string:slice(Line, Width),

@@ -3,7 +3,7 @@
 %% large the value is, the work and the text are bounded.
 -module(sonde_units).
 
--export([cell/3, unit/1, long/3, safe/2]).
+-export([cell/3, unit/1, long/3, safe/1]).
 -export_type([cell/0, unit/0]).
 
 %% Numbers stand on the right of their column.
@@ -190,15 +190,14 @@ proper(Cut) -> [Cut].
 %% ---- characters
 
 %% @doc Text in which nothing can move a terminal's cursor, or turn its text around.
--spec safe(unicode:chardata(), Unicode :: boolean()) -> unicode:chardata().
-safe(Text, Unicode) ->
-    [safe_char(C, Unicode) || C <- unicode:characters_to_list(Text)].
+-spec safe(unicode:chardata()) -> unicode:chardata().
+safe(Text) ->
+    [safe_char(C) || C <- unicode:characters_to_list(Text)].
 
-safe_char(C, _) when C < 32; C >= 127, C < 160; C >= 16#200B, C =< 16#200F;
-                     C >= 16#2028, C =< 16#202E; C >= 16#2060, C =< 16#206F; C =:= 16#FEFF ->
+safe_char(C) when C < 32; C >= 127, C < 160; C >= 16#200B, C =< 16#200F;
+                  C >= 16#2028, C =< 16#202E; C >= 16#2060, C =< 16#206F; C =:= 16#FEFF ->
     escaped(C);
-safe_char(C, false) when C > 255 -> escaped(C);
-safe_char(C, _) -> C.
+safe_char(C) -> C.
 
 escaped(C) ->
     io_lib:format("\\x{~.16B}", [C]).

@@ -104,7 +104,7 @@ window() ->
 parts() ->
     [{memory, rows()}, {message_queue_len, unnamed()}, {links, []},
      {heap_size, [{pid(9), 1234567, [logger | attrs({gen_server, loop, 7})]}]},
-     {binary_memory, [{pid(9), 1048524, []}, {pid(8), 1048523, []}, {pid(8), 1023, []}]}].
+     {binary_memory, [{pid(9), 1048524, []}, {pid(8), 1048525, []}, {pid(8), 1023, []}]}].
 
 groups_of_processes() ->
     [{{rabbit_channel, init, 1}, 12000, [{memory, 3456789012}, {message_queue_len, 3}]},
