@@ -121,10 +121,8 @@ less_work(Full, Holder) ->
         ++ [{"proc_group", [By, [memory]], fun() -> by_hand(By, memory) end,
              fun() -> sonde:proc_group(By, [memory]) end}
             || By <- [initial_call, registered_name, application]]
-        ++ [{"info", ['Full' | Args], fun() -> apply(recon, info, [Full | Args]) end,
-             fun() -> apply(sonde, info, [Full | Args]) end}
-            || Args <- [[], [memory_used], [memory], [links]]]
-        ++ [{"info", ['Holder', binary_memory], fun() -> recon:info(Holder, binary_memory) end,
+        ++ [{"info", ['Full'], fun() -> recon:info(Full) end, fun() -> sonde:info(Full) end},
+            {"info", ['Holder', binary_memory], fun() -> recon:info(Holder, binary_memory) end,
              fun() -> sonde:info(Holder, binary_memory) end}]
         ++ [{"recon_alloc:" ++ atom_to_list(F), Args, fun() -> apply(recon_alloc, F, Args) end,
              fun() -> apply(sonde_alloc, F, Args) end}
