@@ -75,19 +75,45 @@ ask(Fun, Acc, Attrs, Items, Pid) ->
 
 native(Fun, Acc, Attrs, Native, Items) ->
     Other = lists:usort(lists:filter(fun(Attr) -> not sonde_attr:is_native(Attr) end, Attrs)),
-    Row = fun(Pid, Read, A) -> row(Fun, A, Attrs, {Native, Read}, Other, Items, Pid) end,
+    InOrder = in_order(Attrs, Native ++ Other),
+    Row = fun(Pid, Read, A) ->
+                  case told(Pid, Other, Items) of
+                      {Said, Told} -> Fun(Pid, InOrder(Read ++ Said), Told, A);
+                      undefined -> A
+                  end
+          end,
     Ask = fun(Pid, A) -> ask(Fun, A, Attrs, Items, Pid) end,
     case run(sonde_nif:scan_new(Native, each, 0, undefined, [self()], ?NO_LIMIT), Row, Ask, Acc) of
         {ok, Result} -> Result;
         no_reader -> portable(Fun, Acc, Attrs, Items, processes())
     end.
 
+%% As they were asked for: sorted and without repeats they are read.
+in_order(Attrs, Attrs) ->
+    fun(Values) -> Values end;
+in_order(Attrs, Known) ->
+    fun(Values) ->
+            ByAttr = maps:from_list(lists:zip(Known, Values)),
+            [map_get(Attr, ByAttr) || Attr <- Attrs]
+    end.
+
+told(_Pid, [], []) ->
+    {[], []};
+told(Pid, [], Items) ->
+    case process_info(Pid, Items) of
+        undefined -> undefined;
+        Told -> {[], Told}
+    end;
+told(Pid, Other, Items) ->
+    sonde_attr:ask(Pid, Other, Items).
+
 run(Scan, Row, Ask, Acc) ->
     case sonde_nif:scan_step(Scan) of
         more -> run(Scan, Row, Ask, Acc);
         done -> {ok, Acc};
         {rows, Rows} ->
-            run(Scan, Row, Ask, lists:foldl(fun({Pid, Read}, A) -> Row(Pid, Read, A) end, Acc, Rows));
+            More = lists:foldl(fun({Pid, Read}, A) -> Row(Pid, Read, A) end, Acc, Rows),
+            run(Scan, Row, Ask, More);
         {ask, Pids} ->
             Asked = lists:foldl(Ask, Acc, Pids),
             ok = sonde_nif:scan_feed(Scan, []),
@@ -95,16 +121,3 @@ run(Scan, Row, Ask, Acc) ->
         {error, no_reader} -> no_reader;
         {error, Why} -> error(Why)
     end.
-
-row(Fun, Acc, Native, {Native, Read}, [], [], Pid) ->
-    Fun(Pid, Read, [], Acc);
-row(Fun, Acc, Attrs, {Native, Read}, Other, Items, Pid) ->
-    case told(Pid, Other, Items) of
-        {Said, Told} ->
-            Known = maps:from_list(lists:zip(Native ++ Other, Read ++ Said)),
-            Fun(Pid, [map_get(Attr, Known) || Attr <- Attrs], Told, Acc);
-        undefined -> Acc
-    end.
-
-told(_Pid, [], []) -> {[], []};
-told(Pid, Other, Items) -> sonde_attr:ask(Pid, Other, Items).
