@@ -646,7 +646,7 @@ remote_load(Modules) ->
 %%
 %% `remote_load(Nodes, Module)' is `rpc:multicall(Nodes, code, load_binary, _)': `{Results,
 %% BadNodes}'; for a list of modules a list of these. It replaces what the node has under that
-%% name. Raises `badarg' if there is no node, `{badmatch, error}' if there is no such module.
+%% name. Modules of `compat/recon' bring sonde along. Raises `badarg' if there is no node, `{badmatch, error}' if there is no such module.
 %%
 %% ```
 %% 1> sonde:remote_load(['rabbit@host'], sonde).

@@ -26,7 +26,19 @@ load(Nodes, Module) ->
     is_atom(Module) orelse error(badarg), % it would end the code server, and the node
     {Module, Object, File} = code:get_object_code(Module),
     Nodes =/= [] orelse error(badarg),
+    _ = needs_sonde(Object) andalso bring_if_we_can(Nodes),
     rpc:multicall(Nodes, code, load_binary, [Module, File, Object]).
+
+%% Modules of compat/recon are of no use by themselves, and whoever loads them elsewhere thinks that
+%% they are recon's.
+needs_sonde(Object) ->
+    {ok, {_, [{attributes, Attributes}]}} = beam_lib:chunks(Object, [attributes]),
+    lists:member({needs, [sonde]}, Attributes).
+
+bring_if_we_can(Nodes) ->
+    try bring(Nodes)
+    catch error:no_object_code -> []
+    end.
 
 %% ---- sonde
 

@@ -6,7 +6,8 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
 -export([exports_what_recon_exports/1, does_nothing_but_call_sonde/1, calls_what_is_there/1,
-         is_an_application_named_recon/1, answers_as_sonde_does/1, names_every_difference/1,
+         is_an_application_named_recon/1, answers_as_sonde_does/1, is_of_use_where_it_is_loaded/1,
+         names_every_difference/1,
          replaces_recon_in_a_rebar3_release/1, replaces_recon_in_a_mix_release/1]).
 
 -define(MODULES, [recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
@@ -20,7 +21,8 @@ suite() ->
 
 all() ->
     [exports_what_recon_exports, does_nothing_but_call_sonde, calls_what_is_there,
-     is_an_application_named_recon, answers_as_sonde_does, names_every_difference,
+     is_an_application_named_recon, answers_as_sonde_does, is_of_use_where_it_is_loaded,
+     names_every_difference,
      replaces_recon_in_a_rebar3_release, replaces_recon_in_a_mix_release].
 
 %% Compiled here, since there is no rebar3 in the chroots; loaded into peers only: this node may
@@ -147,6 +149,26 @@ peer(Config) ->
     sonde_peer_helper:start(shipped, ["-pa", proplists:get_value(ebin, Config)]).
 
 %% ---- the documentation
+
+%% Whoever brings recon's module to another node finds it working there, as recon's own would.
+is_of_use_where_it_is_loaded(Config) ->
+    {Home, _} = sonde_peer_helper:start_node(shipped),
+    {Bare, Node} = sonde_peer_helper:start_node(bare),
+    try
+        true = sonde_peer_helper:call(Home, code, add_patha, [proplists:get_value(ebin, Config)]),
+        non_existing = sonde_peer_helper:call(Bare, code, which, [sonde]),
+        {[{module, recon}], []} = sonde_peer_helper:call(Home, recon, remote_load, [Node, recon]),
+        [{[{module, recon_lib}], []}, {[{module, recon_alloc}], []}] =
+            sonde_peer_helper:call(Home, recon, remote_load, [[Node], [recon_lib, recon_alloc]]),
+        3 = length(sonde_peer_helper:call(Bare, recon, proc_count, [memory, 3])),
+        true = sonde_peer_helper:call(Bare, recon_alloc, memory, [used]) > 0,
+        {[], ['p1@127.0.0.1']} =
+            sonde_peer_helper:call(Home, recon, remote_load, [['p1@127.0.0.1'], recon])
+    after
+        sonde_peer_helper:stop(Home),
+        sonde_peer_helper:stop(Bare)
+    end.
+
 
 %% What sonde_conform knows to be different, people are told: each call in a row of the table.
 names_every_difference(_Config) ->

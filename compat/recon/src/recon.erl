@@ -2,6 +2,9 @@
 %% and `h(sonde, proc_count).' tells what it gives, in which unit, and what it costs.
 -module(recon).
 
+%% sonde:remote_load/2 brings sonde along.
+-needs(sonde).
+
 -export([info/1, info/2, info/3, info/4,
          proc_count/2, proc_window/3, bin_leak/1,
          node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1,

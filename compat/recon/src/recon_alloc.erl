@@ -2,6 +2,9 @@
 %% the same name there, and `h(sonde_alloc, memory).' tells what it gives, in which unit.
 -module(recon_alloc).
 
+%% sonde:remote_load/2 brings sonde along.
+-needs(sonde).
+
 -export([memory/1, memory/2, fragmentation/1, cache_hit_rates/0, average_block_sizes/1,
          sbcs_to_mbcs/1, allocators/0, allocators/1,
          snapshot/0, snapshot_clear/0, snapshot_print/0, snapshot_get/0, snapshot_save/1,

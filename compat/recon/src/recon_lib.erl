@@ -2,6 +2,9 @@
 %% name there, and `h(sonde_lib, proc_attrs).' tells what it gives.
 -module(recon_lib).
 
+%% sonde:remote_load/2 brings sonde along.
+-needs(sonde).
+
 -export([sliding_window/2, sample/2, count/1,
          port_list/1, port_list/2,
          proc_attrs/1, proc_attrs/2, inet_attrs/1, inet_attrs/2,

@@ -2,6 +2,9 @@
 %% of the same name there, and `h(sonde_map, limit).' tells what it does.
 -module(recon_map).
 
+%% sonde:remote_load/2 brings sonde along.
+-needs(sonde).
+
 -export([limit/3, list/0, is_active/0, clear/0, remove/1, rename/2, process_map/1]).
 
 -type label() :: atom().

@@ -2,6 +2,9 @@
 %% there, and `h(sonde_trace, calls).' tells what it does.
 -module(recon_trace).
 
+%% sonde:remote_load/2 brings sonde along.
+-needs(sonde).
+
 -export([calls/2, calls/3, clear/0, format/1, format_trace_output/1, format_trace_output/2]).
 
 -export_type([tspec/0, max_traces/0, max_rate/0, options/0, num_matches/0]).
