@@ -3,7 +3,8 @@
 %% `process_info/2' does not know are computed from one that it knows.
 -module(sonde_attr).
 
--export([native/0, is_native/1, is_counted/1, check/1, read/2, ask/3, call_site/1]).
+-export([native/0, is_native/1, is_counted/1, check/1, read/2, ask/3, call_site/1,
+         is_ours/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -58,12 +59,23 @@ told(Item, Told) ->
 -spec call_site(pid()) -> {ok, attrs()} | helper | undefined.
 call_site(Pid) ->
     case process_info(Pid, [registered_name, current_function, initial_call]) of
-        [_, _, {initial_call, {sonde_helper, _, _}}] -> helper;
-        [_, _, {initial_call, {sonde_vm, _, _}}] -> helper;
-        [{registered_name, []} | Calls] -> {ok, Calls};
-        [{registered_name, Name} | Calls] -> {ok, [Name | Calls]};
-        undefined -> undefined
+        [{registered_name, Name} | [_, {initial_call, Call}] = Calls] ->
+            case is_ours(Call) of
+                true -> helper;
+                false -> {ok, [Name || Name =/= []] ++ Calls}
+            end;
+        undefined ->
+            undefined
     end.
+
+%% @doc Whether a process that began with this call is one of ours: those have no rows.
+-spec is_ours(mfa() | undefined) -> boolean().
+is_ours({sonde_helper, _, _}) -> true;
+is_ours({sonde_vm, _, _}) -> true;
+is_ours({sonde_table, _, _}) -> true;
+is_ours({sonde_trace_guard, _, _}) -> true;
+is_ours({sonde_trace, formatter, _}) -> true;
+is_ours(_) -> false.
 
 %% @doc The item of `process_info/2' that it is computed from.
 -spec item(term()) -> term().

@@ -90,9 +90,13 @@ find({portable, _}, Want, Opts) ->
 
 whole(Pid) ->
     case process_info(Pid, [binary, initial_call]) of
-        [_, {initial_call, {sonde_helper, _, _}}] -> helper;
-        [{binary, Before}, _] -> collected(Pid, length(Before));
-        undefined -> undefined
+        [{binary, Before}, {initial_call, Call}] ->
+            case sonde_attr:is_ours(Call) of
+                true -> helper;
+                false -> collected(Pid, length(Before))
+            end;
+        undefined ->
+            undefined
     end.
 
 collected(Pid, Before) ->

@@ -49,10 +49,13 @@ one_key(Key) ->
         error:badarg -> dictionary
     end.
 
-add(_By, _Pid, _Values, [{initial_call, {Ours, _, _}} | _], Groups, _Max)
-  when Ours =:= sonde_helper; Ours =:= sonde_vm ->
-    Groups;
-add(application, Pid, Values, [_, {group_leader, Leader}], #{leaders := Known} = Groups, Max) ->
+add(By, Pid, Values, [{initial_call, Call} | _] = Told, Groups, Max) ->
+    case sonde_attr:is_ours(Call) of
+        true -> Groups;
+        false -> add_one(By, Pid, Values, Told, Groups, Max)
+    end.
+
+add_one(application, Pid, Values, [_, {group_leader, Leader}], #{leaders := Known} = Groups, Max) ->
     case Known of
         #{Leader := App} ->
             count(App, Values, Groups, Max);
@@ -60,7 +63,7 @@ add(application, Pid, Values, [_, {group_leader, Leader}], #{leaders := Known} =
             {App, Leaders} = application(Pid, Leader, Known),
             count(App, Values, Groups#{leaders := Leaders}, Max)
     end;
-add(By, _Pid, Values, Told, Groups, Max) ->
+add_one(By, _Pid, Values, Told, Groups, Max) ->
     count(key(By, Told), Values, Groups, Max).
 
 count(Key, Values, Groups, Max) ->

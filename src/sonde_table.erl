@@ -5,7 +5,7 @@
 -module(sonde_table).
 
 -export([with/3, drop/1, is_there/1]).
--export([own/2]).
+-export([own/3]).
 
 %% @doc What `Fun(Table)' returns; it only reads and writes the table, which is made if it is not
 %% there. If somebody drops the table meanwhile, `Fun' starts again with a new one.
@@ -39,20 +39,24 @@ is_there(Name) ->
 table(Name, Type) ->
     case ets:whereis(Name) of
         undefined ->
-            _ = proc_lib:start(?MODULE, own, [Name, Type]),
+            {Pid, Ref} = spawn_monitor(?MODULE, own, [self(), Name, Type]),
+            receive
+                {Pid, owns} -> demonitor(Ref, [flush]);
+                {'DOWN', Ref, process, Pid, _} -> ok
+            end,
             table(Name, Type);
         Table ->
             Table
     end.
 
 %% Two may start at the same time: the name of the table decides who owns it.
--spec own(atom(), set | ordered_set) -> no_return() | ok.
-own(Name, Type) ->
+-spec own(pid(), atom(), set | ordered_set) -> no_return() | ok.
+own(Caller, Name, Type) ->
     true = group_leader(whereis(init), self()),
     try ets:new(Name, [Type, public, named_table]) of
         Name ->
-            proc_lib:init_ack(ok),
+            Caller ! {self(), owns},
             receive after infinity -> ok end
     catch error:badarg ->
-            proc_lib:init_ack(ok)
+            ok
     end.

@@ -9,7 +9,7 @@
          odd_lists/1, caller_in_or_out/1,
          groups_by_what_they_run/1, groups_by_name/1, groups_by_application/1, groups_by_label/1,
          totals_are_sums_of_process_info/1, largest_first/1, group_of_the_caller/1,
-         helpers_are_in_no_group/1, too_many_groups/1, bad_input_at_once/1,
+         helpers_are_in_no_row/1, too_many_groups/1, bad_input_at_once/1,
          groups_while_processes_die/1, one_process_as_it_says/1, asked_where_it_cannot_be_read/1,
          no_message_reaches_the_caller/1]).
 -export([serve/0, idle/0]).
@@ -20,7 +20,7 @@ all() ->
     [rows_are_those_of_each_alone, one_sweep_for_all, order_and_repeats_as_asked, odd_lists,
      caller_in_or_out, groups_by_what_they_run, groups_by_name, groups_by_application,
      groups_by_label, totals_are_sums_of_process_info, largest_first, group_of_the_caller,
-     helpers_are_in_no_group, too_many_groups, bad_input_at_once, groups_while_processes_die,
+     helpers_are_in_no_row, too_many_groups, bad_input_at_once, groups_while_processes_die,
      one_process_as_it_says, asked_where_it_cannot_be_read, no_message_reaches_the_caller].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -182,11 +182,26 @@ group_of_the_caller(_Config) ->
     true = M > 1000,
     true = unregister(sonde_asking).
 
-%% The helper of a call that runs meanwhile is no process of the user's.
-helpers_are_in_no_group(_Config) ->
+%% The helpers of a call that runs meanwhile, and of a trace, are no processes of the user's.
+helpers_are_in_no_row(_Config) ->
     {Pid, Ref} = spawn_monitor(fun() -> sonde_helper:call(fun(_) -> timer:sleep(infinity) end) end),
     sonde_test:until(fun() -> helpers() =/= [] end),
-    [] = [Key || {{sonde_helper, _, _} = Key, _, _} <- sonde:proc_group(initial_call, [])],
+    1 = sonde_trace:calls({?MODULE, serve, '_'}, 10),
+    ok = sonde_map:limit(label, #{a => 1}, none),
+    Traces = [P || Name <- [sonde_trace_guard, sonde_trace_tracer, sonde_trace_formatter],
+                   P <- [whereis(Name)], is_pid(P)],
+    3 = length(Traces),
+    Ours = [ets:info(sonde_map, owner) | Traces] ++ helpers(),
+    Groups = sonde:proc_group(initial_call, []),
+    [] = [M || {{M, _, _}, _, _} <- Groups,
+               lists:member(M, [sonde_helper, sonde_trace, sonde_trace_guard, sonde_table])],
+    _ = [{A, []} = {A, sonde_test:rows_of(Ours, Rows)}
+         || {A, Rows} <- sonde:proc_count([memory, status], -1)],
+    [] = sonde_test:rows_of(Ours, sonde:proc_window(memory, -1, 0)),
+    [] = sonde_test:rows_of(Ours, sonde:bin_leak(-1)),
+    true = lists:all(fun is_process_alive/1, Ours),
+    ok = sonde_trace:clear(),
+    ok = sonde_map:clear(),
     _ = [exit(H, kill) || H <- helpers()],
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
 

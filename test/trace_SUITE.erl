@@ -233,7 +233,7 @@ is_ended() -> [] =:= [N || N <- ?NAMES, whereis(N) =/= undefined].
 scrubbed(Text) ->
     Replace = fun({From, To}, T) -> re:replace(T, From, To, [global, unicode, {return, list}]) end,
     lists:foldl(Replace, Text,
-                [{"[0-9]+:[0-9]+:[0-9]+\\.[0-9]{6}", "CLOCK"}, {"<0\\.[0-9]+\\.0>", "PID"},
+                [{"[0-9]+:[0-9]+:[0-9]+\\.[0-9]{6}", "CLOCK"}, {"<0\\.[0-9]+\\.[0-9]+>", "PID"},
                  {"{[0-9]+,[0-9]+,[0-9]+}}", "STAMP}"}]).
 
 errors() ->
@@ -707,9 +707,9 @@ pids_of_all_kinds(_Config) ->
     register(sonde_traced, Caller),
     yes = global:register_name(sonde_traced, Caller),
     Text = pid_to_list(Caller),
-    ["<0", B, _] = string:split(Text, ".", all),
+    ["<0", B, C] = string:split(string:trim(Text, trailing, ">"), ".", all),
     Kinds = [Caller, [Caller], [whereis(init), Caller], sonde_traced, Text, list_to_binary(Text),
-             [Text, init], {0, list_to_integer(B), 0}, {global, sonde_traced},
+             [Text, init], {0, list_to_integer(B), list_to_integer(C)}, {global, sonde_traced},
              {via, global, sonde_traced}, existing, all, [new, sonde_traced]],
     _ = [begin
              Device = device(),
