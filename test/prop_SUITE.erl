@@ -142,21 +142,30 @@ is_asleep(Pid) ->
     process_info(Pid, current_function) =:= {current_function, {timer, sleep, 1}}.
 
 %% The row is the difference of what process_info says before and after; and everything that a
-%% collection can change was collected: one more by hand changes nothing.
+%% collection can change was collected: one more by hand changes nothing. Rarely it does, on both
+%% sides: a part of a binary that was forgotten long ago goes with the second collection.
+%% So that is tried again with new processes, and fails if it is so each time.
 prop_changes() ->
-    ?FORALL(Makes, list(make()),
-            with(Makes, fun(Pids) ->
-                                Before = [count_at_rest(Pid) || Pid <- Pids],
-                                %% no test of how busy the machine is
-                                #{rows := Rows} = sonde:bin_leak(100000, #{deadline => 60000}),
-                                After = [asked(binary_count, Pid) || Pid <- Pids],
-                                Ours = [value_in(Pid, Rows) || Pid <- Pids],
-                                ByHand = [A - B || {A, B} <- lists:zip(After, Before)],
-                                More = [by_hand(Pid) || Pid <- Pids],
-                                _ = [ct:pal("~p~n~p~n~p~n~p", [Makes, ByHand, Ours, More])
-                                     || ByHand =/= Ours orelse lists:any(fun(N) -> N =/= 0 end, More)],
-                                ByHand =:= Ours andalso lists:all(fun(N) -> N =:= 0 end, More)
-                        end)).
+    ?FORALL(Makes, list(make()), changes(Makes, 8)).
+
+changes(_Makes, 0) ->
+    false;
+changes(Makes, Times) ->
+    case with(Makes, fun changes/1) of
+        {same, Rest} -> Rest orelse changes(Makes, Times - 1);
+        {differ, Wrong} -> ct:pal("~p~n~p", [Makes, Wrong]), false
+    end.
+
+changes(Pids) ->
+    Before = [count_at_rest(Pid) || Pid <- Pids],
+    %% no test of how busy the machine is
+    #{rows := Rows} = sonde:bin_leak(100000, #{deadline => 60000}),
+    After = [asked(binary_count, Pid) || Pid <- Pids],
+    Ours = [value_in(Pid, Rows) || Pid <- Pids],
+    case [A - B || {A, B} <- lists:zip(After, Before)] of
+        Ours -> {same, lists:all(fun(N) -> N =:= 0 end, [by_hand(Pid) || Pid <- Pids])};
+        ByHand -> {differ, {ByHand, Ours}}
+    end.
 
 %% Being asked for the first time, a process takes its messages in, and may collect.
 count_at_rest(Pid) ->
