@@ -222,12 +222,12 @@ static enum status together(const struct scan *s, size_t first)
 {
     enum status st = ST_OK;
     for (size_t i = first; i < first + s->qn; i++) {
-        if (s->outcome[i] == ST_NOMEM || s->outcome[i] == ST_GONE)
-            return s->outcome[i];
-        if (s->outcome[i] != ST_OK)
+        if (s->outcome[i] == ST_NOMEM)
+            return ST_NOMEM;
+        if (s->outcome[i] == ST_OK && s->walks[i].view.pid != s->walks[first].view.pid)
+            st = ST_GONE;
+        else if (s->outcome[i] != ST_OK && st != ST_GONE)
             st = s->outcome[i];
-        else if (s->walks[i].view.pid != s->walks[first].view.pid)
-            return ST_GONE;
     }
     return st;
 }
