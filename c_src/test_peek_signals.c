@@ -259,9 +259,9 @@ static int outcome(const struct scenario *s, bool with_us)
     must(close(ready[1]) == 0 && close(go[0]) == 0, "close");
     char c = 0;
     if (s->happens == do_wait && read(ready[0], &c, 1) == 1) {
-        pause_ms(10);
+        pause_ms(40);
         (void)kill(pid, SIGSEGV);
-        pause_ms(2);
+        pause_ms(20);
     }
     int status = 0;
     must(close(go[1]) == 0 && waitpid(pid, &status, 0) == pid, "waitpid");
