@@ -357,7 +357,6 @@ static enum status open_one(struct scan *s, const struct target *t, const struct
 
 /* ---- a batch: all are open, those in `walking` take turns --------------------------------------- */
 
-/* Asks for what the walks will want first, and for the lines of the next batch. */
 static void open_walk(struct scan *s, const struct target *t, unsigned i)
 {
     struct walk *w = &s->walks[i];
@@ -370,6 +369,7 @@ static void open_walk(struct scan *s, const struct target *t, unsigned i)
     }
 }
 
+/* Asks for what the walks will want first, and for the lines of the next batch. */
 static void open_batch(struct scan *s)
 {
     for (unsigned p = 0, i = 0; p < s->n; p++) {

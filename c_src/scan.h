@@ -50,9 +50,9 @@ struct scan {
     uint16_t line[16];
     unsigned n, settled; /* processes of the batch, and how many of them gave their answer */
     unsigned turns;      /* of each walk, so far */
-    uint32_t walking,
-        closed; /* sets of walks; the k-th question to the i-th process is i * qn + k */
-    const struct question *asks[SCAN_WALKS];
+    /* sets of walks: the k-th question to the i-th process is i * qn + k */
+    uint32_t walking, closed;
+    const struct question *asks[SCAN_WALKS]; /* of each walk */
     struct walk walks[SCAN_WALKS];
     enum status outcome[SCAN_WALKS];
     struct target targets[SCAN_BATCH];

@@ -58,7 +58,8 @@ window(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
 
 %% ---- what both roads share
 
-%% Where all can be read natively nothing but the winners leaves the native side.
+%% Where all can be read natively nothing but the winners leaves the native side. If one cannot,
+%% each process' values come out (sonde_each), those that can be read still natively.
 roads(Attrs) ->
     case lists:all(fun sonde_attr:is_native/1, Attrs) andalso sonde_vm:side() of
         native -> native;

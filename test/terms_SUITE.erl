@@ -82,17 +82,21 @@ fresh({Function, Name, Case}) ->
 both(M) when M =:= recon_map; M =:= recon_rec -> {recon_map, recon_rec};
 both(M) when M =:= sonde_map; M =:= sonde_rec -> {sonde_map, sonde_rec}.
 
+%% What each call returns, whether anything is kept after it, and how that ends.
+after_each(M, Calls) ->
+    [begin
+         Was = Call(),
+         Is = M:is_active(),
+         {Was, Is, M:clear(), M:is_active()}
+     end || Call <- Calls].
+
 map_cases() ->
     [{is_active, before, fun(M) -> M:is_active() end},
      {is_active, after_each,
       fun(M) ->
-              [begin
-                   Was = Fun(),
-                   Is = M:is_active(),
-                   {Was, Is, M:clear(), M:is_active()}
-               end || Fun <- [fun() -> M:list() end, fun() -> M:remove(x) end,
-                              fun() -> M:rename(x, y) end, fun() -> M:limit(l, #{}, all) end,
-                              fun() -> M:clear() end]]
+              after_each(M, [fun() -> M:list() end, fun() -> M:remove(x) end,
+                             fun() -> M:rename(x, y) end, fun() -> M:limit(l, #{}, all) end,
+                             fun() -> M:clear() end])
       end},
      {clear, twice, fun(M) -> ok = M:limit(l, #{}, all), {M:clear(), M:clear()} end},
      {process_map, no_table, fun(M) -> M:process_map(#{a => 1}) end},
@@ -174,13 +178,9 @@ rec_cases() ->
     [{is_active, before, fun(M) -> M:is_active() end},
      {is_active, after_each,
       fun(M) ->
-              [begin
-                   Was = Fun(),
-                   Is = M:is_active(),
-                   {Was, Is, M:clear(), M:is_active()}
-               end || Fun <- [fun() -> M:list() end, fun() -> M:get_list() end,
-                              fun() -> M:import([]) end, fun() -> M:import(sonde_recs_a) end,
-                              fun() -> M:limit(x, 1, all) end, fun() -> M:clear() end]]
+              after_each(M, [fun() -> M:list() end, fun() -> M:get_list() end,
+                             fun() -> M:import([]) end, fun() -> M:import(sonde_recs_a) end,
+                             fun() -> M:limit(x, 1, all) end, fun() -> M:clear() end])
       end},
      {import, one, fun(M) -> M:import(sonde_recs_a) end},
      {import, several, fun(M) -> M:import([sonde_recs_a, sonde_recs_c, sonde_recs_b]) end},
