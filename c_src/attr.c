@@ -3,6 +3,9 @@
  * Does not know: how processes are found, or what happens to the answers. */
 #include "attr.h"
 
+#include "alloc.h"
+#include "flat.h"
+
 #include <assert.h>
 
 /* What each question reads besides the run detectors of stamp.c. */
@@ -20,6 +23,9 @@ struct recipe {
     const enum layout_field *fields[4];
 };
 
+/* As heap_fields has them. */
+#define MARKED offheap_fields, queue_fields, roots_fields
+
 static const struct recipe recipes[ATTR_COUNT] = {
     [ATTR_memory] = {false, true, {heaps, ties_fields, queue_fields}},
     [ATTR_total_heap_size] = {false, true, {heaps, queue_fields}},
@@ -34,6 +40,14 @@ static const struct recipe recipes[ATTR_COUNT] = {
     [ATTR_monitor_count] = {false, true, {ties_fields}},
     [ATTR_monitored_by_count] = {false, true, {ties_fields}},
     [ATTR_dictionary_size] = {false, true, {dictionary}},
+    [ATTR_garbage_bytes] = {false, true, {MARKED}},
+    [ATTR_bin_garbage] = {false, true, {MARKED}},
+    [ATTR_bin_garbage_bytes] = {false, true, {MARKED}},
+    [ATTR_bin_waste] = {false, true, {MARKED}},
+    [ATTR_flat_size] = {false, true, {MARKED}},
+    [ATTR_binary_unique] = {false, true, {hold_fields, queue_fields}},
+    [ATTR_binary_exclusive] = {false, true, {hold_fields, queue_fields}},
+    [ATTR_binary_proportional] = {false, true, {hold_fields, queue_fields}},
 };
 
 static unsigned append(enum layout_field *all, unsigned n, const enum layout_field *fields)
@@ -53,7 +67,8 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
         n = append(all, n, r->fields[i]);
     if (waiting)
         (void)append(all, n, queue_fields);
-    *q = (struct question){.attr = attr, .one_word = r->one_word, .waiting = waiting};
+    *q = (struct question){
+        .attr = attr, .one_word = r->one_word, .waiting = waiting, .max_words = ATTR_WORDS_MAX};
     if (r->one_word)
         plan_make(&q->plan, lay, 0, 0, all);
     else if (r->settled)
@@ -220,6 +235,125 @@ static enum status go_dictionary(struct walk *w, const struct vm *vm, const stru
     return ST_OK;
 }
 
+/* Of a mark; no other question. */
+static bool is_waste(enum attr attr)
+{
+    return attr >= ATTR_garbage_bytes && attr <= ATTR_bin_waste;
+}
+
+static enum waste_what waste_of(enum attr attr)
+{
+    switch (attr) {
+    case ATTR_garbage_bytes:
+        return WASTE_HEAP;
+    case ATTR_bin_garbage:
+        return WASTE_ENTRIES;
+    case ATTR_bin_garbage_bytes:
+        return WASTE_ENTRY_BYTES;
+    default:
+        return WASTE_UNSEEN;
+    }
+}
+
+/* Most processes have no binaries, and a mark is large: it is made only where there is something. */
+static enum status go_waste(struct walk *w, const struct vm *vm, const struct question *q,
+                            struct budget *b)
+{
+    enum waste_what what = waste_of(q->attr);
+    if (!w->u.waste) {
+        if (waste_is_none(what, &q->plan, &w->view))
+            return ST_OK;
+        w->u.waste = sonde_alloc(sizeof *w->u.waste);
+        if (!w->u.waste)
+            return ST_NOMEM;
+        waste_start(w->u.waste, &q->plan, &w->view, what, q->max_words);
+    }
+    enum status st = waste_walk(w->u.waste, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.waste->value;
+    return st;
+}
+
+static void end_waste(struct walk *w)
+{
+    if (w->u.waste)
+        waste_end(w->u.waste);
+    sonde_free(w->u.waste);
+    w->u.waste = NULL;
+}
+
+/* Words of all terms in stack, registers, dictionary and messages. */
+static enum status go_flat(struct walk *w, const struct vm *vm, const struct question *q,
+                           struct budget *b)
+{
+    const struct look_args all = {.want =
+                                      FLAT_STACK | FLAT_REGISTERS | FLAT_DICTIONARY | FLAT_MESSAGES,
+                                  .max_words = q->max_words};
+    if (!w->u.flat) {
+        w->u.flat = sonde_alloc(sizeof *w->u.flat);
+        if (!w->u.flat)
+            return ST_NOMEM;
+        flat_walker.start(w->u.flat, &q->plan, &w->view, &all);
+    }
+    enum status st = flat_walker.walk(w->u.flat, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.flat->measure.sum.words;
+    return st;
+}
+
+/* Of what it holds; the last ones. */
+static bool is_hold(enum attr attr)
+{
+    return attr >= ATTR_binary_unique;
+}
+
+static enum hold_what hold_of(const struct question *q)
+{
+    if (q->attr == ATTR_binary_unique && q->account)
+        return HOLD_ALL;
+    switch (q->attr) {
+    case ATTR_binary_unique:
+        return HOLD_UNIQUE;
+    case ATTR_binary_exclusive:
+        return HOLD_EXCLUSIVE;
+    default:
+        return HOLD_SHARE;
+    }
+}
+
+/* Most processes have no binaries. */
+static enum status go_hold(struct walk *w, const struct vm *vm, const struct question *q,
+                           struct budget *b)
+{
+    if (q->attr == ATTR_binary_proportional && !q->account)
+        return ST_ASK; /* nobody knows who else holds what */
+    if (!w->u.hold) {
+        if (hold_is_none(vm, &q->plan, &w->view))
+            return ST_OK;
+        w->u.hold = sonde_alloc(sizeof *w->u.hold);
+        if (!w->u.hold)
+            return ST_NOMEM;
+        hold_start(w->u.hold, vm, &q->plan, &w->view, hold_of(q), q->account);
+    }
+    enum status st = hold_walk(w->u.hold, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.hold->value;
+    return st;
+}
+
+static void end_hold(struct walk *w)
+{
+    if (w->u.hold)
+        hold_end(w->u.hold);
+    sonde_free(w->u.hold);
+    w->u.hold = NULL;
+}
+
+static void end_flat(struct walk *w)
+{
+    if (w->u.flat)
+        flat_walker.end(w->u.flat);
+    sonde_free(w->u.flat);
+    w->u.flat = NULL;
+}
+
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
 {
     w->stage = START;
@@ -239,7 +373,16 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
     case ATTR_monitored_by_count:
         ties_start(&w->u.ties, TIES_MONITORED_BY);
         break;
+    case ATTR_flat_size:
+        w->u.flat = NULL;
+        break;
+    case ATTR_binary_unique:
+    case ATTR_binary_exclusive:
+    case ATTR_binary_proportional:
+        w->u.hold = NULL;
+        break;
     default:
+        w->u.waste = NULL;
         break;
     }
 }
@@ -258,16 +401,22 @@ void walk_prefetch(const struct walk *w, const struct question *q)
     static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
                                                LAYOUT_FIELD_COUNT};
     static const enum layout_field keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
+    static const enum layout_field marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
     static const enum layout_field *const first[ATTR_COUNT] = {
         [ATTR_memory] = memory,
         [ATTR_link_count] = ties_fields,
         [ATTR_monitor_count] = ties_fields,
         [ATTR_monitored_by_count] = ties_fields,
         [ATTR_dictionary_size] = keys,
+        [ATTR_garbage_bytes] = marked,
+        [ATTR_bin_garbage] = marked,
+        [ATTR_bin_garbage_bytes] = marked,
+        [ATTR_bin_waste] = marked,
     };
     if (first[q->attr])
         ask_for(w, q, first[q->attr]);
-    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count)
+    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count ||
+        (is_waste(q->attr) && q->attr != ATTR_garbage_bytes) || is_hold(q->attr))
         offheap_prefetch(word(w, q, LF_off_heap));
 }
 
@@ -294,6 +443,17 @@ enum status walk_go(struct walk *w, const struct vm *vm, const struct question *
         return go_binaries(w, vm, q, b);
     case ATTR_dictionary_size:
         return go_dictionary(w, vm, q);
+    case ATTR_garbage_bytes:
+    case ATTR_bin_garbage:
+    case ATTR_bin_garbage_bytes:
+    case ATTR_bin_waste:
+        return go_waste(w, vm, q, b);
+    case ATTR_flat_size:
+        return go_flat(w, vm, q, b);
+    case ATTR_binary_unique:
+    case ATTR_binary_exclusive:
+    case ATTR_binary_proportional:
+        return go_hold(w, vm, q, b);
     default:
         return go_ties(w, vm, q, b);
     }
@@ -322,4 +482,10 @@ void walk_end(struct walk *w, const struct question *q)
 {
     if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count)
         offheap_end(&w->u.offheap);
+    if (is_waste(q->attr))
+        end_waste(w);
+    if (q->attr == ATTR_flat_size)
+        end_flat(w);
+    if (is_hold(q->attr))
+        end_hold(w);
 }

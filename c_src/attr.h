@@ -4,16 +4,22 @@
 #ifndef SONDE_ATTR_H
 #define SONDE_ATTR_H
 
-#include "offheap.h"
+#include "hold.h"
 #include "queue.h"
 #include "ties.h"
+#include "waste.h"
 
 /* clang-format off */
 #define ATTR_LIST(X)                                                        \
     X(memory) X(total_heap_size) X(heap_size) X(stack_size)                 \
     X(message_queue_len) X(reductions) X(binary_memory) X(binary_count)     \
-    X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size)
+    X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
+    X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
+    X(flat_size) X(binary_unique) X(binary_exclusive) X(binary_proportional)
 /* clang-format on */
+
+/* Heaps with more words are marked, and more words counted, only where somebody says so. */
+enum { ATTR_WORDS_MAX = BOUND(1000000000, 4096) };
 
 enum attr {
 #define X(Name) ATTR_##Name,
@@ -24,8 +30,10 @@ enum attr {
 
 struct question {
     enum attr attr;
-    bool one_word; /* a moment's truth, no stamp needed */
-    bool waiting;  /* also tell whether anything waits in a queue (for binary_count) */
+    bool one_word;      /* a moment's truth, no stamp needed */
+    bool waiting;       /* also tell whether anything waits in a queue (for binary_count) */
+    uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
+    const struct account *account; /* of all holders, for binary_proportional; or to be filled */
     struct plan plan;
 };
 
@@ -39,6 +47,9 @@ struct walk {
         struct offheap offheap;
         struct ties ties;
         struct queue queue;
+        struct waste *waste; /* NULL where nothing needs to be walked */
+        struct flat *flat;   /* NULL before it began */
+        struct hold *hold;   /* NULL where nothing needs to be walked */
     } u;
 };
 
@@ -50,7 +61,7 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
 /* Asks for the cache lines that the walk will want first. */
 void walk_prefetch(const struct walk *w, const struct question *q);
 
-/* OK, TIMESLICE (call again), BUSY, TORN, ASK, NOMEM. After it: walk_finish; and before the value is
+/* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, NOMEM. After it: walk_finish; and before the value is
  * believed: walk_close. */
 enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q,
                     struct budget *b);

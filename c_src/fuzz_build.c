@@ -11,7 +11,9 @@
 
 #include <string.h>
 
-enum { PROCS = 12, MARKS = 160 };
+enum { PROCS = 12, MARKS = 160, TERMS = 32 };
+
+#define NIL 0x3BULL
 
 struct process {
     uint64_t at;
@@ -19,7 +21,7 @@ struct process {
     uint64_t frag, frag_end;     /* the last fragment */
 };
 
-struct mark {
+struct place {
     uint64_t from, to;
 };
 
@@ -30,8 +32,13 @@ struct builder {
     uint64_t used; /* bytes of the memory */
     unsigned procs_n, marks_n;
     struct process procs[PROCS], *p;
-    struct mark marks[MARKS];
+    struct place marks[MARKS];
     uint64_t binary; /* the last one */
+    uint64_t refc;   /* the last thing that points at one */
+    uint64_t heap_binary;
+    uint64_t resource; /* the last one */
+    unsigned terms_n;
+    uint64_t terms[TERMS]; /* the last ones, a ring */
 };
 
 static unsigned byte(struct builder *b)
@@ -90,7 +97,7 @@ static void set(struct builder *b, enum layout_field field, uint64_t value)
 static void mark(struct builder *b, uint64_t from, uint64_t size)
 {
     if (b->marks_n < MARKS)
-        b->marks[b->marks_n++] = (struct mark){from, from + size};
+        b->marks[b->marks_n++] = (struct place){from, from + size};
 }
 
 /* 0: the memory is full. Objects follow each other without a gap. */
@@ -114,7 +121,7 @@ static int64_t delta(unsigned i)
     return deltas[i % sizeof deltas];
 }
 
-static const struct mark *any_mark(struct builder *b)
+static const struct place *any_mark(struct builder *b)
 {
     unsigned i = byte(b);
     return &b->marks[b->marks_n - 1 - i % b->marks_n];
@@ -128,14 +135,19 @@ static const enum layout_field pointers[] = {
     LF_high_water, LF_gen_gcs,  LF_sig_flags, LF_trace_flags, LF_reds,       LF_pc,
     LF_id,         LF_state,    LF_lock};
 
+/* The last bytes are those that came later: what the others mean stays. */
+static const enum layout_field more_pointers[] = {LF_group_leader, LF_parent, LF_seq_token,
+                                                  LF_recv_marks};
+
 static enum layout_field any_field(struct builder *b)
 {
-    return pointers[byte(b) % (sizeof pointers / sizeof *pointers)];
+    unsigned i = byte(b);
+    return i >= 252 ? more_pointers[i - 252] : pointers[i % (sizeof pointers / sizeof *pointers)];
 }
 
 static uint64_t place(struct builder *b)
 {
-    const struct mark *m = any_mark(b);
+    const struct place *m = any_mark(b);
     return m->from + 8ULL * (byte(b) % ((m->to - m->from) / 8 + 2));
 }
 
@@ -209,6 +221,10 @@ static void make_process(struct builder *b, unsigned param)
     set(b, LF_old_hend, p.old_end);
     set(b, LF_arg_reg, p.at + LF(b->lay, def_arg_reg));
     set(b, LF_sig_flags, 2);
+    set(b, LF_group_leader, pid);
+    set(b, LF_parent, pid);
+    set(b, LF_seq_token, NIL);
+    set(b, LF_live_frag_end, ~7ULL);
     put_word(b->img->vm.tab.tab + 8 * (uint64_t)slot, p.at);
 }
 
@@ -233,10 +249,27 @@ static uint64_t room(struct builder *b, unsigned block, uint64_t words)
     return at;
 }
 
+/* Memory of a native library, or of the VM's own. how: as the last one, of a type, to be freed by whom */
+static uint64_t a_resource(struct builder *b, unsigned how)
+{
+    if (!(how & 4) || b->resource == 0) {
+        uint64_t type = how & 8 ? make(b, LF(b->lay, type_name) + 8) : 0;
+        b->resource = make(b, LF(b->lay, magic_data) + 8);
+        put_word(b->resource, 1);
+        put(b, b->resource, LF_bin_size, 200 + how);
+        put(b, b->resource, LF_magic_free, how & 16);
+        put(b, b->resource, LF_magic_data, type);
+        put(b, type, LF_type_module, 0x0B);
+        put(b, type, LF_type_name, 0x4B);
+    }
+    put(b, b->resource, LF_bin_refc, get(b, b->resource, LF_bin_refc) + 1);
+    return b->resource;
+}
+
 /* param: in which block, on which chain; ...: what it is */
 static void make_entry(struct builder *b, unsigned param)
 {
-    static const uint16_t others[] = {0xD4, 0x90, 0xF0, 0x84, 0x1F, 0x22, 0xA8, 0x160};
+    static const uint16_t others[] = {0xD4, MAGIC_THING, 0xF0, 0x84, 0x1F, 0x22, 0xA8, 0x160};
     unsigned what = byte(b);
     bool binary = (what & 3) != 0;
     uint64_t least = LF(b->lay, bin_ptr) / 8 + 1 < 3 ? 3 : LF(b->lay, bin_ptr) / 8 + 1;
@@ -256,6 +289,10 @@ static void make_entry(struct builder *b, unsigned param)
     put_word(at + LF(b->lay, oh_next), get_word(list));
     if (binary)
         put_word(at + LF(b->lay, bin_ptr), b->binary);
+    else if (others[what >> 5] == MAGIC_THING)
+        put_word(at + LF(b->lay, ref_bin), a_resource(b, what));
+    if (binary) /* somebody else may refer to it, too */
+        put(b, b->binary, LF_bin_refc, get(b, b->binary, LF_bin_refc) + (what & 16 ? 2 : 1));
     put_word(list, at);
 }
 
@@ -292,6 +329,8 @@ static void make_message(struct builder *b, unsigned param)
     if (m == 0)
         return;
     put(b, m, LF_msg_tag, tag);
+    put_word(m + LF(b->lay, msg_tag) + 8, NIL);
+    put_word(m + LF(b->lay, msg_tag) + 16, NIL);
     if (combined) {
         b->p->frag = m + LF(b->lay, msg_hfrag);
         b->p->frag_end = b->p->frag + LF(b->lay, frag_mem) + words * 8;
@@ -385,6 +424,293 @@ static void make_dictionary(struct builder *b, unsigned param)
     set(b, LF_arity, param);
 }
 
+/* ---- things on a heap ---------------------------------------------------------------------------- */
+
+static void remember(struct builder *b, uint64_t term)
+{
+    b->terms[b->terms_n++ % TERMS] = term;
+}
+
+static uint64_t last_term(struct builder *b, unsigned back)
+{
+    unsigned n = b->terms_n < TERMS ? b->terms_n : TERMS;
+    return n == 0 ? NIL : b->terms[(b->terms_n - 1 - back % n) % TERMS];
+}
+
+/* Mostly one that was made, a small integer, or nothing; seldom any word. */
+static uint64_t any_term(struct builder *b)
+{
+    unsigned how = byte(b);
+    switch (how & 7) {
+    case 0:
+        return NIL;
+    case 1:
+        return (uint64_t)how << 4 | 15;
+    case 2: /* where nothing is */
+        return 0x7000 + (uint64_t)how * 64 + 2;
+    case 3:
+        return how > 240 ? value(b) : last_term(b, how >> 3);
+    default:
+        return last_term(b, how >> 3);
+    }
+}
+
+/* So many words of a thing, the header first; 0: no room, or no such thing in this release. */
+static uint64_t boxed_thing(struct builder *b, unsigned block, enum kind kind, uint64_t words,
+                            uint64_t arity)
+{
+    int tag = fuzz_tag(b->lay, kind);
+    uint64_t at = tag < 0 ? 0 : room(b, block, words);
+    if (at == 0)
+        return 0;
+    mark(b, at, words * 8);
+    put_word(at, arity << 6 | (uint64_t)tag << 2);
+    remember(b, at + 2);
+    return at;
+}
+
+static void terms_into(struct builder *b, uint64_t at, uint64_t from, uint64_t words)
+{
+    for (uint64_t i = from; at != 0 && i < words; i++)
+        put_word(at + i * 8, any_term(b));
+}
+
+static void a_cons(struct builder *b, unsigned block)
+{
+    uint64_t head = any_term(b);
+    uint64_t tail = any_term(b);
+    uint64_t at = room(b, block, 2);
+    if (at == 0)
+        return;
+    mark(b, at, 16);
+    put_word(at, head);
+    put_word(at + 8, tail);
+    remember(b, at + 1);
+}
+
+static void a_map(struct builder *b, unsigned block, unsigned how)
+{
+    uint64_t type = how >> 3 & 3;
+    uint64_t n = (how & 7) + (type == MAP_FLAT && how > 220 ? 60 : 0);
+    uint64_t bits = ((1ULL << (how & 7)) - 1) << 10;
+    uint64_t words = type == MAP_FLAT ? 3 + n : (type == MAP_NODE ? 1 : 2) + n;
+    uint64_t at = boxed_thing(b, block, KIND_MAP, words, type == MAP_FLAT ? 0 : bits | type);
+    if (at != 0 && type != MAP_NODE)
+        put_word(at + 8, n);
+    terms_into(b, at, type == MAP_NODE ? 1 : 2, words);
+}
+
+static void a_fun(struct builder *b, unsigned block, unsigned how)
+{
+    uint64_t n = how & 7;
+    bool old = b->lay->otp <= 26;
+    uint64_t words = old ? 5 + n : 2 + n;
+    uint64_t at = boxed_thing(b, block, KIND_FUN, words, old ? 3 : n << 10);
+    if (at == 0)
+        return;
+    put_word(at + 8, MEMORY_BASE + 64ULL * (how >> 3 & 7));
+    if (old)
+        put_word(at + 24, n << 8);
+    terms_into(b, at, old ? 4 : 2, words);
+}
+
+static void a_refc(struct builder *b, unsigned block, unsigned how)
+{
+    bool old = b->lay->otp <= 26;
+    uint64_t at = boxed_thing(b, block, KIND_REFC, old ? 6 : 3, old ? 5 : 2);
+    if (at == 0)
+        return;
+    if (b->binary == 0)
+        b->binary = make(b, LF(b->lay, bin_bytes) + 8);
+    b->refc = at;
+    put_word(at + LF(b->lay, bin_ptr), b->binary);
+    if (old) {
+        put_word(at + 8, 65 + how);
+        put_word(at + 32, b->binary + LF(b->lay, bin_bytes));
+    }
+}
+
+static void a_part(struct builder *b, unsigned block, unsigned how)
+{
+    uint64_t at = boxed_thing(b, block, KIND_SUB_BINARY, 5, 4);
+    uint64_t size = how >> 2;
+    if (at == 0)
+        return;
+    if (b->lay->otp <= 26) {
+        put_word(at + 8, size);
+        put_word(at + 16, how & 15);
+        put_word(at + 24, how & 64 ? 0x10003ULL << (how & 16) : 0);
+    } else {
+        put_word(at + 16, 8ULL * (how & 15));
+        put_word(at + 24, 8ULL * (how & 15) + size * 8 + (how & 64 ? 3 : 0));
+    }
+    put_word(at + 32, how & 1 ? b->refc + 2 : how & 2 ? b->heap_binary + 2 : any_term(b));
+}
+
+static void a_match(struct builder *b, unsigned block, unsigned how)
+{
+    uint64_t at = boxed_thing(b, block, KIND_MATCH, 6, 5);
+    if (at != 0)
+        put_word(at + 8, how & 1 ? b->refc + 2 : b->heap_binary + 2);
+}
+
+/* param: the block; ...: which kind, how large, and its terms */
+static void make_thing(struct builder *b, unsigned param)
+{
+    static const enum kind raw[] = {KIND_BIGNUM,  KIND_FLOAT,    KIND_REF,
+                                    KIND_FUN_REF, KIND_EXTERNAL, KIND_HEAP_BINARY};
+    unsigned kind = byte(b) % 16;
+    unsigned block = param & 3;
+    if (kind < 3) {
+        a_cons(b, block);
+        return;
+    }
+    unsigned how = byte(b);
+    switch (kind) {
+    case 3:
+    case 4:
+        terms_into(b, boxed_thing(b, block, KIND_TUPLE, 1 + how % 10, how % 10), 1, 1 + how % 10);
+        break;
+    case 5:
+    case 6:
+        a_map(b, block, how);
+        break;
+    case 7:
+        a_fun(b, block, how);
+        break;
+    case 8:
+        a_refc(b, block, how);
+        break;
+    case 9:
+    case 10:
+        a_part(b, block, how);
+        break;
+    case 11:
+        a_match(b, block, how);
+        break;
+    case 12:
+        terms_into(b, boxed_thing(b, block, KIND_RECORD, 1 + how % 5, how % 5), 1, 1 + how % 5);
+        break;
+    default: {
+        uint64_t at = boxed_thing(b, block, raw[how % 6], 1 + how / 64, how / 64);
+        if (at != 0 && raw[how % 6] == KIND_HEAP_BINARY)
+            b->heap_binary = at;
+    }
+    }
+}
+
+/* A long or a deep term around the last one. param: the block, and in which place the next one hangs */
+static void make_deep(struct builder *b, unsigned param)
+{
+    unsigned n = byte(b);
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t at = room(b, param & 3, 2 + (param & 4 ? 1 : 0));
+        uint64_t term = last_term(b, 0);
+        uint64_t other = param & 8 ? last_term(b, 1) : NIL;
+        if (at == 0)
+            return;
+        mark(b, at, 16);
+        if (param & 4)
+            put_word(at, 2 << 6);
+        put_word(at + (param & 4 ? 8 : 0), i & 1 ? term : other);
+        put_word(at + (param & 4 ? 16 : 8), i & 1 ? other : term);
+        remember(b, at + (param & 4 ? 2 : 1));
+    }
+}
+
+/* In words that are roots from now on, as many as it takes. */
+static void hold_in(uint64_t from, uint64_t used, uint64_t at, uint64_t term)
+{
+    for (uint64_t i = used; i < at; i++)
+        put_word(from + i * 8, NIL);
+    put_word(from + at * 8, term);
+}
+
+static void hold_in_dictionary(struct builder *b, unsigned at, uint64_t term)
+{
+    uint64_t dict = own(b, LF_dictionary);
+    if (dict == 0) {
+        dict = make(b, LF(b->lay, dict_head) + 64);
+        put(b, dict, LF_dict_array, 8);
+        set(b, LF_dictionary, dict);
+    }
+    uint64_t used = get(b, dict, LF_dict_used);
+    hold_in(dict + LF(b->lay, dict_head), used, at & 7, term);
+    if (used <= (at & 7))
+        put(b, dict, LF_dict_used, (at & 7) + 1);
+}
+
+static void hold_in_message(struct builder *b, unsigned at, uint64_t term)
+{
+    uint64_t m = own(b, at & 1 ? LF_inq_first : LF_sig_first);
+    if (m != 0)
+        put_word(m + LF(b->lay, msg_tag) + 8ULL * (at / 2 % 3), term);
+}
+
+/* The pair that a look at one term searches for. */
+static uint64_t in_slot(struct builder *b, uint64_t term)
+{
+    uint64_t at = boxed_thing(b, 0, KIND_TUPLE, 3, 2);
+    if (at == 0)
+        return term;
+    put_word(at + 8, 1 << 4 | 15);
+    put_word(at + 16, term);
+    return at + 2;
+}
+
+/* param: who holds a term from now on; ...: where, and which */
+static void hold(struct builder *b, unsigned param)
+{
+    static const enum layout_field fields[] = {LF_seq_token, LF_group_leader, LF_parent};
+    unsigned at = byte(b);
+    uint64_t term = any_term(b);
+    uint64_t block = own(b, LF_recv_marks);
+    switch (param & 7) {
+    case 1: {
+        uint64_t used = own(b, LF_arity);
+        hold_in(own(b, LF_arg_reg), used, at & 3, term);
+        if (used <= (at & 3))
+            set(b, LF_arity, (at & 3) + 1);
+        break;
+    }
+    case 2:
+        hold_in_dictionary(b, at, term);
+        break;
+    case 3:
+        hold_in_message(b, at, term);
+        break;
+    case 4:
+        set(b, fields[at % 3], term);
+        break;
+    case 5:
+        if (block == 0) {
+            block = make(b, 64);
+            hold_in(block, 0, 7, NIL);
+            set(b, LF_recv_marks, block);
+        }
+        put_word(block + 8ULL * (at & 7), term);
+        break;
+    case 6: { /* a NIF that gave way */
+        uint64_t psd = make(b, LF(b->lay, psd_size));
+        put_word(psd + LF(b->lay, psd_nfunc), at & 1);
+        set(b, LF_state, own(b, LF_state) | (at & 2 ? 0x2000 : 0));
+        set(b, LF_psd, psd);
+        if (at & 4) /* what a BIF left: all fragments, or up to the last one made */
+            set(b, LF_live_frag_end, at & 8 ? b->p->frag : 0);
+        break;
+    }
+    default: { /* the stack; seldom a return address */
+        if (param & 8)
+            term = in_slot(b, term);
+        uint64_t stop = own(b, LF_stop) - 8;
+        if (stop >= own(b, LF_htop) && stop < own(b, LF_hend)) {
+            put_word(stop, at > 240 ? (uint64_t)at << 4 : term);
+            set(b, LF_stop, stop);
+        }
+    }
+    }
+}
+
 /* ---- verbs that break them --------------------------------------------------------------------- */
 
 static void write_word(struct builder *b, unsigned param)
@@ -448,14 +774,16 @@ static verb *const verbs[16] = {make_entry,      make_mbuf,     make_message, ma
                                 change_word,     change_field,  unsettle,     write_slot,
                                 make_process,    select_process};
 
-/* Room for new ones, which the inputs that are kept do not use yet: verb 14, and which one as parameter. */
-static verb *const more_verbs[16] = {NULL};
+/* Room for new ones, which the inputs that are kept do not use yet: verb 14, and which one as parameter;
+ * what would be theirs is the byte after it. */
+static verb *const more_verbs[16] = {make_thing, make_deep, hold};
 
 static bool run_verb(struct builder *b, unsigned op)
 {
-    verb *v = (op & 15) == 14 ? more_verbs[op >> 4] : verbs[op & 15];
+    bool more = (op & 15) == 14;
+    verb *v = more ? more_verbs[op >> 4] : verbs[op & 15];
     if (v)
-        v(b, op >> 4);
+        v(b, more ? byte(b) & 15 : op >> 4);
     return v != NULL;
 }
 
@@ -499,14 +827,22 @@ static void choose_proof(struct builder *b, struct proof *p)
     }
 }
 
+/* The first twelve have most of the bytes: kept inputs that ask for them go on doing so. */
+static enum attr any_attr(unsigned i)
+{
+    enum { FIRST = 12, LIMIT = 192 };
+    return (enum attr)(i < LIMIT ? i % FIRST : FIRST + i % (ATTR_COUNT - FIRST));
+}
+
 void image_build(struct image *img, const uint8_t *data, size_t size)
 {
     struct builder b = {.in = data, .end = data + size, .img = img};
     unsigned table = byte(&b);
     memset(img, 0, sizeof *img);
     b.lay = layout_table(table % layout_count());
-    img->vm = (struct vm){PEEK_SYSCALL, b.lay, {make(&b, SLOTS * 8ULL), SLOTS}};
-    img->attr = (enum attr)(byte(&b) % ATTR_COUNT);
+    img->vm =
+        (struct vm){.reader = PEEK_SYSCALL, .lay = b.lay, .tab = {make(&b, SLOTS * 8ULL), SLOTS}};
+    img->attr = any_attr(byte(&b));
     img->mode = byte(&b);
     img->steps = 1 + byte(&b) % 16;
     img->rows = byte(&b) % (SLOTS + 2);

@@ -1,6 +1,7 @@
 /* fuzz_model.c: what must be answered for a process that lies still, computed in the plainest way.
  * Knows: the structures of the VM, and what process_info would say of them.
  * Does not know: slices, retries, or how the walkers do it: no code of theirs is used, only their bounds. */
+#include "flat.h"
 #include "fuzz.h"
 
 struct model {
@@ -48,7 +49,7 @@ enum {
 /* Fields up to the first 0, which is no field of a process. */
 struct stillness {
     uint32_t state, lock;
-    enum layout_field fields[24];
+    enum layout_field fields[40];
 };
 
 #define BINARIES                                                                                   \
@@ -58,6 +59,9 @@ struct stillness {
 #define BLOCKS                                                                                     \
     LF_heap, LF_hend, LF_heap_sz, LF_old_heap, LF_old_hend, LF_mbuf_sz, LF_psd, LF_dictionary,     \
         LF_arity, LF_arg_reg
+#define ROOTS                                                                                      \
+    LF_dictionary, LF_psd, LF_group_leader, LF_parent, LF_seq_token, LF_recv_marks,                \
+        LF_def_arg_reg, LF_live_frag_end
 #define TIES   LF_links, LF_monitors, LF_lt_monitors
 #define QUEUES LF_sig_first, LF_sig_len, LF_sig_flags, LF_inq_first, LF_inq_len, LF_trace_flags
 
@@ -76,6 +80,14 @@ static const struct stillness still[] = {
     [ATTR_monitor_count] = {NOT_SETTLED, 1, {TIES}},
     [ATTR_monitored_by_count] = {NOT_SETTLED, 1, {TIES}},
     [ATTR_dictionary_size] = {NOT_SETTLED, 1, {LF_dictionary, LF_trace_flags}},
+    [ATTR_garbage_bytes] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_bin_garbage] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_bin_garbage_bytes] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_bin_waste] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_flat_size] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_binary_unique] = {NOT_SETTLED, 1, {BINARIES, QUEUES}},
+    [ATTR_binary_exclusive] = {NOT_SETTLED, 1, {BINARIES, QUEUES}},
+    [ATTR_binary_proportional] = {NOT_SETTLED, 1, {BINARIES, QUEUES}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -303,14 +315,14 @@ static struct queued queued(struct model *m)
 
 /* ---- binaries -------------------------------------------------------------------------------- */
 
-struct span {
+struct extent {
     uint64_t from, to;
 };
 
 struct chains {
     bool sizes;
     unsigned n;
-    struct span span[BLOCKS_MAX];
+    struct extent span[BLOCKS_MAX];
     uint64_t visited, visited_max;
     uint64_t count, bytes, unlisted;
 };
@@ -324,7 +336,7 @@ static void add_span(struct model *m, struct chains *c, uint64_t from, uint64_t 
         if ((from < c->span[i].to && c->span[i].from < to) || from == c->span[i].from)
             m->doubtful = true;
     }
-    c->span[c->n++] = (struct span){from, to};
+    c->span[c->n++] = (struct extent){from, to};
 }
 
 static bool inside(const struct chains *c, uint64_t p, uint64_t words)
@@ -492,10 +504,26 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
     }
 }
 
+static struct verdict flat_size(const struct vm *vm, uint64_t proc)
+{
+    unsigned all = FLAT_STACK | FLAT_REGISTERS | FLAT_DICTIONARY | FLAT_MESSAGES;
+    struct sizes s = model_flat(vm, proc, all, 0, ATTR_WORDS_MAX);
+    struct verdict v = {ANY, (int64_t)s.words, false, 4ULL * ATTR_WORDS_MAX};
+    if (!s.crowded) /* else it may be too much to remember */
+        v.kind = s.kind;
+    return v;
+}
+
 struct verdict model_answer(const struct vm *vm, enum attr attr, bool waiting, uint64_t proc)
 {
     struct model m = {.lay = vm->lay, .proc = proc};
     struct chains c = {.n = 0};
+    if (attr >= ATTR_garbage_bytes && attr <= ATTR_bin_waste)
+        return model_waste(vm, attr, proc);
+    if (attr == ATTR_flat_size)
+        return flat_size(vm, proc);
+    if (attr >= ATTR_binary_unique)
+        return model_hold(vm, attr, proc);
     uint64_t value = value_of(&m, attr, &c);
     struct verdict v = {m.refused    ? REFUSED
                         : m.doubtful ? MAY

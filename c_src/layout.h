@@ -63,6 +63,7 @@
     X(mbuf,             "offsetof(Process, mbuf)")                                      \
     X(mbuf_sz,          "offsetof(Process, mbuf_sz)")                                   \
     X(msg_frag,         "offsetof(Process, msg_frag)")                                  \
+    X(live_frag_end,    "offsetof(Process, live_hf_end)")                               \
     X(off_heap,         "offsetof(Process, off_heap.first)")                            \
     X(wrt_bins,         "offsetof(Process, wrt_bins)")                                  \
     X(arity,            "offsetof(Process, arity)")                                     \
@@ -70,6 +71,10 @@
     X(def_arg_reg,      "offsetof(Process, def_arg_reg)")                               \
     X(dictionary,       "offsetof(Process, dictionary)")                                \
     X(psd,              "offsetof(Process, psd)")                                       \
+    X(group_leader,     "offsetof(Process, group_leader)")                              \
+    X(parent,           "offsetof(Process, parent)")                                    \
+    X(seq_token,        "offsetof(Process, seq_trace_token)")                           \
+    X(recv_marks,       "offsetof(Process, sig_qs.recv_mrk_blk)")                       \
     X(links,            "offsetof(Process, common.u.alive.links)")                      \
     X(monitors,         "offsetof(Process, common.u.alive.monitors)")                   \
     X(lt_monitors,      "offsetof(Process, common.u.alive.lt_monitors)")                \
@@ -95,12 +100,22 @@
     X(bin_thing,        "HEADER_PROC_BIN /* HEADER_BIN_REF from 27 */")                 \
     X(bin_ptr,          "offsetof(ProcBin, val) /* BinRef from 27 */")                  \
     X(bin_size,         "offsetof(Binary, orig_size)")                                  \
+    X(bin_refc,         "offsetof(Binary, intern.refc)")                                \
+    X(bin_bytes,        "offsetof(Binary, orig_bytes)")                                 \
+    /* a reference to memory of the VM's or of a native library's, and what that is */   \
+    X(ref_bin,          "offsetof(ErtsMRefThing, mb)")                                   \
+    X(magic_data,       "offsetof(ErtsMagicBinary, u.unaligned.data)")                   \
+    X(magic_free,       "offsetof(ErtsMagicBinary, destructor)")                         \
+    X(type_module,      "offsetof(struct enif_resource_type_t, module)")                 \
+    X(type_name,        "offsetof(struct enif_resource_type_t, name)")                   \
     /* ProcDict, process specific data */                                               \
     X(dict_head,        "offsetof(ProcDict, data)")                                     \
     X(dict_array,       "offsetof(ProcDict, arraySize)")                                \
     X(dict_count,       "offsetof(ProcDict, numElements)")                              \
+    X(dict_used,        "offsetof(ProcDict, usedSlots)")                                \
     X(psd_size,         "sizeof(ErtsPSD)")                                              \
     X(psd_saved_calls,  "offsetof(ErtsPSD, data[ERTS_PSD_SAVED_CALLS_BUF])")            \
+    X(psd_nfunc,        "offsetof(ErtsPSD, data[ERTS_PSD_NFUNC_TRAP_WRAPPER])")         \
     /* links and monitors */                                                            \
     X(tree_right,       "offsetof(ErtsMonLnkNode, node.tree.right)")                    \
     X(tree_left,        "offsetof(ErtsMonLnkNode, node.tree.left)")                     \
@@ -125,17 +140,49 @@ enum layout_field {
         LAYOUT_FIELD_COUNT
 };
 
+/* What a boxed thing is, by the four tag bits of its header. */
+enum kind {
+    KIND_NONE, /* no such thing in this release */
+    KIND_TUPLE,
+    KIND_RECORD, /* native ones, from 29 */
+    KIND_BIGNUM,
+    KIND_FLOAT,
+    KIND_REF,
+    KIND_FUN,
+    KIND_FUN_REF, /* what a fun refers to its code by, 26 and 27 */
+    KIND_REFC,    /* the one thing that points at a Binary: ProcBin, BinRef */
+    KIND_HEAP_BINARY,
+    KIND_SUB_BINARY,
+    KIND_MATCH, /* match state */
+    KIND_EXTERNAL,
+    KIND_MAP
+};
+
+/* How a fun's terms are found: so many raw words come first; how many terms its environment has is
+ * said by bits of a word; and up to 26 its creator is one term more. */
+struct fun_form {
+    uint8_t raw, word, shift, more;
+    uint16_t mask;
+};
+
 struct layout {
     const char *name;   /* "otp27", with "_nofp" where Process has no frame_pointer field */
+    uint32_t arrivals;  /* bits of state: something is in the outer queue or its buffers */
     uint16_t otp;       /* the release this table was made for */
+    uint16_t type_mask; /* of the word that holds the type of a node: which bits it has */
+    struct fun_form fun;
+    uint16_t f[LAYOUT_FIELD_COUNT];
+    uint8_t kinds[16];  /* enum kind, by bits 2 to 5 of a header */
     bool pid_slot_high; /* slot in the upper half of the pid word (to 26), else in its data bits */
     bool wrt_bins_listed; /* process_info(_, binary) lists writable binaries (from 27) */
     bool len_is_biased;   /* sig_len is off while somebody asks for it (to 26) */
     uint8_t arity_width;  /* bytes */
     uint8_t flags_shift;  /* of the word that holds the flags of a node: where they start */
-    uint16_t type_mask;   /* of the word that holds the type of a node: which bits it has */
-    uint32_t arrivals;    /* bits of state: something is in the outer queue or its buffers */
-    uint16_t f[LAYOUT_FIELD_COUNT];
+    bool fun_uniq_first;  /* in a fun's entry, see nif_fun.c (from 28) */
+    bool refc_is_term;    /* a ProcBin is a binary by itself (to 26); a BinRef is only seen through
+                             a sub-binary, which then counts in bits */
+    uint8_t tag_bytes;    /* in a block, where blocks are tagged (+M<S>atags) */
+    uint8_t copied_bytes; /* a collection copies slices of so many bytes (to 26), else 0 */
 };
 
 #define LF(Layout, Field) ((Layout)->f[LF_##Field])

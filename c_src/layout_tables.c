@@ -15,15 +15,21 @@
     [LF_msg_attached] = 8, [LF_msg_tag] = 16, [LF_msg_hfrag] = 40, [LF_marker_size] = 56,          \
     [LF_frag_next] = 0, [LF_frag_off_heap] = 8, [LF_frag_used] = 32, [LF_frag_mem] = 40,           \
     [LF_oh_next] = 16, [LF_dict_head] = 24, [LF_dict_array] = 8, [LF_dict_count] = 16,             \
-    [LF_psd_saved_calls] = 8, [LF_tree_right] = 8, [LF_tree_left] = 16, [LF_list_next] = 0
+    [LF_dict_used] = 4, [LF_psd_saved_calls] = 8, [LF_psd_nfunc] = 40, [LF_tree_right] = 8,        \
+    [LF_tree_left] = 16, [LF_list_next] = 0, [LF_ref_bin] = 8, [LF_type_module] = 112,             \
+    [LF_type_name] = 120
 
 /* ErtsPTab: pix_mask became a word, and pids grew, in 26. */
 #define PTAB_25 [LF_ptab_tab] = 0, [LF_ptab_max] = 16, [LF_ptab_element_size] = 80
 #define PTAB_27 [LF_ptab_tab] = 0, [LF_ptab_max] = 16, [LF_ptab_element_size] = 104
 
 /* ProcBin and the Binary of OTP 26 and before; BinRef and apparent_size from 27. */
-#define BINARY_25 [LF_bin_thing] = 0x160, [LF_bin_ptr] = 24, [LF_bin_size] = 16
-#define BINARY_27 [LF_bin_thing] = 0xA8, [LF_bin_ptr] = 8, [LF_bin_size] = 24
+#define BINARY_25                                                                                  \
+    [LF_bin_thing] = 0x160, [LF_bin_ptr] = 24, [LF_bin_size] = 16, [LF_bin_refc] = 8,              \
+    [LF_bin_bytes] = 24, [LF_magic_free] = 24, [LF_magic_data] = 48
+#define BINARY_27                                                                                  \
+    [LF_bin_thing] = 0xA8, [LF_bin_ptr] = 8, [LF_bin_size] = 24, [LF_bin_refc] = 16,               \
+    [LF_bin_bytes] = 32, [LF_magic_free] = 32, [LF_magic_data] = 56
 
 /* A node of a tree or list grew by a word in 27 (the signal it is sent as counts messages). */
 #define TIES_25                                                                                    \
@@ -45,7 +51,9 @@
     [LF_old_heap] = 512 + (FP), [LF_gen_gcs] = 520 + (FP), [LF_off_heap] = 528 + (FP),             \
     [LF_wrt_bins] = 544 + (FP), [LF_mbuf] = 552 + (FP), [LF_msg_frag] = 568 + (FP),                \
     [LF_mbuf_sz] = 576 + (FP), [LF_psd] = 584 + (FP), [LF_state] = 632 + (FP),                     \
-    [LF_inq_first] = 648 + (FP), [LF_inq_len] = 664 + (FP), [LF_lock] = 704 + (FP)
+    [LF_group_leader] = 288 + (FP), [LF_parent] = 472 + (FP), [LF_seq_token] = 432 + (FP),         \
+    [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 560 + (FP), [LF_inq_first] = 648 + (FP),    \
+    [LF_inq_len] = 664 + (FP), [LF_lock] = 704 + (FP)
 
 #define PROCESS_27(FP)                                                                             \
     [LF_trace_flags] = 64, [LF_links] = 40, [LF_lt_monitors] = 48, [LF_monitors] = 56,             \
@@ -57,7 +65,9 @@
     [LF_old_htop] = 496 + (FP), [LF_old_heap] = 504 + (FP), [LF_off_heap] = 512 + (FP),            \
     [LF_wrt_bins] = 528 + (FP), [LF_mbuf] = 536 + (FP), [LF_msg_frag] = 552 + (FP),                \
     [LF_mbuf_sz] = 560 + (FP), [LF_psd] = 568 + (FP), [LF_state] = 616 + (FP),                     \
-    [LF_inq_first] = 632 + (FP), [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP)
+    [LF_group_leader] = 272 + (FP), [LF_parent] = 464 + (FP), [LF_seq_token] = 424 + (FP),         \
+    [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 544 + (FP), [LF_inq_first] = 632 + (FP),    \
+    [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP)
 
 /* From 28 flags and type share a word: the type below, then two bits for aliases, then the flags. */
 #define TIES_28                                                                                    \
@@ -71,17 +81,50 @@
 enum { ACTIVE = 0x2000, SIG_IN_Q = 0x80000, MSG_IN_Q = 0x1000 };
 enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN_Q };
 
+/* Things on a heap. 26 has the terms of 25; 27 has binaries, maps and funs of its own; 28 funs
+ * without a FunRef, and native records. */
+#define KINDS(K1, K7, K8, K9, K10, K11, K15)                                                       \
+    .kinds = {KIND_TUPLE,                                                                          \
+              K1,                                                                                  \
+              KIND_BIGNUM,                                                                         \
+              KIND_BIGNUM,                                                                         \
+              KIND_REF,                                                                            \
+              KIND_FUN,                                                                            \
+              KIND_FLOAT,                                                                          \
+              K7,                                                                                  \
+              K8,                                                                                  \
+              K9,                                                                                  \
+              K10,                                                                                 \
+              K11,                                                                                 \
+              KIND_EXTERNAL,                                                                       \
+              KIND_EXTERNAL,                                                                       \
+              KIND_EXTERNAL,                                                                       \
+              K15}
+#define THINGS_25                                                                                  \
+    KINDS(KIND_MATCH, KIND_NONE, KIND_REFC, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_NONE,          \
+          KIND_MAP),                                                                               \
+        .fun = {4, 3, 8, 1, 0xFF}, .refc_is_term = true, .copied_bytes = 24, .tag_bytes = 8
+#define THINGS_27                                                                                  \
+    KINDS(KIND_FUN_REF, KIND_NONE, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_REFC, KIND_MAP,         \
+          KIND_NONE),                                                                              \
+        .fun = {2, 0, 16, 0, 0x1FF}, .tag_bytes = 16
+#define THINGS_28                                                                                  \
+    KINDS(KIND_NONE, KIND_RECORD, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_REFC, KIND_MAP,          \
+          KIND_NONE),                                                                              \
+        .fun = {2, 0, 16, 0, 0xFF}, .fun_uniq_first = true, .tag_bytes = 16
+
 #define FORM_25                                                                                    \
     .pid_slot_high = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF,           \
-    .arrivals = ARRIVALS_25
+    .arrivals = ARRIVALS_25, THINGS_25
 #define FORM_26                                                                                    \
     .wrt_bins_listed = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF,         \
-    .arrivals = ARRIVALS_25
+    .arrivals = ARRIVALS_25, THINGS_25
 #define FORM_27                                                                                    \
-    .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0xFFFF, .arrivals = ARRIVALS_27
+    .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0xFFFF, .arrivals = ARRIVALS_27,       \
+    THINGS_27
 #define FORM_28                                                                                    \
     .wrt_bins_listed = true, .arity_width = 1, .type_mask = 0x1F, .flags_shift = 7,                \
-    .arrivals = ARRIVALS_27
+    .arrivals = ARRIVALS_27, THINGS_28
 
 /* clang-format off */
 #define OTP_25(Name, FP)                                                                     \

@@ -55,6 +55,39 @@ struct sonde *sonde_of(ErlNifEnv *env)
     return enif_priv_data(env);
 }
 
+ERL_NIF_TERM nif_status_atom(enum status st)
+{
+    switch (st) {
+    case ST_OK:
+        return ATOM(done);
+    case ST_BUSY:
+        return ATOM(busy);
+    case ST_TORN:
+        return ATOM(torn);
+    case ST_GONE:
+        return ATOM(gone);
+    case ST_ASK:
+        return ATOM(ask);
+    case ST_TOO_LARGE:
+        return ATOM(too_large);
+    case ST_TIMESLICE:
+        return ATOM(more);
+    default:
+        return ATOM(no_memory);
+    }
+}
+
+bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
+                   ErlNifResourceType **type)
+{
+    ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
+    ErlNifResourceType *opened =
+        nif_out_of_memory() ? NULL : enif_open_resource_type(env, NULL, name, release, flags, NULL);
+    if (opened)
+        *type = opened;
+    return opened != NULL;
+}
+
 bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field)
 {
     char name[32];
@@ -205,14 +238,15 @@ static ERL_NIF_TERM nif_weaken(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
 static ERL_NIF_TERM nif_set_offset(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    /* (Field | none, Offset): the next calibrate uses it, and nothing is proved any more */
+    /* (Field | none | things, Offset): the next calibrate uses it, and nothing is proved any more */
     struct sonde *s = sonde_of(env);
     enum layout_field field = LAYOUT_FIELD_COUNT;
     unsigned offset;
-    if ((argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
+    bool things = enif_is_identical(argv[0], enif_make_atom(env, "things"));
+    if ((!things && argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
         !enif_get_uint(env, argv[1], &offset) || offset > 0xFFFF)
         return enif_make_badarg(env);
-    s->mutated_field = field;
+    s->mutated_field = things ? LAYOUT_FIELD_COUNT + 1 : field;
     s->mutated_offset = offset;
     atomic_store(&s->proved, false);
     return ATOM(ok);
@@ -265,7 +299,8 @@ static struct sonde *make_state(ErlNifEnv *env)
     s->mutated_field = LAYOUT_FIELD_COUNT;
 #endif
     s->lock = nif_out_of_memory() ? NULL : enif_mutex_create("sonde_status");
-    if (!s->lock || !nif_scan_types(env, s)) {
+    if (!s->lock || !nif_scan_types(env, s) || !nif_heap_types(env, s) ||
+        !nif_account_types(env, s) || !nif_resource_types(env, s)) {
         if (s->lock)
             enif_mutex_destroy(s->lock);
         sonde_free(s);
@@ -291,7 +326,8 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM in
         return load(env, priv, info);
     fail_load(env, info);
     make_atoms(env);
-    if (!nif_scan_types(env, old))
+    if (!nif_scan_types(env, old) || !nif_heap_types(env, old) || !nif_account_types(env, old) ||
+        !nif_resource_types(env, old))
         return 1;
     atomic_fetch_add(&old->users, 1);
     *priv = old;
@@ -323,6 +359,7 @@ static ErlNifFunc functions[] = {
     {"calibrate", 2, nif_calibrate, 0},
     {"probe", 4, nif_probe, 0},
     {"probe_swollen", 4, nif_probe_swollen, 0},
+    {"probe_trap", 0, nif_probe_trap, 0},
     {"read", 2, nif_read, 0},
     {"adopt", 0, nif_adopt, 0},
     {"scan_new", 6, nif_scan_new, 0},
@@ -334,6 +371,37 @@ static ErlNifFunc functions[] = {
     {"scan_values", 3, nif_scan_values, 0},
     {"scan_skip", 2, nif_scan_skip, 0},
     {"scan_after", 1, nif_scan_after, 0},
+    {"scan_limit", 2, nif_scan_limit, 0},
+    {"calibrate_fun", 2, nif_calibrate_fun, 0},
+    {"calibrate_literals", 2, nif_calibrate_literals, 0},
+    {"probe_resource", 1, nif_probe_resource, 0},
+    {"calibrate_resources", 5, nif_calibrate_resources, 0},
+    {"account_new", 2, nif_account_new, 0},
+    {"account_add", 3, nif_account_add, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"account_want", 2, nif_account_want, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"account_sum", 1, nif_account_sum, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"account_rank", 3, nif_account_rank, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"account_ranked", 2, nif_account_ranked, 0},
+    {"account_holdings", 2, nif_account_holdings, 0},
+    {"account_known", 2, nif_account_known, 0},
+    {"account_resources", 2, nif_account_resources, 0},
+    {"account_end", 1, nif_account_end, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"look_new", 6, nif_look_new, 0},
+    {"look_step", 1, nif_look_step, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"look_progress", 1, nif_look_progress, 0},
+    {"look_end", 1, nif_look_end, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"look_heap", 1, nif_look_heap, 0},
+    {"look_top", 2, nif_look_top, 0},
+    {"look_top_info", 1, nif_look_top_info, 0},
+    {"look_flat", 1, nif_look_flat, 0},
+    {"look_refs", 2, nif_look_refs, 0},
+    {"flat_quick", 1, nif_flat_quick, 0},
+    {"look_mailbox", 1, nif_look_mailbox, 0},
+    {"look_shapes", 2, nif_look_shapes, 0},
+    {"look_pinned", 3, nif_look_pinned, 0},
+    {"look_slices", 3, nif_look_slices, 0},
+    {"look_text", 1, nif_look_text, 0},
+    {"look_names", 2, nif_look_names, 0},
 #ifdef SONDE_TEST
     {"set_offset", 2, nif_set_offset, 0},
     {"fail_alloc", 1, nif_fail_alloc, 0},

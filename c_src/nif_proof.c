@@ -36,19 +36,37 @@ NIF(nif_tables)
     return list;
 }
 
+#ifdef SONDE_TEST
+/* n: below 256 a tag and the kind that it gets; then what is wrong about funs and binaries. */
+static void mutate_things(struct layout *lay, unsigned n)
+{
+    uint8_t *const wrong[] = {&lay->fun.raw, &lay->fun.word, &lay->fun.shift, &lay->fun.more};
+    if (n < 256)
+        lay->kinds[n >> 4] = n & 15;
+    else if (n < 260)
+        *wrong[n - 256] ^= 1;
+    else if (n == 260)
+        lay->refc_is_term = !lay->refc_is_term;
+    else
+        lay->copied_bytes = 0;
+}
+#endif
+
 static void choose_table(struct sonde *s, unsigned index)
 {
     s->tried = *layout_table(index);
 #ifdef SONDE_TEST
     if (s->mutated_field < LAYOUT_FIELD_COUNT)
         s->tried.f[s->mutated_field] = (uint16_t)s->mutated_offset;
+    else if (s->mutated_field > LAYOUT_FIELD_COUNT)
+        mutate_things(&s->tried, s->mutated_offset);
 #endif
     s->candidate.lay = &s->tried;
 }
 
 /* On a normal scheduler the environment points at the caller's Process, and that struct holds the
  * caller's pid. (On a dirty one it would be a shadow.) */
-static bool own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc)
+bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc)
 {
     ErlNifPid self;
     uint64_t id;
@@ -77,7 +95,7 @@ NIF(nif_calibrate)
     if (s->candidate.reader == PEEK_NONE)
         return ATOM(no_reader);
     choose_table(s, index);
-    if (!own_process(env, &s->candidate, &pid, &proc))
+    if (!nif_own_process(env, &s->candidate, &pid, &proc))
         return enif_make_tuple2(env, ATOM(failed), ATOM(id));
     if (!proctab_find(s->candidate.reader, s->candidate.lay, limit, pid, (uintptr_t)proc,
                       &s->candidate.tab))
@@ -90,7 +108,7 @@ NIF(nif_calibrate)
 
 /* ---- one reading --------------------------------------------------------------------------- */
 
-static bool find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out)
+bool nif_find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out)
 {
     ErlNifPid pid;
     uint64_t proc;
@@ -190,7 +208,7 @@ static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
         return nif_field(env, term, &p->other);
     case OP_same:
     case OP_less:
-        return find_process(env, vm, term, &p->other_proc);
+        return nif_find_process(env, vm, term, &p->other_proc);
     case OP_is:
     case OP_head_count:
         return get_word(env, term, &p->word);
@@ -209,7 +227,7 @@ static bool get_vm(const struct sonde *s, struct vm *vm)
 }
 
 /* What is proved, else the candidate, which a later proof would change under our feet. */
-static bool get_best_vm(struct sonde *s, struct vm *vm)
+bool nif_best_vm(struct sonde *s, struct vm *vm)
 {
     bool known = get_vm(s, vm);
     if (!atomic_load_explicit(&s->proved, memory_order_acquire))
@@ -248,7 +266,7 @@ NIF(nif_probe)
     struct proof p;
     uintptr_t proc;
     if (!get_vm(sonde_of(env), &vm) || !get_proof(env, &vm, argv + 1, &p) ||
-        !find_process(env, &vm, argv[0], &proc))
+        !nif_find_process(env, &vm, argv[0], &proc))
         return enif_make_badarg(env);
     return answer(env, &vm, proc, &p);
 }
@@ -286,7 +304,19 @@ NIF(nif_probe_swollen)
         return enif_make_badarg(env);
     if (!make_tuple_of(env, n1, swell[2]) || !make_tuple_of(env, n2, swell[2]))
         return enif_raise_exception(env, ATOM(no_memory));
-    return answer(env, &vm, own_process(env, &vm, &pid, &proc) ? (uintptr_t)proc : 0, &p);
+    return answer(env, &vm, nif_own_process(env, &vm, &pid, &proc) ? (uintptr_t)proc : 0, &p);
+}
+
+static NIF(trapped)
+{
+    (void)env, (void)argc, (void)argv;
+    return ATOM(ok);
+}
+
+NIF(nif_probe_trap)
+{
+    /* (): comes to its answer by way of another call, for which the VM keeps things in the caller */
+    return enif_schedule_nif(env, "probe_trap", 0, trapped, argc, argv);
 }
 
 /* ---- one attribute of one process ---------------------------------------------------------- */
@@ -324,8 +354,8 @@ NIF(nif_read)
     uintptr_t proc;
     enum attr attr;
     int64_t value;
-    if (!get_best_vm(sonde_of(env), &vm) || !nif_attr(env, argv[1], &attr) ||
-        !find_process(env, &vm, argv[0], &proc))
+    if (!nif_best_vm(sonde_of(env), &vm) || !nif_attr(env, argv[1], &attr) ||
+        !nif_find_process(env, &vm, argv[0], &proc))
         return enif_make_badarg(env);
     if (vm.reader == PEEK_NONE)
         return ATOM(no_reader);

@@ -2,7 +2,7 @@
  * Knows: how a scan is held by the process that made it, and its terms in and out.
  * Does not know: how processes are read. */
 #include "clock.h"
-#include "nif.h"
+#include "nif_account.h"
 #include "scan.h"
 #include "term.h"
 
@@ -14,9 +14,10 @@ enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 
 
 struct held {
     struct scan scan;
-    atomic_flag in_use; /* a resource can be shared; a scan cannot */
-    struct held *first; /* the scan whose sample this one reads */
-    struct layout lay;  /* the scan outlives an upgrade that proves anew */
+    atomic_flag in_use;           /* a resource can be shared; a scan cannot */
+    struct held *first;           /* the scan whose sample this one reads */
+    struct held_account *account; /* or fills; NULL: none */
+    struct layout lay;            /* the scan outlives an upgrade that proves anew */
 };
 
 static void release(ErlNifEnv *env, void *obj)
@@ -26,19 +27,13 @@ static void release(ErlNifEnv *env, void *obj)
     scan_free(&h->scan);
     if (h->first)
         enif_release_resource(h->first);
+    if (h->account)
+        enif_release_resource(h->account);
 }
 
 bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde)
 {
-    /* A scan of another build is not ours to release: its type keeps its own name and code. */
-    ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
-    ErlNifResourceType *type = NULL;
-    if (!nif_out_of_memory())
-        type =
-            enif_open_resource_type(env, NULL, "sonde_scan_" SONDE_BUILD_ID, release, flags, NULL);
-    if (type) /* else an older instance of the module goes on with what it has */
-        sonde->scan_type = type;
-    return type != NULL;
+    return nif_open_type(env, "sonde_scan_" SONDE_BUILD_ID, release, &sonde->scan_type);
 }
 
 static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
@@ -47,13 +42,20 @@ static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
     return enif_get_resource(env, term, sonde_of(env)->scan_type, &obj) ? obj : NULL;
 }
 
-/* NULL: not a scan, or another process is at it, or at the sample that it reads. */
+/* What it needs besides itself. */
+static atomic_flag *also_used(struct held *h)
+{
+    return h->first ? &h->first->in_use : h->account ? &h->account->in_use : NULL;
+}
+
+/* NULL: not a scan, or another process is at it, or at the sample or account that it needs. */
 static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
     struct held *h = get_held(env, term);
     if (!h || atomic_flag_test_and_set(&h->in_use))
         return NULL;
-    if (!h->first || !atomic_flag_test_and_set(&h->first->in_use))
+    atomic_flag *also = also_used(h);
+    if (!also || !atomic_flag_test_and_set(also))
         return h;
     atomic_flag_clear(&h->in_use);
     return NULL;
@@ -61,8 +63,8 @@ static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
 
 static ERL_NIF_TERM give_back(struct held *h, ERL_NIF_TERM answer)
 {
-    if (h->first)
-        atomic_flag_clear(&h->first->in_use);
+    if (also_used(h))
+        atomic_flag_clear(also_used(h));
     atomic_flag_clear(&h->in_use);
     return answer;
 }
@@ -75,6 +77,7 @@ static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
             : term == ATOM(sample)  ? SCAN_SAMPLE
             : term == ATOM(diff)    ? SCAN_DIFF
             : term == ATOM(each)    ? SCAN_EACH
+            : term == ATOM(account) ? SCAN_ACCOUNT
             : term == ATOM(holders) ? SCAN_HOLDERS
                                     : SCAN_ALL;
     return *mode != SCAN_ALL || term == ATOM(all);
@@ -104,13 +107,33 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
 static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, struct held **first)
 {
     *first = mode == SCAN_DIFF ? get_held(env, term) : NULL;
-    if (mode != SCAN_DIFF) /* each: the processes that are wanted, in place of all */
-        return term == ATOM(undefined) || mode == SCAN_EACH;
+    if (mode != SCAN_DIFF) /* each, account: the processes that are wanted, in place of all */
+        return term == ATOM(undefined) || mode == SCAN_EACH || mode == SCAN_ACCOUNT;
     if (!*first || atomic_flag_test_and_set(&(*first)->in_use))
         return false;
     bool ok = (*first)->scan.mode == SCAN_SAMPLE && scan_is_finished(&(*first)->scan);
     atomic_flag_clear(&(*first)->in_use);
     return ok;
+}
+
+/* {Account, First | Pids | undefined} where the questions, or the mode, need one; else as it is. */
+static bool get_account(ErlNifEnv *env, ERL_NIF_TERM *term, enum scan_mode mode,
+                        const struct questions *q, struct held_account **account)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    bool needs = mode == SCAN_ACCOUNT;
+    for (unsigned k = 0; k < q->n; k++)
+        needs = needs || q->attr[k] == ATTR_binary_proportional;
+    *account = NULL;
+    if (!needs)
+        return true;
+    if (!enif_get_tuple(env, *term, &arity, &pair) || arity != 2 || mode == SCAN_DIFF ||
+        (mode == SCAN_ACCOUNT && q->attr[0] != ATTR_binary_unique))
+        return false;
+    *account = nif_get_account(env, pair[0]);
+    *term = pair[1];
+    return *account != NULL;
 }
 
 static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
@@ -128,7 +151,7 @@ static bool get_only(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
 {
     ERL_NIF_TERM head;
     ErlNifPid pid;
-    if (scan->mode != SCAN_EACH || list == ATOM(undefined))
+    if ((scan->mode != SCAN_EACH && scan->mode != SCAN_ACCOUNT) || list == ATOM(undefined))
         return true;
     while (enif_get_list_cell(env, list, &head, &list)) {
         if (!enif_get_local_pid(env, head, &pid) || !scan_only(scan, head))
@@ -139,7 +162,7 @@ static bool get_only(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
 
 /* NULL: no memory. The caller releases it. */
 static struct held *new_scan(const struct sonde *s, const struct questions *q, enum scan_mode mode,
-                             size_t n, struct held *first, size_t max)
+                             size_t n, struct held *first, struct held_account *account, size_t max)
 {
     struct held *h = nif_out_of_memory() ? NULL : enif_alloc_resource(s->scan_type, sizeof *h);
     if (!h)
@@ -151,28 +174,37 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
     h->first = first;
     if (first)
         enif_keep_resource(first);
+    h->account = account;
+    if (account)
+        enif_keep_resource(account);
     scan_init(&h->scan, &vm, q->attr, q->n, mode, n, first ? &first->scan.own : NULL, max);
+    if (account)
+        scan_account(&h->scan, &account->account);
     return h;
 }
 
 NIF(nif_scan_new)
 {
     (void)argc;
-    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries) */
+    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); where an account is needed
+     * the fourth is {Account, First | Pids | undefined} */
     struct sonde *s = sonde_of(env);
     struct questions q;
     enum scan_mode mode;
     ErlNifUInt64 n;
     ErlNifUInt64 max;
     struct held *first;
+    struct held_account *account;
+    ERL_NIF_TERM from = argv[3];
     if (!atomic_load_explicit(&s->proved, memory_order_acquire) || !get_mode(argv[1], &mode) ||
         !get_questions(env, argv[0], mode, &q) || !enif_get_uint64(env, argv[2], &n) ||
-        !get_first(env, argv[3], mode, &first) || !enif_get_uint64(env, argv[5], &max))
+        !get_account(env, &from, mode, &q, &account) || !get_first(env, from, mode, &first) ||
+        !enif_get_uint64(env, argv[5], &max))
         return enif_make_badarg(env);
-    struct held *h = new_scan(s, &q, mode, n, first, max);
+    struct held *h = new_scan(s, &q, mode, n, first, account, max);
     if (!h)
         return enif_raise_exception(env, ATOM(no_memory));
-    bool ok = get_exclude(env, argv[4], &h->scan) && get_only(env, argv[3], &h->scan);
+    bool ok = get_exclude(env, argv[4], &h->scan) && get_only(env, from, &h->scan);
     ERL_NIF_TERM term = ok ? enif_make_resource(env, h) : 0;
     enif_release_resource(h);
     return ok ? term : enif_make_badarg(env);
@@ -404,13 +436,28 @@ NIF(nif_scan_info)
     struct held *h = take(env, argv[0]);
     if (!h)
         return enif_make_badarg(env);
-    ERL_NIF_TERM keys[] = {ATOM(entries), ATOM(left), ATOM(top)};
-    ERL_NIF_TERM values[] = {enif_make_uint64(env, h->scan.sample->n),
-                             enif_make_uint64(env, h->scan.left),
-                             enif_make_uint64(env, h->scan.top->n)};
+    ERL_NIF_TERM keys[] = {ATOM(entries), ATOM(left), ATOM(top), ATOM(answered), ATOM(too_large)};
+    ERL_NIF_TERM values[] = {
+        enif_make_uint64(env, h->scan.sample->n), enif_make_uint64(env, h->scan.left),
+        enif_make_uint64(env, h->scan.top->n), enif_make_uint64(env, h->scan.answered),
+        enif_make_uint64(env, h->scan.too_large)};
     ERL_NIF_TERM map;
-    bool ok = enif_make_map_from_arrays(env, keys, values, 3, &map);
+    bool ok = enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map);
     return give_back(h, ok ? map : enif_make_badarg(env));
+}
+
+NIF(nif_scan_limit)
+{
+    (void)argc;
+    /* (Scan, MaxWords) */
+    struct held *h = take(env, argv[0]);
+    ErlNifUInt64 words;
+    if (!h)
+        return enif_make_badarg(env);
+    if (!enif_get_uint64(env, argv[1], &words))
+        return give_back(h, enif_make_badarg(env));
+    scan_limit(&h->scan, words);
+    return give_back(h, ATOM(ok));
 }
 
 NIF(nif_scan_skip)

@@ -3,12 +3,10 @@
  * Does not know: who asks, or whether the process stayed still meanwhile. */
 #include "offheap.h"
 
-#include "alloc.h"
+#include "own.h"
 #include "term.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 const enum layout_field offheap_fields[] = {
     LF_heap,       LF_hend,     LF_heap_sz,    LF_htop,      LF_stop,
@@ -17,76 +15,7 @@ const enum layout_field offheap_fields[] = {
     LF_arity,      LF_arg_reg,  LF_dictionary, LF_sig_first, LAYOUT_FIELD_COUNT};
 
 /* The order is that of process_info: the chain, writable binaries, the fragments' own chains. */
-enum stages { COLLECT_MBUF, COLLECT_MSG, SORT, CHAIN, WRITABLE, FRAGMENT, FRAGMENT_CHAIN, DONE };
-
-/* ---- blocks -------------------------------------------------------------------------------- */
-
-enum { YOUNG = 0, OLD = 1, FRAGMENTS = 2 };
-
-static bool blocks_grow(struct blocks *bs)
-{
-    unsigned cap = bs->cap * 4;
-    struct block *list = sonde_alloc(cap * sizeof *list);
-    if (!list)
-        return false;
-    memcpy(list, bs->list, bs->n * sizeof *list);
-    if (bs->list != bs->first)
-        sonde_free(bs->list);
-    bs->list = list;
-    bs->cap = cap;
-    return true;
-}
-
-static const uint64_t block_words_max = (uint64_t)1 << 44;
-
-static enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words)
-{
-    /* more fragments than this: the answer is left to process_info */
-    if (bs->n == BLOCKS_MAX)
-        return ST_ASK;
-    if (bs->n == bs->cap && !blocks_grow(bs))
-        return ST_NOMEM;
-    if (words > block_words_max || from + words * 8 < from)
-        return ST_TORN;
-    bs->list[bs->n++] = (struct block){from, from + words * 8};
-    return ST_OK;
-}
-
-static int by_address(const void *a, const void *b)
-{
-    uintptr_t x = ((const struct block *)a)->from;
-    uintptr_t y = ((const struct block *)b)->from;
-    return (x > y) - (x < y);
-}
-
-static bool in_block(const struct block *b, uintptr_t p, unsigned words)
-{
-    return p >= b->from && p < b->to && b->to - p >= (uintptr_t)words * 8;
-}
-
-static const struct block *in_fragments(const struct blocks *bs, uintptr_t p, unsigned words)
-{
-    unsigned lo = FRAGMENTS;
-    unsigned hi = bs->n;
-    while (lo < hi) {
-        unsigned mid = lo + (hi - lo) / 2;
-        if (bs->list[mid].to <= p)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < bs->n && in_block(&bs->list[lo], p, words) ? &bs->list[lo] : NULL;
-}
-
-/* The block in which so many words lie; NULL: none. */
-static const struct block *find_block(const struct blocks *bs, uintptr_t p, unsigned words)
-{
-    if (in_block(&bs->list[YOUNG], p, words))
-        return &bs->list[YOUNG];
-    if (in_block(&bs->list[OLD], p, words))
-        return &bs->list[OLD];
-    return in_fragments(bs, p, words);
-}
+enum stages { COLLECT, SORT, CHAIN, WRITABLE, FRAGMENT, FRAGMENT_CHAIN, DONE };
 
 /* ---- the walk ------------------------------------------------------------------------------ */
 
@@ -95,12 +24,8 @@ static const struct block *find_block(const struct blocks *bs, uintptr_t p, unsi
 static bool entries_max(const struct blocks *bs, uint64_t *max)
 {
     uint64_t words = 0;
-    for (unsigned i = 0; i < bs->n; i++) {
-        const struct block *b = &bs->list[i];
-        if (b->to < b->from || (b->to - b->from) / 8 > block_words_max)
-            return false;
-        words += (b->to - b->from) / 8;
-    }
+    if (!blocks_words(bs, &words))
+        return false;
     *max = words / 3 + bs->n + 1;
     if (*max > ENTRIES_MAX)
         *max = ENTRIES_MAX;
@@ -112,31 +37,27 @@ void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *pl
 {
     w->sizes = sizes;
     w->writable = vm->lay->wrt_bins_listed;
-    w->stage = COLLECT_MBUF;
-    w->cursor = 0;
-    w->frag = stamp_word(plan, view, LF_mbuf);
-    w->steps = BLOCKS_MAX + 1;
+    w->stage = COLLECT;
+    collect_start(&w->collect, stamp_word(plan, view, LF_mbuf),
+                  stamp_word(plan, view, LF_msg_frag));
     w->count = w->bytes = w->unlisted = 0;
     w->asked = 0;
-    w->blocks.list = w->blocks.first;
-    w->blocks.cap = BLOCKS_INLINE;
-    w->blocks.n = FRAGMENTS;
+    w->magic = false;
+    w->each = NULL;
+    w->ctx = NULL;
+    blocks_init(&w->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop),
+                stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
     /* most processes: nothing hangs anywhere */
-    if ((stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) | w->frag) == 0)
+    if ((stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) |
+         stamp_word(plan, view, LF_mbuf)) == 0)
         w->stage = DONE;
-    else if ((w->frag | stamp_word(plan, view, LF_msg_frag)) == 0)
+    else if ((w->collect.frag | w->collect.message) == 0)
         w->stage = SORT;
-    w->blocks.list[YOUNG] =
-        (struct block){stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop)};
-    w->blocks.list[OLD] =
-        (struct block){stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop)};
 }
 
 void offheap_end(struct offheap *w)
 {
-    if (w->blocks.list && w->blocks.list != w->blocks.first)
-        sonde_free(w->blocks.list);
-    w->blocks.list = NULL;
+    blocks_end(&w->blocks);
 }
 
 static bool add_size(struct offheap *w, const struct vm *vm, unsigned i)
@@ -187,7 +108,7 @@ static bool read_size(struct offheap *w, const struct vm *vm, const struct block
                       uintptr_t entry)
 {
     uint64_t bin;
-    return in_block(block, entry, LF(vm->lay, bin_ptr) / 8 + 1) &&
+    return block_holds(block, entry, LF(vm->lay, bin_ptr) / 8 + 1) &&
            peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) && ask_size(w, vm, bin);
 }
 
@@ -198,19 +119,23 @@ static enum status walk_entries(struct offheap *w, const struct vm *vm, struct b
     enum { ENTRY_WORDS = 3 }; /* at least */
     const uint64_t binary = LF(vm->lay, bin_thing);
     const uintptr_t next = LF(vm->lay, oh_next);
-    const struct block *block = &w->blocks.list[YOUNG];
+    const struct block *block = &w->blocks.list[BLOCK_YOUNG];
     for (uint64_t entry = w->cursor; entry != 0; entry = w->cursor) {
         uint64_t thing;
         if (!budget_step(b))
             return come_again(entry);
-        if (!in_block(block, entry, ENTRY_WORDS))
-            block = find_block(&w->blocks, entry, ENTRY_WORDS);
+        if (!block_holds(block, entry, ENTRY_WORDS))
+            block = blocks_find(&w->blocks, entry, ENTRY_WORDS);
         if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &thing) ||
             !term_is_header(thing) || !peek_word(vm->reader, entry + next, &w->cursor))
             return ST_TORN;
         *binaries += thing == binary;
         if (sizes && thing == binary && !read_size(w, vm, block, entry))
             return ST_TORN;
+        bool wanted = thing == binary || (w->magic && thing == MAGIC_THING);
+        enum status st = w->each && wanted ? w->each(w->ctx, vm, entry) : ST_OK;
+        if (st != ST_OK)
+            return st;
         if (b->shared && is_far(entry, w->cursor))
             return come_again(w->cursor);
     }
@@ -227,45 +152,6 @@ static enum status walk_chain(struct offheap *w, const struct vm *vm, struct bud
     else
         w->unlisted += binaries;
     return st;
-}
-
-/* One more fragment of the process; its words are where chain entries may lie. */
-static enum status collect_fragment(struct offheap *w, const struct vm *vm)
-{
-    uint64_t used;
-    uint64_t at = w->frag;
-    if (w->steps-- == 0)
-        return ST_ASK;
-    if ((at & 7) || !peek_word(vm->reader, at + LF(vm->lay, frag_used), &used) ||
-        !peek_word(vm->reader, at + LF(vm->lay, frag_next), &w->frag))
-        return ST_TORN;
-    return blocks_add(&w->blocks, at + LF(vm->lay, frag_mem), used);
-}
-
-/* A received message keeps its data until the next collection: behind itself (1) or apart. */
-static enum status collect_message(struct offheap *w, const struct vm *vm)
-{
-    uint64_t attached;
-    uint64_t at = w->cursor;
-    if (w->steps-- == 0)
-        return ST_ASK;
-    if ((at & 7) || !peek_word(vm->reader, at + LF(vm->lay, msg_attached), &attached) ||
-        !peek_word(vm->reader, at + LF(vm->lay, msg_next), &w->cursor))
-        return ST_TORN;
-    w->frag = attached == 1 ? at + LF(vm->lay, msg_hfrag) : attached;
-    return ST_OK;
-}
-
-static enum status collect_all(struct offheap *w, const struct vm *vm, struct budget *b)
-{
-    while (w->cursor != 0 || w->frag != 0) {
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        enum status st = w->frag != 0 ? collect_fragment(w, vm) : collect_message(w, vm);
-        if (st != ST_OK)
-            return st;
-    }
-    return ST_OK;
 }
 
 /* To the next fragment that has a chain of its own. */
@@ -287,11 +173,7 @@ static enum status next_fragment(struct offheap *w, const struct vm *vm)
 static void next_stage(struct offheap *w, const struct plan *plan, const struct view *view)
 {
     switch (w->stage) {
-    case COLLECT_MBUF:
-        w->stage = COLLECT_MSG;
-        w->cursor = stamp_word(plan, view, LF_msg_frag);
-        break;
-    case COLLECT_MSG:
+    case COLLECT:
         w->stage = SORT;
         break;
     case SORT:
@@ -312,23 +194,34 @@ static void next_stage(struct offheap *w, const struct plan *plan, const struct 
     }
 }
 
+/* Its fragments have chains of their own, as those of a process. */
+enum status offheap_message(struct offheap *w, const struct vm *vm, uintptr_t message,
+                            struct budget *b)
+{
+    uint64_t attached;
+    enum status st = own_fragments(&w->blocks, vm, message, b);
+    if (st != ST_OK)
+        return st;
+    if (!peek_word(vm->reader, message + LF(vm->lay, msg_attached), &attached) ||
+        !entries_max(&w->blocks, &w->steps))
+        return ST_TORN;
+    w->frag = attached == 1 ? message + LF(vm->lay, msg_hfrag) : attached;
+    w->stage = FRAGMENT;
+    return ST_OK;
+}
+
 static enum status sort_blocks(struct offheap *w, struct budget *b)
 {
-    if (w->blocks.n > FRAGMENTS + 1)
-        qsort(w->blocks.list + FRAGMENTS, w->blocks.n - FRAGMENTS, sizeof *w->blocks.list,
-              by_address);
-    /* of so many that it takes a good part of a slice */
-    if (w->blocks.n > BLOCKS_INLINE)
-        b->steps = 0;
+    if (!blocks_sort(&w->blocks, b))
+        return ST_TIMESLICE;
     return entries_max(&w->blocks, &w->steps) ? ST_OK : ST_TORN;
 }
 
 static enum status walk_stage(struct offheap *w, const struct vm *vm, struct budget *b)
 {
     switch (w->stage) {
-    case COLLECT_MBUF:
-    case COLLECT_MSG:
-        return collect_all(w, vm, b);
+    case COLLECT:
+        return collect_fragments(&w->collect, vm, &w->blocks, b);
     case SORT:
         return sort_blocks(w, b);
     default:

@@ -55,6 +55,11 @@ static bool is_data(const struct vm *vm, uint64_t word, uint64_t wanted)
     return head_is(vm, word, ~0ULL, wanted) || head_is(vm, word + 32, ~0ULL, wanted);
 }
 
+static bool is_ref(const struct vm *vm, uint64_t term)
+{
+    return (term & 3) == 2 && head_is(vm, term_pointer(term), 0x3F, 0x10);
+}
+
 static bool matches(const struct vm *vm, const struct proof *p, uint64_t word)
 {
     switch (p->op) {
@@ -62,6 +67,8 @@ static bool matches(const struct vm *vm, const struct proof *p, uint64_t word)
         return (word & 3) == 2 && head_is(vm, term_pointer(word) + 8, ~0ULL, p->word);
     case OP_has_data:
         return is_data(vm, word, p->word);
+    case OP_has_ref:
+        return is_ref(vm, word);
     case OP_has_count:
         return head_is(vm, word, 0xFFFFFFFF, p->word);
     default:
@@ -73,17 +80,12 @@ static bool has(const struct vm *vm, uint64_t at, const struct proof *p)
 {
     for (unsigned i = 0; i < p->words; i++) {
         uint64_t word;
-        if (!peek_word(vm->reader, (uintptr_t)(at + 8 * (uint64_t)i), &word))
+        if (!peek_word(vm->reader, term_pointer(at) + 8 * (uintptr_t)i, &word))
             return false;
         if (matches(vm, p, word))
             return true;
     }
     return false;
-}
-
-static bool is_ref(const struct vm *vm, uint64_t term)
-{
-    return (term & 3) == 2 && head_is(vm, term_pointer(term), 0x3F, 0x10);
 }
 
 static bool compare(const struct vm *vm, uintptr_t proc, const struct proof *p, uint64_t value,

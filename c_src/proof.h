@@ -31,9 +31,10 @@ enum { PROOF_STEPS = 4 };
     X(own)        /* does it point at another field of the process itself? */          \
     X(same)       /* does the other process hold the same? */                          \
     X(less)       /* does the other process hold more? */                              \
-    X(has)        /* does this word lie in the n words it points at? */                \
+    X(has)        /* does this word lie in the n words it points at, with what tag ever? */ \
     X(has_pair)   /* ... a pointer to a pair with this word first? */                  \
     X(has_data)   /* ... a pointer to a binary that starts with this word? */          \
+    X(has_ref)    /* ... a term that is a reference? */                                \
     X(has_count)  /* ... a pointer to a struct that starts with this 32-bit number? */ \
     X(head_field) /* does it point at the table's number for the other field? */       \
     X(head_ref)   /* is it a term that is a reference? */                              \

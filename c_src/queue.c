@@ -66,6 +66,11 @@ bool queue_is_empty(const struct layout *lay, const struct plan *plan, const str
            !(state & STATE_SIG_Q) && visible(lay, plan, view) == ST_OK;
 }
 
+bool queue_is_walkable(const struct layout *lay, const struct plan *plan, const struct view *view)
+{
+    return !(stamp_field(plan, view, LF_state) & STATE_SIG_Q) && visible(lay, plan, view) == ST_OK;
+}
+
 /* ---- the messages themselves --------------------------------------------------------------- */
 
 enum stages { INNER, OUTER, DONE };

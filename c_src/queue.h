@@ -18,6 +18,9 @@ enum status queue_length(const struct vm *vm, const struct plan *plan, const str
 /* true: nothing waits, neither message nor other signal. */
 bool queue_is_empty(const struct layout *lay, const struct plan *plan, const struct view *view);
 
+/* Whether all that waits is in the inner and the outer queue, where it can be walked. */
+bool queue_is_walkable(const struct layout *lay, const struct plan *plan, const struct view *view);
+
 /* A walk over the messages; it can stop and go on. */
 struct queue {
     int stage;

@@ -55,10 +55,11 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
 
 void scan_free(struct scan *s)
 {
-    for (; s->walking != 0; s->walking &= s->walking - 1) {
-        unsigned i = (unsigned)__builtin_ctz(s->walking);
+    for (uint32_t left = s->walking | s->kept; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
         walk_end(&s->walks[i], s->asks[i]);
     }
+    s->walking = s->kept = 0;
     for (unsigned k = 0; k < s->qn; k++)
         top_free(&s->top[k]);
     sample_free(&s->own);
@@ -80,6 +81,21 @@ bool scan_exclude(struct scan *s, uint64_t pid)
         return false;
     s->exclude[s->exclude_n++] = pid;
     return true;
+}
+
+void scan_limit(struct scan *s, uint64_t max_words)
+{
+    for (unsigned k = 0; k < s->qn; k++)
+        s->q[k].max_words = max_words;
+}
+
+void scan_account(struct scan *s, struct account *account)
+{
+    s->account = account;
+    for (unsigned k = 0; k < s->qn; k++) {
+        if (s->mode == SCAN_ACCOUNT || s->q[k].attr == ATTR_binary_proportional)
+            s->q[k].account = account;
+    }
 }
 
 static bool excluded(const struct scan *s, uint64_t pid)
@@ -181,9 +197,12 @@ static enum status emit_drop(struct scan *s, uint64_t pid, int64_t value)
 
 static enum status emit(struct scan *s, uint64_t pid, const int64_t *values, bool clean, bool late)
 {
+    s->answered++;
     switch (s->mode) {
     case SCAN_TOP:
         return rank_all(s, pid, values);
+    case SCAN_ACCOUNT:
+        return ST_OK;
     case SCAN_EACH:
         return hand_out(s, pid, values);
     case SCAN_DIFF:
@@ -242,6 +261,28 @@ static enum status emit_all(struct scan *s, const struct walk *w)
     return emit(s, w->view.pid, values, w->clean, s->phase == RETRY);
 }
 
+enum { MERGE_STEPS = BOUND(BUDGET_STEPS, 5) };
+
+/* TIMESLICE: call again. It has time, because its stamp was compared. */
+static enum status settle_account(struct scan *s, unsigned i)
+{
+    struct budget b = {MERGE_STEPS, false};
+    const struct walk *w = &s->walks[i];
+    if (!(s->kept & 1U << i))
+        return ST_OK;
+    enum status st = ST_OK;
+    if (s->outcome[i] == ST_OK && w->u.hold && !(s->merged & 1U << i))
+        st = account_merge(s->account, w->view.pid, &w->u.hold->binaries, &w->u.hold->types, &b);
+    if (st == ST_TIMESLICE)
+        return st;
+    s->merged |= 1U << i;
+    if (w->u.hold && !census_free_some(&w->u.hold->binaries, &b))
+        return ST_TIMESLICE;
+    walk_end(&s->walks[i], s->asks[i]);
+    s->kept &= ~(1U << i);
+    return st;
+}
+
 static enum status settle_one(struct scan *s, unsigned i)
 {
     size_t first = (size_t)i * s->qn;
@@ -258,6 +299,10 @@ static enum status settle_one(struct scan *s, unsigned i)
         break;
     case ST_TORN:
         s->counters.torn++;
+        break;
+    case ST_TOO_LARGE:
+        s->too_large++;
+        st = ST_ASK;
         break;
     case ST_ASK:
         break;
@@ -335,7 +380,7 @@ static enum status fetch_batch(struct scan *s)
         st = look_ahead(s);
     s->n = s->ahead_n;
     s->settled = s->turns = 0;
-    s->walking = s->closed = 0;
+    s->walking = s->closed = s->merged = 0;
     memcpy(s->targets, s->ahead, s->n * sizeof *s->ahead);
     s->ahead_n = 0;
     return st;
@@ -381,7 +426,10 @@ static void open_batch(struct scan *s)
 
 static void stop_walking(struct scan *s, unsigned i, enum status st)
 {
-    walk_end(&s->walks[i], s->asks[i]);
+    if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
+        s->kept |= 1U << i;
+    else
+        walk_end(&s->walks[i], s->asks[i]);
     s->outcome[i] = st;
     s->walking &= ~(1U << i);
 }
@@ -443,9 +491,15 @@ static enum status settle_batch(struct scan *s)
 {
     enum status st = ST_OK;
     uint32_t all = (1U << s->qn) - 1;
-    while (st == ST_OK && s->settled < s->n && (s->closed >> s->settled * s->qn & all) == all)
-        st = settle_one(s, s->settled++);
-    return st;
+    while (s->settled < s->n && (s->closed >> s->settled * s->qn & all) == all) {
+        if (s->mode == SCAN_ACCOUNT)
+            st = settle_account(s, s->settled);
+        if (st == ST_OK)
+            st = settle_one(s, s->settled++);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
 }
 
 /* Those that walk keep their stamps until the next slice; the others' are checked now. */
@@ -515,7 +569,16 @@ static void next_phase(struct scan *s)
 
 static enum scan_result result(enum status st)
 {
-    return st == ST_OK ? SCAN_MORE : st == ST_ASK ? SCAN_FULL : SCAN_NOMEM;
+    switch (st) {
+    case ST_OK:
+    case ST_TIMESLICE:
+        return SCAN_MORE;
+    case ST_ASK:
+    case ST_TOO_LARGE:
+        return SCAN_FULL;
+    default:
+        return SCAN_NOMEM;
+    }
 }
 
 static enum scan_result step_batch(struct scan *s)
@@ -595,7 +658,7 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
     } while (r == SCAN_MORE && clock_ns() < end);
     if (r == SCAN_MORE || r == SCAN_ASK || r == SCAN_ROWS) {
         enum status st = pause_batch(s);
-        r = st == ST_OK ? r : result(st);
+        r = st == ST_OK || st == ST_TIMESLICE ? r : result(st);
     }
     /* To a reader that was refused meanwhile, everybody looked as if he had gone. */
     return reader_works(s) ? r : SCAN_LOST;
@@ -604,7 +667,7 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values)
 {
     s->counters.asked++;
-    if (dead || s->mode == SCAN_EACH || excluded(s, pid))
+    if (dead || s->mode == SCAN_EACH || s->mode == SCAN_ACCOUNT || excluded(s, pid))
         return ST_OK;
     return emit(s, pid, values, false, true);
 }

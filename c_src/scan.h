@@ -15,7 +15,8 @@ enum scan_mode {
     SCAN_HOLDERS, /* remember those whose binaries a collection may change */
     SCAN_ALL,     /* remember every process, for bin_leak */
     SCAN_AFTER,   /* the N largest drops since HOLDERS or ALL, in the remembered processes */
-    SCAN_EACH     /* nothing is kept: each process' values are handed out */
+    SCAN_EACH,    /* nothing is kept: each process' values are handed out */
+    SCAN_ACCOUNT  /* what each process holds goes into an account, with binary_unique */
 };
 
 enum {
@@ -52,6 +53,7 @@ struct scan {
     unsigned turns;      /* of each walk, so far */
     /* sets of walks: the k-th question to the i-th process is i * qn + k */
     uint32_t walking, closed;
+    uint32_t kept, merged; /* of ACCOUNT: what they hold is not freed yet; is in the account */
     const struct question *asks[SCAN_WALKS]; /* of each walk */
     struct walk walks[SCAN_WALKS];
     enum status outcome[SCAN_WALKS];
@@ -66,7 +68,9 @@ struct scan {
     int64_t out[SCAN_OUT];
     struct sample *sample; /* of this scan, or of the first look (DIFF) */
     struct sample own;
+    struct account *account;
     uint64_t left;
+    uint64_t answered, too_large; /* processes that have a row; of those to be asked */
     struct scan_counters counters;
 };
 
@@ -86,7 +90,14 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
 void scan_free(struct scan *s);
 bool scan_exclude(struct scan *s, uint64_t pid);
 
-/* Before the first step of EACH or TOP: these processes, and no other. false: no more of them. */
+/* Before the first step: larger heaps are not marked; who has one is asked, and counted. */
+void scan_limit(struct scan *s, uint64_t max_words);
+
+/* Before the first step: where ACCOUNT puts what it finds, or where binary_proportional looks. It stays with
+ * the caller. */
+void scan_account(struct scan *s, struct account *account);
+
+/* Before the first step of ACCOUNT, EACH or TOP: these processes, and no other. false: no more of them. */
 bool scan_only(struct scan *s, uint64_t pid);
 
 /* At most about `ns` nanoseconds. The reader may have changed since the last slice. */

@@ -13,6 +13,7 @@ unsigned layout_width(const struct layout *lay, enum layout_field field)
     case LF_sig_flags:
     case LF_trace_flags:
     case LF_dict_array:
+    case LF_dict_used:
     case LF_mon_refc:
         return 4;
     case LF_gen_gcs:

@@ -15,6 +15,7 @@
 #ifndef SONDE_STAMP_H
 #define SONDE_STAMP_H
 
+#include "blocks.h"
 #include "layout.h"
 #include "peek.h"
 #include "proctab.h"
@@ -51,6 +52,11 @@ struct vm {
     enum peek_reader reader;
     const struct layout *lay;
     struct proctab tab;
+    uint16_t
+        fun_module; /* where in a fun's entry its module is, as a known fun shows it; 0: unknown */
+    uint64_t resource_free; /* the function that frees resources of native libraries */
+    uint32_t binary_alloc;  /* the type of what counts as binary memory */
+    struct block literals;  /* where all of them lie; empty: it is not known */
 };
 
 /* What to read of a process, and what must not have moved. Made once for each question. */

@@ -13,9 +13,29 @@ static inline bool term_is_header(uint64_t w)
     return (w & 3) == 0;
 }
 
+/* A reference of this node. One that lies on a chain stands for memory outside of heaps. */
+enum { MAGIC_THING = 0x90 };
+
+enum { TAG_LIST = 1, TAG_BOXED = 2, TERM_NIL = 0x3B };
+
+static inline bool term_is_list(uint64_t w)
+{
+    return (w & 3) == TAG_LIST;
+}
+
 static inline bool term_is_immediate(uint64_t w)
 {
     return (w & 3) == 3;
+}
+
+static inline bool term_is_atom(uint64_t w)
+{
+    return (w & 0x3F) == 0x0B;
+}
+
+static inline bool term_is_small(uint64_t w)
+{
+    return (w & 15) == 15;
 }
 
 static inline bool term_is_local_pid(uint64_t w)

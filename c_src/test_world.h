@@ -93,8 +93,12 @@ static inline char *make_process(struct world *w, unsigned slot)
     put(w, p, LF_stop, address(heap) + HEAP_BYTES - 16);
     put(w, p, LF_heap_sz, HEAP_WORDS);
     put(w, p, LF_reds, 1000 + slot);
+    put(w, p, LF_group_leader, pid_of(w, slot));
+    put(w, p, LF_parent, pid_of(w, slot));
+    put(w, p, LF_seq_token, 0x3B); /* [] */
     put(w, p, LF_arg_reg, address(p) + LF(w->vm.lay, def_arg_reg));
     put(w, p, LF_sig_flags, 2);
+    put(w, p, LF_live_frag_end, ~(uint64_t)7);
     w->table[slot] = address(p);
     return p;
 }
@@ -134,7 +138,8 @@ static inline struct world *new_world(const struct layout *lay)
     struct world *w = calloc(1, sizeof *w);
     if (!w || !(w->arena = malloc(ARENA)))
         abort();
-    w->vm = (struct vm){peek_ready(PEEK_GUARDED), lay, {address(w->table), SLOTS}};
+    w->vm = (struct vm){
+        .reader = peek_ready(PEEK_GUARDED), .lay = lay, .tab = {address(w->table), SLOTS}};
     return w;
 }
 
@@ -186,6 +191,38 @@ static inline void ask(const struct world *w, enum attr attr, uint64_t ns, struc
     run(s, &w->vm, ns, a);
     scan_free(s);
     free(s);
+}
+
+/* ---- terms ---------------------------------------------------------------------------------- */
+
+static inline void put_word(uint64_t at, uint64_t value)
+{
+    memcpy((void *)(uintptr_t)at, &value, 8); // NOLINT(performance-no-int-to-ptr)
+}
+
+/* 0: there is no such thing in this release. */
+static inline uint64_t kind_header(const struct layout *lay, enum kind kind, uint64_t arity)
+{
+    uint64_t tag = 0;
+    while (tag < 16 && lay->kinds[tag] != kind)
+        tag++;
+    return tag == 16 ? 0 : arity << 6 | tag << 2;
+}
+
+static inline uint64_t put_cons(uint64_t *top, uint64_t head, uint64_t tail)
+{
+    uint64_t at = *top;
+    put_word(at, head);
+    put_word(at + 8, tail);
+    *top += 16;
+    return at | TAG_LIST;
+}
+
+static inline void push_word(const struct world *w, char *p, uint64_t word)
+{
+    uint64_t stop = get(w, p, LF_stop) - 8;
+    put_word(stop, word);
+    put(w, p, LF_stop, stop);
 }
 
 enum { LONG = 1000000000, NOTHING = 1 }; /* slices, in nanoseconds */
