@@ -7,8 +7,18 @@
 %%     {@link proc_count/2}</li>
 %% <li>Which of them grow, or work, just now? {@link proc_window/3}</li>
 %% <li>Which kind of processes, or which application, has it all? {@link proc_group/2}</li>
-%% <li>Which processes keep binaries that they do not need any more? {@link bin_leak/1}, and with
-%%     the node's memory before and after {@link bin_leak/2}</li>
+%% <li>Which processes keep binaries that they do not need any more? {@link bin_garbage/1} looks,
+%%     and {@link bin_leak/1} collects; with the node's memory before and after
+%%     {@link bin_leak/2}</li>
+%% <li>Which small slices hold large binaries? {@link bin_waste/1}, {@link bin_slices/1}</li>
+%% <li>Where is the binary memory of the node, all of it? {@link bin_account/0}; which processes own
+%%     most of it? {@link bin_owned/1}; which are the largest binaries, or the most shared, and who
+%%     holds them? {@link bin_holders/2}, {@link bin_holder/1}; whose grows just now?
+%%     {@link bin_window/2}; what do native libraries hold? {@link bin_resources/1}</li>
+%% <li>What is on the heap of this process, and what of it is garbage? {@link heap/1}; what is the
+%%     largest thing in it, and how do I get there? {@link heap_top/2}; what waits in its mailbox?
+%%     {@link mailbox/2}; how large is this term? {@link flat_size/1}, {@link byte_size/1}, {@link
+%%     term_size/1}; all of it as a file for Chrome: {@link sonde_heap:dump/3}</li>
 %% <li>What is this process doing, and what does it hold? {@link info/1}, {@link info/2}; the state
 %%     of a `gen_server' and its kin: {@link get_state/1}</li>
 %% <li>How is the node doing, and how busy are its schedulers? {@link node_stats_print/2},
@@ -18,6 +28,8 @@
 %%     </li>
 %% <li>Which ports are there, and what is this one? {@link port_types/0}, {@link tcp/0},
 %%     {@link udp/0}, {@link sctp/0}, {@link files/0}, {@link port_info/1}</li>
+%% <li>Which ports, and which ETS tables, have the memory? {@link port_count/2},
+%%     {@link ets_count/2}, which also finds binaries that only a table holds</li>
 %% <li>How does the code that runs here look? {@link source/1}</li>
 %% <li>How do I look into a node that does not have sonde? {@link remote_load/2}; into many nodes?
 %%     {@link rpc/2}, {@link named_rpc/2}</li>
@@ -34,16 +46,35 @@
 %% <li>`link_count', `monitor_count', `monitored_by_count': the lengths of these lists, ports and
 %%     remote ends included</li>
 %% <li>`dictionary_size': keys in the process dictionary</li>
+%% <li>`garbage_bytes', `bin_garbage', `bin_garbage_bytes', `bin_waste': what a collection would
+%%     free of the heap, which references to binaries it would drop, bytes of the binaries that
+%%     would go with them, and bytes of binaries that slices hold and do not see; `flat_size': words
+%%     that a copy of all that its roots lead to would take. Each heap is walked for them: of
+%%     {@link proc_count/3} only</li>
+%% <li>`binary_unique': bytes of the binaries outside of the heap that the process refers to, each
+%%     once: from its heaps and fragments (garbage that was not collected yet, too), with binaries
+%%     that are being appended to and their spare room, and from messages that wait, on a heap or
+%%     not. References to memory of native libraries are left out. The source are the process's own
+%%     lists and queues, read under a stamp</li>
+%% <li>`binary_exclusive': bytes of those among them to which nothing else refers, since the count
+%%     of references that each binary has is what was found in this process: what would be freed if
+%%     it let go</li>
+%% <li>`binary_proportional': bytes of them, where each of `k' holders has the size `div k', and the
+%%     first in term order what remains, so that the sum over all holders is the size. Holders are
+%%     processes, their messages that are not on a heap yet, tables, and one for persistent terms
+%%     and all that is not walked, which comes first. The whole node is looked through. As for the
+%%     two before it, of {@link proc_count/3} only</li>
 %% </ul>
-%% `memory' and `binary_memory' are bytes; `heap_size', `total_heap_size' and `stack_size' are
-%% words.
+%% `memory', `binary_memory' and the last three above are bytes; `heap_size', `total_heap_size' and
+%% `stack_size' are words.
 %%
 %% <h4>What it costs the node</h4>
 %% `memory', `total_heap_size', `heap_size', `stack_size', `message_queue_len', `reductions' and the
 %% attributes above are read natively: no message goes to any process but the winners, and to the
 %% few that changed too fast to be read. All other items, and all of them where {@link native/0}
 %% says that the native side is off, are asked of each process by `process_info/2'; the results are
-%% the same. No call that is documented here answers `{native_off, _}'.
+%% the same. Calls that look inside heaps have no
+%% such answer: they say `{native_off, Reason}' where they are documented to.
 %%
 %% Results are plain terms: rows `{What, Value, Attrs}', largest first. Arguments that make no sense
 %% raise `badarg', or what recon 2.5 raises where the call is one of its own.
@@ -53,16 +84,23 @@
          proc_window/3, proc_window/4,
          proc_group/2, proc_group/3,
          bin_leak/1, bin_leak/2,
+         bin_garbage/1, bin_garbage/2, bin_waste/1, bin_slices/1, bin_slices/2,
+         bin_account/0, bin_account/1, bin_owned/1, bin_holders/1, bin_holders/2, bin_holders/3,
+         bin_holder/1, bin_resources/1, bin_resources/2, bin_window/2, bin_window/3,
+         heap/1, heap/2, heap_top/2, heap_top/3, mailbox/2, mailbox/3,
+         flat_size/1, flat_size/2, flat_size/3, byte_size/1, byte_size/2, term_size/1, term_size/2,
          info/1, info/2, info/3, info/4, get_state/1, get_state/2,
          tcp/0, udp/0, sctp/0, files/0, port_types/0, port_info/1, port_info/2,
          inet_count/2, inet_window/3, sockets/0, sockets/1,
+         port_count/2, ets_count/2, ets_count/3,
          node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1, source/1,
          remote_load/1, remote_load/2,
          rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3,
          print/1, print/2,
          native/0, native/1]).
 
--export_type([attr/0, attrs/0, row/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
+-export_type([heap_opts/0, heap/0, heap_error/0, heap_row/0, mailbox/0, size_opts/0,
+              attr/0, attrs/0, row/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
               leak_opts/0, leak_report/0,
               bytes/0, node_result/0, status/0, socket_row/0, node_stats/0]).
 
@@ -72,7 +110,8 @@
 -type attrs() :: sonde_attr:attrs().
 %% The registered name, if there is one, `{current_function, _}', `{initial_call, _}'.
 -type row() :: {pid(), Value :: term(), attrs()}.
--type count_opts() :: #{self => boolean()}.
+-type count_opts() :: #{self => boolean(), max_words => non_neg_integer(),
+                        timeout => Ms :: non_neg_integer(), report => boolean()}.
 -type window_opts() :: #{self => boolean(), max_entries => pos_integer()}.
 -type by() :: sonde_group:by().
 -type group() :: sonde_group:group().
@@ -81,10 +120,27 @@
                        in_flight => 1..10000}.
 -type leak_report() :: sonde_bin:report().
 -type bytes() :: non_neg_integer().
+-type heap_opts() :: #{suspend => boolean(), max_words => non_neg_integer(),
+                       timeout => Ms :: non_neg_integer(), progress => boolean()}.
+%% What every call on one heap takes. `suspend' (`false'): hold the process by
+%% `erlang:suspend_process/1' meanwhile, and tell in `suspended_ms' how long that was; it goes on in
+%% any case, also when the caller is killed. `max_words' (1000000000) and `timeout' (30000 ms):
+%% beyond them the call gives up. `progress' (`false'): draw a line that says how far it is.
+-type heap() :: sonde_heap_map:heap().
+-type heap_row() :: sonde_heap_top:row().
+-type mailbox() :: sonde_mailbox:mailbox().
+-type size_opts() :: #{max_words => non_neg_integer(), timeout => Ms :: non_neg_integer()}.
+-type heap_error() :: sonde_look:errors().
+%% `undefined': there is no such process. `busy': it ran whenever it was looked at; `suspend' helps.
+%% `{heap_too_large, Words, Limit}': more than `max_words'. `{native_off, Reason}': no official call
+%% tells this without copying the heap.
 -type node_result() :: sonde_load:node_result().
 -type status() :: sonde_vm:status().
 -type socket_row() :: sonde_inet:socket_row().
 -type node_stats() :: sonde_node:stats().
+
+%% There are BIFs of these names.
+-compile({no_auto_import, [byte_size/1]}).
 
 -define(MAX_ENTRIES, 134217727).
 -define(MAX_MS, 16#FFFFFFFF).
@@ -117,27 +173,30 @@
 -spec proc_count(attr(), N :: number()) -> [row()];
                 ([attr()], N :: number()) -> [{attr(), [row()]}].
 proc_count(Attr, N) ->
-    ok = check_attrs(Attr),
-    count(Attr, amount(N), false).
+    ok = check_counted(Attr),
+    sonde_waste:rows(Attr, amount(N), sonde_opts:read(#{}, sonde_waste:options())).
 
 %% @doc As {@link proc_count/2}, with options. `self => true': the caller has a row too, if its
-%% value is among the largest (default `false').
+%% value is among the largest (default `false'). `max_words' (1000000000), `timeout' (30000 ms) and
+%% `report' (`false') are about the attributes that nobody can be asked for (`garbage_bytes',
+%% `bin_garbage', `bin_garbage_bytes', `bin_waste', `flat_size', `binary_unique',
+%% `binary_exclusive', `binary_proportional'): who has a larger heap (of those that it is marked
+%% for), never rests, or was not looked at in time is left out, never shown as 0, and
+%% `report => true' gives `{Rows, #{left_out, too_large, busy}}', numbers of processes; `left_out'
+%% is all of them. Where the native side is off, these attributes raise `{native_off, Reason}'.
 %%
 %% `N' must be a non-negative integer. That, an unknown option, or a bad value of one, is `badarg'.
 %%
 %% ```
 %% 1> [{P, _, _}] = sonde:proc_count(memory, 1, #{self => true}).
 %% '''
--spec proc_count(attr(), N :: non_neg_integer(), count_opts()) -> [row()];
-                ([attr()], N :: non_neg_integer(), count_opts()) -> [{attr(), [row()]}].
+-spec proc_count(attr() | [attr()], N :: non_neg_integer(), count_opts()) ->
+    Rows | {Rows, sonde_waste:report()} when Rows :: [row()] | [{attr(), [row()]}].
 proc_count(Attr, N, Opts) ->
     is_amount(N) orelse error(badarg),
-    #{self := Self} = sonde_opts:read(Opts, #{self => {false, fun is_boolean/1}}),
-    ok = check_attrs(Attr),
-    count(Attr, N, Self).
-
-count(Attrs, N, Self) when is_list(Attrs) -> sonde_procs:counts(Attrs, N, Self);
-count(Attr, N, Self) -> sonde_procs:count(Attr, N, Self).
+    Read = sonde_opts:read(Opts, sonde_waste:options()),
+    ok = check_counted(Attr),
+    sonde_waste:proc_count(Attr, N, Read).
 
 %% @doc The `N' processes whose `Attr' grew most in the next `Ms' milliseconds; rows as those of
 %% {@link proc_count/2}, with the growth as the value. Who was born in the window has its full
@@ -195,7 +254,8 @@ proc_group(By, Attrs) ->
 %% <li>`current_function': what it runs now, or waits in</li>
 %% <li>`registered_name': its name, `undefined' for all that have none</li>
 %% <li>`application': whose group leader it has, `undefined' for those of none</li>
-%% <li>`label': what `proc_lib:set_label/1' gave it, `undefined' without; before OTP 27, `badarg'</li>
+%% <li>`label': what `proc_lib:set_label/1' gave it, `undefined' without; before OTP 27,
+%%     `badarg'</li>
 %% </ul>
 %% Values are those of {@link proc_count/2}, in their units. A binary that is shared counts for each
 %% process that refers to it.
@@ -203,9 +263,10 @@ proc_group(By, Attrs) ->
 %% Options: `self => true': the caller counts too (default `false'); `max_groups' is how many groups
 %% there may be (default 100000); more are `system_limit'.
 %%
-%% <strong>What it costs</strong>: attributes that can be read are read natively; for its key each process
-%% is asked once, by `process_info/2', which for `registered_name' and `application' sends no message
-%% to a process that waits. On OTP 25 `initial_call' copies the process dictionaries, one at a time.
+%% <strong>What it costs</strong>: attributes that can be read are read natively; for its key each
+%% process is asked once, by `process_info/2', which for `registered_name' and `application' sends
+%% no message to a process that waits. On OTP 25 `initial_call' copies the process dictionaries, one
+%% at a time.
 %%
 %% Raises `badarg' for what is not an attribute or a key, `badarith' for an attribute that is no
 %% number; at once.
@@ -276,6 +337,312 @@ bin_leak(N) ->
 bin_leak(N, Opts) ->
     is_amount(N) orelse error(badarg),
     sonde_bin:report(N, leak_opts(Opts)).
+
+%% ---- inside one heap
+
+%% @equiv heap(Pid, #{})
+-spec heap(pid()) -> heap() | heap_error().
+heap(Pid) -> heap(Pid, #{}).
+
+%% @doc What the heap of a process is made of, without stopping it, copying it, or making it
+%% collect. All sizes are bytes:
+%% <ul>
+%% <li>`blocks': what is used of the heap (`young') and of the old heap, the stack, the heap
+%%     fragments (those of waiting messages, too), and what is free in the two heaps' blocks</li>
+%% <li>`reachable': what the roots reach, so what a major collection would keep; `roots': by root;
+%%     what several reach counts for the first of stack, registers, dictionary, mailbox, other</li>
+%% <li>`garbage': what no root reaches. `reachable + garbage + free + stack' is the sum of
+%%     `blocks'</li>
+%% <li>`literals': bytes of the literals that the heap refers to, each by itself and once, without
+%%     what is below it; they belong to no process. `undefined': it is not known where they lie</li>
+%% <li>`histogram': `{Kind, Count, Bytes}' of what is reachable, most bytes first. A hashmap is one
+%%     thing with all its nodes</li>
+%% <li>`binaries': bytes of binaries outside of the heap. `live': of those that something reachable
+%%     on the process's own list refers to; `garbage': of those that only garbage refers to;
+%%     `pinned': as `live', with those of waiting messages; `visible': as much of them as the terms
+%%     show, each slice by itself</li>
+%% </ul>
+%% The source is the heap itself, read under a stamp: if the process ran meanwhile, it is read
+%% again. Of the caller: its heap while it waits for the answer. Options and errors:
+%% {@type heap_opts()}, {@type heap_error()}.
+-spec heap(pid(), heap_opts()) -> heap() | heap_error().
+heap(Pid, Opts) -> sonde_heap_map:heap(Pid, Opts).
+
+%% @equiv heap_top(Pid, N, #{})
+-spec heap_top(pid(), N :: non_neg_integer()) -> [heap_row()] | heap_error().
+heap_top(Pid, N) -> heap_top(Pid, N, #{}).
+
+%% @doc The `N' things on the heap of a process that retain most, the largest first, each with a
+%% path that leads to it: `#{path, retained, self, kind, preview}'. {@link print/1} shows them as a
+%% table.
+%%
+%% `retained': bytes of the heap that would be free if nothing led to the thing any more (its
+%% dominator tree); what lies outside of the heap, literals and the bytes of large binaries, counts
+%% for nobody. `self': what the thing itself takes; `kind': as in {@link heap/1}. A list is one
+%% thing, at its first cell (but a tail that something else refers to as well is another), and so is
+%% a map of any size.
+%%
+%% `path' is the shortest way from a root: `dictionary', `{stack, I}' (the top is the first),
+%% `{register, I}', `{message, I}', `{other, What}'; then `{key, K}' in a map or the dictionary,
+%% `{element, I}' of a tuple, `{field, Name}' where {@link sonde_rec} knows the record, `{index, I}'
+%% in a list, `{tail, I}': what comes after so many of its cells, `{env, I}': what a fun took along,
+%% `key': in a key, `keys': the tuple of keys that several small maps share, `binary': what a slice
+%% is a slice of. At most 32 steps; `...' stands for those left out in the middle. A key that cannot
+%% be shown in full is a binary with its text.
+%%
+%% `preview' is text of at most 200 bytes: three levels, ten elements of each, binaries by their
+%% sizes. Where the environment of the application has `{allow_content, false}' it is `forbidden',
+%% and of keys only atoms are shown.
+%%
+%% There are at most 100000 rows. It takes memory of its own meanwhile: 7 percent of the heap, and
+%% 16 bytes for each thing on it. The source is the heap, read under a stamp. Options and errors:
+%% {@type heap_opts()}, {@type heap_error()}.
+-spec heap_top(pid(), N :: non_neg_integer(), heap_opts()) -> [heap_row()] | heap_error().
+heap_top(Pid, N, Opts) -> sonde_heap_top:top(Pid, N, Opts).
+
+%% @equiv mailbox(Pid, N, #{})
+-spec mailbox(pid(), N :: non_neg_integer()) ->
+    mailbox() | heap_error() | {error, content_forbidden}.
+mailbox(Pid, N) -> mailbox(Pid, N, #{}).
+
+%% @doc What waits in a mailbox: `#{messages, bytes, binary_bytes, examined, shapes}', of the `N'
+%% commonest shapes, most messages first: `#{shape, messages, bytes, from}'. Natively no message is
+%% copied.
+%%
+%% The shape of an atom is that atom; of a tuple `{Tag, Arity}', where `Tag' is its first element if
+%% that is an atom, and else `any'; and there are `list', `map', `binary' and `other'. A message
+%% from another node that is not decoded yet is an `other' one without a size. (Shapes after the
+%% first 4096 are `other', too.) `messages' is how many wait. Of them the oldest `examined', at most
+%% the option `sample' (100000), are looked at: `bytes' is what their terms take in a message
+%% (`erts_debug:flat_size/1', in bytes), `binary_bytes' what they show of binaries outside of the
+%% heap. `from': who sent all of a shape, if that was one process of this node; `undefined': more
+%% than one, or not known.
+%%
+%% Where the native side is off the messages are copied, in a helper, if no more than `sample' wait,
+%% and `from' is known of calls of a `gen_server' only. `{error, content_forbidden}': the
+%% environment of the application has `{allow_content, false}'. Other options and errors:
+%% {@type heap_opts()}, {@type heap_error()}.
+-spec mailbox(pid(), N :: non_neg_integer(), #{sample => non_neg_integer(), atom() => term()}) ->
+    mailbox() | heap_error() | {error, content_forbidden}.
+mailbox(Pid, N, Opts) -> sonde_mailbox:mailbox(Pid, N, Opts).
+
+%% @doc Words of a term, equal to `erts_debug:flat_size/1': what it takes in a message. A part that
+%% is shared counts at each place where it is, a literal as if it were copied. A term that shares
+%% its parts can be larger than any memory: beyond a billion words, or 30 seconds, it is an error.
+%% Answers on both sides; natively it looks at the caller's heap, and nothing is copied.
+-spec flat_size(term()) -> non_neg_integer() | sonde_size:failure().
+flat_size(Term) -> sonde_term:flat_size(Term, #{}).
+
+%% @doc As {@link flat_size/1}, of a term, with other limits; or of what is in one root of a
+%% process, as {@link flat_size/3} without options.
+-spec flat_size(term(), size_opts()) -> non_neg_integer() | sonde_size:failure();
+               (pid(), sonde_term:root()) -> non_neg_integer() | heap_error().
+flat_size(Pid, Root) when is_atom(Root) -> flat_size(Pid, Root, #{});
+flat_size(Term, Opts) -> sonde_term:flat_size(Term, Opts).
+
+%% @doc Words that the terms in one root of a process would take in a message: what
+%% `erts_debug:flat_size/1' says of each, added up; nothing is copied. `stack': what stands on it;
+%% `dictionary': the pairs `{Key, Value}' as they are stored, so three words each and what key and
+%% value have; `messages': each message that waits (one from another node that is not decoded yet
+%% has no term, and counts 0); `all': these three and the argument registers. Options and errors:
+%% {@type heap_opts()}, {@type heap_error()}; `max_words' bounds what is counted.
+-spec flat_size(pid(), sonde_term:root(), heap_opts()) -> non_neg_integer() | heap_error().
+flat_size(Pid, Root, Opts) -> sonde_term:root_size(Pid, Root, Opts).
+
+%% @equiv byte_size(Term, #{})
+-spec byte_size(term()) -> pos_integer() | sonde_size:failure().
+byte_size(Term) -> byte_size(Term, #{}).
+
+%% @doc Bytes of a term: one word for itself, its flat size ({@link flat_size/1}), and at each place
+%% in lists, tuples and maps the size of a binary of more than 64 bytes; what `byte_size/1' of the
+%% library erlang_term counts. Answers on both sides. Errors: as {@link flat_size/1}.
+-spec byte_size(term(), size_opts()) -> pos_integer() | sonde_size:failure().
+byte_size(Term, Opts) -> sonde_term:byte_size(Term, Opts).
+
+%% @equiv term_size(Term, #{})
+-spec term_size(term()) -> sonde_size:sizes() | sonde_size:failure().
+term_size(Term) -> term_size(Term, #{}).
+
+%% @doc What a term is made of: `#{flat_words, shared_words, literal_words, binary_visible,
+%% binary_pinned}'. `flat_words': as {@link flat_size/1}. `shared_words': each part once, literals
+%% left out, as `erts_debug:size_shared/1' says, but for the nodes of large maps, which that counts
+%% twice. `literal_words': each literal that the term refers to once. `binary_visible': bytes of the
+%% binaries outside of the heap, as much as the term shows of them, at each place; `binary_pinned':
+%% the whole binaries behind them, each once. Answers on both sides. Errors: as {@link flat_size/1}.
+-spec term_size(term(), size_opts()) -> sonde_size:sizes() | sonde_size:failure().
+term_size(Term, Opts) -> sonde_term:term_size(Term, Opts).
+
+%% @equiv bin_account(#{})
+-spec bin_account() -> sonde_account:account().
+bin_account() -> bin_account(#{}).
+
+%% @doc Where the binary memory is: all of `erlang:memory(binary)', attributed; bytes. Each binary
+%% is in exactly one of
+%% <ul>
+%% <li>`exclusive': one process refers to it, and nothing else does; `shared': several
+%%     processes</li>
+%% <li>`ets': rows of tables; `queues': messages that are not on a heap yet; `literals': persistent
+%%     terms; `mixed': several of these kinds</li>
+%% <li>`resources': no binaries, but memory of native libraries and of the VM's own that processes
+%%     refer to ({@link bin_resources/1})</li>
+%% <li>`elsewhere': its count of references says that something refers to it which is none of these:
+%%     a port's queue, a timer, a library, a constant of a module</li>
+%% </ul>
+%% `overhead': headers, and what the allocator adds, computed for each block; `total':
+%% `erlang:memory(binary)', without what this call itself needs; `unseen': `total' less all of
+%% these: what nothing refers to that was looked at, or what changed meanwhile (then it may be
+%% negative); `unused': what the allocator's carriers hold beyond the blocks, so not part of
+%% `total'. `processes_missed' never were at rest, `tables_missed' have more than `max_rows'
+%% (10000000) rows; `ms': how long it took. Only where there are more persistent terms than can be
+%% looked at: `literals_missed => true', and `literals' is 0.
+%%
+%% A binary takes 32 bytes of memory in the meantime, and some room to grow. Of more than
+%% `max_entries' (20000000) a sample is kept, and the answer has `sampled', the fraction that was,
+%% and `error': by how much a sum of all may be off, in 19 of 20 cases.
+%%
+%% ```
+%% 1> sonde:bin_account().
+%% #{elsewhere => 0,ets => 1000000,exclusive => 2204607,literals => 500000,
+%%   mixed => 0,ms => 4,overhead => 165669,processes_missed => 0,
+%%   queues => 2892000,resources => 5960,shared => 4171588,tables_missed => 0,
+%%   total => 10941688,unseen => 1864,unused => 1121152}
+%% '''
+%%
+%% Sources: the lists of each process and its messages, read under a stamp; `ets:info(_, binary)';
+%% `persistent_term:get/0'. Nothing is collected. Raises `badarg', and `{native_off, Reason}' where
+%% the native side is off.
+-spec bin_account(sonde_account:options()) -> sonde_account:account().
+bin_account(Opts) -> sonde_account:bin_account(Opts).
+
+%% @doc The `N' processes that own most binary memory: `proc_count(binary_exclusive, N)', what would
+%% go if they let go. Raises `{native_off, Reason}' where the native side is off.
+-spec bin_owned(N :: non_neg_integer()) -> [row()].
+bin_owned(N) -> sonde_waste:bin_owned(N).
+
+%% @equiv bin_holders(N, size, #{})
+-spec bin_holders(N :: non_neg_integer()) -> [sonde_account:holder()].
+bin_holders(N) -> bin_holders(N, size).
+
+%% @equiv bin_holders(N, By, #{})
+-spec bin_holders(N :: non_neg_integer(), By :: size | count) -> [sonde_account:holder()].
+bin_holders(N, By) -> bin_holders(N, By, #{}).
+
+%% @doc The `N' largest binaries (`size'), or those with most references (`count'), and who holds
+%% them: `#{id, size, refc, holders, elsewhere}', largest first. `id', `size' and `refc' are as in
+%% `process_info(Pid, binary)'. `holders': `[{Holder, References, VisibleBytes}]', where `Holder' is
+%% a pid, `{queue, Pid}' for messages of that process that are not on its heap yet, `{ets, Table}',
+%% or `literals' for persistent terms. `VisibleBytes' is how much of the binary the terms of that
+%% process see, its mailbox included: 0 where only garbage refers to it; `undefined' for what is no
+%% process, for who could not be read, for all but the first 1000 processes, and for those whose
+%% turn does not come within 30 s. `elsewhere': references that none of these have; they may be
+%% those of a process that runs all the time, or of a table with more than `max_rows' rows.
+%%
+%% One look finds the binaries, and a second one who holds them, so what changed in between may be
+%% missing. Options are those of {@link bin_account/1}. More than `max_entries' binaries:
+%% `system_limit'.
+%%
+%% ```
+%% 1> sonde:bin_holders(1).
+%% [#{elsewhere => 0,
+%%    holders => [{<0.139.0>,1,4000000},{<0.140.0>,1,4000000}],
+%%    id => 140446265438248,refc => 2,size => 4000000}]
+%% '''
+%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+-spec bin_holders(N :: non_neg_integer(), By :: size | count, sonde_account:options()) ->
+    [sonde_account:holder()].
+bin_holders(N, By, Opts) -> sonde_account:bin_holders(N, By, Opts).
+
+%% @doc Who holds one binary, as {@link bin_holders/3} says it, for an `Id' as
+%% `process_info(Pid, binary)' has it; `undefined' where no live binary has it. The number is
+%% compared with those that are found, never followed.
+-spec bin_holder(Id :: integer()) -> sonde_account:holder() | undefined.
+bin_holder(Id) -> sonde_account:bin_holder(Id, #{}).
+
+%% @equiv bin_resources(N, #{})
+-spec bin_resources(N :: non_neg_integer()) -> sonde_account:resources().
+bin_resources(N) -> bin_resources(N, #{}).
+
+%% @doc Memory of native libraries that processes refer to, which counts as binary memory:
+%% `[{Type, Count, Bytes, Holders}]', most bytes first. `Type' is `{Module, Name}' of the resource
+%% type, or `unknown' for memory of the VM's own (references of tables, compiled matches and the
+%% like); `Holders' is how many processes have a reference. Options are those of
+%% {@link bin_account/1}. What a library took by other means, as from `malloc', nobody can see.
+%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+-spec bin_resources(N :: non_neg_integer(), sonde_account:options()) -> sonde_account:resources().
+bin_resources(N, Opts) -> sonde_account:bin_resources(N, Opts).
+
+%% @equiv bin_window(N, Ms, #{})
+-spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer()) -> [sonde_bin_window:row()].
+bin_window(N, Ms) -> bin_window(N, Ms, #{}).
+
+%% @doc The `N' processes and tables whose exclusive binary memory grew most in `Ms' milliseconds:
+%% `{Holder, GrowthBytes, Attrs}', largest first, where `Holder' is a pid or `{ets, Table}', with
+%% `Attrs' as in {@link proc_count/2} and in {@link ets_count/3}. Exclusive is what nothing else
+%% refers to (`binary_exclusive'). Who did not grow has no row, nor has who died meanwhile or could
+%% not be read. Options: `self' (the caller too), `max_rows' of tables (10000000), `max_entries' of
+%% processes that are remembered, 16 bytes each. Raises `badarg', `system_limit' for more processes
+%% than that, and `{native_off, Reason}' where the native side is off.
+-spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_window:options()) ->
+    [sonde_bin_window:row()].
+bin_window(N, Ms, Opts) -> sonde_bin_window:run(N, Ms, Opts).
+
+%% @doc As {@link bin_garbage/2} with `count'.
+%%
+%% ```
+%% 1> sonde:bin_garbage(2).
+%% [{<0.82.0>,26254,[demo_router,
+%%                   {current_function,{sonde_demo_leaks,router,0}},
+%%                   {initial_call,{sonde_demo_leaks,router,0}}]},
+%%  {<0.50.0>,8,[code_server,{current_function,{code_server,loop,1}},
+%%               {initial_call,{erlang,apply,2}}]}]
+%% '''
+-spec bin_garbage(N :: non_neg_integer()) -> [{pid(), Count :: pos_integer(), attrs()}].
+bin_garbage(N) -> bin_garbage(N, count).
+
+%% @doc The `N' processes that refer to most binaries in vain: `{Pid, Count, Attrs}', largest first,
+%% where `Count' is how many references to binaries `garbage_collect(Pid)' would drop. Nothing is
+%% collected, and no process disturbed: {@link bin_leak/1} without the collection, and without its
+%% loss of evidence. The caller is among them; processes with nothing to drop have no row.
+%%
+%% With `bytes': the bytes of the binaries that would be freed. A binary to which somebody else
+%% refers would not.
+%%
+%% Where messages wait, a collection also brings in what they refer to; that is not subtracted here.
+%% Hibernated processes do not collect when they are told to, but have nothing to drop. A process
+%% that runs all the time is left out; `proc_count(bin_garbage, N, #{report => true})' says how many
+%% there are. The source is a mark of each heap that has binaries, under a stamp.
+%%
+%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+-spec bin_garbage(N :: non_neg_integer(), count | bytes) ->
+    [{pid(), Value :: pos_integer(), attrs()}].
+bin_garbage(N, What) -> sonde_waste:bin_garbage(N, What).
+
+%% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
+%% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first, in
+%% bytes. `Pinned' is the size of the binaries that the process refers to, `Visible' what it sees of
+%% them; `worst' has the three binaries with most unseen bytes, how much of each is seen and by how
+%% many slices ({@link bin_slices/1} has all). The remedy is `binary:copy/1' where a slice is kept.
+%%
+%% `worst' is from a second look: it is `[]' if the process cannot be read by then. A binary that
+%% was appended to has room to grow, which counts as unseen. The caller is among the processes;
+%% those that see all they hold have no row. Left out is who cannot be read, as in
+%% {@link bin_garbage/2}.
+%%
+%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+-spec bin_waste(N :: non_neg_integer()) -> [sonde_waste:waste_row()].
+bin_waste(N) -> sonde_waste:bin_waste(N).
+
+%% @equiv bin_slices(Pid, #{})
+-spec bin_slices(pid()) -> sonde_waste:slices() | heap_error().
+bin_slices(Pid) -> bin_slices(Pid, #{}).
+
+%% @doc Which parts of which binaries a process refers to: `[{Id, Size, Refc, [{Start, End}]}]',
+%% sorted; `Id', `Size' and `Refc' as in `process_info(Pid, binary)'. `[{Start, End}]' has one entry
+%% for each binary term on its heap that something refers to: the bytes from `Start' on, before
+%% `End'. They may overlap. A binary to which only garbage refers is not in it. Options and errors:
+%% {@type heap_opts()}, {@type heap_error()}.
+-spec bin_slices(pid(), heap_opts()) -> sonde_waste:slices() | heap_error().
+bin_slices(Pid, Opts) -> sonde_waste:bin_slices(Pid, Opts).
 
 %% ---- one process
 
@@ -545,6 +912,48 @@ sockets(Protocol) when Protocol =:= tcp; Protocol =:= udp; Protocol =:= sctp ->
 sockets(_) ->
     error(badarg).
 
+%% @doc The `N' ports that have most of `Attr': `{Port, Value, Attrs}', largest first, where `Attrs'
+%% is the registered name, if there is one, `{name, Driver}' and `{connected, Pid}'. `Attr' is
+%% `memory' (bytes that the VM took for the port itself; what waits in it is not among them),
+%% `queue_size' (bytes that wait in it to be written), `input' or `output' (bytes so far); anything
+%% else is `badarg'. The source is `erlang:port_info/2'; what is closed meanwhile has no row.
+%%
+%% ```
+%% 1> sonde:port_count(output, 1).
+%% [{#Port<0.6>,1000,[{name,"tcp_inet"},{connected,<0.82.0>}]}]
+%% '''
+-spec port_count(memory | queue_size | input | output, N :: non_neg_integer()) ->
+    [{port(), Value :: non_neg_integer(), [atom() | {name, string()} | {connected, pid()}]}].
+port_count(Attr, N) ->
+    sonde_ports:count(Attr, N).
+
+%% @equiv ets_count(Attr, N, #{})
+-spec ets_count(sonde_tables:attr(), N :: non_neg_integer()) -> [sonde_tables:row()].
+ets_count(Attr, N) ->
+    ets_count(Attr, N, #{}).
+
+%% @doc The `N' ETS tables that have most of `Attr': `{Table, Value, [Name, {owner, Pid},
+%% {type, Type}, {size, Rows}]}', largest first. `Attr' is
+%% <ul>
+%% <li>`memory': bytes, not words as in `ets:info(Table, memory)', from which it comes</li>
+%% <li>`size': rows</li>
+%% <li>`binary_memory': bytes of the binaries of more than 64 bytes that the rows refer to, each
+%%     once; they lie outside of the table, and `memory' leaves them out. The source is
+%%     `ets:info(Table, binary)', which also sees into private tables; it makes a tuple for each
+%%     reference, in a helper process. A table of more than `max_rows' (10000000) rows is not
+%%     listed: its value is `{too_large, Rows}', and it comes first</li>
+%% </ul>
+%% Anything else is `badarg'. Tables that are deleted meanwhile have no row.
+%%
+%% ```
+%% 1> sonde:ets_count(binary_memory, 1).
+%% [{demo_table,10241024,[demo_table,{owner,<0.84.0>},{type,set},{size,10001}]}]
+%% '''
+-spec ets_count(sonde_tables:attr(), N :: non_neg_integer(), sonde_tables:options()) ->
+    [sonde_tables:row()].
+ets_count(Attr, N, Opts) ->
+    sonde_tables:count(Attr, N, Opts).
+
 %% ---- the node
 
 %% @doc Looks at the node `N' times, after `Ms' milliseconds each time, and folds over what it sees:
@@ -646,7 +1055,8 @@ remote_load(Modules) ->
 %%
 %% `remote_load(Nodes, Module)' is `rpc:multicall(Nodes, code, load_binary, _)': `{Results,
 %% BadNodes}'; for a list of modules a list of these. It replaces what the node has under that
-%% name. Modules of `compat/recon' bring sonde along. Raises `badarg' if there is no node, `{badmatch, error}' if there is no such module.
+%% name. Modules of `compat/recon' bring sonde along. Raises `badarg' if there is no node,
+%% `{badmatch, error}' if there is no such module.
 %%
 %% ```
 %% 1> sonde:remote_load(['rabbit@host'], sonde).
@@ -744,8 +1154,8 @@ named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
 print(Result) ->
     sonde_print:print(Result).
 
-%% @doc Prints a result of ours, or of recon's shape, as an aligned table with units that people read;
-%% any other term as `~p' would. Rows alone do not say what their value is: those of a list of
+%% @doc Prints a result of ours, or of recon's shape, as an aligned table with units that people
+%% read; any other term as `~p' would. Rows alone do not say what their value is: those of a list of
 %% attributes do, so bytes and words have units there. Returns `ok'.
 %%
 %% Options:
@@ -809,6 +1219,14 @@ check_attrs(Attrs) when is_list(Attrs) ->
     ok;
 check_attrs(Attr) ->
     _ = sonde_attr:check(Attr),
+    ok.
+
+%% proc_count takes also what is known only after a heap was marked.
+check_counted(Attrs) when is_list(Attrs) ->
+    true = length(Attrs) >= 0,
+    check_attrs([Attr || Attr <- Attrs, not sonde_attr:is_heap(Attr)]);
+check_counted(Attr) ->
+    sonde_attr:is_heap(Attr) orelse check_attrs(Attr),
     ok.
 
 is_key(label) ->

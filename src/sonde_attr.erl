@@ -3,8 +3,8 @@
 %% `process_info/2' does not know are computed from one that it knows.
 -module(sonde_attr).
 
--export([native/0, is_native/1, is_counted/1, check/1, read/2, ask/3, call_site/1,
-         is_ours/1]).
+-export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
+         call_site/1, is_ours/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -20,6 +20,16 @@ native() ->
 
 -spec is_native(term()) -> boolean().
 is_native(Attr) -> lists:member(Attr, native()).
+
+%% @doc What is known only after a heap was marked, or all of it counted. Nobody can be asked for
+%% it: `sonde_waste' leaves out who cannot be read. No attributes to any other call.
+-spec heap() -> [atom()].
+heap() ->
+    [garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste, flat_size, binary_unique,
+     binary_exclusive, binary_proportional].
+
+-spec is_heap(term()) -> boolean().
+is_heap(Attr) -> lists:member(Attr, heap()).
 
 %% @doc What `process_info/2' does not know: it lists everything, and the list is counted.
 -spec is_counted(term()) -> boolean().
@@ -41,8 +51,8 @@ read(Attr, Pid) ->
         undefined -> undefined
     end.
 
-%% @doc Several values, and further items of `process_info/2', asked at once: the values in the order
-%% of the attributes, the items as `{Item, _}' in theirs.
+%% @doc Several values, and further items of `process_info/2', asked at once: the values in the
+%% order of the attributes, the items as `{Item, _}' in theirs.
 -spec ask(pid(), [term()], [term()]) -> {[term()], [{term(), term()}]} | undefined.
 ask(Pid, Attrs, Items) ->
     case process_info(Pid, lists:usort([item(Attr) || Attr <- Attrs] ++ Items)) of

@@ -4,7 +4,7 @@
 %% leave out processes that start in this module (`sonde_attr:call_site/1').
 -module(sonde_helper).
 
--export([call/1, check_caller/1, jobs/5, job/2]).
+-export([call/1, check_caller/1, jobs/5, job/2, aside/2]).
 -export([serve/2, work/2]).
 -export_type([jobs/1, key/0, limits/0]).
 
@@ -59,6 +59,11 @@ jobs(Start, Fold, Acc, Jobs, Limits) ->
 -spec job(fun((Arg) -> term()), Arg) -> pid().
 job(Fun, Arg) ->
     spawn_link(?MODULE, work, [Fun, Arg]).
+
+%% @doc As {@link job/2}, but nobody is told how it ends.
+-spec aside(fun((Arg) -> term()), Arg) -> pid().
+aside(Fun, Arg) ->
+    spawn(?MODULE, work, [Fun, Arg]).
 
 -spec work(fun((Arg) -> term()), Arg) -> no_return().
 work(Fun, Arg) ->

@@ -8,32 +8,49 @@
 -export([loaded/0]).
 -export([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
          counters/0]).
--export([tables/0, calibrate/2, probe/4, probe_swollen/4, read/2,
+-export([tables/0, calibrate/2, probe/4, probe_swollen/4, probe_trap/0, read/2,
          adopt/0]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
-         scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1]).
+         scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/2]).
+-export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
+         look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
+         look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
+         look_end/1]).
+-export([probe_resource/1, calibrate_resources/5, account_new/2, account_add/3, account_want/2,
+         account_sum/1, account_rank/3, account_ranked/2, account_holdings/2, account_known/2,
+         account_resources/2, account_end/1]).
 -ifdef(TEST).
 -export([set_offset/2, fail_alloc/1, weaken/1]).
 -endif.
 
--export_type([scan/0, attr/0, mode/0]).
+-export_type([scan/0, attr/0, mode/0, look/0, account/0]).
 
 -on_load(init/0).
 -nifs([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
-       counters/0, tables/0, calibrate/2, probe/4, probe_swollen/4, read/2,
-         adopt/0, scan_new/6, scan_step/1, scan_feed/2,
-       scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1]).
+       counters/0, tables/0, calibrate/2, probe/4, probe_swollen/4, probe_trap/0, read/2,
+       adopt/0, scan_new/6, scan_step/1, scan_feed/2,
+       scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1,
+       scan_limit/2, calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1,
+       look_progress/1, look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2,
+       look_flat/1, look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3,
+       look_slices/3, look_end/1, probe_resource/1, calibrate_resources/5, account_new/2,
+       account_add/3, account_want/2, account_sum/1, account_rank/3, account_ranked/2,
+       account_holdings/2, account_known/2, account_resources/2,
+       account_end/1]).
 -ifdef(TEST).
 -nifs([set_offset/2, fail_alloc/1, weaken/1]).
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
--define(ABI, "sonde-2").
+-define(ABI, "sonde-4").
 -define(REASON, {?MODULE, not_loaded}).
 
 -type scan() :: reference().
+-type look() :: reference().
+-type account() :: reference().
+-type from() :: scan() | [pid()] | undefined.
 -type attr() :: atom().
--type mode() :: top | sample | diff | holders | all | each.
+-type mode() :: top | sample | diff | holders | all | each | account.
 
 %% @doc `true', or the reason why there is no native side.
 -spec loaded() -> true | {not_loaded, string()}.
@@ -120,8 +137,8 @@ scan_rows_from(Scan, Question, From) ->
         Rows -> Rows ++ scan_rows_from(Scan, Question, From + length(Rows))
     end.
 
-%% All that a first look remembers. `undefined': it has no value, since the process was busy and then
-%% died; `skip': there is to be no row for it.
+%% All that a first look remembers. `undefined': it has no value, since the process was busy and
+%% then died; `skip': there is to be no row for it.
 -spec scan_values(scan()) -> [{pid(), integer() | undefined | skip}].
 scan_values(Scan) -> scan_values_from(Scan, 0).
 
@@ -173,6 +190,10 @@ probe(_Pid, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
                     term()) -> integer() | torn | gone | no_reader.
 probe_swollen(_Swell, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
 
+%% What a NIF that gave way takes, the caller keeps.
+-spec probe_trap() -> ok.
+probe_trap() -> erlang:nif_error(not_loaded).
+
 -spec read(pid(), attr()) -> integer() | busy | torn | gone | ask | timeslice | no_reader.
 read(_Pid, _Attr) -> erlang:nif_error(not_loaded).
 
@@ -180,7 +201,8 @@ read(_Pid, _Attr) -> erlang:nif_error(not_loaded).
 adopt() -> erlang:nif_error(not_loaded).
 
 %% `each': the answers come as `{rows, _}' while it goes on; of the given processes, or of all.
--spec scan_new(attr() | [attr()], mode(), non_neg_integer(), scan() | [pid()] | undefined, [pid()],
+%% `account': what each process holds goes into an account; `binary_proportional' looks into one.
+-spec scan_new(attr() | [attr()], mode(), non_neg_integer(), from() | {account(), from()}, [pid()],
                non_neg_integer()) -> scan().
 scan_new(_Attr, _Mode, _N, _First, _Exclude, _MaxEntries) -> erlang:nif_error(not_loaded).
 
@@ -196,7 +218,9 @@ scan_feed(_Scan, _Answers) -> erlang:nif_error(not_loaded).
     [{pid(), integer()}].
 scan_rows(_Scan, _Question, _From, _Count) -> erlang:nif_error(not_loaded).
 
--spec scan_info(scan()) -> #{entries | left | top := non_neg_integer()}.
+%% `answered': how many have a row; `too_large': how many of those that were to be asked have too
+%% large a heap.
+-spec scan_info(scan()) -> #{entries | left | top | answered | too_large := non_neg_integer()}.
 scan_info(_Scan) -> erlang:nif_error(not_loaded).
 
 -spec scan_pids(scan(), non_neg_integer(), non_neg_integer()) -> [pid()].
@@ -211,6 +235,172 @@ scan_skip(_Scan, _Pid) -> erlang:nif_error(not_loaded).
 
 -spec scan_after(scan()) -> ok.
 scan_after(_Scan) -> erlang:nif_error(not_loaded).
+
+%% After calibrate: where a fun names its function, as a known one shows it.
+-spec calibrate_fun(fun(), module()) -> ok.
+calibrate_fun(_Fun, _Module) -> erlang:nif_error(not_loaded).
+
+%% Before the first step: heaps of more words are not marked.
+-spec scan_limit(scan(), non_neg_integer()) -> ok.
+scan_limit(_Scan, _MaxWords) -> erlang:nif_error(not_loaded).
+
+%% After calibrate: one literal, and how many bytes are reserved for all of them; 0: not known.
+-spec calibrate_literals(tuple(), non_neg_integer()) -> ok.
+calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
+
+%% One process looked at under one stamp, by the walker of that kind.
+-spec look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
+               non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
+    look() | busy | torn | gone | no_memory | no_reader.
+look_new(_Kind, _Pid, _Want, _MaxWords, _MaxEntries, _N) -> erlang:nif_error(not_loaded).
+
+%% `gone': also that what was looked for is not there.
+-spec look_step(look()) ->
+    more | done | busy | torn | gone | ask | too_large | no_memory | no_reader.
+look_step(_Look) -> erlang:nif_error(not_loaded).
+
+%% How many words were looked at, of how many; after `too_large' the latter is what was too large.
+-spec look_progress(look()) -> {non_neg_integer(), non_neg_integer()}.
+look_progress(_Look) -> erlang:nif_error(not_loaded).
+
+%% Gives its memory back, which would else be kept until the next collection of who holds it. It
+%% has no answer afterwards: `look_step/1' says `gone'.
+-spec look_end(look()) -> ok.
+look_end(_Look) -> erlang:nif_error(not_loaded).
+
+%% After `mark' or `account' is done. Bytes, but `words'.
+-spec look_heap(look()) ->
+    {#{atom() => term()}, #{atom() => non_neg_integer()},
+     [{Kind :: term(), non_neg_integer(), non_neg_integer()}]}.
+look_heap(_Look) -> erlang:nif_error(not_loaded).
+
+%% After `top' is done, for which MaxEntries is how many rows: the next few from that one on,
+%% counted from 0. A token is `{v, Term}' or says what stands there in the place of a term; where it
+%% has parts, how many of them follow.
+-spec look_top(look(), non_neg_integer()) ->
+    [{Way :: [term()], Retained :: pos_integer(), Self :: pos_integer(), Kind :: term(),
+      Preview :: [term()]}].
+look_top(_Look, _From) -> erlang:nif_error(not_loaded).
+
+%% Of `snapshot', for which MaxEntries is how many nodes, when it is done, and each time when it
+%% says `ask': the next text, and of nodes names with previews; and how many nodes and edges there
+%% will be. Then it can go on.
+-spec look_text(look()) ->
+    {binary(), [{Name :: term(), Preview :: [term()]}], non_neg_integer(), non_neg_integer()}
+    | busy | torn | gone.
+look_text(_Look) -> erlang:nif_error(not_loaded).
+
+%% What its names are made of: the next few from that one on, counted from 0.
+-spec look_names(look(), non_neg_integer()) -> [binary() | tuple()].
+look_names(_Look, _From) -> erlang:nif_error(not_loaded).
+
+%% What that took: `bytes' at most at a time.
+-spec look_top_info(look()) -> #{words | reached | nodes | bytes := non_neg_integer()}.
+look_top_info(_Look) -> erlang:nif_error(not_loaded).
+%% After `flat' is done: words, bytes of large binaries, what is seen of binaries outside of the
+%% heap, their size, words where each part counts once, and of literals.
+-spec look_flat(look()) ->
+    {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer(),
+     non_neg_integer(), non_neg_integer()}.
+look_flat(_Look) -> erlang:nif_error(not_loaded).
+
+%% After `flat' with `refs': binaries to which literals refer, from 0 on; where to go on.
+-spec look_refs(look(), non_neg_integer()) ->
+    {non_neg_integer() | done,
+     [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
+       References :: pos_integer()}]}.
+look_refs(_Look, _At) -> erlang:nif_error(not_loaded).
+
+%% Words, and bytes of large binaries, of a small term of the caller's. `more': it is not small.
+-spec flat_quick(term()) -> {non_neg_integer(), non_neg_integer()} | more.
+flat_quick(_Term) -> erlang:nif_error(not_loaded).
+
+%% After `mailbox' is done: all messages; of those examined, words, what is seen of binaries outside
+%% of the heap, and how many they are.
+-spec look_mailbox(look()) ->
+    {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer()}.
+look_mailbox(_Look) -> erlang:nif_error(not_loaded).
+
+%% An atom that is a message by itself is `{Atom}'.
+-spec look_shapes(look(), non_neg_integer()) ->
+    {non_neg_integer() | done,
+     [{Shape :: term(), Messages :: pos_integer(), Words :: non_neg_integer(),
+       Visible :: non_neg_integer(), pid() | undefined}]}.
+look_shapes(_Look, _From) -> erlang:nif_error(not_loaded).
+
+%% After `slices' is done, from one on and at most so many: the binaries that the heap sees, by
+%% address; how many bytes of each are seen, by how many slices.
+-spec look_pinned(look(), non_neg_integer(), non_neg_integer()) ->
+    [{Id :: non_neg_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
+      Visible :: non_neg_integer(), Slices :: pos_integer()}].
+look_pinned(_Look, _From, _Count) -> erlang:nif_error(not_loaded).
+
+%% The slices of all of them, in the same order.
+-spec look_slices(look(), non_neg_integer(), non_neg_integer()) ->
+    [{Start :: non_neg_integer(), End :: non_neg_integer()}].
+look_slices(_Look, _From, _Count) -> erlang:nif_error(not_loaded).
+
+%% A resource of so many bytes that holds nothing.
+-spec probe_resource(1..4096) -> reference().
+probe_resource(_Bytes) -> erlang:nif_error(not_loaded).
+
+%% After calibrate: two probes, the second one larger; another reference to memory of the VM's; what
+%% `process_info(_, magic_ref)' calls the first one; this module. Which fields show what is known.
+-spec calibrate_resources(reference(), reference(), atomics:atomics_ref(), non_neg_integer(),
+                          module()) ->
+    [{atom(), boolean()}].
+calibrate_resources(_Probe, _Larger, _Other, _Id, _Module) -> erlang:nif_error(not_loaded).
+
+%% Of at most so many binaries; of more a sample is kept. Whether the allocator tags blocks.
+-spec account_new(non_neg_integer(), boolean()) -> account().
+account_new(_MaxEntries, _Tagged) -> erlang:nif_error(not_loaded).
+
+%% What a table, or the literals, refer to: at most 1000, each one once for each table.
+-spec account_add(account(), table | literal,
+                  [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
+                    References :: pos_integer()}]) -> ok | {error, no_memory | system_limit}.
+account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
+
+%% Before anything else: of these binaries alone, with who holds them. At most 1000.
+-spec account_want(account(), [Id :: pos_integer()]) -> ok | {error, no_memory | system_limit}.
+account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
+
+%% Bytes: `{Exclusive, Shared, Tables, Queues, Literals, Mixed, Resources, Elsewhere}', overhead;
+%% how many binaries are known; of 2^Level one is; the variance of the bytes; and what memory that
+%% takes.
+-spec account_sum(account()) ->
+    more | {tuple(), non_neg_integer(), non_neg_integer(), non_neg_integer(), float(),
+            non_neg_integer()}.
+account_sum(_Account) -> erlang:nif_error(not_loaded).
+
+-spec account_rank(account(), size | count, non_neg_integer() | next) ->
+    more | ok | {error, no_memory}.
+account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
+
+-spec account_ranked(account(), From :: non_neg_integer()) ->
+    [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
+      References :: pos_integer()}].
+account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
+
+%% Who holds what is wanted; how many of the references are in messages.
+-spec account_holdings(account(), From :: non_neg_integer()) ->
+    [{Id :: pos_integer(), pid(), References :: pos_integer(), Queued :: non_neg_integer()}].
+account_holdings(_Account, _From) -> erlang:nif_error(not_loaded).
+
+-spec account_known(account(), Id :: non_neg_integer()) ->
+    {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
+     References :: pos_integer()} | undefined.
+account_known(_Account, _Id) -> erlang:nif_error(not_loaded).
+
+%% After the sums: resources by type; `undefined': memory of the VM's own.
+-spec account_resources(account(), AtomCount :: non_neg_integer()) ->
+    [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
+      Holders :: pos_integer()}].
+account_resources(_Account, _AtomCount) -> erlang:nif_error(not_loaded).
+
+%% As `look_end/1'; `more': call again.
+-spec account_end(account()) -> ok | more.
+account_end(_Account) -> erlang:nif_error(not_loaded).
 
 -ifdef(TEST).
 -spec set_offset(atom(), non_neg_integer()) -> ok.

@@ -20,6 +20,7 @@
 -define(WIDEST, 10000).
 -define(LINES, 100).          % in one request to the device
 -define(MOST_ATTRS, 16).      % of one row, and of all rows
+-define(MOST_HOLDERS, 10).    % of one binary
 -define(MOST_KEYS, 1000).     % of a map that is shown as a table
 
 %% @doc As {@link print/2}, to the group leader.
@@ -36,8 +37,10 @@ print(Result) ->
     print(Result, #{}).
 
 %% @doc Prints a result: rows `{What, Value, Attrs}' as a table with a column for each attribute,
-%% lists of pairs and maps as two columns, results of several parts one after the other, each under
-%% its name, any other term as `~p' does. Never raises for a term; large ones are cut.
+%% lists of pairs and maps as two columns, the rows of {@link sonde:heap_top/2} with their paths as
+%% text, those of {@link sonde:bin_holders/2} with the holders that have most references, results of
+%% several parts one after the other, each under its name, any other term as `~p' does. Never raises
+%% for a term; large ones are cut.
 %%
 %% Options:
 %% <ul>
@@ -154,6 +157,11 @@ blocks(#{rows := Rows} = Report) ->
         true -> blocks(Rows) ++ blocks(maps:remove(rows, Report));
         false -> map(Report)
     end;
+blocks(#{holders := _} = Holder) ->
+    case is_holder(Holder) of
+        true -> [{table, holders([Holder])}];
+        false -> map(Holder)
+    end;
 blocks(Map) when is_map(Map) ->
     map(Map);
 blocks({[{process_count, _} | _], [{bytes_in, _} | _]} = Sample) ->
@@ -189,6 +197,9 @@ list(List) ->
 
 kinds() ->
     [{fun is_rows/1, fun(Rows) -> [{table, rows(value, Rows)}] end},
+     {fun(L) -> all(fun is_thing/1, L) end, fun(Things) -> [{table, things(Things)}] end},
+     {fun(L) -> all(fun is_holder/1, L) end, fun(Holders) -> [{table, holders(Holders)}] end},
+     {fun(L) -> all(fun is_resource/1, L) end, fun(Types) -> [{table, resources(Types)}] end},
      {fun(L) -> all(fun is_sample/1, L) end, fun samples/1},
      {fun is_parts/1, fun(Parts) -> [part(P) || P <- Parts] end},
      {fun is_numbers/1, fun(Pairs) -> [{table, numbers(Pairs)}] end},
@@ -211,10 +222,108 @@ is_loaded(Results) ->
 all(Is, [Term | Terms]) -> Is(Term) andalso all(Is, Terms);
 all(_, Tail) -> Tail =:= [].
 
+map(#{exclusive := _, unseen := _} = Account) when map_size(Account) =< ?MOST_KEYS ->
+    [{table, account(Account)}];
 map(Map) when map_size(Map) > 0, map_size(Map) =< ?MOST_KEYS ->
     [{table, pairs(lists:sort(maps:to_list(Map)))}];
 map(Map) ->
     [{term, Map}].
+
+%% ---- things of a heap, from sonde:heap_top/2
+
+is_thing(#{path := Path, retained := _, self := _, kind := _, preview := _}) -> is_list(Path);
+is_thing(_) -> false.
+
+things(Things) ->
+    fun(#{unicode := Unicode}) ->
+            {["retained", "path", "kind", "self", "preview"],
+             [[sonde_units:cell(retained, Retained, Unicode),
+               {text, sonde_heap_top:path_text(Path)},
+               sonde_units:cell(kind, Kind, Unicode),
+               sonde_units:cell(self, Self, Unicode),
+               {text, preview(Preview)}]
+              || #{path := Path, retained := Retained, self := Self, kind := Kind,
+                   preview := Preview} <- Things]}
+    end.
+
+preview(Text) when is_binary(Text) -> Text;
+preview(Atom) -> atom_to_list(Atom).
+
+%% ---- all binary memory, from sonde:bin_account/0
+
+%% The parts in the order in which they add up. Elsewhere an `error' is no number of bytes.
+account(Account) ->
+    First = [total, exclusive, shared, ets, queues, literals, mixed, resources, elsewhere, overhead,
+             unseen, unused],
+    Pairs = [{Key, map_get(Key, Account)} || Key <- First, is_map_key(Key, Account)]
+        ++ lists:sort(maps:to_list(maps:without(First, Account))),
+    fun(#{unicode := Unicode}) ->
+            {[], [[sonde_units:cell(key, Key, Unicode),
+                   sonde_units:cell(in_account(Key), Value, Unicode)] || {Key, Value} <- Pairs]}
+    end.
+
+in_account(error) -> bytes;
+in_account(sampled) -> usage;
+in_account(Key) -> Key.
+
+%% ---- who holds which binary, from sonde:bin_holders/2 and sonde:bin_holder/1
+
+is_holder(#{id := _, size := _, refc := _, holders := Holders, elsewhere := _}) ->
+    all(fun({_, References, _}) -> is_integer(References); (_) -> false end, Holders);
+is_holder(_) ->
+    false.
+
+%% All holders of one binary are a long line: those with most references are shown.
+holders(Binaries) ->
+    fun(#{unicode := Unicode}) ->
+            {["id", "size", "refc", "elsewhere", "holders", "most references"],
+             [[{number, integer_text(Id, Unicode)},
+               sonde_units:cell(bytes, Size, Unicode),
+               sonde_units:cell(refc, Refc, Unicode),
+               sonde_units:cell(references, Elsewhere, Unicode),
+               sonde_units:cell(holders, length(Holders), Unicode),
+               {text, holders_text(Holders, Unicode)}]
+              || #{id := Id, size := Size, refc := Refc, holders := Holders,
+                   elsewhere := Elsewhere} <- Binaries]}
+    end.
+
+holders_text(Holders, Unicode) ->
+    Most = lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, Holders),
+                         ?MOST_HOLDERS),
+    lists:join(", ", [holder_text(Holder, Unicode) || Holder <- Most]).
+
+holder_text({Holder, 1, _}, Unicode) -> cell_text(holder, Holder, Unicode);
+holder_text({Holder, References, _}, Unicode) ->
+    [cell_text(holder, Holder, Unicode), " x ", cell_text(references, References, Unicode)].
+
+%% It is there to be copied.
+integer_text(Id, _) when is_integer(Id), Id >= 0, Id < 1 bsl 64 -> integer_to_list(Id);
+integer_text(Id, Unicode) -> cell_text(id, Id, Unicode).
+
+cell_text(Key, Value, Unicode) ->
+    {_, Text} = sonde_units:cell(Key, Value, Unicode),
+    Text.
+
+%% ---- from sonde:bin_resources/1
+
+is_resource({Type, Count, Bytes, Holders}) ->
+    (Type =:= unknown orelse is_pair(Type)) andalso is_integer(Count) andalso is_integer(Bytes)
+        andalso is_integer(Holders);
+is_resource(_) ->
+    false.
+
+resources(Types) ->
+    fun(#{unicode := Unicode}) ->
+            {["type", "count", "bytes", "holders"],
+             [[{text, type_text(Type, Unicode)}, sonde_units:cell(count, Count, Unicode),
+               sonde_units:cell(bytes, Bytes, Unicode), sonde_units:cell(count, Holders, Unicode)]
+              || {Type, Count, Bytes, Holders} <- Types]}
+    end.
+
+type_text({Module, Name}, Unicode) ->
+    [cell_text(type, Module, Unicode), $:, cell_text(type, Name, Unicode)];
+type_text(Type, Unicode) ->
+    cell_text(type, Type, Unicode).
 
 %% ---- rows: {What, Value, Attrs}
 

@@ -19,6 +19,7 @@
 -define(SETTLE_TRIES, 2000).
 -define(TRIES, 20).
 -define(ROOM, 17731). % words
+-define(NO_FRAGMENT, 16#FFFFFFFFFFFFFFF8).
 
 %% ---- the probes ---------------------------------------------------------------------------------
 
@@ -46,6 +47,14 @@ start() ->
                       dict1 => {[], fun(Up) -> dictionary(Up, [maps:get(key, S)]) end},
                       dict2 => {[], fun(Up) -> dictionary(Up, maps:get(keys2, S)) end},
                       dict3 => {[], fun(Up) -> dictionary(Up, maps:get(keys3, S)) end},
+                      thinned => {[], fun(Up) -> thinned(Up, S) end},
+                      led => {[], fun(Up) -> group_leader(L1, self()), wait(Up) end},
+                      led2 => {[], fun(Up) -> group_leader(L2, self()), wait(Up) end},
+                      token => {[], fun(Up) -> token(Up, S) end},
+                      things => {[], fun(Up) -> things(Up, S) end},
+                      shared => {[], fun(Up) -> tidy(Up, shared(maps:get(refs, S), S)) end},
+                      shared2 => {[], fun(Up) -> tidy(Up, shared(maps:get(refs2, S), S)) end},
+                      trapped => {[], fun(Up) -> ok = sonde_nif:probe_trap(), wait(Up) end},
                       calls => {[], fun(Up) -> save_calls(Up, S) end},
                       tables => {[], fun(Up) -> tidy(Up, ets:new(sonde_probe, [])) end},
                       sensitive => {[], fun(Up) -> process_flag(sensitive, true), wait(Up) end},
@@ -94,7 +103,8 @@ seeds() ->
       big1 => Least + 1000 + rand:uniform(200), big2 => Least + 1300 + rand:uniform(200),
       fill => number(), sizes => [65 + rand:uniform(5000) || _ <- lists:seq(1, 4)],
       data => rand:bytes(8), key => number(), keys2 => numbers(20, 40), keys3 => numbers(100, 200),
-      calls => 5 + rand:uniform(40)}.
+      calls => 5 + rand:uniform(40), label => number(), thing => number(),
+      bytes => rand:bytes(300), refs => 2 + rand:uniform(20), refs2 => 30 + rand:uniform(20)}.
 
 %% An immediate term of 59 random bits.
 number() -> rand:uniform(1 bsl 58).
@@ -210,6 +220,36 @@ appended(#{data := Data}) ->
 dictionary(Up, Keys) ->
     lists:foreach(fun(K) -> put(K, K) end, Keys),
     wait(Up).
+
+%% The table keeps its size, and has more places than keys.
+thinned(Up, #{keys3 := Keys}) ->
+    lists:foreach(fun(K) -> put(K, K) end, Keys),
+    lists:foreach(fun erase/1, lists:sublist(Keys, length(Keys) div 4)),
+    wait(Up).
+
+%% With a token of seq_trace nothing may be sent any more: who receives it goes on with the token.
+%% Nothing else is near it on the heap.
+token(Up, #{label := Label, ages := #{words := N}}) ->
+    _ = seq_trace:get_token(), % loads the module, which leaves things behind
+    true = erlang:garbage_collect(),
+    Before = lists:duplicate(N, N),
+    ready(Up),
+    _ = seq_trace:set_token(label, Label),
+    receive stop -> Before end.
+
+things(Up, #{thing := N, bytes := Bytes}) ->
+    Things = sonde_probe_things:hold_all(N, Bytes),
+    true = erlang:garbage_collect(),
+    ok = sonde_probe_things:leave_garbage(N, Bytes),
+    hold(Up, [sonde_probe_things:small_slice(Bytes) | Things]).
+
+%% What comes out of a table refers to the same Binary once more.
+shared(N, #{data := Data}) ->
+    Table = ets:new(sonde_probe, []),
+    true = ets:insert(Table, {x, list_to_binary([Data, binary:copy(<<255>>, 100)])}),
+    Bins = [ets:lookup_element(Table, x, 2) || _ <- lists:seq(1, N)],
+    true = ets:delete(Table),
+    Bins.
 
 %% Preempted with live arguments: five, and more than a process has room for by itself.
 -spec busy5(pid(), map()) -> no_return().
@@ -358,7 +398,7 @@ still(#{facts := Facts}) -> maps:keys(Facts).
 field_checks(Probes, Form) ->
     execution(Probes) ++ young_heap(Probes) ++ old_heap(Probes) ++ messages(Probes)
         ++ fragments(Probes) ++ off_heap(Probes) ++ registers(Probes) ++ dictionary(Probes)
-        ++ ties(Probes, Form).
+        ++ roots(Probes) ++ ties(Probes, Form) ++ sonde_probe_resources:checks().
 
 read(Ps, Name, Path) -> read(Ps, Name, Path, value, none).
 
@@ -444,7 +484,8 @@ young_heap(#{seeds := Seeds} = Ps) ->
      {heap_sz, numbers(Ps, [base, asleep | Ages], heap_sz, heap_block_size)},
      {heap, fun() -> [has(Ps, P, [heap], fact(Ps, P, recent_size), M)
                       || P <- Ages, #{middle := M} <- [maps:get(P, Seeds)]]
-                         ++ begins(Ps, Ages, heap, [{hend, heap_block_size}, {htop, heap_size}]) end},
+                         ++ begins(Ps, Ages, heap,
+                                   [{hend, heap_block_size}, {htop, heap_size}]) end},
      {hend, distances(Ps, Ages, hend, heap, heap_block_size)},
      {htop, distances(Ps, Ages, htop, heap, heap_size)},
      {stop, fun() -> [{-fact(Ps, P, stack_size), read(Ps, P, [stop], minus, hend)}
@@ -528,7 +569,8 @@ too_large(Big1, Big2) ->
 
 %% ---- binaries -----------------------------------------------------------------------------------
 
-off_heap(#{listed := [{B1, S1, _}, {B2, S2, _} | _], seeds := #{data := Data}} = Ps) ->
+off_heap(#{listed := [{B1, S1, _}, {B2, S2, _} | _],
+           seeds := #{data := Data, refs := Refs, refs2 := Refs2}} = Ps) ->
     [{off_heap, fun() -> [{1, read(Ps, binaries, [off_heap], has, {6, B1})}] end},
      {bin_thing, fun() -> [{1, read(Ps, binaries, [off_heap], head_field, bin_thing)}] end},
      {bin_ptr, fun() -> [{1, read(Ps, binaries, [off_heap, bin_ptr], is, B1)}] end},
@@ -536,11 +578,15 @@ off_heap(#{listed := [{B1, S1, _}, {B2, S2, _} | _], seeds := #{data := Data}} =
      {bin_size, fun() ->
           [{S1, read(Ps, binaries, [off_heap, bin_ptr, bin_size])},
            {S2, read(Ps, binaries, [off_heap, oh_next, bin_ptr, bin_size])}] end},
+     {bin_refc, fun() -> [{N, read(Ps, P, [off_heap, bin_ptr, bin_refc])}
+                          || {P, N} <- [{shared, Refs}, {shared2, Refs2}]] end},
+     {bin_bytes, fun() -> [{1, read(Ps, P, [off_heap, bin_ptr, bin_bytes], is, Data)}
+                           || P <- [shared, shared2]] end},
      {frag_off_heap, fun() ->
           [{1, read(Ps, attached_bin, [sig_first, msg_attached, frag_off_heap], head_field,
                     bin_thing)}] end},
      {wrt_bins, fun() -> [{1, read(Ps, appended, [wrt_bins], has_data, {6, Data})}
-                          | nothing(Ps, wrt_bins, still(Ps) -- [appended])] end}].
+                          | nothing(Ps, wrt_bins, still(Ps) -- [appended, things])] end}].
 
 %% Where there is nothing of the kind, the field is 0.
 nothing(Ps, Field, Names) -> [{0, read(Ps, P, [Field])} || P <- Names].
@@ -560,12 +606,43 @@ dictionary(#{seeds := #{key := Key, keys2 := Keys2, keys3 := Keys3, calls := Cal
              slots := Slots} = Ps) ->
     Sizes = [{dict1, 1}, {dict2, length(Keys2)}, {dict3, length(Keys3)}],
     [{dictionary, fun() -> [{1, read(Ps, dict1, [dictionary], has_pair, {Slots, {term, Key}})}
-                            | nothing(Ps, dictionary, still(Ps) -- [dict1, dict2, dict3])] end},
+                            | nothing(Ps, dictionary, still(Ps) -- [dict1, dict2, dict3, thinned])]
+                  end},
      {dict_count, fun() -> [{N, read(Ps, P, [dictionary, dict_count])} || {P, N} <- Sizes] end},
+     {dict_used, fun() -> [places_used(Ps, Sizes ++ [{thinned, length(Keys3)}])] end},
      {psd, fun() -> [{1, read(Ps, calls, [psd], has_count, {10, Calls})}] end},
      {psd_saved_calls, fun() ->
           [{1, read(Ps, calls, [psd, psd_saved_calls], head_count, Calls)},
-           {0, read(Ps, tables, [psd, psd_saved_calls])}] end}].
+           {0, read(Ps, tables, [psd, psd_saved_calls])}] end},
+     %% it says of which function it is
+     {psd_nfunc, fun() -> [has(Ps, trapped, [psd, psd_nfunc], 16, sonde_nif),
+                           {0, read(Ps, tables, [psd, psd_nfunc])}] end}].
+
+%% Places of a dictionary are added a few at a time. How many there are at first (+hpds) is known
+%% only to be a power of two.
+places_used(Ps, Sizes) ->
+    Found = [read(Ps, P, [dictionary, dict_used]) || {P, _} <- Sizes],
+    Grown = fun(Log) -> [places(1 bsl Log, 1, Keys) || {_, Keys} <- Sizes] end,
+    case [Log || Log <- lists:seq(0, 16), Grown(Log) =:= Found] of
+        [] -> {Grown(3), Found};
+        _ -> {Found, Found}
+    end.
+
+places(Places, Key, Keys) when Key > Keys -> Places;
+places(Places, Key, Keys) when Places > Key -> places(Places, Key + 1, Keys);
+places(Places, Key, Keys) -> places(Places + max(1, Places div 4 band 15), Key + 1, Keys).
+
+%% ---- the rarer roots
+
+roots(#{guard := Guard, links := [L1, L2 | _], seeds := #{label := Label}} = Ps) ->
+    Is = fun(P, Field, Pid) -> {1, read(Ps, P, [Field], is, {term, Pid})} end,
+    [{group_leader, fun() -> [Is(P, group_leader, L) || {P, L} <- [{led, L1}, {led2, L2}]] end},
+     {parent, fun() -> [Is(P, parent, Guard) || P <- still(Ps)] end},
+     {seq_token, fun() -> [has(Ps, token, [seq_token], 6, Label)] end},
+     {live_frag_end, fun() -> [{1, read(Ps, P, [live_frag_end], is, ?NO_FRAGMENT)}
+                               || P <- still(Ps)] end},
+     {recv_marks, fun() -> [{1, read(Ps, marked, [recv_marks], has_ref, {1, 0})}
+                            | nothing(Ps, recv_marks, still(Ps) -- [marked])] end}].
 
 %% ---- links and monitors -------------------------------------------------------------------------
 
@@ -623,9 +700,10 @@ by_word(Pids) ->
 %% ---- sizes, and whole attributes ----------------------------------------------------------------
 
 %% Sizes are what `memory' says of a probe that has one thing more than its blocks. Then every
-%% attribute as a scan would read it, on every probe.
+%% attribute as a scan would read it, on every probe; and what a walk over its heap reaches.
 -spec late_checks(probes()) -> [check()].
-late_checks(Ps) -> sizes(Ps) ++ attributes(Ps).
+late_checks(#{pids := Pids} = Ps) ->
+    sizes(Ps) ++ attributes(Ps) ++ sonde_probe_things:checks(maps:with(still(Ps), Pids)).
 
 sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
     K = length(Numbers),

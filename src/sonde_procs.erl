@@ -4,7 +4,7 @@
 %% are asked of the winners only.
 -module(sonde_procs).
 
--export([count/3, counts/3, window/4]).
+-export([count/3, counts/3, window/4, named/2]).
 -export_type([row/0]).
 
 -type row() :: {pid(), term(), sonde_attr:attrs()}.
@@ -84,6 +84,11 @@ with([], Best, _Want) ->
     Best;
 with(Own, Best, Want) ->
     lists:sublist(lists:reverse(lists:sort(Own ++ Best)), Want).
+
+%% @doc The first `N' of `[{Value, Pid}]' that are alive and not ours, with their names.
+-spec named(non_neg_integer(), [{term(), pid()}]) -> [row()].
+named(N, Best) ->
+    name(N, Best).
 
 name(0, _) ->
     [];

@@ -22,6 +22,7 @@
 -module(sonde_rec).
 
 -export([import/1, limit/3, list/0, get_list/0, clear/0, clear/1, is_active/0, format_tuple/1]).
+-export([fields/2]).
 
 -export_type([field/0, limit/0, import_result/0]).
 
@@ -172,6 +173,14 @@ format_tuple(Tuple) when is_tuple(Tuple) ->
     io_lib:format("~p", [Tuple]);
 format_tuple(_) ->
     error(badarg).
+
+%% @doc The names of the fields of a record that was imported, whatever its limit.
+-spec fields(Record :: atom(), arity()) -> [field()] | unknown.
+fields(Name, Arity) ->
+    case definition(Name, Arity) of
+        {Fields, _} -> Fields;
+        unknown -> unknown
+    end.
 
 %% The table may go away at any time.
 definition(Name, Arity) ->

@@ -49,6 +49,13 @@ alloc_unit() ->
 
 %% @doc What a number with this key counts.
 -spec unit(term()) -> unit().
+unit(Key) when Key =:= retained; Key =:= self; Key =:= reachable; Key =:= garbage;
+               Key =:= literals; Key =:= bytes; Key =:= binary_bytes; Key =:= garbage_bytes;
+               Key =:= bin_garbage_bytes; Key =:= bin_waste; Key =:= binary_unique;
+               Key =:= binary_exclusive; Key =:= binary_proportional; Key =:= exclusive;
+               Key =:= shared; Key =:= ets; Key =:= queues; Key =:= mixed; Key =:= resources;
+               Key =:= elsewhere; Key =:= overhead; Key =:= unseen; Key =:= unused ->
+    bytes;
 unit(Key) when Key =:= memory; Key =:= binary_memory; Key =:= total; Key =:= binary;
                Key =:= memory_total; Key =:= memory_procs; Key =:= memory_atoms;
                Key =:= memory_bin; Key =:= memory_ets; Key =:= bytes_in; Key =:= bytes_out;
@@ -58,7 +65,7 @@ unit(Key) when Key =:= memory; Key =:= binary_memory; Key =:= total; Key =:= bin
                Key =:= mbcs_block_size; Key =:= mbcs_carriers_size;
                Key =:= sbcs_block_size; Key =:= sbcs_carriers_size ->
     bytes;
-unit(Key) when Key =:= heap_size; Key =:= total_heap_size; Key =:= stack_size;
+unit(Key) when Key =:= heap_size; Key =:= total_heap_size; Key =:= stack_size; Key =:= flat_size;
                Key =:= min_heap_size; Key =:= min_bin_vheap_size;
                Key =:= gc_words_reclaimed ->
     words;

@@ -5,7 +5,7 @@
 %% library. Callers that come meanwhile wait for the same outcome.
 -module(sonde_vm).
 
--export([side/0, native/0, native/1]).
+-export([side/0, must_be_native/0, native/0, native/1]).
 -export_type([status/0, reason/0]).
 
 -type reason() :: disabled | {not_loaded, string()} | {unsupported, term()} | {check, atom()}
@@ -35,6 +35,14 @@ side(none) ->
     case {sonde_nif:state(), Outcome} of
         {none, #{status := {off, Why}}} -> {portable, Why};
         {State, _} -> side(State)
+    end.
+
+%% @doc For what no official call can answer: raises `{native_off, Reason}'.
+-spec must_be_native() -> ok.
+must_be_native() ->
+    case side() of
+        native -> ok;
+        {portable, Why} -> error({native_off, Why})
     end.
 
 %% @doc What `sonde:native/0' returns.
@@ -207,12 +215,27 @@ passed(#{checks := Checks}) -> length([ok || {_, ok} <- Checks]).
 try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
     case sonde_nif:calibrate(Index, erlang:system_info(process_limit)) of
         ok ->
+            ok = sonde_nif:calibrate_fun(fun() -> Name end, ?MODULE),
+            ok = sonde_nif:calibrate_literals({?MODULE, literal}, literal_area()),
             judge(Name, checks({Shift, TypeMask}, Probes));
         {failed, Check} ->
             #{status => {off, {check, Check}}, layout => none,
               checks => found_table(Check) ++ not_run({Shift, TypeMask}, Probes)};
         no_reader ->
             off({unsupported, no_reader})
+    end.
+
+%% Bytes that are reserved for literals, wherever they are; 0: they may be anywhere.
+literal_area() ->
+    try
+        Mmap = erlang:system_info({allocator, erts_mmap}),
+        {_, Literals} = lists:keyfind(literal_mmap, 1, Mmap),
+        {_, Carrier} = lists:keyfind(supercarrier, 1, Literals),
+        {_, Sizes} = lists:keyfind(sizes, 1, Carrier),
+        {_, Total} = lists:keyfind(total, 1, Sizes),
+        Total
+    catch
+        error:_ -> 0
     end.
 
 found_table(id) -> [{id, {failed, true, false}}, {process_table, not_run}];

@@ -5,7 +5,7 @@
 -export([module_is_documented/1, functions_are_documented/1, nothing_but_the_beam_is_needed/1,
          table_of_the_sides_has_every_call/1]).
 
--define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace]).
+-define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace, sonde_heap]).
 
 all() ->
     [module_is_documented, functions_are_documented, nothing_but_the_beam_is_needed,
@@ -21,7 +21,8 @@ end_per_suite(_Config) ->
     ok.
 
 module_is_documented(_Config) ->
-    _ = [{M, {match, _}} = {M, re:run(shown(shell_docs:render(M, docs(M))), "\\w{3,} \\w+", [unicode])}
+    _ = [{M, {match, _}} =
+             {M, re:run(shown(shell_docs:render(M, docs(M))), "\\w{3,} \\w+", [unicode])}
          || M <- ?MODULES],
     ok.
 
@@ -32,7 +33,8 @@ functions_are_documented(_Config) ->
              {Name, Arity} <- M:module_info(exports),
              Name =/= module_info,
              not has_text(lists:keyfind({function, Name, Arity}, 1, Entries))],
-    _ = [{match, _} = re:run(shown(shell_docs:render(M, F, docs(M))), atom_to_list(F) ++ "\\(", [unicode])
+    _ = [{match, _} =
+             re:run(shown(shell_docs:render(M, F, docs(M))), atom_to_list(F) ++ "\\(", [unicode])
          || {M, F} <- [{sonde, bin_leak}, {sonde_alloc, memory}, {sonde_trace, calls}]],
     ok.
 
@@ -53,7 +55,8 @@ nothing_but_the_beam_is_needed(_Config) ->
 table_of_the_sides_has_every_call(_Config) ->
     File = filename:join([os:getenv("SONDE_ROOT"), "doc", "how-it-works.md"]),
     {ok, Text} = file:read_file(File),
-    [_, Table | _] = re:split(Text, "\\| call \\| answers `\\{native_off, _\\}` \\||\n\n(?=Nor do)"),
+    [_, Table | _] =
+        re:split(Text, "\\| call \\| answers `\\{native_off, _\\}` \\||\n\n(?=Nor do)"),
     {match, Found} = re:run(Table, "`(\\w+)/([0-9,]+)`", [global, {capture, all_but_first, list}]),
     Listed = [{list_to_atom(Name), list_to_integer(Arity)}
               || [Name, Arities] <- Found, Arity <- string:lexemes(Arities, ",")],

@@ -1,7 +1,7 @@
-%% Faults, signals and refusals: other libraries that want SIGSEGV for themselves, a system that forbids
-%% the other way to read, memory that goes away under the reader, and true faults of others, which end
-%% the node as if sonde were not there. The reader alone, without a node around it, is tested in
-%% c_src/test_peek*.c; memory that cannot be had in life_SUITE.
+%% Faults, signals and refusals: other libraries that want SIGSEGV for themselves, a system that
+%% forbids the other way to read, memory that goes away under the reader, and true faults of others,
+%% which end the node as if sonde were not there. The reader alone, without a node around it, is
+%% tested in c_src/test_peek*.c; memory that cannot be had in life_SUITE.
 %%
 %% Each case has a node of its own. Those that see the exit status of one start it through a shell.
 -module(fault_SUITE).
@@ -12,8 +12,9 @@ suite() -> [{timetrap, {seconds, 40}}].
 
 all() ->
     [a_handler_before_ours, handlers_over_ours, handlers_over_ours_all_kinds,
-     handlers_change_while_others_scan, memory_goes_away, memory_goes_away_behind_a_handler_that_chains,
-     signals_blocked_in_one_thread, syscall_reader_installs_nothing,
+     handlers_change_while_others_scan, memory_goes_away,
+     memory_goes_away_behind_a_handler_that_chains, signals_blocked_in_one_thread,
+     syscall_reader_installs_nothing, few_words_at_once_where_they_are_dear,
      no_reader_before_the_proof, no_reader_after_it, no_reader_in_the_middle_of_a_window,
      no_reader_in_the_middle_of_bin_leak, refused_while_others_scan,
      looks_at_one_process_with_the_reader_of_now, faults_are_caught_by_what_is_loaded_again,
@@ -47,7 +48,8 @@ end_per_testcase(_Case, _Config) -> ok.
 
 %% ---- who else wants SIGSEGV
 
-%% Promise: sonde never crashes the node by reading, also where another library had the signals first.
+%% Promise: sonde never crashes the node by reading, also where another library had the signals
+%% first.
 a_handler_before_ours(Config) ->
     with(Config, [], fun(Peer) -> ok = call(Peer, handler_before_ours, []) end).
 
@@ -66,8 +68,8 @@ handler_before_ours() ->
     [{default, false}, {default, false}] = sonde_foreign_helper:signals(),
     ok.
 
-%% Promise: the call after another library has replaced our handler notices and reads by system call,
-%% native() says so, and answers are as right as before. Given back, it is as it was.
+%% Promise: the call after another library has replaced our handler notices and reads by system
+%% call, native() says so, and answers are as right as before. Given back, it is as it was.
 handlers_over_ours(Config) ->
     with(Config, [], fun(Peer) -> ok = call(Peer, over_ours, []) end).
 
@@ -92,8 +94,8 @@ over_ours() ->
 
 kinds() -> [chains, swallows, default, ignore, no_onstack].
 
-%% What sonde must read with then. Where Erlang code runs on the stack of its thread, the VM gives every
-%% handler SA_ONSTACK, whatever its library wanted: then ours is still as it was.
+%% What sonde must read with then. Where Erlang code runs on the stack of its thread, the VM gives
+%% every handler SA_ONSTACK, whatever its library wanted: then ours is still as it was.
 take(Kind) ->
     ok = sonde_foreign_helper:take_signals(Kind),
     case sonde_foreign_helper:signals() of
@@ -169,8 +171,8 @@ stop_scanners(Pids) ->
 
 %% ---- memory that goes away
 
-%% Promise: a fault of ours is an answer, not a signal that somebody sees. Every block above 64 kB is a
-%% mapping of its own, and what is freed is unmapped at once, under the scans.
+%% Promise: a fault of ours is an answer, not a signal that somebody sees. Every block above 64 kB
+%% is a mapping of its own, and what is freed is unmapped at once, under the scans.
 memory_goes_away(Config) ->
     with(Config, unmaps(), fun(Peer) -> tell(call(Peer, unmap_under_scans, [1500])) end).
 
@@ -187,8 +189,8 @@ unmap_under_scans(Ms) ->
     right(guarded),
     Counters#{scans => Scans}.
 
-%% Processes that grow to some hundred kilobytes, collect, and end; others come in their place, until
-%% the one that is returned is killed. Natively some walk through them all the time.
+%% Processes that grow to some hundred kilobytes, collect, and end; others come in their place,
+%% until the one that is returned is killed. Natively some walk through them all the time.
 swelling(N) ->
     Native = sonde_test:side() =:= native,
     spawn(fun() ->
@@ -215,7 +217,8 @@ walk(Scan, {ask, Pids}) ->
     ok = sonde_nif:scan_feed(Scan, [{P, undefined} || P <- Pids]),
     walk(Scan, sonde_nif:scan_step(Scan)).
 
-%% What is walked of them is long: a chain of binaries through the whole heap, which each collection moves.
+%% What is walked of them is long: a chain of binaries through the whole heap, which each collection
+%% moves.
 swell() ->
     Bins = bins(5000 + rand:uniform(5000)),
     _ = [begin
@@ -225,8 +228,8 @@ swell() ->
     true = length(Bins) > 0,
     ok.
 
-%% Promise: a handler that forwards what it does not know is as good as none, even where it comes in the
-%% middle of a slice: our faults come to us through it.
+%% Promise: a handler that forwards what it does not know is as good as none, even where it comes in
+%% the middle of a slice: our faults come to us through it.
 memory_goes_away_behind_a_handler_that_chains(Config) ->
     with(Config, unmaps(), fun(Peer) -> tell(call(Peer, unmap_behind_handlers, [1500])) end).
 
@@ -279,8 +282,8 @@ block_and_refuse() ->
         {skip, _} = Skip -> Skip
     end.
 
-%% Promise: {sonde, [{reader, syscall}]} runs without a handler. Nor does a node whose native side is off
-%% get one.
+%% Promise: {sonde, [{reader, syscall}]} runs without a handler. Nor does a node whose native side
+%% is off get one.
 syscall_reader_installs_nothing(Config) ->
     with(Config, ["-sonde", "reader", "syscall"],
          fun(Peer) -> ok = call(Peer, nothing_installed, [syscall]) end),
@@ -297,10 +300,26 @@ nothing_installed(Reader) ->
     Before = sonde_foreign_helper:signals(),
     ok.
 
+%% Promise: no native call holds a scheduler for a millisecond, also where each word is a system
+%% call: then fewer words are measured at once.
+few_words_at_once_where_they_are_dear(Config) ->
+    with(Config, ["-sonde", "reader", "syscall"],
+         fun(Peer) -> ok = call(Peer, measured_at_once, [sonde_test:side()]) end).
+
+measured_at_once(native) ->
+    reads_with(syscall),
+    {200, 0} = sonde_nif:flat_quick(lists:seq(1, 100)),
+    more = sonde_nif:flat_quick(lists:seq(1, 1000)),
+    2000 = sonde:flat_size(lists:seq(1, 1000)),
+    ok;
+measured_at_once(portable) ->
+    2000 = sonde:flat_size(lists:seq(1, 1000)),
+    ok.
+
 %% ---- the system call refused
 
-%% Promise: without any reader native() says why, every call gives the same answer, and nothing has to be
-%% started anew when a reader comes back.
+%% Promise: without any reader native() says why, every call gives the same answer, and nothing has
+%% to be started anew when a reader comes back.
 no_reader_before_the_proof(Config) ->
     with(Config, ["+S", "1:1"], fun(Peer) -> skip_if(call(Peer, no_reader_first, [])) end).
 
@@ -468,8 +487,8 @@ load_again() ->
 
 %% ---- true faults: nodes whose parent sees how they end
 
-%% Promise: a true fault of somebody else ends the node by signal 11, and with a core file, as it would
-%% without sonde.
+%% Promise: a true fault of somebody else ends the node by signal 11, and with a core file, as it
+%% would without sonde.
 true_faults_end_the_node(Config) ->
     same_end([{crash, normal}, {crash, dirty_cpu}, {crash, dirty_io}], [used], Config).
 
@@ -493,7 +512,8 @@ true_faults_reach_who_was_there_before_us(Config) ->
     [{unused, {139, _}}, {used, {139, _}}] =
         ends({crash, dirty_cpu}, [unused, used], [chains], Config).
 
-%% One node for each use, all at the same time: {exit status as a shell sees it, is there a core file?}.
+%% One node for each use, all at the same time: {exit status as a shell sees it, is there a core
+%% file?}.
 ends(End, Uses, Handlers, Config) ->
     Victims = [{Use, start_victim(End, Use, Handlers, Config)} || Use <- Uses],
     [{Use, end_of(End, Victim)} || {Use, Victim} <- Victims].
@@ -503,7 +523,8 @@ start_victim(End, Use, Handlers, Config) ->
     Name = integer_to_list(erlang:unique_integer([positive])),
     Dir = filename:join(proplists:get_value(dir, Config), Name),
     ok = file:make_dir(Dir),
-    Script = "cd \"$1\" && shift && { ulimit -c 4096 2>/dev/null || :; } && \"$@\"; echo \"end $?\"",
+    Script =
+        "cd \"$1\" && shift && { ulimit -c 4096 2>/dev/null || :; } && \"$@\"; echo \"end $?\"",
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
     Paths = [filename:dirname(code:which(M)) || M <- [sonde, ?MODULE]],
     Call = lists:flatten(io_lib:format("~s:victim(~p).",

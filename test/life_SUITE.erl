@@ -11,8 +11,8 @@ all() ->
     [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
      purged_while_a_scan_is_open, another_build_takes_over_while_a_scan_is_open,
      no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
-     no_memory_while_it_scans, no_memory_while_it_proves, no_memory_while_it_loads,
-     failed_allocations_leak_nothing,
+     no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
+     no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing,
      scans_of_killed_callers_are_freed, one_scan_in_many_hands, sample_in_many_hands,
      wrong_arguments_are_badarg, scan_steps_in_the_wrong_order].
 
@@ -22,8 +22,8 @@ end_per_suite(_Config) -> ok.
 init_per_testcase(Case, Config) ->
     Both = [no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
             wrong_arguments_are_badarg],
-    Test = [no_memory_while_it_scans, no_memory_while_it_proves, no_memory_while_it_loads,
-            failed_allocations_leak_nothing],
+    Test = [no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
+            no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing],
     Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     case {sonde_test:side() =:= native orelse lists:member(Case, Both), lists:member(Case, Test)} of
@@ -185,7 +185,7 @@ another_build_takes_over_while_a_scan_is_open(Config) ->
 
 take_over(Ebin) ->
     #{status := active} = sonde:native(),
-    {"sonde-2", _} = sonde_nif:build_id(),
+    {"sonde-4", _} = sonde_nif:build_id(),
     Owner = scan_owner(1000),
     true = code:add_patha(Ebin),
     {module, sonde_nif} = code:load_file(sonde_nif),
@@ -213,7 +213,7 @@ other_build(Config) ->
             C = copy(filename:join(Src, "c_src"), "*.{c,h,S}", filename:join(Dir, "c_src")),
             _ = copy(filename:join(Src, "c_src"), "Makefile", C),
             change(filename:join(C, "nif.h"),
-                   [{"\"sonde-2\"", "\"other\""},
+                   [{"\"sonde-4\"", "\"other\""},
                     {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
             change(filename:join(C, "nif_scan.c"),
                    [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
@@ -224,7 +224,7 @@ other_build(Config) ->
             [_ | _] = filelib:wildcard(filename:join(Dir, "priv/sonde_nif-*.so")),
             Ebin = filename:join(Dir, "ebin"),
             Erl = copy(filename:join(Src, "src"), "sonde_nif.erl", filename:join(Dir, "src")),
-            change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-2\"", "\"other\""}]),
+            change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-4\"", "\"other\""}]),
             ok = filelib:ensure_dir(filename:join(Ebin, "x")),
             {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
             Ebin
@@ -265,7 +265,7 @@ another_abi_is_refused(Config) ->
         _ ->
             Other = filename:join(proplists:get_value(dir, Config), "priv"),
             Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
-            "the library speaks other, not sonde-2" = Text
+            "the library speaks other, not sonde-4" = Text
     end.
 
 %% A copy of the beams, with a priv beside them that Fill fills. The reason that is given there.
@@ -295,28 +295,78 @@ no_memory_while_it_scans(_Config) ->
     with(test, fun(Peer) -> Outcomes = call(Peer, scan_without_memory, []),
                             ct:pal("~p", [Outcomes]),
                             %% it was tried: some calls could not be answered
-                            true = lists:any(fun({_, Failed}) -> Failed > 0 end, Outcomes)
+                            true = lists:any(fun({_, Failed}) -> Failed > 0 end, Outcomes),
+                            true = proplists:get_value(look, Outcomes) > 3
+               end).
+
+%% In a smaller crowd, since each of them goes through all processes several times.
+no_memory_while_it_accounts(_Config) ->
+    with(test, fun(Peer) -> Outcomes = call(Peer, account_without_memory, []),
+                            ct:pal("~p", [Outcomes]),
+                            [] = [Name || {Name, 0} <- Outcomes]
                end).
 
 %% The N-th allocation fails, for N from 1 until several in a row do no harm any more.
 scan_without_memory() ->
+    Whole = erlang:system_info(process_limit),
+    without_memory(3000, fun(Fragments, Binaries, _) ->
+        [{memory, fun() -> sonde:proc_count(memory, Whole) end},
+         {binary_count, fun() -> sonde:proc_count(binary_count, Whole) end},
+         {binary_memory, fun() -> sonde:proc_count(binary_memory, Whole) end},
+         {window, fun() -> sonde:proc_window(memory, Whole, 1) end},
+         {leak, fun() -> sonde:bin_leak(Whole) end},
+         {look, fun() -> looks(Fragments ++ Binaries) end}
+         | [{Attr, fun() -> sonde:proc_count(Attr, Whole) end}
+            || Attr <- sonde_attr:heap() -- [binary_proportional]]]
+    end).
+
+account_without_memory() ->
+    Whole = erlang:system_info(process_limit),
+    without_memory(100, fun(_, _, Pids) ->
+        [{shares, fun() -> sonde:proc_count(binary_proportional, Whole) end},
+         {slices, fun() -> [{P, slices(P), []} || P <- Pids] end},
+         {account, fun() -> [{hd(Pids), known(sonde:bin_account()), []}] end},
+         {holders, fun() -> [{hd(Pids), held(sonde:bin_holders(100, size)), []}] end},
+         {resources, fun() -> [{hd(Pids), is_list(sonde:bin_resources(100)), []}] end},
+         {bin_window, fun() -> sonde:bin_window(Whole, 1) end}]
+    end).
+
+without_memory(Crowd, Calls) ->
     #{status := active} = sonde:native(),
     Binaries = [sonde_test:hold(fun() -> [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 50)] end)
                 || _ <- lists:seq(1, 5)],
     Fragments = [fragmented(200) || _ <- lists:seq(1, 2)],
     Idle = [sonde_test:hold(fun() -> ok end) || _ <- lists:seq(1, 20)],
-    _ = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 3000)],
+    _ = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, Crowd)],
     Pids = Binaries ++ Fragments ++ Idle,
-    Whole = erlang:system_info(process_limit),
-    Calls = [{memory, fun() -> sonde:proc_count(memory, Whole) end},
-             {binary_count, fun() -> sonde:proc_count(binary_count, Whole) end},
-             {binary_memory, fun() -> sonde:proc_count(binary_memory, Whole) end},
-             {window, fun() -> sonde:proc_window(memory, Whole, 1) end},
-             {leak, fun() -> sonde:bin_leak(Whole) end}],
     Outcomes = [{Name, without_memory(Call, values(Call(), Pids), Pids, 1, 0, 0)}
-                || {Name, Call} <- Calls],
+                || {Name, Call} <- Calls(Fragments, Binaries, Pids)],
     sonde_test:stop(Pids),
     Outcomes.
+
+%% What nobody changes meanwhile.
+known(#{processes_missed := 0} = Account) ->
+    maps:with([queues, ets, literals, mixed, elsewhere], Account).
+
+held(Holders) ->
+    lists:sort([{Id, Size, Refc, [{Holder, References} || {Holder, References, _} <- Held]}
+                || #{id := Id, size := Size, refc := Refc, holders := Held} <- Holders,
+                   Size =:= 80]).
+
+slices(Pid) ->
+    case sonde:bin_slices(Pid) of
+        {error, no_memory} -> error(no_memory);
+        Slices -> Slices
+    end.
+
+%% What each of them reaches.
+looks(Pids) ->
+    Opts = #{suspend => false, max_words => 1 bsl 30, timeout => 60000, progress => false},
+    What = {mark, [histogram, visible, slices], 0, 0},
+    [case sonde_look:run(Pid, What, Opts, fun sonde_nif:look_heap/1) of
+         {#{roots := Roots}, #{visible := Visible}, [_ | _]} -> {Pid, {Roots, Visible}, []};
+         {error, no_memory} -> error(no_memory)
+     end || Pid <- Pids].
 
 values(Rows, Pids) -> lists:sort([{P, V} || {P, V, _} <- Rows, lists:member(P, Pids)]).
 
@@ -342,6 +392,41 @@ fragmented(N) ->
     ok = sonde_test:settle(Pid),
     Pid.
 
+%% A look at one heap says so; a size of a term is then found without it.
+no_memory_while_it_looks(_Config) ->
+    with(test, fun(Peer) -> Failed = call(Peer, look_without_memory, []),
+                            ct:pal("~p", [Failed]),
+                            true = lists:all(fun(N) -> N > 0 end, Failed)
+               end).
+
+look_without_memory() ->
+    #{status := active} = sonde:native(),
+    Term = lists:foldl(fun(I, T) -> {T, lists:seq(1, 100), "literal", binary:copy(<<I>>, 70)} end,
+                       [], lists:seq(1, 100)),
+    Pid = sonde_test:hold(fun() -> put(term, Term), Term end, [{message_queue_data, off_heap}]),
+    _ = [Pid ! {I, lists:seq(1, 10000), Term} || I <- lists:seq(1, 50)],
+    ok = sonde_test:settle(Pid),
+    Calls = [fun() -> sonde_term:flat_size(Term, #{}) end,
+             fun() -> sonde_term:term_size(Term, #{}) end,
+             fun() -> sonde_term:root_size(Pid, all, #{}) end,
+             fun() -> sonde_mailbox:mailbox(Pid, 10, #{}) end],
+    Failed = [look_without_memory(Call, Call(), 1, 0, 0) || Call <- Calls],
+    sonde_test:stop(Pid),
+    %% the first two have another way
+    [Failed1, Failed2 | Others] = Failed,
+    [0, 0] = [Failed1, Failed2],
+    Others.
+
+look_without_memory(_, _, _, Failed, 30) -> Failed;
+look_without_memory(Call, Right, N, Failed, Harmless) ->
+    ok = sonde_nif:fail_alloc(N),
+    Result = Call(),
+    ok = sonde_nif:fail_alloc(0),
+    case Result of
+        Right -> look_without_memory(Call, Right, N + 1, Failed, Harmless + 1);
+        {error, no_memory} -> look_without_memory(Call, Right, N + 1, Failed + 1, 0)
+    end.
+
 no_memory_while_it_proves(_Config) ->
     with(test, fun(Peer) -> ok = call(Peer, prove_without_memory, []) end).
 
@@ -361,7 +446,8 @@ prove_without_memory() ->
     ok = sonde_test:until(fun() -> length(processes()) =< Before end),
     right().
 
-%% A library that could not be loaded is no reason to fail, and nothing lasting: loaded later, it is there.
+%% A library that could not be loaded is no reason to fail, and nothing lasting: loaded later, it is
+%% there.
 no_memory_while_it_loads(_Config) ->
     with(test, fun(Peer) ->
                        Loaded = call(Peer, load_without_memory, []),
@@ -491,8 +577,8 @@ feed_shared(Scan, Pids) ->
 rows_shared(Scan) ->
     try sonde_nif:scan_rows(Scan) catch error:badarg -> rows_shared(Scan) end.
 
-%% The first look of one window, read by several second looks at once, while its owner has it in hand
-%% too. As long as it is not finished there is no second look.
+%% The first look of one window, read by several second looks at once, while its owner has it in
+%% hand too. As long as it is not finished there is no second look.
 sample_in_many_hands(_Config) ->
     with(shipped, fun(Peer) -> ok = call(Peer, share_sample, []) end).
 
@@ -547,6 +633,10 @@ outcome(F, Args) ->
 is_right(calibrate, [I, _], Result) when I =:= 0; I =:= 1 -> Result =:= {failed, process_table}
                                                          orelse Result =:= {failed, id};
 is_right(probe, [_, [id], value, none], Result) -> is_integer(Result) orelse Result =:= gone;
+is_right(calibrate_fun, [Fun, Module], ok) -> is_function(Fun) andalso is_atom(Module);
+is_right(calibrate_literals, [Literal, Bytes], ok) -> is_tuple(Literal) andalso is_integer(Bytes);
+is_right(flat_quick, [Term], {Words, _}) -> Words =:= erts_debug:flat_size(Term);
+is_right(flat_quick, _, more) -> true;
 is_right(_, _, _) -> false.
 
 %% Each argument odd, the others right or odd too.
@@ -583,10 +673,25 @@ scan_steps_in_the_wrong_order(_Config) ->
 
 wrong_order() ->
     #{status := active} = sonde:native(),
-    _ = [garble(Attr, Mode) || Attr <- sonde_attr:native(), Mode <- [top, each, sample, holders, all],
+    _ = [garble(Attr, Mode) || Attr <- sonde_attr:native() ++ sonde_attr:heap(),
+                               Mode <- [top, each, sample, holders, all],
                                _ <- lists:seq(1, 10)],
     right().
 
+%% One that looks into an account, another that fills it; it may be gone through meanwhile.
+garble(binary_proportional, Mode) ->
+    Account = sonde_nif:account_new(1 + rand:uniform(500), false),
+    garble_account(Account),
+    _ = [begin
+             Scan =
+                 sonde_nif:scan_new(Attr, M, rand:uniform(20) - 1, {Account, undefined}, [], 1000),
+             _ = [case rand:uniform(3) of
+                      1 -> garble_account(rand:uniform(10), Account);
+                      2 -> outcome(scan_step, [Scan]);
+                      3 -> garble_once(rand:uniform(11), Scan)
+                  end || _ <- lists:seq(1, 60)]
+         end || {Attr, M} <- [{binary_unique, account}, {binary_proportional, Mode}]],
+    garble_account(Account);
 garble(Attr, Mode) when Mode =:= top; Mode =:= each ->
     garble_scan([Attr | lists:sublist(sonde_attr:native(), rand:uniform(11))], Mode);
 garble(Attr, Mode) ->
@@ -594,18 +699,39 @@ garble(Attr, Mode) ->
 
 garble_scan(Attr, Mode) ->
     Scan = sonde_nif:scan_new(Attr, Mode, rand:uniform(20) - 1, undefined, [], rand:uniform(200)),
-    _ = [garble_once(rand:uniform(10), Scan) || _ <- lists:seq(1, 40)],
+    _ = [garble_once(rand:uniform(11), Scan) || _ <- lists:seq(1, 40)],
     ok.
+
+garble_account(Account) ->
+    _ = [garble_account(rand:uniform(9), Account) || _ <- lists:seq(1, 40)],
+    ok.
+
+garble_account(1, A) -> outcome(account_add, [A, table, some_binaries()]);
+garble_account(2, A) -> outcome(account_add, [A, literal, some_binaries()]);
+garble_account(3, A) -> outcome(account_want, [A, [Id || {Id, _, _, _} <- some_binaries()]]);
+garble_account(4, A) -> outcome(account_sum, [A]);
+garble_account(5, A) -> outcome(account_rank, [A, size, rand:uniform(300)]);
+garble_account(6, A) -> outcome(account_rank, [A, count, next]);
+garble_account(7, A) -> outcome(account_ranked, [A, rand:uniform(100) - 1]);
+garble_account(8, A) -> outcome(account_holdings, [A, rand:uniform(100) - 1]);
+garble_account(9, A) -> outcome(account_resources, [A, rand:uniform(100000)]);
+garble_account(10, A) -> outcome(account_end, [A]).
+
+some_binaries() ->
+    [{8 * rand:uniform(2000), rand:uniform(1000), rand:uniform(5), rand:uniform(7)}
+     || _ <- lists:seq(1, rand:uniform(300))].
 
 garble_once(1, S) -> outcome(scan_feed, [S, [{P, rand:uniform(100)} || P <- some_pids()]]);
 garble_once(2, S) -> outcome(scan_after, [S]);
-garble_once(3, S) -> outcome(scan_rows, [S, rand:uniform(3) - 1, rand:uniform(50) - 1, rand:uniform(50) - 1]);
+garble_once(3, S) ->
+    outcome(scan_rows, [S, rand:uniform(3) - 1, rand:uniform(50) - 1, rand:uniform(50) - 1]);
 garble_once(4, S) -> outcome(scan_pids, [S, rand:uniform(50) - 1, rand:uniform(50) - 1]);
 garble_once(5, S) -> outcome(scan_skip, [S, hd(some_pids())]);
 garble_once(6, S) -> outcome(scan_info, [S]);
 garble_once(7, S) -> outcome(scan_feed, [S, [{hd(some_pids()), undefined}]]);
 garble_once(10, S) -> outcome(scan_feed, [S, [{hd(some_pids()), lists:seq(1, rand:uniform(12))}]]);
 garble_once(8, S) -> diff(S);
+garble_once(11, S) -> outcome(scan_limit, [S, rand:uniform(10000)]);
 garble_once(_, S) -> outcome(scan_step, [S]).
 
 diff(First) ->

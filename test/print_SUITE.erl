@@ -52,6 +52,12 @@ goldens() ->
                            {"bin_leak", leak()}, {"info", info()}, {"info_of_the_dead", dead()},
                            {"info_category", {memory_used, memory_used()}},
                            {"info_memory", {memory, 4321987}},
+                           {"bin_account", account()},
+                           {"bin_account_of_a_sample",
+                            (account())#{sampled => 0.125, error => 123456}},
+                           {"bin_holders", binaries()}, {"bin_holder", hd(binaries())},
+                           {"bin_resources", resources()},
+                           {"binary_attributes", binary_attributes()},
                            {"inet_count", inet()}, {"port_info", port_info()},
                            {"node_stats", sample()}, {"node_stats_list", [sample(), sample()]},
                            {"scheduler_usage", [{1, 0.0}, {2, 0.1234}, {10, 1.0}]},
@@ -116,6 +122,31 @@ leak() ->
                {pid(98), 0, []}],
       collected => 1234, skipped => 2, left => 98765, total => {1234567890, 1134567890},
       binary => {undefined, undefined}, ms => 1234}.
+
+account() ->
+    #{total => 34021776, exclusive => 2442944, shared => 1186768, ets => 10485760,
+      queues => 19780000, literals => 0, mixed => 0, resources => 2696, elsewhere => 1000,
+      overhead => 121904, unseen => -1704, unused => 2440704, ms => 1305, processes_missed => 2,
+      tables_missed => 1}.
+
+binaries() ->
+    [#{id => 140125401493544, size => 1114096, refc => 1, elsewhere => 0,
+       holders => [{pid(147), 1, 1048576}]},
+     #{id => 140125405696040, size => 1048576, refc => 10051, elsewhere => 7000,
+       holders => [{pid(3), 2, undefined}, {{queue, pid(4)}, 1000, 12},
+                   {{ets, cache}, 2045, undefined},
+                   {literals, 1, undefined} | [{pid(N), 1, 0} || N <- lists:seq(10, 14)]]},
+     #{id => 8, size => 100, refc => 30, elsewhere => 1,
+       holders => [{pid(N), 1, 0} || N <- lists:seq(100, 128)]},
+     #{id => 16, size => 0, refc => 1, elsewhere => 1, holders => []}].
+
+resources() ->
+    [{{crypto, 'OSSL'}, 12345, 9876543, 3}, {{'Elixir.Rust', 'two words'}, 1, 40, 1},
+     {unknown, 7, 1000, 5}].
+
+binary_attributes() ->
+    [{Attr, [{pid(9), 1234567, [logger | attrs({gen_server, loop, 7})]}]}
+     || Attr <- [binary_unique, binary_exclusive, binary_proportional]].
 
 memory_used() ->
     [{memory, 426552}, {message_queue_len, 1234}, {heap_size, 28690}, {total_heap_size, 46422},
@@ -367,10 +398,18 @@ result() ->
                      {2, list({key(), props()})}, {2, list({any(), value()})}, {1, props()},
                      {1, a_map(key(), value())}, {1, {props(), props()}}, {1, {key(), value()}},
                      {1, {error, value()}}, {1, [row() | any()]}, {1, {list(row()), list(atom())}},
+                     {1, list(held())}, {1, held()},
+                     {1, list({value(), value(), value(), value()})},
                      {1, ?LET({M, Rows}, {a_map(key(), value()), list(row())}, M#{rows => Rows})},
                      {1, {[{process_count, value()} | props()], [{bytes_in, value()} | props()]}},
                      {1, ?LAZY([smaller(result())])},
                      {1, ?LAZY({smaller(result()), smaller(result())})}])).
+
+held() ->
+    ?LET({Id, Size, Refc, Holders, Elsewhere},
+         {value(), value(), value(),
+          oneof([value(), list({value(), number_like(), value()})]), value()},
+         #{id => Id, size => Size, refc => Refc, holders => Holders, elsewhere => Elsewhere}).
 
 row() ->
     ?LAZY(smaller(frequency([{6, {value(), value(), oneof([list(attr()), a_map(key(), value())])}},
@@ -409,6 +448,7 @@ text_like() ->
 
 live_results_print(_Config) ->
     Port = hd(erlang:ports()),
+    Native = sonde_test:side() =:= native,
     Live = [sonde:proc_count(memory, 20), sonde:proc_count(links, 5),
             sonde:proc_window(reductions, 5, 1),
             sonde:bin_leak(5), sonde:bin_leak(5, #{}), sonde:native(), process_info(self()),
@@ -416,6 +456,9 @@ live_results_print(_Config) ->
             [erlang:port_info(P) || P <- [Port]], ets:info(ac_tab), erlang:system_info(allocator),
             erlang:system_info({allocator, binary_alloc}), sys:get_status(kernel_sup),
             [{M, sonde:proc_count(M, 3)} || M <- [memory, heap_size, status]],
+            [sonde:bin_account() || Native],
+            [sonde:bin_holders(5, By) || Native, By <- [size, count]],
+            [sonde:bin_resources(9) || Native], [sonde:bin_window(9, 1) || Native],
             sys:get_state(kernel_sup), code:all_loaded(), supervisor:which_children(kernel_sup)],
     _ = [true = is_fit(printed(Result, #{}), 80, false, false) || Result <- Live],
     ok.

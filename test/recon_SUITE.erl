@@ -122,7 +122,7 @@ odd_n(_Config) ->
 
 unknown_attribute_is_badarg(_Config) ->
     _ = [{A, N, badarg} = {A, N, raised(fun() -> sonde:proc_count(A, N) end)}
-         || A <- [foo, undefined, binary_unique, "memory", [[memory]], {memory}, <<"memory">>, 1,
+         || A <- [foo, undefined, binary_uniq, "memory", [[memory]], {memory}, <<"memory">>, 1,
                   self(), #{}],
             N <- [0, 1, -1]],
     _ = [{A, badarg} = {A, raised(fun() -> sonde:proc_window(A, 1, infinity) end)}

@@ -1,10 +1,10 @@
-%% A library that is not ours, as other people have them in their nodes: calls that take long, signal
-%% handlers of its own, true faults, a filter that refuses a system call. Built where it is tested,
-%% from sonde_foreign_helper_data/sonde_foreign.c.
+%% A library that is not ours, as other people have them in their nodes: calls that take long,
+%% signal handlers of its own, true faults, a filter that refuses a system call, resources. Built
+%% where it is tested, from sonde_foreign_helper_data/sonde_foreign.c.
 -module(sonde_foreign_helper).
 
 -export([build/1, load/1, sleep/3, spin/3, crash/1, raise_segv/1, mask_signals/2]).
--export([take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0]).
+-export([take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0, thing/1, thing_binary/1]).
 -export([sleep_normal/2, sleep_dirty_cpu/2, sleep_dirty_io/2,
          spin_normal/2, spin_dirty_cpu/2, spin_dirty_io/2,
          crash_normal/0, crash_dirty_cpu/0, crash_dirty_io/0,
@@ -17,13 +17,13 @@
        crash_normal/0, crash_dirty_cpu/0, crash_dirty_io/0,
        raise_segv_normal/0, raise_segv_dirty_cpu/0, raise_segv_dirty_io/0,
        mask_signals_normal/1, mask_signals_dirty_cpu/1, mask_signals_dirty_io/1,
-       take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0]).
+       take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0, thing/1, thing_binary/1]).
 
 %% The kind of scheduler whose thread does it.
 -type where() :: normal | dirty_cpu | dirty_io.
 
-%% chains: forwards everything to the handler before it. swallows: ends the node with exit code 43 at a
-%% fault, and ignores what was sent. no_onstack: what is installed, but without SA_ONSTACK.
+%% chains: forwards everything to the handler before it. swallows: ends the node with exit code 43
+%% at a fault, and ignores what was sent. no_onstack: what is installed, but without SA_ONSTACK.
 -type kind() :: chains | swallows | default | ignore | no_onstack.
 
 %% ---- building
@@ -114,6 +114,16 @@ seen() -> erlang:nif_error(not_loaded).
 %% @doc From now on the system refuses process_vm_readv to every thread of the node.
 -spec deny_syscall() -> ok | {skip, string()}.
 deny_syscall() -> erlang:nif_error(not_loaded).
+
+%% ---- resources
+
+%% @doc A resource of so many bytes, of the type `{sonde_foreign_helper, thing}'.
+-spec thing(non_neg_integer()) -> reference().
+thing(_Bytes) -> erlang:nif_error(not_loaded).
+
+%% @doc A binary that is the memory of such a resource.
+-spec thing_binary(reference()) -> binary().
+thing_binary(_Thing) -> erlang:nif_error(not_loaded).
 
 %% ---- stubs
 

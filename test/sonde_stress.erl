@@ -1,20 +1,22 @@
-%% A node under fire, with witnesses in it: see sonde_stress_fire and sonde_stress_witness. Hands call
-%% whatever sonde has, all at the same time, and judge what is said of the witnesses.
+%% A node under fire, with witnesses in it: see sonde_stress_fire and sonde_stress_witness. Hands
+%% call whatever sonde has, all at the same time, and judge what is said of the witnesses.
 %%
 %% To add a call: a clause of call/3.
 -module(sonde_stress).
 
 -export([run/4]).
--export([calls/3, reads/3, counts/3]).
+-export([calls/3, reads/3, looks/3, counts/3]).
 
+-define(WINNERS, 20).
 -define(NO_LIMIT, 134217727).
 -define(ENOUGH, 5).         % wrong answers, and the run ends
 -define(LOOK_MS, 500).      % who ran in this time, and
 -define(SECOND_MS, 1000).   % is asked before this, ran in the second before it was asked
 
-%% What was done and seen, by name; `wrong' is a list of what was not true. Hands: how many of each kind:
-%% calls (what people call), reads (of the witnesses alone, one after the other, natively) and counts (of
-%% everybody: how many were answered natively, and how many of those who had been busy).
+%% What was done and seen, by name; `wrong' is a list of what was not true. Hands: how many of each
+%% kind: calls (what people call), reads (of the witnesses alone, one after the other, natively),
+%% looks (into the heaps of those that are witnesses of theirs) and counts (of everybody: how many
+%% were answered natively, and how many of those who had been busy).
 run(Ms, Hands, Weakness, {Crowd, Options}) ->
     process_flag(priority, high),
     %% The code server waits like everybody else once it burns.
@@ -25,17 +27,19 @@ run(Ms, Hands, Weakness, {Crowd, Options}) ->
     _ = [ok = sonde_nif:weaken(Weakness) || Weakness =/= sound],
     #{counters := Before} = sonde:native(),
     Stop = {now_ns() + Ms * 1000000, counters:new(1, [])},
-    Monitors = [spawn_opt(?MODULE, Kind, [Log, Witnesses, Stop], [monitor, {priority, priority(Kind)}])
+    Monitors = [spawn_opt(?MODULE, Kind, [Log, Witnesses, Stop],
+                          [monitor, {priority, priority(Kind)}])
                 || {Kind, Times} <- maps:to_list(Hands), _ <- lists:seq(1, Times)],
     Seen = [receive {'DOWN', Ref, process, Pid, Why} -> seen(Why) end || {Pid, Ref} <- Monitors],
     #{counters := After} = sonde:native(),
     _ = [exit(P, kill) || P <- Fire],
     Dead = sonde_stress_witness:dead(All),
+    Late = sonde_stress_witness:late(Log),
     _ = [exit(P, kill) || {_, Ps} <- All, P <- Ps],
     true = ets:delete(Log),
     Sum = lists:foldl(fun plus/2, #{}, [S || {S, _} <- Seen]),
     Sum#{counters => maps:map(fun(K, V) -> V - maps:get(K, Before) end, After),
-         wrong => Dead ++ lists:append([W || {_, W} <- Seen])}.
+         wrong => Dead ++ Late ++ lists:append([W || {_, W} <- Seen])}.
 
 modules() ->
     {ok, Ours} = file:list_dir(filename:dirname(code:which(sonde))),
@@ -44,8 +48,10 @@ modules() ->
 seen({seen, Counts, Wrong}) -> {Counts, Wrong};
 seen(Why) -> {#{}, [{died, Why}]}.
 
-%% Hundreds wait for a scheduler all the time. Hands that mostly wait for answers need not wait with them.
+%% Hundreds wait for a scheduler all the time. Hands that mostly wait for answers need not wait with
+%% them.
 priority(reads) -> normal;
+priority(looks) -> normal;
 priority(_) -> high.
 
 plus(A, B) -> maps:fold(fun(K, V, Sum) -> Sum#{K => V + maps:get(K, Sum, 0)} end, B, A).
@@ -58,7 +64,13 @@ one_of(List) -> lists:nth(rand:uniform(length(List)), List).
 
 calls(Log, Witnesses, Stop) -> hand(fun call/3, Log, Witnesses, Stop).
 reads(Log, Witnesses, Stop) ->
-    hand(fun read/3, Log, [W || {Attr, _} = W <- Witnesses, Attr =/= bin_leak], Stop).
+    hand(fun read/3, Log, [W || {Attr, _} = W <- Witnesses, Attr =/= bin_leak,
+                                not is_look(Attr)], Stop).
+looks(Log, Witnesses, Stop) ->
+    hand(fun look/3, Log, [W || {Attr, _} = W <- Witnesses, is_look(Attr)], Stop).
+
+%% What is asked of one process alone.
+is_look(Attr) -> lists:member(Attr, [heap, heap_top, mailbox, flat]).
 
 %% The time is up, or it is clear enough that something is wrong.
 is_over({End, Wrong}) -> now_ns() >= End orelse counters:get(Wrong, 1) >= ?ENOUGH.
@@ -75,7 +87,8 @@ hand(Look, Log, Witnesses, {_, AllWrong} = Stop, Counts, Wrong) ->
             {Attr, [Pid | _]} = one_of(Witnesses),
             {What, {Verdict, New}} = Look(Log, Attr, Pid),
             ok = counters:add(AllWrong, 1, length(New)),
-            hand(Look, Log, Witnesses, Stop, plus(Counts, #{What => 1, Verdict => 1}), New ++ Wrong)
+            hand(Look, Log, Witnesses, Stop,
+                 plus(Counts, #{What => 1, Verdict => 1, {Verdict, Attr} => 1}), New ++ Wrong)
     end.
 
 read(Log, Attr, Pid) ->
@@ -85,15 +98,52 @@ read(Log, Attr, Pid) ->
                 _ -> no_value
             end,
     T1 = now_ns(),
-    %% A call is next to no work to the scheduler; who is never interrupted keeps others from running.
+    %% A call is next to no work to the scheduler; who is never interrupted keeps others from
+    %% running.
     true = erlang:bump_reductions(1000),
-    {reads, sonde_stress_witness:judge(Log, Attr, Pid, Value, T0, T1)}.
+    {reads, judge(Log, Attr, Pid, Value, T0, T1)}.
 
-%% A witness is among the winners, whatever else goes on.
+judge(Log, bin_garbage, Pid, Value, T0, T1) ->
+    sonde_stress_witness:judge_garbage(Log, Pid, Value, T0, T1);
+judge(Log, Attr, Pid, Value, T0, T1) ->
+    sonde_stress_witness:judge(Log, Attr, Pid, Value, T0, T1).
+
+%% A witness is among the winners, whatever else goes on: more than there are witnesses that hold
+%% much of the same.
 call(Log, bin_leak, Pid) ->
     T0 = now_ns(),
     #{rows := Rows} = sonde:bin_leak(5, #{deadline => 2000}),
     {leaks, sonde_stress_witness:judge_leak(Log, Pid, value(Pid, Rows), T0, now_ns())};
+%% Others may waste more; and who has nothing to collect is in no row.
+call(Log, Attr, Pid) when Attr =:= bin_garbage; Attr =:= bin_waste; Attr =:= binary_unique ->
+    T0 = now_ns(),
+    Rows = case Attr of
+               bin_garbage -> sonde:bin_garbage(5);
+               _ -> sonde:proc_count(Attr, 50)
+           end,
+    {scans, judge(Log, Attr, Pid, missing_is_none(value(Pid, Rows)), T0, now_ns())};
+call(Log, binary_exclusive, Pid) ->
+    T0 = now_ns(),
+    case rand:uniform(4) of
+        1 ->
+            Ms = rand:uniform(20),
+            Rows = sonde:bin_window(50, Ms),
+            {windows, sonde_stress_witness:judge_window(Log, binary_exclusive, Pid,
+                                                        value(Pid, Rows), T0, now_ns(), Ms)};
+        2 ->
+            {accounts, account(one_of([whole, sample, holders, one, resources, shares]))};
+        _ ->
+            Rows = sonde:bin_owned(50),
+            {scans, sonde_stress_witness:judge(Log, binary_exclusive, Pid,
+                                               missing_is_none(value(Pid, Rows)), T0, now_ns())}
+    end;
+call(Log, heap, Pid) ->
+    case rand:uniform(3) of
+        1 -> look(Log, heap, Pid);
+        _ -> {looks, {no_value, looked_into(one_of(processes()))}}
+    end;
+call(Log, Attr, Pid) when Attr =:= heap_top; Attr =:= mailbox; Attr =:= flat ->
+    look(Log, Attr, Pid);
 call(Log, Attr, Pid) ->
     T0 = now_ns(),
     case rand:uniform(26) of
@@ -102,7 +152,7 @@ call(Log, Attr, Pid) ->
                                                   T0, now_ns())};
         1 ->
             Ms = rand:uniform(20),
-            Rows = sonde:proc_window(Attr, 5, Ms),
+            Rows = sonde:proc_window(Attr, ?WINNERS, Ms),
             {windows, sonde_stress_witness:judge_window(Log, Attr, Pid, value(Pid, Rows),
                                                         T0, now_ns(), Ms)};
         2 ->
@@ -112,13 +162,46 @@ call(Log, Attr, Pid) ->
             _ = sonde:proc_count(one_of(sonde_attr:native()), 1),
             {scans, {no_value, []}};
         _ ->
-            Rows = sonde:proc_count(Attr, 5),
+            Rows = sonde:proc_count(Attr, ?WINNERS),
             {scans, sonde_stress_witness:judge(Log, Attr, Pid, value(Pid, Rows), T0, now_ns())}
     end.
 
+missing_is_none(missing) -> no_value;
+missing_is_none(Value) -> Value.
+
+%% Of a whole node nothing is known but what can never be.
+account(whole) -> said(sonde:bin_account());
+account(sample) -> said(sonde:bin_account(#{max_entries => 100 + rand:uniform(10000)}));
+account(holders) -> holders(sonde:bin_holders(rand:uniform(20), one_of([size, count])));
+account(resources) ->
+    {no_value, [{resources, Row} || {_, Count, _, Holders} = Row <- sonde:bin_resources(20),
+                                    Count < 1 orelse Holders < 1]};
+account(shares) ->
+    _ = sonde:proc_count(binary_proportional, 20),
+    {no_value, []};
+account(one) ->
+    Id = case process_info(one_of(processes()), binary) of
+             {binary, [_ | _] = Binaries} -> element(1, one_of(Binaries));
+             _ -> 8 * rand:uniform(1 bsl 40)
+         end,
+    holders([Holder || Holder <- [sonde:bin_holder(Id)], Holder =/= undefined]).
+
+said(#{unseen := Unseen, total := Total} = Account) ->
+    Parts = maps:without([unseen, total, ms, unused, sampled, error, processes_missed,
+                          tables_missed, literals_missed], Account),
+    {no_value, [{account, Account} || lists:any(fun(Bytes) -> Bytes < 0 end, maps:values(Parts))
+                                          orelse Total - lists:sum(maps:values(Parts)) =/= Unseen]}.
+
+holders(Holders) ->
+    {no_value, [{holder, Holder} || #{size := Size, refc := Refc, elsewhere := Elsewhere,
+                                      holders := Held} = Holder <- Holders,
+                                    Size < 0 orelse Refc < 1 orelse Elsewhere < 0
+                                        orelse lists:any(fun({_, N, _}) -> N < 1 end, Held)]}.
+
 %% Several questions in one sweep, each process by itself, and one process alone.
 together(21, Attr, Pid) ->
-    [_, {Attr, Rows}, _] = sonde:proc_count([one_of(sonde_attr:native()), Attr, Attr], 5),
+    [_, {Attr, Rows}, _] = sonde:proc_count([one_of(sonde_attr:native()), Attr, Attr],
+                                             ?WINNERS),
     value(Pid, Rows);
 together(22, Attr, Pid) ->
     Find = fun(P, [_, Value], [], _) when P =:= Pid -> Value;
@@ -133,6 +216,87 @@ together(_, Attr, Pid) ->
         {ok, [Value, _]} -> Value;
         undefined -> missing
     end.
+
+%% What a witness's dictionary reaches and so on.
+look(Log, Attr, Pid) ->
+    T0 = now_ns(),
+    Value = seen_in(Attr, Pid),
+    {looks, sonde_stress_witness:judge(Log, Attr, Pid, Value, T0, now_ns())}.
+
+seen_in(heap, Pid) ->
+    case heap_of(Pid) of
+        {#{roots := {_, _, Dictionary, _, _}}, _, _} -> Dictionary div 8;
+        _ -> no_value
+    end;
+seen_in(heap_top, Pid) ->
+    case sonde:heap_top(Pid, 10, #{timeout => 100}) of
+        {error, _} -> no_value;
+        Rows -> largest([{Path, Bytes div 8} || #{path := Path, retained := Bytes} <- Rows])
+    end;
+seen_in(flat, Pid) ->
+    case sonde:flat_size(Pid, dictionary, #{timeout => 100}) of
+        Words when is_integer(Words) -> Words;
+        {error, _} -> no_value
+    end;
+seen_in(mailbox, Pid) ->
+    case {rand:uniform(2), #{timeout => 100}} of
+        {1, Opts} -> three_words_each(sonde:flat_size(Pid, messages, Opts));
+        {2, Opts} -> counted(sonde:mailbox(Pid, 10, Opts))
+    end.
+
+%% The stack, where nothing moves, comes first; then what is held, and that without its first level.
+largest([{[{_, _}], Stack} | Rows]) ->
+    Held = [dictionary, {key, held}],
+    case {Stack =:= sonde_stress_witness:stack_words(), lists:keyfind(Held, 1, Rows),
+          lists:keyfind(Held ++ [{index, 2}], 1, Rows)} of
+        {true, false, false} -> missing;
+        {true, {_, Words}, false} -> 3 + Words;
+        {true, {_, Words}, {_, Rest}} ->
+            case Words - Rest =:= sonde_stress_witness:level_words() of
+                true -> 3 + Words;
+                false -> {odd, Words, Rest}
+            end;
+        {_, _, _} -> {odd, Stack, Rows}
+    end;
+largest(Rows) ->
+    {odd, Rows}.
+
+three_words_each({error, _}) -> no_value;
+three_words_each(Words) when Words rem 3 =:= 0 -> Words div 3;
+three_words_each(Words) -> {odd, Words}.
+
+%% As many of each shape, or one more; and there may be one that says that they are read.
+counted({error, _}) ->
+    no_value;
+counted(#{messages := N, bytes := Bytes, binary_bytes := 0, examined := N,
+          shapes := Shapes} = All) ->
+    ByShape = maps:from_list([{Shape, Of} || #{shape := Shape, messages := Of} <- Shapes]),
+    Of = [maps:get(Shape, ByShape, 0) || Shape <- [{mail, 2}, {any, 2}, {post, 2}]],
+    Read = maps:get({read, 2}, ByShape, 0),
+    case Bytes =:= 24 * N andalso lists:sum([Read | Of]) =:= N andalso Read =< 1
+        andalso lists:max(Of) - lists:min(Of) =< 1
+        andalso lists:all(fun(#{messages := K, bytes := B}) -> B =:= 24 * K end, Shapes) of
+        true -> N;
+        false -> {odd, All}
+    end;
+counted(All) ->
+    {odd, All}.
+
+%% Anybody's: what is reached adds up, and lies in the blocks.
+looked_into(Pid) ->
+    case heap_of(Pid) of
+        {#{roots := Roots, young := Young, old := Old, fragments := Fragments}, _, Bars} ->
+            Reached = lists:sum(tuple_to_list(Roots)),
+            [{heap, Pid, Roots, Young, Old, Fragments, Bars}
+             || Reached =/= lists:sum([Bytes || {_, _, Bytes} <- Bars])
+                    orelse Reached > Young + Old + Fragments];
+        undefined -> [];
+        {error, _} -> []
+    end.
+
+heap_of(Pid) ->
+    Opts = #{suspend => false, max_words => 1 bsl 30, timeout => 100, progress => false},
+    sonde_look:run(Pid, {mark, [histogram, visible], 0, 0}, Opts, fun sonde_nif:look_heap/1).
 
 value(Pid, Rows) ->
     case lists:keyfind(Pid, 1, Rows) of
@@ -177,7 +341,8 @@ counts([Attr | Attrs], Idle, Until, Counts) ->
                                   {asked, Attr} => length(Asked)}))
     end.
 
-%% Who ran, collected or received anything has done reductions; who was born meanwhile is not idle either.
+%% Who ran, collected or received anything has done reductions; who was born meanwhile is not idle
+%% either.
 busy(Pids, Idle) -> length([Pid || Pid <- Pids, not is_map_key(Pid, Idle)]).
 
 %% One scan as the calls make it, but nobody is asked who could not be read.

@@ -1,18 +1,23 @@
-%% Witnesses in a node under fire: processes whose contents change all the time and are known at every
-%% moment, since each change is written down with its time. What is said of a witness must have been true
-%% at some moment between two.
+%% Witnesses in a node under fire: processes whose contents change all the time and are known at
+%% every moment, since each change is written down with its time. What is said of a witness must
+%% have been true at some moment between two.
 %%
-%% To add a witness: an attribute in kinds/0 and a clause of start/4 that keeps to this: before a change
-%% changing/4 says between what the value may be, after it stable/3 says what it is.
+%% To add a witness: an attribute in kinds/0 and a clause of start/4 that keeps to this: before a
+%% change changing/4 says between what the value may be (or any_of/3, which values it may be), after
+%% it stable/3 says what it is.
 -module(sonde_stress_witness).
 
--export([log/0, start/1, dead/1, judge/6, judge_window/7, judge_leak/5]).
+-export([log/0, start/1, dead/1, judge/6, judge_window/7, judge_leak/5, judge_garbage/5, late/1]).
+-export([stack_words/0, level_words/0]).
 
 -define(SIZE, 100).     % bytes of each binary of a witness
+-define(SLICE, 70).     % and of the part of it that some see
 -define(LEAST, 2000).   % of everything in a witness: more than anybody else in the node has
 -define(SMALL, 200).
+-define(SHARED, 100).   % binaries that two have
 -define(TURN, 100).     % at most so many come and go before a witness is still again
 -define(MOST, 3 * ?LEAST).
+-define(HELD_LEAST, 200). % levels of what is held: more words than ?LEAST
 
 log() -> ets:new(?MODULE, [ordered_set, public, {write_concurrency, true}]).
 
@@ -22,10 +27,13 @@ start(Log) ->
     [{idle, Idle} | [{Attr, start(Attr, Log, lists:sublist(shuffle(Idle), 3 * Least), Least)}
                      || {Attr, Least} <- kinds()]].
 
-%% The trees and lists are several, because most of what can be misread is in them. In a large one there
-%% is much to walk while it changes; a walk through a small one may end before its process stops to run.
+%% The trees and lists are several, because most of what can be misread is in them. In a large one
+%% there is much to walk while it changes; a walk through a small one may end before its process
+%% stops to run.
 kinds() ->
-    [{Attr, ?LEAST} || Attr <- [dictionary_size, message_queue_len, binary_count, binary_memory, bin_leak]]
+    [{Attr, ?LEAST} || Attr <- [dictionary_size, message_queue_len, binary_count, binary_memory,
+                                bin_leak, bin_garbage, bin_waste, binary_unique, binary_exclusive,
+                                heap, heap_top, mailbox, flat]]
         ++ [{Attr, Least} || Attr <- [link_count, monitor_count, monitored_by_count],
                              Least <- [?LEAST, ?SMALL, ?SMALL]].
 
@@ -37,13 +45,19 @@ dead(Witnesses) ->
 
 changing(Log, Pid, A, B) -> note(Log, Pid, {min(A, B), max(A, B)}).
 stable(Log, Pid, Value) -> note(Log, Pid, {Value, Value}).
+any_of(Log, Pid, Values) -> note(Log, Pid, Values).
 
-note(Log, Pid, Range) ->
-    true = ets:insert(Log, {{Pid, now_ns(), erlang:unique_integer([monotonic])}, Range}).
+note(Log, Pid, Truth) ->
+    Key = {Pid, now_ns(), erlang:unique_integer([monotonic])},
+    true = ets:insert(Log, {Key, Truth}),
+    Key.
+
+%% As if it had been said then.
+correct(Log, Key, Truth) -> true = ets:insert(Log, {Key, Truth}).
 
 now_ns() -> erlang:monotonic_time(nanosecond).
 
-%% At some moment from T0 to T1, as ranges.
+%% At some moment from T0 to T1: ranges, or values.
 truths(Log, Pid, T0, T1) ->
     Start = {Pid, T0, -(1 bsl 70)},
     before(Log, Pid, ets:prev(Log, Start)) ++ between(Log, Pid, T1, ets:next(Log, Start)).
@@ -63,14 +77,13 @@ judge(_, _, _, no_value, _, _) ->
     {no_value, []};
 judge(Log, Attr, Pid, Value, T0, T1) ->
     Truths = truths(Log, Pid, T0, T1),
-    case Value of
-        %% others may have had more
-        missing -> verdict(lists:any(fun({Lo, _}) -> Lo < ?LEAST end, Truths), no_value,
-                           {Attr, missing, Truths, T1 - T0});
-        _ -> verdict(is_integer(Value) andalso
-                     lists:any(fun({Lo, Hi}) -> Lo =< Value andalso Value =< Hi end, Truths),
-                     witnessed, {Attr, Value, Truths, T1 - T0})
-    end.
+    verdict(lists:any(fun(Truth) -> fits(Value, Truth) end, Truths),
+            case Value of missing -> no_value; _ -> witnessed end, {Attr, Value, Truths, T1 - T0}).
+
+%% Others may have had more than one that has little.
+fits(missing, {Lo, _}) -> Lo < ?LEAST;
+fits(Value, {Lo, Hi}) -> is_integer(Value) andalso Lo =< Value andalso Value =< Hi;
+fits(Value, Values) -> lists:member(Value, Values).
 
 %% The gain in a window that is at least Ms long: the first look came before the rest of it, and the
 %% second after it.
@@ -91,11 +104,26 @@ judge_leak(_, _, missing, _, _) ->
     {no_value, []};
 judge_leak(Log, Pid, Value, T0, T1) ->
     case truths(Log, Pid, T0, T1) of
-        [{N, N}] -> verdict(Value =:= 0 orelse Value =:= -N, witnessed, {bin_leak, Value, N, T1 - T0});
+        [{N, N}] ->
+            verdict(Value =:= 0 orelse Value =:= -N, witnessed, {bin_leak, Value, N, T1 - T0});
         Moved ->
             Most = lists:max([Hi || {_, Hi} <- Moved]),
             verdict(abs(Value) =< Most, no_value, {bin_leak, Value, Moved, T1 - T0})
     end.
+
+%% Whether somebody has had it collected before, and there was none any more, is known by the one
+%% that has the garbage alone, and not before it goes on: that there is none is judged now and in
+%% the end.
+judge_garbage(Log, Pid, 0, T0, T1) ->
+    true = ets:insert(Log, {{late, T1, erlang:unique_integer()}, {Pid, T0}}),
+    judge(Log, bin_garbage, Pid, 0, T0, T1);
+judge_garbage(Log, Pid, Value, T0, T1) ->
+    judge(Log, bin_garbage, Pid, Value, T0, T1).
+
+%% What turned out to be wrong.
+late(Log) ->
+    lists:append([Wrong || [T1, Pid, T0] <- ets:match(Log, {{late, '$1', '_'}, {'$2', '$3'}}),
+                           {_, Wrong} <- [judge(Log, bin_garbage, Pid, 0, T0, T1)]]).
 
 verdict(true, Verdict, _) -> {Verdict, []};
 verdict(false, _, Wrong) -> {untrue, [Wrong]}.
@@ -110,7 +138,8 @@ some() -> some(?LEAST).
 
 some(Least) -> Least + rand:uniform(Least).
 
-%% Right before each change, for a moment as short as a scan's: who is looked at then changes meanwhile.
+%% Right before each change, for a moment as short as a scan's: who is looked at then changes
+%% meanwhile.
 rest() ->
     receive never -> ok after rand:uniform(3) - 1 -> ok end.
 
@@ -123,9 +152,25 @@ start(binary_count, Log, _, _) ->
     [witness(fun() -> binaries(Log, 1, [], 0) end)];
 start(binary_memory, Log, _, _) ->
     [witness(fun() -> binaries(Log, ?SIZE, [], 0) end)];
+start(binary_unique, Log, _, _) ->
+    owner(Log, ?SHARED * ?SIZE);
+start(binary_exclusive, Log, _, _) ->
+    owner(Log, 0);
+start(bin_waste, Log, _, _) ->
+    [witness(fun() -> waste(Log, [], 0) end)];
 start(bin_leak, Log, _, _) ->
-    %% no collection but those that are asked for
-    [witness(fun() -> leak(Log) end, [{min_heap_size, 200000}, {min_bin_vheap_size, 10000000}])];
+    [witness(fun() -> leak(Log) end, uncollected())];
+start(bin_garbage, Log, _, _) ->
+    [witness(fun() -> garbage(Log, 0) end, uncollected())];
+start(heap, Log, _, _) ->
+    [witness(fun() -> heap(Log, {once, ?LEAST, 3}, 0, pairs(15 * ?LEAST)) end)];
+start(heap_top, Log, _, _) ->
+    [witness(fun() -> heap(Log, {once, ?SMALL, 20}, 0, pairs(stack_pairs())) end)];
+start(flat, Log, _, _) ->
+    [witness(fun() -> heap(Log, {twice, ?LEAST, 10}, 0, []) end)];
+start(mailbox, Log, _, _) ->
+    Reader = witness(fun read_any/0, [{message_queue_data, one_of([on_heap, off_heap])}]),
+    [Reader, witness(fun() -> mail_turns(Log, Reader, 0, some()) end)];
 start(link_count, Log, Idle, Least) ->
     {First, Rest} = lists:split(some(Least), Idle),
     [witness(fun() -> _ = [link(P) || P <- First],
@@ -142,6 +187,9 @@ start(monitor_count, Log, Idle, Least) ->
 start(monitored_by_count, Log, _, Least) ->
     Seen = witness(fun answer/0),
     [Seen, witness(fun() -> watch(Log, Seen, some(Least), []) end)].
+
+%% No collection but those that are asked for.
+uncollected() -> [{min_heap_size, 200000}, {min_bin_vheap_size, 10000000}].
 
 one_of(List) -> lists:nth(rand:uniform(length(List)), List).
 
@@ -173,8 +221,8 @@ exchanges(Log, In, Out, Come, Go) ->
 shuffle(List) ->
     [X || {_, X} <- lists:sort([{rand:uniform(), X} || X <- List])].
 
-%% One watches another many times over. What it sends is seen in the order in which it is sent, so an
-%% answer means that all of it has been taken in.
+%% One watches another many times over. What it sends is seen in the order in which it is sent, so
+%% an answer means that all of it has been taken in.
 watch(Log, Seen, N, []) ->
     changing(Log, Seen, 0, N),
     Refs = [monitor(process, Seen) || _ <- lists:seq(1, N)],
@@ -222,6 +270,40 @@ read_all() ->
             read_all()
     end.
 
+%% As many of each shape, one after the other, and all of the same size: what waits is always a
+%% piece of one row, whoever reads it.
+mail_turns(Log, Reader, Had, Most) when Had < Most ->
+    N = 3 * rand:uniform(?TURN),
+    changing(Log, Reader, Had, Had + N),
+    _ = [Reader ! letter(I rem 3, I) || I <- lists:seq(0, N - 1)],
+    stable(Log, Reader, Had + N),
+    receive never -> ok after chance(20) -> ok end,
+    mail_turns(Log, Reader, Had + N, Most);
+mail_turns(Log, Reader, Had, _) ->
+    changing(Log, Reader, 0, Had + 1),
+    Reader ! {read, self()},
+    receive {Reader, done} -> ok end,
+    stable(Log, Reader, 0),
+    receive never -> ok after chance(20) -> ok end,
+    mail_turns(Log, Reader, 0, some()).
+
+letter(0, I) -> {mail, I};
+letter(1, I) -> {I, mail};
+letter(2, I) -> {post, I}.
+
+read_any() ->
+    receive
+        {read, From} ->
+            ok = drop_all(),
+            From ! {self(), done},
+            read_any()
+    end.
+
+drop_all() ->
+    receive {_, _} -> drop_all()
+    after 0 -> ok
+    end.
+
 %% After a collection there are just those that are kept.
 binaries(Log, Each, Kept, Had) ->
     N = some(),
@@ -233,7 +315,72 @@ binaries(Log, Each, Kept, Had) ->
     rest(),
     binaries(Log, Each, New, length(New)).
 
+%% One that shares some with another all the time, and has others for itself.
+owner(Log, Base) ->
+    Shared = copies(?SHARED),
+    Start = fun(Then) -> fun() -> _ = put(shared, Shared), Then() end end,
+    [witness(Start(fun() -> owned(Log, Base, [], 0) end)),
+     witness(Start(fun() -> receive never -> ok end end))].
+
+owned(Log, Base, Kept, Had) ->
+    N = some(),
+    changing(Log, self(), 0, Base + ?SIZE * (Had + N)),
+    More = copies(N),
+    New = lists:sublist(More, N div 2) ++ lists:sublist(Kept, N - N div 2),
+    true = garbage_collect(),
+    stable(Log, self(), Base + ?SIZE * length(New)),
+    rest(),
+    owned(Log, Base, New, length(New)).
+
 copies(N) -> [binary:copy(<<1>>, ?SIZE) || _ <- lists:seq(1, N)].
+
+%% What is dropped is not seen, collected or not.
+waste(Log, Kept, Had) ->
+    N = some(),
+    Each = ?SIZE - ?SLICE,
+    changing(Log, self(), 0, Each * (Had + N)),
+    More = [binary:part(Bin, I rem (Each + 1), ?SLICE)
+            || {I, Bin} <- lists:zip(lists:seq(1, N), copies(N))],
+    New = lists:sublist(More, N div 2) ++ lists:sublist(Kept, N - N div 2),
+    stable(Log, self(), Each * length(New)),
+    rest(),
+    waste(Log, New, length(New)).
+
+%% What the dictionary reaches is what is held, and is nowhere else: no random numbers are kept
+%% there, and the stack, which is walked first and takes a while, shares nothing with it. Meanwhile
+%% the heap moves. What is held twice is there once, but not in a message. Who makes something new
+%% to hold may have more of that than it holds.
+heap(Log, {How, Most, Pause} = Kind, Had, Stack) ->
+    N = chance(Most) + ?HELD_LEAST,
+    receive never -> ok after chance(3) -> ok end,
+    Words = 3 + held_words(How, N),
+    any_of(Log, self(), [Had, Words, missing]),
+    _ = put(held, held(How, N)),
+    true = garbage_collect(),
+    stable(Log, self(), Words),
+    receive never -> ok after chance(Pause) -> ok end,
+    heap(Log, Kind, Words, Stack).
+
+chance(N) -> erlang:phash2(make_ref(), N).
+
+pairs(N) -> [{I, I} || I <- lists:seq(1, N)].
+
+%% More than what is held by a small one.
+stack_pairs() -> 4 * (?HELD_LEAST + ?SMALL).
+stack_words() -> 5 * stack_pairs().
+
+held(once, N) -> levels(N, []);
+held(twice, N) -> Once = levels(N, []), {Once, Once}.
+
+held_words(once, N) -> N * level_words();
+held_words(twice, N) -> 3 + 2 * N * level_words().
+
+%% Lists, tuples, floats, maps and binaries, some deep and some long.
+levels(0, Held) -> Held;
+levels(N, Held) -> levels(N - 1, [{N / 3, [N]}, Held, binary:copy(<<N:64>>)]).
+
+%% Three pairs, a tuple, a float, a list of one, a binary of 8 bytes.
+level_words() -> 6 + 3 + 2 + 2 + 3.
 
 %% Garbage of a known number, until somebody collects it.
 leak(Log) ->
@@ -242,5 +389,20 @@ leak(Log) ->
     N = some(),
     N = length(copies(N)),
     stable(Log, self(), N),
-    receive never -> ok after 200 + rand:uniform(1500) -> ok end,
+    keep_still(),
     leak(Log).
+
+keep_still() ->
+    receive never -> ok after 200 + rand:uniform(1500) -> ok end.
+
+%% The same; whether it was is known when it goes on.
+garbage(Log, Had) ->
+    N = some(),
+    any_of(Log, self(), [Had, 0, N]),
+    true = garbage_collect(),
+    N = length(copies(N)),
+    Said = any_of(Log, self(), [0, N]),
+    keep_still(),
+    {binary, Left} = process_info(self(), binary),
+    _ = [correct(Log, Said, [N]) || length(Left) >= N],
+    garbage(Log, N).

@@ -1,12 +1,13 @@
-%% A node under fire: whatever is said of the witnesses in it was true, next to everybody is answered
-%% natively, and the node lives. Readers that are broken on purpose are found out.
+%% A node under fire: whatever is said of the witnesses in it was true, next to everybody is
+%% answered natively, and the node lives. Readers that are broken on purpose are found out.
 -module(stress_SUITE).
 
 -compile([export_all, nowarn_export_all]).
 
 suite() -> [{timetrap, {seconds, 300 + 4 * seconds()}}].
 
-all() -> [everything_under_fire, a_reader_without_stamps, a_reader_of_reductions].
+all() -> [everything_under_fire, a_reader_without_stamps, a_reader_of_reductions,
+     a_look_without_stamps].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
@@ -14,7 +15,8 @@ end_per_suite(_Config) -> ok.
 init_per_testcase(Case, Config) ->
     Broken = Case =/= everything_under_fire,
     case {sonde_test:side(), Broken andalso sonde_peer_helper:needs_test_build()} of
-        {portable, _} -> {skip, "the portable side asks one after the other, minutes for a scan here"};
+        {portable, _} ->
+            {skip, "the portable side asks one after the other, minutes for a scan here"};
         {native, {skip, _} = Skip} -> Skip;
         {native, _} -> Config
     end.
@@ -31,38 +33,42 @@ everything_under_fire(Config) ->
                       {ok, Built} -> {Built, [hot, foreign]};
                       {skip, _} -> {none, [hot]}
                   end,
-    Seen = under_fire(shipped, sound, seconds() * 1000, #{calls => 3, reads => 1, counts => 1},
-                      {12000, Fire, Dir}),
+    Seen = under_fire(shipped, sound, seconds() * 1000,
+                      #{calls => 3, reads => 1, looks => 1, counts => 1}, {12000, Fire, Dir}),
     ok = report(Seen),
     [] = maps:get(wrong, Seen),
     true = maps:get(witnessed, Seen) > 100,
-    #{attempts := All, attempts_native := Native, busy_attempts := Busy, busy_native := BusyNative} = Seen,
+    #{attempts := All, attempts_native := Native, busy_attempts := Busy,
+      busy_native := BusyNative} = Seen,
     {true, _} = {4 * Busy >= All, {busy, Busy, All}},
     {true, _} = {BusyNative >= 0.95 * Busy, {busy_native, BusyNative, Busy}},
     {true, _} = {Native >= 0.99 * All, {native, Native, All}}.
 
-a_reader_without_stamps(_Config) -> found_out(1).
+a_reader_without_stamps(_Config) -> found_out(1, reads).
 
-a_reader_of_reductions(_Config) -> found_out(2).
+a_reader_of_reductions(_Config) -> found_out(2, reads).
+
+a_look_without_stamps(_Config) -> found_out(1, looks).
 
 %% The run ends as soon as it is; on two processors that others leave alone, after a second or two.
-found_out(How) ->
+found_out(How, Hand) ->
     Start = erlang:monotonic_time(millisecond),
-    Seen = under_fire(test, How, 60000, #{reads => 2}, {1000, [], none}),
+    Seen = under_fire(test, How, 60000, #{Hand => 2}, {1000, [], none}),
     Found = length(maps:get(wrong, Seen)),
-    ok = figures("a reader ~s: ~b wrong answers found in ~b, after ~.1f s",
-                 [element(How, {"that compares no stamp", "that compares reductions alone"}), Found,
-                  maps:get(witnessed, Seen, 0) + Found,
+    ok = figures("~s by a reader ~s: ~b wrong answers found in ~b, after ~.1f s",
+                 [Hand, element(How, {"that compares no stamp", "that compares reductions alone"}),
+                  Found, maps:get(witnessed, Seen, 0) + Found,
                   (erlang:monotonic_time(millisecond) - Start) / 1000]),
     true = Found > 0.
 
 under_fire(Build, Weakness, Ms, Hands, {Crowd, Options, Foreign}) ->
     Peer = sonde_peer_helper:start(Build, ["+P", "262144"]),
     try
-        _ = [ok = sonde_peer_helper:call(Peer, sonde_foreign_helper, load, [Foreign]) || Foreign =/= none],
+        _ = [ok = sonde_peer_helper:call(Peer, sonde_foreign_helper, load, [Foreign])
+             || Foreign =/= none],
         #{status := active} = sonde_peer_helper:call(Peer, sonde, native, []),
-        Seen = sonde_peer_helper:call(Peer, sonde_stress, run, [Ms, Hands, Weakness, {Crowd, Options}],
-                                      Ms + 120000),
+        Seen = sonde_peer_helper:call(Peer, sonde_stress, run,
+                                      [Ms, Hands, Weakness, {Crowd, Options}], Ms + 120000),
         ct:pal("~p ms: ~p", [Ms, Seen]),
         Seen
     after

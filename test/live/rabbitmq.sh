@@ -9,7 +9,7 @@
 # and epmd are stopped and the folder is gone.
 #
 # RECON=ours looks at something else: a broker with compat/recon in the place of the recon that it ships
-# (live_compat.erl).
+# (live_compat.erl); LOOK=binaries at where the memory of a backlog is (live_binaries.erl).
 #
 #   RABBITMQ_SECONDS   of each of the ten windows (10); with less than 10, all else is less, too
 #   SONDE_TIMEOUT      seconds for all (1200)
@@ -25,7 +25,7 @@ if [ ! -x "${server[0]}/sbin/rabbitmq-server" ]; then
     exit 1
 fi
 tmp=$(mktemp -d)
-looks=live_rabbitmq
+looks=live_${LOOK:-rabbitmq}
 
 # The broker is a process group of its own: asked to stop, and after ten seconds made to.
 broker=

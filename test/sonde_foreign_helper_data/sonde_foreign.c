@@ -1,5 +1,5 @@
 /* sonde_foreign.c: a library that is not ours, as others have them: for tests and measurements.
- * Knows: long calls, signal handlers of its own, true faults, a system call that is refused.
+ * Knows: long calls, signal handlers of its own, true faults, a system call that is refused, resources.
  * Does not know: sonde. Builds with plain cc -shared -fPIC and erl_nif.h of any release. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -253,6 +253,33 @@ NIF(nif_deny_syscall)
                : atom(env, "ok");
 }
 
+/* ---- resources ---------------------------------------------------------------------------------- */
+
+static ErlNifResourceType *thing_type;
+
+NIF(nif_thing)
+{
+    (void)argc;
+    /* (Bytes) -> Resource */
+    unsigned bytes;
+    if (!enif_get_uint(env, argv[0], &bytes))
+        return enif_make_badarg(env);
+    void *obj = enif_alloc_resource(thing_type, bytes);
+    ERL_NIF_TERM term = enif_make_resource(env, obj);
+    enif_release_resource(obj);
+    return term;
+}
+
+NIF(nif_thing_binary)
+{
+    (void)argc;
+    /* (Resource) -> Binary, whose bytes are the resource's */
+    void *obj;
+    if (!enif_get_resource(env, argv[0], thing_type, &obj))
+        return enif_make_badarg(env);
+    return enif_make_resource_binary(env, obj, obj, enif_sizeof_resource(obj));
+}
+
 /* ---- the table ---------------------------------------------------------------------------------- */
 
 #define EVERYWHERE(Name, Arity, Function)                                                          \
@@ -273,12 +300,15 @@ static ErlNifFunc functions[] = {
     {"signals", 0, nif_signals, 0},
     {"seen", 0, nif_seen, 0},
     {"deny_syscall", 0, nif_deny_syscall, 0},
+    {"thing", 1, nif_thing, 0},
+    {"thing_binary", 1, nif_thing_binary, 0},
 };
 
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
-    (void)env, (void)priv, (void)info;
-    return 0;
+    (void)priv, (void)info;
+    thing_type = enif_open_resource_type(env, NULL, "thing", NULL, ERL_NIF_RT_CREATE, NULL);
+    return thing_type ? 0 : 1;
 }
 
 ERL_NIF_INIT(sonde_foreign_helper, functions, load, NULL, NULL, NULL)

@@ -1,0 +1,349 @@
+%% @private
+%% Who holds the binary memory: an account of all processes, tables and persistent terms, each
+%% binary once. Nothing is collected, nobody is asked; what a process holds is read under a stamp,
+%% and read again where it ran meanwhile. With the native side off there is no answer.
+-module(sonde_account).
+
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/3]).
+-export_type([account/0, options/0, holder/0, resources/0]).
+
+-type account() ::
+        #{total := non_neg_integer(), exclusive := non_neg_integer(), shared := non_neg_integer(),
+          ets := non_neg_integer(), queues := non_neg_integer(), literals := non_neg_integer(),
+          mixed := non_neg_integer(), resources := non_neg_integer(),
+          elsewhere := non_neg_integer(), overhead := non_neg_integer(), unseen := integer(),
+          unused := non_neg_integer(), ms := non_neg_integer(),
+          processes_missed := non_neg_integer(), tables_missed := non_neg_integer(),
+          literals_missed => true, sampled => float(), error => non_neg_integer()}.
+-type options() :: #{max_entries => pos_integer(), max_rows => non_neg_integer()}.
+-type holder() ::
+        #{id := pos_integer(), size := non_neg_integer(), refc := non_neg_integer(),
+          holders := [{pid() | {queue, pid()} | {ets, ets:table()} | literals,
+                       References :: pos_integer(),
+                       VisibleBytes :: non_neg_integer() | undefined}],
+          elsewhere := non_neg_integer()}.
+-type resources() ::
+        [{Type :: {module(), atom()} | unknown, Count :: pos_integer(), Bytes :: non_neg_integer(),
+          Holders :: pos_integer()}].
+
+-define(CHUNK, 1000).
+%% Of a sum of many parts of a sample: the error that is exceeded once in twenty times.
+-define(DEVIATIONS, 1.96).
+%% So many processes are looked into for what they see of a binary, and for so long.
+-define(LOOKS, 1000).
+-define(LOOKS_MS, 30000).
+
+-spec bin_account(options()) -> account().
+bin_account(Opts) ->
+    Start = erlang:monotonic_time(millisecond),
+    Account = run(Opts, fun account/3),
+    Account#{ms => erlang:monotonic_time(millisecond) - Start}.
+
+account(Account, Missed, #{unused := Unused, caller := Caller}) ->
+    Total = erlang:memory(binary) - own(),
+    report(Total, Unused, Missed, sums(Account, Caller)).
+
+%% What we need for this, which nobody can read since we are running.
+own() ->
+    {magic_ref, Refs} = process_info(self(), magic_ref),
+    lists:sum([Size || {_, Size, _} <- lists:usort(Refs)]).
+
+report(Total, Unused, #{processes := Processes, tables := Tables, literals := Missed},
+       {{Exclusive, Shared, Ets, Queues, Literals, Mixed, Resources, Elsewhere}, Overhead, _,
+        Level, Variance, _}) ->
+    Seen = Exclusive + Shared + Ets + Queues + Literals + Mixed + Resources + Elsewhere + Overhead,
+    maps:merge(maps:merge(sample(Level, Variance), missed(Missed)),
+               #{total => Total, exclusive => Exclusive, shared => Shared, ets => Ets,
+                 queues => Queues, literals => Literals, mixed => Mixed, resources => Resources,
+                 elsewhere => Elsewhere, overhead => Overhead, unseen => Total - Seen,
+                 unused => Unused, processes_missed => Processes, tables_missed => Tables}).
+
+missed(true) -> #{literals_missed => true};
+missed(false) -> #{}.
+
+sample(0, _) -> #{};
+sample(Level, Variance) ->
+    #{sampled => 1 / (1 bsl Level), error => round(?DEVIATIONS * math:sqrt(Variance))}.
+
+-spec bin_resources(non_neg_integer(), options()) -> resources().
+bin_resources(N, Opts) when is_integer(N), N >= 0 ->
+    run(Opts, fun(Account, _, #{caller := Caller}) ->
+                      whole(Account, Caller),
+                      Atoms = erlang:system_info(atom_count),
+                      Types = [{type(Type), Count, Bytes, Holders}
+                               || {Type, Count, Bytes, Holders}
+                                      <- sonde_nif:account_resources(Account, Atoms)],
+                      lists:sublist(lists:reverse(lists:keysort(3, Types)), N)
+              end);
+bin_resources(_, _) ->
+    error(badarg).
+
+type(undefined) -> unknown;
+type(Type) -> Type.
+
+%% @doc Runs a sweep of processes that looks up in an account what part of each binary is theirs:
+%% see `sonde_waste'. Only where all binaries are known: a sample would not do.
+-spec shares(options(), reference(), fun((sonde_nif:account()) -> Answer)) -> Answer.
+shares(Opts, Caller, Fun) ->
+    Read = sonde_opts:read(Opts, options()),
+    opened(Read, Caller, fun(Account, _, _) -> whole(Account, Caller), Fun(Account) end).
+
+%% ---- holders
+
+-spec bin_holders(non_neg_integer(), size | count, options()) -> [holder()].
+bin_holders(N, By, Opts) when is_integer(N), N >= 0, By =:= size orelse By =:= count ->
+    Read = sonde_opts:read(Opts, options()),
+    sonde_vm:must_be_native(),
+    sonde_helper:call(fun(Caller) -> holders(ids(N, By, Read, Caller), Read, Caller) end);
+bin_holders(_, _, _) ->
+    error(badarg).
+
+-spec bin_holder(pos_integer(), options()) -> holder() | undefined.
+bin_holder(Id, Opts) when is_integer(Id) ->
+    Read = sonde_opts:read(Opts, options()),
+    sonde_vm:must_be_native(),
+    case Id > 0 andalso Id < 1 bsl 64 andalso Id rem 8 =:= 0
+         andalso sonde_helper:call(fun(Caller) -> holders([Id], Read, Caller) end) of
+        [Holder] -> Holder;
+        _ -> undefined
+    end;
+bin_holder(_, _) ->
+    error(badarg).
+
+ids(0, _, _, _) ->
+    [];
+ids(N, By, Opts, Caller) ->
+    opened(Opts, Caller,
+           fun(Account, _, _) ->
+                   whole(Account, Caller),
+                   rank(Account, By, N, Caller),
+                   [Id
+                    || {Id, _, _, _} <- all(fun(From) ->
+                                                    sonde_nif:account_ranked(Account, From)
+                                            end)]
+           end).
+
+whole(Account, Caller) ->
+    case sums(Account, Caller) of
+        {_, _, _, 0, _, _} -> ok;
+        _ -> error(system_limit)
+    end.
+
+rank(Account, By, N, Caller) ->
+    sonde_helper:check_caller(Caller),
+    case sonde_nif:account_rank(Account, By, N) of
+        ok -> ok;
+        more -> rank(Account, By, next, Caller);
+        {error, Why} -> error(Why)
+    end.
+
+%% A second look, for these alone.
+holders([], _Opts, _Caller) ->
+    [];
+holders(Ids, #{max_rows := MaxRows, max_entries := Max}, Caller) ->
+    Account = sonde_nif:account_new(Max, false),
+    try holders(Account, Ids, MaxRows, Caller) after close(Account) end.
+
+holders(Account, Ids, MaxRows, Caller) ->
+    want(Account, Ids),
+    _ = processes(Account, Caller),
+    Wanted = maps:from_keys(Ids, true),
+    Tables = tables_with(Account, Wanted, MaxRows, Caller),
+    Literals = literals_with(Account, Wanted),
+    Held = lists:append([held(Holding)
+                         || Holding <- all(fun(From) -> sonde_nif:account_holdings(Account, From)
+                                           end)]),
+    Known = [Binary || Id <- Ids, Binary <- [sonde_nif:account_known(Account, Id)],
+                       Binary =/= undefined],
+    Seen = seen(lists:usort([pid(Holder) || {_, Holder, _} <- Held]), Wanted, Caller),
+    ByBinary = maps:groups_from_list(fun({Id, _, _}) -> Id end,
+                                     fun({Id, Holder, References}) ->
+                                             {Holder, References, visible(Id, Holder, Seen)}
+                                     end, Held ++ Tables ++ Literals),
+    [#{id => Id, size => Size, refc => Refc, elsewhere => max(0, Refc - References),
+       holders => lists:sort(maps:get(Id, ByBinary, []))}
+     || {Id, Size, Refc, References} <- Known].
+
+want(_Account, []) ->
+    ok;
+want(Account, Ids) ->
+    {Now, Later} = first(Ids),
+    case sonde_nif:account_want(Account, Now) of
+        ok -> want(Account, Later);
+        {error, Why} -> error(Why)
+    end.
+
+held({Id, Pid, References, Queued}) ->
+    [{Id, Pid, References - Queued} || References > Queued]
+        ++ [{Id, {queue, Pid}, Queued} || Queued > 0].
+
+pid({queue, Pid}) -> Pid;
+pid(Pid) -> Pid.
+
+tables_with(Account, Wanted, MaxRows, Caller) ->
+    lists:append([begin
+                      sonde_helper:check_caller(Caller),
+                      Binaries = wanted(sonde_tables:binaries(Tab, MaxRows), Wanted),
+                      add(Account, table, Binaries),
+                      [{Id, {ets, Tab}, References} || {Id, _, _, References} <- Binaries]
+                  end || Tab <- ets:all()]).
+
+literals_with(Account, Wanted) ->
+    Binaries = wanted(literals(), Wanted),
+    add(Account, literal, Binaries),
+    [{Id, literals, References} || {Id, _, _, References} <- Binaries].
+
+wanted(Binaries, Wanted) when is_list(Binaries) ->
+    [Binary || Binary <- Binaries, is_map_key(element(1, Binary), Wanted)];
+wanted(_, _) ->
+    [].
+
+%% What processes see of binaries, their mailboxes included. Who cannot be read sees nobody knows
+%% what.
+seen(Pids, Wanted, Caller) ->
+    Until = now_ms() + ?LOOKS_MS,
+    maps:from_list(lists:append([seen_by(Pid, Wanted, max(0, Until - now_ms()), Caller)
+                                 || Pid <- lists:sublist(Pids, ?LOOKS)])).
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+seen_by(Pid, Wanted, Ms, Caller) ->
+    Opts = (look_options())#{timeout := Ms, caller => Caller},
+    case sonde_look:run(Pid, {slices, [], 0, 0}, Opts,
+                        fun(Look) -> all(fun(From) -> sonde_nif:look_pinned(Look, From, ?CHUNK) end)
+                        end) of
+        Pinned when is_list(Pinned) ->
+            [{Pid, #{}} | [{{Pid, Id}, Visible} || {Id, _, _, Visible, _} <- Pinned,
+                                                   is_map_key(Id, Wanted)]];
+        _ ->
+            []
+    end.
+
+look_options() -> sonde_opts:read(#{}, sonde_look:options(#{})).
+
+%% Garbage sees nothing.
+visible(Id, {queue, Pid}, Seen) -> visible(Id, Pid, Seen);
+visible(Id, Pid, Seen) when is_map_key(Pid, Seen) -> maps:get({Pid, Id}, Seen, 0);
+visible(_, _, _) -> undefined.
+
+%% ---- an account of all
+
+options() ->
+    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
+    #{max_entries => {20000000, fun(N) -> is_integer(N) andalso N > 0 end},
+      max_rows => {10000000, Number}}.
+
+run(Opts, Fun) ->
+    Read = sonde_opts:read(Opts, options()),
+    sonde_vm:must_be_native(),
+    sonde_helper:call(fun(Caller) -> opened(Read, Caller, Fun) end).
+
+%% Goes through all processes, tables and persistent terms; what of them could not be read is told.
+%% Only in a helper.
+opened(#{max_entries := Max, max_rows := MaxRows}, Caller, Fun) ->
+    {Tagged, Unused} = allocator(),
+    Account = sonde_nif:account_new(Max, Tagged),
+    try
+        Missed = #{processes => processes(Account, Caller),
+                   tables => tables(Account, MaxRows, Caller),
+                   literals => add(Account, literal, literals()) =:= missed},
+        Fun(Account, Missed, #{unused => Unused, caller => Caller})
+    after
+        close(Account)
+    end.
+
+%% Also where the caller is gone: what is left for the collector is freed at once, and by a
+%% scheduler.
+close(Account) ->
+    case sonde_nif:account_end(Account) of
+        ok -> ok;
+        more -> close(Account)
+    end.
+
+%% Whether blocks are tagged with what they are; and bytes of carriers in which no block lies.
+allocator() ->
+    Instances = [Props || {{binary_alloc, _}, Props} <- sonde_alloc:allocators()],
+    {lists:any(fun(Props) -> lists:member({atags, true},
+                                          proplists:get_value(options, Props, [])) end,
+               Instances),
+     lists:sum([current(carriers_size, Part) - current(blocks_size, Part)
+                || Props <- Instances, {Kind, Part} <- Props,
+                   Kind =:= mbcs orelse Kind =:= sbcs orelse Kind =:= mbcs_pool])}.
+
+current(Figure, Part) ->
+    element(2, lists:keyfind(Figure, 1, Part)).
+
+%% How many could not be read.
+processes(Account, Caller) ->
+    How = #{attrs => [binary_unique], account => Account, callers => [Caller]},
+    {all, _, Unread} = sonde_sweep:run(sonde_sweep:scan(account, 0, undefined, How), How),
+    length(Unread).
+
+sums(Account, Caller) ->
+    sonde_helper:check_caller(Caller),
+    case sonde_nif:account_sum(Account) of
+        more -> sums(Account, Caller);
+        Sums -> Sums
+    end.
+
+%% ---- tables and literals
+
+%% How many have too many rows.
+tables(Account, MaxRows, Caller) ->
+    lists:sum([begin
+                   sonde_helper:check_caller(Caller),
+                   case add(Account, table, sonde_tables:binaries(Tab, MaxRows)) of
+                       {too_large, _} -> 1;
+                       _ -> 0
+                   end
+               end || Tab <- ets:all()]).
+
+%% Persistent terms are literals. We hold all of them while another helper looks at us.
+literals() ->
+    Me = self(),
+    Id = erlang:phash2(make_ref()),
+    Look = fun(Caller) ->
+                   sonde_look:run(Me, {flat, [slot, refs], 0, Id},
+                                  (look_options())#{caller => Caller}, fun refs/1)
+           end,
+    case sonde_term:hold({Id, persistent_term:get()}, Look) of
+        Binaries when is_list(Binaries) -> Binaries;
+        {error, no_memory} -> error(no_memory);
+        _ -> missed
+    end.
+
+refs(Look) -> refs(Look, 0).
+
+refs(Look, At) ->
+    case sonde_nif:look_refs(Look, At) of
+        {done, Binaries} -> Binaries;
+        {Next, Binaries} -> Binaries ++ refs(Look, Next)
+    end.
+
+%% What is no list says why there is none.
+add(_Account, _Kind, []) ->
+    ok;
+add(Account, Kind, [_ | _] = Binaries) ->
+    {Now, Later} = first(Binaries),
+    case sonde_nif:account_add(Account, Kind, Now) of
+        ok -> add(Account, Kind, Later);
+        {error, Why} -> error(Why)
+    end;
+add(_Account, _Kind, None) ->
+    None.
+
+%% As many as one call takes. How long the list is would take longer to tell each time than all the
+%% rest.
+first(List) -> first(?CHUNK, List, []).
+
+first(N, [Item | Rest], Acc) when N > 0 -> first(N - 1, Rest, [Item | Acc]);
+first(_, Rest, Acc) -> {lists:reverse(Acc), Rest}.
+
+%% All of a list that comes in parts.
+all(From) -> all(From, 0).
+
+all(From, N) ->
+    case From(N) of
+        [] -> [];
+        Some -> Some ++ all(From, N + length(Some))
+    end.

@@ -1,0 +1,78 @@
+%% @private
+%% Whose binaries grew: bytes that nobody else refers to, of processes and of tables, now and after
+%% a while.
+-module(sonde_bin_window).
+
+-export([run/3]).
+-export_type([row/0, options/0]).
+
+-type row() ::
+        {pid() | {ets, ets:table()}, Growth :: pos_integer(),
+         sonde_attr:attrs()
+         | [atom() | {owner, pid()} | {type, atom()} | {size, non_neg_integer()}]}.
+-type options() :: #{self => boolean(), max_rows => non_neg_integer(),
+                     max_entries => pos_integer()}.
+
+-define(SPARE, 100).
+
+%% @doc Who could not be read in one of the two looks has no row; neither has who died in between,
+%% or did not grow.
+-spec run(non_neg_integer(), non_neg_integer(), options()) -> [row()].
+run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
+    Read = sonde_opts:read(Opts, options()),
+    sonde_vm:must_be_native(),
+    Me = [self() || not maps:get(self, Read)],
+    sonde_helper:call(fun(Caller) -> window(N, Ms, Read#{without => Me}, Caller) end);
+run(_, _, _) ->
+    error(badarg).
+
+options() ->
+    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
+    #{self => {false, fun is_boolean/1}, max_rows => {10000000, Number},
+      max_entries => {134217727, fun(N) -> is_integer(N) andalso N > 0 end}}.
+
+window(N, Ms, #{max_rows := MaxRows} = Opts, Caller) ->
+    {First, Unread} = look(sample, 0, undefined, Opts, Caller),
+    Tables = tables(MaxRows, Caller),
+    wait(Ms, Caller),
+    Want = min(N + length(Unread) + ?SPARE, erlang:system_info(process_limit)),
+    {Second, Unread2} = look(diff, Want, First, Opts, Caller),
+    Left = maps:from_keys(Unread ++ Unread2, true),
+    Grown = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Second), Value > 0,
+                             not is_map_key(Pid, Left)],
+    Rows = sonde_procs:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
+    lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, Rows), N).
+
+look(Mode, Want, First, Opts, Caller) ->
+    How = Opts#{attrs => [binary_exclusive], callers => [Caller]},
+    Scan = sonde_sweep:scan(Mode, Want, First, How),
+    {all, _, Unread} = sonde_sweep:run(Scan, How),
+    {Scan, Unread}.
+
+%% The caller may die meanwhile.
+wait(Ms, Caller) ->
+    receive {'DOWN', Caller, process, _, _} -> exit(caller_is_gone)
+    after Ms -> ok
+    end.
+
+%% ---- tables
+
+%% Bytes of the binaries to which nothing but the table's rows refer.
+tables(MaxRows, Caller) ->
+    maps:from_list([begin
+                        sonde_helper:check_caller(Caller),
+                        {Tab, exclusive(sonde_tables:binaries(Tab, MaxRows))}
+                    end || Tab <- ets:all()]).
+
+exclusive(Binaries) when is_list(Binaries) ->
+    lists:foldl(fun({_, Size, Refc, Refc}, Sum) -> Sum + Size;
+                   (_, Sum) -> Sum
+                end, 0, Binaries);
+exclusive(None) ->
+    None.
+
+grown(Before, After) ->
+    [{{ets, Tab}, Bytes - Old, Attrs}
+     || {Tab, Bytes} <- maps:to_list(After), is_integer(Bytes),
+        Old <- [maps:get(Tab, Before, 0)], is_integer(Old), Bytes > Old,
+        {_, _, Attrs} <- sonde_tables:row(Tab)].

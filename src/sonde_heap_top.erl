@@ -1,0 +1,202 @@
+%% @private
+%% The things of one heap that retain most. Which they are, and the way to each, is C's; what a
+%% person reads of it is made here.
+-module(sonde_heap_top).
+
+-export([top/3, text/1, path_text/1]).
+-export_type([row/0, step/0]).
+
+-type row() :: #{path := [step()], retained := pos_integer(), self := pos_integer(),
+                 kind := sonde_heap_map:kind(), preview := binary() | forbidden}.
+-type step() :: dictionary | {key, term()} | {stack | register | message, pos_integer()}
+              | {other, group_leader | parent | seq_trace_token | receive_marker
+                           | fragment}
+              | {element | index | tail | env, pos_integer()} | {field, atom()}
+              | key | keys | binary | '...'.
+%% What look_top gives: one for each term that is seen, a container before what is in it.
+-type token() :: {v, term()} | {atom(), non_neg_integer()} | atom()
+               | {tuple | list | map, Shown :: non_neg_integer(), non_neg_integer()}.
+
+-define(TEXT_BYTES, 200).
+-define(MOST, 100000). % rows: each takes 300 bytes of the walk's own memory
+%% How a list goes on.
+-define(ENDS, 0).
+-define(GOES_ON, 1).
+-define(IMPROPER, 2).
+
+%% @doc The `N' things on the heap of a process that retain most, the largest first: `retained' is
+%% how many bytes of the heap would be free if nothing led to the thing any more, found by its
+%% dominators in the graph of what the process's roots reach. What lies outside of the heap,
+%% literals and the bytes of large binaries, counts for nobody.
+%%
+%% A list is one thing, at its first cell (but a tail that something else refers to as well is
+%% another), and so is a map of any size; keys and values, elements and what they refer to are
+%% things of their own. `self' is what the thing itself takes, `kind' is one of the kinds of
+%% {@link sonde:heap/1}.
+%%
+%% `path' is the shortest way to it, from the root: `dictionary', `{stack, I}' (the I-th word, the
+%% top is the first), `{register, I}', `{message, I}', `{other, What}'; then `{key, K}' in a map or
+%% the dictionary, `{element, I}' of a tuple, `{field, Name}' where {@link sonde_rec} knows the
+%% record, `{index, I}' in a list, `{tail, I}': what comes after so many of its cells, `{env, I}':
+%% what a fun took along, `key': it is in a key, `keys': the tuple of keys that several small maps
+%% share, `binary': what a slice is a slice of. It has at most 32 steps; where there are more, `...'
+%% stands for those in the middle. A key that cannot be shown in full is a binary with its text.
+%%
+%% `preview' is text of at most 200 bytes: three levels, ten elements of each, binaries by their
+%% sizes. Where the environment of the application has `{allow_content, false}' it is `forbidden',
+%% and of keys only atoms are shown.
+%%
+%% There are at most 100000 rows. It takes memory of its own: 7 percent of the heap, and 16 bytes
+%% for each thing. The process goes on meanwhile; one that never rests for so long is
+%% `{error, busy}'.
+-spec top(pid(), non_neg_integer(), map()) -> [row()] | sonde_look:errors().
+top(Pid, N, Opts) when is_integer(N), N >= 0 ->
+    Read = sonde_opts:read(Opts, sonde_look:options(#{})),
+    Content = application:get_env(sonde, allow_content, true) =:= true,
+    Atoms = erlang:system_info(atom_count),
+    sonde_look:run(Pid, {top, [content || Content], min(N, ?MOST), Atoms}, Read,
+                   fun(Look) -> rows(Look, 0, Content) end);
+top(_, _, _) ->
+    error(badarg).
+
+rows(Look, From, Content) ->
+    case sonde_nif:look_top(Look, From) of
+        [] -> [];
+        Rows -> [row(Row, Content) || Row <- Rows] ++ rows(Look, From + length(Rows), Content)
+    end.
+
+row({Way, Retained, Self, Kind, Preview}, Content) ->
+    #{path => path(Way), retained => Retained, self => Self, kind => sonde_heap_map:kind(Kind),
+      preview => case Content of true -> text(Preview); false -> forbidden end}.
+
+%% ---- paths
+
+path([{tail, N}, {How, I} | Way]) when How =:= index; How =:= tail -> path([{How, N + I} | Way]);
+path([Step | Way]) -> [step(Step) | path(Way)];
+path([]) -> [].
+
+step({element, I, Tag, Arity}) -> element(I, Tag, Arity);
+step({key, Tokens}) -> {key, key(Tokens)};
+step({other, I}) -> {other, other(I)};
+step(Step) -> Step.
+
+element(I, Tag, Arity) when I > 1, Tag =/= undefined ->
+    case sonde_rec:fields(Tag, Arity - 1) of
+        unknown -> {element, I};
+        Fields -> {field, lists:nth(I - 1, Fields)}
+    end;
+element(I, _, _) ->
+    {element, I}.
+
+%% In the order of roots.c; 0: it lies in a fragment that a collection takes as it is.
+other(0) -> fragment;
+other(1) -> group_leader;
+other(2) -> parent;
+other(3) -> seq_trace_token;
+other(I) when I =< 11 -> receive_marker;
+other(_) -> fragment.
+
+%% No tokens: it may not be shown.
+key([]) ->
+    '_';
+key(Tokens) ->
+    case whole(Tokens) of
+        {Term, []} -> Term;
+        cut -> text(Tokens)
+    end.
+
+%% The term itself, if the tokens say all of it.
+whole([{v, Term} | Rest]) ->
+    {Term, Rest};
+whole([{tuple, N, N} | Rest]) ->
+    case wholes(N, Rest, []) of
+        {Es, Left} -> {list_to_tuple(Es), Left};
+        cut -> cut
+    end;
+whole([{list, N, ?ENDS} | Rest]) ->
+    wholes(N, Rest, []);
+whole(_) ->
+    cut.
+
+wholes(0, Rest, Es) ->
+    {lists:reverse(Es), Rest};
+wholes(N, Rest, Es) ->
+    case whole(Rest) of
+        {E, Left} -> wholes(N - 1, Left, [E | Es]);
+        cut -> cut
+    end.
+
+%% @doc The steps of a path, one after the other.
+-spec path_text([step()]) -> unicode:chardata().
+path_text(Path) ->
+    lists:join(" / ", [step_text(Step) || Step <- Path]).
+
+step_text({index, I}) -> io_lib:format("[~b]", [I]);
+step_text({field, Name}) -> io_lib:format("#~tp", [Name]);
+step_text({key, Text}) when is_binary(Text) -> ["key ", Text];
+step_text({What, Which}) -> io_lib:format("~s ~0tp", [What, Which]);
+step_text(Step) -> atom_to_list(Step).
+
+%% ---- previews
+
+%% @doc The text of tokens, cut to 200 bytes.
+-spec text([token()]) -> binary().
+text(Tokens) ->
+    {Text, []} = one(Tokens),
+    cut(unicode:characters_to_binary(Text)).
+
+cut(Text) when byte_size(Text) =< ?TEXT_BYTES -> Text;
+cut(Text) -> cut(Text, ?TEXT_BYTES - 3).
+
+%% Not within a character.
+cut(Text, N) ->
+    case Text of
+        <<_:N/binary, 2#10:2, _/bits>> -> cut(Text, N - 1);
+        <<Some:N/binary, _/bits>> -> <<Some/binary, "...">>
+    end.
+
+one([Token | Rest]) -> one(Token, Rest).
+
+one({v, Term}, Rest) -> {io_lib:format("~0tp", [Term]), Rest};
+one({binary, N}, Rest) -> {io_lib:format("<<~b bytes>>", [N]), Rest};
+one({bignum, N}, Rest) -> {io_lib:format("<integer of ~b bytes>", [N]), Rest};
+one({record, _}, Rest) -> {"#record{...}", Rest};
+one({tuple, Shown, N}, Rest) -> within("{", Shown, N > Shown, "}", Rest);
+one({map, Shown, N}, Rest) -> pairs(Shown, N > Shown, Rest);
+one({list, Shown, ?IMPROPER}, Rest) -> improper(Shown, Rest);
+one({list, Shown, How}, Rest) -> list(Shown, How =:= ?GOES_ON, Rest);
+one(cut, Rest) -> {"...", Rest};
+one(Other, Rest) -> {["#", atom_to_list(Other)], Rest}.
+
+several(0, Rest, Texts) ->
+    {lists:reverse(Texts), Rest};
+several(N, Rest, Texts) ->
+    {Text, Left} = one(Rest),
+    several(N - 1, Left, [Text | Texts]).
+
+within(Open, N, More, Close, Rest) ->
+    {Texts, Left} = several(N, Rest, []),
+    {[Open, commas(Texts, More), Close], Left}.
+
+commas(Texts, More) ->
+    lists:join(",", Texts ++ ["..." || More]).
+
+%% A string looks like one.
+list(N, More, Rest) ->
+    Chars = [C || {v, C} <- lists:sublist(Rest, N), is_integer(C)],
+    case length(Chars) =:= N andalso N > 0 andalso io_lib:printable_latin1_list(Chars) of
+        true -> {[io_lib:format("~0tp", [Chars]), ["..." || More]], lists:nthtail(N, Rest)};
+        false -> within("[", N, More, "]", Rest)
+    end.
+
+improper(N, Rest) ->
+    {Texts, Left} = several(N, Rest, []),
+    {Tail, After} = one(Left),
+    {["[", commas(Texts, false), "|", Tail, "]"], After}.
+
+pairs(N, More, Rest) ->
+    {Texts, Left} = several(2 * N, Rest, []),
+    {["#{", commas(arrows(Texts), More), "}"], Left}.
+
+arrows([K, V | Texts]) -> [[K, " => ", V] | arrows(Texts)];
+arrows([]) -> [].

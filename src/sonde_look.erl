@@ -1,0 +1,176 @@
+%% @private
+%% A look into one process's heap: tries, deadline, suspension, progress. What is looked for is the
+%% business of the walker in C; what is made of it, that of the caller.
+-module(sonde_look).
+
+-export([run/4, options/1, report/2]).
+-export([held/3, hold/2, release/1]).
+-export_type([options/0, what/0, errors/0]).
+
+-type options() :: #{suspend := boolean(), max_words := non_neg_integer(),
+                     timeout := non_neg_integer(), progress := boolean(), atom() => term()}.
+%% Which walker, what it is to remember, how many entries of it at most (0: as many as it likes),
+%% and a number that it may need.
+-type what() :: {Kind :: atom(), Want :: [atom()], MaxEntries :: non_neg_integer(),
+                 N :: non_neg_integer()}.
+-type errors() :: undefined
+                | {error, busy | timeout | no_memory
+                          | {heap_too_large, Words :: non_neg_integer(), Limit :: non_neg_integer()}
+                          | {native_off, sonde_vm:reason()}}.
+
+%% A walk that was torn is tried again; who is not still in so many tries is busy.
+-define(TRIES, 50).
+-define(PAUSE_MS, 2).
+-define(SOON, 45).            % before that many tries are left, who is busy will soon be still
+-define(WAIT_MAX_MS, 16#FFFFFFFF).
+-define(WORDS_MAX, (1 bsl 60)). % more than there can be; what is given may have any size
+
+%% @doc The options that every such call takes, with their defaults and which values are good.
+-spec options(#{atom() => {term(), fun((term()) -> boolean())}}) ->
+    #{atom() => {term(), fun((term()) -> boolean())}}.
+options(More) ->
+    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
+    maps:merge(#{suspend => {false, fun is_boolean/1}, max_words => {1000000000, Number},
+                 timeout => {30000, Number}, progress => {false, fun is_boolean/1}}, More).
+
+%% @doc `Fun' makes the answer from a look that is done. Of the caller itself a helper looks at the
+%% heap, while the caller waits for it. With `suspend' a map that `Fun' returns gains
+%% `suspended_ms'.
+-spec run(term(), what(), options(), fun((sonde_nif:look()) -> Answer)) -> Answer | errors().
+run(Pid, What, Opts, Fun) when is_pid(Pid), node(Pid) =:= node() ->
+    case sonde_vm:side() of
+        native when Pid =:= self(); map_get(suspend, Opts) ->
+            sonde_helper:call(fun(Caller) -> start(Pid, What, Opts#{caller => Caller}, Fun) end);
+        native ->
+            start(Pid, What, Opts, Fun);
+        {portable, Why} ->
+            {error, {native_off, Why}}
+    end;
+run(_, _, _, _) ->
+    error(badarg).
+
+start(Pid, What, #{timeout := Timeout, progress := Progress} = Opts, Fun) ->
+    Painter = sonde_painter:start(Progress),
+    Limited = Opts#{until => erlang:monotonic_time(millisecond) + Timeout, painter => Painter},
+    try
+        held(Pid, Limited, fun() -> try_it(Pid, What, Limited, Fun, ?TRIES) end)
+    after
+        ok = sonde_painter:stop(Painter)
+    end.
+
+%% ---- suspension: the VM resumes whom a process that dies has suspended
+
+%% @doc What `Fun' returns; with `suspend' the process is suspended meanwhile. `until' is in the map
+%% then. Only in a helper.
+-spec held(pid(), #{suspend := boolean(), atom() => term()}, fun(() -> Answer)) ->
+    Answer | undefined | {error, timeout}.
+held(_Pid, #{suspend := false}, Fun) ->
+    Fun();
+held(Pid, #{until := Until}, Fun) ->
+    case hold(Pid, Until) of
+        true ->
+            Start = erlang:monotonic_time(),
+            Answer = try Fun() after release(Pid) end,
+            suspended(Answer, erlang:monotonic_time() - Start);
+        No ->
+            No
+    end.
+
+%% @doc Suspends a process. One that is in a dirty call is not still before it leaves it, which may
+%% be long after our time is up. In a helper an answer that comes too late is lost.
+-spec hold(pid(), Until :: integer()) -> true | undefined | {error, timeout}.
+hold(Pid, Until) ->
+    Tag = make_ref(),
+    try erlang:suspend_process(Pid, [{asynchronous, Tag}]) of
+        true ->
+            receive
+                {Tag, suspended} -> true;
+                {Tag, _} -> undefined
+            after wait_ms(Until) ->
+                    true = release(Pid),
+                    {error, timeout}
+            end
+    catch
+        error:badarg -> undefined
+    end.
+
+wait_ms(Until) ->
+    max(0, min(Until - erlang:monotonic_time(millisecond), ?WAIT_MAX_MS)).
+
+%% @doc It may have been killed meanwhile.
+-spec release(pid()) -> true.
+release(Pid) ->
+    try erlang:resume_process(Pid) catch error:badarg -> true end.
+
+suspended(#{} = Answer, Time) ->
+    Answer#{suspended_ms => erlang:convert_time_unit(Time, native, millisecond)};
+suspended(Answer, _) ->
+    Answer.
+
+%% ---- tries
+
+try_it(Pid, {Kind, Want, Max, N} = What, #{max_words := Words} = Opts, Fun, Tries) ->
+    case new(Kind, Pid, Want, Words, Max, N) of
+        Look when is_reference(Look) ->
+            step(Look, Pid, What, Opts, Fun, Tries);
+        Why ->
+            no(Why, Pid, What, Opts, Fun, Tries)
+    end.
+
+new(Kind, Pid, Want, Words, Max, N) ->
+    try sonde_nif:look_new(Kind, Pid, Want, min(Words, ?WORDS_MAX), Max, N)
+    catch error:no_memory -> no_memory
+    end.
+
+step(Look, Pid, What, #{until := Until} = Opts, Fun, Tries) ->
+    _ = [sonde_helper:check_caller(Caller) || #{caller := Caller} <- [Opts]],
+    case sonde_nif:look_step(Look) of
+        done ->
+            try Fun(Look) after ok = sonde_nif:look_end(Look) end;
+        more ->
+            case erlang:monotonic_time(millisecond) of
+                Now when Now >= Until ->
+                    ok = sonde_nif:look_end(Look),
+                    {error, timeout};
+                _ ->
+                    ok = report(Look, Opts),
+                    step(Look, Pid, What, Opts, Fun, Tries)
+            end;
+        too_large ->
+            {_, Total} = sonde_nif:look_progress(Look),
+            ok = sonde_nif:look_end(Look),
+            {error, {heap_too_large, Total, maps:get(max_words, Opts)}};
+        Why ->
+            ok = sonde_nif:look_end(Look),
+            no(Why, Pid, What, Opts, Fun, Tries)
+    end.
+
+no(gone, _, _, _, _, _) ->
+    undefined;
+no(no_memory, _, _, _, _, _) ->
+    {error, no_memory};
+no(ask, _, _, _, _, _) ->
+    {error, {native_off, {unsupported, literals}}};
+no(no_reader, _, _, _, _, _) ->
+    {error, {native_off, {unsupported, no_reader}}};
+no(_, Pid, What, #{until := Until} = Opts, Fun, Tries) ->
+    case erlang:monotonic_time(millisecond) of
+        _ when Tries =:= 1 -> {error, busy};
+        Now when Now >= Until -> {error, timeout};
+        _ ->
+            pause(Tries),
+            try_it(Pid, What, Opts, Fun, Tries - 1)
+    end.
+
+%% A caller that a helper looks at has only to begin waiting.
+pause(Tries) when Tries > ?SOON -> erlang:yield();
+pause(_) -> timer:sleep(?PAUSE_MS).
+
+%% ---- progress
+
+-spec report(sonde_nif:look(), #{painter := sonde_painter:painter(), atom() => term()}) -> ok.
+report(_Look, #{progress := false}) ->
+    ok;
+report(Look, #{painter := Painter}) ->
+    {Done, Total} = sonde_nif:look_progress(Look),
+    sonde_painter:tell(Painter, Done, Total).

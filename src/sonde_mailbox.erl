@@ -1,0 +1,162 @@
+%% @private
+%% What waits in a mailbox: how many messages, of which shapes, how large. Natively no message is
+%% copied; without the native side all of them are, into a helper.
+-module(sonde_mailbox).
+
+-export([mailbox/3]).
+-export_type([mailbox/0, shape/0]).
+
+-type shape() :: atom() | {Tag :: atom(), Arity :: non_neg_integer()}.
+-type mailbox() ::
+    #{messages := non_neg_integer(), bytes := non_neg_integer(),
+      binary_bytes := non_neg_integer(), examined := non_neg_integer(),
+      shapes := [#{shape := shape(), messages := pos_integer(), bytes := non_neg_integer(),
+                   from := pid() | undefined}],
+      suspended_ms => non_neg_integer()}.
+%% The shape of an atom is `{Atom}' until the end, so that it is not one of the others.
+-type raw() :: {atom()} | shape().
+-type row() :: {raw(), Messages :: pos_integer(), Words :: non_neg_integer(),
+                pid() | undefined}.
+
+-define(SAMPLE, 100000).
+-define(SHAPES_MAX, 4096).    % as in mailbox.h
+
+%% @doc The `N' commonest shapes of the messages that wait in a mailbox, most messages first. A
+%% message that is an atom is of the shape of that atom; a tuple of `{Tag, Arity}', where `Tag' is
+%% its first element if that is an atom, and else `any'; and there are `list', `map', `binary' and
+%% `other'. A message from another node that is not decoded yet is an `other' one without a size.
+%% (Shapes after the first 4096 are `other', too.)
+%%
+%% `messages' is how many wait. Of them the oldest `examined', at most the option `sample'
+%% (100,000), are looked at; `bytes' is what their terms take in a message
+%% (`erts_debug:flat_size/1', in bytes), `binary_bytes' what they show of binaries outside of the
+%% heap. `from': who sent all of a shape, if that was one process of this node; without the native
+%% side, only of what `gen_server:call/2' sends it is known. Otherwise `undefined'.
+%%
+%% Without the native side the messages are copied: only if no more than `sample' wait, and the
+%% process has no more than `max_words'. `{error, content_forbidden}' if the application's
+%% environment says `{allow_content, false}'.
+-spec mailbox(pid(), non_neg_integer(), term()) ->
+    mailbox() | sonde_look:errors() | {error, content_forbidden}.
+mailbox(Pid, N, Given) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
+    Number = fun(S) -> is_integer(S) andalso S >= 0 end,
+    Opts = sonde_opts:read(Given, sonde_look:options(#{sample => {?SAMPLE, Number}})),
+    case {application:get_env(sonde, allow_content, true), sonde_vm:side()} of
+        {false, _} -> {error, content_forbidden};
+        {_, native} -> native(Pid, N, Opts);
+        {_, {portable, Why}} -> portable(Pid, N, Opts, Why)
+    end;
+mailbox(_, _, _) ->
+    error(badarg).
+
+answer({Messages, Words, Visible, Examined}, Rows, N) ->
+    #{messages => Messages, bytes => bytes(Words), binary_bytes => Visible,
+      examined => Examined, shapes => [shape(Row) || Row <- lists:sublist(ranked(Rows), N)]}.
+
+%% Most messages first, then most bytes.
+ranked(Rows) ->
+    lists:sort(fun({ShapeA, A, WordsA, _}, {ShapeB, B, WordsB, _}) ->
+                       {-A, -WordsA, ShapeA} =< {-B, -WordsB, ShapeB}
+               end, Rows).
+
+-spec shape(row()) -> map().
+shape({Raw, Messages, Words, From}) ->
+    #{shape => case Raw of {Atom} -> Atom; _ -> Raw end,
+      messages => Messages, bytes => bytes(Words), from => From}.
+
+bytes(Words) -> Words * erlang:system_info(wordsize).
+
+%% ---- native
+
+native(Pid, N, #{sample := Sample} = Opts) ->
+    %% what the walker remembers has 64 bits
+    Entries = min(Sample, 1 bsl 60),
+    sonde_look:run(Pid, {mailbox, [], Entries, erlang:system_info(atom_count)}, Opts,
+                   fun(Look) ->
+                           Rows = [{Shape, Messages, Words, From}
+                                   || {Shape, Messages, Words, _, From} <- rows(Look, 0)],
+                           answer(sonde_nif:look_mailbox(Look), Rows, N)
+                   end).
+
+rows(_Look, done) -> [];
+rows(Look, From) ->
+    {Next, Rows} = sonde_nif:look_shapes(Look, From),
+    Rows ++ rows(Look, Next).
+
+%% ---- portable
+
+portable(Pid, N, #{timeout := Ms} = Opts, Why) ->
+    Until = erlang:monotonic_time(millisecond) + Ms,
+    sonde_helper:call(
+      fun(Caller) ->
+              sonde_look:held(Pid, Opts#{until => Until},
+                              fun() -> answered(Pid, N, Opts, Why, Until, Caller) end)
+      end).
+
+answered(Pid, N, Opts, Why, Until, Caller) ->
+    Ask = fun(P) -> ask(P, N, Opts, Why) end,
+    sonde_helper:jobs(fun(P) -> sonde_helper:job(Ask, P) end,
+                      fun(_, unanswered, _) -> {error, timeout};
+                         (_, Answer, _) -> Answer
+                      end,
+                      none, [Pid], #{in_flight => 1, until => Until, caller => Caller}).
+
+ask(Pid, N, #{sample := Sample, max_words := Max} = Opts, Why) ->
+    case process_info(Pid, [message_queue_len, total_heap_size]) of
+        undefined -> undefined;
+        [{_, Messages}, _] when Messages > Sample -> {error, {native_off, Why}};
+        [_, {_, Words}] when Words > Max -> {error, {heap_too_large, Words, Max}};
+        _ ->
+            case process_info(Pid, messages) of
+                undefined -> undefined;
+                {messages, Messages} -> counted(Messages, N, Opts)
+            end
+    end.
+
+counted(Messages, N, Opts) ->
+    Groups = maps:to_list(lists:foldr(fun group/2, #{}, Messages)),
+    try [sized(Raw, Group, Opts) || {Raw, Group} <- Groups] of
+        Sized ->
+            Totals = {length(Messages), lists:sum([W || {{_, _, W, _}, _} <- Sized]),
+                      lists:sum([V || {_, V} <- Sized]), length(Messages)},
+            answer(Totals, [Row || {Row, _} <- Sized], N)
+    catch
+        throw:{too_much, Error} -> Error
+    end.
+
+group(Message, Groups) ->
+    Raw = raw(Message),
+    Shape = case Groups of
+                #{Raw := _} -> Raw;
+                _ when map_size(Groups) < ?SHAPES_MAX -> Raw;
+                _ -> other
+            end,
+    Groups#{Shape => [Message | maps:get(Shape, Groups, [])]}.
+
+raw(Atom) when is_atom(Atom) -> {Atom};
+raw(Tuple) when is_tuple(Tuple), is_atom(element(1, Tuple)) ->
+    {element(1, Tuple), tuple_size(Tuple)};
+raw(Tuple) when is_tuple(Tuple) -> {any, tuple_size(Tuple)};
+raw(List) when is_list(List) -> list;
+raw(Map) when is_map(Map) -> map;
+raw(Bits) when is_bitstring(Bits) -> binary;
+raw(_) -> other.
+
+%% In the list each message has two words more.
+sized(Raw, Messages, Opts) ->
+    case sonde_size:term(Messages, maps:with([max_words, timeout], Opts)) of
+        #{flat_words := Words, binary_visible := Visible} ->
+            Count = length(Messages),
+            {{Raw, Count, Words - 2 * Count, from(Messages)}, Visible};
+        {error, _} = Error ->
+            throw({too_much, Error})
+    end.
+
+from(Messages) ->
+    case lists:usort([caller(Message) || Message <- Messages]) of
+        [Pid] when is_pid(Pid), node(Pid) =:= node() -> Pid;
+        _ -> undefined
+    end.
+
+caller({'$gen_call', {Pid, _}, _}) when is_pid(Pid) -> Pid;
+caller(_) -> undefined.

@@ -1,0 +1,174 @@
+%% @private
+%% The content of a dump: a process's heap in the words of a V8 heap snapshot, piece by piece. C
+%% writes the numbers; the strings, which come last, are spelled here.
+-module(sonde_snap).
+
+-export([open/2]).
+-export_type([next/0]).
+
+%% Called until it says `done', or says why there is no more.
+-type next() :: fun(() -> {data, iodata()} | {done, #{nodes := non_neg_integer(),
+                                                      edges := non_neg_integer()}} | no()).
+-type no() :: undefined | {error, term()}.
+
+-define(TRIES, 50).
+-define(PAUSE_MS, 2).
+-define(MOST, (1 bsl 60)).    % more than there can be
+
+%% @doc Where a dump of this process comes from, in pieces of some 64 kB or less, each of which
+%% takes some milliseconds. Until something was written, a process that ran meanwhile is looked at
+%% again; then it is `{error, busy}'. With `suspend' it is held until the end, or until the caller
+%% ends.
+%%
+%% `Opts' are all options of a look, `values' and `max_nodes'.
+-spec open(pid(), #{atom() => term()}) -> {ok, next()} | no().
+open(Pid, Opts) when is_pid(Pid), node(Pid) =:= node() ->
+    case sonde_vm:side() of
+        native -> start(Pid, Opts);
+        {portable, Why} -> {error, {native_off, Why}}
+    end.
+
+%% What goes on from call to call is in the dictionary of the process that calls.
+start(Pid, #{timeout := Timeout, progress := Progress} = Opts) ->
+    Until = erlang:monotonic_time(millisecond) + Timeout,
+    case hold(Pid, Until, Opts) of
+        true ->
+            Key = {?MODULE, make_ref()},
+            _ = put(Key, Opts#{pid => Pid, until => Until, tries => ?TRIES, look => none,
+                               painter => sonde_painter:start(Progress),
+                               written => false, strings => none}),
+            {ok, fun() -> next(Key) end};
+        No ->
+            No
+    end.
+
+hold(Pid, Until, #{suspend := true}) -> sonde_look:hold(Pid, Until);
+hold(_, _, _) -> true.
+
+release(#{suspend := true, pid := Pid}) -> sonde_look:release(Pid);
+release(_) -> true.
+
+next(Key) ->
+    #{until := Until, painter := Painter} = State = get(Key),
+    case step(erlang:monotonic_time(millisecond) >= Until, State) of
+        {data, Data, New} ->
+            _ = put(Key, New),
+            {data, Data};
+        End ->
+            _ = erase(Key),
+            ok = forget(State),
+            _ = release(State),
+            ok = sonde_painter:stop(Painter),
+            End
+    end.
+
+step(true, _State) ->
+    {error, timeout};
+step(false, #{look := none, pid := Pid, max_words := Words, max_nodes := Nodes} = State) ->
+    try sonde_nif:look_new(snapshot, Pid, want(State), min(Words, ?MOST), min(Nodes, ?MOST),
+                           erlang:system_info(atom_count)) of
+        Look when is_reference(Look) -> {data, [], State#{look := Look}};
+        Why -> no(Why, State)
+    catch
+        error:no_memory -> no(no_memory, State)
+    end;
+step(false, #{look := Look, strings := {From, Nodes, Edges}} = State) ->
+    case sonde_nif:look_names(Look, From) of
+        [] -> {data, "]}\n", State#{strings := {done, #{nodes => Nodes, edges => Edges}}}};
+        Names -> {data, strings(Names), State#{strings := {From + length(Names), Nodes, Edges}}}
+    end;
+step(false, #{strings := {done, _} = Done}) ->
+    Done;
+step(false, #{look := Look} = State) ->
+    case sonde_nif:look_step(Look) of
+        more -> moving(Look, State);
+        ask -> text(sonde_nif:look_text(Look), State);
+        done -> last(sonde_nif:look_text(Look), State);
+        too_large -> too_large(sonde_nif:look_progress(Look), State);
+        Why -> no(Why, State)
+    end.
+
+moving(Look, State) ->
+    ok = sonde_look:report(Look, State),
+    {data, [], State}.
+
+want(#{values := Values}) ->
+    [content || application:get_env(sonde, allow_content, true) =:= true] ++ [values || Values].
+
+forget(#{look := none}) -> ok;
+forget(#{look := Look}) -> sonde_nif:look_end(Look).
+
+too_large({_, Total}, #{max_words := Limit}) ->
+    {error, {heap_too_large, Total, Limit}}.
+
+no(gone, _) -> undefined;
+no(no_memory, _) -> {error, no_memory};
+no(no_reader, _) -> {error, {native_off, {unsupported, no_reader}}};
+no(_, #{written := true}) -> {error, busy};
+no(_, #{tries := 1}) -> {error, busy};
+no(_, #{tries := Tries} = State) ->
+    ok = forget(State),
+    timer:sleep(?PAUSE_MS),
+    {data, [], State#{look := none, tries := Tries - 1}}.
+
+%% ---- pieces
+
+text({Text, Titled, _, _}, State) ->
+    {Fixed, New} = fixed(Titled =/= [], State),
+    {data, [Text, Fixed | titles(Titled)], New#{written := true}};
+text(Why, State) ->
+    no(Why, State).
+
+last({Text, Titled, Nodes, Edges}, State) ->
+    {Fixed, #{fixed := N} = New} = fixed(true, State),
+    {data, [Text, Fixed | titles(Titled)], New#{strings := {N, Nodes, Edges}, written := true}};
+last(Why, State) ->
+    no(Why, State).
+
+%% The fixed strings come before all others.
+fixed(true, #{look := Look} = State) when not is_map_key(fixed, State) ->
+    [First | Names] = Fixed = [Name || Name <- sonde_nif:look_names(Look, 0), is_binary(Name)],
+    {[string(First) | strings(Names)], State#{fixed => length(Fixed)}};
+fixed(_, State) ->
+    {[], State}.
+
+titles(Titled) ->
+    strings([case Tokens of
+                 [] -> spell(Name);
+                 _ -> [spell(Name), ": ", sonde_heap_top:text(Tokens)]
+             end || {Name, Tokens} <- Titled]).
+
+strings(Names) ->
+    [[",\n", string(Name)] || Name <- Names].
+
+string(Name) ->
+    [$", escape(unicode:characters_to_list(spell(Name))), $"].
+
+%% ---- names
+
+spell({tuple, Arity, undefined}) -> ["tuple/", integer_to_list(Arity)];
+spell({tuple, Arity, Tag}) -> ["{", atom(Tag), ", ...}/", integer_to_list(Arity)];
+spell({'fun', _, _, _} = Kind) -> function(sonde_heap_map:kind(Kind));
+spell({key, Atom}) -> atom(Atom);
+spell({entry, Key}) -> io_lib:format("{key,~0tp}", [Key]);
+spell({number, N}) -> integer_to_list(N);
+spell({folded, Things, Bytes}) -> io_lib:format("folded: ~b things, ~b bytes", [Things, Bytes]);
+spell(Text) -> Text.
+
+function({'fun', Module, Name, Arity}) ->
+    ["fun ", atom(Module), ":", atom(Name), "/", integer_to_list(Arity)].
+
+atom(Atom) ->
+    io_lib:format("~0tp", [Atom]).
+
+%% As JSON, in ASCII.
+escape([C | Cs]) when C =:= $"; C =:= $\\ -> [$\\, C | escape(Cs)];
+escape([C | Cs]) when C >= 16#20, C < 16#7F -> [C | escape(Cs)];
+escape([C | Cs]) when C < 16#10000 -> [unit(C) | escape(Cs)];
+escape([C | Cs]) ->
+    Rest = C - 16#10000,
+    [unit(16#D800 bor (Rest bsr 10)), unit(16#DC00 bor (Rest band 16#3FF)) | escape(Cs)];
+escape([]) -> [].
+
+unit(C) ->
+    io_lib:format("\\u~4.16.0b", [C]).

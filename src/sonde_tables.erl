@@ -1,0 +1,85 @@
+%% @private
+%% ETS tables by what they hold: their own memory, their rows, and the binaries outside of heaps
+%% that their rows refer to, which `ets:info(_, memory)' leaves out. Official calls alone; private
+%% tables too.
+-module(sonde_tables).
+
+-export([count/3, binaries/2, row/1]).
+-export_type([attr/0, row/0, options/0, binary_row/0]).
+
+-type attr() :: memory | size | binary_memory.
+-type row() :: {ets:table(), Value :: non_neg_integer() | {too_large, Rows :: pos_integer()},
+                [atom() | {owner, pid()} | {type, atom()} | {size, non_neg_integer()}]}.
+-type options() :: #{max_rows => non_neg_integer()}.
+-type binary_row() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: pos_integer(),
+                       References :: pos_integer()}.
+%% `Id', `Size' and `Refc' as in `ets:info(_, binary)'.
+
+-spec count(attr(), non_neg_integer(), options()) -> [row()].
+count(Attr, N, Opts) when is_integer(N), N >= 0 ->
+    #{max_rows := Most} = sonde_opts:read(Opts, #{max_rows => {10000000, fun is_amount/1}}),
+    Value = value(Attr, Most),
+    sonde_lib:sublist_top_n_attrs(lists:append([row(Tab, Value) || Tab <- ets:all()]), N);
+count(_, _, _) ->
+    error(badarg).
+
+is_amount(N) -> is_integer(N) andalso N >= 0.
+
+value(memory, _) -> fun(Tab, _) -> bytes(ets:info(Tab, memory)) end;
+value(size, _) -> fun(_, Size) -> Size end;
+value(binary_memory, Most) -> fun(Tab, _) -> memory(Tab, Most) end;
+value(_, _) -> error(badarg).
+
+bytes(undefined) -> undefined;
+bytes(Words) -> Words * erlang:system_info(wordsize).
+
+%% @doc As a row has it, with how many rows it has as the value; `[]': there is no such table.
+-spec row(ets:table()) -> [row()].
+row(Tab) -> row(Tab, fun(_, Size) -> Size end).
+
+%% What is deleted while it is asked has no row.
+row(Tab, Value) ->
+    [Name, Owner, Type, Size] = [ets:info(Tab, Item) || Item <- [name, owner, type, size]],
+    case is_integer(Size) andalso Value(Tab, Size) of
+        Found when Found =:= false; Found =:= undefined; Owner =:= undefined -> [];
+        Found -> [{Tab, Found, [Name, {owner, Owner}, {type, Type}, {size, Size}]}]
+    end.
+
+%% One tuple for each reference: they are made in a process of their own, so they are nobody's
+%% garbage.
+memory(Tab, Most) ->
+    sonde_helper:call(fun(_) ->
+                              case binaries(Tab, Most) of
+                                  Binaries when is_list(Binaries) ->
+                                      lists:foldl(fun({_, Size, _, _}, Sum) -> Sum + Size end, 0,
+                                                  Binaries);
+                                  None ->
+                                      None
+                              end
+                      end).
+
+%% @doc The binaries to which the rows refer, each once: rows, and places in one row, may share one.
+%% Of a table with more rows than that how many it has; `undefined': there is no such table.
+-spec binaries(ets:table(), non_neg_integer()) ->
+    [binary_row()] | {too_large, pos_integer()} | undefined.
+binaries(Tab, Most) ->
+    case ets:info(Tab, size) of
+        undefined -> undefined;
+        Size when Size > Most -> {too_large, Size};
+        _ -> counted(references(Tab))
+    end.
+
+references(Tab) ->
+    try ets:info(Tab, binary)
+    catch error:badarg -> undefined
+    end.
+
+counted(undefined) -> undefined;
+counted(References) -> counted(lists:sort(References), []).
+
+counted([{Id, Size, Refc} | Rest], [{Id, _, _, N} | Acc]) ->
+    counted(Rest, [{Id, Size, Refc, N + 1} | Acc]);
+counted([{Id, Size, Refc} | Rest], Acc) ->
+    counted(Rest, [{Id, Size, Refc, 1} | Acc]);
+counted([], Acc) ->
+    Acc.

@@ -1,0 +1,112 @@
+%% @private
+%% Sizes of terms, and of what the roots of a process hold. Natively, nothing is copied: a small
+%% term is measured while the caller is in a native call; of a larger one the caller waits for a
+%% helper, with the term on its stack, and the helper looks at it there.
+-module(sonde_term).
+
+-export([flat_size/2, byte_size/2, term_size/2, root_size/3]).
+-export([hold/2, keep/1]).
+-export_type([root/0]).
+
+-type root() :: stack | dictionary | messages | all.
+
+%% @doc Words, what `erts_debug:flat_size/1' says of the term: a part that is shared counts at each
+%% place where it is, and a literal as if it were copied. A term that shares its parts can be larger
+%% than any memory: beyond `max_words' the answer is an error.
+-spec flat_size(term(), term()) -> non_neg_integer() | sonde_size:failure().
+flat_size(Term, Given) ->
+    Opts = sonde_size:options(Given),
+    sized(Term, [slot], Opts,
+          fun({Words, _}) -> Words;
+             (Sums) -> element(1, Sums)
+          end,
+          fun sonde_size:flat/2).
+
+%% @doc Bytes: one word for the term itself, its flat size, and at each place in lists, tuples and
+%% maps the size of a binary of more than 64 bytes; what `erlang_term:byte_size/1' says.
+-spec byte_size(term(), term()) -> pos_integer() | sonde_size:failure().
+byte_size(Term, Given) ->
+    Opts = sonde_size:options(Given),
+    sized(Term, [slot, bytes], Opts,
+          fun({Words, Bytes}) -> bytes(Words, Bytes);
+             (Sums) -> bytes(element(1, Sums), element(2, Sums))
+          end,
+          fun sonde_size:bytes/2).
+
+bytes(Words, Bytes) -> erlang:system_info(wordsize) * (1 + Words) + Bytes.
+
+%% @doc `flat_words': as `flat_size'. `shared_words': each part once, literals left out, as
+%% `erts_debug:size_shared/1' says, but for the nodes of large maps, which that counts twice.
+%% `literal_words': each literal that the term refers to once. `binary_visible': bytes of the
+%% binaries outside of the heap, as much as the term shows of them, at each place; `binary_pinned':
+%% the whole binaries behind them, each once.
+-spec term_size(term(), term()) -> sonde_size:sizes() | sonde_size:failure().
+term_size(Term, Given) ->
+    Opts = sonde_size:options(Given),
+    case sonde_vm:side() of
+        native ->
+            quick(more, Term, [slot, binaries, shared], Opts, fun sizes/1, fun sonde_size:term/2);
+        {portable, _} -> sonde_size:term(Term, Opts)
+    end.
+
+sizes({Flat, _, Visible, Pinned, Shared, Literal}) ->
+    #{flat_words => Flat, shared_words => Shared, literal_words => Literal,
+      binary_visible => Visible, binary_pinned => Pinned}.
+
+%% @doc Words that the terms in one root of a process would take in a message, what
+%% `erts_debug:flat_size/1' says of each, added up; nothing is copied. `stack': what stands on it;
+%% `dictionary': the pairs `{Key, Value}' as they are stored, so three words each and what key and
+%% value have; `messages': each message that waits (one from another node that is not decoded yet
+%% has no term, and counts 0); `all': these three and the argument registers.
+-spec root_size(pid(), root(), term()) -> non_neg_integer() | sonde_look:errors().
+root_size(Pid, Root, Given) ->
+    Opts = sonde_opts:read(Given, sonde_look:options(#{})),
+    sonde_look:run(Pid, {flat, roots(Root), 0, 0}, Opts,
+                   fun(Look) -> element(1, sonde_nif:look_flat(Look)) end).
+
+roots(all) -> [stack, registers, dictionary, messages];
+roots(Root) when Root =:= stack; Root =:= dictionary; Root =:= messages -> [Root];
+roots(_) -> error(badarg).
+
+%% ---- a term of the caller's
+
+sized(Term, Want, Opts, Make, Portable) ->
+    case sonde_vm:side() of
+        native -> quick(sonde_nif:flat_quick(Term), Term, Want, Opts, Make, Portable);
+        {portable, _} -> Portable(Term, Opts)
+    end.
+
+quick(more, Term, Want, Opts, Make, Portable) ->
+    case held(Term, Want, Opts) of
+        Sums when tuple_size(Sums) =:= 6 -> Make(Sums);
+        {error, {heap_too_large, _, _}} = Error -> Error;
+        {error, timeout} = Error -> Error;
+        %% who cannot be read, as while it gets messages all the time
+        _ -> Portable(Term, Opts)
+    end;
+quick({Words, _}, _, _, #{max_words := Max}, _, _) when Words > Max ->
+    {error, {heap_too_large, Words, Max}};
+quick(Sums, _, _, _, Make, _) ->
+    Make(Sums).
+
+%% What the helper gets does not refer to the term, or it would be copied. It finds it on the stack
+%% of the caller by a number.
+held(Term, Want, Opts) ->
+    Me = self(),
+    Id = erlang:phash2(make_ref()),
+    Look = fun(Caller) ->
+                   sonde_look:run(Me, {flat, Want, 0, Id},
+                                  Opts#{suspend := false, caller => Caller},
+                                  fun sonde_nif:look_flat/1)
+           end,
+    ?MODULE:hold({Id, Term}, Look).
+
+%% Both are called from outside, so that the compiler does not see that the pair is never used.
+-spec hold({non_neg_integer(), term()}, fun((reference()) -> Answer)) -> Answer.
+hold(Pair, Look) ->
+    Answer = sonde_helper:call(Look),
+    ok = ?MODULE:keep(Pair),
+    Answer.
+
+-spec keep({non_neg_integer(), term()}) -> ok.
+keep({_, _}) -> ok.

@@ -1,0 +1,260 @@
+%% @private
+%% What a collection would free, and what binaries hold in vain, over all processes: nothing is
+%% collected, nobody is asked but the winners for their names.
+%%
+%% No call of the VM has these numbers. So a process whose heap cannot be read is left out, and
+%% counted; with the native side off there is no answer at all.
+-module(sonde_waste).
+
+-export([proc_count/3, rows/3, options/0, bin_garbage/2, bin_waste/1, bin_slices/2]).
+-export([bin_owned/1]).
+-export_type([opts/0, report/0, waste_row/0, slices/0]).
+
+-type opts() :: #{self := boolean(), max_words := non_neg_integer(),
+                  timeout := non_neg_integer(), report := boolean()}.
+%% `left_out': processes that are in no row, whatever their value: those with more than `max_words',
+%% those that never were at rest, and those that were not looked at when the time was up.
+-type report() :: #{left_out := non_neg_integer(), too_large := non_neg_integer(),
+                    busy := non_neg_integer()}.
+-type rows() :: [sonde_procs:row()] | [{sonde_attr:attr(), [sonde_procs:row()]}].
+-type waste_row() ::
+        {pid(), Bytes :: pos_integer(),
+         [{worst, [{Visible :: non_neg_integer(), Pinned :: pos_integer(),
+                    Slices :: pos_integer()}]}
+          | atom() | {current_function | initial_call, mfa() | undefined}]}.
+-type slices() :: [{Id :: non_neg_integer(), Size :: non_neg_integer(), Refc :: pos_integer(),
+                    [{Start :: non_neg_integer(), End :: non_neg_integer()}]}].
+
+-define(SPARE, 100).          % candidates more than rows wanted: some are dead, or ours
+-define(CHUNK, 1000).
+-define(WORST, 3).
+
+%% @doc The options of `proc_count/3', with their defaults and which values are good.
+-spec options() -> #{atom() => {term(), fun((term()) -> boolean())}}.
+options() ->
+    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
+    #{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
+      timeout => {30000, Number}, report => {false, fun is_boolean/1}}.
+
+%% @doc The `N' largest of attributes some of which need heaps to be marked:
+%% <ul>
+%% <li>`garbage_bytes': bytes of the process's heap, old heap and fragments that nothing refers to
+%%     any more: what a full collection would free there. What binaries hold outside is not in it.
+%%     What waits in the mailbox is referred to</li>
+%% <li>`bin_garbage': references to binaries that nothing refers to any more: how many
+%%     `garbage_collect/1' would drop</li>
+%% <li>`bin_garbage_bytes': bytes of the binaries that would be freed with these references, since
+%%     nobody else has one</li>
+%% <li>`bin_waste': bytes of the binaries that the process refers to, less the bytes of them that it
+%%     can see: what `binary:copy/1' of its slices would free, were nobody else to refer to them.
+%%     What was allocated for a binary to grow counts as unseen</li>
+%% <li>`flat_size': words, not bytes: what the terms on the stack, in the argument registers, in the
+%%     dictionary and in the mailbox would take in a message ({@link sonde_term:root_size/3}). A
+%%     part that is shared counts at each place where it is; `max_words' bounds what is counted</li>
+%% <li>`binary_unique': bytes of the binaries outside of the heap that the process refers to, each
+%%     once (its size, with the room that was allocated to append to it): of heap, old heap and
+%%     fragments, garbage that was not collected yet included, of what is being appended to, and of
+%%     all queues. References to memory of native libraries are left out</li>
+%% <li>`binary_exclusive': bytes of those among them whose count of references is what was found in
+%%     this process, so that they would go if it let go</li>
+%% <li>`binary_proportional': bytes of them, each divided by its holders (processes, messages that
+%%     are not on a heap yet, tables, and one for persistent terms and all else); the remainder is
+%%     the first holder's in term order, all else before the others. An account of the whole node is
+%%     made for it ({@link sonde:bin_account/1}); of a binary that came after it the process has
+%%     all</li>
+%% </ul>
+%% Each process is read under a stamp, without a message to it. A process that runs all the time, or
+%% whose heap has more than `max_words' words, is left out, never shown as 0; when `timeout'
+%% milliseconds are over, so are all that were not looked at. For the last three no heap is marked,
+%% so `max_words' does not matter: the source are the process's own lists of binaries and its
+%% messages, and too large is who has more than 20 million binaries. `report => true' gives
+%% `{Rows, #{left_out, too_large, busy}}', numbers of processes: `left_out' is all of them. These
+%% attributes come from a sweep of their own.
+%%
+%% With the native side off it raises `{native_off, Reason}'.
+-spec proc_count(sonde_attr:attr() | [sonde_attr:attr()], non_neg_integer(), opts()) ->
+    rows() | {rows(), report()}.
+proc_count(Attrs, N, #{report := true} = Opts) ->
+    told(Attrs, N, Opts);
+proc_count(Attrs, N, Opts) ->
+    rows(Attrs, N, Opts).
+
+%% @doc The same without a report.
+-spec rows(sonde_attr:attr() | [sonde_attr:attr()], non_neg_integer(), opts()) -> rows().
+rows(Attrs, N, Opts) ->
+    {Rows, _} = told(Attrs, N, Opts),
+    Rows.
+
+told(Attrs, N, #{self := Self} = Opts) when is_list(Attrs) ->
+    {Heap, Other} = lists:partition(fun sonde_attr:is_heap/1, lists:usort(Attrs)),
+    {Marked, Report} = marked(Heap, N, Opts),
+    ByAttr = maps:from_list(Marked ++ sonde_procs:counts(Other, N, Self)),
+    {[{Attr, map_get(Attr, ByAttr)} || Attr <- Attrs], Report};
+told(Attr, N, Opts) ->
+    {[{Attr, Rows}], Report} = told([Attr], N, Opts),
+    {Rows, Report}.
+
+%% @doc The `N' processes that refer to most binaries in vain: `{Pid, Count, Attrs}', largest first,
+%% where `Count' is how many references to binaries `garbage_collect(Pid)' would drop. Nothing is
+%% collected, and no process disturbed: {@link sonde:bin_leak/1} without the collection, and without
+%% its loss of evidence. The caller is among them; processes with nothing to drop have no row.
+%%
+%% With `bytes': the bytes of the binaries that would be freed. A binary to which somebody else
+%% refers would not.
+%%
+%% Where messages wait, a collection also brings in what they refer to; that is not subtracted here.
+%% Hibernated processes do not collect when they are told to, but have nothing to drop.
+%%
+%% A process that runs all the time is left out; `proc_count(bin_garbage, N, #{report => true})'
+%% says how many there are. With the native side off it raises `{native_off, Reason}'.
+-spec bin_garbage(non_neg_integer(), count | bytes) ->
+    [{pid(), pos_integer(), sonde_attr:attrs()}].
+bin_garbage(N, What) when is_integer(N), N >= 0 ->
+    positive(rows(garbage_attr(What), N, everybody()));
+bin_garbage(_, _) ->
+    error(badarg).
+
+garbage_attr(count) -> bin_garbage;
+garbage_attr(bytes) -> bin_garbage_bytes;
+garbage_attr(_) -> error(badarg).
+
+%% @doc The `N' processes with most binary memory that is theirs alone, without the caller.
+-spec bin_owned(non_neg_integer()) -> [sonde_procs:row()].
+bin_owned(N) when is_integer(N), N >= 0 ->
+    rows(binary_exclusive, N, (everybody())#{self => false});
+bin_owned(_) ->
+    error(badarg).
+
+%% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
+%% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first.
+%% `Pinned' is the size of the binaries that the process refers to, `Visible' what it sees of them;
+%% `worst' has the three binaries with most unseen bytes, how much of each is seen and by how many
+%% slices ({@link sonde:bin_slices/1} has all). The remedy is `binary:copy/1' where a slice is kept.
+%%
+%% `worst' is from a second look: it is `[]' if the process cannot be read by then. A binary that
+%% was appended to has room to grow, which counts as unseen. The caller is among the processes;
+%% those that see all they hold have no row. Left out is who cannot be read, as in `bin_garbage'.
+%%
+%% With the native side off it raises `{native_off, Reason}'.
+-spec bin_waste(non_neg_integer()) -> [waste_row()].
+bin_waste(N) when is_integer(N), N >= 0 ->
+    [{Pid, Bytes, [{worst, worst(Pid)} | Attrs]}
+     || {Pid, Bytes, Attrs} <- positive(rows(bin_waste, N, everybody()))];
+bin_waste(_) ->
+    error(badarg).
+
+%% @doc Which parts of which binaries a process refers to: `[{Id, Size, Refc, [{Start, End}]}]',
+%% sorted; `Id', `Size' and `Refc' as in `process_info(Pid, binary)'. `[{Start, End}]' has one entry
+%% for each binary term on its heap that something refers to: the bytes from `Start' on, before
+%% `End'. They may overlap. A binary to which only garbage refers is not in it. One whose bytes lie
+%% in memory of a native library's own has the size of what stands for them, and `{0, Size}' for
+%% each term.
+%%
+%% Options are those of all calls that look into one heap: `suspend', `max_words', `timeout',
+%% `progress'. `undefined' for a dead process; `{error, busy | timeout | {heap_too_large, Words,
+%% Limit} | {native_off, Reason}}'; `badarg' for what is no local pid.
+-spec bin_slices(pid(), map()) -> slices() | sonde_look:errors().
+bin_slices(Pid, Opts) ->
+    Read = sonde_opts:read(Opts, sonde_look:options(#{})),
+    sonde_look:run(Pid, {slices, [], 0, 0}, Read, fun slices/1).
+
+%% ---- rows
+
+everybody() ->
+    maps:map(fun(_, {Default, _}) -> Default end, (options())#{self => {true, undefined}}).
+
+positive(Rows) ->
+    [Row || {_, Value, _} = Row <- Rows, Value > 0].
+
+marked([], _N, _Opts) ->
+    {[], report(0, 0, 0)};
+marked(Attrs, N, Opts) ->
+    sonde_vm:must_be_native(),
+    looked(lists:member(binary_proportional, Attrs), Attrs, N, Opts).
+
+%% The caller is not at rest: for a row of its own it must wait for a helper.
+looked(_, Attrs, 0, _Opts) ->
+    {[{Attr, []} || Attr <- Attrs], report(0, 0, 0)};
+looked(true, Attrs, N, #{self := Self} = Opts) ->
+    Me = [self() || not Self],
+    sonde_helper:call(fun(Caller) -> shares(Attrs, N, Opts, Me, Caller) end);
+looked(false, Attrs, N, #{self := true} = Opts) ->
+    sonde_helper:call(fun(Caller) -> largest(Attrs, N, Opts#{callers => [Caller]}) end);
+looked(false, Attrs, N, Opts) ->
+    largest(Attrs, N, Opts).
+
+%% Whose part of a binary is how large depends on all of its holders.
+shares(Attrs, N, Opts, Without, Caller) ->
+    sonde_account:shares(#{}, Caller,
+                         fun(Account) ->
+                                 largest(Attrs, N, Opts#{callers => [Caller], without => Without,
+                                                         account => Account})
+                         end).
+
+report(TooLarge, Busy, Unseen) ->
+    #{left_out => TooLarge + Busy + Unseen, too_large => TooLarge, busy => Busy}.
+
+largest(Attrs, N, #{timeout := Timeout} = Opts) ->
+    Until = erlang:monotonic_time(millisecond) + Timeout,
+    Want = min(N + ?SPARE, erlang:system_info(process_limit)),
+    Others = 1 + length(maps:get(without, Opts, [])),
+    How = Opts#{until => Until, attrs => Attrs},
+    Scan = sonde_sweep:scan(top, Want, undefined, How),
+    {Rest, TooLarge, Unread} = sonde_sweep:run(Scan, How),
+    Busy = length(Unread) - TooLarge,
+    Unseen = case Rest of
+                 all -> 0;
+                 some -> #{answered := Answered} = sonde_nif:scan_info(Scan),
+                         max(0, erlang:system_info(process_count) - Others - Answered - TooLarge
+                                    - Busy)
+             end,
+    {[{Attr, sonde_procs:named(N, best(Scan, I, Want))} || {I, Attr} <- numbered(Attrs)],
+     report(TooLarge, Busy, Unseen)}.
+
+numbered(Attrs) ->
+    lists:zip(lists:seq(0, length(Attrs) - 1), Attrs).
+
+%% Those of a scan that was stopped are not sorted yet.
+best(Scan, I, Want) ->
+    Rows = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan, I)],
+    lists:sublist(lists:reverse(lists:sort(Rows)), Want).
+
+%% ---- slices of one process
+
+worst(Pid) ->
+    Opts = sonde_opts:read(#{}, sonde_look:options(#{})),
+    case sonde_look:run(Pid, {slices, [], 0, 0}, Opts, fun(Look) -> worst(Look, 0, []) end) of
+        Worst when is_list(Worst) -> Worst;
+        _ -> []
+    end.
+
+worst(Look, From, Best) ->
+    case sonde_nif:look_pinned(Look, From, ?CHUNK) of
+        [] ->
+            [{Visible, Size, Slices} || {_, Visible, Size, Slices} <- Best];
+        Some ->
+            Wasted = [{Size - Visible, Visible, Size, Slices}
+                      || {_, Size, _, Visible, Slices} <- Some, Size > Visible],
+            Sorted = lists:reverse(lists:sort(Wasted ++ Best)),
+            worst(Look, From + length(Some), lists:sublist(Sorted, ?WORST))
+    end.
+
+slices(Look) ->
+    slices(Look, pinned(Look, 0), 0, []).
+
+pinned(Look, From) ->
+    case sonde_nif:look_pinned(Look, From, ?CHUNK) of
+        [] -> [];
+        Some -> Some ++ pinned(Look, From + length(Some))
+    end.
+
+slices(_Look, [], _From, Acc) ->
+    lists:reverse(Acc);
+slices(Look, [{Id, Size, Refc, _, N} | Rest], From, Acc) ->
+    slices(Look, Rest, From + N, [{Id, Size, Refc, parts(Look, From, From + N)} | Acc]).
+
+parts(_Look, To, To) ->
+    [];
+parts(Look, From, To) ->
+    Some = sonde_nif:look_slices(Look, From, min(?CHUNK, To - From)),
+    Some ++ parts(Look, From + length(Some), To).

@@ -1,0 +1,185 @@
+%% ets_count and port_count: what was planted in tables and ports is what is shown; private tables
+%% too, and binaries that nothing but a table holds.
+-module(tables_SUITE).
+
+-export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
+-export([memory_is_bytes/1, rows_are_counted/1, binaries_of_a_table_alone/1,
+         every_kind_of_table/1, shared_binaries_count_once/1, many_rows_are_not_listed/1,
+         tables_go_meanwhile/1, bad_arguments/1, nothing_is_left_behind/1,
+         ports_by_queue_and_traffic/1, ports_have_their_names/1, ports_close_meanwhile/1]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() ->
+    [memory_is_bytes, rows_are_counted, binaries_of_a_table_alone, every_kind_of_table,
+     shared_binaries_count_once, many_rows_are_not_listed, tables_go_meanwhile, bad_arguments,
+     nothing_is_left_behind, ports_by_queue_and_traffic, ports_have_their_names,
+     ports_close_meanwhile].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+%% ---- tables
+
+%% A process that has made a table of this kind with these rows, and the table.
+table(Options, Rows) ->
+    Test = self(),
+    Pid = sonde_test:hold(fun() ->
+                                  Tab = ets:new(planted, Options),
+                                  true = ets:insert(Tab, Rows()),
+                                  Test ! {table, Tab},
+                                  true = garbage_collect()
+                          end),
+    receive {table, Tab} -> {Tab, Pid} end.
+
+row(Tab, Rows) ->
+    {Tab, Value, Attrs} = lists:keyfind(Tab, 1, Rows),
+    {Value, Attrs}.
+
+most() -> length(ets:all()) + 1000.
+
+memory_is_bytes(_Config) ->
+    {Tab, Pid} =
+        table([private], fun() -> [{I, lists:seq(1, 100)} || I <- lists:seq(1, 20000)] end),
+    [{Tab, Bytes, Attrs} | _] = Rows = sonde:ets_count(memory, most()),
+    Bytes = ets:info(Tab, memory) * erlang:system_info(wordsize),
+    [planted, {owner, Pid}, {type, set}, {size, 20000}] = Attrs,
+    Values = [V || {_, V, _} <- Rows],
+    Values = lists:reverse(lists:sort(Values)),
+    [] = ets:all() -- [T || {T, _, _} <- Rows],
+    ok = sonde_test:stop(Pid).
+
+rows_are_counted(_Config) ->
+    {Tab, Pid} = table([duplicate_bag, public],
+                       fun() -> [{same, I} || I <- lists:seq(1, 300000)] end),
+    [{Tab, 300000, [planted, {owner, Pid}, {type, duplicate_bag}, {size, 300000}]}] =
+        sonde:ets_count(size, 1),
+    [] = sonde:ets_count(size, 0),
+    ok = sonde_test:stop(Pid).
+
+%% No process refers to them, and the table's own memory does not show them.
+binaries_of_a_table_alone(_Config) ->
+    _ = [begin
+             Count = 10000000 div Size,
+             {Tab, Pid} = table([private], fun() -> [{I, binary:copy(<<I:32>>, Size div 4)}
+                                                     || I <- lists:seq(1, Count)] end),
+             Bytes = Count * Size,
+             [{Tab, Bytes, [planted, {owner, Pid} | _]}] = sonde:ets_count(binary_memory, 1),
+             {Own, _} = row(Tab, sonde:ets_count(memory, most())),
+             Words = ets:info(Tab, memory),
+             Own = Words * erlang:system_info(wordsize),
+             {binary, []} = process_info(Pid, binary),
+             ok = sonde_test:stop(Pid)
+         end || Size <- [100, 10000, 1000000]],
+    ok.
+
+every_kind_of_table(_Config) ->
+    Kinds = [[Type, Access | More] || Type <- [set, ordered_set, bag, duplicate_bag],
+                                      Access <- [private, protected, public],
+                                      More <- [[], [compressed], [{write_concurrency, true}]]],
+    _ = [begin
+             {Tab, Pid} = table(Kind, fun() -> [{I, [{binary:copy(<<I>>, 1000)}], I, small}
+                                                || I <- lists:seq(1, 100)] end),
+             {Kind, {100000, [planted, {owner, Pid}, {type, Type}, {size, 100}]}} =
+                 {Kind, row(Tab, sonde:ets_count(binary_memory, most()))},
+             ok = sonde_test:stop(Pid)
+         end || [Type | _] = Kind <- Kinds],
+    ok.
+
+%% By rows, in one row, as slices of a larger one; binaries of up to 64 bytes lie in the table.
+shared_binaries_count_once(_Config) ->
+    {Tab, Pid} = table([bag], fun() ->
+                                      Large = binary:copy(<<7>>, 100000),
+                                      [{I, Large, [Large], binary:part(Large, I, 200), <<I:64>>,
+                                        binary:copy(<<I>>, 64)} || I <- lists:seq(1, 50)]
+                              end),
+    {100000, _} = row(Tab, sonde:ets_count(binary_memory, most())),
+    ok = sonde_test:stop(Pid).
+
+many_rows_are_not_listed(_Config) ->
+    {Tab, Pid} =
+        table([set], fun() -> [{I, binary:copy(<<1>>, 100)} || I <- lists:seq(1, 1000)] end),
+    {{too_large, 1000}, [planted, _, _, {size, 1000}]} =
+        row(Tab, sonde:ets_count(binary_memory, most(), #{max_rows => 999})),
+    {100000, _} = row(Tab, sonde:ets_count(binary_memory, most(), #{max_rows => 1000})),
+    [{_, {too_large, _}, _} | _] = sonde:ets_count(binary_memory, 1, #{max_rows => 0}),
+    ok = sonde_test:stop(Pid).
+
+tables_go_meanwhile(_Config) ->
+    Churn = spawn(fun Churn() ->
+                               Tab = ets:new(churn, [public]),
+                               true = ets:insert(Tab, {1, binary:copy(<<1>>, 100)}),
+                               true = ets:delete(Tab),
+                               Churn()
+                       end),
+    try
+        _ = [true = is_list(sonde:ets_count(Attr, 5))
+             || _ <- lists:seq(1, 200), Attr <- [memory, size, binary_memory]]
+    after
+        ok = sonde_test:stop(Churn)
+    end.
+
+bad_arguments(_Config) ->
+    _ = [badarg = raised(fun() -> apply(sonde, Call, Args) end)
+         || {Call, Args} <- [{ets_count, [Attr, 1]} || Attr <- [x, input, "memory", 1]]
+                ++ [{ets_count, [memory, N]} || N <- [-1, 1.0, x]]
+                ++ [{ets_count, [memory, 1, Opts]}
+                    || Opts <- [[], #{x => 1}, #{max_rows => -1}, #{max_rows => all}]]
+                ++ [{port_count, [Attr, 1]} || Attr <- [x, size, binary_memory, [memory]]]
+                ++ [{port_count, [memory, N]} || N <- [-1, 1.0, x]]],
+    ok.
+
+raised(Call) ->
+    try Call() of Answer -> {no_error, Answer} catch error:Why -> Why end.
+
+nothing_is_left_behind(_Config) ->
+    Before = length(processes()),
+    _ = [sonde:ets_count(Attr, 3) || Attr <- [memory, size, binary_memory]],
+    _ = sonde:port_count(memory, 3),
+    [] = sonde_test:mailbox(),
+    ok = sonde_test:until(fun() -> length(processes()) =< Before end).
+
+%% ---- ports
+
+%% A program that does not read: what it cannot take waits in the port.
+ports_by_queue_and_traffic(_Config) ->
+    Port = open_port({spawn, "sleep 60"}, [binary]),
+    true = port_command(Port, binary:copy(<<1>>, 3000000)),
+    {queue_size, Waits} = erlang:port_info(Port, queue_size),
+    true = Waits > 2000000,
+    Me = self(),
+    [{Port, Waits, [{name, "sleep 60"}, {connected, Me}]}] = sonde:port_count(queue_size, 1),
+    _ = [begin
+             Rows = sonde:port_count(Attr, 1000),
+             [] = erlang:ports() -- [P || {P, _, _} <- Rows],
+             _ = [{Attr, V} = erlang:port_info(P, Attr) || {P, V, _} <- Rows],
+             Values = [V || {_, V, _} <- Rows],
+             Values = lists:reverse(lists:sort(Values))
+         end || Attr <- [memory, queue_size, input, output]],
+    [] = sonde:port_count(input, 0),
+    {os_pid, Sleeps} = erlang:port_info(Port, os_pid),
+    true = port_close(Port),
+    "" = os:cmd("kill " ++ integer_to_list(Sleeps)),
+    ok.
+
+ports_have_their_names(_Config) ->
+    Port = open_port({spawn, "cat"}, [binary]),
+    true = register(tables_port, Port),
+    true = port_command(Port, <<"hello">>),
+    receive {Port, {data, <<"hello">>}} -> ok end,
+    Me = self(),
+    _ = [{Port, 5, [tables_port, {name, "cat"}, {connected, Me}]} =
+             lists:keyfind(Port, 1, sonde:port_count(Attr, 1000)) || Attr <- [input, output]],
+    true = port_close(Port).
+
+ports_close_meanwhile(_Config) ->
+    Churn = spawn(fun Churn() ->
+                               {ok, Socket} = gen_udp:open(0),
+                               ok = gen_udp:close(Socket),
+                               Churn()
+                       end),
+    try
+        _ = [true = is_list(sonde:port_count(memory, 5)) || _ <- lists:seq(1, 300)]
+    after
+        ok = sonde_test:stop(Churn)
+    end.
