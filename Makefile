@@ -15,7 +15,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq test-compat test-observer stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean
+.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -49,10 +49,20 @@ test-rabbitmq: ## a live broker under load, beside the recon it ships (minutes; 
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/rabbitmq.sh
 
+test-binaries: ## where a live broker's binary memory is (under a minute; RABBITMQ_SECONDS=1: less)
+	@scripts/setup rabbitmq
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@LOOK=binaries test/live/rabbitmq.sh
+
 test-observer: ## observer_cli on compat/recon, in a real terminal, view by view (RECON=real: on recon)
 	@scripts/setup rabbitmq observer
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/observer_cli.sh
+
+test-snapshot: ## what Chrome's own reader makes of heap snapshots (in Node)
+	@scripts/setup snapshot
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@test/live/snapshot.sh
 
 test-compat: ## a live broker with compat/recon in the place of its recon (a minute)
 	@scripts/setup rabbitmq

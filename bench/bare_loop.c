@@ -5,8 +5,11 @@
 #include "layout.h"
 #include "peek.h"
 #include "proctab.h"
+#include "thing.h"
 
 #include <erl_nif.h>
+
+#include <stdlib.h>
 
 enum { ENV_PROC = 8 };
 
@@ -59,9 +62,135 @@ static ERL_NIF_TERM binary_memory(ErlNifEnv *env, int argc, const ERL_NIF_TERM a
     return enif_make_tuple2(env, enif_make_uint64(env, bytes), enif_make_uint64(env, count));
 }
 
+/* ---- each Binary once ----------------------------------------------------------------------- */
+
+struct met {
+    uintptr_t binary;
+    uint64_t when; /* in the order of the chains */
+};
+
+static struct met *all;
+static size_t all_n, all_cap;
+
+static int by_address(const void *a, const void *b)
+{
+    const struct met *x = a;
+    const struct met *y = b;
+    return (x->binary > y->binary) - (x->binary < y->binary);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct met *x = a;
+    const struct met *y = b;
+    return (x->when > y->when) - (x->when < y->when);
+}
+
+static bool meet(uintptr_t binary)
+{
+    enum { FIRST = 4096 };
+    if (all_n == all_cap) {
+        size_t cap = all_cap == 0 ? FIRST : all_cap * 2;
+        struct met *more = realloc(all, cap * sizeof *more);
+        if (!more)
+            return false;
+        all = more;
+        all_cap = cap;
+    }
+    all[all_n] = (struct met){binary, all_n};
+    all_n++;
+    return true;
+}
+
+static bool meet_all(void)
+{
+    for (uint64_t slot = 0; slot < tab.max; slot++) {
+        uintptr_t proc = word(tab.tab + slot * 8);
+        uintptr_t at = proc ? word(proc + LF(lay, off_heap)) : 0;
+        for (; at != 0; at = word(at + LF(lay, oh_next))) {
+            if (word(at) == LF(lay, bin_thing) && !meet(word(at + LF(lay, bin_ptr))))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* What it touches is the size and the count of references, which share a cache line. */
+static uint64_t touch_all(uint64_t *refs)
+{
+    const uintptr_t size = LF(lay, bin_size);
+    const uintptr_t refc = LF(lay, bin_refc);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < all_n; i++) {
+        bytes += word(all[i].binary + size);
+        *refs += word(all[i].binary + refc);
+    }
+    return bytes;
+}
+
+static ERL_NIF_TERM gather(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc, (void)argv;
+    /* (): {Binaries, Bytes}; in the order of the chains, in which touch goes through them */
+    uint64_t refs = 0;
+    size_t n = 0;
+    all_n = 0;
+    if (!meet_all())
+        return enif_make_badarg(env);
+    qsort(all, all_n, sizeof *all, by_address);
+    for (size_t i = 0; i < all_n; i++) {
+        if (n == 0 || all[n - 1].binary != all[i].binary)
+            all[n++] = all[i];
+    }
+    all_n = n;
+    qsort(all, all_n, sizeof *all, by_time);
+    uint64_t bytes = touch_all(&refs);
+    return enif_make_tuple2(env, enif_make_uint64(env, all_n), enif_make_uint64(env, bytes));
+}
+
+static ERL_NIF_TERM touch(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc, (void)argv;
+    uint64_t refs = 0;
+    uint64_t bytes = touch_all(&refs);
+    return enif_make_tuple2(env, enif_make_uint64(env, bytes), enif_make_uint64(env, refs));
+}
+
+/* Follows each pointer of lists, tuples and maps, lists without recursion. */
+static uint64_t follow(uint64_t term)
+{
+    uint64_t words = 0;
+    while ((term & 3) == 1) {
+        uintptr_t at = term & ~(uint64_t)7;
+        words += 2 + ((word(at) & 3) == 3 ? 0 : follow(word(at)));
+        term = word(at + 8);
+    }
+    if ((term & 3) != 2)
+        return words;
+    uintptr_t at = term & ~(uint64_t)7;
+    struct thing t;
+    if (!thing_read(PEEK_GUARDED, lay, at, word(at), &t))
+        return words;
+    for (uint64_t i = t.first; i < t.last; i++) {
+        if ((word(at + i * 8) & 3) != 3)
+            words += follow(word(at + i * 8));
+    }
+    return words + t.words;
+}
+
+static ERL_NIF_TERM chase(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    /* (Term): one that the caller has, and that is not deep */
+    return enif_make_uint64(env, follow(argv[0]));
+}
+
 /* On the same kind of scheduler as sonde's scan. */
 static ErlNifFunc functions[] = {
     {"find", 2, find, 0},
+    {"chase", 1, chase, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"gather", 0, gather, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"touch", 0, touch, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"binary_memory", 0, binary_memory, ERL_NIF_DIRTY_JOB_IO_BOUND},
 };
 

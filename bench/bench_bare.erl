@@ -2,10 +2,10 @@
 -module(bench_bare).
 
 -export([start/0, binary_memory/0]).
--export([find/2]).
+-export([find/2, chase/1, gather/0, touch/0]).
 
 -on_load(init/0).
--nifs([find/2, binary_memory/0]).
+-nifs([find/2, binary_memory/0, chase/1, gather/0, touch/0]).
 
 init() ->
     erlang:load_nif(filename:join(filename:dirname(code:which(?MODULE)), "bare_loop"), 0).
@@ -23,3 +23,15 @@ find(_Table, _Limit) -> erlang:nif_error(not_loaded).
 %% Bytes and number of all refc binaries in the processes' off-heap chains.
 -spec binary_memory() -> {non_neg_integer(), non_neg_integer()}.
 binary_memory() -> erlang:nif_error(not_loaded).
+
+%% Words of lists, tuples and maps below a term of the caller's own, each place followed once.
+-spec chase(term()) -> non_neg_integer().
+chase(_Term) -> erlang:nif_error(not_loaded).
+
+%% Looks for all refc binaries in the chains, each once: how many, and their bytes.
+-spec gather() -> {non_neg_integer(), non_neg_integer()}.
+gather() -> erlang:nif_error(not_loaded).
+
+%% Goes through what was gathered, which must still be there: bytes, and the sum of references.
+-spec touch() -> {non_neg_integer(), non_neg_integer()}.
+touch() -> erlang:nif_error(not_loaded).

@@ -5,6 +5,10 @@
 %%   peak    recon, sonde: bytes; target: bytes
 %%   bare    bare, sonde: ns; target: at most how many times slower
 %%   floor   floor: ns; no target
+%%   beside  other, sonde: ns; no target
+%%   alone   sonde: ns; no target
+%%   heap    other, sonde: ns; words walked; bytes held for it; targets: {slower, AtMost} times,
+%%           {rate, Million} words a second at least, {share, Percent} of the heap in memory at most
 %%   trip    tool, p50, p99, p999: ns; scans, in ms
 %%
 %% bench/reasons says why a row misses its target where it does.
@@ -65,9 +69,12 @@ tables(Rows) ->
      || {Work, Shape} <- Keys].
 
 shape(#{kind := trip}) -> trips;
+shape(#{kind := heap}) -> heaps;
 shape(_) -> figures.
 
 header(trips) -> ["meanwhile, in a loop", "p50 us", "p99 us", "p99.9 us", "scans/s"];
+header(heaps) -> ["call, and what it is compared with", "that", "sonde", "ratio", "million words/s",
+                  "memory", "target", ""];
 header(figures) -> ["call", "recon", "sonde", "ratio", "target", ""].
 
 cells(#{kind := speed, call := Call, recon := Recon, sonde := Sonde, target := Target} = R) ->
@@ -77,8 +84,16 @@ cells(#{kind := peak, call := Call, recon := Recon, sonde := Sonde, target := Ta
 cells(#{kind := bare, call := Call, bare := Bare, sonde := Sonde, target := Target} = R) ->
     [Call, "(" ++ ms(Bare) ++ ")", ms(Sonde), io_lib:format("~.2f", [Sonde / Bare]),
      io_lib:format("at most ~.2f", [Target]), verdict(R)];
+cells(#{kind := beside, call := Call, other := Other, sonde := Sonde}) ->
+    [Call, "(" ++ ms(Other) ++ ")", ms(Sonde), io_lib:format("~.2f", [Sonde / Other]), "", ""];
+cells(#{kind := alone, call := Call, sonde := Sonde}) ->
+    [Call, "", ms(Sonde), "", "", ""];
 cells(#{kind := floor, call := Call, floor := Floor}) ->
     [Call, "", ms(Floor), "", "(the floor)", ""];
+cells(#{kind := heap, call := Call, other := Other, sonde := Sonde, targets := Targets} = R) ->
+    [Call, ms(Other), ms(Sonde), io_lib:format("~.2f", [Sonde / Other]), short(rate(R)),
+     io_lib:format("~.1f %", [share(R)]), lists:join(", ", [wanted(T) || T <- Targets]),
+     case Targets of [] -> ""; _ -> verdict(R) end];
 cells(#{kind := trip, call := Call, tool := Tool, p50 := P50, p99 := P99, p999 := P999,
         scans := Scans, ms := Ms}) ->
     {Name, Rate} = case Tool of
@@ -88,6 +103,9 @@ cells(#{kind := trip, call := Call, tool := Tool, p50 := P50, p99 := P99, p999 :
     [Name, us(P50), us(P99), us(P999), Rate].
 
 wanted(never_slower) -> "never slower";
+wanted({slower, Times}) -> io_lib:format("at most ~.2f", [Times]);
+wanted({rate, Million}) -> io_lib:format("~b million/s", [Million]);
+wanted({share, Percent}) -> io_lib:format("under ~b %", [Percent]);
 wanted(Target) -> io_lib:format("~b times", [Target]).
 
 verdict(Row) ->
@@ -102,8 +120,16 @@ met(#{kind := peak, sonde := Sonde, target := Target}) ->
     Sonde < Target;
 met(#{kind := bare, bare := Bare, sonde := Sonde, target := Target}) ->
     Sonde / Bare =< Target + 0.005;
+met(#{kind := heap, other := Other, sonde := Sonde, targets := Targets} = R) ->
+    lists:all(fun({slower, Times}) -> Sonde / Other =< Times + 0.005;
+                 ({rate, Million}) -> rate(R) >= Million;
+                 ({share, Percent}) -> share(R) < Percent
+              end, Targets);
 met(_) ->
     true.
+
+rate(#{words := Words, sonde := Sonde}) -> Words * 1000 / Sonde.
+share(#{words := Words, bytes := Bytes}) -> Bytes * 100 / (Words * 8).
 
 missed(Rows) -> [R || R <- Rows, not met(R)].
 

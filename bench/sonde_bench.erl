@@ -66,6 +66,9 @@ title("small") -> "400 processes, default table size";
 title("calls") -> thousands(scaled(100000)) ++ " processes, one of them with "
                       ++ thousands(scaled(300000)) ++ " messages and keys, one with "
                       ++ thousands(scaled(100000)) ++ " refc binaries";
+title("heaps") -> "one heap";
+title("binaries") -> thousands(scaled(100000))
+                         ++ " processes with 20 refc binaries each, a tenth shared";
 title("trips") -> "ping-pong beside " ++ thousands(scaled(100000)) ++ " processes".
 
 thousands(N) when N < 1000 -> integer_to_list(N);
@@ -83,6 +86,8 @@ work("light", Emit) ->
     _ = bench_crowd:holders(scaled(100000), 2),
     compare(Emit, runs(), binary_memory, 15),
     compare_leak(Emit, runs(), 4),
+    speed(Emit, runs(), call("bin_garbage", [?N]) ++ " and recon:bin_leak", 5,
+          fun() -> recon:bin_leak(?N) end, fun() -> sonde:bin_garbage(?N) end),
     floor_of_collecting(Emit);
 work("heavy", Emit) ->
     _ = bench_crowd:holders(20, scaled(100000)),
@@ -107,6 +112,11 @@ work("calls", Emit) ->
     _ = [speed(Emit, runs(), call(Name, Args), never_slower, Theirs, Ours)
          || {Name, Args, Theirs, Ours} <- less_work(Full, Holder)],
     ok;
+work("heaps", Emit) ->
+    bench_heap:rows([scaled(Mb * 1000000) || Mb <- [1, 100, 1000]], Emit);
+work("binaries", Emit) ->
+    _ = bench_binaries:crowd(scaled(100000), 20),
+    bench_binaries:rows(Emit);
 work("trips", Emit) ->
     _ = bench_crowd:holders(scaled(100000), 2),
     trips(Emit).

@@ -1,4 +1,4 @@
-%% What `make demo' shows: a node of its own with four leaks in it, and what sonde says about it.
+%% What `make demo' shows: a node of its own with five leaks in it, and what sonde says about it.
 %%
 %% The answers are data, so that a test can check them; printing is apart.
 -module(sonde_demo).
@@ -10,16 +10,18 @@
                     rows := [{pid(), integer(), list()}]}.
 -type answers() :: #{os_pid := string(), processes := pos_integer(), native := map(),
                      counters := map(), calls := [answer()],
-                     unseen := [{Call :: string(), Result :: integer()}]}.
+                     inside := [{LookFor :: string(), Call :: string(), Result :: term()}],
+                     binaries := [{LookFor :: string(), Call :: string(), Result :: term()}]}.
 
 -define(WIDTH, 78).
 -define(LIMIT_MS, 55000).
+-define(DUMP, "_build/demo_sessions.heapsnapshot").
 
 %% @doc For `demo/run': shows everything, and halts.
 -spec main() -> no_return().
 main() ->
     {ok, _} = timer:apply_after(?LIMIT_MS, erlang, halt, [1]),
-    io:format("Starting a node, and planting four leaks in it ...~n"),
+    io:format("Starting a node, and planting five leaks in it ...~n"),
     print(answers(sonde_demo_leaks:sizes(), [])),
     halt(0).
 
@@ -46,12 +48,15 @@ ask(Call) ->
     Before = #{os_pid => Call(os, getpid, []),
                native => Call(sonde, native, []),
                processes => Call(erlang, system_info, [process_count])},
+    %% before a collection changes what there is to see
+    Inside = inside(Call, Before),
     Answers = [#{look_for => LookFor, first => First, rows => Call(sonde, Function, Args),
                  call => text("sonde", Function, Args)}
                || {LookFor, First, Function, Args} <- questions()],
     Before#{calls => Answers,
+            inside => Inside,
             counters => maps:get(counters, Call(sonde, native, [])),
-            unseen => unseen(Call)}.
+            binaries => binaries(Call, Before)}.
 
 questions() ->
     [{"Who has most memory? Look for: one row far above the others (bytes).",
@@ -63,21 +68,61 @@ questions() ->
      {"Who keeps binaries only for want of a collection? Look for: large negatives.",
       demo_router, bin_leak, [5]}].
 
-%% What the node has and no process holds is somewhere else: here in a table, one by one.
-unseen(Call) ->
+%% Inside of heaps, without copying or collecting one; only natively.
+inside(Call, #{native := #{status := active}}) ->
+    Pid = fun(Name) -> Call(erlang, whereis, [Name]) end,
+    Sessions = Pid(demo_sessions),
+    [{"Who would let go of binaries, if he collected? Nobody collects for this.",
+      "sonde:bin_garbage(2)", Call(sonde, bin_garbage, [2])},
+     {"Whose slices are small, and hold large binaries? Remedy: binary:copy/1.",
+      "sonde:bin_waste(1)", Call(sonde, bin_waste, [1])},
+     {"Which bytes of which binary does each slice hold? [{Id, Size, Refc, Parts}]",
+      "lists:sublist(sonde:bin_slices(whereis(demo_slices)), 3)",
+      lists:sublist(Call(sonde, bin_slices, [Pid(demo_slices)]), 3)},
+     {"What is the largest thing in the process that grows, and how do I get to it?",
+      "sonde:heap_top(whereis(demo_sessions), 2)", Call(sonde, heap_top, [Sessions, 2])},
+     {"All of it, for Chrome: DevTools, Memory, Load.",
+      "sonde_heap:dump(whereis(demo_sessions), \"" ?DUMP "\")",
+      dump(Call, Sessions)}];
+inside(_Call, _) ->
+    [].
+
+dump(Call, Pid) ->
+    ok = filelib:ensure_dir(?DUMP),
+    _ = file:delete(?DUMP),
+    Call(sonde_heap, dump, [Pid, ?DUMP]).
+
+%% What the node has and no process holds is somewhere else: here in a table, whose name is found.
+binaries(Call, Before) ->
     Held = lists:sum([Bytes || {_, Bytes, _} <- Call(sonde, proc_count, [binary_memory, -1])]),
-    Cached = lists:sum([Bytes || {_, Bytes, _} <- Call(ets, info, [demo_cache, binary])]),
-    Size = Call(ets, info, [demo_cache, size]),
-    Words = Call(ets, info, [demo_cache, memory]),
-    Node = Call(erlang, memory, [binary]),
+    [{"How much has the node, and how much of it do its processes refer to?",
+      "erlang:memory(binary)", Call(erlang, memory, [binary])},
+     {"", "lists:sum([B || {_, B, _} <- sonde:proc_count(binary_memory, -1)])", Held}]
+        ++ account(Call, Before)
+        ++ [{"The fifth leak, which is in no row of a process, by its name. Its own `memory'\n"
+             "leaves the binaries out.",
+             "sonde:ets_count(binary_memory, 1)", Call(sonde, ets_count, [binary_memory, 1])},
+            {"", "sonde:ets_count(memory, 1)", Call(sonde, ets_count, [memory, 1])}]
+        ++ growth(Call, Before).
+
+account(Call, #{native := #{status := active}}) ->
+    [{"Who has it, every byte? Look for: the largest part. It says where to look next:\n"
+      "`exclusive' by sonde:bin_owned, `ets' by sonde:ets_count, `queues' by\n"
+      "sonde:proc_count(binary_unique, _), `shared' by sonde:bin_holders(_, count).",
+      "sonde:bin_account()", Call(sonde, bin_account, [])},
+     {"What would go if a process let go? Look for: bytes that nobody else holds.",
+      "sonde:bin_owned(1)", Call(sonde, bin_owned, [1])}];
+account(_Call, _) ->
+    [].
+
+growth(Call, #{native := #{status := active}}) ->
+    [{"And whose binaries grow, within half a second?",
+      "sonde:bin_window(1, 500)", Call(sonde, bin_window, [1, 500])}];
+growth(Call, _) ->
+    First = Call(ets, info, [demo_cache, size]),
     timer:sleep(500),
-    [{"erlang:memory(binary)", Node},
-     {"lists:sum([B || {_, B, _} <- sonde:proc_count(binary_memory, -1)])", Held},
-     {"lists:sum([B || {_, B, _} <- ets:info(demo_cache, binary)])", Cached},
-     {"ets:info(demo_cache, memory) * erlang:system_info(wordsize)",
-      Words * Call(erlang, system_info, [wordsize])},
-     {"ets:info(demo_cache, size)", Size},
-     {"ets:info(demo_cache, size)", Call(ets, info, [demo_cache, size])}].
+    [{"And it grows: half a second lies in between.", "ets:info(demo_cache, size)", First},
+     {"", "ets:info(demo_cache, size)", Call(ets, info, [demo_cache, size])}].
 
 text(Module, Function, Args) ->
     lists:flatten([Module, $:, atom_to_list(Function), $(,
@@ -86,22 +131,34 @@ text(Module, Function, Args) ->
 %% ---- printing
 
 print(#{processes := Processes, native := Native, calls := Calls, counters := Counters,
-        unseen := Unseen}) ->
+        inside := Inside, binaries := Binaries}) ->
     io:format("It runs, with ~b processes: OTP ~s, ~s.~n~n",
               [Processes, maps:get(otp, Native), maps:get(arch, Native)]),
     io:format("Does sonde read the node itself, or does it have to ask each process?~n"
               "> maps:with([status, layout, reader], sonde:native()).~n~*p~n~n",
               [?WIDTH, maps:with([status, layout, reader], Native)]),
-    lists:foreach(fun print_call/1, Calls),
+    _ = [print_call(Answer) || #{call := "sonde:proc_count" ++ _} = Answer <- Calls],
+    io:format("---- Inside of heaps ----~n~n"),
+    lists:foreach(fun print_inside/1, Inside),
+    _ = [io:format("(Not on this node: the native side is off.)~n~n") || Inside =:= []],
+    _ = [print_call(Answer) || #{call := "sonde:bin_leak" ++ _} = Answer <- Calls],
     io:format("How many processes were read natively for this, and how many asked?~n"
               "> maps:with([native, asked], maps:get(counters, sonde:native())).~n~*p~n~n",
               [?WIDTH, maps:with([native, asked], Counters)]),
-    io:format("The fourth leak is in no row above: an ETS table, whose binaries belong to no~n"
-              "process. Look for: the node has far more binaries than its processes hold.~n"
-              "(A table's own `memory' leaves its binaries out, too.)~n"),
-    _ = [io:format("> ~s.~n~b~n", [Call, Result]) || {Call, Result} <- Unseen],
-    io:format("~nHalf a second lies between the last two: it grows.~n"
-              "The node is stopped. Nothing is left running.~n").
+    io:format("---- Where is the binary memory? ----~n~n"),
+    lists:foreach(fun print_inside/1, Binaries),
+    io:format("The node is stopped. Nothing is left running.~n").
+
+print_inside({LookFor, Call, Result}) ->
+    _ = [io:format("~s~n", [LookFor]) || LookFor =/= ""],
+    case lists:member(hd(string:lexemes(Call, "(")), ["sonde:heap_top", "sonde:bin_account"]) of
+        true ->
+            io:format("> sonde:print(~s).~n", [Call]),
+            ok = sonde:print(Result, #{width => ?WIDTH, color => never}),
+            io:format("~n");
+        false ->
+            io:format("> ~s.~n~*p~n~n", [Call, ?WIDTH, Result])
+    end.
 
 print_call(#{look_for := LookFor, call := Call, rows := Rows}) ->
     io:format("~s~n> ~s.~n~*p~n~n", [LookFor, Call, ?WIDTH, Rows]).

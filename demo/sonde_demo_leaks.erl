@@ -1,12 +1,12 @@
-%% Four leaks as they are met in production, planted into the node that this runs on. The names of
+%% Five leaks as they are met in production, planted into the node that this runs on. The names of
 %% the processes tell what they are, so that a row of sonde's answers can be read at once.
 -module(sonde_demo_leaks).
 
 -export([sizes/0, plant/1]).
--export([router/0, slices/1, unread/0, owner/2]).
+-export([router/0, slices/1, unread/0, owner/2, sessions/2]).
 -export_type([sizes/0]).
 
--type sizes() :: #{routed | slices | unread | cached := pos_integer()}.
+-type sizes() :: #{routed | slices | unread | cached | sessions := pos_integer()}.
 
 %% @doc How large the leaks are, at random.
 -spec sizes() -> sizes().
@@ -14,15 +14,18 @@ sizes() ->
     #{routed => between(20000, 40000),
       slices => between(200, 400),
       unread => between(30000, 60000),
-      cached => between(20000, 40000)}.
+      cached => between(20000, 40000),
+      sessions => between(5000, 10000)}.
 
-%% @doc Returns when all four are there, as large as told, and nobody is busy.
+%% @doc Returns when all are there, as large as told, and nobody is busy.
 -spec plant(sizes()) -> ok.
-plant(#{routed := Routed, slices := Slices, unread := Unread, cached := Cached}) ->
+plant(#{routed := Routed, slices := Slices, unread := Unread, cached := Cached,
+        sessions := Sessions}) ->
     ok = plant_router(Routed),
     ok = plant_slices(Slices),
     ok = plant_mailbox(Unread),
-    ok = plant_cache(Cached).
+    ok = plant_cache(Cached),
+    ok = plant_sessions(Sessions).
 
 %% ---- a router: the binaries only pass through it, and yet it refers to all of them
 
@@ -95,6 +98,32 @@ grow(Table, Last) ->
     timer:sleep(20),
     for_a_while(fun() -> ets:insert(Table, {Last + 1, page(Last + 1)}) end),
     grow(Table, Last + 1).
+
+%% ---- a server that never forgets a session; all it has is in its state and in one key of its dictionary
+
+plant_sessions(Count) ->
+    Parent = self(),
+    Sessions = spawn(?MODULE, sessions, [Parent, Count]),
+    receive {Sessions, ready} -> ok end,
+    still(Sessions).
+
+-spec sessions(pid(), pos_integer()) -> no_return().
+sessions(Parent, Count) ->
+    true = register(demo_sessions, self()),
+    put(sessions, maps:from_list([{I, session(I)} || I <- lists:seq(1, Count)])),
+    true = garbage_collect(),
+    Parent ! {self(), ready},
+    grow_sessions(Count).
+
+%% One more now and then.
+grow_sessions(Last) ->
+    receive never_sent -> ok
+    after 1000 ->
+        put(sessions, (get(sessions))#{Last + 1 => session(Last + 1)})
+    end,
+    grow_sessions(Last + 1).
+
+session(I) -> {session, I, [{seen, I + N} || N <- lists:seq(1, 10)]}.
 
 %% ---- what they leak
 

@@ -1,0 +1,103 @@
+%% Who holds the binary memory of a node, beside what people write for it, and beside a bare loop in
+%% C that touches each binary's header once and remembers nothing.
+-module(bench_binaries).
+
+-export([crowd/2, rows/1]).
+-export([hold/2]).
+
+-define(WAVE, 1000).  % holders that build their binaries at the same time
+-define(SHARED, 10).  % one of so many is shared by two
+-define(RUNS, 3).
+
+%% @doc So many processes with so many binaries of 65 to 200 bytes each, a tenth of which the next
+%% process holds, too; how many binaries there are.
+-spec crowd(pos_integer(), pos_integer()) -> pos_integer().
+crowd(0, _) ->
+    0;
+crowd(Processes, Each) ->
+    Now = min(Processes, ?WAVE),
+    [First | Rest] = Pids = [spawn(?MODULE, hold, [self(), Each]) || _ <- lists:seq(1, Now)],
+    _ = [Pid ! {next, Next} || {Pid, Next} <- lists:zip(Pids, Rest ++ [First])],
+    _ = [receive {Pid, ready} -> ok end || Pid <- Pids],
+    Now * Each + crowd(Processes - Now, Each).
+
+hold(Owner, Each) ->
+    Next = receive {next, Pid} -> Pid end,
+    Mine = [binary:copy(<<0>>, 64 + rand:uniform(136)) || _ <- lists:seq(1, Each)],
+    Next ! {shared, lists:sublist(Mine, Each div ?SHARED)},
+    Others = receive {shared, Some} -> Some end,
+    true = garbage_collect(),
+    Owner ! {self(), ready},
+    receive stop -> {Mine, Others} end.
+
+-spec rows(fun((map()) -> term())) -> ok.
+rows(Emit) ->
+    ok = bench_bare:start(),
+    Account = fun() -> #{processes_missed := 0} = sonde:bin_account() end,
+    %% ours first: the others leave a node behind that has memory to spare
+    #{allocated := Ours} = bench_clock:peak(Account),
+    #{allocated := Theirs} = bench_clock:peak(fun by_hand/0),
+    {Binaries, Bytes} = bench_bare:gather(),
+    {Bytes, _} = bench_bare:touch(),
+    _ = same(by_hand(), sonde:bin_account()),
+    Times = bench_clock:alternate(?RUNS, 10, #{sonde => Account, hand => fun by_hand/0,
+                                               touch => fun bench_bare:touch/0}),
+    #{sonde := Sonde, hand := Hand, touch := Touch} =
+        maps:map(fun(_, Ns) -> bench_clock:median(Ns) end, Times),
+    Emit(#{kind => speed, call => "bin_account() and process_info(_, binary) with a map",
+           target => 10, recon => Hand, sonde => Sonde, all => Times, binaries => Binaries}),
+    Emit(#{kind => peak, call => "peak memory added, by the node's figures",
+           target => Theirs div 10, recon => Theirs, sonde => Ours}),
+    Emit(#{kind => beside, call => "bin_account() and touching each header once, in C",
+           other => Touch, sonde => Sonde}),
+    _ = [alone(Call, Emit) || Call <- calls()],
+    ok.
+
+%% What the others cost.
+alone({Name, Text, Call}, Emit) ->
+    Times = bench_clock:alternate(?RUNS, 10, #{sonde => Call}),
+    #{sonde := Ns} = maps:map(fun(_, All) -> bench_clock:median(All) end, Times),
+    Emit(#{kind => alone, call => Name ++ "(" ++ Text ++ ")", sonde => Ns}).
+
+calls() ->
+    [#{id := Id}] = sonde:bin_holders(1),
+    Few = #{max_entries => 200000},
+    [{"bin_account", "#{max_entries => 200000}", fun() -> sonde:bin_account(Few) end},
+     {"bin_owned", "10", fun() -> sonde:bin_owned(10) end},
+     {"proc_count", "binary_unique, 10", fun() -> sonde:proc_count(binary_unique, 10) end},
+     {"proc_count", "binary_proportional, 10",
+      fun() -> sonde:proc_count(binary_proportional, 10) end},
+     {"bin_holders", "10", fun() -> sonde:bin_holders(10) end},
+     {"bin_holders", "10, count", fun() -> sonde:bin_holders(10, count) end},
+     {"bin_holder", "Id", fun() -> sonde:bin_holder(Id) end},
+     {"bin_resources", "10", fun() -> sonde:bin_resources(10) end},
+     {"bin_window", "10, 0", fun() -> sonde:bin_window(10, 0) end}].
+
+%% What is in queues and tables, which is next to nothing here, cannot be told by hand.
+same(ByHand, #{exclusive := Exclusive, shared := Shared, elsewhere := Elsewhere} = Account) ->
+    true = lists:all(fun({A, B}) -> abs(A - B) =< (Exclusive + Shared) div 100 end,
+                     lists:zip(tuple_to_list(ByHand), [Exclusive, Shared, Elsewhere])),
+    Account.
+
+%% What is exclusive, what is shared, and what somebody refers to that is no process, as it can be
+%% told from Erlang.
+by_hand() ->
+    Binaries = lists:foldl(fun of_process/2, #{}, processes()),
+    maps:fold(fun(_, {Size, Refc, References, _}, {E, S, Other}) when Refc > References ->
+                      {E, S, Other + Size};
+                 (_, {Size, _, _, several}, {E, S, Other}) -> {E, S + Size, Other};
+                 (_, {Size, _, _, _}, {E, S, Other}) -> {E + Size, S, Other}
+              end, {0, 0, 0}, Binaries).
+
+of_process(Pid, Known) ->
+    case process_info(Pid, binary) of
+        {binary, Binaries} -> lists:foldl(fun(B, Acc) -> add(Pid, B, Acc) end, Known, Binaries);
+        undefined -> Known
+    end.
+
+add(Pid, {Id, Size, Refc}, Known) ->
+    case Known of
+        #{Id := {_, _, N, Pid}} -> Known#{Id := {Size, Refc, N + 1, Pid}};
+        #{Id := {_, _, N, _}} -> Known#{Id := {Size, Refc, N + 1, several}};
+        #{} -> Known#{Id => {Size, Refc, 1, Pid}}
+    end.
