@@ -60,6 +60,7 @@ run(Side, Dir, Logs, Args) ->
                      say(Out, "  FAILED to be on the ~s side: ~0tp~n", [Side, Status]),
                      {0, 1, []};
                  no ->
+                     ok = mix_pids(),
                      suites(Out, filename:join(Dir, "test"), Logs, Args)
              end,
     Code = summary(Out, Side, Result),
@@ -83,6 +84,25 @@ wrong_side(Side) ->
                 {portable, {off, disabled}} -> no;
                 {_, Status} -> {yes, Status}
             end
+    end.
+
+%% A pid is given again in the order in which those before it ended. On a node that has worked for a
+%% while, as in production, a later process need not have the larger pid.
+mix_pids() ->
+    {_, Mon} = spawn_monitor(fun mixed/0),
+    receive {'DOWN', Mon, process, _, Why} -> Why = normal end,
+    wait_for_less(1000).
+
+mixed() ->
+    Free = erlang:system_info(process_limit) - erlang:system_info(process_count) - 200,
+    Pids = [spawn(fun() -> receive after infinity -> ok end end) || _ <- lists:seq(1, Free)],
+    _ = [exit(Pid, kill) || {_, Pid} <- lists:sort([{rand:uniform(), Pid} || Pid <- Pids])],
+    ok.
+
+wait_for_less(Count) ->
+    case erlang:system_info(process_count) < Count of
+        true -> ok;
+        false -> timer:sleep(10), wait_for_less(Count)
     end.
 
 suites(Out, Dir, Logs, Args) ->
