@@ -93,6 +93,7 @@
          tcp/0, udp/0, sctp/0, files/0, port_types/0, port_info/1, port_info/2,
          inet_count/2, inet_window/3, sockets/0, sockets/1,
          port_count/2, ets_count/2, ets_count/3,
+         diagnose/0, diagnose/1, diagnosis/0, diagnosis/1,
          node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1, source/1,
          remote_load/1, remote_load/2,
          rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3,
@@ -955,6 +956,55 @@ ets_count(Attr, N, Opts) ->
     sonde_tables:count(Attr, N, Opts).
 
 %% ---- the node
+
+%% @doc As {@link diagnose/1}, with its defaults.
+-spec diagnose() -> ok.
+diagnose() -> diagnose(#{}).
+
+%% @doc Watches the node for `interval' ms (2000; 100 to 600000) and prints who is in trouble: where
+%% memory is and how fast it grows, then the suspects, the worst first, each with what it rests on,
+%% what to do, and the call that shows more. {@link diagnosis/1} gives the same as a term.
+%%
+%% ```
+%% 1> sonde:diagnose().
+%% '''
+-spec diagnose(#{interval => Ms :: pos_integer()}) -> ok.
+diagnose(Opts) ->
+    io:put_chars(sonde_diagnose:format(diagnosis(Opts))).
+
+%% @doc As {@link diagnosis/1}, with its defaults.
+-spec diagnosis() -> sonde_diagnose:diagnosis().
+diagnosis() -> diagnosis(#{}).
+
+%% @doc What {@link diagnose/1} prints: the node at several moments of `interval' ms (2000), and who
+%% is suspected. Keys of the map:
+%% <ul>
+%% <li>`at' (system time in ms), `node'</li>
+%% <li>`memory': bytes at the end: what `erlang:memory/0' says, `allocated' and `used' of all
+%%     allocators, `by_allocator', and `rss', what the operating system counts as resident
+%%     (`undefined' where it does not tell)</li>
+%% <li>`growth': bytes by kind, and numbers of processes, ports, atoms and tables, in `ms'</li>
+%% <li>`counts': `{Number, Limit}' of these</li>
+%% <li>`suspects': maps, the one with the largest `share' (of the node's memory, or of a limit)
+%%     first: `kind', `what' (a pid, `{ets, Table}', `{processes, InitialCall}' or `node'), `bytes',
+%%     `evidence', `see' (a call that shows more), `remedy', and `frees', the bytes that the remedy
+%%     would free where that is known</li>
+%% <li>`not_looked_at': what could not be seen, and why</li>
+%% </ul>
+%% Suspected is what grew in most moments and fell in none, and what is of no use at each of them:
+%% garbage, bytes of binaries that nobody sees, messages that nobody takes, monitors on one and the
+%% same process, idle processes without link, monitor and name. What is merely large is not, nor is
+%% what has less than 3 % of the node's memory, or 2 MB. A leak that is slower than 128 kB in the
+%% interval is not seen (`sonde_watch' is for those); what comes and goes in periods longer than the
+%% interval may be taken for one.
+%%
+%% All processes are swept twice, natively all heaps are marked once (for up to 5 s); those that
+%% have most of something are looked at six times, and asked for their status and collections.
+%% Nothing is collected, suspended or changed. With the native side off heaps are not looked into,
+%% and `not_looked_at' says so. Raises `badarg' for an unknown option, or a bad value of one.
+-spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
+diagnosis(Opts) ->
+    sonde_diagnose:diagnosis(Opts).
 
 %% @doc Looks at the node `N' times, after `Ms' milliseconds each time, and folds over what it sees:
 %% `Fun({Absolutes, Increments}, Acc)' gives the next `Acc'.

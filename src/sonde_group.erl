@@ -2,7 +2,7 @@
 %% Totals of attributes over groups of processes: by what they run, are called, or belong to.
 -module(sonde_group).
 
--export([group/4]).
+-export([group/4, initial_call/1]).
 -export_type([by/0, group/0]).
 
 -type by() :: initial_call | current_function | registered_name | application | label.
@@ -21,6 +21,18 @@ group(By, Attrs, Self, Max) ->
     Sorted = lists:reverse(lists:sort([{order(Totals), Processes, Key, Totals}
                                        || {{group, Key}, {Processes, Totals}} <- maps:to_list(Groups)])),
     [{Key, Processes, lists:zip(Attrs, Totals)} || {_, Processes, Key, Totals} <- Sorted].
+
+%% @doc What a process began with, as its group is called; `helper' for one of ours.
+-spec initial_call(pid()) -> mfa() | helper | undefined.
+initial_call(Pid) ->
+    case process_info(Pid, items(initial_call)) of
+        undefined -> undefined;
+        [{initial_call, Call} | _] = Told ->
+            case sonde_attr:is_ours(Call) of
+                true -> helper;
+                false -> key(initial_call, Told)
+            end
+    end.
 
 %% Largest first by the first attribute, then by the number of processes.
 order([]) -> 0;

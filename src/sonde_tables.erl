@@ -4,7 +4,7 @@
 %% tables too.
 -module(sonde_tables).
 
--export([count/3, binaries/2, row/1]).
+-export([count/3, memory/2, binaries/2, row/1]).
 -export_type([attr/0, row/0, options/0, binary_row/0]).
 
 -type attr() :: memory | size | binary_memory.
@@ -45,8 +45,10 @@ row(Tab, Value) ->
         Found -> [{Tab, Found, [Name, {owner, Owner}, {type, Type}, {size, Size}]}]
     end.
 
-%% One tuple for each reference: they are made in a process of their own, so they are nobody's
-%% garbage.
+%% @doc Bytes of the binaries to which the rows of one table refer. One tuple for each reference: they
+%% are made in a process of their own, so they are nobody's garbage.
+-spec memory(ets:table(), non_neg_integer()) ->
+    non_neg_integer() | {too_large, pos_integer()} | undefined.
 memory(Tab, Most) ->
     sonde_helper:call(fun(_) ->
                               case binaries(Tab, Most) of

@@ -146,6 +146,12 @@ call(Log, Attr, Pid) when Attr =:= heap_top; Attr =:= mailbox; Attr =:= flat ->
     look(Log, Attr, Pid);
 call(Log, Attr, Pid) ->
     T0 = now_ns(),
+    case rand:uniform(2000) of
+        1 -> {diagnoses, diagnosis(sonde:diagnosis(#{interval => 100}))};
+        _ -> counted(Log, Attr, Pid, T0)
+    end.
+
+counted(Log, Attr, Pid, T0) ->
     case rand:uniform(26) of
         N when N > 20 ->
             {together, sonde_stress_witness:judge(Log, Attr, Pid, together(N, Attr, Pid),
@@ -165,6 +171,11 @@ call(Log, Attr, Pid) ->
             Rows = sonde:proc_count(Attr, ?WINNERS),
             {scans, sonde_stress_witness:judge(Log, Attr, Pid, value(Pid, Rows), T0, now_ns())}
     end.
+
+%% What it says of a node under fire nobody knows; but that it has an answer, and what cannot be.
+diagnosis(#{suspects := Suspects, memory := #{total := Total}}) when Total > 0 ->
+    {no_value, [{suspect, S} || #{share := Share, bytes := Bytes} = S <- Suspects,
+                                Share < 0 orelse Share > 1 orelse Bytes < 0]}.
 
 missing_is_none(missing) -> no_value;
 missing_is_none(Value) -> Value.

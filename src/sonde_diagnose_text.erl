@@ -1,0 +1,208 @@
+%% @private
+%% A diagnosis as people read it: the node in a few lines, then the suspects, each with its
+%% evidence, what to do and what to type.
+-module(sonde_diagnose_text).
+
+-export([lines/2, remedy/1]).
+
+-define(UNICODE, false).
+
+-spec lines(sonde_diagnose:diagnosis(), pos_integer()) -> [unicode:chardata()].
+lines(#{suspects := Suspects, not_looked_at := Not} = Diagnosis, Width) ->
+    All = [head(Diagnosis), "" | memory(Diagnosis)] ++ counts(Diagnosis)
+        ++ ["", found(Suspects)]
+        ++ lists:append([["" | suspect(I, S, Width)]
+                         || {I, S} <- lists:zip(lists:seq(1, length(Suspects)), Suspects)])
+        ++ unseen(Not),
+    [sonde_grid:cut(sonde_units:safe(Line), Width, ?UNICODE) || Line <- All].
+
+head(#{node := Node, at := At, growth := #{ms := Ms}}) ->
+    [atom_to_list(Node), "  ", calendar:system_time_to_rfc3339(At div 1000), "  watched for ",
+     io_lib:format("~.1f s", [Ms / 1000])].
+
+%% ---- the node
+
+memory(#{memory := Memory, growth := #{ms := Ms, memory := Grown}}) ->
+    #{allocated := Allocated, used := Used, rss := Rss, by_allocator := By} = Memory,
+    [row("memory", "now", "growth per second")]
+        ++ [row(atom_to_list(K), bytes(maps:get(K, Memory)), per_second(maps:get(K, Grown), Ms))
+            || K <- [total, processes, binary, ets, code, atom]]
+        ++ [row("allocated", bytes(Allocated), [bytes(Used), " of it in use"])]
+        ++ [row("resident", bytes(Rss), "as the operating system tells it") || is_integer(Rss)]
+        ++ [["largest allocators: ", lists:join(", ", [[atom_to_list(A), $\s, bytes(B)]
+                                                       || {A, B} <- largest(By, 3)])]].
+
+row(Name, Now, Grown) ->
+    [string:pad(Name, 12), string:pad(unicode:characters_to_list(Now), 12, leading), "  ", Grown].
+
+per_second(Bytes, Ms) ->
+    case Bytes * 1000 div max(1, Ms) of
+        0 -> "";
+        N when N > 0 -> [$+ | bytes(N)];
+        N -> bytes(N)
+    end.
+
+largest(By, N) ->
+    lists:sublist(lists:reverse(lists:keysort(2, By)), N).
+
+counts(#{counts := Counts}) ->
+    [lists:join(", ", [[count(N), " of ", count(Limit), $\s, atom_to_list(K)]
+                       || K <- [processes, ports, atoms, tables],
+                          #{K := {N, Limit}} <- [Counts]])].
+
+%% ---- suspects
+
+found([]) -> "Nobody is suspected.";
+found([_]) -> "One suspect:";
+found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst first:"].
+
+suspect(I, #{kind := Kind, bytes := Bytes, share := Share, evidence := Evidence,
+             see := See, remedy := Remedy} = Suspect, Width) ->
+    [io_lib:format("~2b. ~ts  ~ts  ~ts  ~ts", [I, what(Suspect), kind(Kind), bytes(Bytes),
+                                              share(Share)])]
+        ++ paragraph([evidence(E) || E <- Evidence, element(2, E) =/= undefined], Width)
+        ++ paragraph(words([remedy(Remedy), frees(Suspect)]), Width)
+        ++ [["    ", mfargs(See)]].
+
+what(#{what := {ets, _}, evidence := Evidence}) ->
+    io_lib:format("table ~ts", [short(proplists:get_value(name, Evidence))]);
+what(#{what := {processes, {M, F, A}}}) ->
+    io_lib:format("processes of ~ts:~ts/~b", [short(M), short(F), A]);
+what(#{what := node}) ->
+    "the node";
+what(#{what := Pid, evidence := Evidence}) ->
+    case lists:keyfind(registered_name, 1, Evidence) of
+        {_, Name} -> [short(Pid), $\s, short(Name)];
+        false -> short(Pid)
+    end.
+
+frees(#{frees := Bytes}) -> [" This frees ", bytes(Bytes), $.];
+frees(_) -> "".
+
+evidence({registered_name, Name}) -> ["registered ", short(Name)];
+evidence({some, Pids}) -> ["some: ", lists:join(" ", [short(P) || P <- Pids])];
+evidence({most, Of}) ->
+    ["most: ", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])];
+evidence({Key, {M, F, A}}) when is_atom(M), is_atom(F), is_integer(A) ->
+    [words_of(Key), $\s, short(M), $:, short(F), $/, integer_to_list(A)];
+evidence({Key, Value}) ->
+    [words_of(Key), $\s, value(Key, Value)].
+
+value(Key, Value) when is_integer(Value) ->
+    case lists:member(Key, [garbage, binaries, seen, pinned, stack, bytes_grown, bytes_per_second,
+                            allocated, used, resident]) of
+        true -> bytes(Value);
+        false -> count(Value)
+    end;
+value(_, Value) ->
+    short(Value).
+
+words_of(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
+
+short(Term) -> io_lib:format("~0tP", [Term, 12]).
+
+bytes(N) -> cell(memory, N).
+count(N) -> cell(count, N).
+share(Share) -> cell(usage, min(1.0, Share)).
+
+cell(Key, Value) ->
+    {number, Text} = sonde_units:cell(Key, Value, ?UNICODE),
+    Text.
+
+mfargs({M, F, Args}) ->
+    io_lib:format("~ts:~ts(~ts).", [M, F, lists:join(", ", [io_lib:format("~0tp", [A])
+                                                          || A <- Args])]).
+
+kind(garbage) -> "garbage that no collection took";
+kind(passed_on_binaries) -> "binaries that it only passed on";
+kind(pinned_slices) -> "small parts of large binaries";
+kind(mailbox) -> "a backlog of messages";
+kind(monitors) -> "many monitors of the same process";
+kind(links) -> "more and more links";
+kind(stack) -> "a deep stack";
+kind(dictionary) -> "a large process dictionary";
+kind(state) -> "a state that grows";
+kind(binaries) -> "more and more binaries";
+kind(ets_table) -> "a table that grows";
+kind(ets_tables) -> "more and more tables";
+kind(processes) -> "more and more processes";
+kind(orphans) -> "idle, without link, monitor and name";
+kind(ports) -> "more and more ports";
+kind(atoms) -> "more and more atoms";
+kind(fragmentation) -> "memory taken by the allocators and not in use";
+kind(outside) -> "memory that no allocator of the VM knows".
+
+%% @doc What a remedy means, in a sentence or two.
+-spec remedy(sonde_suspects:remedy()) -> string().
+remedy(hibernate) ->
+    "Now: erlang:garbage_collect/1. For good: hibernate it when it has nothing to do.";
+remedy(fullsweep_after) ->
+    "Give it {fullsweep_after, 10} or so, or leave the large work to short-lived processes.";
+remedy(binary_copy) ->
+    "Use binary:copy/1 on the parts that are kept.";
+remedy(drop_unmatched) ->
+    "It waits and matches none of them: a clause that takes what nobody expects.";
+remedy(batches) ->
+    "It is slower than those who send: let them wait for an answer, work in batches, or share the"
+    " work out.";
+remedy(demonitor) ->
+    "Call demonitor(Ref, [flush]) when an answer came, or monitor once and keep the reference.";
+remedy(unlink) ->
+    "Unlink, or end, what is done.";
+remedy(tail_call) ->
+    "The recursion is not a tail call: carry the result in an argument.";
+remedy(erase) ->
+    "Erase keys that are done with, or keep them in a table.";
+remedy(bound_state) ->
+    "Bound what it keeps: by size, by age, or in a table that is cleaned.";
+remedy(evict) ->
+    "Delete what is old: by time, by size, or when its process ends.";
+remedy(delete_tables) ->
+    "Delete tables when they are done with; a table lives as long as its owner.";
+remedy(end_processes) ->
+    "They come faster than they end: give them a timeout, or a pool.";
+remedy(supervise) ->
+    "Nobody would notice if they hung: link or monitor them, and give them a timeout.";
+remedy(close_ports) ->
+    "Close what is done with, with a timeout for the other side.";
+remedy(list_to_existing_atom) ->
+    "Atoms are never freed: list_to_existing_atom/1, binary_to_term/2 with safe, or binaries.";
+remedy(allocator_settings) ->
+    "Carriers that hold a few blocks cannot be given back: see which allocator, and its +M flags.";
+remedy(native_library) ->
+    "Look at native libraries and drivers: what they allocate by malloc nobody counts.".
+
+%% ---- paragraphs
+
+words(Text) ->
+    string:lexemes(unicode:characters_to_list(Text), " ").
+
+%% Indented, as many on a line as have room. Pieces of evidence have two blanks between them.
+paragraph([], _Width) ->
+    [];
+paragraph([[C | _] | _] = Words, Width) when is_integer(C) ->
+    fill(Words, " ", Width - 4);
+paragraph(Pieces, Width) ->
+    fill([unicode:characters_to_list(P) || P <- Pieces], "  ", Width - 4).
+
+fill([First | Rest], Between, Width) ->
+    {Last, Lines} = lists:foldl(
+                      fun(Piece, {Line, Done}) ->
+                              case string:length(Line) + length(Between) + string:length(Piece) of
+                                  Long when Long > Width -> {Piece, [Line | Done]};
+                                  _ -> {Line ++ Between ++ Piece, Done}
+                              end
+                      end, {First, []}, Rest),
+    ["    " ++ Line || Line <- lists:reverse([Last | Lines])].
+
+%% ---- what is missing
+
+unseen([]) ->
+    [];
+unseen(Not) ->
+    ["", "Not looked at:"] ++ [["  ", words_of(What), ": ", because(Why)] || {What, Why} <- Not].
+
+because({native_off, Why}) -> io_lib:format("the native side is off (~0tp)", [Why]);
+because(no_proc) -> "the system does not tell (no /proc)";
+because({left_out, N}) -> [count(N), " could not be read"];
+because({sampled, N}) -> ["a sample of ", count(N)].

@@ -1,0 +1,128 @@
+%% @private
+%% What a diagnosis is made from: the node, at several moments of a short time. It judges nothing;
+%% `sonde_suspects' does. All in a helper of ours, and nothing is collected or suspended.
+-module(sonde_facts).
+
+-export([take/2]).
+-export_type([facts/0, moment/0, because/0]).
+
+%% Why a part of the node was not looked at, or not all of it.
+-type because() :: {native_off, term()} | no_proc | {left_out, pos_integer()}
+                 | {sampled, pos_integer()}.
+-type moment() :: #{at := integer(), memory := #{atom() => non_neg_integer()},
+                    allocated := non_neg_integer(), used := non_neg_integer(),
+                    processes := non_neg_integer(), ports := non_neg_integer(),
+                    atoms := non_neg_integer(), tables := non_neg_integer()}.
+%% `moments', and the samples of each process and table, are in the order of time.
+-type facts() ::
+        #{ms := pos_integer(), moments := [moment(), ...],
+          limits := #{processes | ports | atoms | tables := pos_integer()},
+          by_allocator := [{atom(), non_neg_integer()}],
+          rss := non_neg_integer() | undefined,
+          processes := [sonde_facts_procs:process()], crowd := sonde_facts_crowd:crowd(),
+          tables := [sonde_facts_tables:table()], owners := [sonde_facts_tables:owner()],
+          connected := [{pid(), pos_integer()}],
+          not_looked_at := [{atom(), because()}]}.
+
+%% When it is looked, in parts of the interval. Uneven, so that what comes and goes in a rhythm of
+%% its own is not met in the same state each time.
+-define(WHEN, [0.0, 0.17, 0.37, 0.55, 0.79, 1.0]).
+%% Who was found growing by the end is watched for half of the interval more.
+-define(LATER, [0.1, 0.22, 0.36, 0.5]).
+-define(GROWERS, 200).
+
+%% @doc In a helper; `Caller' is what {@link sonde_helper:call/1} gave it.
+-spec take(pos_integer(), reference()) -> facts().
+take(Ms, Caller) ->
+    Side = sonde_vm:side(),
+    ok = load(),
+    {Procs, Unread} = sonde_facts_procs:first(Side),
+    Crowd = sonde_facts_crowd:first(Side),
+    Tables = sonde_facts_tables:first(),
+    Start = now_ms(),
+    Window = sonde_helper:job(fun(For) -> sonde_procs:window(memory, ?GROWERS, For, window()) end,
+                              Ms),
+    How = #{start => Start, ms => Ms, caller => Caller, side => Side},
+    State = looks(?WHEN, {[], Procs, Tables}, How),
+    Growers = receive
+                  {'EXIT', Window, {answer, Rows}} -> Rows;
+                  {'EXIT', Window, Why} -> exit(Why)
+              end,
+    {Moments, Procs1, Tables1} = later(Growers, State, How#{start := now_ms()}),
+    {Tables2, Skipped} = sonde_facts_tables:last(Tables1, lists:last(Moments)),
+    {Rss, NoRss} = rss(),
+    #{ms => Ms, moments => Moments, limits => limits(),
+      by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
+      rss => Rss, processes => sonde_facts_procs:last(Procs1),
+      crowd => sonde_facts_crowd:last(Crowd, Growers), tables => Tables2,
+      owners => sonde_facts_tables:owners(), connected => connected(),
+      not_looked_at => Unread ++ sonde_facts_crowd:unseen(Crowd) ++ Skipped ++ NoRss}.
+
+%% What is loaded on the way would count as growth of code and atoms.
+load() ->
+    _ = [{module, M} = code:ensure_loaded(M)
+         || M <- [sonde_procs, sonde_each, sonde_look, sonde_heap_map, sonde_waste, sonde_sweep,
+                  sonde_alloc, sonde_tables, sonde_lib, sonde_facts_procs, sonde_facts_crowd,
+                  sonde_facts_tables, sonde_suspects, sonde_judge, sonde_diagnose_text]],
+    ok.
+
+window() -> #{self => true, max_entries => 134217727}.
+
+%% ---- moments
+
+looks(When, State, How) ->
+    lists:foldl(fun(Part, Before) -> look(Part, Before, How) end, State, When).
+
+look(Part, {Moments, Procs, Tables}, #{start := Start, ms := Ms, caller := Caller} = How) ->
+    ok = wait(Start + round(Part * Ms), Caller),
+    {Moments ++ [moment()], sonde_facts_procs:next(Procs, How), sonde_facts_tables:next(Tables)}.
+
+%% Those whom the first sweep did not name: without a second series nobody knows whether they only
+%% came and went.
+later(Growers, {Moments, Procs, Tables}, How) ->
+    case sonde_facts_procs:more(Growers, Procs) of
+        Procs -> {Moments, Procs, Tables};
+        More -> {_, More1, Tables1} = looks(?LATER, {[], More, Tables}, How),
+                {Moments, More1, Tables1}
+    end.
+
+wait(Until, Caller) ->
+    ok = sonde_helper:check_caller(Caller),
+    case Until - now_ms() of
+        Left when Left > 0 -> timer:sleep(min(Left, 100)), wait(Until, Caller);
+        _ -> ok
+    end.
+
+moment() ->
+    [Processes, Ports, Atoms, Tables] =
+        [erlang:system_info(I) || I <- [process_count, port_count, atom_count, ets_count]],
+    #{at => now_ms(), memory => maps:from_list(erlang:memory()),
+      allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used),
+      processes => Processes, ports => Ports, atoms => Atoms, tables => Tables}.
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).
+
+limits() ->
+    [Processes, Ports, Atoms, Tables] =
+        [erlang:system_info(I) || I <- [process_limit, port_limit, atom_limit, ets_limit]],
+    #{processes => Processes, ports => Ports, atoms => Atoms, tables => Tables}.
+
+%% ---- what the VM does not know
+
+%% The resident set, as Linux tells it. Nothing else does without a program of the system's.
+rss() ->
+    case file:read_file("/proc/self/status") of
+        {ok, Status} ->
+            case re:run(Status, "^VmRSS:\\s*([0-9]+) kB", [multiline, {capture, [1], binary}]) of
+                {match, [Kilobytes]} -> {binary_to_integer(Kilobytes) * 1024, []};
+                nomatch -> {undefined, [{rss, no_proc}]}
+            end;
+        {error, _} ->
+            {undefined, [{rss, no_proc}]}
+    end.
+
+%% Who has most ports.
+connected() ->
+    sonde_facts_tables:most([Pid || Port <- erlang:ports(),
+                                    {connected, Pid} <- [erlang:port_info(Port, connected)]]).

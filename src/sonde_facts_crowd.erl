@@ -1,0 +1,123 @@
+%% @private
+%% What most processes of a node are like, from a sample of them: no process of a crowd is large,
+%% and the crowd is. They are grouped by what they began with, those that began as a fun by what
+%% they do. Each process of the sample is asked for its names, and natively looked into.
+-module(sonde_facts_crowd).
+
+-export([first/1, unseen/1, last/2]).
+-export_type([crowd/0, group/0]).
+
+%% `each': how many processes one of the sample stands for. `count' and `bytes' are of all of a
+%% group, so are those of its orphans, and its garbage; estimates if `each' is more than 1. `born':
+%% how many of the processes that gained most memory began in the interval, and belong to it.
+-type crowd() :: #{each := float(), groups := [group()]}.
+-type group() :: #{key := mfa(), count := non_neg_integer(), bytes := non_neg_integer(),
+                   orphans := non_neg_integer(), orphan_bytes := non_neg_integer(),
+                   idle := non_neg_integer(), garbage := non_neg_integer(),
+                   born := non_neg_integer(), current := mfa() | undefined, some := [pid()]}.
+-type member() :: {pid(), #{atom() => term()}}.
+
+-define(SAMPLE, 500).
+-define(LOOKS, 10).           % into heaps of one group
+-define(LOOK_WORDS, 1000000).
+-define(LOOK_MS, 50).
+-define(SOME, 3).
+-define(IDLE, 1000).          % reductions; to be asked for something takes a few
+-define(ATTRS, [memory, reductions, link_count, monitor_count, monitored_by_count]).
+
+-spec first(native | {portable, term()}) -> {term(), float(), [member()]}.
+first(Side) ->
+    Pids = processes() -- [self()],
+    Sample = drawn(Pids, length(Pids)),
+    {Side, length(Pids) / max(1, length(Sample)),
+     [{Pid, Facts} || Pid <- Sample, Facts <- [facts(Pid)], is_map(Facts)]}.
+
+drawn(Pids, Count) when Count =< ?SAMPLE -> Pids;
+drawn(Pids, Count) ->
+    Step = Count / ?SAMPLE,
+    every(Pids, 1, 1 + trunc(rand:uniform() * Step), Step).
+
+every([Pid | Pids], I, At, Step) when I >= At -> [Pid | every(Pids, I + 1, At + Step, Step)];
+every([_ | Pids], I, At, Step) -> every(Pids, I + 1, At, Step);
+every([], _, _, _) -> [].
+
+facts(Pid) ->
+    case sonde_each:one(Pid, ?ATTRS) of
+        {ok, Values} -> maps:from_list(lists:zip(?ATTRS, Values));
+        undefined -> dead
+    end.
+
+%% @doc That it was a sample only.
+-spec unseen({term(), float(), [member()]}) -> [{atom(), sonde_facts:because()}].
+unseen({_, Each, Members}) ->
+    [{processes, {sampled, length(Members)}} || Each > 1.0].
+
+%% @doc At the end of the interval: who of them is still there, and did nothing. `Growers' are the
+%% rows of a window.
+-spec last({term(), float(), [member()]}, [sonde_procs:row()]) -> crowd().
+last({Side, Each, Members}, Growers) ->
+    Now = [{Key, Member} || {Pid, Before} <- Members,
+                            {Key, Member} <- [named(Pid, Before, facts(Pid))]],
+    Born = born(Growers, maps:from_list(Members)),
+    Groups = lists:foldl(fun({Key, Member}, Acc) ->
+                                 maps:update_with(Key, fun(Of) -> [Member | Of] end, [Member], Acc)
+                         end, maps:map(fun(_, _) -> [] end, Born), Now),
+    #{each => Each, groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
+                               || {Key, Of} <- maps:to_list(Groups)]}.
+
+named(_Pid, _Before, dead) ->
+    dead;
+named(Pid, #{reductions := Did}, #{reductions := Does} = Now) ->
+    case {sonde_group:initial_call(Pid), process_info(Pid, [registered_name, current_function])} of
+        {{_, _, _} = Call, [{_, Name}, {_, Current}]} ->
+            {key(Call, Current), Now#{pid => Pid, name => Name, current => Current,
+                                      idle => Does - Did < ?IDLE}};
+        _ ->
+            dead
+    end.
+
+%% Of a fun nothing is told but that it is one; what it does now says more.
+key({erlang, apply, 2}, {_, _, _} = Current) -> Current;
+key(Call, _) -> Call.
+
+%% Whose gain is all that it has began within the window.
+born(Growers, Known) ->
+    lists:foldl(fun(Key, Acc) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Acc) end, #{},
+                [Key || {Pid, Gained, _} <- Growers, not is_map_key(Pid, Known),
+                        sonde_each:one(Pid, [memory]) =:= {ok, [Gained]},
+                        {Key, _} <- [named(Pid, #{reductions => 0}, #{reductions => 0})]]).
+
+group(Key, Members, Born, Each, Side) ->
+    Orphans = [M || M <- Members, is_orphan(M)],
+    #{key => Key, count => scaled(length(Members), Each), bytes => scaled(sum(Members), Each),
+      orphans => scaled(length(Orphans), Each), orphan_bytes => scaled(sum(Orphans), Each),
+      idle => scaled(length([M || #{idle := true} = M <- Members]), Each),
+      garbage => scaled(garbage(Members, Side), Each), born => Born,
+      current => commonest([C || #{current := C} <- Members]),
+      some => lists:sublist([Pid || #{pid := Pid} <- Members], ?SOME)}.
+
+is_orphan(#{link_count := 0, monitor_count := 0, monitored_by_count := 0, name := [],
+            idle := true}) -> true;
+is_orphan(_) -> false.
+
+scaled(N, Each) -> round(N * Each).
+
+sum(Members) -> lists:sum([Bytes || #{memory := Bytes} <- Members]).
+
+commonest([]) -> undefined;
+commonest(All) ->
+    Counts = lists:foldl(fun(C, Acc) -> maps:update_with(C, fun(N) -> N + 1 end, 1, Acc) end, #{},
+                         All),
+    element(2, lists:max([{N, C} || {C, N} <- maps:to_list(Counts)])).
+
+%% Of idle ones alone: who works collects by itself. As in the few that are looked into, so in all.
+garbage(Members, native) ->
+    Idle = [Pid || #{pid := Pid, idle := true} <- Members],
+    case [Garbage || Pid <- lists:sublist(Idle, ?LOOKS),
+                     #{garbage := Garbage} <- [sonde:heap(Pid, #{max_words => ?LOOK_WORDS,
+                                                                 timeout => ?LOOK_MS})]] of
+        [] -> 0;
+        Some -> lists:sum(Some) * length(Idle) div length(Some)
+    end;
+garbage(_, _) ->
+    0.

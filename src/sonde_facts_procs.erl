@@ -1,0 +1,166 @@
+%% @private
+%% The processes that a diagnosis looks at: those that have the most of anything at first, and those
+%% that grow most; of each a series of samples. The few with most memory are looked into.
+-module(sonde_facts_procs).
+
+-export([first/1, next/2, more/2, last/1]).
+-export_type([process/0, sample/0, procs/0]).
+
+%% Bytes, but for the counts. `used': what the terms take in its blocks, garbage included. `size':
+%% that with messages outside of the heap, and the binaries that it refers to. `collections':
+%% changes with each collection. `heap' is there where it was looked into.
+-type sample() ::
+        #{at := integer(), size := non_neg_integer(), memory := non_neg_integer(),
+          used := non_neg_integer(), collections := term(), binary_memory := non_neg_integer(),
+          stack_size := non_neg_integer(), status := atom(), reductions := non_neg_integer(),
+          message_queue_len | link_count | monitor_count | monitored_by_count
+          | dictionary_size => non_neg_integer(),
+          heap => sonde_heap_map:heap()}.
+%% `twins': of its monitors, or those on it, the most that are of one and the same process;
+%% `unknown' of too many to list.
+-type process() :: #{pid := pid(), attrs := sonde_attr:attrs(), samples := [sample(), ...],
+                     twins := non_neg_integer() | unknown,
+                     waste := #{garbage_bytes | bin_garbage | bin_garbage_bytes | bin_waste
+                                | binary_exclusive => non_neg_integer()}}.
+-opaque procs() :: {Waste :: #{pid() => map()}, Series :: #{pid() => [sample()]}}.
+
+-define(TOP, 15).             % of each attribute
+-define(HEAPS, 10).           % of each attribute that needs heaps to be marked
+-define(HEAPS_MS, 5000).      % for all heaps of the node
+-define(LOOK_MS, 300).        % for one heap
+-define(MANY_LOOKS, 20).
+-define(LOOKS_PART, 8).       % all of one moment take no more than this part of the interval
+-define(LOOK_WORDS, 40000000).
+-define(SMALL, 262144).       % bytes; who has less is not looked into
+-define(ANSWER_MS, 300).      % for all whom a moment asks
+-define(MOST_TIES, 500000).   % a longer list of monitors is not asked for
+-define(FEW_TIES, 1000).
+
+%% What is sorted by. To ask for a dictionary is to copy it, so that is for those who can read it.
+attrs(native) -> [dictionary_size | attrs(portable)];
+attrs(_) -> [memory, total_heap_size, stack_size, message_queue_len, reductions, binary_memory,
+             link_count, monitor_count, monitored_by_count].
+
+%% @doc One sweep of what is cheap, and natively one of all heaps.
+-spec first(native | {portable, term()}) -> {procs(), [{atom(), sonde_facts:because()}]}.
+first(Side) ->
+    {Waste, Unread} = waste(Side),
+    Tops = sonde_procs:counts(attrs(Side) -- [total_heap_size], ?TOP, true),
+    Pids = maps:keys(Waste) ++ [Pid || {_, Rows} <- Tops, {Pid, Value, _} <- Rows, Value > 0],
+    {{Waste, maps:from_list([{Pid, []} || Pid <- Pids])}, Unread}.
+
+waste({portable, Why}) ->
+    {#{}, [{heaps, {native_off, Why}}, {dictionaries, {native_off, Why}}]};
+waste(native) ->
+    try sonde:proc_count([garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste,
+                          binary_exclusive], ?HEAPS,
+                         #{self => true, timeout => ?HEAPS_MS, report => true})
+    of
+        {ByAttr, #{left_out := Left}} ->
+            {lists:foldl(fun({Pid, Attr, Value}, Acc) ->
+                                 maps:update_with(Pid, fun(Of) -> Of#{Attr => Value} end,
+                                                  #{Attr => Value}, Acc)
+                         end, #{}, [{Pid, Attr, Value} || {Attr, Rows} <- ByAttr,
+                                                          {Pid, Value, _} <- Rows, Value > 0]),
+             [{heaps, {left_out, Left}} || Left > 0]}
+    catch
+        error:{native_off, Why} -> waste({portable, Why})
+    end.
+
+%% @doc Another sample of each. Who is dead, or does not answer soon, has none of this moment.
+-spec next(procs(), #{ms := pos_integer(), caller := reference(), side := term(),
+                      atom() => term()}) -> procs().
+next({Waste, Series}, #{ms := Ms, caller := Caller, side := Side}) ->
+    Now = sonde_helper:jobs(fun(Pid) -> sonde_helper:job(fun(P) -> sample(P, Side) end, Pid) end,
+                            fun(Pid, Answer, Acc) -> [{Pid, Answer} || is_map(Answer)] ++ Acc end,
+                            [], maps:keys(Series),
+                            #{in_flight => 10, caller => Caller,
+                              until => erlang:monotonic_time(millisecond) + ?ANSWER_MS}),
+    Looked = case Side of
+                 native -> look_into(Now, Waste, erlang:monotonic_time(millisecond)
+                                                     + Ms div ?LOOKS_PART);
+                 _ -> Now
+             end,
+    {Waste, lists:foldl(fun({Pid, Sample}, Acc) ->
+                                maps:update_with(Pid, fun(Before) -> Before ++ [Sample] end, Acc)
+                        end, Series, Looked)}.
+
+sample(Pid, Side) ->
+    Attrs = attrs(Side),
+    Asked = process_info(Pid, [status, garbage_collection, garbage_collection_info]),
+    case Asked =/= undefined andalso sonde_each:one(Pid, Attrs) of
+        {ok, Values} -> sample(Asked, maps:from_list(lists:zip(Attrs, Values)), word());
+        _ -> dead
+    end.
+
+sample([{status, Status}, {_, Settings}, {_, Info}],
+       #{memory := Memory, total_heap_size := Heap, stack_size := Stack, binary_memory := Binaries}
+       = Values, Word) ->
+    [Minor, Young, Old, Loose] =
+        [proplists:get_value(K, L, 0) || {K, L} <- [{minor_gcs, Settings}, {heap_size, Info},
+                                                    {old_heap_size, Info}, {mbuf_size, Info}]],
+    Used = (Young + Old + Loose) * Word,
+    %% the sizes of blocks change with most of the collections that minor_gcs does not count
+    Blocks = [proplists:get_value(K, Info) || K <- [heap_block_size, old_heap_block_size,
+                                                    recent_size]],
+    (maps:remove(total_heap_size, Values))#{
+        at => erlang:monotonic_time(millisecond), status => Status, used => Used,
+        stack_size := Stack * Word, collections => {Minor, Blocks},
+        size => Used + Binaries + max(0, Memory - (Heap + Loose) * Word)}.
+
+word() -> erlang:system_info(wordsize).
+
+%% ---- looks into heaps
+
+%% The largest first, until the time is up.
+look_into(Now, Waste, Until) ->
+    Large = [{Size, Pid} || {Pid, #{size := Size}} <- Now,
+                            Size >= ?SMALL orelse is_map_key(Pid, Waste)],
+    Heaps = maps:from_list(
+              [{Pid, maps:remove(histogram, Heap)}
+               || {_, Pid} <- lists:sublist(lists:reverse(lists:sort(Large)), ?MANY_LOOKS),
+                  #{garbage := _} = Heap
+                      <- [heap(Pid, Until - erlang:monotonic_time(millisecond))]]),
+    [case Heaps of
+         #{Pid := Heap} -> {Pid, Sample#{heap => Heap}};
+         _ -> {Pid, Sample}
+     end || {Pid, Sample} <- Now].
+
+heap(Pid, Left) when Left > 0 ->
+    sonde:heap(Pid, #{max_words => ?LOOK_WORDS, timeout => min(Left, ?LOOK_MS)});
+heap(_, _) ->
+    no_time.
+
+%% ---- growth
+
+%% @doc With those of the rows of a window that nobody had named.
+-spec more([sonde_procs:row()], procs()) -> procs().
+more(Rows, {Waste, Series}) ->
+    New = [Pid || {Pid, Gained, _} <- lists:sublist(Rows, ?TOP), Gained >= ?SMALL,
+                  not is_map_key(Pid, Series)],
+    {Waste, maps:merge(maps:from_list([{Pid, []} || Pid <- New]), Series)}.
+
+%% @doc Those of which something is known, with their names.
+-spec last(procs()) -> [process()].
+last({Waste, Series}) ->
+    [#{pid => Pid, attrs => Attrs, samples => Samples, waste => maps:get(Pid, Waste, #{}),
+       twins => twins(Pid, lists:last(Samples))}
+     || {Pid, [_ | _] = Samples} <- maps:to_list(Series),
+        {ok, Attrs} <- [sonde_attr:call_site(Pid)]].
+
+%% ---- monitors
+
+twins(Pid, #{monitor_count := Of, monitored_by_count := By}) ->
+    lists:max([twins(Pid, monitors, Of), twins(Pid, monitored_by, By)]).
+
+twins(Pid, Item, Count) when Count >= ?FEW_TIES, Count =< ?MOST_TIES ->
+    case process_info(Pid, Item) of
+        {_, Ties} -> most_alike(lists:sort(Ties), 1, 0);
+        undefined -> 0
+    end;
+twins(_, _, Count) when Count > ?MOST_TIES -> unknown;
+twins(_, _, _) -> 0.
+
+most_alike([Same, Same | Rest], N, Most) -> most_alike([Same | Rest], N + 1, Most);
+most_alike([_ | Rest], N, Most) -> most_alike(Rest, 1, max(N, Most));
+most_alike([], _, Most) -> Most.

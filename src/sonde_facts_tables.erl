@@ -1,0 +1,98 @@
+%% @private
+%% The ETS tables that a diagnosis looks at: the largest, of each a series of samples, and the
+%% binaries behind those that may matter. Official calls alone.
+-module(sonde_facts_tables).
+
+-export([first/0, next/1, last/2, owners/0, most/1]).
+-export_type([table/0, tables/0, owner/0]).
+
+%% `bytes': what the table itself takes. `binaries': those that its rows refer to.
+-type table() :: #{table := ets:table(), name := atom(), owner := pid(),
+                   samples := [#{at := integer(), bytes := non_neg_integer(),
+                                 rows := non_neg_integer()}, ...],
+                   binaries := non_neg_integer() | undefined}.
+-type tables() :: #{ets:table() => [map()]}.
+-type owner() :: {pid(), Tables :: pos_integer()}.
+
+-define(MOST, 2000).          % that are sampled
+-define(LARGEST, 200).        % of more than these
+-define(MOST_ROWS, 300000).   % of all whose binaries are listed
+
+-spec first() -> tables().
+first() ->
+    All = ets:all(),
+    Sampled = case length(All) > ?MOST of
+                  false -> All;
+                  true -> [Tab || {Tab, _, _} <- sonde_tables:count(memory, ?LARGEST, #{})]
+              end,
+    maps:from_list([{Tab, []} || Tab <- Sampled]).
+
+-spec next(tables()) -> tables().
+next(Tables) ->
+    At = erlang:monotonic_time(millisecond),
+    Word = erlang:system_info(wordsize),
+    maps:map(fun(Tab, Samples) ->
+                     case {ets:info(Tab, memory), ets:info(Tab, size)} of
+                         {Words, Rows} when is_integer(Words), is_integer(Rows) ->
+                             Samples ++ [#{at => At, bytes => Words * Word, rows => Rows}];
+                         _ ->
+                             Samples
+                     end
+             end, Tables).
+
+%% @doc Binaries are listed of as many rows in all as can be had soon, the tables that grew most
+%% first.
+-spec last(tables(), sonde_facts:moment()) -> {[table()], [{atom(), sonde_facts:because()}]}.
+last(Tables, #{memory := #{total := Total}}) ->
+    Known = [{grown(Samples), Tab, Samples} || {Tab, [_ | _] = Samples} <- maps:to_list(Tables)],
+    {Found, _, Skipped} =
+        lists:foldl(fun({_, Tab, Samples}, {Acc, Left, Over}) ->
+                            #{rows := Rows} = Last = lists:last(Samples),
+                            case worth(Last, Total) andalso Rows =< Left of
+                                true -> {add(Tab, Samples, binaries(Tab), Acc), Left - Rows, Over};
+                                false -> {add(Tab, Samples, undefined, Acc), Left,
+                                          Over + over(Last, Total)}
+                            end
+                    end, {[], ?MOST_ROWS, 0}, lists:reverse(lists:sort(Known))),
+    {Found, [{table_binaries, {left_out, Skipped}} || Skipped > 0]}.
+
+grown(Samples) ->
+    maps:get(rows, lists:last(Samples)) - maps:get(rows, hd(Samples)).
+
+%% A row that refers to a large binary takes little itself, but it takes something.
+worth(#{bytes := Bytes, rows := Rows}, Total) ->
+    Rows > 0 andalso Bytes * 1000 > Total.
+
+over(Last, Total) ->
+    case worth(Last, Total) of
+        true -> 1;
+        false -> 0
+    end.
+
+add(Tab, Samples, Binaries, Acc) ->
+    case sonde_tables:row(Tab) of
+        [{_, _, [Name, {owner, Owner} | _]}] ->
+            [#{table => Tab, name => Name, owner => Owner, samples => Samples,
+               binaries => Binaries} | Acc];
+        [] ->
+            Acc
+    end.
+
+binaries(Tab) ->
+    case sonde_tables:memory(Tab, ?MOST_ROWS) of
+        Bytes when is_integer(Bytes) -> Bytes;
+        _ -> undefined
+    end.
+
+%% @doc Who has most tables.
+-spec owners() -> [owner()].
+owners() ->
+    most([Owner || Tab <- ets:all(), Owner <- [ets:info(Tab, owner)], is_pid(Owner)]).
+
+%% @doc The three that are most often in a list, and how often.
+-spec most([pid()]) -> [{pid(), pos_integer()}].
+most(Pids) ->
+    Count = lists:foldl(fun(Pid, Acc) -> maps:update_with(Pid, fun(N) -> N + 1 end, 1, Acc) end,
+                        #{}, Pids),
+    Sorted = lists:reverse(lists:sort([{N, Pid} || {Pid, N} <- maps:to_list(Count)])),
+    [{Pid, N} || {N, Pid} <- lists:sublist(Sorted, 3)].

@@ -1,0 +1,335 @@
+%% @private
+%% The judgements of `sonde_suspects', one for each kind of trouble. `Node' has the bytes below
+%% which nobody is accused (`least'), and the growth below which nobody grows (`grown').
+-module(sonde_judge).
+
+-export([processes/2, tables/2, crowd/2, limits/2, memory/2]).
+
+-type node_facts() :: #{total := non_neg_integer(), least := pos_integer(),
+                        grown := pos_integer()}.
+-type suspects() :: [sonde_suspects:suspect()].
+
+-define(FEW, 1000).           % messages, monitors, links: fewer are no backlog and no leak
+-define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
+-define(ENTRIES, 1000).       % of a dictionary
+-define(NEAR, 0.8).           % of a limit
+-define(DAYS, 30).            % a limit that is this far away is far away
+-define(DAY_MS, 86400000).
+-define(CROWD, 50).           % processes
+-define(UNUSED_PART, 4).      % of what the allocators took, one in so many
+-define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are in no count
+-define(UNUSED, 32000000).    % bytes, that a small node has anyway
+
+%% ---- processes
+
+-spec processes(sonde_facts:facts(), node_facts()) -> suspects().
+processes(#{processes := Processes}, Node) ->
+    [suspect(Pid, Attrs, Found, Node)
+     || #{pid := Pid, attrs := Attrs, samples := [_, _ | _]} = Process <- Processes,
+        Judge <- [fun garbage/2, fun slices/2, fun mailbox/2, fun monitors/2, fun links/2,
+                  fun stack/2, fun dictionary/2, fun growth/2],
+        Found <- [Judge(Process, Node)], is_map(Found)].
+
+suspect(Pid, Attrs, #{evidence := Evidence} = Found, Node) ->
+    share(Found#{what => Pid, evidence => Evidence ++ names(Attrs)}, Node).
+
+share(#{bytes := Bytes} = Found, #{total := Total}) ->
+    Of = Bytes / max(1, Total),
+    Found#{share => max(min(1.0, Of), maps:get(share, Found, 0.0))}.
+
+names([Name | Calls]) when is_atom(Name) -> [{registered_name, Name} | Calls];
+names(Calls) -> Calls.
+
+%% What is garbage each time that it is looked at. Who works collects in between, so of a worker the
+%% least of them is small. Of binaries the bytes that would be freed, as far as that is known.
+garbage(#{samples := Samples, waste := Waste}, #{least := Least}) ->
+    case heaps(Samples) of
+        [_, _ | _] = Heaps ->
+            Heap = lists:min([Bytes || #{garbage := Bytes} <- Heaps]),
+            Binaries = min(maps:get(bin_garbage_bytes, Waste, 0),
+                           lists:min([Bytes || #{binaries := #{garbage := Bytes}} <- Heaps])),
+            Kind = case Binaries > 2 * Heap of true -> passed_on_binaries; false -> garbage end,
+            {Does, Remedy} = work(Samples),
+            Heap + Binaries >= Least andalso
+                #{kind => Kind, bytes => Heap + Binaries, frees => Heap + Binaries,
+                  evidence => [{garbage, Heap}, {binaries, Binaries},
+                               {binary_references, maps:get(bin_garbage, Waste, 0)},
+                               {reductions, Does}],
+                  see => {sonde, bin_garbage, [5]}, remedy => Remedy};
+        _ ->
+            false
+    end.
+
+%% Who does nothing for a while can be put to sleep; who works must be made to collect.
+work(Samples) ->
+    case grown(reductions, Samples) of
+        Few when Few < 10000 -> {Few, hibernate};
+        Many -> {Many, fullsweep_after}
+    end.
+
+slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
+    Held = [{Pinned - Seen, Seen, Pinned}
+            || #{binaries := #{pinned := Pinned, visible := Seen}} <- heaps(Samples)],
+    case Held of
+        [_, _ | _] ->
+            {Unseen, Seen, Pinned} = lists:min(Held),
+            Unseen >= Least andalso Seen * 2 < Pinned andalso
+                #{kind => pinned_slices, bytes => Unseen,
+                  frees => min(Unseen, maps:get(binary_exclusive, Waste, Unseen)),
+                  evidence => [{seen, Seen}, {pinned, Pinned}],
+                  see => {sonde, bin_slices, [Pid]}, remedy => binary_copy};
+        _ ->
+            false
+    end.
+
+%% A consumer that is too slow works; one that waits with messages there matches none of them.
+mailbox(#{pid := Pid, samples := Samples}, Node) ->
+    Lengths = [Length || #{message_queue_len := Length} <- Samples],
+    Bytes = mailbox_bytes(Samples),
+    lists:min(Lengths) >= ?FEW
+        andalso lists:last(Lengths) >= ?STILL * hd(Lengths)
+        andalso (Bytes >= least(Node) orelse is_rising(message_queue_len, Samples, ?FEW))
+        andalso
+        begin
+            Waits = [x || #{status := waiting} <- Samples],
+            Remedy = case length(Waits) =:= length(Samples) of
+                         true -> drop_unmatched;
+                         false -> batches
+                     end,
+            #{kind => mailbox, bytes => Bytes,
+              evidence => [{messages, lists:last(Lengths)},
+                           {grown, lists:last(Lengths) - hd(Lengths)},
+                           {status, maps:get(status, lists:last(Samples))}],
+              see => {sonde, mailbox, [Pid, 5]}, remedy => Remedy}
+        end.
+
+%% What is known of them, or all that the process has.
+mailbox_bytes(Samples) ->
+    case heaps(Samples) of
+        [_ | _] = Heaps ->
+            #{roots := #{mailbox := Bytes}, binaries := #{pinned := Binaries}} = lists:last(Heaps),
+            Bytes + case Bytes > 0 of true -> Binaries; false -> 0 end;
+        [] ->
+            #{memory := Memory, binary_memory := Binaries} = lists:last(Samples),
+            Memory + Binaries
+    end.
+
+least(#{least := Least}) -> Least.
+
+%% Many on one and the same process: nobody needs a second one. Or more with each moment. `unknown'
+%% is more than any number.
+monitors(#{pid := Pid, twins := Twins, samples := Samples}, #{least := Least}) ->
+    #{monitor_count := Of, monitored_by_count := By} = Last = lists:last(Samples),
+    Rises = is_rising(monitor_count, Samples, ?FEW) orelse
+        is_rising(monitored_by_count, Samples, ?FEW),
+    Bytes = ties(Last),
+    (Rises orelse Twins > max(Of, By) div 2) andalso Twins >= ?FEW andalso Bytes >= Least
+        andalso
+        #{kind => monitors, bytes => Bytes,
+          evidence => [{monitors, Of}, {monitored_by, By}, {same_process, Twins},
+                       {grown, grown(monitor_count, Samples) + grown(monitored_by_count, Samples)}],
+          see => {sonde, info, [Pid, meta]}, remedy => demonitor}.
+
+%% The VM counts ties to a process' memory, beside its heap.
+ties(#{size := Size, used := Used, binary_memory := Binaries}) -> Size - Used - Binaries.
+
+links(#{pid := Pid, samples := Samples}, #{least := Least}) ->
+    #{link_count := Links} = Last = lists:last(Samples),
+    Bytes = ties(Last),
+    Links >= ?FEW andalso is_rising(link_count, Samples, ?FEW div 10) andalso Bytes >= Least
+        andalso
+        #{kind => links, bytes => Bytes,
+          evidence => [{links, Links}, {grown, grown(link_count, Samples)}],
+          see => {sonde, info, [Pid, meta]}, remedy => unlink}.
+
+stack(#{pid := Pid, samples := Samples}, #{least := Least}) ->
+    Bytes = lists:min([Size || #{stack_size := Size} <- Samples]),
+    Bytes >= Least andalso
+        #{kind => stack, bytes => Bytes, evidence => [{stack, Bytes}],
+          see => {sonde, info, [Pid, location]}, remedy => tail_call}.
+
+%% A dictionary is no cache. Where heaps cannot be read its size is not known either.
+dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
+    case [{Bytes, All} || #{roots := #{dictionary := Bytes}, reachable := All} <- heaps(Samples)] of
+        [] ->
+            false;
+        Known ->
+            {Bytes, All} = lists:last(Known),
+            Entries = maps:get(dictionary_size, lists:last(Samples), 0),
+            Bytes >= Least andalso 2 * Bytes > All andalso Entries >= ?ENTRIES andalso
+                #{kind => dictionary, bytes => Bytes, evidence => [{entries, Entries}],
+                  see => {sonde, heap_top, [Pid, 5]}, remedy => erase}
+    end.
+
+%% Growth of what survives collections. Where heaps can be read: of what is reachable. Else only if
+%% there was a collection in between.
+growth(#{pid := Pid, samples := Samples}, #{grown := Least}) ->
+    case survives(Samples, Least) of
+        true ->
+            #{size := Size} = lists:last(Samples),
+            Grown = grown(size, Samples),
+            {Kind, See} = case 2 * grown(binary_memory, Samples) > Grown of
+                              true -> {binaries, {sonde, bin_slices, [Pid]}};
+                              false -> {state, {sonde, heap_top, [Pid, 5]}}
+                          end,
+            #{kind => Kind, bytes => Size,
+              evidence => [{bytes_grown, Grown}, {bytes_per_second, rate(size, Samples)}],
+              see => See, remedy => bound_state};
+        false ->
+            false
+    end.
+
+survives(Samples, Least) ->
+    case [held(H) || H <- heaps(Samples)] of
+        [_, _, _, _ | _] = Held -> rises(Held, Least);
+        _ -> is_rising(size, Samples, Least) andalso collected(Samples)
+    end.
+
+%% What its terms take, and what they refer to outside.
+held(#{reachable := Reachable, binaries := #{live := Binaries}}) -> Reachable + Binaries.
+
+collected(Samples) ->
+    length(lists:usort([C || #{collections := C} <- Samples])) > 1.
+
+heaps(Samples) -> [Heap || #{heap := Heap} <- Samples].
+
+%% ---- tables
+
+-spec tables(sonde_facts:facts(), node_facts()) -> suspects().
+tables(#{tables := Tables}, #{grown := Least} = Node) ->
+    [share(#{kind => ets_table, what => {ets, Tab}, bytes => Bytes + behind(Binaries),
+             evidence => [{name, Name}, {rows, Rows}, {bytes_grown, grown(bytes, Samples)},
+                          {rows_per_second, rate(rows, Samples)},
+                          {binaries, Binaries}, {owner, Owner}],
+             see => {sonde, ets_count, [binary_memory, 5]}, remedy => evict}, Node)
+     || #{table := Tab, name := Name, owner := Owner, samples := [_, _ | _] = Samples,
+          binaries := Binaries} <- Tables,
+        is_rising(rows, Samples, 1), #{bytes := Bytes, rows := Rows} <- [lists:last(Samples)],
+        grown(bytes, Samples) + behind(Binaries) * grown(rows, Samples) div max(1, Rows) >= Least].
+
+behind(undefined) -> 0;
+behind(Bytes) -> Bytes.
+
+%% ---- crowds
+
+-spec crowd(sonde_facts:facts(), node_facts()) -> suspects().
+crowd(#{crowd := #{groups := Groups}, moments := Moments, limits := Limits}, Node) ->
+    Rises = is_rising(processes, Moments, ?CROWD),
+    Most = lists:max([0 | [Born || #{born := Born} <- Groups]]),
+    [share(Found, Node)
+     || Group <- Groups,
+        Judge <- [fun orphans/2, fun idle_garbage/2,
+                  fun(G, N) -> newborn(Rises, Most, Moments, Limits, G, N) end],
+        Found <- [Judge(Group, Node)], is_map(Found)].
+
+orphans(#{key := Key, orphans := Orphans, orphan_bytes := Bytes} = Group, #{least := Least}) ->
+    Orphans >= ?CROWD andalso Bytes >= Least andalso
+        #{kind => orphans, what => {processes, Key}, bytes => Bytes,
+          evidence => [{processes, Orphans} | like(Group)],
+          see => {sonde, proc_group, [initial_call, [memory]]}, remedy => supervise}.
+
+idle_garbage(#{key := Key, count := Count, garbage := Bytes, idle := Idle} = Group,
+             #{least := Least}) ->
+    Count >= ?CROWD andalso Bytes >= Least andalso
+        #{kind => garbage, what => {processes, Key}, bytes => Bytes, frees => Bytes,
+          evidence => [{processes, Count}, {idle, Idle} | like(Group)],
+          see => {sonde, proc_count, [garbage_bytes, 5]}, remedy => hibernate}.
+
+%% The number of all rises: these are the ones that come.
+newborn(true, Most, Moments, #{processes := Limit},
+        #{key := Key, count := Count, bytes := Bytes, born := Born} = Group, _Node)
+  when Born > 0, 2 * Born > Most ->
+    Grown = grown(processes, Moments),
+    share_of_limit(lists:last([N || #{processes := N} <- Moments]), Limit,
+                   #{kind => processes, what => {processes, Key}, bytes => Bytes,
+                     evidence => [{processes, Count}, {grown, Grown},
+                                  {per_second, rate(processes, Moments)} | like(Group)],
+                     see => {sonde, proc_group, [initial_call, [memory]]},
+                     remedy => end_processes});
+newborn(_, _, _, _, _, _) ->
+    false.
+
+like(#{current := Current, some := Some}) ->
+    [{current_function, Current}, {some, Some}].
+
+share_of_limit(Count, Limit, Found) ->
+    Found#{share => Count / Limit}.
+
+%% ---- limits
+
+-spec limits(sonde_facts:facts(), node_facts()) -> suspects().
+limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Connected}, Node) ->
+    #{memory := Memory} = lists:last(Moments),
+    Kinds = [{processes, ?CROWD, 0, end_processes,
+              {sonde, proc_group, [initial_call, [memory]]}, []},
+             {ports, 20, 0, close_ports, {sonde, port_types, []}, [{most, Connected}]},
+             {atoms, 20, maps:get(atom, Memory), list_to_existing_atom,
+              {erlang, system_info, [atom_count]}, []},
+             {tables, 20, 0, delete_tables, {sonde, ets_count, [memory, 5]}, [{most, Owners}]}],
+    [share(share_of_limit(Count, Limit,
+                          #{kind => limit_kind(What), what => node, bytes => Bytes,
+                            evidence => [{count, Count}, {limit, Limit},
+                                         {grown, grown(What, Moments)},
+                                         {per_second, rate(What, Moments)} | More],
+                            see => See, remedy => Remedy}), Node)
+     || {What, Few, Bytes, Remedy, See, More} <- Kinds,
+        #{What := Limit} <- [Limits], #{What := Count} <- [lists:last(Moments)],
+        Count >= ?NEAR * Limit orelse What =/= processes andalso nears(What, Few, Limit, Moments)].
+
+limit_kind(tables) -> ets_tables;
+limit_kind(What) -> What.
+
+%% It rises each time, and would be there soon.
+nears(What, Few, Limit, Moments) ->
+    is_rising(What, Moments, Few) andalso
+        (Limit - maps:get(What, lists:last(Moments))) * 1000 div max(1, rate(What, Moments))
+            < ?DAYS * ?DAY_MS.
+
+%% ---- memory that no process and no table has
+
+-spec memory(sonde_facts:facts(), node_facts()) -> suspects().
+memory(#{moments := Moments, rss := Rss}, Node) ->
+    [share(Found, Node) || Found <- [fragmentation(Moments, Node), outside(Rss, Moments)],
+                           is_map(Found)].
+
+fragmentation(Moments, #{least := Least}) ->
+    {Unused, Taken} = lists:min([{A - U, A} || #{allocated := A, used := U} <- Moments]),
+    Unused > ?UNUSED + Least andalso Unused * ?UNUSED_PART > Taken andalso
+        #{kind => fragmentation, what => node, bytes => Unused,
+          evidence => [{allocated, Taken}, {used, Taken - Unused}],
+          see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings}.
+
+%% What the operating system counts and no allocator of the VM knows.
+outside(undefined, _) ->
+    false;
+outside(Rss, Moments) ->
+    #{allocated := Allocated} = lists:last(Moments),
+    Outside = Rss - Allocated,
+    Outside > ?OUTSIDE andalso Outside * 4 > Rss andalso
+        #{kind => outside, what => node, bytes => Outside,
+          evidence => [{resident, Rss}, {allocated, Allocated}],
+          see => {sonde_alloc, memory, [allocated_types]}, remedy => native_library}.
+
+%% ---- series
+
+grown(Key, Samples) ->
+    maps:get(Key, lists:last(Samples)) - maps:get(Key, hd(Samples)).
+
+%% By so much in all, in most of the steps, and in none of them it fell: what comes and goes is seen
+%% to go.
+is_rising(Key, Samples, Least) ->
+    rises([Value || #{Key := Value} <- Samples], Least).
+
+rises(Values, Least) ->
+    Steps = steps(Values),
+    length(Values) >= 4 andalso lists:last(Values) - hd(Values) >= Least
+        andalso not lists:any(fun(Step) -> Step < 0 end, Steps)
+        andalso 2 * length([up || Step <- Steps, Step > 0]) > length(Steps).
+
+steps([A, B | Rest]) -> [B - A | steps([B | Rest])];
+steps(_) -> [].
+
+rate(Key, Samples) ->
+    #{at := From} = hd(Samples),
+    #{at := To} = lists:last(Samples),
+    grown(Key, Samples) * 1000 div max(1, To - From).
