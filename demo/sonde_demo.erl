@@ -9,6 +9,7 @@
 -type answer() :: #{look_for := string(), call := string(), first := atom(),
                     rows := [{pid(), integer(), list()}]}.
 -type answers() :: #{os_pid := string(), processes := pos_integer(), native := map(),
+                     diagnosis := map(),
                      counters := map(), calls := [answer()],
                      inside := [{LookFor :: string(), Call :: string(), Result :: term()}],
                      binaries := [{LookFor :: string(), Call :: string(), Result :: term()}]}.
@@ -47,7 +48,8 @@ answers(Sizes, Args) ->
 ask(Call) ->
     Before = #{os_pid => Call(os, getpid, []),
                native => Call(sonde, native, []),
-               processes => Call(erlang, system_info, [process_count])},
+               processes => Call(erlang, system_info, [process_count]),
+               diagnosis => Call(sonde, diagnosis, [])},
     %% before a collection changes what there is to see
     Inside = inside(Call, Before),
     Answers = [#{look_for => LookFor, first => First, rows => Call(sonde, Function, Args),
@@ -130,13 +132,16 @@ text(Module, Function, Args) ->
 
 %% ---- printing
 
-print(#{processes := Processes, native := Native, calls := Calls, counters := Counters,
-        inside := Inside, binaries := Binaries}) ->
+print(#{processes := Processes, native := Native, diagnosis := Diagnosis, calls := Calls,
+        counters := Counters, inside := Inside, binaries := Binaries}) ->
     io:format("It runs, with ~b processes: OTP ~s, ~s.~n~n",
               [Processes, maps:get(otp, Native), maps:get(arch, Native)]),
     io:format("Does sonde read the node itself, or does it have to ask each process?~n"
               "> maps:with([status, layout, reader], sonde:native()).~n~*p~n~n",
               [?WIDTH, maps:with([status, layout, reader], Native)]),
+    io:format("---- Who is in trouble, and what is to be done? ----~n~n> sonde:diagnose().~n~ts~n",
+              [sonde_diagnose:format(Diagnosis, #{width => ?WIDTH})]),
+    io:format("---- And by hand ----~n~n"),
     _ = [print_call(Answer) || #{call := "sonde:proc_count" ++ _} = Answer <- Calls],
     io:format("---- Inside of heaps ----~n~n"),
     lists:foreach(fun print_inside/1, Inside),

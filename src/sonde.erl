@@ -991,11 +991,12 @@ diagnosis() -> diagnosis(#{}).
 %%     would free where that is known</li>
 %% <li>`not_looked_at': what could not be seen, and why</li>
 %% </ul>
-%% Suspected is what grew in most moments and fell in none, and what is of no use at each of them:
+%% Suspected is what grew in most moments and fell in none (by 512 kB in all, or, of what is large,
+%% by so much that it would double within a day), and what is of no use at each of them:
 %% garbage, bytes of binaries that nobody sees, messages that nobody takes, monitors on one and the
 %% same process, idle processes without link, monitor and name. What is merely large is not, nor is
-%% what has less than 3 % of the node's memory, or 2 MB. A leak that is slower than 128 kB in the
-%% interval is not seen (`sonde_watch' is for those); what comes and goes in periods longer than the
+%% what has less than 3 % of the node's memory, or 2 MB. A small leak that is slower is not seen
+%% (`sonde_watch' is for those); what comes and goes in periods longer than the
 %% interval may be taken for one.
 %%
 %% All processes are swept twice, natively all heaps are marked once (for up to 5 s); those that

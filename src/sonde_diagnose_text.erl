@@ -29,8 +29,8 @@ memory(#{memory := Memory, growth := #{ms := Ms, memory := Grown}}) ->
             || K <- [total, processes, binary, ets, code, atom]]
         ++ [row("allocated", bytes(Allocated), [bytes(Used), " of it in use"])]
         ++ [row("resident", bytes(Rss), "as the operating system tells it") || is_integer(Rss)]
-        ++ [["largest allocators: ", lists:join(", ", [[atom_to_list(A), $\s, bytes(B)]
-                                                       || {A, B} <- largest(By, 3)])]].
+        ++ [["in ", lists:join(", ", [[atom_to_list(A), $\s, bytes(B)]
+                                      || {A, B} <- largest(By, 3)])]].
 
 row(Name, Now, Grown) ->
     [string:pad(Name, 12), string:pad(unicode:characters_to_list(Now), 12, leading), "  ", Grown].
@@ -45,10 +45,13 @@ per_second(Bytes, Ms) ->
 largest(By, N) ->
     lists:sublist(lists:reverse(lists:keysort(2, By)), N).
 
-counts(#{counts := Counts}) ->
-    [lists:join(", ", [[count(N), " of ", count(Limit), $\s, atom_to_list(K)]
-                       || K <- [processes, ports, atoms, tables],
-                          #{K := {N, Limit}} <- [Counts]])].
+counts(#{counts := Counts, growth := Growth}) ->
+    ["" | [row(atom_to_list(K), count(N), [changed(maps:get(K, Growth)), "of ", count(Limit)])
+           || K <- [processes, ports, atoms, tables], #{K := {N, Limit}} <- [Counts]]].
+
+changed(0) -> "";
+changed(N) when N > 0 -> [$+, count(N), "  "];
+changed(N) -> [count(N), "  "].
 
 %% ---- suspects
 
@@ -58,8 +61,8 @@ found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst fir
 
 suspect(I, #{kind := Kind, bytes := Bytes, share := Share, evidence := Evidence,
              see := See, remedy := Remedy} = Suspect, Width) ->
-    [io_lib:format("~2b. ~ts  ~ts  ~ts  ~ts", [I, what(Suspect), kind(Kind), bytes(Bytes),
-                                              share(Share)])]
+    [io_lib:format("~2b. ~ts, ~ts  ~ts  ~ts", [I, bytes(Bytes), share(Share), what(Suspect),
+                                               kind(Kind)])]
         ++ paragraph([evidence(E) || E <- Evidence, element(2, E) =/= undefined], Width)
         ++ paragraph(words([remedy(Remedy), frees(Suspect)]), Width)
         ++ [["    ", mfargs(See)]].

@@ -58,12 +58,15 @@ take(Ms, Caller) ->
       owners => sonde_facts_tables:owners(), connected => connected(),
       not_looked_at => Unread ++ sonde_facts_crowd:unseen(Crowd) ++ Skipped ++ NoRss}.
 
-%% What is loaded on the way would count as growth of code and atoms.
+%% What is loaded on the way would count as growth of code and atoms, and so would the names that
+%% the VM has for its allocators and makes when they are first asked for.
 load() ->
     _ = [{module, M} = code:ensure_loaded(M)
-         || M <- [sonde_procs, sonde_each, sonde_look, sonde_heap_map, sonde_waste, sonde_sweep,
-                  sonde_alloc, sonde_tables, sonde_lib, sonde_facts_procs, sonde_facts_crowd,
-                  sonde_facts_tables, sonde_suspects, sonde_judge, sonde_diagnose_text]],
+         || M <- [sonde_procs, sonde_each, sonde_group, sonde_look, sonde_painter, sonde_heap_map,
+                  sonde_waste, sonde_sweep, sonde_alloc, sonde_tables, sonde_lib,
+                  sonde_facts_procs, sonde_facts_crowd, sonde_facts_tables, sonde_suspects,
+                  sonde_judge, timer]],
+    _ = sonde_alloc:memory(used),
     ok.
 
 window() -> #{self => true, max_entries => 134217727}.

@@ -82,7 +82,6 @@ slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
             false
     end.
 
-%% A consumer that is too slow works; one that waits with messages there matches none of them.
 mailbox(#{pid := Pid, samples := Samples}, Node) ->
     Lengths = [Length || #{message_queue_len := Length} <- Samples],
     Bytes = mailbox_bytes(Samples),
@@ -91,8 +90,7 @@ mailbox(#{pid := Pid, samples := Samples}, Node) ->
         andalso (Bytes >= least(Node) orelse is_rising(message_queue_len, Samples, ?FEW))
         andalso
         begin
-            Waits = [x || #{status := waiting} <- Samples],
-            Remedy = case length(Waits) =:= length(Samples) of
+            Remedy = case is_deaf(Samples) of
                          true -> drop_unmatched;
                          false -> batches
                      end,
@@ -102,6 +100,14 @@ mailbox(#{pid := Pid, samples := Samples}, Node) ->
                            {status, maps:get(status, lists:last(Samples))}],
               see => {sonde, mailbox, [Pid, 5]}, remedy => Remedy}
         end.
+
+%% A consumer that is too slow works; one that waits with messages there matches none of them. To
+%% look at each that comes, and to be asked by us, takes a few reductions.
+is_deaf(Samples) ->
+    Waits = [x || #{status := waiting} <- Samples],
+    2 * length(Waits) > length(Samples)
+        andalso grown(reductions, Samples)
+                =< 10 * max(0, grown(message_queue_len, Samples)) + 5000.
 
 %% What is known of them, or all that the process has.
 mailbox_bytes(Samples) ->
@@ -163,10 +169,10 @@ dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
 
 %% Growth of what survives collections. Where heaps can be read: of what is reachable. Else only if
 %% there was a collection in between.
-growth(#{pid := Pid, samples := Samples}, #{grown := Least}) ->
-    case survives(Samples, Least) of
+growth(#{pid := Pid, samples := Samples}, #{least := Large, grown := Least}) ->
+    #{size := Size} = lists:last(Samples),
+    case survives(Samples, Least) orelse Size >= Large andalso creeps(Samples) of
         true ->
-            #{size := Size} = lists:last(Samples),
             Grown = grown(size, Samples),
             {Kind, See} = case 2 * grown(binary_memory, Samples) > Grown of
                               true -> {binaries, {sonde, bin_slices, [Pid]}};
@@ -188,6 +194,17 @@ survives(Samples, Least) ->
 %% What its terms take, and what they refer to outside.
 held(#{reachable := Reachable, binaries := #{live := Binaries}}) -> Reachable + Binaries.
 
+%% Little, but each time; and what it has would be twice as much in a day.
+creeps(Samples) ->
+    Held = [held(H) || H <- heaps(Samples)],
+    length(Held) >= 6 andalso lists:all(fun(Step) -> Step > 0 end, steps(Held))
+        andalso doubles(lists:last(Held) - hd(Held), lists:last(Held), Samples).
+
+doubles(Grown, Bytes, Samples) ->
+    #{at := From} = hd(Samples),
+    #{at := To} = lists:last(Samples),
+    Grown * ?DAY_MS div max(1, To - From) >= Bytes.
+
 collected(Samples) ->
     length(lists:usort([C || #{collections := C} <- Samples])) > 1.
 
@@ -196,7 +213,7 @@ heaps(Samples) -> [Heap || #{heap := Heap} <- Samples].
 %% ---- tables
 
 -spec tables(sonde_facts:facts(), node_facts()) -> suspects().
-tables(#{tables := Tables}, #{grown := Least} = Node) ->
+tables(#{tables := Tables}, Node) ->
     [share(#{kind => ets_table, what => {ets, Tab}, bytes => Bytes + behind(Binaries),
              evidence => [{name, Name}, {rows, Rows}, {bytes_grown, grown(bytes, Samples)},
                           {rows_per_second, rate(rows, Samples)},
@@ -205,7 +222,15 @@ tables(#{tables := Tables}, #{grown := Least} = Node) ->
      || #{table := Tab, name := Name, owner := Owner, samples := [_, _ | _] = Samples,
           binaries := Binaries} <- Tables,
         is_rising(rows, Samples, 1), #{bytes := Bytes, rows := Rows} <- [lists:last(Samples)],
-        grown(bytes, Samples) + behind(Binaries) * grown(rows, Samples) div max(1, Rows) >= Least].
+        has_grown(Bytes + behind(Binaries), Rows, Samples, Node)].
+
+%% By much, or, if it is large, by a little each time. All of its rows are taken for alike.
+has_grown(Bytes, Rows, Samples, #{least := Large, grown := Least}) ->
+    Grown = Bytes * grown(rows, Samples) div max(1, Rows),
+    Grown >= Least
+        orelse Bytes >= Large andalso length(Samples) >= 6
+               andalso lists:all(fun(Step) -> Step > 0 end, steps([R || #{rows := R} <- Samples]))
+               andalso doubles(Grown, Bytes, Samples).
 
 behind(undefined) -> 0;
 behind(Bytes) -> Bytes.

@@ -28,7 +28,7 @@
 
 -define(SHARE, 0.03).         % of the node's memory, below which nobody is accused
 -define(LEAST, 2000000).      % bytes, likewise
--define(GROWN, 131072).       % bytes; growth below is no growth
+-define(GROWN, 524288).       % bytes; growth below is no growth
 -define(GROWTH_SHARE, 0.04).  % of all growth
 
 %% @doc The same process or table is accused once, for what holds most.

@@ -45,8 +45,8 @@ row(Tab, Value) ->
         Found -> [{Tab, Found, [Name, {owner, Owner}, {type, Type}, {size, Size}]}]
     end.
 
-%% @doc Bytes of the binaries to which the rows of one table refer. One tuple for each reference: they
-%% are made in a process of their own, so they are nobody's garbage.
+%% @doc Bytes of the binaries to which the rows of one table refer. One tuple for each reference:
+%% they are made in a process of their own, so they are nobody's garbage.
 -spec memory(ets:table(), non_neg_integer()) ->
     non_neg_integer() | {too_large, pos_integer()} | undefined.
 memory(Tab, Most) ->

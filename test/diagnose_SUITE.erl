@@ -8,8 +8,8 @@
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
          killed_caller_ends_the_work/1, prints_within_its_width/1, what_was_not_looked_at_is_said/1,
-         large_is_not_suspected/1, falling_once_is_no_growth/1, near_limits_are_told/1,
-         memory_outside_is_told/1, any_series_has_a_judgement/1]).
+         large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
+         near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
 -export([judge/2]).
 
 suite() ->
@@ -19,6 +19,7 @@ all() ->
     [report_has_its_shape, bad_options_are_refused, memory_is_that_of_the_node,
      mailbox_stays_as_it_was, killed_caller_ends_the_work, prints_within_its_width,
      what_was_not_looked_at_is_said, large_is_not_suspected, falling_once_is_no_growth,
+     creeping_growth_is_told,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -214,6 +215,20 @@ falling_once_is_no_growth(_Config) ->
                            false -> S#{size := Size - 3000000}
                        end || {I, #{size := Size} = S} <- numbered(Series)]]].
 
+%% What is large and grows at each look is told, also if it is little each time.
+creeping_growth_is_told(_Config) ->
+    Table = fun(Step) ->
+                    facts(#{tables => [table([10000 + I * Step || I <- lists:seq(1, 6)])]})
+            end,
+    [#{kind := ets_table, remedy := evict}] = sonde_suspects:find(Table(1)),
+    [] = sonde_suspects:find(Table(0)),
+    Not = [10000, 10001, 10002, 10002, 10003, 10004],
+    [] = sonde_suspects:find(facts(#{tables => [table(Not)]})).
+
+table(Rows) ->
+    #{table => t, name => t, owner => self(), binaries => undefined,
+      samples => [#{at => I * 300, bytes => N * 1000, rows => N} || {I, N} <- numbered(Rows)]}.
+
 near_limits_are_told(_Config) ->
     Full = facts(#{}),
     _ = [[#{kind := Kind, what := node, share := Share}]
@@ -243,9 +258,7 @@ facts_of() ->
                                                                           link_count := N}
                                                 || {I, N} <- numbered(Of)])
                                || [_ | _] = Of <- Sizes],
-                 tables => [#{table => t, name => t, owner => self(), binaries => undefined,
-                              samples => [#{at => I, bytes => N * 1000, rows => N}
-                                          || {I, N} <- numbered(Lengths)]} || Lengths =/= []],
+                 tables => [table(Lengths) || Lengths =/= []],
                  rss => Rss, moments => [moment(I, N * 1000) || {I, N} <- numbered(Moments)]})).
 
 natural() -> range(0, 100000).
