@@ -61,11 +61,18 @@ found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst fir
 
 suspect(I, #{kind := Kind, bytes := Bytes, share := Share, evidence := Evidence,
              see := See, remedy := Remedy} = Suspect, Width) ->
-    [io_lib:format("~2b. ~ts, ~ts  ~ts  ~ts", [I, bytes(Bytes), share(Share), what(Suspect),
-                                               kind(Kind)])]
+    title(io_lib:format("~2b. ~ts, ~ts  ~ts", [I, bytes(Bytes), share(Share), what(Suspect)]),
+          kind(Kind), Width)
         ++ paragraph([evidence(E) || E <- Evidence, element(2, E) =/= undefined], Width)
         ++ paragraph(words([remedy(Remedy), frees(Suspect)]), Width)
         ++ [["    ", mfargs(See)]].
+
+%% What it is stands below where there is no room beside it.
+title(Who, Kind, Width) ->
+    case string:length(Who) + 2 + length(Kind) =< Width of
+        true -> [[Who, "  ", Kind]];
+        false -> [Who, ["    ", Kind]]
+    end.
 
 what(#{what := {ets, _}, evidence := Evidence}) ->
     io_lib:format("table ~ts", [short(proplists:get_value(name, Evidence))]);
