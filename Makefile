@@ -15,7 +15,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean
+.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ demo: ## see it find four real leaks on a running node (under a minute)
 	@scripts/setup build
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@sh demo/run
+
+pictures: compile ## doc/pictures, from a run of the demo's node
+	@scripts/pictures
 
 shell: compile ## an Erlang shell with sonde loaded
 	@erl -pa $(EBIN) -eval 'io:format("~n  sonde:proc_count(memory, 5).   sonde:bin_leak(5).   sonde:native().~n  h(sonde).   h(sonde, bin_leak).   to leave: q().~n~n")'

@@ -1000,7 +1000,7 @@ diagnosis() -> diagnosis(#{}).
 %% interval may be taken for one.
 %%
 %% All processes are swept twice, natively all heaps are marked once (for up to 5 s); those that
-%% have most of something are looked at six times, and asked for their status and collections.
+%% have most of something are looked at seven times, and asked for their status and collections.
 %% Nothing is collected, suspended or changed. With the native side off heaps are not looked into,
 %% and `not_looked_at' says so. Raises `badarg' for an unknown option, or a bad value of one.
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().

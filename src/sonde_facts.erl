@@ -26,9 +26,9 @@
 
 %% When it is looked, in parts of the interval. Uneven, so that what comes and goes in a rhythm of
 %% its own is not met in the same state each time.
--define(WHEN, [0.0, 0.17, 0.37, 0.55, 0.79, 1.0]).
+-define(WHEN, [0.0, 0.13, 0.29, 0.43, 0.61, 0.83, 1.0]).
 %% Who was found growing by the end is watched for half of the interval more.
--define(LATER, [0.1, 0.22, 0.36, 0.5]).
+-define(LATER, [0.0, 0.06, 0.14, 0.21, 0.31, 0.38, 0.5]).
 -define(GROWERS, 200).
 
 %% @doc In a helper; `Caller' is what {@link sonde_helper:call/1} gave it.

@@ -29,7 +29,7 @@
 -define(HEAPS_MS, 5000).      % for all heaps of the node
 -define(LOOK_MS, 300).        % for one heap
 -define(MANY_LOOKS, 20).
--define(LOOKS_PART, 8).       % all of one moment take no more than this part of the interval
+-define(LOOKS_PART, 7).       % all of one moment take no more than this part of the interval
 -define(LOOK_WORDS, 40000000).
 -define(SMALL, 262144).       % bytes; who has less is not looked into
 -define(ANSWER_MS, 300).      % for all whom a moment asks
@@ -77,8 +77,8 @@ next({Waste, Series}, #{ms := Ms, caller := Caller, side := Side}) ->
                             #{in_flight => 10, caller => Caller,
                               until => erlang:monotonic_time(millisecond) + ?ANSWER_MS}),
     Looked = case Side of
-                 native -> look_into(Now, Waste, erlang:monotonic_time(millisecond)
-                                                     + Ms div ?LOOKS_PART);
+                 native -> look_into(Now, Waste, Series, erlang:monotonic_time(millisecond)
+                                                             + Ms div ?LOOKS_PART);
                  _ -> Now
              end,
     {Waste, lists:foldl(fun({Pid, Sample}, Acc) ->
@@ -112,19 +112,23 @@ word() -> erlang:system_info(wordsize).
 
 %% ---- looks into heaps
 
-%% The largest first, until the time is up.
-look_into(Now, Waste, Until) ->
+%% Until the time is up: of the largest first those that were looked into least often.
+look_into(Now, Waste, Series, Until) ->
     Large = [{Size, Pid} || {Pid, #{size := Size}} <- Now,
                             Size >= ?SMALL orelse is_map_key(Pid, Waste)],
+    Chosen = [{looks(map_get(Pid, Series)), -Size, Pid}
+              || {Size, Pid} <- lists:sublist(lists:reverse(lists:sort(Large)), ?MANY_LOOKS)],
     Heaps = maps:from_list(
               [{Pid, maps:remove(histogram, Heap)}
-               || {_, Pid} <- lists:sublist(lists:reverse(lists:sort(Large)), ?MANY_LOOKS),
+               || {_, _, Pid} <- lists:sort(Chosen),
                   #{garbage := _} = Heap
                       <- [heap(Pid, Until - erlang:monotonic_time(millisecond))]]),
     [case Heaps of
          #{Pid := Heap} -> {Pid, Sample#{heap => Heap}};
          _ -> {Pid, Sample}
      end || {Pid, Sample} <- Now].
+
+looks(Samples) -> length([x || #{heap := _} <- Samples]).
 
 heap(Pid, Left) when Left > 0 ->
     sonde:heap(Pid, #{max_words => ?LOOK_WORDS, timeout => min(Left, ?LOOK_MS)});

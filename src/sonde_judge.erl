@@ -187,7 +187,7 @@ growth(#{pid := Pid, samples := Samples}, #{least := Large, grown := Least}) ->
 
 survives(Samples, Least) ->
     case [held(H) || H <- heaps(Samples)] of
-        [_, _, _, _ | _] = Held -> rises(Held, Least);
+        [_, _, _, _, _ | _] = Held -> rises(Held, Least);
         _ -> is_rising(size, Samples, Least) andalso collected(Samples)
     end.
 
@@ -197,7 +197,8 @@ held(#{reachable := Reachable, binaries := #{live := Binaries}}) -> Reachable + 
 %% Little, but each time; and what it has would be twice as much in a day.
 creeps(Samples) ->
     Held = [held(H) || H <- heaps(Samples)],
-    length(Held) >= 6 andalso lists:all(fun(Step) -> Step > 0 end, steps(Held))
+    length(Held) >= 6
+        andalso lists:all(fun(Step) -> Step > 0 end, steps(Held))
         andalso doubles(lists:last(Held) - hd(Held), lists:last(Held), Samples).
 
 doubles(Grown, Bytes, Samples) ->
