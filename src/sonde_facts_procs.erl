@@ -31,7 +31,8 @@
 -define(MANY_LOOKS, 20).
 -define(LOOKS_PART, 7).       % all of one moment take no more than this part of the interval
 -define(LOOK_WORDS, 40000000).
--define(SMALL, 262144).       % bytes; who has less is not looked into
+-define(SMALL, 262144).       % bytes; who has less is not looked into,
+-define(FLOOR, 50).           % nor who has less than this part of the node's, and does not grow
 -define(ANSWER_MS, 300).      % for all whom a moment asks
 -define(MOST_TIES, 500000).   % a longer list of monitors is not asked for
 -define(FEW_TIES, 1000).
@@ -112,21 +113,31 @@ word() -> erlang:system_info(wordsize).
 
 %% ---- looks into heaps
 
-%% Until the time is up: of the largest first those that were looked into least often.
+%% Until the time is up: of the largest first those that were looked into least often. Who runs may
+%% be at rest in none of the attempts, so those come last.
 look_into(Now, Waste, Series, Until) ->
-    Large = [{Size, Pid} || {Pid, #{size := Size}} <- Now,
-                            Size >= ?SMALL orelse is_map_key(Pid, Waste)],
-    Chosen = [{looks(map_get(Pid, Series)), -Size, Pid}
-              || {Size, Pid} <- lists:sublist(lists:reverse(lists:sort(Large)), ?MANY_LOOKS)],
+    Floor = max(?SMALL, erlang:memory(total) div ?FLOOR),
+    Large = [{Size, Pid, Status} || {Pid, #{size := Size, status := Status}} <- Now,
+                                    Size >= Floor
+                                        orelse wasted(maps:get(Pid, Waste, #{})) >= Floor
+                                        orelse gained(Size, map_get(Pid, Series)) >= ?SMALL],
+    Chosen = [{Status =/= waiting, looks(map_get(Pid, Series)), -Size, Pid}
+              || {Size, Pid, Status} <- lists:sublist(lists:reverse(lists:sort(Large)), ?MANY_LOOKS)],
     Heaps = maps:from_list(
               [{Pid, maps:remove(histogram, Heap)}
-               || {_, _, Pid} <- lists:sort(Chosen),
+               || {_, _, _, Pid} <- lists:sort(Chosen),
                   #{garbage := _} = Heap
                       <- [heap(Pid, Until - erlang:monotonic_time(millisecond))]]),
     [case Heaps of
          #{Pid := Heap} -> {Pid, Sample#{heap => Heap}};
          _ -> {Pid, Sample}
      end || {Pid, Sample} <- Now].
+
+wasted(Waste) ->
+    lists:max([0 | [Bytes || {Attr, Bytes} <- maps:to_list(Waste), Attr =/= bin_garbage]]).
+
+gained(_, []) -> 0;
+gained(Size, [#{size := First} | _]) -> Size - First.
 
 looks(Samples) -> length([x || #{heap := _} <- Samples]).
 
