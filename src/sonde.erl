@@ -33,7 +33,7 @@
 %% <li>How does the code that runs here look? {@link source/1}</li>
 %% <li>How do I look into a node that does not have sonde? {@link remote_load/2}; into many nodes?
 %%     {@link rpc/2}, {@link named_rpc/2}</li>
-%% <li>How do I read all this? {@link print/1}</li>
+%% <li>How do I read all this? {@link print/1}; how do I watch it live? {@link top/0}</li>
 %% <li>Does it read natively, and if not, why not? {@link native/0}</li>
 %% </ul>
 %%
@@ -97,7 +97,7 @@
          node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1, source/1,
          remote_load/1, remote_load/2,
          rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3,
-         print/1, print/2,
+         print/1, print/2, top/0, top/1,
          native/0, native/1]).
 
 -export_type([heap_opts/0, heap/0, heap_error/0, heap_row/0, mailbox/0, size_opts/0,
@@ -1224,6 +1224,47 @@ print(Result) ->
 -spec print(term(), sonde_print:opts()) -> ok.
 print(Result, Opts) ->
     sonde_print:print(Result, Opts).
+
+%% @equiv top(#{})
+-spec top() -> ok | sonde_top:error().
+top() -> top(#{}).
+
+%% @doc Shows the node live, in the terminal of the shell, until `q' is typed: a header (schedulers,
+%% run queue, rates, limits, memory by kind with its last samples), and a page. The first page is
+%% the processes, sorted by any attribute that is read natively, by its growth in one interval, by
+%% garbage, by waste, or by exclusive binaries; others are one process (what is on its heap, and the
+%% largest things there, its binaries and who else holds them), tables, binaries, allocators. The
+%% keys are on the screen, `h' shows them all. Returns `ok'.
+%%
+%% Each interval costs one sweep over the processes, natively and whatever their number; sorted by
+%% growth, two. Nothing of a process is asked but of those that are shown. What takes its time, as
+%% the heap of a process or the account of the binaries, is looked at once, and again with `a'.
+%% Meanwhile the node measures the times of its schedulers.
+%%
+%% In a shell keys are read as lines: Enter ends each. Where no shell has the terminal
+%% (`erl -noshell'), and it is OTP 28 or later, single keys are read. On a terminal that knows no
+%% escapes (`TERM=dumb'), or that cannot be written to while it is read (a node without a shell
+%% before OTP 26), there are plain lines, and each Enter shows the next sample.
+%%
+%% Options:
+%% <ul>
+%% <li>`node' (this one): the node that is looked at; it must have sonde ({@link remote_load/2}).
+%%     Only the rows that are shown come from there</li>
+%% <li>`interval' (1000): milliseconds from one sample to the next, at least 1000. As long as a
+%%     sample takes, the node is left alone after it</li>
+%% <li>`sort' (`memory'): an attribute, or `{growth, Attr}' of one that is read natively</li>
+%% <li>`rows': at most so many on a page; `width', `height': instead of those of the terminal</li>
+%% </ul>
+%% Raises `badarg' for an unknown option, or a bad value of one. `{error, {Node, Why}}': the node
+%% was not reached (`noconnection'), or does not have sonde (`no_sonde').
+%%
+%% ```
+%% 1> sonde:top(#{sort => {growth, memory}}).
+%% ok
+%% '''
+-spec top(sonde_top:opts()) -> ok | sonde_top:error().
+top(Opts) ->
+    sonde_top:top(Opts).
 
 %% ---- the native side
 

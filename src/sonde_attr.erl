@@ -84,6 +84,7 @@ is_ours({sonde_helper, _, _}) -> true;
 is_ours({sonde_vm, _, _}) -> true;
 is_ours({sonde_table, _, _}) -> true;
 is_ours({sonde_trace_guard, _, _}) -> true;
+is_ours({sonde_top_sample, _, _}) -> true;
 is_ours({sonde_trace, formatter, _}) -> true;
 is_ours(_) -> false.
 

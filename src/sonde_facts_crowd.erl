@@ -22,6 +22,7 @@
 -define(LOOK_WORDS, 1000000).
 -define(LOOK_MS, 50).
 -define(SOME, 3).
+-define(SMALL, 1000000).      % bytes; of a larger process the dictionary is not copied
 -define(IDLE, 1000).          % reductions; to be asked for something takes a few
 -define(ATTRS, [memory, reductions, link_count, monitor_count, monitored_by_count]).
 
@@ -67,8 +68,8 @@ last({Side, Each, Members}, Growers) ->
 
 named(_Pid, _Before, dead) ->
     dead;
-named(Pid, #{reductions := Did}, #{reductions := Does} = Now) ->
-    case {sonde_group:initial_call(Pid), process_info(Pid, [registered_name, current_function])} of
+named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now) ->
+    case {sonde_group:initial_call(Pid, Bytes < ?SMALL), process_info(Pid, [registered_name, current_function])} of
         {{_, _, _} = Call, [{_, Name}, {_, Current}]} ->
             {key(Call, Current), Now#{pid => Pid, name => Name, current => Current,
                                       idle => Does - Did < ?IDLE}};
@@ -85,7 +86,8 @@ born(Growers, Known) ->
     lists:foldl(fun(Key, Acc) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Acc) end, #{},
                 [Key || {Pid, Gained, _} <- Growers, not is_map_key(Pid, Known),
                         sonde_each:one(Pid, [memory]) =:= {ok, [Gained]},
-                        {Key, _} <- [named(Pid, #{reductions => 0}, #{reductions => 0})]]).
+                        {Key, _} <- [named(Pid, #{reductions => 0},
+                                           #{reductions => 0, memory => Gained})]]).
 
 group(Key, Members, Born, Each, Side) ->
     Orphans = [M || M <- Members, is_orphan(M)],

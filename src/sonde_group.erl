@@ -2,7 +2,7 @@
 %% Totals of attributes over groups of processes: by what they run, are called, or belong to.
 -module(sonde_group).
 
--export([group/4, initial_call/1]).
+-export([group/4, initial_call/2]).
 -export_type([by/0, group/0]).
 
 -type by() :: initial_call | current_function | registered_name | application | label.
@@ -22,14 +22,17 @@ group(By, Attrs, Self, Max) ->
                                        || {{group, Key}, {Processes, Totals}} <- maps:to_list(Groups)])),
     [{Key, Processes, lists:zip(Attrs, Totals)} || {_, Processes, Key, Totals} <- Sorted].
 
-%% @doc What a process began with, as its group is called; `helper' for one of ours.
--spec initial_call(pid()) -> mfa() | helper | undefined.
-initial_call(Pid) ->
-    case process_info(Pid, items(initial_call)) of
+%% @doc What a process began with, as its group is called; `helper' for one of ours. `Small': whether
+%% its dictionary may be copied, which has to be done where it cannot be asked for one key.
+-spec initial_call(pid(), Small :: boolean()) -> mfa() | helper | undefined.
+initial_call(Pid, Small) ->
+    [Item] = key_items(initial_call),
+    case process_info(Pid, [initial_call | [Item || Small orelse Item =/= dictionary]]) of
         undefined -> undefined;
         [{initial_call, Call} | _] = Told ->
             case sonde_attr:is_ours(Call) of
                 true -> helper;
+                false when length(Told) =:= 1 -> Call;
                 false -> key(initial_call, Told)
             end
     end.

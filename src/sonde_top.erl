@@ -1,0 +1,199 @@
+%% @private
+%% The live view, {@link sonde:top/1}: one process that gets lines from the terminal, samples from a
+%% job, and the news that either of its two ends is gone, and waits for nothing else. What is shown
+%% is the model's business (`sonde_top_model'), how it looks the view's (`sonde_top_view').
+-module(sonde_top).
+
+-export([top/1, take/2]).
+-export_type([opts/0, error/0]).
+
+-type opts() :: #{node => node(), interval => Ms :: 1000..3600000, rows => pos_integer(),
+                  sort => sonde_attr:attr() | {growth, sonde_attr:attr()},
+                  width => Columns :: pos_integer(), height => Lines :: pos_integer()}.
+-type error() :: {error, {node(), noconnection | no_sonde | timeout | term()}}.
+
+-define(LEAVE_MS, 500).       % for the terminal to take what puts it back
+-define(REMOTE_MS, 120000).   % for a sample from another node, beyond its interval
+
+-spec top(opts()) -> ok | error().
+top(Opts) ->
+    Read = options(Opts),
+    sonde_helper:call(fun(Caller) -> run(Caller, Read) end).
+
+options(Opts) ->
+    Size = fun(N) -> N =:= auto orelse is_integer(N) andalso N > 0 andalso N =< 1000 end,
+    sonde_opts:read(Opts, #{node => {node(), fun is_atom/1},
+                            interval => {1000, fun(Ms) -> is_integer(Ms) andalso Ms >= 1000
+                                                              andalso Ms =< 3600000 end},
+                            rows => {auto, Size}, width => {auto, Size}, height => {auto, Size},
+                            sort => {memory, fun is_sort/1}}).
+
+is_sort({growth, Attr}) -> sonde_attr:is_native(Attr);
+is_sort(Attr) -> lists:keymember(Attr, 2, sonde_top_keys:sorts()).
+
+%% Nothing is drawn before the first sample is there: an error then leaves the terminal as it is.
+run(Caller, #{node := Node} = Opts) ->
+    Device = group_leader(),
+    State = #{caller => Caller, device => monitor(process, Device), node => Node,
+              model => sonde_top_model:new(Opts), screen => Opts, job => none, asked => none,
+              started => 0, next => now_ms(), reading => none, drawing => none, changed => false,
+              kept => ""},
+    Job = start(State),
+    receive
+        {'EXIT', Pid, {answer, {ok, Sample}}} when Pid =:= map_get(job, Job) ->
+            _ = spawn(Node, sonde_top_sample, meter, [self()]),
+            Screen = sonde_top_screen:open(Device, Opts),
+            _ = sonde_top_screen:write(sonde_top_screen:enter(Screen), Screen),
+            loop(sampled(Sample, Job#{screen => Screen}));
+        {'EXIT', Pid, Why} when Pid =:= map_get(job, Job) ->
+            failed(Why, Job);
+        {'DOWN', Ref, process, _, _} when Ref =:= Caller; Ref =:= map_get(device, Job) ->
+            ok
+    end.
+
+failed({answer, {error, Why}}, _) -> {error, Why};
+failed(Why, #{node := Node}) -> {error, {Node, Why}}.
+
+loop(State) ->
+    Ready = draw(read(sample(State))),
+    #{caller := Caller, device := Device, job := Job, reading := Reading,
+      drawing := Drawing} = Ready,
+    receive
+        {'EXIT', Job, {answer, {ok, Sample}}} when is_pid(Job) ->
+            loop(sampled(Sample, Ready));
+        {'EXIT', Job, Why} when is_pid(Job) ->
+            leave(Ready),
+            failed(Why, Ready);
+        {io_reply, Drawing, ok} ->
+            loop(Ready#{drawing => none});
+        {io_reply, Reading, Read} ->
+            got(Read, Ready#{reading => none});
+        {io_reply, _, _} ->
+            loop(Ready#{drawing => none});
+        {'DOWN', Caller, process, _, _} ->
+            leave(Ready);
+        {'DOWN', Device, process, _, _} ->
+            ok;
+        _ ->
+            loop(Ready)
+    after patience(Ready) ->
+        loop(Ready)
+    end.
+
+%% ---- samples
+
+patience(#{job := none, next := Next, model := Model}) when Next =/= infinity ->
+    case sonde_top_model:request(Model) of
+        none -> infinity;
+        _ -> max(0, Next - now_ms())
+    end;
+patience(_) ->
+    infinity.
+
+sample(#{job := none, next := Next, model := Model} = State) when Next =/= infinity ->
+    case now_ms() >= Next andalso sonde_top_model:request(Model) of
+        #{} -> start(State);
+        _ -> State
+    end;
+sample(State) ->
+    State.
+
+start(#{node := Node, model := Model} = State) ->
+    Request = sonde_top_model:request(Model),
+    State#{job => sonde_helper:job(fun([N, R]) -> take(N, R) end, [Node, Request]),
+           asked => Request, started => now_ms()}.
+
+%% @doc One sample of a node: only the rows that are shown come from there.
+-spec take(node(), sonde_top_sample:request()) ->
+    {ok, sonde_top_sample:sample()} | {error, {node(), term()}}.
+take(Node, Request) when Node =:= node() ->
+    {ok, sonde_top_sample:take(Request)};
+take(Node, #{interval := Ms} = Request) ->
+    try
+        {ok, erpc:call(Node, sonde_top_sample, take, [Request], Ms + ?REMOTE_MS)}
+    catch
+        error:{erpc, Why} -> {error, {Node, Why}};
+        error:{exception, undef, _} -> {error, {Node, no_sonde}};
+        error:{exception, Why, _} -> {error, {Node, Why}}
+    end.
+
+%% As long as it took, the node is left alone: what takes longer than the interval must not run all
+%% the time.
+sampled(#{ms := Ms} = Sample, #{model := Model, started := Started, screen := Screen} = State) ->
+    #{interval := Interval} = Model,
+    Next = case Screen of
+               #{how := plain} -> infinity;
+               _ -> max(Started + Interval, now_ms() + Ms)
+           end,
+    State#{job => none, next => Next, changed => true,
+           model => sonde_top_model:sampled(Sample, Model)}.
+
+%% ---- the terminal
+
+draw(#{changed := true, drawing := none, job := Job, screen := #{how := How} = Screen,
+       kept := Kept, model := Model} = State) when How =/= plain; Job =:= none ->
+    {Width, Height} = sonde_top_screen:size(Screen),
+    Sized = sonde_top_model:size(Width, Height, Model),
+    Lines = sonde_top_view:lines(Sized, maps:with([unicode, color], Screen)),
+    Ref = sonde_top_screen:write(sonde_top_screen:frame(Lines, Kept, Screen), Screen),
+    State#{changed => false, drawing => Ref, model => Sized};
+draw(State) ->
+    State.
+
+%% Where nobody can write meanwhile it is asked for a line once all is written.
+read(#{reading := none, screen := #{how := How} = Screen, drawing := Drawing, job := Job,
+       changed := Changed} = State)
+  when How =/= plain; Drawing =:= none, Job =:= none, not Changed ->
+    State#{reading => sonde_top_screen:read(Screen)};
+read(State) ->
+    State.
+
+got(Text, #{screen := #{how := How}, kept := Kept} = State) when is_list(Text); is_binary(Text) ->
+    case unicode:characters_to_list(Text) of
+        Typed when is_list(Typed), How =:= keys ->
+            {Actions, Left} = sonde_top_keys:typed(Kept, Typed),
+            act(Actions, State#{kept => Left});
+        Line when is_list(Line) ->
+            act([sonde_top_keys:line(Line)], State);
+        _ ->
+            act([{unknown, "?"}], State)
+    end;
+%% Nobody will ever type: what there is to be shown is shown before the end.
+got(_, State) ->
+    leave(drawn(draw(State))).
+
+act([], State) ->
+    loop(asked_otherwise(State#{changed => true}));
+act([Action | Actions], #{model := Model} = State) ->
+    case sonde_top_model:key(Action, Model) of
+        {quit, _} -> leave(State);
+        {go, New} -> act(Actions, State#{model => New})
+    end.
+
+%% What is no longer wanted is not waited for. A plain terminal shows a new sample for each line.
+asked_otherwise(#{screen := #{how := plain}} = State) ->
+    start(State#{next => now_ms()});
+asked_otherwise(#{job := Job, asked := Asked, model := Model} = State) ->
+    case sonde_top_model:request(Model) of
+        Asked -> State;
+        _ when is_pid(Job) ->
+            true = exit(Job, kill),
+            receive {'EXIT', Job, _} -> State#{job => none, next => now_ms()} end;
+        _ -> State#{next => now_ms()}
+    end.
+
+leave(#{screen := Screen} = State) ->
+    Ref = sonde_top_screen:write(sonde_top_screen:leave(Screen), Screen),
+    _ = drawn(State#{drawing => Ref}),
+    ok.
+
+drawn(#{drawing := none} = State) ->
+    State;
+drawn(#{drawing := Drawing, device := Device} = State) ->
+    receive
+        {io_reply, Drawing, _} -> State#{drawing => none};
+        {'DOWN', Device, process, _, _} -> State#{drawing => none}
+    after ?LEAVE_MS -> State#{drawing => none}
+    end.
+
+now_ms() -> erlang:monotonic_time(millisecond).

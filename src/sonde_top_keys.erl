@@ -1,0 +1,121 @@
+%% @private
+%% What a person types at {@link sonde:top/1}: a line at a time, or key by key where the terminal
+%% gives single keys. Both become the same actions.
+-module(sonde_top_keys).
+
+-export([line/1, typed/2, sorts/0, pages/0]).
+-export_type([action/0]).
+
+-type action() :: quit | help | pause | again | forth | back | next
+                | {key, char()} | {twice, char()} | {page, procs | ets | binaries | allocators}
+                | {row, pos_integer()} | {pid, string()} | {interval, Ms :: non_neg_integer()}
+                | {unknown, string()}.
+%% `{key, K}': sort by what `K' stands for, and if it is so already, by its growth; `{twice, K}': by
+%% its growth.
+
+%% @doc Which key sorts by what.
+-spec sorts() -> [{char(), sonde_attr:attr(), Short :: string()}].
+sorts() ->
+    [{$m, memory, "memory"}, {$n, message_queue_len, "messages"}, {$r, reductions, "reductions"},
+     {$b, binary_memory, "binary"}, {$c, binary_count, "binaries"},
+     {$t, total_heap_size, "heaps"}, {$s, heap_size, "heap"}, {$k, stack_size, "stack"},
+     {$d, dictionary_size, "dictionary"}, {$l, link_count, "links"},
+     {$o, monitor_count, "monitors"}, {$y, monitored_by_count, "monitored by"},
+     {$g, garbage_bytes, "garbage"},
+     {$v, bin_garbage_bytes, "garbage binaries"}, {$w, bin_waste, "waste"},
+     {$x, binary_exclusive, "exclusive"}].
+
+-spec pages() -> [{char(), procs | ets | binaries | allocators, string()}].
+pages() ->
+    [{$P, procs, "processes"}, {$E, ets, "ets"}, {$B, binaries, "binaries"},
+     {$A, allocators, "allocators"}].
+
+%% @doc Of a whole line.
+-spec line(string()) -> action().
+line(Line) ->
+    case {string:trim(Line), lists:member($\s, Line)} of
+        {"", true} -> pause;
+        {"", false} -> next;
+        {Text, _} -> text(Text)
+    end.
+
+text("q") -> quit;
+text([C]) when C >= $0, C =< $9 -> row([C]);
+text([C]) -> single(C);
+text([C, C] = Text) -> twice(C, Text);
+text([$i | Ms] = Text) -> interval(string:trim(Ms), Text);
+text([$< | _] = Pid) -> pid(Pid, Pid);
+text(Text) ->
+    case lists:member($., Text) of
+        true -> pid([$<, Text, $>], Text);
+        false -> row(Text)
+    end.
+
+single($q) -> quit;
+single(C) when C =:= $h; C =:= $? -> help;
+single(C) when C =:= $p; C =:= $\s -> pause;
+single($a) -> again;
+single($>) -> forth;
+single($<) -> back;
+single(C) ->
+    case {lists:keyfind(C, 1, sorts()), lists:keyfind(C, 1, pages())} of
+        {{C, _, _}, _} -> {key, C};
+        {_, {C, Page, _}} -> {page, Page};
+        _ -> {unknown, [C]}
+    end.
+
+twice(C, Text) ->
+    case single(C) of
+        {key, C} -> {twice, C};
+        _ -> row(Text)
+    end.
+
+row(Text) ->
+    case is_number_text(Text) andalso list_to_integer(Text) of
+        N when is_integer(N), N > 0 -> {row, N};
+        _ -> {unknown, Text}
+    end.
+
+interval(Ms, Text) ->
+    case is_number_text(Ms) of
+        true -> {interval, list_to_integer(Ms)};
+        false -> {unknown, Text}
+    end.
+
+is_number_text(Text) ->
+    Text =/= [] andalso length(Text) < 10
+        andalso lists:all(fun(C) -> C >= $0 andalso C =< $9 end, Text).
+
+pid(Pid, Text) ->
+    Flat = lists:flatten(Pid),
+    case re:run(Flat, "^<[0-9]{1,9}\\.[0-9]{1,10}\\.[0-9]{1,10}>$", [{capture, none}]) of
+        match -> {pid, Flat};
+        nomatch -> {unknown, Text}
+    end.
+
+%% @doc Of characters as they come. What is typed of a number, a pid or an interval is kept until
+%% Enter, and so is what has come of a special key.
+-spec typed(Kept :: string(), Characters :: string()) -> {[action()], Kept :: string()}.
+typed(Kept, Characters) ->
+    lists:foldl(fun(C, {Actions, Before}) ->
+                        {More, After} = one(Before, C),
+                        {Actions ++ More, After}
+                end, {[], Kept}, Characters).
+
+one("\e", $[) -> {[], "\e["};
+one("\e", _) -> {[], ""};
+one("\e[", C) when C =:= $5; C =:= $6 -> {[], [$\e, $[, C]};
+one("\e[", C) when C =:= $A; C =:= $D -> {[back], ""};
+one("\e[", C) when C =:= $B; C =:= $C -> {[forth], ""};
+one("\e[5", $~) -> {[back], ""};
+one("\e[6", $~) -> {[forth], ""};
+one([$\e | _], _) -> {[], ""};
+one(_, $\e) -> {[], "\e"};
+one(_, C) when C =:= 3; C =:= 4 -> {[quit], ""};
+one("", C) when C =:= $\r; C =:= $\n -> {[next], ""};
+one(Kept, C) when C =:= $\r; C =:= $\n -> {[text(Kept)], ""};
+one([_ | _] = Kept, C) when C =:= 8; C =:= 127 -> {[], lists:droplast(Kept)};
+one("", C) when C =:= $i; C >= $0, C =< $9 -> {[], [C]};
+one("", C) -> {[single(C)], ""};
+one(Kept, C) when length(Kept) < 40, C >= $0, C =< $9; C =:= $.; C =:= $\s -> {[], Kept ++ [C]};
+one(_, C) -> {[single(C)], ""}.

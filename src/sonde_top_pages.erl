@@ -1,0 +1,253 @@
+%% @private
+%% The pages of {@link sonde:top/1} other than that of processes: one process, tables, binaries,
+%% allocators, help.
+-module(sonde_top_pages).
+
+-export([lines/2]).
+
+-type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean()}.
+-type line() :: unicode:chardata().
+
+-define(KINDS, 4).            % of the histogram of a heap
+-define(LINES_FOR_ONE, 8).    % lines of a page for each binary that is shown of a process
+
+%% @doc The lines below the header.
+-spec lines(sonde_top_model:model(), style()) -> [line()].
+lines(#{page := Page, note := Note} = Model, Style) ->
+    {Title, Blocks} = page(Page, Model, Style),
+    [bold(cut(noted(Title, Note), Style), Style) | lists:append(Blocks)].
+
+noted(Line, "") -> Line;
+noted(Line, Note) -> [Line, "  ", Note].
+
+cut(Text, #{width := Width, unicode := Unicode}) ->
+    sonde_grid:cut(sonde_units:safe(Text), Width, Unicode).
+
+bold(Line, #{color := true}) -> ["\e[1m", Line, "\e[0m"];
+bold(Line, _) -> Line.
+
+text(Key, Value, #{unicode := Unicode}) ->
+    {_, Text} = sonde_units:cell(Key, Value, Unicode),
+    Text.
+
+known_as(Info, Style) ->
+    case proplists:get_value(registered_name, Info) of
+        none -> text(initial_call, proplists:get_value(initial_call, Info), Style);
+        Name -> text(name, Name, Style)
+    end.
+
+%% As many pairs in a line as there is room for.
+pairs(Pairs, #{width := Width} = Style) ->
+    flow([[name(Key), " ", value_text(Key, Value, Style)] || {Key, Value} <- Pairs], Width, Style).
+
+value_text(group_leader, Pid, _) -> Pid;
+value_text(Key, Value, Style) -> text(Key, Value, Style).
+
+name(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
+
+flow([], _, _) ->
+    [];
+flow([First | Parts], Width, Style) ->
+    {Line, Lines} = lists:foldl(fun(Part, {Line, Lines}) ->
+                                        Longer = [Line, "  ", Part],
+                                        case string:length(Longer) =< Width of
+                                            true -> {Longer, Lines};
+                                            false -> {Part, [Line | Lines]}
+                                        end
+                                end, {First, []}, Parts),
+    [cut(L, Style) || L <- lists:reverse([Line | Lines])].
+
+table(Heads, Rows, Style) when Rows =/= [] ->
+    lists:sublist(sonde_grid:lines({Heads, Rows}, Style), 1 + length(Rows));
+table(_, [], _) ->
+    [].
+
+%% Why there is nothing, in its place.
+missing({error, {native_off, Why}}) ->
+    io_lib:format("the native side alone can tell, and it is off: ~0tp", [Why]);
+missing({error, {heap_too_large, Words, Limit}}) ->
+    io_lib:format("too large to be looked at here: ~b words, and ~b are the limit", [Words, Limit]);
+missing({error, busy}) -> "it never rested for so long";
+missing({error, timeout}) -> "not done in time";
+missing({error, Why}) -> io_lib:format("~0tp", [Why]);
+missing(undefined) -> "it is gone".
+
+%% Of another page, or of other rows, it is nothing.
+deep(Model) ->
+    case sonde_top_model:deep(Model) of
+        {ok, Deep} -> Deep;
+        none -> none
+    end.
+
+%% ---- help
+
+page(help, _, Style) ->
+    {"help",
+     [flow([[[Key], " ", atom_to_list(Attr)] || {Key, Attr, _} <- sonde_top_keys:sorts()],
+          maps:get(width, Style), Style),
+     [cut(Line, Style) || Line <-
+          ["the same key again, or twice (mm): what grew in one interval",
+           "g v w x: every heap is walked; who cannot be read in a second is left out",
+           "number: that row    0.123.0: that process    < >: rows before, rows after",
+           "P processes  E tables (m s b sort them)  B binaries  A allocators",
+           "a: look again at what is looked at once    i 2000: the interval in ms",
+           "p or space: pause    h: back    q: quit",
+           "Where keys are read as lines, Enter ends each."]]]};
+
+%% ---- one process
+
+page({process, Pid}, #{sample := #{body := #{info := undefined}}} = Model, Style) ->
+    {["process ", Pid, " is gone"], last_known(deep(Model), Model, Style)};
+page({process, Pid}, #{sample := #{body := #{info := Info, numbers := Numbers}}} = Model, Style) ->
+    {["process ", Pid, "  ", known_as(Info, Style)],
+     [pairs(proplists:delete(registered_name, Info), Style),
+      pairs([Pair || {_, N} = Pair <- Numbers, N > 0], Style)
+      | last_known(deep(Model), Model, Style)]};
+
+%% ---- tables
+
+page({ets, Attr}, #{sample := #{body := Body}} = Model, Style) ->
+    Title = ["tables by ", atom_to_list(Attr)],
+    case {Attr, deep(Model)} of
+        {binary_memory, #{tables := Tables}} ->
+            {[Title, "  looked at once; a: again"], [tables(Attr, Tables, Model, Style)]};
+        {binary_memory, _} -> {[Title, "  looking ..."], []};
+        _ -> {Title, [tables(Attr, maps:get(tables, Body, []), Model, Style)]}
+    end;
+
+%% ---- binaries
+
+page(binaries, Model, Style) ->
+    case deep(Model) of
+        none -> {"binaries  looking ...", []};
+        Deep -> {"binaries  looked at once; a: again", binaries(Deep, Model, Style)}
+    end;
+
+%% ---- allocators
+
+page(allocators, #{sample := #{body := #{totals := Totals, types := Types,
+                                         fragmentation := Rows}}}, Style) ->
+    {"allocators",
+     [flow([[atom_to_list(Key), " ", text(case Key of usage -> usage; _ -> memory end, V, Style)]
+            || {Key, V} <- Totals], maps:get(width, Style), Style),
+     flow([[atom_to_list(Type), " ", text(memory, Bytes, Style)] || {Type, Bytes} <- Types],
+          maps:get(width, Style), Style),
+     [""],
+     table(["worst fragmented", "mbcs use", "  blocks", "carriers", "sbcs use", "  blocks",
+            "carriers"],
+           [[{text, [atom_to_list(Allocator), " ", integer_to_list(I)]} |
+             [sonde_units:cell(Key, proplists:get_value(Key, Props), false)
+              || Key <- [mbcs_usage, mbcs_block_size, mbcs_carriers_size, sbcs_usage,
+                         sbcs_block_size, sbcs_carriers_size]]]
+            || {{Allocator, I}, Props} <- Rows], Style)]}.
+
+%% ---- what was looked at once, of a process
+
+last_known(none, _, _) ->
+    [["looking into its heap ..."]];
+last_known(#{heap := Heap, things := Things, slices := Slices}, Model, Style) ->
+    [heap(Heap, Style), slices(Slices, sonde_top_model:room(Model) div ?LINES_FOR_ONE, Style),
+     things(Things, Model, Style)];
+last_known(_, _, _) ->
+    [].
+
+heap(#{blocks := #{free := Free}, reachable := Reachable, garbage := Garbage, roots := Roots,
+       histogram := Histogram, binaries := #{live := Live, garbage := InVain}},
+     #{width := Width} = Style) ->
+    Sizes = fun(Pairs) -> [[Name, " ", text(bytes, N, Style)] || {Name, N} <- Pairs, N > 0] end,
+    flow(["heap (a: again)"
+          | Sizes([{"reachable", Reachable}, {"garbage", Garbage}, {"free", Free},
+                   {"binaries", Live}, {"binaries of garbage", InVain}])], Width, Style)
+        ++ flow(["by root" | Sizes([{atom_to_list(Root), map_get(Root, Roots)}
+                                    || Root <- [stack, registers, dictionary, mailbox, other]])],
+                Width, Style)
+        ++ flow(["by kind" | Sizes([{text(kind, Kind, Style), Bytes}
+                                    || {Kind, _, Bytes} <- lists:sublist(Histogram, ?KINDS)])],
+                Width, Style);
+heap(Nothing, Style) ->
+    [cut(["heap: ", missing(Nothing)], Style)].
+
+slices({0, _, _}, _, _) ->
+    ["no binaries outside of the heap"];
+slices({N, Bytes, Largest}, Most, Style) ->
+    [cut([text(count, N, Style), " binaries outside of the heap, ", text(bytes, Bytes, Style),
+          "; the largest:"], Style)
+     | table(["id", "size", "seen", "slices", "references", "holders"],
+             [[{text, integer_to_list(Id)}, sonde_units:cell(bytes, Size, false),
+               sonde_units:cell(bytes, Seen, false), sonde_units:cell(count, Parts, false),
+               sonde_units:cell(count, Refc, false), {text, holders(Held)}]
+              || {Id, Size, Refc, Parts, Seen, Held} <- lists:sublist(Largest, max(1, Most))],
+             Style)];
+slices(Nothing, _, Style) ->
+    [cut(["binaries: ", missing(Nothing)], Style)].
+
+holders(undefined) -> "-";
+holders({N, First}) ->
+    [lists:join(", ", First), [", ..." || N > length(First)]].
+
+things(Things, #{from := From}, Style) when is_list(Things) ->
+    table(["retained", "path", "kind", "self", "preview"],
+          [[sonde_units:cell(retained, Retained, false), {text, sonde_heap_top:path_text(Path)},
+            sonde_units:cell(kind, Kind, false), sonde_units:cell(self, Self, false),
+            {text, case Preview of forbidden -> "forbidden"; _ -> Preview end}]
+           || #{retained := Retained, path := Path, kind := Kind, self := Self,
+                preview := Preview} <- lists:nthtail(min(From, length(Things)), Things)], Style);
+things(Nothing, _, Style) ->
+    [cut(["largest on the heap: ", missing(Nothing)], Style)].
+
+%% ---- tables
+
+tables(Attr, Tables, #{from := From}, #{width := Width, unicode := Unicode} = Style) ->
+    Short = case Attr of binary_memory -> "binaries"; size -> "rows"; memory -> "memory" end,
+    Wide = Width >= 100,
+    table(["  #", string:pad(Short, 11, leading)]
+          ++ ["    memory" || Attr =/= memory] ++ ["    rows" || Attr =/= size]
+          ++ ["type", "owner     ", "name"] ++ ["table" || Wide],
+          [[{number, integer_to_list(N)}, value(Attr, Value, Unicode)]
+           ++ [value(memory, Bytes, Unicode) || Attr =/= memory]
+           ++ [value(size, proplists:get_value(size, Attrs), Unicode) || Attr =/= size]
+           ++ [{text, atom_to_list(proplists:get_value(type, Attrs))},
+               {text, proplists:get_value(owner, Attrs)},
+               sonde_units:cell(name, proplists:get_value(name, Attrs), Unicode)]
+           ++ [{text, Table} || Wide]
+           || {N, {Table, Value, Attrs, Bytes}}
+                  <- lists:zip(lists:seq(From + 1, From + length(Tables)), Tables)], Style).
+
+value(_, undefined, _) -> none;
+value(_, {too_large, Rows}, _) -> {number, ["of ", integer_to_list(Rows), " rows"]};
+value(Key, Value, Unicode) -> sonde_units:cell(Key, Value, Unicode).
+
+%% ---- binaries
+
+binaries(#{account := {error, _} = Error}, _, Style) ->
+    [[cut(missing(Error), Style)]];
+binaries(#{account := Account, owned := Owned, holders := Holders}, Model, Style) ->
+    Parts = [total, exclusive, shared, ets, queues, literals, mixed, resources, elsewhere, overhead,
+             unseen, unused, ms],
+    Half = max(1, sonde_top_model:room(Model) div 2 - 2),
+    [pairs([{Key, map_get(Key, Account)} || Key <- Parts], Style),
+     titled("owned by one process", owned(Owned, Half, Style)),
+     titled("largest, and who holds them", largest(Holders, Half, Style))].
+
+titled(_, []) -> [];
+titled(Title, Lines) -> [Title | Lines].
+
+owned(Rows, Most, #{unicode := Unicode} = Style) when is_list(Rows) ->
+    table(["pid", "exclusive", "name or initial call"],
+          [[{text, Pid}, sonde_units:cell(exclusive, Bytes, Unicode), called(Attrs, Unicode)]
+           || {Pid, Bytes, Attrs} <- lists:sublist(Rows, Most), Bytes > 0], Style);
+owned(Error, _, Style) ->
+    [cut(missing(Error), Style)].
+
+called([Name | _], Unicode) when is_atom(Name) -> sonde_units:cell(name, Name, Unicode);
+called(Attrs, Unicode) ->
+    sonde_units:cell(initial_call, proplists:get_value(initial_call, Attrs), Unicode).
+
+largest(Rows, Most, Style) when is_list(Rows) ->
+    table(["id", "size", "references", "elsewhere", "holders"],
+          [[{text, integer_to_list(Id)}, sonde_units:cell(bytes, Size, false),
+            sonde_units:cell(count, Refc, false), sonde_units:cell(count, Elsewhere, false),
+            {text, holders(Held)}]
+           || {Id, Size, Refc, Elsewhere, Held} <- lists:sublist(Rows, Most)], Style);
+largest(Error, _, Style) ->
+    [cut(missing(Error), Style)].

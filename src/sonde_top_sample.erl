@@ -1,0 +1,248 @@
+%% @private
+%% What one look of {@link sonde:top/1} needs, taken on the node that is looked at: figures of the
+%% node, and the rows of one page. No state is kept here, and no pid leaves the node but as text, so
+%% that a page looks the same wherever it is shown.
+-module(sonde_top_sample).
+
+-export([take/1, meter/1]).
+-export_type([request/0, page/0, sample/0, head/0, row/0, order/0]).
+
+-type order() :: {count | growth, sonde_attr:attr()}.
+-type page() :: {procs, order()} | {process, Text :: string()} | {ets, sonde_tables:attr()}
+              | binaries | allocators | none.
+-type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
+                     interval := Ms :: pos_integer(), deep := boolean()}.
+%% `deep': what takes its time is wanted, too.
+-type head() :: #{node := node(), otp := string(), clock := calendar:time(),
+                  at := Ms :: integer(), uptime := Seconds :: non_neg_integer(),
+                  side := native | {portable, term()}, run_queue := non_neg_integer(),
+                  schedulers := pos_integer(),
+                  times := [{pos_integer(), non_neg_integer(), non_neg_integer()}],
+                  memory := [{atom(), non_neg_integer()}],
+                  counters := #{atom() => non_neg_integer()},
+                  limits := [{atom(), non_neg_integer(), pos_integer()}]}.
+-type row() :: {Pid :: string(), Value :: term(), sonde_attr:attrs(), [term()]}.
+-type sample() :: #{page := page(), head := head(), ms := non_neg_integer(),
+                    body := #{atom() => term()}}.
+
+-define(NO_LIMIT, 134217727).
+%% For the attributes for which heaps are walked: who was not looked at by then is left out.
+-define(WALK_MS, 1000).
+%% Bytes of a process whose dictionary may be copied.
+-define(SMALL, 1000000).
+%% For what lies on one heap.
+-define(LOOK, #{timeout => 2000, max_words => 200000000}).
+-define(THINGS, 100).         % of one heap; more than a page has
+-define(SLICES, 5).
+-define(MOST_HOLDERS, 5).
+
+%% @doc One look. Raises nothing of its own: what the node cannot tell is in its place.
+-spec take(request()) -> sample().
+take(#{page := Page} = Request) ->
+    Start = erlang:monotonic_time(millisecond),
+    Body = body(Page, Request),
+    Ms = erlang:monotonic_time(millisecond) - Start,
+    #{page => Page, body => Body, ms => max(0, Ms - waited(Page, Request)), head => head()}.
+
+%% A window's own time is no work.
+waited({procs, {growth, _}}, #{interval := Ms}) -> Ms;
+waited(_, _) -> 0.
+
+%% @doc A process that has the times of the schedulers measured as long as that one lives.
+-spec meter(pid()) -> ok.
+meter(Watcher) ->
+    Ref = monitor(process, Watcher),
+    _ = erlang:system_flag(scheduler_wall_time, true),
+    receive
+        {'DOWN', Ref, process, _, _} -> ok
+    end.
+
+%% ---- the node
+
+head() ->
+    {Reductions, _} = erlang:statistics(reductions),
+    {Collections, _, _} = erlang:statistics(garbage_collection),
+    {{input, In}, {output, Out}} = erlang:statistics(io),
+    #{node => node(), otp => erlang:system_info(otp_release), clock => time(),
+      at => erlang:monotonic_time(millisecond), uptime => uptime(), side => sonde_vm:side(),
+      run_queue => erlang:statistics(run_queue),
+      schedulers => erlang:system_info(schedulers),
+      times => times(erlang:statistics(scheduler_wall_time)), memory => memory(),
+      counters => #{reductions => Reductions, collections => Collections, input => In,
+                    output => Out},
+      limits => [{Kind, erlang:system_info(Count), erlang:system_info(Limit)}
+                 || {Kind, Count, Limit} <- [{processes, process_count, process_limit},
+                                             {ports, port_count, port_limit},
+                                             {atoms, atom_count, atom_limit},
+                                             {ets, ets_count, ets_limit}]]}.
+
+uptime() ->
+    erlang:convert_time_unit(erlang:monotonic_time() - erlang:system_info(start_time), native,
+                             second).
+
+%% Nobody has had them measured yet.
+times(undefined) -> [];
+times(Times) -> lists:sort(Times).
+
+%% A node may be told to keep no figures (`+Mea min').
+memory() ->
+    try erlang:memory([total, processes, binary, ets, code, atom])
+    catch error:notsup -> []
+    end.
+
+%% ---- pages
+
+body({procs, Order}, Request) -> procs(Order, Request);
+body({process, Text}, Request) -> process(pid(Text), Request);
+body({ets, Attr}, Request) -> tables(Attr, Request);
+body(binaries, #{deep := true} = Request) -> binaries(Request);
+body(allocators, Request) -> allocators(Request);
+body(_, _) -> #{}.
+
+%% The part of the rows that is on the page.
+shown(Rows, #{from := From, rows := N}) ->
+    lists:sublist(Rows, From + 1, N).
+
+want(#{from := From, rows := N}) -> From + N.
+
+%% What the native side alone can tell.
+native(Fun) ->
+    try Fun()
+    catch error:{native_off, Why} -> {error, {native_off, Why}};
+          error:system_limit -> {error, system_limit}
+    end.
+
+procs({growth, Attr}, #{interval := Ms} = Request) ->
+    #{rows => rows(sonde_procs:window(Attr, want(Request), Ms,
+                                      #{self => false, max_entries => ?NO_LIMIT}), Request)};
+procs({count, Attr}, Request) ->
+    case sonde_attr:is_heap(Attr) of
+        true -> walked(native(fun() -> walk(Attr, want(Request)) end), Request);
+        false -> #{rows => rows(sonde_procs:count(Attr, want(Request), false), Request)}
+    end.
+
+walk(Attr, N) ->
+    sonde_waste:proc_count(Attr, N, sonde_opts:read(#{timeout => ?WALK_MS, report => true},
+                                                    sonde_waste:options())).
+
+walked({error, Why}, _) -> #{rows => [], error => Why};
+walked({Rows, #{left_out := N}}, Request) -> #{rows => rows(Rows, Request), left_out => N}.
+
+rows(Rows, Request) ->
+    [row(Pid, Value, Attrs, sonde_each:one(Pid, [memory, message_queue_len, reductions]))
+     || {Pid, Value, Attrs} <- shown(Rows, Request)].
+
+row(Pid, Value, Attrs, {ok, [Memory | _] = Cells}) ->
+    {pid_to_list(Pid), Value, [called(Pid, Attr, Memory) || Attr <- Attrs], Cells};
+row(Pid, Value, Attrs, undefined) ->
+    {pid_to_list(Pid), Value, Attrs, [undefined, undefined, undefined]}.
+
+%% Most processes began in proc_lib: what for is in their dictionaries.
+called(Pid, {initial_call, {proc_lib, _, _} = Call}, Memory) ->
+    case sonde_group:initial_call(Pid, Memory < ?SMALL) of
+        undefined -> {initial_call, Call};
+        Known -> {initial_call, Known}
+    end;
+called(_, Attr, _) ->
+    Attr.
+
+%% ---- one process
+
+pid(Text) ->
+    try list_to_pid(Text) of
+        Pid when node(Pid) =:= node() -> Pid;
+        _ -> undefined
+    catch error:badarg -> undefined
+    end.
+
+process(undefined, _) ->
+    #{info => undefined};
+process(Pid, Request) ->
+    Items = [registered_name, status, priority, trap_exit, initial_call, current_function,
+             group_leader],
+    case {process_info(Pid, Items), sonde_each:one(Pid, sonde_attr:native())} of
+        {[{registered_name, Name} | Told], {ok, Values}} ->
+            {value, {_, Leader}, Info} = lists:keytake(group_leader, 1, Told),
+            inside(Pid, Request, #{info => [{registered_name, name(Name)}
+                                            | [called(Pid, Item, hd(Values)) || Item <- Info]]
+                                       ++ [{group_leader, pid_to_list(Leader)}],
+                                   numbers => lists:zip(sonde_attr:native(), Values)});
+        _ ->
+            #{info => undefined}
+    end.
+
+name([]) -> none;
+name(Name) -> Name.
+
+inside(Pid, #{deep := true}, Body) ->
+    Body#{heap => sonde:heap(Pid, ?LOOK), things => sonde:heap_top(Pid, ?THINGS, ?LOOK),
+          slices => slices(sonde:bin_slices(Pid, ?LOOK))};
+inside(_, _, Body) ->
+    Body.
+
+slices(Slices) when is_list(Slices) ->
+    Largest = lists:sublist(lists:reverse(lists:keysort(2, Slices)), ?SLICES),
+    {length(Slices), lists:sum([Size || {_, Size, _, _} <- Slices]),
+     [{Id, Size, Refc, length(Parts), min(Size, seen(Parts)),
+       held(native(fun() -> sonde:bin_holder(Id) end))}
+      || {Id, Size, Refc, Parts} <- Largest]};
+slices(Nothing) ->
+    Nothing.
+
+seen(Parts) ->
+    lists:sum([End - Start || {Start, End} <- Parts]).
+
+held(#{holders := Holders}) -> held(Holders, length(Holders));
+held(_) -> undefined.
+
+held(Holders, N) ->
+    {N, [holder(Holder) || {Holder, _, _} <- lists:sublist(Holders, ?MOST_HOLDERS)]}.
+
+holder(Pid) when is_pid(Pid) -> pid_to_list(Pid);
+holder({queue, Pid}) -> "queue of " ++ pid_to_list(Pid);
+holder({ets, Table}) -> "ets " ++ table(Table);
+holder(literals) -> "literals".
+
+table(Table) -> lists:flatten(io_lib:format("~0tp", [Table])).
+
+%% ---- tables
+
+tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
+    Tables = sonde_tables:count(Attr, want(Request), #{max_rows => 1000000}),
+    #{tables => [{table(Table), Value, [named(A) || A <- Attrs], memory_of(Table)}
+                 || {Table, Value, Attrs} <- shown(Tables, Request)]};
+tables(_, _) ->
+    #{}.
+
+named({owner, Pid}) -> {owner, pid_to_list(Pid)};
+named({_, _} = Attr) -> Attr;
+named(Name) -> {name, Name}.
+
+memory_of(Table) ->
+    case ets:info(Table, memory) of
+        undefined -> undefined;
+        Words -> Words * erlang:system_info(wordsize)
+    end.
+
+%% ---- binaries and allocators
+
+binaries(#{rows := N}) ->
+    #{account => native(fun() -> sonde:bin_account() end),
+      owned => owned(native(fun() -> sonde:bin_owned(N) end)),
+      holders => holders(native(fun() -> sonde:bin_holders(N) end))}.
+
+owned({error, _} = Error) -> Error;
+owned(Rows) -> [{pid_to_list(Pid), Bytes, Attrs} || {Pid, Bytes, Attrs} <- Rows].
+
+holders({error, _} = Error) -> Error;
+holders(Binaries) ->
+    [{Id, Size, Refc, Elsewhere, held(Holders, length(Holders))}
+     || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere,
+          holders := Holders} <- Binaries].
+
+%% Only those allocators have figures that are not switched off.
+allocators(Request) ->
+    Types = sonde_alloc:memory(allocated_types),
+    #{totals => [{Key, sonde_alloc:memory(Key)} || Key <- [allocated, used, unused, usage]],
+      types => lists:reverse(lists:keysort(2, Types)),
+      fragmentation => shown(sonde_alloc:fragmentation(current), Request)}.

@@ -1,0 +1,252 @@
+%% @private
+%% The lines of {@link sonde:top/1}: the header, the page, the keys. They come from what the model
+%% holds alone, so that a page is the same whenever it is drawn.
+-module(sonde_top_view).
+
+-export([lines/2]).
+-export_type([style/0]).
+
+-type style() :: #{unicode := boolean(), color := boolean()}.
+-type line() :: unicode:chardata().
+
+-define(NARROWEST, 40).
+-define(LOWEST, 12).
+-define(KINDS, [total, processes, binary, ets, code, atom]).
+-define(KIND_WIDTH, 13).
+-define(MOST_BARS, 16).       % one for each scheduler, and then none
+-define(NEARLY, 85).          % percent of a limit
+
+%% @doc No line is as long as the terminal is wide: a cursor after the last column is on this line
+%% for one terminal, and on the next one for another.
+-spec lines(sonde_top_model:model(), style()) -> [line()].
+lines(#{width := Width, height := Height} = Model, Style)
+  when Width >= ?NARROWEST, Height >= ?LOWEST ->
+    Full = Style#{width => Width - 1},
+    All = header(Model, Full) ++ page(Model, Full),
+    {Keys, Room} = {keys(Full), Height - 3},
+    Shown = lists:sublist(All, Room),
+    Shown ++ lists:duplicate(Room - length(Shown), "") ++ Keys;
+lines(#{width := Width, height := Height}, Style) ->
+    [cut(io_lib:format("the terminal is too small: ~bx~b; ~bx~b is needed",
+                       [Width, Height, ?NARROWEST, ?LOWEST]), Style#{width => max(1, Width - 1)})].
+
+cut(Text, #{width := Width, unicode := Unicode}) ->
+    sonde_grid:cut(sonde_units:safe(Text), Width, Unicode).
+
+bold(Line, #{color := true}) -> ["\e[1m", Line, "\e[0m"];
+bold(Line, _) -> Line.
+
+join(Parts) ->
+    lists:join("  ", [Part || Part <- Parts, Part =/= ""]).
+
+%% ---- the header
+
+header(#{sample := none}, Style) ->
+    [bold(cut("sonde  looking ...", Style), Style), "", "", "", "", ""];
+header(#{sample := #{head := Head, ms := Ms}} = Model, Style) ->
+    [bold(cut(title(Head, Model), Style), Style),
+     cut(work(Head, rates(Model), Ms, Style), Style),
+     limits(maps:get(limits, Head), Style)
+     | memory(Head, Model, Style)].
+
+title(#{node := Node, clock := Clock, uptime := Uptime, side := Side, otp := Otp}, Model) ->
+    join([["sonde ", atom_to_list(Node)], clock(Clock), ["up ", uptime(Uptime)], pace(Model),
+          side(Side), ["OTP ", Otp]]).
+
+clock({H, M, S}) -> io_lib:format("~2..0b:~2..0b:~2..0b", [H, M, S]).
+
+uptime(S) when S >= 86400 -> io_lib:format("~bd ~ts", [S div 86400, uptime(S rem 86400)]);
+uptime(S) -> clock({S div 3600, S div 60 rem 60, S rem 60}).
+
+pace(#{paused := true}) -> "paused";
+pace(#{interval := Ms}) when Ms rem 1000 =:= 0 -> io_lib:format("every ~b s", [Ms div 1000]);
+pace(#{interval := Ms}) -> io_lib:format("every ~b ms", [Ms]).
+
+side(native) -> "native";
+side({portable, Why}) -> ["portable: ", why(Why)].
+
+why(Why) -> io_lib:format("~0tp", [Why]).
+
+%% What there was for each second since the sample before. The very first has none.
+rates(#{before := #{at := Then, counters := Was, times := Times},
+        sample := #{head := #{at := Now, counters := Is} = Head}}) when Now > Then ->
+    #{per_second => maps:map(fun(Key, N) ->
+                                     max(0, N - map_get(Key, Was)) * 1000 div (Now - Then)
+                             end, Is),
+      usage => usage(Times, Head)};
+rates(_) ->
+    none.
+
+usage(Before, #{times := Now, schedulers := N}) when length(Before) =:= length(Now), Now =/= [] ->
+    [Share || {Id, Share} <- sonde_lib:scheduler_usage_diff(Before, Now), Id =< N];
+usage(_, _) ->
+    [].
+
+work(#{run_queue := Queue}, none, Ms, _) ->
+    join(["busy -", ["run queue ", count(Queue)], ["sweep ", ms(Ms)]]);
+work(#{run_queue := Queue}, #{per_second := Rates, usage := Usage}, Ms, Style) ->
+    Rate = fun(Key) -> map_get(Key, Rates) end,
+    join([["busy ", busy(Usage, Style)], ["run queue ", count(Queue)], ["sweep ", ms(Ms)],
+          ["reds ", count(Rate(reductions)), "/s"],
+          ["gc ", count(Rate(collections)), "/s"],
+          ["in ", bytes(Rate(input)), "/s"], ["out ", bytes(Rate(output)), "/s"]]).
+
+busy([], _) -> "-";
+busy(Usage, Style) ->
+    [percent(lists:sum(Usage) / length(Usage)),
+     [[" ", [bar(Share, Style) || Share <- Usage]] || length(Usage) =< ?MOST_BARS]].
+
+percent(Share) -> io_lib:format("~b%", [round(100 * Share)]).
+
+ms(Ms) -> cell(ms, Ms).
+bytes(Bytes) -> cell(bytes, Bytes).
+
+cell(Key, Value) ->
+    {_, Text} = sonde_units:cell(Key, Value, false),
+    Text.
+
+%% 1234567 is 1.2M.
+count(N) when N < 10000 -> integer_to_list(N);
+count(N) -> scaled(N, 1000, "kMGTPE").
+
+scaled(N, Size, [_ | [_ | _] = Units]) when N >= Size * 1000 - Size div 2 ->
+    scaled(N, Size * 1000, Units);
+scaled(N, Size, [Unit | _]) when N >= 10 * Size ->
+    [integer_to_list((N + Size div 2) div Size), Unit];
+scaled(N, Size, [Unit | _]) ->
+    [io_lib:format("~.1f", [N / Size]), Unit].
+
+%% ---- limits
+
+limits(Limits, #{color := Color} = Style) ->
+    Plain = join([limit(L) || L <- Limits]),
+    case Color andalso lists:any(fun is_near/1, Limits) of
+        true -> ["\e[31m", cut(Plain, Style), "\e[0m"];
+        false -> cut(Plain, Style)
+    end.
+
+limit({Kind, N, Limit} = Near) ->
+    [atom_to_list(Kind), " ", count(N), "/", count(Limit), " ", percent(N / max(1, Limit)),
+     case is_near(Near) of true -> "!"; false -> "" end].
+
+is_near({_, N, Limit}) -> N * 100 > Limit * ?NEARLY.
+
+%% ---- memory: three lines, a column for each kind
+
+memory(#{memory := []}, _, Style) ->
+    [cut("memory: this node's allocators keep no figures", Style), "", ""];
+memory(#{memory := Memory}, #{past := Past}, #{width := Width} = Style) ->
+    Kinds = lists:sublist(?KINDS, Width div ?KIND_WIDTH),
+    Column = fun(Text) -> string:pad(Text, ?KIND_WIDTH - 2, leading) end,
+    Row = fun(Text) -> string:trim(join([Column(Text(Kind)) || Kind <- Kinds]), trailing) end,
+    [Row(fun atom_to_list/1), Row(fun(Kind) -> bytes(proplists:get_value(Kind, Memory)) end),
+     Row(fun(Kind) -> sparks(maps:get(Kind, Past, []), ?KIND_WIDTH - 2, Style) end)].
+
+%% From the least to the most of what is shown; the latest on the right.
+sparks(Past, Width, Style) ->
+    Values = lists:reverse(lists:sublist(Past, Width)),
+    {Least, Most} = {lists:min([0 | Values -- [0]]), lists:max([0 | Values])},
+    Low = case Values of [] -> Least; _ -> lists:min(Values) end,
+    [bar(case Most of Low -> 0.0; _ -> (V - Low) / (Most - Low) end, Style) || V <- Values].
+
+bar(Share, #{unicode := true}) -> 16#2581 + level(Share, 8);
+bar(Share, _) -> lists:nth(1 + level(Share, 8), "_.-:=+*#").
+
+level(Share, Levels) ->
+    max(0, min(Levels - 1, trunc(Share * Levels))).
+
+%% ---- the page
+
+page(#{sample := none}, _) -> [];
+page(#{page := help} = Model, Style) -> sonde_top_pages:lines(Model, Style);
+page(#{page := Page, sample := #{page := Page}} = Model, Style) ->
+    case Page of
+        {procs, Order} -> procs(Order, Model, Style);
+        _ -> sonde_top_pages:lines(Model, Style)
+    end;
+page(_, Style) ->
+    [cut("looking ...", Style)].
+
+procs({How, Attr}, #{from := From, sample := #{body := #{rows := Rows} = Body}} = Model, Style) ->
+    [bold(cut(heading(How, Attr, Body, Model), Style), Style)
+     | table(How, Attr, lists:zip(lists:seq(From + 1, From + length(Rows)), Rows), Style)].
+
+heading(How, Attr, Body, #{note := Note, interval := Ms}) ->
+    join(["processes by " ++ atom_to_list(Attr),
+          case How of growth -> io_lib:format("grown in ~b ms", [Ms]); count -> "" end,
+          case Body of
+              #{error := {native_off, Why}} -> ["the native side alone can tell, and it is off: ",
+                                                why(Why)];
+              #{error := Why} -> why(Why);
+              #{left_out := N} when N > 0 -> [count(N), " could not be read in time"];
+              _ -> ""
+          end, Note]).
+
+table(_, _, [], _) ->
+    [];
+table(How, Attr, Numbered, #{width := Width} = Style) ->
+    Columns = columns(How, Attr, Width),
+    Table = {[Head || {Head, _} <- Columns],
+             [[Cell(N, Row, Style) || {_, Cell} <- Columns] || {N, Row} <- Numbered]},
+    lists:sublist(sonde_grid:lines(Table, Style), 1 + length(Numbered)).
+
+%% Headings are as wide as what mostly stands below them, so that columns do not move from one look
+%% to the next.
+columns(How, Attr, Width) ->
+    Number = fun(N, _, _) -> {number, integer_to_list(N)} end,
+    Pid = fun(_, {Text, _, _, _}, _) -> {number, Text} end, % a pid that is cut is none
+    Value = fun(_, {_, V, _, _}, Style) -> value(Attr, V, Style) end,
+    [{"  #", Number}, {string:pad("pid", 11, leading), Pid},
+     {string:pad(short(How, Attr), 11, leading), Value}]
+        ++ [{string:pad(Head, Wide, leading), told(I, Key)}
+            || {I, Key, Head, Wide, From} <- [{1, memory, "memory", 10, 60},
+                                              {2, message_queue_len, "messages", 8, 70},
+                                              {3, reductions, "reductions", 13, 100}],
+               Width >= From, {count, Key} =/= {How, Attr}]
+        ++ [{"name or initial call", fun name/3}, {"current function", fun current/3}].
+
+short(How, Attr) ->
+    {_, _, Short} = lists:keyfind(Attr, 2, sonde_top_keys:sorts()),
+    case How of growth -> "+" ++ Short; count -> Short end.
+
+told(I, Key) ->
+    fun(_, {_, _, _, Cells}, Style) -> value(Key, lists:nth(I, Cells), Style) end.
+
+value(_, undefined, _) -> none;
+value(Key, Value, #{unicode := Unicode}) -> sonde_units:cell(Key, Value, Unicode).
+
+name(_, {_, _, [Name | _], _}, #{unicode := Unicode}) when is_atom(Name) ->
+    sonde_units:cell(name, Name, Unicode);
+name(_, {_, _, Attrs, _}, Style) ->
+    call(initial_call, Attrs, Style).
+
+current(_, {_, _, Attrs, _}, Style) ->
+    call(current_function, Attrs, Style).
+
+call(Key, Attrs, #{unicode := Unicode}) ->
+    case lists:keyfind(Key, 1, Attrs) of
+        {_, undefined} -> {text, "-"};
+        {_, Call} -> sonde_units:cell(Key, Call, Unicode);
+        false -> {text, "-"}
+    end.
+
+%% ---- the keys. What there is no room for is in the help
+
+keys(#{width := Width} = Style) ->
+    Sorts = [{C, Short} || {C, _, Short} <- sonde_top_keys:sorts()],
+    Asked = [[C, " ", proplists:get_value(C, Sorts)] || C <- "mnrbgxtwdloycksv"],
+    Others = ["q quit", "h help", "p pause", "1.. look at", "< > rows"
+              | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:pages()]],
+    [cut(["by: ", fitting(Asked ++ ["twice: growth"], Width - 4)], Style),
+     cut(fitting(Others, Width), Style)].
+
+fitting([Part | Parts], Width) ->
+    [Part | fit(Parts, Width - string:length(Part))].
+
+fit([Part | Parts], Left) ->
+    case Left - 2 - string:length(Part) of
+        Less when Less >= 0 -> ["  ", Part | fit(Parts, Less)];
+        _ -> []
+    end;
+fit([], _) ->
+    [].

@@ -1,0 +1,692 @@
+%% sonde:top: what each page looks like (the files in top_SUITE_data, to the byte, from samples that
+%% are made up), what each key does, and that the live view starts, shows, and ends as it should.
+-module(top_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-import(sonde_test, [raised/1, until/1]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() ->
+    [{group, looks}, {group, keys}, {group, samples}, {group, live}].
+
+groups() ->
+    [{looks, [], [looks_as_ever, no_line_is_too_long, numbers_are_never_cut,
+                  too_small_is_one_line, names_of_any_kind_fit, plain_has_no_escapes]},
+     {keys, [], [every_key_of_a_line, keys_one_by_one_are_those_of_lines, special_keys,
+                 same_key_again_is_growth, twice_is_growth, walked_attributes_have_no_growth,
+                 every_native_attribute_has_a_key, a_number_is_a_row, rows_forth_and_back,
+                 interval_has_bounds, pause_asks_for_nothing, deep_is_asked_once,
+                 sample_of_another_page_is_not_shown]},
+     {samples, [], [rows_are_those_of_proc_count, rows_of_growth, rows_of_a_page_only,
+                    walked_attributes, every_page_has_a_sample, page_of_a_process,
+                    page_of_the_dead, no_pid_leaves_the_node]},
+     {live, [], [options_that_make_no_sense, shows_and_quits, shows_again_and_again,
+                 plain_shows_at_each_line, end_of_input_ends_it, ends_with_its_caller,
+                 ends_with_its_terminal, terminal_that_is_stuck, leaves_the_terminal_as_it_was,
+                 no_process_is_left, nothing_reaches_the_mailbox, times_are_measured_meanwhile,
+                 another_node, node_that_is_not_there, node_without_sonde]}].
+
+init_per_suite(Config) ->
+    Term = os:getenv("TERM"),
+    true = os:putenv("TERM", "xterm"),
+    true = os:unsetenv("NO_COLOR"),
+    sonde_test:init([{term, Term} | Config]).
+
+end_per_suite(Config) ->
+    case proplists:get_value(term, Config) of
+        false -> os:unsetenv("TERM");
+        Term -> os:putenv("TERM", Term)
+    end.
+
+%% ---- goldens
+
+looks_as_ever(Config) ->
+    Dir = proplists:get_value(data_dir, Config),
+    Bad = [{Name, Shown} || {Name, Shown} <- goldens(),
+                            {ok, Shown} =/= file:read_file(golden(Dir, Name))],
+    _ = [ct:pal("~s is now~n~ts", [Name, Shown]) || {Name, Shown} <- Bad],
+    [] = [Name || {Name, _} <- Bad],
+    [] = [Name ++ ".txt" || {Name, _} <- goldens()]
+        -- [filename:basename(F) || F <- filelib:wildcard(filename:join(Dir, "*.txt"))].
+
+%% From a shell, in test/: top_SUITE:write_goldens("top_SUITE_data"). Then look at them.
+write_goldens(Dir) ->
+    [ok = file:write_file(golden(Dir, Name), Shown) || {Name, Shown} <- goldens()].
+
+golden(Dir, Name) ->
+    filename:join(Dir, Name ++ ".txt").
+
+goldens() ->
+    [{Name ++ Suffix, shown(Model, Size, Style)}
+     || {Suffix, Size, Style} <- [{"_80x24", {80, 24}, style()}, {"_120x40", {120, 40}, style()},
+                                  {"_dumb", {80, 24}, #{unicode => false, color => false}}],
+        {Name, Model} <- models()]
+        ++ [{"memory_color", shown(model(memory), {80, 24}, #{unicode => true, color => true})},
+            {"memory_40x12", shown(model(memory), {40, 12}, style())},
+            {"too_small", shown(model(memory), {39, 24}, style())}].
+
+style() -> #{unicode => true, color => false}.
+
+shown(Model, {Width, Height}, #{unicode := Unicode} = Style) ->
+    Lines = sonde_top_view:lines(sonde_top_model:size(Width, Height, Model), Style),
+    Screen = #{how => case Unicode of true -> shown; false -> plain end},
+    unicode:characters_to_binary(
+      case Screen of
+          #{how := plain} -> sonde_top_screen:frame(Lines, "", Screen);
+          _ -> [[Line, $\n] || Line <- Lines]
+      end).
+
+models() ->
+    [{atom_to_list(Name), model(Name)} || Name <- names()].
+
+names() ->
+    [memory, growth, walked, walked_off, portable, nothing_yet, paused, help, process, process_off,
+     process_gone, tables, tables_binaries, binaries, binaries_off, allocators].
+
+model(Name) ->
+    model(new(), seen(Name)).
+
+new() -> new(memory).
+new(Sort) -> sonde_top_model:new(#{interval => 1000, rows => auto, sort => Sort}).
+
+model(Model, {Keys, Samples}) ->
+    lists:foldl(fun sonde_top_model:sampled/2, pressed(Keys, Model), Samples).
+
+pressed(Keys, Model) ->
+    lists:foldl(fun(Key, M) ->
+                        {go, New} = sonde_top_model:key(sonde_top_keys:line(Key), M),
+                        New
+                end, Model, Keys).
+
+%% Which keys were typed, and what the node said then.
+seen(memory) -> {[], samples({procs, {count, memory}}, procs())};
+seen(growth) -> {["rr"], samples({procs, {growth, reductions}}, grown())};
+seen(walked) -> {["g"], samples({procs, {count, garbage_bytes}}, (procs())#{left_out => 12})};
+seen(walked_off) -> {["x"], samples({procs, {count, binary_exclusive}},
+                                    #{rows => [], error => {native_off, disabled}})};
+seen(portable) -> {[], [off(S) || S <- samples({procs, {count, memory}}, procs())]};
+seen(nothing_yet) -> {[], []};
+seen(paused) -> {["p"], samples({procs, {count, memory}}, procs())};
+seen(help) -> {["h"], samples(none, #{})};
+seen(process) -> {["<0.123.0>"], samples({process, "<0.123.0>"}, process())};
+seen(process_off) ->
+    Off = {error, {native_off, disabled}},
+    {["<0.123.0>"], samples({process, "<0.123.0>"},
+                            (process())#{heap => Off, things => Off, slices => Off})};
+seen(process_gone) -> {["0.123.0"], samples({process, "<0.123.0>"}, process())
+                           ++ [sample(4, {process, "<0.123.0>"}, #{info => undefined})]};
+seen(tables) -> {["E"], samples({ets, memory}, tables())};
+seen(tables_binaries) -> {["E", "b"], samples({ets, binary_memory}, large_tables())};
+seen(binaries) -> {["B"], samples(binaries, binaries())};
+seen(binaries_off) ->
+    Off = {error, {native_off, {unsupported, no_layout}}},
+    {["B"], samples(binaries, #{account => Off, owned => Off, holders => Off})};
+seen(allocators) -> {["A"], samples(allocators, allocators())}.
+
+samples(Page, Body) -> [sample(N, Page, Body) || N <- [1, 2, 3]].
+
+off(#{head := Head} = Sample) -> Sample#{head := Head#{side := {portable, disabled}}}.
+
+sample(N, Page, Body) ->
+    #{page => Page, body => Body, ms => 10 * N, head => head(N)}.
+
+head(N) ->
+    #{node => 'rabbit@host', otp => "25", clock => {12, 3, N}, at => 1000 * N,
+      uptime => 86400 * 3 + 3600 + N, side => native, run_queue => N - 1, schedulers => 2,
+      times => [{1, 900 * N, 1000 * N}, {2, 100 * N, 1000 * N}, {3, 0, 1000 * N}],
+      memory => [{total, 3456789012 + N * N * 1000}, {processes, 1234567 * (5 - N)},
+                 {binary, 5000000}, {ets, 1023}, {code, 20000000}, {atom, 600000 + N}],
+      counters => #{reductions => 12345678 * N, collections => 11 * N, input => 2000 * N,
+                    output => 5000000 * N},
+      limits => [{processes, 1000044, 1048576}, {ports, 12, 65536}, {atoms, 104857, 1048576},
+                 {ets, 9999, 8192000}]}.
+
+procs() ->
+    #{rows => [{"<0.123.0>", 3456789, [demo_sessions | calls({gen_server, loop, 7})],
+                [3456789, 0, 123456789]},
+               {"<0.23891.17>", 1048575, calls({'Elixir.My.Very.Long.Module', handle_call, 3}),
+                [1048575, 1234567, 12345678901]},
+               {"<0.5.0>", 1000, calls({a, b, 0}), [1000, 1, 1]}
+               | [{lists:concat(["<0.", N, ".0>"]), 100 - N, calls({m, f, N rem 10}), [N, 0, N]}
+                  || N <- lists:seq(6, 90)]]}.
+
+%% One has died.
+grown() ->
+    #{rows => [{"<0.7.0>", 123456, [busy | calls({lists, map, 2})], [10000, 3, 99999]},
+               {"<0.8.0>", 55, [{current_function, undefined}, {initial_call, undefined}],
+                [undefined, undefined, undefined]},
+               {"<0.9.0>", -7, calls({m, f, 1}), [10000, 3, 99999]}]}.
+
+calls(Call) -> [{current_function, Call}, {initial_call, {my_server, init, 1}}].
+
+process() ->
+    #{info => [{registered_name, demo_sessions}, {status, waiting}, {priority, normal},
+               {trap_exit, false}, {initial_call, {demo, init, 1}},
+               {current_function, {gen_server, loop, 7}}, {group_leader, "<0.67.0>"}],
+      numbers => lists:zip(sonde_attr:native(),
+                           [3456789, 400000, 300000, 120, 0, 987654321, 1048576, 3, 2, 1, 0, 5]),
+      heap => #{blocks => #{young => 1000, old => 2000000, stack => 120, fragments => 0,
+                            free => 500000},
+                reachable => 1900000, garbage => 101000, literals => 0,
+                roots => #{stack => 1000, registers => 0, dictionary => 1899000, mailbox => 0,
+                           other => 0},
+                histogram => [{hashmap, 3, 1600000}, {{tuple, 3}, 2902, 200000}, {cons, 10, 160}],
+                binaries => #{live => 1048576, garbage => 0, visible => 84, pinned => 1048576}},
+      things => [#{path => [dictionary, {key, sessions}], retained => 1890000 - N, self => 160000,
+                   kind => hashmap, preview => <<"#{2902 => {session,2902,...">>}
+                 || N <- lists:seq(1, 40)],
+      slices => {3, 1048576, [{140311042982336, 1048000, 2, 1, 80,
+                               {2, ["<0.123.0>", "ets demo_cache"]}},
+                              {140311042982999, 576, 1, 4, 576, undefined}]}}.
+
+tables() ->
+    #{tables => [{"demo_cache", 2710664, table_attrs(demo_cache), 2710664},
+                 {"#Ref<0.1149475380.1180958723.123456>", 1000, table_attrs(code), 1000}]}.
+
+table_attrs(Name) ->
+    [{name, Name}, {owner, "<0.7094.1>"}, {type, ordered_set}, {size, 24130}].
+
+large_tables() ->
+    #{tables => [{"huge", {too_large, 12345678}, table_attrs(huge), 2710664},
+                 {"demo_cache", 24003360, table_attrs(demo_cache), undefined}]}.
+
+binaries() ->
+    #{account => #{total => 69730304, exclusive => 44564480, shared => 56422, ets => 24012390,
+                   queues => 0, literals => 0, mixed => 0, resources => 2252, elsewhere => 0,
+                   overhead => 1030144, unseen => 26316, unused => 10695475, ms => 38,
+                   processes_missed => 0, tables_missed => 0},
+      owned => [{"<0.7090.1>", 44567964, [demo_slices | calls({demo, slices, 1})]},
+                {"<0.3.0>", 0, calls({demo, slices, 1})}],
+      holders => [{140674205499432, 1114096, 1, 0, {1, ["<0.133.0>"]}},
+                  {140674207154216, 1048576, 100, 2, {100, ["<0.139.0>", "literals"]}}]}.
+
+allocators() ->
+    #{totals => [{allocated, 19600000}, {used, 10000000}, {unused, 9600000}, {usage, 0.5102}],
+      types => [{ll_alloc, 11000000}, {eheap_alloc, 5000000}, {binary_alloc, 720000}],
+      fragmentation => [{{eheap_alloc, 2}, usage(0.353)}, {{binary_alloc, 0}, usage(1.0)}]}.
+
+usage(Share) ->
+    [{sbcs_usage, 1.0}, {mbcs_usage, Share}, {sbcs_block_size, 0}, {sbcs_carriers_size, 0},
+     {mbcs_block_size, 1400000}, {mbcs_carriers_size, 4000000}].
+
+%% ---- what holds for every page
+
+no_line_is_too_long(_Config) ->
+    _ = [begin
+             Lines = sonde_top_view:lines(sonde_top_model:size(W, H, Model), Style),
+             [] = [{Name, W, L} || L <- Lines, string:length(L) >= W],
+             {Name, W, H, H} = {Name, W, H, 1 + length(Lines)}
+         end || {Name, Model} <- models(), W <- lists:seq(40, 160, 7) ++ [300], H <- [12, 24, 50],
+                Style <- [style(), #{unicode => false, color => false}]],
+    ok.
+
+%% A number that is cut is a wrong one: what has no room is left out, or so is its column.
+numbers_are_never_cut(_Config) ->
+    Cut = "[0-9][0-9.,]*\x{2026} ",
+    _ = [{Name, W, nomatch} =
+             {Name, W, re:run(unicode:characters_to_binary(
+                                lists:join($\n, lists:nthtail(6, Lines))), Cut, [unicode])}
+         || {Name, Model} <- models(), Name =:= "memory" orelse Name =:= "growth",
+            W <- lists:seq(40, 160),
+            Lines <- [sonde_top_view:lines(sonde_top_model:size(W, 24, Model), style())]],
+    nomatch = re:run(unicode:characters_to_binary([S || {_, S} <- goldens()]), "\\*\\*"),
+    ok.
+
+too_small_is_one_line(_Config) ->
+    _ = [{W, H, 1} = {W, H, length([L || L <- sonde_top_view:lines(
+                                                sonde_top_model:size(W, H, model(memory)), style()),
+                                         string:length(L) =< max(1, W - 1)])}
+         || {W, H} <- [{39, 24}, {80, 11}, {1, 1}, {20, 5}]],
+    ok.
+
+%% What has a name of its own choice cannot move the cursor, nor push a column away.
+names_of_any_kind_fit(_Config) ->
+    Names = [list_to_atom(lists:duplicate(200, $a)), 'a\e[2Jb', '\x{202e}abc', '\n\n', ''],
+    Rows = [{"<0.1.0>", 1, [Name | calls({Name, Name, 1})], [1, 1, 1]} || Name <- Names],
+    Model = model(new(), {[], samples({procs, {count, memory}}, #{rows => Rows})}),
+    Lines = sonde_top_view:lines(Model, style()),
+    23 = length(Lines),
+    [] = [L || L <- Lines, C <- unicode:characters_to_list(L), C < 32 orelse C =:= 16#202e].
+
+plain_has_no_escapes(_Config) ->
+    nomatch = re:run(unicode:characters_to_binary(
+                       [S || {Name, S} <- goldens(), lists:suffix("_dumb", Name)]),
+                     "[^\n -~]"),
+    [] = sonde_top_screen:enter(#{how => plain}),
+    [] = sonde_top_screen:leave(#{how => plain}).
+
+%% ---- keys
+
+every_key_of_a_line(_Config) ->
+    Line = fun sonde_top_keys:line/1,
+    [quit, help, help, pause, pause, again, forth, back, next, next]
+        = [Line(L ++ "\n") || L <- ["q", "h", "?", "p", " ", "a", ">", "<", "", "\r"]],
+    [{page, procs}, {page, ets}, {page, binaries}, {page, allocators}]
+        = [Line(L) || L <- ["P", "E", "B", "A"]],
+    [{key, $m}, {twice, $m}, {key, $r}] = [Line(L) || L <- ["m", "mm", " r \n"]],
+    [{row, 1}, {row, 12}, {row, 33}] = [Line(L) || L <- ["1", "12", "33"]],
+    [{pid, "<0.123.0>"}, {pid, "<0.123.0>"}] = [Line(L) || L <- ["0.123.0", "<0.123.0>"]],
+    [{interval, 2000}, {interval, 5}] = [Line(L) || L <- ["i 2000", "i5"]],
+    _ = [{unknown, _} = Line(L)
+         || L <- ["0", "z", "zz", "quit", "i", "i x", "1.2", "<1", "<0.1.0", "<0.x.0>", "1e3",
+                  "-1", "99999999999", "\x{1f600}", [0], "\e[A"]],
+    ok.
+
+keys_one_by_one_are_those_of_lines(_Config) ->
+    _ = [{Text, {[Action], ""}} = {Text, sonde_top_keys:typed("", Text)}
+         || Text <- ["q", "h", "p", " ", "a", ">", "<", "P", "m", "z", "12\r", "0.123.0\r",
+                     "i 2000\r"],
+            Action <- [sonde_top_keys:line(Text)]],
+    {[], "12"} = sonde_top_keys:typed("1", "2"),
+    {[], "1"} = sonde_top_keys:typed("12", "\d"),
+    {[{key, $m}], ""} = sonde_top_keys:typed("12", "m"),
+    {[{key, $m}, {key, $m}, quit], ""} = sonde_top_keys:typed("", "mmq").
+
+special_keys(_Config) ->
+    {[back, forth, back, forth], ""} = sonde_top_keys:typed("", "\e[5~\e[6~\e[A\e[B"),
+    {[], "\e["} = sonde_top_keys:typed("", "\e["),
+    {[forth], ""} = sonde_top_keys:typed("\e[", "B"),
+    {[], ""} = sonde_top_keys:typed("", "\e[Z"),
+    {[quit], ""} = sonde_top_keys:typed("", [3]).
+
+same_key_again_is_growth(_Config) ->
+    {procs, {count, memory}} = page([]),
+    {procs, {growth, memory}} = page(["m"]),
+    {procs, {count, memory}} = page(["m", "m"]),
+    {procs, {count, reductions}} = page(["r"]),
+    {procs, {growth, reductions}} = page(["r", "r"]).
+
+twice_is_growth(_Config) ->
+    {procs, {growth, memory}} = page(["mm"]),
+    {procs, {growth, memory}} = page(["mm", "mm"]),
+    {procs, {growth, link_count}} = page(["ll"]).
+
+walked_attributes_have_no_growth(_Config) ->
+    _ = [{procs, {count, Attr}} = page(Keys)
+         || {C, Attr, _} <- sonde_top_keys:sorts(), sonde_attr:is_heap(Attr),
+            Keys <- [[[C]], [[C, C]], [[C], [C]]]],
+    ok.
+
+every_native_attribute_has_a_key(_Config) ->
+    Sorts = sonde_top_keys:sorts(),
+    [] = sonde_attr:native() -- [Attr || {_, Attr, _} <- Sorts],
+    [garbage_bytes, binary_exclusive] = [A || A <- [garbage_bytes, binary_exclusive],
+                                              lists:keymember(A, 2, Sorts)],
+    Keys = [C || {C, _, _} <- Sorts] ++ "qhpaiPEBA",
+    true = length(Keys) =:= length(lists:usort(Keys)).
+
+page(Keys) ->
+    maps:get(page, sonde_top_model:request(pressed(Keys, new()))).
+
+a_number_is_a_row(_Config) ->
+    Page = fun(Keys) -> maps:get(page, pressed(Keys, model(memory))) end,
+    {process, "<0.123.0>"} = Page(["1"]),
+    {process, "<0.5.0>"} = Page(["3"]),
+    {procs, _} = Page(["99"]),
+    "there is no row 99 here" = maps:get(note, pressed(["99"], model(memory))),
+    "" = maps:get(note, pressed(["99", "m"], model(memory))),
+    {process, "<0.7094.1>"} = maps:get(page, pressed(["1"], model(tables))),
+    {ets, memory} = maps:get(page, pressed(["3"], model(tables))),
+    {process, "<0.123.0>"} = maps:get(page, pressed(["1"], model(process))).
+
+rows_forth_and_back(_Config) ->
+    Page = #{rows => lists:sublist(maps:get(rows, procs()), 13)},
+    Full = sonde_top_model:sampled(sample(1, {procs, {count, memory}}, Page), new()),
+    #{from := 0, rows := 13} = sonde_top_model:request(Full),
+    #{from := 13} = Next = pressed([">"], Full),
+    #{from := 13, rows := 13} = sonde_top_model:request(Next),
+    #{from := 0} = pressed(["<"], Next),
+    #{from := 0} = pressed(["<", "<", "<"], Next),
+    #{from := 0} = pressed(["r"], Next),
+    Last = sonde_top_model:sampled(sample(2, {procs, {count, memory}}, grown()), Next),
+    #{from := 13, note := "this is the last page"} = pressed([">"], Last),
+    {process, "<0.8.0>"} = maps:get(page, pressed(["15"], Last)).
+
+interval_has_bounds(_Config) ->
+    [1000, 1000, 1000, 2500, 3600000, 1000]
+        = [maps:get(interval, pressed([L], new()))
+           || L <- ["i 999", "i 0", "i 1000", "i 2500", "i 3600000", "i 3600001"]].
+
+pause_asks_for_nothing(_Config) ->
+    Paused = model(paused),
+    none = sonde_top_model:request(Paused),
+    #{} = sonde_top_model:request(pressed(["p"], Paused)),
+    %% Another page has to be looked at, once.
+    #{page := {procs, {count, reductions}}} = sonde_top_model:request(pressed(["r"], Paused)),
+    %% What was asked for before the pause is shown.
+    #{} = sonde_top_model:request(pressed(["p"], new())).
+
+deep_is_asked_once(_Config) ->
+    Deep = fun(Model) -> maps:get(deep, sonde_top_model:request(Model)) end,
+    true = Deep(pressed(["<0.123.0>"], new())),
+    false = Deep(model(process)),
+    true = Deep(pressed(["a"], model(process))),
+    true = Deep(pressed(["<0.124.0>"], model(process))),
+    false = Deep(pressed([">"], model(process))),
+    [true, false] = [Deep(M) || M <- [pressed(["B"], new()), model(binaries)]],
+    [true, false] = [Deep(M) || M <- [pressed(["E", "b"], new()), model(tables_binaries)]],
+    false = Deep(model(memory)).
+
+sample_of_another_page_is_not_shown(_Config) ->
+    Other = pressed(["E"], model(memory)),
+    Lines = sonde_top_view:lines(Other, style()),
+    [_] = [L || L <- Lines, unicode:characters_to_list(L) =:= "looking ..."],
+    #{sample := #{page := {procs, _}}} = Other.
+
+%% ---- samples
+
+request(Page) ->
+    #{page => Page, from => 0, rows => 10, interval => 1, deep => true}.
+
+take(Page) ->
+    sonde_top_sample:take(request(Page)).
+
+%% Ours hold still; of the node's others nobody knows what they do meanwhile.
+rows_are_those_of_proc_count(_Config) ->
+    Held = [sonde_test:hold(fun() -> lists:seq(1, 200000 + N) end) || N <- lists:seq(1, 12)],
+    Mine = [pid_to_list(P) || P <- Held],
+    sonde_test:same(rows,
+                    fun() -> [{pid_to_list(P), V} || {P, V, _} <- sonde:proc_count(memory, 10),
+                                                     lists:member(P, Held)] end,
+                    fun() -> #{body := #{rows := Rows}} = take({procs, {count, memory}}),
+                             [{P, V} || {P, V, _, [V, _, _]} <- Rows, lists:member(P, Mine)] end),
+    sonde_test:stop(Held).
+
+rows_of_growth(_Config) ->
+    Grower = sonde_test:hold(fun() -> ok end),
+    Taker = self(),
+    Sender = spawn_link(fun() -> flood(Grower, 0) end),
+    #{body := #{rows := [{_, _, _, [_, _, _]} | _] = Rows}, ms := Ms} =
+        sonde_top_sample:take((request({procs, {growth, message_queue_len}}))#{interval => 200}),
+    true = Ms >= 0,
+    true = lists:keymember(pid_to_list(Grower), 1, Rows) andalso is_pid(Taker),
+    unlink(Sender),
+    sonde_test:stop([Sender, Grower]).
+
+flood(_, 200000) -> receive after infinity -> ok end;
+flood(To, N) -> To ! N, erlang:yield(), flood(To, N + 1).
+
+rows_of_a_page_only(_Config) ->
+    #{body := #{rows := Rows}} =
+        sonde_top_sample:take((request({procs, {count, memory}}))#{from => 5, rows => 3}),
+    3 = length(Rows),
+    #{body := #{rows := []}} =
+        sonde_top_sample:take((request({procs, {count, memory}}))#{from => 1000000}).
+
+walked_attributes(_Config) ->
+    _ = [case {sonde_test:side(), maps:get(body, take({procs, {count, Attr}}))} of
+             {native, #{rows := [_ | _], left_out := N}} when is_integer(N) -> ok;
+             {portable, #{rows := [], error := {native_off, disabled}}} -> ok
+         end || {_, Attr, _} <- sonde_top_keys:sorts(), sonde_attr:is_heap(Attr)],
+    ok.
+
+%% And each is shown.
+every_page_has_a_sample(_Config) ->
+    Samples = [begin
+                   #{page := Page, body := #{}, head := #{}} = Sample = take(Page),
+                   {Keys, Sample}
+               end || {Keys, Page} <-
+                          [{["h"], none}, {["E"], {ets, memory}}, {["E", "s"], {ets, size}},
+                           {["E", "b"], {ets, binary_memory}}, {["B"], binaries},
+                           {["A"], allocators},
+                           {[pid_to_list(self())], {process, pid_to_list(self())}}]
+                          ++ [{[[C]], {procs, {count, Attr}}}
+                              || {C, Attr, _} <- sonde_top_keys:sorts(), Attr =/= memory]],
+    _ = [begin
+             Lines = sonde_top_view:lines(model(new(), {Keys, [Sample, Sample]}), style()),
+             {Keys, 23} = {Keys, length(Lines)},
+             {Keys, []} = {Keys, [L || L <- Lines, string:find(L, "looking ...") =/= nomatch]}
+         end || {Keys, Sample} <- Samples],
+    ok.
+
+page_of_a_process(_Config) ->
+    Pid = sonde_test:hold(fun() -> put(top_suite_key, lists:seq(1, 10000)), ok end),
+    #{body := Body} = take({process, pid_to_list(Pid)}),
+    #{info := Info, numbers := Numbers, heap := Heap, things := Things, slices := Slices} = Body,
+    none = proplists:get_value(registered_name, Info),
+    true = proplists:get_value(memory, Numbers) > 0,
+    _ = case sonde_test:side() of
+            native ->
+                #{roots := #{dictionary := Bytes}} = Heap,
+                true = Bytes >= 10000 * 16,
+                [#{path := [dictionary, {key, top_suite_key}]} | _] = Things,
+                {_, _, _} = Slices;
+            portable ->
+                Off = {error, {native_off, disabled}},
+                [Off, Off, Off] = [Heap, Things, Slices]
+        end,
+    sonde_test:stop(Pid).
+
+page_of_the_dead(_Config) ->
+    Pid = sonde_test:hold(fun() -> ok end),
+    sonde_test:stop(Pid),
+    _ = [#{body := #{info := undefined}} = take({process, Text})
+         || Text <- [pid_to_list(Pid), "<0.99999999.0>", "<1.2.3>", "x"]],
+    ok.
+
+%% A pid of another node is written with another number in front.
+no_pid_leaves_the_node(_Config) ->
+    _ = [{Page, false} = {Page, has_pid(take(Page))}
+         || Page <- [{procs, {count, memory}}, {process, pid_to_list(whereis(kernel_sup))},
+                     {ets, memory}, {ets, binary_memory}, binaries, allocators, none]],
+    ok.
+
+has_pid(T) when is_pid(T) -> true;
+has_pid([H | T]) -> has_pid(H) orelse has_pid(T);
+has_pid(T) when is_tuple(T) -> has_pid(tuple_to_list(T));
+has_pid(T) when is_map(T) -> has_pid(maps:to_list(T));
+has_pid(_) -> false.
+
+%% ---- live
+
+options_that_make_no_sense(_Config) ->
+    _ = [{Opts, badarg} = {Opts, raised(fun() -> sonde:top(Opts) end)}
+         || Opts <- [[], x, #{x => 1}, #{interval => 999}, #{interval => 1000.0},
+                     #{interval => 3600001}, #{sort => foo}, #{sort => {growth, garbage_bytes}},
+                     #{sort => {count, memory}}, #{rows => 0}, #{rows => -1}, #{width => 0},
+                     #{height => x}, #{node => "n"}, #{interval => infinity}]],
+    ok.
+
+terminal() -> sonde_terminal_helper:start(#{columns => 80, rows => 24}).
+
+top(Terminal) -> top(Terminal, #{}).
+
+top(Terminal, Opts) -> sonde_terminal_helper:on(Terminal, fun() -> sonde:top(Opts) end).
+
+ended({Pid, Ref}) ->
+    receive {'DOWN', Ref, process, Pid, Why} -> Why end.
+
+%% The screen shows this, in the end.
+shows(Terminal, Pattern) ->
+    ok = until(fun() -> has(lists:last(["" | sonde_terminal_helper:screens(Terminal)]), Pattern)
+               end).
+
+has(Text, Pattern) ->
+    re:run(unicode:characters_to_binary(Text), Pattern, [unicode, {capture, none}]) =:= match.
+
+quit(Terminal, Top) ->
+    ok = sonde_terminal_helper:type(Terminal, "q"),
+    {result, ok} = ended(Top).
+
+shows_and_quits(_Config) ->
+    Terminal = terminal(),
+    Top = top(Terminal),
+    ok = shows(Terminal, "sonde " ++ atom_to_list(node()) ++ "(?s:.*)processes by memory"),
+    ok = sonde_terminal_helper:type(Terminal, "rr"),
+    ok = shows(Terminal, "processes by reductions  grown in 1000 ms\\e"),
+    ok = sonde_terminal_helper:type(Terminal, "E"),
+    ok = shows(Terminal, "tables by memory\\e(?s:.*)ac_tab"),
+    ok = sonde_terminal_helper:type(Terminal, "A"),
+    ok = shows(Terminal, "allocators\\e(?s:.*)worst fragmented"),
+    ok = sonde_terminal_helper:type(Terminal, "h"),
+    ok = shows(Terminal, "help\\e"),
+    ok = sonde_terminal_helper:type(Terminal, "nonsense"),
+    ok = shows(Terminal, "no such key: nonsense"),
+    quit(Terminal, Top),
+    sonde_terminal_helper:stop(Terminal).
+
+%% One sample after the other, without a key.
+shows_again_and_again(_Config) ->
+    Terminal = terminal(),
+    Top = top(Terminal),
+    ok = until(fun() -> length(lists:usort(clocks(Terminal))) >= 3 end),
+    1 = sonde_terminal_helper:requests(Terminal),
+    quit(Terminal, Top),
+    sonde_terminal_helper:stop(Terminal).
+
+clocks(Terminal) ->
+    [Clock || Screen <- sonde_terminal_helper:screens(Terminal),
+              {match, [Clock]} <- [re:run(unicode:characters_to_binary(Screen),
+                                          "(\\d\\d:\\d\\d:\\d\\d)  up",
+                                          [{capture, all_but_first, list}])]].
+
+%% And no escape ever.
+plain_shows_at_each_line(_Config) ->
+    Terminal = sonde_terminal_helper:start(#{encoding => latin1}),
+    Top = top(Terminal),
+    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 1 end),
+    1 = frames(Terminal),
+    ok = sonde_terminal_helper:type(Terminal, ""),
+    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 2 end),
+    2 = frames(Terminal),
+    ok = sonde_terminal_helper:type(Terminal, "E"),
+    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 3 end),
+    true = has(sonde_terminal_helper:written(Terminal), "tables by memory\n"),
+    false = has(sonde_terminal_helper:written(Terminal), "[^\n -~]"),
+    quit(Terminal, Top),
+    sonde_terminal_helper:stop(Terminal).
+
+frames(Terminal) ->
+    length(string:split(sonde_terminal_helper:written(Terminal), "sonde ", all)) - 1.
+
+%% One look, as of a program that reads what another one writes.
+end_of_input_ends_it(_Config) ->
+    _ = [begin
+             Terminal = sonde_terminal_helper:start(Opts),
+             ok = sonde_terminal_helper:close(Terminal),
+             {result, ok} = ended(top(Terminal)),
+             true = has(sonde_terminal_helper:written(Terminal), "processes by memory"),
+             sonde_terminal_helper:stop(Terminal)
+         end || Opts <- [#{}, #{columns => 80, rows => 24}]],
+    ok.
+
+ends_with_its_caller(_Config) ->
+    Terminal = terminal(),
+    {Pid, _} = Top = top(Terminal),
+    ok = shows(Terminal, "processes by"),
+    true = exit(Pid, kill),
+    killed = ended(Top),
+    ok = until(fun() -> on(Terminal) =:= [] end),
+    true = lists:suffix("\e[?1049l", sonde_terminal_helper:written(Terminal)),
+    sonde_terminal_helper:stop(Terminal).
+
+ends_with_its_terminal(_Config) ->
+    Terminal = terminal(),
+    Top = top(Terminal),
+    ok = shows(Terminal, "processes by"),
+    sonde_terminal_helper:stop(Terminal),
+    {result, ok} = ended(Top),
+    ok = until(fun() -> on(Terminal) =:= [] end).
+
+%% Who does not take what is written to it holds up nobody.
+terminal_that_is_stuck(_Config) ->
+    Terminal = sonde_terminal_helper:start(#{columns => 80, rows => 24, stuck => true}),
+    Top = top(Terminal),
+    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 1 end),
+    quit(Terminal, Top),
+    sonde_terminal_helper:stop(Terminal).
+
+leaves_the_terminal_as_it_was(_Config) ->
+    Terminal = terminal(),
+    Top = top(Terminal),
+    ok = shows(Terminal, "processes by"),
+    quit(Terminal, Top),
+    Written = sonde_terminal_helper:written(Terminal),
+    true = lists:prefix("\e[?1049h", Written),
+    true = lists:suffix("\e[?1049l", Written),
+    %% Every attribute that is switched on is switched off again.
+    {On, Off} = {count(Written, "\e[1m") + count(Written, "\e[31m"), count(Written, "\e[0m")},
+    true = On > 0 andalso On =:= Off,
+    sonde_terminal_helper:stop(Terminal).
+
+count(Text, Part) -> length(string:split(Text, Part, all)) - 1.
+
+no_process_is_left(_Config) ->
+    Terminal = terminal(),
+    Top = top(Terminal),
+    ok = shows(Terminal, "processes by"),
+    true = length(on(Terminal)) >= 3,
+    quit(Terminal, Top),
+    ok = until(fun() -> on(Terminal) =:= [] end),
+    sonde_terminal_helper:stop(Terminal).
+
+%% What belongs to this terminal.
+on(Terminal) ->
+    [Pid || Pid <- processes(), process_info(Pid, group_leader) =:= {group_leader, Terminal}].
+
+nothing_reaches_the_mailbox(_Config) ->
+    Terminal = terminal(),
+    Top = sonde_terminal_helper:on(Terminal, fun() -> {sonde:top(), sonde_test:mailbox()} end),
+    ok = shows(Terminal, "processes by"),
+    ok = sonde_terminal_helper:type(Terminal, "q"),
+    {result, {ok, []}} = ended(Top),
+    sonde_terminal_helper:stop(Terminal).
+
+%% By others too, perhaps; ours is the one that ends.
+times_are_measured_meanwhile(_Config) ->
+    Terminal = terminal(),
+    Top = top(Terminal),
+    ok = shows(Terminal, "\nbusy \\d+%"),
+    [_] = meters(),
+    quit(Terminal, Top),
+    ok = until(fun() -> meters() =:= [] end),
+    sonde_terminal_helper:stop(Terminal).
+
+meters() ->
+    [Pid || Pid <- processes(),
+            process_info(Pid, initial_call) =:= {initial_call, {sonde_top_sample, meter, 1}}].
+
+%% ---- other nodes
+
+another_node(_Config) ->
+    {Here, _} = sonde_peer_helper:start_node(shipped),
+    {There, Node} = sonde_peer_helper:start_node(shipped),
+    Result = sonde_peer_helper:call(Here, ?MODULE, seen_on, [Node]),
+    sonde_peer_helper:stop(Here),
+    sonde_peer_helper:stop(There),
+    ok = Result.
+
+%% On a peer.
+seen_on(Node) ->
+    true = os:putenv("TERM", "xterm"),
+    Terminal = terminal(),
+    Top = top(Terminal, #{node => Node}),
+    ok = shows(Terminal, "sonde " ++ atom_to_list(Node) ++ "(?s:.*)\nbusy \\d"),
+    %% As that node writes it.
+    ok = shows(Terminal, "  1  <0\\.\\d+\\.0> "),
+    ok = sonde_terminal_helper:type(Terminal, "1"),
+    ok = shows(Terminal, "process <0\\.\\d+\\.0> (?s:.*)heap"),
+    quit(Terminal, Top),
+    ok = until(fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
+
+node_that_is_not_there(_Config) ->
+    Terminal = terminal(),
+    {result, {error, {'nobody@127.0.0.1', noconnection}}} =
+        ended(top(Terminal, #{node => 'nobody@127.0.0.1'})),
+    "" = sonde_terminal_helper:written(Terminal),
+    sonde_terminal_helper:stop(Terminal).
+
+node_without_sonde(_Config) ->
+    {Here, _} = sonde_peer_helper:start_node(shipped),
+    {There, Node} = sonde_peer_helper:start_node(bare),
+    Result = sonde_peer_helper:call(Here, ?MODULE, not_seen_on, [Node]),
+    sonde_peer_helper:stop(Here),
+    sonde_peer_helper:stop(There),
+    ok = Result.
+
+not_seen_on(Node) ->
+    Terminal = terminal(),
+    {result, {error, {Node, no_sonde}}} = ended(top(Terminal, #{node => Node})),
+    ok.
