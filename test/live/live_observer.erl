@@ -7,10 +7,10 @@
 -export([main/1]).
 
 -import(live_report, [title/1, say/2, check/3, check/4]).
+-import(live_tmux, [has/2, until/1, deadline/0, in_tmp/1]).
 
 -define(COLUMNS, 200).
 -define(ROWS, 70).
--define(DEADLINE_MS, 60000).   % for a view, to show it all
 -define(LOOK_MS, 100).
 
 -record(terminal, {name :: string(), refreshes :: pos_integer(),
@@ -157,9 +157,6 @@ uptime(Screen) ->
         nomatch -> "no heading"
     end.
 
-has(Screen, Pattern) ->
-    re:run(Screen, Pattern, [unicode, {capture, none}]) =:= match.
-
 has_row(Screen, [Cell | _] = Cells, Terminal) when not is_integer(Cell) ->
     lists:any(fun(Line) -> side_by_side(cells(Line), Cells, Terminal) end,
               string:split(Screen, "\n", all));
@@ -200,13 +197,13 @@ fact(Figure, _Terminal) when is_integer(Figure) -> Figure;
 fact(release, _Terminal) -> erlang:system_info(otp_release);
 fact(Name, #terminal{facts = Facts}) -> proplists:get_value(Name, Facts).
 
-%% ---- the terminal: a tmux session, whose node has a shell
+%% ---- the terminal, whose node has a shell
 
 open(#terminal{name = Name}) ->
-    "" = tmux("new-session -d -s ~s -x ~b -y ~b \"$SONDE_NODE -kernel logger "
-              "'[{handler, default, logger_std_h, #{config => #{file => \\\"~s\\\"}}}]'\"",
-              [Name, ?COLUMNS, ?ROWS, log_file(Name)]),
-    ok.
+    live_tmux:open(Name, {?COLUMNS, ?ROWS},
+                   ["$SONDE_NODE -kernel logger "
+                    "'[{handler, default, logger_std_h, #{config => #{file => \\\"", log_file(Name),
+                    "\\\"}}}]'"]).
 
 planted(#terminal{name = Name} = Terminal) ->
     File = in_tmp(Name ++ ".facts"),
@@ -216,33 +213,9 @@ planted(#terminal{name = Name} = Terminal) ->
     {ok, [Facts]} = file:consult(File),
     Facts.
 
-type(#terminal{name = Name}, Text) ->
-    "" = tmux("send-keys -t ~s -l '~s'", [Name, Text]),
-    "" = tmux("send-keys -t ~s Enter", [Name]).
+type(#terminal{name = Name}, Text) -> live_tmux:type(Name, Text).
 
-screen(#terminal{name = Name}) ->
-    tmux("capture-pane -p -t ~s", [Name]).
-
-tmux(Format, Args) ->
-    os:cmd("tmux -u -f /dev/null -S '" ++ in_tmp("tmux") ++ "' " ++ io_lib:format(Format, Args)).
-
-in_tmp(Name) ->
-    filename:join(os:getenv("SONDE_TMP"), Name).
-
-until(True) ->
-    until(True, deadline()).
-
-until(True, Deadline) ->
-    case True() of
-        true -> ok;
-        false ->
-            case erlang:monotonic_time(millisecond) > Deadline of
-                true -> late;
-                false -> timer:sleep(?LOOK_MS), until(True, Deadline)
-            end
-    end.
-
-deadline() -> erlang:monotonic_time(millisecond) + ?DEADLINE_MS.
+screen(#terminal{name = Name}) -> live_tmux:screen(Name).
 
 %% ---- what the node says of itself
 

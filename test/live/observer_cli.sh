@@ -31,7 +31,7 @@ trap stop EXIT
 trap 'exit 130' INT TERM
 
 mkdir "$SONDE_TMP/ebin"
-erlc -Wall -Werror -o "$SONDE_TMP/ebin" "$here"/live_{observer,planted,report}.erl
+erlc -Wall -Werror -o "$SONDE_TMP/ebin" "$here"/live_{observer,planted,report,tmux}.erl
 case ${RECON:-ours} in
 real)
     recon=${real[0]%/ebin}
