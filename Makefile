@@ -15,7 +15,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean
+.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,11 @@ test-observer: ## observer_cli on compat/recon, in a real terminal, view by view
 	@scripts/setup rabbitmq observer
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/observer_cli.sh
+
+test-top: ## sonde:top in real terminals, key by key (two minutes)
+	@scripts/setup top
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@test/live/top.sh
 
 test-snapshot: ## what Chrome's own reader makes of heap snapshots (in Node)
 	@scripts/setup snapshot
