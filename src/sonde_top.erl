@@ -62,8 +62,7 @@ loop(State) ->
         {'EXIT', Job, {answer, {ok, Sample}}} when is_pid(Job) ->
             loop(sampled(Sample, Ready));
         {'EXIT', Job, Why} when is_pid(Job) ->
-            leave(Ready),
-            failed(Why, Ready);
+            told(failed(Why, Ready), Ready#{job => none});
         {io_reply, Drawing, ok} ->
             loop(Ready#{drawing => none});
         {io_reply, Reading, Read} ->
@@ -182,10 +181,25 @@ asked_otherwise(#{job := Job, asked := Asked, model := Model} = State) ->
         _ -> State#{next => now_ms()}
     end.
 
-leave(#{screen := Screen} = State) ->
-    Ref = sonde_top_screen:write(sonde_top_screen:leave(Screen), Screen),
+leave(State) ->
+    leave("", State).
+
+leave(Last, #{screen := Screen} = State) ->
+    Ref = sonde_top_screen:write([sonde_top_screen:leave(Screen), Last], Screen),
     _ = drawn(State#{drawing => Ref}),
     ok.
+
+%% The terminal waits for a line that would else be taken from the shell.
+told(Error, #{reading := none} = State) ->
+    ok = leave(State),
+    Error;
+told({error, {Node, Why}} = Error, #{reading := Reading, caller := Caller,
+                                     device := Device} = State) ->
+    ok = leave(io_lib:format("sonde: ~ts: ~0tp. Enter goes back.~n", [Node, Why]), State),
+    receive
+        {io_reply, Reading, _} -> Error;
+        {'DOWN', Ref, process, _, _} when Ref =:= Caller; Ref =:= Device -> Error
+    end.
 
 drawn(#{drawing := none} = State) ->
     State;

@@ -1,5 +1,5 @@
-%% Terminals for the live tests: sessions of one tmux, whose socket is in SONDE_TMP. What is typed is
-%% what a person types, and what is read is the screen.
+%% Terminals for the live tests: sessions of one tmux, whose socket is in SONDE_TMP. What is typed
+%% is what a person types, and what is read is the screen.
 -module(live_tmux).
 
 -export([open/3, type/2, press/2, screen/1, state/2, has/2, until/1, deadline/0, in_tmp/1]).

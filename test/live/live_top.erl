@@ -1,6 +1,6 @@
-%% sonde:top in terminals: types what a person types, and compares the screens with those in top/*.txt,
-%% numbers masked. top.sh starts it. Whose rows are shown is planted: processes with more messages than
-%% any other.
+%% sonde:top in terminals: types what a person types, and compares the screens with those in
+%% top/*.txt, numbers masked. top.sh starts it. Whose rows are shown is planted: processes with more
+%% messages than any other.
 -module(live_top).
 
 -export([main/1, plant/0]).
@@ -21,8 +21,10 @@ main([Goldens | Write]) ->
 
 %% The last one looks at another node, in a shell of that node, whose terminal is here.
 terminals() ->
-    [{"80x24", {80, 24}, "TERM=screen $SONDE_NODE"}, {"120x40", {120, 40}, "TERM=screen $SONDE_NODE"},
-     {"dumb", {80, 24}, "TERM=dumb $SONDE_NODE"}, {"remote", {80, 24}, "TERM=screen $SONDE_REMOTE"}].
+    [{"80x24", {80, 24}, "TERM=screen $SONDE_NODE"},
+     {"120x40", {120, 40}, "TERM=screen $SONDE_NODE"},
+     {"dumb", {80, 24}, "TERM=dumb $SONDE_NODE"},
+     {"remote", {80, 24}, "TERM=screen $SONDE_REMOTE"}].
 
 watched({Name, _, _} = Terminal) ->
     try watch(Terminal)
@@ -114,7 +116,7 @@ masked(Line) ->
 plant() ->
     _ = [begin
              Pid = spawn(fun() -> receive after infinity -> ok end end),
-             true = register(list_to_atom(lists:flatten(io_lib:format("planted_~2..0b", [N]))), Pid),
+             true = register(list_to_atom(lists:concat(["planted_", N div 10, N rem 10])), Pid),
              [Pid ! {planted, I} || I <- lists:seq(1, 10 * (?PLANTED + 1 - N))]
          end || N <- lists:seq(1, ?PLANTED), whereis(planted_40) =:= undefined],
     ok.
