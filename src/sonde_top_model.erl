@@ -24,7 +24,8 @@
 -define(LEAST_MS, 1000).
 -define(MOST_MS, 3600000).
 
--spec new(#{interval := pos_integer(), rows := pos_integer() | auto, sort := term()}) -> model().
+-spec new(#{interval := pos_integer(), rows := pos_integer() | auto, sort := term(),
+            atom() => term()}) -> model().
 new(#{interval := Ms, rows := Most, sort := Sort}) ->
     Order = case Sort of
                 {growth, _} -> Sort;

@@ -40,9 +40,9 @@ how(_, "dumb", _) ->
 how(Device, _, Has) ->
     case {io:rows(Device), io:columns(Device)} of
         {{ok, _}, {ok, _}} ->
-            case lists:member({stdin, false}, Has) of
-                true -> plain;
-                false -> how(Device)
+            case proplists:get_value(stdin, Has, true) of
+                false -> plain;
+                _ -> how(Device)
             end;
         _ ->
             plain
@@ -50,15 +50,15 @@ how(Device, _, Has) ->
 
 %% From OTP 28 on, and only where no shell reads the terminal, it can be told to give single keys.
 how(Device) ->
-    case Device =:= whereis(user) andalso is_raw(raw) of
+    case Device =:= whereis(user) andalso is_set(shell, raw) of
         true -> keys;
         false -> lines
     end.
 
-is_raw(Mode) ->
-    {module, shell} = code:ensure_loaded(shell),
+%% The module is a variable since its function is not there before.
+is_set(Shell, Mode) ->
     list_to_integer(erlang:system_info(otp_release)) >= 28
-        andalso apply(shell, start_interactive, [{noshell, Mode}]) =:= ok.
+        andalso Shell:start_interactive({noshell, Mode}) =:= ok.
 
 %% @doc As large as it is just now.
 -spec size(screen()) -> {pos_integer(), pos_integer()}.
@@ -75,16 +75,16 @@ size(auto, Ask, Default, _) ->
 size(N, _, _, _) -> N.
 
 %% @doc The alternate screen, where the terminal has one; else it only clears.
--spec enter(screen()) -> iodata().
+-spec enter(screen()) -> string().
 enter(#{how := plain}) -> [];
 enter(#{how := keys}) -> "\e[?1049h\e[?25l\e[H\e[2J";
 enter(_) -> "\e[?1049h\e[H\e[2J".
 
--spec leave(screen()) -> iodata().
+-spec leave(screen()) -> string().
 leave(#{how := plain}) ->
     [];
 leave(#{how := keys}) ->
-    _ = is_raw(cooked),
+    _ = is_set(shell, cooked),
     "\e[?25h\e[?1049l";
 leave(_) ->
     "\e[?1049l".
