@@ -77,7 +77,7 @@ golden(Name, Page, Pattern) ->
     Kept = file:read_file(File),
     Is = fun() ->
                  Screen = live_tmux:screen(Name),
-                 has(Screen, Pattern)
+                 has(Screen, Pattern) andalso has(Screen, "(?m)^sonde ")
                      andalso (Write orelse Kept =:= {ok, masked(Page, Screen)})
          end,
     Good = until(Is),
@@ -92,12 +92,18 @@ golden(Name, Page, Pattern) ->
 %% ---- what no two runs have the same
 
 masked(Page, Screen) ->
-    Lines = [masked(Line) || Line <- string:split(Screen, "\n", all)],
+    Lines = last_frame([masked(Line) || Line <- string:split(Screen, "\n", all)]),
     [First, Work, Limits, Kinds, Bytes, _Sparks | Rest] = Lines,
     Told = re:replace(Work, "^busy (-|# \\S+)  ?run queue # sweep #.*$", "busy, run queue, sweep",
                       [unicode]),
     unicode:characters_to_binary(
       lists:join($\n, [First, Told, Limits, Kinds, Bytes, "the last samples" | body(Page, Rest)])).
+
+%% Where lines follow lines there is the end of an earlier one above it.
+last_frame(Lines) ->
+    {Rest, [Title | _]} = lists:splitwith(fun(Line) -> not lists:prefix("sonde ", Line) end,
+                                          lists:reverse(Lines)),
+    [Title | lists:reverse(Rest)].
 
 %% Where lines are broken depends on the numbers in them.
 body("process", Lines) -> [[Line, " "] || Line <- Lines];
