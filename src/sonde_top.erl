@@ -170,8 +170,11 @@ act([Action | Actions], #{model := Model} = State) ->
     end.
 
 %% What is no longer wanted is not waited for. A plain terminal shows a new sample for each line.
-asked_otherwise(#{screen := #{how := plain}} = State) ->
-    start(State#{next => now_ms()});
+asked_otherwise(#{screen := #{how := plain}, model := Model} = State) ->
+    case sonde_top_model:request(Model) of
+        none -> State;
+        _ -> start(State)
+    end;
 asked_otherwise(#{job := Job, asked := Asked, model := Model} = State) ->
     case sonde_top_model:request(Model) of
         Asked -> State;

@@ -557,6 +557,11 @@ plain_shows_at_each_line(_Config) ->
     ok = sonde_terminal_helper:type(Terminal, "E"),
     ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 3 end),
     true = has(sonde_terminal_helper:written(Terminal), "tables by memory\n"),
+    _ = [begin
+             ok = sonde_terminal_helper:type(Terminal, Key),
+             ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= N end)
+         end || {N, Key} <- [{4, "p"}, {5, ""}, {6, "h"}, {7, "p"}, {8, "nonsense"}]],
+    8 = frames(Terminal),
     false = has(sonde_terminal_helper:written(Terminal), "[^\n -~]"),
     quit(Terminal, Top),
     sonde_terminal_helper:stop(Terminal).
