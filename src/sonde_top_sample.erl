@@ -140,8 +140,8 @@ row(Pid, Value, Attrs, undefined) ->
 %% Most processes began in proc_lib: what for is in their dictionaries.
 called(Pid, {initial_call, {proc_lib, _, _} = Call}, Memory) ->
     case sonde_group:initial_call(Pid, Memory < ?SMALL) of
-        undefined -> {initial_call, Call};
-        Known -> {initial_call, Known}
+        {_, _, _} = Known -> {initial_call, Known};
+        _ -> {initial_call, Call}
     end;
 called(_, Attr, _) ->
     Attr.
