@@ -86,6 +86,7 @@ is_ours({sonde_table, _, _}) -> true;
 is_ours({sonde_trace_guard, _, _}) -> true;
 is_ours({sonde_top_sample, _, _}) -> true;
 is_ours({sonde_trace, formatter, _}) -> true;
+is_ours({sonde_janitor, _, _}) -> true;
 is_ours(_) -> false.
 
 %% @doc The item of `process_info/2' that it is computed from.

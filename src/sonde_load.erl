@@ -7,7 +7,7 @@
 %% it is loaded.
 -module(sonde_load).
 
--export([load/2]).
+-export([load/2, load_nif/3]).
 -export_type([node_result/0]).
 
 -type node_result() :: {node(), {ok | already, sonde_vm:status()} | {error, term()}}.
@@ -45,7 +45,7 @@ bring_if_we_can(Nodes) ->
 %% All nodes at the same time, each from a process of its own.
 bring(Nodes) ->
     lists:all(fun is_atom/1, Nodes) orelse error(badarg),
-    Ours = ours(),
+    Ours = sonde_files:ours(),
     Work = fun(Node) -> {Node, try to_node(Node, Ours) catch _:Why -> {error, Why} end} end,
     Until = erlang:monotonic_time(millisecond) + ?ALL_MS,
     sonde_helper:call(
@@ -59,38 +59,20 @@ bring(Nodes) ->
 answer(Node, unanswered, Done) -> Done#{Node => {error, timeout}};
 answer(Node, {Node, Answer}, Done) -> Done#{Node => Answer}.
 
-%% What this node has: {Module, File, Object} of each module, {Name, Bytes} of each shared object
-%% (there may be several builds; the loader takes the one that fits).
-ours() ->
-    Dir = case code:which(sonde) of
-              File when is_list(File) -> filename:dirname(File);
-              _ -> error(no_object_code)
-          end,
-    Modules = [object(filename:basename(Beam, ".beam"))
-               || Beam <- filelib:wildcard("sonde*.beam", Dir)],
-    Modules =/= [] orelse error(no_object_code),
-    {Modules, [{filename:basename(Library), read(filename:join(Place, Library))}
-               || Place <- [filename:join(filename:dirname(Dir), "priv"), Dir],
-                  Library <- filelib:wildcard("sonde_nif*.so", Place)]}.
-
-read(File) ->
-    {ok, Bytes} = file:read_file(File),
-    Bytes.
-
-object(Name) ->
-    {Module, Object, File} = code:get_object_code(list_to_atom(Name)),
-    {Module, File, Object}.
-
 to_node(Node, Ours) ->
     case there(Node) of
         none -> install(Node, Ours);
         Theirs ->
             Status = call(Node, sonde, native, []),
             case Theirs =:= sonde:module_info(md5) of
-                true -> {already, Status};
+                true -> ok = keep(Node), {already, Status};
                 false -> {error, {other_build, Status}}
             end
     end.
+
+%% It may be there for a while only (sonde_attach).
+keep(Node) ->
+    quietly(fun() -> call(Node, sonde_janitor, keep, []) end).
 
 there(Node) ->
     try
@@ -100,7 +82,7 @@ there(Node) ->
     end.
 
 %% The modules first, all or none; the one with the shared object last.
-install(Node, {Modules, Libraries}) ->
+install(Node, #{modules := Modules, libraries := Libraries}) ->
     {value, Nif, Pure} = lists:keytake(sonde_nif, 1, Modules),
     case call(Node, code, atomic_load, [Pure]) of
         ok -> ok;
@@ -131,6 +113,9 @@ for_node(Node, Libraries) ->
 same() ->
     [system_architecture, {wordsize, internal}, {wordsize, external}].
 
+%% @doc Loads the module with the shared object; of several that which fits. Throws the reason why
+%% not.
+-spec load_nif(node(), sonde_files:object(), [{file:filename(), binary()}]) -> ok.
 load_nif(Node, {Module, File, Object}, []) ->
     loaded(Module, call(Node, code, load_binary, [Module, File, Object]));
 load_nif(Node, {Module, _, Object}, Libraries) ->

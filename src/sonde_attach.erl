@@ -1,0 +1,209 @@
+%% @private
+%% To look at a node that does not have sonde: lends it to that node for as long as somebody looks.
+%% A process here says every few seconds that we are still there; one over there (`sonde_janitor')
+%% loads, and takes all away again. A node that has sonde is used as it is.
+-module(sonde_attach).
+
+-export([open/2, open/3, close/1]).
+-export([hold/4]).
+-export_type([attached/0, reason/0]).
+
+%% How sonde came to be there. `others': somebody is attached already. Why a node that it was lent
+%% to is answered from the portable side: it is another system than the library was built for, has
+%% no folder for it, or there is no library.
+-type how() :: has_it | others | native
+             | {portable, {other_system, sonde_files:system()} | {no_folder, atom()} | no_library}.
+-type attached() :: #{node := node(), how := how(), holder := pid() | none}.
+-type reason() :: noconnection | timeout | {not_loaded, term()} | {taken, [module()]} | term().
+
+-define(CALL_MS, 30000).
+-define(LOAD_MS, 60000).      % until everything is there, over a slow line
+-define(LEAVE_MS, 60000).
+-define(BEAT_MS, 5000).       % nine of them are less than a minute
+-define(RETRIES, 100).
+-define(PAUSE_MS, 100).
+
+%% A process of that node in OTP's own code, so that nothing of ours need be there, and nobody's
+%% end in the middle leaves half of it behind. The name is the lock: two who come at the same time.
+-define(BOOT, "
+    try register(sonde_attaching, self())
+    catch error:badarg -> exit(taken)
+    end,
+    whereis(sonde_janitor) =:= undefined orelse exit(taken),
+    code:is_loaded(Module) =:= false orelse exit(taken),
+    code:purge(Module),
+    case code:load_binary(Module, File, Object) of
+        {module, Module} -> Module:start(Job);
+        {error, Why} -> exit({not_loaded, [{Module, Why}]})
+    end.").
+
+%% @doc Sees to it that `sonde' can be called on the node until {@link close/1}, or until the caller
+%% ends.
+-spec open(node(), sonde_files:ours()) -> {ok, attached()} | {error, reason()}.
+open(Node, Ours) ->
+    open(Node, Ours, ?BEAT_MS).
+
+%% @doc `BeatMs': how often we say that we are there. Nine times without a word, and we are not.
+-spec open(node(), sonde_files:ours(), pos_integer()) -> {ok, attached()} | {error, reason()}.
+open(Node, Ours, BeatMs) ->
+    Ref = make_ref(),
+    {Holder, Mon} = spawn_monitor(?MODULE, hold, [{self(), Ref}, Node, Ours, BeatMs]),
+    receive
+        {Ref, {ok, has_it}} ->
+            true = demonitor(Mon, [flush]),
+            {ok, #{node => Node, how => has_it, holder => none}};
+        {Ref, {ok, How}} ->
+            true = demonitor(Mon, [flush]),
+            {ok, #{node => Node, how => How, holder => Holder}};
+        {Ref, {error, Why}} ->
+            true = demonitor(Mon, [flush]),
+            {error, Why};
+        {'DOWN', Mon, process, Holder, Why} ->
+            {error, Why}
+    end.
+
+%% @doc When it returns `ok' nothing of ours is loaded there, unless others still look at the node
+%% or it was there before.
+-spec close(attached()) -> ok | {error, timeout | noconnection}.
+close(#{holder := none}) ->
+    ok;
+close(#{holder := Holder}) ->
+    Mon = monitor(process, Holder),
+    Holder ! close,
+    receive
+        {'DOWN', Mon, process, Holder, {left, Result}} -> Result;
+        {'DOWN', Mon, process, Holder, _} -> {error, noconnection}
+    end.
+
+%% ---- the process that holds it
+
+-spec hold({pid(), reference()}, node(), sonde_files:ours(), pos_integer()) -> term().
+hold({Owner, Ref}, Node, Ours, BeatMs) ->
+    Watch = monitor(process, Owner),
+    try enter(Node, Ours#{beat_ms => BeatMs}, ?RETRIES) of
+        {How, none} ->
+            Owner ! {Ref, {ok, How}};
+        {How, Janitor, Mon} ->
+            Owner ! {Ref, {ok, How}},
+            beat(Janitor, Mon, Watch, BeatMs)
+    catch
+        throw:Why -> Owner ! {Ref, {error, Why}}
+    end.
+
+%% Whoever else is there may be about to come or to leave: then again.
+enter(_, _, 0) ->
+    throw(timeout);
+enter(Node, Ours, Tries) ->
+    Entered = case call(Node, erlang, whereis, [sonde_janitor]) of
+                  undefined -> bring(Node, Ours);
+                  Janitor -> join(Janitor)
+              end,
+    case Entered of
+        again -> timer:sleep(?PAUSE_MS), enter(Node, Ours, Tries - 1);
+        _ -> Entered
+    end.
+
+join(Janitor) ->
+    Mon = monitor(process, Janitor),
+    Janitor ! {join, self()},
+    receive
+        {sonde_janitor, Janitor, joined} -> {others, Janitor, Mon};
+        {'DOWN', Mon, process, Janitor, noconnection} -> throw(noconnection);
+        {'DOWN', Mon, process, Janitor, _} -> again
+    after ?LOAD_MS -> throw(timeout)
+    end.
+
+bring(Node, Ours) ->
+    case has_it(Node) of
+        true -> {has_it, none};
+        false -> start(Node, Ours, other_system(Node, Ours))
+    end.
+
+has_it(Node) ->
+    try call(Node, sonde, module_info, [md5]) of
+        _ -> true
+    catch
+        throw:undef -> false
+    end.
+
+other_system(Node, #{built_for := System}) ->
+    There = [{Item, call(Node, erlang, system_info, [Item])} || {Item, _} <- System],
+    There -- System.
+
+start(Node, #{modules := Modules, libraries := Libraries, beat_ms := BeatMs}, Other) ->
+    {_, _, Object} = lists:keyfind(sonde_janitor, 1, Modules),
+    Base = "lent-sonde-" ++ binary_to_list(binary:encode_hex(rand:bytes(12))),
+    Bindings = [{'Module', sonde_janitor}, {'Object', Object},
+                {'File', filename:join(Base, "sonde_janitor.beam")},
+                {'Job', #{client => self(), base => Base, beat_ms => BeatMs,
+                          modules => [M || M <- Modules, is_for_others(M)],
+                          libraries => [L || L <- Libraries, Other =:= []]}}],
+    {Boot, Mon} = spawn_opt(Node, erl_eval, exprs, [boot(), Bindings], [monitor]),
+    receive
+        {'DOWN', Mon, process, Boot, {started, Janitor}} -> ready(Janitor, Libraries, Other);
+        {'DOWN', Mon, process, Boot, taken} -> again;
+        {'DOWN', Mon, process, Boot, Why} -> throw(Why)
+    after ?LOAD_MS -> throw(timeout)
+    end.
+
+%% What only the command needs stays at home.
+is_for_others({Module, _, _}) ->
+    Name = atom_to_list(Module),
+    not (lists:prefix("sonde_cli", Name) orelse Name =:= "sonde_json"
+         orelse Name =:= "sonde_attach" orelse Name =:= "sonde_files").
+
+boot() ->
+    {ok, Tokens, _} = erl_scan:string(?BOOT),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    Expressions.
+
+ready(Janitor, Libraries, Other) ->
+    Mon = monitor(process, Janitor),
+    receive
+        {sonde_janitor, Janitor, {ready, Side}} -> {how(Side, Libraries, Other), Janitor, Mon};
+        {sonde_janitor, Janitor, {error, Why}} -> throw(Why);
+        {'DOWN', Mon, process, Janitor, Why} -> throw(Why)
+    after ?LOAD_MS -> throw(timeout)
+    end.
+
+how(native, _, _) -> native;
+how(portable, [], _) -> {portable, no_library};
+how(portable, _, Other) -> {portable, {other_system, Other}};
+how(NoFolder, _, _) -> {portable, NoFolder}.
+
+beat(Janitor, Mon, Watch, BeatMs) ->
+    receive
+        close -> exit({left, leave(Janitor, Mon)});
+        {'DOWN', Watch, process, _, _} -> leave(Janitor, Mon);
+        {'DOWN', Mon, process, Janitor, noconnection} -> exit({left, {error, noconnection}});
+        {'DOWN', Mon, process, Janitor, _} -> wait_for_close(Watch)
+    after BeatMs ->
+        Janitor ! {beat, self()},
+        beat(Janitor, Mon, Watch, BeatMs)
+    end.
+
+leave(Janitor, Mon) ->
+    Janitor ! {leave, self()},
+    receive
+        {sonde_janitor, Janitor, others} -> ok;
+        {'DOWN', Mon, process, Janitor, noconnection} -> {error, noconnection};
+        {'DOWN', Mon, process, Janitor, _} -> ok
+    after ?LEAVE_MS -> {error, timeout}
+    end.
+
+%% Somebody brought it there for good; or there is nothing left to hold.
+wait_for_close(Watch) ->
+    receive
+        close -> exit({left, ok});
+        {'DOWN', Watch, process, _, _} -> ok
+    end.
+
+call(Node, Module, Function, Args) ->
+    try
+        erpc:call(Node, Module, Function, Args, ?CALL_MS)
+    catch
+        error:{exception, undef, [{Module, Function, _, _} | _]} -> throw(undef);
+        error:{exception, Why, _} -> throw(Why);
+        error:{erpc, Why} -> throw(Why);
+        _:Why -> throw(Why)
+    end.

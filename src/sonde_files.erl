@@ -1,0 +1,70 @@
+%% @private
+%% What there is to bring to another node: our modules and our shared objects, from the folder that
+%% this node loads them from, or from the archive that the command `sonde' is.
+-module(sonde_files).
+
+-export([ours/0, system/0]).
+-export_type([ours/0, object/0, system/0]).
+
+-type object() :: {module(), File :: file:filename(), Object :: binary()}.
+%% Architecture, word sizes, release: what a shared object was built for. The calls of
+%% `system_info/1' in this order.
+-type system() :: [{term(), term()}].
+%% There may be several builds of the shared object; the loader takes the one that fits.
+-type ours() :: #{modules := [object(), ...], libraries := [{file:filename(), binary()}],
+                  built_for := system()}.
+
+%% @doc Raises `no_object_code' where this node's own modules are not files.
+-spec ours() -> ours().
+ours() ->
+    case code:which(sonde) of
+        File when is_list(File) ->
+            Ebin = filename:dirname(File),
+            case filelib:wildcard("sonde*.beam", Ebin) of
+                [] -> archive();
+                Beams -> folder(Ebin, Beams)
+            end;
+        _ ->
+            error(no_object_code)
+    end.
+
+%% @doc Of this node, as `built_for' says it.
+-spec system() -> system().
+system() ->
+    [{Item, erlang:system_info(Item)}
+     || Item <- [system_architecture, {wordsize, internal}, {wordsize, external}, otp_release]].
+
+folder(Ebin, Beams) ->
+    #{modules => [object(filename:basename(Beam, ".beam")) || Beam <- Beams],
+      libraries => [{filename:basename(Library), read(filename:join(Place, Library))}
+                    || Place <- [filename:join(filename:dirname(Ebin), "priv"), Ebin],
+                       Library <- filelib:wildcard("sonde_nif*.so", Place)],
+      built_for => system()}.
+
+object(Name) ->
+    {Module, Object, File} = code:get_object_code(list_to_atom(Name)),
+    {Module, File, Object}.
+
+read(File) ->
+    {ok, Bytes} = file:read_file(File),
+    Bytes.
+
+%% ---- the command's own file, which no call of the module file sees into
+
+archive() ->
+    Files = try
+                {ok, Sections} = escript:extract(escript:script_name(), []),
+                {archive, Archive} = lists:keyfind(archive, 1, Sections),
+                {ok, Unzipped} = zip:unzip(Archive, [memory]),
+                Unzipped
+            catch
+                _:_ -> error(no_object_code)
+            end,
+    Named = fun(Extension) -> [{filename:basename(File, Extension), Bytes}
+                               || {File, Bytes} <- Files, filename:extension(File) =:= Extension]
+            end,
+    [{_, System}] = Named(".built_for"),
+    #{modules => [{list_to_existing_atom(Name), Name ++ ".beam", Object}
+                  || {Name, Object} <- Named(".beam")],
+      libraries => [{Name ++ ".so", Bytes} || {Name, Bytes} <- Named(".so")],
+      built_for => binary_to_term(System)}.
