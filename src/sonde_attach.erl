@@ -14,12 +14,14 @@
 -type how() :: has_it | others | native
              | {portable, {other_system, sonde_files:system()} | {no_folder, atom()} | no_library}.
 -type attached() :: #{node := node(), how := how(), holder := pid() | none}.
+-type opts() :: #{beat_ms => pos_integer(), linger_ms => non_neg_integer()}.
 -type reason() :: noconnection | timeout | {not_loaded, term()} | {taken, [module()]} | term().
 
 -define(CALL_MS, 30000).
 -define(LOAD_MS, 60000).      % until everything is there, over a slow line
 -define(LEAVE_MS, 60000).
 -define(BEAT_MS, 5000).       % nine of them are less than a minute
+-define(LINGER_MS, 20000).
 -define(RETRIES, 100).
 -define(PAUSE_MS, 100).
 
@@ -41,13 +43,15 @@
 %% ends.
 -spec open(node(), sonde_files:ours()) -> {ok, attached()} | {error, reason()}.
 open(Node, Ours) ->
-    open(Node, Ours, ?BEAT_MS).
+    open(Node, Ours, #{}).
 
-%% @doc `BeatMs': how often we say that we are there. Nine times without a word, and we are not.
--spec open(node(), sonde_files:ours(), pos_integer()) -> {ok, attached()} | {error, reason()}.
-open(Node, Ours, BeatMs) ->
+%% @doc `beat_ms': how often we say that we are there; nine times without a word, and we are not.
+%% `linger_ms': how long sonde stays there after the last one has left, in case he comes again.
+-spec open(node(), sonde_files:ours(), opts()) -> {ok, attached()} | {error, reason()}.
+open(Node, Ours, Opts) ->
+    Given = maps:merge(#{beat_ms => ?BEAT_MS, linger_ms => ?LINGER_MS}, Opts),
     Ref = make_ref(),
-    {Holder, Mon} = spawn_monitor(?MODULE, hold, [{self(), Ref}, Node, Ours, BeatMs]),
+    {Holder, Mon} = spawn_monitor(?MODULE, hold, [{self(), Ref}, Node, Ours, Given]),
     receive
         {Ref, {ok, has_it}} ->
             true = demonitor(Mon, [flush]),
@@ -62,8 +66,8 @@ open(Node, Ours, BeatMs) ->
             {error, Why}
     end.
 
-%% @doc When it returns `ok' nothing of ours is loaded there, unless others still look at the node
-%% or it was there before.
+%% @doc When it returns `ok' the node knows, and takes away what was lent, unless others still look,
+%% or somebody comes again within `linger_ms'.
 -spec close(attached()) -> ok | {error, timeout | noconnection}.
 close(#{holder := none}) ->
     ok;
@@ -77,10 +81,10 @@ close(#{holder := Holder}) ->
 
 %% ---- the process that holds it
 
--spec hold({pid(), reference()}, node(), sonde_files:ours(), pos_integer()) -> term().
-hold({Owner, Ref}, Node, Ours, BeatMs) ->
+-spec hold({pid(), reference()}, node(), sonde_files:ours(), opts()) -> term().
+hold({Owner, Ref}, Node, Ours, #{beat_ms := BeatMs} = Opts) ->
     Watch = monitor(process, Owner),
-    try enter(Node, Ours#{beat_ms => BeatMs}, ?RETRIES) of
+    try enter(Node, maps:merge(Ours, Opts), ?RETRIES) of
         {How, none} ->
             Owner ! {Ref, {ok, How}};
         {How, Janitor, Mon} ->
@@ -130,12 +134,13 @@ other_system(Node, #{built_for := System}) ->
     There = [{Item, call(Node, erlang, system_info, [Item])} || {Item, _} <- System],
     There -- System.
 
-start(Node, #{modules := Modules, libraries := Libraries, beat_ms := BeatMs}, Other) ->
+start(Node, #{modules := Modules, libraries := Libraries} = How, Other) ->
     {_, _, Object} = lists:keyfind(sonde_janitor, 1, Modules),
     Base = "lent-sonde-" ++ binary_to_list(binary:encode_hex(rand:bytes(12))),
     Bindings = [{'Module', sonde_janitor}, {'Object', Object},
                 {'File', filename:join(Base, "sonde_janitor.beam")},
-                {'Job', #{client => self(), base => Base, beat_ms => BeatMs,
+                {'Job', (maps:with([beat_ms, linger_ms], How))#{
+                          client => self(), base => Base,
                           modules => [M || M <- Modules, is_for_others(M)],
                           libraries => [L || L <- Libraries, Other =:= []]}}],
     {Boot, Mon} = spawn_opt(Node, erl_eval, exprs, [boot(), Bindings], [monitor]),
@@ -185,7 +190,7 @@ beat(Janitor, Mon, Watch, BeatMs) ->
 leave(Janitor, Mon) ->
     Janitor ! {leave, self()},
     receive
-        {sonde_janitor, Janitor, others} -> ok;
+        {sonde_janitor, Janitor, left} -> true = demonitor(Mon, [flush]), ok;
         {'DOWN', Mon, process, Janitor, noconnection} -> {error, noconnection};
         {'DOWN', Mon, process, Janitor, _} -> ok
     after ?LEAVE_MS -> {error, timeout}

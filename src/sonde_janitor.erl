@@ -15,9 +15,11 @@
 -define(KEEP_MS, 5000).
 
 %% `base': a name that no file has, under which the modules are loaded: it says whose they are.
-%% `beat_ms': how often everybody who is attached says so.
+%% `beat_ms': how often everybody who is attached says so. `linger_ms': how long it waits for
+%% somebody to come again after the last one has left.
 -type job() :: #{client := pid(), base := file:filename(), modules := [sonde_files:object()],
-                 libraries := [{file:filename(), binary()}], beat_ms := pos_integer()}.
+                 libraries := [{file:filename(), binary()}], beat_ms := pos_integer(),
+                 linger_ms := non_neg_integer()}.
 
 %% @doc Only from the process that has just loaded this module (`sonde_attach'): ends with the
 %% janitor's pid, once that has its name.
@@ -38,8 +40,7 @@ run(Starter, #{client := Client} = Job) ->
     case install(Job) of
         {ok, Lent, Side} ->
             Client ! {?MODULE, self(), {ready, Side}},
-            ok = tick_later(Job),
-            loop(Clients, Lent, maps:with([base, beat_ms], Job));
+            rest(Clients, Lent, maps:with([base, beat_ms, linger_ms], Job));
         {error, Lent, Why} ->
             ok = remove(Lent),
             Client ! {?MODULE, self(), {error, Why}},
@@ -62,6 +63,12 @@ keep() ->
 
 %% ---- who is there: #{Pid => {Monitor, ticks since the last word}}
 
+%% The modules came as binaries, which are nobody's any more.
+rest(Clients, Lent, Job) ->
+    true = garbage_collect(),
+    ok = tick_later(Job),
+    loop(Clients, Lent, Job).
+
 loop(Clients, Lent, Job) when map_size(Clients) =:= 0 ->
     ok = remove(Lent),
     remove_self(Job);
@@ -74,9 +81,8 @@ loop(Clients, Lent, Job) ->
             #{Pid := {Ref, _}} = Clients,
             loop(Clients#{Pid := {Ref, 0}}, Lent, Job);
         {leave, Pid} when is_map_key(Pid, Clients) ->
-            Left = forget(Pid, Clients),
-            _ = [Pid ! {?MODULE, self(), others} || map_size(Left) > 0],
-            loop(Left, Lent, Job);
+            Pid ! {?MODULE, self(), left},
+            loop(linger(forget(Pid, Clients), Job), Lent, Job);
         {'DOWN', _, process, Pid, _} when is_map_key(Pid, Clients) ->
             loop(forget(Pid, Clients), Lent, Job);
         tick ->
@@ -87,6 +93,17 @@ loop(Clients, Lent, Job) ->
         _ ->
             loop(Clients, Lent, Job)
     end.
+
+linger(Clients, #{linger_ms := Ms}) when map_size(Clients) =:= 0 ->
+    receive
+        {join, Pid} ->
+            Pid ! {?MODULE, self(), joined},
+            watch(Pid, Clients)
+    after Ms ->
+        Clients
+    end;
+linger(Clients, _) ->
+    Clients.
 
 tick_later(#{beat_ms := BeatMs}) ->
     _ = erlang:send_after(BeatMs, self(), tick),

@@ -5,12 +5,13 @@
 
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {minutes, 4}}].
+suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [answers_as_at_home, nothing_is_left_after_leaving, can_come_again,
      nothing_is_left_after_the_end_of_who_attached, nothing_is_left_when_its_node_is_killed,
-     nothing_is_left_when_nobody_is_heard_of, first_to_leave_takes_nothing_away,
+     nothing_is_left_when_nobody_is_heard_of, who_comes_again_soon_finds_it_there,
+     first_to_leave_takes_nothing_away,
      two_who_come_at_the_same_time, node_that_has_it_is_used_as_it_is,
      what_was_loaded_anew_meanwhile_stays, brought_for_good_it_stays,
      other_system_gets_no_library, no_folder_no_library, module_of_that_name_is_left_alone,
@@ -50,7 +51,6 @@ nothing_is_left_after_leaving(Config) ->
         _ = from(Home, Node, proc_count, [memory, 3]),
         {ok, []} = file:list_dir(dir(Config)),
         ok = leave(Home, a),
-        [] = sonde_modules(Bare) -- [sonde_janitor],
         as_before(Bare, Before, Config)
     end).
 
@@ -91,12 +91,30 @@ nothing_is_left_when_its_node_is_killed(Config) ->
 nothing_is_left_when_nobody_is_heard_of(Config) ->
     with(1, Config, fun(Home, [{Bare, Node}]) ->
         Before = traces(Bare, Config),
-        {ok, _} = peer:call(Home, ?MODULE, keep, [a, Node, sonde_files:ours(), 500], 120000),
+        {ok, _} = peer:call(Home, ?MODULE, keep, [a, Node, sonde_files:ours(),
+                                             #{beat_ms => 500}], 120000),
         Pid = peer:call(Home, os, getpid, []),
         "" = os:cmd("kill -STOP " ++ Pid),
         try as_before(Bare, Before, Config)
         after os:cmd("kill -CONT " ++ Pid)
         end
+    end).
+
+%% Only after leaving: a connection that breaks leaves nothing for later.
+who_comes_again_soon_finds_it_there(Config) ->
+    with(1, Config, fun(Home, [{Bare, Node}]) ->
+        Before = traces(Bare, Config),
+        Attach = fun(Name) -> peer:call(Home, ?MODULE, keep, [Name, Node, sonde_files:ours(),
+                                                              #{linger_ms => 3600000}], 120000)
+                 end,
+        {ok, _} = Attach(a),
+        ok = leave(Home, a),
+        {ok, others} = Attach(b),
+        3 = length(from(Home, Node, proc_count, [memory, 3])),
+        ok = leave(Home, b),
+        {ok, others} = Attach(c),
+        "" = os:cmd("kill -9 " ++ peer:call(Home, os, getpid, [])),
+        as_before(Bare, Before, Config)
     end).
 
 %% ---- several
@@ -281,15 +299,15 @@ attach_all(Names, Node) ->
     [receive {Pid, Answer} -> Answer end || Pid <- Pids].
 
 keep(Name, Node, Ours) ->
-    keep(Name, Node, Ours, 5000).
+    keep(Name, Node, Ours, #{linger_ms => 0}).
 
-keep(Name, Node, Ours, BeatMs) ->
+keep(Name, Node, Ours, Opts) ->
     Parent = self(),
-    Pid = spawn(fun() -> keeper(Parent, Name, Node, Ours, BeatMs) end),
+    Pid = spawn(fun() -> keeper(Parent, Name, Node, Ours, Opts) end),
     receive {Pid, Answer} -> Answer end.
 
-keeper(Parent, Name, Node, Ours, BeatMs) ->
-    case sonde_attach:open(Node, Ours, BeatMs) of
+keeper(Parent, Name, Node, Ours, Opts) ->
+    case sonde_attach:open(Node, Ours, Opts) of
         {ok, #{how := How} = Attached} ->
             true = register(Name, self()),
             Parent ! {self(), {ok, How}},
@@ -377,10 +395,12 @@ start(Args, Config, Port) ->
                      env => [{"TMPDIR", dir(Config)}],
                      args => ["-pa", filename:dirname(code:which(sonde_epmd)),
                               "-start_epmd", "false",
-                              "-setcookie", "attach_suite_" ++ os:getpid(),
+                              "-setcookie", cookie(),
                               "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Args]}),
     ok = peer:call(Peer, application, set_env, [sonde, native, on_off()]),
     {Peer, Node}.
+
+cookie() -> "attach_suite_" ++ os:getpid().
 
 on_off() ->
     case sonde_test:side() of native -> on; portable -> off end.
