@@ -32,7 +32,8 @@
 %%     {@link ets_count/2}, which also finds binaries that only a table holds</li>
 %% <li>How does the code that runs here look? {@link source/1}</li>
 %% <li>How do I look into a node that does not have sonde? {@link remote_load/2}; into many nodes?
-%%     {@link rpc/2}, {@link named_rpc/2}</li>
+%%     {@link cluster/2}, {@link rpc/2}, {@link named_rpc/2}</li>
+%% <li>What is wrong with this node? {@link diagnose/0}</li>
 %% <li>How do I read all this? {@link print/1}; how do I watch it live? {@link top/0}</li>
 %% <li>Does it read natively, and if not, why not? {@link native/0}</li>
 %% </ul>
@@ -96,14 +97,14 @@
          diagnose/0, diagnose/1, diagnosis/0, diagnosis/1,
          node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1, source/1,
          remote_load/1, remote_load/2,
-         rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3,
+         rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3, cluster/2,
          print/1, print/2, top/0, top/1,
          native/0, native/1]).
 
 -export_type([heap_opts/0, heap/0, heap_error/0, heap_row/0, mailbox/0, size_opts/0,
               attr/0, attrs/0, row/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
               leak_opts/0, leak_report/0,
-              bytes/0, node_result/0, status/0, socket_row/0, node_stats/0]).
+              bytes/0, node_result/0, status/0, socket_row/0, node_stats/0, cluster_opts/0]).
 
 -type attr() :: sonde_attr:attr().
 %% An item of `process_info/2', or one of ours: `binary_memory', `binary_count', `link_count',
@@ -139,6 +140,7 @@
 -type status() :: sonde_vm:status().
 -type socket_row() :: sonde_inet:socket_row().
 -type node_stats() :: sonde_node:stats().
+-type cluster_opts() :: sonde_cluster:opts().
 
 %% There are BIFs of these names.
 -compile({no_auto_import, [byte_size/1]}).
@@ -1193,6 +1195,30 @@ named_rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
     sonde_rpc:named(Nodes, Fun, Timeout);
 named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
     sonde_rpc:named([Node], Fun, Timeout).
+
+%% @doc One of the calls above on many nodes at the same time, and their rows as one list:
+%% `#{rows => [{Node, Row}], failed => [{Node, Reason}]}', the rows in the order of the call, so the
+%% largest first, whichever node they are from: up to `N' of each. `Function' is the name of a call
+%% of this module that returns rows: `proc_count' (of one attribute), `proc_window', `proc_group',
+%% `bin_leak', `bin_garbage', `bin_waste', `bin_owned', `bin_holders', `bin_resources',
+%% `bin_window', `port_count', `port_types', `ets_count', `inet_count', `inet_window', `sockets'.
+%%
+%% Options: `nodes' (this one and all connected ones), `timeout' (10000 ms) for all of them
+%% together. The nodes must have sonde: `Reason' is `undef' where they do not, `noconnection',
+%% `timeout', or what the call raised there. Anything else than a call of this list, an unknown
+%% option, or a bad value of one, is `badarg'.
+%%
+%% ```
+%% 1> sonde:cluster({proc_count, [memory, 1]}, #{nodes => [a@host, b@host, c@host]}).
+%% #{failed => [{c@host,noconnection}],
+%%   rows =>
+%%       [{b@host,{<0.44.0>,426552,[code_server,...]}},
+%%        {a@host,{<0.44.0>,426416,[code_server,...]}}]}
+%% '''
+-spec cluster({Function :: atom(), Args :: [term()]}, cluster_opts()) ->
+    #{rows := [{node(), Row :: term()}], failed := [{node(), Reason :: term()}]}.
+cluster(Call, Opts) ->
+    sonde_cluster:call(Call, Opts).
 
 %% ---- in a terminal
 

@@ -1,0 +1,81 @@
+%% @private
+%% One call of `sonde' on many nodes, its rows put together. Only what the module exports and what
+%% returns rows is called, by its name, so the nodes may run different builds.
+-module(sonde_cluster).
+
+-export([call/2, functions/0]).
+-export_type([opts/0, result/0]).
+
+-type opts() :: #{nodes => [node()], timeout => Ms :: non_neg_integer()}.
+-type result() :: #{rows := [{node(), Row :: term()}], failed := [{node(), Reason :: term()}]}.
+
+-define(MAX_MS, 16#FFFFFFFF).
+
+%% @doc What returns rows, and by what they are ordered: an element, an element of which the
+%% smallest comes first, or the first of the totals in an element.
+-spec functions() -> #{atom() => {largest | smallest | totals, pos_integer()} | holders}.
+functions() ->
+    Value = {largest, 2},
+    #{proc_count => Value, proc_window => Value, proc_group => {totals, 3},
+      bin_leak => {smallest, 2}, bin_garbage => Value, bin_waste => Value, bin_owned => Value,
+      bin_holders => holders, bin_resources => {largest, 3}, bin_window => Value,
+      port_types => Value, port_count => Value, ets_count => Value, inet_count => Value,
+      inet_window => Value, sockets => Value}.
+
+-spec call({atom(), [term()]}, opts()) -> result().
+call({Function, Args}, Opts) when is_atom(Function), is_list(Args) ->
+    #{nodes := Nodes, timeout := Timeout} =
+        sonde_opts:read(Opts, #{nodes => {[node() | nodes()], fun are_nodes/1},
+                                timeout => {10000, fun is_timeout/1}}),
+    Order = order(Function, Args),
+    Asked = lists:usort(Nodes),
+    Answers = lists:zip(Asked, erpc:multicall(Asked, sonde, Function, Args, Timeout)),
+    {Rows, Failed} = lists:foldr(fun(Answer, Acc) -> sort_out(Answer, Order, Acc) end,
+                                 {[], []}, Answers),
+    #{rows => [NodeAndRow || {_, NodeAndRow} <- lists:keysort(1, Rows)], failed => Failed};
+call(_, _) ->
+    error(badarg).
+
+are_nodes(Nodes) ->
+    is_list(Nodes) andalso lists:all(fun is_atom/1, Nodes).
+
+is_timeout(Ms) ->
+    is_integer(Ms) andalso Ms >= 0 andalso Ms =< ?MAX_MS.
+
+%% Of several attributes, and with a report, proc_count has no rows but something around them.
+order(proc_count, [Attr | _]) when is_list(Attr) -> error(badarg);
+order(proc_count, [_, _, #{report := true}]) -> error(badarg);
+order(bin_leak, [_, _]) -> error(badarg);
+order(bin_holders, [_, count | _]) -> fun(#{refc := Refc}) -> descending(Refc) end;
+order(Function, Args) ->
+    _ = code:ensure_loaded(sonde),
+    erlang:function_exported(sonde, Function, length(Args)) orelse error(badarg),
+    case functions() of
+        #{Function := {largest, Nth}} -> fun(Row) -> descending(element(Nth, Row)) end;
+        #{Function := {smallest, Nth}} -> fun(Row) -> element(Nth, Row) end;
+        #{Function := {totals, Nth}} ->
+            fun(Row) -> [descending(Total) || {_, Total} <- element(Nth, Row)] end;
+        #{Function := holders} -> fun(#{size := Size}) -> descending(Size) end;
+        #{} -> error(badarg)
+    end.
+
+%% What is no number, as the size of a table that is too large, comes first, as it does in the call.
+descending(N) when is_number(N) -> {1, -N};
+descending(_) -> {0, 0}.
+
+sort_out({Node, {ok, Rows}}, Order, {Sorted, Failed}) when is_list(Rows) ->
+    try [{Order(Row), {Node, Row}} || Row <- Rows] of
+        Ordered -> {Ordered ++ Sorted, Failed}
+    catch
+        error:_ -> {Sorted, [{Node, no_rows} | Failed]}
+    end;
+sort_out({Node, {ok, _}}, _, {Sorted, Failed}) ->
+    {Sorted, [{Node, no_rows} | Failed]};
+sort_out({Node, Error}, _, {Sorted, Failed}) ->
+    {Sorted, [{Node, reason(Error)} | Failed]}.
+
+reason({error, {erpc, Why}}) -> Why;
+reason({error, {exception, Why, _}}) -> Why;
+reason({exit, {exception, Why}}) -> Why;
+reason({exit, {signal, Why}}) -> Why;
+reason({throw, Thrown}) -> {nocatch, Thrown}.
