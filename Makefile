@@ -15,7 +15,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top
+.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,12 @@ compile: ## build the library, and the documentation into it
 	@rebar3 compile
 
 all: compile
+
+escript: ## the command `sonde`, one file that looks into any node: _build/escript/sonde
+	@scripts/setup build
+	@log=$$(SONDE_REQUIRE_NATIVE= rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@scripts/escript $(EBIN) _build/escript/sonde
+	@echo _build/escript/sonde
 
 test: ## the whole suite on this machine's Erlang, native and portable
 	@scripts/test
@@ -76,6 +82,11 @@ test-compat: ## a live broker with compat/recon in the place of its recon (a min
 	@scripts/setup rabbitmq
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@RECON=ours test/live/rabbitmq.sh
+
+test-attach: ## the command `sonde` against RabbitMQ and yaws, which do not have it (a minute)
+	@scripts/setup rabbitmq attach
+	@$(MAKE) -s --no-print-directory escript >/dev/null
+	@test/live/attach.sh
 
 stress: ## a node under fire, with witnesses in it: make stress SECONDS=60 OTP=27
 	@STRESS_SECONDS=$(or $(SECONDS),60) SUITES=stress_SUITE SONDE_SIDES=native scripts/matrix \

@@ -3,7 +3,7 @@
 %% this node loads them from, or from the archive that the command `sonde' is.
 -module(sonde_files).
 
--export([ours/0, system/0]).
+-export([ours/0, system/0, version/0]).
 -export_type([ours/0, object/0, system/0]).
 
 -type object() :: {module(), File :: file:filename(), Object :: binary()}.
@@ -34,6 +34,14 @@ system() ->
     [{Item, erlang:system_info(Item)}
      || Item <- [system_architecture, {wordsize, internal}, {wordsize, external}, otp_release]].
 
+-spec version() -> string().
+version() ->
+    _ = application:load(sonde),
+    case application:get_key(sonde, vsn) of
+        {ok, Version} -> Version;
+        undefined -> maps:get(version, built(archived()))
+    end.
+
 folder(Ebin, Beams) ->
     #{modules => [object(filename:basename(Beam, ".beam")) || Beam <- Beams],
       libraries => [{filename:basename(Library), read(filename:join(Place, Library))}
@@ -52,19 +60,27 @@ read(File) ->
 %% ---- the command's own file, which no call of the module file sees into
 
 archive() ->
-    Files = try
-                {ok, Sections} = escript:extract(escript:script_name(), []),
-                {archive, Archive} = lists:keyfind(archive, 1, Sections),
-                {ok, Unzipped} = zip:unzip(Archive, [memory]),
-                Unzipped
-            catch
-                _:_ -> error(no_object_code)
-            end,
+    Files = archived(),
     Named = fun(Extension) -> [{filename:basename(File, Extension), Bytes}
                                || {File, Bytes} <- Files, filename:extension(File) =:= Extension]
             end,
-    [{_, System}] = Named(".built_for"),
-    #{modules => [{list_to_existing_atom(Name), Name ++ ".beam", Object}
+    #{system := System} = built(Files),
+    #{modules => [{list_to_atom(Name), Name ++ ".beam", Object}
                   || {Name, Object} <- Named(".beam")],
       libraries => [{Name ++ ".so", Bytes} || {Name, Bytes} <- Named(".so")],
-      built_for => binary_to_term(System)}.
+      built_for => System}.
+
+archived() ->
+    try
+        {ok, Sections} = escript:extract(escript:script_name(), []),
+        {archive, Archive} = lists:keyfind(archive, 1, Sections),
+        {ok, Files} = zip:unzip(Archive, [memory]),
+        Files
+    catch
+        _:_ -> error(no_object_code)
+    end.
+
+%% scripts/escript has put it there.
+built(Files) ->
+    {_, Built} = lists:keyfind("sonde/ebin/sonde.built", 1, Files),
+    binary_to_term(Built).

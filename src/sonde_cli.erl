@@ -1,0 +1,238 @@
+%% @private
+%% The command `sonde': attaches to a node, makes one call of `sonde' there, shows the answer, and
+%% leaves.
+-module(sonde_cli).
+
+-export([main/1, run/1]).
+
+-define(DONE, 0).
+-define(FAILED, 1).
+-define(WRONG_USAGE, 2).
+-define(SUSPECTS, 3).
+-define(CALL_MS, 60000).
+
+%% @doc Where the escript begins.
+-spec main([string()]) -> no_return().
+main(Words) ->
+    erlang:halt(run(Words)).
+
+%% @doc The exit code.
+-spec run([string()]) -> 0..3.
+run(Words) ->
+    try command(sonde_cli_args:parse(Words))
+    catch
+        throw:{failed, Text} ->
+            complain(Text),
+            ?FAILED;
+        error:terminated ->           % nobody reads any more
+            ?FAILED;
+        Class:Why:Stack ->
+            complain(io_lib:format("~0tP", [{Class, Why, Stack}, 60])),
+            ?FAILED
+    end.
+
+command({help, none}) -> put_text(sonde_cli_help:general());
+command({help, Command}) -> put_text(sonde_cli_help:command(Command));
+command(version) -> put_text(sonde_cli_help:version());
+command({wrong, Why}) ->
+    complain([Why, " (sonde --help)"]),
+    ?WRONG_USAGE;
+command({run, #{run := completion}, [Shell], _}) ->
+    put_text(sonde_cli_complete:script(Shell));
+command({run, Command, Args, Opts}) ->
+    Nodes = case Opts of #{node := N} -> [N]; #{cluster := Ns} -> lists:usort(Ns) end,
+    ok = good(sonde_cli_node:start(Nodes, maps:get('cookie-file', Opts, undefined))),
+    Ours = sonde_files:ours(),
+    case Opts of
+        #{node := Node} -> one(Node, Ours, Command, Args, Opts);
+        #{cluster := _} -> several(Nodes, Ours, Command, Args, Opts)
+    end.
+
+put_text(Text) ->
+    io:put_chars(Text),
+    ?DONE.
+
+complain(Text) ->
+    %% One line, whatever is in it.
+    Line = re:replace(unicode:characters_to_binary(["sonde: ", Text]), "\\s+", " ",
+                      [global, unicode, {return, binary}]),
+    io:put_chars(standard_error, [Line, $\n]).
+
+good(ok) -> ok;
+good({error, Text}) -> failed(Text).
+
+-spec failed(unicode:chardata()) -> no_return().
+failed(Text) ->
+    throw({failed, Text}).
+
+%% ---- coming and going
+
+attach(Node, Ours) ->
+    case sonde_cli_node:connect(Node) of
+        ok ->
+            case sonde_attach:open(Node, Ours) of
+                {ok, #{how := {portable, Why}} = Attached} ->
+                    complain([atom_to_list(Node), ": ", sonde_cli_say:side(Why, Ours)]),
+                    {ok, Attached};
+                {ok, Attached} ->
+                    {ok, Attached};
+                {error, Why} ->
+                    {error, [atom_to_list(Node), ": ", sonde_cli_say:attach(Why, Ours)]}
+            end;
+        Error ->
+            Error
+    end.
+
+leave(Attached) ->
+    case sonde_attach:close(Attached) of
+        ok ->
+            ok;
+        {error, _} ->
+            complain([atom_to_list(maps:get(node, Attached)),
+                      ": not heard of; what is there of sonde goes within a minute"])
+    end.
+
+%% ---- one node
+
+one(Node, Ours, Command, Args, Opts) ->
+    case attach(Node, Ours) of
+        {ok, Attached} ->
+            try on(Node, Command, Args, Opts)
+            catch throw:{failed, Text} -> failed([atom_to_list(Node), ": ", Text])
+            after leave(Attached)
+            end;
+        {error, Text} ->
+            failed(Text)
+    end.
+
+on(Node, #{run := top}, [], _) ->
+    _ = here(sonde, top, [#{node => Node}]),
+    ?DONE;
+on(Node, #{run := diagnose} = Command, [], Opts) ->
+    Interval = maps:with([interval], Opts),
+    Found = call(Node, sonde, diagnosis, [Interval], wait(Opts) + maps:get(interval, Opts, 2000)),
+    #{suspects := Suspects} = Diagnosis = sonde_cli_terms:as_there(Found, Node),
+    case format(Opts) of
+        json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis);
+        text -> io:put_chars(here(sonde_diagnose, format, [Diagnosis]))
+    end,
+    case Suspects of
+        [] -> ?DONE;
+        [_ | _] -> ?SUSPECTS
+    end;
+on(Node, #{run := dump} = Command, [Process, File], Opts) ->
+    Look = maps:merge(#{force => false, values => false, suspend => false, progress => false,
+                        max_nodes => 5000000, max_words => 1000000000, timeout => wait(Opts)},
+                      maps:with([force, values, suspend], Opts)),
+    Written = sonde_dump:write(Node, there(Node, Process), File, Look),
+    show(Node, Command, [], ok(answer(Written, dump)), Opts);
+on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
+    There = [there(Node, Arg) || Arg <- Args]
+        ++ [#{suspend => true} || #{suspend := true} <- [Opts]],
+    Answer = call(Node, sonde, Function, There, wait(Opts) + windows(Command, Args)),
+    show(Node, Command, Args, answer(Answer, Function), Opts).
+
+ok({ok, Result}) -> Result.
+
+answer(Answer, Function) ->
+    case sonde_cli_say:answer(Answer, Function) of
+        answer -> Answer;
+        {failed, Text} -> failed(Text)
+    end.
+
+show(Node, Command, Args, Answer, Opts) ->
+    ok = sonde_cli_show:show(format(Opts), Command, Args, sonde_cli_terms:as_there(Answer, Node)),
+    ?DONE.
+
+format(#{json := true}) -> json;
+format(_) -> text.
+
+wait(Opts) -> maps:get(timeout, Opts, ?CALL_MS).
+
+%% What the call itself waits for.
+windows(#{args := Wanted}, Args) ->
+    Given = lists:zip(lists:sublist(Wanted, length(Args)), Args),
+    Ms = lists:sum([V || {#{type := ms}, V} <- Given]),
+    case Given of
+        [{#{type := count}, N}, {#{type := ms}, _}] -> N * Ms;
+        _ -> Ms
+    end.
+
+%% ---- what stands for something over there
+
+there(Node, {process, Text}) -> process(Node, Text, re:run(Text, "^<?([0-9.]+)>?$",
+                                                           [{capture, all_but_first, list}]));
+there(_, {port, Text}) ->
+    case re:run(Text, "^[0-9]+$") of
+        {match, _} -> list_to_integer(Text);
+        nomatch -> Text
+    end;
+there(_, Arg) -> Arg.
+
+process(Node, Text, {match, [Numbers]}) ->
+    case ask(Node, erlang, list_to_pid, ["<" ++ Numbers ++ ">"]) of
+        Pid when is_pid(Pid), node(Pid) =:= Node ->
+            ask(Node, erlang, is_process_alive, [Pid])
+                orelse failed(["no such process: ", Text]),
+            Pid;
+        _ ->
+            failed(["no such process: ", Text])
+    end;
+process(Node, Text, nomatch) ->
+    Name = ask(Node, erlang, list_to_existing_atom, [Text]),
+    case is_atom(Name) andalso ask(Node, erlang, whereis, [Name]) of
+        Pid when is_pid(Pid) -> Pid;
+        _ -> failed(["no process is registered as ", Text])
+    end.
+
+%% What it says, or `{raised, _}'.
+ask(Node, Module, Function, Args) ->
+    try erpc:call(Node, Module, Function, Args, ?CALL_MS)
+    catch error:{exception, Why, _} -> {raised, Why}
+    end.
+
+call(Node, Module, Function, Args, Ms) ->
+    try erpc:call(Node, Module, Function, Args, min(Ms, 16#FFFFFFFF))
+    catch
+        error:{exception, undef, [{sonde, _, _, _} | _]} ->
+            failed(sonde_cli_say:call(undef, Function));
+        error:{exception, Why, _} -> failed(sonde_cli_say:call(Why, Function));
+        error:{erpc, Why} -> failed(sonde_cli_say:call(Why, Function));
+        exit:{exception, Why} -> failed(sonde_cli_say:call(Why, Function));
+        exit:{signal, Why} -> failed(sonde_cli_say:call(Why, Function));
+        throw:Thrown -> failed(sonde_cli_say:call({nocatch, Thrown}, Function))
+    end.
+
+here(Module, Function, Args) ->
+    case code:ensure_loaded(Module) =:= {module, Module}
+        andalso erlang:function_exported(Module, Function, length(Args)) of
+        true -> apply(Module, Function, Args);
+        false -> failed([atom_to_list(Function), ": this build of sonde does not have it"])
+    end.
+
+%% ---- several nodes
+
+several(Nodes, Ours, #{run := {sonde, Function}} = Command, Args, Opts) ->
+    Attached = [{Node, attach(Node, Ours)} || Node <- Nodes],
+    try
+        There = [Node || {Node, {ok, _}} <- Attached],
+        #{rows := Rows, failed := Failed} =
+            sonde:cluster({Function, Args},
+                          #{nodes => There, timeout => wait(Opts) + windows(Command, Args)}),
+        Absent = [{Node, unicode:characters_to_binary(Text)} || {Node, {error, Text}} <- Attached],
+        Said = [{Node, unicode:characters_to_binary(
+                         [atom_to_list(Node), ": ", sonde_cli_say:call(Why, Function)])}
+                || {Node, Why} <- Failed],
+        All = Absent ++ Said,
+        ok = sonde_cli_show:cluster(
+               format(Opts), Command, Args,
+               #{rows => [{Node, sonde_cli_terms:as_there(Row, Node)} || {Node, Row} <- Rows],
+                 failed => All}),
+        _ = [complain(Text) || {_, Text} <- All],
+        case All of
+            [] -> ?DONE;
+            _ -> ?FAILED
+        end
+    after
+        [leave(A) || {_, {ok, A}} <- Attached]
+    end.

@@ -1,0 +1,144 @@
+%% @private
+%% The words of the command line, read by the table. Options may stand anywhere; after `--' there
+%% are none.
+-module(sonde_cli_args).
+
+-export([parse/1]).
+-export_type([parsed/0, value/0]).
+
+%% What stands for something on the other node stays text, with what it is.
+-type value() :: integer() | atom() | string() | {process | port, string()} | [value()].
+-type parsed() :: {run, sonde_cli_table:command(), [value()], #{atom() => value()}}
+                | {help, sonde_cli_table:command() | none} | version | {wrong, iodata()}.
+
+-define(MAX_MS, 16#FFFFFFFF).
+
+-spec parse([string()]) -> parsed().
+parse(Words) ->
+    try words(Words, none, [], #{})
+    catch throw:{wrong, Why} -> {wrong, Why}
+    end.
+
+words([], Command, Args, Opts) ->
+    finish(Command, lists:reverse(Args), Opts);
+words(["--" | Words], Command, Args, Opts) ->
+    {C, As} = lists:foldl(fun word/2, {Command, Args}, Words),
+    words([], C, As, Opts);
+words(["--" ++ Long | Words], Command, Args, Opts) ->
+    [Name | Given] = string:split(Long, "="),
+    option(sonde_cli_table:option(Name, Command), "--" ++ Name, Given, Words, Command, Args, Opts);
+words([[$-, Letter] = Short | Words], Command, Args, Opts) when Letter < $0; Letter > $9 ->
+    Found = [O || #{letter := L} = O <- sonde_cli_table:options(), L =:= Letter],
+    option(hd(Found ++ [none]), Short, [], Words, Command, Args, Opts);
+words([Word | Words], Command, Args, Opts) ->
+    {C, As} = word(Word, {Command, Args}),
+    words(Words, C, As, Opts).
+
+%% The first word is the command, all others are its arguments.
+word(Word, {none, Args}) ->
+    case sonde_cli_table:command(Word) of
+        none -> wrong(["no such command: ", Word]);
+        Command -> {Command, Args}
+    end;
+word(Word, {Command, Args}) ->
+    {Command, [Word | Args]}.
+
+option(none, Written, _, _, none, _, _) ->
+    wrong(["no such option: ", Written, ", or not before its command"]);
+option(none, Written, _, _, #{name := Name}, _, _) ->
+    wrong(["no such option of ", Name, ": ", Written]);
+option(#{arg := {_, Type}, name := Name}, Written, [Value], Words, Command, Args, Opts) ->
+    words(Words, Command, Args, Opts#{Name => value(Type, Value, Written)});
+option(#{arg := _} = Option, Written, [], [Value | Words], Command, Args, Opts) ->
+    option(Option, Written, [Value], Words, Command, Args, Opts);
+option(#{arg := {Name, _}}, Written, [], [], _, _, _) ->
+    wrong([Written, " needs ", Name]);
+option(#{}, Written, [_], _, _, _, _) ->
+    wrong([Written, " takes no value"]);
+option(#{name := Name}, _, [], Words, Command, Args, Opts) ->
+    words(Words, Command, Args, Opts#{Name => true}).
+
+finish(Command, _, #{help := true}) -> {help, Command};
+finish(_, _, #{version := true}) -> version;
+finish(none, _, _) -> wrong("no command");
+finish(#{run := help}, [Name], _) ->
+    case sonde_cli_table:command(Name) of
+        none -> wrong(["no such command: ", Name]);
+        Command -> {help, Command}
+    end;
+finish(#{run := help} = Command, Args, _) ->
+    [] = arguments(Command, Args),
+    {help, none};
+finish(#{run := Run} = Command, Args, Opts) ->
+    Values = arguments(Command, Args),
+    ok = target(Run, Command, Opts),
+    {run, Command, Values, Opts}.
+
+%% Which node: one, or several where there are rows to put together.
+target(completion, _, _) ->
+    ok;
+target(_, _, #{node := _, cluster := _}) ->
+    wrong("either --node or --cluster");
+target(Run, #{name := Name}, #{cluster := _}) ->
+    Functions = sonde_cluster:functions(),
+    case Run of
+        {sonde, Function} when is_map_key(Function, Functions) -> ok;
+        _ -> wrong([Name, " has no rows: it takes --node, and not --cluster"])
+    end;
+target(_, _, #{node := _}) ->
+    ok;
+target(_, _, _) ->
+    wrong("which node? --node NAME@HOST").
+
+%% ---- arguments
+
+arguments(#{name := Name, args := Wanted}, Given) ->
+    take(Wanted, Given, Name).
+
+take([#{many := true, name := N, type := Type}], [_ | _] = Given, _) ->
+    [[value(Type, Text, N) || Text <- Given]];
+take([#{name := N, type := Type} | Wanted], [Text | Given], Name) ->
+    [value(Type, Text, N) | take(Wanted, Given, Name)];
+take([#{optional := true} | _], [], _) ->
+    [];
+take([], [], _) ->
+    [];
+take([#{name := N} | _], [], Name) ->
+    wrong([Name, ": ", N, " is missing"]);
+take([], [Text | _], Name) ->
+    wrong([Name, ": one argument too many: ", Text]).
+
+value(count, Text, Of) -> number(Text, Of, 0, infinity);
+value(integer, Text, Of) -> number(Text, Of, 0, infinity);
+value(ms, Text, Of) -> number(Text, Of, 0, ?MAX_MS);
+value(node, Text, Of) -> node_name(Text, Of);
+value(nodes, Text, Of) -> [node_name(Name, Of) || Name <- string:lexemes(Text, ",")];
+value(process, Text, _) -> {process, Text};
+value(port, Text, _) -> {port, Text};
+value({one_of, Atoms}, Text, Of) ->
+    case [A || A <- Atoms, atom_to_list(A) =:= Text] of
+        [Atom] -> Atom;
+        [] -> wrong([Of, " is not one of ", lists:join(", ", [atom_to_list(A) || A <- Atoms]),
+                     ": ", Text])
+    end;
+value(_, Text, _) ->
+    Text.
+
+number(Text, Of, Least, Most) ->
+    try list_to_integer(Text) of
+        N when N >= Least, N =< Most -> N;
+        _ -> wrong([Of, " is too large, or too small: ", Text])
+    catch
+        error:badarg -> wrong([Of, " is not a number: ", Text])
+    end.
+
+%% The only text of the user's that becomes an atom.
+node_name(Text, Of) ->
+    case string:split(Text, "@", all) of
+        [[_ | _], [_ | _]] when length(Text) < 256 -> list_to_atom(Text);
+        _ -> wrong([Of, " is not NAME@HOST: ", Text])
+    end.
+
+-spec wrong(iodata()) -> no_return().
+wrong(Why) ->
+    throw({wrong, Why}).

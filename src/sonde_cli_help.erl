@@ -1,0 +1,111 @@
+%% @private
+%% The texts of `--help', from the table; 79 columns.
+-module(sonde_cli_help).
+
+-export([general/0, command/1, usage/1, version/0]).
+
+-define(COLUMN, 30).          % where the second column begins
+-define(WIDTH, 79).
+
+-spec general() -> unicode:chardata().
+general() ->
+    ["sonde looks inside a running Erlang node without stopping it.\n\n", usage(none),
+     "\nCommands:\n", [wrapped(usage_of(C), H) || #{help := H} = C <- commands()],
+     "\nOptions:\n", [option(O) || O <- sonde_cli_table:options()],
+     [["\n", paragraph(Text)]
+      || Text <- ["A PROCESS is a pid as the node writes it, <0.44.0> or 0.44.0, or a registered "
+                  "name.",
+                  "A node that does not have sonde is lent it: within a minute after the last one "
+                  "has left, or the connection broke, modules and files are gone again. What stays "
+                  "until the node ends is the image of the native library, mapped and without use.",
+                  "Exit codes: 0 done; 1 the node was not reached, or the call failed; 2 wrong "
+                  "usage; 3 diagnose found suspects.",
+                  "sonde help COMMAND has more about one."]]].
+
+-spec command(sonde_cli_table:command()) -> unicode:chardata().
+command(#{name := Name, help := Help} = Command) ->
+    [paragraph(["sonde ", Name, ": ", Help]), "\n", usage(Command),
+     [["\nArguments:\n", [argument(A) || A <- Args]] || #{args := [_ | _] = Args} <- [Command]],
+     [["\nOptions:\n", [option(O) || O <- Options]] || #{options := Options} <- [Command]],
+     [["\n", [[Line, $\n] || Line <- Text]] || #{text := Text} <- [Command]],
+     [["\n", paragraph(["In Erlang: ", call(Command), "; in a shell h(sonde, ",
+                        atom_to_list(Function), "). has more about it."])]
+      || #{run := {sonde, Function}} <- [Command]],
+     "\nsonde --help has the options that all commands take.\n"].
+
+-spec usage(sonde_cli_table:command() | none) -> unicode:chardata().
+usage(none) ->
+    "Usage: sonde --node NAME@HOST [OPTIONS] COMMAND [ARGUMENTS]\n";
+usage(#{run := Run} = Command) when Run =:= completion; Run =:= help ->
+    ["Usage: sonde ", usage_of(Command), "\n"];
+usage(#{run := Run} = Command) ->
+    Functions = sonde_cluster:functions(),
+    Target = case Run of
+                 {sonde, F} when is_map_key(F, Functions) -> "--node NAME@HOST | --cluster NODES";
+                 _ -> "--node NAME@HOST"
+             end,
+    ["Usage: sonde ", Target, " [OPTIONS] ", usage_of(Command), "\n"].
+
+-spec version() -> unicode:chardata().
+version() ->
+    ["sonde ", sonde_files:version(), "\n"].
+
+commands() ->
+    sonde_cli_table:commands().
+
+usage_of(#{name := Name, args := Args}) ->
+    lists:join($\s, [Name | [usage_of_arg(A) || A <- Args]]).
+
+usage_of_arg(#{name := Name, many := true}) -> [Name, "..."];
+usage_of_arg(#{name := Name, optional := true}) -> [$[, Name, $]];
+usage_of_arg(#{name := Name}) -> Name.
+
+call(#{run := {sonde, Function}, args := Args}) ->
+    ["sonde:", atom_to_list(Function), $(, lists:join(", ", [in_call(A) || A <- Args]), $)].
+
+in_call(#{name := Name, many := true}) -> [$[, Name, "]"];
+in_call(#{name := Name}) -> Name.
+
+argument(#{name := Name, type := {one_of, Atoms}}) ->
+    wrapped(Name, "one of " ++ lists:flatten(lists:join(", ", [atom_to_list(A) || A <- Atoms])));
+argument(#{name := Name, type := count}) -> wrapped(Name, "a number from 0 on");
+argument(#{name := Name, type := integer}) -> wrapped(Name, "a number");
+argument(#{name := Name, type := ms}) -> wrapped(Name, "milliseconds");
+argument(#{name := Name, type := process}) ->
+    wrapped(Name, "a pid as the node writes it, or a registered name");
+argument(#{name := Name, type := port}) ->
+    wrapped(Name, "a port as the node writes it, #Port<0.5>");
+argument(#{name := Name, type := local_file}) -> wrapped(Name, "a file of this machine");
+argument(#{name := Name, type := command}) -> wrapped(Name, "one of the commands").
+
+option(#{name := Name, help := Help} = Option) ->
+    Letter = case Option of #{letter := L} -> ["-", L, ", "]; _ -> "    " end,
+    Arg = case Option of #{arg := {A, _}} -> [$\s, A]; _ -> "" end,
+    wrapped([Letter, "--", atom_to_list(Name), Arg], Help).
+
+%% Two columns; the second one goes on below itself.
+wrapped(Left, Right) ->
+    [First | More] = fill(string:lexemes(Right, " "), ?WIDTH - ?COLUMN),
+    Text = unicode:characters_to_list(Left),
+    Head = case length(Text) > ?COLUMN - 4 of
+               true -> ["  ", Text, $\n, lists:duplicate(?COLUMN, $\s)];
+               false -> ["  ", string:pad(Text, ?COLUMN - 2)]
+           end,
+    [Head, First, $\n, [[lists:duplicate(?COLUMN, $\s), Line, $\n] || Line <- More]].
+
+paragraph(Text) ->
+    Words = string:lexemes(unicode:characters_to_list(Text), " "),
+    [[Line, $\n] || Line <- fill(Words, ?WIDTH)].
+
+fill(Words, Width) ->
+    fill(Words, [], Width).
+
+fill([], Line, _) ->
+    [lists:join($\s, lists:reverse(Line))];
+fill([Word | Words], Line, Width) ->
+    case length(lists:append(Line)) + length(Line) + length(Word) > Width of
+        true when Line =/= [] ->
+            [lists:join($\s, lists:reverse(Line)) | fill(Words, [Word], Width)];
+        _ ->
+            fill(Words, [Word | Line], Width)
+    end.

@@ -1,0 +1,70 @@
+%% @private
+%% What went wrong, in one line each.
+-module(sonde_cli_say).
+
+-export([attach/2, side/2, call/2, answer/2]).
+
+-type text() :: unicode:chardata().
+
+%% @doc Why sonde could not be lent to a node.
+-spec attach(term(), sonde_files:ours()) -> text().
+attach({not_loaded, [{Module, Why} | _]}, #{built_for := System}) ->
+    {_, Release} = lists:keyfind(otp_release, 1, System),
+    ["it cannot load code that was compiled on OTP ", Release, ": is its release older? (",
+     atom_to_list(Module), ": ", short(Why), ")"];
+attach({taken, Modules}, _) ->
+    ["it has modules of these names that are not ours: ",
+     lists:join(", ", [atom_to_list(M) || M <- Modules])];
+attach(Why, _) ->
+    why(Why).
+
+%% @doc Why a node that sonde was lent to answers from the portable side.
+-spec side(term(), sonde_files:ours()) -> text().
+side({other_system, There}, #{built_for := System}) ->
+    [lists:join(", ", [[short(V), ", not ", short(proplists:get_value(K, System))]
+                       || {K, V} <- There]),
+     ": another system than this sonde was built for, so it is answered from the portable side"];
+side({no_folder, Why}, _) ->
+    ["no folder for the native part (", file:format_error(Why),
+     "), so it is answered from the portable side"];
+side(no_library, _) ->
+    "this sonde was built without its native part, so it is answered from the portable side".
+
+%% @doc Why a call of `sonde' failed.
+-spec call(term(), atom()) -> text().
+call(undef, Function) ->
+    ["the sonde there has no ", atom_to_list(Function), ": is it another build?"];
+call({native_off, Why}, Function) ->
+    [atom_to_list(Function), " needs the native side, which is off there: ", short(Why)];
+call(Why, Function) ->
+    [atom_to_list(Function), ": ", why(Why)].
+
+%% @doc What an answer says that is none.
+-spec answer(term(), atom()) -> {failed, text()} | answer.
+answer(undefined, Function) when Function =:= bin_holder -> {failed, "no live binary has this id"};
+answer(undefined, _) -> {failed, "no such process, or it ended meanwhile"};
+answer({error, busy}, _) -> {failed, "the process ran whenever it was looked at: --suspend helps"};
+answer({error, {heap_too_large, _, _} = Why}, _) -> {failed, short(Why)};
+answer({error, content_forbidden}, _) ->
+    {failed, "no permission: the node has {sonde, [{allow_content, false}]}"};
+answer({error, {native_off, _} = Why}, Function) -> {failed, call(Why, Function)};
+answer({error, Why}, Function) -> {failed, call(Why, Function)};
+answer(_, _) -> answer.
+
+why(noconnection) -> "the connection was lost";
+why(timeout) -> "no answer in time (--timeout MS)";
+why(system_limit) -> "a limit of that node was reached";
+why(Posix) when is_atom(Posix) ->
+    case file:format_error(Posix) of
+        "unknown POSIX error" ++ _ -> atom_to_list(Posix);
+        Text -> Text
+    end;
+why(Why) -> short(Why).
+
+short(Text) when is_list(Text) ->
+    case io_lib:printable_unicode_list(Text) of
+        true -> Text;
+        false -> io_lib:format("~0tP", [Text, 20])
+    end;
+short(Term) ->
+    io_lib:format("~0tP", [Term, 20]).

@@ -1,0 +1,114 @@
+%% @private
+%% Results on the screen, or as JSON.
+-module(sonde_cli_show).
+
+-export([show/4, cluster/4, is_terminal/0, width/0, color/0]).
+
+-type command() :: sonde_cli_table:command().
+
+%% @doc The result of a command on one node, as that node would write it.
+-spec show(text | json, command(), [term()], term()) -> ok.
+show(json, Command, _, Result) ->
+    put_json(one_object(Command, Result));
+show(text, #{run := {sonde, Function}}, [Attr | _], [_ | _] = Rows)
+  when Function =:= proc_count; Function =:= proc_window; Function =:= ets_count;
+       Function =:= port_count; Function =:= inet_count; Function =:= inet_window ->
+    %% The attribute says in what unit the values are.
+    print([{Attr, Rows}]);
+show(text, _, _, Result) ->
+    print(Result).
+
+%% @doc The rows of several nodes; what failed is the caller's to say.
+-spec cluster(text | json, command(), [term()], #{rows := list(), failed := list()}) -> ok.
+cluster(json, Command, _, #{rows := Rows, failed := Failed}) ->
+    put_json(#{rows => [maps:put(node, Node, row(Command, Row)) || {Node, Row} <- Rows],
+               failed => [#{node => Node, reason => Why} || {Node, Why} <- Failed]});
+cluster(text, Command, Args, #{rows := Rows}) ->
+    show(text, Command, Args, [with_node(Node, Row) || {Node, Row} <- Rows]).
+
+put_json(Term) ->
+    io:put_chars([sonde_json:encode(Term), $\n]).
+
+print(Result) ->
+    sonde_print:print(Result, #{color => color(), width => width()}).
+
+%% ---- one object for each result
+
+one_object(_, Map) when is_map(Map) ->
+    Map;
+one_object(#{row := _} = Command, Rows) when is_list(Rows) ->
+    #{rows => [row(Command, Row) || Row <- Rows]};
+one_object(Command, [Map | _] = Rows) when is_map(Map) ->
+    #{rows => [row(Command, Row) || Row <- Rows]};
+one_object(_, [{_, _} | _] = Props) ->
+    maps:from_list(Props);
+one_object(_, Rows) when is_list(Rows) ->
+    #{rows => Rows};
+one_object(_, {Key, Value}) when is_atom(Key) ->
+    #{Key => Value};
+one_object(_, Value) ->
+    #{value => Value}.
+
+row(_, #{path := Path} = Thing) ->
+    Thing#{path := unicode:characters_to_binary(sonde_heap_top:path_text(Path))};
+row(_, Row) when is_map(Row) ->
+    Row;
+row(#{row := Names}, Row) ->
+    lists:foldl(fun into/2, #{}, lists:zip(Names, tuple_to_list(Row)));
+row(_, Row) ->
+    #{value => Row}.
+
+%% What a row is about keeps its name, whatever its attributes are called.
+into({attrs, Attrs}, Row) -> maps:merge(maps:from_list([attr(A) || A <- Attrs]), Row);
+into({Name, Value}, Row) -> Row#{Name => Value}.
+
+attr({Key, Value}) -> {Key, Value};
+attr(Name) -> {name, Name}.
+
+%% ---- rows of any shape as those of three elements, the node first among the attributes
+
+with_node(Node, {What, Value, Attrs}) when is_list(Attrs) ->
+    {What, Value, [{node, Node} | Attrs]};
+with_node(Node, {Type, Count, Bytes, Holders}) ->
+    {Type, Count, [{node, Node}, {bytes, Bytes}, {holders, Holders}]};
+with_node(Node, {Name, Value}) ->
+    {Name, Value, [{node, Node}]};
+with_node(Node, #{id := Id, size := Size, refc := Refc, holders := Holders}) ->
+    {Id, Size, [{node, Node}, {refc, Refc}, {holders, length(Holders)}]}.
+
+%% ---- the terminal
+
+-spec color() -> always | never.
+color() ->
+    Wanted = os:getenv("NO_COLOR", "") =:= "" andalso os:getenv("TERM", "dumb") =/= "dumb",
+    case Wanted andalso is_terminal() of
+        true -> always;
+        false -> never
+    end.
+
+%% Where nobody looks nothing need be cut.
+-spec width() -> pos_integer().
+width() ->
+    case {is_terminal(), io:columns()} of
+        {true, {ok, Columns}} -> min(max(Columns, 20), 10000);
+        {true, _} -> 80;
+        {false, _} -> 10000
+    end.
+
+%% Before OTP 26 nothing says it of the output alone, but the system may.
+-spec is_terminal() -> boolean().
+is_terminal() ->
+    case {proplists:get_value(stdout, options()), file:read_link("/proc/self/fd/1")} of
+        {Is, _} when is_boolean(Is) -> Is;
+        {_, {ok, "/dev/pts/" ++ _}} -> true;
+        {_, {ok, "/dev/tty" ++ _}} -> true;
+        {_, {ok, "/dev/console"}} -> true;
+        {_, {ok, _}} -> false;
+        {_, {error, _}} -> element(1, io:columns()) =:= ok
+    end.
+
+options() ->
+    case io:getopts() of
+        Options when is_list(Options) -> Options;
+        _ -> []
+    end.

@@ -1,0 +1,59 @@
+%% @private
+%% The heap of a process of another node, as a file on this machine: read over there piece by piece,
+%% and written here as any dump is.
+-module(sonde_dump).
+
+-export([write/4]).
+-export([serve/3]).
+
+-define(PIECE_MS, 60000).
+-define(IDLE_MS, 60000).
+
+%% @doc What `sonde_heap:dump/3' says. `Opts' are its `force', and the options of a look.
+-spec write(node(), pid(), file:filename(), #{atom() => term()}) ->
+    {ok, sonde_heap:written()} | undefined | {error, term()}.
+write(Node, Pid, File, #{force := Force} = Opts) ->
+    sonde_heap_file:write(File, Force, fun() -> open(Node, Pid, maps:remove(force, Opts)) end).
+
+%% In the process that writes.
+open(Node, Pid, Opts) ->
+    {Reader, Mon} = spawn_opt(Node, ?MODULE, serve, [self(), Pid, Opts], [monitor]),
+    {ok, fun() -> next(Reader, Mon) end}.
+
+next(Reader, Mon) ->
+    Reader ! {next, self()},
+    receive
+        {Reader, Piece} -> Piece;
+        {'DOWN', Mon, process, Reader, Why} -> {error, Why}
+    after ?PIECE_MS -> {error, timeout}
+    end.
+
+%% ---- over there
+
+-spec serve(pid(), pid(), #{atom() => term()}) -> ok.
+serve(Writer, Pid, Opts) ->
+    Mon = monitor(process, Writer),
+    Allowed = application:get_env(sonde, allow_content, true) =:= true,
+    case Opts of
+        #{values := true} when not Allowed -> serve(fun() -> {error, content_forbidden} end, Mon);
+        _ -> serve(opened(sonde_snap:open(Pid, Opts)), Mon)
+    end.
+
+opened({ok, Next}) -> Next;
+opened(No) -> fun() -> No end.
+
+serve(Next, Mon) ->
+    receive
+        {next, Writer} ->
+            case Next() of
+                {data, Data} ->
+                    Writer ! {self(), {data, iolist_to_binary(Data)}},
+                    serve(Next, Mon);
+                End ->
+                    Writer ! {self(), End},
+                    ok
+            end;
+        {'DOWN', Mon, process, _, _} ->
+            ok
+    after ?IDLE_MS -> ok
+    end.
