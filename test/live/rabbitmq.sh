@@ -9,7 +9,8 @@
 # and epmd are stopped and the folder is gone.
 #
 # RECON=ours looks at something else: a broker with compat/recon in the place of the recon that it ships
-# (live_compat.erl); LOOK=binaries at where the memory of a backlog is (live_binaries.erl).
+# (live_compat.erl); LOOK=binaries at where the memory of a backlog is (live_binaries.erl); LOOK=attach from
+# outside, by the command (live_attach.erl, see attach.sh).
 #
 #   RABBITMQ_SECONDS   of each of the ten windows (10); with less than 10, all else is less, too
 #   SONDE_TIMEOUT      seconds for all (1200)
