@@ -205,6 +205,13 @@ static ERL_NIF_TERM nif_switch(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     return ATOM(ok);
 }
 
+static ERL_NIF_TERM nif_leave(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc, (void)argv;
+    atomic_store(&sonde_of(env)->leave, true);
+    return ATOM(ok);
+}
+
 static ERL_NIF_TERM nif_counters(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc, (void)argv;
@@ -340,6 +347,8 @@ static void unload(ErlNifEnv *env, void *priv)
     struct sonde *s = priv;
     if (atomic_fetch_sub(&s->users, 1) != 1)
         return;
+    if (atomic_load(&s->leave))
+        peek_leave();
     if (s->status_env)
         enif_free_env(s->status_env);
     enif_mutex_destroy(s->lock);
@@ -354,6 +363,7 @@ static ErlNifFunc functions[] = {
     {"want_reader", 1, nif_want_reader, 0},
     {"state", 0, nif_state, 0},
     {"switch", 1, nif_switch, 0},
+    {"leave", 0, nif_leave, 0},
     {"counters", 0, nif_counters, 0},
     {"tables", 0, nif_tables, 0},
     {"calibrate", 2, nif_calibrate, 0},

@@ -32,7 +32,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* What sonde_nif.erl must speak too. */
-#define SONDE_ABI "sonde-4"
+#define SONDE_ABI "sonde-5"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -47,6 +47,7 @@ struct sonde {
     ERL_NIF_TERM status;
     atomic_int reader; /* enum peek_reader that is wanted */
     atomic_bool off;   /* switched off by hand */
+    atomic_bool leave; /* with the last instance, the handler goes, too */
     atomic_bool proved;
     struct vm vm;         /* written before proved is set, then never, as */
     struct layout proven; /* what vm.lay points at */

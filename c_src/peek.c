@@ -232,6 +232,34 @@ static bool install(void)
     return ok;
 }
 
+static bool is_in_place(int ix)
+{
+    struct sigaction now;
+    return sigaction(signals[ix], NULL, &now) == 0 && is_ours(&now);
+}
+
+static void uninstall_one(int ix)
+{
+    struct sigaction before = previous[ix];
+    if (atomic_exchange(&spent[ix], false))
+        before.sa_handler = SIG_DFL;
+    (void)sigaction(signals[ix], &before, NULL);
+}
+
+/* Who has put his own over ours may chain to it: then it would be wrong to install it again later,
+ * so it counts as installed for ever. */
+static void uninstall(void)
+{
+    (void)pthread_mutex_lock(&install_lock);
+    if (atomic_load_explicit(&installed, memory_order_relaxed) && is_in_place(0) &&
+        is_in_place(1)) {
+        for (int ix = 0; ix < SIGNALS; ix++)
+            uninstall_one(ix);
+        atomic_store_explicit(&installed, false, memory_order_release);
+    }
+    (void)pthread_mutex_unlock(&install_lock);
+}
+
 /* A handler that was ours and is replaced is never put back: whoever replaced it may chain to us,
  * and two handlers that chain to each other never end. */
 static bool armed(void)
@@ -249,11 +277,20 @@ static bool armed(void)
 }
 
 #else
+static void uninstall(void)
+{
+}
+
 static bool armed(void)
 {
     return false;
 }
 #endif
+
+void peek_leave(void)
+{
+    uninstall();
+}
 
 /* ---- the syscall reader -------------------------------------------------------------------- */
 

@@ -19,6 +19,10 @@ enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
  * a guarded load would then kill the node. */
 enum peek_reader peek_ready(enum peek_reader want);
 
+/* Takes the handler away again, so that all is as before the first peek_ready: only where ours is the
+ * one in place for both signals, and only while nobody reads. Else it stays for good. */
+void peek_leave(void);
+
 /* Aligned words only. false: some word is not readable (`out` is then unspecified).
  * A word is read with one load, and the words in the order given, each after the one before
  * (except within a block of the syscall reader: the kernel copies that in an order of its own). */

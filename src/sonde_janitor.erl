@@ -159,17 +159,24 @@ named({Module, _, Object}, Job) ->
 file(Module, #{base := Base}) ->
     filename:join(Base, atom_to_list(Module) ++ ".beam").
 
-%% ---- and taking away. No call of another module of ours from here on
+%% ---- and taking away. No call of another module of ours from here on, but one
 
 %% Whoever has loaded a module anew meanwhile keeps it.
 remove(Lent) ->
     Names = [M || {M, Loaded} <- Lent, code:is_loaded(M) =:= Loaded],
+    _ = [leave_signals() || lists:member(sonde_nif, Names)],
     %% Old code goes first: nothing can be deleted in front of it. Then all at once are out of
     %% reach, and go one after the other, since for each every process of the node is asked.
     _ = [code:F(M) || F <- [purge, delete, purge], M <- Names],
     _ = [persistent_term:erase(Key) || {{M, _} = Key, _} <- persistent_term:get(),
                                        lists:member(M, Names)],
     ok.
+
+%% The handler goes with the library, once nobody is in a native call any more.
+leave_signals() ->
+    try sonde_nif:leave()
+    catch error:_ -> ok
+    end.
 
 %% The code that runs here becomes old, and is taken out once it does not run any more.
 remove_self(Job) ->

@@ -7,7 +7,7 @@
 
 -export([loaded/0]).
 -export([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
-         counters/0]).
+         leave/0, counters/0]).
 -export([tables/0, calibrate/2, probe/4, probe_swollen/4, probe_trap/0, read/2,
          adopt/0]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
@@ -27,7 +27,7 @@
 
 -on_load(init/0).
 -nifs([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
-       counters/0, tables/0, calibrate/2, probe/4, probe_swollen/4, probe_trap/0, read/2,
+       leave/0, counters/0, tables/0, calibrate/2, probe/4, probe_swollen/4, probe_trap/0, read/2,
        adopt/0, scan_new/6, scan_step/1, scan_feed/2,
        scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1,
        scan_limit/2, calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1,
@@ -42,7 +42,7 @@
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
--define(ABI, "sonde-4").
+-define(ABI, "sonde-5").
 -define(REASON, {?MODULE, not_loaded}).
 
 -type scan() :: reference().
@@ -165,6 +165,10 @@ want_reader(_Reader) -> erlang:nif_error(not_loaded).
 
 -spec state() -> on | off | none.
 state() -> erlang:nif_error(not_loaded).
+
+%% With the last instance of the module the signal handler goes as well, where it is still ours.
+-spec leave() -> ok.
+leave() -> erlang:nif_error(not_loaded).
 
 -spec switch(on | off) -> ok.
 switch(_OnOff) -> erlang:nif_error(not_loaded).

@@ -16,6 +16,7 @@ all() ->
      what_was_loaded_anew_meanwhile_stays, brought_for_good_it_stays,
      other_system_gets_no_library, no_folder_no_library, module_of_that_name_is_left_alone,
      damaged_module_leaves_nothing, embedded_node, node_that_is_not_there,
+     signals_are_handled_as_before,
      janitor_is_in_no_row, no_message_reaches_the_caller].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -229,6 +230,35 @@ damaged_module_leaves_nothing(Config) ->
             peer:call(Home, ?MODULE, attach_damaged, [a, Node, sonde_janitor], 120000),
         as_before(Bare, Before, Config)
     end).
+
+%% Linux tells which signals a process catches.
+signals_are_handled_as_before(Config) ->
+    with(1, Config, fun(Home, [{Bare, Node}]) ->
+        Before = traces(Bare, Config),
+        case caught(Bare) of
+            {error, Why} ->
+                {skip, Why};
+            Caught ->
+                _ = [begin
+                         {ok, _} = attach(Home, a, Node),
+                         #{reader := Reader} = from(Home, Node, native, []),
+                         true = Reader =/= guarded orelse caught(Bare) =/= Caught,
+                         3 = length(from(Home, Node, proc_count, [memory, 3])),
+                         ok = leave(Home, a),
+                         as_before(Bare, Before, Config),
+                         ok = sonde_test:until(fun() -> caught(Bare) =:= Caught end)
+                     end || _ <- lists:seq(1, 3)]
+        end
+    end).
+
+caught(Bare) ->
+    case file:read_file("/proc/" ++ peer:call(Bare, os, getpid, []) ++ "/status") of
+        {ok, Status} ->
+            {match, [Caught]} = re:run(Status, "SigCgt:\\s*(\\w+)", [{capture, [1], list}]),
+            Caught;
+        {error, _} ->
+            {error, "no /proc"}
+    end.
 
 embedded_node(Config) ->
     with(1, Config, ["-mode", "embedded"], fun(Home, [{Bare, Node}]) ->
