@@ -83,6 +83,7 @@ call_site(Pid) ->
 is_ours({sonde_helper, _, _}) -> true;
 is_ours({sonde_vm, _, _}) -> true;
 is_ours({sonde_table, _, _}) -> true;
+is_ours({sonde_watch_tell, _, _}) -> true;
 is_ours({sonde_trace_guard, _, _}) -> true;
 is_ours({sonde_top_sample, _, _}) -> true;
 is_ours({sonde_trace, formatter, _}) -> true;

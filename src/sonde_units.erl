@@ -3,7 +3,7 @@
 %% large the value is, the work and the text are bounded.
 -module(sonde_units).
 
--export([cell/3, unit/1, long/3, safe/1]).
+-export([cell/3, unit/1, long/3, safe/1, bytes/1]).
 -export_type([cell/0, unit/0]).
 
 %% Numbers stand on the right of their column.
@@ -106,6 +106,7 @@ call(Term, Unicode) ->
 
 %% ---- numbers
 
+-spec bytes(integer()) -> iodata().
 bytes(N) when N < 0 -> [$- | bytes(-N)];
 bytes(N) when N < 1024 -> [integer_to_list(N), " B"];
 bytes(N) -> scaled(N, 1024, ["KiB", "MiB", "GiB", "TiB", "PiB"]).

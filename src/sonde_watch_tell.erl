@@ -1,0 +1,188 @@
+%% @private
+%% Tells what a watcher has seen: to the logger, to the alarm handler where there is one, as an
+%% event of telemetry where that is there, and to a callback. A process of its own, so that whoever
+%% listens can be slow, or crash, or hang, and the watcher does not notice. It ends with its
+%% watcher, and takes back the alarms.
+-module(sonde_watch_tell).
+
+-export([start/2, tell/2, init/3, listen/1, format/1]).
+
+%% How long a listener may take with one event.
+-define(PATIENCE_MS, 10000).
+
+-record(state, {watcher, callback, telemetry, alarms, well = true}).
+
+%% @doc Who was accused when the one before it ended; their alarms are set.
+-spec start(none | {module(), atom()}, [sonde_watch_core:event()]) -> {pid(), reference()}.
+start(Callback, Accused) ->
+    spawn_monitor(?MODULE, init, [self(), Callback, Accused]).
+
+%% @doc The watcher will have `{told, Pid, How}'.
+-spec tell(pid(), sonde_watch_core:event()) -> ok.
+tell(Pid, Event) ->
+    Pid ! {tell, Event},
+    ok.
+
+-spec init(pid(), none | {module(), atom()}, [sonde_watch_core:event()]) -> ok.
+init(Watcher, Callback, Accused) ->
+    _ = monitor(process, Watcher),
+    loop(#state{watcher = Watcher, callback = Callback, telemetry = has_telemetry(),
+                alarms = [alarm(Event) || Event <- Accused]}).
+
+%% Asked once: a module that is not there is looked for in the whole path each time.
+has_telemetry() ->
+    code:ensure_loaded(telemetry) =:= {module, telemetry}
+        andalso erlang:function_exported(telemetry, execute, 3).
+
+loop(#state{watcher = Watcher, alarms = Alarms} = State) ->
+    receive
+        {tell, Event} ->
+            ok = log(Event),
+            Alarmed = State#state{alarms = alarms(Event, Alarms)},
+            {How, Told} = listeners(Event, Alarmed),
+            Watcher ! {told, self(), How},
+            loop(Told);
+        {'DOWN', _, process, Watcher, _} ->
+            clear(Alarms)
+    end.
+
+%% ---- the logger
+
+log(#{event := sample}) -> ok;
+log(Event) ->
+    logger:log(level(Event), Event,
+               #{domain => [sonde], report_cb => fun ?MODULE:format/1}).
+
+level(#{event := Event}) ->
+    case lists:member(Event, [leak, limit, failed, callback]) of
+        true -> warning;
+        false -> notice
+    end.
+
+%% @doc The text of an event that was logged.
+-spec format(sonde_watch_core:event()) -> {io:format(), [term()]}.
+format(Report) ->
+    {"sonde_watch: ~ts", [text(Report)]}.
+
+text(#{event := leak, what := {count, Kind}, per_hour := N, growth := Growth, hours := Hours}) ->
+    io_lib:format("~p grow by ~b an hour: ~b more in ~p hours", [Kind, N, Growth, Hours]);
+text(#{event := leak, what := What, per_hour := N, growth := Growth, hours := Hours,
+       attrs := Attrs}) ->
+    io_lib:format("~ts grows by ~ts an hour, whatever is collected: ~ts more in ~p hours",
+                  [name(What, Attrs), bytes(N), bytes(Growth), Hours]);
+text(#{event := leak_over, what := What}) ->
+    io_lib:format("~ts does not grow any more, or is gone", [name(What, [])]);
+text(#{event := limit, what := {count, Kind}, count := N, limit := Limit}) ->
+    io_lib:format("~b ~p of at most ~b", [N, Kind, Limit]);
+text(#{event := limit_over, what := {count, Kind}}) ->
+    io_lib:format("~p are far from their limit again", [Kind]);
+text(#{event := collected, what := What, freed := Freed, garbage := Garbage, attrs := Attrs}) ->
+    io_lib:format("collected ~ts, which held ~ts of garbage: ~ts freed",
+                  [name(What, Attrs), bytes(Garbage), bytes(Freed)]);
+text(#{event := slower, took_ms := Took, budget_ms := Budget, period_ms := Period}) ->
+    io_lib:format("a sweep took ~b ms of ~p: from now on one in ~b ms", [Took, Budget, Period]);
+text(#{event := normal, period_ms := Period}) ->
+    io_lib:format("sweeps are quick again: one in ~b ms", [Period]);
+text(#{event := failed, reason := Why}) ->
+    io_lib:format("a sweep failed: ~0tP", [Why, 20]);
+text(#{event := callback, callback := {M, F}, reason := Why}) ->
+    io_lib:format("the callback ~tp:~tp/1 failed: ~0tP", [M, F, Why, 20]);
+text(Event) ->
+    io_lib:format("~0tP", [Event, 30]).
+
+name({Kind, Id}, Attrs) ->
+    [io_lib:format("~p ~0tp", [Kind, Id])
+     | [io_lib:format(" (~tp)", [Name]) || Name <- named(Attrs)]].
+
+named([Name | _]) when is_atom(Name), Name =/= undefined -> [Name];
+named(Attrs) -> [MFA || {initial_call, MFA} <- Attrs].
+
+bytes(Bytes) -> sonde_units:bytes(Bytes).
+
+%% ---- alarms: set once, and taken back
+
+alarms(#{event := Event} = Said, Alarms) when Event =:= leak; Event =:= limit ->
+    {Id, _} = Alarm = alarm(Said),
+    case lists:keymember(Id, 1, Alarms) of
+        true -> Alarms;
+        false -> handler(set_alarm, Alarm), [Alarm | Alarms]
+    end;
+alarms(#{event := Event} = Said, Alarms) when Event =:= leak_over; Event =:= limit_over ->
+    {Id, _} = alarm(Said),
+    _ = [handler(clear_alarm, Id) || lists:keymember(Id, 1, Alarms)],
+    lists:keydelete(Id, 1, Alarms);
+alarms(_, Alarms) ->
+    Alarms.
+
+alarm(#{event := Event, what := What} = Said) when Event =:= leak; Event =:= leak_over ->
+    {{sonde, leak, What}, maps:with([per_hour, growth, hours, attrs], Said)};
+alarm(#{what := What} = Said) ->
+    {{sonde, limit, What}, maps:with([count, limit], Said)}.
+
+clear(Alarms) ->
+    lists:foreach(fun({Id, _}) -> handler(clear_alarm, Id) end, Alarms).
+
+%% In sasl, which need not run, nor be on the path.
+handler(Function, Arg) ->
+    _ = [apply(alarm_handler, Function, [Arg]) || is_pid(whereis(alarm_handler))],
+    ok.
+
+%% ---- those who may take long
+
+listeners(_Event, #state{callback = none, telemetry = false} = State) ->
+    {ok, State};
+listeners(Event, #state{callback = Callback, telemetry = Telemetry, well = Well} = State) ->
+    {Pid, Ref} = spawn_monitor(sonde_helper, work, [fun ?MODULE:listen/1,
+                                                    {Event, Callback, Telemetry}]),
+    case ended(Pid, Ref) of
+        ok ->
+            {ok, State#state{well = true}};
+        Failed ->
+            %% Once, until it is well again.
+            _ = [log(#{event => callback, callback => Callback, reason => Failed})
+                 || Well, Callback =/= none],
+            {failed, State#state{well = false}}
+    end.
+
+ended(Pid, Ref) ->
+    receive
+        {'DOWN', Ref, process, Pid, {answer, How}} -> How;
+        {'DOWN', Ref, process, Pid, Why} -> Why
+    after ?PATIENCE_MS ->
+        exit(Pid, kill),
+        receive {'DOWN', Ref, process, Pid, _} -> timeout end
+    end.
+
+%% @doc In a process of its own.
+-spec listen({sonde_watch_core:event(), none | {module(), atom()}, boolean()}) -> ok | tuple().
+listen({Event, Callback, Telemetry}) ->
+    _ = [execute(Event) || Telemetry],
+    try call(Callback, Event) of
+        _ -> ok
+    catch
+        Class:Why:Stack -> {Class, Why, lists:sublist(Stack, 3)}
+    end.
+
+call(none, _) -> ok;
+call({M, F}, Event) -> M:F(Event).
+
+%% A handler that fails is detached by telemetry itself.
+execute(#{event := Event} = Said) ->
+    {Numbers, Rest} = lists:partition(fun({_, Value}) -> is_number(Value) end,
+                                      maps:to_list(measured(Said))),
+    try apply(telemetry, execute, [[sonde, watch, Event], maps:from_list(Numbers),
+                                   maps:from_list(Rest)])
+    catch _:_ -> ok
+    end.
+
+measured(#{event := sample, memory := Memory, counts := Counts} = Said) ->
+    maps:merge(maps:with([at, time, took_ms, run_queue, name, node, side], Said),
+               maps:from_list(Memory ++ [{count(Kind), N} || {Kind, N, _} <- Counts]));
+measured(Said) ->
+    Said.
+
+%% Both are numbers of the node: bytes have the kind's name, numbers of things another.
+count(processes) -> process_count;
+count(ports) -> port_count;
+count(atoms) -> atom_count;
+count(ets_tables) -> ets_count.

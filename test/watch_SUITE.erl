@@ -1,0 +1,543 @@
+%% The watcher: what it accuses, on nodes that are made up (sonde_leaks_sim) with a clock of their
+%% own; whom it tells, and how; its options; and that nothing takes it down, nor does it anybody.
+-module(watch_SUITE).
+
+-include_lib("proper/include/proper.hrl").
+
+-export([init/1]).
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
+         end_per_testcase/2]).
+-export([finds_a_leak_under_a_sawtooth_within_six_hours/1, accuses_nobody_on_healthy_days/1,
+         a_plain_slope_would_accuse/1, finds_leaks_of_other_kinds/1, acquits_what_stopped/1,
+         limits_have_hysteresis/1, what_is_kept_of_a_series_is_bounded/1,
+         what_follows_the_load_is_no_leak/1,
+         bad_options_are_errors_at_start/1, starts_under_a_supervisor_several_times/1,
+         starts_with_the_application_if_that_is_asked_for/1, history_is_bounded/1,
+         sees_the_largest_processes_and_tables/1,
+         a_callback_that_crashes_is_told_of_once/1, a_callback_that_hangs_stops_no_sweep/1,
+         a_sweep_that_is_killed_is_followed_by_others/1, survives_who_tells/1,
+         its_end_ends_what_it_started/1, tells_of_a_leak_in_every_way/1,
+         sets_and_clears_alarms/1, works_without_an_alarm_handler/1,
+         tells_telemetry_where_it_is/1, samples_less_beyond_its_budget/1,
+         collects_who_holds_garbage/1, collects_at_a_bounded_rate/1,
+         keeps_what_it_knows_over_a_change_of_code/1, metrics_are_what_prometheus_reads/1,
+         metrics_without_a_watcher/1]).
+
+suite() ->
+    [{timetrap, {minutes, 10}}].
+
+all() ->
+    [F || {F, 1} <- ?MODULE:module_info(exports),
+          not lists:member(F, [init, init_per_suite, end_per_suite, module_info])].
+
+init_per_suite(Config) ->
+    sonde_test:init(Config).
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_testcase(_Case, Config) ->
+    ok = sonde_watch_helper:listen(),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    exit(whereis(sonde_watch_helper), kill),
+    sonde_test:until(fun() -> whereis(sonde_watch_helper) =:= undefined end).
+
+%% ---- whom it accuses: nodes that are made up
+
+finds_a_leak_under_a_sawtooth_within_six_hours(_Config) ->
+    Leak = #{leak => {process, {steady, 1000000}}, swing => 500000000, rhythm => 0.0},
+    Found = [found({process, 1}, 6, Seed, Leak) || Seed <- lists:seq(1, 25)],
+    ct:pal("hours until 1 MB an hour under 500 MB was found: ~0p", [Found]),
+    [] = [Seed || {Seed, never} <- lists:zip(lists:seq(1, 25), Found)].
+
+%% SONDE_DAYS=1000 runs them all.
+accuses_nobody_on_healthy_days(_Config) ->
+    Days = list_to_integer(os:getenv("SONDE_DAYS", "60")),
+    Accused = [{Seed, What} || Seed <- lists:seq(1, Days div 2),
+                               {_, #{event := leak, what := What}} <- run(Seed, 48, #{})],
+    ct:pal("~b healthy days, accused: ~0p", [Days, Accused]),
+    true = length(lists:usort([Seed || {Seed, _} <- Accused])) =< 1.
+
+%% The same nodes, judged by the slope of their memory over six hours: so the test can fail.
+a_plain_slope_would_accuse(_Config) ->
+    Accused = [Seed || Seed <- lists:seq(1, 10), grows_by_plain_slope(Seed)],
+    true = length(Accused) >= 5.
+
+grows_by_plain_slope(Seed) ->
+    Next = fun(_, Sim0) ->
+                   {#{at := At, processes := Rows}, Sim} = sonde_leaks_sim:next(Sim0),
+                   {{At / 3600000, Rows}, Sim}
+           end,
+    {Points, _} = lists:mapfoldl(Next, sonde_leaks_sim:new(Seed, #{}), lists:seq(1, 720)),
+    {_, First} = hd(Points),
+    lists:any(fun(Pid) ->
+                      Values = [{At, Bytes} || {At, Rows} <- Points,
+                                               {P, Bytes, _, _} <- Rows, P =:= Pid],
+                      plain_slope(Values) >= 1000000
+              end, [Pid || {Pid, _, _, _} <- First]).
+
+plain_slope(Points) ->
+    N = length(Points),
+    {Xs, Ys} = lists:unzip(Points),
+    {X, Y} = {lists:sum(Xs) / N, lists:sum(Ys) / N},
+    lists:sum([(A - X) * (B - Y) || {A, B} <- Points]) / lists:sum([(A - X) * (A - X) || A <- Xs]).
+
+finds_leaks_of_other_kinds(_Config) ->
+    Calm = #{rhythm => 0.0},
+    [] = [{What, Opts, Seed}
+          || {What, Hours, Opts} <-
+                [{{process, 1}, 8, #{leak => {process, {bursts, 2000000, 1200000}}}},
+                 {{process, 1}, 8, #{leak => {process, {by_load, 5000000}}}},
+                 {{process, 1}, 30, #{leak => {process, {steady, 10000000}}, rhythm => 0.6}},
+                 {{process, 1}, 48, #{leak => {process, {steady, 5000000}}, swing => 10000000,
+                                      reads => false}}],
+             Seed <- [1, 2, 3], found(What, Hours, Seed, maps:merge(Calm, Opts)) =:= never].
+
+%% Two blocks after it stopped at the earliest, and at once when it is gone.
+acquits_what_stopped(_Config) ->
+    {Core1, Events} = feed(fun(H) -> 50000000 + trunc(min(H, 7) * 5000000) end, 0, 720 * 2,
+                           core(#{}), []),
+    [{From, leak}, {To, leak_over}] = Events,
+    true = From > 4.5 andalso From < 6 andalso To > 7,
+    {Core2, [{_, leak}]} = feed(fun(H) -> trunc(H * 5000000) + 50000000 end, 0, 720, core(#{}), []),
+    {[#{event := leak_over, what := {process, p}}], Core3} =
+        sonde_watch_core:step((sample(721, 0))#{processes => [], gone => [{process, p}]}, Core2),
+    [] = sonde_watch_core:accused(Core3),
+    [] = sonde_watch_core:accused(Core1).
+
+limits_have_hysteresis(_Config) ->
+    {_, Said} = lists:foldl(
+                  fun({At, N}, {Core0, Acc}) ->
+                          Sample = (sample(At, 1))#{counts => [{ports, N, 100}]},
+                          {Events, Core} = sonde_watch_core:step(Sample, Core0),
+                          {Core, Acc ++ [{N, E} || #{event := E} <- Events]}
+                  end, {core(#{}), []},
+                  lists:zip(lists:seq(1, 9), [50, 79, 80, 95, 75, 70, 69, 75, 81])),
+    [{80, limit}, {69, limit_over}, {81, limit}] = Said.
+
+what_is_kept_of_a_series_is_bounded(_Config) ->
+    true = proper:quickcheck(
+             ?FORALL({Kind, Values}, {oneof([least, mean]), resize(2000, list(nat()))},
+                     begin
+                         Series = series(Kind, Values, 400000),
+                         Blocks = sonde_trend:blocks(Series),
+                         Most = lists:max([0 | Values]),
+                         length(Blocks) =< 200 andalso
+                             lists:all(fun({_, V}) -> V >= 0 andalso V =< Most end, Blocks)
+                     end), [{numtests, 100}, {to_file, user}]).
+
+what_follows_the_load_is_no_leak(_Config) ->
+    Rule = #{growth => 1, share => 0.0, hours => 5},
+    true = proper:quickcheck(
+             ?FORALL({Level, Step}, {integer(10, 1000), integer(1, 20)},
+                     begin
+                         Values = [Level + Step * I || I <- lists:seq(1, 90)],
+                         Grows = series(least, Values, 300000),
+                         Same = series(mean, Values, 300000),
+                         Flat = series(mean, [7 || _ <- Values], 300000),
+                         none =:= sonde_trend:judge(Grows, Same, Rule)
+                             andalso none =/= sonde_trend:judge(Grows, Flat, Rule)
+                     end), [{numtests, 100}, {to_file, user}]).
+
+series(Kind, Values, Step) ->
+    {_, Series} = lists:foldl(fun(V, {At, S}) -> {At + Step, sonde_trend:add(At, V, S)} end,
+                              {0, sonde_trend:new(Kind)}, Values),
+    Series.
+
+found(What, Hours, Seed, Opts) ->
+    case [H || {H, #{event := leak, what := W}} <- run(Seed, Hours, Opts), W =:= What] of
+        [H | _] -> round(H * 10) / 10;
+        [] -> never
+    end.
+
+run(Seed, Hours, Opts) ->
+    sonde_leaks_sim:run(sonde_leaks_sim:new(Seed, Opts), Hours, #{}).
+
+core(Opts) ->
+    sonde_watch_core:new(maps:merge(#{min_bytes => 10000000, top => 20}, Opts)).
+
+feed(_, To, To, Core, Events) ->
+    {Core, lists:reverse(Events)};
+feed(Live, N, To, Core0, Events) ->
+    {New, Core} = sonde_watch_core:step(sample(N, Live(N / 120)), Core0),
+    feed(Live, N + 1, To, Core, [{N / 120, E} || #{event := E} <- New] ++ Events).
+
+sample(N, Live) ->
+    #{at => N * 30000, reductions => N * 1000000, memory => [], counts => [], tables => [],
+      gone => [], processes => [{p, Live, Live, []}]}.
+
+%% ---- options, and where it starts
+
+bad_options_are_errors_at_start(_Config) ->
+    Bad = [{interval, 0}, {interval, a}, {interval, 1.5}, {history, -1}, {top, x}, {min_bytes, -1},
+           {budget, 0}, {budget, 101}, {callback, f}, {callback, {lists, no_such_function}},
+           {callback, {no_such_module, f}}, {remedy, collect}, {remedy, {collect, #{}}},
+           {remedy, {collect, #{garbage_bytes => 1, per_minute => 0}}},
+           {remedy, {collect, #{garbage_bytes => 1, per_minute => 1, more => 1}}},
+           {name, "name"}, {no_such_option, 1}],
+    _ = [begin
+             {error, {badarg, Option}} = sonde_watch:start_link(maps:from_list([Option])),
+             {error, {badarg, Option}} = sonde_watch:start_link([Option]),
+             {badarg, Option} = raised(fun() -> sonde_watch:child_spec([Option]) end)
+         end || Option <- Bad],
+    _ = [{error, {badarg, Given}} = sonde_watch:start_link(Given)
+         || Given <- [x, "x", [{top, 1}, {top, 2}], [{top, 1} | x]]],
+    _ = [badarg = raised(fun() -> sonde_watch:history(sonde_watch, N) end) || N <- [-1, x]],
+    ok.
+
+raised(Fun) ->
+    try Fun() of Result -> {no_error, Result}
+    catch error:Why -> Why
+    end.
+
+starts_under_a_supervisor_several_times(_Config) ->
+    Specs = [sonde_watch:child_spec(#{interval => 20, name => undefined}),
+             sonde_watch:child_spec([{interval, 20}, {name, undefined}]),
+             sonde_watch:child_spec(#{interval => 20, name => watch_suite})],
+    {ok, Sup} = supervisor:start_link(?MODULE, Specs),
+    Children = [Pid || {_, Pid, worker, [sonde_watch]} <- supervisor:which_children(Sup)],
+    3 = length(Children),
+    _ = [ok = swept(Pid, 2) || Pid <- [watch_suite | Children]],
+    true = unlink(Sup),
+    sonde_test:stop(Children),
+    exit(Sup, shutdown),
+    sonde_test:until(fun() -> not is_process_alive(Sup) end).
+
+%% As a supervisor.
+init(Specs) ->
+    {ok, {#{}, Specs}}.
+
+starts_with_the_application_if_that_is_asked_for(_Config) ->
+    Peer = sonde_peer_helper:start(shipped),
+    Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+    ok = Call(application, start, [sonde]),
+    undefined = Call(erlang, whereis, [sonde_watch]),
+    ok = Call(application, stop, [sonde]),
+    ok = Call(application, set_env, [sonde, watch, [{interval, 20}]]),
+    ok = Call(application, start, [sonde]),
+    sonde_test:until(fun() -> maps:get(sweeps, Call(sonde_watch, status, [])) > 1 end),
+    [#{memory := [_ | _]}] = Call(sonde_watch, history, [1]),
+    ok = Call(application, stop, [sonde]),
+    undefined = Call(erlang, whereis, [sonde_watch]),
+    ok = Call(application, set_env, [sonde, watch, [{interval, x}]]),
+    {error, {{badarg, {interval, x}}, _}} = Call(application, start, [sonde]),
+    sonde_peer_helper:stop(Peer).
+
+history_is_bounded(_Config) ->
+    Pid = start(#{interval => 1, history => 3, top => 1}),
+    ok = swept(Pid, 10),
+    [#{time := A}, #{time := B}, #{time := C}] = sonde_watch:history(Pid, 100),
+    true = A >= B andalso B >= C,
+    [_] = sonde_watch:history(Pid, 1),
+    [] = sonde_watch:history(Pid, 0),
+    stop(Pid),
+    None = start(#{interval => 1, history => 0}),
+    ok = swept(None, 3),
+    [] = sonde_watch:history(None, 5),
+    stop(None).
+
+sees_the_largest_processes_and_tables(_Config) ->
+    Big = sonde_test:hold(fun() -> lists:seq(1, 2000000) end),
+    Table = ets:new(watch_table, [public]),
+    true = ets:insert(Table, [{I, I} || I <- lists:seq(1, 200000)]),
+    Pid = start(#{interval => 20, top => 20, min_bytes => 1000000, budget => 100}),
+    ok = swept(Pid, 3),
+    Seen = fun() ->
+                   [#{top := Top, tables := Tables, processes := Followed}] =
+                       sonde_watch:history(Pid, 1),
+                   lists:keymember(Big, 1, proplists:get_value(memory, Top))
+                       andalso lists:keymember(Table, 1, Tables)
+                       andalso lists:keymember(Big, 1, Followed)
+           end,
+    ok = sonde_test:until(Seen),
+    true = ets:delete(Table),
+    sonde_test:stop(Big),
+    ok = sonde_test:until(fun() -> not Seen() end),
+    stop(Pid).
+
+%% ---- nothing takes it down
+
+a_callback_that_crashes_is_told_of_once(_Config) ->
+    with_log(fun() ->
+                     Pid = start(#{interval => 5, callback => {sonde_watch_helper, crash}}),
+                     Failed = fun() -> maps:get(listeners_failed, sonde_watch:status(Pid)) end,
+                     ok = sonde_test:until(fun() -> Failed() > 5 end),
+                     [#{report := #{callback := {sonde_watch_helper, crash},
+                                    reason := {error, on_purpose, _}}}] =
+                         [L || #{report := #{event := callback}} = L
+                                   <- sonde_watch_helper:events(logged)],
+                     stop(Pid)
+             end).
+
+a_callback_that_hangs_stops_no_sweep(_Config) ->
+    Pid = start(#{interval => 1, budget => 100, callback => {sonde_watch_helper, hang}}),
+    ok = sonde_test:until(fun() -> maps:get(dropped, sonde_watch:status(Pid)) > 0 end),
+    stop(Pid).
+
+a_sweep_that_is_killed_is_followed_by_others(_Config) ->
+    with_script(block, fun killed_in_a_sweep/1).
+
+killed_in_a_sweep(Call) ->
+    {ok, Pid} = Call(gen_server, start, [sonde_watch, opts(#{interval => 5}), []]),
+    Sweep = fun() ->
+                    {links, Links} = Call(erlang, process_info, [Pid, links]),
+                    [P || P <- Links, is_pid(P)]
+            end,
+    ok = sonde_test:until(fun() -> Sweep() =/= [] end),
+    [Worker] = Sweep(),
+    true = Call(erlang, exit, [Worker, kill]),
+    ok = sonde_test:until(fun() -> not lists:member(Sweep(), [[], [Worker]]) end),
+    [Other] = Sweep(),
+    #{failed := 1, sweeps := 0} = Call(sonde_watch, status, [Pid]),
+    true = Call(erlang, exit, [Pid, kill]),
+    ok = sonde_test:until(fun() -> not (Call(erlang, is_process_alive, [Pid])
+                                        orelse Call(erlang, is_process_alive, [Other])) end).
+
+survives_who_tells(_Config) ->
+    Pid = start(#{interval => 5, callback => {sonde_watch_helper, told}}),
+    ok = sonde_test:until(fun() -> sonde_watch_helper:events(sample) =/= [] end),
+    sonde_test:stop(teller(Pid)),
+    Then = length(sonde_watch_helper:events(sample)),
+    ok = sonde_test:until(fun() -> length(sonde_watch_helper:events(sample)) > Then + 2 end),
+    stop(Pid).
+
+%% Also when it is killed: nobody of its own is left.
+its_end_ends_what_it_started(_Config) ->
+    Pid = start(#{interval => 1}),
+    ok = swept(Pid, 2),
+    Teller = teller(Pid),
+    stop(Pid),
+    ok = sonde_test:until(fun() -> not is_process_alive(Teller) end).
+
+%% It monitors one process alone.
+teller(Pid) ->
+    {monitors, [{process, Teller}]} = process_info(Pid, monitors),
+    Teller.
+
+%% ---- how it tells
+
+tells_of_a_leak_in_every_way(_Config) ->
+    with_script({grow, 20000000},
+                fun(Call) ->
+                        ok = Call(sonde_watch_helper, listen, []),
+                        {ok, _} = Call(application, ensure_all_started, [sasl]),
+                        ok = Call(logger, add_handler, [watch, sonde_watch_helper, #{}]),
+                        Opts = opts(#{interval => 1, callback => {sonde_watch_helper, told}}),
+                        {ok, Pid} = Call(gen_server, start, [sonde_watch, Opts, []]),
+                        Init = Call(erlang, whereis, [init]),
+                        Id = {sonde, leak, {process, Init}},
+                        Alarms = fun() -> Call(sonde_watch_helper, alarms, []) end,
+                        ok = sonde_test:until(fun() -> Alarms() =/= [] end),
+                        [{Id, #{per_hour := PerHour}}] = Alarms(),
+                        true = abs(PerHour - 20000000) < 200000,
+                        [#{what := {process, Init}, node := _, name := sonde_watch}] =
+                            Call(sonde_watch_helper, events, [leak]),
+                        [#{level := warning, text := "sonde_watch: process " ++ Text}] =
+                            [L || #{report := #{event := leak}} = L
+                                      <- Call(sonde_watch_helper, events, [logged])],
+                        {match, _} = re:run(Text, "\\(init\\) grows by 19\\.\\d MiB an hour"),
+                        #{accused := [#{event := leak}]} = Call(sonde_watch, status, [Pid]),
+                        true = Call(erlang, exit, [Pid, kill]),
+                        ok = sonde_test:until(fun() -> Alarms() =:= [] end)
+                end).
+
+sets_and_clears_alarms(_Config) ->
+    Peer = sonde_peer_helper:start(shipped, ["+P", "1024"]),
+    Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+    {ok, _} = Call(application, ensure_all_started, [sasl]),
+    {ok, Pid} = Call(gen_server, start, [sonde_watch, opts(#{interval => 20}), []]),
+    Crowd = Call(sonde_watch_helper, crowd, [0.85]),
+    ok = sonde_test:until(fun() -> Call(sonde_watch_helper, alarms, []) =/= [] end),
+    [{{sonde, limit, {count, processes}}, #{limit := 1024, count := N}}] =
+        Call(sonde_watch_helper, alarms, []),
+    true = N >= 820,
+    ok = Call(sonde_watch_helper, disperse, [Crowd]),
+    ok = sonde_test:until(fun() -> Call(sonde_watch_helper, alarms, []) =:= [] end),
+    _ = Call(sonde_watch_helper, crowd, [0.85]),
+    ok = sonde_test:until(fun() -> Call(sonde_watch_helper, alarms, []) =/= [] end),
+    ok = Call(gen_server, stop, [Pid]),
+    ok = sonde_test:until(fun() -> Call(sonde_watch_helper, alarms, []) =:= [] end),
+    sonde_peer_helper:stop(Peer).
+
+works_without_an_alarm_handler(_Config) ->
+    Peer = sonde_peer_helper:start(shipped, ["+P", "1024"]),
+    Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+    undefined = Call(erlang, whereis, [alarm_handler]),
+    ok = Call(sonde_watch_helper, listen, []),
+    Opts = opts(#{interval => 20, callback => {sonde_watch_helper, told}}),
+    {ok, _} = Call(gen_server, start, [sonde_watch, Opts, []]),
+    Crowd = Call(sonde_watch_helper, crowd, [0.85]),
+    ok = sonde_test:until(fun() -> Call(sonde_watch_helper, events, [limit]) =/= [] end),
+    ok = Call(sonde_watch_helper, disperse, [Crowd]),
+    ok = sonde_test:until(fun() -> Call(sonde_watch_helper, events, [limit_over]) =/= [] end),
+    sonde_peer_helper:stop(Peer).
+
+%% That application is not here: a module of its name, with the one function that is called.
+tells_telemetry_where_it_is(_Config) ->
+    Peer = sonde_peer_helper:start(shipped),
+    Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+    {module, telemetry} =
+        load(Call, telemetry,
+             "-export([execute/3]). execute(A, B, C) -> sonde_watch_helper:execute(A, B, C)."),
+    ok = Call(sonde_watch_helper, listen, []),
+    {ok, _} = Call(gen_server, start, [sonde_watch, opts(#{interval => 20}), []]),
+    ok = sonde_test:until(fun() -> Call(sonde_watch_helper, events, [telemetry]) =/= [] end),
+    [#{name := [sonde, watch, sample], measurements := Numbers, metadata := #{node := _}} | _] =
+        Call(sonde_watch_helper, events, [telemetry]),
+    #{took_ms := _, binary := _, processes := _, process_count := _} = Numbers,
+    true = lists:all(fun is_number/1, maps:values(Numbers)),
+    sonde_peer_helper:stop(Peer).
+
+%% ---- budget and remedies
+
+%% No sweep is that quick.
+samples_less_beyond_its_budget(_Config) ->
+    Hold = [sonde_test:hold(fun() -> ok end) || _ <- lists:seq(1, 50)],
+    Pid = start(#{interval => 10, budget => 1.0e-3, callback => {sonde_watch_helper, told}}),
+    ok = sonde_test:until(fun() -> sonde_watch_helper:events(slower) =/= [] end),
+    #{slower := true, interval := 10, period := Period, budget_ms := _} = sonde_watch:status(Pid),
+    true = Period > 10,
+    stop(Pid),
+    sonde_test:stop(Hold).
+
+collects_who_holds_garbage(_Config) ->
+    Pid = start(#{interval => 20, budget => 100, callback => {sonde_watch_helper, told},
+                  remedy => {collect, #{garbage_bytes => 8000000, per_minute => 60000}}}),
+    case sonde_test:side() of
+        native ->
+            Holder = wasteful(),
+            {memory, Before} = process_info(Holder, memory),
+            Is = fun() -> [E || #{what := {process, P}} = E
+                                    <- sonde_watch_helper:events(collected), P =:= Holder]
+                 end,
+            ok = sonde_test:until(fun() -> Is() =/= [] end),
+            [#{garbage := Garbage, freed := Freed} | _] = Is(),
+            {memory, After} = process_info(Holder, memory),
+            true = Garbage > 8000000 andalso Freed > 8000000 andalso After < Before,
+            #{remedy := active, collected := N, freed_bytes := Bytes} = sonde_watch:status(Pid),
+            true = N > 0 andalso Bytes >= Freed,
+            sonde_test:stop(Holder);
+        portable ->
+            ok = swept(Pid, 2),
+            #{remedy := {native_off, disabled}, collected := 0} = sonde_watch:status(Pid)
+    end,
+    stop(Pid).
+
+%% One a minute: of three that hold garbage for long, one is collected at most in the first sweeps.
+collects_at_a_bounded_rate(_Config) ->
+    Holders = [wasteful() || _ <- lists:seq(1, 3)],
+    Pid = start(#{interval => 20, budget => 100, callback => {sonde_watch_helper, told},
+                  remedy => {collect, #{garbage_bytes => 8000000, per_minute => 1}}}),
+    ok = swept(Pid, 5),
+    {Ms, _} = erlang:statistics(wall_clock),
+    #{collected := N} = sonde_watch:status(Pid),
+    true = N =< 1 + Ms div 60000,
+    stop(Pid),
+    sonde_test:stop(Holders).
+
+%% Sixteen megabytes that were built and let go of; who waits does not collect.
+wasteful() ->
+    sonde_test:hold(fun() -> length(lists:seq(1, 1000000)) end).
+
+%% ---- an upgrade, as release_handler does it
+
+keeps_what_it_knows_over_a_change_of_code(_Config) ->
+    Pid = start(#{interval => 20}),
+    ok = swept(Pid, 2),
+    ok = sys:suspend(Pid),
+    ok = sys:change_code(Pid, sonde_watch, "0.0.1", []),
+    ok = sys:resume(Pid),
+    #{sweeps := N} = sonde_watch:status(Pid),
+    [_, _ | _] = sonde_watch:history(Pid, 100),
+    ok = swept(Pid, N + 2),
+    stop(Pid).
+
+%% ---- metrics, by a reader that knows the format's rules and nothing of ours
+
+metrics_are_what_prometheus_reads(_Config) ->
+    Pid = start(#{interval => 20}),
+    ok = swept(Pid, 2),
+    Metrics = read_metrics(sonde_prometheus:format(Pid)),
+    _ = [true = is_map_key(Name, Metrics)
+         || Name <- ["sonde_memory_bytes", "sonde_reductions_total", "sonde_uptime_seconds",
+                     "sonde_watch_sweeps_total", "sonde_watch_last_sweep_seconds"]],
+    [{[], 1.0}] = maps:get("sonde_watch_up", Metrics),
+    true = lists:all(fun(Name) -> lists:prefix("sonde_", Name) end, maps:keys(Metrics)),
+    true = lists:sum([length(Samples) || Samples <- maps:values(Metrics)]) < 100,
+    stop(Pid).
+
+metrics_without_a_watcher(_Config) ->
+    Metrics = read_metrics(sonde_prometheus:format(no_such_watcher)),
+    [{[], Up}] = maps:get("sonde_watch_up", Metrics),
+    true = Up == 0,
+    false = is_map_key("sonde_watch_sweeps_total", Metrics).
+
+%% HELP, TYPE, and one sample at least, in this order, each name once, each line ended.
+read_metrics(Text) ->
+    Lines = string:split(binary_to_list(iolist_to_binary(Text)), "\n", all),
+    "" = lists:last(Lines),
+    read_metrics(lists:droplast(Lines), #{}).
+
+read_metrics([], Metrics) ->
+    Metrics;
+read_metrics(["# HELP " ++ Help, "# TYPE " ++ Type | Rest], Metrics) ->
+    [Name, [_ | _]] = string:split(Help, " "),
+    [Name, Kind] = string:split(Type, " "),
+    {match, _} = re:run(Name, "^[a-z][a-z_]*$"),
+    {true, _} = {lists:suffix("_total", Name) =:= (Kind =:= "counter"), Name},
+    true = lists:member(Kind, ["counter", "gauge"]),
+    false = is_map_key(Name, Metrics),
+    {[_ | _] = Samples, Others} = lists:splitwith(fun(Line) -> hd(Line) =/= $# end, Rest),
+    Read = [read_sample(Name, Line) || Line <- Samples],
+    true = length(Read) =:= length(lists:usort([Labels || {Labels, _} <- Read])),
+    read_metrics(Others, Metrics#{Name => Read}).
+
+read_sample(Name, Line) ->
+    {match, [Name, Labels, Value]} =
+        re:run(Line, "^([a-z_]+)(?:\\{((?:[a-z]+=\"[^\"\\\\]*\",?)+)\\})? "
+               "(-?[0-9]+(?:\\.[0-9]+)?)$",
+               [{capture, all_but_first, list}]),
+    {Labels, try list_to_float(Value) catch error:badarg -> float(list_to_integer(Value)) end}.
+
+%% ---- watchers
+
+start(Opts) ->
+    {ok, Pid} = gen_server:start(sonde_watch, opts(Opts), []),
+    Pid.
+
+%% As start_link/1 hands them to its server.
+opts(Opts) ->
+    {ok, Read} = sonde_watch_opts:read(Opts),
+    Read.
+
+stop(Pid) ->
+    ok = gen_server:stop(Pid).
+
+swept(Pid, N) ->
+    sonde_test:until(fun() -> maps:get(sweeps, sonde_watch:status(Pid)) >= N end).
+
+with_log(Fun) ->
+    ok = logger:add_handler(watch_suite, sonde_watch_helper, #{}),
+    try Fun() after logger:remove_handler(watch_suite) end.
+
+%% A peer whose sweeps are made up.
+with_script(What, Fun) ->
+    Peer = sonde_peer_helper:start(shipped),
+    Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+    {module, sonde_watch_sweep} =
+        load(Call, sonde_watch_sweep,
+             "-export([take/1]). take(Ask) -> sonde_watch_helper:take(Ask)."),
+    ok = Call(sonde_watch_helper, script, [What]),
+    try Fun(Call) after sonde_peer_helper:stop(Peer) end.
+
+load(Call, Module, Source) ->
+    {ok, Tokens, _} = erl_scan:string(Source),
+    Forms = [begin {ok, Form} = erl_parse:parse_form(F), Form end || F <- forms(Tokens, [])],
+    {ok, Module, Beam} = compile:forms([{attribute, 1, module, Module} | Forms]),
+    Call(code, load_binary, [Module, "made_up", Beam]).
+
+forms([], []) -> [];
+forms([{dot, _} = Dot | Rest], Form) -> [lists:reverse([Dot | Form]) | forms(Rest, [])];
+forms([Token | Rest], Form) -> forms(Rest, [Token | Form]).
