@@ -209,7 +209,9 @@ terminate(_, #watch{sweep = Sweep}) ->
 
 %% @private
 -spec code_change(term(), #watch{}, term()) -> {ok, #watch{}}.
-code_change(_, Watch, _) -> {ok, Watch}.
+code_change(_, #watch{teller = {Teller, _}} = Watch, _) ->
+    ok = sonde_watch_tell:upgrade(Teller),
+    {ok, Watch}.
 
 %% ---- a sweep
 

@@ -5,10 +5,12 @@
 %% watcher, and takes back the alarms.
 -module(sonde_watch_tell).
 
--export([start/2, tell/2, init/3, listen/1, format/1]).
+-export([start/2, tell/2, upgrade/1, init/3, loop/1, listen/1, format/1]).
 
 %% How long a listener may take with one event.
 -define(PATIENCE_MS, 10000).
+
+-define(UPGRADE, {?MODULE, upgrade}).
 
 -record(state, {watcher, callback, telemetry, alarms, well = true}).
 
@@ -23,6 +25,12 @@ tell(Pid, Event) ->
     Pid ! {tell, Event},
     ok.
 
+%% @doc It goes on in the code that is new by then.
+-spec upgrade(pid()) -> ok.
+upgrade(Pid) ->
+    Pid ! ?UPGRADE,
+    ok.
+
 -spec init(pid(), none | {module(), atom()}, [sonde_watch_core:event()]) -> ok.
 init(Watcher, Callback, Accused) ->
     _ = monitor(process, Watcher),
@@ -34,6 +42,7 @@ has_telemetry() ->
     code:ensure_loaded(telemetry) =:= {module, telemetry}
         andalso erlang:function_exported(telemetry, execute, 3).
 
+-spec loop(#state{}) -> ok.
 loop(#state{watcher = Watcher, alarms = Alarms} = State) ->
     receive
         {tell, Event} ->
@@ -42,6 +51,8 @@ loop(#state{watcher = Watcher, alarms = Alarms} = State) ->
             {How, Told} = listeners(Event, Alarmed),
             Watcher ! {told, self(), How},
             loop(Told);
+        ?UPGRADE ->
+            ?MODULE:loop(State);
         {'DOWN', _, process, Watcher, _} ->
             clear(Alarms)
     end.

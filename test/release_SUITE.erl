@@ -1,17 +1,21 @@
-%% What others build from the package: a release in embedded mode with {sonde, load} and stripped beams,
-%% asked from a remote shell; and a build where there is no C compiler.
+%% What others build from the package: a release in embedded mode with {sonde, load} and stripped
+%% beams, asked from a remote shell; a build where there is no C compiler; a release with a watcher in its
+%% tree, upgraded in place; and a mix project with one.
 -module(release_SUITE).
 
 -import(sonde_project_helper, [root/0, sh/2]).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([answers_from_a_release/1, answers_without_a_compiler/1]).
+-export([answers_from_a_release/1, answers_without_a_compiler/1,
+         the_appup_has_every_module/1, a_watcher_lives_through_an_upgrade_in_place/1,
+         a_watcher_lives_under_an_elixir_supervisor/1]).
 
 suite() ->
-    [{timetrap, {minutes, 3}}].
+    [{timetrap, {minutes, 10}}].
 
 all() ->
-    [answers_from_a_release, answers_without_a_compiler].
+    [answers_from_a_release, answers_without_a_compiler, the_appup_has_every_module,
+     a_watcher_lives_through_an_upgrade_in_place, a_watcher_lives_under_an_elixir_supervisor].
 
 init_per_suite(Config) ->
     Needed = ["rebar3", "git", "script"],
@@ -47,7 +51,7 @@ release_answers(Config) ->
     Dir = project(Config, "release", sonde_test:side()),
     ok = file:write_file(filename:join(Dir, "vm.args"), vm_args(Port)),
     _ = sh(Dir, "rebar3 release"),
-    start(Dir, Port),
+    _ = start(Dir, Port),
     Status = case sonde_test:side() of
                  native -> active;
                  portable -> {off, disabled}
@@ -70,6 +74,150 @@ answers_without_a_compiler(Config) ->
                    "#{status := {off, {not_loaded, _}}} = sonde:native(), "
                    "3 = length(sonde:proc_count(memory, 3)), io:put_chars(\"well\"), halt().'"),
     "well" = lists:nthtail(length(Said) - 4, Said).
+
+%% ---- a watcher in the tree of others
+
+%% Whoever adds a module adds it there; and it is about the version that we are.
+the_appup_has_every_module(_Config) ->
+    {ok, [{Version, [{_, Up}], [{_, Down}]}]} =
+        file:consult(filename:join(root(), "src/sonde.appup.src")),
+    {ok, [{application, sonde, Props}]} =
+        file:consult(filename:join(root(), "src/sonde.app.src")),
+    Version = proplists:get_value(vsn, Props),
+    Modules = lists:sort([list_to_atom(filename:basename(F, ".erl"))
+                          || F <- filelib:wildcard(filename:join(root(), "src/*.erl"))]),
+    Modules = lists:sort([element(2, Step) || Step <- Up]),
+    Modules = lists:sort([element(2, Step) || Step <- Down]).
+
+%% The same process, in the code that is new, with what it knew; then the node is stopped.
+a_watcher_lives_through_an_upgrade_in_place(Config) ->
+    case os:getenv("SONDE_SANITIZE", "") of
+        "" -> upgrade(Config);
+        _ -> {skip, "a release's script does not start under the sanitizers"}
+    end.
+
+upgrade(Config) ->
+    Package = proplists:get_value(package, Config),
+    New = branch(Config),
+    _ = sh(Package, "git checkout -q -b old && "
+                    "sed 's/{vsn, \"[0-9.]*\"}/{vsn, \"0.0.1\"}/' src/sonde.app.src >app && "
+                    "mv app src/sonde.app.src && "
+                    "git -c user.name=test -c user.email=test@localhost commit -q -a -m old && "
+                    "git checkout -q " ++ New),
+    Port = free_port(),
+    Dir = project(Config, "upgrade", sonde_test:side()),
+    ok = file:write_file(filename:join(Dir, "src/probe.erl"), supervisor()),
+    write(Dir, "src/probe.app.src",
+          [{application, probe, [{vsn, "1"}, {applications, [kernel, stdlib]},
+                                 {mod, {probe, []}}]}]),
+    ok = file:write_file(filename:join(Dir, "vm.args"), vm_args(Port)),
+    versioned(Config, Dir, "old", "1"),
+    _ = sh(Dir, "rebar3 release && cp -r _build/default/rel/probe run"),
+    versioned(Config, Dir, New, "2"),
+    _ = sh(Dir, "rm -rf rebar.lock _build/default/lib/sonde && rebar3 release && "
+                "rebar3 relup -n probe -v 2 -u 1 && rebar3 tar && "
+                "mkdir run/releases/2 && "
+                "mv _build/default/rel/probe/probe-2.tar.gz run/releases/2/probe.tar.gz"),
+    Pid = start(Dir, "run/bin/probe", Port),
+    {Before, Sweeps, "0.0.1"} = tell(Dir, Port, about()),
+    true = Sweeps > 0,
+    {{ok, "2"}, {ok, "1", []}, ok} =
+        tell(Dir, Port, "{C(release_handler, unpack_release, [\"2/probe\"]),"
+                        " C(release_handler, install_release, [\"2\"]),"
+                        " C(release_handler, make_permanent, [\"2\"])}"),
+    Version = version(Package),
+    {Before, More, Version} = tell(Dir, Port, about()),
+    true = More >= Sweeps,
+    true = tell(Dir, Port, "begin N = maps:get(sweeps, C(sonde_watch, status, [])),"
+                           " Wait = fun(W) -> N < maps:get(sweeps, C(sonde_watch, status, []))"
+                           " orelse W(W) end, Wait(Wait) end"),
+    ok = tell(Dir, Port, "C(init, stop, [])"),
+    ok = sonde_test:until(fun() -> os:cmd("kill -0 " ++ integer_to_list(Pid)) =/= "" end).
+
+versioned(Config, Dir, Branch, Version) ->
+    write(Dir, "rebar.config",
+          [{deps, [{sonde, {git, "file://" ++ proplists:get_value(package, Config),
+                            {branch, Branch}}}]},
+           {relx, [{release, {probe, Version}, [sasl, probe, {sonde, load}]},
+                   {mode, prod}, {include_erts, false}, {debug_info, strip},
+                   {sys_config, "sys.config"}, {vm_args, "vm.args"}]}]).
+
+version(Package) ->
+    {ok, [{application, sonde, Props}]} =
+        file:consult(filename:join(Package, "src/sonde.app.src")),
+    proplists:get_value(vsn, Props).
+
+supervisor() ->
+    "-module(probe).\n-behaviour(application).\n-behaviour(supervisor).\n"
+    "-export([start/2, stop/1, init/1]).\n"
+    "start(_, _) -> supervisor:start_link(?MODULE, []).\n"
+    "stop(_) -> ok.\n"
+    "init([]) -> {ok, {#{}, [sonde_watch:child_spec(#{interval => 100, budget => 100})]}}.\n".
+
+%% The watcher's process, how often it swept, and which version is loaded, by its path.
+about() ->
+    "{pid_to_list(C(erlang, whereis, [sonde_watch])), maps:get(sweeps, C(sonde_watch, status, [])),"
+    " lists:last(string:split(filename:basename(filename:dirname(filename:dirname("
+    "C(code, which, [sonde_watch])))), \"-\"))}".
+
+%% What a node that knows how to call the release says; without a terminal, so without waiting.
+tell(Dir, Port, Expression) ->
+    File = filename:join(Dir, "told"),
+    _ = sh(Dir, "erl -noinput -name asker@127.0.0.1 -hidden -dist_listen false -setcookie "
+           ++ cookie() ++ dist_flags(Port) ++ " -eval '"
+           "C = fun(M, F, A) -> erpc:call(list_to_atom(\"probe@127.0.0.1\"), M, F, A, 60000) end, "
+           "ok = file:write_file(\"" ++ File ++ "\", io_lib:format(\"~p.~n\", ["
+           ++ Expression ++ "])), halt().'"),
+    {ok, [Told]} = file:consult(File),
+    Told.
+
+%% A path dependency, `{:sonde_watch, opts}' among the children, and the application's own watcher.
+a_watcher_lives_under_an_elixir_supervisor(Config) ->
+    case {os:find_executable("mix"), os:getenv("SONDE_SANITIZE", "")} of
+        {false, _} -> {skip, "not installed: mix"};
+        {_, ""} -> elixir(Config);
+        {_, _} -> {skip, "mix does not start under the sanitizers"}
+    end.
+
+elixir(Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), "elixir"),
+    File = filename:join(Dir, "told"),
+    Texts = [{"mix.exs", mix_exs(proplists:get_value(package, Config))},
+             {"config/config.exs", config_exs()}, {"lib/probe.ex", probe_ex()}],
+    _ = [begin
+             ok = filelib:ensure_dir(filename:join(Dir, Name)),
+             ok = file:write_file(filename:join(Dir, Name), Text)
+         end || {Name, Text} <- Texts],
+    _ = sh(Dir, "MIX_REBAR3=$(command -v rebar3) PROBE=" ++ File
+           ++ " timeout 120 mix run -e 'Probe.tell()'"),
+    Expected = case sonde_test:side() of native -> native; portable -> {off, disabled} end,
+    {ok, [{500, Expected, true, 700, {badarg, {interval, 0}}}]} = file:consult(File).
+
+mix_exs(Package) ->
+    ["defmodule Probe.MixProject do\n  use Mix.Project\n"
+     "  def project, do: [app: :probe, version: \"1.0.0\",\n"
+     "    deps: [{:sonde, path: \"", Package, "\", manager: :rebar3}]]\n"
+     "  def application, do: [mod: {Probe, []}]\nend\n"].
+
+config_exs() ->
+    Native = case sonde_test:side() of native -> "on"; portable -> "off" end,
+    ["import Config\nconfig :sonde, native: :", Native,
+     ", watch: [interval: 500, name: :sonde_watch]\n"].
+
+probe_ex() ->
+    "defmodule Probe do\n  use Application\n"
+    "  def start(_type, _args) do\n"
+    "    children = [{:sonde_watch, interval: 700, name: :probe_watch}]\n"
+    "    Supervisor.start_link(children, strategy: :one_for_one)\n  end\n"
+    "  def wait(name) do\n"
+    "    if :sonde_watch.status(name).sweeps > 0, do: true, else: wait(name)\n  end\n"
+    "  def tell do\n"
+    "    swept = wait(:sonde_watch) and wait(:probe_watch)\n"
+    "    {:error, why} = :sonde_watch.start_link(interval: 0)\n"
+    "    told = {:sonde_watch.status().interval, :sonde_watch.status().native, swept,\n"
+    "            :sonde_watch.status(:probe_watch).interval, why}\n"
+    "    File.write!(System.fetch_env!(\"PROBE\"), :io_lib.format(\"~p.~n\", [told]))\n"
+    "  end\nend\n".
 
 %% ---- a project that has sonde as a dependency
 
@@ -124,13 +272,17 @@ vm_args(Port) ->
      "-kernel inet_dist_use_interface {127,0,0,1}\n"].
 
 start(Dir, Port) ->
-    Program = filename:join(Dir, "_build/default/rel/probe/bin/probe"),
+    start(Dir, "_build/default/rel/probe/bin/probe", Port).
+
+start(Dir, Name, Port) ->
+    Program = filename:join(Dir, Name),
     P = open_port({spawn_executable, Program},
                   [{args, ["foreground"]}, {cd, Dir}, {env, [{"HOME", Dir}]}, stderr_to_stdout,
                    binary]),
     {os_pid, Pid} = erlang:port_info(P, os_pid),
     ok = application:set_env(?MODULE, os_pid, Pid),
-    wait_for(Port, 100).
+    ok = wait_for(Port, 100),
+    Pid.
 
 wait_for(_Port, 0) ->
     Said = receive {_, {data, Data}} -> Data after 0 -> "" end,
