@@ -15,10 +15,10 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach
+.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-prometheus
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: ## see it find four real leaks on a running node (under a minute)
 	@scripts/setup build
@@ -77,6 +77,11 @@ test-snapshot: ## what Chrome's own reader makes of heap snapshots (in Node)
 	@scripts/setup snapshot
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/snapshot.sh
+
+test-prometheus: ## what Prometheus' own checker makes of our metrics
+	@scripts/setup prometheus
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@test/live/prometheus.sh
 
 test-compat: ## a live broker with compat/recon in the place of its recon (a minute)
 	@scripts/setup rabbitmq

@@ -5,7 +5,8 @@
 -export([module_is_documented/1, functions_are_documented/1, nothing_but_the_beam_is_needed/1,
          table_of_the_sides_has_every_call/1]).
 
--define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace, sonde_heap]).
+-define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace, sonde_heap,
+                  sonde_watch, sonde_prometheus]).
 
 all() ->
     [module_is_documented, functions_are_documented, nothing_but_the_beam_is_needed,
