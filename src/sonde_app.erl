@@ -11,9 +11,12 @@
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
     case sonde_watch_opts:read(application:get_env(sonde, watch, [])) of
-        {ok, _} -> supervisor:start_link({local, sonde_sup}, ?MODULE, []);
+        {ok, _} -> started(supervisor:start_link({local, sonde_sup}, ?MODULE, []));
         {error, Why} -> {error, Why}
     end.
+
+started({ok, Pid}) -> {ok, Pid};
+started({error, Why}) -> {error, Why}.
 
 -spec stop(term()) -> ok.
 stop(_State) -> ok.

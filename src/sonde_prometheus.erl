@@ -9,7 +9,7 @@
                    [{[{kind, atom()}], number()}]}.
 
 %% @equiv format(sonde_watch)
--spec format() -> iodata().
+-spec format() -> iolist().
 format() -> format(sonde_watch).
 
 %% @doc Metrics, `sonde_memory_bytes{kind="binary"}' and so on, each with its lines HELP and TYPE,
@@ -22,7 +22,7 @@ format() -> format(sonde_watch).
 %% # TYPE sonde_memory_bytes gauge
 %% sonde_memory_bytes{kind="processes"} 5326264
 %% '''
--spec format(sonde_watch:watcher()) -> iodata().
+-spec format(sonde_watch:watcher()) -> iolist().
 format(Watcher) ->
     [lines(Metric) || {_, _, _, [_ | _]} = Metric <- node_metrics() ++ watcher_metrics(Watcher)].
 

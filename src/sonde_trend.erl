@@ -12,7 +12,7 @@
 -type kind() :: least | mean.
 %% The block that is being filled, its value (of a mean: sum and number), and those before it,
 %% newest first.
--opaque series() :: {kind(), integer(), term(), [block()], non_neg_integer()}.
+-opaque series() :: {kind(), integer() | undefined, term(), [block()], non_neg_integer()}.
 -type block() :: {Index :: integer(), Value :: number()}.
 %% `growth': what counts at least; `share': of the level that it began with; `hours': how long it
 %% must have been going on.

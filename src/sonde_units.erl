@@ -106,7 +106,7 @@ call(Term, Unicode) ->
 
 %% ---- numbers
 
--spec bytes(integer()) -> iodata().
+-spec bytes(integer()) -> iolist().
 bytes(N) when N < 0 -> [$- | bytes(-N)];
 bytes(N) when N < 1024 -> [integer_to_list(N), " B"];
 bytes(N) -> scaled(N, 1024, ["KiB", "MiB", "GiB", "TiB", "PiB"]).

@@ -99,7 +99,7 @@ id(undefined) -> {?MODULE, make_ref()};
 id(Name) -> Name.
 
 %% @doc Starts a watcher. `{error, {badarg, Option}}': that is not an option, or not a good one.
--spec start_link(opts()) -> {ok, pid()} | {error, term()}.
+-spec start_link(opts()) -> {ok, pid()} | ignore | {error, term()}.
 start_link(Given) ->
     case sonde_watch_opts:read(Given) of
         {ok, #{name := undefined} = Opts} -> gen_server:start_link(?MODULE, Opts, []);
