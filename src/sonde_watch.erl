@@ -16,7 +16,8 @@
 %% <li>`top' (20): rows by each attribute, and tables, in a sample</li>
 %% <li>`min_bytes' (10000000): processes and tables that never have so much are not followed</li>
 %% <li>`budget' (1): percent of the time that sweeps may take. When one takes longer, the next
-%%     comes later, and an event says so</li>
+%%     comes later, and an event says so. Looks into large heaps, each of them every five minutes,
+%%     may take as much again</li>
 %% <li>`callback' (`none'): `{M, F}': `M:F(Event)' is called for each event</li>
 %% <li>`remedy' (`none'): `{collect, #{garbage_bytes => Bytes, per_minute => N}}': processes that
 %%     hold more garbage than that, with the binaries to which only it refers, are collected, at
@@ -49,12 +50,15 @@
 %%     now on between two</li>
 %% <li>`failed': a sweep failed, for `reason'</li>
 %% </ul>
-%% All but samples go to `logger', as reports with the domain `[sonde]'. Where `alarm_handler' runs
-%% `leak' and `limit' set the alarms `{sonde, leak, What}' and `{sonde, limit, What}', once, and
-%% what ends them, or the watcher's end, clears them. Where the application telemetry is there each
-%% event is `[sonde, watch, Event]'. Listeners run in a process of their own, one event at a time;
-%% one that crashes, or takes more than ten seconds, is told of once, and harms nobody. If a hundred
-%% events wait for them, samples are dropped.
+%% All but samples go to `logger', as reports with the domain `[sonde]'. (Unless told otherwise
+%% logger's default handler drops domains that it does not know: `logger:add_handler_filter(default,
+%% sonde, {fun logger_filters:domain/2, {log, sub, [sonde]}})', or the same in the configuration of
+%% the handler. A watcher that finds it so says this at its start.) Where `alarm_handler' runs
+%% `leak' and `limit' set the alarms `{sonde, leak, What}' and `{sonde, limit, What}', once, and what ends
+%% them, or the watcher's end, clears them. Where the application telemetry is there each event is
+%% `[sonde, watch, Event]'. Listeners run in a process of their own, one event at a time; one that
+%% crashes, or takes more than ten seconds, is told of once, and harms nobody. If a hundred events
+%% wait for them, samples are dropped.
 -module(sonde_watch).
 
 -behaviour(gen_server).

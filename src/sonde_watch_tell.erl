@@ -34,6 +34,7 @@ upgrade(Pid) ->
 -spec init(pid(), none | {module(), atom()}, [sonde_watch_core:event()]) -> ok.
 init(Watcher, Callback, Accused) ->
     _ = monitor(process, Watcher),
+    _ = [logger:notice(hint(), []) || not is_shown()],
     loop(#state{watcher = Watcher, callback = Callback, telemetry = has_telemetry(),
                 alarms = [alarm(Event) || Event <- Accused]}).
 
@@ -63,6 +64,34 @@ log(#{event := sample}) -> ok;
 log(Event) ->
     logger:log(level(Event), Event,
                #{domain => [sonde], report_cb => fun ?MODULE:format/1}).
+
+%% Unless it was told otherwise, the handler that every node has drops what is in a domain that it
+%% does not know, and says nothing. Whether ours gets through.
+is_shown() ->
+    case logger:get_handler_config(default) of
+        {ok, #{filters := Filters, filter_default := Default}} ->
+            Event = #{level => warning, msg => {report, #{event => leak}},
+                      meta => #{domain => [sonde], pid => self(), gl => group_leader(),
+                                time => logger:timestamp()}},
+            passes(Event, Filters, Default);
+        _ ->
+            true
+    end.
+
+passes(Event, [{_, {Fun, Arg}} | Filters], Default) ->
+    try Fun(Event, Arg) of
+        ignore -> passes(Event, Filters, Default);
+        Answer -> Answer =/= stop
+    catch
+        _:_ -> passes(Event, Filters, Default)
+    end;
+passes(_, [], Default) ->
+    Default =:= log.
+
+hint() ->
+    "sonde_watch: logger's default handler drops reports of the domain [sonde]; to see them:~n"
+        "  logger:add_handler_filter(default, sonde,~n"
+        "      {fun logger_filters:domain/2, {log, sub, [sonde]}}).".
 
 level(#{event := Event}) ->
     case lists:member(Event, [leak, limit, failed, callback]) of

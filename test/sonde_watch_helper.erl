@@ -41,6 +41,8 @@ log(#{level := Level, msg := {report, Report},
     {Text, Args} = Format(Report),
     told(#{event => logged, level => Level, report => Report,
            text => lists:flatten(io_lib:format(Text, Args))});
+log(#{msg := {"sonde_watch: logger's default handler" ++ _, []}}, _) ->
+    told(#{event => hint});
 log(_, _) ->
     ok.
 
