@@ -87,13 +87,7 @@ traces(Node) ->
      {names, [N || N <- on(Node, erlang, registered, []), is_ours(N)]},
      {terms, [K || {{M, _} = K, _} <- on(Node, persistent_term, get, []), is_ours(M)]},
      {files, on(Node, file, list_dir, [on(Node, os, getenv, ["TMPDIR", "/tmp"])])},
-     {code_path, on(Node, code, get_path, [])},
-     {signals, caught(on(Node, os, getpid, []))}].
-
-caught(Pid) ->
-    {ok, Status} = file:read_file("/proc/" ++ Pid ++ "/status"),
-    {match, [Caught]} = re:run(Status, "SigCgt:\\s*(\\w+)", [{capture, [1], list}]),
-    Caught.
+     {code_path, on(Node, code, get_path, [])}].
 
 ours(Traces) ->
     lists:append([What || {Kind, What} <- Traces, lists:member(Kind, [modules, names, terms])]).
