@@ -412,7 +412,13 @@ with(N, Config, Args, Test) ->
                 start(["-erl_epmd_port", integer_to_list(Port) | Args], Config, Port)
             end || _ <- lists:seq(1, N)],
     try Test(Home, Bare)
-    after [catch peer:stop(Peer) || {Peer, _} <- [{Home, home} | Bare]]
+    after [stop(Peer) || {Peer, _} <- [{Home, home} | Bare]]
+    end.
+
+%% Some have ended by then.
+stop(Peer) ->
+    try peer:stop(Peer)
+    catch _:_ -> ok
     end.
 
 home(Config) ->

@@ -181,6 +181,6 @@ start_yaws() ->
                               on('yaws@localhost', erlang, whereis, [yaws_server]) =/= undefined
                  end),
     fun() ->
-            _ = (catch on('yaws@localhost', erlang, halt, [])),
+            true = rpc:cast('yaws@localhost', erlang, halt, []),
             receive {Port, {exit_status, _}} -> ok after 10000 -> ok end
     end.
