@@ -26,6 +26,7 @@ demo: ## see it find four real leaks on a running node (under a minute)
 	@sh demo/run
 
 pictures: compile ## doc/pictures, from a run of the demo's node
+	@scripts/setup top
 	@scripts/pictures
 
 shell: compile ## an Erlang shell with sonde loaded
