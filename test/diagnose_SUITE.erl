@@ -144,7 +144,7 @@ report_has_its_shape(_Config) ->
     sonde_test:stop(Pid).
 
 bad_options_are_refused(_Config) ->
-    _ = [{'EXIT', {badarg, _}} = (catch sonde:F(Bad))
+    _ = [{F, Bad, badarg} = {F, Bad, try sonde:F(Bad) catch error:Why -> Why end}
          || F <- [diagnosis, diagnose],
             Bad <- [#{interval => 99}, #{interval => 600001}, #{interval => 2.0},
                     #{intervall => 200}, #{interval => infinity}, [], 200, undefined]].
