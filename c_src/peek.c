@@ -243,7 +243,10 @@ static void uninstall_one(int ix)
     struct sigaction before = previous[ix];
     if (atomic_exchange(&spent[ix], false))
         before.sa_handler = SIG_DFL;
-    (void)sigaction(signals[ix], &before, NULL);
+    struct sigaction was;
+    /* Somebody may have come since we looked: then his is put back. */
+    if (sigaction(signals[ix], &before, &was) == 0 && !is_ours(&was))
+        (void)sigaction(signals[ix], &was, NULL);
 }
 
 /* Who has put his own over ours may chain to it: then it would be wrong to install it again later,

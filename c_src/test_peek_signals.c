@@ -414,6 +414,31 @@ static void syscall_installs_nothing(void)
     _exit(0);
 }
 
+/* Ours goes where it is still in place, and can come again; under another's it stays. */
+static void left(void)
+{
+    struct sigaction now;
+    struct sigaction theirs;
+    install(&plain);
+    for (int i = 0; i < 2; i++) {
+        peek_leave(); /* nothing is there to be left, the first time */
+        CHILD_EXPECT(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_handler == tell_signal);
+        CHILD_EXPECT(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler == tell_signal);
+        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
+        CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
+        CHILD_EXPECT(sigaction(SIGSEGV, NULL, &before_chain) == 0);
+    }
+    memset(&theirs, 0, sizeof theirs);
+    theirs.sa_sigaction = chain;
+    theirs.sa_flags = SA_SIGINFO;
+    CHILD_EXPECT(sigaction(SIGSEGV, &theirs, NULL) == 0);
+    peek_leave();
+    CHILD_EXPECT(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == chain);
+    CHILD_EXPECT(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler != tell_signal);
+    CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
+    _exit(0);
+}
+
 static atomic_bool stop;
 static pthread_t target;
 enum { SENT = 300 };
@@ -541,6 +566,7 @@ static const struct {
 } children[] = {
     {"handler replaced, signal blocked", replaced_or_blocked},
     {"syscall reader installs nothing", syscall_installs_nothing},
+    {"handler left", left},
     {"signals sent while reading", sent_while_reading},
     {"system call denied", denied},
     {"first process of a container", first_process},
