@@ -20,7 +20,7 @@ CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMemb
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-demo: ## see it find four real leaks on a running node (under a minute)
+demo: ## see it find five real leaks on a running node (under a minute)
 	@scripts/setup build
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@sh demo/run
