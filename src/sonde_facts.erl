@@ -29,7 +29,7 @@
 -define(WHEN, [0.0, 0.13, 0.29, 0.43, 0.61, 0.83, 1.0]).
 %% Who was found growing by the end is watched for half of the interval more.
 -define(LATER, [0.0, 0.06, 0.14, 0.21, 0.31, 0.38, 0.5]).
--define(GROWERS, 200).
+-define(GROWERS, 50).
 
 %% @doc In a helper; `Caller' is what {@link sonde_helper:call/1} gave it.
 -spec take(pos_integer(), reference()) -> facts().
@@ -37,7 +37,7 @@ take(Ms, Caller) ->
     Side = sonde_vm:side(),
     ok = load(),
     {Procs, Unread} = sonde_facts_procs:first(Side),
-    Crowd = sonde_facts_crowd:first(Side),
+    Crowd = sonde_facts_crowd:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     Start = now_ms(),
     Window = sonde_helper:job(fun(For) -> sonde_procs:window(memory, ?GROWERS, For, window()) end,
@@ -54,7 +54,7 @@ take(Ms, Caller) ->
     #{ms => Ms, moments => Moments, limits => limits(),
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
-      crowd => sonde_facts_crowd:last(Crowd, Growers), tables => Tables2,
+      crowd => sonde_facts_crowd:last(Crowd, Growers, Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => connected(),
       not_looked_at => Unread ++ sonde_facts_crowd:unseen(Crowd) ++ Skipped ++ NoRss}.
 

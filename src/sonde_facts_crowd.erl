@@ -4,7 +4,7 @@
 %% they do. Each process of the sample is asked for its names, and natively looked into.
 -module(sonde_facts_crowd).
 
--export([first/1, unseen/1, last/2]).
+-export([first/2, unseen/1, last/3]).
 -export_type([crowd/0, group/0]).
 
 %% `each': how many processes one of the sample stands for. `count' and `bytes' are of all of a
@@ -18,6 +18,7 @@
 -type member() :: {pid(), #{atom() => term()}}.
 
 -define(SAMPLE, 500).
+-define(ANSWER_MS, 1000).     % for all of them
 -define(LOOKS, 10).           % into heaps of one group
 -define(LOOK_WORDS, 1000000).
 -define(LOOK_MS, 50).
@@ -26,12 +27,21 @@
 -define(IDLE, 1000).          % reductions; to be asked for something takes a few
 -define(ATTRS, [memory, reductions, link_count, monitor_count, monitored_by_count]).
 
--spec first(native | {portable, term()}) -> {term(), float(), [member()]}.
-first(Side) ->
+-spec first(native | {portable, term()}, reference()) -> {term(), float(), [member()]}.
+first(Side, Caller) ->
     Pids = processes() -- [self()],
     Sample = drawn(Pids, length(Pids)),
-    {Side, length(Pids) / max(1, length(Sample)),
-     [{Pid, Facts} || Pid <- Sample, Facts <- [facts(Pid)], is_map(Facts)]}.
+    Members = each(fun facts/1, Sample, Caller),
+    {Side, length(Pids) / max(1, length(Members)), Members}.
+
+%% `{What, Answer}' of all that answer soon: who is in a long native call does not.
+each(Fun, Whats, Caller) ->
+    sonde_helper:jobs(fun(What) -> sonde_helper:job(Fun, What) end,
+                      fun(What, Answer, Acc) ->
+                              [{What, Answer} || is_map(Answer) orelse is_tuple(Answer)] ++ Acc
+                      end, [], Whats,
+                      #{in_flight => 10, caller => Caller,
+                        until => erlang:monotonic_time(millisecond) + ?ANSWER_MS}).
 
 drawn(Pids, Count) when Count =< ?SAMPLE -> Pids;
 drawn(Pids, Count) ->
@@ -51,15 +61,16 @@ facts(Pid) ->
 %% @doc That it was a sample only.
 -spec unseen({term(), float(), [member()]}) -> [{atom(), sonde_facts:because()}].
 unseen({_, Each, Members}) ->
-    [{processes, {sampled, length(Members)}} || Each > 1.0].
+    [{processes, {sampled, length(Members)}} || Each > 1.1].
 
 %% @doc At the end of the interval: who of them is still there, and did nothing. `Growers' are the
 %% rows of a window.
--spec last({term(), float(), [member()]}, [sonde_procs:row()]) -> crowd().
-last({Side, Each, Members}, Growers) ->
-    Now = [{Key, Member} || {Pid, Before} <- Members,
-                            {Key, Member} <- [named(Pid, Before, facts(Pid))]],
-    Born = born(Growers, maps:from_list(Members)),
+-spec last({term(), float(), [member()]}, [sonde_procs:row()], reference()) -> crowd().
+last({Side, Each, Members}, Growers, Caller) ->
+    Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, facts(Pid)) end,
+                                     Members, Caller)],
+    Born = born([Row || {Pid, _, _} = Row <- Growers, not lists:keymember(Pid, 1, Members)],
+                Caller),
     Groups = lists:foldl(fun({Key, Member}, Acc) ->
                                  maps:update_with(Key, fun(Of) -> [Member | Of] end, [Member], Acc)
                          end, maps:map(fun(_, _) -> [] end, Born), Now),
@@ -82,12 +93,15 @@ key({erlang, apply, 2}, {_, _, _} = Current) -> Current;
 key(Call, _) -> Call.
 
 %% Whose gain is all that it has began within the window.
-born(Growers, Known) ->
-    lists:foldl(fun(Key, Acc) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Acc) end, #{},
-                [Key || {Pid, Gained, _} <- Growers, not is_map_key(Pid, Known),
-                        sonde_each:one(Pid, [memory]) =:= {ok, [Gained]},
-                        {Key, _} <- [named(Pid, #{reductions => 0},
-                                           #{reductions => 0, memory => Gained})]]).
+born(Growers, Caller) ->
+    lists:foldl(fun({_, {Key, _}}, Acc) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Acc) end,
+                #{}, each(fun newborn/1, Growers, Caller)).
+
+newborn({Pid, Gained, _}) ->
+    case sonde_each:one(Pid, [memory]) of
+        {ok, [Gained]} -> named(Pid, #{reductions => 0}, #{reductions => 0, memory => Gained});
+        _ -> older
+    end.
 
 group(Key, Members, Born, Each, Side) ->
     Orphans = [M || M <- Members, is_orphan(M)],

@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 6}}].
 
 all() ->
     [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
@@ -185,7 +185,7 @@ another_build_takes_over_while_a_scan_is_open(Config) ->
 
 take_over(Ebin) ->
     #{status := active} = sonde:native(),
-    {"sonde-4", _} = sonde_nif:build_id(),
+    {"sonde-5", _} = sonde_nif:build_id(),
     Owner = scan_owner(1000),
     true = code:add_patha(Ebin),
     {module, sonde_nif} = code:load_file(sonde_nif),
@@ -213,7 +213,7 @@ other_build(Config) ->
             C = copy(filename:join(Src, "c_src"), "*.{c,h,S}", filename:join(Dir, "c_src")),
             _ = copy(filename:join(Src, "c_src"), "Makefile", C),
             change(filename:join(C, "nif.h"),
-                   [{"\"sonde-4\"", "\"other\""},
+                   [{"\"sonde-5\"", "\"other\""},
                     {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
             change(filename:join(C, "nif_scan.c"),
                    [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
@@ -224,7 +224,7 @@ other_build(Config) ->
             [_ | _] = filelib:wildcard(filename:join(Dir, "priv/sonde_nif-*.so")),
             Ebin = filename:join(Dir, "ebin"),
             Erl = copy(filename:join(Src, "src"), "sonde_nif.erl", filename:join(Dir, "src")),
-            change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-4\"", "\"other\""}]),
+            change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-5\"", "\"other\""}]),
             ok = filelib:ensure_dir(filename:join(Ebin, "x")),
             {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
             Ebin
@@ -265,7 +265,7 @@ another_abi_is_refused(Config) ->
         _ ->
             Other = filename:join(proplists:get_value(dir, Config), "priv"),
             Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
-            "the library speaks other, not sonde-4" = Text
+            "the library speaks other, not sonde-5" = Text
     end.
 
 %% A copy of the beams, with a priv beside them that Fill fills. The reason that is given there.

@@ -42,7 +42,7 @@ free_port() ->
 
 stop(Peer) -> ok = peer:stop(Peer).
 
-call(Peer, M, F, A) -> call(Peer, M, F, A, 120000).
+call(Peer, M, F, A) -> call(Peer, M, F, A, 240000).
 
 call(Peer, M, F, A, Ms) -> peer:call(Peer, M, F, A, Ms).
 
