@@ -4,7 +4,7 @@
 %% for the rest alone, or not at all where there is no rest.
 -module(sonde_each).
 
--export([fold/4, one/2]).
+-export([fold/4, one/2, glance/3]).
 
 -define(NO_LIMIT, 134217727).
 
@@ -28,6 +28,24 @@ one(Pid, Attrs) ->
          andalso sonde_vm:side() of
         native -> read_one(Pid, Attrs);
         _ -> ask_one(Pid, Attrs)
+    end.
+
+%% @doc Values of many, natively without waiting for anybody: who runs all the time is left out.
+%% `Ask' is for the portable side, where each has to be asked.
+-spec glance([pid()], [sonde_attr:attr()], fun(([pid()]) -> Known)) ->
+    [{pid(), [term()]}] | Known.
+glance(Pids, Attrs, Ask) ->
+    case sonde_vm:side() of
+        native -> glance(sonde_nif:scan_new(Attrs, each, 0, Pids, [], ?NO_LIMIT), []);
+        _ -> Ask(Pids)
+    end.
+
+glance(Scan, Known) ->
+    case sonde_nif:scan_step(Scan) of
+        more -> glance(Scan, Known);
+        {rows, Rows} -> glance(Scan, Rows ++ Known);
+        {ask, _} -> ok = sonde_nif:scan_feed(Scan, []), glance(Scan, Known);
+        _ -> Known
     end.
 
 read_one(Pid, Attrs) ->

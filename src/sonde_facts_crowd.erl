@@ -31,15 +31,22 @@
 first(Side, Caller) ->
     Pids = processes() -- [self()],
     Sample = drawn(Pids, length(Pids)),
-    Members = each(fun facts/1, Sample, Caller),
-    {Side, length(Pids) / max(1, length(Members)), Members}.
+    {Side, length(Pids) / max(1, length(Sample)), maps:to_list(facts(Sample, Caller))}.
+
+facts(Pids, Caller) ->
+    Ask = fun(Some) ->
+                  [{Pid, Values} || {Pid, {ok, Values}}
+                                        <- each(fun(P) -> sonde_each:one(P, ?ATTRS) end, Some,
+                                                Caller)]
+          end,
+    maps:from_list([{Pid, maps:from_list(lists:zip(?ATTRS, Values))}
+                    || {Pid, Values} <- sonde_each:glance(Pids, ?ATTRS, Ask)]).
 
 %% `{What, Answer}' of all that answer soon: who is in a long native call does not.
 each(Fun, Whats, Caller) ->
     sonde_helper:jobs(fun(What) -> sonde_helper:job(Fun, What) end,
-                      fun(What, Answer, Acc) ->
-                              [{What, Answer} || is_map(Answer) orelse is_tuple(Answer)] ++ Acc
-                      end, [], Whats,
+                      fun(What, Answer, Acc) -> [{What, Answer} || is_tuple(Answer)] ++ Acc end,
+                      [], Whats,
                       #{in_flight => 10, caller => Caller,
                         until => erlang:monotonic_time(millisecond) + ?ANSWER_MS}).
 
@@ -52,12 +59,6 @@ every([Pid | Pids], I, At, Step) when I >= At -> [Pid | every(Pids, I + 1, At + 
 every([_ | Pids], I, At, Step) -> every(Pids, I + 1, At, Step);
 every([], _, _, _) -> [].
 
-facts(Pid) ->
-    case sonde_each:one(Pid, ?ATTRS) of
-        {ok, Values} -> maps:from_list(lists:zip(?ATTRS, Values));
-        undefined -> dead
-    end.
-
 %% @doc That it was a sample only.
 -spec unseen({term(), float(), [member()]}) -> [{atom(), sonde_facts:because()}].
 unseen({_, Each, Members}) ->
@@ -67,8 +68,10 @@ unseen({_, Each, Members}) ->
 %% rows of a window.
 -spec last({term(), float(), [member()]}, [sonde_procs:row()], reference()) -> crowd().
 last({Side, Each, Members}, Growers, Caller) ->
-    Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, facts(Pid)) end,
-                                     Members, Caller)],
+    Later = facts([Pid || {Pid, _} <- Members], Caller),
+    Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, map_get(Pid, Later))
+                                     end, [M || {Pid, _} = M <- Members, is_map_key(Pid, Later)],
+                                     Caller)],
     Born = born([Row || {Pid, _, _} = Row <- Growers, not lists:keymember(Pid, 1, Members)],
                 Caller),
     Groups = lists:foldl(fun({Key, Member}, Acc) ->
@@ -77,15 +80,14 @@ last({Side, Each, Members}, Growers, Caller) ->
     #{each => Each, groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
                                || {Key, Of} <- maps:to_list(Groups)]}.
 
-named(_Pid, _Before, dead) ->
-    dead;
 named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now) ->
-    case {sonde_group:initial_call(Pid, Bytes < ?SMALL), process_info(Pid, [registered_name, current_function])} of
+    case {sonde_group:initial_call(Pid, Bytes < ?SMALL),
+          process_info(Pid, [registered_name, current_function])} of
         {{_, _, _} = Call, [{_, Name}, {_, Current}]} ->
             {key(Call, Current), Now#{pid => Pid, name => Name, current => Current,
                                       idle => Does - Did < ?IDLE}};
         _ ->
-            dead
+            none
     end.
 
 %% Of a fun nothing is told but that it is one; what it does now says more.

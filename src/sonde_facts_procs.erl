@@ -46,8 +46,8 @@ attrs(_) -> [memory, total_heap_size, stack_size, message_queue_len, reductions,
 -spec first(native | {portable, term()}) -> {procs(), [{atom(), sonde_facts:because()}]}.
 first(Side) ->
     {Waste, Unread} = waste(Side),
-    Tops = sonde_procs:counts(attrs(Side) -- [total_heap_size], ?TOP, true),
-    Pids = maps:keys(Waste) ++ [Pid || {_, Rows} <- Tops, {Pid, Value, _} <- Rows, Value > 0],
+    Tops = sonde_procs:largest(attrs(Side) -- [total_heap_size], ?TOP),
+    Pids = maps:keys(Waste) ++ [Pid || Best <- Tops, {Value, Pid} <- Best, Value > 0],
     {{Waste, maps:from_list([{Pid, []} || Pid <- Pids])}, Unread}.
 
 waste({portable, Why}) ->

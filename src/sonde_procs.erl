@@ -4,7 +4,7 @@
 %% are asked of the winners only.
 -module(sonde_procs).
 
--export([count/3, counts/3, window/4, named/2]).
+-export([count/3, counts/3, largest/2, window/4, named/2]).
 -export_type([row/0]).
 
 -type row() :: {pid(), term(), sonde_attr:attrs()}.
@@ -31,6 +31,12 @@ counts(Attrs, N, Self) ->
     Unique = lists:usort(Attrs),
     Rows = maps:from_list(lists:zip(Unique, counts(Unique, N, Self, most(N + ?SPARE)))),
     [{Attr, map_get(Attr, Rows)} || Attr <- Attrs].
+
+%% @doc For each of the attributes the `N' processes with most, without names: nobody is asked for
+%% them, so some may be dead, or ours. The caller is not among them.
+-spec largest([sonde_attr:attr()], non_neg_integer()) -> [[{term(), pid()}]].
+largest(Attrs, N) ->
+    largest(roads(Attrs), Attrs, N, false).
 
 %% So many died that rows are missing: once more, with more spare.
 counts(Attrs, N, Self, Want) ->

@@ -146,7 +146,7 @@ call(Log, Attr, Pid) when Attr =:= heap_top; Attr =:= mailbox; Attr =:= flat ->
     look(Log, Attr, Pid);
 call(Log, Attr, Pid) ->
     T0 = now_ns(),
-    case rand:uniform(300) of
+    case rand:uniform(1000) of
         1 -> {diagnoses, diagnosis(sonde:diagnosis(#{interval => 100}))};
         _ -> counted(Log, Attr, Pid, T0)
     end.

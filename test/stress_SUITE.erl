@@ -4,7 +4,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {seconds, 300 + 4 * seconds()}}].
+suite() -> [{timetrap, {seconds, 600 + 4 * seconds()}}].
 
 all() -> [everything_under_fire, a_reader_without_stamps, a_reader_of_reductions,
      a_look_without_stamps].
@@ -68,7 +68,7 @@ under_fire(Build, Weakness, Ms, Hands, {Crowd, Options, Foreign}) ->
              || Foreign =/= none],
         #{status := active} = sonde_peer_helper:call(Peer, sonde, native, []),
         Seen = sonde_peer_helper:call(Peer, sonde_stress, run,
-                                      [Ms, Hands, Weakness, {Crowd, Options}], Ms + 120000),
+                                      [Ms, Hands, Weakness, {Crowd, Options}], Ms + 360000),
         ct:pal("~p ms: ~p", [Ms, Seen]),
         Seen
     after
