@@ -82,7 +82,10 @@ loop(Clients, Lent, Job) ->
             loop(Clients#{Pid := {Ref, 0}}, Lent, Job);
         {leave, Pid} when is_map_key(Pid, Clients) ->
             Pid ! {?MODULE, self(), left},
-            loop(linger(forget(Pid, Clients), Job), Lent, Job);
+            case linger(forget(Pid, Clients), Job) of
+                keep -> ok;
+                Left -> loop(Left, Lent, Job)
+            end;
         {'DOWN', _, process, Pid, _} when is_map_key(Pid, Clients) ->
             loop(forget(Pid, Clients), Lent, Job);
         tick ->
@@ -98,7 +101,9 @@ linger(Clients, #{linger_ms := Ms}) when map_size(Clients) =:= 0 ->
     receive
         {join, Pid} ->
             Pid ! {?MODULE, self(), joined},
-            watch(Pid, Clients)
+            watch(Pid, Clients);
+        keep ->
+            keep
     after Ms ->
         Clients
     end;

@@ -14,6 +14,7 @@ all() ->
      first_to_leave_takes_nothing_away,
      two_who_come_at_the_same_time, node_that_has_it_is_used_as_it_is,
      what_was_loaded_anew_meanwhile_stays, brought_for_good_it_stays,
+     brought_for_good_while_it_lingers_it_stays,
      other_system_gets_no_library, no_folder_no_library, module_of_that_name_is_left_alone,
      damaged_module_leaves_nothing, embedded_node, node_that_is_not_there,
      signals_are_handled_as_before,
@@ -186,6 +187,20 @@ brought_for_good_it_stays(Config) ->
         {ok, _} = attach(Home, a, Node),
         [{Node, {already, _}}] = peer:call(Home, sonde, remote_load, [[Node], sonde], 60000),
         ok = leave(Home, a),
+        true = is_there(Bare),
+        3 = length(peer:call(Bare, sonde, proc_count, [memory, 3]))
+    end).
+
+%% The one who left may come again, so it is still there; and from now on it is somebody's.
+brought_for_good_while_it_lingers_it_stays(Config) ->
+    with(1, Config, fun(Home, [{Bare, Node}]) ->
+        {ok, _} = peer:call(Home, ?MODULE, keep, [a, Node, sonde_files:ours(),
+                                                  #{linger_ms => 8000}], 120000),
+        ok = leave(Home, a),
+        [{Node, {already, _}}] = peer:call(Home, sonde, remote_load, [[Node], sonde], 60000),
+        ok = sonde_test:until(fun() -> undefined =:= peer:call(Bare, erlang, whereis,
+                                                               [sonde_janitor])
+                              end),
         true = is_there(Bare),
         3 = length(peer:call(Bare, sonde, proc_count, [memory, 3]))
     end).
