@@ -4,6 +4,7 @@
 -module(sonde_peer_helper).
 
 -export([needs_test_build/0, start/1, start/2, start_node/1, stop/1, call/4, call/5, is_alive/1]).
+-export([with/2, with/3, with_nodes/2, free_port/0]).
 
 %% A reason to skip, or ok.
 needs_test_build() ->
@@ -34,6 +35,18 @@ start_node(Build) ->
                          "-kernel", "inet_dist_use_interface", "{127,0,0,1}"]),
     {Peer, list_to_atom(Name ++ "@127.0.0.1")}.
 
+%% What Fun returns of a peer, or of N nodes [{Peer, Node}]; they end with it, however it ends.
+with(Build, Fun) -> with(Build, [], Fun).
+
+with(Build, Args, Fun) ->
+    Peer = start(Build, Args),
+    try Fun(Peer) after stop(Peer) end.
+
+with_nodes(N, Fun) ->
+    Nodes = [start_node(shipped) || _ <- lists:seq(1, N)],
+    try Fun(Nodes) after [stop(Peer) || {Peer, _} <- Nodes] end.
+
+%% Nobody listens there, at this moment.
 free_port() ->
     {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Socket),

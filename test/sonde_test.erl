@@ -1,8 +1,10 @@
-%% What the suites share: which side is tested, processes that hold still, who is blocked, recon.
+%% What the suites share: the side under test, processes that hold still or churn, a blocked process,
+%% what was raised, recon.
 -module(sonde_test).
 
--export([side/0, init/1, recon/0]).
--export([hold/1, hold/2, park/1, stop/1, settle/1, until/1]).
+-export([side/0, pick/2, init/1, recon/0]).
+-export([hold/1, hold/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
+-export([churn/2, helpers/0, in_process/1, no_message/1]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
 -export([raised/1, same/3]).
 -export([block/1, unblock/1]).
@@ -13,6 +15,15 @@ side() ->
     case os:getenv("SONDE_SIDE") of
         "portable" -> portable;
         _ -> native
+    end.
+
+%% What a test expects where the two sides differ by contract. Funs without an argument are called, so
+%% that the other side's is not.
+pick(Native, Portable) ->
+    Picked = case side() of native -> Native; portable -> Portable end,
+    case is_function(Picked, 0) of
+        true -> Picked();
+        false -> Picked
     end.
 
 %% For init_per_suite. A native run that is not native would pass for the wrong reason.
@@ -72,7 +83,7 @@ park(State) ->
 
 %% Waits until it waits, and runs no more.
 settle(Pid) ->
-    until(fun() -> is_still(Pid) end).
+    until({settled, Pid}, fun() -> is_still(Pid) end).
 
 is_still(Pid) ->
     Look = fun() -> process_info(Pid, [status, reductions]) end,
@@ -84,10 +95,22 @@ is_still(Pid) ->
         undefined -> true
     end.
 
-until(True) ->
-    case True() of
-        true -> ok;
-        false -> timer:sleep(5), until(True)
+%% Waits until Fun returns true, for two minutes at the most: what takes a moment on a quiet machine
+%% takes longer beside four busy loops, and what takes minutes is broken. What names it in the failure.
+until(Fun) ->
+    until(unnamed, Fun).
+
+until(What, Fun) ->
+    until(What, Fun, 120000).
+
+until(What, Fun, Ms) ->
+    until(What, Fun, Ms, erlang:monotonic_time(millisecond) + Ms).
+
+until(What, Fun, Ms, End) ->
+    case {Fun(), erlang:monotonic_time(millisecond) > End} of
+        {true, _} -> ok;
+        {false, true} -> error({waited_in_vain, What, {ms, Ms}});
+        {false, false} -> timer:sleep(5), until(What, Fun, Ms, End)
     end.
 
 stop(Pids) when is_list(Pids) ->
@@ -97,6 +120,39 @@ stop(Pids) when is_list(Pids) ->
     ok;
 stop(Pid) ->
     stop([Pid]).
+
+%% N processes that do the same again and again; stop/1 ends them.
+churn(N, Fun) ->
+    [spawn(fun() -> again(Fun) end) || _ <- lists:seq(1, N)].
+
+again(Fun) ->
+    _ = Fun(),
+    again(Fun).
+
+%% The processes that sonde's calls start and end.
+helpers() ->
+    [Pid || Pid <- processes(),
+            {initial_call, {sonde_helper, _, _}} <- [process_info(Pid, initial_call)]].
+
+%% What Fun returns in a process of its own, and that process.
+in_process(Fun) ->
+    {Pid, Ref} = spawn_monitor(fun() -> exit({returned, Fun()}) end),
+    receive
+        {'DOWN', Ref, process, Pid, {returned, Result}} -> {Pid, Result};
+        {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
+    end.
+
+%% Whatever Fun calls leaves the caller's mailbox as it was: nothing new in it, not even late, and
+%% nothing taken or moved.
+no_message(Fun) ->
+    Kept = [{kept, I} || I <- lists:seq(1, 5)],
+    {_, {Fun, Kept}} = in_process(fun() ->
+                                          _ = [self() ! M || M <- Kept],
+                                          _ = Fun(),
+                                          timer:sleep(300),
+                                          {Fun, mailbox()}
+                                  end),
+    ok.
 
 %% ---- rows
 
@@ -150,8 +206,8 @@ block(Dir) ->
                         ok = file:close(File),
                         park(Held)
                 end),
-    ok = until(fun() -> process_info(Pid, current_function)
-                            =:= {current_function, {prim_file, open_nif, 2}} end),
+    ok = until(blocked, fun() -> process_info(Pid, current_function)
+                                     =:= {current_function, {prim_file, open_nif, 2}} end),
     {Pid, Pipe}.
 
 unblock({_Pid, Pipe}) ->
