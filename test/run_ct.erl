@@ -1,71 +1,230 @@
 %% Builds sonde and its tests with nothing but OTP, and runs Common Test on them: one program for
 %% every release, the host's and those in the chroots of the matrix, where there is no rebar3.
-%% scripts/suite calls it; what it has to say goes to a file, since Common Test talks a lot.
+%% scripts/suite calls it. What runs where is in test/tiers.eterm.
+%%
+%% A run has a directory of its own (Logs). plan/1 puts a file for each suite into Logs/queue; scripts/suite
+%% takes one after the other and has work/1 run it, on a node of its own, so that no suite sees what another
+%% one left. What happens goes case by case to Logs/SUITE/results, by way of ct_count_hook; summary/1 reads
+%% those, whatever became of the nodes.
 -module(run_ct).
 
--export([main/0]).
+-export([main/0, build/1, plan/1, work/1, summary/1, check/1]).
 
 main() ->
-    Code = try command(init:get_plain_arguments())
+    [Command | Args] = init:get_plain_arguments(),
+    Code = try ?MODULE:(list_to_existing_atom(Command))(Args)
            catch Class:Why:Stack ->
                io:format(standard_error, "run_ct: ~p: ~p~n~p~n", [Class, Why, Stack]),
                2
            end,
     halt(Code).
 
-command(["build", Dir]) ->
-    build(Dir);
-command(["run", Side, Dir, Logs | Suites]) ->
-    run(list_to_existing_atom(Side), Dir, Logs, Suites).
-
 %% ---- build: src/ to Dir/sonde/ebin, test/ to Dir/test; src/ with TEST defined to Dir/sonde_test/ebin
+%%
+%% A file is compiled again only if it changed, or a header, the options or the release did: by their
+%% contents, since a new clone has new dates.
 
-build(Dir) ->
+build([Dir]) ->
     {ok, Config} = file:consult("rebar.config"),
     Opts = proplists:get_value(erl_opts, Config),
     {test, Test} = lists:keyfind(test, 1, proplists:get_value(profiles, Config)),
     Strict = [warnings_as_errors | Opts],
-    Src = compile_all("src/*.erl", Dir, "sonde/ebin", Strict),
-    ForTest = compile_all("src/*.erl", Dir, "sonde_test/ebin", [{d, 'TEST'} | Strict]),
-    Tests = compile_all("test/*.erl", Dir, "test", Opts ++ proplists:get_value(erl_opts, Test, [])),
-    ok = write_app([M || {ok, M} <- Src], filename:join(Dir, "sonde/ebin")),
-    length([error || error <- Src ++ ForTest ++ Tests]).
+    {ForTest, Same} = lists:partition(fun mentions_test/1, filelib:wildcard("src/*.erl")),
+    Wanted = sources(Same, Dir, ["sonde/ebin", "sonde_test/ebin"], Strict)
+        ++ sources(ForTest, Dir, ["sonde/ebin"], Strict)
+        ++ sources(ForTest, Dir, ["sonde_test/ebin"], [{d, 'TEST'} | Strict])
+        ++ sources(filelib:wildcard("test/*.erl"), Dir, ["test"],
+                   Opts ++ proplists:get_value(erl_opts, Test, [])),
+    ok = delete_others(Dir, lists:append([Beams || {_, Beams, _, _} <- Wanted])),
+    Known = known(Dir),
+    Todo = [Source || {_, Beams, _, Hash} = Source <- Wanted,
+                      not lists:all(fun(Beam) -> maps:get(Beam, Known, none) =:= Hash
+                                                     andalso filelib:is_file(Beam) end, Beams)],
+    Built = parallel(fun compile_one/1, Todo),
+    Bad = [Beams || {{_, Beams, _, _}, error} <- lists:zip(Todo, Built)],
+    Good = [{Beam, Hash} || {_, Beams, _, Hash} <- Wanted, not lists:member(Beams, Bad),
+                            Beam <- Beams],
+    ok = write_terms(hashes(Dir), [maps:from_list(Good)]),
+    ok = write_app([list_to_atom(filename:basename(F, ".erl")) || F <- filelib:wildcard("src/*.erl")],
+                   filename:join(Dir, "sonde/ebin")),
+    length(Bad).
 
-compile_all(Pattern, Dir, Sub, Opts) ->
-    Out = filename:join(Dir, Sub),
-    ok = filelib:ensure_dir(filename:join(Out, "x")),
-    _ = [ok = file:delete(B) || B <- filelib:wildcard(filename:join(Out, "*.beam")),
-                                filename:basename(B) =/= "run_ct.beam"],
-    [compile_one(F, [{outdir, Out}, {i, "include"}, {i, "src"}, report | Opts])
-     || F <- filelib:wildcard(Pattern)].
+%% The others are the same in both builds.
+mentions_test(File) -> binary:match(contents(File), <<"TEST">>) =/= nomatch.
 
-compile_one(File, Opts) ->
+%% [{Source, its beams, options, what they depend on}]
+sources(Files, Dir, Subs, Opts) ->
+    _ = [ok = filelib:ensure_dir(filename:join([Dir, Sub, "x"])) || Sub <- Subs],
+    Common = {erlang:system_info(otp_release), Opts, [contents(H) || H <- headers()]},
+    [{File, [filename:join([Dir, Sub, filename:basename(File, ".erl") ++ ".beam"]) || Sub <- Subs],
+      [binary, {i, "include"}, {i, "src"}, report | Opts],
+      binary:decode_unsigned(erlang:md5(term_to_binary({Common, contents(File)})))}
+     || File <- Files].
+
+headers() -> filelib:wildcard("{src,test,include}/*.hrl").
+
+contents(File) ->
+    {ok, Bytes} = file:read_file(File),
+    Bytes.
+
+hashes(Dir) -> filename:join(Dir, "hashes.eterm").
+
+known(Dir) ->
+    case file:consult(hashes(Dir)) of
+        {ok, [Known]} -> Known;
+        _ -> #{}
+    end.
+
+delete_others(Dir, Beams) ->
+    Found = lists:append([filelib:wildcard(filename:join([Dir, Sub, "*.beam"]))
+                          || Sub <- ["sonde/ebin", "sonde_test/ebin", "test"]]),
+    lists:foreach(fun(Beam) -> ok = file:delete(Beam) end, Found -- Beams).
+
+compile_one({File, Beams, Opts, _Hash}) ->
     case compile:file(File, Opts) of
-        {ok, Module} -> {ok, Module};
+        {ok, _, Code} -> _ = [ok = file:write_file(Beam, Code) || Beam <- Beams], ok;
         _ -> error
+    end.
+
+%% In order, as many at a time as there are schedulers.
+parallel(Fun, Items) ->
+    Slots = erlang:system_info(schedulers_online),
+    parallel(Fun, Items, Slots, [], []).
+
+parallel(_Fun, [], _, [], Done) ->
+    [Result || {_, Result} <- lists:sort(Done)];
+parallel(Fun, [Item | Items], Slots, Running, Done) when length(Running) < Slots ->
+    {_, Ref} = spawn_monitor(fun() -> exit({result, Fun(Item)}) end),
+    parallel(Fun, Items, Slots, [{Ref, length(Running) + length(Done)} | Running], Done);
+parallel(Fun, Items, Slots, Running, Done) ->
+    receive
+        {'DOWN', Ref, process, _, {result, Result}} ->
+            {value, {Ref, N}, Others} = lists:keytake(Ref, 1, Running),
+            parallel(Fun, Items, Slots, Others, [{N, Result} | Done])
     end.
 
 write_app(Modules, Ebin) ->
     {ok, [{application, sonde, Props}]} = file:consult("src/sonde.app.src"),
     App = {application, sonde, lists:keystore(modules, 1, Props, {modules, Modules})},
-    file:write_file(filename:join(Ebin, "sonde.app"), io_lib:format("~p.~n", [App])).
+    write_terms(filename:join(Ebin, "sonde.app"), [App]).
 
-%% ---- run: the suites on one side, into Logs/summary
+write_terms(File, Terms) ->
+    file:write_file(File, unicode:characters_to_binary([io_lib:format("~0tp.~n", [T]) || T <- Terms])).
 
-run(Side, Dir, Logs, Args) ->
-    {ok, Out} = file:open(filename:join(Logs, "summary"), [write, {encoding, utf8}]),
-    ok = choose(Side),
-    Result = case wrong_side(Side) of
-                 {yes, Status} ->
-                     say(Out, "  FAILED to be on the ~s side: ~0tp~n", [Side, Status]),
-                     {0, 1, []};
-                 no ->
-                     ok = mix_pids(),
-                     suites(Out, filename:join(Dir, "test"), Logs, Args)
-             end,
-    Code = summary(Out, Side, Result),
-    ok = file:close(Out),
-    Code.
+%% ---- check: every suite has its row, every row its suite, every named case is one
+
+check([Dir]) ->
+    Found = [list_to_atom(filename:basename(F, ".beam"))
+             || F <- filelib:wildcard(filename:join(Dir, "test/*_SUITE.beam"))],
+    Rows = table(),
+    Suites = [element(1, Row) || Row <- Rows, tuple_size(Row) =:= 4],
+    Odd = [Row || Row <- Rows, not is_row(Row)],
+    Bad = [{no_row_for, S} || S <- Found -- Suites] ++ [{no_suite_for, S} || S <- Suites -- Found]
+        ++ [{twice, S} || S <- Suites -- lists:usort(Suites)] ++ [{odd, Row} || Row <- Odd]
+        ++ [{no_case, {S, Case}} || {S, Cases, _, _, _} <- Rows -- Odd, Case <- Cases,
+                                    not erlang:function_exported(loaded(S), Case, 1)],
+    _ = [io:format("test/tiers.eterm: ~0p~n", [B]) || B <- Bad],
+    length(Bad).
+
+is_row({_, Native, Portable, Releases}) ->
+    lists:member(Native, [test, ci, soak, never]) andalso lists:member(Portable, [test, ci, soak, never])
+        andalso lists:member(Releases, [every, one]);
+is_row({Suite, Cases, Native, Portable, Releases}) when is_list(Cases) ->
+    is_row({Suite, Native, Portable, Releases});
+is_row(_) ->
+    false.
+
+loaded(Suite) ->
+    _ = code:ensure_loaded(Suite),
+    Suite.
+
+table() ->
+    {ok, Rows} = file:consult(filename:join(root(), "test/tiers.eterm")),
+    Rows.
+
+root() -> os:getenv("SONDE_ROOT", ".").
+
+%% ---- plan: which suites a run has, in the order of the table, into Logs/queue
+%%
+%% Tiers: "test,ci" are the cases of these; "all" every case. Suites and cases that are named by hand run
+%% wherever the table does not say never.
+
+plan([Side, Tiers, Logs | Args]) ->
+    Queue = filename:join(Logs, "queue"),
+    ok = filelib:ensure_dir(filename:join(Queue, "x")),
+    Asked = asked(Args),
+    Rows = table(),
+    Suites = [Suite || {Suite, _, _, _} <- Rows],
+    Runs = case {map_size(Asked), Tiers} of
+               {0, _} when Tiers =/= "all" ->
+                   fun(Row) -> runs_in([list_to_atom(T) || T <- string:lexemes(Tiers, ",")],
+                                       is_host(), tier(list_to_atom(Side), Row), Row) end;
+               _ -> fun(Row) -> tier(list_to_atom(Side), Row) =/= never end
+           end,
+    Plans = [{Suite, Plan} || Suite <- Suites,
+                              map_size(Asked) =:= 0 orelse is_map_key(Suite, Asked),
+                              Plan <- [plan_of(Suite, Rows, Runs, maps:get(Suite, Asked, all))],
+                              is_any(Plan)],
+    _ = [ok = write_terms(filename:join(Queue, io_lib:format("~3..0b-~s", [N, Suite])), [Plan])
+         || {N, {Suite, _} = Plan} <- lists:zip(lists:seq(1, length(Plans)), Plans)],
+    Unknown = maps:keys(Asked) -- Suites,
+    _ = [io:format(standard_error, "no such suite: ~s~n", [Suite]) || Suite <- Unknown],
+    length(Unknown).
+
+%% #{Suite => all | [Case]} of "a_SUITE b_SUITE:case".
+asked(Args) ->
+    lists:foldl(fun(Arg, Asked) ->
+                        case [list_to_atom(Part) || Part <- string:lexemes(Arg, ":")] of
+                            [Suite] -> Asked#{Suite => all};
+                            [Suite, Case] ->
+                                maps:update_with(Suite, fun(all) -> all; (Cs) -> [Case | Cs] end,
+                                                 [Case], Asked)
+                        end
+                end, #{}, Args).
+
+%% {Whether a case runs, [{Case, the same for the ones that differ}]}.
+plan_of(Suite, Rows, Runs, Asked) ->
+    [Default] = [Runs({Native, Portable, Where}) || {S, Native, Portable, Where} <- Rows, S =:= Suite],
+    Others = [{Case, Runs({Native, Portable, Where})}
+              || {S, Cases, Native, Portable, Where} <- Rows, S =:= Suite, Case <- Cases],
+    case Asked of
+        all -> {Default, Others};
+        Cases -> {false, [{Case, proplists:get_value(Case, Others, Default)} || Case <- Cases]}
+    end.
+
+is_any({Default, Others}) -> Default orelse lists:any(fun({_, Runs}) -> Runs end, Others).
+
+tier(native, {Native, _, _}) -> Native;
+tier(portable, {_, Portable, _}) -> Portable.
+
+runs_in(Tiers, IsHost, Tier, {_, _, Releases}) ->
+    lists:member(Tier, Tiers) andalso (Releases =:= every orelse IsHost).
+
+%% What does not depend on the release runs on this machine's only, not in the chroots of the matrix.
+is_host() -> os:getenv("SONDE_CHROOT", "") =:= "".
+
+%% ---- work: one suite, as planned
+
+work([Side, Dir, Plan]) ->
+    Logs = filename:dirname(Plan),
+    {ok, [{Suite, Cases}]} = file:consult(Plan),
+    Say = fun(Term) -> ct_count_hook:say(Logs, Term) end,
+    ok = Say({suite, Suite}),
+    ok = choose(list_to_existing_atom(Side)),
+    ok = case wrong_side(list_to_existing_atom(Side)) of
+             {yes, Status} -> Say({failed, {Suite, run_test}, {wrong_side, Status}});
+             no -> mix_pids(), suite(Suite, Cases, filename:join(Dir, "test"), Logs, Say)
+         end,
+    ok = Say(ended),
+    0.
+
+suite(Suite, Cases, Tests, Logs, Say) ->
+    Opts = [{dir, Tests}, {suite, Suite}, {logdir, Logs}, {auto_compile, false},
+            {abort_if_missing_suites, true}, {ct_hooks, [{ct_count_hook, {Cases, Logs}}]}],
+    case ct:run_test(Opts) of
+        {Passed, _, _} -> Say({passed, Suite, Passed});
+        Error -> Say({failed, {Suite, run_test}, Error})
+    end.
 
 %% Persistent, so that loading the application later does not undo it.
 choose(Side) ->
@@ -75,15 +234,10 @@ choose(Side) ->
 
 %% A run that is meant to be native and is not would pass for the wrong reason.
 wrong_side(Side) ->
-    _ = code:ensure_loaded(sonde),
-    case erlang:function_exported(sonde, native, 0) of
-        false -> no;
-        true ->
-            case {Side, maps:get(status, sonde:native())} of
-                {native, active} -> no;
-                {portable, {off, disabled}} -> no;
-                {_, Status} -> {yes, Status}
-            end
+    case {Side, maps:get(status, sonde:native())} of
+        {native, active} -> no;
+        {portable, {off, disabled}} -> no;
+        {_, Status} -> {yes, Status}
     end.
 
 %% A pid is given again in the order in which those before it ended. On a node that has worked for a
@@ -105,52 +259,80 @@ wait_for_less(Count) ->
         false -> timer:sleep(10), wait_for_less(Count)
     end.
 
-suites(Out, Dir, Logs, Args) ->
-    Table = ets:new(ct_count_hook, [named_table, public, duplicate_bag]),
-    Opts = [{dir, Dir}, {logdir, Logs}, {auto_compile, false}, {abort_if_missing_suites, true},
-            {ct_hooks, [ct_count_hook]} | which(Dir, Args)],
-    Passed = case ct:run_test(Opts) of
-                 {Ok, _, _} -> Ok;
-                 Error -> ets:insert(Table, {failed, {ct, run_test}, Error}), 0
-             end,
-    Failed = ets:lookup(Table, failed),
-    _ = [say(Out, "  FAILED ~ts: ~ts~n", [name(Where), short(Why)]) || {_, Where, Why} <- Failed],
-    {Passed, length(Failed), [{Where, skip_reason(Why)}
-                              || Kind <- [tc_user_skip, tc_auto_skip],
-                                 {_, Where, Why} <- ets:lookup(Table, Kind), is_case(Where)]}.
+%% ---- summary: of all that was written, into Logs/summary; a node that ended in the middle of a case has
+%% failed it, and a suite that was not begun has failed too
 
-is_case({_Suite, {Name, _Group}}) -> is_case({none, Name});
-is_case({_Suite, Name}) -> not lists:member(Name, [init_per_suite, end_per_suite,
-                                                   init_per_group, end_per_group]).
+summary([Side, Logs]) ->
+    Results = [results(File) || File <- filelib:wildcard(filename:join(Logs, "*/results"))],
+    All = lists:append(Results),
+    Left = [{{list_to_atom(suite_of(filename:basename(File))), run_test},
+             "not run: the time was up, or its node did not start"}
+            || File <- filelib:wildcard(filename:join(Logs, "queue/*"))
+                   ++ [filename:dirname(Plan) || Plan <- filelib:wildcard(filename:join(Logs, "*/plan")),
+                                                 not filelib:is_file(filename:join(filename:dirname(Plan),
+                                                                                   "results"))]],
+    Failed = [{Where, Why} || {failed, Where, Why} <- All] ++ Left
+        ++ lists:append([unfinished(R) || R <- Results]),
+    Skipped = [{Where, Why} || {skipped, Where, Why} <- All],
+    Silent = [{Where, "skipped without a reason"} || {Where, ""} <- Skipped],
+    Passed = lists:sum([N || {passed, _, N} <- All]) + lists:sum([passed_before(R) || R <- Results]),
+    Empty = [{{run, list_to_atom(Side)}, "no test was executed"} || Passed =:= 0, Failed =:= []],
+    Bad = Failed ++ Silent ++ Empty,
+    Lines = [io_lib:format("  FAILED ~ts: ~ts~n", [name(Where), short(Why)]) || {Where, Why} <- Bad]
+        ++ slowest(All)
+        ++ [io_lib:format("OTP ~s ~s: ~b passed, ~b failed, ~b skipped~ts~n",
+                          [erlang:system_info(otp_release), Side, Passed, length(Bad),
+                           length(Skipped) - length(Silent),
+                           reasons(lists:usort([Why || {_, Why} <- Skipped, Why =/= ""]))])],
+    ok = file:write_file(filename:join(Logs, "summary"), unicode:characters_to_binary(Lines)),
+    case Bad of [] -> 0; _ -> 1 end.
 
-which(Dir, []) ->
-    [{suite, [filename:basename(F, ".beam")
-              || F <- filelib:wildcard(filename:join(Dir, "*_SUITE.beam"))]}];
-which(_Dir, [Arg]) ->
-    case string:split(Arg, ":") of
-        [Suite, Case] -> [{suite, Suite}, {testcase, list_to_atom(Case)}];
-        [Suite] -> [{suite, Suite}]
-    end;
-which(_Dir, Args) ->
-    [{suite, Args}].
+%% 012-a_SUITE in the queue, a_SUITE once it is taken.
+suite_of(Name) -> lists:last(string:split(Name, "-")).
 
-summary(Out, Side, {Passed, Failed0, Skips}) ->
-    Silent = [Where || {Where, ""} <- Skips],
-    _ = [say(Out, "  FAILED ~ts: skipped without a reason~n", [name(W)]) || W <- Silent],
-    Empty = Passed + Failed0 =:= 0,
-    _ = [say(Out, "  FAILED: no test was executed~n", []) || Empty],
-    Failed = Failed0 + length(Silent) + length([x || Empty]),
-    say(Out, "OTP ~s ~s: ~b passed, ~b failed, ~b skipped~ts~n",
-        [erlang:system_info(otp_release), Side, Passed, Failed, length(Skips) - length(Silent),
-         reasons(lists:usort([R || {_, R} <- Skips, R =/= ""]))]),
-    case Failed of 0 -> 0; _ -> 1 end.
+%% The last line of a node that was killed may be half a line.
+results(File) ->
+    {ok, Text} = file:read_file(File),
+    [begin
+         {ok, Tokens, _} = erl_scan:string(unicode:characters_to_list(Line)),
+         {ok, Term} = erl_parse:parse_term(Tokens),
+         Term
+     end || Line <- lists:droplast(binary:split(Text, <<"\n">>, [global]))].
+
+unfinished(Results) ->
+    case {lists:member(ended, Results), [Where || {begun, Where} <- Results] -- over(Results)} of
+        {true, _} -> [];
+        {false, []} -> [{{Suite, run_test}, "its node ended, between two cases"}
+                        || {suite, Suite} <- Results];
+        {false, Begun} -> [{Where, "its node ended in it, or the time was up"} || Where <- Begun]
+    end.
+
+over(Results) ->
+    [Where || {done, Where, _} <- Results]
+        ++ [Where || {Kind, Where, _} <- Results, Kind =:= failed orelse Kind =:= skipped].
+
+%% In a suite that was not finished.
+passed_before(Results) ->
+    case lists:keymember(passed, 1, Results) of
+        true -> 0;
+        false -> length([Where || {done, Where, _} <- Results,
+                                  not lists:keymember(Where, 2, [R || R <- Results, is_tuple(R),
+                                                                      element(1, R) =/= done,
+                                                                      element(1, R) =/= begun])])
+    end.
+
+slowest(All) ->
+    case lists:sublist(lists:reverse(lists:sort([{Ms, Where} || {done, Where, Ms} <- All])), 10) of
+        Cases when length(Cases) > 1 ->
+            [io_lib:format("  slowest: ~ts~n",
+                           [lists:join(", ", [io_lib:format("~ts ~.1f s", [name(Where), Ms / 1000])
+                                              || {Ms, Where} <- Cases, Ms >= 1000])])
+             || element(1, hd(Cases)) >= 1000];
+        _ -> []
+    end.
 
 reasons([]) -> "";
 reasons(Reasons) -> [" (", lists:join("; ", Reasons), ")"].
-
-skip_reason({failed, {_Suite, Function, _Why}}) -> io_lib:format("~s failed", [Function]);
-skip_reason(Why) when Why =:= undefined; Why =:= []; Why =:= <<>> -> "";
-skip_reason(Why) -> short(Why).
 
 name({Suite, {Case, Group}}) -> io_lib:format("~s:~s (~s)", [Suite, Case, Group]);
 name({Suite, Case}) -> io_lib:format("~s:~s", [Suite, Case]).
@@ -163,6 +345,3 @@ short(Why) ->
                false -> io_lib:format("~0tP", [Why, 40])
            end,
     string:slice(re:replace(Text, "\\s+", " ", [global, unicode, {return, list}]), 0, 600).
-
-say(Out, Format, Args) ->
-    io:format(Out, Format, Args).
