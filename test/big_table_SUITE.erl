@@ -171,7 +171,6 @@ tell(Term) -> io:format(user, "~0p~n", [Term]).
 %% ---- peers
 
 with(Limit, Fun) ->
-    Peer = sonde_peer_helper:start(shipped, ["+P", integer_to_list(Limit)]),
-    try ok = Fun(Peer) after sonde_peer_helper:stop(Peer) end.
+    ok = sonde_peer_helper:with(shipped, ["+P", integer_to_list(Limit)], Fun).
 
 call(Peer, F, A) -> sonde_peer_helper:call(Peer, ?MODULE, F, A).

@@ -32,17 +32,9 @@ init_per_suite(Config0) ->
 end_per_suite(_Config) -> ok.
 
 init_per_testcase(Case, Config) ->
-    Native = [memory_goes_away_behind_a_handler_that_chains, refused_while_others_scan,
-              no_reader_in_the_middle_of_a_window, no_reader_in_the_middle_of_bin_leak,
-              looks_at_one_process_with_the_reader_of_now,
-              faults_are_caught_by_what_is_loaded_again],
-    case sonde_test:side() =:= portable andalso lists:member(Case, Native) of
-        true -> {skip, "the portable side reads no memory"};
-        false ->
-            Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
-            ok = filelib:ensure_dir(filename:join(Dir, "x")),
-            [{dir, Dir} | Config]
-    end.
+    Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    [{dir, Dir} | Config].
 
 end_per_testcase(_Case, _Config) -> ok.
 
@@ -58,7 +50,7 @@ handler_before_ours() ->
              ok = sonde_foreign_helper:take_signals(Kind),
              right(guarded)
          end || Kind <- [chains]],
-    Ours = case sonde_test:side() of native -> other; portable -> chains end,
+    Ours = sonde_test:pick(other, chains),
     [{Ours, true}, {Ours, true}] = sonde_foreign_helper:signals(),
     caught_fault(guarded),
     {0, 0} = sonde_foreign_helper:seen(),
@@ -389,7 +381,7 @@ suspended_in_window() ->
     Parent = self(),
     Pid = spawn(fun() -> Parent ! {self(), sonde:proc_window(message_queue_len, 10000, 1000)} end),
     IsAsleep = fun() -> {_, {M, _, _}} = process_info(Pid, current_function), M =:= timer end,
-    ok = sonde_test:until(fun() -> not is_process_alive(Pid) orelse IsAsleep() end),
+    ok = sonde_test:until(asleep, fun() -> not is_process_alive(Pid) orelse IsAsleep() end),
     case is_process_alive(Pid) andalso erlang:suspend_process(Pid) andalso IsAsleep() of
         true -> Pid;
         false -> sonde_test:stop(Pid), suspended_in_window()
@@ -409,7 +401,8 @@ leak_without_reader(Dir) ->
     All = lists:delete(self(), processes()),
     Parent = self(),
     Caller = spawn(fun() -> Parent ! {self(), sonde:bin_leak(10000, #{deadline => 60000})} end),
-    ok = sonde_test:until(fun() -> sonde_kinds_helper:official(binary_count, Leaks) =:= 0 end),
+    ok = sonde_test:until(collected,
+                          fun() -> sonde_kinds_helper:official(binary_count, Leaks) =:= 0 end),
     no_reader(fun() ->
                       sonde_test:stop(Dies),
                       ok = sonde_test:unblock(Block),

@@ -16,24 +16,23 @@ all() ->
      scans_of_killed_callers_are_freed, one_scan_in_many_hands, sample_in_many_hands,
      wrong_arguments_are_badarg, scan_steps_in_the_wrong_order].
 
-init_per_suite(Config) -> sonde_test:init(Config).
+init_per_suite(Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), "other"),
+    [{other, other_build(Dir)} | sonde_test:init(Config)].
+
 end_per_suite(_Config) -> ok.
 
 init_per_testcase(Case, Config) ->
-    Both = [no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
-            wrong_arguments_are_badarg],
     Test = [no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
             no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing],
+    Other = [another_build_takes_over_while_a_scan_is_open, another_abi_is_refused],
     Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    case {sonde_test:side() =:= native orelse lists:member(Case, Both), lists:member(Case, Test)} of
-        {false, _} -> {skip, "the portable side uses no library"};
-        {true, false} -> [{dir, Dir} | Config];
-        {true, true} ->
-            case sonde_peer_helper:needs_test_build() of
-                ok -> [{dir, Dir} | Config];
-                Skip -> Skip
-            end
+    Needed = [sonde_peer_helper:needs_test_build() || lists:member(Case, Test)]
+        ++ [proplists:get_value(other, Config) || lists:member(Case, Other)],
+    case [Skip || {skip, _} = Skip <- Needed] of
+        [] -> [{dir, Dir} | Config];
+        [Skip | _] -> Skip
     end.
 
 end_per_testcase(_Case, _Config) -> ok.
@@ -178,10 +177,8 @@ steps(Scan) ->
 %% ---- another build
 
 another_build_takes_over_while_a_scan_is_open(Config) ->
-    case other_build(Config) of
-        {skip, _} = Skip -> Skip;
-        Ebin -> with(shipped, fun(Peer) -> ok = call(Peer, take_over, [Ebin]) end)
-    end.
+    {_, Ebin} = proplists:get_value(other, Config),
+    with(shipped, fun(Peer) -> ok = call(Peer, take_over, [Ebin]) end).
 
 take_over(Ebin) ->
     #{status := active} = sonde:native(),
@@ -200,35 +197,41 @@ take_over(Ebin) ->
     right(),
     ok.
 
-%% Our sources with another ABI, whose scans and state are laid out differently. Its ebin.
-other_build(Config) ->
-    Dir = proplists:get_value(dir, Config),
-    Src = case os:getenv("SONDE_ROOT") of
-              false -> filename:join(filename:dirname(code:which(sonde)), "../../../..");
-              Root -> Root
-          end,
+%% Our sources with another ABI, whose scans and state are laid out differently: {priv, ebin}.
+other_build(Dir) ->
     case [N || N <- ["make", "gcc"], os:find_executable(N) =:= false] of
         [_ | _] = Missing -> {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))};
-        [] ->
-            C = copy(filename:join(Src, "c_src"), "*.{c,h,S}", filename:join(Dir, "c_src")),
-            _ = copy(filename:join(Src, "c_src"), "Makefile", C),
-            change(filename:join(C, "nif.h"),
-                   [{"\"sonde-5\"", "\"other\""},
-                    {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
-            change(filename:join(C, "nif_scan.c"),
-                   [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
-            Out = os:cmd("make -s -C '" ++ C ++ "' CFLAGS=-O1 PRIV_DIR='"
-                         ++ filename:join(Dir, "priv") ++ "' OBJ_ROOT='"
-                         ++ filename:join(Dir, "obj") ++ "' 2>&1"),
-            ct:pal("~ts", [Out]),
-            [_ | _] = filelib:wildcard(filename:join(Dir, "priv/sonde_nif-*.so")),
-            Ebin = filename:join(Dir, "ebin"),
-            Erl = copy(filename:join(Src, "src"), "sonde_nif.erl", filename:join(Dir, "src")),
-            change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-5\"", "\"other\""}]),
-            ok = filelib:ensure_dir(filename:join(Ebin, "x")),
-            {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
-            Ebin
+        [] -> {other_library(source(), Dir), other_module(source(), Dir)}
     end.
+
+source() ->
+    case os:getenv("SONDE_ROOT") of
+        false -> filename:join(filename:dirname(code:which(sonde)), "../../../..");
+        Root -> Root
+    end.
+
+other_library(Src, Dir) ->
+    C = copy(filename:join(Src, "c_src"), "*.{c,h,S}", filename:join(Dir, "c_src")),
+    _ = copy(filename:join(Src, "c_src"), "Makefile", C),
+    change(filename:join(C, "nif.h"),
+           [{"\"sonde-5\"", "\"other\""},
+            {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
+    change(filename:join(C, "nif_scan.c"),
+           [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
+    Priv = filename:join(Dir, "priv"),
+    Out = os:cmd("make -s -j2 -C '" ++ C ++ "' CFLAGS=-O1 PRIV_DIR='" ++ Priv
+                 ++ "' OBJ_ROOT='" ++ filename:join(Dir, "obj") ++ "' 2>&1"),
+    ct:pal("~ts", [Out]),
+    [_ | _] = filelib:wildcard(filename:join(Priv, "sonde_nif-*.so")),
+    Priv.
+
+other_module(Src, Dir) ->
+    Ebin = filename:join(Dir, "ebin"),
+    Erl = copy(filename:join(Src, "src"), "sonde_nif.erl", filename:join(Dir, "src")),
+    change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-5\"", "\"other\""}]),
+    ok = filelib:ensure_dir(filename:join(Ebin, "x")),
+    {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
+    Ebin.
 
 copy(From, Pattern, To) ->
     ok = filelib:ensure_dir(filename:join(To, "x")),
@@ -260,13 +263,9 @@ garbage_is_not_a_library(Config) ->
 garbage() -> << <<(rand:uniform(256) - 1)>> || _ <- lists:seq(1, 20000) >>.
 
 another_abi_is_refused(Config) ->
-    case other_build(Config) of
-        {skip, _} = Skip -> Skip;
-        _ ->
-            Other = filename:join(proplists:get_value(dir, Config), "priv"),
-            Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
-            "the library speaks other, not sonde-5" = Text
-    end.
+    {Other, _} = proplists:get_value(other, Config),
+    Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
+    "the library speaks other, not sonde-5" = Text.
 
 %% A copy of the beams, with a priv beside them that Fill fills. The reason that is given there.
 not_loaded(Config, Fill) ->
@@ -443,7 +442,7 @@ prove_without_memory() ->
     [] = [S || S <- Statuses, S =/= active, S =/= {off, {check, prover}}],
     ok = sonde_nif:put_status(undefined),
     #{status := active} = sonde_vm:native(),
-    ok = sonde_test:until(fun() -> length(processes()) =< Before end),
+    ok = sonde_test:until(probes_ended, fun() -> length(processes()) =< Before end),
     right().
 
 %% A library that could not be loaded is no reason to fail, and nothing lasting: loaded later, it is
@@ -746,8 +745,6 @@ some_pids() ->
 
 %% ---- peers
 
-with(Build, Fun) ->
-    Peer = sonde_peer_helper:start(Build),
-    try Fun(Peer) after sonde_peer_helper:stop(Peer) end.
+with(Build, Fun) -> sonde_peer_helper:with(Build, Fun).
 
 call(Peer, F, A) -> sonde_peer_helper:call(Peer, ?MODULE, F, A).

@@ -13,10 +13,9 @@ all() ->
      shipped_library_cannot_be_told_an_offset, shipped_module_cannot_be_told_an_offset].
 
 init_per_suite(Config) ->
-    case {sonde_test:side(), sonde_peer_helper:needs_test_build()} of
-        {portable, _} -> {skip, "the portable side has no layout"};
-        {native, ok} -> Config;
-        {native, Skip} -> Skip
+    case sonde_peer_helper:needs_test_build() of
+        ok -> Config;
+        Skip -> Skip
     end.
 
 end_per_suite(_Config) -> ok.

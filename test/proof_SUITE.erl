@@ -7,7 +7,7 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [status_is_as_documented, no_value_is_an_address, every_field_has_a_check,
+    [status_is_as_documented, no_value_is_an_address,
      switched_off_and_on_it_answers_the_same, only_on_and_off_are_known,
      configured_off_it_is_proved_when_switched_on, proves_with_the_other_reader,
      proves_under_full_load, proves_while_everything_is_collected,
@@ -19,17 +19,6 @@ all() ->
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
-
-%% Most prove: there is nothing to prove on the portable side.
-init_per_testcase(Case, Config) ->
-    Both = [status_is_as_documented, no_value_is_an_address, only_on_and_off_are_known,
-            no_message_for_the_caller, full_process_table_is_no_reason_to_crash],
-    case sonde_test:side() =:= native orelse lists:member(Case, Both) of
-        true -> Config;
-        false -> {skip, "the portable side has no layout"}
-    end.
-
-end_per_testcase(_Case, _Config) -> ok.
 
 %% ---- the status
 
@@ -76,11 +65,6 @@ large(M) when is_map(M) -> large(maps:to_list(M));
 large(A) when is_atom(A) -> [];
 large(B) when is_binary(B) -> [];
 large(Other) -> [Other].
-
-every_field_has_a_check(_Config) ->
-    #{status := active, layout := Name, checks := Checks} = sonde:native(),
-    [Fields] = [Fs || {_, N, _, _, _, Fs} <- sonde_nif:tables(), N =:= Name],
-    [] = [F || {F, _} <- Fields, not lists:member({sonde_mutate_helper:own_check(F), ok}, Checks)].
 
 %% ---- switches
 
@@ -245,7 +229,7 @@ kill_first_callers() ->
              receive {'DOWN', Mon, process, _, _} -> ok end
          end || Us <- lists:seq(0, 2000, 100)],
     #{status := active} = sonde:native(),
-    ok = sonde_test:until(fun() -> is_no_more(leftovers(), Before) end).
+    ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
 %% Killed at any moment of its work.
 killed_prover_leaves_nothing(_Config) ->
@@ -257,7 +241,7 @@ kill_provers() ->
     ok = kill_provers(30, 0),
     ok = sonde_nif:put_status(undefined),
     #{status := active} = sonde:native(),
-    ok = sonde_test:until(fun() -> is_no_more(leftovers(), Before) end).
+    ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
 %% On a busy machine many are done before it is their turn to be killed.
 kill_provers(0, _) -> ok;
@@ -311,7 +295,7 @@ prove_often() ->
              ok = sonde_nif:put_status(undefined),
              #{status := active} = sonde_vm:native()
          end || _ <- lists:seq(1, 20)],
-    sonde_test:until(fun() -> is_no_more(leftovers(), Before) end).
+    sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
 no_message_for_the_caller(_Config) ->
     with([], fun(Peer) -> [] = call(Peer, ?MODULE, mailbox_after, []) end).
@@ -337,7 +321,7 @@ fill_table() ->
     Status = maps:get(status, sonde:native()),
     true = lists:member(Status, [{off, disabled}, {off, {probes_busy, 1}}]),
     sonde_test:stop(Filler),
-    Expected = case sonde_test:side() of native -> active; portable -> {off, disabled} end,
+    Expected = sonde_test:pick(active, {off, disabled}),
     Expected = maps:get(status, sonde:native()),
     ok.
 
@@ -350,8 +334,6 @@ fill(Pids) ->
 
 %% ---- peers
 
-with(Args, Fun) ->
-    Peer = sonde_peer_helper:start(shipped, Args),
-    try Fun(Peer) after sonde_peer_helper:stop(Peer) end.
+with(Args, Fun) -> sonde_peer_helper:with(shipped, Args, Fun).
 
 call(Peer, M, F, A) -> sonde_peer_helper:call(Peer, M, F, A).
