@@ -8,7 +8,7 @@
 %% last, because it makes the probe run; before that the probes' reductions must stand still.
 -module(sonde_probe).
 
--export([start/0, stop/1, quiet/1, look_again/1, field_checks/2, late_checks/1]).
+-export([start/0, stop/1, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1]).
 -export([asleep/1, tell/1]). % hibernated probes wake up here; processes that look elsewhere
 -export_type([probes/0, check/0]).
 
@@ -379,6 +379,16 @@ quiet(#{pids := Pids} = Ps) ->
     fragments_there(Ps) andalso lists:all(Same, still(Ps)).
 
 fragments_there(Ps) -> fact(Ps, beside, mbuf_size) > 0 andalso fact(Ps, combined, mbuf_size) > 0.
+
+%% Is none of the probes linked to or monitored by a process that is not one of them? It makes them run:
+%% for a proof that has failed.
+-spec alone(probes()) -> boolean().
+alone(#{guard := Guard, pids := Pids, watchers := Watchers, links := Links} = Ps) ->
+    Ours = maps:from_keys([self(), Guard] ++ maps:values(Pids) ++ Watchers ++ Links, true),
+    Seen = [process_info(maps:get(Name, Pids), [links, monitored_by]) || Name <- still(Ps)]
+        ++ [process_info(Pid, [links, monitored_by]) || Pid <- Links],
+    [] =:= [Other || Items <- Seen, is_list(Items), {_, Others} <- Items, Other <- Others,
+                     is_pid(Other), not is_map_key(Other, Ours)].
 
 %% Who asks the suspended one makes it take in its messages, so it is a new one.
 -spec look_again(probes()) -> probes().

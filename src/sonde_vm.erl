@@ -18,6 +18,7 @@
 
 -define(PROVER, sonde_prover).
 -define(TRIES, 10).
+-define(SAME, 3).   % failures of one check in a row refute a table
 -define(LOOKS, 20). % at a probe that somebody else disturbs
 
 %% @doc Who answers now. Cheap once the layout is proved.
@@ -168,18 +169,27 @@ environment() ->
     _ = application:load(sonde),
     Before ++ application:get_all_env(sonde).
 
-run(0) -> off({probes_busy, ?TRIES});
-run(Tries) ->
+%% A process that monitors, links to or collects all others may disturb a proof and be gone when that is
+%% looked for, so one failure refutes nothing. A wrong number fails the same check each time, whatever the
+%% probes: only that is a reason that lasts. What fails now here, now there, is tried again by the next
+%% caller.
+run(Tries) -> run(Tries, []).
+
+run(0, _) -> off({probes_busy, ?TRIES});
+run(Tries, Failed) ->
     case sonde_nif:reader() of
         none -> off({unsupported, no_reader});
-        _ -> run_probes(Tries)
+        _ -> judge_try(best(try_tables(tables(), [])), Tries, Failed)
     end.
 
-run_probes(Tries) ->
-    case best(try_tables(tables(), [])) of
-        busy -> run(Tries - 1);
-        Outcome -> Outcome
-    end.
+judge_try(busy, Tries, Failed) ->
+    run(Tries - 1, Failed);
+judge_try(#{status := {off, {check, Check}}}, Tries, Failed)
+  when Failed =/= [Check, Check] ->
+    timer:sleep(length(Failed)),
+    run(Tries - 1, lists:sublist([Check | Failed], ?SAME - 1));
+judge_try(Outcome, _, _) ->
+    Outcome.
 
 %% Those made for this release first; a patch may look like a neighbour.
 tables() ->
@@ -262,11 +272,14 @@ checks(Form, Probes) ->
     case run_checks(early, fun(P) -> sonde_probe:field_checks(P, Form) end, Probes) of
         busy -> busy;
         Early ->
-            Start ++ Early ++ case failed(Early) of
-                                  true -> [{Name, not_run} || {Name, _} <- Late];
-                                  false -> run_checks(late, fun(_) -> Late end, Probes)
-                              end
+            case failed(Early) of
+                true -> Start ++ Early ++ [{Name, not_run} || {Name, _} <- Late];
+                false -> together(Start ++ Early, run_checks(late, fun(_) -> Late end, Probes))
+            end
     end.
+
+together(_, busy) -> busy;
+together(Early, Late) -> Early ++ Late.
 
 failed(Checks) -> lists:any(fun({_, Result}) -> Result =/= ok end, Checks).
 
@@ -286,7 +299,8 @@ run_checks(When, Make, [{Name, Check} | Checks], Probes, Done, Looks) ->
             Left = lists:nthtail(length(Done), Make(Again)),
             run_checks(When, Make, Left, Again, Done, Looks - 1);
         {[{Expected, Found} | _], _} ->
-            case When =:= late orelse sonde_probe:quiet(Probes) of
+            case (When =:= late orelse sonde_probe:quiet(Probes))
+                andalso sonde_probe:alone(Probes) of
                 true -> lists:reverse(Done, [{Name, {failed, Expected, Found}}
                                              | [{N, not_run} || {N, _} <- Checks]]);
                 false -> busy

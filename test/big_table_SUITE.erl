@@ -126,12 +126,19 @@ leaked(Pids) ->
     Expected = lists:sort([{P, V} || {P, V, _} <- Rows, is_map_key(P, Wanted)]),
     true = lists:any(fun({_, V}) -> V < 0 end, Expected).
 
-%% No room for a helper, a prover or a probe: what can be answered is, the rest says so; nobody
-%% dies.
+%% No room for a helper, a prover or a probe, before and after the proof: what can be answered is, the
+%% rest says so; no process dies, and with room again all is as ever.
 full() ->
     Modules = [sonde, sonde_nif, sonde_vm, sonde_probe, sonde_attr, sonde_procs, sonde_best,
                sonde_bin, sonde_helper, sonde_opts, sonde_kinds_helper, sonde_test],
     _ = [{module, M} = code:ensure_loaded(M) || M <- Modules],
+    First = fill([]),
+    [_, _, _] = sonde:proc_count(memory, 3),
+    Busy = {off, {probes_busy, 1}},
+    Unproved = maps:get(status, sonde:native()),
+    true = lists:member(Unproved, sonde_test:pick([Busy], [Busy, {off, disabled}])),
+    sonde_test:stop(First),
+    Expected = sonde_test:pick(active, {off, disabled}),
     Expected = maps:get(status, sonde:native()),
     Pids = [holder(I) || I <- lists:seq(1, 100)],
     Filler = fill([]),

@@ -8,7 +8,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {seconds, 40}}].
+suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [a_handler_before_ours, handlers_over_ours, handlers_over_ours_all_kinds,

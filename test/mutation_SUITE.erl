@@ -9,6 +9,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [one_word_too_far, one_word_too_near, zero, anywhere, things_of_other_kinds,
+     a_refuted_table_is_not_tried_again,
      the_right_table_is_proved_after_all, the_very_first_proof_can_fail,
      shipped_library_cannot_be_told_an_offset, shipped_module_cannot_be_told_an_offset].
 
@@ -121,6 +122,22 @@ the_right_table_is_proved_after_all(Config) ->
     #{status := active, layout := Name, checks := Checks} = Table,
     [] = [Field || {Field, _} <- Fields, not lists:member({own_check(Field), ok}, Checks)],
     [] = [Check || {_, Result} = Check <- Checks, Result =/= ok].
+
+%% The same check failed on three sets of probes: that lasts, until somebody asks for a new proof.
+a_refuted_table_is_not_tried_again(Config) ->
+    Peer = proplists:get_value(peer, Config),
+    Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+    {module, sonde_probe} = Call(code, ensure_loaded, [sonde_probe]),
+    Starts = fun() -> {call_count, N} = Call(erlang, trace_info, [{sonde_probe, start, 0}, call_count]),
+                      N
+             end,
+    1 = Call(erlang, trace_pattern, [{sonde_probe, start, 0}, true, [call_count]]),
+    {off, {check, heap}} = mutate(Peer, heap, 0),
+    Tables = length(Call(sonde_nif, tables, [])),
+    {3, 0} = {Starts() div Tables, Starts() rem Tables},
+    #{status := {off, {check, heap}}} = Call(sonde, native, []),
+    [_, _] = Call(sonde, proc_count, [memory, 2]),
+    3 = Starts() div Tables.
 
 %% On a VM that is like none of the tables nothing has been found before.
 the_very_first_proof_can_fail(Config) ->
