@@ -3,7 +3,7 @@
 %% The answers are data, so that a test can check them; printing is apart.
 -module(sonde_demo).
 
--export([main/0, answers/2]).
+-export([main/0, main/1, answers/2]).
 -export_type([answers/0, answer/0]).
 
 -type answer() :: #{look_for := string(), call := string(), first := atom(),
@@ -20,10 +20,17 @@
 
 %% @doc For `demo/run': shows everything, and halts.
 -spec main() -> no_return().
-main() ->
+main() -> main([]).
+
+%% @doc A file that is named gets `{sonde_demo_leaks:sizes(), answers()}', too.
+-spec main([File :: file:name()]) -> no_return().
+main(Files) ->
     {ok, _} = timer:apply_after(?LIMIT_MS, erlang, halt, [1]),
     io:format("Starting a node, and planting five leaks in it ...~n"),
-    print(answers(sonde_demo_leaks:sizes(), [])),
+    Sizes = sonde_demo_leaks:sizes(),
+    Answers = answers(Sizes, []),
+    print(Answers),
+    _ = [ok = file:write_file(File, term_to_binary({Sizes, Answers})) || File <- Files],
     halt(0).
 
 %% @doc Starts a node (an Erlang VM of its own that is not distributed and ends with this one), plants
