@@ -12,10 +12,11 @@
 -define(HOUR_MS, 3600000).
 -define(MB, 1000000).
 
-%% Options: `leak' ({process | table | binary | count, How}, where How is {steady, BytesPerHour},
-%% {bursts, BytesPerHour, Ms} or {by_load, BytesPerHour}); `swing': that of the process which leaks,
-%% in bytes; `swing_ms': its period, about; `rhythm': the largest part by which the load swings;
-%% `reads': whether heaps can be looked at.
+%% Options: `leak' ({What, How}, where What is {process, 1}, {table, 1}, {memory, Kind} or {count,
+%% Kind}, as the watcher names it, and How is {steady, PerHour}, {bursts, PerHour, Ms} or {by_load,
+%% PerHour}, in bytes or in numbers); `swing': that of the process which leaks, in bytes;
+%% `swing_ms': its period, about; `rhythm': the largest part by which the load swings; `reads':
+%% whether heaps can be looked at.
 new(Seed, Opts) ->
     _ = rand:seed(exsss, {Seed, Seed bsl 3, 4711}),
     Rhythm = uniform(0, maps:get(rhythm, Opts, 0.8)),
@@ -38,7 +39,7 @@ bases() ->
      {warm, 60000, 2 * ?HOUR_MS}].
 
 %% Its base is there from the beginning; what leaks is added.
-leaking_process(#{leak := {process, _}} = Opts, #{at := At}) ->
+leaking_process(#{leak := {{process, 1}, _}} = Opts, #{at := At}) ->
     Swing = maps:get(swing, Opts, pick(1, 500) * ?MB),
     Period = maps:get(swing_ms, Opts, pick(60000, ?HOUR_MS)),
     [#{key => 1, born => At, level => {steady, uniform(10, 60) * ?MB},
@@ -55,7 +56,7 @@ process(N, #{at := At}) ->
 table(N, #{at := At, leak := Leak}) ->
     #{key => N, born => At, level => level(), wander => {0.0, uniform(0, 0.02), ?HOUR_MS / 2},
       tooth => {0, 0, 0}, in_flight => uniform(0, 100000),
-      leaks => N =:= 1 andalso is_tuple(Leak) andalso element(1, Leak) =:= table}.
+      leaks => is_tuple(Leak) andalso element(1, Leak) =:= {table, N}}.
 
 tooth(Swing) ->
     {uniform(0, Swing), Swing, Swing / uniform(20000, 2 * ?HOUR_MS)}.
@@ -84,18 +85,19 @@ next(#{at := At0, tick := Tick} = Sim0) ->
     Large = lists:sum([B || {_, B, _} <- TableRows]),
     Sample =
         #{at => At, reductions => Done, gone => maps:get(gone, Sim1),
-          memory => [{processes, trunc(All + Of(pool) * (0.3 + 0.7 * Lag) * noise(0.02))},
-                     {binary, trunc(Of(binary) * Lag * noise(0.05) + Garbage
-                                        + leaked(binary, Sim1))},
-                     {ets, trunc(Large + Of(ets))},
-                     {atom, trunc(Of(atom) * (1 + 0.2 * Warm))},
-                     {code, trunc(Of(code) * (1 + 0.5 * Warm))},
-                     {other, trunc(Of(system) * (1 + 0.3 * Warm) * noise(0.005))}],
-          counts => [{processes, trunc(Of(count) * Lag * noise(0.03) + leaked(count, Sim1)),
-                      1000000},
-                     {ports, trunc(Of(ports) * Lag * noise(0.05)), 1000000},
-                     {atoms, trunc(Of(atoms) * (1 + 0.2 * Warm)), 10000000},
-                     {ets_tables, trunc(Of(names) * noise(0.05)), undefined}],
+          memory => [{Kind, trunc(Bytes + leaked({memory, Kind}, Sim1))}
+                     || {Kind, Bytes} <- [{processes, All + Of(pool) * (0.3 + 0.7 * Lag)
+                                                          * noise(0.02)},
+                                          {binary, Of(binary) * Lag * noise(0.05) + Garbage},
+                                          {ets, Large + Of(ets)},
+                                          {atom, Of(atom) * (1 + 0.2 * Warm)},
+                                          {code, Of(code) * (1 + 0.5 * Warm)},
+                                          {other, Of(system) * (1 + 0.3 * Warm) * noise(0.005)}]],
+          counts => [{Kind, trunc(N + leaked({count, Kind}, Sim1)), Limit}
+                     || {Kind, N, Limit} <- [{processes, Of(count) * Lag * noise(0.03), 1000000},
+                                             {ports, Of(ports) * Lag * noise(0.05), 1000000},
+                                             {atoms, Of(atoms) * (1 + 0.2 * Warm), 10000000},
+                                             {ets_tables, Of(names) * noise(0.05), undefined}]],
           processes => Rows, tables => TableRows},
     {Sample, Sim1#{processes => Processes, tables => Tables, binary => Binary, gone => []}}.
 
@@ -139,7 +141,7 @@ leak(#{leak := {_, How}, leaked := Leaked, load := Load, at := At} = Sim) ->
 leak(Sim) ->
     Sim.
 
-leaked(Kind, #{leak := {Kind, _}, leaked := Leaked}) -> Leaked;
+leaked(What, #{leak := {What, _}, leaked := Leaked}) -> Leaked;
 leaked(_, _) -> 0.
 
 %% A heap is looked at every five minutes, if its process does not run just then.

@@ -2,8 +2,8 @@
 %% where take/1 stands in for the watcher's own sweep.
 -module(sonde_watch_helper).
 
--export([listen/0, listener/1, told/1, events/0, events/1, crash/1, hang/1]).
--export([script/1, take/1, log/2, execute/3, crowd/1, disperse/1, alarms/0]).
+-export([listen/0, listener/1, told/1, events/1, crash/1, hang/1]).
+-export([script/1, take/1, log/2, execute/3, crowd/1, idlers/1, alarms/0]).
 
 %% ---- listeners
 
@@ -15,8 +15,7 @@ listen() ->
 listener(Events) ->
     receive
         {told, Event} -> listener([Event | Events]);
-        {events, From, Ref} -> From ! {Ref, lists:reverse(Events)}, listener(Events);
-        stop -> ok
+        {events, From, Ref} -> From ! {Ref, lists:reverse(Events)}, listener(Events)
     end.
 
 told(Event) ->
@@ -27,13 +26,10 @@ crash(_) -> error(on_purpose).
 hang(_) ->
     receive after infinity -> ok end.
 
-events() ->
+events(Kind) ->
     Ref = make_ref(),
     ?MODULE ! {events, self(), Ref},
-    receive {Ref, Events} -> Events end.
-
-events(Kind) ->
-    [E || #{event := K} = E <- events(), K =:= Kind].
+    receive {Ref, Events} -> [E || #{event := K} = E <- Events, K =:= Kind] end.
 
 %% As a handler of logger.
 log(#{level := Level, msg := {report, Report},
@@ -56,31 +52,36 @@ alarms() ->
 %% Processes until the node is so full.
 crowd(Part) ->
     Wanted = ceil(Part * erlang:system_info(process_limit)),
-    [spawn(fun() -> receive after infinity -> ok end end)
-     || _ <- lists:seq(erlang:system_info(process_count), Wanted)].
+    idlers(1 + Wanted - erlang:system_info(process_count)).
 
-disperse(Pids) ->
-    _ = [exit(Pid, kill) || Pid <- Pids],
-    ok.
+idlers(N) ->
+    [spawn(fun() -> receive after infinity -> ok end end) || _ <- lists:seq(1, N)].
 
-%% ---- sweeps: {block, _}, or {grow, PerHour}: 30 seconds pass from one to the next, and one
-%% process grows evenly
+%% ---- sweeps: `block'; {grow, PerHour}: 30 seconds pass from one to the next, and one process
+%% grows evenly; {took, List}: how many milliseconds each took, and the last of these all later ones
 
 script(What) ->
     persistent_term:put(?MODULE, {What, counters:new(1, [])}).
 
 take(_Ask) ->
     case persistent_term:get(?MODULE) of
-        {block, _} -> receive after infinity -> ok end;
+        {block, _} ->
+            receive after infinity -> ok end;
         {{grow, PerHour}, Count} ->
-            ok = counters:add(Count, 1, 1),
-            N = counters:get(Count, 1),
-            report(N, 50000000 + N * PerHour div 120, [])
+            N = next(Count),
+            report(N, 50000000 + N * PerHour div 120, 0);
+        {{took, List}, Count} ->
+            N = next(Count),
+            report(N, 0, lists:nth(min(N, length(List)), List))
     end.
 
-report(N, Live, Gone) ->
+next(Count) ->
+    ok = counters:add(Count, 1, 1),
+    counters:get(Count, 1).
+
+report(N, Live, Took) ->
     #{sample => #{at => N * 30000, time => 0, reductions => N * 1000000, run_queue => 0,
                   memory => [{processes, 100000000}], counts => [{processes, 100, 1000}],
                   processes => [{whereis(init), Live, Live, [init]}], tables => [], top => [],
-                  gone => Gone},
-      looked => #{}, look_ms => 0, took_ms => 0, collected => []}.
+                  gone => []},
+      looked => #{}, look_ms => 0, took_ms => Took, collected => []}.
