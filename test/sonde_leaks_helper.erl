@@ -284,12 +284,12 @@ ended(Pid) ->
     Mon = monitor(process, Pid),
     receive {'DOWN', Mon, process, Pid, _} -> ok end.
 
-emptied(Pid) -> sonde_test:until(fun() -> {message_queue_len, 0}
-                                              =:= process_info(Pid, message_queue_len) end).
+emptied(Pid) -> is_told(Pid, {message_queue_len, 0}).
 
-settled(Pid) ->
-    sonde_test:until(fun() -> {current_function, {?MODULE, idle, 0}}
-                                  =:= process_info(Pid, current_function) end).
+settled(Pid) -> is_told(Pid, {current_function, {?MODULE, idle, 0}}).
+
+is_told(Pid, {Item, _} = Told) ->
+    sonde_test:until({Pid, Told}, fun() -> process_info(Pid, Item) =:= Told end).
 
 spin() -> spin(0).
 

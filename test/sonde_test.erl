@@ -6,7 +6,7 @@
 -export([hold/1, hold/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
 -export([churn/2, helpers/0, in_process/1, no_message/1]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
--export([raised/1, same/3]).
+-export([raised/1, same/3, figures/2]).
 -export([block/1, unblock/1]).
 
 %% ---- the side
@@ -192,6 +192,15 @@ same(What, Theirs, Ours, Times) ->
         {Differs, Before} when Times =:= 0 -> ct:fail({What, Before, Differs});
         {_, Before} -> same(What, Theirs, Ours, Times - 1);
         _ -> timer:sleep(1), same(What, Theirs, Ours, Times)
+    end.
+
+%% A line of what scripts/suite prints when it is done, "name: ...".
+figures(Format, Args) ->
+    Line = io_lib:format("  " ++ Format ++ "~n", Args),
+    ct:pal("~ts", [Line]),
+    case os:getenv("SONDE_FIGURES") of
+        false -> ok;
+        File -> file:write_file(File, unicode:characters_to_binary(Line), [append])
     end.
 
 %% ---- a process in a long native call: it opens a named pipe that nobody writes to
