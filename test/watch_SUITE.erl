@@ -118,22 +118,21 @@ finds_what_leaks_and_nothing_else(_Config) ->
              Seed <- Seeds,
              Whom <- [Accused(Seed, Calm#{leak => {What, {steady, PerHour}}})], Whom =/= [What]].
 
-%% A table below `min_bytes' is not followed, however it grows; a larger one is, and only while it
-%% was large within the last three quarters of an hour.
+%% A process or table below `min_bytes' is not followed, however it grows; a larger one is, and only
+%% while it was large within the last three quarters of an hour.
 small_things_are_not_followed(_Config) ->
     Followed = fun(Values) ->
                        Core = lists:foldl(
                                 fun({N, Bytes}, Core0) ->
-                                        Sample = (sample(N, 0))#{processes => [],
-                                                                 tables => [{t, Bytes, []}]},
+                                        Sample = (sample(N, Bytes))#{tables => [{t, Bytes, []}]},
                                         {[], Core1} = sonde_watch_core:step(Sample, Core0),
                                         Core1
                                 end, core(#{}), lists:zip(lists:seq(1, length(Values)), Values)),
                        sonde_watch_core:followed(Core)
                end,
     {[], []} = Followed([I * 40000 || I <- lists:seq(1, 240)]),
-    {[], [t]} = Followed([10000000]),
-    {[], [t]} = Followed([10000000 | lists:duplicate(89, 0)]),
+    {[p], [t]} = Followed([10000000]),
+    {[p], [t]} = Followed([10000000 | lists:duplicate(89, 0)]),
     {[], []} = Followed([10000000 | lists:duplicate(91, 0)]).
 
 %% Two blocks after it stopped at the earliest, and at once when it is gone.
