@@ -171,7 +171,14 @@ handler(Function, Arg) ->
 
 listeners(_Event, #state{callback = none, telemetry = false} = State) ->
     {ok, State};
-listeners(Event, #state{callback = Callback, telemetry = Telemetry, well = Well} = State) ->
+listeners(Event, #state{watcher = Watcher, well = Well} = State) ->
+    %% Without its watcher it does not wait for a listener that hangs: a hundred events may be left.
+    case Well orelse is_process_alive(Watcher) of
+        true -> listener(Event, State);
+        false -> {failed, State}
+    end.
+
+listener(Event, #state{callback = Callback, telemetry = Telemetry, well = Well} = State) ->
     {Pid, Ref} = spawn_monitor(sonde_helper, work, [fun ?MODULE:listen/1,
                                                     {Event, Callback, Telemetry}]),
     case ended(Pid, Ref) of

@@ -394,12 +394,17 @@ a_callback_that_crashes_is_told_of_once(_Config) ->
                      stop(Pid)
              end).
 
+%% Nor does it, with all that waits for it, outlive its watcher.
 a_callback_that_hangs_stops_no_sweep(_Config) ->
     Pid = start(#{interval => 1, budget => 100, callback => {sonde_watch_helper, hang}}),
     ok = sonde_test:until(dropped, fun() -> maps:get(dropped, sonde_watch:status(Pid)) > 0 end),
     #{sweeps := Then} = sonde_watch:status(Pid),
     ok = swept(Pid, Then + 5),
-    stop(Pid).
+    Teller = teller(Pid),
+    stop(Pid),
+    sonde_test:stop([P || P <- sonde_test:helpers(), process_info(P, current_function)
+                              =:= {current_function, {sonde_watch_helper, hang, 1}}]),
+    sonde_test:until(no_teller, fun() -> not is_process_alive(Teller) end).
 
 a_sweep_that_is_killed_is_followed_by_others(_Config) ->
     with_script(block, fun killed_in_a_sweep/1).
@@ -441,9 +446,10 @@ its_end_ends_what_it_started(_Config) ->
          end || End <- [fun stop/1, fun sonde_test:stop/1]],
     ok.
 
-%% It monitors one process alone.
+%% It monitors one process alone; servers with a name while it calls them.
 teller(Pid) ->
-    {monitors, [{process, Teller}]} = process_info(Pid, monitors),
+    {monitors, Monitors} = process_info(Pid, monitors),
+    [Teller] = [Of || {process, Of} <- Monitors, is_pid(Of)],
     Teller.
 
 %% ---- how it tells
