@@ -3,7 +3,7 @@
 -module(alloc_SUITE).
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([exports_as_recon/1, answers_as_recon/1, any_snapshot_as_recon/1]).
+-export([answers_as_recon/1, any_snapshot_as_recon/1]).
 -export([figures_are_those_worked_out_by_hand/1, sums_do_not_lose_the_giga/1]).
 -export([snapshots_of_each_release_are_read/1, node_that_uses_malloc_alone_is_read/1,
          blocks_of_others_count/1]).
@@ -11,7 +11,7 @@
          carriers_are_what_was_asked_of_the_system/1]).
 -export([figures_wait_in_the_snapshot/1, snapshot_of_recon_in_the_dictionary_is_ours/1,
          file_that_cannot_be_loaded_leaves_the_snapshot/1,
-         answers_without_the_undocumented_call/1, mailbox_is_left_alone/1]).
+         answers_without_the_undocumented_call/1, no_message_reaches_the_caller/1]).
 -export([crowd/1]). % in a peer
 
 -define(ALLOCATORS, [temp_alloc, eheap_alloc, binary_alloc, ets_alloc, driver_alloc,
@@ -20,7 +20,7 @@
 -define(MEMORY, [used, allocated, unused, usage, allocated_types, allocated_instances]).
 
 all() ->
-    [exports_as_recon, answers_as_recon, any_snapshot_as_recon,
+    [answers_as_recon, any_snapshot_as_recon,
      figures_are_those_worked_out_by_hand, sums_do_not_lose_the_giga,
      snapshots_of_each_release_are_read, node_that_uses_malloc_alone_is_read,
      blocks_of_others_count,
@@ -28,7 +28,7 @@ all() ->
      carriers_are_what_was_asked_of_the_system,
      figures_wait_in_the_snapshot, snapshot_of_recon_in_the_dictionary_is_ours,
      file_that_cannot_be_loaded_leaves_the_snapshot,
-     answers_without_the_undocumented_call, mailbox_is_left_alone].
+     answers_without_the_undocumented_call, no_message_reaches_the_caller].
 
 init_per_suite(Config) ->
     ct:timetrap({minutes, 5}),
@@ -38,9 +38,6 @@ end_per_suite(_Config) ->
     ok.
 
 %% ---- beside recon
-
-exports_as_recon(_Config) ->
-    sonde_conform:exports(recon_alloc).
 
 %% On a snapshot that recon wrote of a node with carriers of all kinds, answers are equal. Of this
 %% node, which moves, they have the same shape.
@@ -63,15 +60,12 @@ files(Config) ->
     Files#{dir => Dir}.
 
 saved_by_recon(File) ->
-    Peer = sonde_peer_helper:start(shipped, ["+S", "2:2", "+Mucp", "@"]),
-    try
+    sonde_peer_helper:with(shipped, ["+S", "2:2", "+Mucp", "@"], fun(Peer) ->
         Recon = filename:dirname(code:which(recon_alloc)),
         true = sonde_peer_helper:call(Peer, code, add_pathz, [Recon]),
         ok = sonde_peer_helper:call(Peer, ?MODULE, crowd, [fun recon_alloc:allocators/0]),
         ok = sonde_peer_helper:call(Peer, recon_alloc, snapshot_save, [File])
-    after
-        sonde_peer_helper:stop(Peer)
-    end.
+    end).
 
 cases(Files) ->
     equal(Files) ++ alike() ++ snapshot_cases(Files) ++ unit_cases(Files) ++ errors(Files)
@@ -474,7 +468,7 @@ binary_bytes() ->
 
 %% recon raises notsup in all of these, since erlang:memory() does.
 node_that_uses_malloc_alone_is_read(_Config) ->
-    _ = [in_peer(Args, fun(Peer) -> ok = is_answered(Peer, On) end)
+    _ = [sonde_peer_helper:with(shipped, Args, fun(Peer) -> ok = is_answered(Peer, On) end)
          || {Args, On} <- [{["+Mea", "min"], [temp_alloc]},
                            {["+MEe", "false", "+MBe", "false"],
                             ?ALLOCATORS -- [ets_alloc, binary_alloc]}]],
@@ -496,13 +490,9 @@ is_answered(Peer, On) ->
     true = is_list(Call(cache_hit_rates, [])),
     ok.
 
-in_peer(Args, Fun) ->
-    Peer = sonde_peer_helper:start(shipped, Args),
-    try Fun(Peer) after sonde_peer_helper:stop(Peer) end.
-
 %% Live: blocks that moved into the carriers of another allocator are in the sums.
 blocks_of_others_count(_Config) ->
-    in_peer(["+S", "2:2", "+Mucp", "@"], fun(Peer) ->
+    sonde_peer_helper:with(shipped, ["+S", "2:2", "+Mucp", "@"], fun(Peer) ->
         Call = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
         ok = Call(?MODULE, crowd, [fun sonde_alloc:allocators/0]),
         {_, All} = Call(?MODULE, crowd, [kept]),
@@ -565,34 +555,39 @@ table() ->
 
 %% erlang:memory(binary) is another count of the same blocks.
 blocks_of_binaries_are_what_memory_says(_Config) ->
-    ok = soon(fun() ->
-        Before = erlang:memory(binary),
-        {Binary, After} = {binary_bytes(), erlang:memory(binary)},
-        Before =/= After orelse Binary =:= Before
-    end),
-    ok = soon(fun() ->
-        _ = sonde_alloc:snapshot(),
-        Binary = binary_bytes(),
-        {Memory, _} = sonde_alloc:snapshot_clear(),
-        Binary =:= proplists:get_value(binary, Memory)
-    end).
+    Memory = fun() -> erlang:memory(binary) end,
+    ok = sonde_test:same(blocks, Memory, fun binary_bytes/0),
+    ok = sonde_test:same(blocks_of_a_snapshot, Memory,
+                         fun() ->
+                                 _ = sonde_alloc:snapshot(),
+                                 Binary = binary_bytes(),
+                                 {All, _} = sonde_alloc:snapshot_clear(),
+                                 {Binary, Binary} = {proplists:get_value(binary, All), Binary},
+                                 Binary
+                         end).
 
+%% Nobody else allocates as much meanwhile.
 planted_binary_is_seen(_Config) ->
     Size = 64 * 1024 * 1024,
-    ok = soon(fun() -> is_planted(Size) end).
+    Look = fun() -> [sonde_alloc:memory(used), binary_bytes(), sonde_alloc:memory(allocated),
+                     proplists:get_value(binary_alloc, sonde_alloc:memory(allocated_types))] end,
+    ok = sonde_test:still(fun() ->
+        Before = Look(),
+        Pid = sonde_test:hold(fun() -> binary:copy(<<1>>, Size) end),
+        Holds = Look(),
+        ok = sonde_test:stop(Pid),
+        {Before, Holds, true} = {Before, Holds, lists:all(fun(G) -> is_about(Size, G) end,
+                                                          grown(Before, Holds))},
+        %% The scheduler that it is given back to takes it later.
+        sonde_test:until(blocks_are_free, fun() ->
+            lists:all(fun(G) -> is_about(Size, G) end,
+                      lists:sublist(grown(Look(), Holds), 2))
+        end)
+    end).
 
-is_planted(Size) ->
-    Look = fun() -> {sonde_alloc:memory(used), sonde_alloc:memory(allocated),
-                     proplists:get_value(binary_alloc, sonde_alloc:memory(allocated_types)),
-                     binary_bytes()} end,
-    {Used, Allocated, Carriers, Blocks} = Look(),
-    Pid = sonde_test:hold(fun() -> binary:copy(<<1>>, Size) end),
-    {Used1, Allocated1, Carriers1, Blocks1} = Look(),
-    ok = sonde_test:stop(Pid),
-    {Used2, _, _, Blocks2} = Look(),
-    lists:all(fun(Growth) -> abs(Growth - Size) < Size div 8 end,
-              [Used1 - Used, Allocated1 - Allocated, Carriers1 - Carriers, Blocks1 - Blocks,
-               Used1 - Used2, Blocks1 - Blocks2]).
+grown(From, To) -> [B - A || {A, B} <- lists:zip(From, To)].
+
+is_about(Size, Growth) -> abs(Growth - Size) < Size div 8.
 
 %% What is in carriers came from mseg_alloc or from sys_alloc, apart from the pools.
 carriers_are_what_was_asked_of_the_system(_Config) ->
@@ -611,13 +606,6 @@ carriers_are_what_was_asked_of_the_system(_Config) ->
     Instances = lists:seq(0, erlang:system_info(schedulers)),
     Instances = keys(sonde_alloc:memory(allocated_instances)),
     _ = sonde_alloc:snapshot_clear(),
-    ok.
-
-%% Somebody else may allocate meanwhile: not each of fifty times.
-soon(True) -> soon(True, 50).
-
-soon(True, Times) when Times > 0 ->
-    True() orelse soon(True, Times - 1),
     ok.
 
 %% ---- snapshots
@@ -693,12 +681,8 @@ renamed(T) -> T.
 keys_or_value([{_, _} | _] = Rows) -> keys(Rows);
 keys_or_value(Value) -> Value.
 
-mailbox_is_left_alone(_Config) ->
-    self() ! one,
-    self() ! two,
-    _ = [apply(sonde_alloc, F, Args) || {F, Args} <- [{allocators, []}, {snapshot, []} | calls()],
-                                        F =/= snapshot_print],
-    _ = sonde_alloc:snapshot_clear(),
-    [one, two] = sonde_test:mailbox(),
-    _ = [receive M -> ok end || M <- [one, two]],
-    ok.
+no_message_reaches_the_caller(_Config) ->
+    sonde_test:no_message(fun() ->
+        [apply(sonde_alloc, F, Args) || {F, Args} <- [{allocators, []}, {snapshot, []} | calls()],
+                                        F =/= snapshot_print]
+    end).

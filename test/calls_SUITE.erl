@@ -2,11 +2,12 @@
 %% and what we promise beyond that.
 -module(calls_SUITE).
 
--import(sonde_test, [raised/1]).
+-import(sonde_test, [raised/1, until/2]).
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
--export([answers_as_recon/1, exports_as_recon/1, other_nodes_as_recon/1,
-         info_is_one_look/1, info_takes_our_attributes/1, info_of_the_dead_is_undefined/1,
+-export([answers_as_recon/1, other_nodes_as_recon/1, every_call_answers/1,
+         sizes_of_terms/1, info_is_one_look/1, info_takes_our_attributes/1,
+         info_of_the_dead_is_undefined/1,
          info_of_a_huge_mailbox/1, port_that_closes_is_undefined/1,
          stats_are_those_of_the_node/1, stats_go_on_until_something_fails/1,
          wall_time_is_measured_only_meanwhile/1, wall_time_of_others_goes_on/1,
@@ -19,7 +20,7 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [answers_as_recon, exports_as_recon, other_nodes_as_recon,
+    [answers_as_recon, other_nodes_as_recon, every_call_answers, sizes_of_terms,
      info_is_one_look, info_takes_our_attributes, info_of_the_dead_is_undefined,
      info_of_a_huge_mailbox, port_that_closes_is_undefined,
      stats_are_those_of_the_node, stats_go_on_until_something_fails,
@@ -33,9 +34,6 @@ init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
 %% ---- beside recon
-
-exports_as_recon(_Config) ->
-    sonde_conform:exports(recon).
 
 answers_as_recon(Config) ->
     Friend = sonde_test:hold(fun() -> ok end),
@@ -146,13 +144,9 @@ growth(M, Listen) ->
     {ok, Port} = inet:port(Listen),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
     ok = gen_tcp:send(Socket, <<"before">>),
-    Self = self(),
-    _ = spawn_link(fun() ->
-                           sonde_test:until(fun() -> process_info(Self, current_function) =:=
-                                                         {current_function, {timer, sleep, 1}} end),
-                           ok = gen_tcp:send(Socket, <<"seconds">>)
-                   end),
-    [{_, Grown, Values}] = [R || {S, _, _} = R <- M:inet_window(send_oct, -1, 500), S =:= Socket],
+    Rows = sonde_test:in_window(fun() -> M:inet_window(send_oct, -1, 500) end,
+                                fun() -> ok = gen_tcp:send(Socket, <<"seconds">>) end),
+    [{_, Grown, Values}] = [R || {S, _, _} = R <- Rows, S =:= Socket],
     ok = gen_tcp:close(Socket),
     {Grown, Values}.
 
@@ -171,7 +165,7 @@ node_cases() ->
                        Counts = [proplists:get_value(process_count, A) || {A, _} <- Stats],
                        {length(Stats), [is_integer(C) || C <- Counts]} end},
             {node_stats, measured_after_exception,
-             fun(M) -> ok = sonde_test:until(fun() -> not is_measured() end),
+             fun(M) -> ok = until(not_measured, fun() -> not is_measured() end),
                        stop = try M:node_stats(1, 1, fun(_, _) -> throw(stop) end, 0)
                               catch Thrown -> Thrown end,
                        is_measured() end},
@@ -238,7 +232,7 @@ without_stacks({Results, Bad}) ->
 
 other_nodes_as_recon(_Config) ->
     case sonde_test:recon() of
-        ok -> with_nodes(fun compare_on/2);
+        ok -> with_home_and_bare(fun compare_on/2);
         Skip -> Skip
     end.
 
@@ -269,14 +263,113 @@ beside(Node) ->
      || {What, Case} <- Cases].
 
 %% Fun(Home, Node): Home has sonde, and Node, which it is connected to, only recon.
-with_nodes(Fun) ->
-    {Home, _} = sonde_peer_helper:start_node(shipped),
-    {Bare, Node} = sonde_peer_helper:start_node(bare),
-    _ = sonde_peer_helper:call(Bare, sonde_test, recon, []),
-    true = sonde_peer_helper:call(Home, net_kernel, connect_node, [Node]),
-    Result = Fun(Home, Node),
-    _ = [sonde_peer_helper:stop(Peer) || Peer <- [Home, Bare]],
-    Result.
+with_home_and_bare(Fun) ->
+    sonde_peer_helper:with_nodes([shipped, bare], fun([{Home, _}, {Bare, Node}]) ->
+        _ = sonde_peer_helper:call(Bare, sonde_test, recon, []),
+        true = sonde_peer_helper:call(Home, net_kernel, connect_node, [Node]),
+        Fun(Home, Node)
+    end).
+
+%% ---- beside nobody
+
+%% Each export is called with arguments that make sense, and answers; without the native side as the
+%% table in doc/how-it-works.md has it. What they answer is looked at elsewhere, and so is `top'.
+every_call_answers(_Config) ->
+    {#{tcp := Port}, Close} = sockets(),
+    Pid = sonde_test:hold(fun() -> put(key, lists:seq(1, 100)), queue(3) end),
+    Calls = sonde_test:pick(calls(Pid, Port, on), calls(Pid, Port, off)),
+    [] = (sonde:module_info(exports) -- [{F, length(Args)} || {_, Fs} <- Calls, {F, Args} <- Fs])
+        -- [{top, 0}, {top, 1}, {module_info, 0}, {module_info, 1}],
+    _ = sonde_test:pick(fun() -> [] = surprises(native, Calls) end, ok),
+    Was = sonde_test:pick(on, off),
+    _ = sonde:native(off),
+    try
+        [] = surprises(off, [{Without, Fs} || {Without, Fs} <- calls(Pid, Port, off),
+                                              Without =/= once])
+    after
+        sonde:native(Was)
+    end,
+    sonde_test:stop(Pid),
+    Close().
+
+%% By what they do where the native side is off.
+calls(Pid, Port, OnOff) ->
+    Term = [self(), binary:copy(<<0>>, 100)],
+    [A, B, C] = [list_to_integer(I) || I <- string:lexemes(pid_to_list(Pid), "<.>")],
+    Node = fun() -> node() end,
+    Count = fun(_, N) -> N + 1 end,
+    [{answers,
+      [{proc_count, [memory, 1]}, {proc_count, [memory, 1, #{}]}, {proc_window, [memory, 1, 1]},
+       {proc_window, [memory, 1, 1, #{}]}, {proc_group, [application, [memory]]},
+       {proc_group, [application, [memory], #{}]}, {bin_leak, [1]}, {bin_leak, [1, #{}]},
+       {mailbox, [Pid, 1]}, {mailbox, [Pid, 1, #{}]}, {flat_size, [Term]}, {flat_size, [Term, #{}]},
+       {byte_size, [Term]}, {byte_size, [Term, #{}]}, {term_size, [Term]}, {term_size, [Term, #{}]},
+       {info, [Pid]}, {info, [Pid, memory]}, {info, [A, B, C]}, {info, [A, B, C, memory]},
+       {get_state, [kernel_safe_sup]}, {get_state, [kernel_safe_sup, 5000]}, {tcp, []}, {udp, []},
+       {sctp, []}, {files, []}, {port_types, []}, {port_info, [Port]}, {port_info, [Port, name]},
+       {inet_count, [oct, 1]}, {inet_window, [oct, 1, 1]}, {sockets, []}, {sockets, [tcp]},
+       {port_count, [memory, 1]}, {ets_count, [memory, 1]}, {ets_count, [memory, 1, #{}]},
+       {diagnose, [#{interval => 100}]}, {diagnosis, [#{interval => 100}]},
+       {node_stats, [1, 1, Count, 0]}, {node_stats_print, [1, 1]}, {node_stats_list, [1, 1]},
+       {scheduler_usage, [1]}, {source, [lists]}, {remote_load, [[node()], sonde_epmd]},
+       {rpc, [Node]}, {rpc, [node(), Node]}, {rpc, [node(), Node, 5000]}, {named_rpc, [Node]},
+       {named_rpc, [node(), Node]}, {named_rpc, [node(), Node, 5000]},
+       {cluster, [{proc_count, [memory, 1]}, #{}]}, {print, [x]}, {print, [x, #{}]}, {native, []},
+       {native, [OnOff]}]},
+     {once, [{diagnose, []}, {diagnosis, []}]},
+     {raises,
+      [{bin_garbage, [1]}, {bin_garbage, [1, bytes]}, {bin_waste, [1]}, {bin_account, []},
+       {bin_account, [#{}]}, {bin_owned, [1]}, {bin_holders, [1]}, {bin_holders, [1, size]},
+       {bin_holders, [1, size, #{}]}, {bin_holder, [0]}, {bin_resources, [1]},
+       {bin_resources, [1, #{}]}, {bin_window, [1, 1]}, {bin_window, [1, 1, #{}]}]},
+     {returns_an_error,
+      [{bin_slices, [Pid]}, {bin_slices, [Pid, #{}]}, {heap, [Pid]}, {heap, [Pid, #{}]},
+       {heap_top, [Pid, 1]}, {heap_top, [Pid, 1, #{}]}, {flat_size, [Pid, dictionary, #{}]}]},
+     {needs_another_node, [{remote_load, [sonde_epmd]}]}].
+
+surprises(Side, Calls) ->
+    [{F, Args, Answer} || {Without, Fs} <- Calls, {F, Args} <- Fs,
+                          Answer <- [raised(fun() -> apply(sonde, F, Args) end)],
+                          not is_expected(Side, Without, Answer)].
+
+is_expected(_, needs_another_node, Answer) -> Answer =:= badarg;
+is_expected(off, raises, Answer) -> Answer =:= {native_off, disabled};
+is_expected(off, returns_an_error, {returned, {error, Why}}) -> Why =:= {native_off, disabled};
+is_expected(_, _, {returned, {error, _}}) -> false;
+is_expected(_, _, Answer) -> element(1, Answer) =:= returned.
+
+%% `byte_size' and `term_size' of the caller's own terms; flat_SUITE has terms of every kind.
+sizes_of_terms(_Config) ->
+    Word = erlang:system_info(wordsize),
+    Large = binary:copy(<<"b">>, 1000),
+    Slice = binary:part(Large, 10, 100),
+    Shared = list_to_tuple(lists:seq(1, 50)),
+    Terms = [{a, 0}, {[], 0}, {17, 0}, {1 bsl 200, 0}, {1.5, 0}, {"text", 0}, {{a, [b]}, 0},
+             {#{k => {v}}, 0}, {binary:copy(<<"s">>, 64), 0}, {Large, 1000},
+             {{Large, [Large]}, 2000}, {#{Large => Slice}, 1100}, {[Shared, Shared], 0}, {lists:seq(1, 100000), 0}],
+    [] = [{T, Bytes} || {T, Outside} <- Terms, Opts <- [#{}, #{max_words => 1000000}],
+                        Bytes <- [sonde:byte_size(T), sonde:byte_size(T, Opts)],
+                        Bytes =/= Word * (1 + erts_debug:flat_size(T)) + Outside],
+    [] = [{T, Sizes} || {T, Visible} <- Terms,
+                        Sizes <- [sonde:term_size(T), sonde:term_size(T, #{})],
+                        Sizes =/= sizes(T, Visible, min(Visible, 1000), Sizes)],
+    #{flat_words := 106, shared_words := 55} = sonde:term_size([Shared, Shared]),
+    #{shared_words := 0, literal_words := 3} = sonde:term_size({a, literal}),
+    _ = [begin
+             {error, {heap_too_large, Words, 10}} = Call(lists:seq(1, 1000), #{max_words => 10}),
+             true = Words > 10,
+             Doubled = lists:foldl(fun(_, T) -> {T, T} end, [1], lists:seq(1, 100)),
+             {error, timeout} = Call(Doubled, #{max_words => 1 bsl 50, timeout => 10}),
+             _ = [{Opts, badarg} = {Opts, raised(fun() -> Call(Large, Opts) end)}
+                  || Opts <- [[], x, #{x => 1}, #{max_words => -1}, #{max_words => 1.0},
+                              #{timeout => infinity}, #{timeout => -1}]]
+         end || Call <- [fun sonde:byte_size/2, fun sonde:term_size/2]],
+    ok.
+
+%% Literals are what of it is not shared words.
+sizes(Term, Visible, Pinned, #{literal_words := Literal}) ->
+    #{flat_words => erts_debug:flat_size(Term), binary_visible => Visible, binary_pinned => Pinned,
+      shared_words => erts_debug:size_shared(Term), literal_words => Literal}.
 
 %% ---- one process
 
@@ -389,9 +482,9 @@ wall_time_is_measured_only_meanwhile(_Config) ->
     timeout_value = raised(fun() -> sonde:scheduler_usage(-1) end),
     false = is_measured(),
     Caller = spawn(fun() -> sonde:scheduler_usage(1000000) end),
-    ok = sonde_test:until(fun is_measured/0),
+    ok = until(measured, fun is_measured/0),
     sonde_test:stop(Caller),
-    ok = sonde_test:until(fun() -> not is_measured() end).
+    until(not_measured, fun() -> not is_measured() end).
 
 %% Who wanted it before still has it after, and no longer than he wants it.
 wall_time_of_others_goes_on(_Config) ->
@@ -404,7 +497,7 @@ wall_time_of_others_goes_on(_Config) ->
     _ = sonde:scheduler_usage(1),
     true = is_measured(),
     sonde_test:stop(Other),
-    ok = sonde_test:until(fun() -> not is_measured() end).
+    until(not_measured, fun() -> not is_measured() end).
 
 error_logger_queue_only_if_there_is_one(_Config) ->
     undefined = whereis(error_logger),
@@ -434,9 +527,9 @@ window_bad_input_at_once(_Config) ->
     function_clause = raised(fun() -> sonde:inet_window("oct", 1, infinity) end).
 
 source_without_syntax_tools(_Config) ->
-    Peer = sonde_peer_helper:start(shipped),
-    {With, Without} = sonde_peer_helper:call(Peer, ?MODULE, without_syntax_tools, []),
-    sonde_peer_helper:stop(Peer),
+    {With, Without} = sonde_peer_helper:with(shipped, fun(Peer) ->
+        sonde_peer_helper:call(Peer, ?MODULE, without_syntax_tools, [])
+    end),
     _ = [{match, _} = re:run(Text, "-module\\(lists\\)") || Text <- [With, Without]],
     true = With =/= Without.
 
@@ -451,11 +544,12 @@ without_syntax_tools() ->
 %% ---- other nodes
 
 fun_travels_to_a_node_without_sonde(_Config) ->
-    with_nodes(fun(Home, Node) ->
+    with_home_and_bare(fun(Home, Node) ->
         Fun = typed("fun() -> {node(), code:which(sonde)} end."),
         Call = fun(F, Args) -> sonde_peer_helper:call(Home, sonde, F, Args) end,
         {[{Node, {Node, non_existing}}], []} = Call(named_rpc, [Node, Fun, 5000]),
         {[{Node, non_existing}], []} = Call(rpc, [[Node], Fun]),
+        {[{module, sonde_epmd}], []} = Call(remote_load, [sonde_epmd]),
         {[{_, {_, _}}, {Node, {Node, non_existing}}], []} = Call(named_rpc, [Fun])
     end).
 
@@ -467,12 +561,12 @@ typed(Text) ->
 
 %% The code server does not survive to be asked for 5.
 bad_module_does_not_end_the_node(_Config) ->
-    Peer = sonde_peer_helper:start(shipped),
-    _ = [{Module, badarg} = {Module, sonde_peer_helper:call(Peer, ?MODULE, raised_remote_load,
-                                                            [Module])}
-         || Module <- [5, "x", {lists}, <<"lists">>, [lists | foo]]],
-    true = sonde_peer_helper:is_alive(Peer),
-    sonde_peer_helper:stop(Peer).
+    true = sonde_peer_helper:with(shipped, fun(Peer) ->
+        _ = [{Module, badarg} = {Module, sonde_peer_helper:call(Peer, ?MODULE, raised_remote_load,
+                                                                [Module])}
+             || Module <- [5, "x", {lists}, <<"lists">>, [lists | foo]]],
+        sonde_peer_helper:is_alive(Peer)
+    end).
 
 raised_remote_load(Module) ->
     case raised(fun() -> sonde:remote_load([node()], Module) end) of
@@ -483,20 +577,20 @@ raised_remote_load(Module) ->
 
 %% Not even what comes too late.
 no_message_reaches_the_caller(_Config) ->
-    Before = sonde_test:mailbox(),
-    Slow = spawn(fun late_state/0),
-    {timeout, _} = try sonde:get_state(Slow, 10) catch exit:Why -> Why end,
-    Late = fun() -> timer:sleep(100), late end,
-    {[], [_]} = sonde:rpc(node(), Late, 10),
-    {[], [_]} = sonde:named_rpc(node(), Late, 10),
-    {[{badrpc, _}], []} = sonde:named_rpc(node(), fun() -> exit(self(), kill), Late() end, 5000),
-    _ = sonde:info(self()),
-    _ = sonde:node_stats_list(1, 1),
-    _ = sonde:scheduler_usage(1),
-    _ = sonde:inet_window(oct, 1, 1),
-    {[{module, _}], []} = sonde:remote_load([node()], sonde_epmd),
-    timer:sleep(300),
-    Before = sonde_test:mailbox().
+    sonde_test:no_message(fun() ->
+        Slow = spawn(fun late_state/0),
+        {timeout, _} = try sonde:get_state(Slow, 10) catch exit:Why -> Why end,
+        Late = fun() -> timer:sleep(100), late end,
+        {[], [_]} = sonde:rpc(node(), Late, 10),
+        {[], [_]} = sonde:named_rpc(node(), Late, 10),
+        Dies = fun() -> exit(self(), kill), Late() end,
+        {[{badrpc, _}], []} = sonde:named_rpc(node(), Dies, 5000),
+        _ = sonde:info(self()),
+        _ = sonde:node_stats_list(1, 1),
+        _ = sonde:scheduler_usage(1),
+        _ = sonde:inet_window(oct, 1, 1),
+        {[{module, _}], []} = sonde:remote_load([node()], sonde_epmd)
+    end).
 
 late_state() ->
     receive
@@ -506,8 +600,7 @@ late_state() ->
 %% ---- what is planted
 
 dead() ->
-    Pid = spawn(fun() -> ok end),
-    ok = sonde_test:until(fun() -> not is_process_alive(Pid) end),
+    {Pid, ok} = sonde_test:in_process(fun() -> ok end),
     Pid.
 
 %% Of a node that nobody has.

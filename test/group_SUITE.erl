@@ -2,7 +2,7 @@
 %% met once, and what it says is what process_info says.
 -module(group_SUITE).
 
--import(sonde_test, [raised/1, same/3]).
+-import(sonde_test, [helpers/0, raised/1, same/3, still/1]).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([rows_are_those_of_each_alone/1, one_sweep_for_all/1, order_and_repeats_as_asked/1,
@@ -44,7 +44,7 @@ one_sweep_for_all(_Config) ->
     [{memory, [_]}, {binary_count, [_]}, {link_count, [_]}, {heap_size, [_]}] =
         sonde:proc_count([memory, binary_count, link_count, heap_size], 1),
     After = counters(),
-    Read = case sonde_test:side() of native -> 1; portable -> 0 end,
+    Read = sonde_test:pick(1, 0),
     true = maps:get(native, After) - maps:get(native, Before) =< Read * 2 * length(processes()),
     true = maps:get(native, After) - maps:get(native, Before) >= Read * 450,
     sonde_test:stop(Pids).
@@ -59,9 +59,9 @@ odd_lists(_Config) ->
     [] = sonde:proc_count([], 5),
     [] = sonde:proc_count([], 5, #{}),
     [{memory, []}, {status, []}] = sonde:proc_count([memory, status], 0),
-    All = length(processes()) - 1,
-    [{memory, Rows}] = sonde:proc_count([memory], -1),
-    true = abs(length(Rows) - All) < 20,
+    {All, [{memory, Rows}]} =
+        still(fun() -> {processes() -- [self()], sonde:proc_count([memory], -1)} end),
+    {[], []} = {All -- sonde_test:pids(Rows), sonde_test:pids(Rows) -- All},
     _ = [{L, badarg} = {L, raised(fun() -> sonde:proc_count(L, 1) end)}
          || L <- [[foo], [memory, foo], [memory | status], "memory", [[memory]], [memory, "status"],
                   [1]]],
@@ -90,9 +90,10 @@ groups_by_what_they_run(_Config) ->
     Plain = [spawn(?MODULE, idle, []) || _ <- lists:seq(1, 5)],
     _ = [sonde_test:settle(P) || P <- Servers ++ Plain],
     _ = [P ! {queued, I} || P <- Servers, I <- lists:seq(1, 3)],
-    {_, 7, [{message_queue_len, 21}, {memory, M}]} =
-        still_group(initial_call, {?MODULE, serve, 0}, [message_queue_len, memory]),
-    M = lists:sum([V || P <- Servers, {memory, V} <- [process_info(P, memory)]]),
+    {Groups, M} = still(fun() -> {sonde:proc_group(initial_call, [message_queue_len, memory]),
+                                  lists:sum([V || P <- Servers,
+                                                  {memory, V} <- [process_info(P, memory)]])} end),
+    {_, 7, [{message_queue_len, 21}, {memory, M}]} = lists:keyfind({?MODULE, serve, 0}, 1, Groups),
     {_, 12, []} = still_group(current_function, {?MODULE, idle, 0}, []),
     {_, 5, []} = still_group(initial_call, {?MODULE, idle, 0}, []),
     false = lists:keymember({proc_lib, init_p, 5}, 1, sonde:proc_group(initial_call, [memory])),
@@ -107,18 +108,22 @@ idle() ->
 
 groups_by_name(_Config) ->
     Named = sonde_test:hold(fun() -> register(sonde_named, self()) end),
-    Groups = sonde:proc_group(registered_name, [memory]),
+    {Groups, Unnamed} =
+        still(fun() -> {sonde:proc_group(registered_name, [memory]),
+                        [P || P <- processes(), P =/= self(),
+                              process_info(P, registered_name) =:= []]} end),
     {sonde_named, 1, [{memory, _}]} = lists:keyfind(sonde_named, 1, Groups),
     {undefined, Many, _} = lists:keyfind(undefined, 1, Groups),
-    Unnamed = [P || P <- processes(), P =/= self(), process_info(P, registered_name) =:= []],
-    true = abs(Many - length(Unnamed)) =< 3,
+    Many = length(Unnamed),
     sonde_test:stop(Named).
 
 groups_by_application(_Config) ->
-    Groups = sonde:proc_group(application, [message_queue_len]),
+    {Groups, Expected} =
+        still(fun() -> {sonde:proc_group(application, [message_queue_len]),
+                        [P || P <- processes(), P =/= self(),
+                              application:get_application(P) =:= {ok, kernel}]} end),
     {kernel, Kernel, _} = lists:keyfind(kernel, 1, Groups),
-    Expected = [P || P <- processes(), P =/= self(), application:get_application(P) =:= {ok, kernel}],
-    true = abs(Kernel - length(Expected)) =< 3,
+    Kernel = length(Expected),
     true = lists:keymember(undefined, 1, Groups),
     [] = [Key || {Key, _, _} <- Groups, not is_atom(Key)].
 
@@ -134,13 +139,8 @@ groups_by_label(_Config) ->
             badarg = raised(fun() -> sonde:proc_group(label, [memory]) end)
     end.
 
-%% A group, once the node holds still enough for two equal answers.
 still_group(By, Key, Attrs) ->
-    Find = fun() -> lists:keyfind(Key, 1, sonde:proc_group(By, Attrs)) end,
-    case {Find(), Find()} of
-        {Same, Same} -> Same;
-        _ -> still_group(By, Key, Attrs)
-    end.
+    lists:keyfind(Key, 1, still(fun() -> sonde:proc_group(By, Attrs) end)).
 
 totals_are_sums_of_process_info(_Config) ->
     Pids = crowd(60),
@@ -185,7 +185,7 @@ group_of_the_caller(_Config) ->
 %% The helpers of a call that runs meanwhile, and of a trace, are no processes of the user's.
 helpers_are_in_no_row(_Config) ->
     {Pid, Ref} = spawn_monitor(fun() -> sonde_helper:call(fun(_) -> timer:sleep(infinity) end) end),
-    sonde_test:until(fun() -> helpers() =/= [] end),
+    ok = sonde_test:until(a_helper, fun() -> helpers() =/= [] end),
     1 = sonde_trace:calls({?MODULE, serve, '_'}, 10),
     ok = sonde_map:limit(label, #{a => 1}, none),
     Traces = [P || Name <- [sonde_trace_guard, sonde_trace_tracer, sonde_trace_formatter],
@@ -205,9 +205,6 @@ helpers_are_in_no_row(_Config) ->
     _ = [exit(H, kill) || H <- helpers()],
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
 
-helpers() ->
-    [P || P <- processes(), {initial_call, {sonde_helper, _, _}} <- [process_info(P, initial_call)]].
-
 too_many_groups(_Config) ->
     system_limit = raised(fun() -> sonde:proc_group(registered_name, [memory], #{max_groups => 2}) end),
     [_ | _] = sonde:proc_group(application, [memory], #{max_groups => 1000}).
@@ -222,21 +219,23 @@ bad_input_at_once(_Config) ->
     _ = [{O, badarg} = {O, raised(fun() -> sonde:proc_group(application, [memory], O) end)}
          || O <- [#{foo => 1}, #{self => 1}, #{max_groups => 0}, #{max_groups => 1.0}, [], true]].
 
+%% Those that stay are all in their group, whatever comes and goes.
 groups_while_processes_die(_Config) ->
-    Churn = [spawn_link(fun churn/0) || _ <- lists:seq(1, 2)],
-    _ = [begin
+    Stay = [spawn(?MODULE, idle, []) || _ <- lists:seq(1, 50)],
+    _ = [sonde_test:settle(P) || P <- Stay],
+    Die = fun() ->
+                  _ = [spawn(fun() -> lists:seq(1, 500) end) || _ <- lists:seq(1, 20)],
+                  timer:sleep(1)
+          end,
+    ok = sonde_test:beside(2, Die, fun() ->
+        [begin
              Groups = sonde:proc_group(By, [memory, binary_count]),
-             true = lists:all(fun({_, N, [{memory, M}, {binary_count, B}]}) ->
-                                      N > 0 andalso M > 0 andalso B >= 0
-                              end, Groups)
-         end || _ <- lists:seq(1, 30), By <- [initial_call, application, current_function]],
-    _ = [begin unlink(C), exit(C, kill) end || C <- Churn],
-    ok.
-
-churn() ->
-    _ = [spawn(fun() -> _ = lists:seq(1, 500), ok end) || _ <- lists:seq(1, 20)],
-    timer:sleep(1),
-    churn().
+             {By, {_, 50, _}} = {By, lists:keyfind({?MODULE, idle, 0}, 1, Groups)},
+             [] = [G || {_, N, [{memory, M}, {binary_count, B}]} = G <- Groups,
+                        N =< 0 orelse M =< 0 orelse B < 0]
+         end || By <- [initial_call, current_function]]
+    end),
+    sonde_test:stop(Stay).
 
 %% ---- one process
 
@@ -256,9 +255,10 @@ one_process_as_it_says(_Config) ->
 
 %% A process that runs all the time has to be asked, and is asked, once for everything.
 asked_where_it_cannot_be_read(_Config) ->
+    Names = [sonde_spins_1, sonde_spins_2, sonde_spins_3],
     Spinners = [spawn_opt(fun() -> register(Name, self()), spin() end, [{priority, low}])
-                || Name <- [sonde_spins_1, sonde_spins_2, sonde_spins_3]],
-    sonde_test:until(fun() -> whereis(sonde_spins_3) =/= undefined end),
+                || Name <- Names],
+    ok = sonde_test:until(they_spin, fun() -> [whereis(Name) || Name <- Names] =:= Spinners end),
     Groups = sonde:proc_group(registered_name, [link_count, dictionary_size]),
     [{_, 1, [{link_count, 0}, {dictionary_size, 0}]}] =
         [G || {sonde_spins_2, _, _} = G <- Groups],
@@ -270,11 +270,11 @@ asked_where_it_cannot_be_read(_Config) ->
 spin() -> spin().
 
 no_message_reaches_the_caller(_Config) ->
-    Before = sonde_test:mailbox(),
-    _ = sonde:proc_count([memory, status], 5),
-    _ = [sonde:proc_group(By, [memory]) || By <- [application, initial_call, registered_name]],
-    badarg = raised(fun() -> sonde:proc_group(foo, [memory]) end),
-    Before = sonde_test:mailbox().
+    sonde_test:no_message(fun() ->
+        _ = sonde:proc_count([memory, status], 5),
+        _ = [sonde:proc_group(By, [memory]) || By <- [application, initial_call, registered_name]],
+        badarg = raised(fun() -> sonde:proc_group(foo, [memory]) end)
+    end).
 
 %% ---- helpers
 

@@ -4,7 +4,7 @@
 -import(sonde_test, [raised/1]).
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
--export([answers_as_recon_lib/1, exports_as_recon_lib/1,
+-export([answers_as_recon_lib/1,
          own_attributes_have_rows/1, rows_are_those_of_proc_count/1,
          fold_sees_every_process/1, fold_runs_nothing_twice/1,
          top_of_many_is_the_sorted_top/1, ports_above_32_bits_are_no_other_port/1,
@@ -13,7 +13,7 @@
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
-    [answers_as_recon_lib, exports_as_recon_lib, own_attributes_have_rows,
+    [answers_as_recon_lib, own_attributes_have_rows,
      rows_are_those_of_proc_count, fold_sees_every_process, fold_runs_nothing_twice,
      top_of_many_is_the_sorted_top, ports_above_32_bits_are_no_other_port,
      window_of_samples_is_growth, no_message_reaches_the_caller].
@@ -23,14 +23,10 @@ end_per_suite(_Config) -> ok.
 
 %% ---- beside recon
 
-exports_as_recon_lib(_Config) ->
-    sonde_conform:exports(recon_lib).
-
 answers_as_recon_lib(_Config) ->
     Pids = [sonde_test:hold(fun() -> queue(I) end) || I <- lists:seq(1, 5)],
     Named = sonde_test:hold(fun() -> register(lib_suite_named, self()), queue(9) end),
-    Dead = spawn(fun() -> ok end),
-    ok = sonde_test:until(fun() -> not is_process_alive(Dead) end),
+    {Dead, ok} = sonde_test:in_process(fun() -> ok end),
     {Sockets, Close} = sockets(),
     Result = sonde_conform:cases(recon_lib, cases([Named | Pids], Dead, Sockets)),
     ok = Close(),
@@ -241,11 +237,11 @@ window_of_samples_is_growth(_Config) ->
     sonde_test:stop(Pid).
 
 no_message_reaches_the_caller(_Config) ->
-    Before = sonde_test:mailbox(),
-    _ = sonde_lib:proc_attrs(memory),
-    _ = sonde_lib:inet_attrs(oct),
-    _ = sonde_lib:sample(1, fun() -> ok end),
-    Before = sonde_test:mailbox().
+    sonde_test:no_message(fun() ->
+        _ = sonde_lib:proc_attrs(memory),
+        _ = sonde_lib:inet_attrs(oct),
+        _ = sonde_lib:sample(1, fun() -> ok end)
+    end).
 
 %% ---- what is planted
 

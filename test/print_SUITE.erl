@@ -5,6 +5,8 @@
 
 -include_lib("proper/include/proper.hrl").
 
+-import(sonde_test, [raised/1]).
+
 -compile([export_all, nowarn_export_all]).
 
 suite() -> [{timetrap, {minutes, 5}}].
@@ -17,7 +19,7 @@ groups() ->
                     width_is_that_of_the_device, width_is_80_without_one, color_is_for_terminals,
                     color_changes_no_text]},
      {devices, [], [standard_io_is_the_group_leader, named_device, latin1_device_gets_latin1,
-                    nothing_reaches_the_mailbox]},
+                    no_message_reaches_the_caller]},
      {terms, [], [any_term_prints, live_results_print, large_terms_are_cut, large_tables_print,
                   no_atom_is_made, improper_lists_print]}].
 
@@ -250,12 +252,10 @@ unknown_options_are_badarg(_Config) ->
     ok.
 
 bad_values_are_badarg(_Config) ->
-    Dead = spawn(fun() -> ok end),
     _ = [{Opts, badarg} = {Opts, raised(fun() -> sonde_print:print([], Opts) end)}
          || Opts <- [#{width => W} || W <- [0, -1, 19, 10001, 80.0, "80", infinity]]
                 ++ [#{color => C} || C <- [true, false, "auto", 1]]
                 ++ [#{device => D} || D <- [no_such_device, undefined, "out", 1, make_ref()]]],
-    sonde_test:until(fun() -> not is_process_alive(Dead) end),
     _ = [ok = sonde_print:print([], #{device => device([]), width => W}) || W <- [20, 10000]],
     ok.
 
@@ -358,10 +358,8 @@ latin1_device_gets_latin1(Config) ->
      <<"<0.2.0>  ", 16#e9>>,
      <<"{'\\x{140}',[320],", 16#e9, "}">>, <<>>] = Lines.
 
-nothing_reaches_the_mailbox(_Config) ->
-    Before = sonde_test:mailbox(),
-    _ = [printed(Result, Opts) || {_, Result, Opts} <- goldens()],
-    Before = sonde_test:mailbox().
+no_message_reaches_the_caller(_Config) ->
+    sonde_test:no_message(fun() -> [printed(Result, Opts) || {_, Result, Opts} <- goldens()] end).
 
 %% ---- terms
 
@@ -448,7 +446,6 @@ text_like() ->
 
 live_results_print(_Config) ->
     Port = hd(erlang:ports()),
-    Native = sonde_test:side() =:= native,
     Live = [sonde:proc_count(memory, 20), sonde:proc_count(links, 5),
             sonde:proc_window(reductions, 5, 1),
             sonde:bin_leak(5), sonde:bin_leak(5, #{}), sonde:native(), process_info(self()),
@@ -456,9 +453,8 @@ live_results_print(_Config) ->
             [erlang:port_info(P) || P <- [Port]], ets:info(ac_tab), erlang:system_info(allocator),
             erlang:system_info({allocator, binary_alloc}), sys:get_status(kernel_sup),
             [{M, sonde:proc_count(M, 3)} || M <- [memory, heap_size, status]],
-            [sonde:bin_account() || Native],
-            [sonde:bin_holders(5, By) || Native, By <- [size, count]],
-            [sonde:bin_resources(9) || Native], [sonde:bin_window(9, 1) || Native],
+            sonde:bin_account(), sonde:bin_holders(5, size), sonde:bin_holders(5, count),
+            sonde:bin_resources(9), sonde:bin_window(9, 1),
             sys:get_state(kernel_sup), code:all_loaded(), supervisor:which_children(kernel_sup)],
     _ = [true = is_fit(printed(Result, #{}), 80, false, false) || Result <- Live],
     ok.
@@ -549,8 +545,3 @@ device_has(_, _) -> {error, request}.
 text(Device) ->
     Device ! {text, self()},
     receive {Device, Text} -> Text end.
-
-raised(Fun) ->
-    try Fun()
-    catch error:Why -> Why
-    end.

@@ -103,31 +103,18 @@ prop_windows() ->
     ?FORALL(Pairs, non_empty(list({range(0, 50), range(0, 50), range(0, 3)})),
             with([{[{mail, plain, First}], on_heap, waiting} || {First, _, _} <- Pairs],
                  fun(Pids) ->
-                         Parent = self(),
-                         Caller = spawn_link(
-                                    fun() ->
-                                            Rows = sonde:proc_window(message_queue_len, -1, 300),
-                                            Parent ! {rows, self(), Rows}
-                                    end),
-                         ok = sonde_test:until(fun() -> is_asleep(Caller) end),
-                         Expected = [{P, changed(P, Pair)} || {P, Pair} <- lists:zip(Pids, Pairs)],
-                         true = is_asleep(Caller),
-                         receive
-                             {rows, Caller, Rows} ->
-                                 Expected =:= [{P, value_in(P, Rows)} || P <- Pids]
-                         end
+                         Change = fun() -> lists:zipwith(fun changed/2, Pids, Pairs) end,
+                         Ask = fun() -> sonde:proc_window(message_queue_len, -1, 300) end,
+                         Rows = sonde_test:in_window(Ask, Change),
+                         [growth(Pair) || Pair <- Pairs] =:= [value_in(P, Rows) || P <- Pids]
                  end)).
 
 %% One in four dies.
-changed(Pid, {First, _, 0}) ->
-    sonde_test:stop(Pid),
-    First;
-changed(Pid, {_, More, _}) ->
-    send(Pid, plain, More),
-    More.
+changed(Pid, {_, _, 0}) -> sonde_test:stop(Pid);
+changed(Pid, {_, More, _}) -> send(Pid, plain, More).
 
-is_asleep(Pid) ->
-    process_info(Pid, current_function) =:= {current_function, {timer, sleep, 1}}.
+growth({First, _, 0}) -> First;
+growth({_, More, _}) -> More.
 
 %% The row is the difference of what process_info says before and after; and everything that a
 %% collection can change was collected: one more by hand changes nothing. But a collection takes

@@ -1,4 +1,5 @@
-%% proc_count and proc_window keep recon's contract: rows, order, ties, who is left out, odd inputs.
+%% What recon exports is there; proc_count and proc_window keep recon's contract: rows, order, ties,
+%% which processes are left out, odd inputs.
 %% The oracle is process_info, sorted; where recon itself is at hand, recon.
 -module(recon_SUITE).
 
@@ -20,8 +21,8 @@
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
-    [rows_are_sort_and_take, every_item_has_rows, new_attributes_are_lengths,
-     names_come_first_only_if_registered, equal_values_by_higher_pid,
+    [exports_what_recon_exports, rows_are_sort_and_take, every_item_has_rows,
+     new_attributes_are_lengths, names_come_first_only_if_registered, equal_values_by_higher_pid,
      caller_is_left_out, caller_is_in_with_self, odd_n, unknown_attribute_is_badarg,
      bad_options_are_badarg, dead_processes_have_no_row, rows_are_full_while_processes_die,
      window_is_growth, window_of_the_new_and_the_dead, window_names_the_dead,
@@ -33,6 +34,14 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
+%% Of all six modules; in the other direction the recon of `compat' has it.
+exports_what_recon_exports(_Config) ->
+    with_recon(fun() ->
+        _ = [ok = sonde_conform:exports(M)
+             || M <- [recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]],
+        ok
+    end).
+
 %% ---- rows
 
 rows_are_sort_and_take(_Config) ->
@@ -40,7 +49,6 @@ rows_are_sort_and_take(_Config) ->
     _ = [same_as_oracle(Attr, N) || Attr <- ?NATIVE -- [reductions], N <- [0, 1, 7, 30, 100000]],
     sonde_test:stop(Pids).
 
-%% A fair comparison needs a node that holds still: the oracle says the same before and after.
 same_as_oracle(Attr, N) ->
     Oracle = fun() -> lists:sublist(sonde_test:all_rows(fun(P) -> value(Attr, P) end), N) end,
     Ours = fun() -> [{P, V} || {P, V, _} <- sonde:proc_count(Attr, N)] end,
@@ -154,22 +162,22 @@ dead_processes_have_no_row(_Config) ->
 
 rows_are_full_while_processes_die(_Config) ->
     Pids = crowd(100),
-    Churn = [spawn_link(fun churn/0) || _ <- lists:seq(1, 2)],
-    _ = [begin
+    Die = fun() -> _ = [spawn(fun dies_soon/0) || _ <- lists:seq(1, 20)], timer:sleep(2) end,
+    ok = sonde_test:beside(2, Die, fun() ->
+        [begin
              Rows = sonde:proc_count(Attr, 100),
              100 = length(Rows),
              true = [{V, P} || {P, V, _} <- Rows]
                  =:= lists:reverse(lists:usort([{V, P} || {P, V, _} <- Rows])),
              [] = [R || {_, _, As} = R <- Rows, not is_attrs(As)]
-         end || _ <- lists:seq(1, 5), Attr <- [memory, heap_size, message_queue_len, status]],
-    _ = [begin unlink(C), exit(C, kill) end || C <- Churn],
+         end || Attr <- [memory, heap_size, message_queue_len, status]]
+    end),
     sonde_test:stop(Pids).
 
-%% Large, so that they are among the winners, and dead soon.
-churn() ->
-    _ = [spawn(fun() -> _ = lists:seq(1, 5000), queue(3) end) || _ <- lists:seq(1, 20)],
-    timer:sleep(2),
-    churn().
+%% Large, so that it is among the winners.
+dies_soon() ->
+    _ = lists:seq(1, 5000),
+    queue(3).
 
 is_attrs([Name | Calls]) when is_atom(Name) -> is_attrs(Calls);
 is_attrs([{current_function, _}, {initial_call, {_, _, _}}]) -> true;
@@ -181,8 +189,7 @@ window_is_growth(_Config) ->
     [Grown, Same] = [sonde_test:hold(fun() -> queue(N) end) || N <- [10, 900]],
     Shrunk = spawn(fun() -> queue(500), receive shrink -> flush() end, sonde_test:park([]) end),
     sonde_test:settle(Shrunk),
-    Rows = in_window(message_queue_len,
-                     fun() ->
+    Rows = in_window(fun() ->
                              _ = [Grown ! {more, I} || I <- lists:seq(1, 400)],
                              Shrunk ! shrink,
                              sonde_test:settle(Shrunk)
@@ -197,8 +204,7 @@ window_is_growth(_Config) ->
 window_of_the_new_and_the_dead(_Config) ->
     [Dead, Kept] = [sonde_test:hold(fun() -> queue(N) end) || N <- [700, 800]],
     Self = self(),
-    Rows = in_window(message_queue_len,
-                     fun() ->
+    Rows = in_window(fun() ->
                              sonde_test:stop(Dead),
                              Self ! {new, sonde_test:hold(fun() -> queue(600) end)}
                      end),
@@ -211,32 +217,29 @@ window_names_the_dead(_Config) ->
     Dead = sonde_test:hold(fun() -> register(sonde_dies, self()), queue(700) end),
     [{Dead, 700, [sonde_dies, {current_function, {sonde_test, park, 1}},
                   {initial_call, {erlang, apply, 2}}]} | _] =
-        in_window(message_queue_len, fun() -> sonde_test:stop(Dead) end).
+        in_window(fun() -> sonde_test:stop(Dead) end).
 
 %% More than are asked at the beginning die: a row has the two calls all the same.
 window_of_many_dead(_Config) ->
     Dead = [sonde_test:hold(fun() -> queue(5) end) || _ <- lists:seq(1, 40)],
     Large = [sonde_test:hold(fun() -> queue(50) end) || _ <- lists:seq(1, 40)],
-    Self = self(),
-    spawn_link(fun() ->
-                       sonde_test:until(fun() -> is_asleep(Self) end),
-                       sonde_test:stop(Dead ++ Large)
-               end),
-    Rows = sonde:proc_window(message_queue_len, 60, 700),
+    Rows = sonde_test:in_window(fun() -> sonde:proc_window(message_queue_len, 60, 1000) end,
+                                fun() -> sonde_test:stop(Dead ++ Large) end),
     true = length(sonde_test:rows_of(Dead, Rows)) >= 15,
     [] = [R || {_, _, As} = R <- Rows, not is_attrs(As)].
 
 window_with_self(_Config) ->
-    Self = self(),
-    _ = [self() ! {mine, I} || I <- lists:seq(1, 50)],
-    Sender = spawn_link(fun() ->
-                                sonde_test:until(fun() -> is_asleep(Self) end),
-                                _ = [Self ! {mine, I} || I <- lists:seq(51, 1050)]
-                        end),
-    [{Self, 1000, _}] = sonde:proc_window(message_queue_len, 1, 1000, #{self => true}),
-    false = is_process_alive(Sender),
-    _ = [receive {mine, I} -> ok end || I <- lists:seq(1, 1050)],
-    ok.
+    Test = self(),
+    Ask = fun() ->
+                  _ = [self() ! {mine, I} || I <- lists:seq(1, 50)],
+                  Test ! {asks, self()},
+                  {self(), sonde:proc_window(message_queue_len, 1, 1000, #{self => true})}
+          end,
+    {Self, [{Self, 1000, _}]} =
+        sonde_test:in_window(Ask, fun() ->
+                                          Pid = receive {asks, Asks} -> Asks end,
+                                          [Pid ! {mine, I} || I <- lists:seq(51, 1050)]
+                                  end).
 
 window_bad_input_at_once(_Config) ->
     _ = [{Ms, timeout_value} = {Ms, raised(fun() -> sonde:proc_window(memory, 1, Ms) end)}
@@ -248,7 +251,7 @@ window_bad_input_at_once(_Config) ->
 
 window_infinity_waits(_Config) ->
     {Pid, Ref} = spawn_monitor(fun() -> sonde:proc_window(memory, 1, infinity) end),
-    sonde_test:until(fun() -> is_asleep(Pid) end),
+    ok = sonde_test:while_asleep(Pid, fun() -> ok end),
     receive {'DOWN', Ref, _, _, Why} -> ct:fail(Why) after 100 -> ok end,
     exit(Pid, kill),
     receive {'DOWN', Ref, _, _, killed} -> ok end.
@@ -257,17 +260,9 @@ window_max_entries(_Config) ->
     system_limit = raised(fun() -> sonde:proc_window(memory, 1, 0, #{max_entries => 5}) end),
     [_] = sonde:proc_window(memory, 1, 0, #{max_entries => 100000}).
 
-%% Fun runs when the first look is over; the second comes when it is done, or this fails.
-in_window(Attr, Fun) ->
-    Ms = 1500,
-    {Pid, Ref} = spawn_monitor(fun() -> exit({rows, sonde:proc_window(Attr, -1, Ms)}) end),
-    sonde_test:until(fun() -> is_asleep(Pid) end),
-    _ = Fun(),
-    true = is_asleep(Pid),
-    receive {'DOWN', Ref, _, _, {rows, Rows}} -> Rows end.
-
-is_asleep(Pid) ->
-    process_info(Pid, current_function) =:= {current_function, {timer, sleep, 1}}.
+%% The lengths of the queues, before Fun runs and after.
+in_window(Fun) ->
+    sonde_test:in_window(fun() -> sonde:proc_window(message_queue_len, -1, 1000) end, Fun).
 
 flush() ->
     receive {queued, _} -> flush()
@@ -277,12 +272,12 @@ flush() ->
 %% ---- what the caller notices
 
 no_message_reaches_the_caller(_Config) ->
-    Before = sonde_test:mailbox(),
-    _ = sonde:proc_count(memory, 5),
-    _ = sonde:proc_count(status, 5),
-    _ = sonde:proc_window(memory, 5, 1),
-    badarg = raised(fun() -> sonde:proc_count(foo, 5) end),
-    Before = sonde_test:mailbox().
+    sonde_test:no_message(fun() ->
+        _ = sonde:proc_count(memory, 5),
+        _ = sonde:proc_count(status, 5),
+        _ = sonde:proc_window(memory, 5, 1),
+        badarg = raised(fun() -> sonde:proc_count(foo, 5) end)
+    end).
 
 %% Its values are those of process_info, natively or asked.
 blocked_process_has_a_row(Config) ->

@@ -15,15 +15,9 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    case sonde_test:side() of
-        native -> native();
-        portable -> [off_is_said]
-    end.
-
-native() ->
     [sizes_are_those_of_heap_top, folded_retains_the_same, a_long_list_is_folded, ids_stay,
      names_of_nodes_and_edges, values_are_previews, content_forbidden, pieces_are_small,
-     limits_are_said, held_while_it_is_written, busy_is_said].
+     limits_are_said, held_while_it_is_written, busy_is_said, off_is_said].
 
 init_per_suite(Config) ->
     sonde_test:init(Config).
@@ -286,7 +280,6 @@ limits_are_said(_Config) ->
     true = Words >= 20000,
     {error, timeout} = dump(Pid, #{timeout => 0}),
     ok = sonde_test:stop(Pid),
-    sonde_test:until(fun() -> not is_process_alive(Pid) end),
     undefined = sonde_snap:open(Pid, options(#{suspend => true})),
     undefined = dump(Pid, #{}).
 
@@ -295,21 +288,24 @@ held_while_it_is_written(_Config) ->
     {ok, Next} = sonde_snap:open(Pid, options(#{suspend => true})),
     {status, suspended} = process_info(Pid, status),
     {_, {done, _}} = pieces(Next, []),
-    ok = sonde_test:until(fun() -> process_info(Pid, status) =/= {status, suspended} end),
-    exit(Pid, kill),
-    ok.
+    ok = sonde_test:until(goes_on, fun() -> process_info(Pid, status) =/= {status, suspended} end),
+    sonde_test:stop(Pid).
 
 counts(N) ->
     receive after 0 -> counts(N + 1) end.
 
 busy_is_said(_Config) ->
-    Pid = spawn(fun() -> churn(lists:seq(1, 10000)) end),
+    List = lists:seq(1, 10000),
+    [Pid] = sonde_test:churn(1, fun() -> lists:reverse(List) end),
     {error, busy} = dump(Pid, #{}),
-    exit(Pid, kill),
-    ok.
-
-churn(List) ->
-    churn(lists:reverse(List)).
+    sonde_test:stop(Pid).
 
 off_is_said(_Config) ->
-    {error, {native_off, disabled}} = sonde_snap:open(spawn(fun() -> ok end), options(#{})).
+    Pid = sonde_test:hold(fun() -> ok end),
+    #{status := {off, disabled}} = sonde:native(off),
+    try
+        {error, {native_off, disabled}} = sonde_snap:open(Pid, options(#{}))
+    after
+        #{status := active} = sonde:native(on)
+    end,
+    sonde_test:stop(Pid).

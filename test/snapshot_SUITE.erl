@@ -4,7 +4,7 @@
 
 -include_lib("kernel/include/file.hrl").
 
--import(sonde_test, [raised/1, until/1]).
+-import(sonde_test, [helpers/0, raised/1, until/2]).
 -import(sonde_snapshot_helper, [roots/1]).
 
 -compile([export_all, nowarn_export_all]).
@@ -81,20 +81,12 @@ private_before_there_is_content(Config) ->
     {ok, #file_info{mode = Mode}} = file:read_file_info(File),
     8#600 = Mode band 8#7777.
 
-%% Without the native side there is nothing to write, whatever the file.
-said(Natively, Said) ->
-    Natively = case sonde_test:side() of
-                   native -> Said;
-                   portable -> {error, {native_off, disabled}} = Said, Natively
-               end,
-    ok.
-
 nothing_is_overwritten(Config) ->
     ok = file:write_file(file(Config), "mine"),
     Never = fun() -> exit(opened) end,
     {error, eexist} = sonde_heap_file:write(file(Config), false, Never),
-    ok = said({error, eexist}, sonde_heap:dump(self(), file(Config))),
-    ok = said({error, eexist}, sonde_heap:dump(self(), file(Config), #{force => false})),
+    {error, eexist} = sonde_heap:dump(self(), file(Config)),
+    {error, eexist} = sonde_heap:dump(self(), file(Config), #{force => false}),
     {ok, <<"mine">>} = file:read_file(file(Config)),
     ["a.heapsnapshot"] = left(Config).
 
@@ -155,8 +147,8 @@ no_trace_of_a_killed_caller(Config) ->
              {Caller, Helper} = midway(file(Config), Force),
              ok = sonde_test:stop(Caller),
              Helper ! {self(), go_on},
-             ok = until(fun() -> left(Config) =:= [] end),
-             ok = until(fun() -> not is_process_alive(Helper) end)
+             ok = until(nothing_left, fun() -> left(Config) =:= [] end),
+             ok = until(helper_gone, fun() -> not is_process_alive(Helper) end)
          end || Force <- [false, true]],
     ok.
 
@@ -166,7 +158,7 @@ no_trace_of_a_killed_helper(Config) ->
              Ref = monitor(process, Caller),
              ok = sonde_test:stop(Helper),
              receive {'DOWN', Ref, process, Caller, killed} -> ok end,
-             ok = until(fun() -> left(Config) =:= [] end)
+             ok = until(nothing_left, fun() -> left(Config) =:= [] end)
          end || Force <- [false, true]],
     ok.
 
@@ -208,7 +200,7 @@ places_where_no_file_can_be(Config) ->
     Never = fun() -> exit(opened) end,
     _ = [begin
              {error, Why} = sonde_heap_file:write(In(Name), Force, Never),
-             ok = said({error, Why}, sonde_heap:dump(self(), In(Name), #{force => Force}))
+             {error, Why} = sonde_heap:dump(self(), In(Name), #{force => Force})
          end || {Name, Whys} <- [{"none/a", [enoent, enoent]}, {"file/a", [enotdir, enotdir]},
                                  {"dir", [eexist, eisdir]}, {"loop/a", [eloop, eloop]},
                                  {"pipe", [eexist, eexist]}, {Long, [enametoolong, enametoolong]},
@@ -248,7 +240,7 @@ content_forbidden(Config) ->
                                                           #{values => true, force => x}) end)
              end || Value <- [false, no], Force <- [false, true]],
         ok = file:write_file(file(Config), ""),
-        ok = said({error, eexist}, sonde_heap:dump(self(), file(Config), #{values => false}))
+        {error, eexist} = sonde_heap:dump(self(), file(Config), #{values => false})
     after
         case Before of
             {ok, Value0} -> application:set_env(sonde, allow_content, Value0);
@@ -259,16 +251,14 @@ content_forbidden(Config) ->
 %% Neither a process nor a message is left of a dump or a comparison.
 helpers_are_gone(Config) ->
     File = file(Config),
-    Started = fun() -> [P || P <- processes(),
-                             {initial_call, {sonde_helper, _, _}} <-
-                                 [process_info(P, initial_call)]] end,
-    [] = Started(),
-    {ok, _} = write(File, false, roots(#{}), 10),
-    {ok, _} = write(File, true, roots(#{}), 10),
-    {error, busy} = sonde_heap_file:write(File, true, pieces_then(fun() -> {error, busy} end)),
-    [] = sonde_heap:diff(File, File),
-    ok = until(fun() -> Started() =:= [] end),
-    [] = sonde_test:mailbox().
+    [] = helpers(),
+    ok = sonde_test:no_message(fun() ->
+        {ok, _} = write(File, false, roots(#{}), 10),
+        {ok, _} = write(File, true, roots(#{}), 10),
+        {error, busy} = sonde_heap_file:write(File, true, pieces_then(fun() -> {error, busy} end)),
+        [] = sonde_heap:diff(File, File)
+    end),
+    until(helpers_gone, fun() -> helpers() =:= [] end).
 
 %% ---- what grew
 

@@ -1,6 +1,8 @@
 %% Sockets of the socket module: what is planted is what is shown, and nobody else's sockets are.
 -module(sockets_SUITE).
 
+-import(sonde_test, [raised/1, until/2]).
+
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2]).
 -export([traffic_is_the_planted_one/1, sent_files_count/1, plain_sockets_have_rows/1,
          local_sockets_have_paths/1,
@@ -27,7 +29,7 @@ end_per_suite(_Config) -> ok.
 
 %% Those of the case before are gone.
 init_per_testcase(_Case, Config) ->
-    ok = sonde_test:until(fun() -> sonde:sockets() =:= [] end),
+    ok = until(no_sockets, fun() -> sonde:sockets() =:= [] end),
     Config.
 
 %% ---- what is shown
@@ -151,7 +153,7 @@ owner_takes_its_sockets_along(_Config) ->
     [{_, 0, As}] = sonde:sockets(),
     Pid = value(owner, As),
     sonde_test:stop(Pid),
-    ok = sonde_test:until(fun() -> sonde:sockets() =:= [] end).
+    until(no_sockets, fun() -> sonde:sockets() =:= [] end).
 
 closed_sockets_have_no_row(_Config) ->
     {ok, Socket} = socket:open(inet, stream, tcp),
@@ -161,19 +163,17 @@ closed_sockets_have_no_row(_Config) ->
 
 sockets_may_close_meanwhile(_Config) ->
     {ok, Stays} = socket:open(inet, dgram, udp),
-    Churn = [spawn_link(fun churn/0) || _ <- lists:seq(1, 3)],
-    _ = [begin
-             Rows = sonde:sockets(),
-             true = lists:keymember(Stays, 1, Rows),
-             [] = [As || {_, Octets, As} <- Rows, Octets =/= 0 orelse not is_pid(value(owner, As))]
-         end || _ <- lists:seq(1, 500)],
-    _ = [begin unlink(Pid), sonde_test:stop(Pid) end || Pid <- Churn],
+    Come = fun() ->
+                   Sockets = [S || _ <- lists:seq(1, 20),
+                                   {ok, S} <- [socket:open(inet, stream, tcp)]],
+                   _ = [ok = socket:close(Socket) || Socket <- Sockets]
+           end,
+    ok = sonde_test:beside(3, Come, fun() ->
+        Rows = sonde:sockets(),
+        true = lists:keymember(Stays, 1, Rows),
+        [] = [As || {_, Octets, As} <- Rows, Octets =/= 0 orelse not is_pid(value(owner, As))]
+    end),
     socket:close(Stays).
-
-churn() ->
-    Sockets = [Socket || _ <- lists:seq(1, 20), {ok, Socket} <- [socket:open(inet, stream, tcp)]],
-    _ = [ok = socket:close(Socket) || Socket <- Sockets],
-    churn().
 
 %% One waits for a connection, one for octets that nobody sends, one for room to send.
 waiting_sockets_do_not_hold_it_up(_Config) ->
@@ -185,15 +185,15 @@ waiting_sockets_do_not_hold_it_up(_Config) ->
                           {ok, _} = socket:accept(Listen, 5000),
                           Socket
                       end || _ <- [full, silent]],
-    Waiting = [spawn_link(Fun) || Fun <- [fun() -> fill(Full) end,
+    Waiting = [spawn(Fun) || Fun <- [fun() -> fill(Full) end,
                                           fun() -> socket:recv(Silent, 0) end,
                                           fun() -> socket:accept(Listen) end]],
-    ok = sonde_test:until(fun() -> lists:all(fun(Pid) -> is_waiting(Pid) end, Waiting) end),
+    ok = until(all_wait, fun() -> lists:all(fun is_waiting/1, Waiting) end),
     #{Full := FullOnes, Silent := 0, Listen := 0} =
         maps:from_list([{Socket, Octets} || {Socket, Octets, _} <- sonde:sockets()]),
     true = FullOnes > 0,
-    _ = [true = is_waiting(Pid) || Pid <- Waiting],
-    _ = [begin unlink(Pid), sonde_test:stop(Pid) end || Pid <- Waiting],
+    true = lists:all(fun is_waiting/1, Waiting),
+    ok = sonde_test:stop(Waiting),
     _ = [ok = socket:close(Socket) || {Socket, _, _} <- sonde:sockets()],
     ok.
 
@@ -214,15 +214,15 @@ listener() ->
 %% ---- odd places
 
 bad_protocol_is_badarg(_Config) ->
-    _ = [{P, badarg} = {P, try sonde:sockets(P) catch error:Why -> Why end}
+    _ = [{P, badarg} = {P, raised(fun() -> sonde:sockets(P) end)}
          || P <- [foo, stream, inet, local, "tcp", [tcp], 5, undefined, <<"tcp">>]],
     ok.
 
 %% As on a node whose socket module has no native part: nobody keeps a list of sockets.
 no_socket_module_no_sockets(_Config) ->
-    Peer = sonde_peer_helper:start(shipped),
-    {[], []} = sonde_peer_helper:call(Peer, ?MODULE, without_registry, []),
-    sonde_peer_helper:stop(Peer).
+    {[], []} = sonde_peer_helper:with(shipped, fun(Peer) ->
+        sonde_peer_helper:call(Peer, ?MODULE, without_registry, [])
+    end).
 
 without_registry() ->
     Registry = whereis(socket_registry),
@@ -233,10 +233,7 @@ without_registry() ->
 
 no_message_reaches_the_caller(_Config) ->
     {ok, Socket} = socket:open(inet, stream, tcp),
-    Before = sonde_test:mailbox(),
-    [_] = sonde:sockets(),
-    [_] = sonde:sockets(tcp),
-    Before = sonde_test:mailbox(),
+    ok = sonde_test:no_message(fun() -> {[_], [_]} = {sonde:sockets(), sonde:sockets(tcp)} end),
     socket:close(Socket).
 
 %% ---- what is planted

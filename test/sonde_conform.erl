@@ -59,7 +59,11 @@ ours(recon_trace) -> sonde_trace.
 compare(Recon, {Function, Name, Case}) ->
     Wanted = [{Ours, Why} || {M, F, N, Where, Ours, Why} <- differences(),
                              M =:= Recon, F =:= Function, N =:= Name, is_here(Where)],
-    case {both(Recon, Case, ?TIMES), Wanted} of
+    {Both, Again} = both(Recon, Case, 0),
+    _ = [sonde_test:figures("~s:~s, ~0tp: the same as recon's after ~b more questions",
+                            [Recon, Function, Name, Again])
+         || Again > 0, element(1, Both) =:= same],
+    case {Both, Wanted} of
         {{same, _}, []} -> [];
         {{same, Answer}, [_]} -> [{listed_but_equal, {Recon, Function, Name}, Answer}];
         {{Theirs, Ours}, []} -> [{differs, {Recon, Function, Name}, {theirs, Theirs}, {ours, Ours}}];
@@ -68,15 +72,17 @@ compare(Recon, {Function, Name, Case}) ->
              || not matches(Pattern, Ours)]
     end.
 
-both(Recon, Case, Times) ->
+%% They differ if they do so four times, the last time between two equal answers of theirs: what they
+%% tell of may move, and cannot be stopped here.
+both(Recon, Case, Again) ->
     Theirs = outcome(Recon, Case),
     case outcome(ours(Recon), Case) of
-        Theirs -> {same, Theirs};
-        Ours when Times =:= 0 -> {Theirs, Ours};
+        Theirs -> {{same, Theirs}, Again};
+        Ours when Again =:= ?TIMES -> {{Theirs, Ours}, Again};
         Ours ->
             case outcome(Recon, Case) of
-                Theirs when Times < ?TIMES - 3 -> {Theirs, Ours};
-                _ -> both(Recon, Case, Times - 1)
+                Theirs when Again > 2 -> {{Theirs, Ours}, Again};
+                _ -> both(Recon, Case, Again + 1)
             end
     end.
 

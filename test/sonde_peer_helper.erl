@@ -35,15 +35,17 @@ start_node(Build) ->
                          "-kernel", "inet_dist_use_interface", "{127,0,0,1}"]),
     {Peer, list_to_atom(Name ++ "@127.0.0.1")}.
 
-%% What Fun returns of a peer, or of N nodes [{Peer, Node}]; they end with it, however it ends.
+%% What Fun returns of a peer, or of N nodes [{Peer, Node}], or of one node of each of these builds;
+%% they end with it, however it ends.
 with(Build, Fun) -> with(Build, [], Fun).
 
 with(Build, Args, Fun) ->
     Peer = start(Build, Args),
     try Fun(Peer) after stop(Peer) end.
 
-with_nodes(N, Fun) ->
-    Nodes = [start_node(shipped) || _ <- lists:seq(1, N)],
+with_nodes(N, Fun) when is_integer(N) -> with_nodes(lists:duplicate(N, shipped), Fun);
+with_nodes(Builds, Fun) ->
+    Nodes = [start_node(Build) || Build <- Builds],
     try Fun(Nodes) after [stop(Peer) || {Peer, _} <- Nodes] end.
 
 %% Nobody listens there, at this moment.

@@ -1,10 +1,11 @@
-%% What the suites share: the side under test, processes that hold still or churn, a blocked process,
-%% what was raised, recon.
+%% What the suites share: the side under test, processes that hold still or churn, a node that holds
+%% still, a blocked process, what was raised, recon, figures for the summary.
 -module(sonde_test).
 
 -export([side/0, pick/2, init/1, recon/0]).
 -export([hold/1, hold/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
--export([churn/2, helpers/0, in_process/1, no_message/1]).
+-export([churn/2, beside/3, helpers/0, in_process/1, no_message/1]).
+-export([still/1, in_window/2, while_asleep/2]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
 -export([raised/1, same/3, figures/2]).
 -export([block/1, unblock/1]).
@@ -129,6 +130,17 @@ again(Fun) ->
     _ = Fun(),
     again(Fun).
 
+%% Looks beside N processes that do what Fun does: 20 times, and until they have done it 100 times.
+beside(N, Fun, Look) ->
+    Done = counters:new(1, []),
+    Churn = churn(N, fun() -> _ = Fun(), counters:add(Done, 1, 1) end),
+    try
+        _ = [Look() || _ <- lists:seq(1, 20)],
+        until(churned, fun() -> _ = Look(), counters:get(Done, 1) >= 100 end)
+    after
+        stop(Churn)
+    end.
+
 %% The processes that sonde's calls start and end.
 helpers() ->
     [Pid || Pid <- processes(),
@@ -153,6 +165,59 @@ no_message(Fun) ->
                                           {Fun, mailbox()}
                                   end),
     ok.
+
+%% ---- a node that holds still
+
+%% What Fun returns in a process of its own while all others are suspended: whatever it asks them,
+%% and whenever, the answer is the same. Those that only answer what Fun itself needs go on, and so
+%% does the caller, which waits. If Fun needs a process that is suspended, it is killed after a minute,
+%% and with it the suspensions end.
+still(Fun) ->
+    Test = self(),
+    {Pid, Ref} = spawn_monitor(fun() ->
+                                       ok = suspend(processes() -- [Test, self() | servers()]),
+                                       exit({returned, Fun()})
+                               end),
+    receive
+        {'DOWN', Ref, process, Pid, {returned, Result}} -> Result;
+        {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
+    after 60000 ->
+        exit(Pid, kill),
+        error(never_still)
+    end.
+
+%% Nobody else asks them now, so they hold still too. The VM's own must serve signals.
+servers() ->
+    [Pid || Name <- [init, code_server, erl_prim_loader, application_controller],
+            Pid <- [whereis(Name)], is_pid(Pid)]
+        ++ [Pid || Pid <- processes(), {_, {M, _, _}} <- [process_info(Pid, initial_call)],
+                   lists:prefix("erts_", atom_to_list(M))].
+
+suspend(Pids) ->
+    _ = [try erlang:suspend_process(Pid) catch error:badarg -> false = is_process_alive(Pid) end
+         || Pid <- Pids],
+    ok.
+
+%% Runs Fun while Pid is in timer:sleep/1, and keeps it there until Fun is done, however long it takes.
+while_asleep(Pid, Fun) ->
+    ok = until({asleep, Pid}, fun() -> is_asleep(Pid) end),
+    true = erlang:suspend_process(Pid),
+    true = is_asleep(Pid),
+    Result = Fun(),
+    true = erlang:resume_process(Pid),
+    Result.
+
+is_asleep(Pid) ->
+    process_info(Pid, current_function) =:= {current_function, {timer, sleep, 1}}.
+
+%% What Ask returns, a call that looks twice and sleeps between. Meanwhile Fun is run.
+in_window(Ask, Fun) ->
+    {Pid, Ref} = spawn_monitor(fun() -> exit({returned, Ask()}) end),
+    _ = while_asleep(Pid, Fun),
+    receive
+        {'DOWN', Ref, process, Pid, {returned, Result}} -> Result;
+        {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
+    end.
 
 %% ---- rows
 
@@ -180,18 +245,31 @@ raised(Fun) ->
         error:Why -> Why
     end.
 
-%% Once may be bad luck (a process of the node ran, and was back as it was); not twenty times. The
-%% node must hold still: their answer is the same before and after ours.
+%% Theirs and Ours give the same answer, on a node that holds still. Ours is judged once, between two
+%% equal answers of Theirs: what threads of the VM finish after the processes were suspended may make
+%% these differ at first.
 same(What, Theirs, Ours) ->
-    same(What, Theirs, Ours, 20).
+    {Expected, Answer, Again} = still(fun() -> _ = Theirs(), between(What, Theirs, Ours, 0) end),
+    _ = [figures("~0p: asked ~b times again, since the node moved", [What, Again]) || Again > 0],
+    Answer =:= Expected orelse ct:fail({What, Expected, Answer}),
+    ok.
 
-same(What, Theirs, Ours, Times) ->
+between(What, Theirs, Ours, Again) ->
     Before = Theirs(),
-    case {Ours(), Theirs()} of
-        {Before, _} -> ok;
-        {Differs, Before} when Times =:= 0 -> ct:fail({What, Before, Differs});
-        {_, Before} -> same(What, Theirs, Ours, Times - 1);
-        _ -> timer:sleep(1), same(What, Theirs, Ours, Times)
+    Answer = Ours(),
+    case Theirs() of
+        Before -> {Before, Answer, Again};
+        After when Again =:= 100 -> error({moves, What, Before, After});
+        _ -> timer:sleep(5), between(What, Theirs, Ours, Again + 1)
+    end.
+
+%% A line that scripts/suite prints when the suites are done.
+figures(Format, Args) ->
+    Line = io_lib:format("  " ++ Format ++ "~n", Args),
+    ct:pal("~ts", [Line]),
+    case os:getenv("SONDE_FIGURES") of
+        false -> ok;
+        File -> file:write_file(File, unicode:characters_to_binary(Line), [append])
     end.
 
 %% A line of what scripts/suite prints when it is done, "name: ...".

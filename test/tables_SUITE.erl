@@ -2,19 +2,22 @@
 %% too, and binaries that nothing but a table holds.
 -module(tables_SUITE).
 
+-import(sonde_test, [raised/1]).
+
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([memory_is_bytes/1, rows_are_counted/1, binaries_of_a_table_alone/1,
          every_kind_of_table/1, shared_binaries_count_once/1, many_rows_are_not_listed/1,
-         tables_go_meanwhile/1, bad_arguments/1, nothing_is_left_behind/1,
-         ports_by_queue_and_traffic/1, ports_have_their_names/1, ports_close_meanwhile/1]).
+         rows_are_right_while_tables_go/1, bad_arguments/1, nothing_is_left_behind/1,
+         ports_by_queue_and_traffic/1, ports_have_their_names/1,
+         rows_are_right_while_ports_close/1]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [memory_is_bytes, rows_are_counted, binaries_of_a_table_alone, every_kind_of_table,
-     shared_binaries_count_once, many_rows_are_not_listed, tables_go_meanwhile, bad_arguments,
-     nothing_is_left_behind, ports_by_queue_and_traffic, ports_have_their_names,
-     ports_close_meanwhile].
+     shared_binaries_count_once, many_rows_are_not_listed, rows_are_right_while_tables_go,
+     bad_arguments, nothing_is_left_behind, ports_by_queue_and_traffic, ports_have_their_names,
+     rows_are_right_while_ports_close].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
@@ -105,19 +108,42 @@ many_rows_are_not_listed(_Config) ->
     [{_, {too_large, _}, _} | _] = sonde:ets_count(binary_memory, 1, #{max_rows => 0}),
     ok = sonde_test:stop(Pid).
 
-tables_go_meanwhile(_Config) ->
-    Churn = spawn(fun Churn() ->
-                               Tab = ets:new(churn, [public]),
-                               true = ets:insert(Tab, {1, binary:copy(<<1>>, 100)}),
-                               true = ets:delete(Tab),
-                               Churn()
-                       end),
-    try
-        _ = [true = is_list(sonde:ets_count(Attr, 5))
-             || _ <- lists:seq(1, 200), Attr <- [memory, size, binary_memory]]
-    after
-        ok = sonde_test:stop(Churn)
-    end.
+%% Those that stay have all their rows, with the same values; those that come and go have a row that
+%% was true at some moment, or none.
+rows_are_right_while_tables_go(_Config) ->
+    Stay = [table([public], fun() -> [{J, binary:copy(<<J>>, 1000)} || J <- lists:seq(1, I)] end)
+            || I <- lists:seq(1, 20)],
+    Owners = maps:from_list(Stay),
+    Attrs = [memory, size, binary_memory],
+    Staying = fun(Rows) -> lists:sort([{T, V} || {T, V, _} <- Rows, is_map_key(T, Owners)]) end,
+    Before = [{A, Staying(sonde:ets_count(A, most()))} || A <- Attrs],
+    [Values, Sizes, Bytes] = [[V || {_, V} <- Rows] || {_, Rows} <- Before],
+    true = lists:all(fun(V) -> V > 0 end, Values),
+    {Sizes, Bytes} = {[ets:info(T, size) || {T, _} <- lists:sort(Stay)], [1000 * N || N <- Sizes]},
+    Come = fun() ->
+                   Tab = ets:new(churned, [public]),
+                   true = ets:insert(Tab, {1, binary:copy(<<1>>, 100)}),
+                   true = ets:delete(Tab)
+           end,
+    Look = fun() ->
+                   [begin
+                        Rows = sonde:ets_count(Attr, most()),
+                        {Attr, Expected} = {Attr, Staying(Rows)},
+                        [] = [R || {_, _, [churned | _]} = R <- Rows, not was_true(Attr, R)]
+                    end || {Attr, Expected} <- Before]
+           end,
+    ok = sonde_test:beside(2, Come, Look),
+    ok = sonde_test:stop(maps:values(Owners)).
+
+was_true(Attr, {_, Value, [churned, {owner, Pid}, {type, set}, {size, Size}]}) ->
+    is_pid(Pid) andalso (Size =:= 0 orelse Size =:= 1)
+        andalso case Attr of
+                    memory -> Value > 0;
+                    size -> Value =:= Size;
+                    binary_memory -> Value =:= 0 orelse Value =:= 100
+                end;
+was_true(_, _) ->
+    false.
 
 bad_arguments(_Config) ->
     _ = [badarg = raised(fun() -> apply(sonde, Call, Args) end)
@@ -129,15 +155,12 @@ bad_arguments(_Config) ->
                 ++ [{port_count, [memory, N]} || N <- [-1, 1.0, x]]],
     ok.
 
-raised(Call) ->
-    try Call() of Answer -> {no_error, Answer} catch error:Why -> Why end.
-
 nothing_is_left_behind(_Config) ->
-    Before = length(processes()),
-    _ = [sonde:ets_count(Attr, 3) || Attr <- [memory, size, binary_memory]],
-    _ = sonde:port_count(memory, 3),
-    [] = sonde_test:mailbox(),
-    ok = sonde_test:until(fun() -> length(processes()) =< Before end).
+    ok = sonde_test:no_message(fun() ->
+        _ = [sonde:ets_count(Attr, 3) || Attr <- [memory, size, binary_memory]],
+        _ = sonde:port_count(memory, 3)
+    end),
+    sonde_test:until(no_helper, fun() -> sonde_test:helpers() =:= [] end).
 
 %% ---- ports
 
@@ -172,14 +195,23 @@ ports_have_their_names(_Config) ->
              lists:keyfind(Port, 1, sonde:port_count(Attr, 1000)) || Attr <- [input, output]],
     true = port_close(Port).
 
-ports_close_meanwhile(_Config) ->
-    Churn = spawn(fun Churn() ->
-                               {ok, Socket} = gen_udp:open(0),
-                               ok = gen_udp:close(Socket),
-                               Churn()
-                       end),
-    try
-        _ = [true = is_list(sonde:port_count(memory, 5)) || _ <- lists:seq(1, 300)]
-    after
-        ok = sonde_test:stop(Churn)
-    end.
+rows_are_right_while_ports_close(_Config) ->
+    Stay = lists:sort([begin {ok, Port} = gen_udp:open(0), Port end || _ <- lists:seq(1, 10)]),
+    Attrs = [{name, "udp_inet"}, {connected, self()}],
+    Come = fun() ->
+                   {ok, Socket} = gen_udp:open(0),
+                   ok = gen_udp:close(Socket)
+           end,
+    Look = fun() ->
+                   [begin
+                        Rows = sonde:port_count(Attr, 1000),
+                        {Attr, Stay} = {Attr, lists:sort([P || {P, _, As} <- Rows, As =:= Attrs])},
+                        [] = [R || {_, V, As} = R <- Rows,
+                                   not is_integer(V)
+                                       orelse not is_list(proplists:get_value(name, As))
+                                       orelse not is_pid(proplists:get_value(connected, As))]
+                    end || Attr <- [memory, queue_size, input, output]]
+           end,
+    ok = sonde_test:beside(2, Come, Look),
+    _ = [ok = gen_udp:close(Port) || Port <- Stay],
+    ok.

@@ -2,10 +2,12 @@
 %% do it at once, and when the owner of the table is killed.
 -module(terms_SUITE).
 
+-import(sonde_test, [raised/1]).
+
 -compile([export_all, nowarn_export_all]).
 
 all() ->
-    [map_exports_as_recon, rec_exports_as_recon, map_as_recon, rec_as_recon,
+    [map_as_recon, rec_as_recon,
      first_label_in_order_wins, all_hides_every_field_and_none_hides_none,
      killed_owner_is_replaced, clear_is_done_when_it_returns, limit_and_clear_at_once,
      renaming_at_once_has_one_winner, tables_outlive_their_maker, no_message_reaches_the_caller,
@@ -58,9 +60,6 @@ write_module(Dir, Module, Opts, Records) ->
     ok.
 
 %% ---- beside recon
-
-map_exports_as_recon(_Config) -> sonde_conform:exports(recon_map).
-rec_exports_as_recon(_Config) -> sonde_conform:exports(recon_rec).
 
 map_as_recon(_Config) ->
     sonde_conform:cases(recon_map, [fresh(Case) || Case <- map_cases()]).
@@ -169,10 +168,7 @@ maps() ->
 
 limited(M, Pattern, Limit, Map) ->
     ok = M:limit(l, Pattern, Limit),
-    case raised(fun() -> M:process_map(Map) end) of
-        badarity -> badarity;
-        Result -> Result
-    end.
+    sonde_conform:outcome(M, fun(_) -> M:process_map(Map) end).
 
 rec_cases() ->
     [{is_active, before, fun(M) -> M:is_active() end},
@@ -302,14 +298,6 @@ tuples() ->
      {two, list_to_tuple(lists:seq(1, 60)), [{two, [], [[{zero}]]}]},
      {two, {two, {two, {two, 1, 2}, 3}, 4}, 5}].
 
-raised(Fun) ->
-    try Fun()
-    catch
-        error:{badarity, _} -> badarity;
-        error:{badmatch, {ok, {Module, _}}} -> {badmatch, Module};
-        _:Why -> Why
-    end.
-
 %% ---- sonde_map
 
 first_label_in_order_wins(_Config) ->
@@ -357,17 +345,12 @@ tables() ->
      {sonde_rec, fun() -> [_ | _] = sonde_rec:import(sonde_recs_a), ok end}].
 
 limit_and_clear_at_once(_Config) ->
-    Clears = [spawn_link(fun() -> clear_for_ever() end) || _ <- [1, 2]],
+    Clears = sonde_test:churn(2, fun() -> ok = sonde_map:clear(), ok = sonde_rec:clear() end),
     Says = [spawn_monitor(fun() -> say(Label, 300) end) || Label <- [a, b, c, d]],
     _ = [receive {'DOWN', Ref, process, Pid, Why} -> normal = Why end || {Pid, Ref} <- Says],
-    _ = [begin unlink(Pid), sonde_test:stop(Pid) end || Pid <- Clears],
+    ok = sonde_test:stop(Clears),
     ok = sonde_map:limit(l, #{}, all),
     {_, _} = sonde_map:process_map(#{a => 1}).
-
-clear_for_ever() ->
-    ok = sonde_map:clear(),
-    ok = sonde_rec:clear(),
-    clear_for_ever().
 
 say(_, 0) ->
     ok;
@@ -406,17 +389,16 @@ tables_outlive_their_maker(_Config) ->
      end || {M, Say} <- tables()].
 
 no_message_reaches_the_caller(_Config) ->
-    Before = sonde_test:mailbox(),
-    _ = [begin
-             ok = sonde_map:limit(l, #{}, all),
-             _ = sonde_rec:import(sonde_recs_a),
-             ok = sonde_map:clear(),
-             ok = sonde_rec:clear()
-         end || _ <- lists:seq(1, 50)],
-    {links, Links} = process_info(self(), links),
-    {monitors, []} = process_info(self(), monitors),
-    Before = sonde_test:mailbox(),
-    {links, Links} = process_info(self(), links).
+    sonde_test:no_message(fun() ->
+        {links, Links} = process_info(self(), links),
+        _ = [begin
+                 ok = sonde_map:limit(l, #{}, all),
+                 _ = sonde_rec:import(sonde_recs_a),
+                 ok = sonde_map:clear(),
+                 ok = sonde_rec:clear()
+             end || _ <- lists:seq(1, 50)],
+        [{links, Links}, {monitors, []}] = process_info(self(), [links, monitors])
+    end).
 
 %% A node may have both: what one is told the other does not hear.
 recon_and_ours_on_one_node(_Config) ->
@@ -453,7 +435,7 @@ first_module_of_a_record_is_heard(_Config) ->
     "{one, 1, 2, 3}" = text({one, 1, 2, 3}).
 
 failed_import_keeps_the_ones_before(_Config) ->
-    {badmatch, sonde_recs_d} =
+    {badmatch, {ok, {sonde_recs_d, _}}} =
         raised(fun() -> sonde_rec:import([sonde_recs_b, sonde_recs_d, sonde_recs_a]) end),
     [sonde_recs_b] = lists:usort([M || {M, _, _, _} <- sonde_rec:get_list()]).
 
