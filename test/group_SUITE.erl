@@ -227,7 +227,7 @@ groups_while_processes_die(_Config) ->
                   _ = [spawn(fun() -> lists:seq(1, 500) end) || _ <- lists:seq(1, 20)],
                   timer:sleep(1)
           end,
-    ok = sonde_test:beside(2, Die, fun() ->
+    ok = sonde_test:beside(2, Die, 30, fun() ->
         [begin
              Groups = sonde:proc_group(By, [memory, binary_count]),
              {By, {_, 50, _}} = {By, lists:keyfind({?MODULE, idle, 0}, 1, Groups)},

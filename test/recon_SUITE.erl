@@ -163,7 +163,7 @@ dead_processes_have_no_row(_Config) ->
 rows_are_full_while_processes_die(_Config) ->
     Pids = crowd(100),
     Die = fun() -> _ = [spawn(fun dies_soon/0) || _ <- lists:seq(1, 20)], timer:sleep(2) end,
-    ok = sonde_test:beside(2, Die, fun() ->
+    ok = sonde_test:beside(2, Die, 20, fun() ->
         [begin
              Rows = sonde:proc_count(Attr, 100),
              100 = length(Rows),

@@ -166,9 +166,10 @@ sockets_may_close_meanwhile(_Config) ->
     Come = fun() ->
                    Sockets = [S || _ <- lists:seq(1, 20),
                                    {ok, S} <- [socket:open(inet, stream, tcp)]],
+                   timer:sleep(1),
                    _ = [ok = socket:close(Socket) || Socket <- Sockets]
            end,
-    ok = sonde_test:beside(3, Come, fun() ->
+    ok = sonde_test:beside(3, Come, 200, fun() ->
         Rows = sonde:sockets(),
         true = lists:keymember(Stays, 1, Rows),
         [] = [As || {_, Octets, As} <- Rows, Octets =/= 0 orelse not is_pid(value(owner, As))]

@@ -4,7 +4,7 @@
 
 -export([side/0, pick/2, init/1, recon/0]).
 -export([hold/1, hold/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
--export([churn/2, beside/3, helpers/0, in_process/1, no_message/1]).
+-export([churn/2, beside/4, helpers/0, in_process/1, no_message/1]).
 -export([still/1, in_window/2, while_asleep/2]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
 -export([raised/1, same/3, figures/2]).
@@ -130,12 +130,12 @@ again(Fun) ->
     _ = Fun(),
     again(Fun).
 
-%% Looks beside N processes that do what Fun does: 20 times, and until they have done it 100 times.
-beside(N, Fun, Look) ->
+%% Looks so many times beside N processes that do what Fun does, and until they have done it 100 times.
+beside(N, Fun, Times, Look) ->
     Done = counters:new(1, []),
     Churn = churn(N, fun() -> _ = Fun(), counters:add(Done, 1, 1) end),
     try
-        _ = [Look() || _ <- lists:seq(1, 20)],
+        _ = [Look() || _ <- lists:seq(1, Times)],
         until(churned, fun() -> _ = Look(), counters:get(Done, 1) >= 100 end)
     after
         stop(Churn)

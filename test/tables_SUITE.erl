@@ -121,9 +121,10 @@ rows_are_right_while_tables_go(_Config) ->
     true = lists:all(fun(V) -> V > 0 end, Values),
     {Sizes, Bytes} = {[ets:info(T, size) || {T, _} <- lists:sort(Stay)], [1000 * N || N <- Sizes]},
     Come = fun() ->
-                   Tab = ets:new(churned, [public]),
-                   true = ets:insert(Tab, {1, binary:copy(<<1>>, 100)}),
-                   true = ets:delete(Tab)
+                   Tabs = [ets:new(churned, [public]) || _ <- lists:seq(1, 20)],
+                   _ = [true = ets:insert(Tab, {1, binary:copy(<<1>>, 100)}) || Tab <- Tabs],
+                   timer:sleep(1),
+                   _ = [true = ets:delete(Tab) || Tab <- Tabs]
            end,
     Look = fun() ->
                    [begin
@@ -132,11 +133,11 @@ rows_are_right_while_tables_go(_Config) ->
                         [] = [R || {_, _, [churned | _]} = R <- Rows, not was_true(Attr, R)]
                     end || {Attr, Expected} <- Before]
            end,
-    ok = sonde_test:beside(2, Come, Look),
+    ok = sonde_test:beside(2, Come, 100, Look),
     ok = sonde_test:stop(maps:values(Owners)).
 
 was_true(Attr, {_, Value, [churned, {owner, Pid}, {type, set}, {size, Size}]}) ->
-    is_pid(Pid) andalso (Size =:= 0 orelse Size =:= 1)
+    is_pid(Pid) andalso is_integer(Value) andalso (Size =:= 0 orelse Size =:= 1)
         andalso case Attr of
                     memory -> Value > 0;
                     size -> Value =:= Size;
@@ -199,8 +200,9 @@ rows_are_right_while_ports_close(_Config) ->
     Stay = lists:sort([begin {ok, Port} = gen_udp:open(0), Port end || _ <- lists:seq(1, 10)]),
     Attrs = [{name, "udp_inet"}, {connected, self()}],
     Come = fun() ->
-                   {ok, Socket} = gen_udp:open(0),
-                   ok = gen_udp:close(Socket)
+                   Sockets = [begin {ok, S} = gen_udp:open(0), S end || _ <- lists:seq(1, 10)],
+                   timer:sleep(1),
+                   _ = [ok = gen_udp:close(Socket) || Socket <- Sockets]
            end,
     Look = fun() ->
                    [begin
@@ -212,6 +214,6 @@ rows_are_right_while_ports_close(_Config) ->
                                        orelse not is_pid(proplists:get_value(connected, As))]
                     end || Attr <- [memory, queue_size, input, output]]
            end,
-    ok = sonde_test:beside(2, Come, Look),
+    ok = sonde_test:beside(2, Come, 100, Look),
     _ = [ok = gen_udp:close(Port) || Port <- Stay],
     ok.
