@@ -2,7 +2,7 @@
 %% and what we promise beyond that.
 -module(calls_SUITE).
 
--import(sonde_test, [raised/1, until/2]).
+-import(sonde_test, [queue/1, raised/1, until/2]).
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([answers_as_recon/1, other_nodes_as_recon/1, every_call_answers/1,
@@ -41,10 +41,11 @@ answers_as_recon(Config) ->
     Named = sonde_test:hold(fun() -> register(calls_suite_named, self()) end),
     yes = global:register_name(calls_suite_global, Still),
     Dead = dead(),
-    {Ports, Close} = sockets(),
+    {#{tcp := Listen} = Ports, Close} = sonde_test:sockets(),
+    true = register(calls_suite_port, Listen),
     Result = sonde_conform:cases(recon, processes(Still, Named, Dead) ++ rows([Still, Named])
-                                            ++ ports(Ports) ++ node_cases() ++ code(Config)
-                                            ++ rpcs()),
+                                            ++ ports(Ports#{named => Listen}) ++ node_cases()
+                                            ++ code(Config) ++ rpcs()),
     ok = Close(),
     global:unregister_name(calls_suite_global),
     sonde_test:stop([Still, Named, Friend]),
@@ -275,7 +276,7 @@ with_home_and_bare(Fun) ->
 %% Each export is called with arguments that make sense, and answers; without the native side as the
 %% table in doc/how-it-works.md has it. What they answer is looked at elsewhere, and so is `top'.
 every_call_answers(_Config) ->
-    {#{tcp := Port}, Close} = sockets(),
+    {#{tcp := Port}, Close} = sonde_test:sockets(),
     Pid = sonde_test:hold(fun() -> put(key, lists:seq(1, 100)), queue(3) end),
     Calls = sonde_test:pick(calls(Pid, Port, on), calls(Pid, Port, off)),
     [] = (sonde:module_info(exports) -- [{F, length(Args)} || {_, Fs} <- Calls, {F, Args} <- Fs])
@@ -346,7 +347,8 @@ sizes_of_terms(_Config) ->
     Shared = list_to_tuple(lists:seq(1, 50)),
     Terms = [{a, 0}, {[], 0}, {17, 0}, {1 bsl 200, 0}, {1.5, 0}, {"text", 0}, {{a, [b]}, 0},
              {#{k => {v}}, 0}, {binary:copy(<<"s">>, 64), 0}, {Large, 1000},
-             {{Large, [Large]}, 2000}, {#{Large => Slice}, 1100}, {[Shared, Shared], 0}, {lists:seq(1, 100000), 0}],
+             {{Large, [Large]}, 2000}, {#{Large => Slice}, 1100}, {[Shared, Shared], 0},
+             {lists:seq(1, 100000), 0}],
     [] = [{T, Bytes} || {T, Outside} <- Terms, Opts <- [#{}, #{max_words => 1000000}],
                         Bytes <- [sonde:byte_size(T), sonde:byte_size(T, Opts)],
                         Bytes =/= Word * (1 + erts_debug:flat_size(T)) + Outside],
@@ -434,7 +436,7 @@ port_that_closes_is_undefined(_Config) ->
 
 %% What is done between two looks is in the second one.
 stats_are_those_of_the_node(_Config) ->
-    {Sockets, Close} = sockets(),
+    {Sockets, Close} = sonde_test:sockets(),
     Work = fun(_, first) -> {work(Sockets), second};
               ({Absolutes, Increments}, {Pids, second}) -> {Pids, Absolutes, Increments}
            end,
@@ -457,7 +459,7 @@ stats_are_those_of_the_node(_Config) ->
 work(#{sent := Connected, accepted := Accepted}) ->
     Bytes = <<0:800000>>,
     ok = gen_tcp:send(Connected, Bytes),
-    ok = received(Accepted, 100000),
+    ok = sonde_test:received(Accepted, 100000),
     _ = [begin
              _ = lists:seq(1, 10000),
              garbage_collect()
@@ -607,36 +609,6 @@ dead() ->
 remote_pid() ->
     binary_to_term(<<131, 103, 119, 3, "a@b", 1:32, 0:32, 1>>).
 
-queue(N) ->
-    _ = [self() ! {queued, I} || I <- lists:seq(1, N)],
-    ok.
-
 garbage() ->
     _ = [binary:copy(<<"garbage">>, 100) || _ <- lists:seq(1, 20)],
     ok.
-
-%% A listener with a name, both ends of a connection over which 1000 octets have gone, and sockets
-%% of UDP.
-sockets() ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary]),
-    true = register(calls_suite_port, Listen),
-    {ok, Port} = inet:port(Listen),
-    {ok, Connected} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
-    {ok, Accepted} = gen_tcp:accept(Listen),
-    ok = gen_tcp:send(Connected, <<0:8000>>),
-    ok = received(Accepted, 1000),
-    {ok, Udp} = gen_udp:open(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Udp6} = case gen_udp:open(0, [inet6, {ip, {0, 0, 0, 0, 0, 0, 0, 1}}]) of
-                     {ok, Socket} -> {ok, Socket};
-                     {error, _} -> gen_udp:open(0, [{ip, {127, 0, 0, 1}}])
-                 end,
-    {#{tcp => Listen, named => Listen, sent => Connected, accepted => Accepted, udp => Udp,
-       udp6 => Udp6},
-     fun() ->
-             _ = [ok = gen_tcp:close(S) || S <- [Accepted, Connected, Listen]],
-             _ = [ok = gen_udp:close(S) || S <- [Udp, Udp6]],
-             ok
-     end}.
-
-received(_, 0) -> ok;
-received(Socket, N) -> receive {tcp, Socket, Bytes} -> received(Socket, N - byte_size(Bytes)) end.

@@ -2,7 +2,7 @@
 %% met once, and what it says is what process_info says.
 -module(group_SUITE).
 
--import(sonde_test, [helpers/0, raised/1, same/3, still/1]).
+-import(sonde_test, [crowd/1, helpers/0, raised/1, same/3, still/1]).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([rows_are_those_of_each_alone/1, one_sweep_for_all/1, order_and_repeats_as_asked/1,
@@ -275,14 +275,3 @@ no_message_reaches_the_caller(_Config) ->
         _ = [sonde:proc_group(By, [memory]) || By <- [application, initial_call, registered_name]],
         badarg = raised(fun() -> sonde:proc_group(foo, [memory]) end)
     end).
-
-%% ---- helpers
-
-crowd(N) ->
-    [sonde_test:hold(fun() -> build(I) end) || I <- lists:seq(1, N)].
-
-build(I) ->
-    _ = [put({key, K}, K) || K <- lists:seq(1, I rem 7)],
-    _ = [spawn_link(fun() -> timer:sleep(infinity) end) || _ <- lists:seq(1, I rem 3)],
-    _ = [self() ! {queued, K} || K <- lists:seq(1, I rem 11)],
-    {lists:seq(1, 10 * I), [binary:copy(<<I>>, 65 + I) || _ <- lists:seq(1, I rem 6)]}.

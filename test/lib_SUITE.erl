@@ -1,7 +1,7 @@
 %% sonde_lib is recon_lib to those who use it: observer_cli and the like.
 -module(lib_SUITE).
 
--import(sonde_test, [raised/1]).
+-import(sonde_test, [queue/1, raised/1]).
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([answers_as_recon_lib/1,
@@ -27,8 +27,8 @@ answers_as_recon_lib(_Config) ->
     Pids = [sonde_test:hold(fun() -> queue(I) end) || I <- lists:seq(1, 5)],
     Named = sonde_test:hold(fun() -> register(lib_suite_named, self()), queue(9) end),
     {Dead, ok} = sonde_test:in_process(fun() -> ok end),
-    {Sockets, Close} = sockets(),
-    Result = sonde_conform:cases(recon_lib, cases([Named | Pids], Dead, Sockets)),
+    {#{tcp := Listen, sent := Connected, udp := Udp}, Close} = sonde_test:sockets(),
+    Result = sonde_conform:cases(recon_lib, cases([Named | Pids], Dead, [Listen, Connected, Udp])),
     ok = Close(),
     sonde_test:stop([Named | Pids]),
     Result.
@@ -242,27 +242,3 @@ no_message_reaches_the_caller(_Config) ->
         _ = sonde_lib:inet_attrs(oct),
         _ = sonde_lib:sample(1, fun() -> ok end)
     end).
-
-%% ---- what is planted
-
-queue(N) ->
-    _ = [self() ! {queued, I} || I <- lists:seq(1, N)],
-    ok.
-
-%% A listener, a connection that has sent 1000 octets and received none, a socket of UDP.
-sockets() ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary]),
-    {ok, Port} = inet:port(Listen),
-    {ok, Connected} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
-    {ok, Accepted} = gen_tcp:accept(Listen),
-    ok = gen_tcp:send(Connected, <<0:8000>>),
-    ok = received(1000),
-    {ok, Udp} = gen_udp:open(0, [{ip, {127, 0, 0, 1}}]),
-    {[Listen, Connected, Udp],
-     fun() ->
-             _ = [ok = gen_tcp:close(S) || S <- [Accepted, Connected, Listen]],
-             gen_udp:close(Udp)
-     end}.
-
-received(0) -> ok;
-received(N) -> receive {tcp, _, Bytes} -> received(N - byte_size(Bytes)) end.

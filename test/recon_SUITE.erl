@@ -3,7 +3,7 @@
 %% The oracle is process_info, sorted; where recon itself is at hand, recon.
 -module(recon_SUITE).
 
--import(sonde_test, [raised/1, same/3]).
+-import(sonde_test, [crowd/1, queue/1, raised/1, same/3]).
 
 -compile([export_all, nowarn_export_all]).
 
@@ -335,22 +335,7 @@ with_recon(Fun) ->
 same_rows({F, Args}) ->
     same({F, Args}, fun() -> apply(recon, F, Args) end, fun() -> apply(sonde, F, Args) end).
 
-%% ---- processes with something of everything
-
-crowd(N) ->
-    [sonde_test:hold(fun() -> build(I) end) || I <- lists:seq(1, N)].
-
-build(I) ->
-    _ = [put({key, K}, K) || K <- lists:seq(1, I rem 7)],
-    _ = [spawn_link(fun() -> timer:sleep(infinity) end) || _ <- lists:seq(1, I rem 3)],
-    _ = [monitor(process, whereis(init)) || _ <- lists:seq(1, I rem 5)],
-    _ = process_flag(trap_exit, I rem 2 =:= 0),
-    queue(I rem 11),
-    {lists:seq(1, 10 * I), [binary:copy(<<I>>, 65 + I) || _ <- lists:seq(1, I rem 6)]}.
-
-queue(N) ->
-    _ = [self() ! {queued, I} || I <- lists:seq(1, N)],
-    ok.
+%% ---- the oracle
 
 value(binary_memory, Pid) -> mapped(binary, Pid, fun(Bs) -> lists:sum([S || {_, S, _} <- Bs]) end);
 value(binary_count, Pid) -> mapped(binary, Pid, fun erlang:length/1);

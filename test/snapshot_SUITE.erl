@@ -371,12 +371,10 @@ a_long_list_in_little_memory(Config) ->
     N = 150000,
     A = make(Config, "a", cache(1)),
     B = make(Config, "b", cache(N + 1)),
-    {ok, Peer, _} = peer:start(#{connection => standard_io, wait_boot => 60000,
-                                 args => ["+hmax", "2000000", "+hmaxel", "false",
-                                          "-pa", filename:dirname(code:which(sonde))]}),
     [{_, <<"tuple/3">>, N, _}, {_, <<"cons">>, N, _}, {_, <<"float">>, N, _}] =
-        peer:call(Peer, sonde_heap, diff, [A, B], 60000),
-    ok = peer:stop(Peer).
+        sonde_peer_helper:with(shipped, ["+hmax", "2000000", "+hmaxel", "false"], fun(Peer) ->
+            sonde_peer_helper:call(Peer, sonde_heap, diff, [A, B])
+        end).
 
 %% ---- what is no dump
 

@@ -3,6 +3,7 @@
 -module(sonde_test).
 
 -export([side/0, pick/2, init/1, recon/0]).
+-export([crowd/1, queue/1, sockets/0, received/2]).
 -export([hold/1, hold/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
 -export([churn/2, beside/4, helpers/0, in_process/1, no_message/1]).
 -export([still/1, in_window/2, while_asleep/2]).
@@ -122,6 +123,46 @@ stop(Pids) when is_list(Pids) ->
 stop(Pid) ->
     stop([Pid]).
 
+%% N processes, each with something else of everything.
+crowd(N) ->
+    [hold(fun() -> build(I) end) || I <- lists:seq(1, N)].
+
+build(I) ->
+    _ = [put({key, K}, K) || K <- lists:seq(1, I rem 7)],
+    _ = [spawn_link(fun() -> timer:sleep(infinity) end) || _ <- lists:seq(1, I rem 3)],
+    _ = [monitor(process, whereis(init)) || _ <- lists:seq(1, I rem 5)],
+    _ = process_flag(trap_exit, I rem 2 =:= 0),
+    queue(I rem 11),
+    {lists:seq(1, 10 * I), [binary:copy(<<I>>, 65 + I) || _ <- lists:seq(1, I rem 6)]}.
+
+queue(N) ->
+    _ = [self() ! {queued, I} || I <- lists:seq(1, N)],
+    ok.
+
+%% A listener, both ends of a connection over which 1000 octets have gone, and sockets of UDP; and a
+%% fun that closes them.
+sockets() ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary]),
+    {ok, Port} = inet:port(Listen),
+    {ok, Connected} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
+    {ok, Accepted} = gen_tcp:accept(Listen),
+    ok = gen_tcp:send(Connected, <<0:8000>>),
+    ok = received(Accepted, 1000),
+    {ok, Udp} = gen_udp:open(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Udp6} = case gen_udp:open(0, [inet6, {ip, {0, 0, 0, 0, 0, 0, 0, 1}}]) of
+                     {ok, Socket} -> {ok, Socket};
+                     {error, _} -> gen_udp:open(0, [{ip, {127, 0, 0, 1}}])
+                 end,
+    {#{tcp => Listen, sent => Connected, accepted => Accepted, udp => Udp, udp6 => Udp6},
+     fun() ->
+             _ = [ok = gen_tcp:close(S) || S <- [Accepted, Connected, Listen]],
+             _ = [ok = gen_udp:close(S) || S <- [Udp, Udp6]],
+             ok
+     end}.
+
+received(_, 0) -> ok;
+received(Socket, N) -> receive {tcp, Socket, Bytes} -> received(Socket, N - byte_size(Bytes)) end.
+
 %% N processes that do the same again and again; stop/1 ends them.
 churn(N, Fun) ->
     [spawn(fun() -> again(Fun) end) || _ <- lists:seq(1, N)].
@@ -130,7 +171,8 @@ again(Fun) ->
     _ = Fun(),
     again(Fun).
 
-%% Looks so many times beside N processes that do what Fun does, and until they have done it 100 times.
+%% Looks so many times beside N processes that do what Fun does, and until they have done it 100
+%% times.
 beside(N, Fun, Times, Look) ->
     Done = counters:new(1, []),
     Churn = churn(N, fun() -> _ = Fun(), counters:add(Done, 1, 1) end),
@@ -170,8 +212,8 @@ no_message(Fun) ->
 
 %% What Fun returns in a process of its own while all others are suspended: whatever it asks them,
 %% and whenever, the answer is the same. Those that only answer what Fun itself needs go on, and so
-%% does the caller, which waits. If Fun needs a process that is suspended, it is killed after a minute,
-%% and with it the suspensions end.
+%% does the caller, which waits. If Fun needs a process that is suspended, it is killed after a
+%% minute, and with it the suspensions end.
 still(Fun) ->
     Test = self(),
     {Pid, Ref} = spawn_monitor(fun() ->
@@ -198,7 +240,7 @@ suspend(Pids) ->
          || Pid <- Pids],
     ok.
 
-%% Runs Fun while Pid is in timer:sleep/1, and keeps it there until Fun is done, however long it takes.
+%% Runs Fun while Pid is in timer:sleep/1, and keeps it there until Fun is done.
 while_asleep(Pid, Fun) ->
     ok = until({asleep, Pid}, fun() -> is_asleep(Pid) end),
     true = erlang:suspend_process(Pid),
@@ -245,9 +287,9 @@ raised(Fun) ->
         error:Why -> Why
     end.
 
-%% Theirs and Ours give the same answer, on a node that holds still. Ours is judged once, between two
-%% equal answers of Theirs: what threads of the VM finish after the processes were suspended may make
-%% these differ at first.
+%% Theirs and Ours give the same answer, on a node that holds still. Ours is judged once, between
+%% two equal answers of Theirs: what threads of the VM finish after the processes were suspended may
+%% make these differ at first.
 same(What, Theirs, Ours) ->
     {Expected, Answer, Again} = still(fun() -> _ = Theirs(), between(What, Theirs, Ours, 0) end),
     _ = [figures("~0p: asked ~b times again, since the node moved", [What, Again]) || Again > 0],
