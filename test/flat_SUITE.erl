@@ -16,7 +16,8 @@ all() ->
      time_is_up, deep_terms, large_term_is_not_copied, many_callers_at_once,
      mailbox_of_the_caller_stays, dictionary_is_its_pairs, messages_wherever_they_are,
      stack_and_registers, everything_together, own_roots, attribute_of_all_processes,
-     literals_as_if_copied, suspended_process_goes_on, who_is_not_there, bad_arguments].
+     literals_as_if_copied, suspended_process_goes_on, who_is_not_there, roots_are_native,
+     bad_arguments].
 
 init_per_suite(Config) ->
     ok = sonde_terms_helper:init(),
@@ -152,48 +153,39 @@ mailbox_of_the_caller_stays(_Config) ->
 %% ---- roots
 
 dictionary_is_its_pairs(_Config) ->
-    native_only(
-      fun() ->
-              Pairs = [{{key, I}, sonde_terms_helper:value(Kind, I rem 40 + 1)}
-                       || I <- lists:seq(1, 300),
-                          Kind <- [lists:nth(I rem 20 + 1, sonde_terms_helper:kinds())]],
-              Pid = sonde_test:hold(fun() -> [put(K, V) || {K, V} <- Pairs], none end),
-              {dictionary, Held} = process_info(Pid, dictionary),
-              Words = lists:sum([erts_debug:flat_size(Pair) || Pair <- Held]),
-              ok = sonde_test:settle(Pid),
-              Words = sonde_term:root_size(Pid, dictionary, #{}),
-              sonde_test:stop(Pid)
-      end).
+    Pairs = [{{key, I}, sonde_terms_helper:value(Kind, I rem 40 + 1)}
+             || I <- lists:seq(1, 300),
+                Kind <- [lists:nth(I rem 20 + 1, sonde_terms_helper:kinds())]],
+    Pid = sonde_test:hold(fun() -> [put(K, V) || {K, V} <- Pairs], none end),
+    {dictionary, Held} = process_info(Pid, dictionary),
+    Words = lists:sum([erts_debug:flat_size(Pair) || Pair <- Held]),
+    ok = sonde_test:settle(Pid),
+    Words = sonde_term:root_size(Pid, dictionary, #{}),
+    sonde_test:stop(Pid).
 
 messages_wherever_they_are(_Config) ->
-    native_only(
-      fun() ->
-              Messages = [sonde_terms_helper:value(Kind, N) || Kind <- sonde_terms_helper:kinds(),
-                                                               N <- [1, 20]],
-              _ = [begin
-                       Pid = sonde_test:hold(fun() -> none end, Opts),
-                       _ = [Pid ! Message || Message <- [an_atom | Messages]],
-                       ok = sonde_test:settle(Pid),
-                       Words = lists:sum([erts_debug:flat_size(M) || M <- Messages]),
-                       Words = sonde_term:root_size(Pid, messages, #{}),
-                       _ = [garbage_collect(Pid) || Collect],
-                       ok = sonde_test:settle(Pid),
-                       Words = sonde_term:root_size(Pid, messages, #{}),
-                       sonde_test:stop(Pid)
-                   end || Opts <- [[], [{message_queue_data, off_heap}]], Collect <- [false, true]]
-      end).
+    Messages = [sonde_terms_helper:value(Kind, N) || Kind <- sonde_terms_helper:kinds(),
+                                                     N <- [1, 20]],
+    _ = [begin
+             Pid = sonde_test:hold(fun() -> none end, Opts),
+             _ = [Pid ! Message || Message <- [an_atom | Messages]],
+             ok = sonde_test:settle(Pid),
+             Words = lists:sum([erts_debug:flat_size(M) || M <- Messages]),
+             Words = sonde_term:root_size(Pid, messages, #{}),
+             _ = [garbage_collect(Pid) || Collect],
+             ok = sonde_test:settle(Pid),
+             Words = sonde_term:root_size(Pid, messages, #{}),
+             sonde_test:stop(Pid)
+         end || Opts <- [[], [{message_queue_data, off_heap}]], Collect <- [false, true]].
 
 %% One that holds a term beside one that holds none.
 stack_and_registers(_Config) ->
-    native_only(
-      fun() ->
-              Term = [sonde_terms_helper:value(Kind, 3) || Kind <- sonde_terms_helper:kinds()],
-              Words = erts_debug:flat_size(Term),
-              Stacks = [size_of(sonde_test:hold(fun() -> T end), stack) || T <- [Term, none]],
-              Words = hd(Stacks) - lists:last(Stacks),
-              Registers = [size_of(hibernated(T), all) || T <- [Term, none]],
-              Words = hd(Registers) - lists:last(Registers)
-      end).
+    Term = [sonde_terms_helper:value(Kind, 3) || Kind <- sonde_terms_helper:kinds()],
+    Words = erts_debug:flat_size(Term),
+    Stacks = [size_of(sonde_test:hold(fun() -> T end), stack) || T <- [Term, none]],
+    Words = hd(Stacks) - lists:last(Stacks),
+    Registers = [size_of(hibernated(T), all) || T <- [Term, none]],
+    Words = hd(Registers) - lists:last(Registers).
 
 hibernated(Term) ->
     Pid = spawn(fun() -> erlang:hibernate(sonde_test, park, [Term]) end),
@@ -206,39 +198,27 @@ size_of(Pid, Root) ->
     Size.
 
 everything_together(_Config) ->
-    native_only(
-      fun() ->
-              Pid = sonde_test:hold(fun() -> put(a, lists:seq(1, 100)), lists:seq(1, 200) end),
-              Pid ! lists:seq(1, 300),
-              ok = sonde_test:settle(Pid),
-              Sizes = [sonde_term:root_size(Pid, Root, #{})
-                       || Root <- [stack, dictionary, messages, all]],
-              [Stack, 203, 600, All] = Sizes,
-              All = Stack + 203 + 600,
-              true = Stack >= 400,
-              {error, {heap_too_large, _, 700}} =
-                  sonde_term:root_size(Pid, all, #{max_words => 700}),
-              sonde_test:stop(Pid)
-      end).
+    Pid = sonde_test:hold(fun() -> put(a, lists:seq(1, 100)), lists:seq(1, 200) end),
+    Pid ! lists:seq(1, 300),
+    ok = sonde_test:settle(Pid),
+    Sizes = [sonde_term:root_size(Pid, Root, #{})
+             || Root <- [stack, dictionary, messages, all]],
+    [Stack, 203, 600, All] = Sizes,
+    All = Stack + 203 + 600,
+    true = Stack >= 400,
+    {error, {heap_too_large, _, 700}} =
+        sonde_term:root_size(Pid, all, #{max_words => 700}),
+    sonde_test:stop(Pid).
 
 own_roots(_Config) ->
-    native_only(
-      fun() ->
-              Before = sonde_term:root_size(self(), dictionary, #{}),
-              undefined = put({?MODULE, key}, lists:seq(1, 50)),
-              After = sonde_term:root_size(self(), dictionary, #{}),
-              _ = erase({?MODULE, key}),
-              106 = After - Before
-      end).
+    Before = sonde_term:root_size(self(), dictionary, #{}),
+    undefined = put({?MODULE, key}, lists:seq(1, 50)),
+    After = sonde_term:root_size(self(), dictionary, #{}),
+    _ = erase({?MODULE, key}),
+    106 = After - Before.
 
 %% A row has what the look at one process says; who is too large has none.
 attribute_of_all_processes(_Config) ->
-    case sonde_test:side() of
-        native -> attribute();
-        portable -> {native_off, disabled} = raised(fun() -> sonde:proc_count(flat_size, 1) end)
-    end.
-
-attribute() ->
     Terms = [sonde_terms_helper:value(Kind, 20) || Kind <- sonde_terms_helper:kinds()],
     Pids = [sonde_test:hold(fun() -> put(part, lists:nthtail(I, Terms)), Terms end)
             || I <- lists:seq(1, 10)],
@@ -254,38 +234,39 @@ attribute() ->
     sonde_test:stop([Large | Pids]).
 
 literals_as_if_copied(_Config) ->
-    native_only(
-      fun() ->
-              Literal = {a, "literal", #{'of' => [this, <<"module">>]}},
-              0 = erts_debug:size_shared(Literal),
-              persistent_term:put(?MODULE, lists:seq(1, 1000)),
-              Kept = persistent_term:get(?MODULE),
-              0 = erts_debug:size_shared(Kept),
-              Pid = sonde_test:hold(fun() -> put(a, Literal), put(b, Kept), none end),
-              Words = 6 + erts_debug:flat_size(Literal) + 2000,
-              Words = sonde_term:root_size(Pid, dictionary, #{}),
-              #{shared_words := 0, literal_words := 2000} = sonde_term:term_size(Kept, #{}),
-              sonde_test:stop(Pid),
-              persistent_term:erase(?MODULE)
-      end).
+    Literal = {a, "literal", #{'of' => [this, <<"module">>]}},
+    0 = erts_debug:size_shared(Literal),
+    persistent_term:put(?MODULE, lists:seq(1, 1000)),
+    Kept = persistent_term:get(?MODULE),
+    0 = erts_debug:size_shared(Kept),
+    Pid = sonde_test:hold(fun() -> put(a, Literal), put(b, Kept), none end),
+    Words = 6 + erts_debug:flat_size(Literal) + 2000,
+    Words = sonde_term:root_size(Pid, dictionary, #{}),
+    #{shared_words := 0, literal_words := 2000} = sonde_term:term_size(Kept, #{}),
+    sonde_test:stop(Pid),
+    persistent_term:erase(?MODULE).
 
 suspended_process_goes_on(_Config) ->
-    native_only(
-      fun() ->
-              Pid = sonde_test:hold(fun() -> put(a, [1]), none end),
-              5 = sonde_term:root_size(Pid, dictionary, #{suspend => true}),
-              {status, waiting} = process_info(Pid, status),
-              sonde_test:stop(Pid)
-      end).
+    Pid = sonde_test:hold(fun() -> put(a, [1]), none end),
+    5 = sonde_term:root_size(Pid, dictionary, #{suspend => true}),
+    {status, waiting} = process_info(Pid, status),
+    sonde_test:stop(Pid).
 
 who_is_not_there(_Config) ->
     Pid = spawn(fun() -> ok end),
     Mon = monitor(process, Pid),
     receive {'DOWN', Mon, process, Pid, _} -> ok end,
-    case sonde_test:side() of
-        native -> undefined = sonde_term:root_size(Pid, all, #{});
-        portable -> {error, {native_off, disabled}} = sonde_term:root_size(Pid, all, #{})
-    end.
+    undefined = sonde_term:root_size(Pid, all, #{}).
+
+%% Runs without the native side only.
+roots_are_native(_Config) ->
+    {Dead, Mon} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Mon, process, Dead, _} -> ok end,
+    [{error, {native_off, disabled}}] =
+        lists:usort([sonde_term:root_size(Pid, Root, #{})
+                     || Pid <- [self(), whereis(init), Dead],
+                        Root <- [stack, dictionary, messages, all]]),
+    {native_off, disabled} = sonde_test:raised(fun() -> sonde:proc_count(flat_size, 1) end).
 
 bad_arguments(_Config) ->
     Remote = sonde_terms_helper:value(foreign_pid, 1),
@@ -297,20 +278,7 @@ bad_arguments(_Config) ->
            fun() -> sonde_term:root_size(self(), all, []) end]
         ++ [fun() -> Call(a, Opts) end || Call <- calls(),
                                           Opts <- [a, #{a => b}, #{timeout => a}]],
-    [] = [Fun || Fun <- Bad, raised(Fun) =/= badarg].
-
-raised(Fun) ->
-    try {returned, Fun()} catch error:Why -> Why end.
-
-native_only(Fun) ->
-    case sonde_test:side() of
-        native ->
-            _ = Fun(),
-            ok;
-        portable ->
-            {error, {native_off, disabled}} = sonde_term:root_size(self(), all, #{}),
-            ok
-    end.
+    [] = [Fun || Fun <- Bad, sonde_test:raised(Fun) =/= badarg].
 
 %% ---- by hand
 

@@ -4,16 +4,7 @@
 
 -include_lib("proper/include/proper.hrl").
 
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([reached_is_what_a_collection_keeps/1, parts_add_up/1, roots_in_their_order/1,
-         small_slices_become_heap_binaries/1, waiting_messages_are_reached/1,
-         hibernated_with_arguments/1, preempted_with_arguments/1,
-         kinds_are_named/1, binaries_by_who_holds_them/1, literals_are_leaves/1,
-         who_is_looked_at_does_not_run/1, own_heap/1, held_while_it_is_walked/1,
-         resumed_when_the_caller_dies/1, no_longer_suspended_than_it_may/1,
-         limits_of_any_size/1, limits_are_said/1, busy_is_said/1, progress_is_drawn/1,
-         progress_on_what_is_held/1,
-         nonsense_is_badarg/1, large_heap/1, off_is_said/1]).
+-compile([export_all, nowarn_export_all]).
 
 -define(WORDS, erlang:system_info(wordsize)).
 
@@ -21,12 +12,6 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    case sonde_test:side() of
-        native -> native();
-        portable -> [off_is_said, nonsense_is_badarg]
-    end.
-
-native() ->
     [reached_is_what_a_collection_keeps, parts_add_up, roots_in_their_order,
      small_slices_become_heap_binaries, waiting_messages_are_reached, hibernated_with_arguments,
      preempted_with_arguments,
@@ -34,8 +19,7 @@ native() ->
      who_is_looked_at_does_not_run, own_heap, held_while_it_is_walked,
      resumed_when_the_caller_dies, no_longer_suspended_than_it_may,
      limits_of_any_size, limits_are_said, busy_is_said, progress_is_drawn,
-     progress_on_what_is_held,
-     nonsense_is_badarg, large_heap].
+     progress_on_what_is_held, nonsense_is_badarg, large_heap, off_is_said].
 
 init_per_suite(Config) ->
     ok = sonde_terms_helper:init(),
@@ -206,8 +190,9 @@ hibernated_with_arguments(_Config) ->
 
 %% Live arguments of a process that was suspended in the middle of its work.
 preempted_with_arguments(_Config) ->
-    Pid = spawn_link(fun() -> spin(lists:seq(1, 1000), 0) end),
-    timer:sleep(20),
+    Test = self(),
+    Pid = spawn_link(fun() -> List = lists:seq(1, 1000), Test ! {spins, self()}, spin(List, 0) end),
+    receive {spins, Pid} -> ok end,
     Heaps = [sonde:heap(Pid, #{suspend => true}) || _ <- lists:seq(1, 20)],
     [] = [H || H <- Heaps, not is_map(H)],
     [] = [H || #{reachable := Reachable} = H <- Heaps, Reachable < 2000 * 8],
@@ -293,30 +278,27 @@ own_heap(_Config) ->
     [] = sonde_test:mailbox().
 
 held_while_it_is_walked(_Config) ->
-    Pid = spawn_link(fun() -> churn(lists:seq(1, 10000)) end),
+    List = lists:seq(1, 10000),
+    [Pid] = sonde_test:churn(1, fun() -> [X + 1 || X <- List] end),
     #{suspended_ms := Ms} = Heap = sonde:heap(Pid, #{suspend => true}),
     true = is_integer(Ms) andalso Ms >= 0 andalso adds_up(Heap),
-    [{status, Status}] = process_info(Pid, [status]),
+    {status, Status} = process_info(Pid, status),
     true = Status =/= suspended,
-    true = unlink(Pid),
-    exit(Pid, kill),
-    ok.
-
-churn(List) -> churn([X + 1 || X <- List]).
+    ok = sonde_test:stop(Pid).
 
 resumed_when_the_caller_dies(_Config) ->
     Pid = sonde_test:hold(fun() -> lists:seq(1, 5000000) end),
+    Becomes = fun(Status) ->
+                      sonde_test:until(Status, fun() -> process_info(Pid, status)
+                                                            =:= {status, Status} end)
+              end,
     _ = [begin
-             Caller = spawn(fun() -> again(Pid) end),
-             sonde_test:until(fun() -> process_info(Pid, status) =:= {status, suspended} end),
-             exit(Caller, kill),
-             sonde_test:until(fun() -> process_info(Pid, status) =:= {status, waiting} end)
+             Callers = sonde_test:churn(1, fun() -> sonde:heap(Pid, #{suspend => true}) end),
+             ok = Becomes(suspended),
+             ok = sonde_test:stop(Callers),
+             ok = Becomes(waiting)
          end || _ <- lists:seq(1, 5)],
     ok = sonde_test:stop(Pid).
-
-again(Pid) ->
-    _ = sonde:heap(Pid, #{suspend => true}),
-    again(Pid).
 
 %% In a dirty call a process cannot be suspended yet: that counts for the time, too.
 no_longer_suspended_than_it_may(Config) ->
@@ -326,7 +308,7 @@ no_longer_suspended_than_it_may(Config) ->
     {error, timeout} = sonde:heap(Pid, Opts),
     {error, timeout} = sonde_heap:dump(Pid, filename:join(Dir, "suspended"), Opts),
     ok = sonde_test:unblock(Blocked),
-    ok = sonde_test:until(fun() -> process_info(Pid, status) =:= {status, waiting} end),
+    ok = sonde_test:until(waits, fun() -> process_info(Pid, status) =:= {status, waiting} end),
     [] = sonde_test:mailbox(),
     ok = sonde_test:stop(Pid).
 
@@ -349,7 +331,6 @@ limits_are_said(_Config) ->
     {error, timeout} = sonde:heap(Pid, #{timeout => 0}),
     #{} = sonde:heap(Pid, #{max_words => Words}),
     ok = sonde_test:stop(Pid),
-    sonde_test:until(fun() -> not is_process_alive(Pid) end),
     undefined = sonde:heap(Pid),
     undefined = sonde:heap(Pid, #{suspend => true}).
 
@@ -403,8 +384,7 @@ terminal(Text) ->
     end.
 
 nonsense_is_badarg(_Config) ->
-    Dead = spawn(fun() -> ok end),
-    sonde_test:until(fun() -> not is_process_alive(Dead) end),
+    {Dead, _} = sonde_test:in_process(fun() -> ok end),
     Other = sonde_terms_helper:value(foreign_pid, 1),
     _ = [{Args, badarg} = {Args, sonde_test:raised(fun() -> apply(sonde, heap, Args) end)}
          || Args <- [[x], [Other], [self(), []], [self(), #{x => 1}], [self(), #{suspend => 1}],
@@ -433,8 +413,7 @@ large_heap(_Config) ->
 options() ->
     sonde_opts:read(#{}, sonde_look:options(#{})).
 
-%% ---- the portable side
-
+%% Runs without the native side only.
 off_is_said(_Config) ->
     {error, {native_off, disabled}} = sonde:heap(self()),
     {error, {native_off, disabled}} = sonde:heap(spawn(fun() -> ok end), #{suspend => true}).

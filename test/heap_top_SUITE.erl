@@ -2,14 +2,7 @@
 %% its thing; what a person reads is short; and what stands in the way is said.
 -module(heap_top_SUITE).
 
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([retained_is_what_goes/1, paths_lead_there/1, one_row_for_a_list_or_a_map/1,
-         roots_are_named/1, shared_tail_is_a_thing/1, fields_of_records/1, long_ways_are_cut/1,
-         previews_are_short/1, strange_keys/1, content_forbidden/1, binaries_by_size/1,
-         memory_is_bounded/1, memory_is_given_back/1, no_more_than_asked_for/1,
-         limits_are_said/1, nonsense_is_badarg/1,
-         own_heap/1, off_is_said/1]).
--export([serve/0]).
+-compile([export_all, nowarn_export_all]).
 
 -define(WORD, erlang:system_info(wordsize)).
 
@@ -17,16 +10,10 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    case sonde_test:side() of
-        native -> native();
-        portable -> [off_is_said, nonsense_is_badarg]
-    end.
-
-native() ->
     [retained_is_what_goes, paths_lead_there, one_row_for_a_list_or_a_map, roots_are_named,
      shared_tail_is_a_thing, fields_of_records, long_ways_are_cut, previews_are_short, strange_keys,
      content_forbidden, binaries_by_size, memory_is_bounded, memory_is_given_back,
-     no_more_than_asked_for, limits_are_said, nonsense_is_badarg, own_heap].
+     no_more_than_asked_for, limits_are_said, nonsense_is_badarg, own_heap, off_is_said].
 
 init_per_suite(Config) ->
     sonde_test:init(Config).
@@ -88,13 +75,12 @@ reach([Id | Ids], Model, Without, Seen) ->
 
 %% A process that holds roots in its dictionary, and can walk along paths.
 holder(Vertices, Roots) ->
-    Pid = sonde_test:hold(fun() ->
-                                  Built = build(Vertices),
-                                  _ = [put({root, R}, maps:get(R, Built)) || R <- Roots],
-                                  _ = [put(I, I) || I <- lists:seq(1, 30)],
-                                  nothing
-                          end),
-    Pid.
+    sonde_test:hold(fun() ->
+                            Built = build(Vertices),
+                            _ = [put({root, R}, maps:get(R, Built)) || R <- Roots],
+                            _ = [put(I, I) || I <- lists:seq(1, 30)],
+                            nothing
+                    end).
 
 heaps(Fun) ->
     _ = rand:seed(exsss, {1, 2, 3}),
@@ -188,8 +174,9 @@ roots_are_named(_Config) ->
     ok = sonde_test:stop(Pid),
     Hibernated = spawn(fun() -> erlang:hibernate(?MODULE, serve, []) end),
     Argument = spawn(erlang, hibernate, [?MODULE, serve, [lists:seq(1, 500)]]),
-    _ = [sonde_test:until(fun() -> process_info(P, current_function)
-                                       =:= {current_function, {erlang, hibernate, 3}} end)
+    _ = [sonde_test:until(hibernated, fun() -> process_info(P, current_function)
+                                                   =:= {current_function, {erlang, hibernate, 3}}
+                                      end)
          || P <- [Hibernated, Argument]],
     ok = sonde_test:settle(Argument),
     [#{path := [{register, 3} | _], kind := cons} | _] = rows(Argument),
@@ -409,7 +396,6 @@ limits_are_said(_Config) ->
     {error, timeout} = sonde_heap_top:top(Pid, 1, #{timeout => 0}),
     [_] = sonde_heap_top:top(Pid, 1, #{suspend => true}),
     ok = sonde_test:stop(Pid),
-    sonde_test:until(fun() -> not is_process_alive(Pid) end),
     undefined = sonde_heap_top:top(Pid, 1, #{}).
 
 nonsense_is_badarg(_Config) ->
@@ -425,6 +411,7 @@ own_heap(_Config) ->
     [#{retained := 80000}] = [R || #{path := [dictionary, {key, mine}]} = R <- Rows],
     ok.
 
+%% Runs without the native side only.
 off_is_said(_Config) ->
     {error, {native_off, disabled}} = sonde_heap_top:top(self(), 1, #{}),
     {error, {native_off, disabled}} = sonde_heap_top:top(spawn(fun() -> ok end), 3, #{}).

@@ -9,9 +9,10 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [messages_of_every_kind, any_mailbox, shapes_have_names, commonest_come_first, sender_is_named,
-     sample_is_the_oldest, more_shapes_than_there_is_room, markers_are_no_messages,
-     own_mailbox, a_million_messages, flooded_and_suspended, told_how_long, received_and_kept,
-     limits, content_can_be_forbidden, who_is_not_there, bad_arguments].
+     sample_is_the_oldest, no_sample_portably, more_shapes_than_there_is_room,
+     markers_are_no_messages, own_mailbox, a_million_messages, flooded_and_suspended,
+     told_how_long, received_and_kept, limits, content_can_be_forbidden, who_is_not_there,
+     bad_arguments].
 
 init_per_suite(Config) ->
     ok = sonde_terms_helper:init(),
@@ -131,10 +132,8 @@ sender_is_named(_Config) ->
     #{shapes := Shapes} = sonde_mailbox:mailbox(Pid, 100, #{}),
     From = fun(Shape) -> [F || #{shape := S, from := F} <- Shapes, S =:= Shape] end,
     Sender = element(1, A),
-    Expected = case sonde_test:side() of
-                   native -> [[Sender], [undefined], [undefined], [Me]];
-                   portable -> [[undefined], [undefined], [undefined], [undefined]]
-               end,
+    Expected = sonde_test:pick([[Sender], [undefined], [undefined], [Me]],
+                               lists:duplicate(4, [undefined])),
     Expected = [From(S) || S <- [{a, 2}, {both, 2}, {'$gen_call', 3}, {'$gen_cast', 3}]],
     sonde_test:stop(Pid).
 
@@ -142,16 +141,20 @@ sample_is_the_oldest(_Config) ->
     Pid = sonde_test:hold(fun() -> none end),
     _ = [Pid ! M || M <- [{old, 1}, {old, [2]}, young, young, young]],
     ok = sonde_test:settle(Pid),
-    Sampled = sonde_mailbox:mailbox(Pid, 10, #{sample => 2}),
-    case sonde_test:side() of
-        native ->
-            #{messages := 5, examined := 2, bytes := 64,
-              shapes := [#{shape := {old, 2}, messages := 2, bytes := 64}]} = Sampled,
-            #{messages := 5, examined := 0, bytes := 0, shapes := []} =
-                sonde_mailbox:mailbox(Pid, 10, #{sample => 0});
-        portable ->
-            {error, {native_off, disabled}} = Sampled
-    end,
+    #{messages := 5, examined := 2, bytes := 64,
+      shapes := [#{shape := {old, 2}, messages := 2, bytes := 64}]} =
+        sonde_mailbox:mailbox(Pid, 10, #{sample => 2}),
+    #{messages := 5, examined := 0, bytes := 0, shapes := []} =
+        sonde_mailbox:mailbox(Pid, 10, #{sample => 0}),
+    sonde_test:stop(Pid).
+
+%% Runs without the native side only.
+no_sample_portably(_Config) ->
+    Pid = sonde_test:hold(fun() -> none end),
+    _ = [Pid ! young || _ <- lists:seq(1, 5)],
+    _ = [{error, {native_off, disabled}} = sonde_mailbox:mailbox(Pid, 10, #{sample => Sample})
+         || Sample <- [0, 2, 4]],
+    #{messages := 5, examined := 5} = sonde_mailbox:mailbox(Pid, 10, #{sample => 5}),
     sonde_test:stop(Pid).
 
 more_shapes_than_there_is_room(_Config) ->
@@ -192,10 +195,12 @@ a_million_messages(_Config) ->
              _ = [Pid ! {number, I} || I <- lists:seq(1, 1000000)],
              ok = sonde_test:settle(Pid),
              Answer = sonde_mailbox:mailbox(Pid, 1, #{}),
-             case sonde_test:side() of
-                 native -> #{messages := 1000000, examined := 100000, bytes := 2400000} = Answer;
-                 portable -> {error, {native_off, disabled}} = Answer
-             end,
+             ok = sonde_test:pick(
+                    fun() ->
+                            #{messages := 1000000, examined := 100000, bytes := 2400000} = Answer,
+                            ok
+                    end,
+                    fun() -> {error, {native_off, disabled}} = Answer, ok end),
              All = #{sample => 1000000, timeout => 120000},
              #{examined := 1000000, bytes := 24000000,
                shapes := [#{shape := {number, 2}, messages := 1000000}]} =
@@ -203,30 +208,32 @@ a_million_messages(_Config) ->
              sonde_test:stop(Pid)
          end || Queue <- queues()].
 
-%% Who is flooded changes with each message; what waited before does not.
-%% The same with and without the native side.
 told_how_long(_Config) ->
     Pid = sonde_test:hold(fun() -> none end),
     Pid ! {a, message},
     ok = sonde_test:settle(Pid),
     #{messages := 1, bytes := 24, suspended_ms := Ms} = sonde:mailbox(Pid, 1, #{suspend => true}),
     true = is_integer(Ms) andalso Ms >= 0,
-    ok = sonde_test:until(fun() -> process_info(Pid, status) =:= {status, waiting} end),
+    ok = sonde_test:until(resumed, fun() -> process_info(Pid, status) =:= {status, waiting} end),
     [] = sonde_test:mailbox(),
     sonde_test:stop(Pid).
 
+%% A process that is flooded changes with each message; what waited before does not.
 flooded_and_suspended(_Config) ->
     Pid = sonde_test:hold(fun() -> none end),
     _ = [Pid ! {number, I} || I <- lists:seq(1, 10000)],
     Flood = spawn_link(fun() -> flood(Pid, 500000) end),
-    _ = case sonde_test:side() of
-            native ->
-                #{messages := N, suspended_ms := _} =
-                    sonde_mailbox:mailbox(Pid, 1, #{suspend => true, sample => 1000}),
-                true = N >= 10000;
-            portable ->
-                ok
-        end,
+    ok = sonde_test:until(flooded, fun() -> process_info(Pid, message_queue_len)
+                                                > {message_queue_len, 10000} end),
+    Opts = #{suspend => true, sample => sonde_test:pick(1000, 1000000), timeout => 120000},
+    #{messages := All, examined := Examined, bytes := Bytes, shapes := Shapes, suspended_ms := _} =
+        sonde_mailbox:mailbox(Pid, 2, Opts),
+    Counts = [{Shape, N} || #{shape := Shape, messages := N} <- Shapes],
+    Examined = lists:sum([N || {_, N} <- Counts]),
+    Bytes = 24 * Examined,
+    {true, true} = {All > 10000, Examined =< All},
+    ok = sonde_test:pick(fun() -> [{{number, 2}, 1000}] = Counts, ok end,
+                         fun() -> {_, 10000} = lists:keyfind({number, 2}, 1, Counts), ok end),
     unlink(Flood),
     sonde_test:stop([Flood, Pid]).
 

@@ -4,9 +4,9 @@
 
 -export([side/0, pick/2, init/1, recon/0]).
 -export([crowd/1, queue/1, sockets/0, received/2]).
--export([hold/1, hold/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
--export([churn/2, beside/4, helpers/0, in_process/1, no_message/1]).
--export([still/1, in_window/2, while_asleep/2]).
+-export([hold/1, hold/2, hold_each/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
+-export([churn/2, beside/4, helpers/0, in_process/1, in_process/2, no_message/1]).
+-export([ends_with_caller/1, still/1, in_window/2, while_asleep/2]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
 -export([raised/1, same/3, figures/2]).
 -export([block/1, unblock/1]).
@@ -70,32 +70,38 @@ hold(Fun) ->
     hold(Fun, []).
 
 hold(Fun, Opts) ->
-    Parent = self(),
-    Pid = spawn_opt(fun() ->
-                            State = Fun(),
-                            Parent ! {built, self()},
-                            park(State)
-                    end, Opts),
-    receive {built, Pid} -> ok end,
-    ok = settle(Pid),
+    [Pid] = hold_each([Fun], Opts),
     Pid.
+
+%% One for each. They settle together, which takes a moment for hundreds of them.
+hold_each(Funs, Opts) ->
+    Parent = self(),
+    Pids = [spawn_opt(fun() ->
+                              State = Fun(),
+                              Parent ! {built, self()},
+                              park(State)
+                      end, Opts) || Fun <- Funs],
+    _ = [receive {built, Pid} -> ok end || Pid <- Pids],
+    ok = settle(Pids),
+    Pids.
 
 park(State) ->
     receive {stop, Ref} -> exit({Ref, State}) end.
 
-%% Waits until it waits, and runs no more.
+%% Waits until it waits, or all of them do, and runs no more.
+settle(Pids) when is_list(Pids) ->
+    until({settled, Pids}, fun() -> are_still(Pids) end);
 settle(Pid) ->
-    until({settled, Pid}, fun() -> is_still(Pid) end).
+    settle([Pid]).
 
-is_still(Pid) ->
-    Look = fun() -> process_info(Pid, [status, reductions]) end,
+are_still(Pids) ->
+    Look = fun() -> [process_info(Pid, [status, reductions]) || Pid <- Pids] end,
     First = Look(),
     timer:sleep(2),
-    case First of
-        [{status, Status}, _] -> Status =/= running andalso Status =/= runnable
-                                     andalso First =:= Look();
-        undefined -> true
-    end.
+    First =:= Look() andalso not lists:any(fun runs/1, First).
+
+runs([{status, Status}, _]) -> Status =:= running orelse Status =:= runnable;
+runs(undefined) -> false.
 
 %% Waits until Fun returns true, for two minutes at the most: what takes a moment on a quiet machine
 %% takes longer beside four busy loops, and what takes minutes is broken. What names it in the failure.
@@ -190,7 +196,10 @@ helpers() ->
 
 %% What Fun returns in a process of its own, and that process.
 in_process(Fun) ->
-    {Pid, Ref} = spawn_monitor(fun() -> exit({returned, Fun()}) end),
+    in_process(Fun, []).
+
+in_process(Fun, Opts) ->
+    {Pid, Ref} = spawn_opt(fun() -> exit({returned, Fun()}) end, [monitor | Opts]),
     receive
         {'DOWN', Ref, process, Pid, {returned, Result}} -> {Pid, Result};
         {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
@@ -260,6 +269,25 @@ in_window(Ask, Fun) ->
         {'DOWN', Ref, process, Pid, {returned, Result}} -> Result;
         {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
     end.
+
+%% A helper of Call that was held in the middle of its work, until its caller was killed, does not
+%% go on. That takes some tries where its work is short.
+ends_with_caller(Call) ->
+    until({ends_with_caller, Call}, fun() -> notices(Call) end).
+
+notices(Call) ->
+    [Caller] = churn(1, Call),
+    ok = until({works, Call}, fun() ->
+                                      true = is_process_alive(Caller),
+                                      helpers() =/= []
+                              end),
+    Held = [{Pid, monitor(process, Pid)} || Pid <- helpers(), is_suspended(Pid)],
+    ok = stop(Caller),
+    _ = [raised(fun() -> erlang:resume_process(Pid) end) || {Pid, _} <- Held],
+    Ends = [receive {'DOWN', Ref, process, Pid, Why} -> Why end || {Pid, Ref} <- Held],
+    lists:any(fun({raised, exit, caller_is_gone, _}) -> true; (_) -> false end, Ends).
+
+is_suspended(Pid) -> raised(fun() -> erlang:suspend_process(Pid) end) =:= {returned, true}.
 
 %% ---- rows
 

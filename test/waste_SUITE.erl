@@ -5,8 +5,6 @@
 
 -include_lib("proper/include/proper.hrl").
 
--import(sonde_test, [raised/1]).
-
 -compile([export_all, nowarn_export_all]).
 
 -define(HEAP, [garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste]).
@@ -15,12 +13,6 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    case sonde_test:side() of
-        native -> native() ++ both();
-        portable -> both()
-    end.
-
-native() ->
     [garbage_is_what_a_collection_frees, slices_are_those_of_a_model,
      nothing_is_collected, hibernated_have_none, what_waits_is_not_garbage, what_waits_is_seen,
      small_slices_become_binaries, writable_binaries_count,
@@ -28,11 +20,7 @@ native() ->
      waste_is_unseen_bytes, worst_come_first, waste_of_many_slices,
      slices_are_sorted, slices_of_oneself, no_binaries_no_slices,
      too_large_is_left_out, restless_is_left_out_or_right, time_is_up, together_with_others,
-     others_have_a_report_too, all_rows_of_all, dead_have_no_row, killed_caller_ends_the_work,
-     helpers_have_no_row, no_message_reaches_the_caller].
-
-both() ->
-    [off_is_an_error, bad_arguments_are_badarg, other_calls_do_not_take_them, zero_rows].
+     others_have_a_report_too, all_rows_of_all, dead_have_no_row].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
@@ -182,7 +170,8 @@ nothing_is_collected(_Config) ->
 hibernated_have_none(_Config) ->
     Pid = spawn(fun() -> Kept = garbage_and(300, [binary:copy(<<1>>, 100)]),
                          erlang:hibernate(sonde_test, park, [Kept]) end),
-    ok = sonde_test:until(fun() -> info(current_function, Pid) =:= {erlang, hibernate, 3} end),
+    ok = sonde_test:until(hibernated, fun() -> info(current_function, Pid)
+                                                   =:= {erlang, hibernate, 3} end),
     ok = sonde_test:settle(Pid),
     [0, 0, 0, 0] = [value(Pid, Attr) || Attr <- ?HEAP],
     sonde_test:stop(Pid).
@@ -414,17 +403,13 @@ too_large_is_left_out(_Config) ->
 
 %% Who never stops has no row, or a right one where it was caught waiting for a scheduler.
 restless_is_left_out_or_right(_Config) ->
-    Pids = [spawn_opt(fun() -> spin(binary:copy(<<1>>, 100)) end, [{priority, low}])
-            || _ <- [1, 2, 3]],
+    Pids = sonde_binaries_helper:spinners(3, 100),
     {Rows, #{left_out := Left, too_large := 0, busy := Left}} =
         sonde:proc_count(bin_waste, ?ALL, #{report => true}),
     Ours = sonde_test:rows_of(Pids, Rows),
     true = length(Ours) + Left >= 3,
     [] = [Row || {_, Value, _} = Row <- Ours, Value =/= 0],
     sonde_test:stop(Pids).
-
-spin(Bin) -> spin(Bin, 0).
-spin(Bin, N) -> spin(Bin, (N + byte_size(Bin)) rem 1000).
 
 time_is_up(_Config) ->
     Pid = garbage(50),
@@ -451,6 +436,7 @@ others_have_a_report_too(_Config) ->
 %% Each process is in the rows or left out.
 all_rows_of_all(_Config) ->
     ok = sonde_test:until(
+           same_processes,
            fun() ->
                    Pids = lists:sort(processes()),
                    {Rows, #{left_out := Left}} =
@@ -466,84 +452,6 @@ dead_have_no_row(_Config) ->
     [] = sonde_test:rows_of([Pid], sonde:bin_garbage(?ALL)),
     undefined = sonde:bin_slices(Pid).
 
-killed_caller_ends_the_work(_Config) ->
-    Pid = spawn(fun() -> forever() end),
-    timer:sleep(50),
-    exit(Pid, kill),
-    ok = sonde_test:until(fun() -> [] =:= helpers() end).
-
-forever() ->
-    _ = sonde:bin_garbage(10),
-    forever().
-
-helpers() ->
-    [P || P <- processes(),
-          {initial_call, {sonde_helper, _, _}} <- [process_info(P, initial_call)]].
-
-helpers_have_no_row(_Config) ->
-    Rows = sonde:proc_count(garbage_bytes, ?ALL, #{self => true}),
-    [] = [Row || {_, _, Attrs} = Row <- Rows, {initial_call, {sonde_helper, _, _}} <- Attrs].
-
-no_message_reaches_the_caller(_Config) ->
-    {_, []} = in_process(fun() ->
-                                 _ = sonde:bin_garbage(5),
-                                 _ = sonde:bin_waste(5),
-                                 _ = sonde:bin_slices(self()),
-                                 _ = sonde:proc_count(garbage_bytes, 5,
-                                                      #{self => true, timeout => 0}),
-                                 sonde_test:mailbox()
-                         end).
-
-%% ---- both sides
-
-off_is_an_error(_Config) ->
-    Calls = [fun() -> sonde:bin_garbage(5) end, fun() -> sonde:bin_garbage(5, bytes) end,
-             fun() -> sonde:bin_waste(5) end, fun() -> sonde:proc_count([memory, bin_waste], 5) end
-             | [fun() -> sonde:proc_count(Attr, 5, Opts) end
-                || Attr <- ?HEAP, Opts <- [#{}, #{self => true}, #{report => true}]]],
-    Was = sonde_test:side(),
-    _ = sonde:native(off),
-    Raised = [raised(Call) || Call <- Calls],
-    Slices = [sonde:bin_slices(Pid) || Pid <- [self(), whereis(init)]],
-    _ = [sonde:native(on) || Was =:= native],
-    [{native_off, disabled}] = lists:usort(Raised),
-    [{error, {native_off, disabled}}] = lists:usort(Slices).
-
-bad_arguments_are_badarg(_Config) ->
-    Calls = [fun() -> sonde:bin_garbage(N) end || N <- bad_amounts()]
-        ++ [fun() -> sonde:bin_garbage(1, What) end || What <- [count_, 1, #{}, "bytes"]]
-        ++ [fun() -> sonde:bin_waste(N) end || N <- bad_amounts()]
-        ++ [fun() -> sonde:bin_slices(P) end || P <- [1, foo, "<0.1.0>", foreign_pid()]]
-        ++ [fun() -> sonde:bin_slices(self(), O) end
-            || O <- [#{foo => 1}, #{max_words => -1}, #{timeout => infinity}, #{suspend => 1}, []]]
-        ++ [fun() -> sonde:proc_count(bin_garbage, 1, O) end
-            || O <- [#{foo => 1}, #{max_words => -1}, #{max_words => 1.0}, #{timeout => infinity},
-                     #{report => 1}, #{self => yes}, []]]
-        ++ [fun() -> sonde:proc_count(A, 1, #{}) end || A <- [bin_garbages, [bin_garbage, foo]]],
-    [badarg] = lists:usort([raised(Call) || Call <- Calls]).
-
-bad_amounts() -> [-1, 1.0, foo, "1"].
-
-foreign_pid() -> binary_to_term(<<131, 88, 100, 0, 7, "a@b.c.d", 1:32, 0:32, 0:32>>).
-
-%% These numbers have no meaning in a window, a group, or for process_info.
-other_calls_do_not_take_them(_Config) ->
-    [badarg] = lists:usort([raised(Call)
-                            || Attr <- ?HEAP,
-                               Call <- [fun() -> sonde:proc_window(Attr, 1, 1) end,
-                                        fun() -> sonde:proc_group(application, [Attr]) end,
-                                        fun() -> sonde:info(self(), Attr) end]]).
-
-zero_rows(_Config) ->
-    case sonde_test:side() of
-        native ->
-            [] = sonde:bin_garbage(0),
-            [] = sonde:bin_waste(0),
-            {[], #{left_out := 0}} = sonde:proc_count(bin_waste, 0, #{report => true});
-        portable ->
-            {native_off, disabled} = raised(fun() -> sonde:bin_garbage(0) end)
-    end.
-
 %% ---- helpers
 
 %% A process that refers to N binaries of 100 bytes in vain, and to nothing else.
@@ -556,7 +464,4 @@ garbage_and(N, Kept) ->
     Kept.
 
 in_process(Fun) ->
-    Parent = self(),
-    Pid = spawn_opt(fun() -> Parent ! {self(), Fun()} end,
-                    [link, {min_heap_size, 100000}, {min_bin_vheap_size, 10000000}]),
-    receive {Pid, Result} -> {Pid, Result} end.
+    sonde_test:in_process(Fun, [{min_heap_size, 100000}, {min_bin_vheap_size, 10000000}]).
