@@ -107,8 +107,10 @@ helpers_have_no_row(_Config) ->
                  {initial_call, {sonde_helper, _, _}} <- Attrs].
 
 killed_caller_ends_the_work(_Config) ->
+    Large = sonde_test:hold(fun() -> [binary:copy(<<1>>, 65) || _ <- lists:seq(1, 100000)] end),
     _ = [ok = sonde_test:ends_with_caller(Call)
          || Call <- [fun() -> sonde:bin_account() end, fun() -> sonde:bin_holders(3) end,
                      fun() -> sonde:bin_window(3, 600000) end, fun() -> sonde:bin_garbage(10) end,
                      fun() -> sonde:bin_waste(10) end,
-                     fun() -> sonde:proc_count(binary_proportional, 3) end]].
+                     fun() -> sonde:proc_count(binary_proportional, 3) end]],
+    sonde_test:stop(Large).

@@ -281,13 +281,13 @@ notices(Call) ->
                                       true = is_process_alive(Caller),
                                       helpers() =/= []
                               end),
-    Held = [{Pid, monitor(process, Pid)} || Pid <- helpers(), is_suspended(Pid)],
+    Held = [{Pid, monitor(process, Pid)} || Pid <- helpers()],
+    %% It may have ended; or it is suspended, and that raises internal_error.
+    _ = [raised(fun() -> erlang:suspend_process(Pid) end) || {Pid, _} <- Held],
     ok = stop(Caller),
     _ = [raised(fun() -> erlang:resume_process(Pid) end) || {Pid, _} <- Held],
     Ends = [receive {'DOWN', Ref, process, Pid, Why} -> Why end || {Pid, Ref} <- Held],
     lists:any(fun({raised, exit, caller_is_gone, _}) -> true; (_) -> false end, Ends).
-
-is_suspended(Pid) -> raised(fun() -> erlang:suspend_process(Pid) end) =:= {returned, true}.
 
 %% ---- rows
 
