@@ -6,7 +6,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(DEEP, 10000000).
+-define(DEEP, 2000000).
 
 suite() -> [{timetrap, {minutes, 5}}].
 

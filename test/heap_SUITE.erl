@@ -344,32 +344,37 @@ busy_is_said(Config) ->
     #{} = sonde:heap(Pid),
     ok = sonde_test:stop(Pid).
 
+%% A line is drawn only if the walk takes long enough for it.
 progress_is_drawn(_Config) ->
-    Pid = sonde_test:hold(fun() -> lists:seq(1, 10000000) end),
-    Out = spawn_link(fun() -> terminal([]) end),
-    Old = group_leader(),
-    true = group_leader(Out, self()),
-    #{} = try sonde:heap(Pid, #{progress => true}) after group_leader(Old, self()) end,
-    Out ! {text, self()},
-    Text = receive {Out, Written} -> Written end,
-    {match, _} = re:run(Text, "\\r\\d+ of 2\\d{7} words, \\d+%"),
-    {match, _} = re:run(Text, "\\r\\e\\[K$"),
+    Pid = sonde_test:hold(fun() -> lists:seq(1, 5000000) end),
+    Drawn = fun() ->
+                    Text = on_terminal(fun() -> none end,
+                                       fun() -> sonde:heap(Pid, #{progress => true}) end),
+                    Shown = "^(\\r\\d+ of 1\\d{7} words, \\d+%\\e\\[K)+\\r\\e\\[K$",
+                    Text =/= <<>> andalso re:run(Text, Shown, [{capture, none}]) =:= match
+            end,
+    ok = sonde_test:until(drawn, Drawn),
     ok = sonde_test:stop(Pid).
 
-%% Nobody waits for the line: the terminal, too, may be looked at while it is held.
+%% Nothing waits for the line: the terminal, too, may be looked at while it is held.
 progress_on_what_is_held(_Config) ->
-    Out = spawn_link(fun() -> _ = put(large, lists:seq(1, 10000000)), terminal([]) end),
+    Held = fun() ->
+                   #{suspended_ms := _} =
+                       sonde:heap(group_leader(), #{progress => true, suspend => true})
+           end,
+    Text = on_terminal(fun() -> lists:seq(1, 10000000) end, Held),
+    {match, _} = re:run(Text, "^(\\r\\d+ of \\d+ words, \\d+%\\e\\[K)*(\\r\\e\\[K)?$"),
+    [] = sonde_test:mailbox().
+
+%% What Call writes to a terminal, which is a process that keeps what Make returns.
+on_terminal(Make, Call) ->
+    Out = spawn_link(fun() -> _ = put(kept, Make()), terminal([]) end),
     ok = sonde_test:settle(Out),
     Old = group_leader(),
     true = group_leader(Out, self()),
-    #{suspended_ms := _} =
-        try sonde:heap(Out, #{progress => true, suspend => true})
-        after group_leader(Old, self())
-        end,
+    #{} = try Call() after group_leader(Old, self()) end,
     Out ! {text, self()},
-    Text = receive {Out, Written} -> Written end,
-    {match, _} = re:run(Text, "^(\\r\\d+ of \\d+ words, \\d+%\\e\\[K)*(\\r\\e\\[K)?$"),
-    [] = sonde_test:mailbox().
+    receive {Out, Written} -> Written end.
 
 terminal(Text) ->
     receive

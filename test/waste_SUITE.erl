@@ -340,13 +340,13 @@ waste_is_unseen_bytes(_Config) ->
     sonde_test:stop(Pid).
 
 worst_come_first(_Config) ->
-    Sizes = [10000000, 20000000, 30000000, 40000000],
-    Pid = sonde_test:hold(fun() -> Whole = binary:copy(<<1>>, 500000000),
+    Sizes = [1000000, 2000000, 3000000, 4000000],
+    Pid = sonde_test:hold(fun() -> Whole = binary:copy(<<1>>, 50000000),
                                    {byte_size(Whole), Whole,
                                     [cut({Size, [{10, 80}]}) || Size <- Sizes]} end),
     Waste = lists:sum(Sizes) - 4 * 80,
     [{Pid, Waste, [{worst, Worst} | _]}] = sonde:bin_waste(1),
-    [{80, 40000000, 1}, {80, 30000000, 1}, {80, 20000000, 1}] = Worst,
+    [{80, 4000000, 1}, {80, 3000000, 1}, {80, 2000000, 1}] = Worst,
     sonde_test:stop(Pid).
 
 waste_of_many_slices(_Config) ->
