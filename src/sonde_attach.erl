@@ -117,10 +117,12 @@ join(Janitor) ->
     after ?LOAD_MS -> throw(timeout)
     end.
 
+%% What is there may have come a moment ago, and be only lent.
 bring(Node, Ours) ->
-    case has_it(Node) of
-        true -> {has_it, none};
-        false -> start(Node, Ours, other_system(Node, Ours))
+    case has_it(Node) andalso call(Node, erlang, whereis, [sonde_janitor]) of
+        undefined -> {has_it, none};
+        false -> start(Node, Ours, other_system(Node, Ours));
+        _Janitor -> again
     end.
 
 has_it(Node) ->
