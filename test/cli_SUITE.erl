@@ -1,5 +1,7 @@
-%% The command `sonde': what it understands, what it says, and how it ends. It is the file that
-%% scripts/escript makes; the nodes that it looks at are joined over the loopback interface.
+%% The command `sonde': what it understands, what it says, and how it ends. Where the process itself
+%% matters it is the file that scripts/escript makes (command/2), else a call in a node (sonde/2).
+%% The nodes that it looks at are joined over the loopback interface; sonde is lent to them all the
+%% time.
 -module(cli_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -11,31 +13,55 @@ all() ->
      attributes_become_no_atoms, help_has_every_command, every_option_is_in_the_help,
      every_call_of_the_table_is_there, bash_completes, completions_are_shell_scripts,
      json_is_read_back, json_of_what_it_has_nothing_for, json_of_rows, jq_reads_it,
-     pids_are_those_of_the_node, file_works_on_its_own, answers_and_exit_codes,
+     pids_are_those_of_the_node, file_works_on_its_own, the_process_has_the_exit_code,
+     every_command_answers, bin_holder_is_who_holds_it, bin_window_is_who_grows,
+     port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
+     timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
      what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, diagnosis_with_suspects_is_3,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      cluster_merges_largest_first, cluster_says_who_failed, cluster_takes_no_funs].
 
 %% The command is the same whatever side the node answers from, and that is chosen over there.
-init_per_suite(Config) ->
-    case sonde_test:side() of
-        native -> with_command(sonde_test:init(Config));
-        portable -> {skip, "nothing of the command depends on the side of the node that runs it"}
+init_per_suite(Config0) ->
+    case os:find_executable("escript") of
+        false -> {skip, "not installed: escript"};
+        _ -> with_nodes(with_command(sonde_test:init(Config0)))
     end.
 
 with_command(Config) ->
     Root = os:getenv("SONDE_ROOT", "."),
-    File = filename:join(proplists:get_value(priv_dir, Config), "sonde"),
-    case os:find_executable("escript") of
-        false ->
-            Config;
-        _ ->
-            "" = os:cmd(filename:join(Root, "scripts/escript") ++ " '" ++ ebin() ++ "' '"
-                        ++ File ++ "'"),
-            [{sonde, File} | Config]
-    end.
+    File = filename:join(get(priv_dir, Config), "sonde"),
+    Ebin = sonde_attach_helper:ebin(),
+    "" = os:cmd(filename:join(Root, "scripts/escript") ++ " '" ++ Ebin ++ "' '" ++ File ++ "'"),
+    [{sonde, File} | Config].
 
-end_per_suite(_Config) -> ok.
+%% One that calls, and two that others look at.
+with_nodes(Config) ->
+    Dir = folder(nodes, Config),
+    {Home, _} = sonde_attach_helper:home(Dir),
+    true = peer:call(Home, os, putenv, ["SONDE_COOKIE", sonde_attach_helper:cookie()]),
+    Bare = [sonde_attach_helper:bare(Dir) || _ <- [1, 2]],
+    _ = [{ok, native} = sonde_attach_helper:attach(Home, Node, Node) || {_, Node} <- Bare],
+    Holder = peer:call(element(1, hd(Bare)), ?MODULE, start_holder, []),
+    [{nodes, [Home | Bare]}, {holder, Holder} | Config].
+
+end_per_suite(Config) ->
+    [Home | Bare] = get(nodes, Config),
+    _ = [sonde_attach_helper:stop(Peer) || Peer <- [Home | [P || {P, _} <- Bare]]],
+    ok.
+
+init_per_testcase(Case, Config) ->
+    [{dir, folder(Case, Config)} | Config].
+
+end_per_testcase(_Case, _Config) ->
+    ok.
+
+folder(Name, Config) ->
+    Dir = filename:join(get(priv_dir, Config), Name),
+    ok = file:make_dir(Dir),
+    Dir.
+
+get(Key, Config) -> proplists:get_value(Key, Config).
 
 %% ---- words
 
@@ -183,7 +209,7 @@ completions_are_shell_scripts(Config) ->
     ok.
 
 script(Shell, Config) ->
-    File = filename:join(proplists:get_value(priv_dir, Config),
+    File = filename:join(get(priv_dir, Config),
                          "completion." ++ atom_to_list(Shell)),
     ok = file:write_file(File, unicode:characters_to_binary(sonde_cli_complete:script(Shell))),
     File.
@@ -243,13 +269,13 @@ json_of_what_it_has_nothing_for(_Config) ->
                  {1.0e22, 1.0e22}, {-0.5, -0.5}]],
     ok.
 
-json_of_rows(Config) ->
+json_of_rows(_Config) ->
     Rows = [{self(), 3, [a_name, {initial_call, {m, f, 1}}]}],
     Command = sonde_cli_table:command("proc_count"),
-    Shown = shown(fun() -> sonde_cli_show:show(json, Command, [], Rows) end, Config),
+    {ok, Shown} = shown(fun() -> sonde_cli_show:show(json, Command, [], Rows) end),
     Pid = list_to_binary(pid_to_list(self())),
     #{<<"rows">> := [#{<<"pid">> := Pid, <<"value">> := 3, <<"name">> := <<"a_name">>,
-                       <<"initial_call">> := <<"m:f/1">>}]} = read(Shown).
+                       <<"initial_call">> := <<"m:f/1">>}]} = read(list_to_binary(Shown)).
 
 jq_reads_it(Config) ->
     case os:find_executable("jq") of
@@ -257,7 +283,7 @@ jq_reads_it(Config) ->
             {skip, "no jq"};
         _ ->
             _ = rand:seed(exsss, {4, 5, 6}),
-            File = filename:join(proplists:get_value(priv_dir, Config), "some.json"),
+            File = filename:join(get(priv_dir, Config), "some.json"),
             Objects = [[sonde_json:encode(#{some => some_json(4)}), $\n] || _ <- lists:seq(1, 500)],
             ok = file:write_file(File, Objects),
             "500\n" = os:cmd("jq -c . '" ++ File ++ "' | wc -l"),
@@ -330,16 +356,14 @@ hex(Hex) -> binary_to_integer(Hex, 16).
 
 %% As that node itself writes them.
 pids_are_those_of_the_node(Config) ->
-    with_node(Config, fun(Peer, Node) ->
-        {0, Json, ""} = sonde(at(Node, "info kernel_sup links --json"), Config),
-        #{<<"links">> := Seen} = read(list_to_binary(Json)),
-        Seen = [_ | _] = peer:call(Peer, ?MODULE, links_as_text, [kernel_sup]),
-        {0, Text, ""} = sonde(at(Node, "proc_count reductions 1000"), Config),
-        Pid = peer:call(Peer, ?MODULE, pid_as_text, [kernel_sup]),
-        true = has(Pid ++ " ", Text),
-        {0, Same, ""} = sonde(at(Node, "info " ++ Pid ++ " registered_name"), Config),
-        {0, Same, ""} = sonde(at(Node, "info kernel_sup registered_name"), Config)
-    end).
+    {Peer, Node} = bare(Config),
+    #{<<"links">> := Seen} = json(at(Node, "info kernel_sup links"), Config),
+    Seen = [_ | _] = peer:call(Peer, ?MODULE, links_as_text, [kernel_sup]),
+    Pid = peer:call(Peer, ?MODULE, pid_as_text, [kernel_sup]),
+    true = has(Pid ++ " ", answer(at(Node, "proc_count reductions 1000"), Config)),
+    Same = answer(at(Node, "info " ++ Pid ++ " registered_name"), Config),
+    Same = answer(at(Node, "info kernel_sup registered_name"), Config),
+    ok.
 
 links_as_text(Name) ->
     {links, Links} = process_info(whereis(Name), links),
@@ -348,172 +372,322 @@ links_as_text(Name) ->
 pid_as_text(Name) ->
     pid_to_list(whereis(Name)).
 
-%% In an empty folder, with nothing of ours in any path.
+%% In an empty folder, with nothing of ours in any path. What it lends stays for a while, in case it
+%% comes again; until a connection to one who looks breaks.
 file_works_on_its_own(Config) ->
-    with_node(Config, fun(Peer, Node) ->
-        {0, Json, ""} = sonde(at(Node, "native --json"), Config),
-        Status = maps:get(<<"status">>, read(list_to_binary(Json))),
-        Status = case sonde_test:side() of
-                     native -> <<"active">>;
-                     portable -> [<<"off">>, <<"disabled">>]
-                 end,
-        ok = sonde_test:until(fun() -> not attach_SUITE:is_there(Peer) end)
-    end).
+    Home = home(Config),
+    {Peer, Node} = sonde_attach_helper:bare(get(dir, Config)),
+    try
+        {0, Json, ""} = command(at(Node, "native --json"), Config),
+        #{<<"status">> := <<"active">>} = read(list_to_binary(Json)),
+        true = sonde_attach_helper:is_there(Peer),
+        {ok, others} = sonde_attach_helper:attach(Home, somebody, Node),
+        true = peer:call(Home, erlang, disconnect_node, [Node]),
+        ok = sonde_test:until(gone, fun() -> not sonde_attach_helper:is_there(Peer) end)
+    after sonde_attach_helper:stop(Peer)
+    end.
 
-answers_and_exit_codes(Config) ->
-    with_node(Config, fun(Peer, Node) ->
-        Pid = peer:call(Peer, ?MODULE, start_holder, []),
-        _ = [begin
-                 {Words, {0, Json, ""}} = {Words, sonde(at(Node, Words ++ " --json"), Config)},
-                 true = is_map(read(list_to_binary(Json))),
-                 {Words, {0, [_ | _], ""}} = {Words, sonde(at(Node, Words), Config)}
-             end || Words <- ["proc_count memory 3", "proc_window reductions 2 10",
-                              "proc_group registered_name memory reductions", "bin_leak 2",
-                              "info " ++ Pid, "mailbox cli_suite_holder 3", "ets_count memory 2",
-                              "port_types", "scheduler_usage 10", "node_stats 1 10", "sockets",
-                              "port_count memory 2", "inet_count oct 2"]],
-        Native = ["bin_account", "bin_owned 2", "bin_holders 2 count", "bin_resources 2",
-                  "heap cli_suite_holder", "heap_top cli_suite_holder 2", "bin_garbage 2",
-                  "bin_slices cli_suite_holder", "bin_waste 1"],
-        Code = case sonde_test:side() of native -> 0; portable -> 1 end,
-        _ = [{Words, {Code, _, _}} = {Words, sonde(at(Node, Words), Config)} || Words <- Native]
-    end).
+the_process_has_the_exit_code(Config) ->
+    {_, Node} = bare(Config),
+    {0, "sonde " ++ _, ""} = command("--version", Config),
+    {1, "", NoProcess} = command(at(Node, "info no_such_process"), Config),
+    {2, "", NoCommand} = command(at(Node, "frob"), Config),
+    [true, true] = [is_one_line(Said) || Said <- [NoProcess, NoCommand]],
+    ok.
+
+%% Those that are not here have a case of their own, or of several.
+every_command_answers(Config) ->
+    {_, Node} = bare(Config),
+    Holder = get(holder, Config),
+    Words = ["proc_count memory 3", "proc_window reductions 2 10",
+             "proc_group registered_name memory reductions", "bin_leak 2", "info " ++ Holder,
+             "mailbox cli_suite_holder 3", "ets_count memory 2", "port_types", "native",
+             "scheduler_usage 10", "node_stats 1 10", "sockets", "port_count memory 2",
+             "inet_count oct 2", "bin_account", "bin_owned 2", "bin_holders 2 count",
+             "bin_resources 2", "heap cli_suite_holder", "heap_top cli_suite_holder 2",
+             "bin_garbage 2", "bin_slices cli_suite_holder", "bin_waste 1"],
+    Elsewhere = ["top", "diagnose", "bin_holder", "bin_window", "port_info", "inet_window", "dump",
+                 "completion", "help"],
+    {[], []} = {[N || #{name := N} <- sonde_cli_table:commands()]
+                -- ([hd(string:lexemes(W, " ")) || W <- Words] ++ Elsewhere),
+                [W || W <- Words, [] =:= answer(at(Node, W), Config)]},
+    _ = [{W, true} = {W, is_map(json(at(Node, W), Config))} || W <- Words],
+    ok.
+
+-define(SIZE, 3333333).
 
 start_holder() ->
-    Pid = sonde_test:hold(fun() -> [binary:copy(<<"held">>, 1000) || _ <- lists:seq(1, 10)] end),
+    Pid = sonde_test:hold(fun() -> put(cli_suite_key, {self(), tell_tale}),
+                                   binary:copy(<<"x">>, ?SIZE)
+                          end),
     true = register(cli_suite_holder, Pid),
     pid_to_list(Pid).
 
+bin_holder_is_who_holds_it(Config) ->
+    {_, Node} = bare(Config),
+    Holder = list_to_binary(get(holder, Config)),
+    #{<<"rows">> := Rows} = json(at(Node, "bin_holders 20"), Config),
+    [Id] = [Id || #{<<"id">> := Id, <<"size">> := ?SIZE} <- Rows],
+    Ask = at(Node, "bin_holder " ++ integer_to_list(Id)),
+    #{<<"id">> := Id, <<"size">> := ?SIZE, <<"refc">> := 1, <<"elsewhere">> := 0,
+      <<"holders">> := [[Holder, 1, ?SIZE]]} = json(Ask, Config),
+    true = has(binary_to_list(Holder), answer(Ask, Config)).
+
+bin_window_is_who_grows(Config) ->
+    {Peer, Node} = bare(Config),
+    Grower = peer:call(Peer, ?MODULE, start_grower, []),
+    Text = pid_text(Peer, Grower),
+    %% A process that runs when it is looked at has no row.
+    ok = sonde_test:until({a_row, Text}, fun() ->
+        #{<<"rows">> := Rows} = json(at(Node, "bin_window 1 300"), Config),
+        case Rows of
+            [#{<<"holder">> := Text, <<"value">> := Bytes}] -> Bytes >= 10000;
+            [] -> false
+        end
+    end),
+    ok = peer:call(Peer, sonde_test, stop, [Grower]).
+
+start_grower() ->
+    spawn(fun() -> grow([]) end).
+
+grow(Held) ->
+    timer:sleep(5),
+    grow([binary:copy(<<"x">>, 10000) | Held]).
+
+%% As text and as a number.
+port_info_is_about_that_port(Config) ->
+    {Peer, Node} = bare(Config),
+    {Pid, Port, _} = peer:call(Peer, ?MODULE, start_sender, []),
+    [Text, Number] = [peer:call(Peer, ?MODULE, F, [Port]) || F <- [port_text, port_number]],
+    Owner = pid_text(Peer, Pid),
+    #{<<"meta">> := #{<<"name">> := <<"tcp_inet">>},
+      <<"signals">> := #{<<"connected">> := Owner}} =
+        json(at(Node, "port_info " ++ Text), Config),
+    Said = answer(at(Node, "port_info " ++ Text ++ " --json"), Config),
+    #{<<"meta">> := Meta} = read(list_to_binary(Said)),
+    #{<<"meta">> := Meta} = json(at(Node, "port_info " ++ Number), Config),
+    ok = peer:call(Peer, sonde_test, stop, [Pid]).
+
+inet_window_is_who_sends(Config) ->
+    {Peer, Node} = bare(Config),
+    {Pid, Port, Bytes} = peer:call(Peer, ?MODULE, start_sender, []),
+    Text = list_to_binary(peer:call(Peer, ?MODULE, port_text, [Port])),
+    ok = sonde_test:until({a_row, Text}, fun() ->
+        #{<<"rows">> := Rows} = json(at(Node, "inet_window send_oct 100 300"), Config),
+        [N || #{<<"port">> := P, <<"value">> := N} <- Rows, P =:= Text, N > 0, N rem Bytes =:= 0]
+            =/= []
+    end),
+    ok = peer:call(Peer, sonde_test, stop, [Pid]).
+
+%% On the other node: a process that sends to itself, its port, and how much it sends at a time.
+%% Where the inet backend is another one, sockets are no ports.
+start_sender() ->
+    Parent = self(),
+    Pid = spawn(fun() ->
+        Opts = [{inet_backend, inet}, binary, {active, false}],
+        {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}} | tl(Opts)]),
+        {ok, Number} = inet:port(Listen),
+        {ok, Out} = gen_tcp:connect({127, 0, 0, 1}, Number, Opts),
+        {ok, In} = gen_tcp:accept(Listen),
+        Parent ! {self(), Out},
+        pump(Out, In)
+    end),
+    receive {Pid, Port} -> {Pid, Port, 777} end.
+
+pump(Out, In) ->
+    ok = gen_tcp:send(Out, binary:copy(<<"x">>, 777)),
+    {ok, _} = gen_tcp:recv(In, 777),
+    timer:sleep(5),
+    pump(Out, In).
+
+port_text(Port) -> port_to_list(Port).
+
+port_number(Port) ->
+    {match, [Number]} = re:run(port_to_list(Port), "\\.(\\d+)>", [{capture, [1], list}]),
+    Number.
+
+pid_text(Peer, Pid) ->
+    list_to_binary(peer:call(Peer, erlang, pid_to_list, [Pid])).
+
+%% Without a word typed, and to no terminal.
+top_is_one_look_where_nobody_types(Config) ->
+    {Peer, Node} = bare(Config),
+    {0, Text, ""} = command(at(Node, "top"), Config),
+    true = lists:prefix("sonde " ++ atom_to_list(Node), Text),
+    [_, _] = string:split(Text, "processes by memory", all),
+    true = has(peer:call(Peer, ?MODULE, pid_as_text, [application_controller]) ++ " ", Text),
+    nomatch = re:run(Text, "[^\n -~]"),
+    ok.
+
+%% What is slow on a busy machine gets more time, the wait as well: the call never ends within the
+%% timeout alone.
+timeout_is_beyond_what_the_call_waits_for(Config) ->
+    {_, Node} = bare(Config),
+    {1, "", Said} = sonde(at(Node, "bin_leak 3 --timeout 0"), Config),
+    true = is_one_line(Said) andalso has("--timeout", Said),
+    {0, _, ""} = sonde(at(Node, "bin_leak 3 -t 60000"), Config),
+    true = lists:any(fun(Ms) ->
+                             Words = lists:concat(["scheduler_usage ", 2 * Ms, " --timeout ", Ms]),
+                             element(1, sonde(at(Node, Words), Config)) =:= 0
+                     end, [250, 1000, 4000, 16000]).
+
+%% Only where it is asked for, and not longer.
+suspend_holds_the_process(Config) ->
+    {Peer, Node} = bare(Config),
+    Holder = peer:call(Peer, erlang, whereis, [cli_suite_holder]),
+    File = filename:join(get(dir, Config), "dump"),
+    Suspended = fun(Words) ->
+        Calls = sonde_attach_helper:traced(Peer, [{erlang, suspend_process}], fun() ->
+            {0, _, ""} = sonde(at(Node, Words), Config)
+        end),
+        [Pid || {suspend_process, [Pid | _]} <- Calls]
+    end,
+    _ = [begin
+             {Words, []} = {Words, Suspended(Words)},
+             {Words, [Holder | _]} = {Words, Suspended(Words ++ " --suspend")},
+             {status, waiting} = peer:call(Peer, erlang, process_info, [Holder, status])
+         end || Words <- ["heap cli_suite_holder", "heap_top cli_suite_holder 2",
+                          "mailbox cli_suite_holder 2", "bin_slices cli_suite_holder",
+                          "dump --force cli_suite_holder " ++ File]],
+    [] = [Name || #{name := Name, options := Options} <- sonde_cli_table:commands(),
+                  #{name := suspend} <- Options,
+                  not lists:member(Name, ["heap", "heap_top", "mailbox", "bin_slices", "dump"])].
+
+values_are_in_the_dump(Config) ->
+    {_, Node} = bare(Config),
+    Dumped = fun(Option) ->
+        File = filename:join(get(dir, Config), "dump"),
+        {0, _, ""} = sonde(at(Node, "dump --force cli_suite_holder " ++ File ++ Option), Config),
+        {ok, Text} = file:read_file(File),
+        binary_to_list(Text)
+    end,
+    [false, true] = [has("tell_tale", Dumped(Option)) || Option <- ["", " --values"]],
+    ok.
+
 what_goes_wrong_is_one_line(Config) ->
-    with_node(Config, fun(_, Node) ->
-        Port = integer_to_list(load_SUITE:free_port()),
-        _ = [begin
-                 {Words, {1, "", Said}} = {Words, sonde(Words, Config)},
-                 {Words, true, Said} = {Words, is_one_line(Said), Said}
-             end || Words <- ["--node p" ++ Port ++ "@127.0.0.1 native",
-                              "--node p" ++ Port ++ "@no.such.host.invalid native",
-                              "--cookie-file /no/such/file " ++ at(Node, "native"),
-                              at(Node, "info no_such_process"), at(Node, "heap 0.999999.0"),
-                              at(Node, "heap nonsense.0"), at(Node, "port_info nonsense"),
-                              at(Node, "bin_holder 12")]],
-        ok
-    end).
+    {_, Node} = bare(Config),
+    Port = integer_to_list(sonde_peer_helper:free_port()),
+    _ = [begin
+             {Words, {1, "", Said}} = {Words, sonde(Words, Config)},
+             {Words, true, Said} = {Words, is_one_line(Said), Said}
+         end || Words <- ["--node p" ++ Port ++ "@127.0.0.1 native",
+                          "--node p" ++ Port ++ "@no.such.host.invalid native",
+                          "--cookie-file /no/such/file " ++ at(Node, "native"),
+                          at(Node, "info no_such_process"), at(Node, "heap 0.999999.0"),
+                          at(Node, "heap nonsense.0"), at(Node, "port_info nonsense"),
+                          at(Node, "bin_holder 12")]],
+    ok.
 
 %% From the environment, from a file, and the wrong one; never from the command line.
 cookies(Config) ->
-    with_node(Config, fun(_, Node) ->
-        Dir = proplists:get_value(dir, Config),
-        [Right, Wrong] = [filename:join(Dir, Name) || Name <- ["right", "wrong"]],
-        ok = file:write_file(Right, [cookie(), "\n"]),
-        ok = file:write_file(Wrong, "wrong\n"),
-        Ask = at(Node, "port_types"),
-        {0, Types, ""} = sonde(Ask, Config),
-        {0, Types, ""} =
-            sonde("--cookie-file " ++ Right ++ " " ++ Ask, [{cookie, "wrong"} | Config]),
-        {1, "", Refused} = sonde("--cookie-file " ++ Wrong ++ " " ++ Ask, Config),
-        true = is_one_line(Refused) andalso has("cookie", Refused),
-        {1, "", Refused} = sonde(Ask, [{cookie, "wrong"} | Config]),
-        {1, "", None} = sonde(Ask, [{cookie, ""} | Config]),
-        true = is_one_line(None) andalso has("no cookie", None),
-        ok = file:write_file(filename:join(Dir, ".erlang.cookie"), cookie()),
-        {0, Types, ""} = sonde(Ask, [{cookie, ""} | Config])
-    end).
+    {_, Node} = bare(Config),
+    Dir = get(dir, Config),
+    Cookie = sonde_attach_helper:cookie(),
+    [Right, Wrong] = [filename:join(Dir, Name) || Name <- ["right", "wrong"]],
+    ok = file:write_file(Right, [Cookie, "\n"]),
+    ok = file:write_file(Wrong, "wrong\n"),
+    Ask = at(Node, "info kernel_sup registered_name"),
+    {0, Answer, ""} = command(Ask, Config),
+    {0, Answer, ""} = command("--cookie-file " ++ Right ++ " " ++ Ask, [{cookie, "wrong"} | Config]),
+    {1, "", Refused} = command("--cookie-file " ++ Wrong ++ " " ++ Ask, Config),
+    true = is_one_line(Refused) andalso has("cookie", Refused),
+    {1, "", Refused} = command(Ask, [{cookie, "wrong"} | Config]),
+    {1, "", None} = command(Ask, [{cookie, ""} | Config]),
+    true = is_one_line(None) andalso has("no cookie", None),
+    ok = file:write_file(filename:join(Dir, ".erlang.cookie"), Cookie),
+    {0, Answer, ""} = command(Ask, [{cookie, ""} | Config]).
 
 dump_is_a_file_here(Config) ->
-    case sonde_test:side() of
-        portable ->
-            {skip, "there is no portable side of it"};
-        native ->
-            with_node(Config, fun(Peer, Node) ->
-                _ = peer:call(Peer, ?MODULE, start_holder, []),
-                File = filename:join(proplists:get_value(dir, Config), "holder.heapsnapshot"),
-                Dump = at(Node, "dump cli_suite_holder " ++ File),
-                {0, Json, ""} = sonde(Dump ++ " --json", Config),
-                #{<<"bytes">> := Bytes} = read(list_to_binary(Json)),
-                {ok, Dumped} = file:read_file(File),
-                Bytes = byte_size(Dumped),
-                #{<<"snapshot">> := _} = read(Dumped),
-                {1, "", Exists} = sonde(Dump, Config),
-                true = is_one_line(Exists) andalso has("exists", Exists),
-                {0, _, ""} = sonde(Dump ++ " --force", Config),
-                {1, "", NoDir} = sonde(Dump ++ "/in/no/folder", Config),
-                true = is_one_line(NoDir)
-            end)
-    end.
+    {_, Node} = bare(Config),
+    File = filename:join(get(dir, Config), "holder.heapsnapshot"),
+    Dump = at(Node, "dump cli_suite_holder " ++ File),
+    #{<<"bytes">> := Bytes} = json(Dump, Config),
+    {ok, Dumped} = file:read_file(File),
+    Bytes = byte_size(Dumped),
+    #{<<"snapshot">> := _} = read(Dumped),
+    {1, "", Exists} = sonde(Dump, Config),
+    true = is_one_line(Exists) andalso has("exists", Exists),
+    {0, _, ""} = sonde(Dump ++ " --force", Config),
+    {1, "", NoDir} = sonde(Dump ++ "/in/no/folder", Config),
+    true = is_one_line(NoDir).
 
+%% On the other node, which has nothing else to look at.
 diagnosis_with_suspects_is_3(Config) ->
-    with_node(Config, fun(Peer, Node) ->
-        Ask = at(Node, "diagnose --interval 300 --json"),
-        _ = peer:call(Peer, sonde_leaks_helper, start,
-                      [#{plan => [#{of_kind => leak, kind => unmatched, bytes => 30000000,
-                                    named => false}]}], 60000),
-        {3, Json, ""} = sonde(Ask, Config),
-        #{<<"suspects">> := [_ | _] = Suspects} = read(list_to_binary(Json)),
-        [#{<<"remedy">> := <<"drop_unmatched">>}] =
-            [S || #{<<"kind">> := <<"mailbox">>} = S <- Suspects]
-    end).
+    {Peer, Node} = lists:last(get(nodes, Config)),
+    _ = peer:call(Peer, sonde_leaks_helper, start,
+                  [#{plan => [#{of_kind => leak, kind => unmatched, bytes => 30000000,
+                                named => false}]}], 60000),
+    {3, Json, ""} = command(at(Node, "diagnose --interval 300 --json"), Config),
+    #{<<"suspects">> := [_ | _] = Suspects} = read(list_to_binary(Json)),
+    [#{<<"remedy">> := <<"drop_unmatched">>}] =
+        [S || #{<<"kind">> := <<"mailbox">>} = S <- Suspects].
 
+%% Though the name would not fit, and the terminal knows colours.
 nothing_is_cut_or_coloured_for_nobody(Config) ->
-    with_node(Config, fun(_, Node) ->
-        {0, Text, ""} = sonde(at(Node, "proc_count memory 100"), Config),
-        false = has("\e", Text),
-        false = has("..", Text)
-    end).
+    {Peer, Node} = bare(Config),
+    Name = lists:duplicate(200, $n),
+    Pid = peer:call(Peer, ?MODULE, start_named, [Name]),
+    {0, Text, ""} = command(at(Node, "proc_count memory 100"), [{term, "xterm"} | Config]),
+    true = has(Name, Text),
+    false = has("\e", Text),
+    ok = peer:call(Peer, sonde_test, stop, [Pid]).
+
+start_named(Name) ->
+    Pid = sonde_test:hold(fun() -> lists:seq(1, 100000) end),
+    true = register(list_to_atom(Name), Pid),
+    Pid.
 
 %% ---- several nodes
 
 cluster_is_one_table(Config) ->
-    with_node(Config, fun(_, One) ->
-        with_node(Config, fun(_, Two) ->
-            Both = lists:concat(["--cluster ", One, ",", Two, " "]),
-            {0, Text, ""} = sonde(Both ++ "proc_count memory 2", Config),
-            true = has("node", Text) andalso has(atom_to_list(One), Text)
-                andalso has(atom_to_list(Two), Text),
-            {0, Json, ""} = sonde(Both ++ "--json proc_count memory 2", Config),
-            #{<<"rows">> := Rows, <<"failed">> := []} = read(list_to_binary(Json)),
-            4 = length(Rows),
-            Values = [V || #{<<"value">> := V} <- Rows],
-            Values = lists:reverse(lists:sort(Values)),
-            _ = [{Words, {0, _, ""}} = {Words, sonde(Both ++ Words, Config)}
-                 || Words <- ["port_types", "proc_group registered_name memory", "bin_leak 1"]],
-            {1, Some, Said} = sonde(lists:concat(["--cluster ", One, ",p1@127.0.0.1 ",
-                                                  "proc_count memory 2"]), Config),
-            true = has(atom_to_list(One), Some) andalso is_one_line(Said)
-                andalso has("p1@127.0.0.1", Said)
-        end)
-    end).
+    [_, {_, One}, {_, Two}] = get(nodes, Config),
+    Both = lists:concat(["--cluster ", One, ",", Two, " "]),
+    Text = answer(Both ++ "proc_count memory 2", Config),
+    true = has("node", Text) andalso has(atom_to_list(One), Text)
+        andalso has(atom_to_list(Two), Text),
+    #{<<"rows">> := Rows, <<"failed">> := []} = json(Both ++ "proc_count memory 2", Config),
+    4 = length(Rows),
+    Values = [V || #{<<"value">> := V} <- Rows],
+    Values = lists:reverse(lists:sort(Values)),
+    _ = [{Words, [_ | _]} = {Words, answer(Both ++ Words, Config)}
+         || Words <- ["port_types", "proc_group registered_name memory", "bin_leak 1"]],
+    {1, Some, Said} = sonde(lists:concat(["--cluster ", One, ",p1@127.0.0.1 ",
+                                          "proc_count memory 2"]), Config),
+    true = has(atom_to_list(One), Some) andalso is_one_line(Said)
+        andalso has("p1@127.0.0.1", Said).
 
-cluster_merges_largest_first(_Config) ->
-    with_two(fun(Call, _, Bs) ->
-        #{failed := [], rows := Rows} = Call([{proc_count, [memory, 3]}, #{nodes => Bs}]),
-        6 = length(Rows),
-        Bs = lists:usort([Node || {Node, _} <- Rows]),
-        Values = [V || {_, {_, V, _}} <- Rows],
-        Values = lists:reverse(lists:sort(Values)),
-        #{failed := [], rows := Types} = Call([{port_types, []}, #{nodes => Bs}]),
-        Counts = [N || {_, {_, N}} <- Types],
-        Counts = lists:reverse(lists:sort(Counts)),
-        #{failed := [], rows := Groups} =
-            Call([{proc_group, [registered_name, [memory]]}, #{nodes => Bs}]),
-        Totals = [T || {_, {_, _, [{memory, T}]}} <- Groups],
-        Totals = lists:reverse(lists:sort(Totals)),
-        #{failed := [], rows := Leaks} = Call([{bin_leak, [3]}, #{nodes => Bs}]),
-        Freed = [V || {_, {_, V, _}} <- Leaks],
-        Freed = lists:sort(Freed),
-        #{failed := [], rows := []} = Call([{proc_count, [memory, 3]}, #{nodes => []}])
-    end).
+cluster_merges_largest_first(Config) ->
+    Call = cluster(Config),
+    Bs = lists:sort([Node || {_, Node} <- tl(get(nodes, Config))]),
+    #{failed := [], rows := Rows} = Call({proc_count, [memory, 3]}, #{nodes => Bs}),
+    6 = length(Rows),
+    Bs = lists:usort([Node || {Node, _} <- Rows]),
+    Values = [V || {_, {_, V, _}} <- Rows],
+    Values = lists:reverse(lists:sort(Values)),
+    #{failed := [], rows := Types} = Call({port_types, []}, #{nodes => Bs}),
+    Counts = [N || {_, {_, N}} <- Types],
+    Counts = lists:reverse(lists:sort(Counts)),
+    #{failed := [], rows := Groups} =
+        Call({proc_group, [registered_name, [memory]]}, #{nodes => Bs}),
+    Totals = [T || {_, {_, _, [{memory, T}]}} <- Groups],
+    Totals = lists:reverse(lists:sort(Totals)),
+    #{failed := [], rows := Leaks} = Call({bin_leak, [3]}, #{nodes => Bs}),
+    Freed = [V || {_, {_, V, _}} <- Leaks],
+    Freed = lists:sort(Freed),
+    #{failed := [], rows := []} = Call({proc_count, [memory, 3]}, #{nodes => []}),
+    ok.
 
-cluster_says_who_failed(_Config) ->
-    with_two(fun(Call, Home, [One | _]) ->
-        Down = 'p1@127.0.0.1',
-        #{failed := [{Down, noconnection}], rows := [{One, _}]} =
-            Call([{proc_count, [memory, 1]}, #{nodes => [One, Down]}]),
-        #{failed := [{One, timeout}], rows := []} =
-            Call([{proc_window, [memory, 1, 100000]}, #{nodes => [One], timeout => 50}]),
-        #{failed := [{One, badarg}], rows := []} =
-            Call([{proc_count, [no_attribute, 1]}, #{nodes => [One]}]),
-        [] = sonde_peer_helper:call(Home, ?MODULE, cluster_and_look, [One, Down])
-    end).
+cluster_says_who_failed(Config) ->
+    Call = cluster(Config),
+    {_, One} = bare(Config),
+    Down = 'p1@127.0.0.1',
+    #{failed := [{Down, noconnection}], rows := [{One, _}]} =
+        Call({proc_count, [memory, 1]}, #{nodes => [One, Down]}),
+    #{failed := [{One, timeout}], rows := []} =
+        Call({proc_window, [memory, 1, 100000]}, #{nodes => [One], timeout => 50}),
+    #{failed := [{One, badarg}], rows := []} =
+        Call({proc_count, [no_attribute, 1]}, #{nodes => [One]}),
+    [] = peer:call(home(Config), ?MODULE, cluster_and_look, [One, Down]).
 
 cluster_and_look(One, Down) ->
     _ = sonde:cluster({proc_window, [memory, 1, 300]}, #{nodes => [One, Down], timeout => 50}),
@@ -537,42 +711,66 @@ cluster_takes_no_funs(_Config) ->
                              {{proc_count, [memory, 3]}, []}]],
     ok.
 
-with_two(Test) ->
-    {Home, HomeNode} = sonde_peer_helper:start_node(shipped),
-    {Other, Node} = sonde_peer_helper:start_node(shipped),
-    Call = fun(Args) -> sonde_peer_helper:call(Home, sonde, cluster, Args) end,
-    try Test(Call, Home, lists:sort([HomeNode, Node]))
-    after [sonde_peer_helper:stop(P) || P <- [Home, Other]]
-    end.
+cluster(Config) ->
+    fun(What, Opts) -> peer:call(home(Config), sonde, cluster, [What, Opts], 60000) end.
 
 %% ---- the command
 
-with_node(Config, Test) ->
-    Port = load_SUITE:free_port(),
-    {Peer, Node} = attach_SUITE:start(["-erl_epmd_port", integer_to_list(Port)], Config, Port),
-    try Test(Peer, Node)
-    after peer:stop(Peer)
-    end.
+home(Config) -> hd(get(nodes, Config)).
 
-cookie() -> attach_SUITE:cookie().
+bare(Config) -> lists:nth(2, get(nodes, Config)).
 
 at(Node, Words) ->
     lists:concat(["--node ", Node, " ", Words]).
 
-%% Its exit code, and what it wrote to where.
+json(Words, Config) ->
+    read(list_to_binary(answer(Words ++ " --json", Config))).
+
+answer(Words, Config) ->
+    {Words, {0, Out, ""}} = {Words, sonde(Words, Config)},
+    Out.
+
+%% Its exit code, and what it wrote to where: called in a node that has the right cookie already.
 sonde(Words, Config) ->
-    Dir = proplists:get_value(dir, Config),
+    peer:call(home(Config), ?MODULE, run, [string:lexemes(Words, " ")], 120000).
+
+run(Words) ->
+    Errors = sonde_terminal_helper:start(#{}),
+    Usual = whereis(standard_error),
+    true = unregister(standard_error),
+    true = register(standard_error, Errors),
+    try
+        {Code, Out} = shown(fun() -> sonde_cli:run(Words) end),
+        {Code, Out, sonde_terminal_helper:written(Errors)}
+    after
+        ok = sonde_terminal_helper:stop(Errors),
+        true = register(standard_error, Usual)
+    end.
+
+%% What a fun returns and prints, to what is no terminal.
+shown(Fun) ->
+    Out = sonde_terminal_helper:start(#{}),
+    {Pid, Ref} = sonde_terminal_helper:on(Out, Fun),
+    {result, Result} = receive {'DOWN', Ref, process, Pid, Why} -> Why end,
+    Text = sonde_terminal_helper:written(Out),
+    ok = sonde_terminal_helper:stop(Out),
+    {Result, Text}.
+
+%% The same of the file that it is.
+command(Words, Config) ->
+    Dir = get(dir, Config),
     Errors = filename:join(Dir, "stderr"),
     Quoted = [[" '", W, "'"] || W <- string:lexemes(Words, " ")],
     Flags = "-epmd_module sonde_epmd -start_epmd false -pa "
         ++ filename:dirname(code:which(sonde_epmd)),
+    Cookie = proplists:get_value(cookie, Config, sonde_attach_helper:cookie()),
     Port = open_port({spawn_executable, "/bin/sh"},
                      [{args, ["-c", unicode:characters_to_list(
-                                      [proplists:get_value(sonde, Config), Quoted,
+                                      [get(sonde, Config), Quoted,
                                        " 2>'", Errors, "' </dev/null"])]},
                       {env, [{"ERL_FLAGS", Flags}, {"HOME", Dir}, {"XDG_CONFIG_HOME", Dir},
-                             {"SONDE_COOKIE", proplists:get_value(cookie, Config, cookie())},
-                             {"ERL_LIBS", false}]},
+                             {"SONDE_COOKIE", Cookie}, {"ERL_LIBS", false},
+                             {"TERM", proplists:get_value(term, Config, "dumb")}]},
                       {cd, Dir}, exit_status, binary]),
     {Code, Out} = collect(Port, <<>>),
     {ok, Said} = file:read_file(Errors),
@@ -584,32 +782,8 @@ collect(Port, Out) ->
         {Port, {exit_status, Code}} -> {Code, Out}
     end.
 
-%% What a fun prints.
-shown(Fun, Config) ->
-    File = filename:join(proplists:get_value(dir, Config), "shown"),
-    {ok, Device} = file:open(File, [write]),
-    Leader = group_leader(),
-    true = group_leader(Device, self()),
-    try ok = Fun()
-    after group_leader(Leader, self())
-    end,
-    ok = file:close(Device),
-    {ok, Text} = file:read_file(File),
-    Text.
-
 is_one_line(Said) ->
     lists:prefix("sonde: ", Said) andalso length(string:split(Said, "\n", all)) =:= 2.
 
 has(Part, Text) ->
     string:find(Text, Part) =/= nomatch.
-
-init_per_testcase(Case, Config) ->
-    Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
-    ok = file:make_dir(Dir),
-    [{dir, Dir} | Config].
-
-end_per_testcase(_Case, _Config) ->
-    ok.
-
-ebin() ->
-    filename:dirname(code:which(sonde)).

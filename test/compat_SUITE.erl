@@ -50,13 +50,9 @@ end_per_testcase(_Case, _Config) ->
     ok.
 
 needs(Tools, Config) ->
-    case {[T || T <- Tools, os:find_executable(T) =:= false], os:getenv("SONDE_SANITIZE", ""),
-          filelib:is_file(in_tree(".git"))} of
-        {[], "", true} -> Config;
-        {[], "", false} -> {skip, "this tree is not git's"};
-        {[], _, _} -> {skip, "a release's script does not start under the sanitizers"};
-        {Missing, _, _} ->
-            {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))}
+    case filelib:is_file(in_tree(".git")) of
+        true -> sonde_project_helper:needs(Tools, Config);
+        false -> {skip, "this tree is not git's"}
     end.
 
 %% ---- the modules
@@ -115,16 +111,18 @@ is_exported(Module, Function, Arity) ->
 %% The version is the contract's, so that a dependency on recon 2.5 is content; sonde is named, so
 %% that a release that has recon has sonde.
 is_an_application_named_recon(Config) ->
-    Peer = peer(Config),
-    {ok, Started} = sonde_peer_helper:call(Peer, application, ensure_all_started, [recon]),
-    [recon, sonde] = lists:sort(Started),
-    {ok, "2.5.6"} = sonde_peer_helper:call(Peer, application, get_key, [recon, vsn]),
-    {ok, [kernel, stdlib, sonde]} =
-        sonde_peer_helper:call(Peer, application, get_key, [recon, applications]),
-    sonde_peer_helper:stop(Peer).
+    with_peer(Config, fun(Peer) ->
+        {ok, Started} = sonde_peer_helper:call(Peer, application, ensure_all_started, [recon]),
+        [recon, sonde] = lists:sort(Started),
+        {ok, "2.5.6"} = sonde_peer_helper:call(Peer, application, get_key, [recon, vsn]),
+        {ok, [kernel, stdlib, sonde]} =
+            sonde_peer_helper:call(Peer, application, get_key, [recon, applications])
+    end).
 
 answers_as_sonde_does(Config) ->
-    Peer = peer(Config),
+    with_peer(Config, fun same_answers/1).
+
+same_answers(Peer) ->
     Init = sonde_peer_helper:call(Peer, erlang, whereis, [init]),
     Calls = [{recon, info, [Init, location]}, {recon, info, [Init, links]},
              {recon, info, ["<0.0.0>", meta]}, {recon, proc_count, [heap_size, 0]},
@@ -136,8 +134,7 @@ answers_as_sonde_does(Config) ->
     [] = [{M, F, A, Theirs, Ours} || {M, F, A} <- Calls,
                                      Theirs <- [answer(Peer, M, F, A)],
                                      Ours <- [answer(Peer, sonde_conform:ours(M), F, A)],
-                                     Theirs =/= Ours orelse Theirs =:= {error, undef}],
-    sonde_peer_helper:stop(Peer).
+                                     Theirs =/= Ours orelse Theirs =:= {error, undef}].
 
 answer(Peer, M, F, A) ->
     try sonde_peer_helper:call(Peer, M, F, A)
@@ -145,8 +142,8 @@ answer(Peer, M, F, A) ->
           Class:Why -> {Class, Why}
     end.
 
-peer(Config) ->
-    sonde_peer_helper:start(shipped, ["-pa", proplists:get_value(ebin, Config)]).
+with_peer(Config, Test) ->
+    sonde_peer_helper:with(shipped, ["-pa", proplists:get_value(ebin, Config)], Test).
 
 %% ---- the documentation
 
@@ -168,7 +165,6 @@ is_of_use_where_it_is_loaded(Config) ->
         sonde_peer_helper:stop(Home),
         sonde_peer_helper:stop(Bare)
     end.
-
 
 %% What sonde_conform knows to be different, people are told: each call in a row of the table.
 names_every_difference(_Config) ->
@@ -200,10 +196,10 @@ replaces_recon_in_a_rebar3_release(Config) ->
                    {sys_config, "sys.config"}, {vm_args, "vm.args"}]},
     ok = write(Dir, "rebar.config",
                [snippet("git_subdir", Config), io_lib:format("~p.~n", [Relx])]),
-    ok = write(Dir, "sys.config", io_lib:format("[{sonde, [{native, ~s}]}].~n", [setting()])),
+    ok = write(Dir, "sys.config", "[{sonde,[{native,on}]}].\n"),
     ok = write(Dir, "vm.args", vm_args()),
     _ = sonde_project_helper:sh(Dir, "rebar3 release"),
-    answers_well(Dir, "_build/default/rel/probe/bin/probe foreground").
+    answers_well(Dir, "_build/default/rel/probe", "bin/probe foreground").
 
 replaces_recon_in_a_mix_release(Config) ->
     Dir = project(Config, "mix"),
@@ -211,11 +207,10 @@ replaces_recon_in_a_mix_release(Config) ->
                                    filename:join(Dir, "src/probe.erl")),
     {ok, Text} = file:read_file(filename:join(Dir, "mix.exs")),
     ok = write(Dir, "mix.exs", string:replace(Text, "DEPENDENCY", snippet("sparse:", Config))),
-    ok = write(Dir, "config/config.exs",
-               ["import Config\nconfig :sonde, native: :", setting(), "\n"]),
+    ok = write(Dir, "config/config.exs", "import Config\nconfig :sonde, native: :on\n"),
     Mix = "MIX_ENV=prod MIX_REBAR3=$(command -v rebar3) mix ",
     _ = sonde_project_helper:sh(Dir, Mix ++ "deps.get && " ++ Mix ++ "release --quiet"),
-    answers_well(Dir, "RELEASE_DISTRIBUTION=none _build/prod/rel/probe/bin/probe start").
+    answers_well(Dir, "_build/prod/rel/probe", "bin/probe start").
 
 %% A copy of the project, made anew: a run before this one may have left something.
 project(Config, Name) ->
@@ -230,20 +225,29 @@ write(Dir, Name, Text) ->
     ok = filelib:ensure_dir(File),
     file:write_file(File, Text).
 
-setting() ->
-    case sonde_test:side() of native -> "on"; portable -> "off" end.
-
 %% The release's script wants a name; there is no epmd, so nothing is left behind.
 vm_args() ->
     "-name probe@127.0.0.1\n-setcookie probe\n-start_epmd false -erl_epmd_port 0\n"
     "-kernel inet_dist_use_interface {127,0,0,1}\n".
 
-%% The node writes its answers and ends by itself.
-answers_well(Dir, Command) ->
+%% The node writes its answers and ends by itself; with the native side, and where the release's own
+%% configuration has it off.
+answers_well(Dir, Release, Command) ->
+    File = filename:join([Dir, Release, "releases/1.0.0/sys.config"]),
+    {ok, Config} = file:read_file(File),
+    [On, Off] = [Config, re:replace(Config, "{native, *on}", "{native,off}")],
+    answers_well(Dir, Release, Command, active),
+    ok = file:write_file(File, Off),
+    true = iolist_to_binary(Off) =/= On,
+    answers_well(Dir, Release, Command, {off, disabled}).
+
+answers_well(Dir, Release, Command, Status) ->
     File = filename:join(Dir, "answers"),
-    _ = sonde_project_helper:sh(Dir, "PROBE_ANSWERS=" ++ File ++ " timeout 60 env " ++ Command),
+    _ = sonde_project_helper:sh(filename:join(Dir, Release),
+                                "RELEASE_DISTRIBUTION=none PROBE_ANSWERS=" ++ File
+                                ++ " timeout 60 " ++ Command),
     {ok, [Answers]} = file:consult(File),
-    Status = case sonde_test:side() of native -> active; portable -> {off, disabled} end,
+    ok = file:delete(File),
     Expected = #{version => "2.5.6", applications => [recon, sonde], mode => embedded,
                  status => Status, proc_count => true, windows => 2, used => true, usage => true,
                  pid => true, record => <<"{a, 1}">>, map => false, traced => {1, ok}},
@@ -254,11 +258,8 @@ answers_well(Dir, Command) ->
 %% ---- where things are
 
 repository(Config) ->
-    Dir = filename:join(proplists:get_value(priv_dir, Config), "repository"),
-    case filelib:is_dir(Dir) of
-        true -> "file://" ++ Dir;
-        false -> sonde_project_helper:repository(Dir)
-    end.
+    "file://" ++ sonde_project_helper:once("repository", Config,
+                                           fun sonde_project_helper:repository/1).
 
 app() ->
     {ok, [{application, recon, Props}]} = file:consult(in_tree("compat/recon/src/recon.app.src")),

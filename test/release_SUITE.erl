@@ -1,11 +1,12 @@
 %% What others build from the package: a release in embedded mode with {sonde, load} and stripped
-%% beams, asked from a remote shell; a build where there is no C compiler; a release with a watcher in its
-%% tree, upgraded in place; and a mix project with one.
+%% beams, asked from a remote shell; a build where there is no C compiler; a release with a watcher in
+%% its tree, upgraded in place; and a mix project with one.
 -module(release_SUITE).
 
 -import(sonde_project_helper, [root/0, sh/2]).
 
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
+         end_per_testcase/2]).
 -export([answers_from_a_release/1, answers_without_a_compiler/1,
          the_appup_has_every_module/1, a_watcher_lives_through_an_upgrade_in_place/1,
          a_watcher_lives_under_an_elixir_supervisor/1]).
@@ -17,19 +18,24 @@ all() ->
     [answers_from_a_release, answers_without_a_compiler, the_appup_has_every_module,
      a_watcher_lives_through_an_upgrade_in_place, a_watcher_lives_under_an_elixir_supervisor].
 
+%% Both sides are among the cases: what was built does not know of them.
 init_per_suite(Config) ->
-    Needed = ["rebar3", "git", "script"],
-    case [N || N <- Needed, os:find_executable(N) =:= false] of
-        [_ | _] = Missing ->
-            {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))};
-        [] ->
-            Package = filename:join(proplists:get_value(priv_dir, Config), "package"),
-            ok = copy_package(root(), Package),
-            [{package, Package} | Config]
-    end.
+    sonde_test:init(Config).
 
 end_per_suite(_Config) ->
     ok.
+
+init_per_testcase(the_appup_has_every_module, Config) ->
+    Config;
+init_per_testcase(a_watcher_lives_under_an_elixir_supervisor, Config) ->
+    sonde_project_helper:needs(["rebar3", "git", "mix"], Config);
+init_per_testcase(answers_from_a_release, Config) ->
+    case os:cmd("script -qec 'echo terminal' /dev/null") of
+        "terminal" ++ _ -> sonde_project_helper:needs(["rebar3", "git", "script"], Config);
+        _ -> {skip, "no pseudo-terminal for the remote shell"}
+    end;
+init_per_testcase(_Case, Config) ->
+    sonde_project_helper:needs(["rebar3", "git"], Config).
 
 %% Not the process dictionary: after a timetrap this runs in another process.
 end_per_testcase(_Case, _Config) ->
@@ -40,34 +46,26 @@ end_per_testcase(_Case, _Config) ->
 %% ---- the tests
 
 answers_from_a_release(Config) ->
-    case {os:getenv("SONDE_SANITIZE", ""), os:cmd("script -qec 'echo terminal' /dev/null")} of
-        {"", "terminal" ++ _} -> release_answers(Config);
-        {"", _} -> {skip, "no pseudo-terminal for the remote shell"};
-        {_, _} -> {skip, "a release's script does not start under the sanitizers"}
-    end.
-
-release_answers(Config) ->
-    Port = free_port(),
-    Dir = project(Config, "release", sonde_test:side()),
-    ok = file:write_file(filename:join(Dir, "vm.args"), vm_args(Port)),
-    _ = sh(Dir, "rebar3 release"),
-    _ = start(Dir, Port),
-    Status = case sonde_test:side() of
-                 native -> active;
-                 portable -> {off, disabled}
-             end,
-    {'probe@127.0.0.1', embedded, stripped, not_started, Status, [true, true, true]} =
-        ask(Port, "{node(), code:get_mode(), "
-                  "case beam_lib:chunks(code:which(sonde), [\"Dbgi\"]) of"
-                  " {error, _, _} -> stripped; _ -> not_stripped end, "
-                  "case lists:keymember(sonde, 1, application:which_applications()) of"
-                  " true -> started; false -> not_started end, "
-                  "maps:get(status, sonde:native()), "
-                  "[is_pid(P) andalso M > 0 || {P, M, _} <- sonde:proc_count(memory, 3)]}").
+    Dir = released(Config),
+    Port = sonde_peer_helper:free_port(),
+    Pid = start(Dir, "run", on, Port),
+    {'probe@127.0.0.1', embedded, stripped, not_started, active, [true, true, true]} =
+        ask(Dir, Port, "{node(), code:get_mode(), "
+                       "case beam_lib:chunks(code:which(sonde), [\"Dbgi\"]) of"
+                       " {error, _, _} -> stripped; _ -> not_stripped end, "
+                       "case lists:keymember(sonde, 1, application:which_applications()) of"
+                       " true -> started; false -> not_started end, "
+                       "maps:get(status, sonde:native()), "
+                       "[is_pid(P) andalso M > 0 || {P, M, _} <- sonde:proc_count(memory, 3)]}"),
+    stop(Dir, Port, Pid),
+    Pid2 = start(Dir, "run", off, Port),
+    {{off, disabled}, 3} = tell(Dir, Port, "{maps:get(status, C(sonde, native, [])),"
+                                           " length(C(sonde, proc_count, [memory, 3]))}"),
+    stop(Dir, Port, Pid2).
 
 %% The C part cannot be built: that is one line of warning, and the portable side answers.
 answers_without_a_compiler(Config) ->
-    Dir = project(Config, "no_compiler", native),
+    Dir = project(Config, "no_compiler", "main", "1"),
     Built = sh(Dir, "CC=no-such-compiler rebar3 compile"),
     {match, _} = re:run(Built, "sonde: the C part could not be built"),
     Said = sh(Dir, "erl -noshell -pa _build/default/lib/*/ebin -eval '"
@@ -91,57 +89,27 @@ the_appup_has_every_module(_Config) ->
 
 %% The same process, in the code that is new, with what it knew; then the node is stopped.
 a_watcher_lives_through_an_upgrade_in_place(Config) ->
-    case {os:getenv("SONDE_SANITIZE", ""), sonde_test:side()} of
-        {"", native} -> upgrade(Config);
-        {"", portable} -> {skip, "the native side tells: an upgrade is the same on both"};
-        _ -> {skip, "a release's script does not start under the sanitizers"}
-    end.
-
-upgrade(Config) ->
-    Package = proplists:get_value(package, Config),
-    New = branch(Config),
-    _ = sh(Package, "git checkout -q -b old && "
-                    "sed 's/{vsn, \"[0-9.]*\"}/{vsn, \"0.0.1\"}/' src/sonde.app.src >app && "
-                    "mv app src/sonde.app.src && "
-                    "git -c user.name=test -c user.email=test@localhost commit -q -a -m old && "
-                    "git checkout -q " ++ New),
-    Port = free_port(),
-    Dir = project(Config, "upgrade", sonde_test:side()),
-    ok = file:write_file(filename:join(Dir, "src/probe.erl"), supervisor()),
-    write(Dir, "src/probe.app.src",
-          [{application, probe, [{vsn, "1"}, {applications, [kernel, stdlib]},
-                                 {mod, {probe, []}}]}]),
-    ok = file:write_file(filename:join(Dir, "vm.args"), vm_args(Port)),
-    versioned(Config, Dir, "old", "1"),
-    _ = sh(Dir, "rebar3 release && cp -r _build/default/rel/probe run"),
-    versioned(Config, Dir, New, "2"),
+    Dir = released(Config),
+    _ = project(Config, "release", "main", "2"),
     _ = sh(Dir, "rm -rf rebar.lock _build/default/lib/sonde && rebar3 release && "
                 "rebar3 relup -n probe -v 2 -u 1 && rebar3 tar && "
-                "mkdir run/releases/2 && "
-                "mv _build/default/rel/probe/probe-2.tar.gz run/releases/2/probe.tar.gz"),
-    Pid = start(Dir, "run/bin/probe", Port),
+                "cp -r run upgraded && mkdir upgraded/releases/2 && "
+                "mv _build/default/rel/probe/probe-2.tar.gz upgraded/releases/2/probe.tar.gz"),
+    Port = sonde_peer_helper:free_port(),
+    Pid = start(Dir, "upgraded", on, Port),
     {Before, Sweeps, "0.0.1"} = tell(Dir, Port, about()),
     true = Sweeps > 0,
     {{ok, "2"}, {ok, "1", []}, ok} =
         tell(Dir, Port, "{C(release_handler, unpack_release, [\"2/probe\"]),"
                         " C(release_handler, install_release, [\"2\"]),"
                         " C(release_handler, make_permanent, [\"2\"])}"),
-    Version = version(Package),
+    Version = version(package(Config)),
     {Before, More, Version} = tell(Dir, Port, about()),
     true = More >= Sweeps,
     true = tell(Dir, Port, "begin N = maps:get(sweeps, C(sonde_watch, status, [])),"
                            " Wait = fun(W) -> N < maps:get(sweeps, C(sonde_watch, status, []))"
                            " orelse W(W) end, Wait(Wait) end"),
-    ok = tell(Dir, Port, "C(init, stop, [])"),
-    ok = sonde_test:until(fun() -> os:cmd("kill -0 " ++ integer_to_list(Pid)) =/= "" end).
-
-versioned(Config, Dir, Branch, Version) ->
-    write(Dir, "rebar.config",
-          [{deps, [{sonde, {git, "file://" ++ proplists:get_value(package, Config),
-                            {branch, Branch}}}]},
-           {relx, [{release, {probe, Version}, [sasl, probe, {sonde, load}]},
-                   {mode, prod}, {include_erts, false}, {debug_info, strip},
-                   {sys_config, "sys.config"}, {vm_args, "vm.args"}]}]).
+    stop(Dir, Port, Pid).
 
 version(Package) ->
     {ok, [{application, sonde, Props}]} =
@@ -174,25 +142,20 @@ tell(Dir, Port, Expression) ->
 
 %% A path dependency, `{:sonde_watch, opts}' among the children, and the application's own watcher.
 a_watcher_lives_under_an_elixir_supervisor(Config) ->
-    case {os:find_executable("mix"), os:getenv("SONDE_SANITIZE", "")} of
-        {false, _} -> {skip, "not installed: mix"};
-        {_, ""} -> elixir(Config);
-        {_, _} -> {skip, "mix does not start under the sanitizers"}
-    end.
-
-elixir(Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), "elixir"),
     File = filename:join(Dir, "told"),
-    Texts = [{"mix.exs", mix_exs(proplists:get_value(package, Config))},
+    Texts = [{"mix.exs", mix_exs(package(Config))},
              {"config/config.exs", config_exs()}, {"lib/probe.ex", probe_ex()}],
     _ = [begin
              ok = filelib:ensure_dir(filename:join(Dir, Name)),
              ok = file:write_file(filename:join(Dir, Name), Text)
          end || {Name, Text} <- Texts],
-    _ = sh(Dir, "MIX_REBAR3=$(command -v rebar3) PROBE=" ++ File
-           ++ " timeout 120 mix run -e 'Probe.tell()'"),
-    Expected = case sonde_test:side() of native -> native; portable -> {off, disabled} end,
-    {ok, [{500, Expected, true, 700, {badarg, {interval, 0}}}]} = file:consult(File).
+    _ = [begin
+             _ = sh(Dir, "MIX_REBAR3=$(command -v rebar3) PROBE=" ++ File ++ " PROBE_NATIVE=" ++ Set
+                    ++ " timeout 120 mix run -e 'Probe.tell()'"),
+             {ok, [{500, Side, true, 700, {badarg, {interval, 0}}}]} = file:consult(File)
+         end || {Set, Side} <- [{"on", native}, {"off", {off, disabled}}]],
+    ok.
 
 mix_exs(Package) ->
     ["defmodule Probe.MixProject do\n  use Mix.Project\n"
@@ -201,9 +164,8 @@ mix_exs(Package) ->
      "  def application, do: [mod: {Probe, []}]\nend\n"].
 
 config_exs() ->
-    Native = case sonde_test:side() of native -> "on"; portable -> "off" end,
-    ["import Config\nconfig :sonde, native: :", Native,
-     ", watch: [interval: 500, name: :sonde_watch]\n"].
+    "import Config\nconfig :sonde, native: String.to_atom(System.fetch_env!(\"PROBE_NATIVE\")), "
+    "watch: [interval: 500, name: :sonde_watch]\n".
 
 probe_ex() ->
     "defmodule Probe do\n  use Application\n"
@@ -222,44 +184,43 @@ probe_ex() ->
 
 %% ---- a project that has sonde as a dependency
 
-%% The package holds what the app file's `files' names, so the list is tested to be enough.
-copy_package(Root, Package) ->
-    {ok, [{application, sonde, Props}]} = file:consult(filename:join(Root, "src/sonde.app.src")),
-    Patterns = proplists:get_value(files, Props),
-    Files = [F || P <- Patterns, F <- filelib:wildcard(P, Root)],
-    _ = [copy(filename:join(Root, F), filename:join(Package, F)) || F <- Files],
-    _ = sh(Package, "git init -q && git add -Af . && "
-                    "git -c user.name=test -c user.email=test@localhost commit -q -m package"),
-    ok.
+%% On the branch `old' it is the same with an older version.
+package(Config) ->
+    sonde_project_helper:once("package", Config, fun(Dir) ->
+        _ = sonde_project_helper:package(Dir),
+        sh(Dir, "git checkout -q -b old && "
+                "sed 's/{vsn, \"[0-9.]*\"}/{vsn, \"0.0.1\"}/' src/sonde.app.src >app && "
+                "mv app src/sonde.app.src && "
+                "git -c user.name=test -c user.email=test@localhost commit -q -a -m old && "
+                "git checkout -q main")
+    end).
 
-copy(From, To) ->
-    case file:list_dir(From) of
-        {ok, Names} ->
-            [copy(filename:join(From, N), filename:join(To, N)) || N <- Names];
-        {error, enotdir} ->
-            ok = filelib:ensure_dir(To),
-            {ok, _} = file:copy(From, To),
-            {ok, Info} = file:read_file_info(From),
-            ok = file:write_file_info(To, Info)
-    end.
+%% Version 1 of a release that has a watcher in its tree, and the older sonde: below it in `run'.
+released(Config) ->
+    sonde_project_helper:once("release", Config, fun(_) ->
+        Dir = project(Config, "release", "old", "1"),
+        ok = file:write_file(filename:join(Dir, "src/probe.erl"), supervisor()),
+        write(Dir, "src/probe.app.src",
+              [{application, probe, [{vsn, "1"}, {applications, [kernel, stdlib]},
+                                     {mod, {probe, []}}]}]),
+        sh(Dir, "rebar3 release && cp -r _build/default/rel/probe run")
+    end).
 
-project(Config, Name, Side) ->
+%% That has this branch of the package, in this version; there already, or not.
+project(Config, Name, Branch, Version) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), Name),
-    write(Dir, "src/probe.app.src",
-          [{application, probe, [{vsn, "1"}, {applications, [kernel, stdlib]}]}]),
-    Value = case Side of native -> on; portable -> off end,
-    write(Dir, "sys.config", [[{sonde, [{native, Value}]}]]),
     write(Dir, "rebar.config",
-          [{deps, [{sonde, {git, "file://" ++ proplists:get_value(package, Config),
-                            {branch, branch(Config)}}}]},
-           {relx, [{release, {probe, "1"}, [sasl, probe, {sonde, load}]},
+          [{deps, [{sonde, {git, "file://" ++ package(Config), {branch, Branch}}}]},
+           {relx, [{release, {probe, Version}, [sasl, probe, {sonde, load}]},
                    {mode, prod}, {include_erts, false}, {debug_info, strip},
                    {sys_config, "sys.config"}, {vm_args, "vm.args"}]}]),
+    write(Dir, "sys.config", [[{sonde, [{native, on}]}]]),
     ok = file:write_file(filename:join(Dir, "vm.args"), "-name probe@127.0.0.1\n"),
+    App = filename:join(Dir, "src/probe.app.src"),
+    _ = [write(Dir, "src/probe.app.src",
+               [{application, probe, [{vsn, "1"}, {applications, [kernel, stdlib]}]}])
+         || not filelib:is_file(App)],
     Dir.
-
-branch(Config) ->
-    string:trim(sh(proplists:get_value(package, Config), "git symbolic-ref --short HEAD")).
 
 write(Dir, Name, Terms) ->
     File = filename:join(Dir, Name),
@@ -272,38 +233,46 @@ vm_args(Port) ->
     ["-name probe@127.0.0.1\n-setcookie ", cookie(), "\n", dist_flags(Port), "\n",
      "-kernel inet_dist_use_interface {127,0,0,1}\n"].
 
-start(Dir, Port) ->
-    start(Dir, "_build/default/rel/probe/bin/probe", Port).
-
-start(Dir, Name, Port) ->
-    Program = filename:join(Dir, Name),
-    P = open_port({spawn_executable, Program},
+start(Dir, Release, Native, Port) ->
+    write(Dir, filename:join(Release, "releases/1/sys.config"), [[{sonde, [{native, Native}]}]]),
+    ok = file:write_file(filename:join([Dir, Release, "releases/1/vm.args"]), vm_args(Port)),
+    P = open_port({spawn_executable, filename:join([Dir, Release, "bin/probe"])},
                   [{args, ["foreground"]}, {cd, Dir}, {env, [{"HOME", Dir}]}, stderr_to_stdout,
                    binary]),
     {os_pid, Pid} = erlang:port_info(P, os_pid),
     ok = application:set_env(?MODULE, os_pid, Pid),
-    ok = wait_for(Port, 100),
+    try sonde_test:until({listens, Port}, fun() -> listens(Port) end, 60000)
+    catch error:Why ->
+        Said = receive {P, {data, Data}} -> Data after 0 -> "" end,
+        ct:fail("the release did not start: ~0tp~n~ts", [Why, Said])
+    end,
     Pid.
 
-wait_for(_Port, 0) ->
-    Said = receive {_, {data, Data}} -> Data after 0 -> "" end,
-    ct:fail("the release did not start: ~ts", [Said]);
-wait_for(Port, Tries) ->
+listens(Port) ->
     case gen_tcp:connect({127, 0, 0, 1}, Port, []) of
-        {ok, Socket} -> gen_tcp:close(Socket);
-        {error, _} -> timer:sleep(100), wait_for(Port, Tries - 1)
+        {ok, Socket} -> ok =:= gen_tcp:close(Socket);
+        {error, _} -> false
     end.
+
+stop(Dir, Port, Pid) ->
+    ok = tell(Dir, Port, "C(init, stop, [])"),
+    ok = sonde_test:until({ended, Pid}, fun() ->
+        os:cmd("kill -0 " ++ integer_to_list(Pid)) =/= ""
+    end),
+    application:unset_env(?MODULE, os_pid).
 
 %% Types an expression into a remote shell, on a terminal as script(1) gives it, and leaves by ^G q.
 %% The asker ends by itself should that go wrong: it would outlive its terminal.
-ask(Port, Expression) ->
+ask(Dir, Port, Expression) ->
     Shell = "erl -name asker@127.0.0.1 -hidden -dist_listen false -setcookie " ++ cookie()
         ++ dist_flags(Port) ++ " -remsh probe@127.0.0.1"
-        ++ " -eval 'timer:apply_after(30000, erlang, halt, []).'",
+        ++ " -eval 'timer:apply_after(60000, erlang, halt, []).'",
     Typed = "io:format(\"<\" \"<~0tp>\" \">~n\", [" ++ Expression ++ "]).",
-    Said = sh("/tmp", "{ sleep 1; printf '%s\\n' '" ++ Typed ++ "'; sleep 3; "
-                      "printf '\\a'; sleep 0.5; printf 'q\\n'; sleep 0.5; } | "
-                      "TERM=xterm script -qec \"" ++ Shell ++ "\" /dev/null"),
+    Said = sh(Dir, "wait_for() { n=0; until grep -q \"$1\" said || [ $n = 500 ]; "
+                   "do sleep 0.1; n=$((n + 1)); done; }; : >said; "
+                   "{ wait_for '(probe@'; printf '%s\\n' '" ++ Typed ++ "'; wait_for '<<.*>>'; "
+                   "printf '\\a'; wait_for ' --> '; printf 'q\\n'; sleep 0.5; } | "
+                   "TERM=xterm script -qefc \"" ++ Shell ++ "\" said"),
     case re:run(Said, "<<(.*)>>", [{capture, all_but_first, list}]) of
         {match, [Answer]} ->
             {ok, Tokens, _} = erl_scan:string(Answer ++ "."),
@@ -318,9 +287,3 @@ dist_flags(Port) ->
 
 cookie() ->
     "release_suite_" ++ os:getpid().
-
-free_port() ->
-    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
-    Port.

@@ -2,7 +2,25 @@
 %% to clone from, and commands that run as those of a user, not of the build that runs the suite.
 -module(sonde_project_helper).
 
--export([root/0, repository/1, copy/2, sh/2]).
+-export([needs/2, once/3, root/0, repository/1, package/1, copy/2, sh/2]).
+
+%% For init_per_testcase.
+needs(Tools, Config) ->
+    case {[T || T <- Tools, os:find_executable(T) =:= false], os:getenv("SONDE_SANITIZE", "")} of
+        {[], ""} -> Config;
+        {[], _} -> {skip, "a release's script does not start under the sanitizers"};
+        {Missing, _} -> {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))}
+    end.
+
+%% What several cases need, and the first of them makes: this folder of the suite's.
+once(Name, Config, Make) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), Name),
+    Made = Dir ++ ".made",
+    _ = [begin
+             _ = Make(Dir),
+             ok = file:write_file(Made, "")
+         end || not filelib:is_file(Made)],
+    Dir.
 
 %% The tree that is tested: named by scripts/suite, found from here under rebar3 ct.
 root() ->
@@ -24,11 +42,22 @@ repository(Dir) ->
     There = "xargs -0 sh -c 'for f; do [ ! -e \"$f\" ] || printf \"%s\\0\" \"$f\"; done' sh",
     _ = sh(root(), "git ls-files -z --cached --others --exclude-standard | " ++ There
            ++ " | tar -c --null -T - | tar -x -C '" ++ Dir ++ "'"),
+    commit(Dir).
+
+%% The same of what the package holds: what the app file's `files' names, so the list is tested to
+%% be enough.
+package(Dir) ->
+    {ok, [{application, sonde, Props}]} = file:consult(filename:join(root(), "src/sonde.app.src")),
+    Files = [F || P <- proplists:get_value(files, Props), F <- filelib:wildcard(P, root())],
+    _ = [ok = copy(filename:join(root(), F), filename:join(Dir, F)) || F <- Files],
+    commit(Dir).
+
+commit(Dir) ->
     _ = sh(Dir, "git init -q -b main && git add -Af . && "
                 "git -c user.name=test -c user.email=test@localhost commit -q -m tree"),
     "file://" ++ Dir.
 
-%% A file, or a folder with all that is in it.
+%% A file, or a folder with all that is in it; who may run it, may.
 copy(From, To) ->
     case file:list_dir(From) of
         {ok, Names} ->
@@ -37,7 +66,8 @@ copy(From, To) ->
         {error, enotdir} ->
             ok = filelib:ensure_dir(To),
             {ok, _} = file:copy(From, To),
-            ok
+            {ok, Info} = file:read_file_info(From),
+            file:write_file_info(To, Info)
     end.
 
 %% Runs in Dir, which is also the home, so that no setting of this machine's user counts. What it

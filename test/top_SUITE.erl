@@ -4,12 +4,12 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(sonde_test, [raised/1, until/1]).
+-import(sonde_test, [raised/1, until/2]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
-    [{group, looks}, {group, keys}, {group, samples}, {group, live}].
+    [{group, looks}, {group, keys}, {group, samples}, {group, live}, {group, others}].
 
 groups() ->
     [{looks, [], [looks_as_ever, no_line_is_too_long, numbers_are_never_cut,
@@ -26,8 +26,8 @@ groups() ->
                  plain_shows_at_each_line, end_of_input_ends_it, ends_with_its_caller,
                  ends_with_its_terminal, terminal_that_is_stuck, leaves_the_terminal_as_it_was,
                  no_process_is_left, nothing_reaches_the_mailbox, times_are_measured_meanwhile,
-                 another_node, node_that_goes_away, node_that_is_not_there,
-                 node_without_sonde]}].
+                 node_that_is_not_there]},
+     {others, [], [another_node, node_that_goes_away, node_without_sonde]}].
 
 init_per_suite(Config) ->
     Term = os:getenv("TERM"),
@@ -40,6 +40,16 @@ end_per_suite(Config) ->
         false -> os:unsetenv("TERM");
         Term -> os:putenv("TERM", Term)
     end.
+
+%% The node that shows the others.
+init_per_group(others, Config) -> [{here, sonde_peer_helper:start_node(shipped)} | Config];
+init_per_group(_, Config) -> Config.
+
+end_per_group(others, Config) ->
+    {Here, _} = proplists:get_value(here, Config),
+    sonde_peer_helper:stop(Here);
+end_per_group(_, _Config) ->
+    ok.
 
 %% ---- goldens
 
@@ -399,7 +409,7 @@ rows_of_growth(_Config) ->
     Grower = sonde_test:hold(fun() -> ok end),
     Sender = spawn_link(fun() -> flood(Grower) end),
     Request = (request({procs, {growth, message_queue_len}}))#{interval => 200},
-    ok = until(fun() ->
+    ok = until({grows, Grower}, fun() ->
                        #{body := #{rows := Rows}, ms := Ms} = sonde_top_sample:take(Request),
                        Ms >= 0 andalso lists:keymember(pid_to_list(Grower), 1, Rows)
                end),
@@ -416,9 +426,12 @@ rows_of_a_page_only(_Config) ->
         sonde_top_sample:take((request({procs, {count, memory}}))#{from => 1000000}).
 
 walked_attributes(_Config) ->
-    _ = [case {sonde_test:side(), maps:get(body, take({procs, {count, Attr}}))} of
-             {native, #{rows := Rows, left_out := N}} when is_list(Rows), is_integer(N) -> ok;
-             {portable, #{rows := [], error := {native_off, disabled}}} -> ok
+    _ = [begin
+             Body = maps:get(body, take({procs, {count, Attr}})),
+             sonde_test:pick(fun() -> #{rows := [_ | _], left_out := N} = Body,
+                                      true = is_integer(N)
+                             end,
+                             fun() -> #{rows := [], error := {native_off, disabled}} = Body end)
          end || {_, Attr, _} <- sonde_top_keys:sorts(), sonde_attr:is_heap(Attr)],
     ok.
 
@@ -447,12 +460,9 @@ page_of_a_process(_Config) ->
     #{info := Info, numbers := Numbers} = Body = Take(),
     none = proplists:get_value(registered_name, Info),
     true = proplists:get_value(memory, Numbers) > 0,
-    ok = case sonde_test:side() of
-             native -> until(fun() -> is_inside(Take()) end);
-             portable -> Off = {error, {native_off, disabled}},
-                         #{heap := Off, things := Off, slices := Off} = Body,
-                         ok
-         end,
+    Off = {error, {native_off, disabled}},
+    _ = sonde_test:pick(fun() -> until(inside, fun() -> is_inside(Take()) end) end,
+                        fun() -> #{heap := Off, things := Off, slices := Off} = Body end),
     sonde_test:stop(Pid).
 
 %% On a busy machine it may not be done in time.
@@ -503,8 +513,16 @@ ended({Pid, Ref}) ->
 
 %% The screen shows this, in the end.
 shows(Terminal, Pattern) ->
-    ok = until(fun() -> has(lists:last(["" | sonde_terminal_helper:screens(Terminal)]), Pattern)
-               end).
+    until({shows, Pattern}, fun() ->
+        has(lists:last(["" | sonde_terminal_helper:screens(Terminal)]), Pattern)
+    end).
+
+%% It has asked for its Nth line: all before are read, and done.
+asks(Terminal, N) ->
+    until({asks, N}, fun() -> sonde_terminal_helper:requests(Terminal) =:= N end).
+
+nobody_is_on(Terminal) ->
+    until(nobody_on_the_terminal, fun() -> on(Terminal) =:= [] end).
 
 has(Text, Pattern) ->
     re:run(unicode:characters_to_binary(Text), Pattern, [unicode, {capture, none}]) =:= match.
@@ -534,7 +552,7 @@ shows_and_quits(_Config) ->
 shows_again_and_again(_Config) ->
     Terminal = terminal(),
     Top = top(Terminal),
-    ok = until(fun() -> length(lists:usort(clocks(Terminal))) >= 3 end),
+    ok = until(three_clocks, fun() -> length(lists:usort(clocks(Terminal))) >= 3 end),
     1 = sonde_terminal_helper:requests(Terminal),
     quit(Terminal, Top),
     sonde_terminal_helper:stop(Terminal).
@@ -549,17 +567,17 @@ clocks(Terminal) ->
 plain_shows_at_each_line(_Config) ->
     Terminal = sonde_terminal_helper:start(#{encoding => latin1}),
     Top = top(Terminal),
-    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 1 end),
+    ok = asks(Terminal, 1),
     1 = frames(Terminal),
     ok = sonde_terminal_helper:type(Terminal, ""),
-    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 2 end),
+    ok = asks(Terminal, 2),
     2 = frames(Terminal),
     ok = sonde_terminal_helper:type(Terminal, "E"),
-    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 3 end),
+    ok = asks(Terminal, 3),
     true = has(sonde_terminal_helper:written(Terminal), "tables by memory\n"),
     _ = [begin
              ok = sonde_terminal_helper:type(Terminal, Key),
-             ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= N end)
+             ok = asks(Terminal, N)
          end || {N, Key} <- [{4, "p"}, {5, ""}, {6, "h"}, {7, "p"}, {8, "nonsense"}]],
     8 = frames(Terminal),
     false = has(sonde_terminal_helper:written(Terminal), "[^\n -~]"),
@@ -586,7 +604,7 @@ ends_with_its_caller(_Config) ->
     ok = shows(Terminal, "processes by"),
     true = exit(Pid, kill),
     killed = ended(Top),
-    ok = until(fun() -> on(Terminal) =:= [] end),
+    ok = nobody_is_on(Terminal),
     true = lists:suffix("\e[?1049l", sonde_terminal_helper:written(Terminal)),
     sonde_terminal_helper:stop(Terminal).
 
@@ -596,13 +614,13 @@ ends_with_its_terminal(_Config) ->
     ok = shows(Terminal, "processes by"),
     sonde_terminal_helper:stop(Terminal),
     {result, ok} = ended(Top),
-    ok = until(fun() -> on(Terminal) =:= [] end).
+    ok = nobody_is_on(Terminal).
 
 %% Who does not take what is written to it holds up nobody.
 terminal_that_is_stuck(_Config) ->
     Terminal = sonde_terminal_helper:start(#{columns => 80, rows => 24, stuck => true}),
     Top = top(Terminal),
-    ok = until(fun() -> sonde_terminal_helper:requests(Terminal) =:= 1 end),
+    ok = asks(Terminal, 1),
     quit(Terminal, Top),
     sonde_terminal_helper:stop(Terminal).
 
@@ -627,7 +645,7 @@ no_process_is_left(_Config) ->
     ok = shows(Terminal, "processes by"),
     true = length(on(Terminal)) >= 3,
     quit(Terminal, Top),
-    ok = until(fun() -> on(Terminal) =:= [] end),
+    ok = nobody_is_on(Terminal),
     sonde_terminal_helper:stop(Terminal).
 
 %% What belongs to this terminal.
@@ -645,12 +663,12 @@ nothing_reaches_the_mailbox(_Config) ->
 %% By others too, perhaps; ours is the one that ends.
 times_are_measured_meanwhile(_Config) ->
     Terminal = terminal(),
-    ok = until(fun() -> meters() =:= [] end),
+    ok = until(no_meters, fun() -> meters() =:= [] end),
     Top = top(Terminal),
     ok = shows(Terminal, "\nbusy \\d+%"),
     [_] = meters(),
     quit(Terminal, Top),
-    ok = until(fun() -> meters() =:= [] end),
+    ok = until(no_meters, fun() -> meters() =:= [] end),
     sonde_terminal_helper:stop(Terminal).
 
 meters() ->
@@ -659,13 +677,8 @@ meters() ->
 
 %% ---- other nodes
 
-another_node(_Config) ->
-    {Here, _} = sonde_peer_helper:start_node(shipped),
-    {There, Node} = sonde_peer_helper:start_node(shipped),
-    Result = sonde_peer_helper:call(Here, ?MODULE, seen_on, [Node]),
-    sonde_peer_helper:stop(Here),
-    sonde_peer_helper:stop(There),
-    ok = Result.
+another_node(Config) ->
+    with_another(shipped, seen_on, Config).
 
 %% On a peer.
 seen_on(Node) ->
@@ -678,15 +691,11 @@ seen_on(Node) ->
     ok = sonde_terminal_helper:type(Terminal, "1"),
     ok = shows(Terminal, "process <0\\.\\d+\\.0> (?s:.*)heap"),
     quit(Terminal, Top),
-    ok = until(fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
+    ok = until(no_meters, fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
 
 %% What is typed then is not taken from the shell.
-node_that_goes_away(_Config) ->
-    {Here, _} = sonde_peer_helper:start_node(shipped),
-    {_, Node} = sonde_peer_helper:start_node(shipped),
-    Result = sonde_peer_helper:call(Here, ?MODULE, seen_going, [Node]),
-    sonde_peer_helper:stop(Here),
-    ok = Result.
+node_that_goes_away(Config) ->
+    with_another(shipped, seen_going, Config).
 
 %% On a peer.
 seen_going(Node) ->
@@ -708,15 +717,18 @@ node_that_is_not_there(_Config) ->
     "" = sonde_terminal_helper:written(Terminal),
     sonde_terminal_helper:stop(Terminal).
 
-node_without_sonde(_Config) ->
-    {Here, _} = sonde_peer_helper:start_node(shipped),
-    {There, Node} = sonde_peer_helper:start_node(bare),
-    Result = sonde_peer_helper:call(Here, ?MODULE, not_seen_on, [Node]),
-    sonde_peer_helper:stop(Here),
-    sonde_peer_helper:stop(There),
-    ok = Result.
+node_without_sonde(Config) ->
+    with_another(bare, not_seen_on, Config).
 
 not_seen_on(Node) ->
     Terminal = terminal(),
     {result, {error, {Node, no_sonde}}} = ended(top(Terminal, #{node => Node})),
     ok.
+
+%% It may be gone by then.
+with_another(Build, Function, Config) ->
+    {Here, _} = proplists:get_value(here, Config),
+    {There, Node} = sonde_peer_helper:start_node(Build),
+    try ok = sonde_peer_helper:call(Here, ?MODULE, Function, [Node])
+    after sonde_attach_helper:stop(There)
+    end.

@@ -1,0 +1,201 @@
+%% Nodes without sonde, and a home that lends or brings it to them: joined over the loopback
+%% interface, with nothing started beside them; names are ports. What is seen of sonde on a node,
+%% and processes at home that are attached to one.
+-module(sonde_attach_helper).
+
+-export([home/1, bare/1, bare/2, stop/1, cookie/0]).
+-export([ebin/0, ours/0, has_library/0, modules/1, is_there/1, caught/1, traces/2,
+         unload/1]).
+-export([attach/3, attach/4, leave/2, from/4, kill_keepers/1]).
+-export([traced/3]).
+-export([keep/3, keep/4, keeper/5, order/2, kill_keeper/1, kill_keepers/0, unload/0]).
+-export([start_recorder/1, recorded/0]).
+
+%% ---- nodes: {Peer, Node}; Dir is their folder for temporary files. The side is the one under test
+
+%% With sonde on its path.
+home(Dir) ->
+    start(Dir, sonde_peer_helper:free_port(), ["-epmd_module", "sonde_epmd", "-pa", ebin()]).
+
+bare(Dir) ->
+    bare(Dir, []).
+
+bare(Dir, Args) ->
+    Port = sonde_peer_helper:free_port(),
+    start(Dir, Port, ["-erl_epmd_port", integer_to_list(Port) | Args]).
+
+start(Dir, Port, Args) ->
+    {ok, Peer, Node} =
+        peer:start(#{name => "p" ++ integer_to_list(Port), host => "127.0.0.1",
+                     longnames => true, connection => standard_io, wait_boot => 60000,
+                     env => [{"TMPDIR", Dir}],
+                     args => ["-pa", filename:dirname(code:which(?MODULE)),
+                              "-start_epmd", "false",
+                              "-setcookie", cookie(),
+                              "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Args]}),
+    ok = peer:call(Peer, application, set_env, [sonde, native, sonde_test:pick(on, off)]),
+    {Peer, Node}.
+
+%% Some have ended by then.
+stop(Peer) ->
+    try peer:stop(Peer)
+    catch _:_ -> ok
+    end.
+
+cookie() -> "sonde_" ++ os:getpid().
+
+%% ---- what there is of us
+
+ebin() ->
+    filename:dirname(code:which(sonde)).
+
+ours() ->
+    lists:sort([list_to_atom(filename:basename(F, ".beam"))
+                || F <- filelib:wildcard(filename:join(ebin(), "sonde*.beam"))]).
+
+has_library() ->
+    filelib:wildcard(filename:join(ebin(), "../priv/sonde_nif*.so")) =/= [].
+
+modules(Peer) ->
+    Ours = ours(),
+    lists:sort([M || {M, _} <- peer:call(Peer, code, all_loaded, []), lists:member(M, Ours)]).
+
+is_there(Peer) ->
+    peer:call(Peer, code, is_loaded, [sonde]) =/= false.
+
+%% Nobody but us has names that begin so, apart from what the tests bring along.
+traces(Peer, Dir) ->
+    Ours = ours(),
+    #{modules => modules(Peer),
+      processes => [Name || Name <- peer:call(Peer, erlang, registered, []),
+                            lists:prefix("sonde", atom_to_list(Name))],
+      terms => [Key || {{M, _} = Key, _} <- peer:call(Peer, persistent_term, get, []),
+                       lists:member(M, Ours)],
+      path => peer:call(Peer, code, get_path, []),
+      signals => caught(Peer),
+      files => file:list_dir(Dir)}.
+
+%% Linux tells which signals a process catches.
+caught(Peer) ->
+    case file:read_file("/proc/" ++ peer:call(Peer, os, getpid, []) ++ "/status") of
+        {ok, Status} ->
+            {match, [Caught]} = re:run(Status, "SigCgt:\\s*(\\w+)", [{capture, [1], list}]),
+            Caught;
+        {error, _} ->
+            unknown
+    end.
+
+%% A node to which sonde was brought is bare again.
+unload(Peer) ->
+    ok = peer:call(Peer, ?MODULE, unload, [], 60000),
+    [] = modules(Peer),
+    ok.
+
+%% Over there, where sonde need not be on any path. The name alone says what is ours: a module of
+%% another's that has such a name goes too.
+unload() ->
+    Names = [M || {M, _} <- code:all_loaded(), M =/= ?MODULE, is_ours(atom_to_list(M))],
+    _ = [try sonde_nif:leave() catch error:_ -> no_library end || lists:member(sonde_nif, Names)],
+    _ = [code:F(M) || F <- [purge, delete, purge], M <- Names],
+    _ = [persistent_term:erase(Key) || {{M, _} = Key, _} <- persistent_term:get(),
+                                       lists:member(M, Names)],
+    ok.
+
+%% The tests' own are on the path of every node.
+is_ours(Name) ->
+    lists:prefix("sonde", Name) andalso
+        not filelib:is_file(filename:join(filename:dirname(code:which(?MODULE)), Name ++ ".beam")).
+
+%% ---- at home, a process of that name is attached to the node
+
+attach(Home, Name, Node) ->
+    attach(Home, Name, Node, #{linger_ms => 0}).
+
+attach(Home, Name, Node, Opts) ->
+    peer:call(Home, ?MODULE, keep, [Name, Node, sonde_files:ours(), Opts], 120000).
+
+leave(Home, Name) ->
+    peer:call(Home, ?MODULE, order, [Name, close], 120000).
+
+from(Home, Node, Function, Args) ->
+    peer:call(Home, erpc, call, [Node, sonde, Function, Args, 60000], 120000).
+
+kill_keepers(Home) ->
+    peer:call(Home, ?MODULE, kill_keepers, []).
+
+%% ---- calls
+
+%% Those that the node makes of these functions, [{Module, Function}], while Fun runs:
+%% [{Function, Args}].
+traced(Peer, Functions, Fun) ->
+    ok = peer:call(Peer, ?MODULE, start_recorder, [Functions]),
+    _ = Fun(),
+    peer:call(Peer, ?MODULE, recorded, []).
+
+start_recorder(Functions) ->
+    Parent = self(),
+    {Recorder, Ref} = spawn_monitor(fun() -> recorder(Parent, Functions) end),
+    receive
+        {ready, Recorder} -> true = demonitor(Ref, [flush]), ok;
+        {'DOWN', Ref, process, Recorder, Why} -> error({recorder, Why})
+    end.
+
+recorder(Parent, Functions) ->
+    true = register(recorder, self()),
+    _ = erlang:trace(all, true, [call]),
+    _ = [erlang:trace_pattern({M, F, '_'}, true, [global]) || {M, F} <- Functions],
+    Parent ! {ready, self()},
+    record([]).
+
+record(Calls) ->
+    receive
+        {trace, _, call, {_, F, Args}} -> record([{F, Args} | Calls]);
+        {what, From} -> From ! {recorded, lists:reverse(Calls)}
+    end.
+
+recorded() ->
+    Ref = erlang:trace_delivered(all),
+    receive {trace_delivered, all, Ref} -> ok end,
+    Mon = monitor(process, recorder),
+    recorder ! {what, self()},
+    Calls = receive {recorded, Recorded} -> Recorded end,
+    receive {'DOWN', Mon, process, _, _} -> ok end,
+    Calls.
+
+%% ---- processes that are attached
+
+keep(Name, Node, Ours) ->
+    keep(Name, Node, Ours, #{linger_ms => 0}).
+
+keep(Name, Node, Ours, Opts) ->
+    {Pid, Ref} = spawn_monitor(?MODULE, keeper, [self(), Name, Node, Ours, Opts]),
+    receive
+        {Pid, Answer} -> true = demonitor(Ref, [flush]), Answer;
+        {'DOWN', Ref, process, Pid, Why} -> error({keeper, Name, Why})
+    end.
+
+keeper(Parent, Name, Node, Ours, Opts) ->
+    true = register(Name, self()),
+    case sonde_attach:open(Node, Ours, Opts) of
+        {ok, #{how := How} = Attached} ->
+            Parent ! {self(), {ok, How}},
+            receive {order, From, close} -> From ! {self(), sonde_attach:close(Attached)} end;
+        Error ->
+            true = unregister(Name),
+            Parent ! {self(), Error}
+    end.
+
+order(Name, Order) ->
+    Pid = whereis(Name),
+    Ref = monitor(process, Pid),
+    Pid ! {order, self(), Order},
+    receive {'DOWN', Ref, process, Pid, normal} -> ok end,
+    receive {Pid, Answer} -> Answer end.
+
+kill_keeper(Name) ->
+    sonde_test:stop(whereis(Name)).
+
+kill_keepers() ->
+    sonde_test:stop([Pid || Pid <- processes(),
+                            process_info(Pid, initial_call)
+                                =:= {initial_call, {?MODULE, keeper, 5}}]).
