@@ -536,6 +536,8 @@ suspend_holds_the_process(Config) ->
     {Peer, Node} = bare(Config),
     Holder = peer:call(Peer, erlang, whereis, [cli_suite_holder]),
     File = filename:join(get(dir, Config), "dump"),
+    %% Nothing is proved while all are traced.
+    #{status := active} = sonde_attach_helper:from(home(Config), Node, native, []),
     Suspended = fun(Words) ->
         Calls = sonde_attach_helper:traced(Peer, [{erlang, suspend_process}], fun() ->
             {0, _, ""} = sonde(at(Node, Words), Config)

@@ -11,7 +11,8 @@
 -export([keep/3, keep/4, keeper/5, order/2, kill_keeper/1, kill_keepers/0, unload/0]).
 -export([start_recorder/1, recorded/0]).
 
-%% ---- nodes: {Peer, Node}; Dir is their folder for temporary files. The side is the one under test
+%% ---- nodes: {Peer, Node}; Dir is their folder for temporary files. The side is the one under test.
+%% Bare ones do not find each other, and that is no reason to leave those that they know.
 
 %% With sonde on its path.
 home(Dir) ->
@@ -32,7 +33,8 @@ start(Dir, Port, Args) ->
                      args => ["-pa", filename:dirname(code:which(?MODULE)),
                               "-start_epmd", "false",
                               "-setcookie", cookie(),
-                              "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Args]}),
+                              "-kernel", "inet_dist_use_interface", "{127,0,0,1}",
+                              "prevent_overlapping_partitions", "false" | Args]}),
     ok = peer:call(Peer, application, set_env, [sonde, native, sonde_test:pick(on, off)]),
     {Peer, Node}.
 
