@@ -6,6 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
+-import(sonde_peer_helper, [call/4]).
+
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
@@ -39,10 +41,10 @@ with_command(Config) ->
 with_nodes(Config) ->
     Dir = folder(nodes, Config),
     {Home, _} = sonde_attach_helper:home(Dir),
-    true = peer:call(Home, os, putenv, ["SONDE_COOKIE", sonde_attach_helper:cookie()]),
+    true = call(Home, os, putenv, ["SONDE_COOKIE", sonde_attach_helper:cookie()]),
     Bare = [sonde_attach_helper:bare(Dir) || _ <- [1, 2]],
     _ = [{ok, native} = sonde_attach_helper:attach(Home, Node, Node) || {_, Node} <- Bare],
-    Holder = peer:call(element(1, hd(Bare)), ?MODULE, start_holder, []),
+    Holder = call(element(1, hd(Bare)), ?MODULE, start_holder, []),
     [{nodes, [Home | Bare]}, {holder, Holder} | Config].
 
 end_per_suite(Config) ->
@@ -358,8 +360,8 @@ hex(Hex) -> binary_to_integer(Hex, 16).
 pids_are_those_of_the_node(Config) ->
     {Peer, Node} = bare(Config),
     #{<<"links">> := Seen} = json(at(Node, "info kernel_sup links"), Config),
-    Seen = [_ | _] = peer:call(Peer, ?MODULE, links_as_text, [kernel_sup]),
-    Pid = peer:call(Peer, ?MODULE, pid_as_text, [kernel_sup]),
+    Seen = [_ | _] = call(Peer, ?MODULE, links_as_text, [kernel_sup]),
+    Pid = call(Peer, ?MODULE, pid_as_text, [kernel_sup]),
     true = has(Pid ++ " ", answer(at(Node, "proc_count reductions 1000"), Config)),
     Same = answer(at(Node, "info " ++ Pid ++ " registered_name"), Config),
     Same = answer(at(Node, "info kernel_sup registered_name"), Config),
@@ -382,7 +384,7 @@ file_works_on_its_own(Config) ->
         #{<<"status">> := <<"active">>} = read(list_to_binary(Json)),
         true = sonde_attach_helper:is_there(Peer),
         {ok, others} = sonde_attach_helper:attach(Home, somebody, Node),
-        true = peer:call(Home, erlang, disconnect_node, [Node]),
+        true = call(Home, erlang, disconnect_node, [Node]),
         ok = sonde_test:until(gone, fun() -> not sonde_attach_helper:is_there(Peer) end)
     after sonde_attach_helper:stop(Peer)
     end.
@@ -435,7 +437,7 @@ bin_holder_is_who_holds_it(Config) ->
 
 bin_window_is_who_grows(Config) ->
     {Peer, Node} = bare(Config),
-    Grower = peer:call(Peer, ?MODULE, start_grower, []),
+    Grower = call(Peer, ?MODULE, start_grower, []),
     Text = pid_text(Peer, Grower),
     %% A process that runs when it is looked at has no row.
     ok = sonde_test:until({a_row, Text}, fun() ->
@@ -445,7 +447,7 @@ bin_window_is_who_grows(Config) ->
             [] -> false
         end
     end),
-    ok = peer:call(Peer, sonde_test, stop, [Grower]).
+    ok = call(Peer, sonde_test, stop, [Grower]).
 
 start_grower() ->
     spawn(fun() -> grow([]) end).
@@ -457,8 +459,8 @@ grow(Held) ->
 %% As text and as a number.
 port_info_is_about_that_port(Config) ->
     {Peer, Node} = bare(Config),
-    {Pid, Port, _} = peer:call(Peer, ?MODULE, start_sender, []),
-    [Text, Number] = [peer:call(Peer, ?MODULE, F, [Port]) || F <- [port_text, port_number]],
+    {Pid, Port, _} = call(Peer, ?MODULE, start_sender, []),
+    [Text, Number] = [call(Peer, ?MODULE, F, [Port]) || F <- [port_text, port_number]],
     Owner = pid_text(Peer, Pid),
     #{<<"meta">> := #{<<"name">> := <<"tcp_inet">>},
       <<"signals">> := #{<<"connected">> := Owner}} =
@@ -466,18 +468,18 @@ port_info_is_about_that_port(Config) ->
     Said = answer(at(Node, "port_info " ++ Text ++ " --json"), Config),
     #{<<"meta">> := Meta} = read(list_to_binary(Said)),
     #{<<"meta">> := Meta} = json(at(Node, "port_info " ++ Number), Config),
-    ok = peer:call(Peer, sonde_test, stop, [Pid]).
+    ok = call(Peer, sonde_test, stop, [Pid]).
 
 inet_window_is_who_sends(Config) ->
     {Peer, Node} = bare(Config),
-    {Pid, Port, Bytes} = peer:call(Peer, ?MODULE, start_sender, []),
-    Text = list_to_binary(peer:call(Peer, ?MODULE, port_text, [Port])),
+    {Pid, Port, Bytes} = call(Peer, ?MODULE, start_sender, []),
+    Text = list_to_binary(call(Peer, ?MODULE, port_text, [Port])),
     ok = sonde_test:until({a_row, Text}, fun() ->
         #{<<"rows">> := Rows} = json(at(Node, "inet_window send_oct 100 300"), Config),
         [N || #{<<"port">> := P, <<"value">> := N} <- Rows, P =:= Text, N > 0, N rem Bytes =:= 0]
             =/= []
     end),
-    ok = peer:call(Peer, sonde_test, stop, [Pid]).
+    ok = call(Peer, sonde_test, stop, [Pid]).
 
 %% On the other node: a process that sends to itself, its port, and how much it sends at a time.
 %% Where the inet backend is another one, sockets are no ports.
@@ -507,7 +509,7 @@ port_number(Port) ->
     Number.
 
 pid_text(Peer, Pid) ->
-    list_to_binary(peer:call(Peer, erlang, pid_to_list, [Pid])).
+    list_to_binary(call(Peer, erlang, pid_to_list, [Pid])).
 
 %% Without a word typed, and to no terminal.
 top_is_one_look_where_nobody_types(Config) ->
@@ -515,7 +517,7 @@ top_is_one_look_where_nobody_types(Config) ->
     {0, Text, ""} = command(at(Node, "top"), Config),
     true = lists:prefix("sonde " ++ atom_to_list(Node), Text),
     [_, _] = string:split(Text, "processes by memory", all),
-    true = has(peer:call(Peer, ?MODULE, pid_as_text, [application_controller]) ++ " ", Text),
+    true = has(call(Peer, ?MODULE, pid_as_text, [application_controller]) ++ " ", Text),
     nomatch = re:run(Text, "[^\n -~]"),
     ok.
 
@@ -534,7 +536,7 @@ timeout_is_beyond_what_the_call_waits_for(Config) ->
 %% Only where it is asked for, and not longer.
 suspend_holds_the_process(Config) ->
     {Peer, Node} = bare(Config),
-    Holder = peer:call(Peer, erlang, whereis, [cli_suite_holder]),
+    Holder = call(Peer, erlang, whereis, [cli_suite_holder]),
     File = filename:join(get(dir, Config), "dump"),
     %% Nothing is proved while all are traced.
     #{status := active} = sonde_attach_helper:from(home(Config), Node, native, []),
@@ -547,7 +549,7 @@ suspend_holds_the_process(Config) ->
     _ = [begin
              {Words, []} = {Words, Suspended(Words)},
              {Words, [Holder | _]} = {Words, Suspended(Words ++ " --suspend")},
-             {status, waiting} = peer:call(Peer, erlang, process_info, [Holder, status])
+             {status, waiting} = call(Peer, erlang, process_info, [Holder, status])
          end || Words <- ["heap cli_suite_holder", "heap_top cli_suite_holder 2",
                           "mailbox cli_suite_holder 2", "bin_slices cli_suite_holder",
                           "dump --force cli_suite_holder " ++ File]],
@@ -590,7 +592,8 @@ cookies(Config) ->
     ok = file:write_file(Wrong, "wrong\n"),
     Ask = at(Node, "info kernel_sup registered_name"),
     {0, Answer, ""} = command(Ask, Config),
-    {0, Answer, ""} = command("--cookie-file " ++ Right ++ " " ++ Ask, [{cookie, "wrong"} | Config]),
+    {0, Answer, ""} =
+        command("--cookie-file " ++ Right ++ " " ++ Ask, [{cookie, "wrong"} | Config]),
     {1, "", Refused} = command("--cookie-file " ++ Wrong ++ " " ++ Ask, Config),
     true = is_one_line(Refused) andalso has("cookie", Refused),
     {1, "", Refused} = command(Ask, [{cookie, "wrong"} | Config]),
@@ -616,9 +619,9 @@ dump_is_a_file_here(Config) ->
 %% On the other node, which has nothing else to look at.
 diagnosis_with_suspects_is_3(Config) ->
     {Peer, Node} = lists:last(get(nodes, Config)),
-    _ = peer:call(Peer, sonde_leaks_helper, start,
+    _ = call(Peer, sonde_leaks_helper, start,
                   [#{plan => [#{of_kind => leak, kind => unmatched, bytes => 30000000,
-                                named => false}]}], 60000),
+                                named => false}]}]),
     {3, Json, ""} = command(at(Node, "diagnose --interval 300 --json"), Config),
     #{<<"suspects">> := [_ | _] = Suspects} = read(list_to_binary(Json)),
     [#{<<"remedy">> := <<"drop_unmatched">>}] =
@@ -628,11 +631,11 @@ diagnosis_with_suspects_is_3(Config) ->
 nothing_is_cut_or_coloured_for_nobody(Config) ->
     {Peer, Node} = bare(Config),
     Name = lists:duplicate(200, $n),
-    Pid = peer:call(Peer, ?MODULE, start_named, [Name]),
+    Pid = call(Peer, ?MODULE, start_named, [Name]),
     {0, Text, ""} = command(at(Node, "proc_count memory 100"), [{term, "xterm"} | Config]),
     true = has(Name, Text),
     false = has("\e", Text),
-    ok = peer:call(Peer, sonde_test, stop, [Pid]).
+    ok = call(Peer, sonde_test, stop, [Pid]).
 
 start_named(Name) ->
     Pid = sonde_test:hold(fun() -> lists:seq(1, 100000) end),
@@ -689,7 +692,7 @@ cluster_says_who_failed(Config) ->
         Call({proc_window, [memory, 1, 100000]}, #{nodes => [One], timeout => 50}),
     #{failed := [{One, badarg}], rows := []} =
         Call({proc_count, [no_attribute, 1]}, #{nodes => [One]}),
-    [] = peer:call(home(Config), ?MODULE, cluster_and_look, [One, Down]).
+    [] = call(home(Config), ?MODULE, cluster_and_look, [One, Down]).
 
 cluster_and_look(One, Down) ->
     _ = sonde:cluster({proc_window, [memory, 1, 300]}, #{nodes => [One, Down], timeout => 50}),
@@ -714,7 +717,7 @@ cluster_takes_no_funs(_Config) ->
     ok.
 
 cluster(Config) ->
-    fun(What, Opts) -> peer:call(home(Config), sonde, cluster, [What, Opts], 60000) end.
+    fun(What, Opts) -> call(home(Config), sonde, cluster, [What, Opts]) end.
 
 %% ---- the command
 
@@ -734,7 +737,7 @@ answer(Words, Config) ->
 
 %% Its exit code, and what it wrote to where: called in a node that has the right cookie already.
 sonde(Words, Config) ->
-    peer:call(home(Config), ?MODULE, run, [string:lexemes(Words, " ")], 120000).
+    call(home(Config), ?MODULE, run, [string:lexemes(Words, " ")]).
 
 run(Words) ->
     Errors = sonde_terminal_helper:start(#{}),

@@ -6,6 +6,8 @@
 
 -import(sonde_attach_helper, [ebin/0, ours/0, modules/1, has_library/0]).
 
+-import(sonde_peer_helper, [call/4]).
+
 -define(NOT_THERE, 'p1@127.0.0.1').
 
 suite() -> [{timetrap, {minutes, 2}}].
@@ -41,20 +43,20 @@ get(Key, Config) -> proplists:get_value(Key, Config).
 
 comes_to_a_bare_node(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
-    non_existing = peer:call(Bare, code, which, [sonde]),
+    non_existing = call(Bare, code, which, [sonde]),
     [{Node, {ok, Status}}] = at(Home, [[Node], sonde]),
-    Status = (peer:call(Bare, sonde, native, []))#{counters := maps:get(counters, Status)},
+    Status = (call(Bare, sonde, native, []))#{counters := maps:get(counters, Status)},
     right_side(Status),
-    3 = length(peer:call(Bare, sonde, proc_count, [memory, 3])).
+    3 = length(call(Bare, sonde, proc_count, [memory, 3])).
 
 %% Every call that a person has works there; nothing was forgotten.
 answers_as_well_as_at_home(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
     [{Node, {ok, _}}] = at(Home, [Node, sonde]),
-    [_] = peer:call(Bare, sonde, proc_window, [reductions, 1, 1]),
-    [_] = peer:call(Bare, sonde, bin_leak, [1]),
-    #{rows := [_, _]} = peer:call(Bare, sonde, bin_leak, [2, #{}]),
-    [_] = peer:call(Bare, sonde, proc_count, [monitor_count, 1, #{self => true}]),
+    [_] = call(Bare, sonde, proc_window, [reductions, 1, 1]),
+    [_] = call(Bare, sonde, bin_leak, [1]),
+    #{rows := [_, _]} = call(Bare, sonde, bin_leak, [2, #{}]),
+    [_] = call(Bare, sonde, proc_count, [monitor_count, 1, #{self => true}]),
     {Ours, Ours} = {ours(), modules(Bare)},
     ok.
 
@@ -67,13 +69,13 @@ says_what_happened_for_each_node(Config) ->
 
 is_there_already(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
-    Self = peer:call(Home, erlang, node, []),
+    Self = call(Home, erlang, node, []),
     [{Self, {already, Status}}] = at(Home, [Self, sonde]),
     right_side(Status),
     %% Not loaded yet, but on the node's code path.
-    true = peer:call(Bare, code, add_patha, [ebin()]),
+    true = call(Bare, code, add_patha, [ebin()]),
     try [{Node, {already, _}}] = at(Home, [Node, sonde])
-    after true = peer:call(Bare, code, del_path, [ebin()])
+    after true = call(Bare, code, del_path, [ebin()])
     end.
 
 another_build_is_left_alone(Config) ->
@@ -81,18 +83,18 @@ another_build_is_left_alone(Config) ->
     Other = make_module(Bare, ["-module(sonde).", "-export([native/0]).",
                                "native() -> #{status => other}."]),
     [{Node, {error, {other_build, #{status := other}}}}] = at(Home, [[Node], sonde]),
-    Other = peer:call(Bare, sonde, module_info, [md5]),
-    false = peer:call(Bare, code, is_loaded, [sonde_procs]).
+    Other = call(Bare, sonde, module_info, [md5]),
+    false = call(Bare, code, is_loaded, [sonde_procs]).
 
 takes_all_back_when_it_fails(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
     case has_library() of
         true ->
-            true = peer:call(Bare, os, putenv, ["TMPDIR", "/nowhere/at/all"]),
+            true = call(Bare, os, putenv, ["TMPDIR", "/nowhere/at/all"]),
             try
                 [{Node, {error, {no_folder, enoent}}}] = at(Home, [[Node], sonde]),
                 [] = modules(Bare)
-            after true = peer:call(Bare, os, putenv, ["TMPDIR", get(dir, Config)])
+            after true = call(Bare, os, putenv, ["TMPDIR", get(dir, Config)])
             end,
             [{Node, {ok, _}}] = at(Home, [[Node], sonde]);
         false ->
@@ -124,16 +126,16 @@ library_is_seen_by_its_owner_only(Config) ->
 
 nothing_stays_on_disk(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
-    Path = peer:call(Bare, code, get_path, []),
+    Path = call(Bare, code, get_path, []),
     [{Node, {ok, _}}] = at(Home, [[Node], sonde]),
     {ok, []} = file:list_dir(get(dir, Config)),
-    Path = peer:call(Bare, code, get_path, []),
-    3 = length(peer:call(Bare, sonde, proc_count, [memory, 3])).
+    Path = call(Bare, code, get_path, []),
+    3 = length(call(Bare, sonde, proc_count, [memory, 3])).
 
 embedded_node(Config) ->
     {Bare, Node} = sonde_attach_helper:bare(get(dir, Config), ["-mode", "embedded"]),
     try
-        embedded = peer:call(Bare, code, get_mode, []),
+        embedded = call(Bare, code, get_mode, []),
         [{Node, {ok, Status}}] = at(home(Config), [[Node], sonde]),
         right_side(Status)
     after sonde_attach_helper:stop(Bare)
@@ -148,12 +150,12 @@ without_a_library_it_is_portable(Config) ->
     {_, Bare, Node} = nodes_of(Config),
     {Home, _} = sonde_attach_helper:home(get(dir, Config)),
     try
-        _ = [true = peer:call(Home, code, F, [D])
+        _ = [true = call(Home, code, F, [D])
              || {F, D} <- [{del_path, ebin()}, {add_patha, Alone}]],
         ok = sonde_attach_helper:unload(Home),
         [{Node, {ok, #{status := {off, Why}}}}] = at(Home, [[Node], sonde]),
         true = Why =:= disabled orelse element(1, Why) =:= not_loaded,
-        3 = length(peer:call(Bare, sonde, proc_count, [memory, 3]))
+        3 = length(call(Bare, sonde, proc_count, [memory, 3]))
     after sonde_attach_helper:stop(Home)
     end.
 
@@ -161,13 +163,13 @@ to_all_nodes(Config) ->
     {Home, Bare} = all_nodes(Config),
     Nodes = lists:sort([Node || {_, Node} <- Bare]),
     ok = sonde_test:until(alone, fun() ->
-        Others = peer:call(Home, erlang, nodes, []),
-        _ = [peer:call(Home, erlang, disconnect_node, [Other]) || Other <- Others],
+        Others = call(Home, erlang, nodes, []),
+        _ = [call(Home, erlang, disconnect_node, [Other]) || Other <- Others],
         Others =:= []
     end),
     [] = at(Home, [sonde]),
     badarg = raised(Home, remote_load, [sonde_test]),
-    _ = [true = peer:call(Home, net_kernel, connect_node, [N]) || N <- Nodes],
+    _ = [true = call(Home, net_kernel, connect_node, [N]) || N <- Nodes],
     Nodes = lists:sort([N || {N, {ok, _}} <- at(Home, [sonde])]),
     {[{module, sonde_test}, {module, sonde_test}], []} = at(Home, [sonde_test]).
 
@@ -193,7 +195,7 @@ bad_arguments(Config) ->
 no_message_reaches_the_caller(Config) ->
     {Home, _, Node} = nodes_of(Config),
     {[{Node, {ok, _}}, {?NOT_THERE, {error, _}}], []} =
-        peer:call(Home, ?MODULE, load_and_look, [[Node, ?NOT_THERE]]).
+        call(Home, ?MODULE, load_and_look, [[Node, ?NOT_THERE]]).
 
 load_and_look(Nodes) ->
     {sonde:remote_load(Nodes, sonde), sonde_test:mailbox()}.
@@ -211,10 +213,10 @@ home(Config) ->
     element(1, get(home, Config)).
 
 at(Home, Args) ->
-    peer:call(Home, sonde, remote_load, Args, 60000).
+    call(Home, sonde, remote_load, Args).
 
 raised(Peer, Function, Args) ->
-    peer:call(Peer, ?MODULE, raised_here, [Function, Args]).
+    call(Peer, ?MODULE, raised_here, [Function, Args]).
 
 raised_here(Function, Args) ->
     sonde_test:raised(fun() -> apply(sonde, Function, Args) end).
@@ -227,8 +229,8 @@ make_module(Peer, Lines) ->
                  Form
              end || Line <- Lines],
     {ok, Module, Object} = compile:forms(Forms),
-    {module, Module} = peer:call(Peer, code, load_binary, [Module, "made", Object]),
-    peer:call(Peer, Module, module_info, [md5]).
+    {module, Module} = call(Peer, code, load_binary, [Module, "made", Object]),
+    call(Peer, Module, module_info, [md5]).
 
 right_side(#{status := Status}) ->
     Status = sonde_test:pick(active, {off, disabled}).

@@ -1,6 +1,6 @@
 %% What others build from the package: a release in embedded mode with {sonde, load} and stripped
-%% beams, asked from a remote shell; a build where there is no C compiler; a release with a watcher in
-%% its tree, upgraded in place; and a mix project with one.
+%% beams, asked from a remote shell; a build where there is no C compiler; a release with a watcher
+%% in its tree, upgraded in place; and a mix project with one.
 -module(release_SUITE).
 
 -import(sonde_project_helper, [root/0, sh/2]).

@@ -8,11 +8,14 @@
          unload/1]).
 -export([attach/3, attach/4, leave/2, from/4, kill_keepers/1]).
 -export([traced/3]).
+
 -export([keep/3, keep/4, keeper/5, order/2, kill_keeper/1, kill_keepers/0, unload/0]).
 -export([start_recorder/1, recorded/0]).
 
-%% ---- nodes: {Peer, Node}; Dir is their folder for temporary files. The side is the one under test.
-%% Bare ones do not find each other, and that is no reason to leave those that they know.
+-import(sonde_peer_helper, [call/4]).
+
+%% ---- nodes: {Peer, Node}; Dir is their folder for temporary files. The side is the one under
+%% test. Bare ones do not find each other, and that is no reason to leave those that they know.
 
 %% With sonde on its path.
 home(Dir) ->
@@ -35,7 +38,7 @@ start(Dir, Port, Args) ->
                               "-setcookie", cookie(),
                               "-kernel", "inet_dist_use_interface", "{127,0,0,1}",
                               "prevent_overlapping_partitions", "false" | Args]}),
-    ok = peer:call(Peer, application, set_env, [sonde, native, sonde_test:pick(on, off)]),
+    ok = call(Peer, application, set_env, [sonde, native, sonde_test:pick(on, off)]),
     {Peer, Node}.
 
 %% Some have ended by then.
@@ -60,26 +63,25 @@ has_library() ->
 
 modules(Peer) ->
     Ours = ours(),
-    lists:sort([M || {M, _} <- peer:call(Peer, code, all_loaded, []), lists:member(M, Ours)]).
+    lists:sort([M || {M, _} <- call(Peer, code, all_loaded, []), lists:member(M, Ours)]).
 
 is_there(Peer) ->
-    peer:call(Peer, code, is_loaded, [sonde]) =/= false.
+    call(Peer, code, is_loaded, [sonde]) =/= false.
 
 %% Nobody but us has names that begin so, apart from what the tests bring along.
 traces(Peer, Dir) ->
     Ours = ours(),
     #{modules => modules(Peer),
-      processes => [Name || Name <- peer:call(Peer, erlang, registered, []),
+      processes => [Name || Name <- call(Peer, erlang, registered, []),
                             lists:prefix("sonde", atom_to_list(Name))],
-      terms => [Key || {{M, _} = Key, _} <- peer:call(Peer, persistent_term, get, []),
+      terms => [Key || {{M, _} = Key, _} <- call(Peer, persistent_term, get, []),
                        lists:member(M, Ours)],
-      path => peer:call(Peer, code, get_path, []),
-      signals => caught(Peer),
+      path => call(Peer, code, get_path, []),
       files => file:list_dir(Dir)}.
 
 %% Linux tells which signals a process catches.
 caught(Peer) ->
-    case file:read_file("/proc/" ++ peer:call(Peer, os, getpid, []) ++ "/status") of
+    case file:read_file("/proc/" ++ call(Peer, os, getpid, []) ++ "/status") of
         {ok, Status} ->
             {match, [Caught]} = re:run(Status, "SigCgt:\\s*(\\w+)", [{capture, [1], list}]),
             Caught;
@@ -89,7 +91,7 @@ caught(Peer) ->
 
 %% A node to which sonde was brought is bare again.
 unload(Peer) ->
-    ok = peer:call(Peer, ?MODULE, unload, [], 60000),
+    ok = call(Peer, ?MODULE, unload, []),
     [] = modules(Peer),
     ok.
 
@@ -114,25 +116,25 @@ attach(Home, Name, Node) ->
     attach(Home, Name, Node, #{linger_ms => 0}).
 
 attach(Home, Name, Node, Opts) ->
-    peer:call(Home, ?MODULE, keep, [Name, Node, sonde_files:ours(), Opts], 120000).
+    call(Home, ?MODULE, keep, [Name, Node, sonde_files:ours(), Opts]).
 
 leave(Home, Name) ->
-    peer:call(Home, ?MODULE, order, [Name, close], 120000).
+    call(Home, ?MODULE, order, [Name, close]).
 
 from(Home, Node, Function, Args) ->
-    peer:call(Home, erpc, call, [Node, sonde, Function, Args, 60000], 120000).
+    call(Home, erpc, call, [Node, sonde, Function, Args, 60000]).
 
 kill_keepers(Home) ->
-    peer:call(Home, ?MODULE, kill_keepers, []).
+    call(Home, ?MODULE, kill_keepers, []).
 
 %% ---- calls
 
 %% Those that the node makes of these functions, [{Module, Function}], while Fun runs:
 %% [{Function, Args}].
 traced(Peer, Functions, Fun) ->
-    ok = peer:call(Peer, ?MODULE, start_recorder, [Functions]),
+    ok = call(Peer, ?MODULE, start_recorder, [Functions]),
     _ = Fun(),
-    peer:call(Peer, ?MODULE, recorded, []).
+    call(Peer, ?MODULE, recorded, []).
 
 start_recorder(Functions) ->
     Parent = self(),
