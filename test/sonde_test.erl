@@ -245,7 +245,7 @@ servers() ->
                    lists:prefix("erts_", atom_to_list(M))].
 
 suspend(Pids) ->
-    _ = [try erlang:suspend_process(Pid) catch error:badarg -> false = is_process_alive(Pid) end
+    _ = [try erlang:suspend_process(Pid) catch error:_ -> false = is_process_alive(Pid) end
          || Pid <- Pids],
     ok.
 
@@ -334,15 +334,6 @@ between(What, Theirs, Ours, Again) ->
     end.
 
 %% A line that scripts/suite prints when the suites are done.
-figures(Format, Args) ->
-    Line = io_lib:format("  " ++ Format ++ "~n", Args),
-    ct:pal("~ts", [Line]),
-    case os:getenv("SONDE_FIGURES") of
-        false -> ok;
-        File -> file:write_file(File, unicode:characters_to_binary(Line), [append])
-    end.
-
-%% A line of what scripts/suite prints when it is done, "name: ...".
 figures(Format, Args) ->
     Line = io_lib:format("  " ++ Format ++ "~n", Args),
     ct:pal("~ts", [Line]),
