@@ -60,6 +60,7 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns)
         struct budget b = {LOOK_STEPS, false};
         l->st = l->walker->walk(l->state, &l->vm, &l->plan, &l->view, &b);
     } while (l->st == ST_TIMESLICE && clock_ns() < end);
+    stamp_hold(&l->view, STAMP_WALKED);
     /* too large, or not there, or that it takes too much memory, may be said only of what is still so */
     if (l->st == ST_OK || l->st == ST_TOO_LARGE || l->st == ST_GONE || l->st == ST_NOMEM) {
         enum status st = look_close(l);

@@ -12,15 +12,6 @@ struct atoms atoms;
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-#ifdef SONDE_TEST
-static atomic_int fail_alloc; /* the n-th allocation from now fails; 0: none */
-
-bool nif_out_of_memory(void)
-{
-    return atomic_load(&fail_alloc) > 0 && atomic_fetch_sub(&fail_alloc, 1) == 1;
-}
-#endif
-
 /* AddressSanitizer knows where an allocation ends only if it was malloc's. */
 #if defined(__SANITIZE_ADDRESS__)
 #define ALLOC   malloc
@@ -82,7 +73,10 @@ bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release
 {
     ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
     ErlNifResourceType *opened =
-        nif_out_of_memory() ? NULL : enif_open_resource_type(env, NULL, name, release, flags, NULL);
+        nif_out_of_memory()
+            ? NULL
+            : enif_open_resource_type(env, NULL, name, nif_measured_release(name, release), flags,
+                                      NULL);
     if (opened)
         *type = opened;
     return opened != NULL;
@@ -123,7 +117,7 @@ bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr)
 
 /* ---- status -------------------------------------------------------------------------------- */
 
-static ERL_NIF_TERM nif_build_id(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_build_id)
 {
     (void)argc, (void)argv;
     return enif_make_tuple2(env, enif_make_string(env, SONDE_ABI, ERL_NIF_LATIN1),
@@ -132,7 +126,7 @@ static ERL_NIF_TERM nif_build_id(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
 
 /* The outcome of the proof, kept here: a persistent_term that changes makes every process of the
  * node pay, and the first caller of any process needs it. */
-static ERL_NIF_TERM nif_put_status(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_put_status)
 {
     (void)argc;
     /* (Status) */
@@ -151,7 +145,7 @@ static ERL_NIF_TERM nif_put_status(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
     return ATOM(ok);
 }
 
-static ERL_NIF_TERM nif_status(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_status)
 {
     (void)argc, (void)argv;
     struct sonde *s = sonde_of(env);
@@ -169,13 +163,13 @@ static ERL_NIF_TERM reader_atom(enum peek_reader r)
 }
 
 /* What works in this thread now. */
-static ERL_NIF_TERM nif_reader(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_reader)
 {
     (void)argc, (void)argv;
     return reader_atom(peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader)));
 }
 
-static ERL_NIF_TERM nif_want_reader(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_want_reader)
 {
     (void)argc;
     /* (guarded | syscall) */
@@ -186,7 +180,7 @@ static ERL_NIF_TERM nif_want_reader(ErlNifEnv *env, int argc, const ERL_NIF_TERM
 }
 
 /* ready: proved and on; off: switched off by hand; none: not proved (yet). */
-static ERL_NIF_TERM nif_state(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_state)
 {
     (void)argc, (void)argv;
     struct sonde *s = sonde_of(env);
@@ -195,7 +189,7 @@ static ERL_NIF_TERM nif_state(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     return atomic_load_explicit(&s->proved, memory_order_acquire) ? ATOM(on) : ATOM(none);
 }
 
-static ERL_NIF_TERM nif_switch(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_switch)
 {
     (void)argc;
     /* (on | off) */
@@ -205,14 +199,14 @@ static ERL_NIF_TERM nif_switch(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     return ATOM(ok);
 }
 
-static ERL_NIF_TERM nif_leave(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_leave)
 {
     (void)argc, (void)argv;
     atomic_store(&sonde_of(env)->leave, true);
     return ATOM(ok);
 }
 
-static ERL_NIF_TERM nif_counters(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+NIF(nif_counters)
 {
     (void)argc, (void)argv;
     struct sonde *s = sonde_of(env);
@@ -226,63 +220,6 @@ static ERL_NIF_TERM nif_counters(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
         return enif_make_badarg(env);
     return map;
 }
-
-/* ---- only in the library that the tests load ------------------------------------------------ */
-
-#ifdef SONDE_TEST
-static ERL_NIF_TERM nif_weaken(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    (void)argc;
-    /* (enum stamp_weakness) */
-    int weakness;
-    if (!enif_get_int(env, argv[0], &weakness) || weakness < STAMP_SOUND ||
-        weakness > STAMP_REDUCTIONS)
-        return enif_make_badarg(env);
-    stamp_weakness = weakness;
-    return ATOM(ok);
-}
-
-static ERL_NIF_TERM nif_set_offset(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    (void)argc;
-    /* (Field | none | things, Offset): the next calibrate uses it, and nothing is proved any more */
-    struct sonde *s = sonde_of(env);
-    enum layout_field field = LAYOUT_FIELD_COUNT;
-    unsigned offset;
-    bool things = enif_is_identical(argv[0], enif_make_atom(env, "things"));
-    if ((!things && argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
-        !enif_get_uint(env, argv[1], &offset) || offset > 0xFFFF)
-        return enif_make_badarg(env);
-    s->mutated_field = things ? LAYOUT_FIELD_COUNT + 1 : field;
-    s->mutated_offset = offset;
-    atomic_store(&s->proved, false);
-    return ATOM(ok);
-}
-
-static ERL_NIF_TERM nif_fail_alloc(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    (void)argc;
-    /* (N): the N-th allocation from now fails, 0: none */
-    int n;
-    if (!enif_get_int(env, argv[0], &n) || n < 0)
-        return enif_make_badarg(env);
-    atomic_store(&fail_alloc, n);
-    return ATOM(ok);
-}
-
-/* The same for the allocations of load or upgrade itself, which come before any call. */
-static void fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
-{
-    int n;
-    if (enif_get_int(env, info, &n) && n > 0)
-        atomic_store(&fail_alloc, n);
-}
-#else
-static void fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
-{
-    (void)env, (void)info;
-}
-#endif
 
 /* ---- life cycle ---------------------------------------------------------------------------- */
 
@@ -318,7 +255,7 @@ static struct sonde *make_state(ErlNifEnv *env)
 
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
-    fail_load(env, info);
+    nif_fail_load(env, info);
     make_atoms(env);
     *priv = make_state(env);
     return *priv ? 0 : 1;
@@ -331,7 +268,7 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM in
     struct sonde *old = *old_priv;
     if (!old || strncmp(old->build, SONDE_BUILD_ID, sizeof old->build) != 0)
         return load(env, priv, info);
-    fail_load(env, info);
+    nif_fail_load(env, info);
     make_atoms(env);
     if (!nif_scan_types(env, old) || !nif_heap_types(env, old) || !nif_account_types(env, old) ||
         !nif_resource_types(env, old))
@@ -356,66 +293,13 @@ static void unload(ErlNifEnv *env, void *priv)
 }
 
 static ErlNifFunc functions[] = {
-    {"build_id", 0, nif_build_id, 0},
-    {"status", 0, nif_status, 0},
-    {"put_status", 1, nif_put_status, 0},
-    {"reader", 0, nif_reader, 0},
-    {"want_reader", 1, nif_want_reader, 0},
-    {"state", 0, nif_state, 0},
-    {"switch", 1, nif_switch, 0},
-    {"leave", 0, nif_leave, 0},
-    {"counters", 0, nif_counters, 0},
-    {"tables", 0, nif_tables, 0},
-    {"calibrate", 2, nif_calibrate, 0},
-    {"probe", 4, nif_probe, 0},
-    {"probe_swollen", 4, nif_probe_swollen, 0},
-    {"probe_trap", 0, nif_probe_trap, 0},
-    {"read", 2, nif_read, 0},
-    {"adopt", 0, nif_adopt, 0},
-    {"scan_new", 6, nif_scan_new, 0},
-    {"scan_step", 1, nif_scan_step, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"scan_feed", 2, nif_scan_feed, 0},
-    {"scan_rows", 4, nif_scan_rows, 0},
-    {"scan_info", 1, nif_scan_info, 0},
-    {"scan_pids", 3, nif_scan_pids, 0},
-    {"scan_values", 3, nif_scan_values, 0},
-    {"scan_skip", 2, nif_scan_skip, 0},
-    {"scan_after", 1, nif_scan_after, 0},
-    {"scan_limit", 2, nif_scan_limit, 0},
-    {"calibrate_fun", 2, nif_calibrate_fun, 0},
-    {"calibrate_literals", 2, nif_calibrate_literals, 0},
-    {"probe_resource", 1, nif_probe_resource, 0},
-    {"calibrate_resources", 5, nif_calibrate_resources, 0},
-    {"account_new", 2, nif_account_new, 0},
-    {"account_add", 3, nif_account_add, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"account_want", 2, nif_account_want, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"account_sum", 1, nif_account_sum, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"account_rank", 3, nif_account_rank, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"account_ranked", 2, nif_account_ranked, 0},
-    {"account_holdings", 2, nif_account_holdings, 0},
-    {"account_known", 2, nif_account_known, 0},
-    {"account_resources", 2, nif_account_resources, 0},
-    {"account_end", 1, nif_account_end, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"look_new", 6, nif_look_new, 0},
-    {"look_step", 1, nif_look_step, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"look_progress", 1, nif_look_progress, 0},
-    {"look_end", 1, nif_look_end, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"look_heap", 1, nif_look_heap, 0},
-    {"look_top", 2, nif_look_top, 0},
-    {"look_top_info", 1, nif_look_top_info, 0},
-    {"look_flat", 1, nif_look_flat, 0},
-    {"look_refs", 2, nif_look_refs, 0},
-    {"flat_quick", 1, nif_flat_quick, 0},
-    {"look_mailbox", 1, nif_look_mailbox, 0},
-    {"look_shapes", 2, nif_look_shapes, 0},
-    {"look_pinned", 3, nif_look_pinned, 0},
-    {"look_slices", 3, nif_look_slices, 0},
-    {"look_text", 1, nif_look_text, 0},
-    {"look_names", 2, nif_look_names, 0},
+#define X(Name, Arity, Where) {#Name, Arity, CALLED(Name), Where},
+    NIF_LIST(X)
+#undef X
 #ifdef SONDE_TEST
-    {"set_offset", 2, nif_set_offset, 0},
-    {"fail_alloc", 1, nif_fail_alloc, 0},
-    {"weaken", 1, nif_weaken, 0},
+#define X(Name, Arity) {#Name, Arity, nif_##Name, 0},
+        TEST_LIST(X)
+#undef X
 #endif
 };
 

@@ -62,10 +62,15 @@ struct sonde {
 /* Is the next allocation to fail, whatever makes it? Never in what is shipped. */
 #ifdef SONDE_TEST
 bool nif_out_of_memory(void);
+void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info);
 #else
 static inline bool nif_out_of_memory(void)
 {
     return false;
+}
+static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
+{
+    (void)env, (void)info;
 }
 #endif
 
@@ -94,60 +99,65 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 
 #define NIF(Name) ERL_NIF_TERM Name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 
-NIF(nif_calibrate);
-NIF(nif_probe);
-NIF(nif_probe_swollen);
-NIF(nif_probe_trap);
-NIF(nif_read);
-NIF(nif_adopt);
-NIF(nif_tables);
+/* The functions of the library: name, arity, scheduler. A slice is longer than a normal scheduler should
+ * wait. */
+#define DIRTY ERL_NIF_DIRTY_JOB_IO_BOUND
+/* clang-format off */
+#define NIF_LIST(X)                                                                       \
+    X(build_id, 0, 0) X(status, 0, 0) X(put_status, 1, 0) X(reader, 0, 0)                 \
+    X(want_reader, 1, 0) X(state, 0, 0) X(switch, 1, 0) X(leave, 0, 0) X(counters, 0, 0)  \
+    X(tables, 0, 0) X(calibrate, 2, 0) X(probe, 4, 0) X(probe_swollen, 4, 0)              \
+    X(probe_trap, 0, 0) X(read, 2, 0) X(adopt, 0, 0) X(scan_new, 6, 0)                    \
+    X(scan_step, 1, DIRTY) X(scan_feed, 2, 0) X(scan_rows, 4, 0) X(scan_info, 1, 0)       \
+    X(scan_pids, 3, 0) X(scan_values, 3, 0) X(scan_skip, 2, 0) X(scan_after, 1, 0)        \
+    X(scan_limit, 2, 0) X(calibrate_fun, 2, 0) X(calibrate_literals, 2, 0)                \
+    X(probe_resource, 1, 0) X(calibrate_resources, 5, 0) X(account_new, 2, 0)             \
+    X(account_add, 3, DIRTY) X(account_want, 2, DIRTY) X(account_sum, 1, DIRTY)           \
+    X(account_rank, 3, DIRTY) X(account_ranked, 2, 0) X(account_holdings, 2, 0)           \
+    X(account_known, 2, 0) X(account_resources, 2, 0) X(account_end, 1, DIRTY)            \
+    X(look_new, 6, 0) X(look_step, 1, DIRTY) X(look_progress, 1, 0) X(look_end, 1, DIRTY) \
+    X(look_heap, 1, 0) X(look_top, 2, 0) X(look_top_info, 1, 0) X(look_flat, 1, 0)        \
+    X(look_refs, 2, 0) X(flat_quick, 1, 0) X(look_mailbox, 1, 0) X(look_shapes, 2, 0)     \
+    X(look_pinned, 3, 0) X(look_slices, 3, 0) X(look_text, 1, 0) X(look_names, 2, 0)
+/* Those that a NIF schedules in its own place. */
+#define SCHEDULED_LIST(X) X(trapped, 0, 0)
+/* And those that only the tests' library has. */
+#define TEST_LIST(X)                                                                      \
+    X(weaken, 1) X(set_offset, 2) X(fail_alloc, 1) X(hold_reader, 2)                      \
+    X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)
+/* clang-format on */
 
-NIF(nif_scan_new);
-NIF(nif_scan_step);
-NIF(nif_scan_feed);
-NIF(nif_scan_rows);
-NIF(nif_scan_info);
-NIF(nif_scan_pids);
-NIF(nif_scan_values);
-NIF(nif_scan_skip);
-NIF(nif_scan_after);
-NIF(nif_scan_limit);
-NIF(nif_calibrate_fun);
-NIF(nif_calibrate_literals);
-NIF(nif_look_new);
-NIF(nif_look_step);
-NIF(nif_look_progress);
-NIF(nif_look_end);
-NIF(nif_look_heap);
-NIF(nif_look_top);
-NIF(nif_look_top_info);
-NIF(nif_look_flat);
-NIF(nif_look_refs);
-NIF(nif_flat_quick);
-NIF(nif_look_mailbox);
-NIF(nif_look_shapes);
-NIF(nif_look_pinned);
-NIF(nif_look_slices);
-NIF(nif_look_text);
-NIF(nif_look_names);
+#define X(Name, Arity, Where) NIF(nif_##Name);
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+
+/* What the VM calls in place of a NIF or of a destructor. In the tests' library: something that measures how
+ * long that one holds its scheduler. */
+#ifdef SONDE_TEST
+#define X(Name, Arity, Where) NIF(nif_measured_##Name);
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+#define CALLED(Name) nif_measured_##Name
+ErlNifResourceDtor *nif_measured_release(const char *type, ErlNifResourceDtor *release);
+
+#define X(Name, Arity) NIF(nif_##Name);
+TEST_LIST(X)
+#undef X
+#else
+#define CALLED(Name) nif_##Name
+static inline ErlNifResourceDtor *nif_measured_release(const char *type,
+                                                       ErlNifResourceDtor *release)
+{
+    (void)type;
+    return release;
+}
+#endif
+
 bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde);
-
-NIF(nif_probe_resource);
-NIF(nif_calibrate_resources);
-bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde);
-
-NIF(nif_account_new);
-NIF(nif_account_add);
-NIF(nif_account_want);
-NIF(nif_account_sum);
-NIF(nif_account_rank);
-NIF(nif_account_ranked);
-NIF(nif_account_holdings);
-NIF(nif_account_known);
-NIF(nif_account_resources);
-NIF(nif_account_end);
 bool nif_account_types(ErlNifEnv *env, struct sonde *sonde);
-
+bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde);
 bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde);
 
 #endif

@@ -307,7 +307,7 @@ NIF(nif_probe_swollen)
     return answer(env, &vm, nif_own_process(env, &vm, &pid, &proc) ? (uintptr_t)proc : 0, &p);
 }
 
-static NIF(trapped)
+NIF(nif_trapped)
 {
     (void)env, (void)argc, (void)argv;
     return ATOM(ok);
@@ -316,7 +316,7 @@ static NIF(trapped)
 NIF(nif_probe_trap)
 {
     /* (): comes to its answer by way of another call, for which the VM keeps things in the caller */
-    return enif_schedule_nif(env, "probe_trap", 0, trapped, argc, argv);
+    return enif_schedule_nif(env, "probe_trap", 0, CALLED(trapped), argc, argv);
 }
 
 /* ---- one attribute of one process ---------------------------------------------------------- */

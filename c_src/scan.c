@@ -426,6 +426,7 @@ static void open_batch(struct scan *s)
 
 static void stop_walking(struct scan *s, unsigned i, enum status st)
 {
+    stamp_hold(&s->walks[i].view, STAMP_WALKED);
     if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
         s->kept |= 1U << i;
     else

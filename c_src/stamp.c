@@ -4,6 +4,10 @@
 #include "stamp.h"
 
 #include <assert.h>
+#ifdef SONDE_TEST
+#include <stdatomic.h>
+#include <time.h>
+#endif
 
 unsigned layout_width(const struct layout *lay, enum layout_field field)
 {
@@ -89,10 +93,46 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
     if (!proctab_may_hold(vm->lay, &vm->tab, slot, view->pid))
         return ST_TORN;
     enum status st = settled(plan, view->w);
-    return st != ST_OK ? st : settled(plan, view->w + plan->n);
+    if (st == ST_OK)
+        st = settled(plan, view->w + plan->n);
+    if (st == ST_OK)
+        stamp_hold(view, STAMP_OPENED);
+    return st;
 }
 
 #ifdef SONDE_TEST
+static _Atomic uint64_t hold_pid[STAMP_WALKED + 1]; /* 0: nobody is waited for */
+static atomic_bool is_held;
+
+void stamp_hold_next(uint64_t pid, enum stamp_place place)
+{
+    atomic_store(&hold_pid[place], pid);
+}
+
+bool stamp_is_held(void)
+{
+    return atomic_load(&is_held);
+}
+
+void stamp_go_on(void)
+{
+    for (unsigned i = 0; i <= STAMP_WALKED; i++)
+        atomic_store(&hold_pid[i], 0);
+    atomic_store(&is_held, false);
+}
+
+void stamp_hold(const struct view *view, enum stamp_place place)
+{
+    const struct timespec ms = {0, 1000000};
+    uint64_t pid = view->pid;
+    if (!atomic_compare_exchange_strong(&hold_pid[place], &pid, 0))
+        return;
+    atomic_store(&is_held, true);
+    for (unsigned i = 0; i < STAMP_HOLD_MS && stamp_is_held(); i++)
+        (void)nanosleep(&ms, NULL);
+    atomic_store(&is_held, false);
+}
+
 _Atomic int stamp_weakness;
 
 static bool weak_close(const struct vm *vm, const struct plan *plan, const struct view *view,

@@ -89,10 +89,25 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
 /* OK: whatever was read since the opening belongs together. Call peek_barrier before it. */
 enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view);
 
+/* Where the tests can make a reader wait while its process changes. */
+enum stamp_place { STAMP_OPENED, STAMP_WALKED };
+
 #ifdef SONDE_TEST
 /* Readers that are broken on purpose: no stamp is compared, or of it only the reductions. */
 enum stamp_weakness { STAMP_SOUND, STAMP_NOT_CLOSED, STAMP_REDUCTIONS };
 extern _Atomic int stamp_weakness;
+
+/* The next reader that comes there with that process stays until it may go on, or for STAMP_HOLD_MS. */
+enum { STAMP_HOLD_MS = 20000 };
+void stamp_hold_next(uint64_t pid, enum stamp_place place);
+void stamp_hold(const struct view *view, enum stamp_place place);
+bool stamp_is_held(void);
+void stamp_go_on(void);
+#else
+static inline void stamp_hold(const struct view *view, enum stamp_place place)
+{
+    (void)view, (void)place;
+}
 #endif
 
 /* A field of the stamp, as it was at the opening. */

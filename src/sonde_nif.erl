@@ -20,7 +20,8 @@
          account_sum/1, account_rank/3, account_ranked/2, account_holdings/2, account_known/2,
          account_resources/2, account_end/1]).
 -ifdef(TEST).
--export([set_offset/2, fail_alloc/1, weaken/1]).
+-export([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
+         longest_calls/0, reset_calls/0]).
 -endif.
 
 -export_type([scan/0, attr/0, mode/0, look/0, account/0]).
@@ -38,7 +39,8 @@
        account_holdings/2, account_known/2, account_resources/2,
        account_end/1]).
 -ifdef(TEST).
--nifs([set_offset/2, fail_alloc/1, weaken/1]).
+-nifs([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
+       longest_calls/0, reset_calls/0]).
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
@@ -416,4 +418,26 @@ fail_alloc(_N) -> erlang:nif_error(not_loaded).
 %% 0: sound; 1: no stamp is compared; 2: of it only the reductions.
 -spec weaken(0..2) -> ok.
 weaken(_How) -> erlang:nif_error(not_loaded).
+
+%% The next reader of this process stays there, once, until it is released (or for 20 s): its stamp
+%% is opened and nothing read, or all is read and the stamp not compared. It holds its scheduler.
+-spec hold_reader(pid(), opened | walked) -> ok.
+hold_reader(_Pid, _Where) -> erlang:nif_error(not_loaded).
+
+-spec is_reader_held() -> boolean().
+is_reader_held() -> erlang:nif_error(not_loaded).
+
+%% Whether one was held until now.
+-spec release_reader() -> boolean().
+release_reader() -> erlang:nif_error(not_loaded).
+
+%% For each function and each kind of scheduler that ran it: the longest call, in CPU time of its
+%% thread. Destructors are in it, and what a NIF schedules; what was not called comes with 0.
+-spec longest_calls() ->
+    [{Name :: atom(), arity(), normal | dirty, Ns :: non_neg_integer(),
+      Calls :: non_neg_integer()}].
+longest_calls() -> erlang:nif_error(not_loaded).
+
+-spec reset_calls() -> ok.
+reset_calls() -> erlang:nif_error(not_loaded).
 -endif.

@@ -151,24 +151,37 @@ the_very_first_proof_can_fail(Config) ->
 
 %% ---- what is shipped
 
+%% The names of what only the tests' build can be told.
+means() ->
+    [set_offset, fail_alloc, weaken, hold_reader, is_reader_held, release_reader, longest_calls,
+     reset_calls].
+
 shipped_library_cannot_be_told_an_offset(_Config) ->
     Priv = filename:join(filename:dirname(filename:dirname(code:which(sonde_nif))), "priv"),
     Means = fun(File) ->
                     {ok, Bytes} = file:read_file(File),
-                    [What || What <- [<<"set_offset">>, <<"fail_alloc">>, <<"weaken">>],
-                             binary:match(Bytes, What) =/= nomatch]
+                    [What || What <- means(),
+                             binary:match(Bytes, atom_to_binary(What)) =/= nomatch]
             end,
     Shipped = filelib:wildcard(filename:join(Priv, "sonde_nif*.so")),
     [_ | _] = Shipped,
     [] = [{File, What} || File <- Shipped, What <- Means(File)],
     %% this is how it would look
     [ForTests | _] = filelib:wildcard(filename:join(os:getenv("SONDE_TEST_NIF"), "sonde_nif-*.so")),
-    [<<"set_offset">>, <<"fail_alloc">>, <<"weaken">>] = Means(ForTests).
+    true = means() =:= Means(ForTests).
 
 shipped_module_cannot_be_told_an_offset(_Config) ->
     {module, sonde_nif} = code:ensure_loaded(sonde_nif),
-    Means = [set_offset, fail_alloc, weaken],
-    [] = [F || {F, _} <- sonde_nif:module_info(functions), lists:member(F, Means)],
+    [] = [F || {F, _} <- sonde_nif:module_info(functions), lists:member(F, means())],
     Beside = filename:join(filename:dirname(code:which(sonde_nif)), "sonde_nif.beam"),
     {ok, {sonde_nif, [{atoms, Atoms}]}} = beam_lib:chunks(Beside, [atoms]),
-    [] = [A || {_, A} <- Atoms, lists:member(A, Means)].
+    [] = [A || {_, A} <- Atoms, lists:member(A, means())],
+    %% and none is missing above
+    ForTests = filename:join(os:getenv("SONDE_TEST_EBIN"), "sonde_nif.beam"),
+    More = exports(ForTests) -- exports(Beside),
+    [] = More -- means(),
+    [] = means() -- More.
+
+exports(Beam) ->
+    {ok, {sonde_nif, [{exports, Exports}]}} = beam_lib:chunks(Beam, [exports]),
+    [F || {F, _} <- Exports].

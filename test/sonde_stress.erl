@@ -4,7 +4,7 @@
 %% To add a call: a clause of call/3.
 -module(sonde_stress).
 
--export([run/4]).
+-export([run/3]).
 -export([calls/3, reads/3, looks/3, counts/3]).
 
 -define(WINNERS, 20).
@@ -17,14 +17,13 @@
 %% kind: calls (what people call), reads (of the witnesses alone, one after the other, natively),
 %% looks (into the heaps of those that are witnesses of theirs) and counts (of everybody: how many
 %% were answered natively, and how many of those who had been busy).
-run(Ms, Hands, Weakness, {Crowd, Options}) ->
+run(Ms, Hands, {Crowd, Options}) ->
     process_flag(priority, high),
     %% The code server waits like everybody else once it burns.
     _ = [{module, M} = code:ensure_loaded(M) || M <- modules()],
     Log = sonde_stress_witness:log(),
     [{idle, _} | Witnesses] = All = sonde_stress_witness:start(Log),
     Fire = sonde_stress_fire:start(Crowd, Options),
-    _ = [ok = sonde_nif:weaken(Weakness) || Weakness =/= sound],
     #{counters := Before} = sonde:native(),
     Stop = {now_ns() + Ms * 1000000, counters:new(1, [])},
     Monitors = [spawn_opt(?MODULE, Kind, [Log, Witnesses, Stop],

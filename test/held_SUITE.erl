@@ -1,0 +1,239 @@
+%% A reader that is held between its opening stamp, its walk and its closing stamp, while what it
+%% reads changes: it notices, whatever changed. Readers that are broken on purpose give a wrong
+%% answer in the same place, every time. In a node of its own, with the build for tests.
+-module(held_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() ->
+    [a_held_scan_of_what_stays_is_right, a_scan_notices_that_its_process_ran,
+     a_scan_notices_a_collection, a_scan_notices_what_was_sent_to_one_that_does_not_run,
+     a_scan_that_compares_no_stamp_is_wrong, a_scan_that_compares_reductions_alone_is_wrong,
+     a_look_notices_that_its_process_ran, a_look_that_compares_no_stamp_is_wrong].
+
+init_per_suite(Config) ->
+    case sonde_peer_helper:needs_test_build() of
+        ok -> [{peer, sonde_peer_helper:start(test)} | Config];
+        Skip -> Skip
+    end.
+
+end_per_suite(Config) -> sonde_peer_helper:stop(proplists:get_value(peer, Config)).
+
+%% Of the case's own functions, in the node with the tests' build; the readers are whole afterwards.
+there(Config, F, A) ->
+    Peer = proplists:get_value(peer, Config),
+    #{status := active} = sonde_peer_helper:call(Peer, sonde, native, []),
+    try sonde_peer_helper:call(Peer, ?MODULE, F, A)
+    after ok = sonde_peer_helper:call(Peer, sonde_nif, weaken, [0])
+    end.
+
+%% ---- scans that compare their stamps
+
+a_held_scan_of_what_stays_is_right(Config) ->
+    Held = there(Config, held_scans, [fun() -> still() end, fun(_) -> ok end]),
+    [] = [Scan || {_, _, Was, Said, Now, Torn} = Scan <- Held,
+                  {Was, Said, Torn} =/= {Said, Now, 0}].
+
+%% It is back at the same wait, with the same heap: a moment of running is all that happened.
+a_scan_notices_that_its_process_ran(Config) ->
+    notices(there(Config, held_scans, [fun() -> still() end, fun runs/1])).
+
+a_scan_notices_a_collection(Config) ->
+    notices(there(Config, held_scans, [fun() -> still() end, fun garbage_collect/1])).
+
+%% Nobody that does not count what was sent need notice it.
+a_scan_notices_what_was_sent_to_one_that_does_not_run(Config) ->
+    {Same, Changed} = lists:partition(fun({_, _, Was, _, Now, _}) -> Was =:= Now end,
+                                      there(Config, held_scans,
+                                            [fun() -> suspended() end, fun sends/1])),
+    [] = [Scan || {_, _, Was, Said, _, _} = Scan <- Same, Said =/= Was],
+    notices(Changed),
+    [] = [binary_exclusive, binary_unique, flat_size, memory, message_queue_len]
+        -- [Attr || {Attr, _, _, _, _, _} <- Changed].
+
+%% Each was torn, and then tried again.
+notices(Held) ->
+    [] = [Scan || {_, _, _, Said, Now, Torn} = Scan <- Held, Said =/= Now orelse Torn =:= 0].
+
+%% ---- scans that do not
+
+%% What was sent is on two ways: on the heap, which the scan sees as it was, and behind the last
+%% message, which it sees as it is. It misses the second of three.
+a_scan_that_compares_no_stamp_is_wrong(Config) ->
+    10100 = there(Config, scan_of_what_is_sent, [1]).
+
+%% A sender writes to a suspended process, which does no reduction meanwhile.
+a_scan_that_compares_reductions_alone_is_wrong(Config) ->
+    10100 = there(Config, scan_of_what_is_sent, [2]).
+
+%% In the node: what is wrong, and was never true.
+scan_of_what_is_sent(Weakness) ->
+    P = suspended(),
+    [100] = values(scan(P, binary_unique)),
+    Reductions = scan(P, reductions),
+    ok = sonde_nif:weaken(Weakness),
+    [Value] = values(held(P, opened, fun() -> scan(P, binary_unique) end, fun() -> sends(P) end)),
+    Reductions = scan(P, reductions),
+    ok = sonde_nif:weaken(0),
+    [11100] = values(scan(P, binary_unique)),
+    sonde_test:stop(P),
+    Value.
+
+%% ---- looks
+
+a_look_notices_that_its_process_ran(Config) ->
+    [{torn, undefined}, {torn, undefined}] =
+        [there(Config, look_at_what_moves, [0, Where]) || Where <- [opened, walked]].
+
+%% What is held moves from the dictionary, which the look sees as it is, to the stack, which it sees
+%% as it was: it finds it nowhere.
+a_look_that_compares_no_stamp_is_wrong(Config) ->
+    {done, Words} = there(Config, look_at_what_moves, [1, opened]),
+    true = Words < held_words().
+
+%% In the node: what the look says, and of how many words.
+look_at_what_moves(Weakness, Where) ->
+    P = spawn(fun moves/0),
+    ok = sonde_test:settle(P),
+    Before = words(P),
+    ok = sonde_nif:weaken(Weakness),
+    Said = moved(Where, P),
+    ok = sonde_nif:weaken(0),
+    After = words(P),
+    {true, true} = {Before >= held_words(), After >= held_words()},
+    sonde_test:stop(P),
+    Said.
+
+words(P) ->
+    Look = look(P),
+    done = sonde_nif:look_step(Look),
+    element(1, sonde_nif:look_flat(Look)).
+
+look(P) ->
+    sonde_nif:look_new(flat, P, [stack, dictionary], 1 bsl 40, 0, 0).
+
+moved(opened, P) ->
+    Look = look(P),
+    ok = move(P),
+    case sonde_nif:look_step(Look) of
+        done -> {done, element(1, sonde_nif:look_flat(Look))};
+        Why -> {Why, undefined}
+    end;
+moved(walked, P) ->
+    Look = look(P),
+    {held(P, walked, fun() -> sonde_nif:look_step(Look) end, fun() -> ok = move(P) end),
+     undefined}.
+
+move(P) ->
+    P ! move,
+    sonde_test:until(moved, fun() -> process_info(P, current_function)
+                                         =:= {current_function, {?MODULE, has_moved, 1}} end),
+    sonde_test:settle(P).
+
+held_words() -> 2 * 1000.
+
+moves() ->
+    _ = put(moved, lists:seq(1, held_words() div 2)),
+    true = garbage_collect(),
+    receive move -> ok end,
+    Moved = moves_out_of_the_dictionary(),
+    {gone, Moved}.
+
+%% It makes no new term, so what it has lies where it lay. Its frame is below those that were there.
+moves_out_of_the_dictionary() -> has_moved(erase(moved)).
+
+has_moved(Moved) -> receive never -> Moved end.
+
+%% ---- in the node: processes and what changes them
+
+%% It holds something of everything that is asked for, and some garbage.
+still() ->
+    P = spawn(fun() ->
+                      _ = [put(I, binary:copy(<<I>>, 100)) || I <- lists:seq(1, 20)],
+                      Others = [spawn_link(fun() -> receive never -> ok end end)
+                                || _ <- lists:seq(1, 20)],
+                      _ = [monitor(process, Other) || Other <- Others],
+                      waits(Others)
+              end),
+    Me = self(),
+    _ = spawn(fun() ->
+                      Ref = monitor(process, P),
+                      _ = [P ! {mail, binary:copy(<<2>>, 200)} || _ <- lists:seq(1, 5)],
+                      %% or it would have them, too, and let go of them at any time
+                      true = garbage_collect(),
+                      Me ! {watches, P},
+                      receive {'DOWN', Ref, process, P, _} -> ok end
+              end),
+    receive {watches, P} -> ok end,
+    ok = sonde_test:settle(P),
+    P.
+
+waits(Kept) ->
+    receive {run, From} -> From ! {ran, self()} end,
+    waits(Kept).
+
+runs(P) ->
+    P ! {run, self()},
+    receive {ran, P} -> ok end,
+    sonde_test:settle(P).
+
+%% With room on its heap for a little, and one message.
+suspended() ->
+    P = spawn_opt(fun() -> receive never -> ok end end, [{min_heap_size, 1000}]),
+    ok = sonde_test:settle(P),
+    true = erlang:suspend_process(P),
+    P ! {first, binary:copy(<<1>>, 100)},
+    P.
+
+%% The second one goes to the heap, for the third there is no room.
+sends(P) ->
+    P ! {second, binary:copy(<<2>>, 1000)},
+    P ! {third, lists:seq(1, 5000), binary:copy(<<3>>, 10000)},
+    ok.
+
+%% ---- in the node: readers that are held
+
+%% Of every attribute that has a stamp, held in both places: {Attr, Where, what a scan said before, what
+%% the held one said, what one says afterwards, how often the held one was torn}.
+held_scans(Start, Change) ->
+    [begin
+         P = Start(),
+         Was = scan(P, Attr),
+         #{torn := Before} = sonde_nif:counters(),
+         Said = held(P, Where, fun() -> scan(P, Attr) end, fun() -> Change(P) end),
+         #{torn := After} = sonde_nif:counters(),
+         Now = scan(P, Attr),
+         sonde_test:stop(P),
+         {Attr, Where, Was, Said, Now, After - Before}
+     end || Attr <- stamped(), Where <- [opened, walked]].
+
+%% Two that are read in one word need none.
+stamped() ->
+    (sonde_attr:native() -- [heap_size, reductions])
+        ++ [garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste, flat_size, binary_unique,
+            binary_exclusive].
+
+%% What Reader returns, who was held in that place while Change did its work.
+held(P, Where, Reader, Change) ->
+    ok = sonde_nif:hold_reader(P, Where),
+    {Pid, Ref} = spawn_monitor(fun() -> exit({said, Reader()}) end),
+    ok = sonde_test:until({held, Where}, fun sonde_nif:is_reader_held/0),
+    _ = Change(),
+    true = sonde_nif:release_reader(),
+    receive {'DOWN', Ref, process, Pid, {said, Said}} -> Said end.
+
+%% Of that process alone, on a dirty scheduler: who is held there holds nobody else.
+scan(P, Attr) ->
+    Scan = sonde_nif:scan_new(Attr, each, 0, [P], [], 0),
+    scan(Scan, sonde_nif:scan_step(Scan), []).
+
+scan(_Scan, done, Seen) -> Seen;
+scan(Scan, more, Seen) -> scan(Scan, sonde_nif:scan_step(Scan), Seen);
+scan(Scan, {rows, Rows}, Seen) -> scan(Scan, sonde_nif:scan_step(Scan), Rows ++ Seen);
+scan(Scan, {ask, Pids}, Seen) ->
+    ok = sonde_nif:scan_feed(Scan, []),
+    scan(Scan, sonde_nif:scan_step(Scan), [{P, ask} || P <- Pids] ++ Seen).
+
+values(Rows) -> lists:append([Values || {_, Values} <- Rows]).
