@@ -572,8 +572,10 @@ fragments(#{seeds := #{fill := F, big1 := Big1, big2 := Big2}} = Ps) ->
                           || {P, To} <- [{combined, []}, {beside, [msg_attached]}]]
                              ++ nothing(Ps, msg_frag, still(Ps) -- [combined, beside]) end}].
 
-%% For the heap of this process, one after the other.
+%% For the heap of this process, one after the other. Of a small heap, because a normal scheduler makes
+%% terms of that size.
 too_large(Big1, Big2) ->
+    true = garbage_collect(),
     {total_heap_size, Room} = process_info(self(), total_heap_size),
     {Room + Big1, Room + 2 * Big2}.
 
