@@ -195,8 +195,8 @@ sends(P) ->
 
 %% ---- in the node: readers that are held
 
-%% Of every attribute that has a stamp, held in both places: {Attr, Where, what a scan said before, what
-%% the held one said, what one says afterwards, how often the held one was torn}.
+%% Of every attribute that has a stamp, held in both places: {Attr, Where, what a scan said before,
+%% what the held one said, what one says afterwards, how often the held one was torn}.
 held_scans(Start, Change) ->
     [begin
          P = Start(),
