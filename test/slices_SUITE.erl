@@ -148,7 +148,7 @@ looks(P, Dir) ->
      {dump, fun() -> {ok, _} = sonde_heap:dump(P, File, #{force => true, timeout => 120000}) end}].
 
 sizes(P) ->
-    Terms = [{some, "small", <<"term">>}, large(300000)],
+    Terms = [{some, "small", <<"term">>}, large(2000000)],
     [{{flat_size, Root}, fun() -> true = is_integer(sonde:flat_size(P, Root)) end}
      || Root <- [dictionary, messages, stack]]
         ++ [{{term_size, I}, fun() -> #{} = sonde:term_size(Term) end}
