@@ -74,14 +74,14 @@ make(Kinds, Ask) ->
 
 %% Until none of them has run for a while.
 settle(Pids) ->
+    sonde_test:until({settled, length(Pids)}, fun() -> are_still(Pids) end).
+
+are_still(Pids) ->
     Look = fun() -> [process_info(Pid, [status, reductions]) || Pid <- Pids] end,
     First = Look(),
     timer:sleep(5),
-    Busy = [S || [{status, S}, _] <- First, S =:= running orelse S =:= runnable],
-    case Busy =:= [] andalso Look() of
-        First -> ok;
-        _ -> settle(Pids)
-    end.
+    [] =:= [S || [{status, S}, _] <- First, S =:= running orelse S =:= runnable]
+        andalso First =:= Look().
 
 held(Fun) -> held(Fun, []).
 
