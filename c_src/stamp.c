@@ -81,6 +81,12 @@ static inline enum status settled(const struct plan *plan, const uint64_t *pair)
     return (state & plan->unsettled) || (lock & plan->locks) ? ST_BUSY : ST_OK;
 }
 
+static inline enum status settled_twice(const struct plan *plan, const struct view *view)
+{
+    enum status st = settled(plan, view->w);
+    return st != ST_OK ? st : settled(plan, view->w + plan->n);
+}
+
 enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
                        struct view *view)
 {
@@ -92,9 +98,7 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
     /* freed and reused memory may hold anything */
     if (!proctab_may_hold(vm->lay, &vm->tab, slot, view->pid))
         return ST_TORN;
-    enum status st = settled(plan, view->w);
-    if (st == ST_OK)
-        st = settled(plan, view->w + plan->n);
+    enum status st = settled_twice(plan, view);
     if (st == ST_OK)
         stamp_hold(view, STAMP_OPENED);
     return st;
@@ -125,7 +129,7 @@ void stamp_hold(const struct view *view, enum stamp_place place)
 {
     const struct timespec ms = {0, 1000000};
     uint64_t pid = view->pid;
-    if (!atomic_compare_exchange_strong(&hold_pid[place], &pid, 0))
+    if (pid == 0 || !atomic_compare_exchange_strong(&hold_pid[place], &pid, 0))
         return;
     atomic_store(&is_held, true);
     for (unsigned i = 0; i < STAMP_HOLD_MS && stamp_is_held(); i++)
