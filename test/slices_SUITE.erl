@@ -7,9 +7,9 @@
 
 %% A slice ends by the clock, so on a slower machine only its last piece takes longer: twice the
 %% promise leaves room for a machine several times slower, and is far less than a walk of what is
-%% here takes in one piece. What the machine does meanwhile (it finds a page, serves an interrupt, is
-%% stopped by its host) counts as well, tens of milliseconds at times, but not each time: a call that
-%% was too long is made again a moment later, and the run says so.
+%% here takes in one piece. What the machine does meanwhile (it finds a page, serves an interrupt,
+%% is stopped by its host) counts as well, tens of milliseconds at times, but not each time: a call
+%% that was too long is made again a moment later, and the run says so.
 -define(LIMIT_NS, #{dirty => 2 * 10000000, normal => 2 * 1000000}).
 -define(TIMES, 5).
 -define(MOMENT_MS, 500).
