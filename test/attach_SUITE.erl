@@ -116,9 +116,9 @@ call_on(Node) ->
     sonde_test:until(called, fun() -> erpc:call(Node, ?MODULE, in_calls, [Ours]) >= 5 end).
 
 in_calls(Modules) ->
-    length([M || Pid <- processes(),
-                 {_, {M, _, _}} <- [process_info(Pid, current_function)],
-                 lists:member(M, Modules)]).
+    length([Pid || Pid <- processes(),
+                   {_, Stack} <- [process_info(Pid, current_stacktrace)],
+                   lists:any(fun({M, _, _, _}) -> lists:member(M, Modules) end, Stack)]).
 
 %% A connection that breaks without a word: who attached is stopped, and says nothing any more.
 nothing_is_left_when_nobody_is_heard_of(Config) ->
