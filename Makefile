@@ -5,6 +5,7 @@
 export SONDE_REQUIRE_NATIVE := 1
 export WERROR := -Werror
 
+CORES   := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 C_FILES := $(wildcard c_src/*.c c_src/*.h)
 # A library of the tests, which does what ours must not.
 FOREIGN := $(wildcard test/*_data/*.c)
@@ -15,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-prometheus
+.PHONY: help soak mutants bench-small compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-prometheus
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -44,11 +45,17 @@ escript: ## the command `sonde`, one file that looks into any node: _build/escri
 	@scripts/escript $(EBIN) _build/escript/sonde
 	@echo _build/escript/sonde
 
-test: ## the whole suite on this machine's Erlang, native and portable
+test: ## what a change breaks most easily, native and portable (under five minutes)
 	@scripts/test
 
-test-matrix: ## the suite on OTP 25, 27 and 29 (chroots are made when needed; as root)
+soak: ## everything that .ci/run leaves out, with a table at the end (hours): make soak STEPS="fuzz plants"
+	@scripts/soak $(STEPS)
+
+test-matrix: ## every suite on OTP 25, 27 and 29 (chroots are made when needed; as root)
 	@scripts/matrix
+
+mutants: ## plant one error after the other, each of which a named test must find
+	@scripts/mutants
 
 test-otp: # one side: make test-otp SIDE=native SUITES="peek_SUITE other_SUITE:case"
 	@scripts/setup test
@@ -107,7 +114,7 @@ sanitize: ## the native suites, with AddressSanitizer and UBSan inside the VM
 
 check: ## the C unit tests, plain and under sanitizers
 	@scripts/setup build
-	@$(MAKE) -s --no-print-directory -C c_src check
+	@$(MAKE) -s --no-print-directory -j $(CORES) -C c_src check
 
 fuzz: ## the walkers against hostile memory: make fuzz SECONDS=600
 	@scripts/setup fuzz
@@ -124,8 +131,9 @@ check-aarch64: ## the C unit tests of the reader, cross-compiled, under an emula
 lint: ## clang-format, clang-tidy, cppcheck, xref
 	@scripts/setup lint
 	clang-format --dry-run -Werror $(C_FILES) $(FOREIGN)
-	clang-tidy --quiet $(filter %.c,$(C_FILES)) -- -std=c11 -D_GNU_SOURCE -DSONDE_BUILD_ID='""' -isystem $(INCLUDE)
-	cppcheck --enable=warning,style,performance,portability --inline-suppr --error-exitcode=1 \
+	printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P $(CORES) -n 9 sh -c \
+	    'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -DSONDE_BUILD_ID="\"\"" -isystem $(INCLUDE)' sh
+	cppcheck -j $(CORES) --enable=warning,style,performance,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem $(CPPCHECK_BLIND) --std=c11 -D_GNU_SOURCE -q $(C_FILES)
 	rebar3 xref
 
@@ -146,6 +154,11 @@ bench: ## measure against recon and write the README's tables
 	@scripts/setup bench
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@sh bench/run
+
+bench-small: # each bench once, a hundred times smaller: that it runs, and no figure
+	@scripts/setup test bench
+	@BENCH_SCALE=0.01 BENCH_OTP=this sh bench/run
+	@DISTURB_PROCESSES=1000 DISTURB_WINDOWS=2 DISTURB_MS=200 sh bench/run --disturb
 
 disturbance: ## what a ping-pong pair notices of sonde, and of a control (ten minutes)
 	@scripts/setup test
