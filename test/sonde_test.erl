@@ -4,7 +4,7 @@
 
 -export([side/0, pick/2, init/1, recon/0]).
 -export([crowd/1, queue/1, sockets/0, received/2]).
--export([hold/1, hold/2, hold_each/2, park/1, stop/1, settle/1, until/1, until/2, until/3]).
+-export([hold/1, hold/2, hold_each/2, park/1, stop/1, settle/1, until/2, until/3]).
 -export([churn/2, beside/4, helpers/0, in_process/1, in_process/2, no_message/1]).
 -export([ends_with_caller/1, still/1, in_window/2, while_asleep/2]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
@@ -105,11 +105,10 @@ runs(undefined) -> false.
 
 %% Waits until Fun returns true, for two minutes at the most: what takes a moment on a quiet machine
 %% takes longer beside four busy loops, and what takes minutes is broken. What names it in the failure.
-until(Fun) ->
-    until(unnamed, Fun).
+%% SONDE_PATIENCE_MS: other than two minutes, for scripts/mutants, where what is waited for never comes.
 
 until(What, Fun) ->
-    until(What, Fun, 120000).
+    until(What, Fun, list_to_integer(os:getenv("SONDE_PATIENCE_MS", "120000"))).
 
 until(What, Fun, Ms) ->
     until(What, Fun, Ms, erlang:monotonic_time(millisecond) + Ms).
