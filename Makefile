@@ -54,7 +54,7 @@ soak: ## everything that .ci/run leaves out, with a table at the end (hours): ma
 test-matrix: ## every suite on OTP 25, 27 and 29 (chroots are made when needed; as root)
 	@scripts/matrix
 
-mutants: ## plant one error after the other, each of which a named test must find
+mutants: ## break each promise once, and see the test that is named for it fail (ten minutes)
 	@scripts/mutants
 
 test-otp: # one side: make test-otp SIDE=native SUITES="peek_SUITE other_SUITE:case"
