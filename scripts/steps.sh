@@ -5,16 +5,19 @@ mkdir -p "$logs"
 red=0
 steps=()
 
+# The last line of a log, without what a terminal would make of it.
+last_line() { sed 's/\x1b\[[0-9;]*m//g; /^$/d' "$1" | tail -n 1 | cut -c1-110; }
+
 # step NAME COMMAND... : a line with what it took and said last; if it failed, the end of what it said
 step() {
     local name=$1 start=$SECONDS said
     shift
     if "$@" >"$logs/$name.log" 2>&1 </dev/null; then
-        said=$(tail -n 1 "$logs/$name.log" | cut -c1-110)
+        said=$(last_line "$logs/$name.log")
         echo "$name: ok ($((SECONDS - start)) s)"
     else
         tail -n 40 "$logs/$name.log"
-        said="FAILED: $(tail -n 1 "$logs/$name.log" | cut -c1-100)"
+        said="FAILED: $(last_line "$logs/$name.log")"
         echo "$name: FAILED ($((SECONDS - start)) s)"
         red=1
     fi

@@ -80,7 +80,8 @@ start() ->
     %% the chain, last first, with the address of each Binary; asking makes the probe run
     {binary, Reversed} = process_info(maps:get(binaries, Pids), binary),
     Listed = lists:reverse(Reversed),
-    Slots = (rest(Still, dict1) - rest(Still, base)) div 8,
+    %% less than none if somebody has just monitored one of them: then the check fails
+    Slots = max(0, (rest(Still, dict1) - rest(Still, base)) div 8),
     settle(maps:values(Still)),
     #{guard => Guard, pids => Pids, seeds => S, watchers => Watchers, links => [L1, L2, L3],
       port => Port, facts => maps:map(fun(_, P) -> facts(P) end, Still), listed => Listed,
