@@ -381,8 +381,8 @@ quiet(#{pids := Pids} = Ps) ->
 
 fragments_there(Ps) -> fact(Ps, beside, mbuf_size) > 0 andalso fact(Ps, combined, mbuf_size) > 0.
 
-%% Is none of the probes linked to or monitored by a process that is not one of them? It makes them run:
-%% for a proof that has failed.
+%% Is none of the probes linked to or monitored by a process that is not one of them? It makes them
+%% run: for a proof that has failed.
 -spec alone(probes()) -> boolean().
 alone(#{guard := Guard, pids := Pids, watchers := Watchers, links := Links} = Ps) ->
     Ours = maps:from_keys([self(), Guard] ++ maps:values(Pids) ++ Watchers ++ Links, true),
@@ -573,8 +573,8 @@ fragments(#{seeds := #{fill := F, big1 := Big1, big2 := Big2}} = Ps) ->
                           || {P, To} <- [{combined, []}, {beside, [msg_attached]}]]
                              ++ nothing(Ps, msg_frag, still(Ps) -- [combined, beside]) end}].
 
-%% For the heap of this process, one after the other. Of a small heap, because a normal scheduler makes
-%% terms of that size.
+%% For the heap of this process, one after the other. Of a small heap, because a normal scheduler
+%% makes terms of that size.
 too_large(Big1, Big2) ->
     true = garbage_collect(),
     {total_heap_size, Room} = process_info(self(), total_heap_size),

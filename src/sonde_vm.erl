@@ -169,10 +169,10 @@ environment() ->
     _ = application:load(sonde),
     Before ++ application:get_all_env(sonde).
 
-%% A process that monitors, links to or collects all others may disturb a proof and be gone when that is
-%% looked for, so one failure refutes nothing. A wrong number fails the same check each time, whatever the
-%% probes: only that is a reason that lasts. What fails now here, now there, is tried again by the next
-%% caller.
+%% A process that monitors, links to or collects all others may disturb a proof and be gone when
+%% that is looked for, so one failure refutes nothing. A wrong number fails the same check each
+%% time, whatever the probes: only that is a reason that lasts. What fails now here, now there, is
+%% tried again by the next caller.
 run(Tries) -> run(Tries, []).
 
 run(0, _) -> off({probes_busy, ?TRIES});

@@ -502,7 +502,8 @@ blocks_of_others_count(_Config) ->
         put(recon_alloc_snapshot, {[], All}),
         true = Used(All) =:= sonde_alloc:memory(used),
         _ = sonde_alloc:snapshot_clear(),
-        %% The live figures come from another call, and what another scheduler frees goes in between.
+        %% The live figures come from another call, and what another scheduler frees goes in
+        %% between.
         sonde_test:until(live_figures_are_near, fun() ->
             {_, Now} = Call(?MODULE, crowd, [kept]),
             abs(Call(sonde_alloc, memory, [used]) - Used(Now)) < 4000000

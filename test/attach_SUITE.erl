@@ -373,7 +373,7 @@ home(Config) -> element(1, get(home, Config)).
 bare(Config) -> element(1, get(bare, Config)).
 
 as_before(Config) ->
-    as_before(Config, 120000).
+    as_before(Config, sonde_test:patience()).
 
 as_before(Config, Ms) ->
     Before = get(before, Config),

@@ -126,8 +126,8 @@ leaked(Pids) ->
     Expected = lists:sort([{P, V} || {P, V, _} <- Rows, is_map_key(P, Wanted)]),
     true = lists:any(fun({_, V}) -> V < 0 end, Expected).
 
-%% No room for a helper, a prover or a probe, before and after the proof: what can be answered is, the
-%% rest says so; no process dies, and with room again all is as ever.
+%% No room for a helper, a prover or a probe, before and after the proof: what can be answered is,
+%% the rest says so; no process dies, and with room again all is as ever.
 full() ->
     Modules = [sonde, sonde_nif, sonde_vm, sonde_probe, sonde_attr, sonde_procs, sonde_best,
                sonde_bin, sonde_helper, sonde_opts, sonde_kinds_helper, sonde_test],

@@ -178,7 +178,9 @@ in_time(N, Blocked, #{deadline := Ms} = Opts) ->
     sonde_test:stop(Leaky),
     case {Skipped, lists:duplicate(N, -50)} of
         {Blocked, Changes} -> Report;
-        _ when Ms < 50000 -> in_time(N, Blocked, Opts#{deadline := 2 * Ms})
+        _ when Ms < 50000 ->
+            sonde_test:figures("bin_leak: asked again, with a deadline of ~b ms", [2 * Ms]),
+            in_time(N, Blocked, Opts#{deadline := 2 * Ms})
     end.
 
 late_reply_reaches_nobody(Config) ->

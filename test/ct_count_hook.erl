@@ -1,6 +1,6 @@
-%% Writes what happens, case by case, to the file that run_ct reads: a run that is ended in the middle
-%% still says what it has seen, and in which case it was. Cases that the plan leaves out are skipped, and
-%% counted nowhere.
+%% Writes what happens, case by case, to the file that run_ct reads: a run that is ended in the
+%% middle still says what it has seen, and in which case it was. Cases that the plan leaves out are
+%% skipped, and counted nowhere.
 -module(ct_count_hook).
 
 -export([init/2, pre_init_per_testcase/4, post_end_per_testcase/5]).

@@ -1,5 +1,5 @@
-%% proc_count of several attributes, proc_group, and the sweep that both are made of: each process is
-%% met once, and what it says is what process_info says.
+%% proc_count of several attributes, proc_group, and the sweep that both are made of: each process
+%% is met once, and what it says is what process_info says.
 -module(group_SUITE).
 
 -import(sonde_test, [crowd/1, helpers/0, raised/1, same/3, still/1]).
@@ -37,7 +37,8 @@ rows_are_those_of_each_alone(_Config) ->
             N <- [0, 1, 13, -1]],
     sonde_test:stop(Pids).
 
-%% The native side counts the processes that it read: as many as there are, not as many as questions.
+%% The native side counts the processes that it read: as many as there are, not as many as
+%% questions.
 one_sweep_for_all(_Config) ->
     Pids = crowd(500),
     Before = counters(),

@@ -128,10 +128,9 @@ a_refuted_table_is_not_tried_again(Config) ->
     Peer = proplists:get_value(peer, Config),
     Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
     {module, sonde_probe} = Call(code, ensure_loaded, [sonde_probe]),
-    Starts = fun() -> {call_count, N} = Call(erlang, trace_info, [{sonde_probe, start, 0}, call_count]),
-                      N
-             end,
-    1 = Call(erlang, trace_pattern, [{sonde_probe, start, 0}, true, [call_count]]),
+    Start = {sonde_probe, start, 0},
+    Starts = fun() -> {call_count, N} = Call(erlang, trace_info, [Start, call_count]), N end,
+    1 = Call(erlang, trace_pattern, [Start, true, [call_count]]),
     {off, {check, heap}} = mutate(Peer, heap, 0),
     Tables = length(Call(sonde_nif, tables, [])),
     {3, 0} = {Starts() div Tables, Starts() rem Tables},

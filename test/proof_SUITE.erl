@@ -135,8 +135,8 @@ proves_under_full_load(_Config) ->
 proves_while_everything_is_collected(_Config) ->
     with([], fun(Peer) -> active(Peer, load, [garbage_collect]) end).
 
-%% A proof that was disturbed is no reason that lasts: while processes bind themselves to all others it
-%% may not come off, but none of them refutes the layout, and after them it is proved.
+%% A proof that was disturbed is no reason that lasts: while processes bind themselves to all others
+%% it may not come off, but none of them refutes the layout, and after them it is proved.
 disturbed_is_not_refuted(_Config) ->
     _ = [with([], fun(Peer) -> ok = call(Peer, ?MODULE, prove_beside, [What]) end)
          || What <- [monitor, link]],
@@ -156,8 +156,8 @@ prove_beside(What) ->
     active = maps:get(status, sonde:native()),
     ok.
 
-%% It ends by itself: a kill would go to all that it is linked to. What it binds stays for a while, so
-%% that a probe has more of it at each look.
+%% It ends by itself: a kill would go to all that it is linked to. What it binds stays for a while,
+%% so that a probe has more of it at each look.
 storm(What) ->
     Bound = lists:append([bind_all(What) || _ <- lists:seq(1, 20)]),
     receive stop -> ok

@@ -2,10 +2,10 @@
 %% every release, the host's and those in the chroots of the matrix, where there is no rebar3.
 %% scripts/suite calls it. What runs where is in test/tiers.eterm.
 %%
-%% A run has a directory of its own (Logs). plan/1 puts a file for each suite into Logs/queue; scripts/suite
-%% takes one after the other and has work/1 run it, on a node of its own, so that no suite sees what another
-%% one left. What happens goes case by case to Logs/SUITE/results, by way of ct_count_hook; summary/1 reads
-%% those, whatever became of the nodes.
+%% A run has a directory of its own (Logs). plan/1 puts a file for each suite into Logs/queue;
+%% scripts/suite takes one after the other and has work/1 run it, on a node of its own, so that no
+%% suite sees what another one left. What happens goes case by case to Logs/SUITE/results, by way of
+%% ct_count_hook; summary/1 reads those, whatever became of the nodes.
 -module(run_ct).
 
 -export([main/0, build/1, plan/1, work/1, summary/1, check/1]).
@@ -21,8 +21,8 @@ main() ->
 
 %% ---- build: src/ to Dir/sonde/ebin, test/ to Dir/test; src/ with TEST defined to Dir/sonde_test/ebin
 %%
-%% A file is compiled again only if it changed, or a header, the options or the release did: by their
-%% contents, since a new clone has new dates.
+%% A file is compiled again only if it changed, or a header, the options or the release did: by
+%% their contents, since a new clone has new dates.
 
 build([Dir]) ->
     {ok, Config} = file:consult("rebar.config"),
@@ -45,8 +45,8 @@ build([Dir]) ->
     Good = [{Beam, Hash} || {_, Beams, _, Hash} <- Wanted, not lists:member(Beams, Bad),
                             Beam <- Beams],
     ok = write_terms(hashes(Dir), [maps:from_list(Good)]),
-    ok = write_app([list_to_atom(filename:basename(F, ".erl")) || F <- filelib:wildcard("src/*.erl")],
-                   filename:join(Dir, "sonde/ebin")),
+    Modules = [list_to_atom(filename:basename(F, ".erl")) || F <- filelib:wildcard("src/*.erl")],
+    ok = write_app(Modules, filename:join(Dir, "sonde/ebin")),
     length(Bad).
 
 %% The others are the same in both builds.
@@ -109,7 +109,8 @@ write_app(Modules, Ebin) ->
     write_terms(filename:join(Ebin, "sonde.app"), [App]).
 
 write_terms(File, Terms) ->
-    file:write_file(File, unicode:characters_to_binary([io_lib:format("~0tp.~n", [T]) || T <- Terms])).
+    Text = [io_lib:format("~0tp.~n", [T]) || T <- Terms],
+    file:write_file(File, unicode:characters_to_binary(Text)).
 
 %% ---- check: every suite has its row, every row its suite, every named case is one
 
@@ -127,7 +128,7 @@ check([Dir]) ->
     length(Bad).
 
 is_row({_, Native, Portable, Releases}) ->
-    lists:member(Native, [test, ci, soak, never]) andalso lists:member(Portable, [test, ci, soak, never])
+    [Native, Portable] -- [test, test, ci, ci, soak, soak, never, never] =:= []
         andalso lists:member(Releases, [every, one]);
 is_row({Suite, Cases, Native, Portable, Releases}) when is_list(Cases) ->
     is_row({Suite, Native, Portable, Releases});
@@ -146,8 +147,8 @@ root() -> os:getenv("SONDE_ROOT", ".").
 
 %% ---- plan: which suites a run has, in the order of the table, into Logs/queue
 %%
-%% Tiers: "test,ci" are the cases of these; "all" every case. Suites and cases that are named by hand run
-%% wherever the table does not say never.
+%% Tiers: "test,ci" are the cases of these; "all" every case. Suites and cases that are named by
+%% hand run wherever the table does not say never.
 
 plan([Side, Tiers, Logs | Args]) ->
     Queue = filename:join(Logs, "queue"),
@@ -184,7 +185,8 @@ asked(Args) ->
 
 %% {Whether a case runs, [{Case, the same for the ones that differ}]}.
 plan_of(Suite, Rows, Runs, Asked) ->
-    [Default] = [Runs({Native, Portable, Where}) || {S, Native, Portable, Where} <- Rows, S =:= Suite],
+    [Default] = [Runs({Native, Portable, Where})
+                 || {S, Native, Portable, Where} <- Rows, S =:= Suite],
     Others = [{Case, Runs({Native, Portable, Where})}
               || {S, Cases, Native, Portable, Where} <- Rows, S =:= Suite, Case <- Cases],
     case Asked of
@@ -200,7 +202,8 @@ tier(portable, {_, Portable, _}) -> Portable.
 runs_in(Tiers, IsHost, Tier, {_, _, Releases}) ->
     lists:member(Tier, Tiers) andalso (Releases =:= every orelse IsHost).
 
-%% What does not depend on the release runs on this machine's only, not in the chroots of the matrix.
+%% What does not depend on the release runs on this machine's only, not in the chroots of the
+%% matrix.
 is_host() -> os:getenv("SONDE_CHROOT", "") =:= "".
 
 %% ---- work: one suite, as planned
@@ -265,17 +268,16 @@ wait_for_less(Count) ->
 summary([Side, Logs]) ->
     Results = [results(File) || File <- filelib:wildcard(filename:join(Logs, "*/results"))],
     All = lists:append(Results),
+    Begun = [filename:dirname(Plan) || Plan <- filelib:wildcard(filename:join(Logs, "*/plan"))],
     Left = [{{list_to_atom(suite_of(filename:basename(File))), run_test},
              "not run: the time was up, or its node did not start"}
             || File <- filelib:wildcard(filename:join(Logs, "queue/*"))
-                   ++ [filename:dirname(Plan) || Plan <- filelib:wildcard(filename:join(Logs, "*/plan")),
-                                                 not filelib:is_file(filename:join(filename:dirname(Plan),
-                                                                                   "results"))]],
+                   ++ [Dir || Dir <- Begun, not filelib:is_file(filename:join(Dir, "results"))]],
     Failed = [{Where, Why} || {failed, Where, Why} <- All] ++ Left
         ++ lists:append([unfinished(R) || R <- Results]),
     Skipped = [{Where, Why} || {skipped, Where, Why} <- All],
     Silent = [{Where, "skipped without a reason"} || {Where, ""} <- Skipped],
-    Passed = lists:sum([N || {passed, _, N} <- All]) + lists:sum([passed_before(R) || R <- Results]),
+    Passed = lists:sum([N || {passed, _, N} <- All] ++ [passed_before(R) || R <- Results]),
     Empty = [{{run, list_to_atom(Side)}, "no test was executed"} || Passed =:= 0, Failed =:= []],
     Bad = Failed ++ Silent ++ Empty,
     Lines = [io_lib:format("  FAILED ~ts: ~ts~n", [name(Where), short(Why)]) || {Where, Why} <- Bad]

@@ -1,7 +1,7 @@
-%% Conformance: the same call on recon's module and on ours, side by side. A case is a function of the
-%% module under test; what it returns or raises, and what it prints, must be the same for both. What we
-%% want to be different is listed in recon_differences.eterm, with our answer and the reason; a listed
-%% difference that is none fails too.
+%% Conformance: the same call on recon's module and on ours, side by side. A case is a function of
+%% the module under test; what it returns or raises, and what it prints, must be the same for both.
+%% What we want to be different is listed in recon_differences.eterm, with our answer and the
+%% reason; a listed difference that is none fails too.
 -module(sonde_conform).
 
 -export([cases/2, exports/1, outcome/2, differences/0, ours/1]).
@@ -72,8 +72,8 @@ compare(Recon, {Function, Name, Case}) ->
              || not matches(Pattern, Ours)]
     end.
 
-%% They differ if they do so four times, the last time between two equal answers of theirs: what they
-%% tell of may move, and cannot be stopped here.
+%% They differ if they do so four times, the last time between two equal answers of theirs: what
+%% they tell of may move, and cannot be stopped here.
 both(Recon, Case, Again) ->
     Theirs = outcome(Recon, Case),
     case outcome(ours(Recon), Case) of
@@ -151,7 +151,8 @@ io(_) -> {{error, request}, []}.
 
 %% ---- shapes, for answers that are never twice the same
 
-%% Numbers, pids, ports and the like by their type; atoms, strings of text and structure as they are.
+%% Numbers, pids, ports and the like by their type; atoms, strings of text and structure as they
+%% are.
 -spec shape(term()) -> term().
 shape(T) when is_integer(T) -> integer;
 shape(T) when is_float(T) -> float;

@@ -4,7 +4,7 @@
 
 -export([side/0, pick/2, init/1, recon/0]).
 -export([crowd/1, queue/1, sockets/0, received/2]).
--export([hold/1, hold/2, hold_each/2, park/1, stop/1, settle/1, until/2, until/3]).
+-export([hold/1, hold/2, hold_each/2, park/1, stop/1, settle/1, until/2, until/3, patience/0]).
 -export([churn/2, beside/4, helpers/0, in_process/1, in_process/2, no_message/1]).
 -export([ends_with_caller/1, still/1, in_window/2, while_asleep/2]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
@@ -19,8 +19,8 @@ side() ->
         _ -> native
     end.
 
-%% What a test expects where the two sides differ by contract. Funs without an argument are called, so
-%% that the other side's is not.
+%% What a test expects where the two sides differ by contract. Funs without an argument are called,
+%% so that the other side's is not.
 pick(Native, Portable) ->
     Picked = case side() of native -> Native; portable -> Portable end,
     case is_function(Picked, 0) of
@@ -104,11 +104,14 @@ runs([{status, Status}, _]) -> Status =:= running orelse Status =:= runnable;
 runs(undefined) -> false.
 
 %% Waits until Fun returns true, for two minutes at the most: what takes a moment on a quiet machine
-%% takes longer beside four busy loops, and what takes minutes is broken. What names it in the failure.
-%% SONDE_PATIENCE_MS: other than two minutes, for scripts/mutants, where what is waited for never comes.
+%% takes longer beside four busy loops, and what takes minutes is broken. What names it in the
+%% failure. SONDE_PATIENCE_MS: other than two minutes, for scripts/mutants, where what is waited for
+%% never comes.
 
 until(What, Fun) ->
-    until(What, Fun, list_to_integer(os:getenv("SONDE_PATIENCE_MS", "120000"))).
+    until(What, Fun, patience()).
+
+patience() -> list_to_integer(os:getenv("SONDE_PATIENCE_MS", "120000")).
 
 until(What, Fun, Ms) ->
     until(What, Fun, Ms, erlang:monotonic_time(millisecond) + Ms).
@@ -285,7 +288,8 @@ notices(Call) ->
     _ = [raised(fun() -> erlang:suspend_process(Pid) end) || {Pid, _} <- Held],
     ok = stop(Caller),
     _ = [raised(fun() -> erlang:resume_process(Pid) end) || {Pid, _} <- Held],
-    Ends = [receive {'DOWN', Ref, process, Pid, Why} -> Why end || {Pid, Ref} <- Held],
+    Ends = [receive {'DOWN', Ref, process, Pid, Why} -> Why after patience() -> still_there end
+            || {Pid, Ref} <- Held],
     lists:any(fun({raised, exit, caller_is_gone, _}) -> true; (_) -> false end, Ends).
 
 %% ---- rows
