@@ -105,7 +105,7 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
 }
 
 #ifdef SONDE_TEST
-static _Atomic uint64_t hold_pid[STAMP_WALKED + 1]; /* 0: nobody is waited for */
+static _Atomic uint64_t hold_pid[STAMP_WALKED + 1]; /* 0: no reader is to be held */
 static atomic_bool is_held;
 
 void stamp_hold_next(uint64_t pid, enum stamp_place place)

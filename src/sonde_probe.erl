@@ -80,7 +80,7 @@ start() ->
     %% the chain, last first, with the address of each Binary; asking makes the probe run
     {binary, Reversed} = process_info(maps:get(binaries, Pids), binary),
     Listed = lists:reverse(Reversed),
-    %% less than none if somebody has just monitored one of them: then the check fails
+    %% negative if another process has just begun to monitor one of them: then the check fails
     Slots = max(0, (rest(Still, dict1) - rest(Still, base)) div 8),
     settle(maps:values(Still)),
     #{guard => Guard, pids => Pids, seeds => S, watchers => Watchers, links => [L1, L2, L3],

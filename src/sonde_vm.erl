@@ -18,6 +18,8 @@
 
 -define(PROVER, sonde_prover).
 -define(TRIES, 10).
+-define(WAIT_MS, 100).
+-define(WAIT_MAX_MS, 60000).
 -define(SAME, 3).   % failures of one check in a row refute a table
 -define(LOOKS, 20). % at a probe that somebody else disturbs
 
@@ -32,7 +34,7 @@ side() ->
 side(on) -> native;
 side(off) -> {portable, disabled};
 side(none) ->
-    Outcome = outcome(),
+    Outcome = outcome(call),
     case {sonde_nif:state(), Outcome} of
         {none, #{status := {off, Why}}} -> {portable, Why};
         {State, _} -> side(State)
@@ -57,9 +59,9 @@ native() ->
 loaded_status() ->
     Outcome = case sonde_nif:state() of
                   off -> proved();
-                  _ -> outcome()
+                  _ -> outcome(status)
               end,
-    with_reader(sonde_nif:state(), Outcome#{counters => sonde_nif:counters()}).
+    with_reader(sonde_nif:state(), maps:remove(retry, Outcome#{counters => sonde_nif:counters()})).
 
 %% Which reader works is found out by making it ready, and that may install a handler: not where the
 %% native side is off.
@@ -98,14 +100,18 @@ native(_) ->
 
 %% ---- the proof ----------------------------------------------------------------------------------
 
-%% The outcome, after a proof where there is none yet. One that found the probes busy is tried
-%% again by the next caller, and one that found no reader once there is one.
-outcome() ->
+%% The outcome, after a proof where there is none yet. One that found the probes busy is tried again
+%% by later calls, ever more rarely, because what disturbs it may stay: each try costs some tenths of
+%% a second. `sonde:native()' tries at once. One that found no reader is tried once there is one.
+outcome(For) ->
     Outcome = sonde_nif:status(),
-    case is_lasting(Outcome) of
+    case is_lasting(Outcome) orelse (For =:= call andalso is_too_early(Outcome)) of
         true -> Outcome;
         false -> prove()
     end.
+
+is_too_early(#{retry := {NotBefore, _}}) -> erlang:monotonic_time(millisecond) < NotBefore;
+is_too_early(_) -> false.
 
 is_lasting(undefined) -> false;
 is_lasting(#{status := {off, {probes_busy, _}}}) -> false;
@@ -144,10 +150,19 @@ prover_run() ->
     configure(),
     case sonde_nif:state() of
         off -> ok;
-        _ -> sonde_nif:put_status(try run(?TRIES)
-                                  catch error:system_limit -> off({probes_busy, 1})
-                                  end)
+        _ ->
+            Outcome = try run(?TRIES) catch error:system_limit -> off({probes_busy, 1}) end,
+            sonde_nif:put_status(with_retry(Outcome, sonde_nif:status()))
     end.
+
+with_retry(#{status := {off, {probes_busy, _}}} = Outcome, Before) ->
+    Wait = case Before of
+               #{retry := {_, Last}} -> min(2 * Last, ?WAIT_MAX_MS);
+               _ -> ?WAIT_MS
+           end,
+    Outcome#{retry => {erlang:monotonic_time(millisecond) + Wait, Wait}};
+with_retry(Outcome, _) ->
+    Outcome.
 
 %% Once: what was switched by hand later stands.
 configure() ->
@@ -173,7 +188,7 @@ environment() ->
 %% that is looked for, so one failure refutes nothing. A wrong number fails the same check each
 %% time, whatever the probes: only that is a reason that lasts. What fails now here, now there, is
 %% tried again by the next caller.
-run(Tries) -> run(Tries, []).
+run(Tries) -> run(Tries, {none, 0}).
 
 run(0, _) -> off({probes_busy, ?TRIES});
 run(Tries, Failed) ->
@@ -184,12 +199,16 @@ run(Tries, Failed) ->
 
 judge_try(busy, Tries, Failed) ->
     run(Tries - 1, Failed);
-judge_try(#{status := {off, {check, Check}}}, Tries, Failed)
-  when Failed =/= [Check, Check] ->
-    timer:sleep(length(Failed)),
-    run(Tries - 1, lists:sublist([Check | Failed], ?SAME - 1));
+judge_try(#{status := {off, {check, Check}}} = Outcome, Tries, Failed) ->
+    case in_a_row(Check, Failed) of
+        ?SAME -> Outcome;
+        Times -> timer:sleep(Times), run(Tries - 1, {Check, Times})
+    end;
 judge_try(Outcome, _, _) ->
     Outcome.
+
+in_a_row(Check, {Check, Times}) -> Times + 1;
+in_a_row(_, _) -> 1.
 
 %% Those made for this release first; a patch may look like a neighbour.
 tables() ->

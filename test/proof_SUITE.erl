@@ -11,7 +11,7 @@ all() ->
      switched_off_and_on_it_answers_the_same, only_on_and_off_are_known,
      configured_off_it_is_proved_when_switched_on, proves_with_the_other_reader,
      proves_under_full_load, proves_while_everything_is_collected,
-     disturbed_is_not_refuted,
+     disturbed_is_not_refuted, disturbed_is_tried_ever_more_rarely,
      proves_on_one_scheduler, proves_with_off_heap_mailboxes, proves_with_other_settings,
      proves_in_the_interpreter, proves_when_tracing_of_new_processes_ends,
      many_first_callers_share_one_proof, killed_first_caller_spoils_nothing,
@@ -154,6 +154,28 @@ prove_beside(What) ->
     receive {'DOWN', Ref, process, Storm, normal} -> ok end,
     [] = [Status || Status <- Proofs, Status =/= active, Status =/= {off, {probes_busy, 10}}],
     active = maps:get(status, sonde:native()),
+    ok.
+
+%% What disturbs may stay, and calls go on: each proof after the first comes twice as late as the one
+%% before it, at 100 ms first, so the time that has passed bounds their number on any machine.
+disturbed_is_tried_ever_more_rarely(_Config) ->
+    with([], fun(Peer) -> ok = call(Peer, ?MODULE, call_while_disturbed, [300]) end).
+
+call_while_disturbed(Calls) ->
+    Start = {sonde_probe, start, 0},
+    {module, sonde_probe} = code:ensure_loaded(sonde_probe),
+    1 = erlang:trace_pattern(Start, true, [call_count]),
+    Proofs = fun() -> {call_count, N} = erlang:trace_info(Start, call_count), N div 10 end,
+    _ = trace_new(true),
+    From = erlang:monotonic_time(millisecond),
+    _ = [[_, _, _] = sonde:proc_count(memory, 3) || _ <- lists:seq(1, Calls)],
+    Ms = erlang:monotonic_time(millisecond) - From,
+    true = Proofs() >= 1,
+    {true, _, _} = {100 * ((1 bsl (Proofs() - 1)) - 1) =< Ms, Proofs(), Ms},
+    #{status := {off, {probes_busy, 10}}} = Status = sonde:native(),
+    false = is_map_key(retry, Status),
+    _ = trace_new(false),
+    #{status := active} = sonde:native(),
     ok.
 
 %% It ends by itself: a kill would go to all that it is linked to. What it binds stays for a while,
