@@ -159,7 +159,7 @@ prove_beside(What) ->
 %% What disturbs may stay, and calls go on: each proof after the first comes twice as late as the one
 %% before it, at 100 ms first, so the time that has passed bounds their number on any machine.
 disturbed_is_tried_ever_more_rarely(_Config) ->
-    with([], fun(Peer) -> ok = call(Peer, ?MODULE, call_while_disturbed, [300]) end).
+    with([], fun(Peer) -> ok = call(Peer, ?MODULE, call_while_disturbed, [60]) end).
 
 call_while_disturbed(Calls) ->
     Start = {sonde_probe, start, 0},
