@@ -157,7 +157,7 @@ flags(Opts, Scope) ->
                arity -> [arity]
            end,
     ReturnTo = [return_to || proplists:get_bool(return_to, Opts)],
-    _ = [io:put_chars("Option return_to only works with option {scope, local}\n")
+    _ = [io:format("Option return_to only works with option {scope, local}~n")
          || ReturnTo =/= [], Scope =/= local],
     Timestamp ++ Args ++ ReturnTo.
 

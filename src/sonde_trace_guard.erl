@@ -212,7 +212,7 @@ formatter(Tracer, Parent, Ref, Fun, Io) ->
 write_all(Down, Fun, Io) ->
     receive
         {'DOWN', Down, process, _, normal} ->
-            io:put_chars("Recon tracer rate limit tripped.\n"),
+            io:format("Recon tracer rate limit tripped.~n"),
             exit(normal);
         {'DOWN', Down, process, _, Why} ->
             exit(Why);
@@ -221,12 +221,13 @@ write_all(Down, Fun, Io) ->
             write_all(Down, Fun, Io)
     end.
 
+%% Devices get the request that recon sends, {put_chars, unicode, io_lib, format, [Text, []]}: some
+%% tools match on it. What a formatter returns is a format, as recon takes it, or, if it is none, text
+%% as it is.
 write(_Io, "") -> ok;
-write(Io, Text) -> io:put_chars(Io, unescaped(Text)).
-
-%% A formatter may return what is a format to io:format/1, as recon takes it; else it is text as it
-%% is.
-unescaped(Text) ->
-    try io_lib:format(Text, [])
-    catch error:badarg -> Text
+write(Io, Text) ->
+    try io_lib:format(Text, []) of
+        _ -> io:format(Io, Text, [])
+    catch
+        error:badarg -> io:format(Io, "~ts", [Text])
     end.

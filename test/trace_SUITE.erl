@@ -13,7 +13,7 @@
 suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
-    [answers_as_recon, texts_where_there_is_no_recon,
+    [answers_as_recon, texts_where_there_is_no_recon, requests_as_recon, requests_are_these,
      nothing_runs_when_loaded, count_is_a_hard_limit, zero_and_less_trace_nothing,
      rate_is_a_hard_limit, slower_than_the_rate_goes_on, no_number_ends_at_the_first_message,
      flood_ends_at_the_limit, rate_ends_a_flood,
@@ -209,6 +209,67 @@ traced(Module, TSpecs, Max, Opts, Do) ->
     ok = await_end(Module, Pid =/= []),
     ok = Module:clear(),
     {Functions, scrubbed(text(Device))}.
+
+%% Tools that are a device themselves match on what a device is sent.
+requests_as_recon(_Config) ->
+    case sonde_test:recon() of
+        ok ->
+            _ = [begin
+                     Theirs = sent(recon_trace, Formatter),
+                     {Formatter, Theirs} = {Formatter, sent(sonde_trace, Formatter)}
+                 end || Formatter <- [none | formatters()]],
+            ok;
+        Skip ->
+            Skip
+    end.
+
+formatters() ->
+    [fun(_) -> "a~~b~n" end, fun(_) -> <<"binary\n">> end, fun(_) -> [960, [$\n]] end,
+     fun(_) -> atom end].
+
+requests_are_these(_Config) ->
+    Format = fun(Text, Args) -> {put_chars, unicode, io_lib, format, [Text, Args]} end,
+    First = Format("Option return_to only works with option {scope, local}~n", []),
+    Last = Format("Recon tracer rate limit tripped.~n", []),
+    Line = fun(Arg) -> Format("\nCLOCK PID trace_SUITE:seen(" ++ Arg ++ ")\n", []) end,
+    Default = [First, Line("1"), Line("\"two\""), Last],
+    Default = sent(sonde_trace, none),
+    %% recon's formatter crashes at these
+    Text = fun({trace, _, call, {_, _, [_]}}) -> "100~p ~" end,
+    No = Format("~ts", ["100~p ~"]),
+    [First, No, No, Last] = sent(sonde_trace, Text).
+
+%% What the caller's group leader is sent, which is the device by default.
+sent(Module, Formatter) ->
+    Device = recorder(),
+    Opts = [return_to | [{formatter, Formatter} || Formatter =/= none]],
+    {_, ok} = sonde_test:in_process(fun() ->
+        group_leader(Device, self()),
+        1 = Module:calls(?SEEN, 2, [{pid, self()} | Opts]),
+        _ = [?MODULE:seen(Arg) || Arg <- [1, "two", 3]],
+        await_end(Module, true)
+    end),
+    ok = Module:clear(),
+    Device ! {requests, self()},
+    receive {Device, Requests} -> [comparable(R) || R <- Requests] end.
+
+%% A text is a nested list, and has a clock and a pid.
+comparable({put_chars, Encoding, M, F, [Text, Args]}) when is_list(Text) ->
+    {put_chars, Encoding, M, F, [scrubbed(flat(Text)), Args]};
+comparable(Request) ->
+    Request.
+
+recorder() ->
+    spawn(fun() -> recorder([]) end).
+
+recorder(Requests) ->
+    receive
+        {io_request, From, As, Request} when is_pid(From), is_reference(As) ->
+            From ! {io_reply, As, ok},
+            recorder([Request | Requests]);
+        {requests, From} ->
+            From ! {self(), lists:reverse(Requests)}
+    end.
 
 goes_on_without_its_caller(Module) ->
     Device = device(),
