@@ -26,19 +26,29 @@ load(Nodes, Module) ->
     is_atom(Module) orelse error(badarg), % it would end the code server, and the node
     {Module, Object, File} = code:get_object_code(Module),
     Nodes =/= [] orelse error(badarg),
-    _ = needs_sonde(Object) andalso bring_if_we_can(Nodes),
+    _ = [bring_if_we_can(Nodes, Need) || Need <- needs(Object), Need =/= Module],
     rpc:multicall(Nodes, code, load_binary, [Module, File, Object]).
 
 %% Modules of compat/recon are of no use by themselves, and whoever loads them elsewhere thinks that
 %% they are recon's.
-needs_sonde(Object) ->
+needs(Object) ->
     {ok, {_, [{attributes, Attributes}]}} = beam_lib:chunks(Object, [attributes]),
-    lists:member({needs, [sonde]}, Attributes).
+    proplists:get_value(needs, Attributes, []).
 
-bring_if_we_can(Nodes) ->
+bring_if_we_can(Nodes, sonde) ->
     try bring(Nodes)
     catch error:no_object_code -> []
-    end.
+    end;
+bring_if_we_can(Nodes, Module) ->
+    bring_if_we_can(Nodes, Module, code:get_object_code(Module)).
+
+%% To nodes that answer and have no such module, recon's own or one that was brought before.
+bring_if_we_can(Nodes, Module, {Module, Object, File}) ->
+    Found = erpc:multicall(Nodes, code, ensure_loaded, [Module], ?TIMEOUT_MS),
+    Bare = [Node || {Node, {ok, {error, _}}} <- lists:zip(Nodes, Found)],
+    erpc:multicall(Bare, code, load_binary, [Module, File, Object], ?TIMEOUT_MS);
+bring_if_we_can(_Nodes, _Module, error) ->
+    [].
 
 %% ---- sonde
 

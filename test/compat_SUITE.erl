@@ -7,7 +7,7 @@
          end_per_testcase/2]).
 -export([exports_what_recon_exports/1, does_nothing_but_call_sonde/1, calls_what_is_there/1,
          is_an_application_named_recon/1, answers_as_sonde_does/1, is_of_use_where_it_is_loaded/1,
-         names_every_difference/1,
+         a_part_brings_the_others/1, lists_are_no_attributes/1, names_every_difference/1,
          replaces_recon_in_a_rebar3_release/1, replaces_recon_in_a_mix_release/1]).
 
 -define(MODULES, [recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
@@ -22,7 +22,7 @@ suite() ->
 all() ->
     [exports_what_recon_exports, does_nothing_but_call_sonde, calls_what_is_there,
      is_an_application_named_recon, answers_as_sonde_does, is_of_use_where_it_is_loaded,
-     names_every_difference,
+     a_part_brings_the_others, lists_are_no_attributes, names_every_difference,
      replaces_recon_in_a_rebar3_release, replaces_recon_in_a_mix_release].
 
 %% Compiled here, since there is no rebar3 in the chroots; loaded into peers only: this node may
@@ -76,7 +76,7 @@ exports(Beam) ->
     lists:sort(Exports -- [{module_info, 0}, {module_info, 1}]).
 
 %% One clause, no guard, and a call of the same name with the same arguments. No function that is
-%% not exported, either.
+%% not exported, either. Before that there may be a clause that refuses what recon refuses.
 does_nothing_but_call_sonde(Config) ->
     _ = [begin
              Beam = filename:join(proplists:get_value(ebin, Config), M),
@@ -90,12 +90,19 @@ functions(Module) ->
     {ok, Forms} = epp:parse_file(source(Module), []),
     [F || F <- Forms, element(1, F) =:= function].
 
+delegation(Target, {function, L, Name, Arity, [{clause, _, Params, [[_]], [Refusal]}, Clause]}) ->
+    {call, _, {atom, _, error}, [{atom, _, badarg}, Args]} = Refusal,
+    Params = params(Args),
+    delegation(Target, {function, L, Name, Arity, [Clause]});
 delegation(Target, {function, _, Name, Arity, [{clause, _, Params, [], [Body]}]}) ->
     {call, _, {remote, _, {atom, _, Target}, {atom, _, Name}}, Args} = Body,
     Names = [V || {var, _, V} <- Params],
     Names = [V || {var, _, V} <- Args],
     Arity = length(lists:usort(Names)),
     {Name, Arity}.
+
+params({nil, _}) -> [];
+params({cons, _, Param, Params}) -> [Param | params(Params)].
 
 calls_what_is_there(Config) ->
     Ebin = proplists:get_value(ebin, Config),
@@ -165,6 +172,50 @@ is_of_use_where_it_is_loaded(Config) ->
         sonde_peer_helper:stop(Home),
         sonde_peer_helper:stop(Bare)
     end.
+
+%% observer_cli's escript, which finds a recon on the node, expects all of it. What is there already
+%% stays: recon_lib is the real one, or what somebody takes for it.
+a_part_brings_the_others(Config) ->
+    {Home, _} = sonde_peer_helper:start_node(shipped),
+    {Bare, Node} = sonde_peer_helper:start_node(bare),
+    {Partly, Other} = sonde_peer_helper:start_node(bare),
+    Call = fun sonde_peer_helper:call/4,
+    try
+        true = Call(Home, code, add_patha, [proplists:get_value(ebin, Config)]),
+        {module, recon_lib} = Call(Partly, code, load_binary, [recon_lib, "theirs", theirs()]),
+        {[{module, recon_rec}, {module, recon_rec}], ['p1@127.0.0.1']} =
+            Call(Home, recon, remote_load, [[Node, 'p1@127.0.0.1', Other], recon_rec]),
+        [{1, 0.5}] = Call(Bare, recon_lib, scheduler_usage_diff, [[{1, 1, 1}], [{1, 2, 3}]]),
+        [] = [{P, M} || P <- [Bare, Partly], M <- [sonde | ?MODULES],
+                        not Call(P, erlang, module_loaded, [M])],
+        theirs = Call(Partly, recon_lib, whose, []),
+        [_] = Call(Partly, recon, proc_count, [memory, 1])
+    after
+        [sonde_peer_helper:stop(Peer) || Peer <- [Home, Bare, Partly]]
+    end.
+
+theirs() ->
+    {ok, recon_lib, Object} =
+        compile:forms([{attribute, 1, module, recon_lib}, {attribute, 1, export, [{whose, 0}]},
+                       {function, 1, whose, 0, [{clause, 1, [], [], [{atom, 1, theirs}]}]}]),
+    Object.
+
+%% sonde's own calls take lists; recon asks each process for an item of that name.
+lists_are_no_attributes(Config) ->
+    Calls = [{F, [Attrs | Args]}
+             || Attrs <- [[], [memory], [memory, reductions]],
+                {F, Args} <- [{proc_count, [3]}, {proc_count, [0]}, {proc_count, [foo]},
+                              {proc_window, [3, 1]}, {proc_window, [foo, 1]},
+                              {proc_window, [3, -1]}]],
+    _ = case sonde_test:recon() of
+            ok -> [] = [Call || {F, Args} = Call <- Calls,
+                                sonde_test:raised(fun() -> apply(recon, F, Args) end) =/= badarg];
+            _ -> no_recon
+        end,
+    with_peer(Config, fun(Peer) ->
+        [] = [Call || {F, Args} = Call <- Calls, answer(Peer, recon, F, Args) =/= {error, badarg}],
+        [{memory, [_]}] = sonde_peer_helper:call(Peer, sonde, proc_count, [[memory], 1])
+    end).
 
 %% What sonde_conform knows to be different, people are told: each call in a row of the table.
 names_every_difference(_Config) ->

@@ -2,8 +2,9 @@
 %% and `h(sonde, proc_count).' tells what it gives, in which unit, and what it costs.
 -module(recon).
 
-%% sonde:remote_load/2 brings sonde along.
--needs(sonde).
+%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
+%% others there.
+-needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([info/1, info/2, info/3, info/4,
          proc_count/2, proc_window/3, bin_leak/1,
@@ -43,10 +44,13 @@ info(A, B, C) -> sonde:info(A, B, C).
           {atom(), term()} | [{atom(), term()}] | [] | undefined.
 info(A, B, C, What) -> sonde:info(A, B, C, What).
 
+%% Several attributes at once are no attribute to recon.
 -spec proc_count(atom(), number()) -> [proc_attrs()].
+proc_count(Attr, N) when is_list(Attr) -> error(badarg, [Attr, N]);
 proc_count(Attr, N) -> sonde:proc_count(Attr, N).
 
 -spec proc_window(atom(), number(), timeout()) -> [proc_attrs()].
+proc_window(Attr, N, Ms) when is_list(Attr) -> error(badarg, [Attr, N, Ms]);
 proc_window(Attr, N, Ms) -> sonde:proc_window(Attr, N, Ms).
 
 -spec bin_leak(number()) -> [proc_attrs()].

@@ -2,8 +2,9 @@
 %% name there, and `h(sonde_lib, proc_attrs).' tells what it gives.
 -module(recon_lib).
 
-%% sonde:remote_load/2 brings sonde along.
--needs(sonde).
+%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
+%% others there.
+-needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([sliding_window/2, sample/2, count/1,
          port_list/1, port_list/2,
