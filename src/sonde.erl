@@ -319,7 +319,7 @@ bin_leak(N) ->
 %% <li>`collected': processes that did a full collection; `skipped': those that did not answer in
 %%     time, and have no row; `left': those not collected because nothing could change</li>
 %% <li>`total', `binary': `{Before, After}' of `erlang:memory(total)' and `erlang:memory(binary)',
-%%     bytes of the node (`undefined' where the node's allocators keep no figures)</li>
+%%     bytes of the node (`undefined' what is not known, where an allocator is switched off)</li>
 %% <li>`ms': how long it took</li>
 %% </ul>
 %% Options:
@@ -496,7 +496,8 @@ bin_account() -> bin_account(#{}).
 %% these: what nothing refers to that was looked at, or what changed meanwhile (then it may be
 %% negative); `unused': what the allocator's carriers hold beyond the blocks, so not part of
 %% `total'. `processes_missed' never were at rest, `tables_missed' have more than `max_rows'
-%% (10000000) rows; `ms': how long it took. Only where there are more persistent terms than can be
+%% (10000000) rows; `ms': how long it took. Where binaries come from `malloc' (`+MBe false', `+Mea
+%% min') `total' and `unseen' are `undefined'. Only where there are more persistent terms than can be
 %% looked at: `literals_missed => true', and `literals' is 0.
 %%
 %% A binary takes 32 bytes of memory in the meantime, and some room to grow. Of more than
@@ -982,7 +983,8 @@ diagnosis() -> diagnosis(#{}).
 %% is suspected. Keys of the map:
 %% <ul>
 %% <li>`at' (system time in ms), `node'</li>
-%% <li>`memory': bytes at the end: what `erlang:memory/0' says, `allocated' and `used' of all
+%% <li>`memory': bytes at the end: what `erlang:memory/0' says (`undefined' what is not known,
+%%     where an allocator is switched off; see `not_looked_at'), `allocated' and `used' of all
 %%     allocators, `by_allocator', and `rss', what the operating system counts as resident
 %%     (`undefined' where it does not tell)</li>
 %% <li>`growth': bytes by kind, and numbers of processes, ports, atoms and tables, in `ms'</li>
@@ -1014,7 +1016,8 @@ diagnosis(Opts) ->
 %% <ul>
 %% <li>`Absolutes': `process_count'; `run_queue'; `error_logger_queue_len', where there is a process
 %%     of that name; `memory_total', `memory_procs' (used by processes), `memory_atoms' (used by
-%%     atoms), `memory_bin', `memory_ets': bytes, of `erlang:memory/1'</li>
+%%     atoms), `memory_bin', `memory_ets': bytes, of `erlang:memory/1' (`undefined' what is not
+%%     known, where an allocator is switched off)</li>
 %% <li>`Increments', since the look before: `bytes_in', `bytes_out' (of ports), `gc_count',
 %%     `gc_words_reclaimed', `reductions', `scheduler_usage': `[{Id, 0.0..1.0}]' as in {@link
 %%     scheduler_usage/1}</li>

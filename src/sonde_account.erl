@@ -8,10 +8,10 @@
 -export_type([account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
-        #{total := non_neg_integer(), exclusive := non_neg_integer(), shared := non_neg_integer(),
+        #{total := non_neg_integer() | undefined, exclusive := non_neg_integer(), shared := non_neg_integer(),
           ets := non_neg_integer(), queues := non_neg_integer(), literals := non_neg_integer(),
           mixed := non_neg_integer(), resources := non_neg_integer(),
-          elsewhere := non_neg_integer(), overhead := non_neg_integer(), unseen := integer(),
+          elsewhere := non_neg_integer(), overhead := non_neg_integer(), unseen := integer() | undefined,
           unused := non_neg_integer(), ms := non_neg_integer(),
           processes_missed := non_neg_integer(), tables_missed := non_neg_integer(),
           literals_missed => true, sampled => float(), error => non_neg_integer()}.
@@ -40,8 +40,12 @@ bin_account(Opts) ->
     Account#{ms => erlang:monotonic_time(millisecond) - Start}.
 
 account(Account, Missed, #{unused := Unused, caller := Caller}) ->
-    Total = erlang:memory(binary) - own(),
-    report(Total, Unused, Missed, sums(Account, Caller)).
+    [{binary, Total}] = sonde_memory:read([binary]),
+    report(less(Total, own()), Unused, Missed, sums(Account, Caller)).
+
+%% The total is not known where binaries come from malloc (`+MBe false').
+less(undefined, _) -> undefined;
+less(Total, Bytes) -> Total - Bytes.
 
 %% What we need for this, which nobody can read since we are running.
 own() ->
@@ -55,7 +59,7 @@ report(Total, Unused, #{processes := Processes, tables := Tables, literals := Mi
     maps:merge(maps:merge(sample(Level, Variance), missed(Missed)),
                #{total => Total, exclusive => Exclusive, shared => Shared, ets => Ets,
                  queues => Queues, literals => Literals, mixed => Mixed, resources => Resources,
-                 elsewhere => Elsewhere, overhead => Overhead, unseen => Total - Seen,
+                 elsewhere => Elsewhere, overhead => Overhead, unseen => less(Total, Seen),
                  unused => Unused, processes_missed => Processes, tables_missed => Tables}).
 
 missed(true) -> #{literals_missed => true};

@@ -67,13 +67,9 @@ leak(N, #{side := Side, last := Last} = Opts) ->
 now_ms() ->
     erlang:monotonic_time(millisecond).
 
-%% With some allocators off there are no figures.
 node_memory() ->
-    try erlang:memory([total, binary]) of
-        [{total, Total}, {binary, Binary}] -> {Total, Binary}
-    catch
-        error:notsup -> {undefined, undefined}
-    end.
+    [{total, Total}, {binary, Binary}] = sonde_memory:read([total, binary]),
+    {Total, Binary}.
 
 find(native, Want, #{collect := Collect} = Opts) ->
     Scan = sonde_nif:scan_new(binary_count, Collect, Want, undefined, [self()], ?NO_LIMIT),

@@ -7,10 +7,11 @@
 
 -type diagnosis() ::
         #{at := integer(), node := node(),
-          memory := #{total | allocated | used | processes | binary | ets | code | atom
-                      := non_neg_integer(), rss := non_neg_integer() | undefined,
+          memory := #{allocated | used := non_neg_integer(),
+                      total | processes | binary | ets | code | atom
+                      := non_neg_integer() | undefined, rss := non_neg_integer() | undefined,
                       by_allocator := [{atom(), non_neg_integer()}]},
-          growth := #{ms := pos_integer(), memory := #{atom() => integer()},
+          growth := #{ms := pos_integer(), memory := #{atom() => integer() | undefined},
                       processes | ports | atoms | tables := integer()},
           counts := #{processes | ports | atoms | tables
                       := {Count :: non_neg_integer(), Limit :: pos_integer()}},
@@ -34,15 +35,22 @@ report(#{moments := Moments, limits := Limits, not_looked_at := Not, rss := Rss,
     #{memory := First} = Before = hd(Moments),
     #{memory := Last, allocated := Allocated, used := Used} = Now = lists:last(Moments),
     #{at => erlang:system_time(millisecond), node => node(),
-      memory => (maps:with(?KINDS, Last))#{allocated => Allocated, used => Used, rss => Rss,
-                                           by_allocator => ByAllocator},
+      memory => maps:merge(maps:from_list([{K, maps:get(K, Last, undefined)} || K <- ?KINDS]),
+                           #{allocated => Allocated, used => Used, rss => Rss,
+                             by_allocator => ByAllocator}),
       growth => maps:merge(#{ms => map_get(at, Now) - map_get(at, Before),
-                             memory => maps:from_list([{K, map_get(K, Last) - map_get(K, First)}
+                             memory => maps:from_list([{K, grown(K, First, Last)}
                                                        || K <- ?KINDS])},
                            maps:from_list([{K, map_get(K, Now) - map_get(K, Before)}
                                            || K <- ?COUNTS])),
       counts => maps:from_list([{K, {map_get(K, Now), map_get(K, Limits)}} || K <- ?COUNTS]),
       suspects => sonde_suspects:find(Facts), not_looked_at => Not}.
+
+grown(Kind, First, Last) ->
+    case {First, Last} of
+        {#{Kind := Before}, #{Kind := Now}} -> Now - Before;
+        _ -> undefined
+    end.
 
 %% @doc The report as text, 80 columns wide.
 -spec format(diagnosis()) -> unicode:chardata().

@@ -26,7 +26,8 @@ memory(#{memory := Memory, growth := #{ms := Ms, memory := Grown}}) ->
     #{allocated := Allocated, used := Used, rss := Rss, by_allocator := By} = Memory,
     [row("memory", "now", "growth per second")]
         ++ [row(atom_to_list(K), bytes(maps:get(K, Memory)), per_second(maps:get(K, Grown), Ms))
-            || K <- [total, processes, binary, ets, code, atom]]
+            || K <- [total, processes, binary, ets, code, atom],
+               is_integer(maps:get(K, Memory))]
         ++ [row("allocated", bytes(Allocated), [bytes(Used), " of it in use"])]
         ++ [row("resident", bytes(Rss), "as the operating system tells it") || is_integer(Rss)]
         ++ [["in ", lists:join(", ", [[atom_to_list(A), $\s, bytes(B)]
@@ -214,5 +215,7 @@ unseen(Not) ->
 
 because({native_off, Why}) -> io_lib:format("the native side is off (~0tp)", [Why]);
 because(no_proc) -> "the system does not tell (no /proc)";
+because({allocators_off, Off}) ->
+    ["the VM has no sums without ", lists:join(", ", [atom_to_list(A) || A <- Off])];
 because({left_out, N}) -> [count(N), " could not be read"];
 because({sampled, N}) -> ["a sample of ", count(N)].

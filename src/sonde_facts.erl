@@ -7,12 +7,14 @@
 -export_type([facts/0, moment/0, because/0]).
 
 %% Why a part of the node was not looked at, or not all of it.
--type because() :: {native_off, term()} | no_proc | {left_out, pos_integer()}
+-type because() :: {native_off, term()} | no_proc | {allocators_off, [atom(), ...]} | {left_out, pos_integer()}
                  | {sampled, pos_integer()}.
 -type moment() :: #{at := integer(), memory := #{atom() => non_neg_integer()},
+                    size := non_neg_integer(),
                     allocated := non_neg_integer(), used := non_neg_integer(),
                     processes := non_neg_integer(), ports := non_neg_integer(),
                     atoms := non_neg_integer(), tables := non_neg_integer()}.
+%% `memory' has the kinds that are known, `size' is what shares of the node are shares of.
 %% `moments', and the samples of each process and table, are in the order of time.
 -type facts() ::
         #{ms := pos_integer(), moments := [moment(), ...],
@@ -50,13 +52,14 @@ take(Ms, Caller) ->
               end,
     {Moments, Procs1, Tables1} = later(Growers, State, How#{start := now_ms()}),
     {Tables2, Skipped} = sonde_facts_tables:last(Tables1, lists:last(Moments)),
-    {Rss, NoRss} = rss(),
+    Rss = sonde_memory:resident(),
+    NoRss = [{rss, no_proc} || Rss =:= undefined],
     #{ms => Ms, moments => Moments, limits => limits(),
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
       crowd => sonde_facts_crowd:last(Crowd, Growers, Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => connected(),
-      not_looked_at => Unread ++ sonde_facts_crowd:unseen(Crowd) ++ Skipped ++ NoRss}.
+      not_looked_at => Unread ++ sonde_facts_crowd:unseen(Crowd) ++ Skipped ++ NoRss ++ off()}.
 
 %% What is loaded on the way would count as growth of code and atoms, and so would the names that
 %% the VM has for its allocators and makes when they are first asked for.
@@ -99,7 +102,9 @@ wait(Until, Caller) ->
 moment() ->
     [Processes, Ports, Atoms, Tables] =
         [erlang:system_info(I) || I <- [process_count, port_count, atom_count, ets_count]],
-    #{at => now_ms(), memory => maps:from_list(erlang:memory()),
+    Memory = maps:from_list(sonde_memory:read()),
+    #{at => now_ms(), memory => Memory,
+      size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
       allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used),
       processes => Processes, ports => Ports, atoms => Atoms, tables => Tables}.
 
@@ -113,17 +118,9 @@ limits() ->
 
 %% ---- what the VM does not know
 
-%% The resident set, as Linux tells it. Nothing else does without a program of the system's.
-rss() ->
-    case file:read_file("/proc/self/status") of
-        {ok, Status} ->
-            case re:run(Status, "^VmRSS:\\s*([0-9]+) kB", [multiline, {capture, [1], binary}]) of
-                {match, [Kilobytes]} -> {binary_to_integer(Kilobytes) * 1024, []};
-                nomatch -> {undefined, [{rss, no_proc}]}
-            end;
-        {error, _} ->
-            {undefined, [{rss, no_proc}]}
-    end.
+%% With one of them off the VM has no sums.
+off() ->
+    [{memory, {allocators_off, Off}} || [_ | _] = Off <- [sonde_memory:off()]].
 
 %% Who has most ports.
 connected() ->

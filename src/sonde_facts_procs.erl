@@ -116,7 +116,7 @@ word() -> erlang:system_info(wordsize).
 %% Until the time is up: of the largest first those that were looked into least often. Who runs may
 %% be at rest in none of the attempts, so those come last.
 look_into(Now, Waste, Series, Until) ->
-    Floor = max(?SMALL, erlang:memory(total) div ?FLOOR),
+    Floor = max(?SMALL, sonde_memory:total() div ?FLOOR),
     Large = [{Size, Pid, Status} || {Pid, #{size := Size, status := Status}} <- Now,
                                     Size >= Floor
                                         orelse wasted(maps:get(Pid, Waste, #{})) >= Floor

@@ -43,7 +43,7 @@ next(Tables) ->
 %% @doc Binaries are listed of as many rows in all as can be had soon, the tables that grew most
 %% first.
 -spec last(tables(), sonde_facts:moment()) -> {[table()], [{atom(), sonde_facts:because()}]}.
-last(Tables, #{memory := #{total := Total}}) ->
+last(Tables, #{size := Total}) ->
     Known = [{grown(Samples), Tab, Samples} || {Tab, [_ | _] = Samples} <- maps:to_list(Tables)],
     {Found, _, Skipped} =
         lists:foldl(fun({_, Tab, Samples}, {Acc, Left, Over}) ->

@@ -329,12 +329,17 @@ fragmentation(Moments, #{least := Least}) ->
 outside(undefined, _) ->
     false;
 outside(Rss, Moments) ->
-    #{allocated := Allocated} = lists:last(Moments),
+    outside_of(Rss, lists:last(Moments)).
+
+%% With an allocator off the VM itself allocates outside of them.
+outside_of(Rss, #{allocated := Allocated, memory := #{total := _}}) ->
     Outside = Rss - Allocated,
     Outside > ?OUTSIDE andalso Outside * 4 > Rss andalso
         #{kind => outside, what => node, bytes => Outside,
           evidence => [{resident, Rss}, {allocated, Allocated}],
-          see => {sonde_alloc, memory, [allocated_types]}, remedy => native_library}.
+          see => {sonde_alloc, memory, [allocated_types]}, remedy => native_library};
+outside_of(_, _) ->
+    false.
 
 %% ---- series
 

@@ -5,7 +5,7 @@
 -export([stats/4, scheduler_usage/1, source/1]).
 -export_type([stats/0]).
 
--type stats() :: {Absolutes :: [{atom(), non_neg_integer()}], Increments :: [{atom(), term()}]}.
+-type stats() :: {Absolutes :: [{atom(), non_neg_integer() | undefined}], Increments :: [{atom(), term()}]}.
 
 -spec stats(integer(), timeout(), fun((stats(), Acc) -> Acc), Acc) -> Acc.
 stats(N, Ms, Fold, Acc) ->
@@ -37,7 +37,7 @@ sample(Before) ->
 
 absolutes() ->
     [{total, Total}, {processes_used, Processes}, {atom_used, Atoms}, {binary, Binaries},
-     {ets, Tables}] = erlang:memory([total, processes_used, atom_used, binary, ets]),
+     {ets, Tables}] = sonde_memory:read([total, processes_used, atom_used, binary, ets]),
     [{process_count, erlang:system_info(process_count)},
      {run_queue, erlang:statistics(run_queue)}]
         ++ error_logger_queue()

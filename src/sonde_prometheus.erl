@@ -32,10 +32,10 @@ node_metrics() ->
     {Reductions, _} = erlang:statistics(reductions),
     {Collections, Words, _} = erlang:statistics(garbage_collection),
     [{"memory_bytes", gauge, "Memory of the node by kind, as erlang:memory/0 tells it.",
-      [{[{kind, Kind}], Bytes} || {Kind, Bytes} <- memory(),
+      [{[{kind, Kind}], Bytes} || {Kind, Bytes} <- sonde_memory:read(),
                                   lists:member(Kind, [processes, atom, binary, code, ets])]},
      {"memory_all_bytes", gauge, "Memory of the node.",
-      [{[], Bytes} || {total, Bytes} <- memory()]},
+      [{[], Bytes} || {total, Bytes} <- sonde_memory:read()]},
      {"things", gauge, "How many processes, ports, atoms and tables there are.",
       [{[{kind, Kind}], erlang:system_info(Item)}
        || {Kind, Item} <- [{processes, process_count}, {ports, port_count}, {atoms, atom_count},
@@ -50,12 +50,6 @@ node_metrics() ->
      {"collected_bytes_total", counter, "What garbage collections reclaimed.",
       [{[], Words * erlang:system_info(wordsize)}]},
      {"uptime_seconds", gauge, "Since the node was started.", [{[], Wall / 1000}]}].
-
-%% With some allocators off there are no figures.
-memory() ->
-    try erlang:memory()
-    catch error:notsup -> []
-    end.
 
 -spec watcher_metrics(sonde_watch:watcher()) -> [metric()].
 watcher_metrics(Watcher) ->

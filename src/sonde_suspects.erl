@@ -55,7 +55,7 @@ worse(#{share := A, bytes := X}, #{share := B, bytes := Y}) -> {A, X} >= {B, Y}.
 
 %% What is measured against.
 node_of(#{moments := Moments, processes := Processes, tables := Tables}) ->
-    Totals = [Total || #{memory := #{total := Total}} <- Moments],
+    Totals = [Size || #{size := Size} <- Moments],
     Grown = lists:sum([max(0, grown(size, S)) || #{samples := S} <- Processes])
         + lists:sum([max(0, grown(bytes, S)) || #{samples := S} <- Tables]),
     Total = lists:max(Totals),

@@ -84,11 +84,10 @@ uptime() ->
 times(undefined) -> [];
 times(Times) -> lists:sort(Times).
 
-%% A node may be told to keep no figures (`+Mea min').
+%% With some allocators off not all is known.
 memory() ->
-    try erlang:memory([total, processes, binary, ets, code, atom])
-    catch error:notsup -> []
-    end.
+    [Known || {_, Bytes} = Known <- sonde_memory:read([total, processes, binary, ets, code, atom]),
+              is_integer(Bytes)].
 
 %% ---- pages
 

@@ -136,7 +136,8 @@ is_near({_, N, Limit}) -> N * 100 > Limit * ?NEARLY.
 memory(#{memory := []}, _, Style) ->
     [cut("memory: this node's allocators keep no figures", Style), "", ""];
 memory(#{memory := Memory}, #{past := Past}, #{width := Width} = Style) ->
-    Kinds = lists:sublist(?KINDS, Width div ?KIND_WIDTH),
+    Known = [Kind || Kind <- ?KINDS, lists:keymember(Kind, 1, Memory)],
+    Kinds = lists:sublist(Known, Width div ?KIND_WIDTH),
     Column = fun(Text) -> string:pad(Text, ?KIND_WIDTH - 2, leading) end,
     Row = fun(Text) -> string:trim(join([Column(Text(Kind)) || Kind <- Kinds]), trailing) end,
     [Row(fun atom_to_list/1), Row(fun(Kind) -> bytes(proplists:get_value(Kind, Memory)) end),

@@ -119,7 +119,8 @@ history(N) -> history(?MODULE, N).
 %% <ul>
 %% <li>`time': of the sweep, in milliseconds since 1970; `took_ms': how long it took</li>
 %% <li>`memory': bytes by kind, as `erlang:memory/0' tells them, `other' is what is left of
-%%     `system'; `counts': `{Kind, Number, Limit}'; `run_queue'</li>
+%%     `system' (where an allocator is switched off not all are known, and those are not there);
+%%     `counts': `{Kind, Number, Limit}'; `run_queue'</li>
 %% <li>`top': rows by attribute, as those of {@link sonde:proc_count/2}</li>
 %% <li>`tables': the largest, `{Table, Bytes, Attrs}'</li>
 %% <li>`processes': those that are followed, `{Pid, Bytes, Live, Attrs}', where `Live' is what a

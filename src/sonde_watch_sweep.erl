@@ -84,16 +84,16 @@ table(Tab, Bytes) ->
         _ -> []
     end.
 
-%% With some allocators off there are no figures.
+%% With some allocators off not all is known.
 memory() ->
-    try maps:from_list(erlang:memory()) of
-        #{processes := Processes, system := System, atom := Atom, binary := Binary, code := Code,
-          ets := Ets} ->
-            [{processes, Processes}, {binary, Binary}, {ets, Ets}, {atom, Atom}, {code, Code},
-             {other, max(0, System - Atom - Binary - Code - Ets)}]
-    catch
-        error:notsup -> []
-    end.
+    Memory = sonde_memory:read(),
+    [{Kind, Bytes} || Kind <- [processes, binary, ets, atom, code],
+                      {K, Bytes} <- Memory, K =:= Kind] ++ other(maps:from_list(Memory)).
+
+other(#{system := System, atom := Atom, binary := Binary, code := Code, ets := Ets}) ->
+    [{other, max(0, System - Atom - Binary - Code - Ets)}];
+other(_) ->
+    [].
 
 counts() ->
     [{processes, erlang:system_info(process_count), erlang:system_info(process_limit)},

@@ -6,7 +6,7 @@
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([answers_as_recon/1, other_nodes_as_recon/1, every_call_answers/1,
-         sizes_of_terms/1, info_is_one_look/1, info_takes_our_attributes/1,
+         allocators_may_be_off/1, what_is_known_without_an_allocator/1, sizes_of_terms/1, info_is_one_look/1, info_takes_our_attributes/1,
          info_of_the_dead_is_undefined/1,
          info_of_a_huge_mailbox/1, port_that_closes_is_undefined/1,
          stats_are_those_of_the_node/1, stats_go_on_until_something_fails/1,
@@ -15,12 +15,14 @@
          window_bad_input_at_once/1, source_without_syntax_tools/1,
          fun_travels_to_a_node_without_sonde/1, bad_module_does_not_end_the_node/1,
          no_message_reaches_the_caller/1]).
+-export([more_binaries/0, more_tables/0, recon_raises/0]).
 -export([beside/1, without_syntax_tools/0, raised_remote_load/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [answers_as_recon, other_nodes_as_recon, every_call_answers, sizes_of_terms,
+    [answers_as_recon, other_nodes_as_recon, every_call_answers,
+     allocators_may_be_off, what_is_known_without_an_allocator, sizes_of_terms,
      info_is_one_look, info_takes_our_attributes, info_of_the_dead_is_undefined,
      info_of_a_huge_mailbox, port_that_closes_is_undefined,
      stats_are_those_of_the_node, stats_go_on_until_something_fails,
@@ -292,6 +294,83 @@ every_call_answers(_Config) ->
     end,
     sonde_test:stop(Pid),
     Close().
+
+%% erlang:memory/1 raises notsup for every kind there.
+allocators_may_be_off(_Config) ->
+    _ = [sonde_peer_helper:with(shipped, Args, fun(Peer) ->
+             sonde_peer_helper:call(Peer, ?MODULE, every_call_answers, [[]])
+         end) || Args <- [["+Mea", "min"], ["+MHe", "false"], ["+MBe", "false"],
+                          ["+Muatags", "true"]]],
+    ok.
+
+what_is_known_without_an_allocator(_Config) ->
+    ok = knows(["+MHe", "false"], [eheap_alloc], [binary, ets]),
+    ok = knows(["+MBe", "false"], [binary_alloc], [ets]),
+    ok = knows(["+Mea", "min"], all, []).
+
+knows(Args, Off, Known) ->
+    sonde_peer_helper:with(shipped, Args, fun(Peer) ->
+        Call = fun(M, F, As) -> sonde_peer_helper:call(Peer, M, F, As) end,
+        #{memory := Memory, growth := #{memory := Grown}, not_looked_at := Not} = Diagnosis =
+            Call(sonde, diagnosis, [#{interval => 100}]),
+        [] = [K || K <- [total, processes], map_get(K, Memory) =/= undefined],
+        [] = [K || K <- [atom, code | Known], not is_integer(map_get(K, Memory))],
+        [] = [K || K <- [atom, code | Known], not is_integer(map_get(K, Grown))],
+        {memory, {allocators_off, Those}} = lists:keyfind(memory, 1, Not),
+        true = Off =:= all andalso length(Those) > 5 orelse Those =:= Off,
+        Text = unicode:characters_to_list(sonde_diagnose:format(Diagnosis)),
+        [] = [A || A <- Those, string:find(Text, atom_to_list(A)) =:= nomatch, Off =/= all],
+        ok = accounts(Call, lists:member(binary, Known)),
+        ok = grows(Call, memory_bin, more_binaries, lists:member(binary, Known)),
+        ok = grows(Call, memory_ets, more_tables, lists:member(ets, Known)),
+        Metrics = iolist_to_binary(Call(sonde_prometheus, format, [])),
+        [] = [K || K <- [atom, code | Known],
+                   re:run(Metrics, ["kind=\"", atom_to_list(K), "\"} [1-9]"], [{capture, none}])
+                       =/= match],
+        recon_raises(sonde_test:recon(), Peer)
+    end).
+
+accounts(Call, IsKnown) ->
+    _ = sonde_test:pick(fun() ->
+        #{total := Total, unseen := Unseen, exclusive := _} = Call(sonde, bin_account, []),
+        {IsKnown, IsKnown} = {is_integer(Total), is_integer(Unseen)}
+    end, ok),
+    ok.
+
+grows(Call, Key, More, true) ->
+    Before = absolute(Call, Key),
+    _ = Call(?MODULE, More, []),
+    Grown = absolute(Call, Key) - Before,
+    {true, Grown} = {Grown > 19000000 andalso Grown < 30000000, Grown},
+    ok;
+grows(Call, Key, _, false) ->
+    undefined = absolute(Call, Key),
+    ok.
+
+absolute(Call, Key) ->
+    [{Absolutes, _}] = Call(sonde, node_stats_list, [1, 1]),
+    undefined = proplists:get_value(memory_total, Absolutes),
+    {_, Value} = lists:keyfind(Key, 1, Absolutes),
+    Value.
+
+more_binaries() ->
+    sonde_test:hold(fun() -> [binary:copy(<<0>>, 20000) || _ <- lists:seq(1, 1000)] end).
+
+more_tables() ->
+    sonde_test:hold(fun() ->
+        Table = ets:new(calls_suite, []),
+        ets:insert(Table, [{I, lists:seq(1, 1250)} || I <- lists:seq(1, 1000)])
+    end).
+
+%% One of the differences that doc/migrating-from-recon.md lists.
+recon_raises(ok, Peer) ->
+    true = sonde_peer_helper:call(Peer, code, add_pathz, [filename:dirname(code:which(recon))]),
+    notsup = sonde_peer_helper:call(Peer, ?MODULE, recon_raises, []),
+    ok;
+recon_raises(_, _) ->
+    ok.
+
+recon_raises() -> raised(fun() -> recon:node_stats_list(1, 1) end).
 
 %% By what they do where the native side is off.
 calls(Pid, Port, OnOff) ->

@@ -380,8 +380,9 @@ facts(Given) ->
                  connected => [], not_looked_at => []}, Given).
 
 moment(At, Total) ->
-    #{at => At, memory => #{total => Total, processes => 0, binary => 0, ets => 0, code => 0,
-                            atom => 0},
+    #{at => At, size => Total,
+      memory => #{total => Total, processes => 0, binary => 0, ets => 0, code => 0,
+                  atom => 0},
       allocated => 100000000, used => 90000000, processes => 100, ports => 100, atoms => 100,
       tables => 100}.
 

@@ -1,0 +1,87 @@
+%% @private
+%% The node's memory by kind, also where the VM has no sums: with one of its allocators off
+%% (`+MHe false', `+Mea min') `erlang:memory/1' raises `notsup' for every kind, although most of its
+%% parts are known.
+-module(sonde_memory).
+
+-export([read/0, read/1, total/0, resident/0, off/0]).
+-export_type([kind/0]).
+
+-type kind() :: atom().
+%% Of `erlang:memory/0': `total', `processes', `processes_used', `system', `atom', `atom_used',
+%% `binary', `code', `ets'.
+
+-define(NEEDED, [sl_alloc, std_alloc, ll_alloc, eheap_alloc, ets_alloc, fix_alloc, binary_alloc,
+                 driver_alloc]).
+-define(CODE, [module_table, export_table, export_list, fun_table, module_refs, loaded_code]).
+
+%% @doc Those that are known, in bytes: all of `erlang:memory/0', or at least `atom', `atom_used'
+%% and `code'.
+-spec read() -> [{kind(), non_neg_integer()}].
+read() ->
+    try erlang:memory()
+    catch error:notsup -> known()
+    end.
+
+%% @doc Each of these kinds, in this order; what is not known is `undefined'.
+-spec read([kind()]) -> [{kind(), non_neg_integer() | undefined}].
+read(Kinds) ->
+    try erlang:memory(Kinds) of
+        Memory when is_list(Memory) -> Memory
+    catch
+        error:notsup ->
+            Known = known(),
+            [{Kind, proplists:get_value(Kind, Known)} || Kind <- Kinds]
+    end.
+
+%% @doc How large the node is, for shares of it: its `total', or else what the operating system
+%% counts, or else what its allocators took.
+-spec total() -> non_neg_integer().
+total() ->
+    case read([total]) of
+        [{total, Total}] when is_integer(Total) -> Total;
+        _ -> total(resident())
+    end.
+
+total(undefined) -> trunc(sonde_alloc:memory(allocated));
+total(Resident) -> Resident.
+
+%% @doc The resident set, as Linux counts it. Nothing else does without a program of the system's.
+-spec resident() -> non_neg_integer() | undefined.
+resident() ->
+    case file:read_file("/proc/self/status") of
+        {ok, Status} ->
+            case re:run(Status, "^VmRSS:\\s*([0-9]+) kB", [multiline, {capture, [1], binary}]) of
+                {match, [Kilobytes]} -> binary_to_integer(Kilobytes) * 1024;
+                nomatch -> undefined
+            end;
+        {error, _} ->
+            undefined
+    end.
+
+%% @doc The allocators that are switched off, for want of which there are no sums.
+-spec off() -> [atom()].
+off() ->
+    [A || A <- ?NEEDED, erlang:system_info({allocator_sizes, A}) =:= false].
+
+%% ---- the parts of the sums. What is allocated with malloc is in none.
+
+known() ->
+    Areas = erlang:system_info(allocated_areas),
+    {_, Space, Used} = lists:keyfind(atom_space, 1, Areas),
+    {_, Table} = lists:keyfind(atom_table, 1, Areas),
+    Sizes = [{A, erlang:system_info({allocator_sizes, A})}
+             || A <- erlang:system_info(alloc_util_allocators)],
+    [{atom, Space + Table}, {atom_used, Used + Table}]
+        ++ [{binary, Bytes} || Bytes <- blocks(binary_alloc, Sizes)]
+        ++ [{code, lists:sum([Bytes || {Area, Bytes} <- Areas, lists:member(Area, ?CODE)])}]
+        ++ [{ets, Bytes + proplists:get_value(ets_misc, Areas, 0)}
+            || Bytes <- blocks(ets_alloc, Sizes)].
+
+%% One number, or none where the allocator is off. Its blocks may lie in carriers of another one.
+blocks(Allocator, Sizes) ->
+    [lists:sum([element(2, lists:keyfind(size, 1, Figures))
+                || {_, [_ | _] = Instances} <- Sizes, {instance, _, Parts} <- Instances,
+                   {_, [_ | _] = Part} <- Parts, {blocks, Types} <- Part,
+                   {Type, Figures} <- Types, Type =:= Allocator])
+     || {Its, [_ | _]} <- Sizes, Its =:= Allocator].
