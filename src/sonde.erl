@@ -521,7 +521,7 @@ bin_account(Opts) -> sonde_account:bin_account(Opts).
 %% @doc The `N' processes that own most binary memory: `proc_count(binary_exclusive, N)', what would
 %% go if they let go. Raises `{native_off, Reason}' where the native side is off.
 -spec bin_owned(N :: non_neg_integer()) -> [row()].
-bin_owned(N) -> sonde_waste:bin_owned(N).
+bin_owned(N) -> sonde_site:rows(sonde_waste:bin_owned(N)).
 
 %% @equiv bin_holders(N, size, #{})
 -spec bin_holders(N :: non_neg_integer()) -> [sonde_account:holder()].
@@ -588,7 +588,7 @@ bin_window(N, Ms) -> bin_window(N, Ms, #{}).
 %% than that, and `{native_off, Reason}' where the native side is off.
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_window:options()) ->
     [sonde_bin_window:row()].
-bin_window(N, Ms, Opts) -> sonde_bin_window:run(N, Ms, Opts).
+bin_window(N, Ms, Opts) -> sonde_site:rows(sonde_bin_window:run(N, Ms, Opts)).
 
 %% @doc As {@link bin_garbage/2} with `count'.
 %%
@@ -619,7 +619,7 @@ bin_garbage(N) -> bin_garbage(N, count).
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
 -spec bin_garbage(N :: non_neg_integer(), count | bytes) ->
     [{pid(), Value :: pos_integer(), attrs()}].
-bin_garbage(N, What) -> sonde_waste:bin_garbage(N, What).
+bin_garbage(N, What) -> sonde_site:rows(sonde_waste:bin_garbage(N, What)).
 
 %% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
 %% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first, in
@@ -634,7 +634,7 @@ bin_garbage(N, What) -> sonde_waste:bin_garbage(N, What).
 %%
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
 -spec bin_waste(N :: non_neg_integer()) -> [sonde_waste:waste_row()].
-bin_waste(N) -> sonde_waste:bin_waste(N).
+bin_waste(N) -> sonde_site:rows(sonde_waste:bin_waste(N)).
 
 %% @equiv bin_slices(Pid, #{})
 -spec bin_slices(pid()) -> sonde_waste:slices() | heap_error().
@@ -1232,11 +1232,13 @@ cluster(Call, Opts) ->
 %% '''
 -spec print(term()) -> ok.
 print(Result) ->
-    sonde_print:print(Result).
+    sonde_print:print(sonde_site:rows(Result)).
 
 %% @doc Prints a result of ours, or of recon's shape, as an aligned table with units that people
 %% read; any other term as `~p' would. Rows alone do not say what their value is: those of a list of
-%% attributes do, so bytes and words have units there. Returns `ok'.
+%% attributes do, so bytes and words have units there. In up to 1000 rows of processes of this node,
+%% the initial call is what a process of `proc_lib' began with, `dets:init/2', where rows have
+%% `proc_lib:init_p/5' as recon's. Returns `ok'.
 %%
 %% Options:
 %% <ul>
@@ -1252,7 +1254,7 @@ print(Result) ->
 %% '''
 -spec print(term(), sonde_print:opts()) -> ok.
 print(Result, Opts) ->
-    sonde_print:print(Result, Opts).
+    sonde_print:print(sonde_site:rows(Result), Opts).
 
 %% @equiv top(#{})
 -spec top() -> ok | sonde_top:error().

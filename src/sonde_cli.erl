@@ -130,7 +130,13 @@ on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
     There = [there(Node, Arg) || Arg <- Args]
         ++ [#{suspend => true} || #{suspend := true} <- [Opts]],
     Answer = call(Node, sonde, Function, There, wait(Opts) + windows(Command, Args)),
-    show(Node, Command, Args, answer(Answer, Function), Opts).
+    show(Node, Command, Args, with_calls(Node, There, answer(Answer, Function)), Opts).
+
+%% With what processes began with, where rows have recon's `proc_lib:init_p/5'.
+with_calls(Node, Args, Answer) ->
+    try erpc:call(Node, sonde_site, shown, [Args, Answer], ?CALL_MS)
+    catch _:_ -> Answer
+    end.
 
 ok({ok, Result}) -> Result.
 
@@ -226,7 +232,8 @@ several(Nodes, Ours, #{run := {sonde, Function}} = Command, Args, Opts) ->
         All = Absent ++ Said,
         ok = sonde_cli_show:cluster(
                format(Opts), Command, Args,
-               #{rows => [{Node, sonde_cli_terms:as_there(Row, Node)} || {Node, Row} <- Rows],
+               #{rows => [{Node, sonde_cli_terms:as_there(with_calls(Node, [], Row), Node)}
+                          || {Node, Row} <- Rows],
                  failed => All}),
         _ = [complain(Text) || {_, Text} <- All],
         case All of

@@ -67,7 +67,8 @@ load() ->
     _ = [{module, M} = code:ensure_loaded(M)
          || M <- [sonde_procs, sonde_each, sonde_group, sonde_look, sonde_painter, sonde_heap_map,
                   sonde_waste, sonde_sweep, sonde_alloc, sonde_tables, sonde_lib,
-                  sonde_facts_procs, sonde_facts_crowd, sonde_facts_tables, sonde_suspects,
+                  sonde_site, sonde_memory, sonde_facts_procs, sonde_facts_crowd,
+                  sonde_facts_tables, sonde_suspects,
                   sonde_judge, timer]],
     _ = sonde_alloc:memory(used),
     ok.

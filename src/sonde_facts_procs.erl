@@ -158,7 +158,7 @@ more(Rows, {Waste, Series}) ->
 %% @doc Those of which something is known, with their names.
 -spec last(procs()) -> [process()].
 last({Waste, Series}) ->
-    [#{pid => Pid, attrs => Attrs, samples => Samples, waste => maps:get(Pid, Waste, #{}),
+    [#{pid => Pid, attrs => sonde_site:attrs(Pid, Attrs), samples => Samples, waste => maps:get(Pid, Waste, #{}),
        twins => twins(Pid, lists:last(Samples))}
      || {Pid, [_ | _] = Samples} <- maps:to_list(Series),
         {ok, Attrs} <- [sonde_attr:call_site(Pid)]].

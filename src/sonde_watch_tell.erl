@@ -46,7 +46,8 @@ has_telemetry() ->
 -spec loop(#state{}) -> ok.
 loop(#state{watcher = Watcher, alarms = Alarms} = State) ->
     receive
-        {tell, Event} ->
+        {tell, Seen} ->
+            Event = with_its_call(Seen),
             ok = log(Event),
             Alarmed = State#state{alarms = alarms(Event, Alarms)},
             {How, Told} = listeners(Event, Alarmed),
@@ -57,6 +58,12 @@ loop(#state{watcher = Watcher, alarms = Alarms} = State) ->
         {'DOWN', _, process, Watcher, _} ->
             clear(Alarms)
     end.
+
+%% What it began with, for people: a sweep takes the names as they are.
+with_its_call(#{what := {process, Pid}, attrs := Attrs} = Event) ->
+    Event#{attrs := sonde_site:attrs(Pid, Attrs)};
+with_its_call(Event) ->
+    Event.
 
 %% ---- the logger
 

@@ -362,7 +362,11 @@ pids_are_those_of_the_node(Config) ->
     #{<<"links">> := Seen} = json(at(Node, "info kernel_sup links"), Config),
     Seen = [_ | _] = call(Peer, ?MODULE, links_as_text, [kernel_sup]),
     Pid = call(Peer, ?MODULE, pid_as_text, [kernel_sup]),
-    true = has(Pid ++ " ", answer(at(Node, "proc_count reductions 1000"), Config)),
+    Rows = answer(at(Node, "proc_count reductions 1000"), Config),
+    true = has(Pid ++ " ", Rows),
+    true = has("supervisor:kernel/1", Rows),
+    false = has("proc_lib:init_p/5", Rows),
+    true = has("supervisor:kernel/1", answer(at(Node, "info " ++ Pid ++ " location"), Config)),
     Same = answer(at(Node, "info " ++ Pid ++ " registered_name"), Config),
     Same = answer(at(Node, "info kernel_sup registered_name"), Config),
     ok.

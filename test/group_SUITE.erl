@@ -11,8 +11,8 @@
          totals_are_sums_of_process_info/1, largest_first/1, group_of_the_caller/1,
          helpers_are_in_no_row/1, too_many_groups/1, bad_input_at_once/1,
          groups_while_processes_die/1, one_process_as_it_says/1, asked_where_it_cannot_be_read/1,
-         no_message_reaches_the_caller/1]).
--export([serve/0, idle/0]).
+         people_see_what_proc_lib_began/1, no_message_reaches_the_caller/1]).
+-export([serve/0, idle/0, worker/2, told/1]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
@@ -21,10 +21,80 @@ all() ->
      caller_in_or_out, groups_by_what_they_run, groups_by_name, groups_by_application,
      groups_by_label, totals_are_sums_of_process_info, largest_first, group_of_the_caller,
      helpers_are_in_no_row, too_many_groups, bad_input_at_once, groups_while_processes_die,
-     one_process_as_it_says, asked_where_it_cannot_be_read, no_message_reaches_the_caller].
+     one_process_as_it_says, asked_where_it_cannot_be_read, people_see_what_proc_lib_began,
+     no_message_reaches_the_caller].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
+
+%% ---- what processes of proc_lib began with
+
+%% Rows have recon's answer; what people read, and rows of our own calls, have the call itself. Not
+%% of a process whose dictionary may not be read, or would have to be copied and is large.
+people_see_what_proc_lib_began(_Config) ->
+    Self = self(),
+    [Plain, Sensitive, Large] = Pids =
+        [begin
+             Pid = proc_lib:spawn(?MODULE, worker, [Self, Kind]),
+             receive {Pid, ready} -> Pid end
+         end || Kind <- [plain, sensitive, large]],
+    ProcLib = {initial_call, {proc_lib, init_p, 5}},
+    Worker = {initial_call, {?MODULE, worker, 2}},
+    Rows = [Row || {P, _, _} = Row <- sonde:proc_count(memory, -1), lists:member(P, Pids)],
+    3 = length([Attrs || {_, _, Attrs} <- Rows, lists:last(Attrs) =:= ProcLib]),
+    HasKeys = lists:member('$initial_call', keys_of(Large)),
+    #{Plain := Worker, Sensitive := ProcLib, Large := Seen} =
+        maps:from_list([{P, lists:last(Attrs)} || {P, _, Attrs} <- sonde_site:rows(Rows)]),
+    true = Seen =:= case HasKeys of true -> Worker; false -> ProcLib end,
+    Text = printed([Row || {P, _, _} = Row <- Rows, P =:= Plain]),
+    {match, _} = re:run(Text, "group_SUITE:worker/2"),
+    nomatch = re:run(Text, "proc_lib"),
+    _ = sonde_test:pick(fun() ->
+            _ = [{F, [Worker]} = {F, [lists:last(As) || {P, _, As} <- sonde:F(1000), P =:= Plain]}
+                 || F <- [bin_owned, bin_garbage, bin_waste]]
+        end, ok),
+    [#{attrs := Attrs}] =
+        sonde_facts_procs:last({#{}, #{Plain => [#{monitor_count => 0, monitored_by_count => 0}]}}),
+    Worker = lists:last(Attrs),
+    Worker = lists:last(of_an_event(Plain)),
+    {location, [Worker, _]} =
+        sonde_site:shown([Plain], sonde:info(Plain, location)),
+    sonde_test:stop(Pids).
+
+%% Of 26.2 and later.
+keys_of(Pid) ->
+    try process_info(Pid, {dictionary, '$initial_call'}) of
+        {{_, Key}, {?MODULE, worker, 2}} -> [Key]
+    catch error:badarg -> []
+    end.
+
+printed(Rows) ->
+    {returned, ok, Text} = sonde_conform:outcome(sonde, fun(M) -> M:print(Rows, #{width => 200}) end),
+    Text.
+
+%% What a watcher's sweep found, as its listeners are told it.
+of_an_event(Pid) ->
+    true = register(group_suite_told, self()),
+    {Tell, _} = sonde_watch_tell:start({?MODULE, told}, []),
+    [{_, _, Attrs}] = [Row || {P, _, _} = Row <- sonde:proc_count(memory, -1), P =:= Pid],
+    ok = sonde_watch_tell:tell(Tell, #{event => collected, what => {process, Pid}, freed => 0,
+                                       garbage => 0, attrs => Attrs}),
+    Told = receive {told, #{what := {process, Pid}, attrs := Seen}} -> Seen end,
+    exit(Tell, kill),
+    true = unregister(group_suite_told),
+    receive {told, Tell, _} -> ok after 0 -> ok end,
+    Told.
+
+told(Event) -> group_suite_told ! {told, Event}.
+
+%% It holds, sees a part of, and has dropped binaries.
+worker(Test, Kind) ->
+    _ = process_flag(sensitive, Kind =:= sensitive),
+    _ = [put({key, I}, lists:seq(1, 100)) || Kind =:= large, I <- lists:seq(1, 1000)],
+    _ = [put({binary, I}, binary:part(binary:copy(<<I>>, 5000), 1, 2500)) || I <- lists:seq(1, 3)],
+    _ = [erase({binary, 3})],
+    Test ! {self(), ready},
+    receive stop -> ok end.
 
 %% ---- several attributes
 
