@@ -4,7 +4,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, is_ours/1]).
+         call_site/1, is_ours/1, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -88,7 +88,25 @@ is_ours({sonde_trace_guard, _, _}) -> true;
 is_ours({sonde_top_sample, _, _}) -> true;
 is_ours({sonde_trace, formatter, _}) -> true;
 is_ours({sonde_janitor, _, _}) -> true;
+is_ours({sonde_dump, _, _}) -> true;
+is_ours({sonde_attach, _, _}) -> true;
+is_ours({sonde_probe, _, _}) -> true;
 is_ours(_) -> false.
+
+%% @doc Rows of another node without those of the processes in which calls of ours run there, as
+%% `erpc' starts them: each waits for a helper.
+-spec without_calls(Rows) -> Rows when Rows :: [term()].
+without_calls(Rows) ->
+    [Row || Row <- Rows, not is_call(Row)].
+
+is_call({Pid, _, Attrs}) when is_pid(Pid), is_list(Attrs) ->
+    lists:member({current_function, {sonde_helper, call, 1}}, Attrs)
+        andalso case lists:keyfind(initial_call, 1, Attrs) of
+                    {_, {erpc, execute_call, _}} -> true;
+                    _ -> false
+                end;
+is_call(_) ->
+    false.
 
 %% @doc The item of `process_info/2' that it is computed from.
 -spec item(term()) -> term().

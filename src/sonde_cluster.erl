@@ -3,7 +3,7 @@
 %% returns rows is called, by its name, so the nodes may run different builds.
 -module(sonde_cluster).
 
--export([call/2, functions/0]).
+-export([call/2, each/4, functions/0, asked/2, rows/3]).
 -export_type([opts/0, result/0]).
 
 -type opts() :: #{nodes => [node()], timeout => Ms :: non_neg_integer()}.
@@ -29,12 +29,44 @@ call({Function, Args}, Opts) when is_atom(Function), is_list(Args) ->
                                 timeout => {10000, fun is_timeout/1}}),
     Order = order(Function, Args),
     Asked = lists:usort(Nodes),
-    Answers = lists:zip(Asked, erpc:multicall(Asked, sonde, Function, Args, Timeout)),
-    {Rows, Failed} = lists:foldr(fun(Answer, Acc) -> sort_out(Answer, Order, Acc) end,
-                                 {[], []}, Answers),
+    Answers = lists:zip(Asked, erpc:multicall(Asked, sonde, Function, asked(Function, Args),
+                                              Timeout)),
+    {Rows, Failed} = lists:foldr(fun({Node, {ok, Rs}}, Acc) ->
+                                         sort_out({Node, {ok, rows(Function, Args, Rs)}}, Order, Acc);
+                                    (Error, Acc) -> sort_out(Error, Order, Acc)
+                                 end, {[], []}, Answers),
     #{rows => [NodeAndRow || {_, NodeAndRow} <- lists:keysort(1, Rows)], failed => Failed};
 call(_, _) ->
     error(badarg).
+
+%% @doc The arguments for a call on another node. In these calls the caller has a row too, and it is
+%% a process that `erpc' starts for it: there is one row more, and {@link rows/3} leaves it out.
+-spec asked(atom(), [term()]) -> [term()].
+asked(Function, [N | Args]) when is_integer(N), N > 0,
+                                 (Function =:= bin_leak orelse Function =:= bin_garbage
+                                  orelse Function =:= bin_waste) ->
+    [N + 1 | Args];
+asked(_, Args) ->
+    Args.
+
+-spec rows(atom(), [term()], Answer) -> Answer when Answer :: term().
+rows(Function, Args, Rows) when is_list(Rows) ->
+    case asked(Function, Args) of
+        Args -> Rows;
+        [_ | _] -> lists:sublist(sonde_attr:without_calls(Rows), hd(Args))
+    end;
+rows(_, _, Answer) ->
+    Answer.
+
+%% @doc What a call that has no rows returns on each node; for the command.
+-spec each(atom(), [term()], [node()], Ms :: non_neg_integer()) ->
+    [{node(), {ok, term()} | {error, Why :: term()}}].
+each(Function, Args, Nodes, Ms) ->
+    Answers = erpc:multicall(Nodes, sonde, Function, Args, min(Ms, ?MAX_MS)),
+    [{Node, case Answer of
+                {ok, _} -> Answer;
+                Error -> {error, reason(Error)}
+            end} || {Node, Answer} <- lists:zip(Nodes, Answers)].
 
 are_nodes(Nodes) ->
     is_list(Nodes) andalso lists:all(fun is_atom/1, Nodes).

@@ -114,12 +114,18 @@ name_gone(_, [], _) ->
 name_gone(N, [{Value, Pid} | Best], Names) ->
     case sonde_attr:call_site(Pid) of
         {ok, Attrs} -> [{Pid, Value, Attrs} | name_gone(N - 1, Best, Names)];
-        undefined -> [{Pid, Value, maps:get(Pid, Names, ?UNKNOWN)} | name_gone(N - 1, Best, Names)];
-        helper -> name_gone(N, Best, Names)
+        helper -> name_gone(N, Best, Names);
+        undefined ->
+            case maps:get(Pid, Names, {ok, ?UNKNOWN}) of
+                {ok, Attrs} -> [{Pid, Value, Attrs} | name_gone(N - 1, Best, Names)];
+                helper -> name_gone(N, Best, Names)
+            end
     end.
 
+%% Helpers too: one that ends meanwhile stays without a row.
 names(Best) ->
-    maps:from_list([{Pid, Attrs} || {_, Pid} <- Best, {ok, Attrs} <- [sonde_attr:call_site(Pid)]]).
+    maps:from_list([{Pid, Site} || {_, Pid} <- Best, Site <- [sonde_attr:call_site(Pid)],
+                                   Site =/= undefined]).
 
 %% For each of the attributes.
 largest(native, Attrs, Want, Self) ->

@@ -9,7 +9,8 @@
          odd_lists/1, caller_in_or_out/1,
          groups_by_what_they_run/1, groups_by_name/1, groups_by_application/1, groups_by_label/1,
          totals_are_sums_of_process_info/1, largest_first/1, group_of_the_caller/1,
-         helpers_are_in_no_row/1, too_many_groups/1, bad_input_at_once/1,
+         helpers_are_in_no_row/1, helper_that_ends_in_a_window/1,
+         too_many_groups/1, bad_input_at_once/1,
          groups_while_processes_die/1, one_process_as_it_says/1, asked_where_it_cannot_be_read/1,
          people_see_what_proc_lib_began/1, no_message_reaches_the_caller/1]).
 -export([serve/0, idle/0, worker/2, told/1]).
@@ -20,9 +21,9 @@ all() ->
     [rows_are_those_of_each_alone, one_sweep_for_all, order_and_repeats_as_asked, odd_lists,
      caller_in_or_out, groups_by_what_they_run, groups_by_name, groups_by_application,
      groups_by_label, totals_are_sums_of_process_info, largest_first, group_of_the_caller,
-     helpers_are_in_no_row, too_many_groups, bad_input_at_once, groups_while_processes_die,
-     one_process_as_it_says, asked_where_it_cannot_be_read, people_see_what_proc_lib_began,
-     no_message_reaches_the_caller].
+     helpers_are_in_no_row, helper_that_ends_in_a_window, too_many_groups, bad_input_at_once,
+     groups_while_processes_die, one_process_as_it_says, asked_where_it_cannot_be_read,
+     people_see_what_proc_lib_began, no_message_reaches_the_caller].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
@@ -262,7 +263,8 @@ helpers_are_in_no_row(_Config) ->
     Traces = [P || Name <- [sonde_trace_guard, sonde_trace_tracer, sonde_trace_formatter],
                    P <- [whereis(Name)], is_pid(P)],
     3 = length(Traces),
-    Ours = [ets:info(sonde_map, owner) | Traces] ++ helpers(),
+    Dump = spawn(sonde_dump, serve, [self(), Pid, #{}]),
+    Ours = [ets:info(sonde_map, owner), Dump | Traces] ++ helpers(),
     Groups = sonde:proc_group(initial_call, []),
     [] = [M || {{M, _, _}, _, _} <- Groups,
                lists:member(M, [sonde_helper, sonde_trace, sonde_trace_guard, sonde_table])],
@@ -273,8 +275,26 @@ helpers_are_in_no_row(_Config) ->
     true = lists:all(fun is_process_alive/1, Ours),
     ok = sonde_trace:clear(),
     ok = sonde_map:clear(),
-    _ = [exit(H, kill) || H <- helpers()],
+    _ = [exit(H, kill) || H <- [Dump | helpers()]],
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
+
+%% It was there at the first look, and large: its end would be the largest loss.
+helper_that_ends_in_a_window(_Config) ->
+    Look = fun() -> {_, Large} = process_info(self(), message_queue_len), Large end,
+    Me = self(),
+    {Caller, Ref} = spawn_monitor(fun() ->
+        sonde_helper:call(fun(_) ->
+            _ = [self() ! {waits, N} || N <- lists:seq(1, 100000)],
+            Me ! {helper, self()},
+            receive stop -> Look() end
+        end)
+    end),
+    Helper = receive {helper, Pid} -> Pid end,
+    {ok, _} = timer:send_after(300, Helper, stop),
+    Rows = sonde:proc_window(message_queue_len, -1, 1500),
+    receive {'DOWN', Ref, process, Caller, _} -> ok end,
+    false = is_process_alive(Helper),
+    [] = sonde_test:rows_of([Helper], Rows).
 
 too_many_groups(_Config) ->
     system_limit = raised(fun() -> sonde:proc_group(registered_name, [memory], #{max_groups => 2}) end),
