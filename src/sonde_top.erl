@@ -18,7 +18,8 @@
 -spec top(opts()) -> ok | error().
 top(Opts) ->
     Read = options(Opts),
-    sonde_helper:call(fun(Caller) -> run(Caller, Read) end).
+    Me = self(),
+    sonde_helper:call(fun(Caller) -> run(Caller, Read#{without => Me}) end).
 
 options(Opts) ->
     Size = fun(N) -> N =:= auto orelse is_integer(N) andalso N > 0 andalso N =< 1000 end,
@@ -32,9 +33,10 @@ is_sort({growth, Attr}) -> sonde_attr:is_native(Attr);
 is_sort(Attr) -> lists:keymember(Attr, 2, sonde_top_keys:sorts()).
 
 %% Nothing is drawn before the first sample is there: an error then leaves the terminal as it is.
-run(Caller, #{node := Node} = Opts) ->
+run(Caller, #{node := Node, without := Mine} = Opts) ->
     Device = group_leader(),
     State = #{caller => Caller, device => monitor(process, Device), node => Node,
+              without => [Mine || Node =:= node()],
               model => sonde_top_model:new(Opts), screen => Opts, job => none, asked => none,
               started => 0, next => now_ms(), reading => none, drawing => none, changed => false,
               kept => ""},
@@ -97,9 +99,10 @@ sample(#{job := none, next := Next, model := Model} = State) when Next =/= infin
 sample(State) ->
     State.
 
-start(#{node := Node, model := Model} = State) ->
+start(#{node := Node, model := Model, without := Without} = State) ->
     Request = sonde_top_model:request(Model),
-    State#{job => sonde_helper:job(fun([N, R]) -> take(N, R) end, [Node, Request]),
+    State#{job => sonde_helper:job(fun([N, R]) -> take(N, R) end,
+                                   [Node, Request#{without => Without}]),
            asked => Request, started => now_ms()}.
 
 %% @doc One sample of a node: only the rows that are shown come from there.

@@ -91,7 +91,8 @@ page(help, _, Style) ->
            "number: that row    0.123.0: that process    < >: rows before, rows after",
            "P processes  E tables (m s b sort them)  B binaries  A allocators",
            "a: look again at what is looked at once    i 2000: the interval in ms",
-           "p or space: pause    h: back    q: quit",
+           "p or space: pause    h: back to the processes",
+           "q: quit, from here as from every page",
            "Where keys are read as lines, Enter ends each."]]]};
 
 %% ---- one process
@@ -207,7 +208,7 @@ tables(Attr, Tables, #{from := From}, #{width := Width, unicode := Unicode} = St
            ++ [value(memory, Bytes, Unicode) || Attr =/= memory]
            ++ [value(size, proplists:get_value(size, Attrs), Unicode) || Attr =/= size]
            ++ [{text, atom_to_list(proplists:get_value(type, Attrs))},
-               {text, proplists:get_value(owner, Attrs)},
+               {text, proplists:get_value(owner_name, Attrs)},
                sonde_units:cell(name, proplists:get_value(name, Attrs), Unicode)]
            ++ [{text, Table} || Wide]
            || {N, {Table, Value, Attrs, Bytes}}

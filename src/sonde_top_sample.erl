@@ -11,8 +11,9 @@
 -type page() :: {procs, order()} | {process, Text :: string()} | {ets, sonde_tables:attr()}
               | binaries | allocators | none.
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
-                     interval := Ms :: pos_integer(), deep := boolean()}.
-%% `deep': what takes its time is wanted, too.
+                     interval := Ms :: pos_integer(), deep := boolean(), without => [pid()]}.
+%% `deep': what takes its time is wanted, too. `without': who called {@link sonde:top/1}, and has no
+%% row, as in all calls.
 -type head() :: #{node := node(), otp := string(), clock := calendar:time(),
                   at := Ms :: integer(), uptime := Seconds :: non_neg_integer(),
                   side := native | {portable, term()}, run_queue := non_neg_integer(),
@@ -99,10 +100,12 @@ body(allocators, Request) -> allocators(Request);
 body(_, _) -> #{}.
 
 %% The part of the rows that is on the page.
-shown(Rows, #{from := From, rows := N}) ->
-    lists:sublist(Rows, From + 1, N).
+shown(Rows, #{from := From, rows := N} = Request) ->
+    Without = maps:get(without, Request, []),
+    lists:sublist([Row || Row <- Rows, not lists:member(element(1, Row), Without)], From + 1, N).
 
-want(#{from := From, rows := N}) -> From + N.
+want(#{from := From, rows := N} = Request) ->
+    From + N + length(maps:get(without, Request, [])).
 
 %% What the native side alone can tell.
 native(Fun) ->
@@ -197,10 +200,16 @@ held(_) -> undefined.
 held(Holders, N) ->
     {N, [holder(Holder) || {Holder, _, _} <- lists:sublist(Holders, ?MOST_HOLDERS)]}.
 
-holder(Pid) when is_pid(Pid) -> pid_to_list(Pid);
-holder({queue, Pid}) -> "queue of " ++ pid_to_list(Pid);
+holder(Pid) when is_pid(Pid) -> name_or_pid(Pid);
+holder({queue, Pid}) -> "queue of " ++ name_or_pid(Pid);
 holder({ets, Table}) -> "ets " ++ table(Table);
 holder(literals) -> "literals".
+
+name_or_pid(Pid) ->
+    case process_info(Pid, registered_name) of
+        {registered_name, Name} -> table(Name);
+        _ -> pid_to_list(Pid)
+    end.
 
 table(Table) -> lists:flatten(io_lib:format("~0tp", [Table])).
 
@@ -208,14 +217,15 @@ table(Table) -> lists:flatten(io_lib:format("~0tp", [Table])).
 
 tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
     Tables = sonde_tables:count(Attr, want(Request), #{max_rows => 1000000}),
-    #{tables => [{table(Table), Value, [named(A) || A <- Attrs], memory_of(Table)}
+    #{tables => [{table(Table), Value, lists:append([named(A) || A <- Attrs]), memory_of(Table)}
                  || {Table, Value, Attrs} <- shown(Tables, Request)]};
 tables(_, _) ->
     #{}.
 
-named({owner, Pid}) -> {owner, pid_to_list(Pid)};
-named({_, _} = Attr) -> Attr;
-named(Name) -> {name, Name}.
+%% The pid is there to be looked at, the name to be read.
+named({owner, Pid}) -> [{owner, pid_to_list(Pid)}, {owner_name, name_or_pid(Pid)}];
+named({_, _} = Attr) -> [Attr];
+named(Name) -> [{name, Name}].
 
 memory_of(Table) ->
     case ets:info(Table, memory) of
@@ -225,13 +235,15 @@ memory_of(Table) ->
 
 %% ---- binaries and allocators
 
-binaries(#{rows := N}) ->
+binaries(#{rows := N} = Request) ->
+    First = Request#{from := 0},
     #{account => native(fun() -> sonde:bin_account() end),
-      owned => owned(native(fun() -> sonde:bin_owned(N) end)),
+      owned => owned(native(fun() -> sonde:bin_owned(want(First)) end), First),
       holders => holders(native(fun() -> sonde:bin_holders(N) end))}.
 
-owned({error, _} = Error) -> Error;
-owned(Rows) -> [{pid_to_list(Pid), Bytes, Attrs} || {Pid, Bytes, Attrs} <- Rows].
+owned({error, _} = Error, _) -> Error;
+owned(Rows, Request) ->
+    [{pid_to_list(Pid), Bytes, Attrs} || {Pid, Bytes, Attrs} <- shown(Rows, Request)].
 
 holders({error, _} = Error) -> Error;
 holders(Binaries) ->

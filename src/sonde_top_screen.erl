@@ -112,7 +112,7 @@ write(Text, #{device := Device}) ->
 
 -spec read(screen()) -> reference().
 read(#{device := Device, how := keys}) -> request(Device, {get_chars, unicode, "", 100});
-read(#{device := Device}) -> request(Device, {get_line, unicode, "> "}).
+read(#{device := Device}) -> request(Device, {get_line, unicode, "a key, then Enter> "}).
 
 request(Device, Request) ->
     Ref = make_ref(),

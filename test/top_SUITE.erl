@@ -13,16 +13,16 @@ all() ->
 
 groups() ->
     [{looks, [], [looks_as_ever, no_line_is_too_long, numbers_are_never_cut,
-                  too_small_is_one_line, names_of_any_kind_fit, plain_has_no_escapes]},
+                  too_small_is_one_line, names_of_any_kind_fit, plain_has_no_escapes, prompt_says_enter]},
      {keys, [], [every_key_of_a_line, keys_one_by_one_are_those_of_lines, special_keys,
                  same_key_again_is_growth, twice_is_growth, walked_attributes_have_no_growth,
                  every_native_attribute_has_a_key, a_number_is_a_row, rows_forth_and_back,
                  interval_has_bounds, pause_asks_for_nothing, deep_is_asked_once,
                  sample_of_another_page_is_not_shown]},
-     {samples, [], [rows_are_those_of_proc_count, rows_of_growth, rows_of_a_page_only,
+     {samples, [], [owners_and_holders_have_names, rows_are_those_of_proc_count, rows_of_growth, rows_of_a_page_only,
                     walked_attributes, every_page_has_a_sample, page_of_a_process,
                     page_of_the_dead, no_pid_leaves_the_node]},
-     {live, [], [options_that_make_no_sense, shows_and_quits, shows_again_and_again,
+     {live, [], [options_that_make_no_sense, shows_and_quits, caller_has_no_row, shows_again_and_again,
                  plain_shows_at_each_line, end_of_input_ends_it, ends_with_its_caller,
                  ends_with_its_terminal, terminal_that_is_stuck, leaves_the_terminal_as_it_was,
                  no_process_is_left, nothing_reaches_the_mailbox, times_are_measured_meanwhile,
@@ -197,7 +197,9 @@ tables() ->
                  {"#Ref<0.1149475380.1180958723.123456>", 1000, table_attrs(code), 1000}]}.
 
 table_attrs(Name) ->
-    [{name, Name}, {owner, "<0.7094.1>"}, {type, ordered_set}, {size, 24130}].
+    [{name, Name}, {owner, "<0.7094.1>"},
+     {owner_name, case Name of code -> "code_server"; _ -> "<0.7094.1>" end},
+     {type, ordered_set}, {size, 24130}].
 
 large_tables() ->
     #{tables => [{"huge", {too_large, 12345678}, table_attrs(huge), 2710664},
@@ -267,6 +269,16 @@ plain_has_no_escapes(_Config) ->
                      "[^\n -~]"),
     [] = sonde_top_screen:enter(#{how => plain}),
     [] = sonde_top_screen:leave(#{how => plain}).
+
+%% It is on every page, where the person types; single keys need no Enter.
+prompt_says_enter(_Config) ->
+    _ = [begin
+             _ = sonde_top_screen:read(#{device => self(), how => How}),
+             receive {io_request, _, _, {get_line, unicode, Prompt}} -> true = has(Prompt, "Enter") end
+         end || How <- [lines, plain]],
+    _ = sonde_top_screen:read(#{device => self(), how => keys}),
+    receive {io_request, _, _, {get_chars, unicode, "", _}} -> ok end,
+    false = has(sonde_top_screen:frame(["x"], "", #{how => keys}), "Enter").
 
 %% ---- keys
 
@@ -404,6 +416,28 @@ rows_are_those_of_proc_count(_Config) ->
                     fun() -> #{body := #{rows := Rows}} = take({procs, {count, memory}}),
                              [{P, V} || {P, V, _, [V, _, _]} <- Rows, lists:member(P, Mine)] end),
     sonde_test:stop(Held).
+
+%% What they are registered as; the pid is there to be looked at.
+owners_and_holders_have_names(_Config) ->
+    Pid = sonde_test:hold(fun() ->
+        top_suite_table = ets:new(top_suite_table, [named_table]),
+        true = ets:insert(top_suite_table, [{N, N} || N <- lists:seq(1, 300000)]),
+        binary:copy(<<"x">>, 50000000)
+    end),
+    true = register(top_suite_owner, Pid),
+    Text = pid_to_list(Pid),
+    #{body := #{tables := Tables}} = Sample = take({ets, memory}),
+    [Attrs] = [As || {"top_suite_table", _, As, _} <- Tables],
+    {owner, Text} = lists:keyfind(owner, 1, Attrs),
+    {owner_name, "top_suite_owner"} = lists:keyfind(owner_name, 1, Attrs),
+    Lines = sonde_top_view:lines(model(new(), {["E"], [Sample]}), style()),
+    [_] = [L || L <- Lines, has(L, "top_suite_owner +top_suite_table")],
+    #{body := Body} = take(binaries),
+    sonde_test:pick(fun() -> #{holders := Holders} = Body,
+                             [_ | _] = [H || {_, 50000000, _, _, {1, ["top_suite_owner"]} = H} <- Holders]
+                    end,
+                    fun() -> #{holders := {error, _}} = Body end),
+    sonde_test:stop(Pid).
 
 rows_of_growth(_Config) ->
     Grower = sonde_test:hold(fun() -> ok end),
@@ -546,6 +580,37 @@ shows_and_quits(_Config) ->
     ok = sonde_terminal_helper:type(Terminal, "nonsense"),
     ok = shows(Terminal, "no such key: nonsense"),
     quit(Terminal, Top),
+    sonde_terminal_helper:stop(Terminal).
+
+%% Large as it is: in the shell it would be a row of `sonde_helper:call/1'. On the page of binaries too.
+caller_has_no_row(_Config) ->
+    Me = self(),
+    Terminal = terminal(),
+    Top = {Pid, _} = sonde_terminal_helper:on(Terminal, fun() ->
+        put(large, [lists:seq(1, 2000000) | [binary:copy(<<"x">>, N * 100000)
+                                             || N <- lists:seq(1, 100)]]),
+        Me ! ready,
+        sonde:top(#{width => 150})
+    end),
+    receive ready -> ok end,
+    _ = [begin
+             ok = sonde_terminal_helper:type(Terminal, Key),
+             ok = shows(Terminal, Title ++ "(?s:.*) <\\d+\\.\\d+\\.\\d+> ")
+         end || {Key, Title} <- [{"m", "processes by memory  grown"}, {"m", "processes by memory\\e"},
+                                 {"b", "processes by binary_memory"},
+                                 {"P", "processes by binary_memory"}]],
+    ok = sonde_terminal_helper:type(Terminal, "B"),
+    ok = shows(Terminal, "binaries  looked at once|the native side alone"),
+    quit(Terminal, Top),
+    Lines = string:split(sonde_terminal_helper:written(Terminal), "\n", all),
+    Rows = [Line || Line <- Lines, has(Line, "^ +\\d+ +<")],
+    true = length(Rows) > 0,
+    [] = [Row || Row <- Rows, has(Row, "sonde_helper") orelse has(Row, pid_to_list(Pid) ++ " ")],
+    Owned = fun(#{body := #{owned := Owned}}) when is_list(Owned) -> [P || {P, _, _} <- Owned];
+               (_) -> []
+            end,
+    Request = (request(binaries))#{without => [self()]},
+    false = lists:member(pid_to_list(self()), Owned(sonde_top_sample:take(Request))),
     sonde_terminal_helper:stop(Terminal).
 
 %% One sample after the other, without a key.
