@@ -3,9 +3,9 @@
 %% A table's columns are as wide as they must be, and the last ones give way where the line is too
 %% short; values are in human units where their key tells the unit: `memory', `binary_memory',
 %% `recv_oct' and the like are bytes, `heap_size', `total_heap_size' and `stack_size' are words of
-%% this node and are shown in bytes, usages are percents. The value of a row in `proc_count(memory,
-%% 3)' is shown as the integer that it is, since its row does not tell what it counts; in
-%% `proc_count([memory], 3)' it is known.
+%% this node and are shown in bytes, `gc_words_reclaimed' is shown in words, usages are percents.
+%% The value of a row in `proc_count(memory, 3)' is shown as the integer that it is, since its row
+%% does not tell what it counts; in `proc_count([memory], 3)' it is known.
 -module(sonde_print).
 
 -export([print/1, print/2]).
@@ -21,6 +21,7 @@
 -define(LINES, 100).          % in one request to the device
 -define(MOST_ATTRS, 16).      % of one row, and of all rows
 -define(MOST_HOLDERS, 10).    % of one binary
+-define(MOST_SLICES, 5).      % of one binary
 -define(MOST_KEYS, 1000).     % of a map that is shown as a table
 
 %% @doc As {@link print/2}, to the group leader.
@@ -38,7 +39,8 @@ print(Result) ->
 
 %% @doc Prints a result: rows `{What, Value, Attrs}' as a table with a column for each attribute,
 %% lists of pairs and maps as two columns, the rows of {@link sonde:heap_top/2} with their paths as
-%% text, those of {@link sonde:bin_holders/2} with the holders that have most references, results of
+%% text, those of {@link sonde:bin_holders/2} with the holders that have most references, the map of
+%% {@link sonde:heap/1} and the slices of {@link sonde:bin_slices/1} as tables, results of
 %% several parts one after the other, each under its name, any other term as `~p' does. Never raises
 %% for a term; large ones are cut.
 %%
@@ -199,6 +201,7 @@ kinds() ->
     [{fun is_rows/1, fun(Rows) -> [{table, rows(value, Rows)}] end},
      {fun(L) -> all(fun is_thing/1, L) end, fun(Things) -> [{table, things(Things)}] end},
      {fun(L) -> all(fun is_holder/1, L) end, fun(Holders) -> [{table, holders(Holders)}] end},
+     {fun(L) -> all(fun is_sliced/1, L) end, fun(Slices) -> [{table, sliced(Slices)}] end},
      {fun(L) -> all(fun is_resource/1, L) end, fun(Types) -> [{table, resources(Types)}] end},
      {fun(L) -> all(fun is_sample/1, L) end, fun samples/1},
      {fun is_parts/1, fun(Parts) -> [part(P) || P <- Parts] end},
@@ -222,6 +225,11 @@ is_loaded(Results) ->
 all(Is, [Term | Terms]) -> Is(Term) andalso all(Is, Terms);
 all(_, Tail) -> Tail =:= [].
 
+map(#{blocks := Blocks, roots := Roots, histogram := Kinds, binaries := Binaries} = Heap) ->
+    case all(fun is_kind/1, Kinds) andalso all(fun is_sizes/1, [Blocks, Roots, Binaries]) of
+        true -> heap(Heap);
+        false -> [{table, pairs(lists:sort(maps:to_list(Heap)))}]
+    end;
 map(#{exclusive := _, unseen := _} = Account) when map_size(Account) =< ?MOST_KEYS ->
     [{table, account(Account)}];
 map(Map) when map_size(Map) > 0, map_size(Map) =< ?MOST_KEYS ->
@@ -248,6 +256,71 @@ things(Things) ->
 
 preview(Text) when is_binary(Text) -> Text;
 preview(Atom) -> atom_to_list(Atom).
+
+%% ---- one heap, from sonde:heap/1: all its numbers are bytes, but for how many there are of a kind
+
+is_kind({_, Count, Bytes}) -> is_integer(Count) andalso is_integer(Bytes);
+is_kind(_) -> false.
+
+is_sizes(Map) ->
+    is_map(Map) andalso all(fun is_integer/1, maps:values(Map)) andalso map_size(Map) =< ?MOST_KEYS.
+
+heap(#{blocks := Blocks, roots := Roots, histogram := Kinds, binaries := Binaries} = Heap) ->
+    Sizes = maps:without([blocks, roots, histogram, binaries], Heap),
+    [{titled, [heap], {table, sizes([reachable, garbage, literals], Sizes)}},
+     {titled, [blocks], {table, sizes([young, old, stack, fragments, free], Blocks)}},
+     {titled, [reachable, by, root],
+      {table, sizes([stack, registers, dictionary, mailbox, other], Roots)}}]
+        ++ [{titled, [reachable, by, kind], {table, kinds_of(Kinds)}} || Kinds =/= []]
+        ++ [{titled, [binaries, off, heap],
+             {table, sizes([live, garbage, visible, pinned], Binaries)}}].
+
+sizes(First, Sizes) ->
+    Pairs = [{Key, map_get(Key, Sizes)} || Key <- First, is_map_key(Key, Sizes)]
+        ++ lists:sort(maps:to_list(maps:without(First, Sizes))),
+    fun(#{unicode := Unicode}) ->
+            {[], [[sonde_units:cell(key, Key, Unicode), sonde_units:cell(bytes, Value, Unicode)]
+                  || {Key, Value} <- Pairs]}
+    end.
+
+kinds_of(Kinds) ->
+    fun(#{unicode := Unicode}) ->
+            {["kind", "count", "bytes"],
+             [[sonde_units:cell(kind, Kind, Unicode), sonde_units:cell(count, Count, Unicode),
+               sonde_units:cell(bytes, Bytes, Unicode)] || {Kind, Count, Bytes} <- Kinds]}
+    end.
+
+%% ---- slices of binaries, from sonde:bin_slices/1
+
+is_sliced({Id, Size, Refc, [_ | _] = Parts}) ->
+    is_integer(Id) andalso is_integer(Size) andalso is_integer(Refc)
+        andalso all(fun({Start, End}) -> is_integer(Start) andalso is_integer(End);
+                       (_) -> false
+                    end, Parts);
+is_sliced(_) ->
+    false.
+
+sliced(Binaries) ->
+    fun(#{unicode := Unicode}) ->
+            {["id", "size", "refc", "slices", "seen", "bytes from - to"],
+             [[{number, integer_text(Id, Unicode)}, sonde_units:cell(bytes, Size, Unicode),
+               sonde_units:cell(refc, Refc, Unicode),
+               sonde_units:cell(slices, length(Parts), Unicode),
+               sonde_units:cell(bytes, seen(Parts), Unicode), {text, parts_text(Parts, Unicode)}]
+              || {Id, Size, Refc, Parts} <- Binaries]}
+    end.
+
+%% Each byte once: slices may overlap.
+seen(Parts) ->
+    {Seen, _} = lists:foldl(fun({Start, End}, {Sum, To}) ->
+                                    {Sum + max(0, End - max(Start, To)), max(To, End)}
+                            end, {0, 0}, lists:sort(Parts)),
+    Seen.
+
+parts_text(Parts, Unicode) ->
+    [lists:join(", ", [[cell_text(from, Start, Unicode), " - ", cell_text(to, End, Unicode)]
+                       || {Start, End} <- lists:sublist(Parts, ?MOST_SLICES)]),
+     [", ..." || length(Parts) > ?MOST_SLICES]].
 
 %% ---- all binary memory, from sonde:bin_account/0
 

@@ -8,7 +8,8 @@
 
 %% Numbers stand on the right of their column.
 -type cell() :: {number | text, unicode:chardata()}.
--type unit() :: bytes | words | share | ms | plain.
+%% `words' are shown as bytes, `counted_words', which their name calls words, as what they are.
+-type unit() :: bytes | words | counted_words | share | ms | plain.
 
 %% Printing is bounded in depth and in characters, but for integers of a million digits. So a term
 %% is cut before; the nodes that are left are more than can be printed.
@@ -35,6 +36,7 @@ in(bytes, F) when is_float(F), abs(F) < 1.0e30 -> bytes(round(F * alloc_unit()))
 in(bytes, {Before, After}) when ?IS_COUNT(Before), ?IS_COUNT(After) ->
     [bytes(Before), " -> ", bytes(After)];
 in(words, N) when ?IS_COUNT(N) -> bytes(N * erlang:system_info(wordsize));
+in(counted_words, N) when ?IS_COUNT(N) -> [count(N), " words"];
 in(share, F) when is_float(F), F >= 0.0, F =< 1.0 -> share(F);
 in(ms, N) when ?IS_COUNT(N) -> [count(N), " ms"];
 in(_, _) -> plain.
@@ -54,7 +56,8 @@ unit(Key) when Key =:= retained; Key =:= self; Key =:= reachable; Key =:= garbag
                Key =:= bin_garbage_bytes; Key =:= bin_waste; Key =:= binary_unique;
                Key =:= binary_exclusive; Key =:= binary_proportional; Key =:= exclusive;
                Key =:= shared; Key =:= ets; Key =:= queues; Key =:= mixed; Key =:= resources;
-               Key =:= elsewhere; Key =:= overhead; Key =:= unseen; Key =:= unused ->
+               Key =:= elsewhere; Key =:= overhead; Key =:= unseen; Key =:= unused;
+               Key =:= octets ->
     bytes;
 unit(Key) when Key =:= memory; Key =:= binary_memory; Key =:= total; Key =:= binary;
                Key =:= memory_total; Key =:= memory_procs; Key =:= memory_atoms;
@@ -66,9 +69,10 @@ unit(Key) when Key =:= memory; Key =:= binary_memory; Key =:= total; Key =:= bin
                Key =:= sbcs_block_size; Key =:= sbcs_carriers_size ->
     bytes;
 unit(Key) when Key =:= heap_size; Key =:= total_heap_size; Key =:= stack_size; Key =:= flat_size;
-               Key =:= min_heap_size; Key =:= min_bin_vheap_size;
-               Key =:= gc_words_reclaimed ->
+               Key =:= min_heap_size; Key =:= min_bin_vheap_size ->
     words;
+unit(gc_words_reclaimed) ->
+    counted_words;
 unit(Key) when Key =:= mbcs_usage; Key =:= sbcs_usage; Key =:= hit_rate; Key =:= usage ->
     share;
 unit(ms) ->

@@ -58,7 +58,8 @@ goldens() ->
                            {"bin_account_of_a_sample",
                             (account())#{sampled => 0.125, error => 123456}},
                            {"bin_holders", binaries()}, {"bin_holder", hd(binaries())},
-                           {"bin_resources", resources()},
+                           {"bin_resources", resources()}, {"heap", heap()},
+                           {"bin_slices", slices()},
                            {"binary_attributes", binary_attributes()},
                            {"inet_count", inet()}, {"port_info", port_info()},
                            {"node_stats", sample()}, {"node_stats_list", [sample(), sample()]},
@@ -145,6 +146,17 @@ binaries() ->
 resources() ->
     [{{crypto, 'OSSL'}, 12345, 9876543, 3}, {{'Elixir.Rust', 'two words'}, 1, 40, 1},
      {unknown, 7, 1000, 5}].
+
+heap() ->
+    #{blocks => #{young => 15328, old => 20704, stack => 32, fragments => 0, free => 105776},
+      reachable => 20048, garbage => 16016, literals => 32,
+      roots => #{stack => 19968, registers => 0, dictionary => 80, mailbox => 0, other => 0},
+      histogram => [{cons, 1242, 19872}, {{tuple, 8}, 1, 72}, {hashmap, 1, 104}],
+      binaries => #{live => 1048576, garbage => 0, visible => 84, pinned => 1048576}}.
+
+slices() ->
+    [{140125401493544, 1048576, 2, [{0, 80}, {40, 100}, {1000000, 1000004}]},
+     {140125401493999, 1000, 1, [{N, N + 1} || N <- lists:seq(0, 9)]}].
 
 binary_attributes() ->
     [{Attr, [{pid(9), 1234567, [logger | attrs({gen_server, loop, 7})]}]}
