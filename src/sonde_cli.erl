@@ -9,12 +9,37 @@
 -define(FAILED, 1).
 -define(WRONG_USAGE, 2).
 -define(SUSPECTS, 3).
+-define(TERMINATED, 143).     % as a shell says it of SIGTERM
 -define(CALL_MS, 60000).
+-define(PUT_BACK_MS, 600).    % longer than top waits for its terminal
+-define(LOOK_MS, 20).
 
 %% @doc Where the escript begins.
 -spec main([string()]) -> no_return().
 main(Words) ->
-    erlang:halt(run(Words)).
+    ok = sonde_cli_signal:tell(self()),
+    {Pid, Ref} = spawn_monitor(fun() -> exit({done, run(Words)}) end),
+    receive
+        {'DOWN', Ref, process, Pid, {done, Code}} ->
+            erlang:halt(Code);
+        {'DOWN', Ref, process, Pid, _} ->
+            erlang:halt(?FAILED);
+        sigterm ->
+            true = exit(Pid, kill),
+            ok = put_back(?PUT_BACK_MS),
+            erlang:halt(?TERMINATED, [{flush, false}])
+    end.
+
+%% Helpers notice that their caller is gone: that of `top' puts the terminal back. The node that we
+%% look at notices that the connection is gone.
+put_back(Ms) when Ms > 0 ->
+    case [P || P <- processes(),
+               {initial_call, {sonde_helper, serve, _}} <- [process_info(P, initial_call)]] of
+        [] -> ok;
+        _ -> timer:sleep(?LOOK_MS), put_back(Ms - ?LOOK_MS)
+    end;
+put_back(_) ->
+    ok.
 
 %% @doc The exit code.
 -spec run([string()]) -> 0..3.
@@ -129,8 +154,10 @@ on(Node, #{run := dump} = Command, [Process, File], Opts) ->
 on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
     There = [there(Node, Arg) || Arg <- Args]
         ++ [#{suspend => true} || #{suspend := true} <- [Opts]],
-    Answer = call(Node, sonde, Function, There, wait(Opts) + windows(Command, Args)),
-    show(Node, Command, Args, with_calls(Node, There, answer(Answer, Function)), Opts).
+    Answer = call(Node, sonde, Function, sonde_cluster:asked(Function, There),
+                  wait(Opts) + windows(Command, Args)),
+    Rows = answer(sonde_cluster:rows(Function, There, Answer), Function),
+    show(Node, Command, Args, with_calls(Node, There, Rows), Opts).
 
 %% With what processes began with, where rows have recon's `proc_lib:init_p/5'.
 with_calls(Node, Args, Answer) ->
@@ -218,28 +245,50 @@ here(Module, Function, Args) ->
 
 %% ---- several nodes
 
-several(Nodes, Ours, #{run := {sonde, Function}} = Command, Args, Opts) ->
+several(Nodes, Ours, Command, Args, Opts) ->
     Attached = [{Node, attach(Node, Ours)} || Node <- Nodes],
     try
-        There = [Node || {Node, {ok, _}} <- Attached],
         #{rows := Rows, failed := Failed} =
-            sonde:cluster({Function, Args},
-                          #{nodes => There, timeout => wait(Opts) + windows(Command, Args)}),
-        Absent = [{Node, unicode:characters_to_binary(Text)} || {Node, {error, Text}} <- Attached],
-        Said = [{Node, unicode:characters_to_binary(
-                         [atom_to_list(Node), ": ", sonde_cli_say:call(Why, Function)])}
-                || {Node, Why} <- Failed],
-        All = Absent ++ Said,
+            of_cluster([Node || {Node, {ok, _}} <- Attached], Command, Args, Opts),
+        All = [{Node, Text} || {Node, {error, Text}} <- Attached]
+            ++ [{Node, [atom_to_list(Node), ": ", Text]} || {Node, Text} <- Failed],
+        Shown = [{Node, sonde_cli_terms:as_there(with_calls(Node, [], Row), Node)}
+                 || {Node, Row} <- Rows],
         ok = sonde_cli_show:cluster(
                format(Opts), Command, Args,
-               #{rows => [{Node, sonde_cli_terms:as_there(with_calls(Node, [], Row), Node)}
-                          || {Node, Row} <- Rows],
-                 failed => All}),
+               #{rows => Shown,
+                 failed => [{Node, unicode:characters_to_binary(Text)} || {Node, Text} <- All]}),
         _ = [complain(Text) || {_, Text} <- All],
-        case All of
-            [] -> ?DONE;
-            _ -> ?FAILED
+        case [Suspect || {_, #{suspects := [Suspect | _]}} <- Shown] of
+            [_ | _] -> ?SUSPECTS;
+            [] when All =:= [] -> ?DONE;
+            [] -> ?FAILED
         end
     after
         [leave(A) || {_, {ok, A}} <- Attached]
+    end.
+
+%% What failed is in words.
+of_cluster(Nodes, #{run := diagnose}, [], Opts) ->
+    of_each(diagnosis, [maps:with([interval], Opts)], Nodes,
+            wait(Opts) + maps:get(interval, Opts, 2000));
+of_cluster(Nodes, #{run := {sonde, Function}, each := true}, Args, Opts) ->
+    of_each(Function, Args, Nodes, wait(Opts));
+of_cluster(Nodes, #{run := {sonde, Function}} = Command, Args, Opts) ->
+    #{failed := Failed} = Answer =
+        sonde:cluster({Function, Args},
+                      #{nodes => Nodes, timeout => wait(Opts) + windows(Command, Args)}),
+    Answer#{failed := [{Node, sonde_cli_say:call(Why, Function)} || {Node, Why} <- Failed]}.
+
+of_each(Function, Args, Nodes, Ms) ->
+    Answers = [{Node, of_one(Answer, Function)}
+               || {Node, Answer} <- sonde_cluster:each(Function, Args, Nodes, Ms)],
+    #{rows => [{Node, Report} || {Node, {ok, Report}} <- Answers],
+      failed => [{Node, Text} || {Node, {failed, Text}} <- Answers]}.
+
+of_one({error, Why}, Function) -> {failed, sonde_cli_say:call(Why, Function)};
+of_one({ok, Answer}, Function) ->
+    case sonde_cli_say:answer(Answer, Function) of
+        answer -> {ok, Answer};
+        Failed -> Failed
     end.

@@ -74,11 +74,13 @@ finish(#{run := Run} = Command, Args, Opts) ->
     ok = target(Run, Command, Opts),
     {run, Command, Values, Opts}.
 
-%% Which node: one, or several where there are rows to put together.
+%% Which node: one, or several where there are rows to put together, or a report of each.
 target(completion, _, _) ->
     ok;
 target(_, _, #{node := _, cluster := _}) ->
     wrong("either --node or --cluster");
+target(_, #{each := true}, #{cluster := _}) ->
+    ok;
 target(Run, #{name := Name}, #{cluster := _}) ->
     Functions = sonde_cluster:functions(),
     case Run of

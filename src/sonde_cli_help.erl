@@ -19,7 +19,7 @@ general() ->
                   "has left, or the connection broke, modules and files are gone again. What stays "
                   "until the node ends is the image of the native library, mapped and without use.",
                   "Exit codes: 0 done; 1 the node was not reached, or the call failed; 2 wrong "
-                  "usage; 3 diagnose found suspects.",
+                  "usage; 3 diagnose found suspects; 143 it was ended by SIGTERM.",
                   "sonde help COMMAND has more about one."]]].
 
 -spec command(sonde_cli_table:command()) -> unicode:chardata().
@@ -40,8 +40,10 @@ usage(#{run := Run} = Command) when Run =:= completion; Run =:= help ->
     ["Usage: sonde ", usage_of(Command), "\n"];
 usage(#{run := Run} = Command) ->
     Functions = sonde_cluster:functions(),
+    Both = "--node NAME@HOST | --cluster NODES",
     Target = case Run of
-                 {sonde, F} when is_map_key(F, Functions) -> "--node NAME@HOST | --cluster NODES";
+                 _ when is_map_key(each, Command) -> Both;
+                 {sonde, F} when is_map_key(F, Functions) -> Both;
                  _ -> "--node NAME@HOST"
              end,
     ["Usage: sonde ", Target, " [OPTIONS] ", usage_of(Command), "\n"].

@@ -6,6 +6,7 @@
 -export([start/2, connect/1]).
 
 -define(EPMD_MS, 5000).
+-define(MOST_NAMES, 10).      % of the nodes of one host
 
 %% @doc Names are as long as those of the nodes.
 -spec start([node(), ...], file:filename() | undefined) -> ok | {error, unicode:chardata()}.
@@ -91,16 +92,14 @@ connect(Node) ->
 refused(Node) ->
     [Name, Host] = string:split(atom_to_list(Node), "@"),
     case inet:gethostbyname(Host) of
-        {error, _} ->
-            ["no such host: ", Host];
-        {ok, _} ->
-            registered(net_kernel:epmd_module(), Name, Host)
+        {error, _} -> ["no such host: ", Host | elsewhere(Name, Host)];
+        {ok, _} -> registered(net_kernel:epmd_module(), Node, Name, Host)
     end.
 
-registered(Epmd, Name, Host) ->
+registered(Epmd, Node, Name, Host) ->
     case try_port(Epmd, Name, Host) of
-        {port, Port, _} -> listening(Port, Host);
-        noport -> ["no such node on ", Host];
+        {port, Port, _} -> listening(Node, Host, Port);
+        noport -> ["no such node on ", Host | others(Epmd, Host)];
         _ -> ["no Erlang node on ", Host, ", or not to be asked: its epmd does not answer"]
     end.
 
@@ -109,14 +108,53 @@ try_port(Epmd, Name, Host) ->
     catch _:_ -> error
     end.
 
-%% It is there and did not want us; there is no telling why.
-listening(Port, Host) ->
-    case gen_tcp:connect(Host, Port, [], ?EPMD_MS) of
-        {ok, Socket} ->
-            ok = gen_tcp:close(Socket),
+%% A long name of a host that is known by a short one.
+elsewhere(Name, Host) ->
+    [Short | Rest] = string:split(Host, "."),
+    Known = Rest =/= [] andalso inet:gethostbyname(Short),
+    case Known =/= false andalso element(1, Known) =:= ok
+        andalso try_port(net_kernel:epmd_module(), Name, Short) of
+        {port, Port, _} -> [", but there is ", Short | is_called(sonde_cli_ask:name(Short, Port))];
+        _ -> ""
+    end.
+
+is_called({ok, Real}) ->
+    Safe = sonde_units:safe(Real),
+    [", and its node is ", Safe, ": try --node ", Safe];
+is_called(_) -> "".
+
+others(Epmd, Host) ->
+    try Epmd:names(Host) of
+        {ok, [_ | _] = Names} ->
+            [", where there ", case Names of [_] -> "is "; _ -> "are " end,
+             lists:join(", ", [N || {N, _} <- lists:sublist(lists:sort(Names), ?MOST_NAMES)]),
+             [", ..." || length(Names) > ?MOST_NAMES]];
+        _ -> ""
+    catch _:_ -> ""
+    end.
+
+%% It is there and did not want us. What it is called it says to everybody, and wants to hear: with
+%% the same letters, and with the host as it is spelled there.
+listening(Node, Host, Port) ->
+    Known = atom_to_list(Node),
+    case sonde_cli_ask:name(Host, Port) of
+        {ok, Known} ->
             "refused. Is it another cookie? (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie)";
-        {error, Why} ->
-            ["it does not answer on port ", integer_to_list(Port), ": ", inet:format_error(Why)]
+        {ok, Real} ->
+            Safe = sonde_units:safe(Real),
+            ["refused: the node there is called ", Safe, ", so try --node ", Safe];
+        {error, {no_port, Why}} ->
+            ["it does not answer on port ", integer_to_list(Port), ": ", inet:format_error(Why)];
+        {error, _} ->
+            ["refused. Is it another cookie? (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie) Or is ",
+             "its host spelled in another way, ", other_spelling(Node), "?"]
+    end.
+
+other_spelling(Node) ->
+    [Name, Host] = string:split(atom_to_list(Node), "@"),
+    case is_long(Node) of
+        true -> [Name, "@", hd(string:split(Host, "."))];
+        false -> [Name, "@", Host, ".DOMAIN"]
     end.
 
 short(Why) ->

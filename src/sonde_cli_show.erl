@@ -10,21 +10,45 @@
 -spec show(text | json, command(), [term()], term()) -> ok.
 show(json, Command, _, Result) ->
     put_json(one_object(Command, Result));
-show(text, #{run := {sonde, Function}}, [Attr | _], [_ | _] = Rows)
-  when Function =:= proc_count; Function =:= proc_window; Function =:= ets_count;
-       Function =:= port_count; Function =:= inet_count; Function =:= inet_window ->
-    %% The attribute says in what unit the values are.
-    print([{Attr, Rows}]);
+show(text, Command, _, []) ->
+    io:put_chars([maps:get(none, Command, "no processes to show"), $\n]);
+show(text, #{run := Run} = Command, Args, [{_, _, _} | _] = Rows) when Run =/= {sonde, proc_group} ->
+    print_rows(value(Command, Args), Rows);
 show(text, _, _, Result) ->
     print(Result).
+
+print_rows(none, Rows) -> print(Rows);
+print_rows(Value, Rows) -> print([{Value, Rows}]).
+
+%% What the values are of, and in what unit.
+value(#{run := {sonde, Function}}, [Attr | _])
+  when Function =:= proc_count; Function =:= proc_window; Function =:= ets_count;
+       Function =:= port_count; Function =:= inet_count; Function =:= inet_window -> Attr;
+value(Command, _) -> maps:get(value, Command, none).
 
 %% @doc The rows of several nodes; what failed is the caller's to say.
 -spec cluster(text | json, command(), [term()], #{rows := list(), failed := list()}) -> ok.
 cluster(json, Command, _, #{rows := Rows, failed := Failed}) ->
     put_json(#{rows => [maps:put(node, Node, row(Command, Row)) || {Node, Row} <- Rows],
                failed => [#{node => Node, reason => Why} || {Node, Why} <- Failed]});
+cluster(text, #{run := diagnose}, _, #{rows := Reports}) ->
+    %% It begins with the node's name.
+    each(fun(_, Diagnosis) -> io:put_chars(sonde_diagnose:format(Diagnosis)) end, Reports);
+cluster(text, #{each := true}, _, #{rows := Reports}) ->
+    each(fun(Node, Report) -> io:put_chars([atom_to_list(Node), $\n]), print(Report) end, Reports);
+cluster(text, _, _, #{rows := [], failed := [_ | _]}) ->
+    ok;
+cluster(text, Command, Args, #{rows := []}) ->
+    show(text, Command, Args, []);
 cluster(text, Command, Args, #{rows := Rows}) ->
-    show(text, Command, Args, [with_node(Node, Row) || {Node, Row} <- Rows]).
+    print_rows(value(Command, Args), [with_node(Node, Row) || {Node, Row} <- Rows]).
+
+%% With an empty line between them.
+each(_, []) -> ok;
+each(Print, [{Node, Report} | Reports]) ->
+    ok = Print(Node, Report),
+    _ = [io:put_chars("\n") || Reports =/= []],
+    each(Print, Reports).
 
 put_json(Term) ->
     io:put_chars([sonde_json:encode(Term), $\n]).

@@ -16,16 +16,20 @@
 -type option() :: #{name := atom(), letter => char(), arg => {string(), type()},
                     help := string()}.
 %% `run': the call of `sonde' that takes the arguments, or what the command does itself. `row': names
-%% for the elements of its rows, in JSON.
+%% for the elements of its rows, in JSON. `value': what their values count, as it is called in a table
+%% where no ATTR says it. `none': what an answer without rows means. `each': what has no rows, and is
+%% shown of each node of a cluster.
 -type command() :: #{name := string(), args := [arg()], options => [option()], help := string(),
-                     text => [string()], run := {sonde, atom()} | atom(), row => [atom()]}.
+                     text => [string()], run := {sonde, atom()} | atom(), row => [atom()],
+                     value => atom(), none => string(), each => true}.
 
 -spec options() -> [option()].
 options() ->
     [#{name => node, letter => $n, arg => {"NODE", node},
        help => "the node to look at, as rabbit@host. Where the host has a dot, names are long"},
      #{name => cluster, letter => $c, arg => {"NODES", nodes},
-       help => "several, with commas between them: one table of all their rows"},
+       help => "several, with commas between them: one table of all their rows, or a report of "
+               "each"},
      #{name => 'cookie-file', arg => {"FILE", local_file},
        help => "its first line is the cookie; else $SONDE_COOKIE, else ~/.erlang.cookie"},
      #{name => timeout, letter => $t, arg => {"MS", ms},
@@ -59,11 +63,11 @@ commands() ->
 overviews() ->
     [#{name => "top", args => [], run => top,
        help => "a live view of the node; its keys are on the screen"},
-     #{name => "diagnose", args => [], run => diagnose,
+     #{name => "diagnose", args => [], run => diagnose, each => true,
        options => [#{name => interval, arg => {"MS", ms},
                      help => "between the two looks, in milliseconds (2000)"}],
        help => "what takes memory, what grows, and what to do about it",
-       text => ["The exit code is 3 if there are suspects."]}].
+       text => ["The exit code is 3 if there are suspects, of a cluster on any node."]}].
 
 of_processes() ->
     Row = [pid, value, attrs],
@@ -72,31 +76,37 @@ of_processes() ->
      #{name => "proc_window", args => [numbers(), n(), ms()], run => {sonde, proc_window},
        row => Row, help => "the N processes whose ATTR grows most in the next MS milliseconds"},
      #{name => "proc_group", args => [by(), (numbers())#{many => true}],
-       run => {sonde, proc_group}, row => [group, processes, attrs],
+       run => {sonde, proc_group}, row => [group, processes, attrs], value => processes,
        help => "totals of ATTR by what processes have in common"}].
 
 binaries() ->
     Row = [pid, value, attrs],
     [#{name => "bin_leak", args => [n()], run => {sonde, bin_leak}, row => Row,
+       value => references_dropped,
        help => "collect, and show the N processes that let go of most binaries"},
      #{name => "bin_garbage", args => [n()], run => {sonde, bin_garbage}, row => Row,
+       value => references, none => "no process refers to binaries from garbage alone",
        help => "what bin_leak would find, without collecting anything"},
      #{name => "bin_waste", args => [n()], run => {sonde, bin_waste}, row => Row,
+       value => bin_waste, none => "no process holds parts of binaries that it does not see",
        help => "the N processes whose slices of binaries hold most bytes in vain"},
      #{name => "bin_owned", args => [n()], run => {sonde, bin_owned}, row => Row,
+       value => binary_exclusive,
        help => "the N processes that own most binary memory"},
-     #{name => "bin_account", args => [], run => {sonde, bin_account},
+     #{name => "bin_account", args => [], run => {sonde, bin_account}, each => true,
        help => "where all binary memory is"},
      #{name => "bin_holders", args => [n(), optional("BY", {one_of, [size, count]})],
-       run => {sonde, bin_holders},
+       run => {sonde, bin_holders}, value => bytes, none => "no binary outside of heaps is held",
        help => "the N largest binaries, or the most shared, and who holds them"},
      #{name => "bin_holder", args => [arg("ID", integer)], run => {sonde, bin_holder},
        help => "who holds this binary"},
      #{name => "bin_resources", args => [n()], run => {sonde, bin_resources},
-       row => [type, count, bytes, holders],
+       row => [type, count, bytes, holders], value => count,
+       none => "no process refers to memory of native libraries",
        help => "memory of native libraries that processes refer to"},
      #{name => "bin_window", args => [n(), ms()], run => {sonde, bin_window},
-       row => [holder, value, attrs],
+       row => [holder, value, attrs], value => exclusive,
+       none => "no process and no table gained binary memory of its own",
        help => "the N processes and tables whose own binary memory grows most in MS milliseconds"}].
 
 one_process() ->
@@ -106,11 +116,13 @@ one_process() ->
      #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap},
        help => "what is on the heap of a process, and what of it is garbage"},
      #{name => "heap_top", args => [process(), n()], options => [Hold], run => {sonde, heap_top},
+       none => "nothing on the heap to show",
        help => "the N things on its heap that retain most"},
      #{name => "mailbox", args => [process(), n()], options => [Hold], run => {sonde, mailbox},
        help => "what waits in its mailbox, by shape"},
      #{name => "bin_slices", args => [process()], options => [Hold], run => {sonde, bin_slices},
        row => [id, size, refc, slices],
+       none => "the process refers to no binary outside of its heap",
        help => "which parts of which binaries it refers to"},
      #{name => "dump", args => [process(), arg("FILE", local_file)], run => dump,
        options => [Hold,
@@ -121,29 +133,32 @@ one_process() ->
 others() ->
     Inet = {one_of, [recv_cnt, recv_oct, send_cnt, send_oct, cnt, oct]},
     [#{name => "ets_count", args => [arg("ATTR", {one_of, [memory, size, binary_memory]}), n()],
-       run => {sonde, ets_count}, row => [table, value, attrs],
+       run => {sonde, ets_count}, row => [table, value, attrs], none => "no tables to show",
        help => "the N ETS tables that have most of ATTR"},
      #{name => "port_count", args => [arg("ATTR", {one_of, [memory, queue_size, input, output]}),
                                       n()],
-       run => {sonde, port_count}, row => [port, value, attrs],
+       run => {sonde, port_count}, row => [port, value, attrs], none => "no ports to show",
        help => "the N ports that have most of ATTR"},
-     #{name => "port_types", args => [], run => {sonde, port_types}, row => [name, value],
+     #{name => "port_types", args => [], run => {sonde, port_types}, row => [name, value], value => ports,
+       none => "the node has no ports",
        help => "how many ports there are of each kind"},
      #{name => "port_info", args => [arg("PORT", port)], run => {sonde, port_info},
        help => "what is known of a port"},
      #{name => "inet_count", args => [arg("ATTR", Inet), n()], run => {sonde, inet_count},
-       row => [port, value, attrs], help => "the N sockets that have most of ATTR"},
+       row => [port, value, attrs], none => "no sockets to show",
+       help => "the N sockets that have most of ATTR"},
      #{name => "inet_window", args => [arg("ATTR", Inet), n(), ms()], run => {sonde, inet_window},
-       row => [port, value, attrs],
+       row => [port, value, attrs], none => "no sockets to show",
        help => "the N sockets whose ATTR grows most in MS milliseconds"},
      #{name => "sockets", args => [optional("PROTOCOL", {one_of, [tcp, udp, sctp]})],
        run => {sonde, sockets}, row => [socket, value, attrs],
+       value => octets, none => "no sockets of the socket module",
        help => "sockets of the socket module, which are no ports"},
      #{name => "scheduler_usage", args => [ms()], run => {sonde, scheduler_usage},
        row => [scheduler, usage],
        help => "how busy the schedulers are in the next MS milliseconds"},
      #{name => "node_stats", args => [n(), ms()], run => {sonde, node_stats_list},
-       row => [absolutes, increments],
+       row => [absolutes, increments], none => "no looks were asked for",
        help => "N looks at the node's figures, each after MS milliseconds"},
      #{name => "native", args => [], run => {sonde, native},
        help => "does sonde read that node's memory itself, and if not, why not"}].

@@ -21,7 +21,9 @@ all() ->
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
      what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, diagnosis_with_suspects_is_3,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
-     cluster_merges_largest_first, cluster_says_who_failed, cluster_takes_no_funs].
+     no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
+     wrong_spelling_says_what_to_try, sigterm_ends_it_at_once, cluster_of_diagnoses,
+     cluster_of_accounts, cluster_merges_largest_first, cluster_says_who_failed, cluster_takes_no_funs].
 
 %% The command is the same whatever side the node answers from, and that is chosen over there.
 init_per_suite(Config0) ->
@@ -667,6 +669,119 @@ cluster_is_one_table(Config) ->
                                           "proc_count memory 2"]), Config),
     true = has(atom_to_list(One), Some) andalso is_one_line(Said)
         andalso has("p1@127.0.0.1", Said).
+
+%% Each column says what it counts, and in which unit.
+no_column_is_called_value(Config) ->
+    [_, {_, One}, {_, Two}] = get(nodes, Config),
+    Both = lists:concat(["--cluster ", One, ",", Two, " "]),
+    Words = ["proc_count memory 3", "proc_window reductions 2 10", "bin_leak 2", "bin_owned 2",
+             "proc_group registered_name memory", "bin_resources 2", "bin_holders 2",
+             "port_types", "port_count memory 2", "ets_count memory 2", "inet_count oct 2"],
+    [] = [{Target, W} || Target <- [at(One, ""), Both], W <- Words,
+                         nomatch =/= re:run(answer(Target ++ W, Config), "\\bvalue\\b")],
+    true = has("references_dropped", answer(at(One, "bin_leak 1"), Config)),
+    {match, _} = re:run(answer(at(One, "bin_owned 1"), Config), "binary_exclusive(?s:.*) MiB"),
+    Heap = answer(at(One, "heap cli_suite_holder"), Config),
+    Slices = answer(at(One, "bin_slices cli_suite_holder"), Config),
+    _ = [{Text, nomatch} = {Text, re:run(Text, "[\\[#]")} || Text <- [Heap, Slices]],
+    _ = [true = has(Part, Heap) || Part <- ["reachable by root", "kind", " KiB", " MiB"]],
+    true = has("3.2 MiB", Slices) andalso has("slices", Slices),
+    true = has(" words", answer(at(One, "node_stats 1 10"), Config)).
+
+%% For people; in JSON they are what they were.
+empty_answers_are_sentences(Config) ->
+    [_, {_, One}, {_, Two}] = get(nodes, Config),
+    Targets = [at(One, ""), lists:concat(["--cluster ", One, ",", Two, " "])],
+    _ = [begin
+             Text = answer(Target ++ Words, Config),
+             {Words, match} = {Words, re:run(Text, "^[a-z][a-z ]+\n$", [{capture, none}])},
+             #{<<"rows">> := []} = json(Target ++ Words, Config)
+         end || Target <- Targets,
+                Words <- ["proc_count memory 0", "bin_leak 0", "sockets sctp", "ets_count memory 0",
+                          "port_count memory 0", "bin_holders 0", "bin_waste 0"]],
+    "the process refers to no binary" ++ _ = answer(at(One, "bin_slices init"), Config),
+    %% No sentence about nodes that were not reached.
+    {1, "", _} = sonde("--cluster p1@127.0.0.1 port_types", Config).
+
+%% What `erpc' starts for the command is no process of the node's, and costs no row.
+calls_are_in_no_row(Config) ->
+    [_, {Peer, One}, {_, Two}] = get(nodes, Config),
+    All = [answer(Target ++ "bin_leak 100000", Config)
+           || Target <- [at(One, ""), lists:concat(["--cluster ", One, ",", Two, " "])]],
+    _ = [false = has("sonde_helper", Text) || Text <- All],
+    #{<<"rows">> := Rows} = json(at(One, "bin_leak 3"), Config),
+    3 = length(Rows),
+    #{failed := [], rows := Leaks} = (cluster(Config))({bin_leak, [3]}, #{nodes => [One]}),
+    3 = length(Leaks),
+    true = is_list(call(Peer, erlang, processes, [])).
+
+%% The node is there, and known by another name.
+wrong_spelling_says_what_to_try(Config) ->
+    {_, Node} = bare(Config),
+    [Name, "127.0.0.1"] = string:split(atom_to_list(Node), "@"),
+    _ = [begin
+             {1, "", Said} = sonde("--node " ++ Name ++ "@" ++ Host ++ " native", Config),
+             {Said, true} = {Said, is_one_line(Said) andalso has("--node " ++ atom_to_list(Node), Said)}
+         end || Host <- ["localhost", "localhost.no.such.domain.invalid"]],
+    %% The right name is not suggested, whatever the reason is.
+    {1, "", Refused} = command(at(Node, "native"), [{cookie, "wrong"} | Config]),
+    true = has("another cookie", Refused),
+    false = has("try", Refused).
+
+%% It waits for a node that takes the connection, and says nothing.
+sigterm_ends_it_at_once(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Number} = inet:port(Listen),
+    Dir = get(dir, Config),
+    Script = lists:concat(["'", get(sonde, Config), "' --node p", Number, "@127.0.0.1 native",
+                           " </dev/null >out 2>&1 & echo $! >pid; wait $!"]),
+    Flags = "-epmd_module sonde_epmd -start_epmd false -pa "
+        ++ filename:dirname(code:which(sonde_epmd)),
+    Port = open_port({spawn_executable, "/bin/sh"},
+                     [{args, ["-c", Script]},
+                      {env, [{"ERL_FLAGS", Flags}, {"HOME", Dir}, {"SONDE_COOKIE", "x"},
+                             {"ERL_LIBS", false}]}, {cd, Dir}, exit_status, binary]),
+    {ok, Socket} = gen_tcp:accept(Listen, 60000),
+    {ok, _} = gen_tcp:recv(Socket, 0, 60000),
+    {ok, Text} = file:read_file(filename:join(Dir, "pid")),
+    Pid = string:trim(binary_to_list(Text)),
+    "" = os:cmd("kill -TERM " ++ Pid),
+    {143, <<>>} = collect(Port, <<>>),
+    %% The connection is gone with it.
+    {error, closed} = gen_tcp:recv(Socket, 0, 60000),
+    {ok, <<>>} = file:read_file(filename:join(Dir, "out")),
+    ok = gen_tcp:close(Listen).
+
+%% Each under its node's name; one with suspects is enough.
+cluster_of_diagnoses(Config) ->
+    [_, {_, One}, {Peer, Two}] = get(nodes, Config),
+    _ = call(Peer, sonde_leaks_helper, start,
+             [#{plan => [#{of_kind => leak, kind => unmatched, bytes => 30000000,
+                           named => false}]}]),
+    Both = lists:concat(["--cluster ", One, ",", Two, " diagnose --interval 300"]),
+    {3, Text, ""} = sonde(Both, Config),
+    _ = [true = has(lists:concat(["\n", Node, "  "]), "\n" ++ Text) || Node <- [One, Two]],
+    {3, Json, ""} = sonde(Both ++ " --json", Config),
+    #{<<"rows">> := Reports, <<"failed">> := []} = read(list_to_binary(Json)),
+    Names = lists:sort([atom_to_binary(Node) || Node <- [One, Two]]),
+    Names = lists:sort([N || #{<<"node">> := N, <<"suspects">> := S, <<"growth">> := #{}} <- Reports,
+                             is_list(S)]),
+    {3, _, Said} = sonde(lists:concat(["--cluster p1@127.0.0.1,", Two, " diagnose --interval 300"]),
+                         Config),
+    true = is_one_line(Said),
+    {2, "", _} = sonde(lists:concat(["--cluster ", One, " heap init"]), Config),
+    ok.
+
+cluster_of_accounts(Config) ->
+    [_, {_, One}, {_, Two}] = get(nodes, Config),
+    Both = lists:concat(["--cluster ", One, ",", Two, " bin_account"]),
+    Text = answer(Both, Config),
+    _ = [true = has(lists:concat(["\n", Node, "\ntotal "]), "\n" ++ Text) || Node <- [One, Two]],
+    #{<<"rows">> := [#{<<"node">> := A, <<"total">> := _}, #{<<"node">> := B}],
+      <<"failed">> := []} = json(Both, Config),
+    true = lists:sort([A, B]) =:= lists:sort([atom_to_binary(N) || N <- [One, Two]]),
+    {1, Some, Said} = sonde(lists:concat(["--cluster ", One, ",p1@127.0.0.1 bin_account"]), Config),
+    true = has("total ", Some) andalso is_one_line(Said).
 
 cluster_merges_largest_first(Config) ->
     Call = cluster(Config),
