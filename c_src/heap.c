@@ -31,6 +31,7 @@ void heap_start(struct heap *h, const struct plan *plan, const struct view *view
 {
     h->want = want;
     h->stage = COLLECT;
+    h->nameless = stamp_is_sensitive(plan, view);
     h->max_words = max_words;
     h->max_slices = HEAP_SLICES_MAX;
     h->words = h->fragment_words = 0;
@@ -422,7 +423,7 @@ static enum status prepare(struct heap *h, const struct vm *vm)
     if (h->words > h->max_words)
         return ST_TOO_LARGE;
     h->limit = h->words / STACK_SHARE;
-    if ((h->want & HEAP_HISTOGRAM) && !(h->histogram = histogram_new()))
+    if ((h->want & HEAP_HISTOGRAM) && !(h->histogram = histogram_new(h->nameless)))
         return ST_NOMEM;
     if ((h->want & HEAP_SLICES) && !(h->slices = slices_new(h->max_slices)))
         return ST_NOMEM;

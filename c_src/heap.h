@@ -40,6 +40,7 @@ enum { SPANS_INLINE = BOUND(64, 4) };
 struct heap {
     unsigned want;
     int stage;
+    bool nameless;      /* the process is sensitive: no word of it is kept but pointers */
     uint64_t max_words; /* of heaps and fragments; beyond: TOO_LARGE */
     size_t max_slices;
     uint64_t words; /* that lie in them */

@@ -7,11 +7,13 @@
 
 #include <string.h>
 
-struct histogram *histogram_new(void)
+struct histogram *histogram_new(bool nameless)
 {
     struct histogram *g = sonde_alloc(sizeof *g);
-    if (g)
+    if (g) {
         memset(g, 0, sizeof *g);
+        g->nameless = nameless;
+    }
     return g;
 }
 
@@ -66,16 +68,18 @@ static void add_map(struct histogram *g, const struct thing *t)
 /* A function that is new here is noted with what names it, while the stamp says that it is alive. */
 static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, const struct thing *t)
 {
-    uint64_t entry;
-    if (!peek_word(vm->reader, at + 8, &entry))
+    uint64_t free = t->words - t->first;
+    uint64_t entry = free << 1;
+    if (!g->nameless && !peek_word(vm->reader, at + 8, &entry))
         return false;
     for (unsigned i = 0; i < BARS_KEYED; i++) {
         struct fun_bar *b = &g->funs[place_of(entry, i)];
         if (b->key == 0) {
-            if ((entry & 7) || !peek_block(vm->reader, entry, FUN_ENTRY_WORDS, b->entry))
+            if (g->nameless || (entry & 7) ||
+                !peek_block(vm->reader, entry, FUN_ENTRY_WORDS, b->entry))
                 memset(b->entry, 0, sizeof b->entry); /* then it has no name */
             b->key = entry | 1;
-            b->free = t->words - t->first;
+            b->free = free;
         }
         if (b->key == (entry | 1)) {
             count(&b->bar, t->words);

@@ -45,13 +45,14 @@ struct fun_bar {
 enum { BARS_TUPLES = BOUND(64, 4), BARS_KEYED = BOUND(1024, 8) };
 
 struct histogram {
+    bool nameless; /* funs are told apart by the size of their environment alone */
     struct bar bars[BAR_COUNT];
     struct bar tuples[BARS_TUPLES];     /* of small arities */
     struct keyed_bar large[BARS_KEYED]; /* of others; key: arity + 1 */
     struct fun_bar funs[BARS_KEYED];
 };
 
-struct histogram *histogram_new(void); /* NULL: no memory */
+struct histogram *histogram_new(bool nameless); /* NULL: no memory */
 void histogram_free(struct histogram *g);
 
 static inline void histogram_cons(struct histogram *g)

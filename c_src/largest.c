@@ -336,7 +336,7 @@ static enum status look_at(struct largest *l, const struct vm *vm, struct large 
     r->header = p->kind == KIND_NONE ? 0 : p->header;
     r->kind = p->kind;
     r->fun.free = p->words - piece_index(p, p->at);
-    if (p->kind == KIND_FUN &&
+    if (p->kind == KIND_FUN && !l->heap.nameless &&
         (!peek_word(vm->reader, p->thing + 8, &r->fun.key) || (r->fun.key & 7) ||
          !peek_block(vm->reader, r->fun.key, FUN_ENTRY_WORDS, r->fun.entry)))
         return ST_TORN;

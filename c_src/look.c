@@ -11,10 +11,21 @@ enum { LOOK_STEPS = BOUND(1024, 16) };
 
 enum { CLOSE_TRIES = BOUND(64, 2) };
 
+/* The flags belong to every look's stamp, so that nothing is given that was copied while they changed. */
+static void add_flags(enum layout_field *fields)
+{
+    while (*fields != LAYOUT_FIELD_COUNT && *fields != LF_trace_flags)
+        fields++;
+    if (*fields == LF_trace_flags)
+        return;
+    fields[0] = LF_trace_flags;
+    fields[1] = LAYOUT_FIELD_COUNT;
+}
+
 enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr_t proc,
                        const struct walker *walker, const struct look_args *args)
 {
-    enum layout_field fields[LOOK_FIELDS_MAX];
+    enum layout_field fields[LOOK_FIELDS_MAX + 1];
     l->vm = *vm;
     l->lay = *vm->lay;
     l->vm.lay = &l->lay;
@@ -22,6 +33,7 @@ enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr
     l->args = *args;
     l->state = NULL;
     walker->fields(fields);
+    add_flags(fields);
     plan_make(&l->plan, &l->lay, STATE_UNSETTLED, walker->locks != 0 ? walker->locks : LOCK_MAIN,
               fields);
     l->st = stamp_open(&l->vm, &l->plan, slot, proc, &l->view);
@@ -30,7 +42,11 @@ enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr
     l->state = sonde_alloc(walker->size);
     if (!l->state)
         return l->st = ST_NOMEM;
-    walker->start(l->state, &l->plan, &l->view, args);
+    if (stamp_is_sensitive(&l->plan, &l->view))
+        l->args.content = CONTENT_SENSITIVE;
+    if (l->args.content != CONTENT_SHOWN)
+        l->args.want &= ~LOOK_WANT_CONTENT;
+    walker->start(l->state, &l->plan, &l->view, &l->args);
     l->st = ST_TIMESLICE;
     return ST_OK;
 }
@@ -44,6 +60,26 @@ enum status look_close(const struct look *l)
         st = stamp_close(&l->vm, &l->plan, &l->view);
     }
     return st;
+}
+
+/* The slot last: while it holds the process, the flags that were read are its own. */
+enum status look_may_tell(const struct look *l)
+{
+    const struct plan *p = &l->plan;
+    unsigned flags = p->at[LF_trace_flags];
+    unsigned id = p->at[LF_id];
+    uint64_t word;
+    uint64_t pid;
+    uint64_t proc;
+    if (l->args.content == CONTENT_SENSITIVE)
+        return ST_OK;
+    if (!peek_word(l->vm.reader, l->view.proc + p->off[flags], &word))
+        return ST_GONE;
+    peek_barrier();
+    if (!peek_word(l->vm.reader, l->view.proc + p->off[id], &pid) || pid != l->view.pid ||
+        !peek_word(l->vm.reader, l->vm.tab.tab + l->view.slot * 8, &proc) || proc != l->view.proc)
+        return ST_GONE;
+    return (word >> p->shift[flags] & p->mask[flags] & TRACE_SENSITIVE) != 0 ? ST_TORN : ST_OK;
 }
 
 enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns)

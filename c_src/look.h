@@ -6,12 +6,20 @@
 #include "budget.h"
 #include "stamp.h"
 
+/* Whether what is in terms may go out. Of a sensitive process nothing does but numbers: neither values
+ * nor atoms nor the names of functions. Where the node's owner forbids content, names still do. */
+enum content { CONTENT_SHOWN, CONTENT_FORBIDDEN, CONTENT_SENSITIVE };
+
+/* These bits of what a walker is to do ask for content. */
+#define LOOK_WANT_CONTENT 0xFFFF0000U
+
 /* What a walker is to do. Each takes from it what it needs. */
 struct look_args {
     unsigned want;
     uint64_t max_words;
     uint64_t max_entries; /* of what it remembers */
     uint64_t n;           /* rows, which root, or how many atoms there are */
+    enum content content; /* without it no bit of `want' asks for any */
 };
 
 struct walker {
@@ -50,6 +58,10 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns);
 
 /* Whether all that was seen so far was seen of one and the same state: OK, TORN. */
 enum status look_close(const struct look *l);
+
+/* Whether what was copied earlier may still be given away. OK; GONE: the process ended, and nobody knows
+ * whether it was sensitive in the end; TORN: it is sensitive by now. */
+enum status look_may_tell(const struct look *l);
 
 void look_end(struct look *l);
 

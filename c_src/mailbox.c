@@ -31,6 +31,7 @@ static void start(void *w, const struct plan *plan, const struct view *view,
     memset(m, 0, sizeof *m);
     m->stage = COLLECT;
     m->steps = MESSAGES_MAX;
+    m->shapeless = args->content != CONTENT_SHOWN;
     m->sample = args->max_entries;
     m->other.kind = SHAPE_OTHER;
     /* messages are put where the heap is still free */
@@ -142,17 +143,17 @@ static void count(struct mailbox *m, uint64_t from)
 static enum status examine(struct mailbox *m, const struct vm *vm, uintptr_t at, uint64_t term,
                            struct budget *b)
 {
-    struct shape shape;
-    uint64_t from;
+    struct shape shape = {.kind = SHAPE_OTHER};
+    uint64_t from = FROM_NOBODY;
     enum status st = ST_OK;
     m->measure.own.n = BLOCK_FRAGMENTS;
     if (term != SIGNAL_EXTERNAL_MSG)
         st = own_fragments(&m->measure.own, vm, at, b);
-    if (st == ST_OK)
+    if (st == ST_OK && !m->shapeless)
         st = read_shape(&m->measure, vm, term, &shape);
     if (st != ST_OK)
         return st;
-    if (!peek_word(vm->reader, at + LF(vm->lay, msg_tag) + FROM_WORD, &from))
+    if (!m->shapeless && !peek_word(vm->reader, at + LF(vm->lay, msg_tag) + FROM_WORD, &from))
         return ST_TORN;
     m->current = shape_of(m, &shape);
     m->before = m->measure.sum;

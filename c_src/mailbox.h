@@ -36,6 +36,7 @@ struct shape {
 
 struct mailbox {
     int stage;
+    bool shapeless; /* content may not go out: all messages are other ones, from nobody */
     uint64_t cursor, steps;
     uint64_t messages; /* all of them */
     uint64_t sample, examined;

@@ -199,6 +199,18 @@ NIF(nif_switch)
     return ATOM(ok);
 }
 
+NIF(nif_content)
+{
+    (void)argc;
+    /* (true | false): false forbids content, and nothing brings it back. Whether it is allowed */
+    struct sonde *s = sonde_of(env);
+    if (argv[0] != ATOM(true) && argv[0] != ATOM(false))
+        return enif_make_badarg(env);
+    if (argv[0] == ATOM(false))
+        atomic_store(&s->no_content, true);
+    return atomic_load(&s->no_content) ? ATOM(false) : ATOM(true);
+}
+
 NIF(nif_leave)
 {
     (void)argc, (void)argv;

@@ -18,7 +18,7 @@
     X(mark) X(histogram) X(visible) X(slices) X(young) X(old) X(stack) X(fragments) X(free)  \
     X(literals) X(words) X(bytes) X(roots) X(tuple) X(ref) X(fun) X(timeslice) X(too_large) \
     X(content) X(account) X(live) X(garbage) X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages) X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs) X(ref_bin) X(magic_data) X(magic_free) X(type_module) \
-    X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)
+    X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot) X(sensitive) X(forbidden)
 /* clang-format on */
 
 struct atoms {
@@ -45,9 +45,10 @@ struct sonde {
     ErlNifMutex *lock;     /* ours alone: guards status */
     ErlNifEnv *status_env; /* NULL before the proof */
     ERL_NIF_TERM status;
-    atomic_int reader; /* enum peek_reader that is wanted */
-    atomic_bool off;   /* switched off by hand */
-    atomic_bool leave; /* with the last instance, the handler goes, too */
+    atomic_int reader;      /* enum peek_reader that is wanted */
+    atomic_bool off;        /* switched off by hand */
+    atomic_bool no_content; /* no call gives content any more; it never becomes false again */
+    atomic_bool leave;      /* with the last instance, the handler goes, too */
     atomic_bool proved;
     struct vm vm;         /* written before proved is set, then never, as */
     struct layout proven; /* what vm.lay points at */
@@ -118,7 +119,8 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
     X(look_new, 6, 0) X(look_step, 1, DIRTY) X(look_progress, 1, 0) X(look_end, 1, DIRTY) \
     X(look_heap, 1, 0) X(look_top, 2, 0) X(look_top_info, 1, 0) X(look_flat, 1, 0)        \
     X(look_refs, 2, 0) X(flat_quick, 1, 0) X(look_mailbox, 1, 0) X(look_shapes, 2, 0)     \
-    X(look_pinned, 3, 0) X(look_slices, 3, 0) X(look_text, 1, 0) X(look_names, 2, 0)
+    X(look_pinned, 3, 0) X(look_slices, 3, 0) X(look_text, 1, 0) X(look_names, 2, 0) \
+    X(look_content, 1, 0) X(content, 1, 0)
 /* Those that a NIF schedules in its own place. */
 #define SCHEDULED_LIST(X) X(trapped, 0, 0)
 /* And those that only the tests' library has. */

@@ -155,6 +155,7 @@ NIF(nif_look_new)
     args.max_words = max_words;
     args.max_entries = max_entries;
     args.n = n;
+    args.content = atomic_load(&sonde_of(env)->no_content) ? CONTENT_FORBIDDEN : CONTENT_SHOWN;
     return start(env, sonde_of(env), &vm, argv[1], walker, &args);
 }
 
@@ -170,6 +171,28 @@ struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term)
 void nif_give_look(struct held_look *h)
 {
     atomic_flag_clear(&h->in_use);
+}
+
+enum status nif_may_tell(const struct sonde *s, struct look *l)
+{
+    if (l->args.content == CONTENT_SHOWN && atomic_load(&s->no_content))
+        return ST_TORN;
+    l->vm.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    return l->vm.reader == PEEK_NONE ? ST_TORN : look_may_tell(l);
+}
+
+NIF(nif_look_content)
+{
+    (void)argc;
+    /* (Look): true, or why none of its answers has content: forbidden, sensitive */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return enif_make_badarg(env);
+    enum content content = h->look.args.content;
+    nif_give_look(h);
+    return content == CONTENT_SENSITIVE
+               ? ATOM(sensitive)
+               : (content == CONTENT_FORBIDDEN ? ATOM(forbidden) : ATOM(true));
 }
 
 static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
@@ -323,12 +346,15 @@ static ERL_NIF_TERM bars(ErlNifEnv *env, const struct look *l, const struct hist
     return list;
 }
 
-static ERL_NIF_TERM answer(ErlNifEnv *env, const struct look *l)
+static ERL_NIF_TERM answer(ErlNifEnv *env, const struct sonde *s, struct look *l)
 {
     const struct waste *w = l->walker == &account_walker ? l->state : NULL;
     const struct heap *h = w ? &w->heap : l->state;
     if (!h || l->st != ST_OK || (!w && l->walker != &mark_walker))
         return enif_make_badarg(env);
+    enum status st = nif_may_tell(s, l);
+    if (st != ST_OK)
+        return nif_status_atom(st);
     ERL_NIF_TERM list = h->histogram ? bars(env, l, h->histogram) : enif_make_list(env, 0);
     return enif_make_tuple3(env, heap_map(env, l, h), binaries_map(env, w, h), list);
 }
@@ -336,11 +362,11 @@ static ERL_NIF_TERM answer(ErlNifEnv *env, const struct look *l)
 NIF(nif_look_heap)
 {
     (void)argc;
-    /* (Look): after mark or account, {Sizes, BytesOfBinaries, Histogram} */
+    /* (Look): after mark or account, {Sizes, BytesOfBinaries, Histogram} | torn | gone */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return enif_make_badarg(env);
-    ERL_NIF_TERM term = answer(env, &h->look);
+    ERL_NIF_TERM term = answer(env, sonde_of(env), &h->look);
     nif_give_look(h);
     return term;
 }

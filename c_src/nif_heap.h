@@ -18,6 +18,10 @@ struct held_look {
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
 void nif_give_look(struct held_look *h);
 
+/* Whether an answer that can show content or names may go out now. OK, GONE; TORN: it was copied while it
+ * was allowed, and no longer is: look again. */
+enum status nif_may_tell(const struct sonde *s, struct look *l);
+
 /* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; atoms are those below l->args.n. */
 ERL_NIF_TERM nif_fun_kind(ErlNifEnv *env, const struct look *l, const struct fun_bar *b);
 

@@ -79,16 +79,18 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mail
 NIF(nif_look_shapes)
 {
     (void)argc;
-    /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]}; an atom by
-     * itself as {Atom} */
+    /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn | gone;
+     * an atom by itself as {Atom} */
     unsigned from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return enif_make_badarg(env);
     const struct mailbox *m = mailbox_of(h);
-    ERL_NIF_TERM term = m && enif_get_uint(env, argv[1], &from) && from <= SHAPES_TABLE
-                            ? rows(env, &h->look, m, from)
-                            : enif_make_badarg(env);
+    bool good = m && enif_get_uint(env, argv[1], &from) && from <= SHAPES_TABLE;
+    enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
+    ERL_NIF_TERM term = good ? rows(env, &h->look, m, from) : enif_make_badarg(env);
+    if (st != ST_OK)
+        term = nif_status_atom(st);
     nif_give_look(h);
     return term;
 }

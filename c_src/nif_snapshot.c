@@ -26,6 +26,8 @@ static enum status still(const struct sonde *s, struct look *l)
     l->vm.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     if (l->vm.reader == PEEK_NONE)
         return ST_TORN;
+    if (l->args.content == CONTENT_SHOWN && atomic_load(&s->no_content))
+        return ST_TORN;
     return look_close(l);
 }
 
@@ -79,22 +81,31 @@ static ERL_NIF_TERM name(ErlNifEnv *env, const struct look *l, uint32_t i)
     }
 }
 
+static ERL_NIF_TERM names(ErlNifEnv *env, const struct look *l, uint64_t from)
+{
+    uint64_t end = NAMES_FIXED_N + ((const struct snapshot *)l->state)->names.n;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (uint64_t i = NAMES_AT_ONCE; i > 0; i--) {
+        if (from < end && i <= end - from)
+            list = enif_make_list_cell(env, name(env, l, (uint32_t)(from + i - 1)), list);
+    }
+    return list;
+}
+
 NIF(nif_look_names)
 {
     (void)argc;
-    /* (Look, From): of a snapshot whose text was taken: what names are made of */
+    /* (Look, From): of a snapshot whose text was taken: what names are made of, or torn, or gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return enif_make_badarg(env);
-    const struct look *l = &h->look;
+    struct look *l = &h->look;
     bool good = has_names(l) && enif_get_uint64(env, argv[1], &from);
-    ERL_NIF_TERM list = good ? enif_make_list(env, 0) : enif_make_badarg(env);
-    uint64_t end = good ? NAMES_FIXED_N + ((const struct snapshot *)l->state)->names.n : 0;
-    for (uint64_t i = NAMES_AT_ONCE; good && i > 0; i--) {
-        if (from < end && i <= end - from)
-            list = enif_make_list_cell(env, name(env, l, (uint32_t)(from + i - 1)), list);
-    }
+    enum status st = good ? nif_may_tell(sonde_of(env), l) : ST_OK;
+    ERL_NIF_TERM list = good ? names(env, l, from) : enif_make_badarg(env);
+    if (st != ST_OK)
+        list = nif_status_atom(st);
     nif_give_look(h);
     return list;
 }

@@ -186,13 +186,16 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *look, size_t from)
 NIF(nif_look_top)
 {
     (void)argc;
-    /* (Look, From): after top, some rows: {Way, Retained, Self, Kind, Preview} */
+    /* (Look, From): after top, some rows: [{Way, Retained, Self, Kind, Preview}] | torn | gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return enif_make_badarg(env);
     bool good = is_done(&h->look) && enif_get_uint64(env, argv[1], &from);
+    enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
     ERL_NIF_TERM term = good ? rows(env, &h->look, from) : enif_make_badarg(env);
+    if (st != ST_OK)
+        term = nif_status_atom(st);
     nif_give_look(h);
     return term;
 }

@@ -284,7 +284,7 @@ static enum status title_tuple(struct snapshot *s, const struct vm *vm, const st
                                uint32_t *name)
 {
     uint64_t first = 0;
-    if (p->words > 1 && !peek_word(vm->reader, p->thing + 8, &first))
+    if (p->words > 1 && !s->heap.nameless && !peek_word(vm->reader, p->thing + 8, &first))
         return ST_TORN;
     struct name tuple = {NAME_OF_TUPLE, (uint32_t)(p->words - 1), term_is_atom(first) ? first : 0};
     return name_or(s, tuple, NAME_TUPLE, name);
@@ -295,10 +295,14 @@ static enum status title_fun(struct snapshot *s, const struct vm *vm, const stru
 {
     uint64_t entry;
     uint32_t index;
+    *name = NAME_FUN;
+    if (s->heap.nameless)
+        return ST_OK;
     if (!peek_word(vm->reader, p->thing + 8, &entry))
         return ST_TORN;
     enum status st = names_put_fun(&s->names, vm, entry, p->words - piece_index(p, p->at), &index);
-    *name = st == ST_OK ? NAMES_FIXED_N + index : NAME_FUN;
+    if (st == ST_OK)
+        *name = NAMES_FIXED_N + index;
     return st == ST_GONE ? ST_OK : st;
 }
 

@@ -45,6 +45,10 @@ enum {
 
 enum { LOCK_MAIN = 1, LOCK_MSGQ = 2 };
 
+/* F_SENSITIVE, a bit of the process's trace_flags; the same from OTP 25 to 29, which the check
+ * `trace_flags' proves. The other bits are those of tracing. */
+enum { TRACE_SENSITIVE = 8 };
+
 enum { STAMP_MAX = 48 };
 
 /* Everything sonde needs to read this VM. */
@@ -124,6 +128,12 @@ static inline uint64_t stamp_word(const struct plan *plan, const struct view *vi
 {
     assert(plan->mask[plan->at[field]] == ~(uint64_t)0);
     return view->w[plan->at[field]];
+}
+
+/* Whether process_flag(sensitive, true) held at the opening; LF_trace_flags must be in the plan. */
+static inline bool stamp_is_sensitive(const struct plan *plan, const struct view *view)
+{
+    return (stamp_field(plan, view, LF_trace_flags) & TRACE_SENSITIVE) != 0;
 }
 
 /* Bytes of a field. */

@@ -59,8 +59,8 @@ static enum status of_flatmap(const struct graph *g, const struct vm *vm, const 
     return pair(vm, term_pointer(keys) + (i - 2) * 8, true, s);
 }
 
-enum status step_inside(const struct graph *g, const struct vm *vm, const struct inside *in,
-                        const struct link *link, struct step *s)
+static enum status named_step(const struct graph *g, const struct vm *vm, const struct inside *in,
+                              const struct link *link, struct step *s)
 {
     uint64_t i = piece_index(&in->piece, link->at);
     *s = (struct step){.kind = STEP_NONE, .index = i};
@@ -85,4 +85,13 @@ enum status step_inside(const struct graph *g, const struct vm *vm, const struct
         s->kind = STEP_BINARY;
         return ST_OK;
     }
+}
+
+enum status step_inside(const struct graph *g, const struct vm *vm, const struct inside *in,
+                        const struct link *link, struct step *s)
+{
+    enum status st = named_step(g, vm, in, link, s);
+    if (g->heap->nameless)
+        s->key = 0;
+    return st;
 }

@@ -26,7 +26,7 @@ enum step_kind {
 struct step {
     enum step_kind kind;
     uint64_t index; /* from 1; OTHER: 0 for what a collection takes as it is */
-    uint64_t key;   /* KEY: the word; ELEMENT: the tuple's first element */
+    uint64_t key; /* KEY: the word; ELEMENT: the tuple's first element; 0 of a sensitive process */
     uint64_t arity; /* ELEMENT: of the tuple */
 };
 

@@ -359,7 +359,9 @@ heap(Pid) -> heap(Pid, #{}).
 %% <li>`literals': bytes of the literals that the heap refers to, each by itself and once, without
 %%     what is below it; they belong to no process. `undefined': it is not known where they lie</li>
 %% <li>`histogram': `{Kind, Count, Bytes}' of what is reachable, most bytes first. A hashmap is one
-%%     thing with all its nodes</li>
+%%     thing with all its nodes. Of a process with `process_flag(sensitive, true)' no function is
+%%     named (`{'fun', undefined, undefined, N}', where `N' is the size of the environment), and
+%%     `content' is `sensitive'</li>
 %% <li>`binaries': bytes of binaries outside of the heap. `live': of those that something reachable
 %%     on the process's own list refers to; `garbage': of those that only garbage refers to;
 %%     `pinned': as `live', with those of waiting messages; `visible': as much of them as the terms
@@ -395,7 +397,8 @@ heap_top(Pid, N) -> heap_top(Pid, N, #{}).
 %%
 %% `preview' is text of at most 200 bytes: three levels, ten elements of each, binaries by their
 %% sizes. Where the environment of the application has `{allow_content, false}' it is `forbidden',
-%% and of keys only atoms are shown.
+%% and of keys only atoms are shown. Of a process with `process_flag(sensitive, true)' it is
+%% `sensitive', and neither keys nor fields nor functions are named.
 %%
 %% There are at most 100000 rows. It takes memory of its own meanwhile: 7 percent of the heap, and
 %% 16 bytes for each thing on it. The source is the heap, read under a stamp. Options and errors:
@@ -423,8 +426,10 @@ mailbox(Pid, N) -> mailbox(Pid, N, #{}).
 %%
 %% Where the native side is off the messages are copied, in a helper, if no more than `sample' wait,
 %% and `from' is known of calls of a `gen_server' only. `{error, content_forbidden}': the
-%% environment of the application has `{allow_content, false}'. Other options and errors:
-%% {@type heap_opts()}, {@type heap_error()}.
+%% environment of the application has `{allow_content, false}'. Of a process with
+%% `process_flag(sensitive, true)' there are numbers only: if messages wait, `shapes' is empty and
+%% `content' is `sensitive'; where the native side is off, the error is `{native_off, Reason}'. Other
+%% options and errors: {@type heap_opts()}, {@type heap_error()}.
 -spec mailbox(pid(), N :: non_neg_integer(), #{sample => non_neg_integer(), atom() => term()}) ->
     mailbox() | heap_error() | {error, content_forbidden}.
 mailbox(Pid, N, Opts) -> sonde_mailbox:mailbox(Pid, N, Opts).

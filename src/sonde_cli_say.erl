@@ -47,6 +47,8 @@ answer({error, busy}, _) -> {failed, "the process ran whenever it was looked at:
 answer({error, {heap_too_large, _, _} = Why}, _) -> {failed, short(Why)};
 answer({error, content_forbidden}, _) ->
     {failed, "no permission: the node has {sonde, [{allow_content, false}]}"};
+answer({error, content_sensitive}, _) ->
+    {failed, "no values: the process has process_flag(sensitive, true)"};
 answer({error, {native_off, _} = Why}, Function) -> {failed, call(Why, Function)};
 answer({error, Why}, Function) -> {failed, call(Why, Function)};
 answer(_, _) -> answer.

@@ -33,11 +33,7 @@ next(Reader, Mon) ->
 -spec serve(pid(), pid(), #{atom() => term()}) -> ok.
 serve(Writer, Pid, Opts) ->
     Mon = monitor(process, Writer),
-    Allowed = application:get_env(sonde, allow_content, true) =:= true,
-    case Opts of
-        #{values := true} when not Allowed -> serve(fun() -> {error, content_forbidden} end, Mon);
-        _ -> serve(opened(sonde_snap:open(Pid, Opts)), Mon)
-    end.
+    serve(opened(sonde_snap:open(Pid, Opts)), Mon).
 
 opened({ok, Next}) -> Next;
 opened(No) -> fun() -> No end.

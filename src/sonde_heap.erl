@@ -11,8 +11,8 @@
 -export_type([written/0, error/0, growth/0]).
 
 -type written() :: #{nodes := non_neg_integer(), edges := non_neg_integer(),
-                     bytes := non_neg_integer(), ms := non_neg_integer()}.
--type error() :: busy | timeout | content_forbidden | file:posix()
+                     bytes := non_neg_integer(), ms := non_neg_integer(), content => sensitive}.
+-type error() :: busy | timeout | content_forbidden | content_sensitive | file:posix()
                | {heap_too_large, Words :: non_neg_integer(), Limit :: non_neg_integer()}
                | {native_off, Reason :: term()}.
 %% Path and Kind are as in the file.
@@ -37,7 +37,8 @@ dump(Pid, File) ->
 %% <dt>`force' (`false')</dt><dd>A file of this name is replaced, once the new one is complete.
 %%   Without it the error is `eexist'. A symbolic link is never followed.</dd>
 %% <dt>`values' (`false')</dt><dd>Adds previews of values. Where the environment of the application
-%%   has `{allow_content, false}' the answer is `{error, content_forbidden}'.</dd>
+%%   has `{allow_content, false}' the answer is `{error, content_forbidden}', and of a sensitive
+%%   process `{error, content_sensitive}'.</dd>
 %% <dt>`max_nodes' (5000000)</dt><dd>Beyond it the smallest subtrees are folded into one node
 %%   each.</dd>
 %% <dt>`max_words' (1000000000)</dt><dd>A larger heap is `{error, {heap_too_large, Words,
@@ -46,6 +47,9 @@ dump(Pid, File) ->
 %% <dt>`suspend' (`false')</dt><dd>Holds the process while it is read.</dd>
 %% <dt>`progress' (`false')</dt><dd>Draws a line of progress on the terminal.</dd>
 %% </dl>
+%%
+%% The dump of a process with `process_flag(sensitive, true)' has kinds, sizes and paths, but neither
+%% atoms nor keys nor names of functions; then `content' is `sensitive'.
 %%
 %% ```
 %% sonde_heap:dump(whereis(my_server), "/tmp/my_server.heapsnapshot").
@@ -56,8 +60,9 @@ dump(Pid, File, Opts) ->
     (is_pid(Pid) andalso node(Pid) =:= node()) orelse error(badarg),
     #{force := Force, values := Values} = Read = sonde_opts:read(Opts, options()),
     Name = name(File),
-    Forbidden = Values andalso application:get_env(sonde, allow_content, true) =/= true,
-    case sonde_vm:side() of
+    Side = sonde_vm:side(),
+    Forbidden = Values andalso not sonde_content:allowed(),
+    case Side of
         _ when Forbidden -> {error, content_forbidden};
         {portable, Why} -> {error, {native_off, Why}};
         native -> sonde_heap_file:write(Name, Force, fun() -> sonde_snap:open(Pid, Read) end)

@@ -108,8 +108,8 @@ content(Next, Fd, Caller, Bytes) ->
                 ok -> content(Next, Fd, Caller, Bytes + iolist_size(Data));
                 Error -> Error
             end;
-        {done, #{nodes := Nodes, edges := Edges}} ->
-            {ok, #{nodes => Nodes, edges => Edges, bytes => Bytes}};
+        {done, #{nodes := _, edges := _} = Done} ->
+            {ok, Done#{bytes => Bytes}};
         No ->
             No
     end.

@@ -15,9 +15,11 @@
       roots := #{stack | registers | dictionary | mailbox | other := non_neg_integer()},
       histogram := [{kind(), Count :: non_neg_integer(), Bytes :: non_neg_integer()}],
       binaries := #{live | garbage | visible | pinned := non_neg_integer()},
-      suspended_ms => non_neg_integer()}.
+      content => sensitive, suspended_ms => non_neg_integer()}.
 
-%% @doc Bytes throughout. What is garbage is what lies in the blocks and no root reaches.
+%% @doc Bytes throughout. What is garbage is what lies in the blocks and no root reaches. Of a
+%% sensitive process no function is named (`{'fun', undefined, undefined, Terms}', by the number of terms
+%% in its environment), and `content' is `sensitive'.
 -spec heap(term(), term()) -> heap() | sonde_look:errors().
 heap(Pid, Given) ->
     Opts = sonde_opts:read(Given, sonde_look:options(#{})),
@@ -25,9 +27,10 @@ heap(Pid, Given) ->
 
 answer(Look) ->
     {#{young := Young, old := Old, stack := Stack, fragments := Fragments, free := Free,
-       literals := Literals, roots := Reached}, Binaries, Bars} = sonde_nif:look_heap(Look),
+       literals := Literals, roots := Reached}, Binaries, Bars} = sonde_look:given(sonde_nif:look_heap(Look)),
     Reachable = lists:sum(tuple_to_list(Reached)),
-    #{blocks => #{young => Young, old => Old, stack => Stack, fragments => Fragments,
+    withheld(sonde_nif:look_content(Look), #{
+      blocks => #{young => Young, old => Old, stack => Stack, fragments => Fragments,
                   free => Free},
       reachable => Reachable,
       garbage => Young + Old + Fragments - Reachable,
@@ -35,7 +38,10 @@ answer(Look) ->
       roots => maps:from_list(lists:zip([stack, registers, dictionary, mailbox, other],
                                         tuple_to_list(Reached))),
       histogram => largest_first([{kind(Kind), Count, Bytes} || {Kind, Count, Bytes} <- Bars]),
-      binaries => Binaries}.
+      binaries => Binaries}).
+
+withheld(sensitive, Heap) -> Heap#{content => sensitive};
+withheld(_, Heap) -> Heap.
 
 largest_first(Bars) ->
     [{Kind, Count, Bytes}

@@ -7,7 +7,7 @@
 -export_type([row/0, step/0]).
 
 -type row() :: #{path := [step()], retained := pos_integer(), self := pos_integer(),
-                 kind := sonde_heap_map:kind(), preview := binary() | forbidden}.
+                 kind := sonde_heap_map:kind(), preview := binary() | forbidden | sensitive}.
 -type step() :: dictionary | {key, term()} | {stack | register | message, pos_integer()}
               | {other, group_leader | parent | seq_trace_token | receive_marker
                            | fragment}
@@ -44,7 +44,8 @@
 %%
 %% `preview' is text of at most 200 bytes: three levels, ten elements of each, binaries by their
 %% sizes. Where the environment of the application has `{allow_content, false}' it is `forbidden',
-%% and of keys only atoms are shown.
+%% and of keys only atoms are shown. Of a process with `process_flag(sensitive, true)' it is
+%% `sensitive', and neither keys nor fields nor functions are named.
 %%
 %% There are at most 100000 rows. It takes memory of its own: 7 percent of the heap, and 16 bytes
 %% for each thing. The process goes on meanwhile; one that never rests for so long is
@@ -52,22 +53,23 @@
 -spec top(pid(), non_neg_integer(), map()) -> [row()] | sonde_look:errors().
 top(Pid, N, Opts) when is_integer(N), N >= 0 ->
     Read = sonde_opts:read(Opts, sonde_look:options(#{})),
-    Content = application:get_env(sonde, allow_content, true) =:= true,
+    _ = sonde_vm:side(),
+    Content = sonde_content:allowed(),
     Atoms = erlang:system_info(atom_count),
     sonde_look:run(Pid, {top, [content || Content], min(N, ?MOST), Atoms}, Read,
-                   fun(Look) -> rows(Look, 0, Content) end);
+                   fun(Look) -> rows(Look, 0, sonde_nif:look_content(Look)) end);
 top(_, _, _) ->
     error(badarg).
 
 rows(Look, From, Content) ->
-    case sonde_nif:look_top(Look, From) of
+    case sonde_look:given(sonde_nif:look_top(Look, From)) of
         [] -> [];
         Rows -> [row(Row, Content) || Row <- Rows] ++ rows(Look, From + length(Rows), Content)
     end.
 
 row({Way, Retained, Self, Kind, Preview}, Content) ->
     #{path => path(Way), retained => Retained, self => Self, kind => sonde_heap_map:kind(Kind),
-      preview => case Content of true -> text(Preview); false -> forbidden end}.
+      preview => case Content of true -> text(Preview); Why -> Why end}.
 
 %% ---- paths
 

@@ -3,7 +3,7 @@
 %% business of the walker in C; what is made of it, that of the caller.
 -module(sonde_look).
 
--export([run/4, options/1, report/2]).
+-export([run/4, given/1, options/1, report/2]).
 -export([held/3, hold/2, release/1]).
 -export_type([options/0, what/0, errors/0]).
 
@@ -56,6 +56,18 @@ start(Pid, What, #{timeout := Timeout, progress := Progress} = Opts, Fun) ->
         held(Pid, Limited, fun() -> try_it(Pid, What, Limited, Fun, ?TRIES) end)
     after
         ok = sonde_painter:stop(Painter)
+    end.
+
+%% @doc An answer of a look that is done. It is withheld if the process became sensitive meanwhile, or
+%% ended: then the whole look is tried again.
+-spec given(Answer | sonde_nif:withheld()) -> Answer.
+given(Withheld) when is_atom(Withheld) -> throw({?MODULE, Withheld});
+given(Answer) -> Answer.
+
+answered(Look, Fun) ->
+    try Fun(Look)
+    catch throw:{?MODULE, Withheld} -> Withheld
+    after ok = sonde_nif:look_end(Look)
     end.
 
 %% ---- suspension: the VM resumes whom a process that dies has suspended
@@ -126,7 +138,12 @@ step(Look, Pid, What, #{until := Until} = Opts, Fun, Tries) ->
     _ = [sonde_helper:check_caller(Caller) || #{caller := Caller} <- [Opts]],
     case sonde_nif:look_step(Look) of
         done ->
-            try Fun(Look) after ok = sonde_nif:look_end(Look) end;
+            case answered(Look, Fun) of
+                Withheld when Withheld =:= torn; Withheld =:= gone ->
+                    no(Withheld, Pid, What, Opts, Fun, Tries);
+                Answer ->
+                    Answer
+            end;
         more ->
             case erlang:monotonic_time(millisecond) of
                 Now when Now >= Until ->

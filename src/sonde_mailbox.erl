@@ -12,6 +12,7 @@
       binary_bytes := non_neg_integer(), examined := non_neg_integer(),
       shapes := [#{shape := shape(), messages := pos_integer(), bytes := non_neg_integer(),
                    from := pid() | undefined}],
+      content => sensitive,
       suspended_ms => non_neg_integer()}.
 %% The shape of an atom is `{Atom}' until the end, so that it is not one of the others.
 -type raw() :: {atom()} | shape().
@@ -20,6 +21,7 @@
 
 -define(SAMPLE, 100000).
 -define(SHAPES_MAX, 4096).    % as in mailbox.h
+-define(HIDDEN, 3).           % so often no messages, although some wait
 
 %% @doc The `N' commonest shapes of the messages that wait in a mailbox, most messages first. A
 %% message that is an atom is of the shape of that atom; a tuple of `{Tag, Arity}', where `Tag' is
@@ -36,15 +38,20 @@
 %% Without the native side the messages are copied: only if no more than `sample' wait, and the
 %% process has no more than `max_words'. `{error, content_forbidden}' if the application's
 %% environment says `{allow_content, false}'.
+%%
+%% If the process has `process_flag(sensitive, true)' and there are messages, `shapes' is empty and
+%% `content' is `sensitive'. Without the native side nobody can read its messages: `{error,
+%% {native_off, Reason}}'.
 -spec mailbox(pid(), non_neg_integer(), term()) ->
     mailbox() | sonde_look:errors() | {error, content_forbidden}.
 mailbox(Pid, N, Given) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
     Number = fun(S) -> is_integer(S) andalso S >= 0 end,
     Opts = sonde_opts:read(Given, sonde_look:options(#{sample => {?SAMPLE, Number}})),
-    case {application:get_env(sonde, allow_content, true), sonde_vm:side()} of
+    Side = sonde_vm:side(),
+    case {sonde_content:allowed(), Side} of
         {false, _} -> {error, content_forbidden};
-        {_, native} -> native(Pid, N, Opts);
-        {_, {portable, Why}} -> portable(Pid, N, Opts, Why)
+        {true, native} -> native(Pid, N, Opts);
+        {true, {portable, Why}} -> portable(Pid, N, Opts, Why)
     end;
 mailbox(_, _, _) ->
     error(badarg).
@@ -72,15 +79,23 @@ native(Pid, N, #{sample := Sample} = Opts) ->
     %% what the walker remembers has 64 bits
     Entries = min(Sample, 1 bsl 60),
     sonde_look:run(Pid, {mailbox, [], Entries, erlang:system_info(atom_count)}, Opts,
-                   fun(Look) ->
-                           Rows = [{Shape, Messages, Words, From}
-                                   || {Shape, Messages, Words, _, From} <- rows(Look, 0)],
-                           answer(sonde_nif:look_mailbox(Look), Rows, N)
-                   end).
+                   fun(Look) -> seen(sonde_nif:look_content(Look), Look, N) end).
+
+seen(true, Look, N) ->
+    Rows = [{Shape, Messages, Words, From}
+            || {Shape, Messages, Words, _, From} <- rows(Look, 0)],
+    answer(sonde_nif:look_mailbox(Look), Rows, N);
+seen(sensitive, Look, N) ->
+    case answer(sonde_nif:look_mailbox(Look), [], N) of
+        #{messages := 0} = Empty -> Empty;
+        Mailbox -> Mailbox#{content => sensitive}
+    end;
+seen(forbidden, _, _) ->
+    {error, content_forbidden}.
 
 rows(_Look, done) -> [];
 rows(Look, From) ->
-    {Next, Rows} = sonde_nif:look_shapes(Look, From),
+    {Next, Rows} = sonde_look:given(sonde_nif:look_shapes(Look, From)),
     Rows ++ rows(Look, Next).
 
 %% ---- portable
@@ -107,10 +122,21 @@ ask(Pid, N, #{sample := Sample, max_words := Max} = Opts, Why) ->
         [{_, Messages}, _] when Messages > Sample -> {error, {native_off, Why}};
         [_, {_, Words}] when Words > Max -> {error, {heap_too_large, Words, Max}};
         _ ->
-            case process_info(Pid, messages) of
+            case messages(Pid, ?HIDDEN) of
                 undefined -> undefined;
-                {messages, Messages} -> counted(Messages, N, Opts)
+                hidden -> {error, {native_off, Why}};
+                Messages -> counted(Messages, N, Opts)
             end
+    end.
+
+%% The VM says that a sensitive process has no messages, but how many wait if only that is asked for.
+messages(_Pid, 0) ->
+    hidden;
+messages(Pid, Tries) ->
+    case {process_info(Pid, messages), process_info(Pid, message_queue_len)} of
+        {{messages, []}, {message_queue_len, Waiting}} when Waiting > 0 -> messages(Pid, Tries - 1);
+        {{messages, Messages}, _} -> Messages;
+        {undefined, _} -> undefined
     end.
 
 counted(Messages, N, Opts) ->

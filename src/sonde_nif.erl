@@ -15,7 +15,7 @@
 -export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
-         look_end/1]).
+         look_end/1, look_content/1, content/1]).
 -export([probe_resource/1, calibrate_resources/5, account_new/2, account_add/3, account_want/2,
          account_sum/1, account_rank/3, account_ranked/2, account_holdings/2, account_known/2,
          account_resources/2, account_end/1]).
@@ -24,7 +24,7 @@
          longest_calls/0, reset_calls/0]).
 -endif.
 
--export_type([scan/0, attr/0, mode/0, look/0, account/0]).
+-export_type([scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
 
 -on_load(init/0).
 -nifs([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
@@ -34,8 +34,8 @@
        scan_limit/2, calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1,
        look_progress/1, look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2,
        look_flat/1, look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3,
-       look_slices/3, look_end/1, probe_resource/1, calibrate_resources/5, account_new/2,
-       account_add/3, account_want/2, account_sum/1, account_rank/3, account_ranked/2,
+       look_slices/3, look_end/1, look_content/1, content/1, probe_resource/1,
+       calibrate_resources/5, account_new/2, account_add/3, account_want/2, account_sum/1, account_rank/3, account_ranked/2,
        account_holdings/2, account_known/2, account_resources/2,
        account_end/1]).
 -ifdef(TEST).
@@ -50,6 +50,8 @@
 -type scan() :: reference().
 -type look() :: reference().
 -type account() :: reference().
+%% Of a process that became sensitive, or ended, since it was looked at.
+-type withheld() :: torn | gone.
 -type from() :: scan() | [pid()] | undefined.
 -type attr() :: atom().
 -type mode() :: top | sample | diff | holders | all | each | account.
@@ -277,7 +279,7 @@ look_end(_Look) -> erlang:nif_error(not_loaded).
 %% After `mark' or `account' is done. Bytes, but `words'.
 -spec look_heap(look()) ->
     {#{atom() => term()}, #{atom() => non_neg_integer()},
-     [{Kind :: term(), non_neg_integer(), non_neg_integer()}]}.
+     [{Kind :: term(), non_neg_integer(), non_neg_integer()}]} | withheld().
 look_heap(_Look) -> erlang:nif_error(not_loaded).
 
 %% After `top' is done, for which MaxEntries is how many rows: the next few from that one on,
@@ -285,7 +287,7 @@ look_heap(_Look) -> erlang:nif_error(not_loaded).
 %% has parts, how many of them follow.
 -spec look_top(look(), non_neg_integer()) ->
     [{Way :: [term()], Retained :: pos_integer(), Self :: pos_integer(), Kind :: term(),
-      Preview :: [term()]}].
+      Preview :: [term()]}] | withheld().
 look_top(_Look, _From) -> erlang:nif_error(not_loaded).
 
 %% Of `snapshot', for which MaxEntries is how many nodes, when it is done, and each time when it
@@ -297,7 +299,7 @@ look_top(_Look, _From) -> erlang:nif_error(not_loaded).
 look_text(_Look) -> erlang:nif_error(not_loaded).
 
 %% What its names are made of: the next few from that one on, counted from 0.
--spec look_names(look(), non_neg_integer()) -> [binary() | tuple()].
+-spec look_names(look(), non_neg_integer()) -> [binary() | tuple()] | withheld().
 look_names(_Look, _From) -> erlang:nif_error(not_loaded).
 
 %% What that took: `bytes' at most at a time.
@@ -327,12 +329,22 @@ flat_quick(_Term) -> erlang:nif_error(not_loaded).
     {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer()}.
 look_mailbox(_Look) -> erlang:nif_error(not_loaded).
 
-%% An atom that is a message by itself is `{Atom}'.
+%% An atom that is a message by itself is `{Atom}'. Where content may not be shown, all messages are
+%% `other' ones.
 -spec look_shapes(look(), non_neg_integer()) ->
     {non_neg_integer() | done,
      [{Shape :: term(), Messages :: pos_integer(), Words :: non_neg_integer(),
-       Visible :: non_neg_integer(), pid() | undefined}]}.
+       Visible :: non_neg_integer(), pid() | undefined}]} | withheld().
 look_shapes(_Look, _From) -> erlang:nif_error(not_loaded).
+
+%% Whether the answers of this look have content, or why not.
+-spec look_content(look()) -> true | forbidden | sensitive.
+look_content(_Look) -> erlang:nif_error(not_loaded).
+
+%% `false' forbids content for as long as the library stays loaded; `true' changes nothing. Returns
+%% whether content is allowed.
+-spec content(boolean()) -> boolean().
+content(_Allowed) -> erlang:nif_error(not_loaded).
 
 %% After `slices' is done, from one on and at most so many: the binaries that the heap sees, by
 %% address; how many bytes of each are seen, by how many slices.

@@ -24,7 +24,11 @@
 -spec open(pid(), #{atom() => term()}) -> {ok, next()} | no().
 open(Pid, Opts) when is_pid(Pid), node(Pid) =:= node() ->
     case sonde_vm:side() of
-        native -> start(Pid, Opts);
+        native ->
+            case maps:get(values, Opts) andalso not sonde_content:allowed() of
+                true -> {error, content_forbidden};
+                false -> start(Pid, Opts)
+            end;
         {portable, Why} -> {error, {native_off, Why}}
     end.
 
@@ -36,7 +40,7 @@ start(Pid, #{timeout := Timeout, progress := Progress} = Opts) ->
             Key = {?MODULE, make_ref()},
             _ = put(Key, Opts#{pid => Pid, until => Until, tries => ?TRIES, look => none,
                                painter => sonde_painter:start(Progress),
-                               written => false, strings => none}),
+                               content => #{}, written => false, strings => none}),
             {ok, fun() -> next(Key) end};
         No ->
             No
@@ -50,7 +54,7 @@ release(_) -> true.
 
 next(Key) ->
     #{until := Until, painter := Painter} = State = get(Key),
-    case step(erlang:monotonic_time(millisecond) >= Until, State) of
+    case try_step(erlang:monotonic_time(millisecond) >= Until, State) of
         {data, Data, New} ->
             _ = put(Key, New),
             {data, Data};
@@ -62,19 +66,25 @@ next(Key) ->
             End
     end.
 
+try_step(IsLate, State) ->
+    try step(IsLate, State)
+    catch throw:{sonde_look, Withheld} -> no(Withheld, State)
+    end.
+
 step(true, _State) ->
     {error, timeout};
 step(false, #{look := none, pid := Pid, max_words := Words, max_nodes := Nodes} = State) ->
     try sonde_nif:look_new(snapshot, Pid, want(State), min(Words, ?MOST), min(Nodes, ?MOST),
                            erlang:system_info(atom_count)) of
-        Look when is_reference(Look) -> {data, [], State#{look := Look}};
+        Look when is_reference(Look) ->
+            content(sonde_nif:look_content(Look), State#{look := Look});
         Why -> no(Why, State)
     catch
         error:no_memory -> no(no_memory, State)
     end;
-step(false, #{look := Look, strings := {From, Nodes, Edges}} = State) ->
-    case sonde_nif:look_names(Look, From) of
-        [] -> {data, "]}\n", State#{strings := {done, #{nodes => Nodes, edges => Edges}}}};
+step(false, #{look := Look, strings := {From, Nodes, Edges}, content := Content} = State) ->
+    case sonde_look:given(sonde_nif:look_names(Look, From)) of
+        [] -> {data, "]}\n", State#{strings := {done, Content#{nodes => Nodes, edges => Edges}}}};
         Names -> {data, strings(Names), State#{strings := {From + length(Names), Nodes, Edges}}}
     end;
 step(false, #{strings := {done, _} = Done}) ->
@@ -93,7 +103,14 @@ moving(Look, State) ->
     {data, [], State}.
 
 want(#{values := Values}) ->
-    [content || application:get_env(sonde, allow_content, true) =:= true] ++ [values || Values].
+    [content || sonde_content:allowed()] ++ [values || Values].
+
+%% What was asked for and is withheld is an error; what nobody asked for is only told.
+content(true, State) -> {data, [], State};
+content(forbidden, #{values := true}) -> {error, content_forbidden};
+content(sensitive, #{values := true}) -> {error, content_sensitive};
+content(forbidden, State) -> {data, [], State};
+content(sensitive, State) -> {data, [], State#{content := #{content => sensitive}}}.
 
 forget(#{look := none}) -> ok;
 forget(#{look := Look}) -> sonde_nif:look_end(Look).
@@ -127,7 +144,8 @@ last(Why, State) ->
 
 %% The fixed strings come before all others.
 fixed(true, #{look := Look} = State) when not is_map_key(fixed, State) ->
-    [First | Names] = Fixed = [Name || Name <- sonde_nif:look_names(Look, 0), is_binary(Name)],
+    [First | Names] = Fixed = [Name || Name <- sonde_look:given(sonde_nif:look_names(Look, 0)),
+                                is_binary(Name)],
     {[string(First) | strings(Names)], State#{fixed => length(Fixed)}};
 fixed(_, State) ->
     {[], State}.

@@ -190,7 +190,7 @@ things(Things, #{from := From}, Style) when is_list(Things) ->
     table(["retained", "path", "kind", "self", "preview"],
           [[sonde_units:cell(retained, Retained, false), {text, sonde_heap_top:path_text(Path)},
             sonde_units:cell(kind, Kind, false), sonde_units:cell(self, Self, false),
-            {text, case Preview of forbidden -> "forbidden"; _ -> Preview end}]
+            {text, case is_atom(Preview) of true -> atom_to_list(Preview); false -> Preview end}]
            || #{retained := Retained, path := Path, kind := Kind, self := Self,
                 preview := Preview} <- lists:nthtail(min(From, length(Things)), Things)], Style);
 things(Nothing, _, Style) ->

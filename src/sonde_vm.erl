@@ -174,8 +174,11 @@ configure() ->
             _ = [sonde_nif:switch(off) || proplists:get_value(native, Env, on) =:= off],
             _ = [sonde_nif:want_reader(syscall)
                  || proplists:get_value(reader, Env, guarded) =:= syscall],
+            _ = [sonde_content:forbid() || {allow_content, Allowed} <- Env, Allowed =/= true],
             ok
-    end.
+    end,
+    _ = sonde_content:allowed(),
+    ok.
 
 %% The command line (`-sonde native off') counts once the application is loaded, but what was set
 %% before it was loaded would then be gone. Where there is no application file, no matter.

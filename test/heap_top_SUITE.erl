@@ -300,14 +300,20 @@ strange_keys(_Config) ->
     {Expected, Expected} = {[K || K <- Expected, lists:member(K, Rows)], Expected},
     sonde_test:stop(Pid).
 
+%% In a node of its own: content once forbidden stays so.
 content_forbidden(_Config) ->
+    sonde_peer_helper:with(shipped, fun(Peer) ->
+        ok = sonde_peer_helper:call(Peer, ?MODULE, forbidden_there, [])
+    end).
+
+forbidden_there() ->
     Pid = sonde_test:hold(fun() ->
                                   put(shown, lists:seq(1, 100)),
                                   put({not_shown, 1}, lists:seq(1, 90)),
                                   put("nor this", lists:seq(1, 80))
                           end),
     ok = application:set_env(sonde, allow_content, false),
-    Rows = try rows(Pid) after application:unset_env(sonde, allow_content) end,
+    Rows = rows(Pid),
     [#{path := [dictionary, {key, shown}], preview := forbidden},
      #{path := [dictionary, {key, '_'}]}, #{path := [dictionary, {key, '_'}]} | _] = Rows,
     [forbidden] = lists:usort([P || #{preview := P} <- Rows]),

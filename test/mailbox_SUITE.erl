@@ -270,14 +270,16 @@ limits(_Config) ->
     sonde_test:stop(Pid).
 
 content_can_be_forbidden(_Config) ->
+    sonde_peer_helper:with(shipped, fun(Peer) ->
+        ok = sonde_peer_helper:call(Peer, ?MODULE, forbidden_there, [])
+    end).
+
+forbidden_there() ->
+    #{messages := 0} = sonde_mailbox:mailbox(self(), 1, #{}),
     ok = application:set_env(sonde, allow_content, false),
-    try
-        {error, content_forbidden} = sonde_mailbox:mailbox(self(), 1, #{}),
-        badarg = sonde_test:raised(fun() -> sonde_mailbox:mailbox(self(), a, #{}) end)
-    after
-        application:unset_env(sonde, allow_content)
-    end,
-    #{messages := 0} = sonde_mailbox:mailbox(self(), 1, #{}).
+    {error, content_forbidden} = sonde_mailbox:mailbox(self(), 1, #{}),
+    badarg = sonde_test:raised(fun() -> sonde_mailbox:mailbox(self(), a, #{}) end),
+    ok.
 
 who_is_not_there(_Config) ->
     {Pid, Mon} = spawn_monitor(fun() -> ok end),

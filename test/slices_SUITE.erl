@@ -166,7 +166,8 @@ large(Words) -> [{I, [I], #{I => <<I:64>>}} || I <- lists:seq(1, Words div 10)].
 %% switched or leaves; and by tests.
 others(P) ->
     [{switches, fun() -> ok = sonde_nif:want_reader(sonde_nif:reader()), ok = sonde_nif:switch(on),
-                         on = sonde_nif:state(), ok = sonde_nif:leave() end},
+                         on = sonde_nif:state(), true = sonde_nif:content(true),
+                         ok = sonde_nif:leave() end},
      {reads, fun() -> _ = [sonde_nif:read(P, Attr) || Attr <- sonde_attr:native()] end},
      {unread, fun() -> Scan = scanned(memory, sample),
                        ok = sonde_nif:scan_feed(Scan, [{P, 1}]),
@@ -175,6 +176,7 @@ others(P) ->
      {progress, fun() -> Look = looked_at(top, P, 1000000),
                          {_, _} = sonde_nif:look_progress(Look),
                          #{} = sonde_nif:look_top_info(Look),
+                         true = sonde_nif:look_content(Look),
                          ok = sonde_nif:look_end(Look) end}].
 
 %% What a caller leaves behind that dies in the middle of it, or before it was given back.

@@ -4,6 +4,7 @@
 -module(snap_SUITE).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([forbidden_there/0]).
 -export([sizes_are_those_of_heap_top/1, folded_retains_the_same/1, a_long_list_is_folded/1,
          ids_stay/1, names_of_nodes_and_edges/1, values_are_previews/1, content_forbidden/1,
          pieces_are_small/1, limits_are_said/1, held_while_it_is_written/1, busy_is_said/1,
@@ -257,9 +258,14 @@ shape(Graph) ->
 
 %% Numbers as keys are content too.
 content_forbidden(_Config) ->
+    sonde_peer_helper:with(shipped, fun(Peer) ->
+        ok = sonde_peer_helper:call(Peer, ?MODULE, forbidden_there, [])
+    end).
+
+forbidden_there() ->
     Pid = sonde_test:hold(fun() -> put(42, {maps:from_list([{43, {a}}])}), ok end),
     ok = application:set_env(sonde, allow_content, false),
-    Graph = try dump(Pid, #{}) after application:unset_env(sonde, allow_content) end,
+    Graph = dump(Pid, #{}),
     Labels = [L || {_, _, _, _, Es} <- maps:values(Graph), {_, L, _} <- Es],
     false = lists:member(<<"{key,42}">>, Labels) orelse lists:member(43, Labels),
     true = lists:member(<<"{key,...}">>, Labels),

@@ -229,24 +229,26 @@ remote() ->
     binary_to_term(<<131, 88, 119, (byte_size(Node)), Node/binary, 1:32, 0:32, 1:32>>).
 
 content_forbidden(Config) ->
-    Before = application:get_env(sonde, allow_content),
-    try
-        _ = [begin
-                 ok = application:set_env(sonde, allow_content, Value),
-                 {error, content_forbidden} =
-                     sonde_heap:dump(self(), file(Config), #{values => true, force => Force}),
-                 [] = left(Config),
-                 badarg = raised(fun() -> sonde_heap:dump(self(), file(Config),
-                                                          #{values => true, force => x}) end)
-             end || Value <- [false, no], Force <- [false, true]],
-        ok = file:write_file(file(Config), ""),
-        {error, eexist} = sonde_heap:dump(self(), file(Config), #{values => false})
-    after
-        case Before of
-            {ok, Value0} -> application:set_env(sonde, allow_content, Value0);
-            undefined -> application:unset_env(sonde, allow_content)
-        end
-    end.
+    sonde_peer_helper:with(shipped, fun(Peer) ->
+        [] = sonde_peer_helper:call(Peer, ?MODULE, forbidden_there, [Config])
+    end).
+
+forbidden_there(Config) ->
+    ok = file:write_file(file(Config), ""),
+    {error, eexist} = sonde_heap:dump(self(), file(Config), #{values => true}),
+    ok = file:delete(file(Config)),
+    _ = [begin
+             ok = application:set_env(sonde, allow_content, Value),
+             {error, content_forbidden} =
+                 sonde_heap:dump(self(), file(Config), #{values => true, force => Force}),
+             [] = left(Config),
+             badarg = raised(fun() -> sonde_heap:dump(self(), file(Config),
+                                                      #{values => true, force => x}) end)
+         end || Value <- [false, no], Force <- [false, true]],
+    ok = file:write_file(file(Config), ""),
+    {error, eexist} = sonde_heap:dump(self(), file(Config), #{values => false}),
+    ok = file:delete(file(Config)),
+    left(Config).
 
 %% Neither a process nor a message is left of a dump or a comparison.
 helpers_are_gone(Config) ->
