@@ -58,12 +58,9 @@ dump(Pid, File) ->
           {ok, written()} | undefined | {error, error()}.
 dump(Pid, File, Opts) ->
     (is_pid(Pid) andalso node(Pid) =:= node()) orelse error(badarg),
-    #{force := Force, values := Values} = Read = sonde_opts:read(Opts, options()),
+    #{force := Force} = Read = sonde_opts:read(Opts, options()),
     Name = name(File),
-    Side = sonde_vm:side(),
-    Forbidden = Values andalso not sonde_content:allowed(),
-    case Side of
-        _ when Forbidden -> {error, content_forbidden};
+    case sonde_vm:side() of
         {portable, Why} -> {error, {native_off, Why}};
         native -> sonde_heap_file:write(Name, Force, fun() -> sonde_snap:open(Pid, Read) end)
     end.

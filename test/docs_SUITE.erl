@@ -3,14 +3,14 @@
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([module_is_documented/1, functions_are_documented/1, nothing_but_the_beam_is_needed/1,
-         table_of_the_sides_has_every_call/1]).
+         table_of_the_sides_has_every_call/1, table_of_what_is_revealed_has_every_call/1]).
 
 -define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace, sonde_heap,
                   sonde_watch, sonde_prometheus]).
 
 all() ->
     [module_is_documented, functions_are_documented, nothing_but_the_beam_is_needed,
-     table_of_the_sides_has_every_call].
+     table_of_the_sides_has_every_call, table_of_what_is_revealed_has_every_call].
 
 init_per_suite(Config) ->
     case code:which(sonde) of
@@ -71,6 +71,38 @@ table_of_the_sides_has_every_call(_Config) ->
     Exported = sonde:module_info(exports) -- [{module_info, 0}, {module_info, 1}],
     [] = lists:sort(Exported) -- Listed,
     [] = Listed -- Exported.
+
+%% What each call can reveal, and how to forbid it: each in one row, with one of the three kinds and at
+%% least one of the three ways. The calls of compat/recon are those of the same names.
+table_of_what_is_revealed_has_every_call(_Config) ->
+    {ok, Text} = file:read_file(filename:join(os:getenv("SONDE_ROOT"), "SECURITY.md")),
+    [_, Table | _] =
+        re:split(Text, "\\| call \\| can reveal \\| how to forbid it \\|\n|\n\n(?=Each call of `compat)"),
+    [<<"| --- ", _/binary>> | Rows] = re:split(string:trim(Table), "\n"),
+    Listed = lists:append([revealed(Row) || Row <- Rows]),
+    [] = Listed -- lists:usort(Listed),
+    Exported = [{M, F, A} || M <- ?MODULES, {F, A} <- M:module_info(exports) -- callbacks(M),
+                             F =/= module_info],
+    [] = lists:sort(Exported) -- Listed,
+    [] = Listed -- Exported,
+    [] = [Call || {M, F, A} = Call <- recon(), not lists:member({M, F, A}, Listed)].
+
+revealed(Row) ->
+    [<<>>, Calls, Reveals, Forbids, <<>>] = [string:trim(Cell) || Cell <- re:split(Row, "\\|")],
+    {match, _} = re:run(Reveals, "^(numbers|names|content)\\b"),
+    {match, _} = re:run(Forbids, "^(env|flag|list)(, (env|flag|list))*$"),
+    {match, Found} = re:run(Calls, "`(\\w+):(\\w+)/([0-9,]+)`", [global, {capture, all_but_first, list}]),
+    [{list_to_atom(M), list_to_atom(F), list_to_integer(A)}
+     || [M, F, Arities] <- Found, A <- string:lexemes(Arities, ",")].
+
+%% As ours are called.
+recon() ->
+    Files = filelib:wildcard(filename:join([os:getenv("SONDE_ROOT"), "compat", "recon", "src", "*.erl"])),
+    [_, _, _, _, _ | _] = Files,
+    [{list_to_atom("sonde" ++ Rest), F, A}
+     || File <- Files, "recon" ++ Rest <- [filename:basename(File, ".erl")],
+        {ok, Forms} <- [epp:parse_file(File, [])],
+        {attribute, _, export, Calls} <- Forms, {F, A} <- Calls].
 
 shown({error, _} = Error) -> ct:fail(Error);
 shown(Text) -> unicode:characters_to_binary(Text).
