@@ -211,10 +211,11 @@ NIF(nif_content)
     return atomic_load(&s->no_content) ? ATOM(false) : ATOM(true);
 }
 
+/* This call is one that is under way, so the handler goes at its end at the earliest. */
 NIF(nif_leave)
 {
-    (void)argc, (void)argv;
-    atomic_store(&sonde_of(env)->leave, true);
+    (void)env, (void)argc, (void)argv;
+    peek_leave();
     return ATOM(ok);
 }
 
@@ -270,7 +271,10 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     nif_fail_load(env, info);
     make_atoms(env);
     *priv = make_state(env);
-    return *priv ? 0 : 1;
+    if (!*priv)
+        return 1;
+    peek_return();
+    return 0;
 }
 
 /* The same build shares its state, and what is proved stays proved. Another build's state is not
@@ -287,6 +291,7 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM in
         return 1;
     atomic_fetch_add(&old->users, 1);
     *priv = old;
+    peek_return();
     return 0;
 }
 
@@ -296,13 +301,24 @@ static void unload(ErlNifEnv *env, void *priv)
     struct sonde *s = priv;
     if (atomic_fetch_sub(&s->users, 1) != 1)
         return;
-    if (atomic_load(&s->leave))
-        peek_leave();
+    peek_settle();
     if (s->status_env)
         enif_free_env(s->status_env);
     enif_mutex_destroy(s->lock);
     sonde_free(s);
 }
+
+#define X(Name, Arity, Where)                                                                      \
+    NIF(nif_counted_##Name)                                                                        \
+    {                                                                                              \
+        struct peek_slot *slot = peek_enter();                                                     \
+        ERL_NIF_TERM answer = MEASURED(Name)(env, argc, argv);                                     \
+        peek_exit(slot);                                                                           \
+        return answer;                                                                             \
+    }
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
 
 static ErlNifFunc functions[] = {
 #define X(Name, Arity, Where) {#Name, Arity, CALLED(Name), Where},

@@ -48,7 +48,6 @@ struct sonde {
     atomic_int reader;      /* enum peek_reader that is wanted */
     atomic_bool off;        /* switched off by hand */
     atomic_bool no_content; /* no call gives content any more; it never becomes false again */
-    atomic_bool leave;      /* with the last instance, the handler goes, too */
     atomic_bool proved;
     struct vm vm;         /* written before proved is set, then never, as */
     struct layout proven; /* what vm.lay points at */
@@ -134,21 +133,29 @@ NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
 
-/* What the VM calls in place of a NIF or of a destructor. In the tests' library: something that measures how
- * long that one holds its scheduler. */
+/* What the VM calls in place of a NIF: something that counts it as under way, so that the handler does
+ * not go in the middle of it. */
+#define X(Name, Arity, Where) NIF(nif_counted_##Name);
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+#define CALLED(Name) nif_counted_##Name
+
+/* And what that calls, or the VM in place of a destructor. In the tests' library: something that measures
+ * how long that one holds its scheduler. */
 #ifdef SONDE_TEST
 #define X(Name, Arity, Where) NIF(nif_measured_##Name);
 NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
-#define CALLED(Name) nif_measured_##Name
+#define MEASURED(Name) nif_measured_##Name
 ErlNifResourceDtor *nif_measured_release(const char *type, ErlNifResourceDtor *release);
 
 #define X(Name, Arity) NIF(nif_##Name);
 TEST_LIST(X)
 #undef X
 #else
-#define CALLED(Name) nif_##Name
+#define MEASURED(Name) nif_##Name
 static inline ErlNifResourceDtor *nif_measured_release(const char *type,
                                                        ErlNifResourceDtor *release)
 {

@@ -60,6 +60,24 @@ uint64_t peek_faults(void)
     return atomic_load_explicit(&faults, memory_order_relaxed);
 }
 
+/* ---- who reads -------------------------------------------------------------------------------- */
+
+struct peek_slot peek_slots[PEEK_SLOTS];
+atomic_bool peek_left;
+
+/* After peek_left was set: who came in later than that found no reader, and does not matter. */
+static bool nobody_reads(void)
+{
+    for (unsigned i = 0; i < PEEK_SLOTS; i++) {
+        if (atomic_load(&peek_slots[i].calls) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Held where the handler comes or goes, and where readers are allowed again. */
+static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* ---- the handler --------------------------------------------------------------------------- */
 
 #if HAVE_GUARDED
@@ -194,7 +212,6 @@ static bool is_ours(const struct sigaction *sa)
     return (sa->sa_flags & our_flags) == our_flags && sa->sa_sigaction == on_fault;
 }
 
-static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool installed;
 
 static bool install_one(int ix)
@@ -250,17 +267,15 @@ static void uninstall_one(int ix)
 }
 
 /* Who has put his own over ours may chain to it: then it would be wrong to install it again later,
- * so it counts as installed for ever. */
+ * so it counts as installed. With install_lock. */
 static void uninstall(void)
 {
-    (void)pthread_mutex_lock(&install_lock);
-    if (atomic_load_explicit(&installed, memory_order_relaxed) && is_in_place(0) &&
-        is_in_place(1)) {
-        for (int ix = 0; ix < SIGNALS; ix++)
-            uninstall_one(ix);
-        atomic_store_explicit(&installed, false, memory_order_release);
-    }
-    (void)pthread_mutex_unlock(&install_lock);
+    if (!atomic_load_explicit(&installed, memory_order_relaxed) || !is_in_place(0) ||
+        !is_in_place(1))
+        return;
+    for (int ix = 0; ix < SIGNALS; ix++)
+        uninstall_one(ix);
+    atomic_store_explicit(&installed, false, memory_order_release);
 }
 
 /* A handler that was ours and is replaced is never put back: whoever replaced it may chain to us,
@@ -290,9 +305,26 @@ static bool armed(void)
 }
 #endif
 
+/* Under the lock nobody is allowed to read again, so who comes in meanwhile finds no reader. */
+void peek_settle(void)
+{
+    (void)pthread_mutex_lock(&install_lock);
+    if (atomic_load(&peek_left) && nobody_reads())
+        uninstall();
+    (void)pthread_mutex_unlock(&install_lock);
+}
+
 void peek_leave(void)
 {
-    uninstall();
+    atomic_store(&peek_left, true);
+    peek_settle();
+}
+
+void peek_return(void)
+{
+    (void)pthread_mutex_lock(&install_lock);
+    atomic_store(&peek_left, false);
+    (void)pthread_mutex_unlock(&install_lock);
 }
 
 /* ---- the syscall reader -------------------------------------------------------------------- */
@@ -430,7 +462,7 @@ void peek_barrier(void)
 
 enum peek_reader peek_ready(enum peek_reader want)
 {
-    if (want == PEEK_NONE || !barrier_works())
+    if (want == PEEK_NONE || atomic_load(&peek_left) || !barrier_works())
         return PEEK_NONE;
     if (want == PEEK_GUARDED && armed())
         return PEEK_GUARDED;

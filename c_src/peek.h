@@ -4,6 +4,7 @@
 #ifndef SONDE_PEEK_H
 #define SONDE_PEEK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,9 +20,40 @@ enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
  * a guarded load would then kill the node. */
 enum peek_reader peek_ready(enum peek_reader want);
 
-/* Takes the handler away again, so that all is as before the first peek_ready: only where ours is the
- * one in place for both signals, and only while nobody reads. Else it stays for good. */
+/* From now on no reader is ready, and the handler goes as soon as nobody is between peek_enter and
+ * peek_exit: so that all is as before the first peek_ready. Only where ours is the one in place for both
+ * signals; with another's over it, it stays until that one is gone and somebody tries again. */
 void peek_leave(void);
+
+/* If it is to go: tries. */
+void peek_settle(void);
+
+/* Readers are ready again. */
+void peek_return(void);
+
+/* Who reads says so before its first peek_ready and after its last load. Counted apart for each thread,
+ * as far as stacks tell threads apart, so that they do not wait for each other's cache lines. */
+enum { PEEK_SLOTS = 64 };
+struct peek_slot {
+    _Alignas(64) atomic_uint calls;
+};
+extern struct peek_slot peek_slots[PEEK_SLOTS] __attribute__((visibility("hidden")));
+extern atomic_bool peek_left __attribute__((visibility("hidden")));
+
+static inline struct peek_slot *peek_enter(void)
+{
+    uint64_t stack = (uintptr_t)__builtin_frame_address(0) >> 16;
+    struct peek_slot *slot = &peek_slots[(stack * 0x9E3779B97F4A7C15U) >> 58];
+    atomic_fetch_add(&slot->calls, 1);
+    return slot;
+}
+
+static inline void peek_exit(struct peek_slot *slot)
+{
+    atomic_fetch_sub(&slot->calls, 1);
+    if (atomic_load(&peek_left))
+        peek_settle();
+}
 
 /* Aligned words only. false: some word is not readable (`out` is then unspecified).
  * A word is read with one load, and the words in the order given, each after the one before

@@ -414,6 +414,15 @@ static void syscall_installs_nothing(void)
     _exit(0);
 }
 
+/* Is what there was before us in place, for both signals? */
+static bool is_bare(void)
+{
+    struct sigaction segv;
+    struct sigaction bus;
+    return sigaction(SIGSEGV, NULL, &segv) == 0 && segv.sa_handler == tell_signal &&
+           sigaction(SIGBUS, NULL, &bus) == 0 && bus.sa_handler == tell_signal;
+}
+
 /* Ours goes where it is still in place, and can come again; under another's it stays. */
 static void left(void)
 {
@@ -422,8 +431,11 @@ static void left(void)
     install(&plain);
     for (int i = 0; i < 2; i++) {
         peek_leave(); /* nothing is there to be left, the first time */
-        CHILD_EXPECT(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_handler == tell_signal);
-        CHILD_EXPECT(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler == tell_signal);
+        CHILD_EXPECT(is_bare());
+        CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE &&
+                     peek_ready(PEEK_SYSCALL) == PEEK_NONE);
+        CHILD_EXPECT(is_bare());
+        peek_return();
         CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
         CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
         CHILD_EXPECT(sigaction(SIGSEGV, NULL, &before_chain) == 0);
@@ -436,8 +448,75 @@ static void left(void)
     CHILD_EXPECT(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == chain);
     CHILD_EXPECT(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler != tell_signal);
     CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
+    /* and goes, when that one is gone and somebody tries again */
+    CHILD_EXPECT(sigaction(SIGSEGV, &before_chain, NULL) == 0);
+    peek_settle();
+    CHILD_EXPECT(is_bare());
     _exit(0);
 }
+
+/* Who reads goes on reading; with the last one that was there before, the handler goes. */
+static void left_while_reading(void)
+{
+    install(&plain);
+    struct peek_slot *one = peek_enter();
+    struct peek_slot *two = peek_enter();
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
+    peek_leave();
+    CHILD_EXPECT(!is_bare() && refuses(PEEK_GUARDED, (uintptr_t)trap));
+    peek_exit(one);
+    CHILD_EXPECT(!is_bare() && refuses(PEEK_GUARDED, (uintptr_t)trap));
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE);
+    peek_exit(two);
+    CHILD_EXPECT(is_bare());
+    /* come again meanwhile, it stays */
+    one = peek_enter();
+    peek_return();
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
+    peek_leave();
+    peek_return();
+    peek_exit(one);
+    CHILD_EXPECT(!is_bare() && refuses(PEEK_GUARDED, (uintptr_t)trap));
+    _exit(0);
+}
+
+/* ---- leaving and coming again while others read: nobody reads without the handler ---------------- */
+
+static void *read_on(void *arg)
+{
+    atomic_bool *end = arg;
+    while (!atomic_load(end)) {
+        struct peek_slot *slot = peek_enter();
+        if (peek_ready(PEEK_GUARDED) == PEEK_GUARDED && !refuses(PEEK_GUARDED, (uintptr_t)trap))
+            _exit(3);
+        peek_exit(slot);
+    }
+    return NULL;
+}
+
+static void left_and_back(void)
+{
+    enum { READERS = 3, ROUNDS = 20000 };
+    static atomic_bool end;
+    pthread_t readers[READERS];
+    install(&plain);
+    for (int i = 0; i < READERS; i++)
+        CHILD_EXPECT(pthread_create(&readers[i], NULL, read_on, &end) == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        peek_leave();
+        if (i % 3 == 0)
+            (void)sched_yield();
+        peek_return();
+    }
+    peek_leave();
+    atomic_store(&end, true);
+    for (int i = 0; i < READERS; i++)
+        CHILD_EXPECT(pthread_join(readers[i], NULL) == 0);
+    CHILD_EXPECT(is_bare());
+    _exit(0);
+}
+
+/* ---- signals that are sent while others read --------------------------------------------------- */
 
 static atomic_bool stop;
 static pthread_t target;
@@ -567,6 +646,8 @@ static const struct {
     {"handler replaced, signal blocked", replaced_or_blocked},
     {"syscall reader installs nothing", syscall_installs_nothing},
     {"handler left", left},
+    {"handler left while somebody reads", left_while_reading},
+    {"handler left and back, while others read", left_and_back},
     {"signals sent while reading", sent_while_reading},
     {"system call denied", denied},
     {"first process of a container", first_process},

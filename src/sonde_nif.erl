@@ -170,7 +170,8 @@ want_reader(_Reader) -> erlang:nif_error(not_loaded).
 -spec state() -> on | off | none.
 state() -> erlang:nif_error(not_loaded).
 
-%% With the last instance of the module the signal handler goes as well, where it is still ours.
+%% From now on no reader works, and the signal handler goes with the last call that is under way, where
+%% it is still ours. What is loaded again later reads again.
 -spec leave() -> ok.
 leave() -> erlang:nif_error(not_loaded).
 

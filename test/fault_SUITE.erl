@@ -18,6 +18,7 @@ all() ->
      no_reader_before_the_proof, no_reader_after_it, no_reader_in_the_middle_of_a_window,
      no_reader_in_the_middle_of_bin_leak, refused_while_others_scan,
      looks_at_one_process_with_the_reader_of_now, faults_are_caught_by_what_is_loaded_again,
+     the_handler_goes_without_a_purge, the_handler_goes_after_the_last_call,
      true_faults_end_the_node, true_faults_end_it_in_the_middle_of_scans,
      true_faults_reach_who_was_there_before_us, sent_signals_end_the_node].
 
@@ -478,6 +479,71 @@ load_again() ->
          end || _ <- lists:seq(1, 5)],
     right(guarded).
 
+%% Promise: who leaves takes the handler along, also where nothing is purged.
+the_handler_goes_without_a_purge(Config) ->
+    with(Config, [], fun(Peer) -> ok = call(Peer, leave_and_come_back, [sonde_test:side()]) end).
+
+leave_and_come_back(portable) ->
+    reads_with(guarded),
+    ok = sonde_nif:leave(),
+    bare();
+leave_and_come_back(native) ->
+    _ = [begin
+             reads_with(guarded),
+             caught_fault(guarded),
+             [{other, true}, {other, true}] = sonde_foreign_helper:signals(),
+             _ = code:purge(sonde_nif),
+             ok = sonde_nif:leave(),
+             bare(),
+             %% who is still there finds no reader, and does not bring the handler back
+             none = sonde_nif:reader(),
+             true = code:delete(sonde_nif),
+             bare()
+         end || _ <- lists:seq(1, 5)],
+    right(guarded).
+
+bare() ->
+    [{default, false}, {default, false}] = sonde_foreign_helper:signals(),
+    ok.
+
+%% With a reader that is under way it goes when that one is done, whoever was killed meanwhile.
+the_handler_goes_after_the_last_call(Config) ->
+    case sonde_peer_helper:needs_test_build() of
+        ok ->
+            with(test, Config, [], fun(Peer) ->
+                                           ok = call(Peer, leave_under_a_call, [sonde_test:side()])
+                                   end);
+        Skip -> Skip
+    end.
+
+leave_under_a_call(portable) -> ok;
+leave_under_a_call(native) ->
+    _ = [begin
+             reads_with(guarded),
+             Pid = sonde_test:hold(fun() -> ok end),
+             ok = sonde_nif:hold_reader(Pid, Where),
+             {Caller, Mon} = spawn_monitor(fun() -> exit({value, read_slowly(Pid)}) end),
+             ok = sonde_test:until({held, Where}, fun sonde_nif:is_reader_held/0),
+             ok = sonde_nif:leave(),
+             [{other, true}, {other, true}] = sonde_foreign_helper:signals(),
+             _ = [exit(Caller, kill) || Killed],
+             none = sonde_nif:reader(),
+             true = sonde_nif:release_reader(),
+             receive {'DOWN', Mon, process, Caller, _} -> ok end,
+             ok = sonde_test:until(gone, fun() ->
+                      sonde_foreign_helper:signals() =:= [{default, false}, {default, false}]
+                  end),
+             _ = code:purge(sonde_nif),
+             {module, sonde_nif} = code:load_file(sonde_nif),
+             sonde_test:stop(Pid)
+         end || Where <- [opened, walked], Killed <- [false, true]],
+    right(guarded).
+
+%% On a dirty scheduler, so that who waits for it can go on.
+read_slowly(Pid) ->
+    Scan = sonde_nif:scan_new([memory], each, 0, [Pid], [], 1000),
+    sonde_nif:scan_step(Scan).
+
 %% ---- true faults: nodes whose parent sees how they end
 
 %% Promise: a true fault of somebody else ends the node by signal 11, and with a core file, as it
@@ -653,8 +719,10 @@ tell(Term) -> ct:pal("~0p", [Term]).
 
 %% ---- nodes
 
-with(Config, Args, Fun) ->
-    Peer = sonde_peer_helper:start(shipped, Args),
+with(Config, Args, Fun) -> with(shipped, Config, Args, Fun).
+
+with(Build, Config, Args, Fun) ->
+    Peer = sonde_peer_helper:start(Build, Args),
     try
         ok = sonde_peer_helper:call(Peer, sonde_foreign_helper, load,
                                     [proplists:get_value(foreign, Config)]),

@@ -110,7 +110,7 @@ too_long(Rows) ->
 
 calls(P, Dir) ->
     the_proof(sonde_nif:reader()) ++ counts(P) ++ binaries(P) ++ looks(P, Dir) ++ sizes(P)
-        ++ others(P) ++ deaths(P).
+        ++ others(P) ++ deaths(P) ++ [{leaves, fun leave_and_come_back/0}].
 
 %% Anew, with every check. By the slower reader the process table is not found in a millisecond; but
 %% once for a node.
@@ -163,11 +163,10 @@ sizes(P) ->
 large(Words) -> [{I, [I], #{I => <<I:64>>}} || I <- lists:seq(1, Words div 10)].
 
 %% What is called only where processes cannot be read, the terminal shows a progress, the library is
-%% switched or leaves; and by tests.
+%% switched; and by tests.
 others(P) ->
     [{switches, fun() -> ok = sonde_nif:want_reader(sonde_nif:reader()), ok = sonde_nif:switch(on),
-                         on = sonde_nif:state(), true = sonde_nif:content(true),
-                         ok = sonde_nif:leave() end},
+                         on = sonde_nif:state(), true = sonde_nif:content(true) end},
      {reads, fun() -> _ = [sonde_nif:read(P, Attr) || Attr <- sonde_attr:native()] end},
      {unread, fun() -> Scan = scanned(memory, sample),
                        ok = sonde_nif:scan_feed(Scan, [{P, 1}]),
@@ -178,6 +177,14 @@ others(P) ->
                          #{} = sonde_nif:look_top_info(Look),
                          true = sonde_nif:look_content(Look),
                          ok = sonde_nif:look_end(Look) end}].
+
+%% The last one, since to purge what was loaded before wakes every process.
+leave_and_come_back() ->
+    _ = code:purge(sonde_nif),
+    ok = sonde_nif:leave(),
+    {module, sonde_nif} = code:load_file(sonde_nif),
+    #{reader := Reader} = sonde:native(),
+    true = Reader =/= none.
 
 %% What a caller leaves behind that dies in the middle of it, or before it was given back.
 deaths(P) ->
