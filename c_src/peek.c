@@ -7,6 +7,7 @@
  * where it would have gone without us. */
 #include "peek.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -34,6 +35,14 @@ extern const struct guarded __start_sonde_guarded[] __attribute__((visibility("h
 extern const struct guarded __stop_sonde_guarded[] __attribute__((visibility("hidden")));
 #else
 extern const char sonde_pc_load[];
+#endif
+
+void sonde_on_fault(int sig, siginfo_t *si, void *ctx) __attribute__((visibility("hidden")));
+#if defined(__ELF__)
+void sonde_handler_1(int sig, siginfo_t *si, void *ctx); /* goes on there, and has a name */
+#define OUR_HANDLER sonde_handler_1
+#else
+#define OUR_HANDLER sonde_on_fault
 #endif
 #endif
 
@@ -191,7 +200,7 @@ static void forward(int sig, siginfo_t *si, void *ctx)
         call_previous(prev, sig, si, ctx);
 }
 
-static void on_fault(int sig, siginfo_t *si, void *ctx)
+void sonde_on_fault(int sig, siginfo_t *si, void *ctx)
 {
     ucontext_t *uc = ctx;
     uintptr_t next = is_fault(si) ? landing((uintptr_t)UC_PC(uc)) : 0;
@@ -209,8 +218,92 @@ static const int our_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
 
 static bool is_ours(const struct sigaction *sa)
 {
-    return (sa->sa_flags & our_flags) == our_flags && sa->sa_sigaction == on_fault;
+    return (sa->sa_flags & our_flags) == our_flags && sa->sa_sigaction == OUR_HANDLER;
 }
+
+/* ---- other builds of sonde in this node ------------------------------------------------------ */
+
+/* A build's place in the chain of handlers. Images stay mapped (nodelete), so a pointer to one of these is
+ * good for ever. All builds rely on its form: another one needs another name of the handler. */
+enum { FAMILY_MAX = 1000 };
+struct family {
+    void (*handler)(int, siginfo_t *, void *);
+    /* Whose handler was in place before this one, for each signal; NULL: a stranger's, or it is not
+     * installed. A handler of the family passes on what it does not know. */
+    const struct family *_Atomic before[SIGNALS];
+    /* Its own one goes now, if that is what it is to do. */
+    void (*settle)(void);
+};
+
+#if defined(__ELF__)
+extern struct family sonde_family __attribute__((visibility("hidden")));
+struct family sonde_family = {OUR_HANDLER, {NULL, NULL}, peek_settle};
+
+/* Of a handler; NULL: a stranger's. The loader knows the name of a function by its address; nothing of
+ * what is in a stranger's library is read. */
+static const struct family *family_of(const struct sigaction *sa)
+{
+    static const struct family *_Atomic known;
+    const struct family *f = atomic_load(&known);
+    Dl_info info;
+    if (!(sa->sa_flags & SA_SIGINFO) || (sa->sa_flags & our_flags) != our_flags)
+        return NULL;
+    if (f && f->handler == sa->sa_sigaction)
+        return f;
+    void *address = (void *)(uintptr_t)sa->sa_sigaction; // NOLINT(performance-no-int-to-ptr)
+    if (dladdr(address, &info) == 0 || !info.dli_sname || info.dli_saddr != address ||
+        strcmp(info.dli_sname, "sonde_handler_1") != 0)
+        return NULL;
+    int64_t offset;
+    const char *before = (const char *)address - sizeof offset;
+    memcpy(&offset, before, sizeof offset);
+    f = (const void *)(before + offset);
+    atomic_store(&known, f);
+    return f;
+}
+
+static void remember_before(int ix, const struct family *f)
+{
+    atomic_store(&sonde_family.before[ix], f);
+}
+
+static const struct family *before_us(int ix)
+{
+    return atomic_load(&sonde_family.before[ix]);
+}
+
+/* Is ours in place, or will another build's pass on to it what is ours? */
+static bool reaches_us(int ix, const struct sigaction *now)
+{
+    const struct family *f = is_ours(now) ? &sonde_family : family_of(now);
+    for (unsigned i = 0; f && f != &sonde_family && i < FAMILY_MAX; i++)
+        f = atomic_load(&f->before[ix]);
+    return f == &sonde_family;
+}
+#else
+static const struct family *family_of(const struct sigaction *sa)
+{
+    (void)sa;
+    return NULL;
+}
+
+static void remember_before(int ix, const struct family *f)
+{
+    (void)ix, (void)f;
+}
+
+static const struct family *before_us(int ix)
+{
+    (void)ix;
+    return NULL;
+}
+
+static bool reaches_us(int ix, const struct sigaction *now)
+{
+    (void)ix;
+    return is_ours(now);
+}
+#endif
 
 static atomic_bool installed;
 
@@ -219,7 +312,7 @@ static bool install_one(int ix)
     struct sigaction ours;
     struct sigaction old;
     memset(&ours, 0, sizeof ours);
-    ours.sa_sigaction = on_fault;
+    ours.sa_sigaction = OUR_HANDLER;
     ours.sa_flags = our_flags;
     (void)sigemptyset(&ours.sa_mask);
     /* First ask, so that `previous` is right before our handler can run. */
@@ -228,11 +321,15 @@ static bool install_one(int ix)
     if (is_ours(&old))
         return true;
     previous[ix] = old;
+    remember_before(ix, NULL);
     /* System calls go on after a signal, or do not, as they did before. */
     if (old.sa_handler == SIG_IGN || (old.sa_flags & SA_RESTART))
         ours.sa_flags |= SA_RESTART;
     /* And told again, should somebody have come in between. */
-    return sigaction(signals[ix], &ours, &previous[ix]) == 0;
+    if (sigaction(signals[ix], &ours, &previous[ix]) != 0)
+        return false;
+    remember_before(ix, family_of(&previous[ix]));
+    return true;
 }
 
 static bool install(void)
@@ -264,22 +361,27 @@ static void uninstall_one(int ix)
     /* Somebody may have come since we looked: then his is put back. */
     if (sigaction(signals[ix], &before, &was) == 0 && !is_ours(&was))
         (void)sigaction(signals[ix], &was, NULL);
+    else
+        remember_before(ix, NULL);
 }
 
 /* Who has put his own over ours may chain to it: then it would be wrong to install it again later,
- * so it counts as installed. With install_lock. */
-static void uninstall(void)
+ * so it counts as installed. With install_lock. The build whose handler is in place again, if any. */
+static const struct family *uninstall(void)
 {
     if (!atomic_load_explicit(&installed, memory_order_relaxed) || !is_in_place(0) ||
         !is_in_place(1))
-        return;
+        return NULL;
+    const struct family *next = before_us(0);
     for (int ix = 0; ix < SIGNALS; ix++)
         uninstall_one(ix);
     atomic_store_explicit(&installed, false, memory_order_release);
+    return next;
 }
 
 /* A handler that was ours and is replaced is never put back: whoever replaced it may chain to us,
- * and two handlers that chain to each other never end. */
+ * and two handlers that chain to each other never end. Another build's chains to us if nobody else's is in
+ * between. */
 static bool armed(void)
 {
     sigset_t blocked;
@@ -287,7 +389,7 @@ static bool armed(void)
         return false;
     for (int ix = 0; ix < SIGNALS; ix++) {
         struct sigaction now;
-        if (sigaction(signals[ix], NULL, &now) != 0 || !is_ours(&now) ||
+        if (sigaction(signals[ix], NULL, &now) != 0 || !reaches_us(ix, &now) ||
             sigismember(&blocked, signals[ix]) != 0)
             return false;
     }
@@ -295,8 +397,13 @@ static bool armed(void)
 }
 
 #else
-static void uninstall(void)
+struct family {
+    void (*settle)(void);
+};
+
+static const struct family *uninstall(void)
 {
+    return NULL;
 }
 
 static bool armed(void)
@@ -308,10 +415,14 @@ static bool armed(void)
 /* Under the lock nobody is allowed to read again, so who comes in meanwhile finds no reader. */
 void peek_settle(void)
 {
+    const struct family *next = NULL;
     (void)pthread_mutex_lock(&install_lock);
     if (atomic_load(&peek_left) && nobody_reads())
-        uninstall();
+        next = uninstall();
     (void)pthread_mutex_unlock(&install_lock);
+    /* That one may have waited for us to go. */
+    if (next)
+        next->settle();
 }
 
 void peek_leave(void)

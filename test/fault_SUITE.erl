@@ -19,6 +19,7 @@ all() ->
      no_reader_in_the_middle_of_bin_leak, refused_while_others_scan,
      looks_at_one_process_with_the_reader_of_now, faults_are_caught_by_what_is_loaded_again,
      the_handler_goes_without_a_purge, the_handler_goes_after_the_last_call,
+     builds_come_and_go, builds_leave_in_any_order, builds_over_a_stranger,
      true_faults_end_the_node, true_faults_end_it_in_the_middle_of_scans,
      true_faults_reach_who_was_there_before_us, sent_signals_end_the_node].
 
@@ -543,6 +544,70 @@ leave_under_a_call(native) ->
 read_slowly(Pid) ->
     Scan = sonde_nif:scan_new([memory], each, 0, [Pid], [], 1000),
     sonde_nif:scan_step(Scan).
+
+%% ---- other builds of sonde, each with a handler of its own over those of the others
+
+%% Promise: after a rollback the build that was there before reads as it did.
+builds_come_and_go(Config) ->
+    Builds = builds(24, Config),
+    with(Config, [], fun(Peer) -> ok = call(Peer, come_and_go, [Builds]) end).
+
+come_and_go(Builds) ->
+    _ = [read_by(Build) || Build <- Builds],
+    _ = [read_by(Build) || Build <- shuffled(Builds)],
+    right(guarded).
+
+read_by(Build) ->
+    ok = sonde_builds_helper:load(Build),
+    reads_with(guarded),
+    caught_fault(guarded).
+
+%% Whoever leaves first: no build that is still there loses its handler, and with the last one none is
+%% left.
+builds_leave_in_any_order(Config) ->
+    Builds = builds(5, Config),
+    with(Config, [], fun(Peer) -> ok = call(Peer, leave_in_any_order, [Builds]) end).
+
+leave_in_any_order(Builds) ->
+    _ = [leave_in_order(Builds, shuffled(Builds))
+         || sonde_test:side() =:= native, _ <- lists:seq(1, 8)],
+    ok.
+
+leave_in_order(Builds, Order) ->
+    _ = [read_by(Build) || Build <- Builds],
+    lists:foldl(fun(Build, [Build | Stay]) ->
+                        ok = sonde_builds_helper:load(Build),
+                        ok = sonde_nif:leave(),
+                        _ = [[{other, true}, {other, true}] = sonde_foreign_helper:signals()
+                             || Stay =/= []],
+                        _ = [read_by(Other) || Other <- Stay],
+                        Stay
+                end, Order, Order),
+    bare().
+
+%% A handler in between that forwards nothing is noticed.
+builds_over_a_stranger(Config) ->
+    Builds = builds(2, Config),
+    with(Config, [], fun(Peer) -> ok = call(Peer, over_a_stranger, [Builds]) end).
+
+over_a_stranger([First, Second]) ->
+    read_by(First),
+    ok = sonde_foreign_helper:take_signals(swallows),
+    read_by(Second),
+    ok = sonde_builds_helper:load(First),
+    reads_with(syscall),
+    caught_fault(syscall),
+    %% It takes away what was put over it, too.
+    ok = sonde_foreign_helper:give_back(),
+    reads_with(guarded),
+    caught_fault(guarded),
+    ok = sonde_builds_helper:load(Second),
+    reads_with(syscall),
+    caught_fault(syscall).
+
+shuffled(List) -> [X || {_, X} <- lists:sort([{rand:uniform(), X} || X <- List])].
+
+builds(N, Config) -> sonde_builds_helper:make(proplists:get_value(dir, Config), N).
 
 %% ---- true faults: nodes whose parent sees how they end
 
