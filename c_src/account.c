@@ -13,6 +13,8 @@ void account_init(struct account *a, const struct layout *lay, const struct proc
     *a = (struct account){.lay = lay, .tab = *tab, .block_bytes = 8};
     a->block_bytes += tagged ? lay->tag_bytes : 0;
     census_init(&a->all, max, false);
+    census_init(&a->counted, UINT32_MAX, true); /* as many as there are processes, like pids */
+    census_init(&a->followed, max, true);
     top_init(&a->top, 0);
 }
 
@@ -29,20 +31,22 @@ static void unrank(struct account *a)
 void account_free(struct account *a)
 {
     census_free(&a->all);
+    census_free(&a->counted);
+    census_free(&a->followed);
     unrank(a);
     types_free(&a->types);
     sonde_free(a->pids);
     sonde_free(a->holdings);
     a->pids = NULL;
     a->holdings = NULL;
-    a->merging = false; /* a scan may still fill it, in the wrong order */
+    a->era++; /* a scan may still fill it, in the wrong order */
     a->at = 0;
     a->n = a->cap = a->holdings_n = a->holdings_cap = 0;
 }
 
 enum status account_free_some(struct account *a, struct budget *b)
 {
-    if (!census_free_some(&a->all, b))
+    if (!census_free_some(&a->all, b) || !census_free_some(&a->counted, b))
         return ST_TIMESLICE;
     account_free(a);
     return ST_OK;
@@ -97,25 +101,38 @@ static void in_queue(const struct account *a, struct known *k, uint32_t me)
     k->holders++;
 }
 
-static enum status note_holding(struct account *a, uint64_t pid, const struct known *has)
+static enum status add_holding(struct account *a, struct holding g)
 {
     void *list = a->holdings;
     if (!room(&list, a->holdings_n, &a->holdings_cap, sizeof *a->holdings))
         return ST_NOMEM;
     a->holdings = list;
-    a->holdings[a->holdings_n++] = (struct holding){has->binary, pid, has->refs, has->first};
+    a->holdings[a->holdings_n++] = g;
     return ST_OK;
+}
+
+static enum status note_holding(struct account *a, uint64_t pid, const struct known *has)
+{
+    struct holding g = {has->binary, pid, has->size, has->refs, has->first};
+    if (has->kinds & CENSUS_RESOURCE)
+        g.queued = 0;
+    return a->wants || a->holdings_n < a->all.max ? add_holding(a, g) : ST_TOO_LARGE;
+}
+
+enum status account_note_changed(struct account *a, uint64_t pid)
+{
+    return add_holding(a, (struct holding){.pid = pid});
 }
 
 /* What a resource is, is said by the process's own list. */
 static enum status resource(struct account *a, struct known *k, const struct known *has,
-                            const struct resource_types *types, uint32_t me)
+                            const struct resource_types *types, struct merge *m)
 {
     uint32_t i = types_index(&a->types, &types->list[has->first], ACCOUNT_TYPES);
     if (i == TYPES_NOMEM)
         return ST_NOMEM;
-    a->types.list[i].holders += a->types.list[i].last != me;
-    a->types.list[i].last = me;
+    a->types.list[i].holders += !(m->types[i / 64] >> i % 64 & 1);
+    m->types[i / 64] |= 1ULL << i % 64;
     k->kinds = CENSUS_RESOURCE;
     k->first = i;
     k->holders++;
@@ -129,28 +146,30 @@ static enum status entry_of(struct account *a, uint64_t binary, struct known **k
     return a->wants && !census_find(&a->all, binary) ? ST_GONE : census_add(&a->all, binary, k);
 }
 
-/* *has: of the process at hand, which is the last one in the list. */
-static enum status merge(struct account *a, const struct known *has,
+static enum status merge(struct account *a, struct merge *m, const struct known *has,
                          const struct resource_types *types)
 {
     struct known *k;
-    uint32_t me = (uint32_t)(a->n - 1);
     enum status st = entry_of(a, has->binary, &k);
     if (st != ST_OK)
         return st == ST_GONE ? ST_OK : st;
     if ((k->kinds ^ has->kinds) & CENSUS_RESOURCE) /* nor is `first' of the same kind then */
         *k = (struct known){.binary = k->binary};
     meet(k, has);
-    if (has->kinds & CENSUS_RESOURCE)
-        return resource(a, k, has, types, me);
+    if (has->kinds & CENSUS_RESOURCE) {
+        st = resource(a, k, has, types, m);
+        return st == ST_OK && m->followed && has->holders > 0 ? note_holding(a, a->pids[m->me], has)
+                                                              : st;
+    }
+    m->print += account_print(has);
     if (has->refs > has->first)
-        on_heap(a, k, me);
+        on_heap(a, k, m->me);
     if (has->first > 0)
-        in_queue(a, k, me);
-    return a->wants ? note_holding(a, a->pids[me], has) : ST_OK;
+        in_queue(a, k, m->me);
+    return a->wants || m->followed ? note_holding(a, a->pids[m->me], has) : ST_OK;
 }
 
-static enum status begin(struct account *a, uint64_t pid)
+static enum status begin(struct account *a, struct merge *m, uint64_t pid)
 {
     void *list = a->pids;
     if (a->n >= UINT32_MAX)
@@ -158,27 +177,63 @@ static enum status begin(struct account *a, uint64_t pid)
     if (!room(&list, a->n, &a->cap, sizeof *a->pids))
         return ST_NOMEM;
     a->pids = list;
-    a->pids[a->n++] = pid;
-    a->at = 0;
-    a->merging = true;
+    a->pids[a->n] = pid;
+    *m = (struct merge){.begun = true,
+                        .followed = census_find(&a->followed, pid) != NULL,
+                        .of = a->era,
+                        .me = (uint32_t)a->n++};
     return ST_OK;
 }
 
-enum status account_merge(struct account *a, uint64_t pid, const struct census *its,
-                          const struct resource_types *types, struct budget *b)
+/* Where there is a second pass, it must find the same. */
+static enum status note_print(struct account *a, const struct merge *m)
+{
+    struct known *k;
+    enum status st = a->wants || m->print == 0 ? ST_GONE : ST_OK;
+    if (st == ST_OK)
+        st = census_add(&a->counted, a->pids[m->me], &k);
+    if (st == ST_OK)
+        k->size = m->print & KNOWN_SIZE_MAX;
+    return st == ST_GONE ? ST_OK : st;
+}
+
+enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
+                          const struct census *its, const struct resource_types *types,
+                          struct budget *b)
 {
     const struct known *has;
-    enum status st = a->merging ? ST_OK : begin(a, pid);
+    enum status st = m->begun && m->of == a->era ? ST_OK : begin(a, m, pid);
     while (st == ST_OK) {
-        st = census_next(its, &a->at, b, &has);
+        st = census_next(its, &m->at, b, &has);
         if (st == ST_OK)
-            st = merge(a, has, types);
+            st = merge(a, m, has, types);
     }
-    if (st != ST_TIMESLICE) {
-        a->merging = false;
-        a->at = 0;
-    }
-    return st == ST_GONE ? ST_OK : st;
+    if (st == ST_GONE)
+        st = note_print(a, m);
+    m->begun = st == ST_TIMESLICE;
+    return st;
+}
+
+enum status account_follow(struct account *a, uint64_t pid)
+{
+    struct known *k;
+    return census_add(&a->followed, pid, &k);
+}
+
+/* Of what decides over its part. Sums of these are equal by chance once in 2^56 times. */
+uint64_t account_print(const struct known *has)
+{
+    uint64_t places = (has->refs > has->first ? 1U : 0U) | (has->first > 0 ? 2U : 0U);
+    uint64_t h = (has->binary | places) * 0x9E3779B97F4A7C15ULL ^ has->size * 0xC2B2AE3D27D4EB4FULL;
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9ULL;
+    h = (h ^ h >> 27) * 0x94D049BB133111EBULL;
+    return h ^ h >> 31;
+}
+
+bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print)
+{
+    const struct known *k = census_find(&a->counted, pid);
+    return (k ? k->size : 0) == (print & KNOWN_SIZE_MAX);
 }
 
 enum status account_add(struct account *a, enum census_kind kind, const struct known *has)
@@ -280,17 +335,20 @@ enum status account_rank(struct account *a, bool by_references, struct budget *b
     return top_sort(&a->top, b) ? ST_OK : ST_TIMESLICE;
 }
 
-uint64_t account_share(const struct account *a, uint64_t pid, const struct known *has)
+enum status account_share(const struct account *a, uint64_t pid, const struct known *has,
+                          uint64_t *share)
 {
     const struct known *k = census_find(&a->all, has->binary);
     uint64_t mine = (uint64_t)(has->refs > has->first) + (has->first > 0);
-    if (!k || k->holders < mine) /* it came meanwhile */
-        return has->size;
+    /* it came meanwhile; or its address is that of another one since */
+    if (!k || k->holders < mine || k->size != has->size)
+        return ST_CHANGED;
     uint64_t others = is_elsewhere(k) || (k->kinds & CENSUS_LITERAL) ? 1 : 0;
     uint64_t holders = k->holders - ((k->kinds & CENSUS_LITERAL) != 0) + others;
     bool processes_first =
         (k->kinds & CENSUS_HEAP) ? has->refs > has->first : !(k->kinds & CENSUS_TABLE);
     bool first =
         others == 0 && processes_first && !(k->kinds & CENSUS_RESOURCE) && a->pids[k->first] == pid;
-    return mine * (has->size / holders) + (first ? has->size % holders : 0);
+    *share = mine * (has->size / holders) + (first ? has->size % holders : 0);
+    return ST_OK;
 }

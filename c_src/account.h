@@ -33,8 +33,22 @@ struct sums_of_all {
 
 /* What one process has of a Binary that is wanted. */
 struct holding {
-    uint64_t binary, pid;
+    uint64_t binary, pid, size;
     uint32_t refs, queued; /* references, and how many of them are in messages */
+};
+
+/* For how many types of resources there are sums of their own. */
+enum { ACCOUNT_TYPES = BOUND(1024, 4) };
+
+/* One process on its way into an account; who merges has one, zeroed, and uses it for one process after
+ * the other. */
+struct merge {
+    bool begun, followed;
+    uint32_t of; /* the account may be emptied meanwhile: it is another one then */
+    uint32_t me; /* an index of its pids */
+    size_t at;   /* in the census of the process */
+    uint64_t print;
+    uint64_t types[(ACCOUNT_TYPES + 63) / 64]; /* that it has */
 };
 
 struct account {
@@ -43,9 +57,11 @@ struct account {
     struct census all;
     uint64_t *pids; /* of processes that hold something; known.first is an index */
     size_t n, cap;
-    size_t at; /* how far the census of the process at hand was merged, or sums were added */
-    bool merging;
-    unsigned block_bytes; /* what the allocator adds to a block */
+    size_t at;              /* how far sums were added */
+    uint32_t era;           /* how often it was emptied */
+    struct census counted;  /* by pid, 32 bytes each: `size' is the print of what it had */
+    struct census followed; /* by pid: whose holdings are kept */
+    unsigned block_bytes;   /* what the allocator adds to a block */
     struct sums_of_all sums;
     struct resource_types types;
     struct top top;
@@ -63,12 +79,12 @@ void account_free(struct account *a);
 /* The same in slices: OK, TIMESLICE (call again). */
 enum status account_free_some(struct account *a, struct budget *b);
 
-enum { ACCOUNT_TYPES = BOUND(1024, 4) };
-
 /* What one process has: known.first says how many of refs are in messages, of a resource which of the types
- * it is. OK, TIMESLICE (call again with the same), NOMEM, TOO_LARGE. */
-enum status account_merge(struct account *a, uint64_t pid, const struct census *its,
-                          const struct resource_types *types, struct budget *b);
+ * it is, and known.holders how many see it as a binary. OK, TIMESLICE (call again with the same), NOMEM,
+ * TOO_LARGE. */
+enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
+                          const struct census *its, const struct resource_types *types,
+                          struct budget *b);
 
 /* What a table or the literals have, in the words of ets:info(_, binary). OK, NOMEM, TOO_LARGE. */
 enum status account_add(struct account *a, enum census_kind kind, const struct known *has);
@@ -82,8 +98,22 @@ enum status account_rank(struct account *a, bool by_references, struct budget *b
 void account_rank_start(struct account *a, size_t n);
 
 /* Of the bytes of a Binary those that belong to this process, where each holder has an equal share and the
- * first of them, in the order of terms, what remains. What is not walked is one holder, and the first. */
-uint64_t account_share(const struct account *a, uint64_t pid, const struct known *has);
+ * first of them, in the order of terms, what remains. What is not walked is one holder, and the first.
+ * OK; CHANGED: that is not what was counted. */
+enum status account_share(const struct account *a, uint64_t pid, const struct known *has,
+                          uint64_t *share);
+
+/* A process has the part of a holder for its lists, and one for its messages. Its parts add up to what it
+ * was counted with only if it has the same, in the same places, as then: the sum of these prints says so.
+ * Resources do not count, because one walk meets more of them than the other. */
+uint64_t account_print(const struct known *has);
+bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print);
+
+/* Who has something else than that is among the holdings, with no binary. OK, NOMEM. */
+enum status account_note_changed(struct account *a, uint64_t pid);
+
+/* Keeps what this process has, with it, so that its part needs no second look. OK, NOMEM, TOO_LARGE. */
+enum status account_follow(struct account *a, uint64_t pid);
 
 /* From now on only this Binary, and all others that are wanted. OK, NOMEM, TOO_LARGE. */
 enum status account_want(struct account *a, uint64_t binary);

@@ -61,7 +61,7 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
 /* Asks for the cache lines that the walk will want first. */
 void walk_prefetch(const struct walk *w, const struct question *q);
 
-/* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, NOMEM. After it: walk_finish; and before the value is
+/* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, CHANGED, NOMEM. After it: walk_finish; and before the value is
  * believed: walk_close. */
 enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q,
                     struct budget *b);

@@ -19,8 +19,9 @@ bool hold_is_none(const struct vm *vm, const struct plan *plan, const struct vie
 
 /* ---- references ------------------------------------------------------------------------------- */
 
-/* A Binary is at a multiple of 8: the lowest bit says that the reference is in a message. */
-enum { QUEUED = 1 };
+/* A Binary is at a multiple of 8: the lowest bits say that the reference is in a message, and that it is
+ * one of a binary. */
+enum { QUEUED = 1, SEEN = 2, MARKS = QUEUED | SEEN };
 
 /* What else counts as binary memory: it is of the same type to the allocator. *type: what it is, where it
  * is of a native library. */
@@ -67,7 +68,7 @@ static enum status name_resource(struct hold *h, const struct vm *vm, struct kno
 static enum status take(struct hold *h, const struct vm *vm)
 {
     uint64_t pending = h->pending[h->taken++ % HOLD_PENDING];
-    uint64_t binary = pending & ~(uint64_t)QUEUED;
+    uint64_t binary = pending & ~(uint64_t)MARKS;
     uint64_t flags;
     uint64_t size;
     uint64_t refc;
@@ -81,6 +82,8 @@ static enum status take(struct hold *h, const struct vm *vm)
     enum status st = ST_OK;
     if (h->what == HOLD_ALL && (flags & FLAG_MAGIC))
         st = name_resource(h, vm, &found, &counts);
+    else if (h->what == HOLD_SHARE && (flags & FLAG_MAGIC))
+        found.kinds = CENSUS_RESOURCE;
     if (st == ST_OK && counts)
         st = census_add(&h->binaries, binary, &k);
     if (st != ST_OK || !counts)
@@ -92,6 +95,7 @@ static enum status take(struct hold *h, const struct vm *vm)
     k->refc = census_count32(refc);
     k->refs += k->refs < UINT32_MAX;
     k->first += k->kinds & CENSUS_RESOURCE ? 0 : pending & QUEUED;
+    k->holders |= (pending & SEEN) != 0;
     return ST_OK;
 }
 
@@ -109,7 +113,8 @@ static enum status refers(void *ctx, const struct vm *vm, uintptr_t entry)
         return ST_TORN;
     enum status st = h->n - h->taken == HOLD_PENDING ? take(h, vm) : ST_OK;
     peek_prefetch(binary + LF(vm->lay, bin_refc));
-    h->pending[h->n++ % HOLD_PENDING] = binary | (h->queued ? QUEUED : 0);
+    h->pending[h->n++ % HOLD_PENDING] = binary | (h->queued ? (uint64_t)QUEUED : 0) |
+                                        (thing == LF(vm->lay, bin_thing) ? (uint64_t)SEEN : 0);
     return st;
 }
 
@@ -156,20 +161,31 @@ static enum status one_queue(struct hold *h, const struct vm *vm, const struct p
 
 /* ---- stages ----------------------------------------------------------------------------------- */
 
-static uint64_t part_of(const struct hold *h, const struct known *k)
+static enum status add_part(struct hold *h, const struct known *k)
 {
-    if (h->what == HOLD_SHARE)
-        return account_share(h->account, h->pid, k);
-    return k->refs == k->refc ? k->size : 0;
+    uint64_t part = k->refs == k->refc ? k->size : 0;
+    enum status st = ST_OK;
+    if (h->what == HOLD_SHARE) {
+        st = account_share(h->account, h->pid, k, &part);
+        h->print += k->kinds & CENSUS_RESOURCE ? 0 : account_print(k);
+    }
+    h->value += part;
+    return st;
 }
 
 static enum status sum(struct hold *h, struct budget *b)
 {
     const struct known *k;
     enum status st;
-    while ((st = census_next(&h->binaries, &h->at, b, &k)) == ST_OK)
-        h->value += part_of(h, k);
-    return st == ST_GONE ? ST_OK : st;
+    while ((st = census_next(&h->binaries, &h->at, b, &k)) == ST_OK) {
+        st = add_part(h, k);
+        if (st != ST_OK)
+            return st;
+    }
+    if (st != ST_GONE)
+        return st;
+    return h->what != HOLD_SHARE || account_is_counted(h->account, h->pid, h->print) ? ST_OK
+                                                                                     : ST_CHANGED;
 }
 
 void hold_start(struct hold *h, const struct vm *vm, const struct plan *plan,
@@ -181,6 +197,7 @@ void hold_start(struct hold *h, const struct vm *vm, const struct plan *plan,
     h->stage = CHAINS;
     h->queued = false;
     h->value = 0;
+    h->print = 0;
     h->message = 0;
     h->steps = MESSAGES_MAX;
     h->at = 0;

@@ -36,14 +36,16 @@ struct hold {
     uint64_t pid;
     const struct account *account; /* of all holders, for SHARE */
     uint64_t value;                /* bytes */
+    uint64_t print;                /* of what it has, for SHARE */
     uint64_t message;              /* the next one */
     uint64_t steps;                /* left, before a queue must be a cycle */
     size_t at;                     /* in the census */
     unsigned n, taken; /* found, and looked at; those in between are on their way: a ring */
     uint64_t pending[HOLD_PENDING];
     struct offheap offheap;
-    struct census
-        binaries; /* `first' is how many of refs are in messages; of resources their type, */
+    /* `first' is how many of refs are in messages, `holders' how many are those of binaries; of resources
+     * `first' is their type, */
+    struct census binaries;
     struct resource_types types; /* one of these */
 };
 
@@ -56,7 +58,7 @@ bool hold_is_none(const struct vm *vm, const struct plan *plan, const struct vie
 void hold_start(struct hold *h, const struct vm *vm, const struct plan *plan,
                 const struct view *view, enum hold_what what, const struct account *account);
 
-/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM. */
+/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: it has not what the account says. */
 enum status hold_walk(struct hold *h, const struct vm *vm, const struct plan *plan,
                       const struct view *view, struct budget *b);
 

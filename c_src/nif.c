@@ -61,6 +61,8 @@ ERL_NIF_TERM nif_status_atom(enum status st)
         return ATOM(ask);
     case ST_TOO_LARGE:
         return ATOM(too_large);
+    case ST_CHANGED:
+        return ATOM(changed);
     case ST_TIMESLICE:
         return ATOM(more);
     default:

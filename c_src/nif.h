@@ -16,7 +16,7 @@
     X(left) X(native) X(busy) X(asked) X(faults) X(at) X(base) X(term) X(process_table)   \
     X(id) X(each) X(rows) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)                 \
     X(mark) X(histogram) X(visible) X(slices) X(young) X(old) X(stack) X(fragments) X(free)  \
-    X(literals) X(words) X(bytes) X(roots) X(tuple) X(ref) X(fun) X(timeslice) X(too_large) \
+    X(literals) X(words) X(bytes) X(roots) X(tuple) X(ref) X(fun) X(timeslice) X(too_large) X(changed) \
     X(content) X(account) X(live) X(garbage) X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages) X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs) X(ref_bin) X(magic_data) X(magic_free) X(type_module) \
     X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot) X(sensitive) X(forbidden)
 /* clang-format on */

@@ -115,20 +115,24 @@ NIF(nif_account_add)
 NIF(nif_account_want)
 {
     (void)argc;
-    /* (Account, [Id]): an account of these alone, and of who holds them; before anything else */
+    /* (Account, [Id]): an account of these alone, and of who holds them; or (Account, [Pid]): of all, and
+     * what these hold; before anything else */
     struct held_account *h = take(env, argv[0]);
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[1];
     enum status st = ST_OK;
     ErlNifUInt64 id;
+    ErlNifPid pid;
     if (!h)
         return enif_make_badarg(env);
-    h->account.wants = true;
     for (unsigned i = 0;
          st == ST_OK && i < CHUNK_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
-        if (!enif_get_uint64(env, head, &id) || id == 0)
+        if (enif_get_local_pid(env, head, &pid))
+            st = account_follow(&h->account, pid.pid);
+        else if (enif_get_uint64(env, head, &id) && id != 0)
+            st = account_want(&h->account, id);
+        else
             return give_back(h, enif_make_badarg(env));
-        st = account_want(&h->account, id);
     }
     if (st != ST_OK)
         return give_back(h, error_of(env, st));
@@ -226,8 +230,13 @@ static ERL_NIF_TERM holding_item(ErlNifEnv *env, const struct account *a, size_t
 {
     const struct holding *g = &a->holdings[i];
     ErlNifPid p = {.pid = (ERL_NIF_TERM)g->pid};
-    return enif_make_tuple4(env, enif_make_uint64(env, g->binary), enif_make_pid(env, &p),
-                            enif_make_uint(env, g->refs), enif_make_uint(env, g->queued));
+    struct known has = {.binary = g->binary, .refs = g->refs, .first = g->queued};
+    uint64_t share;
+    has.size = g->size & KNOWN_SIZE_MAX;
+    bool is_known = account_share(a, g->pid, &has, &share) == ST_OK;
+    return enif_make_tuple5(env, enif_make_uint64(env, g->binary), enif_make_pid(env, &p),
+                            enif_make_uint(env, g->refs), enif_make_uint(env, g->queued),
+                            is_known ? enif_make_uint64(env, share) : ATOM(undefined));
 }
 
 /* From one on, counted from 0, at most CHUNK_MAX of them. */
@@ -258,7 +267,7 @@ NIF(nif_account_ranked)
 NIF(nif_account_holdings)
 {
     (void)argc;
-    /* (Account, From): [{Id, Pid, References, Queued}], of those that are wanted */
+    /* (Account, From): [{Id, Pid, References, Queued, Share}], of those that are wanted */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return enif_make_badarg(env);

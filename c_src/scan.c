@@ -272,7 +272,8 @@ static enum status settle_account(struct scan *s, unsigned i)
         return ST_OK;
     enum status st = ST_OK;
     if (s->outcome[i] == ST_OK && w->u.hold && !(s->merged & 1U << i))
-        st = account_merge(s->account, w->view.pid, &w->u.hold->binaries, &w->u.hold->types, &b);
+        st = account_merge(s->account, &s->merge, w->view.pid, &w->u.hold->binaries,
+                           &w->u.hold->types, &b);
     if (st == ST_TIMESLICE)
         return st;
     s->merged |= 1U << i;
@@ -304,6 +305,8 @@ static enum status settle_one(struct scan *s, unsigned i)
         s->too_large++;
         st = ST_ASK;
         break;
+    case ST_CHANGED:
+        return account_note_changed(s->account, w->view.pid);
     case ST_ASK:
         break;
     default:

@@ -69,6 +69,7 @@ struct scan {
     struct sample *sample; /* of this scan, or of the first look (DIFF) */
     struct sample own;
     struct account *account;
+    struct merge merge; /* of the process that goes into it */
     uint64_t left;
     uint64_t answered, too_large; /* processes that have a row; of those to be asked */
     struct scan_counters counters;
@@ -93,8 +94,8 @@ bool scan_exclude(struct scan *s, uint64_t pid);
 /* Before the first step: larger heaps are not marked; who has one is asked, and counted. */
 void scan_limit(struct scan *s, uint64_t max_words);
 
-/* Before the first step: where ACCOUNT puts what it finds, or where binary_proportional looks. It stays with
- * the caller. */
+/* Before the first step: where ACCOUNT puts what it finds, or where binary_proportional looks, and notes
+ * whom it cannot answer. It stays with the caller. */
 void scan_account(struct scan *s, struct account *account);
 
 /* Before the first step of ACCOUNT, EACH or TOP: these processes, and no other. false: no more of them. */

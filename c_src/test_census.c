@@ -182,6 +182,8 @@ struct plain {
 
 static struct plain plain[BINARIES];
 
+static enum status merge_entry(struct account *a, unsigned pid, const struct known *has);
+
 static uint64_t test_pid(const struct account *a, unsigned i)
 {
     return a->lay->pid_slot_high ? (uint64_t)i << 32 | i << 4 | 3 : (uint64_t)i << 4 | 3;
@@ -232,12 +234,13 @@ static enum status merge_one(struct account *a, unsigned pid, uint32_t steps)
 {
     struct census c;
     const struct resource_types none = {0};
+    struct merge m = {0};
     enum status st = census_of(&c, pid);
     if (st == ST_OK)
         st = ST_TIMESLICE;
     while (st == ST_TIMESLICE) {
         struct budget b = {steps, false};
-        st = account_merge(a, test_pid(a, pid), &c, &none, &b);
+        st = account_merge(a, &m, test_pid(a, pid), &c, &none, &b);
     }
     census_free(&c);
     return st;
@@ -304,7 +307,8 @@ static bool right_shares(const struct account *a, unsigned i)
         has.first = p->queued[k];
         if (parts == 0)
             continue;
-        uint64_t mine = account_share(a, test_pid(a, k), &has);
+        uint64_t mine = 0;
+        right = right && account_share(a, test_pid(a, k), &has, &mine) == ST_OK;
         right = right && mine == p->size / holders * parts + (k == first ? p->size % holders : 0);
         left -= mine;
     }
@@ -391,6 +395,170 @@ static void test_account(const struct layout *lay)
     }
 }
 
+/* Two at a time, each with a step in turn: as where two scans fill one account. */
+static enum status merge_two(struct account *a, unsigned pid)
+{
+    struct census c[2];
+    struct merge m[2] = {0};
+    const struct resource_types none = {0};
+    enum status st[2] = {census_of(&c[0], pid), census_of(&c[1], pid + 1)};
+    bool goes_on = st[0] == ST_OK && st[1] == ST_OK;
+    for (unsigned i = 0; goes_on; i = 1 - i) {
+        struct budget b = {1 + i, false};
+        if (st[i] == ST_OK || st[i] == ST_TIMESLICE)
+            st[i] = account_merge(a, &m[i], test_pid(a, pid + i), &c[i], &none, &b);
+        st[i] = st[i] == ST_OK ? ST_GONE : st[i];
+        goes_on = st[0] == ST_TIMESLICE || st[1] == ST_TIMESLICE || st[1] == ST_OK;
+    }
+    census_free(&c[0]);
+    census_free(&c[1]);
+    return st[0] == ST_GONE && st[1] == ST_GONE ? ST_OK : ST_TORN;
+}
+
+static void test_two_scans(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    bool right = true;
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 3;
+    choose();
+    for (unsigned i = 0; i < PIDS; i += 2)
+        right = right && merge_two(&a, i) == ST_OK;
+    check(right && add_others(&a) == ST_OK, "two scans fill one account", lay->name);
+    test_sums(&a, lay->name);
+    test_shares(&a, lay->name);
+    account_free(&a);
+}
+
+/* What was merged before is gone, and the rest of it begins anew. */
+static void test_emptied_meanwhile(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    const struct resource_types none = {0};
+    struct account a;
+    struct census c;
+    struct merge m = {0};
+    struct budget b = {2, false};
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 4;
+    choose();
+    check(merge_one(&a, 1, BUDGET_STEPS) == ST_OK && census_of(&c, 2) == ST_OK &&
+              account_merge(&a, &m, test_pid(&a, 2), &c, &none, &b) == ST_TIMESLICE,
+          "a merge stops", lay->name);
+    account_free(&a);
+    b.steps = UINT32_MAX;
+    check(account_merge(&a, &m, test_pid(&a, 2), &c, &none, &b) == ST_OK && a.n == 1 &&
+              a.pids[0] == test_pid(&a, 2),
+          "and begins anew where the account was emptied", lay->name);
+    census_free(&c);
+    account_free(&a);
+}
+
+/* ---- two passes ------------------------------------------------------------------------------- */
+
+static uint64_t print_of(unsigned pid)
+{
+    uint64_t print = 0;
+    for (unsigned i = 0; i < BINARIES; i++) {
+        struct known has = entry_of(i, plain[i].listed[pid] + plain[i].queued[pid]);
+        has.first = plain[i].queued[pid];
+        print += has.refs > 0 ? account_print(&has) : 0;
+    }
+    return print;
+}
+
+/* Who has something more, something less, or the same elsewhere, is not as he was counted. */
+static bool notices(const struct account *a, unsigned pid, unsigned binary)
+{
+    struct plain was = plain[binary];
+    struct plain *p = &plain[binary];
+    bool has = p->listed[pid] + p->queued[pid] > 0;
+    if (has) {
+        uint32_t listed = p->listed[pid];
+        p->listed[pid] = p->queued[pid];
+        p->queued[pid] = listed;
+        bool moved = (p->listed[pid] > 0) != (listed > 0);
+        bool same = account_is_counted(a, test_pid(a, pid), print_of(pid));
+        p->listed[pid] = p->queued[pid] = 0;
+        has = same != moved && !account_is_counted(a, test_pid(a, pid), print_of(pid));
+    } else {
+        p->listed[pid] = 1;
+        has = !account_is_counted(a, test_pid(a, pid), print_of(pid));
+    }
+    *p = was;
+    return has;
+}
+
+static void test_prints(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 21;
+    choose();
+    bool right = fill_account(&a, false, 3) == ST_OK;
+    bool noticed = true;
+    for (unsigned i = 0; i < PIDS; i++) {
+        right = right && account_is_counted(&a, test_pid(&a, i), print_of(i));
+        for (unsigned k = 0; k < BINARIES; k += 3)
+            noticed = noticed && notices(&a, i, k);
+    }
+    check(right, "who has what was counted is as it was", lay->name);
+    check(noticed, "who has something else is not", lay->name);
+    check(account_is_counted(&a, test_pid(&a, PIDS), 0) &&
+              !account_is_counted(&a, test_pid(&a, PIDS), 1),
+          "who had nothing was not counted", lay->name);
+    account_free(&a);
+}
+
+/* What one has who is followed is kept as it was counted, and no more than is allowed. */
+static void test_followed(const struct layout *lay)
+{
+    enum { ONE = 7 };
+    const struct proctab tab = {0, 64};
+    struct account a;
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 22;
+    choose();
+    bool right = account_follow(&a, test_pid(&a, ONE)) == ST_OK &&
+                 fill_account(&a, true, 2) == ST_OK && a.holdings_n > 0;
+    size_t n = 0;
+    for (unsigned i = 0; i < BINARIES; i++)
+        n += plain[i].listed[ONE] + plain[i].queued[ONE] > 0;
+    right = right && n == a.holdings_n;
+    for (size_t i = 0; i < a.holdings_n && right; i++) {
+        const struct holding *g = &a.holdings[i];
+        unsigned k = 0;
+        while (binary_of(k) != g->binary)
+            k++;
+        right = g->pid == test_pid(&a, ONE) && g->queued == plain[k].queued[ONE] &&
+                g->refs == plain[k].listed[ONE] + plain[k].queued[ONE] && g->size == plain[k].size;
+    }
+    check(right, "what one has is kept", lay->name);
+    check(account_note_changed(&a, test_pid(&a, 3)) == ST_OK && a.holdings_n == n + 1 &&
+              a.holdings[n].binary == 0 && a.holdings[n].pid == test_pid(&a, 3),
+          "and who is another one", lay->name);
+    account_free(&a);
+}
+
+/* The address of one that was counted is that of another: nobody knows any more who had the first. */
+static void test_address_of_another(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    struct known has = {.binary = binary_of(0), .size = 100, .refc = 1, .refs = 1};
+    struct known other = has;
+    uint64_t share = 0;
+    other.size = 200;
+    account_init(&a, lay, &tab, ALL, false);
+    check(merge_entry(&a, 0, &has) == ST_OK && merge_entry(&a, 1, &other) == ST_OK &&
+              account_share(&a, test_pid(&a, 0), &has, &share) == ST_CHANGED &&
+              account_share(&a, test_pid(&a, 1), &other, &share) == ST_OK && share == 200,
+          "no part of what is another one now", lay->name);
+    account_free(&a);
+}
+
 static void test_account_no_memory(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};
@@ -419,13 +587,14 @@ static enum status merge_entry(struct account *a, unsigned pid, const struct kno
     struct resource_types types = {0};
     const struct resource_type type = {.at = 64, .module = 0x0B, .name = 0x4B};
     struct budget b = {UINT32_MAX, false};
+    struct merge m = {0};
     struct known *k;
     census_init(&c, 1, true);
     enum status st = census_add(&c, has->binary, &k);
     if (st == ST_OK) {
         *k = *has;
         k->first = has->kinds & CENSUS_RESOURCE ? types_index(&types, &type, 2) : 0;
-        st = account_merge(a, test_pid(a, pid), &c, &types, &b);
+        st = account_merge(a, &m, test_pid(a, pid), &c, &types, &b);
     }
     types_free(&types);
     census_free(&c);
@@ -459,13 +628,15 @@ static void test_resource_seen(const struct layout *lay)
     struct budget b = {UINT32_MAX, false};
     struct account a;
     struct known has = {.binary = binary_of(0), .size = 101, .refc = 2, .refs = 1};
+    uint64_t half[2];
     has.kinds = CENSUS_RESOURCE;
     account_init(&a, lay, &tab, ALL, false);
     check(merge_entry(&a, 0, &has) == ST_OK && merge_entry(&a, 1, &has) == ST_OK,
           "two have a resource", lay->name);
     has.kinds = 0;
-    check(account_share(&a, test_pid(&a, 0), &has) == 50 &&
-              account_share(&a, test_pid(&a, 1), &has) == 50,
+    check(account_share(&a, test_pid(&a, 0), &has, &half[0]) == ST_OK &&
+              account_share(&a, test_pid(&a, 1), &has, &half[1]) == ST_OK && half[0] == 50 &&
+              half[1] == 50,
           "each has half of a resource", lay->name);
     check(account_sum(&a, &b) == ST_OK && a.sums.bytes[SHARE_RESOURCES] == 101 &&
               a.types.list[TYPES].holders == 2 && a.types.list[TYPES].count == 1 &&
@@ -487,6 +658,11 @@ int main(void)
     for (unsigned i = 0; i < layout_count(); i++) {
         const struct layout *lay = layout_table(i);
         test_account(lay);
+        test_two_scans(lay);
+        test_emptied_meanwhile(lay);
+        test_prints(lay);
+        test_followed(lay);
+        test_address_of_another(lay);
         test_account_no_memory(lay);
         test_resource_freed(lay);
         test_resource_seen(lay);

@@ -22,7 +22,7 @@ uint32_t types_index(struct resource_types *ts, const struct resource_type *type
     if (ts->n == 0) {
         if (!grow(ts))
             return TYPES_NOMEM;
-        ts->list[ts->n++] = (struct resource_type){.last = UINT32_MAX};
+        ts->list[ts->n++] = (struct resource_type){0};
     }
     for (uint32_t i = 0; i < ts->n; i++) {
         const struct resource_type *t = &ts->list[i];
@@ -33,8 +33,8 @@ uint32_t types_index(struct resource_types *ts, const struct resource_type *type
         return 0;
     if (ts->n == ts->cap && !grow(ts))
         return TYPES_NOMEM;
-    ts->list[ts->n] = (struct resource_type){
-        .at = type->at, .module = type->module, .name = type->name, .last = UINT32_MAX};
+    ts->list[ts->n] =
+        (struct resource_type){.at = type->at, .module = type->module, .name = type->name};
     return ts->n++;
 }
 

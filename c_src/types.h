@@ -11,7 +11,6 @@ struct resource_type {
     uint64_t module, name; /* atoms */
     uint64_t count, bytes; /* resources, each once */
     uint64_t holders;      /* processes */
-    uint32_t last;         /* of these: so it counts once */
 };
 
 /* The first one stands for all that are not known. */

@@ -4,7 +4,7 @@
 %% and read again where it ran meanwhile. With the native side off there is no answer.
 -module(sonde_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/3]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/3, followed/2]).
 -export_type([account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
@@ -39,9 +39,9 @@ bin_account(Opts) ->
     Account = run(Opts, fun account/3),
     Account#{ms => erlang:monotonic_time(millisecond) - Start}.
 
-account(Account, Missed, #{unused := Unused, caller := Caller}) ->
+account(Account, #{processes := Unread} = Missed, #{unused := Unused, caller := Caller}) ->
     [{binary, Total}] = sonde_memory:read([binary]),
-    report(less(Total, own()), Unused, Missed, sums(Account, Caller)).
+    report(less(Total, own()), Unused, Missed#{processes := length(Unread)}, sums(Account, Caller)).
 
 %% The total is not known where binaries come from malloc (`+MBe false').
 less(undefined, _) -> undefined;
@@ -91,6 +91,39 @@ type(Type) -> Type.
 shares(Opts, Caller, Fun) ->
     Read = sonde_opts:read(Opts, options()),
     opened(Read, Caller, fun(Account, _, _) -> whole(Account, Caller), Fun(Account) end).
+
+%% @doc Who had not, when that sweep came to them, what the account had counted; and the parts of
+%% those of them that can be read. No later look can say what part of that is theirs: a new account,
+%% in place of the first one, keeps what they have as it counts it.
+-spec followed(sonde_nif:account(), reference()) -> {[pid()], #{pid() => non_neg_integer()}}.
+followed(First, Caller) ->
+    Changed = [Pid || {0, Pid, _, _, _} <- all(fun(From) -> sonde_nif:account_holdings(First, From)
+                                               end)],
+    {Changed, followed(First, lists:usort(Changed), Caller)}.
+
+followed(_First, [], _Caller) ->
+    #{};
+followed(First, Pids, Caller) ->
+    ok = close(First),
+    opened(sonde_opts:read(#{}, options()), Caller, Pids,
+           fun(Account, #{processes := Unread}, _) ->
+                   whole(Account, Caller),
+                   Parts = add_up(Account, 0, Caller,
+                                  maps:without(Unread, maps:from_keys(Pids, 0))),
+                   maps:filter(fun(_, Part) -> is_integer(Part) end, Parts)
+           end).
+
+add_up(Account, From, Caller, Parts) ->
+    sonde_helper:check_caller(Caller),
+    case sonde_nif:account_holdings(Account, From) of
+        [] -> Parts;
+        Some -> add_up(Account, From + length(Some), Caller, lists:foldl(fun add_part/2, Parts, Some))
+    end.
+
+add_part({_, Pid, _, _, Part}, Parts) when is_integer(Part), is_integer(map_get(Pid, Parts)) ->
+    Parts#{Pid := map_get(Pid, Parts) + Part};
+add_part({_, Pid, _, _, _}, Parts) ->
+    Parts#{Pid => unknown}.
 
 %% ---- holders
 
@@ -177,7 +210,7 @@ want(Account, Ids) ->
         {error, Why} -> error(Why)
     end.
 
-held({Id, Pid, References, Queued}) ->
+held({Id, Pid, References, Queued, _}) ->
     [{Id, Pid, References - Queued} || References > Queued]
         ++ [{Id, {queue, Pid}, Queued} || Queued > 0].
 
@@ -244,10 +277,15 @@ run(Opts, Fun) ->
 
 %% Goes through all processes, tables and persistent terms; what of them could not be read is told.
 %% Only in a helper.
-opened(#{max_entries := Max, max_rows := MaxRows}, Caller, Fun) ->
+opened(Read, Caller, Fun) ->
+    opened(Read, Caller, [], Fun).
+
+%% It keeps what each of these processes holds.
+opened(#{max_entries := Max, max_rows := MaxRows}, Caller, Followed, Fun) ->
     {Tagged, Unused} = allocator(),
     Account = sonde_nif:account_new(Max, Tagged),
     try
+        want(Account, Followed),
         Missed = #{processes => processes(Account, Caller),
                    tables => tables(Account, MaxRows, Caller),
                    literals => add(Account, literal, literals()) =:= missed},
@@ -277,11 +315,11 @@ allocator() ->
 current(Figure, Part) ->
     element(2, lists:keyfind(Figure, 1, Part)).
 
-%% How many could not be read.
+%% Who could not be read.
 processes(Account, Caller) ->
     How = #{attrs => [binary_unique], account => Account, callers => [Caller]},
     {all, _, Unread} = sonde_sweep:run(sonde_sweep:scan(account, 0, undefined, How), How),
-    length(Unread).
+    Unread.
 
 sums(Account, Caller) ->
     sonde_helper:check_caller(Caller),

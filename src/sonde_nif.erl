@@ -380,8 +380,10 @@ account_new(_MaxEntries, _Tagged) -> erlang:nif_error(not_loaded).
                     References :: pos_integer()}]) -> ok | {error, no_memory | system_limit}.
 account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
 
-%% Before anything else: of these binaries alone, with who holds them. At most 1000.
--spec account_want(account(), [Id :: pos_integer()]) -> ok | {error, no_memory | system_limit}.
+%% Before anything else: of these binaries alone, with who holds them; or of all, with what these
+%% processes hold. At most 1000.
+-spec account_want(account(), [Id :: pos_integer()] | [pid()]) ->
+    ok | {error, no_memory | system_limit}.
 account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 
 %% Bytes: `{Exclusive, Shared, Tables, Queues, Literals, Mixed, Resources, Elsewhere}', overhead;
@@ -401,9 +403,12 @@ account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
       References :: pos_integer()}].
 account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 
-%% Who holds what is wanted; how many of the references are in messages.
+%% Who holds what is wanted; how many of the references are in messages; what part of its bytes is
+%% the holder's, unless that is not known since its address is another one's. With Id 0: who had
+%% something else than what was counted, when `binary_proportional' was asked for.
 -spec account_holdings(account(), From :: non_neg_integer()) ->
-    [{Id :: pos_integer(), pid(), References :: pos_integer(), Queued :: non_neg_integer()}].
+    [{Id :: non_neg_integer(), pid(), References :: pos_integer(), Queued :: non_neg_integer(),
+      Share :: non_neg_integer() | undefined}].
 account_holdings(_Account, _From) -> erlang:nif_error(not_loaded).
 
 -spec account_known(account(), Id :: non_neg_integer()) ->

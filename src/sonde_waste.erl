@@ -27,6 +27,7 @@
 
 -define(SPARE, 100).          % candidates more than rows wanted: some are dead, or ours
 -define(CHUNK, 1000).
+-define(TOGETHER, 256).       % processes in a scan of some
 -define(WORST, 3).
 
 %% @doc The options of `proc_count/3', with their defaults and which values are good.
@@ -60,8 +61,9 @@ options() ->
 %% <li>`binary_proportional': bytes of them, each divided by its holders (processes, messages that
 %%     are not on a heap yet, tables, and one for persistent terms and all else); the remainder is
 %%     the first holder's in term order, all else before the others. An account of the whole node is
-%%     made for it ({@link sonde:bin_account/1}); of a binary that came after it the process has
-%%     all</li>
+%%     made for it ({@link sonde:bin_account/1}). Who has something else than that account says when
+%%     its part is added up, as little as a message that was received, is followed by a second one,
+%%     and has its part of what it held when it was counted there</li>
 %% </ul>
 %% Each process is read under a stamp, without a message to it. A process that runs all the time, or
 %% whose heap has more than `max_words' words, is left out, never shown as 0; when `timeout'
@@ -200,7 +202,9 @@ largest(Attrs, N, #{timeout := Timeout} = Opts) ->
     Others = 1 + length(maps:get(without, Opts, [])),
     How = Opts#{until => Until, attrs => Attrs},
     Scan = sonde_sweep:scan(top, Want, undefined, How),
-    {Rest, TooLarge, Unread} = sonde_sweep:run(Scan, How),
+    {Rest, TooLarge, NotRead} = sonde_sweep:run(Scan, How),
+    {Late, Changed} = late(Rest, How),
+    Unread = Changed ++ NotRead,
     Busy = length(Unread) - TooLarge,
     Unseen = case Rest of
                  all -> 0;
@@ -208,16 +212,50 @@ largest(Attrs, N, #{timeout := Timeout} = Opts) ->
                          max(0, erlang:system_info(process_count) - Others - Answered - TooLarge
                                     - Busy)
              end,
-    {[{Attr, sonde_procs:named(N, best(Scan, I, Want))} || {I, Attr} <- numbered(Attrs)],
+    {[{Attr, sonde_procs:named(N, best(Scan, I, Want,
+                                       [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
+      || {I, Attr} <- numbered(Attrs)],
      report(TooLarge, Busy, Unseen)}.
+
+%% Who had not what the account says: the values of some of them, and who is not read.
+late(all, #{account := Account, callers := [Caller], attrs := Attrs} = How) ->
+    {Changed, Parts} = sonde_account:followed(Account, Caller),
+    Others = beside(lists:usort(Attrs) -- [binary_proportional], maps:keys(Parts), How),
+    Late = maps:intersect_with(fun(_, Part, Values) -> Values#{binary_proportional => Part} end,
+                               Parts, Others),
+    {maps:to_list(Late), Changed -- maps:keys(Late)};
+late(_, _) ->
+    {[], []}.
+
+%% What else is asked for. Who cannot be read now has no row.
+beside([], Pids, _How) ->
+    maps:from_keys(Pids, #{});
+beside(_Attrs, [], _How) ->
+    #{};
+beside(Attrs, Pids, How) ->
+    {Now, Later} = lists:split(min(?TOGETHER, length(Pids)), Pids),
+    Scan = sonde_sweep:scan(each, 0, Now, maps:remove(account, How#{attrs := Attrs})),
+    Rows = [{Pid, maps:from_list(lists:zip(Attrs, Values))} || {Pid, Values} <- each(Scan, How, [])],
+    maps:merge(maps:from_list(Rows), beside(Attrs, Later, How)).
+
+each(Scan, #{callers := [Caller]} = How, Rows) ->
+    sonde_helper:check_caller(Caller),
+    case sonde_nif:scan_step(Scan) of
+        done -> Rows;
+        more -> each(Scan, How, Rows);
+        {rows, More} -> each(Scan, How, More ++ Rows);
+        {ask, _} -> ok = sonde_nif:scan_feed(Scan, []), each(Scan, How, Rows);
+        {error, no_reader} -> error({native_off, {unsupported, no_reader}});
+        {error, Why} -> error(Why)
+    end.
 
 numbered(Attrs) ->
     lists:zip(lists:seq(0, length(Attrs) - 1), Attrs).
 
 %% Those of a scan that was stopped are not sorted yet.
-best(Scan, I, Want) ->
+best(Scan, I, Want, Late) ->
     Rows = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan, I)],
-    lists:sublist(lists:reverse(lists:sort(Rows)), Want).
+    lists:sublist(lists:reverse(lists:sort(Late ++ Rows)), Want).
 
 %% ---- slices of one process
 

@@ -11,7 +11,8 @@ all() ->
     [a_held_scan_of_what_stays_is_right, a_scan_notices_that_its_process_ran,
      a_scan_notices_a_collection, a_scan_notices_what_was_sent_to_one_that_does_not_run,
      a_scan_that_compares_no_stamp_is_wrong, a_scan_that_compares_reductions_alone_is_wrong,
-     a_look_notices_that_its_process_ran, a_look_that_compares_no_stamp_is_wrong].
+     a_look_notices_that_its_process_ran, a_look_that_compares_no_stamp_is_wrong,
+     a_part_is_one_of_what_was_counted, a_part_of_what_came_later, a_part_beside_other_values].
 
 init_per_suite(Config) ->
     case sonde_peer_helper:needs_test_build() of
@@ -144,6 +145,86 @@ moves() ->
 moves_out_of_the_dictionary() -> has_moved(erase(moved)).
 
 has_moved(Moved) -> receive never -> Moved end.
+
+%% ---- two passes: an account, and then the parts
+
+%% Between the two the process takes its messages, whose binaries are on its heap, too: of the two
+%% holders that were counted there is one left, and it has all.
+a_part_is_one_of_what_was_counted(Config) ->
+    Bytes = parts_bytes(),
+    [{_, Bytes, _}] = there(Config, parts, [binary_proportional]).
+
+%% Nobody has counted what is in the process when its part is asked for.
+a_part_of_what_came_later(Config) ->
+    Bytes = parts_bytes() div 2,
+    [{_, Bytes, _}, {_, Bytes, _}] = there(Config, later_parts, []).
+
+a_part_beside_other_values(Config) ->
+    Bytes = parts_bytes(),
+    [{memory, [{P, Memory, _}]}, {binary_proportional, [{P, Bytes, _}]}, {binary_count, [{P, 20, _}]}] =
+        there(Config, parts, [[memory, binary_proportional, binary_count]]),
+    true = Memory > 0.
+
+parts_bytes() -> 20 * 1000.
+
+%% In the node: the rows of the process. The reader is held at one that comes much later.
+parts(Attrs) ->
+    P = spawn_opt(fun posts_to_itself/0, [{message_queue_data, off_heap}]),
+    between_passes(P, Attrs, [P], fun() -> runs(P) end).
+
+%% The second one holds the same afterwards, and the third nothing any more.
+later_parts() ->
+    [P, Q, R] = [spawn_opt(fun posts_to_itself/0, [{message_queue_data, off_heap}])
+                 || _ <- [1, 2, 3]],
+    between_passes(P, binary_proportional, [P, Q, R],
+                   fun() ->
+                           Q ! {become, self(), P},
+                           receive {became, Q} -> ok end,
+                           R ! {become, self(), none},
+                           receive {became, R} -> ok end,
+                           [ok = sonde_test:settle(X) || X <- [P, Q, R]]
+                   end).
+
+between_passes(P, Attrs, Pids, Change) ->
+    ok = sonde_test:settle(P),
+    Later = [spawn(fun() -> receive never -> ok end end) || _ <- lists:seq(1, 100)],
+    Last = lists:last(Later),
+    true = P < Last,
+    All = held(Last, opened, fun() -> sonde:proc_count(Attrs, 1000) end, Change),
+    _ = [sonde_test:stop(X) || X <- Pids ++ Later],
+    rows_of(Pids, Attrs, All).
+
+rows_of(Pids, Attrs, All) when is_list(Attrs) ->
+    [{Attr, rows_of(Pids, Attr, Rows)} || {Attr, Rows} <- All];
+rows_of(Pids, _, Rows) ->
+    [Row || {Pid, Value, _} = Row <- Rows, lists:member(Pid, Pids), Value > 0].
+
+posts_to_itself() ->
+    Own = [binary:copy(<<I>>, 1000) || I <- lists:seq(1, 20)],
+    _ = [self() ! {own, B} || B <- Own],
+    true = garbage_collect(),
+    takes(Own).
+
+takes(Own) ->
+    receive
+        {run, From} -> drop_own(), true = garbage_collect(), From ! {ran, self()}, takes(Own);
+        {give, From} -> drop_own(), From ! {given, Own}, takes(Own);
+        {become, From, Whose} ->
+            drop_own(),
+            New = [receive {given, Given} -> Given end || is_pid(Whose), {give, _} <- [Whose ! {give, self()}]],
+            becomes(From, New)
+    end.
+
+%% What it had before is on no stack any more.
+becomes(From, New) ->
+    true = garbage_collect(),
+    From ! {became, self()},
+    takes(New).
+
+drop_own() ->
+    receive {own, _} -> drop_own()
+    after 0 -> ok
+    end.
 
 %% ---- in the node: processes and what changes them
 

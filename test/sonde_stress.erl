@@ -136,6 +136,10 @@ call(Log, binary_exclusive, Pid) ->
             {scans, sonde_stress_witness:judge(Log, binary_exclusive, Pid,
                                                missing_is_none(value(Pid, Rows)), T0, now_ns())}
     end;
+call(Log, binary_proportional, Pid) ->
+    T0 = now_ns(),
+    Rows = sonde:proc_count(binary_proportional, 50),
+    {scans, judge(Log, binary_proportional, Pid, missing_is_none(value(Pid, Rows)), T0, now_ns())};
 call(Log, heap, Pid) ->
     case rand:uniform(3) of
         1 -> look(Log, heap, Pid);

@@ -33,7 +33,7 @@ start(Log) ->
 kinds() ->
     [{Attr, ?LEAST} || Attr <- [dictionary_size, message_queue_len, binary_count, binary_memory,
                                 bin_leak, bin_garbage, bin_waste, binary_unique, binary_exclusive,
-                                heap, heap_top, mailbox, flat]]
+                                binary_proportional, heap, heap_top, mailbox, flat]]
         ++ [{Attr, Least} || Attr <- [link_count, monitor_count, monitored_by_count],
                              Least <- [?LEAST, ?SMALL, ?SMALL]].
 
@@ -156,6 +156,9 @@ start(binary_unique, Log, _, _) ->
     owner(Log, ?SHARED * ?SIZE);
 start(binary_exclusive, Log, _, _) ->
     owner(Log, 0);
+start(binary_proportional, Log, _, _) ->
+    Poster = witness(fun() -> posts(Log, 0) end, [{message_queue_data, off_heap}]),
+    [Poster, witness(fun() -> collects(Poster) end)];
 start(bin_waste, Log, _, _) ->
     [witness(fun() -> waste(Log, [], 0) end)];
 start(bin_leak, Log, _, _) ->
@@ -331,6 +334,31 @@ owned(Log, Base, Kept, Had) ->
     stable(Log, self(), Base + ?SIZE * length(New)),
     rest(),
     owned(Log, Base, New, length(New)).
+
+%% Nobody else has any of its binaries, which are now on its heap, now in its mailbox as well.
+posts(Log, Had) ->
+    N = some(),
+    changing(Log, self(), 0, ?SIZE * (Had + N)),
+    Own = copies(N),
+    true = garbage_collect(),
+    stable(Log, self(), ?SIZE * N),
+    ok = post(?TURN, Own),
+    posts(Log, N).
+
+post(0, _Own) ->
+    ok;
+post(Turns, Own) ->
+    _ = [self() ! {own, Bin} || Bin <- Own],
+    receive never -> ok after rand:uniform(10) -> ok end,
+    ok = drop_all(),
+    receive never -> ok after rand:uniform(10) -> ok end,
+    post(Turns - 1, Own).
+
+%% What was received is thrown away by this, and the lists change.
+collects(Pid) ->
+    _ = garbage_collect(Pid, [{type, minor}]),
+    receive never -> ok after rand:uniform(5) -> ok end,
+    collects(Pid).
 
 copies(N) -> [binary:copy(<<1>>, ?SIZE) || _ <- lists:seq(1, N)].
 
