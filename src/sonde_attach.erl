@@ -1,7 +1,8 @@
 %% @private
 %% To look at a node that does not have sonde: lends it to that node for as long as somebody looks.
 %% A process here says every few seconds that we are still there; one over there (`sonde_janitor')
-%% loads, and takes all away again. A node that has sonde is used as it is.
+%% loads, and takes all away again: two modules, one that is all of ours (`sonde_there' says what
+%% functions are called in it), and `sonde_nif'. A node that has sonde is used as it is.
 -module(sonde_attach).
 
 -export([open/2, open/3, close/1]).
@@ -15,7 +16,8 @@
              | {portable, {other_system, sonde_files:system()} | {no_folder, atom()} | no_library}.
 -type attached() :: #{node := node(), how := how(), holder := pid() | none}.
 -type opts() :: #{beat_ms => pos_integer(), linger_ms => non_neg_integer()}.
--type reason() :: noconnection | timeout | {not_loaded, term()} | {taken, [module()]} | term().
+-type reason() :: noconnection | timeout | no_guest | {not_loaded, term()} | {taken, [module()]}
+                | term().
 
 -define(CALL_MS, 30000).
 -define(LOAD_MS, 60000).      % until everything is there, over a slow line
@@ -35,11 +37,11 @@
     code:is_loaded(Module) =:= false orelse exit(taken),
     code:purge(Module),
     case code:load_binary(Module, File, Object) of
-        {module, Module} -> Module:start(Job);
+        {module, Module} -> Module:Start(Job);
         {error, Why} -> exit({not_loaded, [{Module, Why}]})
     end.").
 
-%% @doc Sees to it that `sonde' can be called on the node until {@link close/1}, or until the caller
+%% @doc Sees to it that `sonde_there:on(Node, sonde, Function)' can be called there until {@link close/1}, or until the caller
 %% ends.
 -spec open(node(), sonde_files:ours()) -> {ok, attached()} | {error, reason()}.
 open(Node, Ours) ->
@@ -136,14 +138,17 @@ other_system(Node, #{built_for := System}) ->
     There = [{Item, call(Node, erlang, system_info, [Item])} || {Item, _} <- System],
     There -- System.
 
-start(Node, #{modules := Modules, libraries := Libraries} = How, Other) ->
-    {_, _, Object} = lists:keyfind(sonde_janitor, 1, Modules),
+start(_, #{guest := none}, _) ->
+    throw(no_guest);
+start(Node, #{modules := Modules, libraries := Libraries, guest := Guest} = How, Other) ->
+    {Module, Name, Object} = Guest,
+    {Module, Start} = sonde_there:guest(sonde_janitor, start),
     Base = "lent-sonde-" ++ binary_to_list(binary:encode_hex(rand:bytes(12))),
-    Bindings = [{'Module', sonde_janitor}, {'Object', Object},
-                {'File', filename:join(Base, "sonde_janitor.beam")},
+    File = filename:join(Base, Name),
+    Bindings = [{'Module', Module}, {'Start', Start}, {'Object', Object}, {'File', File},
                 {'Job', (maps:with([beat_ms, linger_ms], How))#{
-                          client => self(), base => Base,
-                          modules => [M || M <- Modules, is_for_others(M)],
+                          client => self(), guest => {Module, File},
+                          nif => lists:keyfind(sonde_nif, 1, Modules),
                           libraries => [L || L <- Libraries, Other =:= []]}}],
     {Boot, Mon} = spawn_opt(Node, erl_eval, exprs, [boot(), Bindings], [monitor]),
     receive
@@ -152,12 +157,6 @@ start(Node, #{modules := Modules, libraries := Libraries} = How, Other) ->
         {'DOWN', Mon, process, Boot, Why} -> throw(Why)
     after ?LOAD_MS -> throw(timeout)
     end.
-
-%% What only the command needs stays at home.
-is_for_others({Module, _, _}) ->
-    Name = atom_to_list(Module),
-    not (lists:prefix("sonde_cli", Name) orelse Name =:= "sonde_json"
-         orelse Name =:= "sonde_attach" orelse Name =:= "sonde_files").
 
 boot() ->
     {ok, Tokens, _} = erl_scan:string(?BOOT),

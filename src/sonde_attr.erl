@@ -91,6 +91,7 @@ is_ours({sonde_janitor, _, _}) -> true;
 is_ours({sonde_dump, _, _}) -> true;
 is_ours({sonde_attach, _, _}) -> true;
 is_ours({sonde_probe, _, _}) -> true;
+is_ours({sonde_guest, _, _}) -> true;   % where it is lent, all of them
 is_ours(_) -> false.
 
 %% @doc Rows of another node without those of the processes in which calls of ours run there, as
@@ -100,11 +101,11 @@ without_calls(Rows) ->
     [Row || Row <- Rows, not is_call(Row)].
 
 is_call({Pid, _, Attrs}) when is_pid(Pid), is_list(Attrs) ->
-    lists:member({current_function, {sonde_helper, call, 1}}, Attrs)
-        andalso case lists:keyfind(initial_call, 1, Attrs) of
-                    {_, {erpc, execute_call, _}} -> true;
-                    _ -> false
-                end;
+    case {lists:keyfind(current_function, 1, Attrs), lists:keyfind(initial_call, 1, Attrs)} of
+        {{_, {sonde_helper, call, 1}}, {_, {erpc, execute_call, _}}} -> true;
+        {{_, {sonde_guest, 'sonde_helper:call', 1}}, {_, {erpc, execute_call, _}}} -> true;
+        _ -> false
+    end;
 is_call(_) ->
     false.
 

@@ -161,7 +161,8 @@ on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
 
 %% With what processes began with, where rows have recon's `proc_lib:init_p/5'.
 with_calls(Node, Args, Answer) ->
-    try erpc:call(Node, sonde_site, shown, [Args, Answer], ?CALL_MS)
+    {Module, Shown} = sonde_there:on(Node, sonde_site, shown),
+    try erpc:call(Node, Module, Shown, [Args, Answer], ?CALL_MS)
     catch _:_ -> Answer
     end.
 
@@ -224,10 +225,11 @@ ask(Node, Module, Function, Args) ->
     catch error:{exception, Why, _} -> {raised, Why}
     end.
 
-call(Node, Module, Function, Args, Ms) ->
-    try erpc:call(Node, Module, Function, Args, min(Ms, 16#FFFFFFFF))
+call(Node, sonde, Function, Args, Ms) ->
+    {Module, Named} = sonde_there:on(Node, sonde, Function),
+    try erpc:call(Node, Module, Named, Args, min(Ms, 16#FFFFFFFF))
     catch
-        error:{exception, undef, [{sonde, _, _, _} | _]} ->
+        error:{exception, undef, [{Module, _, _, _} | _]} ->
             failed(sonde_cli_say:call(undef, Function));
         error:{exception, Why, _} -> failed(sonde_cli_say:call(Why, Function));
         error:{erpc, Why} -> failed(sonde_cli_say:call(Why, Function));

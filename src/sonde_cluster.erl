@@ -29,8 +29,7 @@ call({Function, Args}, Opts) when is_atom(Function), is_list(Args) ->
                                 timeout => {10000, fun is_timeout/1}}),
     Order = order(Function, Args),
     Asked = lists:usort(Nodes),
-    Answers = lists:zip(Asked, erpc:multicall(Asked, sonde, Function, asked(Function, Args),
-                                              Timeout)),
+    Answers = ask(Asked, Function, asked(Function, Args), Timeout),
     {Rows, Failed} = lists:foldr(fun({Node, {ok, Rs}}, Acc) ->
                                          sort_out({Node, {ok, rows(Function, Args, Rs)}}, Order, Acc);
                                     (Error, Acc) -> sort_out(Error, Order, Acc)
@@ -62,11 +61,26 @@ rows(_, _, Answer) ->
 -spec each(atom(), [term()], [node()], Ms :: non_neg_integer()) ->
     [{node(), {ok, term()} | {error, Why :: term()}}].
 each(Function, Args, Nodes, Ms) ->
-    Answers = erpc:multicall(Nodes, sonde, Function, Args, min(Ms, ?MAX_MS)),
     [{Node, case Answer of
                 {ok, _} -> Answer;
                 Error -> {error, reason(Error)}
-            end} || {Node, Answer} <- lists:zip(Nodes, Answers)].
+            end} || {Node, Answer} <- ask(Nodes, Function, Args, min(Ms, ?MAX_MS))].
+
+%% Those that it is only lent to have it under another name.
+ask(Nodes, Function, Args, Timeout) ->
+    Answers = lists:zip(Nodes, erpc:multicall(Nodes, sonde, Function, Args, Timeout)),
+    case [Node || {Node, {error, {exception, undef, [{sonde, _, _, _} | _]}}} <- Answers] of
+        [] ->
+            Answers;
+        Without ->
+            {Guest, Named} = sonde_there:guest(sonde, Function),
+            Lent = lists:zip(Without, erpc:multicall(Without, Guest, Named, Args, Timeout)),
+            [{Node, lent(proplists:get_value(Node, Lent, Answer), Guest, Answer)}
+             || {Node, Answer} <- Answers]
+    end.
+
+lent({error, {exception, undef, [{Guest, _, _, _} | _]}}, Guest, Answer) -> Answer;
+lent(Lent, _, _) -> Lent.
 
 are_nodes(Nodes) ->
     is_list(Nodes) andalso lists:all(fun is_atom/1, Nodes).

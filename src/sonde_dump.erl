@@ -17,7 +17,8 @@ write(Node, Pid, File, #{force := Force} = Opts) ->
 
 %% In the process that writes.
 open(Node, Pid, Opts) ->
-    {Reader, Mon} = spawn_opt(Node, ?MODULE, serve, [self(), Pid, Opts], [monitor]),
+    {Module, Function} = sonde_there:on(Node, ?MODULE, serve),
+    {Reader, Mon} = spawn_opt(Node, Module, Function, [self(), Pid, Opts], [monitor]),
     {ok, fun() -> next(Reader, Mon) end}.
 
 next(Reader, Mon) ->

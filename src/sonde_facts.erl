@@ -64,12 +64,12 @@ take(Ms, Caller) ->
 %% What is loaded on the way would count as growth of code and atoms, and so would the names that
 %% the VM has for its allocators and makes when they are first asked for.
 load() ->
-    _ = [{module, M} = code:ensure_loaded(M)
-         || M <- [sonde_procs, sonde_each, sonde_group, sonde_look, sonde_painter, sonde_heap_map,
-                  sonde_waste, sonde_sweep, sonde_alloc, sonde_tables, sonde_lib,
-                  sonde_site, sonde_memory, sonde_facts_procs, sonde_facts_crowd,
-                  sonde_facts_tables, sonde_suspects,
-                  sonde_judge, timer]],
+    Ours = [sonde_procs, sonde_each, sonde_group, sonde_look, sonde_painter, sonde_heap_map,
+            sonde_waste, sonde_sweep, sonde_alloc, sonde_tables, sonde_lib, sonde_site,
+            sonde_memory, sonde_facts_procs, sonde_facts_crowd, sonde_facts_tables,
+            sonde_suspects, sonde_judge],
+    Once = case sonde_there:is_lent() of true -> []; false -> Ours end,
+    _ = [{module, M} = code:ensure_loaded(M) || M <- [timer | Once]],
     _ = sonde_alloc:memory(used),
     ok.
 

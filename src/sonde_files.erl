@@ -6,13 +6,17 @@
 -export([ours/0, system/0, version/0]).
 -export_type([ours/0, object/0, system/0]).
 
+-define(GUEST, "sonde_guest.beam").
+
 -type object() :: {module(), File :: file:filename(), Object :: binary()}.
 %% Architecture, word sizes, release: what a shared object was built for. The calls of
 %% `system_info/1' in this order.
 -type system() :: [{term(), term()}].
-%% There may be several builds of the shared object; the loader takes the one that fits.
+%% There may be several builds of the shared object; the loader takes the one that fits. `guest': all
+%% that a node that it is only lent to needs, in one module (scripts/merge); none where nobody made
+%% it: the command has it always.
 -type ours() :: #{modules := [object(), ...], libraries := [{file:filename(), binary()}],
-                  built_for := system()}.
+                  guest := object() | none, built_for := system()}.
 
 %% @doc Raises `no_object_code' where this node's own modules are not files.
 -spec ours() -> ours().
@@ -47,7 +51,11 @@ folder(Ebin, Beams) ->
       libraries => [{filename:basename(Library), read(filename:join(Place, Library))}
                     || Place <- [filename:join(filename:dirname(Ebin), "priv"), Ebin],
                        Library <- filelib:wildcard("sonde_nif*.so", Place)],
+      guest => guest(file:read_file(filename:join([filename:dirname(Ebin), "priv", ?GUEST]))),
       built_for => system()}.
+
+guest({ok, Object}) -> {sonde_guest, ?GUEST, Object};
+guest({error, _}) -> none.
 
 object(Name) ->
     {Module, Object, File} = code:get_object_code(list_to_atom(Name)),
@@ -65,9 +73,11 @@ archive() ->
                                || {File, Bytes} <- Files, filename:extension(File) =:= Extension]
             end,
     #{system := System} = built(Files),
+    {_, Guest} = lists:keyfind("sonde/priv/" ?GUEST, 1, Files),
     #{modules => [{list_to_atom(Name), Name ++ ".beam", Object}
-                  || {Name, Object} <- Named(".beam")],
+                  || {Name, Object} <- Named(".beam"), Name =/= "sonde_guest"],
       libraries => [{Name ++ ".so", Bytes} || {Name, Bytes} <- Named(".so")],
+      guest => {sonde_guest, ?GUEST, Guest},
       built_for => System}.
 
 archived() ->

@@ -2,6 +2,12 @@
 %% On a node that sonde was only lent to: the process that loads it there, watches over those who
 %% look at the node, and takes all away when the last of them has left or is not heard of any more.
 %%
+%% It runs in the one module that is lent (scripts/merge), beside which there is only `sonde_nif'.
+%% Both are deleted, which asks nobody: from then on no call reaches them. To purge a module, which
+%% gives its memory back, a node asks each of its processes, and once more for its literals. That is
+%% done where it is cheap; on a larger node the two stay, out of reach, until somebody comes again,
+%% since to load a module is to purge what was there before it, or until the node ends.
+%%
 %% It does the loading itself, from one message, so there is no moment at which the end of that
 %% node, or of the connection, leaves something behind.
 -module(sonde_janitor).
@@ -13,11 +19,13 @@
 %% all of that.
 -define(SILENT, 9).
 -define(KEEP_MS, 5000).
+%% Of that many processes two purges take PURGEMS ms of CPU.
+-define(PURGE_MAX, 10000).
 
-%% `base': a name that no file has, under which the modules are loaded: it says whose they are.
+%% `guest': the one module, and under which name it is loaded. No file has it: it says whose it is.
 %% `beat_ms': how often everybody who is attached says so. `linger_ms': how long it waits for
 %% somebody to come again after the last one has left.
--type job() :: #{client := pid(), base := file:filename(), modules := [sonde_files:object()],
+-type job() :: #{client := pid(), guest := {module(), file:filename()}, nif := sonde_files:object(),
                  libraries := [{file:filename(), binary()}], beat_ms := pos_integer(),
                  linger_ms := non_neg_integer()}.
 
@@ -40,14 +48,14 @@ run(Starter, #{client := Client} = Job) ->
     case install(Job) of
         {ok, Lent, Side} ->
             Client ! {?MODULE, self(), {ready, Side}},
-            rest(Clients, Lent, maps:with([base, beat_ms, linger_ms], Job));
+            rest(Clients, Lent, maps:with([guest, beat_ms, linger_ms], Job));
         {error, Lent, Why} ->
             ok = remove(Lent),
             Client ! {?MODULE, self(), {error, Why}},
             remove_self(Job)
     end.
 
-%% @doc Somebody else relies on sonde here from now on: what is loaded stays.
+%% @doc Somebody else relies on `sonde_nif' here from now on: it stays.
 -spec keep() -> ok.
 keep() ->
     case whereis(?MODULE) of
@@ -55,8 +63,10 @@ keep() ->
             ok;
         Pid ->
             Ref = monitor(process, Pid),
-            Pid ! keep,
-            receive {'DOWN', Ref, process, Pid, _} -> ok
+            Pid ! {keep, self(), Ref},
+            receive
+                {Ref, kept} -> true = demonitor(Ref, [flush]), ok;
+                {'DOWN', Ref, process, Pid, _} -> ok
             after ?KEEP_MS -> true = demonitor(Ref, [flush]), ok
             end
     end.
@@ -82,33 +92,33 @@ loop(Clients, Lent, Job) ->
             loop(Clients#{Pid := {Ref, 0}}, Lent, Job);
         {leave, Pid} when is_map_key(Pid, Clients) ->
             Pid ! {?MODULE, self(), left},
-            case linger(forget(Pid, Clients), Job) of
-                keep -> ok;
-                Left -> loop(Left, Lent, Job)
-            end;
+            {Left, Stays} = linger(forget(Pid, Clients), Lent, Job),
+            loop(Left, Stays, Job);
         {'DOWN', _, process, Pid, _} when is_map_key(Pid, Clients) ->
             loop(forget(Pid, Clients), Lent, Job);
         tick ->
             ok = tick_later(Job),
             loop(maps:fold(fun tick/3, Clients, Clients), Lent, Job);
-        keep ->
-            ok;
+        {keep, Pid, Ref} ->
+            Pid ! {Ref, kept},
+            loop(Clients, [], Job);
         _ ->
             loop(Clients, Lent, Job)
     end.
 
-linger(Clients, #{linger_ms := Ms}) when map_size(Clients) =:= 0 ->
+linger(Clients, Lent, #{linger_ms := Ms}) when map_size(Clients) =:= 0 ->
     receive
         {join, Pid} ->
             Pid ! {?MODULE, self(), joined},
-            watch(Pid, Clients);
-        keep ->
-            keep
+            {watch(Pid, Clients), Lent};
+        {keep, Pid, Ref} ->
+            Pid ! {Ref, kept},
+            {Clients, []}
     after Ms ->
-        Clients
+        {Clients, Lent}
     end;
-linger(Clients, _) ->
-    Clients.
+linger(Clients, Lent, _) ->
+    {Clients, Lent}.
 
 tick_later(#{beat_ms := BeatMs}) ->
     _ = erlang:send_after(BeatMs, self(), tick),
@@ -127,24 +137,16 @@ tick(Pid, {Ref, Ticks}, Clients) -> Clients#{Pid := {Ref, Ticks + 1}}.
 
 %% ---- loading
 
-install(#{modules := Modules, libraries := Libraries} = Job) ->
-    {value, Nif, Pure} = lists:keytake(sonde_nif, 1, lists:keydelete(?MODULE, 1, Modules)),
-    case [M || {M, _, _} <- [Nif | Pure], code:is_loaded(M) =/= false] of
-        [] -> load([named(Object, Job) || Object <- Pure], named(Nif, Job), Libraries);
-        Taken -> {error, [], {taken, Taken}}
-    end.
-
-load(Pure, Nif, Libraries) ->
-    case code:atomic_load(Pure) of
-        ok ->
-            Lent = [{M, {file, File}} || {M, File, _} <- Pure],
-            try load_nif(Nif, Libraries) of
-                Side -> {ok, [{sonde_nif, code:is_loaded(sonde_nif)} | Lent], Side}
+install(#{nif := {Nif, _, _} = Object, libraries := Libraries} = Job) ->
+    case code:is_loaded(Nif) of
+        false ->
+            try load_nif(named(Object, Job), Libraries) of
+                Side -> {ok, [{Nif, code:is_loaded(Nif)}], Side}
             catch
-                throw:Why -> {error, Lent, Why}
+                throw:Why -> {error, [], Why}
             end;
-        {error, Why} ->
-            {error, [], {not_loaded, Why}}
+        _ ->
+            {error, [], {taken, [Nif]}}
     end.
 
 %% Where there is no room for a file, it goes without.
@@ -158,24 +160,28 @@ load_nif(Nif, Libraries) ->
             {no_folder, Why}
     end.
 
-named({Module, _, Object}, Job) ->
-    {Module, file(Module, Job), Object}.
-
-file(Module, #{base := Base}) ->
-    filename:join(Base, atom_to_list(Module) ++ ".beam").
+named({Module, _, Object}, #{guest := {_, Guest}}) ->
+    {Module, filename:join(filename:dirname(Guest), atom_to_list(Module) ++ ".beam"), Object}.
 
 %% ---- and taking away. No call of another module of ours from here on, but one
 
-%% Whoever has loaded a module anew meanwhile keeps it.
+%% Whoever has loaded a module anew meanwhile keeps it. Nobody reaches what is deleted, and that asks
+%% nobody; it is taken out where that is cheap, and so is the text why a library did not load.
 remove(Lent) ->
     Names = [M || {M, Loaded} <- Lent, code:is_loaded(M) =:= Loaded],
     _ = [leave_signals() || lists:member(sonde_nif, Names)],
-    %% Old code goes first: nothing can be deleted in front of it. Then all at once are out of
-    %% reach, and go one after the other, since for each every process of the node is asked.
-    _ = [code:F(M) || F <- [purge, delete, purge], M <- Names],
-    _ = [persistent_term:erase(Key) || {{M, _} = Key, _} <- persistent_term:get(),
-                                       lists:member(M, Names)],
+    _ = [code:delete(M) || M <- Names],
+    _ = [application:unset_env(sonde_vm, configured) || Names =/= []],
+    _ = [take_out(M) || M <- Names, is_cheap()],
     ok.
+
+take_out(Module) ->
+    _ = code:purge(Module),
+    _ = persistent_term:erase({Module, not_loaded}),
+    ok.
+
+is_cheap() ->
+    erlang:system_info(process_count) =< ?PURGE_MAX.
 
 %% The handler goes with the library, once nobody is in a native call any more.
 leave_signals() ->
@@ -184,11 +190,11 @@ leave_signals() ->
     end.
 
 %% The code that runs here becomes old, and is taken out once it does not run any more.
-remove_self(Job) ->
-    case code:is_loaded(?MODULE) =:= {file, file(?MODULE, Job)} of
+remove_self(#{guest := {Module, File}}) ->
+    case code:is_loaded(Module) =:= {file, File} of
         true ->
-            true = code:delete(?MODULE),
-            _ = spawn(code, purge, [?MODULE]),
+            true = code:delete(Module),
+            _ = [spawn(code, purge, [Module]) || is_cheap()],
             ok;
         false ->
             ok

@@ -75,14 +75,17 @@ to_node(Node, Ours) ->
         Theirs ->
             Status = call(Node, sonde, native, []),
             case Theirs =:= sonde:module_info(md5) of
-                true -> ok = keep(Node), {already, Status};
+                true -> {already, Status};
                 false -> {error, {other_build, Status}}
             end
     end.
 
-%% It may be there for a while only (sonde_attach).
+%% It may be lent (sonde_attach): then `sonde_nif' is there, and not to be taken away any more.
 keep(Node) ->
-    quietly(fun() -> call(Node, sonde_janitor, keep, []) end).
+    {Guest, Keep} = sonde_there:guest(sonde_janitor, keep),
+    _ = [quietly(fun() -> call(Node, Guest, Keep, []) end)
+         || call(Node, erlang, whereis, [sonde_janitor]) =/= undefined],
+    ok.
 
 there(Node) ->
     try
@@ -98,14 +101,22 @@ install(Node, #{modules := Modules, libraries := Libraries}) ->
         ok -> ok;
         {error, Why} -> throw({not_loaded, Why})
     end,
+    ok = keep(Node),
     try
-        ok = load_nif(Node, Nif, for_node(Node, Libraries)),
+        Fitting = for_node(Node, Libraries),
+        _ = [ok = load_nif(Node, Nif, Fitting) || not is_same(Node, Nif, Fitting)],
         {ok, call(Node, sonde, native, [])}
     catch
         throw:Reason ->
             _ = [quietly(fun() -> remove(Node, Module) end) || {Module, _, _} <- Modules],
             throw(Reason)
     end.
+
+is_same(Node, {Module, _, Object}, Libraries) ->
+    {ok, {_, Md5}} = beam_lib:md5(Object),
+    call(Node, code, is_loaded, [Module]) =/= false
+        andalso call(Node, Module, module_info, [md5]) =:= Md5
+        andalso (Libraries =:= [] orelse call(Node, Module, loaded, []) =:= true).
 
 remove(Node, Module) ->
     _ = call(Node, code, purge, [Module]),
@@ -129,7 +140,7 @@ same() ->
 load_nif(Node, {Module, File, Object}, []) ->
     loaded(Module, call(Node, code, load_binary, [Module, File, Object]));
 load_nif(Node, {Module, _, Object}, Libraries) ->
-    Dir = private_folder(Node),
+    Dir = private_folder(Node, Libraries),
     [Ebin, Priv] = Subs = [filename:join(Dir, Sub) || Sub <- ["ebin", "priv"]],
     try
         _ = [good(call(Node, file, make_dir, [Sub])) || Sub <- Subs],
@@ -148,13 +159,35 @@ loaded(Module, {error, Why}) -> throw({not_loaded, [{Module, Why}]}).
 
 %% Made new (mkdir follows no link and takes over nothing that exists), closed to others, and seen
 %% to be empty after that.
-private_folder(Node) ->
-    Name = "sonde-" ++ binary_to_list(binary:encode_hex(rand:bytes(12))),
-    Dir = filename:join(call(Node, os, getenv, ["TMPDIR", "/tmp"]), Name),
-    good(call(Node, file, make_dir, [Dir])),
+private_folder(Node, Libraries) ->
+    Place = call(Node, os, getenv, ["TMPDIR", "/tmp"]),
+    Dir = make_folder(Node, [filename:join(Place, "sonde-" ++ Name)
+                             || Name <- [own_name(Node, Libraries), random_name()]]),
     good(call(Node, file, change_mode, [Dir, 8#700])),
     {ok, []} = call(Node, file, list_dir, [Dir]),
     Dir.
+
+make_folder(Node, [Dir | Others]) ->
+    case call(Node, file, make_dir, [Dir]) of
+        ok -> Dir;
+        {error, eexist} when Others =/= [] -> make_folder(Node, Others);
+        Error -> good(Error)
+    end.
+
+%% The same for the same libraries as long as that node lives, and for no other node. The library
+%% stays mapped when it has gone (nodelete), and glibc looks for the name of a file among those that
+%% it has mapped before it opens one: from the same path it is the same image again, and no second
+%% one. A loader that compares files instead (musl, macOS) maps it again each time.
+own_name(Node, Libraries) ->
+    Instance = [call(Node, erlang, system_info, [start_time]), call(Node, os, getpid, []),
+                call(Node, erlang, system_info, [creation])],
+    name(binary:part(erlang:md5(term_to_binary([Instance, Libraries])), 0, 12)).
+
+random_name() ->
+    name(rand:bytes(12)).
+
+name(Bytes) ->
+    binary_to_list(binary:encode_hex(Bytes)).
 
 %% Exclusive: a file or a link that is already there is an error.
 put_file(Node, Dir, Name, Bytes) ->

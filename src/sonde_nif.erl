@@ -46,6 +46,8 @@
 %% Must be what SONDE_ABI says in nif.h.
 -define(ABI, "sonde-5").
 -define(REASON, {?MODULE, not_loaded}).
+%% The reason where there is no other: nothing is noted of it, so there is nothing to take away.
+-define(NO_LIBRARY, "no sonde_nif*.so beside the module").
 
 -type scan() :: reference().
 -type look() :: reference().
@@ -65,18 +67,18 @@ loaded() ->
         {Other, _} -> {not_loaded, "the library speaks " ++ Other ++ ", not " ++ ?ABI}
     catch
         error:_ ->
-            {not_loaded, persistent_term:get(?REASON, "the module was loaded without its library")}
+            {not_loaded, persistent_term:get(?REASON, ?NO_LIBRARY)}
     end.
 
 init() ->
     case load(candidates()) of
-        ok -> ok;
-        {error, Text} -> persistent_term:put(?REASON, Text)
+        {error, Text} when Text =/= ?NO_LIBRARY -> persistent_term:put(?REASON, Text);
+        _ -> ok
     end,
     ok.
 
 load([]) ->
-    {error, "no sonde_nif*.so beside the module"};
+    {error, ?NO_LIBRARY};
 load([File]) ->
     load_one(File);
 load([File | Rest]) ->

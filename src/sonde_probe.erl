@@ -351,9 +351,10 @@ held_up(Guard, Messages) ->
     Pid.
 
 suspend(Pid, Function) ->
+    {Mine, Named} = sonde_there:here(?MODULE, Function),
     true = erlang:suspend_process(Pid),
     case process_info(Pid, current_function) of
-        {current_function, {?MODULE, Function, _}} ->
+        {current_function, {Mine, Named, _}} ->
             Pid;
         _ ->
             true = erlang:resume_process(Pid),
@@ -610,10 +611,12 @@ registers(#{seeds := #{numbers := [N | _]}} = Ps) ->
     [{arity, fun() -> [{0, read(Ps, P, [arity])} || P <- still(Ps) -- [asleep]]
                           ++ [{A, read(Ps, P, [arity])}
                               || {P, A} <- [{asleep, 3}, {busy5, 5}, {busy9, 9}]] end},
-     {arg_reg, fun() -> [has(Ps, asleep, [arg_reg], 3, ?MODULE), has(Ps, busy5, [arg_reg], 5, N),
+     {arg_reg, fun() -> [has(Ps, asleep, [arg_reg], 3, mine()), has(Ps, busy5, [arg_reg], 5, N),
                          has(Ps, busy9, [arg_reg], 9, N)] end},
      {def_arg_reg, fun() -> [{Own, read(Ps, P, [arg_reg], own, def_arg_reg)}
                              || {P, Own} <- [{asleep, 1}, {base, 1}, {busy5, 1}, {busy9, 0}]] end}].
+
+mine() -> element(1, sonde_there:here(?MODULE, asleep)).
 
 dictionary(#{seeds := #{key := Key, keys2 := Keys2, keys3 := Keys3, calls := Calls},
              slots := Slots} = Ps) ->

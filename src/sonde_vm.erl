@@ -164,12 +164,13 @@ with_retry(#{status := {off, {probes_busy, _}}} = Outcome, Before) ->
 with_retry(Outcome, _) ->
     Outcome.
 
-%% Once: what was switched by hand later stands.
+%% Once: what was switched by hand later stands. No `persistent_term': who leaves takes it away, and
+%% one that goes has every process of the node look for it.
 configure() ->
-    case persistent_term:get({?MODULE, configured}, false) of
+    case application:get_env(?MODULE, configured, false) of
         true -> ok;
         false ->
-            persistent_term:put({?MODULE, configured}, true),
+            ok = application:set_env(?MODULE, configured, true),
             Env = environment(),
             _ = [sonde_nif:switch(off) || proplists:get_value(native, Env, on) =:= off],
             _ = [sonde_nif:want_reader(syscall)
@@ -247,7 +248,8 @@ passed(#{checks := Checks}) -> length([ok || {_, ok} <- Checks]).
 try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
     case sonde_nif:calibrate(Index, erlang:system_info(process_limit)) of
         ok ->
-            ok = sonde_nif:calibrate_fun(fun() -> Name end, ?MODULE),
+            {Mine, _} = sonde_there:here(?MODULE, try_table),
+            ok = sonde_nif:calibrate_fun(fun() -> Name end, Mine),
             ok = sonde_nif:calibrate_literals({?MODULE, literal}, literal_area()),
             judge(Name, checks({Shift, TypeMask}, Probes));
         {failed, Check} ->

@@ -110,15 +110,14 @@ nothing_is_left_when_its_node_is_killed(Config) ->
 
 %% Calls that go on over there when their caller has gone.
 call_on(Node) ->
-    _ = [spawn(fun() -> erpc:call(Node, sonde, proc_window, [memory, 3, 100000]) end)
+    _ = [spawn(fun() -> sonde_attach_helper:ask(Node, proc_window, [memory, 3, 100000]) end)
          || _ <- lists:seq(1, 5)],
-    Ours = sonde_attach_helper:ours() -- [sonde_janitor],
-    sonde_test:until(called, fun() -> erpc:call(Node, ?MODULE, in_calls, [Ours]) >= 5 end).
+    sonde_test:until(called, fun() -> erpc:call(Node, ?MODULE, in_calls, []) >= 5 end).
 
-in_calls(Modules) ->
-    length([Pid || Pid <- processes(),
+in_calls() ->
+    length([Pid || Pid <- processes(), Pid =/= whereis(sonde_janitor),
                    {_, Stack} <- [process_info(Pid, current_stacktrace)],
-                   lists:any(fun({M, _, _, _}) -> lists:member(M, Modules) end, Stack)]).
+                   lists:keymember(sonde_guest, 1, Stack)]).
 
 %% A connection that breaks without a word: who attached is stopped, and says nothing any more.
 nothing_is_left_when_nobody_is_heard_of(Config) ->
@@ -197,18 +196,18 @@ what_was_loaded_anew_meanwhile_stays(Config) ->
 module_of_that_name_is_left_alone(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
     ok = load_theirs(Bare),
-    {error, {taken, [sonde_best]}} = attach(Home, a, Node),
+    {error, {taken, [sonde_nif]}} = attach(Home, a, Node),
     only_theirs_is_left(Bare).
 
 load_theirs(Bare) ->
-    {sonde_best, Object, _} = code:get_object_code(sonde_best),
-    {module, _} = call(Bare, code, load_binary, [sonde_best, "theirs", Object]),
+    {sonde_nif, Object, _} = code:get_object_code(sonde_nif),
+    {module, _} = call(Bare, code, load_binary, [sonde_nif, "theirs", Object]),
     ok.
 
 %% And then it goes, too.
 only_theirs_is_left(Bare) ->
-    ok = sonde_test:until(only_theirs, fun() -> modules(Bare) =:= [sonde_best] end),
-    {file, "theirs"} = call(Bare, code, is_loaded, [sonde_best]),
+    ok = sonde_test:until(only_theirs, fun() -> modules(Bare) =:= [sonde_nif] end),
+    {file, "theirs"} = call(Bare, code, is_loaded, [sonde_nif]),
     ok = sonde_test:until(no_janitor, fun() -> janitor(Bare) =:= undefined end),
     sonde_attach_helper:unload(Bare).
 
@@ -231,7 +230,7 @@ brought_for_good_while_it_lingers_it_stays(Config) ->
     is_there_for_good(Bare).
 
 bring_for_good(Home, Node) ->
-    [{Node, {already, _}}] = call(Home, sonde, remote_load, [[Node], sonde]).
+    [{Node, {ok, _}}] = call(Home, sonde, remote_load, [[Node], sonde]).
 
 is_there_for_good(Bare) ->
     ok = sonde_test:until(no_janitor, fun() -> janitor(Bare) =:= undefined end),
@@ -277,7 +276,7 @@ damaged_module_leaves_nothing(Config) ->
              {error, {not_loaded, [{Module, _}]}} =
                  call(Home, ?MODULE, attach_damaged, [a, Node, Module]),
              as_before(Config)
-         end || Module <- [sonde_best, sonde_janitor]],
+         end || Module <- [sonde_nif, sonde_guest]],
     ok.
 
 signals_are_handled_as_before(Config) ->
@@ -345,11 +344,12 @@ attach_as(Name, Node, Item, Value) ->
     keep(Name, Node, Ours#{built_for := lists:keyreplace(Item, 1, System, {Item, Value})}).
 
 attach_damaged(Name, Node, Module) ->
-    #{modules := Modules} = Ours = sonde_files:ours(),
-    {Module, File, Object} = lists:keyfind(Module, 1, Modules),
-    Damaged = binary:part(Object, 0, byte_size(Object) div 2),
-    keep(Name, Node, Ours#{modules := lists:keyreplace(Module, 1, Modules,
-                                                       {Module, File, Damaged})}).
+    #{modules := Modules, guest := Guest} = Ours = sonde_files:ours(),
+    Damage = fun({M, File, Object}) when M =:= Module ->
+                     {M, File, binary:part(Object, 0, byte_size(Object) div 2)};
+                (Object) -> Object
+             end,
+    keep(Name, Node, Ours#{modules := lists:map(Damage, Modules), guest := Damage(Guest)}).
 
 attach_all(Names, Node) ->
     Ours = sonde_files:ours(),

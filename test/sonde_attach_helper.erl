@@ -6,7 +6,7 @@
 -export([home/1, bare/1, bare/2, stop/1, cookie/0]).
 -export([ebin/0, ours/0, has_library/0, modules/1, is_there/1, caught/1, traces/2,
          unload/1]).
--export([attach/3, attach/4, leave/2, from/4, kill_keepers/1]).
+-export([attach/3, attach/4, leave/2, from/4, ask/3, kill_keepers/1]).
 -export([traced/3]).
 
 -export([keep/3, keep/4, keeper/5, order/2, kill_keeper/1, kill_keepers/0, unload/0]).
@@ -62,11 +62,11 @@ has_library() ->
     filelib:wildcard(filename:join(ebin(), "../priv/sonde_nif*.so")) =/= [].
 
 modules(Peer) ->
-    Ours = ours(),
+    Ours = [sonde_guest | ours()],
     lists:sort([M || {M, _} <- call(Peer, code, all_loaded, []), lists:member(M, Ours)]).
 
 is_there(Peer) ->
-    call(Peer, code, is_loaded, [sonde]) =/= false.
+    lists:any(fun(M) -> call(Peer, code, is_loaded, [M]) =/= false end, [sonde, sonde_guest]).
 
 %% Nobody but us has names that begin so, apart from what the tests bring along.
 traces(Peer, Dir) ->
@@ -75,7 +75,8 @@ traces(Peer, Dir) ->
       processes => [Name || Name <- call(Peer, erlang, registered, []),
                             lists:prefix("sonde", atom_to_list(Name))],
       terms => [Key || {{M, _} = Key, _} <- call(Peer, persistent_term, get, []),
-                       lists:member(M, Ours)],
+                       lists:member(M, Ours)]
+          ++ call(Peer, application, get_all_env, [sonde_vm]),
       path => call(Peer, code, get_path, []),
       files => file:list_dir(Dir)}.
 
@@ -103,7 +104,7 @@ unload() ->
     _ = [code:F(M) || F <- [purge, delete, purge], M <- Names],
     _ = [persistent_term:erase(Key) || {{M, _} = Key, _} <- persistent_term:get(),
                                        lists:member(M, Names)],
-    ok.
+    application:unset_env(sonde_vm, configured).
 
 %% The tests' own are on the path of every node.
 is_ours(Name) ->
@@ -122,7 +123,11 @@ leave(Home, Name) ->
     call(Home, ?MODULE, order, [Name, close]).
 
 from(Home, Node, Function, Args) ->
-    call(Home, erpc, call, [Node, sonde, Function, Args, 60000]).
+    call(Home, ?MODULE, ask, [Node, Function, Args]).
+
+ask(Node, Function, Args) ->
+    {Module, Named} = sonde_there:on(Node, sonde, Function),
+    erpc:call(Node, Module, Named, Args, 60000).
 
 kill_keepers(Home) ->
     call(Home, ?MODULE, kill_keepers, []).
