@@ -137,9 +137,14 @@ same() ->
 %% @doc Loads the module with the shared object; of several that which fits. Throws the reason why
 %% not.
 -spec load_nif(node(), sonde_files:object(), [{file:filename(), binary()}]) -> ok.
-load_nif(Node, {Module, File, Object}, []) ->
+load_nif(Node, {Module, _, _} = Object, Libraries) ->
+    %% Loading takes no old code out of the way of a module with `on_load'.
+    _ = call(Node, code, purge, [Module]),
+    load_nif_now(Node, Object, Libraries).
+
+load_nif_now(Node, {Module, File, Object}, []) ->
     loaded(Module, call(Node, code, load_binary, [Module, File, Object]));
-load_nif(Node, {Module, _, Object}, Libraries) ->
+load_nif_now(Node, {Module, _, Object}, Libraries) ->
     Dir = private_folder(Node, Libraries),
     [Ebin, Priv] = Subs = [filename:join(Dir, Sub) || Sub <- ["ebin", "priv"]],
     try

@@ -25,6 +25,8 @@ all() ->
      other_system_gets_no_library, no_folder_no_library, module_of_that_name_is_left_alone,
      damaged_module_leaves_nothing, embedded_node, node_that_is_not_there,
      signals_are_handled_as_before,
+     leaving_a_large_node_asks_nobody, leaving_a_very_large_node_asks_nobody,
+     visits_leave_one_image, hundred_visits_leave_one_image,
      janitor_is_in_no_row, no_message_reaches_the_caller].
 
 %% Nodes that are answered from the portable side are among the cases.
@@ -298,6 +300,109 @@ signals_are_handled_as_before(Config) ->
                 ok
         end
     end).
+
+leaving_a_large_node_asks_nobody(Config) -> leaving_asks_nobody(20000, Config).
+
+leaving_a_very_large_node_asks_nobody(Config) -> leaving_asks_nobody(100000, Config).
+
+%% Each of them would have some reductions more had it been asked anything, and would have been
+%% switched to. The second one who comes has to take out what the first one left, and leaves as quietly.
+leaving_asks_nobody(N, Config) ->
+    with_bare(Config, ["+P", "262144"], fun(Home, Bare, Node) ->
+        _ = [begin
+                 {ok, How} = attach(Home, a, Node),
+                 How = expected(),
+                 3 = length(from(Home, Node, proc_count, [memory, 3])),
+                 ok = call(Bare, ?MODULE, idlers, [Visit, N]),
+                 {Reductions, Switches0, Cpu0} = call(Bare, ?MODULE, idle, []),
+                 ok = leave(Home, a),
+                 ok = sonde_test:until(no_janitor, fun() -> janitor(Bare) =:= undefined end),
+                 false = is_there(Bare),
+                 [] = modules(Bare),
+                 {Reductions, Switches1, Cpu1} = call(Bare, ?MODULE, idle, []),
+                 ct:pal("~b processes: ~b ms of CPU, ~b switches",
+                        [N, Cpu1 - Cpu0, Switches1 - Switches0]),
+                 true = Switches1 - Switches0 < N div 10
+             end || Visit <- [1, 2]],
+        ok
+    end).
+
+idlers(1, N) ->
+    Parent = self(),
+    Keeper = spawn(fun() ->
+                           Pids = [spawn(fun() -> receive stop -> ok end end)
+                                   || _ <- lists:seq(1, N)],
+                           true = register(idlers, self()),
+                           Parent ! {self(), ready},
+                           keep_idlers(Pids)
+                   end),
+    receive {Keeper, ready} -> ok end;
+idlers(_, _) ->
+    ok.
+
+keep_idlers(Pids) ->
+    receive
+        {which, From} -> From ! {idlers, Pids}, keep_idlers(Pids)
+    end.
+
+%% Reductions of a process that lies still are read without asking it.
+idle() ->
+    idlers ! {which, self()},
+    Pids = receive {idlers, Given} -> Given end,
+    {Switches, _} = statistics(context_switches),
+    {Cpu, _} = statistics(runtime),
+    {[element(2, process_info(Pid, reductions)) || Pid <- Pids], Switches, Cpu}.
+
+%% Of the same build; to a node that it is brought to for good between two visits, too.
+visits_leave_one_image(Config) -> visits_leave_one_image(4, Config).
+
+hundred_visits_leave_one_image(Config) ->
+    ct:timetrap({minutes, 20}),
+    visits_leave_one_image(100, Config).
+
+visits_leave_one_image(Visits, Config) ->
+    with_bare(Config, [], fun(Home, Bare, Node) ->
+        case {images(Bare), sonde_attach_helper:has_library()} of
+            {0, true} ->
+                Caught = sonde_attach_helper:caught(Bare),
+                _ = [visit(V, Home, Bare, Node, Caught) || V <- lists:seq(1, Visits)],
+                ok;
+            _ ->
+                {skip, "no /proc, or no library"}
+        end
+    end).
+
+visit(V, Home, Bare, Node, Caught) when V rem 3 =:= 0 ->
+    [{Node, {ok, #{status := active}}}] = call(Home, sonde, remote_load, [[Node], sonde]),
+    3 = length(call(Bare, sonde, proc_count, [memory, 3])),
+    sonde_attach_helper:unload(Bare),
+    one_image(Bare, Caught);
+visit(_, Home, Bare, Node, Caught) ->
+    {ok, native} = attach(Home, a, Node),
+    #{status := active, counters := Before} = from(Home, Node, native, []),
+    3 = length(from(Home, Node, proc_count, [memory, 3])),
+    #{reader := Reader, counters := After} = from(Home, Node, native, []),
+    true = maps:get(native, After) > maps:get(native, Before),
+    true = Reader =/= guarded orelse sonde_attach_helper:caught(Bare) =/= Caught,
+    ok = leave(Home, a),
+    one_image(Bare, Caught).
+
+one_image(Bare, Caught) ->
+    ok = sonde_test:until(bare, fun() -> modules(Bare) =:= [] end),
+    ok = sonde_test:until({caught, Caught},
+                          fun() -> sonde_attach_helper:caught(Bare) =:= Caught end),
+    1 = images(Bare).
+
+%% Code of ours that is mapped; `none' where nobody tells.
+images(Bare) ->
+    case file:read_file("/proc/" ++ call(Bare, os, getpid, []) ++ "/maps") of
+        {ok, Maps} ->
+            length([Line || Line <- binary:split(Maps, <<"\n">>, [global]),
+                            binary:match(Line, <<"r-xp">>) =/= nomatch,
+                            binary:match(Line, <<"sonde_nif">>) =/= nomatch]);
+        {error, _} ->
+            none
+    end.
 
 embedded_node(Config) ->
     with_bare(Config, ["-mode", "embedded"], fun(Home, Bare, Node) ->
