@@ -103,8 +103,9 @@ wait(Until, Caller) ->
 moment() ->
     [Processes, Ports, Atoms, Tables] =
         [erlang:system_info(I) || I <- [process_count, port_count, atom_count, ets_count]],
+    At = now_ms(),
     Memory = maps:from_list(sonde_memory:read()),
-    #{at => now_ms(), memory => Memory,
+    #{at => At, memory => Memory,
       size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
       allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used),
       processes => Processes, ports => Ports, atoms => Atoms, tables => Tables}.
@@ -117,7 +118,7 @@ limits() ->
         [erlang:system_info(I) || I <- [process_limit, port_limit, atom_limit, ets_limit]],
     #{processes => Processes, ports => Ports, atoms => Atoms, tables => Tables}.
 
-%% ---- what the VM does not know
+%% ---- the node
 
 %% With one of them off the VM has no sums.
 off() ->
