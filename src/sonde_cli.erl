@@ -4,6 +4,7 @@
 -module(sonde_cli).
 
 -export([main/1, run/1]).
+-export([work/1]).
 
 -define(DONE, 0).
 -define(FAILED, 1).
@@ -18,7 +19,7 @@
 -spec main([string()]) -> no_return().
 main(Words) ->
     ok = sonde_cli_signal:tell(self()),
-    {Pid, Ref} = spawn_monitor(fun() -> exit({done, run(Words)}) end),
+    {Pid, Ref} = spawn_monitor(?MODULE, work, [Words]),
     receive
         {'DOWN', Ref, process, Pid, {done, Code}} ->
             erlang:halt(Code);
@@ -29,6 +30,10 @@ main(Words) ->
             ok = put_back(?PUT_BACK_MS),
             erlang:halt(?TERMINATED, [{flush, false}])
     end.
+
+-spec work([string()]) -> no_return().
+work(Words) ->
+    exit({done, run(Words)}).
 
 %% Helpers notice that their caller is gone: that of `top' puts the terminal back. The node that we
 %% look at notices that the connection is gone.
