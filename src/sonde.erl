@@ -1206,7 +1206,8 @@ named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
 
 %% @doc One of the calls above on many nodes at the same time, and their rows as one list:
 %% `#{rows => [{Node, Row}], failed => [{Node, Reason}]}', the rows in the order of the call, so the
-%% largest first, whichever node they are from: up to `N' of each. `Function' is the name of a call
+%% largest first, whichever node they are from: up to `N' of each. The processes in which the call
+%% runs there have no row. `Function' is the name of a call
 %% of this module that returns rows: `proc_count' (of one attribute), `proc_window', `proc_group',
 %% `bin_leak', `bin_garbage', `bin_waste', `bin_owned', `bin_holders', `bin_resources',
 %% `bin_window', `port_count', `port_types', `ets_count', `inet_count', `inet_window', `sockets'.
@@ -1270,17 +1271,19 @@ top() -> top(#{}).
 %% the processes, sorted by any attribute that is read natively, by its growth in one interval, by
 %% garbage, by waste, or by exclusive binaries; others are one process (what is on its heap, and the
 %% largest things there, its binaries and who else holds them), tables, binaries, allocators. The
-%% keys are on the screen, `h' shows them all. Returns `ok'.
+%% keys are on the screen, `h' shows them all; `q' quits from every page. The caller has no row.
+%% Owners of tables and holders of binaries have their registered names where they have one. Returns
+%% `ok'.
 %%
 %% Each interval costs one sweep over the processes, natively and whatever their number; sorted by
 %% growth, two. Nothing of a process is asked but of those that are shown. What takes its time, as
 %% the heap of a process or the account of the binaries, is looked at once, and again with `a'.
 %% Meanwhile the node measures the times of its schedulers.
 %%
-%% In a shell keys are read as lines: Enter ends each. Where no shell has the terminal
-%% (`erl -noshell'), and it is OTP 28 or later, single keys are read. On a terminal that knows no
-%% escapes (`TERM=dumb'), or that cannot be written to while it is read (a node without a shell
-%% before OTP 26), there are plain lines, and each Enter shows the next sample.
+%% In a shell keys are read as lines: Enter ends each, and the prompt says so. Where no shell has the
+%% terminal (`erl -noshell'), and it is OTP 28 or later, single keys are read. On a terminal that
+%% knows no escapes (`TERM=dumb'), or that cannot be written to while it is read (a node without a
+%% shell before OTP 26), there are plain lines, and each Enter shows the next sample.
 %%
 %% Options:
 %% <ul>

@@ -27,7 +27,7 @@ main(Words) ->
             erlang:halt(?FAILED);
         sigterm ->
             true = exit(Pid, kill),
-            ok = put_back(?PUT_BACK_MS),
+            ok = put_back(),
             erlang:halt(?TERMINATED, [{flush, false}])
     end.
 
@@ -35,16 +35,25 @@ main(Words) ->
 work(Words) ->
     exit({done, run(Words)}).
 
-%% Helpers notice that their caller is gone: that of `top' puts the terminal back. The node that we
-%% look at notices that the connection is gone.
-put_back(Ms) when Ms > 0 ->
-    case [P || P <- processes(),
-               {initial_call, {sonde_helper, serve, _}} <- [process_info(P, initial_call)]] of
+%% Helpers notice that their caller is gone: that of `top' puts the terminal back, that of `dump'
+%% deletes the file, or another one does once it is killed. The node that we look at notices that the
+%% connection is gone.
+put_back() ->
+    case helpers_end(?PUT_BACK_MS) of
         [] -> ok;
-        _ -> timer:sleep(?LOOK_MS), put_back(Ms - ?LOOK_MS)
-    end;
-put_back(_) ->
-    ok.
+        Helpers ->
+            _ = [exit(Pid, kill) || {Pid, serve} <- Helpers],
+            _ = helpers_end(?PUT_BACK_MS),
+            ok
+    end.
+
+helpers_end(Ms) ->
+    Helpers = [{P, F} || P <- processes(),
+                         {initial_call, {sonde_helper, F, _}} <- [process_info(P, initial_call)]],
+    case Helpers of
+        [_ | _] when Ms > 0 -> timer:sleep(?LOOK_MS), helpers_end(Ms - ?LOOK_MS);
+        _ -> Helpers
+    end.
 
 %% @doc The exit code.
 -spec run([string()]) -> 0..3.

@@ -35,7 +35,8 @@ ask(Socket) ->
         _ -> {error, no_answer}
     end.
 
-challenge({ok, <<$N, _Flags:64, _Challenge:32, _Creation:32, Size:16, Name:Size/binary, _/binary>>}) ->
+challenge({ok, <<$N, _Flags:64, _Challenge:32, _Creation:32, Size:16, Name:Size/binary,
+                 _/binary>>}) ->
     case unicode:characters_to_list(Name) of
         Text when is_list(Text) -> {ok, Text};
         _ -> {error, no_answer}

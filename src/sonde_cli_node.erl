@@ -146,7 +146,7 @@ listening(Node, Host, Port) ->
         {error, {no_port, Why}} ->
             ["it does not answer on port ", integer_to_list(Port), ": ", inet:format_error(Why)];
         {error, _} ->
-            ["refused. Is it another cookie? (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie) Or is ",
+            ["refused. Is it another cookie? (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie) Or is "
              "its host spelled in another way, ", other_spelling(Node), "?"]
     end.
 

@@ -12,7 +12,8 @@ show(json, Command, _, Result) ->
     put_json(one_object(Command, Result));
 show(text, Command, _, []) ->
     io:put_chars([maps:get(none, Command, "no processes to show"), $\n]);
-show(text, #{run := Run} = Command, Args, [{_, _, _} | _] = Rows) when Run =/= {sonde, proc_group} ->
+show(text, #{run := Run} = Command, Args, [{_, _, _} | _] = Rows)
+  when Run =/= {sonde, proc_group} ->
     print_rows(value(Command, Args), Rows);
 show(text, _, _, Result) ->
     print(Result).

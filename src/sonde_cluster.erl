@@ -31,7 +31,8 @@ call({Function, Args}, Opts) when is_atom(Function), is_list(Args) ->
     Asked = lists:usort(Nodes),
     Answers = ask(Asked, Function, asked(Function, Args), Timeout),
     {Rows, Failed} = lists:foldr(fun({Node, {ok, Rs}}, Acc) ->
-                                         sort_out({Node, {ok, rows(Function, Args, Rs)}}, Order, Acc);
+                                         sort_out({Node, {ok, rows(Function, Args, Rs)}}, Order,
+                                                  Acc);
                                     (Error, Acc) -> sort_out(Error, Order, Acc)
                                  end, {[], []}, Answers),
     #{rows => [NodeAndRow || {_, NodeAndRow} <- lists:keysort(1, Rows)], failed => Failed};

@@ -22,7 +22,8 @@ all() ->
      what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, diagnosis_with_suspects_is_3,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
-     wrong_spelling_says_what_to_try, sigterm_ends_it_at_once, cluster_of_diagnoses,
+     wrong_spelling_says_what_to_try, sigterm_ends_it_at_once, sigterm_leaves_nothing,
+     cluster_of_diagnoses,
      cluster_of_accounts, cluster_merges_largest_first, cluster_says_who_failed, cluster_takes_no_funs].
 
 %% The command is the same whatever side the node answers from, and that is chosen over there.
@@ -732,25 +733,56 @@ wrong_spelling_says_what_to_try(Config) ->
 sigterm_ends_it_at_once(Config) ->
     {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Number} = inet:port(Listen),
+    Started = started(lists:concat(["--node p", Number, "@127.0.0.1 native"]), Config),
+    {ok, Socket} = gen_tcp:accept(Listen, 60000),
+    {ok, _} = gen_tcp:recv(Socket, 0, 60000),
+    143 = terminated(Started),
+    %% The connection is gone with it.
+    {error, closed} = gen_tcp:recv(Socket, 0, 60000),
+    {ok, <<>>} = file:read_file(filename:join(get(dir, Config), "out")),
+    ok = gen_tcp:close(Listen).
+
+%% In the middle of a call, on a node that nobody else looks at.
+sigterm_leaves_nothing(Config) ->
+    {Peer, Node} = sonde_attach_helper:bare(get(dir, Config)),
+    try
+        Started = started(at(Node, "scheduler_usage 600000 -t 1000"), Config),
+        ok = sonde_test:until(a_call, fun() ->
+            sonde_attach_helper:is_there(Peer)
+                andalso call(Peer, ?MODULE, calls_of_others, []) =/= []
+        end),
+        143 = terminated(Started),
+        ok = sonde_test:until(gone, fun() -> not sonde_attach_helper:is_there(Peer) end)
+    after sonde_attach_helper:stop(Peer)
+    end.
+
+calls_of_others() ->
+    [Pid || Pid <- processes(),
+            {current_stacktrace, Stack} <- [process_info(Pid, current_stacktrace)],
+            lists:keymember(measured, 2, Stack)].
+
+%% The command in a process of its own, that is: {Port, Pid}.
+started(Words, Config) ->
     Dir = get(dir, Config),
-    Script = lists:concat(["'", get(sonde, Config), "' --node p", Number, "@127.0.0.1 native",
-                           " </dev/null >out 2>&1 & echo $! >pid; wait $!"]),
+    Quoted = [[" '", W, "'"] || W <- string:lexemes(Words, " ")],
+    Script = unicode:characters_to_list(
+               ["'", get(sonde, Config), "'", Quoted,
+                " </dev/null >out 2>&1 & echo $! >pid.new; mv pid.new pid; wait $!"]),
     Flags = "-epmd_module sonde_epmd -start_epmd false -pa "
         ++ filename:dirname(code:which(sonde_epmd)),
     Port = open_port({spawn_executable, "/bin/sh"},
                      [{args, ["-c", Script]},
-                      {env, [{"ERL_FLAGS", Flags}, {"HOME", Dir}, {"SONDE_COOKIE", "x"},
-                             {"ERL_LIBS", false}]}, {cd, Dir}, exit_status, binary]),
-    {ok, Socket} = gen_tcp:accept(Listen, 60000),
-    {ok, _} = gen_tcp:recv(Socket, 0, 60000),
-    {ok, Text} = file:read_file(filename:join(Dir, "pid")),
-    Pid = string:trim(binary_to_list(Text)),
-    "" = os:cmd("kill -TERM " ++ Pid),
-    {143, <<>>} = collect(Port, <<>>),
-    %% The connection is gone with it.
-    {error, closed} = gen_tcp:recv(Socket, 0, 60000),
-    {ok, <<>>} = file:read_file(filename:join(Dir, "out")),
-    ok = gen_tcp:close(Listen).
+                      {env, [{"ERL_FLAGS", Flags}, {"HOME", Dir}, {"ERL_LIBS", false},
+                             {"SONDE_COOKIE", sonde_attach_helper:cookie()}]},
+                      {cd, Dir}, exit_status, binary]),
+    {Port, filename:join(Dir, "pid")}.
+
+%% Its exit code.
+terminated({Port, File}) ->
+    {ok, Text} = file:read_file(File),
+    "" = os:cmd("kill -TERM " ++ string:trim(binary_to_list(Text))),
+    {Code, <<>>} = collect(Port, <<>>),
+    Code.
 
 %% Each under its node's name; one with suspects is enough.
 cluster_of_diagnoses(Config) ->
