@@ -186,7 +186,8 @@ make_folder(Node, [Dir | Others]) ->
 own_name(Node, Libraries) ->
     Instance = [call(Node, erlang, system_info, [start_time]), call(Node, os, getpid, []),
                 call(Node, erlang, system_info, [creation])],
-    name(binary:part(erlang:md5(term_to_binary([Instance, Libraries])), 0, 12)).
+    Builds = [{Name, byte_size(Library), erlang:phash2(Library)} || {Name, Library} <- Libraries],
+    name(binary:part(erlang:md5(term_to_binary([Instance, Builds])), 0, 12)).
 
 random_name() ->
     name(rand:bytes(12)).
