@@ -15,6 +15,8 @@ attach({not_loaded, [{Module, Why} | _]}, #{built_for := System}) ->
 attach({taken, Modules}, _) ->
     ["it has modules of these names that are not ours: ",
      lists:join(", ", [atom_to_list(M) || M <- Modules])];
+attach(no_guest, _) ->
+    "there is nothing to lend: this sonde is not the command, and scripts/merge was not run";
 attach(Why, _) ->
     why(Why).
 

@@ -5,7 +5,7 @@
 
 -export([here/2, is_lent/0, on/3, guest/2]).
 
--define(ASK_MS, 5000).
+-define(ASK_MS, 30000).
 
 %% @doc Of the node and module that this runs in.
 -spec here(module(), atom()) -> {module(), atom()}.
@@ -36,6 +36,7 @@ is_loaded(Node, Module) ->
     catch _:_ -> false
     end.
 
+%% @doc In the one module.
 -spec guest(module(), atom()) -> {module(), atom()}.
 guest(Module, Function) ->
     {sonde_guest, list_to_atom(lists:concat([Module, ":", Function]))}.

@@ -26,7 +26,7 @@ all() ->
      damaged_module_leaves_nothing, embedded_node, node_that_is_not_there,
      signals_are_handled_as_before,
      leaving_a_large_node_asks_nobody, leaving_a_very_large_node_asks_nobody,
-     visits_leave_one_image, hundred_visits_leave_one_image,
+     what_cannot_be_followed_is_refused, visits_leave_one_image, hundred_visits_leave_one_image,
      janitor_is_in_no_row, no_message_reaches_the_caller].
 
 %% Nodes that are answered from the portable side are among the cases.
@@ -352,6 +352,48 @@ idle() ->
     {Switches, _} = statistics(context_switches),
     {Cpu, _} = statistics(runtime),
     {[element(2, process_info(Pid, reductions)) || Pid <- Pids], Switches, Cpu}.
+
+%% What is lent is made by following calls. One that names its module, or its function, elsewhere than
+%% in the call is refused there, and so is the name of one of our modules that stands as a term.
+what_cannot_be_followed_is_refused(Config) ->
+    Ebin = folder(ebin, Config),
+    _ = [{ok, _} = file:copy(F, filename:join(Ebin, filename:basename(F)))
+         || F <- filelib:wildcard(filename:join(sonde_attach_helper:ebin(), "sonde*.beam"))],
+    {0, _} = merge(Ebin, Config),
+    _ = [begin
+             ok = with_body(Ebin, Body),
+             {Code, Text} = merge(Ebin, Config),
+             true = Code =/= 0,
+             {{_, _}, _} = {binary:match(Text, <<"sonde_best,add,2">>), Body}
+         end || Body <- ["M = element(1, X), M:size(X).", "F = element(1, X), lists:F(X).",
+                         "apply(element(1, X), size, [X]).", "spawn(element(1, X), size, [X]).",
+                         "erpc:call(node(), element(1, X), size, [X]).", "{sonde_lib, X}."]],
+    ok = with_body(Ebin, "sonde_nif:read(X, memory)."),
+    {0, _} = merge(Ebin, Config).
+
+%% sonde_best:add/2 with another body.
+with_body(Ebin, Body) ->
+    {ok, {_, [{abstract_code, {_, Forms}}]}} =
+        beam_lib:chunks(code:which(sonde_best), [abstract_code]),
+    {ok, Tokens, _} = erl_scan:string("add(X, _) -> " ++ Body),
+    {ok, Function} = erl_parse:parse_form(Tokens),
+    {ok, sonde_best, Object} =
+        compile:forms([case F of {function, _, add, 2, _} -> Function; _ -> F end || F <- Forms],
+                      [debug_info, nowarn_unused_record]),
+    file:write_file(filename:join(Ebin, "sonde_best.beam"), Object).
+
+merge(Ebin, Config) ->
+    Merge = filename:join([os:getenv("SONDE_ROOT", "."), "scripts", "merge"]),
+    Port = open_port({spawn_executable, os:find_executable("escript")},
+                     [{args, [Merge, Ebin, filename:join(get(priv_dir, Config), "guest.beam")]},
+                      exit_status, stderr_to_stdout, binary]),
+    said(Port, <<>>).
+
+said(Port, Text) ->
+    receive
+        {Port, {data, More}} -> said(Port, <<Text/binary, More/binary>>);
+        {Port, {exit_status, Code}} -> {Code, Text}
+    end.
 
 %% Of the same build; to a node that it is brought to for good between two visits, too.
 visits_leave_one_image(Config) -> visits_leave_one_image(4, Config).
