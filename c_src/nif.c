@@ -128,23 +128,46 @@ NIF(nif_build_id)
 
 /* The outcome of the proof, kept here: a persistent_term that changes makes every process of the
  * node pay, and the first caller of any process needs it. */
-NIF(nif_put_status)
+static ERL_NIF_TERM keep_status(ErlNifEnv *env, ERL_NIF_TERM status, bool adopt)
+{
+    struct sonde *s = sonde_of(env);
+    ErlNifEnv *old = nif_out_of_memory() ? NULL : enif_alloc_env();
+    if (!old)
+        return enif_raise_exception(env, ATOM(no_memory));
+    ERL_NIF_TERM copy = enif_make_copy(old, status);
+    enif_mutex_lock(s->lock);
+    bool late = atomic_load(&s->proved);
+    if (!late) {
+        ErlNifEnv *kept = old;
+        old = s->status_env;
+        s->status_env = kept;
+        s->status = copy;
+        if (adopt)
+            nif_adopt_candidate(s);
+    }
+    enif_mutex_unlock(s->lock);
+    if (old)
+        enif_free_env(old);
+    return late ? ATOM(proved) : ATOM(ok);
+}
+
+/* Of a proof that did not come off: what is proved stays. */
+NIF(nif_do_put_status)
+{
+    (void)argc;
+    /* (Status) */
+    return keep_status(env, argv[0], false);
+}
+
+/* One that came off, and in the same moment its outcome: there is never one without the other. */
+NIF(nif_adopt)
 {
     (void)argc;
     /* (Status) */
     struct sonde *s = sonde_of(env);
-    ErlNifEnv *kept = nif_out_of_memory() ? NULL : enif_alloc_env();
-    if (!kept)
-        return enif_raise_exception(env, ATOM(no_memory));
-    ERL_NIF_TERM copy = enif_make_copy(kept, argv[0]);
-    enif_mutex_lock(s->lock);
-    ErlNifEnv *old = s->status_env;
-    s->status_env = kept;
-    s->status = copy;
-    enif_mutex_unlock(s->lock);
-    if (old)
-        enif_free_env(old);
-    return ATOM(ok);
+    if (!nif_is_prover(env) || !s->candidate.lay || s->candidate.tab.max == 0)
+        return enif_make_badarg(env);
+    return keep_status(env, argv[0], true);
 }
 
 NIF(nif_status)
@@ -171,7 +194,7 @@ NIF(nif_reader)
     return reader_atom(peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader)));
 }
 
-NIF(nif_want_reader)
+NIF(nif_do_want_reader)
 {
     (void)argc;
     /* (guarded | syscall) */
@@ -191,7 +214,7 @@ NIF(nif_state)
     return atomic_load_explicit(&s->proved, memory_order_acquire) ? ATOM(on) : ATOM(none);
 }
 
-NIF(nif_switch)
+NIF(nif_do_switch)
 {
     (void)argc;
     /* (on | off) */
@@ -214,7 +237,7 @@ NIF(nif_content)
 }
 
 /* This call is one that is under way, so the handler goes at its end at the earliest. */
-NIF(nif_leave)
+NIF(nif_do_leave)
 {
     (void)env, (void)argc, (void)argv;
     peek_leave();

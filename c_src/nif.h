@@ -18,7 +18,8 @@
     X(mark) X(histogram) X(visible) X(slices) X(young) X(old) X(stack) X(fragments) X(free)  \
     X(literals) X(words) X(bytes) X(roots) X(tuple) X(ref) X(fun) X(timeslice) X(too_large) X(changed) \
     X(content) X(account) X(live) X(garbage) X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages) X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs) X(ref_bin) X(magic_data) X(magic_free) X(type_module) \
-    X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot) X(sensitive) X(forbidden)
+    X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot) X(sensitive) X(forbidden) \
+    X(proved)
 /* clang-format on */
 
 struct atoms {
@@ -38,6 +39,20 @@ extern struct atoms atoms;
 #define SONDE_BUILD_ID "unknown"
 #endif
 
+/* Who may use the tools of the proof: the prover, on itself and on the processes that it names as its
+ * probes, until something is proved. Guarded by the lock. */
+enum { SEAL_PROBES = 256 };
+struct seal {
+    ErlNifPid prover;
+    bool has_prover;
+    unsigned probes_n;
+    ERL_NIF_TERM probes[SEAL_PROBES];
+    uint64_t own; /* the prover's Process, found by calibrate */
+#ifdef SONDE_TEST
+    bool open; /* to everybody */
+#endif
+};
+
 struct sonde {
     char build[32]; /* first: another build's state is recognised by it */
     atomic_uint users;
@@ -53,6 +68,7 @@ struct sonde {
     struct layout proven; /* what vm.lay points at */
     struct vm candidate;  /* the prover's */
     struct layout tried;  /* what candidate.lay points at */
+    struct seal seal;
     atomic_uint_fast64_t native, busy, torn, asked;
 #ifdef SONDE_TEST
     unsigned mutated_field, mutated_offset; /* LAYOUT_FIELD_COUNT: none; + 1: a form of things */
@@ -83,11 +99,22 @@ bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release
 struct sonde *sonde_of(ErlNifEnv *env);
 
 bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr);
-/* The process's struct; 0: there is none such. false: no local pid. */
+/* The process's struct; 0: there is none such. false: no local pid; or, while nothing is proved, of
+ * none of the prover's processes. */
 bool nif_find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out);
 
-/* What is proved, else the candidate. The reader may be none. false: nothing is calibrated. */
-bool nif_best_vm(struct sonde *s, struct vm *vm);
+/* What is proved; before, for the prover and its probes alone, the candidate. The reader may be none.
+ * false: there is none for this caller. */
+bool nif_best_vm(ErlNifEnv *env, struct vm *vm);
+
+/* The candidate becomes what is proved. Under the lock. */
+void nif_adopt_candidate(struct sonde *s);
+
+/* Is nothing proved, and the caller the prover; or it or one of its probes? */
+bool nif_is_prover(ErlNifEnv *env);
+bool nif_is_proving(ErlNifEnv *env);
+/* Is that the prover, or one of its probes? */
+bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
 
 /* What a status is called in Erlang; a walk that was stopped is `more'. */
 ERL_NIF_TERM nif_status_atom(enum status st);
@@ -104,10 +131,10 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 #define DIRTY ERL_NIF_DIRTY_JOB_IO_BOUND
 /* clang-format off */
 #define NIF_LIST(X)                                                                       \
-    X(build_id, 0, 0) X(status, 0, 0) X(put_status, 1, 0) X(reader, 0, 0)                 \
-    X(want_reader, 1, 0) X(state, 0, 0) X(switch, 1, 0) X(leave, 0, 0) X(counters, 0, 0)  \
-    X(tables, 0, 0) X(calibrate, 2, 0) X(probe, 4, 0) X(probe_swollen, 4, 0)              \
-    X(probe_trap, 0, 0) X(read, 2, 0) X(adopt, 0, 0) X(scan_new, 6, 0)                    \
+    X(build_id, 0, 0) X(status, 0, 0) X(do_put_status, 1, 0) X(reader, 0, 0)                 \
+    X(do_want_reader, 1, 0) X(state, 0, 0) X(do_switch, 1, 0) X(do_leave, 0, 0) X(counters, 0, 0)  \
+    X(tables, 0, 0) X(calibrate, 1, 0) X(calibrate_table, 1, DIRTY) X(probe, 4, 0) X(probe_swollen, 4, 0)              \
+    X(probe_trap, 0, 0) X(read, 2, 0) X(adopt, 1, 0) X(scan_new, 6, 0)                    \
     X(scan_step, 1, DIRTY) X(scan_feed, 2, 0) X(scan_rows, 4, 0) X(scan_info, 1, 0)       \
     X(scan_pids, 3, 0) X(scan_values, 3, 0) X(scan_skip, 2, 0) X(scan_after, 1, 0)        \
     X(scan_limit, 2, 0) X(calibrate_fun, 2, 0) X(calibrate_literals, 2, 0)                \
@@ -118,14 +145,17 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
     X(look_new, 6, 0) X(look_step, 1, DIRTY) X(look_progress, 1, 0) X(look_end, 1, DIRTY) \
     X(look_heap, 1, 0) X(look_top, 2, 0) X(look_top_info, 1, 0) X(look_flat, 1, 0)        \
     X(look_refs, 2, 0) X(flat_quick, 1, 0) X(look_mailbox, 1, 0) X(look_shapes, 2, 0)     \
-    X(look_pinned, 3, 0) X(look_slices, 3, 0) X(look_text, 1, 0) X(look_names, 2, 0) \
+    X(do_prover_begin, 0, 0) X(prover_end, 0, 0) X(prover, 0, 0) X(allow_probe, 1, 0)     \
+    X(disallow_probe, 1, 0)                                                               \
+    X(look_pinned, 3, 0) X(look_slices, 3, 0) X(look_text, 1, 0) X(look_names, 2, 0)      \
     X(look_content, 1, 0) X(content, 1, 0)
 /* Those that a NIF schedules in its own place. */
 #define SCHEDULED_LIST(X) X(trapped, 0, 0)
 /* And those that only the tests' library has. */
 #define TEST_LIST(X)                                                                      \
     X(weaken, 1) X(set_offset, 2) X(fail_alloc, 1) X(hold_reader, 2)                      \
-    X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)
+    X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)       \
+    X(unseal, 1) X(forget_proof, 0)
 /* clang-format on */
 
 #define X(Name, Arity, Where) NIF(nif_##Name);

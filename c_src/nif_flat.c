@@ -17,8 +17,8 @@ NIF(nif_calibrate_literals)
     /* (Literal, Bytes): after calibrate. All literals lie in one area of that size. */
     struct vm *vm = &sonde_of(env)->candidate;
     ErlNifUInt64 bytes;
-    if (!vm->lay || !enif_is_tuple(env, argv[0]) || !enif_get_uint64(env, argv[1], &bytes) ||
-        bytes >> LITERAL_BYTES_MAX_LOG2 != 0)
+    if (!nif_is_prover(env) || !vm->lay || !enif_is_tuple(env, argv[0]) ||
+        !enif_get_uint64(env, argv[1], &bytes) || bytes >> LITERAL_BYTES_MAX_LOG2 != 0)
         return enif_make_badarg(env);
     uintptr_t at = term_pointer(argv[0]);
     vm->literals = (struct block){0, 0};
@@ -130,8 +130,7 @@ NIF(nif_flat_quick)
     struct sums sums;
     uint64_t pid;
     uint64_t proc;
-    if (!nif_best_vm(sonde_of(env), &vm) || vm.reader == PEEK_NONE ||
-        !nif_own_process(env, &vm, &pid, &proc))
+    if (!nif_best_vm(env, &vm) || vm.reader == PEEK_NONE || !nif_own_process(env, &vm, &pid, &proc))
         return ATOM(more);
     blocks_init(&blocks, 0, 0, 0, 0);
     bool done = own_blocks(&vm, (uintptr_t)proc, &blocks) && quick(&vm, &blocks, argv[0], &sums);

@@ -29,7 +29,8 @@ NIF(nif_calibrate_fun)
     struct sonde *s = sonde_of(env);
     struct vm *vm = &s->candidate;
     uint64_t entry;
-    if (!vm->lay || !enif_is_fun(env, argv[0]) || !enif_is_atom(env, argv[1]))
+    if (!nif_is_prover(env) || !vm->lay || !enif_is_fun(env, argv[0]) ||
+        !enif_is_atom(env, argv[1]))
         return enif_make_badarg(env);
     enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     vm->fun_module = 0;

@@ -10,7 +10,7 @@
 #include "waste.h"
 #include "snapshot.h"
 
-enum { SLICE_NS = 5000000, LOOK_NS = 1000000 };
+enum { SLICE_NS = 5000000, LOOK_NS = 1000000, WANTS_MAX = 64 };
 
 static void release(ErlNifEnv *env, void *obj)
 {
@@ -91,8 +91,9 @@ static bool want_of(ERL_NIF_TERM atom, unsigned *want)
 static bool get_want(ErlNifEnv *env, ERL_NIF_TERM list, unsigned *want)
 {
     ERL_NIF_TERM head;
-    for (*want = 0; enif_get_list_cell(env, list, &head, &list);) {
-        if (!want_of(head, want))
+    *want = 0;
+    for (unsigned n = 0; enif_get_list_cell(env, list, &head, &list); n++) {
+        if (n == WANTS_MAX || !want_of(head, want))
             return false;
     }
     return enif_is_empty_list(env, list);
@@ -148,7 +149,7 @@ NIF(nif_look_new)
     ErlNifUInt64 n;
     struct look_args args;
     const struct walker *walker = walker_of(argv[0]);
-    if (!walker || !nif_best_vm(sonde_of(env), &vm) || !get_want(env, argv[2], &args.want) ||
+    if (!walker || !nif_best_vm(env, &vm) || !get_want(env, argv[2], &args.want) ||
         !enif_get_uint64(env, argv[3], &max_words) ||
         !enif_get_uint64(env, argv[4], &max_entries) || !enif_get_uint64(env, argv[5], &n))
         return enif_make_badarg(env);

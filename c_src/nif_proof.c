@@ -10,8 +10,10 @@
 
 enum { ENV_PROC = 8 }; /* ErlNifEnv.proc, in every release from 23 to 29 */
 
-/* More than the heap of a probe, also where +hms makes all heaps large. */
-enum { PROOF_WORDS = 1 << 23 };
+/* More than the heap of a probe, also where +hms makes all heaps large. As many as a slice has can be
+ * compared in half a millisecond, also by a call of the system for each; and as many as a swollen
+ * process gets are made in less. */
+enum { PROOF_WORDS = 1 << 23, PROOF_SLICE = 400, PROOF_SWELL = 1 << 13 };
 
 NIF(nif_tables)
 {
@@ -80,29 +82,47 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 NIF(nif_calibrate)
 {
     (void)argc;
-    /* (TableIndex, ProcessLimit) */
+    /* (TableIndex): on a normal scheduler, where the caller's own Process can be found */
     struct sonde *s = sonde_of(env);
     unsigned index;
-    ErlNifUInt64 limit;
     uint64_t pid;
-    uint64_t proc;
-    if (!enif_get_uint(env, argv[0], &index) || index >= layout_count() ||
-        !enif_get_uint64(env, argv[1], &limit))
+    if (!nif_is_prover(env) || !enif_get_uint(env, argv[0], &index) || index >= layout_count())
         return enif_make_badarg(env);
     if (enif_thread_type() != ERL_NIF_THR_NORMAL_SCHEDULER)
         return ATOM(not_normal_scheduler);
+    s->seal.own = 0;
+    s->candidate.tab = (struct proctab){0, 0};
     s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     if (s->candidate.reader == PEEK_NONE)
         return ATOM(no_reader);
     choose_table(s, index);
-    if (!nif_own_process(env, &s->candidate, &pid, &proc))
+    if (!nif_own_process(env, &s->candidate, &pid, &s->seal.own))
         return enif_make_tuple2(env, ATOM(failed), ATOM(id));
-    if (!proctab_find(s->candidate.reader, s->candidate.lay, limit, pid, (uintptr_t)proc,
-                      &s->candidate.tab))
+    return ATOM(ok);
+}
+
+NIF(nif_calibrate_table)
+{
+    (void)argc;
+    /* (ProcessLimit): after calibrate. Dirty: by system calls it takes some milliseconds. The caller's
+     * Process stays where it is as long as the caller lives. */
+    struct sonde *s = sonde_of(env);
+    ErlNifUInt64 limit;
+    ErlNifPid self;
+    if (!nif_is_prover(env) || !enif_self(env, &self) || s->seal.own == 0 ||
+        !enif_get_uint64(env, argv[0], &limit))
+        return enif_make_badarg(env);
+    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    if (reader == PEEK_NONE)
+        return ATOM(no_reader);
+    if (!proctab_find(reader, s->candidate.lay, limit, enif_make_pid(env, &self),
+                      (uintptr_t)s->seal.own, &s->candidate.tab))
         return enif_make_tuple2(env, ATOM(failed), ATOM(process_table));
     /* only now is the size of a process known to be right */
-    if (!layout_in_process(s->candidate.lay, LF_id))
+    if (!layout_in_process(s->candidate.lay, LF_id)) {
+        s->candidate.tab = (struct proctab){0, 0};
         return enif_make_tuple2(env, ATOM(failed), ATOM(id));
+    }
     return ATOM(ok);
 }
 
@@ -110,10 +130,12 @@ NIF(nif_calibrate)
 
 bool nif_find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out)
 {
+    struct sonde *s = sonde_of(env);
     ErlNifPid pid;
     uint64_t proc;
     uint64_t id;
-    if (!enif_get_local_pid(env, term, &pid))
+    if (!enif_get_local_pid(env, term, &pid) ||
+        (!atomic_load_explicit(&s->proved, memory_order_acquire) && !nif_is_probe(s, term)))
         return false;
     *out = 0;
     if (peek_word(vm->reader, vm->tab.tab + proctab_slot(vm->lay, &vm->tab, term) * 8, &proc) &&
@@ -186,13 +208,15 @@ static bool get_word(ErlNifEnv *env, ERL_NIF_TERM term, uint64_t *word)
     return true;
 }
 
+/* {From, Words, Word}: a slice of what may be many words. */
 static bool get_has(ErlNifEnv *env, ERL_NIF_TERM term, struct proof *p)
 {
-    const ERL_NIF_TERM *pair;
+    const ERL_NIF_TERM *triple;
     int arity;
-    return enif_get_tuple(env, term, &arity, &pair) && arity == 2 &&
-           enif_get_uint(env, pair[0], &p->words) && p->words <= PROOF_WORDS &&
-           get_word(env, pair[1], &p->word);
+    return enif_get_tuple(env, term, &arity, &triple) && arity == 3 &&
+           enif_get_uint(env, triple[0], &p->from) && p->from <= PROOF_WORDS &&
+           enif_get_uint(env, triple[1], &p->words) && p->words <= PROOF_SLICE &&
+           get_word(env, triple[2], &p->word);
 }
 
 static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, struct proof *p)
@@ -219,22 +243,20 @@ static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
 
 /* The candidate, with the reader that works in this thread: another thread's may be deadly here. false:
  * none has been calibrated. */
-static bool get_vm(const struct sonde *s, struct vm *vm)
+static bool get_candidate(const struct sonde *s, struct vm *vm)
 {
     *vm = s->candidate;
     vm->reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     return vm->lay && vm->tab.max != 0;
 }
 
-/* What is proved, else the candidate, which a later proof would change under our feet. */
-bool nif_best_vm(struct sonde *s, struct vm *vm)
+bool nif_best_vm(ErlNifEnv *env, struct vm *vm)
 {
-    bool known = get_vm(s, vm);
+    struct sonde *s = sonde_of(env);
     if (!atomic_load_explicit(&s->proved, memory_order_acquire))
-        return known;
-    enum peek_reader reader = vm->reader;
+        return nif_is_proving(env) && get_candidate(s, vm);
     *vm = s->vm;
-    vm->reader = reader;
+    vm->reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     return true;
 }
 
@@ -265,8 +287,8 @@ NIF(nif_probe)
     struct vm vm;
     struct proof p;
     uintptr_t proc;
-    if (!get_vm(sonde_of(env), &vm) || !get_proof(env, &vm, argv + 1, &p) ||
-        !nif_find_process(env, &vm, argv[0], &proc))
+    if (!nif_is_proving(env) || !get_candidate(sonde_of(env), &vm) ||
+        !get_proof(env, &vm, argv + 1, &p) || !nif_find_process(env, &vm, argv[0], &proc))
         return enif_make_badarg(env);
     return answer(env, &vm, proc, &p);
 }
@@ -297,10 +319,10 @@ NIF(nif_probe_swollen)
     unsigned n2;
     uint64_t pid;
     uint64_t proc;
-    if (!get_vm(sonde_of(env), &vm) || !get_proof(env, &vm, argv + 1, &p) ||
-        !enif_get_tuple(env, argv[0], &arity, &swell) || arity != 3 ||
-        !enif_get_uint(env, swell[0], &n1) || !enif_get_uint(env, swell[1], &n2) ||
-        n1 > PROOF_WORDS || n2 > PROOF_WORDS || n1 == 0 || n2 == 0)
+    if (!nif_is_proving(env) || !get_candidate(sonde_of(env), &vm) ||
+        !get_proof(env, &vm, argv + 1, &p) || !enif_get_tuple(env, argv[0], &arity, &swell) ||
+        arity != 3 || !enif_get_uint(env, swell[0], &n1) || !enif_get_uint(env, swell[1], &n2) ||
+        n1 > PROOF_SWELL || n2 > PROOF_SWELL || n1 == 0 || n2 == 0)
         return enif_make_badarg(env);
     if (!make_tuple_of(env, n1, swell[2]) || !make_tuple_of(env, n2, swell[2]))
         return enif_raise_exception(env, ATOM(no_memory));
@@ -316,12 +338,15 @@ NIF(nif_trapped)
 NIF(nif_probe_trap)
 {
     /* (): comes to its answer by way of another call, for which the VM keeps things in the caller */
+    if (!nif_is_proving(env))
+        return enif_make_badarg(env);
     return enif_schedule_nif(env, "probe_trap", 0, CALLED(trapped), argc, argv);
 }
 
 /* ---- one attribute of one process ---------------------------------------------------------- */
 
-enum { READ_NS = 500000 };
+/* By the dearer reader a step is a call of the system or two. */
+enum { READ_NS = 500000, READ_STEPS_DEAR = 64 };
 
 static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, uintptr_t proc,
                              int64_t *value)
@@ -335,7 +360,7 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
     walk_start(&w, vm, &q);
     uint64_t end = clock_ns() + READ_NS;
     do {
-        struct budget b = {BUDGET_STEPS, false};
+        struct budget b = {vm->reader == PEEK_GUARDED ? BUDGET_STEPS : READ_STEPS_DEAR, false};
         st = walk_go(&w, vm, &q, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     walk_end(&w, &q);
@@ -354,7 +379,7 @@ NIF(nif_read)
     uintptr_t proc;
     enum attr attr;
     int64_t value;
-    if (!nif_best_vm(sonde_of(env), &vm) || !nif_attr(env, argv[1], &attr) ||
+    if (!nif_best_vm(env, &vm) || !nif_attr(env, argv[1], &attr) ||
         !nif_find_process(env, &vm, argv[0], &proc))
         return enif_make_badarg(env);
     if (vm.reader == PEEK_NONE)
@@ -363,18 +388,10 @@ NIF(nif_read)
     return st == ST_OK ? enif_make_int64(env, value) : enif_make_atom(env, status_name(st));
 }
 
-NIF(nif_adopt)
+void nif_adopt_candidate(struct sonde *s)
 {
-    (void)argc, (void)argv;
-    struct sonde *s = sonde_of(env);
-    if (!s->candidate.lay || s->candidate.tab.max == 0)
-        return enif_make_badarg(env);
-    /* proved again, of the same VM: scans may be reading what the first proof left */
-    if (atomic_load(&s->proved))
-        return ATOM(ok);
     s->proven = s->tried;
     s->vm = s->candidate;
     s->vm.lay = &s->proven;
     atomic_store_explicit(&s->proved, true, memory_order_release);
-    return ATOM(ok);
 }

@@ -24,7 +24,8 @@ NIF(nif_probe_resource)
     (void)argc;
     /* (Bytes): a resource that holds nothing */
     ErlNifUInt64 bytes;
-    if (!enif_get_uint64(env, argv[0], &bytes) || bytes == 0 || bytes > SIZE_MAX_BYTES)
+    if (!nif_is_prover(env) || !enif_get_uint64(env, argv[0], &bytes) || bytes == 0 ||
+        bytes > SIZE_MAX_BYTES)
         return enif_make_badarg(env);
     void *obj = nif_out_of_memory() ? NULL : enif_alloc_resource(sonde_of(env)->probe_type, bytes);
     if (!obj)
@@ -72,7 +73,7 @@ NIF(nif_calibrate_resources)
     struct vm *vm = &s->candidate;
     ErlNifUInt64 address;
     void *obj;
-    if (!vm->lay || !enif_get_resource(env, argv[0], s->probe_type, &obj) ||
+    if (!nif_is_prover(env) || !vm->lay || !enif_get_resource(env, argv[0], s->probe_type, &obj) ||
         !enif_is_ref(env, argv[1]) || !enif_is_ref(env, argv[2]) ||
         !enif_get_uint64(env, argv[3], &address) || !enif_is_atom(env, argv[4]))
         return enif_make_badarg(env);

@@ -69,6 +69,33 @@ NIF(nif_set_offset)
     return ATOM(ok);
 }
 
+NIF(nif_forget_proof)
+{
+    (void)argc, (void)argv;
+    /* (): nothing is proved any more, and nobody has tried */
+    struct sonde *s = sonde_of(env);
+    enif_mutex_lock(s->lock);
+    atomic_store(&s->proved, false);
+    ErlNifEnv *old = s->status_env;
+    s->status_env = NULL;
+    enif_mutex_unlock(s->lock);
+    if (old)
+        enif_free_env(old);
+    return ATOM(ok);
+}
+
+NIF(nif_unseal)
+{
+    (void)argc;
+    /* (true | false | asked): may anybody use the tools of the proof, on anybody and at any time? */
+    struct sonde *s = sonde_of(env);
+    enif_mutex_lock(s->lock);
+    bool was = s->seal.open;
+    s->seal.open = argv[0] == ATOM(true) || (was && argv[0] != ATOM(false));
+    enif_mutex_unlock(s->lock);
+    return was ? ATOM(true) : ATOM(false);
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static atomic_int fail_alloc; /* the n-th allocation from now fails; 0: none */

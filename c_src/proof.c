@@ -80,7 +80,7 @@ static bool has(const struct vm *vm, uint64_t at, const struct proof *p)
 {
     for (unsigned i = 0; i < p->words; i++) {
         uint64_t word;
-        if (!peek_word(vm->reader, term_pointer(at) + 8 * (uintptr_t)i, &word))
+        if (!peek_word(vm->reader, term_pointer(at) + 8 * ((uintptr_t)p->from + i), &word))
             return false;
         if (matches(vm, p, word))
             return true;

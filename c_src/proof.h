@@ -52,7 +52,7 @@ struct proof {
     unsigned n;
     struct proof_step path[PROOF_STEPS];
     enum proof_op op;
-    unsigned words;          /* has...: how many */
+    unsigned from, words;    /* has...: from which one on, and how many */
     uint64_t word;           /* is, has...: which */
     enum layout_field other; /* minus, own, head_field */
     uintptr_t other_proc;    /* same */

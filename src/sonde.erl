@@ -1310,6 +1310,15 @@ top(Opts) ->
 %% @doc Whether sonde reads the node's memory itself, how, and if not, why not. The first call on a
 %% node proves the layout of the memory against `process_info/2', in a fraction of a second.
 %%
+%% A proof has one of three outcomes. Proved: the status is `active'. Refuted, by a check that
+%% failed on three fresh sets of probes: `{off, {check, Check}}', until `native(on)' tries it anew.
+%% Disturbed: `{off, {probes_busy, Tries}}' (probes did not lie still, or were killed),
+%% `{off, {disturbed, prover_died}}', `{off, {disturbed, prover_late}}' (not done in 30 s) or
+%% `{off, {not_loaded, Text}}' (a module or the library); this call tries again at once, others
+%% ever more rarely. Besides, `{off, disabled}' says that it was switched off, and
+%% `{off, {unsupported, no_reader}}' that memory cannot be read here now. No call waits for a
+%% proof for more than 32 s; without one the portable side answers.
+%%
 %% `status' is `active' or `{off, Reason}'; `layout' is the table in use, `reader' how memory is
 %% read, `checks' what was proved, `counters' how many processes were read (`native'), read again
 %% since they ran (`busy') or changed (`torn'), and asked by `process_info/2' (`asked'). No value
@@ -1324,7 +1333,7 @@ native() ->
     sonde_vm:native().
 
 %% @doc Switches the native side off, or on again, for all callers on the node, and returns the new
-%% status. Anything else than `on' and `off' is `badarg'.
+%% status. What is proved stays proved; `on' tries anew what is not. Anything else than `on' and `off' is `badarg'.
 %%
 %% ```
 %% 1> maps:get(status, sonde:native(off)).

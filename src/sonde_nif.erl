@@ -3,13 +3,19 @@
 %%
 %% Knows where the shared object is and why it could not be loaded. `on_load' always succeeds: a
 %% module that fails there does not exist for its callers, and could not be brought to another node.
+%%
+%% This is no API, and sealed. What switches, adopts or leaves does so for processes that began in one
+%% of our own modules, `?OURS', alone. The tools of the proof, which read what nothing has proved yet,
+%% answer the running prover and its probes alone, until something is proved; nobody afterwards. To
+%% all others both are `badarg'.
 -module(sonde_nif).
 
 -export([loaded/0]).
 -export([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
          leave/0, counters/0]).
--export([tables/0, calibrate/2, probe/4, probe_swollen/4, probe_trap/0, read/2,
-         adopt/0]).
+-export([tables/0, calibrate/1, calibrate_table/1, probe/4, probe_swollen/4, probe_trap/0, read/2,
+         adopt/1]).
+-export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/2]).
 -export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
@@ -21,15 +27,16 @@
          account_resources/2, account_end/1]).
 -ifdef(TEST).
 -export([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
-         longest_calls/0, reset_calls/0]).
+         longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
 -export_type([scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
 
 -on_load(init/0).
--nifs([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
-       leave/0, counters/0, tables/0, calibrate/2, probe/4, probe_swollen/4, probe_trap/0, read/2,
-       adopt/0, scan_new/6, scan_step/1, scan_feed/2,
+-nifs([build_id/0, status/0, do_put_status/1, reader/0, do_want_reader/1, state/0, do_switch/1,
+       do_leave/0, counters/0, tables/0, calibrate/1, probe/4, probe_swollen/4, probe_trap/0, read/2,
+       calibrate_table/1, do_prover_begin/0, prover_end/0, prover/0, allow_probe/1,
+       disallow_probe/1, adopt/1, scan_new/6, scan_step/1, scan_feed/2,
        scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1,
        scan_limit/2, calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1,
        look_progress/1, look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2,
@@ -40,7 +47,7 @@
        account_end/1]).
 -ifdef(TEST).
 -nifs([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
-       longest_calls/0, reset_calls/0]).
+       longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
@@ -48,6 +55,10 @@
 -define(REASON, {?MODULE, not_loaded}).
 %% The reason where there is no other: nothing is noted of it, so there is nothing to take away.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
+%% Whose processes may switch and prove, and whose may leave: on a node that sonde is only lent to, all
+%% of them are `sonde_guest'.
+-define(OURS, [sonde_vm, sonde_guest]).
+-define(LEAVERS, [sonde_janitor, sonde_guest]).
 
 -type scan() :: reference().
 -type look() :: reference().
@@ -154,31 +165,76 @@ scan_values_from(Scan, From) ->
         Values -> Values ++ scan_values_from(Scan, From + length(Values))
     end.
 
+%% ---- for our own processes
+
+-spec put_status(term()) -> ok | proved.
+put_status(Status) ->
+    of_ours(?OURS),
+    do_put_status(Status).
+
+-spec want_reader(guarded | syscall) -> ok.
+want_reader(Reader) ->
+    of_ours(?OURS),
+    do_want_reader(Reader).
+
+-spec switch(on | off) -> ok.
+switch(OnOff) ->
+    of_ours(?OURS),
+    do_switch(OnOff).
+
+%% With the last instance of the module the signal handler goes as well, where it is still ours.
+-spec leave() -> ok.
+leave() ->
+    of_ours(?LEAVERS),
+    do_leave().
+
+%% The caller is the prover from now on, unless another one is, or is not needed any more.
+-spec prover_begin() -> ok | proved | {busy, pid()}.
+prover_begin() ->
+    of_ours(?OURS),
+    do_prover_begin().
+
+%% The VM knows what each process was spawned with.
+of_ours(Modules) ->
+    may_switch(Modules) orelse error(badarg).
+
+-ifdef(TEST).
+may_switch(Modules) -> began_in(Modules) orelse unseal(asked).
+-else.
+may_switch(Modules) -> began_in(Modules).
+-endif.
+
+began_in(Modules) ->
+    {initial_call, {Module, Function, Arity}} = process_info(self(), initial_call),
+    lists:member(Module, Modules) andalso erlang:function_exported(Module, Function, Arity).
+
+%% ---- the library
+
 -spec build_id() -> {string(), string()}.
 build_id() -> erlang:nif_error(not_loaded).
 
 -spec status() -> undefined | term().
 status() -> erlang:nif_error(not_loaded).
 
--spec put_status(term()) -> ok.
-put_status(_Status) -> erlang:nif_error(not_loaded).
+-spec do_put_status(term()) -> ok | proved.
+do_put_status(_Status) -> erlang:nif_error(not_loaded).
 
 -spec reader() -> guarded | syscall | none.
 reader() -> erlang:nif_error(not_loaded).
 
--spec want_reader(guarded | syscall) -> ok.
-want_reader(_Reader) -> erlang:nif_error(not_loaded).
+-spec do_want_reader(guarded | syscall) -> ok.
+do_want_reader(_Reader) -> erlang:nif_error(not_loaded).
 
 -spec state() -> on | off | none.
 state() -> erlang:nif_error(not_loaded).
 
 %% From now on no reader works, and the signal handler goes with the last call that is under way, where
 %% it is still ours. What is loaded again later reads again.
--spec leave() -> ok.
-leave() -> erlang:nif_error(not_loaded).
+-spec do_leave() -> ok.
+do_leave() -> erlang:nif_error(not_loaded).
 
--spec switch(on | off) -> ok.
-switch(_OnOff) -> erlang:nif_error(not_loaded).
+-spec do_switch(on | off) -> ok.
+do_switch(_OnOff) -> erlang:nif_error(not_loaded).
 
 -spec counters() -> #{native | busy | torn | asked | faults := non_neg_integer()}.
 counters() -> erlang:nif_error(not_loaded).
@@ -189,9 +245,28 @@ counters() -> erlang:nif_error(not_loaded).
       [{atom(), non_neg_integer()}]}].
 tables() -> erlang:nif_error(not_loaded).
 
--spec calibrate(non_neg_integer(), pos_integer()) ->
-    ok | {failed, id | process_table} | no_reader | not_normal_scheduler.
-calibrate(_Table, _ProcessLimit) -> erlang:nif_error(not_loaded).
+-spec do_prover_begin() -> ok | proved | {busy, pid()}.
+do_prover_begin() -> erlang:nif_error(not_loaded).
+
+-spec prover_end() -> ok.
+prover_end() -> erlang:nif_error(not_loaded).
+
+%% Who proves now.
+-spec prover() -> pid() | undefined.
+prover() -> erlang:nif_error(not_loaded).
+
+%% One that the prover has spawned.
+-spec allow_probe(pid()) -> ok.
+allow_probe(_Pid) -> erlang:nif_error(not_loaded).
+
+-spec disallow_probe(pid()) -> ok.
+disallow_probe(_Pid) -> erlang:nif_error(not_loaded).
+
+-spec calibrate(non_neg_integer()) -> ok | {failed, id} | no_reader | not_normal_scheduler.
+calibrate(_Table) -> erlang:nif_error(not_loaded).
+
+-spec calibrate_table(ProcessLimit :: pos_integer()) -> ok | {failed, id | process_table} | no_reader.
+calibrate_table(_ProcessLimit) -> erlang:nif_error(not_loaded).
 
 -spec probe(pid(), [atom() | {at, atom()}], atom(), term()) ->
     integer() | torn | gone | no_reader.
@@ -208,8 +283,9 @@ probe_trap() -> erlang:nif_error(not_loaded).
 -spec read(pid(), attr()) -> integer() | busy | torn | gone | ask | timeslice | no_reader.
 read(_Pid, _Attr) -> erlang:nif_error(not_loaded).
 
--spec adopt() -> ok.
-adopt() -> erlang:nif_error(not_loaded).
+%% What was calibrated is proved, and this is the outcome.
+-spec adopt(term()) -> ok | proved.
+adopt(_Status) -> erlang:nif_error(not_loaded).
 
 %% `each': the answers come as `{rows, _}' while it goes on; of the given processes, or of all.
 %% `account': what each process holds goes into an account; `binary_proportional' looks into one.
@@ -460,4 +536,12 @@ longest_calls() -> erlang:nif_error(not_loaded).
 
 -spec reset_calls() -> ok.
 reset_calls() -> erlang:nif_error(not_loaded).
+
+%% Whether all that is sealed is open to everybody, until now.
+-spec unseal(boolean() | asked) -> boolean().
+unseal(_Open) -> erlang:nif_error(not_loaded).
+
+%% Nothing is proved any more, and nothing was tried.
+-spec forget_proof() -> ok.
+forget_proof() -> erlang:nif_error(not_loaded).
 -endif.

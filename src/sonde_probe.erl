@@ -8,7 +8,7 @@
 %% last, because it makes the probe run; before that the probes' reductions must stand still.
 -module(sonde_probe).
 
--export([start/0, stop/1, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1]).
+-export([start/0, stop/0, are_alive/0, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1]).
 -export([asleep/1, tell/1]). % hibernated probes wake up here; processes that look elsewhere
 -export_type([probes/0, check/0]).
 
@@ -18,15 +18,20 @@
 
 -define(SETTLE_TRIES, 2000).
 -define(TRIES, 20).
+-define(LOOK_MS, 200). % whether one that says nothing is still there
+-define(SLICE, 400).   % words: as many as the library compares at once
 -define(ROOM, 17731). % words
 -define(NO_FRAGMENT, 16#FFFFFFFFFFFFFFF8).
 
 %% ---- the probes ---------------------------------------------------------------------------------
 
-%% Random for each proof: a wrong offset must not find the right number by chance.
+%% Random for each proof: a wrong offset must not find the right number by chance. A probe may die at
+%% any time, killed by somebody else: then this, or what looks at it, throws `died' or fails. Whatever
+%% comes of it, stop/0 is to follow.
 -spec start() -> probes().
 start() ->
     Guard = guard(),
+    put(?MODULE, [Guard]),
     S = seeds(),
     [L1, L2, L3] = [spawn_probe(Guard, [], fun wait/1) || _ <- [1, 2, 3]],
     Port = a_port(),
@@ -54,7 +59,7 @@ start() ->
                       things => {[], fun(Up) -> things(Up, S) end},
                       shared => {[], fun(Up) -> tidy(Up, shared(maps:get(refs, S), S)) end},
                       shared2 => {[], fun(Up) -> tidy(Up, shared(maps:get(refs2, S), S)) end},
-                      trapped => {[], fun(Up) -> ok = sonde_nif:probe_trap(), wait(Up) end},
+                      trapped => {[], fun trapped/1},
                       calls => {[], fun(Up) -> save_calls(Up, S) end},
                       tables => {[], fun(Up) -> tidy(Up, ets:new(sonde_probe, [])) end},
                       sensitive => {[], fun(Up) -> process_flag(sensitive, true), wait(Up) end},
@@ -87,12 +92,43 @@ start() ->
       port => Port, facts => maps:map(fun(_, P) -> facts(P) end, Still), listed => Listed,
       slots => Slots}.
 
--spec stop(probes()) -> ok.
-stop(#{guard := Guard, port := Port}) ->
-    _ = try port_close(Port) catch error:badarg -> dead end,
-    Mon = monitor(process, Guard),
-    Guard ! {stop, self()},
-    receive {'DOWN', Mon, process, Guard, _} -> ok end.
+%% All that start/0 began, also when it failed. The guard may be dead; whom it has spawned last, this
+%% process may not know of.
+-spec stop() -> ok.
+stop() ->
+    {links, Links} = process_info(self(), links),
+    _ = [port_close(Port) || Port <- Links, is_port(Port)],
+    case lists:reverse(ours()) of
+        [Guard | Pids] ->
+            Mon = monitor(process, Guard),
+            Guard ! {stop, self()},
+            receive {'DOWN', Mon, process, Guard, _} -> ok end,
+            kill(Pids),
+            _ = [ok = sonde_nif:disallow_probe(Pid) || Pid <- Pids],
+            erase(?MODULE),
+            flush();
+        [] ->
+            ok
+    end.
+
+%% What a probe says that was given up.
+flush() ->
+    receive
+        {ready, _} -> flush();
+        {spawned, _, _} -> flush()
+    after 0 -> ok
+    end.
+
+%% The guard is the last one.
+ours() ->
+    case get(?MODULE) of
+        undefined -> [];
+        Pids -> Pids
+    end.
+
+%% Are the probes and their guard?
+-spec are_alive() -> boolean().
+are_alive() -> lists:all(fun is_process_alive/1, ours()).
 
 seeds() ->
     Ages = fun() -> #{old => number(), middle => number(), young => number(),
@@ -125,9 +161,25 @@ options(Opts) ->
 spawn_probe(Guard, Opts, Fun) ->
     Up = self(),
     Guard ! {spawn, Up, fun() -> Fun(Up) end, options(Opts)},
-    receive
-        {spawned, Guard, system_limit} -> error(system_limit);
-        {spawned, Guard, Pid} -> receive {ready, Pid} -> Pid end
+    case spawned(Guard) of
+        system_limit ->
+            error(system_limit);
+        Pid ->
+            put(?MODULE, [Pid | ours()]),
+            ok = sonde_nif:allow_probe(Pid),
+            ok = is_ready(Pid),
+            Pid
+    end.
+
+spawned(Guard) ->
+    receive {spawned, Guard, Pid} -> Pid
+    after ?LOOK_MS -> is_process_alive(Guard) orelse throw(died), spawned(Guard)
+    end.
+
+%% A monitor would be one of the things looked at.
+is_ready(Pid) ->
+    receive {ready, Pid} -> ok
+    after ?LOOK_MS -> is_process_alive(Pid) orelse throw(died), is_ready(Pid)
     end.
 
 ready(Up) ->
@@ -273,11 +325,27 @@ save_calls(Up, #{calls := N}) ->
     process_flag(save_calls, N),
     wait(Up).
 
-named_monitor(Pid) ->
-    true = register(sonde_probe_named, Pid),
-    Ref = monitor(process, sonde_probe_named),
-    true = unregister(sonde_probe_named),
-    Ref.
+%% By a name that somebody else may have taken; where all are, by one that there always is.
+named_monitor(Pid) -> named_monitor(Pid, [sonde_probe_named, sonde_probe_named_2]).
+
+named_monitor(_, []) ->
+    monitor(process, init);
+named_monitor(Pid, [Name | Names]) ->
+    try register(Name, Pid) of
+        true ->
+            Ref = monitor(process, Name),
+            true = unregister(Name),
+            Ref
+    catch
+        error:badarg -> named_monitor(Pid, Names)
+    end.
+
+%% Once it may: only a probe can.
+trapped(Up) ->
+    ready(Up),
+    receive go -> ok end,
+    ok = sonde_nif:probe_trap(),
+    wait(Up).
 
 place1(Up) ->
     ready(Up),
@@ -295,13 +363,7 @@ a_port() ->
 
 %% In the very moment after unlink/1, before the other end's answer can be seen: only the process
 %% itself can look then.
-unlinked() ->
-    Self = self(),
-    {Pid, Mon} = spawn_monitor(fun() -> Self ! {self(), unlink_and_look()} end),
-    receive
-        {Pid, Answer} -> demonitor(Mon, [flush]), Answer;
-        {'DOWN', Mon, process, Pid, Why} -> {failed, Why}
-    end.
+unlinked() -> in_another(fun unlink_and_look/0).
 
 unlink_and_look() ->
     Look = fun() -> sonde_nif:probe(self(), [links, link_unlinking], value, none) end,
@@ -313,7 +375,7 @@ unlink_and_look() ->
     {Before, is_positive(After)}.
 
 send_messages(#{beside := B, combined := C, queued := Q, attached := A, attached_bin := AB,
-                queued_off := QO, marked := M},
+                queued_off := QO, marked := M, trapped := T},
               #{big1 := N1, big2 := N2, fill := F, numbers := Numbers, marked := More,
                 sizes := [Size | _]}) ->
     Big1 = erlang:make_tuple(N1, F),
@@ -321,8 +383,8 @@ send_messages(#{beside := B, combined := C, queued := Q, attached := A, attached
     _ = [Q ! X || X <- Numbers],
     _ = [M ! X || X <- More],
     B ! Big1, B ! Big2, C ! Big1,
-    _ = [P ! go || P <- [B, M]],
-    _ = [receive {ready, P} -> ok end || P <- [B, C, M]],
+    _ = [P ! go || P <- [B, M, T]],
+    _ = [ok = is_ready(P) || P <- [B, C, M, T]],
     A ! Big1,
     AB ! erlang:append_element(Big1, binary:copy(<<1>>, Size)),
     QO ! Big2,
@@ -389,15 +451,20 @@ alone(#{guard := Guard, pids := Pids, watchers := Watchers, links := Links} = Ps
     Ours = maps:from_keys([self(), Guard] ++ maps:values(Pids) ++ Watchers ++ Links, true),
     Seen = [process_info(maps:get(Name, Pids), [links, monitored_by]) || Name <- still(Ps)]
         ++ [process_info(Pid, [links, monitored_by]) || Pid <- Links],
-    [] =:= [Other || Items <- Seen, is_list(Items), {_, Others} <- Items, Other <- Others,
-                     is_pid(Other), not is_map_key(Other, Ours)].
+    lists:all(fun is_list/1, Seen) andalso
+        [] =:= [Other || Items <- Seen, {_, Others} <- Items, Other <- Others,
+                         is_pid(Other), not is_map_key(Other, Ours)].
 
 %% Who asks the suspended one makes it take in its messages, so it is a new one.
 -spec look_again(probes()) -> probes().
 look_again(#{guard := Guard, pids := Pids, seeds := S} = Ps) ->
     Still = maps:with(still(Ps), Pids),
     settle(maps:values(Still)),
-    Ps#{facts := maps:map(fun(_, P) -> facts(P) end, Still),
+    %% the first ones are in the late checks
+    _ = [ok = sonde_nif:disallow_probe(maps:get(P, Pids))
+         || P <- [held_up, held_up2], is_map_key(again, Ps)],
+    Ps#{again => true,
+        facts := maps:map(fun(_, P) -> facts(P) end, Still),
         pids := Pids#{held_up := held_up(Guard, maps:get(held_up, S)),
                       held_up2 := held_up(Guard, maps:get(held_up2, S))}}.
 
@@ -414,8 +481,18 @@ field_checks(Probes, Form) ->
 
 read(Ps, Name, Path) -> read(Ps, Name, Path, value, none).
 
+read(#{pids := Pids}, Name, Path, Op, {Words, Word})
+  when Op =:= has; Op =:= has_pair; Op =:= has_data; Op =:= has_ref; Op =:= has_count ->
+    has_from(0, maps:get(Name, Pids), Path, Op, Words, Word);
 read(#{pids := Pids}, Name, Path, Op, Arg) ->
     sonde_nif:probe(maps:get(Name, Pids), Path, Op, Arg).
+
+%% In slices.
+has_from(From, Pid, Path, Op, Words, Word) ->
+    case sonde_nif:probe(Pid, Path, Op, {From, min(?SLICE, Words - From), Word}) of
+        0 when From + ?SLICE < Words -> has_from(From + ?SLICE, Pid, Path, Op, Words, Word);
+        Found -> Found
+    end.
 
 fact(#{facts := Facts}, Name, Fact) -> maps:get(Fact, maps:get(Name, Facts)).
 
@@ -475,12 +552,28 @@ is_positive(N) -> is_integer(N) andalso N > 0.
 own_lock() -> sonde_nif:probe(self(), [lock], value, none).
 
 %% What Fun says in two other processes.
-elsewhere(Fun) ->
-    Started = [spawn_monitor(?MODULE, tell, [Fun]) || _ <- [1, 2]],
-    [receive {'DOWN', Mon, process, _, {is, Result}} -> Result end || {_, Mon} <- Started].
+elsewhere(Fun) -> [in_another(Fun) || _ <- [1, 2]].
+
+%% In one that is a probe as well. It ends by itself should this one
+%% be gone; a link would be one of the things looked at.
+in_another(Fun) ->
+    {Pid, Mon} = spawn_opt(?MODULE, tell, [Fun], [monitor, {max_heap_size, 0}]),
+    ok = sonde_nif:allow_probe(Pid),
+    Pid ! go,
+    receive
+        {'DOWN', Mon, process, Pid, Why} ->
+            ok = sonde_nif:disallow_probe(Pid),
+            case Why of
+                {is, Result} -> Result;
+                _ -> throw(died)
+            end
+    end.
 
 -spec tell(fun(() -> term())) -> no_return().
-tell(Fun) -> exit({is, Fun()}).
+tell(Fun) ->
+    receive go -> exit({is, Fun()})
+    after 1000 -> exit(alone)
+    end.
 
 %% Many wait at the same place, some elsewhere.
 places(#{pids := Pids}) ->
@@ -553,33 +646,39 @@ messages(#{seeds := #{numbers := [N1, N2, N3, N4 | _] = Numbers,
 %% The data of received messages waits in fragments; those on `mbuf' come from calls that found no
 %% room on the heap, and only the caller itself can see them.
 fragments(#{seeds := #{fill := F, big1 := Big1, big2 := Big2}} = Ps) ->
-    Swollen = fun({First, Last}, Path, Op, Arg) ->
-                      sonde_nif:probe_swollen({First, Last, F}, Path, Op, Arg)
-              end,
+    Swollen = fun(What) -> in_another(swollen(What, Big1 rem 997, Big2 rem 991, F)) end,
     [{mbuf_sz, fun() -> [{true, fragments_there(Ps)}
                          | [{fact(Ps, P, mbuf_size), read(Ps, P, [mbuf_sz])}
                             || P <- [base, beside, combined]]] end},
-     {mbuf, fun() -> {_, Last} = Sizes = too_large(Big1, Big2),
-                     [{1, Swollen(Sizes, [mbuf, frag_mem], is, Last bsl 6)},
-                      {0, read(Ps, base, [mbuf])}] end},
+     {mbuf, fun() -> [Swollen(head), {0, read(Ps, base, [mbuf])}] end},
      %% these have room for more than is used
-     {frag_used, fun() -> {_, Last} = Sizes = too_large(Big1, Big2),
-                          [{Last + 1, Swollen(Sizes, [mbuf, frag_used], value, none)},
+     {frag_used, fun() -> [Swollen(last),
                            {Big1 + 1, read(Ps, attached, [sig_first, msg_attached, frag_used])}]
                  end},
-     {frag_next, fun() -> {First, _} = Sizes = too_large(Big1, Big2),
-                          [{First + 1, Swollen(Sizes, [mbuf, frag_next, frag_used], value, none)}]
-                 end},
+     {frag_next, fun() -> [Swollen(first)] end},
      {msg_frag, fun() -> [has(Ps, P, [msg_frag | To], Big1, F)
                           || {P, To} <- [{combined, []}, {beside, [msg_attached]}]]
                              ++ nothing(Ps, msg_frag, still(Ps) -- [combined, beside]) end}].
 
-%% For the heap of this process, one after the other. Of a small heap, because a normal scheduler
-%% makes terms of that size.
-too_large(Big1, Big2) ->
-    true = garbage_collect(),
-    {total_heap_size, Room} = process_info(self(), total_heap_size),
-    {Room + Big1, Room + 2 * Big2}.
+%% Two tuples for which the heap of the process has no room, one after the other: what is expected of
+%% one of them, and what is found. Of little, because a normal scheduler makes terms of that size; so
+%% a large heap (+hms) is filled before.
+swollen(What, More1, More2, Fill) ->
+    fun() ->
+            {total_heap_size, Words} = process_info(self(), total_heap_size),
+            true = garbage_collect(),
+            Filled = erlang:make_tuple(max(0, Words - 2000), Fill), % the rest is almost empty
+            {First, Last} = {3000 + More1, 5000 + 2 * More2},
+            {Expected, Path, Op, Arg} =
+                case What of
+                    head -> {1, [mbuf, frag_mem], is, Last bsl 6};
+                    last -> {Last + 1, [mbuf, frag_used], value, none};
+                    first -> {First + 1, [mbuf, frag_next, frag_used], value, none}
+                end,
+            Found = sonde_nif:probe_swollen({First, Last, Fill}, Path, Op, Arg),
+            true = tuple_size(Filled) >= 0,
+            {Expected, Found}
+    end.
 
 %% ---- binaries -----------------------------------------------------------------------------------
 

@@ -2,26 +2,33 @@
 %% Native or portable? Proves the layout once for the node, and tells.
 %%
 %% The proof runs at the first call, in a process of its own, and its outcome is kept by the
-%% library. Callers that come meanwhile wait for the same outcome.
+%% library. Callers that come meanwhile wait for the same outcome. It has one of three: proved;
+%% refuted, which is the same check failing the same way on three fresh sets of probes; or disturbed,
+%% whatever else there may be, and then it is tried again, ever more rarely. Nobody waits for ever.
 -module(sonde_vm).
 
 -export([side/0, must_be_native/0, native/0, native/1]).
+-export([helper/1]). % what our own processes begin with
 -export_type([status/0, reason/0]).
 
 -type reason() :: disabled | {not_loaded, string()} | {unsupported, term()} | {check, atom()}
-                | {probes_busy, Tries :: pos_integer()}.
+                | {probes_busy, Tries :: pos_integer()} | {disturbed, prover_died | prover_late}.
 -type check() :: {atom(), ok | not_run | {failed, Expected :: term(), Found :: term()}}.
 -type status() :: #{status := active | {off, reason()}, otp := string(), erts := string(),
                     flavor := jit | emu, arch := string(), layout := atom(),
                     reader := guarded | syscall | none, checks := [check()],
                     counters := #{native | busy | torn | asked | faults := non_neg_integer()}}.
 
--define(PROVER, sonde_prover).
 -define(TRIES, 10).
 -define(WAIT_MS, 100).
 -define(WAIT_MAX_MS, 60000).
 -define(SAME, 3).   % failures of one check in a row refute a table
 -define(LOOKS, 20). % at a probe that somebody else disturbs
+-define(DEADLINE_MS, 30000). % of the prover
+-define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
+-define(PATIENCE_MS, 32000). % of who waits for it
+%% A proof needs them all, and the loader may refuse what another release has compiled.
+-define(MODULES, [sonde_probe, sonde_probe_things, sonde_probe_resources, sonde_attr]).
 
 %% @doc Who answers now. Cheap once the layout is proved.
 -spec side() -> native | {portable, reason()}.
@@ -87,16 +94,36 @@ complete(Outcome) ->
                  counters => #{native => 0, busy => 0, torn => 0, asked => 0, faults => 0}},
                Outcome).
 
-%% @doc Switches by hand. What was proved stays proved.
+%% @doc Switches by hand. What was proved stays proved; what was not is tried afresh by `on'.
 -spec native(on | off) -> status().
 native(OnOff) when OnOff =:= on; OnOff =:= off ->
-    _ = [begin
-             configure(),
-             sonde_nif:switch(OnOff)
-         end || sonde_nif:loaded() =:= true],
+    _ = [by_helper({switch, OnOff}) || sonde_nif:loaded() =:= true],
     native();
 native(_) ->
     error(badarg).
+
+%% The library is switched, and proves, for processes alone that begin here.
+by_helper(What) ->
+    {Pid, Mon} = spawn_opt(?MODULE, helper, [What], [monitor, {max_heap_size, 0}]),
+    receive
+        {'DOWN', Mon, process, Pid, _} -> done
+    after ?PATIENCE_MS ->
+        demonitor(Mon, [flush]),
+        late
+    end.
+
+%% @doc What our own processes do.
+-spec helper({switch, on | off} | prove | {watch, pid()}) -> ok.
+helper({switch, OnOff}) ->
+    configure(),
+    ok = sonde_nif:switch(OnOff),
+    %% where something is proved, this changes nothing
+    _ = [sonde_nif:put_status(undefined) || OnOff =:= on],
+    ok;
+helper(prove) ->
+    prover();
+helper({watch, Prover}) ->
+    watch(Prover).
 
 %% ---- the proof ----------------------------------------------------------------------------------
 
@@ -114,32 +141,35 @@ is_too_early(#{retry := {NotBefore, _}}) -> erlang:monotonic_time(millisecond) <
 is_too_early(_) -> false.
 
 is_lasting(undefined) -> false;
-is_lasting(#{status := {off, {probes_busy, _}}}) -> false;
+is_lasting(#{status := {off, {Why, _}}}) when ?IS_DISTURBED(Why) -> false;
 is_lasting(#{status := {off, {unsupported, no_reader}}}) -> sonde_nif:reader() =:= none;
 is_lasting(_) -> true.
 
 prove() ->
-    try spawn_opt(fun prover/0, [monitor, {max_heap_size, 0}]) of
-        {Pid, Mon} ->
-            receive {'DOWN', Mon, process, Pid, _} -> ok end,
+    try by_helper(prove) of
+        late -> off({disturbed, prover_late});
+        done ->
             case sonde_nif:status() of
-                undefined -> off({check, prover});
+                undefined -> off({disturbed, prover_died});
                 Outcome -> Outcome
             end
     catch
         error:system_limit -> off({probes_busy, 1})
     end.
 
-%% The first one registers and proves, the others wait for it.
+%% The first one proves, the others wait for it.
 prover() ->
-    try register(?PROVER, self()) of
-        true -> prover(sonde_nif:status())
-    catch
-        error:badarg ->
-            Mon = monitor(process, ?PROVER),
-            receive {'DOWN', Mon, process, _, _} -> ok end
+    case sonde_nif:prover_begin() of
+        ok ->
+            try prover(sonde_nif:status()) after sonde_nif:prover_end() end;
+        proved ->
+            ok;
+        {busy, Prover} ->
+            Mon = monitor(process, Prover),
+            receive {'DOWN', Mon, process, _, _} -> ok after ?PATIENCE_MS -> ok end
     end.
 
+%% `undefined': nobody has tried, or somebody wants it tried anew.
 prover(Outcome) ->
     case is_lasting(Outcome) of
         true -> ok;
@@ -151,18 +181,49 @@ prover_run() ->
     case sonde_nif:state() of
         off -> ok;
         _ ->
-            Outcome = try run(?TRIES) catch error:system_limit -> off({probes_busy, 1}) end,
-            sonde_nif:put_status(with_retry(Outcome, sonde_nif:status()))
+            Outcome = try
+                          _ = spawn(?MODULE, helper, [{watch, self()}]),
+                          run_loaded(not_loaded())
+                      catch error:system_limit -> off({probes_busy, 1})
+                      end,
+            keep(Outcome)
     end.
 
-with_retry(#{status := {off, {probes_busy, _}}} = Outcome, Before) ->
+keep(#{status := active}) -> ok; % kept as it was adopted
+keep(Outcome) ->
+    _ = sonde_nif:put_status(with_retry(Outcome, sonde_nif:status())),
+    ok.
+
+%% A prover that is stuck, or killed, leaves an outcome as well; its probes end with it.
+watch(Prover) ->
+    Mon = monitor(process, Prover),
+    receive
+        {'DOWN', Mon, process, _, normal} -> ok;
+        {'DOWN', Mon, process, _, noproc} -> ok;
+        {'DOWN', Mon, process, _, _} -> keep(off({disturbed, prover_died}))
+    after ?DEADLINE_MS ->
+        keep(off({disturbed, prover_late})),
+        exit(Prover, kill),
+        ok
+    end.
+
+with_retry(#{status := {off, {Why, _} = Reason}} = Outcome, Before) when ?IS_DISTURBED(Why) ->
     Wait = case Before of
+               _ when Reason =:= {disturbed, prover_late} -> ?WAIT_MAX_MS;
                #{retry := {_, Last}} -> min(2 * Last, ?WAIT_MAX_MS);
                _ -> ?WAIT_MS
            end,
     Outcome#{retry => {erlang:monotonic_time(millisecond) + Wait, Wait}};
 with_retry(Outcome, _) ->
     Outcome.
+
+%% Those of our modules that there are not, and why. Where sonde is lent there is but one, with all.
+not_loaded() ->
+    [{M, Why} || not sonde_there:is_lent(), M <- ?MODULES, {error, Why} <- [code:ensure_loaded(M)]].
+
+run_loaded([]) -> run(?TRIES);
+run_loaded([{Module, Why} | _]) ->
+    off({not_loaded, lists:flatten(io_lib:format("the module ~s: ~0p", [Module, Why]))}).
 
 %% Once: what was switched by hand later stands. No `persistent_term': who leaves takes it away, and
 %% one that goes has every process of the node look for it.
@@ -223,11 +284,22 @@ tables() ->
 %% Probes of its own for each: those of a table that failed late have run since.
 try_tables([], Outcomes) -> lists:reverse(Outcomes);
 try_tables([Table | Tables], Outcomes) ->
-    Probes = sonde_probe:start(),
-    case try try_table(Table, Probes) after sonde_probe:stop(Probes) end of
+    case try_one(Table) of
         busy -> [busy];
         #{status := active} = Outcome -> [Outcome];
         Outcome -> try_tables(Tables, [Outcome | Outcomes])
+    end.
+
+%% A probe that died, or who holds them all, says nothing about a table.
+try_one(Table) ->
+    try try_table(Table, sonde_probe:start())
+    catch
+        throw:died -> busy;
+        error:Why:Where when Why =/= system_limit ->
+            sonde_probe:are_alive() andalso erlang:raise(error, Why, Where),
+            busy
+    after
+        sonde_probe:stop()
     end.
 
 %% The one that came farthest tells most about what is wrong.
@@ -246,7 +318,7 @@ farthest([First | Rest]) ->
 passed(#{checks := Checks}) -> length([ok || {_, ok} <- Checks]).
 
 try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
-    case sonde_nif:calibrate(Index, erlang:system_info(process_limit)) of
+    case calibrate(Index) of
         ok ->
             {Mine, _} = sonde_there:here(?MODULE, try_table),
             ok = sonde_nif:calibrate_fun(fun() -> Name end, Mine),
@@ -257,6 +329,12 @@ try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
               checks => found_table(Check) ++ not_run({Shift, TypeMask}, Probes)};
         no_reader ->
             off({unsupported, no_reader})
+    end.
+
+calibrate(Index) ->
+    case sonde_nif:calibrate(Index) of
+        ok -> sonde_nif:calibrate_table(erlang:system_info(process_limit));
+        Not -> Not
     end.
 
 %% Bytes that are reserved for literals, wherever they are; 0: they may be anywhere.
@@ -283,8 +361,9 @@ judge(_, busy) -> busy;
 judge(Name, Checks) ->
     case [Check || {Check, {failed, _, _}} <- Checks] of
         [] ->
-            ok = sonde_nif:adopt(),
-            #{status => active, layout => Name, checks => Checks};
+            Outcome = #{status => active, layout => Name, checks => Checks},
+            ok = sonde_nif:adopt(Outcome),
+            Outcome;
         [First | _] ->
             #{status => {off, {check, First}}, layout => none, checks => Checks}
     end.

@@ -433,14 +433,14 @@ prove_without_memory() ->
     _ = logger:set_primary_config(level, none),
     Before = length(processes()),
     Statuses = [begin
-                    ok = sonde_nif:put_status(undefined),
+                    ok = sonde_nif:forget_proof(),
                     ok = sonde_nif:fail_alloc(N),
                     #{status := Status} = sonde_vm:native(),
                     ok = sonde_nif:fail_alloc(0),
                     Status
                 end || N <- lists:seq(1, 20)],
-    [] = [S || S <- Statuses, S =/= active, S =/= {off, {check, prover}}],
-    ok = sonde_nif:put_status(undefined),
+    [] = [S || S <- Statuses, S =/= active, S =/= {off, {disturbed, prover_died}}],
+    ok = sonde_nif:forget_proof(),
     #{status := active} = sonde_vm:native(),
     ok = sonde_test:until(probes_ended, fun() -> length(processes()) =< Before end),
     right().
@@ -469,7 +469,7 @@ load_without_memory(N, Start) ->
     Loaded = case maps:get(status, sonde:native()) of
                  active -> ok = sonde_nif:fail_alloc(0), loaded;
                  {off, {not_loaded, Text}} -> true = length(Text) > 10, not_loaded;
-                 {off, {check, prover}} -> ok = sonde_nif:fail_alloc(0), loaded
+                 {off, {disturbed, prover_died}} -> ok = sonde_nif:fail_alloc(0), loaded
              end,
     right(),
     _ = code:purge(sonde_nif),
@@ -612,28 +612,17 @@ wrong_arguments_are_badarg(_Config) ->
 
 wrong_arguments() ->
     _ = sonde:native(),
-    Exports = [{F, A} || {F, A} <- sonde_nif:module_info(exports), A > 0, F =/= module_info,
-                         F =/= put_status, F =/= switch, F =/= want_reader],
+    Exports = [{F, A} || {F, A} <- sonde_nif:module_info(exports), A > 0, F =/= module_info],
     true = length(Exports) > 10,
     [] = [{F, Args, Result} || {F, A} <- Exports, Args <- arguments(A),
                                Result <- [outcome(F, Args)], Result =/= badarg,
                                not is_right(F, Args, Result)],
-    _ = [badarg = outcome(F, [T]) || F <- [switch, want_reader], T <- odd_terms()],
-    %% any term is a status; it is kept as it is
-    Status = sonde_nif:status(),
-    _ = [begin ok = sonde_nif:put_status(T), T = sonde_nif:status() end || T <- odd_terms()],
-    ok = sonde_nif:put_status(Status),
     right().
 
 outcome(F, Args) ->
     try apply(sonde_nif, F, Args) catch error:Why -> Why end.
 
 %% Some odd terms are fine for some calls.
-is_right(calibrate, [I, _], Result) when I =:= 0; I =:= 1 -> Result =:= {failed, process_table}
-                                                         orelse Result =:= {failed, id};
-is_right(probe, [_, [id], value, none], Result) -> is_integer(Result) orelse Result =:= gone;
-is_right(calibrate_fun, [Fun, Module], ok) -> is_function(Fun) andalso is_atom(Module);
-is_right(calibrate_literals, [Literal, Bytes], ok) -> is_tuple(Literal) andalso is_integer(Bytes);
 is_right(flat_quick, [Term], {Words, _}) -> Words =:= erts_debug:flat_size(Term);
 is_right(flat_quick, _, more) -> true;
 is_right(_, _, _) -> false.

@@ -12,6 +12,8 @@ all() ->
      configured_off_it_is_proved_when_switched_on, proves_with_the_other_reader,
      proves_under_full_load, proves_while_everything_is_collected,
      disturbed_is_not_refuted, disturbed_is_tried_ever_more_rarely,
+     names_that_are_taken, modules_that_do_not_load, killed_probes_hang_nobody,
+     a_prover_that_is_stuck, on_proves_anew, proved_once_by_two_hundred,
      proves_on_one_scheduler, proves_with_off_heap_mailboxes, proves_with_other_settings,
      proves_in_the_interpreter, proves_when_tracing_of_new_processes_ends,
      many_first_callers_share_one_proof, killed_first_caller_spoils_nothing,
@@ -138,14 +140,14 @@ proves_while_everything_is_collected(_Config) ->
 %% A proof that was disturbed is no reason that lasts: while processes bind themselves to all others
 %% it may not come off, but none of them refutes the layout, and after them it is proved.
 disturbed_is_not_refuted(_Config) ->
-    _ = [with([], fun(Peer) -> ok = call(Peer, ?MODULE, prove_beside, [What]) end)
+    _ = [with_test(fun(Peer) -> ok = call(Peer, ?MODULE, prove_beside, [What]) end)
          || What <- [monitor, link]],
     ok.
 
 prove_beside(What) ->
     {Storm, Ref} = spawn_monitor(fun() -> process_flag(trap_exit, true), storm(What) end),
     Proofs = [begin
-                  ok = sonde_nif:put_status(undefined),
+                  ok = sonde_nif:forget_proof(),
                   Status = maps:get(status, sonde_vm:native()),
                   [_, _, _] = sonde:proc_count(memory, 3),
                   Status
@@ -176,6 +178,151 @@ call_while_disturbed(Calls) ->
     false = is_map_key(retry, Status),
     _ = trace_new(false),
     #{status := active} = sonde:native(),
+    ok.
+
+%% Promise: a taken name does not matter.
+names_that_are_taken(_Config) ->
+    with([], fun(Peer) -> ok = call(Peer, ?MODULE, prove_without_names, []) end).
+
+prove_without_names() ->
+    Taken = [sonde_prover, sonde_probe_named, sonde_probe_named_2],
+    _ = [true = register(Name, sonde_test:hold(fun() -> ok end)) || Name <- Taken],
+    #{status := active} = sonde:native(),
+    [_, _, _] = sonde:proc_count(memory, 3),
+    [] = Taken -- registered(),
+    ok.
+
+%% Promise: where a module of the proof is not there, or another release has compiled it, the portable
+%% side answers at once and says why; once it is there, the layout is proved.
+modules_that_do_not_load(Config) ->
+    Beams = filename:dirname(code:which(sonde)),
+    Dir = filename:join(proplists:get_value(priv_dir, Config), "part"),
+    Ebin = filename:join(Dir, "ebin"),
+    _ = [begin
+             ok = filelib:ensure_dir(filename:join([Dir, Sub, "x"])),
+             _ = [{ok, _} = file:copy(F, filename:join([Dir, Sub, filename:basename(F)]))
+                  || F <- filelib:wildcard(filename:join([filename:dirname(Beams), Sub, "*"]))]
+         end || Sub <- ["ebin", "priv"]],
+    Beam = filename:join(Ebin, "sonde_probe_things.beam"),
+    {ok, Bytes} = file:read_file(Beam),
+    _ = [sonde_peer_helper:with(bare, ["-pa", Ebin],
+                                fun(Peer) -> ok = without(Peer, Beam, Bytes, Break) end)
+         || Break <- [fun() -> file:delete(Beam) end,
+                      fun() -> file:write_file(Beam, binary:part(Bytes, 0, 2000)) end]],
+    ok.
+
+without(Peer, Beam, Bytes, Break) ->
+    ok = Break(),
+    _ = call(Peer, logger, set_primary_config, [level, none]),
+    {Us, #{status := {off, {not_loaded, "the module sonde_probe_things" ++ _}}}} =
+        call(Peer, timer, tc, [sonde, native, []]),
+    true = Us < 5000000,
+    3 = length(call(Peer, sonde, proc_count, [memory, 3])),
+    undefined = call(Peer, sonde_nif, prover, []),
+    ok = file:write_file(Beam, Bytes),
+    #{status := active} = call(Peer, sonde, native, [on]),
+    ok.
+
+%% Promise: a probe, or who holds them all, may die at any time: nobody waits for it.
+killed_probes_hang_nobody(_Config) ->
+    with_test(fun(Peer) -> ok = call(Peer, ?MODULE, kill_probes, []) end).
+
+kill_probes() ->
+    _ = logger:set_primary_config(level, none),
+    #{status := active} = sonde:native(),
+    Before = leftovers(),
+    Said = [prove_and_kill(Us, Which) || Us <- lists:seq(0, 9000, 300), Which <- [first, last, any]],
+    [] = [S || S <- Said, S =/= active, S =/= {off, {probes_busy, 10}}],
+    #{status := active} = sonde:native(on),
+    ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
+
+%% One of those that the prover has started. The first one is the guard.
+prove_and_kill(Us, Which) ->
+    ok = sonde_nif:forget_proof(),
+    Others = processes(),
+    {Caller, Mon} = spawn_monitor(fun() -> exit(maps:get(status, sonde_vm:native())) end),
+    Prover = found(100000),
+    spin(Us),
+    New = [P || P <- processes() -- (Others ++ Prover ++ [Caller]), not is_helper(P)],
+    _ = [exit(case Which of
+                  first -> hd(New);
+                  last -> lists:last(New);
+                  any -> lists:nth(rand:uniform(length(New)), New)
+              end, kill) || New =/= []],
+    receive {'DOWN', Mon, process, _, Status} -> Status after 20000 -> hangs end.
+
+is_helper(P) -> process_info(P, initial_call) =:= {initial_call, {sonde_vm, helper, 1}}.
+
+%% Promise: the prover has a deadline; after it the portable side answers, says why, and goes on.
+a_prover_that_is_stuck(_Config) ->
+    with_test(fun(Peer) -> ok = call(Peer, ?MODULE, stop_the_prover, []) end).
+
+stop_the_prover() ->
+    #{status := active} = sonde:native(),
+    Before = leftovers(),
+    {_, Mon} = suspended_prover(fun() -> exit({rows, length(sonde:proc_count(memory, 3))}) end),
+    {Us, [_, _, _]} = timer:tc(sonde, proc_count, [memory, 3]),
+    true = Us > 10000000 andalso Us < 40000000,
+    receive {'DOWN', Mon, process, _, {rows, 3}} -> ok after 10000 -> error(hangs) end,
+    #{status := {off, {disturbed, prover_late}}} = sonde_nif:status(),
+    {Quick, [_, _, _]} = timer:tc(sonde, proc_count, [memory, 3]),
+    true = Quick < 5000000,
+    #{status := active} = sonde:native(on),
+    ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
+
+%% In the middle of its work, for this first caller.
+suspended_prover(Fun) ->
+    ok = sonde_nif:forget_proof(),
+    {_, Mon} = Caller = spawn_monitor(Fun),
+    [Prover] = found(1000000),
+    case try erlang:suspend_process(Prover) catch error:_ -> false end of
+        true ->
+            case {sonde_nif:state(), sonde_nif:status()} of
+                {none, undefined} -> {Prover, Mon};
+                _ -> erlang:resume_process(Prover), again(Caller, Fun)
+            end;
+        false ->
+            again(Caller, Fun)
+    end.
+
+again({_, Mon}, Fun) ->
+    receive {'DOWN', Mon, process, _, _} -> suspended_prover(Fun) end.
+
+%% Promise: what was refuted, or not even tried, is tried afresh by native(on); what is proved stays.
+on_proves_anew(_Config) ->
+    with_test(fun(Peer) -> ok = call(Peer, ?MODULE, switch_on_anew, []) end).
+
+switch_on_anew() ->
+    ok = sonde_nif:set_offset(heap, 0),
+    #{status := {off, {check, heap}}} = sonde:native(),
+    ok = sonde_nif:set_offset(none, 0),
+    #{status := {off, {check, heap}}} = sonde:native(),
+    #{status := active} = sonde:native(on),
+    {module, sonde_probe} = code:ensure_loaded(sonde_probe),
+    1 = erlang:trace_pattern({sonde_probe, start, 0}, true, [call_count]),
+    #{status := active} = sonde:native(on),
+    {call_count, 0} = erlang:trace_info({sonde_probe, start, 0}, call_count),
+    ok.
+
+%% Promise: the proof happens once for the node, whoever calls meanwhile: it is held until all do.
+proved_once_by_two_hundred(_Config) ->
+    with_test(fun(Peer) -> ok = call(Peer, ?MODULE, prove_once, [200]) end).
+
+prove_once(N) ->
+    #{status := active} = sonde:native(),
+    {Prover, First} = suspended_prover(fun() -> exit(maps:remove(counters, sonde:native())) end),
+    1 = erlang:trace_pattern({sonde_probe, start, 0}, true, [call_count]),
+    1 = erlang:trace_pattern({sonde_vm, try_table, 2}, true, [call_count]),
+    Call = fun() -> exit(maps:remove(counters, sonde:native())) end,
+    Callers = [First | [Mon || {_, Mon} <- [spawn_monitor(Call) || _ <- lists:seq(2, N)]]],
+    Waiting = fun() -> length([P || P <- processes(), is_helper(P)]) > N end, % and who watches it
+    ok = sonde_test:until(all_wait, Waiting),
+    true = erlang:resume_process(Prover),
+    Said = [receive {'DOWN', Mon, process, _, Answer} -> Answer end || Mon <- Callers],
+    [#{status := active}] = lists:usort(Said),
+    Count = fun(MFA) -> {call_count, C} = erlang:trace_info(MFA, call_count), C end,
+    {true, _, _} = {Count({sonde_probe, start, 0}) + Count({sonde_vm, try_table, 2}) =< 2,
+                    Count({sonde_probe, start, 0}), Count({sonde_vm, try_table, 2})},
     ok.
 
 %% It ends by itself: a kill would go to all that it is linked to. What it binds stays for a while,
@@ -294,13 +441,13 @@ kill_first_callers() ->
 
 %% Killed at any moment of its work.
 killed_prover_leaves_nothing(_Config) ->
-    with([], fun(Peer) -> ok = call(Peer, ?MODULE, kill_provers, []) end).
+    with_test(fun(Peer) -> ok = call(Peer, ?MODULE, kill_provers, []) end).
 
 kill_provers() ->
     _ = [code:ensure_loaded(M) || M <- [sonde_vm, sonde_probe, sonde_attr]],
     Before = leftovers(),
     ok = kill_provers(30, 0),
-    ok = sonde_nif:put_status(undefined),
+    ok = sonde_nif:forget_proof(),
     #{status := active} = sonde:native(),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
@@ -313,20 +460,20 @@ kill_provers(Wanted, Tried) when Tried < 5000 ->
     end.
 
 kill_prover(Us) ->
-    ok = sonde_nif:put_status(undefined),
+    ok = sonde_nif:forget_proof(),
     {_, Mon} = spawn_monitor(fun() -> exit(maps:get(status, sonde_vm:native())) end),
-    Prover = found(sonde_prover, 100000),
+    Prover = found(100000),
     spin(Us),
     _ = [exit(P, kill) || P <- Prover],
     receive
         {'DOWN', Mon, process, _, active} -> false;
-        {'DOWN', Mon, process, _, {off, {check, prover}}} -> true
+        {'DOWN', Mon, process, _, {off, {disturbed, prover_died}}} -> true
     end.
 
-found(_Name, 0) -> [];
-found(Name, Tries) ->
-    case whereis(Name) of
-        undefined -> found(Name, Tries - 1);
+found(0) -> [];
+found(Tries) ->
+    case sonde_nif:prover() of
+        undefined -> found(Tries - 1);
         Pid -> [Pid]
     end.
 
@@ -347,13 +494,13 @@ is_no_more({Processes, Names, Ports, Tables}, {Processes0, Names0, Ports0, Table
         andalso Tables =< Tables0.
 
 nothing_stays_behind(_Config) ->
-    with([], fun(Peer) -> ok = call(Peer, ?MODULE, prove_often, []) end).
+    with_test(fun(Peer) -> ok = call(Peer, ?MODULE, prove_often, []) end).
 
 prove_often() ->
     #{status := active} = sonde_vm:native(),
     Before = leftovers(),
     _ = [begin
-             ok = sonde_nif:put_status(undefined),
+             ok = sonde_nif:forget_proof(),
              #{status := active} = sonde_vm:native()
          end || _ <- lists:seq(1, 20)],
     sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
@@ -373,5 +520,8 @@ mailbox_after() ->
 %% ---- peers
 
 with(Args, Fun) -> sonde_peer_helper:with(shipped, Args, Fun).
+
+%% Where something proved can be forgotten.
+with_test(Fun) -> sonde_peer_helper:with(test, [], Fun).
 
 call(Peer, M, F, A) -> sonde_peer_helper:call(Peer, M, F, A).

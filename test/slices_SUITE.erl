@@ -82,6 +82,8 @@ figures(What, Said) ->
 %% {Call, how long each function took in each try}; the last try is the good one, if any is.
 measured(What, Dir) ->
     #{status := active} = sonde:native(),
+    %% the measuring itself asks for some of it
+    _ = sonde_nif:unseal(true),
     %% whatever is hard, there are some binaries to be found
     {Some, _} = made(small),
     {Pid, Others} = made(What),
@@ -89,6 +91,7 @@ measured(What, Dir) ->
         [{Name, tries(Call, ?TIMES)} || {Name, Call} <- calls(Pid, Dir)]
     after
         ok = sonde_nif:want_reader(guarded),
+        _ = sonde_nif:unseal(false),
         ok = sonde_test:stop([Some, Pid | Others])
     end.
 
@@ -109,16 +112,21 @@ too_long(Rows) ->
     [Row || {{_, _, Where}, Ns} = Row <- Rows, Ns > maps:get(Where, ?LIMIT_NS)].
 
 calls(P, Dir) ->
-    the_proof(sonde_nif:reader()) ++ counts(P) ++ binaries(P) ++ looks(P, Dir) ++ sizes(P)
+    the_proof() ++ counts(P) ++ binaries(P) ++ looks(P, Dir) ++ sizes(P)
         ++ others(P) ++ deaths(P) ++ [{leaves, fun leave_and_come_back/0}].
 
-%% Anew, with every check. By the slower reader the process table is not found in a millisecond; but
-%% once for a node.
-the_proof(syscall) ->
-    [];
-the_proof(guarded) ->
-    [{native, fun() -> ok = sonde_nif:put_status(undefined),
-                       #{status := active} = sonde:native() end}].
+%% Anew, with every check, sealed; by the slower reader it takes long, in many short calls. And one
+%% that does not come off.
+the_proof() ->
+    [{native, fun() -> ok = sonde_nif:forget_proof(),
+                       _ = sonde_nif:unseal(false),
+                       #{status := active} = sonde:native(),
+                       true = false =:= sonde_nif:unseal(true) end},
+     {refuted, fun() -> ok = sonde_nif:forget_proof(),
+                        ok = sonde_nif:set_offset(heap, 0),
+                        #{status := {off, {check, heap}}} = sonde:native(),
+                        ok = sonde_nif:set_offset(none, 0),
+                        #{status := active} = sonde:native(on) end}].
 
 counts(P) ->
     Attrs = sonde_attr:native(),
@@ -165,7 +173,8 @@ large(Words) -> [{I, [I], #{I => <<I:64>>}} || I <- lists:seq(1, Words div 10)].
 %% What is called only where processes cannot be read, the terminal shows a progress, the library is
 %% switched; and by tests.
 others(P) ->
-    [{switches, fun() -> ok = sonde_nif:want_reader(sonde_nif:reader()), ok = sonde_nif:switch(on),
+    [{prover, fun() -> undefined = sonde_nif:prover() end},
+     {switches, fun() -> ok = sonde_nif:want_reader(sonde_nif:reader()), ok = sonde_nif:switch(on),
                          on = sonde_nif:state(), true = sonde_nif:content(true) end},
      {reads, fun() -> _ = [sonde_nif:read(P, Attr) || Attr <- sonde_attr:native()] end},
      {unread, fun() -> Scan = scanned(memory, sample),

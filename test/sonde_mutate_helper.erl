@@ -13,7 +13,7 @@ own_check(Field) -> Field.
 %% The table in use, once the unmutated proof has chosen it.
 table() ->
     ok = sonde_nif:set_offset(none, 0),
-    ok = sonde_nif:put_status(undefined),
+    ok = sonde_nif:forget_proof(),
     #{status := active, layout := Name} = sonde_vm:native(),
     [Fields] = [Fs || {_, N, _, _, _, Fs} <- sonde_nif:tables(), N =:= Name],
     {Name, Fields}.
@@ -21,6 +21,6 @@ table() ->
 %% The status, and which checks failed with what.
 prove_with(Field, Offset) ->
     ok = sonde_nif:set_offset(Field, Offset),
-    ok = sonde_nif:put_status(undefined),
+    ok = sonde_nif:forget_proof(),
     #{status := Status, checks := Checks} = sonde_vm:native(),
     {Status, [Check || {_, {failed, _, _}} = Check <- Checks]}.
