@@ -115,7 +115,8 @@ stop() ->
 flush() ->
     receive
         {ready, _} -> flush();
-        {spawned, _, _} -> flush()
+        {spawned, _, _} -> flush();
+        {'EXIT', _, _} -> flush()
     after 0 -> ok
     end.
 

@@ -181,6 +181,8 @@ prover_run() ->
     case sonde_nif:state() of
         off -> ok;
         _ ->
+            %% a probe that is killed takes the port with it that it is linked to, and that is ours
+            _ = process_flag(trap_exit, true),
             Outcome = try
                           _ = spawn(?MODULE, helper, [{watch, self()}]),
                           run_loaded(not_loaded())
