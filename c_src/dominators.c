@@ -103,9 +103,9 @@ static uint32_t common(const struct dominators *d, uint32_t x, uint32_t y, struc
 static bool meet(struct dominators *d, uint32_t parent, const struct link *link, struct budget *b)
 {
     uint32_t node = graph_node(d->g, link->mark);
-    uint32_t idom = d->idom[node];
     if (node >= d->nodes || d->waiting[node] == 0 || d->end == d->n)
         return false;
+    uint32_t idom = d->idom[node];
     d->idom[node] = idom == NODE_NONE ? parent : common(d, idom, parent, b);
     if (--d->waiting[node] == 0) {
         settle(d, node, d->idom[node]);

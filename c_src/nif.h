@@ -141,8 +141,8 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
     X(probe_resource, 1, 0) X(calibrate_resources, 5, 0) X(account_new, 2, 0)             \
     X(account_add, 3, DIRTY) X(account_want, 2, DIRTY) X(account_sum, 1, DIRTY)           \
     X(account_rank, 3, DIRTY) X(account_ranked, 2, 0) X(account_holdings, 2, 0)           \
-    X(account_known, 2, 0) X(account_resources, 2, 0) X(account_end, 1, DIRTY)            \
-    X(look_new, 6, 0) X(look_step, 1, DIRTY) X(look_progress, 1, 0) X(look_end, 1, DIRTY) \
+    X(account_known, 2, 0) X(do_account_resources, 2, 0) X(account_end, 1, DIRTY)            \
+    X(do_look_new, 6, 0) X(look_step, 1, DIRTY) X(look_progress, 1, 0) X(look_end, 1, DIRTY) \
     X(look_heap, 1, 0) X(look_top, 2, 0) X(look_top_info, 1, 0) X(look_flat, 1, 0)        \
     X(look_refs, 2, 0) X(flat_quick, 1, 0) X(look_mailbox, 1, 0) X(look_shapes, 2, 0)     \
     X(do_prover_begin, 0, 0) X(prover_end, 0, 0) X(prover, 0, 0) X(allow_probe, 1, 0)     \

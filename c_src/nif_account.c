@@ -297,7 +297,7 @@ static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint
                             enif_make_uint64(env, t->bytes), enif_make_uint64(env, t->holders));
 }
 
-NIF(nif_account_resources)
+NIF(nif_do_account_resources)
 {
     (void)argc;
     /* (Account, AtomCount), after its sums: [{{Module, Name} | undefined, Count, Bytes, Holders}] */

@@ -139,7 +139,7 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
     return term;
 }
 
-NIF(nif_look_new)
+NIF(nif_do_look_new)
 {
     (void)argc;
     /* (Kind, Pid, Want, MaxWords, MaxEntries, N) */

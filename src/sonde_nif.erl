@@ -38,12 +38,12 @@
        calibrate_table/1, do_prover_begin/0, prover_end/0, prover/0, allow_probe/1,
        disallow_probe/1, adopt/1, scan_new/6, scan_step/1, scan_feed/2,
        scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1,
-       scan_limit/2, calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1,
+       scan_limit/2, calibrate_fun/2, calibrate_literals/2, do_look_new/6, look_step/1,
        look_progress/1, look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2,
        look_flat/1, look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3,
        look_slices/3, look_end/1, look_content/1, content/1, probe_resource/1,
-       calibrate_resources/5, account_new/2, account_add/3, account_want/2, account_sum/1, account_rank/3, account_ranked/2,
-       account_holdings/2, account_known/2, account_resources/2,
+       calibrate_resources/5, account_new/2, account_add/3, account_want/2, account_sum/1,
+       account_rank/3, account_ranked/2, account_holdings/2, account_known/2, do_account_resources/2,
        account_end/1]).
 -ifdef(TEST).
 -nifs([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
@@ -208,6 +208,27 @@ began_in(Modules) ->
     {initial_call, {Module, Function, Arity}} = process_info(self(), initial_call),
     lists:member(Module, Modules) andalso erlang:function_exported(Module, Function, Arity).
 
+%% ---- with a number that no caller can choose
+
+%% One process looked at under one stamp, by the walker of that kind. N is how many atoms there are,
+%% or of `flat' which root: a word is taken for an atom only if it is one of so many.
+-spec look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
+               non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
+    look() | busy | torn | gone | no_memory | no_reader.
+look_new(flat, Pid, Want, MaxWords, MaxEntries, N) ->
+    do_look_new(flat, Pid, Want, MaxWords, MaxEntries, N);
+look_new(Kind, Pid, Want, MaxWords, MaxEntries, N) ->
+    do_look_new(Kind, Pid, Want, MaxWords, MaxEntries, atoms(N)).
+
+%% After the sums: resources by type; `undefined': memory of the VM's own.
+-spec account_resources(account(), AtomCount :: non_neg_integer()) ->
+    [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
+      Holders :: pos_integer()}].
+account_resources(Account, N) -> do_account_resources(Account, atoms(N)).
+
+atoms(N) when is_integer(N) -> min(N, erlang:system_info(atom_count));
+atoms(_) -> error(badarg).
+
 %% ---- the library
 
 -spec build_id() -> {string(), string()}.
@@ -335,11 +356,10 @@ scan_limit(_Scan, _MaxWords) -> erlang:nif_error(not_loaded).
 -spec calibrate_literals(tuple(), non_neg_integer()) -> ok.
 calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
 
-%% One process looked at under one stamp, by the walker of that kind.
--spec look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
-               non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
+-spec do_look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
+                  non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
     look() | busy | torn | gone | no_memory | no_reader.
-look_new(_Kind, _Pid, _Want, _MaxWords, _MaxEntries, _N) -> erlang:nif_error(not_loaded).
+do_look_new(_Kind, _Pid, _Want, _MaxWords, _MaxEntries, _N) -> erlang:nif_error(not_loaded).
 
 %% `gone': also that what was looked for is not there.
 -spec look_step(look()) ->
@@ -494,11 +514,10 @@ account_holdings(_Account, _From) -> erlang:nif_error(not_loaded).
      References :: pos_integer()} | undefined.
 account_known(_Account, _Id) -> erlang:nif_error(not_loaded).
 
-%% After the sums: resources by type; `undefined': memory of the VM's own.
--spec account_resources(account(), AtomCount :: non_neg_integer()) ->
+-spec do_account_resources(account(), AtomCount :: non_neg_integer()) ->
     [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
       Holders :: pos_integer()}].
-account_resources(_Account, _AtomCount) -> erlang:nif_error(not_loaded).
+do_account_resources(_Account, _AtomCount) -> erlang:nif_error(not_loaded).
 
 %% As `look_end/1'; `more': call again.
 -spec account_end(account()) -> ok | more.
