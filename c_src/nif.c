@@ -244,6 +244,13 @@ NIF(nif_do_leave)
     return ATOM(ok);
 }
 
+/* Resources are good as long as this is the same. */
+NIF(nif_instance)
+{
+    (void)argc, (void)argv;
+    return enif_make_int64(env, sonde_of(env)->instance);
+}
+
 NIF(nif_counters)
 {
     (void)argc, (void)argv;
@@ -275,6 +282,7 @@ static struct sonde *make_state(ErlNifEnv *env)
         return NULL;
     memset(s, 0, sizeof *s);
     (void)strncpy(s->build, SONDE_BUILD_ID, sizeof s->build - 1);
+    s->instance = enif_monotonic_time(ERL_NIF_NSEC);
     atomic_init(&s->users, 1);
     atomic_init(&s->reader, PEEK_GUARDED);
 #ifdef SONDE_TEST

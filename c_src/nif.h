@@ -33,7 +33,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* What sonde_nif.erl must speak too. */
-#define SONDE_ABI "sonde-5"
+#define SONDE_ABI "sonde-6"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -54,7 +54,8 @@ struct seal {
 };
 
 struct sonde {
-    char build[32]; /* first: another build's state is recognised by it */
+    char build[32];      /* first: another build's state is recognised by it */
+    ErlNifTime instance; /* when it was made: who holds things of another one is told so */
     atomic_uint users;
     ErlNifResourceType *scan_type, *look_type, *account_type, *probe_type;
     ErlNifMutex *lock;     /* ours alone: guards status */
@@ -131,9 +132,10 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 #define DIRTY ERL_NIF_DIRTY_JOB_IO_BOUND
 /* clang-format off */
 #define NIF_LIST(X)                                                                       \
-    X(build_id, 0, 0) X(status, 0, 0) X(do_put_status, 1, 0) X(reader, 0, 0)                 \
-    X(do_want_reader, 1, 0) X(state, 0, 0) X(do_switch, 1, 0) X(do_leave, 0, 0) X(counters, 0, 0)  \
-    X(tables, 0, 0) X(calibrate, 1, 0) X(calibrate_table, 1, DIRTY) X(probe, 4, 0) X(probe_swollen, 4, 0)              \
+    X(build_id, 0, 0) X(instance, 0, 0) X(status, 0, 0) X(do_put_status, 1, 0)            \
+    X(reader, 0, 0) X(do_want_reader, 1, 0) X(state, 0, 0) X(do_switch, 1, 0)             \
+    X(do_leave, 0, 0) X(counters, 0, 0) X(tables, 0, 0) X(calibrate, 1, 0)                \
+    X(calibrate_table, 1, DIRTY) X(probe, 4, 0) X(probe_swollen, 4, 0)                    \
     X(probe_trap, 0, 0) X(read, 2, 0) X(adopt, 1, 0) X(scan_new, 6, 0)                    \
     X(scan_step, 1, DIRTY) X(scan_feed, 2, 0) X(scan_rows, 4, 0) X(scan_info, 1, 0)       \
     X(scan_pids, 3, 0) X(scan_values, 3, 0) X(scan_skip, 2, 0) X(scan_after, 1, 0)        \

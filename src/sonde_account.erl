@@ -130,8 +130,7 @@ add_part({_, Pid, _, _, _}, Parts) ->
 -spec bin_holders(non_neg_integer(), size | count, options()) -> [holder()].
 bin_holders(N, By, Opts) when is_integer(N), N >= 0, By =:= size orelse By =:= count ->
     Read = sonde_opts:read(Opts, options()),
-    sonde_vm:must_be_native(),
-    sonde_helper:call(fun(Caller) -> holders(ids(N, By, Read, Caller), Read, Caller) end);
+    natively(fun(Caller) -> holders(ids(N, By, Read, Caller), Read, Caller) end);
 bin_holders(_, _, _) ->
     error(badarg).
 
@@ -140,7 +139,7 @@ bin_holder(Id, Opts) when is_integer(Id) ->
     Read = sonde_opts:read(Opts, options()),
     sonde_vm:must_be_native(),
     case Id > 0 andalso Id < 1 bsl 64 andalso Id rem 8 =:= 0
-         andalso sonde_helper:call(fun(Caller) -> holders([Id], Read, Caller) end) of
+         andalso natively(fun(Caller) -> holders([Id], Read, Caller) end) of
         [Holder] -> Holder;
         _ -> undefined
     end;
@@ -272,8 +271,13 @@ options() ->
 
 run(Opts, Fun) ->
     Read = sonde_opts:read(Opts, options()),
-    sonde_vm:must_be_native(),
-    sonde_helper:call(fun(Caller) -> opened(Read, Caller, Fun) end).
+    natively(fun(Caller) -> opened(Read, Caller, Fun) end).
+
+natively(Fun) ->
+    sonde_again:run(fun() ->
+                            sonde_vm:must_be_native(),
+                            sonde_helper:call(Fun)
+                    end).
 
 %% Goes through all processes, tables and persistent terms; what of them could not be read is told.
 %% Only in a helper.

@@ -44,11 +44,15 @@ report(N, Opts) ->
     in_helper(fun(More) -> full(N, More) end, Opts).
 
 in_helper(Work, #{deadline := Ms} = Opts) ->
-    Side = sonde_vm:side(),
     Start = now_ms(),
     %% The last tenth is for the second count and the names.
     Times = Opts#{start => Start, until => Start + Ms - Ms div 10, last => Start + Ms},
-    sonde_helper:call(fun(Caller) -> Work(Times#{side => Side, caller => Caller}) end).
+    sonde_again:run(fun() ->
+                            Side = sonde_vm:side(),
+                            sonde_helper:call(fun(Caller) ->
+                                                      Work(Times#{side => Side, caller => Caller})
+                                              end)
+                    end).
 
 full(N, #{start := Start} = Opts) ->
     {TotalBefore, BinaryBefore} = node_memory(),

@@ -20,9 +20,13 @@
 -spec run(non_neg_integer(), non_neg_integer(), options()) -> [row()].
 run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
     Read = sonde_opts:read(Opts, options()),
-    sonde_vm:must_be_native(),
     Me = [self() || not maps:get(self, Read)],
-    sonde_helper:call(fun(Caller) -> window(N, Ms, Read#{without => Me}, Caller) end);
+    sonde_again:run(fun() ->
+                            sonde_vm:must_be_native(),
+                            sonde_helper:call(fun(Caller) ->
+                                                      window(N, Ms, Read#{without => Me}, Caller)
+                                              end)
+                    end);
 run(_, _, _) ->
     error(badarg).
 

@@ -14,6 +14,9 @@
 %% dies before it is asked is left out.
 -spec fold(fold(Acc), Acc, [sonde_attr:attr()], [term()]) -> Acc.
 fold(Fun, Acc, Attrs, Items) ->
+    sonde_again:run(fun() -> folded(Fun, Acc, Attrs, Items) end).
+
+folded(Fun, Acc, Attrs, Items) ->
     Native = lists:usort(lists:filter(fun sonde_attr:is_native/1, Attrs)),
     case Native =/= [] andalso sonde_vm:side() of
         native -> native(Fun, Acc, Attrs, Native, Items);
@@ -24,6 +27,9 @@ fold(Fun, Acc, Attrs, Items) ->
 %% Most can be read at once; what has a long mailbox or many ties is scanned, in slices.
 -spec one(pid(), [sonde_attr:attr()]) -> {ok, [term()]} | undefined.
 one(Pid, Attrs) ->
+    sonde_again:run(fun() -> read_or_ask(Pid, Attrs) end).
+
+read_or_ask(Pid, Attrs) ->
     case Pid =/= self() andalso lists:all(fun sonde_attr:is_native/1, Attrs)
          andalso sonde_vm:side() of
         native -> read_one(Pid, Attrs);
@@ -35,9 +41,17 @@ one(Pid, Attrs) ->
 -spec glance([pid()], [sonde_attr:attr()], fun(([pid()]) -> Known)) ->
     [{pid(), [term()]}] | Known.
 glance(Pids, Attrs, Ask) ->
-    case sonde_vm:side() of
-        native -> glance(sonde_nif:scan_new(Attrs, each, 0, Pids, [], ?NO_LIMIT), []);
-        _ -> Ask(Pids)
+    Look = fun() ->
+                   case sonde_vm:side() of
+                       native ->
+                           glance(sonde_nif:scan_new(Attrs, each, 0, Pids, [], ?NO_LIMIT), []);
+                       _ ->
+                           portable
+                   end
+           end,
+    case sonde_again:run(Look) of
+        portable -> Ask(Pids);
+        Known -> Known
     end.
 
 glance(Scan, Known) ->
@@ -89,7 +103,8 @@ ask(Fun, Acc, Attrs, Items, Pid) ->
         undefined -> Acc
     end.
 
-%% ---- native. Fun is a pure one: if the readers vanish midway, all begins again by asking
+%% ---- native. Fun is a pure one: if the readers vanish midway, all begins again by asking; if another
+%% build is loaded, natively
 
 native(Fun, Acc, Attrs, Native, Items) ->
     Other = lists:usort(lists:filter(fun(Attr) -> not sonde_attr:is_native(Attr) end, Attrs)),

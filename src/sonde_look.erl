@@ -38,6 +38,13 @@ options(More) ->
 %% `suspended_ms'.
 -spec run(term(), what(), options(), fun((sonde_nif:look()) -> Answer)) -> Answer | errors().
 run(Pid, What, Opts, Fun) when is_pid(Pid), node(Pid) =:= node() ->
+    try sonde_again:run(fun() -> look(Pid, What, Opts, Fun) end)
+    catch error:{native_off, reloaded} = Why -> {error, Why}
+    end;
+run(_, _, _, _) ->
+    error(badarg).
+
+look(Pid, What, Opts, Fun) ->
     case sonde_vm:side() of
         native when Pid =:= self(); map_get(suspend, Opts) ->
             sonde_helper:call(fun(Caller) -> start(Pid, What, Opts#{caller => Caller}, Fun) end);
@@ -45,9 +52,7 @@ run(Pid, What, Opts, Fun) when is_pid(Pid), node(Pid) =:= node() ->
             start(Pid, What, Opts, Fun);
         {portable, Why} ->
             {error, {native_off, Why}}
-    end;
-run(_, _, _, _) ->
-    error(badarg).
+    end.
 
 start(Pid, What, #{timeout := Timeout, progress := Progress} = Opts, Fun) ->
     Painter = sonde_painter:start(Progress),

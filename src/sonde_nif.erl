@@ -11,7 +11,7 @@
 -module(sonde_nif).
 
 -export([loaded/0]).
--export([build_id/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
+-export([build_id/0, instance/0, status/0, put_status/1, reader/0, want_reader/1, state/0, switch/1,
          leave/0, counters/0]).
 -export([tables/0, calibrate/1, calibrate_table/1, probe/4, probe_swollen/4, probe_trap/0, read/2,
          adopt/1]).
@@ -33,10 +33,10 @@
 -export_type([scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
 
 -on_load(init/0).
--nifs([build_id/0, status/0, do_put_status/1, reader/0, do_want_reader/1, state/0, do_switch/1,
-       do_leave/0, counters/0, tables/0, calibrate/1, probe/4, probe_swollen/4, probe_trap/0, read/2,
-       calibrate_table/1, do_prover_begin/0, prover_end/0, prover/0, allow_probe/1,
-       disallow_probe/1, adopt/1, scan_new/6, scan_step/1, scan_feed/2,
+-nifs([build_id/0, instance/0, status/0, do_put_status/1, reader/0, do_want_reader/1, state/0,
+       do_switch/1, do_leave/0, counters/0, tables/0, calibrate/1, probe/4, probe_swollen/4,
+       probe_trap/0, read/2, calibrate_table/1, do_prover_begin/0, prover_end/0, prover/0,
+       allow_probe/1, disallow_probe/1, adopt/1, scan_new/6, scan_step/1, scan_feed/2,
        scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1,
        scan_limit/2, calibrate_fun/2, calibrate_literals/2, do_look_new/6, look_step/1,
        look_progress/1, look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2,
@@ -51,7 +51,7 @@
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
--define(ABI, "sonde-5").
+-define(ABI, "sonde-6").
 -define(REASON, {?MODULE, not_loaded}).
 %% The reason where there is no other: nothing is noted of it, so there is nothing to take away.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
@@ -233,6 +233,10 @@ atoms(_) -> error(badarg).
 
 -spec build_id() -> {string(), string()}.
 build_id() -> erlang:nif_error(not_loaded).
+
+%% Another number for each library that was loaded anew; what one of them made is `badarg' to another.
+-spec instance() -> integer().
+instance() -> erlang:nif_error(not_loaded).
 
 -spec status() -> undefined | term().
 status() -> erlang:nif_error(not_loaded).

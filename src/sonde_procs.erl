@@ -36,11 +36,11 @@ counts(Attrs, N, Self) ->
 %% them, so some may be dead, or ours. The caller is not among them.
 -spec largest([sonde_attr:attr()], non_neg_integer()) -> [[{term(), pid()}]].
 largest(Attrs, N) ->
-    largest(roads(Attrs), Attrs, N, false).
+    most_of(Attrs, N, false).
 
 %% So many died that rows are missing: once more, with more spare.
 counts(Attrs, N, Self, Want) ->
-    Bests = largest(roads(Attrs), Attrs, Want, Self),
+    Bests = most_of(Attrs, Want, Self),
     Rows = [name(N, Best) || Best <- Bests],
     case lists:any(fun({R, Best}) -> length(R) < N andalso length(Best) =:= Want end,
                    lists:zip(Rows, Bests)) andalso most(4 * Want) > Want of
@@ -51,7 +51,10 @@ counts(Attrs, N, Self, Want) ->
 %% @doc The growth in `Ms'. Who was born in between has the full value, who died the first one.
 -spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
              #{self := boolean(), max_entries := pos_integer()}) -> [row()].
-window(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
+window(Attr, N, Ms, Opts) ->
+    sonde_again:run(fun() -> grown(Attr, N, Ms, Opts) end).
+
+grown(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
     Want = most(N + ?SPARE),
     Mine = own(Attr, Self),
     {Road, First, Largest} = first(road(Attr), Attr, Want, Max),
@@ -128,6 +131,9 @@ names(Best) ->
                                    Site =/= undefined]).
 
 %% For each of the attributes.
+most_of(Attrs, Want, Self) ->
+    sonde_again:run(fun() -> largest(roads(Attrs), Attrs, Want, Self) end).
+
 largest(native, Attrs, Want, Self) ->
     case scan(Attrs, top, Want, undefined, ?NO_LIMIT) of
         no_reader -> largest(portable, Attrs, Want, Self);

@@ -38,7 +38,8 @@ start(Pid, #{timeout := Timeout, progress := Progress} = Opts) ->
     case hold(Pid, Until, Opts) of
         true ->
             Key = {?MODULE, make_ref()},
-            _ = put(Key, Opts#{pid => Pid, until => Until, tries => ?TRIES, look => none,
+            _ = put(Key, Opts#{instance => sonde_again:instance(), pid => Pid, until => Until,
+                                tries => ?TRIES, look => none,
                                painter => sonde_painter:start(Progress),
                                content => #{}, written => false, strings => none}),
             {ok, fun() -> next(Key) end};
@@ -54,7 +55,7 @@ release(_) -> true.
 
 next(Key) ->
     #{until := Until, painter := Painter} = State = get(Key),
-    case try_step(erlang:monotonic_time(millisecond) >= Until, State) of
+    case tried(erlang:monotonic_time(millisecond) >= Until, State) of
         {data, Data, New} ->
             _ = put(Key, New),
             {data, Data};
@@ -66,9 +67,24 @@ next(Key) ->
             End
     end.
 
-try_step(IsLate, State) ->
-    try step(IsLate, State)
-    catch throw:{sonde_look, Withheld} -> no(Withheld, State)
+%% If another build was loaded meanwhile, the look is none of its own.
+tried(Late, #{instance := Instance} = State) ->
+    try step(Late, State)
+    catch
+        throw:{sonde_look, Withheld} -> no(Withheld, State);
+        error:badarg:Stack ->
+            case sonde_again:instance() of
+                Instance -> erlang:raise(error, badarg, Stack);
+                Other -> again(State#{instance := Other, look := none})
+            end
+    end.
+
+again(#{written := true}) ->
+    {error, {native_off, reloaded}};
+again(State) ->
+    case sonde_vm:side() of
+        native -> {data, [], State};
+        {portable, Why} -> {error, {native_off, Why}}
     end.
 
 step(true, _State) ->
@@ -113,7 +129,10 @@ content(forbidden, State) -> {data, [], State};
 content(sensitive, State) -> {data, [], State#{content := #{content => sensitive}}}.
 
 forget(#{look := none}) -> ok;
-forget(#{look := Look}) -> sonde_nif:look_end(Look).
+forget(#{look := Look}) ->
+    try sonde_nif:look_end(Look)
+    catch error:badarg -> ok % another build's: freed when it is collected
+    end.
 
 too_large({_, Total}, #{max_words := Limit}) ->
     {error, {heap_too_large, Total, Limit}}.

@@ -71,9 +71,15 @@ roots(_) -> error(badarg).
 %% ---- a term of the caller's
 
 sized(Term, Want, Opts, Make, Portable) ->
-    case sonde_vm:side() of
-        native -> quick(sonde_nif:flat_quick(Term), Term, Want, Opts, Make, Portable);
-        {portable, _} -> Portable(Term, Opts)
+    Quick = fun() ->
+                    case sonde_vm:side() of
+                        native -> sonde_nif:flat_quick(Term);
+                        {portable, _} -> portable
+                    end
+            end,
+    case sonde_again:run(Quick) of
+        portable -> Portable(Term, Opts);
+        Sums -> quick(Sums, Term, Want, Opts, Make, Portable)
     end.
 
 quick(more, Term, Want, Opts, Make, Portable) ->

@@ -11,8 +11,9 @@
 -export([helper/1]). % what our own processes begin with
 -export_type([status/0, reason/0]).
 
--type reason() :: disabled | {not_loaded, string()} | {unsupported, term()} | {check, atom()}
-                | {probes_busy, Tries :: pos_integer()} | {disturbed, prover_died | prover_late}.
+-type reason() :: disabled | reloaded | {not_loaded, string()} | {unsupported, term()}
+                | {check, atom()} | {probes_busy, Tries :: pos_integer()}
+                | {disturbed, prover_died | prover_late}.
 -type check() :: {atom(), ok | not_run | {failed, Expected :: term(), Found :: term()}}.
 -type status() :: #{status := active | {off, reason()}, otp := string(), erts := string(),
                     flavor := jit | emu, arch := string(), layout := atom(),
@@ -121,7 +122,9 @@ helper({switch, OnOff}) ->
     _ = [sonde_nif:put_status(undefined) || OnOff =:= on],
     ok;
 helper(prove) ->
-    prover();
+    try sonde_again:run(fun prover/0)
+    catch error:{native_off, reloaded} -> ok
+    end;
 helper({watch, Prover}) ->
     watch(Prover).
 

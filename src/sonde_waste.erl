@@ -171,8 +171,10 @@ positive(Rows) ->
 marked([], _N, _Opts) ->
     {[], report(0, 0, 0)};
 marked(Attrs, N, Opts) ->
-    sonde_vm:must_be_native(),
-    looked(lists:member(binary_proportional, Attrs), Attrs, N, Opts).
+    sonde_again:run(fun() ->
+                            sonde_vm:must_be_native(),
+                            looked(lists:member(binary_proportional, Attrs), Attrs, N, Opts)
+                    end).
 
 %% The caller is not at rest: for a row of its own it must wait for a helper.
 looked(_, Attrs, 0, _Opts) ->

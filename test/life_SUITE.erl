@@ -10,6 +10,7 @@ suite() -> [{timetrap, {minutes, 6}}].
 all() ->
     [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
      purged_while_a_scan_is_open, another_build_takes_over_while_a_scan_is_open,
+     builds_come_while_others_call,
      no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
      no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
      no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing,
@@ -182,7 +183,7 @@ another_build_takes_over_while_a_scan_is_open(Config) ->
 
 take_over(Ebin) ->
     #{status := active} = sonde:native(),
-    {"sonde-5", _} = sonde_nif:build_id(),
+    {"sonde-6", _} = sonde_nif:build_id(),
     Owner = scan_owner(1000),
     true = code:add_patha(Ebin),
     {module, sonde_nif} = code:load_file(sonde_nif),
@@ -196,6 +197,86 @@ take_over(Ebin) ->
     [garbage_collect(P) || P <- processes()],
     right(),
     ok.
+
+%% Calls that are under way then begin again, or say what happened; that is no bad argument.
+builds_come_while_others_call(Config) ->
+    Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 3),
+    with(shipped, fun(Peer) -> ok = call(Peer, call_while_builds_come, [Builds, Config]) end).
+
+call_while_builds_come(Builds, Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Pid = sonde_test:hold(fun() -> {lists:seq(1, 30000), [binary:copy(<<I>>, 100)
+                                                          || I <- lists:seq(1, 200)]} end),
+    Many = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 3000)],
+    Term = lists:seq(1, 30000),
+    Whole = erlang:system_info(process_limit),
+    Value = fun(Rows) -> {Pid, V, _} = lists:keyfind(Pid, 1, Rows), V end,
+    Flat = sonde:flat_size(Term),
+    #{reachable := Reachable} = sonde:heap(Pid, #{}),
+    Calls = [{count, fun() -> 0 = Value(sonde:proc_count(message_queue_len, Whole)) end},
+             {window, fun() -> [_] = sonde:proc_window(reductions, 1, 20) end},
+             {group, fun() -> [_ | _] = sonde:proc_group(initial_call, [memory]) end},
+             {garbage, fun() -> true = is_list(sonde:proc_count(garbage_bytes, 10)) end},
+             {owned, fun() -> true = is_list(sonde:bin_owned(10)) end},
+             {account, fun() -> #{} = sonde:bin_account() end},
+             {holders, fun() -> true = is_list(sonde:bin_holders(3, size)) end},
+             {bin_window, fun() -> true = is_list(sonde:bin_window(3, 20)) end},
+             {leak, fun() -> true = is_list(sonde:bin_leak(3)) end},
+             {heap, fun() -> #{reachable := Reachable} = sonde:heap(Pid, #{}) end},
+             {flat, fun() -> Flat = sonde:flat_size(Term) end},
+             {sizes, fun() -> #{flat_words := Flat} = sonde:term_size(Term) end},
+             {mailbox, fun() -> #{messages := 0} = sonde:mailbox(Pid, 3) end},
+             {dump, fun() -> dumped(Pid, filename:join(Dir, "dump.heapsnapshot")) end},
+             {diagnosis, fun() -> #{} = sonde:diagnosis(#{interval => 200}) end},
+             {native, fun() -> #{status := active} = sonde:native() end}],
+    Parent = self(),
+    Callers = [spawn_monitor(fun() -> Parent ! {self(), Name, call_on(Call, 0, [])} end)
+               || {Name, Call} <- Calls],
+    ok = load_in_turn(Builds, erlang:monotonic_time(millisecond) + 8000),
+    _ = [Caller ! stop || {Caller, _} <- Callers],
+    Done = [receive
+                {Caller, _, Outcome} -> {Name, Outcome};
+                {'DOWN', Mon, process, Caller, Why} -> {ended, Why}
+            after 60000 -> {ended, {Name, process_info(Caller, current_stacktrace)}}
+            end || {{Caller, Mon}, {Name, _}} <- lists:zip(Callers, Calls)],
+    ct:pal("~p", [Done]),
+    [] = [Outcome || {_, {_, [_ | _]}} = Outcome <- Done],
+    [] = [Outcome || {_, {0, _}} = Outcome <- Done],
+    [] = [Outcome || {ended, _} = Outcome <- Done],
+    right(),
+    sonde_test:stop([Pid | Many]).
+
+dumped(Pid, File) ->
+    case sonde_heap:dump(Pid, File, #{force => true}) of
+        {ok, _} -> ok;
+        {error, {native_off, reloaded}} -> ok
+    end.
+
+%% Other processes do not run in the module for long: whom a purge ends is not what is tested here.
+load_in_turn([Build | Builds], Until) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        false -> ok;
+        true ->
+            case code:soft_purge(sonde_nif) of
+                true -> ok = sonde_builds_helper:load(Build);
+                false -> ok
+            end,
+            timer:sleep(100 + rand:uniform(900)),
+            load_in_turn(Builds ++ [Build], Until)
+    end.
+
+%% How many were answered, and what else came.
+call_on(Call, N, Failed) ->
+    receive stop -> {N, Failed}
+    after 0 ->
+        try Call() of
+            _ -> call_on(Call, N + 1, Failed)
+        catch
+            error:{native_off, reloaded} -> call_on(Call, N, Failed);
+            Class:Why:Stack ->
+                call_on(Call, N, lists:sublist([{Class, Why, lists:sublist(Stack, 4)} | Failed], 2))
+        end
+    end.
 
 %% Our sources with another ABI, whose scans and state are laid out differently: {priv, ebin}.
 other_build(Dir) ->
@@ -214,7 +295,7 @@ other_library(Src, Dir) ->
     C = copy(filename:join(Src, "c_src"), "*.{c,h,S}", filename:join(Dir, "c_src")),
     _ = copy(filename:join(Src, "c_src"), "Makefile", C),
     change(filename:join(C, "nif.h"),
-           [{"\"sonde-5\"", "\"other\""},
+           [{"\"sonde-6\"", "\"other\""},
             {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
     change(filename:join(C, "nif_scan.c"),
            [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
@@ -228,7 +309,7 @@ other_library(Src, Dir) ->
 other_module(Src, Dir) ->
     Ebin = filename:join(Dir, "ebin"),
     Erl = copy(filename:join(Src, "src"), "sonde_nif.erl", filename:join(Dir, "src")),
-    change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-5\"", "\"other\""}]),
+    change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-6\"", "\"other\""}]),
     ok = filelib:ensure_dir(filename:join(Ebin, "x")),
     {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
     Ebin.
@@ -265,7 +346,7 @@ garbage() -> << <<(rand:uniform(256) - 1)>> || _ <- lists:seq(1, 20000) >>.
 another_abi_is_refused(Config) ->
     {Other, _} = proplists:get_value(other, Config),
     Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
-    "the library speaks other, not sonde-5" = Text.
+    "the library speaks other, not sonde-6" = Text.
 
 %% A copy of the beams, with a priv beside them that Fill fills. The reason that is given there.
 not_loaded(Config, Fill) ->
