@@ -6,21 +6,19 @@
 
 -export([allowed/0, forbid/0]).
 
--define(FORBIDDEN, {?MODULE, forbidden}).
-
 %% @doc Reads the environment. Call {@link sonde_vm:side/0} first: it loads the application, and with it
 %% what the command line says.
 -spec allowed() -> boolean().
 allowed() ->
-    case persistent_term:get(?FORBIDDEN, false) orelse environment() =/= true of
+    case application:get_env(sonde_vm, forbidden, false) orelse environment() =/= true of
         true -> forbid(), false;
         false -> native(true)
     end.
 
-%% @doc For as long as the library or this node's modules stay loaded.
+%% @doc For as long as sonde stays on the node, whichever build: each one that is loaded asks here first.
 -spec forbid() -> ok.
 forbid() ->
-    _ = [persistent_term:put(?FORBIDDEN, true) || not persistent_term:get(?FORBIDDEN, false)],
+    ok = application:set_env(sonde_vm, forbidden, true),
     _ = native(false),
     ok.
 

@@ -171,7 +171,7 @@ remove(Lent) ->
     Names = [M || {M, Loaded} <- Lent, code:is_loaded(M) =:= Loaded],
     _ = [leave_signals() || lists:member(sonde_nif, Names)],
     _ = [code:delete(M) || M <- Names],
-    _ = [application:unset_env(sonde_vm, configured) || Names =/= []],
+    _ = [application:unset_env(sonde_vm, Key) || Names =/= [], Key <- [kept, forbidden]],
     _ = [take_out(M) || M <- Names, is_cheap()],
     ok.
 

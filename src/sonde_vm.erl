@@ -24,6 +24,13 @@
 -define(WAIT_MS, 100).
 -define(WAIT_MAX_MS, 60000).
 -define(SAME, 3).   % failures of one check in a row refute a table
+%% What is kept from library to library: which one is configured, and how.
+-define(INSTANCE, 1).
+-define(NATIVE, 2).
+-define(READER, 3).
+-define(ON, 0).
+-define(OFF, 1).
+-define(SYSCALL, 1).
 -define(LOOKS, 20). % at a probe that somebody else disturbs
 -define(DEADLINE_MS, 30000). % of the prover
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
@@ -116,7 +123,8 @@ by_helper(What) ->
 %% @doc What our own processes do.
 -spec helper({switch, on | off} | prove | {watch, pid()}) -> ok.
 helper({switch, OnOff}) ->
-    configure(),
+    Kept = configure(),
+    ok = atomics:put(Kept, ?NATIVE, switched(OnOff)),
     ok = sonde_nif:switch(OnOff),
     %% where something is proved, this changes nothing
     _ = [sonde_nif:put_status(undefined) || OnOff =:= on],
@@ -180,7 +188,7 @@ prover(Outcome) ->
     end.
 
 prover_run() ->
-    configure(),
+    _ = configure(),
     case sonde_nif:state() of
         off -> ok;
         _ ->
@@ -230,22 +238,37 @@ run_loaded([]) -> run(?TRIES);
 run_loaded([{Module, Why} | _]) ->
     off({not_loaded, lists:flatten(io_lib:format("the module ~s: ~0p", [Module, Why]))}).
 
-%% Once: what was switched by hand later stands. No `persistent_term': who leaves takes it away, and
-%% one that goes has every process of the node look for it.
+%% Once for each library that is loaded anew, as it was for the first one; and what was switched by
+%% hand stands.
 configure() ->
-    case application:get_env(?MODULE, configured, false) of
-        true -> ok;
-        false ->
-            ok = application:set_env(?MODULE, configured, true),
-            Env = environment(),
-            _ = [sonde_nif:switch(off) || proplists:get_value(native, Env, on) =:= off],
-            _ = [sonde_nif:want_reader(syscall)
-                 || proplists:get_value(reader, Env, guarded) =:= syscall],
-            _ = [sonde_content:forbid() || {allow_content, Allowed} <- Env, Allowed =/= true],
-            ok
-    end,
+    Kept = kept(),
+    Instance = sonde_again:instance(),
+    _ = [begin
+             _ = [sonde_nif:switch(off) || atomics:get(Kept, ?NATIVE) =:= ?OFF],
+             _ = [sonde_nif:want_reader(syscall) || atomics:get(Kept, ?READER) =:= ?SYSCALL]
+         end || atomics:exchange(Kept, ?INSTANCE, Instance) =/= Instance],
     _ = sonde_content:allowed(),
-    ok.
+    Kept.
+
+switched(on) -> ?ON;
+switched(off) -> ?OFF.
+
+%% No `persistent_term': who leaves takes it away, and one that goes has every process of the node look
+%% for it.
+kept() ->
+    case application:get_env(?MODULE, kept) of
+        undefined ->
+            Env = environment(),
+            Kept = atomics:new(3, []),
+            _ = [atomics:put(Kept, ?NATIVE, ?OFF) || proplists:get_value(native, Env) =:= off],
+            _ = [atomics:put(Kept, ?READER, ?SYSCALL)
+                 || proplists:get_value(reader, Env) =:= syscall],
+            _ = [sonde_content:forbid() || {allow_content, Allowed} <- Env, Allowed =/= true],
+            ok = application:set_env(?MODULE, kept, Kept),
+            Kept;
+        {ok, Kept} ->
+            Kept
+    end.
 
 %% The command line (`-sonde native off') counts once the application is loaded, but what was set
 %% before it was loaded would then be gone. Where there is no application file, no matter.

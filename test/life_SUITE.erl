@@ -10,7 +10,7 @@ suite() -> [{timetrap, {minutes, 6}}].
 all() ->
     [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
      purged_while_a_scan_is_open, another_build_takes_over_while_a_scan_is_open,
-     builds_come_while_others_call,
+     builds_come_while_others_call, the_next_build_is_configured_too,
      no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
      no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
      no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing,
@@ -212,6 +212,7 @@ call_while_builds_come(Builds, Config) ->
     Whole = erlang:system_info(process_limit),
     Value = fun(Rows) -> {Pid, V, _} = lists:keyfind(Pid, 1, Rows), V end,
     Flat = sonde:flat_size(Term),
+    #{status := active} = sonde:native(),
     #{reachable := Reachable} = sonde:heap(Pid, #{}),
     Calls = [{count, fun() -> 0 = Value(sonde:proc_count(message_queue_len, Whole)) end},
              {window, fun() -> [_] = sonde:proc_window(reductions, 1, 20) end},
@@ -245,6 +246,35 @@ call_while_builds_come(Builds, Config) ->
     [] = [Outcome || {ended, _} = Outcome <- Done],
     right(),
     sonde_test:stop([Pid | Many]).
+
+%% What the environment says, and what was switched by hand, is so for every build.
+the_next_build_is_configured_too(Config) ->
+    Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 3),
+    sonde_peer_helper:with(shipped, ["-sonde", "native", "off"],
+                           fun(Peer) -> ok = call(Peer, stay_switched, [Builds, off]) end),
+    sonde_peer_helper:with(shipped, ["-sonde", "reader", "syscall"],
+                           fun(Peer) -> ok = call(Peer, stay_switched, [Builds, on]) end).
+
+stay_switched([First, Second, Third], OnOff) ->
+    Other = case OnOff of on -> off; off -> on end,
+    ok = sonde_builds_helper:load(First),
+    OnOff = switched(),
+    ok = sonde_builds_helper:load(Second),
+    OnOff = switched(),
+    _ = sonde:native(Other),
+    Other = switched(),
+    ok = sonde_builds_helper:load(Third),
+    Other = switched(),
+    _ = sonde:native(OnOff),
+    ok = sonde_builds_helper:load(First),
+    OnOff = switched(),
+    ok.
+
+switched() ->
+    case sonde:native() of
+        #{status := active, reader := Reader} when Reader =/= none -> on;
+        #{status := {off, disabled}} -> off
+    end.
 
 dumped(Pid, File) ->
     case sonde_heap:dump(Pid, File, #{force => true}) of
