@@ -68,8 +68,8 @@ struct stillness {
 static const struct stillness always = {0, 0, {LF_id, LF_reds, LF_pc}};
 static const struct stillness queues = {0, 0, {QUEUES}};
 static const struct stillness still[] = {
-    [ATTR_memory] = {NOT_SETTLED, 1, {BLOCKS, TIES, QUEUES}},
-    [ATTR_total_heap_size] = {NOT_SETTLED, 1, {BLOCKS, QUEUES}},
+    [ATTR_memory] = {NOT_SETTLED, 3, {BLOCKS, TIES, QUEUES}},
+    [ATTR_total_heap_size] = {NOT_SETTLED, 3, {BLOCKS, QUEUES}},
     [ATTR_heap_size] = {0, 0, {LF_heap_sz}},
     [ATTR_stack_size] = {NOT_SETTLED, 1, {LF_hend, LF_stop}},
     [ATTR_message_queue_len] = {0, 2, {QUEUES}},
@@ -80,17 +80,23 @@ static const struct stillness still[] = {
     [ATTR_monitor_count] = {NOT_SETTLED, 1, {TIES}},
     [ATTR_monitored_by_count] = {NOT_SETTLED, 1, {TIES}},
     [ATTR_dictionary_size] = {NOT_SETTLED, 1, {LF_dictionary, LF_trace_flags}},
-    [ATTR_garbage_bytes] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
-    [ATTR_bin_garbage] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
-    [ATTR_bin_garbage_bytes] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
-    [ATTR_bin_waste] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
-    [ATTR_flat_size] = {NOT_SETTLED, 1, {BINARIES, QUEUES, ROOTS}},
-    [ATTR_binary_unique] = {NOT_SETTLED, 1, {BINARIES, QUEUES}},
-    [ATTR_binary_exclusive] = {NOT_SETTLED, 1, {BINARIES, QUEUES}},
-    [ATTR_binary_proportional] = {NOT_SETTLED, 1, {BINARIES, QUEUES}},
+    [ATTR_garbage_bytes] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_bin_garbage] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_bin_garbage_bytes] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_bin_waste] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_flat_size] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
+    [ATTR_binary_unique] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
+    [ATTR_binary_exclusive] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
+    [ATTR_binary_proportional] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
+
+/* otp-internals: MAIN is 1, MSGQ, under which messages are linked to the outer queue, is 2. */
+static uint32_t locks(enum attr attr, bool waiting)
+{
+    return still[attr].lock | (waiting ? 2U : 0U);
+}
 
 static uint64_t sum_of(struct model *m, const struct stillness *s)
 {
@@ -108,7 +114,7 @@ bool model_stamp(const struct vm *vm, enum attr attr, bool waiting, uint64_t pro
     *sum = sum_of(&m, &always) + 3 * sum_of(&m, &still[attr]);
     if (waiting)
         *sum += 5 * sum_of(&m, &queues);
-    refuse_if(&m, (state & (still[attr].state | DEAD)) || (lock & still[attr].lock));
+    refuse_if(&m, (state & (still[attr].state | DEAD)) || (lock & locks(attr, waiting)));
     return !m.refused;
 }
 
@@ -127,7 +133,7 @@ enum opened model_open(const struct vm *vm, enum attr attr, bool waiting, size_t
     uint64_t lock = own(&m, LF_lock);
     if (m.refused || (pid & 15) != 3 || number % vm->tab.max != slot || nobody || (state & DEAD))
         return OPEN_NOBODY;
-    return (state & still[attr].state) || (lock & still[attr].lock) ? OPEN_BUSY : OPEN_OK;
+    return (state & still[attr].state) || (lock & locks(attr, waiting)) ? OPEN_BUSY : OPEN_OK;
 }
 
 /* ---- links and monitors ---------------------------------------------------------------------- */

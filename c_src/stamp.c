@@ -63,10 +63,13 @@ void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, 
     plan->unsettled = unsettled;
     plan->locks = locks;
     plan->n = 0;
+    plan->at[LF_inq_first] = 0;
     for (unsigned i = 0; i < sizeof always / sizeof *always; i++)
         add_field(plan, lay, always[i]);
     for (; *fields != LAYOUT_FIELD_COUNT; fields++)
         add_field(plan, lay, *fields);
+    if (plan->at[LF_inq_first] != 0)
+        plan->locks |= LOCK_MSGQ;
     plan->off[plan->n] = plan->off[0];
     plan->off[plan->n + 1] = plan->off[1];
 }
@@ -99,6 +102,8 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
     if (!proctab_may_hold(vm->lay, &vm->tab, slot, view->pid))
         return ST_TORN;
     enum status st = settled_twice(plan, view);
+    if (st == ST_OK && plan->at[LF_inq_first] != 0 && view->w[plan->at[LF_inq_first]] != 0)
+        peek_barrier();
     if (st == ST_OK)
         stamp_hold(view, STAMP_OPENED);
     return st;

@@ -10,6 +10,12 @@
  *          heap may be changing, and the main lock free; else busy.
  *   close: state and lock FIRST, then the fields: equal to those of the opening, else torn.
  *
+ * Senders link messages to the outer queue under a lock of its own, which they take with acquire order
+ * only: where memory is weakly ordered the link may be seen before the lock, and before what is in the
+ * message. So whoever walks that queue requires its lock to be free as well, and, if it is not empty, lets
+ * all other threads pass a barrier between the opening and the walk: a link that was seen was stored
+ * after the message, so that one can be seen from then on.
+ *
  * The order matters. The VM saves the fields, adds the reductions, clears RUNNING, and unlocks:
  * fields read before state and lock can miss a whole run. */
 #ifndef SONDE_STAMP_H
@@ -82,7 +88,8 @@ struct view {
     uint64_t w[STAMP_MAX + 2];
 };
 
-/* fields: ended by LAYOUT_FIELD_COUNT. id, reductions and program counter are always in. */
+/* fields: ended by LAYOUT_FIELD_COUNT. id, reductions and program counter are always in. Where the outer
+ * queue is in, so is LOCK_MSGQ in the locks: a sender links a message to it under that lock. */
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
                const enum layout_field *fields);
 
@@ -119,6 +126,7 @@ static inline uint64_t stamp_field(const struct plan *plan, const struct view *v
                                    enum layout_field field)
 {
     unsigned i = plan->at[field];
+    assert(field != LF_inq_first);
     return view->w[i] >> plan->shift[i] & plan->mask[i];
 }
 
@@ -127,6 +135,7 @@ static inline uint64_t stamp_word(const struct plan *plan, const struct view *vi
                                   enum layout_field field)
 {
     assert(plan->mask[plan->at[field]] == ~(uint64_t)0);
+    assert(field != LF_inq_first || (plan->locks & LOCK_MSGQ));
     return view->w[plan->at[field]];
 }
 

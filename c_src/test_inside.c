@@ -480,6 +480,30 @@ static void test_behind(const struct layout *lay)
     free_world(s.w);
 }
 
+/* Each of them walks the outer queue, to which somebody links a message. */
+static void test_queue_locked(const struct layout *lay)
+{
+    struct subject s = begin(lay);
+    for (unsigned i = 0; i < INQUIRIES; i++) {
+        const struct walker *walker = inquiries[i].walker;
+        const struct look_args args = {
+            .want = inquiries[i].want, .max_words = MOST, .max_entries = MOST};
+        struct look l;
+        put(s.w, s.p, LF_lock, LOCK_MSGQ);
+        check(look_start(&l, &s.w->vm, 7, address(s.p), walker, &args) == ST_BUSY,
+              "who links a message is waited for", inquiries[i].name);
+        look_end(&l);
+        put(s.w, s.p, LF_lock, 0);
+        check(look_start(&l, &s.w->vm, 7, address(s.p), walker, &args) == ST_OK, "not longer",
+              inquiries[i].name);
+        put(s.w, s.p, LF_lock, LOCK_MSGQ);
+        check(look_close(&l) == ST_TORN, "also at the close", inquiries[i].name);
+        put(s.w, s.p, LF_lock, 0);
+        look_end(&l);
+    }
+    free_world(s.w);
+}
+
 int main(void)
 {
     other_waste = slices_walker;
@@ -492,6 +516,7 @@ int main(void)
         test_no_memory(layout_table(i));
         test_circle(layout_table(i));
         test_behind(layout_table(i));
+        test_queue_locked(layout_table(i));
     }
     return outcome();
 }

@@ -236,6 +236,49 @@ static void test_settled(const struct layout *lay)
     free_world(w);
 }
 
+/* Who sends holds the lock of the outer queue, and may not have written all of the message yet: whatever looks
+ * at that queue waits, in both looks at the lock, and nothing else does. */
+static void test_queue_locked(const struct layout *lay)
+{
+    static const bool looks[ATTR_COUNT] = {
+        [ATTR_memory] = true,
+        [ATTR_total_heap_size] = true,
+        [ATTR_message_queue_len] = true,
+        [ATTR_garbage_bytes] = true,
+        [ATTR_bin_garbage] = true,
+        [ATTR_bin_garbage_bytes] = true,
+        [ATTR_bin_waste] = true,
+        [ATTR_flat_size] = true,
+        [ATTR_binary_unique] = true,
+        [ATTR_binary_exclusive] = true,
+        [ATTR_binary_proportional] = true,
+    };
+    struct world *w = new_world(lay);
+    char *p = make_process(w, 7);
+    put(w, p, LF_inq_first, address(make_message(w, 0x1F, 0)));
+    put(w, p, LF_inq_len, 1);
+    for (unsigned k = 0; k < ATTR_COUNT * 2; k++) {
+        struct question q;
+        struct view view;
+        enum attr attr = k % ATTR_COUNT;
+        bool waiting = k >= ATTR_COUNT;
+        bool waits = looks[attr] || (waiting && attr != ATTR_message_queue_len);
+        if (waiting && attr != ATTR_binary_count)
+            continue;
+        question_make(&q, lay, attr, waiting);
+        put(w, p, LF_lock, LOCK_MSGQ);
+        check((stamp_open(&w->vm, &q.plan, 7, address(p), &view) == ST_BUSY) == waits,
+              "who links a message is waited for", lay->name);
+        put(w, p, LF_lock, 0);
+        check(stamp_open(&w->vm, &q.plan, 7, address(p), &view) == ST_OK, "not longer", lay->name);
+        put(w, p, LF_lock, LOCK_MSGQ);
+        check((stamp_close(&w->vm, &q.plan, &view) == ST_TORN) == waits, "also at the close",
+              lay->name);
+        put(w, p, LF_lock, 0);
+    }
+    free_world(w);
+}
+
 /* Every allocation fails once: an error or the right answer, and nothing is lost. */
 static void test_no_memory(const struct layout *lay)
 {
@@ -271,6 +314,7 @@ int main(void)
         test_nonsense(lay);
         test_queue(lay);
         test_ties(lay);
+        test_queue_locked(lay);
         test_settled(lay);
         test_no_memory(lay);
     }
