@@ -410,7 +410,7 @@ forbidden_there(Config) ->
     ok = application:unset_env(sonde, allow_content),
     ok = gives_no_content(Pid, Config),
     %% nor if the Erlang side forgets it
-    true = persistent_term:erase({sonde_content, forbidden}),
+    ok = application:unset_env(sonde_vm, forbidden),
     ok = gives_no_content(Pid, Config),
     stop(Pid).
 

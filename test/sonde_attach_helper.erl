@@ -104,7 +104,7 @@ unload() ->
     _ = [code:F(M) || F <- [purge, delete, purge], M <- Names],
     _ = [persistent_term:erase(Key) || {{M, _} = Key, _} <- persistent_term:get(),
                                        lists:member(M, Names)],
-    application:unset_env(sonde_vm, configured).
+    application:unset_env(sonde_vm, kept).
 
 %% The tests' own are on the path of every node.
 is_ours(Name) ->
