@@ -677,6 +677,8 @@ static void check_many(const struct image *img, enum attr attr, bool changing)
         exact =
             exact && (pid == 0 || (wanted && proctab_slot(img->vm.lay, &img->vm.tab, pid) == slot));
     }
+    uint64_t waiting[3];
+    must(scan_waiting(&s, img->vm.reader, waiting, 3) <= 3, "more waiting than asked for:", attr);
     for (unsigned k = 0; k < MANY; k++) {
         e[k].n = handed_out[k].n = 0;
         e[k].exact = exact;

@@ -17,6 +17,7 @@
     X(id) X(each) X(rows) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)                 \
     X(mark) X(histogram) X(visible) X(slices) X(young) X(old) X(stack) X(fragments) X(free)  \
     X(literals) X(words) X(bytes) X(roots) X(tuple) X(ref) X(fun) X(timeslice) X(too_large) X(changed) \
+    X(large) X(waiting) \
     X(content) X(account) X(live) X(garbage) X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages) X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs) X(ref_bin) X(magic_data) X(magic_free) X(type_module) \
     X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot) X(sensitive) X(forbidden) \
     X(proved)
@@ -139,7 +140,7 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
     X(probe_trap, 0, 0) X(read, 2, 0) X(adopt, 1, 0) X(scan_new, 6, 0)                    \
     X(scan_step, 1, DIRTY) X(scan_feed, 2, 0) X(scan_rows, 4, 0) X(scan_info, 1, 0)       \
     X(scan_pids, 3, 0) X(scan_values, 3, 0) X(scan_skip, 2, 0) X(scan_after, 1, 0)        \
-    X(scan_limit, 2, 0) X(calibrate_fun, 2, 0) X(calibrate_literals, 2, 0)                \
+    X(scan_limit, 3, 0) X(calibrate_fun, 2, 0) X(calibrate_literals, 2, 0)                \
     X(probe_resource, 1, 0) X(calibrate_resources, 5, 0) X(account_new, 2, 0)             \
     X(account_add, 3, DIRTY) X(account_want, 2, DIRTY) X(account_sum, 1, DIRTY)           \
     X(account_rank, 3, DIRTY) X(account_ranked, 2, 0) X(account_holdings, 2, 0)           \

@@ -11,6 +11,7 @@
 /* A slice of 5 ms, plus the batch that was begun, keeps far below the 10 ms that we promise. How often
  * we look whether the reader still works is how long another's handler may be there unnoticed. */
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
+enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000 };
 
 struct held {
     struct scan scan;
@@ -429,6 +430,27 @@ NIF(nif_scan_values)
     return items(env, argv, value_item);
 }
 
+static ERL_NIF_TERM large_ones(ErlNifEnv *env, const struct scan *scan)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = scan->ask_n; i-- > 0;) {
+        if (scan->ask_large[i])
+            list = enif_make_list_cell(env, make_pid(env, scan->ask[i]), list);
+    }
+    return list;
+}
+
+static ERL_NIF_TERM waiting_ones(ErlNifEnv *env, struct scan *scan)
+{
+    uint64_t pids[WAITING_MAX];
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader));
+    unsigned n = reader == PEEK_NONE ? 0 : scan_waiting(scan, reader, pids, WAITING_MAX);
+    while (n-- > 0)
+        list = enif_make_list_cell(env, make_pid(env, pids[n]), list);
+    return list;
+}
+
 NIF(nif_scan_info)
 {
     (void)argc;
@@ -436,11 +458,15 @@ NIF(nif_scan_info)
     struct held *h = take(env, argv[0]);
     if (!h)
         return enif_make_badarg(env);
-    ERL_NIF_TERM keys[] = {ATOM(entries), ATOM(left), ATOM(top), ATOM(answered), ATOM(too_large)};
-    ERL_NIF_TERM values[] = {
-        enif_make_uint64(env, h->scan.sample->n), enif_make_uint64(env, h->scan.left),
-        enif_make_uint64(env, h->scan.top->n), enif_make_uint64(env, h->scan.answered),
-        enif_make_uint64(env, h->scan.too_large)};
+    ERL_NIF_TERM keys[] = {ATOM(entries),   ATOM(left),  ATOM(top),    ATOM(answered),
+                           ATOM(too_large), ATOM(large), ATOM(waiting)};
+    ERL_NIF_TERM values[] = {enif_make_uint64(env, h->scan.sample->n),
+                             enif_make_uint64(env, h->scan.left),
+                             enif_make_uint64(env, h->scan.top->n),
+                             enif_make_uint64(env, h->scan.answered),
+                             enif_make_uint64(env, h->scan.too_large),
+                             large_ones(env, &h->scan),
+                             waiting_ones(env, &h->scan)};
     ERL_NIF_TERM map;
     bool ok = enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map);
     return give_back(h, ok ? map : enif_make_badarg(env));
@@ -449,14 +475,17 @@ NIF(nif_scan_info)
 NIF(nif_scan_limit)
 {
     (void)argc;
-    /* (Scan, MaxWords) */
+    /* (Scan, MaxWords, PatienceUs) */
     struct held *h = take(env, argv[0]);
     ErlNifUInt64 words;
+    ErlNifUInt64 us;
     if (!h)
         return enif_make_badarg(env);
-    if (!enif_get_uint64(env, argv[1], &words))
+    if (!enif_get_uint64(env, argv[1], &words) || !enif_get_uint64(env, argv[2], &us) ||
+        us > PATIENCE_US_MAX)
         return give_back(h, enif_make_badarg(env));
     scan_limit(&h->scan, words);
+    scan_patience(&h->scan, us * 1000);
     return give_back(h, ATOM(ok));
 }
 

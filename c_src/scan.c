@@ -17,6 +17,8 @@
 
 enum phases { SWEEP, RETRY, ASK, LEFTOVERS, SORT, FINISHED };
 enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
+/* Entries of the process table that scan_waiting looks at, in far less than 1 ms. */
+enum { WAITING_SLOTS = BOUND(4096, 8) };
 
 /* ---- set up -------------------------------------------------------------------------------- */
 
@@ -87,6 +89,13 @@ void scan_limit(struct scan *s, uint64_t max_words)
 {
     for (unsigned k = 0; k < s->qn; k++)
         s->q[k].max_words = max_words;
+}
+
+void scan_patience(struct scan *s, uint64_t ns)
+{
+    s->patience_ns = ns;
+    if (ns > 0)
+        s->per = 1;
 }
 
 void scan_account(struct scan *s, struct account *account)
@@ -216,16 +225,31 @@ static enum status emit(struct scan *s, uint64_t pid, const int64_t *values, boo
 
 /* ---- who could not be read ------------------------------------------------------------------ */
 
+static bool is_patient(struct scan *s)
+{
+    uint64_t now = clock_ns();
+    if (s->patient_until == 0)
+        s->patient_until = now + s->patience_ns;
+    return now < s->patient_until;
+}
+
+static bool may_look_again(struct scan *s)
+{
+    if (s->phase == SWEEP)
+        return s->retry_n < SCAN_RETRIES;
+    return s->patience_ns > 0 ? is_patient(s) : s->round < ROUNDS;
+}
+
 /* Tried again after the sweep and then in every round but the last; then process_info is asked.
  * There is room: scan_step lets the asks be answered before a batch could overflow them, and a
  * round keeps at most what it took from the list. */
 static enum status put_off(struct scan *s, uint64_t pid, enum status why)
 {
-    bool again =
-        why != ST_ASK && (s->phase == SWEEP ? s->retry_n < SCAN_RETRIES : s->round < ROUNDS);
-    if (!again)
+    bool again = why != ST_ASK && why != ST_TOO_LARGE && may_look_again(s);
+    if (!again) {
+        s->ask_large[s->ask_n] = why == ST_TOO_LARGE;
         s->ask[s->ask_n++] = pid;
-    else if (s->phase == SWEEP)
+    } else if (s->phase == SWEEP)
         s->retry[s->retry_n++] = pid;
     else
         s->retry[s->kept_n++] = pid;
@@ -303,7 +327,6 @@ static enum status settle_one(struct scan *s, unsigned i)
         break;
     case ST_TOO_LARGE:
         s->too_large++;
-        st = ST_ASK;
         break;
     case ST_CHANGED:
         return account_note_changed(s->account, w->view.pid);
@@ -529,7 +552,7 @@ static void resume_batch(struct scan *s)
 static void start_round(struct scan *s)
 {
     struct timespec pause = {0, ROUND_PAUSE_NS};
-    if (s->round > 0)
+    if (s->round > 0 && s->patience_ns == 0)
         (void)nanosleep(&pause, NULL);
     s->round++;
     s->next = 0;
@@ -684,6 +707,52 @@ void scan_asked(struct scan *s)
 void scan_taken(struct scan *s)
 {
     s->out_n = 0;
+}
+
+static bool is_in_batch(const struct scan *s, uint64_t pid)
+{
+    for (unsigned i = s->settled; i < s->n; i++) {
+        if (s->walks[(size_t)i * s->qn].view.pid == pid)
+            return true;
+    }
+    return false;
+}
+
+static unsigned waiting_in_table(const struct scan *s, uint64_t *pids, unsigned n, unsigned max)
+{
+    size_t slot;
+    size_t from = s->next;
+    size_t to = s->vm.tab.max - from < WAITING_SLOTS ? s->vm.tab.max : from + WAITING_SLOTS;
+    while (n < max && from < to && peek_scan(s->vm.reader, s->vm.tab.tab, from, to, &slot) &&
+           slot < to) {
+        uint64_t proc;
+        uint64_t pid;
+        if (peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) && proc != 0 &&
+            peek_word(s->vm.reader, (uintptr_t)proc + LF(s->vm.lay, id), &pid) &&
+            proctab_may_hold(s->vm.lay, &s->vm.tab, slot, pid) && !excluded(s, pid))
+            pids[n++] = pid;
+        from = slot + 1;
+    }
+    return n;
+}
+
+unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, unsigned max)
+{
+    unsigned n = 0;
+    if (s->phase > RETRY)
+        return 0;
+    s->vm.reader = reader;
+    for (unsigned i = s->settled; i < s->n && n < max; i++) {
+        if (s->outcome[(size_t)i * s->qn] != ST_GONE)
+            pids[n++] = s->walks[(size_t)i * s->qn].view.pid;
+    }
+    for (unsigned i = 0; i < s->retry_n && n < max; i++) {
+        /* of those that were looked at in this round the first ones of the list are left */
+        bool looked_at = s->phase == RETRY && i >= s->kept_n && i < s->next;
+        if (!looked_at && !is_in_batch(s, s->retry[i]))
+            pids[n++] = s->retry[i];
+    }
+    return s->phase == SWEEP && s->mode != SCAN_AFTER ? waiting_in_table(s, pids, n, max) : n;
 }
 
 bool scan_is_finished(const struct scan *s)

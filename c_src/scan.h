@@ -62,7 +62,9 @@ struct scan {
     struct target ahead[SCAN_BATCH];
     unsigned retry_n, kept_n, ask_n, exclude_n;
     uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
-    unsigned sorted; /* of the tops */
+    bool ask_large[SCAN_ASKS];           /* whether that one's heap is too large */
+    uint64_t patience_ns, patient_until; /* 0: a few rounds, with pauses */
+    unsigned sorted;                     /* of the tops */
     struct top top[ATTR_COUNT];
     unsigned out_n; /* words of out: a pid, its values, the next pid */
     int64_t out[SCAN_OUT];
@@ -94,6 +96,11 @@ bool scan_exclude(struct scan *s, uint64_t pid);
 /* Before the first step: larger heaps are not marked; who has one is asked, and counted. */
 void scan_limit(struct scan *s, uint64_t max_words);
 
+/* Before the first step, of a scan of few processes: look again without a pause, at one process at a time,
+ * for so long. One that runs all the time is off its processor for less than a microsecond, each time that
+ * it was long enough there. */
+void scan_patience(struct scan *s, uint64_t ns);
+
 /* Before the first step: where ACCOUNT puts what it finds, or where binary_proportional looks, and notes
  * whom it cannot answer. It stays with the caller. */
 void scan_account(struct scan *s, struct account *account);
@@ -108,6 +115,10 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values);
 void scan_asked(struct scan *s);
 void scan_taken(struct scan *s);
+
+/* Processes that the sweep has not come to, or not done with: at most `max` of them, and not all where
+ * there are many empty places. */
+unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, unsigned max);
 
 bool scan_is_finished(const struct scan *s);
 

@@ -263,6 +263,7 @@ static void test_questions(const struct layout *lay)
     uint64_t count = 0;
     uint64_t bytes = 0;
     int64_t sum = 0;
+    uint64_t pids[3];
     int64_t expected = 0;
     unsigned asked = 0;
     if (!s)
@@ -301,6 +302,23 @@ static void test_questions(const struct layout *lay)
         (void)scan_only(s, pid_of(w, RUN - 3 + i));
     check(take_all(s, &w->vm, &asked, &sum) == WANTED - 4 && asked == 4, "only who is wanted",
           lay->name);
+    scan_free(s);
+
+    asked = 0;
+    scan_init(s, &w->vm, all, 1, SCAN_EACH, 0, NULL, 0);
+    (void)scan_only(s, pid_of(w, RUN));
+    (void)scan_only(s, pid_of(w, RUN + 1));
+    scan_patience(s, 1000000);
+    check(take_all(s, &w->vm, &asked, &sum) == 1 && asked == 1 && s->round > 4,
+          "who runs is looked at again and again, who does not is read", lay->name);
+    check(!s->ask_large[0] && scan_waiting(s, w->vm.reader, pids, 3) == 0,
+          "when it is done, nobody waits", lay->name);
+    scan_free(s);
+
+    scan_init(s, &w->vm, all, 1, SCAN_TOP, 1, NULL, 0);
+    check(scan_waiting(s, w->vm.reader, pids, 3) == 3 && pids[0] == pid_of(w, 1) &&
+              pids[2] == pid_of(w, 3),
+          "before it began, all wait", lay->name);
     scan_free(s);
     free(s);
     free_world(w);

@@ -85,8 +85,9 @@
          proc_window/3, proc_window/4,
          proc_group/2, proc_group/3,
          bin_leak/1, bin_leak/2,
-         bin_garbage/1, bin_garbage/2, bin_waste/1, bin_slices/1, bin_slices/2,
-         bin_account/0, bin_account/1, bin_owned/1, bin_holders/1, bin_holders/2, bin_holders/3,
+         bin_garbage/1, bin_garbage/2, bin_garbage/3, bin_waste/1, bin_waste/2,
+         bin_slices/1, bin_slices/2,
+         bin_account/0, bin_account/1, bin_owned/1, bin_owned/2, bin_holders/1, bin_holders/2, bin_holders/3,
          bin_holder/1, bin_resources/1, bin_resources/2, bin_window/2, bin_window/3,
          heap/1, heap/2, heap_top/2, heap_top/3, mailbox/2, mailbox/3,
          flat_size/1, flat_size/2, flat_size/3, byte_size/1, byte_size/2, term_size/1, term_size/2,
@@ -102,7 +103,7 @@
          native/0, native/1]).
 
 -export_type([heap_opts/0, heap/0, heap_error/0, heap_row/0, mailbox/0, size_opts/0,
-              attr/0, attrs/0, row/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
+              attr/0, attrs/0, row/0, report/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
               leak_opts/0, leak_report/0,
               bytes/0, node_result/0, status/0, socket_row/0, node_stats/0, cluster_opts/0]).
 
@@ -113,11 +114,26 @@
 %% The registered name, if there is one, `{current_function, _}', `{initial_call, _}'.
 -type row() :: {pid(), Value :: term(), attrs()}.
 -type count_opts() :: #{self => boolean(), max_words => non_neg_integer(),
-                        timeout => Ms :: non_neg_integer(), report => boolean()}.
--type window_opts() :: #{self => boolean(), max_entries => pos_integer()}.
+                        timeout => Ms :: non_neg_integer(), report => boolean(),
+                        suspend => boolean()}.
+-type window_opts() :: #{self => boolean(), max_entries => pos_integer(), report => boolean()}.
 -type by() :: sonde_group:by().
 -type group() :: sonde_group:group().
--type group_opts() :: #{self => boolean(), max_groups => pos_integer()}.
+-type group_opts() :: #{self => boolean(), max_groups => pos_integer(), report => boolean()}.
+-type report() :: sonde_sweep:report().
+%% What `report => true' adds to rows: `{Rows, Report}', where `Report' is `#{left_out, too_large,
+%% busy, missed}'. `left_out' is how many processes are in no row because they were not read: those
+%% with more than `max_words' (`too_large'), those that ran whenever they were looked at (`busy'),
+%% and those that were not looked at when the time was up. `missed' is `#{count, pids}': `count' as
+%% `left_out', and in `pids' up to ten of them, `{Pid, busy | too_large | timeout}'. Where a call
+%% asks each process that it cannot read, all of it is 0.
+%%
+%% With `suspend => true' (default `false') each busy process is suspended
+%% (`erlang:suspend_process/1'), read, and resumed, one at a time; a process in a dirty call for half
+%% a second at most until it leaves that. The report has `suspended' as well, `#{count, pids}' with
+%% `{Pid, Ms}', and `suspended_ms', the sum. It goes on in any case, also when the caller is killed.
+%% Never suspended: the caller, its group leader, helpers of ours, and processes that the VM or the
+%% call may have to wait for (`init', `code_server', `logger', `user' and a few more).
 -type leak_opts() :: #{collect => holders | all, deadline => Ms :: non_neg_integer(),
                        in_flight => 1..10000}.
 -type leak_report() :: sonde_bin:report().
@@ -180,21 +196,23 @@ proc_count(Attr, N) ->
     sonde_waste:rows(Attr, amount(N), sonde_opts:read(#{}, sonde_waste:options())).
 
 %% @doc As {@link proc_count/2}, with options. `self => true': the caller has a row too, if its
-%% value is among the largest (default `false'). `max_words' (1000000000), `timeout' (30000 ms) and
-%% `report' (`false') are about the attributes that nobody can be asked for (`garbage_bytes',
-%% `bin_garbage', `bin_garbage_bytes', `bin_waste', `flat_size', `binary_unique',
-%% `binary_exclusive', `binary_proportional'): who has a larger heap (of those that it is marked
-%% for), never rests, or was not looked at in time is left out, never shown as 0, and
-%% `report => true' gives `{Rows, #{left_out, too_large, busy}}', numbers of processes; `left_out'
-%% is all of them. Where the native side is off, these attributes raise `{native_off, Reason}'.
+%% value is among the largest (default `false'). `report => true': the answer is `{Rows, Report}'
+%% ({@type report()}). `max_words' (1000000000), `timeout' (30000 ms) and `suspend' (`false') are
+%% about the attributes that no process can be asked for (`garbage_bytes', `bin_garbage',
+%% `bin_garbage_bytes', `bin_waste', `flat_size', `binary_unique', `binary_exclusive',
+%% `binary_proportional'): a process that has a larger heap (of those that it is marked for), never
+%% rests, or was not looked at in time is left out, never shown as 0. Where the native side is off,
+%% these attributes raise `{native_off, Reason}'.
 %%
 %% `N' must be a non-negative integer. That, an unknown option, or a bad value of one, is `badarg'.
 %%
 %% ```
 %% 1> [{P, _, _}] = sonde:proc_count(memory, 1, #{self => true}).
+%% 2> {Rows, #{missed := #{count := 1, pids := [{Pid, busy}]}}} =
+%%        sonde:proc_count(garbage_bytes, 5, #{report => true}).
 %% '''
 -spec proc_count(attr() | [attr()], N :: non_neg_integer(), count_opts()) ->
-    Rows | {Rows, sonde_waste:report()} when Rows :: [row()] | [{attr(), [row()]}].
+    Rows | {Rows, report()} when Rows :: [row()] | [{attr(), [row()]}].
 proc_count(Attr, N, Opts) ->
     is_amount(N) orelse error(badarg),
     Read = sonde_opts:read(Opts, sonde_waste:options()),
@@ -223,20 +241,34 @@ proc_window(Attr, N, Ms) ->
 
 %% @doc As {@link proc_window/3}, with options: `self => true' gives the caller a row too (default
 %% `false'); `max_entries' is how many processes may be remembered, 16 bytes each (default
-%% 134217727, the most that a node can have); more are `system_limit'.
+%% 134217727, the most that a node can have); more are `system_limit'. `report => true': the answer
+%% is `{Rows, Report}' ({@type report()}); this call asks what it cannot read, so none is missed.
 %%
 %% `N' must be a non-negative integer. That, an unknown option, or a bad value of one, is `badarg'.
 %%
 %% ```
 %% 1> sonde:proc_window(memory, 3, 1000, #{self => true}).
 %% '''
--spec proc_window(attr(), N :: non_neg_integer(), Ms :: timeout(), window_opts()) -> [row()].
+-spec proc_window(attr(), N :: non_neg_integer(), Ms :: timeout(), window_opts()) ->
+    [row()] | {[row()], report()}.
 proc_window(Attr, N, Ms, Opts) ->
     is_amount(N) orelse error(badarg),
     Read = sonde_opts:read(Opts, #{self => {false, fun is_boolean/1},
+                                   report => {false, fun is_boolean/1},
                                    max_entries => {?MAX_ENTRIES, fun is_entries/1}}),
     ok = check_window(Attr, Ms),
-    sonde_procs:window(Attr, N, Ms, Read).
+    none_missed(sonde_procs:window(Attr, N, Ms, Read), Read).
+
+%% Of calls that ask what they cannot read.
+none_missed(Rows, Opts) -> told({Rows, sonde_sweep:report(false)}, Opts).
+
+told(Both, #{report := true}) -> Both;
+told({Rows, _}, _) -> Rows.
+
+%% Of calls that recon does not have: with what people know processes by.
+rows(Both) -> shown(Both, #{report => false}).
+
+shown(Both, Opts) -> sonde_site:rows(told(Both, Opts)).
 
 %% @doc As {@link proc_group/3}, with its defaults.
 %%
@@ -247,7 +279,7 @@ proc_window(Attr, N, Ms, Opts) ->
 %% '''
 -spec proc_group(by(), [attr()]) -> [group()].
 proc_group(By, Attrs) ->
-    proc_group(By, Attrs, #{}).
+    grouped(By, Attrs, group_opts(#{})).
 
 %% @doc Totals over groups of processes: `[{Key, Processes, [{Attr, Total}]}]', largest first by the
 %% first attribute, then by the number of processes; the totals in the order asked. `Key' is, by
@@ -264,7 +296,8 @@ proc_group(By, Attrs) ->
 %% process that refers to it.
 %%
 %% Options: `self => true': the caller counts too (default `false'); `max_groups' is how many groups
-%% there may be (default 100000); more are `system_limit'.
+%% there may be (default 100000); more are `system_limit'. `report => true': the answer is
+%% `{Groups, Report}' ({@type report()}); this call asks what it cannot read, so none is missed.
 %%
 %% <strong>What it costs</strong>: attributes that can be read are read natively; for its key each
 %% process is asked once, by `process_info/2', which for `registered_name' and `application' sends
@@ -277,11 +310,16 @@ proc_group(By, Attrs) ->
 %% ```
 %% 1> sonde:proc_group(initial_call, [memory, message_queue_len], #{self => true}).
 %% '''
--spec proc_group(by(), [attr()], group_opts()) -> [group()].
+-spec proc_group(by(), [attr()], group_opts()) -> [group()] | {[group()], report()}.
 proc_group(By, Attrs, Opts) ->
-    #{self := Self, max_groups := Max} =
-        sonde_opts:read(Opts, #{self => {false, fun is_boolean/1},
-                                max_groups => {100000, fun is_entries/1}}),
+    Read = group_opts(Opts),
+    none_missed(grouped(By, Attrs, Read), Read).
+
+group_opts(Opts) ->
+    sonde_opts:read(Opts, #{self => {false, fun is_boolean/1}, report => {false, fun is_boolean/1},
+                            max_groups => {100000, fun is_entries/1}}).
+
+grouped(By, Attrs, #{self := Self, max_groups := Max}) ->
     is_list(Attrs) andalso is_key(By) orelse error(badarg),
     ok = check_attrs(Attrs),
     lists:all(fun(Attr) -> is_number(sonde_attr:check(Attr)) end, Attrs) orelse error(badarith),
@@ -500,9 +538,10 @@ bin_account() -> bin_account(#{}).
 %% `erlang:memory(binary)', without what this call itself needs; `unseen': `total' less all of
 %% these: what nothing refers to that was looked at, or what changed meanwhile (then it may be
 %% negative); `unused': what the allocator's carriers hold beyond the blocks, so not part of
-%% `total'. `processes_missed' never were at rest, `tables_missed' have more than `max_rows'
-%% (10000000) rows; `ms': how long it took. Where binaries come from `malloc' (`+MBe false', `+Mea
-%% min') `total' and `unseen' are `undefined'. Only where there are more persistent terms than can be
+%% `total'. `processes_missed' could not be read, and `missed' names up to ten of them as in
+%% {@type report()} (with `suspend => true' also what was suspended); `tables_missed' have more than
+%% `max_rows' (10000000) rows; `ms': how long it took. Where binaries come from `malloc' (`+MBe false',
+%% `+Mea min') `total' and `unseen' are `undefined'. Only where there are more persistent terms than can be
 %% looked at: `literals_missed => true', and `literals' is 0.
 %%
 %% A binary takes 32 bytes of memory in the meantime, and some room to grow. Of more than
@@ -512,6 +551,7 @@ bin_account() -> bin_account(#{}).
 %% ```
 %% 1> sonde:bin_account().
 %% #{elsewhere => 0,ets => 1000000,exclusive => 2204607,literals => 500000,
+%%   missed => #{count => 0,pids => []},
 %%   mixed => 0,ms => 4,overhead => 165669,processes_missed => 0,
 %%   queues => 2892000,resources => 5960,shared => 4171588,tables_missed => 0,
 %%   total => 10941688,unseen => 1864,unused => 1121152}
@@ -526,7 +566,11 @@ bin_account(Opts) -> sonde_account:bin_account(Opts).
 %% @doc The `N' processes that own most binary memory: `proc_count(binary_exclusive, N)', what would
 %% go if they let go. Raises `{native_off, Reason}' where the native side is off.
 -spec bin_owned(N :: non_neg_integer()) -> [row()].
-bin_owned(N) -> sonde_site:rows(sonde_waste:bin_owned(N)).
+bin_owned(N) -> rows(sonde_waste:bin_owned(N, #{})).
+
+%% @doc As {@link bin_owned/1}, with the options of {@link proc_count/3}.
+-spec bin_owned(N :: non_neg_integer(), count_opts()) -> [row()] | {[row()], report()}.
+bin_owned(N, Opts) -> shown(sonde_waste:bin_owned(N, Opts), Opts).
 
 %% @equiv bin_holders(N, size, #{})
 -spec bin_holders(N :: non_neg_integer()) -> [sonde_account:holder()].
@@ -534,7 +578,7 @@ bin_holders(N) -> bin_holders(N, size).
 
 %% @equiv bin_holders(N, By, #{})
 -spec bin_holders(N :: non_neg_integer(), By :: size | count) -> [sonde_account:holder()].
-bin_holders(N, By) -> bin_holders(N, By, #{}).
+bin_holders(N, By) -> rows(sonde_account:bin_holders(N, By, #{})).
 
 %% @doc The `N' largest binaries (`size'), or those with most references (`count'), and who holds
 %% them: `#{id, size, refc, holders, elsewhere}', largest first. `id', `size' and `refc' are as in
@@ -547,8 +591,8 @@ bin_holders(N, By) -> bin_holders(N, By, #{}).
 %% those of a process that runs all the time, or of a table with more than `max_rows' rows.
 %%
 %% One look finds the binaries, and a second one who holds them, so what changed in between may be
-%% missing. Options are those of {@link bin_account/1}. More than `max_entries' binaries:
-%% `system_limit'.
+%% missing. Options are those of {@link bin_account/1}, and `report => true' for `{Rows, Report}'
+%% ({@type report()}). More than `max_entries' binaries: `system_limit'.
 %%
 %% ```
 %% 1> sonde:bin_holders(1).
@@ -558,8 +602,8 @@ bin_holders(N, By) -> bin_holders(N, By, #{}).
 %% '''
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
 -spec bin_holders(N :: non_neg_integer(), By :: size | count, sonde_account:options()) ->
-    [sonde_account:holder()].
-bin_holders(N, By, Opts) -> sonde_account:bin_holders(N, By, Opts).
+    [sonde_account:holder()] | {[sonde_account:holder()], report()}.
+bin_holders(N, By, Opts) -> told(sonde_account:bin_holders(N, By, Opts), Opts).
 
 %% @doc Who holds one binary, as {@link bin_holders/3} says it, for an `Id' as
 %% `process_info(Pid, binary)' has it; `undefined' where no live binary has it. The number is
@@ -569,31 +613,33 @@ bin_holder(Id) -> sonde_account:bin_holder(Id, #{}).
 
 %% @equiv bin_resources(N, #{})
 -spec bin_resources(N :: non_neg_integer()) -> sonde_account:resources().
-bin_resources(N) -> bin_resources(N, #{}).
+bin_resources(N) -> rows(sonde_account:bin_resources(N, #{})).
 
 %% @doc Memory of native libraries that processes refer to, which counts as binary memory:
 %% `[{Type, Count, Bytes, Holders}]', most bytes first. `Type' is `{Module, Name}' of the resource
 %% type, or `unknown' for memory of the VM's own (references of tables, compiled matches and the
 %% like); `Holders' is how many processes have a reference. Options are those of
-%% {@link bin_account/1}. What a library took by other means, as from `malloc', nobody can see.
+%% {@link bin_account/1}, and `report => true' for `{Rows, Report}' ({@type report()}). What a library took by other means, as from `malloc', nobody can see.
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
--spec bin_resources(N :: non_neg_integer(), sonde_account:options()) -> sonde_account:resources().
-bin_resources(N, Opts) -> sonde_account:bin_resources(N, Opts).
+-spec bin_resources(N :: non_neg_integer(), sonde_account:options()) ->
+    sonde_account:resources() | {sonde_account:resources(), report()}.
+bin_resources(N, Opts) -> told(sonde_account:bin_resources(N, Opts), Opts).
 
 %% @equiv bin_window(N, Ms, #{})
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer()) -> [sonde_bin_window:row()].
-bin_window(N, Ms) -> bin_window(N, Ms, #{}).
+bin_window(N, Ms) -> rows(sonde_bin_window:run(N, Ms, #{})).
 
 %% @doc The `N' processes and tables whose exclusive binary memory grew most in `Ms' milliseconds:
 %% `{Holder, GrowthBytes, Attrs}', largest first, where `Holder' is a pid or `{ets, Table}', with
 %% `Attrs' as in {@link proc_count/2} and in {@link ets_count/3}. Exclusive is what nothing else
 %% refers to (`binary_exclusive'). Who did not grow has no row, nor has who died meanwhile or could
 %% not be read. Options: `self' (the caller too), `max_rows' of tables (10000000), `max_entries' of
-%% processes that are remembered, 16 bytes each. Raises `badarg', `system_limit' for more processes
+%% processes that are remembered, 16 bytes each, `suspend', and `report' for `{Rows, Report}'
+%% ({@type report()}; of both looks). Raises `badarg', `system_limit' for more processes
 %% than that, and `{native_off, Reason}' where the native side is off.
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_window:options()) ->
-    [sonde_bin_window:row()].
-bin_window(N, Ms, Opts) -> sonde_site:rows(sonde_bin_window:run(N, Ms, Opts)).
+    [sonde_bin_window:row()] | {[sonde_bin_window:row()], report()}.
+bin_window(N, Ms, Opts) -> shown(sonde_bin_window:run(N, Ms, Opts), Opts).
 
 %% @doc As {@link bin_garbage/2} with `count'.
 %%
@@ -618,13 +664,17 @@ bin_garbage(N) -> bin_garbage(N, count).
 %%
 %% Where messages wait, a collection also brings in what they refer to; that is not subtracted here.
 %% Hibernated processes do not collect when they are told to, but have nothing to drop. A process
-%% that runs all the time is left out; `proc_count(bin_garbage, N, #{report => true})' says how many
-%% there are. The source is a mark of each heap that has binaries, under a stamp.
+%% that runs all the time is left out; {@link bin_garbage/3} reports that. The source is a mark of each heap that has binaries, under a stamp.
 %%
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
 -spec bin_garbage(N :: non_neg_integer(), count | bytes) ->
     [{pid(), Value :: pos_integer(), attrs()}].
-bin_garbage(N, What) -> sonde_site:rows(sonde_waste:bin_garbage(N, What)).
+bin_garbage(N, What) -> rows(sonde_waste:bin_garbage(N, What, #{})).
+
+%% @doc As {@link bin_garbage/2}, with the options of {@link proc_count/3}; `self' is `true' here.
+-spec bin_garbage(N :: non_neg_integer(), count | bytes, count_opts()) ->
+    Rows | {Rows, report()} when Rows :: [{pid(), Value :: pos_integer(), attrs()}].
+bin_garbage(N, What, Opts) -> shown(sonde_waste:bin_garbage(N, What, Opts), Opts).
 
 %% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
 %% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first, in
@@ -639,7 +689,12 @@ bin_garbage(N, What) -> sonde_site:rows(sonde_waste:bin_garbage(N, What)).
 %%
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
 -spec bin_waste(N :: non_neg_integer()) -> [sonde_waste:waste_row()].
-bin_waste(N) -> sonde_site:rows(sonde_waste:bin_waste(N)).
+bin_waste(N) -> rows(sonde_waste:bin_waste(N, #{})).
+
+%% @doc As {@link bin_waste/1}, with the options of {@link proc_count/3}; `self' is `true' here.
+-spec bin_waste(N :: non_neg_integer(), count_opts()) ->
+    [sonde_waste:waste_row()] | {[sonde_waste:waste_row()], report()}.
+bin_waste(N, Opts) -> shown(sonde_waste:bin_waste(N, Opts), Opts).
 
 %% @equiv bin_slices(Pid, #{})
 -spec bin_slices(pid()) -> sonde_waste:slices() | heap_error().

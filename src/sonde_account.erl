@@ -4,7 +4,7 @@
 %% and read again where it ran meanwhile. With the native side off there is no answer.
 -module(sonde_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/3, followed/2]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/4, followed/2]).
 -export_type([account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
@@ -14,8 +14,13 @@
           elsewhere := non_neg_integer(), overhead := non_neg_integer(), unseen := integer() | undefined,
           unused := non_neg_integer(), ms := non_neg_integer(),
           processes_missed := non_neg_integer(), tables_missed := non_neg_integer(),
+          missed := #{count := non_neg_integer(), pids := sonde_sweep:missed()},
+          suspended => #{count := non_neg_integer(), pids := [{pid(), float()}]},
+          suspended_ms => float(),
           literals_missed => true, sampled => float(), error => non_neg_integer()}.
--type options() :: #{max_entries => pos_integer(), max_rows => non_neg_integer()}.
+%% `report': of the calls that return rows only.
+-type options() :: #{max_entries => pos_integer(), max_rows => non_neg_integer(),
+                     suspend => boolean(), report => boolean()}.
 -type holder() ::
         #{id := pos_integer(), size := non_neg_integer(), refc := non_neg_integer(),
           holders := [{pid() | {queue, pid()} | {ets, ets:table()} | literals,
@@ -36,12 +41,18 @@
 -spec bin_account(options()) -> account().
 bin_account(Opts) ->
     Start = erlang:monotonic_time(millisecond),
-    Account = run(Opts, fun account/3),
+    Read = sonde_opts:read(Opts, maps:remove(report, options())),
+    Account = run(Read, fun account/3),
     Account#{ms => erlang:monotonic_time(millisecond) - Start}.
 
-account(Account, #{processes := Unread} = Missed, #{unused := Unused, caller := Caller}) ->
+account(Account, #{processes := Result} = Missed, #{unused := Unused, how := How} = With) ->
+    #{caller := Caller} = With,
     [{binary, Total}] = sonde_memory:read([binary]),
-    report(less(Total, own()), Unused, Missed#{processes := length(Unread)}, sums(Account, Caller)).
+    Report = sonde_sweep:report(Result, maps:get(suspend, How)),
+    #{missed := #{count := Processes}} = Report,
+    maps:merge(maps:with([missed, suspended, suspended_ms], Report),
+               report(less(Total, own()), Unused, Missed#{processes := Processes},
+                      sums(Account, Caller))).
 
 %% The total is not known where binaries come from malloc (`+MBe false').
 less(undefined, _) -> undefined;
@@ -69,28 +80,33 @@ sample(0, _) -> #{};
 sample(Level, Variance) ->
     #{sampled => 1 / (1 bsl Level), error => round(?DEVIATIONS * math:sqrt(Variance))}.
 
--spec bin_resources(non_neg_integer(), options()) -> resources().
+%% @doc With a report in any case, and so is {@link bin_holders/3}.
+-spec bin_resources(non_neg_integer(), options()) -> {resources(), sonde_sweep:report()}.
 bin_resources(N, Opts) when is_integer(N), N >= 0 ->
-    run(Opts, fun(Account, _, #{caller := Caller}) ->
+    Read = sonde_opts:read(Opts, options()),
+    run(Read, fun(Account, #{processes := Result}, #{caller := Caller}) ->
                       whole(Account, Caller),
                       Atoms = erlang:system_info(atom_count),
                       Types = [{type(Type), Count, Bytes, Holders}
                                || {Type, Count, Bytes, Holders}
                                       <- sonde_nif:account_resources(Account, Atoms)],
-                      lists:sublist(lists:reverse(lists:keysort(3, Types)), N)
+                      told(lists:sublist(lists:reverse(lists:keysort(3, Types)), N), Result, Read)
               end);
 bin_resources(_, _) ->
     error(badarg).
+
+told(Rows, Result, #{suspend := Suspend}) -> {Rows, sonde_sweep:report(Result, Suspend)}.
 
 type(undefined) -> unknown;
 type(Type) -> Type.
 
 %% @doc Runs a sweep of processes that looks up in an account what part of each binary is theirs:
 %% see `sonde_waste'. Only where all binaries are known: a sample would not do.
--spec shares(options(), reference(), fun((sonde_nif:account()) -> Answer)) -> Answer.
-shares(Opts, Caller, Fun) ->
+-spec shares(options(), reference(), pid(), fun((sonde_nif:account()) -> Answer)) -> Answer.
+shares(Opts, Caller, Pid, Fun) ->
     Read = sonde_opts:read(Opts, options()),
-    opened(Read, Caller, fun(Account, _, _) -> whole(Account, Caller), Fun(Account) end).
+    opened(Read#{caller => Pid}, Caller,
+           fun(Account, _, _) -> whole(Account, Caller), Fun(Account) end).
 
 %% @doc Who had not, when that sweep came to them, what the account had counted; and the parts of
 %% those of them that can be read. No later look can say what part of that is theirs: a new account,
@@ -106,8 +122,9 @@ followed(_First, [], _Caller) ->
 followed(First, Pids, Caller) ->
     ok = close(First),
     opened(sonde_opts:read(#{}, options()), Caller, Pids,
-           fun(Account, #{processes := Unread}, _) ->
+           fun(Account, #{processes := #{missed := Missed}}, _) ->
                    whole(Account, Caller),
+                   Unread = [Pid || {Pid, _} <- Missed],
                    Parts = add_up(Account, 0, Caller,
                                   maps:without(Unread, maps:from_keys(Pids, 0))),
                    maps:filter(fun(_, Part) -> is_integer(Part) end, Parts)
@@ -127,37 +144,43 @@ add_part({_, Pid, _, _, _}, Parts) ->
 
 %% ---- holders
 
--spec bin_holders(non_neg_integer(), size | count, options()) -> [holder()].
+-spec bin_holders(non_neg_integer(), size | count, options()) ->
+    {[holder()], sonde_sweep:report()}.
 bin_holders(N, By, Opts) when is_integer(N), N >= 0, By =:= size orelse By =:= count ->
-    Read = sonde_opts:read(Opts, options()),
-    natively(fun(Caller) -> holders(ids(N, By, Read, Caller), Read, Caller) end);
+    Read = (sonde_opts:read(Opts, options()))#{caller => self()},
+    natively(fun(Caller) ->
+                     {Ids, First} = ids(N, By, Read, Caller),
+                     {Holders, Second} = holders(Ids, Read, Caller),
+                     told(Holders, sonde_sweep:merge(First, Second), Read)
+             end);
 bin_holders(_, _, _) ->
     error(badarg).
 
 -spec bin_holder(pos_integer(), options()) -> holder() | undefined.
 bin_holder(Id, Opts) when is_integer(Id) ->
-    Read = sonde_opts:read(Opts, options()),
+    Read = (sonde_opts:read(Opts, options()))#{caller => self()},
     sonde_vm:must_be_native(),
     case Id > 0 andalso Id < 1 bsl 64 andalso Id rem 8 =:= 0
          andalso natively(fun(Caller) -> holders([Id], Read, Caller) end) of
-        [Holder] -> Holder;
+        {[Holder], _} -> Holder;
         _ -> undefined
     end;
 bin_holder(_, _) ->
     error(badarg).
 
 ids(0, _, _, _) ->
-    [];
+    {[], nothing_missed()};
 ids(N, By, Opts, Caller) ->
     opened(Opts, Caller,
-           fun(Account, _, _) ->
+           fun(Account, #{processes := Result}, _) ->
                    whole(Account, Caller),
                    rank(Account, By, N, Caller),
-                   [Id
-                    || {Id, _, _, _} <- all(fun(From) ->
-                                                    sonde_nif:account_ranked(Account, From)
-                                            end)]
+                   {[Id || {Id, _, _, _} <- all(fun(From) ->
+                                                        sonde_nif:account_ranked(Account, From)
+                                                end)], Result}
            end).
+
+nothing_missed() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
 
 whole(Account, Caller) ->
     case sums(Account, Caller) of
@@ -175,14 +198,18 @@ rank(Account, By, N, Caller) ->
 
 %% A second look, for these alone.
 holders([], _Opts, _Caller) ->
-    [];
-holders(Ids, #{max_rows := MaxRows, max_entries := Max}, Caller) ->
+    {[], nothing_missed()};
+holders(Ids, #{max_rows := MaxRows, max_entries := Max} = Opts, Caller) ->
     Account = sonde_nif:account_new(Max, false),
-    try holders(Account, Ids, MaxRows, Caller) after close(Account) end.
+    try
+        want(Account, Ids),
+        Result = processes(Account, Opts, Caller),
+        {holders(Account, Ids, MaxRows, Caller), Result}
+    after
+        close(Account)
+    end.
 
 holders(Account, Ids, MaxRows, Caller) ->
-    want(Account, Ids),
-    _ = processes(Account, Caller),
     Wanted = maps:from_keys(Ids, true),
     Tables = tables_with(Account, Wanted, MaxRows, Caller),
     Literals = literals_with(Account, Wanted),
@@ -266,12 +293,13 @@ visible(_, _, _) -> undefined.
 
 options() ->
     Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    #{max_entries => {20000000, fun(N) -> is_integer(N) andalso N > 0 end},
-      max_rows => {10000000, Number}}.
+    sonde_sweep:options(#{max_entries => {20000000, fun(N) -> is_integer(N) andalso N > 0 end},
+                          max_rows => {10000000, Number}}).
 
-run(Opts, Fun) ->
-    Read = sonde_opts:read(Opts, options()),
-    natively(fun(Caller) -> opened(Read, Caller, Fun) end).
+%% Options that were read already.
+run(Read, Fun) ->
+    Pid = self(),
+    natively(fun(Caller) -> opened(Read#{caller => Pid}, Caller, Fun) end).
 
 natively(Fun) ->
     sonde_again:run(fun() ->
@@ -281,19 +309,19 @@ natively(Fun) ->
 
 %% Goes through all processes, tables and persistent terms; what of them could not be read is told.
 %% Only in a helper.
-opened(Read, Caller, Fun) ->
-    opened(Read, Caller, [], Fun).
+opened(Opts, Caller, Fun) ->
+    opened(Opts, Caller, [], Fun).
 
 %% It keeps what each of these processes holds.
-opened(#{max_entries := Max, max_rows := MaxRows}, Caller, Followed, Fun) ->
+opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Followed, Fun) ->
     {Tagged, Unused} = allocator(),
     Account = sonde_nif:account_new(Max, Tagged),
     try
         want(Account, Followed),
-        Missed = #{processes => processes(Account, Caller),
+        Missed = #{processes => processes(Account, Opts, Caller),
                    tables => tables(Account, MaxRows, Caller),
                    literals => add(Account, literal, literals()) =:= missed},
-        Fun(Account, Missed, #{unused => Unused, caller => Caller})
+        Fun(Account, Missed, #{unused => Unused, caller => Caller, how => Opts})
     after
         close(Account)
     end.
@@ -319,11 +347,11 @@ allocator() ->
 current(Figure, Part) ->
     element(2, lists:keyfind(Figure, 1, Part)).
 
-%% Who could not be read.
-processes(Account, Caller) ->
-    How = #{attrs => [binary_unique], account => Account, callers => [Caller]},
-    {all, _, Unread} = sonde_sweep:run(sonde_sweep:scan(account, 0, undefined, How), How),
-    Unread.
+%% What of them could not be read.
+processes(Account, Opts, Caller) ->
+    How = (maps:with([suspend, caller], Opts))#{attrs => [binary_unique], account => Account,
+                                                callers => [Caller]},
+    sonde_sweep:run(sonde_sweep:scan(account, 0, undefined, How), How).
 
 sums(Account, Caller) ->
     sonde_helper:check_caller(Caller),

@@ -11,47 +11,46 @@
          sonde_attr:attrs()
          | [atom() | {owner, pid()} | {type, atom()} | {size, non_neg_integer()}]}.
 -type options() :: #{self => boolean(), max_rows => non_neg_integer(),
-                     max_entries => pos_integer()}.
+                     max_entries => pos_integer(), report => boolean(), suspend => boolean()}.
 
 -define(SPARE, 100).
 
-%% @doc Who could not be read in one of the two looks has no row; neither has who died in between,
-%% or did not grow.
--spec run(non_neg_integer(), non_neg_integer(), options()) -> [row()].
+%% @doc A process that could not be read in one of the two looks has no row; neither has one that
+%% died in between, or did not grow.
+-spec run(non_neg_integer(), non_neg_integer(), options()) -> {[row()], sonde_sweep:report()}.
 run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
-    Read = sonde_opts:read(Opts, options()),
-    Me = [self() || not maps:get(self, Read)],
+    #{self := Self} = Read = sonde_opts:read(Opts, options()),
+    How = Read#{without => [self() || not Self], caller => self()},
     sonde_again:run(fun() ->
                             sonde_vm:must_be_native(),
-                            sonde_helper:call(fun(Caller) ->
-                                                      window(N, Ms, Read#{without => Me}, Caller)
-                                              end)
+                            sonde_helper:call(fun(Caller) -> window(N, Ms, How, Caller) end)
                     end);
 run(_, _, _) ->
     error(badarg).
 
 options() ->
     Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    #{self => {false, fun is_boolean/1}, max_rows => {10000000, Number},
-      max_entries => {134217727, fun(N) -> is_integer(N) andalso N > 0 end}}.
+    sonde_sweep:options(#{self => {false, fun is_boolean/1}, max_rows => {10000000, Number},
+                          max_entries => {134217727, fun(N) -> is_integer(N) andalso N > 0 end}}).
 
-window(N, Ms, #{max_rows := MaxRows} = Opts, Caller) ->
-    {First, Unread} = look(sample, 0, undefined, Opts, Caller),
+window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
+    {First, #{missed := Unread} = Before} = look(sample, 0, undefined, Opts, Caller),
     Tables = tables(MaxRows, Caller),
     wait(Ms, Caller),
     Want = min(N + length(Unread) + ?SPARE, erlang:system_info(process_limit)),
-    {Second, Unread2} = look(diff, Want, First, Opts, Caller),
-    Left = maps:from_keys(Unread ++ Unread2, true),
+    {Second, After} = look(diff, Want, First, Opts, Caller),
+    Result = #{missed := Missed} = sonde_sweep:merge(Before, After),
+    Left = maps:from_list(Missed),
     Grown = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Second), Value > 0,
                              not is_map_key(Pid, Left)],
-    Rows = sonde_procs:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
-    lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, Rows), N).
+    All = sonde_procs:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
+    Rows = lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, All), N),
+    {Rows, sonde_sweep:report(Result, Suspend)}.
 
 look(Mode, Want, First, Opts, Caller) ->
     How = Opts#{attrs => [binary_exclusive], callers => [Caller]},
     Scan = sonde_sweep:scan(Mode, Want, First, How),
-    {all, _, Unread} = sonde_sweep:run(Scan, How),
-    {Scan, Unread}.
+    {Scan, sonde_sweep:run(Scan, How)}.
 
 %% The caller may die meanwhile.
 wait(Ms, Caller) ->

@@ -165,6 +165,20 @@ on(Node, #{run := dump} = Command, [Process, File], Opts) ->
                       maps:with([force, values, suspend], Opts)),
     Written = sonde_dump:write(Node, there(Node, Process), File, Look),
     show(Node, Command, [], ok(answer(Written, dump)), Opts);
+on(Node, #{run := {sonde, Function}, missed := true} = Command, Args, Opts) ->
+    There = [there(Node, Arg) || Arg <- Args],
+    Ms = wait(Opts) + windows(Command, Args),
+    case reported(Node, Function, There, Ms, Opts) of
+        {Rows, Report} ->
+            Said = sonde_cli_terms:as_there(Report, Node),
+            ok = sonde_cli_show:show(format(Opts), Command, Args,
+                                     sonde_cli_terms:as_there(with_calls(Node, There, Rows), Node),
+                                     Said),
+            _ = [complain(Text) || Text <- sonde_cli_say:missed(Said, Opts)],
+            ?DONE;
+        Answer ->
+            show(Node, Command, Args, with_calls(Node, There, answer(Answer, Function)), Opts)
+    end;
 on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
     There = [there(Node, Arg) || Arg <- Args]
         ++ [#{suspend => true} || #{suspend := true} <- [Opts]],
@@ -189,8 +203,33 @@ answer(Answer, Function) ->
     end.
 
 show(Node, Command, Args, Answer, Opts) ->
-    ok = sonde_cli_show:show(format(Opts), Command, Args, sonde_cli_terms:as_there(Answer, Node)),
+    Shown = sonde_cli_terms:as_there(Answer, Node),
+    ok = sonde_cli_show:show(format(Opts), Command, Args, Shown),
+    _ = [complain(Text) || Text <- sonde_cli_say:missed(Shown, Opts)],
     ?DONE.
+
+%% Another build there may have no reports: then the rows alone.
+reported(Node, Function, Args, Ms, Opts) ->
+    {Module, Named} = sonde_there:on(Node, sonde, Function),
+    With = sonde_cluster:asked(Function, with_report(Function, Args, Opts)),
+    try erpc:call(Node, Module, Named, With, min(Ms, 16#FFFFFFFF)) of
+        Answer -> sonde_cluster:rows(Function, Args, Answer)
+    catch
+        error:{exception, Why, _} when Why =:= undef; Why =:= badarg ->
+            not is_map_key(suspend, Opts) orelse failed(sonde_cli_say:call(Why, Function)),
+            Rows = call(Node, sonde, Function, sonde_cluster:asked(Function, Args), Ms),
+            sonde_cluster:rows(Function, Args, Rows);
+        Class:Why:_ ->
+            failed(sonde_cli_say:call(raised(Class, Why), Function))
+    end.
+
+with_report(Function, Args, Opts) ->
+    all_args(Function, Args) ++ [maps:merge(#{report => true}, maps:with([suspend], Opts))].
+
+%% Those before the options.
+all_args(bin_garbage, [N]) -> [N, count];
+all_args(bin_holders, [N]) -> [N, size];
+all_args(_, Args) -> Args.
 
 format(#{json := true}) -> json;
 format(_) -> text.
@@ -245,12 +284,15 @@ call(Node, sonde, Function, Args, Ms) ->
     catch
         error:{exception, undef, [{Module, _, _, _} | _]} ->
             failed(sonde_cli_say:call(undef, Function));
-        error:{exception, Why, _} -> failed(sonde_cli_say:call(Why, Function));
-        error:{erpc, Why} -> failed(sonde_cli_say:call(Why, Function));
-        exit:{exception, Why} -> failed(sonde_cli_say:call(Why, Function));
-        exit:{signal, Why} -> failed(sonde_cli_say:call(Why, Function));
-        throw:Thrown -> failed(sonde_cli_say:call({nocatch, Thrown}, Function))
+        Class:Why -> failed(sonde_cli_say:call(raised(Class, Why), Function))
     end.
+
+raised(error, {exception, Why, _}) -> Why;
+raised(error, {erpc, Why}) -> Why;
+raised(exit, {exception, Why}) -> Why;
+raised(exit, {signal, Why}) -> Why;
+raised(throw, Thrown) -> {nocatch, Thrown};
+raised(_, Why) -> Why.
 
 here(Module, Function, Args) ->
     case code:ensure_loaded(Module) =:= {module, Module}
@@ -264,17 +306,22 @@ here(Module, Function, Args) ->
 several(Nodes, Ours, Command, Args, Opts) ->
     Attached = [{Node, attach(Node, Ours)} || Node <- Nodes],
     try
-        #{rows := Rows, failed := Failed} =
+        #{rows := Rows, failed := Failed} = Result =
             of_cluster([Node || {Node, {ok, _}} <- Attached], Command, Args, Opts),
         All = [{Node, Text} || {Node, {error, Text}} <- Attached]
             ++ [{Node, [atom_to_list(Node), ": ", Text]} || {Node, Text} <- Failed],
         Shown = [{Node, sonde_cli_terms:as_there(with_calls(Node, [], Row), Node)}
                  || {Node, Row} <- Rows],
+        Reports = [{Node, sonde_cli_terms:as_there(Report, Node)}
+                   || {Node, Report} <- maps:get(reports, Result, [])],
         ok = sonde_cli_show:cluster(
                format(Opts), Command, Args,
-               #{rows => Shown,
+               #{rows => Shown, reports => Reports,
                  failed => [{Node, unicode:characters_to_binary(Text)} || {Node, Text} <- All]}),
         _ = [complain(Text) || {_, Text} <- All],
+        _ = [complain([atom_to_list(Node), ": ", Text])
+             || {Node, Report} <- Reports ++ [Each || {_, #{missed := _}} = Each <- Shown],
+                Text <- sonde_cli_say:missed(Report, Opts)],
         case [Suspect || {_, #{suspects := [Suspect | _]}} <- Shown] of
             [_ | _] -> ?SUSPECTS;
             [] when All =:= [] -> ?DONE;
@@ -289,12 +336,24 @@ of_cluster(Nodes, #{run := diagnose}, [], Opts) ->
     of_each(diagnosis, [maps:with([interval], Opts)], Nodes,
             wait(Opts) + maps:get(interval, Opts, 2000));
 of_cluster(Nodes, #{run := {sonde, Function}, each := true}, Args, Opts) ->
-    of_each(Function, Args, Nodes, wait(Opts));
+    of_each(Function, Args ++ [#{suspend => true} || #{suspend := true} <- [Opts]], Nodes,
+            wait(Opts));
 of_cluster(Nodes, #{run := {sonde, Function}} = Command, Args, Opts) ->
     #{failed := Failed} = Answer =
-        sonde:cluster({Function, Args},
-                      #{nodes => Nodes, timeout => wait(Opts) + windows(Command, Args)}),
+        everywhere(Command, Args, Opts,
+                   #{nodes => Nodes, timeout => wait(Opts) + windows(Command, Args)}),
     Answer#{failed := [{Node, sonde_cli_say:call(Why, Function)} || {Node, Why} <- Failed]}.
+
+%% As reported/5: where one node has another build, without reports.
+everywhere(#{run := {sonde, Function}, missed := true}, Args, Opts, How) ->
+    #{failed := Failed} = Result = sonde:cluster({Function, with_report(Function, Args, Opts)}, How),
+    Older = [Node || {Node, Why} <- Failed, Why =:= undef orelse Why =:= badarg],
+    case Older =:= [] orelse is_map_key(suspend, Opts) of
+        true -> Result;
+        false -> sonde:cluster({Function, Args}, How)
+    end;
+everywhere(#{run := {sonde, Function}}, Args, _Opts, How) ->
+    sonde:cluster({Function, Args}, How).
 
 of_each(Function, Args, Nodes, Ms) ->
     Answers = [{Node, of_one(Answer, Function)}

@@ -2,7 +2,7 @@
 %% What went wrong, in one line each.
 -module(sonde_cli_say).
 
--export([attach/2, side/2, call/2, answer/2]).
+-export([attach/2, side/2, call/2, answer/2, missed/2]).
 
 -type text() :: unicode:chardata().
 
@@ -54,6 +54,18 @@ answer({error, content_sensitive}, _) ->
 answer({error, {native_off, _} = Why}, Function) -> {failed, call(Why, Function)};
 answer({error, Why}, Function) -> {failed, call(Why, Function)};
 answer(_, _) -> answer.
+
+%% @doc What a report, or an account, says of processes that were not read, or were suspended.
+-spec missed(term(), #{atom() => term()}) -> [text()].
+missed(#{missed := #{count := N, pids := Named}} = Report, Opts) ->
+    Busy = lists:keymember(busy, 2, Named) andalso not is_map_key(suspend, Opts),
+    [["not read: ", sonde_units:missed(N, Named), [": --suspend reads them" || Busy]] || N > 0]
+        ++ [["suspended: ", lists:join(", ", [[pid_to_list(Pid), io_lib:format(" (~.1f ms)", [Ms])]
+                                              || {Pid, Ms} <- Pids]),
+             [", ..." || Count > length(Pids)]]
+            || #{suspended := #{count := Count, pids := Pids}} <- [Report], Count > 0];
+missed(_, _) ->
+    [].
 
 why(noconnection) -> "the connection was lost";
 why(timeout) -> "no answer in time (--timeout MS)";

@@ -2,7 +2,7 @@
 %% Results on the screen, or as JSON.
 -module(sonde_cli_show).
 
--export([show/4, cluster/4, is_terminal/0, width/0, color/0]).
+-export([show/4, show/5, cluster/4, is_terminal/0, width/0, color/0]).
 
 -type command() :: sonde_cli_table:command().
 
@@ -27,11 +27,29 @@ value(#{run := {sonde, Function}}, [Attr | _])
        Function =:= port_count; Function =:= inet_count; Function =:= inet_window -> Attr;
 value(Command, _) -> maps:get(value, Command, none).
 
+%% @doc Rows, and in JSON what of their report people want to know; else the caller says it.
+-spec show(text | json, command(), [term()], term(), sonde_sweep:report()) -> ok.
+show(json, Command, _, Rows, Report) ->
+    put_json(maps:merge(one_object(Command, Rows), of_report(Report)));
+show(text, Command, Args, Rows, _) ->
+    show(text, Command, Args, Rows).
+
+of_report(Report) ->
+    maps:map(fun(missed, #{count := N, pids := Pids}) ->
+                     #{count => N, pids => [#{pid => Pid, why => Why} || {Pid, Why} <- Pids]};
+                (suspended, #{count := N, pids := Pids}) ->
+                     #{count => N, pids => [#{pid => Pid, ms => Ms} || {Pid, Ms} <- Pids]};
+                (_, Value) ->
+                     Value
+             end, maps:with([missed, suspended, suspended_ms], Report)).
+
 %% @doc The rows of several nodes; what failed is the caller's to say.
--spec cluster(text | json, command(), [term()], #{rows := list(), failed := list()}) -> ok.
-cluster(json, Command, _, #{rows := Rows, failed := Failed}) ->
+-spec cluster(text | json, command(), [term()],
+              #{rows := list(), failed := list(), reports := list()}) -> ok.
+cluster(json, Command, _, #{rows := Rows, failed := Failed, reports := Reports}) ->
     put_json(#{rows => [maps:put(node, Node, row(Command, Row)) || {Node, Row} <- Rows],
-               failed => [#{node => Node, reason => Why} || {Node, Why} <- Failed]});
+               failed => [#{node => Node, reason => Why} || {Node, Why} <- Failed],
+               reports => [maps:put(node, Node, of_report(Report)) || {Node, Report} <- Reports]});
 cluster(text, #{run := diagnose}, _, #{rows := Reports}) ->
     %% It begins with the node's name.
     each(fun(_, Diagnosis) -> io:put_chars(sonde_diagnose:format(Diagnosis)) end, Reports);
@@ -60,7 +78,7 @@ print(Result) ->
 %% ---- one object for each result
 
 one_object(_, Map) when is_map(Map) ->
-    Map;
+    maps:merge(Map, of_report(Map));
 one_object(#{row := _} = Command, Rows) when is_list(Rows) ->
     #{rows => [row(Command, Row) || Row <- Rows]};
 one_object(Command, [Map | _] = Rows) when is_map(Map) ->

@@ -18,10 +18,11 @@
 %% `run': the call of `sonde' that takes the arguments, or what the command does itself. `row': names
 %% for the elements of its rows, in JSON. `value': what their values count, as it is called in a table
 %% where no ATTR says it. `none': what an answer without rows means. `each': what has no rows, and is
-%% shown of each node of a cluster.
+%% shown of each node of a cluster. `missed': it takes `report => true', and says what it could not
+%% read.
 -type command() :: #{name := string(), args := [arg()], options => [option()], help := string(),
                      text => [string()], run := {sonde, atom()} | atom(), row => [atom()],
-                     value => atom(), none => string(), each => true}.
+                     value => atom(), none => string(), each => true, missed => true}.
 
 -spec options() -> [option()].
 options() ->
@@ -72,6 +73,7 @@ overviews() ->
 of_processes() ->
     Row = [pid, value, attrs],
     [#{name => "proc_count", args => [attr(), n()], run => {sonde, proc_count}, row => Row,
+       missed => true, options => [suspend()],
        help => "the N processes that have most of ATTR"},
      #{name => "proc_window", args => [numbers(), n(), ms()], run => {sonde, proc_window},
        row => Row, help => "the N processes whose ATTR grows most in the next MS milliseconds"},
@@ -85,29 +87,35 @@ binaries() ->
        value => references_dropped,
        help => "collect, and show the N processes that let go of most binaries"},
      #{name => "bin_garbage", args => [n()], run => {sonde, bin_garbage}, row => Row,
+       missed => true, options => [suspend()],
        value => references, none => "no process refers to binaries from garbage alone",
        help => "what bin_leak would find, without collecting anything"},
      #{name => "bin_waste", args => [n()], run => {sonde, bin_waste}, row => Row,
+       missed => true, options => [suspend()],
        value => bin_waste, none => "no process holds parts of binaries that it does not see",
        help => "the N processes whose slices of binaries hold most bytes in vain"},
      #{name => "bin_owned", args => [n()], run => {sonde, bin_owned}, row => Row,
-       value => binary_exclusive,
+       missed => true, options => [suspend()], value => binary_exclusive,
        help => "the N processes that own most binary memory"},
      #{name => "bin_account", args => [], run => {sonde, bin_account}, each => true,
-       help => "where all binary memory is"},
+       options => [suspend()], help => "where all binary memory is"},
      #{name => "bin_holders", args => [n(), optional("BY", {one_of, [size, count]})],
-       run => {sonde, bin_holders}, value => bytes, none => "no binary outside of heaps is held",
+       run => {sonde, bin_holders}, missed => true, options => [suspend()],
+       value => bytes, none => "no binary outside of heaps is held",
        help => "the N largest binaries, or the most shared, and who holds them"},
      #{name => "bin_holder", args => [arg("ID", integer)], run => {sonde, bin_holder},
        help => "who holds this binary"},
      #{name => "bin_resources", args => [n()], run => {sonde, bin_resources},
-       row => [type, count, bytes, holders], value => count,
-       none => "no process refers to memory of native libraries",
+       row => [type, count, bytes, holders], missed => true, options => [suspend()],
+       value => count, none => "no process refers to memory of native libraries",
        help => "memory of native libraries that processes refer to"},
      #{name => "bin_window", args => [n(), ms()], run => {sonde, bin_window},
-       row => [holder, value, attrs], value => exclusive,
-       none => "no process and no table gained binary memory of its own",
+       row => [holder, value, attrs], missed => true, options => [suspend()],
+       value => exclusive, none => "no process and no table gained binary memory of its own",
        help => "the N processes and tables whose own binary memory grows most in MS milliseconds"}].
+
+suspend() ->
+    #{name => suspend, help => "suspend what cannot be read otherwise, one process at a time"}.
 
 one_process() ->
     Hold = #{name => suspend, help => "hold the process meanwhile"},

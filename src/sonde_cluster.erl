@@ -7,7 +7,9 @@
 -export_type([opts/0, result/0]).
 
 -type opts() :: #{nodes => [node()], timeout => Ms :: non_neg_integer()}.
--type result() :: #{rows := [{node(), Row :: term()}], failed := [{node(), Reason :: term()}]}.
+%% `reports': of each node, where the call was made with `report => true'.
+-type result() :: #{rows := [{node(), Row :: term()}], failed := [{node(), Reason :: term()}],
+                    reports => [{node(), sonde_sweep:report()}]}.
 
 -define(MAX_MS, 16#FFFFFFFF).
 
@@ -30,14 +32,28 @@ call({Function, Args}, Opts) when is_atom(Function), is_list(Args) ->
     Order = order(Function, Args),
     Asked = lists:usort(Nodes),
     Answers = ask(Asked, Function, asked(Function, Args), Timeout),
-    {Rows, Failed} = lists:foldr(fun({Node, {ok, Rs}}, Acc) ->
-                                         sort_out({Node, {ok, rows(Function, Args, Rs)}}, Order,
-                                                  Acc);
-                                    (Error, Acc) -> sort_out(Error, Order, Acc)
-                                 end, {[], []}, Answers),
-    #{rows => [NodeAndRow || {_, NodeAndRow} <- lists:keysort(1, Rows)], failed => Failed};
+    {Rows, Failed, Reports} =
+        lists:foldr(fun({Node, {ok, Answer}}, Acc) ->
+                            sort_out({Node, {ok, rows(Function, Args, Answer)}}, Order, Acc);
+                       (Error, Acc) ->
+                            sort_out(Error, Order, Acc)
+                    end, {[], [], []}, Answers),
+    Result = #{rows => [NodeAndRow || {_, NodeAndRow} <- lists:keysort(1, Rows)],
+               failed => Failed},
+    case has_report(Args) of
+        true -> Result#{reports => Reports};
+        false -> Result
+    end;
 call(_, _) ->
     error(badarg).
+
+has_report([_ | _] = Args) ->
+    case lists:last(Args) of
+        #{report := true} -> true;
+        _ -> false
+    end;
+has_report([]) ->
+    false.
 
 %% @doc The arguments for a call on another node. In these calls the caller has a row too, and it is
 %% a process that `erpc' starts for it: there is one row more, and {@link rows/3} leaves it out.
@@ -55,6 +71,8 @@ rows(Function, Args, Rows) when is_list(Rows) ->
         Args -> Rows;
         [_ | _] -> lists:sublist(sonde_attr:without_calls(Rows), hd(Args))
     end;
+rows(Function, Args, {Rows, Report}) when is_list(Rows) ->
+    {rows(Function, Args, Rows), Report};
 rows(_, _, Answer) ->
     Answer.
 
@@ -89,9 +107,8 @@ are_nodes(Nodes) ->
 is_timeout(Ms) ->
     is_integer(Ms) andalso Ms >= 0 andalso Ms =< ?MAX_MS.
 
-%% Of several attributes, and with a report, proc_count has no rows but something around them.
+%% Of several attributes proc_count has no rows but something around them.
 order(proc_count, [Attr | _]) when is_list(Attr) -> error(badarg);
-order(proc_count, [_, _, #{report := true}]) -> error(badarg);
 order(bin_leak, [_, _]) -> error(badarg);
 order(bin_holders, [_, count | _]) -> fun(#{refc := Refc}) -> descending(Refc) end;
 order(Function, Args) ->
@@ -110,16 +127,18 @@ order(Function, Args) ->
 descending(N) when is_number(N) -> {1, -N};
 descending(_) -> {0, 0}.
 
-sort_out({Node, {ok, Rows}}, Order, {Sorted, Failed}) when is_list(Rows) ->
+sort_out({Node, {ok, {Rows, #{missed := _} = Report}}}, Order, {Sorted, Failed, Reports}) ->
+    sort_out({Node, {ok, Rows}}, Order, {Sorted, Failed, [{Node, Report} | Reports]});
+sort_out({Node, {ok, Rows}}, Order, {Sorted, Failed, Reports}) when is_list(Rows) ->
     try [{Order(Row), {Node, Row}} || Row <- Rows] of
-        Ordered -> {Ordered ++ Sorted, Failed}
+        Ordered -> {Ordered ++ Sorted, Failed, Reports}
     catch
-        error:_ -> {Sorted, [{Node, no_rows} | Failed]}
+        error:_ -> {Sorted, [{Node, no_rows} | Failed], Reports}
     end;
-sort_out({Node, {ok, _}}, _, {Sorted, Failed}) ->
-    {Sorted, [{Node, no_rows} | Failed]};
-sort_out({Node, Error}, _, {Sorted, Failed}) ->
-    {Sorted, [{Node, reason(Error)} | Failed]}.
+sort_out({Node, {ok, _}}, _, {Sorted, Failed, Reports}) ->
+    {Sorted, [{Node, no_rows} | Failed], Reports};
+sort_out({Node, Error}, _, {Sorted, Failed, Reports}) ->
+    {Sorted, [{Node, reason(Error)} | Failed], Reports}.
 
 reason({error, {erpc, Why}}) -> Why;
 reason({error, {exception, Why, _}}) -> Why;

@@ -6,6 +6,7 @@
 -export([lines/2, remedy/1]).
 
 -define(UNICODE, false).
+-define(NAMED, 2).            % what a line has room for
 
 -spec lines(sonde_diagnose:diagnosis(), pos_integer()) -> [unicode:chardata()].
 lines(#{suspects := Suspects, not_looked_at := Not} = Diagnosis, Width) ->
@@ -218,4 +219,6 @@ because(no_proc) -> "the system does not tell (no /proc)";
 because({allocators_off, Off}) ->
     ["the VM has no sums without ", lists:join(", ", [atom_to_list(A) || A <- Off])];
 because({left_out, N}) -> [count(N), " could not be read"];
+because({left_out, N, Some}) ->
+    ["could not read ", sonde_units:missed(N, lists:sublist(Some, ?NAMED))];
 because({sampled, N}) -> ["a sample of ", count(N)].

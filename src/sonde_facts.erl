@@ -7,7 +7,9 @@
 -export_type([facts/0, moment/0, because/0]).
 
 %% Why a part of the node was not looked at, or not all of it.
--type because() :: {native_off, term()} | no_proc | {allocators_off, [atom(), ...]} | {left_out, pos_integer()}
+-type because() :: {native_off, term()} | no_proc | {allocators_off, [atom(), ...]}
+                 | {left_out, pos_integer()}
+                 | {left_out, pos_integer(), Some :: sonde_sweep:missed()}
                  | {sampled, pos_integer()}.
 -type moment() :: #{at := integer(), memory := #{atom() => non_neg_integer()},
                     size := non_neg_integer(),

@@ -57,13 +57,13 @@ waste(native) ->
                           binary_exclusive], ?HEAPS,
                          #{self => true, timeout => ?HEAPS_MS, report => true})
     of
-        {ByAttr, #{left_out := Left}} ->
+        {ByAttr, #{missed := #{count := Left, pids := Some}}} ->
             {lists:foldl(fun({Pid, Attr, Value}, Acc) ->
                                  maps:update_with(Pid, fun(Of) -> Of#{Attr => Value} end,
                                                   #{Attr => Value}, Acc)
                          end, #{}, [{Pid, Attr, Value} || {Attr, Rows} <- ByAttr,
                                                           {Pid, Value, _} <- Rows, Value > 0]),
-             [{heaps, {left_out, Left}} || Left > 0]}
+             [{heaps, {left_out, Left, Some}} || Left > 0]}
     catch
         error:{native_off, Why} -> waste({portable, Why})
     end.

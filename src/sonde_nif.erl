@@ -17,7 +17,7 @@
          adopt/1]).
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
-         scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/2]).
+         scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3]).
 -export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
@@ -38,7 +38,7 @@
        probe_trap/0, read/2, calibrate_table/1, do_prover_begin/0, prover_end/0, prover/0,
        allow_probe/1, disallow_probe/1, adopt/1, scan_new/6, scan_step/1, scan_feed/2,
        scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1,
-       scan_limit/2, calibrate_fun/2, calibrate_literals/2, do_look_new/6, look_step/1,
+       scan_limit/3, calibrate_fun/2, calibrate_literals/2, do_look_new/6, look_step/1,
        look_progress/1, look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2,
        look_flat/1, look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3,
        look_slices/3, look_end/1, look_content/1, content/1, probe_resource/1,
@@ -331,8 +331,10 @@ scan_feed(_Scan, _Answers) -> erlang:nif_error(not_loaded).
 scan_rows(_Scan, _Question, _From, _Count) -> erlang:nif_error(not_loaded).
 
 %% `answered': how many have a row; `too_large': how many of those that were to be asked have too
-%% large a heap.
--spec scan_info(scan()) -> #{entries | left | top | answered | too_large := non_neg_integer()}.
+%% large a heap; `large': which of those that are to be asked now; `waiting': up to ten processes that
+%% it has not come to, or not done with.
+-spec scan_info(scan()) -> #{entries | left | top | answered | too_large := non_neg_integer(),
+                             large | waiting := [pid()]}.
 scan_info(_Scan) -> erlang:nif_error(not_loaded).
 
 -spec scan_pids(scan(), non_neg_integer(), non_neg_integer()) -> [pid()].
@@ -352,9 +354,10 @@ scan_after(_Scan) -> erlang:nif_error(not_loaded).
 -spec calibrate_fun(fun(), module()) -> ok.
 calibrate_fun(_Fun, _Module) -> erlang:nif_error(not_loaded).
 
-%% Before the first step: heaps of more words are not marked.
--spec scan_limit(scan(), non_neg_integer()) -> ok.
-scan_limit(_Scan, _MaxWords) -> erlang:nif_error(not_loaded).
+%% Before the first step: heaps of more words are not marked; and for so many microseconds processes
+%% that are busy are looked at again without a pause. 0: in a few rounds with pauses.
+-spec scan_limit(scan(), non_neg_integer(), 0..1000000) -> ok.
+scan_limit(_Scan, _MaxWords, _PatienceUs) -> erlang:nif_error(not_loaded).
 
 %% After calibrate: one literal, and how many bytes are reserved for all of them; 0: not known.
 -spec calibrate_literals(tuple(), non_neg_integer()) -> ok.

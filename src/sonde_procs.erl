@@ -50,7 +50,7 @@ counts(Attrs, N, Self, Want) ->
 
 %% @doc The growth in `Ms'. Who was born in between has the full value, who died the first one.
 -spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
-             #{self := boolean(), max_entries := pos_integer()}) -> [row()].
+             #{self := boolean(), max_entries := pos_integer(), atom() => term()}) -> [row()].
 window(Attr, N, Ms, Opts) ->
     sonde_again:run(fun() -> grown(Attr, N, Ms, Opts) end).
 

@@ -1,59 +1,110 @@
 %% @private
-%% A scan of what nobody can be asked for: who could not be read is looked at again and again, after
-%% pauses, and then named. `sonde_procs' and `sonde_each' ask them.
+%% A scan of values that no process can be asked for. A process that could not be read is looked at
+%% again and again, and suspended if the caller allows that; then it is reported. `sonde_procs' and
+%% `sonde_each' ask instead.
 -module(sonde_sweep).
 
--export([scan/4, run/2]).
--export_type([how/0]).
+-export([scan/4, run/2, report/1, report/2, options/1, merge/2]).
+-export_type([how/0, missed/0, result/0, report/0]).
 
 -type how() ::
         #{attrs := [atom()],
           max_words => non_neg_integer(),          % of heaps that are marked
           max_entries => non_neg_integer(),        % processes that a first look remembers
           until => integer() | infinity,           % of the monotonic clock, in milliseconds
-          callers => [reference()],                % who waits for us, if we are a helper
-          without => [pid()],                      % who is left out, besides ourselves
+          callers => [reference()],                % of the call, if we are its helper
+          caller => pid(),                         % never suspended
+          without => [pid()],                      % left out, besides ourselves
           account => sonde_nif:account(),          % that is to be filled, or to be looked into
+          suspend => boolean(),                    % only in a helper
+          patience_us => 0..1000000,               % of each of the looks at a busy process
           atom() => term()}.
+-type why() :: busy | too_large | timeout.
+-type missed() :: [{pid(), why()}].
+%% `unseen': how many more were not looked at when the time was up; `waiting': up to ten of those.
+-type result() :: #{missed := missed(), suspended := [{pid(), Ms :: float()}],
+                    unseen := non_neg_integer(), waiting := [pid()]}.
+%% `left_out': processes that are in no row, whatever their value: those with more than `max_words',
+%% those that never were at rest, and those that were not looked at when the time was up. `missed':
+%% as many, and up to ten of them by name. With `suspend' also the processes that were suspended, up
+%% to ten of them with the milliseconds that each was, and the sum of these.
+-type report() :: #{left_out := non_neg_integer(), too_large := non_neg_integer(),
+                    busy := non_neg_integer(),
+                    missed := #{count := non_neg_integer(), pids := missed()},
+                    suspended => #{count := non_neg_integer(), pids := [{pid(), float()}]},
+                    suspended_ms => float()}.
 
 -define(NO_LIMIT, 134217727).
 -define(WORDS_MAX, (1 bsl 60)). % more than there can be
+%% A process that always runs is off its processor for less than a microsecond at each end of its
+%% time slice. Without a pause, looks of 5 ms meet nine of ten such processes if the walk is short,
+%% and one if it allocates all the time: ten times that meet nearly all. A walk that takes longer
+%% than such a moment never fits in.
 -define(TRIES, 10).
--define(PAUSE_MS, 2).
+-define(PATIENCE_US, 5000).
+-define(PAUSE_MS, 4).
+%% A process is not suspended before it leaves a dirty call; so long it may take.
+-define(SUSPEND_MS, 500).
+-define(ASK_MS, 200).
+-define(NAMED, 10).
+
+%% @doc The options for what is missed, of each call that has a sweep.
+-spec options(#{atom() => {term(), fun((term()) -> boolean())}}) ->
+    #{atom() => {term(), fun((term()) -> boolean())}}.
+options(More) ->
+    More#{report => {false, fun is_boolean/1}, suspend => {false, fun is_boolean/1}}.
 
 %% @doc A scan in this mode (`sonde_nif:scan_new/6'), of all processes or of these, or the second
 %% look after that first one.
 -spec scan(sonde_nif:mode(), non_neg_integer(), sonde_nif:scan() | [pid()] | undefined, how()) ->
     sonde_nif:scan().
-scan(Mode, Want, From, #{attrs := Attrs} = How) ->
+scan(Mode, Want, From, How) ->
+    scan(Mode, Want, From, 0, How).
+
+scan(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
     Scan = sonde_nif:scan_new(Attrs, Mode, Want, with_account(From, How),
                               [self() | maps:get(without, How, [])],
                               maps:get(max_entries, How, ?NO_LIMIT)),
-    ok = sonde_nif:scan_limit(Scan, min(maps:get(max_words, How, ?WORDS_MAX), ?WORDS_MAX)),
+    ok = sonde_nif:scan_limit(Scan, min(maps:get(max_words, How, ?WORDS_MAX), ?WORDS_MAX),
+                              PatienceUs),
     Scan.
 
 with_account(From, #{account := Account}) -> {Account, From};
 with_account(From, _) -> From.
 
-%% @doc Steps through it. `all': every process was looked at; `some': the time was up. Then how many
-%% were too large, and who could not be read, these included.
--spec run(sonde_nif:scan(), how()) -> {all | some, non_neg_integer(), [pid()]}.
+%% @doc Steps through it, and says what was missed: processes of ours are never among them.
+-spec run(sonde_nif:scan(), how()) -> result().
 run(Scan, How) ->
-    run(Scan, How, 0, []).
+    run(Scan, How, #{missed => [], suspended => [], unseen => 0, waiting => []}).
 
-run(Scan, How, TooLarge, Unread) ->
+run(Scan, How, Result) ->
     case step(Scan, How) of
         done ->
-            {all, TooLarge, Unread};
+            Result;
         late ->
-            {some, TooLarge, Unread};
+            late(Scan, How, Result);
         more ->
-            run(Scan, How, TooLarge, Unread);
+            run(Scan, How, Result);
         {ask, Pids} ->
-            {Rows, Large, Left} = again(Pids, How, ?TRIES),
+            #{large := Large} = sonde_nif:scan_info(Scan),
+            {Rows, Missed, Suspended} = second(Pids -- Large, How),
             ok = sonde_nif:scan_feed(Scan, Rows),
-            run(Scan, How, TooLarge + Large, Left ++ Unread)
+            run(Scan, How, merge(Result, #{missed => [{Pid, too_large} || Pid <- Large] ++ Missed,
+                                           suspended => Suspended, unseen => 0, waiting => []}))
     end.
+
+late(Scan, How, #{missed := Missed} = Result) ->
+    #{answered := Answered, waiting := Waiting} = sonde_nif:scan_info(Scan),
+    Ours = 1 + length(maps:get(without, How, [])),
+    Unseen = max(0, erlang:system_info(process_count) - Ours - Answered - length(Missed)),
+    Result#{unseen := Unseen, waiting := lists:sublist(Waiting, Unseen)}.
+
+%% @doc What two sweeps of one call missed.
+-spec merge(result(), result()) -> result().
+merge(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := Waiting},
+      #{missed := More, suspended := Held, unseen := Others, waiting := These}) ->
+    #{missed => lists:ukeysort(1, More ++ Missed), suspended => Held ++ Suspended,
+      unseen => max(Unseen, Others), waiting => lists:usort(These ++ Waiting)}.
 
 step(Scan, How) ->
     _ = [sonde_helper:check_caller(Caller) || Caller <- maps:get(callers, How, [])],
@@ -67,41 +118,149 @@ step(Scan, How) ->
             end
     end.
 
-is_late(#{until := Until}) when is_integer(Until) ->
-    erlang:monotonic_time(millisecond) >= Until;
-is_late(_) ->
-    false.
+is_late(How) ->
+    left_ms(How) =:= 0.
 
-%% ---- those who could not be read
+left_ms(#{until := Until}) when is_integer(Until) ->
+    max(0, Until - erlang:monotonic_time(millisecond));
+left_ms(_) ->
+    infinity.
+
+%% ---- reports
+
+%% @doc Of a call that misses no process.
+-spec report(boolean()) -> report().
+report(Suspend) ->
+    report(#{missed => [], suspended => [], unseen => 0, waiting => []}, Suspend).
+
+%% @doc `Suspend': whether it was allowed.
+-spec report(result(), Suspend :: boolean()) -> report().
+report(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := Waiting}, Suspend) ->
+    LeftOut = length(Missed) + Unseen,
+    %% those that a second try may read come first
+    Named = [M || {_, busy} = M <- Missed] ++ [M || {_, Why} = M <- Missed, Why =/= busy]
+        ++ [{Pid, timeout} || Pid <- Waiting, not lists:keymember(Pid, 1, Missed)],
+    Report = #{left_out => LeftOut, too_large => length([M || {_, too_large} = M <- Missed]),
+               busy => length([M || {_, busy} = M <- Missed]),
+               missed => #{count => LeftOut, pids => lists:sublist(Named, ?NAMED)}},
+    case Suspend of
+        false -> Report;
+        true -> Report#{suspended => #{count => length(Suspended),
+                                       pids => lists:sublist(Suspended, ?NAMED)},
+                        suspended_ms => lists:sum([0.0 | [Ms || {_, Ms} <- Suspended]])}
+    end.
+
+%% ---- processes that could not be read
+
+%% Rows, what is missed in spite of it, and whom it suspended.
+second([], _How) ->
+    {[], [], []};
+second(Pids, How) ->
+    {Rows, Missed} = again(Pids, How, ?TRIES),
+    {Busy, Others} = lists:partition(fun({_, Why}) -> Why =:= busy end, Missed),
+    case {Busy, How} of
+        {[_ | _], #{callers := [Caller | _]}} ->
+            Alive = alive([Pid || {Pid, busy} <- Busy], Caller),
+            {More, Left, Suspended} = suspended(Alive, How),
+            {More ++ Rows, Left ++ Others, Suspended};
+        _ ->
+            {Rows, Missed, []}
+    end.
 
 again(Pids, How, Tries) ->
-    Scan = scan(mode(How), 0, Pids, How),
-    {Rest, Rows, Unread} = some(Scan, How, [], []),
-    #{too_large := TooLarge} = sonde_nif:scan_info(Scan),
-    Left = case Rest of
-               all -> Unread;
-               some -> Pids -- [Pid || {Pid, _} <- Rows]
-           end,
-    case Tries =:= 1 orelse Rest =:= some orelse length(Left) =:= TooLarge of
-        true ->
-            {Rows, TooLarge, Left};
-        false ->
-            timer:sleep(?PAUSE_MS),
-            {More, Large, Later} = again(Unread, How, Tries - 1),
-            {Rows ++ More, Large, Later}
+    {Rows, Missed} = look(Pids, patience(How), How),
+    case {[Pid || {Pid, busy} <- Missed], Tries} of
+        {[_ | _] = Busy, _} when Tries > 1 ->
+            timer:sleep(rand:uniform(?PAUSE_MS)),
+            {More, Left} = again(Busy, How, Tries - 1),
+            {More ++ Rows, Left ++ [M || {_, Why} = M <- Missed, Why =/= busy]};
+        _ ->
+            {Rows, Missed}
     end.
+
+patience(How) ->
+    Us = maps:get(patience_us, How, ?PATIENCE_US),
+    case left_ms(How) of
+        infinity -> Us;
+        Ms -> min(Us, 1000 * Ms)
+    end.
+
+look(Pids, PatienceUs, How) ->
+    some(scan(mode(How), 0, Pids, PatienceUs, How), Pids, How, [], []).
 
 %% An account takes what it finds; else there are rows.
 mode(#{account := _, attrs := [binary_unique]}) -> account;
 mode(_) -> each.
 
-some(Scan, How, Rows, Unread) ->
+some(Scan, Pids, How, Rows, Missed) ->
     case step(Scan, How) of
-        done -> {all, Rows, Unread};
-        late -> {some, Rows, Unread};
-        more -> some(Scan, How, Rows, Unread);
-        {rows, More} -> some(Scan, How, More ++ Rows, Unread);
-        {ask, Pids} ->
+        done -> {Rows, Missed};
+        late -> {Rows, Missed ++ [{Pid, timeout} || Pid <- Pids, not lists:keymember(Pid, 1, Rows),
+                                                    not lists:keymember(Pid, 1, Missed)]};
+        more -> some(Scan, Pids, How, Rows, Missed);
+        {rows, More} -> some(Scan, Pids, How, More ++ Rows, Missed);
+        {ask, Asked} ->
+            #{large := Large} = sonde_nif:scan_info(Scan),
             ok = sonde_nif:scan_feed(Scan, []),
-            some(Scan, How, Rows, Pids ++ Unread)
+            some(Scan, Pids, How, Rows, [{Pid, too_large} || Pid <- Large]
+                                            ++ [{Pid, busy} || Pid <- Asked -- Large] ++ Missed)
+    end.
+
+%% ---- suspension: the VM resumes a process whose suspender dies
+
+%% What each of them is, without the dead and our own: two helpers that suspend each other would
+%% never go on. One that does not answer may be ours.
+alive(Pids, Caller) ->
+    sonde_helper:jobs(fun(Pid) -> sonde_helper:job(fun what/1, Pid) end,
+                      fun(_, Gone, Acc) when Gone =:= gone; Gone =:= ours -> Acc;
+                         (Pid, unanswered, Acc) -> [{Pid, spared} | Acc];
+                         (Pid, What, Acc) -> [{Pid, What} | Acc]
+                      end, [], Pids,
+                      #{in_flight => 100, caller => Caller,
+                        until => erlang:monotonic_time(millisecond) + ?ASK_MS}).
+
+what(Pid) ->
+    case process_info(Pid, [registered_name, initial_call]) of
+        undefined -> gone;
+        [{_, Name}, {_, Call}] ->
+            case {sonde_attr:is_ours(Call), is_spared(Name, Call)} of
+                {true, _} -> ours;
+                {_, true} -> spared;
+                _ -> other
+            end
+    end.
+
+%% Processes that we, or the VM, may have to wait for.
+is_spared(Name, {Module, _, _}) ->
+    lists:member(Name, [init, code_server, erl_prim_loader, logger, user, net_kernel,
+                        standard_error, erl_signal_server])
+        orelse lists:member(Module, [erts_code_purger, erts_literal_area_collector,
+                                     erts_dirty_process_signal_handler, erts_trace_cleaner,
+                                     prim_file, socket_registry]);
+is_spared(_, _) ->
+    true.
+
+suspended(Pids, #{suspend := true} = How) ->
+    lists:foldl(fun({Pid, What}, {Rows, Missed, Suspended}) ->
+                        {More, Left, Held} = suspend(Pid, What, How),
+                        {More ++ Rows, Left ++ Missed, Held ++ Suspended}
+                end, {[], [], []}, Pids);
+suspended(Pids, _) ->
+    {[], [{Pid, busy} || {Pid, _} <- Pids], []}.
+
+suspend(Pid, What, How) ->
+    Spared = What =:= spared orelse lists:member(Pid, [maps:get(caller, How, none),
+                                                       group_leader()]),
+    Ms = min(left_ms(How), ?SUSPEND_MS),
+    case Spared orelse sonde_look:hold(Pid, erlang:monotonic_time(millisecond) + Ms) of
+        true when Spared ->
+            {[], [{Pid, busy}], []};
+        true ->
+            Start = erlang:monotonic_time(microsecond),
+            {Rows, Missed} = try look([Pid], 0, How) after sonde_look:release(Pid) end,
+            {Rows, Missed, [{Pid, (erlang:monotonic_time(microsecond) - Start) / 1000}]};
+        undefined ->
+            {[], [], []};
+        {error, timeout} ->
+            {[], [{Pid, busy}], []}
     end.

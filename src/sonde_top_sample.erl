@@ -27,6 +27,8 @@
                     body := #{atom() => term()}}.
 
 -define(NO_LIMIT, 134217727).
+%% Short looks at a busy process: the next page comes soon.
+-define(PATIENCE_US, 500).
 %% For the attributes for which heaps are walked: who was not looked at by then is left out.
 -define(WALK_MS, 1000).
 %% Bytes of a process whose dictionary may be copied.
@@ -124,11 +126,13 @@ procs({count, Attr}, Request) ->
     end.
 
 walk(Attr, N) ->
-    sonde_waste:proc_count(Attr, N, sonde_opts:read(#{timeout => ?WALK_MS, report => true},
-                                                    sonde_waste:options())).
+    Read = sonde_opts:read(#{timeout => ?WALK_MS, report => true}, sonde_waste:options()),
+    sonde_waste:proc_count(Attr, N, Read#{patience_us => ?PATIENCE_US}).
 
 walked({error, Why}, _) -> #{rows => [], error => Why};
-walked({Rows, #{left_out := N}}, Request) -> #{rows => rows(Rows, Request), left_out => N}.
+walked({Rows, #{left_out := N, missed := #{pids := Pids}}}, Request) ->
+    #{rows => rows(Rows, Request), left_out => N,
+      missed => [{pid_to_list(Pid), Why} || {Pid, Why} <- lists:sublist(Pids, 1)]}.
 
 rows(Rows, Request) ->
     [row(Pid, Value, Attrs, sonde_each:one(Pid, [memory, message_queue_len, reductions]))

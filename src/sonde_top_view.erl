@@ -179,6 +179,8 @@ heading(How, Attr, Body, #{note := Note, interval := Ms}) ->
               #{error := {native_off, Why}} -> ["the native side alone can tell, and it is off: ",
                                                 why(Why)];
               #{error := Why} -> why(Why);
+              #{left_out := N, missed := [_ | _] = Some} when N > 0 ->
+                  ["not read: ", sonde_units:missed(N, Some)];
               #{left_out := N} when N > 0 -> [count(N), " could not be read in time"];
               _ -> ""
           end, Note]).

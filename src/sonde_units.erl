@@ -3,7 +3,7 @@
 %% large the value is, the work and the text are bounded.
 -module(sonde_units).
 
--export([cell/3, unit/1, long/3, safe/1, bytes/1]).
+-export([cell/3, unit/1, long/3, safe/1, bytes/1, missed/2]).
 -export_type([cell/0, unit/0]).
 
 %% Numbers stand on the right of their column.
@@ -48,6 +48,19 @@ alloc_unit() ->
         Bytes when is_integer(Bytes), Bytes > 0, Bytes < 1 bsl 40 -> Bytes;
         _ -> 1
     end.
+
+%% @doc Processes that could not be read: how many, and those that are named.
+-spec missed(pos_integer(), [{pid() | string(), Why :: atom()}]) -> unicode:chardata().
+missed(Count, Named) ->
+    [integer_to_list(Count), case Count of 1 -> " process"; _ -> " processes" end,
+     [[", ", case is_pid(Pid) of true -> pid_to_list(Pid); false -> Pid end, " (", why(Why), ")"]
+      || {Pid, Why} <- Named],
+     [", ..." || Named =/= [], Count > length(Named)]].
+
+why(busy) -> "busy";
+why(too_large) -> "too large";
+why(timeout) -> "no time left";
+why(Other) -> atom_to_list(Other).
 
 %% @doc What a number with this key counts.
 -spec unit(term()) -> unit().

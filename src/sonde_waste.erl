@@ -6,16 +6,14 @@
 %% counted; with the native side off there is no answer at all.
 -module(sonde_waste).
 
--export([proc_count/3, rows/3, options/0, bin_garbage/2, bin_waste/1, bin_slices/2]).
--export([bin_owned/1]).
+-export([proc_count/3, rows/3, options/0, bin_garbage/3, bin_waste/2, bin_slices/2]).
+-export([bin_owned/2]).
 -export_type([opts/0, report/0, waste_row/0, slices/0]).
 
 -type opts() :: #{self := boolean(), max_words := non_neg_integer(),
-                  timeout := non_neg_integer(), report := boolean()}.
-%% `left_out': processes that are in no row, whatever their value: those with more than `max_words',
-%% those that never were at rest, and those that were not looked at when the time was up.
--type report() :: #{left_out := non_neg_integer(), too_large := non_neg_integer(),
-                    busy := non_neg_integer()}.
+                  timeout := non_neg_integer(), report := boolean(), suspend := boolean(),
+                  atom() => term()}.
+-type report() :: sonde_sweep:report().
 -type rows() :: [sonde_procs:row()] | [{sonde_attr:attr(), [sonde_procs:row()]}].
 -type waste_row() ::
         {pid(), Bytes :: pos_integer(),
@@ -34,8 +32,8 @@
 -spec options() -> #{atom() => {term(), fun((term()) -> boolean())}}.
 options() ->
     Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    #{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
-      timeout => {30000, Number}, report => {false, fun is_boolean/1}}.
+    sonde_sweep:options(#{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
+                          timeout => {30000, Number}}).
 
 %% @doc The `N' largest of attributes some of which need heaps to be marked:
 %% <ul>
@@ -65,13 +63,14 @@ options() ->
 %%     its part is added up, as little as a message that was received, is followed by a second one,
 %%     and has its part of what it held when it was counted there</li>
 %% </ul>
-%% Each process is read under a stamp, without a message to it. A process that runs all the time, or
-%% whose heap has more than `max_words' words, is left out, never shown as 0; when `timeout'
+%% Each process is read under a stamp, without a message to it. A process that runs all the time is
+%% looked at again for about 80 ms, which meets it at rest where the walk is short. Then it is left
+%% out, never shown as 0, and so is one whose heap has more than `max_words' words; when `timeout'
 %% milliseconds are over, so are all that were not looked at. For the last three no heap is marked,
 %% so `max_words' does not matter: the source are the process's own lists of binaries and its
-%% messages, and too large is who has more than 20 million binaries. `report => true' gives
-%% `{Rows, #{left_out, too_large, busy}}', numbers of processes: `left_out' is all of them. These
-%% attributes come from a sweep of their own.
+%% messages, and too large is a process with more than 20 million binaries. `report => true' gives
+%% `{Rows, Report}' ({@type report()}), which names what was left out. `suspend => true' suspends the
+%% busy ones, one at a time, while each is read. These attributes come from a sweep of their own.
 %%
 %% With the native side off it raises `{native_off, Reason}'.
 -spec proc_count(sonde_attr:attr() | [sonde_attr:attr()], non_neg_integer(), opts()) ->
@@ -107,24 +106,25 @@ told(Attr, N, Opts) ->
 %% Where messages wait, a collection also brings in what they refer to; that is not subtracted here.
 %% Hibernated processes do not collect when they are told to, but have nothing to drop.
 %%
-%% A process that runs all the time is left out; `proc_count(bin_garbage, N, #{report => true})'
-%% says how many there are. With the native side off it raises `{native_off, Reason}'.
--spec bin_garbage(non_neg_integer(), count | bytes) ->
-    [{pid(), pos_integer(), sonde_attr:attrs()}].
-bin_garbage(N, What) when is_integer(N), N >= 0 ->
-    positive(rows(garbage_attr(What), N, everybody()));
-bin_garbage(_, _) ->
+%% Options are those of {@link proc_count/3}; `self' is `true' here. With the native side off it raises
+%% `{native_off, Reason}'.
+-spec bin_garbage(non_neg_integer(), count | bytes, map()) ->
+    {[{pid(), pos_integer(), sonde_attr:attrs()}], report()}.
+bin_garbage(N, What, Opts) when is_integer(N), N >= 0 ->
+    positive(told(garbage_attr(What), N, everybody(Opts)));
+bin_garbage(_, _, _) ->
     error(badarg).
 
 garbage_attr(count) -> bin_garbage;
 garbage_attr(bytes) -> bin_garbage_bytes;
 garbage_attr(_) -> error(badarg).
 
-%% @doc The `N' processes with most binary memory that is theirs alone, without the caller.
--spec bin_owned(non_neg_integer()) -> [sonde_procs:row()].
-bin_owned(N) when is_integer(N), N >= 0 ->
-    rows(binary_exclusive, N, (everybody())#{self => false});
-bin_owned(_) ->
+%% @doc The `N' processes with most binary memory that is theirs alone; without the caller, unless
+%% the options say so.
+-spec bin_owned(non_neg_integer(), map()) -> {[sonde_procs:row()], report()}.
+bin_owned(N, Opts) when is_integer(N), N >= 0 ->
+    told(binary_exclusive, N, sonde_opts:read(Opts, options()));
+bin_owned(_, _) ->
     error(badarg).
 
 %% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
@@ -138,11 +138,11 @@ bin_owned(_) ->
 %% those that see all they hold have no row. Left out is who cannot be read, as in `bin_garbage'.
 %%
 %% With the native side off it raises `{native_off, Reason}'.
--spec bin_waste(non_neg_integer()) -> [waste_row()].
-bin_waste(N) when is_integer(N), N >= 0 ->
-    [{Pid, Bytes, [{worst, worst(Pid)} | Attrs]}
-     || {Pid, Bytes, Attrs} <- positive(rows(bin_waste, N, everybody()))];
-bin_waste(_) ->
+-spec bin_waste(non_neg_integer(), map()) -> {[waste_row()], report()}.
+bin_waste(N, Opts) when is_integer(N), N >= 0 ->
+    {Rows, Report} = positive(told(bin_waste, N, everybody(Opts))),
+    {[{Pid, Bytes, [{worst, worst(Pid)} | Attrs]} || {Pid, Bytes, Attrs} <- Rows], Report};
+bin_waste(_, _) ->
     error(badarg).
 
 %% @doc Which parts of which binaries a process refers to: `[{Id, Size, Refc, [{Start, End}]}]',
@@ -162,65 +162,58 @@ bin_slices(Pid, Opts) ->
 
 %% ---- rows
 
-everybody() ->
-    maps:map(fun(_, {Default, _}) -> Default end, (options())#{self => {true, undefined}}).
+everybody(Opts) ->
+    sonde_opts:read(Opts, (options())#{self := {true, fun is_boolean/1}}).
 
-positive(Rows) ->
-    [Row || {_, Value, _} = Row <- Rows, Value > 0].
+positive({Rows, Report}) ->
+    {[Row || {_, Value, _} = Row <- Rows, Value > 0], Report}.
 
-marked([], _N, _Opts) ->
-    {[], report(0, 0, 0)};
+marked([], _N, #{suspend := Suspend}) ->
+    {[], sonde_sweep:report(Suspend)};
 marked(Attrs, N, Opts) ->
     sonde_again:run(fun() ->
                             sonde_vm:must_be_native(),
-                            looked(lists:member(binary_proportional, Attrs), Attrs, N, Opts)
+                            looked(lists:member(binary_proportional, Attrs), Attrs, N,
+                                   Opts#{caller => self()})
                     end).
 
-%% The caller is not at rest: for a row of its own it must wait for a helper.
-looked(_, Attrs, 0, _Opts) ->
-    {[{Attr, []} || Attr <- Attrs], report(0, 0, 0)};
-looked(true, Attrs, N, #{self := Self} = Opts) ->
-    Me = [self() || not Self],
-    sonde_helper:call(fun(Caller) -> shares(Attrs, N, Opts, Me, Caller) end);
-looked(false, Attrs, N, #{self := true} = Opts) ->
-    sonde_helper:call(fun(Caller) -> largest(Attrs, N, Opts#{callers => [Caller]}) end);
+%% The caller is not at rest: for a row of its own it must wait for a helper. And a helper is needed
+%% where answers may come too late, so for a report, and to suspend.
+looked(_, Attrs, 0, #{suspend := Suspend}) ->
+    {[{Attr, []} || Attr <- Attrs], sonde_sweep:report(Suspend)};
+looked(true, Attrs, N, Opts) ->
+    sonde_helper:call(fun(Caller) -> shares(Attrs, N, without(Opts), Caller) end);
+looked(false, Attrs, N, #{self := false, report := false, suspend := false} = Opts) ->
+    largest(Attrs, N, Opts);
 looked(false, Attrs, N, Opts) ->
-    largest(Attrs, N, Opts).
+    sonde_helper:call(fun(Caller) -> largest(Attrs, N, (without(Opts))#{callers => [Caller]}) end).
 
-%% Whose part of a binary is how large depends on all of its holders.
-shares(Attrs, N, Opts, Without, Caller) ->
-    sonde_account:shares(#{}, Caller,
+without(#{self := true} = Opts) -> Opts;
+without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
+
+%% The part of a binary that a process has depends on all of its holders.
+shares(Attrs, N, #{suspend := Suspend, caller := Pid} = Opts, Caller) ->
+    sonde_account:shares(#{suspend => Suspend}, Caller, Pid,
                          fun(Account) ->
-                                 largest(Attrs, N, Opts#{callers => [Caller], without => Without,
-                                                         account => Account})
+                                 largest(Attrs, N, Opts#{callers => [Caller], account => Account})
                          end).
 
-report(TooLarge, Busy, Unseen) ->
-    #{left_out => TooLarge + Busy + Unseen, too_large => TooLarge, busy => Busy}.
-
-largest(Attrs, N, #{timeout := Timeout} = Opts) ->
+largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
     Want = min(N + ?SPARE, erlang:system_info(process_limit)),
-    Others = 1 + length(maps:get(without, Opts, [])),
     How = Opts#{until => Until, attrs => Attrs},
     Scan = sonde_sweep:scan(top, Want, undefined, How),
-    {Rest, TooLarge, NotRead} = sonde_sweep:run(Scan, How),
-    {Late, Changed} = late(Rest, How),
-    Unread = Changed ++ NotRead,
-    Busy = length(Unread) - TooLarge,
-    Unseen = case Rest of
-                 all -> 0;
-                 some -> #{answered := Answered} = sonde_nif:scan_info(Scan),
-                         max(0, erlang:system_info(process_count) - Others - Answered - TooLarge
-                                    - Busy)
-             end,
+    Result = sonde_sweep:run(Scan, How),
+    {Late, Changed} = late(Result, How),
+    Unread = #{missed => [{Pid, busy} || Pid <- Changed], suspended => [], unseen => 0,
+               waiting => []},
     {[{Attr, sonde_procs:named(N, best(Scan, I, Want,
                                        [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
       || {I, Attr} <- numbered(Attrs)],
-     report(TooLarge, Busy, Unseen)}.
+     sonde_sweep:report(sonde_sweep:merge(Result, Unread), Suspend)}.
 
 %% Who had not what the account says: the values of some of them, and who is not read.
-late(all, #{account := Account, callers := [Caller], attrs := Attrs} = How) ->
+late(#{unseen := 0}, #{account := Account, callers := [Caller], attrs := Attrs} = How) ->
     {Changed, Parts} = sonde_account:followed(Account, Caller),
     Others = beside(lists:usort(Attrs) -- [binary_proportional], maps:keys(Parts), How),
     Late = maps:intersect_with(fun(_, Part, Values) -> Values#{binary_proportional => Part} end,

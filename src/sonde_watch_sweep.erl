@@ -20,6 +20,7 @@
                        attrs := sonde_attr:attrs()}.
 
 -define(AGAIN_MS, 300000).    % until the same heap is looked at again
+-define(PATIENCE_US, 500).     % of each look at a busy process: a sweep has a budget
 -define(COLLECT_MS, 5000).    % for a process to collect
 
 -spec take(ask()) -> report().
@@ -148,7 +149,7 @@ collect({_, 0}) ->
 collect({Bound, Most}) ->
     case sonde_vm:side() of
         native ->
-            Read = sonde_opts:read(#{}, sonde_waste:options()),
+            Read = (sonde_opts:read(#{}, sonde_waste:options()))#{patience_us => ?PATIENCE_US},
             Counted = sonde_waste:rows([garbage_bytes, bin_garbage_bytes], Most, Read),
             Rows = lists:append([Rows || {_, Rows} <- Counted]),
             Sums = lists:foldl(fun({Pid, Bytes, Attrs}, Sums) ->

@@ -399,6 +399,7 @@ calls(Pid, Port, OnOff) ->
      {once, [{diagnose, []}, {diagnosis, []}]},
      {raises,
       [{bin_garbage, [1]}, {bin_garbage, [1, bytes]}, {bin_waste, [1]}, {bin_account, []},
+       {bin_garbage, [1, count, #{}]}, {bin_waste, [1, #{}]}, {bin_owned, [1, #{}]},
        {bin_account, [#{}]}, {bin_owned, [1]}, {bin_holders, [1]}, {bin_holders, [1, size]},
        {bin_holders, [1, size, #{}]}, {bin_holder, [0]}, {bin_resources, [1]},
        {bin_resources, [1, #{}]}, {bin_window, [1, 1]}, {bin_window, [1, 1, #{}]}]},

@@ -16,7 +16,8 @@ all() ->
      every_call_of_the_table_is_there, bash_completes, completions_are_shell_scripts,
      json_is_read_back, json_of_what_it_has_nothing_for, json_of_rows, jq_reads_it,
      pids_are_those_of_the_node, file_works_on_its_own, the_process_has_the_exit_code,
-     every_command_answers, bin_holder_is_who_holds_it, bin_window_is_who_grows,
+     every_command_answers, what_was_not_read_is_said, suspends_what_runs,
+     bin_holder_is_who_holds_it, bin_window_is_who_grows,
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
      what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, diagnosis_with_suspects_is_3,
@@ -423,6 +424,56 @@ every_command_answers(Config) ->
     _ = [{W, true} = {W, is_map(json(at(Node, W), Config))} || W <- Words],
     ok.
 
+%% A process in a long call on a dirty scheduler cannot be read: on the screen that stands on the
+%% error output, in JSON in a field of its own, of one node and of several.
+what_was_not_read_is_said(Config) ->
+    {Peer, Node} = bare(Config),
+    Pid = call(Peer, ?MODULE, start_dirty, []),
+    Text = pid_text(Peer, Pid),
+    Shown = binary_to_list(Text),
+    _ = [begin
+             {0, _, Said} = sonde(at(Node, Words), Config),
+             {Words, true} = {Words, is_one_line(Said)},
+             {match, _} = re:run(Said, "not read: [0-9]+ process.*" ++ Shown ++ " \\(busy\\)"
+                                 ".*: --suspend reads them"),
+             {0, Json, Said} = sonde(at(Node, Words ++ " --json"), Config),
+             #{<<"missed">> := #{<<"count">> := N, <<"pids">> := Pids}} =
+                 read(list_to_binary(Json)),
+             true = N >= length(Pids)
+                 andalso lists:member(#{<<"pid">> => Text, <<"why">> => <<"busy">>}, Pids)
+         end || Words <- ["proc_count garbage_bytes 2", "bin_garbage 2", "bin_waste 2",
+                          "bin_owned 2", "bin_holders 2", "bin_resources 2", "bin_window 2 10",
+                          "bin_account"]],
+    #{<<"reports">> := [#{<<"node">> := _, <<"missed">> := #{<<"pids">> := [_ | _]}}]} =
+        json(lists:concat(["--cluster ", Node, " bin_owned 2 --json"]), Config, Shown),
+    {0, _, ""} = sonde(at(Node, "proc_count memory 2"), Config),
+    {0, _, Suspends} = sonde(at(Node, "bin_owned 2 --suspend"), Config),
+    true = has("not read", Suspends) andalso not has("--suspend", Suspends),
+    ok = call(Peer, missed_SUITE, gone, [[Pid]]).
+
+json(Words, Config, Said) ->
+    {0, Json, Err} = sonde(Words, Config),
+    true = has(Said, Err),
+    read(list_to_binary(Json)).
+
+start_dirty() ->
+    Pid = spawn(fun() -> erts_debug:dirty_io(wait, 30000) end),
+    ok = sonde_test:until(dirty, fun() -> process_info(Pid, current_function)
+                                              =:= {current_function, {erts_debug, dirty_io, 2}} end),
+    Pid.
+
+%% What --suspend read in spite of all, and for how long it held it.
+suspends_what_runs(Config) ->
+    {Peer, Node} = bare(Config),
+    Pid = call(Peer, missed_SUITE, spinner, [2000000]),
+    Text = pid_text(Peer, Pid),
+    {0, Json, Said} = sonde(at(Node, "proc_count flat_size 3 --suspend --json"), Config),
+    #{<<"rows">> := Rows, <<"missed">> := #{<<"count">> := 0},
+      <<"suspended">> := #{<<"pids">> := [#{<<"pid">> := Text}]}} = read(list_to_binary(Json)),
+    [_] = [Row || #{<<"pid">> := P} = Row <- Rows, P =:= Text],
+    {match, _} = re:run(Said, "suspended: " ++ binary_to_list(Text) ++ " \\([0-9.]+ ms\\)"),
+    ok = call(Peer, missed_SUITE, gone, [[Pid]]).
+
 -define(SIZE, 3333333).
 
 start_holder() ->
@@ -563,8 +614,10 @@ suspend_holds_the_process(Config) ->
          end || Words <- ["heap cli_suite_holder", "heap_top cli_suite_holder 2",
                           "mailbox cli_suite_holder 2", "bin_slices cli_suite_holder",
                           "dump --force cli_suite_holder " ++ File]],
-    [] = [Name || #{name := Name, options := Options} <- sonde_cli_table:commands(),
+    %% Those of rows hold what they cannot read otherwise: suspends_what_runs.
+    [] = [Name || #{name := Name, options := Options} = Command <- sonde_cli_table:commands(),
                   #{name := suspend} <- Options,
+                  Name =/= "bin_account", not is_map_key(missed, Command),
                   not lists:member(Name, ["heap", "heap_top", "mailbox", "bin_slices", "dump"])].
 
 values_are_in_the_dump(Config) ->
@@ -860,7 +913,6 @@ cluster_takes_no_funs(_Config) ->
                              {{module_info, []}, #{}}, {{rpc, [fun() -> ok end]}, #{}},
                              {{proc_count, [memory]}, #{}}, {{proc_count, [[memory], 3]}, #{}},
                              {{proc_count, memory}, #{}},
-                             {{proc_count, [memory, 3, #{report => true}]}, #{}},
                              {{bin_leak, [3, #{}]}, #{}}, {proc_count, #{}},
                              {{proc_count, [memory, 3]}, #{nodes => ["a@h"]}},
                              {{proc_count, [memory, 3]}, #{nodes => a@h}},

@@ -830,7 +830,7 @@ garble_once(6, S) -> outcome(scan_info, [S]);
 garble_once(7, S) -> outcome(scan_feed, [S, [{hd(some_pids()), undefined}]]);
 garble_once(10, S) -> outcome(scan_feed, [S, [{hd(some_pids()), lists:seq(1, rand:uniform(12))}]]);
 garble_once(8, S) -> diff(S);
-garble_once(11, S) -> outcome(scan_limit, [S, rand:uniform(10000)]);
+garble_once(11, S) -> outcome(scan_limit, [S, rand:uniform(10000), rand:uniform(1000)]);
 garble_once(_, S) -> outcome(scan_step, [S]).
 
 diff(First) ->

@@ -181,6 +181,13 @@ others(P) ->
                        ok = sonde_nif:scan_feed(Scan, [{P, 1}]),
                        ok = sonde_nif:scan_skip(Scan, P),
                        [_ | _] = sonde_nif:scan_values(Scan, 0, 1000) end},
+     {waiting, fun() -> {_, #{missed := #{pids := [_ | _]}}} =
+                            sonde:bin_owned(3, #{report => true, timeout => 0}) end},
+     {patient, fun() -> Busy = spawn(fun Spin() -> Spin() end),
+                        Scan = sonde_nif:scan_new(binary_unique, each, 0, [Busy], [], 1 bsl 27),
+                        ok = sonde_nif:scan_limit(Scan, 1 bsl 40, 100000),
+                        _ = patient(Scan, sonde_nif:scan_step(Scan)),
+                        exit(Busy, kill) end},
      {progress, fun() -> Look = looked_at(top, P, 1000000),
                          {_, _} = sonde_nif:look_progress(Look),
                          #{} = sonde_nif:look_top_info(Look),
@@ -194,6 +201,9 @@ leave_and_come_back() ->
     {module, sonde_nif} = code:load_file(sonde_nif),
     #{reader := Reader} = sonde:native(),
     true = Reader =/= none.
+
+patient(Scan, more) -> patient(Scan, sonde_nif:scan_step(Scan));
+patient(_Scan, _) -> ok.
 
 %% What a caller leaves behind that dies in the middle of it, or before it was given back.
 deaths(P) ->
