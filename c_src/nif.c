@@ -197,7 +197,12 @@ NIF(nif_reader)
 NIF(nif_do_want_reader)
 {
     (void)argc;
-    /* (guarded | syscall) */
+    /* (guarded | syscall | filtered): which one, or that it may be a system call although the kernel
+     * filters them */
+    if (argv[0] == ATOM(filtered)) {
+        peek_allow_filtered();
+        return ATOM(ok);
+    }
     if (argv[0] != ATOM(guarded) && argv[0] != ATOM(syscall))
         return enif_make_badarg(env);
     atomic_store(&sonde_of(env)->reader, argv[0] == ATOM(guarded) ? PEEK_GUARDED : PEEK_SYSCALL);

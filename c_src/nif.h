@@ -12,7 +12,7 @@
 #define ATOM_LIST(X)                                                                      \
     X(ok) X(error) X(undefined) X(true) X(false) X(on) X(off) X(none) X(guarded)          \
     X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done) X(system_limit)           \
-    X(no_reader) X(no_memory) X(top) X(sample) X(diff) X(holders) X(all) X(entries)       \
+    X(no_reader) X(filtered) X(no_memory) X(top) X(sample) X(diff) X(holders) X(all) X(entries)       \
     X(left) X(native) X(busy) X(asked) X(faults) X(at) X(base) X(term) X(process_table)   \
     X(id) X(each) X(rows) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)                 \
     X(mark) X(histogram) X(visible) X(slices) X(young) X(old) X(stack) X(fragments) X(free)  \

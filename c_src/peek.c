@@ -8,14 +8,18 @@
 #include "peek.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <sys/ucontext.h> /* macOS: <ucontext.h> itself refuses to be included */
+#include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #endif
@@ -438,6 +442,78 @@ void peek_return(void)
     (void)pthread_mutex_unlock(&install_lock);
 }
 
+/* ---- system calls that a filter may answer with death -------------------------------------------- */
+
+static atomic_bool filtered_too;
+
+void peek_allow_filtered(void)
+{
+    atomic_store(&filtered_too, true);
+}
+
+#if defined(__linux__)
+enum { NO_FILTER = 0, FILTER = 2, STATUS_BYTES = 8192, LOOK_AGAIN_S = 1 };
+
+/* What a line of the file says of this thread; -1: there is no such file. The VM opens and reads files
+ * itself, so no filter that it lives under forbids that. */
+static int filter_of_status(const char *path)
+{
+    char text[STATUS_BYTES];
+    size_t n = 0;
+    ssize_t got = 1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    while (got > 0 && n < sizeof text - 1) {
+        got = read(fd, text + n, sizeof text - 1 - n);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    (void)close(fd);
+    text[n] = 0;
+    const char *line = strstr(text, "\nSeccomp:");
+    if (!line) /* a kernel without filters */
+        return n > 0 ? NO_FILTER : -1;
+    return strtol(line + sizeof "\nSeccomp:" - 1, NULL, 10) == 0 ? NO_FILTER : FILTER;
+}
+
+/* Without a /proc we ask the kernel. The VM names its threads by the same system call. */
+static int filter_of_kernel(void)
+{
+    return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == FILTER ? FILTER : NO_FILTER;
+}
+
+/* A filter never goes; it may come, so where there is none we look again, not each time. */
+static bool is_filtered(void)
+{
+    static atomic_bool known;
+    static atomic_llong next;
+    struct timespec now = {0, 0};
+    if (atomic_load(&known))
+        return true;
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if ((long long)now.tv_sec < atomic_load(&next))
+        return false;
+    int filter = filter_of_status("/proc/thread-self/status");
+    if (filter < 0)
+        filter = filter_of_status("/proc/self/status");
+    if (filter < 0)
+        filter = filter_of_kernel();
+    atomic_store(&known, filter == FILTER);
+    atomic_store(&next, (long long)now.tv_sec + LOOK_AGAIN_S);
+    return filter == FILTER;
+}
+
+static bool may_try_syscalls(void)
+{
+    return atomic_load(&filtered_too) || !is_filtered();
+}
+#else
+static bool may_try_syscalls(void)
+{
+    return true;
+}
+#endif
+
 /* ---- the syscall reader -------------------------------------------------------------------- */
 
 #if defined(__linux__)
@@ -534,6 +610,8 @@ enum { CMD_PRIVATE_EXPEDITED = 1 << 3, CMD_REGISTER_PRIVATE_EXPEDITED = 1 << 4 }
 static bool barrier_works(void)
 {
     static atomic_int state; /* 0 not tried, 1 works, 2 does not */
+    if (!may_try_syscalls())
+        return false;
     if (atomic_load(&state) == 0) {
         bool ok = syscall(SYS_membarrier, CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0;
         atomic_store(&state, ok ? 1 : 2);
@@ -577,7 +655,7 @@ enum peek_reader peek_ready(enum peek_reader want)
         return PEEK_NONE;
     if (want == PEEK_GUARDED && armed())
         return PEEK_GUARDED;
-    return syscall_works() ? PEEK_SYSCALL : PEEK_NONE;
+    return may_try_syscalls() && syscall_works() ? PEEK_SYSCALL : PEEK_NONE;
 }
 
 bool peek_word_slowly(enum peek_reader r, uintptr_t addr, uint64_t *out)

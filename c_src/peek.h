@@ -20,6 +20,11 @@ enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
  * a guarded load would then kill the node. */
 enum peek_reader peek_ready(enum peek_reader want);
 
+/* Where the kernel filters system calls (seccomp), one that the filter does not expect may end the node:
+ * then only the guarded reader works, and none where that needs membarrier (it does not on x86-64).
+ * Unless somebody says that the filter lets these pass. */
+void peek_allow_filtered(void);
+
 /* From now on no reader is ready, and the handler goes as soon as nobody is between peek_enter and
  * peek_exit: so that all is as before the first peek_ready. Only where ours is the one in place for both
  * signals; with another's over it, it stays until that one is gone and somebody tries again. */

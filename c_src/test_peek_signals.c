@@ -590,6 +590,33 @@ static void denied(void)
     _exit(0);
 }
 
+/* A filter that kills: nothing is tried that it could kill for, and the guarded reader reads. */
+static void killed_for_it(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof code / sizeof *code, code};
+    install(&dfl);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        _exit(NOT_HERE);
+#if defined(__x86_64__)
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
+    CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
+#else
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE);
+#endif
+    CHILD_EXPECT(peek_ready(PEEK_SYSCALL) == PEEK_NONE);
+    change_mask(SIG_BLOCK, SIGSEGV);
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE);
+    _exit(0);
+}
+
 /* As the first process of a container: a sent signal does nothing, a fault kills. */
 static void first_process(void)
 {
@@ -616,6 +643,11 @@ static void first_process(void)
 }
 #else
 static void denied(void)
+{
+    _exit(NOT_HERE);
+}
+
+static void killed_for_it(void)
 {
     _exit(NOT_HERE);
 }
@@ -650,6 +682,7 @@ static const struct {
     {"handler left and back, while others read", left_and_back},
     {"signals sent while reading", sent_while_reading},
     {"system call denied", denied},
+    {"system call that kills", killed_for_it},
     {"first process of a container", first_process},
 };
 

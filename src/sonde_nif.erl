@@ -172,7 +172,8 @@ put_status(Status) ->
     of_ours(?OURS),
     do_put_status(Status).
 
--spec want_reader(guarded | syscall) -> ok.
+%% `filtered': system calls may be tried although the kernel filters them.
+-spec want_reader(guarded | syscall | filtered) -> ok.
 want_reader(Reader) ->
     of_ours(?OURS),
     do_want_reader(Reader).
@@ -247,7 +248,7 @@ do_put_status(_Status) -> erlang:nif_error(not_loaded).
 -spec reader() -> guarded | syscall | none.
 reader() -> erlang:nif_error(not_loaded).
 
--spec do_want_reader(guarded | syscall) -> ok.
+-spec do_want_reader(guarded | syscall | filtered) -> ok.
 do_want_reader(_Reader) -> erlang:nif_error(not_loaded).
 
 -spec state() -> on | off | none.

@@ -31,6 +31,8 @@
 -define(ON, 0).
 -define(OFF, 1).
 -define(SYSCALL, 1).
+-define(SECCOMP, 4).
+-define(ALLOWED, 1).
 -define(LOOKS, 20). % at a probe that somebody else disturbs
 -define(DEADLINE_MS, 30000). % of the prover
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
@@ -245,7 +247,8 @@ configure() ->
     Instance = sonde_again:instance(),
     _ = [begin
              _ = [sonde_nif:switch(off) || atomics:get(Kept, ?NATIVE) =:= ?OFF],
-             _ = [sonde_nif:want_reader(syscall) || atomics:get(Kept, ?READER) =:= ?SYSCALL]
+             _ = [sonde_nif:want_reader(syscall) || atomics:get(Kept, ?READER) =:= ?SYSCALL],
+             _ = [sonde_nif:want_reader(filtered) || atomics:get(Kept, ?SECCOMP) =:= ?ALLOWED]
          end || atomics:exchange(Kept, ?INSTANCE, Instance) =/= Instance],
     _ = sonde_content:allowed(),
     Kept.
@@ -259,10 +262,12 @@ kept() ->
     case application:get_env(?MODULE, kept) of
         undefined ->
             Env = environment(),
-            Kept = atomics:new(3, []),
+            Kept = atomics:new(4, []),
             _ = [atomics:put(Kept, ?NATIVE, ?OFF) || proplists:get_value(native, Env) =:= off],
             _ = [atomics:put(Kept, ?READER, ?SYSCALL)
                  || proplists:get_value(reader, Env) =:= syscall],
+            _ = [atomics:put(Kept, ?SECCOMP, ?ALLOWED)
+                 || proplists:get_value(seccomp, Env) =:= allowed],
             _ = [sonde_content:forbid() || {allow_content, Allowed} <- Env, Allowed =/= true],
             ok = application:set_env(?MODULE, kept, Kept),
             Kept;

@@ -19,7 +19,7 @@ all() ->
      no_reader_in_the_middle_of_bin_leak, refused_while_others_scan,
      looks_at_one_process_with_the_reader_of_now, faults_are_caught_by_what_is_loaded_again,
      the_handler_goes_without_a_purge, the_handler_goes_after_the_last_call,
-     builds_come_and_go, builds_leave_in_any_order, builds_over_a_stranger,
+     a_filter_that_kills_kills_nobody, builds_come_and_go, builds_leave_in_any_order, builds_over_a_stranger,
      true_faults_end_the_node, true_faults_end_it_in_the_middle_of_scans,
      true_faults_reach_who_was_there_before_us, sent_signals_end_the_node].
 
@@ -540,6 +540,40 @@ leave_under_a_call(native) ->
 read_slowly(Pid) ->
     Scan = sonde_nif:scan_new([memory], each, 0, [Pid], [], 1000),
     sonde_nif:scan_step(Scan).
+
+%% ---- a filter that ends the node for a system call of ours
+
+%% Promise: where the kernel filters system calls, none is tried that the VM does not make itself, unless
+%% the environment says that it may be.
+a_filter_that_kills_kills_nobody(Config) ->
+    case sonde_foreign_helper:build_filtered(proplists:get_value(dir, Config)) of
+        {ok, Program} ->
+            Native = sonde_test:pick(["on"], ["off"]),
+            Guarded = case {erlang:system_info(system_architecture), sonde_test:side()} of
+                          {"x86_64" ++ _, native} -> "active guarded 0";
+                          {_, native} -> "off none 0";
+                          {_, portable} -> "off none 0"
+                      end,
+            Guarded = filtered(Program, Native, ""),
+            "off none 0" = filtered(Program, Native, " -sonde reader syscall"),
+            %% told so, it tries, and the filter does what it does: by signal 31
+            Allowed = filtered(Program, Native, " -sonde reader syscall -sonde seccomp allowed"),
+            true = lists:suffix(sonde_test:pick("159", "off none 0"), Allowed),
+            ok;
+        Skip -> Skip
+    end.
+
+%% What a node says that answers under it, and how it ends.
+filtered(Program, [Native], Args) ->
+    Paths = string:join([filename:dirname(code:which(M)) || M <- [sonde, ?MODULE]], " "),
+    string:trim(os:cmd(Program ++ " erl -noshell -pa " ++ Paths ++ " -sonde native " ++ Native ++ Args
+                       ++ " -run fault_SUITE tell_reader; echo $?")).
+
+tell_reader() ->
+    #{status := Status, reader := Reader} = sonde:native(),
+    answers_right(),
+    io:format("~s ~s ", [case Status of active -> active; {off, _} -> off end, Reader]),
+    halt(0).
 
 %% ---- other builds of sonde, each with a handler of its own over those of the others
 

@@ -3,7 +3,7 @@
 %% where it is tested, from sonde_foreign_helper_data/sonde_foreign.c.
 -module(sonde_foreign_helper).
 
--export([build/1, load/1, sleep/3, spin/3, crash/1, raise_segv/1, mask_signals/2]).
+-export([build/1, build_filtered/1, load/1, sleep/3, spin/3, crash/1, raise_segv/1, mask_signals/2]).
 -export([take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0, thing/1, thing_binary/1]).
 -export([sleep_normal/2, sleep_dirty_cpu/2, sleep_dirty_io/2,
          spin_normal/2, spin_dirty_cpu/2, spin_dirty_io/2,
@@ -55,6 +55,19 @@ source() ->
     hd([File || File <- Files, filelib:is_regular(File)]).
 
 quoted(Path) -> ["'", Path, "'"].
+
+%% @doc A program that runs others under a filter that ends them for system calls that only sonde makes.
+-spec build_filtered(file:filename()) -> {ok, Program :: file:filename()} | {skip, string()}.
+build_filtered(Dir) ->
+    Program = filename:join(Dir, "filtered"),
+    ok = filelib:ensure_dir(Program),
+    Source = filename:join(filename:dirname(source()), "filtered.c"),
+    _ = os:cmd(lists:join(" ", ["cc -O1 -o", quoted(Program), quoted(Source), "2>&1"])),
+    case filelib:is_regular(Program)
+        andalso string:trim(os:cmd(quoted(Program) ++ " true; echo $?")) of
+        "0" -> {ok, Program};
+        Why -> {skip, lists:flatten(io_lib:format("no filter: ~p", [Why]))}
+    end.
 
 %% @doc Once for a node.
 -spec load(file:filename()) -> ok.
