@@ -64,6 +64,7 @@ one_of(List) -> lists:nth(rand:uniform(length(List)), List).
 calls(Log, Witnesses, Stop) -> hand(fun call/3, Log, Witnesses, Stop).
 reads(Log, Witnesses, Stop) ->
     hand(fun read/3, Log, [W || {Attr, _} = W <- Witnesses, Attr =/= bin_leak,
+                                Attr =/= binary_proportional,
                                 not is_look(Attr)], Stop).
 looks(Log, Witnesses, Stop) ->
     hand(fun look/3, Log, [W || {Attr, _} = W <- Witnesses, is_look(Attr)], Stop).
@@ -138,7 +139,7 @@ call(Log, binary_exclusive, Pid) ->
     end;
 call(Log, binary_proportional, Pid) ->
     T0 = now_ns(),
-    Rows = sonde:proc_count(binary_proportional, 50),
+    Rows = sonde:proc_count(binary_proportional, 1000),
     {scans, judge(Log, binary_proportional, Pid, missing_is_none(value(Pid, Rows)), T0, now_ns())};
 call(Log, heap, Pid) ->
     case rand:uniform(3) of

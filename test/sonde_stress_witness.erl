@@ -335,9 +335,10 @@ owned(Log, Base, Kept, Had) ->
     rest(),
     owned(Log, Base, New, length(New)).
 
-%% Nobody else has any of its binaries, which are now on its heap, now in its mailbox as well.
+%% Nobody else has any of its binaries, which are now on its heap, now in its mailbox as well. They
+%% are few: it is to be at rest most of the time.
 posts(Log, Had) ->
-    N = some(),
+    N = some(?SMALL),
     changing(Log, self(), 0, ?SIZE * (Had + N)),
     Own = copies(N),
     true = garbage_collect(),
