@@ -4,7 +4,7 @@
 %% parts are known.
 -module(sonde_memory).
 
--export([read/0, read/1, total/0, resident/0, off/0]).
+-export([read/0, read/1, known/0, total/0, resident/0, off/0]).
 -export_type([kind/0]).
 
 -type kind() :: atom().
@@ -13,7 +13,9 @@
 
 -define(NEEDED, [sl_alloc, std_alloc, ll_alloc, eheap_alloc, ets_alloc, fix_alloc, binary_alloc,
                  driver_alloc]).
--define(CODE, [module_table, export_table, export_list, fun_table, module_refs, loaded_code]).
+%% `fun_list' since OTP 29.
+-define(CODE, [module_table, export_table, export_list, fun_table, fun_list, module_refs,
+               loaded_code]).
 
 %% @doc Those that are known, in bytes: all of `erlang:memory/0', or at least `atom', `atom_used'
 %% and `code'.
@@ -64,8 +66,9 @@ resident() ->
 off() ->
     [A || A <- ?NEEDED, erlang:system_info({allocator_sizes, A}) =:= false].
 
-%% ---- the parts of the sums. What is allocated with malloc is in none.
-
+%% @doc The parts that need no sums; on any node the same as `erlang:memory/0' has them. What is
+%% allocated with malloc is in none.
+-spec known() -> [{kind(), non_neg_integer()}].
 known() ->
     Areas = erlang:system_info(allocated_areas),
     {_, Space, Used} = lists:keyfind(atom_space, 1, Areas),

@@ -304,6 +304,9 @@ allocators_may_be_off(_Config) ->
     ok.
 
 what_is_known_without_an_allocator(_Config) ->
+    Kinds = [atom, atom_used, binary, code, ets],
+    _ = sonde_memory:known(),
+    ok = until(the_same, fun() -> erlang:memory(Kinds) =:= sonde_memory:known() end),
     ok = knows(["+MHe", "false"], [eheap_alloc], [binary, ets]),
     ok = knows(["+MBe", "false"], [binary_alloc], [ets]),
     ok = knows(["+Mea", "min"], all, []).
