@@ -193,16 +193,14 @@ each_call_suspends(_Config) ->
                      gone([Pid])
              end).
 
-%% It is not still before it leaves the call: after half a second it is given up, and not suspended
-%% then.
+%% It is not still before it leaves the call: after half a second it is given up.
 a_dirty_one_is_let_go(_Config) ->
     natively(fun() ->
-                     Pid = dirty(2000),
+                     Pid = dirty(20000),
                      {_, #{missed := #{pids := Pids}, suspended := #{pids := Held}}} =
                          sonde:bin_owned(?ALL, #{report => true, suspend => true}),
                      {Pid, busy} = lists:keyfind(Pid, 1, Pids),
                      false = lists:keyfind(Pid, 1, Held),
-                     receive {left, Pid} -> ok end,
                      gone([Pid])
              end).
 
@@ -250,6 +248,13 @@ helpers_are_neither_missed_nor_suspended(_Config) ->
                                       <- lists:append(Said), {P, _} <- M ++ S],
                      %% our helpers are dead by now
                      [] = [P || P <- Pids, not is_process_alive(P)],
+                     %% and one that never rests
+                     Helper = sonde_helper:aside(fun dirty_for/1, 20000),
+                     ok = is_dirty(Helper),
+                     {_, #{missed := #{pids := Missed}}} =
+                         sonde:bin_owned(1, #{report => true, suspend => true}),
+                     false = lists:keyfind(Helper, 1, Missed),
+                     gone([Helper]),
                      ok = goes_on(Pid),
                      gone([Pid])
              end).
@@ -310,16 +315,17 @@ clusters_have_reports(_Config) ->
 dirty() -> dirty(?DIRTY_MS).
 
 dirty(Ms) ->
-    Test = self(),
-    Pid = spawn(fun() ->
-                        _ = binary:copy(<<1>>, 1000),
-                        _ = erts_debug:dirty_io(wait, Ms),
-                        Test ! {left, self()},
-                        receive never -> ok end
-                end),
-    ok = sonde_test:until(dirty, fun() -> process_info(Pid, current_function)
-                                              =:= {current_function, {erts_debug, dirty_io, 2}} end),
+    Pid = spawn(?MODULE, dirty_for, [Ms]),
+    ok = is_dirty(Pid),
     Pid.
+
+dirty_for(Ms) ->
+    _ = erts_debug:dirty_io(wait, Ms),
+    receive never -> ok end.
+
+is_dirty(Pid) ->
+    sonde_test:until(dirty, fun() -> process_info(Pid, current_function)
+                                         =:= {current_function, {erts_debug, dirty_io, 2}} end).
 
 %% It never waits, and holds so many cells of a list and one binary.
 spinner(Cells) ->
