@@ -309,6 +309,8 @@ leaving_a_very_large_node_asks_nobody(Config) -> leaving_asks_nobody(100000, Con
 %% switched to. The second one who comes has to take out what the first one left, and leaves as quietly.
 leaving_asks_nobody(N, Config) ->
     with_bare(Config, ["+P", "262144"], fun(Home, Bare, Node) ->
+        Caught = fun() -> sonde_attach_helper:caught(Bare) end,
+        Before = Caught(),
         _ = [begin
                  {ok, How} = attach(Home, a, Node),
                  How = expected(),
@@ -322,7 +324,9 @@ leaving_asks_nobody(N, Config) ->
                  {Reductions, Switches1, Cpu1} = call(Bare, ?MODULE, idle, []),
                  ct:pal("~b processes: ~b ms of CPU, ~b switches",
                         [N, Cpu1 - Cpu0, Switches1 - Switches0]),
-                 true = Switches1 - Switches0 < N div 10
+                 true = Switches1 - Switches0 < N div 10,
+                 %% The handler does not wait for the purge.
+                 ok = sonde_test:until({caught, Before}, fun() -> Caught() =:= Before end)
              end || Visit <- [1, 2]],
         ok
     end).
