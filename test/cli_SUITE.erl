@@ -814,7 +814,10 @@ sigterm_leaves_nothing(Config) ->
 calls_of_others() ->
     [Pid || Pid <- processes(),
             {current_stacktrace, Stack} <- [process_info(Pid, current_stacktrace)],
-            lists:keymember(measured, 2, Stack)].
+            lists:any(fun is_measured/1, Stack)].
+
+%% By this name, where sonde is only lent: see scripts/merge.
+is_measured({_, Function, _, _}) -> lists:suffix("measured", atom_to_list(Function)).
 
 %% The command in a process of its own, that is: {Port, Pid}.
 started(Words, Config) ->

@@ -488,7 +488,7 @@ the_handler_goes_without_a_purge(Config) ->
 
 leave_and_come_back(portable) ->
     reads_with(guarded),
-    ok = sonde_nif:leave(),
+    ok = leave(),
     bare();
 leave_and_come_back(native) ->
     _ = [begin
@@ -496,7 +496,7 @@ leave_and_come_back(native) ->
              caught_fault(guarded),
              [{other, true}, {other, true}] = sonde_foreign_helper:signals(),
              _ = code:purge(sonde_nif),
-             ok = sonde_nif:leave(),
+             ok = leave(),
              bare(),
              %% who is still there finds no reader, and does not bring the handler back
              none = sonde_nif:reader(),
@@ -504,6 +504,13 @@ leave_and_come_back(native) ->
              bare()
          end || _ <- lists:seq(1, 5)],
     right(guarded).
+
+%% It is the janitor's.
+leave() ->
+    false = sonde_nif:unseal(true),
+    ok = sonde_nif:leave(),
+    true = sonde_nif:unseal(false),
+    ok.
 
 bare() ->
     [{default, false}, {default, false}] = sonde_foreign_helper:signals(),
@@ -521,7 +528,7 @@ leave_under_a_call(native) ->
              ok = sonde_nif:hold_reader(Pid, Where),
              {Caller, Mon} = spawn_monitor(fun() -> exit({value, read_slowly(Pid)}) end),
              ok = sonde_test:until({held, Where}, fun sonde_nif:is_reader_held/0),
-             ok = sonde_nif:leave(),
+             ok = leave(),
              [{other, true}, {other, true}] = sonde_foreign_helper:signals(),
              _ = [exit(Caller, kill) || Killed],
              none = sonde_nif:reader(),
@@ -607,7 +614,7 @@ leave_in_order(Builds, Order) ->
     _ = [read_by(Build) || Build <- Builds],
     lists:foldl(fun(Build, [Build | Stay]) ->
                         ok = sonde_builds_helper:load(Build),
-                        ok = sonde_nif:leave(),
+                        ok = leave(),
                         _ = [[{other, true}, {other, true}] = sonde_foreign_helper:signals()
                              || Stay =/= []],
                         _ = [read_by(Other) || Other <- Stay],

@@ -132,8 +132,8 @@ out_of_time_is_named(_Config) ->
 
 %% ---- who always runs
 
-%% A small heap is read in the moment between two time slices. On a quiet machine each call meets it; on
-%% a busy one it may be stopped on its processor for all of a call.
+%% A small heap is read in the moment between two time slices. On a quiet machine each call meets it;
+%% on a busy one it may be stopped on its processor for all of a call.
 one_that_always_runs_is_met(_Config) ->
     natively(fun() ->
                      Pid = spinner(10),

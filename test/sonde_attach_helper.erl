@@ -100,7 +100,6 @@ unload(Peer) ->
 %% another's that has such a name goes too.
 unload() ->
     Names = [M || {M, _} <- code:all_loaded(), M =/= ?MODULE, is_ours(atom_to_list(M))],
-    _ = [try sonde_nif:leave() catch error:_ -> no_library end || lists:member(sonde_nif, Names)],
     _ = [code:F(M) || F <- [purge, delete, purge], M <- Names],
     _ = [persistent_term:erase(Key) || {{M, _} = Key, _} <- persistent_term:get(),
                                        lists:member(M, Names)],

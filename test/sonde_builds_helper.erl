@@ -1,5 +1,5 @@
-%% Other builds of sonde_nif, as they come one after the other in a node that is upgraded: the shipped
-%% one, whose library says another name of the same length.
+%% Other builds of sonde_nif, as they come one after the other in a node that is upgraded: that for
+%% tests, whose library says another name of the same length.
 -module(sonde_builds_helper).
 
 -export([make/2, load/1, id/0]).
@@ -7,9 +7,8 @@
 %% @doc Where the modules of `N' builds are, each with its library beside.
 -spec make(file:filename(), pos_integer()) -> [Ebin :: file:filename()].
 make(Dir, N) ->
-    Beam = code:which(sonde_nif),
-    Priv = filename:join(filename:dirname(filename:dirname(Beam)), "priv"),
-    [Library] = filelib:wildcard(filename:join(Priv, "sonde_nif-*.so")),
+    Beam = filename:join(os:getenv("SONDE_TEST_EBIN"), "sonde_nif.beam"),
+    [Library] = filelib:wildcard(filename:join(os:getenv("SONDE_TEST_NIF"), "sonde_nif-*.so")),
     "sonde_nif-" ++ Id = filename:basename(Library, ".so"),
     {ok, Bytes} = file:read_file(Library),
     {ok, Module} = file:read_file(Beam),
@@ -30,6 +29,8 @@ written(File, Bytes) ->
 %% @doc In the node that is to have this one.
 -spec load(file:filename()) -> ok.
 load(Ebin) ->
+    %% or it would be looked for there, not beside the module
+    true = os:unsetenv("SONDE_TEST_NIF"),
     _ = code:purge(sonde_nif),
     true = code:add_patha(Ebin),
     {module, sonde_nif} = code:load_file(sonde_nif),
