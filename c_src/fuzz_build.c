@@ -840,8 +840,10 @@ void image_build(struct image *img, const uint8_t *data, size_t size)
     unsigned table = byte(&b);
     memset(img, 0, sizeof *img);
     b.lay = layout_table(table % layout_count());
-    img->vm =
-        (struct vm){.reader = PEEK_SYSCALL, .lay = b.lay, .tab = {make(&b, SLOTS * 8ULL), SLOTS}};
+    img->vm = (struct vm){.reader = PEEK_SYSCALL,
+                          .lay = b.lay,
+                          .tab = {make(&b, SLOTS * 8ULL), SLOTS},
+                          .fun_module = 32};
     img->attr = any_attr(byte(&b));
     img->mode = byte(&b);
     img->steps = 1 + byte(&b) % 16;

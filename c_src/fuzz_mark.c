@@ -326,7 +326,8 @@ static void describe(struct model *m, enum kind kind, uint64_t p, uint64_t heade
     const uint64_t *keys = memory_at(p + 16);
     bool flat = kind == KIND_MAP && (header >> 6 & 3) == 0;
     m->r->odd = m->r->odd || (kind == KIND_REFC && header != LF(m->lay, bin_thing));
-    for (unsigned i = 0; i < FUN_ENTRY_WORDS && kind == KIND_FUN; i++)
+    unsigned words = kind == KIND_FUN ? m->vm->fun_module / 8u + m->lay->fun_names : 0;
+    for (unsigned i = 0; i < words; i++)
         m->r->odd = m->r->odd || !w || !memory_at(*w + i * 8ULL);
     m->r->odd = m->r->odd || (flat && (!w || !keys || !inside(m, *keys & ~7ULL, 1 + *w)));
 }

@@ -65,6 +65,15 @@ static void add_map(struct histogram *g, const struct thing *t)
     bar->words += t->words;
 }
 
+/* Where the module stands depends on how many addresses of code come first, so on the emulator's flavour
+ * too: a fun of ours has told. Without that nothing can be named. */
+bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_WORDS])
+{
+    unsigned words = vm->fun_module == 0 ? 0 : vm->fun_module / 8u + vm->lay->fun_names;
+    memset(entry, 0, FUN_ENTRY_WORDS * sizeof *entry);
+    return !(at & 7) && words <= FUN_ENTRY_WORDS && peek_block(vm->reader, at, words, entry);
+}
+
 /* A function that is new here is noted with what names it, while the stamp says that it is alive. */
 static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, const struct thing *t)
 {
@@ -75,8 +84,7 @@ static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, cons
     for (unsigned i = 0; i < BARS_KEYED; i++) {
         struct fun_bar *b = &g->funs[place_of(entry, i)];
         if (b->key == 0) {
-            if (g->nameless || (entry & 7) ||
-                !peek_block(vm->reader, entry, FUN_ENTRY_WORDS, b->entry))
+            if (g->nameless || !fun_entry_read(vm, entry, b->entry))
                 memset(b->entry, 0, sizeof b->entry); /* then it has no name */
             b->key = entry | 1;
             b->free = free;

@@ -33,7 +33,7 @@ struct keyed_bar {
     struct bar bar;
 };
 
-/* The VM's entry of the function, as far as it names it. */
+/* The VM's entry of the function, as far as it names it: at most so many words, in any release. */
 enum { FUN_ENTRY_WORDS = 12 };
 struct fun_bar {
     uint64_t key; /* its address; 0: free */
@@ -51,6 +51,9 @@ struct histogram {
     struct keyed_bar large[BARS_KEYED]; /* of others; key: arity + 1 */
     struct fun_bar funs[BARS_KEYED];
 };
+
+/* All of it that this VM has; the rest is 0. false: it cannot be read. */
+bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_WORDS]);
 
 struct histogram *histogram_new(bool nameless); /* NULL: no memory */
 void histogram_free(struct histogram *g);

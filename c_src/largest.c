@@ -337,8 +337,8 @@ static enum status look_at(struct largest *l, const struct vm *vm, struct large 
     r->kind = p->kind;
     r->fun.free = p->words - piece_index(p, p->at);
     if (p->kind == KIND_FUN && !l->heap.nameless &&
-        (!peek_word(vm->reader, p->thing + 8, &r->fun.key) || (r->fun.key & 7) ||
-         !peek_block(vm->reader, r->fun.key, FUN_ENTRY_WORDS, r->fun.entry)))
+        (!peek_word(vm->reader, p->thing + 8, &r->fun.key) ||
+         !fun_entry_read(vm, r->fun.key, r->fun.entry)))
         return ST_TORN;
     if (!(l->want & LARGEST_CONTENT))
         return ST_OK;

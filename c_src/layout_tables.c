@@ -103,15 +103,15 @@ enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN
 #define THINGS_25                                                                                  \
     KINDS(KIND_MATCH, KIND_NONE, KIND_REFC, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_NONE,          \
           KIND_MAP),                                                                               \
-        .fun = {4, 3, 8, 1, 0xFF}, .refc_is_term = true, .copied_bytes = 24, .tag_bytes = 8
+        .fun = {4, 3, 8, 1, 0xFF}, .fun_names = 6, .refc_is_term = true, .copied_bytes = 24, .tag_bytes = 8
 #define THINGS_27                                                                                  \
     KINDS(KIND_FUN_REF, KIND_NONE, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_REFC, KIND_MAP,         \
           KIND_NONE),                                                                              \
-        .fun = {2, 0, 16, 0, 0x1FF}, .tag_bytes = 16
+        .fun = {2, 0, 16, 0, 0x1FF}, .fun_names = 7, .tag_bytes = 16
 #define THINGS_28                                                                                  \
     KINDS(KIND_NONE, KIND_RECORD, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_REFC, KIND_MAP,          \
           KIND_NONE),                                                                              \
-        .fun = {2, 0, 16, 0, 0xFF}, .fun_uniq_first = true, .tag_bytes = 16
+        .fun = {2, 0, 16, 0, 0xFF}, .fun_uniq_first = true, .fun_names = 7, .tag_bytes = 16
 
 #define FORM_25                                                                                    \
     .pid_slot_high = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF,           \

@@ -95,6 +95,5 @@ enum status names_put_fun(struct names *ns, const struct vm *vm, uint64_t entry,
     if (st != ST_OK || ns->n == before)
         return st;
     ns->funs_n++;
-    return !(entry & 7) && peek_block(vm->reader, entry, FUN_ENTRY_WORDS, f->entry) ? ST_OK
-                                                                                    : ST_TORN;
+    return fun_entry_read(vm, entry, f->entry) ? ST_OK : ST_TORN;
 }

@@ -7,6 +7,9 @@
 #include "look.h"
 #include "thing.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 enum { NIL = 0x3B, NUMBER = 0x12F };
 
 #define WORDS_MAX (1ULL << 40)
@@ -647,11 +650,44 @@ static struct subject mixture(const struct layout *lay)
     return s;
 }
 
+/* An entry may be the last thing in memory: no word beyond what names it is read. */
+static void test_fun_entries(const struct layout *lay)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *pages =
+        mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0)
+        return check(false, "two pages", lay->name);
+    memset(pages, 0x55, page);
+    struct vm vm = {.reader = peek_ready(PEEK_GUARDED), .lay = lay};
+    for (unsigned addresses = 3; addresses <= 4; addresses++) {
+        uint64_t entry[FUN_ENTRY_WORDS];
+        unsigned words = addresses + lay->fun_names;
+        uintptr_t last = (uintptr_t)pages + page - words * sizeof *entry;
+        vm.fun_module = (uint16_t)(addresses * 8);
+        check(words <= FUN_ENTRY_WORDS && fun_entry_read(&vm, last, entry) && entry[0] != 0 &&
+                  entry[words - 1] == entry[0] &&
+                  (words == FUN_ENTRY_WORDS || entry[FUN_ENTRY_WORDS - 1] == 0),
+              "all of a fun's entry is read, and no more", lay->name);
+        check(!fun_entry_read(&vm, last + 8, entry), "not what ends before", lay->name);
+        check(!fun_entry_read(&vm, last - 4, entry), "nor what is not aligned", lay->name);
+    }
+    vm.fun_module = 0;
+    uint64_t none[FUN_ENTRY_WORDS];
+    check(fun_entry_read(&vm, (uintptr_t)pages + page, none) && none[0] == 0,
+          "nothing is read of what cannot be named", lay->name);
+    (void)munmap(pages, 2 * page);
+}
+
 static bool same(const struct made *a, const struct made *b)
 {
     return a->st == b->st && memcmp(a->roots, b->roots, sizeof a->roots) == 0 &&
            a->literals == b->literals && a->literal_words == b->literal_words &&
-           a->visible == b->visible && memcmp(&a->bars, &b->bars, sizeof a->bars) == 0;
+           a->visible == b->visible &&
+           memcmp(a->bars.bars, b->bars.bars, sizeof a->bars.bars) == 0 &&
+           memcmp(a->bars.tuples, b->bars.tuples, sizeof a->bars.tuples) == 0 &&
+           memcmp(a->bars.large, b->bars.large, sizeof a->bars.large) == 0 &&
+           memcmp(a->bars.funs, b->bars.funs, sizeof a->bars.funs) == 0;
 }
 
 static void test_slices(const struct layout *lay)
@@ -751,6 +787,7 @@ int main(void)
     for (unsigned i = 0; i < layout_count(); i++) {
         const struct layout *lay = layout_table(i);
         test_kinds(lay);
+        test_fun_entries(lay);
         test_binaries(lay);
         test_shapes(lay, 100000);
         test_sharing(lay);
