@@ -32,6 +32,7 @@ static void print_things(const struct layout *lay)
     printf("fun_more = %u\n", lay->fun.more);
     printf("fun_word = %u\n", lay->fun.word);
     printf("fun_shift = %u\n", lay->fun.shift);
+    printf("fun_names = %u\n", lay->fun_names);
 }
 
 static void print(const struct layout *lay)
