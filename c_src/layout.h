@@ -179,11 +179,11 @@ struct layout {
     uint8_t arity_width;  /* bytes */
     uint8_t flags_shift;  /* of the word that holds the flags of a node: where they start */
     bool fun_uniq_first;  /* in a fun's entry, see nif_fun.c (from 28) */
-    uint8_t fun_names;    /* words of that entry, or of an export's, from where a fun's module stands
+    uint8_t fun_names; /* words of that entry, or of an export's, from where a fun's module stands
                              to the last one that names something; more need not be there */
-    bool refc_is_term;    /* a ProcBin is a binary by itself (to 26); a BinRef is only seen through
+    bool refc_is_term; /* a ProcBin is a binary by itself (to 26); a BinRef is only seen through
                              a sub-binary, which then counts in bits */
-    uint8_t tag_bytes;    /* in a block, where blocks are tagged (+M<S>atags) */
+    uint8_t tag_bytes; /* in a block, where blocks are tagged (+M<S>atags) */
     uint8_t copied_bytes; /* a collection copies slices of so many bytes (to 26), else 0 */
 };
 

@@ -103,7 +103,8 @@ enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN
 #define THINGS_25                                                                                  \
     KINDS(KIND_MATCH, KIND_NONE, KIND_REFC, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_NONE,          \
           KIND_MAP),                                                                               \
-        .fun = {4, 3, 8, 1, 0xFF}, .fun_names = 6, .refc_is_term = true, .copied_bytes = 24, .tag_bytes = 8
+        .fun = {4, 3, 8, 1, 0xFF}, .fun_names = 6, .refc_is_term = true, .copied_bytes = 24,       \
+        .tag_bytes = 8
 #define THINGS_27                                                                                  \
     KINDS(KIND_FUN_REF, KIND_NONE, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_REFC, KIND_MAP,         \
           KIND_NONE),                                                                              \
