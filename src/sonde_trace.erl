@@ -131,7 +131,7 @@ calls({_, _, _} = TSpec, Max, Opts) ->
     calls([TSpec], Max, Opts);
 calls([_ | _] = TSpecs, Max, Opts) ->
     Formatter = formatter(Opts),
-    ok = clear(),
+    ok = sonde_trace_guard:stop(),
     Scope = proplists:get_value(scope, Opts, global),
     sonde_trace_guard:start(
       #{processes => processes_of(proplists:get_value(pid, Opts, all)),

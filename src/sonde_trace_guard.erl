@@ -71,7 +71,10 @@ set_up(Reply, Setup) ->
         Class:Why:Stack -> Reply ! {Reply, {raised, Class, Why, Stack}}, ok
     end.
 
+%% What was traced before ends here, where the name is ours: somebody who came at the same moment, and
+%% found it taken, must not end what we have set.
 set_up(Reply, #{patterns := Patterns} = Setup, Tracer, Formatter) ->
+    ok = sonde_trace_session:clear(),
     Session = sonde_trace_session:open(Tracer),
     try trace(Session, Setup, Tracer, [Formatter, self()]) of
         Functions ->

@@ -316,6 +316,7 @@ leaving_asks_nobody(N, Config) ->
                  How = expected(),
                  3 = length(from(Home, Node, proc_count, [memory, 3])),
                  ok = call(Bare, ?MODULE, idlers, [Visit, N]),
+                 ok = sonde_test:until(all_lie_still, fun() -> call(Bare, ?MODULE, lie_still, []) end),
                  {Reductions, Switches0, Cpu0} = call(Bare, ?MODULE, idle, []),
                  ok = leave(Home, a),
                  ok = sonde_test:until(no_janitor, fun() -> janitor(Bare) =:= undefined end),
@@ -348,6 +349,14 @@ keep_idlers(Pids) ->
     receive
         {which, From} -> From ! {idlers, Pids}, keep_idlers(Pids)
     end.
+
+%% Coming again takes out what was left, and literals of that are collected later, from one process
+%% after the other.
+lie_still() ->
+    {Before, _, _} = idle(),
+    ok = timer:sleep(300),
+    {After, _, _} = idle(),
+    Before =:= After.
 
 %% Reductions of a process that lies still are read without asking it.
 idle() ->
