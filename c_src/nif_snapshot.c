@@ -81,7 +81,7 @@ static ERL_NIF_TERM name(ErlNifEnv *env, const struct look *l, uint32_t i)
     }
 }
 
-static ERL_NIF_TERM names(ErlNifEnv *env, const struct look *l, uint64_t from)
+static ERL_NIF_TERM names_from(ErlNifEnv *env, const struct look *l, uint64_t from)
 {
     uint64_t end = NAMES_FIXED_N + ((const struct snapshot *)l->state)->names.n;
     ERL_NIF_TERM list = enif_make_list(env, 0);
@@ -103,7 +103,7 @@ NIF(nif_look_names)
     struct look *l = &h->look;
     bool good = has_names(l) && enif_get_uint64(env, argv[1], &from);
     enum status st = good ? nif_may_tell(sonde_of(env), l) : ST_OK;
-    ERL_NIF_TERM list = good ? names(env, l, from) : enif_make_badarg(env);
+    ERL_NIF_TERM list = good ? names_from(env, l, from) : enif_make_badarg(env);
     if (st != ST_OK)
         list = nif_status_atom(st);
     nif_give_look(h);

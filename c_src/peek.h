@@ -47,10 +47,10 @@ extern atomic_bool peek_left __attribute__((visibility("hidden")));
 
 static inline struct peek_slot *peek_enter(void)
 {
-    uint64_t stack = (uintptr_t)__builtin_frame_address(0) >> 16;
-    struct peek_slot *slot = &peek_slots[(stack * 0x9E3779B97F4A7C15U) >> 58];
-    atomic_fetch_add(&slot->calls, 1);
-    return slot;
+    uint64_t area = (uintptr_t)__builtin_frame_address(0) >> 16;
+    struct peek_slot *its = &peek_slots[(area * 0x9E3779B97F4A7C15U) >> 58];
+    atomic_fetch_add(&its->calls, 1);
+    return its;
 }
 
 static inline void peek_exit(struct peek_slot *slot)

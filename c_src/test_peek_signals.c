@@ -484,8 +484,8 @@ static void left_while_reading(void)
 
 static void *read_on(void *arg)
 {
-    atomic_bool *end = arg;
-    while (!atomic_load(end)) {
+    atomic_bool *over = arg;
+    while (!atomic_load(over)) {
         struct peek_slot *slot = peek_enter();
         if (peek_ready(PEEK_GUARDED) == PEEK_GUARDED && !refuses(PEEK_GUARDED, (uintptr_t)trap))
             _exit(3);
@@ -497,11 +497,11 @@ static void *read_on(void *arg)
 static void left_and_back(void)
 {
     enum { READERS = 3, ROUNDS = 20000 };
-    static atomic_bool end;
+    static atomic_bool over;
     pthread_t readers[READERS];
     install(&plain);
     for (int i = 0; i < READERS; i++)
-        CHILD_EXPECT(pthread_create(&readers[i], NULL, read_on, &end) == 0);
+        CHILD_EXPECT(pthread_create(&readers[i], NULL, read_on, &over) == 0);
     for (int i = 0; i < ROUNDS; i++) {
         peek_leave();
         if (i % 3 == 0)
@@ -509,7 +509,7 @@ static void left_and_back(void)
         peek_return();
     }
     peek_leave();
-    atomic_store(&end, true);
+    atomic_store(&over, true);
     for (int i = 0; i < READERS; i++)
         CHILD_EXPECT(pthread_join(readers[i], NULL) == 0);
     CHILD_EXPECT(is_bare());

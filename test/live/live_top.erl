@@ -37,7 +37,7 @@ watch({Name, Size, Command}) ->
     live_tmux:type(Name, "live_top:plant()."),
     ok = until(fun() -> has(live_tmux:screen(Name), "2>\\s*$") end),
     live_tmux:type(Name, "sonde:top(#{sort => message_queue_len})."),
-    golden(Name, "processes", "messages .*\n  1 .* planted_01 (.*\n)+.*\n>\\s*$"),
+    golden(Name, "processes", "messages .*\n  1 .* planted_01 (.*\n)+.*\na key, then Enter>\\s*$"),
     live_tmux:type(Name, "1"),
     golden(Name, "process", "process <[0-9.]+>  planted_01(.*\n)+retained"),
     live_tmux:type(Name, "h"),
