@@ -279,7 +279,8 @@ switched() ->
 dumped(Pid, File) ->
     case sonde_heap:dump(Pid, File, #{force => true}) of
         {ok, _} -> ok;
-        {error, {native_off, reloaded}} -> ok
+        {error, {native_off, reloaded}} -> ok;
+        {error, busy} -> ok
     end.
 
 %% Other processes do not run in the module for long: whom a purge ends is not what is tested here.
