@@ -412,9 +412,10 @@ struct verdict model_hold(const struct vm *vm, enum attr attr, uint64_t proc)
             part = pid ? share(*pid, has) : 0;
         v.value = (int64_t)((uint64_t)v.value + part);
     }
-    /* the account is of how it was */
+    /* the account is of how it was; and where an address is a binary here and a resource there, as none is in a VM,
+     * it has no part of it */
     if (attr == ATTR_binary_proportional && h.kind != REFUSED &&
-        (!all.exact || memory_changed() > 0))
+        (!all.exact || !all.plain || memory_changed() > 0))
         v.kind = ANY;
     return v;
 }
