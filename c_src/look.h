@@ -59,8 +59,8 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns);
 /* Whether all that was seen so far was seen of one and the same state: OK, TORN. */
 enum status look_close(const struct look *l);
 
-/* Whether what was copied earlier may still be given away. OK; GONE: the process ended, and nobody knows
- * whether it was sensitive in the end; TORN: it is sensitive by now. */
+/* Whether what was copied earlier may still be given away. OK; GONE: the process ended, so it cannot
+ * be known whether it was sensitive in the end; TORN: it is sensitive by now. */
 enum status look_may_tell(const struct look *l);
 
 void look_end(struct look *l);
