@@ -10,7 +10,7 @@
 void account_init(struct account *a, const struct layout *lay, const struct proctab *tab,
                   size_t max, bool tagged)
 {
-    *a = (struct account){.lay = lay, .tab = *tab, .block_bytes = 8};
+    *a = (struct account){.lay = lay, .tab = *tab, .block_bytes = 8, .prints = true};
     a->block_bytes += tagged ? lay->tag_bytes : 0;
     census_init(&a->all, max, false);
     census_init(&a->counted, UINT32_MAX, true); /* as many as there are processes, like pids */
@@ -161,7 +161,7 @@ static enum status merge(struct account *a, struct merge *m, const struct known 
         return st == ST_OK && m->followed && has->holders > 0 ? note_holding(a, a->pids[m->me], has)
                                                               : st;
     }
-    m->print += account_print(has);
+    m->print += a->prints ? account_print(has) : 0;
     if (has->refs > has->first)
         on_heap(a, k, m->me);
     if (has->first > 0)

@@ -59,6 +59,7 @@ struct account {
     size_t n, cap;
     size_t at;              /* how far sums were added */
     uint32_t era;           /* how often it was emptied */
+    bool prints;            /* there is a second pass: the prints are noted */
     struct census counted;  /* by pid, 32 bytes each: `size' is the print of what it had */
     struct census followed; /* by pid: whose holdings are kept */
     unsigned block_bytes;   /* what the allocator adds to a block */

@@ -84,6 +84,11 @@ bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release
     return opened != NULL;
 }
 
+ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why)
+{
+    return enif_make_tuple2(env, ATOM(raise), why);
+}
+
 bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field)
 {
     char name[32];
@@ -133,7 +138,7 @@ static ERL_NIF_TERM keep_status(ErlNifEnv *env, ERL_NIF_TERM status, bool adopt)
     struct sonde *s = sonde_of(env);
     ErlNifEnv *old = nif_out_of_memory() ? NULL : enif_alloc_env();
     if (!old)
-        return enif_raise_exception(env, ATOM(no_memory));
+        return nif_raise(env, ATOM(no_memory));
     ERL_NIF_TERM copy = enif_make_copy(old, status);
     enif_mutex_lock(s->lock);
     bool late = atomic_load(&s->proved);
@@ -160,13 +165,13 @@ NIF(nif_do_put_status)
 }
 
 /* One that came off, and in the same moment its outcome: there is never one without the other. */
-NIF(nif_adopt)
+NIF(nif_do_adopt)
 {
     (void)argc;
     /* (Status) */
     struct sonde *s = sonde_of(env);
     if (!nif_is_prover(env) || !s->candidate.lay || s->candidate.tab.max == 0)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return keep_status(env, argv[0], true);
 }
 
@@ -204,7 +209,7 @@ NIF(nif_do_want_reader)
         return ATOM(ok);
     }
     if (argv[0] != ATOM(guarded) && argv[0] != ATOM(syscall))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     atomic_store(&sonde_of(env)->reader, argv[0] == ATOM(guarded) ? PEEK_GUARDED : PEEK_SYSCALL);
     return ATOM(ok);
 }
@@ -224,18 +229,18 @@ NIF(nif_do_switch)
     (void)argc;
     /* (on | off) */
     if (argv[0] != ATOM(on) && argv[0] != ATOM(off))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     atomic_store(&sonde_of(env)->off, argv[0] == ATOM(off));
     return ATOM(ok);
 }
 
-NIF(nif_content)
+NIF(nif_do_content)
 {
     (void)argc;
     /* (true | false): false forbids content, and nothing brings it back. Whether it is allowed */
     struct sonde *s = sonde_of(env);
     if (argv[0] != ATOM(true) && argv[0] != ATOM(false))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (argv[0] == ATOM(false))
         atomic_store(&s->no_content, true);
     return atomic_load(&s->no_content) ? ATOM(false) : ATOM(true);
@@ -256,7 +261,7 @@ NIF(nif_instance)
     return enif_make_int64(env, sonde_of(env)->instance);
 }
 
-NIF(nif_counters)
+NIF(nif_do_counters)
 {
     (void)argc, (void)argv;
     struct sonde *s = sonde_of(env);
@@ -267,7 +272,7 @@ NIF(nif_counters)
         enif_make_uint64(env, atomic_load(&s->asked)), enif_make_uint64(env, peek_faults())};
     ERL_NIF_TERM map;
     if (!enif_make_map_from_arrays(env, keys, values, 5, &map))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return map;
 }
 

@@ -10,7 +10,7 @@
 
 /* clang-format off */
 #define ATOM_LIST(X)                                                                      \
-    X(ok) X(error) X(undefined) X(true) X(false) X(on) X(off) X(none) X(guarded)          \
+    X(ok) X(error) X(raise) X(badarg) X(undefined) X(true) X(false) X(on) X(off) X(none) X(guarded)          \
     X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done) X(system_limit)           \
     X(no_reader) X(filtered) X(no_memory) X(top) X(sample) X(diff) X(holders) X(all) X(entries)       \
     X(left) X(native) X(busy) X(asked) X(faults) X(at) X(base) X(term) X(process_table)   \
@@ -126,38 +126,42 @@ bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field);
 /* On a normal scheduler the environment points at the caller's Process. false: not here. */
 bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc);
 
+/* In place of an exception, of which no NIF may raise one: sonde_nif does, and says why. */
+ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why);
+
 #define NIF(Name) ERL_NIF_TERM Name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 
 /* The functions of the library: name, arity, scheduler. A slice is longer than a normal scheduler should
  * wait. */
 #define DIRTY ERL_NIF_DIRTY_JOB_IO_BOUND
 /* clang-format off */
-#define NIF_LIST(X)                                                                       \
-    X(build_id, 0, 0) X(instance, 0, 0) X(status, 0, 0) X(do_put_status, 1, 0)            \
-    X(reader, 0, 0) X(do_want_reader, 1, 0) X(state, 0, 0) X(do_switch, 1, 0)             \
-    X(do_leave, 0, 0) X(counters, 0, 0) X(tables, 0, 0) X(calibrate, 1, 0)                \
-    X(calibrate_table, 1, DIRTY) X(probe, 4, 0) X(probe_swollen, 4, 0)                    \
-    X(probe_trap, 0, 0) X(read, 2, 0) X(adopt, 1, 0) X(scan_new, 6, 0)                    \
-    X(scan_step, 1, DIRTY) X(scan_feed, 2, 0) X(scan_rows, 4, 0) X(scan_info, 1, 0)       \
-    X(scan_pids, 3, 0) X(scan_values, 3, 0) X(scan_skip, 2, 0) X(scan_after, 1, 0)        \
-    X(scan_limit, 3, 0) X(calibrate_fun, 2, 0) X(calibrate_literals, 2, 0)                \
-    X(probe_resource, 1, 0) X(calibrate_resources, 5, 0) X(account_new, 2, 0)             \
-    X(account_add, 3, DIRTY) X(account_want, 2, DIRTY) X(account_sum, 1, DIRTY)           \
-    X(account_rank, 3, DIRTY) X(account_ranked, 2, 0) X(account_holdings, 2, 0)           \
-    X(account_known, 2, 0) X(do_account_resources, 2, 0) X(account_end, 1, DIRTY)            \
-    X(do_look_new, 6, 0) X(look_step, 1, DIRTY) X(look_progress, 1, 0) X(look_end, 1, DIRTY) \
-    X(look_heap, 1, 0) X(look_top, 2, 0) X(look_top_info, 1, 0) X(look_flat, 1, 0)        \
-    X(look_refs, 2, 0) X(flat_quick, 1, 0) X(look_mailbox, 1, 0) X(look_shapes, 2, 0)     \
-    X(do_prover_begin, 0, 0) X(prover_end, 0, 0) X(prover, 0, 0) X(allow_probe, 1, 0)     \
-    X(disallow_probe, 1, 0)                                                               \
-    X(look_pinned, 3, 0) X(look_slices, 3, 0) X(look_text, 1, 0) X(look_names, 2, 0)      \
-    X(look_content, 1, 0) X(content, 1, 0)
+#define NIF_LIST(X)                                                                          \
+    X(build_id, 0, 0) X(instance, 0, 0) X(status, 0, 0) X(do_put_status, 1, 0)               \
+    X(reader, 0, 0) X(do_want_reader, 1, 0) X(state, 0, 0) X(do_switch, 1, 0)                \
+    X(do_leave, 0, 0) X(do_counters, 0, 0) X(tables, 0, 0) X(do_calibrate, 1, 0)             \
+    X(do_calibrate_table, 1, DIRTY) X(do_probe, 4, 0) X(do_probe_swollen, 4, 0)              \
+    X(do_probe_trap, 0, 0) X(do_read, 2, 0) X(do_adopt, 1, 0) X(do_scan_new, 6, 0)           \
+    X(do_scan_step, 1, DIRTY) X(do_scan_feed, 2, 0) X(do_scan_rows, 4, 0)                    \
+    X(do_scan_info, 1, 0) X(do_scan_pids, 3, 0) X(do_scan_values, 3, 0)                      \
+    X(do_scan_skip, 2, 0) X(do_scan_after, 1, 0) X(do_scan_limit, 3, 0)                      \
+    X(do_calibrate_fun, 2, 0) X(do_calibrate_literals, 2, 0) X(do_probe_resource, 1, 0)      \
+    X(do_calibrate_resources, 5, 0) X(do_account_new, 3, 0) X(do_account_add, 3, DIRTY)      \
+    X(do_account_want, 2, DIRTY) X(do_account_sum, 1, DIRTY) X(do_account_rank, 3, DIRTY)    \
+    X(do_account_ranked, 2, 0) X(do_account_holdings, 2, 0) X(do_account_known, 2, 0)        \
+    X(do_account_resources, 2, 0) X(do_account_end, 1, DIRTY) X(do_look_new, 6, 0)           \
+    X(do_look_step, 1, DIRTY) X(do_look_progress, 1, 0) X(do_look_end, 1, DIRTY)             \
+    X(do_look_heap, 1, 0) X(do_look_top, 2, 0) X(do_look_top_info, 1, 0)                     \
+    X(do_look_flat, 1, 0) X(do_look_refs, 2, 0) X(flat_quick, 1, 0) X(do_look_mailbox, 1, 0) \
+    X(do_look_shapes, 2, 0) X(do_prover_begin, 0, 0) X(do_prover_end, 0, 0) X(prover, 0, 0)  \
+    X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
+    X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
+    X(do_look_content, 1, 0) X(do_content, 1, 0)
 /* Those that a NIF schedules in its own place. */
 #define SCHEDULED_LIST(X) X(trapped, 0, 0)
 /* And those that only the tests' library has. */
-#define TEST_LIST(X)                                                                      \
-    X(weaken, 1) X(set_offset, 2) X(fail_alloc, 1) X(hold_reader, 2)                      \
-    X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)       \
+#define TEST_LIST(X)                                                                         \
+    X(do_weaken, 1) X(do_set_offset, 2) X(do_fail_alloc, 1) X(do_hold_reader, 2)             \
+    X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)          \
     X(unseal, 1) X(forget_proof, 0)
 /* clang-format on */
 

@@ -43,22 +43,24 @@ static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
                             st == ST_TOO_LARGE ? ATOM(system_limit) : ATOM(no_memory));
 }
 
-NIF(nif_account_new)
+NIF(nif_do_account_new)
 {
     (void)argc;
-    /* (MaxEntries, Tagged) */
+    /* (MaxEntries, Tagged, Parts): whether parts are looked up in it, once it is filled */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 max;
     if (!atomic_load_explicit(&s->proved, memory_order_acquire) ||
-        !enif_get_uint64(env, argv[0], &max) || (argv[1] != ATOM(true) && argv[1] != ATOM(false)))
-        return enif_make_badarg(env);
+        !enif_get_uint64(env, argv[0], &max) || (argv[1] != ATOM(true) && argv[1] != ATOM(false)) ||
+        (argv[2] != ATOM(true) && argv[2] != ATOM(false)))
+        return nif_raise(env, ATOM(badarg));
     struct held_account *h =
         nif_out_of_memory() ? NULL : enif_alloc_resource(s->account_type, sizeof *h);
     if (!h)
-        return enif_raise_exception(env, ATOM(no_memory));
+        return nif_raise(env, ATOM(no_memory));
     h->lay = *s->vm.lay;
     atomic_flag_clear(&h->in_use);
     account_init(&h->account, &h->lay, &s->vm.tab, max, argv[1] == ATOM(true));
+    h->account.prints = argv[2] == ATOM(true);
     ERL_NIF_TERM term = enif_make_resource(env, h);
     enif_release_resource(h);
     return term;
@@ -90,29 +92,29 @@ static ERL_NIF_TERM add(ErlNifEnv *env, struct account *a, enum census_kind kind
     struct known k;
     for (unsigned i = 0; i < CHUNK_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
         if (!get_known(env, head, &k))
-            return enif_make_badarg(env);
+            return nif_raise(env, ATOM(badarg));
         enum status st = account_add(a, kind, &k);
         if (st != ST_OK)
             return error_of(env, st);
     }
-    return enif_is_empty_list(env, list) ? ATOM(ok) : enif_make_badarg(env);
+    return enif_is_empty_list(env, list) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
 }
 
-NIF(nif_account_add)
+NIF(nif_do_account_add)
 {
     (void)argc;
     /* (Account, table | literal, [{Id, Size, Refc, References}]): at most CHUNK_MAX, each Id once for each
      * table. Dirty: a part of a large census that grows takes a millisecond. */
     struct held_account *h = take(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (argv[1] != ATOM(table) && argv[1] != ATOM(literal))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     enum census_kind kind = argv[1] == ATOM(table) ? CENSUS_TABLE : CENSUS_LITERAL;
     return give_back(h, add(env, &h->account, kind, argv[2]));
 }
 
-NIF(nif_account_want)
+NIF(nif_do_account_want)
 {
     (void)argc;
     /* (Account, [Id]): an account of these alone, and of who holds them; or (Account, [Pid]): of all, and
@@ -124,7 +126,7 @@ NIF(nif_account_want)
     ErlNifUInt64 id;
     ErlNifPid pid;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     for (unsigned i = 0;
          st == ST_OK && i < CHUNK_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
         if (enif_get_local_pid(env, head, &pid))
@@ -132,11 +134,11 @@ NIF(nif_account_want)
         else if (enif_get_uint64(env, head, &id) && id != 0)
             st = account_want(&h->account, id);
         else
-            return give_back(h, enif_make_badarg(env));
+            return give_back(h, nif_raise(env, ATOM(badarg)));
     }
     if (st != ST_OK)
         return give_back(h, error_of(env, st));
-    return give_back(h, enif_is_empty_list(env, list) ? ATOM(ok) : enif_make_badarg(env));
+    return give_back(h, enif_is_empty_list(env, list) ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
 }
 
 /* ---- out ------------------------------------------------------------------------------------ */
@@ -174,13 +176,13 @@ static enum status slice(struct account *a, enum status (*step)(struct account *
     return st;
 }
 
-NIF(nif_account_sum)
+NIF(nif_do_account_sum)
 {
     (void)argc;
     /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Once. */
     struct held_account *h = take(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enum status st = slice(&h->account, account_sum);
     return give_back(h, st == ST_OK ? sums(env, &h->account) : ATOM(more));
 }
@@ -195,20 +197,20 @@ static enum status rank_references(struct account *a, struct budget *b)
     return account_rank(a, true, b);
 }
 
-NIF(nif_account_rank)
+NIF(nif_do_account_rank)
 {
     (void)argc;
     /* (Account, size | count, N | next): more (then again, with `next') | ok | {error, _}; dirty */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 n;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (argv[1] != ATOM(size) && argv[1] != ATOM(count))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     if (enif_get_uint64(env, argv[2], &n))
         account_rank_start(&h->account, n);
     else if (argv[2] != ATOM(next))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     enum status st = slice(&h->account, argv[1] == ATOM(size) ? rank_size : rank_references);
     return give_back(h, st == ST_OK          ? ATOM(ok)
                         : st == ST_TIMESLICE ? ATOM(more)
@@ -245,7 +247,7 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const struct account *a, size_t n, ERL
 {
     ErlNifUInt64 first;
     if (!enif_get_uint64(env, from, &first))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM list = enif_make_list(env, 0);
     size_t start = first < n ? first : n;
     for (size_t i = n - start < CHUNK_MAX ? n : start + CHUNK_MAX; i > start; i--)
@@ -253,37 +255,37 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const struct account *a, size_t n, ERL
     return list;
 }
 
-NIF(nif_account_ranked)
+NIF(nif_do_account_ranked)
 {
     (void)argc;
     /* (Account, From): [{Id, Size, Refc, References}], largest first */
     struct held_account *h = take(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     size_t n = h->account.ranked ? h->account.top.n : 0;
     return give_back(h, items(env, &h->account, n, argv[1], ranked_item));
 }
 
-NIF(nif_account_holdings)
+NIF(nif_do_account_holdings)
 {
     (void)argc;
     /* (Account, From): [{Id, Pid, References, Queued, Share}], of those that are wanted */
     struct held_account *h = take(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return give_back(h, items(env, &h->account, h->account.holdings_n, argv[1], holding_item));
 }
 
-NIF(nif_account_known)
+NIF(nif_do_account_known)
 {
     (void)argc;
     /* (Account, Id): {Id, Size, Refc, References} | undefined, where nobody has it */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 id;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (!enif_get_uint64(env, argv[1], &id))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     const struct known *k = census_find(&h->account.all, id);
     return give_back(h, k && k->refs > 0 ? known_out(env, k) : ATOM(undefined));
 }
@@ -304,9 +306,9 @@ NIF(nif_do_account_resources)
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 atoms_n;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (!enif_get_uint64(env, argv[1], &atoms_n))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     const struct resource_types *ts = &h->account.types;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (uint32_t i = ts->n; i-- > 0;) {
@@ -316,13 +318,13 @@ NIF(nif_do_account_resources)
     return give_back(h, list);
 }
 
-NIF(nif_account_end)
+NIF(nif_do_account_end)
 {
     (void)argc;
     /* (Account): more | ok. Its memory goes now, not with the next collection of its holder; it is empty
      * afterwards. Dirty: there may be much to free. */
     struct held_account *h = take(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return give_back(h, slice(&h->account, account_free_some) == ST_OK ? ATOM(ok) : ATOM(more));
 }

@@ -11,7 +11,7 @@ enum { QUICK_STEPS = 4096, QUICK_STEPS_DEAR = 256, QUICK_FRAGMENTS = 64 };
 
 enum { LITERAL_BYTES_MAX_LOG2 = 40 };
 
-NIF(nif_calibrate_literals)
+NIF(nif_do_calibrate_literals)
 {
     (void)argc;
     /* (Literal, Bytes): after calibrate. All literals lie in one area of that size. */
@@ -19,7 +19,7 @@ NIF(nif_calibrate_literals)
     ErlNifUInt64 bytes;
     if (!nif_is_prover(env) || !vm->lay || !enif_is_tuple(env, argv[0]) ||
         !enif_get_uint64(env, argv[1], &bytes) || bytes >> LITERAL_BYTES_MAX_LOG2 != 0)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     uintptr_t at = term_pointer(argv[0]);
     vm->literals = (struct block){0, 0};
     if (bytes != 0)
@@ -32,7 +32,7 @@ NIF(nif_calibrate_literals)
 static ERL_NIF_TERM sums_of(ErlNifEnv *env, const struct look *l)
 {
     if (l->st != ST_OK || l->walker != &flat_walker)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     const struct flat *f = l->state;
     const struct measure *m = &f->measure;
     bool shared = f->shared.measure != NULL;
@@ -44,13 +44,13 @@ static ERL_NIF_TERM sums_of(ErlNifEnv *env, const struct look *l)
                             enif_make_uint64(env, shared ? f->shared.literals : 0));
 }
 
-NIF(nif_look_flat)
+NIF(nif_do_look_flat)
 {
     (void)argc;
     /* (Look): after flat, {Words, Bytes, Visible, Pinned, Shared, Literals} */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM term = sums_of(env, &h->look);
     nif_give_look(h);
     return term;
@@ -63,7 +63,7 @@ static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
     const struct known *k;
     enum status st;
     if (l->st != ST_OK || l->walker != &flat_walker)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     while ((st = census_next(&((const struct flat *)l->state)->refs, &at, &b, &k)) == ST_OK)
         list = enif_make_list_cell(
             env,
@@ -73,16 +73,16 @@ static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
     return enif_make_tuple2(env, st == ST_GONE ? ATOM(done) : enif_make_uint64(env, at), list);
 }
 
-NIF(nif_look_refs)
+NIF(nif_do_look_refs)
 {
     (void)argc;
     /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At is 0 first */
     ErlNifUInt64 at;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
-    ERL_NIF_TERM term =
-        enif_get_uint64(env, argv[1], &at) ? refs_from(env, &h->look, at) : enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM term = enif_get_uint64(env, argv[1], &at) ? refs_from(env, &h->look, at)
+                                                           : nif_raise(env, ATOM(badarg));
     nif_give_look(h);
     return term;
 }

@@ -22,7 +22,7 @@ ERL_NIF_TERM nif_atom(uint64_t word, uint64_t atoms_n)
     return term_is_atom(word) && word >> 6 < atoms_n ? (ERL_NIF_TERM)word : ATOM(undefined);
 }
 
-NIF(nif_calibrate_fun)
+NIF(nif_do_calibrate_fun)
 {
     (void)argc;
     /* (LocalFun, ItsModule): after calibrate */
@@ -31,7 +31,7 @@ NIF(nif_calibrate_fun)
     uint64_t entry;
     if (!nif_is_prover(env) || !vm->lay || !enif_is_fun(env, argv[0]) ||
         !enif_is_atom(env, argv[1]))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     vm->fun_module = 0;
     if (!peek_word(reader, term_pointer(argv[0]) + 8, &entry) || (entry & 7))

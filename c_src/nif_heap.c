@@ -123,14 +123,14 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
 {
     uintptr_t proc;
     if (!nif_find_process(env, vm, pid, &proc))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (vm->reader == PEEK_NONE)
         return ATOM(no_reader);
     if (proc == 0)
         return ATOM(gone);
     struct held_look *h = nif_out_of_memory() ? NULL : enif_alloc_resource(s->look_type, sizeof *h);
     if (!h)
-        return enif_raise_exception(env, ATOM(no_memory));
+        return nif_raise(env, ATOM(no_memory));
     atomic_flag_clear(&h->in_use);
     enum status st =
         look_start(&h->look, vm, proctab_slot(vm->lay, &vm->tab, pid), proc, walker, args);
@@ -152,7 +152,7 @@ NIF(nif_do_look_new)
     if (!walker || !nif_best_vm(env, &vm) || !get_want(env, argv[2], &args.want) ||
         !enif_get_uint64(env, argv[3], &max_words) ||
         !enif_get_uint64(env, argv[4], &max_entries) || !enif_get_uint64(env, argv[5], &n))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     args.max_words = max_words;
     args.max_entries = max_entries;
     args.n = n;
@@ -182,13 +182,13 @@ enum status nif_may_tell(const struct sonde *s, struct look *l)
     return l->vm.reader == PEEK_NONE ? ST_TORN : look_may_tell(l);
 }
 
-NIF(nif_look_content)
+NIF(nif_do_look_content)
 {
     (void)argc;
     /* (Look): true, or why none of its answers has content: forbidden, sensitive */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enum content content = h->look.args.content;
     nif_give_look(h);
     return content == CONTENT_SENSITIVE
@@ -210,25 +210,25 @@ static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
     return nif_status_atom(st);
 }
 
-NIF(nif_look_step)
+NIF(nif_do_look_step)
 {
     (void)argc;
     /* (Look): dirty, because a slice is longer than a normal scheduler should wait */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM said = step(sonde_of(env), &h->look);
     nif_give_look(h);
     return said;
 }
 
-NIF(nif_look_progress)
+NIF(nif_do_look_progress)
 {
     (void)argc;
     /* (Look): {WordsLookedAt, OfSoMany} */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     uint64_t done = 0;
     uint64_t total = 0;
     if (h->look.state)
@@ -237,14 +237,14 @@ NIF(nif_look_progress)
     return enif_make_tuple2(env, enif_make_uint64(env, done), enif_make_uint64(env, total));
 }
 
-NIF(nif_look_end)
+NIF(nif_do_look_end)
 {
     (void)argc;
     /* (Look): its memory goes now, not with the next collection of its holder; it has no answer
      * afterwards. Dirty: there may be much to free. */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     look_end(&h->look);
     h->look.st = ST_GONE;
     nif_give_look(h);
@@ -287,7 +287,7 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
         enif_make_tuple_from_array(env, roots, ROOT_COUNT)};
     ERL_NIF_TERM map;
     if (!enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return map;
 }
 
@@ -300,7 +300,7 @@ static ERL_NIF_TERM binaries_map(ErlNifEnv *env, const struct waste *w, const st
         enif_make_uint64(env, w ? w->garbage : 0), enif_make_uint64(env, w ? w->pinned_bytes : 0)};
     ERL_NIF_TERM map;
     if (!enif_make_map_from_arrays(env, keys, values, w ? 4 : 1, &map))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return map;
 }
 
@@ -352,7 +352,7 @@ static ERL_NIF_TERM answer(ErlNifEnv *env, const struct sonde *s, struct look *l
     const struct waste *w = l->walker == &account_walker ? l->state : NULL;
     const struct heap *h = w ? &w->heap : l->state;
     if (!h || l->st != ST_OK || (!w && l->walker != &mark_walker))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enum status st = nif_may_tell(s, l);
     if (st != ST_OK)
         return nif_status_atom(st);
@@ -360,13 +360,13 @@ static ERL_NIF_TERM answer(ErlNifEnv *env, const struct sonde *s, struct look *l
     return enif_make_tuple3(env, heap_map(env, l, h), binaries_map(env, w, h), list);
 }
 
-NIF(nif_look_heap)
+NIF(nif_do_look_heap)
 {
     (void)argc;
     /* (Look): after mark or account, {Sizes, BytesOfBinaries, Histogram} | torn | gone */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM term = answer(env, sonde_of(env), &h->look);
     nif_give_look(h);
     return term;

@@ -19,15 +19,15 @@ static ERL_NIF_TERM totals(ErlNifEnv *env, const struct mailbox *m)
         enif_make_uint64(env, m->measure.sum.visible), enif_make_uint64(env, m->examined));
 }
 
-NIF(nif_look_mailbox)
+NIF(nif_do_look_mailbox)
 {
     (void)argc;
     /* (Look): after mailbox, {Messages, Words, Visible, Examined} */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     const struct mailbox *m = mailbox_of(h);
-    ERL_NIF_TERM term = m ? totals(env, m) : enif_make_badarg(env);
+    ERL_NIF_TERM term = m ? totals(env, m) : nif_raise(env, ATOM(badarg));
     nif_give_look(h);
     return term;
 }
@@ -76,7 +76,7 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mail
                : enif_make_tuple2(env, enif_make_uint(env, from + ROWS_MAX), list);
 }
 
-NIF(nif_look_shapes)
+NIF(nif_do_look_shapes)
 {
     (void)argc;
     /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn | gone;
@@ -84,11 +84,11 @@ NIF(nif_look_shapes)
     unsigned from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     const struct mailbox *m = mailbox_of(h);
     bool good = m && enif_get_uint(env, argv[1], &from) && from <= SHAPES_TABLE;
     enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
-    ERL_NIF_TERM term = good ? rows(env, &h->look, m, from) : enif_make_badarg(env);
+    ERL_NIF_TERM term = good ? rows(env, &h->look, m, from) : nif_raise(env, ATOM(badarg));
     if (st != ST_OK)
         term = nif_status_atom(st);
     nif_give_look(h);

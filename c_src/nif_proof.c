@@ -79,7 +79,7 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
            peek_word(vm->reader, (uintptr_t)*proc + LF(vm->lay, id), &id) && id == *pid;
 }
 
-NIF(nif_calibrate)
+NIF(nif_do_calibrate)
 {
     (void)argc;
     /* (TableIndex): on a normal scheduler, where the caller's own Process can be found */
@@ -87,7 +87,7 @@ NIF(nif_calibrate)
     unsigned index;
     uint64_t pid;
     if (!nif_is_prover(env) || !enif_get_uint(env, argv[0], &index) || index >= layout_count())
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (enif_thread_type() != ERL_NIF_THR_NORMAL_SCHEDULER)
         return ATOM(not_normal_scheduler);
     s->seal.own = 0;
@@ -101,7 +101,7 @@ NIF(nif_calibrate)
     return ATOM(ok);
 }
 
-NIF(nif_calibrate_table)
+NIF(nif_do_calibrate_table)
 {
     (void)argc;
     /* (ProcessLimit): after calibrate. Dirty: by system calls it takes some milliseconds. The caller's
@@ -111,7 +111,7 @@ NIF(nif_calibrate_table)
     ErlNifPid self;
     if (!nif_is_prover(env) || !enif_self(env, &self) || s->seal.own == 0 ||
         !enif_get_uint64(env, argv[0], &limit))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     if (reader == PEEK_NONE)
         return ATOM(no_reader);
@@ -280,7 +280,7 @@ static ERL_NIF_TERM answer(ErlNifEnv *env, const struct vm *vm, uintptr_t proc,
     return proof_read(vm, proc, p, &result) ? enif_make_int64(env, result) : ATOM(torn);
 }
 
-NIF(nif_probe)
+NIF(nif_do_probe)
 {
     (void)argc;
     /* (Pid, Path, Op, Argument) */
@@ -289,7 +289,7 @@ NIF(nif_probe)
     uintptr_t proc;
     if (!nif_is_proving(env) || !get_candidate(sonde_of(env), &vm) ||
         !get_proof(env, &vm, argv + 1, &p) || !nif_find_process(env, &vm, argv[0], &proc))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return answer(env, &vm, proc, &p);
 }
 
@@ -305,7 +305,7 @@ static bool make_tuple_of(ErlNifEnv *env, unsigned n, ERL_NIF_TERM element)
     return true;
 }
 
-NIF(nif_probe_swollen)
+NIF(nif_do_probe_swollen)
 {
     (void)argc;
     /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, which has just
@@ -323,9 +323,9 @@ NIF(nif_probe_swollen)
         !get_proof(env, &vm, argv + 1, &p) || !enif_get_tuple(env, argv[0], &arity, &swell) ||
         arity != 3 || !enif_get_uint(env, swell[0], &n1) || !enif_get_uint(env, swell[1], &n2) ||
         n1 > PROOF_SWELL || n2 > PROOF_SWELL || n1 == 0 || n2 == 0)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (!make_tuple_of(env, n1, swell[2]) || !make_tuple_of(env, n2, swell[2]))
-        return enif_raise_exception(env, ATOM(no_memory));
+        return nif_raise(env, ATOM(no_memory));
     return answer(env, &vm, nif_own_process(env, &vm, &pid, &proc) ? (uintptr_t)proc : 0, &p);
 }
 
@@ -335,11 +335,11 @@ NIF(nif_trapped)
     return ATOM(ok);
 }
 
-NIF(nif_probe_trap)
+NIF(nif_do_probe_trap)
 {
     /* (): comes to its answer by way of another call, for which the VM keeps things in the caller */
     if (!nif_is_proving(env))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     return enif_schedule_nif(env, "probe_trap", 0, CALLED(trapped), argc, argv);
 }
 
@@ -371,7 +371,7 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
     return st == ST_OK ? walk_close(&w, vm, &q) : st;
 }
 
-NIF(nif_read)
+NIF(nif_do_read)
 {
     (void)argc;
     /* (Pid, Attr): what a scan would find; an atom says why not */
@@ -381,7 +381,7 @@ NIF(nif_read)
     int64_t value;
     if (!nif_best_vm(env, &vm) || !nif_attr(env, argv[1], &attr) ||
         !nif_find_process(env, &vm, argv[0], &proc))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (vm.reader == PEEK_NONE)
         return ATOM(no_reader);
     enum status st = read_attr(&vm, attr, argv[0], proc, &value);

@@ -19,17 +19,17 @@ bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde)
     return nif_open_type(env, "sonde_probe_" SONDE_BUILD_ID, release, &sonde->probe_type);
 }
 
-NIF(nif_probe_resource)
+NIF(nif_do_probe_resource)
 {
     (void)argc;
     /* (Bytes): a resource that holds nothing */
     ErlNifUInt64 bytes;
     if (!nif_is_prover(env) || !enif_get_uint64(env, argv[0], &bytes) || bytes == 0 ||
         bytes > SIZE_MAX_BYTES)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     void *obj = nif_out_of_memory() ? NULL : enif_alloc_resource(sonde_of(env)->probe_type, bytes);
     if (!obj)
-        return enif_raise_exception(env, ATOM(no_memory));
+        return nif_raise(env, ATOM(no_memory));
     ERL_NIF_TERM term = enif_make_resource(env, obj);
     enif_release_resource(obj);
     return term;
@@ -64,7 +64,7 @@ static bool is_code(uint64_t address)
     return address - known < far || known - address < far;
 }
 
-NIF(nif_calibrate_resources)
+NIF(nif_do_calibrate_resources)
 {
     (void)argc;
     /* (Probe, LargerProbe, OtherReference, AddressOfProbe, Module): after calibrate. Which fields show what
@@ -76,7 +76,7 @@ NIF(nif_calibrate_resources)
     if (!nif_is_prover(env) || !vm->lay || !enif_get_resource(env, argv[0], s->probe_type, &obj) ||
         !enif_is_ref(env, argv[1]) || !enif_is_ref(env, argv[2]) ||
         !enif_get_uint64(env, argv[3], &address) || !enif_is_atom(env, argv[4]))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     vm->reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
     struct shown own = look(vm, argv[0]);
     struct shown larger = look(vm, argv[1]);

@@ -184,7 +184,7 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
     return h;
 }
 
-NIF(nif_scan_new)
+NIF(nif_do_scan_new)
 {
     (void)argc;
     /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); where an account is needed
@@ -201,14 +201,14 @@ NIF(nif_scan_new)
         !get_questions(env, argv[0], mode, &q) || !enif_get_uint64(env, argv[2], &n) ||
         !get_account(env, &from, mode, &q, &account) || !get_first(env, from, mode, &first) ||
         !enif_get_uint64(env, argv[5], &max))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     struct held *h = new_scan(s, &q, mode, n, first, account, max);
     if (!h)
-        return enif_raise_exception(env, ATOM(no_memory));
+        return nif_raise(env, ATOM(no_memory));
     bool ok = get_exclude(env, argv[4], &h->scan) && get_only(env, from, &h->scan);
     ERL_NIF_TERM term = ok ? enif_make_resource(env, h) : 0;
     enif_release_resource(h);
-    return ok ? term : enif_make_badarg(env);
+    return ok ? term : nif_raise(env, ATOM(badarg));
 }
 
 /* ---- step ---------------------------------------------------------------------------------- */
@@ -289,12 +289,12 @@ static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
     }
 }
 
-NIF(nif_scan_step)
+NIF(nif_do_scan_step)
 {
     (void)argc;
     /* (Scan): dirty, because a slice is longer than a normal scheduler should wait */
     struct held *h = take(env, argv[0]);
-    return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : enif_make_badarg(env);
+    return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : nif_raise(env, ATOM(badarg));
 }
 
 /* Value, or a list of one to each question. */
@@ -327,7 +327,7 @@ static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
     return scan_answer(scan, pair[0], dead, values) == ST_OK;
 }
 
-NIF(nif_scan_feed)
+NIF(nif_do_scan_feed)
 {
     (void)argc;
     /* (Scan, [{Pid, Value | [Value] | undefined}]) */
@@ -336,14 +336,14 @@ NIF(nif_scan_feed)
     ERL_NIF_TERM list = argv[1];
     bool ok = h != NULL;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     for (unsigned i = 0; ok && i < FEED_MAX && enif_get_list_cell(env, list, &head, &list); i++)
         ok = feed(env, &h->scan, head);
     ok = ok && enif_is_empty_list(env, list);
     if (ok)
         scan_asked(&h->scan);
     add_counters(sonde_of(env), &h->scan);
-    return give_back(h, ok ? ATOM(ok) : enif_make_badarg(env));
+    return give_back(h, ok ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
 }
 
 /* ---- answers ------------------------------------------------------------------------------- */
@@ -369,9 +369,9 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[],
     size_t from;
     size_t to;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (!get_range(env, argv, h->scan.sample->n, &from, &to))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     ERL_NIF_TERM list = enif_make_list(env, 0);
     while (to > from)
         list = enif_make_list_cell(env, item(env, &h->scan.sample->entries[--to]), list);
@@ -384,7 +384,7 @@ static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top *top, size_t i)
     return enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
 }
 
-NIF(nif_scan_rows)
+NIF(nif_do_scan_rows)
 {
     (void)argc;
     /* (Scan, Question, From, Count): best first; questions are counted from 0 */
@@ -393,10 +393,10 @@ NIF(nif_scan_rows)
     size_t from;
     size_t to;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (!enif_get_uint(env, argv[1], &k) || k >= h->scan.qn ||
         !get_range(env, argv + 1, h->scan.top[k].n, &from, &to))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     ERL_NIF_TERM list = enif_make_list(env, 0);
     while (to > from)
         list = enif_make_list_cell(env, row_item(env, &h->scan.top[k], --to), list);
@@ -408,7 +408,7 @@ static ERL_NIF_TERM pid_item(ErlNifEnv *env, const struct entry *e)
     return make_pid(env, entry_pid(e));
 }
 
-NIF(nif_scan_pids)
+NIF(nif_do_scan_pids)
 {
     (void)argc;
     /* (Scan, From, Count) */
@@ -423,7 +423,7 @@ static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct entry *e)
     return enif_make_tuple2(env, make_pid(env, entry_pid(e)), value);
 }
 
-NIF(nif_scan_values)
+NIF(nif_do_scan_values)
 {
     (void)argc;
     /* (Scan, From, Count): what a first look remembers, {Pid, Value | undefined | skip} */
@@ -451,13 +451,13 @@ static ERL_NIF_TERM waiting_ones(ErlNifEnv *env, struct scan *scan)
     return list;
 }
 
-NIF(nif_scan_info)
+NIF(nif_do_scan_info)
 {
     (void)argc;
     /* (Scan) */
     struct held *h = take(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM keys[] = {ATOM(entries),   ATOM(left),  ATOM(top),    ATOM(answered),
                            ATOM(too_large), ATOM(large), ATOM(waiting)};
     ERL_NIF_TERM values[] = {enif_make_uint64(env, h->scan.sample->n),
@@ -469,10 +469,10 @@ NIF(nif_scan_info)
                              waiting_ones(env, &h->scan)};
     ERL_NIF_TERM map;
     bool ok = enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map);
-    return give_back(h, ok ? map : enif_make_badarg(env));
+    return give_back(h, ok ? map : nif_raise(env, ATOM(badarg)));
 }
 
-NIF(nif_scan_limit)
+NIF(nif_do_scan_limit)
 {
     (void)argc;
     /* (Scan, MaxWords, PatienceUs) */
@@ -480,37 +480,37 @@ NIF(nif_scan_limit)
     ErlNifUInt64 words;
     ErlNifUInt64 us;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (!enif_get_uint64(env, argv[1], &words) || !enif_get_uint64(env, argv[2], &us) ||
         us > PATIENCE_US_MAX)
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     scan_limit(&h->scan, words);
     scan_patience(&h->scan, us * 1000);
     return give_back(h, ATOM(ok));
 }
 
-NIF(nif_scan_skip)
+NIF(nif_do_scan_skip)
 {
     (void)argc;
     /* (Scan, Pid) */
     struct held *h = take(env, argv[0]);
     ErlNifPid pid;
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     if (!enif_get_local_pid(env, argv[1], &pid))
-        return give_back(h, enif_make_badarg(env));
+        return give_back(h, nif_raise(env, ATOM(badarg)));
     struct entry *e = sample_find(h->scan.sample, argv[1]);
     if (e)
         e->key |= SAMPLE_SKIP;
     return give_back(h, ATOM(ok));
 }
 
-NIF(nif_scan_after)
+NIF(nif_do_scan_after)
 {
     (void)argc;
     /* (Scan) */
     struct held *h = take(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
-    return give_back(h, scan_after(&h->scan) ? ATOM(ok) : enif_make_badarg(env));
+        return nif_raise(env, ATOM(badarg));
+    return give_back(h, scan_after(&h->scan) ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
 }

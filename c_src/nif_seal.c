@@ -87,21 +87,21 @@ NIF(nif_do_prover_begin)
     struct sonde *s = sonde_of(env);
     ErlNifPid self;
     if (!enif_self(env, &self))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enif_mutex_lock(s->lock);
     ERL_NIF_TERM answer = begin(env, s, &self);
     enif_mutex_unlock(s->lock);
     return answer;
 }
 
-NIF(nif_prover_end)
+NIF(nif_do_prover_end)
 {
     (void)argc, (void)argv;
     /* (): by the prover; by anybody else nothing happens */
     struct sonde *s = sonde_of(env);
     ErlNifPid self;
     if (!enif_self(env, &self))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM pid = enif_make_pid(env, &self);
     enif_mutex_lock(s->lock);
     if (is_prover(env, &s->seal, pid)) {
@@ -125,35 +125,35 @@ NIF(nif_prover)
                                                       : ATOM(undefined);
 }
 
-NIF(nif_allow_probe)
+NIF(nif_do_allow_probe)
 {
     (void)argc;
     /* (Pid): the prover may read it */
     struct sonde *s = sonde_of(env);
     ErlNifPid pid;
     if (!nif_is_prover(env) || !enif_get_local_pid(env, argv[0], &pid))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enif_mutex_lock(s->lock);
     bool full = s->seal.probes_n == SEAL_PROBES;
     if (!full)
         s->seal.probes[s->seal.probes_n++] = argv[0];
     enif_mutex_unlock(s->lock);
-    return full ? enif_raise_exception(env, ATOM(system_limit)) : ATOM(ok);
+    return full ? nif_raise(env, ATOM(system_limit)) : ATOM(ok);
 }
 
-NIF(nif_disallow_probe)
+NIF(nif_do_disallow_probe)
 {
     (void)argc;
     /* (Pid): no longer; by the prover, also when it is done */
     struct sonde *s = sonde_of(env);
     ErlNifPid self;
     if (!enif_self(env, &self))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     enif_mutex_lock(s->lock);
     bool ours = is_prover(env, &s->seal, enif_make_pid(env, &self));
     unsigned i = place_of(&s->seal, argv[0]);
     if (ours && i < s->seal.probes_n)
         s->seal.probes[i] = s->seal.probes[--s->seal.probes_n];
     enif_mutex_unlock(s->lock);
-    return ours ? ATOM(ok) : enif_make_badarg(env);
+    return ours ? ATOM(ok) : nif_raise(env, ATOM(badarg));
 }

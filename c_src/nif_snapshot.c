@@ -44,7 +44,7 @@ static ERL_NIF_TERM fixed(ErlNifEnv *env, const char *text)
     size_t n = strlen(text);
     unsigned char *bytes = enif_make_new_binary(env, n, &term);
     if (!bytes)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     for (size_t i = 0; i < n; i++)
         bytes[i] = (unsigned char)text[i];
     return term;
@@ -92,18 +92,18 @@ static ERL_NIF_TERM names_from(ErlNifEnv *env, const struct look *l, uint64_t fr
     return list;
 }
 
-NIF(nif_look_names)
+NIF(nif_do_look_names)
 {
     (void)argc;
     /* (Look, From): of a snapshot whose text was taken: what names are made of, or torn, or gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     struct look *l = &h->look;
     bool good = has_names(l) && enif_get_uint64(env, argv[1], &from);
     enum status st = good ? nif_may_tell(sonde_of(env), l) : ST_OK;
-    ERL_NIF_TERM list = good ? names_from(env, l, from) : enif_make_badarg(env);
+    ERL_NIF_TERM list = good ? names_from(env, l, from) : nif_raise(env, ATOM(badarg));
     if (st != ST_OK)
         list = nif_status_atom(st);
     nif_give_look(h);
@@ -132,7 +132,7 @@ static ERL_NIF_TERM piece(ErlNifEnv *env, struct look *l)
     ERL_NIF_TERM text;
     unsigned char *bytes = enif_make_new_binary(env, s->text_n, &text);
     if (!bytes)
-        return enif_raise_exception(env, ATOM(no_memory));
+        return nif_raise(env, ATOM(no_memory));
     memcpy(bytes, s->text, s->text_n);
     ERL_NIF_TERM names = titled(env, l);
     snapshot_taken(s);
@@ -142,17 +142,17 @@ static ERL_NIF_TERM piece(ErlNifEnv *env, struct look *l)
                             enif_make_uint64(env, s->edges_n));
 }
 
-NIF(nif_look_text)
+NIF(nif_do_look_text)
 {
     (void)argc;
     /* (Look): of a snapshot: {Text, [{Name, Preview}], Nodes, Edges}; then it can go on */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     struct look *l = &h->look;
     ERL_NIF_TERM term;
     if (!has_text(l)) {
-        term = enif_make_badarg(env);
+        term = nif_raise(env, ATOM(badarg));
     } else {
         enum status st = still(sonde_of(env), l);
         if (st != ST_OK)

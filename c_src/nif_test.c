@@ -10,19 +10,19 @@
 
 /* ---- the reader ----------------------------------------------------------------------------- */
 
-NIF(nif_weaken)
+NIF(nif_do_weaken)
 {
     (void)argc;
     /* (enum stamp_weakness) */
     int weakness;
     if (!enif_get_int(env, argv[0], &weakness) || weakness < STAMP_SOUND ||
         weakness > STAMP_REDUCTIONS)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     stamp_weakness = weakness;
     return ATOM(ok);
 }
 
-NIF(nif_hold_reader)
+NIF(nif_do_hold_reader)
 {
     (void)argc;
     /* (Pid, opened | walked): the next one that reads this process stays there */
@@ -30,7 +30,7 @@ NIF(nif_hold_reader)
     bool opened = enif_is_identical(argv[1], enif_make_atom(env, "opened"));
     if (!enif_get_local_pid(env, argv[0], &pid) ||
         (!opened && !enif_is_identical(argv[1], enif_make_atom(env, "walked"))))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     stamp_hold_next(argv[0], opened ? STAMP_OPENED : STAMP_WALKED);
     return ATOM(ok);
 }
@@ -52,7 +52,7 @@ NIF(nif_release_reader)
 
 /* ---- the layout ----------------------------------------------------------------------------- */
 
-NIF(nif_set_offset)
+NIF(nif_do_set_offset)
 {
     (void)argc;
     /* (Field | none | things, Offset): the next calibrate uses it, and nothing is proved any more */
@@ -62,7 +62,7 @@ NIF(nif_set_offset)
     bool things = enif_is_identical(argv[0], enif_make_atom(env, "things"));
     if ((!things && argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
         !enif_get_uint(env, argv[1], &offset) || offset > 0xFFFF)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     s->mutated_field = things ? LAYOUT_FIELD_COUNT + 1 : field;
     s->mutated_offset = offset;
     atomic_store(&s->proved, false);
@@ -105,13 +105,13 @@ bool nif_out_of_memory(void)
     return atomic_load(&fail_alloc) > 0 && atomic_fetch_sub(&fail_alloc, 1) == 1;
 }
 
-NIF(nif_fail_alloc)
+NIF(nif_do_fail_alloc)
 {
     (void)argc;
     /* (N): the N-th allocation from now fails, 0: none */
     int n;
     if (!enif_get_int(env, argv[0], &n) || n < 0)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     atomic_store(&fail_alloc, n);
     return ATOM(ok);
 }

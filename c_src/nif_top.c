@@ -183,17 +183,17 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *look, size_t from)
     return list;
 }
 
-NIF(nif_look_top)
+NIF(nif_do_look_top)
 {
     (void)argc;
     /* (Look, From): after top, some rows: [{Way, Retained, Self, Kind, Preview}] | torn | gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     bool good = is_done(&h->look) && enif_get_uint64(env, argv[1], &from);
     enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
-    ERL_NIF_TERM term = good ? rows(env, &h->look, from) : enif_make_badarg(env);
+    ERL_NIF_TERM term = good ? rows(env, &h->look, from) : nif_raise(env, ATOM(badarg));
     if (st != ST_OK)
         term = nif_status_atom(st);
     nif_give_look(h);
@@ -207,17 +207,18 @@ static ERL_NIF_TERM info(ErlNifEnv *env, const struct largest *l)
                              enif_make_uint64(env, heap_reached(&l->heap)),
                              enif_make_uint64(env, l->graph.nodes), enif_make_uint64(env, l->peak)};
     ERL_NIF_TERM map;
-    return enif_make_map_from_arrays(env, keys, values, 4, &map) ? map : enif_make_badarg(env);
+    return enif_make_map_from_arrays(env, keys, values, 4, &map) ? map
+                                                                 : nif_raise(env, ATOM(badarg));
 }
 
-NIF(nif_look_top_info)
+NIF(nif_do_look_top_info)
 {
     (void)argc;
     /* (Look): after top, what it took */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
-    ERL_NIF_TERM term = is_done(&h->look) ? info(env, h->look.state) : enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM term = is_done(&h->look) ? info(env, h->look.state) : nif_raise(env, ATOM(badarg));
     nif_give_look(h);
     return term;
 }

@@ -35,7 +35,7 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[], const struc
     ErlNifUInt64 count;
     if (l->st != ST_OK || l->walker != &slices_walker || !enif_get_uint64(env, argv[1], &first) ||
         !enif_get_uint64(env, argv[2], &count))
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     const struct waste *w = l->state;
     size_t n = all ? slices_n(w) : w->n;
     size_t from = first < n ? first : n;
@@ -48,25 +48,25 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[], const struc
     return list;
 }
 
-NIF(nif_look_pinned)
+NIF(nif_do_look_pinned)
 {
     (void)argc;
     /* (Look, From, Count) */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM list = items(env, argv, &h->look, false, pinned_item);
     nif_give_look(h);
     return list;
 }
 
-NIF(nif_look_slices)
+NIF(nif_do_look_slices)
 {
     (void)argc;
     /* (Look, From, Count) */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
-        return enif_make_badarg(env);
+        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM list = items(env, argv, &h->look, true, slice_item);
     nif_give_look(h);
     return list;

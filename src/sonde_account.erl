@@ -105,7 +105,7 @@ type(Type) -> Type.
 -spec shares(options(), reference(), pid(), fun((sonde_nif:account()) -> Answer)) -> Answer.
 shares(Opts, Caller, Pid, Fun) ->
     Read = sonde_opts:read(Opts, options()),
-    opened(Read#{caller => Pid}, Caller,
+    opened(Read#{caller => Pid, parts => true}, Caller,
            fun(Account, _, _) -> whole(Account, Caller), Fun(Account) end).
 
 %% @doc Who had not, when that sweep came to them, what the account had counted; and the parts of
@@ -200,7 +200,7 @@ rank(Account, By, N, Caller) ->
 holders([], _Opts, _Caller) ->
     {[], nothing_missed()};
 holders(Ids, #{max_rows := MaxRows, max_entries := Max} = Opts, Caller) ->
-    Account = sonde_nif:account_new(Max, false),
+    Account = sonde_nif:account_new(Max, false, false),
     try
         want(Account, Ids),
         Result = processes(Account, Opts, Caller),
@@ -315,7 +315,7 @@ opened(Opts, Caller, Fun) ->
 %% It keeps what each of these processes holds.
 opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Followed, Fun) ->
     {Tagged, Unused} = allocator(),
-    Account = sonde_nif:account_new(Max, Tagged),
+    Account = sonde_nif:account_new(Max, Tagged, maps:get(parts, Opts, false)),
     try
         want(Account, Followed),
         Missed = #{processes => processes(Account, Opts, Caller),

@@ -22,7 +22,7 @@
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
          look_end/1, look_content/1, content/1]).
--export([probe_resource/1, calibrate_resources/5, account_new/2, account_add/3, account_want/2,
+-export([probe_resource/1, calibrate_resources/5, account_new/3, account_add/3, account_want/2,
          account_sum/1, account_rank/3, account_ranked/2, account_holdings/2, account_known/2,
          account_resources/2, account_end/1]).
 -ifdef(TEST).
@@ -34,20 +34,22 @@
 
 -on_load(init/0).
 -nifs([build_id/0, instance/0, status/0, do_put_status/1, reader/0, do_want_reader/1, state/0,
-       do_switch/1, do_leave/0, counters/0, tables/0, calibrate/1, probe/4, probe_swollen/4,
-       probe_trap/0, read/2, calibrate_table/1, do_prover_begin/0, prover_end/0, prover/0,
-       allow_probe/1, disallow_probe/1, adopt/1, scan_new/6, scan_step/1, scan_feed/2,
-       scan_rows/4, scan_info/1, scan_pids/3, scan_values/3, scan_skip/2, scan_after/1,
-       scan_limit/3, calibrate_fun/2, calibrate_literals/2, do_look_new/6, look_step/1,
-       look_progress/1, look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2,
-       look_flat/1, look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3,
-       look_slices/3, look_end/1, look_content/1, content/1, probe_resource/1,
-       calibrate_resources/5, account_new/2, account_add/3, account_want/2, account_sum/1,
-       account_rank/3, account_ranked/2, account_holdings/2, account_known/2, do_account_resources/2,
-       account_end/1]).
+       do_switch/1, do_leave/0, do_counters/0, tables/0, do_calibrate/1, do_probe/4,
+       do_probe_swollen/4, do_probe_trap/0, do_read/2, do_calibrate_table/1,
+       do_prover_begin/0, do_prover_end/0, prover/0, do_allow_probe/1, do_disallow_probe/1,
+       do_adopt/1, do_scan_new/6, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
+       do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
+       do_scan_limit/3, do_calibrate_fun/2, do_calibrate_literals/2, do_look_new/6,
+       do_look_step/1, do_look_progress/1, do_look_heap/1, do_look_top/2, do_look_top_info/1,
+       do_look_text/1, do_look_names/2, do_look_flat/1, do_look_refs/2, flat_quick/1,
+       do_look_mailbox/1, do_look_shapes/2, do_look_pinned/3, do_look_slices/3,
+       do_look_end/1, do_look_content/1, do_content/1, do_probe_resource/1,
+       do_calibrate_resources/5, do_account_new/3, do_account_add/3, do_account_want/2,
+       do_account_sum/1, do_account_rank/3, do_account_ranked/2, do_account_holdings/2,
+       do_account_known/2, do_account_resources/2, do_account_end/1]).
 -ifdef(TEST).
--nifs([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
-       longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
+-nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
+       release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
 %% Must be what SONDE_ABI says in nif.h.
@@ -170,18 +172,18 @@ scan_values_from(Scan, From) ->
 -spec put_status(term()) -> ok | proved.
 put_status(Status) ->
     of_ours(?OURS),
-    do_put_status(Status).
+    said(do_put_status(Status)).
 
 %% `filtered': system calls may be tried although the kernel filters them.
 -spec want_reader(guarded | syscall | filtered) -> ok.
 want_reader(Reader) ->
     of_ours(?OURS),
-    do_want_reader(Reader).
+    said(do_want_reader(Reader)).
 
 -spec switch(on | off) -> ok.
 switch(OnOff) ->
     of_ours(?OURS),
-    do_switch(OnOff).
+    said(do_switch(OnOff)).
 
 %% With the last instance of the module the signal handler goes as well, where it is still ours.
 -spec leave() -> ok.
@@ -193,7 +195,7 @@ leave() ->
 -spec prover_begin() -> ok | proved | {busy, pid()}.
 prover_begin() ->
     of_ours(?OURS),
-    do_prover_begin().
+    said(do_prover_begin()).
 
 %% The VM knows what each process was spawned with.
 of_ours(Modules) ->
@@ -217,20 +219,28 @@ began_in(Modules) ->
                non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
     look() | busy | torn | gone | no_memory | no_reader.
 look_new(flat, Pid, Want, MaxWords, MaxEntries, N) ->
-    do_look_new(flat, Pid, Want, MaxWords, MaxEntries, N);
+    said(do_look_new(flat, Pid, Want, MaxWords, MaxEntries, N));
 look_new(Kind, Pid, Want, MaxWords, MaxEntries, N) ->
-    do_look_new(Kind, Pid, Want, MaxWords, MaxEntries, atoms(N)).
+    said(do_look_new(Kind, Pid, Want, MaxWords, MaxEntries, atoms(N))).
 
 %% After the sums: resources by type; `undefined': memory of the VM's own.
 -spec account_resources(account(), AtomCount :: non_neg_integer()) ->
     [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
       Holders :: pos_integer()}].
-account_resources(Account, N) -> do_account_resources(Account, atoms(N)).
+account_resources(Account, N) -> said(do_account_resources(Account, atoms(N))).
 
 atoms(N) when is_integer(N) -> min(N, erlang:system_info(atom_count));
 atoms(_) -> error(badarg).
 
 %% ---- the library
+
+%% No function of the library raises; it returns what is to be raised here. A call that begins soon after
+%% a load goes through a stub, to which the VM keeps a pointer for a stack trace, and which it frees
+%% while a dirty call still runs, or a trace is not yet looked at (`release_beam_stubs()' in erl_nif.c,
+%% OTP 25 and 27): one exception then ends the node.
+-spec said({raise, atom()} | Answer) -> Answer.
+said({raise, Why}) -> error(Why);
+said(Answer) -> Answer.
 
 -spec build_id() -> {string(), string()}.
 build_id() -> erlang:nif_error(not_loaded).
@@ -263,7 +273,8 @@ do_leave() -> erlang:nif_error(not_loaded).
 do_switch(_OnOff) -> erlang:nif_error(not_loaded).
 
 -spec counters() -> #{native | busy | torn | asked | faults := non_neg_integer()}.
-counters() -> erlang:nif_error(not_loaded).
+counters() -> said(do_counters()).
+do_counters() -> erlang:nif_error(not_loaded).
 
 -spec tables() ->
     [{Index :: non_neg_integer(), Name :: atom(), Otp :: pos_integer(),
@@ -275,7 +286,8 @@ tables() -> erlang:nif_error(not_loaded).
 do_prover_begin() -> erlang:nif_error(not_loaded).
 
 -spec prover_end() -> ok.
-prover_end() -> erlang:nif_error(not_loaded).
+prover_end() -> said(do_prover_end()).
+do_prover_end() -> erlang:nif_error(not_loaded).
 
 %% Who proves now.
 -spec prover() -> pid() | undefined.
@@ -283,86 +295,108 @@ prover() -> erlang:nif_error(not_loaded).
 
 %% One that the prover has spawned.
 -spec allow_probe(pid()) -> ok.
-allow_probe(_Pid) -> erlang:nif_error(not_loaded).
+allow_probe(Pid) -> said(do_allow_probe(Pid)).
+do_allow_probe(_Pid) -> erlang:nif_error(not_loaded).
 
 -spec disallow_probe(pid()) -> ok.
-disallow_probe(_Pid) -> erlang:nif_error(not_loaded).
+disallow_probe(Pid) -> said(do_disallow_probe(Pid)).
+do_disallow_probe(_Pid) -> erlang:nif_error(not_loaded).
 
 -spec calibrate(non_neg_integer()) -> ok | {failed, id} | no_reader | not_normal_scheduler.
-calibrate(_Table) -> erlang:nif_error(not_loaded).
+calibrate(Table) -> said(do_calibrate(Table)).
+do_calibrate(_Table) -> erlang:nif_error(not_loaded).
 
 -spec calibrate_table(ProcessLimit :: pos_integer()) -> ok | {failed, id | process_table} | no_reader.
-calibrate_table(_ProcessLimit) -> erlang:nif_error(not_loaded).
+calibrate_table(ProcessLimit) -> said(do_calibrate_table(ProcessLimit)).
+do_calibrate_table(_ProcessLimit) -> erlang:nif_error(not_loaded).
 
 -spec probe(pid(), [atom() | {at, atom()}], atom(), term()) ->
     integer() | torn | gone | no_reader.
-probe(_Pid, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
+probe(Pid, Path, Op, Argument) -> said(do_probe(Pid, Path, Op, Argument)).
+do_probe(_Pid, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
 
 -spec probe_swollen({pos_integer(), pos_integer(), term()}, [atom() | {at, atom()}], atom(),
                     term()) -> integer() | torn | gone | no_reader.
-probe_swollen(_Swell, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
+probe_swollen(Swell, Path, Op, Argument) -> said(do_probe_swollen(Swell, Path, Op, Argument)).
+do_probe_swollen(_Swell, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
 
 %% What a NIF that gave way takes, the caller keeps.
 -spec probe_trap() -> ok.
-probe_trap() -> erlang:nif_error(not_loaded).
+probe_trap() -> said(do_probe_trap()).
+do_probe_trap() -> erlang:nif_error(not_loaded).
 
 -spec read(pid(), attr()) -> integer() | busy | torn | gone | ask | timeslice | no_reader.
-read(_Pid, _Attr) -> erlang:nif_error(not_loaded).
+read(Pid, Attr) -> said(do_read(Pid, Attr)).
+do_read(_Pid, _Attr) -> erlang:nif_error(not_loaded).
 
 %% What was calibrated is proved, and this is the outcome.
 -spec adopt(term()) -> ok | proved.
-adopt(_Status) -> erlang:nif_error(not_loaded).
+adopt(Status) -> said(do_adopt(Status)).
+do_adopt(_Status) -> erlang:nif_error(not_loaded).
 
 %% `each': the answers come as `{rows, _}' while it goes on; of the given processes, or of all.
 %% `account': what each process holds goes into an account; `binary_proportional' looks into one.
 -spec scan_new(attr() | [attr()], mode(), non_neg_integer(), from() | {account(), from()}, [pid()],
                non_neg_integer()) -> scan().
-scan_new(_Attr, _Mode, _N, _First, _Exclude, _MaxEntries) -> erlang:nif_error(not_loaded).
+scan_new(Attr, Mode, N, First, Exclude, MaxEntries) ->
+    said(do_scan_new(Attr, Mode, N, First, Exclude, MaxEntries)).
+do_scan_new(_Attr, _Mode, _N, _First, _Exclude, _MaxEntries) -> erlang:nif_error(not_loaded).
 
 -spec scan_step(scan()) ->
     more | done | {ask, [pid()]} | {rows, [{pid(), [integer()]}]}
     | {error, system_limit | no_reader | no_memory}.
-scan_step(_Scan) -> erlang:nif_error(not_loaded).
+scan_step(Scan) -> said(do_scan_step(Scan)).
+do_scan_step(_Scan) -> erlang:nif_error(not_loaded).
 
 -spec scan_feed(scan(), [{pid(), integer() | [integer()] | undefined}]) -> ok.
-scan_feed(_Scan, _Answers) -> erlang:nif_error(not_loaded).
+scan_feed(Scan, Answers) -> said(do_scan_feed(Scan, Answers)).
+do_scan_feed(_Scan, _Answers) -> erlang:nif_error(not_loaded).
 
 -spec scan_rows(scan(), non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
     [{pid(), integer()}].
-scan_rows(_Scan, _Question, _From, _Count) -> erlang:nif_error(not_loaded).
+scan_rows(Scan, Question, From, Count) -> said(do_scan_rows(Scan, Question, From, Count)).
+do_scan_rows(_Scan, _Question, _From, _Count) -> erlang:nif_error(not_loaded).
 
 %% `answered': how many have a row; `too_large': how many of those that were to be asked have too
 %% large a heap; `large': which of those that are to be asked now; `waiting': up to ten processes that
 %% it has not come to, or not done with.
 -spec scan_info(scan()) -> #{entries | left | top | answered | too_large := non_neg_integer(),
                              large | waiting := [pid()]}.
-scan_info(_Scan) -> erlang:nif_error(not_loaded).
+scan_info(Scan) -> said(do_scan_info(Scan)).
+do_scan_info(_Scan) -> erlang:nif_error(not_loaded).
 
 -spec scan_pids(scan(), non_neg_integer(), non_neg_integer()) -> [pid()].
-scan_pids(_Scan, _From, _Count) -> erlang:nif_error(not_loaded).
+scan_pids(Scan, From, Count) -> said(do_scan_pids(Scan, From, Count)).
+do_scan_pids(_Scan, _From, _Count) -> erlang:nif_error(not_loaded).
 
 -spec scan_values(scan(), non_neg_integer(), non_neg_integer()) ->
     [{pid(), integer() | undefined | skip}].
-scan_values(_Scan, _From, _Count) -> erlang:nif_error(not_loaded).
+scan_values(Scan, From, Count) -> said(do_scan_values(Scan, From, Count)).
+do_scan_values(_Scan, _From, _Count) -> erlang:nif_error(not_loaded).
 
 -spec scan_skip(scan(), pid()) -> ok.
-scan_skip(_Scan, _Pid) -> erlang:nif_error(not_loaded).
+scan_skip(Scan, Pid) -> said(do_scan_skip(Scan, Pid)).
+do_scan_skip(_Scan, _Pid) -> erlang:nif_error(not_loaded).
 
 -spec scan_after(scan()) -> ok.
-scan_after(_Scan) -> erlang:nif_error(not_loaded).
+scan_after(Scan) -> said(do_scan_after(Scan)).
+do_scan_after(_Scan) -> erlang:nif_error(not_loaded).
 
 %% After calibrate: where a fun names its function, as a known one shows it.
 -spec calibrate_fun(fun(), module()) -> ok.
-calibrate_fun(_Fun, _Module) -> erlang:nif_error(not_loaded).
+calibrate_fun(Fun, Module) -> said(do_calibrate_fun(Fun, Module)).
+do_calibrate_fun(_Fun, _Module) -> erlang:nif_error(not_loaded).
 
 %% Before the first step: heaps of more words are not marked; and for so many microseconds processes
 %% that are busy are looked at again without a pause. 0: in a few rounds with pauses.
 -spec scan_limit(scan(), non_neg_integer(), 0..1000000) -> ok.
-scan_limit(_Scan, _MaxWords, _PatienceUs) -> erlang:nif_error(not_loaded).
+scan_limit(Scan, MaxWords, PatienceUs) -> said(do_scan_limit(Scan, MaxWords, PatienceUs)).
+do_scan_limit(_Scan, _MaxWords, _PatienceUs) -> erlang:nif_error(not_loaded).
 
 %% After calibrate: one literal, and how many bytes are reserved for all of them; 0: not known.
 -spec calibrate_literals(tuple(), non_neg_integer()) -> ok.
-calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
+calibrate_literals(Literal, Bytes) -> said(do_calibrate_literals(Literal, Bytes)).
+do_calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
 
 -spec do_look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
                   non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
@@ -372,22 +406,26 @@ do_look_new(_Kind, _Pid, _Want, _MaxWords, _MaxEntries, _N) -> erlang:nif_error(
 %% `gone': also that what was looked for is not there.
 -spec look_step(look()) ->
     more | done | busy | torn | gone | ask | too_large | no_memory | no_reader.
-look_step(_Look) -> erlang:nif_error(not_loaded).
+look_step(Look) -> said(do_look_step(Look)).
+do_look_step(_Look) -> erlang:nif_error(not_loaded).
 
 %% How many words were looked at, of how many; after `too_large' the latter is what was too large.
 -spec look_progress(look()) -> {non_neg_integer(), non_neg_integer()}.
-look_progress(_Look) -> erlang:nif_error(not_loaded).
+look_progress(Look) -> said(do_look_progress(Look)).
+do_look_progress(_Look) -> erlang:nif_error(not_loaded).
 
 %% Gives its memory back, which would else be kept until the next collection of who holds it. It
 %% has no answer afterwards: `look_step/1' says `gone'.
 -spec look_end(look()) -> ok.
-look_end(_Look) -> erlang:nif_error(not_loaded).
+look_end(Look) -> said(do_look_end(Look)).
+do_look_end(_Look) -> erlang:nif_error(not_loaded).
 
 %% After `mark' or `account' is done. Bytes, but `words'.
 -spec look_heap(look()) ->
     {#{atom() => term()}, #{atom() => non_neg_integer()},
      [{Kind :: term(), non_neg_integer(), non_neg_integer()}]} | withheld().
-look_heap(_Look) -> erlang:nif_error(not_loaded).
+look_heap(Look) -> said(do_look_heap(Look)).
+do_look_heap(_Look) -> erlang:nif_error(not_loaded).
 
 %% After `top' is done, for which MaxEntries is how many rows: the next few from that one on,
 %% counted from 0. A token is `{v, Term}' or says what stands there in the place of a term; where it
@@ -395,7 +433,8 @@ look_heap(_Look) -> erlang:nif_error(not_loaded).
 -spec look_top(look(), non_neg_integer()) ->
     [{Way :: [term()], Retained :: pos_integer(), Self :: pos_integer(), Kind :: term(),
       Preview :: [term()]}] | withheld().
-look_top(_Look, _From) -> erlang:nif_error(not_loaded).
+look_top(Look, From) -> said(do_look_top(Look, From)).
+do_look_top(_Look, _From) -> erlang:nif_error(not_loaded).
 
 %% Of `snapshot', for which MaxEntries is how many nodes, when it is done, and each time when it
 %% says `ask': the next text, and of nodes names with previews; and how many nodes and edges there
@@ -403,28 +442,33 @@ look_top(_Look, _From) -> erlang:nif_error(not_loaded).
 -spec look_text(look()) ->
     {binary(), [{Name :: term(), Preview :: [term()]}], non_neg_integer(), non_neg_integer()}
     | busy | torn | gone.
-look_text(_Look) -> erlang:nif_error(not_loaded).
+look_text(Look) -> said(do_look_text(Look)).
+do_look_text(_Look) -> erlang:nif_error(not_loaded).
 
 %% What its names are made of: the next few from that one on, counted from 0.
 -spec look_names(look(), non_neg_integer()) -> [binary() | tuple()] | withheld().
-look_names(_Look, _From) -> erlang:nif_error(not_loaded).
+look_names(Look, From) -> said(do_look_names(Look, From)).
+do_look_names(_Look, _From) -> erlang:nif_error(not_loaded).
 
 %% What that took: `bytes' at most at a time.
 -spec look_top_info(look()) -> #{words | reached | nodes | bytes := non_neg_integer()}.
-look_top_info(_Look) -> erlang:nif_error(not_loaded).
+look_top_info(Look) -> said(do_look_top_info(Look)).
+do_look_top_info(_Look) -> erlang:nif_error(not_loaded).
 %% After `flat' is done: words, bytes of large binaries, what is seen of binaries outside of the
 %% heap, their size, words where each part counts once, and of literals.
 -spec look_flat(look()) ->
     {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer(),
      non_neg_integer(), non_neg_integer()}.
-look_flat(_Look) -> erlang:nif_error(not_loaded).
+look_flat(Look) -> said(do_look_flat(Look)).
+do_look_flat(_Look) -> erlang:nif_error(not_loaded).
 
 %% After `flat' with `refs': binaries to which literals refer, from 0 on; where to go on.
 -spec look_refs(look(), non_neg_integer()) ->
     {non_neg_integer() | done,
      [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
        References :: pos_integer()}]}.
-look_refs(_Look, _At) -> erlang:nif_error(not_loaded).
+look_refs(Look, At) -> said(do_look_refs(Look, At)).
+do_look_refs(_Look, _At) -> erlang:nif_error(not_loaded).
 
 %% Words, and bytes of large binaries, of a small term of the caller's. `more': it is not small.
 -spec flat_quick(term()) -> {non_neg_integer(), non_neg_integer()} | more.
@@ -434,7 +478,8 @@ flat_quick(_Term) -> erlang:nif_error(not_loaded).
 %% of the heap, and how many they are.
 -spec look_mailbox(look()) ->
     {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer()}.
-look_mailbox(_Look) -> erlang:nif_error(not_loaded).
+look_mailbox(Look) -> said(do_look_mailbox(Look)).
+do_look_mailbox(_Look) -> erlang:nif_error(not_loaded).
 
 %% An atom that is a message by itself is `{Atom}'. Where content may not be shown, all messages are
 %% `other' ones.
@@ -442,55 +487,66 @@ look_mailbox(_Look) -> erlang:nif_error(not_loaded).
     {non_neg_integer() | done,
      [{Shape :: term(), Messages :: pos_integer(), Words :: non_neg_integer(),
        Visible :: non_neg_integer(), pid() | undefined}]} | withheld().
-look_shapes(_Look, _From) -> erlang:nif_error(not_loaded).
+look_shapes(Look, From) -> said(do_look_shapes(Look, From)).
+do_look_shapes(_Look, _From) -> erlang:nif_error(not_loaded).
 
 %% Whether the answers of this look have content, or why not.
 -spec look_content(look()) -> true | forbidden | sensitive.
-look_content(_Look) -> erlang:nif_error(not_loaded).
+look_content(Look) -> said(do_look_content(Look)).
+do_look_content(_Look) -> erlang:nif_error(not_loaded).
 
 %% `false' forbids content for as long as the library stays loaded; `true' changes nothing. Returns
 %% whether content is allowed.
 -spec content(boolean()) -> boolean().
-content(_Allowed) -> erlang:nif_error(not_loaded).
+content(Allowed) -> said(do_content(Allowed)).
+do_content(_Allowed) -> erlang:nif_error(not_loaded).
 
 %% After `slices' is done, from one on and at most so many: the binaries that the heap sees, by
 %% address; how many bytes of each are seen, by how many slices.
 -spec look_pinned(look(), non_neg_integer(), non_neg_integer()) ->
     [{Id :: non_neg_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
       Visible :: non_neg_integer(), Slices :: pos_integer()}].
-look_pinned(_Look, _From, _Count) -> erlang:nif_error(not_loaded).
+look_pinned(Look, From, Count) -> said(do_look_pinned(Look, From, Count)).
+do_look_pinned(_Look, _From, _Count) -> erlang:nif_error(not_loaded).
 
 %% The slices of all of them, in the same order.
 -spec look_slices(look(), non_neg_integer(), non_neg_integer()) ->
     [{Start :: non_neg_integer(), End :: non_neg_integer()}].
-look_slices(_Look, _From, _Count) -> erlang:nif_error(not_loaded).
+look_slices(Look, From, Count) -> said(do_look_slices(Look, From, Count)).
+do_look_slices(_Look, _From, _Count) -> erlang:nif_error(not_loaded).
 
 %% A resource of so many bytes that holds nothing.
 -spec probe_resource(1..4096) -> reference().
-probe_resource(_Bytes) -> erlang:nif_error(not_loaded).
+probe_resource(Bytes) -> said(do_probe_resource(Bytes)).
+do_probe_resource(_Bytes) -> erlang:nif_error(not_loaded).
 
 %% After calibrate: two probes, the second one larger; another reference to memory of the VM's; what
 %% `process_info(_, magic_ref)' calls the first one; this module. Which fields show what is known.
 -spec calibrate_resources(reference(), reference(), atomics:atomics_ref(), non_neg_integer(),
                           module()) ->
     [{atom(), boolean()}].
-calibrate_resources(_Probe, _Larger, _Other, _Id, _Module) -> erlang:nif_error(not_loaded).
+calibrate_resources(Probe, Larger, Other, Id, Module) ->
+    said(do_calibrate_resources(Probe, Larger, Other, Id, Module)).
+do_calibrate_resources(_Probe, _Larger, _Other, _Id, _Module) -> erlang:nif_error(not_loaded).
 
 %% Of at most so many binaries; of more a sample is kept. Whether the allocator tags blocks.
--spec account_new(non_neg_integer(), boolean()) -> account().
-account_new(_MaxEntries, _Tagged) -> erlang:nif_error(not_loaded).
+-spec account_new(non_neg_integer(), boolean(), boolean()) -> account().
+account_new(MaxEntries, Tagged, Parts) -> said(do_account_new(MaxEntries, Tagged, Parts)).
+do_account_new(_MaxEntries, _Tagged, _Parts) -> erlang:nif_error(not_loaded).
 
 %% What a table, or the literals, refer to: at most 1000, each one once for each table.
 -spec account_add(account(), table | literal,
                   [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
                     References :: pos_integer()}]) -> ok | {error, no_memory | system_limit}.
-account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
+account_add(Account, Kind, Binaries) -> said(do_account_add(Account, Kind, Binaries)).
+do_account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
 
 %% Before anything else: of these binaries alone, with who holds them; or of all, with what these
 %% processes hold. At most 1000.
 -spec account_want(account(), [Id :: pos_integer()] | [pid()]) ->
     ok | {error, no_memory | system_limit}.
-account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
+account_want(Account, Ids) -> said(do_account_want(Account, Ids)).
+do_account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 
 %% Bytes: `{Exclusive, Shared, Tables, Queues, Literals, Mixed, Resources, Elsewhere}', overhead;
 %% how many binaries are known; of 2^Level one is; the variance of the bytes; and what memory that
@@ -498,16 +554,19 @@ account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 -spec account_sum(account()) ->
     more | {tuple(), non_neg_integer(), non_neg_integer(), non_neg_integer(), float(),
             non_neg_integer()}.
-account_sum(_Account) -> erlang:nif_error(not_loaded).
+account_sum(Account) -> said(do_account_sum(Account)).
+do_account_sum(_Account) -> erlang:nif_error(not_loaded).
 
 -spec account_rank(account(), size | count, non_neg_integer() | next) ->
     more | ok | {error, no_memory}.
-account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
+account_rank(Account, By, N) -> said(do_account_rank(Account, By, N)).
+do_account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
 
 -spec account_ranked(account(), From :: non_neg_integer()) ->
     [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
       References :: pos_integer()}].
-account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
+account_ranked(Account, From) -> said(do_account_ranked(Account, From)).
+do_account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 
 %% Who holds what is wanted; how many of the references are in messages; what part of its bytes is
 %% the holder's, unless that is not known since its address is another one's. With Id 0: who had
@@ -515,12 +574,14 @@ account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 -spec account_holdings(account(), From :: non_neg_integer()) ->
     [{Id :: non_neg_integer(), pid(), References :: pos_integer(), Queued :: non_neg_integer(),
       Share :: non_neg_integer() | undefined}].
-account_holdings(_Account, _From) -> erlang:nif_error(not_loaded).
+account_holdings(Account, From) -> said(do_account_holdings(Account, From)).
+do_account_holdings(_Account, _From) -> erlang:nif_error(not_loaded).
 
 -spec account_known(account(), Id :: non_neg_integer()) ->
     {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
      References :: pos_integer()} | undefined.
-account_known(_Account, _Id) -> erlang:nif_error(not_loaded).
+account_known(Account, Id) -> said(do_account_known(Account, Id)).
+do_account_known(_Account, _Id) -> erlang:nif_error(not_loaded).
 
 -spec do_account_resources(account(), AtomCount :: non_neg_integer()) ->
     [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
@@ -529,23 +590,28 @@ do_account_resources(_Account, _AtomCount) -> erlang:nif_error(not_loaded).
 
 %% As `look_end/1'; `more': call again.
 -spec account_end(account()) -> ok | more.
-account_end(_Account) -> erlang:nif_error(not_loaded).
+account_end(Account) -> said(do_account_end(Account)).
+do_account_end(_Account) -> erlang:nif_error(not_loaded).
 
 -ifdef(TEST).
 -spec set_offset(atom(), non_neg_integer()) -> ok.
-set_offset(_Field, _Offset) -> erlang:nif_error(not_loaded).
+set_offset(Field, Offset) -> said(do_set_offset(Field, Offset)).
+do_set_offset(_Field, _Offset) -> erlang:nif_error(not_loaded).
 
 -spec fail_alloc(non_neg_integer()) -> ok.
-fail_alloc(_N) -> erlang:nif_error(not_loaded).
+fail_alloc(N) -> said(do_fail_alloc(N)).
+do_fail_alloc(_N) -> erlang:nif_error(not_loaded).
 
 %% 0: sound; 1: no stamp is compared; 2: of it only the reductions.
 -spec weaken(0..2) -> ok.
-weaken(_How) -> erlang:nif_error(not_loaded).
+weaken(How) -> said(do_weaken(How)).
+do_weaken(_How) -> erlang:nif_error(not_loaded).
 
 %% The next reader of this process stays there, once, until it is released (or for 20 s): its stamp
 %% is opened and nothing read, or all is read and the stamp not compared. It holds its scheduler.
 -spec hold_reader(pid(), opened | walked) -> ok.
-hold_reader(_Pid, _Where) -> erlang:nif_error(not_loaded).
+hold_reader(Pid, Where) -> said(do_hold_reader(Pid, Where)).
+do_hold_reader(_Pid, _Where) -> erlang:nif_error(not_loaded).
 
 -spec is_reader_held() -> boolean().
 is_reader_held() -> erlang:nif_error(not_loaded).

@@ -10,7 +10,7 @@ suite() -> [{timetrap, {minutes, 6}}].
 all() ->
     [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
      purged_while_a_scan_is_open, another_build_takes_over_while_a_scan_is_open,
-     builds_come_while_others_call, the_next_build_is_configured_too,
+     builds_come_while_others_call, refusals_while_builds_come, the_next_build_is_configured_too,
      no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
      no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
      no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing,
@@ -246,6 +246,53 @@ call_while_builds_come(Builds, Config) ->
     [] = [Outcome || {ended, _} = Outcome <- Done],
     right(),
     sonde_test:stop([Pid | Many]).
+
+%% For some moments after a load the VM calls the library through stubs. It frees them without asking
+%% whether a dirty call that came that way still runs, and reads them for the stack trace if it raises.
+refusals_while_builds_come(Config) ->
+    Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 2),
+    File = filename:join(proplists:get_value(dir, Config), "large"),
+    sonde_peer_helper:with(shipped, ["+SDio", "1", "+MRsbct", "1", "+MMmcs", "0"],
+                           fun(Peer) -> ok = call(Peer, refuse_while_builds_come, [Builds, File]) end).
+
+%% A file that is written keeps the only thread for such calls, so they are under way for long.
+refuse_while_builds_come(Builds, File) ->
+    #{status := active} = sonde:native(),
+    Large = binary:copy(<<0>>, 30000000),
+    Nobody = make_ref(),
+    Dirty = [fun() -> sonde_nif:scan_step(Nobody) end, fun() -> sonde_nif:look_step(Nobody) end,
+             fun() -> sonde_nif:look_end(Nobody) end, fun() -> sonde_nif:account_sum(Nobody) end,
+             fun() -> sonde_nif:account_add(Nobody, table, []) end,
+             fun() -> sonde_nif:account_want(Nobody, []) end,
+             fun() -> sonde_nif:account_rank(Nobody, size, 1) end,
+             fun() -> sonde_nif:account_end(Nobody) end,
+             fun() -> sonde_nif:calibrate_table(1 bsl 40) end],
+    Callers = [spawn_link(fun() -> refused_in_rounds(Call) end)
+               || Call <- Dirty, _ <- lists:seq(1, 30)],
+    _ = [begin
+             _ = [Caller ! {go, self()} || Caller <- Callers],
+             ok = sonde_builds_helper:load(lists:nth(1 + Round rem length(Builds), Builds)),
+             ok = file:write_file(File, Large),
+             timer:sleep(50),
+             _ = [Caller ! rest || Caller <- Callers],
+             _ = [receive {Caller, rested} -> ok end || Caller <- Callers]
+         end || Round <- lists:seq(1, 60)],
+    _ = [begin unlink(Caller), exit(Caller, kill) end || Caller <- Callers],
+    right(),
+    ok.
+
+%% Those that rest are not in the module, which a load purges.
+refused_in_rounds(Call) ->
+    Loader = receive {go, From} -> From end,
+    ok = refused_until_told(Call),
+    Loader ! {self(), rested},
+    refused_in_rounds(Call).
+
+refused_until_told(Call) ->
+    ok = try Call() of _ -> not_refused catch error:badarg -> ok end,
+    receive rest -> ok
+    after 0 -> refused_until_told(Call)
+    end.
 
 %% What the environment says, and what was switched by hand, is so for every build.
 the_next_build_is_configured_too(Config) ->
@@ -780,7 +827,7 @@ wrong_order() ->
 
 %% One that looks into an account, another that fills it; it may be gone through meanwhile.
 garble(binary_proportional, Mode) ->
-    Account = sonde_nif:account_new(1 + rand:uniform(500), false),
+    Account = sonde_nif:account_new(1 + rand:uniform(500), false, true),
     garble_account(Account),
     _ = [begin
              Scan =

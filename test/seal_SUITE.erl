@@ -50,7 +50,7 @@ refused(Calls) -> [] = [{Call, Said} || Call <- Calls, Said <- [outcome(Call)], 
 
 unread(P) ->
     refused([{read, [P, memory]}, {look_new, [mark, P, [], 1000, 0, 0]},
-             {scan_new, [memory, top, 10, undefined, [], 1000]}, {account_new, [1000, false]}]).
+             {scan_new, [memory, top, 10, undefined, [], 1000]}, {account_new, [1000, false, true]}]).
 
 %% Neither before the proof nor after it.
 tools_answer_nobody(_Config) ->
@@ -297,7 +297,7 @@ resources(#{pids := Pids}) ->
                             || {K, W} <- [{mark, [histogram]}, {top, [content]}, {snapshot, [values]},
                                           {flat, [dictionary]}, {mailbox, [content]}, {slices, []},
                                           {account, []}]],
-                   Account = sonde_nif:account_new(100000, false),
+                   Account = sonde_nif:account_new(100000, false, true),
                    Filled = sonde_nif:scan_new(binary_unique, account, 10, {Account, undefined}, [],
                                                100000),
                    [step(S, scan_step) || S <- [Filled | Scans], rand:uniform(3) > 1],
@@ -402,7 +402,7 @@ rights(F, #{pids := Pids, atoms := Atoms} = World, Resources) ->
         account_add -> [R, one([table, literal]), [{N, N, N, N}]];
         account_want -> [R, [N || _ <- lists:seq(1, rand:uniform(3))]];
         account_rank -> [R, one([size, count]), N];
-        account_new -> [rand:uniform(100000), true];
+        account_new -> [rand:uniform(100000), true, one([true, false])];
         scan_feed -> [R, [{one(Pids), N}]];
         scan_skip -> [R, one(Pids)];
         flat_quick -> [any(World, Resources)];

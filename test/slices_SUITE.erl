@@ -240,7 +240,7 @@ to_the_end(Scan, {ask, _}) ->
 to_the_end(Scan, more) -> to_the_end(Scan, sonde_nif:scan_step(Scan)).
 
 accounted() ->
-    Account = sonde_nif:account_new(1 bsl 27, false),
+    Account = sonde_nif:account_new(1 bsl 27, false, true),
     _ = scanned(binary_unique, account, {Account, undefined}),
     Account.
 

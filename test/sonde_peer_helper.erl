@@ -41,12 +41,24 @@ with(Build, Fun) -> with(Build, [], Fun).
 
 with(Build, Args, Fun) ->
     Peer = start(Build, Args),
-    try Fun(Peer) after stop(Peer) end.
+    ended(fun() -> Fun(Peer) end, [Peer]).
 
 with_nodes(N, Fun) when is_integer(N) -> with_nodes(lists:duplicate(N, shipped), Fun);
 with_nodes(Builds, Fun) ->
     Nodes = [start_node(Build) || Build <- Builds],
-    try Fun(Nodes) after [stop(Peer) || {Peer, _} <- Nodes] end.
+    ended(fun() -> Fun(Nodes) end, [Peer || {Peer, _} <- Nodes]).
+
+%% A node that is gone is a failure, but what failed first is told.
+ended(Fun, Peers) ->
+    try Fun() of
+        Result ->
+            _ = [ok = stop(Peer) || Peer <- Peers],
+            Result
+    catch
+        Class:Why:Stack ->
+            _ = [catch stop(Peer) || Peer <- Peers],
+            erlang:raise(Class, Why, Stack)
+    end.
 
 %% Nobody listens there, at this moment.
 free_port() ->
