@@ -56,7 +56,7 @@ ended(Fun, Peers) ->
             Result
     catch
         Class:Why:Stack ->
-            _ = [catch stop(Peer) || Peer <- Peers],
+            _ = [try stop(Peer) catch exit:noproc -> ok end || Peer <- Peers],
             erlang:raise(Class, Why, Stack)
     end.
 
