@@ -6,7 +6,7 @@ export SONDE_REQUIRE_NATIVE := 1
 export WERROR := -Werror
 
 CORES   := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
-C_FILES := $(wildcard c_src/*.c c_src/*.h)
+C_FILES := $(wildcard c_src/*/*.c c_src/*/*.h)
 # A library of the tests, which does what ours must not.
 FOREIGN := $(wildcard test/*_data/*.c)
 EBIN    := _build/default/lib/sonde/ebin
@@ -132,9 +132,9 @@ lint: ## clang-format, clang-tidy, cppcheck, xref
 	@scripts/setup lint
 	clang-format --dry-run -Werror $(C_FILES) $(FOREIGN)
 	printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P $(CORES) -n 9 sh -c \
-	    'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -DSONDE_BUILD_ID="\"\"" -isystem $(INCLUDE)' sh
+	    'clang-tidy --quiet "$$@" -- -std=c11 -Ic_src -D_GNU_SOURCE -DSONDE_BUILD_ID="\"\"" -isystem $(INCLUDE)' sh
 	cppcheck -j $(CORES) --enable=warning,style,performance,portability --inline-suppr --error-exitcode=1 \
-	    --suppress=missingIncludeSystem $(CPPCHECK_BLIND) --std=c11 -D_GNU_SOURCE -q $(C_FILES)
+	    --suppress=missingIncludeSystem $(CPPCHECK_BLIND) --std=c11 -Ic_src -D_GNU_SOURCE -q $(C_FILES)
 	rebar3 xref
 
 format: ## let clang-format have its way with c_src

@@ -2,10 +2,10 @@
  * Knows: the same tables and the same search for the process table as sonde.
  * Does not know: anything that makes reading a live node safe or its answer useful: loads are plain,
  * nothing is stamped, no process is ranked. It is right only where every process keeps still. */
-#include "layout.h"
-#include "peek.h"
-#include "proctab.h"
-#include "thing.h"
+#include "vm/layout.h"
+#include "vm/peek.h"
+#include "vm/proctab.h"
+#include "vm/thing.h"
 
 #include <erl_nif.h>
 

@@ -1,7 +1,7 @@
 %% Faults, signals and refusals: other libraries that want SIGSEGV for themselves, a system that
 %% forbids the other way to read, memory that goes away under the reader, and true faults of others,
 %% which end the node as if sonde were not there. The reader alone, without a node around it, is
-%% tested in c_src/test_peek*.c; memory that cannot be had in life_SUITE.
+%% tested in c_src/test/test_peek*.c; memory that cannot be had in life_SUITE.
 %%
 %% Each case has a node of its own. Those that see the exit status of one start it through a shell.
 -module(fault_SUITE).

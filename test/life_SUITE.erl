@@ -370,12 +370,12 @@ source() ->
     end.
 
 other_library(Src, Dir) ->
-    C = copy(filename:join(Src, "c_src"), "*.{c,h,S}", filename:join(Dir, "c_src")),
+    C = copy(filename:join(Src, "c_src"), "*/*.{c,h,S}", filename:join(Dir, "c_src")),
     _ = copy(filename:join(Src, "c_src"), "Makefile", C),
-    change(filename:join(C, "nif.h"),
+    change(filename:join(C, "nif/nif.h"),
            [{"\"sonde-6\"", "\"other\""},
             {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
-    change(filename:join(C, "nif_scan.c"),
+    change(filename:join(C, "nif/nif_scan.c"),
            [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
     Priv = filename:join(Dir, "priv"),
     Out = os:cmd("make -s -j2 -C '" ++ C ++ "' CFLAGS=-O1 PRIV_DIR='" ++ Priv
@@ -393,9 +393,10 @@ other_module(Src, Dir) ->
     Ebin.
 
 copy(From, Pattern, To) ->
-    ok = filelib:ensure_dir(filename:join(To, "x")),
-    _ = [{ok, _} = file:copy(F, filename:join(To, filename:basename(F)))
-         || F <- filelib:wildcard(filename:join(From, Pattern))],
+    _ = [begin
+             ok = filelib:ensure_dir(filename:join(To, F)),
+             {ok, _} = file:copy(filename:join(From, F), filename:join(To, F))
+         end || F <- filelib:wildcard(Pattern, From)],
     To.
 
 change(File, Changes) ->

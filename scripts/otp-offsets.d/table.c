@@ -1,5 +1,5 @@
 /* table NAME: the checked-in table of that name, as scripts/otp-offsets prints the sources' numbers. */
-#include "layout.h"
+#include "vm/layout.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,354 @@
+/* account.c: who holds which Binaries, over all processes, tables and literals.
+ * Knows: how what one holder has goes into a census of all, and to whom a Binary's bytes belong.
+ * Does not know: how references are found. Follows no address. */
+#include "binary/account.h"
+
+#include "util/alloc.h"
+
+#include <string.h>
+
+void account_init(struct account *a, const struct layout *lay, const struct proctab *tab,
+                  size_t max, bool tagged)
+{
+    *a = (struct account){.lay = lay, .tab = *tab, .block_bytes = 8, .prints = true};
+    a->block_bytes += tagged ? lay->tag_bytes : 0;
+    census_init(&a->all, max, false);
+    census_init(&a->counted, UINT32_MAX, true); /* as many as there are processes, like pids */
+    census_init(&a->followed, max, true);
+    top_init(&a->top, 0);
+}
+
+/* Who is in the list may be left out once others come. */
+static void unrank(struct account *a)
+{
+    if (a->top.limit > 0) {
+        top_free(&a->top);
+        top_init(&a->top, 0);
+    }
+    a->ranked = false;
+}
+
+void account_free(struct account *a)
+{
+    census_free(&a->all);
+    census_free(&a->counted);
+    census_free(&a->followed);
+    unrank(a);
+    types_free(&a->types);
+    sonde_free(a->pids);
+    sonde_free(a->holdings);
+    a->pids = NULL;
+    a->holdings = NULL;
+    a->era++; /* a scan may still fill it, in the wrong order */
+    a->at = 0;
+    a->n = a->cap = a->holdings_n = a->holdings_cap = 0;
+}
+
+enum status account_free_some(struct account *a, struct budget *b)
+{
+    if (!census_free_some(&a->all, b) || !census_free_some(&a->counted, b))
+        return ST_TIMESLICE;
+    account_free(a);
+    return ST_OK;
+}
+
+/* Room for one more. A long list is grown by little, which the allocator does without a copy. */
+static bool room(void **list, size_t n, size_t *cap, size_t size)
+{
+    enum { FIRST = BOUND(64, 2) };
+    size_t more = *cap == 0 ? FIRST : *cap + *cap / 2;
+    if (n < *cap)
+        return true;
+    void *grown = sonde_realloc(*list, more * size);
+    if (!grown)
+        return false;
+    *list = grown;
+    *cap = more;
+    return true;
+}
+
+/* ---- what holders have ---------------------------------------------------------------------- */
+
+/* An address that was freed meanwhile may be that of another Binary by now. */
+static void meet(struct known *k, const struct known *has)
+{
+    if (k->refs != 0 && k->size != has->size)
+        *k = (struct known){.binary = k->binary};
+    k->size = has->size;
+    k->refc = has->refc;
+    k->refs = census_count32((uint64_t)k->refs + has->refs);
+}
+
+static bool comes_before(const struct account *a, uint64_t pid, uint32_t other)
+{
+    return proctab_order(a->lay, &a->tab, pid) < proctab_order(a->lay, &a->tab, a->pids[other]);
+}
+
+static void on_heap(const struct account *a, struct known *k, uint32_t me)
+{
+    if (!(k->kinds & CENSUS_HEAP) || comes_before(a, a->pids[me], k->first))
+        k->first = me;
+    k->kinds |= k->kinds & CENSUS_HEAP ? CENSUS_SEVERAL : CENSUS_HEAP;
+    k->holders++;
+}
+
+static void in_queue(const struct account *a, struct known *k, uint32_t me)
+{
+    bool first = !(k->kinds & CENSUS_QUEUE) || comes_before(a, a->pids[me], k->first);
+    if (first && !(k->kinds & CENSUS_HEAP))
+        k->first = me;
+    k->kinds |= CENSUS_QUEUE;
+    k->holders++;
+}
+
+static enum status add_holding(struct account *a, struct holding g)
+{
+    void *list = a->holdings;
+    if (!room(&list, a->holdings_n, &a->holdings_cap, sizeof *a->holdings))
+        return ST_NOMEM;
+    a->holdings = list;
+    a->holdings[a->holdings_n++] = g;
+    return ST_OK;
+}
+
+static enum status note_holding(struct account *a, uint64_t pid, const struct known *has)
+{
+    struct holding g = {has->binary, pid, has->size, has->refs, has->first};
+    if (has->kinds & CENSUS_RESOURCE)
+        g.queued = 0;
+    return a->wants || a->holdings_n < a->all.max ? add_holding(a, g) : ST_TOO_LARGE;
+}
+
+enum status account_note_changed(struct account *a, uint64_t pid)
+{
+    return add_holding(a, (struct holding){.pid = pid});
+}
+
+/* What a resource is, is said by the process's own list. */
+static enum status resource(struct account *a, struct known *k, const struct known *has,
+                            const struct resource_types *types, struct merge *m)
+{
+    uint32_t i = types_index(&a->types, &types->list[has->first], ACCOUNT_TYPES);
+    if (i == TYPES_NOMEM)
+        return ST_NOMEM;
+    a->types.list[i].holders += !(m->types[i / 64] >> i % 64 & 1);
+    m->types[i / 64] |= 1ULL << i % 64;
+    k->kinds = CENSUS_RESOURCE;
+    k->first = i;
+    k->holders++;
+    return ST_OK;
+}
+
+/* Where what a holder has of a Binary is put. GONE: it does not count here. */
+static enum status entry_of(struct account *a, uint64_t binary, struct known **k)
+{
+    unrank(a);
+    return a->wants && !census_find(&a->all, binary) ? ST_GONE : census_add(&a->all, binary, k);
+}
+
+static enum status merge(struct account *a, struct merge *m, const struct known *has,
+                         const struct resource_types *types)
+{
+    struct known *k;
+    enum status st = entry_of(a, has->binary, &k);
+    if (st != ST_OK)
+        return st == ST_GONE ? ST_OK : st;
+    if ((k->kinds ^ has->kinds) & CENSUS_RESOURCE) /* nor is `first' of the same kind then */
+        *k = (struct known){.binary = k->binary};
+    meet(k, has);
+    if (has->kinds & CENSUS_RESOURCE) {
+        st = resource(a, k, has, types, m);
+        return st == ST_OK && m->followed && has->holders > 0 ? note_holding(a, a->pids[m->me], has)
+                                                              : st;
+    }
+    m->print += a->prints ? account_print(has) : 0;
+    if (has->refs > has->first)
+        on_heap(a, k, m->me);
+    if (has->first > 0)
+        in_queue(a, k, m->me);
+    return a->wants || m->followed ? note_holding(a, a->pids[m->me], has) : ST_OK;
+}
+
+static enum status begin(struct account *a, struct merge *m, uint64_t pid)
+{
+    void *list = a->pids;
+    if (a->n >= UINT32_MAX)
+        return ST_TOO_LARGE;
+    if (!room(&list, a->n, &a->cap, sizeof *a->pids))
+        return ST_NOMEM;
+    a->pids = list;
+    a->pids[a->n] = pid;
+    *m = (struct merge){.begun = true,
+                        .followed = census_find(&a->followed, pid) != NULL,
+                        .of = a->era,
+                        .me = (uint32_t)a->n++};
+    return ST_OK;
+}
+
+/* Where there is a second pass, it must find the same. */
+static enum status note_print(struct account *a, const struct merge *m)
+{
+    struct known *k;
+    enum status st = a->wants || m->print == 0 ? ST_GONE : ST_OK;
+    if (st == ST_OK)
+        st = census_add(&a->counted, a->pids[m->me], &k);
+    if (st == ST_OK)
+        k->size = m->print & KNOWN_SIZE_MAX;
+    return st == ST_GONE ? ST_OK : st;
+}
+
+enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
+                          const struct census *its, const struct resource_types *types,
+                          struct budget *b)
+{
+    const struct known *has;
+    enum status st = m->begun && m->of == a->era ? ST_OK : begin(a, m, pid);
+    while (st == ST_OK) {
+        st = census_next(its, &m->at, b, &has);
+        if (st == ST_OK)
+            st = merge(a, m, has, types);
+    }
+    if (st == ST_GONE)
+        st = note_print(a, m);
+    m->begun = st == ST_TIMESLICE;
+    return st;
+}
+
+enum status account_follow(struct account *a, uint64_t pid)
+{
+    struct known *k;
+    return census_add(&a->followed, pid, &k);
+}
+
+/* Of what decides over its part. Sums of these are equal by chance once in 2^56 times. */
+uint64_t account_print(const struct known *has)
+{
+    uint64_t places = (has->refs > has->first ? 1U : 0U) | (has->first > 0 ? 2U : 0U);
+    uint64_t h = (has->binary | places) * 0x9E3779B97F4A7C15ULL ^ has->size * 0xC2B2AE3D27D4EB4FULL;
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9ULL;
+    h = (h ^ h >> 27) * 0x94D049BB133111EBULL;
+    return h ^ h >> 31;
+}
+
+bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print)
+{
+    const struct known *k = census_find(&a->counted, pid);
+    return (k ? k->size : 0) == (print & KNOWN_SIZE_MAX);
+}
+
+enum status account_add(struct account *a, enum census_kind kind, const struct known *has)
+{
+    struct known *k;
+    enum status st = entry_of(a, has->binary, &k);
+    if (st != ST_OK)
+        return st == ST_GONE ? ST_OK : st;
+    meet(k, has);
+    k->kinds |= kind & 0xFF;
+    k->holders++;
+    return ST_OK;
+}
+
+enum status account_want(struct account *a, uint64_t binary)
+{
+    struct known *k;
+    a->wants = true;
+    unrank(a);
+    return census_add(&a->all, binary, &k);
+}
+
+/* ---- sums ----------------------------------------------------------------------------------- */
+
+static bool is_elsewhere(const struct known *k)
+{
+    return k->refs < k->refc;
+}
+
+static enum share share_of(const struct known *k)
+{
+    if (k->kinds & CENSUS_RESOURCE)
+        return SHARE_RESOURCES;
+    if (is_elsewhere(k))
+        return SHARE_ELSEWHERE;
+    switch (k->kinds) {
+    case CENSUS_HEAP:
+        return SHARE_EXCLUSIVE;
+    case CENSUS_HEAP | CENSUS_SEVERAL:
+        return SHARE_SHARED;
+    case CENSUS_TABLE:
+        return SHARE_TABLES;
+    case CENSUS_QUEUE:
+        return SHARE_QUEUES;
+    case CENSUS_LITERAL:
+        return SHARE_LITERALS;
+    default:
+        return SHARE_MIXED;
+    }
+}
+
+/* A block: the allocator's words, then the header and the bytes, in whole words. */
+static uint64_t overhead(const struct account *a, uint64_t size)
+{
+    uint64_t wanted = LF(a->lay, bin_bytes) + size;
+    return ((wanted + 7) & ~(uint64_t)7) + a->block_bytes - size;
+}
+
+enum status account_sum(struct account *a, struct budget *b)
+{
+    const struct known *k;
+    enum status st;
+    while ((st = census_next(&a->all, &a->at, b, &k)) == ST_OK) {
+        if (k->refs == 0)
+            continue;
+        a->sums.count++;
+        if (k->kinds & CENSUS_RESOURCE) {
+            a->types.list[k->first].count++;
+            a->types.list[k->first].bytes += k->size;
+        }
+        a->sums.bytes[share_of(k)] += k->size;
+        a->sums.overhead += overhead(a, k->size);
+        a->sums.square += (double)k->size * (double)k->size;
+    }
+    return st == ST_GONE ? ST_OK : st;
+}
+
+void account_rank_start(struct account *a, size_t n)
+{
+    top_free(&a->top);
+    top_init(&a->top, n);
+    a->at = 0;
+    a->ranked = false;
+}
+
+enum status account_rank(struct account *a, bool by_references, struct budget *b)
+{
+    const struct known *k;
+    enum status st = a->ranked ? ST_GONE : ST_OK;
+    while (st == ST_OK && (st = census_next(&a->all, &a->at, b, &k)) == ST_OK) {
+        struct row row = {by_references ? k->refs : (int64_t)k->size, k->binary, k->binary};
+        bool is_binary = k->refs > 0 && !(k->kinds & CENSUS_RESOURCE);
+        if (is_binary && top_may_take(&a->top, row.value) && !top_push(&a->top, row))
+            st = ST_NOMEM;
+    }
+    if (st != ST_GONE)
+        return st;
+    a->ranked = true;
+    return top_sort(&a->top, b) ? ST_OK : ST_TIMESLICE;
+}
+
+enum status account_share(const struct account *a, uint64_t pid, const struct known *has,
+                          uint64_t *share)
+{
+    const struct known *k = census_find(&a->all, has->binary);
+    uint64_t mine = (uint64_t)(has->refs > has->first) + (has->first > 0);
+    /* it came meanwhile; or its address is that of another one since */
+    if (!k || k->holders < mine || k->size != has->size)
+        return ST_CHANGED;
+    uint64_t others = is_elsewhere(k) || (k->kinds & CENSUS_LITERAL) ? 1 : 0;
+    uint64_t holders = k->holders - ((k->kinds & CENSUS_LITERAL) != 0) + others;
+    bool processes_first =
+        (k->kinds & CENSUS_HEAP) ? has->refs > has->first : !(k->kinds & CENSUS_TABLE);
+    bool first =
+        others == 0 && processes_first && !(k->kinds & CENSUS_RESOURCE) && a->pids[k->first] == pid;
+    *share = mine * (has->size / holders) + (first ? has->size % holders : 0);
+    return ST_OK;
+}

@@ -1,0 +1,372 @@
+/* waste.c: what a collection of one process would free, and what its binaries hold in vain.
+ * Knows: which binaries on the chains no root reaches; which bytes of its binaries a heap sees.
+ * Does not know: how marking works, or who asks. */
+#include "binary/waste.h"
+
+#include "util/alloc.h"
+#include "process/look.h"
+#include "process/queue.h"
+
+#include <string.h>
+
+enum stages { ANY, MARK, COUNT, CLEAR, MATCH, SUM, SORT, GROUPS, MERGE, DONE };
+
+static const uint8_t order[][8] = {
+    [WASTE_HEAP] = {MARK, DONE},
+    [WASTE_ENTRIES] = {ANY, MARK, COUNT, DONE},
+    [WASTE_ENTRY_BYTES] = {ANY, MARK, COUNT, CLEAR, MATCH, SUM, DONE},
+    [WASTE_UNSEEN] = {ANY, MARK, SORT, MERGE, DONE},
+    [WASTE_SLICES] = {MARK, SORT, GROUPS, MERGE, DONE},
+    [WASTE_ACCOUNT] = {MARK, SORT, MERGE, COUNT, CLEAR, MATCH, SUM, DONE},
+};
+
+/* Binaries of messages that wait are on no chain of the process, but seen. */
+static bool sees_messages(enum waste_what what, const struct plan *plan, const struct view *view)
+{
+    return what == WASTE_UNSEEN &&
+           (stamp_word(plan, view, LF_sig_first) | stamp_word(plan, view, LF_inq_first)) != 0;
+}
+
+bool waste_is_none(enum waste_what what, const struct plan *plan, const struct view *view)
+{
+    return what != WASTE_HEAP && !sees_messages(what, plan, view) &&
+           (stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) |
+            stamp_word(plan, view, LF_mbuf)) == 0;
+}
+
+void waste_start(struct waste *w, const struct plan *plan, const struct view *view,
+                 enum waste_what what, uint64_t max_words)
+{
+    unsigned want = what >= WASTE_UNSEEN ? HEAP_VISIBLE | HEAP_SLICES : 0;
+    want |= what == WASTE_ACCOUNT ? HEAP_HISTOGRAM | HEAP_LITERALS : 0;
+    w->what = what;
+    w->stage = 0;
+    w->entered = false;
+    w->value = w->entries = 0;
+    w->live = w->garbage = w->pinned_bytes = 0;
+    w->max_entries = WASTE_ENTRIES_MAX;
+    w->slots = w->slot = w->used = 0;
+    w->tallies = NULL;
+    w->slice = w->n = w->cap = 0;
+    w->now = (struct pinned){0};
+    w->pinned = NULL;
+    w->offheap.blocks.list = NULL;
+    heap_start(&w->heap, plan, view, want, max_words);
+}
+
+void waste_end(struct waste *w)
+{
+    offheap_end(&w->offheap);
+    heap_end(&w->heap);
+    sonde_free(w->tallies);
+    sonde_free(w->pinned);
+    w->tallies = NULL;
+    w->pinned = NULL;
+}
+
+/* ---- entries of the chains ------------------------------------------------------------------- */
+
+/* What the caller of the walk makes of GONE: one is enough. */
+static enum status any_entry(void *ctx, const struct vm *vm, uintptr_t entry)
+{
+    (void)ctx, (void)vm, (void)entry;
+    return ST_GONE;
+}
+
+static enum status count_entry(void *ctx, const struct vm *vm, uintptr_t entry)
+{
+    struct waste *w = ctx;
+    (void)vm;
+    w->entries += w->what == WASTE_ACCOUNT || !heap_is_reached(&w->heap, entry);
+    return ST_OK;
+}
+
+/* At most half of the slots are used: there are twice as many as entries were counted. */
+static struct tally *find(const struct waste *w, uint64_t binary)
+{
+    const uint64_t golden = 0x9E3779B97F4A7C15;
+    size_t i = (size_t)((binary * golden >> 32) * w->slots >> 32);
+    while (w->tallies[i].n != 0 && w->tallies[i].binary != binary)
+        i = i + 1 == w->slots ? 0 : i + 1;
+    return &w->tallies[i];
+}
+
+static enum status tally_entry(void *ctx, const struct vm *vm, uintptr_t entry)
+{
+    struct waste *w = ctx;
+    uint64_t binary;
+    unsigned words = LF(vm->lay, bin_ptr) / 8 + 1;
+    bool live = heap_is_reached(&w->heap, entry);
+    if (live && w->what != WASTE_ACCOUNT)
+        return ST_OK;
+    /* more than were counted: it ran meanwhile */
+    if (w->used++ == w->entries || !blocks_find(&w->heap.blocks, entry, words) ||
+        !peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &binary))
+        return ST_TORN;
+    struct tally *t = find(w, binary);
+    t->binary = binary;
+    t->n = (t->n + 1) | (live ? TALLY_LIVE : 0);
+    return ST_OK;
+}
+
+static void start_chains(struct waste *w, const struct vm *vm, const struct plan *plan,
+                         const struct view *view, offheap_each *each)
+{
+    offheap_end(&w->offheap);
+    offheap_start(&w->offheap, vm, plan, view, false);
+    w->offheap.blocks.max = HEAP_BLOCKS_MAX;
+    w->offheap.collect.steps = MESSAGES_MAX;
+    w->offheap.each = each;
+    w->offheap.ctx = w;
+}
+
+static enum status walk_chains(struct waste *w, const struct vm *vm, const struct plan *plan,
+                               const struct view *view, struct budget *b)
+{
+    enum status st = offheap_walk(&w->offheap, vm, plan, view, b);
+    return st == ST_ASK ? ST_TOO_LARGE : st;
+}
+
+static enum status any(struct waste *w, const struct vm *vm, const struct plan *plan,
+                       const struct view *view, struct budget *b)
+{
+    enum status st = walk_chains(w, vm, plan, view, b);
+    if (st == ST_OK && !sees_messages(w->what, plan, view)) /* none: that is all */
+        while (order[w->what][w->stage + 1] != DONE)
+            w->stage++;
+    return st == ST_GONE ? ST_OK : st;
+}
+
+/* ---- Binaries that only garbage refers to ------------------------------------------------------ */
+
+static enum status start_tallies(struct waste *w)
+{
+    if (w->entries > w->max_entries)
+        return ST_TOO_LARGE;
+    w->slots = 2 * w->entries;
+    w->tallies = w->slots > 0 ? sonde_alloc(w->slots * sizeof *w->tallies) : NULL;
+    return w->slots > 0 && !w->tallies ? ST_NOMEM : ST_OK;
+}
+
+static enum status clear(struct waste *w, struct budget *b)
+{
+    enum { CLEAR_STEP = 64 };
+    while (w->slot < w->slots) {
+        size_t n = w->slots - w->slot < CLEAR_STEP ? w->slots - w->slot : CLEAR_STEP;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        memset(w->tallies + w->slot, 0, n * sizeof *w->tallies);
+        w->slot += n;
+    }
+    return ST_OK;
+}
+
+static enum status sum(struct waste *w, const struct vm *vm, struct budget *b)
+{
+    for (; w->slot < w->slots; w->slot++) {
+        const struct tally *t = &w->tallies[w->slot];
+        uint64_t refc;
+        uint64_t size;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (t->n == 0)
+            continue;
+        if (!peek_word(vm->reader, t->binary + LF(vm->lay, bin_refc), &refc) ||
+            !peek_word(vm->reader, t->binary + LF(vm->lay, bin_size), &size))
+            return ST_TORN;
+        w->value += refc == t->n ? size : 0;
+        *(t->n & TALLY_LIVE ? &w->live : &w->garbage) += size;
+    }
+    return ST_OK;
+}
+
+/* ---- Binaries of which slices are seen ----------------------------------------------------------- */
+
+static bool is_another(const struct slices *s, size_t i)
+{
+    return i == 0 || s->list[i].binary != s->list[i - 1].binary;
+}
+
+/* How many there are: so the list need not grow. */
+static enum status groups(struct waste *w, struct budget *b)
+{
+    const struct slices *s = w->heap.slices;
+    for (; w->slice < s->n; w->slice++) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        w->cap += is_another(s, w->slice);
+    }
+    w->slice = 0;
+    w->pinned = w->cap > 0 ? sonde_alloc(w->cap * sizeof *w->pinned) : NULL;
+    return w->cap > 0 && !w->pinned ? ST_NOMEM : ST_OK;
+}
+
+static void leave_binary(struct waste *w)
+{
+    w->value += w->now.size - w->now.visible;
+    w->pinned_bytes += w->now.size;
+    if (w->pinned && w->now.n > 0)
+        w->pinned[w->n++] = w->now;
+}
+
+static bool enter_binary(struct waste *w, const struct vm *vm, uint64_t binary)
+{
+    leave_binary(w);
+    w->now = (struct pinned){.binary = binary, .first = w->slice};
+    w->seen = 0;
+    return peek_word(vm->reader, binary + LF(vm->lay, bin_size), &w->now.size) &&
+           peek_word(vm->reader, binary + LF(vm->lay, bin_refc), &w->now.refc);
+}
+
+/* A native library may show memory of its own, for which the Binary only stands as long as anybody
+ * looks at it (enif_make_resource_binary): that counts as seen whole, not as held in vain. */
+static bool is_elsewhere(const struct slice *at, uint64_t size)
+{
+    return at->from > at->to || at->to > size;
+}
+
+static void see(struct waste *w, struct slice *at)
+{
+    uint64_t from = at->from > w->seen ? at->from : w->seen;
+    if (is_elsewhere(at, w->now.size)) {
+        *at = (struct slice){.binary = at->binary, .from = 0, .to = w->now.size};
+        w->now.visible = w->seen = w->now.size;
+    } else if (at->to > from) {
+        w->now.visible += at->to - from;
+        w->seen = at->to;
+    }
+}
+
+static enum status merge(struct waste *w, const struct vm *vm, struct budget *b)
+{
+    const struct slices *s = w->heap.slices;
+    for (; w->slice < s->n; w->slice++) {
+        struct slice *at = &s->list[w->slice];
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (is_another(s, w->slice) && !enter_binary(w, vm, at->binary))
+            return ST_TORN;
+        see(w, at);
+        w->now.n++;
+    }
+    leave_binary(w);
+    return ST_OK;
+}
+
+/* ---- stages -------------------------------------------------------------------------------------- */
+
+static enum status enter_stage(struct waste *w, const struct vm *vm, const struct plan *plan,
+                               const struct view *view)
+{
+    switch (order[w->what][w->stage]) {
+    case ANY:
+        start_chains(w, vm, plan, view, any_entry);
+        return ST_OK;
+    case COUNT:
+        start_chains(w, vm, plan, view, count_entry);
+        return ST_OK;
+    case CLEAR:
+        return start_tallies(w);
+    case MATCH:
+        start_chains(w, vm, plan, view, tally_entry);
+        return ST_OK;
+    default:
+        w->slot = 0;
+        return ST_OK;
+    }
+}
+
+static enum status walk_stage(struct waste *w, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    switch (order[w->what][w->stage]) {
+    case ANY:
+        return any(w, vm, plan, view, b);
+    case MARK:
+        return heap_walk(&w->heap, vm, plan, view, b);
+    case CLEAR:
+        return clear(w, b);
+    case SUM:
+        return sum(w, vm, b);
+    case SORT:
+        return slices_sort(w->heap.slices, b) ? ST_OK : ST_TIMESLICE;
+    case GROUPS:
+        return groups(w, b);
+    case MERGE:
+        return merge(w, vm, b);
+    default:
+        return walk_chains(w, vm, plan, view, b);
+    }
+}
+
+/* More reached than there is: things that overlap, which those of a process never do. */
+static enum status leave_stage(struct waste *w)
+{
+    uint64_t reached = heap_reached(&w->heap);
+    if (order[w->what][w->stage] == MARK && reached > w->heap.words)
+        return ST_TORN;
+    if (w->what == WASTE_HEAP)
+        w->value = 8 * (w->heap.words - reached);
+    if (w->what == WASTE_ENTRIES)
+        w->value = w->entries;
+    w->stage++;
+    w->entered = false;
+    return ST_OK;
+}
+
+enum status waste_walk(struct waste *w, const struct vm *vm, const struct plan *plan,
+                       const struct view *view, struct budget *b)
+{
+    while (order[w->what][w->stage] != DONE) {
+        enum status st = w->entered ? ST_OK : enter_stage(w, vm, plan, view);
+        w->entered = true;
+        if (st == ST_OK)
+            st = walk_stage(w, vm, plan, view, b);
+        if (st == ST_OK)
+            st = leave_stage(w);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}
+
+/* ---- one process alone ------------------------------------------------------------------------------ */
+
+static void slices_start(void *w, const struct plan *plan, const struct view *view,
+                         const struct look_args *args)
+{
+    struct waste *s = w;
+    waste_start(s, plan, view, WASTE_SLICES, args->max_words);
+    if (args->max_entries != 0)
+        s->heap.max_slices = args->max_entries;
+}
+
+static void account_start(void *w, const struct plan *plan, const struct view *view,
+                          const struct look_args *args)
+{
+    waste_start(w, plan, view, WASTE_ACCOUNT, args->max_words);
+}
+
+static enum status slices_walk(void *w, const struct vm *vm, const struct plan *plan,
+                               const struct view *view, struct budget *b)
+{
+    return waste_walk(w, vm, plan, view, b);
+}
+
+static void slices_progress(const void *w, uint64_t *done, uint64_t *total)
+{
+    const struct waste *s = w;
+    *done = heap_reached(&s->heap);
+    *total = s->heap.words;
+}
+
+static void slices_end(void *w)
+{
+    waste_end(w);
+}
+
+const struct walker slices_walker = {
+    sizeof(struct waste), heap_fields, slices_start, slices_walk, slices_progress, slices_end, 0};
+
+const struct walker account_walker = {
+    sizeof(struct waste), heap_fields, account_start, slices_walk, slices_progress, slices_end, 0};

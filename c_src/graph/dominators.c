@@ -1,0 +1,305 @@
+/* dominators.c: of each node the one nearest to the roots without which it would not be reached, and how
+ * much goes if a node goes: its retained size.
+ * Knows: numbers of nodes and the links between them.
+ * Does not know: what a node is. */
+#include "graph/dominators.h"
+
+#include "util/alloc.h"
+#include "util/fill.h"
+
+#include <string.h>
+
+enum stages {
+    ALLOCATE,
+    CLEAR,
+    CLEAR_IDOM,
+    COUNT,
+    COUNT_ROOTS,
+    TAKE_ROOTS,
+    TAKE,
+    FORGET,
+    ADD,
+    DONE
+};
+
+void dominators_start(struct dominators *d, struct graph *g)
+{
+    memset(d, 0, sizeof *d);
+    d->g = g;
+}
+
+void dominators_end(struct dominators *d)
+{
+    sonde_free(d->waiting);
+    sonde_free(d->idom);
+    sonde_free(d->retained);
+    sonde_free(d->order);
+    d->waiting = d->idom = d->retained = d->order = NULL;
+}
+
+size_t dominators_bytes(const struct dominators *d)
+{
+    return d->order ? sizeof *d->order * d->nodes * 4 : 0;
+}
+
+static enum status allocate(struct dominators *d)
+{
+    size_t n = d->nodes = d->g->nodes;
+    d->waiting = sonde_alloc(n * sizeof *d->waiting);
+    d->idom = sonde_alloc(n * sizeof *d->idom);
+    d->retained = sonde_alloc(n * sizeof *d->retained);
+    d->order = sonde_alloc(n * sizeof *d->order);
+    return d->waiting && d->idom && d->retained && d->order ? ST_OK : ST_NOMEM;
+}
+
+/* ---- ancestors ------------------------------------------------------------------------------ */
+
+/* While the tree grows: depth, and the ancestor further up. */
+static uint32_t depth(const struct dominators *d, uint32_t node)
+{
+    return d->waiting[node];
+}
+
+static uint32_t up(const struct dominators *d, uint32_t node)
+{
+    return d->retained[node];
+}
+
+/* Two jumps of the same length become one that is twice as long. */
+static void settle(struct dominators *d, uint32_t node, uint32_t parent)
+{
+    uint32_t far = up(d, parent);
+    uint32_t farther = up(d, far);
+    bool same = depth(d, parent) - depth(d, far) == depth(d, far) - depth(d, farther);
+    d->idom[node] = parent;
+    d->waiting[node] = depth(d, parent) + 1;
+    d->retained[node] = same ? farther : parent;
+}
+
+/* The nearest common ancestor. It costs steps, though it goes on when there are none left. */
+static uint32_t common(const struct dominators *d, uint32_t x, uint32_t y, struct budget *b)
+{
+    while (x != y) {
+        if (depth(d, x) < depth(d, y)) {
+            uint32_t z = x;
+            x = y;
+            y = z;
+        }
+        (void)budget_step(b);
+        if (depth(d, x) == depth(d, y)) {
+            bool together = up(d, x) == up(d, y);
+            x = together ? d->idom[x] : up(d, x);
+            y = together ? d->idom[y] : up(d, y);
+        } else {
+            x = depth(d, up(d, x)) >= depth(d, y) ? up(d, x) : d->idom[x];
+        }
+    }
+    return x;
+}
+
+/* ---- nodes, each after all that lead to it ---------------------------------------------------- */
+
+/* One link was met; false: more than were counted. */
+static bool meet(struct dominators *d, uint32_t parent, const struct link *link, struct budget *b)
+{
+    uint32_t node = graph_node(d->g, link->mark);
+    if (node >= d->nodes || d->waiting[node] == 0 || d->end == d->n)
+        return false;
+    uint32_t idom = d->idom[node];
+    d->idom[node] = idom == NODE_NONE ? parent : common(d, idom, parent, b);
+    if (--d->waiting[node] == 0) {
+        settle(d, node, d->idom[node]);
+        d->order[--d->end] = (uint32_t)mark_place(link->mark);
+    }
+    return true;
+}
+
+static void start_areas(struct dominators *d)
+{
+    d->idom[NODE_ROOT] = d->waiting[NODE_ROOT] = d->retained[NODE_ROOT] = NODE_ROOT;
+    for (uint32_t i = NODE_AREA; i < NODE_FIRST; i++)
+        settle(d, i, NODE_ROOT);
+    d->n = 0;
+    d->end = d->nodes;
+}
+
+static enum status take_roots(struct dominators *d, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    struct link link;
+    enum status st;
+    while ((st = graph_root(d->g, &d->roots, vm, plan, view, b, &link)) == ST_OK) {
+        if (!meet(d, NODE_AREA + d->roots.root, &link, b))
+            return ST_TORN;
+    }
+    return st == ST_GONE ? ST_OK : st;
+}
+
+/* The next of those that wait. GONE: none; then all must have been taken. */
+static enum status next_node(struct dominators *d, const struct vm *vm)
+{
+    if (d->end == d->nodes)
+        return d->n == d->nodes - NODE_FIRST ? ST_GONE : ST_TORN;
+    uint32_t place = d->order[d->end++];
+    d->order[d->n++] = place;
+    d->node = graph_node(d->g, place_mark(place));
+    d->entered = true;
+    return inside_start(d->g, vm, place, &d->inside);
+}
+
+static enum status take(struct dominators *d, const struct vm *vm, struct budget *b)
+{
+    for (;;) {
+        struct link link;
+        enum status st = ST_OK;
+        if (!d->entered) {
+            st = budget_step(b) ? next_node(d, vm) : ST_TIMESLICE;
+            if (st != ST_OK)
+                return st == ST_GONE ? ST_OK : st;
+        }
+        while ((st = inside_next(d->g, vm, &d->inside, b, &link)) == ST_OK) {
+            if (!meet(d, d->node, &link, b))
+                return ST_TORN;
+        }
+        if (st != ST_GONE)
+            return st;
+        d->entered = false;
+    }
+}
+
+/* ---- links to each node --------------------------------------------------------------------- */
+
+static enum status count_link(struct dominators *d, const struct link *link)
+{
+    uint32_t node = graph_node(d->g, link->mark);
+    if (node >= d->nodes || d->waiting[node] == NODE_NONE)
+        return ST_TORN;
+    d->waiting[node]++;
+    return ST_OK;
+}
+
+/* All words of nodes together are no more than the heap has. */
+static bool too_many_words(struct dominators *d)
+{
+    d->words += d->inside.words;
+    return d->words > d->g->heap->words;
+}
+
+static enum status count(struct dominators *d, const struct vm *vm, struct budget *b)
+{
+    for (;;) {
+        struct link link;
+        enum status st = ST_OK;
+        if (!d->entered) {
+            st = budget_step(b) ? graph_scan(d->g, d->g->head, &d->place, b) : ST_TIMESLICE;
+            if (st == ST_OK)
+                st = inside_start(d->g, vm, d->place, &d->inside);
+            if (st != ST_OK)
+                return st == ST_GONE ? ST_OK : st;
+            d->entered = true;
+        }
+        while ((st = inside_next(d->g, vm, &d->inside, b, &link)) == ST_OK &&
+               (st = count_link(d, &link)) == ST_OK) {
+        }
+        if (st != ST_GONE)
+            return st;
+        if (too_many_words(d))
+            return ST_TORN;
+        d->entered = false;
+        d->place++;
+    }
+}
+
+static enum status count_roots(struct dominators *d, const struct vm *vm, const struct plan *plan,
+                               const struct view *view, struct budget *b)
+{
+    struct link link;
+    enum status st;
+    while ((st = graph_root(d->g, &d->roots, vm, plan, view, b, &link)) == ST_OK &&
+           (st = count_link(d, &link)) == ST_OK) {
+    }
+    return st == ST_GONE ? ST_OK : st;
+}
+
+/* ---- sizes ---------------------------------------------------------------------------------- */
+
+static void add_areas(struct dominators *d)
+{
+    for (uint32_t i = NODE_AREA; i < NODE_FIRST; i++)
+        d->retained[NODE_ROOT] += d->retained[i];
+}
+
+/* Backwards: what a node retains is known before its dominator's turn. */
+static enum status add(struct dominators *d, const struct vm *vm, struct budget *b)
+{
+    for (;;) {
+        struct link link;
+        enum status st = ST_OK;
+        if (!d->entered) {
+            if (d->n == 0)
+                break;
+            if (!budget_step(b))
+                return ST_TIMESLICE;
+            uint32_t place = d->order[--d->n];
+            d->node = graph_node(d->g, place_mark(place));
+            st = inside_start(d->g, vm, place, &d->inside);
+            if (st != ST_OK)
+                return st;
+            d->entered = true;
+        }
+        while ((st = inside_next(d->g, vm, &d->inside, b, &link)) == ST_OK) {
+        }
+        if (st != ST_GONE)
+            return st;
+        d->retained[d->node] += (uint32_t)d->inside.words;
+        d->retained[d->idom[d->node]] += d->retained[d->node];
+        d->entered = false;
+    }
+    d->n = d->nodes - NODE_FIRST;
+    add_areas(d);
+    /* each word that was reached once, and none twice */
+    return d->retained[NODE_ROOT] == heap_reached(d->g->heap) ? ST_OK : ST_TORN;
+}
+
+/* ---- stages --------------------------------------------------------------------------------- */
+
+static enum status make_stage(struct dominators *d, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    switch (d->stage) {
+    case ALLOCATE:
+        return allocate(d);
+    case CLEAR:
+        return fill(d->waiting, d->nodes, &d->done, 0, b);
+    case CLEAR_IDOM:
+        return fill(d->idom, d->nodes, &d->done, NODE_NONE, b);
+    case COUNT:
+        return count(d, vm, b);
+    case COUNT_ROOTS:
+        return count_roots(d, vm, plan, view, b);
+    case TAKE_ROOTS:
+        return take_roots(d, vm, plan, view, b);
+    case TAKE:
+        return take(d, vm, b);
+    case FORGET:
+        return fill(d->retained, d->nodes, &d->done, 0, b);
+    default:
+        return add(d, vm, b);
+    }
+}
+
+enum status dominators_make(struct dominators *d, const struct vm *vm, const struct plan *plan,
+                            const struct view *view, struct budget *b)
+{
+    while (d->stage != DONE) {
+        enum status st = make_stage(d, vm, plan, view, b);
+        if (st != ST_OK)
+            return st;
+        d->done = 0;
+        d->entered = false;
+        roots_start(&d->roots, d->g->heap->collect.waiting);
+        if (++d->stage == TAKE_ROOTS)
+            start_areas(d);
+    }
+    return ST_OK;
+}

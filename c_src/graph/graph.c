@@ -1,0 +1,399 @@
+/* graph.c: the things that a walk has reached, as numbered nodes with links from one to another.
+ * Knows: which things a person takes for one, and which number each of those has.
+ * Does not know: who dominates whom, or what the numbers are good for. */
+#include "graph/graph.h"
+
+#include "util/alloc.h"
+
+#include <string.h>
+
+enum stages { ALLOCATE, CLEAR, MAPS, TUPLES, DICTIONARY, LINKS, ROOTS, COUNT, DONE };
+
+enum { CLEAR_STEP = 64 }; /* words of bits */
+
+/* Places are kept in 32 bits. */
+static const uint64_t places_max = UINT32_MAX - NODE_FIRST;
+
+void graph_start(struct graph *g, struct heap *h)
+{
+    memset(g, 0, sizeof *g);
+    g->heap = h;
+}
+
+void graph_end(struct graph *g)
+{
+    sonde_free(g->head);
+    sonde_free(g->inner);
+    sonde_free(g->seen);
+    sonde_free(g->before);
+    g->head = g->inner = g->seen = NULL;
+    g->before = NULL;
+}
+
+size_t graph_bytes(const struct graph *g)
+{
+    size_t n = g->heap->marks.n;
+    return g->before ? n * (3 * sizeof *g->head + sizeof *g->before) : 0;
+}
+
+enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
+                       struct budget *b)
+{
+    uint64_t end = graph_places(g);
+    while (*place < end) {
+        uint64_t left = bits[*place / 64] >> (*place % 64);
+        if (left != 0) {
+            *place += (unsigned)__builtin_ctzll(left);
+            return ST_OK;
+        }
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        *place = (*place | 63) + 1;
+    }
+    return ST_GONE;
+}
+
+/* The last word of bits before which no more nodes stand than that. */
+uint64_t graph_place(const struct graph *g, uint32_t node)
+{
+    uint32_t n = node - NODE_FIRST;
+    size_t lo = 0;
+    size_t hi = g->heap->marks.n;
+    assert(node >= NODE_FIRST && node < g->nodes);
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (g->before[mid] <= n)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    uint64_t left = g->head[lo];
+    for (n -= g->before[lo]; n > 0; n--)
+        left &= left - 1;
+    assert(left != 0);
+    return (uint64_t)lo * 64 + (unsigned)__builtin_ctzll(left);
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static enum status allocate(struct graph *g)
+{
+    size_t n = g->heap->marks.n;
+    if (graph_places(g) > places_max)
+        return ST_TOO_LARGE;
+    marks_drop_grey(&g->heap->marks);
+    g->head = sonde_alloc(n * sizeof *g->head + 1);
+    g->inner = sonde_alloc(n * sizeof *g->inner + 1);
+    g->seen = sonde_alloc(n * sizeof *g->seen + 1);
+    g->before = sonde_alloc(n * sizeof *g->before + 1);
+    return g->head && g->inner && g->seen && g->before ? ST_OK : ST_NOMEM;
+}
+
+static enum status clear(struct graph *g, struct budget *b)
+{
+    for (size_t end = g->heap->marks.n; g->done < end;) {
+        size_t n = end - g->done < CLEAR_STEP ? end - g->done : CLEAR_STEP;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        memset(g->head + g->done, 0, n * sizeof *g->head);
+        memset(g->inner + g->done, 0, n * sizeof *g->inner);
+        memset(g->seen + g->done, 0, n * sizeof *g->seen);
+        g->done += n;
+    }
+    return ST_OK;
+}
+
+static void set(uint64_t *bits, struct mark k)
+{
+    bits[k.at] |= k.bit;
+}
+
+/* To 26 the mark leaves a second bit in a binary, where no thing begins. */
+static enum status without_second(struct graph *g, const struct vm *vm)
+{
+    const struct block *block = blocks_find(&g->heap->blocks, g->piece.thing, 2);
+    if (g->piece.kind != KIND_REFC || !vm->lay->refc_is_term)
+        return ST_OK;
+    if (!block)
+        return ST_TORN;
+    struct mark k = marks_of(&g->heap->marks, block, g->piece.thing + 8);
+    g->heap->marks.black[k.at] &= ~k.bit;
+    return ST_OK;
+}
+
+/* What is below a node of a large map is inside of it: nodes, and pairs, which are list cells. Pairs of
+ * keys with the same hash stand in a tuple. */
+static enum status inner_of_map(struct graph *g, const struct vm *vm, const struct link *link)
+{
+    uint64_t header = 0;
+    set(g->inner, link->mark);
+    if (!term_is_list(link->word) && !peek_word(vm->reader, link->to, &header))
+        return ST_TORN;
+    if (!term_is_list(link->word) && vm->lay->kinds[header >> 2 & 15] == KIND_TUPLE)
+        g->collisions = true;
+    return ST_OK;
+}
+
+static enum status inner_of_tuple(struct graph *g, const struct vm *vm, const struct link *link)
+{
+    (void)vm;
+    if (term_is_list(link->word))
+        set(g->inner, link->mark);
+    return ST_OK;
+}
+
+/* The only one that leads to a part: then it is no node. */
+static bool leads_to_part(const struct graph *g, const struct vm *vm, const struct link *link)
+{
+    const struct piece *p = &g->piece;
+    uint64_t header;
+    if (bit_test(g->inner, link->mark))
+        return true;
+    switch (p->kind) {
+    case KIND_NONE: /* the next cell of a list; the value of a pair is none */
+        return piece_index(p, link->at) == 1 && term_is_list(link->word) &&
+               !bit_test(g->inner, place_mark(g->place));
+    case KIND_MAP: /* the keys */
+        return piece_is_flatmap(p) && piece_index(p, link->at) == 2;
+    case KIND_FUN:
+        return peek_word(vm->reader, link->to, &header) && term_is_header(header) &&
+               vm->lay->kinds[header >> 2 & 15] == KIND_FUN_REF;
+    default:
+        return p->kind == KIND_SUB_BINARY || p->kind == KIND_MATCH;
+    }
+}
+
+static enum status head_or_part(struct graph *g, const struct vm *vm, const struct link *link)
+{
+    if (!leads_to_part(g, vm, link) || bit_test(g->seen, link->mark))
+        set(g->head, link->mark);
+    set(g->seen, link->mark);
+    return ST_OK;
+}
+
+typedef enum status (*visitor)(struct graph *g, const struct vm *vm, const struct link *link);
+
+/* Whether the links of the thing at hand are to be visited in this stage. */
+static bool concerns(const struct graph *g)
+{
+    switch (g->stage) {
+    case MAPS:
+        return piece_is_map_node(&g->piece);
+    case TUPLES:
+        return g->piece.kind == KIND_TUPLE && bit_test(g->inner, place_mark(g->place));
+    default:
+        return true;
+    }
+}
+
+static enum status enter(struct graph *g, const struct vm *vm)
+{
+    enum status st = piece_read(g->heap, vm, graph_address(g, g->place), &g->piece);
+    if (st != ST_OK || g->piece.words > g->steps)
+        return ST_TORN; /* things that lie on each other */
+    g->steps -= g->piece.words;
+    if (g->stage == MAPS)
+        st = without_second(g, vm);
+    if (!concerns(g))
+        g->piece.at = g->piece.to;
+    g->entered = st == ST_OK;
+    return st;
+}
+
+/* Every thing by address, and every link of it. */
+static enum status sweep(struct graph *g, const struct vm *vm, struct budget *b, visitor visit)
+{
+    for (;;) {
+        struct link link;
+        enum status st = ST_OK;
+        if (!g->entered) {
+            st = budget_step(b) ? graph_scan(g, g->heap->marks.black, &g->place, b) : ST_TIMESLICE;
+            if (st == ST_OK)
+                st = enter(g, vm);
+            if (st != ST_OK)
+                return st == ST_GONE ? ST_OK : st;
+        }
+        while ((st = piece_next(g->heap, vm, &g->piece, b, &link)) == ST_OK &&
+               (st = visit(g, vm, &link)) == ST_OK) {
+        }
+        if (st != ST_GONE)
+            return st;
+        g->entered = false;
+        g->place++;
+    }
+}
+
+/* A slot of the dictionary is a pair, or a list of pairs. */
+static enum status pairs(struct graph *g, const struct vm *vm, struct budget *b)
+{
+    while (g->chain != 0) {
+        struct piece p;
+        struct link link;
+        uintptr_t at = g->chain;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (g->steps-- == 0 || piece_read(g->heap, vm, at, &p) != ST_OK || p.kind != KIND_NONE)
+            return ST_TORN;
+        g->chain = 0;
+        for (struct budget two = {2, false}; piece_next(g->heap, vm, &p, &two, &link) == ST_OK;) {
+            set(g->inner, link.mark);
+            if (link.at != at)
+                g->chain = link.to;
+        }
+    }
+    return ST_OK;
+}
+
+static enum status dictionary(struct graph *g, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    for (;;) {
+        struct link link;
+        enum status st = pairs(g, vm, b);
+        if (st != ST_OK)
+            return st;
+        st = graph_root(g, &g->roots, vm, plan, view, b, &link);
+        if (st != ST_OK)
+            return st == ST_GONE ? ST_OK : st;
+        if (g->roots.root != ROOT_DICTIONARY)
+            continue;
+        set(g->inner, link.mark);
+        g->chain = term_is_list(link.word) ? link.to : 0;
+    }
+}
+
+static enum status roots(struct graph *g, const struct vm *vm, const struct plan *plan,
+                         const struct view *view, struct budget *b)
+{
+    struct link link;
+    enum status st;
+    while ((st = graph_root(g, &g->roots, vm, plan, view, b, &link)) == ST_OK)
+        set(g->head, link.mark);
+    return st == ST_GONE ? ST_OK : st;
+}
+
+static enum status count(struct graph *g, struct budget *b)
+{
+    for (size_t n = g->heap->marks.n; g->done < n; g->done++) {
+        if (g->done % CLEAR_STEP == 0 && !budget_step(b))
+            return ST_TIMESLICE;
+        g->before[g->done] = g->nodes - NODE_FIRST;
+        g->nodes += (uint32_t)__builtin_popcountll(g->head[g->done]);
+    }
+    return ST_OK;
+}
+
+static enum status make_stage(struct graph *g, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    switch (g->stage) {
+    case ALLOCATE:
+        return allocate(g);
+    case CLEAR:
+        return clear(g, b);
+    case MAPS:
+        return sweep(g, vm, b, inner_of_map);
+    case TUPLES:
+        return g->collisions ? sweep(g, vm, b, inner_of_tuple) : ST_OK;
+    case DICTIONARY:
+        return dictionary(g, vm, plan, view, b);
+    case LINKS:
+        return sweep(g, vm, b, head_or_part);
+    case ROOTS:
+        return roots(g, vm, plan, view, b);
+    default:
+        return count(g, b);
+    }
+}
+
+enum status graph_make(struct graph *g, const struct vm *vm, const struct plan *plan,
+                       const struct view *view, struct budget *b)
+{
+    while (g->stage != DONE) {
+        enum status st = make_stage(g, vm, plan, view, b);
+        if (st != ST_OK)
+            return st;
+        if (++g->stage == DONE)
+            break;
+        g->place = 0;
+        g->done = 0;
+        g->nodes = NODE_FIRST;
+        g->steps = g->heap->words;
+        roots_start(&g->roots, g->heap->collect.waiting);
+    }
+    return ST_OK;
+}
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+enum status graph_root(const struct graph *g, struct roots *roots, const struct vm *vm,
+                       const struct plan *plan, const struct view *view, struct budget *b,
+                       struct link *link)
+{
+    uint64_t word;
+    enum status st;
+    while ((st = roots_next(roots, vm, plan, view, b, &word)) == ST_OK) {
+        st = piece_link(g->heap, word, link);
+        link->at = roots->at - 8;
+        /* what the roots lead to has become a node, unless they changed since */
+        if (st == ST_OK && g->stage == DONE && !bit_test(g->head, link->mark))
+            return ST_TORN;
+        if (st != ST_GONE)
+            return st;
+    }
+    return st;
+}
+
+static enum status enter_part(const struct graph *g, const struct vm *vm, struct inside *in,
+                              uintptr_t at, struct mark k)
+{
+    enum status st = piece_read(g->heap, vm, at, &in->piece);
+    in->inner = bit_test(g->inner, k);
+    in->cells += in->piece.kind == KIND_NONE && !in->inner;
+    in->words += in->piece.words;
+    return st;
+}
+
+enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t place,
+                         struct inside *in)
+{
+    in->n = 0;
+    in->cells = in->words = 0;
+    return enter_part(g, vm, in, graph_address(g, place), place_mark(place));
+}
+
+/* Back to what the part that is done is in. */
+static enum status leave_part(const struct graph *g, struct inside *in)
+{
+    const struct block *block;
+    if (in->n == 0)
+        return ST_GONE;
+    in->piece = in->outer[--in->n];
+    block = blocks_find(&g->heap->blocks, in->piece.thing, 1);
+    in->inner = block && bit_test(g->inner, marks_of(&g->heap->marks, block, in->piece.thing));
+    return ST_OK;
+}
+
+enum status inside_next(const struct graph *g, const struct vm *vm, struct inside *in,
+                        struct budget *b, struct link *link)
+{
+    for (;;) {
+        enum status st = piece_next(g->heap, vm, &in->piece, b, link);
+        if (st == ST_GONE)
+            st = leave_part(g, in);
+        else if (st == ST_OK && bit_test(g->head, link->mark))
+            return ST_OK;
+        else if (st == ST_OK && in->words > g->heap->words)
+            return ST_TORN; /* round in circles */
+        else if (st == ST_OK) {
+            if (in->piece.at != in->piece.to) {
+                if (in->n == INSIDE_MAX)
+                    return ST_TORN;
+                in->outer[in->n++] = in->piece;
+            }
+            st = enter_part(g, vm, in, link->to, link->mark);
+        }
+        if (st != ST_OK)
+            return st;
+    }
+}

@@ -1,0 +1,123 @@
+/* histogram.c: how many things of each kind a walk has met, and how many words they take.
+ * Knows: kinds, arities of tuples, and which function a fun is of.
+ * Does not know: how things are found, or the names of functions. */
+#include "heap/histogram.h"
+
+#include "util/alloc.h"
+
+#include <string.h>
+
+struct histogram *histogram_new(bool nameless)
+{
+    struct histogram *g = sonde_alloc(sizeof *g);
+    if (g) {
+        memset(g, 0, sizeof *g);
+        g->nameless = nameless;
+    }
+    return g;
+}
+
+void histogram_free(struct histogram *g)
+{
+    sonde_free(g);
+}
+
+static void count(struct bar *bar, uint64_t words)
+{
+    bar->count++;
+    bar->words += words;
+}
+
+static uint64_t place_of(uint64_t key, unsigned try)
+{
+    return ((key * 0x9E3779B97F4A7C15ULL >> 40) + try) % BARS_KEYED;
+}
+
+static void add_large_tuple(struct histogram *g, const struct thing *t)
+{
+    for (unsigned i = 0; i < BARS_KEYED; i++) {
+        struct keyed_bar *b = &g->large[place_of(t->words, i)];
+        if (b->key == 0)
+            b->key = t->words;
+        if (b->key == t->words) {
+            count(&b->bar, t->words);
+            return;
+        }
+    }
+    count(&g->bars[BAR_OTHER], t->words);
+}
+
+static void add_tuple(struct histogram *g, const struct thing *t)
+{
+    uint64_t arity = t->words - 1;
+    if (arity < BARS_TUPLES)
+        count(&g->tuples[arity], t->words);
+    else
+        add_large_tuple(g, t);
+}
+
+/* The parts of a hashmap are one map: its head counts, the nodes below it add their words. */
+static void add_map(struct histogram *g, const struct thing *t)
+{
+    unsigned type = map_type(t->header);
+    struct bar *bar = &g->bars[type == MAP_FLAT ? BAR_FLATMAP : BAR_HASHMAP];
+    bar->count += type != MAP_NODE;
+    bar->words += t->words;
+}
+
+/* Where the module stands depends on how many addresses of code come first, so on the emulator's flavour
+ * too: a fun of ours has told. Without that nothing can be named. */
+bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_WORDS])
+{
+    unsigned words = vm->fun_module == 0 ? 0 : vm->fun_module / 8u + vm->lay->fun_names;
+    memset(entry, 0, FUN_ENTRY_WORDS * sizeof *entry);
+    return !(at & 7) && words <= FUN_ENTRY_WORDS && peek_block(vm->reader, at, words, entry);
+}
+
+/* A function that is new here is noted with what names it, while the stamp says that it is alive. */
+static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, const struct thing *t)
+{
+    uint64_t free = t->words - t->first;
+    uint64_t entry = free << 1;
+    if (!g->nameless && !peek_word(vm->reader, at + 8, &entry))
+        return false;
+    for (unsigned i = 0; i < BARS_KEYED; i++) {
+        struct fun_bar *b = &g->funs[place_of(entry, i)];
+        if (b->key == 0) {
+            if (g->nameless || !fun_entry_read(vm, entry, b->entry))
+                memset(b->entry, 0, sizeof b->entry); /* then it has no name */
+            b->key = entry | 1;
+            b->free = free;
+        }
+        if (b->key == (entry | 1)) {
+            count(&b->bar, t->words);
+            return true;
+        }
+    }
+    count(&g->bars[BAR_OTHER], t->words);
+    return true;
+}
+
+bool histogram_add(struct histogram *g, const struct vm *vm, uintptr_t at, const struct thing *t)
+{
+    static const enum bar_kind bar_of[] = {
+        [KIND_RECORD] = BAR_RECORD,         [KIND_BIGNUM] = BAR_BIGNUM,
+        [KIND_FLOAT] = BAR_FLOAT,           [KIND_REF] = BAR_REF,
+        [KIND_REFC] = BAR_REFC_BINARY,      [KIND_HEAP_BINARY] = BAR_HEAP_BINARY,
+        [KIND_SUB_BINARY] = BAR_SUB_BINARY, [KIND_MATCH] = BAR_OTHER,
+        [KIND_EXTERNAL] = BAR_EXTERNAL,     [KIND_FUN_REF] = BAR_OTHER,
+    };
+    switch (t->kind) {
+    case KIND_TUPLE:
+        add_tuple(g, t);
+        return true;
+    case KIND_MAP:
+        add_map(g, t);
+        return true;
+    case KIND_FUN:
+        return add_fun(g, vm, at, t);
+    default:
+        count(&g->bars[bar_of[t->kind]], t->words);
+        return true;
+    }
+}

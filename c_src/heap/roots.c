@@ -1,0 +1,238 @@
+/* roots.c: the words of a process from which a collection would start, one after the other.
+ * Knows: stack, argument registers, dictionary, messages, and the rarer places.
+ * Does not know: what hangs on them. */
+#include "heap/roots.h"
+
+#include "process/queue.h"
+#include "vm/term.h"
+#include "vm/thing.h"
+
+const enum layout_field roots_fields[] = {LF_dictionary,  LF_psd,           LF_group_leader,
+                                          LF_parent,      LF_seq_token,     LF_recv_marks,
+                                          LF_def_arg_reg, LF_live_frag_end, LAYOUT_FIELD_COUNT};
+
+/* In the order of enum root. */
+enum places {
+    STACK,
+    REGISTERS,
+    DICTIONARY,
+    INNER,
+    OUTER,
+    GROUP_LEADER,
+    PARENT,
+    SEQ_TOKEN,
+    RECV_MARKS,
+    LIVE_FRAGMENTS,
+    END
+};
+
+enum { MESSAGE_WORDS = 3, RECV_MARKS_MAX = 8, ARITY_MAX = 1024 }; /* as in erl_message.h */
+
+enum { STATE_ACTIVE = 0x2000 };
+
+#define NO_FRAGMENT (~(uint64_t)7) /* ERTS_INVALID_HFRAG_PTR */
+
+void roots_start(struct roots *r, uint64_t messages)
+{
+    *r = (struct roots){.messages = messages, .steps = MESSAGES_MAX};
+}
+
+/* A NIF that gave way keeps its arguments beside itself. Who waits for a message is in no NIF. */
+static enum status no_nif(const struct vm *vm, const struct plan *plan, const struct view *view)
+{
+    uint64_t psd = stamp_word(plan, view, LF_psd);
+    uint64_t nfunc = 0;
+    if (psd == 0 || !(stamp_field(plan, view, LF_state) & STATE_ACTIVE))
+        return ST_OK;
+    if (!peek_word(vm->reader, psd + LF(vm->lay, psd_nfunc), &nfunc))
+        return ST_TORN;
+    return nfunc == 0 ? ST_OK : ST_BUSY;
+}
+
+enum status roots_readable(const struct vm *vm, const struct plan *plan, const struct view *view)
+{
+    uint64_t young = (stamp_word(plan, view, LF_hend) - stamp_word(plan, view, LF_heap)) / 8;
+    /* they differ only while collection is delayed and the heap is a fragment meanwhile */
+    if (young != stamp_word(plan, view, LF_heap_sz) || !queue_is_walkable(vm->lay, plan, view))
+        return ST_BUSY;
+    return no_nif(vm, plan, view);
+}
+
+static void range(struct roots *r, uintptr_t at, uint64_t words)
+{
+    r->at = at;
+    r->to = at + words * 8;
+}
+
+/* ---- places -------------------------------------------------------------------------------- */
+
+static enum status enter_dictionary(struct roots *r, const struct vm *vm, uint64_t dict)
+{
+    uint64_t word;
+    uintptr_t at = dict + LF(vm->lay, dict_used);
+    if (dict == 0)
+        return ST_OK;
+    if (!peek_word(vm->reader, at & ~(uintptr_t)7, &word))
+        return ST_TORN;
+    range(r, dict + LF(vm->lay, dict_head), layout_narrow(word, (unsigned)(at & 7), 4));
+    return ST_OK;
+}
+
+/* Fields of the process itself are words like any other. */
+static void enter_field(struct roots *r, const struct vm *vm, const struct view *view,
+                        enum layout_field field)
+{
+    range(r, view->proc + vm->lay->f[field], 1);
+}
+
+static enum status enter(struct roots *r, const struct vm *vm, const struct plan *plan,
+                         const struct view *view)
+{
+    uint64_t marks;
+    switch (r->place) {
+    case STACK:
+        r->root = ROOT_STACK;
+        r->at = stamp_word(plan, view, LF_stop);
+        r->to = stamp_word(plan, view, LF_hend);
+        return r->at <= r->to ? ST_OK : ST_TORN;
+    case REGISTERS:
+        r->root = ROOT_REGISTERS;
+        range(r, stamp_word(plan, view, LF_arg_reg), stamp_field(plan, view, LF_arity));
+        return stamp_field(plan, view, LF_arity) <= ARITY_MAX ? ST_OK : ST_TORN;
+    case DICTIONARY:
+        r->root = ROOT_DICTIONARY;
+        return enter_dictionary(r, vm, stamp_word(plan, view, LF_dictionary));
+    case INNER:
+        r->root = ROOT_MAILBOX;
+        r->message = stamp_word(plan, view, LF_sig_first);
+        return ST_OK;
+    case OUTER:
+        r->message = stamp_word(plan, view, LF_inq_first);
+        return ST_OK;
+    case GROUP_LEADER:
+        r->root = ROOT_OTHER;
+        enter_field(r, vm, view, LF_group_leader);
+        return ST_OK;
+    case PARENT:
+        enter_field(r, vm, view, LF_parent);
+        return ST_OK;
+    case SEQ_TOKEN:
+        enter_field(r, vm, view, LF_seq_token);
+        return ST_OK;
+    case RECV_MARKS:
+        marks = stamp_word(plan, view, LF_recv_marks);
+        range(r, marks, marks != 0 ? RECV_MARKS_MAX : 0);
+        return ST_OK;
+    default:
+        r->live = stamp_word(plan, view, LF_live_frag_end) != NO_FRAGMENT
+                      ? stamp_word(plan, view, LF_mbuf)
+                      : 0;
+        return ST_OK;
+    }
+}
+
+/* The words of the next message; those of what is no message, or not decoded, are no terms. */
+static enum status next_message(struct roots *r, const struct vm *vm)
+{
+    uint64_t tag;
+    uintptr_t at = r->message;
+    uint64_t next;
+    if (r->steps-- == 0 || !peek_word(vm->reader, at + LF(vm->lay, msg_tag), &tag) ||
+        !peek_word(vm->reader, at + LF(vm->lay, msg_next), &next))
+        return ST_TORN;
+    r->message = next;
+    if (!signal_is_message(tag))
+        return ST_OK;
+    if (r->messages == 0) {
+        r->message = 0;
+        return ST_OK;
+    }
+    r->messages--;
+    r->index++;
+    if (tag != SIGNAL_EXTERNAL_MSG)
+        range(r, at + LF(vm->lay, msg_tag), MESSAGE_WORDS);
+    return ST_OK;
+}
+
+/* ---- fragments that the next collection takes as they are ------------------------------------- */
+
+static enum status next_fragment(struct roots *r, const struct vm *vm, const struct plan *plan,
+                                 const struct view *view)
+{
+    uint64_t used;
+    uintptr_t at = r->live;
+    if (at == stamp_word(plan, view, LF_live_frag_end)) {
+        r->live = 0;
+        return ST_OK;
+    }
+    if (r->steps-- == 0 || !peek_word(vm->reader, at + LF(vm->lay, frag_used), &used) ||
+        !peek_word(vm->reader, at + LF(vm->lay, frag_next), &r->live))
+        return ST_TORN;
+    range(r, at + LF(vm->lay, frag_mem), used);
+    r->in_live = true;
+    return ST_OK;
+}
+
+/* The things in it lie one behind the other, without gaps; what has no header is a list cell. */
+static enum status next_thing(struct roots *r, const struct vm *vm, uint64_t *word)
+{
+    struct thing t = {.words = 2};
+    uint64_t first;
+    uintptr_t at = r->at;
+    if (!peek_word(vm->reader, at, &first) ||
+        (term_is_header(first) && !thing_read(vm->reader, vm->lay, at, first, &t)) ||
+        t.words > (r->to - at) / 8)
+        return ST_TORN;
+    *word = at | (term_is_header(first) ? TAG_BOXED : TAG_LIST);
+    r->at += t.words * 8;
+    return ST_OK;
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+/* To the next place, or to the next message of the one at hand. */
+static enum status advance(struct roots *r, const struct vm *vm, const struct plan *plan,
+                           const struct view *view)
+{
+    if (r->message != 0)
+        return next_message(r, vm);
+    if (r->live != 0)
+        return next_fragment(r, vm, plan, view);
+    if (r->place == END)
+        return ST_GONE;
+    enum root before = r->root;
+    enum status st = enter(r, vm, plan, view);
+    if (r->root != before)
+        r->index = 0;
+    r->place++;
+    return st;
+}
+
+/* On the stack return addresses and frame pointers stand between terms; they have the tag of a header. */
+static bool is_root(const struct roots *r, uint64_t word)
+{
+    return !term_is_immediate(word) && !(r->root == ROOT_STACK && term_is_header(word));
+}
+
+enum status roots_next(struct roots *r, const struct vm *vm, const struct plan *plan,
+                       const struct view *view, struct budget *b, uint64_t *word)
+{
+    for (;;) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (r->at == r->to) {
+            enum status st = advance(r, vm, plan, view);
+            if (st != ST_OK)
+                return st;
+            continue;
+        }
+        if (r->in_live)
+            return next_thing(r, vm, word);
+        if (!peek_word(vm->reader, r->at, word))
+            return ST_TORN;
+        r->at += 8;
+        r->index += r->root != ROOT_MAILBOX;
+        if (is_root(r, *word))
+            return ST_OK;
+    }
+}

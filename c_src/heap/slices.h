@@ -1,0 +1,39 @@
+/* slices.h: which parts of which binaries a heap sees.
+ * Knows: how a binary term on the heap leads to the Binary outside, and to the bytes in it.
+ * Does not know: how the terms are found. */
+#ifndef SONDE_SLICES_H
+#define SONDE_SLICES_H
+
+#include "util/budget.h"
+#include "vm/stamp.h"
+
+/* What a binary term says of itself. */
+struct view_of_bytes {
+    uint64_t from, size; /* bytes */
+    uint64_t base;       /* from 27: from counts from here, */
+    bool volatile_base;  /* or, of what was writable once, from the Binary's first byte */
+};
+
+struct slice {
+    uint64_t binary;   /* the address of the Binary */
+    uint64_t from, to; /* bytes of it */
+};
+
+struct slices {
+    size_t n, cap, max;
+    struct slice *list;
+    bool sorting;
+    size_t loose, unsorted; /* while sorting: not yet in the heap; not yet in their place */
+};
+
+struct slices *slices_new(size_t max); /* NULL: no memory */
+void slices_free(struct slices *s);
+
+/* OK, TORN, NOMEM, TOO_LARGE. refc: the ProcBin or BinRef on the heap. */
+enum status slices_add(struct slices *s, const struct vm *vm, uintptr_t refc,
+                       const struct view_of_bytes *v);
+
+/* By Binary, then by where they begin. false: the slice of time is used up, call again. */
+bool slices_sort(struct slices *s, struct budget *b);
+
+#endif

@@ -1,0 +1,377 @@
+/* nif.c: the library as Erlang sees it: load, upgrade, unload, the table of functions.
+ * Knows: atoms, the library's state, and who shares it. No logic.
+ * Does not know: VM internals. */
+#include "nif/nif.h"
+
+#include "util/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct atoms atoms;
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* AddressSanitizer knows where an allocation ends only if it was malloc's. */
+#if defined(__SANITIZE_ADDRESS__)
+#define ALLOC   malloc
+#define REALLOC realloc
+#define FREE    free
+#else
+#define ALLOC   enif_alloc
+#define REALLOC enif_realloc
+#define FREE    enif_free
+#endif
+
+void *sonde_alloc(size_t bytes)
+{
+    return nif_out_of_memory() ? NULL : ALLOC(bytes);
+}
+
+void *sonde_realloc(void *p, size_t bytes)
+{
+    if (nif_out_of_memory())
+        return NULL;
+    return p ? REALLOC(p, bytes) : ALLOC(bytes);
+}
+
+void sonde_free(void *p)
+{
+    if (p)
+        FREE(p);
+}
+
+struct sonde *sonde_of(ErlNifEnv *env)
+{
+    return enif_priv_data(env);
+}
+
+ERL_NIF_TERM nif_status_atom(enum status st)
+{
+    switch (st) {
+    case ST_OK:
+        return ATOM(done);
+    case ST_BUSY:
+        return ATOM(busy);
+    case ST_TORN:
+        return ATOM(torn);
+    case ST_GONE:
+        return ATOM(gone);
+    case ST_ASK:
+        return ATOM(ask);
+    case ST_TOO_LARGE:
+        return ATOM(too_large);
+    case ST_CHANGED:
+        return ATOM(changed);
+    case ST_TIMESLICE:
+        return ATOM(more);
+    default:
+        return ATOM(no_memory);
+    }
+}
+
+bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
+                   ErlNifResourceType **type)
+{
+    ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
+    ErlNifResourceType *opened =
+        nif_out_of_memory()
+            ? NULL
+            : enif_open_resource_type(env, NULL, name, nif_measured_release(name, release), flags,
+                                      NULL);
+    if (opened)
+        *type = opened;
+    return opened != NULL;
+}
+
+ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why)
+{
+    return enif_make_tuple2(env, ATOM(raise), why);
+}
+
+bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field)
+{
+    char name[32];
+    if (!enif_get_atom(env, term, name, sizeof name, ERL_NIF_LATIN1))
+        return false;
+    for (unsigned i = 0; i < LAYOUT_FIELD_COUNT; i++) {
+        if (strcmp(name, layout_field_name(i)) == 0) {
+            *field = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr)
+{
+    static const char *const names[] = {
+#define X(Name) #Name,
+        ATTR_LIST(X)
+#undef X
+    };
+    char name[32];
+    if (!enif_get_atom(env, term, name, sizeof name, ERL_NIF_LATIN1))
+        return false;
+    for (unsigned i = 0; i < ATTR_COUNT; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *attr = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- status -------------------------------------------------------------------------------- */
+
+NIF(nif_build_id)
+{
+    (void)argc, (void)argv;
+    return enif_make_tuple2(env, enif_make_string(env, SONDE_ABI, ERL_NIF_LATIN1),
+                            enif_make_string(env, SONDE_BUILD_ID, ERL_NIF_LATIN1));
+}
+
+/* The outcome of the proof, kept here: a persistent_term that changes makes every process of the
+ * node pay, and the first caller of any process needs it. */
+static ERL_NIF_TERM keep_status(ErlNifEnv *env, ERL_NIF_TERM status, bool adopt)
+{
+    struct sonde *s = sonde_of(env);
+    ErlNifEnv *old = nif_out_of_memory() ? NULL : enif_alloc_env();
+    if (!old)
+        return nif_raise(env, ATOM(no_memory));
+    ERL_NIF_TERM copy = enif_make_copy(old, status);
+    enif_mutex_lock(s->lock);
+    bool late = atomic_load(&s->proved);
+    if (!late) {
+        ErlNifEnv *kept = old;
+        old = s->status_env;
+        s->status_env = kept;
+        s->status = copy;
+        if (adopt)
+            nif_adopt_candidate(s);
+    }
+    enif_mutex_unlock(s->lock);
+    if (old)
+        enif_free_env(old);
+    return late ? ATOM(proved) : ATOM(ok);
+}
+
+/* Of a proof that did not come off: what is proved stays. */
+NIF(nif_do_put_status)
+{
+    (void)argc;
+    /* (Status) */
+    return keep_status(env, argv[0], false);
+}
+
+/* One that came off, and in the same moment its outcome: there is never one without the other. */
+NIF(nif_do_adopt)
+{
+    (void)argc;
+    /* (Status) */
+    struct sonde *s = sonde_of(env);
+    if (!nif_is_prover(env) || !s->candidate.lay || s->candidate.tab.max == 0)
+        return nif_raise(env, ATOM(badarg));
+    return keep_status(env, argv[0], true);
+}
+
+NIF(nif_status)
+{
+    (void)argc, (void)argv;
+    struct sonde *s = sonde_of(env);
+    ERL_NIF_TERM status = ATOM(undefined);
+    enif_mutex_lock(s->lock);
+    if (s->status_env)
+        status = enif_make_copy(env, s->status);
+    enif_mutex_unlock(s->lock);
+    return status;
+}
+
+static ERL_NIF_TERM reader_atom(enum peek_reader r)
+{
+    return r == PEEK_GUARDED ? ATOM(guarded) : r == PEEK_SYSCALL ? ATOM(syscall) : ATOM(none);
+}
+
+/* What works in this thread now. */
+NIF(nif_reader)
+{
+    (void)argc, (void)argv;
+    return reader_atom(peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader)));
+}
+
+NIF(nif_do_want_reader)
+{
+    (void)argc;
+    /* (guarded | syscall | filtered): which one, or that it may be a system call although the kernel
+     * filters them */
+    if (argv[0] == ATOM(filtered)) {
+        peek_allow_filtered();
+        return ATOM(ok);
+    }
+    if (argv[0] != ATOM(guarded) && argv[0] != ATOM(syscall))
+        return nif_raise(env, ATOM(badarg));
+    atomic_store(&sonde_of(env)->reader, argv[0] == ATOM(guarded) ? PEEK_GUARDED : PEEK_SYSCALL);
+    return ATOM(ok);
+}
+
+/* ready: proved and on; off: switched off by hand; none: not proved (yet). */
+NIF(nif_state)
+{
+    (void)argc, (void)argv;
+    struct sonde *s = sonde_of(env);
+    if (atomic_load(&s->off))
+        return ATOM(off);
+    return atomic_load_explicit(&s->proved, memory_order_acquire) ? ATOM(on) : ATOM(none);
+}
+
+NIF(nif_do_switch)
+{
+    (void)argc;
+    /* (on | off) */
+    if (argv[0] != ATOM(on) && argv[0] != ATOM(off))
+        return nif_raise(env, ATOM(badarg));
+    atomic_store(&sonde_of(env)->off, argv[0] == ATOM(off));
+    return ATOM(ok);
+}
+
+NIF(nif_do_content)
+{
+    (void)argc;
+    /* (true | false): false forbids content, and nothing brings it back. Whether it is allowed */
+    struct sonde *s = sonde_of(env);
+    if (argv[0] != ATOM(true) && argv[0] != ATOM(false))
+        return nif_raise(env, ATOM(badarg));
+    if (argv[0] == ATOM(false))
+        atomic_store(&s->no_content, true);
+    return atomic_load(&s->no_content) ? ATOM(false) : ATOM(true);
+}
+
+/* This call is one that is under way, so the handler goes at its end at the earliest. */
+NIF(nif_do_leave)
+{
+    (void)env, (void)argc, (void)argv;
+    peek_leave();
+    return ATOM(ok);
+}
+
+/* Resources are good as long as this is the same. */
+NIF(nif_instance)
+{
+    (void)argc, (void)argv;
+    return enif_make_int64(env, sonde_of(env)->instance);
+}
+
+NIF(nif_do_counters)
+{
+    (void)argc, (void)argv;
+    struct sonde *s = sonde_of(env);
+    ERL_NIF_TERM keys[] = {ATOM(native), ATOM(busy), ATOM(torn), ATOM(asked), ATOM(faults)};
+    ERL_NIF_TERM values[] = {
+        enif_make_uint64(env, atomic_load(&s->native)),
+        enif_make_uint64(env, atomic_load(&s->busy)), enif_make_uint64(env, atomic_load(&s->torn)),
+        enif_make_uint64(env, atomic_load(&s->asked)), enif_make_uint64(env, peek_faults())};
+    ERL_NIF_TERM map;
+    if (!enif_make_map_from_arrays(env, keys, values, 5, &map))
+        return nif_raise(env, ATOM(badarg));
+    return map;
+}
+
+/* ---- life cycle ---------------------------------------------------------------------------- */
+
+static void make_atoms(ErlNifEnv *env)
+{
+#define X(Name) atoms.a_##Name = enif_make_atom(env, #Name);
+    ATOM_LIST(X)
+#undef X
+}
+
+static struct sonde *make_state(ErlNifEnv *env)
+{
+    struct sonde *s = sonde_alloc(sizeof *s);
+    if (!s)
+        return NULL;
+    memset(s, 0, sizeof *s);
+    (void)strncpy(s->build, SONDE_BUILD_ID, sizeof s->build - 1);
+    s->instance = enif_monotonic_time(ERL_NIF_NSEC);
+    atomic_init(&s->users, 1);
+    atomic_init(&s->reader, PEEK_GUARDED);
+#ifdef SONDE_TEST
+    s->mutated_field = LAYOUT_FIELD_COUNT;
+#endif
+    s->lock = nif_out_of_memory() ? NULL : enif_mutex_create("sonde_status");
+    if (!s->lock || !nif_scan_types(env, s) || !nif_heap_types(env, s) ||
+        !nif_account_types(env, s) || !nif_resource_types(env, s)) {
+        if (s->lock)
+            enif_mutex_destroy(s->lock);
+        sonde_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
+{
+    nif_fail_load(env, info);
+    make_atoms(env);
+    *priv = make_state(env);
+    if (!*priv)
+        return 1;
+    peek_return();
+    return 0;
+}
+
+/* The same build shares its state, and what is proved stays proved. Another build's state is not
+ * ours to read: it starts anew, and the old one goes with the old code. */
+static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM info)
+{
+    struct sonde *old = *old_priv;
+    if (!old || strncmp(old->build, SONDE_BUILD_ID, sizeof old->build) != 0)
+        return load(env, priv, info);
+    nif_fail_load(env, info);
+    make_atoms(env);
+    if (!nif_scan_types(env, old) || !nif_heap_types(env, old) || !nif_account_types(env, old) ||
+        !nif_resource_types(env, old))
+        return 1;
+    atomic_fetch_add(&old->users, 1);
+    *priv = old;
+    peek_return();
+    return 0;
+}
+
+static void unload(ErlNifEnv *env, void *priv)
+{
+    (void)env;
+    struct sonde *s = priv;
+    if (atomic_fetch_sub(&s->users, 1) != 1)
+        return;
+    peek_settle();
+    if (s->status_env)
+        enif_free_env(s->status_env);
+    enif_mutex_destroy(s->lock);
+    sonde_free(s);
+}
+
+#define X(Name, Arity, Where)                                                                      \
+    NIF(nif_counted_##Name)                                                                        \
+    {                                                                                              \
+        struct peek_slot *slot = peek_enter();                                                     \
+        ERL_NIF_TERM answer = MEASURED(Name)(env, argc, argv);                                     \
+        peek_exit(slot);                                                                           \
+        return answer;                                                                             \
+    }
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+
+static ErlNifFunc functions[] = {
+#define X(Name, Arity, Where) {#Name, Arity, CALLED(Name), Where},
+    NIF_LIST(X)
+#undef X
+#ifdef SONDE_TEST
+#define X(Name, Arity) {#Name, Arity, nif_##Name, 0},
+        TEST_LIST(X)
+#undef X
+#endif
+};
+
+ERL_NIF_INIT(sonde_nif, functions, load, NULL, upgrade, unload)

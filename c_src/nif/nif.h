@@ -1,0 +1,209 @@
+/* nif.h: what the NIF's own files share: atoms, the library's state, argument helpers.
+ * Knows: erl_nif.h. Does not know: VM internals. */
+#ifndef SONDE_NIF_H
+#define SONDE_NIF_H
+
+#include "scan/attr.h"
+
+#include <erl_nif.h>
+#include <stdatomic.h>
+
+/* clang-format off */
+#define ATOM_LIST(X)                                                                      \
+    X(ok) X(error) X(raise) X(badarg) X(undefined) X(true) X(false) X(on) X(off) X(none) X(guarded)          \
+    X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done) X(system_limit)           \
+    X(no_reader) X(filtered) X(no_memory) X(top) X(sample) X(diff) X(holders) X(all) X(entries)       \
+    X(left) X(native) X(busy) X(asked) X(faults) X(at) X(base) X(term) X(process_table)   \
+    X(id) X(each) X(rows) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)                 \
+    X(mark) X(histogram) X(visible) X(slices) X(young) X(old) X(stack) X(fragments) X(free)  \
+    X(literals) X(words) X(bytes) X(roots) X(tuple) X(ref) X(fun) X(timeslice) X(too_large) X(changed) \
+    X(large) X(waiting) \
+    X(content) X(account) X(live) X(garbage) X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages) X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs) X(ref_bin) X(magic_data) X(magic_free) X(type_module) \
+    X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot) X(sensitive) X(forbidden) \
+    X(proved)
+/* clang-format on */
+
+struct atoms {
+#define X(Name) ERL_NIF_TERM a_##Name;
+    ATOM_LIST(X)
+#undef X
+};
+
+/* Set once by load; an atom never changes its word. */
+extern struct atoms atoms;
+#define ATOM(Name) (atoms.a_##Name)
+
+/* What sonde_nif.erl must speak too. */
+#define SONDE_ABI "sonde-6"
+
+#ifndef SONDE_BUILD_ID
+#define SONDE_BUILD_ID "unknown"
+#endif
+
+/* Who may use the tools of the proof: the prover, on itself and on the processes that it names as its
+ * probes, until something is proved. Guarded by the lock. */
+enum { SEAL_PROBES = 256 };
+struct seal {
+    ErlNifPid prover;
+    bool has_prover;
+    unsigned probes_n;
+    ERL_NIF_TERM probes[SEAL_PROBES];
+    uint64_t own; /* the prover's Process, found by calibrate */
+#ifdef SONDE_TEST
+    bool open; /* to everybody */
+#endif
+};
+
+struct sonde {
+    char build[32];      /* first: another build's state is recognised by it */
+    ErlNifTime instance; /* when it was made: who holds things of another one is told so */
+    atomic_uint users;
+    ErlNifResourceType *scan_type, *look_type, *account_type, *probe_type;
+    ErlNifMutex *lock;     /* ours alone: guards status */
+    ErlNifEnv *status_env; /* NULL before the proof */
+    ERL_NIF_TERM status;
+    atomic_int reader;      /* enum peek_reader that is wanted */
+    atomic_bool off;        /* switched off by hand */
+    atomic_bool no_content; /* no call gives content any more; it never becomes false again */
+    atomic_bool proved;
+    struct vm vm;         /* written before proved is set, then never, as */
+    struct layout proven; /* what vm.lay points at */
+    struct vm candidate;  /* the prover's */
+    struct layout tried;  /* what candidate.lay points at */
+    struct seal seal;
+    atomic_uint_fast64_t native, busy, torn, asked;
+#ifdef SONDE_TEST
+    unsigned mutated_field, mutated_offset; /* LAYOUT_FIELD_COUNT: none; + 1: a form of things */
+#endif
+};
+
+/* Is the next allocation to fail, whatever makes it? Never in what is shipped. */
+#ifdef SONDE_TEST
+bool nif_out_of_memory(void);
+void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info);
+#else
+static inline bool nif_out_of_memory(void)
+{
+    return false;
+}
+static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
+{
+    (void)env, (void)info;
+}
+#endif
+
+/* A resource type of this build: what another build holds is not ours to release. false: none, and an
+ * older instance of the module goes on with the one that it has. */
+bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
+                   ErlNifResourceType **type);
+
+/* The state of the library, from any NIF. */
+struct sonde *sonde_of(ErlNifEnv *env);
+
+bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr);
+/* The process's struct; 0: there is none such. false: no local pid; or, while nothing is proved, of
+ * none of the prover's processes. */
+bool nif_find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out);
+
+/* What is proved; before, for the prover and its probes alone, the candidate. The reader may be none.
+ * false: there is none for this caller. */
+bool nif_best_vm(ErlNifEnv *env, struct vm *vm);
+
+/* The candidate becomes what is proved. Under the lock. */
+void nif_adopt_candidate(struct sonde *s);
+
+/* Is nothing proved, and the caller the prover; or it or one of its probes? */
+bool nif_is_prover(ErlNifEnv *env);
+bool nif_is_proving(ErlNifEnv *env);
+/* Is that the prover, or one of its probes? */
+bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
+
+/* What a status is called in Erlang; a walk that was stopped is `more'. */
+ERL_NIF_TERM nif_status_atom(enum status st);
+
+bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field);
+
+/* On a normal scheduler the environment points at the caller's Process. false: not here. */
+bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc);
+
+/* In place of an exception, of which no NIF may raise one: sonde_nif does, and says why. */
+ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why);
+
+#define NIF(Name) ERL_NIF_TERM Name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+
+/* The functions of the library: name, arity, scheduler. A slice is longer than a normal scheduler should
+ * wait. */
+#define DIRTY ERL_NIF_DIRTY_JOB_IO_BOUND
+/* clang-format off */
+#define NIF_LIST(X)                                                                          \
+    X(build_id, 0, 0) X(instance, 0, 0) X(status, 0, 0) X(do_put_status, 1, 0)               \
+    X(reader, 0, 0) X(do_want_reader, 1, 0) X(state, 0, 0) X(do_switch, 1, 0)                \
+    X(do_leave, 0, 0) X(do_counters, 0, 0) X(tables, 0, 0) X(do_calibrate, 1, 0)             \
+    X(do_calibrate_table, 1, DIRTY) X(do_probe, 4, 0) X(do_probe_swollen, 4, 0)              \
+    X(do_probe_trap, 0, 0) X(do_read, 2, 0) X(do_adopt, 1, 0) X(do_scan_new, 6, 0)           \
+    X(do_scan_step, 1, DIRTY) X(do_scan_feed, 2, 0) X(do_scan_rows, 4, 0)                    \
+    X(do_scan_info, 1, 0) X(do_scan_pids, 3, 0) X(do_scan_values, 3, 0)                      \
+    X(do_scan_skip, 2, 0) X(do_scan_after, 1, 0) X(do_scan_limit, 3, 0)                      \
+    X(do_calibrate_fun, 2, 0) X(do_calibrate_literals, 2, 0) X(do_probe_resource, 1, 0)      \
+    X(do_calibrate_resources, 5, 0) X(do_account_new, 3, 0) X(do_account_add, 3, DIRTY)      \
+    X(do_account_want, 2, DIRTY) X(do_account_sum, 1, DIRTY) X(do_account_rank, 3, DIRTY)    \
+    X(do_account_ranked, 2, 0) X(do_account_holdings, 2, 0) X(do_account_known, 2, 0)        \
+    X(do_account_resources, 2, 0) X(do_account_end, 1, DIRTY) X(do_look_new, 6, 0)           \
+    X(do_look_step, 1, DIRTY) X(do_look_progress, 1, 0) X(do_look_end, 1, DIRTY)             \
+    X(do_look_heap, 1, 0) X(do_look_top, 2, 0) X(do_look_top_info, 1, 0)                     \
+    X(do_look_flat, 1, 0) X(do_look_refs, 2, 0) X(flat_quick, 1, 0) X(do_look_mailbox, 1, 0) \
+    X(do_look_shapes, 2, 0) X(do_prover_begin, 0, 0) X(do_prover_end, 0, 0) X(prover, 0, 0)  \
+    X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
+    X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
+    X(do_look_content, 1, 0) X(do_content, 1, 0)
+/* Those that a NIF schedules in its own place. */
+#define SCHEDULED_LIST(X) X(trapped, 0, 0)
+/* And those that only the tests' library has. */
+#define TEST_LIST(X)                                                                         \
+    X(do_weaken, 1) X(do_set_offset, 2) X(do_fail_alloc, 1) X(do_hold_reader, 2)             \
+    X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)          \
+    X(unseal, 1) X(forget_proof, 0)
+/* clang-format on */
+
+#define X(Name, Arity, Where) NIF(nif_##Name);
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+
+/* What the VM calls in place of a NIF: something that counts it as under way, so that the handler does
+ * not go in the middle of it. */
+#define X(Name, Arity, Where) NIF(nif_counted_##Name);
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+#define CALLED(Name) nif_counted_##Name
+
+/* And what that calls, or the VM in place of a destructor. In the tests' library: something that measures
+ * how long that one holds its scheduler. */
+#ifdef SONDE_TEST
+#define X(Name, Arity, Where) NIF(nif_measured_##Name);
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+#define MEASURED(Name) nif_measured_##Name
+ErlNifResourceDtor *nif_measured_release(const char *type, ErlNifResourceDtor *release);
+
+#define X(Name, Arity) NIF(nif_##Name);
+TEST_LIST(X)
+#undef X
+#else
+#define MEASURED(Name) nif_##Name
+static inline ErlNifResourceDtor *nif_measured_release(const char *type,
+                                                       ErlNifResourceDtor *release)
+{
+    (void)type;
+    return release;
+}
+#endif
+
+bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde);
+bool nif_account_types(ErlNifEnv *env, struct sonde *sonde);
+bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde);
+bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde);
+
+#endif

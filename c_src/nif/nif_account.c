@@ -1,0 +1,330 @@
+/* nif_account.c: the NIFs around an account of who holds which Binaries.
+ * Knows: how it is held by the process that made it, and its terms in and out.
+ * Does not know: how references are found. */
+#include "nif/nif_account.h"
+#include "nif/nif_heap.h"
+
+#include "util/clock.h"
+
+enum { SLICE_NS = 5000000, CHUNK_MAX = 1000 };
+
+static void release(ErlNifEnv *env, void *obj)
+{
+    (void)env;
+    account_free(&((struct held_account *)obj)->account);
+}
+
+bool nif_account_types(ErlNifEnv *env, struct sonde *sonde)
+{
+    return nif_open_type(env, "sonde_account_" SONDE_BUILD_ID, release, &sonde->account_type);
+}
+
+struct held_account *nif_get_account(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    void *obj;
+    return enif_get_resource(env, term, sonde_of(env)->account_type, &obj) ? obj : NULL;
+}
+
+static struct held_account *take(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    struct held_account *h = nif_get_account(env, term);
+    return h && !atomic_flag_test_and_set(&h->in_use) ? h : NULL;
+}
+
+static ERL_NIF_TERM give_back(struct held_account *h, ERL_NIF_TERM answer)
+{
+    atomic_flag_clear(&h->in_use);
+    return answer;
+}
+
+static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
+{
+    return enif_make_tuple2(env, ATOM(error),
+                            st == ST_TOO_LARGE ? ATOM(system_limit) : ATOM(no_memory));
+}
+
+NIF(nif_do_account_new)
+{
+    (void)argc;
+    /* (MaxEntries, Tagged, Parts): whether parts are looked up in it, once it is filled */
+    struct sonde *s = sonde_of(env);
+    ErlNifUInt64 max;
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) ||
+        !enif_get_uint64(env, argv[0], &max) || (argv[1] != ATOM(true) && argv[1] != ATOM(false)) ||
+        (argv[2] != ATOM(true) && argv[2] != ATOM(false)))
+        return nif_raise(env, ATOM(badarg));
+    struct held_account *h =
+        nif_out_of_memory() ? NULL : enif_alloc_resource(s->account_type, sizeof *h);
+    if (!h)
+        return nif_raise(env, ATOM(no_memory));
+    h->lay = *s->vm.lay;
+    atomic_flag_clear(&h->in_use);
+    account_init(&h->account, &h->lay, &s->vm.tab, max, argv[1] == ATOM(true));
+    h->account.prints = argv[2] == ATOM(true);
+    ERL_NIF_TERM term = enif_make_resource(env, h);
+    enif_release_resource(h);
+    return term;
+}
+
+/* ---- in ------------------------------------------------------------------------------------- */
+
+static bool get_known(ErlNifEnv *env, ERL_NIF_TERM term, struct known *k)
+{
+    const ERL_NIF_TERM *t;
+    int arity;
+    ErlNifUInt64 n[4];
+    if (!enif_get_tuple(env, term, &arity, &t) || arity != 4)
+        return false;
+    for (unsigned i = 0; i < 4; i++) {
+        if (!enif_get_uint64(env, t[i], &n[i]))
+            return false;
+    }
+    *k = (struct known){.binary = n[0],
+                        .size = n[1] & KNOWN_SIZE_MAX,
+                        .refc = census_count32(n[2]),
+                        .refs = census_count32(n[3])};
+    return n[0] != 0;
+}
+
+static ERL_NIF_TERM add(ErlNifEnv *env, struct account *a, enum census_kind kind, ERL_NIF_TERM list)
+{
+    ERL_NIF_TERM head;
+    struct known k;
+    for (unsigned i = 0; i < CHUNK_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
+        if (!get_known(env, head, &k))
+            return nif_raise(env, ATOM(badarg));
+        enum status st = account_add(a, kind, &k);
+        if (st != ST_OK)
+            return error_of(env, st);
+    }
+    return enif_is_empty_list(env, list) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
+}
+
+NIF(nif_do_account_add)
+{
+    (void)argc;
+    /* (Account, table | literal, [{Id, Size, Refc, References}]): at most CHUNK_MAX, each Id once for each
+     * table. Dirty: a part of a large census that grows takes a millisecond. */
+    struct held_account *h = take(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (argv[1] != ATOM(table) && argv[1] != ATOM(literal))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    enum census_kind kind = argv[1] == ATOM(table) ? CENSUS_TABLE : CENSUS_LITERAL;
+    return give_back(h, add(env, &h->account, kind, argv[2]));
+}
+
+NIF(nif_do_account_want)
+{
+    (void)argc;
+    /* (Account, [Id]): an account of these alone, and of who holds them; or (Account, [Pid]): of all, and
+     * what these hold; before anything else */
+    struct held_account *h = take(env, argv[0]);
+    ERL_NIF_TERM head;
+    ERL_NIF_TERM list = argv[1];
+    enum status st = ST_OK;
+    ErlNifUInt64 id;
+    ErlNifPid pid;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    for (unsigned i = 0;
+         st == ST_OK && i < CHUNK_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
+        if (enif_get_local_pid(env, head, &pid))
+            st = account_follow(&h->account, pid.pid);
+        else if (enif_get_uint64(env, head, &id) && id != 0)
+            st = account_want(&h->account, id);
+        else
+            return give_back(h, nif_raise(env, ATOM(badarg)));
+    }
+    if (st != ST_OK)
+        return give_back(h, error_of(env, st));
+    return give_back(h, enif_is_empty_list(env, list) ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
+}
+
+/* ---- out ------------------------------------------------------------------------------------ */
+
+/* Each Binary was in the sample with a chance of 1 / 2^level. */
+static double variance(const struct account *a)
+{
+    double one_of = (double)(1ULL << a->all.level);
+    return a->sums.square * one_of * (one_of - 1);
+}
+
+static ERL_NIF_TERM sums(ErlNifEnv *env, const struct account *a)
+{
+    const struct sums_of_all *s = &a->sums;
+    unsigned level = a->all.level;
+    ERL_NIF_TERM bytes[SHARE_COUNT];
+    for (unsigned i = 0; i < SHARE_COUNT; i++)
+        bytes[i] = enif_make_uint64(env, s->bytes[i] << level);
+    return enif_make_tuple6(env, enif_make_tuple_from_array(env, bytes, SHARE_COUNT),
+                            enif_make_uint64(env, s->overhead << level),
+                            enif_make_uint64(env, s->count), enif_make_uint(env, level),
+                            enif_make_double(env, variance(a)),
+                            enif_make_uint64(env, census_bytes(&a->all)));
+}
+
+/* Calls it again and again, for as long as a slice may take. */
+static enum status slice(struct account *a, enum status (*step)(struct account *, struct budget *))
+{
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum status st;
+    do {
+        struct budget b = {BUDGET_STEPS, false};
+        st = step(a, &b);
+    } while (st == ST_TIMESLICE && clock_ns() < end);
+    return st;
+}
+
+NIF(nif_do_account_sum)
+{
+    (void)argc;
+    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Once. */
+    struct held_account *h = take(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    enum status st = slice(&h->account, account_sum);
+    return give_back(h, st == ST_OK ? sums(env, &h->account) : ATOM(more));
+}
+
+static enum status rank_size(struct account *a, struct budget *b)
+{
+    return account_rank(a, false, b);
+}
+
+static enum status rank_references(struct account *a, struct budget *b)
+{
+    return account_rank(a, true, b);
+}
+
+NIF(nif_do_account_rank)
+{
+    (void)argc;
+    /* (Account, size | count, N | next): more (then again, with `next') | ok | {error, _}; dirty */
+    struct held_account *h = take(env, argv[0]);
+    ErlNifUInt64 n;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (argv[1] != ATOM(size) && argv[1] != ATOM(count))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    if (enif_get_uint64(env, argv[2], &n))
+        account_rank_start(&h->account, n);
+    else if (argv[2] != ATOM(next))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    enum status st = slice(&h->account, argv[1] == ATOM(size) ? rank_size : rank_references);
+    return give_back(h, st == ST_OK          ? ATOM(ok)
+                        : st == ST_TIMESLICE ? ATOM(more)
+                                             : error_of(env, st));
+}
+
+static ERL_NIF_TERM known_out(ErlNifEnv *env, const struct known *k)
+{
+    return enif_make_tuple4(env, enif_make_uint64(env, k->binary), enif_make_uint64(env, k->size),
+                            enif_make_uint(env, k->refc), enif_make_uint(env, k->refs));
+}
+
+static ERL_NIF_TERM ranked_item(ErlNifEnv *env, const struct account *a, size_t i)
+{
+    return known_out(env, census_find(&a->all, a->top.rows[i].pid));
+}
+
+static ERL_NIF_TERM holding_item(ErlNifEnv *env, const struct account *a, size_t i)
+{
+    const struct holding *g = &a->holdings[i];
+    ErlNifPid p = {.pid = (ERL_NIF_TERM)g->pid};
+    struct known has = {.binary = g->binary, .refs = g->refs, .first = g->queued};
+    uint64_t share;
+    has.size = g->size & KNOWN_SIZE_MAX;
+    bool is_known = account_share(a, g->pid, &has, &share) == ST_OK;
+    return enif_make_tuple5(env, enif_make_uint64(env, g->binary), enif_make_pid(env, &p),
+                            enif_make_uint(env, g->refs), enif_make_uint(env, g->queued),
+                            is_known ? enif_make_uint64(env, share) : ATOM(undefined));
+}
+
+/* From one on, counted from 0, at most CHUNK_MAX of them. */
+static ERL_NIF_TERM items(ErlNifEnv *env, const struct account *a, size_t n, ERL_NIF_TERM from,
+                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct account *, size_t))
+{
+    ErlNifUInt64 first;
+    if (!enif_get_uint64(env, from, &first))
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    size_t start = first < n ? first : n;
+    for (size_t i = n - start < CHUNK_MAX ? n : start + CHUNK_MAX; i > start; i--)
+        list = enif_make_list_cell(env, item(env, a, i - 1), list);
+    return list;
+}
+
+NIF(nif_do_account_ranked)
+{
+    (void)argc;
+    /* (Account, From): [{Id, Size, Refc, References}], largest first */
+    struct held_account *h = take(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    size_t n = h->account.ranked ? h->account.top.n : 0;
+    return give_back(h, items(env, &h->account, n, argv[1], ranked_item));
+}
+
+NIF(nif_do_account_holdings)
+{
+    (void)argc;
+    /* (Account, From): [{Id, Pid, References, Queued, Share}], of those that are wanted */
+    struct held_account *h = take(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    return give_back(h, items(env, &h->account, h->account.holdings_n, argv[1], holding_item));
+}
+
+NIF(nif_do_account_known)
+{
+    (void)argc;
+    /* (Account, Id): {Id, Size, Refc, References} | undefined, where nobody has it */
+    struct held_account *h = take(env, argv[0]);
+    ErlNifUInt64 id;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (!enif_get_uint64(env, argv[1], &id))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    const struct known *k = census_find(&h->account.all, id);
+    return give_back(h, k && k->refs > 0 ? known_out(env, k) : ATOM(undefined));
+}
+
+static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint64_t atoms_n)
+{
+    ERL_NIF_TERM what = ATOM(undefined);
+    if (t->at != 0)
+        what = enif_make_tuple2(env, nif_atom(t->module, atoms_n), nif_atom(t->name, atoms_n));
+    return enif_make_tuple4(env, what, enif_make_uint64(env, t->count),
+                            enif_make_uint64(env, t->bytes), enif_make_uint64(env, t->holders));
+}
+
+NIF(nif_do_account_resources)
+{
+    (void)argc;
+    /* (Account, AtomCount), after its sums: [{{Module, Name} | undefined, Count, Bytes, Holders}] */
+    struct held_account *h = take(env, argv[0]);
+    ErlNifUInt64 atoms_n;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (!enif_get_uint64(env, argv[1], &atoms_n))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    const struct resource_types *ts = &h->account.types;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (uint32_t i = ts->n; i-- > 0;) {
+        if (ts->list[i].count > 0)
+            list = enif_make_list_cell(env, type_out(env, &ts->list[i], atoms_n), list);
+    }
+    return give_back(h, list);
+}
+
+NIF(nif_do_account_end)
+{
+    (void)argc;
+    /* (Account): more | ok. Its memory goes now, not with the next collection of its holder; it is empty
+     * afterwards. Dirty: there may be much to free. */
+    struct held_account *h = take(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    return give_back(h, slice(&h->account, account_free_some) == ST_OK ? ATOM(ok) : ATOM(more));
+}

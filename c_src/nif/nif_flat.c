@@ -1,0 +1,141 @@
+/* nif_flat.c: the NIFs around flat sizes.
+ * Knows: how answers go out, and what of the caller can be looked at while it calls.
+ * Does not know: how a term is measured. */
+#include "heap/flat.h"
+#include "nif/nif_heap.h"
+#include "vm/term.h"
+
+/* A term that is measured in so many steps, about 50 us, is small; fewer where each word costs a call of
+ * the system: then they take half a millisecond. */
+enum { QUICK_STEPS = 4096, QUICK_STEPS_DEAR = 256, QUICK_FRAGMENTS = 64 };
+
+enum { LITERAL_BYTES_MAX_LOG2 = 40 };
+
+NIF(nif_do_calibrate_literals)
+{
+    (void)argc;
+    /* (Literal, Bytes): after calibrate. All literals lie in one area of that size. */
+    struct vm *vm = &sonde_of(env)->candidate;
+    ErlNifUInt64 bytes;
+    if (!nif_is_prover(env) || !vm->lay || !enif_is_tuple(env, argv[0]) ||
+        !enif_get_uint64(env, argv[1], &bytes) || bytes >> LITERAL_BYTES_MAX_LOG2 != 0)
+        return nif_raise(env, ATOM(badarg));
+    uintptr_t at = term_pointer(argv[0]);
+    vm->literals = (struct block){0, 0};
+    if (bytes != 0)
+        vm->literals = (struct block){at > bytes ? at - bytes : 8, (at + bytes) & ~(uintptr_t)7};
+    return ATOM(ok);
+}
+
+/* ---- a look ---------------------------------------------------------------------------------- */
+
+static ERL_NIF_TERM sums_of(ErlNifEnv *env, const struct look *l)
+{
+    if (l->st != ST_OK || l->walker != &flat_walker)
+        return nif_raise(env, ATOM(badarg));
+    const struct flat *f = l->state;
+    const struct measure *m = &f->measure;
+    bool shared = f->shared.measure != NULL;
+    return enif_make_tuple6(env, enif_make_uint64(env, m->sum.words),
+                            enif_make_uint64(env, m->sum.bytes),
+                            enif_make_uint64(env, m->sum.visible),
+                            enif_make_uint64(env, m->binaries ? binaries_bytes(m->binaries) : 0),
+                            enif_make_uint64(env, shared ? f->shared.words : 0),
+                            enif_make_uint64(env, shared ? f->shared.literals : 0));
+}
+
+NIF(nif_do_look_flat)
+{
+    (void)argc;
+    /* (Look): after flat, {Words, Bytes, Visible, Pinned, Shared, Literals} */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM term = sums_of(env, &h->look);
+    nif_give_look(h);
+    return term;
+}
+
+static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
+{
+    struct budget b = {QUICK_STEPS, false};
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    const struct known *k;
+    enum status st;
+    if (l->st != ST_OK || l->walker != &flat_walker)
+        return nif_raise(env, ATOM(badarg));
+    while ((st = census_next(&((const struct flat *)l->state)->refs, &at, &b, &k)) == ST_OK)
+        list = enif_make_list_cell(
+            env,
+            enif_make_tuple4(env, enif_make_uint64(env, k->binary), enif_make_uint64(env, k->size),
+                             enif_make_uint(env, k->refc), enif_make_uint(env, k->refs)),
+            list);
+    return enif_make_tuple2(env, st == ST_GONE ? ATOM(done) : enif_make_uint64(env, at), list);
+}
+
+NIF(nif_do_look_refs)
+{
+    (void)argc;
+    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At is 0 first */
+    ErlNifUInt64 at;
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM term = enif_get_uint64(env, argv[1], &at) ? refs_from(env, &h->look, at)
+                                                           : nif_raise(env, ATOM(badarg));
+    nif_give_look(h);
+    return term;
+}
+
+/* ---- a term of the caller's ------------------------------------------------------------------ */
+
+/* While a process is in a NIF nobody else writes to its heap, so no stamp is needed. Where its top is,
+ * the process struct does not say meanwhile. */
+static bool own_blocks(const struct vm *vm, uintptr_t proc, struct blocks *blocks)
+{
+    static const enum layout_field fields[] = {LF_heap,     LF_hend, LF_old_heap,
+                                               LF_old_hend, LF_mbuf, LF_msg_frag};
+    uint64_t w[6];
+    struct collect c;
+    struct budget b = {QUICK_FRAGMENTS, false};
+    for (unsigned i = 0; i < 6; i++) {
+        if (!peek_word(vm->reader, proc + vm->lay->f[fields[i]], &w[i]))
+            return false;
+    }
+    blocks_init(blocks, w[0], w[1], w[2], w[3]);
+    collect_start(&c, w[4], w[5]);
+    return collect_fragments(&c, vm, blocks, &b) == ST_OK && blocks_sort(blocks, &b);
+}
+
+static bool quick(const struct vm *vm, const struct blocks *blocks, uint64_t term,
+                  struct sums *sums)
+{
+    struct measure m;
+    struct budget b = {vm->reader == PEEK_GUARDED ? QUICK_STEPS : QUICK_STEPS_DEAR, false};
+    measure_start(&m, blocks, MEASURE_BYTES, QUICK_STEPS);
+    enum status st = measure_term(&m, vm, term);
+    if (st == ST_OK)
+        st = measure_go(&m, vm, &b);
+    *sums = m.sum;
+    measure_end(&m);
+    return st == ST_OK;
+}
+
+NIF(nif_flat_quick)
+{
+    (void)argc;
+    /* (Term): {Words, Bytes}, or more: it is not small, or lies where it cannot be looked at now */
+    struct vm vm;
+    struct blocks blocks;
+    struct sums sums;
+    uint64_t pid;
+    uint64_t proc;
+    if (!nif_best_vm(env, &vm) || vm.reader == PEEK_NONE || !nif_own_process(env, &vm, &pid, &proc))
+        return ATOM(more);
+    blocks_init(&blocks, 0, 0, 0, 0);
+    bool done = own_blocks(&vm, (uintptr_t)proc, &blocks) && quick(&vm, &blocks, argv[0], &sums);
+    blocks_end(&blocks);
+    return done ? enif_make_tuple2(env, enif_make_uint64(env, sums.words),
+                                   enif_make_uint64(env, sums.bytes))
+                : ATOM(more);
+}

@@ -1,0 +1,373 @@
+/* nif_heap.c: the NIFs around a look into one process's heap.
+ * Knows: how a look is held by the process that made it, and its terms in and out.
+ * Does not know: how a heap is walked. */
+#include "nif/nif_heap.h"
+
+#include "util/clock.h"
+#include "graph/largest.h"
+#include "heap/flat.h"
+#include "heap/mailbox.h"
+#include "binary/waste.h"
+#include "graph/snapshot.h"
+
+enum { SLICE_NS = 5000000, LOOK_NS = 1000000, WANTS_MAX = 64 };
+
+static void release(ErlNifEnv *env, void *obj)
+{
+    (void)env;
+    look_end(&((struct held_look *)obj)->look);
+}
+
+bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde)
+{
+    return nif_open_type(env, "sonde_look_" SONDE_BUILD_ID, release, &sonde->look_type);
+}
+
+/* ---- mark ----------------------------------------------------------------------------------- */
+
+static void mark_start(void *w, const struct plan *plan, const struct view *view,
+                       const struct look_args *args)
+{
+    struct heap *h = w;
+    heap_start(h, plan, view, args->want, args->max_words);
+    if (args->max_entries != 0)
+        h->max_slices = args->max_entries;
+}
+
+static enum status mark_walk(void *w, const struct vm *vm, const struct plan *plan,
+                             const struct view *view, struct budget *b)
+{
+    return heap_walk(w, vm, plan, view, b);
+}
+
+static void mark_progress(const void *w, uint64_t *done, uint64_t *total)
+{
+    const struct heap *h = w;
+    *done = heap_reached(h);
+    *total = h->words;
+}
+
+static void mark_end(void *w)
+{
+    heap_end(w);
+}
+
+static const struct walker mark_walker = {sizeof(struct heap), heap_fields, mark_start, mark_walk,
+                                          mark_progress,       mark_end,    0};
+
+/* ---- new and step --------------------------------------------------------------------------- */
+
+/* What a list of atoms says that the walker is to do; what a bit means is the walker's business. */
+static bool want_of(ERL_NIF_TERM atom, unsigned *want)
+{
+    const struct {
+        ERL_NIF_TERM atom;
+        unsigned want;
+    } wants[] = {
+        {ATOM(histogram), HEAP_HISTOGRAM},
+        {ATOM(visible), HEAP_VISIBLE},
+        {ATOM(slices), HEAP_SLICES | HEAP_VISIBLE},
+        {ATOM(stack), FLAT_STACK},
+        {ATOM(registers), FLAT_REGISTERS},
+        {ATOM(dictionary), FLAT_DICTIONARY},
+        {ATOM(messages), FLAT_MESSAGES},
+        {ATOM(slot), FLAT_SLOT},
+        {ATOM(bytes), FLAT_BYTES},
+        {ATOM(binaries), FLAT_BINARIES},
+        {ATOM(content), LARGEST_CONTENT},
+        {ATOM(values), SNAPSHOT_VALUES},
+        {ATOM(shared), FLAT_SHARED},
+        {ATOM(refs), FLAT_REFS},
+    };
+    for (unsigned i = 0; i < sizeof wants / sizeof *wants; i++) {
+        if (wants[i].atom == atom) {
+            *want |= wants[i].want;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool get_want(ErlNifEnv *env, ERL_NIF_TERM list, unsigned *want)
+{
+    ERL_NIF_TERM head;
+    *want = 0;
+    for (unsigned n = 0; enif_get_list_cell(env, list, &head, &list); n++) {
+        if (n == WANTS_MAX || !want_of(head, want))
+            return false;
+    }
+    return enif_is_empty_list(env, list);
+}
+
+/* What look_new's first argument may be. */
+static const struct walker *walker_of(ERL_NIF_TERM kind)
+{
+    const struct {
+        ERL_NIF_TERM kind;
+        const struct walker *walker;
+    } walkers[] = {
+        {ATOM(mark), &mark_walker},     {ATOM(account), &account_walker},
+        {ATOM(top), &largest_walker},   {ATOM(snapshot), &snapshot_walker},
+        {ATOM(flat), &flat_walker},     {ATOM(mailbox), &mailbox_walker},
+        {ATOM(slices), &slices_walker},
+    };
+    for (unsigned i = 0; i < sizeof walkers / sizeof *walkers; i++) {
+        if (walkers[i].kind == kind)
+            return walkers[i].walker;
+    }
+    return NULL;
+}
+
+static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, ERL_NIF_TERM pid,
+                          const struct walker *walker, const struct look_args *args)
+{
+    uintptr_t proc;
+    if (!nif_find_process(env, vm, pid, &proc))
+        return nif_raise(env, ATOM(badarg));
+    if (vm->reader == PEEK_NONE)
+        return ATOM(no_reader);
+    if (proc == 0)
+        return ATOM(gone);
+    struct held_look *h = nif_out_of_memory() ? NULL : enif_alloc_resource(s->look_type, sizeof *h);
+    if (!h)
+        return nif_raise(env, ATOM(no_memory));
+    atomic_flag_clear(&h->in_use);
+    enum status st =
+        look_start(&h->look, vm, proctab_slot(vm->lay, &vm->tab, pid), proc, walker, args);
+    ERL_NIF_TERM term = st == ST_OK ? enif_make_resource(env, h) : nif_status_atom(st);
+    enif_release_resource(h);
+    return term;
+}
+
+NIF(nif_do_look_new)
+{
+    (void)argc;
+    /* (Kind, Pid, Want, MaxWords, MaxEntries, N) */
+    struct vm vm;
+    ErlNifUInt64 max_words;
+    ErlNifUInt64 max_entries;
+    ErlNifUInt64 n;
+    struct look_args args;
+    const struct walker *walker = walker_of(argv[0]);
+    if (!walker || !nif_best_vm(env, &vm) || !get_want(env, argv[2], &args.want) ||
+        !enif_get_uint64(env, argv[3], &max_words) ||
+        !enif_get_uint64(env, argv[4], &max_entries) || !enif_get_uint64(env, argv[5], &n))
+        return nif_raise(env, ATOM(badarg));
+    args.max_words = max_words;
+    args.max_entries = max_entries;
+    args.n = n;
+    args.content = atomic_load(&sonde_of(env)->no_content) ? CONTENT_FORBIDDEN : CONTENT_SHOWN;
+    return start(env, sonde_of(env), &vm, argv[1], walker, &args);
+}
+
+struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    void *obj;
+    struct held_look *h = NULL;
+    if (enif_get_resource(env, term, sonde_of(env)->look_type, &obj))
+        h = obj;
+    return h && !atomic_flag_test_and_set(&h->in_use) ? h : NULL;
+}
+
+void nif_give_look(struct held_look *h)
+{
+    atomic_flag_clear(&h->in_use);
+}
+
+enum status nif_may_tell(const struct sonde *s, struct look *l)
+{
+    if (l->args.content == CONTENT_SHOWN && atomic_load(&s->no_content))
+        return ST_TORN;
+    l->vm.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    return l->vm.reader == PEEK_NONE ? ST_TORN : look_may_tell(l);
+}
+
+NIF(nif_do_look_content)
+{
+    (void)argc;
+    /* (Look): true, or why none of its answers has content: forbidden, sensitive */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    enum content content = h->look.args.content;
+    nif_give_look(h);
+    return content == CONTENT_SENSITIVE
+               ? ATOM(sensitive)
+               : (content == CONTENT_FORBIDDEN ? ATOM(forbidden) : ATOM(true));
+}
+
+static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
+{
+    enum peek_reader want = (enum peek_reader)atomic_load(&s->reader);
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum status st;
+    do {
+        enum peek_reader reader = peek_ready(want);
+        if (reader == PEEK_NONE)
+            return ATOM(no_reader);
+        st = look_step(l, reader, LOOK_NS);
+    } while (st == ST_TIMESLICE && clock_ns() < end);
+    return nif_status_atom(st);
+}
+
+NIF(nif_do_look_step)
+{
+    (void)argc;
+    /* (Look): dirty, because a slice is longer than a normal scheduler should wait */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM said = step(sonde_of(env), &h->look);
+    nif_give_look(h);
+    return said;
+}
+
+NIF(nif_do_look_progress)
+{
+    (void)argc;
+    /* (Look): {WordsLookedAt, OfSoMany} */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    uint64_t done = 0;
+    uint64_t total = 0;
+    if (h->look.state)
+        h->look.walker->progress(h->look.state, &done, &total);
+    nif_give_look(h);
+    return enif_make_tuple2(env, enif_make_uint64(env, done), enif_make_uint64(env, total));
+}
+
+NIF(nif_do_look_end)
+{
+    (void)argc;
+    /* (Look): its memory goes now, not with the next collection of its holder; it has no answer
+     * afterwards. Dirty: there may be much to free. */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    look_end(&h->look);
+    h->look.st = ST_GONE;
+    nif_give_look(h);
+    return ATOM(ok);
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct heap *h)
+{
+    const struct plan *p = &l->plan;
+    const struct view *v = &l->view;
+    uint64_t stack = stamp_word(p, v, LF_hend) - stamp_word(p, v, LF_stop);
+    uint64_t old = stamp_word(p, v, LF_old_htop) - stamp_word(p, v, LF_old_heap);
+    uint64_t unused = stamp_word(p, v, LF_stop) - stamp_word(p, v, LF_htop) +
+                      stamp_word(p, v, LF_old_hend) - stamp_word(p, v, LF_old_htop);
+    ERL_NIF_TERM roots[ROOT_COUNT];
+    for (unsigned i = 0; i < ROOT_COUNT; i++)
+        roots[i] = enif_make_uint64(env, h->reached[i] * 8);
+    ERL_NIF_TERM keys[] = {ATOM(young),
+                           ATOM(old),
+                           ATOM(stack),
+                           ATOM(fragments),
+                           ATOM(free),
+                           ATOM(literals),
+                           ATOM(literal_references),
+                           ATOM(words),
+                           ATOM(bytes),
+                           ATOM(roots)};
+    ERL_NIF_TERM values[] = {
+        enif_make_uint64(env, stamp_word(p, v, LF_htop) - stamp_word(p, v, LF_heap)),
+        enif_make_uint64(env, old),
+        enif_make_uint64(env, stack),
+        enif_make_uint64(env, h->fragment_words * 8),
+        enif_make_uint64(env, unused),
+        h->leaves.pages ? enif_make_uint64(env, h->literal_words * 8) : ATOM(undefined),
+        enif_make_uint64(env, h->literals),
+        enif_make_uint64(env, h->words),
+        enif_make_uint64(env, heap_bytes(h)),
+        enif_make_tuple_from_array(env, roots, ROOT_COUNT)};
+    ERL_NIF_TERM map;
+    if (!enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map))
+        return nif_raise(env, ATOM(badarg));
+    return map;
+}
+
+/* w: NULL after a mark, which knows only what is visible. */
+static ERL_NIF_TERM binaries_map(ErlNifEnv *env, const struct waste *w, const struct heap *h)
+{
+    ERL_NIF_TERM keys[] = {ATOM(visible), ATOM(live), ATOM(garbage), ATOM(pinned)};
+    ERL_NIF_TERM values[] = {
+        enif_make_uint64(env, h->visible), enif_make_uint64(env, w ? w->live : 0),
+        enif_make_uint64(env, w ? w->garbage : 0), enif_make_uint64(env, w ? w->pinned_bytes : 0)};
+    ERL_NIF_TERM map;
+    if (!enif_make_map_from_arrays(env, keys, values, w ? 4 : 1, &map))
+        return nif_raise(env, ATOM(badarg));
+    return map;
+}
+
+static ERL_NIF_TERM bar(ErlNifEnv *env, ERL_NIF_TERM list, ERL_NIF_TERM kind, const struct bar *b)
+{
+    return b->count == 0 && b->words == 0
+               ? list
+               : enif_make_list_cell(env,
+                                     enif_make_tuple3(env, kind, enif_make_uint64(env, b->count),
+                                                      enif_make_uint64(env, b->words * 8)),
+                                     list);
+}
+
+static ERL_NIF_TERM tuple_kind(ErlNifEnv *env, uint64_t arity)
+{
+    return enif_make_tuple2(env, ATOM(tuple), enif_make_uint64(env, arity));
+}
+
+static ERL_NIF_TERM bars(ErlNifEnv *env, const struct look *l, const struct histogram *g)
+{
+    static const char *const names[BAR_COUNT] = {
+        [BAR_CONS] = "cons",
+        [BAR_FLATMAP] = "flatmap",
+        [BAR_HASHMAP] = "hashmap",
+        [BAR_BIGNUM] = "bignum",
+        [BAR_FLOAT] = "float",
+        [BAR_HEAP_BINARY] = "heap_binary",
+        [BAR_SUB_BINARY] = "sub_binary",
+        [BAR_REFC_BINARY] = "refc_binary",
+        [BAR_REF] = "ref",
+        [BAR_EXTERNAL] = "external",
+        [BAR_RECORD] = "record",
+        [BAR_OTHER] = "other",
+    };
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = 0; i < BAR_COUNT; i++)
+        list = bar(env, list, enif_make_atom(env, names[i]), &g->bars[i]);
+    for (unsigned i = 0; i < BARS_TUPLES; i++)
+        list = bar(env, list, tuple_kind(env, i), &g->tuples[i]);
+    for (unsigned i = 0; i < BARS_KEYED; i++) {
+        list = bar(env, list, tuple_kind(env, g->large[i].key - 1), &g->large[i].bar);
+        list = bar(env, list, nif_fun_kind(env, l, &g->funs[i]), &g->funs[i].bar);
+    }
+    return list;
+}
+
+static ERL_NIF_TERM answer(ErlNifEnv *env, const struct sonde *s, struct look *l)
+{
+    const struct waste *w = l->walker == &account_walker ? l->state : NULL;
+    const struct heap *h = w ? &w->heap : l->state;
+    if (!h || l->st != ST_OK || (!w && l->walker != &mark_walker))
+        return nif_raise(env, ATOM(badarg));
+    enum status st = nif_may_tell(s, l);
+    if (st != ST_OK)
+        return nif_status_atom(st);
+    ERL_NIF_TERM list = h->histogram ? bars(env, l, h->histogram) : enif_make_list(env, 0);
+    return enif_make_tuple3(env, heap_map(env, l, h), binaries_map(env, w, h), list);
+}
+
+NIF(nif_do_look_heap)
+{
+    (void)argc;
+    /* (Look): after mark or account, {Sizes, BytesOfBinaries, Histogram} | torn | gone */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM term = answer(env, sonde_of(env), &h->look);
+    nif_give_look(h);
+    return term;
+}

@@ -1,0 +1,96 @@
+/* nif_mailbox.c: how a mailbox goes out.
+ * Knows: shapes as Erlang has them. Does not know: how they were found. */
+#include "heap/mailbox.h"
+#include "nif/nif_heap.h"
+#include "vm/term.h"
+
+enum { ROWS_MAX = 1000 };
+
+static const struct mailbox *mailbox_of(const struct held_look *h)
+{
+    const struct look *l = &h->look;
+    return l->st == ST_OK && l->walker == &mailbox_walker ? l->state : NULL;
+}
+
+static ERL_NIF_TERM totals(ErlNifEnv *env, const struct mailbox *m)
+{
+    return enif_make_tuple4(
+        env, enif_make_uint64(env, m->messages), enif_make_uint64(env, m->measure.sum.words),
+        enif_make_uint64(env, m->measure.sum.visible), enif_make_uint64(env, m->examined));
+}
+
+NIF(nif_do_look_mailbox)
+{
+    (void)argc;
+    /* (Look): after mailbox, {Messages, Words, Visible, Examined} */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    const struct mailbox *m = mailbox_of(h);
+    ERL_NIF_TERM term = m ? totals(env, m) : nif_raise(env, ATOM(badarg));
+    nif_give_look(h);
+    return term;
+}
+
+/* An atom that is younger than the question is not named. */
+static ERL_NIF_TERM shape_term(ErlNifEnv *env, const struct shape *s, uint64_t atoms_n)
+{
+    bool named = term_is_atom(s->tag) && s->tag >> 6 < atoms_n;
+    switch (s->kind) {
+    case SHAPE_ATOM:
+        return enif_make_tuple1(env, named ? (ERL_NIF_TERM)s->tag : ATOM(other));
+    case SHAPE_TUPLE:
+        return enif_make_tuple2(env, named ? (ERL_NIF_TERM)s->tag : ATOM(any),
+                                enif_make_uint64(env, s->arity));
+    case SHAPE_LIST:
+        return ATOM(list);
+    case SHAPE_MAP:
+        return ATOM(map);
+    case SHAPE_BINARY:
+        return ATOM(binary);
+    default:
+        return ATOM(other);
+    }
+}
+
+static ERL_NIF_TERM row(ErlNifEnv *env, const struct look *l, const struct shape *s)
+{
+    bool known = term_is_local_pid(s->from) && !proctab_is_nobody(&l->lay, s->from);
+    return enif_make_tuple5(env, shape_term(env, s, l->args.n), enif_make_uint64(env, s->messages),
+                            enif_make_uint64(env, s->words), enif_make_uint64(env, s->visible),
+                            known ? (ERL_NIF_TERM)s->from : ATOM(undefined));
+}
+
+/* The table, and then the other ones. */
+static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mailbox *m,
+                         unsigned from)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = from; i <= SHAPES_TABLE && i < from + ROWS_MAX; i++) {
+        const struct shape *s = i == SHAPES_TABLE ? &m->other : &m->shapes[i];
+        if (s->messages != 0)
+            list = enif_make_list_cell(env, row(env, l, s), list);
+    }
+    return from + ROWS_MAX > SHAPES_TABLE
+               ? enif_make_tuple2(env, ATOM(done), list)
+               : enif_make_tuple2(env, enif_make_uint(env, from + ROWS_MAX), list);
+}
+
+NIF(nif_do_look_shapes)
+{
+    (void)argc;
+    /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn | gone;
+     * an atom by itself as {Atom} */
+    unsigned from;
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    const struct mailbox *m = mailbox_of(h);
+    bool good = m && enif_get_uint(env, argv[1], &from) && from <= SHAPES_TABLE;
+    enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
+    ERL_NIF_TERM term = good ? rows(env, &h->look, m, from) : nif_raise(env, ATOM(badarg));
+    if (st != ST_OK)
+        term = nif_status_atom(st);
+    nif_give_look(h);
+    return term;
+}

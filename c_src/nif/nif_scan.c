@@ -1,0 +1,516 @@
+/* nif_scan.c: the NIFs around a scan: the same questions to every process, in slices.
+ * Knows: how a scan is held by the process that made it, and its terms in and out.
+ * Does not know: how processes are read. */
+#include "util/clock.h"
+#include "nif/nif_account.h"
+#include "scan/scan.h"
+#include "vm/term.h"
+
+#include <string.h>
+
+/* A slice of 5 ms, plus the batch that was begun, keeps far below the 10 ms that we promise. How often
+ * we look whether the reader still works is how long another's handler may be there unnoticed. */
+enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
+enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000 };
+
+struct held {
+    struct scan scan;
+    atomic_flag in_use;           /* a resource can be shared; a scan cannot */
+    struct held *first;           /* the scan whose sample this one reads */
+    struct held_account *account; /* or fills; NULL: none */
+    struct layout lay;            /* the scan outlives an upgrade that proves anew */
+};
+
+static void release(ErlNifEnv *env, void *obj)
+{
+    (void)env;
+    struct held *h = obj;
+    scan_free(&h->scan);
+    if (h->first)
+        enif_release_resource(h->first);
+    if (h->account)
+        enif_release_resource(h->account);
+}
+
+bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde)
+{
+    return nif_open_type(env, "sonde_scan_" SONDE_BUILD_ID, release, &sonde->scan_type);
+}
+
+static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    void *obj;
+    return enif_get_resource(env, term, sonde_of(env)->scan_type, &obj) ? obj : NULL;
+}
+
+/* What it needs besides itself. */
+static atomic_flag *also_used(struct held *h)
+{
+    return h->first ? &h->first->in_use : h->account ? &h->account->in_use : NULL;
+}
+
+/* NULL: not a scan, or another process is at it, or at the sample or account that it needs. */
+static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    struct held *h = get_held(env, term);
+    if (!h || atomic_flag_test_and_set(&h->in_use))
+        return NULL;
+    atomic_flag *also = also_used(h);
+    if (!also || !atomic_flag_test_and_set(also))
+        return h;
+    atomic_flag_clear(&h->in_use);
+    return NULL;
+}
+
+static ERL_NIF_TERM give_back(struct held *h, ERL_NIF_TERM answer)
+{
+    if (also_used(h))
+        atomic_flag_clear(also_used(h));
+    atomic_flag_clear(&h->in_use);
+    return answer;
+}
+
+/* ---- new ----------------------------------------------------------------------------------- */
+
+static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
+{
+    *mode = term == ATOM(top)       ? SCAN_TOP
+            : term == ATOM(sample)  ? SCAN_SAMPLE
+            : term == ATOM(diff)    ? SCAN_DIFF
+            : term == ATOM(each)    ? SCAN_EACH
+            : term == ATOM(account) ? SCAN_ACCOUNT
+            : term == ATOM(holders) ? SCAN_HOLDERS
+                                    : SCAN_ALL;
+    return *mode != SCAN_ALL || term == ATOM(all);
+}
+
+struct questions {
+    enum attr attr[ATTR_COUNT];
+    unsigned n;
+};
+
+/* Attr or [Attr], at least one and at most as many as there are. */
+static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode,
+                          struct questions *q)
+{
+    ERL_NIF_TERM head;
+    q->n = 1;
+    if (!enif_is_list(env, term))
+        return nif_attr(env, term, &q->attr[0]);
+    for (q->n = 0; enif_get_list_cell(env, term, &head, &term); q->n++) {
+        if (q->n == ATTR_COUNT || !nif_attr(env, head, &q->attr[q->n]))
+            return false;
+    }
+    return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
+}
+
+/* A diff reads the sample of a finished first look, any other mode none. */
+static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, struct held **first)
+{
+    *first = mode == SCAN_DIFF ? get_held(env, term) : NULL;
+    if (mode != SCAN_DIFF) /* each, account: the processes that are wanted, in place of all */
+        return term == ATOM(undefined) || mode == SCAN_EACH || mode == SCAN_ACCOUNT;
+    if (!*first || atomic_flag_test_and_set(&(*first)->in_use))
+        return false;
+    bool ok = (*first)->scan.mode == SCAN_SAMPLE && scan_is_finished(&(*first)->scan);
+    atomic_flag_clear(&(*first)->in_use);
+    return ok;
+}
+
+/* {Account, First | Pids | undefined} where the questions, or the mode, need one; else as it is. */
+static bool get_account(ErlNifEnv *env, ERL_NIF_TERM *term, enum scan_mode mode,
+                        const struct questions *q, struct held_account **account)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    bool needs = mode == SCAN_ACCOUNT;
+    for (unsigned k = 0; k < q->n; k++)
+        needs = needs || q->attr[k] == ATTR_binary_proportional;
+    *account = NULL;
+    if (!needs)
+        return true;
+    if (!enif_get_tuple(env, *term, &arity, &pair) || arity != 2 || mode == SCAN_DIFF ||
+        (mode == SCAN_ACCOUNT && q->attr[0] != ATTR_binary_unique))
+        return false;
+    *account = nif_get_account(env, pair[0]);
+    *term = pair[1];
+    return *account != NULL;
+}
+
+static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
+{
+    ERL_NIF_TERM head;
+    ErlNifPid pid;
+    while (enif_get_list_cell(env, list, &head, &list)) {
+        if (!enif_get_local_pid(env, head, &pid) || !scan_exclude(scan, head))
+            return false;
+    }
+    return enif_is_empty_list(env, list);
+}
+
+static bool get_only(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
+{
+    ERL_NIF_TERM head;
+    ErlNifPid pid;
+    if ((scan->mode != SCAN_EACH && scan->mode != SCAN_ACCOUNT) || list == ATOM(undefined))
+        return true;
+    while (enif_get_list_cell(env, list, &head, &list)) {
+        if (!enif_get_local_pid(env, head, &pid) || !scan_only(scan, head))
+            return false;
+    }
+    return enif_is_empty_list(env, list) && scan->retry_n > 0;
+}
+
+/* NULL: no memory. The caller releases it. */
+static struct held *new_scan(const struct sonde *s, const struct questions *q, enum scan_mode mode,
+                             size_t n, struct held *first, struct held_account *account, size_t max)
+{
+    struct held *h = nif_out_of_memory() ? NULL : enif_alloc_resource(s->scan_type, sizeof *h);
+    if (!h)
+        return NULL;
+    struct vm vm = s->vm;
+    h->lay = *s->vm.lay;
+    vm.lay = &h->lay;
+    atomic_flag_clear(&h->in_use);
+    h->first = first;
+    if (first)
+        enif_keep_resource(first);
+    h->account = account;
+    if (account)
+        enif_keep_resource(account);
+    scan_init(&h->scan, &vm, q->attr, q->n, mode, n, first ? &first->scan.own : NULL, max);
+    if (account)
+        scan_account(&h->scan, &account->account);
+    return h;
+}
+
+NIF(nif_do_scan_new)
+{
+    (void)argc;
+    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); where an account is needed
+     * the fourth is {Account, First | Pids | undefined} */
+    struct sonde *s = sonde_of(env);
+    struct questions q;
+    enum scan_mode mode;
+    ErlNifUInt64 n;
+    ErlNifUInt64 max;
+    struct held *first;
+    struct held_account *account;
+    ERL_NIF_TERM from = argv[3];
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || !get_mode(argv[1], &mode) ||
+        !get_questions(env, argv[0], mode, &q) || !enif_get_uint64(env, argv[2], &n) ||
+        !get_account(env, &from, mode, &q, &account) || !get_first(env, from, mode, &first) ||
+        !enif_get_uint64(env, argv[5], &max))
+        return nif_raise(env, ATOM(badarg));
+    struct held *h = new_scan(s, &q, mode, n, first, account, max);
+    if (!h)
+        return nif_raise(env, ATOM(no_memory));
+    bool ok = get_exclude(env, argv[4], &h->scan) && get_only(env, from, &h->scan);
+    ERL_NIF_TERM term = ok ? enif_make_resource(env, h) : 0;
+    enif_release_resource(h);
+    return ok ? term : nif_raise(env, ATOM(badarg));
+}
+
+/* ---- step ---------------------------------------------------------------------------------- */
+
+/* enif_make_pid wants an ErlNifPid, which is the pid's word; the scan has seen it in the table. */
+static ERL_NIF_TERM make_pid(ErlNifEnv *env, uint64_t pid)
+{
+    ErlNifPid p = {.pid = (ERL_NIF_TERM)pid};
+    return enif_make_pid(env, &p);
+}
+
+static void add_counters(struct sonde *s, struct scan *scan)
+{
+    atomic_fetch_add(&s->native, scan->counters.native);
+    atomic_fetch_add(&s->busy, scan->counters.busy);
+    atomic_fetch_add(&s->torn, scan->counters.torn);
+    atomic_fetch_add(&s->asked, scan->counters.asked);
+    memset(&scan->counters, 0, sizeof scan->counters);
+}
+
+static ERL_NIF_TERM asks(ErlNifEnv *env, const struct scan *scan)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = scan->ask_n; i-- > 0;)
+        list = enif_make_list_cell(env, make_pid(env, scan->ask[i]), list);
+    return enif_make_tuple2(env, ATOM(ask), list);
+}
+
+static ERL_NIF_TERM rows_out(ErlNifEnv *env, struct scan *scan)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    unsigned n = 1 + scan->qn;
+    for (unsigned i = scan->out_n; i >= n; i -= n) {
+        const int64_t *row = &scan->out[i - n];
+        ERL_NIF_TERM values = enif_make_list(env, 0);
+        for (unsigned k = scan->qn; k > 0; k--)
+            values = enif_make_list_cell(env, enif_make_int64(env, row[k]), values);
+        list = enif_make_list_cell(
+            env, enif_make_tuple2(env, make_pid(env, (uint64_t)row[0]), values), list);
+    }
+    scan_taken(scan);
+    return enif_make_tuple2(env, ATOM(rows), list);
+}
+
+static enum scan_result slice(struct sonde *s, struct scan *scan)
+{
+    enum peek_reader want = (enum peek_reader)atomic_load(&s->reader);
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum scan_result r;
+    do {
+        enum peek_reader reader = peek_ready(want);
+        if (reader == PEEK_NONE)
+            return SCAN_LOST;
+        r = scan_step(scan, reader, LOOK_NS);
+    } while (r == SCAN_MORE && clock_ns() < end);
+    return r;
+}
+
+static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
+{
+    enum scan_result r = slice(s, scan);
+    add_counters(s, scan);
+    switch (r) {
+    case SCAN_MORE:
+        return ATOM(more);
+    case SCAN_ASK:
+        return asks(env, scan);
+    case SCAN_ROWS:
+        return rows_out(env, scan);
+    case SCAN_DONE:
+        return ATOM(done);
+    case SCAN_FULL:
+        return enif_make_tuple2(env, ATOM(error), ATOM(system_limit));
+    case SCAN_LOST:
+        return enif_make_tuple2(env, ATOM(error), ATOM(no_reader));
+    default:
+        return enif_make_tuple2(env, ATOM(error), ATOM(no_memory));
+    }
+}
+
+NIF(nif_do_scan_step)
+{
+    (void)argc;
+    /* (Scan): dirty, because a slice is longer than a normal scheduler should wait */
+    struct held *h = take(env, argv[0]);
+    return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : nif_raise(env, ATOM(badarg));
+}
+
+/* Value, or a list of one to each question. */
+static bool get_values(ErlNifEnv *env, const struct scan *scan, ERL_NIF_TERM term, int64_t *values)
+{
+    ErlNifSInt64 value;
+    ERL_NIF_TERM head = term;
+    bool list = enif_is_list(env, term);
+    for (unsigned k = 0; k < scan->qn; k++) {
+        if ((list && !enif_get_list_cell(env, term, &head, &term)) ||
+            !enif_get_int64(env, head, &value))
+            return false;
+        values[k] = value;
+    }
+    return list ? enif_is_empty_list(env, term) : scan->qn == 1;
+}
+
+static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    ErlNifPid pid;
+    int64_t values[ATTR_COUNT] = {0};
+    if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 ||
+        !enif_get_local_pid(env, pair[0], &pid))
+        return false;
+    bool dead = pair[1] == ATOM(undefined);
+    if (!dead && !get_values(env, scan, pair[1], values))
+        return false;
+    return scan_answer(scan, pair[0], dead, values) == ST_OK;
+}
+
+NIF(nif_do_scan_feed)
+{
+    (void)argc;
+    /* (Scan, [{Pid, Value | [Value] | undefined}]) */
+    struct held *h = take(env, argv[0]);
+    ERL_NIF_TERM head;
+    ERL_NIF_TERM list = argv[1];
+    bool ok = h != NULL;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    for (unsigned i = 0; ok && i < FEED_MAX && enif_get_list_cell(env, list, &head, &list); i++)
+        ok = feed(env, &h->scan, head);
+    ok = ok && enif_is_empty_list(env, list);
+    if (ok)
+        scan_asked(&h->scan);
+    add_counters(sonde_of(env), &h->scan);
+    return give_back(h, ok ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+static bool get_range(ErlNifEnv *env, const ERL_NIF_TERM argv[], size_t n, size_t *from, size_t *to)
+{
+    ErlNifUInt64 first;
+    ErlNifUInt64 count;
+    if (!enif_get_uint64(env, argv[1], &first) || !enif_get_uint64(env, argv[2], &count))
+        return false;
+    if (count > CHUNK_MAX)
+        count = CHUNK_MAX;
+    *from = first < n ? first : n;
+    *to = n - *from < count ? n : *from + count;
+    return true;
+}
+
+/* argv: (Scan, From, Count), at most CHUNK_MAX entries of its sample */
+static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[],
+                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct entry *))
+{
+    struct held *h = take(env, argv[0]);
+    size_t from;
+    size_t to;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (!get_range(env, argv, h->scan.sample->n, &from, &to))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (to > from)
+        list = enif_make_list_cell(env, item(env, &h->scan.sample->entries[--to]), list);
+    return give_back(h, list);
+}
+
+static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top *top, size_t i)
+{
+    const struct row *row = &top->rows[i];
+    return enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
+}
+
+NIF(nif_do_scan_rows)
+{
+    (void)argc;
+    /* (Scan, Question, From, Count): best first; questions are counted from 0 */
+    struct held *h = take(env, argv[0]);
+    unsigned k;
+    size_t from;
+    size_t to;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (!enif_get_uint(env, argv[1], &k) || k >= h->scan.qn ||
+        !get_range(env, argv + 1, h->scan.top[k].n, &from, &to))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (to > from)
+        list = enif_make_list_cell(env, row_item(env, &h->scan.top[k], --to), list);
+    return give_back(h, list);
+}
+
+static ERL_NIF_TERM pid_item(ErlNifEnv *env, const struct entry *e)
+{
+    return make_pid(env, entry_pid(e));
+}
+
+NIF(nif_do_scan_pids)
+{
+    (void)argc;
+    /* (Scan, From, Count) */
+    return items(env, argv, pid_item);
+}
+
+static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct entry *e)
+{
+    ERL_NIF_TERM value = e->key & SAMPLE_SKIP      ? ATOM(skip)
+                         : e->key & SAMPLE_UNKNOWN ? ATOM(undefined)
+                                                   : enif_make_int64(env, e->value);
+    return enif_make_tuple2(env, make_pid(env, entry_pid(e)), value);
+}
+
+NIF(nif_do_scan_values)
+{
+    (void)argc;
+    /* (Scan, From, Count): what a first look remembers, {Pid, Value | undefined | skip} */
+    return items(env, argv, value_item);
+}
+
+static ERL_NIF_TERM large_ones(ErlNifEnv *env, const struct scan *scan)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = scan->ask_n; i-- > 0;) {
+        if (scan->ask_large[i])
+            list = enif_make_list_cell(env, make_pid(env, scan->ask[i]), list);
+    }
+    return list;
+}
+
+static ERL_NIF_TERM waiting_ones(ErlNifEnv *env, struct scan *scan)
+{
+    uint64_t pids[WAITING_MAX];
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader));
+    unsigned n = reader == PEEK_NONE ? 0 : scan_waiting(scan, reader, pids, WAITING_MAX);
+    while (n-- > 0)
+        list = enif_make_list_cell(env, make_pid(env, pids[n]), list);
+    return list;
+}
+
+NIF(nif_do_scan_info)
+{
+    (void)argc;
+    /* (Scan) */
+    struct held *h = take(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM keys[] = {ATOM(entries),   ATOM(left),  ATOM(top),    ATOM(answered),
+                           ATOM(too_large), ATOM(large), ATOM(waiting)};
+    ERL_NIF_TERM values[] = {enif_make_uint64(env, h->scan.sample->n),
+                             enif_make_uint64(env, h->scan.left),
+                             enif_make_uint64(env, h->scan.top->n),
+                             enif_make_uint64(env, h->scan.answered),
+                             enif_make_uint64(env, h->scan.too_large),
+                             large_ones(env, &h->scan),
+                             waiting_ones(env, &h->scan)};
+    ERL_NIF_TERM map;
+    bool ok = enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map);
+    return give_back(h, ok ? map : nif_raise(env, ATOM(badarg)));
+}
+
+NIF(nif_do_scan_limit)
+{
+    (void)argc;
+    /* (Scan, MaxWords, PatienceUs) */
+    struct held *h = take(env, argv[0]);
+    ErlNifUInt64 words;
+    ErlNifUInt64 us;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (!enif_get_uint64(env, argv[1], &words) || !enif_get_uint64(env, argv[2], &us) ||
+        us > PATIENCE_US_MAX)
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    scan_limit(&h->scan, words);
+    scan_patience(&h->scan, us * 1000);
+    return give_back(h, ATOM(ok));
+}
+
+NIF(nif_do_scan_skip)
+{
+    (void)argc;
+    /* (Scan, Pid) */
+    struct held *h = take(env, argv[0]);
+    ErlNifPid pid;
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (!enif_get_local_pid(env, argv[1], &pid))
+        return give_back(h, nif_raise(env, ATOM(badarg)));
+    struct entry *e = sample_find(h->scan.sample, argv[1]);
+    if (e)
+        e->key |= SAMPLE_SKIP;
+    return give_back(h, ATOM(ok));
+}
+
+NIF(nif_do_scan_after)
+{
+    (void)argc;
+    /* (Scan) */
+    struct held *h = take(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    return give_back(h, scan_after(&h->scan) ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
+}

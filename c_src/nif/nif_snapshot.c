@@ -1,0 +1,164 @@
+/* nif_snapshot.c: a heap snapshot as it comes, piece by piece, as Erlang terms.
+ * Knows: that nothing of a piece is good unless the stamp still is.
+ * Does not know: what is in the text, or how strings are spelled. */
+#include "nif/nif_heap.h"
+#include "graph/snapshot.h"
+
+#include <string.h>
+
+enum { NAMES_AT_ONCE = 300 };
+
+/* Of a snapshot that waits for room, or is done. */
+static bool has_text(const struct look *l)
+{
+    return l->walker == &snapshot_walker && (l->st == ST_ASK || l->st == ST_OK);
+}
+
+/* The same, or it goes on since what it had was taken: there are names that go with that. */
+static bool has_names(const struct look *l)
+{
+    return l->walker == &snapshot_walker && (l->st == ST_TIMESLICE || l->st == ST_OK);
+}
+
+/* What of the process was seen so far was all seen at once. */
+static enum status still(const struct sonde *s, struct look *l)
+{
+    l->vm.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    if (l->vm.reader == PEEK_NONE)
+        return ST_TORN;
+    if (l->args.content == CONTENT_SHOWN && atomic_load(&s->no_content))
+        return ST_TORN;
+    return look_close(l);
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+static ERL_NIF_TERM tagged(ErlNifEnv *env, const char *tag, ERL_NIF_TERM term)
+{
+    return enif_make_tuple2(env, enif_make_atom(env, tag), term);
+}
+
+static ERL_NIF_TERM fixed(ErlNifEnv *env, const char *text)
+{
+    ERL_NIF_TERM term;
+    size_t n = strlen(text);
+    unsigned char *bytes = enif_make_new_binary(env, n, &term);
+    if (!bytes)
+        return nif_raise(env, ATOM(badarg));
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (unsigned char)text[i];
+    return term;
+}
+
+static ERL_NIF_TERM number_or_atom(ErlNifEnv *env, uint64_t word, uint64_t atoms_n)
+{
+    (void)env;
+    return term_is_small(word) ? (ERL_NIF_TERM)word : nif_atom(word, atoms_n);
+}
+
+static ERL_NIF_TERM name(ErlNifEnv *env, const struct look *l, uint32_t i)
+{
+    const struct snapshot *s = l->state;
+    if (i < NAMES_FIXED_N)
+        return fixed(env, names_fixed[i]);
+    const struct name *n = &s->names.list[i - NAMES_FIXED_N];
+    ERL_NIF_TERM number = enif_make_uint64(env, n->n);
+    ERL_NIF_TERM word = number_or_atom(env, n->word, l->args.n);
+    switch (n->kind) {
+    case NAME_OF_TUPLE:
+        return enif_make_tuple3(env, ATOM(tuple), number, n->word != 0 ? word : ATOM(undefined));
+    case NAME_OF_FUN:
+        return nif_fun_kind(env, l, &s->names.funs[n->n]);
+    case NAME_OF_KEY:
+        return tagged(env, "key", word);
+    case NAME_OF_ENTRY:
+        return tagged(env, "entry", word);
+    case NAME_OF_FOLDED:
+        return enif_make_tuple3(env, enif_make_atom(env, "folded"), number,
+                                enif_make_uint64(env, n->word));
+    default:
+        return tagged(env, "number", number);
+    }
+}
+
+static ERL_NIF_TERM names_from(ErlNifEnv *env, const struct look *l, uint64_t from)
+{
+    uint64_t end = NAMES_FIXED_N + ((const struct snapshot *)l->state)->names.n;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (uint64_t i = NAMES_AT_ONCE; i > 0; i--) {
+        if (from < end && i <= end - from)
+            list = enif_make_list_cell(env, name(env, l, (uint32_t)(from + i - 1)), list);
+    }
+    return list;
+}
+
+NIF(nif_do_look_names)
+{
+    (void)argc;
+    /* (Look, From): of a snapshot whose text was taken: what names are made of, or torn, or gone */
+    ErlNifUInt64 from;
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    struct look *l = &h->look;
+    bool good = has_names(l) && enif_get_uint64(env, argv[1], &from);
+    enum status st = good ? nif_may_tell(sonde_of(env), l) : ST_OK;
+    ERL_NIF_TERM list = good ? names_from(env, l, from) : nif_raise(env, ATOM(badarg));
+    if (st != ST_OK)
+        list = nif_status_atom(st);
+    nif_give_look(h);
+    return list;
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+static ERL_NIF_TERM titled(ErlNifEnv *env, const struct look *l)
+{
+    const struct snapshot *s = l->state;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    size_t at = s->tokens.n;
+    for (uint32_t i = s->titled_n; i > 0; i--) {
+        const struct titled *t = &s->titled[i - 1];
+        at -= t->tokens;
+        ERL_NIF_TERM tokens = nif_tokens(env, &s->tokens, at, t->tokens, l->args.n);
+        list = enif_make_list_cell(env, enif_make_tuple2(env, name(env, l, t->name), tokens), list);
+    }
+    return list;
+}
+
+static ERL_NIF_TERM piece(ErlNifEnv *env, struct look *l)
+{
+    struct snapshot *s = l->state;
+    ERL_NIF_TERM text;
+    unsigned char *bytes = enif_make_new_binary(env, s->text_n, &text);
+    if (!bytes)
+        return nif_raise(env, ATOM(no_memory));
+    memcpy(bytes, s->text, s->text_n);
+    ERL_NIF_TERM names = titled(env, l);
+    snapshot_taken(s);
+    if (l->st == ST_ASK)
+        l->st = ST_TIMESLICE;
+    return enif_make_tuple4(env, text, names, enif_make_uint64(env, s->nodes_n),
+                            enif_make_uint64(env, s->edges_n));
+}
+
+NIF(nif_do_look_text)
+{
+    (void)argc;
+    /* (Look): of a snapshot: {Text, [{Name, Preview}], Nodes, Edges}; then it can go on */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    struct look *l = &h->look;
+    ERL_NIF_TERM term;
+    if (!has_text(l)) {
+        term = nif_raise(env, ATOM(badarg));
+    } else {
+        enum status st = still(sonde_of(env), l);
+        if (st != ST_OK)
+            l->st = st;
+        term = st == ST_OK ? piece(env, l) : nif_status_atom(st);
+    }
+    nif_give_look(h);
+    return term;
+}

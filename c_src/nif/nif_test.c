@@ -1,0 +1,248 @@
+/* nif_test.c: what only the library has that the tests load: readers that are weak or held, wrong
+ * offsets, allocations that fail, and how long each call holds its scheduler.
+ * Knows: the table of functions. Does not know: what they do. */
+#ifdef SONDE_TEST
+#include "nif/nif.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the reader ----------------------------------------------------------------------------- */
+
+NIF(nif_do_weaken)
+{
+    (void)argc;
+    /* (enum stamp_weakness) */
+    int weakness;
+    if (!enif_get_int(env, argv[0], &weakness) || weakness < STAMP_SOUND ||
+        weakness > STAMP_REDUCTIONS)
+        return nif_raise(env, ATOM(badarg));
+    stamp_weakness = weakness;
+    return ATOM(ok);
+}
+
+NIF(nif_do_hold_reader)
+{
+    (void)argc;
+    /* (Pid, opened | walked): the next one that reads this process stays there */
+    ErlNifPid pid;
+    bool opened = enif_is_identical(argv[1], enif_make_atom(env, "opened"));
+    if (!enif_get_local_pid(env, argv[0], &pid) ||
+        (!opened && !enif_is_identical(argv[1], enif_make_atom(env, "walked"))))
+        return nif_raise(env, ATOM(badarg));
+    stamp_hold_next(argv[0], opened ? STAMP_OPENED : STAMP_WALKED);
+    return ATOM(ok);
+}
+
+NIF(nif_is_reader_held)
+{
+    (void)env, (void)argc, (void)argv;
+    return stamp_is_held() ? ATOM(true) : ATOM(false);
+}
+
+NIF(nif_release_reader)
+{
+    (void)env, (void)argc, (void)argv;
+    /* (): whether one was held until now */
+    bool held = stamp_is_held();
+    stamp_go_on();
+    return held ? ATOM(true) : ATOM(false);
+}
+
+/* ---- the layout ----------------------------------------------------------------------------- */
+
+NIF(nif_do_set_offset)
+{
+    (void)argc;
+    /* (Field | none | things, Offset): the next calibrate uses it, and nothing is proved any more */
+    struct sonde *s = sonde_of(env);
+    enum layout_field field = LAYOUT_FIELD_COUNT;
+    unsigned offset;
+    bool things = enif_is_identical(argv[0], enif_make_atom(env, "things"));
+    if ((!things && argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
+        !enif_get_uint(env, argv[1], &offset) || offset > 0xFFFF)
+        return nif_raise(env, ATOM(badarg));
+    s->mutated_field = things ? LAYOUT_FIELD_COUNT + 1 : field;
+    s->mutated_offset = offset;
+    atomic_store(&s->proved, false);
+    return ATOM(ok);
+}
+
+NIF(nif_forget_proof)
+{
+    (void)argc, (void)argv;
+    /* (): nothing is proved any more, and nobody has tried */
+    struct sonde *s = sonde_of(env);
+    enif_mutex_lock(s->lock);
+    atomic_store(&s->proved, false);
+    ErlNifEnv *old = s->status_env;
+    s->status_env = NULL;
+    enif_mutex_unlock(s->lock);
+    if (old)
+        enif_free_env(old);
+    return ATOM(ok);
+}
+
+NIF(nif_unseal)
+{
+    (void)argc;
+    /* (true | false | asked): may anybody use the tools of the proof, on anybody and at any time? */
+    struct sonde *s = sonde_of(env);
+    enif_mutex_lock(s->lock);
+    bool was = s->seal.open;
+    s->seal.open = argv[0] == ATOM(true) || (was && argv[0] != ATOM(false));
+    enif_mutex_unlock(s->lock);
+    return was ? ATOM(true) : ATOM(false);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static atomic_int fail_alloc; /* the n-th allocation from now fails; 0: none */
+
+bool nif_out_of_memory(void)
+{
+    return atomic_load(&fail_alloc) > 0 && atomic_fetch_sub(&fail_alloc, 1) == 1;
+}
+
+NIF(nif_do_fail_alloc)
+{
+    (void)argc;
+    /* (N): the N-th allocation from now fails, 0: none */
+    int n;
+    if (!enif_get_int(env, argv[0], &n) || n < 0)
+        return nif_raise(env, ATOM(badarg));
+    atomic_store(&fail_alloc, n);
+    return ATOM(ok);
+}
+
+/* The same for the allocations of load or upgrade itself, which come before any call. */
+void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
+{
+    int n;
+    if (enif_get_int(env, info, &n) && n > 0)
+        atomic_store(&fail_alloc, n);
+}
+
+/* ---- how long a call holds its scheduler ------------------------------------------------------ */
+
+/* By the type of resource; as in nif_open_type, up to the build's id. */
+#define RELEASE_LIST(X) X(scan) X(look) X(account) X(probe)
+
+/* clang-format off */
+enum call {
+#define X(Name, Arity, Where) CALL_##Name,
+    NIF_LIST(X)
+    SCHEDULED_LIST(X)
+#undef X
+#define X(Name) RELEASE_##Name,
+    RELEASE_LIST(X)
+#undef X
+    CALL_COUNT
+};
+
+static struct call_times {
+    const char *name;
+    unsigned arity;
+    atomic_uint_fast64_t calls[2], longest_ns[2]; /* on normal schedulers, on dirty ones */
+} times[CALL_COUNT] = {
+#define X(Name, Arity, Where) [CALL_##Name] = {.name = #Name, .arity = (Arity)},
+    NIF_LIST(X)
+    SCHEDULED_LIST(X)
+#undef X
+#define X(Name) [RELEASE_##Name] = {.name = "release_" #Name, .arity = 1},
+    RELEASE_LIST(X)
+#undef X
+};
+/* clang-format on */
+
+/* Of this thread: what others do on the machine does not count. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t = {0, 0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
+static void took(enum call call, uint64_t begin)
+{
+    uint64_t ns = cpu_ns() - begin;
+    int thread = enif_thread_type();
+    bool dirty =
+        thread == ERL_NIF_THR_DIRTY_CPU_SCHEDULER || thread == ERL_NIF_THR_DIRTY_IO_SCHEDULER;
+    atomic_uint_fast64_t *longest = &times[call].longest_ns[dirty];
+    uint_fast64_t known = atomic_load(longest);
+    while (known < ns && !atomic_compare_exchange_weak(longest, &known, ns))
+        continue;
+    atomic_fetch_add(&times[call].calls[dirty], 1);
+}
+
+#define X(Name, Arity, Where)                                                                      \
+    NIF(nif_measured_##Name)                                                                       \
+    {                                                                                              \
+        uint64_t begin = cpu_ns();                                                                 \
+        ERL_NIF_TERM answer = nif_##Name(env, argc, argv);                                         \
+        took(CALL_##Name, begin);                                                                  \
+        return answer;                                                                             \
+    }
+NIF_LIST(X)
+SCHEDULED_LIST(X)
+#undef X
+
+#define X(Name)                                                                                    \
+    static ErlNifResourceDtor *release_##Name;                                                     \
+    static void measured_release_##Name(ErlNifEnv *env, void *obj)                                 \
+    {                                                                                              \
+        uint64_t begin = cpu_ns();                                                                 \
+        release_##Name(env, obj);                                                                  \
+        took(RELEASE_##Name, begin);                                                               \
+    }
+RELEASE_LIST(X)
+#undef X
+
+ErlNifResourceDtor *nif_measured_release(const char *type, ErlNifResourceDtor *release)
+{
+#define X(Name)                                                                                    \
+    if (strncmp(type, "sonde_" #Name "_", sizeof "sonde_" #Name) == 0) {                           \
+        release_##Name = release;                                                                  \
+        return measured_release_##Name;                                                            \
+    }
+    RELEASE_LIST(X)
+#undef X
+    return release;
+}
+
+static ERL_NIF_TERM row(ErlNifEnv *env, const struct call_times *t, const char *where, bool dirty)
+{
+    return enif_make_tuple5(env, enif_make_atom(env, t->name), enif_make_uint(env, t->arity),
+                            enif_make_atom(env, where),
+                            enif_make_uint64(env, atomic_load(&t->longest_ns[dirty])),
+                            enif_make_uint64(env, atomic_load(&t->calls[dirty])));
+}
+
+NIF(nif_longest_calls)
+{
+    (void)argc, (void)argv;
+    /* (): [{Name, Arity, normal | dirty, LongestNs, Calls}]; what was not called, with 0 */
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = CALL_COUNT; i-- > 0;) {
+        const struct call_times *t = &times[i];
+        bool dirty = atomic_load(&t->calls[true]) > 0;
+        if (dirty)
+            list = enif_make_list_cell(env, row(env, t, "dirty", true), list);
+        if (!dirty || atomic_load(&t->calls[false]) > 0)
+            list = enif_make_list_cell(env, row(env, t, "normal", false), list);
+    }
+    return list;
+}
+
+NIF(nif_reset_calls)
+{
+    (void)env, (void)argc, (void)argv;
+    for (unsigned i = 0; i < 2 * CALL_COUNT; i++) {
+        atomic_store(&times[i / 2].calls[i % 2], 0);
+        atomic_store(&times[i / 2].longest_ns[i % 2], 0);
+    }
+    return ATOM(ok);
+}
+#endif

@@ -1,0 +1,224 @@
+/* nif_top.c: the things that retain most, as Erlang terms.
+ * Knows: how rows, steps and tokens are written. Atoms and pids go out as the words that they are, once
+ * the look is done, and of atoms only those that existed when it began.
+ * Does not know: how they were found. */
+#include "graph/largest.h"
+#include "nif/nif_heap.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROWS_AT_ONCE = 4 }; /* a row may have some hundred tokens */
+
+static ERL_NIF_TERM name(ErlNifEnv *env, const char *text)
+{
+    return enif_make_atom(env, text);
+}
+
+/* ---- tokens --------------------------------------------------------------------------------- */
+
+static ERL_NIF_TERM tagged(ErlNifEnv *env, const char *tag, uint64_t n)
+{
+    return enif_make_tuple2(env, name(env, tag), enif_make_uint64(env, n));
+}
+
+static ERL_NIF_TERM container(ErlNifEnv *env, const char *tag, const struct token *t)
+{
+    return enif_make_tuple3(env, name(env, tag), enif_make_uint(env, t->shown),
+                            enif_make_uint64(env, t->n));
+}
+
+static ERL_NIF_TERM value(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    return enif_make_tuple2(env, name(env, "v"), term);
+}
+
+static ERL_NIF_TERM immediate(ErlNifEnv *env, uint64_t w, uint64_t atoms_n)
+{
+    bool good = term_is_local_pid(w) || term_is_small(w) || w == TERM_NIL ||
+                (term_is_atom(w) && w >> 6 < atoms_n);
+    return good ? value(env, (ERL_NIF_TERM)w) : name(env, "other");
+}
+
+static ERL_NIF_TERM real(ErlNifEnv *env, uint64_t bits)
+{
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return isfinite(d) ? value(env, enif_make_double(env, d)) : name(env, "other");
+}
+
+static ERL_NIF_TERM one_token(ErlNifEnv *env, const struct token *t, uint64_t atoms_n)
+{
+    static const char *const plain[TOKEN_KINDS] = {
+        [TOKEN_FUN] = "fun",     [TOKEN_REF] = "ref", [TOKEN_EXTERNAL] = "external",
+        [TOKEN_OTHER] = "other", [TOKEN_CUT] = "cut",
+    };
+    switch (t->kind) {
+    case TOKEN_WORD:
+        return immediate(env, t->word, atoms_n);
+    case TOKEN_FLOAT:
+        return real(env, t->word);
+    case TOKEN_BIGNUM:
+        return tagged(env, "bignum", t->n);
+    case TOKEN_BINARY:
+        return tagged(env, "binary", t->n);
+    case TOKEN_RECORD:
+        return tagged(env, "record", t->n);
+    case TOKEN_TUPLE:
+        return container(env, "tuple", t);
+    case TOKEN_LIST:
+        return container(env, "list", t);
+    case TOKEN_MAP:
+        return container(env, "map", t);
+    default:
+        return name(env, plain[t->kind]);
+    }
+}
+
+ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct tokens *ts, size_t first, size_t n,
+                        uint64_t atoms_n)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (size_t i = n; i > 0; i--)
+        list = enif_make_list_cell(env, one_token(env, &ts->list[first + i - 1], atoms_n), list);
+    return list;
+}
+
+/* ---- ways ----------------------------------------------------------------------------------- */
+
+static ERL_NIF_TERM element(ErlNifEnv *env, const struct step *s, uint64_t atoms_n)
+{
+    return enif_make_tuple4(env, name(env, "element"), enif_make_uint64(env, s->index),
+                            nif_atom(s->key, atoms_n), enif_make_uint64(env, s->arity));
+}
+
+static ERL_NIF_TERM step(ErlNifEnv *env, const struct largest *l, const struct edge *e,
+                         uint64_t atoms_n)
+{
+    static const char *const plain[] = {[STEP_DICTIONARY] = "dictionary",
+                                        [STEP_IN_KEY] = "key",
+                                        [STEP_KEYS] = "keys",
+                                        [STEP_BINARY] = "binary"};
+    static const char *const numbered[] = {
+        [STEP_STACK] = "stack", [STEP_REGISTER] = "register", [STEP_MESSAGE] = "message",
+        [STEP_OTHER] = "other", [STEP_INDEX] = "index",       [STEP_TAIL] = "tail",
+        [STEP_ENV] = "env"};
+    switch (e->step.kind) {
+    case STEP_ELEMENT:
+        return element(env, &e->step, atoms_n);
+    case STEP_KEY:
+        return enif_make_tuple2(env, name(env, "key"),
+                                nif_tokens(env, &l->tokens, e->key, e->key_n, atoms_n));
+    case STEP_DICTIONARY:
+    case STEP_IN_KEY:
+    case STEP_KEYS:
+    case STEP_BINARY:
+        return name(env, plain[e->step.kind]);
+    default:
+        return tagged(env, numbered[e->step.kind], e->step.index);
+    }
+}
+
+static ERL_NIF_TERM way(ErlNifEnv *env, const struct largest *l, const struct large *r,
+                        uint64_t atoms_n)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = r->n; i > 0; i--) {
+        const struct edge *e = &l->edges[r->way[i - 1]];
+        if (e->step.kind != STEP_NONE)
+            list = enif_make_list_cell(env, step(env, l, e, atoms_n), list);
+        if (r->cut && i - 1 == WAY_BEGIN)
+            list = enif_make_list_cell(env, name(env, "..."), list);
+    }
+    return list;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+/* As in the histogram. */
+static ERL_NIF_TERM kind(ErlNifEnv *env, const struct look *look, const struct large *r)
+{
+    static const char *const names[] = {
+        [KIND_NONE] = "cons",         [KIND_BIGNUM] = "bignum",
+        [KIND_FLOAT] = "float",       [KIND_REF] = "ref",
+        [KIND_REFC] = "refc_binary",  [KIND_HEAP_BINARY] = "heap_binary",
+        [KIND_EXTERNAL] = "external", [KIND_SUB_BINARY] = "sub_binary",
+        [KIND_MATCH] = "other",       [KIND_FUN_REF] = "other",
+        [KIND_RECORD] = "record",
+    };
+    switch (r->kind) {
+    case KIND_TUPLE:
+        return tagged(env, "tuple", term_header_arity(r->header));
+    case KIND_MAP:
+        return name(env, map_type(r->header) == MAP_FLAT ? "flatmap" : "hashmap");
+    case KIND_FUN:
+        return nif_fun_kind(env, look, &r->fun);
+    default:
+        return name(env, names[r->kind]);
+    }
+}
+
+static ERL_NIF_TERM row(ErlNifEnv *env, const struct look *look, const struct large *r)
+{
+    const struct largest *l = look->state;
+    uint64_t atoms_n = look->args.n;
+    return enif_make_tuple5(env, way(env, l, r, atoms_n), enif_make_uint64(env, r->retained * 8),
+                            enif_make_uint64(env, r->self * 8), kind(env, look, r),
+                            nif_tokens(env, &l->tokens, r->preview, r->preview_n, atoms_n));
+}
+
+static bool is_done(const struct look *look)
+{
+    return look->st == ST_OK && look->walker == &largest_walker;
+}
+
+static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *look, size_t from)
+{
+    const struct largest *l = look->state;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (size_t i = ROWS_AT_ONCE; i > 0; i--) {
+        if (from < l->n && i <= l->n - from)
+            list = enif_make_list_cell(env, row(env, look, &l->rows[from + i - 1]), list);
+    }
+    return list;
+}
+
+NIF(nif_do_look_top)
+{
+    (void)argc;
+    /* (Look, From): after top, some rows: [{Way, Retained, Self, Kind, Preview}] | torn | gone */
+    ErlNifUInt64 from;
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    bool good = is_done(&h->look) && enif_get_uint64(env, argv[1], &from);
+    enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
+    ERL_NIF_TERM term = good ? rows(env, &h->look, from) : nif_raise(env, ATOM(badarg));
+    if (st != ST_OK)
+        term = nif_status_atom(st);
+    nif_give_look(h);
+    return term;
+}
+
+static ERL_NIF_TERM info(ErlNifEnv *env, const struct largest *l)
+{
+    ERL_NIF_TERM keys[] = {ATOM(words), name(env, "reached"), name(env, "nodes"), ATOM(bytes)};
+    ERL_NIF_TERM values[] = {enif_make_uint64(env, l->heap.words),
+                             enif_make_uint64(env, heap_reached(&l->heap)),
+                             enif_make_uint64(env, l->graph.nodes), enif_make_uint64(env, l->peak)};
+    ERL_NIF_TERM map;
+    return enif_make_map_from_arrays(env, keys, values, 4, &map) ? map
+                                                                 : nif_raise(env, ATOM(badarg));
+}
+
+NIF(nif_do_look_top_info)
+{
+    (void)argc;
+    /* (Look): after top, what it took */
+    struct held_look *h = nif_take_look(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM term = is_done(&h->look) ? info(env, h->look.state) : nif_raise(env, ATOM(badarg));
+    nif_give_look(h);
+    return term;
+}

@@ -1,0 +1,248 @@
+/* offheap.c: the off-heap chains of a process: how many binaries, how many bytes.
+ * Knows: chain entries, heap fragments, and in which blocks an entry may lie.
+ * Does not know: who asks, or whether the process stayed still meanwhile. */
+#include "process/offheap.h"
+
+#include "process/own.h"
+#include "vm/term.h"
+
+#include <assert.h>
+
+const enum layout_field offheap_fields[] = {
+    LF_heap,       LF_hend,     LF_heap_sz,    LF_htop,      LF_stop,
+    LF_high_water, LF_old_heap, LF_old_htop,   LF_old_hend,  LF_gen_gcs,
+    LF_mbuf,       LF_mbuf_sz,  LF_msg_frag,   LF_off_heap,  LF_wrt_bins,
+    LF_arity,      LF_arg_reg,  LF_dictionary, LF_sig_first, LAYOUT_FIELD_COUNT};
+
+/* The order is that of process_info: the chain, writable binaries, the fragments' own chains. */
+enum stages { COLLECT, SORT, CHAIN, WRITABLE, FRAGMENT, FRAGMENT_CHAIN, DONE };
+
+/* ---- the walk ------------------------------------------------------------------------------ */
+
+/* An entry has three words or more, so a longer chain is a cycle. false: pointers of a heap that were
+ * read while they moved, which may be in any order, and would make any chain look short enough. */
+static bool entries_max(const struct blocks *bs, uint64_t *max)
+{
+    uint64_t words = 0;
+    if (!blocks_words(bs, &words))
+        return false;
+    *max = words / 3 + bs->n + 1;
+    if (*max > ENTRIES_MAX)
+        *max = ENTRIES_MAX;
+    return true;
+}
+
+void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
+                   const struct view *view, bool sizes)
+{
+    w->sizes = sizes;
+    w->writable = vm->lay->wrt_bins_listed;
+    w->stage = COLLECT;
+    collect_start(&w->collect, stamp_word(plan, view, LF_mbuf),
+                  stamp_word(plan, view, LF_msg_frag));
+    w->count = w->bytes = w->unlisted = 0;
+    w->asked = 0;
+    w->magic = false;
+    w->each = NULL;
+    w->ctx = NULL;
+    blocks_init(&w->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop),
+                stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
+    /* most processes: nothing hangs anywhere */
+    if ((stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) |
+         stamp_word(plan, view, LF_mbuf)) == 0)
+        w->stage = DONE;
+    else if ((w->collect.frag | w->collect.message) == 0)
+        w->stage = SORT;
+}
+
+void offheap_end(struct offheap *w)
+{
+    blocks_end(&w->blocks);
+}
+
+static bool add_size(struct offheap *w, const struct vm *vm, unsigned i)
+{
+    uint64_t size;
+    if (!peek_word(vm->reader, w->pending[i % OFFHEAP_PENDING], &size))
+        return false;
+    w->bytes += size;
+    return true;
+}
+
+enum status offheap_finish(struct offheap *w, const struct vm *vm)
+{
+    unsigned i = w->asked < OFFHEAP_PENDING ? 0 : w->asked - OFFHEAP_PENDING;
+    for (; i != w->asked; i++) {
+        if (!add_size(w, vm, i))
+            return ST_TORN;
+    }
+    w->asked = 0;
+    return ST_OK;
+}
+
+/* The header of a Binary is a cache line of its own: ask for it now, read it sixteen later. */
+static bool ask_size(struct offheap *w, const struct vm *vm, uint64_t bin)
+{
+    if (bin == 0 || (bin & 7) || (w->asked >= OFFHEAP_PENDING && !add_size(w, vm, w->asked)))
+        return false;
+    uintptr_t at = bin + LF(vm->lay, bin_size);
+    peek_prefetch(at);
+    w->pending[w->asked++ % OFFHEAP_PENDING] = at;
+    return true;
+}
+
+/* Further than the processor fetches on its own. */
+static bool is_far(uintptr_t entry, uintptr_t next)
+{
+    const uintptr_t near = 512;
+    return next != 0 && next - entry + near > near + near;
+}
+
+static enum status come_again(uintptr_t entry)
+{
+    offheap_prefetch(entry);
+    return ST_TIMESLICE;
+}
+
+static bool read_size(struct offheap *w, const struct vm *vm, const struct block *block,
+                      uintptr_t entry)
+{
+    uint64_t bin;
+    return block_holds(block, entry, LF(vm->lay, bin_ptr) / 8 + 1) &&
+           peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) && ask_size(w, vm, bin);
+}
+
+/* TIMESLICE: `w->cursor` is to be looked at next. Counts into *binaries. */
+static enum status walk_entries(struct offheap *w, const struct vm *vm, struct budget *b,
+                                bool sizes, uint64_t *binaries)
+{
+    enum { ENTRY_WORDS = 3 }; /* at least */
+    const uint64_t binary = LF(vm->lay, bin_thing);
+    const uintptr_t next = LF(vm->lay, oh_next);
+    const struct block *block = &w->blocks.list[BLOCK_YOUNG];
+    for (uint64_t entry = w->cursor; entry != 0; entry = w->cursor) {
+        uint64_t thing;
+        if (!budget_step(b))
+            return come_again(entry);
+        if (!block_holds(block, entry, ENTRY_WORDS))
+            block = blocks_find(&w->blocks, entry, ENTRY_WORDS);
+        if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &thing) ||
+            !term_is_header(thing) || !peek_word(vm->reader, entry + next, &w->cursor))
+            return ST_TORN;
+        *binaries += thing == binary;
+        if (sizes && thing == binary && !read_size(w, vm, block, entry))
+            return ST_TORN;
+        bool wanted = thing == binary || (w->magic && thing == MAGIC_THING);
+        enum status st = w->each && wanted ? w->each(w->ctx, vm, entry) : ST_OK;
+        if (st != ST_OK)
+            return st;
+        if (b->shared && is_far(entry, w->cursor))
+            return come_again(w->cursor);
+    }
+    return ST_OK;
+}
+
+static enum status walk_chain(struct offheap *w, const struct vm *vm, struct budget *b)
+{
+    bool listed = w->stage != WRITABLE || w->writable;
+    uint64_t binaries = 0;
+    enum status st = walk_entries(w, vm, b, listed && w->sizes, &binaries);
+    if (listed)
+        w->count += binaries;
+    else
+        w->unlisted += binaries;
+    return st;
+}
+
+/* To the next fragment that has a chain of its own. */
+static enum status next_fragment(struct offheap *w, const struct vm *vm)
+{
+    uint64_t at = w->frag;
+    if (at == 0) {
+        w->stage = DONE;
+        return ST_OK;
+    }
+    if (w->steps == 0 || !peek_word(vm->reader, at + LF(vm->lay, frag_next), &w->frag) ||
+        !peek_word(vm->reader, at + LF(vm->lay, frag_off_heap), &w->cursor))
+        return ST_TORN;
+    w->steps--;
+    w->stage = FRAGMENT_CHAIN;
+    return ST_OK;
+}
+
+static void next_stage(struct offheap *w, const struct plan *plan, const struct view *view)
+{
+    switch (w->stage) {
+    case COLLECT:
+        w->stage = SORT;
+        break;
+    case SORT:
+        w->stage = CHAIN;
+        w->cursor = stamp_word(plan, view, LF_off_heap);
+        break;
+    case CHAIN:
+        w->stage = WRITABLE;
+        w->cursor = stamp_word(plan, view, LF_wrt_bins);
+        break;
+    case WRITABLE:
+        w->stage = FRAGMENT;
+        w->frag = stamp_word(plan, view, LF_mbuf);
+        break;
+    default:
+        w->stage = FRAGMENT;
+        break;
+    }
+}
+
+/* Its fragments have chains of their own, as those of a process. */
+enum status offheap_message(struct offheap *w, const struct vm *vm, uintptr_t message,
+                            struct budget *b)
+{
+    uint64_t attached;
+    enum status st = own_fragments(&w->blocks, vm, message, b);
+    if (st != ST_OK)
+        return st;
+    if (!peek_word(vm->reader, message + LF(vm->lay, msg_attached), &attached) ||
+        !entries_max(&w->blocks, &w->steps))
+        return ST_TORN;
+    w->frag = attached == 1 ? message + LF(vm->lay, msg_hfrag) : attached;
+    w->stage = FRAGMENT;
+    return ST_OK;
+}
+
+static enum status sort_blocks(struct offheap *w, struct budget *b)
+{
+    if (!blocks_sort(&w->blocks, b))
+        return ST_TIMESLICE;
+    return entries_max(&w->blocks, &w->steps) ? ST_OK : ST_TORN;
+}
+
+static enum status walk_stage(struct offheap *w, const struct vm *vm, struct budget *b)
+{
+    switch (w->stage) {
+    case COLLECT:
+        return collect_fragments(&w->collect, vm, &w->blocks, b);
+    case SORT:
+        return sort_blocks(w, b);
+    default:
+        return walk_chain(w, vm, b);
+    }
+}
+
+enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct plan *plan,
+                         const struct view *view, struct budget *b)
+{
+    while (w->stage != DONE) {
+        enum status st;
+        if (w->stage == FRAGMENT) {
+            st = budget_step(b) ? next_fragment(w, vm) : ST_TIMESLICE;
+        } else {
+            st = walk_stage(w, vm, b);
+            if (st == ST_OK)
+                next_stage(w, plan, view);
+        }
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}

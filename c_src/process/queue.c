@@ -1,0 +1,156 @@
+/* queue.c: the message queues of a process: their length, and what they hold.
+ * Knows: inner, middle and outer queue, and how large messages are.
+ * Does not know: what is in a message, or whether the process stayed still meanwhile.
+ *
+ * The counter of the inner queue (with the middle one, to OTP 26) and that of the outer queue are
+ * the length, except where other signals wait between messages, while somebody asks an OTP 26 or
+ * older process for its length, or where senders use the 64 buffers that an off-heap queue gets
+ * under contention. All of that passes quickly or shows in the state word. */
+#include "process/queue.h"
+
+#include "vm/term.h"
+
+const enum layout_field queue_fields[] = {LF_sig_first,      LF_sig_len, LF_sig_flags,
+                                          LF_inq_first,      LF_inq_len, LF_trace_flags,
+                                          LAYOUT_FIELD_COUNT};
+
+/* Process.state. SIG_IN_Q: see layout_tables.c. SIG_Q: the middle queue is not empty. */
+enum { STATE_SIG_IN_Q = 0x80000, STATE_OFF_HEAP_MSGQ = 0x1000000, STATE_SIG_Q = 0x2000000 };
+
+enum { FLAG_DELAYED_LEN = 0x40 }; /* sig_qs.flags */
+
+/* The buffers exist only for off-heap queues, and what is in one makes the process active. */
+static enum status visible(const struct layout *lay, const struct plan *plan,
+                           const struct view *view)
+{
+    uint64_t state = stamp_field(plan, view, LF_state);
+    return (state & STATE_OFF_HEAP_MSGQ) && (state & lay->arrivals) ? ST_ASK : ST_OK;
+}
+
+/* ---- length -------------------------------------------------------------------------------- */
+
+/* To OTP 26: a request for the length is on its way, and the counters are biased. */
+static enum status biased(const struct vm *vm, const struct plan *plan, const struct view *view)
+{
+    uint64_t first = stamp_word(plan, view, LF_inq_first);
+    uint64_t tag = 0;
+    if (stamp_field(plan, view, LF_sig_flags) & FLAG_DELAYED_LEN)
+        return ST_BUSY;
+    if (first != 0 && !peek_word(vm->reader, first + LF(vm->lay, msg_tag), &tag))
+        return ST_TORN;
+    return first != 0 && !signal_is_message(tag) && signal_op(tag) == SIGNAL_LEN_MARK ? ST_BUSY
+                                                                                      : ST_OK;
+}
+
+/* From OTP 27 each other signal counts the messages before it: wait until it is handled. */
+static enum status segmented(const struct plan *plan, const struct view *view)
+{
+    bool waits = (stamp_field(plan, view, LF_state) & (STATE_SIG_Q | STATE_SIG_IN_Q)) != 0;
+    return waits ? ST_BUSY : ST_OK;
+}
+
+enum status queue_length(const struct vm *vm, const struct plan *plan, const struct view *view,
+                         uint64_t *length)
+{
+    enum status st = visible(vm->lay, plan, view);
+    if (st == ST_OK)
+        st = vm->lay->len_is_biased ? biased(vm, plan, view) : segmented(plan, view);
+    *length = stamp_word(plan, view, LF_sig_len) + stamp_word(plan, view, LF_inq_len);
+    return st == ST_OK && *length > MESSAGES_MAX ? ST_TORN : st;
+}
+
+bool queue_is_empty(const struct layout *lay, const struct plan *plan, const struct view *view)
+{
+    uint64_t state = stamp_field(plan, view, LF_state);
+    return stamp_word(plan, view, LF_sig_first) == 0 && stamp_word(plan, view, LF_inq_first) == 0 &&
+           !(state & STATE_SIG_Q) && visible(lay, plan, view) == ST_OK;
+}
+
+bool queue_is_walkable(const struct layout *lay, const struct plan *plan, const struct view *view)
+{
+    return !(stamp_field(plan, view, LF_state) & STATE_SIG_Q) && visible(lay, plan, view) == ST_OK;
+}
+
+/* ---- the messages themselves --------------------------------------------------------------- */
+
+enum stages { INNER, OUTER, DONE };
+
+void queue_start(struct queue *q, const struct plan *plan, const struct view *view)
+{
+    *q = (struct queue){
+        .stage = INNER, .cursor = stamp_word(plan, view, LF_sig_first), .steps = MESSAGES_MAX};
+}
+
+static enum status fragment(struct queue *q, const struct vm *vm)
+{
+    uint64_t used;
+    if (!peek_word(vm->reader, q->frag + LF(vm->lay, frag_used), &used) ||
+        !peek_word(vm->reader, q->frag + LF(vm->lay, frag_next), &q->frag))
+        return ST_TORN;
+    q->attached_words += used;
+    return ST_OK;
+}
+
+static enum status message(struct queue *q, const struct vm *vm)
+{
+    uint64_t tag;
+    uint64_t attached;
+    uint64_t at = q->cursor;
+    if (!peek_word(vm->reader, at + LF(vm->lay, msg_tag), &tag) ||
+        !peek_word(vm->reader, at + LF(vm->lay, msg_attached), &attached) ||
+        !peek_word(vm->reader, at + LF(vm->lay, msg_next), &q->cursor))
+        return ST_TORN;
+    if (!signal_is_message(tag)) {
+        /* in the inner queue only receive markers are no messages; elsewhere a signal waits */
+        if (q->stage != INNER || signal_op(tag) != SIGNAL_RECV_MARK)
+            return ST_BUSY;
+        q->struct_bytes += LF(vm->lay, marker_size);
+        return ST_OK;
+    }
+    if (tag == SIGNAL_EXTERNAL_MSG)
+        return ST_ASK; /* its size is known only once it is decoded */
+    q->struct_bytes += LF(vm->lay, msg_size);
+    /* 0: on the heap; 1: a fragment behind the message itself; else a fragment of its own */
+    q->frag = attached == 1 ? at + LF(vm->lay, msg_hfrag) : attached;
+    return ST_OK;
+}
+
+static enum status one_queue(struct queue *q, const struct vm *vm, struct budget *b)
+{
+    while (q->cursor != 0 || q->frag != 0) {
+        if (!budget_step(b)) {
+            peek_prefetch(q->frag != 0 ? q->frag : q->cursor);
+            return ST_TIMESLICE;
+        }
+        if (q->steps-- == 0)
+            return ST_TORN;
+        enum status st = q->frag != 0 ? fragment(q, vm) : message(q, vm);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}
+
+/* What a signal in the middle queue, or tracing of receive (which keeps messages there), would
+ * change is for process_info to say. */
+static enum status walkable(const struct layout *lay, const struct plan *plan,
+                            const struct view *view)
+{
+    if (stamp_field(plan, view, LF_trace_flags) != 0)
+        return ST_ASK;
+    if (stamp_field(plan, view, LF_state) & STATE_SIG_Q)
+        return ST_BUSY;
+    return visible(lay, plan, view);
+}
+
+enum status queue_walk(struct queue *q, const struct vm *vm, const struct plan *plan,
+                       const struct view *view, struct budget *b)
+{
+    enum status st = walkable(vm->lay, plan, view);
+    while (st == ST_OK && q->stage != DONE) {
+        st = one_queue(q, vm, b);
+        if (st == ST_OK && ++q->stage == OUTER)
+            q->cursor = stamp_word(plan, view, LF_inq_first);
+    }
+    return st;
+}

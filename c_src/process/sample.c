@@ -1,0 +1,69 @@
+/* sample.c: one number for each of many processes, between two looks at them.
+ * Knows: how to keep it in 16 bytes an entry, in the order of the process table.
+ * Does not know: what the numbers mean, or how they were read. */
+#include "process/sample.h"
+
+#include "util/alloc.h"
+#include "util/budget.h"
+
+enum { FIRST_CAP = BOUND(1024, 4) };
+
+void sample_init(struct sample *s, const struct layout *lay, const struct proctab *tab, size_t max)
+{
+    *s = (struct sample){.lay = lay, .tab = *tab, .max = max};
+}
+
+void sample_free(struct sample *s)
+{
+    sonde_free(s->entries);
+    s->entries = NULL;
+    s->n = s->cap = 0;
+}
+
+static bool grow(struct sample *s)
+{
+    size_t cap = s->cap ? s->cap * 2 : FIRST_CAP;
+    struct entry *entries = sonde_realloc(s->entries, cap * sizeof *entries);
+    if (!entries)
+        return false;
+    s->entries = entries;
+    s->cap = cap;
+    return true;
+}
+
+enum status sample_add(struct sample *s, uint64_t pid, int64_t value, unsigned marks)
+{
+    if (s->n == s->max)
+        return ST_ASK;
+    if (s->n == s->cap && !grow(s))
+        return ST_NOMEM;
+    s->entries[s->n++] = (struct entry){(pid & ~(uint64_t)15) | marks, value};
+    return ST_OK;
+}
+
+static size_t slot_of(const struct sample *s, const struct entry *e)
+{
+    return proctab_slot(s->lay, &s->tab, entry_pid(e));
+}
+
+/* The second look goes through the table in the same order, so it is mostly the next one. */
+struct entry *sample_find(struct sample *s, uint64_t pid)
+{
+    size_t slot = proctab_slot(s->lay, &s->tab, pid);
+    size_t lo = 0;
+    size_t hi = s->n;
+    if (s->hint < s->n && slot_of(s, &s->entries[s->hint]) >= slot &&
+        (s->hint == 0 || slot_of(s, &s->entries[s->hint - 1]) < slot)) {
+        lo = s->hint;
+        hi = lo;
+    }
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (slot_of(s, &s->entries[mid]) < slot)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    s->hint = lo + 1;
+    return lo < s->n && entry_pid(&s->entries[lo]) == pid ? &s->entries[lo] : NULL;
+}

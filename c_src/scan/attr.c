@@ -1,0 +1,491 @@
+/* attr.c: what can be asked of one process, and how the answer is put together.
+ * Knows: which fields and walks make up each attribute, as process_info computes it.
+ * Does not know: how processes are found, or what happens to the answers. */
+#include "scan/attr.h"
+
+#include "util/alloc.h"
+#include "heap/flat.h"
+
+#include <assert.h>
+
+/* What each question reads besides the run detectors of stamp.c. */
+static const enum layout_field none[] = {LAYOUT_FIELD_COUNT};
+static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
+static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
+static const enum layout_field dictionary[] = {LF_dictionary, LF_trace_flags, LAYOUT_FIELD_COUNT};
+static const enum layout_field heaps[] = {
+    LF_heap, LF_hend,       LF_heap_sz, LF_old_heap, LF_old_hend,       LF_mbuf_sz,
+    LF_psd,  LF_dictionary, LF_arity,   LF_arg_reg,  LAYOUT_FIELD_COUNT};
+
+struct recipe {
+    bool one_word;
+    bool settled;
+    const enum layout_field *fields[4];
+};
+
+/* As heap_fields has them. */
+#define MARKED offheap_fields, queue_fields, roots_fields
+
+static const struct recipe recipes[ATTR_COUNT] = {
+    [ATTR_memory] = {false, true, {heaps, ties_fields, queue_fields}},
+    [ATTR_total_heap_size] = {false, true, {heaps, queue_fields}},
+    [ATTR_heap_size] = {true, false, {heap_size}},
+    [ATTR_stack_size] = {false, true, {stack_size}},
+    /* the counters are right also while the process runs; only the queue's lock matters */
+    [ATTR_message_queue_len] = {false, false, {queue_fields}},
+    [ATTR_reductions] = {true, false, {none}},
+    [ATTR_binary_memory] = {false, true, {offheap_fields}},
+    [ATTR_binary_count] = {false, true, {offheap_fields}},
+    [ATTR_link_count] = {false, true, {ties_fields}},
+    [ATTR_monitor_count] = {false, true, {ties_fields}},
+    [ATTR_monitored_by_count] = {false, true, {ties_fields}},
+    [ATTR_dictionary_size] = {false, true, {dictionary}},
+    [ATTR_garbage_bytes] = {false, true, {MARKED}},
+    [ATTR_bin_garbage] = {false, true, {MARKED}},
+    [ATTR_bin_garbage_bytes] = {false, true, {MARKED}},
+    [ATTR_bin_waste] = {false, true, {MARKED}},
+    [ATTR_flat_size] = {false, true, {MARKED}},
+    [ATTR_binary_unique] = {false, true, {hold_fields, queue_fields}},
+    [ATTR_binary_exclusive] = {false, true, {hold_fields, queue_fields}},
+    [ATTR_binary_proportional] = {false, true, {hold_fields, queue_fields}},
+};
+
+static unsigned append(enum layout_field *all, unsigned n, const enum layout_field *fields)
+{
+    for (; *fields != LAYOUT_FIELD_COUNT; fields++)
+        all[n++] = *fields;
+    all[n] = LAYOUT_FIELD_COUNT;
+    return n;
+}
+
+void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting)
+{
+    enum layout_field all[LAYOUT_FIELD_COUNT * 2];
+    unsigned n = append(all, 0, none);
+    const struct recipe *r = &recipes[attr];
+    for (unsigned i = 0; r->fields[i]; i++)
+        n = append(all, n, r->fields[i]);
+    if (waiting)
+        (void)append(all, n, queue_fields);
+    *q = (struct question){
+        .attr = attr, .one_word = r->one_word, .waiting = waiting, .max_words = ATTR_WORDS_MAX};
+    if (r->one_word)
+        plan_make(&q->plan, lay, 0, 0, all);
+    else if (r->settled)
+        plan_make(&q->plan, lay, STATE_UNSETTLED, LOCK_MAIN, all);
+    else
+        plan_make(&q->plan, lay, 0, LOCK_MSGQ, all);
+}
+
+static uint64_t get(const struct walk *w, const struct question *q, enum layout_field field)
+{
+    return stamp_field(&q->plan, &w->view, field);
+}
+
+static uint64_t word(const struct walk *w, const struct question *q, enum layout_field field)
+{
+    return stamp_word(&q->plan, &w->view, field);
+}
+
+/* ---- memory and total_heap_size ------------------------------------------------------------ */
+
+/* Until the closing stamp is compared, any number may be nonsense: sums wrap, they do not overflow. */
+static void add(struct walk *w, uint64_t n)
+{
+    w->value = (int64_t)((uint64_t)w->value + n);
+}
+
+static enum status dictionary_bytes(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t dict = word(w, q, LF_dictionary);
+    uint64_t slots;
+    if (dict == 0)
+        return ST_OK;
+    if (!peek_word(vm->reader, dict + LF(vm->lay, dict_array), &slots))
+        return ST_TORN;
+    add(w, LF(vm->lay, dict_head) + 8 * (slots & 0xFFFFFFFF));
+    return ST_OK;
+}
+
+static enum status psd_bytes(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t psd = word(w, q, LF_psd);
+    uint64_t saved_calls;
+    if (psd == 0)
+        return ST_OK;
+    if (!peek_word(vm->reader, psd + LF(vm->lay, psd_saved_calls), &saved_calls))
+        return ST_TORN;
+    add(w, LF(vm->lay, psd_size));
+    return saved_calls == 0 ? ST_OK : ST_ASK; /* a debugging aid of one process in a million */
+}
+
+/* Words of the blocks; the messages come later. */
+static enum status block_words(const struct walk *w, const struct question *q, uint64_t *words)
+{
+    uint64_t young = (word(w, q, LF_hend) - word(w, q, LF_heap)) / 8;
+    uint64_t old = (word(w, q, LF_old_hend) - word(w, q, LF_old_heap)) / 8;
+    /* they differ only while collection is delayed and the heap is a fragment meanwhile */
+    if (young != word(w, q, LF_heap_sz))
+        return ST_ASK;
+    *words = young + word(w, q, LF_mbuf_sz) + (word(w, q, LF_old_heap) != 0 ? old : 0);
+    return ST_OK;
+}
+
+static enum status fixed_bytes(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t words = 0;
+    enum status st = block_words(w, q, &words);
+    add(w, LF(vm->lay, proc_size) + 8 * words);
+    if (word(w, q, LF_arg_reg) != w->view.proc + LF(vm->lay, def_arg_reg))
+        add(w, 8 * get(w, q, LF_arity));
+    if (st == ST_OK)
+        st = psd_bytes(w, vm, q);
+    return st == ST_OK ? dictionary_bytes(w, vm, q) : st;
+}
+
+enum stages { START, TIES, QUEUE, DONE };
+
+static enum status go_memory(struct walk *w, const struct vm *vm, const struct question *q,
+                             struct budget *b)
+{
+    enum status st = ST_OK;
+    if (w->stage == START) {
+        st = fixed_bytes(w, vm, q);
+        ties_start(&w->u.ties, TIES_BYTES);
+        w->stage = TIES;
+    }
+    if (st == ST_OK && w->stage == TIES) {
+        st = ties_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+        if (st == ST_OK) {
+            add(w, w->u.ties.sum);
+            queue_start(&w->u.queue, &q->plan, &w->view);
+            w->stage = QUEUE;
+        }
+    }
+    if (st == ST_OK && w->stage == QUEUE) {
+        st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
+        if (st == ST_OK) {
+            add(w, w->u.queue.struct_bytes + 8 * w->u.queue.attached_words);
+            w->stage = DONE;
+        }
+    }
+    return st;
+}
+
+enum { FLAG_ON_HEAP_MSGQ = 2 }; /* sig_qs.flags */
+
+static enum status go_total_heap_size(struct walk *w, const struct vm *vm, const struct question *q,
+                                      struct budget *b)
+{
+    enum status st = ST_OK;
+    if (w->stage == START) {
+        uint64_t words = 0;
+        st = block_words(w, q, &words);
+        add(w, words);
+        queue_start(&w->u.queue, &q->plan, &w->view);
+        w->stage = QUEUE;
+    }
+    if (st == ST_OK && w->stage == QUEUE && (get(w, q, LF_sig_flags) & FLAG_ON_HEAP_MSGQ)) {
+        st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
+        if (st == ST_OK)
+            add(w, w->u.queue.attached_words);
+    }
+    return st;
+}
+
+/* ---- the others ---------------------------------------------------------------------------- */
+
+static enum status go_binaries(struct walk *w, const struct vm *vm, const struct question *q,
+                               struct budget *b)
+{
+    struct offheap *o = &w->u.offheap;
+    enum status st = offheap_walk(o, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)o->count;
+    w->clean =
+        q->waiting && o->count + o->unlisted == 0 && queue_is_empty(vm->lay, &q->plan, &w->view);
+    return st;
+}
+
+static enum status go_ties(struct walk *w, const struct vm *vm, const struct question *q,
+                           struct budget *b)
+{
+    enum status st = ties_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.ties.sum;
+    return st;
+}
+
+static enum status go_queue_len(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t length = 0;
+    enum status st = queue_length(vm, &q->plan, &w->view, &length);
+    w->value = (int64_t)length;
+    return st;
+}
+
+static enum status go_dictionary(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t dict = word(w, q, LF_dictionary);
+    uint64_t keys = 0;
+    /* process_info shows nothing of a process that is flagged sensitive */
+    if (get(w, q, LF_trace_flags) != 0)
+        return ST_ASK;
+    if (dict != 0 && !peek_word(vm->reader, dict + LF(vm->lay, dict_count), &keys))
+        return ST_TORN;
+    w->value = (int64_t)keys;
+    return ST_OK;
+}
+
+/* Of a mark; no other question. */
+static bool is_waste(enum attr attr)
+{
+    return attr >= ATTR_garbage_bytes && attr <= ATTR_bin_waste;
+}
+
+static enum waste_what waste_of(enum attr attr)
+{
+    switch (attr) {
+    case ATTR_garbage_bytes:
+        return WASTE_HEAP;
+    case ATTR_bin_garbage:
+        return WASTE_ENTRIES;
+    case ATTR_bin_garbage_bytes:
+        return WASTE_ENTRY_BYTES;
+    default:
+        return WASTE_UNSEEN;
+    }
+}
+
+/* Most processes have no binaries, and a mark is large: it is made only where there is something. */
+static enum status go_waste(struct walk *w, const struct vm *vm, const struct question *q,
+                            struct budget *b)
+{
+    enum waste_what what = waste_of(q->attr);
+    if (!w->u.waste) {
+        if (waste_is_none(what, &q->plan, &w->view))
+            return ST_OK;
+        w->u.waste = sonde_alloc(sizeof *w->u.waste);
+        if (!w->u.waste)
+            return ST_NOMEM;
+        waste_start(w->u.waste, &q->plan, &w->view, what, q->max_words);
+    }
+    enum status st = waste_walk(w->u.waste, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.waste->value;
+    return st;
+}
+
+static void end_waste(struct walk *w)
+{
+    if (w->u.waste)
+        waste_end(w->u.waste);
+    sonde_free(w->u.waste);
+    w->u.waste = NULL;
+}
+
+/* Words of all terms in stack, registers, dictionary and messages. */
+static enum status go_flat(struct walk *w, const struct vm *vm, const struct question *q,
+                           struct budget *b)
+{
+    const struct look_args all = {.want =
+                                      FLAT_STACK | FLAT_REGISTERS | FLAT_DICTIONARY | FLAT_MESSAGES,
+                                  .max_words = q->max_words};
+    if (!w->u.flat) {
+        w->u.flat = sonde_alloc(sizeof *w->u.flat);
+        if (!w->u.flat)
+            return ST_NOMEM;
+        flat_walker.start(w->u.flat, &q->plan, &w->view, &all);
+    }
+    enum status st = flat_walker.walk(w->u.flat, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.flat->measure.sum.words;
+    return st;
+}
+
+/* Of what it holds; the last ones. */
+static bool is_hold(enum attr attr)
+{
+    return attr >= ATTR_binary_unique;
+}
+
+static enum hold_what hold_of(const struct question *q)
+{
+    if (q->attr == ATTR_binary_unique && q->account)
+        return HOLD_ALL;
+    switch (q->attr) {
+    case ATTR_binary_unique:
+        return HOLD_UNIQUE;
+    case ATTR_binary_exclusive:
+        return HOLD_EXCLUSIVE;
+    default:
+        return HOLD_SHARE;
+    }
+}
+
+/* Most processes have no binaries. */
+static enum status go_hold(struct walk *w, const struct vm *vm, const struct question *q,
+                           struct budget *b)
+{
+    if (q->attr == ATTR_binary_proportional && !q->account)
+        return ST_ASK; /* nobody knows who else holds what */
+    if (!w->u.hold) {
+        if (hold_is_none(vm, &q->plan, &w->view))
+            return ST_OK;
+        w->u.hold = sonde_alloc(sizeof *w->u.hold);
+        if (!w->u.hold)
+            return ST_NOMEM;
+        hold_start(w->u.hold, vm, &q->plan, &w->view, hold_of(q), q->account);
+    }
+    enum status st = hold_walk(w->u.hold, vm, &q->plan, &w->view, b);
+    w->value = (int64_t)w->u.hold->value;
+    return st;
+}
+
+static void end_hold(struct walk *w)
+{
+    if (w->u.hold)
+        hold_end(w->u.hold);
+    sonde_free(w->u.hold);
+    w->u.hold = NULL;
+}
+
+static void end_flat(struct walk *w)
+{
+    if (w->u.flat)
+        flat_walker.end(w->u.flat);
+    sonde_free(w->u.flat);
+    w->u.flat = NULL;
+}
+
+void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    w->stage = START;
+    w->value = 0;
+    w->clean = false;
+    switch (q->attr) {
+    case ATTR_binary_memory:
+    case ATTR_binary_count:
+        offheap_start(&w->u.offheap, vm, &q->plan, &w->view, q->attr == ATTR_binary_memory);
+        break;
+    case ATTR_link_count:
+        ties_start(&w->u.ties, TIES_LINKS);
+        break;
+    case ATTR_monitor_count:
+        ties_start(&w->u.ties, TIES_MONITORS);
+        break;
+    case ATTR_monitored_by_count:
+        ties_start(&w->u.ties, TIES_MONITORED_BY);
+        break;
+    case ATTR_flat_size:
+        w->u.flat = NULL;
+        break;
+    case ATTR_binary_unique:
+    case ATTR_binary_exclusive:
+    case ATTR_binary_proportional:
+        w->u.hold = NULL;
+        break;
+    default:
+        w->u.waste = NULL;
+        break;
+    }
+}
+
+static void ask_for(const struct walk *w, const struct question *q, const enum layout_field *fields)
+{
+    for (; *fields != LAYOUT_FIELD_COUNT; fields++) {
+        uint64_t at = word(w, q, *fields);
+        if (at != 0)
+            peek_prefetch((uintptr_t)at);
+    }
+}
+
+void walk_prefetch(const struct walk *w, const struct question *q)
+{
+    static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
+                                               LAYOUT_FIELD_COUNT};
+    static const enum layout_field keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
+    static const enum layout_field marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
+    static const enum layout_field *const first[ATTR_COUNT] = {
+        [ATTR_memory] = memory,
+        [ATTR_link_count] = ties_fields,
+        [ATTR_monitor_count] = ties_fields,
+        [ATTR_monitored_by_count] = ties_fields,
+        [ATTR_dictionary_size] = keys,
+        [ATTR_garbage_bytes] = marked,
+        [ATTR_bin_garbage] = marked,
+        [ATTR_bin_garbage_bytes] = marked,
+        [ATTR_bin_waste] = marked,
+    };
+    if (first[q->attr])
+        ask_for(w, q, first[q->attr]);
+    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count ||
+        (is_waste(q->attr) && q->attr != ATTR_garbage_bytes) || is_hold(q->attr))
+        offheap_prefetch(word(w, q, LF_off_heap));
+}
+
+enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q, struct budget *b)
+{
+    switch (q->attr) {
+    case ATTR_memory:
+        return go_memory(w, vm, q, b);
+    case ATTR_total_heap_size:
+        return go_total_heap_size(w, vm, q, b);
+    case ATTR_heap_size:
+        w->value = (int64_t)word(w, q, LF_heap_sz);
+        return ST_OK;
+    case ATTR_stack_size:
+        w->value = (int64_t)((word(w, q, LF_hend) - word(w, q, LF_stop)) / 8);
+        return ST_OK;
+    case ATTR_message_queue_len:
+        return go_queue_len(w, vm, q);
+    case ATTR_reductions:
+        w->value = (int64_t)word(w, q, LF_reds);
+        return ST_OK;
+    case ATTR_binary_memory:
+    case ATTR_binary_count:
+        return go_binaries(w, vm, q, b);
+    case ATTR_dictionary_size:
+        return go_dictionary(w, vm, q);
+    case ATTR_garbage_bytes:
+    case ATTR_bin_garbage:
+    case ATTR_bin_garbage_bytes:
+    case ATTR_bin_waste:
+        return go_waste(w, vm, q, b);
+    case ATTR_flat_size:
+        return go_flat(w, vm, q, b);
+    case ATTR_binary_unique:
+    case ATTR_binary_exclusive:
+    case ATTR_binary_proportional:
+        return go_hold(w, vm, q, b);
+    default:
+        return go_ties(w, vm, q, b);
+    }
+}
+
+enum status walk_finish(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    if (q->attr != ATTR_binary_memory)
+        return ST_OK;
+    enum status st = offheap_finish(&w->u.offheap, vm);
+    w->value = (int64_t)w->u.offheap.bytes;
+    return st;
+}
+
+enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q)
+{
+    uint64_t proc;
+    if (!q->one_word)
+        return stamp_close(vm, &q->plan, &w->view);
+    return peek_word(vm->reader, vm->tab.tab + w->view.slot * 8, &proc) && proc == w->view.proc
+               ? ST_OK
+               : ST_GONE;
+}
+
+void walk_end(struct walk *w, const struct question *q)
+{
+    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count)
+        offheap_end(&w->u.offheap);
+    if (is_waste(q->attr))
+        end_waste(w);
+    if (q->attr == ATTR_flat_size)
+        end_flat(w);
+    if (is_hold(q->attr))
+        end_hold(w);
+}

@@ -1,0 +1,76 @@
+/* attr.h: what can be asked of one process, and how the answer is put together.
+ * Knows: which fields and walks make up each attribute, as process_info computes it.
+ * Does not know: how processes are found, or what happens to the answers. */
+#ifndef SONDE_ATTR_H
+#define SONDE_ATTR_H
+
+#include "binary/hold.h"
+#include "process/queue.h"
+#include "process/ties.h"
+#include "binary/waste.h"
+
+/* clang-format off */
+#define ATTR_LIST(X)                                                        \
+    X(memory) X(total_heap_size) X(heap_size) X(stack_size)                 \
+    X(message_queue_len) X(reductions) X(binary_memory) X(binary_count)     \
+    X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
+    X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
+    X(flat_size) X(binary_unique) X(binary_exclusive) X(binary_proportional)
+/* clang-format on */
+
+/* Heaps with more words are marked, and more words counted, only where somebody says so. */
+enum { ATTR_WORDS_MAX = BOUND(1000000000, 4096) };
+
+enum attr {
+#define X(Name) ATTR_##Name,
+    ATTR_LIST(X)
+#undef X
+        ATTR_COUNT
+};
+
+struct question {
+    enum attr attr;
+    bool one_word;      /* a moment's truth, no stamp needed */
+    bool waiting;       /* also tell whether anything waits in a queue (for binary_count) */
+    uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
+    const struct account *account; /* of all holders, for binary_proportional; or to be filled */
+    struct plan plan;
+};
+
+/* One process being asked; may stop and go on. */
+struct walk {
+    struct view view;
+    int stage;
+    int64_t value;
+    bool clean; /* no binary in any chain and nothing queued: a collection changes nothing */
+    union {
+        struct offheap offheap;
+        struct ties ties;
+        struct queue queue;
+        struct waste *waste; /* NULL where nothing needs to be walked */
+        struct flat *flat;   /* NULL before it began */
+        struct hold *hold;   /* NULL where nothing needs to be walked */
+    } u;
+};
+
+void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting);
+
+/* After stamp_open of walk->view. */
+void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
+
+/* Asks for the cache lines that the walk will want first. */
+void walk_prefetch(const struct walk *w, const struct question *q);
+
+/* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, CHANGED, NOMEM. After it: walk_finish; and before the value is
+ * believed: walk_close. */
+enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q,
+                    struct budget *b);
+
+/* After OK from walk_go: reads what it asked for last. OK or TORN. */
+enum status walk_finish(struct walk *w, const struct vm *vm, const struct question *q);
+enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q);
+
+/* Frees what the walk holds; always. */
+void walk_end(struct walk *w, const struct question *q);
+
+#endif

@@ -1,0 +1,774 @@
+/* scan.c: the same questions to every process, in slices.
+ * Knows: the order of the sweep, retries, who must be asked, and where answers go.
+ * Does not know: Erlang terms, schedulers, or how one process is read.
+ *
+ * A batch of processes at a time. Open each under its stamp, find the processes of the next batch and
+ * ask for their cache lines. Then all walk in turns: who has to wait for memory asks for it and lets the
+ * next one go on. One barrier for those that are done, and their stamps are checked. Walks that are
+ * longer than a slice stay open under their stamps until the next slice. Who was busy or torn is tried
+ * again after the sweep, a few times; what remains is left to process_info. */
+#include "scan/scan.h"
+
+#include "util/clock.h"
+
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+enum phases { SWEEP, RETRY, ASK, LEFTOVERS, SORT, FINISHED };
+enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
+/* Entries of the process table that scan_waiting looks at, in far less than 1 ms. */
+enum { WAITING_SLOTS = BOUND(4096, 8) };
+
+/* ---- set up -------------------------------------------------------------------------------- */
+
+static void find_lines(struct scan *s, const struct plan *p)
+{
+    for (unsigned i = 0; i < p->n; i++) {
+        uint16_t line = p->off[i] & (uint16_t)~63U;
+        unsigned k = 0;
+        while (k < s->lines && s->line[k] != line)
+            k++;
+        if (k == s->lines && k < sizeof s->line / sizeof *s->line)
+            s->line[s->lines++] = line;
+    }
+}
+
+void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
+               enum scan_mode mode, size_t n, struct sample *first, size_t max_entries)
+{
+    assert(qn >= 1 && qn <= ATTR_COUNT && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
+    memset(s, 0, sizeof *s);
+    s->vm = *vm;
+    s->mode = mode;
+    s->qn = qn;
+    s->per = SCAN_BATCH / qn > 0 ? SCAN_BATCH / qn : 1;
+    for (unsigned k = 0; k < qn; k++) {
+        question_make(&s->q[k], vm->lay, attrs[k], mode == SCAN_HOLDERS || mode == SCAN_ALL);
+        find_lines(s, &s->q[k].plan);
+        top_init(&s->top[k], n);
+    }
+    /* a division for each walk would be a quarter of the time of the fastest questions */
+    for (unsigned i = 0; i < SCAN_WALKS; i++)
+        s->asks[i] = &s->q[i % qn];
+    sample_init(&s->own, vm->lay, &vm->tab, max_entries);
+    s->sample = first ? first : &s->own;
+}
+
+void scan_free(struct scan *s)
+{
+    for (uint32_t left = s->walking | s->kept; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        walk_end(&s->walks[i], s->asks[i]);
+    }
+    s->walking = s->kept = 0;
+    for (unsigned k = 0; k < s->qn; k++)
+        top_free(&s->top[k]);
+    sample_free(&s->own);
+}
+
+bool scan_only(struct scan *s, uint64_t pid)
+{
+    /* as if the sweep had met them, and found them busy */
+    s->phase = RETRY;
+    if (s->retry_n == SCAN_RETRIES)
+        return false;
+    s->retry[s->retry_n++] = pid;
+    return true;
+}
+
+bool scan_exclude(struct scan *s, uint64_t pid)
+{
+    if (s->exclude_n == SCAN_EXCLUDE)
+        return false;
+    s->exclude[s->exclude_n++] = pid;
+    return true;
+}
+
+void scan_limit(struct scan *s, uint64_t max_words)
+{
+    for (unsigned k = 0; k < s->qn; k++)
+        s->q[k].max_words = max_words;
+}
+
+void scan_patience(struct scan *s, uint64_t ns)
+{
+    s->patience_ns = ns;
+    if (ns > 0)
+        s->per = 1;
+}
+
+void scan_account(struct scan *s, struct account *account)
+{
+    s->account = account;
+    for (unsigned k = 0; k < s->qn; k++) {
+        if (s->mode == SCAN_ACCOUNT || s->q[k].attr == ATTR_binary_proportional)
+            s->q[k].account = account;
+    }
+}
+
+static bool excluded(const struct scan *s, uint64_t pid)
+{
+    for (unsigned i = 0; i < s->exclude_n; i++) {
+        if (s->exclude[i] == pid)
+            return true;
+    }
+    return false;
+}
+
+/* ---- where answers go ---------------------------------------------------------------------- */
+
+static bool remembers(const struct scan *s)
+{
+    return s->mode == SCAN_SAMPLE || s->mode == SCAN_HOLDERS || s->mode == SCAN_ALL;
+}
+
+static enum status rank_in(const struct scan *s, struct top *top, uint64_t pid, int64_t value)
+{
+    struct row row = {value, proctab_order(s->vm.lay, &s->vm.tab, pid), pid};
+    return top_push(top, row) ? ST_OK : ST_NOMEM;
+}
+
+static enum status rank(struct scan *s, uint64_t pid, int64_t value)
+{
+    return top_may_take(s->top, value) ? rank_in(s, s->top, pid, value) : ST_OK;
+}
+
+static enum status rank_all(struct scan *s, uint64_t pid, const int64_t *values)
+{
+    enum status st = ST_OK;
+    for (unsigned k = 0; k < s->qn && st == ST_OK; k++) {
+        if (top_may_take(&s->top[k], values[k]))
+            st = rank_in(s, &s->top[k], pid, values[k]);
+    }
+    return st;
+}
+
+/* There is room: scan_step lets the rows be taken before a batch could overflow them. */
+static enum status hand_out(struct scan *s, uint64_t pid, const int64_t *values)
+{
+    assert(s->out_n + 1 + s->qn <= SCAN_OUT);
+    s->out[s->out_n++] = (int64_t)pid;
+    for (unsigned k = 0; k < s->qn; k++)
+        s->out[s->out_n++] = values[k];
+    return ST_OK;
+}
+
+/* The first value that is worth a name: if its process is dead after the window, it has one. */
+static enum status rank_first(struct scan *s, uint64_t pid, int64_t value)
+{
+    return s->mode == SCAN_SAMPLE ? rank(s, pid, value) : ST_OK;
+}
+
+/* An answer that comes after the sweep passed its slot, where an entry waits for it. */
+static enum status fill(struct scan *s, uint64_t pid, int64_t value)
+{
+    struct entry *e = sample_find(s->sample, pid);
+    if (!e)
+        return ST_OK;
+    e->value = value;
+    e->key &= ~(uint64_t)SAMPLE_UNKNOWN;
+    return rank_first(s, pid, value);
+}
+
+static enum status remember(struct scan *s, uint64_t pid, int64_t value, bool clean)
+{
+    if (clean && s->mode == SCAN_HOLDERS) {
+        s->left++;
+        return rank(s, pid, 0);
+    }
+    enum status st = rank_first(s, pid, value);
+    return st == ST_OK ? sample_add(s->sample, pid, value, 0) : st;
+}
+
+/* Of numbers that a process made up while it was torn down it may be anything, but never undefined. */
+static int64_t minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static enum status emit_diff(struct scan *s, uint64_t pid, int64_t value)
+{
+    struct entry *e = sample_find(s->sample, pid);
+    if (e)
+        e->key |= SAMPLE_SEEN;
+    return rank(s, pid, e && !(e->key & SAMPLE_UNKNOWN) ? minus(value, e->value) : value);
+}
+
+static enum status emit_drop(struct scan *s, uint64_t pid, int64_t value)
+{
+    struct entry *e = sample_find(s->sample, pid);
+    if (!e || (e->key & (SAMPLE_SKIP | SAMPLE_SEEN)))
+        return ST_OK;
+    e->key |= SAMPLE_SEEN;
+    return rank(s, pid, e->key & SAMPLE_UNKNOWN ? 0 : minus(e->value, value));
+}
+
+static enum status emit(struct scan *s, uint64_t pid, const int64_t *values, bool clean, bool late)
+{
+    s->answered++;
+    switch (s->mode) {
+    case SCAN_TOP:
+        return rank_all(s, pid, values);
+    case SCAN_ACCOUNT:
+        return ST_OK;
+    case SCAN_EACH:
+        return hand_out(s, pid, values);
+    case SCAN_DIFF:
+        return emit_diff(s, pid, values[0]);
+    case SCAN_AFTER:
+        return emit_drop(s, pid, values[0]);
+    default:
+        return late ? fill(s, pid, values[0]) : remember(s, pid, values[0], clean);
+    }
+}
+
+/* ---- who could not be read ------------------------------------------------------------------ */
+
+static bool is_patient(struct scan *s)
+{
+    uint64_t now = clock_ns();
+    if (s->patient_until == 0)
+        s->patient_until = now + s->patience_ns;
+    return now < s->patient_until;
+}
+
+static bool may_look_again(struct scan *s)
+{
+    if (s->phase == SWEEP)
+        return s->retry_n < SCAN_RETRIES;
+    return s->patience_ns > 0 ? is_patient(s) : s->round < ROUNDS;
+}
+
+/* Tried again after the sweep and then in every round but the last; then process_info is asked.
+ * There is room: scan_step lets the asks be answered before a batch could overflow them, and a
+ * round keeps at most what it took from the list. */
+static enum status put_off(struct scan *s, uint64_t pid, enum status why)
+{
+    bool again = why != ST_ASK && why != ST_TOO_LARGE && may_look_again(s);
+    if (!again) {
+        s->ask_large[s->ask_n] = why == ST_TOO_LARGE;
+        s->ask[s->ask_n++] = pid;
+    } else if (s->phase == SWEEP)
+        s->retry[s->retry_n++] = pid;
+    else
+        s->retry[s->kept_n++] = pid;
+    assert(s->ask_n <= SCAN_ASKS && s->kept_n <= s->retry_n);
+    if (s->phase == SWEEP && remembers(s)) /* keeps the order of the sample */
+        return sample_add(s->sample, pid, 0, SAMPLE_UNKNOWN);
+    return ST_OK;
+}
+
+/* All its questions have an answer, or it has none. Of answers in one word only the slot was checked:
+ * it may hold another process, at the same place, since the first of them. */
+static enum status together(const struct scan *s, size_t first)
+{
+    enum status st = ST_OK;
+    for (size_t i = first; i < first + s->qn; i++) {
+        if (s->outcome[i] == ST_NOMEM)
+            return ST_NOMEM;
+        if (s->outcome[i] == ST_OK && s->walks[i].view.pid != s->walks[first].view.pid)
+            st = ST_GONE;
+        else if (s->outcome[i] != ST_OK && st != ST_GONE)
+            st = s->outcome[i];
+    }
+    return st;
+}
+
+static enum status emit_all(struct scan *s, const struct walk *w)
+{
+    int64_t values[ATTR_COUNT];
+    unsigned k = 0;
+    do
+        values[k] = w[k].value;
+    while (++k < s->qn);
+    return emit(s, w->view.pid, values, w->clean, s->phase == RETRY);
+}
+
+enum { MERGE_STEPS = BOUND(BUDGET_STEPS, 5) };
+
+/* TIMESLICE: call again. It has time, because its stamp was compared. */
+static enum status settle_account(struct scan *s, unsigned i)
+{
+    struct budget b = {MERGE_STEPS, false};
+    const struct walk *w = &s->walks[i];
+    if (!(s->kept & 1U << i))
+        return ST_OK;
+    enum status st = ST_OK;
+    if (s->outcome[i] == ST_OK && w->u.hold && !(s->merged & 1U << i))
+        st = account_merge(s->account, &s->merge, w->view.pid, &w->u.hold->binaries,
+                           &w->u.hold->types, &b);
+    if (st == ST_TIMESLICE)
+        return st;
+    s->merged |= 1U << i;
+    if (w->u.hold && !census_free_some(&w->u.hold->binaries, &b))
+        return ST_TIMESLICE;
+    walk_end(&s->walks[i], s->asks[i]);
+    s->kept &= ~(1U << i);
+    return st;
+}
+
+static enum status settle_one(struct scan *s, unsigned i)
+{
+    size_t first = (size_t)i * s->qn;
+    const struct walk *w = &s->walks[first];
+    enum status st = s->qn == 1 ? s->outcome[first] : together(s, first);
+    switch (st) {
+    case ST_OK:
+        s->counters.native++;
+        return emit_all(s, w);
+    case ST_GONE:
+        return ST_OK;
+    case ST_BUSY:
+        s->counters.busy++;
+        break;
+    case ST_TORN:
+        s->counters.torn++;
+        break;
+    case ST_TOO_LARGE:
+        s->too_large++;
+        break;
+    case ST_CHANGED:
+        return account_note_changed(s->account, w->view.pid);
+    case ST_ASK:
+        break;
+    default:
+        return st;
+    }
+    return put_off(s, w->view.pid, st);
+}
+
+/* ---- who is next ----------------------------------------------------------------------------- */
+
+/* Empty slots looked at in one go, about 1 ms; and processes that died, by the slower reader. */
+enum { STRETCH = 1 << 17, TRIES = 512 };
+
+static enum status target(const struct scan *s, struct target *t, size_t slot, uint64_t pid)
+{
+    uint64_t proc;
+    if (!peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc))
+        return ST_TORN;
+    *t = (struct target){slot, (uintptr_t)proc, pid};
+    return ST_OK;
+}
+
+static enum status next_in_table(struct scan *s, struct target *t)
+{
+    size_t slot;
+    size_t max = s->vm.tab.max;
+    size_t to = max - s->next < STRETCH ? max : s->next + STRETCH;
+    if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, to, &slot))
+        return ST_TORN;
+    s->next = slot < to ? slot + 1 : to;
+    if (slot < to)
+        return target(s, t, slot, 0);
+    return to < max ? ST_TIMESLICE : ST_GONE;
+}
+
+static enum status next_in_list(struct scan *s, struct target *t)
+{
+    bool retry = s->phase == RETRY;
+    if (s->next == (retry ? s->retry_n : s->sample->n))
+        return ST_GONE;
+    /* in a retry the sample may be empty, or shorter than the list */
+    uint64_t pid = retry ? s->retry[s->next] : entry_pid(&s->sample->entries[s->next]);
+    bool skip = !retry && (s->sample->entries[s->next].key & SAMPLE_SKIP);
+    s->next++;
+    *t = (struct target){0, 0, pid};
+    return skip ? ST_OK : target(s, t, proctab_slot(s->vm.lay, &s->vm.tab, pid), pid);
+}
+
+/* Finds the next process, and asks for its lines. OK; TIMESLICE: none yet; GONE: there are no more;
+ * TORN: the table cannot be read. */
+static enum status look_ahead(struct scan *s)
+{
+    bool list = s->phase == RETRY || s->mode == SCAN_AFTER;
+    struct target *t = &s->ahead[s->ahead_n];
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        enum status st = list ? next_in_list(s, t) : next_in_table(s, t);
+        if (st != ST_OK)
+            return st;
+        if (t->proc == 0)
+            continue;
+        for (unsigned i = 0; i < s->lines; i++)
+            peek_prefetch(t->proc + s->line[i]);
+        s->ahead_n++;
+        return ST_OK;
+    }
+    return ST_TIMESLICE;
+}
+
+/* Who was found while the last batch was opened; at the beginning, look now. */
+static enum status fetch_batch(struct scan *s)
+{
+    enum status st = ST_OK;
+    while (st == ST_OK && s->ahead_n < s->per)
+        st = look_ahead(s);
+    s->n = s->ahead_n;
+    s->settled = s->turns = 0;
+    s->walking = s->closed = s->merged = 0;
+    memcpy(s->targets, s->ahead, s->n * sizeof *s->ahead);
+    s->ahead_n = 0;
+    return st;
+}
+
+static enum status open_one(struct scan *s, const struct target *t, const struct question *q,
+                            struct walk *w)
+{
+    w->view.pid = t->pid;
+    enum status st = stamp_open(&s->vm, &q->plan, t->slot, t->proc, &w->view);
+    /* torn at the opening: the slot was just emptied or filled, so it holds no process that was
+     * alive all the time */
+    if (st == ST_TORN || (t->pid != 0 && w->view.pid != t->pid))
+        return ST_GONE;
+    if (st == ST_OK || st == ST_BUSY)
+        return excluded(s, w->view.pid) ? ST_GONE : st;
+    return st;
+}
+
+/* ---- a batch: all are open, those in `walking` take turns --------------------------------------- */
+
+static void open_walk(struct scan *s, const struct target *t, unsigned i)
+{
+    struct walk *w = &s->walks[i];
+    const struct question *q = s->asks[i];
+    s->outcome[i] = open_one(s, t, q, w);
+    if (s->outcome[i] == ST_OK) {
+        walk_start(w, &s->vm, q);
+        walk_prefetch(w, q);
+        s->walking |= 1U << i;
+    }
+}
+
+/* Asks for what the walks will want first, and for the lines of the next batch. */
+static void open_batch(struct scan *s)
+{
+    for (unsigned p = 0, i = 0; p < s->n; p++) {
+        (void)look_ahead(s);
+        for (unsigned k = 0; k < s->qn; k++)
+            open_walk(s, &s->targets[p], i++);
+    }
+}
+
+static void stop_walking(struct scan *s, unsigned i, enum status st)
+{
+    stamp_hold(&s->walks[i].view, STAMP_WALKED);
+    if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
+        s->kept |= 1U << i;
+    else
+        walk_end(&s->walks[i], s->asks[i]);
+    s->outcome[i] = st;
+    s->walking &= ~(1U << i);
+}
+
+static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
+{
+    struct budget b = {steps, (s->walking & (s->walking - 1)) != 0};
+    enum status st = walk_go(&s->walks[i], &s->vm, s->asks[i], &b);
+    if (st != ST_TIMESLICE)
+        stop_walking(s, i, st);
+    return steps - b.steps;
+}
+
+/* A turn ends where memory must be waited for. The first ones are short, because the first steps
+ * always wait; who takes many has a long chain, of which the processor fetches the rest itself. */
+static unsigned turn_length(const struct scan *s)
+{
+    enum { SHORT_TURNS = 4, LONGEST = 64 };
+    if ((s->walking & (s->walking - 1)) == 0)
+        return BUDGET_STEPS;
+    if (s->turns < SHORT_TURNS)
+        return 1;
+    unsigned steps = 2U << (s->turns - SHORT_TURNS < 8 ? s->turns - SHORT_TURNS : 8);
+    return steps < LONGEST ? steps : LONGEST;
+}
+
+/* About BUDGET_STEPS, then the clock is looked at. */
+static void walk_batch(struct scan *s)
+{
+    unsigned used = 0;
+    while (s->walking != 0 && used < BUDGET_STEPS) {
+        unsigned steps = turn_length(s);
+        for (uint32_t left = s->walking; left != 0 && used < BUDGET_STEPS; left &= left - 1)
+            used += 1 + walk_one(s, (unsigned)__builtin_ctz(left), steps);
+        s->turns++;
+    }
+}
+
+/* One barrier for all that are done. */
+static void close_batch(struct scan *s)
+{
+    uint32_t done = ~(s->walking | s->closed) & ((1U << s->n * s->qn) - 1);
+    for (uint32_t left = done; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        if (s->outcome[i] == ST_OK)
+            s->outcome[i] = walk_finish(&s->walks[i], &s->vm, s->asks[i]);
+    }
+    peek_barrier();
+    for (uint32_t left = done; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        if (s->outcome[i] == ST_OK)
+            s->outcome[i] = walk_close(&s->walks[i], &s->vm, s->asks[i]);
+    }
+    s->closed |= done;
+}
+
+/* In the order of the table, because a sample is in that order. */
+static enum status settle_batch(struct scan *s)
+{
+    enum status st = ST_OK;
+    uint32_t all = (1U << s->qn) - 1;
+    while (s->settled < s->n && (s->closed >> s->settled * s->qn & all) == all) {
+        if (s->mode == SCAN_ACCOUNT)
+            st = settle_account(s, s->settled);
+        if (st == ST_OK)
+            st = settle_one(s, s->settled++);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}
+
+/* Those that walk keep their stamps until the next slice; the others' are checked now. */
+static enum status pause_batch(struct scan *s)
+{
+    close_batch(s);
+    return settle_batch(s);
+}
+
+/* Who ran meanwhile need not walk to the end of what is not there any more. */
+static void resume_batch(struct scan *s)
+{
+    for (uint32_t left = s->walking; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        enum status st = walk_close(&s->walks[i], &s->vm, s->asks[i]);
+        if (st != ST_OK)
+            stop_walking(s, i, st);
+    }
+}
+
+/* ---- phases -------------------------------------------------------------------------------- */
+
+static void start_round(struct scan *s)
+{
+    struct timespec pause = {0, ROUND_PAUSE_NS};
+    if (s->round > 0 && s->patience_ns == 0)
+        (void)nanosleep(&pause, NULL);
+    s->round++;
+    s->next = 0;
+    s->kept_n = 0;
+}
+
+enum { LEFTOVERS_STEP = 16384 };
+
+/* Who was in the first look and not in the second is dead: a window keeps its first value,
+ * bin_leak says 0. */
+static enum status leftovers(struct scan *s)
+{
+    enum status st = ST_OK;
+    size_t end = s->next + LEFTOVERS_STEP;
+    if (s->mode != SCAN_DIFF && s->mode != SCAN_AFTER)
+        return ST_OK;
+    for (; s->next < s->sample->n && s->next < end && st == ST_OK; s->next++) {
+        const struct entry *e = &s->sample->entries[s->next];
+        if (e->key & (SAMPLE_SEEN | SAMPLE_SKIP))
+            continue;
+        if (s->mode == SCAN_AFTER)
+            st = rank(s, entry_pid(e), 0);
+        else if (!(e->key & SAMPLE_UNKNOWN) && !excluded(s, entry_pid(e)))
+            st = rank(s, entry_pid(e), e->value);
+    }
+    return st == ST_OK && s->next < s->sample->n ? ST_TIMESLICE : st;
+}
+
+static void next_phase(struct scan *s)
+{
+    if (s->phase == RETRY)
+        s->retry_n = s->kept_n;
+    if (s->phase <= RETRY && s->retry_n > 0) {
+        s->phase = RETRY;
+        start_round(s);
+    } else {
+        s->phase = s->phase < ASK ? ASK : s->phase + 1;
+        s->next = 0;
+    }
+}
+
+static enum scan_result result(enum status st)
+{
+    switch (st) {
+    case ST_OK:
+    case ST_TIMESLICE:
+        return SCAN_MORE;
+    case ST_ASK:
+    case ST_TOO_LARGE:
+        return SCAN_FULL;
+    default:
+        return SCAN_NOMEM;
+    }
+}
+
+static enum scan_result step_batch(struct scan *s)
+{
+    if (s->settled == s->n) {
+        enum status st = fetch_batch(s);
+        if (st == ST_TORN)
+            return SCAN_LOST;
+        if (s->n == 0 && st == ST_GONE)
+            next_phase(s);
+        if (s->n == 0)
+            return SCAN_MORE;
+        open_batch(s);
+    }
+    walk_batch(s);
+    return s->walking != 0 ? SCAN_MORE : result(pause_batch(s));
+}
+
+static bool sort(struct scan *s, struct budget *b)
+{
+    while (s->sorted < s->qn && top_sort(&s->top[s->sorted], b))
+        s->sorted++;
+    return s->sorted == s->qn;
+}
+
+static bool must_be_taken(const struct scan *s)
+{
+    return s->out_n > 0 && (s->phase >= ASK || s->out_n + s->per * (1 + s->qn) > SCAN_OUT);
+}
+
+static enum scan_result step_phase(struct scan *s)
+{
+    struct budget b = {BUDGET_STEPS, false};
+    enum status st;
+    if (s->ask_n > 0 && (s->phase == ASK || s->ask_n + SCAN_BATCH > SCAN_ASKS))
+        return SCAN_ASK;
+    if (must_be_taken(s))
+        return SCAN_ROWS;
+    switch (s->phase) {
+    case SWEEP:
+    case RETRY:
+        return step_batch(s);
+    case ASK:
+        next_phase(s);
+        return SCAN_MORE;
+    case LEFTOVERS:
+        st = leftovers(s);
+        if (st != ST_OK)
+            return st == ST_TIMESLICE ? SCAN_MORE : result(st);
+        next_phase(s);
+        return SCAN_MORE;
+    case SORT:
+        /* after a first pass of bin_leak the rows go on being a heap */
+        if (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL && !sort(s, &b))
+            return SCAN_MORE;
+        next_phase(s);
+        return SCAN_DONE;
+    default:
+        return SCAN_DONE;
+    }
+}
+
+static bool reader_works(const struct scan *s)
+{
+    uint64_t word;
+    return peek_word(s->vm.reader, s->vm.tab.tab, &word);
+}
+
+enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
+{
+    uint64_t end = clock_ns() + ns;
+    enum scan_result r;
+    s->vm.reader = reader;
+    resume_batch(s);
+    do {
+        r = step_phase(s);
+    } while (r == SCAN_MORE && clock_ns() < end);
+    if (r == SCAN_MORE || r == SCAN_ASK || r == SCAN_ROWS) {
+        enum status st = pause_batch(s);
+        r = st == ST_OK || st == ST_TIMESLICE ? r : result(st);
+    }
+    /* To a reader that was refused meanwhile, everybody looked as if he had gone. */
+    return reader_works(s) ? r : SCAN_LOST;
+}
+
+enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values)
+{
+    s->counters.asked++;
+    if (dead || s->mode == SCAN_EACH || s->mode == SCAN_ACCOUNT || excluded(s, pid))
+        return ST_OK;
+    return emit(s, pid, values, false, true);
+}
+
+void scan_asked(struct scan *s)
+{
+    s->ask_n = 0;
+}
+
+void scan_taken(struct scan *s)
+{
+    s->out_n = 0;
+}
+
+static bool is_in_batch(const struct scan *s, uint64_t pid)
+{
+    for (unsigned i = s->settled; i < s->n; i++) {
+        if (s->walks[(size_t)i * s->qn].view.pid == pid)
+            return true;
+    }
+    return false;
+}
+
+static unsigned waiting_in_table(const struct scan *s, uint64_t *pids, unsigned n, unsigned max)
+{
+    size_t slot;
+    size_t from = s->next;
+    size_t to = s->vm.tab.max - from < WAITING_SLOTS ? s->vm.tab.max : from + WAITING_SLOTS;
+    while (n < max && from < to && peek_scan(s->vm.reader, s->vm.tab.tab, from, to, &slot) &&
+           slot < to) {
+        uint64_t proc;
+        uint64_t pid;
+        if (peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) && proc != 0 &&
+            peek_word(s->vm.reader, (uintptr_t)proc + LF(s->vm.lay, id), &pid) &&
+            proctab_may_hold(s->vm.lay, &s->vm.tab, slot, pid) && !excluded(s, pid))
+            pids[n++] = pid;
+        from = slot + 1;
+    }
+    return n;
+}
+
+unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, unsigned max)
+{
+    unsigned n = 0;
+    if (s->phase > RETRY)
+        return 0;
+    s->vm.reader = reader;
+    for (unsigned i = s->settled; i < s->n && n < max; i++) {
+        if (s->outcome[(size_t)i * s->qn] != ST_GONE)
+            pids[n++] = s->walks[(size_t)i * s->qn].view.pid;
+    }
+    for (unsigned i = 0; i < s->retry_n && n < max; i++) {
+        /* of those that were looked at in this round the first ones of the list are left */
+        bool looked_at = s->phase == RETRY && i >= s->kept_n && i < s->next;
+        if (!looked_at && !is_in_batch(s, s->retry[i]))
+            pids[n++] = s->retry[i];
+    }
+    return s->phase == SWEEP && s->mode != SCAN_AFTER ? waiting_in_table(s, pids, n, max) : n;
+}
+
+bool scan_is_finished(const struct scan *s)
+{
+    return s->phase == FINISHED;
+}
+
+bool scan_after(struct scan *s)
+{
+    if (!scan_is_finished(s) || (s->mode != SCAN_HOLDERS && s->mode != SCAN_ALL))
+        return false;
+    s->mode = SCAN_AFTER;
+    s->phase = SWEEP;
+    s->next = 0;
+    s->round = 0;
+    s->retry_n = s->kept_n = s->ask_n = 0;
+    s->sample->hint = 0;
+    return true;
+}

@@ -1,0 +1,128 @@
+/* scan.h: the same questions to every process, in slices.
+ * Knows: the order of the sweep, retries, who must be asked, and where answers go.
+ * Does not know: Erlang terms, schedulers, or how one process is read. */
+#ifndef SONDE_SCAN_H
+#define SONDE_SCAN_H
+
+#include "scan/attr.h"
+#include "process/sample.h"
+#include "util/top.h"
+
+enum scan_mode {
+    SCAN_TOP,     /* the N largest */
+    SCAN_SAMPLE,  /* remember every process: the first look of a window */
+    SCAN_DIFF,    /* the N largest differences to the sample */
+    SCAN_HOLDERS, /* remember those whose binaries a collection may change */
+    SCAN_ALL,     /* remember every process, for bin_leak */
+    SCAN_AFTER,   /* the N largest drops since HOLDERS or ALL, in the remembered processes */
+    SCAN_EACH,    /* nothing is kept: each process' values are handed out */
+    SCAN_ACCOUNT  /* what each process holds goes into an account, with binary_unique */
+};
+
+enum {
+    SCAN_BATCH = BOUND(16, 4),
+    SCAN_RETRIES = BOUND(1024, 6),
+    SCAN_ASKS = BOUND(256, 6),
+    SCAN_WALKS = (int)SCAN_BATCH > (int)ATTR_COUNT ? (int)SCAN_BATCH : (int)ATTR_COUNT,
+    SCAN_OUT = BOUND(1024, 40), /* room for what a batch gives: 2 * SCAN_WALKS at least */
+    SCAN_EXCLUDE = 8
+};
+
+struct scan_counters {
+    uint64_t native, busy, torn, asked;
+};
+
+/* A process that is to be looked at. */
+struct target {
+    size_t slot;
+    uintptr_t proc;
+    uint64_t pid; /* that is wanted there; 0: whoever it is */
+};
+
+struct scan {
+    struct vm vm;
+    unsigned qn, per; /* questions, and processes in a batch */
+    struct question q[ATTR_COUNT];
+    enum scan_mode mode;
+    int phase;
+    size_t next; /* slot of the table, or index of the sample, to look at next */
+    unsigned round;
+    unsigned lines; /* cache lines of a process that the plan touches */
+    uint16_t line[16];
+    unsigned n, settled; /* processes of the batch, and how many of them gave their answer */
+    unsigned turns;      /* of each walk, so far */
+    /* sets of walks: the k-th question to the i-th process is i * qn + k */
+    uint32_t walking, closed;
+    uint32_t kept, merged; /* of ACCOUNT: what they hold is not freed yet; is in the account */
+    const struct question *asks[SCAN_WALKS]; /* of each walk */
+    struct walk walks[SCAN_WALKS];
+    enum status outcome[SCAN_WALKS];
+    struct target targets[SCAN_BATCH];
+    unsigned ahead_n; /* the next ones, whose lines are on their way */
+    struct target ahead[SCAN_BATCH];
+    unsigned retry_n, kept_n, ask_n, exclude_n;
+    uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
+    bool ask_large[SCAN_ASKS];           /* whether that one's heap is too large */
+    uint64_t patience_ns, patient_until; /* 0: a few rounds, with pauses */
+    unsigned sorted;                     /* of the tops */
+    struct top top[ATTR_COUNT];
+    unsigned out_n; /* words of out: a pid, its values, the next pid */
+    int64_t out[SCAN_OUT];
+    struct sample *sample; /* of this scan, or of the first look (DIFF) */
+    struct sample own;
+    struct account *account;
+    struct merge merge; /* of the process that goes into it */
+    uint64_t left;
+    uint64_t answered, too_large; /* processes that have a row; of those to be asked */
+    struct scan_counters counters;
+};
+
+enum scan_result {
+    SCAN_MORE, /* call again */
+    SCAN_ASK,  /* answer scan->ask[0..ask_n) with scan_answer, then scan_asked, call again */
+    SCAN_ROWS, /* take what is in scan->out, then scan_taken, call again */
+    SCAN_DONE, /* top is complete */
+    SCAN_FULL, /* more processes than the sample may remember */
+    SCAN_LOST, /* the process table cannot be read any more */
+    SCAN_NOMEM
+};
+
+/* Of several questions only TOP (the N largest of each) and EACH know what to do with the answers. */
+void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
+               enum scan_mode mode, size_t n, struct sample *first, size_t max_entries);
+void scan_free(struct scan *s);
+bool scan_exclude(struct scan *s, uint64_t pid);
+
+/* Before the first step: larger heaps are not marked; who has one is asked, and counted. */
+void scan_limit(struct scan *s, uint64_t max_words);
+
+/* Before the first step, of a scan of few processes: look again without a pause, at one process at a time,
+ * for so long. One that runs all the time is off its processor for less than a microsecond, each time that
+ * it was long enough there. */
+void scan_patience(struct scan *s, uint64_t ns);
+
+/* Before the first step: where ACCOUNT puts what it finds, or where binary_proportional looks, and notes
+ * whom it cannot answer. It stays with the caller. */
+void scan_account(struct scan *s, struct account *account);
+
+/* Before the first step of ACCOUNT, EACH or TOP: these processes, and no other. false: no more of them. */
+bool scan_only(struct scan *s, uint64_t pid);
+
+/* At most about `ns` nanoseconds. The reader may have changed since the last slice. */
+enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns);
+
+/* What process_info said to each question; dead: it said undefined. EACH does not want to know. */
+enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values);
+void scan_asked(struct scan *s);
+void scan_taken(struct scan *s);
+
+/* Processes that the sweep has not come to, or not done with: at most `max` of them, and not all where
+ * there are many empty places. */
+unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, unsigned max);
+
+bool scan_is_finished(const struct scan *s);
+
+/* From HOLDERS or ALL to AFTER; false: it is not finished, or another mode. */
+bool scan_after(struct scan *s);
+
+#endif

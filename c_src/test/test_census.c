@@ -1,0 +1,671 @@
+/* test_census.c: a census, and an account of many holders, against plain lists.
+ * Knows: how many references it added to what. Does not know: processes, or how an entry is found. */
+#include "binary/account.h"
+#include "test/test_world.h"
+
+enum { ALL = 20000, ADDITIONS = 60000 };
+
+static uint64_t rng;
+
+static unsigned draw(unsigned n)
+{
+    rng = rng * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (unsigned)(rng >> 33) % n;
+}
+
+/* Some lie beside each other, as blocks of one carrier do. */
+static uint64_t binary_of(unsigned i)
+{
+    return 0x7F0000000000 + (i / 64) * 0x40000ULL + (i % 64) * 48ULL;
+}
+
+static unsigned index_of(uint64_t binary)
+{
+    uint64_t at = binary - 0x7F0000000000;
+    return (unsigned)(at / 0x40000 * 64 + at % 0x40000 / 48);
+}
+
+static struct known *place_of(struct census *c, unsigned i, enum status *st)
+{
+    struct known *k = NULL;
+    *st = census_add(c, binary_of(i), &k);
+    return *st == ST_OK ? k : NULL;
+}
+
+/* ---- one census ------------------------------------------------------------------------------- */
+
+static uint32_t added[ALL]; /* the plain list */
+
+static enum status add_one(struct census *c, unsigned i)
+{
+    enum status st;
+    struct known *k = place_of(c, i, &st);
+    if (k)
+        k->refs++;
+    return st == ST_GONE ? ST_OK : st;
+}
+
+/* Each of the first n once, in this order, and then any of them. */
+static enum status fill(struct census *c, unsigned n, bool backwards)
+{
+    enum status st = ST_OK;
+    rng = 7;
+    for (unsigned i = 0; i < n && st == ST_OK; i++)
+        st = add_one(c, backwards ? n - 1 - i : i);
+    for (unsigned i = 0; i < ADDITIONS && i < 3 * n && st == ST_OK; i++)
+        st = add_one(c, draw(n));
+    return st;
+}
+
+static void fill_list(unsigned n)
+{
+    memset(added, 0, sizeof added);
+    rng = 7;
+    for (unsigned i = 0; i < n; i++)
+        added[i]++;
+    for (unsigned i = 0; i < ADDITIONS && i < 3 * n; i++)
+        added[draw(n)]++;
+}
+
+static uint8_t seen[ALL];
+
+/* All that is in it, in slices of so many steps. */
+static size_t visit(const struct census *c, uint32_t steps, unsigned n, const char *what)
+{
+    size_t visited = 0;
+    size_t at = 0;
+    bool right = true;
+    const struct known *k;
+    enum status st = ST_TIMESLICE;
+    memset(seen, 0, sizeof seen);
+    while (st != ST_GONE) {
+        struct budget b = {steps, false};
+        while ((st = census_next(c, &at, &b, &k)) == ST_OK) {
+            unsigned i = index_of(k->binary);
+            right =
+                right && i < n && !seen[i] && k->refs == added[i] && census_find(c, k->binary) == k;
+            seen[i < n ? i : 0] = 1;
+            visited++;
+        }
+    }
+    check(right, what, "each once, with all its references, and found again");
+    return visited;
+}
+
+static void test_whole(unsigned n)
+{
+    struct census c;
+    census_init(&c, n, true);
+    fill_list(n);
+    check(fill(&c, n, false) == ST_OK, "whole", "all are taken");
+    check(c.n == n && c.level == 0, "whole", "a count");
+    check(visit(&c, 1, n, "whole, slices of 1") == n, "whole", "every one, a step at a time");
+    check(visit(&c, UINT32_MAX, n, "whole") == n, "whole", "every one");
+    check(!census_find(&c, binary_of(n)), "whole", "not one that is not there");
+    check(census_bytes(&c) >= n * sizeof(struct known), "whole", "its memory");
+    enum status st;
+    check(!place_of(&c, n, &st) && st == ST_TOO_LARGE, "whole", "one too many");
+    check(place_of(&c, n / 2, &st) && st == ST_OK, "whole", "one that is there is not too many");
+    census_free(&c);
+}
+
+/* Who is in the sample has all its references: its address alone decides. */
+static void test_sample(unsigned n, size_t max)
+{
+    struct census c[2];
+    uint8_t kept[ALL];
+    fill_list(n);
+    for (unsigned i = 0; i < 2; i++) {
+        census_init(&c[i], max, false);
+        check(fill(&c[i], n, i == 1) == ST_OK, "sample", "never too many");
+        size_t visited = visit(&c[i], 1 + i * 6, n, "sample");
+        check(visited <= max && visited > max / 4, "sample", "not more than wanted, and not few");
+        check(c[i].level > 0 && (n >> c[i].level) < 2 * max, "sample", "a level that fits");
+        check(i == 0 || memcmp(kept, seen, sizeof kept) == 0, "sample",
+              "the order does not matter");
+        memcpy(kept, seen, sizeof kept);
+    }
+    check(c[0].level == c[1].level, "sample", "nor for the level");
+    bool right = true;
+    for (unsigned i = 0; i < n; i++) {
+        enum status st;
+        const struct known *k = place_of(&c[0], i, &st);
+        right = right && (k != NULL) == kept[i] && st == (kept[i] ? ST_OK : ST_GONE) &&
+                (!k || k->refs == added[i]) &&
+                (census_find(&c[1], binary_of(i)) != NULL) == kept[i];
+    }
+    check(right, "sample", "nobody is lost who belongs to it");
+    /* a smaller one is a part of it */
+    struct census less;
+    census_init(&less, max / 8 + 1, false);
+    (void)fill(&less, n, false);
+    (void)visit(&less, 3, n, "a smaller sample");
+    right = less.level > c[0].level;
+    for (unsigned i = 0; i < n; i++)
+        right = right && (!seen[i] || kept[i]);
+    check(right, "sample", "a smaller one is a part of it");
+    census_free(&less);
+    census_free(&c[0]);
+    census_free(&c[1]);
+}
+
+/* Each allocation fails once; what it has is freed (the sanitizer looks). */
+static void test_no_memory(size_t max, bool whole)
+{
+    const unsigned n = 6000;
+    enum status st = ST_NOMEM;
+    unsigned failures = 0;
+    for (long fails = 1; st == ST_NOMEM; fails++) {
+        struct census c;
+        census_init(&c, max, whole);
+        fail_at = fails;
+        st = fill(&c, n, false);
+        failures += st == ST_NOMEM;
+        fail_at = 0;
+        census_free(&c);
+        fails += fails > 40 ? 50 : 0; /* a thousand parts are all the same */
+    }
+    check(st == ST_OK && failures > 10, "no memory", "each allocation fails once");
+}
+
+/* ---- an account ------------------------------------------------------------------------------- */
+
+enum { PIDS = 40, BINARIES = 300, TABLES = 3, TYPES = 1 };
+
+/* The plain list: who has how many references to what. */
+struct plain {
+    uint64_t size;
+    uint32_t refc, refs;
+    uint32_t listed[PIDS], queued[PIDS], tables;
+    bool literal;
+};
+
+static struct plain plain[BINARIES];
+
+static enum status merge_entry(struct account *a, unsigned pid, const struct known *has);
+
+static uint64_t test_pid(const struct account *a, unsigned i)
+{
+    return a->lay->pid_slot_high ? (uint64_t)i << 32 | i << 4 | 3 : (uint64_t)i << 4 | 3;
+}
+
+static void choose(void)
+{
+    memset(plain, 0, sizeof plain);
+    for (unsigned i = 0; i < BINARIES; i++) {
+        struct plain *p = &plain[i];
+        unsigned kind = draw(8);
+        p->size = 65 + draw(1000);
+        for (unsigned k = 0; k < PIDS; k++) {
+            p->listed[k] = kind < 5 && draw(kind == 0 ? PIDS : 5) == 0 ? 1 + draw(3) : 0;
+            p->queued[k] = kind > 3 && kind < 6 && draw(9) == 0 ? 1 + draw(2) : 0;
+            p->refs += p->listed[k] + p->queued[k];
+        }
+        p->tables = kind == 3 || kind == 6 ? draw(TABLES + 1) : 0;
+        p->literal = kind == 7 || (kind == 2 && draw(4) == 0);
+        p->refs += p->tables + p->literal;
+        p->refc = p->refs + (draw(5) == 0 ? 1 + draw(2) : 0);
+    }
+}
+
+static struct known entry_of(unsigned i, uint32_t refs)
+{
+    return (struct known){
+        .binary = binary_of(i), .size = plain[i].size, .refc = plain[i].refc, .refs = refs};
+}
+
+/* Of one process, as hold.c makes it. */
+static enum status census_of(struct census *c, unsigned pid)
+{
+    enum status st = ST_OK;
+    census_init(c, BINARIES, true);
+    for (unsigned i = 0; i < BINARIES && st == ST_OK; i++) {
+        uint32_t refs = plain[i].listed[pid] + plain[i].queued[pid];
+        struct known *k = refs == 0 ? NULL : place_of(c, i, &st);
+        if (k) {
+            *k = entry_of(i, refs);
+            k->first = plain[i].queued[pid];
+        }
+    }
+    return st;
+}
+
+static enum status merge_one(struct account *a, unsigned pid, uint32_t steps)
+{
+    struct census c;
+    const struct resource_types none = {0};
+    struct merge m = {0};
+    enum status st = census_of(&c, pid);
+    if (st == ST_OK)
+        st = ST_TIMESLICE;
+    while (st == ST_TIMESLICE) {
+        struct budget b = {steps, false};
+        st = account_merge(a, &m, test_pid(a, pid), &c, &none, &b);
+    }
+    census_free(&c);
+    return st;
+}
+
+static enum status add_others(struct account *a)
+{
+    enum status st = ST_OK;
+    for (unsigned i = 0; i < BINARIES && st == ST_OK; i++) {
+        struct known k = entry_of(i, 1);
+        for (unsigned t = 0; t < plain[i].tables && st == ST_OK; t++)
+            st = account_add(a, CENSUS_TABLE, &k);
+        if (plain[i].literal && st == ST_OK)
+            st = account_add(a, CENSUS_LITERAL, &k);
+    }
+    return st;
+}
+
+/* Tables before or after the processes, which come in any order. */
+static enum status fill_account(struct account *a, bool tables_first, uint32_t steps)
+{
+    enum status st = tables_first ? add_others(a) : ST_OK;
+    for (unsigned i = 0; i < PIDS && st == ST_OK; i++)
+        st = merge_one(a, i * 7 % PIDS, steps);
+    return st == ST_OK && !tables_first ? add_others(a) : st;
+}
+
+static unsigned count_of(const uint32_t *refs)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < PIDS; i++)
+        n += refs[i] > 0;
+    return n;
+}
+
+/* The first one of those that refer to it, in the order of terms. */
+static unsigned first_of(const struct account *a, const uint32_t *refs)
+{
+    unsigned first = PIDS;
+    for (unsigned i = 0; i < PIDS; i++) {
+        if (refs[i] > 0 &&
+            (first == PIDS || proctab_order(a->lay, &a->tab, test_pid(a, i)) <
+                                  proctab_order(a->lay, &a->tab, test_pid(a, first))))
+            first = i;
+    }
+    return first;
+}
+
+/* Nothing is lost, and nothing given twice; the first one has what cannot be divided. */
+static bool right_shares(const struct account *a, unsigned i)
+{
+    const struct plain *p = &plain[i];
+    unsigned others = p->refs < p->refc || p->literal;
+    unsigned listed = count_of(p->listed);
+    unsigned holders = listed + count_of(p->queued) + p->tables + others;
+    unsigned first = first_of(a, listed > 0 ? p->listed : p->queued);
+    bool right = true;
+    if (others > 0 || (listed == 0 && p->tables > 0))
+        first = PIDS;
+    uint64_t left = p->size;
+    for (unsigned k = 0; k < PIDS; k++) {
+        struct known has = entry_of(i, p->listed[k] + p->queued[k]);
+        unsigned parts = (p->listed[k] > 0) + (p->queued[k] > 0);
+        has.first = p->queued[k];
+        if (parts == 0)
+            continue;
+        uint64_t mine = 0;
+        right = right && account_share(a, test_pid(a, k), &has, &mine) == ST_OK;
+        right = right && mine == p->size / holders * parts + (k == first ? p->size % holders : 0);
+        left -= mine;
+    }
+    if (holders > 0)
+        left -= p->size / holders * (p->tables + others) + (first < PIDS ? 0 : p->size % holders);
+    return right && (left == 0 || holders == 0);
+}
+
+static void test_shares(const struct account *a, const char *layout)
+{
+    bool right = true;
+    for (unsigned i = 0; i < BINARIES; i++)
+        right = right && right_shares(a, i);
+    check(right, "shares add up, the first has the rest", layout);
+}
+
+static enum share share_kind(const struct plain *p)
+{
+    unsigned listed = count_of(p->listed);
+    bool queued = count_of(p->queued) > 0;
+    if (p->refs < p->refc)
+        return SHARE_ELSEWHERE;
+    if ((listed > 0) + queued + (p->tables > 0) + p->literal > 1)
+        return SHARE_MIXED;
+    if (listed > 0)
+        return listed > 1 ? SHARE_SHARED : SHARE_EXCLUSIVE;
+    return queued ? SHARE_QUEUES : p->tables > 0 ? SHARE_TABLES : SHARE_LITERALS;
+}
+
+static void test_sums(struct account *a, const char *layout)
+{
+    uint64_t bytes[SHARE_COUNT] = {0};
+    uint64_t count = 0;
+    enum status st;
+    for (unsigned i = 0; i < BINARIES; i++) {
+        if (plain[i].refs == 0)
+            continue;
+        bytes[share_kind(&plain[i])] += plain[i].size;
+        count++;
+    }
+    do {
+        struct budget b = {3, false};
+        st = account_sum(a, &b);
+    } while (st == ST_TIMESLICE);
+    check(st == ST_OK && a->sums.count == count, "each Binary is counted once", layout);
+    check(memcmp(a->sums.bytes, bytes, sizeof bytes) == 0, "whose bytes they are", layout);
+}
+
+static void test_rank(struct account *a, bool by_references, const char *layout)
+{
+    enum { ROWS = 20 };
+    enum status st;
+    account_rank_start(a, ROWS);
+    do {
+        struct budget b = {3, false};
+        st = account_rank(a, by_references, &b);
+    } while (st == ST_TIMESLICE);
+    bool right = st == ST_OK && a->top.n == ROWS;
+    for (unsigned i = 0; i < BINARIES && right; i++) {
+        int64_t value = by_references ? plain[i].refs : (int64_t)plain[i].size;
+        bool in = false;
+        for (unsigned k = 0; k < ROWS; k++)
+            in = in || a->top.rows[k].pid == binary_of(i);
+        right = in ? value >= a->top.rows[ROWS - 1].value
+                   : plain[i].refs == 0 || value <= a->top.rows[ROWS - 1].value;
+    }
+    check(right, by_references ? "most references" : "the largest", layout);
+}
+
+static void test_account(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    for (unsigned i = 0; i < 6; i++) {
+        struct account a;
+        account_init(&a, lay, &tab, ALL, false);
+        rng = 11 + i;
+        choose();
+        check(fill_account(&a, i & 1, 1 + i * 3) == ST_OK, "an account is filled", lay->name);
+        test_sums(&a, lay->name);
+        test_shares(&a, lay->name);
+        test_rank(&a, false, lay->name);
+        test_rank(&a, true, lay->name);
+        account_free(&a);
+    }
+}
+
+/* Two at a time, each with a step in turn: as where two scans fill one account. */
+static enum status merge_two(struct account *a, unsigned pid)
+{
+    struct census c[2];
+    struct merge m[2] = {0};
+    const struct resource_types none = {0};
+    enum status st[2] = {census_of(&c[0], pid), census_of(&c[1], pid + 1)};
+    bool goes_on = st[0] == ST_OK && st[1] == ST_OK;
+    for (unsigned i = 0; goes_on; i = 1 - i) {
+        struct budget b = {1 + i, false};
+        if (st[i] == ST_OK || st[i] == ST_TIMESLICE)
+            st[i] = account_merge(a, &m[i], test_pid(a, pid + i), &c[i], &none, &b);
+        st[i] = st[i] == ST_OK ? ST_GONE : st[i];
+        goes_on = st[0] == ST_TIMESLICE || st[1] == ST_TIMESLICE || st[1] == ST_OK;
+    }
+    census_free(&c[0]);
+    census_free(&c[1]);
+    return st[0] == ST_GONE && st[1] == ST_GONE ? ST_OK : ST_TORN;
+}
+
+static void test_two_scans(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    bool right = true;
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 3;
+    choose();
+    for (unsigned i = 0; i < PIDS; i += 2)
+        right = right && merge_two(&a, i) == ST_OK;
+    check(right && add_others(&a) == ST_OK, "two scans fill one account", lay->name);
+    test_sums(&a, lay->name);
+    test_shares(&a, lay->name);
+    account_free(&a);
+}
+
+/* What was merged before is gone, and the rest of it begins anew. */
+static void test_emptied_meanwhile(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    const struct resource_types none = {0};
+    struct account a;
+    struct census c;
+    struct merge m = {0};
+    struct budget b = {2, false};
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 4;
+    choose();
+    check(merge_one(&a, 1, BUDGET_STEPS) == ST_OK && census_of(&c, 2) == ST_OK &&
+              account_merge(&a, &m, test_pid(&a, 2), &c, &none, &b) == ST_TIMESLICE,
+          "a merge stops", lay->name);
+    account_free(&a);
+    b.steps = UINT32_MAX;
+    check(account_merge(&a, &m, test_pid(&a, 2), &c, &none, &b) == ST_OK && a.n == 1 &&
+              a.pids[0] == test_pid(&a, 2),
+          "and begins anew where the account was emptied", lay->name);
+    census_free(&c);
+    account_free(&a);
+}
+
+/* ---- two passes ------------------------------------------------------------------------------- */
+
+static uint64_t print_of(unsigned pid)
+{
+    uint64_t print = 0;
+    for (unsigned i = 0; i < BINARIES; i++) {
+        struct known has = entry_of(i, plain[i].listed[pid] + plain[i].queued[pid]);
+        has.first = plain[i].queued[pid];
+        print += has.refs > 0 ? account_print(&has) : 0;
+    }
+    return print;
+}
+
+/* Who has something more, something less, or the same elsewhere, is not as he was counted. */
+static bool notices(const struct account *a, unsigned pid, unsigned binary)
+{
+    struct plain was = plain[binary];
+    struct plain *p = &plain[binary];
+    bool has = p->listed[pid] + p->queued[pid] > 0;
+    if (has) {
+        uint32_t listed = p->listed[pid];
+        p->listed[pid] = p->queued[pid];
+        p->queued[pid] = listed;
+        bool moved = (p->listed[pid] > 0) != (listed > 0);
+        bool same = account_is_counted(a, test_pid(a, pid), print_of(pid));
+        p->listed[pid] = p->queued[pid] = 0;
+        has = same != moved && !account_is_counted(a, test_pid(a, pid), print_of(pid));
+    } else {
+        p->listed[pid] = 1;
+        has = !account_is_counted(a, test_pid(a, pid), print_of(pid));
+    }
+    *p = was;
+    return has;
+}
+
+static void test_prints(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 21;
+    choose();
+    bool right = fill_account(&a, false, 3) == ST_OK;
+    bool noticed = true;
+    for (unsigned i = 0; i < PIDS; i++) {
+        right = right && account_is_counted(&a, test_pid(&a, i), print_of(i));
+        for (unsigned k = 0; k < BINARIES; k += 3)
+            noticed = noticed && notices(&a, i, k);
+    }
+    check(right, "who has what was counted is as it was", lay->name);
+    check(noticed, "who has something else is not", lay->name);
+    check(account_is_counted(&a, test_pid(&a, PIDS), 0) &&
+              !account_is_counted(&a, test_pid(&a, PIDS), 1),
+          "who had nothing was not counted", lay->name);
+    account_free(&a);
+}
+
+/* What one has who is followed is kept as it was counted, and no more than is allowed. */
+static void test_followed(const struct layout *lay)
+{
+    enum { ONE = 7 };
+    const struct proctab tab = {0, 64};
+    struct account a;
+    account_init(&a, lay, &tab, ALL, false);
+    rng = 22;
+    choose();
+    bool right = account_follow(&a, test_pid(&a, ONE)) == ST_OK &&
+                 fill_account(&a, true, 2) == ST_OK && a.holdings_n > 0;
+    size_t n = 0;
+    for (unsigned i = 0; i < BINARIES; i++)
+        n += plain[i].listed[ONE] + plain[i].queued[ONE] > 0;
+    right = right && n == a.holdings_n;
+    for (size_t i = 0; i < a.holdings_n && right; i++) {
+        const struct holding *g = &a.holdings[i];
+        unsigned k = 0;
+        while (binary_of(k) != g->binary)
+            k++;
+        right = g->pid == test_pid(&a, ONE) && g->queued == plain[k].queued[ONE] &&
+                g->refs == plain[k].listed[ONE] + plain[k].queued[ONE] && g->size == plain[k].size;
+    }
+    check(right, "what one has is kept", lay->name);
+    check(account_note_changed(&a, test_pid(&a, 3)) == ST_OK && a.holdings_n == n + 1 &&
+              a.holdings[n].binary == 0 && a.holdings[n].pid == test_pid(&a, 3),
+          "and who is another one", lay->name);
+    account_free(&a);
+}
+
+/* The address of one that was counted is that of another: nobody knows any more who had the first. */
+static void test_address_of_another(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    struct known has = {.binary = binary_of(0), .size = 100, .refc = 1, .refs = 1};
+    struct known other = has;
+    uint64_t share = 0;
+    other.size = 200;
+    account_init(&a, lay, &tab, ALL, false);
+    check(merge_entry(&a, 0, &has) == ST_OK && merge_entry(&a, 1, &other) == ST_OK &&
+              account_share(&a, test_pid(&a, 0), &has, &share) == ST_CHANGED &&
+              account_share(&a, test_pid(&a, 1), &other, &share) == ST_OK && share == 200,
+          "no part of what is another one now", lay->name);
+    account_free(&a);
+}
+
+static void test_account_no_memory(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    enum status st = ST_NOMEM;
+    unsigned failures = 0;
+    rng = 5;
+    choose();
+    for (long fails = 1; st == ST_NOMEM; fails++) {
+        struct account a;
+        account_init(&a, lay, &tab, BINARIES / 3, false);
+        fail_at = fails;
+        st = fill_account(&a, false, BUDGET_STEPS);
+        failures += st == ST_NOMEM;
+        fail_at = 0;
+        account_free(&a);
+    }
+    check(st == ST_OK && failures > PIDS, "each allocation fails once", lay->name);
+}
+
+/* ---- resources ----------------------------------------------------------------------------------- */
+
+/* One entry, of a process that has no other. */
+static enum status merge_entry(struct account *a, unsigned pid, const struct known *has)
+{
+    struct census c;
+    struct resource_types types = {0};
+    const struct resource_type type = {.at = 64, .module = 0x0B, .name = 0x4B};
+    struct budget b = {UINT32_MAX, false};
+    struct merge m = {0};
+    struct known *k;
+    census_init(&c, 1, true);
+    enum status st = census_add(&c, has->binary, &k);
+    if (st == ST_OK) {
+        *k = *has;
+        k->first = has->kinds & CENSUS_RESOURCE ? types_index(&types, &type, 2) : 0;
+        st = account_merge(a, &m, test_pid(a, pid), &c, &types, &b);
+    }
+    types_free(&types);
+    census_free(&c);
+    return st;
+}
+
+/* An address that was a resource's may be a Binary's of the same size, before all have been asked. */
+static void test_resource_freed(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct budget b = {UINT32_MAX, false};
+    struct account a;
+    bool right = true;
+    account_init(&a, lay, &tab, ALL, false);
+    for (unsigned i = 0; i < PIDS; i++) {
+        struct known has = {.binary = binary_of(i / 2), .size = 100, .refc = 1, .refs = 1};
+        has.kinds = i % 2 == 0 ? CENSUS_RESOURCE : 0;
+        right = right && merge_entry(&a, i, &has) == ST_OK;
+    }
+    check(right && account_sum(&a, &b) == ST_OK, "what was a resource is a Binary", lay->name);
+    check(a.sums.bytes[SHARE_EXCLUSIVE] == 100ULL * (PIDS / 2) &&
+              a.sums.bytes[SHARE_RESOURCES] == 0,
+          "and is no resource any more", lay->name);
+    account_free(&a);
+}
+
+/* A term may see a resource as a binary; nobody is the first then. */
+static void test_resource_seen(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct budget b = {UINT32_MAX, false};
+    struct account a;
+    struct known has = {.binary = binary_of(0), .size = 101, .refc = 2, .refs = 1};
+    uint64_t half[2];
+    has.kinds = CENSUS_RESOURCE;
+    account_init(&a, lay, &tab, ALL, false);
+    check(merge_entry(&a, 0, &has) == ST_OK && merge_entry(&a, 1, &has) == ST_OK,
+          "two have a resource", lay->name);
+    has.kinds = 0;
+    check(account_share(&a, test_pid(&a, 0), &has, &half[0]) == ST_OK &&
+              account_share(&a, test_pid(&a, 1), &has, &half[1]) == ST_OK && half[0] == 50 &&
+              half[1] == 50,
+          "each has half of a resource", lay->name);
+    check(account_sum(&a, &b) == ST_OK && a.sums.bytes[SHARE_RESOURCES] == 101 &&
+              a.types.list[TYPES].holders == 2 && a.types.list[TYPES].count == 1 &&
+              a.types.list[TYPES].bytes == 101,
+          "and is one of its type", lay->name);
+    account_free(&a);
+}
+
+int main(void)
+{
+    test_whole(10);
+    test_whole(4096);
+    test_whole(ALL - 1);
+    test_sample(ALL, 1000);
+    test_sample(ALL, 9000);
+    test_sample(500, 40);
+    test_no_memory(ALL, true);
+    test_no_memory(1000, false);
+    for (unsigned i = 0; i < layout_count(); i++) {
+        const struct layout *lay = layout_table(i);
+        test_account(lay);
+        test_two_scans(lay);
+        test_emptied_meanwhile(lay);
+        test_prints(lay);
+        test_followed(lay);
+        test_address_of_another(lay);
+        test_account_no_memory(lay);
+        test_resource_freed(lay);
+        test_resource_seen(lay);
+    }
+    return outcome();
+}

@@ -1,0 +1,375 @@
+/* test_scan.c: scans over a made-up VM in plain memory: windows, second counts, slots that change hands.
+ * Knows: which rows must come out, in which order, and who must be asked.
+ * Does not know: a real VM, or how one process is read (test_walk.c). */
+#include "test/test_world.h"
+
+/* Sample and diff: gains, the newly born, the dead. */
+static void test_window(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct scan *first = malloc(sizeof *first);
+    struct scan *second = malloc(sizeof *second);
+    struct answer a;
+    if (!first || !second)
+        abort();
+    char *grown = make_process(w, 5);
+    (void)make_process(w, 9);
+    start(first, &w->vm, ATTR_reductions, SCAN_SAMPLE, 10, NULL, SLOTS);
+    run(first, &w->vm, LONG, &a);
+    put(w, grown, LF_reds, 1005 + 77);
+    w->table[9] = 0;
+    (void)make_process(w, 11);
+    start(second, &w->vm, ATTR_reductions, SCAN_DIFF, 10, &first->own, SLOTS);
+    run(second, &w->vm, LONG, &a);
+    check(a.rows == 3 && a.row[0].value == 1011 && a.row[1].value == 1009 &&
+              a.row[1].pid == pid_of(w, 9) && a.row[2].value == 77,
+          "a window has gains, the born and the dead", lay->name);
+    scan_free(second);
+    start(second, &w->vm, ATTR_reductions, SCAN_SAMPLE, 0, NULL, 1);
+    run(second, &w->vm, LONG, &a);
+    check(a.result == SCAN_FULL, "a sample keeps to its bound", lay->name);
+    scan_free(second);
+    scan_free(first);
+    free(first);
+    free(second);
+    free_world(w);
+}
+
+/* The second count of bin_leak stops in a long chain; behind it one is dead, nobody may be forgotten. */
+static void test_after(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    char *p[4];
+    uint64_t count[4] = {0};
+    uint64_t bytes = 0;
+    if (!s)
+        abort();
+    for (unsigned i = 0; i < 4; i++) {
+        p[i] = make_process(w, 5 + i);
+        put(w, p[i], LF_off_heap, make_chain(w, p[i], i == 0 ? 3000 : 9 * i, &count[i], &bytes));
+    }
+    start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 100);
+    run(s, &w->vm, 0, &a);
+    w->table[5 + 2] = 0;
+    put(w, p[1], LF_off_heap, 0);
+    put(w, p[3], LF_off_heap, 0);
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, 0, &a);
+    check(a.result == SCAN_DONE && a.rows == 4 && a.row[0].value == (int64_t)count[3] &&
+              a.row[0].pid == pid_of(w, 8) && a.row[1].value == (int64_t)count[1] &&
+              a.row[2].value == 0 && a.row[3].value == 0,
+          "who comes behind a walk that stopped, and behind a dead one, is counted", lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
+/* The dummy that holds the slot of the pid that nobody has, in a table of the largest size. */
+static void test_nobody(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct answer a;
+    uint64_t nobody = ~(uint64_t)0xC;
+    (void)make_process(w, 3);
+    put(w, make_process(w, SLOTS - 1), LF_id, nobody);
+    ask(w, ATTR_heap_size, LONG, &a);
+    check(a.rows == 1 && a.row[0].pid == pid_of(w, 3), "nobody has no row", lay->name);
+    if (lay->pid_slot_high)
+        put(w, make_process(w, 0), LF_id, nobody & 0xFFFFFFFF);
+    ask(w, ATTR_heap_size, LONG, &a);
+    check(a.rows == 1 && a.row[0].pid == pid_of(w, 3), "nobody has no row in slot 0", lay->name);
+    free_world(w);
+}
+
+/* A stretch of empty slots, or of dead processes in a list, is no reason to hold a scheduler for long. */
+static void test_stretches(const struct layout *lay)
+{
+    enum { LARGE = 1 << 19, DEAD = 900, ROWS = 2000 };
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    uint64_t *table = calloc(LARGE, sizeof *table);
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    if (!s || !table)
+        abort();
+    char *p = make_process(w, 1);
+    uint64_t pid = lay->pid_slot_high ? (uint64_t)(LARGE - 1) << 32 | 3 : (LARGE - 1) << 4 | 3;
+    put(w, p, LF_id, pid);
+    table[LARGE - 1] = address(p);
+    struct vm vm = w->vm;
+    vm.tab = (struct proctab){address(table), LARGE};
+    start(s, &vm, ATTR_reductions, SCAN_TOP, 1, NULL, 0);
+    run(s, &vm, 0, &a);
+    check(a.rows == 1 && a.row[0].pid == pid && a.slices > 3, "the last slot of an empty table",
+          lay->name);
+    scan_free(s);
+
+    w->table[1] = 0;
+    p = make_process(w, 0);
+    put(w, p, LF_off_heap, make_chain(w, p, 3, &count, &bytes));
+    start(s, &w->vm, ATTR_binary_count, SCAN_ALL, ROWS, NULL, ROWS);
+    run(s, &w->vm, LONG, &a);
+    for (unsigned i = 1; i <= DEAD; i++)
+        check(sample_add(&s->own, pid_of(w, i), 5, 0) == ST_OK, "remembered", lay->name);
+    (void)make_process(w, DEAD);
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, 0, &a);
+    check(a.rows == 1 + DEAD && a.row[0].value == 5 && a.row[0].pid == pid_of(w, DEAD) &&
+              a.row[1].value == 0 && a.slices > 2,
+          "who comes behind many dead ones is counted", lay->name);
+    scan_free(s);
+    free(s);
+    free(table);
+    free_world(w);
+}
+
+/* Who has the slot of one that died is not looked at, and not asked, in its place. */
+static void test_newcomer(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    if (!s)
+        abort();
+    char *p = make_process(w, 9);
+    put(w, p, LF_off_heap, make_chain(w, p, 3, &count, &bytes));
+    start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
+    run(s, &w->vm, LONG, &a);
+    uint64_t other =
+        lay->pid_slot_high ? pid_of(w, 9) + (1 << 20) : pid_of(w, 9) + ((uint64_t)SLOTS << 4);
+    p = make_process(w, 9);
+    put(w, p, LF_id, other);
+    put(w, p, LF_state, 0x2A | STATE_RUNNING);
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, LONG, &a);
+    check(a.asked == 0 && a.rows == 1 && a.row[0].pid == pid_of(w, 9) && a.row[0].value == 0,
+          "a newcomer in a dead one's slot is not asked", lay->name);
+    scan_free(s);
+    start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
+    run(s, &w->vm, LONG, &a);
+    check(a.asked == 1, "who runs is asked", lay->name);
+    struct entry *e = sample_find(&s->own, other);
+    check(e != NULL, "who is asked is remembered", lay->name);
+    if (e)
+        e->key |= SAMPLE_SKIP;
+    check(scan_after(s), "the second count follows the first", lay->name);
+    run(s, &w->vm, LONG, &a);
+    check(a.asked == 0 && a.rows == 0, "who never answered is not asked again", lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
+/* From 26 on numbers go through the lines of the table: 0 8 16 ... 1016, 1 9 17 ... */
+static void test_order(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    bool ascending = true;
+    uint64_t number = 0;
+    for (uint64_t round = 0; round < 3; round++) {
+        for (uint64_t i = 0; i < SLOTS; i++, number++) {
+            uint64_t slot = lay->pid_slot_high ? i : i % (SLOTS / 8) * 8 + i / (SLOTS / 8);
+            uint64_t pid =
+                lay->pid_slot_high ? slot << 32 | number << 4 | 3 : (round * SLOTS + slot) << 4 | 3;
+            ascending = ascending && proctab_slot(lay, &w->vm.tab, pid) == slot &&
+                        proctab_order(lay, &w->vm.tab, pid) == number;
+        }
+    }
+    check(ascending, "pids come in the order of their numbers", lay->name);
+    free_world(w);
+}
+
+/* The reader is lost after so many steps. How many processes have an answer then, or are to be asked;
+ * -1: the scan says that it is lost. */
+static int answered(const struct world *w, unsigned steps)
+{
+    struct scan *s = malloc(sizeof *s);
+    enum scan_result r = SCAN_MORE;
+    size_t asked = 0;
+    if (!s)
+        abort();
+    start(s, &w->vm, ATTR_binary_count, SCAN_TOP, SLOTS, NULL, SLOTS);
+    for (unsigned i = 0; r == SCAN_MORE || r == SCAN_ASK; i++) {
+        r = scan_step(s, i < steps ? w->vm.reader : PEEK_NONE, NOTHING);
+        if (r == SCAN_ASK) {
+            asked += s->ask_n;
+            scan_asked(s);
+        }
+    }
+    size_t rows = s->top->n;
+    scan_free(s);
+    free(s);
+    return r == SCAN_DONE ? (int)(rows + asked) : -1;
+}
+
+static void test_reader_lost(const struct layout *lay)
+{
+    enum { MANY = 50, RUN = 20 };
+    struct world *w = new_world(lay);
+    int n = -1;
+    for (unsigned i = 0; i < MANY; i++)
+        put(w, make_process(w, i + 1), LF_state, i < RUN ? 0x2A | STATE_RUNNING : 0x2A);
+    check(answered(w, 0) == -1, "no answer without a reader", lay->name);
+    for (unsigned steps = 1; n == -1 && steps < 1000; steps++)
+        n = answered(w, steps);
+    check(n == MANY, "who loses the reader loses no process", lay->name);
+    free_world(w);
+}
+
+/* Rows handed out, taken as they come; how many, and the sum of all their values. */
+static size_t take_all(struct scan *s, const struct vm *vm, unsigned *asked, int64_t *sum)
+{
+    size_t rows = 0;
+    enum scan_result r = SCAN_MORE;
+    for (unsigned n = 0; r != SCAN_DONE && n < 100000; n++) {
+        r = scan_step(s, vm->reader, NOTHING);
+        for (unsigned i = 0; r == SCAN_ROWS && i < s->out_n; i += 1 + s->qn) {
+            rows++;
+            for (unsigned k = 1; k <= s->qn; k++)
+                *sum += s->out[i + k];
+        }
+        if (r == SCAN_ROWS)
+            scan_taken(s);
+        if (r == SCAN_ASK) {
+            *asked += s->ask_n;
+            scan_asked(s);
+        }
+    }
+    return rows;
+}
+
+/* The last question needs an account of all who hold binaries. */
+enum { ALONE = ATTR_binary_proportional };
+
+/* Several questions in one sweep have the answers that each of them has alone; who cannot be read is
+ * asked once for all of them; some processes only. */
+static void test_questions(const struct layout *lay)
+{
+    enum { MANY = 40, RUN = 20, WANTED = 7 };
+    static const enum attr all[] = {
+#define X(Name) ATTR_##Name,
+        ATTR_LIST(X)
+#undef X
+    };
+    struct world *w = new_world(lay);
+    struct answer a;
+    struct scan *s = malloc(sizeof *s);
+    bool same = true;
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    int64_t sum = 0;
+    uint64_t pids[3];
+    int64_t expected = 0;
+    unsigned asked = 0;
+    if (!s)
+        abort();
+    for (unsigned i = 0; i < MANY; i++) {
+        char *p = make_process(w, i + 1);
+        put(w, p, LF_off_heap, make_chain(w, p, i % 9, &count, &bytes));
+    }
+    scan_init(s, &w->vm, all, ALONE, SCAN_TOP, 20, NULL, 0);
+    run(s, &w->vm, NOTHING, &a);
+    for (unsigned k = 0; k < ALONE; k++) {
+        ask(w, all[k], LONG, &a);
+        same = same && s->top[k].n == 20 && memcmp(s->top[k].rows, a.row, 20 * sizeof *a.row) == 0;
+        for (size_t i = 0; i < a.rows; i++)
+            expected += a.row[i].value;
+    }
+    check(same && s->counters.native == MANY, "every question has the rows it has alone",
+          lay->name);
+    scan_free(s);
+
+    scan_init(s, &w->vm, all, ALONE, SCAN_EACH, 0, NULL, 0);
+    check(take_all(s, &w->vm, &asked, &sum) == MANY && asked == 0 && sum == expected,
+          "each process' values are handed out once", lay->name);
+    scan_free(s);
+
+    for (unsigned i = 0; i < RUN; i++)
+        put(w, (char *)w->table[i + 1], LF_state, 0x2A | STATE_RUNNING); // NOLINT
+    scan_init(s, &w->vm, all, ALONE, SCAN_EACH, 0, NULL, 0);
+    check(take_all(s, &w->vm, &asked, &sum) == MANY - RUN && asked == RUN,
+          "who runs is asked once, and has no row", lay->name);
+    scan_free(s);
+
+    asked = 0;
+    scan_init(s, &w->vm, all, 2, SCAN_EACH, 0, NULL, 0);
+    for (unsigned i = 0; i < WANTED; i++)
+        (void)scan_only(s, pid_of(w, RUN - 3 + i));
+    check(take_all(s, &w->vm, &asked, &sum) == WANTED - 4 && asked == 4, "only who is wanted",
+          lay->name);
+    scan_free(s);
+
+    asked = 0;
+    scan_init(s, &w->vm, all, 1, SCAN_EACH, 0, NULL, 0);
+    (void)scan_only(s, pid_of(w, RUN));
+    (void)scan_only(s, pid_of(w, RUN + 1));
+    scan_patience(s, 1000000);
+    check(take_all(s, &w->vm, &asked, &sum) == 1 && asked == 1 && s->round > 4,
+          "who runs is looked at again and again, who does not is read", lay->name);
+    check(!s->ask_large[0] && scan_waiting(s, w->vm.reader, pids, 3) == 0,
+          "when it is done, nobody waits", lay->name);
+    scan_free(s);
+
+    scan_init(s, &w->vm, all, 1, SCAN_TOP, 1, NULL, 0);
+    check(scan_waiting(s, w->vm.reader, pids, 3) == 3 && pids[0] == pid_of(w, 1) &&
+              pids[2] == pid_of(w, 3),
+          "before it began, all wait", lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
+/* The N largest, against sorting all. */
+static int by_rank(const void *a, const void *b)
+{
+    const struct row *x = a;
+    const struct row *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? 1 : -1;
+    return (x->order < y->order) - (x->order > y->order);
+}
+
+static void test_top(void)
+{
+    struct row all[500];
+    struct budget b = {UINT32_MAX, false};
+    bool same = true;
+    unsigned seed = 1;
+    for (size_t limit = 0; limit <= 501; limit += 1 + limit / 3) {
+        struct top t;
+        top_init(&t, limit);
+        for (unsigned i = 0; i < 500; i++) {
+            seed = seed * 1103515245 + 12345;
+            all[i] = (struct row){(int64_t)(seed >> 20) % 50 - 25, i * 7919 % 500, i};
+            same = same && top_push(&t, all[i]);
+        }
+        same = same && top_sort(&t, &b);
+        qsort(all, 500, sizeof *all, by_rank);
+        same = same && t.n == (limit < 500 ? limit : 500) &&
+               (t.n == 0 || memcmp(all, t.rows, t.n * sizeof *all) == 0);
+        top_free(&t);
+    }
+    check(same, "top is sort and take", "any");
+}
+
+int main(void)
+{
+    test_top();
+    for (unsigned i = 0; i < layout_count(); i++) {
+        const struct layout *lay = layout_table(i);
+        test_window(lay);
+        test_after(lay);
+        test_nobody(lay);
+        test_stretches(lay);
+        test_newcomer(lay);
+        test_order(lay);
+        test_reader_lost(lay);
+        test_questions(lay);
+    }
+    return outcome();
+}

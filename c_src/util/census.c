@@ -1,0 +1,236 @@
+/* census.c: Binaries, each once, with how many references were found to it, and of how many holders.
+ * Knows: addresses as keys, what is kept of each, how to stay within a bound by keeping a fraction.
+ * Does not know: how references are found. Follows no address. */
+#include "util/census.h"
+
+#include "util/alloc.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    PARTS = BOUND(1024, 4),
+    FIRST_CAP = BOUND(16, 2),
+    ONE_CAP = BOUND(4096, 8), /* a single part with more entries becomes many */
+    LEVEL_MAX = 20
+};
+
+_Static_assert(sizeof(struct known) == 32, "an entry has 32 bytes");
+
+/* Its lowest bits say whether it is in a sample, the next ones in which part it is, the highest where. */
+static uint64_t hash(uint64_t binary)
+{
+    uint64_t h = binary >> 3;
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9ULL;
+    h = (h ^ h >> 27) * 0x94D049BB133111EBULL;
+    return h ^ h >> 31;
+}
+
+static bool is_sampled(uint64_t h, unsigned level)
+{
+    return (h & ((1ULL << level) - 1)) == 0;
+}
+
+/* All are, as long as there is no sample. */
+static bool is_kept(const struct census *c, uint64_t binary)
+{
+    return c->level == 0 || is_sampled(hash(binary), c->level);
+}
+
+static struct census_part *part_of(const struct census *c, uint64_t h)
+{
+    return c->parts ? &c->parts[(h >> LEVEL_MAX) % PARTS] : (struct census_part *)&c->one;
+}
+
+/* Its place, or the free one where it would be. There is always a free one. */
+static struct known *place(const struct census_part *p, uint64_t h, uint64_t binary)
+{
+    uint32_t i = (uint32_t)((h >> 32) * p->cap >> 32);
+    while (p->entries[i].binary != 0 && p->entries[i].binary != binary)
+        i = i + 1 == p->cap ? 0 : i + 1;
+    return &p->entries[i];
+}
+
+void census_init(struct census *c, size_t max, bool whole)
+{
+    *c = (struct census){.max = max, .whole = whole};
+}
+
+void census_free(struct census *c)
+{
+    for (size_t i = 0; c->parts && i < PARTS; i++)
+        sonde_free(c->parts[i].entries);
+    sonde_free(c->parts);
+    sonde_free(c->one.entries);
+    c->parts = NULL;
+    c->one.entries = NULL;
+    c->one.n = c->one.cap = 0;
+    c->n = 0;
+}
+
+bool census_free_some(struct census *c, struct budget *b)
+{
+    enum { STEP_ENTRIES = 256 };
+    for (size_t i = 0; c->parts && i < PARTS; i++) {
+        struct census_part *p = &c->parts[i];
+        if (!p->entries)
+            continue;
+        if (!budget_step(b))
+            return false;
+        uint32_t steps = p->cap / STEP_ENTRIES;
+        b->steps -= b->steps < steps ? b->steps : steps;
+        sonde_free(p->entries);
+        *p = (struct census_part){0};
+    }
+    census_free(c);
+    return true;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* All of it that is in the sample, into a new array. What is not in it any more may stay for as long as
+ * there is room: so no addition has to wait for more than one part. */
+static enum status rebuild(struct census *c, struct census_part *p, uint32_t cap)
+{
+    struct census_part more = {sonde_alloc(cap * sizeof *more.entries), 0, cap};
+    if (!more.entries)
+        return ST_NOMEM;
+    memset(more.entries, 0, cap * sizeof *more.entries);
+    for (uint32_t i = 0; i < p->cap; i++) {
+        const struct known *k = &p->entries[i];
+        if (k->binary == 0 || !is_kept(c, k->binary))
+            continue;
+        *place(&more, hash(k->binary), k->binary) = *k;
+        more.n++;
+    }
+    c->n -= p->n - more.n;
+    sonde_free(p->entries);
+    *p = more;
+    return ST_OK;
+}
+
+/* Three quarters are used at most, so that a search is short. */
+static bool has_room(const struct census_part *p)
+{
+    return (uint64_t)(p->n + 1) * 4 <= (uint64_t)p->cap * 3;
+}
+
+static enum status grow(struct census *c, struct census_part *p)
+{
+    return rebuild(c, p, p->cap == 0 ? FIRST_CAP : p->cap + p->cap / 2);
+}
+
+static enum status split(struct census *c)
+{
+    struct census_part one = c->one;
+    struct census_part *parts = sonde_alloc(PARTS * sizeof *parts);
+    if (!parts)
+        return ST_NOMEM;
+    memset(parts, 0, PARTS * sizeof *parts);
+    c->parts = parts;
+    c->one = (struct census_part){0};
+    enum status st = ST_OK;
+    for (uint32_t i = 0; i < one.cap && st == ST_OK; i++) {
+        const struct known *k = &one.entries[i];
+        uint64_t h = hash(k->binary);
+        struct census_part *p = part_of(c, h);
+        if (k->binary == 0)
+            continue;
+        st = has_room(p) ? ST_OK : grow(c, p);
+        if (st == ST_OK) {
+            *place(p, h, k->binary) = *k;
+            p->n++;
+        }
+    }
+    sonde_free(one.entries);
+    return st;
+}
+
+/* One part less with what is not in the sample; when there is none, half of the sample is left. */
+static enum status make_room(struct census *c)
+{
+    size_t parts = c->parts ? PARTS : 1;
+    if (c->whole || (c->pruned == parts && c->level == LEVEL_MAX))
+        return ST_TOO_LARGE;
+    if (c->level == 0 || c->pruned == parts) {
+        c->level++;
+        c->pruned = 0;
+    }
+    struct census_part *p = c->parts ? &c->parts[c->pruned] : &c->one;
+    enum status st = p->cap > 0 ? rebuild(c, p, p->cap) : ST_OK;
+    c->pruned += st == ST_OK;
+    return st;
+}
+
+/* ---- entries -------------------------------------------------------------------------------- */
+
+enum status census_add(struct census *c, uint64_t binary, struct known **entry)
+{
+    uint64_t h = hash(binary);
+    enum status st = ST_OK;
+    assert(binary != 0);
+    while (st == ST_OK && is_sampled(h, c->level)) {
+        struct census_part *p = part_of(c, h);
+        if (p->cap > 0) {
+            *entry = place(p, h, binary);
+            if ((*entry)->binary != 0)
+                return ST_OK;
+        }
+        if (c->n >= c->max) {
+            st = make_room(c);
+        } else if (!c->parts && p->n >= ONE_CAP) {
+            st = split(c);
+        } else if (!has_room(p)) {
+            st = grow(c, p);
+        } else {
+            **entry = (struct known){.binary = binary};
+            p->n++;
+            c->n++;
+            return ST_OK;
+        }
+    }
+    return st == ST_OK ? ST_GONE : st;
+}
+
+const struct known *census_find(const struct census *c, uint64_t binary)
+{
+    uint64_t h = hash(binary);
+    const struct census_part *p = part_of(c, h);
+    if (p->cap == 0 || !is_sampled(h, c->level))
+        return NULL;
+    const struct known *k = place(p, h, binary);
+    return k->binary != 0 ? k : NULL;
+}
+
+enum status census_next(const struct census *c, size_t *at, struct budget *b,
+                        const struct known **entry)
+{
+    size_t parts = c->parts ? PARTS : 1;
+    for (;;) {
+        size_t part = *at >> 32;
+        uint32_t i = (uint32_t)*at;
+        if (part >= parts)
+            return ST_GONE;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        const struct census_part *p = c->parts ? &c->parts[part] : &c->one;
+        if (i >= p->cap) {
+            *at = (part + 1) << 32;
+            continue;
+        }
+        ++*at;
+        const struct known *k = &p->entries[i];
+        if (k->binary != 0 && is_kept(c, k->binary)) {
+            *entry = k;
+            return ST_OK;
+        }
+    }
+}
+
+size_t census_bytes(const struct census *c)
+{
+    size_t bytes = c->one.cap * sizeof(struct known);
+    for (size_t i = 0; c->parts && i < PARTS; i++)
+        bytes += c->parts[i].cap * sizeof(struct known);
+    return bytes + (c->parts ? PARTS * sizeof *c->parts : 0);
+}

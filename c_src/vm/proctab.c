@@ -1,0 +1,108 @@
+/* proctab.c: where the process table is, and which slot a pid has.
+ * Knows: how to find the table without symbols, and how pids map to slots.
+ * Does not know: what is in a process beyond its id.
+ *
+ * The VM exports no symbols (distributions strip it, OTP 29 hides them), but the table's record
+ * lies in the main executable's own data, and its read-only part is unmistakable: the table
+ * pointer, a power of two that is the official process limit, sizeof(Process). What settles it: the caller's slot of that table holds the caller's own Process. */
+#include "vm/proctab.h"
+
+#if defined(__linux__) || defined(__FreeBSD__)
+#include <link.h>
+#endif
+
+/* A cache line has eight slots, and pids that follow each other lie in different lines: the lowest
+ * bits of the number say which line, the next three which slot of it. Up to 25 the pid's lower half
+ * is the number; later the slot is in it instead of its lowest bits. */
+enum { SLOT_BITS = 3 };
+
+uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid)
+{
+    if (lay->pid_slot_high)
+        return (pid & 0xFFFFFFFF) >> 4;
+    uint64_t slot = proctab_slot(lay, tab, pid);
+    uint64_t lines = tab->max >> SLOT_BITS;
+    return ((pid >> 4) & ~(tab->max - 1)) | (slot & ((1 << SLOT_BITS) - 1)) * lines |
+           slot >> SLOT_BITS;
+}
+
+struct search {
+    enum peek_reader reader;
+    const struct layout *lay;
+    uint64_t limit, self_pid;
+    uintptr_t self_proc;
+    unsigned hits;
+    struct proctab found;
+};
+
+static void try_record(struct search *s, uintptr_t record)
+{
+    const struct layout *lay = s->lay;
+    uint64_t size;
+    uint64_t max;
+    uint64_t tab;
+    uint64_t proc;
+    if (!peek_word(s->reader, record + LF(lay, ptab_element_size), &size) ||
+        size != LF(lay, proc_size) || !peek_word(s->reader, record + LF(lay, ptab_max), &max) ||
+        (uint32_t)max != s->limit || !peek_word(s->reader, record + LF(lay, ptab_tab), &tab))
+        return;
+    struct proctab found = {(uintptr_t)tab, s->limit};
+    size_t slot = proctab_slot(lay, &found, s->self_pid);
+    if (peek_word(s->reader, found.tab + slot * 8, &proc) && proc == s->self_proc) {
+        s->found = found;
+        s->hits++;
+    }
+}
+
+enum { RECORD_ALIGN = 64 };
+
+static void search_segment(struct search *s, uintptr_t from, uintptr_t to)
+{
+    from = (from + RECORD_ALIGN - 1) & ~(uintptr_t)(RECORD_ALIGN - 1);
+    for (uintptr_t a = from; a + RECORD_ALIGN <= to; a += RECORD_ALIGN)
+        try_record(s, a);
+}
+
+#if defined(__linux__) || defined(__FreeBSD__)
+/* The first object is the main executable; memsz covers .data and .bss. */
+static int search_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_W)) {
+            uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            search_segment(arg, from, from + info->dlpi_phdr[i].p_memsz);
+        }
+    }
+    return 1;
+}
+
+static void search_executable(struct search *s)
+{
+    (void)dl_iterate_phdr(search_object, s);
+}
+#else
+static void search_executable(struct search *s)
+{
+    (void)search_segment, (void)s;
+}
+#endif
+
+bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process_limit,
+                  uint64_t self_pid, uintptr_t self_proc, struct proctab *out)
+{
+    /* of the largest table there is, 2^27 slots, one is not used */
+    process_limit += process_limit == (1U << 27) - 1;
+    if (process_limit == 0 || (process_limit & (process_limit - 1)) != 0)
+        return false;
+    struct search s = {.reader = r,
+                       .lay = lay,
+                       .limit = process_limit,
+                       .self_pid = self_pid,
+                       .self_proc = self_proc};
+    search_executable(&s);
+    if (s.hits != 1)
+        return false;
+    *out = s.found;
+    return true;
+}

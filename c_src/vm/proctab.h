@@ -1,0 +1,47 @@
+/* proctab.h: where the process table is, and which slot a pid has.
+ * Knows: how to find the table without symbols, and how pids map to slots.
+ * Does not know: what is in a process beyond its id. */
+#ifndef SONDE_PROCTAB_H
+#define SONDE_PROCTAB_H
+
+#include "vm/layout.h"
+#include "vm/peek.h"
+#include "util/status.h"
+#include "vm/term.h"
+
+struct proctab {
+    uintptr_t tab; /* array of Process pointers; 0 is a free slot */
+    uint64_t max;  /* slots, a power of two */
+};
+
+/* Searches the writable segments of the main executable for the one table record that agrees with
+ * the official process limit and holds the caller's own Process in the caller's own slot. */
+bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process_limit,
+                  uint64_t self_pid, uintptr_t self_proc, struct proctab *out);
+
+/* Which slot the pid has, if it is alive. */
+static inline size_t proctab_slot(const struct layout *lay, const struct proctab *tab, uint64_t pid)
+{
+    return (lay->pid_slot_high ? pid >> 32 : pid >> 4) & (tab->max - 1);
+}
+
+/* The VM keeps one pid for "nobody": all bits of its data are ones. A table of the largest size keeps
+ * that pid's slot occupied for ever, by a dummy in the executable's own data, and process_info of
+ * that pid brings the node down. */
+static inline bool proctab_is_nobody(const struct layout *lay, uint64_t pid)
+{
+    return (lay->pid_slot_high ? pid | 0xFFFFFFFF00000000 : pid) == ~(uint64_t)0xC;
+}
+
+/* Whether a process that says it has this pid may be in that slot. */
+static inline bool proctab_may_hold(const struct layout *lay, const struct proctab *tab,
+                                    size_t slot, uint64_t pid)
+{
+    return term_is_local_pid(pid) && proctab_slot(lay, tab, pid) == slot &&
+           !proctab_is_nobody(lay, pid);
+}
+
+/* Local pids compare as terms in the order of this number. */
+uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid);
+
+#endif

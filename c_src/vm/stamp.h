@@ -1,0 +1,157 @@
+/* stamp.h: the optimistic read protocol: is it settled, did it stay the same?
+ * Knows: which words of a process move whenever it runs, and in which order to read them.
+ * Does not know: what is read between opening and closing.
+ *
+ * A process that does not run is still written by others: a sender puts a message on its heap
+ * (main lock held: htop moves first, the words come later), a collector collects it, a signal
+ * handler works for it while it is in a dirty call. None of them can be stopped, so:
+ *
+ *   open:  state, lock, the fields, then state and lock AGAIN. Both times no bit that says the
+ *          heap may be changing, and the main lock free; else busy.
+ *   close: state and lock FIRST, then the fields: equal to those of the opening, else torn.
+ *
+ * Senders link messages to the outer queue under a lock of its own, which they take with acquire order
+ * only: where memory is weakly ordered the link may be seen before the lock, and before what is in the
+ * message. So whoever walks that queue requires its lock to be free as well, and, if it is not empty, lets
+ * all other threads pass a barrier between the opening and the walk: a link that was seen was stored
+ * after the message, so that one can be seen from then on.
+ *
+ * The order matters. The VM saves the fields, adds the reductions, clears RUNNING, and unlocks:
+ * fields read before state and lock can miss a whole run. */
+#ifndef SONDE_STAMP_H
+#define SONDE_STAMP_H
+
+#include "vm/blocks.h"
+#include "vm/layout.h"
+#include "vm/peek.h"
+#include "vm/proctab.h"
+#include "util/status.h"
+
+#include <assert.h>
+
+/* Bits of Process.state; the same from OTP 25 to 29. */
+enum {
+    STATE_FREE = 0x400,
+    STATE_EXITING = 0x800,
+    STATE_RUNNING = 0x8000,
+    STATE_SUSPENDED = 0x10000,
+    STATE_GC = 0x20000,
+    STATE_RUNNING_SYS = 0x200000,
+    STATE_DIRTY_CPU = 0x4000000,
+    STATE_DIRTY_IO = 0x8000000,
+    STATE_DIRTY_ACTIVE_SYS = 0x10000000,
+    STATE_DIRTY_RUNNING = 0x20000000,
+    STATE_DIRTY_RUNNING_SYS = 0x40000000,
+    STATE_GONE = STATE_FREE | STATE_EXITING,
+    /* heap, queues, links or dictionary may be changing */
+    STATE_UNSETTLED = STATE_RUNNING | STATE_GC | STATE_RUNNING_SYS | STATE_DIRTY_CPU |
+                      STATE_DIRTY_IO | STATE_DIRTY_ACTIVE_SYS | STATE_DIRTY_RUNNING |
+                      STATE_DIRTY_RUNNING_SYS
+};
+
+enum { LOCK_MAIN = 1, LOCK_MSGQ = 2 };
+
+/* F_SENSITIVE, a bit of the process's trace_flags; the same from OTP 25 to 29, which the check
+ * `trace_flags' proves. The other bits are those of tracing. */
+enum { TRACE_SENSITIVE = 8 };
+
+enum { STAMP_MAX = 48 };
+
+/* Everything sonde needs to read this VM. */
+struct vm {
+    enum peek_reader reader;
+    const struct layout *lay;
+    struct proctab tab;
+    uint16_t
+        fun_module; /* where in a fun's entry its module is, as a known fun shows it; 0: unknown */
+    uint64_t resource_free; /* the function that frees resources of native libraries */
+    uint32_t binary_alloc;  /* the type of what counts as binary memory */
+    struct block literals;  /* where all of them lie; empty: it is not known */
+};
+
+/* What to read of a process, and what must not have moved. Made once for each question. */
+struct plan {
+    uint32_t unsettled; /* state bits that mean busy */
+    uint32_t locks;     /* lock bits that mean busy */
+    unsigned n;         /* words of the stamp: state, lock, then the fields */
+    uint16_t off[STAMP_MAX + 2];
+    uint8_t at[LAYOUT_FIELD_COUNT];
+    uint8_t shift[STAMP_MAX]; /* where in its word the field lies, */
+    uint64_t mask[STAMP_MAX]; /* and how wide it is */
+};
+
+/* One process under a stamp. */
+struct view {
+    size_t slot;
+    uintptr_t proc;
+    uint64_t pid;
+    uint64_t w[STAMP_MAX + 2];
+};
+
+/* fields: ended by LAYOUT_FIELD_COUNT. id, reductions and program counter are always in. Where the outer
+ * queue is in, so is LOCK_MSGQ in the locks: a sender links a message to it under that lock. */
+void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
+               const enum layout_field *fields);
+
+/* OK, BUSY, TORN, or GONE (no process in that slot, or one that process_info calls dead). */
+enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
+                       struct view *view);
+
+/* OK: whatever was read since the opening belongs together. Call peek_barrier before it. */
+enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view);
+
+/* Where the tests can make a reader wait while its process changes. */
+enum stamp_place { STAMP_OPENED, STAMP_WALKED };
+
+#ifdef SONDE_TEST
+/* Readers that are broken on purpose: no stamp is compared, or of it only the reductions. */
+enum stamp_weakness { STAMP_SOUND, STAMP_NOT_CLOSED, STAMP_REDUCTIONS };
+extern _Atomic int stamp_weakness;
+
+/* The next reader that comes there with that process stays until it may go on, or for STAMP_HOLD_MS. */
+enum { STAMP_HOLD_MS = 20000 };
+void stamp_hold_next(uint64_t pid, enum stamp_place place);
+void stamp_hold(const struct view *view, enum stamp_place place);
+bool stamp_is_held(void);
+void stamp_go_on(void);
+#else
+static inline void stamp_hold(const struct view *view, enum stamp_place place)
+{
+    (void)view, (void)place;
+}
+#endif
+
+/* A field of the stamp, as it was at the opening. */
+static inline uint64_t stamp_field(const struct plan *plan, const struct view *view,
+                                   enum layout_field field)
+{
+    unsigned i = plan->at[field];
+    assert(field != LF_inq_first);
+    return view->w[i] >> plan->shift[i] & plan->mask[i];
+}
+
+/* The same of a field that is a whole word, for those that are asked for in every process. */
+static inline uint64_t stamp_word(const struct plan *plan, const struct view *view,
+                                  enum layout_field field)
+{
+    assert(plan->mask[plan->at[field]] == ~(uint64_t)0);
+    assert(field != LF_inq_first || (plan->locks & LOCK_MSGQ));
+    return view->w[plan->at[field]];
+}
+
+/* Whether process_flag(sensitive, true) held at the opening; LF_trace_flags must be in the plan. */
+static inline bool stamp_is_sensitive(const struct plan *plan, const struct view *view)
+{
+    return (stamp_field(plan, view, LF_trace_flags) & TRACE_SENSITIVE) != 0;
+}
+
+/* Bytes of a field. */
+unsigned layout_width(const struct layout *lay, enum layout_field field);
+
+/* Whether a field of the process lies in it at all: what is behind it may look right by chance. */
+bool layout_in_process(const struct layout *lay, enum layout_field field);
+
+/* A field's value out of the aligned word around it. */
+uint64_t layout_narrow(uint64_t word, unsigned offset, unsigned width);
+
+#endif
