@@ -5,7 +5,7 @@
 #include "vm/layout.h"
 #include "vm/peek.h"
 #include "vm/proctab.h"
-#include "vm/thing.h"
+#include "vm/object.h"
 
 #include <erl_nif.h>
 
@@ -168,8 +168,8 @@ static uint64_t follow(uint64_t term)
     if ((term & 3) != 2)
         return words;
     uintptr_t at = term & ~(uint64_t)7;
-    struct thing t;
-    if (!thing_read(PEEK_GUARDED, lay, at, word(at), &t))
+    struct object t;
+    if (!object_read(PEEK_GUARDED, lay, at, word(at), &t))
         return words;
     for (uint64_t i = t.first; i < t.last; i++) {
         if ((word(at + i * 8) & 3) != 3)

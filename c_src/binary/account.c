@@ -15,15 +15,15 @@ void account_init(struct account *a, const struct layout *lay, const struct proc
     census_init(&a->all, max, false);
     census_init(&a->counted, UINT32_MAX, true); /* as many as there are processes, like pids */
     census_init(&a->followed, max, true);
-    top_init(&a->top, 0);
+    top_n_init(&a->top, 0);
 }
 
 /* Who is in the list may be left out once others come. */
 static void unrank(struct account *a)
 {
     if (a->top.limit > 0) {
-        top_free(&a->top);
-        top_init(&a->top, 0);
+        top_n_free(&a->top);
+        top_n_init(&a->top, 0);
     }
     a->ranked = false;
 }
@@ -34,7 +34,7 @@ void account_free(struct account *a)
     census_free(&a->counted);
     census_free(&a->followed);
     unrank(a);
-    types_free(&a->types);
+    resource_types_free(&a->types);
     sonde_free(a->pids);
     sonde_free(a->holdings);
     a->pids = NULL;
@@ -128,8 +128,8 @@ enum status account_note_changed(struct account *a, uint64_t pid)
 static enum status resource(struct account *a, struct known *k, const struct known *has,
                             const struct resource_types *types, struct merge *m)
 {
-    uint32_t i = types_index(&a->types, &types->list[has->first], ACCOUNT_TYPES);
-    if (i == TYPES_NOMEM)
+    uint32_t i = resource_types_index(&a->types, &types->list[has->first], ACCOUNT_TYPES);
+    if (i == RESOURCE_TYPES_NOMEM)
         return ST_NOMEM;
     a->types.list[i].holders += !(m->types[i / 64] >> i % 64 & 1);
     m->types[i / 64] |= 1ULL << i % 64;
@@ -313,8 +313,8 @@ enum status account_sum(struct account *a, struct budget *b)
 
 void account_rank_start(struct account *a, size_t n)
 {
-    top_free(&a->top);
-    top_init(&a->top, n);
+    top_n_free(&a->top);
+    top_n_init(&a->top, n);
     a->at = 0;
     a->ranked = false;
 }
@@ -326,13 +326,13 @@ enum status account_rank(struct account *a, bool by_references, struct budget *b
     while (st == ST_OK && (st = census_next(&a->all, &a->at, b, &k)) == ST_OK) {
         struct row row = {by_references ? k->refs : (int64_t)k->size, k->binary, k->binary};
         bool is_binary = k->refs > 0 && !(k->kinds & CENSUS_RESOURCE);
-        if (is_binary && top_may_take(&a->top, row.value) && !top_push(&a->top, row))
+        if (is_binary && top_n_may_take(&a->top, row.value) && !top_n_push(&a->top, row))
             st = ST_NOMEM;
     }
     if (st != ST_GONE)
         return st;
     a->ranked = true;
-    return top_sort(&a->top, b) ? ST_OK : ST_TIMESLICE;
+    return top_n_sort(&a->top, b) ? ST_OK : ST_TIMESLICE;
 }
 
 enum status account_share(const struct account *a, uint64_t pid, const struct known *has,

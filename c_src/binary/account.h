@@ -6,8 +6,8 @@
 
 #include "util/census.h"
 #include "vm/proctab.h"
-#include "util/top.h"
-#include "process/types.h"
+#include "util/top_n.h"
+#include "process/resource_types.h"
 
 /* To whom the bytes of a Binary belong: to exactly one of these. */
 enum share {
@@ -65,7 +65,7 @@ struct account {
     unsigned block_bytes;   /* what the allocator adds to a block */
     struct sums_of_all sums;
     struct resource_types types;
-    struct top top;
+    struct top_n top;
     bool ranked; /* all of them have been looked at */
     bool wants;  /* not all Binaries, but those that are in `all' already, and their holders */
     struct holding *holdings;

@@ -37,8 +37,8 @@ bool waste_is_none(enum waste_what what, const struct plan *plan, const struct v
 void waste_start(struct waste *w, const struct plan *plan, const struct view *view,
                  enum waste_what what, uint64_t max_words)
 {
-    unsigned want = what >= WASTE_UNSEEN ? HEAP_VISIBLE | HEAP_SLICES : 0;
-    want |= what == WASTE_ACCOUNT ? HEAP_HISTOGRAM | HEAP_LITERALS : 0;
+    unsigned want = what >= WASTE_UNSEEN ? MARKING_VISIBLE | MARKING_SLICES : 0;
+    want |= what == WASTE_ACCOUNT ? MARKING_HISTOGRAM | MARKING_LITERALS : 0;
     w->what = what;
     w->stage = 0;
     w->entered = false;
@@ -51,13 +51,13 @@ void waste_start(struct waste *w, const struct plan *plan, const struct view *vi
     w->now = (struct pinned){0};
     w->pinned = NULL;
     w->offheap.blocks.list = NULL;
-    heap_start(&w->heap, plan, view, want, max_words);
+    marking_start(&w->heap, plan, view, want, max_words);
 }
 
 void waste_end(struct waste *w)
 {
     offheap_end(&w->offheap);
-    heap_end(&w->heap);
+    marking_end(&w->heap);
     sonde_free(w->tallies);
     sonde_free(w->pinned);
     w->tallies = NULL;
@@ -77,7 +77,7 @@ static enum status count_entry(void *ctx, const struct vm *vm, uintptr_t entry)
 {
     struct waste *w = ctx;
     (void)vm;
-    w->entries += w->what == WASTE_ACCOUNT || !heap_is_reached(&w->heap, entry);
+    w->entries += w->what == WASTE_ACCOUNT || !marking_has_reached(&w->heap, entry);
     return ST_OK;
 }
 
@@ -96,7 +96,7 @@ static enum status tally_entry(void *ctx, const struct vm *vm, uintptr_t entry)
     struct waste *w = ctx;
     uint64_t binary;
     unsigned words = LF(vm->lay, bin_ptr) / 8 + 1;
-    bool live = heap_is_reached(&w->heap, entry);
+    bool live = marking_has_reached(&w->heap, entry);
     if (live && w->what != WASTE_ACCOUNT)
         return ST_OK;
     /* more than were counted: it ran meanwhile */
@@ -114,7 +114,7 @@ static void start_chains(struct waste *w, const struct vm *vm, const struct plan
 {
     offheap_end(&w->offheap);
     offheap_start(&w->offheap, vm, plan, view, false);
-    w->offheap.blocks.max = HEAP_BLOCKS_MAX;
+    w->offheap.blocks.max = MARKING_BLOCKS_MAX;
     w->offheap.collect.steps = MESSAGES_MAX;
     w->offheap.each = each;
     w->offheap.ctx = w;
@@ -283,7 +283,7 @@ static enum status walk_stage(struct waste *w, const struct vm *vm, const struct
     case ANY:
         return any(w, vm, plan, view, b);
     case MARK:
-        return heap_walk(&w->heap, vm, plan, view, b);
+        return marking_walk(&w->heap, vm, plan, view, b);
     case CLEAR:
         return clear(w, b);
     case SUM:
@@ -299,10 +299,10 @@ static enum status walk_stage(struct waste *w, const struct vm *vm, const struct
     }
 }
 
-/* More reached than there is: things that overlap, which those of a process never do. */
+/* More reached than there is: objects that overlap, which those of a process never do. */
 static enum status leave_stage(struct waste *w)
 {
-    uint64_t reached = heap_reached(&w->heap);
+    uint64_t reached = marking_reached(&w->heap);
     if (order[w->what][w->stage] == MARK && reached > w->heap.words)
         return ST_TORN;
     if (w->what == WASTE_HEAP)
@@ -356,7 +356,7 @@ static enum status slices_walk(void *w, const struct vm *vm, const struct plan *
 static void slices_progress(const void *w, uint64_t *done, uint64_t *total)
 {
     const struct waste *s = w;
-    *done = heap_reached(&s->heap);
+    *done = marking_reached(&s->heap);
     *total = s->heap.words;
 }
 
@@ -365,8 +365,18 @@ static void slices_end(void *w)
     waste_end(w);
 }
 
-const struct walker slices_walker = {
-    sizeof(struct waste), heap_fields, slices_start, slices_walk, slices_progress, slices_end, 0};
+const struct walker slices_walker = {sizeof(struct waste),
+                                     marking_fields,
+                                     slices_start,
+                                     slices_walk,
+                                     slices_progress,
+                                     slices_end,
+                                     0};
 
-const struct walker account_walker = {
-    sizeof(struct waste), heap_fields, account_start, slices_walk, slices_progress, slices_end, 0};
+const struct walker account_walker = {sizeof(struct waste),
+                                      marking_fields,
+                                      account_start,
+                                      slices_walk,
+                                      slices_progress,
+                                      slices_end,
+                                      0};

@@ -7,7 +7,7 @@
 #ifndef SONDE_WASTE_H
 #define SONDE_WASTE_H
 
-#include "heap/heap.h"
+#include "heap/marking.h"
 #include "process/offheap.h"
 
 enum waste_what {
@@ -44,7 +44,7 @@ struct waste {
     uint64_t value;
     uint64_t live, garbage, pinned_bytes; /* bytes of Binaries, for the account */
     uint64_t max_entries, entries;        /* unreached ones; for the account all */
-    struct heap heap;
+    struct marking heap;
     struct offheap offheap;
     size_t slots, slot, used; /* of the tallies */
     struct tally *tallies;
@@ -58,7 +58,7 @@ struct waste {
 /* true: there is nothing, and the answer is 0. */
 bool waste_is_none(enum waste_what what, const struct plan *plan, const struct view *view);
 
-/* The plan is one for heap_fields. */
+/* The plan is one for marking_fields. */
 void waste_start(struct waste *w, const struct plan *plan, const struct view *view,
                  enum waste_what what, uint64_t max_words);
 

@@ -18,7 +18,7 @@
 #ifndef SONDE_FUZZ_H
 #define SONDE_FUZZ_H
 
-#include "heap/heap.h"
+#include "heap/marking.h"
 #include "heap/mailbox.h"
 #include "vm/proof.h"
 #include "scan/scan.h"
@@ -116,7 +116,7 @@ struct reach {
     bool
         lied; /* REFUSED, for a tag that does not fit what it points at: who spills may not see it */
     bool
-        doubted; /* blocks overlap, or a word is two things: who finds another of the two first may not
+        doubted; /* blocks overlap, or a word is two objects: who finds another of the two first may not
                      come to what is REFUSED */
     unsigned want;
     uint64_t slices_max;
@@ -127,8 +127,9 @@ struct reach {
     uint64_t size; /* words of all blocks */
     unsigned blocks_n;
     uint64_t from[REACH_BLOCKS], to[REACH_BLOCKS];
-    uint64_t steps; /* things, fragments and messages */
-    bool cyclic; /* a thing leads back to itself, or things lie on each other: no heap has that */
+    uint64_t steps; /* objects, fragments and messages */
+    bool
+        cyclic; /* an object leads back to itself, or objects lie on each other: no heap has that */
     bool
         odd; /* a fun without an entry, or a map without its keys, a part of no term: nobody can describe them */
     unsigned maps; /* so many parts of maps are inside each other */
@@ -138,10 +139,10 @@ struct reach {
 void model_reach(const struct vm *vm, uint64_t proc, unsigned want, uint64_t max_words,
                  uint64_t max_slices, struct reach *r);
 
-/* All words that are reached if nothing leads to that thing; of one that is MUST. */
-uint64_t model_reach_without(const struct vm *vm, uint64_t proc, uint64_t thing);
+/* All words that are reached if nothing leads to that object; of one that is MUST. */
+uint64_t model_reach_without(const struct vm *vm, uint64_t proc, uint64_t object);
 
-/* Whether a thing at this address was reached. */
+/* Whether an object at this address was reached. */
 bool reach_has(const struct reach *r, uint64_t p);
 
 /* As model_stamp, of the fields that a mark starts from. */
@@ -170,7 +171,7 @@ struct sizes {
     uint64_t shared;                        /* of what is in the slot: each part once */
 };
 
-/* want, n, max_words: as flat_walker takes them. */
+/* want, n, max_words: as root_size_walker takes them. */
 struct sizes model_flat(const struct vm *vm, uint64_t proc, unsigned want, uint64_t n,
                         uint64_t max_words);
 
@@ -187,7 +188,7 @@ void model_mailbox(const struct vm *vm, uint64_t proc, uint64_t sample, uint64_t
 /* What lies at this address: how many words, which is the first one that is a term. 0: nothing. */
 uint64_t fuzz_thing(const struct vm *vm, uint64_t p, enum kind *kind, uint64_t *first);
 
-/* The four bits of a header of such a thing; -1: this release has none. */
+/* The four bits of a header of such an object; -1: this release has none. */
 int fuzz_tag(const struct layout *lay, enum kind kind);
 
 #endif

@@ -34,7 +34,7 @@ struct builder {
     struct process procs[PROCS], *p;
     struct place marks[MARKS];
     uint64_t binary; /* the last one */
-    uint64_t refc;   /* the last thing that points at one */
+    uint64_t refc;   /* the last object that points at one */
     uint64_t heap_binary;
     uint64_t resource; /* the last one */
     unsigned terms_n;
@@ -186,7 +186,7 @@ static uint64_t value(struct builder *b)
     }
 }
 
-/* ---- verbs that make whole things --------------------------------------------------------------- */
+/* ---- verbs that make whole objects --------------------------------------------------------------- */
 
 /* param: the slot, for the first one; ...: words of the young and the old heap, who was here before */
 static void make_process(struct builder *b, unsigned param)
@@ -424,7 +424,7 @@ static void make_dictionary(struct builder *b, unsigned param)
     set(b, LF_arity, param);
 }
 
-/* ---- things on a heap ---------------------------------------------------------------------------- */
+/* ---- objects on a heap ---------------------------------------------------------------------------- */
 
 static void remember(struct builder *b, uint64_t term)
 {
@@ -455,7 +455,7 @@ static uint64_t any_term(struct builder *b)
     }
 }
 
-/* So many words of a thing, the header first; 0: no room, or no such thing in this release. */
+/* So many words of an object, the header first; 0: no room, or no such object in this release. */
 static uint64_t boxed_thing(struct builder *b, unsigned block, enum kind kind, uint64_t words,
                             uint64_t arity)
 {

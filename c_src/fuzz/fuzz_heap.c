@@ -12,7 +12,7 @@ struct model {
     bool refused, overlap;
     uint64_t steps;
     unsigned n; /* blocks */
-    uint64_t from[HEAP_BLOCKS_MAX], to[HEAP_BLOCKS_MAX];
+    uint64_t from[MARKING_BLOCKS_MAX], to[MARKING_BLOCKS_MAX];
     uint64_t left; /* so many more entries have room */
     unsigned entries_n;
     uint64_t entries[ENTRIES_MAX]; /* that are binaries */
@@ -40,7 +40,7 @@ static void refuse_if(struct model *m, bool odd)
 
 static void add_block(struct model *m, uint64_t from, uint64_t to)
 {
-    refuse_if(m, to < from || to - from > 8ULL << 44 || m->n == HEAP_BLOCKS_MAX);
+    refuse_if(m, to < from || to - from > 8ULL << 44 || m->n == MARKING_BLOCKS_MAX);
     for (unsigned i = 0; i < m->n && !m->refused; i++) {
         if ((from < m->to[i] && m->from[i] < to) || from == m->from[i])
             m->overlap = true;
@@ -91,13 +91,13 @@ static bool inside(const struct model *m, uint64_t p, uint64_t words)
 static void chain(struct model *m, uint64_t entry)
 {
     while (entry != 0 && !m->refused) {
-        uint64_t thing = word(m, entry);
+        uint64_t object = word(m, entry);
         uint64_t next = word(m, entry + LF(m->lay, oh_next));
-        refuse_if(m, !inside(m, entry, 3) || (thing & 3) != 0 || m->left == 0);
+        refuse_if(m, !inside(m, entry, 3) || (object & 3) != 0 || m->left == 0);
         if (m->refused)
             return;
         m->left--;
-        if (thing == LF(m->lay, bin_thing))
+        if (object == LF(m->lay, bin_thing))
             m->entries[m->entries_n++] = entry;
         entry = next;
     }
@@ -177,14 +177,14 @@ struct seen {
 
 struct slices_seen {
     unsigned n;
-    struct seen s[HEAP_SLICES_MAX];
+    struct seen s[MARKING_SLICES_MAX];
 };
 
 static void saw(struct model *m, struct slices_seen *all, uint64_t refc, uint64_t from,
                 uint64_t size)
 {
     uint64_t binary = binary_of(m, refc);
-    assert(all->n < HEAP_SLICES_MAX); /* more of them are refused */
+    assert(all->n < MARKING_SLICES_MAX); /* more of them are refused */
     all->s[all->n++] = (struct seen){binary, from, from + size};
 }
 
@@ -215,7 +215,7 @@ static void saw_part(struct model *m, struct slices_seen *all, const struct reac
             w3 > w2 ? (w3 + 7) / 8 - w2 / 8 : 0);
 }
 
-/* The thing that the i-th word of the memory is, if it is one. */
+/* The object that the i-th word of the memory is, if it is one. */
 static uint64_t address_of(unsigned i)
 {
     return i < MEMORY_WORDS ? MEMORY_BASE + i * 8ULL : MEMORY_TOP + (i - MEMORY_WORDS) * 8ULL;
@@ -335,8 +335,8 @@ struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc)
         if (m.refused || (m.entries_n == 0 && !waits))
             return verdict(&m, false, 0);
     }
-    unsigned want = attr == ATTR_bin_waste ? HEAP_VISIBLE | HEAP_SLICES : 0;
-    model_reach(vm, proc, want, ATTR_WORDS_MAX, HEAP_SLICES_MAX, &r);
+    unsigned want = attr == ATTR_bin_waste ? MARKING_VISIBLE | MARKING_SLICES : 0;
+    model_reach(vm, proc, want, ATTR_WORDS_MAX, MARKING_SLICES_MAX, &r);
     for (unsigned i = 0; i < ROOT_COUNT; i++)
         reached += r.words[i];
     m.steps += r.steps + reached + r.size + 3ULL * MESSAGES_MAX + MEMORY_WORDS;

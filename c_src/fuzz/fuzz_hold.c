@@ -21,7 +21,7 @@ struct holds {
     bool magic; /* among them is a resource, or a reference that is no binary's */
     uint64_t steps;
     unsigned n;
-    struct held of[HOLD_MAX];
+    struct held of[HELD_MAX];
 };
 
 struct model {
@@ -33,7 +33,7 @@ struct model {
     bool late;     /* REFUSED, but all that follows may be met before that is seen */
     uint64_t left; /* so many more entries have room */
     unsigned n;    /* blocks */
-    uint64_t from[HOLD_BLOCKS_MAX], to[HOLD_BLOCKS_MAX];
+    uint64_t from[HELD_BLOCKS_MAX], to[HELD_BLOCKS_MAX];
 };
 
 static void refuse_if(struct model *m, bool odd)
@@ -72,7 +72,7 @@ static uint64_t own(struct model *m, enum layout_field f)
 
 static void add_block(struct model *m, uint64_t from, uint64_t to)
 {
-    refuse_if(m, m->n == HOLD_BLOCKS_MAX);
+    refuse_if(m, m->n == HELD_BLOCKS_MAX);
     if (stopped(m))
         return;
     for (unsigned i = 0; i < m->n; i++) {
@@ -175,7 +175,7 @@ static void refer(struct model *m, uint64_t entry, uint64_t at, bool queued)
         return;
     while (i < h->n && h->of[i].binary != binary)
         i++;
-    m->late = m->late || i == HOLD_MAX;
+    m->late = m->late || i == HELD_MAX;
     if (stopped(m) || m->late)
         return;
     if (i == h->n) {
@@ -191,12 +191,12 @@ static void chain(struct model *m, uint64_t entry, bool queued)
 {
     enum { MAGIC_REF = 0x90 }; /* ERTS_MAGIC_REF_THING_HEADER */
     while (entry != 0 && !stopped(m)) {
-        uint64_t thing = word(m, entry);
+        uint64_t object = word(m, entry);
         uint64_t next = word(m, entry + LF(m->lay, oh_next));
-        refuse_if(m, !inside(m, entry, 3) || (thing & 3) != 0 || m->left-- == 0);
-        if (thing == LF(m->lay, bin_thing) && !stopped(m))
+        refuse_if(m, !inside(m, entry, 3) || (object & 3) != 0 || m->left-- == 0);
+        if (object == LF(m->lay, bin_thing) && !stopped(m))
             refer(m, entry, LF(m->lay, bin_ptr), queued);
-        if (m->resources && thing == MAGIC_REF && !stopped(m)) {
+        if (m->resources && object == MAGIC_REF && !stopped(m)) {
             refer(m, entry, LF(m->lay, ref_bin), queued);
             m->h->magic = true;
         }
@@ -299,7 +299,7 @@ struct owned {
     uint64_t first_on_list, first_in_queue;  /* pids */
 };
 
-enum { ALL_MAX = SLOTS * HOLD_MAX };
+enum { ALL_MAX = SLOTS * HELD_MAX };
 
 static struct {
     bool exact, plain; /* plain: who counts resources, too, sees the same */

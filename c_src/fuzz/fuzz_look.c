@@ -1,9 +1,9 @@
 /* fuzz_look.c: asks the walkers over one process (look.h) about made-up processes, and compares.
- * Knows: what must hold: what is retained is what goes without a thing, a file has what its head says, sizes
+ * Knows: what must hold: what is retained is what goes without an object, a file has what its head says, sizes
  * and shapes are those of the model. Does not know: how a walker finds it. */
-#include "heap/flat.h"
+#include "heap/root_size.h"
 #include "fuzz/fuzz.h"
-#include "graph/largest.h"
+#include "graph/top_retained.h"
 #include "graph/snapshot.h"
 
 #include <stdio.h>
@@ -99,7 +99,7 @@ static uint64_t words_of(const struct reach *r)
     return sum;
 }
 
-static void same_way(const struct largest *l, const struct large *row)
+static void same_way(const struct top_retained *l, const struct large *row)
 {
     uint32_t from = 0;
     must_look(row->n > 0 && row->n <= WAY_MAX, "no way to a row:");
@@ -114,8 +114,8 @@ static void same_way(const struct largest *l, const struct large *row)
     must_look(from == row->node, "a way to somewhere else:");
 }
 
-/* How many things may have a row, and that none of those without one retains more. */
-static void same_number(const struct largest *l, uint64_t max)
+/* How many objects may have a row, and that none of those without one retains more. */
+static void same_number(const struct top_retained *l, uint64_t max)
 {
     const struct graph *g = &l->graph;
     size_t n = 0;
@@ -131,7 +131,7 @@ static void same_number(const struct largest *l, uint64_t max)
     must_look(l->n == (n < max ? n : max), "too many or few rows:");
 }
 
-static void compare_largest(const struct image *img, uint64_t proc, const struct largest *l,
+static void compare_largest(const struct image *img, uint64_t proc, const struct top_retained *l,
                             const struct reach *r)
 {
     uint64_t all = words_of(r);
@@ -252,7 +252,7 @@ static uint64_t reached_without(struct file *f, uint64_t without)
     return sum;
 }
 
-/* The address that an id is of; 0: none. Folded ones have an odd place, and no thing. */
+/* The address that an id is of; 0: none. Folded ones have an odd place, and no object. */
 static uint64_t address_of(const struct reach *r, uint64_t id)
 {
     static const uint64_t bases[] = {MEMORY_BASE, MEMORY_TOP};
@@ -266,7 +266,7 @@ static uint64_t address_of(const struct reach *r, uint64_t id)
 
 enum { SOME_NODES = 8 };
 
-/* Everything is in it; and what a thing retains there, it retains on the heap, folded or not. */
+/* Everything is in it; and what an object retains there, it retains on the heap, folded or not. */
 static void compare_snapshot(const struct image *img, uint64_t proc, const struct snapshot *s,
                              const struct reach *r, const struct written *w)
 {
@@ -280,7 +280,7 @@ static void compare_snapshot(const struct image *img, uint64_t proc, const struc
     uint64_t step = 1 + s->n / SOME_NODES;
     for (uint64_t i = first + img->steps % step; i < first + s->n; i += step) {
         uint64_t at = address_of(r, f.node[i].id);
-        must_look(at != 0, "a node that is no thing:");
+        must_look(at != 0, "a node that is no object:");
         uint64_t here = all - reached_without(&f, i) / 8;
         uint64_t there = all - model_reach_without(&img->vm, proc, at);
         if (here != there)
@@ -304,17 +304,17 @@ static bool same_sizes(const struct sizes *s, enum status st)
     return s->kind == MUST && st == ST_OK;
 }
 
-static void compare_flat(const struct flat *f, enum status st, const struct sizes *s)
+static void compare_flat(const struct root_size *f, enum status st, const struct sizes *s)
 {
     if (!same_sizes(s, st))
         return;
     const struct sums *sum = &f->measure.sum;
     must_look(sum->words == s->words, "other words:");
-    must_look(!(f->want & FLAT_BYTES) || sum->bytes == s->bytes, "other bytes:");
-    must_look(!(f->want & FLAT_SHARED) || f->shared.words == s->shared, "other shared words:");
-    if (!(f->want & FLAT_BINARIES))
+    must_look(!(f->want & ROOT_SIZE_BYTES) || sum->bytes == s->bytes, "other bytes:");
+    must_look(!(f->want & ROOT_SIZE_SHARED) || f->shared.words == s->shared, "other shared words:");
+    if (!(f->want & ROOT_SIZE_BINARIES))
         return;
-    uint64_t pinned = f->measure.binaries ? binaries_bytes(f->measure.binaries) : 0;
+    uint64_t pinned = f->measure.binaries ? address_set_bytes(f->measure.binaries) : 0;
     must_look(sum->visible == s->visible, "other bytes visible:");
     must_look(pinned == s->pinned, "other bytes pinned:");
 }
@@ -363,14 +363,15 @@ static void ask(struct asking *a, const struct image *img, enum looks what)
     static const struct {
         const char *name;
         const struct walker *walker;
-    } walkers[LOOKS] = {{"largest", &largest_walker},
+    } walkers[LOOKS] = {{"largest", &top_retained_walker},
                         {"snapshot", &snapshot_walker},
-                        {"flat", &flat_walker},
-                        {"slot", &flat_walker},
+                        {"flat", &root_size_walker},
+                        {"slot", &root_size_walker},
                         {"mailbox", &mailbox_walker}};
-    static const unsigned roots[] = {FLAT_STACK | FLAT_REGISTERS | FLAT_DICTIONARY | FLAT_MESSAGES,
-                                     FLAT_DICTIONARY | FLAT_BYTES, FLAT_MESSAGES | FLAT_BINARIES,
-                                     FLAT_STACK | FLAT_BYTES | FLAT_BINARIES};
+    static const unsigned roots[] = {
+        ROOT_SIZE_STACK | ROOT_SIZE_REGISTERS | ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES,
+        ROOT_SIZE_DICTIONARY | ROOT_SIZE_BYTES, ROOT_SIZE_MESSAGES | ROOT_SIZE_BINARIES,
+        ROOT_SIZE_STACK | ROOT_SIZE_BYTES | ROOT_SIZE_BINARIES};
     enum layout_field fields[LOOK_FIELDS_MAX];
     bool more = img->mode & 8;
     asked = walkers[what].name;
@@ -378,7 +379,7 @@ static void ask(struct asking *a, const struct image *img, enum looks what)
     a->walker = walkers[what].walker;
     a->args = (struct look_args){.max_words = LOOK_WORDS, .max_entries = img->rows};
     if (what == LOOK_LARGEST)
-        a->args.want = more ? LARGEST_CONTENT : 0;
+        a->args.want = more ? TOP_RETAINED_CONTENT : 0;
     if (what == LOOK_SNAPSHOT) {
         a->args.want = more ? SNAPSHOT_VALUES | SNAPSHOT_CONTENT : 0;
         /* folded in one of two */
@@ -387,7 +388,7 @@ static void ask(struct asking *a, const struct image *img, enum looks what)
     if (what == LOOK_FLAT)
         a->args.want = roots[img->mode >> 5 & 3];
     if (what == LOOK_SLOT) {
-        a->args.want = FLAT_SLOT | FLAT_BYTES | FLAT_BINARIES | FLAT_SHARED;
+        a->args.want = ROOT_SIZE_SLOT | ROOT_SIZE_BYTES | ROOT_SIZE_BINARIES | ROOT_SIZE_SHARED;
         a->args.n = 1;
     }
     if (what == LOOK_MAILBOX)
@@ -417,7 +418,7 @@ static void model(const struct image *img, const struct asking *a, uint64_t proc
 static void compare_things(const struct image *img, const struct asking *a, uint64_t proc,
                            const void *w, enum status st, const struct written *out, bool first)
 {
-    bool content = a->args.want & LARGEST_CONTENT; /* what is shown of it may be anywhere */
+    bool content = a->args.want & TOP_RETAINED_CONTENT; /* what is shown of it may be anywhere */
     must_answer(st, is_plain(&reach) && !content);
     must_look(reach.kind != REFUSED || reach.lied || reach.doubted || st != ST_OK,
               "an answer for a broken heap:");

@@ -1,5 +1,5 @@
 /* fuzz_mark.c: what the roots of a process that lies still reach, computed in the plainest way.
- * Knows: what a boxed thing of each release is made of, from where a collection starts.
+ * Knows: what a boxed object of each release is made of, from where a collection starts.
  * Does not know: marks, spans, slices: no code of the walk is used, only its bounds. */
 #include "fuzz/fuzz.h"
 
@@ -69,9 +69,9 @@ struct model {
     unsigned slices;
     uint64_t messages;
     unsigned lies;
-    uint64_t lie[LIES_MAX]; /* what is no boxed thing, though a tag says so */
-    uint64_t without;       /* what nothing leads to; 0: there is no such thing */
-    unsigned maps;          /* so many parts of maps the thing at hand is in */
+    uint64_t lie[LIES_MAX]; /* what is no boxed object, though a tag says so */
+    uint64_t without;       /* what nothing leads to; 0: there is no such object */
+    unsigned maps;          /* so many parts of maps the object at hand is in */
 };
 
 static void refuse_if(struct model *m, bool odd)
@@ -168,7 +168,7 @@ static void add_messages(struct model *m, uint64_t at, bool queue)
     }
 }
 
-/* ---- things ----------------------------------------------------------------------------------- */
+/* ---- objects ----------------------------------------------------------------------------------- */
 
 static size_t index_of(uint64_t p)
 {
@@ -180,7 +180,7 @@ bool reach_has(const struct reach *r, uint64_t p)
     return memory_at(p) && r->seen[index_of(p)] != 0;
 }
 
-/* true: for the first time. One word as two things is nothing that a heap has. */
+/* true: for the first time. One word as two objects is nothing that a heap has. */
 static bool see_first(struct model *m, uint64_t p, uint8_t as)
 {
     (void)word(m, p);
@@ -204,7 +204,7 @@ static void count(struct model *m, enum bar_kind kind, uint64_t n, uint64_t word
 static void view(struct model *m, uint64_t refc, uint64_t size)
 {
     m->r->visible += size;
-    if (!(m->r->want & HEAP_SLICES))
+    if (!(m->r->want & MARKING_SLICES))
         return;
     refuse_if(m, ++m->slices > m->r->slices_max);
     (void)word(m, refc + LF(m->lay, bin_ptr));
@@ -212,7 +212,7 @@ static void view(struct model *m, uint64_t refc, uint64_t size)
         (void)word(m, refc + LF(m->lay, bin_ptr) + 8);
 }
 
-/* How many words a thing has, and in *first which is its first term. */
+/* How many words an object has, and in *first which is its first term. */
 static uint64_t words_of(struct model *m, enum kind kind, uint64_t p, uint64_t header,
                          uint64_t *first)
 {
@@ -319,7 +319,7 @@ static bool holds_parts(const struct model *m, enum kind kind, uint64_t p, uint6
            kind_of(m->lay, *keys) != KIND_TUPLE;
 }
 
-/* What it takes to say what it is, beyond the thing itself. */
+/* What it takes to say what it is, beyond the object itself. */
 static void describe(struct model *m, enum kind kind, uint64_t p, uint64_t header)
 {
     const uint64_t *w = memory_at(p + 8);
@@ -339,7 +339,7 @@ static uint64_t measure(struct model *m, enum kind kind, uint64_t p, uint64_t he
     refuse_if(m, kind == KIND_NONE || words > 1 << 27 || !inside(m, p, words));
     if (refused(m))
         return 0;
-    if (kind == KIND_FUN && (m->r->want & HEAP_HISTOGRAM))
+    if (kind == KIND_FUN && (m->r->want & MARKING_HISTOGRAM))
         (void)word(m, p + 8);
     m->r->words[m->root] += words;
     take(m, p, words);
@@ -502,7 +502,7 @@ static void messages(struct model *m, uint64_t at)
     }
 }
 
-/* Things without gaps; what has no header is a list cell. */
+/* Objects without gaps; what has no header is a list cell. */
 static void as_they_are(struct model *m, uint64_t at, uint64_t words)
 {
     while (words != 0 && !refused(m)) {
@@ -577,7 +577,7 @@ static void readable(struct model *m)
         refuse_if(m, word(m, psd + LF(m->lay, psd_nfunc)) != 0);
 }
 
-/* The second word of a ProcBin that was seen whole is no thing. */
+/* The second word of a ProcBin that was seen whole is no object. */
 static void no_overlap(struct model *m)
 {
     for (unsigned i = 0; i + 1 < REACH_WORDS; i++)
@@ -616,11 +616,11 @@ void model_reach(const struct vm *vm, uint64_t proc, unsigned want, uint64_t max
               max_slices);
 }
 
-uint64_t model_reach_without(const struct vm *vm, uint64_t proc, uint64_t thing)
+uint64_t model_reach_without(const struct vm *vm, uint64_t proc, uint64_t object)
 {
     static struct reach r;
     uint64_t sum = 0;
-    reach_all((struct model){.vm = vm, .lay = vm->lay, .proc = proc, .r = &r, .without = thing}, 0,
+    reach_all((struct model){.vm = vm, .lay = vm->lay, .proc = proc, .r = &r, .without = object}, 0,
               UINT64_MAX, 0);
     for (unsigned i = 0; i < ROOT_COUNT; i++)
         sum += r.words[i];

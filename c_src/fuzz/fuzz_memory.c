@@ -99,7 +99,7 @@ uint64_t memory_still(void)
 static bool read_word(uint64_t address, uint64_t *out)
 {
     if (++reads > reads_max)
-        fuzz_fail("more reads than the image has things to look at", "");
+        fuzz_fail("more reads than the image has objects to look at", "");
     while (changing && changed < changes_n && changes[changed].at < reads)
         change_next();
     const uint64_t *word = memory_at(address);

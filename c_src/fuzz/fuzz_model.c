@@ -1,7 +1,7 @@
 /* fuzz_model.c: what must be answered for a process that lies still, computed in the plainest way.
  * Knows: the structures of the VM, and what process_info would say of them.
  * Does not know: slices, retries, or how the walkers do it: no code of theirs is used, only their bounds. */
-#include "heap/flat.h"
+#include "heap/root_size.h"
 #include "fuzz/fuzz.h"
 
 struct model {
@@ -138,7 +138,7 @@ enum opened model_open(const struct vm *vm, enum attr attr, bool waiting, size_t
 
 /* ---- links and monitors ---------------------------------------------------------------------- */
 
-enum types {
+enum monitor_types {
     TIME_OFFSET = 2,
     DIST_PROC,
     DIST_PORT,
@@ -158,11 +158,11 @@ static uint64_t type_of(struct model *m, uint64_t node)
     return field(m, node, LF_node_type) & m->lay->type_mask;
 }
 
-static uint64_t link_of(struct model *m, enum ties_what what, uint64_t node)
+static uint64_t link_of(struct model *m, enum links_monitors_what what, uint64_t node)
 {
     uint64_t type = type_of(m, node);
     refuse_if(m, type != LINK_PROC && type != LINK_PORT);
-    if (what == TIES_BYTES)
+    if (what == LINKS_MONITORS_BYTES)
         return LF(m->lay, link_size);
     return word(m, node + LF(m->lay, link_unlinking)) == 0;
 }
@@ -190,40 +190,41 @@ static uint64_t monitor_size(struct model *m, uint64_t node, uint64_t flags)
     return m->refused ? 0 : size / refc;
 }
 
-static uint64_t monitor_of(struct model *m, enum ties_what what, uint64_t node)
+static uint64_t monitor_of(struct model *m, enum links_monitors_what what, uint64_t node)
 {
     uint64_t type = type_of(m, node);
     uint64_t flags = field(m, node, LF_node_flags) >> m->lay->flags_shift;
     refuse_if(m, type > ALIAS);
-    if (what == TIES_MONITORS)
+    if (what == LINKS_MONITORS_MONITORS)
         return type <= DIST_PORT && !(flags & (TARGET | SPAWN_PENDING));
-    if (what == TIES_MONITORED_BY)
+    if (what == LINKS_MONITORS_MONITORED_BY)
         return type <= RESOURCE && type != TIME_OFFSET && (flags & TARGET);
     refuse_if(m, type == DIST_PROC || type == DIST_PORT);
     return monitor_size(m, node, flags);
 }
 
-static uint64_t tie(struct model *m, enum ties_what what, enum tied in, uint64_t node)
+static uint64_t tie(struct model *m, enum links_monitors_what what, enum tied in, uint64_t node)
 {
-    refuse_if(m, ++m->steps > TIES_MAX);
+    refuse_if(m, ++m->steps > LINKS_MONITORS_MAX);
     (void)field(m, node, LF_node_offset);
     return in == LINKS ? link_of(m, what, node) : monitor_of(m, what, node);
 }
 
 /* waiting: nodes to the right of the way that leads here, which a walker must remember. */
-static uint64_t tree(struct model *m, enum ties_what what, enum tied in, uint64_t node, // NOLINT
+static uint64_t tree(struct model *m, enum links_monitors_what what, enum tied in,
+                     uint64_t node, // NOLINT
                      unsigned waiting)
 {
     if (node == 0 || m->refused)
         return 0;
     uint64_t right = word(m, node + LF(m->lay, tree_right));
     uint64_t left = word(m, node + LF(m->lay, tree_left));
-    refuse_if(m, waiting + (left != 0) + (right != 0) > TIES_DEPTH);
+    refuse_if(m, waiting + (left != 0) + (right != 0) > LINKS_MONITORS_DEPTH);
     return tie(m, what, in, node) + tree(m, what, in, left, waiting + (right != 0)) +
            tree(m, what, in, right, waiting);
 }
 
-static uint64_t circle(struct model *m, enum ties_what what, uint64_t first)
+static uint64_t circle(struct model *m, enum links_monitors_what what, uint64_t first)
 {
     uint64_t sum = 0;
     uint64_t node = first;
@@ -236,14 +237,14 @@ static uint64_t circle(struct model *m, enum ties_what what, uint64_t first)
     return sum;
 }
 
-static uint64_t ties(struct model *m, enum ties_what what)
+static uint64_t ties(struct model *m, enum links_monitors_what what)
 {
     uint64_t sum = 0;
-    if (what == TIES_LINKS || what == TIES_BYTES)
+    if (what == LINKS_MONITORS_LINKS || what == LINKS_MONITORS_BYTES)
         sum += tree(m, what, LINKS, own(m, LF_links), 0);
-    if (what != TIES_LINKS)
+    if (what != LINKS_MONITORS_LINKS)
         sum += tree(m, what, MONITORS, own(m, LF_monitors), 0);
-    if (what == TIES_MONITORED_BY || what == TIES_BYTES)
+    if (what == LINKS_MONITORS_MONITORED_BY || what == LINKS_MONITORS_BYTES)
         sum += circle(m, what, own(m, LF_lt_monitors));
     return sum;
 }
@@ -385,9 +386,9 @@ static void add_size(struct model *m, struct chains *c, uint64_t entry)
 static void chain(struct model *m, struct chains *c, uint64_t entry, bool listed)
 {
     while (entry != 0 && !m->refused) {
-        uint64_t thing = word(m, entry);
-        refuse_if(m, !inside(c, entry, 3) || (thing & 3) != 0 || ++c->visited > c->visited_max);
-        if (thing == LF(m->lay, bin_thing)) {
+        uint64_t object = word(m, entry);
+        refuse_if(m, !inside(c, entry, 3) || (object & 3) != 0 || ++c->visited > c->visited_max);
+        if (object == LF(m->lay, bin_thing)) {
             if (listed && c->sizes)
                 add_size(m, c, entry);
             c->count += listed;
@@ -447,7 +448,7 @@ static uint64_t total_heap_size(struct model *m)
 
 static uint64_t memory(struct model *m)
 {
-    uint64_t bytes = LF(m->lay, proc_size) + 8 * heap_words(m) + ties(m, TIES_BYTES);
+    uint64_t bytes = LF(m->lay, proc_size) + 8 * heap_words(m) + ties(m, LINKS_MONITORS_BYTES);
     struct queued q = queued(m);
     uint64_t dictionary = own(m, LF_dictionary);
     uint64_t psd = own(m, LF_psd);
@@ -498,11 +499,11 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
         binaries(m, c);
         return c->sizes ? c->bytes : c->count;
     case ATTR_link_count:
-        return ties(m, TIES_LINKS);
+        return ties(m, LINKS_MONITORS_LINKS);
     case ATTR_monitor_count:
-        return ties(m, TIES_MONITORS);
+        return ties(m, LINKS_MONITORS_MONITORS);
     case ATTR_monitored_by_count:
-        return ties(m, TIES_MONITORED_BY);
+        return ties(m, LINKS_MONITORS_MONITORED_BY);
     case ATTR_dictionary_size:
         return dictionary_size(m);
     default:
@@ -512,7 +513,8 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
 
 static struct verdict flat_size(const struct vm *vm, uint64_t proc)
 {
-    unsigned all = FLAT_STACK | FLAT_REGISTERS | FLAT_DICTIONARY | FLAT_MESSAGES;
+    unsigned all =
+        ROOT_SIZE_STACK | ROOT_SIZE_REGISTERS | ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES;
     struct sizes s = model_flat(vm, proc, all, 0, ATTR_WORDS_MAX);
     struct verdict v = {ANY, (int64_t)s.words, false, 4ULL * ATTR_WORDS_MAX};
     if (!s.crowded) /* else it may be too much to remember */

@@ -1,8 +1,8 @@
 /* fuzz_size.c: how large the terms of a process that lies still are, and what waits in its mailbox, computed
  * in the plainest way.
- * Knows: what a message takes for a thing, and which words are terms.
+ * Knows: what a message takes for an object, and which words are terms.
  * Does not know: stacks, slices, where it is crowded: no code of the walks is used, only their bounds. */
-#include "heap/flat.h"
+#include "heap/root_size.h"
 #include "fuzz/fuzz.h"
 #include "process/queue.h"
 
@@ -10,7 +10,7 @@
 
 enum { PILE = 64 }; /* rests that a walker may have to remember */
 enum { FRAGMENTS = 2 };
-enum { PINNED = BINARIES_MAX };
+enum { PINNED = ADDRESS_SET_MAX };
 
 struct spans {
     unsigned n;
@@ -161,7 +161,7 @@ static void pin(struct model *m, uint64_t binary)
 
 struct shown {
     uint64_t bits, words, binary; /* 0: on the heap */
-    uint64_t thing;               /* what it is a part of */
+    uint64_t object;              /* what it is a part of */
 };
 
 /* A part of a binary: to 26 in bytes, and bits after and before them, which may take up to two bytes
@@ -174,18 +174,18 @@ static struct shown a_part(struct model *m, uint64_t p)
     uint64_t w3 = word(m, p + 24);
     uint64_t orig = word(m, p + 32);
     uint64_t odd = (w3 & 0xFF) + (w3 >> 8 & 0xFF);
-    struct shown b = {.bits = w3 > w2 ? w3 - w2 : 0, .thing = orig & ~7ULL};
+    struct shown b = {.bits = w3 > w2 ? w3 - w2 : 0, .object = orig & ~7ULL};
     if (old) {
         odd = odd > 8 ? 2 : odd > 0;
         b.bits = w1 * 8 + (w3 & 0xFF);
     }
     refuse_if(m, (orig & 3) != 2);
-    (void)inside(m, b.thing, 2);
-    uint64_t header = stopped(m) ? 0 : word(m, b.thing);
+    (void)inside(m, b.object, 2);
+    uint64_t header = stopped(m) ? 0 : word(m, b.object);
     refuse_if(m, (header & 3) != 0);
     if ((int)(header >> 2 & 15) == fuzz_tag(m->lay, KIND_REFC)) {
         b.words = (old && odd == 0 ? 0 : 5) + 1 + (header >> 6);
-        b.binary = word(m, b.thing + LF(m->lay, bin_ptr));
+        b.binary = word(m, b.object + LF(m->lay, bin_ptr));
     } else {
         uint64_t bytes = old ? b.bits / 8 + odd : (b.bits + 7) / 8;
         b.words = (old && odd != 0 ? 5 : 0) + 2 + (bytes + 7) / 8;
@@ -310,8 +310,8 @@ static void share(struct model *m, uint64_t w) // NOLINT(misc-no-recursion)
         return;
     }
     m->s->shared += 5;
-    if (first_time(m, b.thing))
-        m->s->shared += 1 + (word(m, b.thing) >> 6);
+    if (first_time(m, b.object))
+        m->s->shared += 1 + (word(m, b.object) >> 6);
 }
 
 /* ---- which terms --------------------------------------------------------------------------------- */
@@ -346,7 +346,7 @@ static void sharable(struct model *m)
     uint64_t words = 0;
     for (unsigned i = 0; i < m->blocks.n; i++)
         words += (m->blocks.to[i] - m->blocks.from[i]) / 8;
-    refuse_if(m, m->vm->literals.to == 0 || words > SHARED_WORDS_MAX);
+    refuse_if(m, m->vm->literals.to == 0 || words > SHARED_SIZE_WORDS_MAX);
 }
 
 /* true: the pair with this number was on it. */
@@ -355,23 +355,23 @@ static bool stack(struct model *m, unsigned want, uint64_t n)
     uint64_t at = own(m, LF_stop);
     uint64_t end = own(m, LF_hend);
     bool odd = (at & 7) != (end & 7); /* without an end, but the pair may come first */
-    refuse_if(m, at > end || (odd && !(want & FLAT_SLOT)));
+    refuse_if(m, at > end || (odd && !(want & ROOT_SIZE_SLOT)));
     doubt_if(m, odd);
     if (odd)
         return true;
     for (; at != end && !stopped(m); at += 8) {
         uint64_t w = word(m, at);
         uint64_t p = w & ~7ULL;
-        if ((want & FLAT_SLOT) && (w & 3) == 2 && in(&m->blocks, p, 3) && word(m, p) == 2ULL << 6 &&
-            word(m, p + 8) == (n << 4 | 15)) {
+        if ((want & ROOT_SIZE_SLOT) && (w & 3) == 2 && in(&m->blocks, p, 3) &&
+            word(m, p) == 2ULL << 6 && word(m, p + 8) == (n << 4 | 15)) {
             size_of(m, word(m, p + 16), false, 0);
-            if (want & FLAT_SHARED)
+            if (want & ROOT_SIZE_SHARED)
                 sharable(m);
-            if (!stopped(m) && (want & FLAT_SHARED))
+            if (!stopped(m) && (want & ROOT_SIZE_SHARED))
                 share(m, word(m, p + 16));
             return true;
         }
-        if ((want & FLAT_STACK) && (w & 3) != 0)
+        if ((want & ROOT_SIZE_STACK) && (w & 3) != 0)
             size_of(m, w, false, 0);
     }
     return false;
@@ -454,17 +454,17 @@ struct sizes model_flat(const struct vm *vm, uint64_t proc, unsigned want, uint6
     m.proc = proc;
     m.max_words = max_words;
     m.s = &s;
-    m.pins = want & FLAT_BINARIES;
+    m.pins = want & ROOT_SIZE_BINARIES;
     readable(&m);
     add_blocks(&m, LF_htop);
     if (stopped(&m) || stack(&m, want, n))
         return s;
-    refuse_if(&m, want & FLAT_SLOT);
-    registers(&m, want & FLAT_REGISTERS);
-    dictionary(&m, want & FLAT_DICTIONARY);
+    refuse_if(&m, want & ROOT_SIZE_SLOT);
+    registers(&m, want & ROOT_SIZE_REGISTERS);
+    dictionary(&m, want & ROOT_SIZE_DICTIONARY);
     m.steps = 0;
-    queue(&m, own(&m, LF_sig_first), want & FLAT_MESSAGES);
-    queue(&m, own(&m, LF_inq_first), want & FLAT_MESSAGES);
+    queue(&m, own(&m, LF_sig_first), want & ROOT_SIZE_MESSAGES);
+    queue(&m, own(&m, LF_inq_first), want & ROOT_SIZE_MESSAGES);
     others(&m);
     return s;
 }

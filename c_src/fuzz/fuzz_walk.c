@@ -87,8 +87,9 @@ void fuzz_begin(const struct image *img, bool changing, uint64_t reads)
 enum { THING_READS = 12, FIXED_READS = 240 };
 
 #define MOST_THINGS                                                                                \
-    ((uint64_t)TIES_MAX + MESSAGES_MAX + 3 * (uint64_t)ENTRIES_MAX + 2 * (uint64_t)BLOCKS_MAX +    \
-     16 * (uint64_t)MEMORY_WORDS + (uint64_t)MESSAGES_MAX * ENTRIES_MAX)
+    ((uint64_t)LINKS_MONITORS_MAX + MESSAGES_MAX + 3 * (uint64_t)ENTRIES_MAX +                     \
+     2 * (uint64_t)BLOCKS_MAX + 16 * (uint64_t)MEMORY_WORDS +                                      \
+     (uint64_t)MESSAGES_MAX * ENTRIES_MAX)
 #define MOST_READS (FIXED_READS + THING_READS * MOST_THINGS)
 
 struct attempt {
@@ -263,26 +264,26 @@ static void must_mark(bool ok, const char *what)
 
 static unsigned mark_want(const struct image *img)
 {
-    static const unsigned wants[] = {HEAP_HISTOGRAM | HEAP_VISIBLE, 0, HEAP_HISTOGRAM,
-                                     HEAP_VISIBLE | HEAP_SLICES};
+    static const unsigned wants[] = {MARKING_HISTOGRAM | MARKING_VISIBLE, 0, MARKING_HISTOGRAM,
+                                     MARKING_VISIBLE | MARKING_SLICES};
     return wants[img->mode >> 5 & 3];
 }
 
-static enum status mark_all(struct heap *h, const struct vm *vm, const struct plan *plan,
+static enum status mark_all(struct marking *h, const struct vm *vm, const struct plan *plan,
                             const struct view *view, unsigned want, uint32_t steps)
 {
     enum status st = ST_TIMESLICE;
-    heap_start(h, plan, view, want, MARK_WORDS);
+    marking_start(h, plan, view, want, MARK_WORDS);
     h->max_slices = MARK_SLICES;
     for (uint64_t i = 0; st == ST_TIMESLICE; i++) {
         must_mark(i < MARK_READS, "more turns than reads");
         struct budget b = {steps, false};
-        st = heap_walk(h, vm, plan, view, &b);
+        st = marking_walk(h, vm, plan, view, &b);
     }
     return st;
 }
 
-static void same_bars(const struct heap *h, const struct reach *r)
+static void same_bars(const struct marking *h, const struct reach *r)
 {
     const struct histogram *g = h->histogram;
     struct bar other = g->bars[BAR_OTHER];
@@ -296,24 +297,24 @@ static void same_bars(const struct heap *h, const struct reach *r)
     must_mark(memcmp(&other, &r->bars[BAR_OTHER], sizeof other) == 0, "a wrong bar of the rest");
 }
 
-static void same_reach(const struct heap *h, const struct reach *r)
+static void same_reach(const struct marking *h, const struct reach *r)
 {
     for (unsigned i = 0; i < ROOT_COUNT; i++)
         must_mark(h->reached[i] == r->words[i], "other words reached from a root");
     must_mark(h->literals == r->literals, "other literals");
-    must_mark(!(r->want & HEAP_VISIBLE) || h->visible == r->visible, "other bytes visible");
+    must_mark(!(r->want & MARKING_VISIBLE) || h->visible == r->visible, "other bytes visible");
     for (unsigned i = 0; i < r->blocks_n; i++) {
         for (uint64_t p = r->from[i]; p != r->to[i]; p += 8) {
             bool as_whole = p != r->from[i] && r->whole[(p - 8 - MEMORY_BASE) / 8 % REACH_WORDS];
-            must_mark(heap_is_reached(h, p) == reach_has(r, p) || as_whole,
-                      "another thing reached");
+            must_mark(marking_has_reached(h, p) == reach_has(r, p) || as_whole,
+                      "another object reached");
         }
     }
-    if (r->want & HEAP_HISTOGRAM)
+    if (r->want & MARKING_HISTOGRAM)
         same_bars(h, r);
 }
 
-static void compare_mark(const struct heap *h, enum status st, const struct reach *r)
+static void compare_mark(const struct marking *h, enum status st, const struct reach *r)
 {
     must_mark(st != ST_NOMEM || failed, "no memory, and none was refused");
     if (st == ST_NOMEM)
@@ -330,7 +331,7 @@ static void mark_still(const struct image *img, const struct plan *plan, size_t 
     static struct reach r;
     const uint32_t steps[] = {UINT32_MAX, 1, img->steps};
     struct view view;
-    struct heap h;
+    struct marking h;
     fuzz_begin(img, false, 0);
     model_reach(&img->vm, proc, mark_want(img), MARK_WORDS, MARK_SLICES, &r);
     for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -339,7 +340,7 @@ static void mark_still(const struct image *img, const struct plan *plan, size_t 
             return;
         enum status st = mark_all(&h, &img->vm, plan, &view, r.want, steps[i]);
         compare_mark(&h, st, &r);
-        heap_end(&h);
+        marking_end(&h);
         must_mark(stamp_close(&img->vm, plan, &view) == ST_OK, "torn, and nothing changed");
     }
 }
@@ -351,7 +352,7 @@ static void mark_running(const struct image *img, const struct plan *plan, size_
     uint64_t before;
     uint64_t after;
     struct view view;
-    struct heap h;
+    struct marking h;
     fuzz_begin(img, true, MARK_READS);
     if (stamp_open(&img->vm, plan, slot, proc, &view) != ST_OK)
         return;
@@ -359,7 +360,7 @@ static void mark_running(const struct image *img, const struct plan *plan, size_
     bool settled = model_reach_stamp(&img->vm, proc, &before);
     must_mark(settled || memory_still() < 2, "opened, and not settled");
     (void)mark_all(&h, &img->vm, plan, &view, mark_want(img), img->steps);
-    heap_end(&h);
+    marking_end(&h);
     unsigned walked = memory_changed();
     settled = model_reach_stamp(&img->vm, proc, &after);
     bool there = word_at(img->vm.tab.tab + slot * 8) == proc;
@@ -371,9 +372,9 @@ static void mark_running(const struct image *img, const struct plan *plan, size_
 
 static void check_mark(const struct image *img)
 {
-    enum layout_field fields[HEAP_FIELDS_MAX];
+    enum layout_field fields[MARKING_FIELDS_MAX];
     struct plan plan;
-    heap_fields(fields);
+    marking_fields(fields);
     plan_make(&plan, img->vm.lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     for (size_t slot = 0; slot < SLOTS; slot++) {
         fuzz_begin(img, false, 0);
@@ -489,7 +490,7 @@ static int by_rank(const void *a, const void *b)
     return (x->order < y->order) - (x->order > y->order);
 }
 
-static void compare_top(const struct scan *s, const struct top *top, struct expected *e,
+static void compare_top(const struct scan *s, const struct top_n *top, struct expected *e,
                         enum attr attr)
 {
     for (size_t i = 1; i < top->n; i++)

@@ -258,7 +258,7 @@ static enum status add(struct dominators *d, const struct vm *vm, struct budget 
     d->n = d->nodes - NODE_FIRST;
     add_areas(d);
     /* each word that was reached once, and none twice */
-    return d->retained[NODE_ROOT] == heap_reached(d->g->heap) ? ST_OK : ST_TORN;
+    return d->retained[NODE_ROOT] == marking_reached(d->g->heap) ? ST_OK : ST_TORN;
 }
 
 /* ---- stages --------------------------------------------------------------------------------- */

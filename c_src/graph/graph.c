@@ -1,5 +1,5 @@
-/* graph.c: the things that a walk has reached, as numbered nodes with links from one to another.
- * Knows: which things a person takes for one, and which number each of those has.
+/* graph.c: the objects that a walk has reached, as numbered nodes with links from one to another.
+ * Knows: which objects a person takes for one, and which number each of those has.
  * Does not know: who dominates whom, or what the numbers are good for. */
 #include "graph/graph.h"
 
@@ -14,7 +14,7 @@ enum { CLEAR_STEP = 64 }; /* words of bits */
 /* Places are kept in 32 bits. */
 static const uint64_t places_max = UINT32_MAX - NODE_FIRST;
 
-void graph_start(struct graph *g, struct heap *h)
+void graph_start(struct graph *g, struct marking *h)
 {
     memset(g, 0, sizeof *g);
     g->heap = h;
@@ -108,15 +108,15 @@ static void set(uint64_t *bits, struct mark k)
     bits[k.at] |= k.bit;
 }
 
-/* To 26 the mark leaves a second bit in a binary, where no thing begins. */
+/* To 26 the mark leaves a second bit in a binary, where no object begins. */
 static enum status without_second(struct graph *g, const struct vm *vm)
 {
-    const struct block *block = blocks_find(&g->heap->blocks, g->piece.thing, 2);
+    const struct block *block = blocks_find(&g->heap->blocks, g->piece.object, 2);
     if (g->piece.kind != KIND_REFC || !vm->lay->refc_is_term)
         return ST_OK;
     if (!block)
         return ST_TORN;
-    struct mark k = marks_of(&g->heap->marks, block, g->piece.thing + 8);
+    struct mark k = marks_of(&g->heap->marks, block, g->piece.object + 8);
     g->heap->marks.black[k.at] &= ~k.bit;
     return ST_OK;
 }
@@ -145,16 +145,16 @@ static enum status inner_of_tuple(struct graph *g, const struct vm *vm, const st
 /* The only one that leads to a part: then it is no node. */
 static bool leads_to_part(const struct graph *g, const struct vm *vm, const struct link *link)
 {
-    const struct piece *p = &g->piece;
+    const struct edges *p = &g->piece;
     uint64_t header;
     if (bit_test(g->inner, link->mark))
         return true;
     switch (p->kind) {
     case KIND_NONE: /* the next cell of a list; the value of a pair is none */
-        return piece_index(p, link->at) == 1 && term_is_list(link->word) &&
+        return edges_index(p, link->at) == 1 && term_is_list(link->word) &&
                !bit_test(g->inner, place_mark(g->place));
     case KIND_MAP: /* the keys */
-        return piece_is_flatmap(p) && piece_index(p, link->at) == 2;
+        return edges_is_flatmap(p) && edges_index(p, link->at) == 2;
     case KIND_FUN:
         return peek_word(vm->reader, link->to, &header) && term_is_header(header) &&
                vm->lay->kinds[header >> 2 & 15] == KIND_FUN_REF;
@@ -173,12 +173,12 @@ static enum status head_or_part(struct graph *g, const struct vm *vm, const stru
 
 typedef enum status (*visitor)(struct graph *g, const struct vm *vm, const struct link *link);
 
-/* Whether the links of the thing at hand are to be visited in this stage. */
+/* Whether the links of the object at hand are to be visited in this stage. */
 static bool concerns(const struct graph *g)
 {
     switch (g->stage) {
     case MAPS:
-        return piece_is_map_node(&g->piece);
+        return edges_is_map_node(&g->piece);
     case TUPLES:
         return g->piece.kind == KIND_TUPLE && bit_test(g->inner, place_mark(g->place));
     default:
@@ -188,9 +188,9 @@ static bool concerns(const struct graph *g)
 
 static enum status enter(struct graph *g, const struct vm *vm)
 {
-    enum status st = piece_read(g->heap, vm, graph_address(g, g->place), &g->piece);
+    enum status st = edges_read(g->heap, vm, graph_address(g, g->place), &g->piece);
     if (st != ST_OK || g->piece.words > g->steps)
-        return ST_TORN; /* things that lie on each other */
+        return ST_TORN; /* objects that lie on each other */
     g->steps -= g->piece.words;
     if (g->stage == MAPS)
         st = without_second(g, vm);
@@ -200,7 +200,7 @@ static enum status enter(struct graph *g, const struct vm *vm)
     return st;
 }
 
-/* Every thing by address, and every link of it. */
+/* Every object by address, and every link of it. */
 static enum status sweep(struct graph *g, const struct vm *vm, struct budget *b, visitor visit)
 {
     for (;;) {
@@ -213,7 +213,7 @@ static enum status sweep(struct graph *g, const struct vm *vm, struct budget *b,
             if (st != ST_OK)
                 return st == ST_GONE ? ST_OK : st;
         }
-        while ((st = piece_next(g->heap, vm, &g->piece, b, &link)) == ST_OK &&
+        while ((st = edges_next(g->heap, vm, &g->piece, b, &link)) == ST_OK &&
                (st = visit(g, vm, &link)) == ST_OK) {
         }
         if (st != ST_GONE)
@@ -227,15 +227,15 @@ static enum status sweep(struct graph *g, const struct vm *vm, struct budget *b,
 static enum status pairs(struct graph *g, const struct vm *vm, struct budget *b)
 {
     while (g->chain != 0) {
-        struct piece p;
+        struct edges p;
         struct link link;
         uintptr_t at = g->chain;
         if (!budget_step(b))
             return ST_TIMESLICE;
-        if (g->steps-- == 0 || piece_read(g->heap, vm, at, &p) != ST_OK || p.kind != KIND_NONE)
+        if (g->steps-- == 0 || edges_read(g->heap, vm, at, &p) != ST_OK || p.kind != KIND_NONE)
             return ST_TORN;
         g->chain = 0;
-        for (struct budget two = {2, false}; piece_next(g->heap, vm, &p, &two, &link) == ST_OK;) {
+        for (struct budget two = {2, false}; edges_next(g->heap, vm, &p, &two, &link) == ST_OK;) {
             set(g->inner, link.mark);
             if (link.at != at)
                 g->chain = link.to;
@@ -333,7 +333,7 @@ enum status graph_root(const struct graph *g, struct roots *roots, const struct 
     uint64_t word;
     enum status st;
     while ((st = roots_next(roots, vm, plan, view, b, &word)) == ST_OK) {
-        st = piece_link(g->heap, word, link);
+        st = edges_link(g->heap, word, link);
         link->at = roots->at - 8;
         /* what the roots lead to has become a node, unless they changed since */
         if (st == ST_OK && g->stage == DONE && !bit_test(g->head, link->mark))
@@ -347,7 +347,7 @@ enum status graph_root(const struct graph *g, struct roots *roots, const struct 
 static enum status enter_part(const struct graph *g, const struct vm *vm, struct inside *in,
                               uintptr_t at, struct mark k)
 {
-    enum status st = piece_read(g->heap, vm, at, &in->piece);
+    enum status st = edges_read(g->heap, vm, at, &in->piece);
     in->inner = bit_test(g->inner, k);
     in->cells += in->piece.kind == KIND_NONE && !in->inner;
     in->words += in->piece.words;
@@ -369,8 +369,8 @@ static enum status leave_part(const struct graph *g, struct inside *in)
     if (in->n == 0)
         return ST_GONE;
     in->piece = in->outer[--in->n];
-    block = blocks_find(&g->heap->blocks, in->piece.thing, 1);
-    in->inner = block && bit_test(g->inner, marks_of(&g->heap->marks, block, in->piece.thing));
+    block = blocks_find(&g->heap->blocks, in->piece.object, 1);
+    in->inner = block && bit_test(g->inner, marks_of(&g->heap->marks, block, in->piece.object));
     return ST_OK;
 }
 
@@ -378,7 +378,7 @@ enum status inside_next(const struct graph *g, const struct vm *vm, struct insid
                         struct budget *b, struct link *link)
 {
     for (;;) {
-        enum status st = piece_next(g->heap, vm, &in->piece, b, link);
+        enum status st = edges_next(g->heap, vm, &in->piece, b, link);
         if (st == ST_GONE)
             st = leave_part(g, in);
         else if (st == ST_OK && bit_test(g->head, link->mark))

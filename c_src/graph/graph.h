@@ -1,20 +1,20 @@
-/* graph.h: the things that a walk has reached, as numbered nodes with links from one to another.
- * Knows: which things a person takes for one, and which number each of those has.
+/* graph.h: the objects that a walk has reached, as numbered nodes with links from one to another.
+ * Knows: which objects a person takes for one, and which number each of those has.
  * Does not know: who dominates whom, or what the numbers are good for.
  *
  * A list is one node, and so is a large map with all that is inside it, or a slice with what it is a
- * slice of: a thing belongs to the node of the only other one that leads to it, if it is but a part
+ * slice of: an object belongs to the node of the only other one that leads to it, if it is but a part
  * of that. A part that several lead to is a node by itself. So there is about one node for each
  * tuple, and few for lists of numbers and for maps, in which sense arrays by node remain small.
  *
- * A node is found by the first word of its first thing, which has a bit; its number is how many such
+ * A node is found by the first word of its first object, which has a bit; its number is how many such
  * bits stand before. */
 #ifndef SONDE_GRAPH_H
 #define SONDE_GRAPH_H
 
-#include "graph/piece.h"
+#include "graph/edges.h"
 
-/* Numbers: one for all roots, one for each kind of root, then the things by address. */
+/* Numbers: one for all roots, one for each kind of root, then the objects by address. */
 enum { NODE_ROOT = 0, NODE_AREA = 1, NODE_FIRST = NODE_AREA + ROOT_COUNT };
 
 #define NODE_NONE UINT32_MAX
@@ -24,16 +24,16 @@ enum { INSIDE_MAX = BOUND(48, 6) };
 
 /* All links that lead out of one node. */
 struct inside {
-    struct piece piece; /* at hand */
+    struct edges piece; /* at hand */
     bool inner;         /* it is a part that nobody sees: see graph.inner */
     unsigned n;
     uint64_t cells;                 /* of the list, up to this one */
     uint64_t words;                 /* of all pieces so far */
-    struct piece outer[INSIDE_MAX]; /* those that it is in, with words still to come */
+    struct edges outer[INSIDE_MAX]; /* those that it is in, with words still to come */
 };
 
 struct graph {
-    struct heap *heap;
+    struct marking *heap;
     uint64_t *head;   /* bits: here a node begins */
     uint64_t *inner;  /* bits: a node of a large map, its pairs; those of the dictionary */
     uint64_t *seen;   /* bits: a part that was met; later whatever their user likes */
@@ -42,17 +42,17 @@ struct graph {
     int stage;
     bool collisions; /* there are maps with a list of pairs in a tuple */
     size_t done;     /* words of bits that are cleared, or counted */
-    uint64_t place;  /* of the thing at hand */
-    bool entered;    /* the thing at hand is partly done */
-    struct piece piece;
+    uint64_t place;  /* of the object at hand */
+    bool entered;    /* the object at hand is partly done */
+    struct edges piece;
     struct roots roots;
     uintptr_t chain; /* pairs of the dictionary still to come */
     uint64_t steps;  /* words that may come, before the heap must be changing */
 };
 
-void graph_start(struct graph *g, struct heap *h);
+void graph_start(struct graph *g, struct marking *h);
 
-/* After heap_walk was OK. OK, TIMESLICE (call again), TORN, NOMEM, TOO_LARGE. */
+/* After marking_walk was OK. OK, TIMESLICE (call again), TORN, NOMEM, TOO_LARGE. */
 enum status graph_make(struct graph *g, const struct vm *vm, const struct plan *plan,
                        const struct view *view, struct budget *b);
 
@@ -62,7 +62,7 @@ void graph_end(struct graph *g);
 /* Bytes held now, without those of the heap. */
 size_t graph_bytes(const struct graph *g);
 
-/* ---- places: a thing's bit, counted from the first one --------------------------------------- */
+/* ---- places: an object's bit, counted from the first one --------------------------------------- */
 
 static inline uint64_t graph_places(const struct graph *g)
 {
@@ -113,7 +113,7 @@ enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t pl
 enum status inside_next(const struct graph *g, const struct vm *vm, struct inside *in,
                         struct budget *b, struct link *link);
 
-/* The next root word that leads to a node; before the graph is made, to a thing. OK, GONE, TIMESLICE, TORN. */
+/* The next root word that leads to a node; before the graph is made, to an object. OK, GONE, TIMESLICE, TORN. */
 enum status graph_root(const struct graph *g, struct roots *roots, const struct vm *vm,
                        const struct plan *plan, const struct view *view, struct budget *b,
                        struct link *link);

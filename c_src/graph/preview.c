@@ -10,7 +10,7 @@ enum { TOKENS_FIRST = 64, MAP_LEVELS = 24 };
 /* No node is without a pair: so many words, and as many ways back, are enough for the first pairs. */
 enum { MAP_WORDS = 2 * MAP_LEVELS * PREVIEW_ELEMENTS_MAX };
 
-/* Words of one thing that are still to be shown. */
+/* Words of one object that are still to be shown. */
 struct level {
     unsigned n, at;
     uint64_t words[2 * PREVIEW_ELEMENTS_MAX + 1];
@@ -18,7 +18,7 @@ struct level {
 
 struct taker {
     struct tokens *ts;
-    const struct heap *h;
+    const struct marking *h;
     const struct vm *vm;
     const struct preview_limits *limits;
     size_t first;
@@ -53,7 +53,7 @@ static bool read(const struct taker *t, uintptr_t at, uint64_t *word)
 
 static bool fits(const struct taker *t, uintptr_t at, uint64_t words)
 {
-    return heap_may_hold(t->h, t->vm, at, words);
+    return marking_may_hold(t->h, t->vm, at, words);
 }
 
 static void show(struct level *l, uint64_t word)
@@ -113,7 +113,7 @@ static bool flatmap(const struct taker *t, uintptr_t at, struct token *token, st
 }
 
 /* The first pairs, from left to right. What is left of each node on the way waits. */
-static bool hashmap(const struct taker *t, const struct thing *root, uintptr_t at, struct level *l)
+static bool hashmap(const struct taker *t, const struct object *root, uintptr_t at, struct level *l)
 {
     struct span ways[MAP_LEVELS];
     unsigned n = 0;
@@ -122,7 +122,7 @@ static bool hashmap(const struct taker *t, const struct thing *root, uintptr_t a
     while (n > 0 && l->n < 2 * t->limits->elements) {
         uint64_t word;
         uint64_t pair[2];
-        struct thing node;
+        struct object node;
         struct span *way = &ways[n - 1];
         if (way->at == way->to) {
             n--;
@@ -139,7 +139,7 @@ static bool hashmap(const struct taker *t, const struct thing *root, uintptr_t a
             show(l, pair[1]);
         } else {
             if (n == MAP_LEVELS || !fits(t, at, 1) || !read(t, at, &word) ||
-                !term_is_header(word) || !thing_read(t->vm->reader, t->vm->lay, at, word, &node) ||
+                !term_is_header(word) || !object_read(t->vm->reader, t->vm->lay, at, word, &node) ||
                 !fits(t, at, node.words))
                 return false;
             ways[n++] = (struct span){at + node.first * 8, at + node.words * 8};
@@ -148,61 +148,62 @@ static bool hashmap(const struct taker *t, const struct thing *root, uintptr_t a
     return true;
 }
 
-static bool map(const struct taker *t, const struct thing *thing, uintptr_t at, struct token *token,
-                struct level *l)
+static bool map(const struct taker *t, const struct object *object, uintptr_t at,
+                struct token *token, struct level *l)
 {
     token->kind = TOKEN_MAP;
-    if (map_type(thing->header) == MAP_NODE) { /* only a part of a map */
+    if (map_type(object->header) == MAP_NODE) { /* only a part of a map */
         token->kind = TOKEN_OTHER;
         return true;
     }
-    bool ok =
-        read(t, at + 8, &token->n) &&
-        (map_type(thing->header) == MAP_FLAT ? flatmap(t, at, token, l) : hashmap(t, thing, at, l));
+    bool ok = read(t, at + 8, &token->n) &&
+              (map_type(object->header) == MAP_FLAT ? flatmap(t, at, token, l)
+                                                    : hashmap(t, object, at, l));
     token->shown = (uint8_t)(l->n / 2);
     return ok;
 }
 
-/* ---- things --------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 /* To 26 binaries say their bytes, and a sub-binary how many bits come after them. */
-static bool binary_of_bytes(const struct taker *t, const struct thing *thing, uintptr_t at,
+static bool binary_of_bytes(const struct taker *t, const struct object *object, uintptr_t at,
                             struct token *token)
 {
     uint64_t bits = 0;
-    if (!read(t, at + 8, &token->n) || (thing->kind == KIND_SUB_BINARY && !read(t, at + 24, &bits)))
+    if (!read(t, at + 8, &token->n) ||
+        (object->kind == KIND_SUB_BINARY && !read(t, at + 24, &bits)))
         return false;
     token->n += (bits & 0xFF) != 0;
     return true;
 }
 
 /* From 27 they say bits. What a sub-binary refers to is only part of one. */
-static bool binary_of_bits(const struct taker *t, const struct thing *thing, uintptr_t at,
+static bool binary_of_bits(const struct taker *t, const struct object *object, uintptr_t at,
                            struct token *token)
 {
     uint64_t from = 0;
     uint64_t to;
-    if (thing->kind == KIND_REFC) {
+    if (object->kind == KIND_REFC) {
         token->kind = TOKEN_OTHER;
         return true;
     }
-    bool ok = thing->kind == KIND_HEAP_BINARY ? read(t, at + 8, &to)
-                                              : read(t, at + 16, &from) && read(t, at + 24, &to);
+    bool ok = object->kind == KIND_HEAP_BINARY ? read(t, at + 8, &to)
+                                               : read(t, at + 16, &from) && read(t, at + 24, &to);
     token->n = ok && to > from ? (to - from + 7) / 8 : 0;
     return ok;
 }
 
-static bool binary(const struct taker *t, const struct thing *thing, uintptr_t at,
+static bool binary(const struct taker *t, const struct object *object, uintptr_t at,
                    struct token *token)
 {
     token->kind = TOKEN_BINARY;
-    return t->vm->lay->refc_is_term ? binary_of_bytes(t, thing, at, token)
-                                    : binary_of_bits(t, thing, at, token);
+    return t->vm->lay->refc_is_term ? binary_of_bytes(t, object, at, token)
+                                    : binary_of_bits(t, object, at, token);
 }
 
 static bool boxed(const struct taker *t, uintptr_t at, struct token *token, struct level *l)
 {
-    struct thing thing;
+    struct object object;
     uint64_t header;
     static const uint8_t plain[] = {[KIND_FUN] = TOKEN_FUN,
                                     [KIND_REF] = TOKEN_REF,
@@ -210,16 +211,16 @@ static bool boxed(const struct taker *t, uintptr_t at, struct token *token, stru
                                     [KIND_MATCH] = TOKEN_OTHER,
                                     [KIND_FUN_REF] = TOKEN_OTHER};
     if (!fits(t, at, 1) || !read(t, at, &header) || !term_is_header(header) ||
-        !thing_read(t->vm->reader, t->vm->lay, at, header, &thing) || !fits(t, at, thing.words))
+        !object_read(t->vm->reader, t->vm->lay, at, header, &object) || !fits(t, at, object.words))
         return false;
-    token->n = thing.words - 1;
-    switch (thing.kind) {
+    token->n = object.words - 1;
+    switch (object.kind) {
     case KIND_TUPLE:
         token->kind = TOKEN_TUPLE;
         token->shown = (uint8_t)(token->n < t->limits->elements ? token->n : t->limits->elements);
         return elements(t, at + 8, token->n, l);
     case KIND_MAP:
-        return map(t, &thing, at, token, l);
+        return map(t, &object, at, token, l);
     case KIND_FLOAT:
         token->kind = TOKEN_FLOAT;
         return read(t, at + 8, &token->word);
@@ -233,9 +234,9 @@ static bool boxed(const struct taker *t, uintptr_t at, struct token *token, stru
     case KIND_REFC:
     case KIND_HEAP_BINARY:
     case KIND_SUB_BINARY:
-        return binary(t, &thing, at, token);
+        return binary(t, &object, at, token);
     default:
-        token->kind = plain[thing.kind];
+        token->kind = plain[object.kind];
         return true;
     }
 }
@@ -262,9 +263,9 @@ static enum status one(struct taker *t, uint64_t word)
     return push(t->ts, token);
 }
 
-/* How many tokens there are at most is bounded by depth and elements; beyond the limit things become
+/* How many tokens there are at most is bounded by depth and elements; beyond the limit objects become
  * one token each. */
-enum status preview_take(struct tokens *ts, const struct heap *h, const struct vm *vm,
+enum status preview_take(struct tokens *ts, const struct marking *h, const struct vm *vm,
                          uint64_t word, const struct preview_limits *limits)
 {
     struct taker t = {.ts = ts, .h = h, .vm = vm, .limits = limits, .first = ts->n};

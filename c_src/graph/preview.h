@@ -7,8 +7,8 @@
 #ifndef SONDE_PREVIEW_H
 #define SONDE_PREVIEW_H
 
-#include "heap/heap.h"
-#include "vm/thing.h"
+#include "heap/marking.h"
+#include "vm/object.h"
 
 enum token_kind {
     TOKEN_WORD,   /* word: an immediate */
@@ -48,7 +48,7 @@ struct preview_limits {
 enum { PREVIEW_DEPTH_MAX = 3, PREVIEW_ELEMENTS_MAX = 10 };
 
 /* Appends what the word means: at least one token. OK, TORN, NOMEM. */
-enum status preview_take(struct tokens *ts, const struct heap *h, const struct vm *vm,
+enum status preview_take(struct tokens *ts, const struct marking *h, const struct vm *vm,
                          uint64_t word, const struct preview_limits *limits);
 
 void preview_end(struct tokens *ts);

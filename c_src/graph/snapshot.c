@@ -71,10 +71,10 @@ static void start(void *w, const struct plan *plan, const struct view *view,
     memset(s, 0, sizeof *s);
     s->want = args->want;
     s->max_nodes = args->max_entries;
-    heap_start(&s->heap, plan, view, 0, args->max_words);
+    marking_start(&s->heap, plan, view, 0, args->max_words);
     graph_start(&s->graph, &s->heap);
     dominators_start(&s->dominators, &s->graph);
-    fold_start(&s->fold, &s->graph, &s->dominators, args->max_entries);
+    prune_start(&s->fold, &s->graph, &s->dominators, args->max_entries);
 }
 
 static void end(void *w)
@@ -86,18 +86,18 @@ static void end(void *w)
     }
     sonde_free(s->text);
     preview_end(&s->tokens);
-    names_end(&s->names);
-    fold_end(&s->fold);
+    string_table_end(&s->names);
+    prune_end(&s->fold);
     dominators_end(&s->dominators);
     graph_end(&s->graph);
-    heap_end(&s->heap);
+    marking_end(&s->heap);
 }
 
 static void progress(const void *w, uint64_t *done, uint64_t *total)
 {
     const struct snapshot *s = w;
     *total = s->heap.words;
-    *done = s->stage == WALK ? heap_reached(&s->heap) / 8
+    *done = s->stage == WALK ? marking_reached(&s->heap) / 8
                              : *total / 8 + (uint64_t)(s->stage - WALK) * (*total / DONE) * 7 / 8;
 }
 
@@ -189,7 +189,7 @@ static uint64_t number_of_folded(const struct snapshot *s, uint32_t which)
 /* Names of nodes with previews stand between the fixed strings and the others. */
 static uint64_t string_of(const struct snapshot *s, uint32_t name)
 {
-    bool fixed = name < NAMES_FIXED_N || !(s->want & SNAPSHOT_VALUES);
+    bool fixed = name < STRING_TABLE_FIXED_N || !(s->want & SNAPSHOT_VALUES);
     return fixed ? name : (uint64_t)name + s->n;
 }
 
@@ -198,8 +198,8 @@ static enum status name_or(struct snapshot *s, struct name name, uint32_t otherw
                            uint32_t *string)
 {
     uint32_t index = 0;
-    enum status st = names_put(&s->names, name, &index);
-    *string = st == ST_OK ? NAMES_FIXED_N + index : otherwise;
+    enum status st = string_table_put(&s->names, name, &index);
+    *string = st == ST_OK ? STRING_TABLE_FIXED_N + index : otherwise;
     return st == ST_GONE ? ST_OK : st;
 }
 
@@ -214,14 +214,14 @@ static enum status allocate(struct snapshot *s)
     s->text = sonde_alloc(SNAPSHOT_PIECE + HEAD_MAX + sizeof head);
     if (!s->number || !s->queue || !s->text)
         return ST_NOMEM;
-    return names_init(&s->names);
+    return string_table_init(&s->names);
 }
 
 static enum status forget(struct snapshot *s, struct budget *b)
 {
     if (fill(s->number, s->graph.nodes, &s->done, NODE_NONE, b) != ST_OK)
         return ST_TIMESLICE;
-    breadth_start(&s->breadth, &s->graph, s->number, s->queue);
+    bfs_start(&s->breadth, &s->graph, s->number, s->queue);
     s->breadth.numbers = true;
     s->breadth.fold = s->folds ? &s->fold : NULL;
     return ST_OK;
@@ -231,7 +231,7 @@ static enum status forget(struct snapshot *s, struct budget *b)
 static enum status search(struct snapshot *s, const struct vm *vm, const struct plan *plan,
                           const struct view *view, struct budget *b)
 {
-    enum status st = breadth_walk(&s->breadth, vm, plan, view, b);
+    enum status st = bfs_walk(&s->breadth, vm, plan, view, b);
     if (st != ST_OK)
         return st;
     s->nodes = (uint64_t)first_number(s) + s->n + (s->folds ? s->fold.owners : 0);
@@ -258,39 +258,39 @@ static enum status put_areas(struct snapshot *s)
     size_t links = 0;
     put_node(s, SYNTHETIC, NAME_EMPTY, ID_ROOT, 0, ROOT_COUNT + s->folds);
     for (unsigned i = 0; i < ROOT_COUNT; i++) {
-        bool owner = fold_below(&s->fold, NODE_AREA + i) != 0;
+        bool owner = prune_below(&s->fold, NODE_AREA + i) != 0;
         put_node(s, SYNTHETIC, NAME_STACK + i, ID_ROOT + 1 + i, 0,
                  s->breadth.area_links[i] + owner);
     }
     if (s->folds) {
-        struct name folded = {NAME_OF_FOLDED, (uint32_t)s->fold.things, bytes};
+        struct name folded = {NAME_OF_FOLDED, (uint32_t)s->fold.objects, bytes};
         st = name_or(s, folded, NAME_FOLDED, &name);
-        (void)fold_links(&s->fold, NODE_ROOT, &links);
-        put_node(s, SYNTHETIC, string_of(s, name), ID_FOLDED, fold_below(&s->fold, NODE_ROOT),
+        (void)prune_links(&s->fold, NODE_ROOT, &links);
+        put_node(s, SYNTHETIC, string_of(s, name), ID_FOLDED, prune_below(&s->fold, NODE_ROOT),
                  links);
     }
     return st;
 }
 
 /* Inner parts that are nodes because several lead to them. */
-static uint32_t title_inner(const struct piece *p)
+static uint32_t title_inner(const struct edges *p)
 {
     if (p->kind == KIND_TUPLE)
         return NAME_PAIR;
     return p->kind == KIND_MAP ? NAME_MAP_NODE : NAME_MAP_PAIR;
 }
 
-static enum status title_tuple(struct snapshot *s, const struct vm *vm, const struct piece *p,
+static enum status title_tuple(struct snapshot *s, const struct vm *vm, const struct edges *p,
                                uint32_t *name)
 {
     uint64_t first = 0;
-    if (p->words > 1 && !s->heap.nameless && !peek_word(vm->reader, p->thing + 8, &first))
+    if (p->words > 1 && !s->heap.nameless && !peek_word(vm->reader, p->object + 8, &first))
         return ST_TORN;
     struct name tuple = {NAME_OF_TUPLE, (uint32_t)(p->words - 1), term_is_atom(first) ? first : 0};
     return name_or(s, tuple, NAME_TUPLE, name);
 }
 
-static enum status title_fun(struct snapshot *s, const struct vm *vm, const struct piece *p,
+static enum status title_fun(struct snapshot *s, const struct vm *vm, const struct edges *p,
                              uint32_t *name)
 {
     uint64_t entry;
@@ -298,11 +298,12 @@ static enum status title_fun(struct snapshot *s, const struct vm *vm, const stru
     *name = NAME_FUN;
     if (s->heap.nameless)
         return ST_OK;
-    if (!peek_word(vm->reader, p->thing + 8, &entry))
+    if (!peek_word(vm->reader, p->object + 8, &entry))
         return ST_TORN;
-    enum status st = names_put_fun(&s->names, vm, entry, p->words - piece_index(p, p->at), &index);
+    enum status st =
+        string_table_put_fun(&s->names, vm, entry, p->words - edges_index(p, p->at), &index);
     if (st == ST_OK)
-        *name = NAMES_FIXED_N + index;
+        *name = STRING_TABLE_FIXED_N + index;
     return st == ST_GONE ? ST_OK : st;
 }
 
@@ -325,7 +326,7 @@ static enum status title(struct snapshot *s, const struct vm *vm)
         [KIND_RECORD] = {OBJECT, NAME_RECORD},
         [KIND_MAP] = {OBJECT, NAME_MAP},
     };
-    const struct piece *p = &s->inside.piece;
+    const struct edges *p = &s->inside.piece;
     s->type = OBJECT;
     if (s->inside.inner) {
         s->name = title_inner(p);
@@ -350,7 +351,7 @@ static enum status enter(struct snapshot *s, const struct vm *vm)
     s->entered = true;
     s->others = s->other = 0;
     if (s->folds)
-        s->other = fold_links(&s->fold, graph_node(&s->graph, place_mark(place)), &s->others);
+        s->other = prune_links(&s->fold, graph_node(&s->graph, place_mark(place)), &s->others);
     return st;
 }
 
@@ -371,12 +372,13 @@ static enum status nodes(struct snapshot *s, const struct vm *vm, struct budget 
         if (!s->entered && (st = enter(s, vm)) == ST_OK)
             st = title(s, vm);
         while (st == ST_OK && (st = inside_next(&s->graph, vm, &s->inside, b, &link)) == ST_OK)
-            s->links += fold_keeps(&s->fold, link.mark);
+            s->links += prune_keeps(&s->fold, link.mark);
         if (st != ST_GONE)
             return st;
-        bool owner = fold_below(&s->fold, node_at(s)) != 0;
+        bool owner = prune_below(&s->fold, node_at(s)) != 0;
         bool titled = s->want & SNAPSHOT_VALUES;
-        put_node(s, s->type, titled ? (uint64_t)NAMES_FIXED_N + s->at : string_of(s, s->name),
+        put_node(s, s->type,
+                 titled ? (uint64_t)STRING_TABLE_FIXED_N + s->at : string_of(s, s->name),
                  graph_address(&s->graph, s->queue[s->at]) >> 3, s->inside.words,
                  s->links + s->others + owner);
         s->entered = false;
@@ -388,7 +390,7 @@ static enum status nodes(struct snapshot *s, const struct vm *vm, struct budget 
 static void folded_areas(struct snapshot *s)
 {
     for (uint32_t i = NODE_AREA; i < NODE_FIRST; i++) {
-        uint32_t words = fold_below(&s->fold, i);
+        uint32_t words = prune_below(&s->fold, i);
         if (words != 0)
             put_node(s, OBJECT, NAME_FOLDED, ID_FOLDED_AREA + i, words, 0);
     }
@@ -401,8 +403,8 @@ static enum status folded_nodes(struct snapshot *s, struct budget *b)
             return ST_ASK;
         if (!budget_step(b))
             return ST_TIMESLICE;
-        uint32_t words = fold_below(&s->fold, node_at(s));
-        if (words != 0) /* where its owner's second word is, no other thing begins */
+        uint32_t words = prune_below(&s->fold, node_at(s));
+        if (words != 0) /* where its owner's second word is, no other object begins */
             put_node(s, OBJECT, NAME_FOLDED, (graph_address(&s->graph, s->queue[s->at]) >> 3) + 1,
                      words, 0);
     }
@@ -473,31 +475,32 @@ static uint32_t other_name(uint64_t index)
     return index < sizeof names ? names[index] : NAME_RECV_MARKER;
 }
 
-static enum status step_edge(struct snapshot *s, const struct step *step, uint64_t to)
+static enum status step_edge(struct snapshot *s, const struct path_step *step, uint64_t to)
 {
     static const uint8_t fixed[] = {
-        [STEP_NONE] = NAME_NODE, [STEP_DICTIONARY] = NAME_PAIR, [STEP_TAIL] = NAME_TAIL,
-        [STEP_KEYS] = NAME_KEYS, [STEP_IN_KEY] = NAME_KEY,      [STEP_BINARY] = NAME_BINARY_OF,
+        [PATH_STEP_NONE] = NAME_NODE,  [PATH_STEP_DICTIONARY] = NAME_PAIR,
+        [PATH_STEP_TAIL] = NAME_TAIL,  [PATH_STEP_KEYS] = NAME_KEYS,
+        [PATH_STEP_IN_KEY] = NAME_KEY, [PATH_STEP_BINARY] = NAME_BINARY_OF,
     };
     s->links++;
     switch (step->kind) {
-    case STEP_STACK:
-    case STEP_REGISTER:
-    case STEP_MESSAGE:
-    case STEP_ELEMENT:
-    case STEP_INDEX:
+    case PATH_STEP_STACK:
+    case PATH_STEP_REGISTER:
+    case PATH_STEP_MESSAGE:
+    case PATH_STEP_ELEMENT:
+    case PATH_STEP_INDEX:
         put_edge(s, ELEMENT, step->index & UINT32_MAX, to);
         return ST_OK;
-    case STEP_OTHER:
+    case PATH_STEP_OTHER:
         put_edge(s, PROPERTY, other_name(step->index), to);
         return ST_OK;
-    case STEP_KEY:
+    case PATH_STEP_KEY:
         return s->inside.piece.kind == KIND_TUPLE ? entry_edge(s, step->key, to)
                                                   : key_edge(s, step->key, to);
-    case STEP_IN_KEY:
+    case PATH_STEP_IN_KEY:
         put_edge(s, PROPERTY, NAME_KEY, to);
         return ST_OK;
-    case STEP_ENV:
+    case PATH_STEP_ENV:
         return env_edge(s, step->index, to);
     default:
         put_edge(s, INTERNAL, fixed[step->kind], to);
@@ -516,7 +519,7 @@ static enum status other_edges(struct snapshot *s, uint32_t node, struct budget 
         put_edge(s, INTERNAL, NAME_NODE,
                  number_of(s, place_mark(s->fold.links.rows[s->other].pid)));
     }
-    if (node != NODE_ROOT && fold_below(&s->fold, node) != 0)
+    if (node != NODE_ROOT && prune_below(&s->fold, node) != 0)
         put_edge(s, INTERNAL, NAME_FOLDED, number_of_folded(s, s->folded++));
     return ST_OK;
 }
@@ -527,21 +530,21 @@ static enum status area_edges(struct snapshot *s, const struct vm *vm, const str
 {
     for (; s->at < ROOT_COUNT; s->at++) {
         struct link link;
-        struct step step;
+        struct path_step step;
         enum status st = s->entered ? ST_GONE : ST_OK;
         while (st == ST_OK) {
             if (full(s))
                 return ST_ASK;
             st = graph_root(&s->graph, &s->roots, vm, plan, view, b, &link);
-            if (st != ST_OK || s->roots.root != s->at || !fold_keeps(&s->fold, link.mark))
+            if (st != ST_OK || s->roots.root != s->at || !prune_keeps(&s->fold, link.mark))
                 continue;
-            step_root(&s->roots, &step);
+            path_step_root(&s->roots, &step);
             st = step_edge(s, &step, number_of(s, link.mark));
         }
         if (st != ST_GONE)
             return st;
         if (!s->entered && s->folds)
-            s->other = fold_links(&s->fold, NODE_AREA + s->at, &s->others);
+            s->other = prune_links(&s->fold, NODE_AREA + s->at, &s->others);
         s->entered = true;
         st = other_edges(s, NODE_AREA + s->at, b);
         if (st != ST_OK)
@@ -558,7 +561,7 @@ static enum status shared_edges(struct snapshot *s, struct budget *b)
     if (!s->folds)
         return ST_OK;
     if (!s->entered)
-        s->other = fold_links(&s->fold, NODE_ROOT, &s->others);
+        s->other = prune_links(&s->fold, NODE_ROOT, &s->others);
     s->entered = true;
     return other_edges(s, NODE_ROOT, b);
 }
@@ -567,7 +570,7 @@ static enum status edges(struct snapshot *s, const struct vm *vm, struct budget 
 {
     for (; s->at < s->n; s->at++) {
         struct link link;
-        struct step step;
+        struct path_step step;
         enum status st = ST_OK;
         if (!s->entered)
             st = budget_step(b) ? enter(s, vm) : ST_TIMESLICE;
@@ -575,9 +578,9 @@ static enum status edges(struct snapshot *s, const struct vm *vm, struct budget 
             if (full(s))
                 return ST_ASK;
             st = inside_next(&s->graph, vm, &s->inside, b, &link);
-            if (st != ST_OK || !fold_keeps(&s->fold, link.mark))
+            if (st != ST_OK || !prune_keeps(&s->fold, link.mark))
                 continue;
-            st = step_inside(&s->graph, vm, &s->inside, &link, &step);
+            st = path_step_inside(&s->graph, vm, &s->inside, &link, &step);
             if (st == ST_OK)
                 st = step_edge(s, &step, number_of(s, link.mark));
         }
@@ -595,7 +598,7 @@ static enum status edges(struct snapshot *s, const struct vm *vm, struct budget 
 static enum status values(struct snapshot *s, const struct vm *vm, struct budget *b)
 {
     for (; (s->want & SNAPSHOT_VALUES) && s->at < s->n; s->at++) {
-        const struct piece *p = &s->inside.piece;
+        const struct edges *p = &s->inside.piece;
         size_t before = s->tokens.n;
         if (s->titled_n == SNAPSHOT_PREVIEWS)
             return ST_ASK;
@@ -606,7 +609,7 @@ static enum status values(struct snapshot *s, const struct vm *vm, struct budget
             st = title(s, vm);
         if (st == ST_OK && !s->inside.inner)
             st = preview_take(&s->tokens, &s->heap, vm,
-                              p->thing | (p->kind == KIND_NONE ? TAG_LIST : TAG_BOXED), &of_value);
+                              p->object | (p->kind == KIND_NONE ? TAG_LIST : TAG_BOXED), &of_value);
         if (st != ST_OK)
             return st;
         s->titled[s->titled_n++] = (struct titled){s->name, (uint32_t)(s->tokens.n - before)};
@@ -626,13 +629,13 @@ static enum status prepare(struct snapshot *s, const struct vm *vm, const struct
 {
     switch (s->stage) {
     case WALK:
-        return heap_walk(&s->heap, vm, plan, view, b);
+        return marking_walk(&s->heap, vm, plan, view, b);
     case MAKE:
         return graph_make(&s->graph, vm, plan, view, b);
     case DOMINATE:
         return too_many(s) ? dominators_make(&s->dominators, vm, plan, view, b) : ST_OK;
     case FOLD:
-        return too_many(s) ? fold_make(&s->fold, vm, b) : ST_OK;
+        return too_many(s) ? prune_make(&s->fold, vm, b) : ST_OK;
     case ALLOCATE:
         return allocate(s);
     case FORGET:
@@ -692,4 +695,4 @@ static enum status walk(void *w, const struct vm *vm, const struct plan *plan,
 }
 
 const struct walker snapshot_walker = {
-    sizeof(struct snapshot), heap_fields, start, walk, progress, end, 0};
+    sizeof(struct snapshot), marking_fields, start, walk, progress, end, 0};

@@ -4,21 +4,21 @@
  * Does not know: how names are spelled, or where the text goes.
  *
  * The head and the arrays of nodes and edges are written here; the strings, which come last, by Erlang.
- * Each thing is a node, in the order in which a walk from the roots meets them, the nearest first. */
+ * Each object is a node, in the order in which a walk from the roots meets them, the nearest first. */
 #ifndef SONDE_SNAPSHOT_H
 #define SONDE_SNAPSHOT_H
 
-#include "graph/breadth.h"
+#include "graph/bfs.h"
 #include "graph/dominators.h"
-#include "graph/fold.h"
+#include "graph/prune.h"
 #include "process/look.h"
-#include "graph/names.h"
+#include "graph/string_table.h"
 #include "graph/preview.h"
-#include "graph/step.h"
+#include "graph/path_step.h"
 
 enum snapshot_want {
     SNAPSHOT_VALUES = 1 << 17, /* names with previews */
-    SNAPSHOT_CONTENT = 1 << 16 /* keys that are no atoms; as LARGEST_CONTENT */
+    SNAPSHOT_CONTENT = 1 << 16 /* keys that are no atoms; as TOP_RETAINED_CONTENT */
 };
 
 /* A piece of text, and what is more than that waits for the next one. */
@@ -31,16 +31,16 @@ struct titled {
 };
 
 struct snapshot {
-    struct heap heap;
+    struct marking heap;
     struct graph graph;
     struct dominators dominators;
-    struct fold fold;
-    struct breadth breadth;
-    struct names names;
+    struct prune fold;
+    struct bfs breadth;
+    struct string_table names;
     unsigned want;
     int stage;
     uint64_t max_nodes;
-    bool entered, folds; /* there are too many things */
+    bool entered, folds; /* there are too many objects */
     uint32_t *number;    /* by node: the how manyth in the file, without that of what is folded */
     uint32_t *queue;     /* places of nodes, in that order */
     uint32_t n;          /* nodes in the queue */

@@ -1,6 +1,6 @@
-/* histogram.c: how many things of each kind a walk has met, and how many words they take.
+/* histogram.c: how many objects of each kind a walk has met, and how many words they take.
  * Knows: kinds, arities of tuples, and which function a fun is of.
- * Does not know: how things are found, or the names of functions. */
+ * Does not know: how objects are found, or the names of functions. */
 #include "heap/histogram.h"
 
 #include "util/alloc.h"
@@ -33,7 +33,7 @@ static uint64_t place_of(uint64_t key, unsigned try)
     return ((key * 0x9E3779B97F4A7C15ULL >> 40) + try) % BARS_KEYED;
 }
 
-static void add_large_tuple(struct histogram *g, const struct thing *t)
+static void add_large_tuple(struct histogram *g, const struct object *t)
 {
     for (unsigned i = 0; i < BARS_KEYED; i++) {
         struct keyed_bar *b = &g->large[place_of(t->words, i)];
@@ -47,7 +47,7 @@ static void add_large_tuple(struct histogram *g, const struct thing *t)
     count(&g->bars[BAR_OTHER], t->words);
 }
 
-static void add_tuple(struct histogram *g, const struct thing *t)
+static void add_tuple(struct histogram *g, const struct object *t)
 {
     uint64_t arity = t->words - 1;
     if (arity < BARS_TUPLES)
@@ -57,7 +57,7 @@ static void add_tuple(struct histogram *g, const struct thing *t)
 }
 
 /* The parts of a hashmap are one map: its head counts, the nodes below it add their words. */
-static void add_map(struct histogram *g, const struct thing *t)
+static void add_map(struct histogram *g, const struct object *t)
 {
     unsigned type = map_type(t->header);
     struct bar *bar = &g->bars[type == MAP_FLAT ? BAR_FLATMAP : BAR_HASHMAP];
@@ -75,7 +75,7 @@ bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_W
 }
 
 /* A function that is new here is noted with what names it, while the stamp says that it is alive. */
-static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, const struct thing *t)
+static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, const struct object *t)
 {
     uint64_t free = t->words - t->first;
     uint64_t entry = free << 1;
@@ -98,7 +98,7 @@ static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, cons
     return true;
 }
 
-bool histogram_add(struct histogram *g, const struct vm *vm, uintptr_t at, const struct thing *t)
+bool histogram_add(struct histogram *g, const struct vm *vm, uintptr_t at, const struct object *t)
 {
     static const enum bar_kind bar_of[] = {
         [KIND_RECORD] = BAR_RECORD,         [KIND_BIGNUM] = BAR_BIGNUM,

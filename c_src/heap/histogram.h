@@ -1,11 +1,11 @@
-/* histogram.h: how many things of each kind a walk has met, and how many words they take.
+/* histogram.h: how many objects of each kind a walk has met, and how many words they take.
  * Knows: kinds, arities of tuples, and which function a fun is of.
- * Does not know: how things are found, or the names of functions. */
+ * Does not know: how objects are found, or the names of functions. */
 #ifndef SONDE_HISTOGRAM_H
 #define SONDE_HISTOGRAM_H
 
 #include "util/budget.h"
-#include "vm/thing.h"
+#include "vm/object.h"
 
 enum bar_kind {
     BAR_CONS,
@@ -64,7 +64,7 @@ static inline void histogram_cons(struct histogram *g)
     g->bars[BAR_CONS].words += 2;
 }
 
-/* The thing at this address. What has no bar of its own any more counts as other. false: torn. */
-bool histogram_add(struct histogram *g, const struct vm *vm, uintptr_t at, const struct thing *t);
+/* The object at this address. What has no bar of its own any more counts as other. false: torn. */
+bool histogram_add(struct histogram *g, const struct vm *vm, uintptr_t at, const struct object *t);
 
 #endif

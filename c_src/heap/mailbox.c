@@ -3,9 +3,9 @@
  * Does not know: how a term is measured, output formats, or whether the process stayed still. */
 #include "heap/mailbox.h"
 
-#include "process/own.h"
+#include "process/message_fragments.h"
 #include "process/queue.h"
-#include "vm/thing.h"
+#include "vm/object.h"
 
 #include <string.h>
 
@@ -38,23 +38,23 @@ static void start(void *w, const struct plan *plan, const struct view *view,
     blocks_init(&m->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_stop),
                 stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
     m->blocks.max = MAILBOX_BLOCKS_MAX;
-    collect_start(&m->collect, stamp_word(plan, view, LF_mbuf),
-                  stamp_word(plan, view, LF_msg_frag));
+    fragments_start(&m->collect, stamp_word(plan, view, LF_mbuf),
+                    stamp_word(plan, view, LF_msg_frag));
     m->collect.steps = MESSAGES_MAX;
-    measure_start(&m->measure, &m->blocks, MEASURE_VISIBLE, args->max_words);
+    term_size_start(&m->measure, &m->blocks, TERM_SIZE_VISIBLE, args->max_words);
 }
 
 static void end(void *w)
 {
     struct mailbox *m = w;
-    measure_end(&m->measure);
+    term_size_end(&m->measure);
     blocks_end(&m->blocks);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 static enum status read_tuple(const struct vm *vm, uintptr_t at, const struct block *block,
-                              const struct thing *t, struct shape *s)
+                              const struct object *t, struct shape *s)
 {
     s->kind = SHAPE_TUPLE;
     s->arity = t->words - 1;
@@ -67,17 +67,17 @@ static enum status read_tuple(const struct vm *vm, uintptr_t at, const struct bl
     return ST_OK;
 }
 
-static enum status read_boxed(const struct measure *m, const struct vm *vm, uint64_t term,
+static enum status read_boxed(const struct term_size *m, const struct vm *vm, uint64_t term,
                               struct shape *s)
 {
-    struct thing t;
+    struct object t;
     uint64_t header;
     uintptr_t at = term_pointer(term);
-    const struct block *block = measure_find(m, vm, at, 1);
+    const struct block *block = term_size_find(m, vm, at, 1);
     if (!block)
         return vm->literals.to == 0 ? ST_ASK : ST_TORN;
     if (!peek_word(vm->reader, at, &header) || !term_is_header(header) ||
-        !thing_read(vm->reader, vm->lay, at, header, &t))
+        !object_read(vm->reader, vm->lay, at, header, &t))
         return ST_TORN;
     switch (t.kind) {
     case KIND_TUPLE:
@@ -95,7 +95,7 @@ static enum status read_boxed(const struct measure *m, const struct vm *vm, uint
     }
 }
 
-static enum status read_shape(const struct measure *m, const struct vm *vm, uint64_t term,
+static enum status read_shape(const struct term_size *m, const struct vm *vm, uint64_t term,
                               struct shape *s)
 {
     *s = (struct shape){.kind = SHAPE_OTHER};
@@ -148,7 +148,7 @@ static enum status examine(struct mailbox *m, const struct vm *vm, uintptr_t at,
     enum status st = ST_OK;
     m->measure.own.n = BLOCK_FRAGMENTS;
     if (term != SIGNAL_EXTERNAL_MSG)
-        st = own_fragments(&m->measure.own, vm, at, b);
+        st = message_fragments_collect(&m->measure.own, vm, at, b);
     if (st == ST_OK && !m->shapeless)
         st = read_shape(&m->measure, vm, term, &shape);
     if (st != ST_OK)
@@ -158,7 +158,7 @@ static enum status examine(struct mailbox *m, const struct vm *vm, uintptr_t at,
     m->current = shape_of(m, &shape);
     m->before = m->measure.sum;
     count(m, term == SIGNAL_EXTERNAL_MSG ? 0 : from);
-    return term == SIGNAL_EXTERNAL_MSG ? ST_OK : measure_term(&m->measure, vm, term);
+    return term == SIGNAL_EXTERNAL_MSG ? ST_OK : term_size_of(&m->measure, vm, term);
 }
 
 /* What is no message: in the inner queue receive markers; any other may change the queue. */
@@ -189,7 +189,7 @@ static void add_sums(struct mailbox *m)
 static enum status one_queue(struct mailbox *m, const struct vm *vm, struct budget *b)
 {
     for (;;) {
-        enum status st = measure_go(&m->measure, vm, b);
+        enum status st = term_size_go(&m->measure, vm, b);
         if (st != ST_OK)
             return st;
         add_sums(m);
@@ -210,7 +210,7 @@ static enum status collect(struct mailbox *m, const struct vm *vm, const struct 
 {
     if (!queue_is_walkable(vm->lay, plan, view))
         return ST_BUSY;
-    enum status st = collect_fragments(&m->collect, vm, &m->blocks, b);
+    enum status st = fragments_collect(&m->collect, vm, &m->blocks, b);
     return st == ST_ASK ? ST_TOO_LARGE : st;
 }
 
@@ -246,7 +246,7 @@ static enum status walk(void *w, const struct vm *vm, const struct plan *plan,
 
 static void progress(const void *w, uint64_t *done, uint64_t *total)
 {
-    const struct measure *m = &((const struct mailbox *)w)->measure;
+    const struct term_size *m = &((const struct mailbox *)w)->measure;
     *done = m->sum.words;
     *total = m->sum.words > m->max_words ? m->sum.words : 0;
 }

@@ -8,9 +8,9 @@
 #ifndef SONDE_MAILBOX_H
 #define SONDE_MAILBOX_H
 
-#include "process/collect.h"
+#include "process/fragments.h"
 #include "process/look.h"
-#include "heap/measure.h"
+#include "heap/term_size.h"
 
 enum shape_kind {
     SHAPE_FREE, /* no shape */
@@ -40,9 +40,9 @@ struct mailbox {
     uint64_t cursor, steps;
     uint64_t messages; /* all of them */
     uint64_t sample, examined;
-    struct collect collect;
+    struct fragments collect;
     struct blocks blocks;
-    struct measure measure;
+    struct term_size measure;
     struct sums before;    /* the message at hand, */
     struct shape *current; /* and of what shape it is; NULL: there is none */
     unsigned shapes_n;

@@ -5,7 +5,7 @@
 
 #include "process/queue.h"
 #include "vm/term.h"
-#include "vm/thing.h"
+#include "vm/object.h"
 
 const enum layout_field roots_fields[] = {LF_dictionary,  LF_psd,           LF_group_leader,
                                           LF_parent,      LF_seq_token,     LF_recv_marks,
@@ -173,14 +173,14 @@ static enum status next_fragment(struct roots *r, const struct vm *vm, const str
     return ST_OK;
 }
 
-/* The things in it lie one behind the other, without gaps; what has no header is a list cell. */
+/* The objects in it lie one behind the other, without gaps; what has no header is a list cell. */
 static enum status next_thing(struct roots *r, const struct vm *vm, uint64_t *word)
 {
-    struct thing t = {.words = 2};
+    struct object t = {.words = 2};
     uint64_t first;
     uintptr_t at = r->at;
     if (!peek_word(vm->reader, at, &first) ||
-        (term_is_header(first) && !thing_read(vm->reader, vm->lay, at, first, &t)) ||
+        (term_is_header(first) && !object_read(vm->reader, vm->lay, at, first, &t)) ||
         t.words > (r->to - at) / 8)
         return ST_TORN;
     *word = at | (term_is_header(first) ? TAG_BOXED : TAG_LIST);

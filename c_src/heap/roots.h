@@ -11,7 +11,7 @@
 #ifndef SONDE_ROOTS_H
 #define SONDE_ROOTS_H
 
-#include "process/collect.h"
+#include "process/fragments.h"
 
 /* What several reach counts for the first. */
 enum root { ROOT_STACK, ROOT_REGISTERS, ROOT_DICTIONARY, ROOT_MAILBOX, ROOT_OTHER, ROOT_COUNT };

@@ -56,7 +56,7 @@ struct seal {
 
 struct sonde {
     char build[32];      /* first: another build's state is recognised by it */
-    ErlNifTime instance; /* when it was made: who holds things of another one is told so */
+    ErlNifTime instance; /* when it was made: who holds objects of another one is told so */
     atomic_uint users;
     ErlNifResourceType *scan_type, *look_type, *account_type, *probe_type;
     ErlNifMutex *lock;     /* ours alone: guards status */
@@ -73,7 +73,7 @@ struct sonde {
     struct seal seal;
     atomic_uint_fast64_t native, busy, torn, asked;
 #ifdef SONDE_TEST
-    unsigned mutated_field, mutated_offset; /* LAYOUT_FIELD_COUNT: none; + 1: a form of things */
+    unsigned mutated_field, mutated_offset; /* LAYOUT_FIELD_COUNT: none; + 1: a form of objects */
 #endif
 };
 

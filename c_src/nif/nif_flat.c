@@ -1,7 +1,7 @@
 /* nif_flat.c: the NIFs around flat sizes.
  * Knows: how answers go out, and what of the caller can be looked at while it calls.
  * Does not know: how a term is measured. */
-#include "heap/flat.h"
+#include "heap/root_size.h"
 #include "nif/nif_heap.h"
 #include "vm/term.h"
 
@@ -31,15 +31,15 @@ NIF(nif_do_calibrate_literals)
 
 static ERL_NIF_TERM sums_of(ErlNifEnv *env, const struct look *l)
 {
-    if (l->st != ST_OK || l->walker != &flat_walker)
+    if (l->st != ST_OK || l->walker != &root_size_walker)
         return nif_raise(env, ATOM(badarg));
-    const struct flat *f = l->state;
-    const struct measure *m = &f->measure;
+    const struct root_size *f = l->state;
+    const struct term_size *m = &f->measure;
     bool shared = f->shared.measure != NULL;
     return enif_make_tuple6(env, enif_make_uint64(env, m->sum.words),
                             enif_make_uint64(env, m->sum.bytes),
                             enif_make_uint64(env, m->sum.visible),
-                            enif_make_uint64(env, m->binaries ? binaries_bytes(m->binaries) : 0),
+                            enif_make_uint64(env, m->binaries ? address_set_bytes(m->binaries) : 0),
                             enif_make_uint64(env, shared ? f->shared.words : 0),
                             enif_make_uint64(env, shared ? f->shared.literals : 0));
 }
@@ -62,9 +62,9 @@ static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
     ERL_NIF_TERM list = enif_make_list(env, 0);
     const struct known *k;
     enum status st;
-    if (l->st != ST_OK || l->walker != &flat_walker)
+    if (l->st != ST_OK || l->walker != &root_size_walker)
         return nif_raise(env, ATOM(badarg));
-    while ((st = census_next(&((const struct flat *)l->state)->refs, &at, &b, &k)) == ST_OK)
+    while ((st = census_next(&((const struct root_size *)l->state)->refs, &at, &b, &k)) == ST_OK)
         list = enif_make_list_cell(
             env,
             enif_make_tuple4(env, enif_make_uint64(env, k->binary), enif_make_uint64(env, k->size),
@@ -96,28 +96,28 @@ static bool own_blocks(const struct vm *vm, uintptr_t proc, struct blocks *block
     static const enum layout_field fields[] = {LF_heap,     LF_hend, LF_old_heap,
                                                LF_old_hend, LF_mbuf, LF_msg_frag};
     uint64_t w[6];
-    struct collect c;
+    struct fragments c;
     struct budget b = {QUICK_FRAGMENTS, false};
     for (unsigned i = 0; i < 6; i++) {
         if (!peek_word(vm->reader, proc + vm->lay->f[fields[i]], &w[i]))
             return false;
     }
     blocks_init(blocks, w[0], w[1], w[2], w[3]);
-    collect_start(&c, w[4], w[5]);
-    return collect_fragments(&c, vm, blocks, &b) == ST_OK && blocks_sort(blocks, &b);
+    fragments_start(&c, w[4], w[5]);
+    return fragments_collect(&c, vm, blocks, &b) == ST_OK && blocks_sort(blocks, &b);
 }
 
 static bool quick(const struct vm *vm, const struct blocks *blocks, uint64_t term,
                   struct sums *sums)
 {
-    struct measure m;
+    struct term_size m;
     struct budget b = {vm->reader == PEEK_GUARDED ? QUICK_STEPS : QUICK_STEPS_DEAR, false};
-    measure_start(&m, blocks, MEASURE_BYTES, QUICK_STEPS);
-    enum status st = measure_term(&m, vm, term);
+    term_size_start(&m, blocks, TERM_SIZE_BYTES, QUICK_STEPS);
+    enum status st = term_size_of(&m, vm, term);
     if (st == ST_OK)
-        st = measure_go(&m, vm, &b);
+        st = term_size_go(&m, vm, &b);
     *sums = m.sum;
-    measure_end(&m);
+    term_size_end(&m);
     return st == ST_OK;
 }
 

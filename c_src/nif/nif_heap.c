@@ -4,8 +4,8 @@
 #include "nif/nif_heap.h"
 
 #include "util/clock.h"
-#include "graph/largest.h"
-#include "heap/flat.h"
+#include "graph/top_retained.h"
+#include "heap/root_size.h"
 #include "heap/mailbox.h"
 #include "binary/waste.h"
 #include "graph/snapshot.h"
@@ -28,8 +28,8 @@ bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde)
 static void mark_start(void *w, const struct plan *plan, const struct view *view,
                        const struct look_args *args)
 {
-    struct heap *h = w;
-    heap_start(h, plan, view, args->want, args->max_words);
+    struct marking *h = w;
+    marking_start(h, plan, view, args->want, args->max_words);
     if (args->max_entries != 0)
         h->max_slices = args->max_entries;
 }
@@ -37,23 +37,23 @@ static void mark_start(void *w, const struct plan *plan, const struct view *view
 static enum status mark_walk(void *w, const struct vm *vm, const struct plan *plan,
                              const struct view *view, struct budget *b)
 {
-    return heap_walk(w, vm, plan, view, b);
+    return marking_walk(w, vm, plan, view, b);
 }
 
 static void mark_progress(const void *w, uint64_t *done, uint64_t *total)
 {
-    const struct heap *h = w;
-    *done = heap_reached(h);
+    const struct marking *h = w;
+    *done = marking_reached(h);
     *total = h->words;
 }
 
 static void mark_end(void *w)
 {
-    heap_end(w);
+    marking_end(w);
 }
 
-static const struct walker mark_walker = {sizeof(struct heap), heap_fields, mark_start, mark_walk,
-                                          mark_progress,       mark_end,    0};
+static const struct walker mark_walker = {
+    sizeof(struct marking), marking_fields, mark_start, mark_walk, mark_progress, mark_end, 0};
 
 /* ---- new and step --------------------------------------------------------------------------- */
 
@@ -64,20 +64,20 @@ static bool want_of(ERL_NIF_TERM atom, unsigned *want)
         ERL_NIF_TERM atom;
         unsigned want;
     } wants[] = {
-        {ATOM(histogram), HEAP_HISTOGRAM},
-        {ATOM(visible), HEAP_VISIBLE},
-        {ATOM(slices), HEAP_SLICES | HEAP_VISIBLE},
-        {ATOM(stack), FLAT_STACK},
-        {ATOM(registers), FLAT_REGISTERS},
-        {ATOM(dictionary), FLAT_DICTIONARY},
-        {ATOM(messages), FLAT_MESSAGES},
-        {ATOM(slot), FLAT_SLOT},
-        {ATOM(bytes), FLAT_BYTES},
-        {ATOM(binaries), FLAT_BINARIES},
-        {ATOM(content), LARGEST_CONTENT},
+        {ATOM(histogram), MARKING_HISTOGRAM},
+        {ATOM(visible), MARKING_VISIBLE},
+        {ATOM(slices), MARKING_SLICES | MARKING_VISIBLE},
+        {ATOM(stack), ROOT_SIZE_STACK},
+        {ATOM(registers), ROOT_SIZE_REGISTERS},
+        {ATOM(dictionary), ROOT_SIZE_DICTIONARY},
+        {ATOM(messages), ROOT_SIZE_MESSAGES},
+        {ATOM(slot), ROOT_SIZE_SLOT},
+        {ATOM(bytes), ROOT_SIZE_BYTES},
+        {ATOM(binaries), ROOT_SIZE_BINARIES},
+        {ATOM(content), TOP_RETAINED_CONTENT},
         {ATOM(values), SNAPSHOT_VALUES},
-        {ATOM(shared), FLAT_SHARED},
-        {ATOM(refs), FLAT_REFS},
+        {ATOM(shared), ROOT_SIZE_SHARED},
+        {ATOM(refs), ROOT_SIZE_REFS},
     };
     for (unsigned i = 0; i < sizeof wants / sizeof *wants; i++) {
         if (wants[i].atom == atom) {
@@ -106,9 +106,9 @@ static const struct walker *walker_of(ERL_NIF_TERM kind)
         ERL_NIF_TERM kind;
         const struct walker *walker;
     } walkers[] = {
-        {ATOM(mark), &mark_walker},     {ATOM(account), &account_walker},
-        {ATOM(top), &largest_walker},   {ATOM(snapshot), &snapshot_walker},
-        {ATOM(flat), &flat_walker},     {ATOM(mailbox), &mailbox_walker},
+        {ATOM(mark), &mark_walker},        {ATOM(account), &account_walker},
+        {ATOM(top), &top_retained_walker}, {ATOM(snapshot), &snapshot_walker},
+        {ATOM(flat), &root_size_walker},   {ATOM(mailbox), &mailbox_walker},
         {ATOM(slices), &slices_walker},
     };
     for (unsigned i = 0; i < sizeof walkers / sizeof *walkers; i++) {
@@ -253,7 +253,7 @@ NIF(nif_do_look_end)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct heap *h)
+static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct marking *h)
 {
     const struct plan *p = &l->plan;
     const struct view *v = &l->view;
@@ -283,7 +283,7 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
         h->leaves.pages ? enif_make_uint64(env, h->literal_words * 8) : ATOM(undefined),
         enif_make_uint64(env, h->literals),
         enif_make_uint64(env, h->words),
-        enif_make_uint64(env, heap_bytes(h)),
+        enif_make_uint64(env, marking_bytes(h)),
         enif_make_tuple_from_array(env, roots, ROOT_COUNT)};
     ERL_NIF_TERM map;
     if (!enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map))
@@ -292,7 +292,7 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
 }
 
 /* w: NULL after a mark, which knows only what is visible. */
-static ERL_NIF_TERM binaries_map(ErlNifEnv *env, const struct waste *w, const struct heap *h)
+static ERL_NIF_TERM binaries_map(ErlNifEnv *env, const struct waste *w, const struct marking *h)
 {
     ERL_NIF_TERM keys[] = {ATOM(visible), ATOM(live), ATOM(garbage), ATOM(pinned)};
     ERL_NIF_TERM values[] = {
@@ -350,7 +350,7 @@ static ERL_NIF_TERM bars(ErlNifEnv *env, const struct look *l, const struct hist
 static ERL_NIF_TERM answer(ErlNifEnv *env, const struct sonde *s, struct look *l)
 {
     const struct waste *w = l->walker == &account_walker ? l->state : NULL;
-    const struct heap *h = w ? &w->heap : l->state;
+    const struct marking *h = w ? &w->heap : l->state;
     if (!h || l->st != ST_OK || (!w && l->walker != &mark_walker))
         return nif_raise(env, ATOM(badarg));
     enum status st = nif_may_tell(s, l);

@@ -3,7 +3,7 @@
 #ifndef SONDE_NIF_HEAP_H
 #define SONDE_NIF_HEAP_H
 
-#include "heap/heap.h"
+#include "heap/marking.h"
 #include "process/look.h"
 #include "nif/nif.h"
 #include "graph/preview.h"

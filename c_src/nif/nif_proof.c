@@ -337,7 +337,7 @@ NIF(nif_trapped)
 
 NIF(nif_do_probe_trap)
 {
-    /* (): comes to its answer by way of another call, for which the VM keeps things in the caller */
+    /* (): comes to its answer by way of another call, for which the VM keeps objects in the caller */
     if (!nif_is_proving(env))
         return nif_raise(env, ATOM(badarg));
     return enif_schedule_nif(env, "probe_trap", 0, CALLED(trapped), argc, argv);

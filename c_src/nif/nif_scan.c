@@ -378,7 +378,7 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[],
     return give_back(h, list);
 }
 
-static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top *top, size_t i)
+static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top_n *top, size_t i)
 {
     const struct row *row = &top->rows[i];
     return enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));

@@ -59,9 +59,9 @@ static ERL_NIF_TERM number_or_atom(ErlNifEnv *env, uint64_t word, uint64_t atoms
 static ERL_NIF_TERM name(ErlNifEnv *env, const struct look *l, uint32_t i)
 {
     const struct snapshot *s = l->state;
-    if (i < NAMES_FIXED_N)
-        return fixed(env, names_fixed[i]);
-    const struct name *n = &s->names.list[i - NAMES_FIXED_N];
+    if (i < STRING_TABLE_FIXED_N)
+        return fixed(env, string_table_fixed[i]);
+    const struct name *n = &s->names.list[i - STRING_TABLE_FIXED_N];
     ERL_NIF_TERM number = enif_make_uint64(env, n->n);
     ERL_NIF_TERM word = number_or_atom(env, n->word, l->args.n);
     switch (n->kind) {
@@ -83,7 +83,7 @@ static ERL_NIF_TERM name(ErlNifEnv *env, const struct look *l, uint32_t i)
 
 static ERL_NIF_TERM names_from(ErlNifEnv *env, const struct look *l, uint64_t from)
 {
-    uint64_t end = NAMES_FIXED_N + ((const struct snapshot *)l->state)->names.n;
+    uint64_t end = STRING_TABLE_FIXED_N + ((const struct snapshot *)l->state)->names.n;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (uint64_t i = NAMES_AT_ONCE; i > 0; i--) {
         if (from < end && i <= end - from)

@@ -55,15 +55,15 @@ NIF(nif_release_reader)
 NIF(nif_do_set_offset)
 {
     (void)argc;
-    /* (Field | none | things, Offset): the next calibrate uses it, and nothing is proved any more */
+    /* (Field | none | objects, Offset): the next calibrate uses it, and nothing is proved any more */
     struct sonde *s = sonde_of(env);
     enum layout_field field = LAYOUT_FIELD_COUNT;
     unsigned offset;
-    bool things = enif_is_identical(argv[0], enif_make_atom(env, "things"));
-    if ((!things && argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
+    bool objects = enif_is_identical(argv[0], enif_make_atom(env, "objects"));
+    if ((!objects && argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
         !enif_get_uint(env, argv[1], &offset) || offset > 0xFFFF)
         return nif_raise(env, ATOM(badarg));
-    s->mutated_field = things ? LAYOUT_FIELD_COUNT + 1 : field;
+    s->mutated_field = objects ? LAYOUT_FIELD_COUNT + 1 : field;
     s->mutated_offset = offset;
     atomic_store(&s->proved, false);
     return ATOM(ok);

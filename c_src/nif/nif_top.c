@@ -1,8 +1,8 @@
-/* nif_top.c: the things that retain most, as Erlang terms.
+/* nif_top.c: the objects that retain most, as Erlang terms.
  * Knows: how rows, steps and tokens are written. Atoms and pids go out as the words that they are, once
  * the look is done, and of atoms only those that existed when it began.
  * Does not know: how they were found. */
-#include "graph/largest.h"
+#include "graph/top_retained.h"
 #include "nif/nif_heap.h"
 
 #include <math.h>
@@ -86,46 +86,47 @@ ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct tokens *ts, size_t first, s
 
 /* ---- ways ----------------------------------------------------------------------------------- */
 
-static ERL_NIF_TERM element(ErlNifEnv *env, const struct step *s, uint64_t atoms_n)
+static ERL_NIF_TERM element(ErlNifEnv *env, const struct path_step *s, uint64_t atoms_n)
 {
     return enif_make_tuple4(env, name(env, "element"), enif_make_uint64(env, s->index),
                             nif_atom(s->key, atoms_n), enif_make_uint64(env, s->arity));
 }
 
-static ERL_NIF_TERM step(ErlNifEnv *env, const struct largest *l, const struct edge *e,
+static ERL_NIF_TERM step(ErlNifEnv *env, const struct top_retained *l, const struct edge *e,
                          uint64_t atoms_n)
 {
-    static const char *const plain[] = {[STEP_DICTIONARY] = "dictionary",
-                                        [STEP_IN_KEY] = "key",
-                                        [STEP_KEYS] = "keys",
-                                        [STEP_BINARY] = "binary"};
+    static const char *const plain[] = {[PATH_STEP_DICTIONARY] = "dictionary",
+                                        [PATH_STEP_IN_KEY] = "key",
+                                        [PATH_STEP_KEYS] = "keys",
+                                        [PATH_STEP_BINARY] = "binary"};
     static const char *const numbered[] = {
-        [STEP_STACK] = "stack", [STEP_REGISTER] = "register", [STEP_MESSAGE] = "message",
-        [STEP_OTHER] = "other", [STEP_INDEX] = "index",       [STEP_TAIL] = "tail",
-        [STEP_ENV] = "env"};
+        [PATH_STEP_STACK] = "stack",     [PATH_STEP_REGISTER] = "register",
+        [PATH_STEP_MESSAGE] = "message", [PATH_STEP_OTHER] = "other",
+        [PATH_STEP_INDEX] = "index",     [PATH_STEP_TAIL] = "tail",
+        [PATH_STEP_ENV] = "env"};
     switch (e->step.kind) {
-    case STEP_ELEMENT:
+    case PATH_STEP_ELEMENT:
         return element(env, &e->step, atoms_n);
-    case STEP_KEY:
+    case PATH_STEP_KEY:
         return enif_make_tuple2(env, name(env, "key"),
                                 nif_tokens(env, &l->tokens, e->key, e->key_n, atoms_n));
-    case STEP_DICTIONARY:
-    case STEP_IN_KEY:
-    case STEP_KEYS:
-    case STEP_BINARY:
+    case PATH_STEP_DICTIONARY:
+    case PATH_STEP_IN_KEY:
+    case PATH_STEP_KEYS:
+    case PATH_STEP_BINARY:
         return name(env, plain[e->step.kind]);
     default:
         return tagged(env, numbered[e->step.kind], e->step.index);
     }
 }
 
-static ERL_NIF_TERM way(ErlNifEnv *env, const struct largest *l, const struct large *r,
+static ERL_NIF_TERM way(ErlNifEnv *env, const struct top_retained *l, const struct large *r,
                         uint64_t atoms_n)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = r->n; i > 0; i--) {
         const struct edge *e = &l->edges[r->way[i - 1]];
-        if (e->step.kind != STEP_NONE)
+        if (e->step.kind != PATH_STEP_NONE)
             list = enif_make_list_cell(env, step(env, l, e, atoms_n), list);
         if (r->cut && i - 1 == WAY_BEGIN)
             list = enif_make_list_cell(env, name(env, "..."), list);
@@ -160,7 +161,7 @@ static ERL_NIF_TERM kind(ErlNifEnv *env, const struct look *look, const struct l
 
 static ERL_NIF_TERM row(ErlNifEnv *env, const struct look *look, const struct large *r)
 {
-    const struct largest *l = look->state;
+    const struct top_retained *l = look->state;
     uint64_t atoms_n = look->args.n;
     return enif_make_tuple5(env, way(env, l, r, atoms_n), enif_make_uint64(env, r->retained * 8),
                             enif_make_uint64(env, r->self * 8), kind(env, look, r),
@@ -169,12 +170,12 @@ static ERL_NIF_TERM row(ErlNifEnv *env, const struct look *look, const struct la
 
 static bool is_done(const struct look *look)
 {
-    return look->st == ST_OK && look->walker == &largest_walker;
+    return look->st == ST_OK && look->walker == &top_retained_walker;
 }
 
 static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *look, size_t from)
 {
-    const struct largest *l = look->state;
+    const struct top_retained *l = look->state;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (size_t i = ROWS_AT_ONCE; i > 0; i--) {
         if (from < l->n && i <= l->n - from)
@@ -200,11 +201,11 @@ NIF(nif_do_look_top)
     return term;
 }
 
-static ERL_NIF_TERM info(ErlNifEnv *env, const struct largest *l)
+static ERL_NIF_TERM info(ErlNifEnv *env, const struct top_retained *l)
 {
     ERL_NIF_TERM keys[] = {ATOM(words), name(env, "reached"), name(env, "nodes"), ATOM(bytes)};
     ERL_NIF_TERM values[] = {enif_make_uint64(env, l->heap.words),
-                             enif_make_uint64(env, heap_reached(&l->heap)),
+                             enif_make_uint64(env, marking_reached(&l->heap)),
                              enif_make_uint64(env, l->graph.nodes), enif_make_uint64(env, l->peak)};
     ERL_NIF_TERM map;
     return enif_make_map_from_arrays(env, keys, values, 4, &map) ? map

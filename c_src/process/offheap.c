@@ -3,7 +3,7 @@
  * Does not know: who asks, or whether the process stayed still meanwhile. */
 #include "process/offheap.h"
 
-#include "process/own.h"
+#include "process/message_fragments.h"
 #include "vm/term.h"
 
 #include <assert.h>
@@ -38,8 +38,8 @@ void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *pl
     w->sizes = sizes;
     w->writable = vm->lay->wrt_bins_listed;
     w->stage = COLLECT;
-    collect_start(&w->collect, stamp_word(plan, view, LF_mbuf),
-                  stamp_word(plan, view, LF_msg_frag));
+    fragments_start(&w->collect, stamp_word(plan, view, LF_mbuf),
+                    stamp_word(plan, view, LF_msg_frag));
     w->count = w->bytes = w->unlisted = 0;
     w->asked = 0;
     w->magic = false;
@@ -121,18 +121,18 @@ static enum status walk_entries(struct offheap *w, const struct vm *vm, struct b
     const uintptr_t next = LF(vm->lay, oh_next);
     const struct block *block = &w->blocks.list[BLOCK_YOUNG];
     for (uint64_t entry = w->cursor; entry != 0; entry = w->cursor) {
-        uint64_t thing;
+        uint64_t object;
         if (!budget_step(b))
             return come_again(entry);
         if (!block_holds(block, entry, ENTRY_WORDS))
             block = blocks_find(&w->blocks, entry, ENTRY_WORDS);
-        if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &thing) ||
-            !term_is_header(thing) || !peek_word(vm->reader, entry + next, &w->cursor))
+        if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &object) ||
+            !term_is_header(object) || !peek_word(vm->reader, entry + next, &w->cursor))
             return ST_TORN;
-        *binaries += thing == binary;
-        if (sizes && thing == binary && !read_size(w, vm, block, entry))
+        *binaries += object == binary;
+        if (sizes && object == binary && !read_size(w, vm, block, entry))
             return ST_TORN;
-        bool wanted = thing == binary || (w->magic && thing == MAGIC_THING);
+        bool wanted = object == binary || (w->magic && object == MAGIC_THING);
         enum status st = w->each && wanted ? w->each(w->ctx, vm, entry) : ST_OK;
         if (st != ST_OK)
             return st;
@@ -199,7 +199,7 @@ enum status offheap_message(struct offheap *w, const struct vm *vm, uintptr_t me
                             struct budget *b)
 {
     uint64_t attached;
-    enum status st = own_fragments(&w->blocks, vm, message, b);
+    enum status st = message_fragments_collect(&w->blocks, vm, message, b);
     if (st != ST_OK)
         return st;
     if (!peek_word(vm->reader, message + LF(vm->lay, msg_attached), &attached) ||
@@ -221,7 +221,7 @@ static enum status walk_stage(struct offheap *w, const struct vm *vm, struct bud
 {
     switch (w->stage) {
     case COLLECT:
-        return collect_fragments(&w->collect, vm, &w->blocks, b);
+        return fragments_collect(&w->collect, vm, &w->blocks, b);
     case SORT:
         return sort_blocks(w, b);
     default:

@@ -4,7 +4,7 @@
 #ifndef SONDE_OFFHEAP_H
 #define SONDE_OFFHEAP_H
 
-#include "process/collect.h"
+#include "process/fragments.h"
 
 /* More references to binaries than a process can have. */
 enum { ENTRIES_MAX = BOUND(1 << 30, 400) };
@@ -21,7 +21,7 @@ struct offheap {
     bool writable; /* count the chain of writable binaries */
     bool magic;    /* `each' wants references to other memory too */
     int stage;
-    struct collect collect;
+    struct fragments collect;
     uint64_t cursor;   /* next entry */
     uint64_t frag;     /* fragment whose chain is walked */
     uint64_t steps;    /* entries left before the chain must be a cycle */

@@ -4,7 +4,7 @@
 #include "scan/attr.h"
 
 #include "util/alloc.h"
-#include "heap/flat.h"
+#include "heap/root_size.h"
 
 #include <assert.h>
 
@@ -23,11 +23,11 @@ struct recipe {
     const enum layout_field *fields[4];
 };
 
-/* As heap_fields has them. */
+/* As marking_fields has them. */
 #define MARKED offheap_fields, queue_fields, roots_fields
 
 static const struct recipe recipes[ATTR_COUNT] = {
-    [ATTR_memory] = {false, true, {heaps, ties_fields, queue_fields}},
+    [ATTR_memory] = {false, true, {heaps, links_monitors_fields, queue_fields}},
     [ATTR_total_heap_size] = {false, true, {heaps, queue_fields}},
     [ATTR_heap_size] = {true, false, {heap_size}},
     [ATTR_stack_size] = {false, true, {stack_size}},
@@ -36,18 +36,18 @@ static const struct recipe recipes[ATTR_COUNT] = {
     [ATTR_reductions] = {true, false, {none}},
     [ATTR_binary_memory] = {false, true, {offheap_fields}},
     [ATTR_binary_count] = {false, true, {offheap_fields}},
-    [ATTR_link_count] = {false, true, {ties_fields}},
-    [ATTR_monitor_count] = {false, true, {ties_fields}},
-    [ATTR_monitored_by_count] = {false, true, {ties_fields}},
+    [ATTR_link_count] = {false, true, {links_monitors_fields}},
+    [ATTR_monitor_count] = {false, true, {links_monitors_fields}},
+    [ATTR_monitored_by_count] = {false, true, {links_monitors_fields}},
     [ATTR_dictionary_size] = {false, true, {dictionary}},
     [ATTR_garbage_bytes] = {false, true, {MARKED}},
     [ATTR_bin_garbage] = {false, true, {MARKED}},
     [ATTR_bin_garbage_bytes] = {false, true, {MARKED}},
     [ATTR_bin_waste] = {false, true, {MARKED}},
     [ATTR_flat_size] = {false, true, {MARKED}},
-    [ATTR_binary_unique] = {false, true, {hold_fields, queue_fields}},
-    [ATTR_binary_exclusive] = {false, true, {hold_fields, queue_fields}},
-    [ATTR_binary_proportional] = {false, true, {hold_fields, queue_fields}},
+    [ATTR_binary_unique] = {false, true, {held_binaries_fields, queue_fields}},
+    [ATTR_binary_exclusive] = {false, true, {held_binaries_fields, queue_fields}},
+    [ATTR_binary_proportional] = {false, true, {held_binaries_fields, queue_fields}},
 };
 
 static unsigned append(enum layout_field *all, unsigned n, const enum layout_field *fields)
@@ -151,11 +151,11 @@ static enum status go_memory(struct walk *w, const struct vm *vm, const struct q
     enum status st = ST_OK;
     if (w->stage == START) {
         st = fixed_bytes(w, vm, q);
-        ties_start(&w->u.ties, TIES_BYTES);
+        links_monitors_start(&w->u.ties, LINKS_MONITORS_BYTES);
         w->stage = TIES;
     }
     if (st == ST_OK && w->stage == TIES) {
-        st = ties_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+        st = links_monitors_walk(&w->u.ties, vm, &q->plan, &w->view, b);
         if (st == ST_OK) {
             add(w, w->u.ties.sum);
             queue_start(&w->u.queue, &q->plan, &w->view);
@@ -209,7 +209,7 @@ static enum status go_binaries(struct walk *w, const struct vm *vm, const struct
 static enum status go_ties(struct walk *w, const struct vm *vm, const struct question *q,
                            struct budget *b)
 {
-    enum status st = ties_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+    enum status st = links_monitors_walk(&w->u.ties, vm, &q->plan, &w->view, b);
     w->value = (int64_t)w->u.ties.sum;
     return st;
 }
@@ -285,16 +285,16 @@ static void end_waste(struct walk *w)
 static enum status go_flat(struct walk *w, const struct vm *vm, const struct question *q,
                            struct budget *b)
 {
-    const struct look_args all = {.want =
-                                      FLAT_STACK | FLAT_REGISTERS | FLAT_DICTIONARY | FLAT_MESSAGES,
+    const struct look_args all = {.want = ROOT_SIZE_STACK | ROOT_SIZE_REGISTERS |
+                                          ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES,
                                   .max_words = q->max_words};
     if (!w->u.flat) {
         w->u.flat = sonde_alloc(sizeof *w->u.flat);
         if (!w->u.flat)
             return ST_NOMEM;
-        flat_walker.start(w->u.flat, &q->plan, &w->view, &all);
+        root_size_walker.start(w->u.flat, &q->plan, &w->view, &all);
     }
-    enum status st = flat_walker.walk(w->u.flat, vm, &q->plan, &w->view, b);
+    enum status st = root_size_walker.walk(w->u.flat, vm, &q->plan, &w->view, b);
     w->value = (int64_t)w->u.flat->measure.sum.words;
     return st;
 }
@@ -305,17 +305,17 @@ static bool is_hold(enum attr attr)
     return attr >= ATTR_binary_unique;
 }
 
-static enum hold_what hold_of(const struct question *q)
+static enum held_binaries_what hold_of(const struct question *q)
 {
     if (q->attr == ATTR_binary_unique && q->account)
-        return HOLD_ALL;
+        return HELD_ALL;
     switch (q->attr) {
     case ATTR_binary_unique:
-        return HOLD_UNIQUE;
+        return HELD_UNIQUE;
     case ATTR_binary_exclusive:
-        return HOLD_EXCLUSIVE;
+        return HELD_EXCLUSIVE;
     default:
-        return HOLD_SHARE;
+        return HELD_SHARE;
     }
 }
 
@@ -326,14 +326,14 @@ static enum status go_hold(struct walk *w, const struct vm *vm, const struct que
     if (q->attr == ATTR_binary_proportional && !q->account)
         return ST_ASK; /* nobody knows who else holds what */
     if (!w->u.hold) {
-        if (hold_is_none(vm, &q->plan, &w->view))
+        if (held_binaries_is_none(vm, &q->plan, &w->view))
             return ST_OK;
         w->u.hold = sonde_alloc(sizeof *w->u.hold);
         if (!w->u.hold)
             return ST_NOMEM;
-        hold_start(w->u.hold, vm, &q->plan, &w->view, hold_of(q), q->account);
+        held_binaries_start(w->u.hold, vm, &q->plan, &w->view, hold_of(q), q->account);
     }
-    enum status st = hold_walk(w->u.hold, vm, &q->plan, &w->view, b);
+    enum status st = held_binaries_walk(w->u.hold, vm, &q->plan, &w->view, b);
     w->value = (int64_t)w->u.hold->value;
     return st;
 }
@@ -341,7 +341,7 @@ static enum status go_hold(struct walk *w, const struct vm *vm, const struct que
 static void end_hold(struct walk *w)
 {
     if (w->u.hold)
-        hold_end(w->u.hold);
+        held_binaries_end(w->u.hold);
     sonde_free(w->u.hold);
     w->u.hold = NULL;
 }
@@ -349,7 +349,7 @@ static void end_hold(struct walk *w)
 static void end_flat(struct walk *w)
 {
     if (w->u.flat)
-        flat_walker.end(w->u.flat);
+        root_size_walker.end(w->u.flat);
     sonde_free(w->u.flat);
     w->u.flat = NULL;
 }
@@ -365,13 +365,13 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
         offheap_start(&w->u.offheap, vm, &q->plan, &w->view, q->attr == ATTR_binary_memory);
         break;
     case ATTR_link_count:
-        ties_start(&w->u.ties, TIES_LINKS);
+        links_monitors_start(&w->u.ties, LINKS_MONITORS_LINKS);
         break;
     case ATTR_monitor_count:
-        ties_start(&w->u.ties, TIES_MONITORS);
+        links_monitors_start(&w->u.ties, LINKS_MONITORS_MONITORS);
         break;
     case ATTR_monitored_by_count:
-        ties_start(&w->u.ties, TIES_MONITORED_BY);
+        links_monitors_start(&w->u.ties, LINKS_MONITORS_MONITORED_BY);
         break;
     case ATTR_flat_size:
         w->u.flat = NULL;
@@ -404,9 +404,9 @@ void walk_prefetch(const struct walk *w, const struct question *q)
     static const enum layout_field marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
     static const enum layout_field *const first[ATTR_COUNT] = {
         [ATTR_memory] = memory,
-        [ATTR_link_count] = ties_fields,
-        [ATTR_monitor_count] = ties_fields,
-        [ATTR_monitored_by_count] = ties_fields,
+        [ATTR_link_count] = links_monitors_fields,
+        [ATTR_monitor_count] = links_monitors_fields,
+        [ATTR_monitored_by_count] = links_monitors_fields,
         [ATTR_dictionary_size] = keys,
         [ATTR_garbage_bytes] = marked,
         [ATTR_bin_garbage] = marked,

@@ -4,9 +4,9 @@
 #ifndef SONDE_ATTR_H
 #define SONDE_ATTR_H
 
-#include "binary/hold.h"
+#include "binary/held_binaries.h"
 #include "process/queue.h"
-#include "process/ties.h"
+#include "process/links_monitors.h"
 #include "binary/waste.h"
 
 /* clang-format off */
@@ -45,11 +45,11 @@ struct walk {
     bool clean; /* no binary in any chain and nothing queued: a collection changes nothing */
     union {
         struct offheap offheap;
-        struct ties ties;
+        struct links_monitors ties;
         struct queue queue;
-        struct waste *waste; /* NULL where nothing needs to be walked */
-        struct flat *flat;   /* NULL before it began */
-        struct hold *hold;   /* NULL where nothing needs to be walked */
+        struct waste *waste;        /* NULL where nothing needs to be walked */
+        struct root_size *flat;     /* NULL before it began */
+        struct held_binaries *hold; /* NULL where nothing needs to be walked */
     } u;
 };
 

@@ -46,7 +46,7 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
     for (unsigned k = 0; k < qn; k++) {
         question_make(&s->q[k], vm->lay, attrs[k], mode == SCAN_HOLDERS || mode == SCAN_ALL);
         find_lines(s, &s->q[k].plan);
-        top_init(&s->top[k], n);
+        top_n_init(&s->top[k], n);
     }
     /* a division for each walk would be a quarter of the time of the fastest questions */
     for (unsigned i = 0; i < SCAN_WALKS; i++)
@@ -63,7 +63,7 @@ void scan_free(struct scan *s)
     }
     s->walking = s->kept = 0;
     for (unsigned k = 0; k < s->qn; k++)
-        top_free(&s->top[k]);
+        top_n_free(&s->top[k]);
     sample_free(&s->own);
 }
 
@@ -123,22 +123,22 @@ static bool remembers(const struct scan *s)
     return s->mode == SCAN_SAMPLE || s->mode == SCAN_HOLDERS || s->mode == SCAN_ALL;
 }
 
-static enum status rank_in(const struct scan *s, struct top *top, uint64_t pid, int64_t value)
+static enum status rank_in(const struct scan *s, struct top_n *top, uint64_t pid, int64_t value)
 {
     struct row row = {value, proctab_order(s->vm.lay, &s->vm.tab, pid), pid};
-    return top_push(top, row) ? ST_OK : ST_NOMEM;
+    return top_n_push(top, row) ? ST_OK : ST_NOMEM;
 }
 
 static enum status rank(struct scan *s, uint64_t pid, int64_t value)
 {
-    return top_may_take(s->top, value) ? rank_in(s, s->top, pid, value) : ST_OK;
+    return top_n_may_take(s->top, value) ? rank_in(s, s->top, pid, value) : ST_OK;
 }
 
 static enum status rank_all(struct scan *s, uint64_t pid, const int64_t *values)
 {
     enum status st = ST_OK;
     for (unsigned k = 0; k < s->qn && st == ST_OK; k++) {
-        if (top_may_take(&s->top[k], values[k]))
+        if (top_n_may_take(&s->top[k], values[k]))
             st = rank_in(s, &s->top[k], pid, values[k]);
     }
     return st;
@@ -626,7 +626,7 @@ static enum scan_result step_batch(struct scan *s)
 
 static bool sort(struct scan *s, struct budget *b)
 {
-    while (s->sorted < s->qn && top_sort(&s->top[s->sorted], b))
+    while (s->sorted < s->qn && top_n_sort(&s->top[s->sorted], b))
         s->sorted++;
     return s->sorted == s->qn;
 }

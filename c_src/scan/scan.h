@@ -6,7 +6,7 @@
 
 #include "scan/attr.h"
 #include "process/sample.h"
-#include "util/top.h"
+#include "util/top_n.h"
 
 enum scan_mode {
     SCAN_TOP,     /* the N largest */
@@ -65,7 +65,7 @@ struct scan {
     bool ask_large[SCAN_ASKS];           /* whether that one's heap is too large */
     uint64_t patience_ns, patient_until; /* 0: a few rounds, with pauses */
     unsigned sorted;                     /* of the tops */
-    struct top top[ATTR_COUNT];
+    struct top_n top[ATTR_COUNT];
     unsigned out_n; /* words of out: a pid, its values, the next pid */
     int64_t out[SCAN_OUT];
     struct sample *sample; /* of this scan, or of the first look (DIFF) */

@@ -593,10 +593,10 @@ static enum status merge_entry(struct account *a, unsigned pid, const struct kno
     enum status st = census_add(&c, has->binary, &k);
     if (st == ST_OK) {
         *k = *has;
-        k->first = has->kinds & CENSUS_RESOURCE ? types_index(&types, &type, 2) : 0;
+        k->first = has->kinds & CENSUS_RESOURCE ? resource_types_index(&types, &type, 2) : 0;
         st = account_merge(a, &m, test_pid(a, pid), &c, &types, &b);
     }
-    types_free(&types);
+    resource_types_free(&types);
     census_free(&c);
     return st;
 }

@@ -1,14 +1,14 @@
-/* test_dominators.c: what retains most, on heaps made up at random: against taking each thing away and
+/* test_dominators.c: what retains most, on heaps made up at random: against taking each object away and
  * counting again; and snapshots of them.
- * Knows: which thing leads to which, because it was laid out here.
+ * Knows: which object leads to which, because it was laid out here.
  * Does not know: a real VM. */
-#include "graph/largest.h"
+#include "graph/top_retained.h"
 #include "graph/snapshot.h"
 #include "test/test_world.h"
 
 enum { THINGS = 400, CHILDREN = 8, ROOTS = 6, ALL = 100000 };
 
-/* What is on the heap, apart from how it lies there. Things lead only to earlier ones. */
+/* What is on the heap, apart from how it lies there. Objects lead only to earlier ones. */
 struct made {
     unsigned n;
     unsigned words[THINGS];
@@ -69,7 +69,7 @@ static uint64_t child(const struct builder *b, unsigned of, unsigned which)
     return m->term[which];
 }
 
-/* An earlier thing, mostly a late one; or a number. */
+/* An earlier object, mostly a late one; or a number. */
 static uint64_t any(const struct builder *b, unsigned i)
 {
     if (i == 0 || dice(4) == 0)
@@ -113,7 +113,7 @@ static void add_cell(const struct builder *b)
     add_thing(b, 2, 0, 0);
 }
 
-/* The keys, to which other things may lead too, and a map. */
+/* The keys, to which other objects may lead too, and a map. */
 static void add_flatmap(const struct builder *b)
 {
     add_thing(b, 3, 2 << 6, 1);
@@ -253,8 +253,10 @@ static unsigned thing_at(const struct made *m, uintptr_t at)
 static enum status look_with(const struct walker *walker, struct world *w, struct look *l,
                              uint64_t n)
 {
-    struct look_args args = {
-        .want = LARGEST_CONTENT | SNAPSHOT_VALUES, .max_words = ALL, .max_entries = n, .n = 1000};
+    struct look_args args = {.want = TOP_RETAINED_CONTENT | SNAPSHOT_VALUES,
+                             .max_words = ALL,
+                             .max_entries = n,
+                             .n = 1000};
     enum status st = look_start(l, &w->vm, 7, (uintptr_t)w->table[7], walker, &args);
     if (st != ST_OK)
         return st;
@@ -270,10 +272,10 @@ static enum status look_with(const struct walker *walker, struct world *w, struc
 
 static enum status look(struct world *w, struct look *l, uint64_t rows)
 {
-    return look_with(&largest_walker, w, l, rows);
+    return look_with(&top_retained_walker, w, l, rows);
 }
 
-static void check_rows(const struct made *m, const struct largest *l, const char *name)
+static void check_rows(const struct made *m, const struct top_retained *l, const char *name)
 {
     uint64_t all = reached_without(m, THINGS);
     uint64_t self = 0;
@@ -281,15 +283,15 @@ static void check_rows(const struct made *m, const struct largest *l, const char
     bool sorted = true;
     for (size_t i = 0; i < l->n; i++) {
         const struct large *r = &l->rows[i];
-        unsigned thing = thing_at(m, graph_address(&l->graph, r->place));
-        right = right && thing < m->n && all - reached_without(m, thing) == r->retained &&
+        unsigned object = thing_at(m, graph_address(&l->graph, r->place));
+        right = right && object < m->n && all - reached_without(m, object) == r->retained &&
                 r->self <= r->retained;
         sorted = sorted && (i == 0 || r->retained <= l->rows[i - 1].retained);
         self += r->self;
     }
     check(right, "retained is what goes when it is taken away", name);
     check(sorted && self <= all, "the largest first, and nothing twice", name);
-    check(heap_reached(&l->heap) == all, "all is reached", name);
+    check(marking_reached(&l->heap) == all, "all is reached", name);
 }
 
 static void test_random(const struct layout *lay)
@@ -327,7 +329,7 @@ static uint64_t deep(struct world *w, char *p, unsigned n)
     return next;
 }
 
-/* A list of as many references to one thing. */
+/* A list of as many references to one object. */
 static uint64_t same(struct world *w, char *p, unsigned n)
 {
     uint64_t top = get(w, p, LF_htop);
@@ -345,16 +347,16 @@ static uint64_t same(struct world *w, char *p, unsigned n)
     return next;
 }
 
-static uint64_t steps_for(struct world *w, struct largest *l, const struct plan *plan,
+static uint64_t steps_for(struct world *w, struct top_retained *l, const struct plan *plan,
                           const struct view *view)
 {
     struct look_args args = {.max_words = ALL, .max_entries = 10, .n = 1000};
     uint64_t steps = 0;
     enum status st;
-    largest_walker.start(l, plan, view, &args);
+    top_retained_walker.start(l, plan, view, &args);
     do {
         struct budget b = {1000, false};
-        st = largest_walker.walk(l, &w->vm, plan, view, &b);
+        st = top_retained_walker.walk(l, &w->vm, plan, view, &b);
         steps += 1000;
     } while (st == ST_TIMESLICE && steps < 100 * (uint64_t)HEAP_WORDS);
     check(st == ST_OK, "a dear shape", w->vm.lay->name);
@@ -366,26 +368,26 @@ static void test_dear(const struct layout *lay)
     static uint64_t (*const shapes[])(struct world *, char *, unsigned) = {deep, same};
     for (unsigned i = 0; i < 2; i++) {
         struct world *w = new_world(lay);
-        struct largest *l = malloc(sizeof *l);
+        struct top_retained *l = malloc(sizeof *l);
         struct plan plan;
         struct view view;
-        enum layout_field fields[HEAP_FIELDS_MAX];
+        enum layout_field fields[MARKING_FIELDS_MAX];
         char *p = process(w);
         uint64_t root = shapes[i](w, p, 12000);
         uint64_t stop = get(w, p, LF_stop);
         poke(stop, root);
-        heap_fields(fields);
+        marking_fields(fields);
         plan_make(&plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
         if (!l || stamp_open(&w->vm, &plan, 7, address(p), &view) != ST_OK)
             abort();
         uint64_t steps = steps_for(w, l, &plan, &view);
         check(steps < 45 * (uint64_t)HEAP_WORDS, "no more than a logarithm for each link",
               lay->name);
-        check(l->n > 0 && l->rows[0].retained == heap_reached(&l->heap),
+        check(l->n > 0 && l->rows[0].retained == marking_reached(&l->heap),
               "what is at the root retains all", lay->name);
         check(l->n < 2 || i == 0 || l->rows[1].retained == 2, "what is shared retains itself",
               lay->name);
-        largest_walker.end(l);
+        top_retained_walker.end(l);
         free(l);
         free_world(w);
     }
@@ -414,7 +416,7 @@ static void no_memory(const struct layout *lay, const struct walker *walker, uin
 
 static void test_no_memory(const struct layout *lay)
 {
-    no_memory(lay, &largest_walker, 50);
+    no_memory(lay, &top_retained_walker, 50);
     no_memory(lay, &snapshot_walker, ALL);
     no_memory(lay, &snapshot_walker, 50);
 }
@@ -443,11 +445,11 @@ static uint64_t text_of(struct world *w, uint64_t nodes, uint32_t steps)
     struct look_args args = {.max_words = ALL, .max_entries = nodes};
     struct plan plan;
     struct view view;
-    enum layout_field fields[HEAP_FIELDS_MAX];
+    enum layout_field fields[MARKING_FIELDS_MAX];
     enum status st;
     uint64_t hash = 14695981039346656037U;
     struct snapshot *s = malloc(sizeof *s);
-    heap_fields(fields);
+    marking_fields(fields);
     plan_make(&plan, w->vm.lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!s || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
@@ -481,17 +483,17 @@ static uint64_t tokens_as_number(uint64_t hash, const struct tokens *ts, size_t 
     return hash;
 }
 
-static uint64_t step_as_number(uint64_t hash, const struct largest *l, const struct edge *e)
+static uint64_t step_as_number(uint64_t hash, const struct top_retained *l, const struct edge *e)
 {
-    const struct step *s = &e->step;
+    const struct path_step *s = &e->step;
     hash = mixed(mixed(mixed(hash, e->child), e->parent), (uint64_t)s->kind << 1 | e->known);
     hash = mixed(hash, s->index);
-    if (s->kind == STEP_ELEMENT)
+    if (s->kind == PATH_STEP_ELEMENT)
         hash = mixed(mixed(hash, s->arity), s->key);
     return tokens_as_number(hash, &l->tokens, e->key, e->key_n);
 }
 
-static uint64_t row_as_number(uint64_t hash, const struct largest *l, const struct large *r)
+static uint64_t row_as_number(uint64_t hash, const struct top_retained *l, const struct large *r)
 {
     hash = mixed(mixed(mixed(hash, r->place), r->retained), r->self);
     hash = mixed(mixed(mixed(hash, r->cut), r->kind), r->header);
@@ -504,21 +506,21 @@ static uint64_t row_as_number(uint64_t hash, const struct largest *l, const stru
 static uint64_t rows_of(struct world *w, uint64_t rows, uint32_t steps)
 {
     struct look_args args = {
-        .want = LARGEST_CONTENT, .max_words = ALL, .max_entries = rows, .n = 1000};
+        .want = TOP_RETAINED_CONTENT, .max_words = ALL, .max_entries = rows, .n = 1000};
     struct plan plan;
     struct view view;
-    enum layout_field fields[HEAP_FIELDS_MAX];
+    enum layout_field fields[MARKING_FIELDS_MAX];
     enum status st;
     uint64_t hash = 14695981039346656037U;
-    struct largest *l = malloc(sizeof *l);
-    heap_fields(fields);
+    struct top_retained *l = malloc(sizeof *l);
+    marking_fields(fields);
     plan_make(&plan, w->vm.lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!l || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
-    largest_walker.start(l, &plan, &view, &args);
+    top_retained_walker.start(l, &plan, &view, &args);
     do {
         struct budget b = {steps, false};
-        st = largest_walker.walk(l, &w->vm, &plan, &view, &b);
+        st = top_retained_walker.walk(l, &w->vm, &plan, &view, &b);
     } while (st == ST_TIMESLICE);
     check(st == ST_OK && l->n > 0, "rows in slices", w->vm.lay->name);
     for (size_t i = 0; i < l->n; i++)
@@ -527,7 +529,7 @@ static uint64_t rows_of(struct world *w, uint64_t rows, uint32_t steps)
         hash = mixed(hash, l->heap.marks.black[i]);
     for (unsigned i = 0; i < ROOT_COUNT; i++)
         hash = mixed(hash, l->heap.reached[i]);
-    largest_walker.end(l);
+    top_retained_walker.end(l);
     free(l);
     return hash;
 }
@@ -553,15 +555,17 @@ static void test_slices(const struct layout *lay)
 /* The heap changes under the walk, as it does under one whose stamp will not be right. */
 static void torn(struct world *w, const struct made *m, const struct walker *walker, uint64_t n)
 {
-    struct look_args args = {
-        .want = LARGEST_CONTENT | SNAPSHOT_VALUES, .max_words = ALL, .max_entries = n, .n = 1000};
+    struct look_args args = {.want = TOP_RETAINED_CONTENT | SNAPSHOT_VALUES,
+                             .max_words = ALL,
+                             .max_entries = n,
+                             .n = 1000};
     struct plan plan;
     struct view view;
-    enum layout_field fields[HEAP_FIELDS_MAX];
+    enum layout_field fields[MARKING_FIELDS_MAX];
     enum status st;
     unsigned quiet = dice(400);
     void *state = malloc(walker->size);
-    heap_fields(fields);
+    marking_fields(fields);
     plan_make(&plan, w->vm.lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!state || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
@@ -588,7 +592,7 @@ static void test_torn(const struct layout *lay)
     static struct made m;
     for (unsigned i = 0; i < 300; i++) {
         struct world *w = make_heap(lay, &m);
-        torn(w, &m, i % 2 == 0 ? &largest_walker : &snapshot_walker, i % 3 == 0 ? ALL : 20);
+        torn(w, &m, i % 2 == 0 ? &top_retained_walker : &snapshot_walker, i % 3 == 0 ? ALL : 20);
         free_world(w);
     }
 }
@@ -602,7 +606,7 @@ static bool root_moves(const struct layout *lay, const struct walker *walker, un
     char *p = process(w);
     struct plan plan;
     struct view view;
-    enum layout_field fields[HEAP_FIELDS_MAX];
+    enum layout_field fields[MARKING_FIELDS_MAX];
     enum status st;
     unsigned slices = 0;
     void *state = malloc(walker->size);
@@ -613,7 +617,7 @@ static bool root_moves(const struct layout *lay, const struct walker *walker, un
         poke(top + 8, i == 4 ? TERM_NIL : (top + 16) | TAG_LIST);
     }
     put(w, p, LF_htop, top);
-    heap_fields(fields);
+    marking_fields(fields);
     plan_make(&plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!state || stamp_open(&w->vm, &plan, 7, address(p), &view) != ST_OK)
         abort();
@@ -635,7 +639,7 @@ static bool root_moves(const struct layout *lay, const struct walker *walker, un
 
 static void test_root_moves(const struct layout *lay)
 {
-    for (unsigned after = 1; root_moves(lay, &largest_walker, after);)
+    for (unsigned after = 1; root_moves(lay, &top_retained_walker, after);)
         after++;
     for (unsigned after = 1; root_moves(lay, &snapshot_walker, after);)
         after++;
@@ -682,9 +686,9 @@ struct progress {
 
 static struct progress progress_of(const struct walker *walker, const void *state)
 {
-    const struct largest *l = state;
+    const struct top_retained *l = state;
     const struct snapshot *s = state;
-    if (walker == &largest_walker)
+    if (walker == &top_retained_walker)
         return (struct progress){l->stage, l->dominators.stage, l->dominators.n, l->breadth.at,
                                  (uint32_t)l->at};
     return (struct progress){s->stage, s->dominators.stage, s->dominators.n, s->breadth.at, s->at};
@@ -703,12 +707,12 @@ static void steps_of(const struct layout *lay, const struct walker *walker, uint
     struct world *w = many_leaves(lay);
     struct plan plan;
     struct view view;
-    enum layout_field fields[HEAP_FIELDS_MAX];
+    enum layout_field fields[MARKING_FIELDS_MAX];
     enum status st;
     bool right = true;
     unsigned stages = 0;
     void *state = malloc(walker->size);
-    heap_fields(fields);
+    marking_fields(fields);
     plan_make(&plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!state || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
@@ -726,7 +730,7 @@ static void steps_of(const struct layout *lay, const struct walker *walker, uint
                 (before.stage != now.stage || little(before.node, now.node, 256 * STEPS));
     } while (st == ST_TIMESLICE || st == ST_ASK);
     check(st == ST_OK && right, "no slice does more than its steps", lay->name);
-    check(walker != &largest_walker || n < ALL || (stages & (stages + 1)) == 0,
+    check(walker != &top_retained_walker || n < ALL || (stages & (stages + 1)) == 0,
           "no stage with many rows is done at once", lay->name);
     walker->end(state);
     free(state);
@@ -735,8 +739,8 @@ static void steps_of(const struct layout *lay, const struct walker *walker, uint
 
 static void test_steps(const struct layout *lay)
 {
-    steps_of(lay, &largest_walker, 10);
-    steps_of(lay, &largest_walker, ALL);
+    steps_of(lay, &top_retained_walker, 10);
+    steps_of(lay, &top_retained_walker, ALL);
     steps_of(lay, &snapshot_walker, ALL);
     steps_of(lay, &snapshot_walker, 1000);
 }

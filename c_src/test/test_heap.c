@@ -3,9 +3,9 @@
  * Does not know: a real VM, or what a mark is used for. */
 #include "test/test_world.h"
 
-#include "heap/heap.h"
+#include "heap/marking.h"
 #include "process/look.h"
-#include "vm/thing.h"
+#include "vm/object.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -82,14 +82,14 @@ static uint64_t tuple(struct subject *s, uint64_t arity, uint64_t word)
 
 static struct plan make_plan(const struct layout *lay)
 {
-    enum layout_field fields[HEAP_FIELDS_MAX];
+    enum layout_field fields[MARKING_FIELDS_MAX];
     struct plan plan;
-    heap_fields(fields);
+    marking_fields(fields);
     plan_make(&plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     return plan;
 }
 
-enum { ALL = HEAP_HISTOGRAM | HEAP_VISIBLE | HEAP_LITERALS };
+enum { ALL = MARKING_HISTOGRAM | MARKING_VISIBLE | MARKING_LITERALS };
 
 struct made {
     enum status st;
@@ -108,19 +108,19 @@ static void mark_in(struct subject *s, unsigned want, uint64_t max_words, uint32
     const struct layout *lay = s->w->vm.lay;
     struct plan plan = make_plan(lay);
     struct view view;
-    static struct heap h;
+    static struct marking h;
     memset(m, 0, sizeof *m);
     put(s->w, s->p, LF_htop, s->top);
     m->st = stamp_open(&s->w->vm, &plan, 7, address(s->p), &view);
     check(m->st == ST_OK, "the subject lies still", lay->name);
-    heap_start(&h, &plan, &view, want, max_words);
+    marking_start(&h, &plan, &view, want, max_words);
     do {
         struct budget b = {steps, false};
-        m->st = heap_walk(&h, &s->w->vm, &plan, &view, &b);
-        m->bytes = heap_bytes(&h) > m->bytes ? heap_bytes(&h) : m->bytes;
+        m->st = marking_walk(&h, &s->w->vm, &plan, &view, &b);
+        m->bytes = marking_bytes(&h) > m->bytes ? marking_bytes(&h) : m->bytes;
         m->turns++;
     } while (m->st == ST_TIMESLICE);
-    m->reached = heap_reached(&h);
+    m->reached = marking_reached(&h);
     m->literals = h.literals;
     m->literal_words = h.literal_words;
     m->visible = h.visible;
@@ -128,7 +128,7 @@ static void mark_in(struct subject *s, unsigned want, uint64_t max_words, uint32
     memcpy(m->roots, h.reached, sizeof m->roots);
     if (h.histogram)
         m->bars = *h.histogram;
-    heap_end(&h);
+    marking_end(&h);
 }
 
 static void mark_all(struct subject *s, struct made *m)
@@ -287,7 +287,7 @@ static void test_shapes(const struct layout *lay, unsigned n)
         mark_all(&s, &m);
         check(whole(&s, &m), "a long list, or a deep term, is reached to its end", lay->name);
         check(m.spilled == (in > 0), "what is deep does not fit the stack", lay->name);
-        check(m.bytes < sizeof(struct heap) + used(&s) * 8 / 20, "in 5 percent of the heap",
+        check(m.bytes < sizeof(struct marking) + used(&s) * 8 / 20, "in 5 percent of the heap",
               lay->name);
         end(&s);
     }
@@ -411,7 +411,7 @@ static uint64_t message(struct subject *s, uint64_t next, const uint64_t *terms)
     return address(msg);
 }
 
-/* Each place holds a thing of its own, and all of them one that counts for the first. */
+/* Each place holds an object of its own, and all of them one that counts for the first. */
 static void test_roots(const struct layout *lay)
 {
     struct subject s = begin(lay, 0);
@@ -547,7 +547,7 @@ static void test_lies(const struct layout *lay)
     check(status_of(lay, 0, NIL, true) == ST_TORN, "a list without a head", lay->name);
     for (unsigned tag = 0; tag < 16; tag++) {
         if (lay->kinds[tag] == KIND_NONE)
-            check(status_of(lay, tag << 2, NIL, false) == ST_TORN, "no thing of this release",
+            check(status_of(lay, tag << 2, NIL, false) == ST_TORN, "no object of this release",
                   lay->name);
     }
     end(&s);
@@ -650,7 +650,7 @@ static struct subject mixture(const struct layout *lay)
     return s;
 }
 
-/* An entry may be the last thing in memory: no word beyond what names it is read. */
+/* An entry may be the last object in memory: no word beyond what names it is read. */
 static void test_fun_entries(const struct layout *lay)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -730,24 +730,24 @@ static void test_no_memory(const struct layout *lay)
 static void look_start_heap(void *w, const struct plan *plan, const struct view *view,
                             const struct look_args *args)
 {
-    heap_start(w, plan, view, args->want, args->max_words);
+    marking_start(w, plan, view, args->want, args->max_words);
 }
 
 static enum status look_walk(void *w, const struct vm *vm, const struct plan *plan,
                              const struct view *view, struct budget *b)
 {
-    return heap_walk(w, vm, plan, view, b);
+    return marking_walk(w, vm, plan, view, b);
 }
 
 static void look_end_heap(void *w)
 {
-    heap_end(w);
+    marking_end(w);
 }
 
 static enum status look_through(const struct subject *s, const struct look_args *args, bool moves)
 {
     static const struct walker walker = {
-        sizeof(struct heap), heap_fields, look_start_heap, look_walk, NULL, look_end_heap, 0};
+        sizeof(struct marking), marking_fields, look_start_heap, look_walk, NULL, look_end_heap, 0};
     struct look l;
     if (look_start(&l, &s->w->vm, 7, address(s->p), &walker, args) == ST_OK) {
         if (moves)

@@ -4,9 +4,9 @@
  * Does not know: what the right answers are, which the tests of Erlang say. */
 #include "test/test_world.h"
 
-#include "heap/flat.h"
+#include "heap/root_size.h"
 #include "heap/mailbox.h"
-#include "vm/thing.h"
+#include "vm/object.h"
 #include "binary/waste.h"
 
 enum { NIL = TERM_NIL, NUMBER = 0x12F, SLOT_N = 77, TAG_ATOM = 5 << 6 | 0x0B };
@@ -233,11 +233,11 @@ enum { SUMS = 64 };
 
 static void flat_answer(const void *state, uint64_t *sums)
 {
-    const struct flat *f = state;
+    const struct root_size *f = state;
     sums[0] = f->measure.sum.words;
     sums[1] = f->measure.sum.bytes;
     sums[2] = f->measure.sum.visible;
-    sums[3] = f->measure.binaries ? binaries_bytes(f->measure.binaries) : 0;
+    sums[3] = f->measure.binaries ? address_set_bytes(f->measure.binaries) : 0;
     sums[4] = f->shared.measure ? f->shared.words : 0;
     sums[5] = f->shared.measure ? f->shared.literals : 0;
 }
@@ -265,7 +265,7 @@ static void waste_answer(const void *state, uint64_t *sums)
     sums[1] = w->live;
     sums[2] = w->garbage;
     sums[3] = w->pinned_bytes;
-    sums[4] = heap_reached(&w->heap);
+    sums[4] = marking_reached(&w->heap);
     sums[5] = w->heap.visible;
     sums[6] = w->heap.literal_words;
     for (size_t i = 0; i < w->n; i++)
@@ -284,11 +284,12 @@ static void entry_bytes_start(void *w, const struct plan *plan, const struct vie
 static struct walker other_waste; /* as slices_walker, with another question */
 
 static const struct inquiry inquiries[] = {
-    {"flat, of all roots", &flat_walker,
-     FLAT_STACK | FLAT_REGISTERS | FLAT_DICTIONARY | FLAT_MESSAGES, SLOT_N, flat_answer},
-    {"flat, of one term", &flat_walker, FLAT_SLOT | FLAT_BYTES, SLOT_N, flat_answer},
-    {"flat, with binaries and what is shared", &flat_walker,
-     FLAT_SLOT | FLAT_BINARIES | FLAT_SHARED, SLOT_N, flat_answer},
+    {"flat, of all roots", &root_size_walker,
+     ROOT_SIZE_STACK | ROOT_SIZE_REGISTERS | ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES, SLOT_N,
+     flat_answer},
+    {"flat, of one term", &root_size_walker, ROOT_SIZE_SLOT | ROOT_SIZE_BYTES, SLOT_N, flat_answer},
+    {"flat, with binaries and what is shared", &root_size_walker,
+     ROOT_SIZE_SLOT | ROOT_SIZE_BINARIES | ROOT_SIZE_SHARED, SLOT_N, flat_answer},
     {"mailbox", &mailbox_walker, 0, 1000, mailbox_answer},
     {"mailbox, some of it", &mailbox_walker, 0, 20, mailbox_answer},
     {"slices", &slices_walker, 0, 0, waste_answer},
@@ -357,8 +358,9 @@ static void test_slices(const struct layout *lay)
 /* Where the stack is full, a tuple of millions is put aside in as many steps. */
 static void test_put_aside(const struct layout *lay)
 {
-    const struct inquiry flat = {"", &flat_walker, FLAT_SLOT, SLOT_N, flat_answer};
-    const struct inquiry shared = {"", &flat_walker, FLAT_SLOT | FLAT_SHARED, SLOT_N, flat_answer};
+    const struct inquiry flat = {"", &root_size_walker, ROOT_SIZE_SLOT, SLOT_N, flat_answer};
+    const struct inquiry shared = {"", &root_size_walker, ROOT_SIZE_SLOT | ROOT_SIZE_SHARED, SLOT_N,
+                                   flat_answer};
     struct subject s = begin(lay);
     uint64_t sums[SUMS];
     uint64_t measured;
@@ -375,7 +377,7 @@ static void test_many_fragments(const struct layout *lay)
     enum { MANY = 100, EACH = 300 };
     static const struct inquiry all[] = {
         {"mailbox", &mailbox_walker, 0, 1000, mailbox_answer},
-        {"flat", &flat_walker, FLAT_MESSAGES, 0, flat_answer},
+        {"flat", &root_size_walker, ROOT_SIZE_MESSAGES, 0, flat_answer},
     };
     struct subject s = begin(lay);
     uint64_t queue = 0;
@@ -475,7 +477,7 @@ static void test_behind(const struct layout *lay)
         put_word(s.top + i * 8ULL, NIL);
     put(s.w, s.p, LF_htop, s.top + 16);
     push(&s, slot);
-    check(ask_in(&s, &inquiries[1], 1000, sums, &turns) == ST_TORN, "a thing lies in its block",
+    check(ask_in(&s, &inquiries[1], 1000, sums, &turns) == ST_TORN, "an object lies in its block",
           lay->name);
     free_world(s.w);
 }

@@ -1,7 +1,7 @@
 /* test_measure.c: measuring a term, and marking it, against counting it in the plainest way.
  * Knows: how to build terms of a few kinds at random, with parts that are shared.
  * Does not know: processes. */
-#include "heap/shared.h"
+#include "heap/shared_size.h"
 #include "test/test_world.h"
 
 enum { TERMS = 400, WORDS = 1 << 16, IMMEDIATE = 0x1F, NIL_TERM = 0x3B };
@@ -145,14 +145,14 @@ static void build_start(struct build *b, struct world *w, uint64_t seed)
     w->vm.literals = (struct block){address(literals), address(literals + WORDS)};
 }
 
-static enum status measure_all(struct measure *m, const struct build *b, uint64_t term,
+static enum status measure_all(struct term_size *m, const struct build *b, uint64_t term,
                                uint32_t steps, uint64_t max)
 {
-    measure_start(m, &b->blocks, MEASURE_BYTES | MEASURE_VISIBLE | MEASURE_BINARIES, max);
-    enum status st = measure_term(m, &b->w->vm, term);
+    term_size_start(m, &b->blocks, TERM_SIZE_BYTES | TERM_SIZE_VISIBLE | TERM_SIZE_BINARIES, max);
+    enum status st = term_size_of(m, &b->w->vm, term);
     for (unsigned turns = 0; st == ST_OK || st == ST_TIMESLICE; turns++) {
         struct budget budget = {steps, false};
-        st = measure_go(m, &b->w->vm, &budget);
+        st = term_size_go(m, &b->w->vm, &budget);
         if (st != ST_TIMESLICE || turns > 1 << 24)
             break;
     }
@@ -173,11 +173,11 @@ static void test_random(struct world *w)
             make_some(&b);
         for (unsigned i = 0; i < TERMS; i++) {
             for (uint32_t steps = 1; steps < 1000; steps += 300) {
-                struct measure m;
+                struct term_size m;
                 enum status st = measure_all(&m, &b, b.terms[i], steps, most);
                 right = right && (b.flat[i] > most ? st == ST_TOO_LARGE && m.sum.words > most
                                                    : st == ST_OK && m.sum.words == b.flat[i]);
-                measure_end(&m);
+                term_size_end(&m);
             }
         }
     }
@@ -207,7 +207,7 @@ static void test_deep(struct world *w)
     static const unsigned sides[] = {1, 3, 100};
     for (unsigned i = 0; i < 6; i++) {
         struct build b;
-        struct measure m;
+        struct term_size m;
         unsigned side = sides[i / 2];
         unsigned depth = side == 100 ? 600 : 12000 / (side + 1);
         w->used = 0;
@@ -216,14 +216,14 @@ static void test_deep(struct world *w)
         enum status st = measure_all(&m, &b, term, 7, 1 << 20);
         check(st == ST_OK && m.sum.words == (uint64_t)depth * (4 + side), "deep terms",
               w->vm.lay->name);
-        measure_end(&m);
+        term_size_end(&m);
     }
 }
 
 static void test_binaries(struct world *w)
 {
     struct build b;
-    struct measure m;
+    struct term_size m;
     w->used = 0;
     build_start(&b, w, 1);
     make_slice(&b, &b.heap);
@@ -234,15 +234,15 @@ static void test_binaries(struct world *w)
     p[3] = b.terms[1];
     enum status st = measure_all(&m, &b, address(p) | TAG_BOXED, 100, 1000);
     check(st == ST_OK && m.sum.visible == 300 && m.sum.bytes == 300 && m.binaries &&
-              binaries_bytes(m.binaries) == 2000,
+              address_set_bytes(m.binaries) == 2000,
           "binaries, seen at each place, held once", w->vm.lay->name);
-    measure_end(&m);
+    term_size_end(&m);
 }
 
 static void test_broken(struct world *w)
 {
     struct build b;
-    struct measure m;
+    struct term_size m;
     w->used = 0;
     build_start(&b, w, 1);
     uint64_t *p = take(&b.heap, 2);
@@ -260,20 +260,20 @@ static void test_broken(struct world *w)
         p[1] = bad[i].word;
         check(measure_all(&m, &b, address(p) | TAG_LIST, 10, 1000) == ST_TORN, bad[i].what,
               w->vm.lay->name);
-        measure_end(&m);
+        term_size_end(&m);
     }
     p[1] = address(p) | TAG_LIST;
     check(measure_all(&m, &b, address(p) | TAG_LIST, 10, 1000) == ST_TOO_LARGE,
           "a list without an end", w->vm.lay->name);
-    measure_end(&m);
+    term_size_end(&m);
     p[1] = address(b.literals.from) | TAG_LIST;
     w->vm.literals = (struct block){0, 0};
     check(measure_all(&m, &b, address(p) | TAG_LIST, 10, 1000) == ST_ASK,
           "literals that may be anywhere", w->vm.lay->name);
-    measure_end(&m);
+    term_size_end(&m);
 }
 
-/* Each thing once, wherever the stack's end is. */
+/* Each object once, wherever the stack's end is. */
 // NOLINTNEXTLINE(misc-no-recursion)
 static uint64_t once(const struct build *b, uint64_t term, bool literals, uint64_t *marks)
 {
@@ -312,31 +312,31 @@ static void test_shared(struct world *w)
     bool right = true;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct build b;
-        struct measure m;
+        struct term_size m;
         w->used = 0;
         build_start(&b, w, seed);
         while (b.n < TERMS)
             make_some(&b);
-        measure_start(&m, &b.blocks, 0, 1);
+        term_size_start(&m, &b.blocks, 0, 1);
         for (unsigned i = 0; i < TERMS; i += 7) {
-            struct shared s = {0};
+            struct shared_size s = {0};
             struct budget budget = {UINT32_MAX, false};
-            enum status st = shared_start(&s, &w->vm, &m);
+            enum status st = shared_size_start(&s, &w->vm, &m);
             s.stack.max = i % 3 == 0 ? 0 : s.stack.max; /* no room at all, or as it is */
             s.stack.cap = i % 3 == 0 ? 1 : s.stack.cap;
             right = right && st == ST_OK && marks_clear(&s.marks, &budget) &&
-                    shared_term(&s, &w->vm, b.terms[i]) == ST_OK;
+                    shared_size_of(&s, &w->vm, b.terms[i]) == ST_OK;
             do {
                 budget.steps = 3;
-                st = shared_go(&s, &w->vm, &budget);
+                st = shared_size_go(&s, &w->vm, &budget);
             } while (st == ST_TIMESLICE);
             memset(marks, 0, sizeof marks);
             right = right && st == ST_OK && s.words == once(&b, b.terms[i], false, marks);
             memset(marks, 0, sizeof marks);
             right = right && s.literals == once(&b, b.terms[i], true, marks);
-            shared_end(&s);
+            shared_size_end(&s);
         }
-        measure_end(&m);
+        term_size_end(&m);
     }
     check(right, "each part once, also without a stack", w->vm.lay->name);
 }
@@ -354,13 +354,13 @@ static void test_no_memory(struct world *w)
     p[0] = term;
     p[1] = b.terms[0];
     for (long n = 1; n <= 20; n++) {
-        struct measure m;
+        struct term_size m;
         fail_at = n;
         enum status st = measure_all(&m, &b, address(p) | TAG_LIST, 50, 1 << 20);
         right = right && (st == ST_NOMEM || (st == ST_OK && m.sum.words > 600UL * 104));
         refused += st == ST_NOMEM;
         fail_at = 0;
-        measure_end(&m);
+        term_size_end(&m);
     }
     check(right && refused > 2, "allocations that fail", w->vm.lay->name);
 }

@@ -341,18 +341,18 @@ static void test_top(void)
     bool same = true;
     unsigned seed = 1;
     for (size_t limit = 0; limit <= 501; limit += 1 + limit / 3) {
-        struct top t;
-        top_init(&t, limit);
+        struct top_n t;
+        top_n_init(&t, limit);
         for (unsigned i = 0; i < 500; i++) {
             seed = seed * 1103515245 + 12345;
             all[i] = (struct row){(int64_t)(seed >> 20) % 50 - 25, i * 7919 % 500, i};
-            same = same && top_push(&t, all[i]);
+            same = same && top_n_push(&t, all[i]);
         }
-        same = same && top_sort(&t, &b);
+        same = same && top_n_sort(&t, &b);
         qsort(all, 500, sizeof *all, by_rank);
         same = same && t.n == (limit < 500 ? limit : 500) &&
                (t.n == 0 || memcmp(all, t.rows, t.n * sizeof *all) == 0);
-        top_free(&t);
+        top_n_free(&t);
     }
     check(same, "top is sort and take", "any");
 }

@@ -200,7 +200,7 @@ static inline void put_word(uint64_t at, uint64_t value)
     memcpy((void *)(uintptr_t)at, &value, 8); // NOLINT(performance-no-int-to-ptr)
 }
 
-/* 0: there is no such thing in this release. */
+/* 0: there is no such object in this release. */
 static inline uint64_t kind_header(const struct layout *lay, enum kind kind, uint64_t arity)
 {
     uint64_t tag = 0;

@@ -16,8 +16,8 @@
  * for the next collection, which copies them onto the heap.
  *
  * Binaries of more than 64 bytes live outside, reference counted (a Binary: a header, then the
- * bytes). A small boxed thing on the heap points at the Binary: ProcBin up to OTP 26, BinRef from
- * 27. All such things, with funs, magic references and external pids, ports and references, are
+ * bytes). A small boxed object on the heap points at the Binary: ProcBin up to OTP 26, BinRef from
+ * 27. All such objects, with funs, magic references and external pids, ports and references, are
  * linked into one chain, `off_heap`, so that a collection finds the dead ones. A binary that is
  * being appended to hangs on a chain of its own, `wrt_bins`. A fragment has a chain too.
  *
@@ -140,9 +140,9 @@ enum layout_field {
         LAYOUT_FIELD_COUNT
 };
 
-/* What a boxed thing is, by the four tag bits of its header. */
+/* What a boxed object is, by the four tag bits of its header. */
 enum kind {
-    KIND_NONE, /* no such thing in this release */
+    KIND_NONE, /* no such object in this release */
     KIND_TUPLE,
     KIND_RECORD, /* native ones, from 29 */
     KIND_BIGNUM,
@@ -150,7 +150,7 @@ enum kind {
     KIND_REF,
     KIND_FUN,
     KIND_FUN_REF, /* what a fun refers to its code by, 26 and 27 */
-    KIND_REFC,    /* the one thing that points at a Binary: ProcBin, BinRef */
+    KIND_REFC,    /* the one object that points at a Binary: ProcBin, BinRef */
     KIND_HEAP_BINARY,
     KIND_SUB_BINARY,
     KIND_MATCH, /* match state */

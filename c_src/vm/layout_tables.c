@@ -81,7 +81,7 @@
 enum { ACTIVE = 0x2000, SIG_IN_Q = 0x80000, MSG_IN_Q = 0x1000 };
 enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN_Q };
 
-/* Things on a heap. 26 has the terms of 25; 27 has binaries, maps and funs of its own; 28 funs
+/* Objects on a heap. 26 has the terms of 25; 27 has binaries, maps and funs of its own; 28 funs
  * without a FunRef, and native records. */
 #define KINDS(K1, K7, K8, K9, K10, K11, K15)                                                       \
     .kinds = {KIND_TUPLE,                                                                          \

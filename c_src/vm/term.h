@@ -48,7 +48,7 @@ static inline uintptr_t term_pointer(uint64_t w)
     return (uintptr_t)(w & ~(uint64_t)7);
 }
 
-/* Words after the header, for every boxed thing sonde sizes (references and external ids). */
+/* Words after the header, for every boxed object sonde sizes (references and external ids). */
 static inline uint64_t term_header_arity(uint64_t header)
 {
     return header >> 6;

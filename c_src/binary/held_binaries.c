@@ -1,0 +1,265 @@
+/* held_binaries.c: the Binaries that one process holds: on its lists, and in messages that wait for it.
+ * Knows: where references to Binaries are found, and what makes a Binary a process's own.
+ * Does not know: who else holds them, unless an account of all is at hand. */
+#include "binary/held_binaries.h"
+
+#include "process/queue.h"
+#include "vm/term.h"
+
+enum { FLAG_MAGIC = 1 }; /* Binary.intern.flags, the first word: it is no binary */
+
+enum stages { CHAINS, INNER, OUTER, PENDING, SUM, FREE, DONE };
+
+bool held_binaries_is_none(const struct vm *vm, const struct plan *plan, const struct view *view)
+{
+    return (stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) |
+            stamp_word(plan, view, LF_mbuf)) == 0 &&
+           queue_is_empty(vm->lay, plan, view);
+}
+
+/* ---- references ------------------------------------------------------------------------------- */
+
+/* A Binary is at a multiple of 8: the lowest bits say that the reference is in a message, and that it is
+ * one of a binary. */
+enum { QUEUED = 1, SEEN = 2, MARKS = QUEUED | SEEN };
+
+/* What else counts as binary memory: it is of the same type to the allocator. *type: what it is, where it
+ * is of a native library. */
+static enum status read_resource(const struct vm *vm, uint64_t binary, bool *counts, uint64_t *type)
+{
+    uintptr_t data = binary + LF(vm->lay, magic_data);
+    uint64_t alloc;
+    uint64_t frees;
+    *type = 0;
+    if (!peek_word(vm->reader, data - 8, &alloc) ||
+        !peek_word(vm->reader, binary + LF(vm->lay, magic_free), &frees))
+        return ST_TORN;
+    *counts = alloc >> 32 == vm->binary_alloc;
+    if (!*counts || frees != vm->resource_free)
+        return ST_OK;
+    return peek_word(vm->reader, data, type) ? ST_OK : ST_TORN;
+}
+
+/* Types stay for as long as there is a resource. */
+static enum status find_type(struct resource_types *ts, const struct vm *vm, uint64_t at,
+                             uint32_t *type)
+{
+    struct resource_type t = {.at = at};
+    if (at != 0 &&
+        ((at & 7) != 0 || !peek_word(vm->reader, at + LF(vm->lay, type_module), &t.module) ||
+         !peek_word(vm->reader, at + LF(vm->lay, type_name), &t.name) || !term_is_atom(t.module) ||
+         !term_is_atom(t.name)))
+        return ST_TORN;
+    *type = resource_types_index(ts, &t, HELD_TYPES);
+    return *type == RESOURCE_TYPES_NOMEM ? ST_NOMEM : ST_OK;
+}
+
+/* A term may see such memory as a binary, too (enif_make_resource_binary). */
+static enum status name_resource(struct held_binaries *h, const struct vm *vm, struct known *k,
+                                 bool *counts)
+{
+    uint64_t at;
+    enum status st = read_resource(vm, k->binary, counts, &at);
+    if (st != ST_OK || !*counts)
+        return st;
+    k->kinds = CENSUS_RESOURCE;
+    return find_type(&h->types, vm, at, &k->first);
+}
+
+static enum status take(struct held_binaries *h, const struct vm *vm)
+{
+    uint64_t pending = h->pending[h->taken++ % HELD_PENDING];
+    uint64_t binary = pending & ~(uint64_t)MARKS;
+    uint64_t flags;
+    uint64_t size;
+    uint64_t refc;
+    struct known *k;
+    bool counts = true;
+    if (!peek_word(vm->reader, binary, &flags) ||
+        !peek_word(vm->reader, binary + LF(vm->lay, bin_size), &size) ||
+        !peek_word(vm->reader, binary + LF(vm->lay, bin_refc), &refc))
+        return ST_TORN;
+    struct known found = {.binary = binary, .size = size & KNOWN_SIZE_MAX};
+    enum status st = ST_OK;
+    if (h->what == HELD_ALL && (flags & FLAG_MAGIC))
+        st = name_resource(h, vm, &found, &counts);
+    else if (h->what == HELD_SHARE && (flags & FLAG_MAGIC))
+        found.kinds = CENSUS_RESOURCE;
+    if (st == ST_OK && counts)
+        st = census_add(&h->binaries, binary, &k);
+    if (st != ST_OK || !counts)
+        return st;
+    if (k->refs == 0) {
+        *k = found;
+        h->value += size;
+    }
+    k->refc = census_count32(refc);
+    k->refs += k->refs < UINT32_MAX;
+    k->first += k->kinds & CENSUS_RESOURCE ? 0 : pending & QUEUED;
+    k->holders |= (pending & SEEN) != 0;
+    return ST_OK;
+}
+
+/* The header of a Binary is a cache line of its own: ask for it now, read it some references later. */
+static enum status refers(void *ctx, const struct vm *vm, uintptr_t entry)
+{
+    struct held_binaries *h = ctx;
+    uint64_t object;
+    uint64_t binary;
+    if (!peek_word(vm->reader, entry, &object))
+        return ST_TORN;
+    uint16_t at = object == LF(vm->lay, bin_thing) ? LF(vm->lay, bin_ptr) : LF(vm->lay, ref_bin);
+    if (!blocks_find(&h->offheap.blocks, entry, at / 8 + 1) ||
+        !peek_word(vm->reader, entry + at, &binary) || binary == 0 || (binary & 7) != 0)
+        return ST_TORN;
+    enum status st = h->n - h->taken == HELD_PENDING ? take(h, vm) : ST_OK;
+    peek_prefetch(binary + LF(vm->lay, bin_refc));
+    h->pending[h->n++ % HELD_PENDING] = binary | (h->queued ? (uint64_t)QUEUED : 0) |
+                                        (object == LF(vm->lay, bin_thing) ? (uint64_t)SEEN : 0);
+    return st;
+}
+
+static enum status take_rest(struct held_binaries *h, const struct vm *vm)
+{
+    enum status st = ST_OK;
+    while (st == ST_OK && h->taken != h->n)
+        st = take(h, vm);
+    return st;
+}
+
+/* ---- messages --------------------------------------------------------------------------------- */
+
+/* One that came from another node and is not decoded has no binaries yet. What is no message: in the
+ * inner queue a receive marker; any other may change the queue. */
+static enum status next_message(struct held_binaries *h, const struct vm *vm, struct budget *b)
+{
+    uint64_t tag;
+    uintptr_t at = h->message;
+    if (h->steps-- == 0 || (at & 7) || !peek_word(vm->reader, at + LF(vm->lay, msg_tag), &tag) ||
+        !peek_word(vm->reader, at + LF(vm->lay, msg_next), &h->message))
+        return ST_TORN;
+    if (h->message != 0)
+        peek_prefetch(h->message);
+    if (!signal_is_message(tag))
+        return h->stage == INNER && signal_op(tag) == SIGNAL_RECV_MARK ? ST_OK : ST_BUSY;
+    return tag != SIGNAL_EXTERNAL_MSG ? offheap_message(&h->offheap, vm, at, b) : ST_OK;
+}
+
+static enum status one_queue(struct held_binaries *h, const struct vm *vm, const struct plan *plan,
+                             const struct view *view, struct budget *b)
+{
+    for (;;) {
+        enum status st = offheap_walk(&h->offheap, vm, plan, view, b);
+        if (st != ST_OK || h->message == 0)
+            return st;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        st = next_message(h, vm, b);
+        if (st != ST_OK)
+            return st;
+    }
+}
+
+/* ---- stages ----------------------------------------------------------------------------------- */
+
+static enum status add_part(struct held_binaries *h, const struct known *k)
+{
+    uint64_t part = k->refs == k->refc ? k->size : 0;
+    enum status st = ST_OK;
+    if (h->what == HELD_SHARE) {
+        st = account_share(h->account, h->pid, k, &part);
+        h->print += k->kinds & CENSUS_RESOURCE ? 0 : account_print(k);
+    }
+    h->value += part;
+    return st;
+}
+
+static enum status sum(struct held_binaries *h, struct budget *b)
+{
+    const struct known *k;
+    enum status st;
+    while ((st = census_next(&h->binaries, &h->at, b, &k)) == ST_OK) {
+        st = add_part(h, k);
+        if (st != ST_OK)
+            return st;
+    }
+    if (st != ST_GONE)
+        return st;
+    return h->what != HELD_SHARE || account_is_counted(h->account, h->pid, h->print) ? ST_OK
+                                                                                     : ST_CHANGED;
+}
+
+void held_binaries_start(struct held_binaries *h, const struct vm *vm, const struct plan *plan,
+                         const struct view *view, enum held_binaries_what what,
+                         const struct account *account)
+{
+    h->what = what;
+    h->pid = view->pid;
+    h->account = account;
+    h->stage = CHAINS;
+    h->queued = false;
+    h->value = 0;
+    h->print = 0;
+    h->message = 0;
+    h->steps = MESSAGES_MAX;
+    h->at = 0;
+    h->n = h->taken = 0;
+    offheap_start(&h->offheap, vm, plan, view, false);
+    h->offheap.blocks.max = HELD_BLOCKS_MAX;
+    h->offheap.collect.steps = MESSAGES_MAX;
+    h->offheap.magic = what == HELD_ALL;
+    h->offheap.each = refers;
+    h->offheap.ctx = h;
+    census_init(&h->binaries, HELD_MAX, true);
+    h->types = (struct resource_types){0};
+}
+
+void held_binaries_end(struct held_binaries *h)
+{
+    offheap_end(&h->offheap);
+    census_free(&h->binaries);
+    resource_types_free(&h->types);
+}
+
+static void enter_stage(struct held_binaries *h, const struct plan *plan, const struct view *view)
+{
+    h->queued = h->stage == INNER || h->stage == OUTER;
+    if (h->stage == INNER)
+        h->message = stamp_word(plan, view, LF_sig_first);
+    if (h->stage == OUTER)
+        h->message = stamp_word(plan, view, LF_inq_first);
+    if (h->stage == SUM && h->what != HELD_UNIQUE)
+        h->value = 0; /* until now that was all of them */
+}
+
+static enum status walk_stage(struct held_binaries *h, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    switch (h->stage) {
+    case CHAINS:
+        return queue_is_walkable(vm->lay, plan, view) ? offheap_walk(&h->offheap, vm, plan, view, b)
+                                                      : ST_BUSY;
+    case INNER:
+    case OUTER:
+        return one_queue(h, vm, plan, view, b);
+    case PENDING:
+        return take_rest(h, vm);
+    case SUM:
+        return h->what == HELD_EXCLUSIVE || h->what == HELD_SHARE ? sum(h, b) : ST_OK;
+    default: /* the caller of ALL wants the entries */
+        return h->what == HELD_ALL || census_free_some(&h->binaries, b) ? ST_OK : ST_TIMESLICE;
+    }
+}
+
+enum status held_binaries_walk(struct held_binaries *h, const struct vm *vm,
+                               const struct plan *plan, const struct view *view, struct budget *b)
+{
+    while (h->stage != DONE) {
+        enum status st = walk_stage(h, vm, plan, view, b);
+        if (st != ST_OK)
+            return st == ST_ASK ? ST_TOO_LARGE : st;
+        h->stage++;
+        enter_stage(h, plan, view);
+    }
+    return ST_OK;
+}

@@ -1,0 +1,431 @@
+/* top_retained.c: the objects of one heap that retain most, with the way to each and what it looks like.
+ * Knows: which nodes are worth a row, and the nearest way to each.
+ * Does not know: how a row is written. */
+#include "graph/top_retained.h"
+
+#include "util/alloc.h"
+#include "util/fill.h"
+
+#include <string.h>
+
+enum stages {
+    WALK,
+    MAKE,
+    DOMINATE,
+    SELECT,
+    SORT,
+    ROWS,
+    FORGET,
+    UNWANT,
+    WANT,
+    SEARCH,
+    CLIMB,
+    EDGES,
+    SHOW,
+    DONE
+};
+
+static const struct preview_limits of_row = {3, 10, 100};
+static const struct preview_limits of_key = {2, 5, 20};
+
+static void start(void *w, const struct plan *plan, const struct view *view,
+                  const struct look_args *args)
+{
+    struct top_retained *l = w;
+    memset(l, 0, sizeof *l);
+    l->want = args->want;
+    marking_start(&l->heap, plan, view, 0, args->max_words);
+    graph_start(&l->graph, &l->heap);
+    dominators_start(&l->dominators, &l->graph);
+    top_n_init(&l->top, args->max_entries);
+}
+
+static void end(void *w)
+{
+    struct top_retained *l = w;
+    top_n_free(&l->top);
+    sonde_free(l->rows);
+    sonde_free(l->edges);
+    sonde_free(l->slots);
+    preview_end(&l->tokens);
+    dominators_end(&l->dominators);
+    graph_end(&l->graph);
+    marking_end(&l->heap);
+}
+
+size_t top_retained_bytes(const struct top_retained *l)
+{
+    return sizeof *l - sizeof l->heap + marking_bytes(&l->heap) + graph_bytes(&l->graph) +
+           dominators_bytes(&l->dominators) + l->top.cap * sizeof *l->top.rows +
+           (l->rows ? l->top.n * sizeof *l->rows : 0) + l->edges_cap * sizeof *l->edges +
+           (l->slots ? l->slots_n * sizeof *l->slots : 0) + l->tokens.cap * sizeof *l->tokens.list;
+}
+
+/* Four times all words are looked at: mark, parts, links, order. */
+static void progress(const void *w, uint64_t *done, uint64_t *total)
+{
+    const struct top_retained *l = w;
+    uint64_t reached = marking_reached(&l->heap);
+    *total = l->heap.words;
+    *done =
+        l->stage == WALK ? reached / 4 : reached / 4 + (uint64_t)(l->stage - WALK) * reached / DONE;
+    if (*done > *total)
+        *done = *total;
+}
+
+/* ---- which rows ----------------------------------------------------------------------------- */
+
+/* A part of a large map that several maps share, or a pair of the dictionary, says nothing. */
+static enum status choose(struct top_retained *l, struct budget *b)
+{
+    const struct dominators *d = &l->dominators;
+    for (; l->at < d->n; l->at++) {
+        uint32_t place = d->order[l->at];
+        struct mark k = place_mark(place);
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        int64_t retained = d->retained[graph_node(&l->graph, k)];
+        if (bit_test(l->graph.inner, k) || !top_n_may_take(&l->top, retained))
+            continue;
+        if (!top_n_push(&l->top, (struct row){retained, UINT32_MAX - place, place}))
+            return ST_NOMEM;
+    }
+    return ST_OK;
+}
+
+static enum status allocate_rows(struct top_retained *l)
+{
+    size_t most = l->top.n * WAY_MAX < l->graph.nodes ? l->top.n * WAY_MAX : l->graph.nodes;
+    for (l->slots_n = 16; l->slots_n < 2 * most;)
+        l->slots_n *= 2;
+    l->rows = sonde_alloc(l->top.n * sizeof *l->rows + 1);
+    l->slots = sonde_alloc(l->slots_n * sizeof *l->slots);
+    return l->rows && l->slots ? ST_OK : ST_NOMEM;
+}
+
+static enum status make_rows(struct top_retained *l, struct budget *b)
+{
+    for (; l->n < l->top.n; l->n++) {
+        struct large *r = &l->rows[l->n];
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        memset(r, 0, sizeof *r);
+        r->place = (uint32_t)l->top.rows[l->n].pid;
+        r->node = graph_node(&l->graph, place_mark(r->place));
+        r->retained = (uint64_t)l->top.rows[l->n].value;
+    }
+    for (; l->at < l->slots_n; l->at++) {
+        if (l->at % FILL_STEP == 0 && !budget_step(b))
+            return ST_TIMESLICE;
+        l->slots[l->at] = 0;
+    }
+    return ST_OK;
+}
+
+/* ---- the nearest way: first which nodes it has, then what the steps between them are ------------ */
+
+static enum status unwant(struct top_retained *l, struct budget *b)
+{
+    for (size_t n = l->heap.marks.n; l->at < n; l->at++) {
+        if (l->at % 64 == 0 && !budget_step(b))
+            return ST_TIMESLICE;
+        l->graph.seen[l->at] = 0;
+    }
+    return ST_OK;
+}
+
+static void want(struct top_retained *l, uint32_t place)
+{
+    struct mark k = place_mark(place);
+    l->graph.seen[k.at] |= k.bit;
+}
+
+static enum status want_rows(struct top_retained *l, struct budget *b)
+{
+    struct dominators *d = &l->dominators;
+    for (; l->at < l->n; l->at++) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        want(l, l->rows[l->at].place);
+    }
+    bfs_start(&l->breadth, &l->graph, d->waiting, d->order);
+    l->breadth.want = l->graph.seen;
+    l->breadth.wanted = l->n;
+    return ST_OK;
+}
+
+/* The slot of a node's edge, or the free one where it belongs. */
+static uint32_t *slot(const struct top_retained *l, uint32_t node)
+{
+    uint64_t hash = node * 0x9E3779B97F4A7C15ULL >> 32;
+    for (;; hash++) {
+        uint32_t *s = &l->slots[hash & (l->slots_n - 1)];
+        if (*s == 0 || l->edges[*s - 1].child == node)
+            return s;
+    }
+}
+
+static enum status add_edge(struct top_retained *l, uint32_t child, uint32_t *number)
+{
+    uint32_t *s = slot(l, child);
+    if (*s == 0) {
+        if (l->edges_n == l->edges_cap) {
+            size_t cap = l->edges_cap == 0 ? 64 : 2 * l->edges_cap;
+            struct edge *edges = sonde_realloc(l->edges, cap * sizeof *edges);
+            if (!edges)
+                return ST_NOMEM;
+            l->edges = edges;
+            l->edges_cap = cap;
+        }
+        l->edges[l->edges_n] =
+            (struct edge){.child = child, .parent = l->dominators.waiting[child]};
+        *s = (uint32_t)++l->edges_n;
+        want(l, (uint32_t)graph_place(&l->graph, child));
+    }
+    *number = *s - 1;
+    return ST_OK;
+}
+
+/* From a row upwards. Of a long way the end is kept as it comes, the beginning in a ring. */
+static enum status climb(struct top_retained *l, struct large *r, struct budget *b)
+{
+    if (l->climbed == 0)
+        l->climb = r->node;
+    for (; l->climb >= NODE_FIRST; l->climb = l->dominators.waiting[l->climb]) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (l->climb >= l->graph.nodes || l->climbed == l->graph.nodes)
+            return ST_TORN;
+        if (l->climbed < WAY_END)
+            r->way[l->climbed] = l->climb;
+        else
+            l->begin[(l->climbed - WAY_END) % WAY_BEGIN] = l->climb;
+        l->climbed++;
+    }
+    return ST_OK;
+}
+
+/* Nodes into edges, and the end that was met first behind the beginning. */
+static enum status keep_way(struct top_retained *l, struct large *r)
+{
+    uint32_t way[WAY_MAX] = {0};
+    uint32_t above = l->climbed;
+    r->n = 0;
+    if (l->climbed > WAY_END) {
+        uint32_t ring = l->climbed - WAY_END;
+        r->cut = ring > WAY_BEGIN;
+        for (; r->n < WAY_BEGIN && r->n < ring; r->n++)
+            way[r->n] = l->begin[(ring - 1 - r->n) % WAY_BEGIN];
+        above = WAY_END;
+    }
+    while (above > 0)
+        way[r->n++] = r->way[--above];
+    l->climbed = 0;
+    for (unsigned i = 0; i < r->n; i++) {
+        enum status st = add_edge(l, way[i], &r->way[i]);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}
+
+static enum status climb_all(struct top_retained *l, struct budget *b)
+{
+    for (; l->at < l->n; l->at++) {
+        enum status st = climb(l, &l->rows[l->at], b);
+        if (st == ST_OK)
+            st = keep_way(l, &l->rows[l->at]);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* The edge that this link from that node is; NULL: none that a row's way takes first. */
+static struct edge *edge_of(struct top_retained *l, uint32_t parent, const struct link *link)
+{
+    if (!bit_test(l->graph.seen, link->mark))
+        return NULL;
+    uint32_t s = *slot(l, graph_node(&l->graph, link->mark));
+    struct edge *e = s != 0 ? &l->edges[s - 1] : NULL;
+    return e && e->parent == parent && !e->known ? e : NULL;
+}
+
+static enum status keep_key(struct top_retained *l, const struct vm *vm, struct edge *e)
+{
+    if (e->step.kind != PATH_STEP_KEY)
+        return ST_OK;
+    if (!(l->want & TOP_RETAINED_CONTENT) && !term_is_atom(e->step.key))
+        return ST_OK;
+    e->key = l->tokens.n;
+    enum status st = preview_take(&l->tokens, &l->heap, vm, e->step.key, &of_key);
+    e->key_n = (uint8_t)(l->tokens.n - e->key);
+    return st;
+}
+
+static enum status root_edges(struct top_retained *l, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    struct link link;
+    enum status st;
+    while ((st = graph_root(&l->graph, &l->roots, vm, plan, view, b, &link)) == ST_OK) {
+        struct edge *e = edge_of(l, NODE_AREA + l->roots.root, &link);
+        if (e) {
+            path_step_root(&l->roots, &e->step);
+            e->known = true;
+        }
+    }
+    return st == ST_GONE ? ST_OK : st;
+}
+
+static enum status edges_of(struct top_retained *l, const struct vm *vm, uint32_t parent,
+                            struct budget *b)
+{
+    struct link link;
+    enum status st = ST_OK;
+    if (!l->entered)
+        st = inside_start(&l->graph, vm, graph_place(&l->graph, parent), &l->inside);
+    l->entered = true;
+    while (st == ST_OK && (st = inside_next(&l->graph, vm, &l->inside, b, &link)) == ST_OK) {
+        struct edge *e = edge_of(l, parent, &link);
+        if (e) {
+            st = path_step_inside(&l->graph, vm, &l->inside, &link, &e->step);
+            e->known = true;
+            if (st == ST_OK)
+                st = keep_key(l, vm, e);
+        }
+    }
+    return st;
+}
+
+/* Each parent's links are looked at once, for all edges from it. */
+static enum status all_edges(struct top_retained *l, const struct vm *vm, struct budget *b)
+{
+    for (; l->at < l->edges_n; l->at++) {
+        const struct edge *e = &l->edges[l->at];
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (e->known && !l->entered)
+            continue;
+        enum status st = e->parent < NODE_FIRST ? ST_GONE : edges_of(l, vm, e->parent, b);
+        if (st != ST_GONE)
+            return st;
+        l->entered = false;
+        if (!l->edges[l->at].known)
+            return ST_TORN;
+    }
+    return ST_OK;
+}
+
+static enum status resolve(struct top_retained *l, const struct vm *vm, const struct plan *plan,
+                           const struct view *view, struct budget *b)
+{
+    enum status st = l->roots_done ? ST_OK : root_edges(l, vm, plan, view, b);
+    l->roots_done = st == ST_OK;
+    return st == ST_OK ? all_edges(l, vm, b) : st;
+}
+
+/* ---- what a row looks like ------------------------------------------------------------------- */
+
+static enum status look_at(struct top_retained *l, const struct vm *vm, struct large *r)
+{
+    const struct edges *p = &l->inside.piece;
+    uint64_t word = p->object | (p->kind == KIND_NONE ? TAG_LIST : TAG_BOXED);
+    r->header = p->kind == KIND_NONE ? 0 : p->header;
+    r->kind = p->kind;
+    r->fun.free = p->words - edges_index(p, p->at);
+    if (p->kind == KIND_FUN && !l->heap.nameless &&
+        (!peek_word(vm->reader, p->object + 8, &r->fun.key) ||
+         !fun_entry_read(vm, r->fun.key, r->fun.entry)))
+        return ST_TORN;
+    if (!(l->want & TOP_RETAINED_CONTENT))
+        return ST_OK;
+    r->preview = l->tokens.n;
+    enum status st = preview_take(&l->tokens, &l->heap, vm, word, &of_row);
+    r->preview_n = l->tokens.n - r->preview;
+    return st;
+}
+
+static enum status show(struct top_retained *l, const struct vm *vm, struct budget *b)
+{
+    for (; l->at < l->n; l->at++) {
+        struct large *r = &l->rows[l->at];
+        struct link link;
+        enum status st = ST_OK;
+        if (!l->entered) {
+            if (!budget_step(b))
+                return ST_TIMESLICE;
+            st = inside_start(&l->graph, vm, r->place, &l->inside);
+            if (st == ST_OK)
+                st = look_at(l, vm, r);
+            l->entered = true;
+        }
+        while (st == ST_OK)
+            st = inside_next(&l->graph, vm, &l->inside, b, &link);
+        if (st != ST_GONE)
+            return st;
+        l->entered = false;
+        r->self = l->inside.words;
+    }
+    return ST_OK;
+}
+
+/* ---- stages --------------------------------------------------------------------------------- */
+
+static enum status walk_stage(struct top_retained *l, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    switch (l->stage) {
+    case WALK:
+        return marking_walk(&l->heap, vm, plan, view, b);
+    case MAKE:
+        return graph_make(&l->graph, vm, plan, view, b);
+    case DOMINATE:
+        return dominators_make(&l->dominators, vm, plan, view, b);
+    case SELECT:
+        return choose(l, b);
+    case SORT:
+        return top_n_sort(&l->top, b) ? allocate_rows(l) : ST_TIMESLICE;
+    case ROWS:
+        return make_rows(l, b);
+    case FORGET:
+        return fill(l->dominators.waiting, l->graph.nodes, &l->done, NODE_NONE, b);
+    case UNWANT:
+        return unwant(l, b);
+    case WANT:
+        return want_rows(l, b);
+    case SEARCH:
+        return bfs_walk(&l->breadth, vm, plan, view, b);
+    case CLIMB:
+        return climb_all(l, b);
+    case EDGES:
+        return resolve(l, vm, plan, view, b);
+    default:
+        return show(l, vm, b);
+    }
+}
+
+static enum status walk(void *w, const struct vm *vm, const struct plan *plan,
+                        const struct view *view, struct budget *b)
+{
+    struct top_retained *l = w;
+    while (l->stage != DONE) {
+        enum status st = walk_stage(l, vm, plan, view, b);
+        size_t bytes = top_retained_bytes(l);
+        l->peak = bytes > l->peak ? bytes : l->peak;
+        if (st != ST_OK)
+            return st;
+        l->stage++;
+        l->at = 0;
+        l->done = 0;
+        l->entered = false;
+        l->roots_done = false;
+        roots_start(&l->roots, l->heap.collect.waiting);
+    }
+    return ST_OK;
+}
+
+const struct walker top_retained_walker = {
+    sizeof(struct top_retained), marking_fields, start, walk, progress, end, 0};

@@ -1,0 +1,21 @@
+/* literal_bits.h: one bit for each word of the literal area, so that each literal counts once.
+ * Knows: the area's bounds, and pages of bits that are made when they are first touched.
+ * Does not know: what a literal is, or who refers to it. */
+#ifndef SONDE_LITERAL_BITS_H
+#define SONDE_LITERAL_BITS_H
+
+#include "vm/stamp.h"
+
+struct literal_bits {
+    uint64_t **pages; /* NULL: not touched yet */
+    size_t n;
+};
+
+/* OK, NOMEM; ASK: where literals lie is not known. In any case literal_bits_end; zeroed memory may be ended too. */
+enum status literal_bits_start(struct literal_bits *l, const struct vm *vm);
+void literal_bits_end(struct literal_bits *l);
+
+/* OK: it was not marked before. GONE: it was. ASK: it lies elsewhere. NOMEM. */
+enum status literal_bits_mark(struct literal_bits *l, const struct vm *vm, uintptr_t at);
+
+#endif

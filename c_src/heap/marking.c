@@ -1,0 +1,489 @@
+/* marking.c: what of a process's heap its roots reach: a mark, as a collection would make it.
+ * Knows: how to get from a root to everything below it, in little memory, in slices.
+ * Does not know: output formats, or whether the process stayed still meanwhile. */
+#include "heap/marking.h"
+
+#include "util/alloc.h"
+#include "process/offheap.h"
+#include "process/queue.h"
+#include "vm/object.h"
+
+#include <string.h>
+
+enum stages { COLLECT, INNER, OUTER, SORT, PREPARE, CLEAR, MARK, DONE };
+
+enum { STACK_SHARE = 200 }; /* an entry for so many words of the heap: about one percent of it */
+
+void marking_fields(enum layout_field *fields)
+{
+    const enum layout_field *const all[] = {offheap_fields, queue_fields, roots_fields};
+    unsigned n = 0;
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        for (const enum layout_field *f = all[i]; *f != LAYOUT_FIELD_COUNT; f++)
+            fields[n++] = *f;
+    }
+    assert(n < MARKING_FIELDS_MAX);
+    fields[n] = LAYOUT_FIELD_COUNT;
+}
+
+void marking_start(struct marking *h, const struct plan *plan, const struct view *view,
+                   unsigned want, uint64_t max_words)
+{
+    h->want = want;
+    h->stage = COLLECT;
+    h->nameless = stamp_is_sensitive(plan, view);
+    h->max_words = max_words;
+    h->max_slices = MARKING_SLICES_MAX;
+    h->words = h->fragment_words = 0;
+    blocks_init(&h->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop),
+                stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
+    h->blocks.max = MARKING_BLOCKS_MAX;
+    fragments_start(&h->collect, stamp_word(plan, view, LF_mbuf),
+                    stamp_word(plan, view, LF_msg_frag));
+    h->collect.steps = MESSAGES_MAX;
+    h->marks.base = h->marks.base_first;
+    h->marks.black = h->marks.black_first;
+    h->marks.grey = h->marks.summary = NULL;
+    h->now = h->spill = (struct span){0, 0};
+    h->stack = h->stack_first;
+    h->n = 0;
+    h->cap = SPANS_INLINE;
+    h->spilled = h->drained = false;
+    memset(h->reached, 0, sizeof h->reached);
+    h->literals = h->literal_words = h->visible = 0;
+    h->leaves.pages = NULL;
+    h->histogram = NULL;
+    h->slices = NULL;
+}
+
+void marking_end(struct marking *h)
+{
+    marks_end(&h->marks);
+    blocks_end(&h->blocks);
+    if (h->stack != h->stack_first)
+        sonde_free(h->stack);
+    h->stack = h->stack_first;
+    if (h->histogram)
+        histogram_free(h->histogram);
+    if (h->slices)
+        slices_free(h->slices);
+    h->histogram = NULL;
+    h->slices = NULL;
+    literal_bits_end(&h->leaves);
+}
+
+uint64_t marking_reached(const struct marking *h)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < ROOT_COUNT; i++)
+        sum += h->reached[i];
+    return sum;
+}
+
+bool marking_has_reached(const struct marking *h, uintptr_t p)
+{
+    const struct block *block = blocks_find(&h->blocks, p, 1);
+    return block && marks_test(&h->marks, marks_of(&h->marks, block, p));
+}
+
+bool marking_may_hold(const struct marking *h, const struct vm *vm, uintptr_t p, uint64_t words)
+{
+    const struct block *block = blocks_find(&h->blocks, p, 1);
+    if (words > OBJECT_WORDS_MAX)
+        return false;
+    if (!block && vm->literals.to != 0)
+        block = &vm->literals;
+    return !block || block_holds(block, p, (unsigned)words);
+}
+
+size_t marking_bytes(const struct marking *h)
+{
+    size_t bytes = sizeof *h + marks_bytes(&h->marks);
+    bytes += h->stack != h->stack_first ? h->cap * sizeof *h->stack : 0;
+    return bytes + (h->blocks.list != h->blocks.first ? h->blocks.cap * sizeof *h->blocks.list : 0);
+}
+
+/* ---- the stack ------------------------------------------------------------------------------ */
+
+/* false: it may not, or cannot, grow. */
+static bool grow_stack(struct marking *h)
+{
+    size_t cap = h->cap * 2;
+    if (cap > h->limit)
+        return false;
+    struct span *stack = sonde_alloc(cap * sizeof *stack);
+    if (!stack)
+        return false;
+    memcpy(stack, h->stack, h->n * sizeof *stack);
+    if (h->stack != h->stack_first)
+        sonde_free(h->stack);
+    h->stack = stack;
+    h->cap = cap;
+    return true;
+}
+
+static enum status boxed_again(struct marking *h, const struct vm *vm, const struct block *block,
+                               uintptr_t at);
+
+static enum status leaf(struct marking *h, const struct vm *vm, uint64_t word);
+
+/* What the word refers to is found again by its grey mark. Where nothing is to be found again it is
+ * looked at as if it were followed. */
+static enum status spill_word(struct marking *h, const struct vm *vm, uint64_t word)
+{
+    uintptr_t at = term_pointer(word);
+    if (term_is_immediate(word))
+        return ST_OK;
+    if (term_is_header(word))
+        return ST_TORN;
+    const struct block *block = blocks_find(&h->blocks, at, term_is_list(word) ? 2 : 1);
+    if (!block)
+        return leaf(h, vm, word);
+    struct mark k = marks_of(&h->marks, block, at);
+    if (marks_test(&h->marks, k))
+        return term_is_list(word) ? ST_OK : boxed_again(h, vm, block, at);
+    return marks_set_grey(&h->marks, k) ? ST_OK : ST_NOMEM;
+}
+
+/* A span may be a tuple of millions. OK: nothing is left to spill; TIMESLICE. */
+static enum status spill(struct marking *h, const struct vm *vm, struct budget *b)
+{
+    enum status st = ST_OK;
+    while (st == ST_OK && h->spill.at != h->spill.to) {
+        uint64_t word;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (!peek_word(vm->reader, h->spill.at, &word))
+            return ST_TORN;
+        st = spill_word(h, vm, word);
+        h->spill.at += 8;
+    }
+    return st;
+}
+
+static enum status later(struct marking *h, const struct vm *vm, struct span span, struct budget *b)
+{
+    if (h->n == h->cap && !grow_stack(h)) {
+        h->spilled = true;
+        h->spill = span;
+        return spill(h, vm, b);
+    }
+    h->stack[h->n++] = span;
+    return ST_OK;
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+/* Which bytes of its binary a sub-binary sees. To 26 in bytes, from what it is a part of; from 27 in
+ * bits, from a base that is rounded down. *copied: a collection makes a heap binary of it. */
+static bool read_view(const struct vm *vm, uintptr_t at, struct view_of_bytes *v, bool *copied)
+{
+    uint64_t w[3];
+    for (unsigned i = 0; i < 3; i++) {
+        if (!peek_word(vm->reader, at + 8 + i * (uintptr_t)8, &w[i]))
+            return false;
+    }
+    if (vm->lay->refc_is_term) {
+        uint64_t odd = w[2] & 0xFFFF; /* bits after the last byte, bits before the first */
+        *v = (struct view_of_bytes){.size = w[0] + (odd != 0), .from = w[1]};
+        *copied = (w[2] & 0xFFFFFF) == 0 && w[0] <= vm->lay->copied_bytes;
+    } else {
+        *v = (struct view_of_bytes){
+            .base = w[0] & ~(uint64_t)3, .volatile_base = (w[0] & 2) != 0, .from = w[1] / 8};
+        v->size = w[2] > w[1] ? (w[2] + 7) / 8 - v->from : 0;
+        *copied = false;
+    }
+    return true;
+}
+
+/* A literal: nothing below it is looked at. What lies in no area at all is not looked at either. */
+static enum status leaf(struct marking *h, const struct vm *vm, uint64_t word)
+{
+    uint64_t header;
+    struct object t = {.words = 2};
+    h->literals++;
+    enum status st =
+        h->leaves.pages ? literal_bits_mark(&h->leaves, vm, term_pointer(word)) : ST_GONE;
+    if (st != ST_OK)
+        return st == ST_NOMEM ? st : ST_OK;
+    if (!term_is_list(word) && (!peek_word(vm->reader, term_pointer(word), &header) ||
+                                !object_read(vm->reader, vm->lay, term_pointer(word), header, &t)))
+        return ST_TORN;
+    h->literal_words += t.words;
+    return ST_OK;
+}
+
+static enum status see(struct marking *h, const struct vm *vm, uintptr_t refc,
+                       const struct view_of_bytes *v)
+{
+    h->visible += v->size;
+    return h->slices ? slices_add(h->slices, vm, refc, v) : ST_OK;
+}
+
+/* To 26 a ProcBin is a binary by itself, unless only sub-binaries refer to it. The second word's bit
+ * says that it was seen as such; no other object begins there. */
+static enum status whole_binary(struct marking *h, const struct vm *vm, const struct block *block,
+                                uintptr_t at)
+{
+    struct view_of_bytes v = {0};
+    if (!block_holds(block, at, 2) || !marks_set(&h->marks, marks_of(&h->marks, block, at + 8)))
+        return ST_OK;
+    return peek_word(vm->reader, at + 8, &v.size) ? see(h, vm, at, &v) : ST_TORN;
+}
+
+static enum status count_thing(struct marking *h, const struct vm *vm, const struct block *block,
+                               uintptr_t at, struct object *t)
+{
+    uint64_t header;
+    if (!peek_word(vm->reader, at, &header) || !term_is_header(header) ||
+        !object_read(vm->reader, vm->lay, at, header, t) ||
+        !block_holds(block, at, (unsigned)t->words) ||
+        (h->histogram && !histogram_add(h->histogram, vm, at, t)))
+        return ST_TORN;
+    h->reached[h->roots.root] += t->words;
+    return ST_OK;
+}
+
+/* What a sub-binary or a match state is a part of; nothing hangs on that. */
+static enum status part_of(struct marking *h, const struct vm *vm, uint64_t orig,
+                           const struct view_of_bytes *v)
+{
+    uint64_t header;
+    struct object t;
+    uintptr_t at = term_pointer(orig);
+    const struct block *block = blocks_find(&h->blocks, at, 1);
+    if (!block)
+        return leaf(h, vm, orig);
+    if (!peek_word(vm->reader, at, &header) || !term_is_header(header))
+        return ST_TORN;
+    enum kind kind = vm->lay->kinds[header >> 2 & 15];
+    if (kind != KIND_REFC && kind != KIND_HEAP_BINARY)
+        return ST_TORN;
+    enum status st = ST_OK;
+    if (marks_set(&h->marks, marks_of(&h->marks, block, at)))
+        st = count_thing(h, vm, block, at, &t);
+    return st == ST_OK && kind == KIND_REFC && v ? see(h, vm, at, v) : st;
+}
+
+static enum status sub_binary(struct marking *h, const struct vm *vm, uintptr_t at)
+{
+    struct view_of_bytes v;
+    uint64_t orig;
+    bool copied;
+    if (!read_view(vm, at, &v, &copied) || !peek_word(vm->reader, at + 32, &orig))
+        return ST_TORN;
+    return copied ? ST_OK : part_of(h, vm, orig, &v);
+}
+
+static enum status match_state(struct marking *h, const struct vm *vm, uintptr_t at)
+{
+    uint64_t orig;
+    return peek_word(vm->reader, at + 8, &orig) ? part_of(h, vm, orig, NULL) : ST_TORN;
+}
+
+/* A boxed object that is reached for the first time. */
+static enum status boxed(struct marking *h, const struct vm *vm, const struct block *block,
+                         uintptr_t at, struct span *span)
+{
+    struct object t;
+    enum status st = count_thing(h, vm, block, at, &t);
+    if (st != ST_OK)
+        return st;
+    switch (t.kind) {
+    case KIND_SUB_BINARY:
+        return sub_binary(h, vm, at);
+    case KIND_MATCH:
+        return match_state(h, vm, at);
+    case KIND_REFC:
+        return vm->lay->refc_is_term ? whole_binary(h, vm, block, at) : ST_OK;
+    default:
+        *span = (struct span){at + t.first * 8, at + t.last * 8};
+        return ST_OK;
+    }
+}
+
+/* Reached before: as what it is a part of, perhaps, and now by itself. */
+static enum status boxed_again(struct marking *h, const struct vm *vm, const struct block *block,
+                               uintptr_t at)
+{
+    uint64_t header;
+    if (!vm->lay->refc_is_term || !(h->want & MARKING_VISIBLE))
+        return ST_OK;
+    if (!peek_word(vm->reader, at, &header))
+        return ST_TORN;
+    return header == LF(vm->lay, bin_thing) ? whole_binary(h, vm, block, at) : ST_OK;
+}
+
+/* Follows one word that is no immediate. *span: what of the object is to be looked at; empty where there
+ * is nothing, or where it was reached before. */
+static inline enum status follow(struct marking *h, const struct vm *vm, uint64_t word,
+                                 struct span *span)
+{
+    uintptr_t at = term_pointer(word);
+    *span = (struct span){0, 0};
+    if (term_is_header(word))
+        return ST_TORN;
+    bool is_list = term_is_list(word);
+    const struct block *block = blocks_find(&h->blocks, at, is_list ? 2 : 1);
+    if (!block)
+        return leaf(h, vm, word);
+    bool fresh = marks_set(&h->marks, marks_of(&h->marks, block, at));
+    if (!is_list)
+        return fresh ? boxed(h, vm, block, at, span) : boxed_again(h, vm, block, at);
+    if (fresh) {
+        *span = (struct span){at, at + 16};
+        h->reached[h->roots.root] += 2;
+        if (h->histogram)
+            histogram_cons(h->histogram);
+    }
+    return ST_OK;
+}
+
+/* ---- marking -------------------------------------------------------------------------------- */
+
+/* A grey one: its header, or that it has none, says what it is. */
+static enum status take_grey(struct marking *h, const struct vm *vm)
+{
+    uintptr_t at;
+    uint64_t word;
+    enum status st = h->spilled ? marks_take_grey(&h->marks, &at) : ST_GONE;
+    if (st != ST_OK)
+        return st;
+    if (!peek_word(vm->reader, at, &word))
+        return ST_TORN;
+    return follow(h, vm, at | (term_is_header(word) ? TAG_BOXED : TAG_LIST), &h->now);
+}
+
+/* Everything below what was followed last. */
+static enum status drain(struct marking *h, const struct vm *vm, struct budget *b)
+{
+    struct span now = h->now;
+    enum status st = spill(h, vm, b);
+    while (st == ST_OK) {
+        uint64_t word;
+        struct span below;
+        if (!budget_step(b)) {
+            st = ST_TIMESLICE;
+            break;
+        }
+        if (now.at == now.to) {
+            if (h->n > 0) {
+                now = h->stack[--h->n];
+                continue;
+            }
+            st = take_grey(h, vm);
+            now = h->now;
+            continue;
+        }
+        if (!peek_word(vm->reader, now.at, &word)) {
+            st = ST_TORN;
+            break;
+        }
+        now.at += 8;
+        if (term_is_immediate(word))
+            continue;
+        st = follow(h, vm, word, &below);
+        if (st != ST_OK || below.at == below.to)
+            continue;
+        if (now.at != now.to)
+            st = later(h, vm, now, b);
+        now = below;
+    }
+    h->now = now;
+    return st;
+}
+
+static enum status mark(struct marking *h, const struct vm *vm, const struct plan *plan,
+                        const struct view *view, struct budget *b)
+{
+    for (;;) {
+        uint64_t word;
+        enum status st = h->drained ? ST_GONE : drain(h, vm, b);
+        if (st != ST_GONE)
+            return st;
+        h->drained = true; /* also where there is no step left for the next root */
+        st = roots_next(&h->roots, vm, plan, view, b, &word);
+        h->drained = st != ST_OK;
+        if (st == ST_OK)
+            st = follow(h, vm, word, &h->now);
+        if (st != ST_OK)
+            return st == ST_GONE ? ST_OK : st;
+    }
+}
+
+/* ---- stages --------------------------------------------------------------------------------- */
+
+static enum status prepare(struct marking *h, const struct vm *vm)
+{
+    const struct block *list = h->blocks.list;
+    uint64_t young = (list[BLOCK_YOUNG].to - list[BLOCK_YOUNG].from) / 8;
+    uint64_t old = (list[BLOCK_OLD].to - list[BLOCK_OLD].from) / 8;
+    if (!blocks_words(&h->blocks, &h->words))
+        return ST_TORN;
+    h->fragment_words = h->words - young - old;
+    if (h->words > h->max_words)
+        return ST_TOO_LARGE;
+    h->limit = h->words / STACK_SHARE;
+    if ((h->want & MARKING_HISTOGRAM) && !(h->histogram = histogram_new(h->nameless)))
+        return ST_NOMEM;
+    if ((h->want & MARKING_SLICES) && !(h->slices = slices_new(h->max_slices)))
+        return ST_NOMEM;
+    enum status st = h->want & MARKING_LITERALS ? literal_bits_start(&h->leaves, vm) : ST_OK;
+    /* ASK: nobody knows where they lie */
+    return st == ST_NOMEM ? st : marks_init(&h->marks, &h->blocks);
+}
+
+static enum status collect(struct marking *h, const struct vm *vm, struct budget *b)
+{
+    enum status st = fragments_collect(&h->collect, vm, &h->blocks, b);
+    /* more fragments than can be kept apart */
+    return st == ST_ASK ? ST_TOO_LARGE : st;
+}
+
+static enum status walk_stage(struct marking *h, const struct vm *vm, const struct plan *plan,
+                              const struct view *view, struct budget *b)
+{
+    switch (h->stage) {
+    case COLLECT:
+    case INNER:
+    case OUTER:
+        return collect(h, vm, b);
+    case SORT:
+        return blocks_sort(&h->blocks, b) ? ST_OK : ST_TIMESLICE;
+    case PREPARE:
+        return prepare(h, vm);
+    case CLEAR:
+        return marks_clear(&h->marks, b) ? ST_OK : ST_TIMESLICE;
+    default:
+        return mark(h, vm, plan, view, b);
+    }
+}
+
+static void next_stage(struct marking *h, const struct plan *plan, const struct view *view)
+{
+    switch (++h->stage) {
+    case INNER:
+        fragments_collect_queue(&h->collect, stamp_word(plan, view, LF_sig_first));
+        break;
+    case OUTER:
+        fragments_collect_queue(&h->collect, stamp_word(plan, view, LF_inq_first));
+        break;
+    case MARK:
+        roots_start(&h->roots, h->collect.waiting);
+        break;
+    default:
+        break;
+    }
+}
+
+enum status marking_walk(struct marking *h, const struct vm *vm, const struct plan *plan,
+                         const struct view *view, struct budget *b)
+{
+    enum status st = h->stage == COLLECT ? roots_readable(vm, plan, view) : ST_OK;
+    while (st == ST_OK && h->stage != DONE) {
+        st = walk_stage(h, vm, plan, view, b);
+        if (st == ST_OK)
+            next_stage(h, plan, view);
+    }
+    return st;
+}

@@ -1,0 +1,75 @@
+/* fragments.c: the heap fragments of a process, as blocks.
+ * Knows: the chains that fragments and received messages hang on.
+ * Does not know: what lies in them. */
+#include "process/fragments.h"
+
+#include "vm/term.h"
+
+void fragments_start(struct fragments *c, uint64_t mbuf, uint64_t msg_frag)
+{
+    *c = (struct fragments){.frag = mbuf, .message = msg_frag, .steps = BLOCKS_MAX + 1};
+}
+
+void fragments_collect_queue(struct fragments *c, uint64_t first)
+{
+    c->message = first;
+    c->queue = true;
+}
+
+/* Its words are where terms may lie. */
+static enum status collect_fragment(struct fragments *c, const struct vm *vm, struct blocks *blocks)
+{
+    uint64_t used;
+    uint64_t at = c->frag;
+    if ((at & 7) || !peek_word(vm->reader, at + LF(vm->lay, frag_used), &used) ||
+        !peek_word(vm->reader, at + LF(vm->lay, frag_next), &c->frag))
+        return ST_TORN;
+    return blocks_add(blocks, at + LF(vm->lay, frag_mem), used);
+}
+
+/* In a queue: what is no message, or not yet decoded, has no terms. In the inner one receive markers
+ * stand among the messages; any other signal may change whatever it likes. */
+static enum status in_queue(struct fragments *c, const struct vm *vm, uint64_t at, bool *terms)
+{
+    uint64_t tag;
+    if (!peek_word(vm->reader, at + LF(vm->lay, msg_tag), &tag))
+        return ST_TORN;
+    *terms = signal_is_message(tag) && tag != SIGNAL_EXTERNAL_MSG;
+    c->waiting += signal_is_message(tag);
+    c->external += tag == SIGNAL_EXTERNAL_MSG;
+    return signal_is_message(tag) || signal_op(tag) == SIGNAL_RECV_MARK ? ST_OK : ST_BUSY;
+}
+
+/* attached: 1 is behind the message itself, 0 on the heap, else a fragment of its own. */
+static enum status collect_message(struct fragments *c, const struct vm *vm)
+{
+    uint64_t attached;
+    uint64_t at = c->message;
+    bool terms = true;
+    if (at & 7)
+        return ST_TORN;
+    enum status st = c->queue ? in_queue(c, vm, at, &terms) : ST_OK;
+    if (st != ST_OK)
+        return st;
+    if (!peek_word(vm->reader, at + LF(vm->lay, msg_attached), &attached) ||
+        !peek_word(vm->reader, at + LF(vm->lay, msg_next), &c->message))
+        return ST_TORN;
+    if (terms)
+        c->frag = attached == 1 ? at + LF(vm->lay, msg_hfrag) : attached;
+    return ST_OK;
+}
+
+enum status fragments_collect(struct fragments *c, const struct vm *vm, struct blocks *blocks,
+                              struct budget *b)
+{
+    while (c->message != 0 || c->frag != 0) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (c->steps-- == 0)
+            return ST_ASK;
+        enum status st = c->frag != 0 ? collect_fragment(c, vm, blocks) : collect_message(c, vm);
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}

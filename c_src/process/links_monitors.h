@@ -1,0 +1,43 @@
+/* links_monitors.h: the links and monitors of a process: how many, how large.
+ * Knows: the trees and lists they hang in, and which of them process_info lists.
+ * Does not know: who is at the other end, or whether the process stayed still meanwhile. */
+#ifndef SONDE_LINKS_MONITORS_H
+#define SONDE_LINKS_MONITORS_H
+
+#include "util/budget.h"
+#include "vm/stamp.h"
+
+extern const enum layout_field links_monitors_fields[];
+
+enum links_monitors_what {
+    LINKS_MONITORS_LINKS,
+    LINKS_MONITORS_MONITORS,
+    LINKS_MONITORS_MONITORED_BY,
+    LINKS_MONITORS_BYTES
+};
+
+/* A red-black tree of 2^48 nodes is less than 128 deep. */
+enum { LINKS_MONITORS_DEPTH = BOUND(128, 10) };
+
+/* More than processes and ports can be. */
+enum { LINKS_MONITORS_MAX = BOUND(1 << 28, 200) };
+
+/* A walk; it can stop and go on. */
+struct links_monitors {
+    enum links_monitors_what what;
+    int stage;
+    uint64_t sum;
+    uint64_t steps;
+    uint64_t first; /* of the circular list */
+    unsigned depth;
+    uint64_t todo[LINKS_MONITORS_DEPTH];
+};
+
+void links_monitors_start(struct links_monitors *t, enum links_monitors_what what);
+
+/* OK, TIMESLICE (call again), TORN, ASK (one end on another node: its size or state is kept
+ * where no check without a second node could prove it). */
+enum status links_monitors_walk(struct links_monitors *t, const struct vm *vm,
+                                const struct plan *plan, const struct view *view, struct budget *b);
+
+#endif

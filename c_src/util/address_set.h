@@ -1,0 +1,28 @@
+/* address_set.h: a set of Binaries, by address, and how many bytes they have together.
+ * Knows: each counts once. Does not know: who refers to them, or what a Binary is.
+ *
+ * The table is in many parts, each of which grows by itself, so that no addition takes long. */
+#ifndef SONDE_ADDRESS_SET_H
+#define SONDE_ADDRESS_SET_H
+
+#include "util/budget.h"
+#include "util/status.h"
+
+#include <stddef.h>
+
+enum { ADDRESS_SET_MAX = BOUND(20000000, 60) };
+
+struct address_set;
+
+struct address_set *address_set_new(void); /* NULL: no memory */
+void address_set_free(struct address_set *s);
+
+/* true: it was in it already. */
+bool address_set_has(const struct address_set *s, uint64_t binary);
+
+/* One that is not in it. OK or NOMEM, also where there are too many. */
+enum status address_set_add(struct address_set *s, uint64_t binary, uint64_t bytes);
+
+uint64_t address_set_bytes(const struct address_set *s);
+
+#endif

@@ -1,0 +1,94 @@
+/* top_n.c: the N largest of many rows, without keeping the rest.
+ * Knows: the order of recon's rows: larger value first, then the higher pid.
+ * Does not know: what the values mean. */
+#include "util/top_n.h"
+
+#include "util/alloc.h"
+
+enum { FIRST_CAP = BOUND(64, 4) };
+
+void top_n_init(struct top_n *t, size_t limit)
+{
+    *t = (struct top_n){.limit = limit};
+}
+
+void top_n_free(struct top_n *t)
+{
+    sonde_free(t->rows);
+    t->rows = NULL;
+    t->n = t->cap = 0;
+}
+
+static bool less(const struct row *a, const struct row *b)
+{
+    return a->value != b->value ? a->value < b->value : a->order < b->order;
+}
+
+static void swap(struct row *a, struct row *b)
+{
+    struct row t = *a;
+    *a = *b;
+    *b = t;
+}
+
+static void sift_up(struct row *rows, size_t i)
+{
+    while (i > 0 && less(&rows[i], &rows[(i - 1) / 2])) {
+        swap(&rows[i], &rows[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+}
+
+static void sift_down(struct row *rows, size_t n, size_t i)
+{
+    for (;;) {
+        size_t least = i;
+        for (size_t k = 2 * i + 1; k <= 2 * i + 2 && k < n; k++) {
+            if (less(&rows[k], &rows[least]))
+                least = k;
+        }
+        if (least == i)
+            return;
+        swap(&rows[i], &rows[least]);
+        i = least;
+    }
+}
+
+static bool grow(struct top_n *t)
+{
+    size_t cap = t->cap ? t->cap * 2 : FIRST_CAP;
+    struct row *rows = sonde_realloc(t->rows, cap * sizeof *rows);
+    if (!rows)
+        return false;
+    t->rows = rows;
+    t->cap = cap;
+    return true;
+}
+
+bool top_n_push(struct top_n *t, struct row row)
+{
+    if (t->n < t->limit) {
+        if (t->n == t->cap && !grow(t))
+            return false;
+        t->rows[t->n] = row;
+        sift_up(t->rows, t->n++);
+    } else if (t->n > 0 && less(&t->rows[0], &row)) {
+        t->rows[0] = row;
+        sift_down(t->rows, t->n, 0);
+    }
+    return true;
+}
+
+/* Heap sort, a step at a time: the smallest goes to the end of what is not sorted yet. */
+bool top_n_sort(struct top_n *t, struct budget *b)
+{
+    if (t->unsorted == 0)
+        t->unsorted = t->n;
+    for (; t->unsorted > 1; t->unsorted--) {
+        if (!budget_step(b))
+            return false;
+        swap(&t->rows[0], &t->rows[t->unsorted - 1]);
+        sift_down(t->rows, t->unsorted - 1, 0);
+    }
+    return true;
+}

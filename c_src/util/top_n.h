@@ -1,0 +1,41 @@
+/* top_n.h: the N largest of many rows, without keeping the rest.
+ * Knows: the order of recon's rows: larger value first, then the higher pid.
+ * Does not know: what the values mean. */
+#ifndef SONDE_TOP_N_H
+#define SONDE_TOP_N_H
+
+#include "util/budget.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct row {
+    int64_t value;
+    uint64_t order; /* ties: the place of the pid among all pids */
+    uint64_t pid;
+};
+
+struct top_n {
+    size_t n, cap, limit;
+    size_t unsorted;  /* while sorting: rows that are still a heap */
+    struct row *rows; /* a heap, the smallest on top */
+};
+
+void top_n_init(struct top_n *t, size_t limit);
+
+/* false: whoever has this value is not among the N largest. */
+static inline bool top_n_may_take(const struct top_n *t, int64_t value)
+{
+    return t->n < t->limit || (t->n > 0 && value >= t->rows[0].value);
+}
+
+/* false: no memory; the rows so far are kept. */
+bool top_n_push(struct top_n *t, struct row row);
+
+/* Best first; false: the slice is used up, call again. Nothing may be pushed after it. */
+bool top_n_sort(struct top_n *t, struct budget *b);
+
+void top_n_free(struct top_n *t);
+
+#endif
