@@ -386,7 +386,7 @@ other_library(Src, Dir) ->
 
 other_module(Src, Dir) ->
     Ebin = filename:join(Dir, "ebin"),
-    Erl = copy(filename:join(Src, "src"), "sonde_nif.erl", filename:join(Dir, "src")),
+    Erl = copy(filename:join(Src, "src/native"), "sonde_nif.erl", filename:join(Dir, "src")),
     change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-6\"", "\"other\""}]),
     ok = filelib:ensure_dir(filename:join(Ebin, "x")),
     {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),

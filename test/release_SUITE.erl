@@ -83,7 +83,7 @@ the_appup_has_every_module(_Config) ->
         file:consult(filename:join(root(), "src/sonde.app.src")),
     Version = proplists:get_value(vsn, Props),
     Modules = lists:sort([list_to_atom(filename:basename(F, ".erl"))
-                          || F <- filelib:wildcard(filename:join(root(), "src/*.erl"))]),
+                          || F <- filelib:wildcard(filename:join(root(), "src/**/*.erl"))]),
     Modules = lists:sort([element(2, Step) || Step <- Up]),
     Modules = lists:sort([element(2, Step) || Step <- Down]).
 

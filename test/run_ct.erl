@@ -29,7 +29,7 @@ build([Dir]) ->
     Opts = proplists:get_value(erl_opts, Config),
     {test, Test} = lists:keyfind(test, 1, proplists:get_value(profiles, Config)),
     Strict = [warnings_as_errors | Opts],
-    {ForTest, Same} = lists:partition(fun mentions_test/1, filelib:wildcard("src/*.erl")),
+    {ForTest, Same} = lists:partition(fun mentions_test/1, filelib:wildcard("src/**/*.erl")),
     Wanted = sources(Same, Dir, ["sonde/ebin", "sonde_test/ebin"], Strict)
         ++ sources(ForTest, Dir, ["sonde/ebin"], Strict)
         ++ sources(ForTest, Dir, ["sonde_test/ebin"], [{d, 'TEST'} | Strict])
@@ -45,7 +45,7 @@ build([Dir]) ->
     Good = [{Beam, Hash} || {_, Beams, _, Hash} <- Wanted, not lists:member(Beams, Bad),
                             Beam <- Beams],
     ok = write_terms(hashes(Dir), [maps:from_list(Good)]),
-    Modules = [list_to_atom(filename:basename(F, ".erl")) || F <- filelib:wildcard("src/*.erl")],
+    Modules = [list_to_atom(filename:basename(F, ".erl")) || F <- filelib:wildcard("src/**/*.erl")],
     ok = write_app(Modules, filename:join(Dir, "sonde/ebin")),
     length(Bad).
 
