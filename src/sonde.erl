@@ -120,7 +120,7 @@
 -type by() :: sonde_group:by().
 -type group() :: sonde_group:group().
 -type group_opts() :: #{self => boolean(), max_groups => pos_integer(), report => boolean()}.
--type report() :: sonde_sweep:report().
+-type report() :: sonde_scan:report().
 %% What `report => true' adds to rows: `{Rows, Report}', where `Report' is `#{left_out, too_large,
 %% busy, missed}'. `left_out' is how many processes are in no row because they were not read: those
 %% with more than `max_words' (`too_large'), those that ran whenever they were looked at (`busy'),
@@ -136,7 +136,7 @@
 %% call may have to wait for (`init', `code_server', `logger', `user' and a few more).
 -type leak_opts() :: #{collect => holders | all, deadline => Ms :: non_neg_integer(),
                        in_flight => 1..10000}.
--type leak_report() :: sonde_bin:report().
+-type leak_report() :: sonde_bin_leak:report().
 -type bytes() :: non_neg_integer().
 -type heap_opts() :: #{suspend => boolean(), max_words => non_neg_integer(),
                        timeout => Ms :: non_neg_integer(), progress => boolean()}.
@@ -152,7 +152,7 @@
 %% `undefined': there is no such process. `busy': it ran whenever it was looked at; `suspend' helps.
 %% `{heap_too_large, Words, Limit}': more than `max_words'. `{native_off, Reason}': no official call
 %% tells this without copying the heap.
--type node_result() :: sonde_load:node_result().
+-type node_result() :: sonde_loader:node_result().
 -type status() :: sonde_vm:status().
 -type socket_row() :: sonde_inet:socket_row().
 -type node_stats() :: sonde_node:stats().
@@ -193,7 +193,7 @@
                 ([attr()], N :: number()) -> [{attr(), [row()]}].
 proc_count(Attr, N) ->
     ok = check_counted(Attr),
-    sonde_waste:rows(Attr, amount(N), sonde_opts:read(#{}, sonde_waste:options())).
+    sonde_garbage:rows(Attr, amount(N), sonde_opts:read(#{}, sonde_garbage:options())).
 
 %% @doc As {@link proc_count/2}, with options. `self => true': the caller has a row too, if its
 %% value is among the largest (default `false'). `report => true': the answer is `{Rows, Report}'
@@ -215,9 +215,9 @@ proc_count(Attr, N) ->
     Rows | {Rows, report()} when Rows :: [row()] | [{attr(), [row()]}].
 proc_count(Attr, N, Opts) ->
     is_amount(N) orelse error(badarg),
-    Read = sonde_opts:read(Opts, sonde_waste:options()),
+    Read = sonde_opts:read(Opts, sonde_garbage:options()),
     ok = check_counted(Attr),
-    sonde_waste:proc_count(Attr, N, Read).
+    sonde_garbage:proc_count(Attr, N, Read).
 
 %% @doc The `N' processes whose `Attr' grew most in the next `Ms' milliseconds; rows as those of
 %% {@link proc_count/2}, with the growth as the value. Who was born in the window has its full
@@ -237,7 +237,7 @@ proc_count(Attr, N, Opts) ->
 -spec proc_window(attr(), N :: number(), Ms :: timeout()) -> [row()].
 proc_window(Attr, N, Ms) ->
     ok = check_window(Attr, Ms),
-    sonde_procs:window(Attr, amount(N), Ms, #{self => false, max_entries => ?MAX_ENTRIES}).
+    sonde_proc_count:window(Attr, amount(N), Ms, #{self => false, max_entries => ?MAX_ENTRIES}).
 
 %% @doc As {@link proc_window/3}, with options: `self => true' gives the caller a row too (default
 %% `false'); `max_entries' is how many processes may be remembered, 16 bytes each (default
@@ -257,10 +257,10 @@ proc_window(Attr, N, Ms, Opts) ->
                                    report => {false, fun is_boolean/1},
                                    max_entries => {?MAX_ENTRIES, fun is_entries/1}}),
     ok = check_window(Attr, Ms),
-    none_missed(sonde_procs:window(Attr, N, Ms, Read), Read).
+    none_missed(sonde_proc_count:window(Attr, N, Ms, Read), Read).
 
 %% Of calls that ask what they cannot read.
-none_missed(Rows, Opts) -> told({Rows, sonde_sweep:report(false)}, Opts).
+none_missed(Rows, Opts) -> told({Rows, sonde_scan:report(false)}, Opts).
 
 told(Both, #{report := true}) -> Both;
 told({Rows, _}, _) -> Rows.
@@ -268,7 +268,7 @@ told({Rows, _}, _) -> Rows.
 %% Of calls that recon does not have: with what people know processes by.
 rows(Both) -> shown(Both, #{report => false}).
 
-shown(Both, Opts) -> sonde_site:rows(told(Both, Opts)).
+shown(Both, Opts) -> sonde_origin:rows(told(Both, Opts)).
 
 %% @doc As {@link proc_group/3}, with its defaults.
 %%
@@ -349,7 +349,7 @@ grouped(By, Attrs, #{self := Self, max_groups := Max}) ->
 %% '''
 -spec bin_leak(N :: number()) -> [{pid(), Change :: integer(), attrs()}].
 bin_leak(N) ->
-    sonde_bin:rows(amount(N), leak_opts(#{})).
+    sonde_bin_leak:rows(amount(N), leak_opts(#{})).
 
 %% @doc As {@link bin_leak/1}, and tells what the collection did for the node:
 %% <ul>
@@ -377,7 +377,7 @@ bin_leak(N) ->
 -spec bin_leak(N :: non_neg_integer(), leak_opts()) -> leak_report().
 bin_leak(N, Opts) ->
     is_amount(N) orelse error(badarg),
-    sonde_bin:report(N, leak_opts(Opts)).
+    sonde_bin_leak:report(N, leak_opts(Opts)).
 
 %% ---- inside one heap
 
@@ -519,7 +519,7 @@ term_size(Term) -> term_size(Term, #{}).
 term_size(Term, Opts) -> sonde_term:term_size(Term, Opts).
 
 %% @equiv bin_account(#{})
--spec bin_account() -> sonde_account:account().
+-spec bin_account() -> sonde_bin_account:account().
 bin_account() -> bin_account(#{}).
 
 %% @doc Where the binary memory is: all of `erlang:memory(binary)', attributed; bytes. Each binary
@@ -560,25 +560,25 @@ bin_account() -> bin_account(#{}).
 %% Sources: the lists of each process and its messages, read under a stamp; `ets:info(_, binary)';
 %% `persistent_term:get/0'. Nothing is collected. Raises `badarg', and `{native_off, Reason}' where
 %% the native side is off.
--spec bin_account(sonde_account:options()) -> sonde_account:account().
-bin_account(Opts) -> sonde_account:bin_account(Opts).
+-spec bin_account(sonde_bin_account:options()) -> sonde_bin_account:account().
+bin_account(Opts) -> sonde_bin_account:bin_account(Opts).
 
 %% @doc The `N' processes that own most binary memory: `proc_count(binary_exclusive, N)', what would
 %% go if they let go. Raises `{native_off, Reason}' where the native side is off.
 -spec bin_owned(N :: non_neg_integer()) -> [row()].
-bin_owned(N) -> rows(sonde_waste:bin_owned(N, #{})).
+bin_owned(N) -> rows(sonde_garbage:bin_owned(N, #{})).
 
 %% @doc As {@link bin_owned/1}, with the options of {@link proc_count/3}.
 -spec bin_owned(N :: non_neg_integer(), count_opts()) -> [row()] | {[row()], report()}.
-bin_owned(N, Opts) -> shown(sonde_waste:bin_owned(N, Opts), Opts).
+bin_owned(N, Opts) -> shown(sonde_garbage:bin_owned(N, Opts), Opts).
 
 %% @equiv bin_holders(N, size, #{})
--spec bin_holders(N :: non_neg_integer()) -> [sonde_account:holder()].
+-spec bin_holders(N :: non_neg_integer()) -> [sonde_bin_account:holder()].
 bin_holders(N) -> bin_holders(N, size).
 
 %% @equiv bin_holders(N, By, #{})
--spec bin_holders(N :: non_neg_integer(), By :: size | count) -> [sonde_account:holder()].
-bin_holders(N, By) -> rows(sonde_account:bin_holders(N, By, #{})).
+-spec bin_holders(N :: non_neg_integer(), By :: size | count) -> [sonde_bin_account:holder()].
+bin_holders(N, By) -> rows(sonde_bin_account:bin_holders(N, By, #{})).
 
 %% @doc The `N' largest binaries (`size'), or those with most references (`count'), and who holds
 %% them: `#{id, size, refc, holders, elsewhere}', largest first. `id', `size' and `refc' are as in
@@ -601,19 +601,19 @@ bin_holders(N, By) -> rows(sonde_account:bin_holders(N, By, #{})).
 %%    id => 140446265438248,refc => 2,size => 4000000}]
 %% '''
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
--spec bin_holders(N :: non_neg_integer(), By :: size | count, sonde_account:options()) ->
-    [sonde_account:holder()] | {[sonde_account:holder()], report()}.
-bin_holders(N, By, Opts) -> told(sonde_account:bin_holders(N, By, Opts), Opts).
+-spec bin_holders(N :: non_neg_integer(), By :: size | count, sonde_bin_account:options()) ->
+    [sonde_bin_account:holder()] | {[sonde_bin_account:holder()], report()}.
+bin_holders(N, By, Opts) -> told(sonde_bin_account:bin_holders(N, By, Opts), Opts).
 
 %% @doc Who holds one binary, as {@link bin_holders/3} says it, for an `Id' as
 %% `process_info(Pid, binary)' has it; `undefined' where no live binary has it. The number is
 %% compared with those that are found, never followed.
--spec bin_holder(Id :: integer()) -> sonde_account:holder() | undefined.
-bin_holder(Id) -> sonde_account:bin_holder(Id, #{}).
+-spec bin_holder(Id :: integer()) -> sonde_bin_account:holder() | undefined.
+bin_holder(Id) -> sonde_bin_account:bin_holder(Id, #{}).
 
 %% @equiv bin_resources(N, #{})
--spec bin_resources(N :: non_neg_integer()) -> sonde_account:resources().
-bin_resources(N) -> rows(sonde_account:bin_resources(N, #{})).
+-spec bin_resources(N :: non_neg_integer()) -> sonde_bin_account:resources().
+bin_resources(N) -> rows(sonde_bin_account:bin_resources(N, #{})).
 
 %% @doc Memory of native libraries that processes refer to, which counts as binary memory:
 %% `[{Type, Count, Bytes, Holders}]', most bytes first. `Type' is `{Module, Name}' of the resource
@@ -621,13 +621,13 @@ bin_resources(N) -> rows(sonde_account:bin_resources(N, #{})).
 %% like); `Holders' is how many processes have a reference. Options are those of
 %% {@link bin_account/1}, and `report => true' for `{Rows, Report}' ({@type report()}). What a library took by other means, as from `malloc', nobody can see.
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
--spec bin_resources(N :: non_neg_integer(), sonde_account:options()) ->
-    sonde_account:resources() | {sonde_account:resources(), report()}.
-bin_resources(N, Opts) -> told(sonde_account:bin_resources(N, Opts), Opts).
+-spec bin_resources(N :: non_neg_integer(), sonde_bin_account:options()) ->
+    sonde_bin_account:resources() | {sonde_bin_account:resources(), report()}.
+bin_resources(N, Opts) -> told(sonde_bin_account:bin_resources(N, Opts), Opts).
 
 %% @equiv bin_window(N, Ms, #{})
--spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer()) -> [sonde_bin_window:row()].
-bin_window(N, Ms) -> rows(sonde_bin_window:run(N, Ms, #{})).
+-spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer()) -> [sonde_bin_growth:row()].
+bin_window(N, Ms) -> rows(sonde_bin_growth:run(N, Ms, #{})).
 
 %% @doc The `N' processes and tables whose exclusive binary memory grew most in `Ms' milliseconds:
 %% `{Holder, GrowthBytes, Attrs}', largest first, where `Holder' is a pid or `{ets, Table}', with
@@ -637,9 +637,9 @@ bin_window(N, Ms) -> rows(sonde_bin_window:run(N, Ms, #{})).
 %% processes that are remembered, 16 bytes each, `suspend', and `report' for `{Rows, Report}'
 %% ({@type report()}; of both looks). Raises `badarg', `system_limit' for more processes
 %% than that, and `{native_off, Reason}' where the native side is off.
--spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_window:options()) ->
-    [sonde_bin_window:row()] | {[sonde_bin_window:row()], report()}.
-bin_window(N, Ms, Opts) -> shown(sonde_bin_window:run(N, Ms, Opts), Opts).
+-spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_growth:options()) ->
+    [sonde_bin_growth:row()] | {[sonde_bin_growth:row()], report()}.
+bin_window(N, Ms, Opts) -> shown(sonde_bin_growth:run(N, Ms, Opts), Opts).
 
 %% @doc As {@link bin_garbage/2} with `count'.
 %%
@@ -669,12 +669,12 @@ bin_garbage(N) -> bin_garbage(N, count).
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
 -spec bin_garbage(N :: non_neg_integer(), count | bytes) ->
     [{pid(), Value :: pos_integer(), attrs()}].
-bin_garbage(N, What) -> rows(sonde_waste:bin_garbage(N, What, #{})).
+bin_garbage(N, What) -> rows(sonde_garbage:bin_garbage(N, What, #{})).
 
 %% @doc As {@link bin_garbage/2}, with the options of {@link proc_count/3}; `self' is `true' here.
 -spec bin_garbage(N :: non_neg_integer(), count | bytes, count_opts()) ->
     Rows | {Rows, report()} when Rows :: [{pid(), Value :: pos_integer(), attrs()}].
-bin_garbage(N, What, Opts) -> shown(sonde_waste:bin_garbage(N, What, Opts), Opts).
+bin_garbage(N, What, Opts) -> shown(sonde_garbage:bin_garbage(N, What, Opts), Opts).
 
 %% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
 %% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first, in
@@ -688,16 +688,16 @@ bin_garbage(N, What, Opts) -> shown(sonde_waste:bin_garbage(N, What, Opts), Opts
 %% {@link bin_garbage/2}.
 %%
 %% Raises `badarg', and `{native_off, Reason}' where the native side is off.
--spec bin_waste(N :: non_neg_integer()) -> [sonde_waste:waste_row()].
-bin_waste(N) -> rows(sonde_waste:bin_waste(N, #{})).
+-spec bin_waste(N :: non_neg_integer()) -> [sonde_garbage:waste_row()].
+bin_waste(N) -> rows(sonde_garbage:bin_waste(N, #{})).
 
 %% @doc As {@link bin_waste/1}, with the options of {@link proc_count/3}; `self' is `true' here.
 -spec bin_waste(N :: non_neg_integer(), count_opts()) ->
-    [sonde_waste:waste_row()] | {[sonde_waste:waste_row()], report()}.
-bin_waste(N, Opts) -> shown(sonde_waste:bin_waste(N, Opts), Opts).
+    [sonde_garbage:waste_row()] | {[sonde_garbage:waste_row()], report()}.
+bin_waste(N, Opts) -> shown(sonde_garbage:bin_waste(N, Opts), Opts).
 
 %% @equiv bin_slices(Pid, #{})
--spec bin_slices(pid()) -> sonde_waste:slices() | heap_error().
+-spec bin_slices(pid()) -> sonde_garbage:slices() | heap_error().
 bin_slices(Pid) -> bin_slices(Pid, #{}).
 
 %% @doc Which parts of which binaries a process refers to: `[{Id, Size, Refc, [{Start, End}]}]',
@@ -705,8 +705,8 @@ bin_slices(Pid) -> bin_slices(Pid, #{}).
 %% for each binary term on its heap that something refers to: the bytes from `Start' on, before
 %% `End'. They may overlap. A binary to which only garbage refers is not in it. Options and errors:
 %% {@type heap_opts()}, {@type heap_error()}.
--spec bin_slices(pid(), heap_opts()) -> sonde_waste:slices() | heap_error().
-bin_slices(Pid, Opts) -> sonde_waste:bin_slices(Pid, Opts).
+-spec bin_slices(pid(), heap_opts()) -> sonde_garbage:slices() | heap_error().
+bin_slices(Pid, Opts) -> sonde_garbage:bin_slices(Pid, Opts).
 
 %% ---- one process
 
@@ -992,7 +992,7 @@ port_count(Attr, N) ->
     sonde_ports:count(Attr, N).
 
 %% @equiv ets_count(Attr, N, #{})
--spec ets_count(sonde_tables:attr(), N :: non_neg_integer()) -> [sonde_tables:row()].
+-spec ets_count(sonde_ets:attr(), N :: non_neg_integer()) -> [sonde_ets:row()].
 ets_count(Attr, N) ->
     ets_count(Attr, N, #{}).
 
@@ -1013,10 +1013,10 @@ ets_count(Attr, N) ->
 %% 1> sonde:ets_count(binary_memory, 1).
 %% [{demo_table,10241024,[demo_table,{owner,<0.84.0>},{type,set},{size,10001}]}]
 %% '''
--spec ets_count(sonde_tables:attr(), N :: non_neg_integer(), sonde_tables:options()) ->
-    [sonde_tables:row()].
+-spec ets_count(sonde_ets:attr(), N :: non_neg_integer(), sonde_ets:options()) ->
+    [sonde_ets:row()].
 ets_count(Attr, N, Opts) ->
-    sonde_tables:count(Attr, N, Opts).
+    sonde_ets:count(Attr, N, Opts).
 
 %% ---- the node
 
@@ -1151,7 +1151,7 @@ source(Module) ->
 %% '''
 -spec remote_load(module() | [module()]) -> term().
 remote_load(Modules) ->
-    sonde_load:load(nodes(), Modules).
+    sonde_loader:load(nodes(), Modules).
 
 %% @doc Loads modules of this node on other nodes, where they need not be on the code path.
 %%
@@ -1181,7 +1181,7 @@ remote_load(Modules) ->
 %% '''
 -spec remote_load(node() | [node()], module() | [module()]) -> [node_result()] | term().
 remote_load(Nodes, Modules) ->
-    sonde_load:load(Nodes, Modules).
+    sonde_loader:load(Nodes, Modules).
 
 %% @doc As {@link rpc/2}, on this node and all connected nodes.
 %%
@@ -1293,7 +1293,7 @@ cluster(Call, Opts) ->
 %% '''
 -spec print(term()) -> ok.
 print(Result) ->
-    sonde_print:print(sonde_site:rows(Result)).
+    sonde_print:print(sonde_origin:rows(Result)).
 
 %% @doc Prints a result of ours, or of recon's shape, as an aligned table with units that people
 %% read; any other term as `~p' would. Rows alone do not say what their value is: those of a list of
@@ -1315,7 +1315,7 @@ print(Result) ->
 %% '''
 -spec print(term(), sonde_print:opts()) -> ok.
 print(Result, Opts) ->
-    sonde_print:print(sonde_site:rows(Result), Opts).
+    sonde_print:print(sonde_origin:rows(Result), Opts).
 
 %% @equiv top(#{})
 -spec top() -> ok | sonde_top:error().

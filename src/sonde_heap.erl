@@ -62,7 +62,7 @@ dump(Pid, File, Opts) ->
     Name = name(File),
     case sonde_vm:side() of
         {portable, Why} -> {error, {native_off, Why}};
-        native -> sonde_heap_file:write(Name, Force, fun() -> sonde_snap:open(Pid, Read) end)
+        native -> sonde_private_file:write(Name, Force, fun() -> sonde_v8_writer:open(Pid, Read) end)
     end.
 
 options() ->

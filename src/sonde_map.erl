@@ -104,12 +104,12 @@ list() ->
 %% @doc Forgets everything that was said.
 -spec clear() -> ok.
 clear() ->
-    sonde_table:drop(?TABLE).
+    sonde_ets_owner:drop(?TABLE).
 
 %% @doc Whether anything is kept: whether {@link process_map/1} can be asked.
 -spec is_active() -> boolean().
 is_active() ->
-    sonde_table:is_there(?TABLE).
+    sonde_ets_owner:is_there(?TABLE).
 
 %% @doc The map as it is to be shown: `{Label, Trimmed}' if a pattern matches, else the map itself.
 %% Trimmed is the map with those fields alone that are shown, in any case a part of the map.
@@ -143,4 +143,4 @@ trimmed(Map, none) -> Map;
 trimmed(Map, Keys) -> maps:with(Keys, Map).
 
 with(Fun) ->
-    sonde_table:with(?TABLE, ordered_set, Fun).
+    sonde_ets_owner:with(?TABLE, ordered_set, Fun).

@@ -131,7 +131,7 @@ get_list() ->
 %% @doc Forgets everything.
 -spec clear() -> ok.
 clear() ->
-    sonde_table:drop(?TABLE).
+    sonde_ets_owner:drop(?TABLE).
 
 %% @doc Forgets the records of a module. The answer is recon's: of each record that was known, in no
 %% order, `true' if it was of this module, else `ok'. Raises `badarg' if nothing is kept (see {@link
@@ -146,7 +146,7 @@ clear(Module) ->
 %% @doc Whether anything is kept.
 -spec is_active() -> boolean().
 is_active() ->
-    sonde_table:is_there(?TABLE).
+    sonde_ets_owner:is_there(?TABLE).
 
 %% @doc The text of a tuple, and of what is in it: `#name{field=value, ...}' for a record that was
 %% imported, with `more' as the last field where some are not shown; `{a, b}' for another tuple that
@@ -204,7 +204,7 @@ pair(Field, Value) ->
     [text(Field), "=", text(Value)].
 
 text(Term) ->
-    sonde_text:format(true, sonde_map:is_active(), Term).
+    sonde_term_text:format(true, sonde_map:is_active(), Term).
 
 with(Fun) ->
-    sonde_table:with(?TABLE, set, Fun).
+    sonde_ets_owner:with(?TABLE, set, Fun).

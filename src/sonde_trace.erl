@@ -227,7 +227,7 @@ format(Message) ->
 %% '''
 -spec format_trace_output(term()) -> iolist().
 format_trace_output(Term) ->
-    sonde_text:format(Term).
+    sonde_term_text:format(Term).
 
 %% @doc As {@link format_trace_output/1}; whether tuples may be records is for the caller to say.
 %%
@@ -237,7 +237,7 @@ format_trace_output(Term) ->
 %% '''
 -spec format_trace_output(Records :: boolean(), term()) -> iolist().
 format_trace_output(Records, Term) ->
-    sonde_text:format(Records, sonde_map:is_active(), Term).
+    sonde_term_text:format(Records, sonde_map:is_active(), Term).
 
 %% ---- what recon exports because it is spawned
 

@@ -159,7 +159,7 @@ init(#{interval := Interval, callback := Callback} = Opts) ->
     _ = process_flag(trap_exit, true),
     _ = erlang:send_after(0, self(), sweep),
     {ok, #watch{opts = Opts, core = sonde_watch_core:new(Opts), period = Interval,
-                teller = sonde_watch_tell:start(Callback, []), then = now_ms(),
+                teller = sonde_watch_notify:start(Callback, []), then = now_ms(),
                 stats = #{sweeps => 0, failed => 0, last_ms => undefined, sweep_ms => 0,
                           collected => 0, freed_bytes => 0, dropped => 0, listeners_failed => 0,
                           remedy => none, native => unknown}}}.
@@ -201,7 +201,7 @@ handle_info({told, Pid, How}, #watch{teller = {Pid, _}, waiting = Waiting} = Wat
     {noreply, case How of ok -> Told; failed -> count(listeners_failed, 1, Told) end};
 handle_info({'DOWN', Ref, process, _, _},
             #watch{teller = {_, Ref}, core = Core, opts = #{callback := Callback}} = Watch) ->
-    Teller = sonde_watch_tell:start(Callback, sonde_watch_core:accused(Core)),
+    Teller = sonde_watch_notify:start(Callback, sonde_watch_core:accused(Core)),
     {noreply, Watch#watch{teller = Teller, waiting = 0}};
 handle_info(_, Watch) ->
     {noreply, Watch}.
@@ -215,7 +215,7 @@ terminate(_, #watch{sweep = Sweep}) ->
 %% @private
 -spec code_change(term(), #watch{}, term()) -> {ok, #watch{}}.
 code_change(_, #watch{teller = {Teller, _}} = Watch, _) ->
-    ok = sonde_watch_tell:upgrade(Teller),
+    ok = sonde_watch_notify:upgrade(Teller),
     {ok, Watch}.
 
 %% ---- a sweep
@@ -335,7 +335,7 @@ tell(Events, Watch) -> lists:foldl(fun tell_one/2, Watch, Events).
 tell_one(#{event := sample}, #watch{waiting = Waiting} = Watch) when Waiting >= ?WAITING ->
     count(dropped, 1, Watch);
 tell_one(Event, #watch{teller = {Pid, _}, waiting = Waiting, opts = #{name := Name}} = Watch) ->
-    ok = sonde_watch_tell:tell(Pid, Event#{name => Name, node => node()}),
+    ok = sonde_watch_notify:tell(Pid, Event#{name => Name, node => node()}),
     Watch#watch{waiting = Waiting + 1}.
 
 count(What, N, #watch{stats = Stats} = Watch) ->

@@ -377,23 +377,23 @@ what_cannot_be_followed_is_refused(Config) ->
              ok = with_body(Ebin, Body),
              {Code, Text} = merge(Ebin, Config),
              true = Code =/= 0,
-             {{_, _}, _} = {binary:match(Text, <<"sonde_best,add,2">>), Body}
+             {{_, _}, _} = {binary:match(Text, <<"sonde_largest,add,2">>), Body}
          end || Body <- ["M = element(1, X), M:size(X).", "F = element(1, X), lists:F(X).",
                          "apply(element(1, X), size, [X]).", "spawn(element(1, X), size, [X]).",
                          "erpc:call(node(), element(1, X), size, [X]).", "{sonde_lib, X}."]],
     ok = with_body(Ebin, "sonde_nif:read(X, memory)."),
     {0, _} = merge(Ebin, Config).
 
-%% sonde_best:add/2 with another body.
+%% sonde_largest:add/2 with another body.
 with_body(Ebin, Body) ->
     {ok, {_, [{abstract_code, {_, Forms}}]}} =
-        beam_lib:chunks(code:which(sonde_best), [abstract_code]),
+        beam_lib:chunks(code:which(sonde_largest), [abstract_code]),
     {ok, Tokens, _} = erl_scan:string("add(X, _) -> " ++ Body),
     {ok, Function} = erl_parse:parse_form(Tokens),
-    {ok, sonde_best, Object} =
+    {ok, sonde_largest, Object} =
         compile:forms([case F of {function, _, add, 2, _} -> Function; _ -> F end || F <- Forms],
                       [debug_info, nowarn_unused_record]),
-    file:write_file(filename:join(Ebin, "sonde_best.beam"), Object).
+    file:write_file(filename:join(Ebin, "sonde_largest.beam"), Object).
 
 merge(Ebin, Config) ->
     Merge = filename:join([os:getenv("SONDE_ROOT", "."), "scripts", "merge"]),
@@ -491,7 +491,7 @@ no_message_reaches_the_caller(Config) ->
         call(Home, ?MODULE, attach_and_look, [Node, ?NOT_THERE]).
 
 attach_and_look(Node, NoNode) ->
-    Ours = sonde_files:ours(),
+    Ours = sonde_bundle:ours(),
     {ok, Attached} = Opened = sonde_attach:open(Node, Ours, #{linger_ms => 0}),
     Failed = sonde_attach:open(NoNode, Ours),
     Closed = sonde_attach:close(Attached),
@@ -500,11 +500,11 @@ attach_and_look(Node, NoNode) ->
 %% ---- at home, with something else than what we are
 
 attach_as(Name, Node, Item, Value) ->
-    #{built_for := System} = Ours = sonde_files:ours(),
+    #{built_for := System} = Ours = sonde_bundle:ours(),
     keep(Name, Node, Ours#{built_for := lists:keyreplace(Item, 1, System, {Item, Value})}).
 
 attach_damaged(Name, Node, Module) ->
-    #{modules := Modules, guest := Guest} = Ours = sonde_files:ours(),
+    #{modules := Modules, guest := Guest} = Ours = sonde_bundle:ours(),
     Damage = fun({M, File, Object}) when M =:= Module ->
                      {M, File, binary:part(Object, 0, byte_size(Object) div 2)};
                 (Object) -> Object
@@ -512,7 +512,7 @@ attach_damaged(Name, Node, Module) ->
     keep(Name, Node, Ours#{modules := lists:map(Damage, Modules), guest := Damage(Guest)}).
 
 attach_all(Names, Node) ->
-    Ours = sonde_files:ours(),
+    Ours = sonde_bundle:ours(),
     Parent = self(),
     Pids = [spawn(fun() -> Parent ! {self(), keep(Name, Node, Ours)} end) || Name <- Names],
     [receive {Pid, Answer} -> Answer end || Pid <- Pids].

@@ -129,8 +129,8 @@ leaked(Pids) ->
 %% No room for a helper, a prover or a probe, before and after the proof: what can be answered is,
 %% the rest says so; no process dies, and with room again all is as ever.
 full() ->
-    Modules = [sonde, sonde_nif, sonde_vm, sonde_probe, sonde_attr, sonde_procs, sonde_best,
-               sonde_bin, sonde_helper, sonde_opts, sonde_kinds_helper, sonde_test],
+    Modules = [sonde, sonde_nif, sonde_vm, sonde_probe, sonde_attr, sonde_proc_count, sonde_largest,
+               sonde_bin_leak, sonde_helper, sonde_opts, sonde_kinds_helper, sonde_test],
     _ = [{module, M} = code:ensure_loaded(M) || M <- Modules],
     First = fill([]),
     [_, _, _] = sonde:proc_count(memory, 3),

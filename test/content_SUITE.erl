@@ -370,7 +370,7 @@ sensitive_while_a_dump_is_written(_Config) ->
     Pid = turns(4000000),
     Opts = #{timeout => 30000, progress => false, suspend => false, values => true,
              max_words => 1 bsl 40, max_nodes => 5000000},
-    {ok, Next} = sonde_snap:open(Pid, Opts),
+    {ok, Next} = sonde_v8_writer:open(Pid, Opts),
     ok = first_piece(Next),
     ok = flag(Pid, true),
     {error, busy} = rest(Next, Next()),

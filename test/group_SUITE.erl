@@ -45,7 +45,7 @@ people_see_what_proc_lib_began(_Config) ->
     3 = length([Attrs || {_, _, Attrs} <- Rows, lists:last(Attrs) =:= ProcLib]),
     HasKeys = lists:member('$initial_call', keys_of(Large)),
     #{Plain := Worker, Sensitive := ProcLib, Large := Seen} =
-        maps:from_list([{P, lists:last(Attrs)} || {P, _, Attrs} <- sonde_site:rows(Rows)]),
+        maps:from_list([{P, lists:last(Attrs)} || {P, _, Attrs} <- sonde_origin:rows(Rows)]),
     true = Seen =:= case HasKeys of true -> Worker; false -> ProcLib end,
     Text = printed([Row || {P, _, _} = Row <- Rows, P =:= Plain]),
     {match, _} = re:run(Text, "group_SUITE:worker/2"),
@@ -59,7 +59,7 @@ people_see_what_proc_lib_began(_Config) ->
     Worker = lists:last(Attrs),
     Worker = lists:last(of_an_event(Plain)),
     {location, [Worker, _]} =
-        sonde_site:shown([Plain], sonde:info(Plain, location)),
+        sonde_origin:shown([Plain], sonde:info(Plain, location)),
     sonde_test:stop(Pids).
 
 %% Of 26.2 and later.
@@ -76,9 +76,9 @@ printed(Rows) ->
 %% What a watcher's sweep found, as its listeners are told it.
 of_an_event(Pid) ->
     true = register(group_suite_told, self()),
-    {Tell, _} = sonde_watch_tell:start({?MODULE, told}, []),
+    {Tell, _} = sonde_watch_notify:start({?MODULE, told}, []),
     [{_, _, Attrs}] = [Row || {P, _, _} = Row <- sonde:proc_count(memory, -1), P =:= Pid],
-    ok = sonde_watch_tell:tell(Tell, #{event => collected, what => {process, Pid}, freed => 0,
+    ok = sonde_watch_notify:tell(Tell, #{event => collected, what => {process, Pid}, freed => 0,
                                        garbage => 0, attrs => Attrs}),
     Told = receive {told, #{what := {process, Pid}, attrs := Seen}} -> Seen end,
     exit(Tell, kill),
@@ -269,7 +269,7 @@ helpers_are_in_no_row(_Config) ->
     Ours = [ets:info(sonde_map, owner), Dump | Traces] ++ helpers(),
     Groups = sonde:proc_group(initial_call, []),
     [] = [M || {{M, _, _}, _, _} <- Groups,
-               lists:member(M, [sonde_helper, sonde_trace, sonde_trace_guard, sonde_table])],
+               lists:member(M, [sonde_helper, sonde_trace, sonde_trace_guard, sonde_ets_owner])],
     _ = [{A, []} = {A, sonde_test:rows_of(Ours, Rows)}
          || {A, Rows} <- sonde:proc_count([memory, status], -1)],
     [] = sonde_test:rows_of(Ours, sonde:proc_window(memory, -1, 0)),
@@ -337,14 +337,14 @@ one_process_as_it_says(_Config) ->
     Attrs = (sonde_attr:native() -- [reductions]) ++ [memory],
     _ = [begin
              same(P, fun() -> sonde_attr:ask(P, Attrs, []) end,
-                   fun() -> {ok, Values} = sonde_each:one(P, Attrs), {Values, []} end),
-             {P, {ok, [waiting | _]}} = {P, sonde_each:one(P, [status | Attrs])}
+                   fun() -> {ok, Values} = sonde_every_process:one(P, Attrs), {Values, []} end),
+             {P, {ok, [waiting | _]}} = {P, sonde_every_process:one(P, [status | Attrs])}
          end || P <- Pids],
     ok = sonde_test:stop(Pids),
-    _ = [undefined = sonde_each:one(P, Attrs) || P <- Pids],
-    {ok, [Mine]} = sonde_each:one(self(), [message_queue_len]),
+    _ = [undefined = sonde_every_process:one(P, Attrs) || P <- Pids],
+    {ok, [Mine]} = sonde_every_process:one(self(), [message_queue_len]),
     {message_queue_len, Mine} = process_info(self(), message_queue_len),
-    badarg = raised(fun() -> sonde_each:one(hd(erlang:ports()), [memory]) end).
+    badarg = raised(fun() -> sonde_every_process:one(hd(erlang:ports()), [memory]) end).
 
 %% A process that runs all the time has to be asked, and is asked, once for everything.
 asked_where_it_cannot_be_read(_Config) ->
@@ -357,7 +357,7 @@ asked_where_it_cannot_be_read(_Config) ->
         [G || {sonde_spins_2, _, _} = G <- Groups],
     [{dictionary_size, _}, {status, Rows}] = sonde:proc_count([dictionary_size, status], -1),
     3 = length(sonde_test:rows_of(Spinners, Rows)),
-    _ = [{ok, [0]} = sonde_each:one(P, [link_count]) || P <- Spinners],
+    _ = [{ok, [0]} = sonde_every_process:one(P, [link_count]) || P <- Spinners],
     sonde_test:stop(Spinners).
 
 spin() -> spin().

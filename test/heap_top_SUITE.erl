@@ -369,7 +369,7 @@ cut_short(Pid) ->
     ok.
 
 dumped(Pid) ->
-    {ok, Next} = sonde_snap:open(Pid, #{suspend => false, max_words => 1 bsl 40, timeout => 60000,
+    {ok, Next} = sonde_v8_writer:open(Pid, #{suspend => false, max_words => 1 bsl 40, timeout => 60000,
                                         progress => false, values => false, max_nodes => 1000000}),
     to_the_end(Next).
 

@@ -84,7 +84,7 @@ another_build_is_left_alone(Config) ->
                                "native() -> #{status => other}."]),
     [{Node, {error, {other_build, #{status := other}}}}] = at(Home, [[Node], sonde]),
     Other = call(Bare, sonde, module_info, [md5]),
-    false = call(Bare, code, is_loaded, [sonde_procs]).
+    false = call(Bare, code, is_loaded, [sonde_proc_count]).
 
 takes_all_back_when_it_fails(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
@@ -180,8 +180,8 @@ other_modules_as_recon(Config) ->
     {[{module, sonde_test}], []} = at(Home, [[Node], sonde_test]),
     {[{module, sonde_test}], []} = at(Home, [Node, sonde_test]),
     {[{module, sonde_test}], [?NOT_THERE]} = at(Home, [[Node, ?NOT_THERE], sonde_test]),
-    [{[{module, sonde_test}], []}, {[{module, sonde_best}], []}] =
-        at(Home, [[Node], [sonde_test, sonde_best]]),
+    [{[{module, sonde_test}], []}, {[{module, sonde_largest}], []}] =
+        at(Home, [[Node], [sonde_test, sonde_largest]]),
     [] = at(Home, [[Node], []]),
     [{[{module, sonde_test}], []}, [{Node, _}]] = at(Home, [[Node], [sonde_test, sonde]]).
 

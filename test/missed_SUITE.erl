@@ -61,7 +61,7 @@ without_a_report_rows_are_as_before(_Config) ->
 reports_have_one_shape(_Config) ->
     _ = [{[_ | _], #{left_out := 0, too_large := 0, busy := 0,
                      missed := #{count := 0, pids := []}} = Report} = Call(#{report => true})
-         || {_, Call} <- asking(), Report <- [sonde_sweep:report(false)]],
+         || {_, Call} <- asking(), Report <- [sonde_scan:report(false)]],
     _ = [badarg = sonde_test:raised(fun() -> Call(#{Key => 1}) end)
          || {_, Call} <- calls() ++ asking(), Key <- [report, suspend, what]],
     natively(fun() ->

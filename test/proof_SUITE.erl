@@ -203,7 +203,7 @@ modules_that_do_not_load(Config) ->
              _ = [{ok, _} = file:copy(F, filename:join([Dir, Sub, filename:basename(F)]))
                   || F <- filelib:wildcard(filename:join([filename:dirname(Beams), Sub, "*"]))]
          end || Sub <- ["ebin", "priv"]],
-    Beam = filename:join(Ebin, "sonde_probe_things.beam"),
+    Beam = filename:join(Ebin, "sonde_probe_terms.beam"),
     {ok, Bytes} = file:read_file(Beam),
     _ = [sonde_peer_helper:with(bare, ["-pa", Ebin],
                                 fun(Peer) -> ok = without(Peer, Beam, Bytes, Break) end)
@@ -214,7 +214,7 @@ modules_that_do_not_load(Config) ->
 without(Peer, Beam, Bytes, Break) ->
     ok = Break(),
     _ = call(Peer, logger, set_primary_config, [level, none]),
-    {Us, #{status := {off, {not_loaded, "the module sonde_probe_things" ++ _}}}} =
+    {Us, #{status := {off, {not_loaded, "the module sonde_probe_terms" ++ _}}}} =
         call(Peer, timer, tc, [sonde, native, []]),
     true = Us < 5000000,
     3 = length(call(Peer, sonde, proc_count, [memory, 3])),

@@ -156,8 +156,8 @@ prop_best() ->
     ?FORALL({Values, N}, {list(oneof([integer(), float(), atom(), range(1, 5)])), range(0, 20)},
             begin
                 Rows = [{V, I} || {I, V} <- lists:zip(lists:seq(1, length(Values)), Values)],
-                Best = lists:foldl(fun sonde_best:add/2, sonde_best:new(N), Rows),
-                sonde_best:to_list(Best)
+                Best = lists:foldl(fun sonde_largest:add/2, sonde_largest:new(N), Rows),
+                sonde_largest:to_list(Best)
                     =:= lists:sublist(lists:reverse(lists:sort(Rows)), N)
             end).
 

@@ -134,7 +134,7 @@ counts(P) ->
         ++ [{proc_count, fun() -> [_ | _] = sonde:proc_count(Attrs, 10, #{}) end},
             {proc_window, fun() -> [_ | _] = sonde:proc_window(memory, 10, 1) end},
             {proc_group, fun() -> [_ | _] = sonde:proc_group(initial_call, [memory]) end},
-            {one, fun() -> {ok, [_, _]} = sonde_each:one(P, [memory, binary_count]) end},
+            {one, fun() -> {ok, [_, _]} = sonde_every_process:one(P, [memory, binary_count]) end},
             {diagnosis, fun() -> #{suspects := _} = sonde:diagnosis(#{interval => 100}) end}].
 
 binaries(P) ->

@@ -1,4 +1,4 @@
-%% sonde_snap: a dump says of a heap what sonde:heap/1 and sonde_heap_top say of it, in the form
+%% sonde_v8_writer: a dump says of a heap what sonde:heap/1 and sonde_heap_top say of it, in the form
 %% that Chrome reads; folded or not, dominators and sizes are the same; and what stands in the way
 %% is said.
 -module(snap_SUITE).
@@ -33,7 +33,7 @@ options(Opts) ->
                  timeout => 30000, suspend => false, progress => false}, Opts).
 
 dump(Pid, Opts) ->
-    {ok, Next} = sonde_snap:open(Pid, options(Opts)),
+    {ok, Next} = sonde_v8_writer:open(Pid, options(Opts)),
     {Pieces, End} = pieces(Next, []),
     case End of
         {done, #{nodes := N, edges := E}} -> read(iolist_to_binary(Pieces), N, E);
@@ -273,11 +273,11 @@ forbidden_there() ->
 
 pieces_are_small(_Config) ->
     Pid = sonde_test:hold(fun() -> [{I} || I <- lists:seq(1, 50000)] end),
-    {ok, Next} = sonde_snap:open(Pid, options(#{})),
+    {ok, Next} = sonde_v8_writer:open(Pid, options(#{})),
     {Pieces, {done, #{nodes := Nodes}}} = pieces(Next, []),
     true = Nodes > 50000 andalso length(Pieces) > 20,
     true = lists:all(fun(Piece) -> byte_size(Piece) < 70000 end, Pieces),
-    [] = [Key || {{sonde_snap, _} = Key, _} <- get()],
+    [] = [Key || {{sonde_v8_writer, _} = Key, _} <- get()],
     sonde_test:stop(Pid).
 
 limits_are_said(_Config) ->
@@ -286,12 +286,12 @@ limits_are_said(_Config) ->
     true = Words >= 20000,
     {error, timeout} = dump(Pid, #{timeout => 0}),
     ok = sonde_test:stop(Pid),
-    undefined = sonde_snap:open(Pid, options(#{suspend => true})),
+    undefined = sonde_v8_writer:open(Pid, options(#{suspend => true})),
     undefined = dump(Pid, #{}).
 
 held_while_it_is_written(_Config) ->
     Pid = spawn(fun() -> counts(0) end),
-    {ok, Next} = sonde_snap:open(Pid, options(#{suspend => true})),
+    {ok, Next} = sonde_v8_writer:open(Pid, options(#{suspend => true})),
     {status, suspended} = process_info(Pid, status),
     {_, {done, _}} = pieces(Next, []),
     ok = sonde_test:until(goes_on, fun() -> process_info(Pid, status) =/= {status, suspended} end),
@@ -310,7 +310,7 @@ off_is_said(_Config) ->
     Pid = sonde_test:hold(fun() -> ok end),
     #{status := {off, disabled}} = sonde:native(off),
     try
-        {error, {native_off, disabled}} = sonde_snap:open(Pid, options(#{}))
+        {error, {native_off, disabled}} = sonde_v8_writer:open(Pid, options(#{}))
     after
         #{status := active} = sonde:native(on)
     end,

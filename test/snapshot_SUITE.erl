@@ -57,7 +57,7 @@ content_arrives(Config) ->
     [] = left(Config).
 
 write(File, Force, Nodes, Piece) ->
-    sonde_heap_file:write(File, Force,
+    sonde_private_file:write(File, Force,
                           fun() -> {ok, sonde_snapshot_helper:pieces(Nodes, Piece)} end).
 
 %% What comes is looked at when nothing has been written yet.
@@ -65,7 +65,7 @@ private_before_there_is_content(Config) ->
     File = file(Config),
     _ = [begin
              {error, busy} =
-                 sonde_heap_file:write(
+                 sonde_private_file:write(
                    File, Force,
                    fun() ->
                            [Name] = left(Config),
@@ -84,7 +84,7 @@ private_before_there_is_content(Config) ->
 nothing_is_overwritten(Config) ->
     ok = file:write_file(file(Config), "mine"),
     Never = fun() -> exit(opened) end,
-    {error, eexist} = sonde_heap_file:write(file(Config), false, Never),
+    {error, eexist} = sonde_private_file:write(file(Config), false, Never),
     {error, eexist} = sonde_heap:dump(self(), file(Config)),
     {error, eexist} = sonde_heap:dump(self(), file(Config), #{force => false}),
     {ok, <<"mine">>} = file:read_file(file(Config)),
@@ -106,10 +106,10 @@ force_replaces_what_is_complete(Config) ->
     ok = file:write_file(File, "old"),
     Old = fun() -> {ok, <<"old">>} = file:read_file(File), ok end,
     Failing = pieces_then(fun() -> ok = Old(), {error, busy} end),
-    {error, busy} = sonde_heap_file:write(File, true, Failing),
+    {error, busy} = sonde_private_file:write(File, true, Failing),
     ok = Old(),
     Good = pieces_then(fun() -> ok = Old(), {done, #{nodes => 1, edges => 0}} end),
-    {ok, #{bytes := 3}} = sonde_heap_file:write(File, true, Good),
+    {ok, #{bytes := 3}} = sonde_private_file:write(File, true, Good),
     {ok, <<"new">>} = file:read_file(File),
     ["a.heapsnapshot"] = left(Config).
 
@@ -130,14 +130,14 @@ pieces_then(Last) ->
 no_trace_of_what_failed(Config) ->
     File = file(Config),
     _ = [begin
-             Answer = sonde_heap_file:write(File, Force, fun() -> Answer end),
-             Answer = sonde_heap_file:write(File, Force, pieces_then(fun() -> Answer end)),
+             Answer = sonde_private_file:write(File, Force, fun() -> Answer end),
+             Answer = sonde_private_file:write(File, Force, pieces_then(fun() -> Answer end)),
              [] = left(Config)
          end || Force <- [false, true],
                 Answer <- [undefined, {error, busy}, {error, {heap_too_large, 2, 1}}]],
     Oops = fun() -> error(oops) end,
     _ = [begin
-             oops = raised(fun() -> sonde_heap_file:write(File, Force, Open) end),
+             oops = raised(fun() -> sonde_private_file:write(File, Force, Open) end),
              [] = left(Config)
          end || Force <- [false, true], Open <- [Oops, pieces_then(Oops)]],
     ok.
@@ -169,7 +169,7 @@ midway(File, Force) ->
                    Test ! {midway, self()},
                    receive {Test, go_on} -> {data, "more"} end
            end,
-    Caller = spawn(fun() -> exit(sonde_heap_file:write(File, Force, pieces_then(Wait))) end),
+    Caller = spawn(fun() -> exit(sonde_private_file:write(File, Force, pieces_then(Wait))) end),
     receive {midway, Helper} -> {Caller, Helper} end.
 
 %% A limit on the size of files is a disk that is full, to a node that does not die of the signal.
@@ -187,7 +187,7 @@ no_trace_on_a_full_disk(Config) ->
     ok = peer:stop(Peer).
 
 write_much(File, Force) ->
-    sonde_heap_file:write(File, Force, fun() -> {ok, fun() -> {data, <<0:80000>>} end} end).
+    sonde_private_file:write(File, Force, fun() -> {ok, fun() -> {data, <<0:80000>>} end} end).
 
 %% The error is the one that file:open/2 gives.
 places_where_no_file_can_be(Config) ->
@@ -199,7 +199,7 @@ places_where_no_file_can_be(Config) ->
     Long = lists:duplicate(300, $a),
     Never = fun() -> exit(opened) end,
     _ = [begin
-             {error, Why} = sonde_heap_file:write(In(Name), Force, Never),
+             {error, Why} = sonde_private_file:write(In(Name), Force, Never),
              {error, Why} = sonde_heap:dump(self(), In(Name), #{force => Force})
          end || {Name, Whys} <- [{"none/a", [enoent, enoent]}, {"file/a", [enotdir, enotdir]},
                                  {"dir", [eexist, eisdir]}, {"loop/a", [eloop, eloop]},
@@ -257,7 +257,7 @@ helpers_are_gone(Config) ->
     ok = sonde_test:no_message(fun() ->
         {ok, _} = write(File, false, roots(#{}), 10),
         {ok, _} = write(File, true, roots(#{}), 10),
-        {error, busy} = sonde_heap_file:write(File, true, pieces_then(fun() -> {error, busy} end)),
+        {error, busy} = sonde_private_file:write(File, true, pieces_then(fun() -> {error, busy} end)),
         [] = sonde_heap:diff(File, File)
     end),
     until(helpers_gone, fun() -> helpers() =:= [] end).

@@ -116,7 +116,7 @@ attach(Home, Name, Node) ->
     attach(Home, Name, Node, #{linger_ms => 0}).
 
 attach(Home, Name, Node, Opts) ->
-    call(Home, ?MODULE, keep, [Name, Node, sonde_files:ours(), Opts]).
+    call(Home, ?MODULE, keep, [Name, Node, sonde_bundle:ours(), Opts]).
 
 leave(Home, Name) ->
     call(Home, ?MODULE, order, [Name, close]).
@@ -125,7 +125,7 @@ from(Home, Node, Function, Args) ->
     call(Home, ?MODULE, ask, [Node, Function, Args]).
 
 ask(Node, Function, Args) ->
-    {Module, Named} = sonde_there:on(Node, sonde, Function),
+    {Module, Named} = sonde_remote_name:on(Node, sonde, Function),
     erpc:call(Node, Module, Named, Args, 60000).
 
 kill_keepers(Home) ->

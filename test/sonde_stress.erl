@@ -231,12 +231,12 @@ together(22, Attr, Pid) ->
     Find = fun(P, [_, Value], [], _) when P =:= Pid -> Value;
               (_, [_, _], [], Found) -> Found
            end,
-    sonde_each:fold(Find, missing, [one_of(sonde_attr:native()), Attr], []);
+    sonde_every_process:fold(Find, missing, [one_of(sonde_attr:native()), Attr], []);
 together(23, Attr, Pid) ->
     _ = sonde:proc_group(one_of([application, registered_name]), [Attr]),
     together(24, Attr, Pid);
 together(_, Attr, Pid) ->
-    case sonde_each:one(Pid, [Attr, one_of(sonde_attr:native())]) of
+    case sonde_every_process:one(Pid, [Attr, one_of(sonde_attr:native())]) of
         {ok, [Value, _]} -> Value;
         undefined -> missing
     end.

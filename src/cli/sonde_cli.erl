@@ -81,7 +81,7 @@ command({run, #{run := completion}, [Shell], _}) ->
 command({run, Command, Args, Opts}) ->
     Nodes = case Opts of #{node := N} -> [N]; #{cluster := Ns} -> lists:usort(Ns) end,
     ok = good(sonde_cli_node:start(Nodes, maps:get('cookie-file', Opts, undefined))),
-    Ours = sonde_files:ours(),
+    Ours = sonde_bundle:ours(),
     case Opts of
         #{node := Node} -> one(Node, Ours, Command, Args, Opts);
         #{cluster := _} -> several(Nodes, Ours, Command, Args, Opts)
@@ -111,12 +111,12 @@ attach(Node, Ours) ->
         ok ->
             case sonde_attach:open(Node, Ours) of
                 {ok, #{how := {portable, Why}} = Attached} ->
-                    complain([atom_to_list(Node), ": ", sonde_cli_say:side(Why, Ours)]),
+                    complain([atom_to_list(Node), ": ", sonde_cli_errors:side(Why, Ours)]),
                     {ok, Attached};
                 {ok, Attached} ->
                     {ok, Attached};
                 {error, Why} ->
-                    {error, [atom_to_list(Node), ": ", sonde_cli_say:attach(Why, Ours)]}
+                    {error, [atom_to_list(Node), ": ", sonde_cli_errors:attach(Why, Ours)]}
             end;
         Error ->
             Error
@@ -174,7 +174,7 @@ on(Node, #{run := {sonde, Function}, missed := true} = Command, Args, Opts) ->
             ok = sonde_cli_show:show(format(Opts), Command, Args,
                                      sonde_cli_terms:as_there(with_calls(Node, There, Rows), Node),
                                      Said),
-            _ = [complain(Text) || Text <- sonde_cli_say:missed(Said, Opts)],
+            _ = [complain(Text) || Text <- sonde_cli_errors:missed(Said, Opts)],
             ?DONE;
         Answer ->
             show(Node, Command, Args, with_calls(Node, There, answer(Answer, Function)), Opts)
@@ -189,7 +189,7 @@ on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
 
 %% With what processes began with, where rows have recon's `proc_lib:init_p/5'.
 with_calls(Node, Args, Answer) ->
-    {Module, Shown} = sonde_there:on(Node, sonde_site, shown),
+    {Module, Shown} = sonde_remote_name:on(Node, sonde_origin, shown),
     try erpc:call(Node, Module, Shown, [Args, Answer], ?CALL_MS)
     catch _:_ -> Answer
     end.
@@ -197,7 +197,7 @@ with_calls(Node, Args, Answer) ->
 ok({ok, Result}) -> Result.
 
 answer(Answer, Function) ->
-    case sonde_cli_say:answer(Answer, Function) of
+    case sonde_cli_errors:answer(Answer, Function) of
         answer -> Answer;
         {failed, Text} -> failed(Text)
     end.
@@ -205,22 +205,22 @@ answer(Answer, Function) ->
 show(Node, Command, Args, Answer, Opts) ->
     Shown = sonde_cli_terms:as_there(Answer, Node),
     ok = sonde_cli_show:show(format(Opts), Command, Args, Shown),
-    _ = [complain(Text) || Text <- sonde_cli_say:missed(Shown, Opts)],
+    _ = [complain(Text) || Text <- sonde_cli_errors:missed(Shown, Opts)],
     ?DONE.
 
 %% Another build there may have no reports: then the rows alone.
 reported(Node, Function, Args, Ms, Opts) ->
-    {Module, Named} = sonde_there:on(Node, sonde, Function),
+    {Module, Named} = sonde_remote_name:on(Node, sonde, Function),
     With = sonde_cluster:asked(Function, with_report(Function, Args, Opts)),
     try erpc:call(Node, Module, Named, With, min(Ms, 16#FFFFFFFF)) of
         Answer -> sonde_cluster:rows(Function, Args, Answer)
     catch
         error:{exception, Why, _} when Why =:= undef; Why =:= badarg ->
-            not is_map_key(suspend, Opts) orelse failed(sonde_cli_say:call(Why, Function)),
+            not is_map_key(suspend, Opts) orelse failed(sonde_cli_errors:call(Why, Function)),
             Rows = call(Node, sonde, Function, sonde_cluster:asked(Function, Args), Ms),
             sonde_cluster:rows(Function, Args, Rows);
         Class:Why:_ ->
-            failed(sonde_cli_say:call(raised(Class, Why), Function))
+            failed(sonde_cli_errors:call(raised(Class, Why), Function))
     end.
 
 with_report(Function, Args, Opts) ->
@@ -279,12 +279,12 @@ ask(Node, Module, Function, Args) ->
     end.
 
 call(Node, sonde, Function, Args, Ms) ->
-    {Module, Named} = sonde_there:on(Node, sonde, Function),
+    {Module, Named} = sonde_remote_name:on(Node, sonde, Function),
     try erpc:call(Node, Module, Named, Args, min(Ms, 16#FFFFFFFF))
     catch
         error:{exception, undef, [{Module, _, _, _} | _]} ->
-            failed(sonde_cli_say:call(undef, Function));
-        Class:Why -> failed(sonde_cli_say:call(raised(Class, Why), Function))
+            failed(sonde_cli_errors:call(undef, Function));
+        Class:Why -> failed(sonde_cli_errors:call(raised(Class, Why), Function))
     end.
 
 raised(error, {exception, Why, _}) -> Why;
@@ -321,7 +321,7 @@ several(Nodes, Ours, Command, Args, Opts) ->
         _ = [complain(Text) || {_, Text} <- All],
         _ = [complain([atom_to_list(Node), ": ", Text])
              || {Node, Report} <- Reports ++ [Each || {_, #{missed := _}} = Each <- Shown],
-                Text <- sonde_cli_say:missed(Report, Opts)],
+                Text <- sonde_cli_errors:missed(Report, Opts)],
         case [Suspect || {_, #{suspects := [Suspect | _]}} <- Shown] of
             [_ | _] -> ?SUSPECTS;
             [] when All =:= [] -> ?DONE;
@@ -342,7 +342,7 @@ of_cluster(Nodes, #{run := {sonde, Function}} = Command, Args, Opts) ->
     #{failed := Failed} = Answer =
         everywhere(Command, Args, Opts,
                    #{nodes => Nodes, timeout => wait(Opts) + windows(Command, Args)}),
-    Answer#{failed := [{Node, sonde_cli_say:call(Why, Function)} || {Node, Why} <- Failed]}.
+    Answer#{failed := [{Node, sonde_cli_errors:call(Why, Function)} || {Node, Why} <- Failed]}.
 
 %% As reported/5: where one node has another build, without reports.
 everywhere(#{run := {sonde, Function}, missed := true}, Args, Opts, How) ->
@@ -361,9 +361,9 @@ of_each(Function, Args, Nodes, Ms) ->
     #{rows => [{Node, Report} || {Node, {ok, Report}} <- Answers],
       failed => [{Node, Text} || {Node, {failed, Text}} <- Answers]}.
 
-of_one({error, Why}, Function) -> {failed, sonde_cli_say:call(Why, Function)};
+of_one({error, Why}, Function) -> {failed, sonde_cli_errors:call(Why, Function)};
 of_one({ok, Answer}, Function) ->
-    case sonde_cli_say:answer(Answer, Function) of
+    case sonde_cli_errors:answer(Answer, Function) of
         answer -> {ok, Answer};
         Failed -> Failed
     end.

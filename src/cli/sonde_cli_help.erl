@@ -50,7 +50,7 @@ usage(#{run := Run} = Command) ->
 
 -spec version() -> unicode:chardata().
 version() ->
-    ["sonde ", sonde_files:version(), "\n"].
+    ["sonde ", sonde_bundle:version(), "\n"].
 
 commands() ->
     sonde_cli_table:commands().

@@ -114,7 +114,7 @@ elsewhere(Name, Host) ->
     Known = Rest =/= [] andalso inet:gethostbyname(Short),
     case Known =/= false andalso element(1, Known) =:= ok
         andalso try_port(net_kernel:epmd_module(), Name, Short) of
-        {port, Port, _} -> [", but there is ", Short | is_called(sonde_cli_ask:name(Short, Port))];
+        {port, Port, _} -> [", but there is ", Short | is_called(sonde_cli_handshake:name(Short, Port))];
         _ -> ""
     end.
 
@@ -137,7 +137,7 @@ others(Epmd, Host) ->
 %% the same letters, and with the host as it is spelled there.
 listening(Node, Host, Port) ->
     Known = atom_to_list(Node),
-    case sonde_cli_ask:name(Host, Port) of
+    case sonde_cli_handshake:name(Host, Port) of
         {ok, Known} ->
             "refused. Is it another cookie? (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie)";
         {ok, Real} ->

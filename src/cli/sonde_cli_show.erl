@@ -28,7 +28,7 @@ value(#{run := {sonde, Function}}, [Attr | _])
 value(Command, _) -> maps:get(value, Command, none).
 
 %% @doc Rows, and in JSON what of their report people want to know; else the caller says it.
--spec show(text | json, command(), [term()], term(), sonde_sweep:report()) -> ok.
+-spec show(text | json, command(), [term()], term(), sonde_scan:report()) -> ok.
 show(json, Command, _, Rows, Report) ->
     put_json(maps:merge(one_object(Command, Rows), of_report(Report)));
 show(text, Command, Args, Rows, _) ->

@@ -9,7 +9,7 @@
 %% Why a part of the node was not looked at, or not all of it.
 -type because() :: {native_off, term()} | no_proc | {allocators_off, [atom(), ...]}
                  | {left_out, pos_integer()}
-                 | {left_out, pos_integer(), Some :: sonde_sweep:missed()}
+                 | {left_out, pos_integer(), Some :: sonde_scan:missed()}
                  | {sampled, pos_integer()}.
 -type moment() :: #{at := integer(), memory := #{atom() => non_neg_integer()},
                     size := non_neg_integer(),
@@ -23,7 +23,7 @@
           limits := #{processes | ports | atoms | tables := pos_integer()},
           by_allocator := [{atom(), non_neg_integer()}],
           rss := non_neg_integer() | undefined,
-          processes := [sonde_facts_procs:process()], crowd := sonde_facts_crowd:crowd(),
+          processes := [sonde_facts_procs:process()], crowd := sonde_facts_sample:crowd(),
           tables := [sonde_facts_tables:table()], owners := [sonde_facts_tables:owner()],
           connected := [{pid(), pos_integer()}],
           not_looked_at := [{atom(), because()}]}.
@@ -41,10 +41,10 @@ take(Ms, Caller) ->
     Side = sonde_vm:side(),
     ok = load(),
     {Procs, Unread} = sonde_facts_procs:first(Side),
-    Crowd = sonde_facts_crowd:first(Side, Caller),
+    Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     Start = now_ms(),
-    Window = sonde_helper:job(fun(For) -> sonde_procs:window(memory, ?GROWERS, For, window()) end,
+    Window = sonde_helper:job(fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, window()) end,
                               Ms),
     How = #{start => Start, ms => Ms, caller => Caller, side => Side},
     State = looks(?WHEN, {[], Procs, Tables}, How),
@@ -59,18 +59,18 @@ take(Ms, Caller) ->
     #{ms => Ms, moments => Moments, limits => limits(),
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
-      crowd => sonde_facts_crowd:last(Crowd, Growers, Caller), tables => Tables2,
+      crowd => sonde_facts_sample:last(Crowd, Growers, Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => connected(),
-      not_looked_at => Unread ++ sonde_facts_crowd:unseen(Crowd) ++ Skipped ++ NoRss ++ off()}.
+      not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd) ++ Skipped ++ NoRss ++ off()}.
 
 %% What is loaded on the way would count as growth of code and atoms, and so would the names that
 %% the VM has for its allocators and makes when they are first asked for.
 load() ->
-    Ours = [sonde_procs, sonde_each, sonde_group, sonde_look, sonde_painter, sonde_heap_map,
-            sonde_waste, sonde_sweep, sonde_alloc, sonde_tables, sonde_lib, sonde_site,
-            sonde_memory, sonde_facts_procs, sonde_facts_crowd, sonde_facts_tables,
+    Ours = [sonde_proc_count, sonde_every_process, sonde_group, sonde_look, sonde_progress, sonde_heap_map,
+            sonde_garbage, sonde_scan, sonde_alloc, sonde_ets, sonde_lib, sonde_origin,
+            sonde_memory, sonde_facts_procs, sonde_facts_sample, sonde_facts_tables,
             sonde_suspects, sonde_judge],
-    Once = case sonde_there:is_lent() of true -> []; false -> Ours end,
+    Once = case sonde_remote_name:is_lent() of true -> []; false -> Ours end,
     _ = [{module, M} = code:ensure_loaded(M) || M <- [timer | Once]],
     _ = sonde_alloc:memory(used),
     ok.

@@ -46,7 +46,7 @@ attrs(_) -> [memory, total_heap_size, stack_size, message_queue_len, reductions,
 -spec first(native | {portable, term()}) -> {procs(), [{atom(), sonde_facts:because()}]}.
 first(Side) ->
     {Waste, Unread} = waste(Side),
-    Tops = sonde_procs:largest(attrs(Side) -- [total_heap_size], ?TOP),
+    Tops = sonde_proc_count:largest(attrs(Side) -- [total_heap_size], ?TOP),
     Pids = maps:keys(Waste) ++ [Pid || Best <- Tops, {Value, Pid} <- Best, Value > 0],
     {{Waste, maps:from_list([{Pid, []} || Pid <- Pids])}, Unread}.
 
@@ -89,7 +89,7 @@ next({Waste, Series}, #{ms := Ms, caller := Caller, side := Side}) ->
 sample(Pid, Side) ->
     Attrs = attrs(Side),
     Asked = process_info(Pid, [status, garbage_collection, garbage_collection_info]),
-    case Asked =/= undefined andalso sonde_each:one(Pid, Attrs) of
+    case Asked =/= undefined andalso sonde_every_process:one(Pid, Attrs) of
         {ok, Values} -> sample(Asked, maps:from_list(lists:zip(Attrs, Values)), word());
         _ -> dead
     end.
@@ -149,7 +149,7 @@ heap(_, _) ->
 %% ---- growth
 
 %% @doc With those of the rows of a window that nobody had named.
--spec more([sonde_procs:row()], procs()) -> procs().
+-spec more([sonde_proc_count:row()], procs()) -> procs().
 more(Rows, {Waste, Series}) ->
     New = [Pid || {Pid, Gained, _} <- lists:sublist(Rows, ?TOP), Gained >= ?SMALL,
                   not is_map_key(Pid, Series)],
@@ -158,7 +158,7 @@ more(Rows, {Waste, Series}) ->
 %% @doc Those of which something is known, with their names.
 -spec last(procs()) -> [process()].
 last({Waste, Series}) ->
-    [#{pid => Pid, attrs => sonde_site:attrs(Pid, Attrs), samples => Samples, waste => maps:get(Pid, Waste, #{}),
+    [#{pid => Pid, attrs => sonde_origin:attrs(Pid, Attrs), samples => Samples, waste => maps:get(Pid, Waste, #{}),
        twins => twins(Pid, lists:last(Samples))}
      || {Pid, [_ | _] = Samples} <- maps:to_list(Series),
         {ok, Attrs} <- [sonde_attr:call_site(Pid)]].

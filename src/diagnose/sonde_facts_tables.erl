@@ -23,7 +23,7 @@ first() ->
     All = ets:all(),
     Sampled = case length(All) > ?MOST of
                   false -> All;
-                  true -> [Tab || {Tab, _, _} <- sonde_tables:count(memory, ?LARGEST, #{})]
+                  true -> [Tab || {Tab, _, _} <- sonde_ets:count(memory, ?LARGEST, #{})]
               end,
     maps:from_list([{Tab, []} || Tab <- Sampled]).
 
@@ -70,7 +70,7 @@ over(Last, Total) ->
     end.
 
 add(Tab, Samples, Binaries, Acc) ->
-    case sonde_tables:row(Tab) of
+    case sonde_ets:row(Tab) of
         [{_, _, [Name, {owner, Owner} | _]}] ->
             [#{table => Tab, name => Name, owner => Owner, samples => Samples,
                binaries => Binaries} | Acc];
@@ -79,7 +79,7 @@ add(Tab, Samples, Binaries, Acc) ->
     end.
 
 binaries(Tab) ->
-    case sonde_tables:memory(Tab, ?MOST_ROWS) of
+    case sonde_ets:memory(Tab, ?MOST_ROWS) of
         Bytes when is_integer(Bytes) -> Bytes;
         _ -> undefined
     end.

@@ -13,11 +13,11 @@
 -spec write(node(), pid(), file:filename(), #{atom() => term()}) ->
     {ok, sonde_heap:written()} | undefined | {error, term()}.
 write(Node, Pid, File, #{force := Force} = Opts) ->
-    sonde_heap_file:write(File, Force, fun() -> open(Node, Pid, maps:remove(force, Opts)) end).
+    sonde_private_file:write(File, Force, fun() -> open(Node, Pid, maps:remove(force, Opts)) end).
 
 %% In the process that writes.
 open(Node, Pid, Opts) ->
-    {Module, Function} = sonde_there:on(Node, ?MODULE, serve),
+    {Module, Function} = sonde_remote_name:on(Node, ?MODULE, serve),
     {Reader, Mon} = spawn_opt(Node, Module, Function, [self(), Pid, Opts], [monitor]),
     {ok, fun() -> next(Reader, Mon) end}.
 
@@ -34,7 +34,7 @@ next(Reader, Mon) ->
 -spec serve(pid(), pid(), #{atom() => term()}) -> ok.
 serve(Writer, Pid, Opts) ->
     Mon = monitor(process, Writer),
-    serve(opened(sonde_snap:open(Pid, Opts)), Mon).
+    serve(opened(sonde_v8_writer:open(Pid, Opts)), Mon).
 
 opened({ok, Next}) -> Next;
 opened(No) -> fun() -> No end.

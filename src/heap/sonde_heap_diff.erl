@@ -70,7 +70,7 @@ add(Key, Count, Bytes, Sums) ->
 
 sums(Name, Caller) ->
     try
-        case sonde_snapshot:open(Name, Caller) of
+        case sonde_v8_reader:open(Name, Caller) of
             {ok, File} -> {ok, sums(File)};
             Error -> Error
         end
@@ -79,26 +79,26 @@ sums(Name, Caller) ->
     end.
 
 sums(File) ->
-    {Nodes, EdgeCount} = sonde_snapshot:counts(File),
+    {Nodes, EdgeCount} = sonde_v8_reader:counts(File),
     Ways = atomics:new(Nodes, [{signed, true}]),
     ok = put_path(Ways, 0, ?ROOT),
-    Edges = link(0, Nodes, EdgeCount, sonde_snapshot:nodes(File), sonde_snapshot:edges(File), Ways),
-    {Paths, Sums} = count(0, Nodes, sonde_snapshot:nodes(File), Ways, #{}, #{}),
+    Edges = link(0, Nodes, EdgeCount, sonde_v8_reader:nodes(File), sonde_v8_reader:edges(File), Ways),
+    {Paths, Sums} = count(0, Nodes, sonde_v8_reader:nodes(File), Ways, #{}, #{}),
     Texts = texts(Paths, Sums, Edges),
-    ok = sonde_snapshot:close(File),
+    ok = sonde_v8_reader:close(File),
     in_words(Paths, Sums, Texts).
 
 %% ---- each node's parent: the first in the file with an edge to it
 
 link(N, N, EdgesLeft, Nodes, Edges, _Ways) ->
-    _ = sonde_snapshot:ended(Nodes),
+    _ = sonde_v8_reader:ended(Nodes),
     EdgesLeft =:= 0 orelse throw({bad, counts}),
-    sonde_snapshot:ended(Edges);
+    sonde_v8_reader:ended(Edges);
 link(V, N, EdgesLeft, {[_, _, _, _, Count, _, _ | Left], Cursor}, Edges, Ways) ->
     link(V + 1, N, EdgesLeft - Count, {Left, Cursor},
          children(Count, Count > ?WIDE, V, Edges, Ways, N), Ways);
 link(V, N, EdgesLeft, Nodes, Edges, Ways) ->
-    link(V, N, EdgesLeft, sonde_snapshot:more(Nodes), Edges, Ways).
+    link(V, N, EdgesLeft, sonde_v8_reader:more(Nodes), Edges, Ways).
 
 children(0, _Wide, _V, Edges, _Ways, _N) ->
     Edges;
@@ -113,7 +113,7 @@ children(Count, Wide, V, {[Type, Name, To | Left], Cursor}, Ways, N) ->
     end,
     children(Count - 1, Wide, V, {Left, Cursor}, Ways, N);
 children(Count, Wide, V, Edges, Ways, N) ->
-    children(Count, Wide, V, sonde_snapshot:more(Edges), Ways, N).
+    children(Count, Wide, V, sonde_v8_reader:more(Edges), Ways, N).
 
 %% The areas come right behind the root. What they hold by name are the keys of the dictionary.
 -define(IS_AREA(V), V < 6).
@@ -144,7 +144,7 @@ count(V, N, {[_, Name, _, Size, _, _, _ | Left], Cursor}, Ways, Paths, Sums) ->
     {Path, More} = path(Ways, V, Paths),
     count(V + 1, N, {Left, Cursor}, Ways, More, counted(Path, Name, Size, Sums));
 count(V, N, Nodes, Ways, Paths, Sums) ->
-    count(V, N, sonde_snapshot:more(Nodes), Ways, Paths, Sums).
+    count(V, N, sonde_v8_reader:more(Nodes), Ways, Paths, Sums).
 
 counted(_Path, _Name, 0, Sums) ->
     Sums;
@@ -202,7 +202,7 @@ step(Above, Label, Paths) ->
 texts(Paths, Sums, Edges) ->
     Names = [I || {_, Label} <- maps:keys(Paths), Label band 3 =:= 3, I <- [Label bsr 2]]
         ++ [I || {_, I} <- maps:keys(Sums), I =/= more],
-    sonde_snapshot:strings(fun(I, Text, Acc) -> Acc#{I => cut(Text)} end, #{},
+    sonde_v8_reader:strings(fun(I, Text, Acc) -> Acc#{I => cut(Text)} end, #{},
                            lists:usort(Names), Edges).
 
 cut(Text) ->

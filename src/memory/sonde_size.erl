@@ -44,7 +44,7 @@
                next = 0 :: non_neg_integer(),
                bytes = 0 :: non_neg_integer(),
                nodes = 0 :: non_neg_integer(),  % words of those of large maps
-               offheap :: sonde_offheap:found()}).
+               offheap :: sonde_binary_probe:found()}).
 
 %% @doc The options of all calls that look inside a heap. Only the first two mean something here.
 -spec options(term()) -> checked().
@@ -79,7 +79,7 @@ bytes(Term, Opts) ->
 %% @doc `shared_words': each part once, literals left out; `literal_words': each literal that it
 %% refers to, once ({@link sonde_shared:words/4}). `binary_visible': bytes of the binaries outside
 %% of the heap, as much as can be seen, at each place; `binary_pinned': the whole binaries behind
-%% them, each once ({@link sonde_offheap:sum/1}).
+%% them, each once ({@link sonde_binary_probe:sum/1}).
 -spec term(term(), opts()) -> sizes() | failure().
 term(Term, Opts) ->
     try sizes(Term, Opts)
@@ -88,7 +88,7 @@ term(Term, Opts) ->
 
 sizes(Term, Opts) ->
     {Flat, #walk{until = Until, nodes = Nodes, offheap = Found}} = walk(Term, start(sizes, Opts)),
-    {Visible, Pinned} = sonde_offheap:sum(Found),
+    {Visible, Pinned} = sonde_binary_probe:sum(Found),
     Check = fun() -> check_time(Until) end,
     {Shared, Literal} = sonde_shared:words(Term, Flat, Nodes, Check),
     #{flat_words => Flat, shared_words => Shared, literal_words => Literal,
@@ -97,7 +97,7 @@ sizes(Term, Opts) ->
 start(Counts, Opts) ->
     #{max_words := Limit, timeout := Ms} = options(Opts),
     #walk{counts = Counts, limit = Limit, until = erlang:monotonic_time(millisecond) + Ms,
-          offheap = sonde_offheap:new()}.
+          offheap = sonde_binary_probe:new()}.
 
 %% ---- the walk: clauses hand on to each other, and nobody waits for an answer
 
@@ -200,7 +200,7 @@ binary(Bin, #walk{counts = bytes, bytes = Bytes} = Walk)
   when is_binary(Bin), byte_size(Bin) > ?REFC_LIMIT ->
     Walk#walk{bytes = Bytes + byte_size(Bin)};
 binary(Bits, #walk{counts = sizes, offheap = Found} = Walk) ->
-    Walk#walk{offheap = sonde_offheap:add(Bits, Found)};
+    Walk#walk{offheap = sonde_binary_probe:add(Bits, Found)};
 binary(_, Walk) ->
     Walk.
 

@@ -77,7 +77,7 @@ sized(Term, Want, Opts, Make, Portable) ->
                         {portable, _} -> portable
                     end
             end,
-    case sonde_again:run(Quick) of
+    case sonde_retry:run(Quick) of
         portable -> Portable(Term, Opts);
         Sums -> quick(Sums, Term, Want, Opts, Make, Portable)
     end.

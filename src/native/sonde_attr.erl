@@ -22,7 +22,7 @@ native() ->
 is_native(Attr) -> lists:member(Attr, native()).
 
 %% @doc What is known only after a heap was marked, or all of it counted. Nobody can be asked for
-%% it: `sonde_waste' leaves out who cannot be read. No attributes to any other call.
+%% it: `sonde_garbage' leaves out who cannot be read. No attributes to any other call.
 -spec heap() -> [atom()].
 heap() ->
     [garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste, flat_size, binary_unique,
@@ -82,8 +82,8 @@ call_site(Pid) ->
 -spec is_ours(mfa() | undefined) -> boolean().
 is_ours({sonde_helper, _, _}) -> true;
 is_ours({sonde_vm, _, _}) -> true;
-is_ours({sonde_table, _, _}) -> true;
-is_ours({sonde_watch_tell, _, _}) -> true;
+is_ours({sonde_ets_owner, _, _}) -> true;
+is_ours({sonde_watch_notify, _, _}) -> true;
 is_ours({sonde_trace_guard, _, _}) -> true;
 is_ours({sonde_top_sample, _, _}) -> true;
 is_ours({sonde_trace, formatter, _}) -> true;

@@ -38,7 +38,7 @@ options(More) ->
 %% `suspended_ms'.
 -spec run(term(), what(), options(), fun((sonde_nif:look()) -> Answer)) -> Answer | errors().
 run(Pid, What, Opts, Fun) when is_pid(Pid), node(Pid) =:= node() ->
-    try sonde_again:run(fun() -> look(Pid, What, Opts, Fun) end)
+    try sonde_retry:run(fun() -> look(Pid, What, Opts, Fun) end)
     catch error:{native_off, reloaded} = Why -> {error, Why}
     end;
 run(_, _, _, _) ->
@@ -55,12 +55,12 @@ look(Pid, What, Opts, Fun) ->
     end.
 
 start(Pid, What, #{timeout := Timeout, progress := Progress} = Opts, Fun) ->
-    Painter = sonde_painter:start(Progress),
+    Painter = sonde_progress:start(Progress),
     Limited = Opts#{until => erlang:monotonic_time(millisecond) + Timeout, painter => Painter},
     try
         held(Pid, Limited, fun() -> try_it(Pid, What, Limited, Fun, ?TRIES) end)
     after
-        ok = sonde_painter:stop(Painter)
+        ok = sonde_progress:stop(Painter)
     end.
 
 %% @doc An answer of a look that is done. It is withheld if the process became sensitive meanwhile, or
@@ -190,9 +190,9 @@ pause(_) -> timer:sleep(?PAUSE_MS).
 
 %% ---- progress
 
--spec report(sonde_nif:look(), #{painter := sonde_painter:painter(), atom() => term()}) -> ok.
+-spec report(sonde_nif:look(), #{painter := sonde_progress:painter(), atom() => term()}) -> ok.
 report(_Look, #{progress := false}) ->
     ok;
 report(Look, #{painter := Painter}) ->
     {Done, Total} = sonde_nif:look_progress(Look),
-    sonde_painter:tell(Painter, Done, Total).
+    sonde_progress:tell(Painter, Done, Total).

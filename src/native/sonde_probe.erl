@@ -292,10 +292,10 @@ token(Up, #{label := Label, ages := #{words := N}}) ->
     receive stop -> Before end.
 
 things(Up, #{thing := N, bytes := Bytes}) ->
-    Things = sonde_probe_things:hold_all(N, Bytes),
+    Things = sonde_probe_terms:hold_all(N, Bytes),
     true = erlang:garbage_collect(),
-    ok = sonde_probe_things:leave_garbage(N, Bytes),
-    hold(Up, [sonde_probe_things:small_slice(Bytes) | Things]).
+    ok = sonde_probe_terms:leave_garbage(N, Bytes),
+    hold(Up, [sonde_probe_terms:small_slice(Bytes) | Things]).
 
 %% What comes out of a table refers to the same Binary once more.
 shared(N, #{data := Data}) ->
@@ -414,7 +414,7 @@ held_up(Guard, Messages) ->
     Pid.
 
 suspend(Pid, Function) ->
-    {Mine, Named} = sonde_there:here(?MODULE, Function),
+    {Mine, Named} = sonde_remote_name:here(?MODULE, Function),
     true = erlang:suspend_process(Pid),
     case process_info(Pid, current_function) of
         {current_function, {Mine, Named, _}} ->
@@ -716,7 +716,7 @@ registers(#{seeds := #{numbers := [N | _]}} = Ps) ->
      {def_arg_reg, fun() -> [{Own, read(Ps, P, [arg_reg], own, def_arg_reg)}
                              || {P, Own} <- [{asleep, 1}, {base, 1}, {busy5, 1}, {busy9, 0}]] end}].
 
-mine() -> element(1, sonde_there:here(?MODULE, asleep)).
+mine() -> element(1, sonde_remote_name:here(?MODULE, asleep)).
 
 dictionary(#{seeds := #{key := Key, keys2 := Keys2, keys3 := Keys3, calls := Calls},
              slots := Slots} = Ps) ->
@@ -819,7 +819,7 @@ by_word(Pids) ->
 %% attribute as a scan would read it, on every probe; and what a walk over its heap reaches.
 -spec late_checks(probes()) -> [check()].
 late_checks(#{pids := Pids} = Ps) ->
-    sizes(Ps) ++ attributes(Ps) ++ sonde_probe_things:checks(maps:with(still(Ps), Pids)).
+    sizes(Ps) ++ attributes(Ps) ++ sonde_probe_terms:checks(maps:with(still(Ps), Pids)).
 
 sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
     K = length(Numbers),

@@ -38,7 +38,7 @@
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
 -define(PATIENCE_MS, 32000). % of who waits for it
 %% A proof needs them all, and the loader may refuse what another release has compiled.
--define(MODULES, [sonde_probe, sonde_probe_things, sonde_probe_resources, sonde_attr]).
+-define(MODULES, [sonde_probe, sonde_probe_terms, sonde_probe_resources, sonde_attr]).
 
 %% @doc Who answers now. Cheap once the layout is proved.
 -spec side() -> native | {portable, reason()}.
@@ -132,7 +132,7 @@ helper({switch, OnOff}) ->
     _ = [sonde_nif:put_status(undefined) || OnOff =:= on],
     ok;
 helper(prove) ->
-    try sonde_again:run(fun prover/0)
+    try sonde_retry:run(fun prover/0)
     catch error:{native_off, reloaded} -> ok
     end;
 helper({watch, Prover}) ->
@@ -234,7 +234,7 @@ with_retry(Outcome, _) ->
 
 %% Those of our modules that there are not, and why. Where sonde is lent there is but one, with all.
 not_loaded() ->
-    [{M, Why} || not sonde_there:is_lent(), M <- ?MODULES, {error, Why} <- [code:ensure_loaded(M)]].
+    [{M, Why} || not sonde_remote_name:is_lent(), M <- ?MODULES, {error, Why} <- [code:ensure_loaded(M)]].
 
 run_loaded([]) -> run(?TRIES);
 run_loaded([{Module, Why} | _]) ->
@@ -244,7 +244,7 @@ run_loaded([{Module, Why} | _]) ->
 %% hand stands.
 configure() ->
     Kept = kept(),
-    Instance = sonde_again:instance(),
+    Instance = sonde_retry:instance(),
     _ = [begin
              _ = [sonde_nif:switch(off) || atomics:get(Kept, ?NATIVE) =:= ?OFF],
              _ = [sonde_nif:want_reader(syscall) || atomics:get(Kept, ?READER) =:= ?SYSCALL],
@@ -353,7 +353,7 @@ passed(#{checks := Checks}) -> length([ok || {_, ok} <- Checks]).
 try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
     case calibrate(Index) of
         ok ->
-            {Mine, _} = sonde_there:here(?MODULE, try_table),
+            {Mine, _} = sonde_remote_name:here(?MODULE, try_table),
             ok = sonde_nif:calibrate_fun(fun() -> Name end, Mine),
             ok = sonde_nif:calibrate_literals({?MODULE, literal}, literal_area()),
             judge(Name, checks({Shift, TypeMask}, Probes));

@@ -9,7 +9,7 @@
 -type opts() :: #{nodes => [node()], timeout => Ms :: non_neg_integer()}.
 %% `reports': of each node, where the call was made with `report => true'.
 -type result() :: #{rows := [{node(), Row :: term()}], failed := [{node(), Reason :: term()}],
-                    reports => [{node(), sonde_sweep:report()}]}.
+                    reports => [{node(), sonde_scan:report()}]}.
 
 -define(MAX_MS, 16#FFFFFFFF).
 
@@ -92,7 +92,7 @@ ask(Nodes, Function, Args, Timeout) ->
         [] ->
             Answers;
         Without ->
-            {Guest, Named} = sonde_there:guest(sonde, Function),
+            {Guest, Named} = sonde_remote_name:guest(sonde, Function),
             Lent = lists:zip(Without, erpc:multicall(Without, Guest, Named, Args, Timeout)),
             [{Node, lent(proplists:get_value(Node, Lent, Answer), Guest, Answer)}
              || {Node, Answer} <- Answers]

@@ -13,7 +13,7 @@
 group(By, Attrs, Self, Max) ->
     Items = items(By),
     Add = fun(Pid, Values, Told, Groups) -> add(By, Pid, Values, Told, Groups, Max) end,
-    Others = sonde_each:fold(Add, #{leaders => #{}}, Attrs, Items),
+    Others = sonde_every_process:fold(Add, #{leaders => #{}}, Attrs, Items),
     Groups = maps:remove(leaders, case Self of
                                       true -> with_caller(Add, Others, Attrs, Items);
                                       false -> Others

@@ -55,7 +55,7 @@ values(Pid, Keys) ->
     end.
 
 read(_Pid, []) -> {ok, []};
-read(Pid, Counted) -> sonde_each:one(Pid, Counted).
+read(Pid, Counted) -> sonde_every_process:one(Pid, Counted).
 
 told(_Pid, [], [_ | _]) -> [];
 told(Pid, Other, _) -> process_info(Pid, Other).

@@ -1,7 +1,7 @@
 %% @private
 %% To look at a node that does not have sonde: lends it to that node for as long as somebody looks.
 %% A process here says every few seconds that we are still there; one over there (`sonde_janitor')
-%% loads, and takes all away again: two modules, one that is all of ours (`sonde_there' says what
+%% loads, and takes all away again: two modules, one that is all of ours (`sonde_remote_name' says what
 %% functions are called in it), and `sonde_nif'. A node that has sonde is used as it is.
 -module(sonde_attach).
 
@@ -13,7 +13,7 @@
 %% to is answered from the portable side: it is another system than the library was built for, has
 %% no folder for it, or there is no library.
 -type how() :: has_it | others | native
-             | {portable, {other_system, sonde_files:system()} | {no_folder, atom()} | no_library}.
+             | {portable, {other_system, sonde_bundle:system()} | {no_folder, atom()} | no_library}.
 -type attached() :: #{node := node(), how := how(), holder := pid() | none}.
 -type opts() :: #{beat_ms => pos_integer(), linger_ms => non_neg_integer()}.
 -type reason() :: noconnection | timeout | no_guest | {not_loaded, term()} | {taken, [module()]}
@@ -41,15 +41,15 @@
         {error, Why} -> exit({not_loaded, [{Module, Why}]})
     end.").
 
-%% @doc Sees to it that `sonde_there:on(Node, sonde, Function)' can be called there until {@link close/1}, or until the caller
+%% @doc Sees to it that `sonde_remote_name:on(Node, sonde, Function)' can be called there until {@link close/1}, or until the caller
 %% ends.
--spec open(node(), sonde_files:ours()) -> {ok, attached()} | {error, reason()}.
+-spec open(node(), sonde_bundle:ours()) -> {ok, attached()} | {error, reason()}.
 open(Node, Ours) ->
     open(Node, Ours, #{}).
 
 %% @doc `beat_ms': how often we say that we are there; nine times without a word, and we are not.
 %% `linger_ms': how long sonde stays there after the last one has left, in case he comes again.
--spec open(node(), sonde_files:ours(), opts()) -> {ok, attached()} | {error, reason()}.
+-spec open(node(), sonde_bundle:ours(), opts()) -> {ok, attached()} | {error, reason()}.
 open(Node, Ours, Opts) ->
     Given = maps:merge(#{beat_ms => ?BEAT_MS, linger_ms => ?LINGER_MS}, Opts),
     Ref = make_ref(),
@@ -83,7 +83,7 @@ close(#{holder := Holder}) ->
 
 %% ---- the process that holds it
 
--spec hold({pid(), reference()}, node(), sonde_files:ours(), opts()) -> term().
+-spec hold({pid(), reference()}, node(), sonde_bundle:ours(), opts()) -> term().
 hold({Owner, Ref}, Node, Ours, #{beat_ms := BeatMs} = Opts) ->
     Watch = monitor(process, Owner),
     try enter(Node, maps:merge(Ours, Opts), ?RETRIES) of
@@ -142,7 +142,7 @@ start(_, #{guest := none}, _) ->
     throw(no_guest);
 start(Node, #{modules := Modules, libraries := Libraries, guest := Guest} = How, Other) ->
     {Module, Name, Object} = Guest,
-    {Module, Start} = sonde_there:guest(sonde_janitor, start),
+    {Module, Start} = sonde_remote_name:guest(sonde_janitor, start),
     Base = "lent-sonde-" ++ binary_to_list(binary:encode_hex(rand:bytes(12))),
     File = filename:join(Base, Name),
     Bindings = [{'Module', Module}, {'Start', Start}, {'Object', Object}, {'File', File},

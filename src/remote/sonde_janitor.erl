@@ -25,7 +25,7 @@
 %% `guest': the one module, and under which name it is loaded. No file has it: it says whose it is.
 %% `beat_ms': how often everybody who is attached says so. `linger_ms': how long it waits for
 %% somebody to come again after the last one has left.
--type job() :: #{client := pid(), guest := {module(), file:filename()}, nif := sonde_files:object(),
+-type job() :: #{client := pid(), guest := {module(), file:filename()}, nif := sonde_bundle:object(),
                  libraries := [{file:filename(), binary()}], beat_ms := pos_integer(),
                  linger_ms := non_neg_integer()}.
 
@@ -151,12 +151,12 @@ install(#{nif := {Nif, _, _} = Object, libraries := Libraries} = Job) ->
 
 %% Where there is no room for a file, it goes without.
 load_nif(Nif, Libraries) ->
-    try sonde_load:load_nif(node(), Nif, Libraries) of
+    try sonde_loader:load_nif(node(), Nif, Libraries) of
         ok when Libraries =:= [] -> portable;
         ok -> native
     catch
         throw:{no_folder, Why} ->
-            ok = sonde_load:load_nif(node(), Nif, []),
+            ok = sonde_loader:load_nif(node(), Nif, []),
             {no_folder, Why}
     end.
 

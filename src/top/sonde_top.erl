@@ -43,7 +43,7 @@ run(Caller, #{node := Node, without := Mine} = Opts) ->
     Job = start(State),
     receive
         {'EXIT', Pid, {answer, {ok, Sample}}} when Pid =:= map_get(job, Job) ->
-            {Module, Function} = sonde_there:on(Node, sonde_top_sample, meter),
+            {Module, Function} = sonde_remote_name:on(Node, sonde_top_sample, meter),
             _ = spawn(Node, Module, Function, [self()]),
             Screen = sonde_top_screen:open(Device, Opts),
             _ = sonde_top_screen:write(sonde_top_screen:enter(Screen), Screen),
@@ -112,7 +112,7 @@ start(#{node := Node, model := Model, without := Without} = State) ->
 take(Node, Request) when Node =:= node() ->
     {ok, sonde_top_sample:take(Request)};
 take(Node, #{interval := Ms} = Request) ->
-    {Module, Function} = sonde_there:on(Node, sonde_top_sample, take),
+    {Module, Function} = sonde_remote_name:on(Node, sonde_top_sample, take),
     try
         {ok, erpc:call(Node, Module, Function, [Request], Ms + ?REMOTE_MS)}
     catch

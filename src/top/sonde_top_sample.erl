@@ -8,7 +8,7 @@
 -export_type([request/0, page/0, sample/0, head/0, row/0, order/0]).
 
 -type order() :: {count | growth, sonde_attr:attr()}.
--type page() :: {procs, order()} | {process, Text :: string()} | {ets, sonde_tables:attr()}
+-type page() :: {procs, order()} | {process, Text :: string()} | {ets, sonde_ets:attr()}
               | binaries | allocators | none.
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
                      interval := Ms :: pos_integer(), deep := boolean(), without => [pid()]}.
@@ -117,17 +117,17 @@ native(Fun) ->
     end.
 
 procs({growth, Attr}, #{interval := Ms} = Request) ->
-    #{rows => rows(sonde_procs:window(Attr, want(Request), Ms,
+    #{rows => rows(sonde_proc_count:window(Attr, want(Request), Ms,
                                       #{self => false, max_entries => ?NO_LIMIT}), Request)};
 procs({count, Attr}, Request) ->
     case sonde_attr:is_heap(Attr) of
         true -> walked(native(fun() -> walk(Attr, want(Request)) end), Request);
-        false -> #{rows => rows(sonde_procs:count(Attr, want(Request), false), Request)}
+        false -> #{rows => rows(sonde_proc_count:count(Attr, want(Request), false), Request)}
     end.
 
 walk(Attr, N) ->
-    Read = sonde_opts:read(#{timeout => ?WALK_MS, report => true}, sonde_waste:options()),
-    sonde_waste:proc_count(Attr, N, Read#{patience_us => ?PATIENCE_US}).
+    Read = sonde_opts:read(#{timeout => ?WALK_MS, report => true}, sonde_garbage:options()),
+    sonde_garbage:proc_count(Attr, N, Read#{patience_us => ?PATIENCE_US}).
 
 walked({error, Why}, _) -> #{rows => [], error => Why};
 walked({Rows, #{left_out := N, missed := #{pids := Pids}}}, Request) ->
@@ -135,7 +135,7 @@ walked({Rows, #{left_out := N, missed := #{pids := Pids}}}, Request) ->
       missed => [{pid_to_list(Pid), Why} || {Pid, Why} <- lists:sublist(Pids, 1)]}.
 
 rows(Rows, Request) ->
-    [row(Pid, Value, Attrs, sonde_each:one(Pid, [memory, message_queue_len, reductions]))
+    [row(Pid, Value, Attrs, sonde_every_process:one(Pid, [memory, message_queue_len, reductions]))
      || {Pid, Value, Attrs} <- shown(Rows, Request)].
 
 row(Pid, Value, Attrs, {ok, [Memory | _] = Cells}) ->
@@ -166,7 +166,7 @@ process(undefined, _) ->
 process(Pid, Request) ->
     Items = [registered_name, status, priority, trap_exit, initial_call, current_function,
              group_leader],
-    case {process_info(Pid, Items), sonde_each:one(Pid, sonde_attr:native())} of
+    case {process_info(Pid, Items), sonde_every_process:one(Pid, sonde_attr:native())} of
         {[{registered_name, Name} | Told], {ok, Values}} ->
             {value, {_, Leader}, Info} = lists:keytake(group_leader, 1, Told),
             inside(Pid, Request, #{info => [{registered_name, name(Name)}
@@ -220,7 +220,7 @@ table(Table) -> lists:flatten(io_lib:format("~0tp", [Table])).
 %% ---- tables
 
 tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
-    Tables = sonde_tables:count(Attr, want(Request), #{max_rows => 1000000}),
+    Tables = sonde_ets:count(Attr, want(Request), #{max_rows => 1000000}),
     #{tables => [{table(Table), Value, lists:append([named(A) || A <- Attrs]), memory_of(Table)}
                  || {Table, Value, Attrs} <- shown(Tables, Request)]};
 tables(_, _) ->

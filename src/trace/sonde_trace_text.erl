@@ -34,9 +34,9 @@ what(send_to_non_existing_process, [Message, To]) ->
 what(call, [{M, F, Args}]) ->
     {"~p:~p~ts", [M, F, args(Args)]};
 what(call, [{M, F, Args}, Said]) ->
-    {"~p:~p~ts ~ts", [M, F, args(Args), sonde_text:format(Said)]};
+    {"~p:~p~ts ~ts", [M, F, args(Args), sonde_term_text:format(Said)]};
 what(return_from, [{M, F, Arity}, Value]) ->
-    {"~p:~p/~p --> ~ts", [M, F, Arity, sonde_text:format(Value)]};
+    {"~p:~p/~p --> ~ts", [M, F, Arity, sonde_term_text:format(Value)]};
 what(return_to, [{M, F, Arity}]) ->
     {" '--> ~p:~p/~p", [M, F, Arity]};
 what(exception_from, [{M, F, Arity}, {Class, Why}]) ->
@@ -73,7 +73,7 @@ what(Type, Info) ->
     {"unknown trace type ~p -- ~p", [Type, Info]}.
 
 args(Arity) when is_integer(Arity) -> [$/, integer_to_list(Arity)];
-args(Args) when is_list(Args) -> [$(, lists:join(", ", [sonde_text:format(A) || A <- Args]), $)].
+args(Args) when is_list(Args) -> [$(, lists:join(", ", [sonde_term_text:format(A) || A <- Args]), $)].
 
 heap(Sizes) ->
     lists:sum([proplists:get_value(S, Sizes, 0) || S <- [old_heap_size, heap_size, mbuf_size]]).

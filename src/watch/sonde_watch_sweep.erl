@@ -42,11 +42,11 @@ started_ms() -> erlang:convert_time_unit(erlang:system_info(start_time), native,
 
 sample(At, #{top := Top, pids := Pids, tables := Tables} = Ask) ->
     Attrs = attrs(sonde_vm:side()),
-    Counted = sonde_procs:counts(Attrs, Top, false),
+    Counted = sonde_proc_count:counts(Attrs, Top, false),
     Named = maps:from_list([{Pid, Names} || {_, Rows} <- Counted, {Pid, _, Names} <- Rows]),
     Sizes = [{Pid, bytes(Pid, Attrs)} || Pid <- lists:usort(maps:keys(Named) ++ Pids)],
-    Largest = sonde_best:to_list(
-                lists:foldl(fun sonde_best:add/2, sonde_best:new(Top),
+    Largest = sonde_largest:to_list(
+                lists:foldl(fun sonde_largest:add/2, sonde_largest:new(Top),
                             [{Bytes, Tab} || Tab <- ets:all(), Bytes <- [words(Tab)],
                                              is_integer(Bytes)])),
     Others = Tables -- [Tab || {_, Tab} <- Largest],
@@ -68,7 +68,7 @@ attrs(native) -> [memory, binary_memory, message_queue_len];
 attrs(_) -> [memory, message_queue_len].
 
 bytes(Pid, Attrs) ->
-    case sonde_each:one(Pid, lists:delete(message_queue_len, Attrs)) of
+    case sonde_every_process:one(Pid, lists:delete(message_queue_len, Attrs)) of
         {ok, Values} -> lists:sum(Values);
         undefined -> undefined
     end.
@@ -80,7 +80,7 @@ words(Tab) ->
     end.
 
 table(Tab, Bytes) ->
-    case sonde_tables:row(Tab) of
+    case sonde_ets:row(Tab) of
         [{Tab, _, Attrs}] when is_integer(Bytes) -> [{Tab, Bytes, Attrs}];
         _ -> []
     end.
@@ -149,8 +149,8 @@ collect({_, 0}) ->
 collect({Bound, Most}) ->
     case sonde_vm:side() of
         native ->
-            Read = (sonde_opts:read(#{}, sonde_waste:options()))#{patience_us => ?PATIENCE_US},
-            Counted = sonde_waste:rows([garbage_bytes, bin_garbage_bytes], Most, Read),
+            Read = (sonde_opts:read(#{}, sonde_garbage:options()))#{patience_us => ?PATIENCE_US},
+            Counted = sonde_garbage:rows([garbage_bytes, bin_garbage_bytes], Most, Read),
             Rows = lists:append([Rows || {_, Rows} <- Counted]),
             Sums = lists:foldl(fun({Pid, Bytes, Attrs}, Sums) ->
                                        {Sum, _} = maps:get(Pid, Sums, {0, []}),

@@ -67,7 +67,7 @@ cut(Node) ->
                      [{args, ["--node", atom_to_list(Node), "proc_window", "memory", "3",
                               "600000"]}, {env, env()}, exit_status]),
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
-    There = until(fun() -> lists:member(sonde_procs, loaded(Node)) end),
+    There = until(fun() -> lists:member(sonde_proc_count, loaded(Node)) end),
     "" = os:cmd("kill -9 " ++ integer_to_list(Pid)),
     receive {Port, {exit_status, _}} -> ok end,
     live_report:check("a call of ten minutes has begun", There, "~0tp", [There]).

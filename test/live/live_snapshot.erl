@@ -51,7 +51,7 @@ made_up(Seed, Dir, Read) ->
     agrees(io_lib:format("random ~b", [Seed]), File, Read).
 
 write(File, Nodes) ->
-    sonde_heap_file:write(File, true,
+    sonde_private_file:write(File, true,
                           fun() -> {ok, sonde_snapshot_helper:pieces(Nodes, 1000)} end).
 
 %% Our reading of the file itself, not of what was meant to be in it.

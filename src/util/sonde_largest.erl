@@ -1,7 +1,7 @@
 %% @private
 %% The N largest of many rows, in term order, without keeping the others: what sorting all of them
 %% and taking N would give. Rows must differ from each other.
--module(sonde_best).
+-module(sonde_largest).
 
 -export([new/1, add/2, to_list/1]).
 -export_type([best/0]).

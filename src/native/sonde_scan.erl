@@ -1,8 +1,8 @@
 %% @private
 %% A scan of values that no process can be asked for. A process that could not be read is looked at
-%% again and again, and suspended if the caller allows that; then it is reported. `sonde_procs' and
-%% `sonde_each' ask instead.
--module(sonde_sweep).
+%% again and again, and suspended if the caller allows that; then it is reported. `sonde_proc_count' and
+%% `sonde_every_process' ask instead.
+-module(sonde_scan).
 
 -export([scan/4, run/2, report/1, report/2, options/1, merge/2]).
 -export_type([how/0, missed/0, result/0, report/0]).

@@ -1,13 +1,13 @@
 %% @private
 %% What went wrong, in one line each.
--module(sonde_cli_say).
+-module(sonde_cli_errors).
 
 -export([attach/2, side/2, call/2, answer/2, missed/2]).
 
 -type text() :: unicode:chardata().
 
 %% @doc Why sonde could not be lent to a node.
--spec attach(term(), sonde_files:ours()) -> text().
+-spec attach(term(), sonde_bundle:ours()) -> text().
 attach({not_loaded, [{Module, Why} | _]}, #{built_for := System}) ->
     {_, Release} = lists:keyfind(otp_release, 1, System),
     ["it cannot load code that was compiled on OTP ", Release, ": is its release older? (",
@@ -21,7 +21,7 @@ attach(Why, _) ->
     why(Why).
 
 %% @doc Why a node that sonde was lent to answers from the portable side.
--spec side(term(), sonde_files:ours()) -> text().
+-spec side(term(), sonde_bundle:ours()) -> text().
 side({other_system, There}, #{built_for := System}) ->
     [lists:join(", ", [[short(V), ", not ", short(proplists:get_value(K, System))]
                        || {K, V} <- There]),

@@ -2,7 +2,7 @@
 %% Every process but the caller, met once: its values, and what only the process itself can tell.
 %% Natively the values come from the scan, a few hundred processes at a time, and a process is asked
 %% for the rest alone, or not at all where there is no rest.
--module(sonde_each).
+-module(sonde_every_process).
 
 -export([fold/4, one/2, glance/3]).
 
@@ -14,7 +14,7 @@
 %% dies before it is asked is left out.
 -spec fold(fold(Acc), Acc, [sonde_attr:attr()], [term()]) -> Acc.
 fold(Fun, Acc, Attrs, Items) ->
-    sonde_again:run(fun() -> folded(Fun, Acc, Attrs, Items) end).
+    sonde_retry:run(fun() -> folded(Fun, Acc, Attrs, Items) end).
 
 folded(Fun, Acc, Attrs, Items) ->
     Native = lists:usort(lists:filter(fun sonde_attr:is_native/1, Attrs)),
@@ -27,7 +27,7 @@ folded(Fun, Acc, Attrs, Items) ->
 %% Most can be read at once; what has a long mailbox or many ties is scanned, in slices.
 -spec one(pid(), [sonde_attr:attr()]) -> {ok, [term()]} | undefined.
 one(Pid, Attrs) ->
-    sonde_again:run(fun() -> read_or_ask(Pid, Attrs) end).
+    sonde_retry:run(fun() -> read_or_ask(Pid, Attrs) end).
 
 read_or_ask(Pid, Attrs) ->
     case Pid =/= self() andalso lists:all(fun sonde_attr:is_native/1, Attrs)
@@ -49,7 +49,7 @@ glance(Pids, Attrs, Ask) ->
                            portable
                    end
            end,
-    case sonde_again:run(Look) of
+    case sonde_retry:run(Look) of
         portable -> Ask(Pids);
         Known -> Known
     end.

@@ -2,7 +2,7 @@
 %% A named public table that lives, in a process of its own, from its first use until it is dropped:
 %% what sonde_map and sonde_rec remember. Its owner belongs to no application, so that none takes it
 %% along when it stops.
--module(sonde_table).
+-module(sonde_ets_owner).
 
 -export([with/3, drop/1, is_there/1]).
 -export([own/3]).

@@ -2,7 +2,7 @@
 %% Calls in flight while another build of the library is loaded. What they hold, scans and looks, is
 %% the other build's, and no argument to this one; and this one has to prove the layout first. So they
 %% begin again.
--module(sonde_again).
+-module(sonde_retry).
 
 -export([run/1, instance/0]).
 

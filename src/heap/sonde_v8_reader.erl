@@ -3,7 +3,7 @@
 %% Knows where the parts of the file are and what is well-formed, not what it means.
 %%
 %% What is wrong is thrown as `{bad, Why}'.
--module(sonde_snapshot).
+-module(sonde_v8_reader).
 
 -include_lib("kernel/include/file.hrl").
 

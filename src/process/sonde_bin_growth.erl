@@ -1,7 +1,7 @@
 %% @private
 %% Whose binaries grew: bytes that nobody else refers to, of processes and of tables, now and after
 %% a while.
--module(sonde_bin_window).
+-module(sonde_bin_growth).
 
 -export([run/3]).
 -export_type([row/0, options/0]).
@@ -17,11 +17,11 @@
 
 %% @doc A process that could not be read in one of the two looks has no row; neither has one that
 %% died in between, or did not grow.
--spec run(non_neg_integer(), non_neg_integer(), options()) -> {[row()], sonde_sweep:report()}.
+-spec run(non_neg_integer(), non_neg_integer(), options()) -> {[row()], sonde_scan:report()}.
 run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
     #{self := Self} = Read = sonde_opts:read(Opts, options()),
     How = Read#{without => [self() || not Self], caller => self()},
-    sonde_again:run(fun() ->
+    sonde_retry:run(fun() ->
                             sonde_vm:must_be_native(),
                             sonde_helper:call(fun(Caller) -> window(N, Ms, How, Caller) end)
                     end);
@@ -30,7 +30,7 @@ run(_, _, _) ->
 
 options() ->
     Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    sonde_sweep:options(#{self => {false, fun is_boolean/1}, max_rows => {10000000, Number},
+    sonde_scan:options(#{self => {false, fun is_boolean/1}, max_rows => {10000000, Number},
                           max_entries => {134217727, fun(N) -> is_integer(N) andalso N > 0 end}}).
 
 window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
@@ -39,18 +39,18 @@ window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
     wait(Ms, Caller),
     Want = min(N + length(Unread) + ?SPARE, erlang:system_info(process_limit)),
     {Second, After} = look(diff, Want, First, Opts, Caller),
-    Result = #{missed := Missed} = sonde_sweep:merge(Before, After),
+    Result = #{missed := Missed} = sonde_scan:merge(Before, After),
     Left = maps:from_list(Missed),
     Grown = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Second), Value > 0,
                              not is_map_key(Pid, Left)],
-    All = sonde_procs:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
+    All = sonde_proc_count:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
     Rows = lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, All), N),
-    {Rows, sonde_sweep:report(Result, Suspend)}.
+    {Rows, sonde_scan:report(Result, Suspend)}.
 
 look(Mode, Want, First, Opts, Caller) ->
     How = Opts#{attrs => [binary_exclusive], callers => [Caller]},
-    Scan = sonde_sweep:scan(Mode, Want, First, How),
-    {Scan, sonde_sweep:run(Scan, How)}.
+    Scan = sonde_scan:scan(Mode, Want, First, How),
+    {Scan, sonde_scan:run(Scan, How)}.
 
 %% The caller may die meanwhile.
 wait(Ms, Caller) ->
@@ -64,7 +64,7 @@ wait(Ms, Caller) ->
 tables(MaxRows, Caller) ->
     maps:from_list([begin
                         sonde_helper:check_caller(Caller),
-                        {Tab, exclusive(sonde_tables:binaries(Tab, MaxRows))}
+                        {Tab, exclusive(sonde_ets:binaries(Tab, MaxRows))}
                     end || Tab <- ets:all()]).
 
 exclusive(Binaries) when is_list(Binaries) ->
@@ -78,4 +78,4 @@ grown(Before, After) ->
     [{{ets, Tab}, Bytes - Old, Attrs}
      || {Tab, Bytes} <- maps:to_list(After), is_integer(Bytes),
         Old <- [maps:get(Tab, Before, 0)], is_integer(Old), Bytes > Old,
-        {_, _, Attrs} <- sonde_tables:row(Tab)].
+        {_, _, Attrs} <- sonde_ets:row(Tab)].

@@ -1,7 +1,7 @@
 %% @private
 %% The content of a dump: a process's heap in the words of a V8 heap snapshot, piece by piece. C
 %% writes the numbers; the strings, which come last, are spelled here.
--module(sonde_snap).
+-module(sonde_v8_writer).
 
 -export([open/2]).
 -export_type([next/0]).
@@ -38,9 +38,9 @@ start(Pid, #{timeout := Timeout, progress := Progress} = Opts) ->
     case hold(Pid, Until, Opts) of
         true ->
             Key = {?MODULE, make_ref()},
-            _ = put(Key, Opts#{instance => sonde_again:instance(), pid => Pid, until => Until,
+            _ = put(Key, Opts#{instance => sonde_retry:instance(), pid => Pid, until => Until,
                                 tries => ?TRIES, look => none,
-                               painter => sonde_painter:start(Progress),
+                               painter => sonde_progress:start(Progress),
                                content => #{}, written => false, strings => none}),
             {ok, fun() -> next(Key) end};
         No ->
@@ -63,7 +63,7 @@ next(Key) ->
             _ = erase(Key),
             ok = forget(State),
             _ = release(State),
-            ok = sonde_painter:stop(Painter),
+            ok = sonde_progress:stop(Painter),
             End
     end.
 
@@ -73,7 +73,7 @@ tried(Late, #{instance := Instance} = State) ->
     catch
         throw:{sonde_look, Withheld} -> no(Withheld, State);
         error:badarg:Stack ->
-            case sonde_again:instance() of
+            case sonde_retry:instance() of
                 Instance -> erlang:raise(error, badarg, Stack);
                 Other -> again(State#{instance := Other, look := none})
             end

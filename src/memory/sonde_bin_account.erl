@@ -2,7 +2,7 @@
 %% Who holds the binary memory: an account of all processes, tables and persistent terms, each
 %% binary once. Nothing is collected, nobody is asked; what a process holds is read under a stamp,
 %% and read again where it ran meanwhile. With the native side off there is no answer.
--module(sonde_account).
+-module(sonde_bin_account).
 
 -export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/4, followed/2]).
 -export_type([account/0, options/0, holder/0, resources/0]).
@@ -14,7 +14,7 @@
           elsewhere := non_neg_integer(), overhead := non_neg_integer(), unseen := integer() | undefined,
           unused := non_neg_integer(), ms := non_neg_integer(),
           processes_missed := non_neg_integer(), tables_missed := non_neg_integer(),
-          missed := #{count := non_neg_integer(), pids := sonde_sweep:missed()},
+          missed := #{count := non_neg_integer(), pids := sonde_scan:missed()},
           suspended => #{count := non_neg_integer(), pids := [{pid(), float()}]},
           suspended_ms => float(),
           literals_missed => true, sampled => float(), error => non_neg_integer()}.
@@ -48,7 +48,7 @@ bin_account(Opts) ->
 account(Account, #{processes := Result} = Missed, #{unused := Unused, how := How} = With) ->
     #{caller := Caller} = With,
     [{binary, Total}] = sonde_memory:read([binary]),
-    Report = sonde_sweep:report(Result, maps:get(suspend, How)),
+    Report = sonde_scan:report(Result, maps:get(suspend, How)),
     #{missed := #{count := Processes}} = Report,
     maps:merge(maps:with([missed, suspended, suspended_ms], Report),
                report(less(Total, own()), Unused, Missed#{processes := Processes},
@@ -81,7 +81,7 @@ sample(Level, Variance) ->
     #{sampled => 1 / (1 bsl Level), error => round(?DEVIATIONS * math:sqrt(Variance))}.
 
 %% @doc With a report in any case, and so is {@link bin_holders/3}.
--spec bin_resources(non_neg_integer(), options()) -> {resources(), sonde_sweep:report()}.
+-spec bin_resources(non_neg_integer(), options()) -> {resources(), sonde_scan:report()}.
 bin_resources(N, Opts) when is_integer(N), N >= 0 ->
     Read = sonde_opts:read(Opts, options()),
     run(Read, fun(Account, #{processes := Result}, #{caller := Caller}) ->
@@ -95,13 +95,13 @@ bin_resources(N, Opts) when is_integer(N), N >= 0 ->
 bin_resources(_, _) ->
     error(badarg).
 
-told(Rows, Result, #{suspend := Suspend}) -> {Rows, sonde_sweep:report(Result, Suspend)}.
+told(Rows, Result, #{suspend := Suspend}) -> {Rows, sonde_scan:report(Result, Suspend)}.
 
 type(undefined) -> unknown;
 type(Type) -> Type.
 
 %% @doc Runs a sweep of processes that looks up in an account what part of each binary is theirs:
-%% see `sonde_waste'. Only where all binaries are known: a sample would not do.
+%% see `sonde_garbage'. Only where all binaries are known: a sample would not do.
 -spec shares(options(), reference(), pid(), fun((sonde_nif:account()) -> Answer)) -> Answer.
 shares(Opts, Caller, Pid, Fun) ->
     Read = sonde_opts:read(Opts, options()),
@@ -145,13 +145,13 @@ add_part({_, Pid, _, _, _}, Parts) ->
 %% ---- holders
 
 -spec bin_holders(non_neg_integer(), size | count, options()) ->
-    {[holder()], sonde_sweep:report()}.
+    {[holder()], sonde_scan:report()}.
 bin_holders(N, By, Opts) when is_integer(N), N >= 0, By =:= size orelse By =:= count ->
     Read = (sonde_opts:read(Opts, options()))#{caller => self()},
     natively(fun(Caller) ->
                      {Ids, First} = ids(N, By, Read, Caller),
                      {Holders, Second} = holders(Ids, Read, Caller),
-                     told(Holders, sonde_sweep:merge(First, Second), Read)
+                     told(Holders, sonde_scan:merge(First, Second), Read)
              end);
 bin_holders(_, _, _) ->
     error(badarg).
@@ -246,7 +246,7 @@ pid(Pid) -> Pid.
 tables_with(Account, Wanted, MaxRows, Caller) ->
     lists:append([begin
                       sonde_helper:check_caller(Caller),
-                      Binaries = wanted(sonde_tables:binaries(Tab, MaxRows), Wanted),
+                      Binaries = wanted(sonde_ets:binaries(Tab, MaxRows), Wanted),
                       add(Account, table, Binaries),
                       [{Id, {ets, Tab}, References} || {Id, _, _, References} <- Binaries]
                   end || Tab <- ets:all()]).
@@ -293,7 +293,7 @@ visible(_, _, _) -> undefined.
 
 options() ->
     Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    sonde_sweep:options(#{max_entries => {20000000, fun(N) -> is_integer(N) andalso N > 0 end},
+    sonde_scan:options(#{max_entries => {20000000, fun(N) -> is_integer(N) andalso N > 0 end},
                           max_rows => {10000000, Number}}).
 
 %% Options that were read already.
@@ -302,7 +302,7 @@ run(Read, Fun) ->
     natively(fun(Caller) -> opened(Read#{caller => Pid}, Caller, Fun) end).
 
 natively(Fun) ->
-    sonde_again:run(fun() ->
+    sonde_retry:run(fun() ->
                             sonde_vm:must_be_native(),
                             sonde_helper:call(Fun)
                     end).
@@ -351,7 +351,7 @@ current(Figure, Part) ->
 processes(Account, Opts, Caller) ->
     How = (maps:with([suspend, caller], Opts))#{attrs => [binary_unique], account => Account,
                                                 callers => [Caller]},
-    sonde_sweep:run(sonde_sweep:scan(account, 0, undefined, How), How).
+    sonde_scan:run(sonde_scan:scan(account, 0, undefined, How), How).
 
 sums(Account, Caller) ->
     sonde_helper:check_caller(Caller),
@@ -366,7 +366,7 @@ sums(Account, Caller) ->
 tables(Account, MaxRows, Caller) ->
     lists:sum([begin
                    sonde_helper:check_caller(Caller),
-                   case add(Account, table, sonde_tables:binaries(Tab, MaxRows)) of
+                   case add(Account, table, sonde_ets:binaries(Tab, MaxRows)) of
                        {too_large, _} -> 1;
                        _ -> 0
                    end

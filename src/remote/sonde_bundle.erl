@@ -1,7 +1,7 @@
 %% @private
 %% What there is to bring to another node: our modules and our shared objects, from the folder that
 %% this node loads them from, or from the archive that the command `sonde' is.
--module(sonde_files).
+-module(sonde_bundle).
 
 -export([ours/0, system/0, version/0]).
 -export_type([ours/0, object/0, system/0]).

@@ -1,7 +1,7 @@
 %% @private
 %% The text of a term as recon's traces show it: records and maps as sonde_rec and sonde_map were
 %% told, everything else as `~p' prints it. It is an iolist: characters beyond Latin-1 are escaped.
--module(sonde_text).
+-module(sonde_term_text).
 
 -export([format/1, format/3]).
 

@@ -1,7 +1,7 @@
 %% @private
 %% A file that nobody else reads, follows or finds half written: how a dump gets to the
 %% disk. What is in it comes from a fun, piece by piece.
--module(sonde_heap_file).
+-module(sonde_private_file).
 
 -include_lib("kernel/include/file.hrl").
 

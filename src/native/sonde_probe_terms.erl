@@ -1,7 +1,7 @@
 %% @private
 %% A probe that holds one thing of every kind, and what a walk over its heap must find: the words
 %% that its roots reach are those that a collection leaves.
--module(sonde_probe_things).
+-module(sonde_probe_terms).
 
 -export([hold_all/2, leave_garbage/2, small_slice/1, checks/1]).
 

@@ -2,7 +2,7 @@
 %% The processes that have the most of something, now or gained in a window of time. Both roads give
 %% `[{Value, Pid}]', largest first and for equal values the higher pid first; names and call sites
 %% are asked of the winners only.
--module(sonde_procs).
+-module(sonde_proc_count).
 
 -export([count/3, counts/3, largest/2, window/4, named/2]).
 -export_type([row/0]).
@@ -52,7 +52,7 @@ counts(Attrs, N, Self, Want) ->
 -spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
              #{self := boolean(), max_entries := pos_integer(), atom() => term()}) -> [row()].
 window(Attr, N, Ms, Opts) ->
-    sonde_again:run(fun() -> grown(Attr, N, Ms, Opts) end).
+    sonde_retry:run(fun() -> grown(Attr, N, Ms, Opts) end).
 
 grown(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
     Want = most(N + ?SPARE),
@@ -68,7 +68,7 @@ grown(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
 %% ---- what both roads share
 
 %% Where all can be read natively nothing but the winners leaves the native side. If one cannot,
-%% each process' values come out (sonde_each), those that can be read still natively.
+%% each process' values come out (sonde_every_process), those that can be read still natively.
 roads(Attrs) ->
     case lists:all(fun sonde_attr:is_native/1, Attrs) andalso sonde_vm:side() of
         native -> native;
@@ -132,7 +132,7 @@ names(Best) ->
 
 %% For each of the attributes.
 most_of(Attrs, Want, Self) ->
-    sonde_again:run(fun() -> largest(roads(Attrs), Attrs, Want, Self) end).
+    sonde_retry:run(fun() -> largest(roads(Attrs), Attrs, Want, Self) end).
 
 largest(native, Attrs, Want, Self) ->
     case scan(Attrs, top, Want, undefined, ?NO_LIMIT) of
@@ -142,11 +142,11 @@ largest(native, Attrs, Want, Self) ->
     end;
 largest(portable, Attrs, Want, Self) ->
     Add = fun(Pid, Values, [], Bests) ->
-                  [sonde_best:add({Value, Pid}, Best)
+                  [sonde_largest:add({Value, Pid}, Best)
                    || {Value, Best} <- lists:zip(Values, Bests)]
           end,
-    Bests = sonde_each:fold(Add, [sonde_best:new(Want) || _ <- Attrs], Attrs, []),
-    [with(own(Attr, Self), sonde_best:to_list(Best), Want)
+    Bests = sonde_every_process:fold(Add, [sonde_largest:new(Want) || _ <- Attrs], Attrs, []),
+    [with(own(Attr, Self), sonde_largest:to_list(Best), Want)
      || {Attr, Best} <- lists:zip(Attrs, Bests)].
 
 %% The first look, and who was largest in it.
@@ -159,10 +159,10 @@ first(portable, Attr, Want, Max) ->
     Pids = processes(),
     length(Pids) =< Max orelse error(system_limit),
     Look = fun(Pid, Value, {Values, Best}) ->
-                   {Values#{Pid => Value}, sonde_best:add({Value, Pid}, Best)}
+                   {Values#{Pid => Value}, sonde_largest:add({Value, Pid}, Best)}
            end,
-    {Values, Best} = fold(Look, {#{}, sonde_best:new(Want)}, Attr, Pids),
-    {portable, Values, sonde_best:to_list(Best)}.
+    {Values, Best} = fold(Look, {#{}, sonde_largest:new(Want)}, Attr, Pids),
+    {portable, Values, sonde_largest:to_list(Best)}.
 
 second(native, Attr, Want, Max, First) ->
     case scan([Attr], diff, Want, First, Max) of
@@ -172,11 +172,11 @@ second(native, Attr, Want, Max, First) ->
 second(portable, Attr, Want, _Max, First) ->
     Look = fun(Pid, Value, {Gone, Best}) ->
                    {Before, Rest} = take(Pid, Gone),
-                   {Rest, sonde_best:add({Value - Before, Pid}, Best)}
+                   {Rest, sonde_largest:add({Value - Before, Pid}, Best)}
            end,
-    {Gone, Best} = fold(Look, {First, sonde_best:new(Want)}, Attr, processes()),
-    Dead = maps:fold(fun(Pid, Value, Acc) -> sonde_best:add({Value, Pid}, Acc) end, Best, Gone),
-    sonde_best:to_list(Dead).
+    {Gone, Best} = fold(Look, {First, sonde_largest:new(Want)}, Attr, processes()),
+    Dead = maps:fold(fun(Pid, Value, Acc) -> sonde_largest:add({Value, Pid}, Acc) end, Best, Gone),
+    sonde_largest:to_list(Dead).
 
 %% As the portable side keeps a first look.
 remembered(First) ->

@@ -5,7 +5,7 @@
 %% shared object must be a file for the loader's sake: it is written into a new folder that only
 %% the node's user can enter, laid out like an application's, and the folder is removed as soon as
 %% it is loaded.
--module(sonde_load).
+-module(sonde_loader).
 
 -export([load/2, load_nif/3]).
 -export_type([node_result/0]).
@@ -55,7 +55,7 @@ bring_if_we_can(_Nodes, _Module, error) ->
 %% All nodes at the same time, each from a process of its own.
 bring(Nodes) ->
     lists:all(fun is_atom/1, Nodes) orelse error(badarg),
-    Ours = sonde_files:ours(),
+    Ours = sonde_bundle:ours(),
     Work = fun(Node) -> {Node, try to_node(Node, Ours) catch _:Why -> {error, Why} end} end,
     Until = erlang:monotonic_time(millisecond) + ?ALL_MS,
     sonde_helper:call(
@@ -82,7 +82,7 @@ to_node(Node, Ours) ->
 
 %% It may be lent (sonde_attach): then `sonde_nif' is there, and not to be taken away any more.
 keep(Node) ->
-    {Guest, Keep} = sonde_there:guest(sonde_janitor, keep),
+    {Guest, Keep} = sonde_remote_name:guest(sonde_janitor, keep),
     _ = [quietly(fun() -> call(Node, Guest, Keep, []) end)
          || call(Node, erlang, whereis, [sonde_janitor]) =/= undefined],
     ok.
@@ -136,7 +136,7 @@ same() ->
 
 %% @doc Loads the module with the shared object; of several that which fits. Throws the reason why
 %% not.
--spec load_nif(node(), sonde_files:object(), [{file:filename(), binary()}]) -> ok.
+-spec load_nif(node(), sonde_bundle:object(), [{file:filename(), binary()}]) -> ok.
 load_nif(Node, {Module, _, _} = Object, Libraries) ->
     %% Loading takes no old code out of the way of a module with `on_load'.
     _ = call(Node, code, purge, [Module]),

@@ -2,7 +2,7 @@
 %% ETS tables by what they hold: their own memory, their rows, and the binaries outside of heaps
 %% that their rows refer to, which `ets:info(_, memory)' leaves out. Official calls alone; private
 %% tables too.
--module(sonde_tables).
+-module(sonde_ets).
 
 -export([count/3, memory/2, binaries/2, row/1]).
 -export_type([attr/0, row/0, options/0, binary_row/0]).

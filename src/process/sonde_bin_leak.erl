@@ -6,7 +6,7 @@
 %% Native: count everybody; ask those that hold binaries, or have something waiting, to collect;
 %% count these again. Portable, and for who could not be read: a job for each process that asks,
 %% collects and asks again, as recon does one after the other.
--module(sonde_bin).
+-module(sonde_bin_leak).
 
 -export([rows/2, report/2]).
 -export_type([report/0, row/0, opts/0]).
@@ -47,7 +47,7 @@ in_helper(Work, #{deadline := Ms} = Opts) ->
     Start = now_ms(),
     %% The last tenth is for the second count and the names.
     Times = Opts#{start => Start, until => Start + Ms - Ms div 10, last => Start + Ms},
-    sonde_again:run(fun() ->
+    sonde_retry:run(fun() ->
                             Side = sonde_vm:side(),
                             sonde_helper:call(fun(Caller) ->
                                                       Work(Times#{side => Side, caller => Caller})
@@ -82,9 +82,9 @@ find(native, Want, #{collect := Collect} = Opts) ->
         Unread -> collect(Scan, Unread, Want, Opts)
     end;
 find({portable, _}, Want, Opts) ->
-    Found = sonde_helper:jobs(fun start/1, fun fold/3, #found{best = sonde_best:new(Want)},
+    Found = sonde_helper:jobs(fun start/1, fun fold/3, #found{best = sonde_largest:new(Want)},
                               [{whole, Pid} || Pid <- lists:delete(self(), processes())], Opts),
-    {sonde_best:to_list(Found#found.best), Found, 0}.
+    {sonde_largest:to_list(Found#found.best), Found, 0}.
 
 %% ---- one process as recon does it: a job of its own
 
@@ -127,14 +127,14 @@ collect(Scan, Unread, Want, Opts) ->
     Asked = maps:from_keys(Unread, []),
     Jobs = remembered(Scan, Asked, 0, [{whole, Pid} || Pid <- Unread]),
     Found = sonde_helper:jobs(fun start/1, fun fold/3,
-                              #found{scan = Scan, best = sonde_best:new(Want)}, Jobs, Opts),
+                              #found{scan = Scan, best = sonde_largest:new(Want)}, Jobs, Opts),
     ok = sonde_nif:scan_after(Scan),
     {Dropped, Mute} = case second_count(Scan, 0, Opts) of
                           {no_reader, Silent} -> ask_the_rest(Scan, dropped(Scan), Silent, Opts);
                           Silent -> {dropped(Scan), Silent}
                       end,
-    Best = lists:foldl(fun sonde_best:add/2, Found#found.best, Dropped),
-    {sonde_best:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
+    Best = lists:foldl(fun sonde_largest:add/2, Found#found.best, Dropped),
+    {sonde_largest:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
 
 %% A lazy list of those that the scan remembers; those with a job of their own come last, since they
 %% are the ones that may not answer.
@@ -161,9 +161,9 @@ start({collect, Pid}) ->
     Key.
 
 fold({whole, Pid}, {ok, Drop}, #found{best = Best, collected = Done} = Found) ->
-    Found#found{best = sonde_best:add({Drop, Pid}, Best), collected = Done + 1};
+    Found#found{best = sonde_largest:add({Drop, Pid}, Best), collected = Done + 1};
 fold({whole, Pid}, died, #found{best = Best} = Found) ->
-    Found#found{best = sonde_best:add({0, Pid}, Best)};
+    Found#found{best = sonde_largest:add({0, Pid}, Best)};
 fold({whole, _}, unanswered, #found{skipped = Skipped} = Found) ->
     Found#found{skipped = Skipped + 1};
 fold({whole, _}, _, Found) ->

@@ -1,7 +1,7 @@
 %% @private
 %% The line that says how far a long call is. A process of its own draws it, and nobody waits for
 %% that: what it is drawn on may be held by the very call.
--module(sonde_painter).
+-module(sonde_progress).
 
 -export([start/1, tell/3, stop/1]).
 -export([paint/1]).

@@ -1,7 +1,7 @@
 %% @private
 %% What our functions are called on a node: a node that sonde was only lent to has them in one module,
 %% `sonde_guest', in which function f of module m is 'm:f' (scripts/merge).
--module(sonde_there).
+-module(sonde_remote_name).
 
 -export([here/2, is_lent/0, on/3, guest/2]).
 

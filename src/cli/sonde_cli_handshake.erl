@@ -2,7 +2,7 @@
 %% The name by which a node knows itself, from the beginning of the handshake of distribution: it is
 %% said before anybody shows a cookie. We leave then, and the node takes it for a connection that
 %% broke.
--module(sonde_cli_ask).
+-module(sonde_cli_handshake).
 
 -export([name/2]).
 

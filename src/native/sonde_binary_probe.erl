@@ -3,7 +3,7 @@
 %% lies there, nor whether two are parts of the same one. So they are handed, many at a time, to a
 %% helper that holds nothing else: its list of binaries tells. Being handed on, a binary that was
 %% appended to loses its spare room.
--module(sonde_offheap).
+-module(sonde_binary_probe).
 
 -export([new/0, add/2, sum/1]).
 -export_type([found/0]).

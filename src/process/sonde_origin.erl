@@ -1,7 +1,7 @@
 %% @private
 %% Rows as people read them: with what a process of `proc_lib' began with (`dets:init/2'), where the
 %% VM knows only that it was `proc_lib:init_p/5'. Rows that calls return keep what recon has there.
--module(sonde_site).
+-module(sonde_origin).
 
 -export([call/2, attrs/2, rows/1, shown/2]).
 
@@ -14,7 +14,7 @@
 %% @doc What this process, which began with that call, began with for those who read it.
 -spec call(pid(), Call) -> Call when Call :: mfa() | undefined.
 call(Pid, {proc_lib, _, _} = Call) when node(Pid) =:= node() ->
-    Small = case sonde_each:one(Pid, [memory]) of
+    Small = case sonde_every_process:one(Pid, [memory]) of
                 {ok, [Memory]} -> Memory < ?SMALL;
                 undefined -> false
             end,

@@ -4,7 +4,7 @@
 %%
 %% No call of the VM has these numbers. So a process whose heap cannot be read is left out, and
 %% counted; with the native side off there is no answer at all.
--module(sonde_waste).
+-module(sonde_garbage).
 
 -export([proc_count/3, rows/3, options/0, bin_garbage/3, bin_waste/2, bin_slices/2]).
 -export([bin_owned/2]).
@@ -13,8 +13,8 @@
 -type opts() :: #{self := boolean(), max_words := non_neg_integer(),
                   timeout := non_neg_integer(), report := boolean(), suspend := boolean(),
                   atom() => term()}.
--type report() :: sonde_sweep:report().
--type rows() :: [sonde_procs:row()] | [{sonde_attr:attr(), [sonde_procs:row()]}].
+-type report() :: sonde_scan:report().
+-type rows() :: [sonde_proc_count:row()] | [{sonde_attr:attr(), [sonde_proc_count:row()]}].
 -type waste_row() ::
         {pid(), Bytes :: pos_integer(),
          [{worst, [{Visible :: non_neg_integer(), Pinned :: pos_integer(),
@@ -32,7 +32,7 @@
 -spec options() -> #{atom() => {term(), fun((term()) -> boolean())}}.
 options() ->
     Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    sonde_sweep:options(#{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
+    sonde_scan:options(#{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
                           timeout => {30000, Number}}).
 
 %% @doc The `N' largest of attributes some of which need heaps to be marked:
@@ -89,7 +89,7 @@ rows(Attrs, N, Opts) ->
 told(Attrs, N, #{self := Self} = Opts) when is_list(Attrs) ->
     {Heap, Other} = lists:partition(fun sonde_attr:is_heap/1, lists:usort(Attrs)),
     {Marked, Report} = marked(Heap, N, Opts),
-    ByAttr = maps:from_list(Marked ++ sonde_procs:counts(Other, N, Self)),
+    ByAttr = maps:from_list(Marked ++ sonde_proc_count:counts(Other, N, Self)),
     {[{Attr, map_get(Attr, ByAttr)} || Attr <- Attrs], Report};
 told(Attr, N, Opts) ->
     {[{Attr, Rows}], Report} = told([Attr], N, Opts),
@@ -121,7 +121,7 @@ garbage_attr(_) -> error(badarg).
 
 %% @doc The `N' processes with most binary memory that is theirs alone; without the caller, unless
 %% the options say so.
--spec bin_owned(non_neg_integer(), map()) -> {[sonde_procs:row()], report()}.
+-spec bin_owned(non_neg_integer(), map()) -> {[sonde_proc_count:row()], report()}.
 bin_owned(N, Opts) when is_integer(N), N >= 0 ->
     told(binary_exclusive, N, sonde_opts:read(Opts, options()));
 bin_owned(_, _) ->
@@ -169,9 +169,9 @@ positive({Rows, Report}) ->
     {[Row || {_, Value, _} = Row <- Rows, Value > 0], Report}.
 
 marked([], _N, #{suspend := Suspend}) ->
-    {[], sonde_sweep:report(Suspend)};
+    {[], sonde_scan:report(Suspend)};
 marked(Attrs, N, Opts) ->
-    sonde_again:run(fun() ->
+    sonde_retry:run(fun() ->
                             sonde_vm:must_be_native(),
                             looked(lists:member(binary_proportional, Attrs), Attrs, N,
                                    Opts#{caller => self()})
@@ -180,7 +180,7 @@ marked(Attrs, N, Opts) ->
 %% The caller is not at rest: for a row of its own it must wait for a helper. And a helper is needed
 %% where answers may come too late, so for a report, and to suspend.
 looked(_, Attrs, 0, #{suspend := Suspend}) ->
-    {[{Attr, []} || Attr <- Attrs], sonde_sweep:report(Suspend)};
+    {[{Attr, []} || Attr <- Attrs], sonde_scan:report(Suspend)};
 looked(true, Attrs, N, Opts) ->
     sonde_helper:call(fun(Caller) -> shares(Attrs, N, without(Opts), Caller) end);
 looked(false, Attrs, N, #{self := false, report := false, suspend := false} = Opts) ->
@@ -193,7 +193,7 @@ without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
 
 %% The part of a binary that a process has depends on all of its holders.
 shares(Attrs, N, #{suspend := Suspend, caller := Pid} = Opts, Caller) ->
-    sonde_account:shares(#{suspend => Suspend}, Caller, Pid,
+    sonde_bin_account:shares(#{suspend => Suspend}, Caller, Pid,
                          fun(Account) ->
                                  largest(Attrs, N, Opts#{callers => [Caller], account => Account})
                          end).
@@ -202,19 +202,19 @@ largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
     Want = min(N + ?SPARE, erlang:system_info(process_limit)),
     How = Opts#{until => Until, attrs => Attrs},
-    Scan = sonde_sweep:scan(top, Want, undefined, How),
-    Result = sonde_sweep:run(Scan, How),
+    Scan = sonde_scan:scan(top, Want, undefined, How),
+    Result = sonde_scan:run(Scan, How),
     {Late, Changed} = late(Result, How),
     Unread = #{missed => [{Pid, busy} || Pid <- Changed], suspended => [], unseen => 0,
                waiting => []},
-    {[{Attr, sonde_procs:named(N, best(Scan, I, Want,
+    {[{Attr, sonde_proc_count:named(N, best(Scan, I, Want,
                                        [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
       || {I, Attr} <- numbered(Attrs)],
-     sonde_sweep:report(sonde_sweep:merge(Result, Unread), Suspend)}.
+     sonde_scan:report(sonde_scan:merge(Result, Unread), Suspend)}.
 
 %% Who had not what the account says: the values of some of them, and who is not read.
 late(#{unseen := 0}, #{account := Account, callers := [Caller], attrs := Attrs} = How) ->
-    {Changed, Parts} = sonde_account:followed(Account, Caller),
+    {Changed, Parts} = sonde_bin_account:followed(Account, Caller),
     Others = beside(lists:usort(Attrs) -- [binary_proportional], maps:keys(Parts), How),
     Late = maps:intersect_with(fun(_, Part, Values) -> Values#{binary_proportional => Part} end,
                                Parts, Others),
@@ -229,7 +229,7 @@ beside(_Attrs, [], _How) ->
     #{};
 beside(Attrs, Pids, How) ->
     {Now, Later} = lists:split(min(?TOGETHER, length(Pids)), Pids),
-    Scan = sonde_sweep:scan(each, 0, Now, maps:remove(account, How#{attrs := Attrs})),
+    Scan = sonde_scan:scan(each, 0, Now, maps:remove(account, How#{attrs := Attrs})),
     Rows = [{Pid, maps:from_list(lists:zip(Attrs, Values))} || {Pid, Values} <- each(Scan, How, [])],
     maps:merge(maps:from_list(Rows), beside(Attrs, Later, How)).
 

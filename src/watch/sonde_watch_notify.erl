@@ -3,7 +3,7 @@
 %% event of telemetry where that is there, and to a callback. A process of its own, so that whoever
 %% listens can be slow, or crash, or hang, and the watcher does not notice. It ends with its
 %% watcher, and takes back the alarms.
--module(sonde_watch_tell).
+-module(sonde_watch_notify).
 
 -export([start/2, tell/2, upgrade/1, init/3, loop/1, listen/1, format/1]).
 
@@ -61,7 +61,7 @@ loop(#state{watcher = Watcher, alarms = Alarms} = State) ->
 
 %% What it began with, for people: a sweep takes the names as they are.
 with_its_call(#{what := {process, Pid}, attrs := Attrs} = Event) ->
-    Event#{attrs := sonde_site:attrs(Pid, Attrs)};
+    Event#{attrs := sonde_origin:attrs(Pid, Attrs)};
 with_its_call(Event) ->
     Event.
 

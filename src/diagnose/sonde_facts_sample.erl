@@ -2,7 +2,7 @@
 %% What most processes of a node are like, from a sample of them: no process of a crowd is large,
 %% and the crowd is. They are grouped by what they began with, those that began as a fun by what
 %% they do. Each process of the sample is asked for its names, and natively looked into.
--module(sonde_facts_crowd).
+-module(sonde_facts_sample).
 
 -export([first/2, unseen/1, last/3]).
 -export_type([crowd/0, group/0]).
@@ -36,11 +36,11 @@ first(Side, Caller) ->
 facts(Pids, Caller) ->
     Ask = fun(Some) ->
                   [{Pid, Values} || {Pid, {ok, Values}}
-                                        <- each(fun(P) -> sonde_each:one(P, ?ATTRS) end, Some,
+                                        <- each(fun(P) -> sonde_every_process:one(P, ?ATTRS) end, Some,
                                                 Caller)]
           end,
     maps:from_list([{Pid, maps:from_list(lists:zip(?ATTRS, Values))}
-                    || {Pid, Values} <- sonde_each:glance(Pids, ?ATTRS, Ask)]).
+                    || {Pid, Values} <- sonde_every_process:glance(Pids, ?ATTRS, Ask)]).
 
 %% `{What, Answer}' of all that answer soon: who is in a long native call does not.
 each(Fun, Whats, Caller) ->
@@ -66,7 +66,7 @@ unseen({_, Each, Members}) ->
 
 %% @doc At the end of the interval: who of them is still there, and did nothing. `Growers' are the
 %% rows of a window.
--spec last({term(), float(), [member()]}, [sonde_procs:row()], reference()) -> crowd().
+-spec last({term(), float(), [member()]}, [sonde_proc_count:row()], reference()) -> crowd().
 last({Side, Each, Members}, Growers, Caller) ->
     Later = facts([Pid || {Pid, _} <- Members], Caller),
     Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, map_get(Pid, Later))
@@ -100,7 +100,7 @@ born(Growers, Caller) ->
                 #{}, each(fun newborn/1, Growers, Caller)).
 
 newborn({Pid, Gained, _}) ->
-    case sonde_each:one(Pid, [memory]) of
+    case sonde_every_process:one(Pid, [memory]) of
         {ok, [Gained]} -> named(Pid, #{reductions => 0}, #{reductions => 0, memory => Gained});
         _ -> older
     end.
