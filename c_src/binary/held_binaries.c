@@ -10,11 +10,9 @@ enum { FLAG_MAGIC = 1 }; /* Binary.intern.flags, the first word: it is no binary
 
 enum stages { CHAINS, INNER, OUTER, PENDING, SUM, FREE, DONE };
 
-bool held_binaries_is_none(const struct vm *vm, const struct plan *plan, const struct view *view)
+bool held_binaries_is_none(const struct reading *rd)
 {
-    return (stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) |
-            stamp_word(plan, view, LF_mbuf)) == 0 &&
-           queue_is_empty(vm->lay, plan, view);
+    return offheap_is_none(rd) && queue_is_empty(rd);
 }
 
 /* ---- references ------------------------------------------------------------------------------- */
@@ -145,16 +143,15 @@ static enum status next_message(struct held_binaries *h, const struct vm *vm, st
     return tag != SIGNAL_EXTERNAL_MSG ? offheap_message(&h->offheap, vm, at, b) : ST_OK;
 }
 
-static enum status one_queue(struct held_binaries *h, const struct vm *vm, const struct plan *plan,
-                             const struct view *view, struct budget *b)
+static enum status one_queue(struct held_binaries *h, const struct reading *rd)
 {
     for (;;) {
-        enum status st = offheap_walk(&h->offheap, vm, plan, view, b);
+        enum status st = offheap_walk(&h->offheap, rd);
         if (st != ST_OK || h->message == 0)
             return st;
-        if (!budget_step(b))
+        if (!budget_step(rd->budget))
             return ST_TIMESLICE;
-        st = next_message(h, vm, b);
+        st = next_message(h, rd->vm, rd->budget);
         if (st != ST_OK)
             return st;
     }
@@ -189,12 +186,11 @@ static enum status sum(struct held_binaries *h, struct budget *b)
                                                                                      : ST_CHANGED;
 }
 
-void held_binaries_start(struct held_binaries *h, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, enum held_binaries_what what,
-                         const struct account *account)
+void held_binaries_start(struct held_binaries *h, const struct reading *rd,
+                         enum held_binaries_what what, const struct account *account)
 {
     h->what = what;
-    h->pid = view->pid;
+    h->pid = rd->view->pid;
     h->account = account;
     h->stage = CHAINS;
     h->queued = false;
@@ -204,7 +200,7 @@ void held_binaries_start(struct held_binaries *h, const struct vm *vm, const str
     h->steps = MESSAGES_MAX;
     h->at = 0;
     h->n = h->taken = 0;
-    offheap_start(&h->offheap, vm, plan, view, false);
+    offheap_start(&h->offheap, rd, false);
     h->offheap.blocks.max = HELD_BLOCKS_MAX;
     h->offheap.collect.steps = MESSAGES_MAX;
     h->offheap.magic = what == HELD_ALL;
@@ -221,45 +217,43 @@ void held_binaries_end(struct held_binaries *h)
     resource_types_free(&h->types);
 }
 
-static void enter_stage(struct held_binaries *h, const struct plan *plan, const struct view *view)
+static void enter_stage(struct held_binaries *h, const struct reading *rd)
 {
     h->queued = h->stage == INNER || h->stage == OUTER;
     if (h->stage == INNER)
-        h->message = stamp_word(plan, view, LF_sig_first);
+        h->message = stamp_word(rd, LF_sig_first);
     if (h->stage == OUTER)
-        h->message = stamp_word(plan, view, LF_inq_first);
+        h->message = stamp_word(rd, LF_inq_first);
     if (h->stage == SUM && h->what != HELD_UNIQUE)
         h->value = 0; /* until now that was all of them */
 }
 
-static enum status walk_stage(struct held_binaries *h, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status walk_stage(struct held_binaries *h, const struct reading *rd)
 {
     switch (h->stage) {
     case CHAINS:
-        return queue_is_walkable(vm->lay, plan, view) ? offheap_walk(&h->offheap, vm, plan, view, b)
-                                                      : ST_BUSY;
+        return queue_is_walkable(rd) ? offheap_walk(&h->offheap, rd) : ST_BUSY;
     case INNER:
     case OUTER:
-        return one_queue(h, vm, plan, view, b);
+        return one_queue(h, rd);
     case PENDING:
-        return take_rest(h, vm);
+        return take_rest(h, rd->vm);
     case SUM:
-        return h->what == HELD_EXCLUSIVE || h->what == HELD_SHARE ? sum(h, b) : ST_OK;
+        return h->what == HELD_EXCLUSIVE || h->what == HELD_SHARE ? sum(h, rd->budget) : ST_OK;
     default: /* the caller of ALL wants the entries */
-        return h->what == HELD_ALL || census_free_some(&h->binaries, b) ? ST_OK : ST_TIMESLICE;
+        return h->what == HELD_ALL || census_free_some(&h->binaries, rd->budget) ? ST_OK
+                                                                                 : ST_TIMESLICE;
     }
 }
 
-enum status held_binaries_walk(struct held_binaries *h, const struct vm *vm,
-                               const struct plan *plan, const struct view *view, struct budget *b)
+enum status held_binaries_walk(struct held_binaries *h, const struct reading *rd)
 {
     while (h->stage != DONE) {
-        enum status st = walk_stage(h, vm, plan, view, b);
+        enum status st = walk_stage(h, rd);
         if (st != ST_OK)
             return st == ST_ASK ? ST_TOO_LARGE : st;
         h->stage++;
-        enter_stage(h, plan, view);
+        enter_stage(h, rd);
     }
     return ST_OK;
 }

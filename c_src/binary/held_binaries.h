@@ -53,15 +53,13 @@ struct held_binaries {
 #define held_binaries_fields offheap_fields
 
 /* true: there is nothing, and the answer is 0. */
-bool held_binaries_is_none(const struct vm *vm, const struct plan *plan, const struct view *view);
+bool held_binaries_is_none(const struct reading *rd);
 
-void held_binaries_start(struct held_binaries *h, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, enum held_binaries_what what,
-                         const struct account *account);
+void held_binaries_start(struct held_binaries *h, const struct reading *rd,
+                         enum held_binaries_what what, const struct account *account);
 
 /* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: it has not what the account says. */
-enum status held_binaries_walk(struct held_binaries *h, const struct vm *vm,
-                               const struct plan *plan, const struct view *view, struct budget *b);
+enum status held_binaries_walk(struct held_binaries *h, const struct reading *rd);
 
 /* Also after a walk that did not finish. */
 void held_binaries_end(struct held_binaries *h);

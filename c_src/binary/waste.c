@@ -21,21 +21,19 @@ static const uint8_t order[][8] = {
 };
 
 /* Binaries of messages that wait are on no chain of the process, but seen. */
-static bool sees_messages(enum waste_what what, const struct plan *plan, const struct view *view)
+static bool sees_messages(enum waste_what what, const struct reading *rd)
 {
     return what == WASTE_UNSEEN &&
-           (stamp_word(plan, view, LF_sig_first) | stamp_word(plan, view, LF_inq_first)) != 0;
+           (stamp_word(rd, LF_sig_first) | stamp_word(rd, LF_inq_first)) != 0;
 }
 
-bool waste_is_none(enum waste_what what, const struct plan *plan, const struct view *view)
+bool waste_is_none(enum waste_what what, const struct reading *rd)
 {
-    return what != WASTE_HEAP && !sees_messages(what, plan, view) &&
-           (stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) |
-            stamp_word(plan, view, LF_mbuf)) == 0;
+    return what != WASTE_HEAP && !sees_messages(what, rd) && offheap_is_none(rd);
 }
 
-void waste_start(struct waste *w, const struct plan *plan, const struct view *view,
-                 enum waste_what what, uint64_t max_words)
+void waste_start(struct waste *w, const struct reading *rd, enum waste_what what,
+                 uint64_t max_words)
 {
     unsigned want = what >= WASTE_UNSEEN ? MARKING_VISIBLE | MARKING_SLICES : 0;
     want |= what == WASTE_ACCOUNT ? MARKING_HISTOGRAM | MARKING_LITERALS : 0;
@@ -51,7 +49,7 @@ void waste_start(struct waste *w, const struct plan *plan, const struct view *vi
     w->now = (struct pinned){0};
     w->pinned = NULL;
     w->offheap.blocks.list = NULL;
-    marking_start(&w->heap, plan, view, want, max_words);
+    marking_start(&w->heap, rd, want, max_words);
 }
 
 void waste_end(struct waste *w)
@@ -109,29 +107,26 @@ static enum status tally_entry(void *ctx, const struct vm *vm, uintptr_t entry)
     return ST_OK;
 }
 
-static void start_chains(struct waste *w, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, offheap_each *each)
+static void start_chains(struct waste *w, const struct reading *rd, offheap_each *each)
 {
     offheap_end(&w->offheap);
-    offheap_start(&w->offheap, vm, plan, view, false);
+    offheap_start(&w->offheap, rd, false);
     w->offheap.blocks.max = MARKING_BLOCKS_MAX;
     w->offheap.collect.steps = MESSAGES_MAX;
     w->offheap.each = each;
     w->offheap.ctx = w;
 }
 
-static enum status walk_chains(struct waste *w, const struct vm *vm, const struct plan *plan,
-                               const struct view *view, struct budget *b)
+static enum status walk_chains(struct waste *w, const struct reading *rd)
 {
-    enum status st = offheap_walk(&w->offheap, vm, plan, view, b);
+    enum status st = offheap_walk(&w->offheap, rd);
     return st == ST_ASK ? ST_TOO_LARGE : st;
 }
 
-static enum status any(struct waste *w, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b)
+static enum status any(struct waste *w, const struct reading *rd)
 {
-    enum status st = walk_chains(w, vm, plan, view, b);
-    if (st == ST_OK && !sees_messages(w->what, plan, view)) /* none: that is all */
+    enum status st = walk_chains(w, rd);
+    if (st == ST_OK && !sees_messages(w->what, rd)) /* none: that is all */
         while (order[w->what][w->stage + 1] != DONE)
             w->stage++;
     return st == ST_GONE ? ST_OK : st;
@@ -255,20 +250,19 @@ static enum status merge(struct waste *w, const struct vm *vm, struct budget *b)
 
 /* ---- stages -------------------------------------------------------------------------------------- */
 
-static enum status enter_stage(struct waste *w, const struct vm *vm, const struct plan *plan,
-                               const struct view *view)
+static enum status enter_stage(struct waste *w, const struct reading *rd)
 {
     switch (order[w->what][w->stage]) {
     case ANY:
-        start_chains(w, vm, plan, view, any_entry);
+        start_chains(w, rd, any_entry);
         return ST_OK;
     case COUNT:
-        start_chains(w, vm, plan, view, count_entry);
+        start_chains(w, rd, count_entry);
         return ST_OK;
     case CLEAR:
         return start_tallies(w);
     case MATCH:
-        start_chains(w, vm, plan, view, tally_entry);
+        start_chains(w, rd, tally_entry);
         return ST_OK;
     default:
         w->slot = 0;
@@ -276,26 +270,25 @@ static enum status enter_stage(struct waste *w, const struct vm *vm, const struc
     }
 }
 
-static enum status walk_stage(struct waste *w, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status walk_stage(struct waste *w, const struct reading *rd)
 {
     switch (order[w->what][w->stage]) {
     case ANY:
-        return any(w, vm, plan, view, b);
+        return any(w, rd);
     case MARK:
-        return marking_walk(&w->heap, vm, plan, view, b);
+        return marking_walk(&w->heap, rd);
     case CLEAR:
-        return clear(w, b);
+        return clear(w, rd->budget);
     case SUM:
-        return sum(w, vm, b);
+        return sum(w, rd->vm, rd->budget);
     case SORT:
-        return slices_sort(w->heap.slices, b) ? ST_OK : ST_TIMESLICE;
+        return slices_sort(w->heap.slices, rd->budget) ? ST_OK : ST_TIMESLICE;
     case GROUPS:
-        return groups(w, b);
+        return groups(w, rd->budget);
     case MERGE:
-        return merge(w, vm, b);
+        return merge(w, rd->vm, rd->budget);
     default:
-        return walk_chains(w, vm, plan, view, b);
+        return walk_chains(w, rd);
     }
 }
 
@@ -314,14 +307,13 @@ static enum status leave_stage(struct waste *w)
     return ST_OK;
 }
 
-enum status waste_walk(struct waste *w, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b)
+enum status waste_walk(struct waste *w, const struct reading *rd)
 {
     while (order[w->what][w->stage] != DONE) {
-        enum status st = w->entered ? ST_OK : enter_stage(w, vm, plan, view);
+        enum status st = w->entered ? ST_OK : enter_stage(w, rd);
         w->entered = true;
         if (st == ST_OK)
-            st = walk_stage(w, vm, plan, view, b);
+            st = walk_stage(w, rd);
         if (st == ST_OK)
             st = leave_stage(w);
         if (st != ST_OK)
@@ -332,25 +324,22 @@ enum status waste_walk(struct waste *w, const struct vm *vm, const struct plan *
 
 /* ---- one process alone ------------------------------------------------------------------------------ */
 
-static void slices_start(void *w, const struct plan *plan, const struct view *view,
-                         const struct look_args *args)
+static void slices_start(void *w, const struct reading *rd, const struct look_args *args)
 {
     struct waste *s = w;
-    waste_start(s, plan, view, WASTE_SLICES, args->max_words);
+    waste_start(s, rd, WASTE_SLICES, args->max_words);
     if (args->max_entries != 0)
         s->heap.max_slices = args->max_entries;
 }
 
-static void account_start(void *w, const struct plan *plan, const struct view *view,
-                          const struct look_args *args)
+static void account_start(void *w, const struct reading *rd, const struct look_args *args)
 {
-    waste_start(w, plan, view, WASTE_ACCOUNT, args->max_words);
+    waste_start(w, rd, WASTE_ACCOUNT, args->max_words);
 }
 
-static enum status slices_walk(void *w, const struct vm *vm, const struct plan *plan,
-                               const struct view *view, struct budget *b)
+static enum status slices_walk(void *w, const struct reading *rd)
 {
-    return waste_walk(w, vm, plan, view, b);
+    return waste_walk(w, rd);
 }
 
 static void slices_progress(const void *w, uint64_t *done, uint64_t *total)

@@ -56,15 +56,14 @@ struct waste {
 };
 
 /* true: there is nothing, and the answer is 0. */
-bool waste_is_none(enum waste_what what, const struct plan *plan, const struct view *view);
+bool waste_is_none(enum waste_what what, const struct reading *rd);
 
 /* The plan is one for marking_fields. */
-void waste_start(struct waste *w, const struct plan *plan, const struct view *view,
-                 enum waste_what what, uint64_t max_words);
+void waste_start(struct waste *w, const struct reading *rd, enum waste_what what,
+                 uint64_t max_words);
 
 /* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM. */
-enum status waste_walk(struct waste *w, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b);
+enum status waste_walk(struct waste *w, const struct reading *rd);
 
 /* Also after a walk that did not finish. */
 void waste_end(struct waste *w);

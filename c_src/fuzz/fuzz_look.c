@@ -53,18 +53,18 @@ static void take(struct snapshot *s, struct written *out)
 }
 
 /* out: NULL, or it is a snapshot. */
-static enum status go(const struct walker *walker, void *w, const struct vm *vm,
-                      const struct plan *plan, const struct view *view,
+static enum status go(const struct walker *walker, void *w, struct reading rd,
                       const struct look_args *args, uint32_t steps, struct written *out)
 {
     enum status st = ST_TIMESLICE;
     uint64_t done;
     uint64_t total;
-    walker->start(w, plan, view, args);
+    walker->start(w, &rd, args);
     for (uint64_t i = 0; st == ST_TIMESLICE || (st == ST_ASK && out); i++) {
         must_look(i < LOOK_READS, "more turns than reads:");
         struct budget b = {steps, false};
-        st = walker->walk(w, vm, plan, view, &b);
+        rd.budget = &b;
+        st = walker->walk(w, &rd);
         walker->progress(w, &done, &total);
         if (st == ST_ASK && out)
             take(w, out);
@@ -457,6 +457,7 @@ static void look_still(const struct image *img, const struct asking *a, size_t s
 {
     const uint32_t steps[] = {UINT32_MAX, STEPS_LEAST, STEPS_LEAST + img->steps};
     struct view view;
+    const struct reading rd = {&img->vm, &a->plan, &view, NULL};
     fuzz_begin(img, false, 0);
     model(img, a, proc);
     for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -467,7 +468,7 @@ static void look_still(const struct image *img, const struct asking *a, size_t s
         void *w = malloc(a->walker->size);
         must_look(w != NULL, "no memory for a walker:");
         memset(w, 0xAA, a->walker->size);
-        enum status st = go(a->walker, w, &img->vm, &a->plan, &view, &a->args, steps[i], out);
+        enum status st = go(a->walker, w, rd, &a->args, steps[i], out);
         if (out)
             out->text[out->n] = 0;
         if (out && st != ST_OK)
@@ -475,7 +476,7 @@ static void look_still(const struct image *img, const struct asking *a, size_t s
         compare(img, a, proc, w, st, out, i == 0);
         a->walker->end(w);
         free(w);
-        must_look(stamp_close(&img->vm, &a->plan, &view) == ST_OK, "torn, and nothing changed:");
+        must_look(stamp_close(&rd) == ST_OK, "torn, and nothing changed:");
     }
 }
 
@@ -488,6 +489,7 @@ static void look_running(const struct image *img, const struct asking *a, size_t
     uint64_t before;
     uint64_t after;
     struct view view;
+    const struct reading rd = {&img->vm, &a->plan, &view, NULL};
     fuzz_begin(img, true, LOOK_READS);
     if (stamp_open(&img->vm, &a->plan, slot, proc, &view) != ST_OK)
         return;
@@ -495,13 +497,12 @@ static void look_running(const struct image *img, const struct asking *a, size_t
     bool settled = model_reach_stamp(&img->vm, proc, &before);
     void *w = malloc(a->walker->size);
     must_look(w != NULL, "no memory for a walker:");
-    (void)go(a->walker, w, &img->vm, &a->plan, &view, &a->args, STEPS_LEAST + img->steps,
-             page(a, true));
+    (void)go(a->walker, w, rd, &a->args, STEPS_LEAST + img->steps, page(a, true));
     a->walker->end(w);
     free(w);
     unsigned walked = memory_changed();
     bool same = model_reach_stamp(&img->vm, proc, &after) && settled && before == after;
-    enum status st = stamp_close(&img->vm, &a->plan, &view);
+    enum status st = stamp_close(&rd);
     if (opened > 0 || memory_changed() != walked || a->what == LOOK_MAILBOX)
         return;
     must_look(st != ST_OK || same, "it moved, and is not torn:");

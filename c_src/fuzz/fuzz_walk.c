@@ -269,16 +269,16 @@ static unsigned mark_want(const struct image *img)
     return wants[img->mode >> 5 & 3];
 }
 
-static enum status mark_all(struct marking *h, const struct vm *vm, const struct plan *plan,
-                            const struct view *view, unsigned want, uint32_t steps)
+static enum status mark_all(struct marking *h, struct reading rd, unsigned want, uint32_t steps)
 {
     enum status st = ST_TIMESLICE;
-    marking_start(h, plan, view, want, MARK_WORDS);
+    marking_start(h, &rd, want, MARK_WORDS);
     h->max_slices = MARK_SLICES;
     for (uint64_t i = 0; st == ST_TIMESLICE; i++) {
         must_mark(i < MARK_READS, "more turns than reads");
         struct budget b = {steps, false};
-        st = marking_walk(h, vm, plan, view, &b);
+        rd.budget = &b;
+        st = marking_walk(h, &rd);
     }
     return st;
 }
@@ -331,6 +331,7 @@ static void mark_still(const struct image *img, const struct plan *plan, size_t 
     static struct reach r;
     const uint32_t steps[] = {UINT32_MAX, 1, img->steps};
     struct view view;
+    const struct reading rd = {&img->vm, plan, &view, NULL};
     struct marking h;
     fuzz_begin(img, false, 0);
     model_reach(&img->vm, proc, mark_want(img), MARK_WORDS, MARK_SLICES, &r);
@@ -338,10 +339,10 @@ static void mark_still(const struct image *img, const struct plan *plan, size_t 
         fuzz_begin(img, false, MARK_READS);
         if (stamp_open(&img->vm, plan, slot, proc, &view) != ST_OK)
             return;
-        enum status st = mark_all(&h, &img->vm, plan, &view, r.want, steps[i]);
+        enum status st = mark_all(&h, rd, r.want, steps[i]);
         compare_mark(&h, st, &r);
         marking_end(&h);
-        must_mark(stamp_close(&img->vm, plan, &view) == ST_OK, "torn, and nothing changed");
+        must_mark(stamp_close(&rd) == ST_OK, "torn, and nothing changed");
     }
 }
 
@@ -352,6 +353,7 @@ static void mark_running(const struct image *img, const struct plan *plan, size_
     uint64_t before;
     uint64_t after;
     struct view view;
+    const struct reading rd = {&img->vm, plan, &view, NULL};
     struct marking h;
     fuzz_begin(img, true, MARK_READS);
     if (stamp_open(&img->vm, plan, slot, proc, &view) != ST_OK)
@@ -359,12 +361,12 @@ static void mark_running(const struct image *img, const struct plan *plan, size_
     unsigned opened = memory_changed();
     bool settled = model_reach_stamp(&img->vm, proc, &before);
     must_mark(settled || memory_still() < 2, "opened, and not settled");
-    (void)mark_all(&h, &img->vm, plan, &view, mark_want(img), img->steps);
+    (void)mark_all(&h, rd, mark_want(img), img->steps);
     marking_end(&h);
     unsigned walked = memory_changed();
     settled = model_reach_stamp(&img->vm, proc, &after);
     bool there = word_at(img->vm.tab.tab + slot * 8) == proc;
-    enum status st = stamp_close(&img->vm, plan, &view);
+    enum status st = stamp_close(&rd);
     if (opened > 0 || memory_changed() != walked)
         return;
     must_mark(st != ST_OK || (there && settled && before == after), "it moved, and is not torn");

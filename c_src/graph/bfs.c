@@ -74,15 +74,14 @@ static enum status others_of_roots(struct bfs *r, struct budget *b)
     return ST_GONE;
 }
 
-static enum status from_roots(struct bfs *r, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status from_roots(struct bfs *r, const struct reading *rd)
 {
     struct link link;
     enum status st = r->inside_done ? ST_GONE : ST_OK;
-    while (st == ST_OK && (st = graph_root(r->g, &r->roots, vm, plan, view, b, &link)) == ST_OK)
+    while (st == ST_OK && (st = graph_root(r->g, &r->roots, rd, &link)) == ST_OK)
         st = found(r, NODE_AREA + r->roots.root, link.mark);
     r->inside_done = st == ST_GONE;
-    return st == ST_GONE ? others_of_roots(r, b) : st;
+    return st == ST_GONE ? others_of_roots(r, rd->budget) : st;
 }
 
 static enum status from_node(struct bfs *r, const struct vm *vm, struct budget *b)
@@ -110,17 +109,16 @@ static enum status from_node(struct bfs *r, const struct vm *vm, struct budget *
     return st == ST_GONE ? others(r, node, b) : st;
 }
 
-enum status bfs_walk(struct bfs *r, const struct vm *vm, const struct plan *plan,
-                     const struct view *view, struct budget *b)
+enum status bfs_walk(struct bfs *r, const struct reading *rd)
 {
     if (!r->rooted) {
-        enum status st = from_roots(r, vm, plan, view, b);
+        enum status st = from_roots(r, rd);
         if (st != ST_GONE)
             return st;
         r->rooted = true;
     }
     while (r->at < r->n && !satisfied(r)) {
-        enum status st = from_node(r, vm, b);
+        enum status st = from_node(r, rd->vm, rd->budget);
         if (st != ST_GONE)
             return st == ST_OK && satisfied(r) ? ST_OK : st;
         r->entered = false;

@@ -27,7 +27,6 @@ struct bfs {
 void bfs_start(struct bfs *r, const struct graph *g, uint32_t *value, uint32_t *queue);
 
 /* OK, TIMESLICE, TORN. */
-enum status bfs_walk(struct bfs *r, const struct vm *vm, const struct plan *plan,
-                     const struct view *view, struct budget *b);
+enum status bfs_walk(struct bfs *r, const struct reading *rd);
 
 #endif

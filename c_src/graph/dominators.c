@@ -123,13 +123,12 @@ static void start_areas(struct dominators *d)
     d->end = d->nodes;
 }
 
-static enum status take_roots(struct dominators *d, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status take_roots(struct dominators *d, const struct reading *rd)
 {
     struct link link;
     enum status st;
-    while ((st = graph_root(d->g, &d->roots, vm, plan, view, b, &link)) == ST_OK) {
-        if (!meet(d, NODE_AREA + d->roots.root, &link, b))
+    while ((st = graph_root(d->g, &d->roots, rd, &link)) == ST_OK) {
+        if (!meet(d, NODE_AREA + d->roots.root, &link, rd->budget))
             return ST_TORN;
     }
     return st == ST_GONE ? ST_OK : st;
@@ -210,12 +209,11 @@ static enum status count(struct dominators *d, const struct vm *vm, struct budge
     }
 }
 
-static enum status count_roots(struct dominators *d, const struct vm *vm, const struct plan *plan,
-                               const struct view *view, struct budget *b)
+static enum status count_roots(struct dominators *d, const struct reading *rd)
 {
     struct link link;
     enum status st;
-    while ((st = graph_root(d->g, &d->roots, vm, plan, view, b, &link)) == ST_OK &&
+    while ((st = graph_root(d->g, &d->roots, rd, &link)) == ST_OK &&
            (st = count_link(d, &link)) == ST_OK) {
     }
     return st == ST_GONE ? ST_OK : st;
@@ -263,36 +261,34 @@ static enum status add(struct dominators *d, const struct vm *vm, struct budget 
 
 /* ---- stages --------------------------------------------------------------------------------- */
 
-static enum status make_stage(struct dominators *d, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status make_stage(struct dominators *d, const struct reading *rd)
 {
     switch (d->stage) {
     case ALLOCATE:
         return allocate(d);
     case CLEAR:
-        return fill(d->waiting, d->nodes, &d->done, 0, b);
+        return fill(d->waiting, d->nodes, &d->done, 0, rd->budget);
     case CLEAR_IDOM:
-        return fill(d->idom, d->nodes, &d->done, NODE_NONE, b);
+        return fill(d->idom, d->nodes, &d->done, NODE_NONE, rd->budget);
     case COUNT:
-        return count(d, vm, b);
+        return count(d, rd->vm, rd->budget);
     case COUNT_ROOTS:
-        return count_roots(d, vm, plan, view, b);
+        return count_roots(d, rd);
     case TAKE_ROOTS:
-        return take_roots(d, vm, plan, view, b);
+        return take_roots(d, rd);
     case TAKE:
-        return take(d, vm, b);
+        return take(d, rd->vm, rd->budget);
     case FORGET:
-        return fill(d->retained, d->nodes, &d->done, 0, b);
+        return fill(d->retained, d->nodes, &d->done, 0, rd->budget);
     default:
-        return add(d, vm, b);
+        return add(d, rd->vm, rd->budget);
     }
 }
 
-enum status dominators_make(struct dominators *d, const struct vm *vm, const struct plan *plan,
-                            const struct view *view, struct budget *b)
+enum status dominators_make(struct dominators *d, const struct reading *rd)
 {
     while (d->stage != DONE) {
-        enum status st = make_stage(d, vm, plan, view, b);
+        enum status st = make_stage(d, rd);
         if (st != ST_OK)
             return st;
         d->done = 0;

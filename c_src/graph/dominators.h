@@ -36,8 +36,7 @@ struct dominators {
 void dominators_start(struct dominators *d, struct graph *g);
 
 /* After graph_make was OK. OK, TIMESLICE, TORN, NOMEM. */
-enum status dominators_make(struct dominators *d, const struct vm *vm, const struct plan *plan,
-                            const struct view *view, struct budget *b);
+enum status dominators_make(struct dominators *d, const struct reading *rd);
 
 void dominators_end(struct dominators *d);
 

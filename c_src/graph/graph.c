@@ -244,15 +244,14 @@ static enum status pairs(struct graph *g, const struct vm *vm, struct budget *b)
     return ST_OK;
 }
 
-static enum status dictionary(struct graph *g, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status dictionary(struct graph *g, const struct reading *rd)
 {
     for (;;) {
         struct link link;
-        enum status st = pairs(g, vm, b);
+        enum status st = pairs(g, rd->vm, rd->budget);
         if (st != ST_OK)
             return st;
-        st = graph_root(g, &g->roots, vm, plan, view, b, &link);
+        st = graph_root(g, &g->roots, rd, &link);
         if (st != ST_OK)
             return st == ST_GONE ? ST_OK : st;
         if (g->roots.root != ROOT_DICTIONARY)
@@ -262,12 +261,11 @@ static enum status dictionary(struct graph *g, const struct vm *vm, const struct
     }
 }
 
-static enum status roots(struct graph *g, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, struct budget *b)
+static enum status roots(struct graph *g, const struct reading *rd)
 {
     struct link link;
     enum status st;
-    while ((st = graph_root(g, &g->roots, vm, plan, view, b, &link)) == ST_OK)
+    while ((st = graph_root(g, &g->roots, rd, &link)) == ST_OK)
         set(g->head, link.mark);
     return st == ST_GONE ? ST_OK : st;
 }
@@ -283,34 +281,32 @@ static enum status count(struct graph *g, struct budget *b)
     return ST_OK;
 }
 
-static enum status make_stage(struct graph *g, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status make_stage(struct graph *g, const struct reading *rd)
 {
     switch (g->stage) {
     case ALLOCATE:
         return allocate(g);
     case CLEAR:
-        return clear(g, b);
+        return clear(g, rd->budget);
     case MAPS:
-        return sweep(g, vm, b, inner_of_map);
+        return sweep(g, rd->vm, rd->budget, inner_of_map);
     case TUPLES:
-        return g->collisions ? sweep(g, vm, b, inner_of_tuple) : ST_OK;
+        return g->collisions ? sweep(g, rd->vm, rd->budget, inner_of_tuple) : ST_OK;
     case DICTIONARY:
-        return dictionary(g, vm, plan, view, b);
+        return dictionary(g, rd);
     case LINKS:
-        return sweep(g, vm, b, head_or_part);
+        return sweep(g, rd->vm, rd->budget, head_or_part);
     case ROOTS:
-        return roots(g, vm, plan, view, b);
+        return roots(g, rd);
     default:
-        return count(g, b);
+        return count(g, rd->budget);
     }
 }
 
-enum status graph_make(struct graph *g, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b)
+enum status graph_make(struct graph *g, const struct reading *rd)
 {
     while (g->stage != DONE) {
-        enum status st = make_stage(g, vm, plan, view, b);
+        enum status st = make_stage(g, rd);
         if (st != ST_OK)
             return st;
         if (++g->stage == DONE)
@@ -326,13 +322,12 @@ enum status graph_make(struct graph *g, const struct vm *vm, const struct plan *
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-enum status graph_root(const struct graph *g, struct roots *roots, const struct vm *vm,
-                       const struct plan *plan, const struct view *view, struct budget *b,
+enum status graph_root(const struct graph *g, struct roots *roots, const struct reading *rd,
                        struct link *link)
 {
     uint64_t word;
     enum status st;
-    while ((st = roots_next(roots, vm, plan, view, b, &word)) == ST_OK) {
+    while ((st = roots_next(roots, rd, &word)) == ST_OK) {
         st = edges_link(g->heap, word, link);
         link->at = roots->at - 8;
         /* what the roots lead to has become a node, unless they changed since */

@@ -53,8 +53,7 @@ struct graph {
 void graph_start(struct graph *g, struct marking *h);
 
 /* After marking_walk was OK. OK, TIMESLICE (call again), TORN, NOMEM, TOO_LARGE. */
-enum status graph_make(struct graph *g, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b);
+enum status graph_make(struct graph *g, const struct reading *rd);
 
 /* Also of what was not made to the end. */
 void graph_end(struct graph *g);
@@ -114,8 +113,7 @@ enum status inside_next(const struct graph *g, const struct vm *vm, struct insid
                         struct budget *b, struct link *link);
 
 /* The next root word that leads to a node; before the graph is made, to an object. OK, GONE, TIMESLICE, TORN. */
-enum status graph_root(const struct graph *g, struct roots *roots, const struct vm *vm,
-                       const struct plan *plan, const struct view *view, struct budget *b,
+enum status graph_root(const struct graph *g, struct roots *roots, const struct reading *rd,
                        struct link *link);
 
 #endif

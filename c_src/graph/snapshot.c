@@ -64,14 +64,13 @@ static const char head[] =
     "\"weak\"],\"string_or_number\",\"node\"]},"
     "\"node_count\":%llu,\"edge_count\":%llu,\"trace_function_count\":0},\n\"nodes\":[";
 
-static void start(void *w, const struct plan *plan, const struct view *view,
-                  const struct look_args *args)
+static void start(void *w, const struct reading *rd, const struct look_args *args)
 {
     struct snapshot *s = w;
     memset(s, 0, sizeof *s);
     s->want = args->want;
     s->max_nodes = args->max_entries;
-    marking_start(&s->heap, plan, view, 0, args->max_words);
+    marking_start(&s->heap, rd, 0, args->max_words);
     graph_start(&s->graph, &s->heap);
     dominators_start(&s->dominators, &s->graph);
     prune_start(&s->fold, &s->graph, &s->dominators, args->max_entries);
@@ -228,10 +227,9 @@ static enum status forget(struct snapshot *s, struct budget *b)
 }
 
 /* Every node was found, or there is no telling how many. */
-static enum status search(struct snapshot *s, const struct vm *vm, const struct plan *plan,
-                          const struct view *view, struct budget *b)
+static enum status search(struct snapshot *s, const struct reading *rd)
 {
-    enum status st = bfs_walk(&s->breadth, vm, plan, view, b);
+    enum status st = bfs_walk(&s->breadth, rd);
     if (st != ST_OK)
         return st;
     s->nodes = (uint64_t)first_number(s) + s->n + (s->folds ? s->fold.owners : 0);
@@ -525,8 +523,7 @@ static enum status other_edges(struct snapshot *s, uint32_t node, struct budget 
 }
 
 /* The areas one after the other: all roots are gone through for each. */
-static enum status area_edges(struct snapshot *s, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status area_edges(struct snapshot *s, const struct reading *rd)
 {
     for (; s->at < ROOT_COUNT; s->at++) {
         struct link link;
@@ -535,7 +532,7 @@ static enum status area_edges(struct snapshot *s, const struct vm *vm, const str
         while (st == ST_OK) {
             if (full(s))
                 return ST_ASK;
-            st = graph_root(&s->graph, &s->roots, vm, plan, view, b, &link);
+            st = graph_root(&s->graph, &s->roots, rd, &link);
             if (st != ST_OK || s->roots.root != s->at || !prune_keeps(&s->fold, link.mark))
                 continue;
             path_step_root(&s->roots, &step);
@@ -546,7 +543,7 @@ static enum status area_edges(struct snapshot *s, const struct vm *vm, const str
         if (!s->entered && s->folds)
             s->other = prune_links(&s->fold, NODE_AREA + s->at, &s->others);
         s->entered = true;
-        st = other_edges(s, NODE_AREA + s->at, b);
+        st = other_edges(s, NODE_AREA + s->at, rd->budget);
         if (st != ST_OK)
             return st;
         s->entered = false;
@@ -624,66 +621,62 @@ static bool too_many(const struct snapshot *s)
     return s->graph.nodes > s->max_nodes;
 }
 
-static enum status prepare(struct snapshot *s, const struct vm *vm, const struct plan *plan,
-                           const struct view *view, struct budget *b)
+static enum status prepare(struct snapshot *s, const struct reading *rd)
 {
     switch (s->stage) {
     case WALK:
-        return marking_walk(&s->heap, vm, plan, view, b);
+        return marking_walk(&s->heap, rd);
     case MAKE:
-        return graph_make(&s->graph, vm, plan, view, b);
+        return graph_make(&s->graph, rd);
     case DOMINATE:
-        return too_many(s) ? dominators_make(&s->dominators, vm, plan, view, b) : ST_OK;
+        return too_many(s) ? dominators_make(&s->dominators, rd) : ST_OK;
     case FOLD:
-        return too_many(s) ? prune_make(&s->fold, vm, b) : ST_OK;
+        return too_many(s) ? prune_make(&s->fold, rd->vm, rd->budget) : ST_OK;
     case ALLOCATE:
         return allocate(s);
     case FORGET:
-        return forget(s, b);
+        return forget(s, rd->budget);
     default:
-        return search(s, vm, plan, view, b);
+        return search(s, rd);
     }
 }
 
-static enum status write_stage(struct snapshot *s, const struct vm *vm, const struct plan *plan,
-                               const struct view *view, struct budget *b)
+static enum status write_stage(struct snapshot *s, const struct reading *rd)
 {
     switch (s->stage) {
     case HEAD:
         put_head(s);
         return put_areas(s);
     case NODES:
-        return nodes(s, vm, b);
+        return nodes(s, rd->vm, rd->budget);
     case FOLDED_AREAS:
         folded_areas(s);
         return ST_OK;
     case FOLDED_NODES:
-        return folded_nodes(s, b);
+        return folded_nodes(s, rd->budget);
     case EDGES_HEAD:
         put_edges_head(s);
         root_edges(s);
         return ST_OK;
     case AREA_EDGES:
-        return area_edges(s, vm, plan, view, b);
+        return area_edges(s, rd);
     case SHARED_EDGES:
-        return shared_edges(s, b);
+        return shared_edges(s, rd->budget);
     case EDGES:
-        return edges(s, vm, b);
+        return edges(s, rd->vm, rd->budget);
     case TAIL:
         put_text(s, "],\n\"strings\":[");
         return ST_OK;
     default:
-        return values(s, vm, b);
+        return values(s, rd->vm, rd->budget);
     }
 }
 
-static enum status walk(void *w, const struct vm *vm, const struct plan *plan,
-                        const struct view *view, struct budget *b)
+static enum status walk(void *w, const struct reading *rd)
 {
     struct snapshot *s = w;
     while (s->stage != DONE) {
-        enum status st =
-            s->stage < HEAD ? prepare(s, vm, plan, view, b) : write_stage(s, vm, plan, view, b);
+        enum status st = s->stage < HEAD ? prepare(s, rd) : write_stage(s, rd);
         if (st != ST_OK)
             return st;
         s->stage++;

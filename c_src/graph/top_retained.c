@@ -28,13 +28,12 @@ enum stages {
 static const struct preview_limits of_row = {3, 10, 100};
 static const struct preview_limits of_key = {2, 5, 20};
 
-static void start(void *w, const struct plan *plan, const struct view *view,
-                  const struct look_args *args)
+static void start(void *w, const struct reading *rd, const struct look_args *args)
 {
     struct top_retained *l = w;
     memset(l, 0, sizeof *l);
     l->want = args->want;
-    marking_start(&l->heap, plan, view, 0, args->max_words);
+    marking_start(&l->heap, rd, 0, args->max_words);
     graph_start(&l->graph, &l->heap);
     dominators_start(&l->dominators, &l->graph);
     top_n_init(&l->top, args->max_entries);
@@ -265,12 +264,11 @@ static enum status keep_key(struct top_retained *l, const struct vm *vm, struct 
     return st;
 }
 
-static enum status root_edges(struct top_retained *l, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status root_edges(struct top_retained *l, const struct reading *rd)
 {
     struct link link;
     enum status st;
-    while ((st = graph_root(&l->graph, &l->roots, vm, plan, view, b, &link)) == ST_OK) {
+    while ((st = graph_root(&l->graph, &l->roots, rd, &link)) == ST_OK) {
         struct edge *e = edge_of(l, NODE_AREA + l->roots.root, &link);
         if (e) {
             path_step_root(&l->roots, &e->step);
@@ -319,12 +317,11 @@ static enum status all_edges(struct top_retained *l, const struct vm *vm, struct
     return ST_OK;
 }
 
-static enum status resolve(struct top_retained *l, const struct vm *vm, const struct plan *plan,
-                           const struct view *view, struct budget *b)
+static enum status resolve(struct top_retained *l, const struct reading *rd)
 {
-    enum status st = l->roots_done ? ST_OK : root_edges(l, vm, plan, view, b);
+    enum status st = l->roots_done ? ST_OK : root_edges(l, rd);
     l->roots_done = st == ST_OK;
-    return st == ST_OK ? all_edges(l, vm, b) : st;
+    return st == ST_OK ? all_edges(l, rd->vm, rd->budget) : st;
 }
 
 /* ---- what a row looks like ------------------------------------------------------------------- */
@@ -374,45 +371,43 @@ static enum status show(struct top_retained *l, const struct vm *vm, struct budg
 
 /* ---- stages --------------------------------------------------------------------------------- */
 
-static enum status walk_stage(struct top_retained *l, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status walk_stage(struct top_retained *l, const struct reading *rd)
 {
     switch (l->stage) {
     case WALK:
-        return marking_walk(&l->heap, vm, plan, view, b);
+        return marking_walk(&l->heap, rd);
     case MAKE:
-        return graph_make(&l->graph, vm, plan, view, b);
+        return graph_make(&l->graph, rd);
     case DOMINATE:
-        return dominators_make(&l->dominators, vm, plan, view, b);
+        return dominators_make(&l->dominators, rd);
     case SELECT:
-        return choose(l, b);
+        return choose(l, rd->budget);
     case SORT:
-        return top_n_sort(&l->top, b) ? allocate_rows(l) : ST_TIMESLICE;
+        return top_n_sort(&l->top, rd->budget) ? allocate_rows(l) : ST_TIMESLICE;
     case ROWS:
-        return make_rows(l, b);
+        return make_rows(l, rd->budget);
     case FORGET:
-        return fill(l->dominators.waiting, l->graph.nodes, &l->done, NODE_NONE, b);
+        return fill(l->dominators.waiting, l->graph.nodes, &l->done, NODE_NONE, rd->budget);
     case UNWANT:
-        return unwant(l, b);
+        return unwant(l, rd->budget);
     case WANT:
-        return want_rows(l, b);
+        return want_rows(l, rd->budget);
     case SEARCH:
-        return bfs_walk(&l->breadth, vm, plan, view, b);
+        return bfs_walk(&l->breadth, rd);
     case CLIMB:
-        return climb_all(l, b);
+        return climb_all(l, rd->budget);
     case EDGES:
-        return resolve(l, vm, plan, view, b);
+        return resolve(l, rd);
     default:
-        return show(l, vm, b);
+        return show(l, rd->vm, rd->budget);
     }
 }
 
-static enum status walk(void *w, const struct vm *vm, const struct plan *plan,
-                        const struct view *view, struct budget *b)
+static enum status walk(void *w, const struct reading *rd)
 {
     struct top_retained *l = w;
     while (l->stage != DONE) {
-        enum status st = walk_stage(l, vm, plan, view, b);
+        enum status st = walk_stage(l, rd);
         size_t bytes = top_retained_bytes(l);
         l->peak = bytes > l->peak ? bytes : l->peak;
         if (st != ST_OK)

@@ -24,8 +24,7 @@ static void fields(enum layout_field *f)
     memcpy(f, all, sizeof all);
 }
 
-static void start(void *w, const struct plan *plan, const struct view *view,
-                  const struct look_args *args)
+static void start(void *w, const struct reading *rd, const struct look_args *args)
 {
     struct mailbox *m = w;
     memset(m, 0, sizeof *m);
@@ -35,11 +34,10 @@ static void start(void *w, const struct plan *plan, const struct view *view,
     m->sample = args->max_entries;
     m->other.kind = SHAPE_OTHER;
     /* messages are put where the heap is still free */
-    blocks_init(&m->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_stop),
-                stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
+    blocks_init(&m->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_stop),
+                stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     m->blocks.max = MAILBOX_BLOCKS_MAX;
-    fragments_start(&m->collect, stamp_word(plan, view, LF_mbuf),
-                    stamp_word(plan, view, LF_msg_frag));
+    fragments_start(&m->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
     m->collect.steps = MESSAGES_MAX;
     term_size_start(&m->measure, &m->blocks, TERM_SIZE_VISIBLE, args->max_words);
 }
@@ -205,41 +203,38 @@ static enum status one_queue(struct mailbox *m, const struct vm *vm, struct budg
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static enum status collect(struct mailbox *m, const struct vm *vm, const struct plan *plan,
-                           const struct view *view, struct budget *b)
+static enum status collect(struct mailbox *m, const struct reading *rd)
 {
-    if (!queue_is_walkable(vm->lay, plan, view))
+    if (!queue_is_walkable(rd))
         return ST_BUSY;
-    enum status st = fragments_collect(&m->collect, vm, &m->blocks, b);
+    enum status st = fragments_collect(&m->collect, rd->vm, &m->blocks, rd->budget);
     return st == ST_ASK ? ST_TOO_LARGE : st;
 }
 
-static enum status walk_stage(struct mailbox *m, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status walk_stage(struct mailbox *m, const struct reading *rd)
 {
     switch (m->stage) {
     case COLLECT:
-        return collect(m, vm, plan, view, b);
+        return collect(m, rd);
     case SORT:
-        return blocks_sort(&m->blocks, b) ? ST_OK : ST_TIMESLICE;
+        return blocks_sort(&m->blocks, rd->budget) ? ST_OK : ST_TIMESLICE;
     default:
-        return one_queue(m, vm, b);
+        return one_queue(m, rd->vm, rd->budget);
     }
 }
 
-static enum status walk(void *w, const struct vm *vm, const struct plan *plan,
-                        const struct view *view, struct budget *b)
+static enum status walk(void *w, const struct reading *rd)
 {
     struct mailbox *m = w;
     enum status st = ST_OK;
     while (st == ST_OK && m->stage != DONE) {
-        st = walk_stage(m, vm, plan, view, b);
+        st = walk_stage(m, rd);
         if (st != ST_OK)
             break;
         if (++m->stage == INNER)
-            m->cursor = stamp_word(plan, view, LF_sig_first);
+            m->cursor = stamp_word(rd, LF_sig_first);
         else if (m->stage == OUTER)
-            m->cursor = stamp_word(plan, view, LF_inq_first);
+            m->cursor = stamp_word(rd, LF_inq_first);
     }
     return st;
 }

@@ -26,20 +26,18 @@ void marking_fields(enum layout_field *fields)
     fields[n] = LAYOUT_FIELD_COUNT;
 }
 
-void marking_start(struct marking *h, const struct plan *plan, const struct view *view,
-                   unsigned want, uint64_t max_words)
+void marking_start(struct marking *h, const struct reading *rd, unsigned want, uint64_t max_words)
 {
     h->want = want;
     h->stage = COLLECT;
-    h->nameless = stamp_is_sensitive(plan, view);
+    h->nameless = stamp_is_sensitive(rd);
     h->max_words = max_words;
     h->max_slices = MARKING_SLICES_MAX;
     h->words = h->fragment_words = 0;
-    blocks_init(&h->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop),
-                stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
+    blocks_init(&h->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_htop),
+                stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     h->blocks.max = MARKING_BLOCKS_MAX;
-    fragments_start(&h->collect, stamp_word(plan, view, LF_mbuf),
-                    stamp_word(plan, view, LF_msg_frag));
+    fragments_start(&h->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
     h->collect.steps = MESSAGES_MAX;
     h->marks.base = h->marks.base_first;
     h->marks.black = h->marks.black_first;
@@ -393,19 +391,18 @@ static enum status drain(struct marking *h, const struct vm *vm, struct budget *
     return st;
 }
 
-static enum status mark(struct marking *h, const struct vm *vm, const struct plan *plan,
-                        const struct view *view, struct budget *b)
+static enum status mark(struct marking *h, const struct reading *rd)
 {
     for (;;) {
         uint64_t word;
-        enum status st = h->drained ? ST_GONE : drain(h, vm, b);
+        enum status st = h->drained ? ST_GONE : drain(h, rd->vm, rd->budget);
         if (st != ST_GONE)
             return st;
         h->drained = true; /* also where there is no step left for the next root */
-        st = roots_next(&h->roots, vm, plan, view, b, &word);
+        st = roots_next(&h->roots, rd, &word);
         h->drained = st != ST_OK;
         if (st == ST_OK)
-            st = follow(h, vm, word, &h->now);
+            st = follow(h, rd->vm, word, &h->now);
         if (st != ST_OK)
             return st == ST_GONE ? ST_OK : st;
     }
@@ -440,33 +437,32 @@ static enum status collect(struct marking *h, const struct vm *vm, struct budget
     return st == ST_ASK ? ST_TOO_LARGE : st;
 }
 
-static enum status walk_stage(struct marking *h, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status walk_stage(struct marking *h, const struct reading *rd)
 {
     switch (h->stage) {
     case COLLECT:
     case INNER:
     case OUTER:
-        return collect(h, vm, b);
+        return collect(h, rd->vm, rd->budget);
     case SORT:
-        return blocks_sort(&h->blocks, b) ? ST_OK : ST_TIMESLICE;
+        return blocks_sort(&h->blocks, rd->budget) ? ST_OK : ST_TIMESLICE;
     case PREPARE:
-        return prepare(h, vm);
+        return prepare(h, rd->vm);
     case CLEAR:
-        return marks_clear(&h->marks, b) ? ST_OK : ST_TIMESLICE;
+        return marks_clear(&h->marks, rd->budget) ? ST_OK : ST_TIMESLICE;
     default:
-        return mark(h, vm, plan, view, b);
+        return mark(h, rd);
     }
 }
 
-static void next_stage(struct marking *h, const struct plan *plan, const struct view *view)
+static void next_stage(struct marking *h, const struct reading *rd)
 {
     switch (++h->stage) {
     case INNER:
-        fragments_collect_queue(&h->collect, stamp_word(plan, view, LF_sig_first));
+        fragments_collect_queue(&h->collect, stamp_word(rd, LF_sig_first));
         break;
     case OUTER:
-        fragments_collect_queue(&h->collect, stamp_word(plan, view, LF_inq_first));
+        fragments_collect_queue(&h->collect, stamp_word(rd, LF_inq_first));
         break;
     case MARK:
         roots_start(&h->roots, h->collect.waiting);
@@ -476,14 +472,13 @@ static void next_stage(struct marking *h, const struct plan *plan, const struct 
     }
 }
 
-enum status marking_walk(struct marking *h, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, struct budget *b)
+enum status marking_walk(struct marking *h, const struct reading *rd)
 {
-    enum status st = h->stage == COLLECT ? roots_readable(vm, plan, view) : ST_OK;
+    enum status st = h->stage == COLLECT ? roots_readable(rd) : ST_OK;
     while (st == ST_OK && h->stage != DONE) {
-        st = walk_stage(h, vm, plan, view, b);
+        st = walk_stage(h, rd);
         if (st == ST_OK)
-            next_stage(h, plan, view);
+            next_stage(h, rd);
     }
     return st;
 }

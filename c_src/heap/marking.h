@@ -69,12 +69,10 @@ struct marking {
 enum { MARKING_FIELDS_MAX = 48 };
 void marking_fields(enum layout_field *fields);
 
-void marking_start(struct marking *h, const struct plan *plan, const struct view *view,
-                   unsigned want, uint64_t max_words);
+void marking_start(struct marking *h, const struct reading *rd, unsigned want, uint64_t max_words);
 
 /* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM. */
-enum status marking_walk(struct marking *h, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, struct budget *b);
+enum status marking_walk(struct marking *h, const struct reading *rd);
 
 /* Also after a walk that did not finish. */
 void marking_end(struct marking *h);

@@ -15,8 +15,7 @@ enum { FLAT_BLOCKS_MAX = BOUND(1 << 20, 24) };
 
 enum { PAIR_HEADER = 2 << 6, SMALL_TAG = 15, MESSAGE_BYTES = 3 * 8 };
 
-static void start(void *w, const struct plan *plan, const struct view *view,
-                  const struct look_args *args)
+static void start(void *w, const struct reading *rd, const struct look_args *args)
 {
     struct root_size *f = w;
     f->want = args->want;
@@ -26,11 +25,10 @@ static void start(void *w, const struct plan *plan, const struct view *view,
     f->bucket = 0;
     f->shared.measure = NULL;
     census_init(&f->refs, ROOT_SIZE_REFS_MAX, true);
-    blocks_init(&f->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop),
-                stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
+    blocks_init(&f->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_htop),
+                stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     f->blocks.max = FLAT_BLOCKS_MAX;
-    fragments_start(&f->collect, stamp_word(plan, view, LF_mbuf),
-                    stamp_word(plan, view, LF_msg_frag));
+    fragments_start(&f->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
     f->collect.steps = MESSAGES_MAX;
     /* no message at all if they are not wanted: there may be many */
     roots_start(&f->roots, (f->want & ROOT_SIZE_MESSAGES) ? MESSAGES_MAX : 0);
@@ -112,16 +110,15 @@ static enum status choose(struct root_size *f, const struct vm *vm, struct budge
 }
 
 /* OK; GONE: there are no more. */
-static enum status next_term(struct root_size *f, const struct vm *vm, const struct plan *plan,
-                             const struct view *view, struct budget *b, uint64_t *word)
+static enum status next_term(struct root_size *f, const struct reading *rd, uint64_t *word)
 {
     if (f->bucket != 0)
-        return budget_step(b) ? next_pair(f, vm, word) : ST_TIMESLICE;
+        return budget_step(rd->budget) ? next_pair(f, rd->vm, word) : ST_TIMESLICE;
     for (;;) {
-        enum status st = f->found ? ST_GONE : roots_next(&f->roots, vm, plan, view, b, word);
+        enum status st = f->found ? ST_GONE : roots_next(&f->roots, rd, word);
         if (st != ST_OK)
             return st;
-        st = choose(f, vm, b, word);
+        st = choose(f, rd->vm, rd->budget, word);
         if (st != ST_GONE)
             return st;
     }
@@ -129,18 +126,17 @@ static enum status next_term(struct root_size *f, const struct vm *vm, const str
 
 /* ---- stages --------------------------------------------------------------------------------- */
 
-static enum status measure(struct root_size *f, const struct vm *vm, const struct plan *plan,
-                           const struct view *view, struct budget *b)
+static enum status measure(struct root_size *f, const struct reading *rd)
 {
     for (;;) {
         uint64_t word;
-        enum status st = term_size_go(&f->measure, vm, b);
+        enum status st = term_size_go(&f->measure, rd->vm, rd->budget);
         if (st == ST_OK)
-            st = next_term(f, vm, plan, view, b, &word);
+            st = next_term(f, rd, &word);
         if (st == ST_GONE)
             return (f->want & ROOT_SIZE_SLOT) && !f->found ? ST_GONE : ST_OK;
         if (st == ST_OK && !(f->want & ROOT_SIZE_REFS))
-            st = term_size_of(&f->measure, vm, word);
+            st = term_size_of(&f->measure, rd->vm, word);
         if (st != ST_OK)
             return st;
     }
@@ -152,23 +148,23 @@ static enum status collect(struct root_size *f, const struct vm *vm, struct budg
     return st == ST_ASK ? ST_TOO_LARGE : st;
 }
 
-static enum status walk_stage(struct root_size *f, const struct vm *vm, const struct plan *plan,
-                              const struct view *view, struct budget *b)
+static enum status walk_stage(struct root_size *f, const struct reading *rd)
 {
     enum status st;
     switch (f->stage) {
     case COLLECT:
-        st = roots_readable(vm, plan, view);
-        return st == ST_OK ? collect(f, vm, b) : st;
+        st = roots_readable(rd);
+        return st == ST_OK ? collect(f, rd->vm, rd->budget) : st;
     case SORT:
-        return blocks_sort(&f->blocks, b) ? ST_OK : ST_TIMESLICE;
+        return blocks_sort(&f->blocks, rd->budget) ? ST_OK : ST_TIMESLICE;
     case MEASURE:
-        return measure(f, vm, plan, view, b);
+        return measure(f, rd);
     case CLEAR:
-        return marks_clear(&f->shared.marks, b) ? shared_size_of(&f->shared, vm, f->slot)
-                                                : ST_TIMESLICE;
+        return marks_clear(&f->shared.marks, rd->budget)
+                   ? shared_size_of(&f->shared, rd->vm, f->slot)
+                   : ST_TIMESLICE;
     default:
-        return shared_size_go(&f->shared, vm, b);
+        return shared_size_go(&f->shared, rd->vm, rd->budget);
     }
 }
 
@@ -187,15 +183,14 @@ static enum status next_stage(struct root_size *f, const struct vm *vm)
     return st;
 }
 
-static enum status walk(void *w, const struct vm *vm, const struct plan *plan,
-                        const struct view *view, struct budget *b)
+static enum status walk(void *w, const struct reading *rd)
 {
     struct root_size *f = w;
     enum status st = ST_OK;
     while (st == ST_OK && f->stage != DONE) {
-        st = walk_stage(f, vm, plan, view, b);
+        st = walk_stage(f, rd);
         if (st == ST_OK)
-            st = next_stage(f, vm);
+            st = next_stage(f, rd->vm);
     }
     return st;
 }

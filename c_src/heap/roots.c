@@ -38,24 +38,24 @@ void roots_start(struct roots *r, uint64_t messages)
 }
 
 /* A NIF that gave way keeps its arguments beside itself. Who waits for a message is in no NIF. */
-static enum status no_nif(const struct vm *vm, const struct plan *plan, const struct view *view)
+static enum status no_nif(const struct reading *rd)
 {
-    uint64_t psd = stamp_word(plan, view, LF_psd);
+    uint64_t psd = stamp_word(rd, LF_psd);
     uint64_t nfunc = 0;
-    if (psd == 0 || !(stamp_field(plan, view, LF_state) & STATE_ACTIVE))
+    if (psd == 0 || !(stamp_field(rd, LF_state) & STATE_ACTIVE))
         return ST_OK;
-    if (!peek_word(vm->reader, psd + LF(vm->lay, psd_nfunc), &nfunc))
+    if (!peek_word(rd->vm->reader, psd + LF(rd->vm->lay, psd_nfunc), &nfunc))
         return ST_TORN;
     return nfunc == 0 ? ST_OK : ST_BUSY;
 }
 
-enum status roots_readable(const struct vm *vm, const struct plan *plan, const struct view *view)
+enum status roots_readable(const struct reading *rd)
 {
-    uint64_t young = (stamp_word(plan, view, LF_hend) - stamp_word(plan, view, LF_heap)) / 8;
+    uint64_t young = (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8;
     /* they differ only while collection is delayed and the heap is a fragment meanwhile */
-    if (young != stamp_word(plan, view, LF_heap_sz) || !queue_is_walkable(vm->lay, plan, view))
+    if (young != stamp_word(rd, LF_heap_sz) || !queue_is_walkable(rd))
         return ST_BUSY;
-    return no_nif(vm, plan, view);
+    return no_nif(rd);
 }
 
 static void range(struct roots *r, uintptr_t at, uint64_t words)
@@ -79,54 +79,50 @@ static enum status enter_dictionary(struct roots *r, const struct vm *vm, uint64
 }
 
 /* Fields of the process itself are words like any other. */
-static void enter_field(struct roots *r, const struct vm *vm, const struct view *view,
-                        enum layout_field field)
+static void enter_field(struct roots *r, const struct reading *rd, enum layout_field field)
 {
-    range(r, view->proc + vm->lay->f[field], 1);
+    range(r, rd->view->proc + rd->vm->lay->f[field], 1);
 }
 
-static enum status enter(struct roots *r, const struct vm *vm, const struct plan *plan,
-                         const struct view *view)
+static enum status enter(struct roots *r, const struct reading *rd)
 {
     uint64_t marks;
     switch (r->place) {
     case STACK:
         r->root = ROOT_STACK;
-        r->at = stamp_word(plan, view, LF_stop);
-        r->to = stamp_word(plan, view, LF_hend);
+        r->at = stamp_word(rd, LF_stop);
+        r->to = stamp_word(rd, LF_hend);
         return r->at <= r->to ? ST_OK : ST_TORN;
     case REGISTERS:
         r->root = ROOT_REGISTERS;
-        range(r, stamp_word(plan, view, LF_arg_reg), stamp_field(plan, view, LF_arity));
-        return stamp_field(plan, view, LF_arity) <= ARITY_MAX ? ST_OK : ST_TORN;
+        range(r, stamp_word(rd, LF_arg_reg), stamp_field(rd, LF_arity));
+        return stamp_field(rd, LF_arity) <= ARITY_MAX ? ST_OK : ST_TORN;
     case DICTIONARY:
         r->root = ROOT_DICTIONARY;
-        return enter_dictionary(r, vm, stamp_word(plan, view, LF_dictionary));
+        return enter_dictionary(r, rd->vm, stamp_word(rd, LF_dictionary));
     case INNER:
         r->root = ROOT_MAILBOX;
-        r->message = stamp_word(plan, view, LF_sig_first);
+        r->message = stamp_word(rd, LF_sig_first);
         return ST_OK;
     case OUTER:
-        r->message = stamp_word(plan, view, LF_inq_first);
+        r->message = stamp_word(rd, LF_inq_first);
         return ST_OK;
     case GROUP_LEADER:
         r->root = ROOT_OTHER;
-        enter_field(r, vm, view, LF_group_leader);
+        enter_field(r, rd, LF_group_leader);
         return ST_OK;
     case PARENT:
-        enter_field(r, vm, view, LF_parent);
+        enter_field(r, rd, LF_parent);
         return ST_OK;
     case SEQ_TOKEN:
-        enter_field(r, vm, view, LF_seq_token);
+        enter_field(r, rd, LF_seq_token);
         return ST_OK;
     case RECV_MARKS:
-        marks = stamp_word(plan, view, LF_recv_marks);
+        marks = stamp_word(rd, LF_recv_marks);
         range(r, marks, marks != 0 ? RECV_MARKS_MAX : 0);
         return ST_OK;
     default:
-        r->live = stamp_word(plan, view, LF_live_frag_end) != NO_FRAGMENT
-                      ? stamp_word(plan, view, LF_mbuf)
-                      : 0;
+        r->live = stamp_word(rd, LF_live_frag_end) != NO_FRAGMENT ? stamp_word(rd, LF_mbuf) : 0;
         return ST_OK;
     }
 }
@@ -156,19 +152,18 @@ static enum status next_message(struct roots *r, const struct vm *vm)
 
 /* ---- fragments that the next collection takes as they are ------------------------------------- */
 
-static enum status next_fragment(struct roots *r, const struct vm *vm, const struct plan *plan,
-                                 const struct view *view)
+static enum status next_fragment(struct roots *r, const struct reading *rd)
 {
     uint64_t used;
     uintptr_t at = r->live;
-    if (at == stamp_word(plan, view, LF_live_frag_end)) {
+    if (at == stamp_word(rd, LF_live_frag_end)) {
         r->live = 0;
         return ST_OK;
     }
-    if (r->steps-- == 0 || !peek_word(vm->reader, at + LF(vm->lay, frag_used), &used) ||
-        !peek_word(vm->reader, at + LF(vm->lay, frag_next), &r->live))
+    if (r->steps-- == 0 || !peek_word(rd->vm->reader, at + LF(rd->vm->lay, frag_used), &used) ||
+        !peek_word(rd->vm->reader, at + LF(rd->vm->lay, frag_next), &r->live))
         return ST_TORN;
-    range(r, at + LF(vm->lay, frag_mem), used);
+    range(r, at + LF(rd->vm->lay, frag_mem), used);
     r->in_live = true;
     return ST_OK;
 }
@@ -191,17 +186,16 @@ static enum status next_thing(struct roots *r, const struct vm *vm, uint64_t *wo
 /* ---- words --------------------------------------------------------------------------------- */
 
 /* To the next place, or to the next message of the one at hand. */
-static enum status advance(struct roots *r, const struct vm *vm, const struct plan *plan,
-                           const struct view *view)
+static enum status advance(struct roots *r, const struct reading *rd)
 {
     if (r->message != 0)
-        return next_message(r, vm);
+        return next_message(r, rd->vm);
     if (r->live != 0)
-        return next_fragment(r, vm, plan, view);
+        return next_fragment(r, rd);
     if (r->place == END)
         return ST_GONE;
     enum root before = r->root;
-    enum status st = enter(r, vm, plan, view);
+    enum status st = enter(r, rd);
     if (r->root != before)
         r->index = 0;
     r->place++;
@@ -214,21 +208,20 @@ static bool is_root(const struct roots *r, uint64_t word)
     return !term_is_immediate(word) && !(r->root == ROOT_STACK && term_is_header(word));
 }
 
-enum status roots_next(struct roots *r, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b, uint64_t *word)
+enum status roots_next(struct roots *r, const struct reading *rd, uint64_t *word)
 {
     for (;;) {
-        if (!budget_step(b))
+        if (!budget_step(rd->budget))
             return ST_TIMESLICE;
         if (r->at == r->to) {
-            enum status st = advance(r, vm, plan, view);
+            enum status st = advance(r, rd);
             if (st != ST_OK)
                 return st;
             continue;
         }
         if (r->in_live)
-            return next_thing(r, vm, word);
-        if (!peek_word(vm->reader, r->at, word))
+            return next_thing(r, rd->vm, word);
+        if (!peek_word(rd->vm->reader, r->at, word))
             return ST_TORN;
         r->at += 8;
         r->index += r->root != ROOT_MAILBOX;

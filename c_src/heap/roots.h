@@ -35,10 +35,9 @@ struct roots {
 void roots_start(struct roots *r, uint64_t messages);
 
 /* The next word that is a term and no immediate. OK; GONE: there are no more; TIMESLICE; TORN. */
-enum status roots_next(struct roots *r, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b, uint64_t *word);
+enum status roots_next(struct roots *r, const struct reading *rd, uint64_t *word);
 
 /* Whether all roots of this process can be read at all: OK or BUSY. */
-enum status roots_readable(const struct vm *vm, const struct plan *plan, const struct view *view);
+enum status roots_readable(const struct reading *rd);
 
 #endif

@@ -25,19 +25,17 @@ bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde)
 
 /* ---- mark ----------------------------------------------------------------------------------- */
 
-static void mark_start(void *w, const struct plan *plan, const struct view *view,
-                       const struct look_args *args)
+static void mark_start(void *w, const struct reading *rd, const struct look_args *args)
 {
     struct marking *h = w;
-    marking_start(h, plan, view, args->want, args->max_words);
+    marking_start(h, rd, args->want, args->max_words);
     if (args->max_entries != 0)
         h->max_slices = args->max_entries;
 }
 
-static enum status mark_walk(void *w, const struct vm *vm, const struct plan *plan,
-                             const struct view *view, struct budget *b)
+static enum status mark_walk(void *w, const struct reading *rd)
 {
-    return marking_walk(w, vm, plan, view, b);
+    return marking_walk(w, rd);
 }
 
 static void mark_progress(const void *w, uint64_t *done, uint64_t *total)
@@ -255,12 +253,10 @@ NIF(nif_do_look_end)
 
 static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct marking *h)
 {
-    const struct plan *p = &l->plan;
-    const struct view *v = &l->view;
-    uint64_t stack = stamp_word(p, v, LF_hend) - stamp_word(p, v, LF_stop);
-    uint64_t old = stamp_word(p, v, LF_old_htop) - stamp_word(p, v, LF_old_heap);
-    uint64_t unused = stamp_word(p, v, LF_stop) - stamp_word(p, v, LF_htop) +
-                      stamp_word(p, v, LF_old_hend) - stamp_word(p, v, LF_old_htop);
+    uint64_t stack = stamp_word(&l->rd, LF_hend) - stamp_word(&l->rd, LF_stop);
+    uint64_t old = stamp_word(&l->rd, LF_old_htop) - stamp_word(&l->rd, LF_old_heap);
+    uint64_t unused = stamp_word(&l->rd, LF_stop) - stamp_word(&l->rd, LF_htop) +
+                      stamp_word(&l->rd, LF_old_hend) - stamp_word(&l->rd, LF_old_htop);
     ERL_NIF_TERM roots[ROOT_COUNT];
     for (unsigned i = 0; i < ROOT_COUNT; i++)
         roots[i] = enif_make_uint64(env, h->reached[i] * 8);
@@ -275,7 +271,7 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
                            ATOM(bytes),
                            ATOM(roots)};
     ERL_NIF_TERM values[] = {
-        enif_make_uint64(env, stamp_word(p, v, LF_htop) - stamp_word(p, v, LF_heap)),
+        enif_make_uint64(env, stamp_word(&l->rd, LF_htop) - stamp_word(&l->rd, LF_heap)),
         enif_make_uint64(env, old),
         enif_make_uint64(env, stack),
         enif_make_uint64(env, h->fragment_words * 8),

@@ -220,23 +220,21 @@ void links_monitors_start(struct links_monitors *t, enum links_monitors_what wha
     t->depth = 0;
 }
 
-enum status links_monitors_walk(struct links_monitors *t, const struct vm *vm,
-                                const struct plan *plan, const struct view *view, struct budget *b)
+enum status links_monitors_walk(struct links_monitors *t, const struct reading *rd)
 {
     static const enum layout_field roots[] = {LF_links, LF_monitors, LF_lt_monitors};
     /* most processes: nothing hangs anywhere */
-    if ((stamp_word(plan, view, LF_links) | stamp_word(plan, view, LF_monitors) |
-         stamp_word(plan, view, LF_lt_monitors)) == 0)
+    if (!(stamp_word(rd, LF_links) | stamp_word(rd, LF_monitors) | stamp_word(rd, LF_lt_monitors)))
         return ST_OK;
     for (;;) {
-        enum status st = walk(t, vm, b);
+        enum status st = walk(t, rd->vm, rd->budget);
         if (st != ST_OK)
             return st;
         do {
             if (++t->stage == S_DONE)
                 return ST_OK;
         } while (!wanted(t->what, t->stage));
-        t->first = stamp_word(plan, view, roots[t->stage]);
+        t->first = stamp_word(rd, roots[t->stage]);
         if (!push(t, t->first))
             return ST_TORN;
     }

@@ -37,7 +37,6 @@ void links_monitors_start(struct links_monitors *t, enum links_monitors_what wha
 
 /* OK, TIMESLICE (call again), TORN, ASK (one end on another node: its size or state is kept
  * where no check without a second node could prove it). */
-enum status links_monitors_walk(struct links_monitors *t, const struct vm *vm,
-                                const struct plan *plan, const struct view *view, struct budget *b);
+enum status links_monitors_walk(struct links_monitors *t, const struct reading *rd);
 
 #endif

@@ -29,6 +29,7 @@ enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr
     l->vm = *vm;
     l->lay = *vm->lay;
     l->vm.lay = &l->lay;
+    l->rd = (struct reading){&l->vm, &l->plan, &l->view, NULL};
     l->walker = walker;
     l->args = *args;
     l->state = NULL;
@@ -42,11 +43,11 @@ enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr
     l->state = sonde_alloc(walker->size);
     if (!l->state)
         return l->st = ST_NOMEM;
-    if (stamp_is_sensitive(&l->plan, &l->view))
+    if (stamp_is_sensitive(&l->rd))
         l->args.content = CONTENT_SENSITIVE;
     if (l->args.content != CONTENT_SHOWN)
         l->args.want &= ~LOOK_WANT_CONTENT;
-    walker->start(l->state, &l->plan, &l->view, &l->args);
+    walker->start(l->state, &l->rd, &l->args);
     l->st = ST_TIMESLICE;
     return ST_OK;
 }
@@ -57,7 +58,7 @@ enum status look_close(const struct look *l)
     enum status st = ST_TORN;
     for (unsigned i = 0; st != ST_OK && i < CLOSE_TRIES; i++) {
         peek_barrier();
-        st = stamp_close(&l->vm, &l->plan, &l->view);
+        st = stamp_close(&l->rd);
     }
     return st;
 }
@@ -94,7 +95,8 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns)
         return l->st;
     do {
         struct budget b = {LOOK_STEPS, false};
-        l->st = l->walker->walk(l->state, &l->vm, &l->plan, &l->view, &b);
+        l->rd.budget = &b;
+        l->st = l->walker->walk(l->state, &l->rd);
     } while (l->st == ST_TIMESLICE && clock_ns() < end);
     stamp_hold(&l->view, STAMP_WALKED);
     /* too large, or not there, or that it takes too much memory, may be said only of what is still so */

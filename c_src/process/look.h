@@ -25,11 +25,9 @@ struct look_args {
 struct walker {
     size_t size;
     void (*fields)(enum layout_field *fields); /* at most LOOK_FIELDS_MAX with the end */
-    void (*start)(void *w, const struct plan *plan, const struct view *view,
-                  const struct look_args *args);
+    void (*start)(void *w, const struct reading *rd, const struct look_args *args);
     /* OK, TIMESLICE, TORN, BUSY, TOO_LARGE, NOMEM; GONE: what is looked for is not there */
-    enum status (*walk)(void *w, const struct vm *vm, const struct plan *plan,
-                        const struct view *view, struct budget *b);
+    enum status (*walk)(void *w, const struct reading *rd);
     /* Words looked at so far, and how many there are; where they are not known, 0. */
     void (*progress)(const void *w, uint64_t *done, uint64_t *total);
     void (*end)(void *w);
@@ -43,6 +41,7 @@ struct look {
     struct layout lay; /* a look outlives an upgrade that proves anew */
     struct plan plan;
     struct view view;
+    struct reading rd; /* of these three */
     const struct walker *walker;
     struct look_args args;
     void *state; /* NULL: it did not begin */

@@ -32,24 +32,26 @@ static bool entries_max(const struct blocks *bs, uint64_t *max)
     return true;
 }
 
-void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
-                   const struct view *view, bool sizes)
+bool offheap_is_none(const struct reading *rd)
+{
+    return !(stamp_word(rd, LF_off_heap) | stamp_word(rd, LF_wrt_bins) | stamp_word(rd, LF_mbuf));
+}
+
+void offheap_start(struct offheap *w, const struct reading *rd, bool sizes)
 {
     w->sizes = sizes;
-    w->writable = vm->lay->wrt_bins_listed;
+    w->writable = rd->vm->lay->wrt_bins_listed;
     w->stage = COLLECT;
-    fragments_start(&w->collect, stamp_word(plan, view, LF_mbuf),
-                    stamp_word(plan, view, LF_msg_frag));
+    fragments_start(&w->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
     w->count = w->bytes = w->unlisted = 0;
     w->asked = 0;
     w->magic = false;
     w->each = NULL;
     w->ctx = NULL;
-    blocks_init(&w->blocks, stamp_word(plan, view, LF_heap), stamp_word(plan, view, LF_htop),
-                stamp_word(plan, view, LF_old_heap), stamp_word(plan, view, LF_old_htop));
+    blocks_init(&w->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_htop),
+                stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     /* most processes: nothing hangs anywhere */
-    if ((stamp_word(plan, view, LF_off_heap) | stamp_word(plan, view, LF_wrt_bins) |
-         stamp_word(plan, view, LF_mbuf)) == 0)
+    if (offheap_is_none(rd))
         w->stage = DONE;
     else if ((w->collect.frag | w->collect.message) == 0)
         w->stage = SORT;
@@ -170,7 +172,7 @@ static enum status next_fragment(struct offheap *w, const struct vm *vm)
     return ST_OK;
 }
 
-static void next_stage(struct offheap *w, const struct plan *plan, const struct view *view)
+static void next_stage(struct offheap *w, const struct reading *rd)
 {
     switch (w->stage) {
     case COLLECT:
@@ -178,15 +180,15 @@ static void next_stage(struct offheap *w, const struct plan *plan, const struct 
         break;
     case SORT:
         w->stage = CHAIN;
-        w->cursor = stamp_word(plan, view, LF_off_heap);
+        w->cursor = stamp_word(rd, LF_off_heap);
         break;
     case CHAIN:
         w->stage = WRITABLE;
-        w->cursor = stamp_word(plan, view, LF_wrt_bins);
+        w->cursor = stamp_word(rd, LF_wrt_bins);
         break;
     case WRITABLE:
         w->stage = FRAGMENT;
-        w->frag = stamp_word(plan, view, LF_mbuf);
+        w->frag = stamp_word(rd, LF_mbuf);
         break;
     default:
         w->stage = FRAGMENT;
@@ -229,17 +231,16 @@ static enum status walk_stage(struct offheap *w, const struct vm *vm, struct bud
     }
 }
 
-enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, struct budget *b)
+enum status offheap_walk(struct offheap *w, const struct reading *rd)
 {
     while (w->stage != DONE) {
         enum status st;
         if (w->stage == FRAGMENT) {
-            st = budget_step(b) ? next_fragment(w, vm) : ST_TIMESLICE;
+            st = budget_step(rd->budget) ? next_fragment(w, rd->vm) : ST_TIMESLICE;
         } else {
-            st = walk_stage(w, vm, b);
+            st = walk_stage(w, rd->vm, rd->budget);
             if (st == ST_OK)
-                next_stage(w, plan, view);
+                next_stage(w, rd);
         }
         if (st != ST_OK)
             return st;

@@ -45,12 +45,13 @@ static inline void offheap_prefetch(uintptr_t entry)
     peek_prefetch(entry + 24);
 }
 
-void offheap_start(struct offheap *w, const struct vm *vm, const struct plan *plan,
-                   const struct view *view, bool sizes);
+/* Whether nothing is on any chain: so it is with most processes. */
+bool offheap_is_none(const struct reading *rd);
+
+void offheap_start(struct offheap *w, const struct reading *rd, bool sizes);
 
 /* OK, TIMESLICE (call again), TORN, ASK, NOMEM. `bytes` is right only after offheap_finish. */
-enum status offheap_walk(struct offheap *w, const struct vm *vm, const struct plan *plan,
-                         const struct view *view, struct budget *b);
+enum status offheap_walk(struct offheap *w, const struct reading *rd);
 
 /* After OK: then the chains of one message that waits, with offheap_walk. OK, TORN, NOMEM, TOO_LARGE. */
 enum status offheap_message(struct offheap *w, const struct vm *vm, uintptr_t message,

@@ -20,65 +20,63 @@ enum { STATE_SIG_IN_Q = 0x80000, STATE_OFF_HEAP_MSGQ = 0x1000000, STATE_SIG_Q = 
 enum { FLAG_DELAYED_LEN = 0x40 }; /* sig_qs.flags */
 
 /* The buffers exist only for off-heap queues, and what is in one makes the process active. */
-static enum status visible(const struct layout *lay, const struct plan *plan,
-                           const struct view *view)
+static enum status visible(const struct reading *rd)
 {
-    uint64_t state = stamp_field(plan, view, LF_state);
-    return (state & STATE_OFF_HEAP_MSGQ) && (state & lay->arrivals) ? ST_ASK : ST_OK;
+    uint64_t state = stamp_field(rd, LF_state);
+    return (state & STATE_OFF_HEAP_MSGQ) && (state & rd->vm->lay->arrivals) ? ST_ASK : ST_OK;
 }
 
 /* ---- length -------------------------------------------------------------------------------- */
 
 /* To OTP 26: a request for the length is on its way, and the counters are biased. */
-static enum status biased(const struct vm *vm, const struct plan *plan, const struct view *view)
+static enum status biased(const struct reading *rd)
 {
-    uint64_t first = stamp_word(plan, view, LF_inq_first);
+    uint64_t first = stamp_word(rd, LF_inq_first);
     uint64_t tag = 0;
-    if (stamp_field(plan, view, LF_sig_flags) & FLAG_DELAYED_LEN)
+    if (stamp_field(rd, LF_sig_flags) & FLAG_DELAYED_LEN)
         return ST_BUSY;
-    if (first != 0 && !peek_word(vm->reader, first + LF(vm->lay, msg_tag), &tag))
+    if (first != 0 && !peek_word(rd->vm->reader, first + LF(rd->vm->lay, msg_tag), &tag))
         return ST_TORN;
     return first != 0 && !signal_is_message(tag) && signal_op(tag) == SIGNAL_LEN_MARK ? ST_BUSY
                                                                                       : ST_OK;
 }
 
 /* From OTP 27 each other signal counts the messages before it: wait until it is handled. */
-static enum status segmented(const struct plan *plan, const struct view *view)
+static enum status segmented(const struct reading *rd)
 {
-    bool waits = (stamp_field(plan, view, LF_state) & (STATE_SIG_Q | STATE_SIG_IN_Q)) != 0;
+    bool waits = (stamp_field(rd, LF_state) & (STATE_SIG_Q | STATE_SIG_IN_Q)) != 0;
     return waits ? ST_BUSY : ST_OK;
 }
 
-enum status queue_length(const struct vm *vm, const struct plan *plan, const struct view *view,
-                         uint64_t *length)
+enum status queue_length(const struct reading *rd, uint64_t *length)
 {
-    enum status st = visible(vm->lay, plan, view);
+    enum status st = visible(rd);
     if (st == ST_OK)
-        st = vm->lay->len_is_biased ? biased(vm, plan, view) : segmented(plan, view);
-    *length = stamp_word(plan, view, LF_sig_len) + stamp_word(plan, view, LF_inq_len);
+        st = rd->vm->lay->len_is_biased ? biased(rd) : segmented(rd);
+    *length = stamp_word(rd, LF_sig_len) + stamp_word(rd, LF_inq_len);
     return st == ST_OK && *length > MESSAGES_MAX ? ST_TORN : st;
 }
 
-bool queue_is_empty(const struct layout *lay, const struct plan *plan, const struct view *view)
+bool queue_is_empty(const struct reading *rd)
 {
-    uint64_t state = stamp_field(plan, view, LF_state);
-    return stamp_word(plan, view, LF_sig_first) == 0 && stamp_word(plan, view, LF_inq_first) == 0 &&
-           !(state & STATE_SIG_Q) && visible(lay, plan, view) == ST_OK;
+    uint64_t state = stamp_field(rd, LF_state);
+    return stamp_word(rd, LF_sig_first) == 0 && stamp_word(rd, LF_inq_first) == 0 &&
+           !(state & STATE_SIG_Q) && visible(rd) == ST_OK;
 }
 
-bool queue_is_walkable(const struct layout *lay, const struct plan *plan, const struct view *view)
+bool queue_is_walkable(const struct reading *rd)
 {
-    return !(stamp_field(plan, view, LF_state) & STATE_SIG_Q) && visible(lay, plan, view) == ST_OK;
+    return !(stamp_field(rd, LF_state) & STATE_SIG_Q) && visible(rd) == ST_OK;
 }
 
 /* ---- the messages themselves --------------------------------------------------------------- */
 
 enum stages { INNER, OUTER, DONE };
 
-void queue_start(struct queue *q, const struct plan *plan, const struct view *view)
+void queue_start(struct queue *q, const struct reading *rd)
 {
     *q = (struct queue){
-        .stage = INNER, .cursor = stamp_word(plan, view, LF_sig_first), .steps = MESSAGES_MAX};
+        .stage = INNER, .cursor = stamp_word(rd, LF_sig_first), .steps = MESSAGES_MAX};
 }
 
 static enum status fragment(struct queue *q, const struct vm *vm)
@@ -133,24 +131,22 @@ static enum status one_queue(struct queue *q, const struct vm *vm, struct budget
 
 /* What a signal in the middle queue, or tracing of receive (which keeps messages there), would
  * change is for process_info to say. */
-static enum status walkable(const struct layout *lay, const struct plan *plan,
-                            const struct view *view)
+static enum status walkable(const struct reading *rd)
 {
-    if (stamp_field(plan, view, LF_trace_flags) != 0)
+    if (stamp_field(rd, LF_trace_flags) != 0)
         return ST_ASK;
-    if (stamp_field(plan, view, LF_state) & STATE_SIG_Q)
+    if (stamp_field(rd, LF_state) & STATE_SIG_Q)
         return ST_BUSY;
-    return visible(lay, plan, view);
+    return visible(rd);
 }
 
-enum status queue_walk(struct queue *q, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b)
+enum status queue_walk(struct queue *q, const struct reading *rd)
 {
-    enum status st = walkable(vm->lay, plan, view);
+    enum status st = walkable(rd);
     while (st == ST_OK && q->stage != DONE) {
-        st = one_queue(q, vm, b);
+        st = one_queue(q, rd->vm, rd->budget);
         if (st == ST_OK && ++q->stage == OUTER)
-            q->cursor = stamp_word(plan, view, LF_inq_first);
+            q->cursor = stamp_word(rd, LF_inq_first);
     }
     return st;
 }

@@ -12,14 +12,13 @@ enum { MESSAGES_MAX = BOUND(1 << 30, 200) };
 extern const enum layout_field queue_fields[];
 
 /* Messages in all queues, from the counters, without walking the messages. */
-enum status queue_length(const struct vm *vm, const struct plan *plan, const struct view *view,
-                         uint64_t *length);
+enum status queue_length(const struct reading *rd, uint64_t *length);
 
 /* true: nothing waits, neither message nor other signal. */
-bool queue_is_empty(const struct layout *lay, const struct plan *plan, const struct view *view);
+bool queue_is_empty(const struct reading *rd);
 
 /* Whether all that waits is in the inner and the outer queue, where it can be walked. */
-bool queue_is_walkable(const struct layout *lay, const struct plan *plan, const struct view *view);
+bool queue_is_walkable(const struct reading *rd);
 
 /* A walk over the messages; it can stop and go on. */
 struct queue {
@@ -31,10 +30,9 @@ struct queue {
     uint64_t attached_words; /* of the data in fragments of their own */
 };
 
-void queue_start(struct queue *q, const struct plan *plan, const struct view *view);
+void queue_start(struct queue *q, const struct reading *rd);
 
 /* OK, TIMESLICE (call again), TORN, BUSY (a signal waits that may change anything), ASK. */
-enum status queue_walk(struct queue *q, const struct vm *vm, const struct plan *plan,
-                       const struct view *view, struct budget *b);
+enum status queue_walk(struct queue *q, const struct reading *rd);
 
 #endif

@@ -77,16 +77,6 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
         plan_make(&q->plan, lay, 0, LOCK_MSGQ, all);
 }
 
-static uint64_t get(const struct walk *w, const struct question *q, enum layout_field field)
-{
-    return stamp_field(&q->plan, &w->view, field);
-}
-
-static uint64_t word(const struct walk *w, const struct question *q, enum layout_field field)
-{
-    return stamp_word(&q->plan, &w->view, field);
-}
-
 /* ---- memory and total_heap_size ------------------------------------------------------------ */
 
 /* Until the closing stamp is compared, any number may be nonsense: sums wrap, they do not overflow. */
@@ -95,75 +85,74 @@ static void add(struct walk *w, uint64_t n)
     w->value = (int64_t)((uint64_t)w->value + n);
 }
 
-static enum status dictionary_bytes(struct walk *w, const struct vm *vm, const struct question *q)
+static enum status dictionary_bytes(struct walk *w, const struct reading *rd)
 {
-    uint64_t dict = word(w, q, LF_dictionary);
+    uint64_t dict = stamp_word(rd, LF_dictionary);
     uint64_t slots;
     if (dict == 0)
         return ST_OK;
-    if (!peek_word(vm->reader, dict + LF(vm->lay, dict_array), &slots))
+    if (!peek_word(rd->vm->reader, dict + LF(rd->vm->lay, dict_array), &slots))
         return ST_TORN;
-    add(w, LF(vm->lay, dict_head) + 8 * (slots & 0xFFFFFFFF));
+    add(w, LF(rd->vm->lay, dict_head) + 8 * (slots & 0xFFFFFFFF));
     return ST_OK;
 }
 
-static enum status psd_bytes(struct walk *w, const struct vm *vm, const struct question *q)
+static enum status psd_bytes(struct walk *w, const struct reading *rd)
 {
-    uint64_t psd = word(w, q, LF_psd);
+    uint64_t psd = stamp_word(rd, LF_psd);
     uint64_t saved_calls;
     if (psd == 0)
         return ST_OK;
-    if (!peek_word(vm->reader, psd + LF(vm->lay, psd_saved_calls), &saved_calls))
+    if (!peek_word(rd->vm->reader, psd + LF(rd->vm->lay, psd_saved_calls), &saved_calls))
         return ST_TORN;
-    add(w, LF(vm->lay, psd_size));
+    add(w, LF(rd->vm->lay, psd_size));
     return saved_calls == 0 ? ST_OK : ST_ASK; /* a debugging aid of one process in a million */
 }
 
 /* Words of the blocks; the messages come later. */
-static enum status block_words(const struct walk *w, const struct question *q, uint64_t *words)
+static enum status block_words(const struct reading *rd, uint64_t *words)
 {
-    uint64_t young = (word(w, q, LF_hend) - word(w, q, LF_heap)) / 8;
-    uint64_t old = (word(w, q, LF_old_hend) - word(w, q, LF_old_heap)) / 8;
+    uint64_t young = (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8;
+    uint64_t old = (stamp_word(rd, LF_old_hend) - stamp_word(rd, LF_old_heap)) / 8;
     /* they differ only while collection is delayed and the heap is a fragment meanwhile */
-    if (young != word(w, q, LF_heap_sz))
+    if (young != stamp_word(rd, LF_heap_sz))
         return ST_ASK;
-    *words = young + word(w, q, LF_mbuf_sz) + (word(w, q, LF_old_heap) != 0 ? old : 0);
+    *words = young + stamp_word(rd, LF_mbuf_sz) + (stamp_word(rd, LF_old_heap) != 0 ? old : 0);
     return ST_OK;
 }
 
-static enum status fixed_bytes(struct walk *w, const struct vm *vm, const struct question *q)
+static enum status fixed_bytes(struct walk *w, const struct reading *rd)
 {
     uint64_t words = 0;
-    enum status st = block_words(w, q, &words);
-    add(w, LF(vm->lay, proc_size) + 8 * words);
-    if (word(w, q, LF_arg_reg) != w->view.proc + LF(vm->lay, def_arg_reg))
-        add(w, 8 * get(w, q, LF_arity));
+    enum status st = block_words(rd, &words);
+    add(w, LF(rd->vm->lay, proc_size) + 8 * words);
+    if (stamp_word(rd, LF_arg_reg) != w->view.proc + LF(rd->vm->lay, def_arg_reg))
+        add(w, 8 * stamp_field(rd, LF_arity));
     if (st == ST_OK)
-        st = psd_bytes(w, vm, q);
-    return st == ST_OK ? dictionary_bytes(w, vm, q) : st;
+        st = psd_bytes(w, rd);
+    return st == ST_OK ? dictionary_bytes(w, rd) : st;
 }
 
 enum stages { START, TIES, QUEUE, DONE };
 
-static enum status go_memory(struct walk *w, const struct vm *vm, const struct question *q,
-                             struct budget *b)
+static enum status go_memory(struct walk *w, const struct reading *rd)
 {
     enum status st = ST_OK;
     if (w->stage == START) {
-        st = fixed_bytes(w, vm, q);
+        st = fixed_bytes(w, rd);
         links_monitors_start(&w->u.ties, LINKS_MONITORS_BYTES);
         w->stage = TIES;
     }
     if (st == ST_OK && w->stage == TIES) {
-        st = links_monitors_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+        st = links_monitors_walk(&w->u.ties, rd);
         if (st == ST_OK) {
             add(w, w->u.ties.sum);
-            queue_start(&w->u.queue, &q->plan, &w->view);
+            queue_start(&w->u.queue, rd);
             w->stage = QUEUE;
         }
     }
     if (st == ST_OK && w->stage == QUEUE) {
-        st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
+        st = queue_walk(&w->u.queue, rd);
         if (st == ST_OK) {
             add(w, w->u.queue.struct_bytes + 8 * w->u.queue.attached_words);
             w->stage = DONE;
@@ -174,19 +163,18 @@ static enum status go_memory(struct walk *w, const struct vm *vm, const struct q
 
 enum { FLAG_ON_HEAP_MSGQ = 2 }; /* sig_qs.flags */
 
-static enum status go_total_heap_size(struct walk *w, const struct vm *vm, const struct question *q,
-                                      struct budget *b)
+static enum status go_total_heap_size(struct walk *w, const struct reading *rd)
 {
     enum status st = ST_OK;
     if (w->stage == START) {
         uint64_t words = 0;
-        st = block_words(w, q, &words);
+        st = block_words(rd, &words);
         add(w, words);
-        queue_start(&w->u.queue, &q->plan, &w->view);
+        queue_start(&w->u.queue, rd);
         w->stage = QUEUE;
     }
-    if (st == ST_OK && w->stage == QUEUE && (get(w, q, LF_sig_flags) & FLAG_ON_HEAP_MSGQ)) {
-        st = queue_walk(&w->u.queue, vm, &q->plan, &w->view, b);
+    if (st == ST_OK && w->stage == QUEUE && (stamp_field(rd, LF_sig_flags) & FLAG_ON_HEAP_MSGQ)) {
+        st = queue_walk(&w->u.queue, rd);
         if (st == ST_OK)
             add(w, w->u.queue.attached_words);
     }
@@ -195,41 +183,38 @@ static enum status go_total_heap_size(struct walk *w, const struct vm *vm, const
 
 /* ---- the others ---------------------------------------------------------------------------- */
 
-static enum status go_binaries(struct walk *w, const struct vm *vm, const struct question *q,
-                               struct budget *b)
+static enum status go_binaries(struct walk *w, const struct question *q, const struct reading *rd)
 {
     struct offheap *o = &w->u.offheap;
-    enum status st = offheap_walk(o, vm, &q->plan, &w->view, b);
+    enum status st = offheap_walk(o, rd);
     w->value = (int64_t)o->count;
-    w->clean =
-        q->waiting && o->count + o->unlisted == 0 && queue_is_empty(vm->lay, &q->plan, &w->view);
+    w->clean = q->waiting && o->count + o->unlisted == 0 && queue_is_empty(rd);
     return st;
 }
 
-static enum status go_ties(struct walk *w, const struct vm *vm, const struct question *q,
-                           struct budget *b)
+static enum status go_ties(struct walk *w, const struct reading *rd)
 {
-    enum status st = links_monitors_walk(&w->u.ties, vm, &q->plan, &w->view, b);
+    enum status st = links_monitors_walk(&w->u.ties, rd);
     w->value = (int64_t)w->u.ties.sum;
     return st;
 }
 
-static enum status go_queue_len(struct walk *w, const struct vm *vm, const struct question *q)
+static enum status go_queue_len(struct walk *w, const struct reading *rd)
 {
     uint64_t length = 0;
-    enum status st = queue_length(vm, &q->plan, &w->view, &length);
+    enum status st = queue_length(rd, &length);
     w->value = (int64_t)length;
     return st;
 }
 
-static enum status go_dictionary(struct walk *w, const struct vm *vm, const struct question *q)
+static enum status go_dictionary(struct walk *w, const struct reading *rd)
 {
-    uint64_t dict = word(w, q, LF_dictionary);
+    uint64_t dict = stamp_word(rd, LF_dictionary);
     uint64_t keys = 0;
     /* process_info shows nothing of a process that is flagged sensitive */
-    if (get(w, q, LF_trace_flags) != 0)
+    if (stamp_field(rd, LF_trace_flags) != 0)
         return ST_ASK;
-    if (dict != 0 && !peek_word(vm->reader, dict + LF(vm->lay, dict_count), &keys))
+    if (dict != 0 && !peek_word(rd->vm->reader, dict + LF(rd->vm->lay, dict_count), &keys))
         return ST_TORN;
     w->value = (int64_t)keys;
     return ST_OK;
@@ -256,19 +241,18 @@ static enum waste_what waste_of(enum attr attr)
 }
 
 /* Most processes have no binaries, and a mark is large: it is made only where there is something. */
-static enum status go_waste(struct walk *w, const struct vm *vm, const struct question *q,
-                            struct budget *b)
+static enum status go_waste(struct walk *w, const struct question *q, const struct reading *rd)
 {
     enum waste_what what = waste_of(q->attr);
     if (!w->u.waste) {
-        if (waste_is_none(what, &q->plan, &w->view))
+        if (waste_is_none(what, rd))
             return ST_OK;
         w->u.waste = sonde_alloc(sizeof *w->u.waste);
         if (!w->u.waste)
             return ST_NOMEM;
-        waste_start(w->u.waste, &q->plan, &w->view, what, q->max_words);
+        waste_start(w->u.waste, rd, what, q->max_words);
     }
-    enum status st = waste_walk(w->u.waste, vm, &q->plan, &w->view, b);
+    enum status st = waste_walk(w->u.waste, rd);
     w->value = (int64_t)w->u.waste->value;
     return st;
 }
@@ -282,8 +266,7 @@ static void end_waste(struct walk *w)
 }
 
 /* Words of all terms in stack, registers, dictionary and messages. */
-static enum status go_flat(struct walk *w, const struct vm *vm, const struct question *q,
-                           struct budget *b)
+static enum status go_flat(struct walk *w, const struct question *q, const struct reading *rd)
 {
     const struct look_args all = {.want = ROOT_SIZE_STACK | ROOT_SIZE_REGISTERS |
                                           ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES,
@@ -292,9 +275,9 @@ static enum status go_flat(struct walk *w, const struct vm *vm, const struct que
         w->u.flat = sonde_alloc(sizeof *w->u.flat);
         if (!w->u.flat)
             return ST_NOMEM;
-        root_size_walker.start(w->u.flat, &q->plan, &w->view, &all);
+        root_size_walker.start(w->u.flat, rd, &all);
     }
-    enum status st = root_size_walker.walk(w->u.flat, vm, &q->plan, &w->view, b);
+    enum status st = root_size_walker.walk(w->u.flat, rd);
     w->value = (int64_t)w->u.flat->measure.sum.words;
     return st;
 }
@@ -320,20 +303,19 @@ static enum held_binaries_what hold_of(const struct question *q)
 }
 
 /* Most processes have no binaries. */
-static enum status go_hold(struct walk *w, const struct vm *vm, const struct question *q,
-                           struct budget *b)
+static enum status go_hold(struct walk *w, const struct question *q, const struct reading *rd)
 {
     if (q->attr == ATTR_binary_proportional && !q->account)
         return ST_ASK; /* nobody knows who else holds what */
     if (!w->u.hold) {
-        if (held_binaries_is_none(vm, &q->plan, &w->view))
+        if (held_binaries_is_none(rd))
             return ST_OK;
         w->u.hold = sonde_alloc(sizeof *w->u.hold);
         if (!w->u.hold)
             return ST_NOMEM;
-        held_binaries_start(w->u.hold, vm, &q->plan, &w->view, hold_of(q), q->account);
+        held_binaries_start(w->u.hold, rd, hold_of(q), q->account);
     }
-    enum status st = held_binaries_walk(w->u.hold, vm, &q->plan, &w->view, b);
+    enum status st = held_binaries_walk(w->u.hold, rd);
     w->value = (int64_t)w->u.hold->value;
     return st;
 }
@@ -356,13 +338,14 @@ static void end_flat(struct walk *w)
 
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
 {
+    const struct reading rd = {vm, &q->plan, &w->view, NULL};
     w->stage = START;
     w->value = 0;
     w->clean = false;
     switch (q->attr) {
     case ATTR_binary_memory:
     case ATTR_binary_count:
-        offheap_start(&w->u.offheap, vm, &q->plan, &w->view, q->attr == ATTR_binary_memory);
+        offheap_start(&w->u.offheap, &rd, q->attr == ATTR_binary_memory);
         break;
     case ATTR_link_count:
         links_monitors_start(&w->u.ties, LINKS_MONITORS_LINKS);
@@ -387,10 +370,10 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
     }
 }
 
-static void ask_for(const struct walk *w, const struct question *q, const enum layout_field *fields)
+static void ask_for(const struct reading *rd, const enum layout_field *fields)
 {
     for (; *fields != LAYOUT_FIELD_COUNT; fields++) {
-        uint64_t at = word(w, q, *fields);
+        uint64_t at = stamp_word(rd, *fields);
         if (at != 0)
             peek_prefetch((uintptr_t)at);
     }
@@ -413,49 +396,51 @@ void walk_prefetch(const struct walk *w, const struct question *q)
         [ATTR_bin_garbage_bytes] = marked,
         [ATTR_bin_waste] = marked,
     };
+    const struct reading rd = {.plan = &q->plan, .view = &w->view};
     if (first[q->attr])
-        ask_for(w, q, first[q->attr]);
+        ask_for(&rd, first[q->attr]);
     if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count ||
         (is_waste(q->attr) && q->attr != ATTR_garbage_bytes) || is_hold(q->attr))
-        offheap_prefetch(word(w, q, LF_off_heap));
+        offheap_prefetch(stamp_word(&rd, LF_off_heap));
 }
 
 enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q, struct budget *b)
 {
+    const struct reading rd = {vm, &q->plan, &w->view, b};
     switch (q->attr) {
     case ATTR_memory:
-        return go_memory(w, vm, q, b);
+        return go_memory(w, &rd);
     case ATTR_total_heap_size:
-        return go_total_heap_size(w, vm, q, b);
+        return go_total_heap_size(w, &rd);
     case ATTR_heap_size:
-        w->value = (int64_t)word(w, q, LF_heap_sz);
+        w->value = (int64_t)stamp_word(&rd, LF_heap_sz);
         return ST_OK;
     case ATTR_stack_size:
-        w->value = (int64_t)((word(w, q, LF_hend) - word(w, q, LF_stop)) / 8);
+        w->value = (int64_t)((stamp_word(&rd, LF_hend) - stamp_word(&rd, LF_stop)) / 8);
         return ST_OK;
     case ATTR_message_queue_len:
-        return go_queue_len(w, vm, q);
+        return go_queue_len(w, &rd);
     case ATTR_reductions:
-        w->value = (int64_t)word(w, q, LF_reds);
+        w->value = (int64_t)stamp_word(&rd, LF_reds);
         return ST_OK;
     case ATTR_binary_memory:
     case ATTR_binary_count:
-        return go_binaries(w, vm, q, b);
+        return go_binaries(w, q, &rd);
     case ATTR_dictionary_size:
-        return go_dictionary(w, vm, q);
+        return go_dictionary(w, &rd);
     case ATTR_garbage_bytes:
     case ATTR_bin_garbage:
     case ATTR_bin_garbage_bytes:
     case ATTR_bin_waste:
-        return go_waste(w, vm, q, b);
+        return go_waste(w, q, &rd);
     case ATTR_flat_size:
-        return go_flat(w, vm, q, b);
+        return go_flat(w, q, &rd);
     case ATTR_binary_unique:
     case ATTR_binary_exclusive:
     case ATTR_binary_proportional:
-        return go_hold(w, vm, q, b);
+        return go_hold(w, q, &rd);
     default:
-        return go_ties(w, vm, q, b);
+        return go_ties(w, &rd);
     }
 }
 
@@ -470,9 +455,10 @@ enum status walk_finish(struct walk *w, const struct vm *vm, const struct questi
 
 enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q)
 {
+    const struct reading rd = {vm, &q->plan, &w->view, NULL};
     uint64_t proc;
     if (!q->one_word)
-        return stamp_close(vm, &q->plan, &w->view);
+        return stamp_close(&rd);
     return peek_word(vm->reader, vm->tab.tab + w->view.slot * 8, &proc) && proc == w->view.proc
                ? ST_OK
                : ST_GONE;

@@ -353,10 +353,12 @@ static uint64_t steps_for(struct world *w, struct top_retained *l, const struct 
     struct look_args args = {.max_words = ALL, .max_entries = 10, .n = 1000};
     uint64_t steps = 0;
     enum status st;
-    top_retained_walker.start(l, plan, view, &args);
+    struct budget b;
+    const struct reading rd = {&w->vm, plan, view, &b};
+    top_retained_walker.start(l, &rd, &args);
     do {
-        struct budget b = {1000, false};
-        st = top_retained_walker.walk(l, &w->vm, plan, view, &b);
+        b = (struct budget){1000, false};
+        st = top_retained_walker.walk(l, &rd);
         steps += 1000;
     } while (st == ST_TIMESLICE && steps < 100 * (uint64_t)HEAP_WORDS);
     check(st == ST_OK, "a dear shape", w->vm.lay->name);
@@ -453,10 +455,12 @@ static uint64_t text_of(struct world *w, uint64_t nodes, uint32_t steps)
     plan_make(&plan, w->vm.lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!s || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
-    snapshot_walker.start(s, &plan, &view, &args);
+    struct budget b;
+    const struct reading rd = {&w->vm, &plan, &view, &b};
+    snapshot_walker.start(s, &rd, &args);
     do {
-        struct budget b = {steps, false};
-        st = snapshot_walker.walk(s, &w->vm, &plan, &view, &b);
+        b = (struct budget){steps, false};
+        st = snapshot_walker.walk(s, &rd);
         for (size_t i = 0; s->text && st != ST_TIMESLICE && i < s->text_n; i++)
             hash = (hash ^ (unsigned char)s->text[i]) * 1099511628211U;
         if (st != ST_TIMESLICE)
@@ -517,10 +521,12 @@ static uint64_t rows_of(struct world *w, uint64_t rows, uint32_t steps)
     plan_make(&plan, w->vm.lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!l || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
-    top_retained_walker.start(l, &plan, &view, &args);
+    struct budget b;
+    const struct reading rd = {&w->vm, &plan, &view, &b};
+    top_retained_walker.start(l, &rd, &args);
     do {
-        struct budget b = {steps, false};
-        st = top_retained_walker.walk(l, &w->vm, &plan, &view, &b);
+        b = (struct budget){steps, false};
+        st = top_retained_walker.walk(l, &rd);
     } while (st == ST_TIMESLICE);
     check(st == ST_OK && l->n > 0, "rows in slices", w->vm.lay->name);
     for (size_t i = 0; i < l->n; i++)
@@ -569,10 +575,12 @@ static void torn(struct world *w, const struct made *m, const struct walker *wal
     plan_make(&plan, w->vm.lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!state || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
-    walker->start(state, &plan, &view, &args);
+    struct budget b;
+    const struct reading rd = {&w->vm, &plan, &view, &b};
+    walker->start(state, &rd, &args);
     for (unsigned slices = 0;; slices++) {
-        struct budget b = {20, false};
-        st = walker->walk(state, &w->vm, &plan, &view, &b);
+        b = (struct budget){20, false};
+        st = walker->walk(state, &rd);
         if (st == ST_ASK)
             snapshot_taken(state);
         if ((st != ST_TIMESLICE && st != ST_ASK) || slices == 100000)
@@ -621,10 +629,12 @@ static bool root_moves(const struct layout *lay, const struct walker *walker, un
     plan_make(&plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!state || stamp_open(&w->vm, &plan, 7, address(p), &view) != ST_OK)
         abort();
-    walker->start(state, &plan, &view, &args);
+    struct budget b;
+    const struct reading rd = {&w->vm, &plan, &view, &b};
+    walker->start(state, &rd, &args);
     do {
-        struct budget b = {2, false};
-        st = walker->walk(state, &w->vm, &plan, &view, &b);
+        b = (struct budget){2, false};
+        st = walker->walk(state, &rd);
         if (st == ST_ASK)
             snapshot_taken(state);
         if (++slices == after)
@@ -716,11 +726,13 @@ static void steps_of(const struct layout *lay, const struct walker *walker, uint
     plan_make(&plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
     if (!state || stamp_open(&w->vm, &plan, 7, (uintptr_t)w->table[7], &view) != ST_OK)
         abort();
-    walker->start(state, &plan, &view, &args);
+    struct budget b;
+    const struct reading rd = {&w->vm, &plan, &view, &b};
+    walker->start(state, &rd, &args);
     do {
         struct progress before = progress_of(walker, state);
-        struct budget b = {STEPS, false};
-        st = walker->walk(state, &w->vm, &plan, &view, &b);
+        b = (struct budget){STEPS, false};
+        st = walker->walk(state, &rd);
         if (st == ST_ASK)
             snapshot_taken(state);
         struct progress now = progress_of(walker, state);

@@ -113,10 +113,12 @@ static void mark_in(struct subject *s, unsigned want, uint64_t max_words, uint32
     put(s->w, s->p, LF_htop, s->top);
     m->st = stamp_open(&s->w->vm, &plan, 7, address(s->p), &view);
     check(m->st == ST_OK, "the subject lies still", lay->name);
-    marking_start(&h, &plan, &view, want, max_words);
+    struct budget b;
+    const struct reading rd = {&s->w->vm, &plan, &view, &b};
+    marking_start(&h, &rd, want, max_words);
     do {
-        struct budget b = {steps, false};
-        m->st = marking_walk(&h, &s->w->vm, &plan, &view, &b);
+        b = (struct budget){steps, false};
+        m->st = marking_walk(&h, &rd);
         m->bytes = marking_bytes(&h) > m->bytes ? marking_bytes(&h) : m->bytes;
         m->turns++;
     } while (m->st == ST_TIMESLICE);
@@ -727,16 +729,14 @@ static void test_no_memory(const struct layout *lay)
 
 /* ---- the look around it -------------------------------------------------------------------------- */
 
-static void look_start_heap(void *w, const struct plan *plan, const struct view *view,
-                            const struct look_args *args)
+static void look_start_heap(void *w, const struct reading *rd, const struct look_args *args)
 {
-    marking_start(w, plan, view, args->want, args->max_words);
+    marking_start(w, rd, args->want, args->max_words);
 }
 
-static enum status look_walk(void *w, const struct vm *vm, const struct plan *plan,
-                             const struct view *view, struct budget *b)
+static enum status look_walk(void *w, const struct reading *rd)
 {
-    return marking_walk(w, vm, plan, view, b);
+    return marking_walk(w, rd);
 }
 
 static void look_end_heap(void *w)

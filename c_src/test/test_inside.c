@@ -275,10 +275,9 @@ static void waste_answer(const void *state, uint64_t *sums)
     sums[9] = w->entries;
 }
 
-static void entry_bytes_start(void *w, const struct plan *plan, const struct view *view,
-                              const struct look_args *args)
+static void entry_bytes_start(void *w, const struct reading *rd, const struct look_args *args)
 {
-    waste_start(w, plan, view, (enum waste_what)args->n, args->max_words);
+    waste_start(w, rd, (enum waste_what)args->n, args->max_words);
 }
 
 static struct walker other_waste; /* as slices_walker, with another question */
@@ -321,10 +320,12 @@ static enum status ask_in(const struct subject *s, const struct inquiry *q, uint
     memset(state, 0xA5, q->walker->size);
     memset(sums, 0, SUMS * sizeof *sums);
     *turns = 0;
-    q->walker->start(state, &plan, &view, &args);
+    struct budget b;
+    const struct reading rd = {&s->w->vm, &plan, &view, &b};
+    q->walker->start(state, &rd, &args);
     do {
-        struct budget b = {steps, false};
-        st = q->walker->walk(state, &s->w->vm, &plan, &view, &b);
+        b = (struct budget){steps, false};
+        st = q->walker->walk(state, &rd);
         ++*turns;
     } while (st == ST_TIMESLICE && *turns < 10000000);
     if (st == ST_OK)

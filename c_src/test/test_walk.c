@@ -260,6 +260,7 @@ static void test_queue_locked(const struct layout *lay)
     for (unsigned k = 0; k < ATTR_COUNT * 2; k++) {
         struct question q;
         struct view view;
+        const struct reading rd = {&w->vm, &q.plan, &view, NULL};
         enum attr attr = k % ATTR_COUNT;
         bool waiting = k >= ATTR_COUNT;
         bool waits = looks[attr] || (waiting && attr != ATTR_message_queue_len);
@@ -272,8 +273,7 @@ static void test_queue_locked(const struct layout *lay)
         put(w, p, LF_lock, 0);
         check(stamp_open(&w->vm, &q.plan, 7, address(p), &view) == ST_OK, "not longer", lay->name);
         put(w, p, LF_lock, LOCK_MSGQ);
-        check((stamp_close(&w->vm, &q.plan, &view) == ST_TORN) == waits, "also at the close",
-              lay->name);
+        check((stamp_close(&rd) == ST_TORN) == waits, "also at the close", lay->name);
         put(w, p, LF_lock, 0);
     }
     free_world(w);

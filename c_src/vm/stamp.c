@@ -144,34 +144,37 @@ void stamp_hold(const struct view *view, enum stamp_place place)
 
 _Atomic int stamp_weakness;
 
-static bool weak_close(const struct vm *vm, const struct plan *plan, const struct view *view,
-                       enum status *st)
+static bool weak_close(const struct reading *rd, enum status *st)
 {
+    const struct plan *plan = rd->plan;
+    const struct view *view = rd->view;
     uint64_t reds = ~view->w[plan->at[LF_reds]];
     int weakness = stamp_weakness;
     *st = ST_OK;
     if (weakness == STAMP_REDUCTIONS &&
-        (!peek_word(vm->reader, view->proc + plan->off[plan->at[LF_reds]], &reds) ||
+        (!peek_word(rd->vm->reader, view->proc + plan->off[plan->at[LF_reds]], &reds) ||
          reds != view->w[plan->at[LF_reds]]))
         *st = ST_TORN;
     return weakness != STAMP_SOUND;
 }
 #else
-static bool weak_close(const struct vm *vm, const struct plan *plan, const struct view *view,
-                       enum status *st)
+static bool weak_close(const struct reading *rd, enum status *st)
 {
-    (void)vm, (void)plan, (void)view, (void)st;
+    (void)rd, (void)st;
     return false;
 }
 #endif
 
-enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view)
+enum status stamp_close(const struct reading *rd)
 {
+    const struct vm *vm = rd->vm;
+    const struct plan *plan = rd->plan;
+    const struct view *view = rd->view;
     uint64_t pair[2];
     uint64_t bits;
     uint64_t proc;
     enum status weak;
-    if (weak_close(vm, plan, view, &weak))
+    if (weak_close(rd, &weak))
         return weak;
     if (!peek_gather(vm->reader, view->proc, plan->off, 2, pair) || settled(plan, pair) != ST_OK ||
         !peek_differ(vm->reader, view->proc, plan->off + 2, plan->n - 2, view->w + 2, &bits) ||

@@ -21,11 +21,8 @@
 #ifndef SONDE_STAMP_H
 #define SONDE_STAMP_H
 
-#include "vm/blocks.h"
-#include "vm/layout.h"
-#include "vm/peek.h"
-#include "vm/proctab.h"
 #include "util/status.h"
+#include "vm/reading.h"
 
 #include <assert.h>
 
@@ -55,39 +52,6 @@ enum { LOCK_MAIN = 1, LOCK_MSGQ = 2 };
  * `trace_flags' proves. The other bits are those of tracing. */
 enum { TRACE_SENSITIVE = 8 };
 
-enum { STAMP_MAX = 48 };
-
-/* Everything sonde needs to read this VM. */
-struct vm {
-    enum peek_reader reader;
-    const struct layout *lay;
-    struct proctab tab;
-    uint16_t
-        fun_module; /* where in a fun's entry its module is, as a known fun shows it; 0: unknown */
-    uint64_t resource_free; /* the function that frees resources of native libraries */
-    uint32_t binary_alloc;  /* the type of what counts as binary memory */
-    struct block literals;  /* where all of them lie; empty: it is not known */
-};
-
-/* What to read of a process, and what must not have moved. Made once for each question. */
-struct plan {
-    uint32_t unsettled; /* state bits that mean busy */
-    uint32_t locks;     /* lock bits that mean busy */
-    unsigned n;         /* words of the stamp: state, lock, then the fields */
-    uint16_t off[STAMP_MAX + 2];
-    uint8_t at[LAYOUT_FIELD_COUNT];
-    uint8_t shift[STAMP_MAX]; /* where in its word the field lies, */
-    uint64_t mask[STAMP_MAX]; /* and how wide it is */
-};
-
-/* One process under a stamp. */
-struct view {
-    size_t slot;
-    uintptr_t proc;
-    uint64_t pid;
-    uint64_t w[STAMP_MAX + 2];
-};
-
 /* fields: ended by LAYOUT_FIELD_COUNT. id, reductions and program counter are always in. Where the outer
  * queue is in, so is LOCK_MSGQ in the locks: a sender links a message to it under that lock. */
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
@@ -98,7 +62,7 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
                        struct view *view);
 
 /* OK: whatever was read since the opening belongs together. Call peek_barrier before it. */
-enum status stamp_close(const struct vm *vm, const struct plan *plan, const struct view *view);
+enum status stamp_close(const struct reading *rd);
 
 /* Where the tests can make a reader wait while its process changes. */
 enum stamp_place { STAMP_OPENED, STAMP_WALKED };
@@ -122,27 +86,25 @@ static inline void stamp_hold(const struct view *view, enum stamp_place place)
 #endif
 
 /* A field of the stamp, as it was at the opening. */
-static inline uint64_t stamp_field(const struct plan *plan, const struct view *view,
-                                   enum layout_field field)
+static inline uint64_t stamp_field(const struct reading *rd, enum layout_field field)
 {
-    unsigned i = plan->at[field];
+    unsigned i = rd->plan->at[field];
     assert(field != LF_inq_first);
-    return view->w[i] >> plan->shift[i] & plan->mask[i];
+    return rd->view->w[i] >> rd->plan->shift[i] & rd->plan->mask[i];
 }
 
 /* The same of a field that is a whole word, for those that are asked for in every process. */
-static inline uint64_t stamp_word(const struct plan *plan, const struct view *view,
-                                  enum layout_field field)
+static inline uint64_t stamp_word(const struct reading *rd, enum layout_field field)
 {
-    assert(plan->mask[plan->at[field]] == ~(uint64_t)0);
-    assert(field != LF_inq_first || (plan->locks & LOCK_MSGQ));
-    return view->w[plan->at[field]];
+    assert(rd->plan->mask[rd->plan->at[field]] == ~(uint64_t)0);
+    assert(field != LF_inq_first || (rd->plan->locks & LOCK_MSGQ));
+    return rd->view->w[rd->plan->at[field]];
 }
 
 /* Whether process_flag(sensitive, true) held at the opening; LF_trace_flags must be in the plan. */
-static inline bool stamp_is_sensitive(const struct plan *plan, const struct view *view)
+static inline bool stamp_is_sensitive(const struct reading *rd)
 {
-    return (stamp_field(plan, view, LF_trace_flags) & TRACE_SENSITIVE) != 0;
+    return (stamp_field(rd, LF_trace_flags) & TRACE_SENSITIVE) != 0;
 }
 
 /* Bytes of a field. */
