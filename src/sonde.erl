@@ -161,7 +161,6 @@
 %% There are BIFs of these names.
 -compile({no_auto_import, [byte_size/1]}).
 
--define(MAX_ENTRIES, 134217727).
 -define(MAX_MS, 16#FFFFFFFF).
 
 %% ---- processes
@@ -193,7 +192,8 @@
                 ([attr()], N :: number()) -> [{attr(), [row()]}].
 proc_count(Attr, N) ->
     ok = check_counted(Attr),
-    sonde_garbage:rows(Attr, amount(N), sonde_opts:read(#{}, sonde_garbage:options())).
+    {Rows, _} = sonde_proc_count:proc_count(Attr, amount(N), sonde_opts:read(#{}, sonde_scan:options())),
+    Rows.
 
 %% @doc As {@link proc_count/2}, with options. `self => true': the caller has a row too, if its
 %% value is among the largest (default `false'). `report => true': the answer is `{Rows, Report}'
@@ -215,9 +215,9 @@ proc_count(Attr, N) ->
     Rows | {Rows, report()} when Rows :: [row()] | [{attr(), [row()]}].
 proc_count(Attr, N, Opts) ->
     is_amount(N) orelse error(badarg),
-    Read = sonde_opts:read(Opts, sonde_garbage:options()),
+    Read = sonde_opts:read(Opts, sonde_scan:options()),
     ok = check_counted(Attr),
-    sonde_garbage:proc_count(Attr, N, Read).
+    told(sonde_proc_count:proc_count(Attr, N, Read), Read).
 
 %% @doc The `N' processes whose `Attr' grew most in the next `Ms' milliseconds; rows as those of
 %% {@link proc_count/2}, with the growth as the value. Who was born in the window has its full
@@ -237,7 +237,7 @@ proc_count(Attr, N, Opts) ->
 -spec proc_window(attr(), N :: number(), Ms :: timeout()) -> [row()].
 proc_window(Attr, N, Ms) ->
     ok = check_window(Attr, Ms),
-    sonde_proc_count:window(Attr, amount(N), Ms, #{self => false, max_entries => ?MAX_ENTRIES}).
+    sonde_proc_count:window(Attr, amount(N), Ms, #{self => false}).
 
 %% @doc As {@link proc_window/3}, with options: `self => true' gives the caller a row too (default
 %% `false'); `max_entries' is how many processes may be remembered, 16 bytes each (default
@@ -255,7 +255,7 @@ proc_window(Attr, N, Ms, Opts) ->
     is_amount(N) orelse error(badarg),
     Read = sonde_opts:read(Opts, #{self => {false, fun is_boolean/1},
                                    report => {false, fun is_boolean/1},
-                                   max_entries => {?MAX_ENTRIES, fun is_entries/1}}),
+                                   max_entries => sonde_scan:max_entries()}),
     ok = check_window(Attr, Ms),
     none_missed(sonde_proc_count:window(Attr, N, Ms, Read), Read).
 

@@ -44,7 +44,7 @@ take(Ms, Caller) ->
     Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     Start = now_ms(),
-    Window = sonde_helper:job(fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, window()) end,
+    Window = sonde_helper:job(fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, #{self => true}) end,
                               Ms),
     How = #{start => Start, ms => Ms, caller => Caller, side => Side},
     State = looks(?WHEN, {[], Procs, Tables}, How),
@@ -75,7 +75,6 @@ load() ->
     _ = sonde_alloc:memory(used),
     ok.
 
-window() -> #{self => true, max_entries => 134217727}.
 
 %% ---- moments
 

@@ -53,9 +53,10 @@ first(Side) ->
 waste({portable, Why}) ->
     {#{}, [{heaps, {native_off, Why}}, {dictionaries, {native_off, Why}}]};
 waste(native) ->
-    try sonde:proc_count([garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste,
-                          binary_exclusive], ?HEAPS,
-                         #{self => true, timeout => ?HEAPS_MS, report => true})
+    try sonde_garbage:most([garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste,
+                            binary_exclusive], ?HEAPS,
+                           sonde_opts:read(#{self => true, timeout => ?HEAPS_MS, report => true},
+                                           sonde_scan:options()))
     of
         {ByAttr, #{missed := #{count := Left, pids := Some}}} ->
             {lists:foldl(fun({Pid, Attr, Value}, Acc) ->
@@ -142,7 +143,7 @@ gained(Size, [#{size := First} | _]) -> Size - First.
 looks(Samples) -> length([x || #{heap := _} <- Samples]).
 
 heap(Pid, Left) when Left > 0 ->
-    sonde:heap(Pid, #{max_words => ?LOOK_WORDS, timeout => min(Left, ?LOOK_MS)});
+    sonde_heap_map:heap(Pid, #{max_words => ?LOOK_WORDS, timeout => min(Left, ?LOOK_MS)});
 heap(_, _) ->
     no_time.
 

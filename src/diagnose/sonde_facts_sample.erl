@@ -132,8 +132,8 @@ commonest(All) ->
 garbage(Members, native) ->
     Idle = [Pid || #{pid := Pid, idle := true} <- Members],
     case [Garbage || Pid <- lists:sublist(Idle, ?LOOKS),
-                     #{garbage := Garbage} <- [sonde:heap(Pid, #{max_words => ?LOOK_WORDS,
-                                                                 timeout => ?LOOK_MS})]] of
+                     #{garbage := Garbage} <- [sonde_heap_map:heap(Pid, #{max_words => ?LOOK_WORDS,
+                                                                          timeout => ?LOOK_MS})]] of
         [] -> 0;
         Some -> lists:sum(Some) * length(Idle) div length(Some)
     end;

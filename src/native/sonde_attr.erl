@@ -4,7 +4,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, is_ours/1, without_calls/1]).
+         call_site/1, named/2, is_ours/1, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -76,6 +76,18 @@ call_site(Pid) ->
             end;
         undefined ->
             undefined
+    end.
+
+%% @doc The first `N' of `[{Value, Pid}]' that are alive and not ours, with their names.
+-spec named(non_neg_integer(), [{term(), pid()}]) -> [{pid(), term(), attrs()}].
+named(0, _) ->
+    [];
+named(_, []) ->
+    [];
+named(N, [{Value, Pid} | Best]) ->
+    case call_site(Pid) of
+        {ok, Attrs} -> [{Pid, Value, Attrs} | named(N - 1, Best)];
+        _ -> named(N, Best)
     end.
 
 %% @doc Whether a process that began with this call is one of ours: those have no rows.

@@ -1,11 +1,13 @@
 %% @private
-%% A scan of values that no process can be asked for. A process that could not be read is looked at
-%% again and again, and suspended if the caller allows that; then it is reported. `sonde_proc_count' and
-%% `sonde_every_process' ask instead.
+%% Every native scan of processes is made and driven here. What to do about a process that cannot be
+%% read natively is the caller's policy: {@link drive/4} asks its `ask'; {@link run/2} is for values
+%% that no process can be asked for: it looks again and again, suspends the process if that is
+%% allowed, and then reports it.
 -module(sonde_scan).
 
--export([scan/4, run/2, report/1, report/2, options/1, merge/2]).
--export_type([how/0, missed/0, result/0, report/0]).
+-export([scan/4, drive/4, run/2, look/2, report/1, report/2, options/0, options/1, max_entries/0,
+         merge/2]).
+-export_type([how/0, policy/1, missed/0, result/0, report/0]).
 
 -type how() ::
         #{attrs := [atom()],
@@ -19,6 +21,11 @@
           suspend => boolean(),                    % only in a helper
           patience_us => 0..1000000,               % of each of the looks at a busy process
           atom() => term()}.
+%% `ask': of processes that could not be read; what it returns is fed to the scan. `row': folds over
+%% what mode `each' reads.
+-type policy(Acc) ::
+        #{ask := fun(([pid()], Acc) -> {[{pid(), integer() | [integer()] | undefined}], Acc}),
+          row => fun(({pid(), [integer()]}, Acc) -> Acc)}.
 -type why() :: busy | too_large | timeout.
 -type missed() :: [{pid(), why()}].
 %% `unseen': how many more were not looked at when the time was up; `waiting': up to ten of those.
@@ -48,6 +55,18 @@
 -define(ASK_MS, 200).
 -define(NAMED, 10).
 
+%% @doc The options of each call that walks heaps, with their defaults and which values are good.
+-spec options() -> #{atom() => {term(), fun((term()) -> boolean())}}.
+options() ->
+    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
+    options(#{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
+              timeout => {30000, Number}}).
+
+%% @doc How many processes a first look remembers, as an option.
+-spec max_entries() -> {pos_integer(), fun((term()) -> boolean())}.
+max_entries() ->
+    {?NO_LIMIT, fun(N) -> is_integer(N) andalso N > 0 end}.
+
 %% @doc The options for what is missed, of each call that has a sweep.
 -spec options(#{atom() => {term(), fun((term()) -> boolean())}}) ->
     #{atom() => {term(), fun((term()) -> boolean())}}.
@@ -72,26 +91,48 @@ scan(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
 with_account(From, #{account := Account}) -> {Account, From};
 with_account(From, _) -> From.
 
+%% @doc Steps through a scan until it is `done', its time is up, or nobody can be read any more: the
+%% signal handler was taken away, and the other reader is forbidden.
+-spec drive(sonde_nif:scan(), how(), policy(Acc), Acc) -> {done | late | no_reader, Acc}.
+drive(Scan, How, #{ask := Ask} = Policy, Acc) ->
+    _ = [sonde_helper:check_caller(Caller) || Caller <- maps:get(callers, How, [])],
+    case left_ms(How) =:= 0 orelse sonde_nif:scan_step(Scan) of
+        true -> {late, Acc};
+        done -> {done, Acc};
+        more -> drive(Scan, How, Policy, Acc);
+        {rows, Rows} ->
+            drive(Scan, How, Policy, lists:foldl(map_get(row, Policy), Acc, Rows));
+        {ask, Pids} ->
+            {Answers, Next} = Ask(Pids, Acc),
+            ok = sonde_nif:scan_feed(Scan, Answers),
+            drive(Scan, How, Policy, Next);
+        {error, no_reader} -> {no_reader, Acc};
+        {error, Why} -> error(Why)
+    end.
+
+%% Where nobody else can answer.
+must_drive(Scan, How, Policy, Acc) ->
+    case drive(Scan, How, Policy, Acc) of
+        {no_reader, _} -> error({native_off, {unsupported, no_reader}});
+        Ended -> Ended
+    end.
+
 %% @doc Steps through it, and says what was missed: processes of ours are never among them.
 -spec run(sonde_nif:scan(), how()) -> result().
 run(Scan, How) ->
-    run(Scan, How, #{missed => [], suspended => [], unseen => 0, waiting => []}).
-
-run(Scan, How, Result) ->
-    case step(Scan, How) of
-        done ->
-            Result;
-        late ->
-            late(Scan, How, Result);
-        more ->
-            run(Scan, How, Result);
-        {ask, Pids} ->
-            #{large := Large} = sonde_nif:scan_info(Scan),
-            {Rows, Missed, Suspended} = second(Pids -- Large, How),
-            ok = sonde_nif:scan_feed(Scan, Rows),
-            run(Scan, How, merge(Result, #{missed => [{Pid, too_large} || Pid <- Large] ++ Missed,
-                                           suspended => Suspended, unseen => 0, waiting => []}))
+    Ask = fun(Pids, Result) ->
+                  #{large := Large} = sonde_nif:scan_info(Scan),
+                  {Rows, Missed, Suspended} = second(Pids -- Large, How),
+                  {Rows, merge(Result, (nothing())#{missed := [{Pid, too_large} || Pid <- Large]
+                                                        ++ Missed,
+                                                    suspended := Suspended})}
+          end,
+    case must_drive(Scan, How, #{ask => Ask}, nothing()) of
+        {done, Result} -> Result;
+        {late, Result} -> late(Scan, How, Result)
     end.
+
+nothing() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
 
 late(Scan, How, #{missed := Missed} = Result) ->
     #{answered := Answered, waiting := Waiting} = sonde_nif:scan_info(Scan),
@@ -106,21 +147,6 @@ merge(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := W
     #{missed => lists:ukeysort(1, More ++ Missed), suspended => Held ++ Suspended,
       unseen => max(Unseen, Others), waiting => lists:usort(These ++ Waiting)}.
 
-step(Scan, How) ->
-    _ = [sonde_helper:check_caller(Caller) || Caller <- maps:get(callers, How, [])],
-    case is_late(How) of
-        true -> late;
-        false ->
-            case sonde_nif:scan_step(Scan) of
-                {error, no_reader} -> error({native_off, {unsupported, no_reader}});
-                {error, Why} -> error(Why);
-                Other -> Other
-            end
-    end.
-
-is_late(How) ->
-    left_ms(How) =:= 0.
-
 left_ms(#{until := Until}) when is_integer(Until) ->
     max(0, Until - erlang:monotonic_time(millisecond));
 left_ms(_) ->
@@ -131,7 +157,7 @@ left_ms(_) ->
 %% @doc Of a call that misses no process.
 -spec report(boolean()) -> report().
 report(Suspend) ->
-    report(#{missed => [], suspended => [], unseen => 0, waiting => []}, Suspend).
+    report(nothing(), Suspend).
 
 %% @doc `Suspend': whether it was allowed.
 -spec report(result(), Suspend :: boolean()) -> report().
@@ -185,26 +211,29 @@ patience(How) ->
         Ms -> min(Us, 1000 * Ms)
     end.
 
+%% @doc One look at these: rows, and what was missed.
+-spec look([pid()], how()) -> {[{pid(), [integer()]}], missed()}.
+look(Pids, How) ->
+    look(Pids, 0, How).
+
 look(Pids, PatienceUs, How) ->
-    some(scan(mode(How), 0, Pids, PatienceUs, How), Pids, How, [], []).
+    Scan = scan(mode(How), 0, Pids, PatienceUs, How),
+    Ask = fun(Asked, {Rows, Missed}) ->
+                  #{large := Large} = sonde_nif:scan_info(Scan),
+                  {[], {Rows, [{Pid, too_large} || Pid <- Large]
+                            ++ [{Pid, busy} || Pid <- Asked -- Large] ++ Missed}}
+          end,
+    Row = fun(Row, {Rows, Missed}) -> {[Row | Rows], Missed} end,
+    case must_drive(Scan, How, #{ask => Ask, row => Row}, {[], []}) of
+        {done, Seen} -> Seen;
+        {late, {Rows, Missed}} ->
+            {Rows, Missed ++ [{Pid, timeout} || Pid <- Pids, not lists:keymember(Pid, 1, Rows),
+                                                not lists:keymember(Pid, 1, Missed)]}
+    end.
 
 %% An account takes what it finds; else there are rows.
 mode(#{account := _, attrs := [binary_unique]}) -> account;
 mode(_) -> each.
-
-some(Scan, Pids, How, Rows, Missed) ->
-    case step(Scan, How) of
-        done -> {Rows, Missed};
-        late -> {Rows, Missed ++ [{Pid, timeout} || Pid <- Pids, not lists:keymember(Pid, 1, Rows),
-                                                    not lists:keymember(Pid, 1, Missed)]};
-        more -> some(Scan, Pids, How, Rows, Missed);
-        {rows, More} -> some(Scan, Pids, How, More ++ Rows, Missed);
-        {ask, Asked} ->
-            #{large := Large} = sonde_nif:scan_info(Scan),
-            ok = sonde_nif:scan_feed(Scan, []),
-            some(Scan, Pids, How, Rows, [{Pid, too_large} || Pid <- Large]
-                                            ++ [{Pid, busy} || Pid <- Asked -- Large] ++ Missed)
-    end.
 
 %% ---- suspension: the VM resumes a process whose suspender dies
 
@@ -257,7 +286,7 @@ suspend(Pid, What, How) ->
             {[], [{Pid, busy}], []};
         true ->
             Start = erlang:monotonic_time(microsecond),
-            {Rows, Missed} = try look([Pid], 0, How) after sonde_look:release(Pid) end,
+            {Rows, Missed} = try look([Pid], How) after sonde_look:release(Pid) end,
             {Rows, Missed, [{Pid, (erlang:monotonic_time(microsecond) - Start) / 1000}]};
         undefined ->
             {[], [], []};

@@ -31,7 +31,7 @@ run(_, _, _) ->
 options() ->
     Number = fun(N) -> is_integer(N) andalso N >= 0 end,
     sonde_scan:options(#{self => {false, fun is_boolean/1}, max_rows => {10000000, Number},
-                          max_entries => {134217727, fun(N) -> is_integer(N) andalso N > 0 end}}).
+                         max_entries => sonde_scan:max_entries()}).
 
 window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
     {First, #{missed := Unread} = Before} = look(sample, 0, undefined, Opts, Caller),
@@ -43,7 +43,7 @@ window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
     Left = maps:from_list(Missed),
     Grown = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Second), Value > 0,
                              not is_map_key(Pid, Left)],
-    All = sonde_proc_count:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
+    All = sonde_attr:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
     Rows = lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, All), N),
     {Rows, sonde_scan:report(Result, Suspend)}.
 

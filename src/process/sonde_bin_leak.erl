@@ -25,7 +25,6 @@
 
 -define(SPARE, 100).          % candidates more than rows wanted: some are dead, or ours
 -define(CHUNK, 1000).         % pids fetched from the scan at a time
--define(NO_LIMIT, 134217727).
 -define(LEAST_MS, 100).       % for names, when the deadline has passed
 -define(SETTLE_MS, 10).       % until what one scheduler freed for another is in the node's figures
 
@@ -76,10 +75,10 @@ node_memory() ->
     {Total, Binary}.
 
 find(native, Want, #{collect := Collect} = Opts) ->
-    Scan = sonde_nif:scan_new(binary_count, Collect, Want, undefined, [self()], ?NO_LIMIT),
-    case first_count(Scan, [], Opts) of
-        no_reader -> find({portable, no_reader}, Want, Opts);
-        Unread -> collect(Scan, Unread, Want, Opts)
+    Scan = sonde_scan:scan(Collect, Want, undefined, how(Opts)),
+    case first_count(Scan, Opts) of
+        {no_reader, _} -> find({portable, no_reader}, Want, Opts);
+        {done, Unread} -> collect(Scan, Unread, Want, Opts)
     end;
 find({portable, _}, Want, Opts) ->
     Found = sonde_helper:jobs(fun start/1, fun fold/3, #found{best = sonde_largest:new(Want)},
@@ -109,18 +108,14 @@ collected(Pid, Before) ->
 %% ---- native
 
 %% Who could not be read gets a job of its own later, and is nothing to the scan.
-first_count(Scan, Unread, #{caller := Caller} = Opts) ->
-    ok = sonde_helper:check_caller(Caller),
-    case sonde_nif:scan_step(Scan) of
-        done -> Unread;
-        more -> first_count(Scan, Unread, Opts);
-        {ask, Pids} ->
-            _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Pids],
-            ok = sonde_nif:scan_feed(Scan, []),
-            first_count(Scan, Pids ++ Unread, Opts);
-        {error, no_reader} -> no_reader;
-        {error, Why} -> error(Why)
-    end.
+first_count(Scan, Opts) ->
+    Ask = fun(Pids, Unread) ->
+                  _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Pids],
+                  {[], Pids ++ Unread}
+          end,
+    sonde_scan:drive(Scan, how(Opts), #{ask => Ask}, []).
+
+how(#{caller := Caller}) -> #{attrs => [binary_count], callers => [Caller]}.
 
 collect(Scan, Unread, Want, Opts) ->
     #{left := Left} = sonde_nif:scan_info(Scan),
@@ -129,9 +124,9 @@ collect(Scan, Unread, Want, Opts) ->
     Found = sonde_helper:jobs(fun start/1, fun fold/3,
                               #found{scan = Scan, best = sonde_largest:new(Want)}, Jobs, Opts),
     ok = sonde_nif:scan_after(Scan),
-    {Dropped, Mute} = case second_count(Scan, 0, Opts) of
+    {Dropped, Mute} = case second_count(Scan, Opts) of
                           {no_reader, Silent} -> ask_the_rest(Scan, dropped(Scan), Silent, Opts);
-                          Silent -> {dropped(Scan), Silent}
+                          {done, Silent} -> {dropped(Scan), Silent}
                       end,
     Best = lists:foldl(fun sonde_largest:add/2, Found#found.best, Dropped),
     {sonde_largest:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
@@ -176,22 +171,17 @@ fold({collect, Pid}, unanswered, #found{scan = Scan, skipped = Skipped} = Found)
     ok = sonde_nif:scan_skip(Scan, Pid),
     Found#found{skipped = Skipped + 1}.
 
-%% How many never answered; `no_reader' with how many of those that were asked until then.
-second_count(Scan, Mute, #{caller := Caller, last := Last} = Opts) ->
-    ok = sonde_helper:check_caller(Caller),
-    case sonde_nif:scan_step(Scan) of
-        done -> Mute;
-        more -> second_count(Scan, Mute, Opts);
-        {ask, Pids} ->
-            Asked = sonde_helper:jobs(fun start/1, fun({count, Pid}, A, As) -> [{Pid, A} | As] end,
-                                      [], [{count, Pid} || Pid <- Pids], Opts#{until => Last}),
-            Silent = [Pid || {Pid, unanswered} <- Asked],
-            _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Silent],
-            ok = sonde_nif:scan_feed(Scan, [{Pid, N} || {Pid, {ok, N}} <- Asked]),
-            second_count(Scan, Mute + length(Silent), Opts);
-        {error, no_reader} -> {no_reader, Mute};
-        {error, Why} -> error(Why)
-    end.
+%% With how many never answered; at `no_reader', of those that were asked until then.
+second_count(Scan, #{last := Last} = Opts) ->
+    Add = fun({count, Pid}, Answer, Asked) -> [{Pid, Answer} | Asked] end,
+    Ask = fun(Pids, Mute) ->
+                  Asked = sonde_helper:jobs(fun start/1, Add, [], [{count, Pid} || Pid <- Pids],
+                                            Opts#{until => Last}),
+                  Silent = [Pid || {Pid, unanswered} <- Asked],
+                  _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Silent],
+                  {[{Pid, N} || {Pid, {ok, N}} <- Asked], Mute + length(Silent)}
+          end,
+    sonde_scan:drive(Scan, how(Opts), #{ask => Ask}, 0).
 
 dropped(Scan) ->
     [{Drop, Pid} || {Pid, Drop} <- sonde_nif:scan_rows(Scan)].

@@ -4,9 +4,7 @@
 %% for the rest alone, or not at all where there is no rest.
 -module(sonde_every_process).
 
--export([fold/4, one/2, glance/3]).
-
--define(NO_LIMIT, 134217727).
+-export([fold/4, ask_all/5, one/2, glance/3]).
 
 -type fold(Acc) :: fun((pid(), Values :: [term()], [{Item :: term(), term()}], Acc) -> Acc).
 
@@ -20,7 +18,7 @@ folded(Fun, Acc, Attrs, Items) ->
     Native = lists:usort(lists:filter(fun sonde_attr:is_native/1, Attrs)),
     case Native =/= [] andalso sonde_vm:side() of
         native -> native(Fun, Acc, Attrs, Native, Items);
-        _ -> portable(Fun, Acc, Attrs, Items, processes())
+        _ -> ask_all(Fun, Acc, Attrs, Items, processes())
     end.
 
 %% @doc Values of one process, natively where that can be; never of the caller, who is busy asking.
@@ -44,7 +42,10 @@ glance(Pids, Attrs, Ask) ->
     Look = fun() ->
                    case sonde_vm:side() of
                        native ->
-                           glance(sonde_nif:scan_new(Attrs, each, 0, Pids, [], ?NO_LIMIT), []);
+                           Policy = #{ask => fun(_, Known) -> {[], Known} end,
+                                      row => fun(Row, Known) -> [Row | Known] end},
+                           {_, Known} = scan(Attrs, Pids, Policy, []),
+                           Known;
                        _ ->
                            portable
                    end
@@ -54,14 +55,6 @@ glance(Pids, Attrs, Ask) ->
         Known -> Known
     end.
 
-glance(Scan, Known) ->
-    case sonde_nif:scan_step(Scan) of
-        more -> glance(Scan, Known);
-        {rows, Rows} -> glance(Scan, Rows ++ Known);
-        {ask, _} -> ok = sonde_nif:scan_feed(Scan, []), glance(Scan, Known);
-        _ -> Known
-    end.
-
 read_one(Pid, Attrs) ->
     Read = [sonde_nif:read(Pid, Attr) || Attr <- Attrs],
     case lists:all(fun is_integer/1, Read) of
@@ -69,19 +62,21 @@ read_one(Pid, Attrs) ->
             {ok, Read};
         false ->
             case lists:member(timeslice, Read) of
-                true -> scan_one(Pid, Attrs,
-                                 sonde_nif:scan_new(Attrs, each, 0, [Pid], [], ?NO_LIMIT));
+                true -> scan_one(Pid, Attrs);
                 false -> ask_one(Pid, Attrs)
             end
     end.
 
-scan_one(Pid, Attrs, Scan) ->
-    case sonde_nif:scan_step(Scan) of
-        more -> scan_one(Pid, Attrs, Scan);
-        {rows, [{Pid, Values}]} -> {ok, Values};
-        done -> undefined;
+scan_one(Pid, Attrs) ->
+    Policy = #{ask => fun(_, _) -> {[], ask} end, row => fun({_, Values}, _) -> {ok, Values} end},
+    case scan(Attrs, [Pid], Policy, undefined) of
+        {done, Known} when Known =/= ask -> Known;
         _ -> ask_one(Pid, Attrs)
     end.
+
+scan(Attrs, Pids, Policy, Acc) ->
+    How = #{attrs => Attrs},
+    sonde_scan:drive(sonde_scan:scan(each, 0, Pids, How), How, Policy, Acc).
 
 ask_one(Pid, Attrs) ->
     case sonde_attr:ask(Pid, Attrs, []) of
@@ -91,7 +86,9 @@ ask_one(Pid, Attrs) ->
 
 %% ---- portable: all of it is asked
 
-portable(Fun, Acc, Attrs, Items, Pids) ->
+%% @doc The same of these, but not of the caller, and none of it natively.
+-spec ask_all(fold(Acc), Acc, [sonde_attr:attr()], [term()], [pid()]) -> Acc.
+ask_all(Fun, Acc, Attrs, Items, Pids) ->
     Self = self(),
     lists:foldl(fun(Pid, A) when Pid =:= Self -> A;
                    (Pid, A) -> ask(Fun, A, Attrs, Items, Pid)
@@ -109,16 +106,16 @@ ask(Fun, Acc, Attrs, Items, Pid) ->
 native(Fun, Acc, Attrs, Native, Items) ->
     Other = lists:usort(lists:filter(fun(Attr) -> not sonde_attr:is_native(Attr) end, Attrs)),
     InOrder = in_order(Attrs, Native ++ Other),
-    Row = fun(Pid, Read, A) ->
+    Row = fun({Pid, Read}, A) ->
                   case told(Pid, Other, Items) of
                       {Said, Told} -> Fun(Pid, InOrder(Read ++ Said), Told, A);
                       undefined -> A
                   end
           end,
-    Ask = fun(Pid, A) -> ask(Fun, A, Attrs, Items, Pid) end,
-    case run(sonde_nif:scan_new(Native, each, 0, undefined, [self()], ?NO_LIMIT), Row, Ask, Acc) of
-        {ok, Result} -> Result;
-        no_reader -> portable(Fun, Acc, Attrs, Items, processes())
+    Ask = fun(Pids, A) -> {[], ask_all(Fun, A, Attrs, Items, Pids)} end,
+    case scan(Native, undefined, #{ask => Ask, row => Row}, Acc) of
+        {done, Result} -> Result;
+        {no_reader, _} -> ask_all(Fun, Acc, Attrs, Items, processes())
     end.
 
 %% As they were asked for: sorted and without repeats they are read.
@@ -139,18 +136,3 @@ told(Pid, [], Items) ->
     end;
 told(Pid, Other, Items) ->
     sonde_attr:ask(Pid, Other, Items).
-
-run(Scan, Row, Ask, Acc) ->
-    case sonde_nif:scan_step(Scan) of
-        more -> run(Scan, Row, Ask, Acc);
-        done -> {ok, Acc};
-        {rows, Rows} ->
-            More = lists:foldl(fun({Pid, Read}, A) -> Row(Pid, Read, A) end, Acc, Rows),
-            run(Scan, Row, Ask, More);
-        {ask, Pids} ->
-            Asked = lists:foldl(Ask, Acc, Pids),
-            ok = sonde_nif:scan_feed(Scan, []),
-            run(Scan, Row, Ask, Asked);
-        {error, no_reader} -> no_reader;
-        {error, Why} -> error(Why)
-    end.

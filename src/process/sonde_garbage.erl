@@ -6,15 +6,13 @@
 %% counted; with the native side off there is no answer at all.
 -module(sonde_garbage).
 
--export([proc_count/3, rows/3, options/0, bin_garbage/3, bin_waste/2, bin_slices/2]).
--export([bin_owned/2]).
+-export([most/3, bin_garbage/3, bin_waste/2, bin_slices/2, bin_owned/2]).
 -export_type([opts/0, report/0, waste_row/0, slices/0]).
 
 -type opts() :: #{self := boolean(), max_words := non_neg_integer(),
                   timeout := non_neg_integer(), report := boolean(), suspend := boolean(),
                   atom() => term()}.
 -type report() :: sonde_scan:report().
--type rows() :: [sonde_proc_count:row()] | [{sonde_attr:attr(), [sonde_proc_count:row()]}].
 -type waste_row() ::
         {pid(), Bytes :: pos_integer(),
          [{worst, [{Visible :: non_neg_integer(), Pinned :: pos_integer(),
@@ -28,71 +26,23 @@
 -define(TOGETHER, 256).       % processes in a scan of some
 -define(WORST, 3).
 
-%% @doc The options of `proc_count/3', with their defaults and which values are good.
--spec options() -> #{atom() => {term(), fun((term()) -> boolean())}}.
-options() ->
-    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    sonde_scan:options(#{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
-                          timeout => {30000, Number}}).
+%% @doc The `N' largest of attributes for which heaps must be marked, or all of them counted
+%% (`sonde_attr:heap/0'): natively, or not at all. One of the binaries outside of the heap needs no
+%% mark, so `max_words' does not matter to it: its source are the process's own lists of binaries and
+%% its messages. For `binary_proportional' an account of the whole node is made; a process that has
+%% something else than that account says when its part is added up has its part of what it held when
+%% it was counted there.
+-spec most([sonde_attr:attr()], non_neg_integer(), opts()) ->
+    {[{sonde_attr:attr(), [sonde_proc_count:row()]}], report()}.
+most(Attrs, N, Opts) ->
+    sonde_retry:run(fun() ->
+                            sonde_vm:must_be_native(),
+                            looked(lists:member(binary_proportional, Attrs), Attrs, N,
+                                   Opts#{caller => self()})
+                    end).
 
-%% @doc The `N' largest of attributes some of which need heaps to be marked:
-%% <ul>
-%% <li>`garbage_bytes': bytes of the process's heap, old heap and fragments that nothing refers to
-%%     any more: what a full collection would free there. What binaries hold outside is not in it.
-%%     What waits in the mailbox is referred to</li>
-%% <li>`bin_garbage': references to binaries that nothing refers to any more: how many
-%%     `garbage_collect/1' would drop</li>
-%% <li>`bin_garbage_bytes': bytes of the binaries that would be freed with these references, since
-%%     nobody else has one</li>
-%% <li>`bin_waste': bytes of the binaries that the process refers to, less the bytes of them that it
-%%     can see: what `binary:copy/1' of its slices would free, were nobody else to refer to them.
-%%     What was allocated for a binary to grow counts as unseen</li>
-%% <li>`flat_size': words, not bytes: what the terms on the stack, in the argument registers, in the
-%%     dictionary and in the mailbox would take in a message ({@link sonde_term:root_size/3}). A
-%%     part that is shared counts at each place where it is; `max_words' bounds what is counted</li>
-%% <li>`binary_unique': bytes of the binaries outside of the heap that the process refers to, each
-%%     once (its size, with the room that was allocated to append to it): of heap, old heap and
-%%     fragments, garbage that was not collected yet included, of what is being appended to, and of
-%%     all queues. References to memory of native libraries are left out</li>
-%% <li>`binary_exclusive': bytes of those among them whose count of references is what was found in
-%%     this process, so that they would go if it let go</li>
-%% <li>`binary_proportional': bytes of them, each divided by its holders (processes, messages that
-%%     are not on a heap yet, tables, and one for persistent terms and all else); the remainder is
-%%     the first holder's in term order, all else before the others. An account of the whole node is
-%%     made for it ({@link sonde:bin_account/1}). Who has something else than that account says when
-%%     its part is added up, as little as a message that was received, is followed by a second one,
-%%     and has its part of what it held when it was counted there</li>
-%% </ul>
-%% Each process is read under a stamp, without a message to it. A process that runs all the time is
-%% looked at again for about 80 ms, which meets it at rest where the walk is short. Then it is left
-%% out, never shown as 0, and so is one whose heap has more than `max_words' words; when `timeout'
-%% milliseconds are over, so are all that were not looked at. For the last three no heap is marked,
-%% so `max_words' does not matter: the source are the process's own lists of binaries and its
-%% messages, and too large is a process with more than 20 million binaries. `report => true' gives
-%% `{Rows, Report}' ({@type report()}), which names what was left out. `suspend => true' suspends the
-%% busy ones, one at a time, while each is read. These attributes come from a sweep of their own.
-%%
-%% With the native side off it raises `{native_off, Reason}'.
--spec proc_count(sonde_attr:attr() | [sonde_attr:attr()], non_neg_integer(), opts()) ->
-    rows() | {rows(), report()}.
-proc_count(Attrs, N, #{report := true} = Opts) ->
-    told(Attrs, N, Opts);
-proc_count(Attrs, N, Opts) ->
-    rows(Attrs, N, Opts).
-
-%% @doc The same without a report.
--spec rows(sonde_attr:attr() | [sonde_attr:attr()], non_neg_integer(), opts()) -> rows().
-rows(Attrs, N, Opts) ->
-    {Rows, _} = told(Attrs, N, Opts),
-    Rows.
-
-told(Attrs, N, #{self := Self} = Opts) when is_list(Attrs) ->
-    {Heap, Other} = lists:partition(fun sonde_attr:is_heap/1, lists:usort(Attrs)),
-    {Marked, Report} = marked(Heap, N, Opts),
-    ByAttr = maps:from_list(Marked ++ sonde_proc_count:counts(Other, N, Self)),
-    {[{Attr, map_get(Attr, ByAttr)} || Attr <- Attrs], Report};
-told(Attr, N, Opts) ->
-    {[{Attr, Rows}], Report} = told([Attr], N, Opts),
+most_of(Attr, N, Opts) ->
+    {[{Attr, Rows}], Report} = most([Attr], N, Opts),
     {Rows, Report}.
 
 %% @doc The `N' processes that refer to most binaries in vain: `{Pid, Count, Attrs}', largest first,
@@ -106,12 +56,12 @@ told(Attr, N, Opts) ->
 %% Where messages wait, a collection also brings in what they refer to; that is not subtracted here.
 %% Hibernated processes do not collect when they are told to, but have nothing to drop.
 %%
-%% Options are those of {@link proc_count/3}; `self' is `true' here. With the native side off it raises
+%% Options are those of {@link sonde:proc_count/3}; `self' is `true' here. With the native side off it raises
 %% `{native_off, Reason}'.
 -spec bin_garbage(non_neg_integer(), count | bytes, map()) ->
     {[{pid(), pos_integer(), sonde_attr:attrs()}], report()}.
 bin_garbage(N, What, Opts) when is_integer(N), N >= 0 ->
-    positive(told(garbage_attr(What), N, everybody(Opts)));
+    positive(most_of(garbage_attr(What), N, everybody(Opts)));
 bin_garbage(_, _, _) ->
     error(badarg).
 
@@ -123,7 +73,7 @@ garbage_attr(_) -> error(badarg).
 %% the options say so.
 -spec bin_owned(non_neg_integer(), map()) -> {[sonde_proc_count:row()], report()}.
 bin_owned(N, Opts) when is_integer(N), N >= 0 ->
-    told(binary_exclusive, N, sonde_opts:read(Opts, options()));
+    most_of(binary_exclusive, N, sonde_opts:read(Opts, sonde_scan:options()));
 bin_owned(_, _) ->
     error(badarg).
 
@@ -140,7 +90,7 @@ bin_owned(_, _) ->
 %% With the native side off it raises `{native_off, Reason}'.
 -spec bin_waste(non_neg_integer(), map()) -> {[waste_row()], report()}.
 bin_waste(N, Opts) when is_integer(N), N >= 0 ->
-    {Rows, Report} = positive(told(bin_waste, N, everybody(Opts))),
+    {Rows, Report} = positive(most_of(bin_waste, N, everybody(Opts))),
     {[{Pid, Bytes, [{worst, worst(Pid)} | Attrs]} || {Pid, Bytes, Attrs} <- Rows], Report};
 bin_waste(_, _) ->
     error(badarg).
@@ -163,19 +113,10 @@ bin_slices(Pid, Opts) ->
 %% ---- rows
 
 everybody(Opts) ->
-    sonde_opts:read(Opts, (options())#{self := {true, fun is_boolean/1}}).
+    sonde_opts:read(Opts, (sonde_scan:options())#{self := {true, fun is_boolean/1}}).
 
 positive({Rows, Report}) ->
     {[Row || {_, Value, _} = Row <- Rows, Value > 0], Report}.
-
-marked([], _N, #{suspend := Suspend}) ->
-    {[], sonde_scan:report(Suspend)};
-marked(Attrs, N, Opts) ->
-    sonde_retry:run(fun() ->
-                            sonde_vm:must_be_native(),
-                            looked(lists:member(binary_proportional, Attrs), Attrs, N,
-                                   Opts#{caller => self()})
-                    end).
 
 %% The caller is not at rest: for a row of its own it must wait for a helper. And a helper is needed
 %% where answers may come too late, so for a report, and to suspend.
@@ -207,8 +148,8 @@ largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
     {Late, Changed} = late(Result, How),
     Unread = #{missed => [{Pid, busy} || Pid <- Changed], suspended => [], unseen => 0,
                waiting => []},
-    {[{Attr, sonde_proc_count:named(N, best(Scan, I, Want,
-                                       [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
+    {[{Attr, sonde_attr:named(N, best(Scan, I, Want,
+                                 [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
       || {I, Attr} <- numbered(Attrs)],
      sonde_scan:report(sonde_scan:merge(Result, Unread), Suspend)}.
 
@@ -229,20 +170,9 @@ beside(_Attrs, [], _How) ->
     #{};
 beside(Attrs, Pids, How) ->
     {Now, Later} = lists:split(min(?TOGETHER, length(Pids)), Pids),
-    Scan = sonde_scan:scan(each, 0, Now, maps:remove(account, How#{attrs := Attrs})),
-    Rows = [{Pid, maps:from_list(lists:zip(Attrs, Values))} || {Pid, Values} <- each(Scan, How, [])],
+    {Read, _} = sonde_scan:look(Now, (maps:without([account, until], How))#{attrs := Attrs}),
+    Rows = [{Pid, maps:from_list(lists:zip(Attrs, Values))} || {Pid, Values} <- Read],
     maps:merge(maps:from_list(Rows), beside(Attrs, Later, How)).
-
-each(Scan, #{callers := [Caller]} = How, Rows) ->
-    sonde_helper:check_caller(Caller),
-    case sonde_nif:scan_step(Scan) of
-        done -> Rows;
-        more -> each(Scan, How, Rows);
-        {rows, More} -> each(Scan, How, More ++ Rows);
-        {ask, _} -> ok = sonde_nif:scan_feed(Scan, []), each(Scan, How, Rows);
-        {error, no_reader} -> error({native_off, {unsupported, no_reader}});
-        {error, Why} -> error(Why)
-    end.
 
 numbered(Attrs) ->
     lists:zip(lists:seq(0, length(Attrs) - 1), Attrs).

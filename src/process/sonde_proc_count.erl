@@ -4,16 +4,31 @@
 %% are asked of the winners only.
 -module(sonde_proc_count).
 
--export([count/3, counts/3, largest/2, window/4, named/2]).
+-export([proc_count/3, count/3, counts/3, largest/2, window/4]).
 -export_type([row/0]).
 
 -type row() :: {pid(), term(), sonde_attr:attrs()}.
 
 %% More winners than rows wanted, since some may have died, or be ours, when their names are asked.
 -define(SPARE, 10).
--define(NO_LIMIT, 134217727).
 %% Of one that died before it was asked. Readers of recon's rows rely on the two.
 -define(UNKNOWN, [{current_function, undefined}, {initial_call, undefined}]).
+
+%% @doc Of what is known only after heaps were marked, too, which `sonde_garbage' knows.
+-spec proc_count(sonde_attr:attr() | [sonde_attr:attr()], non_neg_integer(), sonde_garbage:opts()) ->
+    {[row()] | [{sonde_attr:attr(), [row()]}], sonde_scan:report()}.
+proc_count(Attrs, N, #{self := Self, suspend := Suspend} = Opts) when is_list(Attrs) ->
+    case lists:partition(fun sonde_attr:is_heap/1, lists:usort(Attrs)) of
+        {[], _} ->
+            {counts(Attrs, N, Self), sonde_scan:report(Suspend)};
+        {Heap, Other} ->
+            {Marked, Report} = sonde_garbage:most(Heap, N, Opts),
+            ByAttr = maps:from_list(Marked ++ counts(Other, N, Self)),
+            {[{Attr, map_get(Attr, ByAttr)} || Attr <- Attrs], Report}
+    end;
+proc_count(Attr, N, Opts) ->
+    {[{Attr, Rows}], Report} = proc_count([Attr], N, Opts),
+    {Rows, Report}.
 
 %% @doc `Self': whether the caller has a row too.
 -spec count(sonde_attr:attr(), non_neg_integer(), boolean()) -> [row()].
@@ -41,7 +56,7 @@ largest(Attrs, N) ->
 %% So many died that rows are missing: once more, with more spare.
 counts(Attrs, N, Self, Want) ->
     Bests = most_of(Attrs, Want, Self),
-    Rows = [name(N, Best) || Best <- Bests],
+    Rows = [sonde_attr:named(N, Best) || Best <- Bests],
     case lists:any(fun({R, Best}) -> length(R) < N andalso length(Best) =:= Want end,
                    lists:zip(Rows, Bests)) andalso most(4 * Want) > Want of
         true -> counts(Attrs, N, Self, most(4 * Want));
@@ -50,17 +65,18 @@ counts(Attrs, N, Self, Want) ->
 
 %% @doc The growth in `Ms'. Who was born in between has the full value, who died the first one.
 -spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
-             #{self := boolean(), max_entries := pos_integer(), atom() => term()}) -> [row()].
+             #{self := boolean(), max_entries => pos_integer(), atom() => term()}) -> [row()].
 window(Attr, N, Ms, Opts) ->
     sonde_retry:run(fun() -> grown(Attr, N, Ms, Opts) end).
 
-grown(Attr, N, Ms, #{self := Self, max_entries := Max}) ->
+grown(Attr, N, Ms, #{self := Self} = Opts) ->
     Want = most(N + ?SPARE),
     Mine = own(Attr, Self),
-    {Road, First, Largest} = first(road(Attr), Attr, Want, Max),
+    How = (maps:with([max_entries], Opts))#{attrs => [Attr]},
+    {Road, First, Largest} = first(roads([Attr]), Attr, Want, How),
     Names = names(Largest),
     ok = timer:sleep(Ms),
-    Best = second(Road, Attr, Want, Max, First),
+    Best = second(Road, Attr, Want, How, First),
     Gained = [{Now - Before, Pid}
               || {{Now, Pid}, {Before, Pid}} <- lists:zip(own(Attr, Self), Mine)],
     name_gone(N, with(Gained, Best, Want), Names).
@@ -74,9 +90,6 @@ roads(Attrs) ->
         native -> native;
         _ -> portable
     end.
-
-road(Attr) ->
-    roads([Attr]).
 
 %% There are never more processes than this.
 most(N) ->
@@ -94,22 +107,7 @@ with([], Best, _Want) ->
 with(Own, Best, Want) ->
     lists:sublist(lists:reverse(lists:sort(Own ++ Best)), Want).
 
-%% @doc The first `N' of `[{Value, Pid}]' that are alive and not ours, with their names.
--spec named(non_neg_integer(), [{term(), pid()}]) -> [row()].
-named(N, Best) ->
-    name(N, Best).
-
-name(0, _) ->
-    [];
-name(_, []) ->
-    [];
-name(N, [{Value, Pid} | Best]) ->
-    case sonde_attr:call_site(Pid) of
-        {ok, Attrs} -> [{Pid, Value, Attrs} | name(N - 1, Best)];
-        _ -> name(N, Best)
-    end.
-
-%% As name/2, but the dead stay.
+%% As sonde_attr:named/2, but the dead stay.
 name_gone(0, _, _) ->
     [];
 name_gone(_, [], _) ->
@@ -135,7 +133,7 @@ most_of(Attrs, Want, Self) ->
     sonde_retry:run(fun() -> largest(roads(Attrs), Attrs, Want, Self) end).
 
 largest(native, Attrs, Want, Self) ->
-    case scan(Attrs, top, Want, undefined, ?NO_LIMIT) of
+    case scan(top, Want, undefined, #{attrs => Attrs}) of
         no_reader -> largest(portable, Attrs, Want, Self);
         Scan -> [with(own(Attr, Self), rows(Scan, I), Want)
                  || {I, Attr} <- lists:zip(lists:seq(0, length(Attrs) - 1), Attrs)]
@@ -150,31 +148,33 @@ largest(portable, Attrs, Want, Self) ->
      || {Attr, Best} <- lists:zip(Attrs, Bests)].
 
 %% The first look, and who was largest in it.
-first(native, Attr, Want, Max) ->
-    case scan([Attr], sample, Want, undefined, Max) of
-        no_reader -> first(portable, Attr, Want, Max);
+first(native, Attr, Want, How) ->
+    case scan(sample, Want, undefined, How) of
+        no_reader -> first(portable, Attr, Want, How);
         Scan -> {native, Scan, rows(Scan, 0)}
     end;
-first(portable, Attr, Want, Max) ->
+first(portable, Attr, Want, How) ->
     Pids = processes(),
-    length(Pids) =< Max orelse error(system_limit),
-    Look = fun(Pid, Value, {Values, Best}) ->
+    length(Pids) =< maps:get(max_entries, How, infinity) orelse error(system_limit),
+    Look = fun(Pid, [Value], [], {Values, Best}) ->
                    {Values#{Pid => Value}, sonde_largest:add({Value, Pid}, Best)}
            end,
-    {Values, Best} = fold(Look, {#{}, sonde_largest:new(Want)}, Attr, Pids),
+    {Values, Best} = sonde_every_process:ask_all(Look, {#{}, sonde_largest:new(Want)}, [Attr], [],
+                                                 Pids),
     {portable, Values, sonde_largest:to_list(Best)}.
 
-second(native, Attr, Want, Max, First) ->
-    case scan([Attr], diff, Want, First, Max) of
-        no_reader -> second(portable, Attr, Want, Max, remembered(First));
+second(native, Attr, Want, How, First) ->
+    case scan(diff, Want, First, How) of
+        no_reader -> second(portable, Attr, Want, How, remembered(First));
         Scan -> rows(Scan, 0)
     end;
-second(portable, Attr, Want, _Max, First) ->
-    Look = fun(Pid, Value, {Gone, Best}) ->
+second(portable, Attr, Want, _How, First) ->
+    Look = fun(Pid, [Value], [], {Gone, Best}) ->
                    {Before, Rest} = take(Pid, Gone),
                    {Rest, sonde_largest:add({Value - Before, Pid}, Best)}
            end,
-    {Gone, Best} = fold(Look, {First, sonde_largest:new(Want)}, Attr, processes()),
+    {Gone, Best} = sonde_every_process:ask_all(Look, {First, sonde_largest:new(Want)}, [Attr], [],
+                                               processes()),
     Dead = maps:fold(fun(Pid, Value, Acc) -> sonde_largest:add({Value, Pid}, Acc) end, Best, Gone),
     sonde_largest:to_list(Dead).
 
@@ -189,36 +189,15 @@ take(Pid, Values) ->
         Taken -> Taken
     end.
 
-%% ---- portable: ask everybody but the caller
+%% ---- native. Where nobody can be read any more everybody is asked, in the middle of a window too
 
-fold(Fun, Acc, Attr, Pids) ->
-    Self = self(),
-    lists:foldl(fun(Pid, A) when Pid =:= Self -> A;
-                   (Pid, A) ->
-                        case sonde_attr:read(Attr, Pid) of
-                            {ok, Value} -> Fun(Pid, Value, A);
-                            undefined -> A
-                        end
-                end, Acc, Pids).
-
-%% ---- native. No reader: somebody took the signal handler away, and the other reader is forbidden;
-%% then everybody is asked, in the middle of a window too
-
-scan(Attrs, Mode, Want, First, Max) ->
-    Scan = sonde_nif:scan_new(Attrs, Mode, Want, First, [self()], Max),
-    run(Scan, Attrs, sonde_nif:scan_step(Scan)).
-
-run(Scan, _Attrs, done) ->
-    Scan;
-run(Scan, Attrs, more) ->
-    run(Scan, Attrs, sonde_nif:scan_step(Scan));
-run(Scan, Attrs, {ask, Pids}) ->
-    ok = sonde_nif:scan_feed(Scan, [{Pid, answer(Attrs, Pid)} || Pid <- Pids]),
-    run(Scan, Attrs, sonde_nif:scan_step(Scan));
-run(_Scan, _Attrs, {error, no_reader}) ->
-    no_reader;
-run(_Scan, _Attrs, {error, Why}) ->
-    error(Why).
+scan(Mode, Want, First, #{attrs := Attrs} = How) ->
+    Scan = sonde_scan:scan(Mode, Want, First, How),
+    Ask = fun(Pids, asked) -> {[{Pid, answer(Attrs, Pid)} || Pid <- Pids], asked} end,
+    case sonde_scan:drive(Scan, How, #{ask => Ask}, asked) of
+        {done, _} -> Scan;
+        {no_reader, _} -> no_reader
+    end.
 
 answer(Attrs, Pid) ->
     case sonde_attr:ask(Pid, Attrs, []) of

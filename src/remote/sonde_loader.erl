@@ -74,9 +74,9 @@ to_node(Node, Ours) ->
         none -> install(Node, Ours);
         Theirs ->
             Status = call(Node, sonde, native, []),
-            case Theirs =:= sonde:module_info(md5) of
-                true -> {already, Status};
-                false -> {error, {other_build, Status}}
+            case there(node()) of
+                Theirs -> {already, Status};
+                _ -> {error, {other_build, Status}}
             end
     end.
 

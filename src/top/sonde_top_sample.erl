@@ -26,7 +26,6 @@
 -type sample() :: #{page := page(), head := head(), ms := non_neg_integer(),
                     body := #{atom() => term()}}.
 
--define(NO_LIMIT, 134217727).
 %% Short looks at a busy process: the next page comes soon.
 -define(PATIENCE_US, 500).
 %% For the attributes for which heaps are walked: who was not looked at by then is left out.
@@ -117,8 +116,7 @@ native(Fun) ->
     end.
 
 procs({growth, Attr}, #{interval := Ms} = Request) ->
-    #{rows => rows(sonde_proc_count:window(Attr, want(Request), Ms,
-                                      #{self => false, max_entries => ?NO_LIMIT}), Request)};
+    #{rows => rows(sonde_proc_count:window(Attr, want(Request), Ms, #{self => false}), Request)};
 procs({count, Attr}, Request) ->
     case sonde_attr:is_heap(Attr) of
         true -> walked(native(fun() -> walk(Attr, want(Request)) end), Request);
@@ -126,11 +124,11 @@ procs({count, Attr}, Request) ->
     end.
 
 walk(Attr, N) ->
-    Read = sonde_opts:read(#{timeout => ?WALK_MS, report => true}, sonde_garbage:options()),
-    sonde_garbage:proc_count(Attr, N, Read#{patience_us => ?PATIENCE_US}).
+    Read = sonde_opts:read(#{timeout => ?WALK_MS, report => true}, sonde_scan:options()),
+    sonde_garbage:most([Attr], N, Read#{patience_us => ?PATIENCE_US}).
 
 walked({error, Why}, _) -> #{rows => [], error => Why};
-walked({Rows, #{left_out := N, missed := #{pids := Pids}}}, Request) ->
+walked({[{_, Rows}], #{left_out := N, missed := #{pids := Pids}}}, Request) ->
     #{rows => rows(Rows, Request), left_out => N,
       missed => [{pid_to_list(Pid), Why} || {Pid, Why} <- lists:sublist(Pids, 1)]}.
 
@@ -181,8 +179,8 @@ name([]) -> none;
 name(Name) -> Name.
 
 inside(Pid, #{deep := true}, Body) ->
-    Body#{heap => sonde:heap(Pid, ?LOOK), things => sonde:heap_top(Pid, ?THINGS, ?LOOK),
-          slices => slices(sonde:bin_slices(Pid, ?LOOK))};
+    Body#{heap => sonde_heap_map:heap(Pid, ?LOOK), things => sonde_heap_top:top(Pid, ?THINGS, ?LOOK),
+          slices => slices(sonde_garbage:bin_slices(Pid, ?LOOK))};
 inside(_, _, Body) ->
     Body.
 
@@ -190,7 +188,7 @@ slices(Slices) when is_list(Slices) ->
     Largest = lists:sublist(lists:reverse(lists:keysort(2, Slices)), ?SLICES),
     {length(Slices), lists:sum([Size || {_, Size, _, _} <- Slices]),
      [{Id, Size, Refc, length(Parts), min(Size, seen(Parts)),
-       held(native(fun() -> sonde:bin_holder(Id) end))}
+       held(native(fun() -> sonde_bin_account:bin_holder(Id, #{}) end))}
       || {Id, Size, Refc, Parts} <- Largest]};
 slices(Nothing) ->
     Nothing.
@@ -241,16 +239,17 @@ memory_of(Table) ->
 
 binaries(#{rows := N} = Request) ->
     First = Request#{from := 0},
-    #{account => native(fun() -> sonde:bin_account() end),
-      owned => owned(native(fun() -> sonde:bin_owned(want(First)) end), First),
-      holders => holders(native(fun() -> sonde:bin_holders(N) end))}.
+    #{account => native(fun() -> sonde_bin_account:bin_account(#{}) end),
+      owned => owned(native(fun() -> sonde_garbage:bin_owned(want(First), #{}) end), First),
+      holders => holders(native(fun() -> sonde_bin_account:bin_holders(N, size, #{}) end))}.
 
 owned({error, _} = Error, _) -> Error;
-owned(Rows, Request) ->
-    [{pid_to_list(Pid), Bytes, Attrs} || {Pid, Bytes, Attrs} <- shown(Rows, Request)].
+owned({Rows, _}, Request) ->
+    [{pid_to_list(Pid), Bytes, Attrs}
+     || {Pid, Bytes, Attrs} <- shown(sonde_origin:rows(Rows), Request)].
 
 holders({error, _} = Error) -> Error;
-holders(Binaries) ->
+holders({Binaries, _}) ->
     [{Id, Size, Refc, Elsewhere, held(Holders, length(Holders))}
      || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere,
           holders := Holders} <- Binaries].

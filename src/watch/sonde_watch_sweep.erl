@@ -135,7 +135,7 @@ heaps([], _) ->
     [].
 
 live(Pid, Ms) ->
-    case sonde:heap(Pid, #{timeout => Ms}) of
+    case sonde_heap_map:heap(Pid, #{timeout => Ms}) of
         #{reachable := Bytes, binaries := #{live := Binaries}} -> Bytes + Binaries;
         _ -> unknown
     end.
@@ -149,8 +149,8 @@ collect({_, 0}) ->
 collect({Bound, Most}) ->
     case sonde_vm:side() of
         native ->
-            Read = (sonde_opts:read(#{}, sonde_garbage:options()))#{patience_us => ?PATIENCE_US},
-            Counted = sonde_garbage:rows([garbage_bytes, bin_garbage_bytes], Most, Read),
+            Read = (sonde_opts:read(#{}, sonde_scan:options()))#{patience_us => ?PATIENCE_US},
+            {Counted, _} = sonde_garbage:most([garbage_bytes, bin_garbage_bytes], Most, Read),
             Rows = lists:append([Rows || {_, Rows} <- Counted]),
             Sums = lists:foldl(fun({Pid, Bytes, Attrs}, Sums) ->
                                        {Sum, _} = maps:get(Pid, Sums, {0, []}),
