@@ -154,7 +154,7 @@
 %% tells this without copying the heap.
 -type node_result() :: sonde_loader:node_result().
 -type status() :: sonde_vm:status().
--type socket_row() :: sonde_inet:socket_row().
+-type socket_row() :: sonde_port:socket_row().
 -type node_stats() :: sonde_node:stats().
 -type cluster_opts() :: sonde_cluster:opts().
 
@@ -821,7 +821,7 @@ get_state(Process, Timeout) ->
 %% [#Port<0.5>,#Port<0.6>]
 %% '''
 -spec tcp() -> [port()].
-tcp() -> sonde_inet:ports(tcp).
+tcp() -> sonde_port:ports(tcp).
 
 %% @doc The ports of UDP sockets; see {@link tcp/0}.
 %%
@@ -830,7 +830,7 @@ tcp() -> sonde_inet:ports(tcp).
 %% [#Port<0.7>]
 %% '''
 -spec udp() -> [port()].
-udp() -> sonde_inet:ports(udp).
+udp() -> sonde_port:ports(udp).
 
 %% @doc The ports of SCTP sockets; see {@link tcp/0}.
 %%
@@ -839,7 +839,7 @@ udp() -> sonde_inet:ports(udp).
 %% []
 %% '''
 -spec sctp() -> [port()].
-sctp() -> sonde_inet:ports(sctp).
+sctp() -> sonde_port:ports(sctp).
 
 %% @doc The ports of files: none, since files have not been ports from OTP 21 on.
 %%
@@ -848,7 +848,7 @@ sctp() -> sonde_inet:ports(sctp).
 %% []
 %% '''
 -spec files() -> [port()].
-files() -> sonde_inet:ports(file).
+files() -> sonde_port:ports(file).
 
 %% @doc How many ports there are of each kind, by the name of the driver or of the program; most
 %% first, for equal numbers by the name.
@@ -859,7 +859,7 @@ files() -> sonde_inet:ports(file).
 %% '''
 -spec port_types() -> [{Name :: string(), pos_integer()}].
 port_types() ->
-    sonde_inet:port_types().
+    sonde_port:port_types().
 
 %% @doc What is known of a port, by category:
 %% <ul>
@@ -883,9 +883,9 @@ port_types() ->
 %%  {type,[{statistics,[...]},{peername,{{127,0,0,1},39081}},
 %%         {sockname,{{127,0,0,1},58592}},{options,[...]}]}]
 %% '''
--spec port_info(sonde_lib:port_term()) -> [{sonde_info:port_category(), [term()]}].
+-spec port_info(sonde_lib:port_term()) -> [{sonde_port:category(), [term()]}].
 port_info(Port) ->
-    sonde_info:port(Port).
+    sonde_port:info(Port).
 
 %% @doc One category of {@link port_info/1} (`specific' for that which is called `type'); or an item
 %% of `erlang:port_info/2'; or the items of a list, in its order.
@@ -899,10 +899,10 @@ port_info(Port) ->
 %% 2> sonde:port_info("#Port<0.5>", [name, output]).
 %% [{name,"tcp_inet"},{output,1000}]
 %% '''
--spec port_info(sonde_lib:port_term(), sonde_info:port_category() | specific | atom() | [atom()]) ->
+-spec port_info(sonde_lib:port_term(), sonde_port:category() | specific | atom() | [atom()]) ->
     term().
 port_info(Port, Key) ->
-    sonde_info:port(Port, Key).
+    sonde_port:info(Port, Key).
 
 %% @doc The `N' sockets that have most of `Attr' since they were opened: `{Port, Sum, Values}',
 %% largest first, for equal sums the higher port first. `Attr' is `recv_cnt', `send_cnt' (packets),
@@ -918,7 +918,7 @@ port_info(Port, Key) ->
 %% '''
 -spec inet_count(sonde_lib:inet_attr(), N :: integer()) -> [sonde_lib:inet_row()].
 inet_count(Attr, N) ->
-    sonde_inet:count(Attr, N).
+    sonde_port:inet_count(Attr, N).
 
 %% @doc The `N' sockets whose `Attr' grew most in the next `Ms' milliseconds: rows as those of
 %% {@link inet_count/2}, with the growth as the sum, and the values at the end. What was opened in
@@ -935,7 +935,7 @@ inet_count(Attr, N) ->
     [{port(), Growth :: integer(), [{atom(), integer()}]}].
 inet_window(Attr, N, Ms) when is_atom(Attr) ->
     ok = check_ms(Ms),
-    sonde_inet:window(Attr, amount(N), Ms).
+    sonde_port:inet_window(Attr, amount(N), Ms).
 
 %% @doc The sockets of the `socket' module, which are no ports: those that were opened with it, and
 %% those of `gen_tcp' and `gen_udp' with `{inet_backend, socket}'. `{Socket, Octets, Attrs}', most
@@ -962,7 +962,7 @@ inet_window(Attr, N, Ms) when is_atom(Attr) ->
 %% '''
 -spec sockets() -> [socket_row()].
 sockets() ->
-    sonde_inet:sockets().
+    sonde_port:sockets().
 
 %% @doc As {@link sockets/0}, of one protocol. Anything else than `tcp', `udp' and `sctp' is
 %% `badarg'.
@@ -972,7 +972,7 @@ sockets() ->
 %% '''
 -spec sockets(tcp | udp | sctp) -> [socket_row()].
 sockets(Protocol) when Protocol =:= tcp; Protocol =:= udp; Protocol =:= sctp ->
-    sonde_inet:sockets(Protocol);
+    sonde_port:sockets(Protocol);
 sockets(_) ->
     error(badarg).
 
@@ -989,7 +989,7 @@ sockets(_) ->
 -spec port_count(memory | queue_size | input | output, N :: non_neg_integer()) ->
     [{port(), Value :: non_neg_integer(), [atom() | {name, string()} | {connected, pid()}]}].
 port_count(Attr, N) ->
-    sonde_ports:count(Attr, N).
+    sonde_port:count(Attr, N).
 
 %% @equiv ets_count(Attr, N, #{})
 -spec ets_count(sonde_ets:attr(), N :: non_neg_integer()) -> [sonde_ets:row()].
@@ -1221,9 +1221,9 @@ rpc(Nodes, Fun) ->
 -spec rpc(node() | [node(), ...], fun(() -> term()), timeout()) ->
     {[term()], BadNodes :: [node()]}.
 rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
-    sonde_rpc:call(Nodes, Fun, Timeout);
+    sonde_cluster:rpc(Nodes, Fun, Timeout);
 rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
-    sonde_rpc:call([Node], Fun, Timeout).
+    sonde_cluster:rpc([Node], Fun, Timeout).
 
 %% @doc As {@link named_rpc/2}, on this node and all connected nodes.
 %%
@@ -1255,9 +1255,9 @@ named_rpc(Nodes, Fun) ->
 -spec named_rpc(node() | [node(), ...], fun(() -> term()), timeout()) ->
     {[term()], BadNodes :: [node()]}.
 named_rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
-    sonde_rpc:named(Nodes, Fun, Timeout);
+    sonde_cluster:named_rpc(Nodes, Fun, Timeout);
 named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
-    sonde_rpc:named([Node], Fun, Timeout).
+    sonde_cluster:named_rpc([Node], Fun, Timeout).
 
 %% @doc One of the calls above on many nodes at the same time, and their rows as one list:
 %% `#{rows => [{Node, Row}], failed => [{Node, Reason}]}', the rows in the order of the call, so the

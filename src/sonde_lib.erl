@@ -155,7 +155,8 @@ port_list(Item, Value) ->
 %% '''
 -spec inet_attrs(inet_attr()) -> [inet_row()].
 inet_attrs(Attr) ->
-    [Row || {Port, Driver} <- port_list(name), sonde_inet:is_driver(Driver),
+    [Row || {Port, Driver} <- port_list(name),
+            lists:member(Driver, ["tcp_inet", "udp_inet", "sctp_inet"]),
             {ok, Row} <- [inet_attrs(Attr, Port)]].
 
 %% @doc The row of one port, or `{error, einval}' if it is closed, is no socket, or does not know

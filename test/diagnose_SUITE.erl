@@ -269,7 +269,7 @@ written(Whom, Chars) ->
 
 prints_within_its_width(_Config) ->
     Facts = facts(#{processes => [process(self(), series(10000000, 1000000))], rss => 1 bsl 31}),
-    Report = (sonde:diagnosis(#{interval => 100}))#{suspects := sonde_suspects:find(Facts),
+    Report = (sonde:diagnosis(#{interval => 100}))#{suspects := sonde_judge:find(Facts),
                                                     not_looked_at := [{rss, no_proc},
                                                                       {heaps, {left_out, 3}}]},
     Text = unicode:characters_to_list(sonde_diagnose:format(Report)),
@@ -294,15 +294,15 @@ what_was_not_looked_at_is_said(_Config) ->
 %% ---- judgements on facts that were made up
 
 large_is_not_suspected(_Config) ->
-    [] = sonde_suspects:find(facts(#{processes => [process(self(), series(500000000, 0))]})),
+    [] = sonde_judge:find(facts(#{processes => [process(self(), series(500000000, 0))]})),
     [#{kind := state}] =
-        sonde_suspects:find(facts(#{processes => [process(self(), series(500000000, 2000000))]})).
+        sonde_judge:find(facts(#{processes => [process(self(), series(500000000, 2000000))]})).
 
 falling_once_is_no_growth(_Config) ->
     Series = series(10000000, 2000000),
     [#{kind := state, remedy := bound_state}] =
-        sonde_suspects:find(facts(#{processes => [process(self(), Series)]})),
-    _ = [[] = sonde_suspects:find(facts(#{processes => [process(self(), Falls)]}))
+        sonde_judge:find(facts(#{processes => [process(self(), Series)]})),
+    _ = [[] = sonde_judge:find(facts(#{processes => [process(self(), Falls)]}))
          || At <- lists:seq(2, length(Series)),
             Falls <- [[case I < At of
                            true -> S;
@@ -314,10 +314,10 @@ creeping_growth_is_told(_Config) ->
     Table = fun(Step) ->
                     facts(#{tables => [table([10000 + I * Step || I <- lists:seq(1, 6)])]})
             end,
-    [#{kind := ets_table, remedy := evict}] = sonde_suspects:find(Table(1)),
-    [] = sonde_suspects:find(Table(0)),
+    [#{kind := ets_table, remedy := evict}] = sonde_judge:find(Table(1)),
+    [] = sonde_judge:find(Table(0)),
     Not = [10000, 10001, 10002, 10002, 10003, 10004],
-    [] = sonde_suspects:find(facts(#{tables => [table(Not)]})).
+    [] = sonde_judge:find(facts(#{tables => [table(Not)]})).
 
 table(Rows) ->
     #{table => t, name => t, owner => self(), binaries => undefined,
@@ -327,23 +327,23 @@ near_limits_are_told(_Config) ->
     Full = facts(#{}),
     _ = [[#{kind := Kind, what := node, share := Share}]
              = lists:filter(fun(#{share := S}) -> S >= 0.8 end,
-                            sonde_suspects:find(Full#{limits := (maps:get(limits, Full))
+                            sonde_judge:find(Full#{limits := (maps:get(limits, Full))
                                                           #{What := 120}}))
          || {What, Kind} <- [{processes, processes}, {ports, ports}, {atoms, atoms},
                              {tables, ets_tables}], Share <- [100 / 120]],
-    [] = sonde_suspects:find(Full).
+    [] = sonde_judge:find(Full).
 
 memory_outside_is_told(_Config) ->
     [#{kind := outside, remedy := native_library, bytes := Bytes}] =
-        sonde_suspects:find(facts(#{rss => 900000000})),
+        sonde_judge:find(facts(#{rss => 900000000})),
     800000000 = Bytes,
-    [] = sonde_suspects:find(facts(#{rss => 300000000})),
-    [] = sonde_suspects:find(facts(#{rss => undefined})).
+    [] = sonde_judge:find(facts(#{rss => 300000000})),
+    [] = sonde_judge:find(facts(#{rss => undefined})).
 
 any_series_has_a_judgement(_Config) ->
     Property = ?FORALL(Facts, facts_of(),
                        begin
-                           Suspects = sonde_suspects:find(Facts),
+                           Suspects = sonde_judge:find(Facts),
                            is_worst_first(Suspects)
                                andalso length(Suspects) =:= length(lists:usort(whats(Suspects)))
                        end),

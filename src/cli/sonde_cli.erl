@@ -150,7 +150,7 @@ on(Node, #{run := top}, [], _) ->
 on(Node, #{run := diagnose} = Command, [], Opts) ->
     Interval = maps:with([interval], Opts),
     Found = call(Node, sonde, diagnosis, [Interval], wait(Opts) + maps:get(interval, Opts, 2000)),
-    #{suspects := Suspects} = Diagnosis = sonde_cli_terms:as_there(Found, Node),
+    #{suspects := Suspects} = Diagnosis = sonde_cli_show:as_there(Found, Node),
     case format(Opts) of
         json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis);
         text -> io:put_chars(here(sonde_diagnose, format, [Diagnosis]))
@@ -170,9 +170,9 @@ on(Node, #{run := {sonde, Function}, missed := true} = Command, Args, Opts) ->
     Ms = wait(Opts) + windows(Command, Args),
     case reported(Node, Function, There, Ms, Opts) of
         {Rows, Report} ->
-            Said = sonde_cli_terms:as_there(Report, Node),
+            Said = sonde_cli_show:as_there(Report, Node),
             ok = sonde_cli_show:show(format(Opts), Command, Args,
-                                     sonde_cli_terms:as_there(with_calls(Node, There, Rows), Node),
+                                     sonde_cli_show:as_there(with_calls(Node, There, Rows), Node),
                                      Said),
             _ = [complain(Text) || Text <- sonde_cli_errors:missed(Said, Opts)],
             ?DONE;
@@ -203,7 +203,7 @@ answer(Answer, Function) ->
     end.
 
 show(Node, Command, Args, Answer, Opts) ->
-    Shown = sonde_cli_terms:as_there(Answer, Node),
+    Shown = sonde_cli_show:as_there(Answer, Node),
     ok = sonde_cli_show:show(format(Opts), Command, Args, Shown),
     _ = [complain(Text) || Text <- sonde_cli_errors:missed(Shown, Opts)],
     ?DONE.
@@ -310,9 +310,9 @@ several(Nodes, Ours, Command, Args, Opts) ->
             of_cluster([Node || {Node, {ok, _}} <- Attached], Command, Args, Opts),
         All = [{Node, Text} || {Node, {error, Text}} <- Attached]
             ++ [{Node, [atom_to_list(Node), ": ", Text]} || {Node, Text} <- Failed],
-        Shown = [{Node, sonde_cli_terms:as_there(with_calls(Node, [], Row), Node)}
+        Shown = [{Node, sonde_cli_show:as_there(with_calls(Node, [], Row), Node)}
                  || {Node, Row} <- Rows],
-        Reports = [{Node, sonde_cli_terms:as_there(Report, Node)}
+        Reports = [{Node, sonde_cli_show:as_there(Report, Node)}
                    || {Node, Report} <- maps:get(reports, Result, [])],
         ok = sonde_cli_show:cluster(
                format(Opts), Command, Args,

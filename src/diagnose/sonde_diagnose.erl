@@ -15,7 +15,7 @@
                       processes | ports | atoms | tables := integer()},
           counts := #{processes | ports | atoms | tables
                       := {Count :: non_neg_integer(), Limit :: pos_integer()}},
-          suspects := [sonde_suspects:suspect()],
+          suspects := [sonde_judge:suspect()],
           not_looked_at := [{atom(), sonde_facts:because()}]}.
 
 -define(LEAST_MS, 100).
@@ -44,7 +44,7 @@ report(#{moments := Moments, limits := Limits, not_looked_at := Not, rss := Rss,
                            maps:from_list([{K, map_get(K, Now) - map_get(K, Before)}
                                            || K <- ?COUNTS])),
       counts => maps:from_list([{K, {map_get(K, Now), map_get(K, Limits)}} || K <- ?COUNTS]),
-      suspects => sonde_suspects:find(Facts), not_looked_at => Not}.
+      suspects => sonde_judge:find(Facts), not_looked_at => Not}.
 
 grown(Kind, First, Last) ->
     case {First, Last} of

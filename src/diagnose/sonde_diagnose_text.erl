@@ -145,7 +145,7 @@ kind(fragmentation) -> "memory taken by the allocators and not in use";
 kind(outside) -> "memory that no allocator of the VM knows".
 
 %% @doc What a remedy means, in a sentence or two.
--spec remedy(sonde_suspects:remedy()) -> string().
+-spec remedy(sonde_judge:remedy()) -> string().
 remedy(hibernate) ->
     "Now: erlang:garbage_collect/1. For good: hibernate it when it has nothing to do.";
 remedy(fullsweep_after) ->

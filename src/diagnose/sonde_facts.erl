@@ -1,6 +1,6 @@
 %% @private
 %% What a diagnosis is made from: the node, at several moments of a short time. It judges nothing;
-%% `sonde_suspects' does. All in a helper of ours, and nothing is collected or suspended.
+%% `sonde_judge' does. All in a helper of ours, and nothing is collected or suspended.
 -module(sonde_facts).
 
 -export([take/2]).
@@ -69,7 +69,7 @@ load() ->
     Ours = [sonde_proc_count, sonde_every_process, sonde_group, sonde_look, sonde_progress, sonde_heap_map,
             sonde_garbage, sonde_scan, sonde_alloc, sonde_ets, sonde_lib, sonde_origin,
             sonde_memory, sonde_facts_procs, sonde_facts_sample, sonde_facts_tables,
-            sonde_suspects, sonde_judge],
+            sonde_judge],
     Once = case sonde_remote_name:is_lent() of true -> []; false -> Ours end,
     _ = [{module, M} = code:ensure_loaded(M) || M <- [timer | Once]],
     _ = sonde_alloc:memory(used),

@@ -478,7 +478,7 @@ still(#{facts := Facts}) -> maps:keys(Facts).
 field_checks(Probes, Form) ->
     execution(Probes) ++ young_heap(Probes) ++ old_heap(Probes) ++ messages(Probes)
         ++ fragments(Probes) ++ off_heap(Probes) ++ registers(Probes) ++ dictionary(Probes)
-        ++ roots(Probes) ++ ties(Probes, Form) ++ sonde_probe_resources:checks().
+        ++ roots(Probes) ++ ties(Probes, Form) ++ sonde_probe_terms:resource_checks().
 
 read(Ps, Name, Path) -> read(Ps, Name, Path, value, none).
 

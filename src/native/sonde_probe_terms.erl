@@ -3,8 +3,9 @@
 %% that its roots reach are those that a collection leaves.
 -module(sonde_probe_terms).
 
--export([hold_all/2, leave_garbage/2, small_slice/1, checks/1]).
+-export([hold_all/2, leave_garbage/2, small_slice/1, checks/1, resource_checks/0]).
 
+-define(RESOURCE_FIELDS, [ref_bin, magic_data, magic_free, type_module, type_name]).
 -define(SETTLE_TRIES, 2000).
 -define(TRIES, 20).
 -define(STEPS, 100000).
@@ -139,3 +140,28 @@ kinds(Pid) ->
         Why ->
             {Expected, Why}
     end.
+
+%% ---- what a resource of ours shows of how the VM keeps those of all native libraries
+
+%% Each looks once more: what one finds is kept for the scans.
+-spec resource_checks() -> [{atom(), fun(() -> [{term(), term()}])}].
+resource_checks() ->
+    [{Field, fun() -> [{true, proplists:get_value(Field, shown(?TRIES))}] end} || Field <- ?RESOURCE_FIELDS].
+
+%% Which of the references of this process is that of the probe is known by what was there before.
+shown(Tries) ->
+    Before = magic_refs(),
+    Probe = sonde_nif:probe_resource(64 + rand:uniform(1000)),
+    case magic_refs() -- Before of
+        [{Id, _, _}] -> shown_by(Probe, Id);
+        _ when Tries > 1 -> shown(Tries - 1);
+        _ -> [{Field, unknown} || Field <- ?RESOURCE_FIELDS]
+    end.
+
+shown_by(Probe, Id) ->
+    Larger = sonde_nif:probe_resource(2000 + rand:uniform(1000)),
+    sonde_nif:calibrate_resources(Probe, Larger, atomics:new(1, []), Id, sonde_nif).
+
+magic_refs() ->
+    {magic_ref, Refs} = process_info(self(), magic_ref),
+    Refs.

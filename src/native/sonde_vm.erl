@@ -38,7 +38,7 @@
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
 -define(PATIENCE_MS, 32000). % of who waits for it
 %% A proof needs them all, and the loader may refuse what another release has compiled.
--define(MODULES, [sonde_probe, sonde_probe_terms, sonde_probe_resources, sonde_attr]).
+-define(MODULES, [sonde_probe, sonde_probe_terms, sonde_attr]).
 
 %% @doc Who answers now. Cheap once the layout is proved.
 -spec side() -> native | {portable, reason()}.

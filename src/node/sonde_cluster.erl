@@ -1,15 +1,17 @@
 %% @private
-%% One call of `sonde' on many nodes, its rows put together. Only what the module exports and what
-%% returns rows is called, by its name, so the nodes may run different builds.
+%% Calls on many nodes. One of `sonde', its rows put together: only what the module exports and what
+%% returns rows is called, by its name, so the nodes may run different builds. Or a fun: only OTP's own
+%% functions are called there, so nothing of ours need be on the node.
 -module(sonde_cluster).
 
--export([call/2, each/4, functions/0, asked/2, rows/3]).
+-export([call/2, each/4, functions/0, asked/2, rows/3, rpc/3, named_rpc/3]).
 -export_type([opts/0, result/0]).
 
 -type opts() :: #{nodes => [node()], timeout => Ms :: non_neg_integer()}.
 %% `reports': of each node, where the call was made with `report => true'.
 -type result() :: #{rows := [{node(), Row :: term()}], failed := [{node(), Reason :: term()}],
                     reports => [{node(), sonde_scan:report()}]}.
+-type results() :: {[term()], BadNodes :: [node()]}.
 
 -define(MAX_MS, 16#FFFFFFFF).
 
@@ -145,3 +147,30 @@ reason({error, {exception, Why, _}}) -> Why;
 reason({exit, {exception, Why}}) -> Why;
 reason({exit, {signal, Why}}) -> Why;
 reason({throw, Thrown}) -> {nocatch, Thrown}.
+
+%% ---- funs
+
+-spec rpc([node(), ...], fun(() -> term()), timeout()) -> results().
+rpc(Nodes, Fun, Timeout) ->
+    rpc:multicall(Nodes, erlang, apply, [Fun, []], Timeout).
+
+%% @doc What the fun returned comes with the node; what it raised as `rpc' shows it.
+-spec named_rpc([node(), ...], fun(() -> term()), timeout()) -> results().
+named_rpc(Nodes, Fun, Timeout) ->
+    lists:foldr(fun sorted_out/2, {[], []}, lists:zip(Nodes, answers(Nodes, Fun, Timeout))).
+
+%% In the order of the nodes; one deadline for all of them.
+answers(Nodes, Fun, Timeout) ->
+    try
+        erpc:multicall(Nodes, erlang, apply, [Fun, []], Timeout)
+    catch
+        error:{erpc, badarg} -> error(badarg)
+    end.
+
+sorted_out({Node, {error, {erpc, _}}}, {Results, Bad}) -> {Results, [Node | Bad]};
+sorted_out({Node, Answer}, {Results, Bad}) -> {[result(Node, Answer) | Results], Bad}.
+
+result(Node, {ok, Result}) -> {Node, Result};
+result(_, {throw, Thrown}) -> Thrown;
+result(_, {exit, {_, Why}}) -> {badrpc, {'EXIT', Why}};
+result(_, {error, {exception, Why, Stack}}) -> {badrpc, {'EXIT', {Why, Stack}}}.
