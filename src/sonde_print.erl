@@ -6,6 +6,9 @@
 %% this node and are shown in bytes, `gc_words_reclaimed' is shown in words, usages are percents.
 %% The value of a row in `proc_count(memory, 3)' is shown as the integer that it is, since its row
 %% does not tell what it counts; in `proc_count([memory], 3)' it is known.
+%%
+%% Tables have modules and calls of Elixir as Elixir writes them, `MyApp.Worker.init/1'; a result that
+%% is shown as a term is in Erlang's syntax throughout.
 -module(sonde_print).
 
 -export([print/1, print/2]).

@@ -11,7 +11,8 @@
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
          killed_caller_ends_the_work/1, diagnose_prints_what_diagnosis_found/1,
-         prints_within_its_width/1, what_was_not_looked_at_is_said/1,
+         prints_within_its_width/1, calls_are_typed_in_elixir_where_it_runs/1,
+         names_of_elixir_are_as_elixir_writes_them/1, what_was_not_looked_at_is_said/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
 
@@ -22,6 +23,7 @@ all() ->
     [report_has_its_shape, bad_options_are_refused, memory_is_that_of_the_node,
      mailbox_stays_as_it_was, killed_caller_ends_the_work,
      diagnose_prints_what_diagnosis_found, prints_within_its_width,
+     calls_are_typed_in_elixir_where_it_runs, names_of_elixir_are_as_elixir_writes_them,
      what_was_not_looked_at_is_said, large_is_not_suspected, falling_once_is_no_growth,
      creeping_growth_is_told,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
@@ -280,6 +282,51 @@ prints_within_its_width(_Config) ->
                      "3 could not be read"]],
     _ = [{Kind, true} = {Kind, is_list(sonde_diagnose_text:remedy(Kind))} || Kind <- remedies()],
     ok.
+
+%% Every call that is recommended, in the syntax of the node's shell: `pid/1' is IEx's.
+calls_are_typed_in_elixir_where_it_runs(_Config) ->
+    Pid = list_to_pid("<0.44.0>"),
+    Calls = [{{sonde, heap_top, [Pid, 5]}, "sonde:heap_top(<0.44.0>, 5).",
+              ":sonde.heap_top(pid(\"0.44.0\"), 5)"},
+             {{sonde, proc_group, [initial_call, [memory]]},
+              "sonde:proc_group(initial_call, [memory]).",
+              ":sonde.proc_group(:initial_call, [:memory])"},
+             {{sonde, port_types, []}, "sonde:port_types().", ":sonde.port_types()"},
+             {{erlang, system_info, [atom_count]}, "erlang:system_info(atom_count).",
+              ":erlang.system_info(:atom_count)"}],
+    Report = report([suspect(#{see => See}) || {See, _, _} <- Calls]),
+    Typed = fun() -> [L || "    " ++ L <- lines(Report), lists:member($(, L)] end,
+    {Erlang, Erlang} = {Typed(), [T || {_, T, _} <- Calls]},
+    {Elixir, Elixir} = {sonde_elixir_helper:with_kernel(Typed), [T || {_, _, T} <- Calls]},
+    Erlang = sonde_elixir_helper:with_kernel(fun() -> [L || "    " ++ L <- lines(Report#{node := a@h}),
+                                                            lists:member($(, L)] end),
+    ok.
+
+names_of_elixir_are_as_elixir_writes_them(_Config) ->
+    M = 'Elixir.MyApp.Worker',
+    Text = lists:join($\n, lines(report(
+             [suspect(#{evidence => [{current_function, {M, 'odd name', 1}},
+                                     {initial_call, {M, '-start/0-fun-0-', 0}},
+                                     {registered_name, 'Elixir.MyApp.Repo'}]}),
+              suspect(#{what => {processes, {M, init, 1}}}),
+              suspect(#{what => {processes, {m, init, 1}}}),
+              suspect(#{what => {ets, t}, evidence => [{name, 'Elixir.MyApp.Cache'}]})]))),
+    _ = [{Part, true} = {Part, string:find(Text, Part) =/= nomatch}
+         || Part <- ["<0.44.0> MyApp.Repo", "current function MyApp.Worker.\"odd name\"/1",
+                     "initial call anonymous fn/0 in MyApp.Worker.start/0",
+                     "registered MyApp.Repo", "processes of MyApp.Worker.init/1",
+                     "processes of m:init/1", "table MyApp.Cache"]],
+    nomatch = string:find(Text, "Elixir").
+
+report(Suspects) ->
+    (sonde:diagnosis(#{interval => 100}))#{suspects := Suspects}.
+
+suspect(Given) ->
+    maps:merge(#{kind => state, what => list_to_pid("<0.44.0>"), bytes => 1, share => 0.5,
+                 evidence => [], see => {sonde, port_types, []}, remedy => evict}, Given).
+
+lines(Report) ->
+    string:split(unicode:characters_to_list(sonde_diagnose:format(Report)), "\n", all).
 
 remedies() ->
     [hibernate, fullsweep_after, binary_copy, drop_unmatched, batches, demonitor, unlink, tail_call,

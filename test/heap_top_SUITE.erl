@@ -11,7 +11,8 @@ suite() ->
 
 all() ->
     [retained_is_what_goes, paths_lead_there, one_row_for_a_list_or_a_map, roots_are_named,
-     shared_tail_is_a_thing, fields_of_records, long_ways_are_cut, previews_are_short, strange_keys,
+     shared_tail_is_a_thing, fields_of_records, long_ways_are_cut, previews_are_short,
+     modules_of_elixir_have_no_prefix, strange_keys,
      content_forbidden, binaries_by_size, memory_is_bounded, memory_is_given_back,
      no_more_than_asked_for, limits_are_said, nonsense_is_badarg, own_heap, off_is_said].
 
@@ -290,6 +291,15 @@ previews_are_short(_Config) ->
 %% In which order a map has its keys is its own affair.
 small(<<"#{a => {b},2 => [c]}">>) -> <<"#{2 => \"c\",a => {b}}">>;
 small(<<"#{2 => [c],a => {b}}">>) -> <<"#{2 => \"c\",a => {b}}">>.
+
+%% In what is read; a key is the term itself.
+modules_of_elixir_have_no_prefix(_Config) ->
+    Pid = sonde_elixir_helper:start(),
+    [#{path := [dictionary, {key, 'Elixir.MyApp.Key'}] = Path, preview := Preview}]
+        = [R || #{path := [dictionary, {key, 'Elixir.MyApp.Key'}]} = R <- rows(Pid)],
+    <<"{MyApp.Value,[1,2,", _/binary>> = Preview,
+    <<"dictionary / key MyApp.Key">> = iolist_to_binary(sonde_heap_top:path_text(Path)),
+    sonde_elixir_helper:stop(Pid).
 
 strange_keys(_Config) ->
     Keys = [1, a, 1.5, {a, [b, 2]}, "abc", {<<"secret">>, 1}, lists:seq(1, 100), self(), [], #{}],

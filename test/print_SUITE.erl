@@ -12,10 +12,13 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [looks_as_ever, {group, options}, {group, devices}, {group, terms}].
+    [looks_as_ever, {group, elixir}, {group, options}, {group, devices}, {group, terms}].
 
 groups() ->
-    [{options, [], [unknown_options_are_badarg, bad_values_are_badarg, bad_options_print_nothing,
+    [{elixir, [], [calls_of_elixir_are_as_elixir_writes_them, modules_of_elixir_have_no_prefix,
+                   what_is_not_elixirs_prints_as_ever, process_of_elixir_is_readable,
+                   any_name_of_elixir_prints]},
+     {options, [], [unknown_options_are_badarg, bad_values_are_badarg, bad_options_print_nothing,
                     width_is_that_of_the_device, width_is_80_without_one, color_is_for_terminals,
                     color_changes_no_text]},
      {devices, [], [standard_io_is_the_group_leader, named_device, latin1_device_gets_latin1,
@@ -254,6 +257,93 @@ odd_names() ->
 long_line() ->
     {'an atom that is much longer than a line of the table is, so it has to be broken',
      <<"é\e"/utf8>>}.
+
+%% ---- Elixir: as Exception.format_mfa/3 writes a call
+
+calls_of_elixir_are_as_elixir_writes_them(_Config) ->
+    M = 'Elixir.MyApp.Worker',
+    _ = [{Call, Text} = {Call, cell(Call, unicode)}
+         || {Call, Text} <-
+                [{{M, init, 1}, "MyApp.Worker.init/1"},
+                 {{M, valid_1, 0}, "MyApp.Worker.valid_1/0"},
+                 {{M, 'valid?', 0}, "MyApp.Worker.valid?/0"}, {{M, 'go!', 2}, "MyApp.Worker.go!/2"},
+                 {{M, 'odd name', 1}, "MyApp.Worker.\"odd name\"/1"},
+                 {{M, 'Up', 1}, "MyApp.Worker.\"Up\"/1"}, {{M, '', 1}, "MyApp.Worker.\"\"/1"},
+                 {{M, 'a!b', 1}, "MyApp.Worker.\"a!b\"/1"},
+                 {{M, 'q"\\#{x}', 1}, "MyApp.Worker.\"q\\\"\\\\\\#{x}\"/1"},
+                 {{M, '\e[1m\n', 1}, "MyApp.Worker.\"\\x{1B}[1m\\x{A}\"/1"},
+                 {{M, 'été', 1}, "MyApp.Worker.été/1"}, {{M, '日本', 1}, "MyApp.Worker.日本/1"},
+                 {{M, '|>', 2}, "MyApp.Worker.|>/2"}, {{M, '..', 2}, "MyApp.Worker.\"..\"/2"},
+                 {{M, '/', 2}, "MyApp.Worker.//2"}, {{M, 'not', 1}, "MyApp.Worker.not/1"},
+                 {{M, '-start/2-fun-0-', 1}, "anonymous fn/1 in MyApp.Worker.start/2"},
+                 {{M, '-odd name/2-fun-12-', 1}, "anonymous fn/1 in MyApp.Worker.\"odd name\"/2"},
+                 {{M, '-a/b/2-fun-0-', 0}, "anonymous fn/0 in MyApp.Worker.\"a/b\"/2"},
+                 {{M, '-fun.start/2-', 2}, "&MyApp.Worker.start/2"},
+                 {{M, '-start/2-lc$^0/1-0-', 1}, "MyApp.Worker.\"-start/2-lc$^0/1-0-\"/1"},
+                 {{'Elixir.A', f, 1, [{line, 3}]}, "A.f/1"},
+                 {{'fun', M, '-start/2-fun-0-', 1}, "anonymous fn/1 in MyApp.Worker.start/2"}]],
+    "MyApp.Worker.\"\\x{65E5}\"/1" = cell({M, '日', 1}, latin1),
+    "MyApp.Worker.é/1" = cell({M, 'é', 1}, latin1),
+    "A.f/1 < gen_server:loop/7" = cell(current_stacktrace, [{'Elixir.A', f, 1, []},
+                                                           {gen_server, loop, 7, []}], latin1).
+
+modules_of_elixir_have_no_prefix(_Config) ->
+    _ = [{Term, Text} = {Term, cell(Term, latin1)}
+         || {Term, Text} <- [{'Elixir.MyApp.Repo', "MyApp.Repo"}, {'Elixir.A_1.B2', "A_1.B2"},
+                             {'Elixir.Elixir.Foo', "Elixir.Elixir.Foo"},
+                             {{ets, 'Elixir.MyApp.Cache'}, "{ets,MyApp.Cache}"},
+                             {['Elixir.A', self(), 'it\'s', "'Elixir.A'", <<"\"'Elixir.A'">>],
+                              lists:concat(["[A,", pid_to_list(self()), ",'it\\'s',\"'Elixir.A'\","
+                                            "<<\"\\\"'Elixir.A'\">>]"])}]],
+    ok.
+
+%% Neither are modules of Erlang, nor atoms that are no alias. What is printed as a term is Erlang.
+what_is_not_elixirs_prints_as_ever(_Config) ->
+    _ = [{Term, Text} = {Term, cell(Term, latin1)}
+         || {Term, Text} <- [{{gen_server, loop, 7}, "gen_server:loop/7"},
+                             {{'two words', 'Up', 1}, "'two words':'Up'/1"},
+                             {{m, '-start/2-fun-0-', 1}, "m:'-start/2-fun-0-'/1"},
+                             {{m, 'Elixir.A', 1}, "m:'Elixir.A'/1"},
+                             {{'fun', m, '-a/0-fun-0-', 1}, "{'fun',m,'-a/0-fun-0-',1}"}
+                             | [{A, "'" ++ atom_to_list(A) ++ "'"}
+                                || A <- ['Elixir', 'Elixir.', 'Elixir.a', 'Elixir.A.b', 'Elixir.A.',
+                                         'Elixir.A..B', 'Elixir.A-B', 'Elixir.1']]]],
+    "{error,{'Elixir.MyApp.Worker',init,1}}\n" =
+        printed({error, {'Elixir.MyApp.Worker', init, 1}}, #{}).
+
+cell(Value, Encoding) ->
+    cell(key, Value, Encoding).
+
+cell(Key, Value, Encoding) ->
+    Text = printed(#{Key => Value}, #{width => 1000}, device([{encoding, Encoding}])),
+    string:trim(lists:nthtail(length(atom_to_list(Key)), Text)).
+
+process_of_elixir_is_readable(_Config) ->
+    Pid = sonde_elixir_helper:start(),
+    Rows = [Row || {P, _, _} = Row <- sonde:proc_count(memory, 100000), P =:= Pid],
+    [_, Row] = lines(printed(Rows, #{width => 200})),
+    {match, _} = re:run(Row, " MyApp\\.Worker +MyApp\\.Worker\\.\"odd name\"/1 "),
+    Info = printed(sonde:info(Pid), #{width => 1000})
+        ++ printed(sonde:proc_group(initial_call, [memory]), #{width => 200}),
+    _ = [{Part, {match, _}} = {Part, re:run(Info, Part)}
+         || Part <- ["registered_name +MyApp\\.Worker\n",
+                     "\nanonymous fn/0 in MyApp\\.Worker\\.start/0 +1 ",
+                     "\\{MyApp\\.Key,\\{MyApp\\.Value,"]],
+    sonde_elixir_helper:stop(Pid).
+
+any_name_of_elixir_prints(_Config) ->
+    Property = ?FORALL({Name, Unicode}, {atom_text(), bool()},
+                       begin
+                           Call = {'Elixir.A', list_to_atom(Name), 1},
+                           Encoding = case Unicode of true -> unicode; false -> latin1 end,
+                           is_fit(cell(Call, Encoding), 1000, Unicode, false)
+                       end),
+    true = proper:quickcheck(Property, [quiet, {numtests, 500}]).
+
+atom_text() ->
+    ?LET(Parts, list(oneof(["-", "/", "fun", ".", "-fun-0-", "1", "\"", "\\", "#{", [range(0, 255)],
+                            [16#301], [16#65E5], "a", "é"])),
+         lists:sublist(lists:append(Parts), 255)).
 
 %% ---- options
 
@@ -509,7 +599,9 @@ improper_lists_print(_Config) ->
 no_atom_is_made(_Config) ->
     Print = fun(I) ->
                     Name = "no_atom_yet_" ++ integer_to_list(I),
-                    printed([{Name, I, [{memory, list_to_binary(Name)}]}], #{})
+                    printed([{Name, I, [{memory, list_to_binary(Name)},
+                                        {current_function, {'Elixir.A', '-b/0-fun-0-', 1}}]}],
+                            #{})
             end,
     _ = Print(0),
     Atoms = erlang:system_info(atom_count),

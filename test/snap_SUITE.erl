@@ -6,7 +6,8 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([forbidden_there/0]).
 -export([sizes_are_those_of_heap_top/1, folded_retains_the_same/1, a_long_list_is_folded/1,
-         ids_stay/1, names_of_nodes_and_edges/1, values_are_previews/1, content_forbidden/1,
+         ids_stay/1, names_of_nodes_and_edges/1, modules_of_elixir_have_no_prefix/1,
+         values_are_previews/1, content_forbidden/1,
          pieces_are_small/1, limits_are_said/1, held_while_it_is_written/1, busy_is_said/1,
          off_is_said/1]).
 
@@ -17,7 +18,7 @@ suite() ->
 
 all() ->
     [sizes_are_those_of_heap_top, folded_retains_the_same, a_long_list_is_folded, ids_stay,
-     names_of_nodes_and_edges, values_are_previews, content_forbidden, pieces_are_small,
+     names_of_nodes_and_edges, modules_of_elixir_have_no_prefix, values_are_previews, content_forbidden, pieces_are_small,
      limits_are_said, held_while_it_is_written, busy_is_said, off_is_said].
 
 init_per_suite(Config) ->
@@ -235,6 +236,14 @@ names_of_nodes_and_edges(_Config) ->
     {5, <<"fun snap_SUITE:", _/binary>>, _, _, [{0, <<"1">>, _}]}
         = proplists:get_value(<<"{key,f}">>, Below),
     sonde_test:stop(Pid).
+
+modules_of_elixir_have_no_prefix(_Config) ->
+    Pid = sonde_elixir_helper:start(),
+    Graph = dump(Pid, #{}),
+    [Value] = [To || {_, _, _, _, Edges} <- maps:values(Graph),
+                     {_, <<"{key,MyApp.Key}">>, To} <- Edges],
+    {3, <<"{MyApp.Value, ...}/2">>, _, _, _} = maps:get(Value, Graph),
+    sonde_elixir_helper:stop(Pid).
 
 values_are_previews(_Config) ->
     Pid = sonde_test:hold(fun() ->

@@ -12,7 +12,7 @@ all() ->
     [{group, looks}, {group, keys}, {group, samples}, {group, live}, {group, others}].
 
 groups() ->
-    [{looks, [], [looks_as_ever, no_line_is_too_long, numbers_are_never_cut,
+    [{looks, [], [looks_as_ever, elixir_is_as_elixir_writes_it, no_line_is_too_long, numbers_are_never_cut,
                   too_small_is_one_line, names_of_any_kind_fit, plain_has_no_escapes, prompt_says_enter]},
      {keys, [], [every_key_of_a_line, keys_one_by_one_are_those_of_lines, special_keys,
                  same_key_again_is_growth, twice_is_growth, walked_attributes_have_no_growth,
@@ -61,6 +61,25 @@ looks_as_ever(Config) ->
     [] = [Name || {Name, _} <- Bad],
     [] = [Name ++ ".txt" || {Name, _} <- goldens()]
         -- [filename:basename(F) || F <- filelib:wildcard(filename:join(Dir, "*.txt"))].
+
+%% Its processes, tables, and one process.
+elixir_is_as_elixir_writes_it(_Config) ->
+    Pid = sonde_elixir_helper:start(),
+    Text = pid_to_list(Pid),
+    Shown = fun(Keys, Sample) ->
+                    Wide = sonde_top_model:size(200, 40, model(new(), {Keys, [Sample]})),
+                    unicode:characters_to_list(lists:join($\n, sonde_top_view:lines(Wide, style())))
+            end,
+    Procs = Shown([], take({procs, {count, memory}})),
+    true = has(Procs, " MyApp\\.Worker +MyApp\\.Worker\\.\"odd name\"/1"),
+    Tables = Shown(["E"], take({ets, memory})),
+    true = has(Tables, " MyApp\\.Worker +MyApp\\.Cache +MyApp\\.Cache"),
+    Process = Shown([string:trim(Text, both, "<>")], take({process, Text})),
+    true = has(Process, "process " ++ Text ++ "  MyApp\\.Worker *\n"),
+    true = has(Process, "current function MyApp\\.Worker\\.\"odd name\"/1"),
+    true = sonde_test:pick(has(Process, "dictionary / key MyApp\\.Key .*\\{MyApp\\.Value,\\["),
+                           not has(Process, "MyApp\\.Key")),
+    sonde_elixir_helper:stop(Pid).
 
 %% From a shell, in test/: top_SUITE:write_goldens("top_SUITE_data"). Then look at them.
 write_goldens(Dir) ->

@@ -21,6 +21,7 @@
          a_callback_that_crashes_is_told_of_once/1, a_callback_that_hangs_stops_no_sweep/1,
          a_sweep_that_is_killed_is_followed_by_others/1, survives_who_tells/1,
          its_end_ends_what_it_started/1, tells_of_a_leak_in_every_way/1,
+         names_of_elixir_are_as_elixir_writes_them/1,
          sets_and_clears_alarms/1, works_without_an_alarm_handler/1,
          says_so_where_its_reports_are_dropped/1, tells_telemetry_where_it_is/1,
          samples_less_beyond_its_budget/1,
@@ -478,6 +479,23 @@ tells_of_a_leak_in_every_way(_Config) ->
                         true = Call(erlang, exit, [Pid, kill]),
                         ok = sonde_test:until(no_alarm, fun() -> Alarms() =:= [] end)
                 end).
+
+names_of_elixir_are_as_elixir_writes_them(_Config) ->
+    Said = fun(What, Attrs) ->
+                   {"sonde_watch: ~ts", [Text]} =
+                       sonde_watch_notify:format(#{event => collected, what => What, freed => 1,
+                                                   garbage => 1, attrs => Attrs}),
+                   "collected " ++ Of = unicode:characters_to_list(Text),
+                   hd(string:split(Of, ", which"))
+           end,
+    M = 'Elixir.MyApp.Worker',
+    _ = [{Attrs, Expected} = {Attrs, Said({ets, 'Elixir.MyApp.Cache'}, Attrs)}
+         || {Attrs, Expected} <-
+                [{[M], "ets MyApp.Cache (MyApp.Worker)"},
+                 {[{initial_call, {M, init, 1}}], "ets MyApp.Cache (MyApp.Worker.init/1)"},
+                 {[{initial_call, {m, init, 1}}], "ets MyApp.Cache ({m,init,1})"},
+                 {['two words'], "ets MyApp.Cache ('two words')"}, {[], "ets MyApp.Cache"}]],
+    ok.
 
 sets_and_clears_alarms(_Config) ->
     on_a_peer(["+P", "1024"], fun alarms/1).

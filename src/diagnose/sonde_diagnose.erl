@@ -59,5 +59,6 @@ format(Diagnosis) ->
 
 %% @doc `width': no line has more characters.
 -spec format(diagnosis(), #{width := pos_integer()}) -> unicode:chardata().
-format(Diagnosis, #{width := Width}) ->
-    [[Line, $\n] || Line <- sonde_diagnose_text:lines(Diagnosis, Width)].
+format(#{node := Node} = Diagnosis, #{width := Width}) ->
+    [[Line, $\n]
+     || Line <- sonde_diagnose_text:lines(Diagnosis, Width, sonde_names:shell(Node))].

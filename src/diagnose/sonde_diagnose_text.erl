@@ -3,16 +3,18 @@
 %% evidence, what to do and what to type.
 -module(sonde_diagnose_text).
 
--export([lines/2, remedy/1]).
+-export([lines/3, remedy/1]).
 
 -define(UNICODE, false).
 -define(NAMED, 2).            % what a line has room for
 
--spec lines(sonde_diagnose:diagnosis(), pos_integer()) -> [unicode:chardata()].
-lines(#{suspects := Suspects, not_looked_at := Not} = Diagnosis, Width) ->
+%% @doc `Shell': how calls are to be typed.
+-spec lines(sonde_diagnose:diagnosis(), pos_integer(), sonde_names:shell()) ->
+          [unicode:chardata()].
+lines(#{suspects := Suspects, not_looked_at := Not} = Diagnosis, Width, Shell) ->
     All = [head(Diagnosis), "" | memory(Diagnosis)] ++ counts(Diagnosis)
         ++ ["", found(Suspects)]
-        ++ lists:append([["" | suspect(I, S, Width)]
+        ++ lists:append([["" | suspect(I, S, Width, Shell)]
                          || {I, S} <- lists:zip(lists:seq(1, length(Suspects)), Suspects)])
         ++ unseen(Not),
     [sonde_grid:cut(sonde_units:safe(Line), Width, ?UNICODE) || Line <- All].
@@ -62,12 +64,12 @@ found([_]) -> "One suspect:";
 found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst first:"].
 
 suspect(I, #{kind := Kind, bytes := Bytes, share := Share, evidence := Evidence,
-             see := See, remedy := Remedy} = Suspect, Width) ->
+             see := See, remedy := Remedy} = Suspect, Width, Shell) ->
     title(io_lib:format("~2b. ~ts, ~ts  ~ts", [I, bytes(Bytes), share(Share), what(Suspect)]),
           kind(Kind), Width)
         ++ paragraph([evidence(E) || E <- Evidence, element(2, E) =/= undefined], Width)
         ++ paragraph(words([remedy(Remedy), frees(Suspect)]), Width)
-        ++ [["    ", mfargs(See)]].
+        ++ [["    ", sonde_names:typed(See, Shell)]].
 
 %% What it is stands below where there is no room beside it.
 title(Who, Kind, Width) ->
@@ -78,8 +80,8 @@ title(Who, Kind, Width) ->
 
 what(#{what := {ets, _}, evidence := Evidence}) ->
     io_lib:format("table ~ts", [short(proplists:get_value(name, Evidence))]);
-what(#{what := {processes, {M, F, A}}}) ->
-    io_lib:format("processes of ~ts:~ts/~b", [short(M), short(F), A]);
+what(#{what := {processes, {_, _, _} = Call}}) ->
+    ["processes of ", sonde_names:call(Call, true)];
 what(#{what := node}) ->
     "the node";
 what(#{what := Pid, evidence := Evidence}) ->
@@ -95,8 +97,8 @@ evidence({registered_name, Name}) -> ["registered ", short(Name)];
 evidence({some, Pids}) -> ["some: ", lists:join(" ", [short(P) || P <- Pids])];
 evidence({most, Of}) ->
     ["most: ", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])];
-evidence({Key, {M, F, A}}) when is_atom(M), is_atom(F), is_integer(A) ->
-    [words_of(Key), $\s, short(M), $:, short(F), $/, integer_to_list(A)];
+evidence({Key, {M, F, A} = Call}) when is_atom(M), is_atom(F), is_integer(A) ->
+    [words_of(Key), $\s, sonde_names:call(Call, true)];
 evidence({Key, Value}) ->
     [words_of(Key), $\s, value(Key, Value)].
 
@@ -111,7 +113,7 @@ value(_, Value) ->
 
 words_of(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
 
-short(Term) -> io_lib:format("~0tP", [Term, 12]).
+short(Term) -> sonde_names:readable(io_lib:format("~0tP", [Term, 12])).
 
 bytes(N) -> cell(memory, N).
 count(N) -> cell(count, N).
@@ -120,10 +122,6 @@ share(Share) -> cell(usage, min(1.0, Share)).
 cell(Key, Value) ->
     {number, Text} = sonde_units:cell(Key, Value, ?UNICODE),
     Text.
-
-mfargs({M, F, Args}) ->
-    io_lib:format("~ts:~ts(~ts).", [M, F, lists:join(", ", [io_lib:format("~0tp", [A])
-                                                          || A <- Args])]).
 
 kind(garbage) -> "garbage that no collection took";
 kind(passed_on_binaries) -> "binaries that it only passed on";

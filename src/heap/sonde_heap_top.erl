@@ -136,7 +136,7 @@ path_text(Path) ->
 step_text({index, I}) -> io_lib:format("[~b]", [I]);
 step_text({field, Name}) -> io_lib:format("#~tp", [Name]);
 step_text({key, Text}) when is_binary(Text) -> ["key ", Text];
-step_text({What, Which}) -> io_lib:format("~s ~0tp", [What, Which]);
+step_text({What, Which}) -> [atom_to_list(What), $\s, term(Which)];
 step_text(Step) -> atom_to_list(Step).
 
 %% ---- previews
@@ -159,7 +159,7 @@ cut(Text, N) ->
 
 one([Token | Rest]) -> one(Token, Rest).
 
-one({v, Term}, Rest) -> {io_lib:format("~0tp", [Term]), Rest};
+one({v, Term}, Rest) -> {term(Term), Rest};
 one({binary, N}, Rest) -> {io_lib:format("<<~b bytes>>", [N]), Rest};
 one({bignum, N}, Rest) -> {io_lib:format("<integer of ~b bytes>", [N]), Rest};
 one({record, _}, Rest) -> {"#record{...}", Rest};
@@ -202,3 +202,5 @@ pairs(N, More, Rest) ->
 
 arrows([K, V | Texts]) -> [[K, " => ", V] | arrows(Texts)];
 arrows([]) -> [].
+
+term(Term) -> sonde_names:readable(io_lib:format("~0tp", [Term])).

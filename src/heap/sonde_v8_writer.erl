@@ -187,16 +187,16 @@ spell({tuple, Arity, undefined}) -> ["tuple/", integer_to_list(Arity)];
 spell({tuple, Arity, Tag}) -> ["{", atom(Tag), ", ...}/", integer_to_list(Arity)];
 spell({'fun', _, _, _} = Kind) -> function(sonde_heap_map:kind(Kind));
 spell({key, Atom}) -> atom(Atom);
-spell({entry, Key}) -> io_lib:format("{key,~0tp}", [Key]);
+spell({entry, Key}) -> ["{key,", sonde_names:readable(io_lib:format("~0tp", [Key])), $}];
 spell({number, N}) -> integer_to_list(N);
 spell({folded, Things, Bytes}) -> io_lib:format("folded: ~b things, ~b bytes", [Things, Bytes]);
 spell(Text) -> Text.
 
 function({'fun', Module, Name, Arity}) ->
-    ["fun ", atom(Module), ":", atom(Name), "/", integer_to_list(Arity)].
+    ["fun ", sonde_names:call({Module, Name, Arity}, true)].
 
 atom(Atom) ->
-    io_lib:format("~0tp", [Atom]).
+    sonde_names:atom(Atom, true).
 
 %% As JSON, in ASCII.
 escape([C | Cs]) when C =:= $"; C =:= $\\ -> [$\\, C | escape(Cs)];

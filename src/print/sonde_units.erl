@@ -114,10 +114,17 @@ usage({Id, Share}) when ?IS_COUNT(Id), is_float(Share) ->
 usage(Other) ->
     short(Other, false).
 
-call({M, F, A}, Unicode) when is_atom(M), is_atom(F), is_integer(A), A >= 0, A < 256 ->
-    [short(M, Unicode), $:, short(F, Unicode), $/, integer_to_list(A)];
+call({M, F, A} = Call, Unicode)
+  when is_atom(M), is_atom(F), is_integer(A), A >= 0, A < 256 ->
+    sonde_names:call(Call, Unicode);
 call({M, F, A, Location}, Unicode) when is_list(Location), is_integer(A) ->
     call({M, F, A}, Unicode);
+call({'fun', M, F, A} = Kind, Unicode)
+  when is_atom(M), is_atom(F), F =/= undefined, is_integer(A), A >= 0, A < 256 ->
+    case sonde_names:of_elixir({M, F, A}, Unicode) of
+        none -> short(Kind, Unicode);
+        Text -> Text
+    end;
 call(Term, Unicode) ->
     short(Term, Unicode).
 
@@ -154,8 +161,9 @@ decimal(F) -> Tenths = round(F * 10), [count(Tenths div 10), $., $0 + Tenths rem
 %% ---- terms
 
 short(Term, Unicode) ->
-    io_lib:format(format("~0t", Unicode), [clip(Term, ?CELL_NODES), ?CELL_DEPTH],
-                  [{chars_limit, ?CELL_CHARS}]).
+    sonde_names:readable(io_lib:format(format("~0t", Unicode),
+                                       [clip(Term, ?CELL_NODES), ?CELL_DEPTH],
+                                       [{chars_limit, ?CELL_CHARS}])).
 
 %% @doc As `~p' prints it, in lines that are meant to have no more than `Width' characters.
 -spec long(term(), Width :: pos_integer(), Unicode :: boolean()) -> unicode:chardata().

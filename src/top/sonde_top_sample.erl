@@ -213,7 +213,7 @@ name_or_pid(Pid) ->
         _ -> pid_to_list(Pid)
     end.
 
-table(Table) -> lists:flatten(io_lib:format("~0tp", [Table])).
+table(Table) -> lists:flatten(sonde_names:readable(io_lib:format("~0tp", [Table]))).
 
 %% ---- tables
 

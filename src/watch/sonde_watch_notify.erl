@@ -138,11 +138,19 @@ text(Event) ->
     io_lib:format("~0tP", [Event, 30]).
 
 name({Kind, Id}, Attrs) ->
-    [io_lib:format("~p ~0tp", [Kind, Id])
-     | [io_lib:format(" (~tp)", [Name]) || Name <- named(Attrs)]].
+    [atom_to_list(Kind), $\s, sonde_names:readable(io_lib:format("~0tp", [Id]))
+     | [[" (", called(Name), $)] || Name <- named(Attrs)]].
 
 named([Name | _]) when is_atom(Name), Name =/= undefined -> [Name];
 named(Attrs) -> [MFA || {initial_call, MFA} <- Attrs].
+
+called({_, _, _} = Call) ->
+    case sonde_names:of_elixir(Call, true) of
+        none -> io_lib:format("~tp", [Call]);
+        Text -> Text
+    end;
+called(Name) ->
+    sonde_names:atom(Name, true).
 
 bytes(Bytes) -> sonde_units:bytes(Bytes).
 
