@@ -21,6 +21,7 @@ all() ->
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
      what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, diagnosis_with_suspects_is_3,
+     elixir_is_as_elixir_writes_it, calls_to_type_are_elixirs,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
      wrong_spelling_says_what_to_try, sigterm_ends_it_at_once, sigterm_leaves_nothing,
@@ -689,6 +690,36 @@ diagnosis_with_suspects_is_3(Config) ->
     #{<<"suspects">> := [_ | _] = Suspects} = read(list_to_binary(Json)),
     [#{<<"remedy">> := <<"drop_unmatched">>}] =
         [S || #{<<"kind">> := <<"mailbox">>} = S <- Suspects].
+
+%% Tables have its names, and take them back; JSON has the atoms.
+elixir_is_as_elixir_writes_it(Config) ->
+    {Peer, Node} = bare(Config),
+    Pid = call(Peer, sonde_elixir_helper, start, []),
+    Rows = answer(at(Node, "proc_count memory 1000"), Config),
+    {match, _} = re:run(Rows, " MyApp\\.Worker +MyApp\\.Worker\\.\"odd name\"/1 "),
+    true = has("MyApp.Cache", answer(at(Node, "ets_count memory 5"), Config)),
+    true = has("dictionary / key MyApp.Key ", answer(at(Node, "heap_top MyApp.Worker 3"), Config)),
+    Same = answer(at(Node, "info MyApp.Worker registered_name"), Config),
+    Same = answer(at(Node, "info Elixir.MyApp.Worker registered_name"), Config),
+    #{<<"registered_name">> := <<"Elixir.MyApp.Worker">>} =
+        json(at(Node, "info MyApp.Worker registered_name"), Config),
+    #{<<"current_function">> := <<"Elixir.MyApp.Worker:odd name/1">>} =
+        json(at(Node, "info MyApp.Worker current_function"), Config),
+    ok = call(Peer, sonde_elixir_helper, stop, [Pid]).
+
+%% In a shell of the node that was asked, whatever runs here.
+calls_to_type_are_elixirs(Config) ->
+    {Peer, Node} = lists:last(get(nodes, Config)),
+    _ = call(Peer, sonde_leaks_helper, start,
+             [#{plan => [#{of_kind => leak, kind => unmatched, bytes => 30000000,
+                           named => false}]}]),
+    Diagnose = at(Node, "diagnose --interval 300"),
+    {3, Erlang, ""} = sonde(Diagnose, Config),
+    {match, _} = re:run(Erlang, "    sonde:mailbox\\(<0\\.[0-9.]+>, 5\\)\\.\n"),
+    ok = call(Peer, sonde_elixir_helper, load_kernel, []),
+    {3, Elixir, ""} = sonde(Diagnose, Config),
+    {match, _} = re:run(Elixir, "    :sonde\\.mailbox\\(pid\\(\"0\\.[0-9.]+\"\\), 5\\)\n"),
+    true = call(Peer, code, delete, ['Elixir.Kernel']).
 
 %% Though the name would not fit, and the terminal knows colours.
 nothing_is_cut_or_coloured_for_nobody(Config) ->

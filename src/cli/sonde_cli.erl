@@ -266,10 +266,12 @@ process(Node, Text, {match, [Numbers]}) ->
             failed(["no such process: ", Text])
     end;
 process(Node, Text, nomatch) ->
-    Name = ask(Node, erlang, list_to_existing_atom, [Text]),
-    case is_atom(Name) andalso ask(Node, erlang, whereis, [Name]) of
-        Pid when is_pid(Pid) -> Pid;
-        _ -> failed(["no process is registered as ", Text])
+    %% `MyApp.Repo' is what a table shows of 'Elixir.MyApp.Repo'.
+    case [Pid || Registered <- [Text, "Elixir." ++ Text],
+                 Name <- [ask(Node, erlang, list_to_existing_atom, [Registered])], is_atom(Name),
+                 Pid <- [ask(Node, erlang, whereis, [Name])], is_pid(Pid)] of
+        [Pid | _] -> Pid;
+        [] -> failed(["no process is registered as ", Text])
     end.
 
 %% What it says, or `{raised, _}'.
