@@ -149,6 +149,12 @@ bool reach_has(const struct reach *r, uint64_t p);
 bool model_reach_stamp(const struct vm *vm, uint64_t proc, uint64_t *sum);
 
 /* The attributes that need a mark. */
+static inline bool fuzz_is_waste(enum attr attr)
+{
+    return attr == ATTR_garbage_bytes || attr == ATTR_bin_garbage ||
+           attr == ATTR_bin_garbage_bytes || attr == ATTR_bin_waste;
+}
+
 struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc);
 
 /* ---- who holds which Binaries ------------------------------------------------------------------- */

@@ -526,11 +526,12 @@ struct verdict model_answer(const struct vm *vm, enum attr attr, bool waiting, u
 {
     struct model m = {.lay = vm->lay, .proc = proc};
     struct chains c = {.n = 0};
-    if (attr >= ATTR_garbage_bytes && attr <= ATTR_bin_waste)
+    if (fuzz_is_waste(attr))
         return model_waste(vm, attr, proc);
     if (attr == ATTR_flat_size)
         return flat_size(vm, proc);
-    if (attr >= ATTR_binary_unique)
+    if (attr == ATTR_binary_unique || attr == ATTR_binary_exclusive ||
+        attr == ATTR_binary_proportional)
         return model_hold(vm, attr, proc);
     uint64_t value = value_of(&m, attr, &c);
     struct verdict v = {m.refused    ? REFUSED

@@ -104,27 +104,21 @@ static struct attempt walk_all(struct walk *w, const struct vm *vm, const struct
     enum status st = ST_TIMESLICE;
     struct budget b;
     walk_start(w, vm, q);
-    walk_prefetch(w, q);
+    walk_prefetch(w);
     for (unsigned i = 0; st == ST_TIMESLICE; i++) {
         must(i < 2 * MOST_THINGS, "a walk that takes more turns than steps:", q->attr);
         b = turn;
-        st = walk_go(w, vm, q, &b);
+        st = walk_go(w, &b);
     }
-    walk_end(w, q);
+    walk_end(w);
     if (st == ST_OK)
-        st = walk_finish(w, vm, q);
+        st = walk_finish(w);
     return (struct attempt){st, w->value, w->clean};
-}
-
-/* A mark whose stack cannot grow goes on without. */
-static bool goes_on(enum attr attr)
-{
-    return attr >= ATTR_garbage_bytes && attr <= ATTR_bin_waste;
 }
 
 static const char *wrong(const struct attempt *a, const struct verdict *v, enum attr attr)
 {
-    if (failed != (a->status == ST_NOMEM) && !(failed && goes_on(attr)))
+    if (failed != (a->status == ST_NOMEM) && !(failed && fuzz_is_waste(attr)))
         return "an allocation failed, or did not:";
     if (a->status == ST_NOMEM)
         return NULL;
@@ -166,7 +160,7 @@ static void check_still(const struct image *img, const struct question *q, size_
             return;
         struct attempt a = walk_all(&w, &img->vm, q, turns[i]);
         compare(&a, &v, q->attr);
-        must(walk_close(&w, &img->vm, q) == ST_OK, "torn, and nothing changed:", q->attr);
+        must(walk_close(&w) == ST_OK, "torn, and nothing changed:", q->attr);
         if (i == 0)
             first = a.status;
         /* what is wrong and what is too large may be met in another order, and how much is
@@ -202,7 +196,7 @@ static void check_running(const struct image *img, const struct question *q, siz
     unsigned walked = memory_changed();
     settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &after);
     bool there = word_at(img->vm.tab.tab + slot * 8) == proc;
-    enum status st = walk_close(&w, &img->vm, q);
+    enum status st = walk_close(&w);
     if (opened > 0 || memory_changed() != walked)
         return;
     must(st != ST_OK || there, "another process, and not torn:", q->attr);
@@ -571,7 +565,7 @@ static bool check_result(const struct image *img, const struct scan *s, enum sca
 {
     bool without = false;
     for (unsigned k = 0; k < s->qn; k++)
-        without = without || goes_on(s->q[k].attr);
+        without = without || fuzz_is_waste(s->q[k].attr);
     must(r == SCAN_NOMEM ? failed : !failed || without || r != SCAN_DONE,
          "an allocation failed:", attr);
     must((r == SCAN_LOST) <= !readable_table(img), "a table is lost that is there:", attr);

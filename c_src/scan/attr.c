@@ -8,74 +8,24 @@
 
 #include <assert.h>
 
-/* What each question reads besides the run detectors of stamp.c. */
-static const enum layout_field none[] = {LAYOUT_FIELD_COUNT};
-static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
-static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
-static const enum layout_field dictionary[] = {LF_dictionary, LF_trace_flags, LAYOUT_FIELD_COUNT};
-static const enum layout_field heaps[] = {
-    LF_heap, LF_hend,       LF_heap_sz, LF_old_heap, LF_old_hend,       LF_mbuf_sz,
-    LF_psd,  LF_dictionary, LF_arity,   LF_arg_reg,  LAYOUT_FIELD_COUNT};
-
-struct recipe {
-    bool one_word;
-    bool settled;
-    const enum layout_field *fields[4];
+/* What a process must be while an attribute is read. */
+enum stamp_kind {
+    SETTLED,    /* its heap does not change */
+    QUEUE_LOCK, /* nothing comes into its outer queue; it may run */
+    ONE_WORD    /* anything: one load is a moment's truth */
 };
 
-/* As marking_fields has them. */
-#define MARKED offheap_fields, queue_fields, roots_fields
-
-static const struct recipe recipes[ATTR_COUNT] = {
-    [ATTR_memory] = {false, true, {heaps, links_monitors_fields, queue_fields}},
-    [ATTR_total_heap_size] = {false, true, {heaps, queue_fields}},
-    [ATTR_heap_size] = {true, false, {heap_size}},
-    [ATTR_stack_size] = {false, true, {stack_size}},
-    /* the counters are right also while the process runs; only the queue's lock matters */
-    [ATTR_message_queue_len] = {false, false, {queue_fields}},
-    [ATTR_reductions] = {true, false, {none}},
-    [ATTR_binary_memory] = {false, true, {offheap_fields}},
-    [ATTR_binary_count] = {false, true, {offheap_fields}},
-    [ATTR_link_count] = {false, true, {links_monitors_fields}},
-    [ATTR_monitor_count] = {false, true, {links_monitors_fields}},
-    [ATTR_monitored_by_count] = {false, true, {links_monitors_fields}},
-    [ATTR_dictionary_size] = {false, true, {dictionary}},
-    [ATTR_garbage_bytes] = {false, true, {MARKED}},
-    [ATTR_bin_garbage] = {false, true, {MARKED}},
-    [ATTR_bin_garbage_bytes] = {false, true, {MARKED}},
-    [ATTR_bin_waste] = {false, true, {MARKED}},
-    [ATTR_flat_size] = {false, true, {MARKED}},
-    [ATTR_binary_unique] = {false, true, {held_binaries_fields, queue_fields}},
-    [ATTR_binary_exclusive] = {false, true, {held_binaries_fields, queue_fields}},
-    [ATTR_binary_proportional] = {false, true, {held_binaries_fields, queue_fields}},
+/* How one attribute is read; NULL: there is nothing to do. */
+struct attribute {
+    enum stamp_kind stamp;
+    const enum layout_field *fields[4]; /* besides the run detectors of stamp.c */
+    void (*start)(struct walk *w, const struct reading *rd);
+    enum status (*go)(struct walk *w, const struct reading *rd);
+    enum status (*finish)(struct walk *w, const struct reading *rd);
+    void (*end)(struct walk *w);
+    int what;                       /* which of the numbers that the walker can count */
+    const enum layout_field *first; /* where they point is asked for before the walk */
 };
-
-static unsigned append(enum layout_field *all, unsigned n, const enum layout_field *fields)
-{
-    for (; *fields != LAYOUT_FIELD_COUNT; fields++)
-        all[n++] = *fields;
-    all[n] = LAYOUT_FIELD_COUNT;
-    return n;
-}
-
-void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting)
-{
-    enum layout_field all[LAYOUT_FIELD_COUNT * 2];
-    unsigned n = append(all, 0, none);
-    const struct recipe *r = &recipes[attr];
-    for (unsigned i = 0; r->fields[i]; i++)
-        n = append(all, n, r->fields[i]);
-    if (waiting)
-        (void)append(all, n, queue_fields);
-    *q = (struct question){
-        .attr = attr, .one_word = r->one_word, .waiting = waiting, .max_words = ATTR_WORDS_MAX};
-    if (r->one_word)
-        plan_make(&q->plan, lay, 0, 0, all);
-    else if (r->settled)
-        plan_make(&q->plan, lay, STATE_UNSETTLED, LOCK_MAIN, all);
-    else
-        plan_make(&q->plan, lay, 0, LOCK_MSGQ, all);
-}
 
 /* ---- memory and total_heap_size ------------------------------------------------------------ */
 
@@ -183,13 +133,38 @@ static enum status go_total_heap_size(struct walk *w, const struct reading *rd)
 
 /* ---- the others ---------------------------------------------------------------------------- */
 
-static enum status go_binaries(struct walk *w, const struct question *q, const struct reading *rd)
+enum binaries_what { BINARY_COUNT, BINARY_BYTES };
+
+static void start_binaries(struct walk *w, const struct reading *rd)
+{
+    offheap_start(&w->u.offheap, rd, w->q->row->what == BINARY_BYTES);
+}
+
+static enum status go_binaries(struct walk *w, const struct reading *rd)
 {
     struct offheap *o = &w->u.offheap;
     enum status st = offheap_walk(o, rd);
     w->value = (int64_t)o->count;
-    w->clean = q->waiting && o->count + o->unlisted == 0 && queue_is_empty(rd);
+    w->clean = w->q->waiting && o->count + o->unlisted == 0 && queue_is_empty(rd);
     return st;
+}
+
+static enum status finish_binary_memory(struct walk *w, const struct reading *rd)
+{
+    enum status st = offheap_finish(&w->u.offheap, rd->vm);
+    w->value = (int64_t)w->u.offheap.bytes;
+    return st;
+}
+
+static void end_binaries(struct walk *w)
+{
+    offheap_end(&w->u.offheap);
+}
+
+static void start_ties(struct walk *w, const struct reading *rd)
+{
+    (void)rd;
+    links_monitors_start(&w->u.ties, (enum links_monitors_what)w->q->row->what);
 }
 
 static enum status go_ties(struct walk *w, const struct reading *rd)
@@ -220,37 +195,35 @@ static enum status go_dictionary(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
-/* Of a mark; no other question. */
-static bool is_waste(enum attr attr)
+static enum status go_heap_size(struct walk *w, const struct reading *rd)
 {
-    return attr >= ATTR_garbage_bytes && attr <= ATTR_bin_waste;
+    w->value = (int64_t)stamp_word(rd, LF_heap_sz);
+    return ST_OK;
 }
 
-static enum waste_what waste_of(enum attr attr)
+static enum status go_stack_size(struct walk *w, const struct reading *rd)
 {
-    switch (attr) {
-    case ATTR_garbage_bytes:
-        return WASTE_HEAP;
-    case ATTR_bin_garbage:
-        return WASTE_ENTRIES;
-    case ATTR_bin_garbage_bytes:
-        return WASTE_ENTRY_BYTES;
-    default:
-        return WASTE_UNSEEN;
-    }
+    w->value = (int64_t)((stamp_word(rd, LF_hend) - stamp_word(rd, LF_stop)) / 8);
+    return ST_OK;
+}
+
+static enum status go_reductions(struct walk *w, const struct reading *rd)
+{
+    w->value = (int64_t)stamp_word(rd, LF_reds);
+    return ST_OK;
 }
 
 /* Most processes have no binaries, and a mark is large: it is made only where there is something. */
-static enum status go_waste(struct walk *w, const struct question *q, const struct reading *rd)
+static enum status go_waste(struct walk *w, const struct reading *rd)
 {
-    enum waste_what what = waste_of(q->attr);
+    enum waste_what what = (enum waste_what)w->q->row->what;
     if (!w->u.waste) {
         if (waste_is_none(what, rd))
             return ST_OK;
         w->u.waste = sonde_alloc(sizeof *w->u.waste);
         if (!w->u.waste)
             return ST_NOMEM;
-        waste_start(w->u.waste, rd, what, q->max_words);
+        waste_start(w->u.waste, rd, what, w->q->max_words);
     }
     enum status st = waste_walk(w->u.waste, rd);
     w->value = (int64_t)w->u.waste->value;
@@ -266,11 +239,11 @@ static void end_waste(struct walk *w)
 }
 
 /* Words of all terms in stack, registers, dictionary and messages. */
-static enum status go_flat(struct walk *w, const struct question *q, const struct reading *rd)
+static enum status go_flat(struct walk *w, const struct reading *rd)
 {
     const struct look_args all = {.want = ROOT_SIZE_STACK | ROOT_SIZE_REGISTERS |
                                           ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES,
-                                  .max_words = q->max_words};
+                                  .max_words = w->q->max_words};
     if (!w->u.flat) {
         w->u.flat = sonde_alloc(sizeof *w->u.flat);
         if (!w->u.flat)
@@ -282,30 +255,22 @@ static enum status go_flat(struct walk *w, const struct question *q, const struc
     return st;
 }
 
-/* Of what it holds; the last ones. */
-static bool is_hold(enum attr attr)
+static void end_flat(struct walk *w)
 {
-    return attr >= ATTR_binary_unique;
-}
-
-static enum held_binaries_what hold_of(const struct question *q)
-{
-    if (q->attr == ATTR_binary_unique && q->account)
-        return HELD_ALL;
-    switch (q->attr) {
-    case ATTR_binary_unique:
-        return HELD_UNIQUE;
-    case ATTR_binary_exclusive:
-        return HELD_EXCLUSIVE;
-    default:
-        return HELD_SHARE;
-    }
+    if (w->u.flat)
+        root_size_walker.end(w->u.flat);
+    sonde_free(w->u.flat);
+    w->u.flat = NULL;
 }
 
 /* Most processes have no binaries. */
-static enum status go_hold(struct walk *w, const struct question *q, const struct reading *rd)
+static enum status go_hold(struct walk *w, const struct reading *rd)
 {
-    if (q->attr == ATTR_binary_proportional && !q->account)
+    const struct account *account = w->q->account;
+    enum held_binaries_what what = (enum held_binaries_what)w->q->row->what;
+    if (what == HELD_UNIQUE && account)
+        what = HELD_ALL;
+    if (what == HELD_SHARE && !account)
         return ST_ASK; /* nobody knows who else holds what */
     if (!w->u.hold) {
         if (held_binaries_is_none(rd))
@@ -313,7 +278,7 @@ static enum status go_hold(struct walk *w, const struct question *q, const struc
         w->u.hold = sonde_alloc(sizeof *w->u.hold);
         if (!w->u.hold)
             return ST_NOMEM;
-        held_binaries_start(w->u.hold, rd, hold_of(q), q->account);
+        held_binaries_start(w->u.hold, rd, what, account);
     }
     enum status st = held_binaries_walk(w->u.hold, rd);
     w->value = (int64_t)w->u.hold->value;
@@ -328,150 +293,141 @@ static void end_hold(struct walk *w)
     w->u.hold = NULL;
 }
 
-static void end_flat(struct walk *w)
+/* ---- which attribute is read how ------------------------------------------------------------- */
+
+static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
+static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
+static const enum layout_field dictionary[] = {LF_dictionary, LF_trace_flags, LAYOUT_FIELD_COUNT};
+static const enum layout_field heaps[] = {
+    LF_heap, LF_hend,       LF_heap_sz, LF_old_heap, LF_old_hend,       LF_mbuf_sz,
+    LF_psd,  LF_dictionary, LF_arity,   LF_arg_reg,  LAYOUT_FIELD_COUNT};
+
+/* What is asked for first. */
+static const enum layout_field chain[] = {LF_off_heap, LAYOUT_FIELD_COUNT};
+static const enum layout_field keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
+static const enum layout_field marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
+static const enum layout_field marked_chain[] = {LF_stop, LF_dictionary, LF_off_heap,
+                                                 LAYOUT_FIELD_COUNT};
+static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
+                                           LAYOUT_FIELD_COUNT};
+
+#define BINARIES                                                                                   \
+    {offheap_fields}, .start = start_binaries, .go = go_binaries, .end = end_binaries,             \
+                      .first = chain
+#define TIES                                                                                       \
+    {links_monitors_fields}, .start = start_ties, .go = go_ties, .first = links_monitors_fields
+#define HELD {held_binaries_fields, queue_fields}, .go = go_hold, .end = end_hold, .first = chain
+/* as marking_fields has them */
+#define MARKED offheap_fields, queue_fields, roots_fields
+#define WASTE  {MARKED}, .go = go_waste, .end = end_waste
+
+static const struct attribute attributes[ATTR_COUNT] = {
+    [ATTR_memory] = {SETTLED,
+                     {heaps, links_monitors_fields, queue_fields},
+                     .go = go_memory,
+                     .first = memory},
+    [ATTR_total_heap_size] = {SETTLED, {heaps, queue_fields}, .go = go_total_heap_size},
+    [ATTR_heap_size] = {ONE_WORD, {heap_size}, .go = go_heap_size},
+    [ATTR_stack_size] = {SETTLED, {stack_size}, .go = go_stack_size},
+    /* the counters are right also while the process runs */
+    [ATTR_message_queue_len] = {QUEUE_LOCK, {queue_fields}, .go = go_queue_len},
+    [ATTR_reductions] = {ONE_WORD, .go = go_reductions},
+    [ATTR_binary_memory] = {SETTLED, BINARIES, .what = BINARY_BYTES,
+                            .finish = finish_binary_memory},
+    [ATTR_binary_count] = {SETTLED, BINARIES, .what = BINARY_COUNT},
+    [ATTR_link_count] = {SETTLED, TIES, .what = LINKS_MONITORS_LINKS},
+    [ATTR_monitor_count] = {SETTLED, TIES, .what = LINKS_MONITORS_MONITORS},
+    [ATTR_monitored_by_count] = {SETTLED, TIES, .what = LINKS_MONITORS_MONITORED_BY},
+    [ATTR_dictionary_size] = {SETTLED, {dictionary}, .go = go_dictionary, .first = keys},
+    [ATTR_garbage_bytes] = {SETTLED, WASTE, .what = WASTE_HEAP, .first = marked},
+    [ATTR_bin_garbage] = {SETTLED, WASTE, .what = WASTE_ENTRIES, .first = marked_chain},
+    [ATTR_bin_garbage_bytes] = {SETTLED, WASTE, .what = WASTE_ENTRY_BYTES, .first = marked_chain},
+    [ATTR_bin_waste] = {SETTLED, WASTE, .what = WASTE_UNSEEN, .first = marked_chain},
+    [ATTR_flat_size] = {SETTLED, {MARKED}, .go = go_flat, .end = end_flat},
+    [ATTR_binary_unique] = {SETTLED, HELD, .what = HELD_UNIQUE},
+    [ATTR_binary_exclusive] = {SETTLED, HELD, .what = HELD_EXCLUSIVE},
+    [ATTR_binary_proportional] = {SETTLED, HELD, .what = HELD_SHARE},
+};
+
+/* ---- one question, one walk ---------------------------------------------------------------------- */
+
+static unsigned append(enum layout_field *all, unsigned n, const enum layout_field *fields)
 {
-    if (w->u.flat)
-        root_size_walker.end(w->u.flat);
-    sonde_free(w->u.flat);
-    w->u.flat = NULL;
+    for (; *fields != LAYOUT_FIELD_COUNT; fields++)
+        all[n++] = *fields;
+    all[n] = LAYOUT_FIELD_COUNT;
+    return n;
+}
+
+void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting)
+{
+    static const uint32_t unsettled[] = {[SETTLED] = STATE_UNSETTLED, [ONE_WORD] = 0};
+    static const uint32_t locks[] = {
+        [SETTLED] = LOCK_MAIN, [QUEUE_LOCK] = LOCK_MSGQ, [ONE_WORD] = 0};
+    enum layout_field all[LAYOUT_FIELD_COUNT * 2] = {LAYOUT_FIELD_COUNT};
+    const struct attribute *row = &attributes[attr];
+    unsigned n = 0;
+    assert(row->go);
+    for (unsigned i = 0; row->fields[i]; i++)
+        n = append(all, n, row->fields[i]);
+    if (waiting)
+        (void)append(all, n, queue_fields);
+    *q = (struct question){.attr = attr,
+                           .row = row,
+                           .one_word = row->stamp == ONE_WORD,
+                           .waiting = waiting,
+                           .max_words = ATTR_WORDS_MAX};
+    plan_make(&q->plan, lay, unsettled[row->stamp], locks[row->stamp], all);
 }
 
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
 {
-    const struct reading rd = {vm, &q->plan, &w->view, NULL};
+    w->q = q;
+    w->rd = (struct reading){vm, &q->plan, &w->view, NULL};
     w->stage = START;
     w->value = 0;
     w->clean = false;
-    switch (q->attr) {
-    case ATTR_binary_memory:
-    case ATTR_binary_count:
-        offheap_start(&w->u.offheap, &rd, q->attr == ATTR_binary_memory);
-        break;
-    case ATTR_link_count:
-        links_monitors_start(&w->u.ties, LINKS_MONITORS_LINKS);
-        break;
-    case ATTR_monitor_count:
-        links_monitors_start(&w->u.ties, LINKS_MONITORS_MONITORS);
-        break;
-    case ATTR_monitored_by_count:
-        links_monitors_start(&w->u.ties, LINKS_MONITORS_MONITORED_BY);
-        break;
-    case ATTR_flat_size:
-        w->u.flat = NULL;
-        break;
-    case ATTR_binary_unique:
-    case ATTR_binary_exclusive:
-    case ATTR_binary_proportional:
-        w->u.hold = NULL;
-        break;
-    default:
-        w->u.waste = NULL;
-        break;
+    w->u.waste = NULL; /* or any other that is not yet made */
+    if (q->row->start)
+        q->row->start(w, &w->rd);
+}
+
+void walk_prefetch(const struct walk *w)
+{
+    const enum layout_field *field = w->q->row->first;
+    for (; field && *field != LAYOUT_FIELD_COUNT; field++) {
+        uint64_t at = stamp_word(&w->rd, *field);
+        if (at != 0 && *field == LF_off_heap)
+            offheap_prefetch(at);
+        else if (at != 0)
+            peek_prefetch(at);
     }
 }
 
-static void ask_for(const struct reading *rd, const enum layout_field *fields)
+enum status walk_go(struct walk *w, struct budget *b)
 {
-    for (; *fields != LAYOUT_FIELD_COUNT; fields++) {
-        uint64_t at = stamp_word(rd, *fields);
-        if (at != 0)
-            peek_prefetch((uintptr_t)at);
-    }
+    w->rd.budget = b;
+    return w->q->row->go(w, &w->rd);
 }
 
-void walk_prefetch(const struct walk *w, const struct question *q)
+enum status walk_finish(struct walk *w)
 {
-    static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
-                                               LAYOUT_FIELD_COUNT};
-    static const enum layout_field keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
-    static const enum layout_field marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
-    static const enum layout_field *const first[ATTR_COUNT] = {
-        [ATTR_memory] = memory,
-        [ATTR_link_count] = links_monitors_fields,
-        [ATTR_monitor_count] = links_monitors_fields,
-        [ATTR_monitored_by_count] = links_monitors_fields,
-        [ATTR_dictionary_size] = keys,
-        [ATTR_garbage_bytes] = marked,
-        [ATTR_bin_garbage] = marked,
-        [ATTR_bin_garbage_bytes] = marked,
-        [ATTR_bin_waste] = marked,
-    };
-    const struct reading rd = {.plan = &q->plan, .view = &w->view};
-    if (first[q->attr])
-        ask_for(&rd, first[q->attr]);
-    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count ||
-        (is_waste(q->attr) && q->attr != ATTR_garbage_bytes) || is_hold(q->attr))
-        offheap_prefetch(stamp_word(&rd, LF_off_heap));
+    return w->q->row->finish ? w->q->row->finish(w, &w->rd) : ST_OK;
 }
 
-enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q, struct budget *b)
+enum status walk_close(const struct walk *w)
 {
-    const struct reading rd = {vm, &q->plan, &w->view, b};
-    switch (q->attr) {
-    case ATTR_memory:
-        return go_memory(w, &rd);
-    case ATTR_total_heap_size:
-        return go_total_heap_size(w, &rd);
-    case ATTR_heap_size:
-        w->value = (int64_t)stamp_word(&rd, LF_heap_sz);
-        return ST_OK;
-    case ATTR_stack_size:
-        w->value = (int64_t)((stamp_word(&rd, LF_hend) - stamp_word(&rd, LF_stop)) / 8);
-        return ST_OK;
-    case ATTR_message_queue_len:
-        return go_queue_len(w, &rd);
-    case ATTR_reductions:
-        w->value = (int64_t)stamp_word(&rd, LF_reds);
-        return ST_OK;
-    case ATTR_binary_memory:
-    case ATTR_binary_count:
-        return go_binaries(w, q, &rd);
-    case ATTR_dictionary_size:
-        return go_dictionary(w, &rd);
-    case ATTR_garbage_bytes:
-    case ATTR_bin_garbage:
-    case ATTR_bin_garbage_bytes:
-    case ATTR_bin_waste:
-        return go_waste(w, q, &rd);
-    case ATTR_flat_size:
-        return go_flat(w, q, &rd);
-    case ATTR_binary_unique:
-    case ATTR_binary_exclusive:
-    case ATTR_binary_proportional:
-        return go_hold(w, q, &rd);
-    default:
-        return go_ties(w, &rd);
-    }
-}
-
-enum status walk_finish(struct walk *w, const struct vm *vm, const struct question *q)
-{
-    if (q->attr != ATTR_binary_memory)
-        return ST_OK;
-    enum status st = offheap_finish(&w->u.offheap, vm);
-    w->value = (int64_t)w->u.offheap.bytes;
-    return st;
-}
-
-enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q)
-{
-    const struct reading rd = {vm, &q->plan, &w->view, NULL};
+    const struct vm *vm = w->rd.vm;
     uint64_t proc;
-    if (!q->one_word)
-        return stamp_close(&rd);
+    if (!w->q->one_word)
+        return stamp_close(&w->rd);
     return peek_word(vm->reader, vm->tab.tab + w->view.slot * 8, &proc) && proc == w->view.proc
                ? ST_OK
                : ST_GONE;
 }
 
-void walk_end(struct walk *w, const struct question *q)
+void walk_end(struct walk *w)
 {
-    if (q->attr == ATTR_binary_memory || q->attr == ATTR_binary_count)
-        offheap_end(&w->u.offheap);
-    if (is_waste(q->attr))
-        end_waste(w);
-    if (q->attr == ATTR_flat_size)
-        end_flat(w);
-    if (is_hold(q->attr))
-        end_hold(w);
+    if (w->q->row->end)
+        w->q->row->end(w);
 }

@@ -28,8 +28,11 @@ enum attr {
         ATTR_COUNT
 };
 
+struct attribute; /* how it is read */
+
 struct question {
     enum attr attr;
+    const struct attribute *row;
     bool one_word;      /* a moment's truth, no stamp needed */
     bool waiting;       /* also tell whether anything waits in a queue (for binary_count) */
     uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
@@ -39,7 +42,9 @@ struct question {
 
 /* One process being asked; may stop and go on. */
 struct walk {
+    const struct question *q;
     struct view view;
+    struct reading rd; /* of this view, by the question's plan */
     int stage;
     int64_t value;
     bool clean; /* no binary in any chain and nothing queued: a collection changes nothing */
@@ -55,22 +60,21 @@ struct walk {
 
 void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting);
 
-/* After stamp_open of walk->view. */
+/* After stamp_open of walk->view. The walk stays where it is, and `vm' and `q' as long as it. */
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
 
 /* Asks for the cache lines that the walk will want first. */
-void walk_prefetch(const struct walk *w, const struct question *q);
+void walk_prefetch(const struct walk *w);
 
 /* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, CHANGED, NOMEM. After it: walk_finish; and before the value is
  * believed: walk_close. */
-enum status walk_go(struct walk *w, const struct vm *vm, const struct question *q,
-                    struct budget *b);
+enum status walk_go(struct walk *w, struct budget *b);
 
 /* After OK from walk_go: reads what it asked for last. OK or TORN. */
-enum status walk_finish(struct walk *w, const struct vm *vm, const struct question *q);
-enum status walk_close(const struct walk *w, const struct vm *vm, const struct question *q);
+enum status walk_finish(struct walk *w);
+enum status walk_close(const struct walk *w);
 
 /* Frees what the walk holds; always. */
-void walk_end(struct walk *w, const struct question *q);
+void walk_end(struct walk *w);
 
 #endif

@@ -20,6 +20,8 @@ enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
 /* Entries of the process table that scan_waiting looks at, in far less than 1 ms. */
 enum { WAITING_SLOTS = BOUND(4096, 8) };
 
+static_assert(SCAN_WALKS < 32, "a set of walks has 32 bits, and one more than there are walks");
+
 /* ---- set up -------------------------------------------------------------------------------- */
 
 static void find_lines(struct scan *s, const struct plan *p)
@@ -48,9 +50,6 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
         find_lines(s, &s->q[k].plan);
         top_n_init(&s->top[k], n);
     }
-    /* a division for each walk would be a quarter of the time of the fastest questions */
-    for (unsigned i = 0; i < SCAN_WALKS; i++)
-        s->asks[i] = &s->q[i % qn];
     sample_init(&s->own, vm->lay, &vm->tab, max_entries);
     s->sample = first ? first : &s->own;
 }
@@ -59,7 +58,7 @@ void scan_free(struct scan *s)
 {
     for (uint32_t left = s->walking | s->kept; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
-        walk_end(&s->walks[i], s->asks[i]);
+        walk_end(&s->walks[i]);
     }
     s->walking = s->kept = 0;
     for (unsigned k = 0; k < s->qn; k++)
@@ -303,7 +302,7 @@ static enum status settle_account(struct scan *s, unsigned i)
     s->merged |= 1U << i;
     if (w->u.hold && !census_free_some(&w->u.hold->binaries, &b))
         return ST_TIMESLICE;
-    walk_end(&s->walks[i], s->asks[i]);
+    walk_end(&s->walks[i]);
     s->kept &= ~(1U << i);
     return st;
 }
@@ -428,14 +427,13 @@ static enum status open_one(struct scan *s, const struct target *t, const struct
 
 /* ---- a batch: all are open, those in `walking` take turns --------------------------------------- */
 
-static void open_walk(struct scan *s, const struct target *t, unsigned i)
+static void open_walk(struct scan *s, const struct target *t, const struct question *q, unsigned i)
 {
     struct walk *w = &s->walks[i];
-    const struct question *q = s->asks[i];
     s->outcome[i] = open_one(s, t, q, w);
     if (s->outcome[i] == ST_OK) {
         walk_start(w, &s->vm, q);
-        walk_prefetch(w, q);
+        walk_prefetch(w);
         s->walking |= 1U << i;
     }
 }
@@ -446,7 +444,7 @@ static void open_batch(struct scan *s)
     for (unsigned p = 0, i = 0; p < s->n; p++) {
         (void)look_ahead(s);
         for (unsigned k = 0; k < s->qn; k++)
-            open_walk(s, &s->targets[p], i++);
+            open_walk(s, &s->targets[p], &s->q[k], i++);
     }
 }
 
@@ -456,7 +454,7 @@ static void stop_walking(struct scan *s, unsigned i, enum status st)
     if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
         s->kept |= 1U << i;
     else
-        walk_end(&s->walks[i], s->asks[i]);
+        walk_end(&s->walks[i]);
     s->outcome[i] = st;
     s->walking &= ~(1U << i);
 }
@@ -464,7 +462,7 @@ static void stop_walking(struct scan *s, unsigned i, enum status st)
 static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
 {
     struct budget b = {steps, (s->walking & (s->walking - 1)) != 0};
-    enum status st = walk_go(&s->walks[i], &s->vm, s->asks[i], &b);
+    enum status st = walk_go(&s->walks[i], &b);
     if (st != ST_TIMESLICE)
         stop_walking(s, i, st);
     return steps - b.steps;
@@ -502,13 +500,13 @@ static void close_batch(struct scan *s)
     for (uint32_t left = done; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_finish(&s->walks[i], &s->vm, s->asks[i]);
+            s->outcome[i] = walk_finish(&s->walks[i]);
     }
     peek_barrier();
     for (uint32_t left = done; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_close(&s->walks[i], &s->vm, s->asks[i]);
+            s->outcome[i] = walk_close(&s->walks[i]);
     }
     s->closed |= done;
 }
@@ -541,7 +539,7 @@ static void resume_batch(struct scan *s)
 {
     for (uint32_t left = s->walking; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
-        enum status st = walk_close(&s->walks[i], &s->vm, s->asks[i]);
+        enum status st = walk_close(&s->walks[i]);
         if (st != ST_OK)
             stop_walking(s, i, st);
     }

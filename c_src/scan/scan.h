@@ -54,7 +54,6 @@ struct scan {
     /* sets of walks: the k-th question to the i-th process is i * qn + k */
     uint32_t walking, closed;
     uint32_t kept, merged; /* of ACCOUNT: what they hold is not freed yet; is in the account */
-    const struct question *asks[SCAN_WALKS]; /* of each walk */
     struct walk walks[SCAN_WALKS];
     enum status outcome[SCAN_WALKS];
     struct target targets[SCAN_BATCH];
