@@ -128,7 +128,7 @@ check-aarch64: ## the C unit tests of the reader, cross-compiled, under an emula
 	@scripts/setup cross
 	@$(MAKE) -s --no-print-directory -C c_src check-aarch64
 
-lint: ## clang-format, clang-tidy, cppcheck, xref
+lint: ## clang-format, clang-tidy, cppcheck, xref, layers
 	@scripts/setup lint
 	clang-format --dry-run -Werror $(C_FILES) $(FOREIGN)
 	printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P $(CORES) -n 9 sh -c \
@@ -136,6 +136,7 @@ lint: ## clang-format, clang-tidy, cppcheck, xref
 	cppcheck -j $(CORES) --enable=warning,style,performance,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem $(CPPCHECK_BLIND) --std=c11 -Ic_src -D_GNU_SOURCE -q $(C_FILES)
 	rebar3 xref
+	scripts/layers $(EBIN)
 
 format: ## let clang-format have its way with c_src
 	@scripts/setup lint
