@@ -703,8 +703,9 @@ bin_slices(Pid) -> bin_slices(Pid, #{}).
 %% @doc Which parts of which binaries a process refers to: `[{Id, Size, Refc, [{Start, End}]}]',
 %% sorted; `Id', `Size' and `Refc' as in `process_info(Pid, binary)'. `[{Start, End}]' has one entry
 %% for each binary term on its heap that something refers to: the bytes from `Start' on, before
-%% `End'. They may overlap. A binary to which only garbage refers is not in it. Options and errors:
-%% {@type heap_opts()}, {@type heap_error()}.
+%% `End'. They may overlap. A binary to which only garbage refers is not in it. One whose bytes lie
+%% in memory of a native library's own has the size of what stands for them, and `{0, Size}' for
+%% each term. Options and errors: {@type heap_opts()}, {@type heap_error()}.
 -spec bin_slices(pid(), heap_opts()) -> sonde_garbage:slices() | heap_error().
 bin_slices(Pid, Opts) -> sonde_garbage:bin_slices(Pid, Opts).
 

@@ -282,38 +282,15 @@ usage({{Id, Active1, Total1}, {Id, Active2, Total2}}) ->
 %% '''
 -spec sublist_top_n_attrs([Row], N :: integer()) -> [Row]
               when Row :: {Key :: term(), Value :: term(), Attrs :: term()}.
-sublist_top_n_attrs(Rows, N) ->
-    fill(Rows, N, []).
-
-%% Each row with what it is judged by.
-fill(_Rows, 0, []) ->
+sublist_top_n_attrs(_Rows, 0) ->
     [];
-fill(Rows, 0, Kept) ->
-    full(Rows, lists:foldl(fun(Judged, Heap) -> meld([Judged], Heap) end, [], Kept));
-fill([], _Left, Kept) ->
-    [Row || {_, Row} <- lists:reverse(lists:sort(Kept))];
-fill([{Key, Value, _} = Row | Rows], Left, Kept) ->
-    fill(Rows, Left - 1, [{{Value, Key}, Row} | Kept]).
+sublist_top_n_attrs(Rows, N) ->
+    largest(Rows, sonde_largest:new(N)).
 
-full([], Heap) ->
-    largest_first(Heap, []);
-full([{Key, Value, _} = Row | Rows], [{{V, K}, _} | Heaps]) when Value > V; Value == V, Key > K ->
-    full(Rows, meld([{{Value, Key}, Row}], meld_all(Heaps)));
-full([{_, _, _} | Rows], Heap) ->
-    full(Rows, Heap).
-
-largest_first([], Rows) -> Rows;
-largest_first([{_, Row} | Heaps], Rows) -> largest_first(meld_all(Heaps), [Row | Rows]).
-
-%% A pairing heap: the least of all, and the heaps below it.
-meld([], Heap) -> Heap;
-meld(Heap, []) -> Heap;
-meld([A | As], [B | _] = Heap) when A < B -> [A, Heap | As];
-meld(Heap, [B | Bs]) -> [B, Heap | Bs].
-
-meld_all([]) -> [];
-meld_all([Heap]) -> Heap;
-meld_all([A, B | Heaps]) -> meld(meld(A, B), meld_all(Heaps)).
+largest([], Best) ->
+    sonde_largest:to_list(Best);
+largest([{Key, Value, _} = Row | Rows], Best) ->
+    largest(Rows, sonde_largest:add({Value, Key}, Row, Best)).
 
 %% @doc How often each term is in the list: `{Term, N}', in no order.
 %%

@@ -220,7 +220,7 @@ reported(Node, Function, Args, Ms, Opts) ->
             Rows = call(Node, sonde, Function, sonde_cluster:asked(Function, Args), Ms),
             sonde_cluster:rows(Function, Args, Rows);
         Class:Why:_ ->
-            failed(sonde_cli_errors:call(raised(Class, Why), Function))
+            failed(sonde_cli_errors:call(sonde_cluster:reason({Class, Why}), Function))
     end.
 
 with_report(Function, Args, Opts) ->
@@ -286,15 +286,8 @@ call(Node, sonde, Function, Args, Ms) ->
     catch
         error:{exception, undef, [{Module, _, _, _} | _]} ->
             failed(sonde_cli_errors:call(undef, Function));
-        Class:Why -> failed(sonde_cli_errors:call(raised(Class, Why), Function))
+        Class:Why -> failed(sonde_cli_errors:call(sonde_cluster:reason({Class, Why}), Function))
     end.
-
-raised(error, {exception, Why, _}) -> Why;
-raised(error, {erpc, Why}) -> Why;
-raised(exit, {exception, Why}) -> Why;
-raised(exit, {signal, Why}) -> Why;
-raised(throw, Thrown) -> {nocatch, Thrown};
-raised(_, Why) -> Why.
 
 here(Module, Function, Args) ->
     case code:ensure_loaded(Module) =:= {module, Module}

@@ -2,7 +2,7 @@
 %% The texts of `--help', from the table; 79 columns.
 -module(sonde_cli_help).
 
--export([general/0, command/1, usage/1, version/0]).
+-export([general/0, command/1, version/0]).
 
 -define(COLUMN, 30).          % where the second column begins
 -define(WIDTH, 79).
@@ -33,7 +33,6 @@ command(#{name := Name, help := Help} = Command) ->
       || #{run := {sonde, Function}} <- [Command]],
      "\nsonde --help has the options that all commands take.\n"].
 
--spec usage(sonde_cli_table:command() | none) -> unicode:chardata().
 usage(none) ->
     "Usage: sonde --node NAME@HOST [OPTIONS] COMMAND [ARGUMENTS]\n";
 usage(#{run := Run} = Command) when Run =:= completion; Run =:= help ->

@@ -2,7 +2,7 @@
 %% Results on the screen, or as JSON, as the node that they are from would write them.
 -module(sonde_cli_show).
 
--export([show/4, show/5, cluster/4, as_there/2, is_terminal/0, width/0, color/0]).
+-export([show/4, show/5, cluster/4, as_there/2]).
 
 -type command() :: sonde_cli_table:command().
 
@@ -121,7 +121,6 @@ with_node(Node, #{id := Id, size := Size, refc := Refc, holders := Holders}) ->
 
 %% ---- the terminal
 
--spec color() -> always | never.
 color() ->
     Wanted = os:getenv("NO_COLOR", "") =:= "" andalso os:getenv("TERM", "dumb") =/= "dumb",
     case Wanted andalso is_terminal() of
@@ -130,7 +129,6 @@ color() ->
     end.
 
 %% Where nobody looks nothing need be cut.
--spec width() -> pos_integer().
 width() ->
     case {is_terminal(), io:columns()} of
         {true, {ok, Columns}} -> min(max(Columns, 20), 10000);
@@ -139,7 +137,6 @@ width() ->
     end.
 
 %% Before OTP 26 nothing says it of the output alone, but the system may.
--spec is_terminal() -> boolean().
 is_terminal() ->
     case {proplists:get_value(stdout, options()), file:read_link("/proc/self/fd/1")} of
         {Is, _} when is_boolean(Is) -> Is;

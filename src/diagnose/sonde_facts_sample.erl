@@ -124,9 +124,7 @@ sum(Members) -> lists:sum([Bytes || #{memory := Bytes} <- Members]).
 
 commonest([]) -> undefined;
 commonest(All) ->
-    Counts = lists:foldl(fun(C, Acc) -> maps:update_with(C, fun(N) -> N + 1 end, 1, Acc) end, #{},
-                         All),
-    element(2, lists:max([{N, C} || {C, N} <- maps:to_list(Counts)])).
+    element(2, lists:max([{N, C} || {C, N} <- sonde_lib:count(All)])).
 
 %% Of idle ones alone: who works collects by itself. As in the few that are looked into, so in all.
 garbage(Members, native) ->

@@ -92,7 +92,5 @@ owners() ->
 %% @doc The three that are most often in a list, and how often.
 -spec most([pid()]) -> [{pid(), pos_integer()}].
 most(Pids) ->
-    Count = lists:foldl(fun(Pid, Acc) -> maps:update_with(Pid, fun(N) -> N + 1 end, 1, Acc) end,
-                        #{}, Pids),
-    Sorted = lists:reverse(lists:sort([{N, Pid} || {Pid, N} <- maps:to_list(Count)])),
+    Sorted = lists:reverse(lists:sort([{N, Pid} || {Pid, N} <- sonde_lib:count(Pids)])),
     [{Pid, N} || {N, Pid} <- lists:sublist(Sorted, 3)].

@@ -24,32 +24,7 @@
 -define(GOES_ON, 1).
 -define(IMPROPER, 2).
 
-%% @doc The `N' things on the heap of a process that retain most, the largest first: `retained' is
-%% how many bytes of the heap would be free if nothing led to the thing any more, found by its
-%% dominators in the graph of what the process's roots reach. What lies outside of the heap,
-%% literals and the bytes of large binaries, counts for nobody.
-%%
-%% A list is one thing, at its first cell (but a tail that something else refers to as well is
-%% another), and so is a map of any size; keys and values, elements and what they refer to are
-%% things of their own. `self' is what the thing itself takes, `kind' is one of the kinds of
-%% {@link sonde:heap/1}.
-%%
-%% `path' is the shortest way to it, from the root: `dictionary', `{stack, I}' (the I-th word, the
-%% top is the first), `{register, I}', `{message, I}', `{other, What}'; then `{key, K}' in a map or
-%% the dictionary, `{element, I}' of a tuple, `{field, Name}' where {@link sonde_rec} knows the
-%% record, `{index, I}' in a list, `{tail, I}': what comes after so many of its cells, `{env, I}':
-%% what a fun took along, `key': it is in a key, `keys': the tuple of keys that several small maps
-%% share, `binary': what a slice is a slice of. It has at most 32 steps; where there are more, `...'
-%% stands for those in the middle. A key that cannot be shown in full is a binary with its text.
-%%
-%% `preview' is text of at most 200 bytes: three levels, ten elements of each, binaries by their
-%% sizes. Where the environment of the application has `{allow_content, false}' it is `forbidden',
-%% and of keys only atoms are shown. Of a process with `process_flag(sensitive, true)' it is
-%% `sensitive', and neither keys nor fields nor functions are named.
-%%
-%% There are at most 100000 rows. It takes memory of its own: 7 percent of the heap, and 16 bytes
-%% for each thing. The process goes on meanwhile; one that never rests for so long is
-%% `{error, busy}'.
+%% @doc See {@link sonde:heap_top/3}.
 -spec top(pid(), non_neg_integer(), map()) -> [row()] | sonde_look:errors().
 top(Pid, N, Opts) when is_integer(N), N >= 0 ->
     Read = sonde_opts:read(Opts, sonde_look:options(#{})),

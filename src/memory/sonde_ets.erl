@@ -4,7 +4,7 @@
 %% tables too.
 -module(sonde_ets).
 
--export([count/3, memory/2, binaries/2, row/1]).
+-export([count/3, bytes/1, memory/2, binaries/2, row/1]).
 -export_type([attr/0, row/0, options/0, binary_row/0]).
 
 -type attr() :: memory | size | binary_memory.
@@ -25,13 +25,18 @@ count(_, _, _) ->
 
 is_amount(N) -> is_integer(N) andalso N >= 0.
 
-value(memory, _) -> fun(Tab, _) -> bytes(ets:info(Tab, memory)) end;
+value(memory, _) -> fun(Tab, _) -> bytes(Tab) end;
 value(size, _) -> fun(_, Size) -> Size end;
 value(binary_memory, Most) -> fun(Tab, _) -> memory(Tab, Most) end;
 value(_, _) -> error(badarg).
 
-bytes(undefined) -> undefined;
-bytes(Words) -> Words * erlang:system_info(wordsize).
+%% @doc Of a table itself, without the binaries outside of it.
+-spec bytes(ets:table()) -> non_neg_integer() | undefined.
+bytes(Tab) ->
+    case ets:info(Tab, memory) of
+        undefined -> undefined;
+        Words -> Words * erlang:system_info(wordsize)
+    end.
 
 %% @doc As a row has it, with how many rows it has as the value; `[]': there is no such table.
 -spec row(ets:table()) -> [row()].

@@ -66,8 +66,7 @@ flat(Term, Opts) ->
         throw:{?MODULE, Why} -> {error, Why}
     end.
 
-%% @doc Bytes: one word for the term itself, its flat size, and at each place in lists, tuples and
-%% maps the size of a binary of more than 64 bytes; what `erlang_term:byte_size/1' says.
+%% @doc Bytes, as {@link sonde:byte_size/2}.
 -spec bytes(term(), opts()) -> pos_integer() | failure().
 bytes(Term, Opts) ->
     try walk(Term, start(bytes, Opts)) of
@@ -76,10 +75,7 @@ bytes(Term, Opts) ->
         throw:{?MODULE, Why} -> {error, Why}
     end.
 
-%% @doc `shared_words': each part once, literals left out; `literal_words': each literal that it
-%% refers to, once ({@link sonde_shared:words/4}). `binary_visible': bytes of the binaries outside
-%% of the heap, as much as can be seen, at each place; `binary_pinned': the whole binaries behind
-%% them, each once ({@link sonde_binary_probe:sum/1}).
+%% @doc As {@link sonde:term_size/2}.
 -spec term(term(), opts()) -> sizes() | failure().
 term(Term, Opts) ->
     try sizes(Term, Opts)

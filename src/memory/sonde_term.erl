@@ -10,9 +10,6 @@
 
 -type root() :: stack | dictionary | messages | all.
 
-%% @doc Words, what `erts_debug:flat_size/1' says of the term: a part that is shared counts at each
-%% place where it is, and a literal as if it were copied. A term that shares its parts can be larger
-%% than any memory: beyond `max_words' the answer is an error.
 -spec flat_size(term(), term()) -> non_neg_integer() | sonde_size:failure().
 flat_size(Term, Given) ->
     Opts = sonde_size:options(Given),
@@ -22,8 +19,6 @@ flat_size(Term, Given) ->
           end,
           fun sonde_size:flat/2).
 
-%% @doc Bytes: one word for the term itself, its flat size, and at each place in lists, tuples and
-%% maps the size of a binary of more than 64 bytes; what `erlang_term:byte_size/1' says.
 -spec byte_size(term(), term()) -> pos_integer() | sonde_size:failure().
 byte_size(Term, Given) ->
     Opts = sonde_size:options(Given),
@@ -35,11 +30,6 @@ byte_size(Term, Given) ->
 
 bytes(Words, Bytes) -> erlang:system_info(wordsize) * (1 + Words) + Bytes.
 
-%% @doc `flat_words': as `flat_size'. `shared_words': each part once, literals left out, as
-%% `erts_debug:size_shared/1' says, but for the nodes of large maps, which that counts twice.
-%% `literal_words': each literal that the term refers to once. `binary_visible': bytes of the
-%% binaries outside of the heap, as much as the term shows of them, at each place; `binary_pinned':
-%% the whole binaries behind them, each once.
 -spec term_size(term(), term()) -> sonde_size:sizes() | sonde_size:failure().
 term_size(Term, Given) ->
     Opts = sonde_size:options(Given),
@@ -53,11 +43,7 @@ sizes({Flat, _, Visible, Pinned, Shared, Literal}) ->
     #{flat_words => Flat, shared_words => Shared, literal_words => Literal,
       binary_visible => Visible, binary_pinned => Pinned}.
 
-%% @doc Words that the terms in one root of a process would take in a message, what
-%% `erts_debug:flat_size/1' says of each, added up; nothing is copied. `stack': what stands on it;
-%% `dictionary': the pairs `{Key, Value}' as they are stored, so three words each and what key and
-%% value have; `messages': each message that waits (one from another node that is not decoded yet
-%% has no term, and counts 0); `all': these three and the argument registers.
+%% @doc See {@link sonde:flat_size/3}.
 -spec root_size(pid(), root(), term()) -> non_neg_integer() | sonde_look:errors().
 root_size(Pid, Root, Given) ->
     Opts = sonde_opts:read(Given, sonde_look:options(#{})),

@@ -4,7 +4,7 @@
 %% functions are called there, so nothing of ours need be on the node.
 -module(sonde_cluster).
 
--export([call/2, each/4, functions/0, asked/2, rows/3, rpc/3, named_rpc/3]).
+-export([call/2, each/4, functions/0, asked/2, rows/3, reason/1, rpc/3, named_rpc/3]).
 -export_type([opts/0, result/0]).
 
 -type opts() :: #{nodes => [node()], timeout => Ms :: non_neg_integer()}.
@@ -142,11 +142,14 @@ sort_out({Node, {ok, _}}, _, {Sorted, Failed, Reports}) ->
 sort_out({Node, Error}, _, {Sorted, Failed, Reports}) ->
     {Sorted, [{Node, reason(Error)} | Failed], Reports}.
 
+%% @doc Why a call by `erpc' has no result.
+-spec reason({error | exit | throw, term()}) -> term().
 reason({error, {erpc, Why}}) -> Why;
 reason({error, {exception, Why, _}}) -> Why;
 reason({exit, {exception, Why}}) -> Why;
 reason({exit, {signal, Why}}) -> Why;
-reason({throw, Thrown}) -> {nocatch, Thrown}.
+reason({throw, Thrown}) -> {nocatch, Thrown};
+reason({_, Why}) -> Why.
 
 %% ---- funs
 

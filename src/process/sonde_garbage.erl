@@ -29,9 +29,9 @@
 %% @doc The `N' largest of attributes for which heaps must be marked, or all of them counted
 %% (`sonde_attr:heap/0'): natively, or not at all. One of the binaries outside of the heap needs no
 %% mark, so `max_words' does not matter to it: its source are the process's own lists of binaries and
-%% its messages. For `binary_proportional' an account of the whole node is made; a process that has
-%% something else than that account says when its part is added up has its part of what it held when
-%% it was counted there.
+%% its messages, and one with more than 20 million binaries is too large. For `binary_proportional'
+%% an account of the whole node is made; a process that has something else than that account says
+%% when its part is added up has its part of what it held when it was counted there.
 -spec most([sonde_attr:attr()], non_neg_integer(), opts()) ->
     {[{sonde_attr:attr(), [sonde_proc_count:row()]}], report()}.
 most(Attrs, N, Opts) ->
@@ -45,19 +45,6 @@ most_of(Attr, N, Opts) ->
     {[{Attr, Rows}], Report} = most([Attr], N, Opts),
     {Rows, Report}.
 
-%% @doc The `N' processes that refer to most binaries in vain: `{Pid, Count, Attrs}', largest first,
-%% where `Count' is how many references to binaries `garbage_collect(Pid)' would drop. Nothing is
-%% collected, and no process disturbed: {@link sonde:bin_leak/1} without the collection, and without
-%% its loss of evidence. The caller is among them; processes with nothing to drop have no row.
-%%
-%% With `bytes': the bytes of the binaries that would be freed. A binary to which somebody else
-%% refers would not.
-%%
-%% Where messages wait, a collection also brings in what they refer to; that is not subtracted here.
-%% Hibernated processes do not collect when they are told to, but have nothing to drop.
-%%
-%% Options are those of {@link sonde:proc_count/3}; `self' is `true' here. With the native side off it raises
-%% `{native_off, Reason}'.
 -spec bin_garbage(non_neg_integer(), count | bytes, map()) ->
     {[{pid(), pos_integer(), sonde_attr:attrs()}], report()}.
 bin_garbage(N, What, Opts) when is_integer(N), N >= 0 ->
@@ -69,25 +56,12 @@ garbage_attr(count) -> bin_garbage;
 garbage_attr(bytes) -> bin_garbage_bytes;
 garbage_attr(_) -> error(badarg).
 
-%% @doc The `N' processes with most binary memory that is theirs alone; without the caller, unless
-%% the options say so.
 -spec bin_owned(non_neg_integer(), map()) -> {[sonde_proc_count:row()], report()}.
 bin_owned(N, Opts) when is_integer(N), N >= 0 ->
     most_of(binary_exclusive, N, sonde_opts:read(Opts, sonde_scan:options()));
 bin_owned(_, _) ->
     error(badarg).
 
-%% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
-%% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first.
-%% `Pinned' is the size of the binaries that the process refers to, `Visible' what it sees of them;
-%% `worst' has the three binaries with most unseen bytes, how much of each is seen and by how many
-%% slices ({@link sonde:bin_slices/1} has all). The remedy is `binary:copy/1' where a slice is kept.
-%%
-%% `worst' is from a second look: it is `[]' if the process cannot be read by then. A binary that
-%% was appended to has room to grow, which counts as unseen. The caller is among the processes;
-%% those that see all they hold have no row. Left out is who cannot be read, as in `bin_garbage'.
-%%
-%% With the native side off it raises `{native_off, Reason}'.
 -spec bin_waste(non_neg_integer(), map()) -> {[waste_row()], report()}.
 bin_waste(N, Opts) when is_integer(N), N >= 0 ->
     {Rows, Report} = positive(most_of(bin_waste, N, everybody(Opts))),
@@ -95,16 +69,6 @@ bin_waste(N, Opts) when is_integer(N), N >= 0 ->
 bin_waste(_, _) ->
     error(badarg).
 
-%% @doc Which parts of which binaries a process refers to: `[{Id, Size, Refc, [{Start, End}]}]',
-%% sorted; `Id', `Size' and `Refc' as in `process_info(Pid, binary)'. `[{Start, End}]' has one entry
-%% for each binary term on its heap that something refers to: the bytes from `Start' on, before
-%% `End'. They may overlap. A binary to which only garbage refers is not in it. One whose bytes lie
-%% in memory of a native library's own has the size of what stands for them, and `{0, Size}' for
-%% each term.
-%%
-%% Options are those of all calls that look into one heap: `suspend', `max_words', `timeout',
-%% `progress'. `undefined' for a dead process; `{error, busy | timeout | {heap_too_large, Words,
-%% Limit} | {native_off, Reason}}'; `badarg' for what is no local pid.
 -spec bin_slices(pid(), map()) -> slices() | sonde_look:errors().
 bin_slices(Pid, Opts) ->
     Read = sonde_opts:read(Opts, sonde_look:options(#{})),

@@ -23,25 +23,8 @@
 -define(SHAPES_MAX, 4096).    % as in mailbox.h
 -define(HIDDEN, 3).           % so often no messages, although some wait
 
-%% @doc The `N' commonest shapes of the messages that wait in a mailbox, most messages first. A
-%% message that is an atom is of the shape of that atom; a tuple of `{Tag, Arity}', where `Tag' is
-%% its first element if that is an atom, and else `any'; and there are `list', `map', `binary' and
-%% `other'. A message from another node that is not decoded yet is an `other' one without a size.
-%% (Shapes after the first 4096 are `other', too.)
-%%
-%% `messages' is how many wait. Of them the oldest `examined', at most the option `sample'
-%% (100,000), are looked at; `bytes' is what their terms take in a message
-%% (`erts_debug:flat_size/1', in bytes), `binary_bytes' what they show of binaries outside of the
-%% heap. `from': who sent all of a shape, if that was one process of this node; without the native
-%% side, only of what `gen_server:call/2' sends it is known. Otherwise `undefined'.
-%%
-%% Without the native side the messages are copied: only if no more than `sample' wait, and the
-%% process has no more than `max_words'. `{error, content_forbidden}' if the application's
-%% environment says `{allow_content, false}'.
-%%
-%% If the process has `process_flag(sensitive, true)' and there are messages, `shapes' is empty and
-%% `content' is `sensitive'. Without the native side nobody can read its messages: `{error,
-%% {native_off, Reason}}'.
+%% @doc See {@link sonde:mailbox/3}. Without the native side only if the process has no more than
+%% `max_words', either.
 -spec mailbox(pid(), non_neg_integer(), term()) ->
     mailbox() | sonde_look:errors() | {error, content_forbidden}.
 mailbox(Pid, N, Given) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->

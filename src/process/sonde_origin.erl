@@ -3,7 +3,7 @@
 %% VM knows only that it was `proc_lib:init_p/5'. Rows that calls return keep what recon has there.
 -module(sonde_origin).
 
--export([call/2, attrs/2, rows/1, shown/2]).
+-export([attrs/2, rows/1, shown/2]).
 
 %% Bytes of a process whose dictionary may be copied: up to OTP 26.1 a process cannot be asked for
 %% one key of it.
@@ -11,8 +11,7 @@
 %% Nobody reads more rows, and each process is sent a signal.
 -define(MOST, 1000).
 
-%% @doc What this process, which began with that call, began with for those who read it.
--spec call(pid(), Call) -> Call when Call :: mfa() | undefined.
+%% What this process, which began with that call, began with for those who read it.
 call(Pid, {proc_lib, _, _} = Call) when node(Pid) =:= node() ->
     Small = case sonde_every_process:one(Pid, [memory]) of
                 {ok, [Memory]} -> Memory < ?SMALL;

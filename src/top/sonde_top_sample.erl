@@ -30,8 +30,6 @@
 -define(PATIENCE_US, 500).
 %% For the attributes for which heaps are walked: who was not looked at by then is left out.
 -define(WALK_MS, 1000).
-%% Bytes of a process whose dictionary may be copied.
--define(SMALL, 1000000).
 %% For what lies on one heap.
 -define(LOOK, #{timeout => 2000, max_words => 200000000}).
 -define(THINGS, 100).         % of one heap; more than a page has
@@ -136,19 +134,10 @@ rows(Rows, Request) ->
     [row(Pid, Value, Attrs, sonde_every_process:one(Pid, [memory, message_queue_len, reductions]))
      || {Pid, Value, Attrs} <- shown(Rows, Request)].
 
-row(Pid, Value, Attrs, {ok, [Memory | _] = Cells}) ->
-    {pid_to_list(Pid), Value, [called(Pid, Attr, Memory) || Attr <- Attrs], Cells};
+row(Pid, Value, Attrs, {ok, Cells}) ->
+    {pid_to_list(Pid), Value, sonde_origin:attrs(Pid, Attrs), Cells};
 row(Pid, Value, Attrs, undefined) ->
     {pid_to_list(Pid), Value, Attrs, [undefined, undefined, undefined]}.
-
-%% Most processes began in proc_lib: what for is in their dictionaries.
-called(Pid, {initial_call, {proc_lib, _, _} = Call}, Memory) ->
-    case sonde_group:initial_call(Pid, Memory < ?SMALL) of
-        {_, _, _} = Known -> {initial_call, Known};
-        _ -> {initial_call, Call}
-    end;
-called(_, Attr, _) ->
-    Attr.
 
 %% ---- one process
 
@@ -168,7 +157,7 @@ process(Pid, Request) ->
         {[{registered_name, Name} | Told], {ok, Values}} ->
             {value, {_, Leader}, Info} = lists:keytake(group_leader, 1, Told),
             inside(Pid, Request, #{info => [{registered_name, name(Name)}
-                                            | [called(Pid, Item, hd(Values)) || Item <- Info]]
+                                            | sonde_origin:attrs(Pid, Info)]
                                        ++ [{group_leader, pid_to_list(Leader)}],
                                    numbers => lists:zip(sonde_attr:native(), Values)});
         _ ->
@@ -219,7 +208,7 @@ table(Table) -> lists:flatten(sonde_names:readable(io_lib:format("~0tp", [Table]
 
 tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
     Tables = sonde_ets:count(Attr, want(Request), #{max_rows => 1000000}),
-    #{tables => [{table(Table), Value, lists:append([named(A) || A <- Attrs]), memory_of(Table)}
+    #{tables => [{table(Table), Value, lists:append([named(A) || A <- Attrs]), sonde_ets:bytes(Table)}
                  || {Table, Value, Attrs} <- shown(Tables, Request)]};
 tables(_, _) ->
     #{}.
@@ -228,12 +217,6 @@ tables(_, _) ->
 named({owner, Pid}) -> [{owner, pid_to_list(Pid)}, {owner_name, name_or_pid(Pid)}];
 named({_, _} = Attr) -> [Attr];
 named(Name) -> [{name, Name}].
-
-memory_of(Table) ->
-    case ets:info(Table, memory) of
-        undefined -> undefined;
-        Words -> Words * erlang:system_info(wordsize)
-    end.
 
 %% ---- binaries and allocators
 

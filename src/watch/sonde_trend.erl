@@ -6,7 +6,7 @@
 %% node does not explain it: memory in use follows the load, a leak is the sum of it.
 -module(sonde_trend).
 
--export([new/1, add/3, blocks/1, judge/3, index/1, block_ms/0]).
+-export([new/1, add/3, blocks/1, judge/3, index/1]).
 -export_type([series/0, kind/0, finding/0, rule/0]).
 
 -type kind() :: least | mean.
@@ -42,9 +42,6 @@
 %% @doc `least': what is left after collections; `mean': what is noise about a level.
 -spec new(kind()) -> series().
 new(Kind) -> {Kind, undefined, undefined, [], 0}.
-
--spec block_ms() -> pos_integer().
-block_ms() -> ?BLOCK_MS.
 
 %% @doc Which block a time is in.
 -spec index(integer()) -> integer().

@@ -47,11 +47,11 @@ sample(At, #{top := Top, pids := Pids, tables := Tables} = Ask) ->
     Sizes = [{Pid, bytes(Pid, Attrs)} || Pid <- lists:usort(maps:keys(Named) ++ Pids)],
     Largest = sonde_largest:to_list(
                 lists:foldl(fun sonde_largest:add/2, sonde_largest:new(Top),
-                            [{Bytes, Tab} || Tab <- ets:all(), Bytes <- [words(Tab)],
+                            [{Bytes, Tab} || Tab <- ets:all(), Bytes <- [sonde_ets:bytes(Tab)],
                                              is_integer(Bytes)])),
     Others = Tables -- [Tab || {_, Tab} <- Largest],
     Rows = lists:append([table(Tab, Bytes)
-                         || {Bytes, Tab} <- Largest ++ [{words(Tab), Tab} || Tab <- Others]]),
+                         || {Bytes, Tab} <- Largest ++ [{sonde_ets:bytes(Tab), Tab} || Tab <- Others]]),
     {Processes, Looked} = look([{Pid, Bytes, maps:get(Pid, Named, [])}
                                 || {Pid, Bytes} <- Sizes, is_integer(Bytes)], Ask),
     {#{at => At - started_ms(), time => erlang:system_time(millisecond),
@@ -60,7 +60,7 @@ sample(At, #{top := Top, pids := Pids, tables := Tables} = Ask) ->
        memory => memory(), counts => counts(), processes => Processes, tables => Rows,
        top => Counted,
        gone => [{process, Pid} || {Pid, undefined} <- Sizes]
-           ++ [{table, Tab} || Tab <- Others, words(Tab) =:= undefined]},
+           ++ [{table, Tab} || Tab <- Others, sonde_ets:bytes(Tab) =:= undefined]},
      Looked}.
 
 %% Whoever is asked for its binaries copies the list of them.
@@ -71,12 +71,6 @@ bytes(Pid, Attrs) ->
     case sonde_every_process:one(Pid, lists:delete(message_queue_len, Attrs)) of
         {ok, Values} -> lists:sum(Values);
         undefined -> undefined
-    end.
-
-words(Tab) ->
-    case ets:info(Tab, memory) of
-        undefined -> undefined;
-        Words -> Words * erlang:system_info(wordsize)
     end.
 
 table(Tab, Bytes) ->
