@@ -18,12 +18,12 @@ enum stamp_kind {
 /* How one attribute is read; NULL: there is nothing to do. */
 struct attribute {
     enum stamp_kind stamp;
+    int what;                           /* which of the numbers that the walker can count */
     const enum layout_field *fields[4]; /* besides the run detectors of stamp.c */
     void (*start)(struct walk *w, const struct reading *rd);
     enum status (*go)(struct walk *w, const struct reading *rd);
     enum status (*finish)(struct walk *w, const struct reading *rd);
     void (*end)(struct walk *w);
-    int what;                       /* which of the numbers that the walker can count */
     const enum layout_field *first; /* where they point is asked for before the walk */
 };
 
@@ -323,30 +323,30 @@ static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, 
 
 static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_memory] = {SETTLED,
+                     0,
                      {heaps, links_monitors_fields, queue_fields},
                      .go = go_memory,
                      .first = memory},
-    [ATTR_total_heap_size] = {SETTLED, {heaps, queue_fields}, .go = go_total_heap_size},
-    [ATTR_heap_size] = {ONE_WORD, {heap_size}, .go = go_heap_size},
-    [ATTR_stack_size] = {SETTLED, {stack_size}, .go = go_stack_size},
+    [ATTR_total_heap_size] = {SETTLED, 0, {heaps, queue_fields}, .go = go_total_heap_size},
+    [ATTR_heap_size] = {ONE_WORD, 0, {heap_size}, .go = go_heap_size},
+    [ATTR_stack_size] = {SETTLED, 0, {stack_size}, .go = go_stack_size},
     /* the counters are right also while the process runs */
-    [ATTR_message_queue_len] = {QUEUE_LOCK, {queue_fields}, .go = go_queue_len},
-    [ATTR_reductions] = {ONE_WORD, .go = go_reductions},
-    [ATTR_binary_memory] = {SETTLED, BINARIES, .what = BINARY_BYTES,
-                            .finish = finish_binary_memory},
-    [ATTR_binary_count] = {SETTLED, BINARIES, .what = BINARY_COUNT},
-    [ATTR_link_count] = {SETTLED, TIES, .what = LINKS_MONITORS_LINKS},
-    [ATTR_monitor_count] = {SETTLED, TIES, .what = LINKS_MONITORS_MONITORS},
-    [ATTR_monitored_by_count] = {SETTLED, TIES, .what = LINKS_MONITORS_MONITORED_BY},
-    [ATTR_dictionary_size] = {SETTLED, {dictionary}, .go = go_dictionary, .first = keys},
-    [ATTR_garbage_bytes] = {SETTLED, WASTE, .what = WASTE_HEAP, .first = marked},
-    [ATTR_bin_garbage] = {SETTLED, WASTE, .what = WASTE_ENTRIES, .first = marked_chain},
-    [ATTR_bin_garbage_bytes] = {SETTLED, WASTE, .what = WASTE_ENTRY_BYTES, .first = marked_chain},
-    [ATTR_bin_waste] = {SETTLED, WASTE, .what = WASTE_UNSEEN, .first = marked_chain},
-    [ATTR_flat_size] = {SETTLED, {MARKED}, .go = go_flat, .end = end_flat},
-    [ATTR_binary_unique] = {SETTLED, HELD, .what = HELD_UNIQUE},
-    [ATTR_binary_exclusive] = {SETTLED, HELD, .what = HELD_EXCLUSIVE},
-    [ATTR_binary_proportional] = {SETTLED, HELD, .what = HELD_SHARE},
+    [ATTR_message_queue_len] = {QUEUE_LOCK, 0, {queue_fields}, .go = go_queue_len},
+    [ATTR_reductions] = {ONE_WORD, 0, {NULL}, .go = go_reductions},
+    [ATTR_binary_memory] = {SETTLED, BINARY_BYTES, BINARIES, .finish = finish_binary_memory},
+    [ATTR_binary_count] = {SETTLED, BINARY_COUNT, BINARIES},
+    [ATTR_link_count] = {SETTLED, LINKS_MONITORS_LINKS, TIES},
+    [ATTR_monitor_count] = {SETTLED, LINKS_MONITORS_MONITORS, TIES},
+    [ATTR_monitored_by_count] = {SETTLED, LINKS_MONITORS_MONITORED_BY, TIES},
+    [ATTR_dictionary_size] = {SETTLED, 0, {dictionary}, .go = go_dictionary, .first = keys},
+    [ATTR_garbage_bytes] = {SETTLED, WASTE_HEAP, WASTE, .first = marked},
+    [ATTR_bin_garbage] = {SETTLED, WASTE_ENTRIES, WASTE, .first = marked_chain},
+    [ATTR_bin_garbage_bytes] = {SETTLED, WASTE_ENTRY_BYTES, WASTE, .first = marked_chain},
+    [ATTR_bin_waste] = {SETTLED, WASTE_UNSEEN, WASTE, .first = marked_chain},
+    [ATTR_flat_size] = {SETTLED, 0, {MARKED}, .go = go_flat, .end = end_flat},
+    [ATTR_binary_unique] = {SETTLED, HELD_UNIQUE, HELD},
+    [ATTR_binary_exclusive] = {SETTLED, HELD_EXCLUSIVE, HELD},
+    [ATTR_binary_proportional] = {SETTLED, HELD_SHARE, HELD},
 };
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */
