@@ -4,6 +4,8 @@
 #include "nif/nif.h"
 
 #include "util/alloc.h"
+#include "vm/filter.h"
+#include "vm/handler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -205,7 +207,7 @@ NIF(nif_do_want_reader)
     /* (guarded | syscall | filtered): which one, or that it may be a system call although the kernel
      * filters them */
     if (argv[0] == ATOM(filtered)) {
-        peek_allow_filtered();
+        filter_allows();
         return ATOM(ok);
     }
     if (argv[0] != ATOM(guarded) && argv[0] != ATOM(syscall))
@@ -269,7 +271,7 @@ NIF(nif_do_counters)
     ERL_NIF_TERM values[] = {
         enif_make_uint64(env, atomic_load(&s->native)),
         enif_make_uint64(env, atomic_load(&s->busy)), enif_make_uint64(env, atomic_load(&s->torn)),
-        enif_make_uint64(env, atomic_load(&s->asked)), enif_make_uint64(env, peek_faults())};
+        enif_make_uint64(env, atomic_load(&s->asked)), enif_make_uint64(env, handler_faults())};
     ERL_NIF_TERM map;
     if (!enif_make_map_from_arrays(env, keys, values, 5, &map))
         return nif_raise(env, ATOM(badarg));

@@ -338,13 +338,13 @@ static void test_fault_count(enum peek_reader r)
 {
     uint64_t caught = r == PEEK_GUARDED ? 5 : 0; /* refuses() tries five ways */
     uint64_t w = 0;
-    uint64_t before = peek_faults();
+    uint64_t before = handler_faults();
     errno = EXDEV;
     EXPECT(refuses(r, 8));
     EXPECT(r == PEEK_SYSCALL || errno == EXDEV);
-    EXPECT(peek_faults() == before + caught);
+    EXPECT(handler_faults() == before + caught);
     EXPECT(peek_word(r, (uintptr_t)&w, &w));
-    EXPECT(peek_faults() == before + caught);
+    EXPECT(handler_faults() == before + caught);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -444,7 +444,7 @@ static void test_crowd(enum peek_reader r)
     pthread_t threads[THREADS];
     int full = file_of(true);
     int empty = file_of(false);
-    uint64_t before = peek_faults();
+    uint64_t before = handler_faults();
     atomic_store(&stop, false);
     for (int i = 0; i < THREADS; i++)
         start(&threads[i], read_while_it_flickers, &c);
@@ -454,7 +454,7 @@ static void test_crowd(enum peek_reader r)
         (void)pthread_join(threads[i], NULL);
     EXPECT(c.yes > 0 && c.no > 0);
     EXPECT(c.wrong == 0);
-    EXPECT(r == PEEK_SYSCALL || peek_faults() >= before + (uint64_t)c.no);
+    EXPECT(r == PEEK_SYSCALL || handler_faults() >= before + (uint64_t)c.no);
     must(munmap(c.page, page_size) == 0 && close(full) == 0 && close(empty) == 0, "close");
 }
 

@@ -4,6 +4,7 @@
 #ifndef SONDE_TEST_PEEK_H
 #define SONDE_TEST_PEEK_H
 
+#include "vm/handler.h"
 #include "vm/peek.h"
 
 #include <fcntl.h>

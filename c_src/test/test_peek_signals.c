@@ -392,7 +392,7 @@ static void chained_to_after_the_look(void)
         CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
         CHILD_EXPECT(chained == 5 && !blocked(SIGSEGV)); /* refuses() tries five ways */
     }
-    CHILD_EXPECT(peek_faults() == 10);
+    CHILD_EXPECT(handler_faults() == 10);
     (void)*trap; /* and a true fault still ends us */
     _exit(2);
 }
@@ -559,27 +559,34 @@ static void sent_while_reading(void)
         CHILD_EXPECT(peek_scan(PEEK_GUARDED, (uintptr_t)zeros, 0, 512, &found));
         CHILD_EXPECT(found == 512);
     }
-    CHILD_EXPECT(peek_faults() == 0 && atomic_load(&seen_signals) == SENT);
+    CHILD_EXPECT(handler_faults() == 0 && atomic_load(&seen_signals) == SENT);
     _exit(0);
 }
 
 enum { NOT_HERE = 95 };
 
 #if defined(__linux__)
-/* No handler of ours, and the system call denied: no reader, and no harm. */
-static void denied(void)
+/* From now on what comes of either call is `action'. */
+static void filter_calls(uint32_t one, uint32_t other, uint32_t action)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, one, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, other, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, action),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog filter = {sizeof code / sizeof *code, code};
-    install(&dfl);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
         _exit(NOT_HERE);
+}
+
+/* No handler of ours, and the system call denied: no reader, and no harm. */
+static void denied(void)
+{
+    install(&dfl);
+    filter_calls(SYS_process_vm_readv, SYS_process_vm_readv, SECCOMP_RET_ERRNO | EPERM);
     CHILD_EXPECT(peek_ready(PEEK_SYSCALL) == PEEK_NONE);
     CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
     change_mask(SIG_BLOCK, SIGSEGV);
@@ -593,18 +600,8 @@ static void denied(void)
 /* A filter that kills: nothing is tried that it could kill for, and the guarded reader reads. */
 static void killed_for_it(void)
 {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = {sizeof code / sizeof *code, code};
     install(&dfl);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
-        _exit(NOT_HERE);
+    filter_calls(SYS_process_vm_readv, SYS_membarrier, SECCOMP_RET_KILL);
 #if defined(__x86_64__)
     CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
     CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));

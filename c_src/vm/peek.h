@@ -1,5 +1,5 @@
 /* peek.h: reads memory that may not be mapped, without ever crashing.
- * Knows: the guarded loads, the fault handler behind them, the syscall in its place.
+ * Knows: the guarded loads, the syscall in their place, and when the handler may go.
  * Does not know: what is at an address, or why somebody wants it. */
 #ifndef SONDE_PEEK_H
 #define SONDE_PEEK_H
@@ -19,11 +19,6 @@ enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
  * call: another library may have replaced the handler since, or the thread may block the signals;
  * a guarded load would then kill the node. */
 enum peek_reader peek_ready(enum peek_reader want);
-
-/* Where the kernel filters system calls (seccomp), one that the filter does not expect may end the node:
- * then only the guarded reader works, and none where that needs membarrier (it does not on x86-64).
- * Unless somebody says that the filter lets these pass. */
-void peek_allow_filtered(void);
 
 /* From now on no reader is ready, and the handler goes as soon as nobody is between peek_enter and
  * peek_exit: so that all is as before the first peek_ready. Only where ours is the one in place for both
@@ -79,9 +74,6 @@ bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size
 /* Orders all reads before it against all reads after it, in every thread's eyes, also where the
  * other thread only used release stores. Nothing to do on x86-64; one membarrier elsewhere. */
 void peek_barrier(void);
-
-/* Faults caught since the library was loaded. */
-uint64_t peek_faults(void);
 
 /* ---- the calls that every process costs dozens of, without a detour -------------------------- */
 

@@ -1,5 +1,5 @@
 /* peek_load.S: with peek.h's inline load, all instructions that touch memory sonde does not own.
- * Knows: how to load words; each load that may fault has a label that peek.c's handler knows.
+ * Knows: how to load words; each load that may fault has a label that handler.c knows.
  * Does not know: anything else. Leaf code, no stack: the landing place can simply return.
  *
  * All return a pair of words: the value, and 1 after a fault (rax:rdx, x0:x1).
@@ -62,7 +62,7 @@
         .text
 
 /* What the kernel is given as our handler: other builds of sonde know it by its name, which is why that is
- * not hidden, and find our place in the chain of handlers by the word before it (struct family in peek.c).
+ * not hidden, and find our place in the chain of handlers by the word before it (struct family in handler.c).
  * What either means must never change under this name. */
 #if defined(__ELF__)
         .p2align 5
