@@ -303,20 +303,21 @@ static const enum layout_field heaps[] = {
     LF_psd,  LF_dictionary, LF_arity,   LF_arg_reg,  LAYOUT_FIELD_COUNT};
 
 /* What is asked for first. */
-static const enum layout_field chain[] = {LF_off_heap, LAYOUT_FIELD_COUNT};
-static const enum layout_field keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
-static const enum layout_field marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
-static const enum layout_field marked_chain[] = {LF_stop, LF_dictionary, LF_off_heap,
+static const enum layout_field first_chain[] = {LF_off_heap, LAYOUT_FIELD_COUNT};
+static const enum layout_field first_keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
+static const enum layout_field first_marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
+static const enum layout_field first_marked_chain[] = {LF_stop, LF_dictionary, LF_off_heap,
+                                                       LAYOUT_FIELD_COUNT};
+static const enum layout_field first_memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
                                                  LAYOUT_FIELD_COUNT};
-static const enum layout_field memory[] = {LF_links, LF_monitors, LF_sig_first, LF_dictionary,
-                                           LAYOUT_FIELD_COUNT};
 
 #define BINARIES                                                                                   \
     {offheap_fields}, .start = start_binaries, .go = go_binaries, .end = end_binaries,             \
-                      .first = chain
+                      .first = first_chain
 #define TIES                                                                                       \
     {links_monitors_fields}, .start = start_ties, .go = go_ties, .first = links_monitors_fields
-#define HELD {held_binaries_fields, queue_fields}, .go = go_hold, .end = end_hold, .first = chain
+#define HELD                                                                                       \
+    {held_binaries_fields, queue_fields}, .go = go_hold, .end = end_hold, .first = first_chain
 /* as marking_fields has them */
 #define MARKED offheap_fields, queue_fields, roots_fields
 #define WASTE  {MARKED}, .go = go_waste, .end = end_waste
@@ -326,7 +327,7 @@ static const struct attribute attributes[ATTR_COUNT] = {
                      0,
                      {heaps, links_monitors_fields, queue_fields},
                      .go = go_memory,
-                     .first = memory},
+                     .first = first_memory},
     [ATTR_total_heap_size] = {SETTLED, 0, {heaps, queue_fields}, .go = go_total_heap_size},
     [ATTR_heap_size] = {ONE_WORD, 0, {heap_size}, .go = go_heap_size},
     [ATTR_stack_size] = {SETTLED, 0, {stack_size}, .go = go_stack_size},
@@ -338,11 +339,11 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_link_count] = {SETTLED, LINKS_MONITORS_LINKS, TIES},
     [ATTR_monitor_count] = {SETTLED, LINKS_MONITORS_MONITORS, TIES},
     [ATTR_monitored_by_count] = {SETTLED, LINKS_MONITORS_MONITORED_BY, TIES},
-    [ATTR_dictionary_size] = {SETTLED, 0, {dictionary}, .go = go_dictionary, .first = keys},
-    [ATTR_garbage_bytes] = {SETTLED, WASTE_HEAP, WASTE, .first = marked},
-    [ATTR_bin_garbage] = {SETTLED, WASTE_ENTRIES, WASTE, .first = marked_chain},
-    [ATTR_bin_garbage_bytes] = {SETTLED, WASTE_ENTRY_BYTES, WASTE, .first = marked_chain},
-    [ATTR_bin_waste] = {SETTLED, WASTE_UNSEEN, WASTE, .first = marked_chain},
+    [ATTR_dictionary_size] = {SETTLED, 0, {dictionary}, .go = go_dictionary, .first = first_keys},
+    [ATTR_garbage_bytes] = {SETTLED, WASTE_HEAP, WASTE, .first = first_marked},
+    [ATTR_bin_garbage] = {SETTLED, WASTE_ENTRIES, WASTE, .first = first_marked_chain},
+    [ATTR_bin_garbage_bytes] = {SETTLED, WASTE_ENTRY_BYTES, WASTE, .first = first_marked_chain},
+    [ATTR_bin_waste] = {SETTLED, WASTE_UNSEEN, WASTE, .first = first_marked_chain},
     [ATTR_flat_size] = {SETTLED, 0, {MARKED}, .go = go_flat, .end = end_flat},
     [ATTR_binary_unique] = {SETTLED, HELD_UNIQUE, HELD},
     [ATTR_binary_exclusive] = {SETTLED, HELD_EXCLUSIVE, HELD},
