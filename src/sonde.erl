@@ -214,7 +214,7 @@ proc_count(Attr, N) ->
 -spec proc_count(attr() | [attr()], N :: non_neg_integer(), count_opts()) ->
     Rows | {Rows, report()} when Rows :: [row()] | [{attr(), [row()]}].
 proc_count(Attr, N, Opts) ->
-    is_amount(N) orelse error(badarg),
+    sonde_opts:is_count(N) orelse error(badarg),
     Read = sonde_opts:read(Opts, sonde_scan:options()),
     ok = check_counted(Attr),
     told(sonde_proc_count:proc_count(Attr, N, Read), Read).
@@ -252,9 +252,8 @@ proc_window(Attr, N, Ms) ->
 -spec proc_window(attr(), N :: non_neg_integer(), Ms :: timeout(), window_opts()) ->
     [row()] | {[row()], report()}.
 proc_window(Attr, N, Ms, Opts) ->
-    is_amount(N) orelse error(badarg),
-    Read = sonde_opts:read(Opts, #{self => {false, fun is_boolean/1},
-                                   report => {false, fun is_boolean/1},
+    sonde_opts:is_count(N) orelse error(badarg),
+    Read = sonde_opts:read(Opts, #{self => sonde_opts:flag(false), report => sonde_opts:flag(false),
                                    max_entries => sonde_scan:max_entries()}),
     ok = check_window(Attr, Ms),
     none_missed(sonde_proc_count:window(Attr, N, Ms, Read), Read).
@@ -316,8 +315,8 @@ proc_group(By, Attrs, Opts) ->
     none_missed(grouped(By, Attrs, Read), Read).
 
 group_opts(Opts) ->
-    sonde_opts:read(Opts, #{self => {false, fun is_boolean/1}, report => {false, fun is_boolean/1},
-                            max_groups => {100000, fun is_entries/1}}).
+    sonde_opts:read(Opts, #{self => sonde_opts:flag(false), report => sonde_opts:flag(false),
+                            max_groups => sonde_opts:positive(100000)}).
 
 grouped(By, Attrs, #{self := Self, max_groups := Max}) ->
     is_list(Attrs) andalso is_key(By) orelse error(badarg),
@@ -376,7 +375,7 @@ bin_leak(N) ->
 %% '''
 -spec bin_leak(N :: non_neg_integer(), leak_opts()) -> leak_report().
 bin_leak(N, Opts) ->
-    is_amount(N) orelse error(badarg),
+    sonde_opts:is_count(N) orelse error(badarg),
     sonde_bin_leak:report(N, leak_opts(Opts)).
 
 %% ---- inside one heap
@@ -1431,12 +1430,6 @@ is_key(label) ->
 is_key(By) ->
     lists:member(By, [initial_call, current_function, registered_name, application]).
 
-is_amount(N) ->
-    is_integer(N) andalso N >= 0.
-
-is_entries(Max) ->
-    is_integer(Max) andalso Max > 0.
-
 check_window(Attr, Ms) ->
     Value = sonde_attr:check(Attr),
     ok = check_ms(Ms),
@@ -1444,10 +1437,11 @@ check_window(Attr, Ms) ->
     ok.
 
 check_ms(Ms) ->
-    Ms =:= infinity orelse is_amount(Ms) orelse error(timeout_value),
+    Ms =:= infinity orelse sonde_opts:is_count(Ms) orelse error(timeout_value),
     ok.
 
 leak_opts(Opts) ->
     sonde_opts:read(Opts, #{collect => {holders, fun(C) -> C =:= holders orelse C =:= all end},
-                            deadline => {5000, fun(D) -> is_amount(D) andalso D =< ?MAX_MS end},
-                            in_flight => {100, fun(I) -> is_entries(I) andalso I =< 10000 end}}).
+                            deadline => {5000, fun(D) -> sonde_opts:is_count(D) andalso D =< ?MAX_MS end},
+                            in_flight => {100, fun(I) -> sonde_opts:is_positive(I)
+                                                             andalso I =< 10000 end}}).

@@ -66,14 +66,8 @@ dump(Pid, File, Opts) ->
     end.
 
 options() ->
-    Count = fun(N) -> is_integer(N) andalso N >= 0 end,
-    #{force => {false, fun is_boolean/1},
-      values => {false, fun is_boolean/1},
-      max_nodes => {5000000, fun(N) -> is_integer(N) andalso N > 0 end},
-      max_words => {1000000000, Count},
-      timeout => {30000, Count},
-      suspend => {false, fun is_boolean/1},
-      progress => {false, fun is_boolean/1}}.
+    sonde_look:options(#{force => sonde_opts:flag(false), values => sonde_opts:flag(false),
+                         max_nodes => sonde_opts:positive(5000000)}).
 
 %% @doc What grew from one dump to the next, the largest growth in bytes first; what shrank comes
 %% last, with negative numbers.

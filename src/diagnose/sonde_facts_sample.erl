@@ -96,8 +96,7 @@ key(Call, _) -> Call.
 
 %% Whose gain is all that it has began within the window.
 born(Growers, Caller) ->
-    lists:foldl(fun({_, {Key, _}}, Acc) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Acc) end,
-                #{}, each(fun newborn/1, Growers, Caller)).
+    maps:from_list(sonde_lib:count([Key || {_, {Key, _}} <- each(fun newborn/1, Growers, Caller)])).
 
 newborn({Pid, Gained, _}) ->
     case sonde_every_process:one(Pid, [memory]) of

@@ -292,9 +292,8 @@ visible(_, _, _) -> undefined.
 %% ---- an account of all
 
 options() ->
-    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    sonde_scan:options(#{max_entries => {20000000, fun(N) -> is_integer(N) andalso N > 0 end},
-                          max_rows => {10000000, Number}}).
+    sonde_scan:options(#{max_entries => sonde_opts:positive(20000000),
+                         max_rows => sonde_opts:count(10000000)}).
 
 %% Options that were read already.
 run(Read, Fun) ->

@@ -17,13 +17,11 @@
 
 -spec count(attr(), non_neg_integer(), options()) -> [row()].
 count(Attr, N, Opts) when is_integer(N), N >= 0 ->
-    #{max_rows := Most} = sonde_opts:read(Opts, #{max_rows => {10000000, fun is_amount/1}}),
+    #{max_rows := Most} = sonde_opts:read(Opts, #{max_rows => sonde_opts:count(10000000)}),
     Value = value(Attr, Most),
     sonde_lib:sublist_top_n_attrs(lists:append([row(Tab, Value) || Tab <- ets:all()]), N);
 count(_, _, _) ->
     error(badarg).
-
-is_amount(N) -> is_integer(N) andalso N >= 0.
 
 value(memory, _) -> fun(Tab, _) -> bytes(Tab) end;
 value(size, _) -> fun(_, Size) -> Size end;

@@ -49,13 +49,8 @@
 %% @doc The options of all calls that look inside a heap. Only the first two mean something here.
 -spec options(term()) -> checked().
 options(Given) ->
-    sonde_opts:read(Given, #{max_words => {1000000000, fun is_amount/1},
-                             timeout => {30000, fun(T) -> is_amount(T) andalso T =< ?MAX_MS end},
-                             suspend => {false, fun is_boolean/1},
-                             progress => {false, fun is_boolean/1}}).
-
-is_amount(N) ->
-    is_integer(N) andalso N >= 0.
+    IsTime = fun(T) -> sonde_opts:is_count(T) andalso T =< ?MAX_MS end,
+    sonde_opts:read(Given, sonde_look:options(#{timeout => {30000, IsTime}})).
 
 %% @doc Words, what `erts_debug:flat_size/1' says.
 -spec flat(term(), opts()) -> non_neg_integer() | failure().

@@ -26,12 +26,10 @@
 -define(WORDS_MAX, (1 bsl 60)). % more than there can be; what is given may have any size
 
 %% @doc The options that every such call takes, with their defaults and which values are good.
--spec options(#{atom() => {term(), fun((term()) -> boolean())}}) ->
-    #{atom() => {term(), fun((term()) -> boolean())}}.
+-spec options(sonde_opts:known()) -> sonde_opts:known().
 options(More) ->
-    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    maps:merge(#{suspend => {false, fun is_boolean/1}, max_words => {1000000000, Number},
-                 timeout => {30000, Number}, progress => {false, fun is_boolean/1}}, More).
+    maps:merge(#{suspend => sonde_opts:flag(false), max_words => sonde_opts:count(1000000000),
+                 timeout => sonde_opts:count(30000), progress => sonde_opts:flag(false)}, More).
 
 %% @doc `Fun' makes the answer from a look that is done. Of the caller itself a helper looks at the
 %% heap, while the caller waits for it. With `suspend' a map that `Fun' returns gains

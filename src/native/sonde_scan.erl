@@ -56,22 +56,20 @@
 -define(NAMED, 10).
 
 %% @doc The options of each call that walks heaps, with their defaults and which values are good.
--spec options() -> #{atom() => {term(), fun((term()) -> boolean())}}.
+-spec options() -> sonde_opts:known().
 options() ->
-    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    options(#{self => {false, fun is_boolean/1}, max_words => {1000000000, Number},
-              timeout => {30000, Number}}).
+    options(#{self => sonde_opts:flag(false), max_words => sonde_opts:count(1000000000),
+              timeout => sonde_opts:count(30000)}).
 
 %% @doc How many processes a first look remembers, as an option.
--spec max_entries() -> {pos_integer(), fun((term()) -> boolean())}.
+-spec max_entries() -> sonde_opts:option().
 max_entries() ->
-    {?NO_LIMIT, fun(N) -> is_integer(N) andalso N > 0 end}.
+    sonde_opts:positive(?NO_LIMIT).
 
 %% @doc The options for what is missed, of each call that has a sweep.
--spec options(#{atom() => {term(), fun((term()) -> boolean())}}) ->
-    #{atom() => {term(), fun((term()) -> boolean())}}.
+-spec options(sonde_opts:known()) -> sonde_opts:known().
 options(More) ->
-    More#{report => {false, fun is_boolean/1}, suspend => {false, fun is_boolean/1}}.
+    More#{report => sonde_opts:flag(false), suspend => sonde_opts:flag(false)}.
 
 %% @doc A scan in this mode (`sonde_nif:scan_new/6'), of all processes or of these, or the second
 %% look after that first one.

@@ -29,8 +29,7 @@ run(_, _, _) ->
     error(badarg).
 
 options() ->
-    Number = fun(N) -> is_integer(N) andalso N >= 0 end,
-    sonde_scan:options(#{self => {false, fun is_boolean/1}, max_rows => {10000000, Number},
+    sonde_scan:options(#{self => sonde_opts:flag(false), max_rows => sonde_opts:count(10000000),
                          max_entries => sonde_scan:max_entries()}).
 
 window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->

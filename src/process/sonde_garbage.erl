@@ -77,7 +77,7 @@ bin_slices(Pid, Opts) ->
 %% ---- rows
 
 everybody(Opts) ->
-    sonde_opts:read(Opts, (sonde_scan:options())#{self := {true, fun is_boolean/1}}).
+    sonde_opts:read(Opts, (sonde_scan:options())#{self := sonde_opts:flag(true)}).
 
 positive({Rows, Report}) ->
     {[Row || {_, Value, _} = Row <- Rows, Value > 0], Report}.

@@ -28,8 +28,7 @@
 -spec mailbox(pid(), non_neg_integer(), term()) ->
     mailbox() | sonde_look:errors() | {error, content_forbidden}.
 mailbox(Pid, N, Given) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
-    Number = fun(S) -> is_integer(S) andalso S >= 0 end,
-    Opts = sonde_opts:read(Given, sonde_look:options(#{sample => {?SAMPLE, Number}})),
+    Opts = sonde_opts:read(Given, sonde_look:options(#{sample => sonde_opts:count(?SAMPLE)})),
     Side = sonde_vm:side(),
     case {sonde_content:allowed(), Side} of
         {false, _} -> {error, content_forbidden};

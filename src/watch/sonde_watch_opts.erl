@@ -34,7 +34,7 @@ defaults() ->
       callback => none, remedy => none, name => sonde_watch}.
 
 is_good(interval, Ms) -> is_integer(Ms) andalso Ms > 0 andalso Ms =< 16#FFFFFFFF;
-is_good(Key, N) when Key =:= history; Key =:= top; Key =:= min_bytes -> is_amount(N);
+is_good(Key, N) when Key =:= history; Key =:= top; Key =:= min_bytes -> sonde_opts:is_count(N);
 is_good(budget, Percent) -> is_number(Percent) andalso Percent > 0 andalso Percent =< 100;
 is_good(callback, none) -> true;
 is_good(callback, {M, F}) ->
@@ -42,8 +42,6 @@ is_good(callback, {M, F}) ->
         andalso erlang:function_exported(M, F, 1);
 is_good(remedy, none) -> true;
 is_good(remedy, {collect, #{garbage_bytes := Bytes, per_minute := N} = How}) ->
-    map_size(How) =:= 2 andalso is_amount(Bytes) andalso is_amount(N) andalso N > 0;
+    map_size(How) =:= 2 andalso sonde_opts:is_count(Bytes) andalso sonde_opts:is_count(N) andalso N > 0;
 is_good(name, Name) -> is_atom(Name);
 is_good(_, _) -> false.
-
-is_amount(N) -> is_integer(N) andalso N >= 0.
