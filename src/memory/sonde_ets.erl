@@ -33,7 +33,7 @@ value(_, _) -> error(badarg).
 bytes(Tab) ->
     case ets:info(Tab, memory) of
         undefined -> undefined;
-        Words -> Words * erlang:system_info(wordsize)
+        Words when is_integer(Words) -> Words * erlang:system_info(wordsize)
     end.
 
 %% @doc As a row has it, with how many rows it has as the value; `[]': there is no such table.
