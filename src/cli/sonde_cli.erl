@@ -1,6 +1,6 @@
 %% @private
-%% The command `sonde': attaches to a node, makes one call of `sonde' there, shows the answer, and
-%% leaves.
+%% The command `sonde': attaches to a node, makes one call of `sonde' there, prints the result, and
+%% disconnects.
 -module(sonde_cli).
 
 -export([main/1, run/1]).
@@ -10,12 +10,12 @@
 -define(FAILED, 1).
 -define(WRONG_USAGE, 2).
 -define(SUSPECTS, 3).
--define(TERMINATED, 143).     % as a shell says it of SIGTERM
+-define(TERMINATED, 143).     % what a shell reports for SIGTERM: 128 + 15
 -define(CALL_MS, 60000).
 -define(PUT_BACK_MS, 600).    % longer than top waits for its terminal
 -define(LOOK_MS, 20).
 
-%% @doc Where the escript begins.
+%% @doc The entry point of the escript.
 -spec main([string()]) -> no_return().
 main(Words) ->
     ok = sonde_cli_signal:tell(self()),
@@ -35,9 +35,9 @@ main(Words) ->
 work(Words) ->
     exit({done, run(Words)}).
 
-%% Helpers notice that their caller is gone: that of `top' puts the terminal back, that of `dump'
-%% deletes the file, or another one does once it is killed. The node that we look at notices that the
-%% connection is gone.
+%% A helper notices that its caller is gone: `top' restores the terminal, `dump' deletes the file;
+%% if that helper is killed, a second one does. The node that we look at notices that the connection
+%% is gone.
 put_back() ->
     case helpers_end(?PUT_BACK_MS) of
         [] -> ok;
@@ -55,7 +55,7 @@ helpers_end(Ms) ->
         _ -> Helpers
     end.
 
-%% @doc The exit code.
+%% @doc Runs the command and returns its exit code.
 -spec run([string()]) -> 0..3.
 run(Words) ->
     try command(sonde_cli_args:parse(Words))
@@ -63,7 +63,7 @@ run(Words) ->
         throw:{failed, Text} ->
             complain(Text),
             ?FAILED;
-        error:terminated ->           % nobody reads any more
+        error:terminated ->           % the output is closed
             ?FAILED;
         Class:Why:Stack ->
             complain(io_lib:format("~0tP", [{Class, Why, Stack}, 60])),
@@ -92,7 +92,7 @@ put_text(Text) ->
     ?DONE.
 
 complain(Text) ->
-    %% One line, whatever is in it.
+    %% Always one line.
     Line = re:replace(unicode:characters_to_binary(["sonde: ", Text]), "\\s+", " ",
                       [global, unicode, {return, binary}]),
     io:put_chars(standard_error, [Line, $\n]).
@@ -104,7 +104,7 @@ good({error, Text}) -> failed(Text).
 failed(Text) ->
     throw({failed, Text}).
 
-%% ---- coming and going
+%% ---- attach and leave
 
 attach(Node, Ours) ->
     case sonde_cli_node:connect(Node) of
@@ -128,7 +128,7 @@ leave(Attached) ->
             ok;
         {error, _} ->
             complain([atom_to_list(maps:get(node, Attached)),
-                      ": not heard of; what is there of sonde goes within a minute"])
+                      ": no answer; the node removes sonde by itself within a minute"])
     end.
 
 %% ---- one node
@@ -187,7 +187,7 @@ on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
     Rows = answer(sonde_cluster:rows(Function, There, Answer), Function),
     show(Node, Command, Args, with_calls(Node, There, Rows), Opts).
 
-%% With what processes began with, where rows have recon's `proc_lib:init_p/5'.
+%% Replaces recon's `proc_lib:init_p/5' in rows by the function that the process began with.
 with_calls(Node, Args, Answer) ->
     {Module, Shown} = sonde_remote_name:on(Node, sonde_origin, shown),
     try erpc:call(Node, Module, Shown, [Args, Answer], ?CALL_MS)
@@ -208,7 +208,7 @@ show(Node, Command, Args, Answer, Opts) ->
     _ = [complain(Text) || Text <- sonde_cli_errors:missed(Shown, Opts)],
     ?DONE.
 
-%% Another build there may have no reports: then the rows alone.
+%% Another build of sonde may not know the option `report': then ask for the rows alone.
 reported(Node, Function, Args, Ms, Opts) ->
     {Module, Named} = sonde_remote_name:on(Node, sonde, Function),
     With = sonde_cluster:asked(Function, with_report(Function, Args, Opts)),
@@ -226,7 +226,7 @@ reported(Node, Function, Args, Ms, Opts) ->
 with_report(Function, Args, Opts) ->
     all_args(Function, Args) ++ [maps:merge(#{report => true}, maps:with([suspend], Opts))].
 
-%% Those before the options.
+%% The arguments before the options, with their defaults.
 all_args(bin_garbage, [N]) -> [N, count];
 all_args(bin_holders, [N]) -> [N, size];
 all_args(_, Args) -> Args.
@@ -236,7 +236,7 @@ format(_) -> text.
 
 wait(Opts) -> maps:get(timeout, Opts, ?CALL_MS).
 
-%% What the call itself waits for.
+%% How long the call takes because of its arguments, in milliseconds.
 windows(#{args := Wanted}, Args) ->
     Given = lists:zip(lists:sublist(Wanted, length(Args)), Args),
     Ms = lists:sum([V || {#{type := ms}, V} <- Given]),
@@ -245,7 +245,7 @@ windows(#{args := Wanted}, Args) ->
         _ -> Ms
     end.
 
-%% ---- what stands for something over there
+%% ---- arguments that name a process or a port of the node
 
 there(Node, {process, Text}) -> process(Node, Text, re:run(Text, "^<?([0-9.]+)>?$",
                                                            [{capture, all_but_first, list}]));
@@ -274,7 +274,7 @@ process(Node, Text, nomatch) ->
         [] -> failed(["no process is registered as ", Text])
     end.
 
-%% What it says, or `{raised, _}'.
+%% The result, or `{raised, Why}'.
 ask(Node, Module, Function, Args) ->
     try erpc:call(Node, Module, Function, Args, ?CALL_MS)
     catch error:{exception, Why, _} -> {raised, Why}
@@ -326,7 +326,7 @@ several(Nodes, Ours, Command, Args, Opts) ->
         [leave(A) || {_, {ok, A}} <- Attached]
     end.
 
-%% What failed is in words.
+%% In `failed', the reasons are texts.
 of_cluster(Nodes, #{run := diagnose}, [], Opts) ->
     of_each(diagnosis, [maps:with([interval], Opts)], Nodes,
             wait(Opts) + maps:get(interval, Opts, 2000));
@@ -339,7 +339,7 @@ of_cluster(Nodes, #{run := {sonde, Function}} = Command, Args, Opts) ->
                    #{nodes => Nodes, timeout => wait(Opts) + windows(Command, Args)}),
     Answer#{failed := [{Node, sonde_cli_errors:call(Why, Function)} || {Node, Why} <- Failed]}.
 
-%% As reported/5: where one node has another build, without reports.
+%% Like reported/5: if one node has another build of sonde, asks all for the rows alone.
 everywhere(#{run := {sonde, Function}, missed := true}, Args, Opts, How) ->
     #{failed := Failed} = Result = sonde:cluster({Function, with_report(Function, Args, Opts)}, How),
     Older = [Node || {Node, Why} <- Failed, Why =:= undef orelse Why =:= badarg],

@@ -1,12 +1,11 @@
 %% @private
-%% The words of the command line, read by the table. Options may stand anywhere; after `--' there
-%% are none.
+%% Parses the command line by the table. Options may stand anywhere before `--'.
 -module(sonde_cli_args).
 
 -export([parse/1]).
 -export_type([parsed/0, value/0]).
 
-%% What stands for something on the other node stays text, with what it is.
+%% The name of a process or port of the other node stays text, with its type.
 -type value() :: integer() | atom() | string() | {process | port, string()} | [value()].
 -type parsed() :: {run, sonde_cli_table:command(), [value()], #{atom() => value()}}
                 | {help, sonde_cli_table:command() | none} | version | {wrong, iodata()}.
@@ -44,7 +43,7 @@ word(Word, {Command, Args}) ->
     {Command, [Word | Args]}.
 
 option(none, Written, _, _, none, _, _) ->
-    wrong(["no such option: ", Written, ", or not before its command"]);
+    wrong(["no such option: ", Written, " (a command's own options stand after it)"]);
 option(none, Written, _, _, #{name := Name}, _, _) ->
     wrong(["no such option of ", Name, ": ", Written]);
 option(#{arg := {_, Type}, name := Name}, Written, [Value], Words, Command, Args, Opts) ->
@@ -74,23 +73,23 @@ finish(#{run := Run} = Command, Args, Opts) ->
     ok = target(Run, Command, Opts),
     {run, Command, Values, Opts}.
 
-%% Which node: one, or several where there are rows to put together, or a report of each.
+%% The target: one node, or several if the command has rows to merge or a report of each node.
 target(completion, _, _) ->
     ok;
 target(_, _, #{node := _, cluster := _}) ->
-    wrong("either --node or --cluster");
+    wrong("--node and --cluster exclude each other");
 target(_, #{each := true}, #{cluster := _}) ->
     ok;
 target(Run, #{name := Name}, #{cluster := _}) ->
     Functions = sonde_cluster:functions(),
     case Run of
         {sonde, Function} when is_map_key(Function, Functions) -> ok;
-        _ -> wrong([Name, " has no rows: it takes --node, and not --cluster"])
+        _ -> wrong([Name, " has no rows to merge: use --node, not --cluster"])
     end;
 target(_, _, #{node := _}) ->
     ok;
 target(_, _, _) ->
-    wrong("which node? --node NAME@HOST").
+    wrong("no node is given: use --node NAME@HOST").
 
 %% ---- arguments
 
@@ -129,12 +128,12 @@ value(_, Text, _) ->
 number(Text, Of, Least, Most) ->
     try list_to_integer(Text) of
         N when N >= Least, N =< Most -> N;
-        _ -> wrong([Of, " is too large, or too small: ", Text])
+        _ -> wrong([Of, " is out of range: ", Text])
     catch
         error:badarg -> wrong([Of, " is not a number: ", Text])
     end.
 
-%% The only text of the user's that becomes an atom.
+%% The only text from the command line that becomes an atom.
 node_name(Text, Of) ->
     case string:split(Text, "@", all) of
         [[_ | _], [_ | _]] when length(Text) < 256 -> list_to_atom(Text);

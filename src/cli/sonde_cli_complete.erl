@@ -1,13 +1,13 @@
 %% @private
-%% Completions for shells, from the table: commands first, then what stands at each place after
-%% them; options anywhere. Node names are not looked for.
+%% Completions for shells, from the table: the command first, then the values of each argument;
+%% options anywhere. Node names are not completed.
 -module(sonde_cli_complete).
 
 -export([script/1]).
 
 -spec script(bash | zsh | fish) -> unicode:chardata().
 script(bash) ->
-    ["# bash completion of sonde, made by: sonde completion bash\n"
+    ["# bash completion of sonde, printed by: sonde completion bash\n"
      "_sonde() {\n"
      "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
      "    local command= at=0 i\n"
@@ -40,7 +40,7 @@ script(bash) ->
      "complete -F _sonde sonde\n"];
 script(zsh) ->
     ["#compdef sonde\n"
-     "# zsh completion of sonde, made by: sonde completion zsh\n"
+     "# zsh completion of sonde, printed by: sonde completion zsh\n"
      "_sonde() {\n"
      "    local context state line command at\n"
      "    local -a commands=(\n",
@@ -71,7 +71,7 @@ script(zsh) ->
      "}\n"
      "if [ \"$funcstack[1]\" = _sonde ]; then _sonde \"$@\"; else compdef _sonde sonde; fi\n"];
 script(fish) ->
-    ["# fish completion of sonde, made by: sonde completion fish\n"
+    ["# fish completion of sonde, printed by: sonde completion fish\n"
      "function __sonde_at\n"
      "    set -l words (commandline -opc)\n"
      "    set -l found\n"
@@ -100,7 +100,7 @@ script(fish) ->
        "\n"]
       || {Name, At, #{type := Type} = Arg} <- places(), has_values(Type)]].
 
-%% ---- the table, place by place
+%% ---- the table, argument by argument
 
 places() ->
     [{Name, At, Arg} || #{name := Name, args := Args} <- sonde_cli_table:commands(),
@@ -127,7 +127,7 @@ names(Options) ->
     lists:append([["--" ++ atom_to_list(Name) | [[$-, L] || #{letter := L} <- [O]]]
                   || #{name := Name} = O <- Options]).
 
-%% The last ones are many of the same.
+%% The last argument of a command may repeat.
 place(Name, _, #{many := true}) -> [Name, ":*"];
 place(Name, At, _) -> [Name, $:, integer_to_list(At)].
 

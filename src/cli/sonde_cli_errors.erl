@@ -1,51 +1,51 @@
 %% @private
-%% What went wrong, in one line each.
+%% The texts of errors, one line each.
 -module(sonde_cli_errors).
 
 -export([attach/2, side/2, call/2, answer/2, missed/2]).
 
 -type text() :: unicode:chardata().
 
-%% @doc Why sonde could not be lent to a node.
+%% @doc Why sonde could not be loaded onto a node.
 -spec attach(term(), sonde_bundle:ours()) -> text().
 attach({not_loaded, [{Module, Why} | _]}, #{built_for := System}) ->
     {_, Release} = lists:keyfind(otp_release, 1, System),
     ["it cannot load code that was compiled on OTP ", Release, ": is its release older? (",
      atom_to_list(Module), ": ", short(Why), ")"];
 attach({taken, Modules}, _) ->
-    ["it has modules of these names that are not ours: ",
+    ["it has other modules of the same names: ",
      lists:join(", ", [atom_to_list(M) || M <- Modules])];
 attach(no_guest, _) ->
-    "there is nothing to lend: this sonde is not the command, and scripts/merge was not run";
+    "there is nothing to load: this sonde is not the command, and scripts/merge was not run";
 attach(Why, _) ->
     why(Why).
 
-%% @doc Why a node that sonde was lent to answers from the portable side.
+%% @doc Why a node onto which sonde was loaded uses the portable path.
 -spec side(term(), sonde_bundle:ours()) -> text().
 side({other_system, There}, #{built_for := System}) ->
     [lists:join(", ", [[short(V), ", not ", short(proplists:get_value(K, System))]
                        || {K, V} <- There]),
-     ": another system than this sonde was built for, so it is answered from the portable side"];
+     ": not the system that this sonde was built for, so the node uses the portable path"];
 side({no_folder, Why}, _) ->
-    ["no folder for the native part (", file:format_error(Why),
-     "), so it is answered from the portable side"];
+    ["no folder for the native library (", file:format_error(Why),
+     "), so the node uses the portable path"];
 side(no_library, _) ->
-    "this sonde was built without its native part, so it is answered from the portable side".
+    "this sonde was built without its native library, so the node uses the portable path".
 
 %% @doc Why a call of `sonde' failed.
 -spec call(term(), atom()) -> text().
 call(undef, Function) ->
     ["the sonde there has no ", atom_to_list(Function), ": is it another build?"];
 call({native_off, Why}, Function) ->
-    [atom_to_list(Function), " needs the native side, which is off there: ", short(Why)];
+    [atom_to_list(Function), " needs the native path, which is off there: ", short(Why)];
 call(Why, Function) ->
     [atom_to_list(Function), ": ", why(Why)].
 
-%% @doc What an answer says that is none.
+%% @doc The text of an answer that is an error.
 -spec answer(term(), atom()) -> {failed, text()} | answer.
 answer(undefined, Function) when Function =:= bin_holder -> {failed, "no live binary has this id"};
 answer(undefined, _) -> {failed, "no such process, or it ended meanwhile"};
-answer({error, busy}, _) -> {failed, "the process ran whenever it was looked at: --suspend helps"};
+answer({error, busy}, _) -> {failed, "the process was running at every attempt: try --suspend"};
 answer({error, {heap_too_large, _, _} = Why}, _) -> {failed, short(Why)};
 answer({error, content_forbidden}, _) ->
     {failed, "no permission: the node has {sonde, [{allow_content, false}]}"};
@@ -55,7 +55,7 @@ answer({error, {native_off, _} = Why}, Function) -> {failed, call(Why, Function)
 answer({error, Why}, Function) -> {failed, call(Why, Function)};
 answer(_, _) -> answer.
 
-%% @doc What a report, or an account, says of processes that were not read, or were suspended.
+%% @doc The processes that were not read, or were suspended, by a report or an account.
 -spec missed(term(), #{atom() => term()}) -> [text()].
 missed(#{missed := #{count := N, pids := Named}} = Report, Opts) ->
     Busy = lists:keymember(busy, 2, Named) andalso not is_map_key(suspend, Opts),
@@ -69,7 +69,7 @@ missed(_, _) ->
 
 why(noconnection) -> "the connection was lost";
 why(timeout) -> "no answer in time (--timeout MS)";
-why(system_limit) -> "a limit of that node was reached";
+why(system_limit) -> "that node reached a limit";
 why(Posix) when is_atom(Posix) ->
     case file:format_error(Posix) of
         "unknown POSIX error" ++ _ -> atom_to_list(Posix);

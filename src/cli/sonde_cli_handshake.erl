@@ -1,19 +1,18 @@
 %% @private
-%% The name by which a node knows itself, from the beginning of the handshake of distribution: it is
-%% said before anybody shows a cookie. We leave then, and the node takes it for a connection that
-%% broke.
+%% The name that a node has for itself, from the start of the distribution handshake: the node sends
+%% it before it checks any cookie. Then we disconnect; to the node, the connection broke.
 -module(sonde_cli_handshake).
 
 -export([name/2]).
 
 -define(WAIT_MS, 3000).
-%% What a node of OTP 25 must be able to do, or is sent away: the flags of the documented protocol
-%% from EXTENDED_REFERENCES to MANDATORY_25_DIGEST.
+%% Without these capabilities, a node of OTP 25 refuses the connection: the flags of the documented
+%% protocol from EXTENDED_REFERENCES to MANDATORY_25_DIGEST.
 -define(FLAGS, (16#4 bor 16#10 bor 16#80 bor 16#100 bor 16#200 bor 16#400 bor 16#800 bor 16#10000
                 bor 16#20000 bor 16#40000 bor 16#1000000 bor 16#2000000 bor (1 bsl 34)
                 bor (1 bsl 36))).
 
-%% @doc `{no_port, _}': nothing listens there.
+%% @doc Returns `{error, {no_port, Why}}' if nothing listens there.
 -spec name(inet:hostname(), inet:port_number()) ->
     {ok, string()} | {error, {no_port, inet:posix() | timeout} | no_answer}.
 name(Host, Port) ->
@@ -26,7 +25,8 @@ name(Host, Port) ->
             {error, {no_port, Why}}
     end.
 
-%% A name that nobody has: one that is connected already would be asked whether it is still alive.
+%% A name that no node has: for one that is connected already, the node would first check whether
+%% that connection is still alive.
 ask(Socket) ->
     Me = list_to_binary(["sonde-asks-", integer_to_list(rand:uniform(1 bsl 60), 36), "@nohost"]),
     _ = gen_tcp:send(Socket, <<$N, ?FLAGS:64, 1:32, (byte_size(Me)):16, Me/binary>>),

@@ -13,14 +13,15 @@ general() ->
      "\nCommands:\n", [wrapped(usage_of(C), H) || #{help := H} = C <- commands()],
      "\nOptions:\n", [option(O) || O <- sonde_cli_table:options()],
      [["\n", paragraph(Text)]
-      || Text <- ["A PROCESS is a pid as the node writes it, <0.44.0> or 0.44.0, or a registered "
+      || Text <- ["A PROCESS is a pid as the node prints it, <0.44.0> or 0.44.0, or a registered "
                   "name.",
-                  "A node that does not have sonde is lent it: within a minute after the last one "
-                  "has left, or the connection broke, modules and files are gone again. What stays "
-                  "until the node ends is the image of the native library, mapped and without use.",
+                  "If the node does not have sonde, the command loads it temporarily. Modules and "
+                  "files are removed within a minute after the last user disconnects or the "
+                  "connection breaks. The native library stays mapped, unused, until the node "
+                  "ends.",
                   "Exit codes: 0 done; 1 the node was not reached, or the call failed; 2 wrong "
-                  "usage; 3 diagnose found suspects; 143 it was ended by SIGTERM.",
-                  "sonde help COMMAND has more about one."]]].
+                  "usage; 3 diagnose found suspects; 143 ended by SIGTERM.",
+                  "sonde help COMMAND describes one command."]]].
 
 -spec command(sonde_cli_table:command()) -> unicode:chardata().
 command(#{name := Name, help := Help} = Command) ->
@@ -28,10 +29,10 @@ command(#{name := Name, help := Help} = Command) ->
      [["\nArguments:\n", [argument(A) || A <- Args]] || #{args := [_ | _] = Args} <- [Command]],
      [["\nOptions:\n", [option(O) || O <- Options]] || #{options := Options} <- [Command]],
      [["\n", [[Line, $\n] || Line <- Text]] || #{text := Text} <- [Command]],
-     [["\n", paragraph(["In Erlang: ", call(Command), "; in a shell h(sonde, ",
-                        atom_to_list(Function), "). has more about it."])]
+     [["\n", paragraph(["In Erlang: ", call(Command), "; in a shell, h(sonde, ",
+                        atom_to_list(Function), "). prints its documentation."])]
       || #{run := {sonde, Function}} <- [Command]],
-     "\nsonde --help has the options that all commands take.\n"].
+     "\nsonde --help lists the options that all commands take.\n"].
 
 usage(none) ->
     "Usage: sonde --node NAME@HOST [OPTIONS] COMMAND [ARGUMENTS]\n";
@@ -69,14 +70,14 @@ in_call(#{name := Name}) -> Name.
 
 argument(#{name := Name, type := {one_of, Atoms}}) ->
     wrapped(Name, "one of " ++ lists:flatten(lists:join(", ", [atom_to_list(A) || A <- Atoms])));
-argument(#{name := Name, type := count}) -> wrapped(Name, "a number from 0 on");
-argument(#{name := Name, type := integer}) -> wrapped(Name, "a number");
+argument(#{name := Name, type := count}) -> wrapped(Name, "an integer, at least 0");
+argument(#{name := Name, type := integer}) -> wrapped(Name, "an integer");
 argument(#{name := Name, type := ms}) -> wrapped(Name, "milliseconds");
 argument(#{name := Name, type := process}) ->
-    wrapped(Name, "a pid as the node writes it, or a registered name");
+    wrapped(Name, "a pid as the node prints it, or a registered name");
 argument(#{name := Name, type := port}) ->
-    wrapped(Name, "a port as the node writes it, #Port<0.5>");
-argument(#{name := Name, type := local_file}) -> wrapped(Name, "a file of this machine");
+    wrapped(Name, "a port as the node prints it, #Port<0.5>");
+argument(#{name := Name, type := local_file}) -> wrapped(Name, "a file on this machine");
 argument(#{name := Name, type := command}) -> wrapped(Name, "one of the commands").
 
 option(#{name := Name, help := Help} = Option) ->
@@ -84,7 +85,7 @@ option(#{name := Name, help := Help} = Option) ->
     Arg = case Option of #{arg := {A, _}} -> [$\s, A]; _ -> "" end,
     wrapped([Letter, "--", atom_to_list(Name), Arg], Help).
 
-%% Two columns; the second one goes on below itself.
+%% Two columns; the second one wraps within its own width.
 wrapped(Left, Right) ->
     [First | More] = fill(string:lexemes(Right, " "), ?WIDTH - ?COLUMN),
     Text = unicode:characters_to_list(Left),

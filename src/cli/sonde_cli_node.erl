@@ -1,6 +1,6 @@
 %% @private
-%% Being a node for a while: hidden, with a name that nobody else has, listening to nobody. And in
-%% words, why another one cannot be reached.
+%% Makes this VM a node for a while: hidden, with a unique name, and accepting no connections. Also
+%% explains why another node cannot be reached.
 -module(sonde_cli_node).
 
 -export([start/2, connect/1]).
@@ -8,12 +8,12 @@
 -define(EPMD_MS, 5000).
 -define(MOST_NAMES, 10).      % of the nodes of one host
 
-%% @doc Names are as long as those of the nodes.
+%% @doc Uses long names if the nodes have long names.
 -spec start([node(), ...], file:filename() | undefined) -> ok | {error, unicode:chardata()}.
 start(Nodes, File) ->
     case {cookie(File), lists:usort([is_long(Node) || Node <- Nodes])} of
         {{ok, Cookie}, [IsLong]} -> start(IsLong, Cookie, is_alive());
-        {{ok, _}, _} -> {error, "nodes with long names and nodes with short ones do not mix"};
+        {{ok, _}, _} -> {error, "nodes with long names and nodes with short names cannot be mixed"};
         {Error, _} -> Error
     end.
 
@@ -25,7 +25,7 @@ start(IsLong, Cookie, false) ->
     Domain = case IsLong of true -> longnames; false -> shortnames end,
     case net_kernel:start(Name, #{name_domain => Domain, hidden => true, dist_listen => false}) of
         {ok, _} -> cookie_is(Cookie);
-        {error, Why} -> {error, ["this machine cannot be a node: ", short(Why)]}
+        {error, Why} -> {error, ["cannot start a node on this machine: ", short(Why)]}
     end.
 
 cookie_is(Cookie) ->
@@ -42,7 +42,7 @@ host_of(Node) ->
     [_, Host] = string:split(atom_to_list(Node), "@"),
     Host.
 
-%% A long name needs a host with a dot, whatever this machine is called; nobody connects to it.
+%% A long name needs a host with a dot, whatever this machine is called; no node connects to it.
 host(false) ->
     "";
 host(true) ->
@@ -52,7 +52,7 @@ host(true) ->
         false -> "@" ++ Host ++ ".local"
     end.
 
-%% ---- the cookie: never from the command line, where everybody on the machine can read it
+%% ---- the cookie: never from the command line, where every user of the machine can read it
 
 cookie(undefined) ->
     case {os:getenv("SONDE_COOKIE", ""), home()} of
@@ -72,7 +72,7 @@ cookie_of(Text, From) ->
         _ -> {error, ["no cookie in ", From]}
     end.
 
-%% Where OTP itself looks.
+%% The files that OTP itself reads.
 home() ->
     Home = os:getenv("HOME", "/"),
     Config = os:getenv("XDG_CONFIG_HOME", filename:join(Home, ".config")),
@@ -100,7 +100,7 @@ registered(Epmd, Node, Name, Host) ->
     case try_port(Epmd, Name, Host) of
         {port, Port, _} -> listening(Node, Host, Port);
         noport -> ["no such node on ", Host | others(Epmd, Host)];
-        _ -> ["no Erlang node on ", Host, ", or not to be asked: its epmd does not answer"]
+        _ -> ["no answer from epmd on ", Host, ": no Erlang node is there, or it is not reachable"]
     end.
 
 try_port(Epmd, Name, Host) ->
@@ -108,7 +108,7 @@ try_port(Epmd, Name, Host) ->
     catch _:_ -> error
     end.
 
-%% A long name of a host that is known by a short one.
+%% The host's long name does not resolve, but its short name may.
 elsewhere(Name, Host) ->
     [Short | Rest] = string:split(Host, "."),
     Known = Rest =/= [] andalso inet:gethostbyname(Short),
@@ -133,21 +133,21 @@ others(Epmd, Host) ->
     catch _:_ -> ""
     end.
 
-%% It is there and did not want us. What it is called it says to everybody, and wants to hear: with
-%% the same letters, and with the host as it is spelled there.
+%% The node is there and refused us. It reports its name to every client, and accepts a connection
+%% only for exactly that name, with the host spelled the same way.
 listening(Node, Host, Port) ->
     Known = atom_to_list(Node),
     case sonde_cli_handshake:name(Host, Port) of
         {ok, Known} ->
-            "refused. Is it another cookie? (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie)";
+            "refused: it may have another cookie (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie)";
         {ok, Real} ->
             Safe = sonde_units:safe(Real),
             ["refused: the node there is called ", Safe, ", so try --node ", Safe];
         {error, {no_port, Why}} ->
             ["it does not answer on port ", integer_to_list(Port), ": ", inet:format_error(Why)];
         {error, _} ->
-            ["refused. Is it another cookie? (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie) Or is "
-             "its host spelled in another way, ", other_spelling(Node), "?"]
+            ["refused: it may have another cookie (--cookie-file, $SONDE_COOKIE, ~/.erlang.cookie)"
+             ", or its host may be spelled in another way (", other_spelling(Node), ")"]
     end.
 
 other_spelling(Node) ->

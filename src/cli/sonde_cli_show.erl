@@ -6,7 +6,7 @@
 
 -type command() :: sonde_cli_table:command().
 
-%% @doc The result of a command on one node, as that node would write it.
+%% @doc Prints the result of a command on one node, as that node would print it.
 -spec show(text | json, command(), [term()], term()) -> ok.
 show(json, Command, _, Result) ->
     put_json(one_object(Command, Result));
@@ -21,13 +21,14 @@ show(text, _, _, Result) ->
 print_rows(none, Rows) -> print(Rows);
 print_rows(Value, Rows) -> print([{Value, Rows}]).
 
-%% What the values are of, and in what unit.
+%% The attribute that the values are of; it decides their unit.
 value(#{run := {sonde, Function}}, [Attr | _])
   when Function =:= proc_count; Function =:= proc_window; Function =:= ets_count;
        Function =:= port_count; Function =:= inet_count; Function =:= inet_window -> Attr;
 value(Command, _) -> maps:get(value, Command, none).
 
-%% @doc Rows, and in JSON what of their report people want to know; else the caller says it.
+%% @doc Prints rows, in JSON with the parts of their report that matter to people. With text, the
+%% caller prints the report.
 -spec show(text | json, command(), [term()], term(), sonde_scan:report()) -> ok.
 show(json, Command, _, Rows, Report) ->
     put_json(maps:merge(one_object(Command, Rows), of_report(Report)));
@@ -43,7 +44,7 @@ of_report(Report) ->
                      Value
              end, maps:with([missed, suspended, suspended_ms], Report)).
 
-%% @doc The rows of several nodes; what failed is the caller's to say.
+%% @doc Prints the rows of several nodes. With text, the caller reports what failed.
 -spec cluster(text | json, command(), [term()],
               #{rows := list(), failed := list(), reports := list()}) -> ok.
 cluster(json, Command, _, #{rows := Rows, failed := Failed, reports := Reports}) ->
@@ -101,14 +102,14 @@ row(#{row := Names}, Row) ->
 row(_, Row) ->
     #{value => Row}.
 
-%% What a row is about keeps its name, whatever its attributes are called.
+%% An attribute never replaces a field of the row itself.
 into({attrs, Attrs}, Row) -> maps:merge(maps:from_list([attr(A) || A <- Attrs]), Row);
 into({Name, Value}, Row) -> Row#{Name => Value}.
 
 attr({Key, Value}) -> {Key, Value};
 attr(Name) -> {name, Name}.
 
-%% ---- rows of any shape as those of three elements, the node first among the attributes
+%% ---- rows of any shape as triples, with the node first among the attributes
 
 with_node(Node, {What, Value, Attrs}) when is_list(Attrs) ->
     {What, Value, [{node, Node} | Attrs]};

@@ -1,13 +1,13 @@
 %% @private
-%% What the command does at SIGTERM: the handler of OTP would stop the node in order, which takes a
-%% second, waits for a connection that is being made, and ends with 0.
+%% Handles SIGTERM for the command: OTP's own handler would stop the node in order, which takes a
+%% second, waits for a connection that is being set up, and exits with 0.
 -module(sonde_cli_signal).
 -behaviour(gen_event).
 
 -export([tell/1]).
 -export([init/1, handle_event/2, handle_call/2]).
 
-%% @doc From now on SIGTERM is a message `sigterm' to that process.
+%% @doc From now on, SIGTERM sends the message `sigterm' to that process.
 -spec tell(pid()) -> ok.
 tell(Pid) ->
     ok = gen_event:swap_handler(erl_signal_server, {erl_signal_handler, []}, {?MODULE, Pid}).

@@ -1,25 +1,25 @@
 %% @private
-%% What the command `sonde' understands: the one table from which it is parsed, and its help and the
-%% completions of shells are made.
+%% The one table of the command `sonde': its parser, its help and the completions of shells are made
+%% from it.
 -module(sonde_cli_table).
 
 -export([options/0, commands/0, command/1, option/2]).
 -export_type([option/0, command/0, arg/0, type/0]).
 
-%% `count': an integer from 0 on; `ms': milliseconds; `process': a pid or a registered name;
-%% `{one_of, _}': one of these atoms, and no other text becomes one.
+%% `count': an integer, at least 0; `ms': milliseconds; `process': a pid or a registered name;
+%% `{one_of, _}': one of these atoms; other text does not become an atom.
 -type type() :: count | integer | ms | node | nodes | process | port | file | local_file | command
               | {one_of, [atom()]}.
-%% Optional ones are last; `many' takes all that are left, at least one.
+%% Optional arguments are last; `many' takes all that are left, at least one.
 -type arg() :: #{name := string(), type := type(), optional => true, many => true}.
-%% One without `arg' is a switch.
+%% An option without `arg' is a switch.
 -type option() :: #{name := atom(), letter => char(), arg => {string(), type()},
                     help := string()}.
-%% `run': the call of `sonde' that takes the arguments, or what the command does itself. `row': names
-%% for the elements of its rows, in JSON. `value': what their values count, as it is called in a table
-%% where no ATTR says it. `none': what an answer without rows means. `each': what has no rows, and is
-%% shown of each node of a cluster. `missed': it takes `report => true', and says what it could not
-%% read.
+%% `run': the call of `sonde' that takes the arguments, or an action of the command itself. `row':
+%% names of the elements of its rows, in JSON. `value': what the values count, as a heading where no
+%% ATTR names it. `none': what an answer without rows means. `each': it has no rows, and is printed
+%% once for each node of a cluster. `missed': it takes `report => true', and reports what it could
+%% not read.
 -type command() :: #{name := string(), args := [arg()], options => [option()], help := string(),
                      text => [string()], run := {sonde, atom()} | atom(), row => [atom()],
                      value => atom(), none => string(), each => true, missed => true}.
@@ -27,17 +27,18 @@
 -spec options() -> [option()].
 options() ->
     [#{name => node, letter => $n, arg => {"NODE", node},
-       help => "the node to look at, as rabbit@host. Where the host has a dot, names are long"},
+       help => "the node to look at, such as rabbit@host; a host with a dot means long names"},
      #{name => cluster, letter => $c, arg => {"NODES", nodes},
-       help => "several, with commas between them: one table of all their rows, or a report of "
+       help => "several nodes, separated by commas: one table of all their rows, or a report of "
                "each"},
      #{name => 'cookie-file', arg => {"FILE", local_file},
-       help => "its first line is the cookie; else $SONDE_COOKIE, else ~/.erlang.cookie"},
+       help => "read the cookie from the first line of FILE; default: $SONDE_COOKIE, then "
+               "~/.erlang.cookie"},
      #{name => timeout, letter => $t, arg => {"MS", ms},
-       help => "how long a call may take, in milliseconds (60000)"},
-     #{name => json, letter => $j, help => "the answer as one JSON object"},
-     #{name => help, letter => $h, help => "this text; after a command, about that one"},
-     #{name => version, help => "the version"}].
+       help => "how long a call may take, in milliseconds (default 60000)"},
+     #{name => json, letter => $j, help => "print the result as one JSON object"},
+     #{name => help, letter => $h, help => "print this text, or the help of the command"},
+     #{name => version, help => "print the version"}].
 
 %% @doc The general options, and those of the command.
 -spec option(string(), command() | none) -> option() | none.
@@ -66,119 +67,120 @@ overviews() ->
        help => "a live view of the node; its keys are on the screen"},
      #{name => "diagnose", args => [], run => diagnose, each => true,
        options => [#{name => interval, arg => {"MS", ms},
-                     help => "between the two looks, in milliseconds (2000)"}],
+                     help => "how long to watch the node, in milliseconds (default 2000)"}],
        help => "what takes memory, what grows, and what to do about it",
-       text => ["The exit code is 3 if there are suspects, of a cluster on any node."]}].
+       text => ["The exit code is 3 if there are suspects; in a cluster, on any of its nodes."]}].
 
 of_processes() ->
     Row = [pid, value, attrs],
     [#{name => "proc_count", args => [attr(), n()], run => {sonde, proc_count}, row => Row,
        missed => true, options => [suspend()],
-       help => "the N processes that have most of ATTR"},
+       help => "the N processes with the highest ATTR"},
      #{name => "proc_window", args => [numbers(), n(), ms()], run => {sonde, proc_window},
-       row => Row, help => "the N processes whose ATTR grows most in the next MS milliseconds"},
+       row => Row, help => "the N processes with the most growth of ATTR in MS milliseconds"},
      #{name => "proc_group", args => [by(), (numbers())#{many => true}],
        run => {sonde, proc_group}, row => [group, processes, attrs], value => processes,
-       help => "totals of ATTR by what processes have in common"}].
+       help => "groups of processes by what they have in common, with totals of ATTR"}].
 
 binaries() ->
     Row = [pid, value, attrs],
     [#{name => "bin_leak", args => [n()], run => {sonde, bin_leak}, row => Row,
        value => references_dropped,
-       help => "collect, and show the N processes that let go of most binaries"},
+       help => "collect garbage, and show the N processes that dropped the most binaries"},
      #{name => "bin_garbage", args => [n()], run => {sonde, bin_garbage}, row => Row,
        missed => true, options => [suspend()],
        value => references, none => "no process refers to binaries from garbage alone",
-       help => "what bin_leak would find, without collecting anything"},
+       help => "what bin_leak would find, without collecting garbage"},
      #{name => "bin_waste", args => [n()], run => {sonde, bin_waste}, row => Row,
        missed => true, options => [suspend()],
-       value => bin_waste, none => "no process holds parts of binaries that it does not see",
-       help => "the N processes whose slices of binaries hold most bytes in vain"},
+       value => bin_waste, none => "no process keeps bytes of binaries outside of its slices",
+       help => "the N processes that keep the most bytes of binaries outside of their slices"},
      #{name => "bin_owned", args => [n()], run => {sonde, bin_owned}, row => Row,
        missed => true, options => [suspend()], value => binary_exclusive,
-       help => "the N processes that own most binary memory"},
+       help => "the N processes that hold the most binary memory exclusively"},
      #{name => "bin_account", args => [], run => {sonde, bin_account}, each => true,
-       options => [suspend()], help => "where all binary memory is"},
+       options => [suspend()], help => "what holds the node's binary memory"},
      #{name => "bin_holders", args => [n(), optional("BY", {one_of, [size, count]})],
        run => {sonde, bin_holders}, missed => true, options => [suspend()],
        value => bytes, none => "no binary outside of heaps is held",
-       help => "the N largest binaries, or the most shared, and who holds them"},
+       help => "the N largest binaries, or the most shared, and what holds them"},
      #{name => "bin_holder", args => [arg("ID", integer)], run => {sonde, bin_holder},
-       help => "who holds this binary"},
+       help => "what holds this binary"},
      #{name => "bin_resources", args => [n()], run => {sonde, bin_resources},
        row => [type, count, bytes, holders], missed => true, options => [suspend()],
-       value => count, none => "no process refers to memory of native libraries",
-       help => "memory of native libraries that processes refer to"},
+       value => count, none => "no process refers to a resource of a native library",
+       help => "resources of native libraries that processes refer to, by type"},
      #{name => "bin_window", args => [n(), ms()], run => {sonde, bin_window},
        row => [holder, value, attrs], missed => true, options => [suspend()],
-       value => exclusive, none => "no process and no table gained binary memory of its own",
-       help => "the N processes and tables whose own binary memory grows most in MS milliseconds"}].
+       value => exclusive, none => "no process and no table gained exclusive binary memory",
+       help => "the N processes and tables that gain the most exclusive binary memory in MS "
+               "milliseconds"}].
 
 suspend() ->
-    #{name => suspend, help => "suspend what cannot be read otherwise, one process at a time"}.
+    #{name => suspend, help => "suspend processes that cannot be read otherwise, one at a time"}.
 
 one_process() ->
-    Hold = #{name => suspend, help => "hold the process meanwhile"},
+    Hold = #{name => suspend, help => "suspend the process while it is read"},
     [#{name => "info", args => [process(), optional("KEY", {one_of, info_keys()})],
-       run => {sonde, info}, help => "what is known of a process, or one item of it"},
+       run => {sonde, info}, help => "information about a process, or one item of it"},
      #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap},
-       help => "what is on the heap of a process, and what of it is garbage"},
+       help => "what is on the heap of a process, and how much is garbage"},
      #{name => "heap_top", args => [process(), n()], options => [Hold], run => {sonde, heap_top},
-       none => "nothing on the heap to show",
-       help => "the N things on its heap that retain most"},
+       none => "no objects on the heap to show",
+       help => "the N objects on the heap of a process that retain the most"},
      #{name => "mailbox", args => [process(), n()], options => [Hold], run => {sonde, mailbox},
-       help => "what waits in its mailbox, by shape"},
+       help => "the messages in the mailbox of a process, by shape"},
      #{name => "bin_slices", args => [process()], options => [Hold], run => {sonde, bin_slices},
        row => [id, size, refc, slices],
        none => "the process refers to no binary outside of its heap",
-       help => "which parts of which binaries it refers to"},
+       help => "which parts of which binaries a process refers to"},
      #{name => "dump", args => [process(), arg("FILE", local_file)], run => dump,
        options => [Hold,
-                   #{name => force, help => "replace a file of that name"},
-                   #{name => values, help => "with previews of values"}],
-       help => "its heap as a file on this machine, for Chrome's Memory panel"}].
+                   #{name => force, help => "overwrite an existing file"},
+                   #{name => values, help => "include previews of values"}],
+       help => "write the heap of a process to a file on this machine, for Chrome's Memory panel"}].
 
 others() ->
     Inet = {one_of, [recv_cnt, recv_oct, send_cnt, send_oct, cnt, oct]},
     [#{name => "ets_count", args => [arg("ATTR", {one_of, [memory, size, binary_memory]}), n()],
        run => {sonde, ets_count}, row => [table, value, attrs], none => "no tables to show",
-       help => "the N ETS tables that have most of ATTR"},
+       help => "the N ETS tables with the highest ATTR"},
      #{name => "port_count", args => [arg("ATTR", {one_of, [memory, queue_size, input, output]}),
                                       n()],
        run => {sonde, port_count}, row => [port, value, attrs], none => "no ports to show",
-       help => "the N ports that have most of ATTR"},
+       help => "the N ports with the highest ATTR"},
      #{name => "port_types", args => [], run => {sonde, port_types}, row => [name, value],
        value => ports, none => "the node has no ports",
-       help => "how many ports there are of each kind"},
+       help => "how many ports there are of each type"},
      #{name => "port_info", args => [arg("PORT", port)], run => {sonde, port_info},
-       help => "what is known of a port"},
+       help => "information about a port"},
      #{name => "inet_count", args => [arg("ATTR", Inet), n()], run => {sonde, inet_count},
        row => [port, value, attrs], none => "no sockets to show",
-       help => "the N sockets that have most of ATTR"},
+       help => "the N sockets with the highest ATTR"},
      #{name => "inet_window", args => [arg("ATTR", Inet), n(), ms()], run => {sonde, inet_window},
        row => [port, value, attrs], none => "no sockets to show",
-       help => "the N sockets whose ATTR grows most in MS milliseconds"},
+       help => "the N sockets with the most growth of ATTR in MS milliseconds"},
      #{name => "sockets", args => [optional("PROTOCOL", {one_of, [tcp, udp, sctp]})],
        run => {sonde, sockets}, row => [socket, value, attrs],
        value => octets, none => "no sockets of the socket module",
-       help => "sockets of the socket module, which are no ports"},
+       help => "sockets of the socket module, which are not ports"},
      #{name => "scheduler_usage", args => [ms()], run => {sonde, scheduler_usage},
        row => [scheduler, usage],
        help => "how busy the schedulers are in the next MS milliseconds"},
      #{name => "node_stats", args => [n(), ms()], run => {sonde, node_stats_list},
-       row => [absolutes, increments], none => "no looks were asked for",
-       help => "N looks at the node's figures, each after MS milliseconds"},
+       row => [absolutes, increments], none => "no samples were asked for",
+       help => "N samples of the node's statistics, one every MS milliseconds"},
      #{name => "native", args => [], run => {sonde, native},
-       help => "does sonde read that node's memory itself, and if not, why not"}].
+       help => "whether sonde reads that node's memory natively, and if not, why not"}].
 
 itself() ->
     [#{name => "completion", args => [arg("SHELL", {one_of, [bash, zsh, fish]})],
-       run => completion, help => "what makes a shell complete this command's arguments",
+       run => completion, help => "print a script that completes this command in a shell",
        text => ["bash: sonde completion bash > /etc/bash_completion.d/sonde",
                 "zsh:  sonde completion zsh > DIRECTORY_OF_FPATH/_sonde",
                 "fish: sonde completion fish > ~/.config/fish/completions/sonde.fish"]},
      #{name => "help", args => [optional("COMMAND", command)], run => help,
-       help => "all commands, or more about one"}].
+       help => "list all commands, or describe one"}].
 
 %% ---- arguments
 
@@ -191,7 +193,7 @@ attr() -> arg("ATTR", {one_of, sonde_attr:native() ++ sonde_attr:heap() ++ items
 numbers() -> arg("ATTR", {one_of, sonde_attr:native() ++ items()}).
 by() -> arg("BY", {one_of, [initial_call, current_function, registered_name, application, label]}).
 
-%% Those of process_info/2 that are numbers, and that nothing above is.
+%% Items of process_info/2 that are numbers and that `sonde_attr' does not have.
 items() ->
     [catchlevel, min_bin_vheap_size, min_heap_size].
 
