@@ -1,7 +1,7 @@
 %% @private
-%% The live view, {@link sonde:top/1}: one process that gets lines from the terminal, samples from a
-%% job, and the news that either of its two ends is gone, and waits for nothing else. What is shown
-%% is the model's business (`sonde_top_model'), how it looks the view's (`sonde_top_view').
+%% The live view, {@link sonde:top/1}: one process that receives lines from the terminal, samples
+%% from a job, and the exit of its caller or its terminal, and waits for nothing else.
+%% `sonde_top_model' decides what is shown, `sonde_top_view' how it looks.
 -module(sonde_top).
 
 -export([top/1, take/2]).
@@ -12,7 +12,7 @@
                   width => Columns :: pos_integer(), height => Lines :: pos_integer()}.
 -type error() :: {error, {node(), noconnection | no_sonde | timeout | term()}}.
 
--define(LEAVE_MS, 500).       % for the terminal to take what puts it back
+-define(LEAVE_MS, 500).       % for the terminal to take the text that restores it
 -define(REMOTE_MS, 120000).   % for a sample from another node, beyond its interval
 
 -spec top(opts()) -> ok | error().
@@ -32,7 +32,7 @@ options(Opts) ->
 is_sort({growth, Attr}) -> sonde_attr:is_native(Attr);
 is_sort(Attr) -> lists:keymember(Attr, 2, sonde_top_keys:sorts()).
 
-%% Nothing is drawn before the first sample is there: an error then leaves the terminal as it is.
+%% Nothing is drawn before the first sample: an error until then leaves the terminal as it is.
 run(Caller, #{node := Node, without := Mine} = Opts) ->
     Device = group_leader(),
     State = #{caller => Caller, device => monitor(process, Device), node => Node,
@@ -106,7 +106,7 @@ start(#{node := Node, model := Model, without := Without} = State) ->
                                    [Node, Request#{without => Without}]),
            asked => Request, started => now_ms()}.
 
-%% @doc One sample of a node: only the rows that are shown come from there.
+%% @doc Takes one sample of a node. Only the rows that are shown come from there.
 -spec take(node(), sonde_top_sample:request()) ->
     {ok, sonde_top_sample:sample()} | {error, {node(), term()}}.
 take(Node, Request) when Node =:= node() ->
@@ -121,8 +121,8 @@ take(Node, #{interval := Ms} = Request) ->
         error:{exception, Why, _} -> {error, {Node, Why}}
     end.
 
-%% As long as it took, the node is left alone: what takes longer than the interval must not run all
-%% the time.
+%% After a sample, the node is left alone for as long as the sample took: samples that take longer
+%% than the interval must not run all the time.
 sampled(#{ms := Ms} = Sample, #{model := Model, started := Started, screen := Screen} = State) ->
     #{interval := Interval} = Model,
     Next = case Screen of
@@ -144,7 +144,7 @@ draw(#{changed := true, drawing := none, job := Job, screen := #{how := How} = S
 draw(State) ->
     State.
 
-%% Where nobody can write meanwhile it is asked for a line once all is written.
+%% A terminal that cannot be written to while it reads is asked for a line after all is written.
 read(#{reading := none, screen := #{how := How} = Screen, drawing := Drawing, job := Job,
        changed := Changed} = State)
   when How =/= plain; Drawing =:= none, Job =:= none, not Changed ->
@@ -162,7 +162,7 @@ got(Text, #{screen := #{how := How}, kept := Kept} = State) when is_list(Text); 
         _ ->
             act([{unknown, "?"}], State)
     end;
-%% Nobody will ever type: what there is to be shown is shown before the end.
+%% No input will ever come: draw what there is before the end.
 got(_, State) ->
     leave(drawn(draw(State))).
 
@@ -174,7 +174,7 @@ act([Action | Actions], #{model := Model} = State) ->
         {go, New} -> act(Actions, State#{model => New})
     end.
 
-%% What is no longer wanted is not waited for. A plain terminal shows a new sample for each line.
+%% A sample that is not wanted any more is killed. A plain terminal gets a new sample for each line.
 asked_otherwise(#{screen := #{how := plain}, model := Model} = State) ->
     case sonde_top_model:request(Model) of
         none -> State;
@@ -197,13 +197,13 @@ leave(Last, #{screen := Screen} = State) ->
     _ = drawn(State#{drawing => Ref}),
     ok.
 
-%% The terminal waits for a line that would else be taken from the shell.
+%% The terminal still waits for a line, which would otherwise be taken from the shell.
 told(Error, #{reading := none} = State) ->
     ok = leave(State),
     Error;
 told({error, {Node, Why}} = Error, #{reading := Reading, caller := Caller,
                                      device := Device} = State) ->
-    ok = leave(io_lib:format("sonde: ~ts: ~0tp. Enter goes back.~n", [Node, Why]), State),
+    ok = leave(io_lib:format("sonde: ~ts: ~0tp. Press Enter to go back.~n", [Node, Why]), State),
     receive
         {io_reply, Reading, _} -> Error;
         {'DOWN', Ref, process, _, _} when Ref =:= Caller; Ref =:= Device -> Error

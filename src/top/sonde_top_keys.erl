@@ -1,6 +1,6 @@
 %% @private
 %% What a person types at {@link sonde:top/1}: a line at a time, or key by key where the terminal
-%% gives single keys. Both become the same actions.
+%% delivers single keys. Both become the same actions.
 -module(sonde_top_keys).
 
 -export([line/1, typed/2, sorts/0, pages/0]).
@@ -10,10 +10,10 @@
                 | {key, char()} | {twice, char()} | {page, procs | ets | binaries | allocators}
                 | {row, pos_integer()} | {pid, string()} | {interval, Ms :: non_neg_integer()}
                 | {unknown, string()}.
-%% `{key, K}': sort by what `K' stands for, and if it is so already, by its growth; `{twice, K}': by
-%% its growth.
+%% `{key, K}': sort by the attribute of `K', or by its growth if that is the order already;
+%% `{twice, K}': sort by its growth.
 
-%% @doc Which key sorts by what.
+%% @doc The keys that sort, with their attributes.
 -spec sorts() -> [{char(), sonde_attr:attr(), Short :: string()}].
 sorts() ->
     [{$m, memory, "memory"}, {$n, message_queue_len, "messages"}, {$r, reductions, "reductions"},
@@ -30,7 +30,7 @@ pages() ->
     [{$P, procs, "processes"}, {$E, ets, "ets"}, {$B, binaries, "binaries"},
      {$A, allocators, "allocators"}].
 
-%% @doc Of a whole line.
+%% @doc The action of a whole line.
 -spec line(string()) -> action().
 line(Line) ->
     case {string:trim(Line), lists:member($\s, Line)} of
@@ -93,8 +93,8 @@ pid(Pid, Text) ->
         nomatch -> {unknown, Text}
     end.
 
-%% @doc Of characters as they come. What is typed of a number, a pid or an interval is kept until
-%% Enter, and so is what has come of a special key.
+%% @doc The actions of characters as they arrive. The start of a number, a pid or an interval is
+%% kept until Enter, and the start of a special key until the rest arrives.
 -spec typed(Kept :: string(), Characters :: string()) -> {[action()], Kept :: string()}.
 typed(Kept, Characters) ->
     lists:foldl(fun(C, {Actions, Before}) ->

@@ -1,6 +1,6 @@
 %% @private
-%% What {@link sonde:top/1} shows: the page, how it is sorted, what was seen so far. It knows no
-%% terminal and no clock: actions and samples go in, and what is to be sampled comes out.
+%% The state of {@link sonde:top/1}: the page, its order, and the samples so far. It uses no
+%% terminal and no clock: actions and samples go in, and requests for samples come out.
 -module(sonde_top_model).
 
 -export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1]).
@@ -14,9 +14,9 @@
           from := non_neg_integer(),                  % rows that come before those on the page
           paused := boolean(), note := string(),
           sample := sonde_top_sample:sample() | none, % the last one
-          before := sonde_top_sample:head() | none,   % that of the one before it
+          before := sonde_top_sample:head() | none,   % the head of the sample before it
           past := #{atom() => [non_neg_integer()]},   % memory by kind, the latest first
-          deep := {term(), map()} | none}.            % what took its time, and of which page
+          deep := {term(), map()} | none}.            % what is expensive, and for which page
 %% Lines around the rows of the page of processes: six of the header, two headings, two of keys, and
 %% the line in which the person types.
 -define(AROUND, 11).
@@ -39,12 +39,12 @@ new(#{interval := Ms, rows := Most, sort := Sort}) ->
 size(Width, Height, Model) ->
     Model#{width => Width, height => Height}.
 
-%% @doc How many rows there are on a page.
+%% @doc How many rows fit on a page.
 -spec room(model()) -> pos_integer().
 room(#{height := Height, most := auto}) -> max(1, Height - ?AROUND);
 room(#{most := Most} = Model) -> min(room(Model#{most := auto}), Most).
 
-%% @doc What has to be looked at; nothing while it is paused.
+%% @doc The sample that is needed next; none while paused, unless the page has no sample yet.
 -spec request(model()) -> sonde_top_sample:request() | none.
 request(#{paused := true, sample := #{}} = Model) ->
     case is_answered(Model) of
@@ -58,7 +58,7 @@ wanted(#{page := Page, from := From, interval := Ms} = Model) ->
     #{page => case Page of help -> none; _ -> Page end, from => From, rows => room(Model),
       interval => Ms, deep => not has_deep(Model)}.
 
-%% @doc What took its time, of this very page.
+%% @doc The expensive part of the sample, if it belongs to this page.
 -spec deep(model()) -> {ok, map()} | none.
 deep(#{deep := {_, Deep}} = Model) ->
     case has_deep(Model) of
@@ -68,7 +68,7 @@ deep(#{deep := {_, Deep}} = Model) ->
 deep(_) ->
     none.
 
-%% What is on the page belongs to it.
+%% Whether the last sample belongs to this page.
 is_answered(#{page := help}) -> true;
 is_answered(#{page := Page, sample := #{page := Page}} = Model) -> has_deep(Model);
 is_answered(_) -> false.
@@ -76,7 +76,7 @@ is_answered(_) -> false.
 has_deep(#{deep := {Of, _}} = Model) -> Of =:= deep_of(Model);
 has_deep(Model) -> deep_of(Model) =:= none.
 
-%% Rows of these tables are other ones on the next page.
+%% The next page shows other tables, so each page of them needs a sample of its own.
 deep_of(#{page := {process, _} = Page}) -> Page;
 deep_of(#{page := {ets, binary_memory} = Page, from := From}) -> {Page, From};
 deep_of(#{page := binaries}) -> binaries;

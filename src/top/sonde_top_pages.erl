@@ -1,5 +1,5 @@
 %% @private
-%% The pages of {@link sonde:top/1} other than that of processes: one process, tables, binaries,
+%% All pages of {@link sonde:top/1} except the list of processes: one process, tables, binaries,
 %% allocators, help.
 -module(sonde_top_pages).
 
@@ -36,7 +36,7 @@ known_as(Info, Style) ->
         Name -> text(name, Name, Style)
     end.
 
-%% As many pairs in a line as there is room for.
+%% As many pairs in a line as fit.
 pairs(Pairs, #{width := Width} = Style) ->
     flow([[name(Key), " ", value_text(Key, Value, Style)] || {Key, Value} <- Pairs], Width, Style).
 
@@ -62,17 +62,17 @@ table(Heads, Rows, Style) when Rows =/= [] ->
 table(_, [], _) ->
     [].
 
-%% Why there is nothing, in its place.
+%% The text that stands in place of missing data.
 missing({error, {native_off, Why}}) ->
-    io_lib:format("the native side alone can tell, and it is off: ~0tp", [Why]);
+    io_lib:format("needs the native path, which is off: ~0tp", [Why]);
 missing({error, {heap_too_large, Words, Limit}}) ->
-    io_lib:format("too large to be looked at here: ~b words, and ~b are the limit", [Words, Limit]);
-missing({error, busy}) -> "it never rested for so long";
-missing({error, timeout}) -> "not done in time";
+    io_lib:format("too large to read here: ~b words, the limit is ~b", [Words, Limit]);
+missing({error, busy}) -> "it was running at every attempt";
+missing({error, timeout}) -> "not finished in time";
 missing({error, Why}) -> io_lib:format("~0tp", [Why]);
 missing(undefined) -> "it is gone".
 
-%% Of another page, or of other rows, it is nothing.
+%% None if it belongs to another page, or to other rows.
 deep(Model) ->
     case sonde_top_model:deep(Model) of
         {ok, Deep} -> Deep;
@@ -87,13 +87,13 @@ page(help, _, Style) ->
           maps:get(width, Style), Style),
      [cut(Line, Style) || Line <-
           ["the same key again, or twice (mm): what grew in one interval",
-           "g v w x: every heap is walked; who cannot be read in a second is left out",
+           "g v w x: every heap is walked; what cannot be read in a second is left out",
            "number: that row    0.123.0: that process    < >: rows before, rows after",
            "P processes  E tables (m s b sort them)  B binaries  A allocators",
            "a: look again at what is looked at once    i 2000: the interval in ms",
            "p or space: pause    h: back to the processes",
-           "q: quit, from here as from every page",
-           "Where keys are read as lines, Enter ends each."]]]};
+           "q: quit, on every page",
+           "Where keys are read as lines, press Enter after each."]]]};
 
 %% ---- one process
 
@@ -142,7 +142,7 @@ page(allocators, #{sample := #{body := #{totals := Totals, types := Types,
                          sbcs_block_size, sbcs_carriers_size]]]
             || {{Allocator, I}, Props} <- Rows], Style)]}.
 
-%% ---- what was looked at once, of a process
+%% ---- what is read only once, of a process
 
 last_known(none, _, _) ->
     [["looking into its heap ..."]];
@@ -228,7 +228,7 @@ binaries(#{account := Account, owned := Owned, holders := Holders}, Model, Style
     Half = max(1, sonde_top_model:room(Model) div 2 - 2),
     [pairs([{Key, map_get(Key, Account)} || Key <- Parts], Style),
      titled("owned by one process", owned(Owned, Half, Style)),
-     titled("largest, and who holds them", largest(Holders, Half, Style))].
+     titled("largest, and what holds them", largest(Holders, Half, Style))].
 
 titled(_, []) -> [];
 titled(Title, Lines) -> [Title | Lines].

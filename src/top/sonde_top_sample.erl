@@ -1,6 +1,6 @@
 %% @private
-%% What one look of {@link sonde:top/1} needs, taken on the node that is looked at: figures of the
-%% node, and the rows of one page. No state is kept here, and no pid leaves the node but as text, so
+%% One sample of {@link sonde:top/1}, taken on the node that is looked at: statistics of the node,
+%% and the rows of one page. This module keeps no state, and pids leave the node only as text, so
 %% that a page looks the same wherever it is shown.
 -module(sonde_top_sample).
 
@@ -12,7 +12,7 @@
               | binaries | allocators | none.
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
                      interval := Ms :: pos_integer(), deep := boolean(), without => [pid()]}.
-%% `deep': what takes its time is wanted, too. `without': who called {@link sonde:top/1}, and has no
+%% `deep': take the expensive parts, too. `without': the caller of {@link sonde:top/1}, which has no
 %% row, as in all calls.
 -type head() :: #{node := node(), otp := string(), clock := calendar:time(),
                   at := Ms :: integer(), uptime := Seconds :: non_neg_integer(),
@@ -28,7 +28,7 @@
 
 %% Short looks at a busy process: the next page comes soon.
 -define(PATIENCE_US, 500).
-%% For the attributes for which heaps are walked: who was not looked at by then is left out.
+%% For attributes that need heap walks: processes that were not read by then are left out.
 -define(WALK_MS, 1000).
 %% For what lies on one heap.
 -define(LOOK, #{timeout => 2000, max_words => 200000000}).
@@ -36,7 +36,7 @@
 -define(SLICES, 5).
 -define(MOST_HOLDERS, 5).
 
-%% @doc One look. Raises nothing of its own: what the node cannot tell is in its place.
+%% @doc Takes one sample. Raises no exception of its own: an error stands in place of missing data.
 -spec take(request()) -> sample().
 take(#{page := Page} = Request) ->
     Start = erlang:monotonic_time(millisecond),
@@ -44,11 +44,11 @@ take(#{page := Page} = Request) ->
     Ms = erlang:monotonic_time(millisecond) - Start,
     #{page => Page, body => Body, ms => max(0, Ms - waited(Page, Request)), head => head()}.
 
-%% A window's own time is no work.
+%% The duration of a window is not work.
 waited({procs, {growth, _}}, #{interval := Ms}) -> Ms;
 waited(_, _) -> 0.
 
-%% @doc A process that has the times of the schedulers measured as long as that one lives.
+%% @doc A process that keeps `scheduler_wall_time' on as long as `Watcher' lives.
 -spec meter(pid()) -> ok.
 meter(Watcher) ->
     Ref = monitor(process, Watcher),
@@ -80,11 +80,11 @@ uptime() ->
     erlang:convert_time_unit(erlang:monotonic_time() - erlang:system_info(start_time), native,
                              second).
 
-%% Nobody has had them measured yet.
+%% `undefined' while `scheduler_wall_time' is off.
 times(undefined) -> [];
 times(Times) -> lists:sort(Times).
 
-%% With some allocators off not all is known.
+%% If some allocators are off, not all kinds are known.
 memory() ->
     [Known || {_, Bytes} = Known <- sonde_memory:read([total, processes, binary, ets, code, atom]),
               is_integer(Bytes)].
@@ -106,7 +106,7 @@ shown(Rows, #{from := From, rows := N} = Request) ->
 want(#{from := From, rows := N} = Request) ->
     From + N + length(maps:get(without, Request, [])).
 
-%% What the native side alone can tell.
+%% For calls that need the native path.
 native(Fun) ->
     try Fun()
     catch error:{native_off, Why} -> {error, {native_off, Why}};
@@ -213,7 +213,7 @@ tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
 tables(_, _) ->
     #{}.
 
-%% The pid is there to be looked at, the name to be read.
+%% The pid opens the owner's page, the name is what people read.
 named({owner, Pid}) -> [{owner, pid_to_list(Pid)}, {owner_name, name_or_pid(Pid)}];
 named({_, _} = Attr) -> [Attr];
 named(Name) -> [{name, Name}].
@@ -237,7 +237,7 @@ holders({Binaries, _}) ->
      || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere,
           holders := Holders} <- Binaries].
 
-%% Only those allocators have figures that are not switched off.
+%% Only allocators that are on have statistics.
 allocators(Request) ->
     Types = sonde_alloc:memory(allocated_types),
     #{totals => [{Key, sonde_alloc:memory(Key)} || Key <- [allocated, used, unused, usage]],

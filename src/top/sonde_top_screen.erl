@@ -1,7 +1,7 @@
 %% @private
 %% The terminal of {@link sonde:top/1}, by requests of the io protocol to a group leader that may be
-%% on another node: what it can do, and what has to be written. The requests are sent and not waited
-%% for, so that one who does not answer holds up nobody.
+%% on another node: what it can do, and the text to write. Reads and writes are sent without waiting
+%% for the reply, so that a terminal that does not answer blocks nothing.
 -module(sonde_top_screen).
 
 -export([open/2, size/1, enter/1, frame/3, leave/1, write/2, read/1]).
@@ -10,8 +10,8 @@
 -type screen() :: #{device := pid(), how := keys | lines | plain, unicode := boolean(),
                     color := boolean(), width := pos_integer() | auto,
                     height := pos_integer() | auto}.
-%% `keys': it gives single keys; `lines': it gives lines, while others write; `plain': it knows no
-%% escapes, or nobody can write while it waits for a line.
+%% `keys': it delivers single keys; `lines': it delivers lines, and can be written to meanwhile;
+%% `plain': it knows no escapes, or cannot be written to while it waits for a line.
 
 -define(ASK_MS, 5000).
 -define(COLUMNS, 80).
@@ -29,7 +29,7 @@ open(Device, #{width := Width, height := Height}) ->
       color => How =/= plain andalso lists:member(NoColor, [false, ""]),
       width => Width, height => Height}.
 
-%% That of the node that has the terminal.
+%% The environment variable of the node that has the terminal.
 env(Device, Name) ->
     try erpc:call(node(Device), os, getenv, [Name], ?ASK_MS)
     catch error:{erpc, _} -> false
@@ -48,19 +48,19 @@ how(Device, _, Has) ->
             plain
     end.
 
-%% From OTP 28 on, and only where no shell reads the terminal, it can be told to give single keys.
+%% From OTP 28 on, and only if no shell reads the terminal, it can be set to deliver single keys.
 how(Device) ->
     case Device =:= whereis(user) andalso is_set(shell, raw) of
         true -> keys;
         false -> lines
     end.
 
-%% The module is a variable since its function is not there before.
+%% The module is a variable because its function does not exist before OTP 28.
 is_set(Shell, Mode) ->
     list_to_integer(erlang:system_info(otp_release)) >= 28
         andalso Shell:start_interactive({noshell, Mode}) =:= ok.
 
-%% @doc As large as it is just now.
+%% @doc The terminal's current size.
 -spec size(screen()) -> {pos_integer(), pos_integer()}.
 size(#{device := Device, width := Width, height := Height} = Screen) ->
     {size(Width, fun() -> io:columns(Device) end, ?COLUMNS, Screen),
@@ -74,7 +74,7 @@ size(auto, Ask, Default, _) ->
     end;
 size(N, _, _, _) -> N.
 
-%% @doc The alternate screen, where the terminal has one; else it only clears.
+%% @doc Enters the alternate screen if the terminal has one; otherwise only clears the screen.
 -spec enter(screen()) -> string().
 enter(#{how := plain}) -> [];
 enter(#{how := keys}) -> "\e[?1049h\e[?25l\e[H\e[2J";
@@ -89,8 +89,8 @@ leave(#{how := keys}) ->
 leave(_) ->
     "\e[?1049l".
 
-%% @doc Over what was there before: clearing first would flicker. The cursor is in the last line
-%% then, in which the person types; where keys are read it is for us to show those that were `Kept'.
+%% @doc Overwrites the frame before: clearing first would flicker. The cursor ends in the last line,
+%% in which the person types; with single keys, that line has the `Kept' characters.
 -spec frame([unicode:chardata()], Kept :: string(), screen()) -> unicode:chardata().
 frame(Lines, _, #{how := plain}) ->
     [[Line, $\n] || Line <- without_empty(lists:reverse(Lines))];
@@ -99,13 +99,13 @@ frame(Lines, _, #{how := lines}) ->
 frame(Lines, Kept, #{how := keys}) ->
     ["\e[H", [[Line, "\e[K\r\n"] || Line <- Lines], "> ", Kept, "\e[J"].
 
-%% What fills a screen is nothing where lines follow lines.
+%% Plain output needs no empty lines to fill a screen.
 without_empty([Keys2, Keys1 | Lines]) ->
     lists:reverse([Keys2, Keys1 | lists:dropwhile(fun(Line) -> Line =:= "" end, Lines)]);
 without_empty(Lines) ->
     lists:reverse(Lines).
 
-%% @doc The answer is a message `{io_reply, Ref, Result}'.
+%% @doc The terminal answers with a message `{io_reply, Ref, Result}'.
 -spec write(unicode:chardata(), screen()) -> reference().
 write(Text, #{device := Device}) ->
     request(Device, {put_chars, unicode, unicode:characters_to_binary(Text)}).

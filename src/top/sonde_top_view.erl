@@ -1,6 +1,6 @@
 %% @private
-%% The lines of {@link sonde:top/1}: the header, the page, the keys. They come from what the model
-%% holds alone, so that a page is the same whenever it is drawn.
+%% The lines of {@link sonde:top/1}: the header, the page, the keys. They depend on the model alone,
+%% so a page is the same whenever it is drawn.
 -module(sonde_top_view).
 
 -export([lines/2]).
@@ -13,11 +13,11 @@
 -define(LOWEST, 12).
 -define(KINDS, [total, processes, binary, ets, code, atom]).
 -define(KIND_WIDTH, 13).
--define(MOST_BARS, 16).       % one for each scheduler, and then none
+-define(MOST_BARS, 16).       % of schedulers; if there are more, no bars
 -define(NEARLY, 85).          % percent of a limit
 
-%% @doc No line is as long as the terminal is wide: a cursor after the last column is on this line
-%% for one terminal, and on the next one for another.
+%% @doc Every line is shorter than the terminal is wide: after the last column, the cursor is on
+%% this line in some terminals, and on the next one in others.
 -spec lines(sonde_top_model:model(), style()) -> [line()].
 lines(#{width := Width, height := Height} = Model, Style)
   when Width >= ?NARROWEST, Height >= ?LOWEST ->
@@ -67,7 +67,7 @@ side({portable, Why}) -> ["portable: ", why(Why)].
 
 why(Why) -> io_lib:format("~0tp", [Why]).
 
-%% What there was for each second since the sample before. The very first has none.
+%% Rates per second since the sample before. The first sample has none.
 rates(#{before := #{at := Then, counters := Was, times := Times},
         sample := #{head := #{at := Now, counters := Is} = Head}}) when Now > Then ->
     #{per_second => maps:map(fun(Key, N) ->
@@ -134,7 +134,7 @@ is_near({_, N, Limit}) -> N * 100 > Limit * ?NEARLY.
 %% ---- memory: three lines, a column for each kind
 
 memory(#{memory := []}, _, Style) ->
-    [cut("memory: this node's allocators keep no figures", Style), "", ""];
+    [cut("memory: this node's allocators keep no statistics", Style), "", ""];
 memory(#{memory := Memory}, #{past := Past}, #{width := Width} = Style) ->
     Known = [Kind || Kind <- ?KINDS, lists:keymember(Kind, 1, Memory)],
     Kinds = lists:sublist(Known, Width div ?KIND_WIDTH),
@@ -143,7 +143,7 @@ memory(#{memory := Memory}, #{past := Past}, #{width := Width} = Style) ->
     [Row(fun atom_to_list/1), Row(fun(Kind) -> bytes(proplists:get_value(Kind, Memory)) end),
      Row(fun(Kind) -> sparks(maps:get(Kind, Past, []), ?KIND_WIDTH - 2, Style) end)].
 
-%% From the least to the most of what is shown; the latest on the right.
+%% Scaled from the least to the most of the values shown; the latest is on the right.
 sparks(Past, Width, Style) ->
     Values = lists:reverse(lists:sublist(Past, Width)),
     {Least, Most} = {lists:min([0 | Values -- [0]]), lists:max([0 | Values])},
@@ -176,7 +176,7 @@ heading(How, Attr, Body, #{note := Note, interval := Ms}) ->
     join(["processes by " ++ atom_to_list(Attr),
           case How of growth -> io_lib:format("grown in ~b ms", [Ms]); count -> "" end,
           case Body of
-              #{error := {native_off, Why}} -> ["the native side alone can tell, and it is off: ",
+              #{error := {native_off, Why}} -> ["needs the native path, which is off: ",
                                                 why(Why)];
               #{error := Why} -> why(Why);
               #{left_out := N, missed := [_ | _] = Some} when N > 0 ->
@@ -193,11 +193,11 @@ table(How, Attr, Numbered, #{width := Width} = Style) ->
              [[Cell(N, Row, Style) || {_, Cell} <- Columns] || {N, Row} <- Numbered]},
     lists:sublist(sonde_grid:lines(Table, Style), 1 + length(Numbered)).
 
-%% Headings are as wide as what mostly stands below them, so that columns do not move from one look
+%% Headings are as wide as the usual values below them, so that columns do not move from one sample
 %% to the next.
 columns(How, Attr, Width) ->
     Number = fun(N, _, _) -> {number, integer_to_list(N)} end,
-    Pid = fun(_, {Text, _, _, _}, _) -> {number, Text} end, % a pid that is cut is none
+    Pid = fun(_, {Text, _, _, _}, _) -> {number, Text} end, % a pid must not be cut
     Value = fun(_, {_, V, _, _}, Style) -> value(Attr, V, Style) end,
     [{"  #", Number}, {string:pad("pid", 11, leading), Pid},
      {string:pad(short(How, Attr), 11, leading), Value}]
@@ -233,7 +233,7 @@ call(Key, Attrs, #{unicode := Unicode}) ->
         false -> {text, "-"}
     end.
 
-%% ---- the keys. What there is no room for is in the help
+%% ---- the keys; those that do not fit are in the help
 
 keys(#{width := Width} = Style) ->
     Sorts = [{C, Short} || {C, _, Short} <- sonde_top_keys:sorts()],
