@@ -1,17 +1,17 @@
 %% @private
-%% To look at a node that does not have sonde: lends it to that node for as long as somebody looks.
-%% A process here says every few seconds that we are still there; one over there (`sonde_janitor')
-%% loads, and takes all away again: two modules, one that is all of ours (`sonde_remote_name' says what
-%% functions are called in it), and `sonde_nif'. A node that has sonde is used as it is.
+%% Loads sonde temporarily onto a node that does not have it, for as long as a client is attached.
+%% A process here sends a beat every few seconds; a process there (`sonde_janitor') loads and later
+%% removes two modules: one with all our functions (`sonde_remote_name' has their names in it), and
+%% `sonde_nif'. A node that has sonde is used as it is.
 -module(sonde_attach).
 
 -export([open/2, open/3, close/1]).
 -export([hold/4]).
 -export_type([attached/0, reason/0]).
 
-%% How sonde came to be there. `others': somebody is attached already. Why a node that it was lent
-%% to is answered from the portable side: it is another system than the library was built for, has
-%% no folder for it, or there is no library.
+%% How sonde came to be there. `others': another client is attached already. `portable' has the
+%% reason: the node is another system than the library was built for, it has no folder for the
+%% library, or there is no library.
 -type how() :: has_it | others | native
              | {portable, {other_system, sonde_bundle:system()} | {no_folder, atom()} | no_library}.
 -type attached() :: #{node := node(), how := how(), holder := pid() | none}.
@@ -27,8 +27,8 @@
 -define(RETRIES, 100).
 -define(PAUSE_MS, 100).
 
-%% A process of that node in OTP's own code, so that nothing of ours need be there, and nobody's
-%% end in the middle leaves half of it behind. The name is the lock: two who come at the same time.
+%% Runs in a process of that node as code of OTP alone, so that none of our modules need be there,
+%% and no exit halfway leaves anything behind. The name is a lock against a second client.
 -define(BOOT, "
     try register(sonde_attaching, self())
     catch error:badarg -> exit(taken)
@@ -41,14 +41,14 @@
         {error, Why} -> exit({not_loaded, [{Module, Why}]})
     end.").
 
-%% @doc Sees to it that `sonde_remote_name:on(Node, sonde, Function)' can be called there until {@link close/1}, or until the caller
-%% ends.
+%% @doc Makes `sonde_remote_name:on(Node, sonde, Function)' callable there until {@link close/1}, or
+%% until the caller ends.
 -spec open(node(), sonde_bundle:ours()) -> {ok, attached()} | {error, reason()}.
 open(Node, Ours) ->
     open(Node, Ours, #{}).
 
-%% @doc `beat_ms': how often we say that we are there; nine times without a word, and we are not.
-%% `linger_ms': how long sonde stays there after the last one has left, in case he comes again.
+%% @doc `beat_ms': the time between two beats; after nine missed beats, the node counts us as gone.
+%% `linger_ms': how long sonde stays there after the last client left, in case one comes again.
 -spec open(node(), sonde_bundle:ours(), opts()) -> {ok, attached()} | {error, reason()}.
 open(Node, Ours, Opts) ->
     Given = maps:merge(#{beat_ms => ?BEAT_MS, linger_ms => ?LINGER_MS}, Opts),
@@ -68,8 +68,8 @@ open(Node, Ours, Opts) ->
             {error, Why}
     end.
 
-%% @doc When it returns `ok' the node knows, and takes away what was lent, unless others still look,
-%% or somebody comes again within `linger_ms'.
+%% @doc When it returns `ok', the node knows that we left. It removes sonde unless another client is
+%% still attached, or one comes again within `linger_ms'.
 -spec close(attached()) -> ok | {error, timeout | noconnection}.
 close(#{holder := none}) ->
     ok;
@@ -96,7 +96,7 @@ hold({Owner, Ref}, Node, Ours, #{beat_ms := BeatMs} = Opts) ->
         throw:Why -> Owner ! {Ref, {error, Why}}
     end.
 
-%% Whoever else is there may be about to come or to leave: then again.
+%% Another client may be about to come or to leave: then try again.
 enter(_, _, 0) ->
     throw(timeout);
 enter(Node, Ours, Tries) ->
@@ -119,7 +119,7 @@ join(Janitor) ->
     after ?LOAD_MS -> throw(timeout)
     end.
 
-%% What is there may have come a moment ago, and be only lent.
+%% A sonde that is there may have been loaded temporarily a moment ago.
 bring(Node, Ours) ->
     case has_it(Node) andalso call(Node, erlang, whereis, [sonde_janitor]) of
         undefined -> {has_it, none};
@@ -197,7 +197,7 @@ leave(Janitor, Mon) ->
     after ?LEAVE_MS -> {error, timeout}
     end.
 
-%% Somebody brought it there for good; or there is nothing left to hold.
+%% Either sonde was loaded there for good meanwhile, or nothing is left to hold.
 wait_for_close(Watch) ->
     receive
         close -> exit({left, ok});

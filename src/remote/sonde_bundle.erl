@@ -1,6 +1,6 @@
 %% @private
-%% What there is to bring to another node: our modules and our shared objects, from the folder that
-%% this node loads them from, or from the archive that the command `sonde' is.
+%% The files to load onto another node: our modules and our shared objects, from the folder that
+%% this node loads them from, or from the archive inside the command `sonde'.
 -module(sonde_bundle).
 
 -export([ours/0, system/0, version/0]).
@@ -12,13 +12,12 @@
 %% Architecture, word sizes, release: what a shared object was built for. The calls of
 %% `system_info/1' in this order.
 -type system() :: [{term(), term()}].
-%% There may be several builds of the shared object; the loader takes the one that fits. `guest': all
-%% that a node that it is only lent to needs, in one module (scripts/merge); none where nobody made
-%% it: the command has it always.
+%% There may be several builds of the shared object; the loader takes the one that fits. `guest':
+%% the module for temporary loading (scripts/merge), or `none' if not built; the command has it.
 -type ours() :: #{modules := [object(), ...], libraries := [{file:filename(), binary()}],
                   guest := object() | none, built_for := system()}.
 
-%% @doc Raises `no_object_code' where this node's own modules are not files.
+%% @doc Raises `no_object_code' if this node's own modules are not files.
 -spec ours() -> ours().
 ours() ->
     case code:which(sonde) of
@@ -32,7 +31,7 @@ ours() ->
             error(no_object_code)
     end.
 
-%% @doc Of this node, as `built_for' says it.
+%% @doc The system of this node, in the form of `built_for'.
 -spec system() -> system().
 system() ->
     [{Item, erlang:system_info(Item)}
@@ -65,7 +64,7 @@ read(File) ->
     {ok, Bytes} = file:read_file(File),
     Bytes.
 
-%% ---- the command's own file, which no call of the module file sees into
+%% ---- the command's own file: an archive, which the module file cannot open
 
 archive() ->
     Files = archived(),
@@ -90,7 +89,7 @@ archived() ->
         _:_ -> error(no_object_code)
     end.
 
-%% scripts/escript has put it there.
+%% Written by scripts/escript.
 built(Files) ->
     {_, Built} = lists:keyfind("sonde/ebin/sonde.built", 1, Files),
     binary_to_term(Built).

@@ -1,12 +1,12 @@
 %% @private
-%% On a node that sonde was only lent to: the process that loads it there, watches over those who
-%% look at the node, and takes all away when the last of them has left or is not heard of any more.
+%% On a node onto which sonde was loaded temporarily: the process that loads it there, monitors the
+%% clients, and removes everything when the last of them has left or fallen silent.
 %%
-%% It runs in the one module that is lent (scripts/merge), beside which there is only `sonde_nif'.
-%% Both are deleted, which asks nobody: from then on no call reaches them. To purge a module, which
-%% gives its memory back, a node asks each of its processes, and once more for its literals. That is
-%% done where it is cheap; on a larger node the two stay, out of reach, until somebody comes again,
-%% since to load a module is to purge what was there before it, or until the node ends.
+%% It runs in the one module that is loaded temporarily (scripts/merge), beside which there is only
+%% `sonde_nif'. Deleting them sends no message to any process, and no call reaches them from then
+%% on. Purging a module, which frees its memory, sends one to each process of the node, and another
+%% for its literals. That is done where it is cheap. On a larger node the two stay, out of reach,
+%% until sonde is loaded there again, since loading purges the old module, or until the node ends.
 %%
 %% It does the loading itself, from one message, so there is no moment at which the end of that
 %% node, or of the connection, leaves something behind.
@@ -15,22 +15,21 @@
 -export([start/1, run/2, keep/0]).
 -export_type([job/0]).
 
-%% Beats without a word. They are counted here: a node that was stopped for a while counts one for
-%% all of that.
+%% Missed beats. They are counted here: a node that was stopped counts one for all of that time.
 -define(SILENT, 9).
 -define(KEEP_MS, 5000).
-%% Of that many processes two purges take about 40 ms of CPU, of ten times as many ten times that.
+%% With that many processes, two purges take about 40 ms of CPU; with ten times as many, 400 ms.
 -define(PURGE_MAX, 10000).
 
-%% `guest': the one module, and under which name it is loaded. No file has it: it says whose it is.
-%% `beat_ms': how often everybody who is attached says so. `linger_ms': how long it waits for
-%% somebody to come again after the last one has left.
+%% `guest': the one module, and the file name under which it is loaded. No such file exists: the
+%% name identifies the module as ours. `beat_ms': the time between two beats of a client.
+%% `linger_ms': how long the janitor waits for a client to come again after the last one has left.
 -type job() :: #{client := pid(), guest := {module(), file:filename()}, nif := sonde_bundle:object(),
                  libraries := [{file:filename(), binary()}], beat_ms := pos_integer(),
                  linger_ms := non_neg_integer()}.
 
-%% @doc Only from the process that has just loaded this module (`sonde_attach'): ends with the
-%% janitor's pid, once that has its name.
+%% @doc Called only by the process that has just loaded this module (`sonde_attach'): exits with the
+%% janitor's pid, once the janitor is registered.
 -spec start(job()) -> no_return().
 start(Job) ->
     {Pid, Ref} = spawn_monitor(?MODULE, run, [self(), Job]),
@@ -55,7 +54,7 @@ run(Starter, #{client := Client} = Job) ->
             remove_self(Job)
     end.
 
-%% @doc Somebody else relies on `sonde_nif' here from now on: it stays.
+%% @doc `sonde_nif' is needed here from now on: the janitor leaves it loaded.
 -spec keep() -> ok.
 keep() ->
     case whereis(?MODULE) of
@@ -71,9 +70,9 @@ keep() ->
             end
     end.
 
-%% ---- who is there: #{Pid => {Monitor, ticks since the last word}}
+%% ---- the clients: #{Pid => {Monitor, ticks since the last beat}}
 
-%% The modules came as binaries, which are nobody's any more.
+%% The modules came as binaries, which are garbage now.
 rest(Clients, Lent, Job) ->
     true = garbage_collect(),
     ok = tick_later(Job),
@@ -149,7 +148,7 @@ install(#{nif := {Nif, _, _} = Object, libraries := Libraries} = Job) ->
             {error, [], {taken, [Nif]}}
     end.
 
-%% Where there is no room for a file, it goes without.
+%% If there is no folder for a file, load without the library.
 load_nif(Nif, Libraries) ->
     try sonde_loader:load_nif(node(), Nif, Libraries) of
         ok when Libraries =:= [] -> portable;
@@ -163,10 +162,10 @@ load_nif(Nif, Libraries) ->
 named({Module, _, Object}, #{guest := {_, Guest}}) ->
     {Module, filename:join(filename:dirname(Guest), atom_to_list(Module) ++ ".beam"), Object}.
 
-%% ---- and taking away. No call of another module of ours from here on, but one
+%% ---- and removing. From here on, there is only one call of another module of ours
 
-%% Whoever has loaded a module anew meanwhile keeps it. Nobody reaches what is deleted, and that asks
-%% nobody; it is taken out where that is cheap, and so is the text why a library did not load.
+%% A module that was loaded anew meanwhile stays. No call reaches a deleted module, and deleting it
+%% sends no message. Purging it, with the reason why a library did not load, is done where cheap.
 remove(Lent) ->
     Names = [M || {M, Loaded} <- Lent, code:is_loaded(M) =:= Loaded],
     _ = [leave_signals() || lists:member(sonde_nif, Names)],
@@ -183,13 +182,13 @@ take_out(Module) ->
 is_cheap() ->
     erlang:system_info(process_count) =< ?PURGE_MAX.
 
-%% The handler goes with the library, once nobody is in a native call any more.
+%% The signal handler is removed with the library, once no process is in a native call any more.
 leave_signals() ->
     try sonde_nif:leave()
     catch error:_ -> ok
     end.
 
-%% The code that runs here becomes old, and is taken out once it does not run any more.
+%% The code that runs here becomes old, and is purged once it does not run any more.
 remove_self(#{guest := {Module, File}}) ->
     case code:is_loaded(Module) =:= {file, File} of
         true ->

@@ -1,10 +1,9 @@
 %% @private
-%% Brings modules to other nodes: any module as recon does, sonde itself with its shared object.
+%% Loads modules onto other nodes: any module as recon does, sonde itself with its shared object.
 %%
-%% The node gets plain calls of OTP functions only, so nothing of ours need be there before. The
-%% shared object must be a file for the loader's sake: it is written into a new folder that only
-%% the node's user can enter, laid out like an application's, and the folder is removed as soon as
-%% it is loaded.
+%% The node gets plain calls of OTP functions only, so none of our modules need be there before. The
+%% loader needs the shared object as a file: it is written into a new folder that only the node's
+%% user can enter, laid out like an application's. The folder is removed after loading.
 -module(sonde_loader).
 
 -export([load/2, load_nif/3]).
@@ -23,14 +22,14 @@ load(Node, Module) when not is_list(Node) ->
 load(Nodes, sonde) ->
     bring(Nodes);
 load(Nodes, Module) ->
-    is_atom(Module) orelse error(badarg), % it would end the code server, and the node
+    is_atom(Module) orelse error(badarg), % it would crash the code server, and the node with it
     {Module, Object, File} = code:get_object_code(Module),
     Nodes =/= [] orelse error(badarg),
     _ = [bring_if_we_can(Nodes, Need) || Need <- needs(Object), Need =/= Module],
     rpc:multicall(Nodes, code, load_binary, [Module, File, Object]).
 
-%% Modules of compat/recon are of no use by themselves, and whoever loads them elsewhere thinks that
-%% they are recon's.
+%% Modules of compat/recon do not work by themselves, and people who load them elsewhere take them
+%% for recon's.
 needs(Object) ->
     {ok, {_, [{attributes, Attributes}]}} = beam_lib:chunks(Object, [attributes]),
     proplists:get_value(needs, Attributes, []).
@@ -42,7 +41,7 @@ bring_if_we_can(Nodes, sonde) ->
 bring_if_we_can(Nodes, Module) ->
     bring_if_we_can(Nodes, Module, code:get_object_code(Module)).
 
-%% To nodes that answer and have no such module, recon's own or one that was brought before.
+%% Only onto nodes that answer and have no such module, be it recon's own or one loaded before.
 bring_if_we_can(Nodes, Module, {Module, Object, File}) ->
     Found = erpc:multicall(Nodes, code, ensure_loaded, [Module], ?TIMEOUT_MS),
     Bare = [Node || {Node, {ok, {error, _}}} <- lists:zip(Nodes, Found)],
@@ -80,7 +79,7 @@ to_node(Node, Ours) ->
             end
     end.
 
-%% It may be lent (sonde_attach): then `sonde_nif' is there, and not to be taken away any more.
+%% If sonde is loaded temporarily (sonde_attach), `sonde_nif' is there, and must stay from now on.
 keep(Node) ->
     {Guest, Keep} = sonde_remote_name:guest(sonde_janitor, keep),
     _ = [quietly(fun() -> call(Node, Guest, Keep, []) end)
@@ -123,7 +122,7 @@ remove(Node, Module) ->
     _ = call(Node, code, delete, [Module]),
     call(Node, code, purge, [Module]).
 
-%% Another system gets the modules alone; its `native/0' will say that there is no library.
+%% Another system gets the modules alone; its `native/0' will report that there is no library.
 for_node(Node, Libraries) ->
     case [erlang:system_info(Item) || Item <- same()]
         =:= [call(Node, erlang, system_info, [Item]) || Item <- same()] of
@@ -134,11 +133,11 @@ for_node(Node, Libraries) ->
 same() ->
     [system_architecture, {wordsize, internal}, {wordsize, external}].
 
-%% @doc Loads the module with the shared object; of several that which fits. Throws the reason why
-%% not.
+%% @doc Loads the module with the shared object, the one that fits if there are several. Throws the
+%% reason if it cannot.
 -spec load_nif(node(), sonde_bundle:object(), [{file:filename(), binary()}]) -> ok.
 load_nif(Node, {Module, _, _} = Object, Libraries) ->
-    %% Loading takes no old code out of the way of a module with `on_load'.
+    %% Loading a module with `on_load' does not purge its old code.
     _ = call(Node, code, purge, [Module]),
     load_nif_now(Node, Object, Libraries).
 
@@ -162,8 +161,8 @@ load_nif_now(Node, {Module, _, Object}, Libraries) ->
 loaded(Module, {module, Module}) -> ok;
 loaded(Module, {error, Why}) -> throw({not_loaded, [{Module, Why}]}).
 
-%% Made new (mkdir follows no link and takes over nothing that exists), closed to others, and seen
-%% to be empty after that.
+%% The folder is new (mkdir follows no link and fails if the name exists), closed to other users,
+%% and checked to be empty after that.
 private_folder(Node, Libraries) ->
     Place = call(Node, os, getenv, ["TMPDIR", "/tmp"]),
     Dir = make_folder(Node, [filename:join(Place, "sonde-" ++ Name)
@@ -179,10 +178,10 @@ make_folder(Node, [Dir | Others]) ->
         Error -> good(Error)
     end.
 
-%% The same for the same libraries as long as that node lives, and for no other node. The library
-%% stays mapped when it has gone (nodelete), and glibc looks for the name of a file among those that
-%% it has mapped before it opens one: from the same path it is the same image again, and no second
-%% one. A loader that compares files instead (musl, macOS) maps it again each time.
+%% The name is the same for the same libraries as long as that node lives, and differs between
+%% nodes. The library stays mapped after its file is removed (nodelete), and glibc compares the path
+%% with those that it has mapped before it opens a file: the same path gives the same image, not a
+%% second one. A loader that compares files instead (musl, macOS) maps it again each time.
 own_name(Node, Libraries) ->
     Instance = [call(Node, erlang, system_info, [start_time]), call(Node, os, getpid, []),
                 call(Node, erlang, system_info, [creation])],
