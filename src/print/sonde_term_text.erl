@@ -1,11 +1,11 @@
 %% @private
-%% The text of a term as recon's traces show it: records and maps as sonde_rec and sonde_map were
-%% told, everything else as `~p' prints it. It is an iolist: characters beyond Latin-1 are escaped.
+%% The text of a term as recon's traces print it: records and maps as set in sonde_rec and
+%% sonde_map, the rest as `~p' prints it. It is an iolist: characters beyond Latin-1 are escaped.
 -module(sonde_term_text).
 
 -export([format/1, format/3]).
 
-%% @doc With what is imported and limited just now.
+%% @doc Uses the records that are imported and the map limits that are set now.
 -spec format(term()) -> iolist().
 format(Term) ->
     format(sonde_rec:is_active(), sonde_map:is_active(), Term).
@@ -35,8 +35,7 @@ map(Recs, Maps, Map) ->
     Pairs = [[format(Recs, Maps, K), "=>", format(Recs, Maps, V)] || {K, V} <- maps:to_list(Shown)],
     [Label, "#{", lists:join(", ", Pairs), "}"].
 
-%% The table may go away between two looks, and a pattern that is a fun may raise: no reason to lose
-%% the text.
+%% The table may disappear between two reads, and a pattern that is a fun may raise: print anyway.
 labelled(true, Map) ->
     try sonde_map:process_map(Map) of
         {Label, Trimmed} -> {label(Label), Trimmed};

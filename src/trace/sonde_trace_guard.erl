@@ -1,11 +1,11 @@
 %% @private
-%% The three processes of a trace. The tracer counts messages and hands them on; the formatter
-%% writes them; the guard holds the session, watches the two, the caller and the output device, and
-%% when one of them is gone ends it all. The tracer watches the guard, so whoever is killed, nothing
-%% stays on.
+%% The three processes of a trace. The tracer counts messages and forwards them; the formatter
+%% writes them; the guard holds the session and monitors the two, the caller and the output device.
+%% When one of them is gone, the guard ends the trace. The tracer monitors the guard, so tracing
+%% stops whichever process is killed.
 %%
-%% Nobody is linked to the caller, and it gets no message but the answer: a limit that is reached,
-%% or a formatter that crashes, is no business of a shell.
+%% None of them is linked to the caller, which gets no message but the answer: a limit that is
+%% reached, or a formatter that crashes, must not disturb a shell.
 -module(sonde_trace_guard).
 
 -export([start/1, stop/0]).
@@ -24,7 +24,7 @@
 -define(FORMATTER, sonde_trace_formatter).
 -define(SETUP_MS, 5000).
 
-%% @doc The number of functions that are traced from now on; or raises what the guard raised.
+%% @doc Returns the number of functions that are traced now, or raises what the guard raised.
 -spec start(setup()) -> non_neg_integer().
 start(Setup) ->
     Guard = spawn(?MODULE, init, [self()]),
@@ -36,7 +36,7 @@ start(Setup) ->
         {'DOWN', Ref, process, Guard, _} -> error(setup_failed)
     end.
 
-%% @doc Ends our trace, if there is one; then its processes and their names are gone.
+%% @doc Ends our trace, if there is one. When it returns, its processes and their names are gone.
 -spec stop() -> ok.
 stop() ->
     with_name(?GUARD, fun(Guard) -> Guard ! stop end).
@@ -71,8 +71,8 @@ set_up(Reply, Setup) ->
         Class:Why:Stack -> Reply ! {Reply, {raised, Class, Why, Stack}}, ok
     end.
 
-%% What was traced before ends here, where the name is ours: somebody who came at the same moment, and
-%% found it taken, must not end what we have set.
+%% The trace before ours ends here, where the name is ours: a call that came at the same moment, and
+%% found the name taken, must not end our trace.
 set_up(Reply, #{patterns := Patterns} = Setup, Tracer, Formatter) ->
     ok = sonde_trace_session:clear(),
     Session = sonde_trace_session:open(Tracer),
@@ -87,8 +87,8 @@ set_up(Reply, #{patterns := Patterns} = Setup, Tracer, Formatter) ->
             ok
     end.
 
-%% If somebody sets up a trace at the same moment the name is taken; and if the machine is too busy
-%% for a formatter to start in five seconds, it is no time to trace.
+%% If another trace is set up at the same moment, the name is taken. If the machine is too busy to
+%% start a formatter in five seconds, it is too busy to trace.
 processes(#{max := Max, patterns := Patterns, formatter := Fun, io_server := Io}) ->
     Ref = make_ref(),
     try register(?GUARD, self()) catch error:badarg -> error(setup_failed) end,
@@ -107,7 +107,7 @@ processes(#{max := Max, patterns := Patterns, formatter := Fun, io_server := Io}
         error(setup_failed)
     end.
 
-%% Who still has it was left behind by a guard that was killed. There is no other guard now.
+%% A process that still has the name is left over from a guard that was killed: no other guard runs.
 take_name(Name, Pid) ->
     ok = with_name(Name, fun(Left) -> exit(Left, kill) end),
     true = register(Name, Pid).
@@ -116,15 +116,15 @@ device(Pid) when is_pid(Pid) -> [Pid];
 device(Name) when is_atom(Name) -> [Pid || Pid <- [whereis(Name)], is_pid(Pid)];
 device(_) -> [].
 
-%% Functions come last: by then the processes of the trace are left out of it. What the formatter
-%% calls in order to write a line would give the next line.
+%% Functions come last: by then the processes of the trace are excluded from it. Otherwise the calls
+%% that the formatter makes to write a line would cause the next line.
 trace(Session, #{patterns := Patterns, processes := Processes, flags := Flags}, Tracer, Ours) ->
     _ = [ok = sonde_trace_session:trace(Session, Who, Flags) || Who <- Processes],
     _ = [ok = sonde_trace_session:spare(Session, Pid) || Pid <- Ours],
     Tracer ! go,
     lists:sum([sonde_trace_session:set(Session, Pattern) || Pattern <- Patterns]).
 
-%% When the limit is reached there is still text to write; in all other cases it ends at once.
+%% At the limit, the formatter still has text to write; otherwise the trace ends at once.
 watch(Session, Patterns, Tracer, Formatter) ->
     receive
         {'DOWN', _, process, Tracer, _} ->
@@ -156,7 +156,7 @@ tracer(Guard, Max, Patterns) ->
     end,
     try limit(Max)
     catch
-        % The session went with the guard; where there are none, what it set is still there.
+        % The session ended with the guard; without sessions, the guard's patterns are still set.
         exit:guard_is_gone ->
             ok = sonde_trace_session:forget(Patterns),
             exit(shutdown)
@@ -165,7 +165,7 @@ tracer(Guard, Max, Patterns) ->
 limit({Max, Ms}) -> rate(Max, Ms);
 limit(Max) -> count(Max).
 
-%% @doc Hands on that many messages.
+%% @doc Forwards that many messages.
 -spec count(term()) -> no_return().
 count(Max) when Max =< 0 ->
     exit(normal);
@@ -173,7 +173,7 @@ count(Max) ->
     hand_on(),
     count(Max - 1).
 
-%% @doc Hands on messages until there are more than `Max' in a window of `Ms' milliseconds.
+%% @doc Forwards messages until there are more than `Max' in a window of `Ms' milliseconds.
 -spec rate(term(), term()) -> no_return().
 rate(Max, Ms) ->
     rate(Max, Ms, erlang:monotonic_time(millisecond), Max).
@@ -225,8 +225,8 @@ write_all(Down, Fun, Io) ->
     end.
 
 %% Devices get the request that recon sends, {put_chars, unicode, io_lib, format, [Text, []]}: some
-%% tools match on it. What a formatter returns is a format, as recon takes it, or, if it is none, text
-%% as it is.
+%% tools match on it. The result of a formatter is used as a format, as in recon, or, if it is not a
+%% valid one, printed as it is.
 write(_Io, "") -> ok;
 write(Io, Text) ->
     try io_lib:format(Text, []) of

@@ -1,18 +1,18 @@
 %% @private
-%% Where traces are set: in a session of our own where the release has sessions (27 and later), so
-%% that nobody else's tracing is touched; before that in the node's only tracing.
+%% Where traces are set: from OTP 27 on in a trace session of our own, so that other tracing is not
+%% touched; up to OTP 26 in the node's only tracing.
 -module(sonde_trace_session).
 
 -export([open/1, close/2, forget/1, set/2, trace/3, spare/2, clear/0]).
 -export_type([session/0, pattern/0]).
 
 -opaque session() :: {module(), term()}.
-%% The module that traces is data: it does not exist everywhere.
+%% The tracing module is data, because it does not exist in every release.
 -type pattern() :: {Function :: tuple(), Match :: true | list(), Scope :: [atom()]}.
 
 -define(EVERYTHING, {'_', '_', '_'}).
 
-%% @doc A session whose messages go to `Tracer'. It lasts no longer than the process that holds it.
+%% @doc Opens a session that sends its messages to `Tracer'. It ends with the process that holds it.
 -spec open(pid()) -> session().
 open(Tracer) ->
     case module() of
@@ -27,9 +27,8 @@ module() ->
         false -> erlang
     end.
 
-%% @doc Nothing of ours is traced any more. In the node's only tracing the processes' flags are not
-%% ours to take away, they may be somebody else's by now: they end with the tracer, which must be
-%% dead.
+%% @doc Ends our tracing. In the node's only tracing, the flags of processes must not be removed, as
+%% they may belong to another tracer by now: ours end with the tracer, which must be dead.
 -spec close(session(), [pattern()]) -> ok.
 close({erlang, _Tracer}, Patterns) ->
     _ = [unset(Function, Scope) || {Function, _, Scope} <- Patterns],
@@ -38,13 +37,13 @@ close({Module, Session}, _Patterns) ->
     _ = Module:session_destroy(Session),
     ok.
 
-%% What could not be set, because it is no pattern, cannot be unset.
+%% A pattern that is not valid could not be set, and cannot be unset.
 unset(Function, Scope) ->
     try erlang:trace_pattern(Function, false, Scope)
     catch error:badarg -> 0
     end.
 
-%% @doc As {@link close/2}, when the session's holder is gone.
+%% @doc Like {@link close/2}, for a session that lost its holder.
 -spec forget([pattern()]) -> ok.
 forget(Patterns) ->
     case module() of
@@ -52,7 +51,7 @@ forget(Patterns) ->
         _ -> ok
     end.
 
-%% @doc How many functions match.
+%% @doc Sets a pattern and returns how many functions match.
 -spec set(session(), pattern()) -> non_neg_integer().
 set({erlang, _Tracer}, {Function, Match, Scope}) ->
     erlang:trace_pattern(Function, Match, Scope);
@@ -68,7 +67,7 @@ trace({Module, Session}, Who, Flags) ->
     _ = Module:process(Session, Who, true, Flags),
     ok.
 
-%% @doc This process is not traced.
+%% @doc Excludes this process from the trace.
 -spec spare(session(), pid()) -> ok.
 spare({erlang, _Tracer}, Pid) ->
     _ = erlang:trace(Pid, false, [all]),
@@ -77,7 +76,7 @@ spare({Module, Session}, Pid) ->
     _ = Module:process(Session, Pid, false, [all]),
     ok.
 
-%% @doc Where there are no sessions: ends all call tracing on the node, whoever began it.
+%% @doc Without sessions: ends all call tracing on the node, whatever began it.
 -spec clear() -> ok.
 clear() ->
     case module() of

@@ -1,5 +1,5 @@
 %% @private
-%% Trace messages as text, letter by letter as recon writes them.
+%% Trace messages as text, letter by letter as recon prints them.
 -module(sonde_trace_text).
 
 -export([message/1]).
@@ -8,8 +8,8 @@
 message(Message) ->
     {Pid, {Hour, Min, Sec}, Type, Info} = parts(tuple_to_list(Message)),
     {Format, Args} = what(Type, Info),
-    % One format for all of it: a long term is broken at the column where it begins. And a list of
-    % one element: who takes the result for a format of its own finds no ~ in it.
+    % One format for all of it: a long term is broken at the column where it begins. The result is a
+    % list of one element, so that code that uses it as a format finds no ~ in it.
     [io_lib:format("~n~p:~p:~9.6.0f ~p " ++ Format ++ "~n", [Hour, Min, Sec, Pid | Args])].
 
 parts(List) ->
