@@ -1,6 +1,6 @@
 %% @private
-%% The application starts a watcher where its environment asks for one, and else nothing. Nothing of
-%% it has to run for the calls: `{sonde, load}' in a release is enough.
+%% The application starts a watcher if its environment configures one, and nothing otherwise. The
+%% calls need no running application: `{sonde, load}' in a release is enough.
 -module(sonde_app).
 
 -behaviour(application).

@@ -1,9 +1,9 @@
 %% @private
-%% Does something grow, for hours, whatever is collected in between? Of each series only the least
-%% value (or the mean) of every quarter of an hour is kept, for a day. Growth is there only if
-%% nearly all pairs of these are in rising order (Kendall's tau), at a slope that no outlier moves
-%% (Theil and Sen), if it goes on as it began (what fills up slows down), and if the load of the
-%% node does not explain it: memory in use follows the load, a leak is the sum of it.
+%% Does a value grow for hours, despite garbage collections? A series keeps only the least value (or
+%% the mean) of every quarter of an hour, for a day. It grows only if nearly all pairs of these are
+%% in rising order (Kendall's tau), at a slope that no outlier moves (Theil and Sen), if the growth
+%% continues as it began (a cache that fills up slows down), and if the load of the node does not
+%% explain it: memory in use follows the load, a leak is the sum of it.
 -module(sonde_trend).
 
 -export([new/1, add/3, blocks/1, judge/3, index/1]).
@@ -14,8 +14,8 @@
 %% newest first.
 -opaque series() :: {kind(), integer() | undefined, term(), [block()], non_neg_integer()}.
 -type block() :: {Index :: integer(), Value :: number()}.
-%% `growth': what counts at least; `share': of the level that it began with; `hours': how long it
-%% must have been going on.
+%% `growth': the least growth that counts; `share': the same as a share of the level that it began
+%% with; `hours': how long it must have lasted.
 -type rule() :: #{growth := number(), share := number(), hours := 5 | 12}.
 -type finding() :: #{per_hour := number(), growth := number(), from := number(), hours := number(),
                      tau := float()}.
@@ -25,21 +25,22 @@
 %% In blocks: five hours, half a day, a day; how many of them may be missing; the least tau.
 -define(WINDOWS, [{20, 1, 0.92}, {48, 4, 0.8}, {96, 8, 0.8}]).
 -define(Z, 4.0).
-%% The second half's slope, of the first one's: what fills up with a time constant of 4.9 hours has
-%% less in the shortest window.
+%% The least slope of the second half, as a share of the first one's: a value that fills up with a
+%% time constant of 4.9 hours has less in the shortest window.
 -define(GOES_ON, 0.75).
 -define(LATE_TAU, 0.75).
-%% As much of the whole slope is there in the last hour and a half, and the load is looked at from
-%% two hours before: what is in use may follow it late.
+%% The least slope of the last hour and a half, as a share of the whole slope. The load counts from
+%% two hours before the window: memory in use may follow it late.
 -define(LAST, 6).
 -define(STILL, 0.35).
 -define(LATE, 8).
-%% Below that the load is only noise; what follows it would be as noisy.
+%% Below that, the load is only noise, and a value that follows it would be as noisy.
 -define(LOAD_TAU, 0.4).
 %% Memory may grow by more than the load that causes it.
 -define(ELASTIC, 1.3).
 
-%% @doc `least': what is left after collections; `mean': what is noise about a level.
+%% @doc `least': for values that collections reduce; `mean': for values that are noise about a
+%% level.
 -spec new(kind()) -> series().
 new(Kind) -> {Kind, undefined, undefined, [], 0}.
 
@@ -116,8 +117,8 @@ grows([{First, _} | _] = Points, N, LeastTau, Load, #{growth := Least, share := 
             false
     end.
 
-%% Whatever rises as it must does so from each quarter to the next. Most do not, so nothing more
-%% need be computed.
+%% A series that grows rises from each quarter to the next. Most series do not, and need no further
+%% computation.
 rises(Points, Quarter) ->
     {First, Rest} = lists:split(Quarter, Points),
     length(Rest) < Quarter
@@ -134,7 +135,7 @@ goes_on(Slope, Before, Late, Last) ->
     {After, Tau, _} = kendall(Late, length(Late)),
     Tau >= ?LATE_TAU andalso After >= ?GOES_ON * Before andalso slope(Last) >= ?STILL * Slope.
 
-%% By how much it would grow with the load of the node.
+%% The growth that the load of the node explains.
 explained(First, Last, Level, Load) ->
     case since(First - 1 - ?LATE, [Point || {Index, _} = Point <- Load, Index =< Last]) of
         [{Begin, _}, _ | _] = Points ->
@@ -150,7 +151,7 @@ explained(First, Last, Level, Load) ->
             0
     end.
 
-%% It was idle before: nothing can be said.
+%% The node was idle before: the load may explain any growth.
 infinite(Level) -> 1000 * Level + 1.0e15.
 
 slope(Points) -> median(slopes(Points)).
@@ -158,8 +159,8 @@ slope(Points) -> median(slopes(Points)).
 slopes([{I, V} | Rest]) -> [(W - V) / (J - I) || {J, W} <- Rest] ++ slopes(Rest);
 slopes([]) -> [].
 
-%% The slope of Theil and Sen, Kendall's tau, and by how many standard deviations it is off what
-%% values in no order have.
+%% The slope of Theil and Sen, Kendall's tau, and its distance, in standard deviations, from that of
+%% values in random order.
 kendall(Points, N) ->
     Slopes = slopes(Points),
     S = lists:foldl(fun(Slope, Sum) when Slope > 0 -> Sum + 1;

@@ -1,18 +1,18 @@
 %% @private
-%% What the watcher makes of its samples, without a process, a clock, or a look at the node: series
-%% of what may leak, who is accused and since when, and which limits are near. Events come out.
+%% How the watcher judges its samples, without a process, a clock, or a call to the node: series of
+%% values that may leak, what is accused and since when, and which limits are near. Returns events.
 -module(sonde_watch_core).
 
 -export([new/1, step/2, followed/1, accused/1]).
 -export_type([state/0, sample/0, event/0, what/0, process/0, table/0]).
 
 -type what() :: {process, pid()} | {table, ets:table()} | {memory, atom()} | {count, atom()}.
-%% `live': bytes that the process reaches, with the binaries that it refers to, where its heap was
-%% looked at for this sample; `later': it will be; `unknown': it cannot be, so `bytes' must do.
+%% `live': bytes that the process reaches, with the binaries that it refers to, if its heap was read
+%% for this sample; `later': it will be read; `unknown': it cannot be read, so `bytes' must do.
 -type process() :: {pid(), Bytes :: non_neg_integer(),
                     Live :: non_neg_integer() | later | unknown, sonde_attr:attrs()}.
 -type table() :: {ets:table(), Bytes :: non_neg_integer(), [term()]}.
-%% `at' milliseconds of a clock that never goes back; `reductions' of the node since it started.
+%% `at': milliseconds of a monotonic clock; `reductions': of the node since it started.
 -type sample() :: #{at := integer(), reductions := non_neg_integer(),
                     memory := [{atom(), non_neg_integer()}],
                     counts := [{atom(), non_neg_integer(), Limit :: pos_integer() | undefined}],
@@ -26,15 +26,15 @@
 
 -opaque state() :: #state{}.
 
-%% Growth that counts: of bytes, and of numbers of things; of the level before it.
-%% What is the sum of many, or holds garbage and nobody can say how much, is judged later.
+%% The growth that counts, for bytes and for counts; also as a share of the level before it.
+%% Sums over many, and values that include an unknown amount of garbage, are judged later.
 -define(BYTES, #{growth => 2000000, share => 0.005, hours => 5}).
 -define(SUMS, #{growth => 3000000, share => 0.005, hours => 12}).
 -define(COUNT, #{growth => 300, share => 0.05, hours => 12}).
 -define(STRIKES, 2).          % so many blocks in a row, for and against
 -define(NEAR, 0.8).           % of a limit
 -define(FAR, 0.7).
--define(SMALL_MS, 2700000).   % after that time below `min_bytes' it is followed no more
+-define(SMALL_MS, 2700000).   % after that time below `min_bytes' it is not followed any more
 
 -spec new(#{min_bytes := non_neg_integer(), top := non_neg_integer(), atom() => term()}) -> state().
 new(#{min_bytes := Least, top := Top}) ->
@@ -46,7 +46,7 @@ followed(#state{watched = Watched}) ->
     Keys = maps:keys(Watched),
     {lists:usort([Pid || {{process, Pid}, _} <- Keys]), [Tab || {{table, Tab}, _} <- Keys]}.
 
-%% @doc What is accused now, in the words of the events that said so.
+%% @doc What is accused now, as the events that reported it.
 -spec accused(state()) -> [event()].
 accused(#state{accused = Accused, near = Near}) -> maps:values(Accused) ++ maps:values(Near).
 
@@ -86,7 +86,7 @@ follow(#{at := At, memory := Memory, counts := Counts, processes := Processes, t
     Watched4 = lists:foldl(fun(Row, W) -> table(At, Row, State, W) end, Watched3, Tables),
     State#state{watched = Watched4}.
 
-%% The large tables are judged by themselves.
+%% The large tables are judged one by one.
 rest(Memory, Tables) ->
     [{Kind, case Kind of
                 ets -> max(0, Bytes - lists:sum([Large || {_, Large, _} <- Tables]));
@@ -104,7 +104,7 @@ process(At, {Pid, Bytes, Live, Attrs}, #state{min_bytes = Least} = State, Watche
 table(At, {Tab, Bytes, Attrs}, #state{min_bytes = Least} = State, Watched) ->
     one(At, {{table, Tab}, bytes}, Bytes, Bytes >= Least, Attrs, State, Watched).
 
-%% New ones only if they are large, and while there is room.
+%% A new one is followed only if it is large, and while there is room.
 one(At, Key, Value, Large, Attrs, #state{most = Most}, Watched) ->
     case is_map_key(Key, Watched) orelse Large andalso map_size(Watched) < 20 + 4 * Most of
         true -> add(At, Key, Value, Large, Attrs, Watched);
@@ -123,7 +123,7 @@ add(At, Key, Value, Large, Attrs, Watched) ->
 kind({{count, _}, _}) -> mean;
 kind(_) -> least.
 
-%% Who is dead, and who has been small for long.
+%% Forgets what is dead, and what has been small for long.
 forget(At, Gone, #state{watched = Watched0, accused = Accused, strikes = Strikes} = State) ->
     Dead = maps:from_keys(Gone, []),
     Watched = maps:filter(fun({What, _}, {_, Seen, _}) ->
@@ -143,7 +143,7 @@ forget(At, Gone, #state{watched = Watched0, accused = Accused, strikes = Strikes
 over(Event, Said, At) ->
     (maps:with([what, of_what], Said))#{event => Event, at => At}.
 
-%% ---- leaks: accused after two blocks that say so, acquitted after two that do not
+%% ---- leaks: accused after two blocks with growth, acquitted after two without
 
 judge(At, #state{watched = Watched, load = Load} = State) ->
     Found = maps:fold(fun({What, _} = Key, {Series, _, Attrs}, Acc) ->
@@ -155,7 +155,7 @@ judge(At, #state{watched = Watched, load = Load} = State) ->
                       end, #{}, Watched),
     verdicts(At, Found, State).
 
-%% What a process reaches says more than what it has, if there is enough of it.
+%% The bytes that a process reaches are better evidence than its size, if the series is long enough.
 is_best({What, bytes}, Watched) ->
     case Watched of
         #{{What, live} := {Series, _, _}} -> length(sonde_trend:blocks(Series)) < 20;

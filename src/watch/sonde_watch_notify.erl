@@ -1,8 +1,7 @@
 %% @private
-%% Tells what a watcher has seen: to the logger, to the alarm handler where there is one, as an
-%% event of telemetry where that is there, and to a callback. A process of its own, so that whoever
-%% listens can be slow, or crash, or hang, and the watcher does not notice. It ends with its
-%% watcher, and takes back the alarms.
+%% Reports the events of a watcher: to the logger, to the alarm handler and to telemetry if they are
+%% there, and to a callback. It is a process of its own, so that a listener can be slow, crash, or
+%% hang without disturbing the watcher. It ends with its watcher, and clears the alarms.
 -module(sonde_watch_notify).
 
 -export([start/2, tell/2, upgrade/1, init/3, loop/1, listen/1, format/1]).
@@ -14,18 +13,19 @@
 
 -record(state, {watcher, callback, telemetry, alarms, well = true}).
 
-%% @doc Who was accused when the one before it ended; their alarms are set.
+%% @doc `Accused': the events of what was accused when the notifier before this one ended. Their
+%% alarms are set.
 -spec start(none | {module(), atom()}, [sonde_watch_core:event()]) -> {pid(), reference()}.
 start(Callback, Accused) ->
     spawn_monitor(?MODULE, init, [self(), Callback, Accused]).
 
-%% @doc The watcher will have `{told, Pid, How}'.
+%% @doc The watcher will get `{told, Pid, How}'.
 -spec tell(pid(), sonde_watch_core:event()) -> ok.
 tell(Pid, Event) ->
     Pid ! {tell, Event},
     ok.
 
-%% @doc It goes on in the code that is new by then.
+%% @doc Makes it continue in the new version of its code.
 -spec upgrade(pid()) -> ok.
 upgrade(Pid) ->
     Pid ! ?UPGRADE,
@@ -38,7 +38,7 @@ init(Watcher, Callback, Accused) ->
     loop(#state{watcher = Watcher, callback = Callback, telemetry = has_telemetry(),
                 alarms = [alarm(Event) || Event <- Accused]}).
 
-%% Asked once: a module that is not there is looked for in the whole path each time.
+%% Checked once: each check for a missing module searches the whole code path.
 has_telemetry() ->
     code:ensure_loaded(telemetry) =:= {module, telemetry}
         andalso erlang:function_exported(telemetry, execute, 3).
@@ -59,7 +59,7 @@ loop(#state{watcher = Watcher, alarms = Alarms} = State) ->
             clear(Alarms)
     end.
 
-%% What it began with, for people: a sweep takes the names as they are.
+%% Adds the function that the process began with, for people: a sweep takes the names as they are.
 with_its_call(#{what := {process, Pid}, attrs := Attrs} = Event) ->
     Event#{attrs := sonde_origin:attrs(Pid, Attrs)};
 with_its_call(Event) ->
@@ -72,8 +72,8 @@ log(Event) ->
     logger:log(level(Event), Event,
                #{domain => [sonde], report_cb => fun ?MODULE:format/1}).
 
-%% Unless it was told otherwise, the handler that every node has drops what is in a domain that it
-%% does not know, and says nothing. Whether ours gets through.
+%% Whether our reports get through: unless configured otherwise, the default handler of every node
+%% silently drops reports of a domain that it does not know.
 is_shown() ->
     case logger:get_handler_config(default) of
         {ok, #{filters := Filters, filter_default := Default}} ->
@@ -96,7 +96,7 @@ passes(_, [], Default) ->
     Default =:= log.
 
 hint() ->
-    "sonde_watch: logger's default handler drops reports of the domain [sonde]; to see them:~n"
+    "sonde_watch: logger's default handler drops reports of the domain [sonde]; to see them, call~n"
         "  logger:add_handler_filter(default, sonde,~n"
         "      {fun logger_filters:domain/2, {log, sub, [sonde]}}).".
 
@@ -115,21 +115,21 @@ text(#{event := leak, what := {count, Kind}, per_hour := N, growth := Growth, ho
     io_lib:format("~p grow by ~b an hour: ~b more in ~p hours", [Kind, N, Growth, Hours]);
 text(#{event := leak, what := What, per_hour := N, growth := Growth, hours := Hours,
        attrs := Attrs}) ->
-    io_lib:format("~ts grows by ~ts an hour, whatever is collected: ~ts more in ~p hours",
+    io_lib:format("~ts grows by ~ts an hour despite garbage collection: ~ts more in ~p hours",
                   [name(What, Attrs), bytes(N), bytes(Growth), Hours]);
 text(#{event := leak_over, what := What}) ->
-    io_lib:format("~ts does not grow any more, or is gone", [name(What, [])]);
+    io_lib:format("~ts stopped growing, or is gone", [name(What, [])]);
 text(#{event := limit, what := {count, Kind}, count := N, limit := Limit}) ->
-    io_lib:format("~b ~p of at most ~b", [N, Kind, Limit]);
+    io_lib:format("~b ~p, near the limit of ~b", [N, Kind, Limit]);
 text(#{event := limit_over, what := {count, Kind}}) ->
-    io_lib:format("~p are far from their limit again", [Kind]);
+    io_lib:format("~p are well below their limit again", [Kind]);
 text(#{event := collected, what := What, freed := Freed, garbage := Garbage, attrs := Attrs}) ->
     io_lib:format("collected ~ts, which held ~ts of garbage: ~ts freed",
                   [name(What, Attrs), bytes(Garbage), bytes(Freed)]);
 text(#{event := slower, took_ms := Took, budget_ms := Budget, period_ms := Period}) ->
-    io_lib:format("a sweep took ~b ms of ~p: from now on one in ~b ms", [Took, Budget, Period]);
+    io_lib:format("a sweep took ~b ms of ~p: from now on, one every ~b ms", [Took, Budget, Period]);
 text(#{event := normal, period_ms := Period}) ->
-    io_lib:format("sweeps are quick again: one in ~b ms", [Period]);
+    io_lib:format("sweeps are fast again: one every ~b ms", [Period]);
 text(#{event := failed, reason := Why}) ->
     io_lib:format("a sweep failed: ~0tP", [Why, 20]);
 text(#{event := callback, callback := {M, F}, reason := Why}) ->
@@ -154,7 +154,7 @@ called(Name) ->
 
 bytes(Bytes) -> sonde_units:bytes(Bytes).
 
-%% ---- alarms: set once, and taken back
+%% ---- alarms: set once, and cleared
 
 alarms(#{event := Event} = Said, Alarms) when Event =:= leak; Event =:= limit ->
     {Id, _} = Alarm = alarm(Said),
@@ -177,17 +177,17 @@ alarm(#{what := What} = Said) ->
 clear(Alarms) ->
     lists:foreach(fun({Id, _}) -> handler(clear_alarm, Id) end, Alarms).
 
-%% In sasl, which need not run, nor be on the path.
+%% The alarm handler is in sasl, which may not run, and may not be in the code path.
 handler(Function, Arg) ->
     _ = [apply(alarm_handler, Function, [Arg]) || is_pid(whereis(alarm_handler))],
     ok.
 
-%% ---- those who may take long
+%% ---- listeners, which may take long
 
 listeners(_Event, #state{callback = none, telemetry = false} = State) ->
     {ok, State};
 listeners(Event, #state{watcher = Watcher, well = Well} = State) ->
-    %% Without its watcher it does not wait for a listener that hangs: a hundred events may be left.
+    %% If its watcher is gone, it does not wait for a hanging listener: many events may be left.
     case Well orelse is_process_alive(Watcher) of
         true -> listener(Event, State);
         false -> {failed, State}
@@ -200,7 +200,7 @@ listener(Event, #state{callback = Callback, telemetry = Telemetry, well = Well} 
         ok ->
             {ok, State#state{well = true}};
         Failed ->
-            %% Once, until it is well again.
+            %% Log it once, until the listener works again.
             _ = [log(#{event => callback, callback => Callback, reason => Failed})
                  || Well, Callback =/= none],
             {failed, State#state{well = false}}
@@ -243,7 +243,7 @@ measured(#{event := sample, memory := Memory, counts := Counts} = Said) ->
 measured(Said) ->
     Said.
 
-%% Both are numbers of the node: bytes have the kind's name, numbers of things another.
+%% In one map: bytes are named after their kind, so counts need other names.
 count(processes) -> process_count;
 count(ports) -> port_count;
 count(atoms) -> atom_count;

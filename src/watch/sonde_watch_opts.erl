@@ -1,5 +1,5 @@
 %% @private
-%% The options of a watcher: their defaults, and which values are good.
+%% The options of a watcher: their defaults and valid values.
 -module(sonde_watch_opts).
 
 -export([read/1]).
@@ -12,7 +12,7 @@
                   min_bytes := non_neg_integer(), budget := number(),
                   callback := none | {module(), atom()}, remedy := remedy(), name := atom()}.
 
-%% @doc The first option that is not good, if there is one.
+%% @doc Adds the defaults, or returns the first option that is not valid.
 -spec read(term()) -> {ok, opts()} | {error, {badarg, term()}}.
 read(Given) when is_map(Given) ->
     case [Bad || {Key, Value} = Bad <- maps:to_list(Given), not is_good(Key, Value)] of

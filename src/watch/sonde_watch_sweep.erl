@@ -1,14 +1,14 @@
 %% @private
-%% The watcher's look at the node, in a process of its own: one sweep over the processes, the
-%% largest tables, the node's totals, and as many heaps as there is time for. And, where that is
-%% wanted, the collection of those who hold most garbage.
+%% The watcher's sample of the node, in a process of its own: one sweep over the processes, the
+%% largest tables, the node's totals, and as many heaps as there is time for. If so configured, it
+%% also collects the processes that hold the most garbage.
 -module(sonde_watch_sweep).
 
 -export([take/1]).
 -export_type([ask/0, report/0]).
 
-%% `looked': when a heap was looked at last, in milliseconds of monotonic time; `look_ms': for all
-%% heaps together; `collect': whose garbage is more, at most so many of them.
+%% `looked': when a heap was read last, in milliseconds of monotonic time; `look_ms': the time for
+%% all heaps together; `collect': the processes with more garbage than `Bytes', at most `Most'.
 -type ask() :: #{top := non_neg_integer(), min_bytes := non_neg_integer(), pids := [pid()],
                  tables := [ets:table()], looked := #{pid() => integer()},
                  look_ms := non_neg_integer(),
@@ -19,13 +19,13 @@
 -type collected() :: #{pid := pid(), garbage := non_neg_integer(), freed := non_neg_integer(),
                        attrs := sonde_attr:attrs()}.
 
--define(AGAIN_MS, 300000).    % until the same heap is looked at again
--define(PATIENCE_US, 500).     % of each look at a busy process: a sweep has a budget
+-define(AGAIN_MS, 300000).    % until the same heap is read again
+-define(PATIENCE_US, 500).     % for each try to read a busy process: a sweep has a budget
 -define(COLLECT_MS, 5000).    % for a process to collect
 
 -spec take(ask()) -> report().
 take(#{collect := Collect} = Ask) ->
-    %% The proof, at the first call on a node, is no part of a sweep.
+    %% The proof, at the first call on a node, does not count as part of a sweep.
     _ = sonde_vm:side(),
     Start = now_ms(),
     {Sample, Looked} = sample(Start, Ask),
@@ -63,7 +63,7 @@ sample(At, #{top := Top, pids := Pids, tables := Tables} = Ask) ->
            ++ [{table, Tab} || Tab <- Others, sonde_ets:bytes(Tab) =:= undefined]},
      Looked}.
 
-%% Whoever is asked for its binaries copies the list of them.
+%% On the portable path, reading `binary_memory' copies the list of a process's binaries.
 attrs(native) -> [memory, binary_memory, message_queue_len];
 attrs(_) -> [memory, message_queue_len].
 
@@ -79,7 +79,7 @@ table(Tab, Bytes) ->
         _ -> []
     end.
 
-%% With some allocators off not all is known.
+%% If some allocators are off, not all kinds are known.
 memory() ->
     Memory = sonde_memory:read(),
     [{Kind, Bytes} || Kind <- [processes, binary, ets, atom, code],
@@ -96,7 +96,7 @@ counts() ->
      {atoms, erlang:system_info(atom_count), erlang:system_info(atom_limit)},
      {ets_tables, erlang:system_info(ets_count), undefined}].
 
-%% ---- heaps: whose turn is due longest first
+%% ---- heaps: those that are overdue the longest first
 
 look(Processes, #{looked := Looked, min_bytes := Least, pids := Pids, look_ms := Ms}) ->
     Now = now_ms(),
@@ -159,7 +159,7 @@ collect({Bound, Most}) ->
             {native_off, Why}
     end.
 
-%% Who does not come to it in time does it later, and has no row.
+%% A process that does not collect in time does so later, and has no row.
 collect_one({Garbage, Pid, Attrs}) ->
     Before = bytes(Pid, attrs(native)),
     Ref = make_ref(),
