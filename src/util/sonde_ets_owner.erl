@@ -1,14 +1,15 @@
 %% @private
-%% A named public table that lives, in a process of its own, from its first use until it is dropped:
-%% what sonde_map and sonde_rec remember. Its owner belongs to no application, so that none takes it
-%% along when it stops.
+%% A named public table in a process of its own, from its first use until it is dropped: the
+%% settings of sonde_map and sonde_rec. Its owner belongs to no application, so that no application
+%% ends it when it stops.
 -module(sonde_ets_owner).
 
 -export([with/3, drop/1, is_there/1]).
 -export([own/3]).
 
-%% @doc What `Fun(Table)' returns; it only reads and writes the table, which is made if it is not
-%% there. If somebody drops the table meanwhile, `Fun' starts again with a new one.
+%% @doc Returns what `Fun(Table)' returns. `Fun' must only read and write the table, which is
+%% created if it does not exist. If the table is dropped meanwhile, `Fun' starts again with a new
+%% one.
 -spec with(atom(), set | ordered_set, fun((ets:tid()) -> Result)) -> Result.
 with(Name, Type, Fun) ->
     Table = table(Name, Type),
@@ -20,7 +21,7 @@ with(Name, Type, Fun) ->
             end
     end.
 
-%% @doc When it returns the table is gone.
+%% @doc When it returns, the table is gone.
 -spec drop(atom()) -> ok.
 drop(Name) ->
     case ets:info(Name, owner) of

@@ -1,7 +1,7 @@
 %% @private
-%% Work in processes of our own: a helper that does one call's work, so that no message can reach
-%% the mailbox of its caller, and in the helper many short jobs at a time, until a deadline. Rows
-%% leave out processes that start in this module (`sonde_attr:call_site/1').
+%% Work in processes of our own: a helper that does the work of one call, so that no message can
+%% reach the mailbox of its caller, and in the helper many short jobs at a time, until a deadline.
+%% Rows leave out processes that start in this module (`sonde_attr:call_site/1').
 -module(sonde_helper).
 
 -export([call/1, check_caller/1, jobs/5, job/2, aside/2]).
@@ -16,12 +16,12 @@
 -type limits() :: #{in_flight := pos_integer(), until := integer(), caller := reference(),
                     atom() => term()}.
 
-%% What keeps us waiting for so long does not count as in flight any more: a few processes that
-%% never answer must not hold up the others.
+%% After that time without an answer, a job does not count as in flight any more: a few processes
+%% that never answer must not delay the others.
 -define(PATIENCE_MS, 100).
 
-%% @doc What `Fun' returns, or its exception. It runs in a helper; a result comes as the reason of
-%% the helper's exit, so a message that arrives later arrives nowhere. `Fun' gets the handle for
+%% @doc Runs `Fun' in a helper and returns its result, or raises its exception. The result is the
+%% exit reason of the helper, so a late message is lost with the helper. `Fun' gets the handle for
 %% {@link check_caller/1}.
 -spec call(fun((reference()) -> Result)) -> Result.
 call(Fun) ->
@@ -48,19 +48,19 @@ check_caller(Ref) ->
     after 0 -> ok
     end.
 
-%% @doc Starts every job and folds over the answers, as they come. `Start' gives the key under which
-%% an answer will be: a reference for `garbage_collect(Pid, [{async, Key}])', or that of {@link
-%% job/2}. Who has no answer when the time is up is folded as `unanswered'. Only in a helper.
+%% @doc Starts every job and folds over the answers as they arrive. `Start' returns the key of the
+%% answer: the reference for `garbage_collect(Pid, [{async, Key}])', or the result of {@link job/2}.
+%% A job without an answer when the time is up is folded as `unanswered'. Call it only in a helper.
 -spec jobs(fun((Job) -> key()), fun((Job, term(), Acc) -> Acc), Acc, jobs(Job), limits()) -> Acc.
 jobs(Start, Fold, Acc, Jobs, Limits) ->
     fill(Jobs, #{}, Acc, 0, {Start, Fold, Limits}).
 
-%% @doc The answer will be what `Fun(Arg)' returns.
+%% @doc Starts a job; its answer is the result of `Fun(Arg)'.
 -spec job(fun((Arg) -> term()), Arg) -> pid().
 job(Fun, Arg) ->
     spawn_link(?MODULE, work, [Fun, Arg]).
 
-%% @doc As {@link job/2}, but nobody is told how it ends.
+%% @doc Like {@link job/2}, but without a link: its end is not reported.
 -spec aside(fun((Arg) -> term()), Arg) -> pid().
 aside(Fun, Arg) ->
     spawn(?MODULE, work, [Fun, Arg]).
@@ -69,7 +69,7 @@ aside(Fun, Arg) ->
 work(Fun, Arg) ->
     exit({answer, Fun(Arg)}).
 
-%% ---- Out: the jobs in flight by key. Slow: how many of them do not count any more
+%% ---- Out: the jobs in flight by key. Slow: the number of them that do not count any more
 
 fill(Jobs, Out, Acc, Slow, {Start, _, #{in_flight := Max, until := Until}} = How) ->
     Left = Until - erlang:monotonic_time(millisecond),

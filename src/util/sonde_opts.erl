@@ -1,5 +1,5 @@
 %% @private
-%% The map of options that a call of ours takes as its last argument.
+%% Reads the map of options that our calls take as the last argument.
 -module(sonde_opts).
 
 -export([read/2, flag/1, count/1, positive/1, is_count/1, is_positive/1]).

@@ -1,6 +1,6 @@
 %% @private
-%% The line that says how far a long call is. A process of its own draws it, and nobody waits for
-%% that: what it is drawn on may be held by the very call.
+%% The line that shows the progress of a long call. A process of its own draws it, and the call does
+%% not wait for it: the call may be suspending the very process that prints.
 -module(sonde_progress).
 
 -export([start/1, tell/3, stop/1]).
@@ -28,7 +28,7 @@ tell({_, Cells}, Done, Total) ->
     ok = atomics:put(Cells, ?DONE, Done),
     ok = atomics:put(Cells, ?TOTAL, Total).
 
-%% @doc Takes the line away.
+%% @doc Removes the line.
 -spec stop(painter()) -> ok.
 stop(none) ->
     ok;
@@ -42,7 +42,7 @@ stop({Pid, _}) ->
             ok
     end.
 
-%% ---- the one who draws
+%% ---- the process that draws
 
 -spec paint({pid(), atomics:atomics_ref()}) -> ok.
 paint({Owner, Cells}) ->
@@ -66,6 +66,6 @@ paint(Owner, Cells, Last) ->
 clear(nothing) -> ok;
 clear(_) -> put_text("\r\e[K").
 
-%% Who has nothing to be drawn on has no line.
+%% Without a device to draw on, there is no line.
 put_text(Text) ->
     try io:put_chars(Text) catch error:_ -> ok end.
