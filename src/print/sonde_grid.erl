@@ -1,5 +1,5 @@
 %% @private
-%% Tables of text, no line longer than the width. The first column matters most, the last one least.
+%% Text tables, no line longer than the width. The first column matters most, the last one least.
 -module(sonde_grid).
 
 -export([lines/2, cut/3]).
@@ -11,13 +11,13 @@
 -type line() :: unicode:chardata().
 
 -define(GAP, 2).
--define(FIRST, 12).           % the least for the first column: a pid that is cut is none
+-define(FIRST, 12).           % the least for the first column: a pid must not be cut
 -define(OTHER, 8).
-%% Each column gets so many characters, the first ones first, before any of them gets more.
+%% Each column gets that many characters, from the first column on, before any column gets more.
 -define(SHARES, [8, 24, 1 bsl 30]).
 
-%% @doc The lines of a table. Columns for which there is no room are left out, from the last one on,
-%% and named in a line below.
+%% @doc The lines of a table. Columns that do not fit are left out, from the last one on, and named
+%% in a line below.
 -spec lines(table(), style()) -> [line()].
 lines({Headers, Rows}, #{width := Width} = Style) ->
     Cells = [[cell(C, Style) || C <- Row] || Row <- Rows],
@@ -35,14 +35,14 @@ lines({Headers, Rows}, #{width := Width} = Style) ->
                  ++ left_out(lists:nthtail(length(Kept), Heads), Style)
     end.
 
-%% {Length, Kind, Text}; as a binary, because there may be very many.
+%% {Length, Kind, Text}; the text is a binary, because there may be very many cells.
 cell(none, _) ->
     {0, none, <<>>};
 cell({Kind, Text}, #{width := Width, unicode := Unicode}) ->
     Cut = cut(sonde_units:safe(Text), Width, Unicode),
     {string:length(Cut), Kind, unicode:characters_to_binary(Cut)}.
 
-%% @doc The text, or its beginning and a mark.
+%% @doc The text, or its beginning and a mark that shows the cut.
 -spec cut(unicode:chardata(), non_neg_integer(), boolean()) -> unicode:chardata().
 cut(Text, Width, Unicode) ->
     case string:length(Text) =< Width of
@@ -51,9 +51,9 @@ cut(Text, Width, Unicode) ->
         false -> [string:slice(Text, 0, max(0, Width - 2)), lists:sublist("..", Width)]
     end.
 
-%% {Kind, Longest, Least}: the longest cell or header, and what it must have to be there at all.
-%% With headers, a column of numbers must have them whole, since a number that is cut is a wrong
-%% one. Without, there are two columns, for which there is always room.
+%% {Kind, Longest, Least}: the length of the longest cell or header, and the least width with which
+%% the column is shown. With headers, a column of numbers must fit completely, since a number that
+%% is cut is wrong. Without headers, there are two columns, which always fit.
 columns(Heads, Cells) ->
     Kinds = kinds(Cells),
     Longest = longest(Cells),
@@ -68,7 +68,7 @@ column({Kind, _, Both}, _, []) -> {Kind, Both, min(Both, ?OTHER)};
 column({number, Longest, Both}, _, _) -> {number, Both, max(Longest, min(Both, ?OTHER))};
 column({Kind, _, Both}, Least, _) -> {Kind, Both, min(Both, Least)}.
 
-%% A column of numbers only stands on the right.
+%% A column with only numbers is aligned to the right.
 kinds([Row | Rows]) ->
     lists:foldl(fun(R, Kinds) -> [both(K, Kind) || {{_, K, _}, Kind} <- lists:zip(R, Kinds)] end,
                 [Kind || {_, Kind, _} <- Row], Rows).
@@ -82,7 +82,7 @@ longest([Row | Rows]) ->
     lists:foldl(fun(R, Ls) -> [max(L, N) || {{N, _, _}, L} <- lists:zip(R, Ls)] end,
                 [N || {N, _, _} <- Row], Rows).
 
-%% For how many columns there is room.
+%% How many columns fit.
 room([{_, _, Least} | Columns], Width) ->
     1 + more_room(Columns, Width - Least).
 

@@ -1,11 +1,10 @@
 %% @private
-%% Any term as JSON (RFC 8259), of characters below 128, so that no encoding of any terminal or file
-%% can spoil it.
+%% Any term as JSON (RFC 8259), in ASCII: the encoding of a terminal or file cannot change it.
 %%
 %% Maps are objects, and so are lists of pairs `{Atom, _}' with different atoms; other lists, and
 %% tuples, are arrays. `true' and `false' are themselves, `undefined' is null, other atoms are
-%% strings; so are binaries that are text, lists of printable characters, and, as Erlang writes
-%% them, all terms that JSON has nothing for: pids, references, ports, funs, other binaries.
+%% strings; so are binaries that are text, lists of printable characters, and, as Erlang prints
+%% them, all terms that JSON has no type for: pids, references, ports, funs, other binaries.
 %% `{Module, Function, Arity}' is `"module:function/arity"'.
 -module(sonde_json).
 
@@ -67,7 +66,7 @@ object(Pairs) ->
 array(Terms) ->
     [$[, lists:join($,, [encode(Term) || Term <- Terms]), $]].
 
-%% Two keys of one map that only differ in their type are two of the same name: no keys of ours do.
+%% Keys of one map that differ only in their type get the same name. Our maps have no such keys.
 key(Key) when is_atom(Key) -> string(atom_to_list(Key));
 key(Key) ->
     case encode(Key) of

@@ -1,18 +1,18 @@
 %% @private
-%% The text of one value in a table, in human units where its key tells what it counts. However
-%% large the value is, the work and the text are bounded.
+%% The text of one value in a table, in human units if its key has a unit. However large the value
+%% is, the work and the text are bounded.
 -module(sonde_units).
 
 -export([cell/3, unit/1, long/3, safe/1, bytes/1, missed/2]).
 -export_type([cell/0, unit/0]).
 
-%% Numbers stand on the right of their column.
+%% Numbers are aligned to the right of their column.
 -type cell() :: {number | text, unicode:chardata()}.
-%% `words' are shown as bytes, `counted_words', which their name calls words, as what they are.
+%% `words' are printed as bytes; `counted_words', of keys that name words, as words.
 -type unit() :: bytes | words | counted_words | share | ms | plain.
 
-%% Printing is bounded in depth and in characters, but for integers of a million digits. So a term
-%% is cut before; the nodes that are left are more than can be printed.
+%% Printing is bounded in depth and in characters, except for integers of a million digits. So a
+%% term is cut before; the nodes that are left are more than can be printed.
 -define(CELL_NODES, 5000).
 -define(CELL_DEPTH, 30).
 -define(CELL_CHARS, 1000).
@@ -23,7 +23,7 @@
 -define(LARGEST, (1 bsl 256)).
 -define(IS_COUNT(N), is_integer(N), abs(N) < ?LARGEST).
 
-%% @doc `Unicode': may there be characters beyond Latin-1?
+%% @doc `Unicode': whether the text may have characters beyond Latin-1.
 -spec cell(Key :: term(), Value :: term(), Unicode :: boolean()) -> cell().
 cell(Key, Value, Unicode) ->
     case in(unit(Key), Value) of
@@ -41,15 +41,14 @@ in(share, F) when is_float(F), F >= 0.0, F =< 1.0 -> share(F);
 in(ms, N) when ?IS_COUNT(N) -> [count(N), " ms"];
 in(_, _) -> plain.
 
-%% Sizes are no integers where the caller has chosen a unit for recon_alloc's, or where they are
-%% averages.
+%% Sizes are floats if the caller has chosen a unit in recon_alloc, or if they are averages.
 alloc_unit() ->
     case get(recon_alloc_unit) of
         Bytes when is_integer(Bytes), Bytes > 0, Bytes < 1 bsl 40 -> Bytes;
         _ -> 1
     end.
 
-%% @doc Processes that could not be read: how many, and those that are named.
+%% @doc The processes that could not be read: how many, and the named ones with the reason.
 -spec missed(pos_integer(), [{pid() | string(), Why :: atom()}]) -> unicode:chardata().
 missed(Count, Named) ->
     [integer_to_list(Count), case Count of 1 -> " process"; _ -> " processes" end,
@@ -62,7 +61,7 @@ why(too_large) -> "too large";
 why(timeout) -> "no time left";
 why(Other) -> atom_to_list(Other).
 
-%% @doc What a number with this key counts.
+%% @doc The unit of a number with this key.
 -spec unit(term()) -> unit().
 unit(Key) when Key =:= retained; Key =:= self; Key =:= reachable; Key =:= garbage;
                Key =:= literals; Key =:= bytes; Key =:= binary_bytes; Key =:= garbage_bytes;
@@ -135,7 +134,7 @@ bytes(N) when N < 0 -> [$- | bytes(-N)];
 bytes(N) when N < 1024 -> [integer_to_list(N), " B"];
 bytes(N) -> scaled(N, 1024, ["KiB", "MiB", "GiB", "TiB", "PiB"]).
 
-%% What would round to 1024.0 is 1.0 of the next unit.
+%% A value that would round to 1024.0 is 1.0 of the next unit.
 scaled(N, Size, [Unit | Units]) when Units =:= []; N < Size * 1024 - Size div 20 ->
     Tenths = (N * 10 + Size div 2) div Size,
     [integer_to_list(Tenths div 10), $., $0 + Tenths rem 10, $\s, Unit];
@@ -165,7 +164,7 @@ short(Term, Unicode) ->
                                        [clip(Term, ?CELL_NODES), ?CELL_DEPTH],
                                        [{chars_limit, ?CELL_CHARS}])).
 
-%% @doc As `~p' prints it, in lines that are meant to have no more than `Width' characters.
+%% @doc As `~p' prints it, in lines of about `Width' characters at most.
 -spec long(term(), Width :: pos_integer(), Unicode :: boolean()) -> unicode:chardata().
 long(Term, Width, Unicode) ->
     io_lib:format(format("~*t", Unicode), [Width, clip(Term, ?LONG_NODES), ?LONG_DEPTH],
@@ -174,8 +173,8 @@ long(Term, Width, Unicode) ->
 format(Start, true) -> Start ++ "P";
 format(Start, false) -> lists:delete($t, Start) ++ "P".
 
-%% The first parts of a term, '...' for the others, and for an integer that nobody can read. No
-%% element takes more than three quarters of what is left, so that there is something of each.
+%% The first parts of a term, and '...' for the others and for integers that are too large to read.
+%% No element takes more than three quarters of what is left, so that each of the first ones shows.
 clip(Term, Nodes) ->
     {Clipped, _} = clipped(Term, Nodes),
     Clipped.
