@@ -1,41 +1,43 @@
-%% @doc Looks inside a running node without stopping it. Nothing has to be started: load the
-%% application, or bring it with {@link remote_load/2}, and call.
+%% @doc Looks inside a running node without stopping it. There is nothing to start: load the
+%% application, or load it onto another node with {@link remote_load/2}, and call these functions.
 %%
 %% <h4>What do you want to know?</h4>
 %% <ul>
-%% <li>Which processes have most memory, messages, binaries, links, monitors?
-%%     {@link proc_count/2}</li>
-%% <li>Which of them grow, or work, just now? {@link proc_window/3}</li>
-%% <li>Which kind of processes, or which application, has it all? {@link proc_group/2}</li>
-%% <li>Which processes keep binaries that they do not need any more? {@link bin_garbage/1} looks,
-%%     and {@link bin_leak/1} collects; with the node's memory before and after
-%%     {@link bin_leak/2}</li>
+%% <li>Which processes have most memory, messages, binaries, links, monitors? {@link
+%%     proc_count/2}</li>
+%% <li>Which processes grow or work most right now? {@link proc_window/3}</li>
+%% <li>Which kind of process, or which application, has most? {@link proc_group/2}</li>
+%% <li>Which processes hold binaries that they no longer need? {@link bin_garbage/1} reads the
+%%     heaps, {@link bin_leak/1} collects garbage and counts; {@link bin_leak/2} also reports the
+%%     node's memory before and after</li>
 %% <li>Which small slices hold large binaries? {@link bin_waste/1}, {@link bin_slices/1}</li>
-%% <li>Where is the binary memory of the node, all of it? {@link bin_account/0}; which processes own
-%%     most of it? {@link bin_owned/1}; which are the largest binaries, or the most shared, and who
-%%     holds them? {@link bin_holders/2}, {@link bin_holder/1}; whose grows just now?
-%%     {@link bin_window/2}; what do native libraries hold? {@link bin_resources/1}</li>
-%% <li>What is on the heap of this process, and what of it is garbage? {@link heap/1}; what is the
-%%     largest thing in it, and how do I get there? {@link heap_top/2}; what waits in its mailbox?
-%%     {@link mailbox/2}; how large is this term? {@link flat_size/1}, {@link byte_size/1}, {@link
-%%     term_size/1}; all of it as a file for Chrome: {@link sonde_heap:dump/3}</li>
-%% <li>What is this process doing, and what does it hold? {@link info/1}, {@link info/2}; the state
-%%     of a `gen_server' and its kin: {@link get_state/1}</li>
-%% <li>How is the node doing, and how busy are its schedulers? {@link node_stats_print/2},
-%%     {@link node_stats_list/2}, {@link scheduler_usage/1}</li>
-%% <li>Which sockets have most traffic, altogether or just now? {@link inet_count/2},
-%%     {@link inet_window/3}; those of the `socket' module, which are no ports: {@link sockets/0}
-%%     </li>
-%% <li>Which ports are there, and what is this one? {@link port_types/0}, {@link tcp/0},
-%%     {@link udp/0}, {@link sctp/0}, {@link files/0}, {@link port_info/1}</li>
-%% <li>Which ports, and which ETS tables, have the memory? {@link port_count/2},
-%%     {@link ets_count/2}, which also finds binaries that only a table holds</li>
-%% <li>How does the code that runs here look? {@link source/1}</li>
-%% <li>How do I look into a node that does not have sonde? {@link remote_load/2}; into many nodes?
+%% <li>Where is all the binary memory of the node? {@link bin_account/0}. Which processes own most
+%%     of it? {@link bin_owned/1}. Which binaries are the largest or the most shared, and which
+%%     processes hold them? {@link bin_holders/2}, {@link bin_holder/1}. Which processes gain binary
+%%     memory right now? {@link bin_window/2}. What do native libraries hold? {@link
+%%     bin_resources/1}</li>
+%% <li>What is on the heap of this process, and how much of it is garbage? {@link heap/1}. Which
+%%     objects on it retain most, and which path leads to them? {@link heap_top/2}. What waits in
+%%     its mailbox? {@link mailbox/2}. How large is this term? {@link flat_size/1}, {@link
+%%     byte_size/1}, {@link term_size/1}. The whole heap as a file for Chrome: {@link
+%%     sonde_heap:dump/3}</li>
+%% <li>What does this process do, and what does it hold? {@link info/1}, {@link info/2}. What is the
+%%     state of a `gen_server' or another OTP process? {@link get_state/1}</li>
+%% <li>How is the node doing, and how busy are its schedulers? {@link node_stats_print/2}, {@link
+%%     node_stats_list/2}, {@link scheduler_usage/1}</li>
+%% <li>Which sockets have most traffic, in total or right now? {@link inet_count/2}, {@link
+%%     inet_window/3}. Sockets of the `socket' module, which are not ports: {@link sockets/0}</li>
+%% <li>Which ports are there, and what is this one? {@link port_types/0}, {@link tcp/0}, {@link
+%%     udp/0}, {@link sctp/0}, {@link files/0}, {@link port_info/1}</li>
+%% <li>Which ports and which ETS tables use most memory? {@link port_count/2}, {@link ets_count/2},
+%%     which also finds binaries that only a table holds</li>
+%% <li>What is the source of the code that runs here? {@link source/1}</li>
+%% <li>How do I look into a node that does not have sonde? {@link remote_load/2}. Into many nodes?
 %%     {@link cluster/2}, {@link rpc/2}, {@link named_rpc/2}</li>
 %% <li>What is wrong with this node? {@link diagnose/0}</li>
-%% <li>How do I read all this? {@link print/1}; how do I watch it live? {@link top/0}</li>
-%% <li>Does it read natively, and if not, why not? {@link native/0}</li>
+%% <li>How do I print all this as a table? {@link print/1}. How do I watch it live? {@link
+%%     top/0}</li>
+%% <li>Does sonde read natively here, and if not, why not? {@link native/0}</li>
 %% </ul>
 %%
 %% <h4>Attributes</h4>
@@ -44,41 +46,42 @@
 %% <li>`binary_memory': bytes of the refc binaries in `process_info(Pid, binary)'; a binary that the
 %%     process refers to twice counts twice</li>
 %% <li>`binary_count': the length of `process_info(Pid, binary)'</li>
-%% <li>`link_count', `monitor_count', `monitored_by_count': the lengths of these lists, ports and
-%%     remote ends included</li>
-%% <li>`dictionary_size': keys in the process dictionary</li>
-%% <li>`garbage_bytes', `bin_garbage', `bin_garbage_bytes', `bin_waste': what a collection would
-%%     free of the heap, which references to binaries it would drop, bytes of the binaries that
-%%     would go with them, and bytes of binaries that slices hold and do not see; `flat_size': words
-%%     that a copy of all that its roots lead to would take. Each heap is walked for them: of
-%%     {@link proc_count/3} only</li>
-%% <li>`binary_unique': bytes of the binaries outside of the heap that the process refers to, each
-%%     once: from its heaps and fragments (garbage that was not collected yet, too), with binaries
-%%     that are being appended to and their spare room, and from messages that wait, on a heap or
-%%     not. References to memory of native libraries are left out. The source are the process's own
-%%     lists and queues, read under a stamp</li>
-%% <li>`binary_exclusive': bytes of those among them to which nothing else refers, since the count
-%%     of references that each binary has is what was found in this process: what would be freed if
-%%     it let go</li>
-%% <li>`binary_proportional': bytes of them, where each of `k' holders has the size `div k', and the
-%%     first in term order what remains, so that the sum over all holders is the size. Holders are
-%%     processes, their messages that are not on a heap yet, tables, and one for persistent terms
-%%     and all that is not walked, which comes first. The whole node is looked through. As for the
-%%     two before it, of {@link proc_count/3} only</li>
+%% <li>`link_count', `monitor_count', `monitored_by_count': the lengths of these lists, including
+%%     ports and remote ends</li>
+%% <li>`dictionary_size': the number of keys in the process dictionary</li>
+%% <li>`garbage_bytes': bytes of the heap that a collection would free; `bin_garbage': the number of
+%%     references to binaries that it would drop; `bin_garbage_bytes': bytes of the binaries that it
+%%     would free; `bin_waste': bytes of binaries that slices hold but do not show; `flat_size':
+%%     words of a copy of all that the roots lead to. These five walk each heap; only {@link
+%%     proc_count/2} and {@link proc_count/3} take them</li>
+%% <li>`binary_unique': bytes of the off-heap binaries that the process refers to, each counted
+%%     once. It counts references from its heaps and fragments (also from garbage that is not
+%%     collected yet), binaries that are being appended to, with their spare room, and references
+%%     from waiting messages, on the heap or not. It leaves out references to memory of native
+%%     libraries. The source is the process's own lists and queues, read under a stamp</li>
+%% <li>`binary_exclusive': bytes of those binaries to which nothing else refers, because the
+%%     reference count of the binary equals the number of references in this process. This is what
+%%     would be freed if the process dropped them</li>
+%% <li>`binary_proportional': bytes of those binaries, where each of `k' holders counts the size
+%%     `div k', and the first holder in term order counts the rest, so that the sum over all holders
+%%     is the size. Holders are processes, their messages that are not on a heap yet, tables, and
+%%     one holder for persistent terms and all that is not walked, which comes first. This attribute
+%%     reads the whole node. As for `binary_unique' and `binary_exclusive', only {@link
+%%     proc_count/2} and {@link proc_count/3} take it</li>
 %% </ul>
-%% `memory', `binary_memory' and the last three above are bytes; `heap_size', `total_heap_size' and
-%% `stack_size' are words.
+%% `memory', `binary_memory' and the last three attributes above are bytes; `heap_size',
+%% `total_heap_size' and `stack_size' are words.
 %%
 %% <h4>What it costs the node</h4>
-%% `memory', `total_heap_size', `heap_size', `stack_size', `message_queue_len', `reductions' and the
-%% attributes above are read natively: no message goes to any process but the winners, and to the
-%% few that changed too fast to be read. All other items, and all of them where {@link native/0}
-%% says that the native side is off, are asked of each process by `process_info/2'; the results are
-%% the same. Calls that look inside heaps have no
-%% such answer: they say `{native_off, Reason}' where they are documented to.
+%% sonde reads `memory', `total_heap_size', `heap_size', `stack_size', `message_queue_len',
+%% `reductions' and the attributes above natively: it sends no message to any process except the
+%% winners and the few that changed too fast to be read. It asks each process for all other items by
+%% `process_info/2', and for all items where {@link native/0} reports that the native path is off;
+%% the results are the same. A call without a portable path returns or raises `{native_off,
+%% Reason}', as its documentation says.
 %%
-%% Results are plain terms: rows `{What, Value, Attrs}', largest first. Arguments that make no sense
-%% raise `badarg', or what recon 2.5 raises where the call is one of its own.
+%% Results are plain terms: rows `{What, Value, Attrs}', largest first. Invalid arguments raise
+%% `badarg', or what recon 2.5 raises if recon has the same call.
 -module(sonde).
 
 -export([proc_count/2, proc_count/3,
@@ -108,8 +111,8 @@
               bytes/0, node_result/0, status/0, socket_row/0, node_stats/0, cluster_opts/0]).
 
 -type attr() :: sonde_attr:attr().
-%% An item of `process_info/2', or one of ours: `binary_memory', `binary_count', `link_count',
-%% `monitor_count', `monitored_by_count', `dictionary_size'.
+%% An item of `process_info/2', or an attribute of sonde: `binary_memory', `binary_count',
+%% `link_count', `monitor_count', `monitored_by_count', `dictionary_size'.
 -type attrs() :: sonde_attr:attrs().
 %% The registered name, if there is one, `{current_function, _}', `{initial_call, _}'.
 -type row() :: {pid(), Value :: term(), attrs()}.
@@ -121,37 +124,39 @@
 -type group() :: sonde_group:group().
 -type group_opts() :: #{self => boolean(), max_groups => pos_integer(), report => boolean()}.
 -type report() :: sonde_scan:report().
-%% What `report => true' adds to rows: `{Rows, Report}', where `Report' is `#{left_out, too_large,
-%% busy, missed}'. `left_out' is how many processes are in no row because they were not read: those
-%% with more than `max_words' (`too_large'), those that ran whenever they were looked at (`busy'),
-%% and those that were not looked at when the time was up. `missed' is `#{count, pids}': `count' as
-%% `left_out', and in `pids' up to ten of them, `{Pid, busy | too_large | timeout}'. Where a call
-%% asks each process that it cannot read, all of it is 0.
+%% With `report => true' a call returns `{Rows, Report}' instead of rows, where `Report' is
+%% `#{left_out, too_large, busy, missed}'. `left_out' is the number of processes that have no row
+%% because they were not read: those with more than `max_words' (`too_large'), those that ran at
+%% every attempt to read them (`busy'), and those that were not read before the timeout. `missed' is
+%% `#{count, pids}': `count' equals `left_out', and `pids' has up to ten of them as `{Pid, busy |
+%% too_large | timeout}'. If a call asks each process that it cannot read, all these numbers are 0.
 %%
-%% With `suspend => true' (default `false') each busy process is suspended
-%% (`erlang:suspend_process/1'), read, and resumed, one at a time; a process in a dirty call for half
-%% a second at most until it leaves that. The report has `suspended' as well, `#{count, pids}' with
-%% `{Pid, Ms}', and `suspended_ms', the sum. It goes on in any case, also when the caller is killed.
-%% Never suspended: the caller, its group leader, helpers of ours, and processes that the VM or the
-%% call may have to wait for (`init', `code_server', `logger', `user' and a few more).
+%% With `suspend => true' (default `false') sonde suspends each busy process
+%% (`erlang:suspend_process/1'), reads it, and resumes it, one at a time; it waits at most half a
+%% second for a process to leave a dirty call. The report then also has `suspended', `#{count,
+%% pids}' with `{Pid, Ms}', and `suspended_ms', the sum. A suspended process always resumes, also if
+%% the caller is killed. sonde never suspends the caller, its group leader, its own helpers, and
+%% processes that the VM or the call may have to wait for (`init', `code_server', `logger', `user'
+%% and a few more).
 -type leak_opts() :: #{collect => holders | all, deadline => Ms :: non_neg_integer(),
                        in_flight => 1..10000}.
 -type leak_report() :: sonde_bin_leak:report().
 -type bytes() :: non_neg_integer().
 -type heap_opts() :: #{suspend => boolean(), max_words => non_neg_integer(),
                        timeout => Ms :: non_neg_integer(), progress => boolean()}.
-%% What every call on one heap takes. `suspend' (`false'): hold the process by
-%% `erlang:suspend_process/1' meanwhile, and tell in `suspended_ms' how long that was; it goes on in
-%% any case, also when the caller is killed. `max_words' (1000000000) and `timeout' (30000 ms):
-%% beyond them the call gives up. `progress' (`false'): draw a line that says how far it is.
+%% Options of every call on one heap. `suspend' (`false'): suspend the process by
+%% `erlang:suspend_process/1' while its heap is read, and report the time in `suspended_ms'; the
+%% process always resumes, also if the caller is killed. `max_words' (1000000000) and `timeout'
+%% (30000 ms): the call gives up beyond them. `progress' (`false'): draw a progress line.
 -type heap() :: sonde_heap_map:heap().
 -type heap_row() :: sonde_heap_top:row().
 -type mailbox() :: sonde_mailbox:mailbox().
 -type size_opts() :: #{max_words => non_neg_integer(), timeout => Ms :: non_neg_integer()}.
 -type heap_error() :: sonde_look:errors().
-%% `undefined': there is no such process. `busy': it ran whenever it was looked at; `suspend' helps.
-%% `{heap_too_large, Words, Limit}': more than `max_words'. `{native_off, Reason}': no official call
-%% tells this without copying the heap.
+%% `undefined': there is no such process. `busy': the process ran at every attempt to read it;
+%% `suspend' helps. `{heap_too_large, Words, Limit}': the heap has more than `max_words'.
+%% `{native_off, Reason}': the native path is off, and no official call reports this without copying
+%% the heap.
 -type node_result() :: sonde_loader:node_result().
 -type status() :: sonde_vm:status().
 -type socket_row() :: sonde_port:socket_row().
@@ -165,19 +170,20 @@
 
 %% ---- processes
 
-%% @doc The `N' processes that have most of `Attr': `{Pid, Value, Attrs}', largest value first, for
-%% equal values the higher pid first, the caller left out. `Attrs' is the registered name, if there
-%% is one, then `{current_function, MFA}' and `{initial_call, MFA}'.
+%% @doc Returns the `N' processes that have most of `Attr': `{Pid, Value, Attrs}', largest value
+%% first, for equal values the higher pid first, without the caller. `Attrs' is the registered name,
+%% if there is one, then `{current_function, MFA}' and `{initial_call, MFA}'.
 %%
-%% The values are those of `process_info/2', in its units. Natively nobody is asked but the winners.
-%% Values that are no numbers sort in term order. Items that are large (`messages', `backtrace') are
-%% fetched from every process, one after the other: dear where mailboxes are long.
+%% The values are those of `process_info/2', in its units. On the native path only the winners are
+%% asked. Values that are not numbers sort in term order. Large items (`messages', `backtrace') are
+%% fetched from every process, one after the other: this is expensive where mailboxes are long.
 %%
-%% Of several attributes: `[{Attr, Rows}]' in the order asked, from one sweep over the processes.
-%% Each process is met once; if it must be asked, for all of them at once.
+%% A list of attributes returns `[{Attr, Rows}]' in the given order, from one sweep over the
+%% processes. The sweep visits each process once; a process that must be asked is asked for all of
+%% them at once.
 %%
-%% Raises `badarg' for what is not an attribute, `badarith' if `N' is no number. As in recon a
-%% negative `N', and a float, gives all processes.
+%% Raises `badarg' if `Attr' is not an attribute, `badarith' if `N' is not a number. As in recon, a
+%% negative `N' or a float returns all processes.
 %%
 %% ```
 %% 1> sonde:proc_count(memory, 2).
@@ -195,16 +201,17 @@ proc_count(Attr, N) ->
     {Rows, _} = sonde_proc_count:proc_count(Attr, amount(N), sonde_opts:read(#{}, sonde_scan:options())),
     Rows.
 
-%% @doc As {@link proc_count/2}, with options. `self => true': the caller has a row too, if its
-%% value is among the largest (default `false'). `report => true': the answer is `{Rows, Report}'
-%% ({@type report()}). `max_words' (1000000000), `timeout' (30000 ms) and `suspend' (`false') are
-%% about the attributes that no process can be asked for (`garbage_bytes', `bin_garbage',
+%% @doc Works like {@link proc_count/2}, with options. `self => true': the caller has a row too, if
+%% its value is among the largest (default `false'). `report => true': returns `{Rows, Report}'
+%% ({@type report()}). `max_words' (1000000000), `timeout' (30000 ms) and `suspend' (`false') apply
+%% to the attributes that have no portable path (`garbage_bytes', `bin_garbage',
 %% `bin_garbage_bytes', `bin_waste', `flat_size', `binary_unique', `binary_exclusive',
-%% `binary_proportional'): a process that has a larger heap (of those that it is marked for), never
-%% rests, or was not looked at in time is left out, never shown as 0. Where the native side is off,
-%% these attributes raise `{native_off, Reason}'.
+%% `binary_proportional'). For these, a process has no row if the heap that the call has to walk is
+%% larger than `max_words', if the process never rests, or if it was not read before the timeout; it
+%% is never shown as 0. Where the native path is off, these attributes raise `{native_off, Reason}'.
 %%
-%% `N' must be a non-negative integer. That, an unknown option, or a bad value of one, is `badarg'.
+%% Raises `badarg' if `N' is not a non-negative integer, for an unknown option, and for a bad value
+%% of an option.
 %%
 %% ```
 %% 1> [{P, _, _}] = sonde:proc_count(memory, 1, #{self => true}).
@@ -219,17 +226,17 @@ proc_count(Attr, N, Opts) ->
     ok = check_counted(Attr),
     told(sonde_proc_count:proc_count(Attr, N, Read), Read).
 
-%% @doc The `N' processes whose `Attr' grew most in the next `Ms' milliseconds; rows as those of
-%% {@link proc_count/2}, with the growth as the value. Who was born in the window has its full
-%% value, who died in it the value of its beginning. For the dead, `Attrs' is what was known before
-%% they died: of those that had most at the beginning it was asked, for others both calls are
-%% `undefined'.
+%% @doc Returns the `N' processes whose `Attr' grew most in the next `Ms' milliseconds, with the
+%% rows of {@link proc_count/2} and the growth as the value. A process that started in the window
+%% counts with its full value, a process that died in the window with its value at the start. For a
+%% process that died, `Attrs' was recorded at the start, if the process ranked then; otherwise both
+%% calls in it are `undefined'.
 %%
-%% Costs two scans, and in between 16 bytes for each process (about 100 where the native side is
-%% off). `infinity' waits for ever.
+%% The call costs two scans, and between them 16 bytes for each process (about 100 bytes where the
+%% native path is off). `infinity' waits forever.
 %%
-%% Raises `badarg' for what is not an attribute, `badarith' if the attribute or `N' is no number,
-%% `timeout_value' if `Ms' is no time; all at once, before the window.
+%% Before the window starts, raises `badarg' if `Attr' is not an attribute, `badarith' if the
+%% attribute or `N' is not a number, `timeout_value' if `Ms' is not a timeout.
 %%
 %% ```
 %% 1> sonde:proc_window(reductions, 3, 1000).
@@ -239,12 +246,14 @@ proc_window(Attr, N, Ms) ->
     ok = check_window(Attr, Ms),
     sonde_proc_count:window(Attr, amount(N), Ms, #{self => false}).
 
-%% @doc As {@link proc_window/3}, with options: `self => true' gives the caller a row too (default
-%% `false'); `max_entries' is how many processes may be remembered, 16 bytes each (default
-%% 134217727, the most that a node can have); more are `system_limit'. `report => true': the answer
-%% is `{Rows, Report}' ({@type report()}); this call asks what it cannot read, so none is missed.
+%% @doc Works like {@link proc_window/3}, with options. `self => true': the caller has a row too
+%% (default `false'). `max_entries': how many processes the call may remember, 16 bytes each
+%% (default 134217727, the most that a node can have); more raise `system_limit'. `report => true':
+%% returns `{Rows, Report}' ({@type report()}); this call asks each process that it cannot read, so
+%% it misses none.
 %%
-%% `N' must be a non-negative integer. That, an unknown option, or a bad value of one, is `badarg'.
+%% Raises `badarg' if `N' is not a non-negative integer, for an unknown option, and for a bad value
+%% of an option.
 %%
 %% ```
 %% 1> sonde:proc_window(memory, 3, 1000, #{self => true}).
@@ -258,18 +267,18 @@ proc_window(Attr, N, Ms, Opts) ->
     ok = check_window(Attr, Ms),
     none_missed(sonde_proc_count:window(Attr, N, Ms, Read), Read).
 
-%% Of calls that ask what they cannot read.
+%% For calls that ask each process that they cannot read.
 none_missed(Rows, Opts) -> told({Rows, sonde_scan:report(false)}, Opts).
 
 told(Both, #{report := true}) -> Both;
 told({Rows, _}, _) -> Rows.
 
-%% Of calls that recon does not have: with what people know processes by.
+%% For calls that recon does not have: rows show the initial call as proc_lib knows it.
 rows(Both) -> shown(Both, #{report => false}).
 
 shown(Both, Opts) -> sonde_origin:rows(told(Both, Opts)).
 
-%% @doc As {@link proc_group/3}, with its defaults.
+%% @doc Calls {@link proc_group/3} with the default options.
 %%
 %% ```
 %% 1> sonde:proc_group(application, [memory]).
@@ -280,31 +289,32 @@ shown(Both, Opts) -> sonde_origin:rows(told(Both, Opts)).
 proc_group(By, Attrs) ->
     grouped(By, Attrs, group_opts(#{})).
 
-%% @doc Totals over groups of processes: `[{Key, Processes, [{Attr, Total}]}]', largest first by the
-%% first attribute, then by the number of processes; the totals in the order asked. `Key' is, by
+%% @doc Returns totals over groups of processes: `[{Key, Processes, [{Attr, Total}]}]', largest
+%% first by the first attribute, then by the number of processes; the totals are in the order of
+%% `Attrs'. `By' is one of these, and decides what `Key' is:
 %% <ul>
-%% <li>`initial_call': what `proc_lib:translate_initial_call/1' gives (the callback module of a
-%%     `gen_server'), or the call that a process without `proc_lib' began with</li>
-%% <li>`current_function': what it runs now, or waits in</li>
-%% <li>`registered_name': its name, `undefined' for all that have none</li>
-%% <li>`application': whose group leader it has, `undefined' for those of none</li>
-%% <li>`label': what `proc_lib:set_label/1' gave it, `undefined' without; before OTP 27,
+%% <li>`initial_call': what `proc_lib:translate_initial_call/1' returns (for a `gen_server' its
+%%     callback module), or the first call of a process without `proc_lib'</li>
+%% <li>`current_function': the function that the process runs now, or waits in</li>
+%% <li>`registered_name': the name of the process, `undefined' for all processes without a name</li>
+%% <li>`application': the application whose group leader the process has, `undefined' without
+%%     one</li>
+%% <li>`label': the label that `proc_lib:set_label/1' set, `undefined' without one; before OTP 27,
 %%     `badarg'</li>
 %% </ul>
-%% Values are those of {@link proc_count/2}, in their units. A binary that is shared counts for each
+%% The values are those of {@link proc_count/2}, in their units. A shared binary counts for each
 %% process that refers to it.
 %%
-%% Options: `self => true': the caller counts too (default `false'); `max_groups' is how many groups
-%% there may be (default 100000); more are `system_limit'. `report => true': the answer is
-%% `{Groups, Report}' ({@type report()}); this call asks what it cannot read, so none is missed.
+%% Options: `self => true': the caller counts too (default `false'). `max_groups': the largest
+%% number of groups (default 100000); more raise `system_limit'. `report => true': returns `{Groups,
+%% Report}' ({@type report()}); this call asks each process that it cannot read, so it misses none.
 %%
-%% <strong>What it costs</strong>: attributes that can be read are read natively; for its key each
-%% process is asked once, by `process_info/2', which for `registered_name' and `application' sends
-%% no message to a process that waits. On OTP 25 `initial_call' copies the process dictionaries, one
-%% at a time.
+%% <strong>What it costs</strong>: native attributes are read natively. For its key each process is
+%% asked once by `process_info/2', which for `registered_name' and `application' sends no message to
+%% a process that waits. On OTP 25 `initial_call' copies the process dictionaries, one at a time.
 %%
-%% Raises `badarg' for what is not an attribute or a key, `badarith' for an attribute that is no
-%% number; at once.
+%% Before it reads anything, raises `badarg' for an invalid attribute or key, `badarith' for an
+%% attribute that is not a number.
 %%
 %% ```
 %% 1> sonde:proc_group(initial_call, [memory, message_queue_len], #{self => true}).
@@ -324,19 +334,19 @@ grouped(By, Attrs, #{self := Self, max_groups := Max}) ->
     lists:all(fun(Attr) -> is_number(sonde_attr:check(Attr)) end, Attrs) orelse error(badarith),
     sonde_group:group(By, Attrs, Self, Max).
 
-%% @doc Collects garbage and shows the `N' processes that let go of most refc binaries:
-%% `{Pid, Change, Attrs}', where `Change' is the number of binaries after the collection minus the
-%% number before it: the most negative first, for equal changes the higher pid first. The caller is
-%% among them. `Attrs' as in {@link proc_count/2}; a process that died meanwhile is `{Pid, 0, []}'.
-%% A change can be positive: collecting moves messages that wait in the mailbox onto the heap.
+%% @doc Collects garbage and returns the `N' processes that drop most refc binaries: `{Pid, Change,
+%% Attrs}', where `Change' is the number of binaries after the collection minus the number before
+%% it; the most negative first, for equal changes the higher pid first. The caller can have a row.
+%% `Attrs' is that of {@link proc_count/2}; a process that died meanwhile is `{Pid, 0, []}'. A
+%% change can be positive: a collection moves waiting messages from the mailbox onto the heap.
 %%
-%% <strong>It disturbs the node</strong>: every process that holds a binary, or has a message
-%% waiting, does a full collection, up to 100 at the same time. Processes that were seen to have
-%% neither are left alone, since nothing can change; their row says 0. Hibernated processes do not
-%% collect. It takes 5 seconds at most: a process that does not answer by then (it runs a long
-%% native call) has no row. Killing the caller ends the work.
+%% <strong>It disturbs the node</strong>: every process that holds a binary, or has a waiting
+%% message, does a full collection, up to 100 at the same time. A process that has neither is left
+%% alone, since nothing can change; its row has 0. Hibernated processes do not collect. The call
+%% takes at most 5 seconds: a process that does not answer by then (because it runs a long native
+%% call) has no row. The work ends if the caller is killed.
 %%
-%% Raises `badarith' if `N' is no number. As in recon a negative `N' gives all processes. The
+%% Raises `badarith' if `N' is not a number. As in recon, a negative `N' returns all processes. The
 %% numbers are the lengths of `process_info(Pid, binary)'.
 %%
 %% ```
@@ -350,25 +360,29 @@ grouped(By, Attrs, #{self := Self, max_groups := Max}) ->
 bin_leak(N) ->
     sonde_bin_leak:rows(amount(N), leak_opts(#{})).
 
-%% @doc As {@link bin_leak/1}, and tells what the collection did for the node:
+%% @doc Works like {@link bin_leak/1}, with options, and reports what the collection changed on the
+%% node:
 %% <ul>
-%% <li>`rows': those of {@link bin_leak/1}</li>
-%% <li>`collected': processes that did a full collection; `skipped': those that did not answer in
-%%     time, and have no row; `left': those not collected because nothing could change</li>
+%% <li>`rows': the rows of {@link bin_leak/1}</li>
+%% <li>`collected': the number of processes that did a full collection; `skipped': of those that did
+%%     not answer in time and have no row; `left': of those not collected because nothing could
+%%     change</li>
 %% <li>`total', `binary': `{Before, After}' of `erlang:memory(total)' and `erlang:memory(binary)',
-%%     bytes of the node (`undefined' what is not known, where an allocator is switched off)</li>
-%% <li>`ms': how long it took</li>
+%%     bytes of the node (`undefined' for a number that is not known because an allocator is
+%%     switched off)</li>
+%% <li>`ms': the duration of the call in milliseconds</li>
 %% </ul>
 %% Options:
 %% <ul>
-%% <li>`collect => holders | all' (default `holders'): `all' collects also those where nothing can
-%%     change. With the native side off it cannot be known who they are: all are collected, `left'
-%%     is 0</li>
+%% <li>`collect => holders | all' (default `holders'): `all' also collects processes where nothing
+%%     can change. With the native path off sonde cannot know which these are: it collects all
+%%     processes, and `left' is 0</li>
 %% <li>`deadline => Ms' for the whole call (default 5000)</li>
-%% <li>`in_flight => 1..10000' (default 100): how many collect at the same time. Who has not
-%%     answered for a tenth of a second is not counted any more</li>
+%% <li>`in_flight => 1..10000' (default 100): how many processes collect at the same time. A process
+%%     that has not answered for a tenth of a second no longer counts against this limit</li>
 %% </ul>
-%% `N' must be a non-negative integer. That, an unknown option, or a bad value of one, is `badarg'.
+%% Raises `badarg' if `N' is not a non-negative integer, for an unknown option, and for a bad value
+%% of an option.
 %%
 %% ```
 %% 1> #{rows := Rows, binary := {Before, After}} = sonde:bin_leak(5, #{in_flight => 10}).
@@ -384,29 +398,31 @@ bin_leak(N, Opts) ->
 -spec heap(pid()) -> heap() | heap_error().
 heap(Pid) -> heap(Pid, #{}).
 
-%% @doc What the heap of a process is made of, without stopping it, copying it, or making it
-%% collect. All sizes are bytes:
+%% @doc Returns what the heap of a process is made of, without stopping the process, copying the
+%% heap, or forcing a collection. All sizes are bytes:
 %% <ul>
-%% <li>`blocks': what is used of the heap (`young') and of the old heap, the stack, the heap
-%%     fragments (those of waiting messages, too), and what is free in the two heaps' blocks</li>
-%% <li>`reachable': what the roots reach, so what a major collection would keep; `roots': by root;
-%%     what several reach counts for the first of stack, registers, dictionary, mailbox, other</li>
+%% <li>`blocks': the used part of the heap (`young') and of the old heap, the stack, the heap
+%%     fragments (including those of waiting messages), and the free part of the two heaps</li>
+%% <li>`reachable': what the roots reach, which is what a major collection would keep; `roots': the
+%%     same by root. What several roots reach counts for the first of stack, registers, dictionary,
+%%     mailbox, other</li>
 %% <li>`garbage': what no root reaches. `reachable + garbage + free + stack' is the sum of
 %%     `blocks'</li>
-%% <li>`literals': bytes of the literals that the heap refers to, each by itself and once, without
-%%     what is below it; they belong to no process. `undefined': it is not known where they lie</li>
-%% <li>`histogram': `{Kind, Count, Bytes}' of what is reachable, most bytes first. A hashmap is one
-%%     thing with all its nodes. Of a process with `process_flag(sensitive, true)' no function is
-%%     named (`{'fun', undefined, undefined, N}', where `N' is the size of the environment), and
+%% <li>`literals': bytes of the literals that the heap refers to, each counted once and without what
+%%     it refers to; they belong to no process. `undefined': the location of literals is not
+%%     known</li>
+%% <li>`histogram': `{Kind, Count, Bytes}' of reachable objects, most bytes first. A hashmap is one
+%%     object with all its nodes. For a process with `process_flag(sensitive, true)' functions have
+%%     no name (`{'fun', undefined, undefined, N}', where `N' is the size of the environment), and
 %%     `content' is `sensitive'</li>
-%% <li>`binaries': bytes of binaries outside of the heap. `live': of those that something reachable
-%%     on the process's own list refers to; `garbage': of those that only garbage refers to;
-%%     `pinned': as `live', with those of waiting messages; `visible': as much of them as the terms
-%%     show, each slice by itself</li>
+%% <li>`binaries': bytes of off-heap binaries. `live': of those on the process's own list to which a
+%%     reachable term refers; `garbage': of those to which only garbage refers; `pinned': `live'
+%%     plus the binaries of waiting messages; `visible': the part of them that terms show, where
+%%     each slice counts</li>
 %% </ul>
-%% The source is the heap itself, read under a stamp: if the process ran meanwhile, it is read
-%% again. Of the caller: its heap while it waits for the answer. Options and errors:
-%% {@type heap_opts()}, {@type heap_error()}.
+%% The source is the heap itself, read under a stamp: if the process ran meanwhile, sonde reads it
+%% again. For the caller, the result describes its heap while it waits for the answer. Options and
+%% errors: {@type heap_opts()}, {@type heap_error()}.
 -spec heap(pid(), heap_opts()) -> heap() | heap_error().
 heap(Pid, Opts) -> sonde_heap_map:heap(Pid, Opts).
 
@@ -414,31 +430,32 @@ heap(Pid, Opts) -> sonde_heap_map:heap(Pid, Opts).
 -spec heap_top(pid(), N :: non_neg_integer()) -> [heap_row()] | heap_error().
 heap_top(Pid, N) -> heap_top(Pid, N, #{}).
 
-%% @doc The `N' things on the heap of a process that retain most, the largest first, each with a
-%% path that leads to it: `#{path, retained, self, kind, preview}'. {@link print/1} shows them as a
-%% table.
+%% @doc Returns the `N' objects on the heap of a process that retain most, the largest first, each
+%% with a path that leads to it: `#{path, retained, self, kind, preview}'. {@link print/1} prints
+%% them as a table.
 %%
-%% `retained': bytes of the heap that would be free if nothing led to the thing any more (its
-%% dominator tree); what lies outside of the heap, literals and the bytes of large binaries, counts
-%% for nobody. `self': what the thing itself takes; `kind': as in {@link heap/1}. A list is one
-%% thing, at its first cell (but a tail that something else refers to as well is another), and so is
-%% a map of any size.
+%% `retained': bytes of the heap that would become free if nothing led to the object any more (its
+%% dominator tree); literals and the bytes of large binaries lie outside of the heap and do not
+%% count. `self': bytes of the object itself; `kind': as in {@link heap/1}. A list is one object, at
+%% its first cell (but a tail to which something else refers too is a separate object), and a map of
+%% any size is one object.
 %%
-%% `path' is the shortest way from a root: `dictionary', `{stack, I}' (the top is the first),
-%% `{register, I}', `{message, I}', `{other, What}'; then `{key, K}' in a map or the dictionary,
-%% `{element, I}' of a tuple, `{field, Name}' where {@link sonde_rec} knows the record, `{index, I}'
-%% in a list, `{tail, I}': what comes after so many of its cells, `{env, I}': what a fun took along,
-%% `key': in a key, `keys': the tuple of keys that several small maps share, `binary': what a slice
-%% is a slice of. At most 32 steps; `...' stands for those left out in the middle. A key that cannot
-%% be shown in full is a binary with its text.
+%% `path' is the shortest path from a root. It starts with `dictionary', `{stack, I}' (1 is the
+%% top), `{register, I}', `{message, I}' or `{other, What}'. The next steps are `{key, K}' in a map
+%% or the dictionary, `{element, I}' of a tuple, `{field, Name}' if {@link sonde_rec} knows the
+%% record, `{index, I}' in a list, `{tail, I}' for the tail after `I' cells of a list, `{env, I}'
+%% for a term in the environment of a fun, `key' for a term inside a key, `keys' for the tuple of
+%% keys that several small maps share, and `binary' for the binary behind a slice. A path has at
+%% most 32 steps; `...' stands for those left out in the middle. A key that is too large to be shown
+%% in full is a binary with its text.
 %%
 %% `preview' is text of at most 200 bytes: three levels, ten elements of each, binaries by their
-%% sizes. Where the environment of the application has `{allow_content, false}' it is `forbidden',
-%% and of keys only atoms are shown. Of a process with `process_flag(sensitive, true)' it is
-%% `sensitive', and neither keys nor fields nor functions are named.
+%% sizes. Where the environment of the application has `{allow_content, false}', it is `forbidden',
+%% and only keys that are atoms are shown. For a process with `process_flag(sensitive, true)' it is
+%% `sensitive', and the rows have no keys, fields or names of functions.
 %%
-%% There are at most 100000 rows. It takes memory of its own meanwhile: 7 percent of the heap, and
-%% 16 bytes for each thing on it. The source is the heap, read under a stamp. Options and errors:
+%% There are at most 100000 rows. The call temporarily takes 7 percent of the size of the heap, and
+%% 16 bytes for each object on it. The source is the heap, read under a stamp. Options and errors:
 %% {@type heap_opts()}, {@type heap_error()}.
 -spec heap_top(pid(), N :: non_neg_integer(), heap_opts()) -> [heap_row()] | heap_error().
 heap_top(Pid, N, Opts) -> sonde_heap_top:top(Pid, N, Opts).
@@ -448,49 +465,51 @@ heap_top(Pid, N, Opts) -> sonde_heap_top:top(Pid, N, Opts).
     mailbox() | heap_error() | {error, content_forbidden}.
 mailbox(Pid, N) -> mailbox(Pid, N, #{}).
 
-%% @doc What waits in a mailbox: `#{messages, bytes, binary_bytes, examined, shapes}', of the `N'
-%% commonest shapes, most messages first: `#{shape, messages, bytes, from}'. Natively no message is
-%% copied.
+%% @doc Returns what waits in a mailbox: `#{messages, bytes, binary_bytes, examined, shapes}', where
+%% `shapes' has the `N' most frequent shapes, most messages first: `#{shape, messages, bytes,
+%% from}'. The native path copies no message.
 %%
-%% The shape of an atom is that atom; of a tuple `{Tag, Arity}', where `Tag' is its first element if
-%% that is an atom, and else `any'; and there are `list', `map', `binary' and `other'. A message
-%% from another node that is not decoded yet is an `other' one without a size. (Shapes after the
-%% first 4096 are `other', too.) `messages' is how many wait. Of them the oldest `examined', at most
-%% the option `sample' (100000), are looked at: `bytes' is what their terms take in a message
-%% (`erts_debug:flat_size/1', in bytes), `binary_bytes' what they show of binaries outside of the
-%% heap. `from': who sent all of a shape, if that was one process of this node; `undefined': more
-%% than one, or not known.
+%% The shape of an atom is that atom. The shape of a tuple is `{Tag, Arity}', where `Tag' is its
+%% first element if that is an atom, and `any' otherwise. The other shapes are `list', `map',
+%% `binary' and `other'. A message from another node that is not decoded yet is `other' and has no
+%% size. (Shapes after the first 4096 are `other', too.) `messages' is the number of waiting
+%% messages. The call examines the oldest of them, at most as many as the option `sample' (100000)
+%% allows; `examined' is their number. `bytes' is what their terms take in a message
+%% (`erts_debug:flat_size/1', in bytes), `binary_bytes' what they show of off-heap binaries. `from'
+%% is the process that sent all messages of a shape, if it is one process of this node; `undefined'
+%% means more than one sender, or an unknown one.
 %%
-%% Where the native side is off the messages are copied, in a helper, if no more than `sample' wait,
-%% and `from' is known of calls of a `gen_server' only. `{error, content_forbidden}': the
-%% environment of the application has `{allow_content, false}'. Of a process with
-%% `process_flag(sensitive, true)' there are numbers only: if messages wait, `shapes' is empty and
-%% `content' is `sensitive'; where the native side is off, the error is `{native_off, Reason}'. Other
-%% options and errors: {@type heap_opts()}, {@type heap_error()}.
+%% Where the native path is off, a helper process copies the messages if no more than `sample' wait,
+%% and `from' is known only for calls of a `gen_server'. `{error, content_forbidden}': the
+%% environment of the application has `{allow_content, false}'. For a process with
+%% `process_flag(sensitive, true)' the result has numbers only: if messages wait, `shapes' is empty
+%% and `content' is `sensitive'; where the native path is off, the error is `{native_off, Reason}'.
+%% Other options and errors: {@type heap_opts()}, {@type heap_error()}.
 -spec mailbox(pid(), N :: non_neg_integer(), #{sample => non_neg_integer(), atom() => term()}) ->
     mailbox() | heap_error() | {error, content_forbidden}.
 mailbox(Pid, N, Opts) -> sonde_mailbox:mailbox(Pid, N, Opts).
 
-%% @doc Words of a term, equal to `erts_debug:flat_size/1': what it takes in a message. A part that
-%% is shared counts at each place where it is, a literal as if it were copied. A term that shares
-%% its parts can be larger than any memory: beyond a billion words, or 30 seconds, it is an error.
-%% Answers on both sides; natively it looks at the caller's heap, and nothing is copied.
+%% @doc Returns the size of a term in words, equal to `erts_debug:flat_size/1': the size that it has
+%% in a message. A shared part counts at each place where it occurs, and a literal counts as if it
+%% were copied. A term that shares its parts can be larger than any memory: beyond a billion words,
+%% or 30 seconds, the result is an error. Both paths answer; the native path reads the caller's heap
+%% and copies nothing.
 -spec flat_size(term()) -> non_neg_integer() | sonde_size:failure().
 flat_size(Term) -> sonde_term:flat_size(Term, #{}).
 
-%% @doc As {@link flat_size/1}, of a term, with other limits; or of what is in one root of a
-%% process, as {@link flat_size/3} without options.
+%% @doc With options, does {@link flat_size/1} with other limits. With a pid and a root, does {@link
+%% flat_size/3} with the default options.
 -spec flat_size(term(), size_opts()) -> non_neg_integer() | sonde_size:failure();
                (pid(), sonde_term:root()) -> non_neg_integer() | heap_error().
 flat_size(Pid, Root) when is_atom(Root) -> flat_size(Pid, Root, #{});
 flat_size(Term, Opts) -> sonde_term:flat_size(Term, Opts).
 
-%% @doc Words that the terms in one root of a process would take in a message: what
-%% `erts_debug:flat_size/1' says of each, added up; nothing is copied. `stack': what stands on it;
-%% `dictionary': the pairs `{Key, Value}' as they are stored, so three words each and what key and
-%% value have; `messages': each message that waits (one from another node that is not decoded yet
-%% has no term, and counts 0); `all': these three and the argument registers. Options and errors:
-%% {@type heap_opts()}, {@type heap_error()}; `max_words' bounds what is counted.
+%% @doc Returns the words that the terms in one root of a process would take in a message: the sum
+%% of `erts_debug:flat_size/1' over these terms; nothing is copied. `stack': the terms on the stack.
+%% `dictionary': the pairs `{Key, Value}' as they are stored, so three words each plus key and
+%% value. `messages': each waiting message (a message from another node that is not decoded yet has
+%% no term, and counts 0). `all': these three and the argument registers. Options and errors: {@type
+%% heap_opts()}, {@type heap_error()}; `max_words' limits the words that are counted.
 -spec flat_size(pid(), sonde_term:root(), heap_opts()) -> non_neg_integer() | heap_error().
 flat_size(Pid, Root, Opts) -> sonde_term:root_size(Pid, Root, Opts).
 
@@ -498,9 +517,10 @@ flat_size(Pid, Root, Opts) -> sonde_term:root_size(Pid, Root, Opts).
 -spec byte_size(term()) -> pos_integer() | sonde_size:failure().
 byte_size(Term) -> byte_size(Term, #{}).
 
-%% @doc Bytes of a term: one word for itself, its flat size ({@link flat_size/1}), and at each place
-%% in lists, tuples and maps the size of a binary of more than 64 bytes; what `byte_size/1' of the
-%% library erlang_term counts. Answers on both sides. Errors: as {@link flat_size/1}.
+%% @doc Returns the size of a term in bytes: one word for the term itself, its flat size ({@link
+%% flat_size/1}), and the size of each binary of more than 64 bytes, at each place where it occurs
+%% in lists, tuples and maps. `byte_size/1' of the library erlang_term returns the same. Both paths
+%% answer. Errors are those of {@link flat_size/1}.
 -spec byte_size(term(), size_opts()) -> pos_integer() | sonde_size:failure().
 byte_size(Term, Opts) -> sonde_term:byte_size(Term, Opts).
 
@@ -508,12 +528,13 @@ byte_size(Term, Opts) -> sonde_term:byte_size(Term, Opts).
 -spec term_size(term()) -> sonde_size:sizes() | sonde_size:failure().
 term_size(Term) -> term_size(Term, #{}).
 
-%% @doc What a term is made of: `#{flat_words, shared_words, literal_words, binary_visible,
-%% binary_pinned}'. `flat_words': as {@link flat_size/1}. `shared_words': each part once, literals
-%% left out, as `erts_debug:size_shared/1' says, but for the nodes of large maps, which that counts
-%% twice. `literal_words': each literal that the term refers to once. `binary_visible': bytes of the
-%% binaries outside of the heap, as much as the term shows of them, at each place; `binary_pinned':
-%% the whole binaries behind them, each once. Answers on both sides. Errors: as {@link flat_size/1}.
+%% @doc Returns what a term is made of: `#{flat_words, shared_words, literal_words, binary_visible,
+%% binary_pinned}'. `flat_words': {@link flat_size/1}. `shared_words': each part counted once,
+%% without literals; this equals `erts_debug:size_shared/1' except for the nodes of large maps,
+%% which that function counts twice. `literal_words': each literal that the term refers to, counted
+%% once. `binary_visible': bytes of off-heap binaries that the term shows, counted at each place;
+%% `binary_pinned': bytes of the whole binaries behind them, each counted once. Both paths answer.
+%% Errors are those of {@link flat_size/1}.
 -spec term_size(term(), size_opts()) -> sonde_size:sizes() | sonde_size:failure().
 term_size(Term, Opts) -> sonde_term:term_size(Term, Opts).
 
@@ -521,31 +542,32 @@ term_size(Term, Opts) -> sonde_term:term_size(Term, Opts).
 -spec bin_account() -> sonde_bin_account:account().
 bin_account() -> bin_account(#{}).
 
-%% @doc Where the binary memory is: all of `erlang:memory(binary)', attributed; bytes. Each binary
-%% is in exactly one of
+%% @doc Returns where the binary memory is: all of `erlang:memory(binary)', attributed, in bytes.
+%% Each binary counts in exactly one of these:
 %% <ul>
-%% <li>`exclusive': one process refers to it, and nothing else does; `shared': several
-%%     processes</li>
+%% <li>`exclusive': one process refers to it, and nothing else does; `shared': several processes
+%%     refer to it</li>
 %% <li>`ets': rows of tables; `queues': messages that are not on a heap yet; `literals': persistent
 %%     terms; `mixed': several of these kinds</li>
-%% <li>`resources': no binaries, but memory of native libraries and of the VM's own that processes
-%%     refer to ({@link bin_resources/1})</li>
-%% <li>`elsewhere': its count of references says that something refers to it which is none of these:
-%%     a port's queue, a timer, a library, a constant of a module</li>
+%% <li>`resources': memory of native libraries and of the VM that processes refer to, which is not a
+%%     binary ({@link bin_resources/1})</li>
+%% <li>`elsewhere': its reference count includes a holder that is none of these: the queue of a
+%%     port, a timer, a library, a constant of a module</li>
 %% </ul>
-%% `overhead': headers, and what the allocator adds, computed for each block; `total':
-%% `erlang:memory(binary)', without what this call itself needs; `unseen': `total' less all of
-%% these: what nothing refers to that was looked at, or what changed meanwhile (then it may be
-%% negative); `unused': what the allocator's carriers hold beyond the blocks, so not part of
-%% `total'. `processes_missed' could not be read, and `missed' names up to ten of them as in
-%% {@type report()} (with `suspend => true' also what was suspended); `tables_missed' have more than
-%% `max_rows' (10000000) rows; `ms': how long it took. Where binaries come from `malloc' (`+MBe false',
-%% `+Mea min') `total' and `unseen' are `undefined'. Only where there are more persistent terms than can be
-%% looked at: `literals_missed => true', and `literals' is 0.
+%% `overhead': headers and what the allocator adds, computed for each block. `total':
+%% `erlang:memory(binary)' without the memory that this call needs. `unseen': `total' minus all of
+%% these: memory to which nothing that was read refers, or that changed meanwhile (then it may be
+%% negative). `unused': what the allocator's carriers hold beyond the blocks, so it is not part of
+%% `total'. `processes_missed': the number of processes that could not be read; `missed' has up to
+%% ten of them as in {@type report()} (with `suspend => true' also those that were suspended).
+%% `tables_missed': the number of tables with more than `max_rows' (10000000) rows. `ms': the
+%% duration. If binaries come from `malloc' (`+MBe false', `+Mea min'), `total' and `unseen' are
+%% `undefined'. If there are more persistent terms than the call can read, and only then, the result
+%% has `literals_missed => true', and `literals' is 0.
 %%
-%% A binary takes 32 bytes of memory in the meantime, and some room to grow. Of more than
-%% `max_entries' (20000000) a sample is kept, and the answer has `sampled', the fraction that was,
-%% and `error': by how much a sum of all may be off, in 19 of 20 cases.
+%% The call temporarily takes 32 bytes for each binary, and some room to grow. Of more than
+%% `max_entries' (20000000) binaries it keeps a sample: the result then has `sampled', the fraction
+%% that was kept, and `error', the largest error of a sum over all of them in 19 of 20 cases.
 %%
 %% ```
 %% 1> sonde:bin_account().
@@ -557,17 +579,18 @@ bin_account() -> bin_account(#{}).
 %% '''
 %%
 %% Sources: the lists of each process and its messages, read under a stamp; `ets:info(_, binary)';
-%% `persistent_term:get/0'. Nothing is collected. Raises `badarg', and `{native_off, Reason}' where
-%% the native side is off.
+%% `persistent_term:get/0'. The call collects no garbage. Raises `badarg', and `{native_off,
+%% Reason}' where the native path is off.
 -spec bin_account(sonde_bin_account:options()) -> sonde_bin_account:account().
 bin_account(Opts) -> sonde_bin_account:bin_account(Opts).
 
-%% @doc The `N' processes that own most binary memory: `proc_count(binary_exclusive, N)', what would
-%% go if they let go. Raises `{native_off, Reason}' where the native side is off.
+%% @doc Returns the `N' processes that own most binary memory: `proc_count(binary_exclusive, N)',
+%% the bytes that would be freed if the process dropped its references. Raises `{native_off,
+%% Reason}' where the native path is off.
 -spec bin_owned(N :: non_neg_integer()) -> [row()].
 bin_owned(N) -> rows(sonde_garbage:bin_owned(N, #{})).
 
-%% @doc As {@link bin_owned/1}, with the options of {@link proc_count/3}.
+%% @doc Works like {@link bin_owned/1}, with the options of {@link proc_count/3}.
 -spec bin_owned(N :: non_neg_integer(), count_opts()) -> [row()] | {[row()], report()}.
 bin_owned(N, Opts) -> shown(sonde_garbage:bin_owned(N, Opts), Opts).
 
@@ -579,19 +602,20 @@ bin_holders(N) -> bin_holders(N, size).
 -spec bin_holders(N :: non_neg_integer(), By :: size | count) -> [sonde_bin_account:holder()].
 bin_holders(N, By) -> rows(sonde_bin_account:bin_holders(N, By, #{})).
 
-%% @doc The `N' largest binaries (`size'), or those with most references (`count'), and who holds
-%% them: `#{id, size, refc, holders, elsewhere}', largest first. `id', `size' and `refc' are as in
-%% `process_info(Pid, binary)'. `holders': `[{Holder, References, VisibleBytes}]', where `Holder' is
-%% a pid, `{queue, Pid}' for messages of that process that are not on its heap yet, `{ets, Table}',
-%% or `literals' for persistent terms. `VisibleBytes' is how much of the binary the terms of that
-%% process see, its mailbox included: 0 where only garbage refers to it; `undefined' for what is no
-%% process, for who could not be read, for all but the first 1000 processes, and for those whose
-%% turn does not come within 30 s. `elsewhere': references that none of these have; they may be
-%% those of a process that runs all the time, or of a table with more than `max_rows' rows.
+%% @doc Returns the `N' largest binaries (`size'), or those with most references (`count'), and
+%% their holders: `#{id, size, refc, holders, elsewhere}', largest first. `id', `size' and `refc'
+%% are those of `process_info(Pid, binary)'. `holders' is `[{Holder, References, VisibleBytes}]',
+%% where `Holder' is a pid, `{queue, Pid}' for messages of that process that are not on its heap
+%% yet, `{ets, Table}', or `literals' for persistent terms. `VisibleBytes' is how much of the binary
+%% the terms of that process show, including its mailbox; 0 if only garbage refers to it;
+%% `undefined' for a holder that is not a process, for a process that could not be read, for all but
+%% the first 1000 processes, and for those that could not be read within 30 s. `elsewhere' is the
+%% number of references that none of these holders has; they may belong to a process that runs all
+%% the time, or to a table with more than `max_rows' rows.
 %%
-%% One look finds the binaries, and a second one who holds them, so what changed in between may be
-%% missing. Options are those of {@link bin_account/1}, and `report => true' for `{Rows, Report}'
-%% ({@type report()}). More than `max_entries' binaries: `system_limit'.
+%% A first pass finds the binaries, and a second pass finds their holders, so the result may lack
+%% what changed in between. Options are those of {@link bin_account/1}, and `report => true' for
+%% `{Rows, Report}' ({@type report()}). More than `max_entries' binaries raise `system_limit'.
 %%
 %% ```
 %% 1> sonde:bin_holders(1).
@@ -599,14 +623,14 @@ bin_holders(N, By) -> rows(sonde_bin_account:bin_holders(N, By, #{})).
 %%    holders => [{<0.139.0>,1,4000000},{<0.140.0>,1,4000000}],
 %%    id => 140446265438248,refc => 2,size => 4000000}]
 %% '''
-%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+%% Raises `badarg', and `{native_off, Reason}' where the native path is off.
 -spec bin_holders(N :: non_neg_integer(), By :: size | count, sonde_bin_account:options()) ->
     [sonde_bin_account:holder()] | {[sonde_bin_account:holder()], report()}.
 bin_holders(N, By, Opts) -> told(sonde_bin_account:bin_holders(N, By, Opts), Opts).
 
-%% @doc Who holds one binary, as {@link bin_holders/3} says it, for an `Id' as
-%% `process_info(Pid, binary)' has it; `undefined' where no live binary has it. The number is
-%% compared with those that are found, never followed.
+%% @doc Returns one binary and its holders, in the form of {@link bin_holders/3}. `Id' is that of
+%% `process_info(Pid, binary)'; the result is `undefined' if no live binary has it. sonde compares
+%% the number with the binaries that it finds and never follows it as an address.
 -spec bin_holder(Id :: integer()) -> sonde_bin_account:holder() | undefined.
 bin_holder(Id) -> sonde_bin_account:bin_holder(Id, #{}).
 
@@ -614,12 +638,13 @@ bin_holder(Id) -> sonde_bin_account:bin_holder(Id, #{}).
 -spec bin_resources(N :: non_neg_integer()) -> sonde_bin_account:resources().
 bin_resources(N) -> rows(sonde_bin_account:bin_resources(N, #{})).
 
-%% @doc Memory of native libraries that processes refer to, which counts as binary memory:
-%% `[{Type, Count, Bytes, Holders}]', most bytes first. `Type' is `{Module, Name}' of the resource
-%% type, or `unknown' for memory of the VM's own (references of tables, compiled matches and the
-%% like); `Holders' is how many processes have a reference. Options are those of
-%% {@link bin_account/1}, and `report => true' for `{Rows, Report}' ({@type report()}). What a library took by other means, as from `malloc', nobody can see.
-%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+%% @doc Returns the memory of native libraries that processes refer to and that counts as binary
+%% memory: `[{Type, Count, Bytes, Holders}]', most bytes first. `Type' is `{Module, Name}' of the
+%% resource type, or `unknown' for memory of the VM itself (references of tables, compiled matches
+%% and the like). `Holders' is the number of processes that have a reference. Options are those of
+%% {@link bin_account/1}, and `report => true' for `{Rows, Report}' ({@type report()}). Memory that
+%% a library takes by other means, such as `malloc', is not visible. Raises `badarg', and
+%% `{native_off, Reason}' where the native path is off.
 -spec bin_resources(N :: non_neg_integer(), sonde_bin_account:options()) ->
     sonde_bin_account:resources() | {sonde_bin_account:resources(), report()}.
 bin_resources(N, Opts) -> told(sonde_bin_account:bin_resources(N, Opts), Opts).
@@ -628,19 +653,21 @@ bin_resources(N, Opts) -> told(sonde_bin_account:bin_resources(N, Opts), Opts).
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer()) -> [sonde_bin_growth:row()].
 bin_window(N, Ms) -> rows(sonde_bin_growth:run(N, Ms, #{})).
 
-%% @doc The `N' processes and tables whose exclusive binary memory grew most in `Ms' milliseconds:
-%% `{Holder, GrowthBytes, Attrs}', largest first, where `Holder' is a pid or `{ets, Table}', with
-%% `Attrs' as in {@link proc_count/2} and in {@link ets_count/3}. Exclusive is what nothing else
-%% refers to (`binary_exclusive'). Who did not grow has no row, nor has who died meanwhile or could
-%% not be read. Options: `self' (the caller too), `max_rows' of tables (10000000), `max_entries' of
-%% processes that are remembered, 16 bytes each, `suspend', and `report' for `{Rows, Report}'
-%% ({@type report()}; of both looks). Raises `badarg', `system_limit' for more processes
-%% than that, and `{native_off, Reason}' where the native side is off.
+%% @doc Returns the `N' processes and tables whose exclusive binary memory grew most in `Ms'
+%% milliseconds: `{Holder, GrowthBytes, Attrs}', largest first, where `Holder' is a pid or `{ets,
+%% Table}', with the `Attrs' of {@link proc_count/2} or {@link ets_count/3}. A binary is exclusive
+%% if nothing else refers to it (`binary_exclusive'). A holder has no row if it did not grow, died
+%% meanwhile, or could not be read. Options: `self' (the caller too), `max_rows' of tables
+%% (10000000), `max_entries', the number of processes that the call may remember, 16 bytes each,
+%% `suspend', and `report' for `{Rows, Report}' ({@type report()}, over both passes). Raises
+%% `badarg', `system_limit' for more than `max_entries' processes, and `{native_off, Reason}' where
+%% the native path is off.
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_growth:options()) ->
     [sonde_bin_growth:row()] | {[sonde_bin_growth:row()], report()}.
 bin_window(N, Ms, Opts) -> shown(sonde_bin_growth:run(N, Ms, Opts), Opts).
 
-%% @doc As {@link bin_garbage/2} with `count'.
+%% @doc Returns the `N' processes with most references to binaries that a collection would drop:
+%% {@link bin_garbage/2} by `count'.
 %%
 %% ```
 %% 1> sonde:bin_garbage(2).
@@ -653,44 +680,49 @@ bin_window(N, Ms, Opts) -> shown(sonde_bin_growth:run(N, Ms, Opts), Opts).
 -spec bin_garbage(N :: non_neg_integer()) -> [{pid(), Count :: pos_integer(), attrs()}].
 bin_garbage(N) -> bin_garbage(N, count).
 
-%% @doc The `N' processes that refer to most binaries in vain: `{Pid, Count, Attrs}', largest first,
-%% where `Count' is how many references to binaries `garbage_collect(Pid)' would drop. Nothing is
-%% collected, and no process disturbed: {@link bin_leak/1} without the collection, and without its
-%% loss of evidence. The caller is among them; processes with nothing to drop have no row.
+%% @doc Returns the `N' processes with most references to binaries that only garbage refers to:
+%% `{Pid, Count, Attrs}', largest first, where `Count' is the number of references to binaries that
+%% `garbage_collect(Pid)' would drop. The call collects nothing and disturbs no process: it answers
+%% the question of {@link bin_leak/1} and leaves the evidence in place. The caller can have a row; a
+%% process with nothing to drop has none.
 %%
-%% With `bytes': the bytes of the binaries that would be freed. A binary to which somebody else
-%% refers would not.
+%% With `bytes' the value is the bytes of the binaries that a collection would free. A binary to
+%% which something else refers would not be freed.
 %%
-%% Where messages wait, a collection also brings in what they refer to; that is not subtracted here.
-%% Hibernated processes do not collect when they are told to, but have nothing to drop. A process
-%% that runs all the time is left out; {@link bin_garbage/3} reports that. The source is a mark of each heap that has binaries, under a stamp.
+%% If messages wait, a collection also moves the binaries of these messages onto the heap; the
+%% result does not subtract those. A hibernated process does not collect on request, but has nothing
+%% to drop. A process that runs all the time is left out; {@link bin_garbage/3} reports it. The
+%% source is a mark of each heap that has binaries, under a stamp.
 %%
-%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+%% Raises `badarg', and `{native_off, Reason}' where the native path is off.
 -spec bin_garbage(N :: non_neg_integer(), count | bytes) ->
     [{pid(), Value :: pos_integer(), attrs()}].
 bin_garbage(N, What) -> rows(sonde_garbage:bin_garbage(N, What, #{})).
 
-%% @doc As {@link bin_garbage/2}, with the options of {@link proc_count/3}; `self' is `true' here.
+%% @doc Works like {@link bin_garbage/2}, with the options of {@link proc_count/3}; the default of
+%% `self' is `true' here.
 -spec bin_garbage(N :: non_neg_integer(), count | bytes, count_opts()) ->
     Rows | {Rows, report()} when Rows :: [{pid(), Value :: pos_integer(), attrs()}].
 bin_garbage(N, What, Opts) -> shown(sonde_garbage:bin_garbage(N, What, Opts), Opts).
 
-%% @doc The `N' processes whose slices of binaries hold most bytes that they do not see:
+%% @doc Returns the `N' processes whose slices hold most bytes of binaries that they do not show:
 %% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first, in
-%% bytes. `Pinned' is the size of the binaries that the process refers to, `Visible' what it sees of
-%% them; `worst' has the three binaries with most unseen bytes, how much of each is seen and by how
-%% many slices ({@link bin_slices/1} has all). The remedy is `binary:copy/1' where a slice is kept.
+%% bytes. `Pinned' is the size of the binaries that the process refers to, `Visible' the part of
+%% them that its terms show. `worst' has the three binaries with most bytes that are not shown: how
+%% much of each is shown, its size, and the number of slices ({@link bin_slices/1} returns all). The
+%% remedy is `binary:copy/1' where the process keeps a slice.
 %%
-%% `worst' is from a second look: it is `[]' if the process cannot be read by then. A binary that
-%% was appended to has room to grow, which counts as unseen. The caller is among the processes;
-%% those that see all they hold have no row. Left out is who cannot be read, as in
-%% {@link bin_garbage/2}.
+%% `worst' comes from a second pass: it is `[]' if the process cannot be read by then. A binary that
+%% was appended to has room to grow, which counts as not shown. The caller can have a row; a process
+%% that shows all that it holds has none. A process that cannot be read is left out, as in {@link
+%% bin_garbage/2}.
 %%
-%% Raises `badarg', and `{native_off, Reason}' where the native side is off.
+%% Raises `badarg', and `{native_off, Reason}' where the native path is off.
 -spec bin_waste(N :: non_neg_integer()) -> [sonde_garbage:waste_row()].
 bin_waste(N) -> rows(sonde_garbage:bin_waste(N, #{})).
 
-%% @doc As {@link bin_waste/1}, with the options of {@link proc_count/3}; `self' is `true' here.
+%% @doc Works like {@link bin_waste/1}, with the options of {@link proc_count/3}; the default of
+%% `self' is `true' here.
 -spec bin_waste(N :: non_neg_integer(), count_opts()) ->
     [sonde_garbage:waste_row()] | {[sonde_garbage:waste_row()], report()}.
 bin_waste(N, Opts) -> shown(sonde_garbage:bin_waste(N, Opts), Opts).
@@ -710,7 +742,7 @@ bin_slices(Pid, Opts) -> sonde_garbage:bin_slices(Pid, Opts).
 
 %% ---- one process
 
-%% @doc What is known of a process, by category:
+%% @doc Returns what is known of a process, by category:
 %% <ul>
 %% <li>`meta': `registered_name' (`[]' if it has none), `dictionary', `group_leader', `status'</li>
 %% <li>`signals': `links', `monitors', `monitored_by', `trap_exit'</li>
@@ -719,15 +751,16 @@ bin_slices(Pid, Opts) -> sonde_garbage:bin_slices(Pid, Opts).
 %%     (words), `garbage_collection'</li>
 %% <li>`work': `reductions'</li>
 %% </ul>
-%% The process may be given as a pid, by its name, as `"<0.12.0>"' or `{0, 12, 0}', and as
-%% `{global, Name}' or `{via, Module, Name}'.
+%% `Process' is a pid, a registered name, `"<0.12.0>"', `{0, 12, 0}', `{global, Name}' or `{via,
+%% Module, Name}'.
 %%
-%% All comes from one `process_info/2', so it belongs together. It copies the process dictionary;
-%% `memory' and `total_heap_size' look at every message that waits. Where one of them is huge, ask
-%% with {@link info/2} for what you need.
+%% All items come from one `process_info/2', so they are consistent. The call copies the process
+%% dictionary, and `memory' and `total_heap_size' visit every waiting message. If the dictionary or
+%% the mailbox is huge, ask for single items with {@link info/2}.
 %%
-%% If the process is dead, each category is `undefined'. Raises `badarg' for a name that nobody has
-%% and for a process of another node, `function_clause' for what cannot stand for a process.
+%% If the process is dead, each category is `undefined'. Raises `badarg' for a name that is not
+%% registered and for a process of another node, `function_clause' for a term that cannot denote a
+%% process.
 %%
 %% ```
 %% 1> sonde:info(kernel_sup).
@@ -743,13 +776,13 @@ bin_slices(Pid, Opts) -> sonde_garbage:bin_slices(Pid, Opts).
 info(Process) ->
     sonde_info:process(Process).
 
-%% @doc One category of {@link info/1}; or one attribute, as {@link proc_count/2} takes it; or the
+%% @doc Returns one category of {@link info/1}, or one attribute of {@link proc_count/2}, or the
 %% attributes of a list, in its order, from one `process_info/2'.
 %%
-%% A name alone, `registered_name', is `[]' where there is none, as in `process_info/2'. If the
-%% process is dead, the result is `undefined', of a category `{Category, undefined}'. Raises
-%% `badarg' for what is not an attribute (in a list, categories are none), and else what
-%% {@link info/1} raises.
+%% The single attribute `registered_name' is `[]' if the process has no name, as in
+%% `process_info/2'. If the process is dead, the result is `undefined', and for a category
+%% `{Category, undefined}'. Raises `badarg' for a key that is not an attribute (a list cannot
+%% contain categories), and otherwise what {@link info/1} raises.
 %%
 %% ```
 %% 1> sonde:info(kernel_sup, memory).
@@ -764,7 +797,7 @@ info(Process) ->
 info(Process, Key) ->
     sonde_info:process(Process, Key).
 
-%% @doc As {@link info/1} of the process `<A.B.C>'. Raises `badarg' if there can be none.
+%% @doc Returns {@link info/1} for the process `<A.B.C>'. Raises `badarg' if no such pid can exist.
 %%
 %% ```
 %% 1> sonde:info(0, 44, 0).
@@ -774,7 +807,7 @@ info(Process, Key) ->
 info(A, B, C) ->
     info(sonde_lib:triple_to_pid(A, B, C)).
 
-%% @doc As {@link info/2} of the process `<A.B.C>'.
+%% @doc Returns {@link info/2} for the process `<A.B.C>'. Raises `badarg' if no such pid can exist.
 %%
 %% ```
 %% 1> sonde:info(0, 44, 0, memory).
@@ -786,7 +819,7 @@ info(A, B, C) ->
 info(A, B, C, Key) ->
     info(sonde_lib:triple_to_pid(A, B, C), Key).
 
-%% @doc As {@link get_state/2}, and waits 5000 milliseconds.
+%% @doc Returns the state of a process; {@link get_state/2} with a timeout of 5000 milliseconds.
 %%
 %% ```
 %% 1> sonde:get_state(kernel_safe_sup).
@@ -796,12 +829,13 @@ info(A, B, C, Key) ->
 get_state(Process) ->
     get_state(Process, 5000).
 
-%% @doc The state of a process that handles system messages: a `gen_server', `gen_statem',
-%% `gen_event', supervisor. It answers itself, after what waits in its mailbox, and its state is
-%% copied. `Timeout' is in milliseconds.
+%% @doc Returns the state of a process that handles system messages: a `gen_server', `gen_statem',
+%% `gen_event' or supervisor. The process itself answers, after the messages that wait in its
+%% mailbox, and copies its state. `Timeout' is in milliseconds.
 %%
-%% Exits as `sys:get_state/2' does: `{noproc, _}' for a name that nobody has and for the dead,
-%% `{timeout, _}' if there is no answer in time, as from a process that is none of these.
+%% Exits as `sys:get_state/2' does: `{noproc, _}' for a name that is not registered and for a dead
+%% process, `{timeout, _}' if no answer comes in time, for example from a process that does not
+%% handle system messages.
 %%
 %% ```
 %% 1> sonde:get_state(kernel_safe_sup, 100).
@@ -813,8 +847,8 @@ get_state(Process, Timeout) ->
 
 %% ---- ports
 
-%% @doc The ports of TCP sockets. Sockets that the `socket' module made, also for `gen_tcp' with
-%% `{inet_backend, socket}', are no ports: see {@link sockets/1}.
+%% @doc Returns the ports of TCP sockets. Sockets of the `socket' module, also those of `gen_tcp'
+%% with `{inet_backend, socket}', are not ports: {@link sockets/1} returns them.
 %%
 %% ```
 %% 1> sonde:tcp().
@@ -823,7 +857,7 @@ get_state(Process, Timeout) ->
 -spec tcp() -> [port()].
 tcp() -> sonde_port:ports(tcp).
 
-%% @doc The ports of UDP sockets; see {@link tcp/0}.
+%% @doc Returns the ports of UDP sockets. {@link sockets/1} returns sockets that are not ports.
 %%
 %% ```
 %% 1> sonde:udp().
@@ -832,7 +866,7 @@ tcp() -> sonde_port:ports(tcp).
 -spec udp() -> [port()].
 udp() -> sonde_port:ports(udp).
 
-%% @doc The ports of SCTP sockets; see {@link tcp/0}.
+%% @doc Returns the ports of SCTP sockets. {@link sockets/1} returns sockets that are not ports.
 %%
 %% ```
 %% 1> sonde:sctp().
@@ -841,7 +875,7 @@ udp() -> sonde_port:ports(udp).
 -spec sctp() -> [port()].
 sctp() -> sonde_port:ports(sctp).
 
-%% @doc The ports of files: none, since files have not been ports from OTP 21 on.
+%% @doc Returns the ports of files: always `[]', since files are not ports from OTP 21 on.
 %%
 %% ```
 %% 1> sonde:files().
@@ -850,8 +884,8 @@ sctp() -> sonde_port:ports(sctp).
 -spec files() -> [port()].
 files() -> sonde_port:ports(file).
 
-%% @doc How many ports there are of each kind, by the name of the driver or of the program; most
-%% first, for equal numbers by the name.
+%% @doc Returns the number of ports of each kind, by the name of the driver or of the program; most
+%% first, for equal numbers by name.
 %%
 %% ```
 %% 1> sonde:port_types().
@@ -861,18 +895,19 @@ files() -> sonde_port:ports(file).
 port_types() ->
     sonde_port:port_types().
 
-%% @doc What is known of a port, by category:
+%% @doc Returns what is known of a port, by category:
 %% <ul>
 %% <li>`meta': `registered_name' if it has one, `id', `name', `os_pid'</li>
 %% <li>`signals': `connected', `links', `monitors'</li>
 %% <li>`io': `input', `output' (bytes)</li>
 %% <li>`memory_used': `memory', `queue_size' (bytes)</li>
-%% <li>`type': of sockets `statistics', `peername', `sockname' (where there is one) and `options',
-%%     as the module `inet' gives them; of others `[]'</li>
+%% <li>`type': for a socket `statistics', `peername', `sockname' (if there is one) and `options', as
+%%     the module `inet' returns them; for any other port `[]'</li>
 %% </ul>
-%% The port may be given as a port, by its name, as `"#Port<0.12>"', or as `12'. Of a closed one,
-%% and of a name that nobody has, `type' is `[]', and each item of the others is `undefined'. Raises
-%% `function_clause' for what cannot stand for a port, `badarg' for a number that can be none's.
+%% `Port' is a port, a registered name, `"#Port<0.12>"' or `12'. For a closed port, and for a name
+%% that is not registered, `type' is `[]', and each item of the other categories is `undefined'.
+%% Raises `function_clause' for a term that cannot denote a port, `badarg' for a number that no port
+%% can have.
 %%
 %% ```
 %% 1> sonde:port_info("#Port<0.5>").
@@ -887,11 +922,11 @@ port_types() ->
 port_info(Port) ->
     sonde_port:info(Port).
 
-%% @doc One category of {@link port_info/1} (`specific' for that which is called `type'); or an item
-%% of `erlang:port_info/2'; or the items of a list, in its order.
+%% @doc Returns one category of {@link port_info/1} (`specific' means `type'), or one item of
+%% `erlang:port_info/2', or the items of a list, in its order.
 %%
-%% Of a closed port an item is `undefined'; a `registered_name' that there is not is `[]'. Raises
-%% `badarg' for what is not an item, and else what {@link port_info/1} raises.
+%% An item of a closed port is `undefined'; `registered_name' is `[]' if the port has no name.
+%% Raises `badarg' for a key that is not an item, and otherwise what {@link port_info/1} raises.
 %%
 %% ```
 %% 1> sonde:port_info("#Port<0.5>", io).
@@ -904,12 +939,12 @@ port_info(Port) ->
 port_info(Port, Key) ->
     sonde_port:info(Port, Key).
 
-%% @doc The `N' sockets that have most of `Attr' since they were opened: `{Port, Sum, Values}',
-%% largest first, for equal sums the higher port first. `Attr' is `recv_cnt', `send_cnt' (packets),
-%% `recv_oct', `send_oct' (octets), `cnt' or `oct' (both directions), or another item of
-%% `inet:getstat/2'; for what is none the result is `[]'. A negative `N' gives all.
+%% @doc Returns the `N' sockets that have most of `Attr' since they were opened: `{Port, Sum,
+%% Values}', largest first, for equal sums the higher port first. `Attr' is `recv_cnt', `send_cnt'
+%% (packets), `recv_oct', `send_oct' (octets), `cnt' or `oct' (both directions), or another item of
+%% `inet:getstat/2'; any other atom returns `[]'. A negative `N' returns all sockets.
 %%
-%% Sees the sockets that are ports; {@link sockets/0} shows the others.
+%% The call sees the sockets that are ports; {@link sockets/0} returns the others.
 %%
 %% ```
 %% 1> sonde:inet_count(oct, 2).
@@ -920,12 +955,12 @@ port_info(Port, Key) ->
 inet_count(Attr, N) ->
     sonde_port:inet_count(Attr, N).
 
-%% @doc The `N' sockets whose `Attr' grew most in the next `Ms' milliseconds: rows as those of
-%% {@link inet_count/2}, with the growth as the sum, and the values at the end. What was opened in
-%% the window, and what was closed in it, has its full sum.
+%% @doc Returns the `N' sockets whose `Attr' grew most in the next `Ms' milliseconds: the rows of
+%% {@link inet_count/2}, with the growth as the sum, and the values at the end. A socket that was
+%% opened or closed in the window counts with its full sum.
 %%
-%% Raises `function_clause' if `Attr' is no atom, `timeout_value' if `Ms' is no time, `badarith' if
-%% `N' is no number; all at once, before the window.
+%% Before the window starts, raises `function_clause' if `Attr' is not an atom, `timeout_value' if
+%% `Ms' is not a timeout, `badarith' if `N' is not a number.
 %%
 %% ```
 %% 1> sonde:inet_window(send_oct, 1, 1000).
@@ -937,21 +972,20 @@ inet_window(Attr, N, Ms) when is_atom(Attr) ->
     ok = check_ms(Ms),
     sonde_port:inet_window(Attr, amount(N), Ms).
 
-%% @doc The sockets of the `socket' module, which are no ports: those that were opened with it, and
-%% those of `gen_tcp' and `gen_udp' with `{inet_backend, socket}'. `{Socket, Octets, Attrs}', most
-%% traffic first, where `Octets' is what was read and written, files that were sent included, and
-%% `Attrs' is
+%% @doc Returns the sockets of the `socket' module, which are not ports: those that it opened, and
+%% those of `gen_tcp' and `gen_udp' with `{inet_backend, socket}'. Rows are `{Socket, Octets,
+%% Attrs}', most traffic first, where `Octets' is the sum of octets read and written, including sent
+%% files, and `Attrs' is
 %% <ul>
-%% <li>`owner': the process; of one that `gen_tcp' made, the process in which it is kept</li>
+%% <li>`owner': the owner; for a socket of `gen_tcp', the process that keeps it</li>
 %% <li>`domain', `type', `protocol': `inet', `stream', `tcp' and the like</li>
-%% <li>`local', `remote': `{Address, Port}' or `{local, Path}', where there is one</li>
-%% <li>`counters': a map, with the names of `socket:info/1': `read_byte', `write_byte' (octets),
+%% <li>`local', `remote': `{Address, Port}' or `{local, Path}', if there is one</li>
+%% <li>`counters': a map with the names of `socket:info/1': `read_byte', `write_byte' (octets),
 %%     `read_pkg', `write_pkg' (packets), `sendfile_byte', `acc_success' and more</li>
 %% </ul>
-%% Sockets that close meanwhile are left out, as are those that were opened with `use_registry =>
-%% false'. No call waits for traffic: each socket is asked for its facts by `socket:info/1',
-%% `socket:sockname/1' and `socket:peername/1'. `[]' where Erlang was built without the module's
-%% native part.
+%% The result leaves out sockets that close meanwhile, and those that were opened with `use_registry
+%% => false'. No call waits for traffic: the values come from `socket:info/1', `socket:sockname/1'
+%% and `socket:peername/1'. Returns `[]' if Erlang was built without the native part of that module.
 %%
 %% ```
 %% 1> sonde:sockets().
@@ -964,8 +998,8 @@ inet_window(Attr, N, Ms) when is_atom(Attr) ->
 sockets() ->
     sonde_port:sockets().
 
-%% @doc As {@link sockets/0}, of one protocol. Anything else than `tcp', `udp' and `sctp' is
-%% `badarg'.
+%% @doc Returns the rows of {@link sockets/0} for one protocol: `tcp', `udp' or `sctp'. Anything
+%% else raises `badarg'.
 %%
 %% ```
 %% 1> [{_Socket, Octets, _Attrs} | _] = sonde:sockets(tcp).
@@ -976,11 +1010,12 @@ sockets(Protocol) when Protocol =:= tcp; Protocol =:= udp; Protocol =:= sctp ->
 sockets(_) ->
     error(badarg).
 
-%% @doc The `N' ports that have most of `Attr': `{Port, Value, Attrs}', largest first, where `Attrs'
-%% is the registered name, if there is one, `{name, Driver}' and `{connected, Pid}'. `Attr' is
-%% `memory' (bytes that the VM took for the port itself; what waits in it is not among them),
-%% `queue_size' (bytes that wait in it to be written), `input' or `output' (bytes so far); anything
-%% else is `badarg'. The source is `erlang:port_info/2'; what is closed meanwhile has no row.
+%% @doc Returns the `N' ports that have most of `Attr': `{Port, Value, Attrs}', largest first, where
+%% `Attrs' is the registered name, if there is one, `{name, Driver}' and `{connected, Pid}'. `Attr'
+%% is `memory' (bytes that the VM took for the port itself, without the data in its queue),
+%% `queue_size' (bytes in its queue that wait to be written), `input' or `output' (bytes so far);
+%% anything else raises `badarg'. The source is `erlang:port_info/2'; a port that closes meanwhile
+%% has no row.
 %%
 %% ```
 %% 1> sonde:port_count(output, 1).
@@ -996,18 +1031,18 @@ port_count(Attr, N) ->
 ets_count(Attr, N) ->
     ets_count(Attr, N, #{}).
 
-%% @doc The `N' ETS tables that have most of `Attr': `{Table, Value, [Name, {owner, Pid},
+%% @doc Returns the `N' ETS tables that have most of `Attr': `{Table, Value, [Name, {owner, Pid},
 %% {type, Type}, {size, Rows}]}', largest first. `Attr' is
 %% <ul>
-%% <li>`memory': bytes, not words as in `ets:info(Table, memory)', from which it comes</li>
+%% <li>`memory': bytes, where `ets:info(Table, memory)', the source, has words</li>
 %% <li>`size': rows</li>
 %% <li>`binary_memory': bytes of the binaries of more than 64 bytes that the rows refer to, each
-%%     once; they lie outside of the table, and `memory' leaves them out. The source is
-%%     `ets:info(Table, binary)', which also sees into private tables; it makes a tuple for each
-%%     reference, in a helper process. A table of more than `max_rows' (10000000) rows is not
-%%     listed: its value is `{too_large, Rows}', and it comes first</li>
+%%     counted once; they lie outside of the table, and `memory' does not include them. The source
+%%     is `ets:info(Table, binary)', which also reads private tables; it makes a tuple for each
+%%     reference, in a helper process. A table of more than `max_rows' (10000000) rows is not read:
+%%     its value is `{too_large, Rows}', and it comes first</li>
 %% </ul>
-%% Anything else is `badarg'. Tables that are deleted meanwhile have no row.
+%% Anything else raises `badarg'. A table that is deleted meanwhile has no row.
 %%
 %% ```
 %% 1> sonde:ets_count(binary_memory, 1).
@@ -1020,13 +1055,13 @@ ets_count(Attr, N, Opts) ->
 
 %% ---- the node
 
-%% @doc As {@link diagnose/1}, with its defaults.
+%% @doc Calls {@link diagnose/1} with the default options.
 -spec diagnose() -> ok.
 diagnose() -> diagnose(#{}).
 
-%% @doc Watches the node for `interval' ms (2000; 100 to 600000) and prints who is in trouble: where
-%% memory is and how fast it grows, then the suspects, the worst first, each with what it rests on,
-%% what to do, and the call that shows more. {@link diagnosis/1} gives the same as a term.
+%% @doc Watches the node for `interval' ms (2000; 100 to 600000) and prints what is wrong: where
+%% memory is and how fast it grows, then the suspects, the worst first, each with its evidence, a
+%% remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
 %%
 %% ```
 %% 1> sonde:diagnose().
@@ -1035,56 +1070,57 @@ diagnose() -> diagnose(#{}).
 diagnose(Opts) ->
     io:put_chars(sonde_diagnose:format(diagnosis(Opts))).
 
-%% @doc As {@link diagnosis/1}, with its defaults.
+%% @doc Calls {@link diagnosis/1} with the default options.
 -spec diagnosis() -> sonde_diagnose:diagnosis().
 diagnosis() -> diagnosis(#{}).
 
-%% @doc What {@link diagnose/1} prints: the node at several moments of `interval' ms (2000), and who
-%% is suspected. Keys of the map:
+%% @doc Returns what {@link diagnose/1} prints: the state of the node at several moments of
+%% `interval' ms (2000), and the suspects. Keys of the map:
 %% <ul>
 %% <li>`at' (system time in ms), `node'</li>
-%% <li>`memory': bytes at the end: what `erlang:memory/0' says (`undefined' what is not known,
-%%     where an allocator is switched off; see `not_looked_at'), `allocated' and `used' of all
-%%     allocators, `by_allocator', and `rss', what the operating system counts as resident
-%%     (`undefined' where it does not tell)</li>
+%% <li>`memory': bytes at the end: those of `erlang:memory/0' (`undefined' for a number that is not
+%%     known because an allocator is switched off; see `not_looked_at'), `allocated' and `used' of
+%%     all allocators, `by_allocator', and `rss', the resident memory reported by the operating
+%%     system (`undefined' if it does not report that)</li>
 %% <li>`growth': bytes by kind, and numbers of processes, ports, atoms and tables, in `ms'</li>
 %% <li>`counts': `{Number, Limit}' of these</li>
-%% <li>`suspects': maps, the one with the largest `share' (of the node's memory, or of a limit)
-%%     first: `kind', `what' (a pid, `{ets, Table}', `{processes, InitialCall}' or `node'), `bytes',
-%%     `evidence', `see' (a call that shows more), `remedy', and `frees', the bytes that the remedy
-%%     would free where that is known</li>
-%% <li>`not_looked_at': what could not be seen, and why</li>
+%% <li>`suspects': maps, the largest `share' (of the node's memory, or of a limit) first: `kind',
+%%     `what' (a pid, `{ets, Table}', `{processes, InitialCall}' or `node'), `bytes', `evidence',
+%%     `see' (a call that shows more), `remedy', and `frees', the bytes that the remedy would free
+%%     if that is known</li>
+%% <li>`not_looked_at': what the call could not read, and why</li>
 %% </ul>
-%% Suspected is what grew in most moments and fell in none (by 512 kB in all, or, of what is large,
-%% by so much that it would double within a day), and what is of no use at each of them:
-%% garbage, bytes of binaries that nobody sees, messages that nobody takes, monitors on one and the
-%% same process, idle processes without link, monitor and name. What is merely large is not, nor is
-%% what has less than 3 % of the node's memory, or 2 MB. A small leak that is slower is not seen
-%% (`sonde_watch' is for those); what comes and goes in periods longer than the
-%% interval may be taken for one.
+%% A suspect is what grew in most moments and fell in none (by 512 kB in all, or, if it is large, by
+%% enough to double within a day), and what is useless at each moment: garbage, bytes of binaries
+%% that no term shows, messages that no process takes, monitors on the same process, idle processes
+%% without link, monitor and name. What is merely large is no suspect, nor is what has less than 3 %
+%% of the node's memory, or 2 MB. The call does not find a slower small leak (`sonde_watch' does);
+%% it may report a leak for memory that comes and goes in periods longer than the interval.
 %%
-%% All processes are swept twice, natively all heaps are marked once (for up to 5 s); those that
-%% have most of something are looked at seven times, and asked for their status and collections.
-%% Nothing is collected, suspended or changed. With the native side off heaps are not looked into,
-%% and `not_looked_at' says so. Raises `badarg' for an unknown option, or a bad value of one.
+%% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5 s);
+%% it reads the processes that have most of something seven times, and asks them for their status
+%% and collections. It collects, suspends and changes nothing. With the native path off it does not
+%% look into heaps, and `not_looked_at' reports that. Raises `badarg' for an unknown option, or a
+%% bad value of one.
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
 diagnosis(Opts) ->
     sonde_diagnose:diagnosis(Opts).
 
-%% @doc Looks at the node `N' times, after `Ms' milliseconds each time, and folds over what it sees:
-%% `Fun({Absolutes, Increments}, Acc)' gives the next `Acc'.
+%% @doc Reads the state of the node `N' times, each time after `Ms' milliseconds, and folds over it:
+%% `Fun({Absolutes, Increments}, Acc)' returns the next `Acc'.
 %% <ul>
-%% <li>`Absolutes': `process_count'; `run_queue'; `error_logger_queue_len', where there is a process
-%%     of that name; `memory_total', `memory_procs' (used by processes), `memory_atoms' (used by
-%%     atoms), `memory_bin', `memory_ets': bytes, of `erlang:memory/1' (`undefined' what is not
-%%     known, where an allocator is switched off)</li>
-%% <li>`Increments', since the look before: `bytes_in', `bytes_out' (of ports), `gc_count',
+%% <li>`Absolutes': `process_count'; `run_queue'; `error_logger_queue_len', if there is a process of
+%%     that name; `memory_total', `memory_procs' (used by processes), `memory_atoms' (used by
+%%     atoms), `memory_bin', `memory_ets': bytes of `erlang:memory/1' (`undefined' for a number that
+%%     is not known because an allocator is switched off)</li>
+%% <li>`Increments' since the previous sample: `bytes_in', `bytes_out' (of ports), `gc_count',
 %%     `gc_words_reclaimed', `reductions', `scheduler_usage': `[{Id, 0.0..1.0}]' as in {@link
 %%     scheduler_usage/1}</li>
 %% </ul>
-%% `N' is 0: `Acc' at once. A negative `N' goes on until `Fun' raises something or the caller is
-%% killed. The node measures the times of its schedulers meanwhile; after that, also after an
-%% exception, it does so only if somebody else wants it. Raises `timeout_value' if `Ms' is no time.
+%% If `N' is 0, the call returns `Acc' at once. If `N' is negative, it goes on until `Fun' raises an
+%% exception or the caller is killed. Meanwhile the node measures the times of its schedulers; it
+%% stops afterwards, also after an exception, unless another process has requested them. Raises
+%% `timeout_value' if `Ms' is not a timeout.
 %%
 %% ```
 %% 1> sonde:node_stats(3, 1000, fun({A, _}, Most) ->
@@ -1095,7 +1131,7 @@ diagnosis(Opts) ->
 node_stats(N, Ms, Fun, Acc) ->
     sonde_node:stats(N, Ms, Fun, Acc).
 
-%% @doc As {@link node_stats/4}, and prints what it sees.
+%% @doc Prints the samples of {@link node_stats/4}.
 %%
 %% ```
 %% 1> sonde:node_stats_print(1, 1000).
@@ -1107,7 +1143,7 @@ node_stats(N, Ms, Fun, Acc) ->
 node_stats_print(N, Ms) ->
     node_stats(N, Ms, fun(Stats, ok) -> io:format("~p~n", [Stats]) end, ok).
 
-%% @doc As {@link node_stats/4}, and lists what it sees, the oldest first.
+%% @doc Returns the samples of {@link node_stats/4} as a list, the oldest first.
 %%
 %% ```
 %% 1> [{_Absolutes, Increments}] = sonde:node_stats_list(1, 1000).
@@ -1116,12 +1152,12 @@ node_stats_print(N, Ms) ->
 node_stats_list(N, Ms) ->
     lists:reverse(node_stats(N, Ms, fun(Stats, Seen) -> [Stats | Seen] end, [])).
 
-%% @doc Which part of the next `Ms' milliseconds each scheduler is at work, from 0.0 to 1.0, by its
-%% number: first the normal ones, then the dirty ones for work of the processor. It is what the node
-%% does, not how busy the machine is: a scheduler that spins while it waits is at work to the
-%% operating system and not here. Nothing stays switched on.
+%% @doc Returns the part of the next `Ms' milliseconds during which each scheduler works, from 0.0
+%% to 1.0, by its number: first the normal schedulers, then the dirty CPU schedulers. This is the
+%% load of the node, not of the machine: a scheduler that spins while it waits is busy for the
+%% operating system but not here. No measurement stays switched on.
 %%
-%% Raises `function_clause' if `Ms' is no integer, `timeout_value' if it is negative.
+%% Raises `function_clause' if `Ms' is not an integer, `timeout_value' if it is negative.
 %%
 %% ```
 %% 1> sonde:scheduler_usage(1000).
@@ -1131,9 +1167,9 @@ node_stats_list(N, Ms) ->
 scheduler_usage(Ms) when is_integer(Ms) ->
     sonde_node:scheduler_usage(Ms).
 
-%% @doc The source text of a module, as it can be told from its debug information: an `iolist', laid
-%% out by `erl_prettypr' where the application syntax_tools is there, else by `erl_pp'. Raises
-%% `{badmatch, _}' if there is no beam file or no debug information in it.
+%% @doc Returns the source text of a module, rebuilt from its debug information: an `iolist', laid
+%% out by `erl_prettypr' if the application syntax_tools is available, otherwise by `erl_pp'. Raises
+%% `{badmatch, _}' if there is no beam file or it has no debug information.
 %%
 %% ```
 %% 1> io:put_chars(sonde:source(lists)).
@@ -1144,7 +1180,7 @@ source(Module) ->
 
 %% ---- other nodes
 
-%% @doc As {@link remote_load/2}, to all connected nodes.
+%% @doc Calls {@link remote_load/2} on all connected nodes.
 %%
 %% ```
 %% 1> sonde:remote_load(sonde).
@@ -1153,26 +1189,27 @@ source(Module) ->
 remote_load(Modules) ->
     sonde_loader:load(nodes(), Modules).
 
-%% @doc Loads modules of this node on other nodes, where they need not be on the code path.
+%% @doc Loads modules of this node onto other nodes, where they need not be on the code path.
 %%
-%% `remote_load(Nodes, sonde)' brings all of sonde, with its shared object, and says for each node
-%% what happened:
+%% `remote_load(Nodes, sonde)' loads all of sonde, with its shared object, and returns a result for
+%% each node:
 %% <ul>
-%% <li>`{Node, {ok, Status}}': it was brought; `Status' is what {@link native/0} says there</li>
-%% <li>`{Node, {already, Status}}': the node had this build of sonde; nothing was done</li>
-%% <li>`{Node, {error, {other_build, Status}}}': the node has another build; nothing was done</li>
-%% <li>`{Node, {error, Reason}}': it was not reached, or did not take it (modules of a newer
+%% <li>`{Node, {ok, Status}}': sonde was loaded; `Status' is {@link native/0} of that node</li>
+%% <li>`{Node, {already, Status}}': the node had this build of sonde; nothing changed</li>
+%% <li>`{Node, {error, {other_build, Status}}}': the node has another build; nothing changed</li>
+%% <li>`{Node, {error, Reason}}': the node was not reached, or could not load it (modules of a newer
 %%     Erlang/OTP are `{not_loaded, _}' on an older one); what had been loaded was removed</li>
 %% </ul>
-%% A node of another system or processor gets the modules alone, and answers from its portable
-%% side. The shared object goes into a new folder below `TMPDIR' (or `/tmp') of the node, that only
-%% its user can enter and that is removed as soon as it is loaded; it stays loaded until the node
-%% ends. Raises `no_object_code' where this node's own modules are not files.
+%% A node with another operating system or processor gets only the modules and uses the portable
+%% path. The shared object goes into a new folder below `TMPDIR' (or `/tmp') of the node; only the
+%% user of the node can enter this folder, and it is removed as soon as the object is loaded. The
+%% object stays loaded until the node ends. Raises `no_object_code' if the modules of this node are
+%% not files.
 %%
-%% `remote_load(Nodes, Module)' is `rpc:multicall(Nodes, code, load_binary, _)': `{Results,
-%% BadNodes}'; for a list of modules a list of these. It replaces what the node has under that
-%% name. Modules of `compat/recon' bring sonde along. Raises `badarg' if there is no node,
-%% `{badmatch, error}' if there is no such module.
+%% `remote_load(Nodes, Module)' is `rpc:multicall(Nodes, code, load_binary, _)': it returns
+%% `{Results, BadNodes}', and for a list of modules a list of these. It replaces a module of the
+%% same name on the node. Modules of `compat/recon' load sonde too. Raises `badarg' if there is no
+%% node, `{badmatch, error}' if there is no such module.
 %%
 %% ```
 %% 1> sonde:remote_load(['rabbit@host'], sonde).
@@ -1183,7 +1220,7 @@ remote_load(Modules) ->
 remote_load(Nodes, Modules) ->
     sonde_loader:load(Nodes, Modules).
 
-%% @doc As {@link rpc/2}, on this node and all connected nodes.
+%% @doc Calls {@link rpc/2} on this node and all connected nodes.
 %%
 %% ```
 %% 1> sonde:rpc(fun() -> erlang:memory(total) end).
@@ -1193,7 +1230,7 @@ remote_load(Nodes, Modules) ->
 rpc(Fun) ->
     rpc([node() | nodes()], Fun).
 
-%% @doc As {@link rpc/3}, and waits for ever.
+%% @doc Calls {@link rpc/3} with the timeout `infinity'.
 %%
 %% ```
 %% 1> sonde:rpc([a@host, b@host], fun() -> length(processes()) end).
@@ -1203,16 +1240,16 @@ rpc(Fun) ->
 rpc(Nodes, Fun) ->
     rpc(Nodes, Fun, infinity).
 
-%% @doc Calls `Fun()' on each of the nodes at the same time: what it returned there, in the order of
-%% the nodes, and the nodes that were not reached or did not answer within `Timeout' milliseconds.
-%% An error or an exit is `{badrpc, {'EXIT', Reason}}', a throw the value that was thrown.
+%% @doc Calls `Fun()' on all the nodes at the same time. Returns the results, in the order of the
+%% nodes, and the nodes that were not reached or did not answer within `Timeout' milliseconds. An
+%% error or an exit is `{badrpc, {'EXIT', Reason}}', a throw is the thrown value.
 %%
-%% The fun itself goes there: the node must have the module in which it was made, the same version.
-%% For funs that were typed in a shell that is always so; `fun Module:Function/0' needs a module of
-%% that name. sonde need not be there.
+%% The call sends the fun itself: the node must have the module that made it, in the same version.
+%% This always holds for funs typed in a shell; `fun Module:Function/0' needs a module of that name.
+%% The nodes do not need sonde.
 %%
-%% Raises `function_clause' if there is no node or `Fun' is no fun without arguments, `badarg' for
-%% what is no node or no time.
+%% Raises `function_clause' if there is no node or `Fun' is not a fun without arguments, `badarg'
+%% for an invalid node or timeout.
 %%
 %% ```
 %% 1> sonde:rpc([a@host], fun() -> length(processes()) end, 1000).
@@ -1225,7 +1262,7 @@ rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
 rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
     sonde_cluster:rpc([Node], Fun, Timeout).
 
-%% @doc As {@link named_rpc/2}, on this node and all connected nodes.
+%% @doc Calls {@link named_rpc/2} on this node and all connected nodes.
 %%
 %% ```
 %% 1> sonde:named_rpc(fun() -> erlang:memory(total) end).
@@ -1235,7 +1272,7 @@ rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
 named_rpc(Fun) ->
     named_rpc([node() | nodes()], Fun).
 
-%% @doc As {@link named_rpc/3}, and waits for ever.
+%% @doc Calls {@link named_rpc/3} with the timeout `infinity'.
 %%
 %% ```
 %% 1> sonde:named_rpc([a@host, b@host], fun() -> length(processes()) end).
@@ -1245,8 +1282,8 @@ named_rpc(Fun) ->
 named_rpc(Nodes, Fun) ->
     named_rpc(Nodes, Fun, infinity).
 
-%% @doc As {@link rpc/3}, and each result comes with its node: `{Node, Result}'. What was raised
-%% comes without, as there.
+%% @doc Works like {@link rpc/3}, and returns each result with its node: `{Node, Result}'.
+%% Exceptions come without the node, as in {@link rpc/3}.
 %%
 %% ```
 %% 1> sonde:named_rpc([a@host], fun() -> length(processes()) end, 1000).
@@ -1259,18 +1296,18 @@ named_rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
 named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
     sonde_cluster:named_rpc([Node], Fun, Timeout).
 
-%% @doc One of the calls above on many nodes at the same time, and their rows as one list:
-%% `#{rows => [{Node, Row}], failed => [{Node, Reason}]}', the rows in the order of the call, so the
-%% largest first, whichever node they are from: up to `N' of each. The processes in which the call
-%% runs there have no row. `Function' is the name of a call
-%% of this module that returns rows: `proc_count' (of one attribute), `proc_window', `proc_group',
-%% `bin_leak', `bin_garbage', `bin_waste', `bin_owned', `bin_holders', `bin_resources',
-%% `bin_window', `port_count', `port_types', `ets_count', `inet_count', `inet_window', `sockets'.
+%% @doc Runs one of the calls above on many nodes at the same time and merges their rows: `#{rows =>
+%% [{Node, Row}], failed => [{Node, Reason}]}'. The rows are in the order of the call, so the
+%% largest come first, whichever node they are from; there are up to `N' of each node. The processes
+%% that run the call on the nodes have no row. `Function' is the name of a call of this module that
+%% returns rows: `proc_count' (with one attribute), `proc_window', `proc_group', `bin_leak',
+%% `bin_garbage', `bin_waste', `bin_owned', `bin_holders', `bin_resources', `bin_window',
+%% `port_count', `port_types', `ets_count', `inet_count', `inet_window', `sockets'.
 %%
-%% Options: `nodes' (this one and all connected ones), `timeout' (10000 ms) for all of them
-%% together. The nodes must have sonde: `Reason' is `undef' where they do not, `noconnection',
-%% `timeout', or what the call raised there. Anything else than a call of this list, an unknown
-%% option, or a bad value of one, is `badarg'.
+%% Options: `nodes' (default: this node and all connected nodes), `timeout' (10000 ms) for all of
+%% them together. The nodes must have sonde: `Reason' is `undef' if a node does not, or
+%% `noconnection', `timeout', or what the call raised there. Raises `badarg' for a call that is not
+%% in this list, an unknown option, or a bad value of one.
 %%
 %% ```
 %% 1> sonde:cluster({proc_count, [memory, 1]}, #{nodes => [a@host, b@host, c@host]}).
@@ -1286,7 +1323,7 @@ cluster(Call, Opts) ->
 
 %% ---- in a terminal
 
-%% @doc As {@link print/2}, as wide as the terminal, in colour if it has any.
+%% @doc Calls {@link print/2} with the width of the terminal, in colour if the terminal has any.
 %%
 %% ```
 %% 1> sonde:print(sonde:proc_count([memory], 2)).
@@ -1295,20 +1332,21 @@ cluster(Call, Opts) ->
 print(Result) ->
     sonde_print:print(sonde_origin:rows(Result)).
 
-%% @doc Prints a result of ours, or of recon's shape, as an aligned table with units that people
-%% read; any other term as `~p' would. Rows alone do not say what their value is: those of a list of
-%% attributes do, so bytes and words have units there. In up to 1000 rows of processes of this node,
-%% the initial call is what a process of `proc_lib' began with, `dets:init/2', where rows have
-%% `proc_lib:init_p/5' as recon's. Returns `ok'.
+%% @doc Prints a result of sonde, or of the same shape as one of recon, as an aligned table with
+%% readable units; prints any other term like `~p'. Rows alone do not contain the unit of their
+%% value. The rows of a list of attributes do, so there bytes and words have units. In up to 1000
+%% rows of processes of this node, the initial call is the first function of a `proc_lib' process,
+%% such as `dets:init/2', where the rows contain `proc_lib:init_p/5' as those of recon do. Returns
+%% `ok'.
 %%
 %% Options:
 %% <ul>
-%% <li>`color => auto | always | never' (default `auto': if the device is a terminal, `TERM' is not
-%%     `dumb', and `NO_COLOR' is not set)</li>
-%% <li>`width => Columns' (default: those of the device, or 80). No line is longer</li>
-%% <li>`device' to print to (default: the shell's)</li>
+%% <li>`color => auto | always | never' (default `auto': colour if the device is a terminal, `TERM'
+%%     is not `dumb', and `NO_COLOR' is not set)</li>
+%% <li>`width => Columns' (default: that of the device, or 80). No line is longer</li>
+%% <li>`device': where to print (default: the device of the shell)</li>
 %% </ul>
-%% An unknown option, or a bad value of one, is `badarg'.
+%% Raises `badarg' for an unknown option, or a bad value of one.
 %%
 %% ```
 %% 1> sonde:print(sonde:proc_group(application, [memory]), #{color => never, width => 100}).
@@ -1321,36 +1359,39 @@ print(Result, Opts) ->
 -spec top() -> ok | sonde_top:error().
 top() -> top(#{}).
 
-%% @doc Shows the node live, in the terminal of the shell, until `q' is typed: a header (schedulers,
-%% run queue, rates, limits, memory by kind with its last samples), and a page. The first page is
+%% @doc Shows the node live in the terminal of the shell, until you type `q': a header (schedulers,
+%% run queue, rates, limits, memory by kind with its last samples), and a page. The first page lists
 %% the processes, sorted by any attribute that is read natively, by its growth in one interval, by
-%% garbage, by waste, or by exclusive binaries; others are one process (what is on its heap, and the
-%% largest things there, its binaries and who else holds them), tables, binaries, allocators. The
-%% keys are on the screen, `h' shows them all; `q' quits from every page. The caller has no row.
-%% Owners of tables and holders of binaries have their registered names where they have one. Returns
-%% `ok'.
+%% garbage, by waste, or by exclusive binaries. The other pages show one process (what is on its
+%% heap, the largest objects there, its binaries and their other holders), tables, binaries,
+%% allocators. The screen shows the keys, `h' shows all of them; `q' quits from every page. The
+%% caller has no row. Owners of tables and holders of binaries appear by their registered names if
+%% they have one. Returns `ok'.
 %%
-%% Each interval costs one sweep over the processes, natively and whatever their number; sorted by
-%% growth, two. Nothing of a process is asked but of those that are shown. What takes its time, as
-%% the heap of a process or the account of the binaries, is looked at once, and again with `a'.
-%% Meanwhile the node measures the times of its schedulers.
+%% Each interval costs one sweep over the processes, on the native path whatever their number;
+%% sorted by growth, two. Only the processes that are shown are asked for anything. Expensive data,
+%% such as the heap of a process or the account of the binaries, is read once, and again when you
+%% type `a'. Meanwhile the node measures the times of its schedulers.
 %%
-%% In a shell keys are read as lines: Enter ends each, and the prompt says so. Where no shell has the
-%% terminal (`erl -noshell'), and it is OTP 28 or later, single keys are read. On a terminal that
-%% knows no escapes (`TERM=dumb'), or that cannot be written to while it is read (a node without a
-%% shell before OTP 26), there are plain lines, and each Enter shows the next sample.
+%% In a shell, keys are read as lines: each ends with Enter, and the prompt shows that. If no shell
+%% has the terminal (`erl -noshell'), and on OTP 28 or later, single keys are read. On a terminal
+%% without escape sequences (`TERM=dumb'), or where output is not possible while input is read (a
+%% node without a shell before OTP 26), the output is plain lines, and each Enter prints the next
+%% sample.
 %%
 %% Options:
 %% <ul>
-%% <li>`node' (this one): the node that is looked at; it must have sonde ({@link remote_load/2}).
-%%     Only the rows that are shown come from there</li>
-%% <li>`interval' (1000): milliseconds from one sample to the next, at least 1000. As long as a
-%%     sample takes, the node is left alone after it</li>
-%% <li>`sort' (`memory'): an attribute, or `{growth, Attr}' of one that is read natively</li>
-%% <li>`rows': at most so many on a page; `width', `height': instead of those of the terminal</li>
+%% <li>`node' (this node): the node to look at; it must have sonde ({@link remote_load/2}). Only the
+%%     rows that are shown come from there</li>
+%% <li>`interval' (1000): milliseconds from one sample to the next, at least 1000. After a sample
+%%     the pause is at least as long as the sample took</li>
+%% <li>`sort' (`memory'): an attribute, or `{growth, Attr}' of an attribute that is read
+%%     natively</li>
+%% <li>`rows': the largest number of rows on a page; `width', `height': used instead of those of the
+%%     terminal</li>
 %% </ul>
-%% Raises `badarg' for an unknown option, or a bad value of one. `{error, {Node, Why}}': the node
-%% was not reached (`noconnection'), or does not have sonde (`no_sonde').
+%% Raises `badarg' for an unknown option, or a bad value of one. Returns `{error, {Node, Why}}' if
+%% the node was not reached (`noconnection') or does not have sonde (`no_sonde').
 %%
 %% ```
 %% 1> sonde:top(#{sort => {growth, memory}}).
@@ -1360,23 +1401,23 @@ top() -> top(#{}).
 top(Opts) ->
     sonde_top:top(Opts).
 
-%% ---- the native side
+%% ---- the native path
 
-%% @doc Whether sonde reads the node's memory itself, how, and if not, why not. The first call on a
-%% node proves the layout of the memory against `process_info/2', in a fraction of a second.
+%% @doc Returns whether and how sonde reads the node's memory itself, and if not, why not. The first
+%% call on a node proves the memory layout against `process_info/2', in a fraction of a second.
 %%
 %% A proof has one of three outcomes. Proved: the status is `active'. Refuted, by a check that
-%% failed on three fresh sets of probes: `{off, {check, Check}}', until `native(on)' tries it anew.
-%% Disturbed: `{off, {probes_busy, Tries}}' (probes did not lie still, or were killed),
-%% `{off, {disturbed, prover_died}}', `{off, {disturbed, prover_late}}' (not done in 30 s) or
-%% `{off, {not_loaded, Text}}' (a module or the library); this call tries again at once, others
-%% ever more rarely. Besides, `{off, disabled}' says that it was switched off, and
-%% `{off, {unsupported, no_reader}}' that memory cannot be read here now. No call waits for a
-%% proof for more than 32 s; without one the portable side answers.
+%% failed on three fresh sets of probes: `{off, {check, Check}}', until `native(on)' tries it again.
+%% Disturbed: `{off, {probes_busy, Tries}}' (probes did not stay idle, or were killed), `{off,
+%% {disturbed, prover_died}}', `{off, {disturbed, prover_late}}' (not done in 30 s) or `{off,
+%% {not_loaded, Text}}' (a module or the library); this call tries again at once, other calls less
+%% and less often. Two more states: `{off, disabled}' means that the native path was switched off,
+%% and `{off, {unsupported, no_reader}}' that memory cannot be read here now. No call waits for a
+%% proof for more than 32 s; without a proof the portable path answers.
 %%
-%% `status' is `active' or `{off, Reason}'; `layout' is the table in use, `reader' how memory is
-%% read, `checks' what was proved, `counters' how many processes were read (`native'), read again
-%% since they ran (`busy') or changed (`torn'), and asked by `process_info/2' (`asked'). No value
+%% `status' is `active' or `{off, Reason}'; `layout' is the layout table in use, `reader' how memory
+%% is read, `checks' what was proved, `counters' how many processes were read (`native'), read again
+%% because they ran (`busy') or changed (`torn'), and asked by `process_info/2' (`asked'). No value
 %% is an address.
 %%
 %% ```
@@ -1387,8 +1428,9 @@ top(Opts) ->
 native() ->
     sonde_vm:native().
 
-%% @doc Switches the native side off, or on again, for all callers on the node, and returns the new
-%% status. What is proved stays proved; `on' tries anew what is not. Anything else than `on' and `off' is `badarg'.
+%% @doc Switches the native path off, or on again, for all callers on the node, and returns the new
+%% status. A proof stays valid; `on' runs it again if there is none. Raises `badarg' for anything
+%% but `on' and `off'.
 %%
 %% ```
 %% 1> maps:get(status, sonde:native(off)).
@@ -1402,12 +1444,11 @@ native(_) ->
 
 %% ---- arguments
 
-%% recon counts N down to 0, so what never gets there means all.
+%% recon counts N down to 0, so an N that never reaches 0 means all.
 amount(N) when is_integer(N), N >= 0 -> N;
 amount(N) when is_number(N) -> erlang:system_info(process_limit);
 amount(_) -> error(badarith).
 
-%% An attribute, or a list of them.
 check_attrs(Attrs) when is_list(Attrs) ->
     true = length(Attrs) >= 0,
     _ = [sonde_attr:check(Attr) || Attr <- Attrs],
@@ -1416,7 +1457,7 @@ check_attrs(Attr) ->
     _ = sonde_attr:check(Attr),
     ok.
 
-%% proc_count takes also what is known only after a heap was marked.
+%% proc_count also takes attributes that need a walk over the heap.
 check_counted(Attrs) when is_list(Attrs) ->
     true = length(Attrs) >= 0,
     check_attrs([Attr || Attr <- Attrs, not sonde_attr:is_heap(Attr)]);
