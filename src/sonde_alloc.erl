@@ -1,45 +1,45 @@
-%% @doc What the emulator's memory allocators hold, how full their carriers are, and where memory is
-%% lost between them.
+%% @doc Shows what the emulator's memory allocators hold, how full their carriers are, and where
+%% memory is lost between them.
 %%
 %% The emulator asks the operating system for <em>carriers</em> and cuts them into <em>blocks</em>.
-%% A carrier is a single-block one (`sbcs', for a block of 512 kB and more by default) or a
-%% multi-block one (`mbcs'). Each scheduler has an instance of each allocator; instance 0 is for all
-%% other threads. `erlang:memory/0' counts blocks; the operating system counts carriers. A node
-%% whose `allocated' is far above its `used' is fragmented, or has just given up much memory.
+%% A carrier is a single-block carrier (`sbcs', by default for a block of 512 kB and more) or a
+%% multi-block carrier (`mbcs'). Each scheduler has an instance of each allocator; instance 0 serves
+%% all other threads. `erlang:memory/0' counts blocks; the operating system counts carriers. A node
+%% whose `allocated' is far above its `used' is fragmented, or has just freed much memory.
 %%
 %% <h4>What do you want to know?</h4>
 %% <ul>
 %% <li>How much of the memory that the node took is in use? {@link memory/1}, with `usage',
 %%     `unused', `allocated_types'</li>
 %% <li>Which allocator loses it? {@link fragmentation/1} now and at the `max'</li>
-%% <li>Is the limit between single-block and multi-block carriers (`+M<S>sbct') well set?
-%%     {@link sbcs_to_mbcs/1}, {@link average_block_sizes/1}</li>
-%% <li>Does the cache of segments do its work? {@link cache_hit_rates/0}</li>
-%% <li>What does all of it say? {@link allocators/0}, {@link allocators/1}</li>
+%% <li>Is the limit between single-block and multi-block carriers (`+M<S>sbct') well set? {@link
+%%     sbcs_to_mbcs/1}, {@link average_block_sizes/1}</li>
+%% <li>Is the segment cache effective? {@link cache_hit_rates/0}</li>
+%% <li>What are all the figures? {@link allocators/0}, {@link allocators/1}</li>
 %% </ul>
 %%
 %% <h4>Which allocators</h4>
-%% `temp_alloc', `eheap_alloc', `binary_alloc', `ets_alloc', `driver_alloc', `sl_alloc', `ll_alloc',
-%% `fix_alloc' and `std_alloc' are summed and compared. `literal_alloc', `exec_alloc', `sys_alloc',
-%% `mseg_alloc' and `erts_mmap' are seen in {@link allocators/0} and {@link allocators/1} only. An
-%% allocator that is switched off (`+M<S>e false', `+Mea min') has no figures: what it would hold
-%% comes from `malloc'.
+%% The calls sum and compare `temp_alloc', `eheap_alloc', `binary_alloc', `ets_alloc',
+%% `driver_alloc', `sl_alloc', `ll_alloc', `fix_alloc' and `std_alloc'. Only {@link allocators/0}
+%% and {@link allocators/1} show `literal_alloc', `exec_alloc', `sys_alloc', `mseg_alloc' and
+%% `erts_mmap'. An allocator that is switched off (`+M<S>e false', `+Mea min') has no figures: its
+%% memory comes from `malloc'.
 %%
 %% <h4>Now, and the maximum</h4>
-%% `current' is what is there now, carriers that were abandoned to a pool included. `max' is the
-%% most that there has been since the node started, of each instance; since instances have their
-%% maxima at different times, a sum of them may be more than there ever was.
+%% `current' is the present figure, including carriers that were abandoned to a pool. `max' is the
+%% largest figure since the node started, for each instance; since instances reach their maxima at
+%% different times, a sum of them may be larger than the node ever was.
 %%
 %% <h4>Snapshots</h4>
-%% {@link snapshot/0} keeps all figures in the caller's process dictionary, and every call but
-%% {@link allocators/0} then answers from them, in this process, until {@link snapshot_clear/0}.
-%% {@link snapshot_save/1} and {@link snapshot_load/1} carry them to another node. recon's snapshots
-%% are the same, in files and in the process dictionary.
+%% {@link snapshot/0} keeps all figures in the caller's process dictionary; every call except {@link
+%% allocators/0} then answers from them, in this process, until {@link snapshot_clear/0}. {@link
+%% snapshot_save/1} and {@link snapshot_load/1} move them to another node. They are compatible with
+%% recon's snapshots, in files and in the process dictionary.
 %%
 %% <h4>What it costs the node</h4>
 %% Each call sends one request to all schedulers, for exactly the figures that it needs, and waits
-%% until each of them has answered: some ten microseconds on an idle node; a scheduler that runs a
-%% long native call answers after that. Nothing is stopped.
+%% until each of them has answered: about ten microseconds on an idle node. A scheduler that runs a
+%% long native call answers after that call. Nothing is stopped.
 -module(sonde_alloc).
 
 -export([memory/1, memory/2, fragmentation/1, cache_hit_rates/0,
@@ -53,17 +53,17 @@
 -type allocator() :: temp_alloc | eheap_alloc | binary_alloc | ets_alloc | driver_alloc
                    | sl_alloc | ll_alloc | fix_alloc | std_alloc.
 -type instance() :: non_neg_integer().
-%% 0 for threads that are no scheduler, else the scheduler's number.
+%% 0 for threads that are not schedulers, otherwise the number of the scheduler.
 -type moment() :: current | max.
 -type size() :: integer() | float().
-%% Bytes; a float where {@link set_unit/1} has chosen another unit.
+%% Bytes; a float if {@link set_unit/1} has set another unit.
 -type props() :: [tuple()].
 -type snapshot() :: {Memory :: [{atom(), non_neg_integer()}], [{{atom(), instance()}, props()}]}.
 %% `erlang:memory/0' and {@link allocators/0}.
 
 -type container() :: mbcs | sbcs.
 
-%% recon's: where its snapshots are found, ours must be.
+%% recon's key, so that both libraries find each other's snapshots.
 -define(SNAPSHOT, recon_alloc_snapshot).
 -define(UNIT, recon_alloc_unit).
 
@@ -78,7 +78,7 @@
 
 %% ---- figures
 
-%% @doc As {@link memory/2}, now.
+%% @doc Returns {@link memory/2} for `current'.
 %%
 %% ```
 %% 1> sonde_alloc:memory(usage).
@@ -91,18 +91,19 @@
 memory(Key) ->
     memory(Key, current).
 
-%% @doc The memory of all allocators, in bytes (see {@link set_unit/1}), now or at its maximum:
+%% @doc Returns the memory of all allocators, in bytes (see {@link set_unit/1}), now or at its
+%% maximum:
 %% <ul>
-%% <li>`used': in blocks, foreign blocks in the carriers of an allocator included</li>
+%% <li>`used': in blocks, including foreign blocks in the carriers of an allocator</li>
 %% <li>`allocated': in carriers, which is what the operating system gave</li>
-%% <li>`unused': `allocated' without `used'</li>
-%% <li>`usage': `used' divided by `allocated', 1.0 where there is nothing</li>
+%% <li>`unused': `allocated' minus `used'</li>
+%% <li>`usage': `used' divided by `allocated', 1.0 if nothing is allocated</li>
 %% <li>`allocated_types': `[{Allocator, Bytes}]', the carriers of each allocator, by name</li>
 %% <li>`allocated_instances': `[{Instance, Bytes}]', the carriers of each scheduler</li>
 %% </ul>
-%% From `erlang:system_info({allocator_sizes, _})', all of one call from one request. Unlike
+%% The source is `erlang:system_info({allocator_sizes, _})', one request for each call. Unlike
 %% `erlang:memory(total)', `used' has no literals, and nothing that lies outside of these
-%% allocators. Any other key, or keyword, raises `function_clause'.
+%% allocators. Any other key or keyword raises `function_clause'.
 %%
 %% ```
 %% 1> sonde_alloc:memory(allocated_types, current).
@@ -128,13 +129,13 @@ memory(allocated_types, When) ->
 memory(allocated_instances, When) ->
     carriers_by(2, position(When)).
 
-%% @doc How full the carriers of each instance are, the worst first: those where most bytes are
-%% unused. `sbcs_usage' and `mbcs_usage' are block size divided by carriers' size (1.0 where there
-%% is no carrier), the other figures are bytes (see {@link set_unit/1}).
+%% @doc Returns how full the carriers of each instance are; instances with most unused bytes come
+%% first. `sbcs_usage' and `mbcs_usage' are the size of the blocks divided by the size of the
+%% carriers (1.0 without carriers), the other figures are bytes (see {@link set_unit/1}).
 %%
-%% A low `mbcs_usage' now together with a high one at the `max' is memory that the allocator holds
-%% and cannot give back, since each carrier still has some block in it. From
-%% `erlang:system_info({allocator_sizes, _})'. Another keyword raises `function_clause'.
+%% A low `mbcs_usage' now and a high one at the `max' show memory that the allocator holds and
+%% cannot give back, since each carrier still has some block in it. The source is
+%% `erlang:system_info({allocator_sizes, _})'. Any other keyword raises `function_clause'.
 %%
 %% ```
 %% 1> hd(sonde_alloc:fragmentation(current)).
@@ -158,12 +159,13 @@ fullness(Key, {_, SCarriers} = Sbcs, {_, MCarriers} = Mbcs) ->
     MUsage = usage(Mbcs),
     {unused(SUsage, SCarriers) + unused(MUsage, MCarriers), Key, SUsage, MUsage, Sbcs, Mbcs}.
 
-%% @doc How often the cache of memory segments had what was asked for, for each scheduler, the one
-%% with most misses first. `calls' are all segments asked for since the node started, `hits' those
-%% that came from the cache, `hit_rate' is 1.0 where nothing was asked for. A low rate with many
-%% calls: the cache is too small (`+MMmcs').
+%% @doc Returns how often the cache of memory segments served a request, for each scheduler; the one
+%% with most misses comes first. `calls' are all requests for a segment since the node started,
+%% `hits' those that the cache served, `hit_rate' is 1.0 without calls. A low rate with many calls
+%% means that the cache is too small (`+MMmcs').
 %%
-%% From `erlang:system_info({allocator, mseg_alloc})'; `[]' where the system has no such segments.
+%% The source is `erlang:system_info({allocator, mseg_alloc})'; the result is `[]' if the system has
+%% no such segments.
 %%
 %% ```
 %% 1> sonde_alloc:cache_hit_rates().
@@ -182,10 +184,11 @@ hit_rate(Instance, {Hits, Calls} = Of) ->
     Rate = usage(Of),
     {unused(Rate, Calls), Instance, Rate, Hits, Calls}.
 
-%% @doc The mean size of a block of each allocator, in its multi-block and in its single-block
-%% carriers: bytes (see {@link set_unit/1}) as a float, 0 where there is no block. Sorted by name.
+%% @doc Returns the mean block size of each allocator, in its multi-block and in its single-block
+%% carriers: bytes (see {@link set_unit/1}) as a float, 0 without blocks. The result is sorted by
+%% name.
 %%
-%% From `erlang:system_info({allocator, _})'. Another keyword raises `function_clause'.
+%% The source is `erlang:system_info({allocator, _})'. Any other keyword raises `function_clause'.
 %%
 %% ```
 %% 1> sonde_alloc:average_block_sizes(current).
@@ -204,12 +207,12 @@ average_block_sizes(When) ->
     [{Allocator, [{mbcs, mean(Mbcs)}, {sbcs, mean(Sbcs)}]}
      || {Allocator, {Mbcs, Sbcs}} <- lists:sort(maps:to_list(Sums))].
 
-%% @doc How many blocks in single-block carriers there are for one in multi-block carriers, for each
-%% instance, the highest first: a float, 0 where there is none of either, `infinity' where there are
-%% only single-block ones. A high ratio: the threshold `+M<S>sbct' is low for what the node
-%% allocates, and each of these blocks needs a carrier of its own.
+%% @doc Returns the ratio of blocks in single-block carriers to blocks in multi-block carriers, for
+%% each instance, the highest first: a float, 0 without any blocks, `infinity' if there are only
+%% blocks in single-block carriers. A high ratio means that the threshold `+M<S>sbct' is low for
+%% what the node allocates; each of these blocks then needs a carrier of its own.
 %%
-%% From `erlang:system_info({allocator, _})'. Another keyword raises `function_clause'.
+%% The source is `erlang:system_info({allocator, _})'. Any other keyword raises `function_clause'.
 %%
 %% ```
 %% 1> hd(sonde_alloc:sbcs_to_mbcs(current)).
@@ -224,18 +227,18 @@ sbcs_to_mbcs(When) ->
 
 %% ---- everything
 
-%% @doc All that the emulator says of all its allocators, now, snapshot or not:
-%% `[{{Allocator, Instance}, Props}]'. `Props' is what `erlang:system_info({allocator, _})' gives,
-%% sorted, without `versions'. In the containers (`mbcs', `mbcs_pool', `sbcs') the blocks, which the
-%% emulator lists for each type, are summed:
+%% @doc Returns all that the emulator reports about all its allocators now, even if there is a
+%% snapshot: `[{{Allocator, Instance}, Props}]'. `Props' is the result of
+%% `erlang:system_info({allocator, _})', sorted, without `versions'. In the containers (`mbcs',
+%% `mbcs_pool', `sbcs') the blocks, which the emulator lists for each type, are summed:
 %% <ul>
-%% <li>`{blocks, Current, MaxSinceTheLastLook, Max}': their number (`{blocks, Current}' in a
-%%     pool); `{blocks_size, _, _, _}': their bytes</li>
+%% <li>`{blocks, Current, MaxSinceTheLastLook, Max}': their number (`{blocks, Current}' in a pool);
+%%     `{blocks_size, _, _, _}': their bytes</li>
 %% <li>`{foreign_blocks, [{Type, _}]}': those of other allocators, in carriers that came from a
 %%     pool</li>
 %% <li>`{raw_blocks, [{Type, _}]}': the emulator's own list</li>
 %% </ul>
-%% The first entry, `{{erts_mmap, 0}, _}', is as the emulator gives it.
+%% The first entry, `{{erts_mmap, 0}, _}', is that of the emulator.
 %%
 %% ```
 %% 1> [Key || {Key, _} <- sonde_alloc:allocators()].
@@ -247,10 +250,10 @@ allocators() ->
     All = [erts_mmap, sys_alloc, mseg_alloc | erlang:system_info(alloc_util_allocators)],
     [tidy(I) || I <- listed(ask(alloc_info, All))].
 
-%% @doc As {@link allocators/0}, or the snapshot, with the instances of each allocator taken
-%% together: `[{{Allocator, [Instance]}, Props}]', figures summed, the last allocator first. Options
+%% @doc Returns {@link allocators/0}, or the snapshot, with the instances of each allocator
+%% combined: `[{{Allocator, [Instance]}, Props}]', figures summed, the last allocator first. Options
 %% are those of the first instance; `blocks_size', `carriers_size' and `segments_size' are in the
-%% unit of {@link set_unit/1}. Anything else than `types' raises `function_clause'.
+%% unit of {@link set_unit/1}. Anything but `types' raises `function_clause'.
 %%
 %% ```
 %% 1> [Key || {Key, _} <- sonde_alloc:allocators(types)].
@@ -268,8 +271,8 @@ allocators(types) ->
 %% ---- snapshots
 
 %% @doc Keeps `erlang:memory()' and {@link allocators/0} in the process dictionary of the caller,
-%% for all calls that follow. Returns what was kept there before, or `undefined'. Where the node
-%% keeps no such figures (an allocator is switched off) the memory is `[]'.
+%% for all calls that follow. Returns the previous snapshot, or `undefined'. If the node has no such
+%% figures (an allocator is switched off), the memory is `[]'.
 %%
 %% ```
 %% 1> sonde_alloc:snapshot().
@@ -281,7 +284,7 @@ allocators(types) ->
 snapshot() ->
     put(?SNAPSHOT, now_()).
 
-%% @doc Forgets the caller's snapshot and returns it, or `undefined'.
+%% @doc Removes the caller's snapshot and returns it, or `undefined'.
 %%
 %% ```
 %% 1> {_Memory, _Allocators} = sonde_alloc:snapshot_clear().
@@ -290,8 +293,8 @@ snapshot() ->
 snapshot_clear() ->
     erase(?SNAPSHOT).
 
-%% @doc Prints the caller's snapshot (or `undefined') as a term and a full stop, as
-%% {@link snapshot_save/1} writes it.
+%% @doc Prints the caller's snapshot (or `undefined') as a term and a full stop, in the format of
+%% {@link snapshot_save/1}.
 %%
 %% ```
 %% 1> sonde_alloc:snapshot_print().
@@ -304,7 +307,7 @@ snapshot_clear() ->
 snapshot_print() ->
     io:format("~p.~n", [snapshot_get()]).
 
-%% @doc The caller's snapshot, `{erlang:memory(), Allocators}', or `undefined'.
+%% @doc Returns the caller's snapshot, `{erlang:memory(), Allocators}', or `undefined'.
 %%
 %% ```
 %% 1> {Memory, _Allocators} = sonde_alloc:snapshot_get().
@@ -313,8 +316,8 @@ snapshot_print() ->
 snapshot_get() ->
     get(?SNAPSHOT).
 
-%% @doc Writes the caller's snapshot to a file, or, where there is none, what is there now. Raises
-%% the reason (`enoent', `eacces') if it cannot be written.
+%% @doc Writes the caller's snapshot, or the present figures if there is none, to a file. Raises the
+%% reason (`enoent', `eacces') if the file cannot be written.
 %%
 %% ```
 %% 1> sonde_alloc:snapshot_save("/tmp/allocators").
@@ -327,9 +330,9 @@ snapshot_save(File) ->
         {error, Reason} -> error(Reason)
     end.
 
-%% @doc Makes the content of a file the caller's snapshot; returns what was kept there before, or
-%% `undefined'. The file is one that {@link snapshot_save/1} wrote, or recon did, or, from a node
-%% that has neither, this term and a full stop:
+%% @doc Makes the content of a file the caller's snapshot; returns the previous snapshot, or
+%% `undefined'. The file was written by {@link snapshot_save/1} or by recon; or it contains, from a
+%% node that has neither, this term and a full stop:
 %%
 %% ```
 %% {erlang:memory(),
@@ -337,9 +340,9 @@ snapshot_save(File) ->
 %%   || A <- erlang:system_info(alloc_util_allocators) ++ [sys_alloc, mseg_alloc]]}
 %% '''
 %%
-%% It is read by `file:consult/1', which makes the atoms that it finds: load files that you trust.
-%% What cannot be read raises `{badmatch, _}' (`{badmatch, {error, enoent}}'), a term that is no
-%% pair `{case_clause, _}'.
+%% `file:consult/1' reads it and makes the atoms that it finds: load only files that you trust. A
+%% file that cannot be read raises `{badmatch, _}' (`{badmatch, {error, enoent}}'), a term that is
+%% not a pair `{case_clause, _}'.
 %%
 %% ```
 %% 1> sonde_alloc:snapshot_load("/tmp/allocators").
@@ -358,9 +361,9 @@ snapshot_load(File) ->
 
 %% ---- units
 
-%% @doc The unit in which this process is told sizes from now on. Sizes become floats, but for
-%% `byte', the default. Returns the factor of the unit before, `undefined' for `byte'; anything
-%% else than the four raises `function_clause'.
+%% @doc Sets the unit of sizes in this process. Sizes become floats, except for `byte', the default.
+%% Returns the factor of the previous unit, `undefined' for `byte'; anything but the four units
+%% raises `function_clause'.
 %%
 %% ```
 %% 1> sonde_alloc:set_unit(megabyte).
@@ -382,7 +385,7 @@ in_unit(Bytes) ->
         Factor -> Bytes / Factor
     end.
 
-%% The sizes that recon too converts where they are parts of something.
+%% recon, too, converts these sizes where they are parts of a larger term.
 sizes_in_unit(Props) ->
     case get(?UNIT) of
         undefined -> Props;
@@ -409,21 +412,22 @@ snapshot_or_now() ->
 now_() ->
     {node_memory(), allocators()}.
 
-%% The emulator has no sum where one of its allocators is off.
+%% The emulator has no sum if one of its allocators is off.
 node_memory() ->
     try erlang:memory()
     catch error:notsup -> []
     end.
 
-%% The snapshot's instances of these allocators, or the node's, with no more than Call gives.
+%% The instances of these allocators in the snapshot, or on the node with only the figures of Call.
 instances(Call, Allocators) ->
     case snapshot_get() of
         undefined -> listed(ask(Call, Allocators));
         {_, All} -> [I || {{A, _}, _} = I <- All, lists:member(A, Allocators)]
     end.
 
-%% One request to the schedulers instead of one for each allocator. These two calls of module erlang
-%% are exported and not documented; system_info/1, which is, answers the same for one allocator.
+%% One request to the schedulers instead of one for each allocator. These two functions of module
+%% erlang are exported but not documented; the documented system_info/1 returns the same for one
+%% allocator.
 ask(Call, Allocators) ->
     try
         case Call of
@@ -437,7 +441,7 @@ ask(Call, Allocators) ->
 ask_one(alloc_sizes, Allocator) -> erlang:system_info({allocator_sizes, Allocator});
 ask_one(alloc_info, Allocator) -> erlang:system_info({allocator, Allocator}).
 
-%% `false' is an allocator that is switched off; erts_mmap has no instances.
+%% `false' marks an allocator that is switched off; erts_mmap has no instances.
 listed(Raw) ->
     lists:append([of_allocator(A, Info) || {A, Info} <- Raw, is_list(Info)]).
 
@@ -484,14 +488,14 @@ counted() ->
 position(current) -> ?CURRENT;
 position(max) -> ?MAX.
 
-%% The carriers in the pool are multi-block ones; of a maximum nobody keeps account there.
+%% The carriers in the pool are multi-block carriers; the emulator keeps no maximum for them.
 figures(Figure, mbcs, ?CURRENT, Props) ->
     figure(Figure, ?CURRENT, get_list(mbcs, Props))
         + figure(Figure, ?CURRENT, get_list(mbcs_pool, Props));
 figures(Figure, Kind, Pos, Props) ->
     figure(Figure, Pos, get_list(Kind, Props)).
 
-%% Of a container in recon's form, or as the emulator gives it.
+%% For a container in recon's form, or in that of the emulator.
 figure(blocks_size, Pos, Container) ->
     case lists:keyfind(blocks_size, 1, Container) of
         false -> of_types(size, Pos, get_list(blocks, Container));
@@ -541,7 +545,7 @@ totals(When) ->
 both(Figure, Pos, Props) ->
     figures(Figure, sbcs, Pos, Props) + figures(Figure, mbcs, Pos, Props).
 
-%% By the first or the second part of {Allocator, Instance}.
+%% Groups by the first or the second element of {Allocator, Instance}.
 carriers_by(Part, Pos) ->
     Sums = lists:foldl(fun({Key, Props}, Acc) ->
                                Size = both(carriers_size, Pos, Props),
@@ -554,7 +558,7 @@ plus({A, B}, {C, D}) -> {A + C, B + D}.
 
 pairs({A, B}, {C, D}) -> {plus(A, C), plus(B, D)}.
 
-%% recon's way to compute it, so that those who are equal come in the same order.
+%% Computed as in recon, so that equal rows come in the same order.
 unused(Usage, Whole) -> (1.0 - Usage) * Whole.
 
 usage({_, 0}) -> 1.0;
@@ -570,9 +574,9 @@ ratio({_, Sbcs}, {_, Mbcs}) -> Sbcs / Mbcs.
 worst(Rows) ->
     lists:reverse(lists:sort(Rows)).
 
-%% ---- the instances of an allocator taken together
+%% ---- the instances of an allocator combined
 
-%% The allocator that was met last comes first, and so does its instance, as in recon.
+%% As in recon, the last allocator comes first, and so does its last instance.
 merge({{Allocator, N}, Props}, Types) ->
     case lists:keytake(Allocator, 1, Types) of
         {value, {_, Ns, Sum}, Others} ->
@@ -584,7 +588,7 @@ merge({{Allocator, N}, Props}, Types) ->
 merge_props(New, Old) ->
     orddict:merge(fun merge_prop/3, Old, sorted(New)).
 
-%% recon has the parts of memkind in this order.
+%% recon lists the parts of memkind in this order.
 sorted(Props) ->
     lists:sort([case P of
                     {memkind, Parts} -> {memkind, lists:sort(Parts)};
@@ -601,7 +605,7 @@ merge_prop(mbcs_pool, Old, New) ->
 merge_prop(_, Old, _) -> % options, version, name
     Old.
 
-%% {Name, Giga, Rest}; the pool has plain figures too.
+%% {Name, Giga, Rest}; the pool also has plain figures.
 add_calls({Name, GigaA, A}, {Name, GigaB, B}) ->
     Sum = (GigaA + GigaB) * ?GIGA + A + B,
     {Name, Sum div ?GIGA, Sum rem ?GIGA};
@@ -609,7 +613,7 @@ add_calls(New, Old) ->
     add(New, Old).
 
 add({Tag, New}, {Tag, Old}) when is_list(New) -> {Tag, New ++ Old};
-add({segments_watermark, A}, {_, B}) -> {segments_watermark, max(A, B)}; % of each its own time
+add({segments_watermark, A}, {_, B}) -> {segments_watermark, max(A, B)}; % each at its own time
 add({Tag, A}, {Tag, B}) -> {Tag, A + B};
 add({Tag, A1, A2}, {Tag, B1, B2}) -> {Tag, A1 + B1, A2 + B2};
 add({Tag, A1, A2, A3}, {Tag, B1, B2, B3}) -> {Tag, A1 + B1, A2 + B2, A3 + B3}.

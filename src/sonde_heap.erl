@@ -1,9 +1,9 @@
-%% The heap of one process in a file, for Chrome, and what grew between two such files.
+%% @doc Writes the heap of one process into a file for Chrome, and compares two such files.
 %%
-%% A dump is a V8 heap snapshot (`.heapsnapshot'). In Chrome: Developer tools, Memory, Load. It then
-%% shows what holds what (Containment), what kind of thing takes most (Summary), who keeps a thing
-%% alive (Retainers), what would go if it went (Retained Size), and two dumps beside each other
-%% (Comparison).
+%% A dump is a V8 heap snapshot (`.heapsnapshot'). In Chrome, open Developer tools, Memory, Load.
+%% Chrome then shows which object holds which (Containment), which kind of object takes most
+%% (Summary), what keeps an object alive (Retainers), what would be freed with an object (Retained
+%% Size), and two dumps side by side (Comparison).
 -module(sonde_heap).
 
 -export([dump/2, dump/3]).
@@ -15,7 +15,7 @@
 -type error() :: busy | timeout | content_forbidden | content_sensitive | file:posix()
                | {heap_too_large, Words :: non_neg_integer(), Limit :: non_neg_integer()}
                | {native_off, Reason :: term()}.
-%% Path and Kind are as in the file.
+%% Path and Kind are those of the file.
 -type growth() :: {Path :: binary(), Kind :: binary(), CountDelta :: integer(),
                    BytesDelta :: integer()}.
 
@@ -25,31 +25,30 @@
 dump(Pid, File) ->
     dump(Pid, File, #{}).
 
-%% @doc Writes the heap of a local process into a new file, which only its owner can read: kinds,
-%% sizes, atoms and paths, and nothing else of what is on the heap. The process goes on meanwhile;
-%% it is not collected, and its heap is not copied.
+%% @doc Writes the heap of a local process into a new file that only its owner can read: kinds,
+%% sizes, atoms and paths, but no other content of the heap. The process continues to run; it is not
+%% collected, and its heap is not copied.
 %%
-%% `bytes' is the size of the file and `ms' the time it took, in milliseconds. `undefined': there
-%% is no such process (any more). Whatever goes wrong, no part of a file is left, unless the node
-%% itself goes down.
+%% `bytes' is the size of the file and `ms' the duration in milliseconds. `undefined': there is no
+%% such process. If the call fails, it leaves no part of a file, unless the node itself goes down.
 %%
 %% <dl>
-%% <dt>`force' (`false')</dt><dd>A file of this name is replaced, once the new one is complete.
+%% <dt>`force' (`false')</dt><dd>Replaces a file of the same name once the new one is complete.
 %%   Without it the error is `eexist'. A symbolic link is never followed.</dd>
 %% <dt>`values' (`false')</dt><dd>Adds previews of values. Where the environment of the application
-%%   has `{allow_content, false}' the answer is `{error, content_forbidden}', and of a sensitive
+%%   has `{allow_content, false}' the result is `{error, content_forbidden}', and for a sensitive
 %%   process `{error, content_sensitive}'.</dd>
-%% <dt>`max_nodes' (5000000)</dt><dd>Beyond it the smallest subtrees are folded into one node
-%%   each.</dd>
-%% <dt>`max_words' (1000000000)</dt><dd>A larger heap is `{error, {heap_too_large, Words,
+%% <dt>`max_nodes' (5000000)</dt><dd>Beyond this number the smallest subtrees are folded into one
+%%   node each.</dd>
+%% <dt>`max_words' (1000000000)</dt><dd>A larger heap returns `{error, {heap_too_large, Words,
 %%   Limit}}'.</dd>
 %% <dt>`timeout' (30000)</dt><dd>Milliseconds until `{error, timeout}'.</dd>
-%% <dt>`suspend' (`false')</dt><dd>Holds the process while it is read.</dd>
-%% <dt>`progress' (`false')</dt><dd>Draws a line of progress on the terminal.</dd>
+%% <dt>`suspend' (`false')</dt><dd>Suspends the process while it is read.</dd>
+%% <dt>`progress' (`false')</dt><dd>Draws a progress line on the terminal.</dd>
 %% </dl>
 %%
-%% The dump of a process with `process_flag(sensitive, true)' has kinds, sizes and paths, but neither
-%% atoms nor keys nor names of functions; then `content' is `sensitive'.
+%% The dump of a process with `process_flag(sensitive, true)' has kinds, sizes and paths, but no
+%% atoms, keys or names of functions; then `content' is `sensitive'.
 %%
 %% ```
 %% sonde_heap:dump(whereis(my_server), "/tmp/my_server.heapsnapshot").
@@ -69,28 +68,28 @@ options() ->
     sonde_look:options(#{force => sonde_opts:flag(false), values => sonde_opts:flag(false),
                          max_nodes => sonde_opts:positive(5000000)}).
 
-%% @doc What grew from one dump to the next, the largest growth in bytes first; what shrank comes
-%% last, with negative numbers.
+%% @doc Returns what grew from one dump to the next, the largest growth in bytes first; what shrank
+%% comes last, with negative numbers.
 %%
-%% `Path' is the way from a root to what is counted: `<<"dictionary / {key,cache} / [2]">>'. It has
-%% at most four steps; what lies deeper is counted at the end of them. Where one thing has more
-%% than 32 others, their places are not told apart (`[_]'), except for the keys of the dictionary.
-%% What can be reached in several ways is counted once, for the first in the file. `Kind' is what
-%% Chrome shows as the name. Sizes are bytes; what has no size of its own is not counted.
+%% `Path' is the path from a root to the counted objects: `<<"dictionary / {key,cache} / [2]">>'. It
+%% has at most four steps; deeper objects count at its last step. If one object has more than 32
+%% children, they share one step (`[_]'), except for the keys of the dictionary. An object that can
+%% be reached in several ways counts once, on the first path in the file. `Kind' is the name that
+%% Chrome shows. Sizes are bytes; an object without a size of its own does not count.
 %%
-%% Two dumps of any size are compared in bounded memory: 8 bytes for each node of one file, and at
-%% most 65536 paths and 100000 kinds in paths; what comes later counts for the path above it, and
-%% for the kind `<<"...">>'. It takes about a second for each million of nodes.
+%% The call compares two dumps of any size in bounded memory: 8 bytes for each node of one file, and
+%% at most 65536 paths and 100000 kinds in paths. Further objects count for the path above them, and
+%% for the kind `<<"...">>'. The call takes about a second for each million nodes.
 %%
-%% A file that is no dump is `{error, {bad_snapshot, {File, Why}}}'; one that cannot be read,
-%% `{error, FileError}'.
+%% For a file that is not a dump it returns `{error, {bad_snapshot, {File, Why}}}', for a file that
+%% cannot be read `{error, FileError}'.
 -spec diff(file:name_all(), file:name_all()) ->
           [growth()] | {error, file:posix() | {bad_snapshot, {file:name_all(), Why :: atom()}}}.
 diff(FileA, FileB) ->
     Names = [name(FileA), name(FileB)],
     sonde_helper:call(fun(Caller) -> sonde_heap_diff:diff(Names, Caller) end).
 
-%% As file:open/2 takes it, or badarg.
+%% A name that file:open/2 accepts, or badarg.
 name(File) ->
     Name = try filename:flatten(File) catch error:_ -> error(badarg) end,
     case file:read_link_info(Name, [raw]) of

@@ -1,22 +1,22 @@
-%% @doc The parts that the calls of {@link sonde} are made of, for tools that put them together in
-%% their own way: names to pids, lists of values of all processes, ports and sockets, samples in
-%% time, the largest of a list. The functions, their arguments and their results are those of
+%% @doc The parts of which the calls of {@link sonde} are made, for tools that combine them in their
+%% own way: names to pids, lists of values of all processes, ports and sockets, samples over time,
+%% the largest rows of a list. The functions, their arguments and their results are those of
 %% `recon_lib'.
 %%
 %% <ul>
-%% <li>Of processes: {@link proc_attrs/1}, {@link proc_attrs/2}, {@link fold_processes/2},
-%%     {@link binary_memory/1}</li>
-%% <li>Of ports and sockets: {@link port_list/1}, {@link port_list/2}, {@link inet_attrs/1},
-%%     {@link inet_attrs/2}</li>
-%% <li>In time: {@link sample/2}, {@link sliding_window/2}, {@link time_map/5},
-%%     {@link time_fold/6}, {@link scheduler_usage_diff/2}</li>
-%% <li>Of lists: {@link sublist_top_n_attrs/2}, {@link count/1}</li>
-%% <li>What a person types for a process or a port: {@link term_to_pid/1},
-%%     {@link triple_to_pid/3}, {@link term_to_port/1}</li>
+%% <li>Processes: {@link proc_attrs/1}, {@link proc_attrs/2}, {@link fold_processes/2}, {@link
+%%     binary_memory/1}</li>
+%% <li>Ports and sockets: {@link port_list/1}, {@link port_list/2}, {@link inet_attrs/1}, {@link
+%%     inet_attrs/2}</li>
+%% <li>Time: {@link sample/2}, {@link sliding_window/2}, {@link time_map/5}, {@link time_fold/6},
+%%     {@link scheduler_usage_diff/2}</li>
+%% <li>Lists: {@link sublist_top_n_attrs/2}, {@link count/1}</li>
+%% <li>Notations of a process or a port: {@link term_to_pid/1}, {@link triple_to_pid/3}, {@link
+%%     term_to_port/1}</li>
 %% </ul>
 %%
-%% Nothing here reads natively: who wants the largest of all processes asks
-%% {@link sonde:proc_count/2}, which does not ask every process.
+%% Nothing here reads natively. For the largest of all processes use {@link sonde:proc_count/2},
+%% which does not ask every process.
 -module(sonde_lib).
 
 -export([proc_attrs/1, proc_attrs/2, fold_processes/2, binary_memory/1,
@@ -31,9 +31,9 @@
 -type pid_term() :: pid() | atom() | string() | binary() | {global, term()}
                   | {via, module(), term()}
                   | {non_neg_integer(), non_neg_integer(), non_neg_integer()}.
-%% A pid, or what stands for one: a registered name, `"<0.12.0>"', `<<"<0.12.0>">>', `{0, 12, 0}'.
+%% A pid or a notation of one: a registered name, `"<0.12.0>"', `<<"<0.12.0>">>', `{0, 12, 0}'.
 -type port_term() :: port() | atom() | string() | non_neg_integer().
-%% A port, or what stands for one: a registered name, `"#Port<0.12>"', `12'.
+%% A port or a notation of one: a registered name, `"#Port<0.12>"', `12'.
 -type inet_attr() :: cnt | oct | inet:stat_option() | atom().
 %% `cnt' and `oct' are packets and octets in both directions.
 -type inet_row() :: {port(), Sum :: non_neg_integer(), [{inet:stat_option(), integer()}]}.
@@ -46,11 +46,12 @@
 
 %% ---- processes
 
-%% @doc `{Pid, Value, Attrs}' for all processes but the caller, as `processes/0' lists them. Takes
-%% the attributes of {@link sonde:proc_count/2}, and gives its rows, all of them. Every process is
-%% asked by `process_info/2', and there is a row for each in the caller's memory.
+%% @doc Returns `{Pid, Value, Attrs}' for all processes but the caller, in the order of
+%% `processes/0'. Takes the attributes of {@link sonde:proc_count/2} and returns its rows, for all
+%% processes. The call asks every process by `process_info/2', and keeps a row for each in the
+%% caller's memory.
 %%
-%% Raises `badarg' for what is not an attribute.
+%% Raises `badarg' if the argument is not an attribute.
 %%
 %% ```
 %% 1> sonde_lib:proc_attrs(message_queue_len).
@@ -65,9 +66,9 @@ proc_attrs(Attr) ->
     [row(Attr, Pid, Info) || Pid <- processes(), Pid =/= Self,
                              [_ | _] = Info <- [process_info(Pid, Items)]].
 
-%% @doc The row of one process, which may be the caller; `{error, undefined}' if it is dead. Only a
-%% pid will do: for names there is {@link term_to_pid/1}. Raises `badarg' for what is not an
-%% attribute or not a pid of this node.
+%% @doc Returns the row of one process, which may be the caller; `{error, undefined}' if it is dead.
+%% Takes a pid only; {@link term_to_pid/1} translates names. Raises `badarg' for an invalid
+%% attribute, or for a term that is not a pid of this node.
 %%
 %% ```
 %% 1> sonde_lib:proc_attrs(memory, whereis(init)).
@@ -86,9 +87,9 @@ row(Attr, Pid, [{_, Value}, {registered_name, []} | Calls]) ->
 row(Attr, Pid, [{_, Value}, {registered_name, Name} | Calls]) ->
     {Pid, sonde_attr:value(Attr, Value), [Name | Calls]}.
 
-%% @doc Calls `Fun(Pid, Acc)' for each process, the caller included, and returns the last `Acc'.
-%% From OTP 28 on the processes are iterated over, so no list of all of them is made; one that was
-%% born meanwhile may be missed.
+%% @doc Calls `Fun(Pid, Acc)' for each process, including the caller, and returns the last `Acc'.
+%% From OTP 28 on it uses an iterator and makes no list of all processes; it may miss a process that
+%% starts meanwhile.
 %%
 %% ```
 %% 1> sonde_lib:fold_processes(fun(_, N) -> N + 1 end, 0).
@@ -101,7 +102,7 @@ fold_processes(Fun, Acc) ->
         false -> lists:foldl(Fun, Acc, processes())
     end.
 
-%% The module is a variable because releases before 28 do not have these functions.
+%% The module is a variable because these functions do not exist before OTP 28.
 fold_iterator(Erlang, Fun, Acc) ->
     fold_next(Erlang, Fun, Acc, Erlang:processes_next(Erlang:processes_iterator())).
 
@@ -110,8 +111,8 @@ fold_next(Erlang, Fun, Acc, {Pid, Iterator}) ->
 fold_next(_Erlang, _Fun, Acc, none) ->
     Acc.
 
-%% @doc Bytes of the binaries in `process_info(Pid, binary)': the sum of the second elements. A
-%% binary that is there twice counts twice.
+%% @doc Returns the bytes of the binaries in `process_info(Pid, binary)': the sum of the second
+%% elements. A binary that is listed twice counts twice.
 %%
 %% ```
 %% 1> sonde_lib:binary_memory([{94230314959296, 103, 2}, {94230314959312, 1000, 1}]).
@@ -124,8 +125,9 @@ binary_memory(Binaries) ->
 
 %% ---- ports and sockets
 
-%% @doc `{Port, Value}' for each port: an item of `erlang:port_info/2', in its unit. For
-%% `registered_name', only ports that have one. Raises `badarg' for what is not an item.
+%% @doc Returns `{Port, Value}' for each port: an item of `erlang:port_info/2', in its unit. For
+%% `registered_name' it returns only ports that have a name. Raises `badarg' if `Item' is not an
+%% item.
 %%
 %% ```
 %% 1> sonde_lib:port_list(name).
@@ -135,7 +137,8 @@ binary_memory(Binaries) ->
 port_list(Item) ->
     [{Port, Value} || Port <- erlang:ports(), {_, Value} <- [erlang:port_info(Port, Item)]].
 
-%% @doc The ports of which `Item' is `Value'; else as {@link port_list/1}.
+%% @doc Returns the ports whose `Item' is `Value'. Raises `badarg' if `Item' is not an item of
+%% `erlang:port_info/2'.
 %%
 %% ```
 %% 1> sonde_lib:port_list(name, "tcp_inet").
@@ -145,9 +148,10 @@ port_list(Item) ->
 port_list(Item, Value) ->
     [Port || {Port, V} <- port_list(Item), V =:= Value].
 
-%% @doc `{Port, Sum, Values}' for each port of TCP, UDP or SCTP: the values of `inet:getstat/2' and
-%% their sum. Ports that do not know `Attr' are left out, so for what is not an attribute the
-%% result is `[]'. Sockets of the `socket' module are not ports: see {@link sonde:sockets/0}.
+%% @doc Returns `{Port, Sum, Values}' for each port of TCP, UDP or SCTP: the values of
+%% `inet:getstat/2' and their sum. A port that does not know `Attr' is left out, so for an invalid
+%% attribute the result is `[]'. Sockets of the `socket' module are not ports: {@link
+%% sonde:sockets/0} returns them.
 %%
 %% ```
 %% 1> sonde_lib:inet_attrs(oct).
@@ -159,8 +163,8 @@ inet_attrs(Attr) ->
             lists:member(Driver, ["tcp_inet", "udp_inet", "sctp_inet"]),
             {ok, Row} <- [inet_attrs(Attr, Port)]].
 
-%% @doc The row of one port, or `{error, einval}' if it is closed, is no socket, or does not know
-%% `Attr'.
+%% @doc Returns the row of one port, or `{error, einval}' if it is closed, is not a socket, or does
+%% not know `Attr'.
 %%
 %% ```
 %% 1> {ok, Socket} = gen_udp:open(0), sonde_lib:inet_attrs(send_oct, Socket).
@@ -179,8 +183,8 @@ inet_keys(Attr) -> [Attr].
 
 %% ---- time
 
-%% @doc What `Fun()' returns now and in `Ms' milliseconds. Raises `timeout_value' if `Ms' is no
-%% time.
+%% @doc Calls `Fun()' now and after `Ms' milliseconds, and returns both results. Raises
+%% `timeout_value' if `Ms' is not a timeout.
 %%
 %% ```
 %% 1> sonde_lib:sample(1000, fun() -> erlang:memory(total) end).
@@ -192,9 +196,10 @@ sample(Ms, Fun) ->
     ok = timer:sleep(Ms),
     {First, Fun()}.
 
-%% @doc What changed between two lists of `{Key, Value, Other}': the difference of the values for a
-%% key that is in both, the value itself for a key that is in one; `Other' is that of the last list
-%% where the key is there. In no order. Raises `badarith' where values of both lists are no numbers.
+%% @doc Returns what changed between two lists of `{Key, Value, Other}': the difference of the
+%% values for a key in both lists, the value itself for a key in one list. `Other' is that of the
+%% last list if the key is there. The result has no order. Raises `badarith' if values of a key in
+%% both lists are not numbers.
 %%
 %% ```
 %% 1> sonde_lib:sliding_window([{a, 1, x}, {b, 2, x}], [{a, 5, y}, {c, 7, y}]).
@@ -212,8 +217,9 @@ sliding_window(First, Last) ->
                         end, Before, [Row || {_, _, _} = Row <- Last]),
     [{Key, Value, Other} || {Key, {Value, Other}} <- maps:to_list(After)].
 
-%% @doc A list of `N' results: `{Result, NewState} = Fun(State)', then a sleep of `Ms' milliseconds,
-%% and what is listed is `MapFun(Result)'. A negative `N' goes on until something fails.
+%% @doc Returns a list of `N' results. For each it calls `{Result, NewState} = Fun(State)', adds
+%% `MapFun(Result)' to the list, and sleeps for `Ms' milliseconds. A negative `N' goes on until a
+%% call fails.
 %%
 %% ```
 %% 1> sonde_lib:time_map(3, 100, fun(I) -> {I * I, I + 1} end, 1, fun(X) -> -X end).
@@ -228,8 +234,8 @@ time_map(N, Ms, Fun, State, MapFun) ->
     ok = timer:sleep(Ms),
     [MapFun(Result) | time_map(N - 1, Ms, Fun, Next, MapFun)].
 
-%% @doc Folds over `N' results: a sleep of `Ms' milliseconds, then `{Result, NewState} =
-%% Fun(State)', then `FoldFun(Result, Acc)'. A negative `N' goes on until something fails.
+%% @doc Folds over `N' results. For each it sleeps for `Ms' milliseconds, calls `{Result, NewState}
+%% = Fun(State)', then `FoldFun(Result, Acc)'. A negative `N' goes on until a call fails.
 %%
 %% ```
 %% 1> sonde_lib:time_fold(3, 100, fun(I) -> {I * I, I + 1} end, 1, fun erlang:'+'/2, 0).
@@ -245,9 +251,10 @@ time_fold(N, Ms, Fun, State, FoldFun, Acc) ->
     NewAcc = FoldFun(Result, Acc),
     time_fold(N - 1, Ms, Fun, Next, FoldFun, NewAcc).
 
-%% @doc Which part of the time between two results of `erlang:statistics(scheduler_wall_time)' each
-%% scheduler was at work, from 0.0 to 1.0; 0.0 if no time has passed. `undefined' if one of them is,
-%% that is, if it was not measured. Raises `function_clause' if they are not of the same schedulers.
+%% @doc Returns the part of the time between two results of `erlang:statistics(scheduler_wall_time)'
+%% during which each scheduler worked, from 0.0 to 1.0; 0.0 if no time has passed. Returns
+%% `undefined' if one of them is `undefined', because the time was not measured. Raises
+%% `function_clause' if they are not of the same schedulers.
 %%
 %% ```
 %% 1> sonde_lib:scheduler_usage_diff([{1, 0, 0}, {2, 5, 10}], [{1, 5, 10}, {2, 5, 10}]).
@@ -268,13 +275,13 @@ usage({{Id, Active1, Total1}, {Id, Active2, Total2}}) ->
 
 %% ---- lists
 
-%% @doc The `N' largest of a list of `{Key, Value, Attrs}', largest first: by the value, for equal
-%% values by the key, and of those that are equal in both, the ones that were seen first, themselves
-%% in descending order. Keys, values and attributes are any terms. No more than `N' are kept while
-%% looking.
+%% @doc Returns the `N' largest of a list of `{Key, Value, Attrs}', largest first: by value, for
+%% equal values by key. Of rows that are equal in both, it keeps those that come first in the list,
+%% and returns them in descending order. Keys, values and attributes are any terms. The call keeps
+%% at most `N' rows while it reads the list.
 %%
-%% 0 gives `[]', a negative `N' all. Raises `badarith' if `N' is no number, `function_clause' for
-%% what is no triple.
+%% `N' = 0 returns `[]', a negative `N' returns all rows. Raises `badarith' if `N' is not a number,
+%% `function_clause' if a row is not a triple.
 %%
 %% ```
 %% 1> sonde_lib:sublist_top_n_attrs([{a, 1, []}, {b, 5, []}, {c, 3, []}], 2).
@@ -292,7 +299,7 @@ largest([], Best) ->
 largest([{Key, Value, _} = Row | Rows], Best) ->
     largest(Rows, sonde_largest:add({Value, Key}, Row, Best)).
 
-%% @doc How often each term is in the list: `{Term, N}', in no order.
+%% @doc Returns how often each term is in the list: `{Term, N}', in no order.
 %%
 %% ```
 %% 1> sonde_lib:count([a, b, a]).
@@ -303,14 +310,13 @@ count(Terms) ->
     Add = fun(Term, Counts) -> maps:update_with(Term, fun(N) -> N + 1 end, 1, Counts) end,
     maps:to_list(lists:foldl(Add, #{}, Terms)).
 
-%% ---- what people type
+%% ---- notations
 
-%% @doc The pid that is meant: by a pid, a registered name, `"<0.12.0>"' or `<<"<0.12.0>">>',
-%% `{0, 12, 0}', `{global, Name}' or `{via, Module, Name}'. A name that nobody has gives
-%% `undefined'.
+%% @doc Returns the pid for a pid, a registered name, `"<0.12.0>"', `<<"<0.12.0>">>', `{0, 12, 0}',
+%% `{global, Name}' or `{via, Module, Name}'; `undefined' for a name that is not registered.
 %%
-%% Raises `function_clause' for what cannot be one (a string must begin with `"<0."'), `badarg' for
-%% what looks like one and is none, `undef' if there is no such `Module'.
+%% Raises `function_clause' for a term that cannot denote a process (a string must begin with
+%% `"<0."'), `badarg' for an invalid notation, `undef' if there is no such `Module'.
 %%
 %% ```
 %% 1> sonde_lib:term_to_pid("<0.0.0>").
@@ -325,7 +331,7 @@ term_to_pid({global, Name}) -> global:whereis_name(Name);
 term_to_pid({via, Module, Name}) -> Module:whereis_name(Name);
 term_to_pid({A, B, C}) when is_integer(A), is_integer(B), is_integer(C) -> triple_to_pid(A, B, C).
 
-%% @doc The pid that is shown as `<A.B.C>'. Raises `badarg' if there can be none.
+%% @doc Returns the pid that is shown as `<A.B.C>'. Raises `badarg' if no such pid can exist.
 %%
 %% ```
 %% 1> sonde_lib:triple_to_pid(0, 12, 0).
@@ -336,10 +342,10 @@ triple_to_pid(A, B, C) ->
     list_to_pid("<" ++ integer_to_list(A) ++ "." ++ integer_to_list(B) ++ "."
                 ++ integer_to_list(C) ++ ">").
 
-%% @doc The port that is meant: by a port, a registered name, `"#Port<0.12>"', or `12'. A name that
-%% nobody has gives `undefined'; a name may also be a process's.
+%% @doc Returns the port for a port, a registered name, `"#Port<0.12>"' or `12'; `undefined' for a
+%% name that is not registered. The result for the name of a process is its pid.
 %%
-%% Raises `function_clause' for what cannot be one, `badarg' for what looks like one and is none.
+%% Raises `function_clause' for a term that cannot denote a port, `badarg' for an invalid notation.
 %%
 %% ```
 %% 1> sonde_lib:term_to_port(12).

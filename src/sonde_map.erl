@@ -1,13 +1,14 @@
-%% @doc Labels for maps, and which of their fields are shown, in what {@link sonde_trace} prints:
-%% recon's `recon_map'.
+%% @doc Labels maps, and selects which of their fields {@link sonde_trace} prints, like recon's
+%% `recon_map'.
 %%
 %% <ul>
 %% <li>Show a few fields of some maps, or none? {@link limit/3}</li>
-%% <li>What was said so far? {@link list/0}</li>
-%% <li>Take it back? {@link remove/1}, {@link clear/0}</li>
+%% <li>Which definitions are there? {@link list/0}</li>
+%% <li>Remove them? {@link remove/1}, {@link clear/0}</li>
 %% </ul>
-%% What is said holds for the node, until {@link clear/0}. It is kept in the table `sonde_map',
-%% which any first call but {@link is_active/0}, {@link clear/0} and {@link process_map/1} makes.
+%% Definitions are valid on the whole node until {@link clear/0}. They are kept in the table
+%% `sonde_map', which the first call creates, unless it is {@link is_active/0}, {@link clear/0} or
+%% {@link process_map/1}.
 %%
 %% ```
 %% 1> sonde_map:limit(session, #{type => session}, [user, <<"ip">>]).
@@ -23,22 +24,22 @@
 
 -type label() :: atom().
 -type pattern() :: map() | fun((map()) -> boolean()).
-%% A map matches if it has all the fields of the pattern, with these very values.
+%% A map matches if it has all fields of the pattern, with the same values.
 -type limit() :: all | none | key() | [term()].
-%% What is hidden: everything, nothing, everything but these fields.
+%% Hides everything, nothing, or everything but these fields.
 -type key() :: atom() | binary().
 
 -define(TABLE, ?MODULE).
 
-%% @doc From now on a map that matches `Pattern' is called `Label', and has only the fields of
-%% `Limit'; `all' hides all of them, `none' hides none. If more than one pattern matches, the one
-%% whose label is first in term order counts. What was said for this label before is replaced.
+%% @doc From now on, shows a map that matches `Pattern' under the name `Label', with only the fields
+%% of `Limit'; `all' hides all fields, `none' hides none. If more than one pattern matches, the
+%% label that is first in term order counts. Replaces an earlier definition of this label.
 %%
-%% A map as the pattern is compared field by field with `=:=' (`_' is a value like others); a fun
-%% says of a map `true' or `false'.
+%% A pattern that is a map is compared field by field with `=:=' (`_' is an ordinary value); a
+%% pattern that is a fun takes a map and returns `true' or `false'.
 %%
-%% Raises `function_clause' if the label is no atom, the pattern no map and no fun of one argument,
-%% or the limit is not one.
+%% Raises `function_clause' if the label is not an atom, the pattern is neither a map nor a fun of
+%% one argument, or the limit is invalid.
 %%
 %% ```
 %% 1> sonde_map:limit(big, fun(M) -> map_size(M) > 100 end, all).
@@ -57,7 +58,7 @@ fields(Keys) when length(Keys) >= 0 -> Keys.
 store(Row) ->
     with(fun(Table) -> true = ets:insert(Table, Row), ok end).
 
-%% @doc Forgets what was said for a label. `true', also if nothing was.
+%% @doc Removes the definition of a label. Returns `true', also if there was none.
 %%
 %% ```
 %% 1> sonde_map:remove(big).
@@ -67,7 +68,7 @@ store(Row) ->
 remove(Label) ->
     with(fun(Table) -> ets:delete(Table, Label) end).
 
-%% @doc What was said for `Label' holds for `NewLabel', whatever was said for that one before.
+%% @doc Moves the definition of `Label' to `NewLabel', and replaces any definition of `NewLabel'.
 %%
 %% ```
 %% 1> sonde_map:rename(session, 'WebSession').
@@ -82,7 +83,7 @@ rename(Label, NewLabel) ->
                  end
          end).
 
-%% @doc Prints what was said, in the order in which patterns are tried.
+%% @doc Prints the definitions, in the order in which patterns are tried.
 %%
 %% ```
 %% 1> sonde_map:list().
@@ -101,21 +102,23 @@ list() ->
                   end, Rows),
     io:format("~n").
 
-%% @doc Forgets everything that was said.
+%% @doc Removes all definitions.
 -spec clear() -> ok.
 clear() ->
     sonde_ets_owner:drop(?TABLE).
 
-%% @doc Whether anything is kept: whether {@link process_map/1} can be asked.
+%% @doc Returns whether the table of definitions exists, so whether {@link process_map/1} can be
+%% called.
 -spec is_active() -> boolean().
 is_active() ->
     sonde_ets_owner:is_there(?TABLE).
 
-%% @doc The map as it is to be shown: `{Label, Trimmed}' if a pattern matches, else the map itself.
-%% Trimmed is the map with those fields alone that are shown, in any case a part of the map.
+%% @doc Returns the map as it is shown: `{Label, Trimmed}' if a pattern matches, otherwise the map
+%% itself. `Trimmed' is the map with only the fields that are shown.
 %%
-%% Raises `badarg' if nothing is kept (see {@link is_active/0}), `{badmap, _}' for what is no map,
-%% and what a pattern that is a fun raises; `{case_clause, _}' if it does not return a boolean.
+%% Raises `badarg' if there is no table (see {@link is_active/0}), `{badmap, _}' if the argument is
+%% not a map, the exception of a pattern that is a fun, and `{case_clause, _}' if such a fun does
+%% not return a boolean.
 %%
 %% ```
 %% 1> sonde_map:process_map(#{a => 1}).

@@ -1,4 +1,4 @@
-%% @doc Results of sonde, and of recon's shape, as tables for people.
+%% @doc Prints results of sonde, and results of the same shape as those of recon, as tables.
 %%
 %% A table's columns are as wide as they must be, and the last ones give way where the line is too
 %% short; values are in human units where their key tells the unit: `memory', `binary_memory',
@@ -27,7 +27,7 @@
 -define(MOST_SLICES, 5).      % of one binary
 -define(MOST_KEYS, 1000).     % of a map that is shown as a table
 
-%% @doc As {@link print/2}, to the group leader.
+%% @doc Calls {@link print/2} with the default options, which print to the group leader.
 %%
 %% ```
 %% 1> sonde_print:print(sonde:proc_count(memory, 2)).
@@ -43,19 +43,19 @@ print(Result) ->
 %% @doc Prints a result: rows `{What, Value, Attrs}' as a table with a column for each attribute,
 %% lists of pairs and maps as two columns, the rows of {@link sonde:heap_top/2} with their paths as
 %% text, those of {@link sonde:bin_holders/2} with the holders that have most references, the map of
-%% {@link sonde:heap/1} and the slices of {@link sonde:bin_slices/1} as tables, results of
-%% several parts one after the other, each under its name, any other term as `~p' does. Never raises
-%% for a term; large ones are cut.
+%% {@link sonde:heap/1} and the slices of {@link sonde:bin_slices/1} as tables, results of several
+%% parts one after the other, each under its name, any other term as `~p' does. Never raises an
+%% exception for a term; large terms are cut.
 %%
 %% Options:
 %% <ul>
-%% <li>`width': no line has more characters (20 to 10000; default: the columns of the device if it
-%%     has some, else 80). What is too long ends with `..'; columns that had no room are named below
-%%     the table</li>
-%% <li>`color': `always', `never', or `auto' (default): if the device is a terminal, `NO_COLOR' is
-%%     not set and `TERM' is not `dumb'</li>
-%% <li>`device': where to (default `standard_io', the group leader). Characters that its encoding
-%%     does not have, and all that could control a terminal, are escaped</li>
+%% <li>`width': the largest number of characters in a line (20 to 10000; default: the columns of the
+%%     device if it has some, otherwise 80). Text that is too long ends with `..'; columns without
+%%     room are named below the table</li>
+%% <li>`color': `always', `never', or `auto' (default): colour if the device is a terminal,
+%%     `NO_COLOR' is not set and `TERM' is not `dumb'</li>
+%% <li>`device': where to print (default `standard_io', the group leader). Characters that its
+%%     encoding does not have, and all characters that could control a terminal, are escaped</li>
 %% </ul>
 %% Raises `badarg' for an unknown option, or a bad value of one.
 %%
@@ -123,7 +123,7 @@ first(N, [Line | Lines]) when N > 0 ->
 first(_, Lines) ->
     {[], Lines}.
 
-%% ---- blocks, with an empty line between them
+%% ---- blocks, separated by an empty line
 
 lines({titled, Title, Block}, Style) ->
     [title(Title, Style) | lines(Block, Style)];
@@ -153,7 +153,7 @@ parts(Line, Width) ->
         false -> [string:slice(Line, 0, Width) | parts(Rest, Width)]
     end.
 
-%% ---- what it is
+%% ---- the kind of result
 
 blocks({error, Why}) ->
     [{error, Why}];
@@ -215,16 +215,16 @@ kinds() ->
 is_pair(Term) ->
     is_tuple(Term) andalso tuple_size(Term) =:= 2.
 
-%% A list of `{atom(), term()}', and not the empty one.
+%% A non-empty list of `{atom(), term()}'.
 is_props(List) ->
     is_list(List) andalso List =/= []
         andalso all(fun({Key, _}) -> is_atom(Key); (_) -> false end, List).
 
-%% Of recon's remote_load and rpc: `{Results, BadNodes}'.
+%% The result of recon's remote_load and rpc: `{Results, BadNodes}'.
 is_loaded(Results) ->
     all(fun({Key, _}) -> lists:member(Key, [module, error, badrpc]); (_) -> false end, Results).
 
-%% Nothing says that a list is proper.
+%% The list may be improper.
 all(Is, [Term | Terms]) -> Is(Term) andalso all(Is, Terms);
 all(_, Tail) -> Tail =:= [].
 
@@ -240,7 +240,7 @@ map(Map) when map_size(Map) > 0, map_size(Map) =< ?MOST_KEYS ->
 map(Map) ->
     [{term, Map}].
 
-%% ---- things of a heap, from sonde:heap_top/2
+%% ---- objects of a heap, from sonde:heap_top/2
 
 is_thing(#{path := Path, retained := _, self := _, kind := _, preview := _}) -> is_list(Path);
 is_thing(_) -> false.
@@ -260,7 +260,7 @@ things(Things) ->
 preview(Text) when is_binary(Text) -> Text;
 preview(Atom) -> atom_to_list(Atom).
 
-%% ---- one heap, from sonde:heap/1: all its numbers are bytes, but for how many there are of a kind
+%% ---- one heap, from sonde:heap/1: all its numbers are bytes, except the counts of the histogram
 
 is_kind({_, Count, Bytes}) -> is_integer(Count) andalso is_integer(Bytes);
 is_kind(_) -> false.
@@ -313,7 +313,7 @@ sliced(Binaries) ->
               || {Id, Size, Refc, Parts} <- Binaries]}
     end.
 
-%% Each byte once: slices may overlap.
+%% Counts each byte once: slices may overlap.
 seen(Parts) ->
     {Seen, _} = lists:foldl(fun({Start, End}, {Sum, To}) ->
                                     {Sum + max(0, End - max(Start, To)), max(To, End)}
@@ -327,7 +327,8 @@ parts_text(Parts, Unicode) ->
 
 %% ---- all binary memory, from sonde:bin_account/0
 
-%% The parts in the order in which they add up. Elsewhere an `error' is no number of bytes.
+%% The parts in the order in which they add up. In other results an `error' is not a number of
+%% bytes.
 account(Account) ->
     First = [total, exclusive, shared, ets, queues, literals, mixed, resources, elsewhere, overhead,
              unseen, unused],
@@ -342,14 +343,14 @@ in_account(error) -> bytes;
 in_account(sampled) -> usage;
 in_account(Key) -> Key.
 
-%% ---- who holds which binary, from sonde:bin_holders/2 and sonde:bin_holder/1
+%% ---- holders of binaries, from sonde:bin_holders/2 and sonde:bin_holder/1
 
 is_holder(#{id := _, size := _, refc := _, holders := Holders, elsewhere := _}) ->
     all(fun({_, References, _}) -> is_integer(References); (_) -> false end, Holders);
 is_holder(_) ->
     false.
 
-%% All holders of one binary are a long line: those with most references are shown.
+%% All holders of one binary would make a long line: show those with most references.
 holders(Binaries) ->
     fun(#{unicode := Unicode}) ->
             {["id", "size", "refc", "elsewhere", "holders", "most references"],
@@ -372,7 +373,7 @@ holder_text({Holder, 1, _}, Unicode) -> cell_text(holder, Holder, Unicode);
 holder_text({Holder, References, _}, Unicode) ->
     [cell_text(holder, Holder, Unicode), " x ", cell_text(references, References, Unicode)].
 
-%% It is there to be copied.
+%% An id is there to be copied, so it has no separators.
 integer_text(Id, _) when is_integer(Id), Id >= 0, Id < 1 bsl 64 -> integer_to_list(Id);
 integer_text(Id, Unicode) -> cell_text(id, Id, Unicode).
 
@@ -413,7 +414,7 @@ is_row(_) -> false.
 is_attr({Key, _}) -> is_atom(Key);
 is_attr(Name) -> is_atom(Name) orelse is_binary(Name).
 
-%% `Value' names the values, which are in its unit.
+%% `Value' is the key of the values, which gives their unit.
 rows(Value, Rows) ->
     Known = [{What, V, attrs(Attrs)} || {What, V, Attrs} <- Rows],
     Keys = keys(Known),
@@ -440,7 +441,7 @@ attr(Key, Attrs, Cell) ->
         false -> none
     end.
 
-%% As they come; a name comes first.
+%% Keys in the order of their first occurrence; a name comes first.
 keys(Rows) ->
     Keys = lists:foldl(fun({_, _, Attrs}, Ks) -> lists:foldl(fun key/2, Ks, Attrs) end, [], Rows),
     [name || lists:member(name, Keys)] ++ lists:delete(name, lists:reverse(Keys)).
@@ -459,7 +460,7 @@ what(Rows) ->
         _ -> what
     end.
 
-%% `{Key, Processes, [{Attr, Total}]}', where the attributes are those of processes.
+%% `{Key, Processes, [{Attr, Total}]}', with attributes of processes.
 is_groups(Rows, [_ | _] = Keys) ->
     all(fun is_process_attr/1, Keys) andalso all(fun is_group/1, Rows);
 is_groups(_, _) ->
@@ -504,7 +505,7 @@ sample(Number, {Absolutes, Increments}) ->
     [{titled, [absolutes | Number], {table, pairs(Absolutes)}},
      {titled, [increments | Number], {table, pairs(Increments)}}].
 
-%% ---- the same numbers of several: [{What, [{Key, Number}]}]
+%% ---- the same numbers for several items: [{What, [{Key, Number}]}]
 
 is_numbers([{_, [_ | _] = First} | _] = List) ->
     is_props(First) andalso length(First) =< ?MOST_ATTRS
@@ -544,7 +545,7 @@ pairs(Pairs) ->
                        || {K, V} <- Pairs]}
     end.
 
-%% Which key says in what unit the value is.
+%% The key that gives the unit of the value.
 key_of(Pairs) ->
     case {all(fun is_usage/1, Pairs), all(fun is_memory/1, Pairs)} of
         {true, _} -> {["scheduler", "usage"], fun(_) -> usage end};
@@ -552,13 +553,13 @@ key_of(Pairs) ->
         _ -> {[], fun(K) -> K end}
     end.
 
-%% Of `erlang:memory()'.
+%% The result of `erlang:memory()'.
 is_memory({Key, Bytes}) ->
     is_integer(Bytes) andalso
         lists:member(Key, [total, processes, processes_used, system, atom, atom_used, binary, code,
                            ets, maximum]).
 
-%% Schedulers begin with 1, and the instances of allocators with 0.
+%% Scheduler numbers start at 1, instances of allocators at 0.
 is_usage({Id, Usage}) ->
     is_integer(Id) andalso Id > 0 andalso is_float(Usage) andalso Usage >= 0.0 andalso Usage =< 1.0;
 is_usage(_) ->

@@ -1,6 +1,6 @@
-%% @doc The node's memory and counts, and what a watcher knows, in the text format of Prometheus:
-%% for the handler of `/metrics' in whatever HTTP server there is. No label tells of a pid, so the
-%% number of series is bounded.
+%% @doc Formats the node's memory and counts, and the results of a watcher, as Prometheus text: for
+%% the `/metrics' handler of any HTTP server. No label contains a pid, so the number of series is
+%% bounded.
 -module(sonde_prometheus).
 
 -export([format/0, format/1]).
@@ -12,9 +12,9 @@
 -spec format() -> iolist().
 format() -> format(sonde_watch).
 
-%% @doc Metrics, `sonde_memory_bytes{kind="binary"}' and so on, each with its lines HELP and TYPE,
-%% with those of this watcher. Where no such watcher runs, or it does not answer for a second, the
-%% metrics of watchers are not there, but for `sonde_watch_up', which is 0.
+%% @doc Returns metrics such as `sonde_memory_bytes{kind="binary"}', each with its HELP and TYPE
+%% lines, including those of this watcher. If no such watcher runs, or it does not answer for a
+%% second, the metrics of watchers are absent, except `sonde_watch_up', which is 0.
 %%
 %% ```
 %% 1> io:put_chars(sonde_prometheus:format()).

@@ -1,15 +1,15 @@
-%% @doc Names of records and their fields in what {@link sonde_trace} prints: recon's `recon_rec'.
+%% @doc Names records and their fields in what {@link sonde_trace} prints, like recon's `recon_rec'.
 %%
 %% <ul>
-%% <li>Know the records of a module? {@link import/1}</li>
+%% <li>Import the records of a module? {@link import/1}</li>
 %% <li>Show a few of their fields, or none? {@link limit/3}</li>
-%% <li>What is known? {@link list/0}, {@link get_list/0}</li>
-%% <li>Forget it? {@link clear/1}, {@link clear/0}</li>
+%% <li>Which records are known? {@link list/0}, {@link get_list/0}</li>
+%% <li>Remove them? {@link clear/1}, {@link clear/0}</li>
 %% </ul>
-%% What is imported is known on the node until it is cleared. It is kept in the table `sonde_rec',
-%% which any first call but {@link is_active/0}, {@link clear/0}, {@link clear/1} and {@link
-%% format_tuple/1} makes. A definition is found by the record's name and its number of fields, so of
-%% two modules with the same record only the first is heard.
+%% Imported records are known on the whole node until they are cleared. They are kept in the table
+%% `sonde_rec', which the first call creates, unless it is {@link is_active/0}, {@link clear/0},
+%% {@link clear/1} or {@link format_tuple/1}. A definition is found by the name of the record and
+%% its number of fields, so if two modules have the same record only the first import counts.
 %%
 %% ```
 %% 1> sonde_rec:import(lobby).
@@ -28,20 +28,20 @@
 
 -type field() :: atom().
 -type limit() :: all | none | field() | [field()].
-%% What is hidden: everything, nothing, everything but these fields.
+%% Hides everything, nothing, or everything but these fields.
 -type import_result() :: {imported | overwritten, module(), Record :: atom(), arity()}
                        | {ignored, module(), Record :: atom(), arity(), Has :: module()}.
 
 -define(TABLE, ?MODULE).
 
-%% @doc Reads the records of modules, those that they include among them, out of their beam files.
-%% For each: `imported', `overwritten' if the same module had it before (its limit is forgotten), or
-%% `ignored' if a record of this name and size is known from another module, which comes last in the
-%% tuple. The last module's records come first.
+%% @doc Reads the records of modules, including those from header files, from their beam files. The
+%% result for each record is `imported'; or `overwritten' if the same module had it before (its
+%% limit is forgotten); or `ignored' if a record of this name and size is known from another module,
+%% which comes last in the tuple. The records of the last module come first.
 %%
-%% Raises `{badmatch, _}', with what `beam_lib:chunks/2' says, if there is no such module or it was
-%% compiled without `debug_info'; the modules before it are imported then. `function_clause' for
-%% what is no atom.
+%% Raises `{badmatch, _}', with the error of `beam_lib:chunks/2', if there is no such module or it
+%% was compiled without `debug_info'; the modules before it are then imported. Raises
+%% `function_clause' if a module is not an atom.
 %%
 %% ```
 %% 1> sonde_rec:import([lobby, game]).
@@ -81,10 +81,12 @@ insert(Table, {Key, _, Module, _} = Row) ->
         [] -> insert(Table, Row)
     end.
 
-%% @doc From now on the record shows only these fields; `all' hides all of them, `none' hides none.
-%% `{error, record_unknown}' if no record with this name and number of fields was imported.
+%% @doc From now on, shows only these fields of the record; `all' hides all of them, `none' hides
+%% none. Returns `{error, record_unknown}' if no record with this name and number of fields was
+%% imported.
 %%
-%% Raises `function_clause' if the name is no atom, the arity no integer, or the limit is not one.
+%% Raises `function_clause' if the name is not an atom, the arity is not an integer, or the limit is
+%% invalid.
 %%
 %% ```
 %% 1> sonde_rec:limit(player, 3, name).
@@ -98,7 +100,7 @@ limit(Name, Arity, Limit) when is_atom(Name), is_integer(Arity), is_atom(Limit);
         false -> {error, record_unknown}
     end.
 
-%% @doc Prints what is known: module, record, number of fields, fields, limit.
+%% @doc Prints the known records: module, record, number of fields, fields, limit.
 %%
 %% ```
 %% 1> sonde_rec:list().
@@ -117,7 +119,7 @@ list() ->
                                      lists:join(",", [atom_to_list(F) || F <- Fields]), Limit])
                   end, Rows).
 
-%% @doc What is known, sorted.
+%% @doc Returns the known records, sorted.
 %%
 %% ```
 %% 1> sonde_rec:get_list().
@@ -128,14 +130,14 @@ get_list() ->
     lists:sort([{Module, Name, Fields, Limit}
                 || {{Name, _}, Fields, Module, Limit} <- with(fun ets:tab2list/1)]).
 
-%% @doc Forgets everything.
+%% @doc Removes all records.
 -spec clear() -> ok.
 clear() ->
     sonde_ets_owner:drop(?TABLE).
 
-%% @doc Forgets the records of a module. The answer is recon's: of each record that was known, in no
-%% order, `true' if it was of this module, else `ok'. Raises `badarg' if nothing is kept (see {@link
-%% is_active/0}).
+%% @doc Removes the records of a module. The result is that of recon: for each record that was
+%% known, in no order, `true' if it belonged to this module, otherwise `ok'. Raises `badarg' if
+%% there is no table (see {@link is_active/0}).
 -spec clear(module()) -> [true | ok].
 clear(Module) ->
     [case Row of
@@ -143,18 +145,18 @@ clear(Module) ->
          _ -> ok
      end || Row <- ets:tab2list(?TABLE)].
 
-%% @doc Whether anything is kept.
+%% @doc Returns whether the table of records exists.
 -spec is_active() -> boolean().
 is_active() ->
     sonde_ets_owner:is_there(?TABLE).
 
-%% @doc The text of a tuple, and of what is in it: `#name{field=value, ...}' for a record that was
-%% imported, with `more' as the last field where some are not shown; `{a, b}' for another tuple that
-%% begins with an atom. All else, also a tuple that does not begin with an atom, is as `~p' prints
-%% it. Maps in it are shown as {@link sonde_map} was told. It is an iolist: what is not Latin-1 is
-%% escaped.
+%% @doc Returns the text of a tuple and its elements: `#name{field=value, ...}' for an imported
+%% record, with `more' as the last field if some are hidden; `{a, b}' for another tuple that begins
+%% with an atom. Any other term, also a tuple that does not begin with an atom, looks as `~p' prints
+%% it. Maps in it are shown by the definitions of {@link sonde_map}. The result is an iolist:
+%% characters outside of Latin-1 are escaped.
 %%
-%% Raises `badarg' for what is no tuple.
+%% Raises `badarg' if the argument is not a tuple.
 %%
 %% ```
 %% 1> lists:flatten(sonde_rec:format_tuple({player, "joe", {a, b}})).
@@ -174,7 +176,7 @@ format_tuple(Tuple) when is_tuple(Tuple) ->
 format_tuple(_) ->
     error(badarg).
 
-%% @doc The names of the fields of a record that was imported, whatever its limit.
+%% @doc Returns the field names of an imported record, whatever its limit.
 -spec fields(Record :: atom(), arity()) -> [field()] | unknown.
 fields(Name, Arity) ->
     case definition(Name, Arity) of
@@ -182,7 +184,7 @@ fields(Name, Arity) ->
         unknown -> unknown
     end.
 
-%% The table may go away at any time.
+%% The table may disappear at any time.
 definition(Name, Arity) ->
     try ets:lookup(?TABLE, {Name, Arity}) of
         [{_, Fields, _, Limit}] -> {Fields, Limit};

@@ -1,34 +1,34 @@
-%% @doc Shows calls of functions as they happen, in production: with a limit that nobody can forget.
+%% @doc Prints function calls as they happen, safely in production: every trace has a limit.
 %%
 %% <h4>What do you want to see?</h4>
 %% <ul>
 %% <li>Ten calls of a function, with arguments: ``sonde_trace:calls({Mod, Fun, '_'}, 10)''</li>
 %% <li>Also what they return: `sonde_trace:calls({Mod, Fun, return_trace}, 10)'</li>
-%% <li>Only calls with arguments like these:
-%%     `sonde_trace:calls({Mod, Fun, fun([A, _]) when A > 3 -> return_trace() end}, 10)', typed in a
-%%     shell</li>
+%% <li>Only calls with certain arguments: `sonde_trace:calls({Mod, Fun, fun([A, _]) when A > 3 ->
+%%     return_trace() end}, 10)', typed in a shell</li>
 %% <li>Calls from one process: ``sonde_trace:calls({Mod, Fun, '_'}, 10, [{pid, Pid}])''</li>
-%% <li>Local calls, and where they return to:
-%%     ``sonde_trace:calls({Mod, Fun, '_'}, 10, [{scope, local}, return_to])''</li>
-%% <li>No more than 10 calls a second, for as long as it takes:
-%%     ``sonde_trace:calls({Mod, Fun, '_'}, {10, 1000})''</li>
-%% <li>Nothing any more: `sonde_trace:clear()'</li>
+%% <li>Local calls, and where they return to: ``sonde_trace:calls({Mod, Fun, '_'}, 10, [{scope,
+%%     local}, return_to])''</li>
+%% <li>At most 10 calls a second, without a limit in time: ``sonde_trace:calls({Mod, Fun, '_'}, {10,
+%%     1000})''</li>
+%% <li>Stop the trace: `sonde_trace:clear()'</li>
 %% </ul>
 %%
 %% <h4>How it ends</h4>
-%% Tracing goes off, flags and breakpoints, when the limit is reached, at {@link clear/0}, at the
-%% next {@link calls/3}, and when the process that called {@link calls/3} ends, for whatever reason,
-%% the formatter crashes, or the process that the text goes to ends. The caller is linked to nothing
-%% and gets no message.
+%% Tracing stops, with its flags and breakpoints, when the limit is reached, at {@link clear/0}, at
+%% the next {@link calls/3}, when the process that called {@link calls/3} ends for any reason, when
+%% the formatter crashes, or when the process that receives the text ends. The caller is linked to
+%% nothing and gets no message.
 %%
-%% In OTP 27 and later all is set in a trace session of our own: other people's tracing goes on as
-%% if we were not there, and we as if they were not. Before that the node has one tracing for all:
-%% {@link calls/3} and {@link clear/0} end whatever call tracing there was.
+%% On OTP 27 and later, sonde uses a trace session of its own: it and other tracers do not affect
+%% each other. Before OTP 27 the node has a single tracer: {@link calls/3} and {@link clear/0} end
+%% all call tracing on the node.
 %%
 %% <h4>What it costs the node</h4>
-%% Each call of a traced function is a message to one process, with a copy of the arguments
-%% (`{args, arity}' leaves them out), until the limit is reached; what is on its way by then is
-%% dropped. That process has a high priority, so that it does not fall behind those it counts.
+%% Each call of a traced function sends a message to one process, with a copy of the arguments
+%% (`{args, arity}' leaves them out), until the limit is reached; messages that arrive later are
+%% dropped. This process has a high priority, so that it keeps up with the processes whose calls it
+%% counts.
 -module(sonde_trace).
 
 -export([clear/0, calls/2, calls/3]).
@@ -39,12 +39,12 @@
 -type tspec() :: {Mod :: module(), Fun :: atom(), args()}.
 %% `_' stands for all.
 -type args() :: '_' | 0..255 | return_trace | MatchSpec :: list() | fun((_) -> term()).
-%% All arities, one, all with what they return, a match specification as for
-%% `erlang:trace_pattern/3', or a fun that a shell translates into one, as `dbg:fun2ms/1' does.
+%% All arities; one arity; all arities with their results; a match specification of
+%% `erlang:trace_pattern/3'; or a fun that a shell translates into one, as `dbg:fun2ms/1' does.
 -type max() :: non_neg_integer() | {non_neg_integer(), Ms :: non_neg_integer()}.
-%% So many in all, or in a window of so many milliseconds.
+%% The number of messages in all, or in a window of so many milliseconds.
 -type pidspec() :: all | existing | new | term().
-%% Or a process: a pid, a registered name, `"<0.1.0>"', `{global, Name}', `{via, Mod, Name}', or the
+%% A process is a pid, a registered name, `"<0.1.0>"', `{global, Name}', `{via, Mod, Name}', or the
 %% three numbers of a pid.
 -type formatterfun() :: fun((tuple()) -> unicode:chardata()).
 -type options() :: [{pid, pidspec() | [pidspec()]}
@@ -55,14 +55,14 @@
                     | return_to | {return_to, boolean()}
                     | {scope, global | local}].
 
-%% Where our text goes through, and where everything goes through: all their functions at once are
-%% too many.
+%% The formatter calls these modules, or nearly all code does: all their functions at once are too
+%% many.
 -define(DANGEROUS, ['_', sonde_trace, recon_trace, io, lists]).
 
 %% ---- on and off
 
-%% @doc Ends our tracing; returns when it is off. Before OTP 27 all call tracing of the node ends,
-%% whoever began it; in later releases other people's goes on.
+%% @doc Ends sonde's tracing, and returns when it is off. Before OTP 27 this ends all call tracing
+%% of the node, whichever process started it; in later releases the tracing of others goes on.
 %%
 %% ```
 %% 1> sonde_trace:clear().
@@ -73,7 +73,7 @@ clear() ->
     ok = sonde_trace_guard:stop(),
     sonde_trace_session:clear().
 
-%% @doc As {@link calls/3} without options.
+%% @doc Calls {@link calls/3} without options.
 %%
 %% ```
 %% 1> sonde_trace:calls({queue, in, '_'}, 2).
@@ -88,39 +88,39 @@ clear() ->
 calls(TSpecs, Max) ->
     calls(TSpecs, Max, []).
 
-%% @doc Shows calls of the functions that match, until there were `Max' of them, or more than `N' in
-%% `Ms' milliseconds where `Max' is `{N, Ms}'; then prints a line that says so (recon's own words)
-%% and traces no more. Returns how many functions matched: none (`0') if the module is not loaded.
-%% What was traced by an earlier call is traced no more; see {@link clear/0}.
+%% @doc Prints calls of the functions that match, until there were `Max' of them, or, if `Max' is
+%% `{N, Ms}', more than `N' in `Ms' milliseconds; then prints a line about the limit (in recon's
+%% words) and stops. Returns how many functions matched: `0' if the module is not loaded. A new call
+%% replaces the trace of an earlier call; see {@link clear/0}.
 %%
-%% A line for a return is a message of its own, and counts too. As in recon, the message that breaks
+%% A line for a return is a separate message, and counts too. As in recon, the message that exceeds
 %% a rate is shown.
 %%
 %% Options:
 %% <ul>
-%% <li>`{pid, Which}': calls by which processes; one or a list of `all' (default), `existing',
-%%     `new', or a process in any of its notations</li>
-%% <li>`{timestamp, formatter | trace}': the time of writing (default), or of the call itself</li>
-%% <li>`{args, args | arity}': shows arguments (default), or their number only, which copies
+%% <li>`{pid, Which}': the processes whose calls are traced; one or a list of `all' (default),
+%%     `existing', `new', or a process in any of its notations</li>
+%% <li>`{timestamp, formatter | trace}': the time of printing (default), or of the call itself</li>
+%% <li>`{args, args | arity}': shows arguments (default), or only their number, which copies
 %%     less</li>
-%% <li>`{scope, global | local}': calls with the module's name from wherever (default), or local
-%%     calls too, of functions that are not exported also</li>
-%% <li>`return_to', `{return_to, true}': shows where a function returns to; only with
-%%     `{scope, local}'</li>
-%% <li>`{formatter, Fun}': what makes text of a trace message, instead of {@link format/1}. `""'
-%%     prints nothing. If it crashes, tracing ends; what is no fun with one argument is not
-%%     used</li>
-%% <li>`{io_server, Device}': where the text goes (default: the caller's group leader)</li>
+%% <li>`{scope, global | local}': traces calls with the name of the module from anywhere (default),
+%%     or also local calls, including those of functions that are not exported</li>
+%% <li>`return_to', `{return_to, true}': shows where a function returns to; only with `{scope,
+%%     local}'</li>
+%% <li>`{formatter, Fun}': formats a trace message instead of {@link format/1}. The result `""'
+%%     prints nothing. If it crashes, tracing ends; a value that is not a fun with one argument is
+%%     not used</li>
+%% <li>`{io_server, Device}': where to print (default: the caller's group leader)</li>
 %% </ul>
 %% Other options are ignored.
 %%
-%% Raises `function_clause' for no specification at all, `{dangerous_combo, {Mod, Fun, Args}}' for
-%% all functions, or all arities, of modules that writing a line calls itself, `{case_clause, X}'
-%% for arguments, `timestamp' or `args' of another kind, `badarg' for a process that does not exist
-%% and for a bad match specification, and exits with `shell_funs_only' if a fun was compiled.
-%% `setup_failed': somebody else sets up a trace just now, or the node is so busy that it takes 5
-%% seconds. As in recon `Max' is not checked: what is no number ends the trace at its first message.
-%% A negative number is 0.
+%% Raises `function_clause' without a specification, `{dangerous_combo, {Mod, Fun, Args}}' for all
+%% functions, or all arities, of modules that printing a line itself calls, `{case_clause, X}' for
+%% invalid arguments, `timestamp' or `args', `badarg' for a process that does not exist and for a
+%% bad match specification, and exits with `shell_funs_only' for a compiled fun. Raises
+%% `setup_failed' if another process sets up a trace at the same time, or if the node is so busy
+%% that the setup takes 5 seconds. As in recon, `Max' is not checked: a value that is not a number
+%% ends the trace at its first message. A negative number counts as 0.
 %%
 %% ```
 %% 1> sonde_trace:calls({queue, in, return_trace}, {10, 1000}, [{pid, new}, {timestamp, trace}]).
@@ -161,7 +161,7 @@ flags(Opts, Scope) ->
          || ReturnTo =/= [], Scope =/= local],
     Timestamp ++ Args ++ ReturnTo.
 
-%% A string of text is one process, any other list is many.
+%% A string is one process, any other list is many.
 processes_of("<0." ++ _ = Pid) -> [process(Pid)];
 processes_of([_ | _] = List) -> [process(P) || P <- List];
 processes_of(One) -> [process(One)].
@@ -184,7 +184,7 @@ pattern({Mod, Fun, Args}, Scope) ->
             {{Mod, Fun, Arity}, true, [Scope]}
     end.
 
-%% What is typed in a shell still has its clauses.
+%% A fun that was typed in a shell still has its clauses.
 match_spec(Fun) ->
     case erl_eval:fun_data(Fun) of
         {fun_data, Bindings, Clauses} ->
@@ -201,13 +201,13 @@ match_spec(Fun) ->
 
 %% ---- text
 
-%% @doc A trace message as text: a line with the time, the process and what it did, and an empty
-%% line before it. The time is that of the message, or if it has none the present. Knows what
-%% `erlang:trace/3' says of calls, messages, links, names, scheduling and ends; other messages are
-%% shown as terms. Records and maps in arguments and in what a function returns are shown as by
-%% {@link format_trace_output/1}.
+%% @doc Returns a trace message as text: an empty line, then a line with the time, the process and
+%% its action. The time is that of the message, or the present if the message has none. Knows the
+%% messages of `erlang:trace/3' about calls, messages, links, names, scheduling and exits; prints
+%% other messages as terms. Formats records and maps in arguments and results like {@link
+%% format_trace_output/1}.
 %%
-%% What is no trace message raises `badarg' or `{case_clause, _}'.
+%% Raises `badarg' or `{case_clause, _}' for a term that is not a trace message.
 %%
 %% ```
 %% 1> io:put_chars(sonde_trace:format({trace, self(), call, {lists, seq, [1, 10]}})).
@@ -218,8 +218,8 @@ match_spec(Fun) ->
 format(Message) ->
     sonde_trace_text:message(Message).
 
-%% @doc A term as text. Records are shown with the names of their fields if {@link sonde_rec} knows
-%% any records; of maps {@link sonde_map} may leave keys out. Helps to write a formatter.
+%% @doc Returns a term as text. Records have the names of their fields if {@link sonde_rec} knows
+%% any records; {@link sonde_map} may hide keys of maps. Use it to write a formatter.
 %%
 %% ```
 %% 1> io:put_chars([sonde_trace:format_trace_output([a, #{b => "c"}]), $\n]).
@@ -229,7 +229,7 @@ format(Message) ->
 format_trace_output(Term) ->
     sonde_term_text:format(Term).
 
-%% @doc As {@link format_trace_output/1}; whether tuples may be records is for the caller to say.
+%% @doc Works like {@link format_trace_output/1}; `Records' selects whether tuples may be records.
 %%
 %% ```
 %% 1> io:put_chars([sonde_trace:format_trace_output(false, {state, 1, 2}), $\n]).
@@ -239,11 +239,11 @@ format_trace_output(Term) ->
 format_trace_output(Records, Term) ->
     sonde_term_text:format(Records, sonde_map:is_active(), Term).
 
-%% ---- what recon exports because it is spawned
+%% ---- functions that recon exports because it spawns them
 
-%% @doc What counts messages: hands on `N' of them to the process that is registered as
-%% `sonde_trace_formatter', then exits with `normal'. Exported as in recon; {@link calls/3} is what
-%% you want.
+%% @doc Counts trace messages: passes `N' of them to the process that is registered as
+%% `sonde_trace_formatter', then exits with `normal'. Exported because recon exports it; use {@link
+%% calls/3}.
 %%
 %% ```
 %% 1> spawn(sonde_trace, count_tracer, [10]).
@@ -252,8 +252,8 @@ format_trace_output(Records, Term) ->
 count_tracer(N) ->
     sonde_trace_guard:count(N).
 
-%% @doc As {@link count_tracer/1}, until there are more than `N' messages in a window of `Ms'
-%% milliseconds.
+%% @doc Works like {@link count_tracer/1}, until there are more than `N' messages in a window of
+%% `Ms' milliseconds.
 %%
 %% ```
 %% 1> spawn(sonde_trace, rate_tracer, [10, 1000]).
@@ -262,9 +262,9 @@ count_tracer(N) ->
 rate_tracer(N, Ms) ->
     sonde_trace_guard:rate(N, Ms).
 
-%% @doc What writes: tells `Parent' `{Ref, linked}', then writes what `Fun' makes of each message to
-%% `Device', until the process `Tracer' is gone. Exported as in recon; {@link calls/3} is what you
-%% want.
+%% @doc Prints trace messages: sends `{Ref, linked}' to `Parent', then writes the result of `Fun'
+%% for each message to `Device', until the process `Tracer' ends. Exported because recon exports it;
+%% use {@link calls/3}.
 %%
 %% ```
 %% 1> spawn(sonde_trace, formatter,

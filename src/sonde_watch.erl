@@ -1,64 +1,64 @@
-%% @doc A watcher to embed in a supervision tree: one sweep over the node each interval, a bounded
-%% history of them, and word of what leaks, by its trend, and of limits that are near.
+%% @doc Watches the node from a supervision tree: it sweeps the node at each interval, keeps a
+%% bounded history, and reports leaks, judged by their trend, and limits that are near.
 %%
 %% ```
 %% init([]) ->
 %%     {ok, {#{}, [sonde_watch:child_spec(#{callback => {my_alerts, told}}), ...]}}.
 %% '''
-%% In Elixir `{:sonde_watch, interval: 10_000}' is a child. Who has no tree to put it in sets
-%% `{watch, Opts}' in the environment of the application `sonde', and starts that.
+%% In Elixir `{:sonde_watch, interval: 10_000}' is a child. Without a supervision tree, set `{watch,
+%% Opts}' in the environment of the application `sonde', and start the application.
 %%
 %% <h4>Options</h4>
 %% A map, or a list of pairs:
 %% <ul>
-%% <li>`interval' (30000 ms): from one sweep to the next</li>
-%% <li>`history' (120): how many samples are kept for {@link history/1}</li>
-%% <li>`top' (20): rows by each attribute, and tables, in a sample</li>
-%% <li>`min_bytes' (10000000): processes and tables that never have so much are not followed</li>
-%% <li>`budget' (1): percent of the time that sweeps may take. When one takes longer, the next
-%%     comes later, and an event says so. Looks into large heaps, each of them every five minutes,
+%% <li>`interval' (30000 ms): the time from one sweep to the next</li>
+%% <li>`history' (120): the number of samples kept for {@link history/1}</li>
+%% <li>`top' (20): the number of rows for each attribute, and of tables, in a sample</li>
+%% <li>`min_bytes' (10000000): the watcher does not follow processes and tables that never have so
+%%     many bytes</li>
+%% <li>`budget' (1): the percentage of time that sweeps may take. If one takes longer, the next
+%%     comes later, and an event reports it. Walks of large heaps, each of them every five minutes,
 %%     may take as much again</li>
 %% <li>`callback' (`none'): `{M, F}': `M:F(Event)' is called for each event</li>
-%% <li>`remedy' (`none'): `{collect, #{garbage_bytes => Bytes, per_minute => N}}': processes that
-%%     hold more garbage than that, with the binaries to which only it refers, are collected, at
-%%     most `N' a minute, those with most first. Only where the native side is on: nobody else
-%%     knows</li>
-%% <li>`name' (`sonde_watch'): `undefined' for a watcher without a name, where there are
-%%     several</li>
+%% <li>`remedy' (`none'): `{collect, #{garbage_bytes => Bytes, per_minute => N}}': collects
+%%     processes that hold more garbage than that, including the binaries to which only garbage
+%%     refers, at most `N' a minute, those with most first. It works only where the native path is
+%%     on, which finds garbage</li>
+%% <li>`name' (`sonde_watch'): `undefined' for a watcher without a name, to run several of them</li>
 %% </ul>
-%% <h4>What leaks</h4>
+%% <h4>What counts as a leak</h4>
 %% For each kind of memory, each large process and table, and the number of processes, ports, atoms
-%% and tables it keeps a day of quarters of an hour. Of a process it follows what its heap and its
-%% binaries would be after a collection, which the native side sees without one, so that the largest
-%% sawtooth hides nothing; where the native side is off, what is left after collections. A leak is
-%% told when, for five hours (of sums, and where the native side is off, for twelve), growth went on
-%% in nearly each quarter of an hour, did not slow down as that of a cache that fills up, and is not
-%% what the load of the node explains. A cache that fills up at an even pace for longer than that
-%% looks like a leak.
+%% and tables, the watcher keeps one value for each quarter of an hour of a day. For a process it
+%% follows the size that its heap and its binaries would have after a collection, which the native
+%% path finds without one, so that even the largest sawtooth hides nothing; where the native path is
+%% off, it follows what is left after collections. A leak is reported if, for five hours (twelve for
+%% sums, and where the native path is off), growth continued in nearly each quarter of an hour, did
+%% not slow down like that of a cache that fills up, and is not explained by the load of the node. A
+%% cache that fills up at an even pace for longer than that looks like a leak.
 %%
 %% <h4>Events</h4>
 %% A map with `event', `name' and `node', and by event:
 %% <ul>
-%% <li>`sample': a sweep was made; what {@link history/1} has of it. Not logged</li>
+%% <li>`sample': a sweep is done; the map has the sample of {@link history/1}. It is not logged</li>
 %% <li>`leak': `what' grows (`{process, Pid}', `{table, Tab}', `{memory, Kind}' or `{count, Kind}'),
-%%     `per_hour' bytes or things an hour, by `growth' in `hours' from `from'; `attrs' are its
-%%     names. `leak_over': it does not any more, or is gone</li>
+%%     `per_hour' bytes or items an hour, by `growth' in `hours' from `from'; `attrs' are its names.
+%%     `leak_over': it no longer grows, or is gone</li>
 %% <li>`limit': `count' of `what' is 80 percent of the node's `limit'; `limit_over': less than
 %%     70</li>
 %% <li>`collected': `what' held `garbage' bytes, of which `freed' are gone</li>
-%% <li>`slower', `normal': sweeps passed the budget, and are within it again; `period_ms' is from
-%%     now on between two</li>
+%% <li>`slower', `normal': sweeps exceeded the budget, and are within it again; `period_ms' is the
+%%     new time between two sweeps</li>
 %% <li>`failed': a sweep failed, for `reason'</li>
 %% </ul>
-%% All but samples go to `logger', as reports with the domain `[sonde]'. (Unless told otherwise
-%% logger's default handler drops domains that it does not know: `logger:add_handler_filter(default,
-%% sonde, {fun logger_filters:domain/2, {log, sub, [sonde]}})', or the same in the configuration of
-%% the handler. A watcher that finds it so says this at its start.) Where `alarm_handler' runs
-%% `leak' and `limit' set the alarms `{sonde, leak, What}' and `{sonde, limit, What}', once, and what ends
-%% them, or the watcher's end, clears them. Where the application telemetry is there each event is
-%% `[sonde, watch, Event]'. Listeners run in a process of their own, one event at a time; one that
-%% crashes, or takes more than ten seconds, is told of once, and harms nobody. If a hundred events
-%% wait for them, samples are dropped.
+%% All events but samples go to `logger', as reports with the domain `[sonde]'. (By default logger's
+%% default handler drops domains that it does not know: call `logger:add_handler_filter(default,
+%% sonde, {fun logger_filters:domain/2, {log, sub, [sonde]}})', or set the same in the configuration
+%% of the handler. A watcher that finds such a handler reports this at its start.) If
+%% `alarm_handler' runs, `leak' and `limit' set the alarms `{sonde, leak, What}' and `{sonde, limit,
+%% What}', once; they are cleared when the cause or the watcher ends. If the application telemetry
+%% is available, each event is `[sonde, watch, Event]'. Listeners run in a process of their own, one
+%% event at a time; one that crashes, or takes more than ten seconds, is reported once, and affects
+%% nothing else. If a hundred events wait for them, samples are dropped.
 -module(sonde_watch).
 
 -behaviour(gen_server).
@@ -87,7 +87,7 @@
                 looked = #{}, look_ms = 0, look_left = 0.0, tokens = 0.0, then, well = true,
                 stats}).
 
-%% @doc For a supervisor. Raises `{badarg, Option}' for an option that is not good.
+%% @doc Returns a child specification. Raises `{badarg, Option}' for an invalid option.
 -spec child_spec(opts()) -> supervisor:child_spec().
 child_spec(Given) ->
     case sonde_watch_opts:read(Given) of
@@ -98,11 +98,11 @@ child_spec(Given) ->
             error(Why)
     end.
 
-%% Several in one supervisor need an id each.
+%% Several watchers in one supervisor need an id each.
 id(undefined) -> {?MODULE, make_ref()};
 id(Name) -> Name.
 
-%% @doc Starts a watcher. `{error, {badarg, Option}}': that is not an option, or not a good one.
+%% @doc Starts a watcher. Returns `{error, {badarg, Option}}' for an unknown or invalid option.
 -spec start_link(opts()) -> {ok, pid()} | ignore | {error, term()}.
 start_link(Given) ->
     case sonde_watch_opts:read(Given) of
@@ -115,16 +115,16 @@ start_link(Given) ->
 -spec history(N :: non_neg_integer()) -> [map()].
 history(N) -> history(?MODULE, N).
 
-%% @doc The last `N' samples, the newest first:
+%% @doc Returns the last `N' samples, the newest first:
 %% <ul>
-%% <li>`time': of the sweep, in milliseconds since 1970; `took_ms': how long it took</li>
-%% <li>`memory': bytes by kind, as `erlang:memory/0' tells them, `other' is what is left of
-%%     `system' (where an allocator is switched off not all are known, and those are not there);
-%%     `counts': `{Kind, Number, Limit}'; `run_queue'</li>
-%% <li>`top': rows by attribute, as those of {@link sonde:proc_count/2}</li>
+%% <li>`time': the time of the sweep, in milliseconds since 1970; `took_ms': its duration</li>
+%% <li>`memory': bytes by kind, those of `erlang:memory/0', where `other' is the rest of `system'
+%%     (kinds that are not known, because an allocator is switched off, are absent); `counts':
+%%     `{Kind, Number, Limit}'; `run_queue'</li>
+%% <li>`top': rows by attribute, those of {@link sonde:proc_count/2}</li>
 %% <li>`tables': the largest, `{Table, Bytes, Attrs}'</li>
-%% <li>`processes': those that are followed, `{Pid, Bytes, Live, Attrs}', where `Live' is what a
-%%     collection would leave, if it was looked at</li>
+%% <li>`processes': those that the watcher follows, `{Pid, Bytes, Live, Attrs}', where `Live' is
+%%     what a collection would leave, if the process was walked</li>
 %% </ul>
 %% Raises `badarg' if `N' is not a non-negative integer.
 -spec history(watcher(), N :: non_neg_integer()) -> [map()].
@@ -135,18 +135,20 @@ history(_, _) -> error(badarg).
 -spec status() -> status().
 status() -> status(?MODULE).
 
-%% @doc How it is doing:
+%% @doc Returns the state of the watcher:
 %% <ul>
-%% <li>`interval', and `period': the milliseconds from one sweep to the next as asked, and as it is;
-%%     `slower': it is longer, since sweeps passed the budget of `budget_ms'</li>
-%% <li>`sweeps' made, `failed' ones, `sweep_ms' of all, `last_ms' of the last one</li>
-%% <li>`accused': the events of leaks and limits that are not over; `followed': processes and
-%%     tables</li>
-%% <li>`remedy': `none', `active', or `{native_off, Reason}'; how many were `collected', and
-%%     `freed_bytes'</li>
-%% <li>`dropped': samples of which the listeners were not told; `listeners_failed': how often they
-%%     crashed, or took too long</li>
-%% <li>`native': which side answers, `native' or `{off, Reason}'</li>
+%% <li>`interval' and `period': the requested and the present number of milliseconds from one sweep
+%%     to the next; `slower': the period is longer, since sweeps exceeded the budget of
+%%     `budget_ms'</li>
+%% <li>`sweeps': the number of sweeps, `failed': of failed ones, `sweep_ms': the time of all sweeps,
+%%     `last_ms': of the last one</li>
+%% <li>`accused': the events of leaks and limits that are not over; `followed': the number of
+%%     processes and tables</li>
+%% <li>`remedy': `none', `active', or `{native_off, Reason}'; how many processes were `collected',
+%%     and `freed_bytes'</li>
+%% <li>`dropped': the number of samples that the listeners did not get; `listeners_failed': how
+%%     often listeners crashed or took too long</li>
+%% <li>`native': which path answers, `native' or `{off, Reason}'</li>
 %% </ul>
 -spec status(watcher()) -> status().
 status(Watcher) -> gen_server:call(Watcher, status).
@@ -193,7 +195,7 @@ handle_info({'EXIT', Pid, {answer, Report}}, #watch{sweep = Pid} = Watch) ->
 handle_info({'EXIT', Pid, Why}, #watch{sweep = Pid} = Watch) ->
     {noreply, next(failed(Why, sweep_ends(Watch)))};
 handle_info({stuck, Pid}, #watch{sweep = Pid} = Watch) ->
-    %% It may be in a call of the VM that cannot be left; we do not wait for that.
+    %% The sweep may be in a call of the VM that cannot be interrupted; do not wait for that.
     true = exit(Pid, kill),
     {noreply, next(failed(timeout, sweep_ends(Watch)))};
 handle_info({told, Pid, How}, #watch{teller = {Pid, _}, waiting = Waiting} = Watch) ->
@@ -222,7 +224,7 @@ code_change(_, #watch{teller = {Teller, _}} = Watch, _) ->
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% Linked: it dies with us.
+%% Linked: the sweep dies with the watcher.
 begin_sweep(#watch{core = Core, looked = Looked, opts = Opts, then = Then} = Watch0) ->
     Now = now_ms(),
     Watch = earn(Now - Then, Watch0#watch{then = Now}),
@@ -233,7 +235,7 @@ begin_sweep(#watch{core = Core, looked = Looked, opts = Opts, then = Then} = Wat
     Pid = sonde_helper:job(fun sonde_watch_sweep:take/1, Ask),
     Watch#watch{sweep = Pid, deadline = erlang:send_after(?STUCK_MS, self(), {stuck, Pid})}.
 
-%% Time for heaps, and collections, are earned as time goes by.
+%% The allowance for walks of heaps, and for collections, grows with time.
 earn(Ms, #watch{look_left = Left, tokens = Tokens, opts = #{budget := Percent} = Opts} = Watch) ->
     Budget = budget_ms(Watch),
     Saved = min(?LOOKS * Budget, Left + max(Budget, Ms * Percent / 100)),
@@ -283,7 +285,7 @@ kept(#{processes := Processes} = Sample, Took, Core) ->
         #{took_ms => Took,
           processes => [Row || {Pid, _, _, _} = Row <- Processes, is_map_key(Pid, Followed)]}.
 
-%% The newest first; cut to length now and then.
+%% Newest first; shortened only now and then.
 keep(_, #watch{opts = #{history := 0}} = Watch) ->
     Watch;
 keep(Sample, #watch{history = History, kept = Kept, opts = #{history := Most}} = Watch)
@@ -310,8 +312,8 @@ collected(Rows, #watch{tokens = Tokens, opts = #{remedy := Remedy}, stats = Stat
     tell([(maps:remove(pid, Row))#{event => collected, what => {process, Pid}}
           || #{pid := Pid} = Row <- Rows], Counted).
 
-%% Sweeps that take long come less often, so that they take no more of the time than they may. The
-%% period doubles, so that it does not change, and nobody is told, at every sweep.
+%% Long sweeps come less often, so that they stay within the budget. The period doubles, so that it
+%% does not change, with an event, at every sweep.
 pace(Took, #watch{period = Period, opts = #{interval := Interval}} = Watch) ->
     Budget = budget_ms(Watch),
     Needed = needed(Interval, Took * Interval / Budget),
@@ -328,7 +330,7 @@ pace(Took, #watch{period = Period, opts = #{interval := Interval}} = Watch) ->
 needed(Period, Least) when Period >= Least; 2 * Period > ?SLOWEST_MS -> Period;
 needed(Period, Least) -> needed(2 * Period, Least).
 
-%% ---- telling
+%% ---- events
 
 tell(Events, Watch) -> lists:foldl(fun tell_one/2, Watch, Events).
 
