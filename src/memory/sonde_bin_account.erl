@@ -1,7 +1,6 @@
-%% @private
-%% Who holds the binary memory: an account of all processes, tables and persistent terms, each
-%% binary once. Nothing is collected, nobody is asked; what a process holds is read under a stamp,
-%% and read again where it ran meanwhile. With the native side off there is no answer.
+%% @private Accounts for all binary memory: it attributes each binary, once, to processes, tables
+%% and persistent terms. It collects nothing and sends no message; it reads a process under a stamp,
+%% and again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
 -export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/4, followed/2]).
@@ -18,7 +17,7 @@
           suspended => #{count := non_neg_integer(), pids := [{pid(), float()}]},
           suspended_ms => float(),
           literals_missed => true, sampled => float(), error => non_neg_integer()}.
-%% `report': of the calls that return rows only.
+%% `report' applies only to calls that return rows.
 -type options() :: #{max_entries => pos_integer(), max_rows => non_neg_integer(),
                      suspend => boolean(), report => boolean()}.
 -type holder() ::
@@ -32,9 +31,9 @@
           Holders :: pos_integer()}].
 
 -define(CHUNK, 1000).
-%% Of a sum of many parts of a sample: the error that is exceeded once in twenty times.
+%% The error of a sum over many parts of a sample exceeds this in one of twenty cases.
 -define(DEVIATIONS, 1.96).
-%% So many processes are looked into for what they see of a binary, and for so long.
+%% The limits, in processes and time, of the search for the visible bytes of binaries.
 -define(LOOKS, 1000).
 -define(LOOKS_MS, 30000).
 
@@ -54,11 +53,11 @@ account(Account, #{processes := Result} = Missed, #{unused := Unused, how := How
                report(less(Total, own()), Unused, Missed#{processes := Processes},
                       sums(Account, Caller))).
 
-%% The total is not known where binaries come from malloc (`+MBe false').
+%% The total is not known if binaries come from malloc (`+MBe false').
 less(undefined, _) -> undefined;
 less(Total, Bytes) -> Total - Bytes.
 
-%% What we need for this, which nobody can read since we are running.
+%% Memory that this call itself takes; it cannot be read natively, since this process runs.
 own() ->
     {magic_ref, Refs} = process_info(self(), magic_ref),
     lists:sum([Size || {_, Size, _} <- lists:usort(Refs)]).
@@ -80,7 +79,7 @@ sample(0, _) -> #{};
 sample(Level, Variance) ->
     #{sampled => 1 / (1 bsl Level), error => round(?DEVIATIONS * math:sqrt(Variance))}.
 
-%% @doc With a report in any case, and so is {@link bin_holders/3}.
+%% @doc Always returns a report, as {@link bin_holders/3} does.
 -spec bin_resources(non_neg_integer(), options()) -> {resources(), sonde_scan:report()}.
 bin_resources(N, Opts) when is_integer(N), N >= 0 ->
     Read = sonde_opts:read(Opts, options()),
@@ -100,17 +99,17 @@ told(Rows, Result, #{suspend := Suspend}) -> {Rows, sonde_scan:report(Result, Su
 type(undefined) -> unknown;
 type(Type) -> Type.
 
-%% @doc Runs a sweep of processes that looks up in an account what part of each binary is theirs:
-%% see `sonde_garbage'. Only where all binaries are known: a sample would not do.
+%% @doc Runs a sweep over processes that looks up each process's part of each binary in an account:
+%% see `sonde_garbage'. All binaries must be known: a sample does not suffice.
 -spec shares(options(), reference(), pid(), fun((sonde_nif:account()) -> Answer)) -> Answer.
 shares(Opts, Caller, Pid, Fun) ->
     Read = sonde_opts:read(Opts, options()),
     opened(Read#{caller => Pid, parts => true}, Caller,
            fun(Account, _, _) -> whole(Account, Caller), Fun(Account) end).
 
-%% @doc Who had not, when that sweep came to them, what the account had counted; and the parts of
-%% those of them that can be read. No later look can say what part of that is theirs: a new account,
-%% in place of the first one, keeps what they have as it counts it.
+%% @doc Returns the processes that, when that sweep came to them, no longer held what the account
+%% had counted, and the parts of those that can be read. A later pass cannot compute these parts: a
+%% new account replaces the first one and keeps what these processes hold as it counts it.
 -spec followed(sonde_nif:account(), reference()) -> {[pid()], #{pid() => non_neg_integer()}}.
 followed(First, Caller) ->
     Changed = [Pid || {0, Pid, _, _, _} <- all(fun(From) -> sonde_nif:account_holdings(First, From)
@@ -196,7 +195,7 @@ rank(Account, By, N, Caller) ->
         {error, Why} -> error(Why)
     end.
 
-%% A second look, for these alone.
+%% A second pass, for these binaries only.
 holders([], _Opts, _Caller) ->
     {[], nothing_missed()};
 holders(Ids, #{max_rows := MaxRows, max_entries := Max} = Opts, Caller) ->
@@ -261,8 +260,8 @@ wanted(Binaries, Wanted) when is_list(Binaries) ->
 wanted(_, _) ->
     [].
 
-%% What processes see of binaries, their mailboxes included. Who cannot be read sees nobody knows
-%% what.
+%% What processes show of binaries, including their mailboxes; unknown for a process that cannot be
+%% read.
 seen(Pids, Wanted, Caller) ->
     Until = now_ms() + ?LOOKS_MS,
     maps:from_list(lists:append([seen_by(Pid, Wanted, max(0, Until - now_ms()), Caller)
@@ -284,7 +283,7 @@ seen_by(Pid, Wanted, Ms, Caller) ->
 
 look_options() -> sonde_opts:read(#{}, sonde_look:options(#{})).
 
-%% Garbage sees nothing.
+%% 0 if only garbage refers to the binary.
 visible(Id, {queue, Pid}, Seen) -> visible(Id, Pid, Seen);
 visible(Id, Pid, Seen) when is_map_key(Pid, Seen) -> maps:get({Pid, Id}, Seen, 0);
 visible(_, _, _) -> undefined.
@@ -295,7 +294,7 @@ options() ->
     sonde_scan:options(#{max_entries => sonde_opts:positive(20000000),
                          max_rows => sonde_opts:count(10000000)}).
 
-%% Options that were read already.
+%% Takes options that sonde_opts has read.
 run(Read, Fun) ->
     Pid = self(),
     natively(fun(Caller) -> opened(Read#{caller => Pid}, Caller, Fun) end).
@@ -306,12 +305,12 @@ natively(Fun) ->
                             sonde_helper:call(Fun)
                     end).
 
-%% Goes through all processes, tables and persistent terms; what of them could not be read is told.
-%% Only in a helper.
+%% Visits all processes, tables and persistent terms, and reports those that could not be read. Only
+%% in a helper.
 opened(Opts, Caller, Fun) ->
     opened(Opts, Caller, [], Fun).
 
-%% It keeps what each of these processes holds.
+%% The account keeps what each of the followed processes holds.
 opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Followed, Fun) ->
     {Tagged, Unused} = allocator(),
     Account = sonde_nif:account_new(Max, Tagged, maps:get(parts, Opts, false)),
@@ -325,15 +324,15 @@ opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Followed, Fun)
         close(Account)
     end.
 
-%% Also where the caller is gone: what is left for the collector is freed at once, and by a
-%% scheduler.
+%% Also if the caller is gone: this frees the memory in slices; the garbage collector would free all
+%% of it in one piece, on a normal scheduler.
 close(Account) ->
     case sonde_nif:account_end(Account) of
         ok -> ok;
         more -> close(Account)
     end.
 
-%% Whether blocks are tagged with what they are; and bytes of carriers in which no block lies.
+%% Whether blocks carry a tag with their type; and the bytes of carriers without blocks.
 allocator() ->
     Instances = [Props || {{binary_alloc, _}, Props} <- sonde_alloc:allocators()],
     {lists:any(fun(Props) -> lists:member({atags, true},
@@ -346,7 +345,7 @@ allocator() ->
 current(Figure, Part) ->
     element(2, lists:keyfind(Figure, 1, Part)).
 
-%% What of them could not be read.
+%% Returns the processes that could not be read.
 processes(Account, Opts, Caller) ->
     How = (maps:with([suspend, caller], Opts))#{attrs => [binary_unique], account => Account,
                                                 callers => [Caller]},
@@ -361,7 +360,7 @@ sums(Account, Caller) ->
 
 %% ---- tables and literals
 
-%% How many have too many rows.
+%% Returns the number of tables with too many rows.
 tables(Account, MaxRows, Caller) ->
     lists:sum([begin
                    sonde_helper:check_caller(Caller),
@@ -371,7 +370,7 @@ tables(Account, MaxRows, Caller) ->
                    end
                end || Tab <- ets:all()]).
 
-%% Persistent terms are literals. We hold all of them while another helper looks at us.
+%% Persistent terms are literals. This process holds all of them while another helper reads it.
 literals() ->
     Me = self(),
     Id = erlang:phash2(make_ref()),
@@ -393,7 +392,7 @@ refs(Look, At) ->
         {Next, Binaries} -> Binaries ++ refs(Look, Next)
     end.
 
-%% What is no list says why there is none.
+%% A result that is not a list is the reason why there is none.
 add(_Account, _Kind, []) ->
     ok;
 add(Account, Kind, [_ | _] = Binaries) ->
@@ -405,14 +404,14 @@ add(Account, Kind, [_ | _] = Binaries) ->
 add(_Account, _Kind, None) ->
     None.
 
-%% As many as one call takes. How long the list is would take longer to tell each time than all the
-%% rest.
+%% As many as one call takes. To compute the length of the list for each chunk would take longer
+%% than all the rest.
 first(List) -> first(?CHUNK, List, []).
 
 first(N, [Item | Rest], Acc) when N > 0 -> first(N - 1, Rest, [Item | Acc]);
 first(_, Rest, Acc) -> {lists:reverse(Acc), Rest}.
 
-%% All of a list that comes in parts.
+%% All of a list that comes in chunks.
 all(From) -> all(From, 0).
 
 all(From, N) ->

@@ -1,7 +1,6 @@
-%% @private
-%% ETS tables by what they hold: their own memory, their rows, and the binaries outside of heaps
-%% that their rows refer to, which `ets:info(_, memory)' leaves out. Official calls alone; private
-%% tables too.
+%% @private ETS tables by what they hold: their own memory, their rows, and the off-heap binaries
+%% that their rows refer to, which `ets:info(_, memory)' leaves out. It uses only official calls,
+%% which also cover private tables.
 -module(sonde_ets).
 
 -export([count/3, bytes/1, memory/2, binaries/2, row/1]).
@@ -13,7 +12,7 @@
 -type options() :: #{max_rows => non_neg_integer()}.
 -type binary_row() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: pos_integer(),
                        References :: pos_integer()}.
-%% `Id', `Size' and `Refc' as in `ets:info(_, binary)'.
+%% `Id', `Size' and `Refc' are those of `ets:info(_, binary)'.
 
 -spec count(attr(), non_neg_integer(), options()) -> [row()].
 count(Attr, N, Opts) when is_integer(N), N >= 0 ->
@@ -36,11 +35,12 @@ bytes(Tab) ->
         Words when is_integer(Words) -> Words * erlang:system_info(wordsize)
     end.
 
-%% @doc As a row has it, with how many rows it has as the value; `[]': there is no such table.
+%% @doc Returns a table as a row, with its number of rows as the value; `[]' if there is no such
+%% table.
 -spec row(ets:table()) -> [row()].
 row(Tab) -> row(Tab, fun(_, Size) -> Size end).
 
-%% What is deleted while it is asked has no row.
+%% A table that is deleted meanwhile has no row.
 row(Tab, Value) ->
     [Name, Owner, Type, Size] = [ets:info(Tab, Item) || Item <- [name, owner, type, size]],
     case is_integer(Size) andalso Value(Tab, Size) of
@@ -48,8 +48,8 @@ row(Tab, Value) ->
         Found -> [{Tab, Found, [Name, {owner, Owner}, {type, Type}, {size, Size}]}]
     end.
 
-%% @doc Bytes of the binaries to which the rows of one table refer. One tuple for each reference:
-%% they are made in a process of their own, so they are nobody's garbage.
+%% @doc Returns the bytes of the binaries to which the rows of one table refer. The VM makes one
+%% tuple for each reference: a separate process takes them, so they are not garbage of the caller.
 -spec memory(ets:table(), non_neg_integer()) ->
     non_neg_integer() | {too_large, pos_integer()} | undefined.
 memory(Tab, Most) ->
@@ -63,8 +63,9 @@ memory(Tab, Most) ->
                               end
                       end).
 
-%% @doc The binaries to which the rows refer, each once: rows, and places in one row, may share one.
-%% Of a table with more rows than that how many it has; `undefined': there is no such table.
+%% @doc Returns the binaries to which the rows refer, each once, since several references may share
+%% one. For a table with more than the given number of rows it returns that number of rows;
+%% `undefined' if there is no such table.
 -spec binaries(ets:table(), non_neg_integer()) ->
     [binary_row()] | {too_large, pos_integer()} | undefined.
 binaries(Tab, Most) ->

@@ -1,31 +1,30 @@
-%% @private
-%% The node's memory by kind, also where the VM has no sums: with one of its allocators off
-%% (`+MHe false', `+Mea min') `erlang:memory/1' raises `notsup' for every kind, although most of its
-%% parts are known.
+%% @private The node's memory by kind, also if the VM has no sums: if one of its allocators is off
+%% (`+MHe false', `+Mea min'), `erlang:memory/1' raises `notsup' for every kind, although most of
+%% its parts are known.
 -module(sonde_memory).
 
 -export([read/0, read/1, known/0, total/0, resident/0, off/0]).
 -export_type([kind/0]).
 
 -type kind() :: atom().
-%% Of `erlang:memory/0': `total', `processes', `processes_used', `system', `atom', `atom_used',
-%% `binary', `code', `ets'.
+%% The kinds of `erlang:memory/0': `total', `processes', `processes_used', `system', `atom',
+%% `atom_used', `binary', `code', `ets'.
 
 -define(NEEDED, [sl_alloc, std_alloc, ll_alloc, eheap_alloc, ets_alloc, fix_alloc, binary_alloc,
                  driver_alloc]).
-%% `fun_list' since OTP 29.
+%% `fun_list' exists since OTP 29.
 -define(CODE, [module_table, export_table, export_list, fun_table, fun_list, module_refs,
                loaded_code]).
 
-%% @doc Those that are known, in bytes: all of `erlang:memory/0', or at least `atom', `atom_used'
-%% and `code'.
+%% @doc Returns the kinds that are known, in bytes: all of `erlang:memory/0', or at least `atom',
+%% `atom_used' and `code'.
 -spec read() -> [{kind(), non_neg_integer()}].
 read() ->
     try erlang:memory()
     catch error:notsup -> known()
     end.
 
-%% @doc Each of these kinds, in this order; what is not known is `undefined'.
+%% @doc Returns each of these kinds, in this order; `undefined' for a kind that is not known.
 -spec read([kind()]) -> [{kind(), non_neg_integer() | undefined}].
 read(Kinds) ->
     try erlang:memory(Kinds) of
@@ -36,8 +35,8 @@ read(Kinds) ->
             [{Kind, proplists:get_value(Kind, Known)} || Kind <- Kinds]
     end.
 
-%% @doc How large the node is, for shares of it: its `total', or else what the operating system
-%% counts, or else what its allocators took.
+%% @doc Returns the size of the node, as the base of shares: its `total', otherwise the resident
+%% memory reported by the operating system, otherwise what its allocators took.
 -spec total() -> non_neg_integer().
 total() ->
     case read([total]) of
@@ -48,7 +47,7 @@ total() ->
 total(undefined) -> trunc(sonde_alloc:memory(allocated));
 total(Resident) -> Resident.
 
-%% @doc The resident set, as Linux counts it. Nothing else does without a program of the system's.
+%% @doc Returns the resident set on Linux. Other systems report it only through an external program.
 -spec resident() -> non_neg_integer() | undefined.
 resident() ->
     case file:read_file("/proc/self/status") of
@@ -61,13 +60,13 @@ resident() ->
             undefined
     end.
 
-%% @doc The allocators that are switched off, for want of which there are no sums.
+%% @doc Returns the allocators that are switched off, which is why there are no sums.
 -spec off() -> [atom()].
 off() ->
     [A || A <- ?NEEDED, erlang:system_info({allocator_sizes, A}) =:= false].
 
-%% @doc The parts that need no sums; on any node the same as `erlang:memory/0' has them. What is
-%% allocated with malloc is in none.
+%% @doc Returns the parts that need no sums; on any node they equal those of `erlang:memory/0'. They
+%% do not include memory from malloc.
 -spec known() -> [{kind(), non_neg_integer()}].
 known() ->
     Areas = erlang:system_info(allocated_areas),
@@ -81,7 +80,7 @@ known() ->
         ++ [{ets, Bytes + proplists:get_value(ets_misc, Areas, 0)}
             || Bytes <- blocks(ets_alloc, Sizes)].
 
-%% One number, or none where the allocator is off. Its blocks may lie in carriers of another one.
+%% One number, or none if the allocator is off. Its blocks may lie in carriers of another allocator.
 blocks(Allocator, Sizes) ->
     [lists:sum([element(2, lists:keyfind(size, 1, Figures))
                 || {_, [_ | _] = Instances} <- Sizes, {instance, _, Parts} <- Instances,

@@ -1,24 +1,25 @@
-%% @private
-%% What `erts_debug:size_shared/1' does not say of a term: how many words of literals (constants of
-%% modules, persistent terms) it refers to; and, on OTP 25 to 29, it counts the nodes of large maps
-%% twice, so how many words these are. It runs for about 3 ns a word without a pause.
+%% @private Counts two numbers that `erts_debug:size_shared/1' does not report for a term: the words
+%% of literals (constants of modules, persistent terms) that it refers to, and the words of nodes of
+%% large maps, which OTP 25 to 29 count twice. (`size_shared/1' takes about 3 ns a word and does not
+%% yield.)
 %%
-%% From Erlang, a term is a literal if `size_shared/1' says 0. That is quick for a literal, and
-%% takes as long as all that it holds for anything else: to ask it of each part from above would
-%% take forever in a deep term. But what holds something that is no literal is none either. So the
-%% walk goes down along one line to its end (the tail of a list, the last element of a tuple),
-%% which is small, and asks there. If the end is a literal, a binary search finds where on the line
-%% the literals begin.
+%% In Erlang, a term is a literal if `size_shared/1' returns 0. That is fast for a literal, but for
+%% any other term it takes as long as the term is large: to test each part from the top would take
+%% forever in a deep term. But a term that holds a term which is not a literal is not a literal
+%% either. So the walk follows one line to its end (the tail of a list, the last element of a
+%% tuple), which is small, and tests there. If the end is a literal, a binary search finds where the
+%% literals begin on the line.
 %%
-%% Each literal, and each node, counts once. Two are the same if `erts_debug:same/2' says so; which
-%% ones to compare is found by a hash of their outside. Bounded in time and memory: after 20 million
-%% comparisons only the last 30 that look alike are compared, no more than a million are remembered,
-%% and of a list that is a literal, beyond its last 1000 cells, each 32nd; what is not recognized
-%% counts again.
+%% Each literal, and each node, counts once. Two are the same if `erts_debug:same/2' returns true; a
+%% hash of their outer level selects which ones to compare. Time and memory are bounded: after 20
+%% million comparisons only the last 30 of the same hash are compared, at most a million are
+%% remembered, and of a list that is a literal, beyond its last 1000 cells, each 32nd; a literal
+%% that is not recognized counts again.
 %%
-%% Some literals cannot be seen, and are known by what they belong to: the reference of a fun (OTP
-%% 27), the definition of a native record (29). The reference of a binary (27 and on), 3 words, is
-%% left out where only a part of the binary was made which is no literal itself.
+%% Some literals are not visible, and are identified by the term that they belong to: the reference
+%% of a fun (OTP 27), the definition of a native record (29). The reference of a binary (27 and
+%% later), 3 words, is left out if the only term made from it is a part that is not a literal
+%% itself.
 -module(sonde_shared).
 
 -export([words/4]).
@@ -35,29 +36,29 @@
          orelse is_tuple(Term) orelse is_pid(Term) orelse is_port(Term)
          orelse is_reference(Term))).
 
-%% `seen': by hash, what was counted; and the names of what cannot be seen.
+%% `seen': by hash, the terms that were counted, and the identities of those that are not visible.
 -record(s, {literals = 0 :: non_neg_integer(),
-            nodes = 0 :: non_neg_integer(),       % those that are no literals
+            nodes = 0 :: non_neg_integer(),       % nodes that are not literals
             seen = #{} :: #{non_neg_integer() => [term()], {hidden, term()} => []},
             size = 0 :: non_neg_integer(),
             comparisons = ?COMPARISONS :: non_neg_integer(),
             steps = 0 :: non_neg_integer(),
-            fun_ref :: boolean(),                 % whether funs have such a thing
+            fun_ref :: boolean(),                 % whether funs have such a part
             check :: fun(() -> ok)}).
 
-%% What is in a map comes from the calls that `erts_debug:size/1' uses. A node of a large map is no
-%% term that anything but `size_shared/1' and `same/2' may see.
+%% The parts of a map come from the calls that `erts_debug:size/1' uses. A node of a large map is
+%% not a valid term for any function except `size_shared/1' and `same/2'.
 -type item() :: {any, term()}                   % it is not known whether it is a literal
-              | {line, term(), Open :: non_neg_integer()} % it, and what follows, is no literal
+              | {line, term(), Open :: non_neg_integer()} % this and the following are not literals
               | {elements, tuple(), From :: pos_integer(), To :: pos_integer()} % of no literal
               | {literal, term()}
               | {cells, term(), Left :: non_neg_integer()}                      % of a literal
               | {rest, tuple(), From :: pos_integer()}                          % of a literal
               | {{node, any | literal}, map()}.
 
-%% @doc The words of a term, each part once: those that are no literals, and those that are. `Flat':
-%% its words, each part at each place; `Nodes': those of nodes of large maps. `Check' is called
-%% again and again, and raises what is to end the walk.
+%% @doc Returns the words of a term, each part counted once: those outside of literals, and those of
+%% literals. `Flat': its words, with each part counted at each place; `Nodes': those of nodes of
+%% large maps. The walk calls `Check' regularly, which raises an exception to end the walk.
 -spec words(term(), Flat :: non_neg_integer(), Nodes :: non_neg_integer(), fun(() -> ok)) ->
           {Shared :: non_neg_integer(), Literals :: non_neg_integer()}.
 words(Term, Flat, Nodes, Check) ->
@@ -114,10 +115,10 @@ step({{node, Kind}, Node}, Work, S) ->
 is_literal(Term) ->
     erts_debug:size_shared(Term) =:= 0.
 
-%% ---- a line: from each term to the last of its parts. The nodes of a large map are on no line
+%% ---- a line: from each term to the last of its parts. Nodes of large maps are on no line
 
-%% How many terms on the line are no literals; its end not counted, and the literals begin after
-%% them or not at all.
+%% The number of terms on the line that are not literals, without its end. The literals begin after
+%% them, or there are none.
 open(Term) ->
     {End, Length} = down(Term, 0),
     case is_literal(End) of
@@ -145,7 +146,7 @@ first_literal(Term, From, To) ->
 nth_next(Term, 0) -> Term;
 nth_next(Term, N) -> nth_next(next(Term), N - 1).
 
-%% None is an atom, and an atom is no part that counts.
+%% The atom none means no next term: an atom is not a part that counts.
 next([H | T]) ->
     case sonde_parts:is_boxed(T) of
         true -> T;
@@ -177,7 +178,7 @@ last_boxed(Tuple, I) ->
         false -> last_boxed(Tuple, I - 1)
     end.
 
-%% A term that is no literal: its parts that the line leaves out.
+%% For a term that is not a literal: its parts outside of the line.
 opened([H | T], Work, S) ->
     case sonde_parts:is_boxed(T) of
         true -> loop([{any, H} | Work], S);
@@ -205,7 +206,7 @@ elements(Tuple, From, To, Work) ->
         false -> elements(Tuple, From + 1, To, Work)
     end.
 
-%% What holds no more than a few dozens of terms.
+%% For a term that holds no more than a few dozen terms.
 parts(Map) when is_map(Map) ->
     try erts_internal:map_to_tuple_keys(Map) of
         Keys -> [Keys | maps:values(Map)]
@@ -251,7 +252,7 @@ length_of([_ | T], N) -> length_of(T, N + 1);
 length_of(_, N) -> N.
 
 %% The tail of a list, with so many cells. Other lists may have the same tail: a short one is
-%% compared at each cell, a long one now and then.
+%% compared at each cell, a long one only at some cells.
 cells(Tail, 0, Work, S) ->
     loop([{literal, Tail} | Work], S);
 cells(Cells, Left, Work, S) when Left =< ?SHORT; Left rem ?SOME =:= 0 ->
@@ -265,7 +266,7 @@ cells([H | T], Left, Work, S) ->
 cell([H | T] = Cells, Left, Work, S) ->
     count(literal, Cells, {Left, outside(H, 2)}, 2, [{literal, H}, {cells, T, Left - 1}], Work, S).
 
-%% ---- large maps: pairs are cells; those whose keys have one hash are in a tuple of cells
+%% ---- large maps: pairs are cells; pairs whose keys have the same hash are in a tuple of cells
 
 large_map(Kind, Map, Work, S) ->
     node(Kind, Map, {map_size(Map)}, 2, Work, S).
@@ -287,7 +288,7 @@ a_pair([Pair | _]) -> Pair.
 
 %% ---- what was counted
 
-%% The literal that belongs to a term, and that no other term can show.
+%% The literal that belongs to a term and that no other term can show.
 hidden(Fun, #s{fun_ref = true} = S) when is_function(Fun) ->
     {Own, Held} = sonde_parts:fun_parts(Fun),
     Name = [erlang:fun_info(Fun, Item) || Item <- [module, new_index, new_uniq]],
@@ -331,7 +332,7 @@ remember(Term, Hash, Alike, #s{seen = Seen, size = N} = S) when N < ?REMEMBERED 
 remember(_, _, _, S) ->
     S.
 
-%% What a look from outside shows of a term, in a small one.
+%% A small term that describes the outer level of a term.
 outside(Term, _) when is_atom(Term); is_float(Term); Term =:= [] ->
     Term;
 outside(Term, _) when is_bitstring(Term) ->

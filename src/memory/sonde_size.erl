@@ -1,9 +1,7 @@
-%% @private
-%% Sizes of a term without native help, as the term lies in the caller: nothing is copied. What
-%% occurs in several places counts at each of them, so a term that shares its parts can be larger
-%% than any memory: the walk ends when a number of words or a time is reached. It keeps a work list
-%% that grows with what is still to be looked at, not with the length of a list or the depth of a
-%% term.
+%% @private Computes sizes of a term on the portable path, in the caller and without a copy. A
+%% shared part counts at each place, so a term can be larger than any memory: the walk ends at a
+%% limit of words or time. Its work list grows with the terms still to be visited, not with the
+%% length of a list or the depth of a term.
 -module(sonde_size).
 
 -export([options/1, flat/2, bytes/2, term/2]).
@@ -15,13 +13,13 @@
                      suspend := boolean(), progress := boolean()}.
 -type failure() :: {error, {heap_too_large, Words :: pos_integer(), Limit :: non_neg_integer()}}
                  | {error, timeout}.
-%% Words, and bytes of binaries that lie outside of the heap.
+%% Words, and bytes of off-heap binaries.
 -type sizes() :: #{flat_words := non_neg_integer(),
                    shared_words := non_neg_integer(),
                    literal_words := non_neg_integer(),
                    binary_visible := non_neg_integer(),
                    binary_pinned := non_neg_integer()}.
-%% What is still to be looked at, what comes next outside.
+%% The terms still to be visited; the next one is outermost.
 -type work() :: done
               | {term, term(), work()}
               | {terms, [term(), ...], work()}
@@ -29,30 +27,31 @@
               | {pairs, {term(), term(), maps:iterator()}, work()}.
 
 -define(MAX_MS, 16#FFFFFFFF).
--define(STEP, 100000).        % words from one look at the clock to the next, about a millisecond
--define(REFC_LIMIT, 64).      % bytes; a larger binary lies outside of the heap
+-define(STEP, 100000).        % words between two checks of the clock, about a millisecond
+-define(REFC_LIMIT, 64).      % bytes; a larger binary is off-heap
 
-%% Takes no words, which a guard can tell. (More does, but then it is asked.)
+%% True for terms that a guard recognizes as taking no words. (Some others take none either; the
+%% walk tests them.)
 -define(IS_PLAIN(Term),
         (is_atom(Term) orelse Term =:= []
          orelse is_integer(Term) andalso Term < 16#4000000 andalso Term > -16#4000000)).
 
-%% `next': at so many words it is time to check.
+%% `next': the number of words at which the walk next checks its limits.
 -record(walk, {counts :: words | bytes | sizes,
                limit :: non_neg_integer(),
                until :: integer(),
                next = 0 :: non_neg_integer(),
                bytes = 0 :: non_neg_integer(),
-               nodes = 0 :: non_neg_integer(),  % words of those of large maps
+               nodes = 0 :: non_neg_integer(),  % words of the nodes of large maps
                offheap :: sonde_binary_probe:found()}).
 
-%% @doc The options of all calls that look inside a heap. Only the first two mean something here.
+%% @doc Reads the options of all calls on one heap. Only the first two have an effect here.
 -spec options(term()) -> checked().
 options(Given) ->
     IsTime = fun(T) -> sonde_opts:is_count(T) andalso T =< ?MAX_MS end,
     sonde_opts:read(Given, sonde_look:options(#{timeout => {30000, IsTime}})).
 
-%% @doc Words, what `erts_debug:flat_size/1' says.
+%% @doc Returns words, equal to `erts_debug:flat_size/1'.
 -spec flat(term(), opts()) -> non_neg_integer() | failure().
 flat(Term, Opts) ->
     try walk(Term, start(words, Opts)) of
@@ -90,7 +89,7 @@ start(Counts, Opts) ->
     #walk{counts = Counts, limit = Limit, until = erlang:monotonic_time(millisecond) + Ms,
           offheap = sonde_binary_probe:new()}.
 
-%% ---- the walk: clauses hand on to each other, and nobody waits for an answer
+%% ---- the walk: clauses are tail calls of each other, so the stack does not grow
 
 -spec walk(term(), #walk{}) -> {non_neg_integer(), #walk{}}.
 walk(Term, Walk) ->
@@ -105,7 +104,7 @@ any(Tuple, Work, Words, Walk) when is_tuple(Tuple), Tuple =/= {} ->
     N = tuple_size(Tuple),
     elements(Tuple, seek(Tuple, 1, N), N, Work, Words + 1 + N, Walk);
 any(Map, Work, Words, Walk) when is_map(Map) ->
-    %% Its nodes are not even counted if its pairs, of two words each, are too many.
+    %% If its pairs, of two words each, are too many, the nodes are not even counted.
     Pairs = 2 * map_size(Map),
     Checked = still(Words + Pairs, Walk),
     {Kind, Own} = sonde_parts:map_words(Map),
@@ -130,8 +129,8 @@ rest({elements, Tuple, I, Work}, Words, Walk) ->
     elements(Tuple, I, tuple_size(Tuple), Work, Words, Walk);
 rest({pairs, Next, Work}, Words, Walk) -> pairs(Next, Work, Words, Walk).
 
-%% Nothing goes onto the work list for what takes no words: a deep term keeps the list short, and so
-%% does a long one.
+%% A term that takes no words does not go onto the work list: so a deep term or a long list keeps it
+%% short.
 later(Term, Work) when ?IS_PLAIN(Term) -> Work;
 later(Term, Work) -> {term, Term, Work}.
 
@@ -175,8 +174,8 @@ pairs({Key, Value, Rest}, Work, Words, Walk) ->
             end,
     any(Key, later(Value, After), Words + 2, Walk).
 
-%% What a fun or a record holds is no place for the bytes of `erlang_term'. There, another fun is
-%% nothing new: this never goes deeper than once.
+%% `erlang_term' does not count bytes of binaries inside a fun or a record. A fun inside a fun
+%% changes nothing: the recursion is one level deep.
 held(Terms, Work, Words, #walk{counts = bytes} = Walk) ->
     {More, Walked} = terms(Terms, done, Words, Walk#walk{counts = words}),
     rest(Work, More, Walked#walk{counts = bytes});

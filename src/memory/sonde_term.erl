@@ -1,7 +1,6 @@
-%% @private
-%% Sizes of terms, and of what the roots of a process hold. Natively, nothing is copied: a small
-%% term is measured while the caller is in a native call; of a larger one the caller waits for a
-%% helper, with the term on its stack, and the helper looks at it there.
+%% @private Sizes of terms, and of what the roots of a process hold. The native path copies nothing:
+%% it measures a small term inside the caller's native call; for a larger one the caller waits with
+%% the term on its stack, where a helper reads it.
 -module(sonde_term).
 
 -export([flat_size/2, byte_size/2, term_size/2, root_size/3]).
@@ -54,7 +53,7 @@ roots(all) -> [stack, registers, dictionary, messages];
 roots(Root) when Root =:= stack; Root =:= dictionary; Root =:= messages -> [Root];
 roots(_) -> error(badarg).
 
-%% ---- a term of the caller's
+%% ---- a term of the caller
 
 sized(Term, Want, Opts, Make, Portable) ->
     Quick = fun() ->
@@ -73,7 +72,7 @@ quick(more, Term, Want, Opts, Make, Portable) ->
         Sums when tuple_size(Sums) =:= 6 -> Make(Sums);
         {error, {heap_too_large, _, _}} = Error -> Error;
         {error, timeout} = Error -> Error;
-        %% who cannot be read, as while it gets messages all the time
+        %% the caller cannot be read, for example because it gets messages all the time
         _ -> Portable(Term, Opts)
     end;
 quick({Words, _}, _, _, #{max_words := Max}, _, _) when Words > Max ->
@@ -81,8 +80,8 @@ quick({Words, _}, _, _, #{max_words := Max}, _, _) when Words > Max ->
 quick(Sums, _, _, _, Make, _) ->
     Make(Sums).
 
-%% What the helper gets does not refer to the term, or it would be copied. It finds it on the stack
-%% of the caller by a number.
+%% The arguments of the helper do not refer to the term, or the spawn would copy it. The helper
+%% finds it on the stack of the caller by a number.
 held(Term, Want, Opts) ->
     Me = self(),
     Id = erlang:phash2(make_ref()),
@@ -93,7 +92,7 @@ held(Term, Want, Opts) ->
            end,
     ?MODULE:hold({Id, Term}, Look).
 
-%% Both are called from outside, so that the compiler does not see that the pair is never used.
+%% Both are external calls, so that the compiler does not see that the pair is never used.
 -spec hold({non_neg_integer(), term()}, fun((reference()) -> Answer)) -> Answer.
 hold(Pair, Look) ->
     Answer = sonde_helper:call(Look),
