@@ -1,6 +1,5 @@
-%% @private
-%% The heap of a process of another node, as a file on this machine: read over there piece by piece,
-%% and written here as any dump is.
+%% @private Dumps the heap of a process of another node into a file on this machine: it reads the
+%% dump there piece by piece, and writes it here like a local dump.
 -module(sonde_dump).
 
 -export([write/4]).
@@ -9,13 +8,13 @@
 -define(PIECE_MS, 60000).
 -define(IDLE_MS, 60000).
 
-%% @doc What `sonde_heap:dump/3' says. `Opts' are its `force', and the options of a look.
+%% @doc Returns what `sonde_heap:dump/3' returns. `Opts' are its `force', and the options of a look.
 -spec write(node(), pid(), file:filename(), #{atom() => term()}) ->
     {ok, sonde_heap:written()} | undefined | {error, term()}.
 write(Node, Pid, File, #{force := Force} = Opts) ->
     sonde_private_file:write(File, Force, fun() -> open(Node, Pid, maps:remove(force, Opts)) end).
 
-%% In the process that writes.
+%% Runs in the process that writes.
 open(Node, Pid, Opts) ->
     {Module, Function} = sonde_remote_name:on(Node, ?MODULE, serve),
     {Reader, Mon} = spawn_opt(Node, Module, Function, [self(), Pid, Opts], [monitor]),
@@ -29,7 +28,7 @@ next(Reader, Mon) ->
     after ?PIECE_MS -> {error, timeout}
     end.
 
-%% ---- over there
+%% ---- on the other node
 
 -spec serve(pid(), pid(), #{atom() => term()}) -> ok.
 serve(Writer, Pid, Opts) ->

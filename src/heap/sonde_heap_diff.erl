@@ -1,12 +1,11 @@
-%% @private
-%% What grew between two dumps, by the path to it and by its kind. Knows what the nodes
-%% and edges of a dump mean, not how the file is laid out.
+%% @private Compares two dumps by path and kind of object. It knows the meaning of nodes and edges,
+%% but not the layout of the file.
 %%
-%% For a node there is one word in an array, and for a time it is the way up:
+%% Each node has one word in an array. At first it is the node's parent:
 %%
-%%     1 bit: passed on a way up    30 bits: its parent, plus 1    28 bits: the label of the edge
+%%     1 bit: visited on the way up    30 bits: its parent, plus 1    28 bits: the label of the edge
 %%
-%% and then, as a negative number, the path that its things are counted at.
+%% and then, as a negative number, the path under which the node counts.
 -module(sonde_heap_diff).
 
 -export([diff/2]).
@@ -17,7 +16,7 @@
 -define(WEAK, 6).
 
 -define(STEPS, 4).
--define(WIDE, 32).         % edges; whoever has more has them without a number
+-define(WIDE, 32).         % edges; those of a node with more have no number
 -define(PATHS, 65536).
 -define(KINDS, 100000).    % in paths
 -define(LETTERS, 120).     % of a name
@@ -26,25 +25,25 @@
 -define(LABEL_BITS, 28).
 -define(LABEL_MASK, 16#FFFFFFF).
 
-%% Labels: two bits say which, 26 bits are the number.
+%% Labels: two bits are the kind, 26 bits the number.
 -define(NO_STEP, 0).
 -define(ANY, 1).
 -define(NUMBERED(I), (I bsl 2 bor 2)).
 -define(NAMED(I), (I bsl 2 bor 3)).
 -define(NUMBER_MAX, 16#3FFFFFF).
 
-%% Paths by the one above and the label: a number, with how many steps it has in the last bits.
+%% Paths by parent path and label: a number whose last bits are the number of steps.
 -define(ROOT, 0).
 -define(STEPS_OF(Path), (Path band 7)).
 
-%% @doc The rows of `sonde_heap:diff/2'. Only in a helper of that caller.
+%% @doc Returns the rows of `sonde_heap:diff/2'. Only in a helper of that caller.
 -spec diff([file:name_all()], reference()) ->
           [sonde_heap:growth()]
         | {error, file:posix() | {bad_snapshot, {file:name_all(), atom()}}}.
 diff([A, B], Caller) ->
     case sums(A, Caller) of
         {ok, Before} ->
-            true = erlang:garbage_collect(), % what the first file took
+            true = erlang:garbage_collect(), % frees what the first file took
             case sums(B, Caller) of
                 {ok, After} -> rows(Before, After);
                 Error -> Error
@@ -88,7 +87,7 @@ sums(File) ->
     ok = sonde_v8_reader:close(File),
     in_words(Paths, Sums, Texts).
 
-%% ---- each node's parent: the first in the file with an edge to it
+%% ---- the parent of each node: the first node in the file with an edge to it
 
 link(N, N, EdgesLeft, Nodes, Edges, _Ways) ->
     _ = sonde_v8_reader:ended(Nodes),
@@ -115,7 +114,7 @@ children(Count, Wide, V, {[Type, Name, To | Left], Cursor}, Ways, N) ->
 children(Count, Wide, V, Edges, Ways, N) ->
     children(Count, Wide, V, sonde_v8_reader:more(Edges), Ways, N).
 
-%% The areas come right behind the root. What they hold by name are the keys of the dictionary.
+%% The areas follow the root directly. Their named edges are the keys of the dictionary.
 -define(IS_AREA(V), V < 6).
 
 label(?INTERNAL, _, _, _) -> ?NO_STEP;
@@ -136,7 +135,7 @@ put_path(Ways, V, Path) ->
 up(Way) ->
     (Way band (?PASSED - 1)) bsr ?LABEL_BITS.
 
-%% ---- each node's path, and what is counted at it
+%% ---- the path of each node, and its counts
 
 count(N, N, _Nodes, _Ways, Paths, Sums) ->
     {Paths, Sums};
@@ -159,8 +158,8 @@ path(Ways, V, Paths) ->
         Way -> climb(Ways, V, Way, 0, Paths)
     end.
 
-%% Up to the first one whose path is known, turning each way round so that it leads back, and down
-%% again. A list of a million cells may be one way.
+%% Climbs to the first node with a known path, reversing each link so that it leads back, and
+%% returns the same way. A list of a million cells can be one such path, so there is no stack.
 climb(_Ways, _V, 0, _Below, _Paths) ->
     throw({bad, unreachable});
 climb(_Ways, _V, Way, _Below, _Paths) when Way band ?PASSED =/= 0 ->
@@ -197,7 +196,7 @@ step(Above, Label, Paths) ->
             {Above, Paths}
     end.
 
-%% ---- in words
+%% ---- text
 
 texts(Paths, Sums, Edges) ->
     Names = [I || {_, Label} <- maps:keys(Paths), Label band 3 =:= 3, I <- [Label bsr 2]]
@@ -231,6 +230,6 @@ step_text(?ANY, _Texts) -> <<"[_]">>;
 step_text(Label, Texts) when Label band 3 =:= 3 -> map_get(Label bsr 2, Texts);
 step_text(Label, _Texts) -> <<$[, (integer_to_binary(Label bsr 2))/binary, $]>>.
 
-%% With values a name goes on after its kind.
+%% In a dump with values, the name continues after the kind.
 kind(more, _Texts) -> <<"...">>;
 kind(I, Texts) -> hd(binary:split(map_get(I, Texts), <<": ">>)).

@@ -1,5 +1,4 @@
-%% @private
-%% What one heap is made of: the map that `sonde:heap/1' returns.
+%% @private The map of one heap that `sonde:heap/1' returns.
 -module(sonde_heap_map).
 
 -export([heap/2, kind/1]).
@@ -17,9 +16,9 @@
       binaries := #{live | garbage | visible | pinned := non_neg_integer()},
       content => sensitive, suspended_ms => non_neg_integer()}.
 
-%% @doc Bytes throughout. What is garbage is what lies in the blocks and no root reaches. Of a
-%% sensitive process no function is named (`{'fun', undefined, undefined, Terms}', by the number of terms
-%% in its environment), and `content' is `sensitive'.
+%% @doc Returns {@link sonde:heap/2}. For a sensitive process functions have no name (`{'fun',
+%% undefined, undefined, Terms}', with the number of terms in the environment), and `content' is
+%% `sensitive'.
 -spec heap(term(), term()) -> heap() | sonde_look:errors().
 heap(Pid, Given) ->
     Opts = sonde_opts:read(Given, sonde_look:options(#{})),
@@ -48,8 +47,8 @@ largest_first(Bars) ->
      || {Bytes, Count, Kind} <- lists:reverse(lists:sort([{Bytes, Count, Kind}
                                                           || {Kind, Count, Bytes} <- Bars]))].
 
-%% @doc The VM knows the name of a function that it is shown by all that identifies it; `undefined':
-%% of a function whose code is not loaded any more.
+%% @doc The VM returns the name of a function for its complete identity; `undefined' if the code of
+%% the function is no longer loaded.
 -spec kind(term()) -> kind().
 kind({'fun', Module, {Index, Uniq, OldIndex, OldUniq}, Arity}) ->
     Name = case fun_name(Module, Index, Uniq, OldIndex, OldUniq, Arity) of
@@ -60,7 +59,7 @@ kind({'fun', Module, {Index, Uniq, OldIndex, OldUniq}, Arity}) ->
 kind(Kind) ->
     Kind.
 
-%% A fun without an environment, as the external term format has it.
+%% A fun without an environment, in the external term format.
 fun_name(Module, Index, Uniq, OldIndex, OldUniq, Arity) ->
     Rest = [Arity, Uniq, <<Index:32, 0:32>>,
             [external(T) || T <- [Module, OldIndex, OldUniq, self()]]],

@@ -1,6 +1,5 @@
-%% @private
-%% The things of one heap that retain most. Which they are, and the way to each, is C's; what a
-%% person reads of it is made here.
+%% @private The objects of one heap that retain most. C finds the objects and their paths; this
+%% module turns them into readable rows.
 -module(sonde_heap_top).
 
 -export([top/3, text/1, path_text/1]).
@@ -13,13 +12,13 @@
                            | fragment}
               | {element | index | tail | env, pos_integer()} | {field, atom()}
               | key | keys | binary | '...'.
-%% What look_top gives: one for each term that is seen, a container before what is in it.
+%% A result of look_top: one token for each visible term, a container before its content.
 -type token() :: {v, term()} | {atom(), non_neg_integer()} | atom()
                | {tuple | list | map, Shown :: non_neg_integer(), non_neg_integer()}.
 
 -define(TEXT_BYTES, 200).
 -define(MOST, 100000). % rows: each takes 300 bytes of the walk's own memory
-%% How a list goes on.
+%% How a list continues.
 -define(ENDS, 0).
 -define(GOES_ON, 1).
 -define(IMPROPER, 2).
@@ -65,7 +64,7 @@ element(I, Tag, Arity) when I > 1, Tag =/= undefined ->
 element(I, _, _) ->
     {element, I}.
 
-%% In the order of roots.c; 0: it lies in a fragment that a collection takes as it is.
+%% In the order of roots.c; 0 is a fragment that a collection keeps in place.
 other(0) -> fragment;
 other(1) -> group_leader;
 other(2) -> parent;
@@ -73,7 +72,7 @@ other(3) -> seq_trace_token;
 other(I) when I =< 11 -> receive_marker;
 other(_) -> fragment.
 
-%% No tokens: it may not be shown.
+%% Without tokens the key may not be shown.
 key([]) ->
     '_';
 key(Tokens) ->
@@ -82,7 +81,7 @@ key(Tokens) ->
         cut -> text(Tokens)
     end.
 
-%% The term itself, if the tokens say all of it.
+%% The term itself, if the tokens contain all of it.
 whole([{v, Term} | Rest]) ->
     {Term, Rest};
 whole([{tuple, N, N} | Rest]) ->
@@ -103,7 +102,7 @@ wholes(N, Rest, Es) ->
         cut -> cut
     end.
 
-%% @doc The steps of a path, one after the other.
+%% @doc Returns the steps of a path as one text.
 -spec path_text([step()]) -> unicode:chardata().
 path_text(Path) ->
     lists:join(" / ", [step_text(Step) || Step <- Path]).
@@ -116,7 +115,7 @@ step_text(Step) -> atom_to_list(Step).
 
 %% ---- previews
 
-%% @doc The text of tokens, cut to 200 bytes.
+%% @doc Returns the text of tokens, cut to 200 bytes.
 -spec text([token()]) -> binary().
 text(Tokens) ->
     {Text, []} = one(Tokens),
@@ -125,7 +124,7 @@ text(Tokens) ->
 cut(Text) when byte_size(Text) =< ?TEXT_BYTES -> Text;
 cut(Text) -> cut(Text, ?TEXT_BYTES - 3).
 
-%% Not within a character.
+%% Cuts only between characters.
 cut(Text, N) ->
     case Text of
         <<_:N/binary, 2#10:2, _/bits>> -> cut(Text, N - 1);
@@ -158,7 +157,7 @@ within(Open, N, More, Close, Rest) ->
 commas(Texts, More) ->
     lists:join(",", Texts ++ ["..." || More]).
 
-%% A string looks like one.
+%% A list that looks like a string is shown as one.
 list(N, More, Rest) ->
     Chars = [C || {v, C} <- lists:sublist(Rest, N), is_integer(C)],
     case length(Chars) =:= N andalso N > 0 andalso io_lib:printable_latin1_list(Chars) of

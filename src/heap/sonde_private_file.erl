@@ -1,6 +1,5 @@
-%% @private
-%% A file that nobody else reads, follows or finds half written: how a dump gets to the
-%% disk. What is in it comes from a fun, piece by piece.
+%% @private Writes a private file: no other user can read it, no symbolic link redirects it, and it
+%% never appears half written. A fun provides the content piece by piece.
 -module(sonde_private_file).
 
 -include_lib("kernel/include/file.hrl").
@@ -9,20 +8,20 @@
 -export([watch/1]).
 -export_type([open/0, next/0]).
 
-%% Called until it says `done', or says why there is no more.
+%% Called until it returns `done', or the reason why there is no more.
 -type next() :: fun(() -> {data, iodata()} | {done, #{nodes := non_neg_integer(),
                                                       edges := non_neg_integer()}} | no()).
 -type no() :: undefined | {error, term()}.
 %% Called once there is a file to write to.
 -type open() :: fun(() -> {ok, next()} | no()).
 
-%% @doc A new file; with `Force' in the place of what has that name, which stays as it is until the
-%% new one is complete. The work is done in a helper, and where that ends early, for whatever
+%% @doc Writes a new file; with `Force' it replaces a file of the same name, which stays as it is
+%% until the new one is complete. A helper does the work; if the helper ends early, for whatever
 %% reason, there is no file.
 -spec write(file:name_all(), boolean(), open()) -> {ok, sonde_heap:written()} | no().
 write(File, Force, Open) ->
     Start = erlang:monotonic_time(millisecond),
-    Name = filename:absname(File), % also where the directory changes meanwhile
+    Name = filename:absname(File), % valid even if the directory changes meanwhile
     case sonde_helper:call(fun(Caller) -> write(Name, Force, Open, Caller) end) of
         {ok, Written} -> {ok, Written#{ms => erlang:monotonic_time(millisecond) - Start}};
         No -> No
@@ -36,14 +35,15 @@ write(File, true, Open, Caller) ->
         Error -> Error
     end.
 
-%% A link is replaced, not what it leads to. Nobody means to replace a pipe or a device.
+%% Replaces a link itself, not its target; never a pipe or a device, which is not intended.
 is_replaceable({ok, #file_info{type = Type}}) when Type =:= regular; Type =:= symlink -> true;
 is_replaceable({ok, #file_info{type = directory}}) -> {error, eisdir};
 is_replaceable({ok, _}) -> {error, eexist};
 is_replaceable({error, enoent}) -> true;
 is_replaceable(Error) -> Error.
 
-%% In the same directory, or it could not be renamed. Nobody is to guess it and be there first.
+%% In the same directory, since a rename cannot cross file systems. The name is random, so that no
+%% other user can guess it and create the file first.
 beside(File) ->
     Name = ".sonde-" ++ integer_to_list(rand:uniform(1 bsl 59), 36),
     filename:join(filename:dirname(File), Name).
@@ -72,7 +72,7 @@ fill(Fd, Path, Open, Caller) ->
         NotPrivate -> NotPrivate
     end.
 
-%% Some file systems tell only here that there was no room.
+%% Some file systems report only here that there was no room.
 close(Filled, Fd, Path, Complete) ->
     case {Filled, file:close(Fd)} of
         {{ok, _}, ok} ->
@@ -84,7 +84,7 @@ close(Filled, Fd, Path, Complete) ->
         {No, _} -> No
     end.
 
-%% The mode is set by name. What is asked whether it came out right is the file that we write to.
+%% The mode is set by name, but checked on the open file, which is the one that receives the data.
 make_private(Fd, Path) ->
     case file:write_file_info(Path, #file_info{mode = 8#600}, [raw]) of
         ok ->

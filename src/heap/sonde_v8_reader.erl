@@ -1,8 +1,6 @@
-%% @private
-%% Reads a V8 heap snapshot as our dumps are, from a file of any size, a block at a time.
-%% Knows where the parts of the file are and what is well-formed, not what it means.
-%%
-%% What is wrong is thrown as `{bad, Why}'.
+%% @private Reads a V8 heap snapshot in the layout of sonde's dumps, from a file of any size, one
+%% block at a time. It knows the parts of the file and checks that they are well-formed, but not
+%% what they mean. Errors are thrown as `{bad, Why}'.
 -module(sonde_v8_reader).
 
 -include_lib("kernel/include/file.hrl").
@@ -13,7 +11,7 @@
 
 -opaque file() :: #{fd := file:fd(), caller := reference(), nodes := non_neg_integer(),
                     edges := non_neg_integer(), counts := {pos_integer(), non_neg_integer()}}.
-%% The numbers read and not yet consumed, and where it goes on.
+%% The numbers that were read but not consumed, and the position of the next ones.
 -type numbers() :: {[non_neg_integer()], cursor()}.
 -opaque cursor() :: {file(), At :: non_neg_integer(), Begun :: none | non_neg_integer()}
                   | {closed, file(), At :: non_neg_integer()}.
@@ -21,7 +19,7 @@
 -define(BLOCK, 65536).
 -define(HEADER, 8192).
 -define(STRING_MAX, 1048576).
-%% An edge says where its node is as a number of 32 bits, 7 for a node.
+%% An edge refers to its node by a number of 32 bits, 7 for each node.
 -define(NODES_MAX, 16#FFFFFFFF div 7).
 
 -define(IS_DIGIT(C), (C >= $0 andalso C =< $9)).
@@ -31,12 +29,12 @@
 
 %% ---- the file and its header
 
-%% @doc Only in a helper of that caller.
+%% @doc Opens a file. Only in a helper of that caller.
 -spec open(file:name_all(), reference()) -> {ok, file()} | {error, file:posix()}.
 open(Name, Caller) ->
     case file:read_file_info(Name, [raw]) of
         {ok, #file_info{type = Type}} when Type =/= regular, Type =/= directory ->
-            throw({bad, not_a_file}); % to open a pipe is to wait
+            throw({bad, not_a_file}); % opening a pipe would block
         _ ->
             case file:open(Name, [read, raw, binary]) of
                 {ok, Fd} -> {ok, header(Fd, Caller)};
@@ -49,7 +47,7 @@ close(#{fd := Fd}) ->
     _ = file:close(Fd),
     ok.
 
-%% @doc How many nodes and edges the header says there are.
+%% @doc Returns the number of nodes and edges in the header.
 -spec counts(file()) -> {pos_integer(), non_neg_integer()}.
 counts(#{counts := Counts}) ->
     Counts.
@@ -64,7 +62,7 @@ header(Fd, Caller) ->
                            {list("edge_types", edge_types()), edge_types}]],
     {NodeCount, EdgeCount} = Counts = {count("node_count", Head), count("edge_count", Head)},
     {ok, Size} = file:position(Fd, eof),
-    %% As many as say they are there have room in the file.
+    %% The file must be large enough for the declared numbers.
     NodeCount > 0 andalso NodeCount =< ?NODES_MAX andalso NodeCount * 14 + EdgeCount * 6 =< Size
         orelse throw({bad, counts}),
     re:run(read(Fd, max(0, Size - 64), 64), "\\]\\s*}\\s*\\z", [{capture, none}]) =:= match
@@ -92,14 +90,15 @@ count(Key, Head) ->
         nomatch -> throw({bad, header})
     end.
 
-%% What comes before the array of that name, and where in the file its first element may be.
+%% The text before the array of that name, and the position in the file where its first element may
+%% be.
 array(Text, At, Name, Why) ->
     case re:run(Text, [Name, "\\s*:\\s*\\["]) of
         {match, [{Start, Length}]} -> {binary:part(Text, 0, Start), At + Start + Length};
         nomatch -> throw({bad, Why})
     end.
 
-%% There is no such word in what lies between, which is numbers.
+%% The part before it consists of numbers, so it cannot contain the name.
 find(Fd, At, Name, Why) ->
     Block = read(Fd, At, ?BLOCK),
     case binary:match(Block, Name) of
@@ -119,7 +118,7 @@ read(Fd, At, Length) ->
 
 %% ---- numbers
 
-%% @doc Nodes, seven numbers each: type, name, id, self size, edge count, and two that say nothing.
+%% @doc Nodes, seven numbers each: type, name, id, self size, edge count, and two without meaning.
 -spec nodes(file()) -> numbers().
 nodes(#{nodes := At} = File) ->
     {[], {File, At, none}}.
@@ -130,7 +129,7 @@ nodes(#{nodes := At} = File) ->
 edges(#{edges := At} = File) ->
     {[], {File, At, none}}.
 
-%% @doc More of them after those that are left.
+%% @doc Reads more numbers and appends them to the remaining ones.
 -spec more(numbers()) -> numbers().
 more({_, {closed, _, _}}) ->
     throw({bad, too_few});
@@ -144,7 +143,7 @@ more({Left, {#{fd := Fd, caller := Caller} = File, At, Begun}}) ->
             {Left ++ lists:reverse(New), {closed, File, At + byte_size(Block) - Rest}}
     end.
 
-%% @doc Nothing may be left. Says where the array ends.
+%% @doc Checks that nothing is left, and returns where the array ends.
 -spec ended(numbers()) -> numbers().
 ended({[], {closed, _, _}} = Numbers) -> Numbers;
 ended({[], _} = Numbers) -> ended(more(Numbers));
@@ -168,15 +167,16 @@ number(_, _, _) -> throw({bad, no_number}).
 
 %% ---- strings
 
-%% @doc Folds over those of the strings whose indices, sorted, are in the list. They come after the
-%% edges, which have ended.
+%% @doc Folds over the strings whose indices are in the sorted list. The strings follow the edges,
+%% which must have ended.
 -spec strings(fun((non_neg_integer(), binary(), Acc) -> Acc), Acc, [non_neg_integer()],
               numbers()) -> Acc.
 strings(Fun, Acc, Wanted, {[], {closed, #{fd := Fd} = File, At}}) ->
     {_, First} = array(read(Fd, At, 64), At, <<"\"strings\"">>, strings),
     each(Fun, Acc, Wanted, 0, <<>>, File, First).
 
-%% Next: the index of the next string; Text: what was read and not consumed; At: where the rest is
+%% Next: the index of the next string; Text: what was read and not consumed; At: the position of the
+%% rest
 each(_Fun, Acc, [], _I, _Text, _File, _At) ->
     Acc;
 each(Fun, Acc, [I | Wanted] = All, Next, Text, File, At) ->
@@ -239,7 +239,7 @@ hex(Hex) ->
     catch error:badarg -> throw({bad, string})
     end.
 
-%% Half of a pair stands for nothing.
+%% A lone surrogate has no meaning.
 character(C) when C >= 16#D800, C < 16#E000 -> 16#FFFD;
 character(C) when C >= 0 -> C;
 character(_) -> throw({bad, string}).

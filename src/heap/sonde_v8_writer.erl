@@ -1,12 +1,11 @@
-%% @private
-%% The content of a dump: a process's heap in the words of a V8 heap snapshot, piece by piece. C
-%% writes the numbers; the strings, which come last, are spelled here.
+%% @private Writes the content of a dump, the heap of a process as a V8 heap snapshot, piece by
+%% piece. C writes the numbers; this module writes the strings, which come last.
 -module(sonde_v8_writer).
 
 -export([open/2]).
 -export_type([next/0]).
 
-%% Called until it says `done', or says why there is no more.
+%% Called until it returns `done', or the reason why there is no more.
 -type next() :: fun(() -> {data, iodata()} | {done, #{nodes := non_neg_integer(),
                                                       edges := non_neg_integer()}} | no()).
 -type no() :: undefined | {error, term()}.
@@ -15,10 +14,10 @@
 -define(PAUSE_MS, 2).
 -define(MOST, (1 bsl 60)).    % more than there can be
 
-%% @doc Where a dump of this process comes from, in pieces of some 64 kB or less, each of which
-%% takes some milliseconds. Until something was written, a process that ran meanwhile is looked at
-%% again; then it is `{error, busy}'. With `suspend' it is held until the end, or until the caller
-%% ends.
+%% @doc Returns a source of the dump of this process, in pieces of at most about 64 kB, each of
+%% which takes some milliseconds. Before the first piece, a process that ran meanwhile is read
+%% again; after it, the result is `{error, busy}'. With `suspend' the process stays suspended until
+%% the end of the dump or of the caller.
 %%
 %% `Opts' are all options of a look, `values' and `max_nodes'.
 -spec open(pid(), #{atom() => term()}) -> {ok, next()} | no().
@@ -32,7 +31,7 @@ open(Pid, Opts) when is_pid(Pid), node(Pid) =:= node() ->
         {portable, Why} -> {error, {native_off, Why}}
     end.
 
-%% What goes on from call to call is in the dictionary of the process that calls.
+%% The state between calls is in the dictionary of the calling process.
 start(Pid, #{timeout := Timeout, progress := Progress} = Opts) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
     case hold(Pid, Until, Opts) of
@@ -67,7 +66,7 @@ next(Key) ->
             End
     end.
 
-%% If another build was loaded meanwhile, the look is none of its own.
+%% If another build was loaded meanwhile, the look does not belong to it.
 tried(Late, #{instance := Instance} = State) ->
     try step(Late, State)
     catch
@@ -121,7 +120,7 @@ moving(Look, State) ->
 want(#{values := Values}) ->
     [content || sonde_content:allowed()] ++ [values || Values].
 
-%% What was asked for and is withheld is an error; what nobody asked for is only told.
+%% Content that was requested and is withheld is an error; otherwise its absence is only reported.
 content(true, State) -> {data, [], State};
 content(forbidden, #{values := true}) -> {error, content_forbidden};
 content(sensitive, #{values := true}) -> {error, content_sensitive};
@@ -131,7 +130,7 @@ content(sensitive, State) -> {data, [], State#{content := #{content => sensitive
 forget(#{look := none}) -> ok;
 forget(#{look := Look}) ->
     try sonde_nif:look_end(Look)
-    catch error:badarg -> ok % another build's: freed when it is collected
+    catch error:badarg -> ok % a look of another build: freed when it is collected
     end.
 
 too_large({_, Total}, #{max_words := Limit}) ->
