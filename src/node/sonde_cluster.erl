@@ -8,15 +8,15 @@
 -export_type([opts/0, result/0]).
 
 -type opts() :: #{nodes => [node()], timeout => Ms :: non_neg_integer()}.
-%% `reports': of each node, where the call was made with `report => true'.
+%% `reports': the report of each node, if the call has `report => true'.
 -type result() :: #{rows := [{node(), Row :: term()}], failed := [{node(), Reason :: term()}],
                     reports => [{node(), sonde_scan:report()}]}.
 -type results() :: {[term()], BadNodes :: [node()]}.
 
 -define(MAX_MS, 16#FFFFFFFF).
 
-%% @doc What returns rows, and by what they are ordered: an element, an element of which the
-%% smallest comes first, or the first of the totals in an element.
+%% @doc Returns the functions that return rows, and the order of these rows: by an element, by an
+%% element of which the smallest comes first, or by the first of the totals in an element.
 -spec functions() -> #{atom() => {largest | smallest | totals, pos_integer()} | holders}.
 functions() ->
     Value = {largest, 2},
@@ -57,8 +57,9 @@ has_report([_ | _] = Args) ->
 has_report([]) ->
     false.
 
-%% @doc The arguments for a call on another node. In these calls the caller has a row too, and it is
-%% a process that `erpc' starts for it: there is one row more, and {@link rows/3} leaves it out.
+%% @doc Returns the arguments for the call on another node. In these calls the caller has a row too,
+%% and there it is a process that `erpc' starts: the call gets one row more, and {@link rows/3}
+%% removes it.
 -spec asked(atom(), [term()]) -> [term()].
 asked(Function, [N | Args]) when is_integer(N), N > 0,
                                  (Function =:= bin_leak orelse Function =:= bin_garbage
@@ -78,7 +79,7 @@ rows(Function, Args, {Rows, Report}) when is_list(Rows) ->
 rows(_, _, Answer) ->
     Answer.
 
-%% @doc What a call that has no rows returns on each node; for the command.
+%% @doc Returns what a call without rows returns on each node; for the command.
 -spec each(atom(), [term()], [node()], Ms :: non_neg_integer()) ->
     [{node(), {ok, term()} | {error, Why :: term()}}].
 each(Function, Args, Nodes, Ms) ->
@@ -87,7 +88,7 @@ each(Function, Args, Nodes, Ms) ->
                 Error -> {error, reason(Error)}
             end} || {Node, Answer} <- ask(Nodes, Function, Args, min(Ms, ?MAX_MS))].
 
-%% Those that it is only lent to have it under another name.
+%% On nodes where sonde is only loaded temporarily, the module has another name.
 ask(Nodes, Function, Args, Timeout) ->
     Answers = lists:zip(Nodes, erpc:multicall(Nodes, sonde, Function, Args, Timeout)),
     case [Node || {Node, {error, {exception, undef, [{sonde, _, _, _} | _]}}} <- Answers] of
@@ -109,7 +110,8 @@ are_nodes(Nodes) ->
 is_timeout(Ms) ->
     is_integer(Ms) andalso Ms >= 0 andalso Ms =< ?MAX_MS.
 
-%% Of several attributes proc_count has no rows but something around them.
+%% With several attributes, proc_count returns a list of rows for each of them, which cannot be
+%% merged.
 order(proc_count, [Attr | _]) when is_list(Attr) -> error(badarg);
 order(bin_leak, [_, _]) -> error(badarg);
 order(bin_holders, [_, count | _]) -> fun(#{refc := Refc}) -> descending(Refc) end;
@@ -125,7 +127,8 @@ order(Function, Args) ->
         #{} -> error(badarg)
     end.
 
-%% What is no number, as the size of a table that is too large, comes first, as it does in the call.
+%% A value that is not a number, such as the size of a table that is too large, comes first, as in
+%% the call.
 descending(N) when is_number(N) -> {1, -N};
 descending(_) -> {0, 0}.
 

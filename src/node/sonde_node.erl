@@ -1,5 +1,4 @@
-%% @private
-%% The node as a whole: its memory, its work, its schedulers, over time; and its code.
+%% @private The node as a whole: its memory, its work and its schedulers, over time; and its code.
 -module(sonde_node).
 
 -export([stats/4, scheduler_usage/1, source/1]).
@@ -18,8 +17,8 @@ scheduler_usage(Ms) ->
                      sonde_lib:scheduler_usage_diff(First, Last)
              end).
 
-%% The system counts who wants the times to be measured, so that whoever wanted it before still does
-%% after this; if the caller is killed the system itself takes back what was wanted.
+%% The VM counts the processes that request this measurement, so requests of others stay valid
+%% afterwards; if the caller is killed, the VM removes its request.
 measured(Fun) ->
     _ = erlang:system_flag(scheduler_wall_time, true),
     try
@@ -44,7 +43,7 @@ absolutes() ->
         ++ [{memory_total, Total}, {memory_procs, Processes}, {memory_atoms, Atoms},
             {memory_bin, Binaries}, {memory_ets, Tables}].
 
-%% A process of that name runs only where somebody has added a handler of the old kind.
+%% A process of that name runs only if a handler of the old kind was added.
 error_logger_queue() ->
     case whereis(error_logger) of
         undefined -> [];
@@ -52,7 +51,7 @@ error_logger_queue() ->
                 || {message_queue_len, Length} <- [process_info(Pid, message_queue_len)]]
     end.
 
-%% Numbers that only grow.
+%% Counters that only grow.
 counters() ->
     {{input, In}, {output, Out}} = erlang:statistics(io),
     {Collections, Words, _} = erlang:statistics(garbage_collection),
@@ -71,7 +70,7 @@ source(Module) ->
     {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(code:which(Module), [abstract_code]),
     layout(erl_prettypr, erl_syntax, Forms).
 
-%% The modules are variables because their application need not be there.
+%% The modules are variables because their application may be absent.
 layout(Pretty, Syntax, Forms) ->
     case code:ensure_loaded(Pretty) of
         {module, Pretty} -> Pretty:format(Syntax:form_list(Forms));
