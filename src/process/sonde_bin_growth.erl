@@ -1,6 +1,4 @@
-%% @private
-%% Whose binaries grew: bytes that nobody else refers to, of processes and of tables, now and after
-%% a while.
+%% @private Growth of exclusive binary memory, of processes and tables, from now to a moment later.
 -module(sonde_bin_growth).
 
 -export([run/3]).
@@ -15,8 +13,8 @@
 
 -define(SPARE, 100).
 
-%% @doc A process that could not be read in one of the two looks has no row; neither has one that
-%% died in between, or did not grow.
+%% @doc Returns rows for holders that grew. A process that could not be read in one of the two
+%% passes, or died in between, has no row.
 -spec run(non_neg_integer(), non_neg_integer(), options()) -> {[row()], sonde_scan:report()}.
 run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
     #{self := Self} = Read = sonde_opts:read(Opts, options()),
@@ -51,7 +49,7 @@ look(Mode, Want, First, Opts, Caller) ->
     Scan = sonde_scan:scan(Mode, Want, First, How),
     {Scan, sonde_scan:run(Scan, How)}.
 
-%% The caller may die meanwhile.
+%% Ends early if the caller dies.
 wait(Ms, Caller) ->
     receive {'DOWN', Caller, process, _, _} -> exit(caller_is_gone)
     after Ms -> ok
@@ -59,7 +57,7 @@ wait(Ms, Caller) ->
 
 %% ---- tables
 
-%% Bytes of the binaries to which nothing but the table's rows refer.
+%% Bytes of the binaries to which only the rows of the table refer.
 tables(MaxRows, Caller) ->
     maps:from_list([begin
                         sonde_helper:check_caller(Caller),

@@ -1,11 +1,9 @@
-%% @private
-%% Which processes let go of most binaries when they are collected: recon's bin_leak, with the
-%% counting done natively, the collecting in parallel, and a deadline. Everything happens in a
-%% helper process.
+%% @private Which processes drop most binaries in a collection: recon's bin_leak, with native
+%% counts, parallel collections and a deadline. A helper process does everything.
 %%
-%% Native: count everybody; ask those that hold binaries, or have something waiting, to collect;
-%% count these again. Portable, and for who could not be read: a job for each process that asks,
-%% collects and asks again, as recon does one after the other.
+%% The native path counts all processes, asks those that hold binaries or have waiting messages to
+%% collect, and counts these again. The portable path, and a process that could not be read, use a
+%% job for each process, which asks, collects and asks again, as recon does one after the other.
 -module(sonde_bin_leak).
 
 -export([rows/2, report/2]).
@@ -23,16 +21,16 @@
                     ms := non_neg_integer()}.
 -type bytes() :: non_neg_integer() | undefined.
 
--define(SPARE, 100).          % candidates more than rows wanted: some are dead, or ours
+-define(SPARE, 100).          % extra candidates: some are dead, or belong to sonde
 -define(CHUNK, 1000).         % pids fetched from the scan at a time
 -define(LEAST_MS, 100).       % for names, when the deadline has passed
--define(SETTLE_MS, 10).       % until what one scheduler freed for another is in the node's figures
+-define(SETTLE_MS, 10).       % until the node's figures include what one scheduler frees for another
 
-%% While the collecting goes on. `best' has {Drop, Pid}.
+%% The state during the collections. `best' has {Drop, Pid}.
 -record(found, {scan, best, collected = 0, skipped = 0}).
 
-%% @doc The rows alone. The node's memory is not looked at, which would take longer than the rest
-%% where there are few processes.
+%% @doc Returns only the rows. It does not read the node's memory, which would take longer than the
+%% rest on a node with few processes.
 -spec rows(non_neg_integer(), opts()) -> [row()].
 rows(N, Opts) ->
     {Rows, _} = in_helper(fun(More) -> leak(N, More) end, Opts),
@@ -85,7 +83,7 @@ find({portable, _}, Want, Opts) ->
                               [{whole, Pid} || Pid <- lists:delete(self(), processes())], Opts),
     {sonde_largest:to_list(Found#found.best), Found, 0}.
 
-%% ---- one process as recon does it: a job of its own
+%% ---- one process, as in recon: a separate job
 
 whole(Pid) ->
     case process_info(Pid, [binary, initial_call]) of
@@ -131,8 +129,8 @@ collect(Scan, Unread, Want, Opts) ->
     Best = lists:foldl(fun sonde_largest:add/2, Found#found.best, Dropped),
     {sonde_largest:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
 
-%% A lazy list of those that the scan remembers; those with a job of their own come last, since they
-%% are the ones that may not answer.
+%% A lazy list of the processes that the scan remembers. Those with a separate job come last, since
+%% they may not answer.
 remembered(Scan, Asked, From, Last) ->
     fun() ->
             case sonde_nif:scan_pids(Scan, From, ?CHUNK) of
@@ -186,8 +184,8 @@ second_count(Scan, #{last := Last} = Opts) ->
 dropped(Scan) ->
     [{Drop, Pid} || {Pid, Drop} <- sonde_nif:scan_rows(Scan)].
 
-%% Nobody can be read any more: who has no row yet is asked for the second count. (One that lost its
-%% row to better ones loses again.)
+%% No process can be read any more: each process without a row is asked for the second count. (A
+%% process that lost its row to better ones loses again.)
 ask_the_rest(Scan, Rows, Mute, #{last := Last} = Opts) ->
     HasRow = maps:from_list([{Pid, []} || {_, Pid} <- Rows]),
     sonde_helper:jobs(fun start/1, fun recounted/3, {Rows, Mute},
@@ -202,7 +200,7 @@ recounted(_, unanswered, {Rows, Mute}) ->
 recounted({count, Pid, _}, _, {Rows, Mute}) ->
     {[{0, Pid} | Rows], Mute}.
 
-%% ---- names: only for rows; the dead have neither a name nor, as in recon, a value
+%% ---- names: only for rows; a dead process has neither a name nor, as in recon, a value
 
 name(N, Best, Opts) ->
     name(N, Best, [], [], 0, Opts).

@@ -1,15 +1,14 @@
-%% @private
-%% Every process but the caller, met once: its values, and what only the process itself can tell.
-%% Natively the values come from the scan, a few hundred processes at a time, and a process is asked
-%% for the rest alone, or not at all where there is no rest.
+%% @private Visits every process but the caller once, and returns its values. The native path takes
+%% the values from the scan, a few hundred processes at a time, and asks a process only for items
+%% that cannot be read, if there are any.
 -module(sonde_every_process).
 
 -export([fold/4, ask_all/5, one/2, glance/3]).
 
 -type fold(Acc) :: fun((pid(), Values :: [term()], [{Item :: term(), term()}], Acc) -> Acc).
 
-%% @doc Folds over values in the order of `Attrs' and `process_info/2' items in that of `Items'. Who
-%% dies before it is asked is left out.
+%% @doc Folds over values in the order of `Attrs' and `process_info/2' items in the order of
+%% `Items'. Leaves out a process that dies before it is asked.
 -spec fold(fold(Acc), Acc, [sonde_attr:attr()], [term()]) -> Acc.
 fold(Fun, Acc, Attrs, Items) ->
     sonde_retry:run(fun() -> folded(Fun, Acc, Attrs, Items) end).
@@ -21,8 +20,9 @@ folded(Fun, Acc, Attrs, Items) ->
         _ -> ask_all(Fun, Acc, Attrs, Items, processes())
     end.
 
-%% @doc Values of one process, natively where that can be; never of the caller, who is busy asking.
-%% Most can be read at once; what has a long mailbox or many ties is scanned, in slices.
+%% @doc Returns the values of one process, natively if possible; never natively for the caller,
+%% which runs. Most processes can be read at once; a process with a long mailbox or many links and
+%% monitors is scanned in slices.
 -spec one(pid(), [sonde_attr:attr()]) -> {ok, [term()]} | undefined.
 one(Pid, Attrs) ->
     sonde_retry:run(fun() -> read_or_ask(Pid, Attrs) end).
@@ -34,8 +34,8 @@ read_or_ask(Pid, Attrs) ->
         _ -> ask_one(Pid, Attrs)
     end.
 
-%% @doc Values of many, natively without waiting for anybody: who runs all the time is left out.
-%% `Ask' is for the portable side, where each has to be asked.
+%% @doc Returns the values of many processes. The native path waits for no process: it leaves out a
+%% process that runs all the time. `Ask' is for the portable path, which has to ask each process.
 -spec glance([pid()], [sonde_attr:attr()], fun(([pid()]) -> Known)) ->
     [{pid(), [term()]}] | Known.
 glance(Pids, Attrs, Ask) ->
@@ -84,7 +84,7 @@ ask_one(Pid, Attrs) ->
         undefined -> undefined
     end.
 
-%% ---- portable: all of it is asked
+%% ---- portable: ask for everything
 
 %% @doc The same of these, but not of the caller, and none of it natively.
 -spec ask_all(fold(Acc), Acc, [sonde_attr:attr()], [term()], [pid()]) -> Acc.
@@ -100,8 +100,8 @@ ask(Fun, Acc, Attrs, Items, Pid) ->
         undefined -> Acc
     end.
 
-%% ---- native. Fun is a pure one: if the readers vanish midway, all begins again by asking; if another
-%% build is loaded, natively
+%% ---- native. Fun must be pure: if the readers disappear midway, everything starts again by
+%% asking; if another build is loaded, natively
 
 native(Fun, Acc, Attrs, Native, Items) ->
     Other = lists:usort(lists:filter(fun(Attr) -> not sonde_attr:is_native(Attr) end, Attrs)),
@@ -118,7 +118,7 @@ native(Fun, Acc, Attrs, Native, Items) ->
         {no_reader, _} -> ask_all(Fun, Acc, Attrs, Items, processes())
     end.
 
-%% As they were asked for: sorted and without repeats they are read.
+%% The values are read sorted and without duplicates; restores the requested order.
 in_order(Attrs, Attrs) ->
     fun(Values) -> Values end;
 in_order(Attrs, Known) ->

@@ -1,9 +1,7 @@
-%% @private
-%% What a collection would free, and what binaries hold in vain, over all processes: nothing is
-%% collected, nobody is asked but the winners for their names.
-%%
-%% No call of the VM has these numbers. So a process whose heap cannot be read is left out, and
-%% counted; with the native side off there is no answer at all.
+%% @private What a collection would free, and what binaries hold in vain, over all processes. It
+%% collects nothing, and asks only the winners for their names. No call of the VM reports these
+%% numbers, so it counts and leaves out a process whose heap cannot be read, and has no portable
+%% path.
 -module(sonde_garbage).
 
 -export([most/3, bin_garbage/3, bin_waste/2, bin_slices/2, bin_owned/2]).
@@ -21,7 +19,7 @@
 -type slices() :: [{Id :: non_neg_integer(), Size :: non_neg_integer(), Refc :: pos_integer(),
                     [{Start :: non_neg_integer(), End :: non_neg_integer()}]}].
 
--define(SPARE, 100).          % candidates more than rows wanted: some are dead, or ours
+-define(SPARE, 100).          % extra candidates: some are dead, or belong to sonde
 -define(CHUNK, 1000).
 -define(TOGETHER, 256).       % processes in a scan of some
 -define(WORST, 3).
@@ -96,7 +94,7 @@ looked(false, Attrs, N, Opts) ->
 without(#{self := true} = Opts) -> Opts;
 without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
 
-%% The part of a binary that a process has depends on all of its holders.
+%% A process's part of a binary depends on all holders of the binary.
 shares(Attrs, N, #{suspend := Suspend, caller := Pid} = Opts, Caller) ->
     sonde_bin_account:shares(#{suspend => Suspend}, Caller, Pid,
                          fun(Account) ->
@@ -117,7 +115,8 @@ largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
       || {I, Attr} <- numbered(Attrs)],
      sonde_scan:report(sonde_scan:merge(Result, Unread), Suspend)}.
 
-%% Who had not what the account says: the values of some of them, and who is not read.
+%% Processes that no longer held what the account has: the values of some of them, and those that
+%% are not read.
 late(#{unseen := 0}, #{account := Account, callers := [Caller], attrs := Attrs} = How) ->
     {Changed, Parts} = sonde_bin_account:followed(Account, Caller),
     Others = beside(lists:usort(Attrs) -- [binary_proportional], maps:keys(Parts), How),
@@ -127,7 +126,7 @@ late(#{unseen := 0}, #{account := Account, callers := [Caller], attrs := Attrs} 
 late(_, _) ->
     {[], []}.
 
-%% What else is asked for. Who cannot be read now has no row.
+%% The other requested attributes. A process that cannot be read now has no row.
 beside([], Pids, _How) ->
     maps:from_keys(Pids, #{});
 beside(_Attrs, [], _How) ->
@@ -141,7 +140,7 @@ beside(Attrs, Pids, How) ->
 numbered(Attrs) ->
     lists:zip(lists:seq(0, length(Attrs) - 1), Attrs).
 
-%% Those of a scan that was stopped are not sorted yet.
+%% The rows of a scan that was stopped are not sorted yet.
 best(Scan, I, Want, Late) ->
     Rows = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan, I)],
     lists:sublist(lists:reverse(lists:sort(Late ++ Rows)), Want).

@@ -1,5 +1,5 @@
-%% @private
-%% Totals of attributes over groups of processes: by what they run, are called, or belong to.
+%% @private Totals of attributes over groups of processes: by what they run, their name, or their
+%% application.
 -module(sonde_group).
 
 -export([group/4, initial_call/2]).
@@ -8,7 +8,8 @@
 -type by() :: initial_call | current_function | registered_name | application | label.
 -type group() :: {Key :: term(), Processes :: pos_integer(), [{sonde_attr:attr(), number()}]}.
 
-%% @doc `Self': whether the caller counts. More than `Max' groups are `system_limit'.
+%% @doc Returns the groups. `Self': whether the caller counts. More than `Max' groups raise
+%% `system_limit'.
 -spec group(by(), [sonde_attr:attr()], boolean(), pos_integer()) -> [group()].
 group(By, Attrs, Self, Max) ->
     Items = items(By),
@@ -22,8 +23,9 @@ group(By, Attrs, Self, Max) ->
                                        || {{group, Key}, {Processes, Totals}} <- maps:to_list(Groups)])),
     [{Key, Processes, lists:zip(Attrs, Totals)} || {_, Processes, Key, Totals} <- Sorted].
 
-%% @doc What a process began with, as its group is called; `helper' for one of ours. `Small': whether
-%% its dictionary may be copied, which has to be done where it cannot be asked for one key.
+%% @doc Returns the initial call of a process, as the key of its group; `helper' for a process of
+%% sonde. `Small': whether its dictionary may be copied, which is necessary where it cannot be asked
+%% for one key.
 -spec initial_call(pid(), Small :: boolean()) -> mfa() | helper | undefined.
 initial_call(Pid, Small) ->
     [Item] = key_items(initial_call),
@@ -45,7 +47,7 @@ with_caller(Add, Groups, Attrs, Items) ->
     {Values, Told} = sonde_attr:ask(self(), Attrs, Items),
     Add(self(), Values, Told, Groups).
 
-%% initial_call shows which processes are ours.
+%% initial_call shows which processes belong to sonde.
 items(By) ->
     [initial_call | key_items(By)].
 
@@ -55,7 +57,7 @@ key_items(registered_name) -> [registered_name];
 key_items(application) -> [group_leader];
 key_items(label) -> [{dictionary, '$process_label'}].
 
-%% From 26.2 on a process can be asked for one key of its dictionary.
+%% From OTP 26.2 on a process can be asked for one key of its dictionary.
 one_key(Key) ->
     Item = {dictionary, Key},
     try sonde_attr:check(Item) of
@@ -91,7 +93,8 @@ count(Key, Values, Groups, Max) ->
             Groups#{{group, Key} => {1, Values}}
     end.
 
-%% One that died, or changed its leader, before the answer came says nothing about its leader.
+%% If the process died, or changed its leader, before the answer came, the answer says nothing about
+%% Leader.
 application(Pid, Leader, Known) ->
     App = case application:get_application(Pid) of
               {ok, Name} -> Name;
@@ -109,7 +112,7 @@ key(initial_call, [{initial_call, Call}, {{dictionary, Key}, Value}]) ->
 key(registered_name, [_, {_, []}]) -> undefined;
 key(_, [_, {_, Key}]) -> Key.
 
-%% proc_lib says init_p of what it did not start.
+%% proc_lib reports init_p for a process that it did not start.
 translated(Call, Dictionary) ->
     case proc_lib:translate_initial_call([{initial_call, Call}, {dictionary, Dictionary}]) of
         {proc_lib, init_p, _} -> Call;

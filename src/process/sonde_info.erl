@@ -9,7 +9,7 @@
 
 -define(CATEGORIES, [meta, signals, location, memory_used, work]).
 
-%% @doc All categories.
+%% @doc Returns all categories.
 -spec process(sonde_lib:pid_term()) -> [{category(), [{atom(), term()}] | undefined}].
 process(Term) ->
     Items = [{Category, items(Category)} || Category <- ?CATEGORIES],
@@ -29,7 +29,7 @@ process(Term, Key) ->
     about(sonde_lib:term_to_pid(Term), Key).
 
 about(Pid, Keys) when is_list(Keys) ->
-    _ = length(Keys), % badarg for what is no proper list
+    _ = length(Keys), % badarg unless it is a proper list
     values(Pid, Keys);
 about(Pid, Key) when is_atom(Key) ->
     case {items(Key), sonde_attr:is_counted(Key)} of
@@ -41,8 +41,8 @@ about(Pid, Key) when is_atom(Key) ->
 one(undefined) -> undefined;
 one([Value]) -> Value.
 
-%% Only what the process would have to list is read: of one process, all else is quickly asked. Read
-%% first, since asking makes it run.
+%% Reads natively only what the process would have to list; to ask one process for everything else
+%% is fast. The read comes first, since asking makes the process run.
 values(Pid, Keys) ->
     {Counted, Other} = lists:partition(fun sonde_attr:is_counted/1, Keys),
     case {read(Pid, Counted), told(Pid, Other, Counted)} of

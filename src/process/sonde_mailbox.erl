@@ -1,6 +1,5 @@
-%% @private
-%% What waits in a mailbox: how many messages, of which shapes, how large. Natively no message is
-%% copied; without the native side all of them are, into a helper.
+%% @private What waits in a mailbox: the number, shapes and sizes of messages. The native path
+%% copies no message; the portable path copies all of them, into a helper.
 -module(sonde_mailbox).
 
 -export([mailbox/3]).
@@ -14,14 +13,14 @@
                    from := pid() | undefined}],
       content => sensitive,
       suspended_ms => non_neg_integer()}.
-%% The shape of an atom is `{Atom}' until the end, so that it is not one of the others.
+%% The shape of an atom is `{Atom}' until the end, to distinguish it from the other shapes.
 -type raw() :: {atom()} | shape().
 -type row() :: {raw(), Messages :: pos_integer(), Words :: non_neg_integer(),
                 pid() | undefined}.
 
 -define(SAMPLE, 100000).
 -define(SHAPES_MAX, 4096).    % as in mailbox.h
--define(HIDDEN, 3).           % so often no messages, although some wait
+-define(HIDDEN, 3).           % empty answers, although messages wait, before it counts as sensitive
 
 %% @doc See {@link sonde:mailbox/3}. Without the native side only if the process has no more than
 %% `max_words', either.
@@ -58,7 +57,7 @@ bytes(Words) -> Words * erlang:system_info(wordsize).
 %% ---- native
 
 native(Pid, N, #{sample := Sample} = Opts) ->
-    %% what the walker remembers has 64 bits
+    %% the walker remembers numbers of 64 bits
     Entries = min(Sample, 1 bsl 60),
     sonde_look:run(Pid, {mailbox, [], Entries, erlang:system_info(atom_count)}, Opts,
                    fun(Look) -> seen(sonde_nif:look_content(Look), Look, N) end).
@@ -111,7 +110,8 @@ ask(Pid, N, #{sample := Sample, max_words := Max} = Opts, Why) ->
             end
     end.
 
-%% The VM says that a sensitive process has no messages, but how many wait if only that is asked for.
+%% For a sensitive process the VM returns an empty list of messages, but their number if only that
+%% is requested.
 messages(_Pid, 0) ->
     hidden;
 messages(Pid, Tries) ->
@@ -150,7 +150,7 @@ raw(Map) when is_map(Map) -> map;
 raw(Bits) when is_bitstring(Bits) -> binary;
 raw(_) -> other.
 
-%% In the list each message has two words more.
+%% In the list each message takes two more words.
 sized(Raw, Messages, Opts) ->
     case sonde_size:term(Messages, maps:with([max_words, timeout], Opts)) of
         #{flat_words := Words, binary_visible := Visible} ->

@@ -1,14 +1,13 @@
-%% @private
-%% Rows as people read them: with what a process of `proc_lib' began with (`dets:init/2'), where the
-%% VM knows only that it was `proc_lib:init_p/5'. Rows that calls return keep what recon has there.
+%% @private Rows for people: they show the first function of a `proc_lib' process (`dets:init/2'),
+%% where the VM reports `proc_lib:init_p/5'. Rows that calls of recon return keep recon's value.
 -module(sonde_origin).
 
 -export([attrs/2, rows/1, shown/2]).
 
-%% Bytes of a process whose dictionary may be copied: up to OTP 26.1 a process cannot be asked for
-%% one key of it.
+%% The largest size in bytes of a process whose dictionary may be copied: up to OTP 26.1 a process
+%% cannot be asked for one key of it.
 -define(SMALL, 1000000).
-%% Nobody reads more rows, and each process is sent a signal.
+%% People do not read more rows, and each row costs a signal to its process.
 -define(MOST, 1000).
 
 %% What this process, which began with that call, began with for those who read it.
@@ -24,7 +23,7 @@ call(Pid, {proc_lib, _, _} = Call) when node(Pid) =:= node() ->
 call(_, Call) ->
     Call.
 
-%% @doc The same among the attributes of a row.
+%% @doc Replaces the initial call among the attributes of a row.
 -spec attrs(pid(), Attrs) -> Attrs when Attrs :: [term()].
 attrs(Pid, Attrs) ->
     case lists:keyfind(initial_call, 1, Attrs) of
@@ -32,7 +31,7 @@ attrs(Pid, Attrs) ->
         false -> Attrs
     end.
 
-%% @doc Any result, with the rows in it that there are; those of other nodes as they are.
+%% @doc Replaces the initial calls in the rows of any result; rows of other nodes stay as they are.
 -spec rows(term()) -> term().
 rows(#{rows := Rows} = Report) -> Report#{rows := rows(Rows)};
 rows({Rows, #{left_out := _} = Report}) -> {rows(Rows), Report};
@@ -46,11 +45,11 @@ rows([Row | Rest], Left) when Left > 0 ->
 rows(Rest, _) ->
     Rest.
 
-%% Somebody else's third element need be no list, nor proper.
+%% In a row that is not sonde's, the third element may be no list, or an improper one.
 row({Pid, Value, Attrs}) when is_pid(Pid), length(Attrs) > 0 -> {Pid, Value, attrs(Pid, Attrs)};
 row(Row) -> Row.
 
-%% @doc What a call with these arguments returned, for the command.
+%% @doc Returns the result of a call with these arguments, for the command.
 -spec shown([term()], term()) -> term().
 shown([Pid | _], Info) when is_pid(Pid) -> info(Pid, Info);
 shown(_, Result) -> rows(Result).

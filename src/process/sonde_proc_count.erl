@@ -1,7 +1,6 @@
-%% @private
-%% The processes that have the most of something, now or gained in a window of time. Both roads give
-%% `[{Value, Pid}]', largest first and for equal values the higher pid first; names and call sites
-%% are asked of the winners only.
+%% @private The processes that have most of an attribute, now or by growth in a window. Both paths
+%% return `[{Value, Pid}]', largest first, for equal values the higher pid first; only the winners
+%% are asked for names and call sites.
 -module(sonde_proc_count).
 
 -export([proc_count/3, count/3, counts/3, largest/2, window/4]).
@@ -9,7 +8,7 @@
 
 -type row() :: {pid(), term(), sonde_attr:attrs()}.
 
-%% More winners than rows wanted, since some may have died, or be ours, when their names are asked.
+%% More winners than rows wanted, since some may die, or belong to sonde, before they are named.
 -define(SPARE, 10).
 %% Of one that died before it was asked. Readers of recon's rows rely on the two.
 -define(UNKNOWN, [{current_function, undefined}, {initial_call, undefined}]).
@@ -36,7 +35,7 @@ count(Attr, N, Self) ->
     [{Attr, Rows}] = counts([Attr], N, Self),
     Rows.
 
-%% @doc The same for several attributes, from one sweep.
+%% @doc Returns the rows for several attributes, from one sweep.
 -spec counts([sonde_attr:attr()], non_neg_integer(), boolean()) -> [{sonde_attr:attr(), [row()]}].
 counts([], _N, _Self) ->
     [];
@@ -47,13 +46,13 @@ counts(Attrs, N, Self) ->
     Rows = maps:from_list(lists:zip(Unique, counts(Unique, N, Self, most(N + ?SPARE)))),
     [{Attr, map_get(Attr, Rows)} || Attr <- Attrs].
 
-%% @doc For each of the attributes the `N' processes with most, without names: nobody is asked for
-%% them, so some may be dead, or ours. The caller is not among them.
+%% @doc Returns the `N' processes with most, for each attribute, without names: no process is asked
+%% for them, so some may be dead, or belong to sonde. The caller is not among them.
 -spec largest([sonde_attr:attr()], non_neg_integer()) -> [[{term(), pid()}]].
 largest(Attrs, N) ->
     most_of(Attrs, N, false).
 
-%% So many died that rows are missing: once more, with more spare.
+%% Too many winners died; retry with a larger margin.
 counts(Attrs, N, Self, Want) ->
     Bests = most_of(Attrs, Want, Self),
     Rows = [sonde_attr:named(N, Best) || Best <- Bests],
@@ -63,7 +62,8 @@ counts(Attrs, N, Self, Want) ->
         false -> Rows
     end.
 
-%% @doc The growth in `Ms'. Who was born in between has the full value, who died the first one.
+%% @doc Returns the growth in `Ms'. A process that started in between counts with its full value, a
+%% process that died with its first value.
 -spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
              #{self := boolean(), max_entries => pos_integer(), atom() => term()}) -> [row()].
 window(Attr, N, Ms, Opts) ->
@@ -81,10 +81,10 @@ grown(Attr, N, Ms, #{self := Self} = Opts) ->
               || {{Now, Pid}, {Before, Pid}} <- lists:zip(own(Attr, Self), Mine)],
     name_gone(N, with(Gained, Best, Want), Names).
 
-%% ---- what both roads share
+%% ---- shared by both paths
 
-%% Where all can be read natively nothing but the winners leaves the native side. If one cannot,
-%% each process' values come out (sonde_every_process), those that can be read still natively.
+%% If all attributes can be read natively, only the winners come back from C. Otherwise the values
+%% of each process do (sonde_every_process), where those that can be read still come natively.
 roads(Attrs) ->
     case lists:all(fun sonde_attr:is_native/1, Attrs) andalso sonde_vm:side() of
         native -> native;
@@ -95,7 +95,7 @@ roads(Attrs) ->
 most(N) ->
     min(N, erlang:system_info(process_limit)).
 
-%% The caller is busy with asking: its value is always what it says itself.
+%% The caller runs while it asks: its value always comes from its own process_info/2.
 own(_Attr, false) ->
     [];
 own(Attr, true) ->
@@ -123,7 +123,7 @@ name_gone(N, [{Value, Pid} | Best], Names) ->
             end
     end.
 
-%% Helpers too: one that ends meanwhile stays without a row.
+%% Includes helpers: one that ends meanwhile still has no row.
 names(Best) ->
     maps:from_list([{Pid, Site} || {_, Pid} <- Best, Site <- [sonde_attr:call_site(Pid)],
                                    Site =/= undefined]).
@@ -178,7 +178,7 @@ second(portable, Attr, Want, _How, First) ->
     Dead = maps:fold(fun(Pid, Value, Acc) -> sonde_largest:add({Value, Pid}, Acc) end, Best, Gone),
     sonde_largest:to_list(Dead).
 
-%% As the portable side keeps a first look.
+%% In the form in which the portable path keeps a first pass.
 remembered(First) ->
     maps:from_list([Entry || {_, Value} = Entry <- sonde_nif:scan_values(First),
                              is_integer(Value)]).
