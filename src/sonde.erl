@@ -226,11 +226,11 @@ proc_count(Attr, N, Opts) ->
     ok = check_counted(Attr),
     told(sonde_proc_count:proc_count(Attr, N, Read), Read).
 
-%% @doc Returns the `N' processes whose `Attr' grew most in the next `Ms' milliseconds, with the
-%% rows of {@link proc_count/2} and the growth as the value. A process that started in the window
-%% counts with its full value, a process that died in the window with its value at the start. For a
-%% process that died, `Attrs' was recorded at the start, if the process ranked then; otherwise both
-%% calls in it are `undefined'.
+%% @doc Returns the `N' processes with the largest growth of `Attr' in the next `Ms' milliseconds,
+%% with the rows of {@link proc_count/2} and the growth as the value. A process that started in the
+%% window counts with its full value, a process that died in the window with its value at the start.
+%% For a process that died, `Attrs' was recorded at the start, if the process ranked then; otherwise
+%% both calls in it are `undefined'.
 %%
 %% The call costs two scans, and between them 16 bytes for each process (about 100 bytes where the
 %% native path is off). `infinity' waits forever.
@@ -297,7 +297,7 @@ proc_group(By, Attrs) ->
 %%     callback module), or the first call of a process without `proc_lib'</li>
 %% <li>`current_function': the function that the process runs now, or waits in</li>
 %% <li>`registered_name': the name of the process, `undefined' for all processes without a name</li>
-%% <li>`application': the application whose group leader the process has, `undefined' without
+%% <li>`application': the application of the group leader of the process, `undefined' without
 %%     one</li>
 %% <li>`label': the label that `proc_lib:set_label/1' set, `undefined' without one; before OTP 27,
 %%     `badarg'</li>
@@ -653,13 +653,13 @@ bin_resources(N, Opts) -> told(sonde_bin_account:bin_resources(N, Opts), Opts).
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer()) -> [sonde_bin_growth:row()].
 bin_window(N, Ms) -> rows(sonde_bin_growth:run(N, Ms, #{})).
 
-%% @doc Returns the `N' processes and tables whose exclusive binary memory grew most in `Ms'
-%% milliseconds: `{Holder, GrowthBytes, Attrs}', largest first, where `Holder' is a pid or `{ets,
-%% Table}', with the `Attrs' of {@link proc_count/2} or {@link ets_count/3}. A binary is exclusive
-%% if nothing else refers to it (`binary_exclusive'). A holder has no row if it did not grow, died
-%% meanwhile, or could not be read. Options: `self' (the caller too), `max_rows' of tables
-%% (10000000), `max_entries', the number of processes that the call may remember, 16 bytes each,
-%% `suspend', and `report' for `{Rows, Report}' ({@type report()}, over both passes). Raises
+%% @doc Returns the `N' processes and tables with the largest growth of exclusive binary memory in
+%% `Ms' milliseconds: `{Holder, GrowthBytes, Attrs}', largest first, where `Holder' is a pid or
+%% `{ets, Table}', with the `Attrs' of {@link proc_count/2} or {@link ets_count/3}. A binary is
+%% exclusive if nothing else refers to it (`binary_exclusive'). A holder has no row if it did not
+%% grow, died meanwhile, or could not be read. Options: `self' (the caller too), `max_rows' of
+%% tables (10000000), `max_entries', the number of processes that the call may remember, 16 bytes
+%% each, `suspend', and `report' for `{Rows, Report}' ({@type report()}, over both passes). Raises
 %% `badarg', `system_limit' for more than `max_entries' processes, and `{native_off, Reason}' where
 %% the native path is off.
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_growth:options()) ->
@@ -705,7 +705,7 @@ bin_garbage(N, What) -> rows(sonde_garbage:bin_garbage(N, What, #{})).
     Rows | {Rows, report()} when Rows :: [{pid(), Value :: pos_integer(), attrs()}].
 bin_garbage(N, What, Opts) -> shown(sonde_garbage:bin_garbage(N, What, Opts), Opts).
 
-%% @doc Returns the `N' processes whose slices hold most bytes of binaries that they do not show:
+%% @doc Returns the `N' processes with slices that hold most bytes of binaries without showing them:
 %% `{Pid, Pinned - Visible, [{worst, [{Visible, Pinned, Slices}]} | Attrs]}', largest first, in
 %% bytes. `Pinned' is the size of the binaries that the process refers to, `Visible' the part of
 %% them that its terms show. `worst' has the three binaries with most bytes that are not shown: how
@@ -955,9 +955,9 @@ port_info(Port, Key) ->
 inet_count(Attr, N) ->
     sonde_port:inet_count(Attr, N).
 
-%% @doc Returns the `N' sockets whose `Attr' grew most in the next `Ms' milliseconds: the rows of
-%% {@link inet_count/2}, with the growth as the sum, and the values at the end. A socket that was
-%% opened or closed in the window counts with its full sum.
+%% @doc Returns the `N' sockets with the largest growth of `Attr' in the next `Ms' milliseconds: the
+%% rows of {@link inet_count/2}, with the growth as the sum, and the values at the end. A socket
+%% that was opened or closed in the window counts with its full sum.
 %%
 %% Before the window starts, raises `function_clause' if `Attr' is not an atom, `timeout_value' if
 %% `Ms' is not a timeout, `badarith' if `N' is not a number.

@@ -5,7 +5,7 @@
 %% A carrier is a single-block carrier (`sbcs', by default for a block of 512 kB and more) or a
 %% multi-block carrier (`mbcs'). Each scheduler has an instance of each allocator; instance 0 serves
 %% all other threads. `erlang:memory/0' counts blocks; the operating system counts carriers. A node
-%% whose `allocated' is far above its `used' is fragmented, or has just freed much memory.
+%% with `allocated' far above `used' is fragmented, or has just freed much memory.
 %%
 %% <h4>What do you want to know?</h4>
 %% <ul>

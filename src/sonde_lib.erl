@@ -137,7 +137,7 @@ binary_memory(Binaries) ->
 port_list(Item) ->
     [{Port, Value} || Port <- erlang:ports(), {_, Value} <- [erlang:port_info(Port, Item)]].
 
-%% @doc Returns the ports whose `Item' is `Value'. Raises `badarg' if `Item' is not an item of
+%% @doc Returns the ports with `Value' as their `Item'. Raises `badarg' if `Item' is not an item of
 %% `erlang:port_info/2'.
 %%
 %% ```

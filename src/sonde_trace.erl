@@ -27,8 +27,7 @@
 %% <h4>What it costs the node</h4>
 %% Each call of a traced function sends a message to one process, with a copy of the arguments
 %% (`{args, arity}' leaves them out), until the limit is reached; messages that arrive later are
-%% dropped. This process has a high priority, so that it keeps up with the processes whose calls it
-%% counts.
+%% dropped. This process has a high priority, so that it keeps up with the processes that it traces.
 -module(sonde_trace).
 
 -export([clear/0, calls/2, calls/3]).
@@ -98,8 +97,8 @@ calls(TSpecs, Max) ->
 %%
 %% Options:
 %% <ul>
-%% <li>`{pid, Which}': the processes whose calls are traced; one or a list of `all' (default),
-%%     `existing', `new', or a process in any of its notations</li>
+%% <li>`{pid, Which}': the processes to trace; one or a list of `all' (default), `existing', `new',
+%%     or a process in any of its notations</li>
 %% <li>`{timestamp, formatter | trace}': the time of printing (default), or of the call itself</li>
 %% <li>`{args, args | arity}': shows arguments (default), or only their number, which copies
 %%     less</li>

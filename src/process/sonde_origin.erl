@@ -4,8 +4,8 @@
 
 -export([attrs/2, rows/1, shown/2]).
 
-%% The largest size in bytes of a process whose dictionary may be copied: up to OTP 26.1 a process
-%% cannot be asked for one key of it.
+%% The largest size in bytes of a process with a dictionary that may be copied: up to OTP 26.1 a
+%% process cannot be asked for one key of it.
 -define(SMALL, 1000000).
 %% People do not read more rows, and each row costs a signal to its process.
 -define(MOST, 1000).
