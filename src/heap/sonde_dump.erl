@@ -1,5 +1,6 @@
-%% @private Dumps the heap of a process of another node into a file on this machine: it reads the
-%% dump there piece by piece, and writes it here like a local dump.
+%% @private
+%% Dumps the heap of a process of another node into a file on this machine: it reads the dump there
+%% piece by piece, and writes it here like a local dump.
 -module(sonde_dump).
 
 -export([write/4]).

@@ -1,5 +1,6 @@
-%% @private Compares two dumps by path and kind of object. It knows the meaning of nodes and edges,
-%% but not the layout of the file.
+%% @private
+%% Compares two dumps by path and kind of object. It knows the meaning of nodes and edges, but not
+%% the layout of the file.
 %%
 %% Each node has one word in an array. At first it is the node's parent:
 %%

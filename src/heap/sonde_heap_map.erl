@@ -1,4 +1,5 @@
-%% @private The map of one heap that `sonde:heap/1' returns.
+%% @private
+%% The map of one heap that `sonde:heap/1' returns.
 -module(sonde_heap_map).
 
 -export([heap/2, kind/1]).

@@ -1,5 +1,6 @@
-%% @private The objects of one heap that retain most. C finds the objects and their paths; this
-%% module turns them into readable rows.
+%% @private
+%% The objects of one heap that retain most. C finds the objects and their paths; this module turns
+%% them into readable rows.
 -module(sonde_heap_top).
 
 -export([top/3, text/1, path_text/1]).

@@ -1,5 +1,6 @@
-%% @private Writes a private file: no other user can read it, no symbolic link redirects it, and it
-%% never appears half written. A fun provides the content piece by piece.
+%% @private
+%% Writes a private file: no other user can read it, no symbolic link redirects it, and it never
+%% appears half written. A fun provides the content piece by piece.
 -module(sonde_private_file).
 
 -include_lib("kernel/include/file.hrl").

@@ -1,6 +1,7 @@
-%% @private Reads a V8 heap snapshot in the layout of sonde's dumps, from a file of any size, one
-%% block at a time. It knows the parts of the file and checks that they are well-formed, but not
-%% what they mean. Errors are thrown as `{bad, Why}'.
+%% @private
+%% Reads a V8 heap snapshot in the layout of sonde's dumps, from a file of any size, one block at a
+%% time. It knows the parts of the file and checks that they are well-formed, but not what they
+%% mean. Errors are thrown as `{bad, Why}'.
 -module(sonde_v8_reader).
 
 -include_lib("kernel/include/file.hrl").

@@ -1,5 +1,6 @@
-%% @private Writes the content of a dump, the heap of a process as a V8 heap snapshot, piece by
-%% piece. C writes the numbers; this module writes the strings, which come last.
+%% @private
+%% Writes the content of a dump, the heap of a process as a V8 heap snapshot, piece by piece. C
+%% writes the numbers; this module writes the strings, which come last.
 -module(sonde_v8_writer).
 
 -export([open/2]).

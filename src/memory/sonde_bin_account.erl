@@ -1,6 +1,7 @@
-%% @private Accounts for all binary memory: it attributes each binary, once, to processes, tables
-%% and persistent terms. It collects nothing and sends no message; it reads a process under a stamp,
-%% and again if the process ran meanwhile. There is no portable path.
+%% @private
+%% Accounts for all binary memory: it attributes each binary, once, to processes, tables and
+%% persistent terms. It collects nothing and sends no message; it reads a process under a stamp, and
+%% again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
 -export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/4, followed/2]).

@@ -1,6 +1,7 @@
-%% @private ETS tables by what they hold: their own memory, their rows, and the off-heap binaries
-%% that their rows refer to, which `ets:info(_, memory)' leaves out. It uses only official calls,
-%% which also cover private tables.
+%% @private
+%% ETS tables by what they hold: their own memory, their rows, and the off-heap binaries that their
+%% rows refer to, which `ets:info(_, memory)' leaves out. It uses only official calls, which also
+%% cover private tables.
 -module(sonde_ets).
 
 -export([count/3, bytes/1, memory/2, binaries/2, row/1]).

@@ -1,6 +1,7 @@
-%% @private The node's memory by kind, also if the VM has no sums: if one of its allocators is off
-%% (`+MHe false', `+Mea min'), `erlang:memory/1' raises `notsup' for every kind, although most of
-%% its parts are known.
+%% @private
+%% The node's memory by kind, also if the VM has no sums: if one of its allocators is off (`+MHe
+%% false', `+Mea min'), `erlang:memory/1' raises `notsup' for every kind, although most of its parts
+%% are known.
 -module(sonde_memory).
 
 -export([read/0, read/1, known/0, total/0, resident/0, off/0]).

@@ -1,6 +1,7 @@
-%% @private What Erlang code can see of the parts of a term: the words that a map, a fun or a native
-%% record takes for itself, and the terms that it holds. `erts_debug:flat_size/1' of the whole term
-%% does not yield, and never ends if terms are shared often enough; so this module calls it only for
+%% @private
+%% What Erlang code can see of the parts of a term: the words that a map, a fun or a native record
+%% takes for itself, and the terms that it holds. `erts_debug:flat_size/1' of the whole term does
+%% not yield, and never ends if terms are shared often enough; so this module calls it only for
 %% terms that cannot be large.
 -module(sonde_parts).
 

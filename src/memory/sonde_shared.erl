@@ -1,5 +1,6 @@
-%% @private Counts two numbers that `erts_debug:size_shared/1' does not report for a term: the words
-%% of literals (constants of modules, persistent terms) that it refers to, and the words of nodes of
+%% @private
+%% Counts two numbers that `erts_debug:size_shared/1' does not report for a term: the words of
+%% literals (constants of modules, persistent terms) that it refers to, and the words of nodes of
 %% large maps, which OTP 25 to 29 count twice. (`size_shared/1' takes about 3 ns a word and does not
 %% yield.)
 %%

@@ -1,7 +1,8 @@
-%% @private Computes sizes of a term on the portable path, in the caller and without a copy. A
-%% shared part counts at each place, so a term can be larger than any memory: the walk ends at a
-%% limit of words or time. Its work list grows with the terms still to be visited, not with the
-%% length of a list or the depth of a term.
+%% @private
+%% Computes sizes of a term on the portable path, in the caller and without a copy. A shared part
+%% counts at each place, so a term can be larger than any memory: the walk ends at a limit of words
+%% or time. Its work list grows with the terms still to be visited, not with the length of a list or
+%% the depth of a term.
 -module(sonde_size).
 
 -export([options/1, flat/2, bytes/2, term/2]).

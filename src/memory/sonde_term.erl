@@ -1,6 +1,7 @@
-%% @private Sizes of terms, and of what the roots of a process hold. The native path copies nothing:
-%% it measures a small term inside the caller's native call; for a larger one the caller waits with
-%% the term on its stack, where a helper reads it.
+%% @private
+%% Sizes of terms, and of what the roots of a process hold. The native path copies nothing: it
+%% measures a small term inside the caller's native call; for a larger one the caller waits with the
+%% term on its stack, where a helper reads it.
 -module(sonde_term).
 
 -export([flat_size/2, byte_size/2, term_size/2, root_size/3]).

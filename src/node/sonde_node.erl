@@ -1,4 +1,5 @@
-%% @private The node as a whole: its memory, its work and its schedulers, over time; and its code.
+%% @private
+%% The node as a whole: its memory, its work and its schedulers, over time; and its code.
 -module(sonde_node).
 
 -export([stats/4, scheduler_usage/1, source/1]).

@@ -1,4 +1,5 @@
-%% @private Growth of exclusive binary memory, of processes and tables, from now to a moment later.
+%% @private
+%% Growth of exclusive binary memory, of processes and tables, from now to a moment later.
 -module(sonde_bin_growth).
 
 -export([run/3]).

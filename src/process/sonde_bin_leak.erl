@@ -1,5 +1,6 @@
-%% @private Which processes drop most binaries in a collection: recon's bin_leak, with native
-%% counts, parallel collections and a deadline. A helper process does everything.
+%% @private
+%% Which processes drop most binaries in a collection: recon's bin_leak, with native counts,
+%% parallel collections and a deadline. A helper process does everything.
 %%
 %% The native path counts all processes, asks those that hold binaries or have waiting messages to
 %% collect, and counts these again. The portable path, and a process that could not be read, use a

@@ -1,6 +1,7 @@
-%% @private Visits every process but the caller once, and returns its values. The native path takes
-%% the values from the scan, a few hundred processes at a time, and asks a process only for items
-%% that cannot be read, if there are any.
+%% @private
+%% Visits every process but the caller once, and returns its values. The native path takes the
+%% values from the scan, a few hundred processes at a time, and asks a process only for items that
+%% cannot be read, if there are any.
 -module(sonde_every_process).
 
 -export([fold/4, ask_all/5, one/2, glance/3]).

@@ -1,7 +1,7 @@
-%% @private What a collection would free, and what binaries hold in vain, over all processes. It
-%% collects nothing, and asks only the winners for their names. No call of the VM reports these
-%% numbers, so it counts and leaves out a process with a heap that cannot be read, and has no
-%% portable path.
+%% @private
+%% What a collection would free, and what binaries hold in vain, over all processes. It collects
+%% nothing, and asks only the winners for their names. No call of the VM reports these numbers, so
+%% it counts and leaves out a process with a heap that cannot be read, and has no portable path.
 -module(sonde_garbage).
 
 -export([most/3, bin_garbage/3, bin_waste/2, bin_slices/2, bin_owned/2]).

@@ -1,4 +1,5 @@
-%% @private Totals of attributes over groups of processes: by what they run, their name, or their
+%% @private
+%% Totals of attributes over groups of processes: by what they run, their name, or their
 %% application.
 -module(sonde_group).
 

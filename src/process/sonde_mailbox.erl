@@ -1,5 +1,6 @@
-%% @private What waits in a mailbox: the number, shapes and sizes of messages. The native path
-%% copies no message; the portable path copies all of them, into a helper.
+%% @private
+%% What waits in a mailbox: the number, shapes and sizes of messages. The native path copies no
+%% message; the portable path copies all of them, into a helper.
 -module(sonde_mailbox).
 
 -export([mailbox/3]).

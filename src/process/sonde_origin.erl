@@ -1,5 +1,6 @@
-%% @private Rows for people: they show the first function of a `proc_lib' process (`dets:init/2'),
-%% where the VM reports `proc_lib:init_p/5'. Rows that calls of recon return keep recon's value.
+%% @private
+%% Rows for people: they show the first function of a `proc_lib' process (`dets:init/2'), where the
+%% VM reports `proc_lib:init_p/5'. Rows that calls of recon return keep recon's value.
 -module(sonde_origin).
 
 -export([attrs/2, rows/1, shown/2]).

@@ -1,6 +1,7 @@
-%% @private The processes that have most of an attribute, now or by growth in a window. Both paths
-%% return `[{Value, Pid}]', largest first, for equal values the higher pid first; only the winners
-%% are asked for names and call sites.
+%% @private
+%% The processes that have most of an attribute, now or by growth in a window. Both paths return
+%% `[{Value, Pid}]', largest first, for equal values the higher pid first; only the winners are
+%% asked for names and call sites.
 -module(sonde_proc_count).
 
 -export([proc_count/3, count/3, counts/3, largest/2, window/4]).
