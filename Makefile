@@ -151,10 +151,10 @@ docs: ## check the documentation and put it into the beams
 	@rebar3 edoc
 	@scripts/embed_docs $(EBIN)
 
-bench: ## measure against recon and write the README's tables
+bench: ## measure against recon and write the tables of doc/benchmarks.md
 	@scripts/setup bench
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
-	@sh bench/run
+	@sh bench/run --write
 
 bench-small: # each bench once, a hundred times smaller: that it runs, and no figure
 	@scripts/setup test bench

@@ -14,7 +14,7 @@
 %% bench/reasons says why a row misses its target where it does.
 -module(bench_report).
 
--export([put/3, node_facts/1, print/1, readme/2]).
+-export([put/3, node_facts/1, print/1, write/2]).
 
 -define(BEGIN, "<!-- bench:begin -->").
 -define(END, "<!-- bench:end -->").
@@ -52,11 +52,11 @@ print_one(File) ->
 
 heading(#{otp := Otp, erts := Erts, flavor := Flavor, schedulers := N, cpu := Cpu, load := Load,
           recon := Recon}) ->
-    io_lib:format("OTP ~s (erts ~s, ~s), ~b schedulers, ~ts, load of the machine before it ~ts~ts",
+    io_lib:format("OTP ~s (erts ~s, ~s), ~b schedulers, ~ts, load average before the run ~ts~ts",
                   [Otp, Erts, Flavor, N, Cpu, Load,
                    case Recon of
                        as_shipped -> "";
-                       compiled_again -> ", recon compiled again for this release"
+                       compiled_again -> ", recon recompiled for this release"
                    end]).
 
 %% One table for each work and shape of row.
@@ -158,29 +158,34 @@ line([First | Rest], [W | Widths]) ->
 
 %% ---- markdown
 
--spec readme(file:name(), [file:name()]) -> 0 | 1.
-readme(Readme, Files) ->
-    Text = case file:read_file(Readme) of {ok, T} -> T; {error, _} -> <<>> end,
+-spec write(file:name(), [file:name()]) -> 0 | 1.
+write(Page, Files) ->
+    Text = case file:read_file(Page) of {ok, T} -> T; {error, _} -> <<>> end,
     case {string:split(Text, ?BEGIN), string:split(Text, ?END)} of
         {[Before, _], [_, After]} ->
-            Tables = [markdown(read(F)) || F <- Files],
-            ok = file:write_file(Readme, unicode:characters_to_binary(
-                                           [Before, ?BEGIN, "\n", Tables, ?END, After])),
+            Tables = [["\n", markdown(read(F))] || F <- Files],
+            ok = file:write_file(Page, unicode:characters_to_binary(
+                                         [Before, ?BEGIN, "\n", Tables, "\n", ?END, After])),
             0;
         _ ->
-            io:format(standard_error, "bench: no " ?BEGIN " and " ?END " in ~ts~n", [Readme]),
+            io:format(standard_error, "bench: no " ?BEGIN " and " ?END " in ~ts~n", [Page]),
             1
     end.
 
-markdown({Facts, Rows}) ->
-    ["\n", heading(Facts), ":\n",
+markdown({#{otp := Otp} = Facts, Rows}) ->
+    Tables = [{Work, Header, shortened(Some)} || {Work, Header, Some} <- tables(Rows)],
+    ["### OTP ", Otp, "\n\n", heading(Facts), ":\n",
      [["\n| ", lists:join(" | ", [Work | tl(Header)]), " |\n| ---",
        lists:duplicate(length(Header) - 1, " | ---:"), " |\n",
-       [["| ", lists:join(" | ", cells(R)), " |\n"] || R <- shortened(Some)]]
-      || {Work, Header, Some} <- tables(Rows)],
-     [["\nMissed: ", C, ", ", W, ". ", reason(Facts, R), "\n"]
-      || #{work := W, call := C} = R <- missed(Rows)],
-     "\n"].
+       [["| ", lists:join(" | ", cells(R)), " |\n"] || R <- Some]]
+      || {Work, Header, Some} <- Tables],
+     io_lib:format("~nTargets missed: ~b of ~b.~n~n",
+                   [length(missed(Rows)), length([R || {_, _, Some} <- Tables, R <- Some, judged(R)])]),
+     [["- `", C, "`, ", W, ". ", reason(Facts, R), "\n"]
+      || #{work := W, call := C} = R <- missed(Rows)]].
+
+judged(#{targets := Targets}) -> Targets =/= [];
+judged(Row) -> is_map_key(target, Row).
 
 %% Where every call is to be no slower, the worst one stands for all that are not.
 shortened(Rows) ->

@@ -2,7 +2,7 @@
 %%
 %%   work NAME RECON_DIR OUT    does one work and appends its figures to OUT, a file of terms
 %%   report FILE...             prints them
-%%   readme README FILE...      puts them between the marks in README
+%%   write PAGE FILE...         puts them between the marks in PAGE, a file of markdown
 %%   disturb DIR                bench_disturb, which prints its own figures
 %%
 %% The figures are rows `{row, Map}'; bench_report says what is in them.
@@ -42,8 +42,8 @@ command(["disturb", Dir]) ->
 command(["report" | Files]) ->
     bench_report:print(Files),
     0;
-command(["readme", Readme | Files]) ->
-    bench_report:readme(Readme, Files).
+command(["write", Page | Files]) ->
+    bench_report:write(Page, Files).
 
 %% ---- sizes. BENCH_SCALE=0.01 is for trying the bench itself
 
