@@ -81,7 +81,7 @@ questions() ->
 inside(Call, #{native := #{status := active}}) ->
     Pid = fun(Name) -> Call(erlang, whereis, [Name]) end,
     Sessions = Pid(demo_sessions),
-    [{"Who would let go of binaries, if he collected? Nobody collects for this.",
+    [{"Which processes would release binaries if they collected? None collects for this.",
       "sonde:bin_garbage(2)", Call(sonde, bin_garbage, [2])},
      {"Whose slices are small, and hold large binaries? Remedy: binary:copy/1.",
       "sonde:bin_waste(1)", Call(sonde, bin_waste, [1])},
@@ -152,7 +152,7 @@ print(#{processes := Processes, native := Native, diagnosis := Diagnosis, calls 
     _ = [print_call(Answer) || #{call := "sonde:proc_count" ++ _} = Answer <- Calls],
     io:format("---- Inside of heaps ----~n~n"),
     lists:foreach(fun print_inside/1, Inside),
-    _ = [io:format("(Not on this node: the native side is off.)~n~n") || Inside =:= []],
+    _ = [io:format("(Not on this node: the native path is off.)~n~n") || Inside =:= []],
     _ = [print_call(Answer) || #{call := "sonde:bin_leak" ++ _} = Answer <- Calls],
     io:format("How many processes were read natively for this, and how many asked?~n"
               "> maps:with([native, asked], maps:get(counters, sonde:native())).~n~*p~n~n",
