@@ -169,6 +169,10 @@ nothing_is_left_behind(_Config) ->
 ports_by_queue_and_traffic(_Config) ->
     Port = open_port({spawn, "sleep 60"}, [binary]),
     true = port_command(Port, binary:copy(<<1>>, 3000000)),
+    %% What the pipe takes is written once the program runs.
+    ok = sonde_test:until(pipe_is_full, fun() -> erlang:port_info(Port, queue_size)
+                                                     < {queue_size, 3000000}
+                                        end),
     {queue_size, Waits} = erlang:port_info(Port, queue_size),
     true = Waits > 2000000,
     Me = self(),

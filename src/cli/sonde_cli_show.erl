@@ -80,9 +80,7 @@ print(Result) ->
 
 one_object(_, Map) when is_map(Map) ->
     maps:merge(Map, of_report(Map));
-one_object(#{row := _} = Command, Rows) when is_list(Rows) ->
-    #{rows => [row(Command, Row) || Row <- Rows]};
-one_object(Command, [Map | _] = Rows) when is_map(Map) ->
+one_object(Command, Rows) when is_list(Rows), is_map_key(row, Command) orelse is_map(hd(Rows)) ->
     #{rows => [row(Command, Row) || Row <- Rows]};
 one_object(_, [{_, _} | _] = Props) ->
     maps:from_list(Props);

@@ -44,8 +44,8 @@ take(Ms, Caller) ->
     Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     Start = now_ms(),
-    Window = sonde_helper:job(fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, #{self => true}) end,
-                              Ms),
+    Grown = fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, #{self => true}) end,
+    Window = sonde_helper:job(Grown, Ms),
     How = #{start => Start, ms => Ms, caller => Caller, side => Side},
     State = looks(?WHEN, {[], Procs, Tables}, How),
     Growers = receive
