@@ -77,7 +77,11 @@ scan_one(Pid, Attrs) ->
 
 scan(Attrs, Pids, Policy, Acc) ->
     How = #{attrs => Attrs},
-    sonde_scan:drive(sonde_scan:scan(each, 0, Pids, How), How, Policy, Acc).
+    try
+        sonde_scan:drive(sonde_scan:scan(each, 0, Pids, How), How, Policy, Acc)
+    catch
+        error:no_memory -> {no_memory, Acc}
+    end.
 
 ask_one(Pid, Attrs) ->
     case sonde_attr:ask(Pid, Attrs, []) of
