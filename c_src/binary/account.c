@@ -1,6 +1,4 @@
-/* account.c: who holds which Binaries, over all processes, tables and literals.
- * Knows: how what one holder has goes into a census of all, and to whom a Binary's bytes belong.
- * Does not know: how references are found. Follows no address. */
+/* account.c: who holds which Binaries, over all processes, tables and literals. */
 #include "binary/account.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* held_binaries.c: the Binaries that one process holds: on its lists, and in messages that wait for it.
- * Knows: where references to Binaries are found, and what makes a Binary a process's own.
- * Does not know: who else holds them, unless an account of all is at hand. */
+/* held_binaries.c: the Binaries that one process holds: on its lists, and in messages that wait for it. */
 #include "binary/held_binaries.h"
 
 #include "process/queue.h"

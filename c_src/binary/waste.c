@@ -1,6 +1,4 @@
-/* waste.c: what a collection of one process would free, and what its binaries hold in vain.
- * Knows: which binaries on the chains no root reaches; which bytes of its binaries a heap sees.
- * Does not know: how marking works, or who asks. */
+/* waste.c: what a collection of one process would free, and what its binaries hold in vain. */
 #include "binary/waste.h"
 
 #include "util/alloc.h"

@@ -1,5 +1,4 @@
-/* bfs.c: nodes in the order in which one gets to them from the roots, the nearest first.
- * Knows: links between nodes. Does not know: what the order, or the way to a node, is good for. */
+/* bfs.c: nodes in the order in which one gets to them from the roots, the nearest first. */
 #include "graph/bfs.h"
 
 #include <string.h>

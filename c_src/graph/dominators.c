@@ -1,7 +1,5 @@
 /* dominators.c: of each node the one nearest to the roots without which it would not be reached, and how
- * much goes if a node goes: its retained size.
- * Knows: numbers of nodes and the links between them.
- * Does not know: what a node is. */
+ * much goes if a node goes: its retained size. */
 #include "graph/dominators.h"
 
 #include "util/alloc.h"

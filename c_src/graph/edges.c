@@ -1,6 +1,4 @@
-/* edges.c: one object on a marked heap, and which of its words lead to other objects there.
- * Knows: what a collection follows from an object. Reads it word by word, so that a walk may stop anywhere.
- * Does not know: which objects belong together, or how the object was found. */
+/* edges.c: one object on a marked heap, and which of its words lead to other objects there. */
 #include "graph/edges.h"
 
 /* The words of a boxed object that a collection follows. To 26 a small slice of a binary is copied, and

@@ -1,6 +1,4 @@
-/* graph.c: the objects that a walk has reached, as numbered nodes with links from one to another.
- * Knows: which objects a person takes for one, and which number each of those has.
- * Does not know: who dominates whom, or what the numbers are good for. */
+/* graph.c: the objects that a walk has reached, as numbered nodes with links from one to another. */
 #include "graph/graph.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* path_step.c: one step of the way from a root to an object, as a person would call it.
- * Knows: that the value of a pair in a map is found by its key, and an element of a list by its index.
- * Does not know: how steps are written, or which way is taken. */
+/* path_step.c: one step of the way from a root to an object, as a person would call it. */
 #include "graph/path_step.h"
 
 void path_step_root(const struct roots *r, struct path_step *s)

@@ -1,6 +1,4 @@
-/* preview.c: the beginning of a term, word by word, as a row of tokens.
- * Knows: how to go down a few levels and see a few elements, however large or broken the term is.
- * Does not know: how a token is shown, or whether the process stayed still meanwhile. */
+/* preview.c: the beginning of a term, word by word, as a row of tokens. */
 #include "graph/preview.h"
 
 #include "util/alloc.h"

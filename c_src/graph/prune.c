@@ -1,6 +1,4 @@
-/* prune.c: which nodes are kept where there are too many, and what of the others hangs on each of them.
- * Knows: who dominates whom, and how much each node retains.
- * Does not know: how a kept one, or what is folded, is shown. */
+/* prune.c: which nodes are kept where there are too many, and what of the others hangs on each of them. */
 #include "graph/prune.h"
 
 #include "util/alloc.h"

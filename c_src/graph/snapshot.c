@@ -1,7 +1,4 @@
-/* snapshot.c: one heap as the numbers of a V8 heap snapshot, text piece by piece.
- * Knows: the order and the form of that file, and which small subtrees become one node when there are too
- * many nodes.
- * Does not know: how names are spelled, or where the text goes. */
+/* snapshot.c: one heap as the numbers of a V8 heap snapshot, text piece by piece. */
 #include "graph/snapshot.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* string_table.c: strings of a snapshot, as what they are made of, each once.
- * Knows: that there are few different ones, and how to find one again.
- * Does not know: how they are spelled; that takes the names of atoms, which Erlang knows. */
+/* string_table.c: strings of a snapshot, as what they are made of, each once. */
 #include "graph/string_table.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* top_retained.c: the objects of one heap that retain most, with the way to each and what it looks like.
- * Knows: which nodes are worth a row, and the nearest way to each.
- * Does not know: how a row is written. */
+/* top_retained.c: the objects of one heap that retain most, with the way to each and what it looks like. */
 #include "graph/top_retained.h"
 
 #include "util/alloc.h"

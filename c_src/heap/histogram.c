@@ -1,6 +1,4 @@
-/* histogram.c: how many objects of each kind a walk has met, and how many words they take.
- * Knows: kinds, arities of tuples, and which function a fun is of.
- * Does not know: how objects are found, or the names of functions. */
+/* histogram.c: how many objects of each kind a walk has met, and how many words they take. */
 #include "heap/histogram.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* literal_bits.c: one bit for each word of the literal area, so that each literal counts once.
- * Knows: the area's bounds, and pages of bits that are made when they are first touched.
- * Does not know: what a literal is, or who refers to it. */
+/* literal_bits.c: one bit for each word of the literal area, so that each literal counts once. */
 #include "heap/literal_bits.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* mailbox.c: what waits in the queues of a process: how many messages, of which shapes, how large.
- * Knows: where messages are, and what their first word tells of a term.
- * Does not know: how a term is measured, output formats, or whether the process stayed still. */
+/* mailbox.c: what waits in the queues of a process: how many messages, of which shapes, how large. */
 #include "heap/mailbox.h"
 
 #include "process/message_fragments.h"

@@ -1,6 +1,4 @@
-/* marking.c: what of a process's heap its roots reach: a mark, as a collection would make it.
- * Knows: how to get from a root to everything below it, in little memory, in slices.
- * Does not know: output formats, or whether the process stayed still meanwhile. */
+/* marking.c: what of a process's heap its roots reach: a mark, as a collection would make it. */
 #include "heap/marking.h"
 
 #include "util/alloc.h"

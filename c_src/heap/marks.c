@@ -1,6 +1,4 @@
-/* marks.c: one bit for each word of the blocks of a process, and another one where it is needed.
- * Knows: where the bits of a block are, and how to find a set one again.
- * Does not know: what a bit means to whoever sets it. */
+/* marks.c: one bit for each word of the blocks of a process, and another one where it is needed. */
 #include "heap/marks.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* root_size.c: what a message would take that held the terms in some roots of a process.
- * Knows: which roots there are, and how to find one term that a waiting process holds for us.
- * Does not know: how a term is measured, or whether the process stayed still meanwhile. */
+/* root_size.c: what a message would take that held the terms in some roots of a process. */
 #include "heap/root_size.h"
 
 #include "heap/marking.h"

@@ -1,6 +1,4 @@
-/* roots.c: the words of a process from which a collection would start, one after the other.
- * Knows: stack, argument registers, dictionary, messages, and the rarer places.
- * Does not know: what hangs on them. */
+/* roots.c: the words of a process from which a collection would start, one after the other. */
 #include "heap/roots.h"
 
 #include "process/queue.h"

@@ -1,6 +1,4 @@
-/* shared_size.c: how many words a term has where each part counts once; literals apart.
- * Knows: how to mark what a term refers to, on the heap and among literals.
- * Does not know: whose term it is. */
+/* shared_size.c: how many words a term has where each part counts once; literals apart. */
 #include "heap/shared_size.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* slices.c: which parts of which binaries a heap sees.
- * Knows: how a binary term on the heap leads to the Binary outside, and to the bytes in it.
- * Does not know: how the terms are found. */
+/* slices.c: which parts of which binaries a heap sees. */
 #include "heap/slices.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* term_size.c: how large a term is where each part counts at each place at which it is.
- * Knows: how many words an object takes in a message (the VM's size_object); literals are entered.
- * Does not know: whose term it is, or why it is asked. */
+/* term_size.c: how large a term is where each part counts at each place at which it is. */
 #include "heap/term_size.h"
 
 #include "util/alloc.h"

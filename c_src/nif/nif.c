@@ -1,6 +1,4 @@
-/* nif.c: the library as Erlang sees it: load, upgrade, unload, the table of functions.
- * Knows: atoms, the library's state, and who shares it. No logic.
- * Does not know: VM internals. */
+/* nif.c: the library as Erlang sees it: load, upgrade, unload, the table of functions. */
 #include "nif/nif.h"
 
 #include "util/alloc.h"

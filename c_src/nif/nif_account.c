@@ -1,6 +1,4 @@
-/* nif_account.c: the NIFs around an account of who holds which Binaries.
- * Knows: how it is held by the process that made it, and its terms in and out.
- * Does not know: how references are found. */
+/* nif_account.c: the NIFs around an account of who holds which Binaries. */
 #include "nif/nif_account.h"
 #include "nif/nif_heap.h"
 

@@ -1,6 +1,4 @@
-/* nif_heap.c: the NIFs around a look into one process's heap.
- * Knows: how a look is held by the process that made it, and its terms in and out.
- * Does not know: how a heap is walked. */
+/* nif_heap.c: the NIFs around a look into one process's heap. */
 #include "nif/nif_heap.h"
 
 #include "util/clock.h"

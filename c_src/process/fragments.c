@@ -1,6 +1,4 @@
-/* fragments.c: the heap fragments of a process, as blocks.
- * Knows: the chains that fragments and received messages hang on.
- * Does not know: what lies in them. */
+/* fragments.c: the heap fragments of a process, as blocks. */
 #include "process/fragments.h"
 
 #include "vm/term.h"

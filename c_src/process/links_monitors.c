@@ -1,6 +1,4 @@
-/* links_monitors.c: the links and monitors of a process: how many, how large.
- * Knows: the trees and lists they hang in, and which of them process_info lists.
- * Does not know: who is at the other end, or whether the process stayed still meanwhile. */
+/* links_monitors.c: the links and monitors of a process: how many, how large. */
 #include "process/links_monitors.h"
 
 #include "vm/term.h"

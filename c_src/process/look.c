@@ -1,5 +1,4 @@
-/* look.c: one process looked at from end to end under one stamp, in slices, by some walker.
- * Knows: when the stamp is taken and compared. Does not know: what is walked. */
+/* look.c: one process looked at from end to end under one stamp, in slices, by some walker. */
 #include "process/look.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* offheap.c: the off-heap chains of a process: how many binaries, how many bytes.
- * Knows: chain entries, heap fragments, and in which blocks an entry may lie.
- * Does not know: who asks, or whether the process stayed still meanwhile. */
+/* offheap.c: the off-heap chains of a process: how many binaries, how many bytes. */
 #include "process/offheap.h"
 
 #include "process/message_fragments.h"

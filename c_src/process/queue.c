@@ -1,11 +1,4 @@
-/* queue.c: the message queues of a process: their length, and what they hold.
- * Knows: inner, middle and outer queue, and how large messages are.
- * Does not know: what is in a message, or whether the process stayed still meanwhile.
- *
- * The counter of the inner queue (with the middle one, to OTP 26) and that of the outer queue are
- * the length, except where other signals wait between messages, while somebody asks an OTP 26 or
- * older process for its length, or where senders use the 64 buffers that an off-heap queue gets
- * under contention. All of that passes quickly or shows in the state word. */
+/* queue.c: the message queues of a process: their length, and what they hold. */
 #include "process/queue.h"
 
 #include "vm/term.h"

@@ -1,5 +1,4 @@
-/* resource_types.c: the types of resources that native libraries made.
- * Knows: each once, with what it is called. Does not know: where they are found. */
+/* resource_types.c: the types of resources that native libraries made. */
 #include "process/resource_types.h"
 
 #include "util/alloc.h"

@@ -1,6 +1,4 @@
-/* sample.c: one number for each of many processes, between two looks at them.
- * Knows: how to keep it in 16 bytes an entry, in the order of the process table.
- * Does not know: what the numbers mean, or how they were read. */
+/* sample.c: one number for each of many processes, between two looks at them. */
 #include "process/sample.h"
 
 #include "util/alloc.h"

@@ -1,5 +1,4 @@
-/* address_set.c: a set of Binaries, by address, and how many bytes they have together.
- * Knows: each counts once. Does not know: who refers to them, or what a Binary is. */
+/* address_set.c: a set of Binaries, keyed by address, and the sum of their bytes. */
 #include "util/address_set.h"
 
 #include "util/alloc.h"
@@ -41,7 +40,7 @@ static uint64_t hash(uint64_t binary)
     return (binary >> 3) * 0x9E3779B97F4A7C15ULL >> 20;
 }
 
-/* Its place, or the free one where it would be. The table is never full. */
+/* Its slot, or the free slot for it: there is always one, because half of the slots stay free. */
 static uint64_t *place(const struct part_of_set *p, uint64_t binary)
 {
     uint32_t i = (uint32_t)(hash(binary) / PARTS) & (p->cap - 1);

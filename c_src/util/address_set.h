@@ -1,7 +1,7 @@
-/* address_set.h: a set of Binaries, by address, and how many bytes they have together.
- * Knows: each counts once. Does not know: who refers to them, or what a Binary is.
+/* address_set.h: a set of Binaries, keyed by address, and the sum of their bytes.
+ * Knows: each counts once. Does not know: what refers to them, or what a Binary is.
  *
- * The table is in many parts, each of which grows by itself, so that no addition takes long. */
+ * The table has many parts that grow one at a time, so that no addition takes long. */
 #ifndef SONDE_ADDRESS_SET_H
 #define SONDE_ADDRESS_SET_H
 
@@ -17,10 +17,9 @@ struct address_set;
 struct address_set *address_set_new(void); /* NULL: no memory */
 void address_set_free(struct address_set *s);
 
-/* true: it was in it already. */
 bool address_set_has(const struct address_set *s, uint64_t binary);
 
-/* One that is not in it. OK or NOMEM, also where there are too many. */
+/* Adds a Binary that is not in the set. OK; NOMEM, also beyond ADDRESS_SET_MAX. */
 enum status address_set_add(struct address_set *s, uint64_t binary, uint64_t bytes);
 
 uint64_t address_set_bytes(const struct address_set *s);

@@ -1,6 +1,6 @@
 /* alloc.h: where sonde's own memory comes from.
- * Knows: that it is enif_alloc in a node and malloc in a test program; that any call may fail.
- * Does not know: what for. */
+ * Knows: it is enif_alloc in a node and malloc in a test program; any call may fail.
+ * Does not know: what the memory is for. */
 #ifndef SONDE_ALLOC_H
 #define SONDE_ALLOC_H
 

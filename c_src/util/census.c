@@ -1,6 +1,4 @@
-/* census.c: Binaries, each once, with how many references were found to it, and of how many holders.
- * Knows: addresses as keys, what is kept of each, how to stay within a bound by keeping a fraction.
- * Does not know: how references are found. Follows no address. */
+/* census.c: Binaries, each once, with the number of references found and of their holders. */
 #include "util/census.h"
 
 #include "util/alloc.h"
@@ -17,7 +15,7 @@ enum {
 
 _Static_assert(sizeof(struct known) == 32, "an entry has 32 bytes");
 
-/* Its lowest bits say whether it is in a sample, the next ones in which part it is, the highest where. */
+/* The lowest bits decide whether a Binary is in the sample, the next ones its part, the highest its slot. */
 static uint64_t hash(uint64_t binary)
 {
     uint64_t h = binary >> 3;
@@ -31,7 +29,6 @@ static bool is_sampled(uint64_t h, unsigned level)
     return (h & ((1ULL << level) - 1)) == 0;
 }
 
-/* All are, as long as there is no sample. */
 static bool is_kept(const struct census *c, uint64_t binary)
 {
     return c->level == 0 || is_sampled(hash(binary), c->level);
@@ -42,7 +39,7 @@ static struct census_part *part_of(const struct census *c, uint64_t h)
     return c->parts ? &c->parts[(h >> LEVEL_MAX) % PARTS] : (struct census_part *)&c->one;
 }
 
-/* Its place, or the free one where it would be. There is always a free one. */
+/* Its slot, or the free slot for it: there is always one, see has_room. */
 static struct known *place(const struct census_part *p, uint64_t h, uint64_t binary)
 {
     uint32_t i = (uint32_t)((h >> 32) * p->cap >> 32);
@@ -88,8 +85,8 @@ bool census_free_some(struct census *c, struct budget *b)
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* All of it that is in the sample, into a new array. What is not in it any more may stay for as long as
- * there is room: so no addition has to wait for more than one part. */
+/* Moves the part's entries that are in the sample to a new array. Entries that left the sample stay in other
+ * parts until room is needed, so that no addition waits for more than one part. */
 static enum status rebuild(struct census *c, struct census_part *p, uint32_t cap)
 {
     struct census_part more = {sonde_alloc(cap * sizeof *more.entries), 0, cap};
@@ -109,7 +106,7 @@ static enum status rebuild(struct census *c, struct census_part *p, uint32_t cap
     return ST_OK;
 }
 
-/* Three quarters are used at most, so that a search is short. */
+/* At most three quarters of the slots are used, so that a search is short. */
 static bool has_room(const struct census_part *p)
 {
     return (uint64_t)(p->n + 1) * 4 <= (uint64_t)p->cap * 3;
@@ -146,7 +143,7 @@ static enum status split(struct census *c)
     return st;
 }
 
-/* One part less with what is not in the sample; when there is none, half of the sample is left. */
+/* Drops from the next part the entries that left the sample; once all parts are done, halves the sample. */
 static enum status make_room(struct census *c)
 {
     size_t parts = c->parts ? PARTS : 1;

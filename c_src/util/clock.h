@@ -1,6 +1,4 @@
-/* clock.h: what time it is.
- * Knows: the system's monotonic clock, in nanoseconds.
- * Does not know: whose deadline it is. */
+/* clock.h: the system's monotonic clock, in nanoseconds. */
 #ifndef SONDE_CLOCK_H
 #define SONDE_CLOCK_H
 

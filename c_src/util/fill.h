@@ -1,15 +1,14 @@
-/* fill.h: setting a large array to one value, in slices.
- * Knows: how much of it fits a step. Does not know: what the array is. */
+/* fill.h: sets a large array to one value, in slices.
+ * Knows: how many entries take one step. Does not know: what the array is. */
 #ifndef SONDE_FILL_H
 #define SONDE_FILL_H
 
 #include "util/budget.h"
 #include "util/status.h"
 
-/* Entries in a step. */
 enum { FILL_STEP = 256 };
 
-/* From *done on, which is 0 before. OK: all n are set; TIMESLICE: call again. */
+/* *done starts at 0. OK: all n entries are set; TIMESLICE: call again. */
 static inline enum status fill(uint32_t *array, uint32_t n, uint32_t *done, uint32_t value,
                                struct budget *b)
 {

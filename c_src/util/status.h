@@ -1,6 +1,6 @@
 /* status.h: the outcomes of reading a live VM, as values.
  * Knows: one name and one text for each outcome.
- * Does not know: who reads what, or what a caller does about it. */
+ * Does not know: what is read, or how a caller reacts. */
 #ifndef SONDE_STATUS_H
 #define SONDE_STATUS_H
 

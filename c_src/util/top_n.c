@@ -1,6 +1,4 @@
-/* top_n.c: the N largest of many rows, without keeping the rest.
- * Knows: the order of recon's rows: larger value first, then the higher pid.
- * Does not know: what the values mean. */
+/* top_n.c: the N largest of many rows; the rest is not kept. */
 #include "util/top_n.h"
 
 #include "util/alloc.h"
@@ -79,7 +77,7 @@ bool top_n_push(struct top_n *t, struct row row)
     return true;
 }
 
-/* Heap sort, a step at a time: the smallest goes to the end of what is not sorted yet. */
+/* Heap sort, one swap a step: the smallest unsorted row moves to the end of the unsorted ones. */
 bool top_n_sort(struct top_n *t, struct budget *b)
 {
     if (t->unsorted == 0)

@@ -1,4 +1,4 @@
-/* top_n.h: the N largest of many rows, without keeping the rest.
+/* top_n.h: the N largest of many rows; the rest is not kept.
  * Knows: the order of recon's rows: larger value first, then the higher pid.
  * Does not know: what the values mean. */
 #ifndef SONDE_TOP_N_H
@@ -12,28 +12,28 @@
 
 struct row {
     int64_t value;
-    uint64_t order; /* ties: the place of the pid among all pids */
+    uint64_t order; /* breaks ties: the position of the pid in the order of pids */
     uint64_t pid;
 };
 
 struct top_n {
     size_t n, cap, limit;
-    size_t unsorted;  /* while sorting: rows that are still a heap */
-    struct row *rows; /* a heap, the smallest on top */
+    size_t unsorted;  /* while sorting: rows that still form the heap */
+    struct row *rows; /* a binary heap, the smallest row first */
 };
 
 void top_n_init(struct top_n *t, size_t limit);
 
-/* false: whoever has this value is not among the N largest. */
+/* false: a row with this value cannot be among the N largest. */
 static inline bool top_n_may_take(const struct top_n *t, int64_t value)
 {
     return t->n < t->limit || (t->n > 0 && value >= t->rows[0].value);
 }
 
-/* false: no memory; the rows so far are kept. */
+/* false: no memory; the rows pushed so far stay. */
 bool top_n_push(struct top_n *t, struct row row);
 
-/* Best first; false: the slice is used up, call again. Nothing may be pushed after it. */
+/* Sorts, largest first. false: the slice is used up, call again. Push nothing after it. */
 bool top_n_sort(struct top_n *t, struct budget *b);
 
 void top_n_free(struct top_n *t);

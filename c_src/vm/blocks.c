@@ -1,6 +1,4 @@
-/* blocks.c: the blocks of memory that belong to one process.
- * Knows: young heap, old heap, fragments; how to find the one that an address lies in.
- * Does not know: what is in a block, or who follows which pointer. */
+/* blocks.c: the blocks of memory that belong to one process. */
 #include "vm/blocks.h"
 
 #include "util/alloc.h"

@@ -1,10 +1,4 @@
-/* proctab.c: where the process table is, and which slot a pid has.
- * Knows: how to find the table without symbols, and how pids map to slots.
- * Does not know: what is in a process beyond its id.
- *
- * The VM exports no symbols (distributions strip it, OTP 29 hides them), but the table's record
- * lies in the main executable's own data, and its read-only part is unmistakable: the table
- * pointer, a power of two that is the official process limit, sizeof(Process). What settles it: the caller's slot of that table holds the caller's own Process. */
+/* proctab.c: where the process table is, and which slot a pid has. */
 #include "vm/proctab.h"
 
 #if defined(__linux__) || defined(__FreeBSD__)

@@ -1,6 +1,4 @@
-/* proof.c: reads one field of one process, so that Erlang can compare it with an official answer.
- * Knows: how to follow a path of named fields from a process, and a few ways to compare.
- * Does not know: what is expected, or any stamp: the probes it reads lie still. */
+/* proof.c: reads one field of one process, so that Erlang can compare it with an official answer. */
 #include "vm/proof.h"
 
 #include "vm/term.h"

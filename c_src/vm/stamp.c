@@ -1,6 +1,4 @@
-/* stamp.c: the optimistic read protocol: is it settled, did it stay the same?
- * Knows: which words of a process move whenever it runs, and in which order to read them.
- * Does not know: what is read between opening and closing. */
+/* stamp.c: the optimistic read protocol: is it settled, did it stay the same? */
 #include "vm/stamp.h"
 
 #include <assert.h>
