@@ -32,7 +32,7 @@ static bool blocks_grow(struct blocks *bs)
 {
     unsigned cap = bs->cap * 4;
     bool own = bs->list == bs->first;
-    /* a long list is not copied if it can be helped */
+    /* realloc may grow a long list without a copy */
     struct block *list = sonde_realloc(own ? NULL : bs->list, cap * sizeof *list);
     if (!list)
         return false;
@@ -56,7 +56,7 @@ enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words)
     return bs->fragment_words <= fragment_words_max ? ST_OK : ST_TORN;
 }
 
-/* Of any two that are so far apart the one with the lower address comes first. */
+/* Insertion sort of the blocks that are `gap` apart: one pass of Shell's sort. */
 static bool sort_apart(struct blocks *bs, struct block *list, unsigned n, struct budget *b)
 {
     for (; bs->i < n; bs->j = ++bs->i) {
@@ -75,7 +75,7 @@ static bool sort_apart(struct blocks *bs, struct block *list, unsigned n, struct
     return true;
 }
 
-/* Shell's sort: it can stop anywhere, and takes no memory. */
+/* Shell's sort, because it can stop anywhere and needs no memory. */
 bool blocks_sort(struct blocks *bs, struct budget *b)
 {
     unsigned n = bs->n - BLOCK_FRAGMENTS;

@@ -1,6 +1,6 @@
 /* blocks.h: the blocks of memory that belong to one process.
- * Knows: young heap, old heap, fragments; how to find the one that an address lies in.
- * Does not know: what is in a block, or who follows which pointer. */
+ * Knows: young heap, old heap, fragments; how to find the block that holds an address.
+ * Does not know: what is in a block. */
 #ifndef SONDE_BLOCKS_H
 #define SONDE_BLOCKS_H
 
@@ -17,11 +17,11 @@ enum { BLOCKS_INLINE = BOUND(16, 4), BLOCKS_MAX = BOUND(16384, 24) };
 
 enum { BLOCK_YOUNG = 0, BLOCK_OLD = 1, BLOCK_FRAGMENTS = 2 };
 
-/* Young heap, old heap (empty where there is none), then fragments by address. */
+/* Young heap, old heap (an empty block if there is none), then the fragments in the order of addresses. */
 struct blocks {
     unsigned n, cap;
-    unsigned max;       /* beyond it: ASK */
-    unsigned gap, i, j; /* how far sorting has come */
+    unsigned max;       /* more blocks: ASK */
+    unsigned gap, i, j; /* progress of the sort */
     uint64_t fragment_words;
     struct block *list;
     struct block first[BLOCKS_INLINE];
@@ -31,7 +31,7 @@ void blocks_init(struct blocks *bs, uintptr_t heap, uintptr_t htop, uintptr_t ol
                  uintptr_t old_htop);
 void blocks_end(struct blocks *bs);
 
-/* No fragments. */
+/* Removes all fragments. */
 static inline void blocks_forget(struct blocks *bs)
 {
     bs->n = BLOCK_FRAGMENTS;
@@ -39,13 +39,13 @@ static inline void blocks_forget(struct blocks *bs)
     bs->gap = 0;
 }
 
-/* One more fragment. OK, ASK, NOMEM, TORN. */
+/* Adds a fragment. OK, ASK, NOMEM, TORN. */
 enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words);
 
-/* After the last one, before the first search. false: there are no steps left, call again. */
+/* Call it after the last blocks_add and before the first search. false: no steps left, call again. */
 bool blocks_sort(struct blocks *bs, struct budget *b);
 
-/* Words of all blocks. false: some block is read from pointers that moved meanwhile. */
+/* Words of all blocks. false: some block is impossible, because its pointers moved while they were read. */
 bool blocks_words(const struct blocks *bs, uint64_t *words);
 
 static inline bool block_holds(const struct block *b, uintptr_t p, unsigned words)
@@ -53,7 +53,7 @@ static inline bool block_holds(const struct block *b, uintptr_t p, unsigned word
     return p >= b->from && p < b->to && b->to - p >= (uintptr_t)words * 8;
 }
 
-/* The block in which so many words lie; NULL: none. */
+/* The fragment that holds `words` words at p; NULL: none. */
 const struct block *blocks_find_fragment(const struct blocks *bs, uintptr_t p, unsigned words);
 
 static inline const struct block *blocks_find(const struct blocks *bs, uintptr_t p, unsigned words)

@@ -1,10 +1,10 @@
-/* layout.h: where the VM keeps what sonde reads, one number for each field.
+/* layout.h: the fields of the VM that sonde reads, one number for each.
  * Knows: the byte offset of every field used, for each OTP family; what the fields mean.
- * Does not know: how to read, and whether a table is true here: sonde_vm proves that at load.
+ * Does not know: how to read, or whether a table fits this VM: sonde_vm proves that at load.
  *
  * The BEAM heap in one page
  * -------------------------
- * A process is one C struct (Process), found through a table of pointers. It owns
+ * A process is one C struct (Process). A table of pointers leads to it. It owns
  *
  *     heap ........ htop ......... stop ......... hend      the young heap, one block
  *     | terms       | free         | stack        |         (words; the stack grows down)
@@ -12,20 +12,20 @@
  *     old_heap .... old_htop ..... old_hend                 survivors of two collections, or none
  *
  * plus heap fragments: `mbuf` (built where the heap had no room, or received in a fragment of its
- * own) and `msg_frag` (received messages whose data came combined with the message). Both wait
- * for the next collection, which copies them onto the heap.
+ * own) and `msg_frag` (received messages whose data came combined with the message). The next
+ * collection copies both onto the heap.
  *
- * Binaries of more than 64 bytes live outside, reference counted (a Binary: a header, then the
- * bytes). A small boxed object on the heap points at the Binary: ProcBin up to OTP 26, BinRef from
- * 27. All such objects, with funs, magic references and external pids, ports and references, are
- * linked into one chain, `off_heap`, so that a collection finds the dead ones. A binary that is
- * being appended to hangs on a chain of its own, `wrt_bins`. A fragment has a chain too.
+ * A binary of more than 64 bytes lies outside the heap and is reference counted (a Binary: a header,
+ * then the bytes). A small boxed object on the heap points at the Binary: ProcBin up to OTP 26, BinRef
+ * from 27. The off-heap list, `off_heap`, links all such objects, funs, magic references and external
+ * pids, ports and references, so that a collection finds the dead ones. A binary that is being
+ * appended to is on a list of its own, `wrt_bins`. Each fragment has an off-heap list too.
  *
  * Messages wait in three queues: senders append to the outer one (sig_inq, under its lock; under
- * contention to one of 64 buffers before it), the owner moves them to the middle one when other
- * signals must be handled in between, and to the inner one, which receive looks at.
+ * contention to one of 64 buffers before it). The owner moves them to the middle one if it must handle
+ * other signals in between, and to the inner one, which receive searches.
  *
- * When anything of this may be read without a lock is stamp.h's subject. */
+ * stamp.h explains when all this may be read without a lock. */
 #ifndef SONDE_LAYOUT_H
 #define SONDE_LAYOUT_H
 
@@ -33,12 +33,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every number that differs, or could differ, between releases. Offsets are bytes from the start
- * of the struct named; `size` ones are sizes in bytes. The second column is the C expression in
- * the VM's own sources (scripts/otp-offsets compiles it). */
+/* Every number that differs, or could differ, between releases: offsets in bytes from the start of the
+ * struct named, and sizes in bytes. The second column is the C expression in the VM's own sources;
+ * scripts/otp-offsets compiles it. */
 /* clang-format off */
 #define LAYOUT_FIELDS(X)                                                                \
-    /* ErtsPTab, from its read-only part on, which is at 192 and 64-aligned everywhere */ \
+    /* ErtsPTab, relative to its read-only part, at 192 and 64-aligned in every release */ \
     X(ptab_tab,         "offsetof(ErtsPTab, r.o.tab) - offsetof(ErtsPTab, r.o)")        \
     X(ptab_max,         "offsetof(ErtsPTab, r.o.max) - offsetof(ErtsPTab, r.o)")        \
     X(ptab_element_size, "offsetof(ErtsPTab, r.o.element_size) - offsetof(ErtsPTab, r.o)") \
@@ -95,14 +95,14 @@
     X(frag_off_heap,    "offsetof(ErlHeapFragment, off_heap.first)")                    \
     X(frag_used,        "offsetof(ErlHeapFragment, used_size)")                         \
     X(frag_mem,         "offsetof(ErlHeapFragment, mem)")                               \
-    /* off-heap chain entries, and the Binary they point at */                          \
+    /* entries of an off-heap list, and the Binary they point at */                     \
     X(oh_next,          "offsetof(struct erl_off_heap_header, next)")                   \
     X(bin_thing,        "HEADER_PROC_BIN /* HEADER_BIN_REF from 27 */")                 \
     X(bin_ptr,          "offsetof(ProcBin, val) /* BinRef from 27 */")                  \
     X(bin_size,         "offsetof(Binary, orig_size)")                                  \
     X(bin_refc,         "offsetof(Binary, intern.refc)")                                \
     X(bin_bytes,        "offsetof(Binary, orig_bytes)")                                 \
-    /* a reference to memory of the VM's or of a native library's, and what that is */   \
+    /* a magic reference to memory of the VM or of a native library, and its type */     \
     X(ref_bin,          "offsetof(ErtsMRefThing, mb)")                                   \
     X(magic_data,       "offsetof(ErtsMagicBinary, u.unaligned.data)")                   \
     X(magic_free,       "offsetof(ErtsMagicBinary, destructor)")                         \
@@ -140,17 +140,17 @@ enum layout_field {
         LAYOUT_FIELD_COUNT
 };
 
-/* What a boxed object is, by the four tag bits of its header. */
+/* The kind of a boxed object, from the four tag bits of its header. */
 enum kind {
     KIND_NONE, /* no such object in this release */
     KIND_TUPLE,
-    KIND_RECORD, /* native ones, from 29 */
+    KIND_RECORD, /* a native record, from 29 */
     KIND_BIGNUM,
     KIND_FLOAT,
     KIND_REF,
     KIND_FUN,
-    KIND_FUN_REF, /* what a fun refers to its code by, 26 and 27 */
-    KIND_REFC,    /* the one object that points at a Binary: ProcBin, BinRef */
+    KIND_FUN_REF, /* links a fun to its code, 26 and 27 */
+    KIND_REFC,    /* the only object that points at a Binary: ProcBin, BinRef */
     KIND_HEAP_BINARY,
     KIND_SUB_BINARY,
     KIND_MATCH, /* match state */
@@ -158,8 +158,8 @@ enum kind {
     KIND_MAP
 };
 
-/* How a fun's terms are found: so many raw words come first; how many terms its environment has is
- * said by bits of a word; and up to 26 its creator is one term more. */
+/* The layout of a fun: `raw` words first, then its environment, whose size is in the bits `mask` << `shift`
+ * of word `word`. Up to 26 its creator is one term more. */
 struct fun_form {
     uint8_t raw, word, shift, more;
     uint16_t mask;
@@ -168,32 +168,32 @@ struct fun_form {
 struct layout {
     const char *name;   /* "otp27", with "_nofp" where Process has no frame_pointer field */
     uint32_t arrivals;  /* bits of state: something is in the outer queue or its buffers */
-    uint16_t otp;       /* the release this table was made for */
-    uint16_t type_mask; /* of the word that holds the type of a node: which bits it has */
+    uint16_t otp;       /* the release of this table */
+    uint16_t type_mask; /* the bits of a link or monitor node's type in its word */
     struct fun_form fun;
     uint16_t f[LAYOUT_FIELD_COUNT];
     uint8_t kinds[16];  /* enum kind, by bits 2 to 5 of a header */
-    bool pid_slot_high; /* slot in the upper half of the pid word (to 26), else in its data bits */
+    bool pid_slot_high; /* slot in the upper half of the pid word (25), else in its data bits */
     bool wrt_bins_listed; /* process_info(_, binary) lists writable binaries (from 27) */
-    bool len_is_biased;   /* sig_len is off while somebody asks for it (to 26) */
+    bool len_is_biased;   /* sig_len is wrong while process_info asks for it (up to 26) */
     uint8_t arity_width;  /* bytes */
-    uint8_t flags_shift;  /* of the word that holds the flags of a node: where they start */
+    uint8_t flags_shift;  /* where the flags of a link or monitor node start in their word */
     bool fun_uniq_first;  /* in a fun's entry, see nif_fun.c (from 28) */
-    uint8_t fun_names; /* words of that entry, or of an export's, from where a fun's module stands
-                             to the last one that names something; more need not be there */
-    bool refc_is_term; /* a ProcBin is a binary by itself (to 26); a BinRef is only seen through
-                             a sub-binary, which then counts in bits */
-    uint8_t tag_bytes; /* in a block, where blocks are tagged (+M<S>atags) */
-    uint8_t copied_bytes; /* a collection copies slices of so many bytes (to 26), else 0 */
+    uint8_t fun_names; /* words of that entry, or of an export's entry, from the module to the last
+                             name; only these words must be readable */
+    bool refc_is_term; /* a ProcBin is a term (up to 26); a BinRef is reached only through a
+                             sub-binary, which then counts in bits */
+    uint8_t tag_bytes; /* the tag in a block, if blocks are tagged (+M<S>atags) */
+    uint8_t copied_bytes; /* a collection copies slices of up to this size (up to 26), else 0 */
 };
 
 #define LF(Layout, Field) ((Layout)->f[LF_##Field])
 
-/* All tables; the caller tries those made for its own release first. */
+/* All tables; the caller tries those of its own release first. */
 const struct layout *layout_table(unsigned index);
 unsigned layout_count(void);
 
-/* The field's name, as the checks call it. */
+/* The field's name in the checks. */
 const char *layout_field_name(enum layout_field field);
 
 #endif

@@ -1,6 +1,6 @@
 /* layout_tables.c: one table for each OTP family and flavour.
  * Knows: the numbers, as scripts/otp-offsets prints them from the VM's sources.
- * Does not know: whether a table is true here: sonde_vm proves that at load.
+ * Does not know: whether a table fits this VM: sonde_vm proves that at load.
  *
  * The diff of two tables is the diff of two releases. FP is the size of Process.frame_pointer: the
  * field exists where the JIT for x86-64 Linux is configured (also in the emulator flavour of the
@@ -31,7 +31,7 @@
     [LF_bin_thing] = 0xA8, [LF_bin_ptr] = 8, [LF_bin_size] = 24, [LF_bin_refc] = 16,               \
     [LF_bin_bytes] = 32, [LF_magic_free] = 32, [LF_magic_data] = 56
 
-/* A node of a tree or list grew by a word in 27 (the signal it is sent as counts messages). */
+/* Link and monitor nodes grew by a word in 27 (a node is sent as a signal, and signals count messages). */
 #define TIES_25                                                                                    \
     [LF_node_offset] = 32, [LF_node_flags] = 36, [LF_node_type] = 38, [LF_link_size] = 40,         \
     [LF_link_unlinking] = 40, [LF_mon_ref] = 80, [LF_mon_refc] = 88, [LF_mon_alias_size] = 96,     \
@@ -75,14 +75,14 @@
     [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104, [LF_mon_alias_size] = 112,   \
     [LF_mon_size] = 144, [LF_mon_suspend_size] = 128, [LF_mon_ext_size] = 144
 
-/* Process.state. SIG_IN_Q: to 26 any signal in the outer queue; from 27 those that are no messages,
- * and messages have a bit of their own, which up to then says whether the process may have written
- * to itself. Who has something to do is ACTIVE. */
+/* Process.state. SIG_IN_Q: up to 26 any signal in the outer queue, from 27 any signal that is not a
+ * message. MSG_IN_Q: from 27 a message; up to 26 the same bit means that the process may have sent to
+ * itself. ACTIVE: the process has work to do. */
 enum { ACTIVE = 0x2000, SIG_IN_Q = 0x80000, MSG_IN_Q = 0x1000 };
 enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN_Q };
 
-/* Objects on a heap. 26 has the terms of 25; 27 has binaries, maps and funs of its own; 28 funs
- * without a FunRef, and native records. */
+/* Objects on a heap. 26 has the terms of 25; 27 changed binaries, maps and funs; 28 has funs without a
+ * FunRef, and native records. */
 #define KINDS(K1, K7, K8, K9, K10, K11, K15)                                                       \
     .kinds = {KIND_TUPLE,                                                                          \
               K1,                                                                                  \
@@ -131,7 +131,7 @@ enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN
 #define OTP_25(Name, FP)                                                                     \
     {.name = (Name), .otp = 25, FORM_25,                                                     \
      .f = {COMMON, PTAB_25, PROCESS_25(FP), BINARY_25, TIES_25, [LF_psd_size] = 80}}
-/* The process of 25 with the pids and the process table of 27. */
+/* The Process of 25, with the pids and the process table of 27. */
 #define OTP_26(Name, FP)                                                                     \
     {.name = (Name), .otp = 26, FORM_26,                                                     \
      .f = {COMMON, PTAB_27, PROCESS_25(FP), BINARY_25, TIES_25, [LF_psd_size] = 88}}
@@ -144,7 +144,7 @@ enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN
      .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = (ProcSize) + (FP), BINARY_27,   \
            TIES_28, [LF_psd_size] = 112}}
 
-/* 25, 27 and 29 were run; 26 and 28 are from reading sources, and proved at load like any other. */
+/* 25, 27 and 29 were run; 26 and 28 come from the sources and are proved at load like the others. */
 static const struct layout tables[] = {
     OTP_25("otp25", 8),
     OTP_25("otp25_nofp", 0),

@@ -1,6 +1,6 @@
-/* object.h: one boxed object on a heap: what it is, how many words it has, which of them are terms.
- * Knows: headers, and the words that say a length. Reads no more than the first four words.
- * Does not know: where the object lies, or whether so many words can lie there. */
+/* object.h: one boxed object on a heap: its kind, its size in words, which words are terms.
+ * Knows: headers, and the words that contain a length. Reads at most the first four words.
+ * Does not know: where the object lies, or whether its words fit there. */
 #ifndef SONDE_OBJECT_H
 #define SONDE_OBJECT_H
 
@@ -10,11 +10,11 @@
 struct object {
     enum kind kind;
     uint64_t header;
-    uint64_t words;       /* with the header */
-    uint64_t first, last; /* those from first on, before last, are terms */
+    uint64_t words;       /* including the header */
+    uint64_t first, last; /* the words in [first, last) are terms */
 };
 
-/* More words than an object can have: a tuple's arity has 26 bits, a bignum's and a binary's fewer. */
+/* No object has more words: a tuple's arity has 26 bits, a bignum's and a binary's fewer. */
 enum { OBJECT_WORDS_MAX = 1 << 27 };
 
 /* The bits of a map's header above its tag. */
@@ -25,7 +25,7 @@ static inline unsigned map_type(uint64_t header)
     return (unsigned)(header >> 6) & 3;
 }
 
-/* A flatmap's size, then its keys, then the values; a hashmap's head has a size, its nodes have not. */
+/* A flatmap: its size, the tuple of keys, the values. The head of a hashmap has a size; its nodes have none. */
 static inline bool object_map(enum peek_reader r, uintptr_t at, struct object *t)
 {
     uint64_t size;
@@ -73,11 +73,11 @@ static inline bool object_form(enum peek_reader r, const struct layout *lay, uin
         return object_map(r, at, t);
     case KIND_FUN:
         return object_fun(r, &lay->fun, at, t);
-    case KIND_SUB_BINARY: /* the last word is what it is a part of */
+    case KIND_SUB_BINARY: /* the last word refers to the whole binary */
         t->first = 4;
         t->words = 5;
         return true;
-    case KIND_MATCH: /* what is matched comes first, then positions */
+    case KIND_MATCH: /* the matched binary, then positions */
         t->first = 1;
         t->last = 2;
         return t->words >= 2 && t->words <= OBJECT_WORDS_MAX;
@@ -87,7 +87,7 @@ static inline bool object_form(enum peek_reader r, const struct layout *lay, uin
     }
 }
 
-/* false: it cannot be read, or is nothing that lies on a heap of this release. */
+/* false: it cannot be read, or it is not an object of this release. */
 static inline bool object_read(enum peek_reader r, const struct layout *lay, uintptr_t at,
                                uint64_t header, struct object *t)
 {
@@ -102,8 +102,8 @@ static inline bool object_read(enum peek_reader r, const struct layout *lay, uin
     return true;
 }
 
-/* Whether a collection makes a copy of what this sub-binary sees, and lets go what it is a part of:
- * one of few bytes, whole ones, that is not written to. false: it cannot be read. */
+/* Whether a collection copies the bytes of this sub-binary and releases the whole binary: it does so for a
+ * few whole bytes that are not writable. false: it cannot be read. */
 static inline bool object_is_copied(enum peek_reader r, const struct layout *lay, uintptr_t at,
                                     bool *copied)
 {

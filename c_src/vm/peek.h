@@ -9,15 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* guarded: plain loads; a fault at one of them is caught by our SIGSEGV/SIGBUS handler.
- * syscall: process_vm_readv on ourselves; several hundred times dearer for one word, but it
+/* guarded: plain loads; our SIGSEGV/SIGBUS handler catches their faults.
+ * syscall: process_vm_readv on this OS process; several hundred times slower for one word, but it
  *          needs no handler. */
 enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
 
-/* Installs the handler where `want` is guarded (once for the process; later calls are free),
- * and tells which reader really works in this thread now. Called at the entry of every native
- * call: another library may have replaced the handler since, or the thread may block the signals;
- * a guarded load would then kill the node. */
+/* Installs the handler if `want` is guarded (once for the OS process; later calls are free), and
+ * returns the reader that works in this thread now. Every native call starts with it: another library may
+ * have replaced the handler since, or the thread may block the signals, and then a guarded load would kill
+ * the node. */
 enum peek_reader peek_ready(enum peek_reader want);
 
 /* From now on no reader is ready, and the handler goes as soon as nobody is between peek_enter and
@@ -25,14 +25,14 @@ enum peek_reader peek_ready(enum peek_reader want);
  * signals; with another's over it, it stays until that one is gone and somebody tries again. */
 void peek_leave(void);
 
-/* If it is to go: tries. */
+/* Removes the handler after peek_leave, if it can be removed now. */
 void peek_settle(void);
 
-/* Readers are ready again. */
+/* Reverts peek_leave. */
 void peek_return(void);
 
-/* Who reads says so before its first peek_ready and after its last load. Counted apart for each thread,
- * as far as stacks tell threads apart, so that they do not wait for each other's cache lines. */
+/* A thread calls peek_enter before its first peek_ready and peek_exit after its last load. Threads use
+ * different slots, as far as a hash of their stacks separates them, so that they share no cache line. */
 enum { PEEK_SLOTS = 64 };
 struct peek_slot {
     _Alignas(64) atomic_uint calls;
@@ -56,38 +56,38 @@ static inline void peek_exit(struct peek_slot *slot)
 }
 
 /* Aligned words only. false: some word is not readable (`out` is then unspecified).
- * A word is read with one load, and the words in the order given, each after the one before
- * (except within a block of the syscall reader: the kernel copies that in an order of its own). */
+ * One load reads one word, and the words are read in the order given (except in a block of the syscall
+ * reader: the kernel copies that in its own order). */
 static inline bool peek_word(enum peek_reader r, uintptr_t addr, uint64_t *out);
 static inline bool peek_gather(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
                                unsigned n, uint64_t *out);
 
-/* *bits is 0 where these words still are those seen. At most PEEK_GATHER_MAX of them. */
+/* Sets *bits to 0 if these words still equal `seen`. n is at most PEEK_GATHER_MAX. */
 static inline bool peek_differ(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
                                unsigned n, const uint64_t *seen, uint64_t *bits);
 bool peek_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out);
 
-/* Index of the first word that is not 0 in table[from..to), or `to`. Reads ahead: false may also
- * mean that a word of the range after that one is not readable. */
+/* Index of the first word in table[from..to) that is not 0, or `to`. Reads ahead: false may also
+ * mean that a later word of the range is not readable. */
 bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size_t *found);
 
-/* Orders all reads before it against all reads after it, in every thread's eyes, also where the
- * other thread only used release stores. Nothing to do on x86-64; one membarrier elsewhere. */
+/* Orders all reads before it against all reads after it for every thread, even if the other thread used
+ * only release stores. Does nothing on x86-64; one membarrier elsewhere. */
 void peek_barrier(void);
 
 /* ---- the calls that every process costs dozens of, without a detour -------------------------- */
 
 enum { PEEK_GATHER_MAX = 64 };
 
-/* The fuzzer's memory is made up: no load instruction may look for it. */
+/* The fuzzer's memory is a model that load instructions cannot read. */
 #if (defined(__x86_64__) || defined(__aarch64__)) && !defined(SONDE_FUZZ)
 #define PEEK_HAVE_GUARDED 1
 #else
 #define PEEK_HAVE_GUARDED 0
 #endif
 
-/* A guarded load inside a C function: the section sonde_guarded pairs its address with that of a
- * landing place, which says that it faulted (the kernel's exception table does the same). */
+/* A guarded load inside a C function: the section sonde_guarded pairs its address with that of a landing
+ * place, which reports the fault (the kernel's exception table does the same). */
 #if PEEK_HAVE_GUARDED && defined(__ELF__)
 #define PEEK_HAVE_INLINE 1
 #else
@@ -181,7 +181,7 @@ static inline bool peek_differ(enum peek_reader r, uintptr_t base, const uint16_
     return peek_differ_slowly(r, base, offsets, n, seen, bits);
 }
 
-/* Asks for the cache line; never faults. */
+/* Prefetches the cache line; never faults. */
 static inline void peek_prefetch(uintptr_t addr)
 {
     __builtin_prefetch((const void *)addr, 0, 3); // NOLINT(performance-no-int-to-ptr)

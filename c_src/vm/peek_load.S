@@ -2,10 +2,10 @@
  * Knows: how to load words; each load that may fault has a label that handler.c knows.
  * Does not know: anything else. Leaf code, no stack: the landing place can simply return.
  *
- * All return a pair of words: the value, and 1 after a fault (rax:rdx, x0:x1).
+ * Each returns a pair of words: the value, and 1 after a fault (rax:rdx, x0:x1).
  *   sonde_load(addr)                       one word, where peek.h has no inline form
  *   sonde_gather(base, offsets16, n, out)  n words at base + offsets[i], in that order
- *   sonde_differ(base, offsets16, n, seen) 0 if these words are those seen
+ *   sonde_differ(base, offsets16, n, seen) 0 if these words equal `seen`
  *   sonde_copy(addr, n, out)               n consecutive words
  *   sonde_scan(table, from, to)            index of the first word that is not 0, or `to`
  */
@@ -17,8 +17,8 @@
 #define LOCAL .hidden
 #endif
 
-/* Says that indirect branches may land here; where the compiler asks for it (CET, BTI). Without the
- * note that goes with it the linker would drop the mark of the whole library. */
+/* Marks a target of indirect branches, if the compiler asks for it (CET, BTI). Without the note the linker
+ * would drop the mark of the whole library. */
 #if defined(__x86_64__) && defined(__CET__) && defined(__ELF__)
 #include <cet.h>
 #define LANDING _CET_ENDBR
@@ -35,7 +35,7 @@
 #define LANDING
 #endif
 
-/* Macros of the assembler, one statement a line: no separator is a separator everywhere. */
+/* Assembler macros with one statement a line, because no statement separator works in every assembler. */
 .macro label name
         .globl \name
         LOCAL \name
@@ -91,7 +91,7 @@ sonde_handler_1:
         end SYM(sonde_load)
 #endif
 
-/* Two at a time: the offsets are read as one word of two halves. */
+/* Two words at a time: one load reads two offsets. */
         function SYM(sonde_gather)
         movl %edx, %r9d
         xorl %r8d, %r8d
@@ -167,7 +167,7 @@ sonde_handler_1:
 2:      ret
         end SYM(sonde_copy)
 
-/* Eight slots are one cache line: most of a process table is empty, so lines of zeros matter. */
+/* Eight slots are one cache line. Most of a process table is empty, so lines of zeros must be fast. */
         function SYM(sonde_scan)
         movq %rdx, %r8
         xorl %edx, %edx

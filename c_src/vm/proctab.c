@@ -5,9 +5,9 @@
 #include <link.h>
 #endif
 
-/* A cache line has eight slots, and pids that follow each other lie in different lines: the lowest
- * bits of the number say which line, the next three which slot of it. Up to 25 the pid's lower half
- * is the number; later the slot is in it instead of its lowest bits. */
+/* A cache line has eight slots, and consecutive pids lie in different lines: the lowest bits of the number
+ * select the line, the next three bits the slot in it. Up to 25 the pid's lower half is the number; from 26
+ * it contains the slot in place of the number's lowest bits. */
 enum { SLOT_BITS = 3 };
 
 uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid)
@@ -29,6 +29,10 @@ struct search {
     struct proctab found;
 };
 
+/* The VM exports no symbols (distributions strip it, OTP 29 hides them), but the table's record lies in the
+ * main executable's own data. Its read-only part is easy to recognize: the table pointer, a power of two that
+ * is the official process limit, sizeof(Process). The proof is that the caller's slot of that table holds the
+ * caller's own Process. */
 static void try_record(struct search *s, uintptr_t record)
 {
     const struct layout *lay = s->lay;
@@ -85,7 +89,7 @@ static void search_executable(struct search *s)
 bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process_limit,
                   uint64_t self_pid, uintptr_t self_proc, struct proctab *out)
 {
-    /* of the largest table there is, 2^27 slots, one is not used */
+    /* the largest table has 2^27 slots, but one of them is never used */
     process_limit += process_limit == (1U << 27) - 1;
     if (process_limit == 0 || (process_limit & (process_limit - 1)) != 0)
         return false;

@@ -1,6 +1,6 @@
 /* proctab.h: where the process table is, and which slot a pid has.
  * Knows: how to find the table without symbols, and how pids map to slots.
- * Does not know: what is in a process beyond its id. */
+ * Does not know: anything of a process but its id. */
 #ifndef SONDE_PROCTAB_H
 #define SONDE_PROCTAB_H
 
@@ -19,21 +19,21 @@ struct proctab {
 bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process_limit,
                   uint64_t self_pid, uintptr_t self_proc, struct proctab *out);
 
-/* Which slot the pid has, if it is alive. */
+/* The slot of the pid, if it is alive. */
 static inline size_t proctab_slot(const struct layout *lay, const struct proctab *tab, uint64_t pid)
 {
     return (lay->pid_slot_high ? pid >> 32 : pid >> 4) & (tab->max - 1);
 }
 
-/* The VM keeps one pid for "nobody": all bits of its data are ones. A table of the largest size keeps
- * that pid's slot occupied for ever, by a dummy in the executable's own data, and process_info of
- * that pid brings the node down. */
+/* The VM reserves one pid for "no process": all bits of its data are ones. In a table of the largest size a
+ * dummy in the executable's own data occupies that pid's slot for ever, and process_info of that pid crashes
+ * the node. */
 static inline bool proctab_is_nobody(const struct layout *lay, uint64_t pid)
 {
     return (lay->pid_slot_high ? pid | 0xFFFFFFFF00000000 : pid) == ~(uint64_t)0xC;
 }
 
-/* Whether a process that says it has this pid may be in that slot. */
+/* Whether a process with this pid may be in that slot. */
 static inline bool proctab_may_hold(const struct layout *lay, const struct proctab *tab,
                                     size_t slot, uint64_t pid)
 {
@@ -41,7 +41,7 @@ static inline bool proctab_may_hold(const struct layout *lay, const struct proct
            !proctab_is_nobody(lay, pid);
 }
 
-/* Local pids compare as terms in the order of this number. */
+/* A number that orders local pids as the term order does. */
 uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid);
 
 #endif

@@ -1,18 +1,18 @@
 /* proof.h: reads one field of one process, so that Erlang can compare it with an official answer.
- * Knows: how to follow a path of named fields from a process, and a few ways to compare.
- * Does not know: what is expected, or any stamp: the probes it reads lie still.
+ * Knows: how to follow a path of named fields from a process, and a few comparisons.
+ * Does not know: the expected result, or any stamp: the probes that it reads do not run.
  *
- * A path starts at a Process and names fields of the layout, nothing else: no caller can choose
- * an address. What comes back is a small number or a yes or no, never a word that may be one. */
+ * A path starts at a Process and names only fields of the layout: no caller can choose an address. The
+ * result is a small number or a boolean, never a word that may be an address. */
 #ifndef SONDE_PROOF_H
 #define SONDE_PROOF_H
 
 #include "vm/stamp.h"
 
 enum proof_step_kind {
-    STEP_READ, /* what the field at this place holds */
-    STEP_AT,   /* the place of the field itself (a struct inside a struct) */
-    STEP_BASE  /* from a link or monitor node to the struct it is part of */
+    STEP_READ, /* the value of the field */
+    STEP_AT,   /* the address of the field itself (a struct inside a struct) */
+    STEP_BASE  /* from a link or monitor node to the struct that contains it */
 };
 
 struct proof_step {
@@ -24,14 +24,14 @@ enum { PROOF_STEPS = 4 };
 
 /* clang-format off */
 #define PROOF_OPS(X)                                                                   \
-    X(value)      /* itself, if small; else -1 */                                      \
+    X(value)      /* the value itself, if small; else -1 */                            \
     X(constant)   /* the table's number for the field; nothing is read */              \
     X(is)         /* is it this word? */                                               \
     X(minus)      /* words between it and another field of the process */              \
     X(own)        /* does it point at another field of the process itself? */          \
-    X(same)       /* does the other process hold the same? */                          \
-    X(less)       /* does the other process hold more? */                              \
-    X(has)        /* does this word lie in the n words it points at, with what tag ever? */ \
+    X(same)       /* does the other process have the same value? */                    \
+    X(less)       /* does the other process have a larger value? */                    \
+    X(has)        /* is this word among the n words it points at, whatever its tag? */ \
     X(has_pair)   /* ... a pointer to a pair with this word first? */                  \
     X(has_data)   /* ... a pointer to a binary that starts with this word? */          \
     X(has_ref)    /* ... a term that is a reference? */                                \
@@ -52,13 +52,13 @@ struct proof {
     unsigned n;
     struct proof_step path[PROOF_STEPS];
     enum proof_op op;
-    unsigned from, words;    /* has...: from which one on, and how many */
-    uint64_t word;           /* is, has...: which */
+    unsigned from, words;    /* has...: the first word, and how many */
+    uint64_t word;           /* is, has...: the expected word */
     enum layout_field other; /* minus, own, head_field */
     uintptr_t other_proc;    /* same */
 };
 
-/* false: it could not be read. */
+/* false: it cannot be read. */
 bool proof_read(const struct vm *vm, uintptr_t proc, const struct proof *p, int64_t *result);
 
 #endif

@@ -1,4 +1,4 @@
-/* stamp.c: the optimistic read protocol: is it settled, did it stay the same? */
+/* stamp.c: the optimistic read protocol: was the process settled, and did it stay the same? */
 #include "vm/stamp.h"
 
 #include <assert.h>
@@ -45,7 +45,7 @@ static void add_field(struct plan *plan, const struct layout *lay, enum layout_f
 {
     assert(plan->n < STAMP_MAX);
     unsigned width = layout_width(lay, field);
-    /* a whole word is where the table says, even if that is nonsense which the proof is to find */
+    /* read a whole word exactly at the table's offset, so that the proof finds a wrong one */
     unsigned in_word = width == 8 ? 0 : lay->f[field] & 7;
     plan->at[field] = (uint8_t)plan->n;
     plan->shift[plan->n] = (uint8_t)(in_word * 8);
@@ -56,7 +56,7 @@ static void add_field(struct plan *plan, const struct layout *lay, enum layout_f
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
                const enum layout_field *fields)
 {
-    /* id: the slot was reused; reductions and program counter together move with every run */
+    /* id changes if the slot is reused; reductions or program counter change with every run */
     static const enum layout_field always[] = {LF_state, LF_lock, LF_id, LF_reds, LF_pc};
     plan->unsettled = unsettled;
     plan->locks = locks;
@@ -72,7 +72,7 @@ void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, 
     plan->off[plan->n + 1] = plan->off[1];
 }
 
-/* pair: the words of state and lock, which come first in every plan */
+/* pair: the words of state and lock, the first two of every plan */
 static inline enum status settled(const struct plan *plan, const uint64_t *pair)
 {
     uint64_t state = pair[0] >> plan->shift[0] & plan->mask[0];
@@ -96,7 +96,7 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
     view->slot = slot;
     view->proc = proc;
     view->pid = view->w[plan->at[LF_id]];
-    /* freed and reused memory may hold anything */
+    /* the memory may have been freed and reused */
     if (!proctab_may_hold(vm->lay, &vm->tab, slot, view->pid))
         return ST_TORN;
     enum status st = settled_twice(plan, view);
@@ -108,7 +108,7 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
 }
 
 #ifdef SONDE_TEST
-static _Atomic uint64_t hold_pid[STAMP_WALKED + 1]; /* 0: no reader is to be held */
+static _Atomic uint64_t hold_pid[STAMP_WALKED + 1]; /* 0: hold no reader */
 static atomic_bool is_held;
 
 void stamp_hold_next(uint64_t pid, enum stamp_place place)

@@ -1,20 +1,20 @@
-/* stamp.h: the optimistic read protocol: is it settled, did it stay the same?
- * Knows: which words of a process move whenever it runs, and in which order to read them.
+/* stamp.h: the optimistic read protocol: was the process settled, and did it stay the same?
+ * Knows: which words of a process change whenever it runs, and in which order to read them.
  * Does not know: what is read between opening and closing.
  *
- * A process that does not run is still written by others: a sender puts a message on its heap
- * (main lock held: htop moves first, the words come later), a collector collects it, a signal
- * handler works for it while it is in a dirty call. None of them can be stopped, so:
+ * Other threads write to a process that does not run: a sender puts a message on its heap (it holds
+ * the main lock: htop moves first, the words come later), a collector collects it, a signal handler
+ * works for it while it is in a dirty call. sonde cannot stop any of them, so:
  *
- *   open:  state, lock, the fields, then state and lock AGAIN. Both times no bit that says the
- *          heap may be changing, and the main lock free; else busy.
+ *   open:  state, lock, the fields, then state and lock AGAIN. Both times no bit may say that the
+ *          heap may be changing, and the main lock must be free; else busy.
  *   close: state and lock FIRST, then the fields: equal to those of the opening, else torn.
  *
- * Senders link messages to the outer queue under a lock of its own, which they take with acquire order
- * only: where memory is weakly ordered the link may be seen before the lock, and before what is in the
- * message. So whoever walks that queue requires its lock to be free as well, and, if it is not empty, lets
- * all other threads pass a barrier between the opening and the walk: a link that was seen was stored
- * after the message, so that one can be seen from then on.
+ * Senders link messages to the outer queue under the queue's own lock, which they take with acquire order
+ * only: where memory is weakly ordered, a reader may see the link before the lock and before the content of
+ * the message. So a walk over that queue requires its lock to be free as well and, if the queue is not
+ * empty, makes all other threads pass a barrier between the opening and the walk: a link that the opening
+ * saw was stored after the message, so the walk sees the message.
  *
  * The order matters. The VM saves the fields, adds the reductions, clears RUNNING, and unlocks:
  * fields read before state and lock can miss a whole run. */
@@ -48,31 +48,31 @@ enum {
 
 enum { LOCK_MAIN = 1, LOCK_MSGQ = 2 };
 
-/* F_SENSITIVE, a bit of the process's trace_flags; the same from OTP 25 to 29, which the check
- * `trace_flags' proves. The other bits are those of tracing. */
+/* F_SENSITIVE, a bit of the process's trace_flags; the same from OTP 25 to 29, as the check
+ * `trace_flags' proves. The other bits belong to tracing. */
 enum { TRACE_SENSITIVE = 8 };
 
-/* fields: ended by LAYOUT_FIELD_COUNT. id, reductions and program counter are always in. Where the outer
- * queue is in, so is LOCK_MSGQ in the locks: a sender links a message to it under that lock. */
+/* LAYOUT_FIELD_COUNT ends `fields`. The plan always includes id, reductions and program counter. With the
+ * outer queue it also requires LOCK_MSGQ: a sender links a message to that queue under that lock. */
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
                const enum layout_field *fields);
 
-/* OK, BUSY, TORN, or GONE (no process in that slot, or one that process_info calls dead). */
+/* OK, BUSY, TORN, or GONE (no process in that slot, or one that process_info reports as dead). */
 enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
                        struct view *view);
 
-/* OK: whatever was read since the opening belongs together. Call peek_barrier before it. */
+/* OK: everything read since the opening belongs to one state. Call peek_barrier first. */
 enum status stamp_close(const struct reading *rd);
 
-/* Where the tests can make a reader wait while its process changes. */
+/* Where the tests can hold a reader while its process changes. */
 enum stamp_place { STAMP_OPENED, STAMP_WALKED };
 
 #ifdef SONDE_TEST
-/* Readers that are broken on purpose: no stamp is compared, or of it only the reductions. */
+/* Readers that are broken on purpose: they compare nothing, or only the reductions. */
 enum stamp_weakness { STAMP_SOUND, STAMP_NOT_CLOSED, STAMP_REDUCTIONS };
 extern _Atomic int stamp_weakness;
 
-/* The next reader that comes there with that process stays until it may go on, or for STAMP_HOLD_MS. */
+/* Holds the next reader of that process at that place until stamp_go_on, or for STAMP_HOLD_MS. */
 enum { STAMP_HOLD_MS = 20000 };
 void stamp_hold_next(uint64_t pid, enum stamp_place place);
 void stamp_hold(const struct view *view, enum stamp_place place);
@@ -85,7 +85,7 @@ static inline void stamp_hold(const struct view *view, enum stamp_place place)
 }
 #endif
 
-/* A field of the stamp, as it was at the opening. */
+/* The value of a field at the opening. */
 static inline uint64_t stamp_field(const struct reading *rd, enum layout_field field)
 {
     unsigned i = rd->plan->at[field];
@@ -93,7 +93,7 @@ static inline uint64_t stamp_field(const struct reading *rd, enum layout_field f
     return rd->view->w[i] >> rd->plan->shift[i] & rd->plan->mask[i];
 }
 
-/* The same of a field that is a whole word, for those that are asked for in every process. */
+/* The same for a field that is a whole word: faster, for the fields that every process needs. */
 static inline uint64_t stamp_word(const struct reading *rd, enum layout_field field)
 {
     assert(rd->plan->mask[rd->plan->at[field]] == ~(uint64_t)0);
@@ -107,13 +107,13 @@ static inline bool stamp_is_sensitive(const struct reading *rd)
     return (stamp_field(rd, LF_trace_flags) & TRACE_SENSITIVE) != 0;
 }
 
-/* Bytes of a field. */
+/* Width of a field in bytes. */
 unsigned layout_width(const struct layout *lay, enum layout_field field);
 
-/* Whether a field of the process lies in it at all: what is behind it may look right by chance. */
+/* Whether a field lies inside the Process: memory behind it may look right by chance. */
 bool layout_in_process(const struct layout *lay, enum layout_field field);
 
-/* A field's value out of the aligned word around it. */
+/* Extracts a field's value from its aligned word. */
 uint64_t layout_narrow(uint64_t word, unsigned offset, unsigned width);
 
 #endif

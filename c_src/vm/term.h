@@ -1,6 +1,6 @@
 /* term.h: tag bits of term words and of signals.
- * Knows: how to tell pids, headers and signals apart by one word; the values that were the same
- * from OTP 25 to 29. Does not know: processes, or where a word came from. */
+ * Knows: how one word distinguishes pids, headers and signals; only values that are the same from
+ * OTP 25 to 29. Does not know: processes, or where a word came from. */
 #ifndef SONDE_TERM_H
 #define SONDE_TERM_H
 
@@ -13,7 +13,7 @@ static inline bool term_is_header(uint64_t w)
     return (w & 3) == 0;
 }
 
-/* A reference of this node. One that lies on a chain stands for memory outside of heaps. */
+/* The header of a local reference. On an off-heap list it is a magic reference: memory outside the heap. */
 enum { MAGIC_THING = 0x90 };
 
 enum { TAG_LIST = 1, TAG_BOXED = 2, TERM_NIL = 0x3B };
@@ -48,14 +48,14 @@ static inline uintptr_t term_pointer(uint64_t w)
     return (uintptr_t)(w & ~(uint64_t)7);
 }
 
-/* Words after the header, for every boxed object sonde sizes (references and external ids). */
+/* Words after the header, where the header contains the size (references, external ids). */
 static inline uint64_t term_header_arity(uint64_t header)
 {
     return header >> 6;
 }
 
-/* A word at a message's term position tells what the signal is: an external-pid header marks what
- * is no message, 0 a message from another node that is not decoded yet. */
+/* The word at a message's term position identifies the signal: an external-pid header marks any signal but
+ * a message, 0 a message from another node that is not decoded yet. */
 static inline bool signal_is_message(uint64_t tag)
 {
     return (tag & 0x3F) != 0x30;
@@ -67,8 +67,8 @@ static inline unsigned signal_op(uint64_t tag)
 }
 
 enum signal_ops {
-    SIGNAL_RECV_MARK = 16,   /* ERTS_SIG_Q_OP_RECV_MARK: sits in the inner queue */
-    SIGNAL_LEN_MARK = 0xFF,  /* ERTS_SIG_Q_OP_MSGQ_LEN_OFFS_MARK: lengths are biased (to 26) */
+    SIGNAL_RECV_MARK = 16,   /* ERTS_SIG_Q_OP_RECV_MARK: in the inner queue */
+    SIGNAL_LEN_MARK = 0xFF,  /* ERTS_SIG_Q_OP_MSGQ_LEN_OFFS_MARK: lengths are biased (up to 26) */
     SIGNAL_EXTERNAL_MSG = 0, /* the whole tag of an undecoded distribution message */
 };
 

@@ -1,5 +1,5 @@
 /* vm.h: everything sonde needs to read this VM.
- * Knows: the reader, the layout, and the places that the proof found.
+ * Knows: the reader, the layout, and the addresses that the proof found.
  * Does not know: any process, or how these were found. */
 #ifndef SONDE_VM_H
 #define SONDE_VM_H
@@ -14,10 +14,10 @@ struct vm {
     const struct layout *lay;
     struct proctab tab;
     uint16_t
-        fun_module; /* where in a fun's entry its module is, as a known fun shows it; 0: unknown */
+        fun_module; /* offset of the module in a fun's entry, learned from a known fun; 0: unknown */
     uint64_t resource_free; /* the function that frees resources of native libraries */
-    uint32_t binary_alloc;  /* the type of what counts as binary memory */
-    struct block literals;  /* where all of them lie; empty: it is not known */
+    uint32_t binary_alloc;  /* the allocator type that counts as binary memory */
+    struct block literals;  /* the area of all literals; empty: unknown */
 };
 
 #endif
