@@ -14,7 +14,6 @@ void fragments_collect_queue(struct fragments *c, uint64_t first)
     c->queue = true;
 }
 
-/* Its words are where terms may lie. */
 static enum status collect_fragment(struct fragments *c, const struct vm *vm, struct blocks *blocks)
 {
     uint64_t used;
@@ -25,8 +24,8 @@ static enum status collect_fragment(struct fragments *c, const struct vm *vm, st
     return blocks_add(blocks, at + LF(vm->lay, frag_mem), used);
 }
 
-/* In a queue: what is no message, or not yet decoded, has no terms. In the inner one receive markers
- * stand among the messages; any other signal may change whatever it likes. */
+/* In a queue, signals other than messages, and messages not yet decoded, have no terms. The inner queue has
+ * receive markers among the messages; any other signal may change anything. */
 static enum status in_queue(struct fragments *c, const struct vm *vm, uint64_t at, bool *terms)
 {
     uint64_t tag;
@@ -38,7 +37,7 @@ static enum status in_queue(struct fragments *c, const struct vm *vm, uint64_t a
     return signal_is_message(tag) || signal_op(tag) == SIGNAL_RECV_MARK ? ST_OK : ST_BUSY;
 }
 
-/* attached: 1 is behind the message itself, 0 on the heap, else a fragment of its own. */
+/* The data of a message is: attached 0: on the heap; 1: behind the message itself; else in a fragment. */
 static enum status collect_message(struct fragments *c, const struct vm *vm)
 {
     uint64_t attached;

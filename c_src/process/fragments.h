@@ -1,29 +1,29 @@
 /* fragments.h: the heap fragments of a process, as blocks.
- * Knows: the chains that fragments and received messages hang on.
- * Does not know: what lies in them. */
+ * Knows: the lists of fragments and of received messages.
+ * Does not know: what lies in a fragment. */
 #ifndef SONDE_FRAGMENTS_H
 #define SONDE_FRAGMENTS_H
 
 #include "vm/blocks.h"
 #include "vm/stamp.h"
 
-/* Fragments first, then messages with theirs; it can stop and go on. */
+/* Collects the process's fragments first, then messages and their fragments; it can stop and resume. */
 struct fragments {
-    uint64_t frag;     /* the next fragment, of the process or of the message at hand */
+    uint64_t frag;     /* the next fragment, of the process or of the current message */
     uint64_t message;  /* the next message */
-    uint64_t steps;    /* left, before a chain must be a cycle or too long: ASK */
-    uint64_t waiting;  /* messages seen in the chains from a queue */
-    uint64_t external; /* those of them that came from another node and are not decoded */
-    bool queue;        /* the chain is a queue: there may be other signals in it */
+    uint64_t steps;    /* steps left; a longer list is a cycle or too long: ASK */
+    uint64_t waiting;  /* messages seen in queues */
+    uint64_t external; /* of these, messages from another node that are not decoded */
+    bool queue;        /* the list is a queue, which may contain other signals */
 };
 
-/* Received messages keep their data until the next collection: behind themselves or apart. */
+/* msg_frag: received messages keep their data, behind themselves or apart, until the next collection. */
 void fragments_start(struct fragments *c, uint64_t mbuf, uint64_t msg_frag);
 
-/* Then, as often as there are queues: the messages that wait in one. */
+/* After that, once for each queue: the messages that wait in it. */
 void fragments_collect_queue(struct fragments *c, uint64_t first);
 
-/* OK, TIMESLICE (call again), TORN, ASK, NOMEM; BUSY: a signal waits that may change anything. */
+/* OK, TIMESLICE (call again), TORN, ASK, NOMEM; BUSY: a signal that may change anything waits. */
 enum status fragments_collect(struct fragments *c, const struct vm *vm, struct blocks *blocks,
                               struct budget *b);
 

@@ -1,4 +1,4 @@
-/* links_monitors.c: the links and monitors of a process: how many, how large. */
+/* links_monitors.c: the links and monitors of a process: their number and their size. */
 #include "process/links_monitors.h"
 
 #include "vm/term.h"
@@ -8,7 +8,7 @@
 const enum layout_field links_monitors_fields[] = {LF_links, LF_monitors, LF_lt_monitors,
                                                    LAYOUT_FIELD_COUNT};
 
-/* ERTS_MON_TYPE_*, ERTS_LNK_TYPE_*: the same from OTP 25 to 27, proved by the checks elsewhere. */
+/* ERTS_MON_TYPE_*, ERTS_LNK_TYPE_*: the same from OTP 25 to 27; the checks prove them elsewhere. */
 enum monitor_types {
     MON_PROC,
     MON_PORT,
@@ -55,7 +55,7 @@ static bool read_node(const struct vm *vm, uint64_t at, struct node *n)
     return true;
 }
 
-/* ---- how many ------------------------------------------------------------------------------ */
+/* ---- number -------------------------------------------------------------------------------- */
 
 static enum status count_link(const struct vm *vm, const struct node *n, uint64_t *sum)
 {
@@ -85,7 +85,7 @@ static enum status count_monitored_by(const struct node *n, uint64_t *sum)
     return ST_OK;
 }
 
-/* ---- how large: erts_link_size and erts_monitor_size ---------------------------------------- */
+/* ---- size, as erts_link_size and erts_monitor_size compute it -------------------------------- */
 
 static enum status link_bytes(const struct vm *vm, const struct node *n, uint64_t *sum)
 {
@@ -95,7 +95,7 @@ static enum status link_bytes(const struct vm *vm, const struct node *n, uint64_
     return n->type == LINK_PROC || n->type == LINK_PORT ? ST_OK : ST_TORN;
 }
 
-/* An extended monitor keeps its reference behind itself; its first word is in the struct. */
+/* The reference of an extended monitor lies at its end; the struct includes the first word of it. */
 static enum status extended_bytes(const struct vm *vm, uint64_t data, uint64_t *size)
 {
     uint64_t ref;
@@ -134,7 +134,7 @@ static enum status monitor_bytes(const struct vm *vm, const struct node *n, uint
     if (st == ST_OK && (refc == 0 || refc > 2))
         st = ST_TORN;
     if (st == ST_OK)
-        *sum += size / refc; /* both ends share it */
+        *sum += size / refc; /* both ends share the data */
     return st;
 }
 
@@ -221,7 +221,7 @@ void links_monitors_start(struct links_monitors *t, enum links_monitors_what wha
 enum status links_monitors_walk(struct links_monitors *t, const struct reading *rd)
 {
     static const enum layout_field roots[] = {LF_links, LF_monitors, LF_lt_monitors};
-    /* most processes: nothing hangs anywhere */
+    /* most processes have neither */
     if (!(stamp_word(rd, LF_links) | stamp_word(rd, LF_monitors) | stamp_word(rd, LF_lt_monitors)))
         return ST_OK;
     for (;;) {

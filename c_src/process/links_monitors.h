@@ -1,6 +1,6 @@
-/* links_monitors.h: the links and monitors of a process: how many, how large.
- * Knows: the trees and lists they hang in, and which of them process_info lists.
- * Does not know: who is at the other end, or whether the process stayed still meanwhile. */
+/* links_monitors.h: the links and monitors of a process: their number and their size.
+ * Knows: their trees and lists, and which of them process_info lists.
+ * Does not know: what is at the other end, or whether the process ran meanwhile. */
 #ifndef SONDE_LINKS_MONITORS_H
 #define SONDE_LINKS_MONITORS_H
 
@@ -19,10 +19,10 @@ enum links_monitors_what {
 /* A red-black tree of 2^48 nodes is less than 128 deep. */
 enum { LINKS_MONITORS_DEPTH = BOUND(128, 10) };
 
-/* More than processes and ports can be. */
+/* More than all processes and ports together. */
 enum { LINKS_MONITORS_MAX = BOUND(1 << 28, 200) };
 
-/* A walk; it can stop and go on. */
+/* A walk; it can stop and resume. */
 struct links_monitors {
     enum links_monitors_what what;
     int stage;
@@ -35,8 +35,8 @@ struct links_monitors {
 
 void links_monitors_start(struct links_monitors *t, enum links_monitors_what what);
 
-/* OK, TIMESLICE (call again), TORN, ASK (one end on another node: its size or state is kept
- * where no check without a second node could prove it). */
+/* OK, TIMESLICE (call again), TORN, ASK (one end is on another node: its size or state is in fields that
+ * no check can prove without a second node). */
 enum status links_monitors_walk(struct links_monitors *t, const struct reading *rd);
 
 #endif

@@ -1,16 +1,16 @@
-/* look.c: one process looked at from end to end under one stamp, in slices, by some walker. */
+/* look.c: one walk over one process under one stamp, in slices. */
 #include "process/look.h"
 
 #include "util/alloc.h"
 #include "util/clock.h"
 
-/* About 5 us where all is in the cache, and not much more than a millisecond where nothing is, or each
+/* About 5 us if everything is in the cache, and little more than a millisecond if nothing is, or if each
  * word costs a system call. */
 enum { LOOK_STEPS = BOUND(1024, 16) };
 
 enum { CLOSE_TRIES = BOUND(64, 2) };
 
-/* The flags belong to every look's stamp, so that nothing is given that was copied while they changed. */
+/* Every look's stamp includes the trace flags: nothing copied while the process became sensitive goes out. */
 static void add_flags(enum layout_field *fields)
 {
     while (*fields != LAYOUT_FIELD_COUNT && *fields != LF_trace_flags)
@@ -51,7 +51,8 @@ enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr
     return ST_OK;
 }
 
-/* A lock that somebody holds for a moment says nothing yet: what is equal a little later is equal. */
+/* Retries, because a lock that is held for a moment changes nothing yet: fields that are equal a little later
+ * never changed. */
 enum status look_close(const struct look *l)
 {
     enum status st = ST_TORN;
@@ -62,7 +63,7 @@ enum status look_close(const struct look *l)
     return st;
 }
 
-/* The slot last: while it holds the process, the flags that were read are its own. */
+/* Reads the slot last: if it still holds the process, the flags read before belong to it. */
 enum status look_may_tell(const struct look *l)
 {
     const struct plan *p = &l->plan;
@@ -88,7 +89,7 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns)
     if (l->st != ST_TIMESLICE)
         return l->st;
     l->vm.reader = reader;
-    /* who ran meanwhile need not be walked to the end */
+    /* if the process ran meanwhile, the rest of the walk is useless */
     l->st = look_close(l);
     if (l->st != ST_OK)
         return l->st;
@@ -98,7 +99,7 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns)
         l->st = l->walker->walk(l->state, &l->rd);
     } while (l->st == ST_TIMESLICE && clock_ns() < end);
     stamp_hold(&l->view, STAMP_WALKED);
-    /* too large, or not there, or that it takes too much memory, may be said only of what is still so */
+    /* TOO_LARGE, GONE and NOMEM, too, are true only if the process did not change */
     if (l->st == ST_OK || l->st == ST_TOO_LARGE || l->st == ST_GONE || l->st == ST_NOMEM) {
         enum status st = look_close(l);
         l->st = st == ST_OK ? l->st : st;

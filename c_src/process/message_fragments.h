@@ -1,18 +1,18 @@
-/* message_fragments.h: the fragments that one waiting message has for itself.
- * Knows: where a message keeps its data. Does not know: what the data are.
+/* message_fragments.h: the fragments that belong to one waiting message.
+ * Knows: where a message keeps its data. Does not know: what the data is.
  *
- * A message's term lies in these, among the blocks of the process, or with the literals: so a million
- * messages need no list of a million blocks. */
+ * A message's term lies in these fragments, in the blocks of the process, or among the literals. They are
+ * collected one message at a time, so that a million messages need no list of a million blocks. */
 #ifndef SONDE_MESSAGE_FRAGMENTS_H
 #define SONDE_MESSAGE_FRAGMENTS_H
 
 #include "process/fragments.h"
 
-/* About a millisecond, which some thousand fragments need; a message with more is asked for. */
+/* About a millisecond, enough for some thousand fragments; a message with more is too large. */
 enum { MESSAGE_SORT_STEPS = BOUND(1 << 20, 1000) };
 
-/* In place of those of another message. The message is one whose terms can be read. All of them at once,
- * but the caller's next message waits as many steps. OK, TORN, NOMEM; TOO_LARGE: too many. */
+/* Replaces the fragments of another message in `own`. The message must be decoded. It takes all fragments in
+ * one go and charges the steps to the caller's budget afterwards. OK, TORN, NOMEM; TOO_LARGE: too many. */
 static inline enum status message_fragments_collect(struct blocks *own, const struct vm *vm,
                                                     uintptr_t message, struct budget *of_caller)
 {

@@ -1,4 +1,4 @@
-/* offheap.c: the off-heap chains of a process: how many binaries, how many bytes. */
+/* offheap.c: the off-heap lists of a process: the number of binaries and their bytes. */
 #include "process/offheap.h"
 
 #include "process/message_fragments.h"
@@ -12,13 +12,13 @@ const enum layout_field offheap_fields[] = {
     LF_mbuf,       LF_mbuf_sz,  LF_msg_frag,   LF_off_heap,  LF_wrt_bins,
     LF_arity,      LF_arg_reg,  LF_dictionary, LF_sig_first, LAYOUT_FIELD_COUNT};
 
-/* The order is that of process_info: the chain, writable binaries, the fragments' own chains. */
+/* The order of process_info: the off-heap list, writable binaries, the fragments' lists. */
 enum stages { COLLECT, SORT, CHAIN, WRITABLE, FRAGMENT, FRAGMENT_CHAIN, DONE };
 
 /* ---- the walk ------------------------------------------------------------------------------ */
 
-/* An entry has three words or more, so a longer chain is a cycle. false: pointers of a heap that were
- * read while they moved, which may be in any order, and would make any chain look short enough. */
+/* An entry has three words or more, so a longer list is a cycle. false: the heap's pointers moved while they
+ * were read. They may then be in any order, and the limit would allow a list of any length. */
 static bool entries_max(const struct blocks *bs, uint64_t *max)
 {
     uint64_t words = 0;
@@ -48,7 +48,7 @@ void offheap_start(struct offheap *w, const struct reading *rd, bool sizes)
     w->ctx = NULL;
     blocks_init(&w->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_htop),
                 stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
-    /* most processes: nothing hangs anywhere */
+    /* most processes have no entry */
     if (offheap_is_none(rd))
         w->stage = DONE;
     else if ((w->collect.frag | w->collect.message) == 0)
@@ -80,7 +80,7 @@ enum status offheap_finish(struct offheap *w, const struct vm *vm)
     return ST_OK;
 }
 
-/* The header of a Binary is a cache line of its own: ask for it now, read it sixteen later. */
+/* The header of a Binary is in its own cache line: prefetch it now, read it OFFHEAP_PENDING entries later. */
 static bool ask_size(struct offheap *w, const struct vm *vm, uint64_t bin)
 {
     if (bin == 0 || (bin & 7) || (w->asked >= OFFHEAP_PENDING && !add_size(w, vm, w->asked)))
@@ -91,7 +91,7 @@ static bool ask_size(struct offheap *w, const struct vm *vm, uint64_t bin)
     return true;
 }
 
-/* Further than the processor fetches on its own. */
+/* Farther than the processor prefetches by itself. */
 static bool is_far(uintptr_t entry, uintptr_t next)
 {
     const uintptr_t near = 512;
@@ -112,11 +112,11 @@ static bool read_size(struct offheap *w, const struct vm *vm, const struct block
            peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &bin) && ask_size(w, vm, bin);
 }
 
-/* TIMESLICE: `w->cursor` is to be looked at next. Counts into *binaries. */
+/* Counts into *binaries. TIMESLICE: `w->cursor` is the next entry. */
 static enum status walk_entries(struct offheap *w, const struct vm *vm, struct budget *b,
                                 bool sizes, uint64_t *binaries)
 {
-    enum { ENTRY_WORDS = 3 }; /* at least */
+    enum { ENTRY_WORDS = 3 }; /* or more */
     const uint64_t binary = LF(vm->lay, bin_thing);
     const uintptr_t next = LF(vm->lay, oh_next);
     const struct block *block = &w->blocks.list[BLOCK_YOUNG];
@@ -154,7 +154,6 @@ static enum status walk_chain(struct offheap *w, const struct vm *vm, struct bud
     return st;
 }
 
-/* To the next fragment that has a chain of its own. */
 static enum status next_fragment(struct offheap *w, const struct vm *vm)
 {
     uint64_t at = w->frag;
@@ -194,7 +193,7 @@ static void next_stage(struct offheap *w, const struct reading *rd)
     }
 }
 
-/* Its fragments have chains of their own, as those of a process. */
+/* A message's fragments have off-heap lists, as those of a process do. */
 enum status offheap_message(struct offheap *w, const struct vm *vm, uintptr_t message,
                             struct budget *b)
 {

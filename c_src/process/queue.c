@@ -1,4 +1,4 @@
-/* queue.c: the message queues of a process: their length, and what they hold. */
+/* queue.c: the message queues of a process: their length and the size of their messages. */
 #include "process/queue.h"
 
 #include "vm/term.h"
@@ -12,7 +12,7 @@ enum { STATE_SIG_IN_Q = 0x80000, STATE_OFF_HEAP_MSGQ = 0x1000000, STATE_SIG_Q = 
 
 enum { FLAG_DELAYED_LEN = 0x40 }; /* sig_qs.flags */
 
-/* The buffers exist only for off-heap queues, and what is in one makes the process active. */
+/* The 64 buffers exist only for off-heap queues, and a signal in one makes the process active. */
 static enum status visible(const struct reading *rd)
 {
     uint64_t state = stamp_field(rd, LF_state);
@@ -21,7 +21,12 @@ static enum status visible(const struct reading *rd)
 
 /* ---- length -------------------------------------------------------------------------------- */
 
-/* To OTP 26: a request for the length is on its way, and the counters are biased. */
+/* The counter of the inner queue (with the middle one, up to OTP 26) and that of the outer queue add up to
+ * the length, except while other signals wait between messages, while an OTP 26 or older process is asked for
+ * its length, and while senders use the 64 buffers that an off-heap queue gets under contention. All this
+ * passes quickly or shows in the state word. */
+
+/* Up to OTP 26: a request for the length is on its way, and the counters are biased. */
 static enum status biased(const struct reading *rd)
 {
     uint64_t first = stamp_word(rd, LF_inq_first);
@@ -34,7 +39,7 @@ static enum status biased(const struct reading *rd)
                                                                                       : ST_OK;
 }
 
-/* From OTP 27 each other signal counts the messages before it: wait until it is handled. */
+/* From OTP 27 any other signal counts the messages before it: wait until it is handled. */
 static enum status segmented(const struct reading *rd)
 {
     bool waits = (stamp_field(rd, LF_state) & (STATE_SIG_Q | STATE_SIG_IN_Q)) != 0;
@@ -92,16 +97,16 @@ static enum status message(struct queue *q, const struct vm *vm)
         !peek_word(vm->reader, at + LF(vm->lay, msg_next), &q->cursor))
         return ST_TORN;
     if (!signal_is_message(tag)) {
-        /* in the inner queue only receive markers are no messages; elsewhere a signal waits */
+        /* the inner queue has only messages and receive markers; elsewhere a signal waits */
         if (q->stage != INNER || signal_op(tag) != SIGNAL_RECV_MARK)
             return ST_BUSY;
         q->struct_bytes += LF(vm->lay, marker_size);
         return ST_OK;
     }
     if (tag == SIGNAL_EXTERNAL_MSG)
-        return ST_ASK; /* its size is known only once it is decoded */
+        return ST_ASK; /* its size is unknown until it is decoded */
     q->struct_bytes += LF(vm->lay, msg_size);
-    /* 0: on the heap; 1: a fragment behind the message itself; else a fragment of its own */
+    /* 0: on the heap; 1: a fragment behind the message itself; else a separate fragment */
     q->frag = attached == 1 ? at + LF(vm->lay, msg_hfrag) : attached;
     return ST_OK;
 }
@@ -122,8 +127,8 @@ static enum status one_queue(struct queue *q, const struct vm *vm, struct budget
     return ST_OK;
 }
 
-/* What a signal in the middle queue, or tracing of receive (which keeps messages there), would
- * change is for process_info to say. */
+/* Only process_info knows what a signal in the middle queue, or tracing of receive (which keeps messages
+ * there), would change. */
 static enum status walkable(const struct reading *rd)
 {
     if (stamp_field(rd, LF_trace_flags) != 0)

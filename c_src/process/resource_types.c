@@ -1,4 +1,4 @@
-/* resource_types.c: the types of resources that native libraries made. */
+/* resource_types.c: the resource types of native libraries. */
 #include "process/resource_types.h"
 
 #include "util/alloc.h"

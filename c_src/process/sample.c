@@ -1,4 +1,4 @@
-/* sample.c: one number for each of many processes, between two looks at them. */
+/* sample.c: one number for each of many processes, kept from a first scan to a second. */
 #include "process/sample.h"
 
 #include "util/alloc.h"
@@ -44,7 +44,7 @@ static size_t slot_of(const struct sample *s, const struct entry *e)
     return proctab_slot(s->lay, &s->tab, entry_pid(e));
 }
 
-/* The second look goes through the table in the same order, so it is mostly the next one. */
+/* The second scan follows the same order, so the entry is mostly the next one. */
 struct entry *sample_find(struct sample *s, uint64_t pid)
 {
     size_t slot = proctab_slot(s->lay, &s->tab, pid);
