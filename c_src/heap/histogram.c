@@ -1,4 +1,4 @@
-/* histogram.c: how many objects of each kind a walk has met, and how many words they take. */
+/* histogram.c: the number and size of the objects of each kind that a walk met. */
 #include "heap/histogram.h"
 
 #include "util/alloc.h"
@@ -54,7 +54,7 @@ static void add_tuple(struct histogram *g, const struct object *t)
         add_large_tuple(g, t);
 }
 
-/* The parts of a hashmap are one map: its head counts, the nodes below it add their words. */
+/* A hashmap counts as one map: its head is counted, the nodes below it only add their words. */
 static void add_map(struct histogram *g, const struct object *t)
 {
     unsigned type = map_type(t->header);
@@ -63,8 +63,8 @@ static void add_map(struct histogram *g, const struct object *t)
     bar->words += t->words;
 }
 
-/* Where the module stands depends on how many addresses of code come first, so on the emulator's flavour
- * too: a fun of ours has told. Without that nothing can be named. */
+/* The offset of the module depends on the number of code addresses before it, which the emulator's flavour
+ * decides; calibration found it with a known fun. Without it no function can be named. */
 bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_WORDS])
 {
     unsigned words = vm->fun_module == 0 ? 0 : vm->fun_module / 8u + vm->lay->fun_names;
@@ -72,7 +72,7 @@ bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_W
     return !(at & 7) && words <= FUN_ENTRY_WORDS && peek_block(vm->reader, at, words, entry);
 }
 
-/* A function that is new here is noted with what names it, while the stamp says that it is alive. */
+/* Copies the entry of a new function now, while the stamp guarantees that the function is alive. */
 static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, const struct object *t)
 {
     uint64_t free = t->words - t->first;

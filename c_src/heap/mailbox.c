@@ -1,4 +1,4 @@
-/* mailbox.c: what waits in the queues of a process: how many messages, of which shapes, how large. */
+/* mailbox.c: the messages that wait in the queues of a process: number, shapes and sizes. */
 #include "heap/mailbox.h"
 
 #include "process/message_fragments.h"
@@ -13,7 +13,7 @@ enum { MAILBOX_BLOCKS_MAX = BOUND(1 << 20, 24) };
 
 enum { NIL_WORD = 0x3B, FROM_WORD = 16 };
 
-/* What makes terms move, and where the queues begin. */
+/* The fields that change if terms move, and the starts of the queues. */
 static void fields(enum layout_field *f)
 {
     static const enum layout_field all[] = {
@@ -31,7 +31,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     m->shapeless = args->content != CONTENT_SHOWN;
     m->sample = args->max_entries;
     m->other.kind = SHAPE_OTHER;
-    /* messages are put where the heap is still free */
+    /* up to stop, not htop: senders put messages into the free part of the heap */
     blocks_init(&m->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_stop),
                 stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     m->blocks.max = MAILBOX_BLOCKS_MAX;
@@ -157,7 +157,7 @@ static enum status examine(struct mailbox *m, const struct vm *vm, uintptr_t at,
     return term == SIGNAL_EXTERNAL_MSG ? ST_OK : term_size_of(&m->measure, vm, term);
 }
 
-/* What is no message: in the inner queue receive markers; any other may change the queue. */
+/* Signals other than messages: the inner queue has receive markers; any other signal may change the queue. */
 static enum status next_message(struct mailbox *m, const struct vm *vm, struct budget *b)
 {
     uint64_t tag;
@@ -244,7 +244,7 @@ static void progress(const void *w, uint64_t *done, uint64_t *total)
     *total = m->sum.words > m->max_words ? m->sum.words : 0;
 }
 
-/* Who sends may hold the main lock nearly all the time. Who moves messages from one queue to another
- * holds that of the queues too. */
+/* Requires only the lock of the queues: senders may hold the main lock nearly all the time, and moving messages
+ * between queues takes the queues' lock too. */
 const struct walker mailbox_walker = {
     sizeof(struct mailbox), fields, start, walk, progress, end, LOCK_MSGQ};

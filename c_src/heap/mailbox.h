@@ -1,10 +1,10 @@
-/* mailbox.h: what waits in the queues of a process: how many messages, of which shapes, how large.
- * Knows: where messages are, and what their first word tells of a term.
- * Does not know: how a term is measured, output formats, or whether the process stayed still.
+/* mailbox.h: the messages that wait in the queues of a process: number, shapes and sizes.
+ * Knows: where messages are, and the shape of a term from its first words.
+ * Does not know: how a term is measured, output formats, or whether the process ran meanwhile.
  *
- * Who is flooded gets messages all the time, and these change the process: the top of its heap, the
- * end of its queue, counters. None of that is in the stamp here, or such a process could never be
- * read. The messages that were there remain as they are until it runs. */
+ * A flooded process receives messages all the time, and these change the process: the top of its heap,
+ * the end of its queue, counters. The stamp includes none of that here; otherwise such a process could
+ * never be read. Messages that are already there do not change until the process runs. */
 #ifndef SONDE_MAILBOX_H
 #define SONDE_MAILBOX_H
 
@@ -13,7 +13,7 @@
 #include "heap/term_size.h"
 
 enum shape_kind {
-    SHAPE_FREE, /* no shape */
+    SHAPE_FREE, /* a free slot */
     SHAPE_OTHER,
     SHAPE_ATOM,
     SHAPE_TUPLE,
@@ -22,7 +22,7 @@ enum shape_kind {
     SHAPE_BINARY
 };
 
-/* More shapes than so many are counted as other ones. */
+/* Further shapes count as SHAPE_OTHER. */
 enum { SHAPES_MAX = BOUND(4096, 8), SHAPES_TABLE = 2 * SHAPES_MAX };
 
 enum { FROM_NOBODY = 0, FROM_SEVERAL = 1 }; /* else the word of a local pid */
@@ -36,15 +36,15 @@ struct shape {
 
 struct mailbox {
     int stage;
-    bool shapeless; /* content may not go out: all messages are other ones, from nobody */
+    bool shapeless; /* content may not go out: every message is SHAPE_OTHER, from FROM_NOBODY */
     uint64_t cursor, steps;
-    uint64_t messages; /* all of them */
+    uint64_t messages; /* examined or not */
     uint64_t sample, examined;
     struct fragments collect;
     struct blocks blocks;
     struct term_size measure;
-    struct sums before;    /* the message at hand, */
-    struct shape *current; /* and of what shape it is; NULL: there is none */
+    struct sums before;    /* before the current message */
+    struct shape *current; /* of the current message; NULL: none */
     unsigned shapes_n;
     struct shape other;
     struct shape shapes[SHAPES_TABLE];

@@ -1,4 +1,4 @@
-/* marking.c: what of a process's heap its roots reach: a mark, as a collection would make it. */
+/* marking.c: marks what the roots of a process reach, as a collection would. */
 #include "heap/marking.h"
 
 #include "util/alloc.h"
@@ -10,7 +10,7 @@
 
 enum stages { COLLECT, INNER, OUTER, SORT, PREPARE, CLEAR, MARK, DONE };
 
-enum { STACK_SHARE = 200 }; /* an entry for so many words of the heap: about one percent of it */
+enum { STACK_SHARE = 200 }; /* words of heap for each entry: the stack takes about one percent of it */
 
 void marking_fields(enum layout_field *fields)
 {
@@ -101,7 +101,7 @@ size_t marking_bytes(const struct marking *h)
 
 /* ---- the stack ------------------------------------------------------------------------------ */
 
-/* false: it may not, or cannot, grow. */
+/* false: it is at its limit, or there is no memory. */
 static bool grow_stack(struct marking *h)
 {
     size_t cap = h->cap * 2;
@@ -123,8 +123,8 @@ static enum status boxed_again(struct marking *h, const struct vm *vm, const str
 
 static enum status leaf(struct marking *h, const struct vm *vm, uint64_t word);
 
-/* What the word refers to is found again by its grey mark. Where nothing is to be found again it is
- * looked at as if it were followed. */
+/* Marks the object that the word refers to grey, so that take_grey finds it again. A literal, or an object
+ * reached before, is handled at once as follow does. */
 static enum status spill_word(struct marking *h, const struct vm *vm, uint64_t word)
 {
     uintptr_t at = term_pointer(word);
@@ -141,7 +141,7 @@ static enum status spill_word(struct marking *h, const struct vm *vm, uint64_t w
     return marks_set_grey(&h->marks, k) ? ST_OK : ST_NOMEM;
 }
 
-/* A span may be a tuple of millions. OK: nothing is left to spill; TIMESLICE. */
+/* In slices, because a span may be a tuple of millions. OK: nothing is left to spill; TIMESLICE. */
 static enum status spill(struct marking *h, const struct vm *vm, struct budget *b)
 {
     enum status st = ST_OK;
@@ -170,8 +170,8 @@ static enum status later(struct marking *h, const struct vm *vm, struct span spa
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* Which bytes of its binary a sub-binary sees. To 26 in bytes, from what it is a part of; from 27 in
- * bits, from a base that is rounded down. *copied: a collection makes a heap binary of it. */
+/* The bytes that a sub-binary sees. Up to 26 its fields are bytes, relative to the whole binary; from 27
+ * they are bits, relative to a base that is rounded down. *copied: a collection makes it a heap binary. */
 static bool read_view(const struct vm *vm, uintptr_t at, struct view_of_bytes *v, bool *copied)
 {
     uint64_t w[3];
@@ -192,7 +192,7 @@ static bool read_view(const struct vm *vm, uintptr_t at, struct view_of_bytes *v
     return true;
 }
 
-/* A literal: nothing below it is looked at. What lies in no area at all is not looked at either. */
+/* A literal: the walk does not go below it, nor into any object outside all known areas. */
 static enum status leaf(struct marking *h, const struct vm *vm, uint64_t word)
 {
     uint64_t header;
@@ -216,8 +216,8 @@ static enum status see(struct marking *h, const struct vm *vm, uintptr_t refc,
     return h->slices ? slices_add(h->slices, vm, refc, v) : ST_OK;
 }
 
-/* To 26 a ProcBin is a binary by itself, unless only sub-binaries refer to it. The second word's bit
- * says that it was seen as such; no other object begins there. */
+/* Up to 26 a ProcBin is a term, and then it sees its whole Binary, unless only sub-binaries refer to it. The bit
+ * of its second word, where no object begins, records that it was reached as a term. */
 static enum status whole_binary(struct marking *h, const struct vm *vm, const struct block *block,
                                 uintptr_t at)
 {
@@ -240,7 +240,7 @@ static enum status count_thing(struct marking *h, const struct vm *vm, const str
     return ST_OK;
 }
 
-/* What a sub-binary or a match state is a part of; nothing hangs on that. */
+/* The whole binary of a sub-binary or match state; it refers to no other object. */
 static enum status part_of(struct marking *h, const struct vm *vm, uint64_t orig,
                            const struct view_of_bytes *v)
 {
@@ -277,7 +277,7 @@ static enum status match_state(struct marking *h, const struct vm *vm, uintptr_t
     return peek_word(vm->reader, at + 8, &orig) ? part_of(h, vm, orig, NULL) : ST_TORN;
 }
 
-/* A boxed object that is reached for the first time. */
+/* A boxed object, reached for the first time. */
 static enum status boxed(struct marking *h, const struct vm *vm, const struct block *block,
                          uintptr_t at, struct span *span)
 {
@@ -298,7 +298,7 @@ static enum status boxed(struct marking *h, const struct vm *vm, const struct bl
     }
 }
 
-/* Reached before: as what it is a part of, perhaps, and now by itself. */
+/* Reached before, perhaps only through a sub-binary, and now as a term. */
 static enum status boxed_again(struct marking *h, const struct vm *vm, const struct block *block,
                                uintptr_t at)
 {
@@ -310,8 +310,8 @@ static enum status boxed_again(struct marking *h, const struct vm *vm, const str
     return header == LF(vm->lay, bin_thing) ? whole_binary(h, vm, block, at) : ST_OK;
 }
 
-/* Follows one word that is no immediate. *span: what of the object is to be looked at; empty where there
- * is nothing, or where it was reached before. */
+/* Follows a word that is not immediate. *span: the terms of its object; empty if it has none, or if it was
+ * reached before. */
 static inline enum status follow(struct marking *h, const struct vm *vm, uint64_t word,
                                  struct span *span)
 {
@@ -337,7 +337,7 @@ static inline enum status follow(struct marking *h, const struct vm *vm, uint64_
 
 /* ---- marking -------------------------------------------------------------------------------- */
 
-/* A grey one: its header, or that it has none, says what it is. */
+/* A grey object: a list cell if its first word is not a header. */
 static enum status take_grey(struct marking *h, const struct vm *vm)
 {
     uintptr_t at;
@@ -350,7 +350,7 @@ static enum status take_grey(struct marking *h, const struct vm *vm)
     return follow(h, vm, at | (term_is_header(word) ? TAG_BOXED : TAG_LIST), &h->now);
 }
 
-/* Everything below what was followed last. */
+/* Marks everything below the root followed last. */
 static enum status drain(struct marking *h, const struct vm *vm, struct budget *b)
 {
     struct span now = h->now;
@@ -396,7 +396,7 @@ static enum status mark(struct marking *h, const struct reading *rd)
         enum status st = h->drained ? ST_GONE : drain(h, rd->vm, rd->budget);
         if (st != ST_GONE)
             return st;
-        h->drained = true; /* also where there is no step left for the next root */
+        h->drained = true; /* kept if no step is left for the next root */
         st = roots_next(&h->roots, rd, &word);
         h->drained = st != ST_OK;
         if (st == ST_OK)
@@ -424,14 +424,14 @@ static enum status prepare(struct marking *h, const struct vm *vm)
     if ((h->want & MARKING_SLICES) && !(h->slices = slices_new(h->max_slices)))
         return ST_NOMEM;
     enum status st = h->want & MARKING_LITERALS ? literal_bits_start(&h->leaves, vm) : ST_OK;
-    /* ASK: nobody knows where they lie */
+    /* ASK: the literal area is unknown */
     return st == ST_NOMEM ? st : marks_init(&h->marks, &h->blocks);
 }
 
 static enum status collect(struct marking *h, const struct vm *vm, struct budget *b)
 {
     enum status st = fragments_collect(&h->collect, vm, &h->blocks, b);
-    /* more fragments than can be kept apart */
+    /* more than MARKING_BLOCKS_MAX fragments */
     return st == ST_ASK ? ST_TOO_LARGE : st;
 }
 

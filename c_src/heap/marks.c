@@ -1,4 +1,4 @@
-/* marks.c: one bit for each word of the blocks of a process, and another one where it is needed. */
+/* marks.c: mark bits for the words of a process's blocks. */
 #include "heap/marks.h"
 
 #include "util/alloc.h"
@@ -6,8 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Of so many words of bits both kinds are made and cleared beforehand, a piece at a time: clearing as
- * much at once would take too long. */
+/* With more words of bits, grey bits are allocated beforehand and cleared in slices together with the black
+ * ones: clearing them all at once would take too long. */
 enum { CLEAR_AT_ONCE = BOUND(1 << 17, 4), CLEAR_STEP = 128 };
 
 static size_t bits_of(const struct block *b)
@@ -118,7 +118,7 @@ void marks_drop_grey(struct marks *m)
     m->grey = m->summary = NULL;
 }
 
-/* Blocks' bits lie in the order of their list. */
+/* A binary search, because the bits of the blocks are in the order of the list. */
 uintptr_t marks_address(const struct marks *m, size_t at, unsigned bit)
 {
     unsigned lo = 0;

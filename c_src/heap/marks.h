@@ -1,10 +1,10 @@
-/* marks.h: one bit for each word of the blocks of a process, and another one where it is needed.
- * Knows: where the bits of a block are, and how to find a set one again.
- * Does not know: what a bit means to whoever sets it.
+/* marks.h: mark bits for the words of a process's blocks.
+ * Knows: where the bits of a block are, and how to find a set bit again.
+ * Does not know: how a walk uses the bits.
  *
- * Black: reached. Grey: to be looked at later, because there was no room to remember it otherwise. The
- * grey ones are made only when the first is set, with a summary (one bit for 64 words of bits), so
- * that the next one is found at once. Both together take a thirty-second of the heap. */
+ * Black: reached. Grey: to be visited later, because the stack had no room for it. The grey bits are
+ * allocated when the first is set, with a summary (one bit for 64 words of bits), so that the next one is
+ * found at once. Black and grey bits together take a thirty-second of the heap. */
 #ifndef SONDE_MARKS_H
 #define SONDE_MARKS_H
 
@@ -14,10 +14,10 @@ enum { MARKS_INLINE = BOUND(64, 4) }; /* bits of 4096 words: more than most heap
 
 struct marks {
     const struct blocks *blocks;
-    size_t n;        /* words of bits, at least */
-    size_t cleared;  /* so many of them are 0 so far */
-    unsigned placed; /* so many blocks have their bits */
-    size_t used;     /* words of bits of those */
+    size_t n;        /* words of bits that are allocated */
+    size_t cleared;  /* how many of them are cleared */
+    unsigned placed; /* blocks that have their bits */
+    size_t used;     /* words of bits of these blocks */
     uint64_t *black, *grey, *summary;
     size_t low;   /* no grey bit before this word of the summary */
     size_t *base; /* where each block's bits begin */
@@ -25,14 +25,14 @@ struct marks {
     uint64_t black_first[MARKS_INLINE];
 };
 
-/* The place of a word. */
+/* The place of a word's bit. */
 struct mark {
     size_t at;
     uint64_t bit;
 };
 
-/* The blocks are complete and sorted. OK, NOMEM, TORN. Then marks_clear until it says true: of many
- * blocks, or large ones, it takes a while. */
+/* The blocks must be complete and sorted. OK, NOMEM, TORN. Then call marks_clear until it returns true: many
+ * or large blocks take long. */
 enum status marks_init(struct marks *m, const struct blocks *blocks);
 bool marks_clear(struct marks *m, struct budget *b);
 void marks_end(struct marks *m);
@@ -60,16 +60,16 @@ static inline bool marks_set(struct marks *m, struct mark k)
 /* false: no memory. */
 bool marks_set_grey(struct marks *m, struct mark k);
 
-/* Takes a grey one away. OK, with its address; GONE: there are none. */
+/* Clears a grey bit. OK, with the address of its word; GONE: none is set. */
 enum status marks_take_grey(struct marks *m, uintptr_t *p);
 
-/* After the last grey one was taken: their room is given back. */
+/* Frees the grey bits, once marks_take_grey has returned GONE. */
 void marks_drop_grey(struct marks *m);
 
-/* The word whose bit this is: of so many words of bits, the bit. */
+/* The address of the word with bit number `bit` in word `at` of the bits. */
 uintptr_t marks_address(const struct marks *m, size_t at, unsigned bit);
 
-/* Bytes held now. */
+/* Bytes of memory that the bits take now. */
 size_t marks_bytes(const struct marks *m);
 
 #endif

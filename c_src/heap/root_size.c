@@ -1,4 +1,4 @@
-/* root_size.c: what a message would take that held the terms in some roots of a process. */
+/* root_size.c: the size of a message that contained the terms of some roots of a process. */
 #include "heap/root_size.h"
 
 #include "heap/marking.h"
@@ -8,7 +8,7 @@
 
 enum stages { COLLECT, SORT, MEASURE, CLEAR, MARK, DONE };
 
-/* Received messages that are kept apart; more is too large. */
+/* Fragments of the process and its received messages; more: TOO_LARGE. */
 enum { FLAT_BLOCKS_MAX = BOUND(1 << 20, 24) };
 
 enum { PAIR_HEADER = 2 << 6, SMALL_TAG = 15, MESSAGE_BYTES = 3 * 8 };
@@ -28,7 +28,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     f->blocks.max = FLAT_BLOCKS_MAX;
     fragments_start(&f->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
     f->collect.steps = MESSAGES_MAX;
-    /* no message at all if they are not wanted: there may be many */
+    /* skip the messages if they are not wanted: there may be many */
     roots_start(&f->roots, (f->want & ROOT_SIZE_MESSAGES) ? MESSAGES_MAX : 0);
     term_size_start(
         &f->measure, &f->blocks,
@@ -48,7 +48,7 @@ static void end(void *w)
 
 /* ---- which terms ---------------------------------------------------------------------------- */
 
-/* Whether the word refers to {N, Term}; then *word is that term. */
+/* OK: the word refers to {N, Term}, and *word becomes Term. GONE: it does not. */
 static enum status is_slot(const struct root_size *f, const struct vm *vm, uint64_t *word)
 {
     uint64_t w[3];
@@ -65,7 +65,6 @@ static enum status is_slot(const struct root_size *f, const struct vm *vm, uint6
     return ST_OK;
 }
 
-/* The next pair of a bucket. */
 static enum status next_pair(struct root_size *f, const struct vm *vm, uint64_t *word)
 {
     uintptr_t at = term_pointer(f->bucket);
@@ -77,7 +76,7 @@ static enum status next_pair(struct root_size *f, const struct vm *vm, uint64_t 
     return ST_OK;
 }
 
-/* OK: the word is a term that counts. GONE: it is none. */
+/* OK: the word is a term to measure. GONE: it is not. */
 static enum status choose(struct root_size *f, const struct vm *vm, struct budget *b,
                           uint64_t *word)
 {
@@ -100,14 +99,14 @@ static enum status choose(struct root_size *f, const struct vm *vm, struct budge
     }
     if (root != ROOT_MAILBOX)
         return ST_OK;
-    /* its first word is the term, and then there are a token and who sent it */
+    /* only the first word: it is the term, and a token and the sender follow */
     if (f->roots.to - f->roots.at != MESSAGE_BYTES - 8)
         return ST_GONE;
     return message_fragments_collect(&f->measure.own, vm,
                                      f->roots.to - MESSAGE_BYTES - LF(vm->lay, msg_tag), b);
 }
 
-/* OK; GONE: there are no more. */
+/* OK; GONE: no more. */
 static enum status next_term(struct root_size *f, const struct reading *rd, uint64_t *word)
 {
     if (f->bucket != 0)
@@ -193,7 +192,7 @@ static enum status walk(void *w, const struct reading *rd)
     return st;
 }
 
-/* How much there is, is not known before all of it was counted; or too much. */
+/* The total is unknown until all terms are counted or exceed max_words. */
 static void progress(const void *w, uint64_t *done, uint64_t *total)
 {
     const struct term_size *m = &((const struct root_size *)w)->measure;

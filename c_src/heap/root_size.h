@@ -1,9 +1,9 @@
-/* root_size.h: what a message would take that held the terms in some roots of a process.
- * Knows: which roots there are, and how to find one term that a waiting process holds for us.
- * Does not know: how a term is measured, or whether the process stayed still meanwhile.
+/* root_size.h: the size of a message that contained the terms of some roots of a process.
+ * Knows: the roots, and how to find one term that a waiting process of sonde keeps on its stack.
+ * Does not know: how a term is measured, or whether the process ran meanwhile.
  *
- * Of the dictionary the pairs count, as tuples; not the lists that hold those of one bucket. Of a
- * message its term counts. One that came from another node and is not decoded has no term yet. */
+ * In the dictionary the pairs count, as tuples, but not the lists that link the pairs of one bucket. In a
+ * message its term counts. A message from another node that is not decoded has no term yet. */
 #ifndef SONDE_ROOT_SIZE_H
 #define SONDE_ROOT_SIZE_H
 
@@ -17,25 +17,25 @@ enum root_size_want {
     ROOT_SIZE_REGISTERS = 2,
     ROOT_SIZE_DICTIONARY = 4,
     ROOT_SIZE_MESSAGES = 8,
-    ROOT_SIZE_SLOT = 16, /* {N, Term} on the stack, N a small integer: that term alone */
+    ROOT_SIZE_SLOT = 16, /* only the term of {N, Term} on the stack; N is a small integer */
     ROOT_SIZE_BYTES = 32,
     ROOT_SIZE_BINARIES = 64,
-    ROOT_SIZE_SHARED = 128, /* of what is in the slot: words where each part counts once */
+    ROOT_SIZE_SHARED = 128, /* the term of the slot: its words, each part counted once */
     ROOT_SIZE_REFS =
-        256 /* of what is in the slot nothing but where its literals refer to Binaries */
+        256 /* the term of the slot: only the references of its literals to Binaries */
 };
 
-/* Of literals. */
+/* Limit for ROOT_SIZE_REFS. */
 enum { ROOT_SIZE_REFS_MAX = BOUND(20000000, 60) };
 
 struct root_size {
     unsigned want;
     int stage;
-    uint64_t n;      /* ROOT_SIZE_SLOT's */
-    bool found;      /* and whether it was there, */
-    uint64_t slot;   /* with that term */
-    uint64_t bucket; /* pairs still to come, */
-    uint64_t pairs;  /* at most so many: there are no more on such a heap */
+    uint64_t n;      /* the N of ROOT_SIZE_SLOT */
+    bool found;      /* {N, Term} was found */
+    uint64_t slot;   /* that Term */
+    uint64_t bucket; /* the rest of the current bucket's list */
+    uint64_t pairs;  /* how many pairs may follow: the heap has no room for more */
     struct fragments collect;
     struct blocks blocks;
     struct roots roots;
@@ -44,7 +44,7 @@ struct root_size {
     struct census refs;
 };
 
-/* Its answer is in measure, and in shared. */
+/* Its answer is in measure, shared and refs. */
 extern const struct walker root_size_walker;
 
 #endif

@@ -1,4 +1,4 @@
-/* roots.c: the words of a process from which a collection would start, one after the other. */
+/* roots.c: the roots of a process, word by word, as a collection would use them. */
 #include "heap/roots.h"
 
 #include "process/queue.h"
@@ -35,7 +35,7 @@ void roots_start(struct roots *r, uint64_t messages)
     *r = (struct roots){.messages = messages, .steps = MESSAGES_MAX};
 }
 
-/* A NIF that gave way keeps its arguments beside itself. Who waits for a message is in no NIF. */
+/* A NIF that yielded keeps its arguments in its own memory. A process that waits for a message is in no NIF. */
 static enum status no_nif(const struct reading *rd)
 {
     uint64_t psd = stamp_word(rd, LF_psd);
@@ -50,7 +50,7 @@ static enum status no_nif(const struct reading *rd)
 enum status roots_readable(const struct reading *rd)
 {
     uint64_t young = (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8;
-    /* they differ only while collection is delayed and the heap is a fragment meanwhile */
+    /* they differ only while collection is delayed and a fragment serves as the heap */
     if (young != stamp_word(rd, LF_heap_sz) || !queue_is_walkable(rd))
         return ST_BUSY;
     return no_nif(rd);
@@ -76,7 +76,6 @@ static enum status enter_dictionary(struct roots *r, const struct vm *vm, uint64
     return ST_OK;
 }
 
-/* Fields of the process itself are words like any other. */
 static void enter_field(struct roots *r, const struct reading *rd, enum layout_field field)
 {
     range(r, rd->view->proc + rd->vm->lay->f[field], 1);
@@ -125,7 +124,7 @@ static enum status enter(struct roots *r, const struct reading *rd)
     }
 }
 
-/* The words of the next message; those of what is no message, or not decoded, are no terms. */
+/* The words of the next message. Other signals, and messages not yet decoded, have no terms. */
 static enum status next_message(struct roots *r, const struct vm *vm)
 {
     uint64_t tag;
@@ -148,7 +147,7 @@ static enum status next_message(struct roots *r, const struct vm *vm)
     return ST_OK;
 }
 
-/* ---- fragments that the next collection takes as they are ------------------------------------- */
+/* ---- fragments that the next collection keeps whole ------------------------------------------- */
 
 static enum status next_fragment(struct roots *r, const struct reading *rd)
 {
@@ -166,7 +165,7 @@ static enum status next_fragment(struct roots *r, const struct reading *rd)
     return ST_OK;
 }
 
-/* The objects in it lie one behind the other, without gaps; what has no header is a list cell. */
+/* The objects of such a fragment lie one after another, without gaps; one without a header is a list cell. */
 static enum status next_thing(struct roots *r, const struct vm *vm, uint64_t *word)
 {
     struct object t = {.words = 2};
@@ -183,7 +182,7 @@ static enum status next_thing(struct roots *r, const struct vm *vm, uint64_t *wo
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-/* To the next place, or to the next message of the one at hand. */
+/* Goes to the next message or fragment of the current place, or to the next place. */
 static enum status advance(struct roots *r, const struct reading *rd)
 {
     if (r->message != 0)
@@ -200,7 +199,7 @@ static enum status advance(struct roots *r, const struct reading *rd)
     return st;
 }
 
-/* On the stack return addresses and frame pointers stand between terms; they have the tag of a header. */
+/* The stack has return addresses and frame pointers between its terms; they have the tag of a header. */
 static bool is_root(const struct roots *r, uint64_t word)
 {
     return !term_is_immediate(word) && !(r->root == ROOT_STACK && term_is_header(word));

@@ -1,4 +1,4 @@
-/* shared_size.c: how many words a term has where each part counts once; literals apart. */
+/* shared_size.c: the words of a term, each part counted once, literals separately. */
 #include "heap/shared_size.h"
 
 #include "util/alloc.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { STACK_SHARE = 200 }; /* an entry for so many words of the heap: about one percent of it */
+enum { STACK_SHARE = 200 }; /* words of heap for each entry: the stack takes about one percent of it */
 
 enum { LATER_MAX = BOUND(1 << 24, 64) };
 
@@ -27,7 +27,7 @@ static void parts_end(struct parts *p)
     p->list = p->first;
 }
 
-/* false: it may not, or cannot, grow. */
+/* false: it is at its limit, or there is no memory. */
 static bool parts_push(struct parts *p, struct part part)
 {
     if (p->n == p->cap) {
@@ -98,7 +98,7 @@ static void count(struct shared_size *s, const struct vm *vm, const struct block
         s->words += words;
 }
 
-/* A literal's reference to a Binary, which is not marked again. */
+/* Records a literal's reference to a Binary; each literal is marked, so each reference counts once. */
 static enum status note_ref(const struct shared_size *s, const struct vm *vm, uintptr_t at)
 {
     uint64_t binary;
@@ -119,7 +119,7 @@ static enum status note_ref(const struct shared_size *s, const struct vm *vm, ui
     return ST_OK;
 }
 
-/* What a sub-binary among the literals is a part of. */
+/* The whole binary of a sub-binary among the literals. */
 static enum status note_whole(struct shared_size *s, const struct vm *vm, uintptr_t at)
 {
     uint64_t orig;
@@ -131,7 +131,7 @@ static enum status note_whole(struct shared_size *s, const struct vm *vm, uintpt
     return note_ref(s, vm, term_pointer(orig));
 }
 
-/* From 27 sub-binaries share what they are a part of; to 26 each one counts all that a message takes. */
+/* From 27 sub-binaries share their whole binary; up to 26 each one counts all words that a message needs. */
 static enum status count_bits(struct shared_size *s, const struct vm *vm, const struct block *block,
                               uintptr_t at, const struct object *t)
 {
@@ -177,7 +177,7 @@ static enum status boxed(struct shared_size *s, const struct vm *vm, const struc
                : ST_OK;
 }
 
-/* *part: what of the object is to be looked at; empty where it was marked before. */
+/* *part: the terms of the object; empty if it was marked before. */
 static inline enum status follow(struct shared_size *s, const struct vm *vm, uint64_t word,
                                  struct part *part)
 {
@@ -199,7 +199,7 @@ static inline enum status follow(struct shared_size *s, const struct vm *vm, uin
     return ST_OK;
 }
 
-/* ---- what has no room ------------------------------------------------------------------------ */
+/* ---- parts that have no room on the stack ----------------------------------------------------- */
 
 static enum status spill_word(struct shared_size *s, const struct vm *vm, uint64_t word)
 {
@@ -218,7 +218,7 @@ static enum status spill_word(struct shared_size *s, const struct vm *vm, uint64
     return st;
 }
 
-/* A part may be a tuple of millions. OK: nothing is left to spill; TIMESLICE. */
+/* In slices, because a part may be a tuple of millions. OK: nothing is left to spill; TIMESLICE. */
 static enum status spill(struct shared_size *s, const struct vm *vm, struct budget *b)
 {
     enum status st = ST_OK;
@@ -235,7 +235,7 @@ static enum status spill(struct shared_size *s, const struct vm *vm, struct budg
     return st;
 }
 
-/* A grey one: its header, or that it has none, says what it is. */
+/* A grey object: a list cell if its first word is not a header. */
 static enum status take_grey(struct shared_size *s, const struct vm *vm, struct part *now)
 {
     uintptr_t at;

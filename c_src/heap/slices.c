@@ -1,4 +1,4 @@
-/* slices.c: which parts of which binaries a heap sees. */
+/* slices.c: the parts of binaries that a heap sees. */
 #include "heap/slices.h"
 
 #include "util/alloc.h"
@@ -30,7 +30,7 @@ static bool grow(struct slices *s)
     return true;
 }
 
-/* Where in its Binary the first byte is that it sees. To 26 the ProcBin points at bytes. */
+/* Finds the first byte of the view in its Binary. Up to 26 the ProcBin points at the bytes. */
 static bool locate(const struct vm *vm, uintptr_t refc, const struct view_of_bytes *v,
                    struct slice *s)
 {
@@ -86,7 +86,7 @@ static void sift_down(struct slice *list, size_t n, size_t i)
     }
 }
 
-/* Each level of a large heap is a cache miss. */
+/* One step for each level: in a large binary heap each is a cache miss. */
 static bool sift_step(const struct slices *s, struct budget *b)
 {
     uint32_t levels = 64 - (uint32_t)__builtin_clzll(s->n | 1);

@@ -1,4 +1,4 @@
-/* slices.h: which parts of which binaries a heap sees.
+/* slices.h: the parts of binaries that a heap sees.
  * Knows: how a binary term on the heap leads to the Binary outside, and to the bytes in it.
  * Does not know: how the terms are found. */
 #ifndef SONDE_SLICES_H
@@ -7,11 +7,11 @@
 #include "util/budget.h"
 #include "vm/stamp.h"
 
-/* What a binary term says of itself. */
+/* The fields of a binary term. */
 struct view_of_bytes {
     uint64_t from, size; /* bytes */
-    uint64_t base;       /* from 27: from counts from here, */
-    bool volatile_base;  /* or, of what was writable once, from the Binary's first byte */
+    uint64_t base;       /* from 27: `from' is relative to this address, */
+    bool volatile_base;  /* or, if the binary was writable once, to the Binary's first byte */
 };
 
 struct slice {
@@ -23,7 +23,7 @@ struct slices {
     size_t n, cap, max;
     struct slice *list;
     bool sorting;
-    size_t loose, unsorted; /* while sorting: not yet in the heap; not yet in their place */
+    size_t loose, unsorted; /* while sorting: not yet in the binary heap; not yet sorted */
 };
 
 struct slices *slices_new(size_t max); /* NULL: no memory */
@@ -33,7 +33,7 @@ void slices_free(struct slices *s);
 enum status slices_add(struct slices *s, const struct vm *vm, uintptr_t refc,
                        const struct view_of_bytes *v);
 
-/* By Binary, then by where they begin. false: the slice of time is used up, call again. */
+/* Sorts by Binary, then by first byte. false: the time slice is used up, call again. */
 bool slices_sort(struct slices *s, struct budget *b);
 
 #endif

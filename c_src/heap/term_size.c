@@ -1,4 +1,4 @@
-/* term_size.c: how large a term is where each part counts at each place at which it is. */
+/* term_size.c: the size of a term, each part counted wherever it occurs. */
 #include "heap/term_size.h"
 
 #include "util/alloc.h"
@@ -8,8 +8,8 @@
 
 enum { HELD = 1 };
 
-/* From so many entries on, small parts are measured at once: first those of so many words, and where
- * that is not enough, those of more. */
+/* With CROWDED entries on the stack, small parts are measured at once: first those of up to TINY_WORDS, then
+ * those of up to SMALL_WORDS. */
 enum { CROWDED = BOUND(4096, 4), TINY_WORDS = BOUND(8, 1), SMALL_WORDS = BOUND(64, 8) };
 
 enum { ENTRIES = BOUND(1 << 24, 64) };
@@ -48,8 +48,8 @@ static enum status nowhere(const struct vm *vm)
 
 /* ---- binaries ------------------------------------------------------------------------------- */
 
-/* A sub-binary that lies at `at'. To 26 in bytes, and bits beyond them; then in bits. *odd: to 26,
- * how many bytes more than its own a copy may need. */
+/* The size of the sub-binary at `at': up to 26 in bytes and the bits beyond them, from 27 in bits. *odd: up to
+ * 26, the bytes that a copy may need beyond its own. */
 static bool read_size(const struct vm *vm, uintptr_t at, struct bits *bits, unsigned *odd)
 {
     uint64_t w[3];
@@ -74,8 +74,8 @@ static enum status read_binary(const struct vm *vm, uintptr_t refc, struct bits 
     return peek_word(vm->reader, refc + LF(vm->lay, bin_ptr), &bits->binary) ? ST_OK : ST_TORN;
 }
 
-/* To 26 a message has the ProcBin alone, if whole bytes are seen of it; from 27 both. What is seen of a
- * heap binary is copied. */
+/* Up to 26 a message gets only the ProcBin if the sub-binary sees whole bytes, from 27 both objects. The
+ * visible bytes of a heap binary are copied. */
 static enum status sub_binary(const struct term_size *m, const struct vm *vm, uintptr_t at,
                               struct bits *bits)
 {
@@ -144,7 +144,7 @@ static enum status count_bits(struct term_size *m, const struct vm *vm, uintptr_
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* Counts what is there; *part: its words that are terms. */
+/* Counts the object; *part: its words that are terms. */
 static enum status boxed(struct term_size *m, const struct vm *vm, uintptr_t at, uintptr_t held,
                          struct part *part)
 {
@@ -165,14 +165,14 @@ static enum status boxed(struct term_size *m, const struct vm *vm, uintptr_t at,
         if (vm->lay->refc_is_term)
             return count_bits(m, vm, at, &t, held);
         break;
-    case KIND_MATCH: /* no term, though it may stand on the stack */
+    case KIND_MATCH: /* not a term, though the stack may refer to it */
         return ST_OK;
     case KIND_FUN:
     case KIND_RECORD:
         held = HELD;
         break;
     case KIND_TUPLE:
-        if (t.words == 1) /* there is only one {}, and it is copied nowhere */
+        if (t.words == 1) /* there is only one {}, and it is never copied */
             return ST_OK;
         break;
     default:
@@ -223,9 +223,9 @@ static enum status grow_stack(struct term_size *m)
     return ST_OK;
 }
 
-/* ---- where it is crowded -------------------------------------------------------------------- */
+/* ---- the crowded stack ---------------------------------------------------------------------- */
 
-/* Measures a part at once if it has no more than so many words; *done: so it was. */
+/* Measures a part at once if it has at most `words` words; *done: it had. */
 static enum status try_small(struct term_size *m, const struct vm *vm, struct part part,
                              unsigned words, bool *done)
 {
@@ -263,7 +263,7 @@ static enum status try_small(struct term_size *m, const struct vm *vm, struct pa
     }
 }
 
-/* Leaves of a part what begins with something large. */
+/* Measures the small terms at the start of a part; *rest begins with the first large one. */
 static enum status try_rest(struct term_size *m, const struct vm *vm, struct part *rest,
                             unsigned words, struct budget *b)
 {
@@ -294,7 +294,7 @@ static enum status try_rest(struct term_size *m, const struct vm *vm, struct par
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
-/* So that what holds nothing is not pushed. */
+/* Avoids an entry for a rest that contains only immediates. */
 static enum status skip_immediates(const struct vm *vm, struct part *rest, struct budget *b)
 {
     while (rest->at != rest->to) {
@@ -309,7 +309,7 @@ static enum status skip_immediates(const struct vm *vm, struct part *rest, struc
     return ST_OK;
 }
 
-/* From what is at hand to something below it. */
+/* Continues with `below`, and keeps the rest of the current part on the stack. */
 static enum status descend(struct term_size *m, const struct vm *vm, struct part *now,
                            struct part below, struct budget *b)
 {

@@ -1,11 +1,11 @@
-/* term_size.h: how large a term is where each part counts at each place at which it is.
- * Knows: how many words an object takes in a message (the VM's size_object); literals are entered.
- * Does not know: whose term it is, or why it is asked.
+/* term_size.h: the size of a term, each part counted wherever it occurs.
+ * Knows: the words that an object takes in a message (the VM's size_object); it enters literals.
+ * Does not know: which process the term belongs to, or why it is measured.
  *
- * Parts that are shared can make a term larger than any memory, so there are no marks, but a bound.
- * The stack holds the rests of objects that are still to be looked at. Nothing is pushed where only
- * immediates are left, so neither a long list nor nesting needs a stack. Once it is crowded, small
- * parts are measured at once, and only two large branches of one object cost an entry. */
+ * Shared parts can make a term larger than any memory, so there is a limit instead of marks. The stack holds
+ * the rest of each object that is still to be visited. A rest of only immediates is not pushed, so neither a
+ * long list nor nesting needs a stack. Once it is crowded, small parts are measured at once, and only two
+ * large branches of one object cost an entry. */
 #ifndef SONDE_TERM_SIZE_H
 #define SONDE_TERM_SIZE_H
 
@@ -15,12 +15,12 @@
 
 enum term_size_want {
     TERM_SIZE_BYTES = 1,   /* the sizes of large binaries in lists, tuples and maps */
-    TERM_SIZE_VISIBLE = 2, /* what is seen of Binaries */
-    TERM_SIZE_BINARIES = 4 /* and which ones they are; with VISIBLE */
+    TERM_SIZE_VISIBLE = 2, /* the bytes of Binaries that the terms see */
+    TERM_SIZE_BINARIES = 4 /* and the set of these Binaries; with VISIBLE */
 };
 
-/* Words that are still to be looked at. Both have the bit HELD if they are held by a fun or a record,
- * where the bytes of TERM_SIZE_BYTES do not count. */
+/* Words that are still to be visited. Both addresses have the bit HELD inside a fun or a record, where
+ * TERM_SIZE_BYTES counts no bytes. */
 struct part {
     uintptr_t at, to;
 };
@@ -35,32 +35,32 @@ enum { TERM_SIZE_INLINE = BOUND(64, 4) };
 
 struct term_size {
     const struct blocks *blocks; /* of the process */
-    struct blocks own;           /* further fragments: those of the message at hand */
+    struct blocks own;           /* the fragments of the current message */
     unsigned want;
-    uint64_t max_words; /* of all terms together; beyond: TOO_LARGE */
+    uint64_t max_words; /* of all terms together; more: TOO_LARGE */
     struct sums sum;
-    struct address_set *binaries; /* NULL: none so far */
+    struct address_set *binaries; /* NULL: none yet */
     struct part now;
     struct part *stack;
     size_t n, cap;
     struct part first[TERM_SIZE_INLINE];
 };
 
-/* The blocks are sorted. They stay with the caller. */
+/* The blocks must be sorted; the caller keeps and frees them. */
 void term_size_start(struct term_size *m, const struct blocks *blocks, unsigned want,
                      uint64_t max_words);
 
-/* Also after one that did not finish. */
+/* Also after an unfinished walk. */
 void term_size_end(struct term_size *m);
 
-/* One more term; then term_size_go until it says OK. OK, TORN; ASK: where literals lie is not known;
+/* Adds a term; then call term_size_go until it returns OK. OK, TORN; ASK: the literal area is unknown;
  * TOO_LARGE, NOMEM. */
 enum status term_size_of(struct term_size *m, const struct vm *vm, uint64_t term);
 
-/* TIMESLICE: call again. Else as above. */
+/* TIMESLICE: call again. Otherwise as term_size_of. */
 enum status term_size_go(struct term_size *m, const struct vm *vm, struct budget *b);
 
-/* The block in which so many words lie, which may be that of the literals; NULL: none. */
+/* The block that holds `words` words at `at`, perhaps the literal area; NULL: none. */
 static inline const struct block *term_size_find(const struct term_size *m, const struct vm *vm,
                                                  uintptr_t at, unsigned words)
 {
@@ -73,12 +73,12 @@ static inline const struct block *term_size_find(const struct term_size *m, cons
 /* A binary term. */
 struct bits {
     uint64_t size;   /* bits */
-    uint64_t words;  /* what a message takes for it */
-    uint64_t binary; /* the Binary outside; 0: it is on the heap */
-    uint64_t whole;  /* bytes of that */
+    uint64_t words;  /* in a message */
+    uint64_t binary; /* the Binary outside; 0: the bytes are on the heap */
+    uint64_t whole;  /* bytes of that Binary */
 };
 
-/* OK, TORN, ASK. t: what is at the address: a sub-binary, heap binary or (to 26) ProcBin. */
+/* OK, TORN, ASK. t: the object at the address: a sub-binary, heap binary or (up to 26) ProcBin. */
 struct object;
 enum status term_size_bits(const struct term_size *m, const struct vm *vm, uintptr_t at,
                            const struct object *t, struct bits *bits);
