@@ -1,4 +1,4 @@
-/* bfs.c: nodes in the order in which one gets to them from the roots, the nearest first. */
+/* bfs.c: a breadth-first search over the nodes, from the roots. */
 #include "graph/bfs.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ static bool satisfied(const struct bfs *r)
     return r->want && r->wanted == 0;
 }
 
-/* The links that this node has in place of folded ones. */
+/* The node's links that replace folded nodes. */
 static enum status others(struct bfs *r, uint32_t node, struct budget *b)
 {
     if (!r->fold)
@@ -58,7 +58,7 @@ static void start_others(struct bfs *r, uint32_t node)
         r->other = prune_links(r->fold, node, &r->others);
 }
 
-/* Those of the roots themselves: no node in between. */
+/* The same links of the roots. */
 static enum status others_of_roots(struct bfs *r, struct budget *b)
 {
     for (; r->area < NODE_FIRST; r->area++) {

@@ -1,5 +1,5 @@
-/* bfs.h: nodes in the order in which one gets to them from the roots, the nearest first.
- * Knows: links between nodes. Does not know: what the order, or the way to a node, is good for. */
+/* bfs.h: a breadth-first search over the nodes, from the roots.
+ * Knows: links between nodes. Does not know: how callers use the order, or the path to a node. */
 #ifndef SONDE_BFS_H
 #define SONDE_BFS_H
 
@@ -7,17 +7,17 @@
 
 struct bfs {
     const struct graph *g;
-    /* Both belong to the caller, with room for all nodes; `value' is NODE_NONE everywhere. */
-    uint32_t *value;      /* by node: by which node it was found, */
-    bool numbers;         /* or as the how manyth, from NODE_FIRST */
+    /* Both arrays belong to the caller and have room for all nodes; `value' starts as NODE_NONE. */
+    uint32_t *value;      /* by node: the node that it was found from, */
+    bool numbers;         /* or its number in the order found, from NODE_FIRST */
     uint32_t *queue;      /* places, in the order found */
-    uint32_t n, at;       /* found; looked at */
-    const uint64_t *want; /* bits of nodes: at the last of so many it ends; NULL: at the end */
+    uint32_t n, at;       /* nodes found; nodes visited */
+    const uint64_t *want; /* bits of nodes: stop when `wanted' of them are found; NULL: visit all */
     uint64_t wanted;
-    const struct prune *fold; /* NULL, or which nodes are there, and their other links */
-    uint64_t links;           /* so many were met */
+    const struct prune *fold; /* which nodes are kept, and their other links; NULL: all */
+    uint64_t links;           /* links met */
     uint64_t area_links[ROOT_COUNT];
-    size_t other, others; /* of the node at hand: the next of its other links; left */
+    size_t other, others; /* of the current node's other links: the next; how many are left */
     uint32_t area;
     bool rooted, entered, inside_done;
     struct inside inside;

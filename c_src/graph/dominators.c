@@ -1,5 +1,4 @@
-/* dominators.c: of each node the one nearest to the roots without which it would not be reached, and how
- * much goes if a node goes: its retained size. */
+/* dominators.c: each node's immediate dominator and its retained size. */
 #include "graph/dominators.h"
 
 #include "util/alloc.h"
@@ -52,7 +51,7 @@ static enum status allocate(struct dominators *d)
 
 /* ---- ancestors ------------------------------------------------------------------------------ */
 
-/* While the tree grows: depth, and the ancestor further up. */
+/* While the tree grows, `waiting' has the depth of a node and `retained' its ancestor further up. */
 static uint32_t depth(const struct dominators *d, uint32_t node)
 {
     return d->waiting[node];
@@ -74,7 +73,7 @@ static void settle(struct dominators *d, uint32_t node, uint32_t parent)
     d->retained[node] = same ? farther : parent;
 }
 
-/* The nearest common ancestor. It costs steps, though it goes on when there are none left. */
+/* The nearest common ancestor. It takes steps, but continues if none are left. */
 static uint32_t common(const struct dominators *d, uint32_t x, uint32_t y, struct budget *b)
 {
     while (x != y) {
@@ -95,9 +94,9 @@ static uint32_t common(const struct dominators *d, uint32_t x, uint32_t y, struc
     return x;
 }
 
-/* ---- nodes, each after all that lead to it ---------------------------------------------------- */
+/* ---- nodes, each after all nodes that lead to it ---------------------------------------------- */
 
-/* One link was met; false: more than were counted. */
+/* Handles one link. false: the node has more links than were counted. */
 static bool meet(struct dominators *d, uint32_t parent, const struct link *link, struct budget *b)
 {
     uint32_t node = graph_node(d->g, link->mark);
@@ -132,7 +131,7 @@ static enum status take_roots(struct dominators *d, const struct reading *rd)
     return st == ST_GONE ? ST_OK : st;
 }
 
-/* The next of those that wait. GONE: none; then all must have been taken. */
+/* The next waiting node. GONE: all are taken. TORN: none waits, but some were never reached. */
 static enum status next_node(struct dominators *d, const struct vm *vm)
 {
     if (d->end == d->nodes)
@@ -175,7 +174,7 @@ static enum status count_link(struct dominators *d, const struct link *link)
     return ST_OK;
 }
 
-/* All words of nodes together are no more than the heap has. */
+/* All nodes together have at most the words of the heap. */
 static bool too_many_words(struct dominators *d)
 {
     d->words += d->inside.words;
@@ -225,7 +224,7 @@ static void add_areas(struct dominators *d)
         d->retained[NODE_ROOT] += d->retained[i];
 }
 
-/* Backwards: what a node retains is known before its dominator's turn. */
+/* Backwards, so that a node's retained size is complete before it is added to its dominator's. */
 static enum status add(struct dominators *d, const struct vm *vm, struct budget *b)
 {
     for (;;) {
@@ -253,7 +252,7 @@ static enum status add(struct dominators *d, const struct vm *vm, struct budget 
     }
     d->n = d->nodes - NODE_FIRST;
     add_areas(d);
-    /* each word that was reached once, and none twice */
+    /* every reached word is counted exactly once */
     return d->retained[NODE_ROOT] == marking_reached(d->g->heap) ? ST_OK : ST_TORN;
 }
 

@@ -1,4 +1,4 @@
-/* graph.c: the objects that a walk has reached, as numbered nodes with links from one to another. */
+/* graph.c: the objects that a walk reached, as numbered nodes with links between them. */
 #include "graph/graph.h"
 
 #include "util/alloc.h"
@@ -9,7 +9,7 @@ enum stages { ALLOCATE, CLEAR, MAPS, TUPLES, DICTIONARY, LINKS, ROOTS, COUNT, DO
 
 enum { CLEAR_STEP = 64 }; /* words of bits */
 
-/* Places are kept in 32 bits. */
+/* Places are stored in 32 bits. */
 static const uint64_t places_max = UINT32_MAX - NODE_FIRST;
 
 void graph_start(struct graph *g, struct marking *h)
@@ -51,7 +51,7 @@ enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *pl
     return ST_GONE;
 }
 
-/* The last word of bits before which no more nodes stand than that. */
+/* Finds the last word of bits that has at most n nodes before it. */
 uint64_t graph_place(const struct graph *g, uint32_t node)
 {
     uint32_t n = node - NODE_FIRST;
@@ -106,7 +106,7 @@ static void set(uint64_t *bits, struct mark k)
     bits[k.at] |= k.bit;
 }
 
-/* To 26 the mark leaves a second bit in a binary, where no object begins. */
+/* Clears the second bit that marking sets in a ProcBin up to 26, where no object begins. */
 static enum status without_second(struct graph *g, const struct vm *vm)
 {
     const struct block *block = blocks_find(&g->heap->blocks, g->piece.object, 2);
@@ -119,8 +119,8 @@ static enum status without_second(struct graph *g, const struct vm *vm)
     return ST_OK;
 }
 
-/* What is below a node of a large map is inside of it: nodes, and pairs, which are list cells. Pairs of
- * keys with the same hash stand in a tuple. */
+/* A node of a hashmap contains further nodes, pairs, which are list cells, or a tuple of pairs whose keys have
+ * the same hash. All of them are inner parts of the map. */
 static enum status inner_of_map(struct graph *g, const struct vm *vm, const struct link *link)
 {
     uint64_t header = 0;
@@ -140,7 +140,7 @@ static enum status inner_of_tuple(struct graph *g, const struct vm *vm, const st
     return ST_OK;
 }
 
-/* The only one that leads to a part: then it is no node. */
+/* Whether the link leads to a part of its object, which is no node if no other link leads to it. */
 static bool leads_to_part(const struct graph *g, const struct vm *vm, const struct link *link)
 {
     const struct edges *p = &g->piece;
@@ -148,7 +148,7 @@ static bool leads_to_part(const struct graph *g, const struct vm *vm, const stru
     if (bit_test(g->inner, link->mark))
         return true;
     switch (p->kind) {
-    case KIND_NONE: /* the next cell of a list; the value of a pair is none */
+    case KIND_NONE: /* the next cell of a list, but not the value of a pair */
         return edges_index(p, link->at) == 1 && term_is_list(link->word) &&
                !bit_test(g->inner, place_mark(g->place));
     case KIND_MAP: /* the keys */
@@ -171,7 +171,7 @@ static enum status head_or_part(struct graph *g, const struct vm *vm, const stru
 
 typedef enum status (*visitor)(struct graph *g, const struct vm *vm, const struct link *link);
 
-/* Whether the links of the object at hand are to be visited in this stage. */
+/* Whether this stage visits the links of the current object. */
 static bool concerns(const struct graph *g)
 {
     switch (g->stage) {
@@ -188,7 +188,7 @@ static enum status enter(struct graph *g, const struct vm *vm)
 {
     enum status st = edges_read(g->heap, vm, graph_address(g, g->place), &g->piece);
     if (st != ST_OK || g->piece.words > g->steps)
-        return ST_TORN; /* objects that lie on each other */
+        return ST_TORN; /* objects overlap */
     g->steps -= g->piece.words;
     if (g->stage == MAPS)
         st = without_second(g, vm);
@@ -198,7 +198,7 @@ static enum status enter(struct graph *g, const struct vm *vm)
     return st;
 }
 
-/* Every object by address, and every link of it. */
+/* Visits all objects in the order of addresses, and all links of each. */
 static enum status sweep(struct graph *g, const struct vm *vm, struct budget *b, visitor visit)
 {
     for (;;) {
@@ -328,7 +328,7 @@ enum status graph_root(const struct graph *g, struct roots *roots, const struct 
     while ((st = roots_next(roots, rd, &word)) == ST_OK) {
         st = edges_link(g->heap, word, link);
         link->at = roots->at - 8;
-        /* what the roots lead to has become a node, unless they changed since */
+        /* an object that a root refers to is a node, unless the roots changed since */
         if (st == ST_OK && g->stage == DONE && !bit_test(g->head, link->mark))
             return ST_TORN;
         if (st != ST_GONE)
@@ -355,7 +355,7 @@ enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t pl
     return enter_part(g, vm, in, graph_address(g, place), place_mark(place));
 }
 
-/* Back to what the part that is done is in. */
+/* Returns to the object that contains the finished part. */
 static enum status leave_part(const struct graph *g, struct inside *in)
 {
     const struct block *block;
@@ -377,7 +377,7 @@ enum status inside_next(const struct graph *g, const struct vm *vm, struct insid
         else if (st == ST_OK && bit_test(g->head, link->mark))
             return ST_OK;
         else if (st == ST_OK && in->words > g->heap->words)
-            return ST_TORN; /* round in circles */
+            return ST_TORN; /* a cycle */
         else if (st == ST_OK) {
             if (in->piece.at != in->piece.to) {
                 if (in->n == INSIDE_MAX)

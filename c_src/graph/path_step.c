@@ -1,4 +1,4 @@
-/* path_step.c: one step of the way from a root to an object, as a person would call it. */
+/* path_step.c: one step of the path from a root to an object, in terms of the language. */
 #include "graph/path_step.h"
 
 void path_step_root(const struct roots *r, struct path_step *s)
@@ -28,7 +28,7 @@ static enum status of_cell(const struct vm *vm, const struct inside *in, const s
     return ST_OK;
 }
 
-/* An inner tuple is a pair of the dictionary; the keys of a small map stand in one too. */
+/* An inner tuple is a pair of the dictionary; a tuple inside a flatmap has its keys. */
 static enum status of_tuple(const struct vm *vm, const struct inside *in, const struct link *link,
                             struct path_step *s)
 {
@@ -42,7 +42,7 @@ static enum status of_tuple(const struct vm *vm, const struct inside *in, const 
     return peek_word(vm->reader, in->piece.object + 8, &s->key) ? ST_OK : ST_TORN;
 }
 
-/* Keys are often literals, which lie in no block. */
+/* The tuple of keys is often a literal, in no block. */
 static enum status of_flatmap(const struct graph *g, const struct vm *vm, const struct inside *in,
                               const struct link *link, struct path_step *s)
 {
@@ -69,13 +69,13 @@ static enum status named_step(const struct graph *g, const struct vm *vm, const 
         return of_cell(vm, in, link, s);
     case KIND_TUPLE:
         return of_tuple(vm, in, link, s);
-    case KIND_RECORD: /* its first word is the definition */
+    case KIND_RECORD: /* the first word after the header is the definition */
         s->kind = PATH_STEP_ELEMENT;
         s->index = i - 1;
         return ST_OK;
     case KIND_MAP:
         return edges_is_flatmap(&in->piece) ? of_flatmap(g, vm, in, link, s) : ST_OK;
-    case KIND_FUN: /* to 26 its creator comes first: 0 */
+    case KIND_FUN: /* up to 26 its creator comes first, as 0 */
         s->kind = PATH_STEP_ENV;
         s->index = i + 1 - vm->lay->fun.raw - vm->lay->fun.more;
         return ST_OK;

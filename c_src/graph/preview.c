@@ -1,14 +1,14 @@
-/* preview.c: the beginning of a term, word by word, as a row of tokens. */
+/* preview.c: the beginning of a term as a list of tokens. */
 #include "graph/preview.h"
 
 #include "util/alloc.h"
 
 enum { TOKENS_FIRST = 64, MAP_LEVELS = 24 };
 
-/* No node is without a pair: so many words, and as many ways back, are enough for the first pairs. */
+/* Every node of a map contains a pair, so this many words are enough for the first pairs. */
 enum { MAP_WORDS = 2 * MAP_LEVELS * PREVIEW_ELEMENTS_MAX };
 
-/* Words of one object that are still to be shown. */
+/* Words of one object, and the next of them to show. */
 struct level {
     unsigned n, at;
     uint64_t words[2 * PREVIEW_ELEMENTS_MAX + 1];
@@ -110,7 +110,7 @@ static bool flatmap(const struct taker *t, uintptr_t at, struct token *token, st
     return true;
 }
 
-/* The first pairs, from left to right. What is left of each node on the way waits. */
+/* The first pairs, from left to right, with a stack of the rests of nodes. */
 static bool hashmap(const struct taker *t, const struct object *root, uintptr_t at, struct level *l)
 {
     struct span ways[MAP_LEVELS];
@@ -150,7 +150,7 @@ static bool map(const struct taker *t, const struct object *object, uintptr_t at
                 struct token *token, struct level *l)
 {
     token->kind = TOKEN_MAP;
-    if (map_type(object->header) == MAP_NODE) { /* only a part of a map */
+    if (map_type(object->header) == MAP_NODE) { /* only an inner part of a map */
         token->kind = TOKEN_OTHER;
         return true;
     }
@@ -163,7 +163,7 @@ static bool map(const struct taker *t, const struct object *object, uintptr_t at
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* To 26 binaries say their bytes, and a sub-binary how many bits come after them. */
+/* Up to 26 a binary has its size in bytes, and a sub-binary the number of bits after them. */
 static bool binary_of_bytes(const struct taker *t, const struct object *object, uintptr_t at,
                             struct token *token)
 {
@@ -175,7 +175,7 @@ static bool binary_of_bytes(const struct taker *t, const struct object *object, 
     return true;
 }
 
-/* From 27 they say bits. What a sub-binary refers to is only part of one. */
+/* From 27 the sizes are bits, and a BinRef is only part of a binary. */
 static bool binary_of_bits(const struct taker *t, const struct object *object, uintptr_t at,
                            struct token *token)
 {
@@ -261,8 +261,8 @@ static enum status one(struct taker *t, uint64_t word)
     return push(t->ts, token);
 }
 
-/* How many tokens there are at most is bounded by depth and elements; beyond the limit objects become
- * one token each. */
+/* Depth and elements limit the number of tokens; after limits->tokens of them each further object becomes one
+ * token. */
 enum status preview_take(struct tokens *ts, const struct marking *h, const struct vm *vm,
                          uint64_t word, const struct preview_limits *limits)
 {

@@ -1,9 +1,9 @@
-/* preview.h: the beginning of a term, word by word, as a row of tokens.
- * Knows: how to go down a few levels and see a few elements, however large or broken the term is.
- * Does not know: how a token is shown, or whether the process stayed still meanwhile.
+/* preview.h: the beginning of a term as a list of tokens.
+ * Knows: how to read a few levels and a few elements of a term of any size, even a broken one.
+ * Does not know: how a token is printed, or whether the process ran meanwhile.
  *
- * A literal lies in no block; as long as the process is as it was, so are the literals it refers to. All
- * reads are guarded, and there are few. */
+ * A literal lies in no block. While the process does not change, neither do the literals that it refers to.
+ * All reads are guarded, and there are few. */
 #ifndef SONDE_PREVIEW_H
 #define SONDE_PREVIEW_H
 
@@ -15,19 +15,19 @@ enum token_kind {
     TOKEN_FLOAT,  /* word: its bits */
     TOKEN_BIGNUM, /* n: bytes */
     TOKEN_BINARY, /* n: bytes */
-    TOKEN_TUPLE,  /* n: arity; so many shown follow */
-    TOKEN_LIST,   /* so many shown follow; n: how it goes on */
-    TOKEN_MAP,    /* n: size; so many shown pairs follow */
+    TOKEN_TUPLE,  /* n: arity; `shown' elements follow */
+    TOKEN_LIST,   /* `shown' elements follow; n: enum token_list */
+    TOKEN_MAP,    /* n: size; `shown' pairs follow */
     TOKEN_RECORD, /* n: words */
     TOKEN_FUN,
     TOKEN_REF,
     TOKEN_EXTERNAL,
     TOKEN_OTHER,
-    TOKEN_CUT, /* too deep, or too much */
+    TOKEN_CUT, /* too deep, or too many tokens */
     TOKEN_KINDS
 };
 
-enum token_list { LIST_ENDS, LIST_GOES_ON, LIST_IMPROPER /* the tail follows as one token more */ };
+enum token_list { LIST_ENDS, LIST_GOES_ON, LIST_IMPROPER /* the tail follows, too */ };
 
 struct token {
     uint8_t kind;
@@ -47,7 +47,7 @@ struct preview_limits {
 
 enum { PREVIEW_DEPTH_MAX = 3, PREVIEW_ELEMENTS_MAX = 10 };
 
-/* Appends what the word means: at least one token. OK, TORN, NOMEM. */
+/* Appends the tokens of the term, at least one. OK, TORN, NOMEM. */
 enum status preview_take(struct tokens *ts, const struct marking *h, const struct vm *vm,
                          uint64_t word, const struct preview_limits *limits);
 

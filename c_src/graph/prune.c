@@ -1,4 +1,4 @@
-/* prune.c: which nodes are kept where there are too many, and what of the others hangs on each of them. */
+/* prune.c: limits the number of nodes: keeps the largest and folds the others into them. */
 #include "graph/prune.h"
 
 #include "util/alloc.h"
@@ -14,7 +14,7 @@ void prune_start(struct prune *f, struct graph *g, struct dominators *d, uint64_
     memset(f, 0, sizeof *f);
     f->g = g;
     f->d = d;
-    f->max_kept = max_nodes / 2; /* and for each of them one that is folded */
+    f->max_kept = max_nodes / 2; /* each kept node may have a folded one */
     top_n_init(&f->links, SIZE_MAX);
 }
 
@@ -56,7 +56,6 @@ static unsigned bucket(uint32_t words)
 
 typedef enum status (*each)(struct prune *f, uint32_t node, struct mark k);
 
-/* Something with every node. */
 static enum status all(struct prune *f, struct budget *b, each do_it)
 {
     for (; f->at < f->d->n; f->at++) {
@@ -77,7 +76,7 @@ static enum status measure(struct prune *f, uint32_t node, struct mark k)
     return ST_OK;
 }
 
-/* The smallest bucket that can be kept together with all larger ones; of the next one some. */
+/* Finds the smallest bucket to keep whole, with all larger ones, and how many of the next smaller one. */
 static void choose(struct prune *f)
 {
     uint64_t sum = 0;
@@ -96,7 +95,7 @@ static bool keeps_dominator(const struct prune *f, uint32_t node)
     return idom < NODE_FIRST || prune_keeps(f, place_mark(graph_place(f->g, idom)));
 }
 
-/* Dominators come first. */
+/* A dominator comes before the nodes that it dominates, so keeps_dominator already knows about it. */
 static enum status keep(struct prune *f, uint32_t node, struct mark k)
 {
     unsigned size = bucket(f->d->retained[node]);
@@ -111,7 +110,7 @@ static enum status keep(struct prune *f, uint32_t node, struct mark k)
     return ST_OK;
 }
 
-/* What folded objects lead to, and is kept. */
+/* Marks the kept nodes that folded nodes lead to. */
 static enum status mark(struct prune *f, const struct vm *vm, struct budget *b)
 {
     for (; f->at < f->d->n; f->at++) {
@@ -203,7 +202,7 @@ enum status prune_make(struct prune *f, const struct vm *vm, struct budget *b)
     return ST_OK;
 }
 
-/* The first link of this node, or of the next that has some. */
+/* The first link of this node, or of the next node that has one. */
 static size_t first_link(const struct prune *f, uint32_t node)
 {
     size_t lo = 0;

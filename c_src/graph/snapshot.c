@@ -1,4 +1,4 @@
-/* snapshot.c: one heap as the numbers of a V8 heap snapshot, text piece by piece. */
+/* snapshot.c: writes one heap as a V8 heap snapshot, in pieces of text. */
 #include "graph/snapshot.h"
 
 #include "util/alloc.h"
@@ -28,7 +28,7 @@ enum stages {
     DONE
 };
 
-/* V8's types of nodes and edges that are used. */
+/* The types of V8's nodes and edges that the snapshot uses. */
 enum node_type {
     OBJECT = 3,
     HEAP_NUMBER = 7,
@@ -41,7 +41,7 @@ enum node_type {
 };
 enum edge_type { CONTEXT = 0, ELEMENT = 1, PROPERTY = 2, INTERNAL = 3 };
 
-/* A record of a node or an edge is shorter than this. */
+/* RECORD_MAX: longer than any record of a node or an edge. */
 enum { RECORD_MAX = 96, HEAD_MAX = 1024 };
 
 enum { NODE_FIELDS = 7, ID_ROOT = 1, ID_FOLDED = 7, ID_FOLDED_AREA = 8 };
@@ -147,7 +147,7 @@ static void put_text(struct snapshot *s, const char *text)
     s->begun = false;
 }
 
-/* Sizes are kept in 32 bits by whoever reads them. */
+/* Programs that read the file store sizes in 32 bits. */
 static void put_node(struct snapshot *s, unsigned type, uint64_t name, uint64_t id, uint64_t words,
                      uint64_t edges)
 {
@@ -164,9 +164,9 @@ static void put_edge(struct snapshot *s, unsigned type, uint64_t name, uint64_t 
     s->edges--;
 }
 
-/* ---- where nodes and strings are in the file -------------------------------------------------- */
+/* ---- positions of nodes and strings in the file ----------------------------------------------- */
 
-/* Behind root and areas one node says what is folded, if something is. */
+/* If nodes are folded, one node after the root and the areas describes them. */
 static uint32_t first_number(const struct snapshot *s)
 {
     return NODE_FIRST + s->folds;
@@ -182,14 +182,14 @@ static uint64_t number_of_folded(const struct snapshot *s, uint32_t which)
     return (uint64_t)first_number(s) + s->n + which;
 }
 
-/* Names of nodes with previews stand between the fixed strings and the others. */
+/* Names of nodes with previews come between the fixed strings and the others. */
 static uint64_t string_of(const struct snapshot *s, uint32_t name)
 {
     bool fixed = name < STRING_TABLE_FIXED_N || !(s->want & SNAPSHOT_VALUES);
     return fixed ? name : (uint64_t)name + s->n;
 }
 
-/* A string of its own, or that one where there are too many. */
+/* The string for `name`, or `otherwise` once the table is full. */
 static enum status name_or(struct snapshot *s, struct name name, uint32_t otherwise,
                            uint32_t *string)
 {
@@ -223,7 +223,7 @@ static enum status forget(struct snapshot *s, struct budget *b)
     return ST_OK;
 }
 
-/* Every node was found, or there is no telling how many. */
+/* The file starts with the counts of nodes and edges, so every node must have been found. */
 static enum status search(struct snapshot *s, const struct reading *rd)
 {
     enum status st = bfs_walk(&s->breadth, rd);
@@ -267,7 +267,7 @@ static enum status put_areas(struct snapshot *s)
     return st;
 }
 
-/* Inner parts that are nodes because several lead to them. */
+/* The name of an inner part that is a node because several objects lead to it. */
 static uint32_t title_inner(const struct edges *p)
 {
     if (p->kind == KIND_TUPLE)
@@ -302,7 +302,7 @@ static enum status title_fun(struct snapshot *s, const struct vm *vm, const stru
     return st == ST_GONE ? ST_OK : st;
 }
 
-/* Type and name of the node that was just entered. */
+/* Type and name of the current node. */
 static enum status title(struct snapshot *s, const struct vm *vm)
 {
     static const struct {
@@ -381,7 +381,7 @@ static enum status nodes(struct snapshot *s, const struct vm *vm, struct budget 
     return ST_OK;
 }
 
-/* One node for all that is folded below each. */
+/* One folded node for each root with nodes folded below it. */
 static void folded_areas(struct snapshot *s)
 {
     for (uint32_t i = NODE_AREA; i < NODE_FIRST; i++) {
@@ -399,7 +399,7 @@ static enum status folded_nodes(struct snapshot *s, struct budget *b)
         if (!budget_step(b))
             return ST_TIMESLICE;
         uint32_t words = prune_below(&s->fold, node_at(s));
-        if (words != 0) /* where its owner's second word is, no other object begins */
+        if (words != 0) /* the id is free: no object begins at its owner's second word */
             put_node(s, OBJECT, NAME_FOLDED, (graph_address(&s->graph, s->queue[s->at]) >> 3) + 1,
                      words, 0);
     }
@@ -426,7 +426,7 @@ static bool is_small_number(uint64_t word)
     return term_is_small(word) && word >> 4 < UINT32_MAX;
 }
 
-/* A key of the dictionary is a step by its name. */
+/* The edge of a dictionary key is its name. */
 static enum status entry_edge(struct snapshot *s, uint64_t key, uint64_t to)
 {
     uint32_t name = NAME_SOME_KEY;
@@ -437,7 +437,7 @@ static enum status entry_edge(struct snapshot *s, uint64_t key, uint64_t to)
     return st;
 }
 
-/* In a map, atoms are names, numbers indices; other keys are counted. */
+/* In a map, the edge of an atom is a name, that of a number an index; other keys are numbered. */
 static enum status key_edge(struct snapshot *s, uint64_t key, uint64_t to)
 {
     uint32_t name = NAME_KEY;
@@ -462,7 +462,7 @@ static enum status env_edge(struct snapshot *s, uint64_t index, uint64_t to)
     return st;
 }
 
-/* In the order of roots.c; 0: it lies in a fragment that a collection takes as it is. */
+/* In the order of roots.c; 0: an object in a fragment that a collection keeps whole. */
 static uint32_t other_name(uint64_t index)
 {
     static const uint8_t names[] = {NAME_OTHER_ROOTS, NAME_GROUP_LEADER, NAME_PARENT,
@@ -503,7 +503,7 @@ static enum status step_edge(struct snapshot *s, const struct path_step *step, u
     }
 }
 
-/* Links in place of folded ones, and the one to what is folded. */
+/* The node's links that replace folded nodes, and the link to its own folded node. */
 static enum status other_edges(struct snapshot *s, uint32_t node, struct budget *b)
 {
     for (; s->others > 0; s->others--, s->other++) {
@@ -519,7 +519,7 @@ static enum status other_edges(struct snapshot *s, uint32_t node, struct budget 
     return ST_OK;
 }
 
-/* The areas one after the other: all roots are gone through for each. */
+/* One area after another; each goes through all roots. */
 static enum status area_edges(struct snapshot *s, const struct reading *rd)
 {
     for (; s->at < ROOT_COUNT; s->at++) {
@@ -549,7 +549,7 @@ static enum status area_edges(struct snapshot *s, const struct reading *rd)
     return ST_OK;
 }
 
-/* What several areas retain together hangs on what says what is folded. */
+/* Nodes that only several areas together retain: links of the node that describes folded ones. */
 static enum status shared_edges(struct snapshot *s, struct budget *b)
 {
     if (!s->folds)

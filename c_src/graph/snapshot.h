@@ -1,10 +1,9 @@
-/* snapshot.h: one heap as the numbers of a V8 heap snapshot, text piece by piece.
- * Knows: the order and the form of that file, and which small subtrees become one node when there are too
- * many nodes.
+/* snapshot.h: writes one heap as a V8 heap snapshot, in pieces of text.
+ * Knows: the order and the format of that file, and how folded nodes appear in it.
  * Does not know: how names are spelled, or where the text goes.
  *
- * The head and the arrays of nodes and edges are written here; the strings, which come last, by Erlang.
- * Each object is a node, in the order in which a walk from the roots meets them, the nearest first. */
+ * This writes the head and the arrays of nodes and edges; Erlang writes the strings, which come last.
+ * Nodes come in breadth-first order from the roots. */
 #ifndef SONDE_SNAPSHOT_H
 #define SONDE_SNAPSHOT_H
 
@@ -18,13 +17,13 @@
 
 enum snapshot_want {
     SNAPSHOT_VALUES = 1 << 17, /* names with previews */
-    SNAPSHOT_CONTENT = 1 << 16 /* keys that are no atoms; as TOP_RETAINED_CONTENT */
+    SNAPSHOT_CONTENT = 1 << 16 /* keys that are not atoms; same bit as TOP_RETAINED_CONTENT */
 };
 
-/* A piece of text, and what is more than that waits for the next one. */
+/* Limits of one piece. */
 enum { SNAPSHOT_PIECE = BOUND(1 << 16, 1 << 10), SNAPSHOT_PREVIEWS = BOUND(256, 3) };
 
-/* The node's name and so many tokens. */
+/* A node's name, and the number of its tokens. */
 struct titled {
     uint32_t name;
     uint32_t tokens;
@@ -40,21 +39,21 @@ struct snapshot {
     unsigned want;
     int stage;
     uint64_t max_nodes;
-    bool entered, folds; /* there are too many objects */
-    uint32_t *number;    /* by node: the how manyth in the file, without that of what is folded */
+    bool entered, folds; /* folds: there are too many nodes, and some are folded */
+    uint32_t *number;    /* by node: its number in the file, not counting the node for folded ones */
     uint32_t *queue;     /* places of nodes, in that order */
     uint32_t n;          /* nodes in the queue */
     uint32_t at, done;
     struct inside inside;
     struct roots roots;
-    size_t other, others; /* links of the node at hand in place of folded ones */
-    unsigned type;        /* of the node at hand, */
+    size_t other, others; /* of the current node's links that replace folded nodes: next; left */
+    unsigned type;        /* of the current node, */
     uint32_t name;
     uint32_t links;            /* and how many of its links were met */
-    uint32_t folded;           /* nodes of what is folded, so far */
+    uint32_t folded;           /* folded nodes linked so far */
     uint64_t nodes, edges;     /* still to be written, */
-    uint64_t nodes_n, edges_n; /* of so many */
-    bool begun;                /* of the array at hand something is written */
+    uint64_t nodes_n, edges_n; /* and their totals */
+    bool begun;                /* the current array has a record */
     size_t text_n;
     char *text;
     struct titled titled[SNAPSHOT_PREVIEWS];
@@ -64,7 +63,7 @@ struct snapshot {
 
 extern const struct walker snapshot_walker;
 
-/* The text so far; afterwards there is room again. */
+/* The caller has taken the piece: makes room for the next one. */
 void snapshot_taken(struct snapshot *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* string_table.c: strings of a snapshot, as what they are made of, each once. */
+/* string_table.c: the strings of a snapshot, each once, as the data to spell them. */
 #include "graph/string_table.h"
 
 #include "util/alloc.h"
@@ -40,11 +40,11 @@ size_t string_table_bytes(const struct string_table *ns)
 
 static bool same(const struct name *a, const struct name *b)
 {
-    /* of a fun n says only where it is kept */
+    /* for a fun, n is only an index */
     return a->kind == b->kind && a->word == b->word && (a->n == b->n || a->kind == NAME_OF_FUN);
 }
 
-/* Its slot, or the free one where it belongs. There are always free ones. */
+/* Its slot, or the free slot for it. At most a quarter of the slots is used. */
 static uint32_t *slot(const struct string_table *ns, const struct name *name)
 {
     uint64_t n = name->kind == NAME_OF_FUN ? 0 : name->n;

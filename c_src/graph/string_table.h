@@ -1,13 +1,13 @@
-/* string_table.h: strings of a snapshot, as what they are made of, each once.
- * Knows: that there are few different ones, and how to find one again.
- * Does not know: how they are spelled; that takes the names of atoms, which Erlang knows. */
+/* string_table.h: the strings of a snapshot, each once, as the data to spell them.
+ * Knows: how to find a string again. There are few different ones.
+ * Does not know: how they are spelled: that needs the names of atoms, which Erlang has. */
 #ifndef SONDE_STRING_TABLE_H
 #define SONDE_STRING_TABLE_H
 
 #include "heap/histogram.h"
 #include "util/status.h"
 
-/* Always there, in this order, before all others. */
+/* The first strings of every snapshot, in this order. */
 /* clang-format off */
 #define STRING_TABLE_FIXED(X)                                                                        \
     X(EMPTY, "") X(STACK, "stack") X(REGISTERS, "registers") X(DICTIONARY, "dictionary")      \
@@ -32,8 +32,8 @@ extern const char *const string_table_fixed[STRING_TABLE_FIXED_N];
 
 enum name_kind {
     NAME_OF_NOTHING,
-    NAME_OF_TUPLE,  /* n: arity; word: its first element, if that is an atom, else 0 */
-    NAME_OF_FUN,    /* word: the address of the entry; n: which of the funs */
+    NAME_OF_TUPLE,  /* n: arity; word: the first element if that is an atom, else 0 */
+    NAME_OF_FUN,    /* word: the address of the entry; n: index in funs */
     NAME_OF_KEY,    /* word: a key of a map that is an atom */
     NAME_OF_ENTRY,  /* word: a key of the dictionary that is an atom or a small number */
     NAME_OF_NUMBER, /* n */
@@ -51,7 +51,7 @@ enum { STRING_TABLE_MAX = BOUND(1 << 16, 16) };
 struct string_table {
     struct name *list;
     uint32_t n;
-    uint32_t *slots; /* a hash table: numbers in the list, from 1 */
+    uint32_t *slots; /* a hash table of indices into list, from 1 */
     struct fun_bar *funs;
     uint32_t funs_n, funs_cap;
 };
@@ -60,10 +60,10 @@ enum status string_table_init(struct string_table *ns);
 void string_table_end(struct string_table *ns);
 size_t string_table_bytes(const struct string_table *ns);
 
-/* *index: in the list. OK, NOMEM; GONE: there are too many already. */
+/* Finds or adds a name; *index is its index in list. OK; GONE: the table is full. */
 enum status string_table_put(struct string_table *ns, struct name name, uint32_t *index);
 
-/* The same of a fun, with what its entry says. */
+/* The same for a fun, with a copy of its entry. OK, GONE, NOMEM, TORN. */
 enum status string_table_put_fun(struct string_table *ns, const struct vm *vm, uint64_t entry,
                                  uint64_t free, uint32_t *index);
 

@@ -1,4 +1,4 @@
-/* top_retained.c: the objects of one heap that retain most, with the way to each and what it looks like. */
+/* top_retained.c: the objects of one heap that retain most, each with a path from a root and a preview. */
 #include "graph/top_retained.h"
 
 #include "util/alloc.h"
@@ -58,7 +58,7 @@ size_t top_retained_bytes(const struct top_retained *l)
            (l->slots ? l->slots_n * sizeof *l->slots : 0) + l->tokens.cap * sizeof *l->tokens.list;
 }
 
-/* Four times all words are looked at: mark, parts, links, order. */
+/* Marking is one of four passes over all words: mark, parts, links, order. */
 static void progress(const void *w, uint64_t *done, uint64_t *total)
 {
     const struct top_retained *l = w;
@@ -72,7 +72,8 @@ static void progress(const void *w, uint64_t *done, uint64_t *total)
 
 /* ---- which rows ----------------------------------------------------------------------------- */
 
-/* A part of a large map that several maps share, or a pair of the dictionary, says nothing. */
+/* Skips inner nodes: a row for a part of a map that several maps share, or for a pair of the dictionary,
+ * would tell a reader nothing. */
 static enum status choose(struct top_retained *l, struct budget *b)
 {
     const struct dominators *d = &l->dominators;
@@ -119,7 +120,7 @@ static enum status make_rows(struct top_retained *l, struct budget *b)
     return ST_OK;
 }
 
-/* ---- the nearest way: first which nodes it has, then what the steps between them are ------------ */
+/* ---- the shortest path: first its nodes, then the steps between them ----------------------------- */
 
 static enum status unwant(struct top_retained *l, struct budget *b)
 {
@@ -151,7 +152,7 @@ static enum status want_rows(struct top_retained *l, struct budget *b)
     return ST_OK;
 }
 
-/* The slot of a node's edge, or the free one where it belongs. */
+/* The slot of a node's edge, or the free slot for it. */
 static uint32_t *slot(const struct top_retained *l, uint32_t node)
 {
     uint64_t hash = node * 0x9E3779B97F4A7C15ULL >> 32;
@@ -183,7 +184,7 @@ static enum status add_edge(struct top_retained *l, uint32_t child, uint32_t *nu
     return ST_OK;
 }
 
-/* From a row upwards. Of a long way the end is kept as it comes, the beginning in a ring. */
+/* From a row up to its root. The end of a long path is kept in order, its beginning in a ring. */
 static enum status climb(struct top_retained *l, struct large *r, struct budget *b)
 {
     if (l->climbed == 0)
@@ -202,7 +203,7 @@ static enum status climb(struct top_retained *l, struct large *r, struct budget 
     return ST_OK;
 }
 
-/* Nodes into edges, and the end that was met first behind the beginning. */
+/* Puts the beginning of the path before its end, and turns the nodes into edges. */
 static enum status keep_way(struct top_retained *l, struct large *r)
 {
     uint32_t way[WAY_MAX] = {0};
@@ -240,7 +241,7 @@ static enum status climb_all(struct top_retained *l, struct budget *b)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* The edge that this link from that node is; NULL: none that a row's way takes first. */
+/* The edge of this link from that node; NULL: no path uses it, or its first link is already known. */
 static struct edge *edge_of(struct top_retained *l, uint32_t parent, const struct link *link)
 {
     if (!bit_test(l->graph.seen, link->mark))
@@ -296,7 +297,7 @@ static enum status edges_of(struct top_retained *l, const struct vm *vm, uint32_
     return st;
 }
 
-/* Each parent's links are looked at once, for all edges from it. */
+/* One walk over a parent's links resolves all edges from it. */
 static enum status all_edges(struct top_retained *l, const struct vm *vm, struct budget *b)
 {
     for (; l->at < l->edges_n; l->at++) {
@@ -322,7 +323,7 @@ static enum status resolve(struct top_retained *l, const struct reading *rd)
     return st == ST_OK ? all_edges(l, rd->vm, rd->budget) : st;
 }
 
-/* ---- what a row looks like ------------------------------------------------------------------- */
+/* ---- kind, preview and size of a row ---------------------------------------------------------- */
 
 static enum status look_at(struct top_retained *l, const struct vm *vm, struct large *r)
 {

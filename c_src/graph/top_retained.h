@@ -1,6 +1,6 @@
-/* top_retained.h: the objects of one heap that retain most, with the way to each and what it looks like.
- * Knows: which nodes are worth a row, and the nearest way to each.
- * Does not know: how a row is written. */
+/* top_retained.h: the objects of one heap that retain most, each with a path from a root and a preview.
+ * Knows: which nodes deserve a row, and the shortest path to each.
+ * Does not know: how a row is printed. */
 #ifndef SONDE_TOP_RETAINED_H
 #define SONDE_TOP_RETAINED_H
 
@@ -12,13 +12,13 @@
 #include "util/top_n.h"
 
 enum top_retained_want {
-    TOP_RETAINED_CONTENT = 1 << 16 /* previews, and keys that are no atoms */
+    TOP_RETAINED_CONTENT = 1 << 16 /* previews, and keys that are not atoms */
 };
 
-/* A longer way is cut in the middle. */
+/* A longer path is cut in the middle. */
 enum { WAY_MAX = 32, WAY_BEGIN = 15, WAY_END = WAY_MAX - 1 - WAY_BEGIN };
 
-/* The step to a node, from the one by which it was found. */
+/* The step to a node, from the node that bfs found it from. */
 struct edge {
     uint32_t child, parent;
     bool known;
@@ -32,7 +32,7 @@ struct large {
     uint64_t retained, self; /* words */
     bool cut;
     unsigned n;
-    uint32_t way[WAY_MAX]; /* edges, from the root; where it is cut, after WAY_BEGIN */
+    uint32_t way[WAY_MAX]; /* edges, from the root; cut after WAY_BEGIN */
     enum kind kind;        /* NONE: a list */
     uint64_t header;
     struct fun_bar fun;
@@ -59,12 +59,12 @@ struct top_retained {
     bool entered, roots_done;
     struct inside inside;
     struct roots roots;
-    uint32_t climbed, climb; /* on the way up from a row: nodes so far; where it is */
+    uint32_t climbed, climb; /* climbing from a row: nodes so far; the current node */
     uint32_t begin[WAY_BEGIN];
     size_t peak; /* bytes */
 };
 
-/* Bytes of memory that it holds now. */
+/* Bytes of memory that it takes now. */
 size_t top_retained_bytes(const struct top_retained *l);
 
 extern const struct walker top_retained_walker;
