@@ -1,4 +1,4 @@
-/* account.c: who holds which Binaries, over all processes, tables and literals. */
+/* account.c: the holders of all Binaries: processes, tables and literals. */
 #include "binary/account.h"
 
 #include "util/alloc.h"
@@ -16,7 +16,7 @@ void account_init(struct account *a, const struct layout *lay, const struct proc
     top_n_init(&a->top, 0);
 }
 
-/* Who is in the list may be left out once others come. */
+/* A ranking is no longer valid once the census changes. */
 static void unrank(struct account *a)
 {
     if (a->top.limit > 0) {
@@ -37,7 +37,7 @@ void account_free(struct account *a)
     sonde_free(a->holdings);
     a->pids = NULL;
     a->holdings = NULL;
-    a->era++; /* a scan may still fill it, in the wrong order */
+    a->era++; /* a scan may still be merging into the old account */
     a->at = 0;
     a->n = a->cap = a->holdings_n = a->holdings_cap = 0;
 }
@@ -50,7 +50,7 @@ enum status account_free_some(struct account *a, struct budget *b)
     return ST_OK;
 }
 
-/* Room for one more. A long list is grown by little, which the allocator does without a copy. */
+/* Makes room for one more. Grows by half, which the allocator can often do without a copy. */
 static bool room(void **list, size_t n, size_t *cap, size_t size)
 {
     enum { FIRST = BOUND(64, 2) };
@@ -65,9 +65,9 @@ static bool room(void **list, size_t n, size_t *cap, size_t size)
     return true;
 }
 
-/* ---- what holders have ---------------------------------------------------------------------- */
+/* ---- holdings ------------------------------------------------------------------------------- */
 
-/* An address that was freed meanwhile may be that of another Binary by now. */
+/* Another size means that the Binary was freed meanwhile, and another one has its address now. */
 static void meet(struct known *k, const struct known *has)
 {
     if (k->refs != 0 && k->size != has->size)
@@ -122,7 +122,7 @@ enum status account_note_changed(struct account *a, uint64_t pid)
     return add_holding(a, (struct holding){.pid = pid});
 }
 
-/* What a resource is, is said by the process's own list. */
+/* has->first is an index in the process's own list of types. */
 static enum status resource(struct account *a, struct known *k, const struct known *has,
                             const struct resource_types *types, struct merge *m)
 {
@@ -137,7 +137,7 @@ static enum status resource(struct account *a, struct known *k, const struct kno
     return ST_OK;
 }
 
-/* Where what a holder has of a Binary is put. GONE: it does not count here. */
+/* The entry for a Binary. GONE: it is not wanted, or not in the sample. */
 static enum status entry_of(struct account *a, uint64_t binary, struct known **k)
 {
     unrank(a);
@@ -151,7 +151,7 @@ static enum status merge(struct account *a, struct merge *m, const struct known 
     enum status st = entry_of(a, has->binary, &k);
     if (st != ST_OK)
         return st == ST_GONE ? ST_OK : st;
-    if ((k->kinds ^ has->kinds) & CENSUS_RESOURCE) /* nor is `first' of the same kind then */
+    if ((k->kinds ^ has->kinds) & CENSUS_RESOURCE) /* `first' would mean something else, too */
         *k = (struct known){.binary = k->binary};
     meet(k, has);
     if (has->kinds & CENSUS_RESOURCE) {
@@ -183,7 +183,7 @@ static enum status begin(struct account *a, struct merge *m, uint64_t pid)
     return ST_OK;
 }
 
-/* Where there is a second pass, it must find the same. */
+/* A second pass must find the same print. */
 static enum status note_print(struct account *a, const struct merge *m)
 {
     struct known *k;
@@ -218,7 +218,7 @@ enum status account_follow(struct account *a, uint64_t pid)
     return census_add(&a->followed, pid, &k);
 }
 
-/* Of what decides over its part. Sums of these are equal by chance once in 2^56 times. */
+/* A hash of everything that decides a share. Sums of it are equal by chance once in 2^56 times. */
 uint64_t account_print(const struct known *has)
 {
     uint64_t places = (has->refs > has->first ? 1U : 0U) | (has->first > 0 ? 2U : 0U);
@@ -283,7 +283,7 @@ static enum share share_of(const struct known *k)
     }
 }
 
-/* A block: the allocator's words, then the header and the bytes, in whole words. */
+/* A block has the allocator's words, then the header and the bytes, rounded up to words. */
 static uint64_t overhead(const struct account *a, uint64_t size)
 {
     uint64_t wanted = LF(a->lay, bin_bytes) + size;
@@ -338,7 +338,7 @@ enum status account_share(const struct account *a, uint64_t pid, const struct kn
 {
     const struct known *k = census_find(&a->all, has->binary);
     uint64_t mine = (uint64_t)(has->refs > has->first) + (has->first > 0);
-    /* it came meanwhile; or its address is that of another one since */
+    /* it is new since the account; or another Binary has its address now */
     if (!k || k->holders < mine || k->size != has->size)
         return ST_CHANGED;
     uint64_t others = is_elsewhere(k) || (k->kinds & CENSUS_LITERAL) ? 1 : 0;

@@ -1,10 +1,10 @@
-/* held_binaries.c: the Binaries that one process holds: on its lists, and in messages that wait for it. */
+/* held_binaries.c: the Binaries that one process holds, on its off-heap lists and in its waiting messages. */
 #include "binary/held_binaries.h"
 
 #include "process/queue.h"
 #include "vm/term.h"
 
-enum { FLAG_MAGIC = 1 }; /* Binary.intern.flags, the first word: it is no binary */
+enum { FLAG_MAGIC = 1 }; /* Binary.intern.flags, the first word: it is not a binary */
 
 enum stages { CHAINS, INNER, OUTER, PENDING, SUM, FREE, DONE };
 
@@ -15,12 +15,12 @@ bool held_binaries_is_none(const struct reading *rd)
 
 /* ---- references ------------------------------------------------------------------------------- */
 
-/* A Binary is at a multiple of 8: the lowest bits say that the reference is in a message, and that it is
- * one of a binary. */
+/* A Binary's address is a multiple of 8, so its lowest bits have room. QUEUED: the reference is in a message.
+ * SEEN: it is a ProcBin or BinRef. */
 enum { QUEUED = 1, SEEN = 2, MARKS = QUEUED | SEEN };
 
-/* What else counts as binary memory: it is of the same type to the allocator. *type: what it is, where it
- * is of a native library. */
+/* A magic Binary counts if it has the allocator type of binary memory. *type: the address of its resource type
+ * if it belongs to a native library; else 0. */
 static enum status read_resource(const struct vm *vm, uint64_t binary, bool *counts, uint64_t *type)
 {
     uintptr_t data = binary + LF(vm->lay, magic_data);
@@ -36,7 +36,7 @@ static enum status read_resource(const struct vm *vm, uint64_t binary, bool *cou
     return peek_word(vm->reader, data, type) ? ST_OK : ST_TORN;
 }
 
-/* Types stay for as long as there is a resource. */
+/* The type can be read: it exists as long as one of its resources does. */
 static enum status find_type(struct resource_types *ts, const struct vm *vm, uint64_t at,
                              uint32_t *type)
 {
@@ -96,7 +96,7 @@ static enum status take(struct held_binaries *h, const struct vm *vm)
     return ST_OK;
 }
 
-/* The header of a Binary is a cache line of its own: ask for it now, read it some references later. */
+/* The header of a Binary is in its own cache line: prefetch it now, read it HELD_PENDING references later. */
 static enum status refers(void *ctx, const struct vm *vm, uintptr_t entry)
 {
     struct held_binaries *h = ctx;
@@ -125,8 +125,8 @@ static enum status take_rest(struct held_binaries *h, const struct vm *vm)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* One that came from another node and is not decoded has no binaries yet. What is no message: in the
- * inner queue a receive marker; any other may change the queue. */
+/* A message from another node that is not decoded has no binaries yet. Signals other than messages: the inner
+ * queue has receive markers; any other signal may change the queue. */
 static enum status next_message(struct held_binaries *h, const struct vm *vm, struct budget *b)
 {
     uint64_t tag;
@@ -223,7 +223,7 @@ static void enter_stage(struct held_binaries *h, const struct reading *rd)
     if (h->stage == OUTER)
         h->message = stamp_word(rd, LF_inq_first);
     if (h->stage == SUM && h->what != HELD_UNIQUE)
-        h->value = 0; /* until now that was all of them */
+        h->value = 0; /* until now it was the sum of all Binaries */
 }
 
 static enum status walk_stage(struct held_binaries *h, const struct reading *rd)
@@ -238,7 +238,7 @@ static enum status walk_stage(struct held_binaries *h, const struct reading *rd)
         return take_rest(h, rd->vm);
     case SUM:
         return h->what == HELD_EXCLUSIVE || h->what == HELD_SHARE ? sum(h, rd->budget) : ST_OK;
-    default: /* the caller of ALL wants the entries */
+    default: /* the caller of HELD_ALL needs the entries */
         return h->what == HELD_ALL || census_free_some(&h->binaries, rd->budget) ? ST_OK
                                                                                  : ST_TIMESLICE;
     }

@@ -1,10 +1,10 @@
-/* held_binaries.h: the Binaries that one process holds: on its lists, and in messages that wait for it.
- * Knows: where references to Binaries are found, and what makes a Binary a process's own.
- * Does not know: who else holds them, unless an account of all is at hand.
+/* held_binaries.h: the Binaries that one process holds, on its off-heap lists and in its waiting messages.
+ * Knows: where references to Binaries are, and when a Binary belongs to one process only.
+ * Does not know: the other holders, except through an account of all Binaries.
  *
- * process_info(_, binary) lists what is on the lists, each reference; to 26 without the binaries that
- * are appended to, on no release with what waits in fragments of messages. Here all of it counts, and
- * each Binary once. */
+ * process_info(_, binary) lists each reference on the off-heap lists; up to 26 it omits the binaries that
+ * are being appended to, and in every release the fragments of waiting messages. Here all of these count,
+ * and each Binary once. */
 #ifndef SONDE_HELD_BINARIES_H
 #define SONDE_HELD_BINARIES_H
 
@@ -12,19 +12,19 @@
 #include "process/offheap.h"
 
 enum held_binaries_what {
-    HELD_UNIQUE,    /* bytes of the Binaries */
-    HELD_EXCLUSIVE, /* of those to which nobody else refers */
-    HELD_SHARE,     /* what belongs to it, where all holders have an equal share */
-    HELD_ALL        /* nothing; but resources are among the entries */
+    HELD_UNIQUE,    /* bytes of all its Binaries */
+    HELD_EXCLUSIVE, /* bytes of the Binaries without another reference */
+    HELD_SHARE,     /* its share of the bytes; all holders of a Binary have equal shares */
+    HELD_ALL        /* no value, only the entries, including resources */
 };
 
-/* Of one process, unless the caller sets another bound after held_binaries_start. */
+/* The default; the caller may set another limit after held_binaries_start. */
 enum { HELD_MAX = BOUND(20000000, 60) };
 
-/* Fragments of the process; of a message there may be fewer. */
+/* Fragments of the process; message_fragments.h limits those of a message. */
 enum { HELD_BLOCKS_MAX = BOUND(1 << 24, 24) };
 
-/* Kinds of resources that a process may hold before the others are `unknown'. */
+/* Resource types of a process; the rest count as unknown. */
 enum { HELD_TYPES = BOUND(16, 2) };
 
 enum { HELD_PENDING = BOUND(16, 4) };
@@ -32,36 +32,36 @@ enum { HELD_PENDING = BOUND(16, 4) };
 struct held_binaries {
     enum held_binaries_what what;
     int stage;
-    bool queued; /* what is found now is in a message */
+    bool queued; /* the walk is in a message */
     uint64_t pid;
-    const struct account *account; /* of all holders, for SHARE */
+    const struct account *account; /* of all holders, for HELD_SHARE */
     uint64_t value;                /* bytes */
-    uint64_t print;                /* of what it has, for SHARE */
-    uint64_t message;              /* the next one */
-    uint64_t steps;                /* left, before a queue must be a cycle */
+    uint64_t print;                /* of its Binaries, for HELD_SHARE */
+    uint64_t message;              /* the next message */
+    uint64_t steps;                /* steps left; a longer queue is a cycle */
     size_t at;                     /* in the census */
-    unsigned n, taken; /* found, and looked at; those in between are on their way: a ring */
-    uint64_t pending[HELD_PENDING];
+    unsigned n, taken; /* references found, and read; those in between are prefetched */
+    uint64_t pending[HELD_PENDING]; /* a ring */
     struct offheap offheap;
-    /* `first' is how many of refs are in messages, `holders' how many are those of binaries; of resources
-     * `first' is their type, */
+    /* `first' is the number of refs in messages, or the index of a resource's type in `types'; `holders' is
+     * not 0 if a term sees it as a binary. */
     struct census binaries;
-    struct resource_types types; /* one of these */
+    struct resource_types types;
 };
 
-/* What a plan for such a walk must hold, besides queue_fields; ended by LAYOUT_FIELD_COUNT. */
+/* The fields that the walk needs in its plan, besides queue_fields; LAYOUT_FIELD_COUNT ends them. */
 #define held_binaries_fields offheap_fields
 
-/* true: there is nothing, and the answer is 0. */
+/* true: the process holds no Binary, and the answer is 0. */
 bool held_binaries_is_none(const struct reading *rd);
 
 void held_binaries_start(struct held_binaries *h, const struct reading *rd,
                          enum held_binaries_what what, const struct account *account);
 
-/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: it has not what the account says. */
+/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: the account counted other Binaries. */
 enum status held_binaries_walk(struct held_binaries *h, const struct reading *rd);
 
-/* Also after a walk that did not finish. */
+/* Also after an unfinished walk. */
 void held_binaries_end(struct held_binaries *h);
 
 #endif

@@ -1,4 +1,5 @@
-/* waste.c: what a collection of one process would free, and what its binaries hold in vain. */
+/* waste.c: the memory that a collection of one process would free, and the bytes of its binaries that no term
+ * sees. */
 #include "binary/waste.h"
 
 #include "util/alloc.h"
@@ -18,7 +19,7 @@ static const uint8_t order[][8] = {
     [WASTE_ACCOUNT] = {MARK, SORT, MERGE, COUNT, CLEAR, MATCH, SUM, DONE},
 };
 
-/* Binaries of messages that wait are on no chain of the process, but seen. */
+/* Terms in waiting messages see binaries that are on no off-heap list of the process. */
 static bool sees_messages(enum waste_what what, const struct reading *rd)
 {
     return what == WASTE_UNSEEN &&
@@ -60,9 +61,9 @@ void waste_end(struct waste *w)
     w->pinned = NULL;
 }
 
-/* ---- entries of the chains ------------------------------------------------------------------- */
+/* ---- entries of the off-heap lists ------------------------------------------------------------ */
 
-/* What the caller of the walk makes of GONE: one is enough. */
+/* Stops the walk at the first entry. */
 static enum status any_entry(void *ctx, const struct vm *vm, uintptr_t entry)
 {
     (void)ctx, (void)vm, (void)entry;
@@ -77,7 +78,7 @@ static enum status count_entry(void *ctx, const struct vm *vm, uintptr_t entry)
     return ST_OK;
 }
 
-/* At most half of the slots are used: there are twice as many as entries were counted. */
+/* At most half of the slots are used: there are two for each counted entry. */
 static struct tally *find(const struct waste *w, uint64_t binary)
 {
     const uint64_t golden = 0x9E3779B97F4A7C15;
@@ -95,7 +96,7 @@ static enum status tally_entry(void *ctx, const struct vm *vm, uintptr_t entry)
     bool live = marking_has_reached(&w->heap, entry);
     if (live && w->what != WASTE_ACCOUNT)
         return ST_OK;
-    /* more than were counted: it ran meanwhile */
+    /* more entries than were counted: the process ran meanwhile */
     if (w->used++ == w->entries || !blocks_find(&w->heap.blocks, entry, words) ||
         !peek_word(vm->reader, entry + LF(vm->lay, bin_ptr), &binary))
         return ST_TORN;
@@ -124,7 +125,7 @@ static enum status walk_chains(struct waste *w, const struct reading *rd)
 static enum status any(struct waste *w, const struct reading *rd)
 {
     enum status st = walk_chains(w, rd);
-    if (st == ST_OK && !sees_messages(w->what, rd)) /* none: that is all */
+    if (st == ST_OK && !sees_messages(w->what, rd)) /* no entry: skip the other stages */
         while (order[w->what][w->stage + 1] != DONE)
             w->stage++;
     return st == ST_GONE ? ST_OK : st;
@@ -173,14 +174,14 @@ static enum status sum(struct waste *w, const struct vm *vm, struct budget *b)
     return ST_OK;
 }
 
-/* ---- Binaries of which slices are seen ----------------------------------------------------------- */
+/* ---- Binaries that slices see -------------------------------------------------------------------- */
 
 static bool is_another(const struct slices *s, size_t i)
 {
     return i == 0 || s->list[i].binary != s->list[i - 1].binary;
 }
 
-/* How many there are: so the list need not grow. */
+/* Counts the Binaries first, so that the list need not grow. */
 static enum status groups(struct waste *w, struct budget *b)
 {
     const struct slices *s = w->heap.slices;
@@ -211,8 +212,8 @@ static bool enter_binary(struct waste *w, const struct vm *vm, uint64_t binary)
            peek_word(vm->reader, binary + LF(vm->lay, bin_refc), &w->now.refc);
 }
 
-/* A native library may show memory of its own, for which the Binary only stands as long as anybody
- * looks at it (enif_make_resource_binary): that counts as seen whole, not as held in vain. */
+/* The bytes may be a native library's memory outside the Binary, which only keeps that memory alive
+ * (enif_make_resource_binary). Such a Binary counts as wholly visible. */
 static bool is_elsewhere(const struct slice *at, uint64_t size)
 {
     return at->from > at->to || at->to > size;
@@ -290,7 +291,7 @@ static enum status walk_stage(struct waste *w, const struct reading *rd)
     }
 }
 
-/* More reached than there is: objects that overlap, which those of a process never do. */
+/* TORN: more words reached than the heap has means overlapping objects, which no process has. */
 static enum status leave_stage(struct waste *w)
 {
     uint64_t reached = marking_reached(&w->heap);
