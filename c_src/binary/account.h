@@ -22,7 +22,7 @@ enum share {
     SHARE_COUNT
 };
 
-/* Sums over all Binaries of a census; a sample's sums are to be multiplied by 2^level. */
+/* Sums over all Binaries of a census. If it is a sample, the caller multiplies bytes and overhead by 2^level. */
 struct sums_of_all {
     uint64_t count;
     uint64_t bytes[SHARE_COUNT];
@@ -109,7 +109,7 @@ enum status account_share(const struct account *a, uint64_t pid, const struct kn
 uint64_t account_print(const struct known *has);
 bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print);
 
-/* Records a process whose print changed as a holding without a Binary. OK, NOMEM. */
+/* Records a process with a changed print as a holding without a Binary. OK, NOMEM. */
 enum status account_note_changed(struct account *a, uint64_t pid);
 
 /* Keeps the holdings of this process, so that its shares need no second walk. OK, NOMEM, TOO_LARGE. */

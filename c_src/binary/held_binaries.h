@@ -40,7 +40,7 @@ struct held_binaries {
     uint64_t message;              /* the next message */
     uint64_t steps;                /* steps left; a longer queue is a cycle */
     size_t at;                     /* in the census */
-    unsigned n, taken; /* references found, and read; those in between are prefetched */
+    unsigned n, taken;             /* references found, and read; those in between are prefetched */
     uint64_t pending[HELD_PENDING]; /* a ring */
     struct offheap offheap;
     /* `first' is the number of refs in messages, or the index of a resource's type in `types'; `holders' is

@@ -1,6 +1,6 @@
 /* preview.h: the beginning of a term as a list of tokens.
  * Knows: how to read a few levels and a few elements of a term of any size, even a broken one.
- * Does not know: how a token is printed, or whether the process ran meanwhile.
+ * Does not know: how a token is printed, or whether the process changed meanwhile.
  *
  * A literal lies in no block. While the process does not change, neither do the literals that it refers to.
  * All reads are guarded, and there are few. */

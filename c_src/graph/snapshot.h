@@ -40,9 +40,9 @@ struct snapshot {
     int stage;
     uint64_t max_nodes;
     bool entered, folds; /* folds: there are too many nodes, and some are folded */
-    uint32_t *number;    /* by node: its number in the file, not counting the node for folded ones */
-    uint32_t *queue;     /* places of nodes, in that order */
-    uint32_t n;          /* nodes in the queue */
+    uint32_t *number; /* by node: its number in the file, not counting the node for folded ones */
+    uint32_t *queue;  /* places of nodes, in that order */
+    uint32_t n;       /* nodes in the queue */
     uint32_t at, done;
     struct inside inside;
     struct roots roots;

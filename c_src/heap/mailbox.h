@@ -1,6 +1,6 @@
 /* mailbox.h: the messages that wait in the queues of a process: number, shapes and sizes.
  * Knows: where messages are, and the shape of a term from its first words.
- * Does not know: how a term is measured, output formats, or whether the process ran meanwhile.
+ * Does not know: how a term is measured, output formats, or whether the process changed meanwhile.
  *
  * A flooded process receives messages all the time, and these change the process: the top of its heap,
  * the end of its queue, counters. The stamp includes none of that here; otherwise such a process could

@@ -10,7 +10,9 @@
 
 enum stages { COLLECT, INNER, OUTER, SORT, PREPARE, CLEAR, MARK, DONE };
 
-enum { STACK_SHARE = 200 }; /* words of heap for each entry: the stack takes about one percent of it */
+enum {
+    STACK_SHARE = 200
+}; /* words of heap for each entry: the stack takes about one percent of it */
 
 void marking_fields(enum layout_field *fields)
 {

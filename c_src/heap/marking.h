@@ -1,6 +1,6 @@
 /* marking.h: marks what the roots of a process reach, as a collection would.
  * Knows: how to get from a root to everything below it, in little memory, in slices.
- * Does not know: output formats, or whether the process ran meanwhile.
+ * Does not know: output formats, or whether the process changed meanwhile.
  *
  * Marking keeps a stack of spans whose words it still has to visit. The stack is small: if it is full, the
  * objects that a span still refers to get a grey mark instead of an entry, and are found again when the

@@ -1,6 +1,6 @@
 /* root_size.h: the size of a message that contained the terms of some roots of a process.
  * Knows: the roots, and how to find one term that a waiting process of sonde keeps on its stack.
- * Does not know: how a term is measured, or whether the process ran meanwhile.
+ * Does not know: how a term is measured, or whether the process changed meanwhile.
  *
  * In the dictionary the pairs count, as tuples, but not the lists that link the pairs of one bucket. In a
  * message its term counts. A message from another node that is not decoded has no term yet. */
@@ -21,8 +21,7 @@ enum root_size_want {
     ROOT_SIZE_BYTES = 32,
     ROOT_SIZE_BINARIES = 64,
     ROOT_SIZE_SHARED = 128, /* the term of the slot: its words, each part counted once */
-    ROOT_SIZE_REFS =
-        256 /* the term of the slot: only the references of its literals to Binaries */
+    ROOT_SIZE_REFS = 256 /* the term of the slot: only the references of its literals to Binaries */
 };
 
 /* Limit for ROOT_SIZE_REFS. */

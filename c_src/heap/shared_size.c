@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-enum { STACK_SHARE = 200 }; /* words of heap for each entry: the stack takes about one percent of it */
+enum {
+    STACK_SHARE = 200
+}; /* words of heap for each entry: the stack takes about one percent of it */
 
 enum { LATER_MAX = BOUND(1 << 24, 64) };
 

@@ -1,4 +1,4 @@
-/* nif.c: the library as Erlang sees it: load, upgrade, unload, the table of functions. */
+/* nif.c: load, upgrade and unload; the table of functions; the state of the library. */
 #include "nif/nif.h"
 
 #include "util/alloc.h"
@@ -12,7 +12,7 @@ struct atoms atoms;
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-/* AddressSanitizer knows where an allocation ends only if it was malloc's. */
+/* AddressSanitizer knows the bounds of an allocation only if it is malloc's. */
 #if defined(__SANITIZE_ADDRESS__)
 #define ALLOC   malloc
 #define REALLOC realloc
@@ -131,8 +131,8 @@ NIF(nif_build_id)
                             enif_make_string(env, SONDE_BUILD_ID, ERL_NIF_LATIN1));
 }
 
-/* The outcome of the proof, kept here: a persistent_term that changes makes every process of the
- * node pay, and the first caller of any process needs it. */
+/* The status of the proof is kept here and not in a persistent_term: changing one costs every process of the
+ * node. */
 static ERL_NIF_TERM keep_status(ErlNifEnv *env, ERL_NIF_TERM status, bool adopt)
 {
     struct sonde *s = sonde_of(env);
@@ -156,7 +156,7 @@ static ERL_NIF_TERM keep_status(ErlNifEnv *env, ERL_NIF_TERM status, bool adopt)
     return late ? ATOM(proved) : ATOM(ok);
 }
 
-/* Of a proof that did not come off: what is proved stays. */
+/* The status of a failed proof; an earlier successful proof stays. */
 NIF(nif_do_put_status)
 {
     (void)argc;
@@ -164,7 +164,7 @@ NIF(nif_do_put_status)
     return keep_status(env, argv[0], false);
 }
 
-/* One that came off, and in the same moment its outcome: there is never one without the other. */
+/* Adopts a successful proof together with its status, so that neither is ever visible without the other. */
 NIF(nif_do_adopt)
 {
     (void)argc;
@@ -192,7 +192,7 @@ static ERL_NIF_TERM reader_atom(enum peek_reader r)
     return r == PEEK_GUARDED ? ATOM(guarded) : r == PEEK_SYSCALL ? ATOM(syscall) : ATOM(none);
 }
 
-/* What works in this thread now. */
+/* The reader that works in this thread now. */
 NIF(nif_reader)
 {
     (void)argc, (void)argv;
@@ -202,8 +202,8 @@ NIF(nif_reader)
 NIF(nif_do_want_reader)
 {
     (void)argc;
-    /* (guarded | syscall | filtered): which one, or that it may be a system call although the kernel
-     * filters them */
+    /* (guarded | syscall | filtered): the reader to use; filtered: system calls may be used although the
+     * kernel filters them */
     if (argv[0] == ATOM(filtered)) {
         filter_allows();
         return ATOM(ok);
@@ -214,7 +214,7 @@ NIF(nif_do_want_reader)
     return ATOM(ok);
 }
 
-/* ready: proved and on; off: switched off by hand; none: not proved (yet). */
+/* on: proved; off: switched off by hand; none: not proved (yet). */
 NIF(nif_state)
 {
     (void)argc, (void)argv;
@@ -237,7 +237,7 @@ NIF(nif_do_switch)
 NIF(nif_do_content)
 {
     (void)argc;
-    /* (true | false): false forbids content, and nothing brings it back. Whether it is allowed */
+    /* (true | false): false forbids content for good. Returns whether content is allowed */
     struct sonde *s = sonde_of(env);
     if (argv[0] != ATOM(true) && argv[0] != ATOM(false))
         return nif_raise(env, ATOM(badarg));
@@ -246,7 +246,7 @@ NIF(nif_do_content)
     return atomic_load(&s->no_content) ? ATOM(false) : ATOM(true);
 }
 
-/* This call is one that is under way, so the handler goes at its end at the earliest. */
+/* This call itself is between peek_enter and peek_exit, so the handler is removed at its end at the earliest. */
 NIF(nif_do_leave)
 {
     (void)env, (void)argc, (void)argv;
@@ -254,7 +254,7 @@ NIF(nif_do_leave)
     return ATOM(ok);
 }
 
-/* Resources are good as long as this is the same. */
+/* Resources are valid as long as this does not change. */
 NIF(nif_instance)
 {
     (void)argc, (void)argv;
@@ -320,8 +320,8 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     return 0;
 }
 
-/* The same build shares its state, and what is proved stays proved. Another build's state is not
- * ours to read: it starts anew, and the old one goes with the old code. */
+/* The same build shares its state, so its proof stays valid. The state of another build has an unknown
+ * layout: make a new one, and the old one is freed with the old code. */
 static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM info)
 {
     struct sonde *old = *old_priv;

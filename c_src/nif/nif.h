@@ -1,4 +1,4 @@
-/* nif.h: what the NIF's own files share: atoms, the library's state, argument helpers.
+/* nif.h: shared by all files of nif/: atoms, the library's state, argument helpers.
  * Knows: erl_nif.h. Does not know: VM internals. */
 #ifndef SONDE_NIF_H
 #define SONDE_NIF_H
@@ -29,19 +29,19 @@ struct atoms {
 #undef X
 };
 
-/* Set once by load; an atom never changes its word. */
+/* Set by load and upgrade; an atom never changes its word. */
 extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
-/* What sonde_nif.erl must speak too. */
+/* Must equal the ABI in sonde_nif.erl. */
 #define SONDE_ABI "sonde-6"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
 #endif
 
-/* Who may use the tools of the proof: the prover, on itself and on the processes that it names as its
- * probes, until something is proved. Guarded by the lock. */
+/* Which process may use the tools of the proof: the prover, on itself and on the processes that it names as
+ * its probes, until a layout is proved. Guarded by the lock. */
 enum { SEAL_PROBES = 256 };
 struct seal {
     ErlNifPid prover;
@@ -50,26 +50,26 @@ struct seal {
     ERL_NIF_TERM probes[SEAL_PROBES];
     uint64_t own; /* the prover's Process, found by calibrate */
 #ifdef SONDE_TEST
-    bool open; /* to everybody */
+    bool open; /* to every process */
 #endif
 };
 
 struct sonde {
-    char build[32];      /* first: another build's state is recognised by it */
-    ErlNifTime instance; /* when it was made: who holds objects of another one is told so */
+    char build[32];      /* must be first: it identifies another build's state */
+    ErlNifTime instance; /* its creation time: tells apart resources of another instance */
     atomic_uint users;
     ErlNifResourceType *scan_type, *look_type, *account_type, *probe_type;
-    ErlNifMutex *lock;     /* ours alone: guards status */
+    ErlNifMutex *lock;     /* guards status and seal */
     ErlNifEnv *status_env; /* NULL before the proof */
     ERL_NIF_TERM status;
-    atomic_int reader;      /* enum peek_reader that is wanted */
+    atomic_int reader;      /* the wanted enum peek_reader */
     atomic_bool off;        /* switched off by hand */
-    atomic_bool no_content; /* no call gives content any more; it never becomes false again */
+    atomic_bool no_content; /* no call returns content; it never becomes false again */
     atomic_bool proved;
-    struct vm vm;         /* written before proved is set, then never, as */
-    struct layout proven; /* what vm.lay points at */
+    struct vm vm;         /* written before proved is set, and never after; as is */
+    struct layout proven; /* vm.lay points here */
     struct vm candidate;  /* the prover's */
-    struct layout tried;  /* what candidate.lay points at */
+    struct layout tried;  /* candidate.lay points here */
     struct seal seal;
     atomic_uint_fast64_t native, busy, torn, asked;
 #ifdef SONDE_TEST
@@ -77,7 +77,7 @@ struct sonde {
 #endif
 };
 
-/* Is the next allocation to fail, whatever makes it? Never in what is shipped. */
+/* Whether a test wants this allocation to fail; never in the shipped library. */
 #ifdef SONDE_TEST
 bool nif_out_of_memory(void);
 void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info);
@@ -92,8 +92,8 @@ static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 }
 #endif
 
-/* A resource type of this build: what another build holds is not ours to release. false: none, and an
- * older instance of the module goes on with the one that it has. */
+/* Opens a resource type of this build only: it must not release another build's resources. false: it failed,
+ * and an older instance of the module keeps its type. */
 bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
                    ErlNifResourceType **type);
 
@@ -101,38 +101,38 @@ bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release
 struct sonde *sonde_of(ErlNifEnv *env);
 
 bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr);
-/* The process's struct; 0: there is none such. false: no local pid; or, while nothing is proved, of
- * none of the prover's processes. */
+/* The address of the Process; 0: no such process. false: it is not a local pid, or nothing is proved and it
+ * is not one of the prover's processes. */
 bool nif_find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out);
 
-/* What is proved; before, for the prover and its probes alone, the candidate. The reader may be none.
- * false: there is none for this caller. */
+/* The proved vm; before the proof the candidate, for the prover and its probes only. The reader may be
+ * PEEK_NONE. false: this caller gets none. */
 bool nif_best_vm(ErlNifEnv *env, struct vm *vm);
 
-/* The candidate becomes what is proved. Under the lock. */
+/* Makes the candidate the proved vm. Call it under the lock. */
 void nif_adopt_candidate(struct sonde *s);
 
-/* Is nothing proved, and the caller the prover; or it or one of its probes? */
+/* Whether nothing is proved and the caller is the prover; or the prover or one of its probes. */
 bool nif_is_prover(ErlNifEnv *env);
 bool nif_is_proving(ErlNifEnv *env);
-/* Is that the prover, or one of its probes? */
+/* Whether pid is the prover or one of its probes. */
 bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
 
-/* What a status is called in Erlang; a walk that was stopped is `more'. */
+/* A status as an atom; TIMESLICE is `more'. */
 ERL_NIF_TERM nif_status_atom(enum status st);
 
 bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field);
 
-/* On a normal scheduler the environment points at the caller's Process. false: not here. */
+/* The caller's pid and Process. false: not on a normal scheduler. */
 bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc);
 
-/* In place of an exception, of which no NIF may raise one: sonde_nif does, and says why. */
+/* Returns {raise, Why}, because no NIF may raise an exception: sonde_nif raises it. */
 ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why);
 
 #define NIF(Name) ERL_NIF_TERM Name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 
-/* The functions of the library: name, arity, scheduler. A slice is longer than a normal scheduler should
- * wait. */
+/* The functions of the library: name, arity, scheduler. A function that takes a slice is dirty, because a slice
+ * is too long for a normal scheduler. */
 #define DIRTY ERL_NIF_DIRTY_JOB_IO_BOUND
 /* clang-format off */
 #define NIF_LIST(X)                                                                          \
@@ -156,9 +156,9 @@ ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why);
     X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
     X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
     X(do_look_content, 1, 0) X(do_content, 1, 0)
-/* Those that a NIF schedules in its own place. */
+/* Functions that another NIF schedules. */
 #define SCHEDULED_LIST(X) X(trapped, 0, 0)
-/* And those that only the tests' library has. */
+/* Functions that only the tests' library has. */
 #define TEST_LIST(X)                                                                         \
     X(do_weaken, 1) X(do_set_offset, 2) X(do_fail_alloc, 1) X(do_hold_reader, 2)             \
     X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)          \
@@ -170,16 +170,16 @@ NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
 
-/* What the VM calls in place of a NIF: something that counts it as under way, so that the handler does
- * not go in the middle of it. */
+/* The VM calls this wrapper of a NIF, which counts the call, so that the handler is not removed during the
+ * call. */
 #define X(Name, Arity, Where) NIF(nif_counted_##Name);
 NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
 #define CALLED(Name) nif_counted_##Name
 
-/* And what that calls, or the VM in place of a destructor. In the tests' library: something that measures
- * how long that one holds its scheduler. */
+/* That wrapper calls this one, and the VM its counterpart for a destructor. In the tests' library it measures
+ * how long the function holds its scheduler. */
 #ifdef SONDE_TEST
 #define X(Name, Arity, Where) NIF(nif_measured_##Name);
 NIF_LIST(X)

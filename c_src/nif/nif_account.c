@@ -1,4 +1,4 @@
-/* nif_account.c: the NIFs around an account of who holds which Binaries. */
+/* nif_account.c: the NIFs of an account of the holders of all Binaries. */
 #include "nif/nif_account.h"
 #include "nif/nif_heap.h"
 
@@ -44,7 +44,7 @@ static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 NIF(nif_do_account_new)
 {
     (void)argc;
-    /* (MaxEntries, Tagged, Parts): whether parts are looked up in it, once it is filled */
+    /* (MaxEntries, Tagged, Parts): Parts: whether a second pass will look up shares in it */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 max;
     if (!atomic_load_explicit(&s->proved, memory_order_acquire) ||
@@ -102,7 +102,7 @@ NIF(nif_do_account_add)
 {
     (void)argc;
     /* (Account, table | literal, [{Id, Size, Refc, References}]): at most CHUNK_MAX, each Id once for each
-     * table. Dirty: a part of a large census that grows takes a millisecond. */
+     * table. Dirty: growing one part of a large census takes a millisecond. */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -115,8 +115,8 @@ NIF(nif_do_account_add)
 NIF(nif_do_account_want)
 {
     (void)argc;
-    /* (Account, [Id]): an account of these alone, and of who holds them; or (Account, [Pid]): of all, and
-     * what these hold; before anything else */
+    /* (Account, [Id]): an account of only these Binaries and their holders; or (Account, [Pid]): of all
+     * Binaries, with the holdings of these processes. Before any other call */
     struct held_account *h = take(env, argv[0]);
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[1];
@@ -141,7 +141,7 @@ NIF(nif_do_account_want)
 
 /* ---- out ------------------------------------------------------------------------------------ */
 
-/* Each Binary was in the sample with a chance of 1 / 2^level. */
+/* The probability of each Binary to be in the sample was 1 / 2^level. */
 static double variance(const struct account *a)
 {
     double one_of = (double)(1ULL << a->all.level);
@@ -162,7 +162,7 @@ static ERL_NIF_TERM sums(ErlNifEnv *env, const struct account *a)
                             enif_make_uint64(env, census_bytes(&a->all)));
 }
 
-/* Calls it again and again, for as long as a slice may take. */
+/* Repeats a step for the duration of one slice. */
 static enum status slice(struct account *a, enum status (*step)(struct account *, struct budget *))
 {
     uint64_t end = clock_ns() + SLICE_NS;
@@ -177,7 +177,7 @@ static enum status slice(struct account *a, enum status (*step)(struct account *
 NIF(nif_do_account_sum)
 {
     (void)argc;
-    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Once. */
+    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once for an account */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -239,7 +239,7 @@ static ERL_NIF_TERM holding_item(ErlNifEnv *env, const struct account *a, size_t
                             is_known ? enif_make_uint64(env, share) : ATOM(undefined));
 }
 
-/* From one on, counted from 0, at most CHUNK_MAX of them. */
+/* At most CHUNK_MAX items; `from' is the index of the first, from 0. */
 static ERL_NIF_TERM items(ErlNifEnv *env, const struct account *a, size_t n, ERL_NIF_TERM from,
                           ERL_NIF_TERM (*item)(ErlNifEnv *, const struct account *, size_t))
 {
@@ -267,7 +267,7 @@ NIF(nif_do_account_ranked)
 NIF(nif_do_account_holdings)
 {
     (void)argc;
-    /* (Account, From): [{Id, Pid, References, Queued, Share}], of those that are wanted */
+    /* (Account, From): [{Id, Pid, References, Queued, Share}], of the wanted Ids or Pids */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -277,7 +277,7 @@ NIF(nif_do_account_holdings)
 NIF(nif_do_account_known)
 {
     (void)argc;
-    /* (Account, Id): {Id, Size, Refc, References} | undefined, where nobody has it */
+    /* (Account, Id): {Id, Size, Refc, References} | undefined, if it has no holder */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 id;
     if (!h)
@@ -300,7 +300,7 @@ static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint
 NIF(nif_do_account_resources)
 {
     (void)argc;
-    /* (Account, AtomCount), after its sums: [{{Module, Name} | undefined, Count, Bytes, Holders}] */
+    /* (Account, AtomCount), after account_sum: [{{Module, Name} | undefined, Count, Bytes, Holders}] */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 atoms_n;
     if (!h)
@@ -319,8 +319,8 @@ NIF(nif_do_account_resources)
 NIF(nif_do_account_end)
 {
     (void)argc;
-    /* (Account): more | ok. Its memory goes now, not with the next collection of its holder; it is empty
-     * afterwards. Dirty: there may be much to free. */
+    /* (Account): more | ok. Frees its memory now, not at the next collection of its holder; afterwards the
+     * account is empty. Dirty: there may be much to free. */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));

@@ -1,4 +1,4 @@
-/* nif_account.h: an account of who holds which Binaries, as Erlang holds it.
+/* nif_account.h: an account of the holders of all Binaries, as a NIF resource.
  * Knows: erl_nif.h. Does not know: VM internals. */
 #ifndef SONDE_NIF_ACCOUNT_H
 #define SONDE_NIF_ACCOUNT_H
@@ -6,14 +6,14 @@
 #include "binary/account.h"
 #include "nif/nif.h"
 
-/* It can be shared, but only one call at a time may use it: who has set in_use. */
+/* Processes can share it, but only one call at a time may use it: the one that set in_use. */
 struct held_account {
     struct account account;
-    struct layout lay; /* it outlives an upgrade that proves anew */
+    struct layout lay; /* a copy, because it outlives an upgrade with a new proof */
     atomic_flag in_use;
 };
 
-/* NULL: it is none. */
+/* NULL: the term is not an account. */
 struct held_account *nif_get_account(ErlNifEnv *env, ERL_NIF_TERM term);
 
 #endif

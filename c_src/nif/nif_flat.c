@@ -1,12 +1,12 @@
-/* nif_flat.c: the NIFs around flat sizes.
- * Knows: how answers go out, and what of the caller can be looked at while it calls.
+/* nif_flat.c: the NIFs of flat sizes.
+ * Knows: the answers as terms, and which memory of the caller can be read during its own call.
  * Does not know: how a term is measured. */
 #include "heap/root_size.h"
 #include "nif/nif_heap.h"
 #include "vm/term.h"
 
-/* A term that is measured in so many steps, about 50 us, is small; fewer where each word costs a call of
- * the system: then they take half a millisecond. */
+/* A small term takes at most QUICK_STEPS, about 50 us, or QUICK_STEPS_DEAR if each word costs a system call:
+ * half a millisecond. */
 enum { QUICK_STEPS = 4096, QUICK_STEPS_DEAR = 256, QUICK_FRAGMENTS = 64 };
 
 enum { LITERAL_BYTES_MAX_LOG2 = 40 };
@@ -14,7 +14,7 @@ enum { LITERAL_BYTES_MAX_LOG2 = 40 };
 NIF(nif_do_calibrate_literals)
 {
     (void)argc;
-    /* (Literal, Bytes): after calibrate. All literals lie in one area of that size. */
+    /* (Literal, Bytes): after calibrate. All literals lie in one area of Bytes bytes. */
     struct vm *vm = &sonde_of(env)->candidate;
     ErlNifUInt64 bytes;
     if (!nif_is_prover(env) || !vm->lay || !enif_is_tuple(env, argv[0]) ||
@@ -76,7 +76,7 @@ static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
 NIF(nif_do_look_refs)
 {
     (void)argc;
-    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At is 0 first */
+    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At starts at 0 */
     ErlNifUInt64 at;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -87,10 +87,10 @@ NIF(nif_do_look_refs)
     return term;
 }
 
-/* ---- a term of the caller's ------------------------------------------------------------------ */
+/* ---- a term of the caller -------------------------------------------------------------------- */
 
-/* While a process is in a NIF nobody else writes to its heap, so no stamp is needed. Where its top is,
- * the process struct does not say meanwhile. */
+/* No stamp is needed: while a process is in a NIF, nothing else writes to its heap. Its Process does not have
+ * the current top of the heap meanwhile, so the block ends at hend. */
 static bool own_blocks(const struct vm *vm, uintptr_t proc, struct blocks *blocks)
 {
     static const enum layout_field fields[] = {LF_heap,     LF_hend, LF_old_heap,
@@ -124,7 +124,7 @@ static bool quick(const struct vm *vm, const struct blocks *blocks, uint64_t ter
 NIF(nif_flat_quick)
 {
     (void)argc;
-    /* (Term): {Words, Bytes}, or more: it is not small, or lies where it cannot be looked at now */
+    /* (Term): {Words, Bytes}, or more: it is not small, or its memory cannot be read now */
     struct vm vm;
     struct blocks blocks;
     struct sums sums;

@@ -1,4 +1,4 @@
-/* nif_heap.c: the NIFs around a look into one process's heap. */
+/* nif_heap.c: the NIFs of a look at one process's heap. */
 #include "nif/nif_heap.h"
 
 #include "util/clock.h"
@@ -53,7 +53,7 @@ static const struct walker mark_walker = {
 
 /* ---- new and step --------------------------------------------------------------------------- */
 
-/* What a list of atoms says that the walker is to do; what a bit means is the walker's business. */
+/* The bit for an atom of look_new's third argument; each walker defines its bits. */
 static bool want_of(ERL_NIF_TERM atom, unsigned *want)
 {
     const struct {
@@ -95,7 +95,7 @@ static bool get_want(ErlNifEnv *env, ERL_NIF_TERM list, unsigned *want)
     return enif_is_empty_list(env, list);
 }
 
-/* What look_new's first argument may be. */
+/* The walker for look_new's first argument. */
 static const struct walker *walker_of(ERL_NIF_TERM kind)
 {
     const struct {
@@ -181,7 +181,7 @@ enum status nif_may_tell(const struct sonde *s, struct look *l)
 NIF(nif_do_look_content)
 {
     (void)argc;
-    /* (Look): true, or why none of its answers has content: forbidden, sensitive */
+    /* (Look): true, or the reason why its answers have no content: forbidden, sensitive */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -209,7 +209,7 @@ static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
 NIF(nif_do_look_step)
 {
     (void)argc;
-    /* (Look): dirty, because a slice is longer than a normal scheduler should wait */
+    /* (Look): dirty, because a slice is too long for a normal scheduler */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -221,7 +221,7 @@ NIF(nif_do_look_step)
 NIF(nif_do_look_progress)
 {
     (void)argc;
-    /* (Look): {WordsLookedAt, OfSoMany} */
+    /* (Look): {WordsDone, WordsTotal} */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -236,8 +236,8 @@ NIF(nif_do_look_progress)
 NIF(nif_do_look_end)
 {
     (void)argc;
-    /* (Look): its memory goes now, not with the next collection of its holder; it has no answer
-     * afterwards. Dirty: there may be much to free. */
+    /* (Look): frees its memory now, not at the next collection of its holder; afterwards it has no answer.
+     * Dirty: there may be much to free. */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -285,7 +285,7 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
     return map;
 }
 
-/* w: NULL after a mark, which knows only what is visible. */
+/* w: NULL after a mark, which only knows the visible bytes. */
 static ERL_NIF_TERM binaries_map(ErlNifEnv *env, const struct waste *w, const struct marking *h)
 {
     ERL_NIF_TERM keys[] = {ATOM(visible), ATOM(live), ATOM(garbage), ATOM(pinned)};

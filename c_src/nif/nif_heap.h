@@ -1,4 +1,4 @@
-/* nif_heap.h: what the NIFs share that look into heaps.
+/* nif_heap.h: shared by the NIFs that look at heaps.
  * Knows: erl_nif.h. Does not know: VM internals. */
 #ifndef SONDE_NIF_HEAP_H
 #define SONDE_NIF_HEAP_H
@@ -8,27 +8,27 @@
 #include "nif/nif.h"
 #include "graph/preview.h"
 
-/* A look as Erlang holds it. It can be shared, but only one call at a time may use it. */
+/* A look as a NIF resource. Processes can share it, but only one call at a time may use it. */
 struct held_look {
     struct look look;
     atomic_flag in_use;
 };
 
-/* NULL: it is none, or in use. Afterwards nif_give_look. */
+/* NULL: the term is not a look, or it is in use. Call nif_give_look afterwards. */
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
 void nif_give_look(struct held_look *h);
 
-/* Whether an answer that can show content or names may go out now. OK, GONE; TORN: it was copied while it
- * was allowed, and no longer is: look again. */
+/* Whether an answer with content or names may go out now. OK, GONE; TORN: it was allowed when it was copied, but
+ * is no longer: start a new look. */
 enum status nif_may_tell(const struct sonde *s, struct look *l);
 
-/* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; atoms are those below l->args.n. */
+/* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; only atoms below l->args.n exist. */
 ERL_NIF_TERM nif_fun_kind(ErlNifEnv *env, const struct look *l, const struct fun_bar *b);
 
-/* A word as an atom, if it is one that exists; else undefined. */
+/* The word as a term if it is one of the first atoms_n atoms; else undefined. */
 ERL_NIF_TERM nif_atom(uint64_t word, uint64_t atoms_n);
 
-/* So many tokens as a list. */
+/* n tokens, from `first' on, as a list. */
 ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct tokens *ts, size_t first, size_t n,
                         uint64_t atoms_n);
 

@@ -1,4 +1,4 @@
-/* nif_mailbox.c: how a mailbox goes out.
+/* nif_mailbox.c: the answers about a mailbox, as Erlang terms.
  * Knows: shapes as Erlang has them. Does not know: how they were found. */
 #include "heap/mailbox.h"
 #include "nif/nif_heap.h"
@@ -32,7 +32,7 @@ NIF(nif_do_look_mailbox)
     return term;
 }
 
-/* An atom that is younger than the question is not named. */
+/* Does not name an atom that was created after the look began. */
 static ERL_NIF_TERM shape_term(ErlNifEnv *env, const struct shape *s, uint64_t atoms_n)
 {
     bool named = term_is_atom(s->tag) && s->tag >> 6 < atoms_n;
@@ -61,7 +61,7 @@ static ERL_NIF_TERM row(ErlNifEnv *env, const struct look *l, const struct shape
                             known ? (ERL_NIF_TERM)s->from : ATOM(undefined));
 }
 
-/* The table, and then the other ones. */
+/* The shapes of the table, then SHAPE_OTHER. */
 static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mailbox *m,
                          unsigned from)
 {
@@ -80,7 +80,7 @@ NIF(nif_do_look_shapes)
 {
     (void)argc;
     /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn | gone;
-     * an atom by itself as {Atom} */
+     * {Atom} is the shape of an atom */
     unsigned from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)

@@ -1,6 +1,6 @@
-/* nif_proof.c: the NIFs that sonde_vm proves a layout with.
- * Knows: how to find the caller's own Process, and how Erlang writes a path of fields.
- * Does not know: what the answers should be. */
+/* nif_proof.c: the NIFs that sonde_vm uses to prove a layout.
+ * Knows: how to find the caller's own Process, and a path of fields as an Erlang term.
+ * Does not know: the expected answers. */
 #include "util/clock.h"
 #include "nif/nif.h"
 #include "util/alloc.h"
@@ -10,9 +10,8 @@
 
 enum { ENV_PROC = 8 }; /* ErlNifEnv.proc, in every release from 23 to 29 */
 
-/* More than the heap of a probe, also where +hms makes all heaps large. As many as a slice has can be
- * compared in half a millisecond, also by a call of the system for each; and as many as a swollen
- * process gets are made in less. */
+/* PROOF_WORDS: more than the heap of a probe, even if +hms makes all heaps large. PROOF_SLICE words can be
+ * compared in half a millisecond, even with a system call for each. PROOF_SWELL words are built in less. */
 enum { PROOF_WORDS = 1 << 23, PROOF_SLICE = 400, PROOF_SWELL = 1 << 13 };
 
 NIF(nif_tables)
@@ -39,7 +38,7 @@ NIF(nif_tables)
 }
 
 #ifdef SONDE_TEST
-/* n: below 256 a tag and the kind that it gets; then what is wrong about funs and binaries. */
+/* n: below 256 a tag and its wrong kind; above, the wrong field of funs and binaries. */
 static void mutate_things(struct layout *lay, unsigned n)
 {
     uint8_t *const wrong[] = {&lay->fun.raw, &lay->fun.word, &lay->fun.shift, &lay->fun.more};
@@ -66,8 +65,8 @@ static void choose_table(struct sonde *s, unsigned index)
     s->candidate.lay = &s->tried;
 }
 
-/* On a normal scheduler the environment points at the caller's Process, and that struct holds the
- * caller's pid. (On a dirty one it would be a shadow.) */
+/* On a normal scheduler the environment points at the caller's Process, and that struct has the caller's pid.
+ * (On a dirty one it would point at a shadow.) */
 bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc)
 {
     ErlNifPid self;
@@ -82,7 +81,7 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 NIF(nif_do_calibrate)
 {
     (void)argc;
-    /* (TableIndex): on a normal scheduler, where the caller's own Process can be found */
+    /* (TableIndex): not dirty, because only a normal scheduler leads to the caller's own Process */
     struct sonde *s = sonde_of(env);
     unsigned index;
     uint64_t pid;
@@ -104,8 +103,8 @@ NIF(nif_do_calibrate)
 NIF(nif_do_calibrate_table)
 {
     (void)argc;
-    /* (ProcessLimit): after calibrate. Dirty: by system calls it takes some milliseconds. The caller's
-     * Process stays where it is as long as the caller lives. */
+    /* (ProcessLimit): after calibrate. Dirty: with system calls it takes some milliseconds. The caller's Process
+     * does not move as long as the caller lives. */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 limit;
     ErlNifPid self;
@@ -118,7 +117,7 @@ NIF(nif_do_calibrate_table)
     if (!proctab_find(reader, s->candidate.lay, limit, enif_make_pid(env, &self),
                       (uintptr_t)s->seal.own, &s->candidate.tab))
         return enif_make_tuple2(env, ATOM(failed), ATOM(process_table));
-    /* only now is the size of a process known to be right */
+    /* finding the table has proved proc_size, so this check is possible only now */
     if (!layout_in_process(s->candidate.lay, LF_id)) {
         s->candidate.tab = (struct proctab){0, 0};
         return enif_make_tuple2(env, ATOM(failed), ATOM(id));
@@ -187,7 +186,7 @@ static bool get_op(ErlNifEnv *env, ERL_NIF_TERM term, enum proof_op *op)
     return false;
 }
 
-/* {term, Immediate}: the word of the term itself; 8 bytes: as they lie in memory; or a number. */
+/* {term, Immediate}: the term's own word; a binary of 8 bytes: a word as in memory; or a number. */
 static bool get_word(ErlNifEnv *env, ERL_NIF_TERM term, uint64_t *word)
 {
     const ERL_NIF_TERM *pair;
@@ -208,7 +207,7 @@ static bool get_word(ErlNifEnv *env, ERL_NIF_TERM term, uint64_t *word)
     return true;
 }
 
-/* {From, Words, Word}: a slice of what may be many words. */
+/* {From, Words, Word}: a slice of perhaps many words. */
 static bool get_has(ErlNifEnv *env, ERL_NIF_TERM term, struct proof *p)
 {
     const ERL_NIF_TERM *triple;
@@ -241,8 +240,8 @@ static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
     }
 }
 
-/* The candidate, with the reader that works in this thread: another thread's may be deadly here. false:
- * none has been calibrated. */
+/* The candidate, with a reader that works in this thread: another thread's reader may crash here. false: no
+ * candidate is calibrated. */
 static bool get_candidate(const struct sonde *s, struct vm *vm)
 {
     *vm = s->candidate;
@@ -308,9 +307,9 @@ static bool make_tuple_of(ErlNifEnv *env, unsigned n, ERL_NIF_TERM element)
 NIF(nif_do_probe_swollen)
 {
     (void)argc;
-    /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, which has just
-     * been given two tuples that its heap has no room for. A heap fragment of this kind is
-     * collected as soon as the call returns, so nobody else could look at one. */
+    /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, after it got two tuples that
+     * its heap has no room for. The VM collects such a heap fragment as soon as the call returns, so no later
+     * call could read it. */
     struct vm vm;
     struct proof p;
     const ERL_NIF_TERM *swell;
@@ -337,7 +336,7 @@ NIF(nif_trapped)
 
 NIF(nif_do_probe_trap)
 {
-    /* (): comes to its answer by way of another call, for which the VM keeps objects in the caller */
+    /* (): schedules another NIF for its answer; meanwhile the VM keeps that NIF's data in the caller */
     if (!nif_is_proving(env))
         return nif_raise(env, ATOM(badarg));
     return enif_schedule_nif(env, "probe_trap", 0, CALLED(trapped), argc, argv);
@@ -345,7 +344,7 @@ NIF(nif_do_probe_trap)
 
 /* ---- one attribute of one process ---------------------------------------------------------- */
 
-/* By the dearer reader a step is a call of the system or two. */
+/* With the syscall reader a step takes one or two system calls. */
 enum { READ_NS = 500000, READ_STEPS_DEAR = 64 };
 
 static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, uintptr_t proc,
@@ -374,7 +373,7 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
 NIF(nif_do_read)
 {
     (void)argc;
-    /* (Pid, Attr): what a scan would find; an atom says why not */
+    /* (Pid, Attr): the value that a scan would find, or the status as an atom */
     struct vm vm;
     uintptr_t proc;
     enum attr attr;

@@ -1,14 +1,13 @@
-/* nif_resource.c: what a resource of ours shows of how the VM keeps all of them.
- * Knows: where ours lie, since we made them. Does not know: who holds the others.
+/* nif_resource.c: proves the fields of resources with resources of sonde itself.
+ * Knows: the addresses of sonde's own resources. Does not know: the holders of others.
  *
- * A resource is a Binary that is no binary: the VM's header, then the function that frees it and the
- * allocator's type, then the resource type and its monitors, then what the library asked for. */
+ * A resource is a magic Binary: the VM's header, then the function that frees it and the allocator's type,
+ * then the resource type and its monitors, then the library's data. */
 #include "nif/nif.h"
 #include "vm/term.h"
 
 enum { SIZE_MAX_BYTES = 4096, RESOURCE_WORDS = 2 }; /* ErtsResource: type, monitors, data */
 
-/* Nothing to free. */
 static void release(ErlNifEnv *env, void *obj)
 {
     (void)env, (void)obj;
@@ -22,7 +21,7 @@ bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde)
 NIF(nif_do_probe_resource)
 {
     (void)argc;
-    /* (Bytes): a resource that holds nothing */
+    /* (Bytes): a resource without content */
     ErlNifUInt64 bytes;
     if (!nif_is_prover(env) || !enif_get_uint64(env, argv[0], &bytes) || bytes == 0 ||
         bytes > SIZE_MAX_BYTES)
@@ -39,7 +38,7 @@ struct shown {
     uint64_t binary, data, type, module, name, free, alloc;
 };
 
-/* What a reference leads to. What cannot be read is 0. */
+/* The fields that a reference leads to; 0 for those that cannot be read. */
 static struct shown look(const struct vm *vm, ERL_NIF_TERM ref)
 {
     struct shown s = {0};
@@ -56,7 +55,7 @@ static struct shown look(const struct vm *vm, ERL_NIF_TERM ref)
     return s;
 }
 
-/* The functions of the VM lie together. */
+/* The VM's functions lie close to each other. */
 static bool is_code(uint64_t address)
 {
     const uint64_t far = 1ULL << 31;
@@ -67,8 +66,8 @@ static bool is_code(uint64_t address)
 NIF(nif_do_calibrate_resources)
 {
     (void)argc;
-    /* (Probe, LargerProbe, OtherReference, AddressOfProbe, Module): after calibrate. Which fields show what
-     * is known of them: [{Field, true | false}]. The address is compared, never followed. */
+    /* (Probe, LargerProbe, OtherReference, AddressOfProbe, Module): after calibrate. Returns which fields have
+     * their known values: [{Field, true | false}]. The address is compared, never followed. */
     struct sonde *s = sonde_of(env);
     struct vm *vm = &s->candidate;
     ErlNifUInt64 address;

@@ -1,5 +1,5 @@
-/* nif_scan.c: the NIFs around a scan: the same questions to every process, in slices.
- * Knows: how a scan is held by the process that made it, and its terms in and out.
+/* nif_scan.c: the NIFs of a scan: the same attributes of every process, in slices.
+ * Knows: how Erlang holds a scan, and its arguments and answers as terms.
  * Does not know: how processes are read. */
 #include "util/clock.h"
 #include "nif/nif_account.h"
@@ -8,17 +8,17 @@
 
 #include <string.h>
 
-/* A slice of 5 ms, plus the batch that was begun, keeps far below the 10 ms that we promise. How often
- * we look whether the reader still works is how long another's handler may be there unnoticed. */
+/* A slice of 5 ms, plus the current batch, stays far below the promised 10 ms. LOOK_NS is the interval of
+ * checks that the reader still works: for that long another library's handler may go unnoticed. */
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000 };
 
 struct held {
     struct scan scan;
-    atomic_flag in_use;           /* a resource can be shared; a scan cannot */
-    struct held *first;           /* the scan whose sample this one reads */
-    struct held_account *account; /* or fills; NULL: none */
-    struct layout lay;            /* the scan outlives an upgrade that proves anew */
+    atomic_flag in_use;           /* processes can share a resource, but not a scan */
+    struct held *first;           /* this scan reads the sample of that one; NULL: none */
+    struct held_account *account; /* this scan reads or fills it; NULL: none */
+    struct layout lay; /* a copy, because the scan outlives an upgrade with a new proof */
 };
 
 static void release(ErlNifEnv *env, void *obj)
@@ -43,13 +43,13 @@ static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
     return enif_get_resource(env, term, sonde_of(env)->scan_type, &obj) ? obj : NULL;
 }
 
-/* What it needs besides itself. */
+/* The flag of the sample or account that the scan needs. */
 static atomic_flag *also_used(struct held *h)
 {
     return h->first ? &h->first->in_use : h->account ? &h->account->in_use : NULL;
 }
 
-/* NULL: not a scan, or another process is at it, or at the sample or account that it needs. */
+/* NULL: not a scan, or another call uses it, or the sample or account that it needs. */
 static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
     struct held *h = get_held(env, term);
@@ -104,11 +104,11 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
     return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
 }
 
-/* A diff reads the sample of a finished first look, any other mode none. */
+/* A diff reads the sample of a finished first scan; other modes read none. */
 static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, struct held **first)
 {
     *first = mode == SCAN_DIFF ? get_held(env, term) : NULL;
-    if (mode != SCAN_DIFF) /* each, account: the processes that are wanted, in place of all */
+    if (mode != SCAN_DIFF) /* each, account: the term may list the wanted processes */
         return term == ATOM(undefined) || mode == SCAN_EACH || mode == SCAN_ACCOUNT;
     if (!*first || atomic_flag_test_and_set(&(*first)->in_use))
         return false;
@@ -117,7 +117,7 @@ static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, st
     return ok;
 }
 
-/* {Account, First | Pids | undefined} where the questions, or the mode, need one; else as it is. */
+/* Takes {Account, First | Pids | undefined} apart if the attributes or the mode need an account. */
 static bool get_account(ErlNifEnv *env, ERL_NIF_TERM *term, enum scan_mode mode,
                         const struct questions *q, struct held_account **account)
 {
@@ -187,8 +187,8 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
 NIF(nif_do_scan_new)
 {
     (void)argc;
-    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); where an account is needed
-     * the fourth is {Account, First | Pids | undefined} */
+    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); if an account is needed, the
+     * fourth argument is {Account, First | Pids | undefined} */
     struct sonde *s = sonde_of(env);
     struct questions q;
     enum scan_mode mode;
@@ -213,7 +213,7 @@ NIF(nif_do_scan_new)
 
 /* ---- step ---------------------------------------------------------------------------------- */
 
-/* enif_make_pid wants an ErlNifPid, which is the pid's word; the scan has seen it in the table. */
+/* enif_make_pid needs an ErlNifPid, which is the pid's word; the scan read it from the process table. */
 static ERL_NIF_TERM make_pid(ErlNifEnv *env, uint64_t pid)
 {
     ErlNifPid p = {.pid = (ERL_NIF_TERM)pid};
@@ -292,12 +292,12 @@ static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
 NIF(nif_do_scan_step)
 {
     (void)argc;
-    /* (Scan): dirty, because a slice is longer than a normal scheduler should wait */
+    /* (Scan): dirty, because a slice is too long for a normal scheduler */
     struct held *h = take(env, argv[0]);
     return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : nif_raise(env, ATOM(badarg));
 }
 
-/* Value, or a list of one to each question. */
+/* Value, or a list with one value for each attribute. */
 static bool get_values(ErlNifEnv *env, const struct scan *scan, ERL_NIF_TERM term, int64_t *values)
 {
     ErlNifSInt64 value;
@@ -361,7 +361,7 @@ static bool get_range(ErlNifEnv *env, const ERL_NIF_TERM argv[], size_t n, size_
     return true;
 }
 
-/* argv: (Scan, From, Count), at most CHUNK_MAX entries of its sample */
+/* argv: (Scan, From, Count); at most CHUNK_MAX entries of its sample */
 static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[],
                           ERL_NIF_TERM (*item)(ErlNifEnv *, const struct entry *))
 {
@@ -387,7 +387,7 @@ static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top_n *top, size_t i)
 NIF(nif_do_scan_rows)
 {
     (void)argc;
-    /* (Scan, Question, From, Count): best first; questions are counted from 0 */
+    /* (Scan, Index, From, Count): largest first; Index: of the attribute, from 0 */
     struct held *h = take(env, argv[0]);
     unsigned k;
     size_t from;
@@ -426,7 +426,7 @@ static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct entry *e)
 NIF(nif_do_scan_values)
 {
     (void)argc;
-    /* (Scan, From, Count): what a first look remembers, {Pid, Value | undefined | skip} */
+    /* (Scan, From, Count): the sample of a first scan, {Pid, Value | undefined | skip} */
     return items(env, argv, value_item);
 }
 

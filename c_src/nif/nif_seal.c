@@ -1,8 +1,8 @@
-/* nif_seal.c: who may use the tools of the proof: they read what nothing has proved yet.
+/* nif_seal.c: restricts the tools of the proof, because they read with a layout that is not proved yet.
  * Knows: the prover and its probes. Does not know: what is proved, or how.
  *
- * There is one prover at a time. While it lives and until it has proved something, it and the probes
- * that it names may read each other, and nobody else may read anything. */
+ * There is one prover at a time. Until it ends or has proved a layout, it and the probes that it names may
+ * read each other, and no other process may read anything. */
 #include "nif/nif.h"
 
 static bool is_open(const struct sonde *s)
@@ -29,7 +29,7 @@ static unsigned place_of(const struct seal *seal, ERL_NIF_TERM pid)
     return i;
 }
 
-/* The prover, and where that is enough one of its probes. */
+/* Whether the caller is the prover or, with `probe', one of its probes. */
 static bool may(ErlNifEnv *env, bool probe)
 {
     struct sonde *s = sonde_of(env);
@@ -97,7 +97,7 @@ NIF(nif_do_prover_begin)
 NIF(nif_do_prover_end)
 {
     (void)argc, (void)argv;
-    /* (): by the prover; by anybody else nothing happens */
+    /* (): does nothing unless the caller is the prover */
     struct sonde *s = sonde_of(env);
     ErlNifPid self;
     if (!enif_self(env, &self))
@@ -115,7 +115,7 @@ NIF(nif_do_prover_end)
 NIF(nif_prover)
 {
     (void)argc, (void)argv;
-    /* (): who proves now, or undefined */
+    /* (): the current prover, or undefined */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
     bool has = s->seal.has_prover;
@@ -128,7 +128,7 @@ NIF(nif_prover)
 NIF(nif_do_allow_probe)
 {
     (void)argc;
-    /* (Pid): the prover may read it */
+    /* (Pid): makes it a probe, which the prover may read */
     struct sonde *s = sonde_of(env);
     ErlNifPid pid;
     if (!nif_is_prover(env) || !enif_get_local_pid(env, argv[0], &pid))
@@ -144,7 +144,7 @@ NIF(nif_do_allow_probe)
 NIF(nif_do_disallow_probe)
 {
     (void)argc;
-    /* (Pid): no longer; by the prover, also when it is done */
+    /* (Pid): it is no longer a probe; the prover may call it even after the proof */
     struct sonde *s = sonde_of(env);
     ErlNifPid self;
     if (!enif_self(env, &self))

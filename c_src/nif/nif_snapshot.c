@@ -1,5 +1,5 @@
-/* nif_snapshot.c: a heap snapshot as it comes, piece by piece, as Erlang terms.
- * Knows: that nothing of a piece is good unless the stamp still is.
+/* nif_snapshot.c: the pieces of a heap snapshot, as Erlang terms.
+ * Knows: a piece is valid only if the stamp still is.
  * Does not know: what is in the text, or how strings are spelled. */
 #include "nif/nif_heap.h"
 #include "graph/snapshot.h"
@@ -8,19 +8,19 @@
 
 enum { NAMES_AT_ONCE = 300 };
 
-/* Of a snapshot that waits for room, or is done. */
+/* Whether a snapshot has a piece: it waits for room, or it is done. */
 static bool has_text(const struct look *l)
 {
     return l->walker == &snapshot_walker && (l->st == ST_ASK || l->st == ST_OK);
 }
 
-/* The same, or it goes on since what it had was taken: there are names that go with that. */
+/* Whether a snapshot has names: its piece was taken, and it goes on or is done. */
 static bool has_names(const struct look *l)
 {
     return l->walker == &snapshot_walker && (l->st == ST_TIMESLICE || l->st == ST_OK);
 }
 
-/* What of the process was seen so far was all seen at once. */
+/* Whether everything read so far belongs to one state of the process, and may go out. */
 static enum status still(const struct sonde *s, struct look *l)
 {
     l->vm.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
@@ -95,7 +95,7 @@ static ERL_NIF_TERM names_from(ErlNifEnv *env, const struct look *l, uint64_t fr
 NIF(nif_do_look_names)
 {
     (void)argc;
-    /* (Look, From): of a snapshot whose text was taken: what names are made of, or torn, or gone */
+    /* (Look, From): after look_text: the data of the names, or torn, or gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -145,7 +145,7 @@ static ERL_NIF_TERM piece(ErlNifEnv *env, struct look *l)
 NIF(nif_do_look_text)
 {
     (void)argc;
-    /* (Look): of a snapshot: {Text, [{Name, Preview}], Nodes, Edges}; then it can go on */
+    /* (Look): of a snapshot: {Text, [{Name, Preview}], Nodes, Edges}; afterwards it can continue */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));

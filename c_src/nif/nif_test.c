@@ -1,5 +1,5 @@
-/* nif_test.c: what only the library has that the tests load: readers that are weak or held, wrong
- * offsets, allocations that fail, and how long each call holds its scheduler.
+/* nif_test.c: only in the tests' library: readers that are weak or held, wrong offsets, allocations that
+ * fail, and how long each call holds its scheduler.
  * Knows: the table of functions. Does not know: what they do. */
 #ifdef SONDE_TEST
 #include "nif/nif.h"
@@ -25,7 +25,7 @@ NIF(nif_do_weaken)
 NIF(nif_do_hold_reader)
 {
     (void)argc;
-    /* (Pid, opened | walked): the next one that reads this process stays there */
+    /* (Pid, opened | walked): holds the next reader of this process there */
     ErlNifPid pid;
     bool opened = enif_is_identical(argv[1], enif_make_atom(env, "opened"));
     if (!enif_get_local_pid(env, argv[0], &pid) ||
@@ -44,7 +44,7 @@ NIF(nif_is_reader_held)
 NIF(nif_release_reader)
 {
     (void)env, (void)argc, (void)argv;
-    /* (): whether one was held until now */
+    /* (): returns whether a reader was held */
     bool held = stamp_is_held();
     stamp_go_on();
     return held ? ATOM(true) : ATOM(false);
@@ -55,7 +55,7 @@ NIF(nif_release_reader)
 NIF(nif_do_set_offset)
 {
     (void)argc;
-    /* (Field | none | objects, Offset): the next calibrate uses it, and nothing is proved any more */
+    /* (Field | none | objects, Offset): forgets the proof; the next calibrate uses this offset */
     struct sonde *s = sonde_of(env);
     enum layout_field field = LAYOUT_FIELD_COUNT;
     unsigned offset;
@@ -72,7 +72,7 @@ NIF(nif_do_set_offset)
 NIF(nif_forget_proof)
 {
     (void)argc, (void)argv;
-    /* (): nothing is proved any more, and nobody has tried */
+    /* (): forgets the proof and its status */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
     atomic_store(&s->proved, false);
@@ -87,7 +87,7 @@ NIF(nif_forget_proof)
 NIF(nif_unseal)
 {
     (void)argc;
-    /* (true | false | asked): may anybody use the tools of the proof, on anybody and at any time? */
+    /* (true | false | asked): whether any process may use the tools of the proof at any time, on any process */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
     bool was = s->seal.open;
@@ -116,7 +116,7 @@ NIF(nif_do_fail_alloc)
     return ATOM(ok);
 }
 
-/* The same for the allocations of load or upgrade itself, which come before any call. */
+/* The same for the allocations of load and upgrade, which happen before any call. */
 void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 {
     int n;
@@ -126,7 +126,7 @@ void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 
 /* ---- how long a call holds its scheduler ------------------------------------------------------ */
 
-/* By the type of resource; as in nif_open_type, up to the build's id. */
+/* The destructors, by the name in nif_open_type without the build id. */
 #define RELEASE_LIST(X) X(scan) X(look) X(account) X(probe)
 
 /* clang-format off */
@@ -156,7 +156,7 @@ static struct call_times {
 };
 /* clang-format on */
 
-/* Of this thread: what others do on the machine does not count. */
+/* The thread's CPU time, so that other work on the machine does not count. */
 static uint64_t cpu_ns(void)
 {
     struct timespec t = {0, 0};
@@ -223,7 +223,7 @@ static ERL_NIF_TERM row(ErlNifEnv *env, const struct call_times *t, const char *
 NIF(nif_longest_calls)
 {
     (void)argc, (void)argv;
-    /* (): [{Name, Arity, normal | dirty, LongestNs, Calls}]; what was not called, with 0 */
+    /* (): [{Name, Arity, normal | dirty, LongestNs, Calls}]; includes functions with 0 calls */
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = CALL_COUNT; i-- > 0;) {
         const struct call_times *t = &times[i];

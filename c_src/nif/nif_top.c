@@ -1,6 +1,6 @@
 /* nif_top.c: the objects that retain most, as Erlang terms.
- * Knows: how rows, steps and tokens are written. Atoms and pids go out as the words that they are, once
- * the look is done, and of atoms only those that existed when it began.
+ * Knows: rows, steps and tokens as terms. The words of atoms and pids go out once the look is done, and of
+ * atoms only those that existed when it began.
  * Does not know: how they were found. */
 #include "graph/top_retained.h"
 #include "nif/nif_heap.h"
@@ -84,7 +84,7 @@ ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct tokens *ts, size_t first, s
     return list;
 }
 
-/* ---- ways ----------------------------------------------------------------------------------- */
+/* ---- paths ---------------------------------------------------------------------------------- */
 
 static ERL_NIF_TERM element(ErlNifEnv *env, const struct path_step *s, uint64_t atoms_n)
 {
@@ -136,7 +136,7 @@ static ERL_NIF_TERM way(ErlNifEnv *env, const struct top_retained *l, const stru
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* As in the histogram. */
+/* The same kinds as in the histogram. */
 static ERL_NIF_TERM kind(ErlNifEnv *env, const struct look *look, const struct large *r)
 {
     static const char *const names[] = {
@@ -187,7 +187,7 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *look, size_t from)
 NIF(nif_do_look_top)
 {
     (void)argc;
-    /* (Look, From): after top, some rows: [{Way, Retained, Self, Kind, Preview}] | torn | gone */
+    /* (Look, From): after top, some rows: [{Path, Retained, Self, Kind, Preview}] | torn | gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -215,7 +215,7 @@ static ERL_NIF_TERM info(ErlNifEnv *env, const struct top_retained *l)
 NIF(nif_do_look_top_info)
 {
     (void)argc;
-    /* (Look): after top, what it took */
+    /* (Look): after top, a map of the sizes of the heap and of the look, with its peak memory in bytes */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));

@@ -1,6 +1,5 @@
-/* nif_waste.c: the NIFs around a look at the slices of binaries that one process holds.
- * Knows: how the answers go out.
- * Does not know: how slices are found. */
+/* nif_waste.c: the NIFs of a look at the slices of binaries that one process holds.
+ * Knows: the answers as terms. Does not know: how slices are found. */
 #include "nif/nif_heap.h"
 #include "binary/waste.h"
 
@@ -27,7 +26,7 @@ static size_t slices_n(const struct waste *w)
     return w->heap.slices ? w->heap.slices->n : 0;
 }
 
-/* argv: (Look, From, Count), at most CHUNK_MAX of them */
+/* argv: (Look, From, Count); at most CHUNK_MAX items */
 static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[], const struct look *l, bool all,
                           ERL_NIF_TERM (*item)(ErlNifEnv *, const struct waste *, size_t))
 {

@@ -1,6 +1,6 @@
 /* links_monitors.h: the links and monitors of a process: their number and their size.
  * Knows: their trees and lists, and which of them process_info lists.
- * Does not know: what is at the other end, or whether the process ran meanwhile. */
+ * Does not know: what is at the other end, or whether the process changed meanwhile. */
 #ifndef SONDE_LINKS_MONITORS_H
 #define SONDE_LINKS_MONITORS_H
 

@@ -19,7 +19,8 @@ struct look_args {
     uint64_t max_words;
     uint64_t max_entries; /* entries that it may remember */
     uint64_t n;           /* number of rows, which root, or number of atoms */
-    enum content content; /* unless CONTENT_SHOWN, look_start clears the bits of LOOK_WANT_CONTENT */
+    enum content
+        content; /* unless CONTENT_SHOWN, look_start clears the bits of LOOK_WANT_CONTENT */
 };
 
 struct walker {

@@ -1,6 +1,6 @@
 /* offheap.h: the off-heap lists of a process: the number of binaries and their bytes.
  * Knows: list entries, heap fragments, and in which blocks an entry may lie.
- * Does not know: why they are counted, or whether the process ran meanwhile. */
+ * Does not know: why they are counted, or whether the process changed meanwhile. */
 #ifndef SONDE_OFFHEAP_H
 #define SONDE_OFFHEAP_H
 
@@ -22,13 +22,13 @@ struct offheap {
     bool magic;    /* call `each' for magic references too */
     int stage;
     struct fragments collect;
-    uint64_t cursor;   /* next entry */
-    uint64_t frag;     /* fragment whose list is walked */
-    uint64_t steps;    /* entries left; a longer list is a cycle */
-    uint64_t count;    /* references to binaries, including repeats */
-    uint64_t bytes;    /* sizes of the binaries they refer to */
-    uint64_t unlisted; /* references on the writable list if it is not counted */
-    unsigned asked;    /* headers prefetched; the last of them are not read yet: */
+    uint64_t cursor;                    /* next entry */
+    uint64_t frag;                      /* fragment whose list is walked */
+    uint64_t steps;                     /* entries left; a longer list is a cycle */
+    uint64_t count;                     /* references to binaries, including repeats */
+    uint64_t bytes;                     /* sizes of the binaries they refer to */
+    uint64_t unlisted;                  /* references on the writable list if it is not counted */
+    unsigned asked;                     /* headers prefetched; the last of them are not read yet: */
     uintptr_t pending[OFFHEAP_PENDING]; /* a ring */
     offheap_each *each;                 /* NULL unless the caller sets it after offheap_start */
     void *ctx;

@@ -1,6 +1,6 @@
 /* queue.h: the message queues of a process: their length and the size of their messages.
  * Knows: inner, middle and outer queue, and the size of a message.
- * Does not know: what is in a message, or whether the process ran meanwhile. */
+ * Does not know: what is in a message, or whether the process changed meanwhile. */
 #ifndef SONDE_QUEUE_H
 #define SONDE_QUEUE_H
 

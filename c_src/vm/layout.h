@@ -172,8 +172,8 @@ struct layout {
     uint16_t type_mask; /* the bits of a link or monitor node's type in its word */
     struct fun_form fun;
     uint16_t f[LAYOUT_FIELD_COUNT];
-    uint8_t kinds[16];  /* enum kind, by bits 2 to 5 of a header */
-    bool pid_slot_high; /* slot in the upper half of the pid word (25), else in its data bits */
+    uint8_t kinds[16];    /* enum kind, by bits 2 to 5 of a header */
+    bool pid_slot_high;   /* slot in the upper half of the pid word (25), else in its data bits */
     bool wrt_bins_listed; /* process_info(_, binary) lists writable binaries (from 27) */
     bool len_is_biased;   /* sig_len is wrong while process_info asks for it (up to 26) */
     uint8_t arity_width;  /* bytes */

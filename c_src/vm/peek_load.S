@@ -207,7 +207,7 @@ sonde_handler_1:
         end SYM(sonde_fault)
 
 #elif defined(__aarch64__)
-/* ldar: a later load may not move before it, as the promise in peek.h wants. */
+/* ldar: a later load may not move before it, as peek.h promises. */
 #if !defined(__ELF__)
         function SYM(sonde_load)
         mov x1, #0
