@@ -1,5 +1,6 @@
 /* account.h: the holders of all Binaries: processes, tables and literals.
- * Knows: how to merge one holder's Binaries into a census of all, and how to share out a Binary's bytes.
+ * Knows: how to merge one holder's Binaries into a census of all, and how to share out a Binary's
+ * bytes.
  * Does not know: how references are found. Follows no address. */
 #ifndef SONDE_ACCOUNT_H
 #define SONDE_ACCOUNT_H
@@ -22,7 +23,8 @@ enum share {
     SHARE_COUNT
 };
 
-/* Sums over all Binaries of a census. If it is a sample, the caller multiplies bytes and overhead by 2^level. */
+/* Sums over all Binaries of a census. If it is a sample, the caller multiplies bytes and overhead
+ * by 2^level. */
 struct sums_of_all {
     uint64_t count;
     uint64_t bytes[SHARE_COUNT];
@@ -39,8 +41,8 @@ struct holding {
 /* Types of resources with separate sums. */
 enum { ACCOUNT_TYPES = BOUND(1024, 4) };
 
-/* The progress of merging one process into an account. The caller zeroes it once and uses it for one process
- * after another. */
+/* The progress of merging one process into an account. The caller zeroes it once and uses it for
+ * one process after another. */
 struct merge {
     bool begun, followed;
     uint32_t of; /* the era of the account; it changes if the account is emptied meanwhile */
@@ -79,43 +81,47 @@ void account_free(struct account *a);
 /* Frees in slices: OK, TIMESLICE (call again). */
 enum status account_free_some(struct account *a, struct budget *b);
 
-/* Merges the Binaries of one process. known.first is the number of its refs in messages, or the index of a
- * resource's type; known.holders is not 0 if a term sees it as a binary. OK, TIMESLICE (call again with the
- * same arguments), NOMEM, TOO_LARGE. */
+/* Merges the Binaries of one process. known.first is the number of its refs in messages, or the
+ * index of a resource's type; known.holders is not 0 if a term sees it as a binary. OK, TIMESLICE
+ * (call again with the same arguments), NOMEM, TOO_LARGE. */
 enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
                           const struct census *its, const struct resource_types *types,
                           struct budget *b);
 
-/* Adds a Binary of a table or of the literals, as ets:info(_, binary) reports it. OK, NOMEM, TOO_LARGE. */
+/* Adds a Binary of a table or of the literals, as ets:info(_, binary) reports it. OK, NOMEM,
+ * TOO_LARGE. */
 enum status account_add(struct account *a, enum census_kind kind, const struct known *has);
 
 /* Computes a->sums. OK, TIMESLICE (call again). */
 enum status account_sum(struct account *a, struct budget *b);
 
-/* Puts the n Binaries with most bytes, or most references, into a->top, with addresses in place of pids. OK,
- * TIMESLICE (call again), NOMEM. */
+/* Puts the n Binaries with most bytes, or most references, into a->top, with addresses in place of
+ * pids. OK, TIMESLICE (call again), NOMEM. */
 enum status account_rank(struct account *a, bool by_references, struct budget *b);
 void account_rank_start(struct account *a, size_t n);
 
-/* The bytes of a Binary that belong to this process: all holders have an equal share, and the first of them in
- * term order also gets the remainder. All references that no walk finds are together one holder, the first.
- * OK; CHANGED: the process has not what was counted. */
+/* The bytes of a Binary that belong to this process: all holders have an equal share, and the first
+ * of them in term order also gets the remainder. All references that no walk finds are together one
+ * holder, the first. OK; CHANGED: the process has not what was counted. */
 enum status account_share(const struct account *a, uint64_t pid, const struct known *has,
                           uint64_t *share);
 
-/* A process counts as one holder for its off-heap lists, and as another for its messages. Its shares add up only
- * if it still has the same Binaries in the same places as when it was counted; equal sums of these prints show
- * that. Resources have no print, because one walk meets more of them than the other. */
+/* A process counts as one holder for its off-heap lists, and as another for its messages. Its
+ * shares add up only if it still has the same Binaries in the same places as when it was counted;
+ * equal sums of these prints show that. Resources have no print, because one walk meets more of
+ * them than the other. */
 uint64_t account_print(const struct known *has);
 bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print);
 
 /* Records a process with a changed print as a holding without a Binary. OK, NOMEM. */
 enum status account_note_changed(struct account *a, uint64_t pid);
 
-/* Keeps the holdings of this process, so that its shares need no second walk. OK, NOMEM, TOO_LARGE. */
+/* Keeps the holdings of this process, so that its shares need no second walk. OK, NOMEM,
+ * TOO_LARGE. */
 enum status account_follow(struct account *a, uint64_t pid);
 
-/* From now on the account counts only wanted Binaries, and this is one of them. OK, NOMEM, TOO_LARGE. */
+/* From now on the account counts only wanted Binaries, and this is one of them. OK, NOMEM,
+ * TOO_LARGE. */
 enum status account_want(struct account *a, uint64_t binary);
 
 #endif

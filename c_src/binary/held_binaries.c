@@ -1,4 +1,5 @@
-/* held_binaries.c: the Binaries that one process holds, on its off-heap lists and in its waiting messages. */
+/* held_binaries.c: the Binaries that one process holds, on its off-heap lists and in its waiting
+ * messages. */
 #include "binary/held_binaries.h"
 
 #include "process/queue.h"
@@ -15,12 +16,12 @@ bool held_binaries_is_none(const struct reading *rd)
 
 /* ---- references ------------------------------------------------------------------------------- */
 
-/* A Binary's address is a multiple of 8, so its lowest bits have room. QUEUED: the reference is in a message.
- * SEEN: it is a ProcBin or BinRef. */
+/* A Binary's address is a multiple of 8, so its lowest bits have room. QUEUED: the reference is in
+ * a message. SEEN: it is a ProcBin or BinRef. */
 enum { QUEUED = 1, SEEN = 2, MARKS = QUEUED | SEEN };
 
-/* A magic Binary counts if it has the allocator type of binary memory. *type: the address of its resource type
- * if it belongs to a native library; else 0. */
+/* A magic Binary counts if it has the allocator type of binary memory. *type: the address of its
+ * resource type if it belongs to a native library; else 0. */
 static enum status read_resource(const struct vm *vm, uint64_t binary, bool *counts, uint64_t *type)
 {
     uintptr_t data = binary + LF(vm->lay, magic_data);
@@ -96,7 +97,8 @@ static enum status take(struct held_binaries *h, const struct vm *vm)
     return ST_OK;
 }
 
-/* The header of a Binary is in its own cache line: prefetch it now, read it HELD_PENDING references later. */
+/* The header of a Binary is in its own cache line: prefetch it now, read it HELD_PENDING references
+ * later. */
 static enum status refers(void *ctx, const struct vm *vm, uintptr_t entry)
 {
     struct held_binaries *h = ctx;
@@ -125,8 +127,8 @@ static enum status take_rest(struct held_binaries *h, const struct vm *vm)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* A message from another node that is not decoded has no binaries yet. Signals other than messages: the inner
- * queue has receive markers; any other signal may change the queue. */
+/* A message from another node that is not decoded has no binaries yet. Signals other than messages:
+ * the inner queue has receive markers; any other signal may change the queue. */
 static enum status next_message(struct held_binaries *h, const struct vm *vm, struct budget *b)
 {
     uint64_t tag;

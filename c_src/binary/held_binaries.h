@@ -1,10 +1,11 @@
-/* held_binaries.h: the Binaries that one process holds, on its off-heap lists and in its waiting messages.
+/* held_binaries.h: the Binaries that one process holds, on its off-heap lists and in its waiting
+ * messages.
  * Knows: where references to Binaries are, and when a Binary belongs to one process only.
  * Does not know: the other holders, except through an account of all Binaries.
  *
- * process_info(_, binary) lists each reference on the off-heap lists; up to 26 it omits the binaries that
- * are being appended to, and in every release the fragments of waiting messages. Here all of these count,
- * and each Binary once. */
+ * process_info(_, binary) lists each reference on the off-heap lists; up to 26 it omits the
+ * binaries that are being appended to, and in every release the fragments of waiting messages. Here
+ * all of these count, and each Binary once. */
 #ifndef SONDE_HELD_BINARIES_H
 #define SONDE_HELD_BINARIES_H
 
@@ -43,13 +44,14 @@ struct held_binaries {
     unsigned n, taken;             /* references found, and read; those in between are prefetched */
     uint64_t pending[HELD_PENDING]; /* a ring */
     struct offheap offheap;
-    /* `first' is the number of refs in messages, or the index of a resource's type in `types'; `holders' is
-     * not 0 if a term sees it as a binary. */
+    /* `first' is the number of refs in messages, or the index of a resource's type in `types';
+     * `holders' is not 0 if a term sees it as a binary. */
     struct census binaries;
     struct resource_types types;
 };
 
-/* The fields that the walk needs in its plan, besides queue_fields; LAYOUT_FIELD_COUNT ends them. */
+/* The fields that the walk needs in its plan, besides queue_fields; LAYOUT_FIELD_COUNT ends
+ * them. */
 #define held_binaries_fields offheap_fields
 
 /* true: the process holds no Binary, and the answer is 0. */
@@ -58,7 +60,8 @@ bool held_binaries_is_none(const struct reading *rd);
 void held_binaries_start(struct held_binaries *h, const struct reading *rd,
                          enum held_binaries_what what, const struct account *account);
 
-/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: the account counted other Binaries. */
+/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: the account counted other
+ * Binaries. */
 enum status held_binaries_walk(struct held_binaries *h, const struct reading *rd);
 
 /* Also after an unfinished walk. */

@@ -1,9 +1,11 @@
-/* waste.h: the memory that a collection of one process would free, and the bytes of its binaries that no
- * term sees.
- * Knows: which binaries on the off-heap lists no root reaches; which bytes of its binaries a heap sees.
+/* waste.h: the memory that a collection of one process would free, and the bytes of its binaries
+ * that no term sees.
+ * Knows: which binaries on the off-heap lists no root reaches; which bytes of its binaries a heap
+ * sees.
  * Does not know: how marking works, or why it is asked for.
  *
- * Most processes have no binary on any list: then the answers about binaries are 0 without a mark. */
+ * Most processes have no binary on any list: then the answers about binaries are 0 without a
+ * mark. */
 #ifndef SONDE_WASTE_H
 #define SONDE_WASTE_H
 

@@ -2,10 +2,10 @@
  * Knows: numbers of nodes and the links between them.
  * Does not know: what a node is.
  *
- * Terms have no cycles, so nodes can be taken in topological order (Kahn). A node's dominator is then the
- * nearest common ancestor of all nodes that lead to it, in the dominator tree built so far. Finding an
- * ancestor takes logarithmic time in the tree's depth: each node keeps its depth and one ancestor further
- * up, chosen as in the random-access lists of Myers. */
+ * Terms have no cycles, so nodes can be taken in topological order (Kahn). A node's dominator is
+ * then the nearest common ancestor of all nodes that lead to it, in the dominator tree built so
+ * far. Finding an ancestor takes logarithmic time in the tree's depth: each node keeps its depth
+ * and one ancestor further up, chosen as in the random-access lists of Myers. */
 #ifndef SONDE_DOMINATORS_H
 #define SONDE_DOMINATORS_H
 
@@ -18,8 +18,8 @@ struct dominators {
     uint32_t *waiting; /* links to it still to come; then its depth; callers may reuse it later */
     uint32_t *idom;
     uint32_t *retained; /* words; before that the ancestor further up */
-    /* Places of nodes, each before those that it leads to; nodes that are ready wait at the end of the
-     * array. Callers may reuse it later. */
+    /* Places of nodes, each before those that it leads to; nodes that are ready wait at the end of
+     * the array. Callers may reuse it later. */
     uint32_t *order;
     uint32_t nodes;  /* as in the graph */
     uint32_t n, end; /* nodes taken; start of the waiting ones */

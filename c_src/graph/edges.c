@@ -1,8 +1,8 @@
 /* edges.c: one object on a marked heap, and its words that lead to other objects. */
 #include "graph/edges.h"
 
-/* The words of a boxed object that a collection follows. Up to 26 a collection copies a small slice of a
- * binary, so the slice does not retain the binary. */
+/* The words of a boxed object that a collection follows. Up to 26 a collection copies a small slice
+ * of a binary, so the slice does not retain the binary. */
 static enum status boxed(const struct vm *vm, const struct block *block, struct edges *p)
 {
     struct object t;

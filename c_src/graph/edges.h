@@ -1,6 +1,6 @@
 /* edges.h: one object on a marked heap, and its words that lead to other objects.
- * Knows: the words of an object that a collection follows. Reads one word at a time, so that a walk may
- * stop anywhere.
+ * Knows: the words of an object that a collection follows. Reads one word at a time, so that a walk
+ * may stop anywhere.
  * Does not know: which objects form one node, or how the object was found. */
 #ifndef SONDE_EDGES_H
 #define SONDE_EDGES_H
@@ -27,7 +27,8 @@ struct link {
 /* Reads the marked object at this address. OK, TORN. */
 enum status edges_read(const struct marking *h, const struct vm *vm, uintptr_t at, struct edges *p);
 
-/* The object's next word that leads to an object in a block. OK, GONE (no more), TIMESLICE, TORN. */
+/* The object's next word that leads to an object in a block. OK, GONE (no more), TIMESLICE,
+ * TORN. */
 enum status edges_next(const struct marking *h, const struct vm *vm, struct edges *p,
                        struct budget *b, struct link *link);
 

@@ -2,13 +2,14 @@
  * Knows: which objects form one node, and the number of each node.
  * Does not know: dominators, or how the numbers are used.
  *
- * A list is one node, and so is a large map with its inner parts, or a slice with its binary: an object
- * that is part of another object belongs to the node of that object, if no other object leads to it. A
- * part that several objects lead to is a node of its own. So there is about one node for each tuple, and
- * there are few for lists of numbers and for maps, which keeps arrays by node small.
+ * A list is one node, and so is a large map with its inner parts, or a slice with its binary: an
+ * object that is part of another object belongs to the node of that object, if no other object
+ * leads to it. A part that several objects lead to is a node of its own. So there is about one node
+ * for each tuple, and there are few for lists of numbers and for maps, which keeps arrays by node
+ * small.
  *
- * Each node has a bit at the first word of its first object; its number is the count of such bits before
- * it. */
+ * Each node has a bit at the first word of its first object; its number is the count of such bits
+ * before it. */
 #ifndef SONDE_GRAPH_H
 #define SONDE_GRAPH_H
 
@@ -107,13 +108,13 @@ uint64_t graph_place(const struct graph *g, uint32_t node);
 enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t place,
                          struct inside *in);
 
-/* The next link to another node. OK; GONE: no more, and in->words is the size of the node; TIMESLICE;
- * TORN. */
+/* The next link to another node. OK; GONE: no more, and in->words is the size of the node;
+ * TIMESLICE; TORN. */
 enum status inside_next(const struct graph *g, const struct vm *vm, struct inside *in,
                         struct budget *b, struct link *link);
 
-/* The next root word that leads to a node or, before the graph is made, to an object. OK, GONE, TIMESLICE,
- * TORN. */
+/* The next root word that leads to a node or, before the graph is made, to an object. OK, GONE,
+ * TIMESLICE, TORN. */
 enum status graph_root(const struct graph *g, struct roots *roots, const struct reading *rd,
                        struct link *link);
 

@@ -261,8 +261,8 @@ static enum status one(struct taker *t, uint64_t word)
     return push(t->ts, token);
 }
 
-/* Depth and elements limit the number of tokens; after limits->tokens of them each further object becomes one
- * token. */
+/* Depth and elements limit the number of tokens; after limits->tokens of them each further object
+ * becomes one token. */
 enum status preview_take(struct tokens *ts, const struct marking *h, const struct vm *vm,
                          uint64_t word, const struct preview_limits *limits)
 {

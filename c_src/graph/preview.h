@@ -2,8 +2,8 @@
  * Knows: how to read a few levels and a few elements of a term of any size, even a broken one.
  * Does not know: how a token is printed, or whether the process changed meanwhile.
  *
- * A literal lies in no block. While the process does not change, neither do the literals that it refers to.
- * All reads are guarded, and there are few. */
+ * A literal lies in no block. While the process does not change, neither do the literals that it
+ * refers to. All reads are guarded, and there are few. */
 #ifndef SONDE_PREVIEW_H
 #define SONDE_PREVIEW_H
 

@@ -2,10 +2,10 @@
  * Knows: each node's dominator and retained size.
  * Does not know: how kept and folded nodes are printed.
  *
- * Kept are the nodes that retain most, and with them their dominators, which retain more. The other nodes
- * are subtrees of the dominator tree; all subtrees below one kept node become one folded node. Edges that
- * leave a folded subtree are attributed to the dominator of the node that they lead to, so that dominators
- * do not change. */
+ * Kept are the nodes that retain most, and with them their dominators, which retain more. The other
+ * nodes are subtrees of the dominator tree; all subtrees below one kept node become one folded
+ * node. Edges that leave a folded subtree are attributed to the dominator of the node that they
+ * lead to, so that dominators do not change. */
 #ifndef SONDE_PRUNE_H
 #define SONDE_PRUNE_H
 
@@ -37,8 +37,8 @@ struct prune {
 
 void prune_start(struct prune *f, struct graph *g, struct dominators *d, uint64_t max_nodes);
 
-/* After dominators_make was OK. Afterwards `retained' of each kept node, and of each root, is the number of
- * words folded below it. OK, TIMESLICE, TORN, NOMEM. */
+/* After dominators_make was OK. Afterwards `retained' of each kept node, and of each root, is the
+ * number of words folded below it. OK, TIMESLICE, TORN, NOMEM. */
 enum status prune_make(struct prune *f, const struct vm *vm, struct budget *b);
 
 void prune_end(struct prune *f);
@@ -55,8 +55,8 @@ static inline bool prune_keeps(const struct prune *f, struct mark k)
     return !f->kept || bit_test(f->kept, k);
 }
 
-/* The links of a node that replace folded nodes: the index of the first in f->links.rows, and *n, their
- * number. */
+/* The links of a node that replace folded nodes: the index of the first in f->links.rows, and *n,
+ * their number. */
 size_t prune_links(const struct prune *f, uint32_t node, size_t *n);
 
 #endif

@@ -2,8 +2,8 @@
  * Knows: the order and the format of that file, and how folded nodes appear in it.
  * Does not know: how names are spelled, or where the text goes.
  *
- * This writes the head and the arrays of nodes and edges; Erlang writes the strings, which come last.
- * Nodes come in breadth-first order from the roots. */
+ * This writes the head and the arrays of nodes and edges; Erlang writes the strings, which come
+ * last. Nodes come in breadth-first order from the roots. */
 #ifndef SONDE_SNAPSHOT_H
 #define SONDE_SNAPSHOT_H
 

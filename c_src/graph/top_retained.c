@@ -1,4 +1,5 @@
-/* top_retained.c: the objects of one heap that retain most, each with a path from a root and a preview. */
+/* top_retained.c: the objects of one heap that retain most, each with a path from a root and a
+ * preview. */
 #include "graph/top_retained.h"
 
 #include "util/alloc.h"
@@ -72,8 +73,8 @@ static void progress(const void *w, uint64_t *done, uint64_t *total)
 
 /* ---- which rows ----------------------------------------------------------------------------- */
 
-/* Skips inner nodes: a row for a part of a map that several maps share, or for a pair of the dictionary,
- * would tell a reader nothing. */
+/* Skips inner nodes: a row for a part of a map that several maps share, or for a pair of the
+ * dictionary, would tell a reader nothing. */
 static enum status choose(struct top_retained *l, struct budget *b)
 {
     const struct dominators *d = &l->dominators;
@@ -241,7 +242,8 @@ static enum status climb_all(struct top_retained *l, struct budget *b)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* The edge of this link from that node; NULL: no path uses it, or its first link is already known. */
+/* The edge of this link from that node; NULL: no path uses it, or its first link is already
+ * known. */
 static struct edge *edge_of(struct top_retained *l, uint32_t parent, const struct link *link)
 {
     if (!bit_test(l->graph.seen, link->mark))

@@ -63,8 +63,8 @@ static void add_map(struct histogram *g, const struct object *t)
     bar->words += t->words;
 }
 
-/* The offset of the module depends on the number of code addresses before it, which the emulator's flavour
- * decides; calibration found it with a known fun. Without it no function can be named. */
+/* The offset of the module depends on the number of code addresses before it, which the emulator's
+ * flavour decides; calibration found it with a known fun. Without it no function can be named. */
 bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_WORDS])
 {
     unsigned words = vm->fun_module == 0 ? 0 : vm->fun_module / 8u + vm->lay->fun_names;

@@ -157,7 +157,8 @@ static enum status examine(struct mailbox *m, const struct vm *vm, uintptr_t at,
     return term == SIGNAL_EXTERNAL_MSG ? ST_OK : term_size_of(&m->measure, vm, term);
 }
 
-/* Signals other than messages: the inner queue has receive markers; any other signal may change the queue. */
+/* Signals other than messages: the inner queue has receive markers; any other signal may change the
+ * queue. */
 static enum status next_message(struct mailbox *m, const struct vm *vm, struct budget *b)
 {
     uint64_t tag;
@@ -244,7 +245,7 @@ static void progress(const void *w, uint64_t *done, uint64_t *total)
     *total = m->sum.words > m->max_words ? m->sum.words : 0;
 }
 
-/* Requires only the lock of the queues: senders may hold the main lock nearly all the time, and moving messages
- * between queues takes the queues' lock too. */
+/* Requires only the lock of the queues: senders may hold the main lock nearly all the time, and
+ * moving messages between queues takes the queues' lock too. */
 const struct walker mailbox_walker = {
     sizeof(struct mailbox), fields, start, walk, progress, end, LOCK_MSGQ};

@@ -2,9 +2,10 @@
  * Knows: where messages are, and the shape of a term from its first words.
  * Does not know: how a term is measured, output formats, or whether the process changed meanwhile.
  *
- * A flooded process receives messages all the time, and these change the process: the top of its heap,
- * the end of its queue, counters. The stamp includes none of that here; otherwise such a process could
- * never be read. Messages that are already there do not change until the process runs. */
+ * A flooded process receives messages all the time, and these change the process: the top of its
+ * heap, the end of its queue, counters. The stamp includes none of that here; otherwise such a
+ * process could never be read. Messages that are already there do not change until the process
+ * runs. */
 #ifndef SONDE_MAILBOX_H
 #define SONDE_MAILBOX_H
 

@@ -125,8 +125,8 @@ static enum status boxed_again(struct marking *h, const struct vm *vm, const str
 
 static enum status leaf(struct marking *h, const struct vm *vm, uint64_t word);
 
-/* Marks the object that the word refers to grey, so that take_grey finds it again. A literal, or an object
- * reached before, is handled at once as follow does. */
+/* Marks the object that the word refers to grey, so that take_grey finds it again. A literal, or an
+ * object reached before, is handled at once as follow does. */
 static enum status spill_word(struct marking *h, const struct vm *vm, uint64_t word)
 {
     uintptr_t at = term_pointer(word);
@@ -172,8 +172,9 @@ static enum status later(struct marking *h, const struct vm *vm, struct span spa
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* The bytes that a sub-binary sees. Up to 26 its fields are bytes, relative to the whole binary; from 27
- * they are bits, relative to a base that is rounded down. *copied: a collection makes it a heap binary. */
+/* The bytes that a sub-binary sees. Up to 26 its fields are bytes, relative to the whole binary;
+ * from 27 they are bits, relative to a base that is rounded down. *copied: a collection makes it a
+ * heap binary. */
 static bool read_view(const struct vm *vm, uintptr_t at, struct view_of_bytes *v, bool *copied)
 {
     uint64_t w[3];
@@ -218,8 +219,9 @@ static enum status see(struct marking *h, const struct vm *vm, uintptr_t refc,
     return h->slices ? slices_add(h->slices, vm, refc, v) : ST_OK;
 }
 
-/* Up to 26 a ProcBin is a term, and then it sees its whole Binary, unless only sub-binaries refer to it. The bit
- * of its second word, where no object begins, records that it was reached as a term. */
+/* Up to 26 a ProcBin is a term, and then it sees its whole Binary, unless only sub-binaries refer
+ * to it. The bit of its second word, where no object begins, records that it was reached as a
+ * term. */
 static enum status whole_binary(struct marking *h, const struct vm *vm, const struct block *block,
                                 uintptr_t at)
 {
@@ -312,8 +314,8 @@ static enum status boxed_again(struct marking *h, const struct vm *vm, const str
     return header == LF(vm->lay, bin_thing) ? whole_binary(h, vm, block, at) : ST_OK;
 }
 
-/* Follows a word that is not immediate. *span: the terms of its object; empty if it has none, or if it was
- * reached before. */
+/* Follows a word that is not immediate. *span: the terms of its object; empty if it has none, or if
+ * it was reached before. */
 static inline enum status follow(struct marking *h, const struct vm *vm, uint64_t word,
                                  struct span *span)
 {

@@ -2,12 +2,13 @@
  * Knows: how to get from a root to everything below it, in little memory, in slices.
  * Does not know: output formats, or whether the process changed meanwhile.
  *
- * Marking keeps a stack of spans whose words it still has to visit. The stack is small: if it is full, the
- * objects that a span still refers to get a grey mark instead of an entry, and are found again when the
- * stack is empty. So neither a long list nor a deep term needs extra memory.
+ * Marking keeps a stack of spans whose words it still has to visit. The stack is small: if it is
+ * full, the objects that a span still refers to get a grey mark instead of an entry, and are found
+ * again when the stack is empty. So neither a long list nor a deep term needs extra memory.
  *
- * Literals are leaves: they belong to no process. Up to OTP 26 a collection copies small slices of large
- * binaries and releases the binaries; a binary that only such a slice refers to does not count as reached. */
+ * Literals are leaves: they belong to no process. Up to OTP 26 a collection copies small slices of
+ * large binaries and releases the binaries; a binary that only such a slice refers to does not
+ * count as reached. */
 #ifndef SONDE_MARKING_H
 #define SONDE_MARKING_H
 
@@ -82,8 +83,8 @@ uint64_t marking_reached(const struct marking *h);
 /* After OK: whether the object at this address was reached; false if it is in no block. */
 bool marking_has_reached(const struct marking *h, uintptr_t p);
 
-/* Whether `words` words can lie at p: inside one block of the process or the literal area, or outside all
- * blocks if the literal area is unknown. */
+/* Whether `words` words can lie at p: inside one block of the process or the literal area, or
+ * outside all blocks if the literal area is unknown. */
 bool marking_may_hold(const struct marking *h, const struct vm *vm, uintptr_t p, uint64_t words);
 
 /* Bytes of memory that the walk takes now. */

@@ -2,9 +2,9 @@
  * Knows: where the bits of a block are, and how to find a set bit again.
  * Does not know: how a walk uses the bits.
  *
- * Black: reached. Grey: to be visited later, because the stack had no room for it. The grey bits are
- * allocated when the first is set, with a summary (one bit for 64 words of bits), so that the next one is
- * found at once. Black and grey bits together take a thirty-second of the heap. */
+ * Black: reached. Grey: to be visited later, because the stack had no room for it. The grey bits
+ * are allocated when the first is set, with a summary (one bit for 64 words of bits), so that the
+ * next one is found at once. Black and grey bits together take a thirty-second of the heap. */
 #ifndef SONDE_MARKS_H
 #define SONDE_MARKS_H
 
@@ -31,8 +31,8 @@ struct mark {
     uint64_t bit;
 };
 
-/* The blocks must be complete and sorted. OK, NOMEM, TORN. Then call marks_clear until it returns true: many
- * or large blocks take long. */
+/* The blocks must be complete and sorted. OK, NOMEM, TORN. Then call marks_clear until it returns
+ * true: many or large blocks take long. */
 enum status marks_init(struct marks *m, const struct blocks *blocks);
 bool marks_clear(struct marks *m, struct budget *b);
 void marks_end(struct marks *m);

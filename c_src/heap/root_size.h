@@ -2,8 +2,9 @@
  * Knows: the roots, and how to find one term that a waiting process of sonde keeps on its stack.
  * Does not know: how a term is measured, or whether the process changed meanwhile.
  *
- * In the dictionary the pairs count, as tuples, but not the lists that link the pairs of one bucket. In a
- * message its term counts. A message from another node that is not decoded has no term yet. */
+ * In the dictionary the pairs count, as tuples, but not the lists that link the pairs of one
+ * bucket. In a message its term counts. A message from another node that is not decoded has no term
+ * yet. */
 #ifndef SONDE_ROOT_SIZE_H
 #define SONDE_ROOT_SIZE_H
 

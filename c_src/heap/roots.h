@@ -2,12 +2,13 @@
  * Knows: stack, argument registers, dictionary, messages, and the rarer places.
  * Does not know: what the roots refer to.
  *
- * A BIF that yielded may leave heap fragments without any record of which objects in them are still live.
- * The next collection keeps all of these objects, including garbage, and only the collection after it finds
- * the garbage: so every object in these fragments is a root (Process.live_hf_end marks the last of them).
+ * A BIF that yielded may leave heap fragments without any record of which objects in them are still
+ * live. The next collection keeps all of these objects, including garbage, and only the collection
+ * after it finds the garbage: so every object in these fragments is a root (Process.live_hf_end
+ * marks the last of them).
  *
- * fvalue and ftrace of a process are roots too, but the VM empties them when an exception is caught,
- * and a settled process that is not exiting has caught what it raised. */
+ * fvalue and ftrace of a process are roots too, but the VM empties them when an exception is
+ * caught, and a settled process that is not exiting has caught what it raised. */
 #ifndef SONDE_ROOTS_H
 #define SONDE_ROOTS_H
 

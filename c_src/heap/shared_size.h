@@ -2,10 +2,10 @@
  * Knows: how to mark what a term refers to, on the heap and among literals.
  * Does not know: which process the term belongs to.
  *
- * As marking.h: a small stack, and grey marks for objects without room on it. Literals have literal_bits
- * instead; those without room on the stack wait in a second list that grows with their number. If a
- * sub-binary is not a literal but its whole binary is (from OTP 27), the whole binary is not counted, because
- * the portable path cannot see it either. */
+ * As marking.h: a small stack, and grey marks for objects without room on it. Literals have
+ * literal_bits instead; those without room on the stack wait in a second list that grows with their
+ * number. If a sub-binary is not a literal but its whole binary is (from OTP 27), the whole binary
+ * is not counted, because the portable path cannot see it either. */
 #ifndef SONDE_SHARED_SIZE_H
 #define SONDE_SHARED_SIZE_H
 
@@ -34,12 +34,12 @@ struct shared_size {
     struct census *refs; /* collects the literals' references to Binaries, each once; or NULL */
 };
 
-/* Blocks with more words get no bits: their size may come from pointers that moved while they were read, and
- * the bits would take memory in proportion. */
+/* Blocks with more words get no bits: their size may come from pointers that moved while they were
+ * read, and the bits would take memory in proportion. */
 #define SHARED_SIZE_WORDS_MAX BOUND(1ULL << 33, 1ULL << 16)
 
-/* OK: call marks_clear(&s->marks, _) until it returns true. NOMEM, TORN, TOO_LARGE; ASK: the literal area is
- * unknown. Always call shared_size_end; it also accepts zeroed memory. */
+/* OK: call marks_clear(&s->marks, _) until it returns true. NOMEM, TORN, TOO_LARGE; ASK: the
+ * literal area is unknown. Always call shared_size_end; it also accepts zeroed memory. */
 enum status shared_size_start(struct shared_size *s, const struct vm *vm,
                               const struct term_size *measure);
 void shared_size_end(struct shared_size *s);

@@ -8,8 +8,8 @@
 
 enum { HELD = 1 };
 
-/* With CROWDED entries on the stack, small parts are measured at once: first those of up to TINY_WORDS, then
- * those of up to SMALL_WORDS. */
+/* With CROWDED entries on the stack, small parts are measured at once: first those of up to
+ * TINY_WORDS, then those of up to SMALL_WORDS. */
 enum { CROWDED = BOUND(4096, 4), TINY_WORDS = BOUND(8, 1), SMALL_WORDS = BOUND(64, 8) };
 
 enum { ENTRIES = BOUND(1 << 24, 64) };
@@ -48,8 +48,8 @@ static enum status nowhere(const struct vm *vm)
 
 /* ---- binaries ------------------------------------------------------------------------------- */
 
-/* The size of the sub-binary at `at': up to 26 in bytes and the bits beyond them, from 27 in bits. *odd: up to
- * 26, the bytes that a copy may need beyond its own. */
+/* The size of the sub-binary at `at': up to 26 in bytes and the bits beyond them, from 27 in bits.
+ * *odd: up to 26, the bytes that a copy may need beyond its own. */
 static bool read_size(const struct vm *vm, uintptr_t at, struct bits *bits, unsigned *odd)
 {
     uint64_t w[3];
@@ -74,8 +74,8 @@ static enum status read_binary(const struct vm *vm, uintptr_t refc, struct bits 
     return peek_word(vm->reader, refc + LF(vm->lay, bin_ptr), &bits->binary) ? ST_OK : ST_TORN;
 }
 
-/* Up to 26 a message gets only the ProcBin if the sub-binary sees whole bytes, from 27 both objects. The
- * visible bytes of a heap binary are copied. */
+/* Up to 26 a message gets only the ProcBin if the sub-binary sees whole bytes, from 27 both
+ * objects. The visible bytes of a heap binary are copied. */
 static enum status sub_binary(const struct term_size *m, const struct vm *vm, uintptr_t at,
                               struct bits *bits)
 {

@@ -2,10 +2,10 @@
  * Knows: the words that an object takes in a message (the VM's size_object); it enters literals.
  * Does not know: which process the term belongs to, or why it is measured.
  *
- * Shared parts can make a term larger than any memory, so there is a limit instead of marks. The stack holds
- * the rest of each object that is still to be visited. A rest of only immediates is not pushed, so neither a
- * long list nor nesting needs a stack. Once it is crowded, small parts are measured at once, and only two
- * large branches of one object cost an entry. */
+ * Shared parts can make a term larger than any memory, so there is a limit instead of marks. The
+ * stack holds the rest of each object that is still to be visited. A rest of only immediates is not
+ * pushed, so neither a long list nor nesting needs a stack. Once it is crowded, small parts are
+ * measured at once, and only two large branches of one object cost an entry. */
 #ifndef SONDE_TERM_SIZE_H
 #define SONDE_TERM_SIZE_H
 
@@ -19,8 +19,8 @@ enum term_size_want {
     TERM_SIZE_BINARIES = 4 /* and the set of these Binaries; with VISIBLE */
 };
 
-/* Words that are still to be visited. Both addresses have the bit HELD inside a fun or a record, where
- * TERM_SIZE_BYTES counts no bytes. */
+/* Words that are still to be visited. Both addresses have the bit HELD inside a fun or a record,
+ * where TERM_SIZE_BYTES counts no bytes. */
 struct part {
     uintptr_t at, to;
 };
@@ -53,8 +53,8 @@ void term_size_start(struct term_size *m, const struct blocks *blocks, unsigned 
 /* Also after an unfinished walk. */
 void term_size_end(struct term_size *m);
 
-/* Adds a term; then call term_size_go until it returns OK. OK, TORN; ASK: the literal area is unknown;
- * TOO_LARGE, NOMEM. */
+/* Adds a term; then call term_size_go until it returns OK. OK, TORN; ASK: the literal area is
+ * unknown; TOO_LARGE, NOMEM. */
 enum status term_size_of(struct term_size *m, const struct vm *vm, uint64_t term);
 
 /* TIMESLICE: call again. Otherwise as term_size_of. */

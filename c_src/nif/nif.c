@@ -131,8 +131,8 @@ NIF(nif_build_id)
                             enif_make_string(env, SONDE_BUILD_ID, ERL_NIF_LATIN1));
 }
 
-/* The status of the proof is kept here and not in a persistent_term: changing one costs every process of the
- * node. */
+/* The status of the proof is kept here and not in a persistent_term: changing one costs every
+ * process of the node. */
 static ERL_NIF_TERM keep_status(ErlNifEnv *env, ERL_NIF_TERM status, bool adopt)
 {
     struct sonde *s = sonde_of(env);
@@ -164,7 +164,8 @@ NIF(nif_do_put_status)
     return keep_status(env, argv[0], false);
 }
 
-/* Adopts a successful proof together with its status, so that neither is ever visible without the other. */
+/* Adopts a successful proof together with its status, so that neither is ever visible without the
+ * other. */
 NIF(nif_do_adopt)
 {
     (void)argc;
@@ -202,8 +203,8 @@ NIF(nif_reader)
 NIF(nif_do_want_reader)
 {
     (void)argc;
-    /* (guarded | syscall | filtered): the reader to use; filtered: system calls may be used although the
-     * kernel filters them */
+    /* (guarded | syscall | filtered): the reader to use; filtered: system calls may be used
+     * although the kernel filters them */
     if (argv[0] == ATOM(filtered)) {
         filter_allows();
         return ATOM(ok);
@@ -246,7 +247,8 @@ NIF(nif_do_content)
     return atomic_load(&s->no_content) ? ATOM(false) : ATOM(true);
 }
 
-/* This call itself is between peek_enter and peek_exit, so the handler is removed at its end at the earliest. */
+/* This call itself is between peek_enter and peek_exit, so the handler is removed at its end at the
+ * earliest. */
 NIF(nif_do_leave)
 {
     (void)env, (void)argc, (void)argv;
@@ -320,8 +322,8 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     return 0;
 }
 
-/* The same build shares its state, so its proof stays valid. The state of another build has an unknown
- * layout: make a new one, and the old one is freed with the old code. */
+/* The same build shares its state, so its proof stays valid. The state of another build has an
+ * unknown layout: make a new one, and the old one is freed with the old code. */
 static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM info)
 {
     struct sonde *old = *old_priv;

@@ -40,8 +40,8 @@ extern struct atoms atoms;
 #define SONDE_BUILD_ID "unknown"
 #endif
 
-/* Which process may use the tools of the proof: the prover, on itself and on the processes that it names as
- * its probes, until a layout is proved. Guarded by the lock. */
+/* Which process may use the tools of the proof: the prover, on itself and on the processes that it
+ * names as its probes, until a layout is proved. Guarded by the lock. */
 enum { SEAL_PROBES = 256 };
 struct seal {
     ErlNifPid prover;
@@ -92,8 +92,8 @@ static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 }
 #endif
 
-/* Opens a resource type of this build only: it must not release another build's resources. false: it failed,
- * and an older instance of the module keeps its type. */
+/* Opens a resource type of this build only: it must not release another build's resources. false:
+ * it failed, and an older instance of the module keeps its type. */
 bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
                    ErlNifResourceType **type);
 
@@ -101,12 +101,12 @@ bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release
 struct sonde *sonde_of(ErlNifEnv *env);
 
 bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr);
-/* The address of the Process; 0: no such process. false: it is not a local pid, or nothing is proved and it
- * is not one of the prover's processes. */
+/* The address of the Process; 0: no such process. false: it is not a local pid, or nothing is
+ * proved and it is not one of the prover's processes. */
 bool nif_find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out);
 
-/* The proved vm; before the proof the candidate, for the prover and its probes only. The reader may be
- * PEEK_NONE. false: this caller gets none. */
+/* The proved vm; before the proof the candidate, for the prover and its probes only. The reader may
+ * be PEEK_NONE. false: this caller gets none. */
 bool nif_best_vm(ErlNifEnv *env, struct vm *vm);
 
 /* Makes the candidate the proved vm. Call it under the lock. */
@@ -131,8 +131,8 @@ ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why);
 
 #define NIF(Name) ERL_NIF_TERM Name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 
-/* The functions of the library: name, arity, scheduler. A function that takes a slice is dirty, because a slice
- * is too long for a normal scheduler. */
+/* The functions of the library: name, arity, scheduler. A function that takes a slice is dirty,
+ * because a slice is too long for a normal scheduler. */
 #define DIRTY ERL_NIF_DIRTY_JOB_IO_BOUND
 /* clang-format off */
 #define NIF_LIST(X)                                                                          \
@@ -170,16 +170,16 @@ NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
 
-/* The VM calls this wrapper of a NIF, which counts the call, so that the handler is not removed during the
- * call. */
+/* The VM calls this wrapper of a NIF, which counts the call, so that the handler is not removed
+ * during the call. */
 #define X(Name, Arity, Where) NIF(nif_counted_##Name);
 NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
 #define CALLED(Name) nif_counted_##Name
 
-/* That wrapper calls this one, and the VM its counterpart for a destructor. In the tests' library it measures
- * how long the function holds its scheduler. */
+/* That wrapper calls this one, and the VM its counterpart for a destructor. In the tests' library
+ * it measures how long the function holds its scheduler. */
 #ifdef SONDE_TEST
 #define X(Name, Arity, Where) NIF(nif_measured_##Name);
 NIF_LIST(X)

@@ -101,8 +101,8 @@ static ERL_NIF_TERM add(ErlNifEnv *env, struct account *a, enum census_kind kind
 NIF(nif_do_account_add)
 {
     (void)argc;
-    /* (Account, table | literal, [{Id, Size, Refc, References}]): at most CHUNK_MAX, each Id once for each
-     * table. Dirty: growing one part of a large census takes a millisecond. */
+    /* (Account, table | literal, [{Id, Size, Refc, References}]): at most CHUNK_MAX, each Id once
+     * for each table. Dirty: growing one part of a large census takes a millisecond. */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -115,8 +115,8 @@ NIF(nif_do_account_add)
 NIF(nif_do_account_want)
 {
     (void)argc;
-    /* (Account, [Id]): an account of only these Binaries and their holders; or (Account, [Pid]): of all
-     * Binaries, with the holdings of these processes. Before any other call */
+    /* (Account, [Id]): an account of only these Binaries and their holders; or (Account, [Pid]): of
+     * all Binaries, with the holdings of these processes. Before any other call */
     struct held_account *h = take(env, argv[0]);
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[1];
@@ -177,7 +177,8 @@ static enum status slice(struct account *a, enum status (*step)(struct account *
 NIF(nif_do_account_sum)
 {
     (void)argc;
-    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once for an account */
+    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once for an
+     * account */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -300,7 +301,8 @@ static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint
 NIF(nif_do_account_resources)
 {
     (void)argc;
-    /* (Account, AtomCount), after account_sum: [{{Module, Name} | undefined, Count, Bytes, Holders}] */
+    /* (Account, AtomCount), after account_sum: [{{Module, Name} | undefined, Count, Bytes,
+     * Holders}] */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 atoms_n;
     if (!h)
@@ -319,8 +321,8 @@ NIF(nif_do_account_resources)
 NIF(nif_do_account_end)
 {
     (void)argc;
-    /* (Account): more | ok. Frees its memory now, not at the next collection of its holder; afterwards the
-     * account is empty. Dirty: there may be much to free. */
+    /* (Account): more | ok. Frees its memory now, not at the next collection of its holder;
+     * afterwards the account is empty. Dirty: there may be much to free. */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));

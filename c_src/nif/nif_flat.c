@@ -5,8 +5,8 @@
 #include "nif/nif_heap.h"
 #include "vm/term.h"
 
-/* A small term takes at most QUICK_STEPS, about 50 us, or QUICK_STEPS_DEAR if each word costs a system call:
- * half a millisecond. */
+/* A small term takes at most QUICK_STEPS, about 50 us, or QUICK_STEPS_DEAR if each word costs a
+ * system call: half a millisecond. */
 enum { QUICK_STEPS = 4096, QUICK_STEPS_DEAR = 256, QUICK_FRAGMENTS = 64 };
 
 enum { LITERAL_BYTES_MAX_LOG2 = 40 };
@@ -76,7 +76,8 @@ static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
 NIF(nif_do_look_refs)
 {
     (void)argc;
-    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At starts at 0 */
+    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At starts
+     * at 0 */
     ErlNifUInt64 at;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -89,8 +90,8 @@ NIF(nif_do_look_refs)
 
 /* ---- a term of the caller -------------------------------------------------------------------- */
 
-/* No stamp is needed: while a process is in a NIF, nothing else writes to its heap. Its Process does not have
- * the current top of the heap meanwhile, so the block ends at hend. */
+/* No stamp is needed: while a process is in a NIF, nothing else writes to its heap. Its Process
+ * does not have the current top of the heap meanwhile, so the block ends at hend. */
 static bool own_blocks(const struct vm *vm, uintptr_t proc, struct blocks *blocks)
 {
     static const enum layout_field fields[] = {LF_heap,     LF_hend, LF_old_heap,

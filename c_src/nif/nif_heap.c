@@ -236,8 +236,8 @@ NIF(nif_do_look_progress)
 NIF(nif_do_look_end)
 {
     (void)argc;
-    /* (Look): frees its memory now, not at the next collection of its holder; afterwards it has no answer.
-     * Dirty: there may be much to free. */
+    /* (Look): frees its memory now, not at the next collection of its holder; afterwards it has no
+     * answer. Dirty: there may be much to free. */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));

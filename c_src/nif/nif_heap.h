@@ -18,11 +18,12 @@ struct held_look {
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
 void nif_give_look(struct held_look *h);
 
-/* Whether an answer with content or names may go out now. OK, GONE; TORN: it was allowed when it was copied, but
- * is no longer: start a new look. */
+/* Whether an answer with content or names may go out now. OK, GONE; TORN: it was allowed when it
+ * was copied, but is no longer: start a new look. */
 enum status nif_may_tell(const struct sonde *s, struct look *l);
 
-/* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; only atoms below l->args.n exist. */
+/* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; only atoms below l->args.n
+ * exist. */
 ERL_NIF_TERM nif_fun_kind(ErlNifEnv *env, const struct look *l, const struct fun_bar *b);
 
 /* The word as a term if it is one of the first atoms_n atoms; else undefined. */

@@ -79,8 +79,8 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mail
 NIF(nif_do_look_shapes)
 {
     (void)argc;
-    /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn | gone;
-     * {Atom} is the shape of an atom */
+    /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn
+     * | gone; {Atom} is the shape of an atom */
     unsigned from;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)

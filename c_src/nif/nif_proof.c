@@ -10,8 +10,9 @@
 
 enum { ENV_PROC = 8 }; /* ErlNifEnv.proc, in every release from 23 to 29 */
 
-/* PROOF_WORDS: more than the heap of a probe, even if +hms makes all heaps large. PROOF_SLICE words can be
- * compared in half a millisecond, even with a system call for each. PROOF_SWELL words are built in less. */
+/* PROOF_WORDS: more than the heap of a probe, even if +hms makes all heaps large. PROOF_SLICE words
+ * can be compared in half a millisecond, even with a system call for each. PROOF_SWELL words are
+ * built in less. */
 enum { PROOF_WORDS = 1 << 23, PROOF_SLICE = 400, PROOF_SWELL = 1 << 13 };
 
 NIF(nif_tables)
@@ -65,8 +66,8 @@ static void choose_table(struct sonde *s, unsigned index)
     s->candidate.lay = &s->tried;
 }
 
-/* On a normal scheduler the environment points at the caller's Process, and that struct has the caller's pid.
- * (On a dirty one it would point at a shadow.) */
+/* On a normal scheduler the environment points at the caller's Process, and that struct has the
+ * caller's pid. (On a dirty one it would point at a shadow.) */
 bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc)
 {
     ErlNifPid self;
@@ -103,8 +104,8 @@ NIF(nif_do_calibrate)
 NIF(nif_do_calibrate_table)
 {
     (void)argc;
-    /* (ProcessLimit): after calibrate. Dirty: with system calls it takes some milliseconds. The caller's Process
-     * does not move as long as the caller lives. */
+    /* (ProcessLimit): after calibrate. Dirty: with system calls it takes some milliseconds. The
+     * caller's Process does not move as long as the caller lives. */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 limit;
     ErlNifPid self;
@@ -240,8 +241,8 @@ static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
     }
 }
 
-/* The candidate, with a reader that works in this thread: another thread's reader may crash here. false: no
- * candidate is calibrated. */
+/* The candidate, with a reader that works in this thread: another thread's reader may crash here.
+ * false: no candidate is calibrated. */
 static bool get_candidate(const struct sonde *s, struct vm *vm)
 {
     *vm = s->candidate;
@@ -307,9 +308,9 @@ static bool make_tuple_of(ErlNifEnv *env, unsigned n, ERL_NIF_TERM element)
 NIF(nif_do_probe_swollen)
 {
     (void)argc;
-    /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, after it got two tuples that
-     * its heap has no room for. The VM collects such a heap fragment as soon as the call returns, so no later
-     * call could read it. */
+    /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, after it got two
+     * tuples that its heap has no room for. The VM collects such a heap fragment as soon as the
+     * call returns, so no later call could read it. */
     struct vm vm;
     struct proof p;
     const ERL_NIF_TERM *swell;
@@ -336,7 +337,8 @@ NIF(nif_trapped)
 
 NIF(nif_do_probe_trap)
 {
-    /* (): schedules another NIF for its answer; meanwhile the VM keeps that NIF's data in the caller */
+    /* (): schedules another NIF for its answer; meanwhile the VM keeps that NIF's data in the
+     * caller */
     if (!nif_is_proving(env))
         return nif_raise(env, ATOM(badarg));
     return enif_schedule_nif(env, "probe_trap", 0, CALLED(trapped), argc, argv);

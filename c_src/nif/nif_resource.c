@@ -1,8 +1,8 @@
 /* nif_resource.c: proves the fields of resources with resources of sonde itself.
  * Knows: the addresses of sonde's own resources. Does not know: the holders of others.
  *
- * A resource is a magic Binary: the VM's header, then the function that frees it and the allocator's type,
- * then the resource type and its monitors, then the library's data. */
+ * A resource is a magic Binary: the VM's header, then the function that frees it and the
+ * allocator's type, then the resource type and its monitors, then the library's data. */
 #include "nif/nif.h"
 #include "vm/term.h"
 
@@ -66,8 +66,9 @@ static bool is_code(uint64_t address)
 NIF(nif_do_calibrate_resources)
 {
     (void)argc;
-    /* (Probe, LargerProbe, OtherReference, AddressOfProbe, Module): after calibrate. Returns which fields have
-     * their known values: [{Field, true | false}]. The address is compared, never followed. */
+    /* (Probe, LargerProbe, OtherReference, AddressOfProbe, Module): after calibrate. Returns which
+     * fields have their known values: [{Field, true | false}]. The address is compared, never
+     * followed. */
     struct sonde *s = sonde_of(env);
     struct vm *vm = &s->candidate;
     ErlNifUInt64 address;

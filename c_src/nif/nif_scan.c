@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-/* A slice of 5 ms, plus the current batch, stays far below the promised 10 ms. LOOK_NS is the interval of
- * checks that the reader still works: for that long another library's handler may go unnoticed. */
+/* A slice of 5 ms, plus the current batch, stays far below the promised 10 ms. LOOK_NS is the
+ * interval of checks that the reader still works: for that long another library's handler may go
+ * unnoticed. */
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000 };
 
@@ -187,8 +188,8 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
 NIF(nif_do_scan_new)
 {
     (void)argc;
-    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); if an account is needed, the
-     * fourth argument is {Account, First | Pids | undefined} */
+    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); if an account is
+     * needed, the fourth argument is {Account, First | Pids | undefined} */
     struct sonde *s = sonde_of(env);
     struct questions q;
     enum scan_mode mode;
@@ -213,7 +214,8 @@ NIF(nif_do_scan_new)
 
 /* ---- step ---------------------------------------------------------------------------------- */
 
-/* enif_make_pid needs an ErlNifPid, which is the pid's word; the scan read it from the process table. */
+/* enif_make_pid needs an ErlNifPid, which is the pid's word; the scan read it from the process
+ * table. */
 static ERL_NIF_TERM make_pid(ErlNifEnv *env, uint64_t pid)
 {
     ErlNifPid p = {.pid = (ERL_NIF_TERM)pid};

@@ -1,8 +1,9 @@
-/* nif_seal.c: restricts the tools of the proof, because they read with a layout that is not proved yet.
+/* nif_seal.c: restricts the tools of the proof, because they read with a layout that is not proved
+ * yet.
  * Knows: the prover and its probes. Does not know: what is proved, or how.
  *
- * There is one prover at a time. Until it ends or has proved a layout, it and the probes that it names may
- * read each other, and no other process may read anything. */
+ * There is one prover at a time. Until it ends or has proved a layout, it and the probes that it
+ * names may read each other, and no other process may read anything. */
 #include "nif/nif.h"
 
 static bool is_open(const struct sonde *s)

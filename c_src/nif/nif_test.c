@@ -1,5 +1,5 @@
-/* nif_test.c: only in the tests' library: readers that are weak or held, wrong offsets, allocations that
- * fail, and how long each call holds its scheduler.
+/* nif_test.c: only in the tests' library: readers that are weak or held, wrong offsets, allocations
+ * that fail, and how long each call holds its scheduler.
  * Knows: the table of functions. Does not know: what they do. */
 #ifdef SONDE_TEST
 #include "nif/nif.h"
@@ -87,7 +87,8 @@ NIF(nif_forget_proof)
 NIF(nif_unseal)
 {
     (void)argc;
-    /* (true | false | asked): whether any process may use the tools of the proof at any time, on any process */
+    /* (true | false | asked): whether any process may use the tools of the proof at any time, on
+     * any process */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
     bool was = s->seal.open;

@@ -1,6 +1,6 @@
 /* nif_top.c: the objects that retain most, as Erlang terms.
- * Knows: rows, steps and tokens as terms. The words of atoms and pids go out once the look is done, and of
- * atoms only those that existed when it began.
+ * Knows: rows, steps and tokens as terms. The words of atoms and pids go out once the look is done,
+ * and of atoms only those that existed when it began.
  * Does not know: how they were found. */
 #include "graph/top_retained.h"
 #include "nif/nif_heap.h"
@@ -215,7 +215,8 @@ static ERL_NIF_TERM info(ErlNifEnv *env, const struct top_retained *l)
 NIF(nif_do_look_top_info)
 {
     (void)argc;
-    /* (Look): after top, a map of the sizes of the heap and of the look, with its peak memory in bytes */
+    /* (Look): after top, a map of the sizes of the heap and of the look, with its peak memory in
+     * bytes */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));

@@ -24,8 +24,8 @@ static enum status collect_fragment(struct fragments *c, const struct vm *vm, st
     return blocks_add(blocks, at + LF(vm->lay, frag_mem), used);
 }
 
-/* In a queue, signals other than messages, and messages not yet decoded, have no terms. The inner queue has
- * receive markers among the messages; any other signal may change anything. */
+/* In a queue, signals other than messages, and messages not yet decoded, have no terms. The inner
+ * queue has receive markers among the messages; any other signal may change anything. */
 static enum status in_queue(struct fragments *c, const struct vm *vm, uint64_t at, bool *terms)
 {
     uint64_t tag;
@@ -37,7 +37,8 @@ static enum status in_queue(struct fragments *c, const struct vm *vm, uint64_t a
     return signal_is_message(tag) || signal_op(tag) == SIGNAL_RECV_MARK ? ST_OK : ST_BUSY;
 }
 
-/* The data of a message is: attached 0: on the heap; 1: behind the message itself; else in a fragment. */
+/* The data of a message is: attached 0: on the heap; 1: behind the message itself; else in a
+ * fragment. */
 static enum status collect_message(struct fragments *c, const struct vm *vm)
 {
     uint64_t attached;

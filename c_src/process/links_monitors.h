@@ -35,8 +35,8 @@ struct links_monitors {
 
 void links_monitors_start(struct links_monitors *t, enum links_monitors_what what);
 
-/* OK, TIMESLICE (call again), TORN, ASK (one end is on another node: its size or state is in fields that
- * no check can prove without a second node). */
+/* OK, TIMESLICE (call again), TORN, ASK (one end is on another node: its size or state is in fields
+ * that no check can prove without a second node). */
 enum status links_monitors_walk(struct links_monitors *t, const struct reading *rd);
 
 #endif

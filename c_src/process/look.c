@@ -4,13 +4,14 @@
 #include "util/alloc.h"
 #include "util/clock.h"
 
-/* About 5 us if everything is in the cache, and little more than a millisecond if nothing is, or if each
- * word costs a system call. */
+/* About 5 us if everything is in the cache, and little more than a millisecond if nothing is, or if
+ * each word costs a system call. */
 enum { LOOK_STEPS = BOUND(1024, 16) };
 
 enum { CLOSE_TRIES = BOUND(64, 2) };
 
-/* Every look's stamp includes the trace flags: nothing copied while the process became sensitive goes out. */
+/* Every look's stamp includes the trace flags: nothing copied while the process became sensitive
+ * goes out. */
 static void add_flags(enum layout_field *fields)
 {
     while (*fields != LAYOUT_FIELD_COUNT && *fields != LF_trace_flags)
@@ -51,8 +52,8 @@ enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr
     return ST_OK;
 }
 
-/* Retries, because a lock that is held for a moment changes nothing yet: fields that are equal a little later
- * never changed. */
+/* Retries, because a lock that is held for a moment changes nothing yet: fields that are equal a
+ * little later never changed. */
 enum status look_close(const struct look *l)
 {
     enum status st = ST_TORN;

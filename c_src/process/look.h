@@ -6,8 +6,8 @@
 #include "util/budget.h"
 #include "vm/stamp.h"
 
-/* Whether the content of terms may go out. A sensitive process shows only numbers: no values, no atoms, no
- * names of functions. If the node's owner forbids content, names still go out. */
+/* Whether the content of terms may go out. A sensitive process shows only numbers: no values, no
+ * atoms, no names of functions. If the node's owner forbids content, names still go out. */
 enum content { CONTENT_SHOWN, CONTENT_FORBIDDEN, CONTENT_SENSITIVE };
 
 /* The bits of `want' that request content. */
@@ -59,8 +59,8 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns);
 /* Whether everything read so far belongs to one state of the process: OK, TORN. */
 enum status look_close(const struct look *l);
 
-/* Whether content copied earlier may still go out. OK; GONE: the process ended, perhaps as a sensitive one;
- * TORN: it became sensitive. */
+/* Whether content copied earlier may still go out. OK; GONE: the process ended, perhaps as a
+ * sensitive one; TORN: it became sensitive. */
 enum status look_may_tell(const struct look *l);
 
 void look_end(struct look *l);

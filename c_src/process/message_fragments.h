@@ -1,8 +1,9 @@
 /* message_fragments.h: the fragments that belong to one waiting message.
  * Knows: where a message keeps its data. Does not know: what the data is.
  *
- * A message's term lies in these fragments, in the blocks of the process, or among the literals. They are
- * collected one message at a time, so that a million messages need no list of a million blocks. */
+ * A message's term lies in these fragments, in the blocks of the process, or among the literals.
+ * They are collected one message at a time, so that a million messages need no list of a million
+ * blocks. */
 #ifndef SONDE_MESSAGE_FRAGMENTS_H
 #define SONDE_MESSAGE_FRAGMENTS_H
 
@@ -11,8 +12,9 @@
 /* About a millisecond, enough for some thousand fragments; a message with more is too large. */
 enum { MESSAGE_SORT_STEPS = BOUND(1 << 20, 1000) };
 
-/* Replaces the fragments of another message in `own`. The message must be decoded. It takes all fragments in
- * one go and charges the steps to the caller's budget afterwards. OK, TORN, NOMEM; TOO_LARGE: too many. */
+/* Replaces the fragments of another message in `own`. The message must be decoded. It takes all
+ * fragments in one go and charges the steps to the caller's budget afterwards. OK, TORN, NOMEM;
+ * TOO_LARGE: too many. */
 static inline enum status message_fragments_collect(struct blocks *own, const struct vm *vm,
                                                     uintptr_t message, struct budget *of_caller)
 {

@@ -11,8 +11,8 @@ enum { ENTRIES_MAX = BOUND(1 << 30, 400) };
 
 enum { OFFHEAP_PENDING = BOUND(16, 4) }; /* about the cache misses that a core handles at a time */
 
-/* Called for each binary on any list, and with `magic` for each magic reference; the entry's first word tells
- * them apart. Any status but OK ends the walk. */
+/* Called for each binary on any list, and with `magic` for each magic reference; the entry's first
+ * word tells them apart. Any status but OK ends the walk. */
 typedef enum status offheap_each(void *ctx, const struct vm *vm, uintptr_t entry);
 
 /* A walk over all off-heap lists of one process; it can stop and resume. */
@@ -53,7 +53,8 @@ void offheap_start(struct offheap *w, const struct reading *rd, bool sizes);
 /* OK, TIMESLICE (call again), TORN, ASK, NOMEM. `bytes` is right only after offheap_finish. */
 enum status offheap_walk(struct offheap *w, const struct reading *rd);
 
-/* After OK: prepares the lists of one waiting message for offheap_walk. OK, TORN, NOMEM, TOO_LARGE. */
+/* After OK: prepares the lists of one waiting message for offheap_walk. OK, TORN, NOMEM,
+ * TOO_LARGE. */
 enum status offheap_message(struct offheap *w, const struct vm *vm, uintptr_t message,
                             struct budget *b);
 

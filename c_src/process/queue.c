@@ -21,10 +21,10 @@ static enum status visible(const struct reading *rd)
 
 /* ---- length -------------------------------------------------------------------------------- */
 
-/* The counter of the inner queue (with the middle one, up to OTP 26) and that of the outer queue add up to
- * the length, except while other signals wait between messages, while an OTP 26 or older process is asked for
- * its length, and while senders use the 64 buffers that an off-heap queue gets under contention. All this
- * passes quickly or shows in the state word. */
+/* The counter of the inner queue (with the middle one, up to OTP 26) and that of the outer queue
+ * add up to the length, except while other signals wait between messages, while an OTP 26 or older
+ * process is asked for its length, and while senders use the 64 buffers that an off-heap queue gets
+ * under contention. All this passes quickly or shows in the state word. */
 
 /* Up to OTP 26: a request for the length is on its way, and the counters are biased. */
 static enum status biased(const struct reading *rd)
@@ -127,8 +127,8 @@ static enum status one_queue(struct queue *q, const struct vm *vm, struct budget
     return ST_OK;
 }
 
-/* Only process_info knows what a signal in the middle queue, or tracing of receive (which keeps messages
- * there), would change. */
+/* Only process_info knows what a signal in the middle queue, or tracing of receive (which keeps
+ * messages there), would change. */
 static enum status walkable(const struct reading *rd)
 {
     if (stamp_field(rd, LF_trace_flags) != 0)

@@ -21,7 +21,8 @@ struct resource_types {
 
 #define RESOURCE_TYPES_NOMEM UINT32_MAX
 
-/* The index of the type, which is added if there are fewer than max; else 0. Or RESOURCE_TYPES_NOMEM. */
+/* The index of the type, which is added if there are fewer than max; else 0. Or
+ * RESOURCE_TYPES_NOMEM. */
 uint32_t resource_types_index(struct resource_types *ts, const struct resource_type *type,
                               uint32_t max);
 void resource_types_free(struct resource_types *ts);

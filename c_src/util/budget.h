@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A limit of a walk or a table. The fuzzer's build uses a small one, so that the fuzzer reaches each limit
- * thousands of times a second. */
+/* A limit of a walk or a table. The fuzzer's build uses a small one, so that the fuzzer reaches
+ * each limit thousands of times a second. */
 #ifdef SONDE_FUZZ
 #define BOUND(Real, Fuzzed) (Fuzzed)
 #else

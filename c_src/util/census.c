@@ -15,7 +15,8 @@ enum {
 
 _Static_assert(sizeof(struct known) == 32, "an entry has 32 bytes");
 
-/* The lowest bits decide whether a Binary is in the sample, the next ones its part, the highest its slot. */
+/* The lowest bits decide whether a Binary is in the sample, the next ones its part, the highest its
+ * slot. */
 static uint64_t hash(uint64_t binary)
 {
     uint64_t h = binary >> 3;
@@ -85,8 +86,8 @@ bool census_free_some(struct census *c, struct budget *b)
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* Moves the part's entries that are in the sample to a new array. Entries that left the sample stay in other
- * parts until room is needed, so that no addition waits for more than one part. */
+/* Moves the part's entries that are in the sample to a new array. Entries that left the sample stay
+ * in other parts until room is needed, so that no addition waits for more than one part. */
 static enum status rebuild(struct census *c, struct census_part *p, uint32_t cap)
 {
     struct census_part more = {sonde_alloc(cap * sizeof *more.entries), 0, cap};
@@ -143,7 +144,8 @@ static enum status split(struct census *c)
     return st;
 }
 
-/* Drops from the next part the entries that left the sample; once all parts are done, halves the sample. */
+/* Drops from the next part the entries that left the sample; once all parts are done, halves the
+ * sample. */
 static enum status make_room(struct census *c)
 {
     size_t parts = c->parts ? PARTS : 1;

@@ -2,9 +2,9 @@
  * Knows: addresses as keys, one entry per Binary, how to stay within a limit by keeping a sample.
  * Does not know: how references are found. Follows no address.
  *
- * Entries lie in parts that grow one at a time, so that no addition takes long; a small census has a
- * single part. Above the limit the census keeps the Binaries whose hash ends with a number of zero bits
- * (`level`): a sample that depends only on the addresses. */
+ * Entries lie in parts that grow one at a time, so that no addition takes long; a small census has
+ * a single part. Above the limit the census keeps the Binaries whose hash ends with a number of
+ * zero bits (`level`): a sample that depends only on the addresses. */
 #ifndef SONDE_CENSUS_H
 #define SONDE_CENSUS_H
 
@@ -54,8 +54,8 @@ void census_free(struct census *c);
 /* Frees in slices, because freeing much memory takes long. false: call again. */
 bool census_free_some(struct census *c, struct budget *b);
 
-/* Finds or adds its entry; a new one has only the address. OK; GONE: it is not in the sample; NOMEM;
- * TOO_LARGE. */
+/* Finds or adds its entry; a new one has only the address. OK; GONE: it is not in the sample;
+ * NOMEM; TOO_LARGE. */
 enum status census_add(struct census *c, uint64_t binary, struct known **entry);
 
 const struct known *census_find(const struct census *c, uint64_t binary);

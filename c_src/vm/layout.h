@@ -15,15 +15,15 @@
  * own) and `msg_frag` (received messages whose data came combined with the message). The next
  * collection copies both onto the heap.
  *
- * A binary of more than 64 bytes lies outside the heap and is reference counted (a Binary: a header,
- * then the bytes). A small boxed object on the heap points at the Binary: ProcBin up to OTP 26, BinRef
- * from 27. The off-heap list, `off_heap`, links all such objects, funs, magic references and external
- * pids, ports and references, so that a collection finds the dead ones. A binary that is being
- * appended to is on a list of its own, `wrt_bins`. Each fragment has an off-heap list too.
+ * A binary of more than 64 bytes lies outside the heap and is reference counted (a Binary: a
+ * header, then the bytes). A small boxed object on the heap points at the Binary: ProcBin up to OTP
+ * 26, BinRef from 27. The off-heap list, `off_heap`, links all such objects, funs, magic references
+ * and external pids, ports and references, so that a collection finds the dead ones. A binary that
+ * is being appended to is on a list of its own, `wrt_bins`. Each fragment has an off-heap list too.
  *
  * Messages wait in three queues: senders append to the outer one (sig_inq, under its lock; under
- * contention to one of 64 buffers before it). The owner moves them to the middle one if it must handle
- * other signals in between, and to the inner one, which receive searches.
+ * contention to one of 64 buffers before it). The owner moves them to the middle one if it must
+ * handle other signals in between, and to the inner one, which receive searches.
  *
  * stamp.h explains when all this may be read without a lock. */
 #ifndef SONDE_LAYOUT_H
@@ -33,9 +33,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every number that differs, or could differ, between releases: offsets in bytes from the start of the
- * struct named, and sizes in bytes. The second column is the C expression in the VM's own sources;
- * scripts/otp-offsets compiles it. */
+/* Every number that differs, or could differ, between releases: offsets in bytes from the start of
+ * the struct named, and sizes in bytes. The second column is the C expression in the VM's own
+ * sources; scripts/otp-offsets compiles it. */
 /* clang-format off */
 #define LAYOUT_FIELDS(X)                                                                \
     /* ErtsPTab, relative to its read-only part, at 192 and 64-aligned in every release */ \
@@ -158,8 +158,8 @@ enum kind {
     KIND_MAP
 };
 
-/* The layout of a fun: `raw` words first, then its environment, whose size is in the bits `mask` << `shift`
- * of word `word`. Up to 26 its creator is one term more. */
+/* The layout of a fun: `raw` words first, then its environment, whose size is in the bits `mask` <<
+ * `shift` of word `word`. Up to 26 its creator is one term more. */
 struct fun_form {
     uint8_t raw, word, shift, more;
     uint16_t mask;

@@ -25,7 +25,8 @@ static inline unsigned map_type(uint64_t header)
     return (unsigned)(header >> 6) & 3;
 }
 
-/* A flatmap: its size, the tuple of keys, the values. The head of a hashmap has a size; its nodes have none. */
+/* A flatmap: its size, the tuple of keys, the values. The head of a hashmap has a size; its nodes
+ * have none. */
 static inline bool object_map(enum peek_reader r, uintptr_t at, struct object *t)
 {
     uint64_t size;
@@ -102,8 +103,8 @@ static inline bool object_read(enum peek_reader r, const struct layout *lay, uin
     return true;
 }
 
-/* Whether a collection copies the bytes of this sub-binary and releases the whole binary: it does so for a
- * few whole bytes that are not writable. false: it cannot be read. */
+/* Whether a collection copies the bytes of this sub-binary and releases the whole binary: it does
+ * so for a few whole bytes that are not writable. false: it cannot be read. */
 static inline bool object_is_copied(enum peek_reader r, const struct layout *lay, uintptr_t at,
                                     bool *copied)
 {

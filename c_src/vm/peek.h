@@ -15,9 +15,9 @@
 enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
 
 /* Installs the handler if `want` is guarded (once for the OS process; later calls are free), and
- * returns the reader that works in this thread now. Every native call starts with it: another library may
- * have replaced the handler since, or the thread may block the signals, and then a guarded load would kill
- * the node. */
+ * returns the reader that works in this thread now. Every native call starts with it: another
+ * library may have replaced the handler since, or the thread may block the signals, and then a
+ * guarded load would kill the node. */
 enum peek_reader peek_ready(enum peek_reader want);
 
 /* From now on no reader is ready, and the handler goes as soon as nobody is between peek_enter and
@@ -31,8 +31,9 @@ void peek_settle(void);
 /* Reverts peek_leave. */
 void peek_return(void);
 
-/* A thread calls peek_enter before its first peek_ready and peek_exit after its last load. Threads use
- * different slots, as far as a hash of their stacks separates them, so that they share no cache line. */
+/* A thread calls peek_enter before its first peek_ready and peek_exit after its last load. Threads
+ * use different slots, as far as a hash of their stacks separates them, so that they share no cache
+ * line. */
 enum { PEEK_SLOTS = 64 };
 struct peek_slot {
     _Alignas(64) atomic_uint calls;
@@ -55,9 +56,9 @@ static inline void peek_exit(struct peek_slot *slot)
         peek_settle();
 }
 
-/* Aligned words only. false: some word is not readable (`out` is then unspecified).
- * One load reads one word, and the words are read in the order given (except in a block of the syscall
- * reader: the kernel copies that in its own order). */
+/* Aligned words only. false: some word is not readable (`out` is then unspecified). One load reads
+ * one word, and the words are read in the order given (except in a block of the syscall reader: the
+ * kernel copies that in its own order). */
 static inline bool peek_word(enum peek_reader r, uintptr_t addr, uint64_t *out);
 static inline bool peek_gather(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
                                unsigned n, uint64_t *out);
@@ -71,8 +72,8 @@ bool peek_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out)
  * mean that a later word of the range is not readable. */
 bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size_t *found);
 
-/* Orders all reads before it against all reads after it for every thread, even if the other thread used
- * only release stores. Does nothing on x86-64; one membarrier elsewhere. */
+/* Orders all reads before it against all reads after it for every thread, even if the other thread
+ * used only release stores. Does nothing on x86-64; one membarrier elsewhere. */
 void peek_barrier(void);
 
 /* ---- the calls that every process costs dozens of, without a detour -------------------------- */
@@ -86,8 +87,8 @@ enum { PEEK_GATHER_MAX = 64 };
 #define PEEK_HAVE_GUARDED 0
 #endif
 
-/* A guarded load inside a C function: the section sonde_guarded pairs its address with that of a landing
- * place, which reports the fault (the kernel's exception table does the same). */
+/* A guarded load inside a C function: the section sonde_guarded pairs its address with that of a
+ * landing place, which reports the fault (the kernel's exception table does the same). */
 #if PEEK_HAVE_GUARDED && defined(__ELF__)
 #define PEEK_HAVE_INLINE 1
 #else

@@ -7,8 +7,7 @@
  *   sonde_gather(base, offsets16, n, out)  n words at base + offsets[i], in that order
  *   sonde_differ(base, offsets16, n, seen) 0 if these words equal `seen`
  *   sonde_copy(addr, n, out)               n consecutive words
- *   sonde_scan(table, from, to)            index of the first word that is not 0, or `to`
- */
+ *   sonde_scan(table, from, to)            index of the first word that is not 0, or `to` */
 #if defined(__APPLE__)
 #define SYM(name) _##name
 #define LOCAL .private_extern
@@ -17,8 +16,8 @@
 #define LOCAL .hidden
 #endif
 
-/* Marks a target of indirect branches, if the compiler asks for it (CET, BTI). Without the note the linker
- * would drop the mark of the whole library. */
+/* Marks a target of indirect branches, if the compiler asks for it (CET, BTI). Without the note the
+ * linker would drop the mark of the whole library. */
 #if defined(__x86_64__) && defined(__CET__) && defined(__ELF__)
 #include <cet.h>
 #define LANDING _CET_ENDBR
@@ -35,7 +34,8 @@
 #define LANDING
 #endif
 
-/* Assembler macros with one statement a line, because no statement separator works in every assembler. */
+/* Assembler macros with one statement a line, because no statement separator works in every
+ * assembler. */
 .macro label name
         .globl \name
         LOCAL \name
@@ -167,7 +167,8 @@ sonde_handler_1:
 2:      ret
         end SYM(sonde_copy)
 
-/* Eight slots are one cache line. Most of a process table is empty, so lines of zeros must be fast. */
+/* Eight slots are one cache line. Most of a process table is empty, so lines of zeros must be
+ * fast. */
         function SYM(sonde_scan)
         movq %rdx, %r8
         xorl %edx, %edx

@@ -5,9 +5,9 @@
 #include <link.h>
 #endif
 
-/* A cache line has eight slots, and consecutive pids lie in different lines: the lowest bits of the number
- * select the line, the next three bits the slot in it. Up to 25 the pid's lower half is the number; from 26
- * it contains the slot in place of the number's lowest bits. */
+/* A cache line has eight slots, and consecutive pids lie in different lines: the lowest bits of the
+ * number select the line, the next three bits the slot in it. Up to 25 the pid's lower half is the
+ * number; from 26 it contains the slot in place of the number's lowest bits. */
 enum { SLOT_BITS = 3 };
 
 uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid)
@@ -29,10 +29,10 @@ struct search {
     struct proctab found;
 };
 
-/* The VM exports no symbols (distributions strip it, OTP 29 hides them), but the table's record lies in the
- * main executable's own data. Its read-only part is easy to recognize: the table pointer, a power of two that
- * is the official process limit, sizeof(Process). The proof is that the caller's slot of that table holds the
- * caller's own Process. */
+/* The VM exports no symbols (distributions strip it, OTP 29 hides them), but the table's record
+ * lies in the main executable's own data. Its read-only part is easy to recognize: the table
+ * pointer, a power of two that is the official process limit, sizeof(Process). The proof is that
+ * the caller's slot of that table holds the caller's own Process. */
 static void try_record(struct search *s, uintptr_t record)
 {
     const struct layout *lay = s->lay;

@@ -25,9 +25,9 @@ static inline size_t proctab_slot(const struct layout *lay, const struct proctab
     return (lay->pid_slot_high ? pid >> 32 : pid >> 4) & (tab->max - 1);
 }
 
-/* The VM reserves one pid for "no process": all bits of its data are ones. In a table of the largest size a
- * dummy in the executable's own data occupies that pid's slot for ever, and process_info of that pid crashes
- * the node. */
+/* The VM reserves one pid for "no process": all bits of its data are ones. In a table of the
+ * largest size a dummy in the executable's own data occupies that pid's slot for ever, and
+ * process_info of that pid crashes the node. */
 static inline bool proctab_is_nobody(const struct layout *lay, uint64_t pid)
 {
     return (lay->pid_slot_high ? pid | 0xFFFFFFFF00000000 : pid) == ~(uint64_t)0xC;

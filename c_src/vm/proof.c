@@ -1,4 +1,5 @@
-/* proof.c: reads one field of one process, so that Erlang can compare it with an official answer. */
+/* proof.c: reads one field of one process, so that Erlang can compare it with an official
+ * answer. */
 #include "vm/proof.h"
 
 #include "vm/term.h"

@@ -2,8 +2,8 @@
  * Knows: how to follow a path of named fields from a process, and a few comparisons.
  * Does not know: the expected result, or any stamp: the probes that it reads do not run.
  *
- * A path starts at a Process and names only fields of the layout: no caller can choose an address. The
- * result is a small number or a boolean, never a word that may be an address. */
+ * A path starts at a Process and names only fields of the layout: no caller can choose an address.
+ * The result is a small number or a boolean, never a word that may be an address. */
 #ifndef SONDE_PROOF_H
 #define SONDE_PROOF_H
 

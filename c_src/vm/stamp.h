@@ -10,11 +10,11 @@
  *          heap may be changing, and the main lock must be free; else busy.
  *   close: state and lock FIRST, then the fields: equal to those of the opening, else torn.
  *
- * Senders link messages to the outer queue under the queue's own lock, which they take with acquire order
- * only: where memory is weakly ordered, a reader may see the link before the lock and before the content of
- * the message. So a walk over that queue requires its lock to be free as well and, if the queue is not
- * empty, makes all other threads pass a barrier between the opening and the walk: a link that the opening
- * saw was stored after the message, so the walk sees the message.
+ * Senders link messages to the outer queue under the queue's own lock, which they take with acquire
+ * order only: where memory is weakly ordered, a reader may see the link before the lock and before
+ * the content of the message. So a walk over that queue requires its lock to be free as well and,
+ * if the queue is not empty, makes all other threads pass a barrier between the opening and the
+ * walk: a link that the opening saw was stored after the message, so the walk sees the message.
  *
  * The order matters. The VM saves the fields, adds the reductions, clears RUNNING, and unlocks:
  * fields read before state and lock can miss a whole run. */
@@ -52,8 +52,9 @@ enum { LOCK_MAIN = 1, LOCK_MSGQ = 2 };
  * `trace_flags' proves. The other bits belong to tracing. */
 enum { TRACE_SENSITIVE = 8 };
 
-/* LAYOUT_FIELD_COUNT ends `fields`. The plan always includes id, reductions and program counter. With the
- * outer queue it also requires LOCK_MSGQ: a sender links a message to that queue under that lock. */
+/* LAYOUT_FIELD_COUNT ends `fields`. The plan always includes id, reductions and program counter.
+ * With the outer queue it also requires LOCK_MSGQ: a sender links a message to that queue under
+ * that lock. */
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
                const enum layout_field *fields);
 

@@ -13,7 +13,8 @@ static inline bool term_is_header(uint64_t w)
     return (w & 3) == 0;
 }
 
-/* The header of a local reference. On an off-heap list it is a magic reference: memory outside the heap. */
+/* The header of a local reference. On an off-heap list it is a magic reference: memory outside the
+ * heap. */
 enum { MAGIC_THING = 0x90 };
 
 enum { TAG_LIST = 1, TAG_BOXED = 2, TERM_NIL = 0x3B };
@@ -54,8 +55,8 @@ static inline uint64_t term_header_arity(uint64_t header)
     return header >> 6;
 }
 
-/* The word at a message's term position identifies the signal: an external-pid header marks any signal but
- * a message, 0 a message from another node that is not decoded yet. */
+/* The word at a message's term position identifies the signal: an external-pid header marks any
+ * signal but a message, 0 a message from another node that is not decoded yet. */
 static inline bool signal_is_message(uint64_t tag)
 {
     return (tag & 0x3F) != 0x30;
