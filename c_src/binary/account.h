@@ -23,8 +23,8 @@ enum share {
     SHARE_COUNT
 };
 
-/* Sums over all Binaries of a census. If it is a sample, the caller multiplies bytes and overhead
- * by 2^level. */
+/* Sums over all Binaries of a census. The caller multiplies a sample's bytes and overhead by
+ * 2^level. */
 struct sums_of_all {
     uint64_t count;
     uint64_t bytes[SHARE_COUNT];
@@ -88,8 +88,7 @@ enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
                           const struct census *its, const struct resource_types *types,
                           struct budget *b);
 
-/* Adds a Binary of a table or of the literals, as ets:info(_, binary) reports it. OK, NOMEM,
- * TOO_LARGE. */
+/* Adds a Binary of a table or literal, as ets:info(_, binary) reports it. OK, NOMEM, TOO_LARGE. */
 enum status account_add(struct account *a, enum census_kind kind, const struct known *has);
 
 /* Computes a->sums. OK, TIMESLICE (call again). */
@@ -116,12 +115,10 @@ bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print);
 /* Records a process with a changed print as a holding without a Binary. OK, NOMEM. */
 enum status account_note_changed(struct account *a, uint64_t pid);
 
-/* Keeps the holdings of this process, so that its shares need no second walk. OK, NOMEM,
- * TOO_LARGE. */
+/* Keeps this process's holdings, so that its shares need no second walk. OK, NOMEM, TOO_LARGE. */
 enum status account_follow(struct account *a, uint64_t pid);
 
-/* From now on the account counts only wanted Binaries, and this is one of them. OK, NOMEM,
- * TOO_LARGE. */
+/* From now on the account counts only wanted Binaries; this is one. OK, NOMEM, TOO_LARGE. */
 enum status account_want(struct account *a, uint64_t binary);
 
 #endif

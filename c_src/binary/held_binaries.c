@@ -1,5 +1,4 @@
-/* held_binaries.c: the Binaries that one process holds, on its off-heap lists and in its waiting
- * messages. */
+/* held_binaries.c: the Binaries on a process's off-heap lists and in its waiting messages. */
 #include "binary/held_binaries.h"
 
 #include "process/queue.h"
@@ -97,8 +96,7 @@ static enum status take(struct held_binaries *h, const struct vm *vm)
     return ST_OK;
 }
 
-/* The header of a Binary is in its own cache line: prefetch it now, read it HELD_PENDING references
- * later. */
+/* The header of a Binary is in its own cache line: prefetch it now, read it later. */
 static enum status refers(void *ctx, const struct vm *vm, uintptr_t entry)
 {
     struct held_binaries *h = ctx;
@@ -127,8 +125,8 @@ static enum status take_rest(struct held_binaries *h, const struct vm *vm)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* A message from another node that is not decoded has no binaries yet. Signals other than messages:
- * the inner queue has receive markers; any other signal may change the queue. */
+/* A message from another node that is not decoded has no binaries yet. The inner queue has receive
+ * markers, too; any other signal may change the queue. */
 static enum status next_message(struct held_binaries *h, const struct vm *vm, struct budget *b)
 {
     uint64_t tag;

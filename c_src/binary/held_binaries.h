@@ -1,5 +1,4 @@
-/* held_binaries.h: the Binaries that one process holds, on its off-heap lists and in its waiting
- * messages.
+/* held_binaries.h: the Binaries on a process's off-heap lists and in its waiting messages.
  * Knows: where references to Binaries are, and when a Binary belongs to one process only.
  * Does not know: the other holders, except through an account of all Binaries.
  *
@@ -50,8 +49,7 @@ struct held_binaries {
     struct resource_types types;
 };
 
-/* The fields that the walk needs in its plan, besides queue_fields; LAYOUT_FIELD_COUNT ends
- * them. */
+/* The fields for the walk's plan, besides queue_fields; LAYOUT_FIELD_COUNT ends them. */
 #define held_binaries_fields offheap_fields
 
 /* true: the process holds no Binary, and the answer is 0. */
@@ -60,7 +58,7 @@ bool held_binaries_is_none(const struct reading *rd);
 void held_binaries_start(struct held_binaries *h, const struct reading *rd,
                          enum held_binaries_what what, const struct account *account);
 
-/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: the account counted other
+/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: the account has other
  * Binaries. */
 enum status held_binaries_walk(struct held_binaries *h, const struct reading *rd);
 

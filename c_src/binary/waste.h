@@ -4,7 +4,7 @@
  * sees.
  * Does not know: how marking works, or why it is asked for.
  *
- * Most processes have no binary on any list: then the answers about binaries are 0 without a
+ * Most processes have no binary on any list: the answers about binaries are then 0 without a
  * mark. */
 #ifndef SONDE_WASTE_H
 #define SONDE_WASTE_H

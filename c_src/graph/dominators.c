@@ -51,8 +51,7 @@ static enum status allocate(struct dominators *d)
 
 /* ---- ancestors ------------------------------------------------------------------------------ */
 
-/* While the tree grows, `waiting' has the depth of a node and `retained' its ancestor further
- * up. */
+/* While the tree grows, `waiting' has a node's depth and `retained' its ancestor further up. */
 static uint32_t depth(const struct dominators *d, uint32_t node)
 {
     return d->waiting[node];

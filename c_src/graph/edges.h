@@ -27,8 +27,7 @@ struct link {
 /* Reads the marked object at this address. OK, TORN. */
 enum status edges_read(const struct marking *h, const struct vm *vm, uintptr_t at, struct edges *p);
 
-/* The object's next word that leads to an object in a block. OK, GONE (no more), TIMESLICE,
- * TORN. */
+/* The next word that leads to an object in a block. OK, GONE (no more), TIMESLICE, TORN. */
 enum status edges_next(const struct marking *h, const struct vm *vm, struct edges *p,
                        struct budget *b, struct link *link);
 

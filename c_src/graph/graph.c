@@ -119,8 +119,8 @@ static enum status without_second(struct graph *g, const struct vm *vm)
     return ST_OK;
 }
 
-/* A node of a hashmap contains further nodes, pairs, which are list cells, or a tuple of pairs
- * whose keys have the same hash. All of them are inner parts of the map. */
+/* A node of a hashmap contains further nodes, pairs, which are list cells, or a tuple of pairs if
+ * their keys have the same hash. All of them are inner parts of the map. */
 static enum status inner_of_map(struct graph *g, const struct vm *vm, const struct link *link)
 {
     uint64_t header = 0;

@@ -5,7 +5,7 @@
  * A list is one node, and so is a large map with its inner parts, or a slice with its binary: an
  * object that is part of another object belongs to the node of that object, if no other object
  * leads to it. A part that several objects lead to is a node of its own. So there is about one node
- * for each tuple, and there are few for lists of numbers and for maps, which keeps arrays by node
+ * for each tuple, and there are few for lists of numbers and for maps, so arrays by node stay
  * small.
  *
  * Each node has a bit at the first word of its first object; its number is the count of such bits

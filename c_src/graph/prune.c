@@ -76,8 +76,7 @@ static enum status measure(struct prune *f, uint32_t node, struct mark k)
     return ST_OK;
 }
 
-/* Finds the smallest bucket to keep whole, with all larger ones, and how many of the next smaller
- * one. */
+/* Finds the smallest bucket to keep whole, and how many nodes of the next smaller one. */
 static void choose(struct prune *f)
 {
     uint64_t sum = 0;
@@ -96,8 +95,7 @@ static bool keeps_dominator(const struct prune *f, uint32_t node)
     return idom < NODE_FIRST || prune_keeps(f, place_mark(graph_place(f->g, idom)));
 }
 
-/* A dominator comes before the nodes that it dominates, so keeps_dominator already knows about
- * it. */
+/* A dominator comes before the nodes that it dominates, so keeps_dominator knows it already. */
 static enum status keep(struct prune *f, uint32_t node, struct mark k)
 {
     unsigned size = bucket(f->d->retained[node]);

@@ -55,7 +55,7 @@ static inline bool prune_keeps(const struct prune *f, struct mark k)
     return !f->kept || bit_test(f->kept, k);
 }
 
-/* The links of a node that replace folded nodes: the index of the first in f->links.rows, and *n,
+/* The links of a node that replace folded nodes: the first one's index in f->links.rows, and *n,
  * their number. */
 size_t prune_links(const struct prune *f, uint32_t node, size_t *n);
 

@@ -1,5 +1,4 @@
-/* top_retained.c: the objects of one heap that retain most, each with a path from a root and a
- * preview. */
+/* top_retained.c: the objects of one heap that retain most, each with a path and a preview. */
 #include "graph/top_retained.h"
 
 #include "util/alloc.h"
@@ -242,8 +241,7 @@ static enum status climb_all(struct top_retained *l, struct budget *b)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* The edge of this link from that node; NULL: no path uses it, or its first link is already
- * known. */
+/* The edge of this link from that node; NULL: no path uses it, or its step is known. */
 static struct edge *edge_of(struct top_retained *l, uint32_t parent, const struct link *link)
 {
     if (!bit_test(l->graph.seen, link->mark))

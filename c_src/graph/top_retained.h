@@ -1,5 +1,4 @@
-/* top_retained.h: the objects of one heap that retain most, each with a path from a root and a
- * preview.
+/* top_retained.h: the objects of one heap that retain most, each with a path and a preview.
  * Knows: which nodes deserve a row, and the shortest path to each.
  * Does not know: how a row is printed. */
 #ifndef SONDE_TOP_RETAINED_H

@@ -11,7 +11,7 @@ struct literal_bits {
     size_t n;
 };
 
-/* OK, NOMEM; ASK: the literal area is unknown. Always call literal_bits_end; it also accepts zeroed
+/* OK, NOMEM; ASK: the literal area is unknown. Always call literal_bits_end; it accepts zeroed
  * memory. */
 enum status literal_bits_start(struct literal_bits *l, const struct vm *vm);
 void literal_bits_end(struct literal_bits *l);

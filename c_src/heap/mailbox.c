@@ -157,8 +157,7 @@ static enum status examine(struct mailbox *m, const struct vm *vm, uintptr_t at,
     return term == SIGNAL_EXTERNAL_MSG ? ST_OK : term_size_of(&m->measure, vm, term);
 }
 
-/* Signals other than messages: the inner queue has receive markers; any other signal may change the
- * queue. */
+/* The inner queue has receive markers, too; any other signal may change the queue. */
 static enum status next_message(struct mailbox *m, const struct vm *vm, struct budget *b)
 {
     uint64_t tag;

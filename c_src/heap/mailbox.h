@@ -4,8 +4,7 @@
  *
  * A flooded process receives messages all the time, and these change the process: the top of its
  * heap, the end of its queue, counters. The stamp includes none of that here; otherwise such a
- * process could never be read. Messages that are already there do not change until the process
- * runs. */
+ * process could never be read. Messages already there do not change until the process runs. */
 #ifndef SONDE_MAILBOX_H
 #define SONDE_MAILBOX_H
 

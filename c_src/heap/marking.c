@@ -220,8 +220,7 @@ static enum status see(struct marking *h, const struct vm *vm, uintptr_t refc,
 }
 
 /* Up to 26 a ProcBin is a term, and then it sees its whole Binary, unless only sub-binaries refer
- * to it. The bit of its second word, where no object begins, records that it was reached as a
- * term. */
+ * to it. The bit of its second word, where no object begins, records that a term reached it. */
 static enum status whole_binary(struct marking *h, const struct vm *vm, const struct block *block,
                                 uintptr_t at)
 {

@@ -2,7 +2,7 @@
  * Knows: how to get from a root to everything below it, in little memory, in slices.
  * Does not know: output formats, or whether the process changed meanwhile.
  *
- * Marking keeps a stack of spans whose words it still has to visit. The stack is small: if it is
+ * Marking keeps a stack of spans of words that it still has to visit. The stack is small: if it is
  * full, the objects that a span still refers to get a grey mark instead of an entry, and are found
  * again when the stack is empty. So neither a long list nor a deep term needs extra memory.
  *

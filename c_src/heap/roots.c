@@ -35,8 +35,8 @@ void roots_start(struct roots *r, uint64_t messages)
     *r = (struct roots){.messages = messages, .steps = MESSAGES_MAX};
 }
 
-/* A NIF that yielded keeps its arguments in its own memory. A process that waits for a message is
- * in no NIF. */
+/* A NIF that yielded keeps its arguments in its own memory. A process that waits for messages is in
+ * no NIF. */
 static enum status no_nif(const struct reading *rd)
 {
     uint64_t psd = stamp_word(rd, LF_psd);
@@ -166,8 +166,7 @@ static enum status next_fragment(struct roots *r, const struct reading *rd)
     return ST_OK;
 }
 
-/* The objects of such a fragment lie one after another, without gaps; one without a header is a
- * list cell. */
+/* The objects of such a fragment lie side by side; one without a header is a list cell. */
 static enum status next_thing(struct roots *r, const struct vm *vm, uint64_t *word)
 {
     struct object t = {.words = 2};
@@ -201,8 +200,7 @@ static enum status advance(struct roots *r, const struct reading *rd)
     return st;
 }
 
-/* The stack has return addresses and frame pointers between its terms; they have the tag of a
- * header. */
+/* Return addresses and frame pointers on the stack have the tag of a header. */
 static bool is_root(const struct roots *r, uint64_t word)
 {
     return !term_is_immediate(word) && !(r->root == ROOT_STACK && term_is_header(word));

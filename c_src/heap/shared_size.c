@@ -100,8 +100,7 @@ static void count(struct shared_size *s, const struct vm *vm, const struct block
         s->words += words;
 }
 
-/* Records a literal's reference to a Binary; each literal is marked, so each reference counts
- * once. */
+/* Records a literal's reference to a Binary, once, because each literal is marked. */
 static enum status note_ref(const struct shared_size *s, const struct vm *vm, uintptr_t at)
 {
     uint64_t binary;
@@ -134,8 +133,7 @@ static enum status note_whole(struct shared_size *s, const struct vm *vm, uintpt
     return note_ref(s, vm, term_pointer(orig));
 }
 
-/* From 27 sub-binaries share their whole binary; up to 26 each one counts all words that a message
- * needs. */
+/* From 27 sub-binaries share their whole binary; up to 26 each counts all words of a message. */
 static enum status count_bits(struct shared_size *s, const struct vm *vm, const struct block *block,
                               uintptr_t at, const struct object *t)
 {

@@ -164,8 +164,7 @@ NIF(nif_do_put_status)
     return keep_status(env, argv[0], false);
 }
 
-/* Adopts a successful proof together with its status, so that neither is ever visible without the
- * other. */
+/* Adopts a successful proof together with its status, so that neither is visible alone. */
 NIF(nif_do_adopt)
 {
     (void)argc;
@@ -247,8 +246,7 @@ NIF(nif_do_content)
     return atomic_load(&s->no_content) ? ATOM(false) : ATOM(true);
 }
 
-/* This call itself is between peek_enter and peek_exit, so the handler is removed at its end at the
- * earliest. */
+/* This call itself is between peek_enter and peek_exit, so the handler stays until its end. */
 NIF(nif_do_leave)
 {
     (void)env, (void)argc, (void)argv;

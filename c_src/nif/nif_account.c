@@ -177,8 +177,7 @@ static enum status slice(struct account *a, enum status (*step)(struct account *
 NIF(nif_do_account_sum)
 {
     (void)argc;
-    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once for an
-     * account */
+    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once */
     struct held_account *h = take(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
@@ -301,7 +300,7 @@ static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint
 NIF(nif_do_account_resources)
 {
     (void)argc;
-    /* (Account, AtomCount), after account_sum: [{{Module, Name} | undefined, Count, Bytes,
+    /* (Account, AtomCount), after its sums: [{{Module, Name} | undefined, Count, Bytes,
      * Holders}] */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 atoms_n;

@@ -5,8 +5,8 @@
 #include "nif/nif_heap.h"
 #include "vm/term.h"
 
-/* A small term takes at most QUICK_STEPS, about 50 us, or QUICK_STEPS_DEAR if each word costs a
- * system call: half a millisecond. */
+/* A small term takes at most QUICK_STEPS (about 50 us), or QUICK_STEPS_DEAR (half a millisecond) if
+ * each word costs a system call. */
 enum { QUICK_STEPS = 4096, QUICK_STEPS_DEAR = 256, QUICK_FRAGMENTS = 64 };
 
 enum { LITERAL_BYTES_MAX_LOG2 = 40 };
@@ -76,8 +76,8 @@ static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
 NIF(nif_do_look_refs)
 {
     (void)argc;
-    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At starts
-     * at 0 */
+    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At:
+     * from 0 */
     ErlNifUInt64 at;
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)

@@ -2,11 +2,11 @@
  * Knows: the fields of the VM's entry of a function, relative to the module.
  * Does not know: the names of local functions, which the Erlang side gets from the VM.
  *
- * A local function's entry begins with code addresses, whose number depends on the flavour of the
- * emulator; its names follow, and calibration finds their offset with a known fun. Up to 27:
- * module, arity, index (32 bits), uniq (16 bytes), old uniq, old index (32 bits each). From 28:
- * module, uniq, arity, index, old uniq, old index, all of 32 bits. The entry of an external fun has
- * module, function and arity in a row further on. */
+ * A local function's entry begins with code addresses, as many as the flavour of the emulator
+ * needs; its names follow, and calibration finds their offset with a known fun. Up to 27: module,
+ * arity, index (32 bits), uniq (16 bytes), old uniq, old index (32 bits each). From 28: module,
+ * uniq, arity, index, old uniq, old index, all of 32 bits. The entry of an external fun has module,
+ * function and arity in a row further on. */
 #include "nif/nif_heap.h"
 #include "vm/term.h"
 

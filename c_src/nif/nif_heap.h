@@ -22,8 +22,7 @@ void nif_give_look(struct held_look *h);
  * was copied, but is no longer: start a new look. */
 enum status nif_may_tell(const struct sonde *s, struct look *l);
 
-/* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; only atoms below l->args.n
- * exist. */
+/* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; atoms: those below l->args.n. */
 ERL_NIF_TERM nif_fun_kind(ErlNifEnv *env, const struct look *l, const struct fun_bar *b);
 
 /* The word as a term if it is one of the first atoms_n atoms; else undefined. */

@@ -337,8 +337,7 @@ NIF(nif_trapped)
 
 NIF(nif_do_probe_trap)
 {
-    /* (): schedules another NIF for its answer; meanwhile the VM keeps that NIF's data in the
-     * caller */
+    /* (): schedules another NIF, for which the VM keeps data in the caller meanwhile */
     if (!nif_is_proving(env))
         return nif_raise(env, ATOM(badarg));
     return enif_schedule_nif(env, "probe_trap", 0, CALLED(trapped), argc, argv);

@@ -67,8 +67,7 @@ NIF(nif_do_calibrate_resources)
 {
     (void)argc;
     /* (Probe, LargerProbe, OtherReference, AddressOfProbe, Module): after calibrate. Returns which
-     * fields have their known values: [{Field, true | false}]. The address is compared, never
-     * followed. */
+     * fields have their known values: [{Field, true | false}]. The address is only compared. */
     struct sonde *s = sonde_of(env);
     struct vm *vm = &s->candidate;
     ErlNifUInt64 address;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* A slice of 5 ms, plus the current batch, stays far below the promised 10 ms. LOOK_NS is the
- * interval of checks that the reader still works: for that long another library's handler may go
- * unnoticed. */
+ * interval of checks that the reader still works, so the time for which another library's handler
+ * may go unnoticed. */
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000 };
 
@@ -214,8 +214,7 @@ NIF(nif_do_scan_new)
 
 /* ---- step ---------------------------------------------------------------------------------- */
 
-/* enif_make_pid needs an ErlNifPid, which is the pid's word; the scan read it from the process
- * table. */
+/* enif_make_pid needs an ErlNifPid, which is the pid's word; the scan read it from the table. */
 static ERL_NIF_TERM make_pid(ErlNifEnv *env, uint64_t pid)
 {
     ErlNifPid p = {.pid = (ERL_NIF_TERM)pid};

@@ -87,8 +87,7 @@ NIF(nif_forget_proof)
 NIF(nif_unseal)
 {
     (void)argc;
-    /* (true | false | asked): whether any process may use the tools of the proof at any time, on
-     * any process */
+    /* (true | false | asked): whether any process may use the tools of the proof on any other */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
     bool was = s->seal.open;

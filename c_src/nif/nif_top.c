@@ -215,8 +215,7 @@ static ERL_NIF_TERM info(ErlNifEnv *env, const struct top_retained *l)
 NIF(nif_do_look_top_info)
 {
     (void)argc;
-    /* (Look): after top, a map of the sizes of the heap and of the look, with its peak memory in
-     * bytes */
+    /* (Look): after top, a map: the heap's sizes, and the look's peak memory in bytes */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));

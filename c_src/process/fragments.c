@@ -37,8 +37,7 @@ static enum status in_queue(struct fragments *c, const struct vm *vm, uint64_t a
     return signal_is_message(tag) || signal_op(tag) == SIGNAL_RECV_MARK ? ST_OK : ST_BUSY;
 }
 
-/* The data of a message is: attached 0: on the heap; 1: behind the message itself; else in a
- * fragment. */
+/* attached: 0: the data is on the heap; 1: behind the message itself; else in a fragment. */
 static enum status collect_message(struct fragments *c, const struct vm *vm)
 {
     uint64_t attached;

@@ -7,8 +7,7 @@
 #include "vm/blocks.h"
 #include "vm/stamp.h"
 
-/* Collects the process's fragments first, then messages and their fragments; it can stop and
- * resume. */
+/* Collects the process's fragments, then those of messages; it can stop and resume. */
 struct fragments {
     uint64_t frag;     /* the next fragment, of the process or of the current message */
     uint64_t message;  /* the next message */
@@ -18,8 +17,7 @@ struct fragments {
     bool queue;        /* the list is a queue, which may contain other signals */
 };
 
-/* msg_frag: received messages keep their data, behind themselves or apart, until the next
- * collection. */
+/* msg_frag: received messages with data that the next collection copies onto the heap. */
 void fragments_start(struct fragments *c, uint64_t mbuf, uint64_t msg_frag);
 
 /* After that, once for each queue: the messages that wait in it. */

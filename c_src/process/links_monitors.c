@@ -95,8 +95,8 @@ static enum status link_bytes(const struct vm *vm, const struct node *n, uint64_
     return n->type == LINK_PROC || n->type == LINK_PORT ? ST_OK : ST_TORN;
 }
 
-/* The reference of an extended monitor lies at its end; the struct includes the first word of
- * it. */
+/* The reference of an extended monitor lies at its end; the size of the struct includes its first
+ * word. */
 static enum status extended_bytes(const struct vm *vm, uint64_t data, uint64_t *size)
 {
     uint64_t ref;

@@ -10,8 +10,8 @@ enum { LOOK_STEPS = BOUND(1024, 16) };
 
 enum { CLOSE_TRIES = BOUND(64, 2) };
 
-/* Every look's stamp includes the trace flags: nothing copied while the process became sensitive
- * goes out. */
+/* Adds the trace flags to every look's stamp, so that no content goes out that was copied while the
+ * process became sensitive. */
 static void add_flags(enum layout_field *fields)
 {
     while (*fields != LAYOUT_FIELD_COUNT && *fields != LF_trace_flags)

@@ -2,7 +2,7 @@
  * Knows: where a message keeps its data. Does not know: what the data is.
  *
  * A message's term lies in these fragments, in the blocks of the process, or among the literals.
- * They are collected one message at a time, so that a million messages need no list of a million
+ * They are collected one message at a time, so a million messages need no list of a million
  * blocks. */
 #ifndef SONDE_MESSAGE_FRAGMENTS_H
 #define SONDE_MESSAGE_FRAGMENTS_H

@@ -18,8 +18,7 @@ enum stages { COLLECT, SORT, CHAIN, WRITABLE, FRAGMENT, FRAGMENT_CHAIN, DONE };
 /* ---- the walk ------------------------------------------------------------------------------ */
 
 /* An entry has three words or more, so a longer list is a cycle. false: the heap's pointers moved
- * while they were read. They may then be in any order, and the limit would allow a list of any
- * length. */
+ * while they were read. In the wrong order they would allow a list of any length. */
 static bool entries_max(const struct blocks *bs, uint64_t *max)
 {
     uint64_t words = 0;
@@ -81,8 +80,7 @@ enum status offheap_finish(struct offheap *w, const struct vm *vm)
     return ST_OK;
 }
 
-/* The header of a Binary is in its own cache line: prefetch it now, read it OFFHEAP_PENDING entries
- * later. */
+/* The header of a Binary is in its own cache line: prefetch it now, read it later. */
 static bool ask_size(struct offheap *w, const struct vm *vm, uint64_t bin)
 {
     if (bin == 0 || (bin & 7) || (w->asked >= OFFHEAP_PENDING && !add_size(w, vm, w->asked)))

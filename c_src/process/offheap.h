@@ -23,7 +23,7 @@ struct offheap {
     int stage;
     struct fragments collect;
     uint64_t cursor;                    /* next entry */
-    uint64_t frag;                      /* fragment whose list is walked */
+    uint64_t frag;                      /* the current fragment, with the list */
     uint64_t steps;                     /* entries left; a longer list is a cycle */
     uint64_t count;                     /* references to binaries, including repeats */
     uint64_t bytes;                     /* sizes of the binaries they refer to */
@@ -53,7 +53,7 @@ void offheap_start(struct offheap *w, const struct reading *rd, bool sizes);
 /* OK, TIMESLICE (call again), TORN, ASK, NOMEM. `bytes` is right only after offheap_finish. */
 enum status offheap_walk(struct offheap *w, const struct reading *rd);
 
-/* After OK: prepares the lists of one waiting message for offheap_walk. OK, TORN, NOMEM,
+/* After OK: starts the lists of one waiting message for offheap_walk. OK, TORN, NOMEM,
  * TOO_LARGE. */
 enum status offheap_message(struct offheap *w, const struct vm *vm, uintptr_t message,
                             struct budget *b);

@@ -1,4 +1,4 @@
-/* alloc.h: where sonde's own memory comes from.
+/* alloc.h: the allocator of sonde's own memory.
  * Knows: it is enif_alloc in a node and malloc in a test program; any call may fail.
  * Does not know: what the memory is for. */
 #ifndef SONDE_ALLOC_H

@@ -15,8 +15,7 @@ enum {
 
 _Static_assert(sizeof(struct known) == 32, "an entry has 32 bytes");
 
-/* The lowest bits decide whether a Binary is in the sample, the next ones its part, the highest its
- * slot. */
+/* The lowest bits select the sample, the next ones the part, the highest ones the slot. */
 static uint64_t hash(uint64_t binary)
 {
     uint64_t h = binary >> 3;
@@ -144,8 +143,7 @@ static enum status split(struct census *c)
     return st;
 }
 
-/* Drops from the next part the entries that left the sample; once all parts are done, halves the
- * sample. */
+/* Drops the next part's entries that left the sample; after the last part, halves the sample. */
 static enum status make_room(struct census *c)
 {
     size_t parts = c->parts ? PARTS : 1;

@@ -17,8 +17,7 @@ enum { BLOCKS_INLINE = BOUND(16, 4), BLOCKS_MAX = BOUND(16384, 24) };
 
 enum { BLOCK_YOUNG = 0, BLOCK_OLD = 1, BLOCK_FRAGMENTS = 2 };
 
-/* Young heap, old heap (an empty block if there is none), then the fragments in the order of
- * addresses. */
+/* Young heap, old heap (an empty block if there is none), then fragments by address. */
 struct blocks {
     unsigned n, cap;
     unsigned max;       /* more blocks: ASK */
@@ -43,12 +42,10 @@ static inline void blocks_forget(struct blocks *bs)
 /* Adds a fragment. OK, ASK, NOMEM, TORN. */
 enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words);
 
-/* Call it after the last blocks_add and before the first search. false: no steps left, call
- * again. */
+/* After the last blocks_add, before the first search. false: no steps left, call again. */
 bool blocks_sort(struct blocks *bs, struct budget *b);
 
-/* Words of all blocks. false: some block is impossible, because its pointers moved while they were
- * read. */
+/* Words of all blocks. false: a block's pointers moved while they were read. */
 bool blocks_words(const struct blocks *bs, uint64_t *words);
 
 static inline bool block_holds(const struct block *b, uintptr_t p, unsigned words)

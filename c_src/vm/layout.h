@@ -158,7 +158,7 @@ enum kind {
     KIND_MAP
 };
 
-/* The layout of a fun: `raw` words first, then its environment, whose size is in the bits `mask` <<
+/* The layout of a fun: `raw` words first, then its environment, with its size in the bits `mask` <<
  * `shift` of word `word`. Up to 26 its creator is one term more. */
 struct fun_form {
     uint8_t raw, word, shift, more;

@@ -31,8 +31,7 @@
     [LF_bin_thing] = 0xA8, [LF_bin_ptr] = 8, [LF_bin_size] = 24, [LF_bin_refc] = 16,               \
     [LF_bin_bytes] = 32, [LF_magic_free] = 32, [LF_magic_data] = 56
 
-/* Link and monitor nodes grew by a word in 27 (a node is sent as a signal, and signals count
- * messages). */
+/* Link and monitor nodes grew by a word in 27: they can be signals, and signals count messages. */
 #define TIES_25                                                                                    \
     [LF_node_offset] = 32, [LF_node_flags] = 36, [LF_node_type] = 38, [LF_link_size] = 40,         \
     [LF_link_unlinking] = 40, [LF_mon_ref] = 80, [LF_mon_refc] = 88, [LF_mon_alias_size] = 96,     \
@@ -70,7 +69,7 @@
     [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 544 + (FP), [LF_inq_first] = 632 + (FP),    \
     [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP)
 
-/* From 28 flags and type share a word: the type below, then two bits for aliases, then the
+/* From 28 flags and type share a word: from the lowest bit the type, two bits for aliases,
  * flags. */
 #define TIES_28                                                                                    \
     [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = 44, [LF_link_size] = 48,         \
@@ -146,8 +145,7 @@ enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN
      .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = (ProcSize) + (FP), BINARY_27,   \
            TIES_28, [LF_psd_size] = 112}}
 
-/* 25, 27 and 29 were run; 26 and 28 come from the sources and are proved at load like the
- * others. */
+/* 25, 27 and 29 were run; 26 and 28 are from the sources, and proved at load like the others. */
 static const struct layout tables[] = {
     OTP_25("otp25", 8),
     OTP_25("otp25_nofp", 0),

@@ -25,8 +25,8 @@ static inline unsigned map_type(uint64_t header)
     return (unsigned)(header >> 6) & 3;
 }
 
-/* A flatmap: its size, the tuple of keys, the values. The head of a hashmap has a size; its nodes
- * have none. */
+/* A flatmap: its size, the tuple of keys, the values. A hashmap's head has a size; its nodes have
+ * none. */
 static inline bool object_map(enum peek_reader r, uintptr_t at, struct object *t)
 {
     uint64_t size;

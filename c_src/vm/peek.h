@@ -32,8 +32,7 @@ void peek_settle(void);
 void peek_return(void);
 
 /* A thread calls peek_enter before its first peek_ready and peek_exit after its last load. Threads
- * use different slots, as far as a hash of their stacks separates them, so that they share no cache
- * line. */
+ * use different slots, as far as a hash of their stacks separates them, and share no cache line. */
 enum { PEEK_SLOTS = 64 };
 struct peek_slot {
     _Alignas(64) atomic_uint calls;

@@ -34,8 +34,7 @@
 #define LANDING
 #endif
 
-/* Assembler macros with one statement a line, because no statement separator works in every
- * assembler. */
+/* One statement a line, because no statement separator works in every assembler. */
 .macro label name
         .globl \name
         LOCAL \name
@@ -167,8 +166,7 @@ sonde_handler_1:
 2:      ret
         end SYM(sonde_copy)
 
-/* Eight slots are one cache line. Most of a process table is empty, so lines of zeros must be
- * fast. */
+/* Eight slots are one cache line. Most of a process table is empty, so zeros must be fast. */
         function SYM(sonde_scan)
         movq %rdx, %r8
         xorl %edx, %edx

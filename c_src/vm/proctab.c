@@ -1,4 +1,4 @@
-/* proctab.c: where the process table is, and which slot a pid has. */
+/* proctab.c: the address of the process table, and the slot of a pid. */
 #include "vm/proctab.h"
 
 #if defined(__linux__) || defined(__FreeBSD__)

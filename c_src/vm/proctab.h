@@ -1,4 +1,4 @@
-/* proctab.h: where the process table is, and which slot a pid has.
+/* proctab.h: the address of the process table, and the slot of a pid.
  * Knows: how to find the table without symbols, and how pids map to slots.
  * Does not know: anything of a process but its id. */
 #ifndef SONDE_PROCTAB_H

@@ -1,5 +1,4 @@
-/* proof.c: reads one field of one process, so that Erlang can compare it with an official
- * answer. */
+/* proof.c: reads one field of one process; Erlang compares it with an official answer. */
 #include "vm/proof.h"
 
 #include "vm/term.h"
@@ -48,7 +47,7 @@ static bool head_is(const struct vm *vm, uint64_t at, uint64_t mask, uint64_t wa
     return peek_word(vm->reader, (uintptr_t)at, &word) && (word & mask) == wanted;
 }
 
-/* Up to OTP 26 the object points at the bytes, from 27 at the Binary, whose bytes start at 32. */
+/* Up to OTP 26 the object points at the bytes, from 27 at the Binary, with its bytes at 32. */
 static bool is_data(const struct vm *vm, uint64_t word, uint64_t wanted)
 {
     return head_is(vm, word, ~0ULL, wanted) || head_is(vm, word + 32, ~0ULL, wanted);

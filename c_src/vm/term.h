@@ -13,8 +13,7 @@ static inline bool term_is_header(uint64_t w)
     return (w & 3) == 0;
 }
 
-/* The header of a local reference. On an off-heap list it is a magic reference: memory outside the
- * heap. */
+/* The header of a local reference. On an off-heap list: a reference to memory outside the heap. */
 enum { MAGIC_THING = 0x90 };
 
 enum { TAG_LIST = 1, TAG_BOXED = 2, TERM_NIL = 0x3B };
