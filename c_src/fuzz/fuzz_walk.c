@@ -108,11 +108,11 @@ static struct attempt walk_all(struct walk *w, const struct vm *vm, const struct
     for (unsigned i = 0; st == ST_TIMESLICE; i++) {
         must(i < 2 * MOST_THINGS, "a walk that takes more turns than steps:", q->attr);
         b = turn;
-        st = walk_go(w, &b);
+        st = walk_go(w, vm, &b);
     }
     walk_end(w);
     if (st == ST_OK)
-        st = walk_finish(w);
+        st = walk_finish(w, vm);
     return (struct attempt){st, w->value, w->clean};
 }
 
@@ -160,7 +160,7 @@ static void check_still(const struct image *img, const struct question *q, size_
             return;
         struct attempt a = walk_all(&w, &img->vm, q, turns[i]);
         compare(&a, &v, q->attr);
-        must(walk_close(&w) == ST_OK, "torn, and nothing changed:", q->attr);
+        must(walk_close(&w, &img->vm) == ST_OK, "torn, and nothing changed:", q->attr);
         if (i == 0)
             first = a.status;
         /* what is wrong and what is too large may be met in another order, and how much is
@@ -196,7 +196,7 @@ static void check_running(const struct image *img, const struct question *q, siz
     unsigned walked = memory_changed();
     settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &after);
     bool there = word_at(img->vm.tab.tab + slot * 8) == proc;
-    enum status st = walk_close(&w);
+    enum status st = walk_close(&w, &img->vm);
     if (opened > 0 || memory_changed() != walked)
         return;
     must(st != ST_OK || there, "another process, and not torn:", q->attr);

@@ -361,14 +361,14 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
     uint64_t end = clock_ns() + READ_NS;
     do {
         struct budget b = {vm->reader == PEEK_GUARDED ? BUDGET_STEPS : READ_STEPS_DEAR, false};
-        st = walk_go(&w, &b);
+        st = walk_go(&w, vm, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     walk_end(&w);
     if (st == ST_OK)
-        st = walk_finish(&w);
+        st = walk_finish(&w, vm);
     peek_barrier();
     *value = w.value;
-    return st == ST_OK ? walk_close(&w) : st;
+    return st == ST_OK ? walk_close(&w, vm) : st;
 }
 
 NIF(nif_do_read)

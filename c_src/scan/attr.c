@@ -22,7 +22,7 @@ struct attribute {
     const enum layout_field *fields[4]; /* besides the run detectors of stamp.c */
     void (*start)(struct walk *w, const struct reading *rd);
     enum status (*go)(struct walk *w, const struct reading *rd);
-    enum status (*finish)(struct walk *w, const struct reading *rd);
+    enum status (*finish)(struct walk *w, const struct vm *vm);
     void (*end)(struct walk *w);
     const enum layout_field *first; /* where they point is asked for before the walk */
 };
@@ -149,9 +149,9 @@ static enum status go_binaries(struct walk *w, const struct reading *rd)
     return st;
 }
 
-static enum status finish_binary_memory(struct walk *w, const struct reading *rd)
+static enum status finish_binary_memory(struct walk *w, const struct vm *vm)
 {
-    enum status st = offheap_finish(&w->u.offheap, rd->vm);
+    enum status st = offheap_finish(&w->u.offheap, vm);
     w->value = (int64_t)w->u.offheap.bytes;
     return st;
 }
@@ -383,21 +383,22 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
 
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
 {
+    const struct reading rd = {vm, &q->plan, &w->view, NULL};
     w->q = q;
-    w->rd = (struct reading){vm, &q->plan, &w->view, NULL};
     w->stage = START;
     w->value = 0;
     w->clean = false;
     w->u.waste = NULL; /* or any other that is not yet made */
     if (q->row->start)
-        q->row->start(w, &w->rd);
+        q->row->start(w, &rd);
 }
 
 void walk_prefetch(const struct walk *w)
 {
+    const struct reading rd = {.plan = &w->q->plan, .view = &w->view};
     const enum layout_field *field = w->q->row->first;
     for (; field && *field != LAYOUT_FIELD_COUNT; field++) {
-        uint64_t at = stamp_word(&w->rd, *field);
+        uint64_t at = stamp_word(&rd, *field);
         if (at != 0 && *field == LF_off_heap)
             offheap_prefetch(at);
         else if (at != 0)
@@ -405,23 +406,23 @@ void walk_prefetch(const struct walk *w)
     }
 }
 
-enum status walk_go(struct walk *w, struct budget *b)
+enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b)
 {
-    w->rd.budget = b;
-    return w->q->row->go(w, &w->rd);
+    const struct reading rd = {vm, &w->q->plan, &w->view, b};
+    return w->q->row->go(w, &rd);
 }
 
-enum status walk_finish(struct walk *w)
+enum status walk_finish(struct walk *w, const struct vm *vm)
 {
-    return w->q->row->finish ? w->q->row->finish(w, &w->rd) : ST_OK;
+    return w->q->row->finish ? w->q->row->finish(w, vm) : ST_OK;
 }
 
-enum status walk_close(const struct walk *w)
+enum status walk_close(const struct walk *w, const struct vm *vm)
 {
-    const struct vm *vm = w->rd.vm;
+    const struct reading rd = {vm, &w->q->plan, &w->view, NULL};
     uint64_t proc;
     if (!w->q->one_word)
-        return stamp_close(&w->rd);
+        return stamp_close(&rd);
     return peek_word(vm->reader, vm->tab.tab + w->view.slot * 8, &proc) && proc == w->view.proc
                ? ST_OK
                : ST_GONE;

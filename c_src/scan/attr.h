@@ -44,7 +44,6 @@ struct question {
 struct walk {
     const struct question *q;
     struct view view;
-    struct reading rd; /* of this view, by the question's plan */
     int stage;
     int64_t value;
     bool clean; /* no binary in any chain and nothing queued: a collection changes nothing */
@@ -60,7 +59,7 @@ struct walk {
 
 void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting);
 
-/* After stamp_open of walk->view. The walk stays where it is, and `vm' and `q' as long as it. */
+/* After stamp_open of walk->view. `q' stays as long as the walk. */
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
 
 /* Asks for the cache lines that the walk will want first. */
@@ -68,11 +67,11 @@ void walk_prefetch(const struct walk *w);
 
 /* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, CHANGED, NOMEM. After it: walk_finish; and before the value is
  * believed: walk_close. */
-enum status walk_go(struct walk *w, struct budget *b);
+enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b);
 
 /* After OK from walk_go: reads what it asked for last. OK or TORN. */
-enum status walk_finish(struct walk *w);
-enum status walk_close(const struct walk *w);
+enum status walk_finish(struct walk *w, const struct vm *vm);
+enum status walk_close(const struct walk *w, const struct vm *vm);
 
 /* Frees what the walk holds; always. */
 void walk_end(struct walk *w);

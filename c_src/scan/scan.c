@@ -462,7 +462,7 @@ static void stop_walking(struct scan *s, unsigned i, enum status st)
 static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
 {
     struct budget b = {steps, (s->walking & (s->walking - 1)) != 0};
-    enum status st = walk_go(&s->walks[i], &b);
+    enum status st = walk_go(&s->walks[i], &s->vm, &b);
     if (st != ST_TIMESLICE)
         stop_walking(s, i, st);
     return steps - b.steps;
@@ -500,13 +500,13 @@ static void close_batch(struct scan *s)
     for (uint32_t left = done; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_finish(&s->walks[i]);
+            s->outcome[i] = walk_finish(&s->walks[i], &s->vm);
     }
     peek_barrier();
     for (uint32_t left = done; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_close(&s->walks[i]);
+            s->outcome[i] = walk_close(&s->walks[i], &s->vm);
     }
     s->closed |= done;
 }
@@ -539,7 +539,7 @@ static void resume_batch(struct scan *s)
 {
     for (uint32_t left = s->walking; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
-        enum status st = walk_close(&s->walks[i]);
+        enum status st = walk_close(&s->walks[i], &s->vm);
         if (st != ST_OK)
             stop_walking(s, i, st);
     }
