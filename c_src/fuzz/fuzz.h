@@ -1,20 +1,21 @@
-/* fuzz.h: what the parts of the fuzzer share.
- * Knows: a memory that is made up, how an input builds processes in it, and what a walker must answer.
+/* fuzz.h: shared by all parts of the fuzzer.
+ * Knows: the model memory, how an input builds processes in it, and the expected answer of a
+ * walker.
  * Does not know: how a walker finds its answer.
  *
- *     fuzz_memory.c  words at addresses where nothing is; peek reads from them and from nowhere else
- *     fuzz_build.c   a small language of bytes that puts processes there, whole ones and broken ones
- *     fuzz_model.c   the answers, computed in the plainest way there is
- *     fuzz_mark.c    the same for what the roots of a process reach
- *     fuzz_heap.c    and for what a collection would free
- *     fuzz_size.c    and for how large terms are, and what waits in a mailbox
- *     fuzz_hold.c    and for which Binaries are held, by one process and by all
- *     fuzz_look.c    asks the walkers over one process, and compares
- *     fuzz_walk.c    asks the walkers and the scan, and compares
+ *     fuzz_memory.c  words at addresses that are not mapped; peek reads only from them
+ *     fuzz_build.c   a small language of bytes that builds whole and broken processes there
+ *     fuzz_model.c   the expected answers, computed as simply as possible
+ *     fuzz_mark.c    the same for the objects that the roots of a process reach
+ *     fuzz_heap.c    the same for the memory that a collection would free
+ *     fuzz_size.c    the same for the sizes of terms and for mailboxes
+ *     fuzz_hold.c    the same for the Binaries that one process or all processes hold
+ *     fuzz_look.c    runs the walkers of look.h over one process, and compares
+ *     fuzz_walk.c    runs the other walkers and the scan, and compares
  *
- * A new attribute needs a row in the model's table (the fuzzer ends at once without it) and, where it
- * walks something new, a verb in the language that builds it. A reader that is no attribute gets a
- * function of its own beside check_proof in fuzz_walk.c. See CONTRIBUTING.md. */
+ * A new attribute needs a row in the model's table (without it the fuzzer ends at once) and, if it
+ * walks a new structure, a verb in the language that builds one. A reader that is not an attribute
+ * gets its own function beside check_proof in fuzz_walk.c. See CONTRIBUTING.md. */
 #ifndef SONDE_FUZZ_H
 #define SONDE_FUZZ_H
 
@@ -23,39 +24,40 @@
 #include "vm/proof.h"
 #include "scan/scan.h"
 
-/* What libFuzzer calls, and test_corpus.c. */
+/* libFuzzer and test_corpus.c call it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Says what is wrong and ends. */
+/* Prints the failure and ends the program. */
 _Noreturn void fuzz_fail(const char *what, const char *where);
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-/* No address of a real process has such high bits, so a walker that looks without peek ends. A few
- * more words lie at the very end of all addresses, where sums overflow. */
+/* No real address has such high bits, so a walker that reads without peek crashes. A few more words
+ * lie at the end of the address space, where sums overflow. */
 #define MEMORY_BASE 0x00A5000000000000ULL
 #define MEMORY_TOP  (0ULL - MEMORY_TOP_WORDS * 8ULL)
 enum { MEMORY_WORDS = 2048, MEMORY_TOP_WORDS = 64, CHANGES_MAX = 16 };
 
-/* All words are 0, nothing changes, nothing was read. */
+/* Sets all words to 0 and forgets all changes and reads. */
 void memory_clear(void);
 
-/* NULL: no aligned word of the memory. */
+/* NULL: the address is not an aligned word of the memory. */
 uint64_t *memory_at(uint64_t address);
 
-/* What a process that runs meanwhile writes: at the so-manieth read this word gets this value. In
- * ascending order of reads. */
+/* A write by a process that runs meanwhile: at read number `after' this word gets this value. Call
+ * it in ascending order of reads. */
 void memory_change(uint64_t after, uint64_t address, uint64_t value);
 
-/* From here on: as it was built, with all changes still to come (or none), and at most so many reads. */
+/* Restores the memory as it was built, with all changes still to come (or none), and at most
+ * `reads' reads. */
 void memory_begin(bool changing, uint64_t reads);
-void memory_built(void); /* remembers what memory_begin puts back */
+void memory_built(void); /* saves the state that memory_begin restores */
 void memory_change_all(void);
-unsigned memory_changes(void); /* to come in all */
-unsigned memory_changed(void); /* so far */
-uint64_t memory_still(void);   /* reads since the last one */
+unsigned memory_changes(void); /* number of all changes */
+unsigned memory_changed(void); /* number of changes so far */
+uint64_t memory_still(void);   /* reads since the last change */
 
-/* ---- what an input builds ------------------------------------------------------------------- */
+/* ---- the image that an input builds ---------------------------------------------------------- */
 
 enum { SLOTS = 16 };
 
@@ -63,89 +65,86 @@ struct image {
     struct vm vm;
     enum attr attr;
     unsigned mode;       /* of the scan: bits */
-    unsigned rows;       /* how many are wanted */
-    unsigned remembered; /* how many processes a sample may hold */
+    unsigned rows;       /* number of wanted rows */
+    unsigned remembered; /* limit of processes in a sample */
     unsigned steps;      /* of a slice */
-    long fail_at;        /* the n-th allocation fails; 0: none does */
+    long fail_at;        /* the n-th allocation fails; 0: none fails */
     struct proof proof;
 };
 
 void image_build(struct image *img, const uint8_t *data, size_t size);
 
-/* Before a walk: as memory_begin, and allocations may fail. */
+/* Call it before a walk: memory_begin, and allocations may fail. */
 void fuzz_begin(const struct image *img, bool changing, uint64_t reads);
-bool fuzz_failed(void); /* since then one did */
+bool fuzz_failed(void); /* an allocation failed since then */
 
-/* The walkers that look.h knows, over every process of the image. */
+/* Runs the walkers of look.h over every process of the image. */
 void check_looks(const struct image *img);
 
-/* ---- what must be answered ------------------------------------------------------------------ */
+/* ---- expected answers ------------------------------------------------------------------------ */
 
 enum opened {
     OPEN_OK,
-    OPEN_NOBODY, /* no process, or a dead one: no row, and nobody is asked */
+    OPEN_NOBODY, /* no process, or a dead one: no row, and no call of process_info */
     OPEN_BUSY
 };
 
 struct verdict {
     enum {
-        REFUSED, /* whatever the walker says, it must not be an answer */
-        MAY,     /* if it is an answer, then this one (blocks that overlap, which none do) */
+        REFUSED, /* any status, but no answer */
+        MAY,     /* this answer or none (blocks overlap, as they never do in a VM) */
         MUST,    /* this answer */
-        ANY      /* whatever it likes: what is marked first decides, which no heap leaves open */
+        ANY      /* any answer: it depends on the order of marking, as it never does in a VM */
     } kind;
     int64_t value;
     bool clean;
-    uint64_t steps; /* entries, nodes, messages and fragments that had to be looked at */
+    uint64_t steps; /* entries, nodes, messages and fragments that the walk needs */
 };
 
 enum opened model_open(const struct vm *vm, enum attr attr, bool waiting, size_t slot,
                        uint64_t proc);
 struct verdict model_answer(const struct vm *vm, enum attr attr, bool waiting, uint64_t proc);
 
-/* The fields of a process that must not move between opening and closing, one value for all; the
- * settled state among them. false: it cannot be read, or is not settled. */
+/* A hash of the fields that must not change between opening and closing, including the settled
+ * state. false: it cannot be read, or the process is not settled. */
 bool model_stamp(const struct vm *vm, enum attr attr, bool waiting, uint64_t proc, uint64_t *sum);
 
-/* ---- what must be reached ------------------------------------------------------------------- */
+/* ---- reached objects ------------------------------------------------------------------------- */
 
 enum { REACH_BLOCKS = 24, REACH_WORDS = MEMORY_WORDS + MEMORY_TOP_WORDS };
 
 struct reach {
-    int kind; /* of verdict: REFUSED, MAY, MUST */
+    int kind;  /* of verdict: REFUSED, MAY, MUST */
+    bool lied; /* REFUSED, for a tag that does not fit its object; a walk that spills may miss it */
     bool
-        lied; /* REFUSED, for a tag that does not fit what it points at: who spills may not see it */
-    bool
-        doubted; /* blocks overlap, or a word is two objects: who finds another of the two first may not
-                     come to what is REFUSED */
+        doubted; /* blocks overlap, or a word is two objects: a walk that finds the other one first may
+                     miss what is REFUSED */
     unsigned want;
     uint64_t slices_max;
     uint64_t words[ROOT_COUNT];
     uint64_t literals, visible;
-    struct bar bars[BAR_COUNT]; /* funs and tuples that are no small ones are other */
+    struct bar bars[BAR_COUNT]; /* funs and large tuples count as other */
     struct bar tuples[BARS_TUPLES];
     uint64_t size; /* words of all blocks */
     unsigned blocks_n;
     uint64_t from[REACH_BLOCKS], to[REACH_BLOCKS];
     uint64_t steps; /* objects, fragments and messages */
-    bool
-        cyclic; /* an object leads back to itself, or objects lie on each other: no heap has that */
-    bool
-        odd; /* a fun without an entry, or a map without its keys, a part of no term: nobody can describe them */
-    unsigned maps; /* so many parts of maps are inside each other */
+    bool cyclic;    /* an object leads back to itself, or objects overlap: never in a VM */
+    bool odd; /* a fun without an entry, or a map without its keys: no walker can describe them */
+    unsigned maps; /* levels of parts of maps inside each other */
     uint8_t seen[REACH_WORDS], whole[REACH_WORDS], open[REACH_WORDS], taken[REACH_WORDS];
 };
 
 void model_reach(const struct vm *vm, uint64_t proc, unsigned want, uint64_t max_words,
                  uint64_t max_slices, struct reach *r);
 
-/* All words that are reached if nothing leads to that object; of one that is MUST. */
+/* The words reached if nothing leads to that object; only if the verdict is MUST. */
 uint64_t model_reach_without(const struct vm *vm, uint64_t proc, uint64_t object);
 
 /* Whether an object at this address was reached. */
 bool reach_has(const struct reach *r, uint64_t p);
 
-/* As model_stamp, of the fields that a mark starts from. */
+/* As model_stamp, for the fields that a mark needs. */
 bool model_reach_stamp(const struct vm *vm, uint64_t proc, uint64_t *sum);
 
 /* The attributes that need a mark. */
@@ -157,27 +156,27 @@ static inline bool fuzz_is_waste(enum attr attr)
 
 struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc);
 
-/* ---- who holds which Binaries ------------------------------------------------------------------- */
+/* ---- holders of Binaries ------------------------------------------------------------------------- */
 
-/* Those that processes hold, of each process; of proportional as the account of all processes has it. */
+/* The answer for one process; a proportional share is that of the account of all processes. */
 struct verdict model_hold(const struct vm *vm, enum attr attr, uint64_t proc);
 
-/* Before all others, of an image that lies still: fills an account and compares it. It is there until
- * model_account_end. */
+/* Call it first, on an image without changes: fills an account and compares it. The account stays
+ * until model_account_end. */
 void check_account(const struct image *img);
 struct account *model_account(void);
 void model_account_end(void);
 
-/* ---- how large terms are ----------------------------------------------------------------------- */
+/* ---- sizes of terms ------------------------------------------------------------------------------ */
 
 struct sizes {
     int kind;                               /* of verdict: REFUSED, MAY, MUST */
-    bool crowded;                           /* there may be too much to remember */
-    uint64_t words, bytes, visible, pinned; /* as struct sums; of Binaries, each once */
-    uint64_t shared;                        /* of what is in the slot: each part once */
+    bool crowded;                           /* the walker's stack may be too small */
+    uint64_t words, bytes, visible, pinned; /* as struct sums; pinned: of Binaries, each once */
+    uint64_t shared;                        /* of the term in the slot, each part once */
 };
 
-/* want, n, max_words: as root_size_walker takes them. */
+/* want, n, max_words: the arguments of root_size_walker. */
 struct sizes model_flat(const struct vm *vm, uint64_t proc, unsigned want, uint64_t n,
                         uint64_t max_words);
 
@@ -185,16 +184,16 @@ struct mail {
     struct sizes sizes;
     uint64_t messages, examined;
     unsigned n;
-    struct shape shapes[SHAPES_MAX + 1]; /* without from; the last one is the others */
+    struct shape shapes[SHAPES_MAX + 1]; /* without `from'; the last one is SHAPE_OTHER */
 };
 
 void model_mailbox(const struct vm *vm, uint64_t proc, uint64_t sample, uint64_t max_words,
                    struct mail *mail);
 
-/* What lies at this address: how many words, which is the first one that is a term. 0: nothing. */
+/* The size in words of the object at this address; *first: its first term. 0: no object. */
 uint64_t fuzz_thing(const struct vm *vm, uint64_t p, enum kind *kind, uint64_t *first);
 
-/* The four bits of a header of such an object; -1: this release has none. */
+/* The four tag bits of such an object's header; -1: this release has no such object. */
 int fuzz_tag(const struct layout *lay, enum kind kind);
 
 #endif

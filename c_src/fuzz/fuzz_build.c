@@ -1,12 +1,13 @@
-/* fuzz_build.c: a small language of bytes that puts processes into the made-up memory.
- * Knows: how the VM lays out what it makes, by each layout table; how to break it afterwards.
- * Does not know: what is asked about it.
+/* fuzz_build.c: a small language of bytes that builds processes in the model memory.
+ * Knows: the structures of the VM by each layout table, and how to break them.
+ * Does not know: which walker will read them.
  *
- * A few bytes say what to ask; then come verbs, each a byte (the verb in its low half, a parameter in its
- * high half) and its operands. The verbs that make something make it whole and link it where it belongs,
- * so most inputs are processes as a VM has them; the others move a pointer by a word, write a word
- * somewhere, or let it change at a later read. What an operand names is relative to what was made: the
- * end of the last fragment and eight bytes. So a mutated byte still aims at an interesting place. */
+ * The first bytes choose the query; verbs follow, each a byte (the verb in its low half, a
+ * parameter in its high half) with its operands. Most verbs build a whole structure and link it
+ * where it belongs, so most inputs are processes as a VM has them; the others move a pointer by a
+ * word, write a word somewhere, or let it change at a later read. Operands are relative to
+ * structures that exist, for example the end of the last fragment and eight bytes, so that a
+ * mutated byte still names an interesting place. */
 #include "fuzz/fuzz.h"
 
 #include <string.h>
@@ -188,7 +189,8 @@ static uint64_t value(struct builder *b)
 
 /* ---- verbs that make whole objects --------------------------------------------------------------- */
 
-/* param: the slot, for the first one; ...: words of the young and the old heap, who was here before */
+/* param: the slot, for the first one; ...: words of the young and the old heap, who was here
+ * before */
 static void make_process(struct builder *b, unsigned param)
 {
     uint64_t young = 8ULL * (byte(b) % 16);
@@ -249,7 +251,8 @@ static uint64_t room(struct builder *b, unsigned block, uint64_t words)
     return at;
 }
 
-/* Memory of a native library, or of the VM's own. how: as the last one, of a type, to be freed by whom */
+/* Memory of a native library, or of the VM's own. how: as the last one, of a type, to be freed by
+ * whom */
 static uint64_t a_resource(struct builder *b, unsigned how)
 {
     if (!(how & 4) || b->resource == 0) {
@@ -599,7 +602,8 @@ static void make_thing(struct builder *b, unsigned param)
     }
 }
 
-/* A long or a deep term around the last one. param: the block, and in which place the next one hangs */
+/* A long or a deep term around the last one. param: the block, and in which place the next one
+ * hangs */
 static void make_deep(struct builder *b, unsigned param)
 {
     unsigned n = byte(b);
@@ -774,8 +778,8 @@ static verb *const verbs[16] = {make_entry,      make_mbuf,     make_message, ma
                                 change_word,     change_field,  unsettle,     write_slot,
                                 make_process,    select_process};
 
-/* Room for new ones, which the inputs that are kept do not use yet: verb 14, and which one as parameter;
- * what would be theirs is the byte after it. */
+/* Room for new ones, which the inputs that are kept do not use yet: verb 14, and which one as
+ * parameter; what would be theirs is the byte after it. */
 static verb *const more_verbs[16] = {make_thing, make_deep, hold};
 
 static bool run_verb(struct builder *b, unsigned op)
@@ -787,7 +791,8 @@ static bool run_verb(struct builder *b, unsigned op)
     return v != NULL;
 }
 
-/* One after the other; what is no verb does the one before again, so that long chains are short inputs. */
+/* One after the other; what is no verb does the one before again, so that long chains are short
+ * inputs. */
 static void run_verbs(struct builder *b)
 {
     const uint8_t *last = NULL;

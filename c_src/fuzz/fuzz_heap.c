@@ -1,6 +1,9 @@
-/* fuzz_heap.c: what a collection of a process that lies still would free, computed in the plainest way.
- * Knows: the chains, and which slices of which Binaries are seen, given what is reached (fuzz_mark.c).
- * Does not know: tallies, sorting, slices of time: no code of the walk is used, only its bounds. */
+/* fuzz_heap.c: the memory that a collection of an unchanging process would free, computed as simply
+ * as possible.
+ * Knows: the off-heap lists, and which slices of which Binaries are seen, from the reached objects
+ * of fuzz_mark.c.
+ * Does not know: tallies, sorting, time slices: it shares no code with the walk, only the
+ * limits. */
 #include "fuzz/fuzz.h"
 #include "process/queue.h"
 
@@ -103,7 +106,8 @@ static void chain(struct model *m, uint64_t entry)
     }
 }
 
-/* What comes after the first binary may be broken for who only wants to know whether there is one. */
+/* What comes after the first binary may be broken for who only wants to know whether there is
+ * one. */
 static void chains(struct model *m)
 {
     chain(m, own(m, LF_off_heap));

@@ -1,6 +1,8 @@
-/* fuzz_hold.c: which Binaries the processes of an image hold, in plain lists, and to whom their bytes belong.
- * Knows: chains, messages, and what an account of all must say of them.
- * Does not know: hash tables, rings, slices, samples: no code of the walk is used, only its bounds. */
+/* fuzz_hold.c: the Binaries that the processes of an image hold, and the shares of their bytes, in
+ * plain lists.
+ * Knows: off-heap lists, messages, and the expected account of all Binaries.
+ * Does not know: hash tables, rings, slices, samples: it shares no code with the walk, only the
+ * limits. */
 #include "fuzz/fuzz.h"
 
 #include <string.h>
@@ -385,7 +387,8 @@ static uint64_t holders(const struct owned *o)
     return found(o) + is_elsewhere(o);
 }
 
-/* The rest that cannot be divided goes to who is not known, else to the first who has it on a list. */
+/* The rest that cannot be divided goes to who is not known, else to the first who has it on a
+ * list. */
 static uint64_t share(uint64_t pid, const struct held *has)
 {
     const struct owned *o = owned_of(has->binary);
@@ -412,8 +415,8 @@ struct verdict model_hold(const struct vm *vm, enum attr attr, uint64_t proc)
             part = pid ? share(*pid, has) : 0;
         v.value = (int64_t)((uint64_t)v.value + part);
     }
-    /* the account is of how it was; and where an address is a binary here and a resource there, as none is in a VM,
-     * it has no part of it */
+    /* the account is of how it was; and where an address is a binary here and a resource there, as
+     * none is in a VM, it has no part of it */
     if (attr == ATTR_binary_proportional && h.kind != REFUSED &&
         (!all.exact || !all.plain || memory_changed() > 0))
         v.kind = ANY;

@@ -1,6 +1,6 @@
-/* fuzz_look.c: asks the walkers over one process (look.h) about made-up processes, and compares.
- * Knows: what must hold: what is retained is what goes without an object, a file has what its head says, sizes
- * and shapes are those of the model. Does not know: how a walker finds it. */
+/* fuzz_look.c: runs the walkers of look.h over model processes, and compares.
+ * Knows: an object retains the words that are unreachable without it, a file has what its head
+ * declares, sizes and shapes equal the model's. Does not know: how a walker finds its answer. */
 #include "heap/root_size.h"
 #include "fuzz/fuzz.h"
 #include "graph/top_retained.h"

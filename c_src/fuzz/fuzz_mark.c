@@ -1,6 +1,7 @@
-/* fuzz_mark.c: what the roots of a process that lies still reach, computed in the plainest way.
- * Knows: what a boxed object of each release is made of, from where a collection starts.
- * Does not know: marks, spans, slices: no code of the walk is used, only its bounds. */
+/* fuzz_mark.c: the objects that the roots of an unchanging process reach, computed as simply as
+ * possible.
+ * Knows: the parts of a boxed object in each release, and the roots of a collection.
+ * Does not know: marks, spans, slices: it shares no code with the walk, only the limits. */
 #include "fuzz/fuzz.h"
 
 #include <string.h>
@@ -307,8 +308,8 @@ static void take(struct model *m, uint64_t p, uint64_t words)
     }
 }
 
-/* A node of a large map; or one whose keys are no tuple, as no map is: there may be another map in their
- * place, and so on. */
+/* A node of a large map; or one whose keys are no tuple, as no map is: there may be another map in
+ * their place, and so on. */
 static bool holds_parts(const struct model *m, enum kind kind, uint64_t p, uint64_t header)
 {
     const uint64_t *at = memory_at(p + 16);
@@ -375,7 +376,8 @@ static void sub_binary(struct model *m, uint64_t p)
     if (refused(m))
         return;
     if (m->lay->otp <= 26) {
-        /* what a collection makes a heap binary of: whole bytes, of a part that cannot be written */
+        /* what a collection makes a heap binary of: whole bytes, of a part that cannot be
+         * written */
         if ((w3 & 0xFFFFFF) != 0 || w1 > 24)
             part_of(m, orig, true, w1 + ((w3 & 0xFFFF) != 0));
     } else {

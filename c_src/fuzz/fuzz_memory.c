@@ -1,5 +1,6 @@
-/* fuzz_memory.c: memory that is made up, at addresses where nothing is; peek reads from it.
- * Knows: which addresses can be read, what changes at which read, how many reads are too many.
+/* fuzz_memory.c: model memory at addresses that are not mapped; peek reads from it.
+ * Knows: which addresses are readable, which word changes at which read, how many reads are too
+ * many.
  * Does not know: what the words mean. */
 #include "fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
-/* fuzz_model.c: what must be answered for a process that lies still, computed in the plainest way.
- * Knows: the structures of the VM, and what process_info would say of them.
- * Does not know: slices, retries, or how the walkers do it: no code of theirs is used, only their bounds. */
+/* fuzz_model.c: the expected answers for an unchanging process, computed as simply as possible.
+ * Knows: the structures of the VM, and what process_info would report of them.
+ * Does not know: slices, retries: it shares no code with the walkers, only their limits. */
 #include "heap/root_size.h"
 #include "fuzz/fuzz.h"
 
@@ -398,8 +398,8 @@ static void chain(struct model *m, struct chains *c, uint64_t entry, bool listed
     }
 }
 
-/* So many entries have room. A walker may count a little more generously, or stop at chains that lead
- * into each other. */
+/* So many entries have room. A walker may count a little more generously, or stop at chains that
+ * lead into each other. */
 static uint64_t entries_max(const struct chains *c)
 {
     uint64_t words = 0;

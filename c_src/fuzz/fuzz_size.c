@@ -1,7 +1,7 @@
-/* fuzz_size.c: how large the terms of a process that lies still are, and what waits in its mailbox, computed
- * in the plainest way.
- * Knows: what a message takes for an object, and which words are terms.
- * Does not know: stacks, slices, where it is crowded: no code of the walks is used, only their bounds. */
+/* fuzz_size.c: the sizes of an unchanging process's terms, and its mailbox, computed as simply as
+ * possible.
+ * Knows: the words of an object in a message, and which words are terms.
+ * Does not know: stacks, slices, crowding: it shares no code with the walks, only their limits. */
 #include "heap/root_size.h"
 #include "fuzz/fuzz.h"
 #include "process/queue.h"
@@ -164,8 +164,8 @@ struct shown {
     uint64_t object;              /* what it is a part of */
 };
 
-/* A part of a binary: to 26 in bytes, and bits after and before them, which may take up to two bytes
- * more; then from which bit to which. */
+/* A part of a binary: to 26 in bytes, and bits after and before them, which may take up to two
+ * bytes more; then from which bit to which. */
 static struct shown a_part(struct model *m, uint64_t p)
 {
     bool old = m->lay->otp <= 26;
@@ -340,7 +340,8 @@ static void readable(struct model *m)
         refuse_if(m, word(m, psd + LF(m->lay, psd_nfunc)) != 0);
 }
 
-/* Each part once: only where it is known where literals lie, and where there are not too many words. */
+/* Each part once: only where it is known where literals lie, and where there are not too many
+ * words. */
 static void sharable(struct model *m)
 {
     uint64_t words = 0;

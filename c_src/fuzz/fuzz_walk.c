@@ -1,6 +1,6 @@
-/* fuzz_walk.c: asks the walkers and the scan about made-up processes, and compares with the model.
- * Knows: what must hold: the model's answer however the walk is cut, an end in bounded reads, nothing
- * lost, no answer where the stamp moved. Does not know: what the processes look like. */
+/* fuzz_walk.c: runs the walkers and the scan over model processes, and compares with the model.
+ * Knows: the model's answer holds wherever the walk is cut, reads are bounded, no process is lost,
+ * and there is no answer if the stamp changed. Does not know: what the processes look like. */
 #include "fuzz/fuzz.h"
 
 #include "util/alloc.h"
@@ -82,8 +82,8 @@ void fuzz_begin(const struct image *img, bool changing, uint64_t reads)
 
 /* ---- one walk ---------------------------------------------------------------------------------- */
 
-/* A monitor is most: its node, that of the other end, the count, the reference. Chains of a message may be
- * those of others, too. */
+/* A monitor is most: its node, that of the other end, the count, the reference. Chains of a message
+ * may be those of others, too. */
 enum { THING_READS = 12, FIXED_READS = 240 };
 
 #define MOST_THINGS                                                                                \
@@ -177,8 +177,8 @@ static uint64_t word_at(uint64_t address)
     return w ? *w : 0;
 }
 
-/* A process that runs meanwhile: any answer, but no answer at all if what is under the stamp moved. What
- * moves while the fields are read, at either end, may or may not be seen. */
+/* A process that runs meanwhile: any answer, but no answer at all if what is under the stamp moved.
+ * What moves while the fields are read, at either end, may or may not be seen. */
 static void check_running(const struct image *img, const struct question *q, size_t slot,
                           uint64_t proc)
 {
@@ -385,7 +385,8 @@ static void check_mark(const struct image *img)
 
 /* ---- whole scans -------------------------------------------------------------------------------- */
 
-/* A row of the answer for each process, as it must come out; not exact where a walker may choose. */
+/* A row of the answer for each process, as it must come out; not exact where a walker may
+ * choose. */
 struct expected {
     bool exact;
     unsigned n;
@@ -443,7 +444,8 @@ static int64_t minus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-/* One look: the N largest; the first one of a window keeps them too, but for those who are collected. */
+/* One look: the N largest; the first one of a window keeps them too, but for those who are
+ * collected. */
 static void expect_first(const struct image *img, enum scan_mode mode, const struct sight *looks,
                          struct expected *e)
 {

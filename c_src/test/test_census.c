@@ -1,5 +1,5 @@
-/* test_census.c: a census, and an account of many holders, against plain lists.
- * Knows: how many references it added to what. Does not know: processes, or how an entry is found. */
+/* test_census.c: compares a census, and an account of many holders, with plain lists.
+ * Knows: the references that it added. Does not know: processes, or how an entry is found. */
 #include "binary/account.h"
 #include "test/test_world.h"
 
@@ -542,7 +542,8 @@ static void test_followed(const struct layout *lay)
     account_free(&a);
 }
 
-/* The address of one that was counted is that of another: nobody knows any more who had the first. */
+/* The address of one that was counted is that of another: nobody knows any more who had the
+ * first. */
 static void test_address_of_another(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};
@@ -601,7 +602,8 @@ static enum status merge_entry(struct account *a, unsigned pid, const struct kno
     return st;
 }
 
-/* An address that was a resource's may be a Binary's of the same size, before all have been asked. */
+/* An address that was a resource's may be a Binary's of the same size, before all have been
+ * asked. */
 static void test_resource_freed(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};

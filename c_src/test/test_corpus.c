@@ -1,5 +1,6 @@
-/* test_corpus.c: all inputs that the fuzzer has kept, once each, without the fuzzer.
- * Knows: where they lie. Does not know: what is in them, or what must hold (fuzz_walk.c does). */
+/* test_corpus.c: runs each input of the fuzzer's corpus once, without the fuzzer.
+ * Knows: their directory. Does not know: what is in them, or the expected answers (see
+ * fuzz_walk.c). */
 #include "fuzz/fuzz.h"
 
 #include <dirent.h>
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The leak checker looks into /proc, which a chroot may not have (nor can options be given there, which
- * are read from /proc too). What the walkers lose, fuzz_walk.c counts. */
+/* The leak checker looks into /proc, which a chroot may not have (nor can options be given there,
+ * which are read from /proc too). What the walkers lose, fuzz_walk.c counts. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

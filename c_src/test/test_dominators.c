@@ -1,6 +1,6 @@
-/* test_dominators.c: what retains most, on heaps made up at random: against taking each object away and
- * counting again; and snapshots of them.
- * Knows: which object leads to which, because it was laid out here.
+/* test_dominators.c: retained sizes on random heaps, compared with removing each object and
+ * counting again; and snapshots of these heaps.
+ * Knows: which object leads to which, because it built them.
  * Does not know: a real VM. */
 #include "graph/top_retained.h"
 #include "graph/snapshot.h"
@@ -605,8 +605,8 @@ static void test_torn(const struct layout *lay)
     }
 }
 
-/* After so many slices a root leads to the last cell of a list, which is no node, and behind which there
- * is none. */
+/* After so many slices a root leads to the last cell of a list, which is no node, and behind which
+ * there is none. */
 static bool root_moves(const struct layout *lay, const struct walker *walker, unsigned after)
 {
     struct look_args args = {.max_words = ALL, .max_entries = ALL, .n = 1000};
@@ -757,8 +757,8 @@ static void test_steps(const struct layout *lay)
     steps_of(lay, &snapshot_walker, 1000);
 }
 
-/* A map without a pair, each node of which leads sixteen times to the next: no map is so, but what is read
- * while somebody writes may be. */
+/* A map without a pair, each node of which leads sixteen times to the next: no map is so, but what
+ * is read while somebody writes may be. */
 static void test_barren_map(const struct layout *lay)
 {
     enum { LEVELS = 14 };

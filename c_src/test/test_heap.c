@@ -1,6 +1,6 @@
-/* test_heap.c: the walk over a made-up heap: every kind, every shape, in slices of every length.
- * Knows: what must be reached from roots that were laid out here.
- * Does not know: a real VM, or what a mark is used for. */
+/* test_heap.c: marking of a model heap: every kind, every shape, in slices of every length.
+ * Knows: the objects that its roots reach.
+ * Does not know: a real VM, or how a mark is used. */
 #include "test/test_world.h"
 
 #include "heap/marking.h"
@@ -450,7 +450,8 @@ static void test_roots(const struct layout *lay)
     end(&s);
 }
 
-/* What a BIF left behind is taken as it is, up to the fragment that says so, with what it refers to. */
+/* What a BIF left behind is taken as it is, up to the fragment that says so, with what it refers
+ * to. */
 static void test_live_fragments(const struct layout *lay)
 {
     struct subject s = begin(lay, 0);

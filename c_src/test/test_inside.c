@@ -1,7 +1,7 @@
-/* test_inside.c: flat sizes, mailboxes, slices and the account of a made-up process: the same answer
- * wherever a slice of time ends, and an end without memory.
- * Knows: how to lay out a process that has a bit of everything.
- * Does not know: what the right answers are, which the tests of Erlang say. */
+/* test_inside.c: flat sizes, mailboxes, slices and the account of a model process: the same answer
+ * wherever a time slice ends, and an orderly end if memory runs out.
+ * Knows: how to build a process with some of every structure.
+ * Does not know: the right answers, which the Erlang tests check. */
 #include "test/test_world.h"
 
 #include "heap/root_size.h"
@@ -399,7 +399,8 @@ static void test_many_fragments(const struct layout *lay)
     free_world(s.w);
 }
 
-/* What a native library shows of memory of its own lies in no Binary: nothing of it is held in vain. */
+/* What a native library shows of memory of its own lies in no Binary: nothing of it is held in
+ * vain. */
 static void test_elsewhere(const struct layout *lay)
 {
     static char own[5000];

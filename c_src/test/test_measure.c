@@ -1,5 +1,5 @@
-/* test_measure.c: measuring a term, and marking it, against counting it in the plainest way.
- * Knows: how to build terms of a few kinds at random, with parts that are shared.
+/* test_measure.c: measuring and marking a term, compared with counting it as simply as possible.
+ * Knows: how to build random terms of a few kinds, with shared parts.
  * Does not know: processes. */
 #include "heap/shared_size.h"
 #include "test/test_world.h"

@@ -1,9 +1,9 @@
-/* test_peek.c: tests of peek.c, without a VM: what it reads, and what it refuses to.
- * Knows: how to make memory that cannot be read, at every edge there is.
- * Does not know: how peek does it.
+/* test_peek.c: tests of peek.c, without a VM: what it reads and what it refuses.
+ * Knows: how to make unreadable memory, with every kind of edge.
+ * Does not know: how peek works.
  *
- * Prints a line for what failed or was skipped, and the totals. What signals mean meanwhile is
- * test_peek_signals.c's subject. */
+ * Prints a line for each failure or skipped test, and the totals. test_peek_signals.c tests
+ * signals. */
 #include "test/test_peek.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* test_peek.h: what the two test programs of peek.c share.
- * Knows: how to make memory that cannot be read, how tests are counted.
+/* test_peek.h: shared by the two test programs of peek.c.
+ * Knows: how to make memory that cannot be read, how to count tests.
  * Does not know: what is tested. */
 #ifndef SONDE_TEST_PEEK_H
 #define SONDE_TEST_PEEK_H
@@ -51,7 +51,7 @@ static inline bool expect(bool ok, const char *what, int line)
 
 #define EXPECT(cond) expect((cond), #cond, __LINE__)
 
-/* For the steps of a test that must not fail, here or in a child. */
+/* For steps of a test that must not fail, in this process or in a child. */
 static inline void must(bool ok, const char *what)
 {
     if (!ok) {
@@ -66,9 +66,9 @@ static inline void pause_ms(long ms)
     (void)nanosleep(&t, NULL);
 }
 
-/* Valgrind delivers signals in a way of its own (another SIGBUS, no restarts), and none of what it
- * says about them is about us. It also needs --vex-iropt-unroll-thresh=0: in a loop that it has
- * unrolled, the program counter of a fault is off. */
+/* Valgrind delivers signals in its own way (another SIGBUS, no restarts), and its reports about
+ * them do not concern peek. It also needs --vex-iropt-unroll-thresh=0: it reports a wrong program
+ * counter for a fault in a loop that it unrolled. */
 static inline bool under_valgrind(void)
 {
     const char *preload = getenv("LD_PRELOAD"); // NOLINT(concurrency-mt-unsafe)
@@ -115,7 +115,7 @@ static inline void *map(size_t bytes, int prot)
     return p;
 }
 
-/* A temporary file: a page of known words, or nothing at all. */
+/* A temporary file: empty, or with a page of known words. */
 static inline int file_of(bool full)
 {
     FILE *f = tmpfile();
@@ -128,7 +128,7 @@ static inline int file_of(bool full)
     return dup(fileno(f)); /* the stream itself is left to exit() */
 }
 
-/* A page whose file has been cut away under it: SIGBUS instead of SIGSEGV. */
+/* A page of a truncated file: SIGBUS instead of SIGSEGV. */
 static inline uint64_t *cut_page(void)
 {
     int fd = file_of(true);
@@ -137,7 +137,7 @@ static inline uint64_t *cut_page(void)
     return p;
 }
 
-/* What cannot be read cannot be read in any of the five ways. */
+/* All five ways to read fail at this address. */
 static inline bool refuses(enum peek_reader r, uintptr_t addr)
 {
     static const uint16_t offsets[2] = {0, 8};

@@ -1,10 +1,11 @@
 /* test_peek_signals.c: tests of peek.c, without a VM: no signal changes its meaning.
- * Knows: what programs install for SIGSEGV and SIGBUS, and children that are meant to die.
- * Does not know: how peek does it.
+ * Knows: the handlers that programs install for SIGSEGV and SIGBUS, and children that are meant to
+ * die.
+ * Does not know: how peek works.
  *
- * Prints a line for what failed or was skipped, and the totals. A child without our handler is the
- * measure for one with it: the wait statuses must be the same. So this program never makes the guarded
- * reader ready itself, only in its children. */
+ * Prints a line for each failure or skipped test, and the totals. A child without our handler is
+ * the reference for a child with it: their wait statuses must be the same. So only the children of
+ * this program make the guarded reader ready, never the program itself. */
 #include "test/test_peek.h"
 
 #include <dirent.h>
@@ -375,8 +376,8 @@ static void chain(int sig, siginfo_t *si, void *ctx)
     before_chain.sa_sigaction(sig, si, ctx);
 }
 
-/* A handler that came after we looked gets our faults first. One that forwards what it does not know
- * does no harm, nor does one on the stack of whoever was interrupted. */
+/* A handler that came after we looked gets our faults first. One that forwards what it does not
+ * know does no harm, nor does one on the stack of whoever was interrupted. */
 static void chained_to_after_the_look(void)
 {
     struct sigaction theirs;

@@ -1,5 +1,6 @@
-/* test_scan.c: scans over a made-up VM in plain memory: windows, second counts, slots that change hands.
- * Knows: which rows must come out, in which order, and who must be asked.
+/* test_scan.c: scans over a model VM in plain memory: windows, second counts, slots that change
+ * hands.
+ * Knows: the expected rows and their order, and the processes that process_info must answer for.
  * Does not know: a real VM, or how one process is read (test_walk.c). */
 #include "test/test_world.h"
 
@@ -35,7 +36,8 @@ static void test_window(const struct layout *lay)
     free_world(w);
 }
 
-/* The second count of bin_leak stops in a long chain; behind it one is dead, nobody may be forgotten. */
+/* The second count of bin_leak stops in a long chain; behind it one is dead, nobody may be
+ * forgotten. */
 static void test_after(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -83,7 +85,8 @@ static void test_nobody(const struct layout *lay)
     free_world(w);
 }
 
-/* A stretch of empty slots, or of dead processes in a list, is no reason to hold a scheduler for long. */
+/* A stretch of empty slots, or of dead processes in a list, is no reason to hold a scheduler for
+ * long. */
 static void test_stretches(const struct layout *lay)
 {
     enum { LARGE = 1 << 19, DEAD = 900, ROWS = 2000 };
@@ -184,8 +187,8 @@ static void test_order(const struct layout *lay)
     free_world(w);
 }
 
-/* The reader is lost after so many steps. How many processes have an answer then, or are to be asked;
- * -1: the scan says that it is lost. */
+/* The reader is lost after so many steps. How many processes have an answer then, or are to be
+ * asked; -1: the scan says that it is lost. */
 static int answered(const struct world *w, unsigned steps)
 {
     struct scan *s = malloc(sizeof *s);
@@ -246,8 +249,8 @@ static size_t take_all(struct scan *s, const struct vm *vm, unsigned *asked, int
 /* The last question needs an account of all who hold binaries. */
 enum { ALONE = ATTR_binary_proportional };
 
-/* Several questions in one sweep have the answers that each of them has alone; who cannot be read is
- * asked once for all of them; some processes only. */
+/* Several questions in one sweep have the answers that each of them has alone; who cannot be read
+ * is asked once for all of them; some processes only. */
 static void test_questions(const struct layout *lay)
 {
     enum { MANY = 40, RUN = 20, WANTED = 7 };

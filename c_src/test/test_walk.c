@@ -1,5 +1,6 @@
-/* test_walk.c: the walkers over a made-up VM in plain memory: chains, queues, trees, whole and hostile.
- * Knows: what each attribute must be for a process that was laid out here.
+/* test_walk.c: the walkers over a model VM in plain memory: lists, queues, trees, whole and hostile
+ * ones.
+ * Knows: the value of each attribute for a process that it built.
  * Does not know: a real VM, or the modes of a scan (test_scan.c). */
 #include "test/test_world.h"
 
@@ -71,7 +72,8 @@ static void test_hostile_chains(const struct layout *lay)
     }
 }
 
-/* Heap pointers read while they moved: the one block is upside down, and a cycle in the other still ends. */
+/* Heap pointers read while they moved: the one block is upside down, and a cycle in the other still
+ * ends. */
 static void test_heap_upside_down(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -92,8 +94,8 @@ static void test_heap_upside_down(const struct layout *lay)
     free_world(w);
 }
 
-/* Numbers that no process has: sums may wrap, and are thrown away; the sanitizer sees that nothing is
- * undefined. */
+/* Numbers that no process has: sums may wrap, and are thrown away; the sanitizer sees that nothing
+ * is undefined. */
 static void test_nonsense(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -236,8 +238,8 @@ static void test_settled(const struct layout *lay)
     free_world(w);
 }
 
-/* Who sends holds the lock of the outer queue, and may not have written all of the message yet: whatever looks
- * at that queue waits, in both looks at the lock, and nothing else does. */
+/* Who sends holds the lock of the outer queue, and may not have written all of the message yet:
+ * whatever looks at that queue waits, in both looks at the lock, and nothing else does. */
 static void test_queue_locked(const struct layout *lay)
 {
     static const bool looks[ATTR_COUNT] = {

@@ -1,5 +1,6 @@
-/* test_world.h: a made-up VM in plain memory, for the tests of what reads a VM.
- * Knows: how to lay out processes and chains by each layout table, and how a scan is run to its end.
+/* test_world.h: a model VM in plain memory, for the tests of code that reads a VM.
+ * Knows: how to build processes and off-heap lists by each layout table, and how to run a scan to
+ * its end.
  * Does not know: what is tested. */
 #ifndef SONDE_TEST_WORLD_H
 #define SONDE_TEST_WORLD_H
@@ -44,7 +45,7 @@ void sonde_free(void *p)
     free(p);
 }
 
-/* ---- the made-up VM ------------------------------------------------------------------------ */
+/* ---- the model VM -------------------------------------------------------------------------- */
 
 enum { SLOTS = 1024, ARENA = 1 << 24, HEAP_WORDS = 40000, HEAP_BYTES = HEAP_WORDS * 8 };
 
@@ -110,7 +111,7 @@ static inline uint64_t get(const struct world *w, const char *object, enum layou
     return value;
 }
 
-/* A chain of n entries on the heap, every third of them no binary. Returns its head. */
+/* An off-heap list of n entries on the heap; every third is not a binary. Returns its head. */
 static inline uint64_t make_chain(struct world *w, char *p, unsigned n, uint64_t *count,
                                   uint64_t *bytes)
 {
@@ -158,7 +159,7 @@ struct answer {
     struct row row[SLOTS];
 };
 
-/* One question. */
+/* One attribute. */
 static inline void start(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mode mode,
                          size_t n, struct sample *first, size_t max)
 {
@@ -200,7 +201,7 @@ static inline void put_word(uint64_t at, uint64_t value)
     memcpy((void *)(uintptr_t)at, &value, 8); // NOLINT(performance-no-int-to-ptr)
 }
 
-/* 0: there is no such object in this release. */
+/* 0: this release has no such object. */
 static inline uint64_t kind_header(const struct layout *lay, enum kind kind, uint64_t arity)
 {
     uint64_t tag = 0;
