@@ -23,7 +23,7 @@ struct offheap {
     int stage;
     struct fragments collect;
     uint64_t cursor;                    /* next entry */
-    uint64_t frag;                      /* the current fragment, with the list */
+    uint64_t frag;                      /* the next fragment with a list to walk */
     uint64_t steps;                     /* entries left; a longer list is a cycle */
     uint64_t count;                     /* references to binaries, including repeats */
     uint64_t bytes;                     /* sizes of the binaries they refer to */
