@@ -81,7 +81,7 @@ questions() ->
 inside(Call, #{native := #{status := active}}) ->
     Pid = fun(Name) -> Call(erlang, whereis, [Name]) end,
     Sessions = Pid(demo_sessions),
-    [{"Which processes would release binaries if they collected? None collects for this.",
+    [{"Which processes would release binaries in a collection? None collects here.",
       "sonde:bin_garbage(2)", Call(sonde, bin_garbage, [2])},
      {"Whose slices are small, and hold large binaries? Remedy: binary:copy/1.",
       "sonde:bin_waste(1)", Call(sonde, bin_waste, [1])},

@@ -59,7 +59,7 @@ NIF(nif_do_set_offset)
     struct sonde *s = sonde_of(env);
     enum layout_field field = LAYOUT_FIELD_COUNT;
     unsigned offset;
-    bool objects = enif_is_identical(argv[0], enif_make_atom(env, "objects"));
+    bool objects = enif_is_identical(argv[0], enif_make_atom(env, "things"));
     if ((!objects && argv[0] != ATOM(none) && !nif_field(env, argv[0], &field)) ||
         !enif_get_uint(env, argv[1], &offset) || offset > 0xFFFF)
         return nif_raise(env, ATOM(badarg));
