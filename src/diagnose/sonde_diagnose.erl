@@ -1,5 +1,5 @@
 %% @private
-%% `sonde:diagnosis/1': the node at several moments, who is in trouble, and what was not looked at.
+%% `sonde:diagnosis/1': the node at several moments, the suspects, and what was not looked at.
 -module(sonde_diagnose).
 
 -export([diagnosis/1, format/1, format/2]).

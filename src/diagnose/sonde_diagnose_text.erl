@@ -1,12 +1,12 @@
 %% @private
-%% A diagnosis as people read it: the node in a few lines, then the suspects, each with its
-%% evidence, what to do and what to type.
+%% A diagnosis as text: the node in a few lines, then the suspects, each with its evidence, what to
+%% do, and the call that shows more.
 -module(sonde_diagnose_text).
 
 -export([lines/3, remedy/1]).
 
 -define(UNICODE, false).
--define(NAMED, 2).            % what a line has room for
+-define(NAMED, 2).            % pids that fit in a line
 
 %% @doc `Shell': how calls are to be typed.
 -spec lines(sonde_diagnose:diagnosis(), pos_integer(), sonde_names:shell()) ->
@@ -32,7 +32,7 @@ memory(#{memory := Memory, growth := #{ms := Ms, memory := Grown}}) ->
             || K <- [total, processes, binary, ets, code, atom],
                is_integer(maps:get(K, Memory))]
         ++ [row("allocated", bytes(Allocated), [bytes(Used), " of it in use"])]
-        ++ [row("resident", bytes(Rss), "as the operating system tells it") || is_integer(Rss)]
+        ++ [row("resident", bytes(Rss), "reported by the operating system") || is_integer(Rss)]
         ++ [["in ", lists:join(", ", [[atom_to_list(A), $\s, bytes(B)]
                                       || {A, B} <- largest(By, 3)])]].
 
@@ -59,7 +59,7 @@ changed(N) -> [count(N), "  "].
 
 %% ---- suspects
 
-found([]) -> "Nobody is suspected.";
+found([]) -> "No suspects.";
 found([_]) -> "One suspect:";
 found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst first:"].
 
@@ -71,7 +71,7 @@ suspect(I, #{kind := Kind, bytes := Bytes, share := Share, evidence := Evidence,
         ++ paragraph(words([remedy(Remedy), frees(Suspect)]), Width)
         ++ [["    ", sonde_names:typed(See, Shell)]].
 
-%% What it is stands below where there is no room beside it.
+%% The kind stands on a line of its own if it does not fit beside the title.
 title(Who, Kind, Width) ->
     case string:length(Who) + 2 + length(Kind) =< Width of
         true -> [[Who, "  ", Kind]];
@@ -136,58 +136,58 @@ kind(binaries) -> "more and more binaries";
 kind(ets_table) -> "a table that grows";
 kind(ets_tables) -> "more and more tables";
 kind(processes) -> "more and more processes";
-kind(orphans) -> "idle, without link, monitor and name";
+kind(orphans) -> "idle, without links, monitors and names";
 kind(ports) -> "more and more ports";
 kind(atoms) -> "more and more atoms";
-kind(fragmentation) -> "memory taken by the allocators and not in use";
-kind(outside) -> "memory that no allocator of the VM knows".
+kind(fragmentation) -> "memory that the allocators hold but do not use";
+kind(outside) -> "memory that no allocator of the VM counts".
 
 %% @doc What a remedy means, in a sentence or two.
 -spec remedy(sonde_judge:remedy()) -> string().
 remedy(hibernate) ->
     "Now: erlang:garbage_collect/1. For good: hibernate it when it has nothing to do.";
 remedy(fullsweep_after) ->
-    "Give it {fullsweep_after, 10} or so, or leave the large work to short-lived processes.";
+    "Set its fullsweep_after to about 10, or move the large work to short-lived processes.";
 remedy(binary_copy) ->
     "Use binary:copy/1 on the parts that are kept.";
 remedy(drop_unmatched) ->
-    "It waits and matches none of them: a clause that takes what nobody expects.";
+    "It waits and matches none of them: add a clause for unexpected messages.";
 remedy(batches) ->
-    "It is slower than those who send: let them wait for an answer, work in batches, or share the"
+    "It is slower than its senders: let them wait for an answer, work in batches, or share the"
     " work out.";
 remedy(demonitor) ->
-    "Call demonitor(Ref, [flush]) when an answer came, or monitor once and keep the reference.";
+    "Call demonitor(Ref, [flush]) after an answer, or monitor once and keep the reference.";
 remedy(unlink) ->
-    "Unlink, or end, what is done.";
+    "Unlink or end the processes that are done.";
 remedy(tail_call) ->
     "The recursion is not a tail call: carry the result in an argument.";
 remedy(erase) ->
-    "Erase keys that are done with, or keep them in a table.";
+    "Erase keys that are not needed any more, or keep them in a table.";
 remedy(bound_state) ->
-    "Bound what it keeps: by size, by age, or in a table that is cleaned.";
+    "Bound its state by size or by age, or keep it in a table that is cleaned.";
 remedy(evict) ->
-    "Delete what is old: by time, by size, or when its process ends.";
+    "Delete old rows: by age, by size, or when their process ends.";
 remedy(delete_tables) ->
-    "Delete tables when they are done with; a table lives as long as its owner.";
+    "Delete tables that are not needed any more; a table lives as long as its owner.";
 remedy(end_processes) ->
-    "They come faster than they end: give them a timeout, or a pool.";
+    "They start faster than they end: give them a timeout, or use a pool.";
 remedy(supervise) ->
-    "Nobody would notice if they hung: link or monitor them, and give them a timeout.";
+    "No process would notice if they hung: link or monitor them, and give them a timeout.";
 remedy(close_ports) ->
-    "Close what is done with, with a timeout for the other side.";
+    "Close ports that are not needed any more, and set a timeout for the peer.";
 remedy(list_to_existing_atom) ->
-    "Atoms are never freed: list_to_existing_atom/1, binary_to_term/2 with safe, or binaries.";
+    "Atoms are never freed: use list_to_existing_atom/1, binary_to_term/2 with safe, or binaries.";
 remedy(allocator_settings) ->
-    "Carriers that hold a few blocks cannot be given back: see which allocator, and its +M flags.";
+    "Carriers that hold a few blocks cannot be freed: see which allocator it is, and its +M flags.";
 remedy(native_library) ->
-    "Look at native libraries and drivers: what they allocate by malloc nobody counts.".
+    "Check native libraries and drivers: the VM does not count what they allocate by malloc.".
 
 %% ---- paragraphs
 
 words(Text) ->
     string:lexemes(unicode:characters_to_list(Text), " ").
 
-%% Indented, as many on a line as have room. Pieces of evidence have two blanks between them.
+%% Indented, as many on a line as fit. Pieces of evidence have two blanks between them.
 paragraph([], _Width) ->
     [];
 paragraph([[C | _] | _] = Words, Width) when is_integer(C) ->
@@ -212,10 +212,10 @@ unseen([]) ->
 unseen(Not) ->
     ["", "Not looked at:"] ++ [["  ", words_of(What), ": ", because(Why)] || {What, Why} <- Not].
 
-because({native_off, Why}) -> io_lib:format("the native side is off (~0tp)", [Why]);
-because(no_proc) -> "the system does not tell (no /proc)";
+because({native_off, Why}) -> io_lib:format("the native path is off (~0tp)", [Why]);
+because(no_proc) -> "the system does not report it (no /proc)";
 because({allocators_off, Off}) ->
-    ["the VM has no sums without ", lists:join(", ", [atom_to_list(A) || A <- Off])];
+    ["the VM has no totals without ", lists:join(", ", [atom_to_list(A) || A <- Off])];
 because({left_out, N}) -> [count(N), " could not be read"];
 because({left_out, N, Some}) ->
     ["could not read ", sonde_units:missed(N, lists:sublist(Some, ?NAMED))];

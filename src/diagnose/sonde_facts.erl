@@ -16,7 +16,7 @@
                     allocated := non_neg_integer(), used := non_neg_integer(),
                     processes := non_neg_integer(), ports := non_neg_integer(),
                     atoms := non_neg_integer(), tables := non_neg_integer()}.
-%% `memory' has the kinds that are known, `size' is what shares of the node are shares of.
+%% `memory' has the kinds that are known; `size' is the total on which shares of the node are based.
 %% `moments', and the samples of each process and table, are in the order of time.
 -type facts() ::
         #{ms := pos_integer(), moments := [moment(), ...],
@@ -28,14 +28,14 @@
           connected := [{pid(), pos_integer()}],
           not_looked_at := [{atom(), because()}]}.
 
-%% When it is looked, in parts of the interval. Uneven, so that what comes and goes in a rhythm of
-%% its own is not met in the same state each time.
+%% The times of the samples, in parts of the interval. They are uneven, so that a value that goes up
+%% and down periodically is not met in the same state each time.
 -define(WHEN, [0.0, 0.13, 0.29, 0.43, 0.61, 0.83, 1.0]).
-%% Who was found growing by the end is watched for half of the interval more.
+%% Processes that were found growing only at the end are watched for another half of the interval.
 -define(LATER, [0.0, 0.06, 0.14, 0.21, 0.31, 0.38, 0.5]).
 -define(GROWERS, 50).
 
-%% @doc In a helper; `Caller' is what {@link sonde_helper:call/1} gave it.
+%% @doc Runs in a helper; `Caller' is the handle from {@link sonde_helper:call/1}.
 -spec take(pos_integer(), reference()) -> facts().
 take(Ms, Caller) ->
     Side = sonde_vm:side(),
@@ -63,8 +63,8 @@ take(Ms, Caller) ->
       owners => sonde_facts_tables:owners(), connected => connected(),
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd) ++ Skipped ++ NoRss ++ off()}.
 
-%% What is loaded on the way would count as growth of code and atoms, and so would the names that
-%% the VM has for its allocators and makes when they are first asked for.
+%% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
+%% would the VM's names of its allocators, which it makes at the first call for them.
 load() ->
     Ours = [sonde_proc_count, sonde_every_process, sonde_group, sonde_look, sonde_progress, sonde_heap_map,
             sonde_garbage, sonde_scan, sonde_alloc, sonde_ets, sonde_lib, sonde_origin,
@@ -85,8 +85,7 @@ look(Part, {Moments, Procs, Tables}, #{start := Start, ms := Ms, caller := Calle
     ok = wait(Start + round(Part * Ms), Caller),
     {Moments ++ [moment()], sonde_facts_procs:next(Procs, How), sonde_facts_tables:next(Tables)}.
 
-%% Those whom the first sweep did not name: without a second series nobody knows whether they only
-%% came and went.
+%% For processes that the first sweep did not select, a second series shows whether growth lasts.
 later(Growers, {Moments, Procs, Tables}, How) ->
     case sonde_facts_procs:more(Growers, Procs) of
         Procs -> {Moments, Procs, Tables};
@@ -121,11 +120,11 @@ limits() ->
 
 %% ---- the node
 
-%% With one of them off the VM has no sums.
+%% If an allocator is off, the VM has no totals.
 off() ->
     [{memory, {allocators_off, Off}} || [_ | _] = Off <- [sonde_memory:off()]].
 
-%% Who has most ports.
+%% The processes with the most ports.
 connected() ->
     sonde_facts_tables:most([Pid || Port <- erlang:ports(),
                                     {connected, Pid} <- [erlang:port_info(Port, connected)]]).

@@ -1,14 +1,15 @@
 %% @private
-%% The processes that a diagnosis looks at: those that have the most of anything at first, and those
-%% that grow most; of each a series of samples. The few with most memory are looked into.
+%% The processes that a diagnosis looks at: those with the most of any attribute at first, and those
+%% that grow most, each with a series of samples. The heaps of the few with the most memory are
+%% read.
 -module(sonde_facts_procs).
 
 -export([first/1, next/2, more/2, last/1]).
 -export_type([process/0, sample/0, procs/0]).
 
-%% Bytes, but for the counts. `used': what the terms take in its blocks, garbage included. `size':
-%% that with messages outside of the heap, and the binaries that it refers to. `collections':
-%% changes with each collection. `heap' is there where it was looked into.
+%% In bytes, except for the counts. `used': its terms in its heap blocks, garbage included. `size':
+%% `used' with messages outside of the heap and the binaries that it refers to. `collections':
+%% changes with each collection. `heap' is there if the heap was read.
 -type sample() ::
         #{at := integer(), size := non_neg_integer(), memory := non_neg_integer(),
           used := non_neg_integer(), collections := term(), binary_memory := non_neg_integer(),
@@ -16,8 +17,8 @@
           message_queue_len | link_count | monitor_count | monitored_by_count
           | dictionary_size => non_neg_integer(),
           heap => sonde_heap_map:heap()}.
-%% `twins': of its monitors, or those on it, the most that are of one and the same process;
-%% `unknown' of too many to list.
+%% `twins': the most of its monitors, or of those on it, that are for one and the same process;
+%% `unknown' if there are too many to list.
 -type process() :: #{pid := pid(), attrs := sonde_attr:attrs(), samples := [sample(), ...],
                      twins := non_neg_integer() | unknown,
                      waste := #{garbage_bytes | bin_garbage | bin_garbage_bytes | bin_waste
@@ -29,20 +30,20 @@
 -define(HEAPS_MS, 5000).      % for all heaps of the node
 -define(LOOK_MS, 300).        % for one heap
 -define(MANY_LOOKS, 20).
--define(LOOKS_PART, 7).       % all of one moment take no more than this part of the interval
+-define(LOOKS_PART, 7).       % all heaps of one moment take at most this part of the interval
 -define(LOOK_WORDS, 40000000).
--define(SMALL, 262144).       % bytes; who has less is not looked into,
--define(FLOOR, 50).           % nor who has less than this part of the node's, and does not grow
--define(ANSWER_MS, 300).      % for all whom a moment asks
--define(MOST_TIES, 500000).   % a longer list of monitors is not asked for
+-define(SMALL, 262144).       % bytes; the heap of a smaller process is not read,
+-define(FLOOR, 50).           % nor of one below this part of the node's memory, if it does not grow
+-define(ANSWER_MS, 300).      % for all processes of one moment
+-define(MOST_TIES, 500000).   % a longer list of monitors is not read
 -define(FEW_TIES, 1000).
 
-%% What is sorted by. To ask for a dictionary is to copy it, so that is for those who can read it.
+%% The attributes to rank by. Only the native path reads the size of a dictionary without a copy.
 attrs(native) -> [dictionary_size | attrs(portable)];
 attrs(_) -> [memory, total_heap_size, stack_size, message_queue_len, reductions, binary_memory,
              link_count, monitor_count, monitored_by_count].
 
-%% @doc One sweep of what is cheap, and natively one of all heaps.
+%% @doc One sweep over the cheap attributes, and on the native path one over all heaps.
 -spec first(native | {portable, term()}) -> {procs(), [{atom(), sonde_facts:because()}]}.
 first(Side) ->
     {Waste, Unread} = waste(Side),
@@ -69,7 +70,8 @@ waste(native) ->
         error:{native_off, Why} -> waste({portable, Why})
     end.
 
-%% @doc Another sample of each. Who is dead, or does not answer soon, has none of this moment.
+%% @doc Another sample of each. A process that is dead, or does not answer soon, has no sample of
+%% this moment.
 -spec next(procs(), #{ms := pos_integer(), caller := reference(), side := term(),
                       atom() => term()}) -> procs().
 next({Waste, Series}, #{ms := Ms, caller := Caller, side := Side}) ->
@@ -102,7 +104,7 @@ sample([{status, Status}, {_, Settings}, {_, Info}],
         [proplists:get_value(K, L, 0) || {K, L} <- [{minor_gcs, Settings}, {heap_size, Info},
                                                     {old_heap_size, Info}, {mbuf_size, Info}]],
     Used = (Young + Old + Loose) * Word,
-    %% the sizes of blocks change with most of the collections that minor_gcs does not count
+    %% block sizes change with most of the collections that minor_gcs does not count
     Blocks = [proplists:get_value(K, Info) || K <- [heap_block_size, old_heap_block_size,
                                                     recent_size]],
     (maps:remove(total_heap_size, Values))#{
@@ -112,10 +114,10 @@ sample([{status, Status}, {_, Settings}, {_, Info}],
 
 word() -> erlang:system_info(wordsize).
 
-%% ---- looks into heaps
+%% ---- reading heaps
 
-%% Until the time is up: of the largest first those that were looked into least often. Who runs may
-%% be at rest in none of the attempts, so those come last.
+%% Until the time is up, reads the heaps of the largest processes, those that were read least often
+%% first. A running process may be at rest at none of the attempts, so those come last.
 look_into(Now, Waste, Series, Until) ->
     Floor = max(?SMALL, sonde_memory:total() div ?FLOOR),
     Large = [{Size, Pid, Status} || {Pid, #{size := Size, status := Status}} <- Now,
@@ -149,14 +151,14 @@ heap(_, _) ->
 
 %% ---- growth
 
-%% @doc With those of the rows of a window that nobody had named.
+%% @doc Adds the processes of a window's rows that are not in the series yet.
 -spec more([sonde_proc_count:row()], procs()) -> procs().
 more(Rows, {Waste, Series}) ->
     New = [Pid || {Pid, Gained, _} <- lists:sublist(Rows, ?TOP), Gained >= ?SMALL,
                   not is_map_key(Pid, Series)],
     {Waste, maps:merge(maps:from_list([{Pid, []} || Pid <- New]), Series)}.
 
-%% @doc Those of which something is known, with their names.
+%% @doc The processes with at least one sample, with their names.
 -spec last(procs()) -> [process()].
 last({Waste, Series}) ->
     [#{pid => Pid, attrs => sonde_origin:attrs(Pid, Attrs), samples => Samples, waste => maps:get(Pid, Waste, #{}),

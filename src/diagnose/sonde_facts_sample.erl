@@ -1,15 +1,16 @@
 %% @private
-%% What most processes of a node are like, from a sample of them: no process of a crowd is large,
-%% and the crowd is. They are grouped by what they began with, those that began as a fun by what
-%% they do. Each process of the sample is asked for its names, and natively looked into.
+%% Groups of similar processes, estimated from a sample: each may be small while the group is large.
+%% They are grouped by their initial call, or, if they began as a fun, by their current function.
+%% For each process of the sample its names are read, and on the native path some heaps.
 -module(sonde_facts_sample).
 
 -export([first/2, unseen/1, last/3]).
 -export_type([crowd/0, group/0]).
 
-%% `each': how many processes one of the sample stands for. `count' and `bytes' are of all of a
-%% group, so are those of its orphans, and its garbage; estimates if `each' is more than 1. `born':
-%% how many of the processes that gained most memory began in the interval, and belong to it.
+%% `each': how many processes one of the sample stands for. `count', `bytes', `garbage' and the
+%% numbers of orphans are of the whole group; they are estimates if `each' is more than 1. `born':
+%% how many of the processes that gained the most memory are of this group and began in the
+%% interval.
 -type crowd() :: #{each := float(), groups := [group()]}.
 -type group() :: #{key := mfa(), count := non_neg_integer(), bytes := non_neg_integer(),
                    orphans := non_neg_integer(), orphan_bytes := non_neg_integer(),
@@ -24,7 +25,7 @@
 -define(LOOK_MS, 50).
 -define(SOME, 3).
 -define(SMALL, 1000000).      % bytes; of a larger process the dictionary is not copied
--define(IDLE, 1000).          % reductions; to be asked for something takes a few
+-define(IDLE, 1000).          % reductions; answering a request takes a few
 -define(ATTRS, [memory, reductions, link_count, monitor_count, monitored_by_count]).
 
 -spec first(native | {portable, term()}, reference()) -> {term(), float(), [member()]}.
@@ -42,7 +43,7 @@ facts(Pids, Caller) ->
     maps:from_list([{Pid, maps:from_list(lists:zip(?ATTRS, Values))}
                     || {Pid, Values} <- sonde_every_process:glance(Pids, ?ATTRS, Ask)]).
 
-%% `{What, Answer}' of all that answer soon: who is in a long native call does not.
+%% `{What, Answer}' of all that answer soon: a process in a long native call does not.
 each(Fun, Whats, Caller) ->
     sonde_helper:jobs(fun(What) -> sonde_helper:job(Fun, What) end,
                       fun(What, Answer, Acc) -> [{What, Answer} || is_tuple(Answer)] ++ Acc end,
@@ -59,13 +60,13 @@ every([Pid | Pids], I, At, Step) when I >= At -> [Pid | every(Pids, I + 1, At + 
 every([_ | Pids], I, At, Step) -> every(Pids, I + 1, At, Step);
 every([], _, _, _) -> [].
 
-%% @doc That it was a sample only.
+%% @doc Reports that only a sample was read.
 -spec unseen({term(), float(), [member()]}) -> [{atom(), sonde_facts:because()}].
 unseen({_, Each, Members}) ->
     [{processes, {sampled, length(Members)}} || Each > 1.1].
 
-%% @doc At the end of the interval: who of them is still there, and did nothing. `Growers' are the
-%% rows of a window.
+%% @doc At the end of the interval: which of them are still there, and which were idle. `Growers'
+%% are the rows of a window.
 -spec last({term(), float(), [member()]}, [sonde_proc_count:row()], reference()) -> crowd().
 last({Side, Each, Members}, Growers, Caller) ->
     Later = facts([Pid || {Pid, _} <- Members], Caller),
@@ -90,11 +91,11 @@ named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now) -
             none
     end.
 
-%% Of a fun nothing is told but that it is one; what it does now says more.
+%% For a fun, the initial call is only erlang:apply/2; the current function says more.
 key({erlang, apply, 2}, {_, _, _} = Current) -> Current;
 key(Call, _) -> Call.
 
-%% Whose gain is all that it has began within the window.
+%% A process that gained all the memory that it has began within the window.
 born(Growers, Caller) ->
     maps:from_list(sonde_lib:count([Key || {_, {Key, _}} <- each(fun newborn/1, Growers, Caller)])).
 
@@ -125,7 +126,8 @@ commonest([]) -> undefined;
 commonest(All) ->
     element(2, lists:max([{N, C} || {C, N} <- sonde_lib:count(All)])).
 
-%% Of idle ones alone: who works collects by itself. As in the few that are looked into, so in all.
+%% Only of idle processes: one that works collects by itself. The total is estimated from the few
+%% heaps that are read.
 garbage(Members, native) ->
     Idle = [Pid || #{pid := Pid, idle := true} <- Members],
     case [Garbage || Pid <- lists:sublist(Idle, ?LOOKS),

@@ -1,12 +1,12 @@
 %% @private
-%% The ETS tables that a diagnosis looks at: the largest, of each a series of samples, and the
-%% binaries behind those that may matter. Official calls alone.
+%% The ETS tables that a diagnosis looks at: a series of samples of each of the largest, and the
+%% binaries behind those that may matter. It uses only documented calls.
 -module(sonde_facts_tables).
 
 -export([first/0, next/1, last/2, owners/0, most/1]).
 -export_type([table/0, tables/0, owner/0]).
 
-%% `bytes': what the table itself takes. `binaries': those that its rows refer to.
+%% `bytes': the size of the table itself. `binaries': the bytes of those that its rows refer to.
 -type table() :: #{table := ets:table(), name := atom(), owner := pid(),
                    samples := [#{at := integer(), bytes := non_neg_integer(),
                                  rows := non_neg_integer()}, ...],
@@ -14,9 +14,9 @@
 -type tables() :: #{ets:table() => [map()]}.
 -type owner() :: {pid(), Tables :: pos_integer()}.
 
--define(MOST, 2000).          % that are sampled
--define(LARGEST, 200).        % of more than these
--define(MOST_ROWS, 300000).   % of all whose binaries are listed
+-define(MOST, 2000).          % tables that are sampled
+-define(LARGEST, 200).        % sampled if there are more
+-define(MOST_ROWS, 300000).   % of all tables for which binaries are listed
 
 -spec first() -> tables().
 first() ->
@@ -40,8 +40,7 @@ next(Tables) ->
                      end
              end, Tables).
 
-%% @doc Binaries are listed of as many rows in all as can be had soon, the tables that grew most
-%% first.
+%% @doc Lists binaries of at most ?MOST_ROWS rows in all, of the tables that grew most first.
 -spec last(tables(), sonde_facts:moment()) -> {[table()], [{atom(), sonde_facts:because()}]}.
 last(Tables, #{size := Total}) ->
     Known = [{grown(Samples), Tab, Samples} || {Tab, [_ | _] = Samples} <- maps:to_list(Tables)],
@@ -59,7 +58,7 @@ last(Tables, #{size := Total}) ->
 grown(Samples) ->
     maps:get(rows, lists:last(Samples)) - maps:get(rows, hd(Samples)).
 
-%% A row that refers to a large binary takes little itself, but it takes something.
+%% Even a row that only refers to a large binary has some size of its own.
 worth(#{bytes := Bytes, rows := Rows}, Total) ->
     Rows > 0 andalso Bytes * 1000 > Total.
 
@@ -84,12 +83,12 @@ binaries(Tab) ->
         _ -> undefined
     end.
 
-%% @doc Who has most tables.
+%% @doc The processes with the most tables.
 -spec owners() -> [owner()].
 owners() ->
     most([Owner || Tab <- ets:all(), Owner <- [ets:info(Tab, owner)], is_pid(Owner)]).
 
-%% @doc The three that are most often in a list, and how often.
+%% @doc The three most frequent pids of a list, and how often each is in it.
 -spec most([pid()]) -> [{pid(), pos_integer()}].
 most(Pids) ->
     Sorted = lists:reverse(lists:sort([{N, Pid} || {Pid, N} <- sonde_lib:count(Pids)])),

@@ -38,11 +38,11 @@
 -define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
 -define(ENTRIES, 1000).       % of a dictionary
 -define(NEAR, 0.8).           % of a limit
--define(DAYS, 30).            % a limit that is this far away is far away
+-define(DAYS, 30).            % a limit that is not reached within this time is far away
 -define(DAY_MS, 86400000).
 -define(CROWD, 50).           % processes
--define(UNUSED_PART, 4).      % of what the allocators took, one in so many
--define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are in no count
+-define(UNUSED_PART, 4).      % one part in so many of the allocated memory
+-define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
 -define(UNUSED, 32000000).    % bytes, that a small node has anyway
 
 %% @doc The same process or table is accused once, for what holds most.
@@ -95,8 +95,8 @@ share(#{bytes := Bytes} = Found, #{total := Total}) ->
 names([Name | Calls]) when is_atom(Name) -> [{registered_name, Name} | Calls];
 names(Calls) -> Calls.
 
-%% What is garbage each time that it is looked at. Who works collects in between, so of a worker the
-%% least of them is small. Of binaries the bytes that would be freed, as far as that is known.
+%% Heaps that have garbage in each sample. A process that works collects in between, so its least
+%% amount is small. For binaries, the bytes that a collection would free, as far as known.
 garbage(#{samples := Samples, waste := Waste}, #{least := Least}) ->
     case heaps(Samples) of
         [_, _ | _] = Heaps ->
@@ -115,7 +115,7 @@ garbage(#{samples := Samples, waste := Waste}, #{least := Least}) ->
             false
     end.
 
-%% Who does nothing for a while can be put to sleep; who works must be made to collect.
+%% A process that is idle for a while can hibernate; one that works must be made to collect.
 work(Samples) ->
     case grown(reductions, Samples) of
         Few when Few < 10000 -> {Few, hibernate};
@@ -156,15 +156,15 @@ mailbox(#{pid := Pid, samples := Samples}, Node) ->
               see => {sonde, mailbox, [Pid, 5]}, remedy => Remedy}
         end.
 
-%% A consumer that is too slow works; one that waits with messages there matches none of them. To
-%% look at each that comes, and to be asked by us, takes a few reductions.
+%% A consumer that is too slow works; one that waits with messages in its mailbox matches none of
+%% them. Checking each new message, and answering our calls, takes a few reductions.
 is_deaf(Samples) ->
     Waits = [x || #{status := waiting} <- Samples],
     2 * length(Waits) > length(Samples)
         andalso grown(reductions, Samples)
                 =< 10 * max(0, grown(message_queue_len, Samples)) + 5000.
 
-%% What is known of them, or all that the process has.
+%% The bytes of the messages if they are known, or all bytes of the process.
 mailbox_bytes(Samples) ->
     case heaps(Samples) of
         [_ | _] = Heaps ->
@@ -177,8 +177,8 @@ mailbox_bytes(Samples) ->
 
 least(#{least := Least}) -> Least.
 
-%% Many on one and the same process: nobody needs a second one. Or more with each moment. `unknown'
-%% is more than any number.
+%% Many monitors on the same process, of which one would do, or more of them with each moment.
+%% `unknown' is more than any number.
 monitors(#{pid := Pid, twins := Twins, samples := Samples}, #{least := Least}) ->
     #{monitor_count := Of, monitored_by_count := By} = Last = lists:last(Samples),
     Rises = is_rising(monitor_count, Samples, ?FEW) orelse
@@ -191,7 +191,7 @@ monitors(#{pid := Pid, twins := Twins, samples := Samples}, #{least := Least}) -
                        {grown, grown(monitor_count, Samples) + grown(monitored_by_count, Samples)}],
           see => {sonde, info, [Pid, meta]}, remedy => demonitor}.
 
-%% The VM counts ties to a process' memory, beside its heap.
+%% The VM counts links and monitors in a process's memory, beside its heap.
 ties(#{size := Size, used := Used, binary_memory := Binaries}) -> Size - Used - Binaries.
 
 links(#{pid := Pid, samples := Samples}, #{least := Least}) ->
@@ -209,7 +209,7 @@ stack(#{pid := Pid, samples := Samples}, #{least := Least}) ->
         #{kind => stack, bytes => Bytes, evidence => [{stack, Bytes}],
           see => {sonde, info, [Pid, location]}, remedy => tail_call}.
 
-%% A dictionary is no cache. Where heaps cannot be read its size is not known either.
+%% A dictionary is not a cache. If heaps cannot be read, its size is not known either.
 dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
     case [{Bytes, All} || #{roots := #{dictionary := Bytes}, reachable := All} <- heaps(Samples)] of
         [] ->
@@ -222,8 +222,8 @@ dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
                   see => {sonde, heap_top, [Pid, 5]}, remedy => erase}
     end.
 
-%% Growth of what survives collections. Where heaps can be read: of what is reachable. Else only if
-%% there was a collection in between.
+%% Growth of what survives collections: of the reachable bytes if heaps can be read, otherwise of
+%% the size, and only if there was a collection in between.
 growth(#{pid := Pid, samples := Samples}, #{least := Large, grown := Least}) ->
     #{size := Size} = lists:last(Samples),
     case survives(Samples, Least) orelse Size >= Large andalso creeps(Samples) of
@@ -246,10 +246,10 @@ survives(Samples, Least) ->
         _ -> is_rising(size, Samples, Least) andalso collected(Samples)
     end.
 
-%% What its terms take, and what they refer to outside.
+%% The bytes of its terms, and of the binaries that they refer to.
 held(#{reachable := Reachable, binaries := #{live := Binaries}}) -> Reachable + Binaries.
 
-%% Little, but each time; and what it has would be twice as much in a day.
+%% Little growth, but in each step, and enough to double it within a day.
 creeps(Samples) ->
     Held = [held(H) || H <- heaps(Samples)],
     length(Held) >= 6
@@ -280,7 +280,8 @@ tables(#{tables := Tables}, Node) ->
         is_rising(rows, Samples, 1), #{bytes := Bytes, rows := Rows} <- [lists:last(Samples)],
         has_grown(Bytes + behind(Binaries), Rows, Samples, Node)].
 
-%% By much, or, if it is large, by a little each time. All of its rows are taken for alike.
+%% By much, or, if the table is large, by a little in each step. Its rows are assumed to be of equal
+%% size.
 has_grown(Bytes, Rows, Samples, #{least := Large, grown := Least}) ->
     Grown = Bytes * grown(rows, Samples) div max(1, Rows),
     Grown >= Least
@@ -316,7 +317,7 @@ idle_garbage(#{key := Key, count := Count, garbage := Bytes, idle := Idle} = Gro
           evidence => [{processes, Count}, {idle, Idle} | like(Group)],
           see => {sonde, proc_count, [garbage_bytes, 5]}, remedy => hibernate}.
 
-%% The number of all rises: these are the ones that come.
+%% The number of all processes rises, and these are the new ones.
 newborn(true, Most, Moments, #{processes := Limit},
         #{key := Key, count := Count, bytes := Bytes, born := Born} = Group, _Node)
   when Born > 0, 2 * Born > Most ->
@@ -360,13 +361,13 @@ limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Co
 limit_kind(tables) -> ets_tables;
 limit_kind(What) -> What.
 
-%% It rises each time, and would be there soon.
+%% It rises in each step, and would reach the limit soon.
 nears(What, Few, Limit, Moments) ->
     is_rising(What, Moments, Few) andalso
         (Limit - maps:get(What, lists:last(Moments))) * 1000 div max(1, rate(What, Moments))
             < ?DAYS * ?DAY_MS.
 
-%% ---- memory that no process and no table has
+%% ---- memory that belongs to no process and no table
 
 -spec memory(sonde_facts:facts(), node_facts()) -> suspects().
 memory(#{moments := Moments, rss := Rss}, Node) ->
@@ -380,13 +381,13 @@ fragmentation(Moments, #{least := Least}) ->
           evidence => [{allocated, Taken}, {used, Taken - Unused}],
           see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings}.
 
-%% What the operating system counts and no allocator of the VM knows.
+%% Memory that the operating system counts and no allocator of the VM does.
 outside(undefined, _) ->
     false;
 outside(Rss, Moments) ->
     outside_of(Rss, lists:last(Moments)).
 
-%% With an allocator off the VM itself allocates outside of them.
+%% If an allocator is off, the VM itself allocates outside of its allocators.
 outside_of(Rss, #{allocated := Allocated, memory := #{total := _}}) ->
     Outside = Rss - Allocated,
     Outside > ?OUTSIDE andalso Outside * 4 > Rss andalso
@@ -401,8 +402,8 @@ outside_of(_, _) ->
 grown(Key, Samples) ->
     maps:get(Key, lists:last(Samples)) - maps:get(Key, hd(Samples)).
 
-%% By so much in all, in most of the steps, and in none of them it fell: what comes and goes is seen
-%% to go.
+%% It rises by `Least' in all and in most of the steps, and falls in none of them: a value that goes
+%% up and down falls in some step.
 is_rising(Key, Samples, Least) ->
     rises([Value || #{Key := Value} <- Samples], Least).
 
