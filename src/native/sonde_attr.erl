@@ -1,6 +1,5 @@
-%% @private
-%% What can be asked of a process, under which name, and who answers. Attributes that
-%% `process_info/2' does not know are computed from one that it knows.
+%% @private The attributes of a process: their names, and which path reads each of them. An
+%% attribute that `process_info/2' does not have is computed from an item that it has.
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
@@ -9,10 +8,10 @@
 -export_type([attr/0, attrs/0]).
 
 -type attr() :: atom() | {dictionary, term()}.
-%% Whatever `process_info/2' takes, and the names below that it does not know.
+%% Every item of `process_info/2', and the names below, which it does not have.
 -type attrs() :: [atom() | {current_function | initial_call, mfa() | undefined}].
 
-%% @doc What the C side reads without a message to the process.
+%% @doc Returns what the C side reads without a message to the process.
 -spec native() -> [atom()].
 native() ->
     [memory, total_heap_size, heap_size, stack_size, message_queue_len, reductions, binary_memory,
@@ -21,8 +20,9 @@ native() ->
 -spec is_native(term()) -> boolean().
 is_native(Attr) -> lists:member(Attr, native()).
 
-%% @doc What is known only after a heap was marked, or all of it counted. Nobody can be asked for
-%% it: `sonde_garbage' leaves out who cannot be read. No attributes to any other call.
+%% @doc Returns the attributes that need a walk over a heap or an account of all binaries. No
+%% process can be asked for them: `sonde_garbage' leaves out processes that cannot be read. No other
+%% call takes these attributes.
 -spec heap() -> [atom()].
 heap() ->
     [garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste, flat_size, binary_unique,
@@ -31,11 +31,12 @@ heap() ->
 -spec is_heap(term()) -> boolean().
 is_heap(Attr) -> lists:member(Attr, heap()).
 
-%% @doc What `process_info/2' does not know: it lists everything, and the list is counted.
+%% @doc Returns whether sonde computes the attribute as the length of a list of `process_info/2'.
 -spec is_counted(term()) -> boolean().
 is_counted(Attr) -> item(Attr) =/= Attr.
 
-%% @doc Raises badarg for what is not an attribute; else gives some process' value.
+%% @doc Raises badarg if the argument is not an attribute; otherwise returns the value of some
+%% process.
 -spec check(term()) -> term().
 check(Attr) ->
     case is_native(Attr) of
@@ -43,7 +44,7 @@ check(Attr) ->
         false -> element(2, {ok, _} = read(Attr, whereis(init)))
     end.
 
-%% @doc The value as the process itself tells it.
+%% @doc Returns the value from `process_info/2'.
 -spec read(term(), pid()) -> {ok, term()} | undefined.
 read(Attr, Pid) ->
     case process_info(Pid, [item(Attr)]) of
@@ -51,8 +52,8 @@ read(Attr, Pid) ->
         undefined -> undefined
     end.
 
-%% @doc Several values, and further items of `process_info/2', asked at once: the values in the
-%% order of the attributes, the items as `{Item, _}' in theirs.
+%% @doc Asks for several values and further items of `process_info/2' at once: returns the values in
+%% the order of the attributes, and the items as `{Item, _}' in their order.
 -spec ask(pid(), [term()], [term()]) -> {[term()], [{term(), term()}]} | undefined.
 ask(Pid, Attrs, Items) ->
     case process_info(Pid, lists:usort([item(Attr) || Attr <- Attrs] ++ Items)) of
@@ -65,7 +66,7 @@ told(Item, Told) ->
     {_, Value} = lists:keyfind(Item, 1, Told),
     Value.
 
-%% @doc Name and call sites, in the order in which rows have them; `helper' for a process of ours.
+%% @doc Returns name and call sites, in the order of rows; `helper' for a process of sonde.
 -spec call_site(pid()) -> {ok, attrs()} | helper | undefined.
 call_site(Pid) ->
     case process_info(Pid, [registered_name, current_function, initial_call]) of
@@ -103,11 +104,11 @@ is_ours({sonde_janitor, _, _}) -> true;
 is_ours({sonde_dump, _, _}) -> true;
 is_ours({sonde_attach, _, _}) -> true;
 is_ours({sonde_probe, _, _}) -> true;
-is_ours({sonde_guest, _, _}) -> true;   % where it is lent, all of them
+is_ours({sonde_guest, _, _}) -> true;   % where sonde is loaded temporarily, all of them
 is_ours(_) -> false.
 
-%% @doc Rows of another node without those of the processes in which calls of ours run there, as
-%% `erpc' starts them: each waits for a helper.
+%% @doc Removes, from rows of another node, the processes that `erpc' started there for calls of
+%% sonde: each of them waits for a helper.
 -spec without_calls(Rows) -> Rows when Rows :: [term()].
 without_calls(Rows) ->
     [Row || Row <- Rows, not is_call(Row)].
@@ -121,7 +122,7 @@ is_call({Pid, _, Attrs}) when is_pid(Pid), is_list(Attrs) ->
 is_call(_) ->
     false.
 
-%% @doc The item of `process_info/2' that it is computed from.
+%% @doc Returns the item of `process_info/2' from which the attribute is computed.
 -spec item(term()) -> term().
 item(binary_memory) -> binary;
 item(binary_count) -> binary;
@@ -131,8 +132,8 @@ item(monitored_by_count) -> monitored_by;
 item(dictionary_size) -> dictionary;
 item(Attr) -> Attr.
 
-%% @doc The value, from that of its item. A binary that a process refers to twice counts twice, as
-%% in recon.
+%% @doc Computes the value from that of its item. As in recon, a binary that a process refers to
+%% twice counts twice.
 -spec value(term(), term()) -> term().
 value(binary_memory, Binaries) -> lists:sum([Size || {_, Size, _} <- Binaries]);
 value(binary_count, Binaries) -> length(Binaries);

@@ -1,18 +1,17 @@
-%% @private
-%% The binaries outside of the heap that a term shows. No official call says whether a small binary
-%% lies there, nor whether two are parts of the same one. So they are handed, many at a time, to a
-%% helper that holds nothing else: its list of binaries tells. Being handed on, a binary that was
-%% appended to loses its spare room.
+%% @private The off-heap binaries that a term shows. No official call reports whether a small binary
+%% is off-heap, or whether two are parts of the same one. So this module sends them, many at a time,
+%% to a helper that holds nothing else, and reads the helper's list of binaries. A binary that was
+%% appended to loses its spare room when it is sent.
 -module(sonde_binary_probe).
 
 -export([new/0, add/2, sum/1]).
 -export_type([found/0]).
 
--define(REFC_LIMIT, 64).      % bytes; a larger one lies outside of the heap
+-define(REFC_LIMIT, 64).      % bytes; a larger one is off-heap
 -define(BATCH, 1000).
--define(OLD_SLICE, 5).        % words more of a slice that begins or ends within a byte, on OTP 25
+-define(OLD_SLICE, 5).        % extra words of a slice that begins or ends within a byte, on OTP 25
 
-%% `small' may lie outside; by what can be seen of them.
+%% `small' may be off-heap; keyed by their visible bytes.
 -record(found, {visible = 0 :: non_neg_integer(),
                 large = [] :: [bitstring()],
                 small = #{} :: #{Bytes :: non_neg_integer() => [bitstring(), ...]},
@@ -24,7 +23,7 @@
 -spec new() -> found().
 new() -> #found{}.
 
-%% @doc A binary or bit string, at one of the places where it is.
+%% @doc Adds a binary or bit string, at one of its places.
 -spec add(bitstring(), found()) -> found().
 add(Bits, #found{waiting = ?BATCH} = Found) ->
     add(Bits, ask(Found));
@@ -32,7 +31,7 @@ add(Bits, #found{visible = Visible, large = Large, waiting = N} = Found)
   when byte_size(Bits) > ?REFC_LIMIT ->
     Found#found{visible = Visible + byte_size(Bits), large = [Bits | Large], waiting = N + 1};
 add(Bits, #found{small = Small, waiting = N} = Found) ->
-    %% As many words as any reference to the outside has.
+    %% The number of words of every off-heap reference.
     case erts_debug:flat_size(Bits) - erts_debug:flat_size(<<0:((?REFC_LIMIT + 1) * 8)>>) of
         More when More =:= 0; More =:= ?OLD_SLICE ->
             Alike = maps:get(byte_size(Bits), Small, []),
@@ -41,7 +40,8 @@ add(Bits, #found{small = Small, waiting = N} = Found) ->
             Found
     end.
 
-%% @doc The bytes that are seen, at each place; those of the whole binaries behind them, each once.
+%% @doc Returns the visible bytes, counted at each place, and the bytes of the whole binaries behind
+%% them, each counted once.
 -spec sum(found()) -> {Visible :: non_neg_integer(), Pinned :: non_neg_integer()}.
 sum(Found) ->
     #found{visible = Visible, whole = Whole} = ask(Found),
@@ -57,15 +57,15 @@ ask(#found{visible = Visible, large = Large, small = Small, whole = Whole}) ->
 sizes(Outside, Whole) ->
     lists:foldl(fun({Id, Size, _}, Sizes) -> Sizes#{Id => Size} end, Whole, Outside).
 
-%% One for each that lies outside. Literals are handed on without a trace, so what is handed on is a
-%% copy (of the references).
+%% One for each off-heap binary. A literal is sent without a reference in the receiver, so what is
+%% sent is a copy (of the references).
 references([]) ->
     [];
 references(Bins) ->
     Copies = erts_debug:copy_shared(Bins, true),
     sonde_helper:call(fun(_) -> held(Copies) end).
 
-%% They are not garbage while it is asked.
+%% Keeps them alive during the question.
 held(Bins) ->
     {binary, Held} = process_info(self(), binary),
     true = length(Held) =< length(Bins),

@@ -1,13 +1,12 @@
-%% @private
-%% Whether the content of terms may be shown. The one place that decides: `{sonde, [{allow_content,
-%% false}]}', or anything but `true', forbids it for good. The native library remembers that and gives
-%% none any more, whoever calls it; setting the environment back changes nothing.
+%% @private Decides, in this one place, whether the content of terms may be shown. `{sonde,
+%% [{allow_content, false}]}', or any value but `true', forbids it for good: the native library
+%% remembers that and withholds content from every caller, also if the environment changes back.
 -module(sonde_content).
 
 -export([allowed/0, forbid/0]).
 
-%% @doc Reads the environment. Call {@link sonde_vm:side/0} first: it loads the application, and with it
-%% what the command line says.
+%% @doc Reads the environment. Call {@link sonde_vm:side/0} first: it loads the application, and
+%% with it the settings of the command line.
 -spec allowed() -> boolean().
 allowed() ->
     case application:get_env(sonde_vm, forbidden, false) orelse environment() =/= true of
@@ -15,14 +14,16 @@ allowed() ->
         false -> native(true)
     end.
 
-%% @doc For as long as sonde stays on the node, whichever build: each one that is loaded asks here first.
+%% @doc Forbids content while sonde stays on the node, in any build: each build asks here when it is
+%% loaded.
 -spec forbid() -> ok.
 forbid() ->
     ok = application:set_env(sonde_vm, forbidden, true),
     _ = native(false),
     ok.
 
-%% Without the library nothing else of the environment matters, so the application may be loaded here.
+%% Without the library nothing else of the environment matters, so the application may be loaded
+%% here.
 environment() ->
     case application:get_env(sonde, allow_content) of
         {ok, Value} -> Value;

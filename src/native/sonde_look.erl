@@ -1,6 +1,5 @@
-%% @private
-%% A look into one process's heap: tries, deadline, suspension, progress. What is looked for is the
-%% business of the walker in C; what is made of it, that of the caller.
+%% @private A look at one process's heap: retries, deadline, suspension, progress. The walker in C
+%% decides what to look for, and the caller what to do with the result.
 -module(sonde_look).
 
 -export([run/4, given/1, options/1, report/2]).
@@ -9,8 +8,8 @@
 
 -type options() :: #{suspend := boolean(), max_words := non_neg_integer(),
                      timeout := non_neg_integer(), progress := boolean(), atom() => term()}.
-%% Which walker, what it is to remember, how many entries of it at most (0: as many as it likes),
-%% and a number that it may need.
+%% The kind of walker, the atoms that it is to recognize, the largest number of entries that it
+%% remembers (0: no limit), and a number that some walkers need.
 -type what() :: {Kind :: atom(), Want :: [atom()], MaxEntries :: non_neg_integer(),
                  N :: non_neg_integer()}.
 -type errors() :: undefined
@@ -18,12 +17,12 @@
                           | {heap_too_large, Words :: non_neg_integer(), Limit :: non_neg_integer()}
                           | {native_off, sonde_vm:reason()}}.
 
-%% A walk that was torn is tried again; who is not still in so many tries is busy.
+%% A torn walk is retried; a process that does not rest in so many tries is busy.
 -define(TRIES, 50).
 -define(PAUSE_MS, 2).
--define(SOON, 45).            % before that many tries are left, who is busy will soon be still
+-define(SOON, 45).            % while more tries are left, a busy process may soon rest
 -define(WAIT_MAX_MS, 16#FFFFFFFF).
--define(WORDS_MAX, (1 bsl 60)). % more than there can be; what is given may have any size
+-define(WORDS_MAX, (1 bsl 60)). % more than there can be; an option may have any size
 
 %% @doc The options that every such call takes, with their defaults and which values are good.
 -spec options(sonde_opts:known()) -> sonde_opts:known().
@@ -31,8 +30,8 @@ options(More) ->
     maps:merge(#{suspend => sonde_opts:flag(false), max_words => sonde_opts:count(1000000000),
                  timeout => sonde_opts:count(30000), progress => sonde_opts:flag(false)}, More).
 
-%% @doc `Fun' makes the answer from a look that is done. Of the caller itself a helper looks at the
-%% heap, while the caller waits for it. With `suspend' a map that `Fun' returns gains
+%% @doc Runs a look, and calls `Fun' with it when it is done. If the process is the caller itself, a
+%% helper reads its heap while the caller waits. With `suspend', a map that `Fun' returns gains
 %% `suspended_ms'.
 -spec run(term(), what(), options(), fun((sonde_nif:look()) -> Answer)) -> Answer | errors().
 run(Pid, What, Opts, Fun) when is_pid(Pid), node(Pid) =:= node() ->
@@ -61,8 +60,8 @@ start(Pid, What, #{timeout := Timeout, progress := Progress} = Opts, Fun) ->
         ok = sonde_progress:stop(Painter)
     end.
 
-%% @doc An answer of a look that is done. It is withheld if the process became sensitive meanwhile, or
-%% ended: then the whole look is tried again.
+%% @doc Returns an answer of a look that is done. The answer is withheld if the process became
+%% sensitive meanwhile, or ended: then the whole look is retried.
 -spec given(Answer | sonde_nif:withheld()) -> Answer.
 given(Withheld) when is_atom(Withheld) -> throw({?MODULE, Withheld});
 given(Answer) -> Answer.
@@ -73,10 +72,10 @@ answered(Look, Fun) ->
     after ok = sonde_nif:look_end(Look)
     end.
 
-%% ---- suspension: the VM resumes whom a process that dies has suspended
+%% ---- suspension: if a process dies, the VM resumes those that it has suspended
 
-%% @doc What `Fun' returns; with `suspend' the process is suspended meanwhile. `until' is in the map
-%% then. Only in a helper.
+%% @doc Returns the result of `Fun'; with `suspend' the process is suspended during the call.
+%% `until' is then in the map. Only in a helper.
 -spec held(pid(), #{suspend := boolean(), atom() => term()}, fun(() -> Answer)) ->
     Answer | undefined | {error, timeout}.
 held(_Pid, #{suspend := false}, Fun) ->
@@ -91,8 +90,8 @@ held(Pid, #{until := Until}, Fun) ->
             No
     end.
 
-%% @doc Suspends a process. One that is in a dirty call is not still before it leaves it, which may
-%% be long after our time is up. In a helper an answer that comes too late is lost.
+%% @doc Suspends a process. A process in a dirty call stops only when it leaves the call, which may
+%% be long after the deadline. In a helper an answer that comes too late is lost.
 -spec hold(pid(), Until :: integer()) -> true | undefined | {error, timeout}.
 hold(Pid, Until) ->
     Tag = make_ref(),
@@ -112,7 +111,7 @@ hold(Pid, Until) ->
 wait_ms(Until) ->
     max(0, min(Until - erlang:monotonic_time(millisecond), ?WAIT_MAX_MS)).
 
-%% @doc It may have been killed meanwhile.
+%% @doc Resumes a process, which may have been killed meanwhile.
 -spec release(pid()) -> true.
 release(Pid) ->
     try erlang:resume_process(Pid) catch error:badarg -> true end.
@@ -182,7 +181,7 @@ no(_, Pid, What, #{until := Until} = Opts, Fun, Tries) ->
             try_it(Pid, What, Opts, Fun, Tries - 1)
     end.
 
-%% A caller that a helper looks at has only to begin waiting.
+%% At first yield only: if the process is the caller, it only has to begin to wait.
 pause(Tries) when Tries > ?SOON -> erlang:yield();
 pause(_) -> timer:sleep(?PAUSE_MS).
 

@@ -1,13 +1,11 @@
-%% @private
-%% The native side as Erlang sees it: stubs, and the loading of the library.
+%% @private The native library as Erlang sees it: stubs, and the code that loads it. It knows where
+%% the shared object is and why it could not be loaded. `on_load' always succeeds: otherwise the
+%% module would not exist for its callers, and could not be loaded onto another node.
 %%
-%% Knows where the shared object is and why it could not be loaded. `on_load' always succeeds: a
-%% module that fails there does not exist for its callers, and could not be brought to another node.
-%%
-%% This is no API, and sealed. What switches, adopts or leaves does so for processes that began in one
-%% of our own modules, `?OURS', alone. The tools of the proof, which read what nothing has proved yet,
-%% answer the running prover and its probes alone, until something is proved; nobody afterwards. To
-%% all others both are `badarg'.
+%% This is not an API, and it is sealed. The functions that switch, adopt or leave accept only
+%% processes with an initial call in one of sonde's own modules, `?OURS'. The tools of the proof,
+%% which read what is not proved yet, accept only the running prover and its probes, until something
+%% is proved; then no process. Every other caller gets `badarg'.
 -module(sonde_nif).
 
 -export([loaded/0]).
@@ -52,29 +50,29 @@
        release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
-%% Must be what SONDE_ABI says in nif.h.
+%% Must equal SONDE_ABI in nif.h.
 -define(ABI, "sonde-6").
 -define(REASON, {?MODULE, not_loaded}).
-%% The reason where there is no other: nothing is noted of it, so there is nothing to take away.
+%% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
-%% Whose processes may switch and prove, and whose may leave: on a node that sonde is only lent to, all
-%% of them are `sonde_guest'.
+%% The modules of the processes that may switch and prove, and of those that may leave. On a node
+%% where sonde is loaded temporarily, all of these processes belong to `sonde_guest'.
 -define(OURS, [sonde_vm, sonde_guest]).
 -define(LEAVERS, [sonde_janitor, sonde_guest]).
 
 -type scan() :: reference().
 -type look() :: reference().
 -type account() :: reference().
-%% Of a process that became sensitive, or ended, since it was looked at.
+%% For a process that became sensitive, or ended, after it was read.
 -type withheld() :: torn | gone.
 -type from() :: scan() | [pid()] | undefined.
 -type attr() :: atom().
 -type mode() :: top | sample | diff | holders | all | each | account.
 
-%% @doc `true', or the reason why there is no native side.
+%% @doc Returns `true', or the reason why the library is not loaded.
 -spec loaded() -> true | {not_loaded, string()}.
 loaded() ->
-    %% First of all the library itself: an earlier loading may have failed.
+    %% Asks the library itself first: an earlier load may have failed.
     try build_id() of
         {?ABI, _} -> true;
         {Other, _} -> {not_loaded, "the library speaks " ++ Other ++ ", not " ++ ?ABI}
@@ -106,21 +104,21 @@ load_one(File) ->
         {error, {_, Text}} -> {error, lists:flatten(Text)}
     end.
 
-%% In the tests' build, which allocation of the loading is to fail.
+%% In the test build: which allocation of the load is to fail.
 -ifdef(TEST).
 load_info() -> persistent_term:get({?MODULE, fail_load}, 0).
 -else.
 load_info() -> 0.
 -endif.
 
-%% The name carries the build's id: the library stays mapped for ever, and a library that is loaded
+%% The name contains the build id: the library stays mapped forever, and a library that is loaded
 %% again from the same path would be the old one.
 candidates() ->
     lists:append([lists:sort(filelib:wildcard(filename:join(Dir, Pattern)))
                   || Dir <- directories(), Pattern <- ["sonde_nif-*.so", "sonde_nif.so"]]).
 
 -ifdef(TEST).
-%% The tests' own library can be told to read wrong offsets; it is never shipped.
+%% The test library can be made to read wrong offsets; it is never shipped.
 directories() ->
     case os:getenv("SONDE_TEST_NIF") of
         false -> beside();
@@ -130,8 +128,8 @@ directories() ->
 directories() -> beside().
 -endif.
 
-%% Beside the beam: in a release, in a checkout, and where remote_load has put both. In an upgrade
-%% code:which/1 still says where the old one is, so the code path is asked first.
+%% Beside the beam: in a release, in a checkout, and where remote_load has put both. During an
+%% upgrade code:which/1 still returns the old place, so the code path is searched first.
 beside() ->
     case [File || File <- [code:where_is_file(?MODULE_STRING ".beam"), code:which(?MODULE)],
                   is_list(File), File =/= []] of
@@ -142,11 +140,11 @@ beside() ->
             []
     end.
 
-%% All rows of a scan that is done, best first.
+%% All rows of a finished scan, best first.
 -spec scan_rows(scan()) -> [{pid(), integer()}].
 scan_rows(Scan) -> scan_rows(Scan, 0).
 
-%% Of one of its questions, counted from 0.
+%% The rows of one attribute of the scan, counted from 0.
 -spec scan_rows(scan(), non_neg_integer()) -> [{pid(), integer()}].
 scan_rows(Scan, Question) -> scan_rows_from(Scan, Question, 0).
 
@@ -156,8 +154,8 @@ scan_rows_from(Scan, Question, From) ->
         Rows -> Rows ++ scan_rows_from(Scan, Question, From + length(Rows))
     end.
 
-%% All that a first look remembers. `undefined': it has no value, since the process was busy and
-%% then died; `skip': there is to be no row for it.
+%% All that a first pass remembers. `undefined': there is no value, since the process was busy and
+%% then died; `skip': there must be no row for it.
 -spec scan_values(scan()) -> [{pid(), integer() | undefined | skip}].
 scan_values(Scan) -> scan_values_from(Scan, 0).
 
@@ -167,7 +165,7 @@ scan_values_from(Scan, From) ->
         Values -> Values ++ scan_values_from(Scan, From + length(Values))
     end.
 
-%% ---- for our own processes
+%% ---- for sonde's own processes
 
 -spec put_status(term()) -> ok | proved.
 put_status(Status) ->
@@ -185,19 +183,19 @@ switch(OnOff) ->
     of_ours(?OURS),
     said(do_switch(OnOff)).
 
-%% With the last instance of the module the signal handler goes as well, where it is still ours.
+%% The last instance of the module also removes the signal handler, if it is still installed.
 -spec leave() -> ok.
 leave() ->
     of_ours(?LEAVERS),
     do_leave().
 
-%% The caller is the prover from now on, unless another one is, or is not needed any more.
+%% Makes the caller the prover, unless another process is, or a proof is no longer needed.
 -spec prover_begin() -> ok | proved | {busy, pid()}.
 prover_begin() ->
     of_ours(?OURS),
     said(do_prover_begin()).
 
-%% The VM knows what each process was spawned with.
+%% The VM knows the function with which each process was spawned.
 of_ours(Modules) ->
     may_switch(Modules) orelse error(badarg).
 
@@ -211,10 +209,10 @@ began_in(Modules) ->
     {initial_call, {Module, Function, Arity}} = process_info(self(), initial_call),
     lists:member(Module, Modules) andalso erlang:function_exported(Module, Function, Arity).
 
-%% ---- with a number that no caller can choose
+%% ---- functions that pass the number of atoms, which no caller can choose
 
-%% One process looked at under one stamp, by the walker of that kind. N is how many atoms there are,
-%% or of `flat' which root: a word is taken for an atom only if it is one of so many.
+%% A look at one process under one stamp, by the walker of that kind. N is the number of atoms, or
+%% for `flat' the root: a word counts as an atom only if its index is below that number.
 -spec look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
                non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
     look() | busy | torn | gone | no_memory | no_reader.
@@ -223,7 +221,7 @@ look_new(flat, Pid, Want, MaxWords, MaxEntries, N) ->
 look_new(Kind, Pid, Want, MaxWords, MaxEntries, N) ->
     said(do_look_new(Kind, Pid, Want, MaxWords, MaxEntries, atoms(N))).
 
-%% After the sums: resources by type; `undefined': memory of the VM's own.
+%% After the sums: resources by type; `undefined': memory of the VM itself.
 -spec account_resources(account(), AtomCount :: non_neg_integer()) ->
     [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
       Holders :: pos_integer()}].
@@ -234,10 +232,10 @@ atoms(_) -> error(badarg).
 
 %% ---- the library
 
-%% No function of the library raises; it returns what is to be raised here. A call that begins soon after
-%% a load goes through a stub, to which the VM keeps a pointer for a stack trace, and which it frees
-%% while a dirty call still runs, or a trace is not yet looked at (`release_beam_stubs()' in erl_nif.c,
-%% OTP 25 and 27): one exception then ends the node.
+%% No function of the library raises an exception; it returns the exception to be raised here. A
+%% call that begins soon after a load goes through a stub. The VM keeps a pointer to the stub for a
+%% stack trace, but frees the stub while a dirty call still runs, or before the trace is read
+%% (`release_beam_stubs()' in erl_nif.c, OTP 25 and 27): a single exception then ends the node.
 -spec said({raise, atom()} | Answer) -> Answer.
 said({raise, Why}) -> error(Why);
 said(Answer) -> Answer.
@@ -245,7 +243,7 @@ said(Answer) -> Answer.
 -spec build_id() -> {string(), string()}.
 build_id() -> erlang:nif_error(not_loaded).
 
-%% Another number for each library that was loaded anew; what one of them made is `badarg' to another.
+%% A different number for each load of the library. A handle that another load made is `badarg'.
 -spec instance() -> integer().
 instance() -> erlang:nif_error(not_loaded).
 
@@ -264,8 +262,8 @@ do_want_reader(_Reader) -> erlang:nif_error(not_loaded).
 -spec state() -> on | off | none.
 state() -> erlang:nif_error(not_loaded).
 
-%% From now on no reader works, and the signal handler goes with the last call that is under way, where
-%% it is still ours. What is loaded again later reads again.
+%% From now on no reader works, and the last running call removes the signal handler, if it is still
+%% installed. A library that is loaded later reads again.
 -spec do_leave() -> ok.
 do_leave() -> erlang:nif_error(not_loaded).
 
@@ -289,11 +287,11 @@ do_prover_begin() -> erlang:nif_error(not_loaded).
 prover_end() -> said(do_prover_end()).
 do_prover_end() -> erlang:nif_error(not_loaded).
 
-%% Who proves now.
+%% The process that runs the proof now.
 -spec prover() -> pid() | undefined.
 prover() -> erlang:nif_error(not_loaded).
 
-%% One that the prover has spawned.
+%% Allows a process that the prover has spawned.
 -spec allow_probe(pid()) -> ok.
 allow_probe(Pid) -> said(do_allow_probe(Pid)).
 do_allow_probe(_Pid) -> erlang:nif_error(not_loaded).
@@ -320,7 +318,7 @@ do_probe(_Pid, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
 probe_swollen(Swell, Path, Op, Argument) -> said(do_probe_swollen(Swell, Path, Op, Argument)).
 do_probe_swollen(_Swell, _Path, _Op, _Argument) -> erlang:nif_error(not_loaded).
 
-%% What a NIF that gave way takes, the caller keeps.
+%% Yields once, leaving a NIF trap on the caller.
 -spec probe_trap() -> ok.
 probe_trap() -> said(do_probe_trap()).
 do_probe_trap() -> erlang:nif_error(not_loaded).
@@ -329,13 +327,13 @@ do_probe_trap() -> erlang:nif_error(not_loaded).
 read(Pid, Attr) -> said(do_read(Pid, Attr)).
 do_read(_Pid, _Attr) -> erlang:nif_error(not_loaded).
 
-%% What was calibrated is proved, and this is the outcome.
+%% Marks the calibrated layout as proved, with this outcome.
 -spec adopt(term()) -> ok | proved.
 adopt(Status) -> said(do_adopt(Status)).
 do_adopt(_Status) -> erlang:nif_error(not_loaded).
 
-%% `each': the answers come as `{rows, _}' while it goes on; of the given processes, or of all.
-%% `account': what each process holds goes into an account; `binary_proportional' looks into one.
+%% `each': the answers come as `{rows, _}' while the scan runs; for the given processes, or for all.
+%% `account': what each process holds goes into an account; `binary_proportional' reads one.
 -spec scan_new(attr() | [attr()], mode(), non_neg_integer(), from() | {account(), from()}, [pid()],
                non_neg_integer()) -> scan().
 scan_new(Attr, Mode, N, First, Exclude, MaxEntries) ->
@@ -357,9 +355,9 @@ do_scan_feed(_Scan, _Answers) -> erlang:nif_error(not_loaded).
 scan_rows(Scan, Question, From, Count) -> said(do_scan_rows(Scan, Question, From, Count)).
 do_scan_rows(_Scan, _Question, _From, _Count) -> erlang:nif_error(not_loaded).
 
-%% `answered': how many have a row; `too_large': how many of those that were to be asked have too
-%% large a heap; `large': which of those that are to be asked now; `waiting': up to ten processes that
-%% it has not come to, or not done with.
+%% `answered': the number of processes with a row; `too_large': of those to be asked, the number
+%% with too large a heap; `large': which of those to be asked now; `waiting': up to ten processes
+%% that the scan has not reached or not finished.
 -spec scan_info(scan()) -> #{entries | left | top | answered | too_large := non_neg_integer(),
                              large | waiting := [pid()]}.
 scan_info(Scan) -> said(do_scan_info(Scan)).
@@ -382,18 +380,18 @@ do_scan_skip(_Scan, _Pid) -> erlang:nif_error(not_loaded).
 scan_after(Scan) -> said(do_scan_after(Scan)).
 do_scan_after(_Scan) -> erlang:nif_error(not_loaded).
 
-%% After calibrate: where a fun names its function, as a known one shows it.
+%% After calibrate: learns from a known fun where a fun names its function.
 -spec calibrate_fun(fun(), module()) -> ok.
 calibrate_fun(Fun, Module) -> said(do_calibrate_fun(Fun, Module)).
 do_calibrate_fun(_Fun, _Module) -> erlang:nif_error(not_loaded).
 
-%% Before the first step: heaps of more words are not marked; and for so many microseconds processes
-%% that are busy are looked at again without a pause. 0: in a few rounds with pauses.
+%% Before the first step: the largest heap in words that is marked, and the number of microseconds
+%% for which busy processes are retried without a pause. 0: a few rounds with pauses.
 -spec scan_limit(scan(), non_neg_integer(), 0..1000000) -> ok.
 scan_limit(Scan, MaxWords, PatienceUs) -> said(do_scan_limit(Scan, MaxWords, PatienceUs)).
 do_scan_limit(_Scan, _MaxWords, _PatienceUs) -> erlang:nif_error(not_loaded).
 
-%% After calibrate: one literal, and how many bytes are reserved for all of them; 0: not known.
+%% After calibrate: one literal, and the number of bytes reserved for all literals; 0: not known.
 -spec calibrate_literals(tuple(), non_neg_integer()) -> ok.
 calibrate_literals(Literal, Bytes) -> said(do_calibrate_literals(Literal, Bytes)).
 do_calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
@@ -403,66 +401,67 @@ do_calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
     look() | busy | torn | gone | no_memory | no_reader.
 do_look_new(_Kind, _Pid, _Want, _MaxWords, _MaxEntries, _N) -> erlang:nif_error(not_loaded).
 
-%% `gone': also that what was looked for is not there.
+%% `gone': the process is gone, or what was looked for is not there.
 -spec look_step(look()) ->
     more | done | busy | torn | gone | ask | too_large | no_memory | no_reader.
 look_step(Look) -> said(do_look_step(Look)).
 do_look_step(_Look) -> erlang:nif_error(not_loaded).
 
-%% How many words were looked at, of how many; after `too_large' the latter is what was too large.
+%% The number of words read so far, and their total; after `too_large' the total is what was too
+%% large.
 -spec look_progress(look()) -> {non_neg_integer(), non_neg_integer()}.
 look_progress(Look) -> said(do_look_progress(Look)).
 do_look_progress(_Look) -> erlang:nif_error(not_loaded).
 
-%% Gives its memory back, which would else be kept until the next collection of who holds it. It
-%% has no answer afterwards: `look_step/1' says `gone'.
+%% Frees its memory, which would otherwise stay until the next collection of the holder. It has no
+%% answer afterwards: `look_step/1' returns `gone'.
 -spec look_end(look()) -> ok.
 look_end(Look) -> said(do_look_end(Look)).
 do_look_end(_Look) -> erlang:nif_error(not_loaded).
 
-%% After `mark' or `account' is done. Bytes, but `words'.
+%% After `mark' or `account' is done. All numbers but `words' are bytes.
 -spec look_heap(look()) ->
     {#{atom() => term()}, #{atom() => non_neg_integer()},
      [{Kind :: term(), non_neg_integer(), non_neg_integer()}]} | withheld().
 look_heap(Look) -> said(do_look_heap(Look)).
 do_look_heap(_Look) -> erlang:nif_error(not_loaded).
 
-%% After `top' is done, for which MaxEntries is how many rows: the next few from that one on,
-%% counted from 0. A token is `{v, Term}' or says what stands there in the place of a term; where it
-%% has parts, how many of them follow.
+%% After `top' is done, where MaxEntries is the number of rows: the next few rows from this one on,
+%% counted from 0. A token is `{v, Term}' or describes a term at that place; if the term has parts,
+%% their number follows.
 -spec look_top(look(), non_neg_integer()) ->
     [{Way :: [term()], Retained :: pos_integer(), Self :: pos_integer(), Kind :: term(),
       Preview :: [term()]}] | withheld().
 look_top(Look, From) -> said(do_look_top(Look, From)).
 do_look_top(_Look, _From) -> erlang:nif_error(not_loaded).
 
-%% Of `snapshot', for which MaxEntries is how many nodes, when it is done, and each time when it
-%% says `ask': the next text, and of nodes names with previews; and how many nodes and edges there
-%% will be. Then it can go on.
+%% For `snapshot', where MaxEntries is the number of nodes: when it is done, and each time when it
+%% returns `ask'. Returns the next text, and for nodes names with previews, and the final number of
+%% nodes and edges. The look can then continue.
 -spec look_text(look()) ->
     {binary(), [{Name :: term(), Preview :: [term()]}], non_neg_integer(), non_neg_integer()}
     | busy | torn | gone.
 look_text(Look) -> said(do_look_text(Look)).
 do_look_text(_Look) -> erlang:nif_error(not_loaded).
 
-%% What its names are made of: the next few from that one on, counted from 0.
+%% The parts of its names: the next few from this one on, counted from 0.
 -spec look_names(look(), non_neg_integer()) -> [binary() | tuple()] | withheld().
 look_names(Look, From) -> said(do_look_names(Look, From)).
 do_look_names(_Look, _From) -> erlang:nif_error(not_loaded).
 
-%% What that took: `bytes' at most at a time.
+%% The cost of that look: `bytes' is the most that it held at one time.
 -spec look_top_info(look()) -> #{words | reached | nodes | bytes := non_neg_integer()}.
 look_top_info(Look) -> said(do_look_top_info(Look)).
 do_look_top_info(_Look) -> erlang:nif_error(not_loaded).
-%% After `flat' is done: words, bytes of large binaries, what is seen of binaries outside of the
-%% heap, their size, words where each part counts once, and of literals.
+%% After `flat' is done: words, bytes of large binaries, visible bytes of off-heap binaries, their
+%% size, words with each part counted once, and words of literals.
 -spec look_flat(look()) ->
     {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer(),
      non_neg_integer(), non_neg_integer()}.
 look_flat(Look) -> said(do_look_flat(Look)).
 do_look_flat(_Look) -> erlang:nif_error(not_loaded).
 
-%% After `flat' with `refs': binaries to which literals refer, from 0 on; where to go on.
+%% After `flat' with `refs': binaries to which literals refer, starting at 0; and where to continue.
 -spec look_refs(look(), non_neg_integer()) ->
     {non_neg_integer() | done,
      [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
@@ -470,19 +469,18 @@ do_look_flat(_Look) -> erlang:nif_error(not_loaded).
 look_refs(Look, At) -> said(do_look_refs(Look, At)).
 do_look_refs(_Look, _At) -> erlang:nif_error(not_loaded).
 
-%% Words, and bytes of large binaries, of a small term of the caller's. `more': it is not small.
+%% Words, and bytes of large binaries, of a small term of the caller. `more': the term is not small.
 -spec flat_quick(term()) -> {non_neg_integer(), non_neg_integer()} | more.
 flat_quick(_Term) -> erlang:nif_error(not_loaded).
 
-%% After `mailbox' is done: all messages; of those examined, words, what is seen of binaries outside
-%% of the heap, and how many they are.
+%% After `mailbox' is done: the number of all messages; for those examined, words, visible bytes of
+%% off-heap binaries, and their number.
 -spec look_mailbox(look()) ->
     {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer()}.
 look_mailbox(Look) -> said(do_look_mailbox(Look)).
 do_look_mailbox(_Look) -> erlang:nif_error(not_loaded).
 
-%% An atom that is a message by itself is `{Atom}'. Where content may not be shown, all messages are
-%% `other' ones.
+%% A message that is an atom is `{Atom}'. If content may not be shown, all messages are `other'.
 -spec look_shapes(look(), non_neg_integer()) ->
     {non_neg_integer() | done,
      [{Shape :: term(), Messages :: pos_integer(), Words :: non_neg_integer(),
@@ -495,14 +493,14 @@ do_look_shapes(_Look, _From) -> erlang:nif_error(not_loaded).
 look_content(Look) -> said(do_look_content(Look)).
 do_look_content(_Look) -> erlang:nif_error(not_loaded).
 
-%% `false' forbids content for as long as the library stays loaded; `true' changes nothing. Returns
-%% whether content is allowed.
+%% `false' forbids content while the library stays loaded; `true' changes nothing. Returns whether
+%% content is allowed.
 -spec content(boolean()) -> boolean().
 content(Allowed) -> said(do_content(Allowed)).
 do_content(_Allowed) -> erlang:nif_error(not_loaded).
 
-%% After `slices' is done, from one on and at most so many: the binaries that the heap sees, by
-%% address; how many bytes of each are seen, by how many slices.
+%% After `slices' is done, from the given one on and at most so many: the binaries that the heap
+%% shows, by address; the visible bytes of each, and the number of slices.
 -spec look_pinned(look(), non_neg_integer(), non_neg_integer()) ->
     [{Id :: non_neg_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
       Visible :: non_neg_integer(), Slices :: pos_integer()}].
@@ -520,8 +518,9 @@ do_look_slices(_Look, _From, _Count) -> erlang:nif_error(not_loaded).
 probe_resource(Bytes) -> said(do_probe_resource(Bytes)).
 do_probe_resource(_Bytes) -> erlang:nif_error(not_loaded).
 
-%% After calibrate: two probes, the second one larger; another reference to memory of the VM's; what
-%% `process_info(_, magic_ref)' calls the first one; this module. Which fields show what is known.
+%% After calibrate: two probes, the second one larger; another reference to memory of the VM; the id
+%% of the first one in `process_info(_, magic_ref)'; this module. The fields to read are those that
+%% show these known values.
 -spec calibrate_resources(reference(), reference(), atomics:atomics_ref(), non_neg_integer(),
                           module()) ->
     [{atom(), boolean()}].
@@ -529,28 +528,29 @@ calibrate_resources(Probe, Larger, Other, Id, Module) ->
     said(do_calibrate_resources(Probe, Larger, Other, Id, Module)).
 do_calibrate_resources(_Probe, _Larger, _Other, _Id, _Module) -> erlang:nif_error(not_loaded).
 
-%% Of at most so many binaries; of more a sample is kept. Whether the allocator tags blocks.
+%% For at most so many binaries; of more it keeps a sample. The flag: whether the allocator tags
+%% blocks.
 -spec account_new(non_neg_integer(), boolean(), boolean()) -> account().
 account_new(MaxEntries, Tagged, Parts) -> said(do_account_new(MaxEntries, Tagged, Parts)).
 do_account_new(_MaxEntries, _Tagged, _Parts) -> erlang:nif_error(not_loaded).
 
-%% What a table, or the literals, refer to: at most 1000, each one once for each table.
+%% The references of a table, or of the literals: at most 1000, each one once for each table.
 -spec account_add(account(), table | literal,
                   [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
                     References :: pos_integer()}]) -> ok | {error, no_memory | system_limit}.
 account_add(Account, Kind, Binaries) -> said(do_account_add(Account, Kind, Binaries)).
 do_account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
 
-%% Before anything else: of these binaries alone, with who holds them; or of all, with what these
-%% processes hold. At most 1000.
+%% Before anything else: counts only these binaries, with their holders; or all binaries, with what
+%% these processes hold. At most 1000.
 -spec account_want(account(), [Id :: pos_integer()] | [pid()]) ->
     ok | {error, no_memory | system_limit}.
 account_want(Account, Ids) -> said(do_account_want(Account, Ids)).
 do_account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 
-%% Bytes: `{Exclusive, Shared, Tables, Queues, Literals, Mixed, Resources, Elsewhere}', overhead;
-%% how many binaries are known; of 2^Level one is; the variance of the bytes; and what memory that
-%% takes.
+%% Bytes: `{Exclusive, Shared, Tables, Queues, Literals, Mixed, Resources, Elsewhere}'; overhead;
+%% the number of known binaries; the Level of the sample, of 2^Level binaries one; the variance of
+%% the bytes; and the memory that the account takes.
 -spec account_sum(account()) ->
     more | {tuple(), non_neg_integer(), non_neg_integer(), non_neg_integer(), float(),
             non_neg_integer()}.
@@ -568,9 +568,10 @@ do_account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
 account_ranked(Account, From) -> said(do_account_ranked(Account, From)).
 do_account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 
-%% Who holds what is wanted; how many of the references are in messages; what part of its bytes is
-%% the holder's, unless that is not known since its address is another one's. With Id 0: who had
-%% something else than what was counted, when `binary_proportional' was asked for.
+%% The holders of the wanted binaries; how many of their references are in messages; and the
+%% holder's part of the bytes, unless it is not known because another binary has its address. With
+%% Id 0: the processes that held something else than what was counted, when `binary_proportional'
+%% was read.
 -spec account_holdings(account(), From :: non_neg_integer()) ->
     [{Id :: non_neg_integer(), pid(), References :: pos_integer(), Queued :: non_neg_integer(),
       Share :: non_neg_integer() | undefined}].
@@ -588,7 +589,7 @@ do_account_known(_Account, _Id) -> erlang:nif_error(not_loaded).
       Holders :: pos_integer()}].
 do_account_resources(_Account, _AtomCount) -> erlang:nif_error(not_loaded).
 
-%% As `look_end/1'; `more': call again.
+%% Frees the memory of the account, like `look_end/1'; `more': call again.
 -spec account_end(account()) -> ok | more.
 account_end(Account) -> said(do_account_end(Account)).
 do_account_end(_Account) -> erlang:nif_error(not_loaded).
@@ -602,13 +603,14 @@ do_set_offset(_Field, _Offset) -> erlang:nif_error(not_loaded).
 fail_alloc(N) -> said(do_fail_alloc(N)).
 do_fail_alloc(_N) -> erlang:nif_error(not_loaded).
 
-%% 0: sound; 1: no stamp is compared; 2: of it only the reductions.
+%% 0: sound; 1: compares no stamp; 2: compares only the reductions.
 -spec weaken(0..2) -> ok.
 weaken(How) -> said(do_weaken(How)).
 do_weaken(_How) -> erlang:nif_error(not_loaded).
 
-%% The next reader of this process stays there, once, until it is released (or for 20 s): its stamp
-%% is opened and nothing read, or all is read and the stamp not compared. It holds its scheduler.
+%% Stops the next reader of this process, once, until it is released (or for 20 s): after it opened
+%% the stamp and before it reads, or after it has read all and before it compares the stamp. The
+%% reader blocks its scheduler.
 -spec hold_reader(pid(), opened | walked) -> ok.
 hold_reader(Pid, Where) -> said(do_hold_reader(Pid, Where)).
 do_hold_reader(_Pid, _Where) -> erlang:nif_error(not_loaded).
@@ -616,12 +618,12 @@ do_hold_reader(_Pid, _Where) -> erlang:nif_error(not_loaded).
 -spec is_reader_held() -> boolean().
 is_reader_held() -> erlang:nif_error(not_loaded).
 
-%% Whether one was held until now.
+%% Whether a reader was held until now.
 -spec release_reader() -> boolean().
 release_reader() -> erlang:nif_error(not_loaded).
 
-%% For each function and each kind of scheduler that ran it: the longest call, in CPU time of its
-%% thread. Destructors are in it, and what a NIF schedules; what was not called comes with 0.
+%% The longest call of each function on each kind of scheduler that ran it, in CPU time of its
+%% thread. Includes destructors, and what a NIF schedules; functions that were not called have 0.
 -spec longest_calls() ->
     [{Name :: atom(), arity(), normal | dirty, Ns :: non_neg_integer(),
       Calls :: non_neg_integer()}].
@@ -630,11 +632,11 @@ longest_calls() -> erlang:nif_error(not_loaded).
 -spec reset_calls() -> ok.
 reset_calls() -> erlang:nif_error(not_loaded).
 
-%% Whether all that is sealed is open to everybody, until now.
+%% Whether all sealed functions were open to every process until now.
 -spec unseal(boolean() | asked) -> boolean().
 unseal(_Open) -> erlang:nif_error(not_loaded).
 
-%% Nothing is proved any more, and nothing was tried.
+%% Resets the proof: nothing is proved, and nothing was tried.
 -spec forget_proof() -> ok.
 forget_proof() -> erlang:nif_error(not_loaded).
 -endif.

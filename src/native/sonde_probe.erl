@@ -1,15 +1,15 @@
-%% @private
-%% Probe processes with known contents, and what must be found in them.
+%% @private Probe processes with known contents, and the checks that compare what must be found in
+%% them.
 %%
-%% Every field of the layout has a check of its own name, which compares what the table yields with
-%% what an official call says of a probe, or with what the probe itself was given. The order
-%% matters twice. A check may rest only on fields that an earlier one has proved, so the first that
-%% fails names the field that is wrong. And what asks a probe by a signal (memory, links, ...) comes
-%% last, because it makes the probe run; before that the probes' reductions must stand still.
+%% Every field of the layout has a check of its own name, which compares the result of the layout
+%% table with an official call on a probe, or with what the probe was given. The order matters
+%% twice. A check may rely only on fields that an earlier check has proved, so the first failure
+%% names the wrong field. And items that send a signal to a probe (memory, links, ...) come last,
+%% because they make the probe run; until then the probes' reductions must not change.
 -module(sonde_probe).
 
 -export([start/0, stop/0, are_alive/0, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1]).
--export([asleep/1, tell/1]). % hibernated probes wake up here; processes that look elsewhere
+-export([asleep/1, tell/1]). % hibernated probes wake up here; processes of in_another/1
 -export_type([probes/0, check/0]).
 
 -type probes() :: #{guard := pid(), pids := #{atom() => pid()}, facts := #{atom() => map()},
@@ -18,16 +18,16 @@
 
 -define(SETTLE_TRIES, 2000).
 -define(TRIES, 20).
--define(LOOK_MS, 200). % whether one that says nothing is still there
--define(SLICE, 400).   % words: as many as the library compares at once
+-define(LOOK_MS, 200). % until a silent probe is checked to be alive
+-define(SLICE, 400).   % words that the library compares at once
 -define(ROOM, 17731). % words
 -define(NO_FRAGMENT, 16#FFFFFFFFFFFFFFF8).
 
 %% ---- the probes ---------------------------------------------------------------------------------
 
-%% Random for each proof: a wrong offset must not find the right number by chance. A probe may die at
-%% any time, killed by somebody else: then this, or what looks at it, throws `died' or fails. Whatever
-%% comes of it, stop/0 is to follow.
+%% The contents are random for each proof, so that a wrong offset does not match by chance. Another
+%% process may kill a probe at any time: then this function, or a function that reads the probe,
+%% throws `died' or fails. Call stop/0 afterwards in any case.
 -spec start() -> probes().
 start() ->
     Guard = guard(),
@@ -92,8 +92,8 @@ start() ->
       port => Port, facts => maps:map(fun(_, P) -> facts(P) end, Still), listed => Listed,
       slots => Slots}.
 
-%% All that start/0 began, also when it failed. The guard may be dead; whom it has spawned last, this
-%% process may not know of.
+%% Ends all that start/0 began, also if it failed. The guard may be dead, and this process may not
+%% know the last probe that it spawned.
 -spec stop() -> ok.
 stop() ->
     {links, Links} = process_info(self(), links),
@@ -111,7 +111,7 @@ stop() ->
             ok
     end.
 
-%% What a probe says that was given up.
+%% Drops the messages of a probe that was given up.
 flush() ->
     receive
         {ready, _} -> flush();
@@ -127,14 +127,14 @@ ours() ->
         Pids -> Pids
     end.
 
-%% Are the probes and their guard?
+%% Whether the probes and their guard are alive.
 -spec are_alive() -> boolean().
 are_alive() -> lists:all(fun is_process_alive/1, ours()).
 
 seeds() ->
     Ages = fun() -> #{old => number(), middle => number(), young => number(),
                       words => 40 + rand:uniform(100)} end,
-    %% what has no room on the smallest heap of this node, +hms
+    %% more than fits the smallest heap of this node, +hms
     {min_heap_size, Least} = erlang:system_info(min_heap_size),
     #{ages => Ages(), ages2 => Ages(), numbers => numbers(6, 14), marked => numbers(6, 14),
       held_up => numbers(6, 14), held_up2 => numbers(15, 25),
@@ -150,7 +150,7 @@ number() -> rand:uniform(1 bsl 58).
 numbers(Least, Most) ->
     [number() || _ <- lists:seq(1, Least - 1 + rand:uniform(Most - Least + 1))].
 
-%% Roomy: no collection comes before we want one.
+%% A heap large enough that no collection happens before the probe starts one.
 options(Opts) ->
     Data = case lists:member(off_heap, Opts) of true -> off_heap; false -> on_heap end,
     {min_heap_size, Least} = erlang:system_info(min_heap_size),
@@ -158,7 +158,7 @@ options(Opts) ->
     [{message_queue_data, Data}, {min_heap_size, Room}, {min_bin_vheap_size, 46422},
      {fullsweep_after, 65535}, {max_heap_size, 0}].
 
-%% Fun(Up) says ready(Up) and then waits. It keeps nothing that is not meant to be found.
+%% Fun(Up) calls ready(Up) and then waits. It keeps only what the checks must find.
 spawn_probe(Guard, Opts, Fun) ->
     Up = self(),
     Guard ! {spawn, Up, fun() -> Fun(Up) end, options(Opts)},
@@ -177,7 +177,7 @@ spawned(Guard) ->
     after ?LOOK_MS -> is_process_alive(Guard) orelse throw(died), spawned(Guard)
     end.
 
-%% A monitor would be one of the things looked at.
+%% Does not monitor the probe: monitors are among what the checks read.
 is_ready(Pid) ->
     receive {ready, Pid} -> ok
     after ?LOOK_MS -> is_process_alive(Pid) orelse throw(died), is_ready(Pid)
@@ -192,15 +192,15 @@ hold(Up, Term) ->
     ready(Up),
     receive stop -> Term end.
 
-%% Nothing else on its heap: not what Fun came with.
+%% Leaves nothing else on its heap, not even what Fun brought.
 tidy(Up, Term) ->
     true = erlang:garbage_collect(),
     hold(Up, Term).
 
 wait(Up) -> tidy(Up, ok).
 
-%% Starts the probes, and kills them when the prover is killed, whenever that is; a link would be
-%% one of the things looked at.
+%% Starts the probes, and kills them if the prover is killed at any time. It does not link to them:
+%% links are among what the checks read.
 guard() ->
     Prover = self(),
     spawn(fun() ->
@@ -220,7 +220,7 @@ guard(Pids, Mon) ->
 
 kill(Pids) -> lists:foreach(fun(P) -> exit(P, kill) end, Pids).
 
-%% Something in each generation: old is older than two collections, middle than one.
+%% Puts a term into each generation: old is older than two collections, middle than one.
 ages(Up, #{old := O, middle := M, young := Y, words := N}, Minors) ->
     Old = lists:duplicate(N, O),
     _ = [erlang:garbage_collect(self(), [{type, minor}]) || _ <- lists:seq(2, Minors)],
@@ -229,9 +229,8 @@ ages(Up, #{old := O, middle := M, young := Y, words := N}, Minors) ->
     Young = lists:duplicate(N + 3 * Minors, Y),
     hold(Up, {Old, Middle, Young}).
 
-%% Big messages come while the stack is so deep that they need fragments of their own. When they
-%% are received the stack is gone, and so there is room enough for the fragments to be no reason to
-%% collect.
+%% Big messages arrive while the stack is so deep that they need separate fragments. When they are
+%% received the stack is gone, so the heap has room for the fragments, and they cause no collection.
 swallow_beside(Up) ->
     {stack_size, S0} = process_info(self(), stack_size),
     S100 = deep(100, fun() -> element(2, process_info(self(), stack_size)) end),
@@ -254,7 +253,7 @@ swallow(0, Got, Up) ->
 swallow(N, Got, Up) ->
     receive Big when is_tuple(Big) -> swallow(N - 1, [Big | Got], Up) end.
 
-%% Waits with a receive marker in its message queue, behind what was there before.
+%% Waits with a receive marker in its message queue, after the messages that were there before.
 marked(Up) ->
     ready(Up),
     receive go -> ready(Up) end,
@@ -267,7 +266,7 @@ hibernate(Up) ->
 
 binaries(#{sizes := Sizes}) -> [binary:copy(<<0>>, N) || N <- Sizes].
 
-%% A writable binary: appended to beyond what fits the heap.
+%% A writable binary: appended to until it does not fit the heap.
 appended(#{data := Data}) ->
     lists:foldl(fun(I, Acc) -> <<Acc/binary, I:32>> end, <<Data/binary>>, lists:seq(1, 100)).
 
@@ -275,16 +274,16 @@ dictionary(Up, Keys) ->
     lists:foreach(fun(K) -> put(K, K) end, Keys),
     wait(Up).
 
-%% The table keeps its size, and has more places than keys.
+%% The table keeps its size, and has more slots than keys.
 thinned(Up, #{keys3 := Keys}) ->
     lists:foreach(fun(K) -> put(K, K) end, Keys),
     lists:foreach(fun erase/1, lists:sublist(Keys, length(Keys) div 4)),
     wait(Up).
 
-%% With a token of seq_trace nothing may be sent any more: who receives it goes on with the token.
-%% Nothing else is near it on the heap.
+%% After setting a seq_trace token the probe must send nothing: the receiver would continue with the
+%% token. Nothing else is near the token on the heap.
 token(Up, #{label := Label, ages := #{words := N}}) ->
-    _ = seq_trace:get_token(), % loads the module, which leaves things behind
+    _ = seq_trace:get_token(), % loads the module, which leaves terms behind
     true = erlang:garbage_collect(),
     Before = lists:duplicate(N, N),
     ready(Up),
@@ -297,7 +296,7 @@ things(Up, #{thing := N, bytes := Bytes}) ->
     ok = sonde_probe_terms:leave_garbage(N, Bytes),
     hold(Up, [sonde_probe_terms:small_slice(Bytes) | Things]).
 
-%% What comes out of a table refers to the same Binary once more.
+%% A term read from a table adds one reference to the same Binary.
 shared(N, #{data := Data}) ->
     Table = ets:new(sonde_probe, []),
     true = ets:insert(Table, {x, list_to_binary([Data, binary:copy(<<255>>, 100)])}),
@@ -305,7 +304,7 @@ shared(N, #{data := Data}) ->
     true = ets:delete(Table),
     Bins.
 
-%% Preempted with live arguments: five, and more than a process has room for by itself.
+%% Preempted with live arguments: five, and more than the process structure has room for.
 -spec busy5(pid(), map()) -> no_return().
 busy5(Up, #{numbers := [A, B, C, D, E | _]}) ->
     ready(Up),
@@ -326,7 +325,8 @@ save_calls(Up, #{calls := N}) ->
     process_flag(save_calls, N),
     wait(Up).
 
-%% By a name that somebody else may have taken; where all are, by one that there always is.
+%% Monitors by a name, which another process may already have registered; if all are taken, by a
+%% name that is always registered.
 named_monitor(Pid) -> named_monitor(Pid, [sonde_probe_named, sonde_probe_named_2]).
 
 named_monitor(_, []) ->
@@ -341,7 +341,7 @@ named_monitor(Pid, [Name | Names]) ->
         error:badarg -> named_monitor(Pid, Names)
     end.
 
-%% Once it may: only a probe can.
+%% Runs once this process is allowed to: only a probe is.
 trapped(Up) ->
     ready(Up),
     receive go -> ok end,
@@ -362,8 +362,7 @@ asleep(_) -> ok.
 a_port() ->
     open_port({spawn_driver, "ram_file_drv"}, []).
 
-%% In the very moment after unlink/1, before the other end's answer can be seen: only the process
-%% itself can look then.
+%% The state between unlink/1 and the answer of the other end: only the process itself can read it.
 unlinked() -> in_another(fun unlink_and_look/0).
 
 unlink_and_look() ->
@@ -391,7 +390,8 @@ send_messages(#{beside := B, combined := C, queued := Q, attached := A, attached
     QO ! Big2,
     ok.
 
-%% ---- when a probe lies still --------------------------------------------------------------------
+%% ---- when a probe is idle
+%% ------------------------------------------------------------------------
 
 settle(Pids) -> lists:foreach(fun(P) -> settle(P, -1, ?SETTLE_TRIES) end, Pids).
 
@@ -402,12 +402,12 @@ settle(Pid, Reds, Tries) ->
         [_, {reductions, Now}, _] -> erlang:yield(), settle(Pid, Now, Tries - 1)
     end.
 
-%% In the function where it is meant to be.
+%% Suspends a probe in the intended function.
 suspended(Guard, Function, Fun) ->
     Pid = spawn_probe(Guard, [], Fun),
     suspend(Pid, Function).
 
-%% Suspended before the messages come: they stay in the outer queue.
+%% Suspended before the messages arrive: they stay in the outer queue.
 held_up(Guard, Messages) ->
     Pid = suspended(Guard, hold, fun wait/1),
     _ = [Pid ! M || M <- Messages],
@@ -425,15 +425,16 @@ suspend(Pid, Function) ->
             suspend(Pid, Function)
     end.
 
-%% What needs no signal, and so changes nothing in a process that lies still.
+%% Items that need no signal, and so change nothing in an idle process.
 facts(Pid) ->
     Items = [reductions, heap_size, stack_size, garbage_collection, garbage_collection_info,
              status],
     Info = maps:from_list(process_info(Pid, Items)),
     maps:merge(Info, maps:from_list(maps:get(garbage_collection_info, Info))).
 
-%% Has no probe run since its facts were taken (all but the suspended ones answer without), and is
-%% none traced? Somebody may trace all that is new. Nor collected: the fragments are still there.
+%% Checks that no probe has run since its facts were taken (all but the suspended ones answer
+%% without running), that none is traced (another process may trace all new processes), and that
+%% none was collected: the fragments are still there.
 -spec quiet(probes()) -> boolean().
 quiet(#{pids := Pids} = Ps) ->
     Same = fun(Name) ->
@@ -445,8 +446,8 @@ quiet(#{pids := Pids} = Ps) ->
 
 fragments_there(Ps) -> fact(Ps, beside, mbuf_size) > 0 andalso fact(Ps, combined, mbuf_size) > 0.
 
-%% Is none of the probes linked to or monitored by a process that is not one of them? It makes them
-%% run: for a proof that has failed.
+%% Checks that no process outside of the probes links to or monitors one of them. This makes the
+%% probes run, so it comes after a proof that has failed.
 -spec alone(probes()) -> boolean().
 alone(#{guard := Guard, pids := Pids, watchers := Watchers, links := Links} = Ps) ->
     Ours = maps:from_keys([self(), Guard] ++ maps:values(Pids) ++ Watchers ++ Links, true),
@@ -456,7 +457,7 @@ alone(#{guard := Guard, pids := Pids, watchers := Watchers, links := Links} = Ps
         [] =:= [Other || Items <- Seen, {_, Others} <- Items, Other <- Others,
                          is_pid(Other), not is_map_key(Other, Ours)].
 
-%% Who asks the suspended one makes it take in its messages, so it is a new one.
+%% A question makes the suspended probe take in its messages, so this replaces it by a new one.
 -spec look_again(probes()) -> probes().
 look_again(#{guard := Guard, pids := Pids, seeds := S} = Ps) ->
     Still = maps:with(still(Ps), Pids),
@@ -469,7 +470,7 @@ look_again(#{guard := Guard, pids := Pids, seeds := S} = Ps) ->
         pids := Pids#{held_up := held_up(Guard, maps:get(held_up, S)),
                       held_up2 := held_up(Guard, maps:get(held_up2, S))}}.
 
-%% The names of those that wait.
+%% The names of the probes that wait.
 still(#{facts := Facts}) -> maps:keys(Facts).
 
 %% ---- fields -------------------------------------------------------------------------------------
@@ -488,7 +489,7 @@ read(#{pids := Pids}, Name, Path, Op, {Words, Word})
 read(#{pids := Pids}, Name, Path, Op, Arg) ->
     sonde_nif:probe(maps:get(Name, Pids), Path, Op, Arg).
 
-%% In slices.
+%% Compares in slices.
 has_from(From, Pid, Path, Op, Words, Word) ->
     case sonde_nif:probe(Pid, Path, Op, {From, min(?SLICE, Words - From), Word}) of
         0 when From + ?SLICE < Words -> has_from(From + ?SLICE, Pid, Path, Op, Words, Word);
@@ -497,23 +498,23 @@ has_from(From, Pid, Path, Op, Words, Word) ->
 
 fact(#{facts := Facts}, Name, Fact) -> maps:get(Fact, maps:get(Name, Facts)).
 
-%% A number that an official call knows, on several probes.
+%% Compares a number with that of an official call, on several probes.
 numbers(Ps, Names, Field, Fact) ->
     fun() -> [{fact(Ps, N, Fact), read(Ps, N, [Field])} || N <- Names] end.
 
-%% Words between two pointers, of which the second is proved already.
+%% Compares the number of words between two pointers, of which the second is proved already.
 distances(Ps, Names, Field, Other, Fact) ->
     fun() -> [{fact(Ps, N, Fact), read(Ps, N, [Field], minus, Other)} || N <- Names] end.
 
-%% Another field may point into the block by chance, but not at its beginning: that is so far from
-%% its end, or (should the end be the number that is wrong) from what is used of it.
+%% Another field may point into the block by chance, but not to its start: the start is at a known
+%% distance from its end, or (if the end is the wrong number) from its used part.
 begins(Ps, Names, Field, Ends) ->
     [{true, lists:any(fun({End, Fact}) ->
                               read(Ps, N, [End], minus, Field) =:= fact(Ps, N, Fact)
                       end, Ends)}
      || N <- Names].
 
-%% The field points at a block that holds what the probe was given.
+%% The field points to a block that holds what the probe was given.
 holds(Ps, Name, Path, Words, Term) ->
     fun() -> [has(Ps, Name, Path, Words, Term)] end.
 
@@ -534,7 +535,7 @@ execution(#{pids := Pids} = Ps) ->
      {trace_flags, fun() -> [{0, read(Ps, P, [trace_flags])} || P <- still(Ps) -- [sensitive]]
                                 ++ [{8, read(Ps, sensitive, [trace_flags])}] end}].
 
-%% Who is suspended says so a moment before it stands still.
+%% The state of a suspended process changes a moment before it stops.
 stopped(State, Expected, Tries) ->
     case State() of
         Found when Tries > 0, Found =:= Expected bor 16#8000 ->
@@ -549,14 +550,14 @@ masked(Other, _) -> Other.
 
 is_positive(N) -> is_integer(N) andalso N > 0.
 
-%% Who runs holds its main lock.
+%% A running process holds its main lock.
 own_lock() -> sonde_nif:probe(self(), [lock], value, none).
 
-%% What Fun says in two other processes.
+%% The results of Fun in two other processes.
 elsewhere(Fun) -> [in_another(Fun) || _ <- [1, 2]].
 
-%% In one that is a probe as well. It ends by itself should this one
-%% be gone; a link would be one of the things looked at.
+%% The other process is a probe too. It ends by itself if this process is gone; it is not linked,
+%% since links are among what the checks read.
 in_another(Fun) ->
     {Pid, Mon} = spawn_opt(?MODULE, tell, [Fun], [monitor, {max_heap_size, 0}]),
     ok = sonde_nif:allow_probe(Pid),
@@ -576,7 +577,7 @@ tell(Fun) ->
     after 1000 -> exit(alone)
     end.
 
-%% Many wait at the same place, some elsewhere.
+%% Many wait at the same place, some at other places.
 places(#{pids := Pids}) ->
     #{place1 := A, place1b := B, place2 := C, base := D, marked := E, asleep := F} = Pids,
     Same = fun(X, Y) -> sonde_nif:probe(X, [pc], same, Y) end,
@@ -625,7 +626,7 @@ messages(#{seeds := #{numbers := [N1, N2, N3, N4 | _] = Numbers,
           [{1, read(Ps, attached, [sig_first, msg_attached], has, {Big1, {term, F}})},
            {1, read(Ps, queued_off, [sig_first, msg_attached])},
            {0, read(Ps, queued, [sig_first, msg_attached])}] end},
-     %% the first word of the data is the tuple's header
+     %% the first word of the data is the header of the tuple
      {frag_mem, fun() -> [{1, read(Ps, attached, [sig_first, msg_attached, frag_mem], is,
                                    Big1 bsl 6)}] end},
      {msg_hfrag, fun() -> [{1, read(Ps, queued_off, [sig_first, {at, msg_hfrag}, frag_mem], is,
@@ -645,14 +646,14 @@ messages(#{seeds := #{numbers := [N1, N2, N3, N4 | _] = Numbers,
                          | [{0, read(Ps, P, [inq_len])} || P <- still(Ps)]] end}].
 
 %% The data of received messages waits in fragments; those on `mbuf' come from calls that found no
-%% room on the heap, and only the caller itself can see them.
+%% room on the heap, and only the process itself can read them.
 fragments(#{seeds := #{fill := F, big1 := Big1, big2 := Big2}} = Ps) ->
     Swollen = fun(What) -> in_another(swollen(What, Big1 rem 997, Big2 rem 991, F)) end,
     [{mbuf_sz, fun() -> [{true, fragments_there(Ps)}
                          | [{fact(Ps, P, mbuf_size), read(Ps, P, [mbuf_sz])}
                             || P <- [base, beside, combined]]] end},
      {mbuf, fun() -> [Swollen(head), {0, read(Ps, base, [mbuf])}] end},
-     %% these have room for more than is used
+     %% these have more room than is used
      {frag_used, fun() -> [Swollen(last),
                            {Big1 + 1, read(Ps, attached, [sig_first, msg_attached, frag_used])}]
                  end},
@@ -661,9 +662,9 @@ fragments(#{seeds := #{fill := F, big1 := Big1, big2 := Big2}} = Ps) ->
                           || {P, To} <- [{combined, []}, {beside, [msg_attached]}]]
                              ++ nothing(Ps, msg_frag, still(Ps) -- [combined, beside]) end}].
 
-%% Two tuples for which the heap of the process has no room, one after the other: what is expected of
-%% one of them, and what is found. Of little, because a normal scheduler makes terms of that size; so
-%% a large heap (+hms) is filled before.
+%% Makes two tuples, one after the other, for which the heap has no room; returns what is expected
+%% of one of them, and what is found. The tuples are small, because only then a normal scheduler
+%% makes them; so a large heap (+hms) is filled first.
 swollen(What, More1, More2, Fill) ->
     fun() ->
             {total_heap_size, Words} = process_info(self(), total_heap_size),
@@ -702,7 +703,7 @@ off_heap(#{listed := [{B1, S1, _}, {B2, S2, _} | _],
      {wrt_bins, fun() -> [{1, read(Ps, appended, [wrt_bins], has_data, {6, Data})}
                           | nothing(Ps, wrt_bins, still(Ps) -- [appended, things])] end}].
 
-%% Where there is nothing of the kind, the field is 0.
+%% Without such an object the field is 0.
 nothing(Ps, Field, Names) -> [{0, read(Ps, P, [Field])} || P <- Names].
 
 %% ---- registers, dictionary, process specific data -----------------------------------------------
@@ -730,12 +731,12 @@ dictionary(#{seeds := #{key := Key, keys2 := Keys2, keys3 := Keys3, calls := Cal
      {psd_saved_calls, fun() ->
           [{1, read(Ps, calls, [psd, psd_saved_calls], head_count, Calls)},
            {0, read(Ps, tables, [psd, psd_saved_calls])}] end},
-     %% it says of which function it is
+     %% the data names its function
      {psd_nfunc, fun() -> [has(Ps, trapped, [psd, psd_nfunc], 16, sonde_nif),
                            {0, read(Ps, tables, [psd, psd_nfunc])}] end}].
 
-%% Places of a dictionary are added a few at a time. How many there are at first (+hpds) is known
-%% only to be a power of two.
+%% A dictionary grows by a few slots at a time. Its initial number of slots (+hpds) is known only to
+%% be a power of two.
 places_used(Ps, Sizes) ->
     Found = [read(Ps, P, [dictionary, dict_used]) || {P, _} <- Sizes],
     Grown = fun(Log) -> [places(1 bsl Log, 1, Keys) || {_, Keys} <- Sizes] end,
@@ -809,14 +810,14 @@ offsets(Ps) ->
 shifted(N, Shift) when is_integer(N) -> N bsr Shift;
 shifted(Other, _) -> Other.
 
-%% The trees are ordered by the words of the pids, which is not the order of terms.
+%% The trees are ordered by the words of the pids, which is not term order.
 by_word(Pids) ->
     lists:sort(fun(A, B) -> sonde_nif:probe(A, [id], less, B) =:= 1 end, Pids).
 
 %% ---- sizes, and whole attributes ----------------------------------------------------------------
 
-%% Sizes are what `memory' says of a probe that has one thing more than its blocks. Then every
-%% attribute as a scan would read it, on every probe; and what a walk over its heap reaches.
+%% Sizes are proved by `memory' of a probe that has one object besides its blocks. Then come every
+%% attribute, read as a scan does, on every probe, and what a walk over its heap reaches.
 -spec late_checks(probes()) -> [check()].
 late_checks(#{pids := Pids} = Ps) ->
     sizes(Ps) ++ attributes(Ps) ++ sonde_probe_terms:checks(maps:with(still(Ps), Pids)).
@@ -832,7 +833,7 @@ sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
      Is(mon_size, fun() -> Rest(monitor) * 2 end),
      Is(mon_alias_size, fun() -> Rest(alias) end),
      Is(mon_suspend_size, fun() -> Rest(suspender) * 2 end),
-     %% the reference's words lie behind the struct, the first of them in it
+     %% the words of the reference follow the struct, the first of them is in it
      Is(mon_ext_size, fun() -> Rest(named) * 2 + 8 - 24 end),
      Is(psd_size, fun() -> Rest(tables) end),
      {dict_array, fun() -> [{(Rest(D) - Rest(dict1)) div 8, difference(Slots(D), Slots(dict1))}
@@ -841,7 +842,7 @@ sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
      Is(msg_size, fun() -> Rest(queued) div K end),
      Is(marker_size, fun() -> Rest(marked) - length(More) * Size(msg_size) end)].
 
-%% Bytes of memory that are not in the blocks.
+%% Bytes of memory outside of the blocks.
 rest(Pids, Name) ->
     [{memory, M}, {total_heap_size, T}] =
         process_info(maps:get(Name, Pids), [memory, total_heap_size]),
@@ -857,7 +858,7 @@ attributes(#{pids := Pids}) ->
     [{Attr, fun() -> [attribute(Attr, Probe, ?TRIES) || Probe <- lists:sort(maps:to_list(Pids))]
             end} || Attr <- sonde_attr:native()].
 
-%% What was asked just before may still be running in the probe.
+%% The previous question may still be running in the probe.
 attribute(Attr, {Name, Pid} = Probe, Tries) ->
     Found = settled(Attr, Pid, ?SETTLE_TRIES),
     {ok, Official} = sonde_attr:read(Attr, Pid),

@@ -1,6 +1,5 @@
-%% @private
-%% A probe that holds one thing of every kind, and what a walk over its heap must find: the words
-%% that its roots reach are those that a collection leaves.
+%% @private A probe that holds one term of every kind, and what a walk over its heap must find: its
+%% roots reach as many words as a collection leaves.
 -module(sonde_probe_terms).
 
 -export([hold_all/2, leave_garbage/2, small_slice/1, checks/1, resource_checks/0]).
@@ -11,8 +10,8 @@
 -define(STEPS, 100000).
 -define(WORDS, 1000000000).
 
-%% One thing of each kind, and so many of each in what collections leave. What is made at run time
-%% is no literal.
+%% One term of each kind, and the number of each kind that collections leave. A term made at run
+%% time is not a literal.
 -spec hold_all(integer(), binary()) -> [term()].
 hold_all(N, Bytes0) ->
     Bytes = binary:copy(Bytes0),
@@ -23,7 +22,7 @@ hold_all(N, Bytes0) ->
      lists:foldl(fun(I, Acc) -> <<Acc/binary, I:32>> end, <<N:64>>, lists:seq(1, 30))
      | elsewhere()].
 
-%% The whole of it is held by nobody else.
+%% Nothing else holds the whole binary.
 part_of(Bytes, Size) -> binary:part(Bytes, 11, Size).
 
 bits_of(Bytes, Bits) ->
@@ -37,8 +36,8 @@ elsewhere() ->
      binary_to_term(<<131, 89, Node/binary, 1:32, 3:32>>),
      binary_to_term(<<131, 90, 3:16, Node/binary, 3:32, 1:32, 2:32, 3:32>>)].
 
-%% A collection makes a heap binary of it (to 26), and lets go of what it was a part of.
-%% A small slice is what was appended to and then appended to once more.
+%% A collection makes a heap binary of it (up to OTP 26), and drops the binary behind it. A small
+%% slice is what was appended to and then appended to once more.
 -spec small_slice(binary()) -> binary().
 small_slice(<<Bytes:16/binary, _/binary>>) ->
     Slice = append(binary:copy(Bytes)),
@@ -52,7 +51,8 @@ leave_garbage(N, Bytes) ->
     _ = length([hold_all(N, Bytes) || _ <- lists:seq(1, 3)]),
     ok.
 
-%% What is reached while there is garbage is what a collection leaves, and nothing is garbage then.
+%% The walk reaches, while there is garbage, what a collection leaves; after the collection there is
+%% no garbage.
 -spec checks(#{atom() => pid()}) -> [{atom(), fun(() -> [{term(), term()}])}].
 checks(Pids) ->
     [{garbage, fun() -> [garbage(maps:get(things, Pids))] end},
@@ -82,8 +82,8 @@ young(Pid) ->
     {_, Info} = process_info(Pid, garbage_collection_info),
     {young, proplists:get_value(heap_size, Info) + proplists:get_value(old_heap_size, Info)}.
 
-%% Words: also of what waits beside the heap for the next collection; or after one, when only
-%% messages wait there, and all of that is reached.
+%% Words, including those that wait beside the heap for the next collection; after a collection only
+%% messages wait there, and all of them are reached.
 reached(Pid, Where) ->
     case {look(Pid, []), Where} of
         {{#{roots := Roots}, _, _}, all} ->
@@ -94,7 +94,7 @@ reached(Pid, Where) ->
             Why
     end.
 
-%% On a node under full load somebody always asks a probe something: it is not long until it rests.
+%% On a busy node some process always asks the probe something: it rests only for a moment.
 look(Pid, Want) -> look(Pid, Want, ?SETTLE_TRIES).
 
 look(Pid, Want, Tries) ->
@@ -119,7 +119,7 @@ step(Look, Steps) ->
         Why -> Why
     end.
 
-%% Bytes, after a collection, which to 26 makes heap binaries of the smallest slices.
+%% Bytes, after a collection, which up to OTP 26 makes heap binaries of the smallest slices.
 visible() ->
     Whole = 300 + 100 + 150 + (1333 + 7) div 8 + 8 + 30 * 4,
     case list_to_integer(erlang:system_info(otp_release)) of
@@ -128,7 +128,7 @@ visible() ->
     end.
 
 kinds(Pid) ->
-    %% a group leader of another node lies on the heap, too
+    %% a group leader of another node is on the heap, too
     {group_leader, Leader} = process_info(Pid, group_leader),
     Foreign = length([Leader || node(Leader) =/= node()]),
     Expected =

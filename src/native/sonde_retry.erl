@@ -1,15 +1,14 @@
-%% @private
-%% Calls in flight while another build of the library is loaded. What they hold, scans and looks, is
-%% the other build's, and no argument to this one; and this one has to prove the layout first. So they
-%% begin again.
+%% @private Restarts calls that run while another build of the library is loaded. Their scans and
+%% looks belong to the old build and are invalid for the new one, which also has to prove the layout
+%% first.
 -module(sonde_retry).
 
 -export([run/1, instance/0]).
 
 -define(TRIES, 5).
 
-%% @doc What `Fun' returns, from its beginning, for which it asks `sonde_vm:side/0' itself. It may run
-%% several times. If another library comes each time: `error({native_off, reloaded})'.
+%% @doc Returns the result of `Fun', which calls `sonde_vm:side/0' itself and may run several times.
+%% If another library is loaded during each run: `error({native_off, reloaded})'.
 -spec run(fun(() -> Result)) -> Result.
 run(Fun) ->
     run(Fun, ?TRIES).
@@ -26,7 +25,8 @@ run(Fun, Tries) ->
             end
     end.
 
-%% @doc Another one for each library that is loaded; the same build loaded over itself is the same.
+%% @doc Returns a different number for each library that is loaded; the same one if the same build
+%% is loaded over itself.
 -spec instance() -> integer() | none.
 instance() ->
     try sonde_nif:instance()

@@ -11,15 +11,15 @@
 
 -type how() ::
         #{attrs := [atom()],
-          max_words => non_neg_integer(),          % of heaps that are marked
-          max_entries => non_neg_integer(),        % processes that a first look remembers
-          until => integer() | infinity,           % of the monotonic clock, in milliseconds
-          callers => [reference()],                % of the call, if we are its helper
+          max_words => non_neg_integer(),          % of a heap to mark
+          max_entries => non_neg_integer(),        % processes that a first pass remembers
+          until => integer() | infinity,           % monotonic time in milliseconds
+          callers => [reference()],                % of the call, in its helper
           caller => pid(),                         % never suspended
-          without => [pid()],                      % left out, besides ourselves
-          account => sonde_nif:account(),          % that is to be filled, or to be looked into
+          without => [pid()],                      % left out, besides this process
+          account => sonde_nif:account(),          % to be filled, or to be read
           suspend => boolean(),                    % only in a helper
-          patience_us => 0..1000000,               % of each of the looks at a busy process
+          patience_us => 0..1000000,               % of each try at a busy process
           atom() => term()}.
 %% `ask': of processes that could not be read; what it returns is fed to the scan. `row': folds over
 %% what mode `each' reads.
@@ -28,13 +28,13 @@
           row => fun(({pid(), [integer()]}, Acc) -> Acc)}.
 -type why() :: busy | too_large | timeout.
 -type missed() :: [{pid(), why()}].
-%% `unseen': how many more were not looked at when the time was up; `waiting': up to ten of those.
+%% `unseen': how many more processes were not read before the timeout; `waiting': up to ten of them.
 -type result() :: #{missed := missed(), suspended := [{pid(), Ms :: float()}],
                     unseen := non_neg_integer(), waiting := [pid()]}.
-%% `left_out': processes that are in no row, whatever their value: those with more than `max_words',
-%% those that never were at rest, and those that were not looked at when the time was up. `missed':
-%% as many, and up to ten of them by name. With `suspend' also the processes that were suspended, up
-%% to ten of them with the milliseconds that each was, and the sum of these.
+%% `left_out': the number of processes without a row, whatever their value: those with more than
+%% `max_words', those that were never at rest, and those that were not read before the timeout.
+%% `missed': the same number, and up to ten of them by name. With `suspend' also the processes that
+%% were suspended, up to ten of them with the milliseconds of each, and the sum of these.
 -type report() :: #{left_out := non_neg_integer(), too_large := non_neg_integer(),
                     busy := non_neg_integer(),
                     missed := #{count := non_neg_integer(), pids := missed()},
@@ -43,14 +43,14 @@
 
 -define(NO_LIMIT, 134217727).
 -define(WORDS_MAX, (1 bsl 60)). % more than there can be
-%% A process that always runs is off its processor for less than a microsecond at each end of its
-%% time slice. Without a pause, looks of 5 ms meet nine of ten such processes if the walk is short,
-%% and one if it allocates all the time: ten times that meet nearly all. A walk that takes longer
-%% than such a moment never fits in.
+%% A process that always runs is off its scheduler for less than a microsecond at each end of its
+%% time slice. Tries of 5 ms without a pause find nine of ten such processes if the walk is short,
+%% and one of ten if the process allocates all the time; ten such tries find nearly all. A walk that
+%% takes longer than such a moment never succeeds.
 -define(TRIES, 10).
 -define(PATIENCE_US, 5000).
 -define(PAUSE_MS, 4).
-%% A process is not suspended before it leaves a dirty call; so long it may take.
+%% A process in a dirty call stops only when it leaves the call; this is the longest wait.
 -define(SUSPEND_MS, 500).
 -define(ASK_MS, 200).
 -define(NAMED, 10).
@@ -71,8 +71,8 @@ max_entries() ->
 options(More) ->
     More#{report => sonde_opts:flag(false), suspend => sonde_opts:flag(false)}.
 
-%% @doc A scan in this mode (`sonde_nif:scan_new/6'), of all processes or of these, or the second
-%% look after that first one.
+%% @doc Starts a scan in this mode (`sonde_nif:scan_new/6'), over all or the given processes, or the
+%% second pass after the given first one.
 -spec scan(sonde_nif:mode(), non_neg_integer(), sonde_nif:scan() | [pid()] | undefined, how()) ->
     sonde_nif:scan().
 scan(Mode, Want, From, How) ->
@@ -138,7 +138,7 @@ late(Scan, How, #{missed := Missed} = Result) ->
     Unseen = max(0, erlang:system_info(process_count) - Ours - Answered - length(Missed)),
     Result#{unseen := Unseen, waiting := lists:sublist(Waiting, Unseen)}.
 
-%% @doc What two sweeps of one call missed.
+%% @doc Combines what two sweeps of one call missed.
 -spec merge(result(), result()) -> result().
 merge(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := Waiting},
       #{missed := More, suspended := Held, unseen := Others, waiting := These}) ->
@@ -152,12 +152,12 @@ left_ms(_) ->
 
 %% ---- reports
 
-%% @doc Of a call that misses no process.
+%% @doc Returns the report of a call that misses no process.
 -spec report(boolean()) -> report().
 report(Suspend) ->
     report(nothing(), Suspend).
 
-%% @doc `Suspend': whether it was allowed.
+%% @doc Returns the report of a scan. `Suspend': whether suspension was allowed.
 -spec report(result(), Suspend :: boolean()) -> report().
 report(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := Waiting}, Suspend) ->
     LeftOut = length(Missed) + Unseen,
@@ -176,7 +176,7 @@ report(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := 
 
 %% ---- processes that could not be read
 
-%% Rows, what is missed in spite of it, and whom it suspended.
+%% Returns rows, what is still missed, and the processes that it suspended.
 second([], _How) ->
     {[], [], []};
 second(Pids, How) ->
@@ -229,14 +229,14 @@ look(Pids, PatienceUs, How) ->
                                                 not lists:keymember(Pid, 1, Missed)]}
     end.
 
-%% An account takes what it finds; else there are rows.
+%% An account receives what the scan finds; otherwise there are rows.
 mode(#{account := _, attrs := [binary_unique]}) -> account;
 mode(_) -> each.
 
 %% ---- suspension: the VM resumes a process whose suspender dies
 
-%% What each of them is, without the dead and our own: two helpers that suspend each other would
-%% never go on. One that does not answer may be ours.
+%% The initial call of each, without dead processes and sonde's own: two helpers that suspend each
+%% other would never resume. A process that does not answer may belong to sonde.
 alive(Pids, Caller) ->
     sonde_helper:jobs(fun(Pid) -> sonde_helper:job(fun what/1, Pid) end,
                       fun(_, Gone, Acc) when Gone =:= gone; Gone =:= ours -> Acc;
@@ -257,7 +257,7 @@ what(Pid) ->
             end
     end.
 
-%% Processes that we, or the VM, may have to wait for.
+%% Processes that sonde or the VM may have to wait for.
 is_spared(Name, {Module, _, _}) ->
     lists:member(Name, [init, code_server, erl_prim_loader, logger, user, net_kernel,
                         standard_error, erl_signal_server])

@@ -1,14 +1,14 @@
-%% @private
-%% Native or portable? Proves the layout once for the node, and tells.
+%% @private Decides between the native and the portable path: it proves the memory layout once for
+%% the node.
 %%
-%% The proof runs at the first call, in a process of its own, and its outcome is kept by the
-%% library. Callers that come meanwhile wait for the same outcome. It has one of three: proved;
-%% refuted, which is the same check failing the same way on three fresh sets of probes; or disturbed,
-%% whatever else there may be, and then it is tried again, ever more rarely. Nobody waits for ever.
+%% The proof runs at the first call, in a separate process; the library keeps its outcome, and
+%% callers that come meanwhile wait for it. There are three outcomes: proved; refuted, if the same
+%% check fails in the same way on three fresh sets of probes; and disturbed, for anything else,
+%% which later calls retry less and less often. No caller waits forever.
 -module(sonde_vm).
 
 -export([side/0, must_be_native/0, native/0, native/1]).
--export([helper/1]). % what our own processes begin with
+-export([helper/1]). % initial call of sonde's own processes
 -export_type([status/0, reason/0]).
 
 -type reason() :: disabled | reloaded | {not_loaded, string()} | {unsupported, term()}
@@ -24,7 +24,7 @@
 -define(WAIT_MS, 100).
 -define(WAIT_MAX_MS, 60000).
 -define(SAME, 3).   % failures of one check in a row refute a table
-%% What is kept from library to library: which one is configured, and how.
+%% What survives a change of library: which library is configured, and how.
 -define(INSTANCE, 1).
 -define(NATIVE, 2).
 -define(READER, 3).
@@ -33,14 +33,14 @@
 -define(SYSCALL, 1).
 -define(SECCOMP, 4).
 -define(ALLOWED, 1).
--define(LOOKS, 20). % at a probe that somebody else disturbs
+-define(LOOKS, 20). % at a probe that another process disturbs
 -define(DEADLINE_MS, 30000). % of the prover
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
 -define(PATIENCE_MS, 32000). % of who waits for it
 %% A proof needs them all, and the loader may refuse what another release has compiled.
 -define(MODULES, [sonde_probe, sonde_probe_terms, sonde_attr]).
 
-%% @doc Who answers now. Cheap once the layout is proved.
+%% @doc Returns the path that answers now. Cheap once the layout is proved.
 -spec side() -> native | {portable, reason()}.
 side() ->
     case sonde_nif:loaded() of
@@ -57,7 +57,7 @@ side(none) ->
         {State, _} -> side(State)
     end.
 
-%% @doc For what no official call can answer: raises `{native_off, Reason}'.
+%% @doc Raises `{native_off, Reason}' if the native path is off. For calls without a portable path.
 -spec must_be_native() -> ok.
 must_be_native() ->
     case side() of
@@ -65,7 +65,7 @@ must_be_native() ->
         {portable, Why} -> error({native_off, Why})
     end.
 
-%% @doc What `sonde:native/0' returns.
+%% @doc Returns the result of `sonde:native/0'.
 -spec native() -> status().
 native() ->
     case sonde_nif:loaded() of
@@ -80,8 +80,8 @@ loaded_status() ->
               end,
     with_reader(sonde_nif:state(), maps:remove(retry, Outcome#{counters => sonde_nif:counters()})).
 
-%% Which reader works is found out by making it ready, and that may install a handler: not where the
-%% native side is off.
+%% To find out which reader works, the library must prepare it, which may install a signal handler:
+%% not if the native path is off.
 with_reader(off, Outcome) -> Outcome#{status => {off, disabled}};
 with_reader(_, Outcome) ->
     case sonde_nif:reader() of
@@ -104,7 +104,7 @@ complete(Outcome) ->
                  counters => #{native => 0, busy => 0, torn => 0, asked => 0, faults => 0}},
                Outcome).
 
-%% @doc Switches by hand. What was proved stays proved; what was not is tried afresh by `on'.
+%% @doc Switches by hand. A proof stays valid; without one, `on' runs it again.
 -spec native(on | off) -> status().
 native(OnOff) when OnOff =:= on; OnOff =:= off ->
     _ = [by_helper({switch, OnOff}) || sonde_nif:loaded() =:= true],
@@ -112,7 +112,7 @@ native(OnOff) when OnOff =:= on; OnOff =:= off ->
 native(_) ->
     error(badarg).
 
-%% The library is switched, and proves, for processes alone that begin here.
+%% Only a process with its initial call in this module may switch the library, and prove.
 by_helper(What) ->
     {Pid, Mon} = spawn_opt(?MODULE, helper, [What], [monitor, {max_heap_size, 0}]),
     receive
@@ -122,13 +122,13 @@ by_helper(What) ->
         late
     end.
 
-%% @doc What our own processes do.
+%% @doc The body of sonde's own processes.
 -spec helper({switch, on | off} | prove | {watch, pid()}) -> ok.
 helper({switch, OnOff}) ->
     Kept = configure(),
     ok = atomics:put(Kept, ?NATIVE, switched(OnOff)),
     ok = sonde_nif:switch(OnOff),
-    %% where something is proved, this changes nothing
+    %% this changes nothing if the layout is proved
     _ = [sonde_nif:put_status(undefined) || OnOff =:= on],
     ok;
 helper(prove) ->
@@ -140,9 +140,10 @@ helper({watch, Prover}) ->
 
 %% ---- the proof ----------------------------------------------------------------------------------
 
-%% The outcome, after a proof where there is none yet. One that found the probes busy is tried again
-%% by later calls, ever more rarely, because what disturbs it may stay: each try costs some tenths of
-%% a second. `sonde:native()' tries at once. One that found no reader is tried once there is one.
+%% Returns the outcome, after a proof if there is none yet. If a proof found the probes busy, later
+%% calls retry it less and less often, because the disturbance may persist and each try costs some
+%% tenths of a second. `sonde:native()' retries at once. If it found no reader, it is retried once
+%% there is one.
 outcome(For) ->
     Outcome = sonde_nif:status(),
     case is_lasting(Outcome) orelse (For =:= call andalso is_too_early(Outcome)) of
@@ -170,7 +171,7 @@ prove() ->
         error:system_limit -> off({probes_busy, 1})
     end.
 
-%% The first one proves, the others wait for it.
+%% The first caller proves, the others wait for it.
 prover() ->
     case sonde_nif:prover_begin() of
         ok ->
@@ -182,7 +183,7 @@ prover() ->
             receive {'DOWN', Mon, process, _, _} -> ok after ?PATIENCE_MS -> ok end
     end.
 
-%% `undefined': nobody has tried, or somebody wants it tried anew.
+%% `undefined': no proof was tried, or a new one is requested.
 prover(Outcome) ->
     case is_lasting(Outcome) of
         true -> ok;
@@ -194,7 +195,7 @@ prover_run() ->
     case sonde_nif:state() of
         off -> ok;
         _ ->
-            %% a probe that is killed takes the port with it that it is linked to, and that is ours
+            %% a killed probe also ends the port that it is linked to, which this process owns
             _ = process_flag(trap_exit, true),
             Outcome = try
                           _ = spawn(?MODULE, helper, [{watch, self()}]),
@@ -204,12 +205,12 @@ prover_run() ->
             keep(Outcome)
     end.
 
-keep(#{status := active}) -> ok; % kept as it was adopted
+keep(#{status := active}) -> ok; % the library kept it when it was adopted
 keep(Outcome) ->
     _ = sonde_nif:put_status(with_retry(Outcome, sonde_nif:status())),
     ok.
 
-%% A prover that is stuck, or killed, leaves an outcome as well; its probes end with it.
+%% A prover that is stuck, or killed, also leaves an outcome; its probes end with it.
 watch(Prover) ->
     Mon = monitor(process, Prover),
     receive
@@ -232,7 +233,8 @@ with_retry(#{status := {off, {Why, _} = Reason}} = Outcome, Before) when ?IS_DIS
 with_retry(Outcome, _) ->
     Outcome.
 
-%% Those of our modules that there are not, and why. Where sonde is lent there is but one, with all.
+%% Returns the modules that are missing, and why. If sonde is loaded temporarily, one module
+%% contains all of them.
 not_loaded() ->
     [{M, Why} || not sonde_remote_name:is_lent(), M <- ?MODULES, {error, Why} <- [code:ensure_loaded(M)]].
 
@@ -240,8 +242,8 @@ run_loaded([]) -> run(?TRIES);
 run_loaded([{Module, Why} | _]) ->
     off({not_loaded, lists:flatten(io_lib:format("the module ~s: ~0p", [Module, Why]))}).
 
-%% Once for each library that is loaded anew, as it was for the first one; and what was switched by
-%% hand stands.
+%% Once for each library that is loaded, with the settings of the first one; a switch by hand stays
+%% in effect.
 configure() ->
     Kept = kept(),
     Instance = sonde_retry:instance(),
@@ -256,8 +258,8 @@ configure() ->
 switched(on) -> ?ON;
 switched(off) -> ?OFF.
 
-%% No `persistent_term': who leaves takes it away, and one that goes has every process of the node look
-%% for it.
+%% Not in `persistent_term': sonde removes it when it leaves, and to erase a persistent term the VM
+%% scans every process of the node.
 kept() ->
     case application:get_env(?MODULE, kept) of
         undefined ->
@@ -275,17 +277,17 @@ kept() ->
             Kept
     end.
 
-%% The command line (`-sonde native off') counts once the application is loaded, but what was set
-%% before it was loaded would then be gone. Where there is no application file, no matter.
+%% The command line (`-sonde native off') counts once the application is loaded, but loading it
+%% would drop what was set before. A missing application file does not matter.
 environment() ->
     Before = application:get_all_env(sonde),
     _ = application:load(sonde),
     Before ++ application:get_all_env(sonde).
 
-%% A process that monitors, links to or collects all others may disturb a proof and be gone when
-%% that is looked for, so one failure refutes nothing. A wrong number fails the same check each
-%% time, whatever the probes: only that is a reason that lasts. What fails now here, now there, is
-%% tried again by the next caller.
+%% A process that monitors, links to or collects all others may disturb a proof and be gone when the
+%% prover looks for it, so a single failure refutes nothing. A wrong number fails the same check
+%% each time, whatever the probes: only that is a lasting reason. Failures of different checks are
+%% retried by the next caller.
 run(Tries) -> run(Tries, {none, 0}).
 
 run(0, _) -> off({probes_busy, ?TRIES});
@@ -308,13 +310,13 @@ judge_try(Outcome, _, _) ->
 in_a_row(Check, {Check, Times}) -> Times + 1;
 in_a_row(_, _) -> 1.
 
-%% Those made for this release first; a patch may look like a neighbour.
+%% Tables made for this release come first; a patched release may resemble another one.
 tables() ->
     Otp = list_to_integer(erlang:system_info(otp_release)),
     Distance = fun({_, _, Release, _, _, _}) -> abs(Release - Otp) end,
     [T || {_, _, T} <- lists:sort([{Distance(T), element(1, T), T} || T <- sonde_nif:tables()])].
 
-%% Probes of its own for each: those of a table that failed late have run since.
+%% Each table gets its own probes: those of a table that failed late have run since.
 try_tables([], Outcomes) -> lists:reverse(Outcomes);
 try_tables([Table | Tables], Outcomes) ->
     case try_one(Table) of
@@ -323,7 +325,7 @@ try_tables([Table | Tables], Outcomes) ->
         Outcome -> try_tables(Tables, [Outcome | Outcomes])
     end.
 
-%% A probe that died, or who holds them all, says nothing about a table.
+%% If a probe died, or another process disturbs all of them, that says nothing about the table.
 try_one(Table) ->
     try try_table(Table, sonde_probe:start())
     catch
@@ -335,7 +337,7 @@ try_one(Table) ->
         sonde_probe:stop()
     end.
 
-%% The one that came farthest tells most about what is wrong.
+%% The table with most passed checks shows best what is wrong.
 best(Outcomes) ->
     case lists:last(Outcomes) of
         busy -> busy;
@@ -370,7 +372,7 @@ calibrate(Index) ->
         Not -> Not
     end.
 
-%% Bytes that are reserved for literals, wherever they are; 0: they may be anywhere.
+%% Bytes reserved for literals, wherever they are; 0: literals may be anywhere.
 literal_area() ->
     try
         Mmap = erlang:system_info({allocator, erts_mmap}),
@@ -401,7 +403,7 @@ judge(Name, Checks) ->
             #{status => {off, {check, First}}, layout => none, checks => Checks}
     end.
 
-%% Fields first, while the probes lie still; what they answer themselves only after that.
+%% Fields first, while the probes are idle; what the probes answer themselves only after that.
 checks(Form, Probes) ->
     Late = sonde_probe:late_checks(Probes),
     Start = [{id, ok}, {process_table, ok}],
@@ -419,8 +421,8 @@ together(Early, Late) -> Early ++ Late.
 
 failed(Checks) -> lists:any(fun({_, Result}) -> Result =/= ok end, Checks).
 
-%% The first that fails is the answer: later ones rest on it. On a node where others ask every
-%% process all the time, what is expected of a probe may be old: look again.
+%% The first failure is the result: later checks rely on it. On a node where other processes ask
+%% every process all the time, the expected value of a probe may be outdated: read it again.
 run_checks(When, Make, Probes) -> run_checks(When, Make, Make(Probes), Probes, [], ?LOOKS).
 
 run_checks(_, _, [], _, Done, _) ->
