@@ -12,7 +12,7 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [looks_as_ever, {group, elixir}, {group, options}, {group, devices}, {group, terms}].
+    [looks_as_ever, what_was_missed_is_named, {group, elixir}, {group, options}, {group, devices}, {group, terms}].
 
 groups() ->
     [{elixir, [], [calls_of_elixir_are_as_elixir_writes_them, modules_of_elixir_have_no_prefix,
@@ -28,6 +28,15 @@ groups() ->
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
+
+%% Not as the map that the call returns.
+what_was_missed_is_named(_Config) ->
+    Printed = fun(Missed) -> unicode:characters_to_list(printed(#{missed => Missed}, #{})) end,
+    "missed  none\n" = Printed(#{count => 0, pids => []}),
+    Self = pid_to_list(self()),
+    Named = "missed  2 processes, " ++ Self ++ " (busy), ...\n",
+    Named = Printed(#{count => 2, pids => [{self(), busy}]}),
+    _ = [true = is_list(Printed(#{count => 1, pids => Odd})) || Odd <- [[x], [x | y], x, [{self(), 1}]]].
 
 %% ---- goldens
 

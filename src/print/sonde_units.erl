@@ -103,6 +103,14 @@ plain(scheduler_usage, [{Id, _} | _] = Usage, _) when is_integer(Id), length(Usa
     {text, lists:join(", ", [usage(U) || U <- lists:sublist(Usage, ?WIDEST)])};
 plain(current_stacktrace, [_ | _] = Stack, Unicode) when length(Stack) > 0 ->
     {text, lists:join(" < ", [call(C, Unicode) || C <- lists:sublist(Stack, ?WIDEST)])};
+plain(missed, #{count := 0}, _) ->
+    {text, "none"};
+plain(missed, #{count := N, pids := [_ | _] = Pids} = Value, Unicode)
+  when ?IS_COUNT(N), length(Pids) =< 10 ->
+    case [Named || {Pid, Why} = Named <- Pids, is_pid(Pid), is_atom(Why)] of
+        Pids -> {text, missed(N, Pids)};
+        _ -> {text, call(Value, Unicode)}
+    end;
 plain(_, {How, #{status := Status}}, Unicode) when is_atom(How) ->
     {text, [short(How, Unicode), ", ", short(Status, Unicode)]};
 plain(_, Value, Unicode) ->
