@@ -68,13 +68,13 @@ ask(Call) ->
             binaries => binaries(Call, Before)}.
 
 questions() ->
-    [{"Who has most memory? Look for: one row far above the others (bytes).",
+    [{"Which processes use most memory? Look for: a row far above the others (bytes).",
       demo_mailbox, proc_count, [memory, 5]},
-     {"Who cannot keep up? Look for: a queue that is not near 0. It explains the first.",
+     {"Which process cannot keep up? Look for: a queue that is not near 0.",
       demo_mailbox, proc_count, [message_queue_len, 5]},
-     {"Who keeps binaries alive? Look for: megabytes in a process that needs bytes.",
+     {"Which process holds binaries? Look for: megabytes where bytes are needed.",
       demo_slices, proc_count, [binary_memory, 5]},
-     {"Who keeps binaries only for want of a collection? Look for: large negatives.",
+     {"Which hold binaries only until they collect? Look for: large negative numbers.",
       demo_router, bin_leak, [5]}].
 
 %% Inside of heaps, without copying or collecting one; only natively.
@@ -83,12 +83,12 @@ inside(Call, #{native := #{status := active}}) ->
     Sessions = Pid(demo_sessions),
     [{"Which processes would release binaries in a collection? None collects here.",
       "sonde:bin_garbage(2)", Call(sonde, bin_garbage, [2])},
-     {"Whose slices are small, and hold large binaries? Remedy: binary:copy/1.",
+     {"Which process holds large binaries by small slices? Remedy: binary:copy/1.",
       "sonde:bin_waste(1)", Call(sonde, bin_waste, [1])},
      {"Which bytes of which binary does each slice hold? [{Id, Size, Refc, Parts}]",
       "lists:sublist(sonde:bin_slices(whereis(demo_slices)), 3)",
       lists:sublist(Call(sonde, bin_slices, [Pid(demo_slices)]), 3)},
-     {"What is the largest thing in the process that grows, and how do I get to it?",
+     {"What is the largest term in the process that grows, and where is it?",
       "sonde:heap_top(whereis(demo_sessions), 2)", Call(sonde, heap_top, [Sessions, 2])},
      {"All of it, for Chrome: DevTools, Memory, Load.",
       "sonde_heap:dump(whereis(demo_sessions), \"" ?DUMP "\")",
@@ -108,29 +108,29 @@ binaries(Call, Before) ->
       "erlang:memory(binary)", Call(erlang, memory, [binary])},
      {"", "lists:sum([B || {_, B, _} <- sonde:proc_count(binary_memory, -1)])", Held}]
         ++ account(Call, Before)
-        ++ [{"The fifth leak, which is in no row of a process, by its name. Its own `memory'\n"
-             "leaves the binaries out.",
+        ++ [{"The table's leak is in no row of a process. The table's own `memory' leaves\n"
+             "the binaries out.",
              "sonde:ets_count(binary_memory, 1)", Call(sonde, ets_count, [binary_memory, 1])},
             {"", "sonde:ets_count(memory, 1)", Call(sonde, ets_count, [memory, 1])}]
         ++ growth(Call, Before).
 
 account(Call, #{native := #{status := active}}) ->
-    [{"Who has it, every byte? Look for: the largest part. It says where to look next:\n"
+    [{"Where is every byte of it? Look for: the largest part. Where to look next:\n"
       "`exclusive' by sonde:bin_owned, `ets' by sonde:ets_count, `queues' by\n"
       "sonde:proc_count(binary_unique, _), `shared' by sonde:bin_holders(_, count).",
       "sonde:bin_account()", Call(sonde, bin_account, [])},
-     {"What would go if a process let go? Look for: bytes that nobody else holds.",
+     {"What would one process free? Look for: bytes that no other process holds.",
       "sonde:bin_owned(1)", Call(sonde, bin_owned, [1])}];
 account(_Call, _) ->
     [].
 
 growth(Call, #{native := #{status := active}}) ->
-    [{"And whose binaries grow, within half a second?",
+    [{"Where do binaries grow, within half a second?",
       "sonde:bin_window(1, 500)", Call(sonde, bin_window, [1, 500])}];
 growth(Call, _) ->
     First = Call(ets, info, [demo_cache, size]),
     timer:sleep(500),
-    [{"And it grows: half a second lies in between.", "ets:info(demo_cache, size)", First},
+    [{"It grows: these are half a second apart.", "ets:info(demo_cache, size)", First},
      {"", "ets:info(demo_cache, size)", Call(ets, info, [demo_cache, size])}].
 
 text(Module, Function, Args) ->
@@ -143,18 +143,18 @@ print(#{processes := Processes, native := Native, diagnosis := Diagnosis, calls 
         counters := Counters, inside := Inside, binaries := Binaries}) ->
     io:format("It runs, with ~b processes: OTP ~s, ~s.~n~n",
               [Processes, maps:get(otp, Native), maps:get(arch, Native)]),
-    io:format("Does sonde read the node itself, or does it have to ask each process?~n"
+    io:format("Does sonde read natively, or does it ask each process?~n"
               "> maps:with([status, layout, reader], sonde:native()).~n~*p~n~n",
               [?WIDTH, maps:with([status, layout, reader], Native)]),
-    io:format("---- Who is in trouble, and what is to be done? ----~n~n> sonde:diagnose().~n~ts~n",
+    io:format("---- What is wrong, and what can be done? ----~n~n> sonde:diagnose().~n~ts~n",
               [sonde_diagnose:format(Diagnosis, #{width => ?WIDTH})]),
-    io:format("---- And by hand ----~n~n"),
+    io:format("---- The same by hand ----~n~n"),
     _ = [print_call(Answer) || #{call := "sonde:proc_count" ++ _} = Answer <- Calls],
-    io:format("---- Inside of heaps ----~n~n"),
+    io:format("---- Inside heaps ----~n~n"),
     lists:foreach(fun print_inside/1, Inside),
     _ = [io:format("(Not on this node: the native path is off.)~n~n") || Inside =:= []],
     _ = [print_call(Answer) || #{call := "sonde:bin_leak" ++ _} = Answer <- Calls],
-    io:format("How many processes were read natively for this, and how many asked?~n"
+    io:format("How many processes did sonde read natively so far, and how many did it ask?~n"
               "> maps:with([native, asked], maps:get(counters, sonde:native())).~n~*p~n~n",
               [?WIDTH, maps:with([native, asked], Counters)]),
     io:format("---- Where is the binary memory? ----~n~n"),

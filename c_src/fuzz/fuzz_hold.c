@@ -387,7 +387,7 @@ static uint64_t holders(const struct owned *o)
     return found(o) + is_elsewhere(o);
 }
 
-/* The rest that cannot be divided goes to who is not known, else to the first who has it on a
+/* The rest of the division goes to the unknown holder, else to the first holder that has it on a
  * list. */
 static uint64_t share(uint64_t pid, const struct held *has)
 {

@@ -271,7 +271,7 @@ static enum status go_hold(struct walk *w, const struct reading *rd)
     if (what == HELD_UNIQUE && account)
         what = HELD_ALL;
     if (what == HELD_SHARE && !account)
-        return ST_ASK; /* nobody knows who else holds what */
+        return ST_ASK; /* the other holders are unknown */
     if (!w->u.hold) {
         if (held_binaries_is_none(rd))
             return ST_OK;

@@ -18,7 +18,7 @@
     X(flat_size) X(binary_unique) X(binary_exclusive) X(binary_proportional)
 /* clang-format on */
 
-/* Heaps with more words are marked, and more words counted, only where somebody says so. */
+/* Heaps with more words are marked, and more words counted, only where the caller asks for it. */
 enum { ATTR_WORDS_MAX = BOUND(1000000000, 4096) };
 
 enum attr {
@@ -33,9 +33,9 @@ struct attribute; /* how it is read */
 struct question {
     enum attr attr;
     const struct attribute *row;
-    bool one_word;      /* a moment's truth, no stamp needed */
-    bool waiting;       /* also tell whether anything waits in a queue (for binary_count) */
-    uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
+    bool one_word;                 /* true for one moment; no stamp needed */
+    bool waiting;                  /* also report whether a queue has messages (for binary_count) */
+    uint64_t max_words;            /* of a heap that is marked; beyond: TOO_LARGE */
     const struct account *account; /* of all holders, for binary_proportional; or to be filled */
     struct plan plan;
 };

@@ -222,7 +222,7 @@ static enum status emit(struct scan *s, uint64_t pid, const int64_t *values, boo
     }
 }
 
-/* ---- who could not be read ------------------------------------------------------------------ */
+/* ---- processes that could not be read ------------------------------------------------------------------ */
 
 static bool is_patient(struct scan *s)
 {
@@ -337,7 +337,7 @@ static enum status settle_one(struct scan *s, unsigned i)
     return put_off(s, w->view.pid, st);
 }
 
-/* ---- who is next ----------------------------------------------------------------------------- */
+/* ---- the next process ----------------------------------------------------------------------------- */
 
 /* Empty slots looked at in one go, about 1 ms; and processes that died, by the slower reader. */
 enum { STRETCH = 1 << 17, TRIES = 512 };
@@ -469,7 +469,7 @@ static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
 }
 
 /* A turn ends where memory must be waited for. The first ones are short, because the first steps
- * always wait; who takes many has a long chain, of which the processor fetches the rest itself. */
+ * always wait; a walk of many steps has a long chain, of which the processor fetches the rest itself. */
 static unsigned turn_length(const struct scan *s)
 {
     enum { SHORT_TURNS = 4, LONGEST = 64 };
@@ -685,7 +685,7 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
         enum status st = pause_batch(s);
         r = st == ST_OK || st == ST_TIMESLICE ? r : result(st);
     }
-    /* To a reader that was refused meanwhile, everybody looked as if he had gone. */
+    /* To a reader that was refused meanwhile, each process looked as if it had exited. */
     return reader_works(s) ? r : SCAN_LOST;
 }
 

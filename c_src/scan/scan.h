@@ -1,5 +1,5 @@
 /* scan.h: the same questions to every process, in slices.
- * Knows: the order of the sweep, retries, who must be asked, and where answers go.
+ * Knows: the order of the sweep, retries, which processes must be asked, and where answers go.
  * Does not know: Erlang terms, schedulers, or how one process is read. */
 #ifndef SONDE_SCAN_H
 #define SONDE_SCAN_H
@@ -36,7 +36,7 @@ struct scan_counters {
 struct target {
     size_t slot;
     uintptr_t proc;
-    uint64_t pid; /* that is wanted there; 0: whoever it is */
+    uint64_t pid; /* expected there; 0: any process */
 };
 
 struct scan {
@@ -57,7 +57,7 @@ struct scan {
     struct walk walks[SCAN_WALKS];
     enum status outcome[SCAN_WALKS];
     struct target targets[SCAN_BATCH];
-    unsigned ahead_n; /* the next ones, whose lines are on their way */
+    unsigned ahead_n; /* the next ones; their lines are prefetched */
     struct target ahead[SCAN_BATCH];
     unsigned retry_n, kept_n, ask_n, exclude_n;
     uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
@@ -92,7 +92,7 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
 void scan_free(struct scan *s);
 bool scan_exclude(struct scan *s, uint64_t pid);
 
-/* Before the first step: larger heaps are not marked; who has one is asked, and counted. */
+/* Before the first step: larger heaps are not marked; such a process is asked, and counted. */
 void scan_limit(struct scan *s, uint64_t max_words);
 
 /* Before the first step, of a scan of few processes: look again without a pause, at one process at a time,

@@ -542,8 +542,8 @@ static void test_followed(const struct layout *lay)
     account_free(&a);
 }
 
-/* The address of one that was counted is that of another: nobody knows any more who had the
- * first. */
+/* The address of a counted binary is now that of another binary: the holders of the first are no
+ * longer known. */
 static void test_address_of_another(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};

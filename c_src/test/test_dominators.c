@@ -757,8 +757,8 @@ static void test_steps(const struct layout *lay)
     steps_of(lay, &snapshot_walker, 1000);
 }
 
-/* A map without a pair, each node of which leads sixteen times to the next: no map is so, but what
- * is read while somebody writes may be. */
+/* A map without a pair, each node of which leads sixteen times to the next: no map is so, but memory
+ * that is read while it is written may be. */
 static void test_barren_map(const struct layout *lay)
 {
     enum { LEVELS = 14 };

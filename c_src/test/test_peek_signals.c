@@ -377,7 +377,7 @@ static void chain(int sig, siginfo_t *si, void *ctx)
 }
 
 /* A handler that came after we looked gets our faults first. One that forwards what it does not
- * know does no harm, nor does one on the stack of whoever was interrupted. */
+ * know does no harm, nor does one on the stack of the interrupted thread. */
 static void chained_to_after_the_look(void)
 {
     struct sigaction theirs;

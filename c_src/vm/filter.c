@@ -1,5 +1,4 @@
-/* filter.c: whether the kernel filters what this node may call (seccomp).
- * Knows: where the kernel says so. Does not know: which calls are wanted. */
+/* filter.c: whether the kernel filters what this node may call (seccomp). */
 #include "vm/filter.h"
 
 #include <fcntl.h>

@@ -1,7 +1,4 @@
-/* handler.c: the SIGSEGV/SIGBUS handler behind the guarded loads.
- * Knows: which instructions may fault and where each goes on; who handled the signals before, and the other
- * builds of sonde in this node.
- * Does not know: who reads, or what. */
+/* handler.c: the SIGSEGV/SIGBUS handler behind the guarded loads. */
 #include "vm/handler.h"
 
 #include "vm/peek.h"
@@ -73,9 +70,9 @@ static struct sigaction previous[SIGNALS];
 /* A previous handler with SA_RESETHAND has had its one call. */
 static atomic_bool spent[SIGNALS];
 
-/* Did an instruction of this thread fault, or did somebody send the signal (kill; also the kernel,
- * about a broken page that nobody touched yet)? Linux gives senders codes that are not positive;
- * the BSDs give them large ones; macOS cannot be relied on to tell, and takes all for faults. */
+/* Did an instruction of this thread fault, or was the signal sent (by kill; or by the kernel, about a
+ * broken page that is not touched yet)? On Linux, codes of sent signals are not positive; on the
+ * BSDs they are large; macOS does not report it reliably, so there every signal counts as a fault. */
 static bool is_fault(const siginfo_t *si)
 {
 #if defined(__linux__)
@@ -201,10 +198,10 @@ static bool is_ours(const struct sigaction *sa)
 enum { FAMILY_MAX = 1000 };
 struct family {
     void (*handler)(int, siginfo_t *, void *);
-    /* Whose handler was in place before this one, for each signal; NULL: a stranger's, or it is not
-     * installed. A handler of the family passes on what it does not know. */
+    /* The build whose handler was in place before this one, for each signal; NULL: a foreign handler, or
+     * this one is not installed. A handler of the family passes on the faults that are not its own. */
     const struct family *_Atomic before[SIGNALS];
-    /* Its own one goes now, if that is what it is to do. */
+    /* Removes its own handler now, if that one is to go. */
     void (*settle)(void);
 };
 
@@ -212,8 +209,8 @@ struct family {
 extern struct family sonde_family __attribute__((visibility("hidden")));
 struct family sonde_family = {OUR_HANDLER, {NULL, NULL}, peek_settle};
 
-/* Of a handler; NULL: a stranger's. The loader knows the name of a function by its address; nothing of
- * what is in a stranger's library is read. */
+/* The build of a handler; NULL: it is foreign. The loader finds the name of a function by its address;
+ * nothing in a foreign library is read. */
 static const struct family *family_of(const struct sigaction *sa)
 {
     static const struct family *_Atomic known;
@@ -298,7 +295,7 @@ static bool install_one(int ix)
     /* System calls go on after a signal, or do not, as they did before. */
     if (old.sa_handler == SIG_IGN || (old.sa_flags & SA_RESTART))
         ours.sa_flags |= SA_RESTART;
-    /* And told again, should somebody have come in between. */
+    /* The call returns the handler again, in case another one was installed meanwhile. */
     if (sigaction(signals[ix], &ours, &previous[ix]) != 0)
         return false;
     remember_before(ix, family_of(&previous[ix]));
@@ -331,7 +328,7 @@ static void uninstall_one(int ix)
     if (atomic_exchange(&spent[ix], false))
         before.sa_handler = SIG_DFL;
     struct sigaction was;
-    /* Somebody may have come since we looked: then his is put back. */
+    /* If another handler was installed meanwhile, restore it. */
     if (sigaction(signals[ix], &before, &was) == 0 && !is_ours(&was))
         (void)sigaction(signals[ix], &was, NULL);
     else
@@ -350,9 +347,9 @@ handler_settle *handler_uninstall(void)
     return next ? next->settle : NULL;
 }
 
-/* A handler that was ours and is replaced is never put back: whoever replaced it may chain to us,
- * and two handlers that chain to each other never end. Another build's chains to us if nobody else's is in
- * between. */
+/* A handler of ours that was replaced is never put back: its replacement may chain to it, and two
+ * handlers that chain to each other never end. Another build's handler chains to ours if no foreign one
+ * is in between. */
 bool handler_is_armed(void)
 {
     sigset_t blocked;

@@ -1,7 +1,7 @@
 /* handler.h: the SIGSEGV/SIGBUS handler behind the guarded loads.
- * Knows: which instructions may fault and where each goes on; who handled the signals before, and the other
+ * Knows: which instructions may fault and where each goes on; the handlers before ours, and the other
  * builds of sonde in this node.
- * Does not know: who reads, or what.
+ * Does not know: what is read, or why.
  *
  * HotSpot (SafeFetch) and wasm engines do the same: a load at a known address may fault; the
  * handler sees the program counter there and makes the load return "no". Every other signal goes
@@ -13,15 +13,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Held where the handler comes or goes, and where readers are allowed again. */
+/* Held while the handler is installed or removed, and while readers are allowed again. */
 extern pthread_mutex_t handler_lock;
 
-/* Installs it, once, and tells whether a fault in this thread would reach it now. */
+/* Installs the handler, once. true: a fault in this thread would reach it now. */
 bool handler_is_armed(void);
 
-/* Who has put its own over ours may chain to it: then it would be wrong to install it again later,
- * so it counts as installed. With handler_lock. What the build whose handler is in place again, if any, is
- * to do now, without the lock. */
+/* Removes the handler, with handler_lock held. A foreign handler over ours may chain to it; to install ours
+ * again later would then be wrong, so ours stays and counts as installed. Returns what another build,
+ * whose handler is in place again, has to do now, without the lock; or NULL. */
 typedef void handler_settle(void);
 handler_settle *handler_uninstall(void);
 

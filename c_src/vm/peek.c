@@ -1,6 +1,4 @@
-/* peek.c: reads memory that may not be mapped, without ever crashing.
- * Knows: the guarded loads, the syscall in their place, and when the handler may go.
- * Does not know: what is at an address, or why somebody wants it. */
+/* peek.c: reads memory that may not be mapped, without ever crashing. */
 #include "vm/peek.h"
 
 #include "vm/filter.h"
@@ -20,7 +18,7 @@
 struct peek_slot peek_slots[PEEK_SLOTS];
 atomic_bool peek_left;
 
-/* After peek_left was set: who came in later than that found no reader, and does not matter. */
+/* After peek_left was set: a call that began later found no reader, and does not matter. */
 static bool nobody_reads(void)
 {
     for (unsigned i = 0; i < PEEK_SLOTS; i++) {
@@ -30,7 +28,7 @@ static bool nobody_reads(void)
     return true;
 }
 
-/* Under the lock nobody is allowed to read again, so who comes in meanwhile finds no reader. */
+/* Under the lock no reader is allowed again, so a call that begins meanwhile finds none. */
 void peek_settle(void)
 {
     handler_settle *settle = NULL;
@@ -38,7 +36,7 @@ void peek_settle(void)
     if (atomic_load(&peek_left) && nobody_reads())
         settle = handler_uninstall();
     (void)pthread_mutex_unlock(&handler_lock);
-    /* That one may have waited for us to go. */
+    /* The other build may have waited until ours was removed. */
     if (settle)
         settle();
 }

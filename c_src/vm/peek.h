@@ -1,6 +1,6 @@
 /* peek.h: reads memory that may not be mapped, without ever crashing.
  * Knows: the guarded loads, the syscall in their place, and when the handler may go.
- * Does not know: what is at an address, or why somebody wants it. */
+ * Does not know: what is at an address, or why it is read. */
 #ifndef SONDE_PEEK_H
 #define SONDE_PEEK_H
 
@@ -20,9 +20,9 @@ enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
  * guarded load would kill the node. */
 enum peek_reader peek_ready(enum peek_reader want);
 
-/* From now on no reader is ready, and the handler goes as soon as nobody is between peek_enter and
- * peek_exit: so that all is as before the first peek_ready. Only where ours is the one in place for both
- * signals; with another's over it, it stays until that one is gone and somebody tries again. */
+/* From now on no reader is ready. The handler is removed as soon as no call is between peek_enter and
+ * peek_exit; then all is as before the first peek_ready. This needs our handler to be in place for both
+ * signals: with another one over it, it stays until that one is gone and peek_settle is called again. */
 void peek_leave(void);
 
 /* Removes the handler after peek_leave, if it can be removed now. */
