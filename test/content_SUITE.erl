@@ -140,7 +140,7 @@ raw(Kind, Pid) ->
                      fun(L) -> sonde_nif:look_pinned(L, 0, 1000) end,
                      fun(L) -> sonde_nif:look_slices(L, 0, 1000) end]],
     Content = sonde_nif:look_content(Look),
-    ok = sonde_nif:look_end(Look),
+    ok = sonde_look:finish(Look),
     [Content | Texts ++ Rest].
 
 new(Kind, Pid) ->
@@ -286,7 +286,7 @@ sensitive_between_slices(_Config) ->
                          || F <- [fun() -> sonde_nif:look_top(Look, 0) end,
                                   fun() -> sonde_nif:look_text(Look) end,
                                   fun() -> sonde_nif:look_names(Look, 0) end]]),
-             ok = sonde_nif:look_end(Look),
+             ok = sonde_look:finish(Look),
              stop(Pid)
          end || Kind <- [top, snapshot]],
     ok.
@@ -319,7 +319,7 @@ taken_after(Change, Expected) ->
                                            Atom when is_atom(Atom) -> Atom;
                                            _ -> given
                                        end},
-             ok = sonde_nif:look_end(Look),
+             ok = sonde_look:finish(Look),
              stop(Pid)
          end || {Kind, Take} <- answers_later()],
     ok.

@@ -120,7 +120,7 @@ no_native_call_takes_long(_Config) ->
     true = slices(fun() -> sonde_nif:scan_step(Scan) end) >= 2,
     Look = sonde_nif:look_new(mark, Pid, [], 1 bsl 40, 0, 0),
     true = slices(fun() -> sonde_nif:look_step(Look) end) >= 2,
-    ok = sonde_nif:look_end(Look),
+    ok = sonde_look:finish(Look),
     sonde_test:stop(Pid).
 
 slices(Step) -> slices(Step, 0).

@@ -192,7 +192,7 @@ others(P) ->
                          {_, _} = sonde_nif:look_progress(Look),
                          #{} = sonde_nif:look_top_info(Look),
                          true = sonde_nif:look_content(Look),
-                         ok = sonde_nif:look_end(Look) end}].
+                         ok = sonde_look:finish(Look) end}].
 
 %% The last one, since to purge what was loaded before wakes every process.
 leave_and_come_back() ->

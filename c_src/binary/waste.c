@@ -51,14 +51,13 @@ void waste_start(struct waste *w, const struct reading *rd, enum waste_what what
     marking_start(&w->heap, rd, want, max_words);
 }
 
-void waste_end(struct waste *w)
+bool waste_end(struct waste *w)
 {
+    if (SONDE_DROP(w->pinned) || SONDE_DROP(w->tallies))
+        return false;
     offheap_end(&w->offheap);
     marking_end(&w->heap);
-    sonde_free(w->tallies);
-    sonde_free(w->pinned);
-    w->tallies = NULL;
-    w->pinned = NULL;
+    return true;
 }
 
 /* ---- entries of the off-heap lists ------------------------------------------------------------ */
@@ -348,9 +347,9 @@ static void slices_progress(const void *w, uint64_t *done, uint64_t *total)
     *total = s->heap.words;
 }
 
-static void slices_end(void *w)
+static bool slices_end(void *w)
 {
-    waste_end(w);
+    return waste_end(w);
 }
 
 const struct walker slices_walker = {sizeof(struct waste),

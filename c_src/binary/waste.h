@@ -68,7 +68,8 @@ void waste_start(struct waste *w, const struct reading *rd, enum waste_what what
 enum status waste_walk(struct waste *w, const struct reading *rd);
 
 /* Also after an unfinished walk. */
-void waste_end(struct waste *w);
+/* Frees one of its arrays, then the rest; true: nothing is left. */
+bool waste_end(struct waste *w);
 
 /* A look for WASTE_SLICES; it uses the arguments max_words and max_entries, the limit of slices. */
 struct walker;

@@ -474,7 +474,8 @@ static void look_still(const struct image *img, const struct asking *a, size_t s
         if (out && st != ST_OK)
             out->n = 0;
         compare(img, a, proc, w, st, out, i == 0);
-        a->walker->end(w);
+        while (!a->walker->end(w)) {
+        }
         free(w);
         must_look(stamp_close(&rd) == ST_OK, "torn, and nothing changed:");
     }
@@ -498,7 +499,8 @@ static void look_running(const struct image *img, const struct asking *a, size_t
     void *w = malloc(a->walker->size);
     must_look(w != NULL, "no memory for a walker:");
     (void)go(a->walker, w, rd, &a->args, STEPS_LEAST + img->steps, page(a, true));
-    a->walker->end(w);
+    while (!a->walker->end(w)) {
+    }
     free(w);
     unsigned walked = memory_changed();
     bool same = model_reach_stamp(&img->vm, proc, &after) && settled && before == after;

@@ -25,13 +25,10 @@ void dominators_start(struct dominators *d, struct graph *g)
     d->g = g;
 }
 
-void dominators_end(struct dominators *d)
+bool dominators_end(struct dominators *d)
 {
-    sonde_free(d->waiting);
-    sonde_free(d->idom);
-    sonde_free(d->retained);
-    sonde_free(d->order);
-    d->waiting = d->idom = d->retained = d->order = NULL;
+    return !(SONDE_DROP(d->waiting) || SONDE_DROP(d->idom) || SONDE_DROP(d->retained) ||
+             SONDE_DROP(d->order));
 }
 
 size_t dominators_bytes(const struct dominators *d)

@@ -37,7 +37,8 @@ void dominators_start(struct dominators *d, struct graph *g);
 /* After graph_make was OK. OK, TIMESLICE, TORN, NOMEM. */
 enum status dominators_make(struct dominators *d, const struct reading *rd);
 
-void dominators_end(struct dominators *d);
+/* Frees one of its arrays; true: none is left. */
+bool dominators_end(struct dominators *d);
 
 /* Bytes of memory that it takes now, without the graph's. */
 size_t dominators_bytes(const struct dominators *d);

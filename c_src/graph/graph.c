@@ -18,14 +18,10 @@ void graph_start(struct graph *g, struct marking *h)
     g->heap = h;
 }
 
-void graph_end(struct graph *g)
+bool graph_end(struct graph *g)
 {
-    sonde_free(g->head);
-    sonde_free(g->inner);
-    sonde_free(g->seen);
-    sonde_free(g->before);
-    g->head = g->inner = g->seen = NULL;
-    g->before = NULL;
+    return !(SONDE_DROP(g->head) || SONDE_DROP(g->inner) || SONDE_DROP(g->seen) ||
+             SONDE_DROP(g->before));
 }
 
 size_t graph_bytes(const struct graph *g)

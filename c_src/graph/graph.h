@@ -57,7 +57,8 @@ void graph_start(struct graph *g, struct marking *h);
 enum status graph_make(struct graph *g, const struct reading *rd);
 
 /* Also after an unfinished graph_make. */
-void graph_end(struct graph *g);
+/* Frees one of its arrays; true: none is left. */
+bool graph_end(struct graph *g);
 
 /* Bytes of memory that it takes now, without the marking's. */
 size_t graph_bytes(const struct graph *g);

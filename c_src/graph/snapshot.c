@@ -73,20 +73,19 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     prune_start(&s->fold, &s->graph, &s->dominators, args->max_entries);
 }
 
-static void end(void *w)
+static bool end(void *w)
 {
     struct snapshot *s = w;
-    if (!s->folds) {
-        sonde_free(s->number);
-        sonde_free(s->queue);
-    }
+    if (!s->folds && (SONDE_DROP(s->number) || SONDE_DROP(s->queue)))
+        return false;
+    if (!dominators_end(&s->dominators) || !graph_end(&s->graph))
+        return false;
     sonde_free(s->text);
     preview_end(&s->tokens);
     string_table_end(&s->names);
     prune_end(&s->fold);
-    dominators_end(&s->dominators);
-    graph_end(&s->graph);
     marking_end(&s->heap);
+    return true;
 }
 
 static void progress(const void *w, uint64_t *done, uint64_t *total)

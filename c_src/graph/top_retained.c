@@ -37,17 +37,18 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     top_n_init(&l->top, args->max_entries);
 }
 
-static void end(void *w)
+static bool end(void *w)
 {
     struct top_retained *l = w;
+    if (!dominators_end(&l->dominators) || !graph_end(&l->graph))
+        return false;
     top_n_free(&l->top);
     sonde_free(l->rows);
     sonde_free(l->edges);
     sonde_free(l->slots);
     preview_end(&l->tokens);
-    dominators_end(&l->dominators);
-    graph_end(&l->graph);
     marking_end(&l->heap);
+    return true;
 }
 
 size_t top_retained_bytes(const struct top_retained *l)

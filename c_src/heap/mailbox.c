@@ -40,11 +40,12 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     term_size_start(&m->measure, &m->blocks, TERM_SIZE_VISIBLE, args->max_words);
 }
 
-static void end(void *w)
+static bool end(void *w)
 {
     struct mailbox *m = w;
     term_size_end(&m->measure);
     blocks_end(&m->blocks);
+    return true;
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */

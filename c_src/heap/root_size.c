@@ -9,7 +9,7 @@
 enum stages { COLLECT, SORT, MEASURE, CLEAR, MARK, DONE };
 
 /* Fragments of the process and its received messages; more: TOO_LARGE. */
-enum { FLAT_BLOCKS_MAX = BOUND(1 << 20, 24) };
+enum { FLAT_BLOCKS_MAX = BOUND(1 << 20, 24), FREE_STEPS = 1024 };
 
 enum { PAIR_HEADER = 2 << 6, SMALL_TAG = 15, MESSAGE_BYTES = 3 * 8 };
 
@@ -37,13 +37,16 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
         args->max_words);
 }
 
-static void end(void *w)
+static bool end(void *w)
 {
     struct root_size *f = w;
+    struct budget b = {FREE_STEPS, false};
+    if (!census_free_some(&f->refs, &b))
+        return false;
     shared_size_end(&f->shared);
-    census_free(&f->refs);
     term_size_end(&f->measure);
     blocks_end(&f->blocks);
+    return true;
 }
 
 /* ---- which terms ---------------------------------------------------------------------------- */

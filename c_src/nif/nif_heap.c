@@ -8,12 +8,12 @@
 #include "binary/waste.h"
 #include "graph/snapshot.h"
 
-enum { SLICE_NS = 5000000, LOOK_NS = 1000000, WANTS_MAX = 64 };
+enum { SLICE_NS = 5000000, LOOK_NS = 1000000, LOOK_NS_MAX = 1000000000, WANTS_MAX = 64 };
 
 static void release(ErlNifEnv *env, void *obj)
 {
     (void)env;
-    look_end(&((struct held_look *)obj)->look);
+    (void)look_end(&((struct held_look *)obj)->look, LOOK_NS_MAX);
 }
 
 bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde)
@@ -43,9 +43,10 @@ static void mark_progress(const void *w, uint64_t *done, uint64_t *total)
     *total = h->words;
 }
 
-static void mark_end(void *w)
+static bool mark_end(void *w)
 {
     marking_end(w);
+    return true;
 }
 
 static const struct walker mark_walker = {
@@ -236,15 +237,15 @@ NIF(nif_do_look_progress)
 NIF(nif_do_look_end)
 {
     (void)argc;
-    /* (Look): frees its memory now, not at the next collection of its holder; afterwards it has no
-     * answer. Dirty: there may be much to free. */
+    /* (Look): more | ok. Frees its memory now, not at the next collection of its holder; afterwards
+     * it has no answer. Dirty: there may be much to free. */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
-    look_end(&h->look);
+    bool done = look_end(&h->look, SLICE_NS);
     h->look.st = ST_GONE;
     nif_give_look(h);
-    return ATOM(ok);
+    return done ? ATOM(ok) : ATOM(more);
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */

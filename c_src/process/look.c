@@ -108,11 +108,14 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns)
     return l->st;
 }
 
-void look_end(struct look *l)
+bool look_end(struct look *l, uint64_t ns)
 {
-    if (!l->state)
-        return;
-    l->walker->end(l->state);
+    uint64_t end = clock_ns() + ns;
+    while (l->state && !l->walker->end(l->state)) {
+        if (clock_ns() >= end)
+            return false;
+    }
     sonde_free(l->state);
     l->state = NULL;
+    return true;
 }

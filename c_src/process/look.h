@@ -31,7 +31,8 @@ struct walker {
     enum status (*walk)(void *w, const struct reading *rd);
     /* Words walked so far, and their total; 0: unknown. */
     void (*progress)(const void *w, uint64_t *done, uint64_t *total);
-    void (*end)(void *w);
+    /* Frees its memory, about one large block a call; false: call again. */
+    bool (*end)(void *w);
     uint32_t locks; /* must be free at the opening and at the close; 0: the main lock */
 };
 
@@ -49,7 +50,8 @@ struct look {
     enum status st;
 };
 
-/* OK: continue with look_step. BUSY, TORN, GONE, NOMEM. Always call look_end afterwards. */
+/* OK: continue with look_step. BUSY, TORN, GONE, NOMEM. Always call look_end afterwards,
+ * until it is done. */
 enum status look_start(struct look *l, const struct vm *vm, size_t slot, uintptr_t proc,
                        const struct walker *walker, const struct look_args *args);
 
@@ -63,6 +65,7 @@ enum status look_close(const struct look *l);
  * sensitive one; TORN: it became sensitive. */
 enum status look_may_tell(const struct look *l);
 
-void look_end(struct look *l);
+/* Frees its memory, for about so long; false: call again. */
+bool look_end(struct look *l, uint64_t ns);
 
 #endif

@@ -232,8 +232,8 @@ static enum status go_waste(struct walk *w, const struct reading *rd)
 
 static void end_waste(struct walk *w)
 {
-    if (w->u.waste)
-        waste_end(w->u.waste);
+    while (w->u.waste && !waste_end(w->u.waste)) {
+    }
     sonde_free(w->u.waste);
     w->u.waste = NULL;
 }

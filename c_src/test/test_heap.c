@@ -740,9 +740,10 @@ static enum status look_walk(void *w, const struct reading *rd)
     return marking_walk(w, rd);
 }
 
-static void look_end_heap(void *w)
+static bool look_end_heap(void *w)
 {
     marking_end(w);
+    return true;
 }
 
 static enum status look_through(const struct subject *s, const struct look_args *args, bool moves)
@@ -756,7 +757,8 @@ static enum status look_through(const struct subject *s, const struct look_args 
         while (look_step(&l, s->w->vm.reader, NOTHING) == ST_TIMESLICE) {
         }
     }
-    look_end(&l);
+    while (!look_end(&l, 0)) {
+    }
     return l.st;
 }
 

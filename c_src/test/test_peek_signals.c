@@ -456,6 +456,50 @@ static void left(void)
     _exit(0);
 }
 
+#if defined(__GLIBC__)
+int __sigaction(int sig, const struct sigaction *act, struct sigaction *old);
+
+/* If set, a handler that chains comes just before one of ours is taken away. */
+static bool somebody_comes;
+
+int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+    if (somebody_comes && sig == SIGSEGV && act && act->sa_handler == tell_signal) {
+        struct sigaction theirs;
+        memset(&theirs, 0, sizeof theirs);
+        theirs.sa_sigaction = chain;
+        theirs.sa_flags = SA_SIGINFO;
+        somebody_comes = false;
+        must(__sigaction(sig, &theirs, &before_chain) == 0, "sigaction");
+    }
+    return __sigaction(sig, act, old);
+}
+
+/* Put back, it chains to ours, which must never chain to it. */
+static void left_when_somebody_comes(void)
+{
+    struct sigaction now;
+    install(&plain);
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
+    somebody_comes = true;
+    peek_leave();
+    CHILD_EXPECT(!somebody_comes && sigaction(SIGSEGV, NULL, &now) == 0 &&
+                 now.sa_sigaction == chain);
+    peek_return();
+    CHILD_EXPECT(peek_ready(PEEK_GUARDED) != PEEK_GUARDED);
+    CHILD_EXPECT(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == chain);
+    CHILD_EXPECT(raise(SIGSEGV) == 0);
+    _exit(1);
+}
+
+/* The handler that was there first gets the signal. */
+static void test_left_when_somebody_comes(void)
+{
+    int status = child(left_when_somebody_comes);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == SIGSEGV);
+}
+#endif
+
 /* Who reads goes on reading; with the last one that was there before, the handler goes. */
 static void left_while_reading(void)
 {
@@ -694,6 +738,11 @@ static void test_signals(void)
         begin(children[i].name);
         end(test_child(children[i].body));
     }
+#if defined(__GLIBC__)
+    begin("handler left when somebody comes");
+    test_left_when_somebody_comes();
+    end(NULL);
+#endif
     begin("chained to after the look");
     test_chained();
     end(NULL);

@@ -4,10 +4,15 @@
 #ifndef SONDE_ALLOC_H
 #define SONDE_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void *sonde_alloc(size_t bytes);
 void *sonde_realloc(void *p, size_t bytes);
 void sonde_free(void *p);
+
+/* Frees p, if there is anything; true: there was. For memory that is freed block by block, because
+ * freeing a large one takes milliseconds. */
+#define SONDE_DROP(p) ((p) && (sonde_free(p), (p) = NULL, true))
 
 #endif

@@ -322,17 +322,20 @@ static bool is_in_place(int ix)
     return sigaction(signals[ix], NULL, &now) == 0 && is_ours(&now);
 }
 
-static void uninstall_one(int ix)
+/* false: ours stays below another handler, which may chain to it. */
+static bool uninstall_one(int ix)
 {
     struct sigaction before = previous[ix];
     if (atomic_exchange(&spent[ix], false))
         before.sa_handler = SIG_DFL;
     struct sigaction was;
     /* If another handler was installed meanwhile, restore it. */
-    if (sigaction(signals[ix], &before, &was) == 0 && !is_ours(&was))
+    if (sigaction(signals[ix], &before, &was) == 0 && !is_ours(&was)) {
         (void)sigaction(signals[ix], &was, NULL);
-    else
-        remember_before(ix, NULL);
+        return false;
+    }
+    remember_before(ix, NULL);
+    return true;
 }
 
 handler_settle *handler_uninstall(void)
@@ -341,9 +344,12 @@ handler_settle *handler_uninstall(void)
         !is_in_place(1))
         return NULL;
     const struct family *next = before_us(0);
+    bool gone = true;
     for (int ix = 0; ix < SIGNALS; ix++)
-        uninstall_one(ix);
-    atomic_store_explicit(&installed, false, memory_order_release);
+        gone = uninstall_one(ix) && gone;
+    /* One that stays below another counts as installed for ever: put in place again, it would chain to
+     * its own successor, without end. */
+    atomic_store_explicit(&installed, !gone, memory_order_release);
     return next ? next->settle : NULL;
 }
 

@@ -130,7 +130,7 @@ content(sensitive, State) -> {data, [], State#{content := #{content => sensitive
 
 forget(#{look := none}) -> ok;
 forget(#{look := Look}) ->
-    try sonde_nif:look_end(Look)
+    try sonde_look:finish(Look)
     catch error:badarg -> ok % a look of another build: freed when it is collected
     end.
 

@@ -2,7 +2,7 @@
 %% decides what to look for, and the caller what to do with the result.
 -module(sonde_look).
 
--export([run/4, given/1, options/1, report/2]).
+-export([run/4, given/1, options/1, report/2, finish/1]).
 -export([held/3, hold/2, release/1]).
 -export_type([options/0, what/0, errors/0]).
 
@@ -66,10 +66,18 @@ start(Pid, What, #{timeout := Timeout, progress := Progress} = Opts, Fun) ->
 given(Withheld) when is_atom(Withheld) -> throw({?MODULE, Withheld});
 given(Answer) -> Answer.
 
+%% @doc Frees the look's memory, in slices: a large heap's takes long.
+-spec finish(sonde_nif:look()) -> ok.
+finish(Look) ->
+    case sonde_nif:look_end(Look) of
+        ok -> ok;
+        more -> finish(Look)
+    end.
+
 answered(Look, Fun) ->
     try Fun(Look)
     catch throw:{?MODULE, Withheld} -> Withheld
-    after ok = sonde_nif:look_end(Look)
+    after ok = finish(Look)
     end.
 
 %% ---- suspension: if a process dies, the VM resumes those that it has suspended
@@ -149,7 +157,7 @@ step(Look, Pid, What, #{until := Until} = Opts, Fun, Tries) ->
         more ->
             case erlang:monotonic_time(millisecond) of
                 Now when Now >= Until ->
-                    ok = sonde_nif:look_end(Look),
+                    ok = finish(Look),
                     {error, timeout};
                 _ ->
                     ok = report(Look, Opts),
@@ -157,10 +165,10 @@ step(Look, Pid, What, #{until := Until} = Opts, Fun, Tries) ->
             end;
         too_large ->
             {_, Total} = sonde_nif:look_progress(Look),
-            ok = sonde_nif:look_end(Look),
+            ok = finish(Look),
             {error, {heap_too_large, Total, maps:get(max_words, Opts)}};
         Why ->
-            ok = sonde_nif:look_end(Look),
+            ok = finish(Look),
             no(Why, Pid, What, Opts, Fun, Tries)
     end.
 

@@ -414,8 +414,8 @@ look_progress(Look) -> said(do_look_progress(Look)).
 do_look_progress(_Look) -> erlang:nif_error(not_loaded).
 
 %% Frees its memory, which would otherwise stay until the next collection of the holder. It has no
-%% answer afterwards: `look_step/1' returns `gone'.
--spec look_end(look()) -> ok.
+%% answer afterwards: `look_step/1' returns `gone'. `more': call again.
+-spec look_end(look()) -> ok | more.
 look_end(Look) -> said(do_look_end(Look)).
 do_look_end(_Look) -> erlang:nif_error(not_loaded).
 
