@@ -257,8 +257,8 @@ static enum status go_flat(struct walk *w, const struct reading *rd)
 
 static void end_flat(struct walk *w)
 {
-    if (w->u.flat)
-        root_size_walker.end(w->u.flat);
+    while (w->u.flat && !root_size_walker.end(w->u.flat)) {
+    }
     sonde_free(w->u.flat);
     w->u.flat = NULL;
 }
