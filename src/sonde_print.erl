@@ -132,14 +132,11 @@ lines({table, Table}, Style) ->
 lines({term, Term}, Style) ->
     wrapped(Term, Style);
 lines({error, Term}, Style) ->
-    [colored("\e[31m", Line, Style) || Line <- wrapped({error, Term}, Style)].
+    [sonde_grid:red(Line, Style) || Line <- wrapped({error, Term}, Style)].
 
-title(Words, #{width := Width, unicode := Unicode} = Style) ->
-    Title = lists:join($\s, [header(W, Unicode) || W <- Words]),
-    colored("\e[1m", sonde_grid:cut(sonde_units:safe(Title), Width, Unicode), Style).
-
-colored(Color, Line, #{color := true}) -> [Color, Line, "\e[0m"];
-colored(_, Line, _) -> Line.
+title(Words, #{unicode := Unicode} = Style) ->
+    Title = lists:join($\s, [sonde_units:text(header, W, Unicode) || W <- Words]),
+    sonde_grid:bold(sonde_grid:fit(Title, Style), Style).
 
 wrapped(Term, #{width := Width, unicode := Unicode}) ->
     Text = sonde_units:long(Term, Width, Unicode),

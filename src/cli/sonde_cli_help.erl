@@ -87,7 +87,7 @@ option(#{name := Name, help := Help} = Option) ->
 
 %% Two columns; the second one wraps within its own width.
 wrapped(Left, Right) ->
-    [First | More] = fill(string:lexemes(Right, " "), ?WIDTH - ?COLUMN),
+    [First | More] = sonde_grid:fill(string:lexemes(Right, " "), " ", ?WIDTH - ?COLUMN),
     Text = unicode:characters_to_list(Left),
     Head = case length(Text) > ?COLUMN - 4 of
                true -> ["  ", Text, $\n, lists:duplicate(?COLUMN, $\s)];
@@ -96,18 +96,4 @@ wrapped(Left, Right) ->
     [Head, First, $\n, [[lists:duplicate(?COLUMN, $\s), Line, $\n] || Line <- More]].
 
 paragraph(Text) ->
-    Words = string:lexemes(unicode:characters_to_list(Text), " "),
-    [[Line, $\n] || Line <- fill(Words, ?WIDTH)].
-
-fill(Words, Width) ->
-    fill(Words, [], Width).
-
-fill([], Line, _) ->
-    [lists:join($\s, lists:reverse(Line))];
-fill([Word | Words], Line, Width) ->
-    case length(lists:append(Line)) + length(Line) + length(Word) > Width of
-        true when Line =/= [] ->
-            [lists:join($\s, lists:reverse(Line)) | fill(Words, [Word], Width)];
-        _ ->
-            fill(Words, [Word | Line], Width)
-    end.
+    [[Line, $\n] || Line <- sonde_grid:fill(string:lexemes(Text, " "), " ", ?WIDTH)].

@@ -17,7 +17,7 @@ lines(#{suspects := Suspects, not_looked_at := Not} = Diagnosis, Width, Shell) -
         ++ lists:append([["" | suspect(I, S, Width, Shell)]
                          || {I, S} <- lists:zip(lists:seq(1, length(Suspects)), Suspects)])
         ++ unseen(Not),
-    [sonde_grid:cut(sonde_units:safe(Line), Width, ?UNICODE) || Line <- All].
+    [sonde_grid:fit(Line, #{width => Width, unicode => ?UNICODE}) || Line <- All].
 
 head(#{node := Node, at := At, growth := #{ms := Ms}}) ->
     [atom_to_list(Node), "  ", calendar:system_time_to_rfc3339(At div 1000), "  watched for ",
@@ -67,8 +67,8 @@ suspect(I, #{kind := Kind, bytes := Bytes, share := Share, evidence := Evidence,
              see := See, remedy := Remedy} = Suspect, Width, Shell) ->
     title(io_lib:format("~2b. ~ts, ~ts  ~ts", [I, bytes(Bytes), share(Share), what(Suspect)]),
           kind(Kind), Width)
-        ++ paragraph([evidence(E) || E <- Evidence, element(2, E) =/= undefined], Width)
-        ++ paragraph(words([remedy(Remedy), frees(Suspect)]), Width)
+        ++ paragraph([evidence(E) || E <- Evidence, element(2, E) =/= undefined], "  ", Width)
+        ++ paragraph(string:lexemes([remedy(Remedy), frees(Suspect)], " "), " ", Width)
         ++ [["    ", sonde_names:typed(See, Shell)]].
 
 %% The kind stands on a line of its own if it does not fit beside the title.
@@ -115,13 +115,13 @@ words_of(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
 
 short(Term) -> sonde_names:readable(io_lib:format("~0tP", [Term, 12])).
 
-bytes(N) -> cell(memory, N).
-count(N) -> cell(count, N).
-share(Share) -> cell(usage, min(1.0, Share)).
+bytes(N) -> sonde_units:text(memory, N, ?UNICODE).
+count(N) -> sonde_units:text(count, N, ?UNICODE).
+share(Share) -> sonde_units:text(usage, min(1.0, Share), ?UNICODE).
 
-cell(Key, Value) ->
-    {number, Text} = sonde_units:cell(Key, Value, ?UNICODE),
-    Text.
+%% Indented, as many pieces on a line as fit.
+paragraph(Pieces, Between, Width) ->
+    [["    ", Line] || Line <- sonde_grid:fill(Pieces, Between, Width - 4)].
 
 kind(garbage) -> "garbage that no collection took";
 kind(passed_on_binaries) -> "binaries that it only passed on";
@@ -181,29 +181,6 @@ remedy(allocator_settings) ->
     "Carriers that hold a few blocks cannot be freed: see which allocator it is, and its +M flags.";
 remedy(native_library) ->
     "Check native libraries and drivers: the VM does not count what they allocate by malloc.".
-
-%% ---- paragraphs
-
-words(Text) ->
-    string:lexemes(unicode:characters_to_list(Text), " ").
-
-%% Indented, as many on a line as fit. Pieces of evidence have two blanks between them.
-paragraph([], _Width) ->
-    [];
-paragraph([[C | _] | _] = Words, Width) when is_integer(C) ->
-    fill(Words, " ", Width - 4);
-paragraph(Pieces, Width) ->
-    fill([unicode:characters_to_list(P) || P <- Pieces], "  ", Width - 4).
-
-fill([First | Rest], Between, Width) ->
-    {Last, Lines} = lists:foldl(
-                      fun(Piece, {Line, Done}) ->
-                              case string:length(Line) + length(Between) + string:length(Piece) of
-                                  Long when Long > Width -> {Piece, [Line | Done]};
-                                  _ -> {Line ++ Between ++ Piece, Done}
-                              end
-                      end, {First, []}, Rest),
-    ["    " ++ Line || Line <- lists:reverse([Last | Lines])].
 
 %% ---- what is missing
 

@@ -2,7 +2,7 @@
 %% Text tables, no line longer than the width. The first column matters most, the last one least.
 -module(sonde_grid).
 
--export([lines/2, cut/3]).
+-export([lines/2, fit/2, fill/3, bold/2, red/2]).
 -export_type([style/0, table/0]).
 
 -type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean()}.
@@ -38,12 +38,17 @@ lines({Headers, Rows}, #{width := Width} = Style) ->
 %% {Length, Kind, Text}; the text is a binary, because there may be very many cells.
 cell(none, _) ->
     {0, none, <<>>};
-cell({Kind, Text}, #{width := Width, unicode := Unicode}) ->
-    Cut = cut(sonde_units:safe(Text), Width, Unicode),
+cell({Kind, Text}, Style) ->
+    Cut = fit(Text, Style),
     {string:length(Cut), Kind, unicode:characters_to_binary(Cut)}.
 
-%% @doc The text, or its beginning and a mark that shows the cut.
--spec cut(unicode:chardata(), non_neg_integer(), boolean()) -> unicode:chardata().
+%% @doc One line of any text, cut if it is too long.
+-spec fit(unicode:chardata(), #{width := non_neg_integer(), unicode := boolean(), _ => _}) ->
+          line().
+fit(Text, #{width := Width, unicode := Unicode}) ->
+    cut(sonde_units:safe(Text), Width, Unicode).
+
+%% The text, or its beginning and a mark that shows the cut.
 cut(Text, Width, Unicode) ->
     case string:length(Text) =< Width of
         true -> Text;
@@ -126,5 +131,25 @@ left_out(Heads, #{width := Width, unicode := Unicode}) ->
     Names = lists:join(", ", [Text || {_, _, Text} <- Heads]),
     [cut(["not shown: ", Names], Width, Unicode)].
 
-bold(Line, #{color := true}) -> ["\e[1m", Line, "\e[0m"];
-bold(Line, _) -> Line.
+%% @doc Lines with as many pieces each as fit.
+-spec fill([unicode:chardata()], Between :: string(), pos_integer()) -> [line()].
+fill([], _, _) ->
+    [];
+fill([First | Pieces], Between, Width) ->
+    {Last, Lines} = lists:foldl(fun(Piece, {Line, Done}) ->
+                                        Longer = [Line, Between, Piece],
+                                        case string:length(Longer) =< Width of
+                                            true -> {Longer, Done};
+                                            false -> {Piece, [Line | Done]}
+                                        end
+                                end, {First, []}, Pieces),
+    lists:reverse([Last | Lines]).
+
+-spec bold(line(), #{color := boolean(), _ => _}) -> line().
+bold(Line, Style) -> colored("\e[1m", Line, Style).
+
+-spec red(line(), #{color := boolean(), _ => _}) -> line().
+red(Line, Style) -> colored("\e[31m", Line, Style).
+
+colored(Color, Line, #{color := true}) -> [Color, Line, "\e[0m"];
+colored(_, Line, _) -> Line.

@@ -3,7 +3,7 @@
 %% is, the work and the text are bounded.
 -module(sonde_units).
 
--export([cell/3, unit/1, long/3, safe/1, bytes/1, missed/2]).
+-export([cell/3, text/3, unit/1, long/3, safe/1, bytes/1, missed/2]).
 -export_type([cell/0, unit/0]).
 
 %% Numbers are aligned to the right of their column.
@@ -30,6 +30,11 @@ cell(Key, Value, Unicode) ->
         plain -> plain(Key, Value, Unicode);
         Text -> {number, Text}
     end.
+
+-spec text(Key :: term(), Value :: term(), Unicode :: boolean()) -> unicode:chardata().
+text(Key, Value, Unicode) ->
+    {_, Text} = cell(Key, Value, Unicode),
+    Text.
 
 in(bytes, N) when ?IS_COUNT(N) -> bytes(N);
 in(bytes, F) when is_float(F), abs(F) < 1.0e30 -> bytes(round(F * alloc_unit()));

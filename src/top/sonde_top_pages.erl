@@ -3,7 +3,7 @@
 %% allocators, help.
 -module(sonde_top_pages).
 
--export([lines/2]).
+-export([lines/2, table/3]).
 
 -type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean()}.
 -type line() :: unicode:chardata().
@@ -15,20 +15,14 @@
 -spec lines(sonde_top_model:model(), style()) -> [line()].
 lines(#{page := Page, note := Note} = Model, Style) ->
     {Title, Blocks} = page(Page, Model, Style),
-    [bold(cut(noted(Title, Note), Style), Style) | lists:append(Blocks)].
+    [sonde_grid:bold(cut(noted(Title, Note), Style), Style) | lists:append(Blocks)].
 
 noted(Line, "") -> Line;
 noted(Line, Note) -> [Line, "  ", Note].
 
-cut(Text, #{width := Width, unicode := Unicode}) ->
-    sonde_grid:cut(sonde_units:safe(Text), Width, Unicode).
+cut(Text, Style) -> sonde_grid:fit(Text, Style).
 
-bold(Line, #{color := true}) -> ["\e[1m", Line, "\e[0m"];
-bold(Line, _) -> Line.
-
-text(Key, Value, #{unicode := Unicode}) ->
-    {_, Text} = sonde_units:cell(Key, Value, Unicode),
-    Text.
+text(Key, Value, #{unicode := Unicode}) -> sonde_units:text(Key, Value, Unicode).
 
 known_as(Info, Style) ->
     case proplists:get_value(registered_name, Info) of
@@ -37,30 +31,23 @@ known_as(Info, Style) ->
     end.
 
 %% As many pairs in a line as fit.
-pairs(Pairs, #{width := Width} = Style) ->
-    flow([[name(Key), " ", value_text(Key, Value, Style)] || {Key, Value} <- Pairs], Width, Style).
+pairs(Pairs, Style) ->
+    flow([[name(Key), " ", value_text(Key, Value, Style)] || {Key, Value} <- Pairs], Style).
 
 value_text(group_leader, Pid, _) -> Pid;
 value_text(Key, Value, Style) -> text(Key, Value, Style).
 
 name(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
 
-flow([], _, _) ->
-    [];
-flow([First | Parts], Width, Style) ->
-    {Line, Lines} = lists:foldl(fun(Part, {Line, Lines}) ->
-                                        Longer = [Line, "  ", Part],
-                                        case string:length(Longer) =< Width of
-                                            true -> {Longer, Lines};
-                                            false -> {Part, [Line | Lines]}
-                                        end
-                                end, {First, []}, Parts),
-    [cut(L, Style) || L <- lists:reverse([Line | Lines])].
+flow(Parts, #{width := Width} = Style) ->
+    [cut(Line, Style) || Line <- sonde_grid:fill(Parts, "  ", Width)].
 
-table(Heads, Rows, Style) when Rows =/= [] ->
-    lists:sublist(sonde_grid:lines({Heads, Rows}, Style), 1 + length(Rows));
+%% @doc Without a line about columns that do not fit.
+-spec table([line()], [list()], style()) -> [line()].
 table(_, [], _) ->
-    [].
+    [];
+table(Heads, Rows, Style) ->
+    lists:sublist(sonde_grid:lines({Heads, Rows}, Style), 1 + length(Rows)).
 
 %% The text that stands in place of missing data.
 missing({error, {native_off, Why}}) ->
@@ -83,8 +70,7 @@ deep(Model) ->
 
 page(help, _, Style) ->
     {"help",
-     [flow([[[Key], " ", atom_to_list(Attr)] || {Key, Attr, _} <- sonde_top_keys:sorts()],
-          maps:get(width, Style), Style),
+     [flow([[[Key], " ", atom_to_list(Attr)] || {Key, Attr, _} <- sonde_top_keys:sorts()], Style),
      [cut(Line, Style) || Line <-
           ["the same key again, or twice (mm): what grew in one interval",
            "g v w x: every heap is walked; what cannot be read in a second is left out",
@@ -130,9 +116,8 @@ page(allocators, #{sample := #{body := #{totals := Totals, types := Types,
                                          fragmentation := Rows}}}, Style) ->
     {"allocators",
      [flow([[atom_to_list(Key), " ", text(case Key of usage -> usage; _ -> memory end, V, Style)]
-            || {Key, V} <- Totals], maps:get(width, Style), Style),
-     flow([[atom_to_list(Type), " ", text(memory, Bytes, Style)] || {Type, Bytes} <- Types],
-          maps:get(width, Style), Style),
+            || {Key, V} <- Totals], Style),
+     flow([[atom_to_list(Type), " ", text(memory, Bytes, Style)] || {Type, Bytes} <- Types], Style),
      [""],
      table(["worst fragmented", "mbcs use", "  blocks", "carriers", "sbcs use", "  blocks",
             "carriers"],
@@ -153,18 +138,17 @@ last_known(_, _, _) ->
     [].
 
 heap(#{blocks := #{free := Free}, reachable := Reachable, garbage := Garbage, roots := Roots,
-       histogram := Histogram, binaries := #{live := Live, garbage := InVain}},
-     #{width := Width} = Style) ->
-    Sizes = fun(Pairs) -> [[Name, " ", text(bytes, N, Style)] || {Name, N} <- Pairs, N > 0] end,
-    flow(["heap (a: again)"
-          | Sizes([{"reachable", Reachable}, {"garbage", Garbage}, {"free", Free},
-                   {"binaries", Live}, {"binaries of garbage", InVain}])], Width, Style)
-        ++ flow(["by root" | Sizes([{atom_to_list(Root), map_get(Root, Roots)}
-                                    || Root <- [stack, registers, dictionary, mailbox, other]])],
-                Width, Style)
-        ++ flow(["by kind" | Sizes([{text(kind, Kind, Style), Bytes}
-                                    || {Kind, _, Bytes} <- lists:sublist(Histogram, ?KINDS)])],
-                Width, Style);
+       histogram := Histogram, binaries := #{live := Live, garbage := InVain}}, Style) ->
+    Sizes = fun(What, Pairs) ->
+                    flow([What | [[Name, " ", text(bytes, N, Style)] || {Name, N} <- Pairs, N > 0]],
+                         Style)
+            end,
+    Sizes("heap (a: again)", [{"reachable", Reachable}, {"garbage", Garbage}, {"free", Free},
+                              {"binaries", Live}, {"binaries of garbage", InVain}])
+        ++ Sizes("by root", [{atom_to_list(Root), map_get(Root, Roots)}
+                             || Root <- [stack, registers, dictionary, mailbox, other]])
+        ++ Sizes("by kind", [{text(kind, Kind, Style), Bytes}
+                             || {Kind, _, Bytes} <- lists:sublist(Histogram, ?KINDS)]);
 heap(Nothing, Style) ->
     [cut(["heap: ", missing(Nothing)], Style)].
 

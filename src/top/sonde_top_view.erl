@@ -30,11 +30,9 @@ lines(#{width := Width, height := Height}, Style) ->
     [cut(io_lib:format("the terminal is too small: ~bx~b; ~bx~b is needed",
                        [Width, Height, ?NARROWEST, ?LOWEST]), Style#{width => max(1, Width - 1)})].
 
-cut(Text, #{width := Width, unicode := Unicode}) ->
-    sonde_grid:cut(sonde_units:safe(Text), Width, Unicode).
+cut(Text, Style) -> sonde_grid:fit(Text, Style).
 
-bold(Line, #{color := true}) -> ["\e[1m", Line, "\e[0m"];
-bold(Line, _) -> Line.
+bold(Text, Style) -> sonde_grid:bold(cut(Text, Style), Style).
 
 join(Parts) ->
     lists:join("  ", [Part || Part <- Parts, Part =/= ""]).
@@ -42,9 +40,9 @@ join(Parts) ->
 %% ---- the header
 
 header(#{sample := none}, Style) ->
-    [bold(cut("sonde  looking ...", Style), Style), "", "", "", "", ""];
+    [bold("sonde  looking ...", Style), "", "", "", "", ""];
 header(#{sample := #{head := Head, ms := Ms}} = Model, Style) ->
-    [bold(cut(title(Head, Model), Style), Style),
+    [bold(title(Head, Model), Style),
      cut(work(Head, rates(Model), Ms, Style), Style),
      limits(maps:get(limits, Head), Style)
      | memory(Head, Model, Style)].
@@ -98,12 +96,8 @@ busy(Usage, Style) ->
 
 percent(Share) -> io_lib:format("~b%", [round(100 * Share)]).
 
-ms(Ms) -> cell(ms, Ms).
-bytes(Bytes) -> cell(bytes, Bytes).
-
-cell(Key, Value) ->
-    {_, Text} = sonde_units:cell(Key, Value, false),
-    Text.
+ms(Ms) -> sonde_units:text(ms, Ms, false).
+bytes(Bytes) -> sonde_units:text(bytes, Bytes, false).
 
 %% 1234567 is 1.2M.
 count(N) when N < 10000 -> integer_to_list(N);
@@ -118,11 +112,11 @@ scaled(N, Size, [Unit | _]) ->
 
 %% ---- limits
 
-limits(Limits, #{color := Color} = Style) ->
-    Plain = join([limit(L) || L <- Limits]),
-    case Color andalso lists:any(fun is_near/1, Limits) of
-        true -> ["\e[31m", cut(Plain, Style), "\e[0m"];
-        false -> cut(Plain, Style)
+limits(Limits, Style) ->
+    Line = cut(join([limit(L) || L <- Limits]), Style),
+    case lists:any(fun is_near/1, Limits) of
+        true -> sonde_grid:red(Line, Style);
+        false -> Line
     end.
 
 limit({Kind, N, Limit} = Near) ->
@@ -169,7 +163,7 @@ page(_, Style) ->
     [cut("looking ...", Style)].
 
 procs({How, Attr}, #{from := From, sample := #{body := #{rows := Rows} = Body}} = Model, Style) ->
-    [bold(cut(heading(How, Attr, Body, Model), Style), Style)
+    [bold(heading(How, Attr, Body, Model), Style)
      | table(How, Attr, lists:zip(lists:seq(From + 1, From + length(Rows)), Rows), Style)].
 
 heading(How, Attr, Body, #{note := Note, interval := Ms}) ->
@@ -185,13 +179,11 @@ heading(How, Attr, Body, #{note := Note, interval := Ms}) ->
               _ -> ""
           end, Note]).
 
-table(_, _, [], _) ->
-    [];
 table(How, Attr, Numbered, #{width := Width} = Style) ->
     Columns = columns(How, Attr, Width),
-    Table = {[Head || {Head, _} <- Columns],
-             [[Cell(N, Row, Style) || {_, Cell} <- Columns] || {N, Row} <- Numbered]},
-    lists:sublist(sonde_grid:lines(Table, Style), 1 + length(Numbered)).
+    sonde_top_pages:table([Head || {Head, _} <- Columns],
+                          [[Cell(N, Row, Style) || {_, Cell} <- Columns] || {N, Row} <- Numbered],
+                          Style).
 
 %% Headings are as wide as the usual values below them, so that columns do not move from one sample
 %% to the next.
@@ -243,13 +235,4 @@ keys(#{width := Width} = Style) ->
     [cut(["by: ", fitting(Asked ++ ["twice: growth"], Width - 4)], Style),
      cut(fitting(Others, Width), Style)].
 
-fitting([Part | Parts], Width) ->
-    [Part | fit(Parts, Width - string:length(Part))].
-
-fit([Part | Parts], Left) ->
-    case Left - 2 - string:length(Part) of
-        Less when Less >= 0 -> ["  ", Part | fit(Parts, Less)];
-        _ -> []
-    end;
-fit([], _) ->
-    [].
+fitting(Parts, Width) -> hd(sonde_grid:fill(Parts, "  ", Width)).
