@@ -23,6 +23,19 @@
 -define(LARGEST, (1 bsl 256)).
 -define(IS_COUNT(N), is_integer(N), abs(N) < ?LARGEST).
 
+%% The keys that have a unit.
+-define(BYTES,
+        [retained, self, reachable, garbage, literals, bytes, binary_bytes, garbage_bytes,
+         bin_garbage_bytes, bin_waste, binary_unique, binary_exclusive, binary_proportional,
+         exclusive, shared, ets, queues, mixed, resources, elsewhere, overhead, unseen, unused,
+         octets, memory, binary_memory, total, binary, memory_total, memory_procs, memory_atoms,
+         memory_bin, memory_ets, bytes_in, bytes_out, recv_oct, send_oct, oct, send_pend, recv_avg,
+         recv_max, send_avg, send_max, input, output, queue_size, mbcs, sbcs, mbcs_block_size,
+         mbcs_carriers_size, sbcs_block_size, sbcs_carriers_size]).
+-define(WORDS, [heap_size, total_heap_size, stack_size, flat_size, min_heap_size,
+                min_bin_vheap_size]).
+-define(SHARES, [mbcs_usage, sbcs_usage, hit_rate, usage]).
+
 %% @doc `Unicode': whether the text may have characters beyond Latin-1.
 -spec cell(Key :: term(), Value :: term(), Unicode :: boolean()) -> cell().
 cell(Key, Value, Unicode) ->
@@ -68,36 +81,15 @@ why(Other) -> atom_to_list(Other).
 
 %% @doc The unit of a number with this key.
 -spec unit(term()) -> unit().
-unit(Key) when Key =:= retained; Key =:= self; Key =:= reachable; Key =:= garbage;
-               Key =:= literals; Key =:= bytes; Key =:= binary_bytes; Key =:= garbage_bytes;
-               Key =:= bin_garbage_bytes; Key =:= bin_waste; Key =:= binary_unique;
-               Key =:= binary_exclusive; Key =:= binary_proportional; Key =:= exclusive;
-               Key =:= shared; Key =:= ets; Key =:= queues; Key =:= mixed; Key =:= resources;
-               Key =:= elsewhere; Key =:= overhead; Key =:= unseen; Key =:= unused;
-               Key =:= octets ->
-    bytes;
-unit(Key) when Key =:= memory; Key =:= binary_memory; Key =:= total; Key =:= binary;
-               Key =:= memory_total; Key =:= memory_procs; Key =:= memory_atoms;
-               Key =:= memory_bin; Key =:= memory_ets; Key =:= bytes_in; Key =:= bytes_out;
-               Key =:= recv_oct; Key =:= send_oct; Key =:= oct; Key =:= send_pend;
-               Key =:= recv_avg; Key =:= recv_max; Key =:= send_avg; Key =:= send_max;
-               Key =:= input; Key =:= output; Key =:= queue_size; Key =:= mbcs; Key =:= sbcs;
-               Key =:= mbcs_block_size; Key =:= mbcs_carriers_size;
-               Key =:= sbcs_block_size; Key =:= sbcs_carriers_size ->
-    bytes;
-unit(Key) when Key =:= heap_size; Key =:= total_heap_size; Key =:= stack_size; Key =:= flat_size;
-               Key =:= min_heap_size; Key =:= min_bin_vheap_size ->
-    words;
 unit(gc_words_reclaimed) ->
     counted_words;
-unit(Key) when Key =:= mbcs_usage; Key =:= sbcs_usage; Key =:= hit_rate; Key =:= usage ->
-    share;
 unit(ms) ->
     ms;
 unit(Key) when is_atom(Key) ->
-    case lists:suffix("_alloc", atom_to_list(Key)) of
-        true -> bytes;
-        false -> plain
+    Units = [{bytes, ?BYTES}, {words, ?WORDS}, {share, ?SHARES}],
+    case [Unit || {Unit, Keys} <- Units, lists:member(Key, Keys)] of
+        [Unit] -> Unit;
+        [] -> case lists:suffix("_alloc", atom_to_list(Key)) of true -> bytes; false -> plain end
     end;
 unit(_) ->
     plain.
