@@ -243,16 +243,12 @@ is_thing(#{path := Path, retained := _, self := _, kind := _, preview := _}) -> 
 is_thing(_) -> false.
 
 things(Things) ->
-    fun(#{unicode := Unicode}) ->
-            {["retained", "path", "kind", "self", "preview"],
-             [[sonde_units:cell(retained, Retained, Unicode),
-               {text, sonde_heap_top:path_text(Path)},
-               sonde_units:cell(kind, Kind, Unicode),
-               sonde_units:cell(self, Self, Unicode),
-               {text, preview(Preview)}]
-              || #{path := Path, retained := Retained, self := Self, kind := Kind,
-                   preview := Preview} <- Things]}
-    end.
+    table(["retained", "path", "kind", "self", "preview"],
+          fun(#{path := Path, retained := Retained, self := Self, kind := Kind,
+                preview := Preview}, Cell) ->
+                  [Cell(retained, Retained), {text, sonde_heap_top:path_text(Path)},
+                   Cell(kind, Kind), Cell(self, Self), {text, preview(Preview)}]
+          end, Things).
 
 preview(Text) when is_binary(Text) -> Text;
 preview(Atom) -> atom_to_list(Atom).
@@ -276,19 +272,18 @@ heap(#{blocks := Blocks, roots := Roots, histogram := Kinds, binaries := Binarie
              {table, sizes([live, garbage, visible, pinned], Binaries)}}].
 
 sizes(First, Sizes) ->
-    Pairs = [{Key, map_get(Key, Sizes)} || Key <- First, is_map_key(Key, Sizes)]
-        ++ lists:sort(maps:to_list(maps:without(First, Sizes))),
-    fun(#{unicode := Unicode}) ->
-            {[], [[sonde_units:cell(key, Key, Unicode), sonde_units:cell(bytes, Value, Unicode)]
-                  || {Key, Value} <- Pairs]}
-    end.
+    pairs([], fun(_) -> bytes end, ordered(First, Sizes)).
+
+%% The pairs of a map: these keys first, then the others.
+ordered(First, Map) ->
+    [{Key, map_get(Key, Map)} || Key <- First, is_map_key(Key, Map)]
+        ++ lists:sort(maps:to_list(maps:without(First, Map))).
 
 kinds_of(Kinds) ->
-    fun(#{unicode := Unicode}) ->
-            {["kind", "count", "bytes"],
-             [[sonde_units:cell(kind, Kind, Unicode), sonde_units:cell(count, Count, Unicode),
-               sonde_units:cell(bytes, Bytes, Unicode)] || {Kind, Count, Bytes} <- Kinds]}
-    end.
+    table(["kind", "count", "bytes"],
+          fun({Kind, Count, Bytes}, Cell) ->
+                  [Cell(kind, Kind), Cell(count, Count), Cell(bytes, Bytes)]
+          end, Kinds).
 
 %% ---- slices of binaries, from sonde:bin_slices/1
 
@@ -301,14 +296,11 @@ is_sliced(_) ->
     false.
 
 sliced(Binaries) ->
-    fun(#{unicode := Unicode}) ->
-            {["id", "size", "refc", "slices", "seen", "bytes from - to"],
-             [[{number, integer_text(Id, Unicode)}, sonde_units:cell(bytes, Size, Unicode),
-               sonde_units:cell(refc, Refc, Unicode),
-               sonde_units:cell(slices, length(Parts), Unicode),
-               sonde_units:cell(bytes, seen(Parts), Unicode), {text, parts_text(Parts, Unicode)}]
-              || {Id, Size, Refc, Parts} <- Binaries]}
-    end.
+    table(["id", "size", "refc", "slices", "seen", "bytes from - to"],
+          fun({Id, Size, Refc, Parts}, Cell) ->
+                  [id(Id, Cell), Cell(bytes, Size), Cell(refc, Refc), Cell(slices, length(Parts)),
+                   Cell(bytes, seen(Parts)), {text, parts_text(Parts, Cell)}]
+          end, Binaries).
 
 %% Counts each byte once: slices may overlap.
 seen(Parts) ->
@@ -317,8 +309,8 @@ seen(Parts) ->
                             end, {0, 0}, lists:sort(Parts)),
     Seen.
 
-parts_text(Parts, Unicode) ->
-    [lists:join(", ", [[cell_text(from, Start, Unicode), " - ", cell_text(to, End, Unicode)]
+parts_text(Parts, Cell) ->
+    [lists:join(", ", [[text(Cell(from, Start)), " - ", text(Cell(to, End))]
                        || {Start, End} <- lists:sublist(Parts, ?MOST_SLICES)]),
      [", ..." || length(Parts) > ?MOST_SLICES]].
 
@@ -329,12 +321,7 @@ parts_text(Parts, Unicode) ->
 account(Account) ->
     First = [total, exclusive, shared, ets, queues, literals, mixed, resources, elsewhere, overhead,
              unseen, unused],
-    Pairs = [{Key, map_get(Key, Account)} || Key <- First, is_map_key(Key, Account)]
-        ++ lists:sort(maps:to_list(maps:without(First, Account))),
-    fun(#{unicode := Unicode}) ->
-            {[], [[sonde_units:cell(key, Key, Unicode),
-                   sonde_units:cell(in_account(Key), Value, Unicode)] || {Key, Value} <- Pairs]}
-    end.
+    pairs([], fun in_account/1, ordered(First, Account)).
 
 in_account(error) -> bytes;
 in_account(sampled) -> usage;
@@ -349,34 +336,35 @@ is_holder(_) ->
 
 %% All holders of one binary would make a long line: show those with most references.
 holders(Binaries) ->
-    fun(#{unicode := Unicode}) ->
-            {["id", "size", "refc", "elsewhere", "holders", "most references"],
-             [[{number, integer_text(Id, Unicode)},
-               sonde_units:cell(bytes, Size, Unicode),
-               sonde_units:cell(refc, Refc, Unicode),
-               sonde_units:cell(references, Elsewhere, Unicode),
-               sonde_units:cell(holders, length(Holders), Unicode),
-               {text, holders_text(Holders, Unicode)}]
-              || #{id := Id, size := Size, refc := Refc, holders := Holders,
-                   elsewhere := Elsewhere} <- Binaries]}
-    end.
+    table(["id", "size", "refc", "elsewhere", "holders", "most references"],
+          fun(#{id := Id, size := Size, refc := Refc, holders := Holders,
+                elsewhere := Elsewhere}, Cell) ->
+                  [id(Id, Cell), Cell(bytes, Size), Cell(refc, Refc), Cell(references, Elsewhere),
+                   Cell(holders, length(Holders)), {text, holders_text(Holders, Cell)}]
+          end, Binaries).
 
-holders_text(Holders, Unicode) ->
+holders_text(Holders, Cell) ->
     Most = lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, Holders),
                          ?MOST_HOLDERS),
-    lists:join(", ", [holder_text(Holder, Unicode) || Holder <- Most]).
-
-holder_text({Holder, 1, _}, Unicode) -> cell_text(holder, Holder, Unicode);
-holder_text({Holder, References, _}, Unicode) ->
-    [cell_text(holder, Holder, Unicode), " x ", cell_text(references, References, Unicode)].
+    lists:join(", ", [[text(Cell(holder, Holder)),
+                       [[" x ", text(Cell(references, References))] || References =/= 1]]
+                      || {Holder, References, _} <- Most]).
 
 %% An id is there to be copied, so it has no separators.
-integer_text(Id, _) when is_integer(Id), Id >= 0, Id < 1 bsl 64 -> integer_to_list(Id);
-integer_text(Id, Unicode) -> cell_text(id, Id, Unicode).
+id(Id, _) when is_integer(Id), Id >= 0, Id < 1 bsl 64 -> {number, integer_to_list(Id)};
+id(Id, Cell) -> {number, text(Cell(id, Id))}.
 
-cell_text(Key, Value, Unicode) ->
-    {_, Text} = sonde_units:cell(Key, Value, Unicode),
-    Text.
+text({_, Text}) -> Text.
+
+%% Each item is a row; `Row' makes its cells with `Cell(Key, Value)'.
+table(Headers, Row, Items) ->
+    fun(#{unicode := Unicode}) ->
+            Cell = fun(Key, Value) -> sonde_units:cell(Key, Value, Unicode) end,
+            {headers(Headers, Cell), [Row(Item, Cell) || Item <- Items]}
+    end.
+
+headers({keys, Keys}, Cell) -> [text(Cell(header, Key)) || Key <- Keys];
+headers(Texts, _) -> Texts.
 
 %% ---- from sonde:bin_resources/1
 
@@ -387,17 +375,14 @@ is_resource(_) ->
     false.
 
 resources(Types) ->
-    fun(#{unicode := Unicode}) ->
-            {["type", "count", "bytes", "holders"],
-             [[{text, type_text(Type, Unicode)}, sonde_units:cell(count, Count, Unicode),
-               sonde_units:cell(bytes, Bytes, Unicode), sonde_units:cell(count, Holders, Unicode)]
-              || {Type, Count, Bytes, Holders} <- Types]}
-    end.
+    table(["type", "count", "bytes", "holders"],
+          fun({Type, Count, Bytes, Holders}, Cell) ->
+                  [{text, type_text(Type, Cell)}, Cell(count, Count), Cell(bytes, Bytes),
+                   Cell(count, Holders)]
+          end, Types).
 
-type_text({Module, Name}, Unicode) ->
-    [cell_text(type, Module, Unicode), $:, cell_text(type, Name, Unicode)];
-type_text(Type, Unicode) ->
-    cell_text(type, Type, Unicode).
+type_text({Module, Name}, Cell) -> [text(Cell(type, Module)), $:, text(Cell(type, Name))];
+type_text(Type, Cell) -> text(Cell(type, Type)).
 
 %% ---- rows: {What, Value, Attrs}
 
@@ -419,12 +404,10 @@ rows(Value, Rows) ->
                         true -> {key, processes};
                         false -> {what(Rows), Value}
                     end,
-    fun(#{unicode := Unicode}) ->
-            Cell = fun(K, V) -> sonde_units:cell(K, V, Unicode) end,
-            {[header(K, Unicode) || K <- [Key, Number | Keys]],
-             [[Cell(what, What), Cell(Value, V) | [attr(K, As, Cell) || K <- Keys]]
-              || {What, V, As} <- Known]}
-    end.
+    table({keys, [Key, Number | Keys]},
+          fun({What, V, As}, Cell) ->
+                  [Cell(what, What), Cell(Value, V) | [attr(K, As, Cell) || K <- Keys]]
+          end, Known).
 
 attrs(Map) when is_map(Map) -> attrs(lists:sort(maps:to_list(Map)));
 attrs(List) -> [named(Attr) || Attr <- lists:sublist(List, ?MOST_ATTRS)].
@@ -473,10 +456,6 @@ is_process_attr(Key) ->
     catch error:_ -> false
     end.
 
-header(Key, Unicode) ->
-    {_, Text} = sonde_units:cell(header, Key, Unicode),
-    Text.
-
 %% ---- several results: [{Attr, Rows}]
 
 is_parts(Parts) ->
@@ -516,12 +495,9 @@ are_numbers(Props, First) ->
     Props =:= [] andalso First =:= [].
 
 numbers([{_, First} | _] = Pairs) ->
-    Keys = [Key || {Key, _} <- First],
-    fun(#{unicode := Unicode}) ->
-            {[header(K, Unicode) || K <- [what | Keys]],
-             [[sonde_units:cell(what, What, Unicode)
-               | [sonde_units:cell(K, N, Unicode) || {K, N} <- Props]] || {What, Props} <- Pairs]}
-    end.
+    table({keys, [what | [Key || {Key, _} <- First]]},
+          fun({What, Props}, Cell) -> [Cell(what, What) | [Cell(K, N) || {K, N} <- Props]] end,
+          Pairs).
 
 %% ---- info/1 and port_info/1: [{Category, Props}]
 
@@ -537,10 +513,10 @@ section({Name, Nothing}) -> {titled, [Name], {term, Nothing}}.
 
 pairs(Pairs) ->
     {Headers, Key} = key_of(Pairs),
-    fun(#{unicode := Unicode}) ->
-            {Headers, [[sonde_units:cell(key, K, Unicode), sonde_units:cell(Key(K), V, Unicode)]
-                       || {K, V} <- Pairs]}
-    end.
+    pairs(Headers, Key, Pairs).
+
+pairs(Headers, Key, Pairs) ->
+    table(Headers, fun({K, V}, Cell) -> [Cell(key, K), Cell(Key(K), V)] end, Pairs).
 
 %% The key that gives the unit of the value.
 key_of(Pairs) ->
