@@ -81,7 +81,8 @@
 %% Reason}', as its documentation says.
 %%
 %% Results are plain terms: rows `{What, Value, Attrs}', largest first. Invalid arguments raise
-%% `badarg', or what recon 2.5 raises if recon has the same call.
+%% `badarg', or what recon 2.5 raises if recon has the same call. Where a call takes options, an
+%% unknown option, a bad value of one, and an `N' that is not a non-negative integer raise `badarg'.
 -module(sonde).
 
 -export([proc_count/2, proc_count/3,
@@ -210,9 +211,6 @@ proc_count(Attr, N) ->
 %% larger than `max_words', if the process never rests, or if it was not read before the timeout; it
 %% is never shown as 0. Where the native path is off, these attributes raise `{native_off, Reason}'.
 %%
-%% Raises `badarg' if `N' is not a non-negative integer, for an unknown option, and for a bad value
-%% of an option.
-%%
 %% ```
 %% 1> [{P, _, _}] = sonde:proc_count(memory, 1, #{self => true}).
 %% 2> {Rows, #{missed := #{count := 1, pids := [{Pid, busy}]}}} =
@@ -252,9 +250,6 @@ proc_window(Attr, N, Ms) ->
 %% returns `{Rows, Report}' ({@type report()}); this call asks each process that it cannot read, so
 %% it misses none.
 %%
-%% Raises `badarg' if `N' is not a non-negative integer, for an unknown option, and for a bad value
-%% of an option.
-%%
 %% ```
 %% 1> sonde:proc_window(memory, 3, 1000, #{self => true}).
 %% '''
@@ -278,13 +273,7 @@ rows(Both) -> shown(Both, #{report => false}).
 
 shown(Both, Opts) -> sonde_origin:rows(told(Both, Opts)).
 
-%% @doc Calls {@link proc_group/3} with the default options.
-%%
-%% ```
-%% 1> sonde:proc_group(application, [memory]).
-%% [{kernel,31,[{memory,1270432}]},{undefined,10,[{memory,449784}]},
-%%  {stdlib,2,[{memory,9696}]}]
-%% '''
+%% @equiv proc_group(By, Attrs, #{})
 -spec proc_group(by(), [attr()]) -> [group()].
 proc_group(By, Attrs) ->
     grouped(By, Attrs, group_opts(#{})).
@@ -317,7 +306,9 @@ proc_group(By, Attrs) ->
 %% attribute that is not a number.
 %%
 %% ```
-%% 1> sonde:proc_group(initial_call, [memory, message_queue_len], #{self => true}).
+%% 1> sonde:proc_group(application, [memory], #{self => true}).
+%% [{kernel,31,[{memory,1270432}]},{undefined,10,[{memory,449784}]},
+%%  {stdlib,2,[{memory,9696}]}]
 %% '''
 -spec proc_group(by(), [attr()], group_opts()) -> [group()] | {[group()], report()}.
 proc_group(By, Attrs, Opts) ->
@@ -381,8 +372,6 @@ bin_leak(N) ->
 %% <li>`in_flight => 1..10000' (default 100): how many processes collect at the same time. A process
 %%     that has not answered for a tenth of a second no longer counts against this limit</li>
 %% </ul>
-%% Raises `badarg' if `N' is not a non-negative integer, for an unknown option, and for a bad value
-%% of an option.
 %%
 %% ```
 %% 1> #{rows := Rows, binary := {Before, After}} = sonde:bin_leak(5, #{in_flight => 10}).
@@ -798,10 +787,6 @@ info(Process, Key) ->
     sonde_info:process(Process, Key).
 
 %% @doc Returns {@link info/1} for the process `<A.B.C>'. Raises `badarg' if no such pid can exist.
-%%
-%% ```
-%% 1> sonde:info(0, 44, 0).
-%% '''
 -spec info(non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
     [{sonde_info:category(), [{atom(), term()}] | undefined}].
 info(A, B, C) ->
@@ -819,12 +804,7 @@ info(A, B, C) ->
 info(A, B, C, Key) ->
     info(sonde_lib:triple_to_pid(A, B, C), Key).
 
-%% @doc Returns the state of a process; {@link get_state/2} with a timeout of 5000 milliseconds.
-%%
-%% ```
-%% 1> sonde:get_state(kernel_safe_sup).
-%% {state,{local,kernel_safe_sup},one_for_one,...}
-%% '''
+%% @equiv get_state(Process, 5000)
 -spec get_state(sonde_lib:pid_term()) -> term().
 get_state(Process) ->
     get_state(Process, 5000).
@@ -1055,7 +1035,7 @@ ets_count(Attr, N, Opts) ->
 
 %% ---- the node
 
-%% @doc Calls {@link diagnose/1} with the default options.
+%% @equiv diagnose(#{})
 -spec diagnose() -> ok.
 diagnose() -> diagnose(#{}).
 
@@ -1070,7 +1050,7 @@ diagnose() -> diagnose(#{}).
 diagnose(Opts) ->
     io:put_chars(sonde_diagnose:format(diagnosis(Opts))).
 
-%% @doc Calls {@link diagnosis/1} with the default options.
+%% @equiv diagnosis(#{})
 -spec diagnosis() -> sonde_diagnose:diagnosis().
 diagnosis() -> diagnosis(#{}).
 
@@ -1100,8 +1080,7 @@ diagnosis() -> diagnosis(#{}).
 %% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5 s);
 %% it reads the processes that have most of something seven times, and asks them for their status
 %% and collections. It collects, suspends and changes nothing. With the native path off it does not
-%% look into heaps, and `not_looked_at' reports that. Raises `badarg' for an unknown option, or a
-%% bad value of one.
+%% look into heaps, and `not_looked_at' reports that.
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
 diagnosis(Opts) ->
     sonde_diagnose:diagnosis(Opts).
@@ -1180,11 +1159,7 @@ source(Module) ->
 
 %% ---- other nodes
 
-%% @doc Calls {@link remote_load/2} on all connected nodes.
-%%
-%% ```
-%% 1> sonde:remote_load(sonde).
-%% '''
+%% @equiv remote_load(nodes(), Modules)
 -spec remote_load(module() | [module()]) -> term().
 remote_load(Modules) ->
     sonde_loader:load(nodes(), Modules).
@@ -1220,22 +1195,12 @@ remote_load(Modules) ->
 remote_load(Nodes, Modules) ->
     sonde_loader:load(Nodes, Modules).
 
-%% @doc Calls {@link rpc/2} on this node and all connected nodes.
-%%
-%% ```
-%% 1> sonde:rpc(fun() -> erlang:memory(total) end).
-%% {[15131768,20487112],[]}
-%% '''
+%% @equiv rpc([node() | nodes()], Fun)
 -spec rpc(fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
 rpc(Fun) ->
     rpc([node() | nodes()], Fun).
 
-%% @doc Calls {@link rpc/3} with the timeout `infinity'.
-%%
-%% ```
-%% 1> sonde:rpc([a@host, b@host], fun() -> length(processes()) end).
-%% {[44,51],[]}
-%% '''
+%% @equiv rpc(Nodes, Fun, infinity)
 -spec rpc(node() | [node(), ...], fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
 rpc(Nodes, Fun) ->
     rpc(Nodes, Fun, infinity).
@@ -1252,8 +1217,8 @@ rpc(Nodes, Fun) ->
 %% for an invalid node or timeout.
 %%
 %% ```
-%% 1> sonde:rpc([a@host], fun() -> length(processes()) end, 1000).
-%% {[44],[]}
+%% 1> sonde:rpc([a@host, b@host], fun() -> length(processes()) end, 1000).
+%% {[44,51],[]}
 %% '''
 -spec rpc(node() | [node(), ...], fun(() -> term()), timeout()) ->
     {[term()], BadNodes :: [node()]}.
@@ -1262,22 +1227,12 @@ rpc(Nodes = [_ | _], Fun, Timeout) when is_function(Fun, 0) ->
 rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
     sonde_cluster:rpc([Node], Fun, Timeout).
 
-%% @doc Calls {@link named_rpc/2} on this node and all connected nodes.
-%%
-%% ```
-%% 1> sonde:named_rpc(fun() -> erlang:memory(total) end).
-%% {[{a@host,15131768},{b@host,20487112}],[]}
-%% '''
+%% @equiv named_rpc([node() | nodes()], Fun)
 -spec named_rpc(fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
 named_rpc(Fun) ->
     named_rpc([node() | nodes()], Fun).
 
-%% @doc Calls {@link named_rpc/3} with the timeout `infinity'.
-%%
-%% ```
-%% 1> sonde:named_rpc([a@host, b@host], fun() -> length(processes()) end).
-%% {[{a@host,44},{b@host,51}],[]}
-%% '''
+%% @equiv named_rpc(Nodes, Fun, infinity)
 -spec named_rpc(node() | [node(), ...], fun(() -> term())) -> {[term()], BadNodes :: [node()]}.
 named_rpc(Nodes, Fun) ->
     named_rpc(Nodes, Fun, infinity).
@@ -1286,8 +1241,8 @@ named_rpc(Nodes, Fun) ->
 %% Exceptions come without the node, as in {@link rpc/3}.
 %%
 %% ```
-%% 1> sonde:named_rpc([a@host], fun() -> length(processes()) end, 1000).
-%% {[{a@host,44}],[]}
+%% 1> sonde:named_rpc([a@host, b@host], fun() -> length(processes()) end, 1000).
+%% {[{a@host,44},{b@host,51}],[]}
 %% '''
 -spec named_rpc(node() | [node(), ...], fun(() -> term()), timeout()) ->
     {[term()], BadNodes :: [node()]}.
@@ -1307,7 +1262,7 @@ named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
 %% Options: `nodes' (default: this node and all connected nodes), `timeout' (10000 ms) for all of
 %% them together. The nodes must have sonde: `Reason' is `undef' if a node does not, or
 %% `noconnection', `timeout', or what the call raised there. Raises `badarg' for a call that is not
-%% in this list, an unknown option, or a bad value of one.
+%% in this list.
 %%
 %% ```
 %% 1> sonde:cluster({proc_count, [memory, 1]}, #{nodes => [a@host, b@host, c@host]}).
@@ -1323,14 +1278,10 @@ cluster(Call, Opts) ->
 
 %% ---- in a terminal
 
-%% @doc Calls {@link print/2} with the width of the terminal, in colour if the terminal has any.
-%%
-%% ```
-%% 1> sonde:print(sonde:proc_count([memory], 2)).
-%% '''
+%% @equiv print(Result, #{})
 -spec print(term()) -> ok.
 print(Result) ->
-    sonde_print:print(sonde_origin:rows(Result)).
+    print(Result, #{}).
 
 %% @doc Prints a result of sonde, or of the same shape as one of recon, as an aligned table with
 %% readable units; prints any other term like `~p'. Rows alone do not contain the unit of their
@@ -1346,7 +1297,6 @@ print(Result) ->
 %% <li>`width => Columns' (default: that of the device, or 80). No line is longer</li>
 %% <li>`device': where to print (default: the device of the shell)</li>
 %% </ul>
-%% Raises `badarg' for an unknown option, or a bad value of one.
 %%
 %% ```
 %% 1> sonde:print(sonde:proc_group(application, [memory]), #{color => never, width => 100}).
@@ -1390,8 +1340,8 @@ top() -> top(#{}).
 %% <li>`rows': the largest number of rows on a page; `width', `height': used instead of those of the
 %%     terminal</li>
 %% </ul>
-%% Raises `badarg' for an unknown option, or a bad value of one. Returns `{error, {Node, Why}}' if
-%% the node was not reached (`noconnection') or does not have sonde (`no_sonde').
+%% Returns `{error, {Node, Why}}' if the node was not reached (`noconnection') or does not have
+%% sonde (`no_sonde').
 %%
 %% ```
 %% 1> sonde:top(#{sort => {growth, memory}}).

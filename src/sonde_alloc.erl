@@ -28,7 +28,8 @@
 %% <h4>Now, and the maximum</h4>
 %% `current' is the present figure, including carriers that were abandoned to a pool. `max' is the
 %% largest figure since the node started, for each instance; since instances reach their maxima at
-%% different times, a sum of them may be larger than the node ever was.
+%% different times, a sum of them may be larger than the node ever was. Any other keyword raises
+%% `function_clause'.
 %%
 %% <h4>Snapshots</h4>
 %% {@link snapshot/0} keeps all figures in the caller's process dictionary; every call except {@link
@@ -37,7 +38,8 @@
 %% recon's snapshots, in files and in the process dictionary.
 %%
 %% <h4>What it costs the node</h4>
-%% Each call sends one request to all schedulers, for exactly the figures that it needs, and waits
+%% The sources are `erlang:system_info({allocator_sizes, _})' for sizes, and `({allocator, _})' where
+%% blocks are counted. Each call sends one request to all schedulers, for what it needs, and waits
 %% until each of them has answered: about ten microseconds on an idle node. A scheduler that runs a
 %% long native call answers after that call. Nothing is stopped.
 -module(sonde_alloc).
@@ -78,12 +80,7 @@
 
 %% ---- figures
 
-%% @doc Returns {@link memory/2} for `current'.
-%%
-%% ```
-%% 1> sonde_alloc:memory(usage).
-%% 0.6426385496960076
-%% '''
+%% @equiv memory(Key, current)
 -spec memory(used | allocated | unused) -> size();
             (usage) -> float();
             (allocated_types) -> [{allocator(), size()}];
@@ -101,9 +98,8 @@ memory(Key) ->
 %% <li>`allocated_types': `[{Allocator, Bytes}]', the carriers of each allocator, by name</li>
 %% <li>`allocated_instances': `[{Instance, Bytes}]', the carriers of each scheduler</li>
 %% </ul>
-%% The source is `erlang:system_info({allocator_sizes, _})', one request for each call. Unlike
-%% `erlang:memory(total)', `used' has no literals, and nothing that lies outside of these
-%% allocators. Any other key or keyword raises `function_clause'.
+%% Unlike `erlang:memory(total)', `used' has no literals, and nothing that lies outside of these
+%% allocators. Any other key raises `function_clause'.
 %%
 %% ```
 %% 1> sonde_alloc:memory(allocated_types, current).
@@ -134,8 +130,7 @@ memory(allocated_instances, When) ->
 %% carriers (1.0 without carriers), the other figures are bytes (see {@link set_unit/1}).
 %%
 %% A low `mbcs_usage' now and a high one at the `max' show memory that the allocator holds and
-%% cannot give back, since each carrier still has some block in it. The source is
-%% `erlang:system_info({allocator_sizes, _})'. Any other keyword raises `function_clause'.
+%% cannot give back, since each carrier still has some block in it.
 %%
 %% ```
 %% 1> hd(sonde_alloc:fragmentation(current)).
@@ -188,8 +183,6 @@ hit_rate(Instance, {Hits, Calls} = Of) ->
 %% carriers: bytes (see {@link set_unit/1}) as a float, 0 without blocks. The result is sorted by
 %% name.
 %%
-%% The source is `erlang:system_info({allocator, _})'. Any other keyword raises `function_clause'.
-%%
 %% ```
 %% 1> sonde_alloc:average_block_sizes(current).
 %% [{binary_alloc,[{mbcs,9159.764705882353},{sbcs,0}]},
@@ -211,8 +204,6 @@ average_block_sizes(When) ->
 %% each instance, the highest first: a float, 0 without any blocks, `infinity' if there are only
 %% blocks in single-block carriers. A high ratio means that the threshold `+M<S>sbct' is low for
 %% what the node allocates; each of these blocks then needs a carrier of its own.
-%%
-%% The source is `erlang:system_info({allocator, _})'. Any other keyword raises `function_clause'.
 %%
 %% ```
 %% 1> hd(sonde_alloc:sbcs_to_mbcs(current)).

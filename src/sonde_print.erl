@@ -27,15 +27,7 @@
 -define(MOST_SLICES, 5).      % of one binary
 -define(MOST_KEYS, 1000).     % of a map that is shown as a table
 
-%% @doc Calls {@link print/2} with the default options, which print to the group leader.
-%%
-%% ```
-%% 1> sonde_print:print(sonde:proc_count(memory, 2)).
-%% pid         value  name             current_function        initial_call
-%% <0.50.0>  176,224  code_server      code_server:loop/1      erlang:apply/2
-%% <0.10.0>  109,248  erl_prim_loader  erl_prim_loader:loop/3  erlang:apply/2
-%% ok
-%% '''
+%% @equiv print(Result, #{})
 -spec print(Result :: term()) -> ok.
 print(Result) ->
     print(Result, #{}).
@@ -45,22 +37,17 @@ print(Result) ->
 %% text, those of {@link sonde:bin_holders/2} with the holders that have most references, the map of
 %% {@link sonde:heap/1} and the slices of {@link sonde:bin_slices/1} as tables, results of several
 %% parts one after the other, each under its name, any other term as `~p' does. Never raises an
-%% exception for a term; large terms are cut.
-%%
-%% Options:
-%% <ul>
-%% <li>`width': the largest number of characters in a line (20 to 10000; default: the columns of the
-%%     device if it has some, otherwise 80). Text that is too long ends with `..'; columns without
-%%     room are named below the table</li>
-%% <li>`color': `always', `never', or `auto' (default): colour if the device is a terminal,
-%%     `NO_COLOR' is not set and `TERM' is not `dumb'</li>
-%% <li>`device': where to print (default `standard_io', the group leader). Characters that its
-%%     encoding does not have, and all characters that could control a terminal, are escaped</li>
-%% </ul>
-%% Raises `badarg' for an unknown option, or a bad value of one.
+%% exception for a term; large terms are cut. The options are those of {@link sonde:print/2}. Text
+%% that is too long for a line (20 to 10000 characters) ends with `..'; columns without room are
+%% named below the table. Characters that the encoding of the device does not have, and all
+%% characters that could control a terminal, are escaped.
 %%
 %% ```
-%% 1> sonde_print:print(sonde:bin_leak(3, #{}), #{color => never, width => 100}).
+%% 1> sonde_print:print(sonde:proc_count(memory, 2), #{width => 100}).
+%% pid         value  name             current_function        initial_call
+%% <0.50.0>  176,224  code_server      code_server:loop/1      erlang:apply/2
+%% <0.10.0>  109,248  erl_prim_loader  erl_prim_loader:loop/3  erlang:apply/2
+%% ok
 %% '''
 -spec print(Result :: term(), opts()) -> ok.
 print(Result, Opts) ->
