@@ -321,8 +321,7 @@ group_opts(Opts) ->
 
 grouped(By, Attrs, #{self := Self, max_groups := Max}) ->
     is_list(Attrs) andalso is_key(By) orelse error(badarg),
-    ok = check_attrs(Attrs),
-    lists:all(fun(Attr) -> is_number(sonde_attr:check(Attr)) end, Attrs) orelse error(badarith),
+    lists:all(fun is_number/1, check_attrs(Attrs)) orelse error(badarith),
     sonde_group:group(By, Attrs, Self, Max).
 
 %% @doc Collects garbage and returns the `N' processes that drop most refc binaries: `{Pid, Change,
@@ -1399,21 +1398,18 @@ amount(N) when is_integer(N), N >= 0 -> N;
 amount(N) when is_number(N) -> erlang:system_info(process_limit);
 amount(_) -> error(badarith).
 
-check_attrs(Attrs) when is_list(Attrs) ->
+%% Their values.
+check_attrs(Attrs) ->
     true = length(Attrs) >= 0,
-    _ = [sonde_attr:check(Attr) || Attr <- Attrs],
-    ok;
-check_attrs(Attr) ->
-    _ = sonde_attr:check(Attr),
-    ok.
+    [sonde_attr:check(Attr) || Attr <- Attrs].
 
 %% proc_count also takes attributes that need a walk over the heap.
 check_counted(Attrs) when is_list(Attrs) ->
     true = length(Attrs) >= 0,
-    check_attrs([Attr || Attr <- Attrs, not sonde_attr:is_heap(Attr)]);
+    _ = check_attrs([Attr || Attr <- Attrs, not sonde_attr:is_heap(Attr)]),
+    ok;
 check_counted(Attr) ->
-    sonde_attr:is_heap(Attr) orelse check_attrs(Attr),
-    ok.
+    check_counted([Attr]).
 
 is_key(label) ->
     {module, proc_lib} = code:ensure_loaded(proc_lib),
