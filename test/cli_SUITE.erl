@@ -279,7 +279,7 @@ json_of_what_it_has_nothing_for(_Config) ->
 json_of_rows(_Config) ->
     Rows = [{self(), 3, [a_name, {initial_call, {m, f, 1}}]}],
     Command = sonde_cli_table:command("proc_count"),
-    {ok, Shown} = shown(fun() -> sonde_cli_show:show(json, Command, [], Rows) end),
+    {ok, Shown} = shown(fun() -> sonde_cli_show:show(json, Command, [], Rows, #{}) end),
     Pid = list_to_binary(pid_to_list(self())),
     #{<<"rows">> := [#{<<"pid">> := Pid, <<"value">> := 3, <<"name">> := <<"a_name">>,
                        <<"initial_call">> := <<"m:f/1">>}]} = read(list_to_binary(Shown)).

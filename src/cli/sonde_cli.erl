@@ -145,15 +145,15 @@ one(Node, Ours, Command, Args, Opts) ->
     end.
 
 on(Node, #{run := top}, [], _) ->
-    _ = here(sonde, top, [#{node => Node}]),
+    _ = sonde:top(#{node => Node}),
     ?DONE;
 on(Node, #{run := diagnose} = Command, [], Opts) ->
     Interval = maps:with([interval], Opts),
-    Found = call(Node, sonde, diagnosis, [Interval], wait(Opts) + maps:get(interval, Opts, 2000)),
+    Found = call(Node, diagnosis, [Interval], wait(Opts) + maps:get(interval, Opts, 2000)),
     #{suspects := Suspects} = Diagnosis = sonde_cli_show:as_there(Found, Node),
     case format(Opts) of
-        json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis);
-        text -> io:put_chars(here(sonde_diagnose, format, [Diagnosis]))
+        json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis, #{});
+        text -> io:put_chars(sonde_diagnose:format(Diagnosis))
     end,
     case Suspects of
         [] -> ?DONE;
@@ -164,28 +164,11 @@ on(Node, #{run := dump} = Command, [Process, File], Opts) ->
                         max_nodes => 5000000, max_words => 1000000000, timeout => wait(Opts)},
                       maps:with([force, values, suspend], Opts)),
     Written = sonde_dump:write(Node, there(Node, Process), File, Look),
-    show(Node, Command, [], ok(answer(Written, dump)), Opts);
-on(Node, #{run := {sonde, Function}, missed := true} = Command, Args, Opts) ->
-    There = [there(Node, Arg) || Arg <- Args],
-    Ms = wait(Opts) + windows(Command, Args),
-    case reported(Node, Function, There, Ms, Opts) of
-        {Rows, Report} ->
-            Said = sonde_cli_show:as_there(Report, Node),
-            ok = sonde_cli_show:show(format(Opts), Command, Args,
-                                     sonde_cli_show:as_there(with_calls(Node, There, Rows), Node),
-                                     Said),
-            _ = [complain(Text) || Text <- sonde_cli_errors:missed(Said, Opts)],
-            ?DONE;
-        Answer ->
-            show(Node, Command, Args, with_calls(Node, There, answer(Answer, Function)), Opts)
-    end;
+    show(Node, Command, [], ok(answer(Written, dump)), #{}, Opts);
 on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
-    There = [there(Node, Arg) || Arg <- Args]
-        ++ [#{suspend => true} || #{suspend := true} <- [Opts]],
-    Answer = call(Node, sonde, Function, sonde_cluster:asked(Function, There),
-                  wait(Opts) + windows(Command, Args)),
-    Rows = answer(sonde_cluster:rows(Function, There, Answer), Function),
-    show(Node, Command, Args, with_calls(Node, There, Rows), Opts).
+    There = [there(Node, Arg) || Arg <- Args],
+    {Answer, Report} = reported(Node, Command, There, wait(Opts) + windows(Command, Args), Opts),
+    show(Node, Command, Args, with_calls(Node, There, answer(Answer, Function)), Report, Opts).
 
 %% Replaces recon's `proc_lib:init_p/5' in rows by the function that the process began with.
 with_calls(Node, Args, Answer) ->
@@ -202,26 +185,25 @@ answer(Answer, Function) ->
         {failed, Text} -> failed(Text)
     end.
 
-show(Node, Command, Args, Answer, Opts) ->
-    Shown = sonde_cli_show:as_there(Answer, Node),
-    ok = sonde_cli_show:show(format(Opts), Command, Args, Shown),
-    _ = [complain(Text) || Text <- sonde_cli_errors:missed(Shown, Opts)],
+show(Node, Command, Args, Answer, Report, Opts) ->
+    [Shown, Said] = [sonde_cli_show:as_there(Part, Node) || Part <- [Answer, Report]],
+    ok = sonde_cli_show:show(format(Opts), Command, Args, Shown, Said),
+    _ = [complain(Text) || Part <- [Shown, Said], Text <- sonde_cli_errors:missed(Part, Opts)],
     ?DONE.
 
-%% Another build of sonde may not know the option `report': then ask for the rows alone.
-reported(Node, Function, Args, Ms, Opts) ->
-    {Module, Named} = sonde_remote_name:on(Node, sonde, Function),
-    With = sonde_cluster:asked(Function, with_report(Function, Args, Opts)),
-    try erpc:call(Node, Module, Named, With, min(Ms, 16#FFFFFFFF)) of
-        Answer -> sonde_cluster:rows(Function, Args, Answer)
-    catch
-        error:{exception, Why, _} when Why =:= undef; Why =:= badarg ->
-            not is_map_key(suspend, Opts) orelse failed(sonde_cli_errors:call(Why, Function)),
-            Rows = call(Node, sonde, Function, sonde_cluster:asked(Function, Args), Ms),
-            sonde_cluster:rows(Function, Args, Rows);
-        Class:Why:_ ->
-            failed(sonde_cli_errors:call(sonde_cluster:reason({Class, Why}), Function))
-    end.
+%% The answer, and its report if there is one. Another build of sonde may not know the option
+%% `report': then ask for the rows alone.
+reported(Node, #{run := {sonde, Function}, missed := true}, Args, Ms, Opts) ->
+    case tried(Node, Function, with_report(Function, Args, Opts), Ms) of
+        {ok, {Rows, Report}} ->
+            {Rows, Report};
+        {error, Why} when Why =:= undef orelse Why =:= badarg, not is_map_key(suspend, Opts) ->
+            {call(Node, Function, Args, Ms), #{}};
+        Other ->
+            {result(Other, Function), #{}}
+    end;
+reported(Node, #{run := {sonde, Function}}, Args, Ms, Opts) ->
+    {call(Node, Function, Args ++ [#{suspend => true} || #{suspend := true} <- [Opts]], Ms), #{}}.
 
 with_report(Function, Args, Opts) ->
     all_args(Function, Args) ++ [maps:merge(#{report => true}, maps:with([suspend], Opts))].
@@ -280,20 +262,19 @@ ask(Node, Module, Function, Args) ->
     catch error:{exception, Why, _} -> {raised, Why}
     end.
 
-call(Node, sonde, Function, Args, Ms) ->
-    {Module, Named} = sonde_remote_name:on(Node, sonde, Function),
-    try erpc:call(Node, Module, Named, Args, min(Ms, 16#FFFFFFFF))
-    catch
-        error:{exception, undef, [{Module, _, _, _} | _]} ->
-            failed(sonde_cli_errors:call(undef, Function));
-        Class:Why -> failed(sonde_cli_errors:call(sonde_cluster:reason({Class, Why}), Function))
-    end.
+call(Node, Function, Args, Ms) ->
+    result(tried(Node, Function, Args, Ms), Function).
 
-here(Module, Function, Args) ->
-    case code:ensure_loaded(Module) =:= {module, Module}
-        andalso erlang:function_exported(Module, Function, length(Args)) of
-        true -> apply(Module, Function, Args);
-        false -> failed([atom_to_list(Function), ": this build of sonde does not have it"])
+result({ok, Answer}, _) -> Answer;
+result({error, Why}, Function) -> failed(sonde_cli_errors:call(Why, Function)).
+
+tried(Node, Function, Args, Ms) ->
+    {Module, Named} = sonde_remote_name:on(Node, sonde, Function),
+    Asked = sonde_cluster:asked(Function, Args),
+    try erpc:call(Node, Module, Named, Asked, min(Ms, 16#FFFFFFFF)) of
+        Answer -> {ok, sonde_cluster:rows(Function, Args, Answer)}
+    catch
+        Class:Why -> {error, sonde_cluster:reason({Class, Why})}
     end.
 
 %% ---- several nodes

@@ -2,20 +2,21 @@
 %% Results on the screen, or as JSON, as the node that they are from would write them.
 -module(sonde_cli_show).
 
--export([show/4, show/5, cluster/4, as_there/2]).
+-export([show/5, cluster/4, as_there/2]).
 
 -type command() :: sonde_cli_table:command().
 
-%% @doc Prints the result of a command on one node, as that node would print it.
--spec show(text | json, command(), [term()], term()) -> ok.
-show(json, Command, _, Result) ->
-    put_json(one_object(Command, Result));
-show(text, Command, _, []) ->
+%% @doc Prints the result of a command on one node, as that node would print it; in JSON with the
+%% parts of its report, if it has one, that matter to people. With text, the caller prints the report.
+-spec show(text | json, command(), [term()], term(), sonde_scan:report() | #{}) -> ok.
+show(json, Command, _, Result, Report) ->
+    put_json(maps:merge(one_object(Command, Result), of_report(Report)));
+show(text, Command, _, [], _) ->
     io:put_chars([maps:get(none, Command, "no processes to show"), $\n]);
-show(text, #{run := Run} = Command, Args, [{_, _, _} | _] = Rows)
+show(text, #{run := Run} = Command, Args, [{_, _, _} | _] = Rows, _)
   when Run =/= {sonde, proc_group} ->
     print_rows(value(Command, Args), Rows);
-show(text, _, _, Result) ->
+show(text, _, _, Result, _) ->
     print(Result).
 
 print_rows(none, Rows) -> print(Rows);
@@ -26,14 +27,6 @@ value(#{run := {sonde, Function}}, [Attr | _])
   when Function =:= proc_count; Function =:= proc_window; Function =:= ets_count;
        Function =:= port_count; Function =:= inet_count; Function =:= inet_window -> Attr;
 value(Command, _) -> maps:get(value, Command, none).
-
-%% @doc Prints rows, in JSON with the parts of their report that matter to people. With text, the
-%% caller prints the report.
--spec show(text | json, command(), [term()], term(), sonde_scan:report()) -> ok.
-show(json, Command, _, Rows, Report) ->
-    put_json(maps:merge(one_object(Command, Rows), of_report(Report)));
-show(text, Command, Args, Rows, _) ->
-    show(text, Command, Args, Rows).
 
 of_report(Report) ->
     maps:map(fun(missed, #{count := N, pids := Pids}) ->
@@ -59,7 +52,7 @@ cluster(text, #{each := true}, _, #{rows := Reports}) ->
 cluster(text, _, _, #{rows := [], failed := [_ | _]}) ->
     ok;
 cluster(text, Command, Args, #{rows := []}) ->
-    show(text, Command, Args, []);
+    show(text, Command, Args, [], #{});
 cluster(text, Command, Args, #{rows := Rows}) ->
     print_rows(value(Command, Args), [with_node(Node, Row) || {Node, Row} <- Rows]).
 
