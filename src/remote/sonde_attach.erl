@@ -19,7 +19,6 @@
 -type reason() :: noconnection | timeout | no_guest | {not_loaded, term()} | {taken, [module()]}
                 | term().
 
--define(CALL_MS, 30000).
 -define(LOAD_MS, 60000).      % until everything is there, over a slow line
 -define(LEAVE_MS, 60000).
 -define(BEAT_MS, 5000).       % nine of them are less than a minute
@@ -55,18 +54,16 @@ open(Node, Ours, Opts) ->
     Ref = make_ref(),
     {Holder, Mon} = spawn_monitor(?MODULE, hold, [{self(), Ref}, Node, Ours, Given]),
     receive
-        {Ref, {ok, has_it}} ->
+        {Ref, Answer} ->
             true = demonitor(Mon, [flush]),
-            {ok, #{node => Node, how => has_it, holder => none}};
-        {Ref, {ok, How}} ->
-            true = demonitor(Mon, [flush]),
-            {ok, #{node => Node, how => How, holder => Holder}};
-        {Ref, {error, Why}} ->
-            true = demonitor(Mon, [flush]),
-            {error, Why};
+            opened(Answer, Node, Holder);
         {'DOWN', Mon, process, Holder, Why} ->
             {error, Why}
     end.
+
+opened({ok, has_it}, Node, _) -> {ok, #{node => Node, how => has_it, holder => none}};
+opened({ok, How}, Node, Holder) -> {ok, #{node => Node, how => How, holder => Holder}};
+opened({error, Why}, _, _) -> {error, Why}.
 
 %% @doc When it returns `ok', the node knows that we left. It removes sonde unless another client is
 %% still attached, or one comes again within `linger_ms'.
@@ -100,7 +97,7 @@ hold({Owner, Ref}, Node, Ours, #{beat_ms := BeatMs} = Opts) ->
 enter(_, _, 0) ->
     throw(timeout);
 enter(Node, Ours, Tries) ->
-    Entered = case call(Node, erlang, whereis, [sonde_janitor]) of
+    Entered = case sonde_loader:call(Node, erlang, whereis, [sonde_janitor]) of
                   undefined -> bring(Node, Ours);
                   Janitor -> join(Janitor)
               end,
@@ -121,21 +118,15 @@ join(Janitor) ->
 
 %% A sonde that is there may have been loaded temporarily a moment ago.
 bring(Node, Ours) ->
-    case has_it(Node) andalso call(Node, erlang, whereis, [sonde_janitor]) of
+    case sonde_loader:there(Node) =/= none
+        andalso sonde_loader:call(Node, erlang, whereis, [sonde_janitor]) of
         undefined -> {has_it, none};
         false -> start(Node, Ours, other_system(Node, Ours));
         _Janitor -> again
     end.
 
-has_it(Node) ->
-    try call(Node, sonde, module_info, [md5]) of
-        _ -> true
-    catch
-        throw:undef -> false
-    end.
-
 other_system(Node, #{built_for := System}) ->
-    There = [{Item, call(Node, erlang, system_info, [Item])} || {Item, _} <- System],
+    There = [{Item, sonde_loader:call(Node, erlang, system_info, [Item])} || {Item, _} <- System],
     There -- System.
 
 start(_, #{guest := none}, _) ->
@@ -202,14 +193,4 @@ wait_for_close(Watch) ->
     receive
         close -> exit({left, ok});
         {'DOWN', Watch, process, _, _} -> ok
-    end.
-
-call(Node, Module, Function, Args) ->
-    try
-        erpc:call(Node, Module, Function, Args, ?CALL_MS)
-    catch
-        error:{exception, undef, [{Module, Function, _, _} | _]} -> throw(undef);
-        error:{exception, Why, _} -> throw(Why);
-        error:{erpc, Why} -> throw(Why);
-        _:Why -> throw(Why)
     end.

@@ -6,7 +6,7 @@
 %% user can enter, laid out like an application's. The folder is removed after loading.
 -module(sonde_loader).
 
--export([load/2, load_nif/3]).
+-export([load/2, load_nif/3, call/4, there/1]).
 -export_type([node_result/0]).
 
 -type node_result() :: {node(), {ok | already, sonde_vm:status()} | {error, term()}}.
@@ -86,6 +86,8 @@ keep(Node) ->
          || call(Node, erlang, whereis, [sonde_janitor]) =/= undefined],
     ok.
 
+%% @doc The checksum of the sonde on that node.
+-spec there(node()) -> binary() | none.
 there(Node) ->
     try
         call(Node, sonde, module_info, [md5])
@@ -124,14 +126,12 @@ remove(Node, Module) ->
 
 %% Another system gets the modules alone; its `native/0' will report that there is no library.
 for_node(Node, Libraries) ->
-    case [erlang:system_info(Item) || Item <- same()]
-        =:= [call(Node, erlang, system_info, [Item]) || Item <- same()] of
+    case lists:all(fun(Item) ->
+                           call(Node, erlang, system_info, [Item]) =:= erlang:system_info(Item)
+                   end, [system_architecture, {wordsize, internal}, {wordsize, external}]) of
         true -> Libraries;
         false -> []
     end.
-
-same() ->
-    [system_architecture, {wordsize, internal}, {wordsize, external}].
 
 %% @doc Loads the module with the shared object, the one that fits if there are several. Throws the
 %% reason if it cannot.
@@ -203,6 +203,8 @@ put_file(Node, Dir, Name, Bytes) ->
 good(ok) -> ok;
 good({error, Why}) -> throw({no_folder, Why}).
 
+%% @doc Throws why there is no result.
+-spec call(node(), module(), atom(), [term()]) -> term().
 call(Node, Module, Function, Args) ->
     try
         erpc:call(Node, Module, Function, Args, ?TIMEOUT_MS)
