@@ -4,6 +4,12 @@
 
 -export([message/1]).
 
+%% Messages with one term.
+-define(OF_ONE,
+        #{'receive' => "< ~p", exit => "EXIT ~p", link => "link(~p)", unlink => "unlink(~p)",
+          getting_linked => "getting linked by ~p", getting_unlinked => "getting unlinked by ~p",
+          register => "registered as ~p", unregister => "no longer registered as ~p"}).
+
 -spec message(tuple()) -> iolist().
 message(Message) ->
     {Pid, {Hour, Min, Sec}, Type, Info} = parts(tuple_to_list(Message)),
@@ -25,8 +31,6 @@ clock({_, _, Micro} = Time) ->
     {_, {Hour, Min, Sec}} = calendar:now_to_local_time(Time),
     {Hour, Min, Sec + Micro / 1000000}.
 
-what('receive', [Message]) ->
-    {"< ~p", [Message]};
 what(send, [Message, To]) ->
     {" > ~p: ~p", [To, Message]};
 what(send_to_non_existing_process, [Message, To]) ->
@@ -43,20 +47,6 @@ what(exception_from, [{M, F, Arity}, {Class, Why}]) ->
     {"~p:~p/~p ~p ~p", [M, F, Arity, Class, Why]};
 what(spawn, [Pid, {M, F, Args}]) ->
     {"spawned ~p as ~p:~p~ts", [Pid, M, F, args(Args)]};
-what(exit, [Why]) ->
-    {"EXIT ~p", [Why]};
-what(link, [Pid]) ->
-    {"link(~p)", [Pid]};
-what(unlink, [Pid]) ->
-    {"unlink(~p)", [Pid]};
-what(getting_linked, [Pid]) ->
-    {"getting linked by ~p", [Pid]};
-what(getting_unlinked, [Pid]) ->
-    {"getting unlinked by ~p", [Pid]};
-what(register, [Name]) ->
-    {"registered as ~p", [Name]};
-what(unregister, [Name]) ->
-    {"no longer registered as ~p", [Name]};
 what(in, [{M, F, Arity}]) ->
     {"scheduled in for ~p:~p/~p", [M, F, Arity]};
 what(in, [0]) ->
@@ -70,7 +60,10 @@ what(gc_start, [Sizes]) ->
 what(gc_end, [Sizes]) ->
     {"gc finished -- heap ~p bytes", [heap(Sizes)]};
 what(Type, Info) ->
-    {"unknown trace type ~p -- ~p", [Type, Info]}.
+    case ?OF_ONE of
+        #{Type := Format} when length(Info) =:= 1 -> {Format, Info};
+        #{} -> {"unknown trace type ~p -- ~p", [Type, Info]}
+    end.
 
 args(Arity) when is_integer(Arity) -> [$/, integer_to_list(Arity)];
 args(Args) when is_list(Args) -> [$(, lists:join(", ", [sonde_term_text:format(A) || A <- Args]), $)].
