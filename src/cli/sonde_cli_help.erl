@@ -68,17 +68,16 @@ call(#{run := {sonde, Function}, args := Args}) ->
 in_call(#{name := Name, many := true}) -> [$[, Name, "]"];
 in_call(#{name := Name}) -> Name.
 
-argument(#{name := Name, type := {one_of, Atoms}}) ->
-    wrapped(Name, "one of " ++ lists:flatten(lists:join(", ", [atom_to_list(A) || A <- Atoms])));
-argument(#{name := Name, type := count}) -> wrapped(Name, "an integer, at least 0");
-argument(#{name := Name, type := integer}) -> wrapped(Name, "an integer");
-argument(#{name := Name, type := ms}) -> wrapped(Name, "milliseconds");
-argument(#{name := Name, type := process}) ->
-    wrapped(Name, "a pid as the node prints it, or a registered name");
-argument(#{name := Name, type := port}) ->
-    wrapped(Name, "a port as the node prints it, #Port<0.5>");
-argument(#{name := Name, type := local_file}) -> wrapped(Name, "a file on this machine");
-argument(#{name := Name, type := command}) -> wrapped(Name, "one of the commands").
+argument(#{name := Name, type := Type}) -> wrapped(Name, what(Type)).
+
+what({one_of, Atoms}) -> ["one of ", lists:join(", ", [atom_to_list(A) || A <- Atoms])];
+what(count) -> "an integer, at least 0";
+what(integer) -> "an integer";
+what(ms) -> "milliseconds";
+what(process) -> "a pid as the node prints it, or a registered name";
+what(port) -> "a port as the node prints it, #Port<0.5>";
+what(local_file) -> "a file on this machine";
+what(command) -> "one of the commands".
 
 option(#{name := Name, help := Help} = Option) ->
     Letter = case Option of #{letter := L} -> ["-", L, ", "]; _ -> "    " end,

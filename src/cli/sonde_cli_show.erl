@@ -66,8 +66,12 @@ each(Print, [{Node, Report} | Reports]) ->
 put_json(Term) ->
     io:put_chars([sonde_json:encode(Term), $\n]).
 
+%% Where nobody looks nothing need be cut.
 print(Result) ->
-    sonde_print:print(Result, #{color => color(), width => width()}).
+    sonde_print:print(Result, case is_terminal() of
+                                  true -> #{color => color()};
+                                  false -> #{color => never, width => 10000}
+                              end).
 
 %% ---- one object for each result
 
@@ -114,18 +118,9 @@ with_node(Node, #{id := Id, size := Size, refc := Refc, holders := Holders}) ->
 %% ---- the terminal
 
 color() ->
-    Wanted = os:getenv("NO_COLOR", "") =:= "" andalso os:getenv("TERM", "dumb") =/= "dumb",
-    case Wanted andalso is_terminal() of
+    case os:getenv("NO_COLOR", "") =:= "" andalso os:getenv("TERM", "dumb") =/= "dumb" of
         true -> always;
         false -> never
-    end.
-
-%% Where nobody looks nothing need be cut.
-width() ->
-    case {is_terminal(), io:columns()} of
-        {true, {ok, Columns}} -> min(max(Columns, 20), 10000);
-        {true, _} -> 80;
-        {false, _} -> 10000
     end.
 
 %% Before OTP 26 nothing says it of the output alone, but the system may.
