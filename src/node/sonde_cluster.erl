@@ -42,20 +42,12 @@ call({Function, Args}, Opts) when is_atom(Function), is_list(Args) ->
                     end, {[], [], []}, Answers),
     Result = #{rows => [NodeAndRow || {_, NodeAndRow} <- lists:keysort(1, Rows)],
                failed => Failed},
-    case has_report(Args) of
-        true -> Result#{reports => Reports};
-        false -> Result
+    case lists:reverse(Args) of
+        [#{report := true} | _] -> Result#{reports => Reports};
+        _ -> Result
     end;
 call(_, _) ->
     error(badarg).
-
-has_report([_ | _] = Args) ->
-    case lists:last(Args) of
-        #{report := true} -> true;
-        _ -> false
-    end;
-has_report([]) ->
-    false.
 
 %% @doc Returns the arguments for the call on another node. In these calls the caller has a row too,
 %% and there it is a process that `erpc' starts: the call gets one row more, and {@link rows/3}
