@@ -58,11 +58,11 @@ wanted(#{page := Page, from := From, interval := Ms} = Model) ->
     #{page => case Page of help -> none; _ -> Page end, from => From, rows => room(Model),
       interval => Ms, deep => not has_deep(Model)}.
 
-%% @doc The expensive part of the sample, if it belongs to this page.
--spec deep(model()) -> {ok, map()} | none.
+%% @doc The expensive part of the sample, if it belongs to this page and to its rows.
+-spec deep(model()) -> map() | none.
 deep(#{deep := {_, Deep}} = Model) ->
     case has_deep(Model) of
-        true -> {ok, Deep};
+        true -> Deep;
         false -> none
     end;
 deep(_) ->
@@ -101,8 +101,6 @@ remember(Memory, Past) ->
                     || {Kind, Bytes} <- Memory]).
 
 keep_deep(none, _, Model) ->
-    Model;
-keep_deep(_, #{info := undefined}, Model) ->
     Model;
 keep_deep(Of, Body, Model) ->
     case maps:with([heap, things, slices, tables, account, owned, holders], Body) of

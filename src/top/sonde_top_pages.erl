@@ -59,13 +59,6 @@ missing({error, timeout}) -> "not finished in time";
 missing({error, Why}) -> io_lib:format("~0tp", [Why]);
 missing(undefined) -> "it is gone".
 
-%% None if it belongs to another page, or to other rows.
-deep(Model) ->
-    case sonde_top_model:deep(Model) of
-        {ok, Deep} -> Deep;
-        none -> none
-    end.
-
 %% ---- help
 
 page(help, _, Style) ->
@@ -84,18 +77,18 @@ page(help, _, Style) ->
 %% ---- one process
 
 page({process, Pid}, #{sample := #{body := #{info := undefined}}} = Model, Style) ->
-    {["process ", Pid, " is gone"], last_known(deep(Model), Model, Style)};
+    {["process ", Pid, " is gone"], last_known(sonde_top_model:deep(Model), Model, Style)};
 page({process, Pid}, #{sample := #{body := #{info := Info, numbers := Numbers}}} = Model, Style) ->
     {["process ", Pid, "  ", known_as(Info, Style)],
      [pairs(proplists:delete(registered_name, Info), Style),
       pairs([Pair || {_, N} = Pair <- Numbers, N > 0], Style)
-      | last_known(deep(Model), Model, Style)]};
+      | last_known(sonde_top_model:deep(Model), Model, Style)]};
 
 %% ---- tables
 
 page({ets, Attr}, #{sample := #{body := Body}} = Model, Style) ->
     Title = ["tables by ", atom_to_list(Attr)],
-    case {Attr, deep(Model)} of
+    case {Attr, sonde_top_model:deep(Model)} of
         {binary_memory, #{tables := Tables}} ->
             {[Title, "  looked at once; a: again"], [tables(Attr, Tables, Model, Style)]};
         {binary_memory, _} -> {[Title, "  looking ..."], []};
@@ -105,7 +98,7 @@ page({ets, Attr}, #{sample := #{body := Body}} = Model, Style) ->
 %% ---- binaries
 
 page(binaries, Model, Style) ->
-    case deep(Model) of
+    case sonde_top_model:deep(Model) of
         none -> {"binaries  looking ...", []};
         Deep -> {"binaries  looked at once; a: again", binaries(Deep, Model, Style)}
     end;

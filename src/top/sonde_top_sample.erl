@@ -185,11 +185,10 @@ slices(Nothing) ->
 seen(Parts) ->
     lists:sum([End - Start || {Start, End} <- Parts]).
 
-held(#{holders := Holders}) -> held(Holders, length(Holders));
-held(_) -> undefined.
-
-held(Holders, N) ->
-    {N, [holder(Holder) || {Holder, _, _} <- lists:sublist(Holders, ?MOST_HOLDERS)]}.
+held(#{holders := Holders}) ->
+    {length(Holders), [holder(H) || {H, _, _} <- lists:sublist(Holders, ?MOST_HOLDERS)]};
+held(_) ->
+    undefined.
 
 holder(Pid) when is_pid(Pid) -> name_or_pid(Pid);
 holder({queue, Pid}) -> "queue of " ++ name_or_pid(Pid);
@@ -233,9 +232,8 @@ owned({Rows, _}, Request) ->
 
 holders({error, _} = Error) -> Error;
 holders({Binaries, _}) ->
-    [{Id, Size, Refc, Elsewhere, held(Holders, length(Holders))}
-     || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere,
-          holders := Holders} <- Binaries].
+    [{Id, Size, Refc, Elsewhere, held(Binary)}
+     || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere} = Binary <- Binaries].
 
 %% Only allocators that are on have statistics.
 allocators(Request) ->
