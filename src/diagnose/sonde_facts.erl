@@ -75,7 +75,6 @@ load() ->
     _ = sonde_alloc:memory(used),
     ok.
 
-
 %% ---- moments
 
 looks(When, State, How) ->
@@ -101,22 +100,22 @@ wait(Until, Caller) ->
     end.
 
 moment() ->
-    [Processes, Ports, Atoms, Tables] =
-        [erlang:system_info(I) || I <- [process_count, port_count, atom_count, ets_count]],
+    Counts = counted([process_count, port_count, atom_count, ets_count]),
     At = now_ms(),
     Memory = maps:from_list(sonde_memory:read()),
-    #{at => At, memory => Memory,
-      size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
-      allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used),
-      processes => Processes, ports => Ports, atoms => Atoms, tables => Tables}.
+    Counts#{at => At, memory => Memory,
+            size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
+            allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used)}.
 
 now_ms() ->
     erlang:monotonic_time(millisecond).
 
 limits() ->
-    [Processes, Ports, Atoms, Tables] =
-        [erlang:system_info(I) || I <- [process_limit, port_limit, atom_limit, ets_limit]],
-    #{processes => Processes, ports => Ports, atoms => Atoms, tables => Tables}.
+    counted([process_limit, port_limit, atom_limit, ets_limit]).
+
+counted(Items) ->
+    maps:from_list(lists:zip([processes, ports, atoms, tables],
+                             [erlang:system_info(Item) || Item <- Items])).
 
 %% ---- the node
 

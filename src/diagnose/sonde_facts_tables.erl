@@ -50,7 +50,7 @@ last(Tables, #{size := Total}) ->
                             case worth(Last, Total) andalso Rows =< Left of
                                 true -> {add(Tab, Samples, binaries(Tab), Acc), Left - Rows, Over};
                                 false -> {add(Tab, Samples, undefined, Acc), Left,
-                                          Over + over(Last, Total)}
+                                          Over + length([over || worth(Last, Total)])}
                             end
                     end, {[], ?MOST_ROWS, 0}, lists:reverse(lists:sort(Known))),
     {Found, [{table_binaries, {left_out, Skipped}} || Skipped > 0]}.
@@ -61,12 +61,6 @@ grown(Samples) ->
 %% Even a row that only refers to a large binary has some size of its own.
 worth(#{bytes := Bytes, rows := Rows}, Total) ->
     Rows > 0 andalso Bytes * 1000 > Total.
-
-over(Last, Total) ->
-    case worth(Last, Total) of
-        true -> 1;
-        false -> 0
-    end.
 
 add(Tab, Samples, Binaries, Acc) ->
     case sonde_ets:row(Tab) of

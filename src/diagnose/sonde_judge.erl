@@ -137,12 +137,12 @@ slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
             false
     end.
 
-mailbox(#{pid := Pid, samples := Samples}, Node) ->
+mailbox(#{pid := Pid, samples := Samples}, #{least := Least}) ->
     Lengths = [Length || #{message_queue_len := Length} <- Samples],
     Bytes = mailbox_bytes(Samples),
     lists:min(Lengths) >= ?FEW
         andalso lists:last(Lengths) >= ?STILL * hd(Lengths)
-        andalso (Bytes >= least(Node) orelse is_rising(message_queue_len, Samples, ?FEW))
+        andalso (Bytes >= Least orelse is_rising(message_queue_len, Samples, ?FEW))
         andalso
         begin
             Remedy = case is_deaf(Samples) of
@@ -174,8 +174,6 @@ mailbox_bytes(Samples) ->
             #{memory := Memory, binary_memory := Binaries} = lists:last(Samples),
             Memory + Binaries
     end.
-
-least(#{least := Least}) -> Least.
 
 %% Many monitors on the same process, of which one would do, or more of them with each moment.
 %% `unknown' is more than any number.
@@ -252,14 +250,13 @@ held(#{reachable := Reachable, binaries := #{live := Binaries}}) -> Reachable + 
 %% Little growth, but in each step, and enough to double it within a day.
 creeps(Samples) ->
     Held = [held(H) || H <- heaps(Samples)],
-    length(Held) >= 6
-        andalso lists:all(fun(Step) -> Step > 0 end, steps(Held))
-        andalso doubles(lists:last(Held) - hd(Held), lists:last(Held), Samples).
+    never_rests(Held) andalso doubles(lists:last(Held) - hd(Held), lists:last(Held), Samples).
+
+never_rests(Values) ->
+    length(Values) >= 6 andalso lists:all(fun(Step) -> Step > 0 end, steps(Values)).
 
 doubles(Grown, Bytes, Samples) ->
-    #{at := From} = hd(Samples),
-    #{at := To} = lists:last(Samples),
-    Grown * ?DAY_MS div max(1, To - From) >= Bytes.
+    Grown * ?DAY_MS div elapsed(Samples) >= Bytes.
 
 collected(Samples) ->
     length(lists:usort([C || #{collections := C} <- Samples])) > 1.
@@ -285,8 +282,7 @@ tables(#{tables := Tables}, Node) ->
 has_grown(Bytes, Rows, Samples, #{least := Large, grown := Least}) ->
     Grown = Bytes * grown(rows, Samples) div max(1, Rows),
     Grown >= Least
-        orelse Bytes >= Large andalso length(Samples) >= 6
-               andalso lists:all(fun(Step) -> Step > 0 end, steps([R || #{rows := R} <- Samples]))
+        orelse Bytes >= Large andalso never_rests([R || #{rows := R} <- Samples])
                andalso doubles(Grown, Bytes, Samples).
 
 behind(undefined) -> 0;
@@ -322,20 +318,16 @@ newborn(true, Most, Moments, #{processes := Limit},
         #{key := Key, count := Count, bytes := Bytes, born := Born} = Group, _Node)
   when Born > 0, 2 * Born > Most ->
     Grown = grown(processes, Moments),
-    share_of_limit(lists:last([N || #{processes := N} <- Moments]), Limit,
-                   #{kind => processes, what => {processes, Key}, bytes => Bytes,
-                     evidence => [{processes, Count}, {grown, Grown},
-                                  {per_second, rate(processes, Moments)} | like(Group)],
-                     see => {sonde, proc_group, [initial_call, [memory]]},
-                     remedy => end_processes});
+    #{processes := All} = lists:last(Moments),
+    #{kind => processes, what => {processes, Key}, bytes => Bytes, share => All / Limit,
+      evidence => [{processes, Count}, {grown, Grown},
+                   {per_second, rate(processes, Moments)} | like(Group)],
+      see => {sonde, proc_group, [initial_call, [memory]]}, remedy => end_processes};
 newborn(_, _, _, _, _, _) ->
     false.
 
 like(#{current := Current, some := Some}) ->
     [{current_function, Current}, {some, Some}].
-
-share_of_limit(Count, Limit, Found) ->
-    Found#{share => Count / Limit}.
 
 %% ---- limits
 
@@ -348,12 +340,10 @@ limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Co
              {atoms, 20, maps:get(atom, Memory), list_to_existing_atom,
               {erlang, system_info, [atom_count]}, []},
              {tables, 20, 0, delete_tables, {sonde, ets_count, [memory, 5]}, [{most, Owners}]}],
-    [share(share_of_limit(Count, Limit,
-                          #{kind => limit_kind(What), what => node, bytes => Bytes,
-                            evidence => [{count, Count}, {limit, Limit},
-                                         {grown, grown(What, Moments)},
-                                         {per_second, rate(What, Moments)} | More],
-                            see => See, remedy => Remedy}), Node)
+    [share(#{kind => limit_kind(What), what => node, bytes => Bytes, share => Count / Limit,
+             evidence => [{count, Count}, {limit, Limit}, {grown, grown(What, Moments)},
+                          {per_second, rate(What, Moments)} | More],
+             see => See, remedy => Remedy}, Node)
      || {What, Few, Bytes, Remedy, See, More} <- Kinds,
         #{What := Limit} <- [Limits], #{What := Count} <- [lists:last(Moments)],
         Count >= ?NEAR * Limit orelse What =/= processes andalso nears(What, Few, Limit, Moments)].
@@ -371,8 +361,8 @@ nears(What, Few, Limit, Moments) ->
 
 -spec memory(sonde_facts:facts(), node_facts()) -> suspects().
 memory(#{moments := Moments, rss := Rss}, Node) ->
-    [share(Found, Node) || Found <- [fragmentation(Moments, Node), outside(Rss, Moments)],
-                           is_map(Found)].
+    [share(Found, Node) || Found <- [fragmentation(Moments, Node),
+                                     outside(Rss, lists:last(Moments))], is_map(Found)].
 
 fragmentation(Moments, #{least := Least}) ->
     {Unused, Taken} = lists:min([{A - U, A} || #{allocated := A, used := U} <- Moments]),
@@ -381,20 +371,15 @@ fragmentation(Moments, #{least := Least}) ->
           evidence => [{allocated, Taken}, {used, Taken - Unused}],
           see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings}.
 
-%% Memory that the operating system counts and no allocator of the VM does.
-outside(undefined, _) ->
-    false;
-outside(Rss, Moments) ->
-    outside_of(Rss, lists:last(Moments)).
-
-%% If an allocator is off, the VM itself allocates outside of its allocators.
-outside_of(Rss, #{allocated := Allocated, memory := #{total := _}}) ->
+%% Memory that the operating system counts and no allocator of the VM does. If an allocator is off,
+%% the VM itself allocates outside of its allocators.
+outside(Rss, #{allocated := Allocated, memory := #{total := _}}) when is_integer(Rss) ->
     Outside = Rss - Allocated,
     Outside > ?OUTSIDE andalso Outside * 4 > Rss andalso
         #{kind => outside, what => node, bytes => Outside,
           evidence => [{resident, Rss}, {allocated, Allocated}],
           see => {sonde_alloc, memory, [allocated_types]}, remedy => native_library};
-outside_of(_, _) ->
+outside(_, _) ->
     false.
 
 %% ---- series
@@ -417,6 +402,6 @@ steps([A, B | Rest]) -> [B - A | steps([B | Rest])];
 steps(_) -> [].
 
 rate(Key, Samples) ->
-    #{at := From} = hd(Samples),
-    #{at := To} = lists:last(Samples),
-    grown(Key, Samples) * 1000 div max(1, To - From).
+    grown(Key, Samples) * 1000 div elapsed(Samples).
+
+elapsed(Samples) -> max(1, grown(at, Samples)).
