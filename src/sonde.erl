@@ -792,11 +792,6 @@ info(A, B, C) ->
     info(sonde_lib:triple_to_pid(A, B, C)).
 
 %% @doc Returns {@link info/2} for the process `<A.B.C>'. Raises `badarg' if no such pid can exist.
-%%
-%% ```
-%% 1> sonde:info(0, 44, 0, memory).
-%% {memory,372088}
-%% '''
 -spec info(non_neg_integer(), non_neg_integer(), non_neg_integer(),
            sonde_info:category() | attr() | [attr()]) ->
     {atom(), term()} | [{attr(), term()}] | [] | undefined.

@@ -270,16 +270,13 @@ allocators(types) ->
 %% undefined
 %% 2> {sonde_alloc:memory(used), sonde_alloc:memory(used)}.
 %% {9156984,9156984}
+%% 3> {_Memory, _Allocators} = sonde_alloc:snapshot_clear().
 %% '''
 -spec snapshot() -> snapshot() | undefined.
 snapshot() ->
     put(?SNAPSHOT, now_()).
 
 %% @doc Removes the caller's snapshot and returns it, or `undefined'.
-%%
-%% ```
-%% 1> {_Memory, _Allocators} = sonde_alloc:snapshot_clear().
-%% '''
 -spec snapshot_clear() -> snapshot() | undefined.
 snapshot_clear() ->
     erase(?SNAPSHOT).
@@ -299,10 +296,6 @@ snapshot_print() ->
     io:format("~p.~n", [snapshot_get()]).
 
 %% @doc Returns the caller's snapshot, `{erlang:memory(), Allocators}', or `undefined'.
-%%
-%% ```
-%% 1> {Memory, _Allocators} = sonde_alloc:snapshot_get().
-%% '''
 -spec snapshot_get() -> snapshot() | undefined.
 snapshot_get() ->
     get(?SNAPSHOT).

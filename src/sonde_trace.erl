@@ -72,17 +72,7 @@ clear() ->
     ok = sonde_trace_guard:stop(),
     sonde_trace_session:clear().
 
-%% @doc Calls {@link calls/3} without options.
-%%
-%% ```
-%% 1> sonde_trace:calls({queue, in, '_'}, 2).
-%% 1
-%% 13:14:34.086078 <0.44.0> queue:in(mymsg, {[],[]})
-%%
-%% 13:14:34.086310 <0.44.0> queue:in(mymsg, {[mymsg],[]})
-%%
-%% Recon tracer rate limit tripped.
-%% '''
+%% @equiv calls(TSpecs, Max, [])
 -spec calls(tspec() | [tspec(), ...], max()) -> Functions :: non_neg_integer().
 calls(TSpecs, Max) ->
     calls(TSpecs, Max, []).
@@ -122,8 +112,14 @@ calls(TSpecs, Max) ->
 %% ends the trace at its first message. A negative number counts as 0.
 %%
 %% ```
-%% 1> sonde_trace:calls({queue, in, return_trace}, {10, 1000}, [{pid, new}, {timestamp, trace}]).
+%% 1> sonde_trace:calls({queue, in, '_'}, 2, [{timestamp, trace}]).
 %% 1
+%% 13:14:34.086078 <0.44.0> queue:in(mymsg, {[],[]})
+%%
+%% 13:14:34.086310 <0.44.0> queue:in(mymsg, {[mymsg],[]})
+%%
+%% Recon tracer rate limit tripped.
+%% 2> sonde_trace:calls({queue, in, return_trace}, {10, 1000}, [{pid, new}]).
 %% '''
 -spec calls(tspec() | [tspec(), ...], max(), options()) -> Functions :: non_neg_integer().
 calls({_, _, _} = TSpec, Max, Opts) ->
@@ -243,20 +239,12 @@ format_trace_output(Records, Term) ->
 %% @doc Counts trace messages: passes `N' of them to the process that is registered as
 %% `sonde_trace_formatter', then exits with `normal'. Exported because recon exports it; use {@link
 %% calls/3}.
-%%
-%% ```
-%% 1> spawn(sonde_trace, count_tracer, [10]).
-%% '''
 -spec count_tracer(N :: non_neg_integer()) -> no_return().
 count_tracer(N) ->
     sonde_trace_guard:count(N).
 
 %% @doc Works like {@link count_tracer/1}, until there are more than `N' messages in a window of
 %% `Ms' milliseconds.
-%%
-%% ```
-%% 1> spawn(sonde_trace, rate_tracer, [10, 1000]).
-%% '''
 -spec rate_tracer(N :: non_neg_integer(), Ms :: non_neg_integer()) -> no_return().
 rate_tracer(N, Ms) ->
     sonde_trace_guard:rate(N, Ms).
@@ -264,11 +252,6 @@ rate_tracer(N, Ms) ->
 %% @doc Prints trace messages: sends `{Ref, linked}' to `Parent', then writes the result of `Fun'
 %% for each message to `Device', until the process `Tracer' ends. Exported because recon exports it;
 %% use {@link calls/3}.
-%%
-%% ```
-%% 1> spawn(sonde_trace, formatter,
-%%          [Tracer, self(), make_ref(), fun sonde_trace:format/1, user]).
-%% '''
 -spec formatter(pid(), Parent :: pid(), reference(), formatterfun(), Device :: pid() | atom()) ->
           no_return().
 formatter(Tracer, Parent, Ref, Fun, Device) ->
