@@ -297,7 +297,7 @@ crowd(#{crowd := #{groups := Groups}, moments := Moments, limits := Limits}, Nod
     [share(Found, Node)
      || Group <- Groups,
         Judge <- [fun orphans/2, fun idle_garbage/2,
-                  fun(G, N) -> newborn(Rises, Most, Moments, Limits, G, N) end],
+                  fun(G, _) -> newborn(Rises, Most, Moments, Limits, G) end],
         Found <- [Judge(Group, Node)], is_map(Found)].
 
 orphans(#{key := Key, orphans := Orphans, orphan_bytes := Bytes} = Group, #{least := Least}) ->
@@ -315,7 +315,7 @@ idle_garbage(#{key := Key, count := Count, garbage := Bytes, idle := Idle} = Gro
 
 %% The number of all processes rises, and these are the new ones.
 newborn(true, Most, Moments, #{processes := Limit},
-        #{key := Key, count := Count, bytes := Bytes, born := Born} = Group, _Node)
+        #{key := Key, count := Count, bytes := Bytes, born := Born} = Group)
   when Born > 0, 2 * Born > Most ->
     Grown = grown(processes, Moments),
     #{processes := All} = lists:last(Moments),
@@ -323,7 +323,7 @@ newborn(true, Most, Moments, #{processes := Limit},
       evidence => [{processes, Count}, {grown, Grown},
                    {per_second, rate(processes, Moments)} | like(Group)],
       see => {sonde, proc_group, [initial_call, [memory]]}, remedy => end_processes};
-newborn(_, _, _, _, _, _) ->
+newborn(_, _, _, _, _) ->
     false.
 
 like(#{current := Current, some := Some}) ->
