@@ -86,14 +86,9 @@ module("Elixir." ++ Alias = Name) ->
 module(_) ->
     none.
 
-is_alias([C | Cs]) when C >= $A, C =< $Z -> goes_on(Cs);
-is_alias(_) -> false.
-
-goes_on([]) -> true;
-goes_on([$. | Cs]) -> is_alias(Cs);
-goes_on([C | Cs]) when C >= $a, C =< $z; C >= $A, C =< $Z; C >= $0, C =< $9; C =:= $_ ->
-    goes_on(Cs);
-goes_on(_) -> false.
+is_alias(Name) ->
+    match =:= re:run(Name, "\\A[A-Z][a-zA-Z0-9_]*(\\.[A-Z][a-zA-Z0-9_]*)*\\z",
+                     [unicode, {capture, none}]).
 
 %% @doc A term that was printed as Erlang prints it, the modules of Elixir in it as Elixir writes
 %% them. Strings stay as they are.
