@@ -163,10 +163,7 @@ slopes([]) -> [].
 %% values in random order.
 kendall(Points, N) ->
     Slopes = slopes(Points),
-    S = lists:foldl(fun(Slope, Sum) when Slope > 0 -> Sum + 1;
-                       (Slope, Sum) when Slope < 0 -> Sum - 1;
-                       (_, Sum) -> Sum
-                    end, 0, Slopes),
+    S = length([up || Slope <- Slopes, Slope > 0]) - length([down || Slope <- Slopes, Slope < 0]),
     Deviation = math:sqrt(N * (N - 1) * (2 * N + 5) / 18),
     {median(Slopes), S / (N * (N - 1) / 2), (S - 1) / Deviation}.
 
