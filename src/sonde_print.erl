@@ -89,13 +89,7 @@ color(#{color := always}, _) -> true;
 color(#{color := never}, _) -> false;
 color(#{device := Device}, Has) ->
     os:getenv("NO_COLOR", "") =:= "" andalso os:getenv("TERM") =/= "dumb"
-        andalso not has({terminal, false}, Has) andalso has_rows(Device).
-
-has_rows(Device) ->
-    case io:rows(Device) of
-        {ok, _} -> true;
-        _ -> false
-    end.
+        andalso not has({terminal, false}, Has) andalso element(1, io:rows(Device)) =:= ok.
 
 put_lines(_, []) ->
     ok;
