@@ -68,6 +68,8 @@
 -type from() :: scan() | [pid()] | undefined.
 -type attr() :: atom().
 -type mode() :: top | sample | diff | holders | all | each | account.
+-type binary_refs() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
+                        References :: pos_integer()}.
 
 %% @doc Returns `true', or the reason why the library is not loaded.
 -spec loaded() -> true | {not_loaded, string()}.
@@ -90,12 +92,10 @@ init() ->
 
 load([]) ->
     {error, ?NO_LIBRARY};
-load([File]) ->
-    load_one(File);
 load([File | Rest]) ->
     case load_one(File) of
-        ok -> ok;
-        {error, _} -> load(Rest)
+        {error, _} when Rest =/= [] -> load(Rest);
+        Last -> Last
     end.
 
 load_one(File) ->
@@ -104,13 +104,6 @@ load_one(File) ->
         {error, {_, Text}} -> {error, lists:flatten(Text)}
     end.
 
-%% In the test build: which allocation of the load is to fail.
--ifdef(TEST).
-load_info() -> persistent_term:get({?MODULE, fail_load}, 0).
--else.
-load_info() -> 0.
--endif.
-
 %% The name contains the build id: the library stays mapped forever, and a library that is loaded
 %% again from the same path would be the old one.
 candidates() ->
@@ -118,14 +111,21 @@ candidates() ->
                   || Dir <- directories(), Pattern <- ["sonde_nif-*.so", "sonde_nif.so"]]).
 
 -ifdef(TEST).
+%% Which allocation of the load is to fail.
+load_info() -> persistent_term:get({?MODULE, fail_load}, 0).
+
 %% The test library can be made to read wrong offsets; it is never shipped.
 directories() ->
     case os:getenv("SONDE_TEST_NIF") of
         false -> beside();
         Dir -> [Dir]
     end.
+
+may_switch(Modules) -> began_in(Modules) orelse unseal(asked).
 -else.
+load_info() -> 0.
 directories() -> beside().
+may_switch(Modules) -> began_in(Modules).
 -endif.
 
 %% Beside the beam: in a release, in a checkout, and where remote_load has put both. During an
@@ -139,6 +139,9 @@ beside() ->
         [] ->
             []
     end.
+
+%% No fun here: while another library is loaded, a fun of this module would run code of the new one,
+%% which has no functions of the library yet.
 
 %% All rows of a finished scan, best first.
 -spec scan_rows(scan()) -> [{pid(), integer()}].
@@ -171,39 +174,39 @@ scan_values_from(Scan, From) ->
 put_status(Status) ->
     of_ours(?OURS),
     said(do_put_status(Status)).
+do_put_status(_Status) -> erlang:nif_error(not_loaded).
 
 %% `filtered': system calls may be tried although the kernel filters them.
 -spec want_reader(guarded | syscall | filtered) -> ok.
 want_reader(Reader) ->
     of_ours(?OURS),
     said(do_want_reader(Reader)).
+do_want_reader(_Reader) -> erlang:nif_error(not_loaded).
 
 -spec switch(on | off) -> ok.
 switch(OnOff) ->
     of_ours(?OURS),
     said(do_switch(OnOff)).
+do_switch(_OnOff) -> erlang:nif_error(not_loaded).
 
-%% The last instance of the module also removes the signal handler, if it is still installed.
+%% From now on no reader works. The last running call of the last instance of the module also
+%% removes the signal handler, if it is still installed. A library that is loaded later reads again.
 -spec leave() -> ok.
 leave() ->
     of_ours(?LEAVERS),
     do_leave().
+do_leave() -> erlang:nif_error(not_loaded).
 
 %% Makes the caller the prover, unless another process is, or a proof is no longer needed.
 -spec prover_begin() -> ok | proved | {busy, pid()}.
 prover_begin() ->
     of_ours(?OURS),
     said(do_prover_begin()).
+do_prover_begin() -> erlang:nif_error(not_loaded).
 
 %% The VM knows the function with which each process was spawned.
 of_ours(Modules) ->
     may_switch(Modules) orelse error(badarg).
-
--ifdef(TEST).
-may_switch(Modules) -> began_in(Modules) orelse unseal(asked).
--else.
-may_switch(Modules) -> began_in(Modules).
--endif.
 
 began_in(Modules) ->
     {initial_call, {Module, Function, Arity}} = process_info(self(), initial_call),
@@ -220,12 +223,14 @@ look_new(flat, Pid, Want, MaxWords, MaxEntries, N) ->
     said(do_look_new(flat, Pid, Want, MaxWords, MaxEntries, N));
 look_new(Kind, Pid, Want, MaxWords, MaxEntries, N) ->
     said(do_look_new(Kind, Pid, Want, MaxWords, MaxEntries, atoms(N))).
+do_look_new(_Kind, _Pid, _Want, _MaxWords, _MaxEntries, _N) -> erlang:nif_error(not_loaded).
 
 %% After the sums: resources by type; `undefined': memory of the VM itself.
 -spec account_resources(account(), AtomCount :: non_neg_integer()) ->
     [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
       Holders :: pos_integer()}].
 account_resources(Account, N) -> said(do_account_resources(Account, atoms(N))).
+do_account_resources(_Account, _AtomCount) -> erlang:nif_error(not_loaded).
 
 atoms(N) when is_integer(N) -> min(N, erlang:system_info(atom_count));
 atoms(_) -> error(badarg).
@@ -250,25 +255,11 @@ instance() -> erlang:nif_error(not_loaded).
 -spec status() -> undefined | term().
 status() -> erlang:nif_error(not_loaded).
 
--spec do_put_status(term()) -> ok | proved.
-do_put_status(_Status) -> erlang:nif_error(not_loaded).
-
 -spec reader() -> guarded | syscall | none.
 reader() -> erlang:nif_error(not_loaded).
 
--spec do_want_reader(guarded | syscall | filtered) -> ok.
-do_want_reader(_Reader) -> erlang:nif_error(not_loaded).
-
 -spec state() -> on | off | none.
 state() -> erlang:nif_error(not_loaded).
-
-%% From now on no reader works, and the last running call removes the signal handler, if it is still
-%% installed. A library that is loaded later reads again.
--spec do_leave() -> ok.
-do_leave() -> erlang:nif_error(not_loaded).
-
--spec do_switch(on | off) -> ok.
-do_switch(_OnOff) -> erlang:nif_error(not_loaded).
 
 -spec counters() -> #{native | busy | torn | asked | faults := non_neg_integer()}.
 counters() -> said(do_counters()).
@@ -279,9 +270,6 @@ do_counters() -> erlang:nif_error(not_loaded).
       FlagsShift :: non_neg_integer(), TypeMask :: non_neg_integer(),
       [{atom(), non_neg_integer()}]}].
 tables() -> erlang:nif_error(not_loaded).
-
--spec do_prover_begin() -> ok | proved | {busy, pid()}.
-do_prover_begin() -> erlang:nif_error(not_loaded).
 
 -spec prover_end() -> ok.
 prover_end() -> said(do_prover_end()).
@@ -396,11 +384,6 @@ do_scan_limit(_Scan, _MaxWords, _PatienceUs) -> erlang:nif_error(not_loaded).
 calibrate_literals(Literal, Bytes) -> said(do_calibrate_literals(Literal, Bytes)).
 do_calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
 
--spec do_look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
-                  non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
-    look() | busy | torn | gone | no_memory | no_reader.
-do_look_new(_Kind, _Pid, _Want, _MaxWords, _MaxEntries, _N) -> erlang:nif_error(not_loaded).
-
 %% `gone': the process is gone, or what was looked for is not there.
 -spec look_step(look()) ->
     more | done | busy | torn | gone | ask | too_large | no_memory | no_reader.
@@ -462,10 +445,7 @@ look_flat(Look) -> said(do_look_flat(Look)).
 do_look_flat(_Look) -> erlang:nif_error(not_loaded).
 
 %% After `flat' with `refs': binaries to which literals refer, starting at 0; and where to continue.
--spec look_refs(look(), non_neg_integer()) ->
-    {non_neg_integer() | done,
-     [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
-       References :: pos_integer()}]}.
+-spec look_refs(look(), non_neg_integer()) -> {non_neg_integer() | done, [binary_refs()]}.
 look_refs(Look, At) -> said(do_look_refs(Look, At)).
 do_look_refs(_Look, _At) -> erlang:nif_error(not_loaded).
 
@@ -535,9 +515,8 @@ account_new(MaxEntries, Tagged, Parts) -> said(do_account_new(MaxEntries, Tagged
 do_account_new(_MaxEntries, _Tagged, _Parts) -> erlang:nif_error(not_loaded).
 
 %% The references of a table, or of the literals: at most 1000, each one once for each table.
--spec account_add(account(), table | literal,
-                  [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
-                    References :: pos_integer()}]) -> ok | {error, no_memory | system_limit}.
+-spec account_add(account(), table | literal, [binary_refs()]) ->
+    ok | {error, no_memory | system_limit}.
 account_add(Account, Kind, Binaries) -> said(do_account_add(Account, Kind, Binaries)).
 do_account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
 
@@ -562,9 +541,7 @@ do_account_sum(_Account) -> erlang:nif_error(not_loaded).
 account_rank(Account, By, N) -> said(do_account_rank(Account, By, N)).
 do_account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
 
--spec account_ranked(account(), From :: non_neg_integer()) ->
-    [{Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
-      References :: pos_integer()}].
+-spec account_ranked(account(), From :: non_neg_integer()) -> [binary_refs()].
 account_ranked(Account, From) -> said(do_account_ranked(Account, From)).
 do_account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 
@@ -578,16 +555,9 @@ do_account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 account_holdings(Account, From) -> said(do_account_holdings(Account, From)).
 do_account_holdings(_Account, _From) -> erlang:nif_error(not_loaded).
 
--spec account_known(account(), Id :: non_neg_integer()) ->
-    {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
-     References :: pos_integer()} | undefined.
+-spec account_known(account(), Id :: non_neg_integer()) -> binary_refs() | undefined.
 account_known(Account, Id) -> said(do_account_known(Account, Id)).
 do_account_known(_Account, _Id) -> erlang:nif_error(not_loaded).
-
--spec do_account_resources(account(), AtomCount :: non_neg_integer()) ->
-    [{{module(), atom()} | undefined, Count :: pos_integer(), Bytes :: non_neg_integer(),
-      Holders :: pos_integer()}].
-do_account_resources(_Account, _AtomCount) -> erlang:nif_error(not_loaded).
 
 %% Frees the memory of the account, like `look_end/1'; `more': call again.
 -spec account_end(account()) -> ok | more.
