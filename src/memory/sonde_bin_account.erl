@@ -64,14 +64,14 @@ own() ->
     lists:sum([Size || {_, Size, _} <- lists:usort(Refs)]).
 
 report(Total, Unused, #{processes := Processes, tables := Tables, literals := Missed},
-       {{Exclusive, Shared, Ets, Queues, Literals, Mixed, Resources, Elsewhere}, Overhead, _,
-        Level, Variance, _}) ->
-    Seen = Exclusive + Shared + Ets + Queues + Literals + Mixed + Resources + Elsewhere + Overhead,
+       {Bytes, Overhead, _, Level, Variance, _}) ->
+    Parts = tuple_to_list(Bytes),
+    Sums = maps:from_list(lists:zip([exclusive, shared, ets, queues, literals, mixed, resources,
+                                     elsewhere], Parts)),
     maps:merge(maps:merge(sample(Level, Variance), missed(Missed)),
-               #{total => Total, exclusive => Exclusive, shared => Shared, ets => Ets,
-                 queues => Queues, literals => Literals, mixed => Mixed, resources => Resources,
-                 elsewhere => Elsewhere, overhead => Overhead, unseen => less(Total, Seen),
-                 unused => Unused, processes_missed => Processes, tables_missed => Tables}).
+               Sums#{total => Total, overhead => Overhead,
+                     unseen => less(Total, lists:sum(Parts) + Overhead), unused => Unused,
+                     processes_missed => Processes, tables_missed => Tables}).
 
 missed(true) -> #{literals_missed => true};
 missed(false) -> #{}.
@@ -113,8 +113,7 @@ shares(Opts, Caller, Pid, Fun) ->
 %% new account replaces the first one and keeps what these processes hold as it counts it.
 -spec followed(sonde_nif:account(), reference()) -> {[pid()], #{pid() => non_neg_integer()}}.
 followed(First, Caller) ->
-    Changed = [Pid || {0, Pid, _, _, _} <- all(fun(From) -> sonde_nif:account_holdings(First, From)
-                                               end)],
+    Changed = [Pid || {0, Pid, _, _, _} <- holdings(First)],
     {Changed, followed(First, lists:usort(Changed), Caller)}.
 
 followed(_First, [], _Caller) ->
@@ -175,9 +174,8 @@ ids(N, By, Opts, Caller) ->
            fun(Account, #{processes := Result}, _) ->
                    whole(Account, Caller),
                    rank(Account, By, N, Caller),
-                   {[Id || {Id, _, _, _} <- all(fun(From) ->
-                                                        sonde_nif:account_ranked(Account, From)
-                                                end)], Result}
+                   Next = fun(From) -> sonde_nif:account_ranked(Account, From) end,
+                   {[Id || {Id, _, _, _} <- sonde_look:all(Next)], Result}
            end).
 
 nothing_missed() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
@@ -213,9 +211,7 @@ holders(Account, Ids, MaxRows, Caller) ->
     Wanted = maps:from_keys(Ids, true),
     Tables = tables_with(Account, Wanted, MaxRows, Caller),
     Literals = literals_with(Account, Wanted),
-    Held = lists:append([held(Holding)
-                         || Holding <- all(fun(From) -> sonde_nif:account_holdings(Account, From)
-                                           end)]),
+    Held = lists:append([held(Holding) || Holding <- holdings(Account)]),
     Known = [Binary || Id <- Ids, Binary <- [sonde_nif:account_known(Account, Id)],
                        Binary =/= undefined],
     Seen = seen(lists:usort([pid(Holder) || {_, Holder, _} <- Held]), Wanted, Caller),
@@ -227,14 +223,11 @@ holders(Account, Ids, MaxRows, Caller) ->
        holders => lists:sort(maps:get(Id, ByBinary, []))}
      || {Id, Size, Refc, References} <- Known].
 
-want(_Account, []) ->
-    ok;
 want(Account, Ids) ->
-    {Now, Later} = first(Ids),
-    case sonde_nif:account_want(Account, Now) of
-        ok -> want(Account, Later);
-        {error, Why} -> error(Why)
-    end.
+    in_pieces(fun(Some) -> sonde_nif:account_want(Account, Some) end, Ids).
+
+holdings(Account) ->
+    sonde_look:all(fun(From) -> sonde_nif:account_holdings(Account, From) end).
 
 held({Id, Pid, References, Queued, _}) ->
     [{Id, Pid, References - Queued} || References > Queued]
@@ -272,11 +265,12 @@ now_ms() -> erlang:monotonic_time(millisecond).
 
 seen_by(Pid, Wanted, Ms, Caller) ->
     Opts = (look_options())#{timeout := Ms, caller => Caller},
-    case sonde_look:run(Pid, {slices, [], 0, 0}, Opts,
-                        fun(Look) -> all(fun(From) -> sonde_nif:look_pinned(Look, From, ?CHUNK) end)
-                        end) of
-        Pinned when is_list(Pinned) ->
-            [{Pid, #{}} | [{{Pid, Id}, Visible} || {Id, _, _, Visible, _} <- Pinned,
+    Pinned = fun(Look) ->
+                     sonde_look:all(fun(From) -> sonde_nif:look_pinned(Look, From, ?CHUNK) end)
+             end,
+    case sonde_look:run(Pid, {slices, [], 0, 0}, Opts, Pinned) of
+        Shown when is_list(Shown) ->
+            [{Pid, #{}} | [{{Pid, Id}, Visible} || {Id, _, _, Visible, _} <- Shown,
                                                    is_map_key(Id, Wanted)]];
         _ ->
             []
@@ -377,15 +371,14 @@ literals() ->
     Id = erlang:phash2(make_ref()),
     Look = fun(Caller) ->
                    sonde_look:run(Me, {flat, [slot, refs], 0, Id},
-                                  (look_options())#{caller => Caller}, fun refs/1)
+                                  (look_options())#{caller => Caller},
+                                  fun(Look) -> refs(Look, 0) end)
            end,
     case sonde_term:hold({Id, persistent_term:get()}, Look) of
         Binaries when is_list(Binaries) -> Binaries;
         {error, no_memory} -> error(no_memory);
         _ -> missed
     end.
-
-refs(Look) -> refs(Look, 0).
 
 refs(Look, At) ->
     case sonde_nif:look_refs(Look, At) of
@@ -394,29 +387,21 @@ refs(Look, At) ->
     end.
 
 %% A result that is not a list is the reason why there is none.
-add(_Account, _Kind, []) ->
-    ok;
-add(Account, Kind, [_ | _] = Binaries) ->
-    {Now, Later} = first(Binaries),
-    case sonde_nif:account_add(Account, Kind, Now) of
-        ok -> add(Account, Kind, Later);
-        {error, Why} -> error(Why)
-    end;
+add(Account, Kind, Binaries) when is_list(Binaries) ->
+    in_pieces(fun(Some) -> sonde_nif:account_add(Account, Kind, Some) end, Binaries);
 add(_Account, _Kind, None) ->
     None.
 
 %% As many as one call takes. To compute the length of the list for each chunk would take longer
 %% than all the rest.
-first(List) -> first(?CHUNK, List, []).
+in_pieces(_Give, []) ->
+    ok;
+in_pieces(Give, All) ->
+    {Some, Later} = first(?CHUNK, All, []),
+    case Give(Some) of
+        ok -> in_pieces(Give, Later);
+        {error, Why} -> error(Why)
+    end.
 
 first(N, [Item | Rest], Acc) when N > 0 -> first(N - 1, Rest, [Item | Acc]);
 first(_, Rest, Acc) -> {lists:reverse(Acc), Rest}.
-
-%% All of a list that comes in chunks.
-all(From) -> all(From, 0).
-
-all(From, N) ->
-    case From(N) of
-        [] -> [];
-        Some -> Some ++ all(From, N + length(Some))
-    end.

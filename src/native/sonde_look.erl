@@ -4,6 +4,7 @@
 
 -export([run/4, given/1, options/1, report/2, finish/1]).
 -export([held/3, hold/2, release/1]).
+-export([all/1]).
 -export_type([options/0, what/0, errors/0]).
 
 -type options() :: #{suspend := boolean(), max_words := non_neg_integer(),
@@ -72,6 +73,16 @@ finish(Look) ->
     case sonde_nif:look_end(Look) of
         ok -> ok;
         more -> finish(Look)
+    end.
+
+%% @doc Returns all of an answer that comes in pieces; `Piece' returns the next one from there on.
+-spec all(fun((From :: non_neg_integer()) -> [Item])) -> [Item].
+all(Piece) -> all(Piece, 0).
+
+all(Piece, From) ->
+    case Piece(From) of
+        [] -> [];
+        Some -> Some ++ all(Piece, From + length(Some))
     end.
 
 answered(Look, Fun) ->

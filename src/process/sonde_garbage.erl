@@ -112,7 +112,7 @@ largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
                waiting => []},
     {[{Attr, sonde_attr:named(N, best(Scan, I, Want,
                                  [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
-      || {I, Attr} <- numbered(Attrs)],
+      || {I, Attr} <- lists:enumerate(0, Attrs)],
      sonde_scan:report(sonde_scan:merge(Result, Unread), Suspend)}.
 
 %% Processes that no longer held what the account has: the values of some of them, and those that
@@ -136,9 +136,6 @@ beside(Attrs, Pids, How) ->
     {Read, _} = sonde_scan:look(Now, (maps:without([account, until], How))#{attrs := Attrs}),
     Rows = [{Pid, maps:from_list(lists:zip(Attrs, Values))} || {Pid, Values} <- Read],
     maps:merge(maps:from_list(Rows), beside(Attrs, Later, How)).
-
-numbered(Attrs) ->
-    lists:zip(lists:seq(0, length(Attrs) - 1), Attrs).
 
 %% The rows of a scan that was stopped are not sorted yet.
 best(Scan, I, Want, Late) ->
@@ -166,13 +163,8 @@ worst(Look, From, Best) ->
     end.
 
 slices(Look) ->
-    slices(Look, pinned(Look, 0), 0, []).
-
-pinned(Look, From) ->
-    case sonde_nif:look_pinned(Look, From, ?CHUNK) of
-        [] -> [];
-        Some -> Some ++ pinned(Look, From + length(Some))
-    end.
+    Pinned = sonde_look:all(fun(From) -> sonde_nif:look_pinned(Look, From, ?CHUNK) end),
+    slices(Look, Pinned, 0, []).
 
 slices(_Look, [], _From, Acc) ->
     lists:reverse(Acc);
