@@ -3,9 +3,14 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, named/2, is_ours/1, without_calls/1]).
+         call_site/1, named/2, named/3, is_ours/1, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
+
+%% Where sonde is loaded temporarily, all of its processes begin in `sonde_guest'.
+-define(OURS, [sonde_helper, sonde_vm, sonde_ets_owner, sonde_watch_notify, sonde_trace_guard,
+               sonde_top_sample, sonde_janitor, sonde_dump, sonde_attach, sonde_probe,
+               sonde_guest]).
 
 -type attr() :: atom() | {dictionary, term()}.
 %% Every item of `process_info/2', and the names below, which it does not have.
@@ -81,30 +86,27 @@ call_site(Pid) ->
 
 %% @doc The first `N' of `[{Value, Pid}]' that are alive and not ours, with their names.
 -spec named(non_neg_integer(), [{term(), pid()}]) -> [{pid(), term(), attrs()}].
-named(0, _) ->
-    [];
-named(_, []) ->
-    [];
-named(N, [{Value, Pid} | Best]) ->
-    case call_site(Pid) of
-        {ok, Attrs} -> [{Pid, Value, Attrs} | named(N - 1, Best)];
-        _ -> named(N, Best)
-    end.
+named(N, Best) -> named(N, Best, fun(_) -> undefined end).
+
+%% @doc The same, with those of the dead for which `Known' has a call site.
+-spec named(non_neg_integer(), [{term(), pid()}], Known) -> [{pid(), term(), attrs()}]
+              when Known :: fun((pid()) -> {ok, attrs()} | helper | undefined).
+named(N, [{Value, Pid} | Best], Known) when N > 0 ->
+    Site = case call_site(Pid) of
+               undefined -> Known(Pid);
+               Live -> Live
+           end,
+    case Site of
+        {ok, Attrs} -> [{Pid, Value, Attrs} | named(N - 1, Best, Known)];
+        _ -> named(N, Best, Known)
+    end;
+named(_, _, _) ->
+    [].
 
 %% @doc Whether a process that began with this call is one of ours: those have no rows.
 -spec is_ours(mfa() | undefined) -> boolean().
-is_ours({sonde_helper, _, _}) -> true;
-is_ours({sonde_vm, _, _}) -> true;
-is_ours({sonde_ets_owner, _, _}) -> true;
-is_ours({sonde_watch_notify, _, _}) -> true;
-is_ours({sonde_trace_guard, _, _}) -> true;
-is_ours({sonde_top_sample, _, _}) -> true;
-is_ours({sonde_trace, formatter, _}) -> true;
-is_ours({sonde_janitor, _, _}) -> true;
-is_ours({sonde_dump, _, _}) -> true;
-is_ours({sonde_attach, _, _}) -> true;
-is_ours({sonde_probe, _, _}) -> true;
-is_ours({sonde_guest, _, _}) -> true;   % where sonde is loaded temporarily, all of them
+is_ours({sonde_trace, Function, _}) -> Function =:= formatter;
+is_ours({Module, _, _}) -> lists:member(Module, ?OURS);
 is_ours(_) -> false.
 
 %% @doc Removes, from rows of another node, the processes that `erpc' started there for calls of
@@ -136,9 +138,8 @@ item(Attr) -> Attr.
 %% twice counts twice.
 -spec value(term(), term()) -> term().
 value(binary_memory, Binaries) -> lists:sum([Size || {_, Size, _} <- Binaries]);
-value(binary_count, Binaries) -> length(Binaries);
-value(link_count, Links) -> length(Links);
-value(monitor_count, Monitors) -> length(Monitors);
-value(monitored_by_count, Watchers) -> length(Watchers);
-value(dictionary_size, Dictionary) -> length(Dictionary);
-value(_, Value) -> Value.
+value(Attr, Value) ->
+    case is_counted(Attr) of
+        true -> length(Value);
+        false -> Value
+    end.

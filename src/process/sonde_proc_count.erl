@@ -80,7 +80,8 @@ grown(Attr, N, Ms, #{self := Self} = Opts) ->
     Best = second(Road, Attr, Want, How, First),
     Gained = [{Now - Before, Pid}
               || {{Now, Pid}, {Before, Pid}} <- lists:zip(own(Attr, Self), Mine)],
-    name_gone(N, with(Gained, Best, Want), Names).
+    sonde_attr:named(N, with(Gained, Best, Want),
+                     fun(Pid) -> maps:get(Pid, Names, {ok, ?UNKNOWN}) end).
 
 %% ---- shared by both paths
 
@@ -108,22 +109,6 @@ with([], Best, _Want) ->
 with(Own, Best, Want) ->
     lists:sublist(lists:reverse(lists:sort(Own ++ Best)), Want).
 
-%% As sonde_attr:named/2, but the dead stay.
-name_gone(0, _, _) ->
-    [];
-name_gone(_, [], _) ->
-    [];
-name_gone(N, [{Value, Pid} | Best], Names) ->
-    case sonde_attr:call_site(Pid) of
-        {ok, Attrs} -> [{Pid, Value, Attrs} | name_gone(N - 1, Best, Names)];
-        helper -> name_gone(N, Best, Names);
-        undefined ->
-            case maps:get(Pid, Names, {ok, ?UNKNOWN}) of
-                {ok, Attrs} -> [{Pid, Value, Attrs} | name_gone(N - 1, Best, Names)];
-                helper -> name_gone(N, Best, Names)
-            end
-    end.
-
 %% Includes helpers: one that ends meanwhile still has no row.
 names(Best) ->
     maps:from_list([{Pid, Site} || {_, Pid} <- Best, Site <- [sonde_attr:call_site(Pid)],
@@ -137,7 +122,7 @@ largest(native, Attrs, Want, Self) ->
     case scan(top, Want, undefined, #{attrs => Attrs}) of
         no_reader -> largest(portable, Attrs, Want, Self);
         Scan -> [with(own(Attr, Self), rows(Scan, I), Want)
-                 || {I, Attr} <- lists:zip(lists:seq(0, length(Attrs) - 1), Attrs)]
+                 || {I, Attr} <- lists:enumerate(0, Attrs)]
     end;
 largest(portable, Attrs, Want, Self) ->
     Add = fun(Pid, Values, [], Bests) ->
