@@ -58,14 +58,10 @@ glance(Pids, Attrs, Ask) ->
 
 read_one(Pid, Attrs) ->
     Read = [sonde_nif:read(Pid, Attr) || Attr <- Attrs],
-    case lists:all(fun is_integer/1, Read) of
-        true ->
-            {ok, Read};
-        false ->
-            case lists:member(timeslice, Read) of
-                true -> scan_one(Pid, Attrs);
-                false -> ask_one(Pid, Attrs)
-            end
+    case {lists:all(fun is_integer/1, Read), lists:member(timeslice, Read)} of
+        {true, _} -> {ok, Read};
+        {false, true} -> scan_one(Pid, Attrs);
+        {false, false} -> ask_one(Pid, Attrs)
     end.
 
 scan_one(Pid, Attrs) ->
@@ -132,12 +128,5 @@ in_order(Attrs, Known) ->
             [map_get(Attr, ByAttr) || Attr <- Attrs]
     end.
 
-told(_Pid, [], []) ->
-    {[], []};
-told(Pid, [], Items) ->
-    case process_info(Pid, Items) of
-        undefined -> undefined;
-        Told -> {[], Told}
-    end;
-told(Pid, Other, Items) ->
-    sonde_attr:ask(Pid, Other, Items).
+told(_Pid, [], []) -> {[], []};
+told(Pid, Other, Items) -> sonde_attr:ask(Pid, Other, Items).
