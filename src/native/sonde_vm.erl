@@ -126,7 +126,7 @@ by_helper(What) ->
 -spec helper({switch, on | off} | prove | {watch, pid()}) -> ok.
 helper({switch, OnOff}) ->
     Kept = configure(),
-    ok = atomics:put(Kept, ?NATIVE, switched(OnOff)),
+    ok = atomics:put(Kept, ?NATIVE, map_get(OnOff, #{on => ?ON, off => ?OFF})),
     ok = sonde_nif:switch(OnOff),
     %% this changes nothing if the layout is proved
     _ = [sonde_nif:put_status(undefined) || OnOff =:= on],
@@ -154,6 +154,7 @@ outcome(For) ->
 is_too_early(#{retry := {NotBefore, _}}) -> erlang:monotonic_time(millisecond) < NotBefore;
 is_too_early(_) -> false.
 
+%% `undefined': no proof was tried, or a new one is requested.
 is_lasting(undefined) -> false;
 is_lasting(#{status := {off, {Why, _}}}) when ?IS_DISTURBED(Why) -> false;
 is_lasting(#{status := {off, {unsupported, no_reader}}}) -> sonde_nif:reader() =:= none;
@@ -175,19 +176,14 @@ prove() ->
 prover() ->
     case sonde_nif:prover_begin() of
         ok ->
-            try prover(sonde_nif:status()) after sonde_nif:prover_end() end;
+            try is_lasting(sonde_nif:status()) orelse prover_run(), ok
+            after sonde_nif:prover_end()
+            end;
         proved ->
             ok;
         {busy, Prover} ->
             Mon = monitor(process, Prover),
             receive {'DOWN', Mon, process, _, _} -> ok after ?PATIENCE_MS -> ok end
-    end.
-
-%% `undefined': no proof was tried, or a new one is requested.
-prover(Outcome) ->
-    case is_lasting(Outcome) of
-        true -> ok;
-        false -> prover_run()
     end.
 
 prover_run() ->
@@ -255,9 +251,6 @@ configure() ->
     _ = sonde_content:allowed(),
     Kept.
 
-switched(on) -> ?ON;
-switched(off) -> ?OFF.
-
 %% Not in `persistent_term': sonde removes it when it leaves, and to erase a persistent term the VM
 %% scans every process of the node.
 kept() ->
@@ -294,7 +287,7 @@ run(0, _) -> off({probes_busy, ?TRIES});
 run(Tries, Failed) ->
     case sonde_nif:reader() of
         none -> off({unsupported, no_reader});
-        _ -> judge_try(best(try_tables(tables(), [])), Tries, Failed)
+        _ -> judge_try(try_tables(tables(), []), Tries, Failed)
     end.
 
 judge_try(busy, Tries, Failed) ->
@@ -316,41 +309,29 @@ tables() ->
     Distance = fun({_, _, Release, _, _, _}) -> abs(Release - Otp) end,
     [T || {_, _, T} <- lists:sort([{Distance(T), element(1, T), T} || T <- sonde_nif:tables()])].
 
-%% Each table gets its own probes: those of a table that failed late have run since.
-try_tables([], Outcomes) -> lists:reverse(Outcomes);
+%% Each table gets its own probes: those of a table that failed late have run since. If none is
+%% proved, the (first) one with most passed checks shows best what is wrong.
+try_tables([], Outcomes) ->
+    hd(lists:sort(fun(A, B) -> passed(A) >= passed(B) end, lists:reverse(Outcomes)));
 try_tables([Table | Tables], Outcomes) ->
     case try_one(Table) of
-        busy -> [busy];
-        #{status := active} = Outcome -> [Outcome];
-        Outcome -> try_tables(Tables, [Outcome | Outcomes])
+        #{status := {off, _}} = Outcome -> try_tables(Tables, [Outcome | Outcomes]);
+        ActiveOrBusy -> ActiveOrBusy
     end.
+
+passed(#{checks := Checks}) -> length([ok || {_, ok} <- Checks]).
 
 %% If a probe died, or another process disturbs all of them, that says nothing about the table.
 try_one(Table) ->
     try try_table(Table, sonde_probe:start())
     catch
-        throw:died -> busy;
+        throw:Why when Why =:= died; Why =:= busy -> busy;
         error:Why:Where when Why =/= system_limit ->
             sonde_probe:are_alive() andalso erlang:raise(error, Why, Where),
             busy
     after
         sonde_probe:stop()
     end.
-
-%% The table with most passed checks shows best what is wrong.
-best(Outcomes) ->
-    case lists:last(Outcomes) of
-        busy -> busy;
-        #{status := active} = Outcome -> Outcome;
-        _ -> farthest(Outcomes)
-    end.
-
-farthest([First | Rest]) ->
-    lists:foldl(fun(O, Best) ->
-                        case passed(O) > passed(Best) of true -> O; false -> Best end
-                end, First, Rest).
-
-passed(#{checks := Checks}) -> length([ok || {_, ok} <- Checks]).
 
 try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
     case calibrate(Index) of
@@ -361,7 +342,9 @@ try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
             judge(Name, checks({Shift, TypeMask}, Probes));
         {failed, Check} ->
             #{status => {off, {check, Check}}, layout => none,
-              checks => found_table(Check) ++ not_run({Shift, TypeMask}, Probes)};
+              checks => found_table(Check)
+                  ++ not_run(sonde_probe:field_checks(Probes, {Shift, TypeMask})
+                             ++ sonde_probe:late_checks(Probes))};
         no_reader ->
             off({unsupported, no_reader})
     end.
@@ -374,25 +357,17 @@ calibrate(Index) ->
 
 %% Bytes reserved for literals, wherever they are; 0: literals may be anywhere.
 literal_area() ->
-    try
-        Mmap = erlang:system_info({allocator, erts_mmap}),
-        {_, Literals} = lists:keyfind(literal_mmap, 1, Mmap),
-        {_, Carrier} = lists:keyfind(supercarrier, 1, Literals),
-        {_, Sizes} = lists:keyfind(sizes, 1, Carrier),
-        {_, Total} = lists:keyfind(total, 1, Sizes),
-        Total
-    catch
-        error:_ -> 0
+    try lists:foldl(fun(Key, Props) -> element(2, lists:keyfind(Key, 1, Props)) end,
+                    erlang:system_info({allocator, erts_mmap}),
+                    [literal_mmap, supercarrier, sizes, total])
+    catch error:_ -> 0
     end.
 
 found_table(id) -> [{id, {failed, true, false}}, {process_table, not_run}];
 found_table(process_table) -> [{id, ok}, {process_table, {failed, true, false}}].
 
-not_run(Form, Probes) ->
-    [{Name, not_run} || {Name, _} <- sonde_probe:field_checks(Probes, Form)
-                                     ++ sonde_probe:late_checks(Probes)].
+not_run(Checks) -> [{Name, not_run} || {Name, _} <- Checks].
 
-judge(_, busy) -> busy;
 judge(Name, Checks) ->
     case [Check || {Check, {failed, _, _}} <- Checks] of
         [] ->
@@ -406,20 +381,12 @@ judge(Name, Checks) ->
 %% Fields first, while the probes are idle; what the probes answer themselves only after that.
 checks(Form, Probes) ->
     Late = sonde_probe:late_checks(Probes),
-    Start = [{id, ok}, {process_table, ok}],
-    case run_checks(early, fun(P) -> sonde_probe:field_checks(P, Form) end, Probes) of
-        busy -> busy;
-        Early ->
-            case failed(Early) of
-                true -> Start ++ Early ++ [{Name, not_run} || {Name, _} <- Late];
-                false -> together(Start ++ Early, run_checks(late, fun(_) -> Late end, Probes))
-            end
-    end.
-
-together(_, busy) -> busy;
-together(Early, Late) -> Early ++ Late.
-
-failed(Checks) -> lists:any(fun({_, Result}) -> Result =/= ok end, Checks).
+    Early = run_checks(early, fun(P) -> sonde_probe:field_checks(P, Form) end, Probes),
+    Rest = case lists:all(fun({_, Result}) -> Result =:= ok end, Early) of
+               true -> run_checks(late, fun(_) -> Late end, Probes);
+               false -> not_run(Late)
+           end,
+    [{id, ok}, {process_table, ok} | Early ++ Rest].
 
 %% The first failure is the result: later checks rely on it. On a node where other processes ask
 %% every process all the time, the expected value of a probe may be outdated: read it again.
@@ -439,8 +406,9 @@ run_checks(When, Make, [{Name, Check} | Checks], Probes, Done, Looks) ->
         {[{Expected, Found} | _], _} ->
             case (When =:= late orelse sonde_probe:quiet(Probes))
                 andalso sonde_probe:alone(Probes) of
-                true -> lists:reverse(Done, [{Name, {failed, Expected, Found}}
-                                             | [{N, not_run} || {N, _} <- Checks]]);
-                false -> busy
+                true ->
+                    lists:reverse(Done, [{Name, {failed, Expected, Found}} | not_run(Checks)]);
+                false ->
+                    throw(busy)
             end
     end.
