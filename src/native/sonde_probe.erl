@@ -34,7 +34,7 @@ start() ->
     put(?MODULE, [Guard]),
     S = seeds(),
     [L1, L2, L3] = [spawn_probe(Guard, [], fun wait/1) || _ <- [1, 2, 3]],
-    Port = a_port(),
+    Port = open_port({spawn_driver, "ram_file_drv"}, []),
     Still = maps:map(fun(_, {Opts, Fun}) -> spawn_probe(Guard, Opts, Fun) end,
                     #{base => {[], fun wait/1},
                       ages => {[roomy], fun(Up) -> ages(Up, maps:get(ages, S), 2) end},
@@ -359,12 +359,7 @@ place2(Up) ->
 -spec asleep(term()) -> ok.
 asleep(_) -> ok.
 
-a_port() ->
-    open_port({spawn_driver, "ram_file_drv"}, []).
-
 %% The state between unlink/1 and the answer of the other end: only the process itself can read it.
-unlinked() -> in_another(fun unlink_and_look/0).
-
 unlink_and_look() ->
     Look = fun() -> sonde_nif:probe(self(), [links, link_unlinking], value, none) end,
     Other = spawn_link(fun() -> receive stop -> ok end end),
@@ -390,8 +385,7 @@ send_messages(#{beside := B, combined := C, queued := Q, attached := A, attached
     QO ! Big2,
     ok.
 
-%% ---- when a probe is idle
-%% ------------------------------------------------------------------------
+%% ---- when a probe is idle -----------------------------------------------------------------------
 
 settle(Pids) -> lists:foreach(fun(P) -> settle(P, -1, ?SETTLE_TRIES) end, Pids).
 
@@ -404,8 +398,7 @@ settle(Pid, Reds, Tries) ->
 
 %% Suspends a probe in the intended function.
 suspended(Guard, Function, Fun) ->
-    Pid = spawn_probe(Guard, [], Fun),
-    suspend(Pid, Function).
+    suspend(spawn_probe(Guard, [], Fun), Function).
 
 %% Suspended before the messages arrive: they stay in the outer queue.
 held_up(Guard, Messages) ->
@@ -515,9 +508,6 @@ begins(Ps, Names, Field, Ends) ->
      || N <- Names].
 
 %% The field points to a block that holds what the probe was given.
-holds(Ps, Name, Path, Words, Term) ->
-    fun() -> [has(Ps, Name, Path, Words, Term)] end.
-
 has(Ps, Name, Path, Words, Term) ->
     {1, read(Ps, Name, Path, has, {Words, {term, Term}})}.
 
@@ -529,7 +519,8 @@ execution(#{pids := Pids} = Ps) ->
                        {16#802A, State(self())},
                        stopped(Suspended, 16#1002A, ?SETTLE_TRIES)] end},
      {lock, fun() -> [{0, read(Ps, P, [lock])} || P <- still(Ps)]
-                         ++ [{1, Mine} || Mine <- [own_lock() | elsewhere(fun own_lock/0)]] end},
+                         ++ [{1, own_lock()} | [{1, in_another(fun own_lock/0)} || _ <- [1, 2]]]
+           end},
      {reds, numbers(Ps, [base, ages, dict1], reds, reductions)},
      {pc, fun() -> places(Ps) end},
      {trace_flags, fun() -> [{0, read(Ps, P, [trace_flags])} || P <- still(Ps) -- [sensitive]]
@@ -552,9 +543,6 @@ is_positive(N) -> is_integer(N) andalso N > 0.
 
 %% A running process holds its main lock.
 own_lock() -> sonde_nif:probe(self(), [lock], value, none).
-
-%% The results of Fun in two other processes.
-elsewhere(Fun) -> [in_another(Fun) || _ <- [1, 2]].
 
 %% The other process is a probe too. It ends by itself if this process is gone; it is not linked,
 %% since links are among what the checks read.
@@ -617,7 +605,7 @@ messages(#{seeds := #{numbers := [N1, N2, N3, N4 | _] = Numbers,
                       held_up := [O | _] = Outer, held_up2 := [O2 | _] = Outer2}} = Ps) ->
     K = length(Numbers),
     HasMail = [queued, marked, attached, attached_bin, queued_off],
-    [{sig_first, holds(Ps, queued, [sig_first], 6, N1)},
+    [{sig_first, fun() -> [has(Ps, queued, [sig_first], 6, N1)] end},
      {msg_tag, fun() -> [{1, read(Ps, queued, [sig_first, msg_tag], is, {term, N1})}] end},
      {msg_next, fun() -> [has(Ps, queued, [sig_first | Next], 6, N)
                           || {N, Next} <- [{N2, [msg_next]}, {N3, [msg_next, msg_next]},
@@ -791,7 +779,7 @@ ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1 | _
                             {16#10, masked(Flags(named, [monitors]), 16#10)}] end},
      {node_type, fun() -> [{0, Type(monitor, [monitors])}, {?LINK_PROC, Type(links, [links])},
                            {?LINK_PORT, Type(port_link, [links])}] end},
-     {link_unlinking, fun() -> [{{0, true}, unlinked()}] end},
+     {link_unlinking, fun() -> [{{0, true}, in_another(fun unlink_and_look/0)}] end},
      {mon_refc, fun() -> [{N, read(Ps, P, [Root, base, mon_refc])}
                           || {P, Root, N} <- [{monitor, monitors, 2}, {named, monitors, 2},
                                               {watched, lt_monitors, 2},
@@ -860,19 +848,11 @@ attributes(#{pids := Pids}) ->
 
 %% The previous question may still be running in the probe.
 attribute(Attr, {Name, Pid} = Probe, Tries) ->
-    Found = settled(Attr, Pid, ?SETTLE_TRIES),
+    Found = sonde_probe_terms:at_rest(fun() -> sonde_nif:read(Pid, Attr) end),
     {ok, Official} = sonde_attr:read(Attr, Pid),
     case Found of
         Official -> {Official, Official};
         ask when Name =:= calls; Name =:= sensitive -> {ask, ask};
         _ when Tries > 0 -> attribute(Attr, Probe, Tries - 1);
         _ -> {{Name, Official}, {Name, Found}}
-    end.
-
-settled(Attr, Pid, Tries) ->
-    case sonde_nif:read(Pid, Attr) of
-        Not when Tries > 0, Not =:= busy orelse Not =:= torn ->
-            erlang:yield(),
-            settled(Attr, Pid, Tries - 1);
-        Found -> Found
     end.

@@ -2,7 +2,7 @@
 %% roots reach as many words as a collection leaves.
 -module(sonde_probe_terms).
 
--export([hold_all/2, leave_garbage/2, small_slice/1, checks/1, resource_checks/0]).
+-export([hold_all/2, leave_garbage/2, small_slice/1, checks/1, resource_checks/0, at_rest/1]).
 
 -define(RESOURCE_FIELDS, [ref_bin, magic_data, magic_free, type_module, type_name]).
 -define(SETTLE_TRIES, 2000).
@@ -95,16 +95,19 @@ reached(Pid, Where) ->
     end.
 
 %% On a busy node some process always asks the probe something: it rests only for a moment.
-look(Pid, Want) -> look(Pid, Want, ?SETTLE_TRIES).
+-spec at_rest(fun(() -> Found)) -> Found.
+at_rest(Read) -> at_rest(Read, ?SETTLE_TRIES).
 
-look(Pid, Want, Tries) ->
-    case look_once(Pid, Want) of
+at_rest(Read, Tries) ->
+    case Read() of
         Not when Tries > 0, Not =:= busy orelse Not =:= torn orelse Not =:= no_memory ->
             erlang:yield(),
-            look(Pid, Want, Tries - 1);
+            at_rest(Read, Tries - 1);
         Found ->
             Found
     end.
+
+look(Pid, Want) -> at_rest(fun() -> look_once(Pid, Want) end).
 
 look_once(Pid, Want) ->
     case sonde_nif:look_new(mark, Pid, Want, ?WORDS, 0, 0) of
