@@ -161,15 +161,12 @@ next(Tuple) when is_tuple(Tuple) ->
 next(Term) ->
     case parts(Term) of
         large_map -> none;
-        Parts -> last(Parts)
+        {_, Parts} -> last(Parts)
     end.
 
-last(Parts) ->
-    lists:foldl(fun(Part, Last) -> case sonde_parts:is_boxed(Part) of
-                                       true -> Part;
-                                       false -> Last
-                                   end
-                end, none, Parts).
+last(Parts) -> lists:last([none | boxed(Parts)]).
+
+boxed(Parts) -> [Part || Part <- Parts, sonde_parts:is_boxed(Part)].
 
 last_boxed(_Tuple, 0) ->
     0;
@@ -191,9 +188,8 @@ opened(Term, Work, S) ->
     case parts(Term) of
         large_map ->
             large_map(any, Term, Work, S);
-        Parts ->
-            loop(but_last([{any, Part} || Part <- Parts, sonde_parts:is_boxed(Part)]) ++ Work,
-                 hidden(Term, S))
+        {_, Parts} ->
+            loop(but_last([{any, Part} || Part <- boxed(Parts)]) ++ Work, hidden(any, Term, S))
     end.
 
 but_last([]) -> [];
@@ -207,21 +203,21 @@ elements(Tuple, From, To, Work) ->
         false -> elements(Tuple, From + 1, To, Work)
     end.
 
-%% For a term that holds no more than a few dozen terms.
+%% For a term that holds no more than a few dozen terms: its own words, without what hidden/3 counts
+%% of a native record, and these terms.
 parts(Map) when is_map(Map) ->
     try erts_internal:map_to_tuple_keys(Map) of
-        Keys -> [Keys | maps:values(Map)]
+        Keys -> {3 + map_size(Map), [Keys | maps:values(Map)]}
     catch
         error:badarg -> large_map
     end;
 parts(Fun) when is_function(Fun) ->
-    {_, Held} = sonde_parts:fun_parts(Fun),
-    Held;
+    sonde_parts:fun_parts(Fun);
 parts(Term) when ?IS_LEAF(Term) ->
-    [];
+    {erts_debug:flat_size(Term), []};
 parts(Record) ->
-    {_, _, _, Values} = sonde_parts:record_parts(Record),
-    Values.
+    {Own, Hidden, _, Values} = sonde_parts:record_parts(Record),
+    {Own - Hidden, Values}.
 
 %% ---- literals
 
@@ -233,21 +229,9 @@ literal(Term, Work, S) ->
     case parts(Term) of
         large_map ->
             large_map(literal, Term, Work, S);
-        Parts ->
-            {Own, S1} = own(Term, S),
-            once(Term, Own, [{literal, Part} || Part <- Parts], Work, S1)
+        {Own, Parts} ->
+            once(Term, Own, [{literal, Part} || Part <- Parts], Work, hidden(literal, Term, S))
     end.
-
-own(Map, S) when is_map(Map) ->
-    {3 + map_size(Map), S};
-own(Fun, S) when is_function(Fun) ->
-    {Own, _} = sonde_parts:fun_parts(Fun),
-    {Own, S};
-own(Term, S) when ?IS_LEAF(Term) ->
-    {erts_debug:flat_size(Term), S};
-own(Record, S) ->
-    {Own, Hidden, Name, _} = sonde_parts:record_parts(Record),
-    {Own - Hidden, hidden(Name, Hidden, S)}.
 
 length_of([_ | T], N) -> length_of(T, N + 1);
 length_of(_, N) -> N.
@@ -289,21 +273,22 @@ a_pair([Pair | _]) -> Pair.
 
 %% ---- what was counted
 
-%% The literal that belongs to a term and that no other term can show.
-hidden(Fun, #s{fun_ref = true} = S) when is_function(Fun) ->
+%% The literal that belongs to a term and that no other term can show. The words of a fun that is a
+%% literal itself include it.
+hidden(any, Fun, #s{fun_ref = true} = S) when is_function(Fun) ->
     {Own, Held} = sonde_parts:fun_parts(Fun),
     Name = [erlang:fun_info(Fun, Item) || Item <- [module, new_index, new_uniq]],
     OnHeap = erts_debug:size_shared([Fun | Held]) - erts_debug:size_shared(Held) - 2,
-    hidden(Name, Own - OnHeap, S);
-hidden(Term, S) when is_map(Term); is_function(Term); ?IS_LEAF(Term) ->
+    add_hidden(Name, Own - OnHeap, S);
+hidden(_, Term, S) when is_map(Term); is_function(Term); ?IS_LEAF(Term) ->
     S;
-hidden(Record, S) ->
+hidden(_, Record, S) ->
     {_, Words, Name, _} = sonde_parts:record_parts(Record),
-    hidden(Name, Words, S).
+    add_hidden(Name, Words, S).
 
-hidden(_Name, 0, S) -> S;
-hidden(Name, _, #s{seen = Seen} = S) when is_map_key({hidden, Name}, Seen) -> S;
-hidden(Name, Words, #s{seen = Seen} = S) ->
+add_hidden(_Name, 0, S) -> S;
+add_hidden(Name, _, #s{seen = Seen} = S) when is_map_key({hidden, Name}, Seen) -> S;
+add_hidden(Name, Words, #s{seen = Seen} = S) ->
     add(literal, Words, S#s{seen = Seen#{{hidden, Name} => []}}).
 
 once(Term, Words, Parts, Work, S) ->
