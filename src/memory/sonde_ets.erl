@@ -57,8 +57,7 @@ memory(Tab, Most) ->
     sonde_helper:call(fun(_) ->
                               case binaries(Tab, Most) of
                                   Binaries when is_list(Binaries) ->
-                                      lists:foldl(fun({_, Size, _, _}, Sum) -> Sum + Size end, 0,
-                                                  Binaries);
+                                      lists:sum([Size || {_, Size, _, _} <- Binaries]);
                                   None ->
                                       None
                               end

@@ -6,12 +6,10 @@
 -module(sonde_size).
 
 -export([options/1, flat/2, bytes/2, term/2]).
--export_type([opts/0, checked/0, failure/0, sizes/0]).
+-export_type([opts/0, failure/0, sizes/0]).
 
 -type opts() :: #{max_words => non_neg_integer(), timeout => Ms :: non_neg_integer(),
                   suspend => boolean(), progress => boolean()}.
--type checked() :: #{max_words := non_neg_integer(), timeout := non_neg_integer(),
-                     suspend := boolean(), progress := boolean()}.
 -type failure() :: {error, {heap_too_large, Words :: pos_integer(), Limit :: non_neg_integer()}}
                  | {error, timeout}.
 %% Words, and bytes of off-heap binaries.
@@ -47,7 +45,7 @@
                offheap :: sonde_binary_probe:found()}).
 
 %% @doc Reads the options of all calls on one heap. Only the first two have an effect here.
--spec options(term()) -> checked().
+-spec options(term()) -> sonde_look:options().
 options(Given) ->
     IsTime = fun(T) -> sonde_opts:is_count(T) andalso T =< ?MAX_MS end,
     sonde_opts:read(Given, sonde_look:options(#{timeout => {30000, IsTime}})).

@@ -13,22 +13,14 @@
 -spec flat_size(term(), term()) -> non_neg_integer() | sonde_size:failure().
 flat_size(Term, Given) ->
     Opts = sonde_size:options(Given),
-    sized(Term, [slot], Opts,
-          fun({Words, _}) -> Words;
-             (Sums) -> element(1, Sums)
-          end,
-          fun sonde_size:flat/2).
+    sized(Term, [slot], Opts, fun(Sums) -> element(1, Sums) end, fun sonde_size:flat/2).
 
 -spec byte_size(term(), term()) -> pos_integer() | sonde_size:failure().
 byte_size(Term, Given) ->
     Opts = sonde_size:options(Given),
     sized(Term, [slot, bytes], Opts,
-          fun({Words, Bytes}) -> bytes(Words, Bytes);
-             (Sums) -> bytes(element(1, Sums), element(2, Sums))
-          end,
+          fun(Sums) -> erlang:system_info(wordsize) * (1 + element(1, Sums)) + element(2, Sums) end,
           fun sonde_size:bytes/2).
-
-bytes(Words, Bytes) -> erlang:system_info(wordsize) * (1 + Words) + Bytes.
 
 -spec term_size(term(), term()) -> sonde_size:sizes() | sonde_size:failure().
 term_size(Term, Given) ->

@@ -66,9 +66,7 @@ tables(MaxRows, Caller) ->
                     end || Tab <- ets:all()]).
 
 exclusive(Binaries) when is_list(Binaries) ->
-    lists:foldl(fun({_, Size, Refc, Refc}, Sum) -> Sum + Size;
-                   (_, Sum) -> Sum
-                end, 0, Binaries);
+    lists:sum([Size || {_, Size, Refc, Refc} <- Binaries]);
 exclusive(None) ->
     None.
 
