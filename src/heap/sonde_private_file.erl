@@ -7,7 +7,7 @@
 
 -export([write/3]).
 -export([watch/1]).
--export_type([open/0, next/0]).
+-export_type([open/0, next/0, no/0]).
 
 %% Called until it returns `done', or the reason why there is no more.
 -type next() :: fun(() -> {data, iodata()} | {done, #{nodes := non_neg_integer(),

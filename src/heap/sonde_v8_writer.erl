@@ -4,12 +4,6 @@
 -module(sonde_v8_writer).
 
 -export([open/2]).
--export_type([next/0]).
-
-%% Called until it returns `done', or the reason why there is no more.
--type next() :: fun(() -> {data, iodata()} | {done, #{nodes := non_neg_integer(),
-                                                      edges := non_neg_integer()}} | no()).
--type no() :: undefined | {error, term()}.
 
 -define(TRIES, 50).
 -define(PAUSE_MS, 2).
@@ -21,7 +15,7 @@
 %% the end of the dump or of the caller.
 %%
 %% `Opts' are all options of a look, `values' and `max_nodes'.
--spec open(pid(), #{atom() => term()}) -> {ok, next()} | no().
+-spec open(pid(), #{atom() => term()}) -> {ok, sonde_private_file:next()} | sonde_private_file:no().
 open(Pid, Opts) when is_pid(Pid), node(Pid) =:= node() ->
     case sonde_vm:side() of
         native ->
@@ -179,7 +173,7 @@ strings(Names) ->
     [[",\n", string(Name)] || Name <- Names].
 
 string(Name) ->
-    [$", escape(unicode:characters_to_list(spell(Name))), $"].
+    sonde_json:string(unicode:characters_to_list(spell(Name))).
 
 %% ---- names
 
@@ -197,15 +191,3 @@ function({'fun', Module, Name, Arity}) ->
 
 atom(Atom) ->
     sonde_names:atom(Atom, true).
-
-%% As JSON, in ASCII.
-escape([C | Cs]) when C =:= $"; C =:= $\\ -> [$\\, C | escape(Cs)];
-escape([C | Cs]) when C >= 16#20, C < 16#7F -> [C | escape(Cs)];
-escape([C | Cs]) when C < 16#10000 -> [unit(C) | escape(Cs)];
-escape([C | Cs]) ->
-    Rest = C - 16#10000,
-    [unit(16#D800 bor (Rest bsr 10)), unit(16#DC00 bor (Rest band 16#3FF)) | escape(Cs)];
-escape([]) -> [].
-
-unit(C) ->
-    io_lib:format("\\u~4.16.0b", [C]).

@@ -8,7 +8,7 @@
 %% `{Module, Function, Arity}' is `"module:function/arity"'.
 -module(sonde_json).
 
--export([encode/1]).
+-export([encode/1, string/1]).
 
 -spec encode(term()) -> iodata().
 encode(Map) when is_map(Map) ->
@@ -78,6 +78,7 @@ key(Key) ->
 text(Term) ->
     lists:flatten(io_lib:format("~0tp", [Term])).
 
+-spec string([char()]) -> iolist().
 string(Chars) ->
     [$", [char(C) || C <- Chars], $"].
 
