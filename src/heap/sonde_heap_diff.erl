@@ -42,15 +42,12 @@
           [sonde_heap:growth()]
         | {error, file:posix() | {bad_snapshot, {file:name_all(), atom()}}}.
 diff([A, B], Caller) ->
-    case sums(A, Caller) of
-        {ok, Before} ->
-            true = erlang:garbage_collect(), % frees what the first file took
-            case sums(B, Caller) of
-                {ok, After} -> rows(Before, After);
-                Error -> Error
-            end;
-        Error ->
-            Error
+    try
+        Before = sums(A, Caller),
+        true = erlang:garbage_collect(), % frees what the first file took
+        rows(Before, sums(B, Caller))
+    catch
+        throw:{error, Why} -> {error, Why}
     end.
 
 rows(Before, After) ->
@@ -71,11 +68,11 @@ add(Key, Count, Bytes, Sums) ->
 sums(Name, Caller) ->
     try
         case sonde_v8_reader:open(Name, Caller) of
-            {ok, File} -> {ok, sums(File)};
-            Error -> Error
+            {ok, File} -> sums(File);
+            Error -> throw(Error)
         end
     catch
-        throw:{bad, Why} -> {error, {bad_snapshot, {Name, Why}}}
+        throw:{bad, Why} -> throw({error, {bad_snapshot, {Name, Why}}})
     end.
 
 sums(File) ->

@@ -26,12 +26,11 @@ heap(Pid, Given) ->
     sonde_look:run(Pid, {account, [], 0, erlang:system_info(atom_count)}, Opts, fun answer/1).
 
 answer(Look) ->
-    {#{young := Young, old := Old, stack := Stack, fragments := Fragments, free := Free,
-       literals := Literals, roots := Reached}, Binaries, Bars} = sonde_look:given(sonde_nif:look_heap(Look)),
+    {#{young := Young, old := Old, fragments := Fragments, literals := Literals,
+       roots := Reached} = Sums, Binaries, Bars} = sonde_look:given(sonde_nif:look_heap(Look)),
     Reachable = lists:sum(tuple_to_list(Reached)),
     withheld(sonde_nif:look_content(Look), #{
-      blocks => #{young => Young, old => Old, stack => Stack, fragments => Fragments,
-                  free => Free},
+      blocks => maps:with([young, old, stack, fragments, free], Sums),
       reachable => Reachable,
       garbage => Young + Old + Fragments - Reachable,
       literals => Literals,
