@@ -160,15 +160,13 @@ fold({whole, Pid}, died, #found{best = Best} = Found) ->
     Found#found{best = sonde_largest:add({0, Pid}, Best)};
 fold({whole, _}, unanswered, #found{skipped = Skipped} = Found) ->
     Found#found{skipped = Skipped + 1};
-fold({whole, _}, _, Found) ->
-    Found;
 fold({collect, _}, true, #found{collected = Done} = Found) ->
     Found#found{collected = Done + 1};
-fold({collect, _}, false, Found) ->
-    Found;
 fold({collect, Pid}, unanswered, #found{scan = Scan, skipped = Skipped} = Found) ->
     ok = sonde_nif:scan_skip(Scan, Pid),
-    Found#found{skipped = Skipped + 1}.
+    Found#found{skipped = Skipped + 1};
+fold(_, _, Found) ->
+    Found.
 
 %% With how many never answered; at `no_reader', of those that were asked until then.
 second_count(Scan, #{last := Last} = Opts) ->

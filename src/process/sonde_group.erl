@@ -20,7 +20,8 @@ group(By, Attrs, Self, Max) ->
                                       true -> with_caller(Add, Others, Attrs, Items);
                                       false -> Others
                                   end),
-    Sorted = lists:reverse(lists:sort([{order(Totals), Processes, Key, Totals}
+    %% largest first by the first attribute, then by the number of processes
+    Sorted = lists:reverse(lists:sort([{lists:sublist(Totals, 1), Processes, Key, Totals}
                                        || {{group, Key}, {Processes, Totals}} <- maps:to_list(Groups)])),
     [{Key, Processes, lists:zip(Attrs, Totals)} || {_, Processes, Key, Totals} <- Sorted].
 
@@ -39,10 +40,6 @@ initial_call(Pid, Small) ->
                 false -> key(initial_call, Told)
             end
     end.
-
-%% Largest first by the first attribute, then by the number of processes.
-order([]) -> 0;
-order([Total | _]) -> Total.
 
 with_caller(Add, Groups, Attrs, Items) ->
     {Values, Told} = sonde_attr:ask(self(), Attrs, Items),
