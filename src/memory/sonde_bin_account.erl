@@ -4,7 +4,7 @@
 %% again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/4, followed/2]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/4, followed/2, natively/1]).
 -export_type([account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
@@ -168,7 +168,7 @@ bin_holder(_, _) ->
     error(badarg).
 
 ids(0, _, _, _) ->
-    {[], nothing_missed()};
+    {[], sonde_scan:nothing()};
 ids(N, By, Opts, Caller) ->
     opened(Opts, Caller,
            fun(Account, #{processes := Result}, _) ->
@@ -177,8 +177,6 @@ ids(N, By, Opts, Caller) ->
                    Next = fun(From) -> sonde_nif:account_ranked(Account, From) end,
                    {[Id || {Id, _, _, _} <- sonde_look:all(Next)], Result}
            end).
-
-nothing_missed() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
 
 whole(Account, Caller) ->
     case sums(Account, Caller) of
@@ -196,7 +194,7 @@ rank(Account, By, N, Caller) ->
 
 %% A second pass, for these binaries only.
 holders([], _Opts, _Caller) ->
-    {[], nothing_missed()};
+    {[], sonde_scan:nothing()};
 holders(Ids, #{max_rows := MaxRows, max_entries := Max} = Opts, Caller) ->
     Account = sonde_nif:account_new(Max, false, false),
     try
@@ -240,13 +238,13 @@ tables_with(Account, Wanted, MaxRows, Caller) ->
     lists:append([begin
                       sonde_helper:check_caller(Caller),
                       Binaries = wanted(sonde_ets:binaries(Tab, MaxRows), Wanted),
-                      add(Account, table, Binaries),
+                      ok = add(Account, table, Binaries),
                       [{Id, {ets, Tab}, References} || {Id, _, _, References} <- Binaries]
                   end || Tab <- ets:all()]).
 
 literals_with(Account, Wanted) ->
     Binaries = wanted(literals(), Wanted),
-    add(Account, literal, Binaries),
+    ok = add(Account, literal, Binaries),
     [{Id, literals, References} || {Id, _, _, References} <- Binaries].
 
 wanted(Binaries, Wanted) when is_list(Binaries) ->
@@ -294,6 +292,8 @@ run(Read, Fun) ->
     Pid = self(),
     natively(fun(Caller) -> opened(Read#{caller => Pid}, Caller, Fun) end).
 
+%% @doc Runs this in a helper, or raises `{native_off, Reason}'.
+-spec natively(fun((reference()) -> Answer)) -> Answer.
 natively(Fun) ->
     sonde_retry:run(fun() ->
                             sonde_vm:must_be_native(),

@@ -126,13 +126,10 @@ is_call(_) ->
 
 %% @doc Returns the item of `process_info/2' from which the attribute is computed.
 -spec item(term()) -> term().
-item(binary_memory) -> binary;
-item(binary_count) -> binary;
-item(link_count) -> links;
-item(monitor_count) -> monitors;
-item(monitored_by_count) -> monitored_by;
-item(dictionary_size) -> dictionary;
-item(Attr) -> Attr.
+item(Attr) ->
+    maps:get(Attr, #{binary_memory => binary, binary_count => binary, link_count => links,
+                     monitor_count => monitors, monitored_by_count => monitored_by,
+                     dictionary_size => dictionary}, Attr).
 
 %% @doc Computes the value from that of its item. As in recon, a binary that a process refers to
 %% twice counts twice.

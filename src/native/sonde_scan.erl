@@ -6,7 +6,7 @@
 -module(sonde_scan).
 
 -export([scan/4, drive/4, run/2, look/2, report/1, report/2, options/0, options/1, max_entries/0,
-         merge/2]).
+         merge/2, nothing/0]).
 -export_type([how/0, policy/1, missed/0, result/0, report/0]).
 
 -type how() ::
@@ -130,6 +130,8 @@ run(Scan, How) ->
         {late, Result} -> late(Scan, How, Result)
     end.
 
+%% @doc Returns the result of a sweep that missed no process.
+-spec nothing() -> result().
 nothing() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
 
 late(Scan, How, #{missed := Missed} = Result) ->

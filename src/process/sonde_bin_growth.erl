@@ -20,10 +20,7 @@
 run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
     #{self := Self} = Read = sonde_opts:read(Opts, options()),
     How = Read#{without => [self() || not Self], caller => self()},
-    sonde_retry:run(fun() ->
-                            sonde_vm:must_be_native(),
-                            sonde_helper:call(fun(Caller) -> window(N, Ms, How, Caller) end)
-                    end);
+    sonde_bin_account:natively(fun(Caller) -> window(N, Ms, How, Caller) end);
 run(_, _, _) ->
     error(badarg).
 

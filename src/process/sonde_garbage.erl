@@ -108,8 +108,7 @@ largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
     Scan = sonde_scan:scan(top, Want, undefined, How),
     Result = sonde_scan:run(Scan, How),
     {Late, Changed} = late(Result, How),
-    Unread = #{missed => [{Pid, busy} || Pid <- Changed], suspended => [], unseen => 0,
-               waiting => []},
+    Unread = (sonde_scan:nothing())#{missed := [{Pid, busy} || Pid <- Changed]},
     {[{Attr, sonde_attr:named(N, best(Scan, I, Want,
                                  [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
       || {I, Attr} <- lists:enumerate(0, Attrs)],
