@@ -126,7 +126,6 @@ bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr)
 
 NIF(nif_build_id)
 {
-    (void)argc, (void)argv;
     return enif_make_tuple2(env, enif_make_string(env, SONDE_ABI, ERL_NIF_LATIN1),
                             enif_make_string(env, SONDE_BUILD_ID, ERL_NIF_LATIN1));
 }
@@ -159,7 +158,6 @@ static ERL_NIF_TERM keep_status(ErlNifEnv *env, ERL_NIF_TERM status, bool adopt)
 /* The status of a failed proof; an earlier successful proof stays. */
 NIF(nif_do_put_status)
 {
-    (void)argc;
     /* (Status) */
     return keep_status(env, argv[0], false);
 }
@@ -167,7 +165,6 @@ NIF(nif_do_put_status)
 /* Adopts a successful proof together with its status, so that neither is visible alone. */
 NIF(nif_do_adopt)
 {
-    (void)argc;
     /* (Status) */
     struct sonde *s = sonde_of(env);
     if (!nif_is_prover(env) || !s->candidate.lay || s->candidate.tab.max == 0)
@@ -177,7 +174,6 @@ NIF(nif_do_adopt)
 
 NIF(nif_status)
 {
-    (void)argc, (void)argv;
     struct sonde *s = sonde_of(env);
     ERL_NIF_TERM status = ATOM(undefined);
     enif_mutex_lock(s->lock);
@@ -195,13 +191,11 @@ static ERL_NIF_TERM reader_atom(enum peek_reader r)
 /* The reader that works in this thread now. */
 NIF(nif_reader)
 {
-    (void)argc, (void)argv;
     return reader_atom(peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader)));
 }
 
 NIF(nif_do_want_reader)
 {
-    (void)argc;
     /* (guarded | syscall | filtered): the reader to use; filtered: system calls may be used
      * although the kernel filters them */
     if (argv[0] == ATOM(filtered)) {
@@ -217,7 +211,6 @@ NIF(nif_do_want_reader)
 /* on: proved; off: switched off by hand; none: not proved (yet). */
 NIF(nif_state)
 {
-    (void)argc, (void)argv;
     struct sonde *s = sonde_of(env);
     if (atomic_load(&s->off))
         return ATOM(off);
@@ -226,7 +219,6 @@ NIF(nif_state)
 
 NIF(nif_do_switch)
 {
-    (void)argc;
     /* (on | off) */
     if (argv[0] != ATOM(on) && argv[0] != ATOM(off))
         return nif_raise(env, ATOM(badarg));
@@ -236,7 +228,6 @@ NIF(nif_do_switch)
 
 NIF(nif_do_content)
 {
-    (void)argc;
     /* (true | false): false forbids content for good. Returns whether content is allowed */
     struct sonde *s = sonde_of(env);
     if (argv[0] != ATOM(true) && argv[0] != ATOM(false))
@@ -249,7 +240,6 @@ NIF(nif_do_content)
 /* This call itself is between peek_enter and peek_exit, so the handler stays until its end. */
 NIF(nif_do_leave)
 {
-    (void)env, (void)argc, (void)argv;
     peek_leave();
     return ATOM(ok);
 }
@@ -257,13 +247,11 @@ NIF(nif_do_leave)
 /* Resources are valid as long as this does not change. */
 NIF(nif_instance)
 {
-    (void)argc, (void)argv;
     return enif_make_int64(env, sonde_of(env)->instance);
 }
 
 NIF(nif_do_counters)
 {
-    (void)argc, (void)argv;
     struct sonde *s = sonde_of(env);
     ERL_NIF_TERM keys[] = {ATOM(native), ATOM(busy), ATOM(torn), ATOM(asked), ATOM(faults)};
     ERL_NIF_TERM values[] = {

@@ -129,7 +129,9 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 /* Returns {raise, Why}, because no NIF may raise an exception: sonde_nif raises it. */
 ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why);
 
-#define NIF(Name) ERL_NIF_TERM Name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+#define UNUSED __attribute__((unused))
+#define NIF(Name)                                                                                  \
+    ERL_NIF_TERM Name(UNUSED ErlNifEnv *env, UNUSED int argc, UNUSED const ERL_NIF_TERM argv[])
 
 /* The functions of the library: name, arity, scheduler. A function that takes a slice is dirty,
  * because a slice is too long for a normal scheduler. */

@@ -43,7 +43,6 @@ static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 
 NIF(nif_do_account_new)
 {
-    (void)argc;
     /* (MaxEntries, Tagged, Parts): Parts: whether a second pass will look up shares in it */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 max;
@@ -100,7 +99,6 @@ static ERL_NIF_TERM add(ErlNifEnv *env, struct account *a, enum census_kind kind
 
 NIF(nif_do_account_add)
 {
-    (void)argc;
     /* (Account, table | literal, [{Id, Size, Refc, References}]): at most CHUNK_MAX, each Id once
      * for each table. Dirty: growing one part of a large census takes a millisecond. */
     struct held_account *h = take(env, argv[0]);
@@ -114,7 +112,6 @@ NIF(nif_do_account_add)
 
 NIF(nif_do_account_want)
 {
-    (void)argc;
     /* (Account, [Id]): an account of only these Binaries and their holders; or (Account, [Pid]): of
      * all Binaries, with the holdings of these processes. Before any other call */
     struct held_account *h = take(env, argv[0]);
@@ -176,7 +173,6 @@ static enum status slice(struct account *a, enum status (*step)(struct account *
 
 NIF(nif_do_account_sum)
 {
-    (void)argc;
     /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once */
     struct held_account *h = take(env, argv[0]);
     if (!h)
@@ -197,7 +193,6 @@ static enum status rank_references(struct account *a, struct budget *b)
 
 NIF(nif_do_account_rank)
 {
-    (void)argc;
     /* (Account, size | count, N | next): more (then again, with `next') | ok | {error, _}; dirty */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 n;
@@ -255,7 +250,6 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const struct account *a, size_t n, ERL
 
 NIF(nif_do_account_ranked)
 {
-    (void)argc;
     /* (Account, From): [{Id, Size, Refc, References}], largest first */
     struct held_account *h = take(env, argv[0]);
     if (!h)
@@ -266,7 +260,6 @@ NIF(nif_do_account_ranked)
 
 NIF(nif_do_account_holdings)
 {
-    (void)argc;
     /* (Account, From): [{Id, Pid, References, Queued, Share}], of the wanted Ids or Pids */
     struct held_account *h = take(env, argv[0]);
     if (!h)
@@ -276,7 +269,6 @@ NIF(nif_do_account_holdings)
 
 NIF(nif_do_account_known)
 {
-    (void)argc;
     /* (Account, Id): {Id, Size, Refc, References} | undefined, if it has no holder */
     struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 id;
@@ -299,7 +291,6 @@ static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint
 
 NIF(nif_do_account_resources)
 {
-    (void)argc;
     /* (Account, AtomCount), after its sums: [{{Module, Name} | undefined, Count, Bytes,
      * Holders}] */
     struct held_account *h = take(env, argv[0]);
@@ -319,7 +310,6 @@ NIF(nif_do_account_resources)
 
 NIF(nif_do_account_end)
 {
-    (void)argc;
     /* (Account): more | ok. Frees its memory now, not at the next collection of its holder;
      * afterwards the account is empty. Dirty: there may be much to free. */
     struct held_account *h = take(env, argv[0]);

@@ -13,7 +13,6 @@ enum { LITERAL_BYTES_MAX_LOG2 = 40 };
 
 NIF(nif_do_calibrate_literals)
 {
-    (void)argc;
     /* (Literal, Bytes): after calibrate. All literals lie in one area of Bytes bytes. */
     struct vm *vm = &sonde_of(env)->candidate;
     ErlNifUInt64 bytes;
@@ -46,7 +45,6 @@ static ERL_NIF_TERM sums_of(ErlNifEnv *env, const struct look *l)
 
 NIF(nif_do_look_flat)
 {
-    (void)argc;
     /* (Look): after flat, {Words, Bytes, Visible, Pinned, Shared, Literals} */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -75,7 +73,6 @@ static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
 
 NIF(nif_do_look_refs)
 {
-    (void)argc;
     /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At:
      * from 0 */
     ErlNifUInt64 at;
@@ -124,7 +121,6 @@ static bool quick(const struct vm *vm, const struct blocks *blocks, uint64_t ter
 
 NIF(nif_flat_quick)
 {
-    (void)argc;
     /* (Term): {Words, Bytes}, or more: it is not small, or its memory cannot be read now */
     struct vm vm;
     struct blocks blocks;

@@ -24,7 +24,6 @@ ERL_NIF_TERM nif_atom(uint64_t word, uint64_t atoms_n)
 
 NIF(nif_do_calibrate_fun)
 {
-    (void)argc;
     /* (LocalFun, ItsModule): after calibrate */
     struct sonde *s = sonde_of(env);
     struct vm *vm = &s->candidate;

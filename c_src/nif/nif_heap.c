@@ -138,7 +138,6 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
 
 NIF(nif_do_look_new)
 {
-    (void)argc;
     /* (Kind, Pid, Want, MaxWords, MaxEntries, N) */
     struct vm vm;
     ErlNifUInt64 max_words;
@@ -181,7 +180,6 @@ enum status nif_may_tell(const struct sonde *s, struct look *l)
 
 NIF(nif_do_look_content)
 {
-    (void)argc;
     /* (Look): true, or the reason why its answers have no content: forbidden, sensitive */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -209,7 +207,6 @@ static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
 
 NIF(nif_do_look_step)
 {
-    (void)argc;
     /* (Look): dirty, because a slice is too long for a normal scheduler */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -221,7 +218,6 @@ NIF(nif_do_look_step)
 
 NIF(nif_do_look_progress)
 {
-    (void)argc;
     /* (Look): {WordsDone, WordsTotal} */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -236,7 +232,6 @@ NIF(nif_do_look_progress)
 
 NIF(nif_do_look_end)
 {
-    (void)argc;
     /* (Look): more | ok. Frees its memory now, not at the next collection of its holder; afterwards
      * it has no answer. Dirty: there may be much to free. */
     struct held_look *h = nif_take_look(env, argv[0]);
@@ -357,7 +352,6 @@ static ERL_NIF_TERM answer(ErlNifEnv *env, const struct sonde *s, struct look *l
 
 NIF(nif_do_look_heap)
 {
-    (void)argc;
     /* (Look): after mark or account, {Sizes, BytesOfBinaries, Histogram} | torn | gone */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)

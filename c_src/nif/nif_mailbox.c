@@ -21,7 +21,6 @@ static ERL_NIF_TERM totals(ErlNifEnv *env, const struct mailbox *m)
 
 NIF(nif_do_look_mailbox)
 {
-    (void)argc;
     /* (Look): after mailbox, {Messages, Words, Visible, Examined} */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -78,7 +77,6 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mail
 
 NIF(nif_do_look_shapes)
 {
-    (void)argc;
     /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn
      * | gone; {Atom} is the shape of an atom */
     unsigned from;

@@ -17,7 +17,6 @@ enum { PROOF_WORDS = 1 << 23, PROOF_SLICE = 400, PROOF_SWELL = 1 << 13 };
 
 NIF(nif_tables)
 {
-    (void)argc, (void)argv;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = layout_count(); i-- > 0;) {
         const struct layout *lay = layout_table(i);
@@ -81,7 +80,6 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 
 NIF(nif_do_calibrate)
 {
-    (void)argc;
     /* (TableIndex): not dirty, because only a normal scheduler leads to the caller's own Process */
     struct sonde *s = sonde_of(env);
     unsigned index;
@@ -103,7 +101,6 @@ NIF(nif_do_calibrate)
 
 NIF(nif_do_calibrate_table)
 {
-    (void)argc;
     /* (ProcessLimit): after calibrate. Dirty: with system calls it takes some milliseconds. The
      * caller's Process does not move as long as the caller lives. */
     struct sonde *s = sonde_of(env);
@@ -282,7 +279,6 @@ static ERL_NIF_TERM answer(ErlNifEnv *env, const struct vm *vm, uintptr_t proc,
 
 NIF(nif_do_probe)
 {
-    (void)argc;
     /* (Pid, Path, Op, Argument) */
     struct vm vm;
     struct proof p;
@@ -307,7 +303,6 @@ static bool make_tuple_of(ErlNifEnv *env, unsigned n, ERL_NIF_TERM element)
 
 NIF(nif_do_probe_swollen)
 {
-    (void)argc;
     /* ({Words1, Words2, Element}, Path, Op, Argument): reads the caller itself, after it got two
      * tuples that its heap has no room for. The VM collects such a heap fragment as soon as the
      * call returns, so no later call could read it. */
@@ -331,7 +326,6 @@ NIF(nif_do_probe_swollen)
 
 NIF(nif_trapped)
 {
-    (void)env, (void)argc, (void)argv;
     return ATOM(ok);
 }
 
@@ -373,7 +367,6 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
 
 NIF(nif_do_read)
 {
-    (void)argc;
     /* (Pid, Attr): the value that a scan would find, or the status as an atom */
     struct vm vm;
     uintptr_t proc;

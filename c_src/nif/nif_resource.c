@@ -20,7 +20,6 @@ bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde)
 
 NIF(nif_do_probe_resource)
 {
-    (void)argc;
     /* (Bytes): a resource without content */
     ErlNifUInt64 bytes;
     if (!nif_is_prover(env) || !enif_get_uint64(env, argv[0], &bytes) || bytes == 0 ||
@@ -65,7 +64,6 @@ static bool is_code(uint64_t address)
 
 NIF(nif_do_calibrate_resources)
 {
-    (void)argc;
     /* (Probe, LargerProbe, OtherReference, AddressOfProbe, Module): after calibrate. Returns which
      * fields have their known values: [{Field, true | false}]. The address is only compared. */
     struct sonde *s = sonde_of(env);

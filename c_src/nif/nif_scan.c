@@ -187,7 +187,6 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
 
 NIF(nif_do_scan_new)
 {
-    (void)argc;
     /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); if an account is
      * needed, the fourth argument is {Account, First | Pids | undefined} */
     struct sonde *s = sonde_of(env);
@@ -292,7 +291,6 @@ static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
 
 NIF(nif_do_scan_step)
 {
-    (void)argc;
     /* (Scan): dirty, because a slice is too long for a normal scheduler */
     struct held *h = take(env, argv[0]);
     return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : nif_raise(env, ATOM(badarg));
@@ -330,7 +328,6 @@ static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
 
 NIF(nif_do_scan_feed)
 {
-    (void)argc;
     /* (Scan, [{Pid, Value | [Value] | undefined}]) */
     struct held *h = take(env, argv[0]);
     ERL_NIF_TERM head;
@@ -387,7 +384,6 @@ static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top_n *top, size_t i)
 
 NIF(nif_do_scan_rows)
 {
-    (void)argc;
     /* (Scan, Index, From, Count): largest first; Index: of the attribute, from 0 */
     struct held *h = take(env, argv[0]);
     unsigned k;
@@ -411,7 +407,6 @@ static ERL_NIF_TERM pid_item(ErlNifEnv *env, const struct entry *e)
 
 NIF(nif_do_scan_pids)
 {
-    (void)argc;
     /* (Scan, From, Count) */
     return items(env, argv, pid_item);
 }
@@ -426,7 +421,6 @@ static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct entry *e)
 
 NIF(nif_do_scan_values)
 {
-    (void)argc;
     /* (Scan, From, Count): the sample of a first scan, {Pid, Value | undefined | skip} */
     return items(env, argv, value_item);
 }
@@ -454,7 +448,6 @@ static ERL_NIF_TERM waiting_ones(ErlNifEnv *env, struct scan *scan)
 
 NIF(nif_do_scan_info)
 {
-    (void)argc;
     /* (Scan) */
     struct held *h = take(env, argv[0]);
     if (!h)
@@ -475,7 +468,6 @@ NIF(nif_do_scan_info)
 
 NIF(nif_do_scan_limit)
 {
-    (void)argc;
     /* (Scan, MaxWords, PatienceUs) */
     struct held *h = take(env, argv[0]);
     ErlNifUInt64 words;
@@ -492,7 +484,6 @@ NIF(nif_do_scan_limit)
 
 NIF(nif_do_scan_skip)
 {
-    (void)argc;
     /* (Scan, Pid) */
     struct held *h = take(env, argv[0]);
     ErlNifPid pid;
@@ -508,7 +499,6 @@ NIF(nif_do_scan_skip)
 
 NIF(nif_do_scan_after)
 {
-    (void)argc;
     /* (Scan) */
     struct held *h = take(env, argv[0]);
     if (!h)

@@ -83,7 +83,6 @@ static ERL_NIF_TERM begin(ErlNifEnv *env, struct sonde *s, const ErlNifPid *self
 
 NIF(nif_do_prover_begin)
 {
-    (void)argc, (void)argv;
     /* (): ok, proved, or {busy, Prover} */
     struct sonde *s = sonde_of(env);
     ErlNifPid self;
@@ -97,7 +96,6 @@ NIF(nif_do_prover_begin)
 
 NIF(nif_do_prover_end)
 {
-    (void)argc, (void)argv;
     /* (): does nothing unless the caller is the prover */
     struct sonde *s = sonde_of(env);
     ErlNifPid self;
@@ -115,7 +113,6 @@ NIF(nif_do_prover_end)
 
 NIF(nif_prover)
 {
-    (void)argc, (void)argv;
     /* (): the current prover, or undefined */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
@@ -128,7 +125,6 @@ NIF(nif_prover)
 
 NIF(nif_do_allow_probe)
 {
-    (void)argc;
     /* (Pid): makes it a probe, which the prover may read */
     struct sonde *s = sonde_of(env);
     ErlNifPid pid;
@@ -144,7 +140,6 @@ NIF(nif_do_allow_probe)
 
 NIF(nif_do_disallow_probe)
 {
-    (void)argc;
     /* (Pid): it is no longer a probe; the prover may call it even after the proof */
     struct sonde *s = sonde_of(env);
     ErlNifPid self;

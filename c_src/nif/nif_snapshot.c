@@ -94,7 +94,6 @@ static ERL_NIF_TERM names_from(ErlNifEnv *env, const struct look *l, uint64_t fr
 
 NIF(nif_do_look_names)
 {
-    (void)argc;
     /* (Look, From): after look_text: the data of the names, or torn, or gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
@@ -144,7 +143,6 @@ static ERL_NIF_TERM piece(ErlNifEnv *env, struct look *l)
 
 NIF(nif_do_look_text)
 {
-    (void)argc;
     /* (Look): of a snapshot: {Text, [{Name, Preview}], Nodes, Edges}; afterwards it can continue */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)

@@ -12,7 +12,6 @@
 
 NIF(nif_do_weaken)
 {
-    (void)argc;
     /* (enum stamp_weakness) */
     int weakness;
     if (!enif_get_int(env, argv[0], &weakness) || weakness < STAMP_SOUND ||
@@ -24,7 +23,6 @@ NIF(nif_do_weaken)
 
 NIF(nif_do_hold_reader)
 {
-    (void)argc;
     /* (Pid, opened | walked): holds the next reader of this process there */
     ErlNifPid pid;
     bool opened = enif_is_identical(argv[1], enif_make_atom(env, "opened"));
@@ -37,13 +35,11 @@ NIF(nif_do_hold_reader)
 
 NIF(nif_is_reader_held)
 {
-    (void)env, (void)argc, (void)argv;
     return stamp_is_held() ? ATOM(true) : ATOM(false);
 }
 
 NIF(nif_release_reader)
 {
-    (void)env, (void)argc, (void)argv;
     /* (): returns whether a reader was held */
     bool held = stamp_is_held();
     stamp_go_on();
@@ -54,7 +50,6 @@ NIF(nif_release_reader)
 
 NIF(nif_do_set_offset)
 {
-    (void)argc;
     /* (Field | none | objects, Offset): forgets the proof; the next calibrate uses this offset */
     struct sonde *s = sonde_of(env);
     enum layout_field field = LAYOUT_FIELD_COUNT;
@@ -71,7 +66,6 @@ NIF(nif_do_set_offset)
 
 NIF(nif_forget_proof)
 {
-    (void)argc, (void)argv;
     /* (): forgets the proof and its status */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
@@ -86,7 +80,6 @@ NIF(nif_forget_proof)
 
 NIF(nif_unseal)
 {
-    (void)argc;
     /* (true | false | asked): whether any process may use the tools of the proof on any other */
     struct sonde *s = sonde_of(env);
     enif_mutex_lock(s->lock);
@@ -107,7 +100,6 @@ bool nif_out_of_memory(void)
 
 NIF(nif_do_fail_alloc)
 {
-    (void)argc;
     /* (N): the N-th allocation from now fails, 0: none */
     int n;
     if (!enif_get_int(env, argv[0], &n) || n < 0)
@@ -222,7 +214,6 @@ static ERL_NIF_TERM row(ErlNifEnv *env, const struct call_times *t, const char *
 
 NIF(nif_longest_calls)
 {
-    (void)argc, (void)argv;
     /* (): [{Name, Arity, normal | dirty, LongestNs, Calls}]; includes functions with 0 calls */
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = CALL_COUNT; i-- > 0;) {
@@ -238,7 +229,6 @@ NIF(nif_longest_calls)
 
 NIF(nif_reset_calls)
 {
-    (void)env, (void)argc, (void)argv;
     for (unsigned i = 0; i < 2 * CALL_COUNT; i++) {
         atomic_store(&times[i / 2].calls[i % 2], 0);
         atomic_store(&times[i / 2].longest_ns[i % 2], 0);

@@ -186,7 +186,6 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *look, size_t from)
 
 NIF(nif_do_look_top)
 {
-    (void)argc;
     /* (Look, From): after top, some rows: [{Path, Retained, Self, Kind, Preview}] | torn | gone */
     ErlNifUInt64 from;
     struct held_look *h = nif_take_look(env, argv[0]);
@@ -214,7 +213,6 @@ static ERL_NIF_TERM info(ErlNifEnv *env, const struct top_retained *l)
 
 NIF(nif_do_look_top_info)
 {
-    (void)argc;
     /* (Look): after top, a map: the heap's sizes, and the look's peak memory in bytes */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)

@@ -49,7 +49,6 @@ static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[], const struc
 
 NIF(nif_do_look_pinned)
 {
-    (void)argc;
     /* (Look, From, Count) */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
@@ -61,7 +60,6 @@ NIF(nif_do_look_pinned)
 
 NIF(nif_do_look_slices)
 {
-    (void)argc;
     /* (Look, From, Count) */
     struct held_look *h = nif_take_look(env, argv[0]);
     if (!h)
