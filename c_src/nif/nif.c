@@ -70,20 +70,6 @@ ERL_NIF_TERM nif_status_atom(enum status st)
     }
 }
 
-bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
-                   ErlNifResourceType **type)
-{
-    ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
-    ErlNifResourceType *opened =
-        nif_out_of_memory()
-            ? NULL
-            : enif_open_resource_type(env, NULL, name, nif_measured_release(name, release), flags,
-                                      NULL);
-    if (opened)
-        *type = opened;
-    return opened != NULL;
-}
-
 ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why)
 {
     return enif_make_tuple2(env, ATOM(raise), why);
@@ -273,6 +259,26 @@ static void make_atoms(ErlNifEnv *env)
 #undef X
 }
 
+/* Opens a resource type of this build only: it must not release another build's resources. false:
+ * it failed, and an older instance of the module keeps its type. */
+static bool open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
+                      ErlNifResourceType **type)
+{
+    ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
+    ErlNifResourceType *opened =
+        nif_out_of_memory() ? NULL : enif_open_resource_type(env, NULL, name, release, flags, NULL);
+    if (opened)
+        *type = opened;
+    return opened != NULL;
+}
+
+static bool open_types(ErlNifEnv *env, struct sonde *s)
+{
+#define X(Name) open_type(env, RESOURCE_TYPE(Name), MEASURED(release_##Name), &s->Name##_type) &&
+    return RESOURCE_LIST(X) true;
+#undef X
+}
+
 static struct sonde *make_state(ErlNifEnv *env)
 {
     struct sonde *s = sonde_alloc(sizeof *s);
@@ -287,8 +293,7 @@ static struct sonde *make_state(ErlNifEnv *env)
     s->mutated_field = LAYOUT_FIELD_COUNT;
 #endif
     s->lock = nif_out_of_memory() ? NULL : enif_mutex_create("sonde_status");
-    if (!s->lock || !nif_scan_types(env, s) || !nif_heap_types(env, s) ||
-        !nif_account_types(env, s) || !nif_resource_types(env, s)) {
+    if (!s->lock || !open_types(env, s)) {
         if (s->lock)
             enif_mutex_destroy(s->lock);
         sonde_free(s);
@@ -317,8 +322,7 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old_priv, ERL_NIF_TERM in
         return load(env, priv, info);
     nif_fail_load(env, info);
     make_atoms(env);
-    if (!nif_scan_types(env, old) || !nif_heap_types(env, old) || !nif_account_types(env, old) ||
-        !nif_resource_types(env, old))
+    if (!open_types(env, old))
         return 1;
     atomic_fetch_add(&old->users, 1);
     *priv = old;

@@ -54,6 +54,13 @@ struct seal {
 #endif
 };
 
+/* The types of resources, and what releases each. */
+#define RESOURCE_LIST(X)    X(scan) X(look) X(account) X(probe)
+#define RESOURCE_TYPE(Name) ("sonde_" #Name "_" SONDE_BUILD_ID)
+#define X(Name)             void nif_release_##Name(ErlNifEnv *env, void *obj);
+RESOURCE_LIST(X)
+#undef X
+
 struct sonde {
     char build[32];      /* must be first: it identifies another build's state */
     ErlNifTime instance; /* its creation time: tells apart resources of another instance */
@@ -91,11 +98,6 @@ static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
     (void)env, (void)info;
 }
 #endif
-
-/* Opens a resource type of this build only: it must not release another build's resources. false:
- * it failed, and an older instance of the module keeps its type. */
-bool nif_open_type(ErlNifEnv *env, const char *name, ErlNifResourceDtor *release,
-                   ErlNifResourceType **type);
 
 /* The state of the library, from any NIF. */
 struct sonde *sonde_of(ErlNifEnv *env);
@@ -187,25 +189,16 @@ SCHEDULED_LIST(X)
 NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
+#define X(Name) void nif_measured_release_##Name(ErlNifEnv *env, void *obj);
+RESOURCE_LIST(X)
+#undef X
 #define MEASURED(Name) nif_measured_##Name
-ErlNifResourceDtor *nif_measured_release(const char *type, ErlNifResourceDtor *release);
 
 #define X(Name, Arity) NIF(nif_##Name);
 TEST_LIST(X)
 #undef X
 #else
 #define MEASURED(Name) nif_##Name
-static inline ErlNifResourceDtor *nif_measured_release(const char *type,
-                                                       ErlNifResourceDtor *release)
-{
-    (void)type;
-    return release;
-}
 #endif
-
-bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde);
-bool nif_account_types(ErlNifEnv *env, struct sonde *sonde);
-bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde);
-bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde);
 
 #endif

@@ -6,15 +6,9 @@
 
 enum { SLICE_NS = 5000000, CHUNK_MAX = 1000 };
 
-static void release(ErlNifEnv *env, void *obj)
+void nif_release_account(UNUSED ErlNifEnv *env, void *obj)
 {
-    (void)env;
     account_free(&((struct held_account *)obj)->account);
-}
-
-bool nif_account_types(ErlNifEnv *env, struct sonde *sonde)
-{
-    return nif_open_type(env, "sonde_account_" SONDE_BUILD_ID, release, &sonde->account_type);
 }
 
 struct held_account *nif_get_account(ErlNifEnv *env, ERL_NIF_TERM term)

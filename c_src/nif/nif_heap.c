@@ -10,15 +10,9 @@
 
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, LOOK_NS_MAX = 1000000000, WANTS_MAX = 64 };
 
-static void release(ErlNifEnv *env, void *obj)
+void nif_release_look(UNUSED ErlNifEnv *env, void *obj)
 {
-    (void)env;
     (void)look_end(&((struct held_look *)obj)->look, LOOK_NS_MAX);
-}
-
-bool nif_heap_types(ErlNifEnv *env, struct sonde *sonde)
-{
-    return nif_open_type(env, "sonde_look_" SONDE_BUILD_ID, release, &sonde->look_type);
 }
 
 /* ---- mark ----------------------------------------------------------------------------------- */

@@ -8,14 +8,8 @@
 
 enum { SIZE_MAX_BYTES = 4096, RESOURCE_WORDS = 2 }; /* ErtsResource: type, monitors, data */
 
-static void release(ErlNifEnv *env, void *obj)
+void nif_release_probe(UNUSED ErlNifEnv *env, UNUSED void *obj)
 {
-    (void)env, (void)obj;
-}
-
-bool nif_resource_types(ErlNifEnv *env, struct sonde *sonde)
-{
-    return nif_open_type(env, "sonde_probe_" SONDE_BUILD_ID, release, &sonde->probe_type);
 }
 
 NIF(nif_do_probe_resource)
@@ -84,12 +78,11 @@ NIF(nif_do_calibrate_resources)
     const struct {
         ERL_NIF_TERM field;
         bool ok;
-    } fields[] = {
-        {ATOM(ref_bin), at},
-        {ATOM(magic_data), data},
-        {ATOM(magic_free), frees},
-        {ATOM(type_module), data && own.module == argv[4]},
-        {ATOM(type_name), data && own.name == enif_make_atom(env, "sonde_probe_" SONDE_BUILD_ID)}};
+    } fields[] = {{ATOM(ref_bin), at},
+                  {ATOM(magic_data), data},
+                  {ATOM(magic_free), frees},
+                  {ATOM(type_module), data && own.module == argv[4]},
+                  {ATOM(type_name), data && own.name == enif_make_atom(env, RESOURCE_TYPE(probe))}};
     vm->resource_free = own.free;
     vm->binary_alloc = (uint32_t)(own.alloc >> 32);
     ERL_NIF_TERM list = enif_make_list(env, 0);

@@ -22,20 +22,14 @@ struct held {
     struct layout lay; /* a copy, because the scan outlives an upgrade with a new proof */
 };
 
-static void release(ErlNifEnv *env, void *obj)
+void nif_release_scan(UNUSED ErlNifEnv *env, void *obj)
 {
-    (void)env;
     struct held *h = obj;
     scan_free(&h->scan);
     if (h->first)
         enif_release_resource(h->first);
     if (h->account)
         enif_release_resource(h->account);
-}
-
-bool nif_scan_types(ErlNifEnv *env, struct sonde *sonde)
-{
-    return nif_open_type(env, "sonde_scan_" SONDE_BUILD_ID, release, &sonde->scan_type);
 }
 
 static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)

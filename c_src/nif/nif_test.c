@@ -5,7 +5,6 @@
 #include "nif/nif.h"
 
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 
 /* ---- the reader ----------------------------------------------------------------------------- */
@@ -118,9 +117,6 @@ void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 
 /* ---- how long a call holds its scheduler ------------------------------------------------------ */
 
-/* The destructors, by the name in nif_open_type without the build id. */
-#define RELEASE_LIST(X) X(scan) X(look) X(account) X(probe)
-
 /* clang-format off */
 enum call {
 #define X(Name, Arity, Where) CALL_##Name,
@@ -128,7 +124,7 @@ enum call {
     SCHEDULED_LIST(X)
 #undef X
 #define X(Name) RELEASE_##Name,
-    RELEASE_LIST(X)
+    RESOURCE_LIST(X)
 #undef X
     CALL_COUNT
 };
@@ -143,7 +139,7 @@ static struct call_times {
     SCHEDULED_LIST(X)
 #undef X
 #define X(Name) [RELEASE_##Name] = {.name = "release_" #Name, .arity = 1},
-    RELEASE_LIST(X)
+    RESOURCE_LIST(X)
 #undef X
 };
 /* clang-format on */
@@ -182,27 +178,14 @@ SCHEDULED_LIST(X)
 #undef X
 
 #define X(Name)                                                                                    \
-    static ErlNifResourceDtor *release_##Name;                                                     \
-    static void measured_release_##Name(ErlNifEnv *env, void *obj)                                 \
+    void nif_measured_release_##Name(ErlNifEnv *env, void *obj)                                    \
     {                                                                                              \
         uint64_t begin = cpu_ns();                                                                 \
-        release_##Name(env, obj);                                                                  \
+        nif_release_##Name(env, obj);                                                              \
         took(RELEASE_##Name, begin);                                                               \
     }
-RELEASE_LIST(X)
+RESOURCE_LIST(X)
 #undef X
-
-ErlNifResourceDtor *nif_measured_release(const char *type, ErlNifResourceDtor *release)
-{
-#define X(Name)                                                                                    \
-    if (strncmp(type, "sonde_" #Name "_", sizeof "sonde_" #Name) == 0) {                           \
-        release_##Name = release;                                                                  \
-        return measured_release_##Name;                                                            \
-    }
-    RELEASE_LIST(X)
-#undef X
-    return release;
-}
 
 static ERL_NIF_TERM row(ErlNifEnv *env, const struct call_times *t, const char *where, bool dirty)
 {
