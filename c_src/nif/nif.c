@@ -70,9 +70,46 @@ ERL_NIF_TERM nif_status_atom(enum status st)
     }
 }
 
+void *nif_take(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type)
+{
+    void *held;
+    if (!enif_get_resource(env, term, type, &held))
+        return NULL;
+    return atomic_flag_test_and_set((atomic_flag *)held) ? NULL : held;
+}
+
+void nif_give_back(void *held)
+{
+    atomic_flag_clear((atomic_flag *)held);
+}
+
 ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why)
 {
     return enif_make_tuple2(env, ATOM(raise), why);
+}
+
+ERL_NIF_TERM nif_page(ErlNifEnv *env, ERL_NIF_TERM from, ERL_NIF_TERM count, const void *of,
+                      size_t n, nif_item *item)
+{
+    ErlNifUInt64 first;
+    ErlNifUInt64 most;
+    if (!enif_get_uint64(env, from, &first) || !enif_get_uint64(env, count, &most))
+        return nif_raise(env, ATOM(badarg));
+    if (most > PAGE_MAX)
+        most = PAGE_MAX;
+    if (first > n)
+        first = n;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (size_t to = n - first < most ? n : first + most; to > first; to--)
+        list = enif_make_list_cell(env, item(env, of, to - 1), list);
+    return list;
+}
+
+ERL_NIF_TERM nif_map(ErlNifEnv *env, ERL_NIF_TERM keys[], ERL_NIF_TERM values[], size_t n)
+{
+    ERL_NIF_TERM map;
+    return enif_make_map_from_arrays(env, keys, values, n, &map) ? map
+                                                                 : nif_raise(env, ATOM(badarg));
 }
 
 bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field)
@@ -244,10 +281,7 @@ NIF(nif_do_counters)
         enif_make_uint64(env, atomic_load(&s->native)),
         enif_make_uint64(env, atomic_load(&s->busy)), enif_make_uint64(env, atomic_load(&s->torn)),
         enif_make_uint64(env, atomic_load(&s->asked)), enif_make_uint64(env, handler_faults())};
-    ERL_NIF_TERM map;
-    if (!enif_make_map_from_arrays(env, keys, values, 5, &map))
-        return nif_raise(env, ATOM(badarg));
-    return map;
+    return nif_map(env, keys, values, 5);
 }
 
 /* ---- life cycle ---------------------------------------------------------------------------- */

@@ -131,9 +131,39 @@ bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_
 /* Returns {raise, Why}, because no NIF may raise an exception: sonde_nif raises it. */
 ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why);
 
+/* A list of the items of something that has n: from the index in the term `from', 0 for the first, as
+ * many as the term `count' says, at most PAGE_MAX. */
+enum { PAGE_MAX = 1000 };
+typedef ERL_NIF_TERM nif_item(ErlNifEnv *env, const void *of, size_t i);
+ERL_NIF_TERM nif_page(ErlNifEnv *env, ERL_NIF_TERM from, ERL_NIF_TERM count, const void *of,
+                      size_t n, nif_item *item);
+
+/* A map of n pairs. */
+ERL_NIF_TERM nif_map(ErlNifEnv *env, ERL_NIF_TERM keys[], ERL_NIF_TERM values[], size_t n);
+
 #define UNUSED __attribute__((unused))
 #define NIF(Name)                                                                                  \
     ERL_NIF_TERM Name(UNUSED ErlNifEnv *env, UNUSED int argc, UNUSED const ERL_NIF_TERM argv[])
+
+/* A resource for several calls begins with this flag: processes can share it, but only one call at a
+ * time may use it. NULL: the term is no such resource, or another call uses it. */
+void *nif_take(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
+void nif_give_back(void *held);
+
+/* Defines nif_Name: takes the resource in argv[0], answers with the body that follows, and gives it
+ * back. */
+#define NIF_WITH(Name, Held, Take, GiveBack)                                                       \
+    static ERL_NIF_TERM Name(ErlNifEnv *env, const ERL_NIF_TERM argv[], Held *h);                  \
+    NIF(nif_##Name)                                                                                \
+    {                                                                                              \
+        Held *h = Take(env, argv[0]);                                                              \
+        if (!h)                                                                                    \
+            return nif_raise(env, ATOM(badarg));                                                   \
+        ERL_NIF_TERM answer = Name(env, argv, h);                                                  \
+        GiveBack(h);                                                                               \
+        return answer;                                                                             \
+    }                                                                                              \
+    static ERL_NIF_TERM Name(UNUSED ErlNifEnv *env, UNUSED const ERL_NIF_TERM argv[], Held *h)
 
 /* The functions of the library: name, arity, scheduler. A function that takes a slice is dirty,
  * because a slice is too long for a normal scheduler. */

@@ -4,7 +4,7 @@
 
 #include "util/clock.h"
 
-enum { SLICE_NS = 5000000, CHUNK_MAX = 1000 };
+enum { SLICE_NS = 5000000 };
 
 void nif_release_account(UNUSED ErlNifEnv *env, void *obj)
 {
@@ -19,15 +19,10 @@ struct held_account *nif_get_account(ErlNifEnv *env, ERL_NIF_TERM term)
 
 static struct held_account *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    struct held_account *h = nif_get_account(env, term);
-    return h && !atomic_flag_test_and_set(&h->in_use) ? h : NULL;
+    return nif_take(env, term, sonde_of(env)->account_type);
 }
 
-static ERL_NIF_TERM give_back(struct held_account *h, ERL_NIF_TERM answer)
-{
-    atomic_flag_clear(&h->in_use);
-    return answer;
-}
+#define ACCOUNT_NIF(Name) NIF_WITH(Name, struct held_account, take, nif_give_back)
 
 static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 {
@@ -81,7 +76,7 @@ static ERL_NIF_TERM add(ErlNifEnv *env, struct account *a, enum census_kind kind
 {
     ERL_NIF_TERM head;
     struct known k;
-    for (unsigned i = 0; i < CHUNK_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
+    for (unsigned i = 0; i < PAGE_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
         if (!get_known(env, head, &k))
             return nif_raise(env, ATOM(badarg));
         enum status st = account_add(a, kind, &k);
@@ -91,43 +86,37 @@ static ERL_NIF_TERM add(ErlNifEnv *env, struct account *a, enum census_kind kind
     return enif_is_empty_list(env, list) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
 }
 
-NIF(nif_do_account_add)
+ACCOUNT_NIF(do_account_add)
 {
-    /* (Account, table | literal, [{Id, Size, Refc, References}]): at most CHUNK_MAX, each Id once
+    /* (Account, table | literal, [{Id, Size, Refc, References}]): at most PAGE_MAX, each Id once
      * for each table. Dirty: growing one part of a large census takes a millisecond. */
-    struct held_account *h = take(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     if (argv[1] != ATOM(table) && argv[1] != ATOM(literal))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
+        return nif_raise(env, ATOM(badarg));
     enum census_kind kind = argv[1] == ATOM(table) ? CENSUS_TABLE : CENSUS_LITERAL;
-    return give_back(h, add(env, &h->account, kind, argv[2]));
+    return add(env, &h->account, kind, argv[2]);
 }
 
-NIF(nif_do_account_want)
+ACCOUNT_NIF(do_account_want)
 {
     /* (Account, [Id]): an account of only these Binaries and their holders; or (Account, [Pid]): of
      * all Binaries, with the holdings of these processes. Before any other call */
-    struct held_account *h = take(env, argv[0]);
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[1];
     enum status st = ST_OK;
     ErlNifUInt64 id;
     ErlNifPid pid;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    for (unsigned i = 0;
-         st == ST_OK && i < CHUNK_MAX && enif_get_list_cell(env, list, &head, &list); i++) {
+    for (unsigned i = 0; st == ST_OK && i < PAGE_MAX && enif_get_list_cell(env, list, &head, &list);
+         i++) {
         if (enif_get_local_pid(env, head, &pid))
             st = account_follow(&h->account, pid.pid);
         else if (enif_get_uint64(env, head, &id) && id != 0)
             st = account_want(&h->account, id);
         else
-            return give_back(h, nif_raise(env, ATOM(badarg)));
+            return nif_raise(env, ATOM(badarg));
     }
     if (st != ST_OK)
-        return give_back(h, error_of(env, st));
-    return give_back(h, enif_is_empty_list(env, list) ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
+        return error_of(env, st);
+    return enif_is_empty_list(env, list) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
 }
 
 /* ---- out ------------------------------------------------------------------------------------ */
@@ -165,14 +154,11 @@ static enum status slice(struct account *a, enum status (*step)(struct account *
     return st;
 }
 
-NIF(nif_do_account_sum)
+ACCOUNT_NIF(do_account_sum)
 {
     /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once */
-    struct held_account *h = take(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     enum status st = slice(&h->account, account_sum);
-    return give_back(h, st == ST_OK ? sums(env, &h->account) : ATOM(more));
+    return st == ST_OK ? sums(env, &h->account) : ATOM(more);
 }
 
 static enum status rank_size(struct account *a, struct budget *b)
@@ -185,38 +171,35 @@ static enum status rank_references(struct account *a, struct budget *b)
     return account_rank(a, true, b);
 }
 
-NIF(nif_do_account_rank)
+ACCOUNT_NIF(do_account_rank)
 {
     /* (Account, size | count, N | next): more (then again, with `next') | ok | {error, _}; dirty */
-    struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 n;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     if (argv[1] != ATOM(size) && argv[1] != ATOM(count))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
+        return nif_raise(env, ATOM(badarg));
     if (enif_get_uint64(env, argv[2], &n))
         account_rank_start(&h->account, n);
     else if (argv[2] != ATOM(next))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
+        return nif_raise(env, ATOM(badarg));
     enum status st = slice(&h->account, argv[1] == ATOM(size) ? rank_size : rank_references);
-    return give_back(h, st == ST_OK          ? ATOM(ok)
-                        : st == ST_TIMESLICE ? ATOM(more)
-                                             : error_of(env, st));
+    return st == ST_OK ? ATOM(ok) : st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
 }
 
-static ERL_NIF_TERM known_out(ErlNifEnv *env, const struct known *k)
+ERL_NIF_TERM nif_known(ErlNifEnv *env, const struct known *k)
 {
     return enif_make_tuple4(env, enif_make_uint64(env, k->binary), enif_make_uint64(env, k->size),
                             enif_make_uint(env, k->refc), enif_make_uint(env, k->refs));
 }
 
-static ERL_NIF_TERM ranked_item(ErlNifEnv *env, const struct account *a, size_t i)
+static ERL_NIF_TERM ranked_item(ErlNifEnv *env, const void *of, size_t i)
 {
-    return known_out(env, census_find(&a->all, a->top.rows[i].pid));
+    const struct account *a = of;
+    return nif_known(env, census_find(&a->all, a->top.rows[i].pid));
 }
 
-static ERL_NIF_TERM holding_item(ErlNifEnv *env, const struct account *a, size_t i)
+static ERL_NIF_TERM holding_item(ErlNifEnv *env, const void *of, size_t i)
 {
+    const struct account *a = of;
     const struct holding *g = &a->holdings[i];
     ErlNifPid p = {.pid = (ERL_NIF_TERM)g->pid};
     struct known has = {.binary = g->binary, .refs = g->refs, .first = g->queued};
@@ -228,50 +211,28 @@ static ERL_NIF_TERM holding_item(ErlNifEnv *env, const struct account *a, size_t
                             is_known ? enif_make_uint64(env, share) : ATOM(undefined));
 }
 
-/* At most CHUNK_MAX items; `from' is the index of the first, from 0. */
-static ERL_NIF_TERM items(ErlNifEnv *env, const struct account *a, size_t n, ERL_NIF_TERM from,
-                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct account *, size_t))
-{
-    ErlNifUInt64 first;
-    if (!enif_get_uint64(env, from, &first))
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    size_t start = first < n ? first : n;
-    for (size_t i = n - start < CHUNK_MAX ? n : start + CHUNK_MAX; i > start; i--)
-        list = enif_make_list_cell(env, item(env, a, i - 1), list);
-    return list;
-}
-
-NIF(nif_do_account_ranked)
+ACCOUNT_NIF(do_account_ranked)
 {
     /* (Account, From): [{Id, Size, Refc, References}], largest first */
-    struct held_account *h = take(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     size_t n = h->account.ranked ? h->account.top.n : 0;
-    return give_back(h, items(env, &h->account, n, argv[1], ranked_item));
+    return nif_page(env, argv[1], enif_make_uint(env, PAGE_MAX), &h->account, n, ranked_item);
 }
 
-NIF(nif_do_account_holdings)
+ACCOUNT_NIF(do_account_holdings)
 {
     /* (Account, From): [{Id, Pid, References, Queued, Share}], of the wanted Ids or Pids */
-    struct held_account *h = take(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    return give_back(h, items(env, &h->account, h->account.holdings_n, argv[1], holding_item));
+    const struct account *a = &h->account;
+    return nif_page(env, argv[1], enif_make_uint(env, PAGE_MAX), a, a->holdings_n, holding_item);
 }
 
-NIF(nif_do_account_known)
+ACCOUNT_NIF(do_account_known)
 {
     /* (Account, Id): {Id, Size, Refc, References} | undefined, if it has no holder */
-    struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 id;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     if (!enif_get_uint64(env, argv[1], &id))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
+        return nif_raise(env, ATOM(badarg));
     const struct known *k = census_find(&h->account.all, id);
-    return give_back(h, k && k->refs > 0 ? known_out(env, k) : ATOM(undefined));
+    return k && k->refs > 0 ? nif_known(env, k) : ATOM(undefined);
 }
 
 static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint64_t atoms_n)
@@ -283,31 +244,25 @@ static ERL_NIF_TERM type_out(ErlNifEnv *env, const struct resource_type *t, uint
                             enif_make_uint64(env, t->bytes), enif_make_uint64(env, t->holders));
 }
 
-NIF(nif_do_account_resources)
+ACCOUNT_NIF(do_account_resources)
 {
     /* (Account, AtomCount), after its sums: [{{Module, Name} | undefined, Count, Bytes,
      * Holders}] */
-    struct held_account *h = take(env, argv[0]);
     ErlNifUInt64 atoms_n;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     if (!enif_get_uint64(env, argv[1], &atoms_n))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
+        return nif_raise(env, ATOM(badarg));
     const struct resource_types *ts = &h->account.types;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (uint32_t i = ts->n; i-- > 0;) {
         if (ts->list[i].count > 0)
             list = enif_make_list_cell(env, type_out(env, &ts->list[i], atoms_n), list);
     }
-    return give_back(h, list);
+    return list;
 }
 
-NIF(nif_do_account_end)
+ACCOUNT_NIF(do_account_end)
 {
     /* (Account): more | ok. Frees its memory now, not at the next collection of its holder;
      * afterwards the account is empty. Dirty: there may be much to free. */
-    struct held_account *h = take(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    return give_back(h, slice(&h->account, account_free_some) == ST_OK ? ATOM(ok) : ATOM(more));
+    return slice(&h->account, account_free_some) == ST_OK ? ATOM(ok) : ATOM(more);
 }

@@ -6,11 +6,10 @@
 #include "binary/account.h"
 #include "nif/nif.h"
 
-/* Processes can share it, but only one call at a time may use it: the one that set in_use. */
 struct held_account {
+    atomic_flag in_use;
     struct account account;
     struct layout lay; /* a copy, because it outlives an upgrade with a new proof */
-    atomic_flag in_use;
 };
 
 /* NULL: the term is not an account. */

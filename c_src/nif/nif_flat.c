@@ -28,8 +28,10 @@ NIF(nif_do_calibrate_literals)
 
 /* ---- a look ---------------------------------------------------------------------------------- */
 
-static ERL_NIF_TERM sums_of(ErlNifEnv *env, const struct look *l)
+LOOK_NIF(do_look_flat)
 {
+    /* (Look): after flat, {Words, Bytes, Visible, Pinned, Shared, Literals} */
+    const struct look *l = &h->look;
     if (l->st != ST_OK || l->walker != &root_size_walker)
         return nif_raise(env, ATOM(badarg));
     const struct root_size *f = l->state;
@@ -43,46 +45,22 @@ static ERL_NIF_TERM sums_of(ErlNifEnv *env, const struct look *l)
                             enif_make_uint64(env, shared ? f->shared.literals : 0));
 }
 
-NIF(nif_do_look_flat)
+LOOK_NIF(do_look_refs)
 {
-    /* (Look): after flat, {Words, Bytes, Visible, Pinned, Shared, Literals} */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM term = sums_of(env, &h->look);
-    nif_give_look(h);
-    return term;
-}
-
-static ERL_NIF_TERM refs_from(ErlNifEnv *env, const struct look *l, size_t at)
-{
+    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At:
+     * from 0 */
+    const struct look *l = &h->look;
     struct budget b = {QUICK_STEPS, false};
     ERL_NIF_TERM list = enif_make_list(env, 0);
     const struct known *k;
     enum status st;
-    if (l->st != ST_OK || l->walker != &root_size_walker)
+    ErlNifUInt64 first;
+    if (l->st != ST_OK || l->walker != &root_size_walker || !enif_get_uint64(env, argv[1], &first))
         return nif_raise(env, ATOM(badarg));
+    size_t at = first;
     while ((st = census_next(&((const struct root_size *)l->state)->refs, &at, &b, &k)) == ST_OK)
-        list = enif_make_list_cell(
-            env,
-            enif_make_tuple4(env, enif_make_uint64(env, k->binary), enif_make_uint64(env, k->size),
-                             enif_make_uint(env, k->refc), enif_make_uint(env, k->refs)),
-            list);
+        list = enif_make_list_cell(env, nif_known(env, k), list);
     return enif_make_tuple2(env, st == ST_GONE ? ATOM(done) : enif_make_uint64(env, at), list);
-}
-
-NIF(nif_do_look_refs)
-{
-    /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At:
-     * from 0 */
-    ErlNifUInt64 at;
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM term = enif_get_uint64(env, argv[1], &at) ? refs_from(env, &h->look, at)
-                                                           : nif_raise(env, ATOM(badarg));
-    nif_give_look(h);
-    return term;
 }
 
 /* ---- a term of the caller -------------------------------------------------------------------- */

@@ -152,16 +152,7 @@ NIF(nif_do_look_new)
 
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    void *obj;
-    struct held_look *h = NULL;
-    if (enif_get_resource(env, term, sonde_of(env)->look_type, &obj))
-        h = obj;
-    return h && !atomic_flag_test_and_set(&h->in_use) ? h : NULL;
-}
-
-void nif_give_look(struct held_look *h)
-{
-    atomic_flag_clear(&h->in_use);
+    return nif_take(env, term, sonde_of(env)->look_type);
 }
 
 enum status nif_may_tell(const struct sonde *s, struct look *l)
@@ -172,14 +163,10 @@ enum status nif_may_tell(const struct sonde *s, struct look *l)
     return l->vm.reader == PEEK_NONE ? ST_TORN : look_may_tell(l);
 }
 
-NIF(nif_do_look_content)
+LOOK_NIF(do_look_content)
 {
     /* (Look): true, or the reason why its answers have no content: forbidden, sensitive */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     enum content content = h->look.args.content;
-    nif_give_look(h);
     return content == CONTENT_SENSITIVE
                ? ATOM(sensitive)
                : (content == CONTENT_FORBIDDEN ? ATOM(forbidden) : ATOM(true));
@@ -199,41 +186,28 @@ static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
     return nif_status_atom(st);
 }
 
-NIF(nif_do_look_step)
+LOOK_NIF(do_look_step)
 {
     /* (Look): dirty, because a slice is too long for a normal scheduler */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM said = step(sonde_of(env), &h->look);
-    nif_give_look(h);
-    return said;
+    return step(sonde_of(env), &h->look);
 }
 
-NIF(nif_do_look_progress)
+LOOK_NIF(do_look_progress)
 {
     /* (Look): {WordsDone, WordsTotal} */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     uint64_t done = 0;
     uint64_t total = 0;
     if (h->look.state)
         h->look.walker->progress(h->look.state, &done, &total);
-    nif_give_look(h);
     return enif_make_tuple2(env, enif_make_uint64(env, done), enif_make_uint64(env, total));
 }
 
-NIF(nif_do_look_end)
+LOOK_NIF(do_look_end)
 {
     /* (Look): more | ok. Frees its memory now, not at the next collection of its holder; afterwards
      * it has no answer. Dirty: there may be much to free. */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     bool done = look_end(&h->look, SLICE_NS);
     h->look.st = ST_GONE;
-    nif_give_look(h);
     return done ? ATOM(ok) : ATOM(more);
 }
 
@@ -269,10 +243,7 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
         enif_make_uint64(env, h->words),
         enif_make_uint64(env, marking_bytes(h)),
         enif_make_tuple_from_array(env, roots, ROOT_COUNT)};
-    ERL_NIF_TERM map;
-    if (!enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map))
-        return nif_raise(env, ATOM(badarg));
-    return map;
+    return nif_map(env, keys, values, sizeof keys / sizeof *keys);
 }
 
 /* w: NULL after a mark, which only knows the visible bytes. */
@@ -282,10 +253,7 @@ static ERL_NIF_TERM binaries_map(ErlNifEnv *env, const struct waste *w, const st
     ERL_NIF_TERM values[] = {
         enif_make_uint64(env, h->visible), enif_make_uint64(env, w ? w->live : 0),
         enif_make_uint64(env, w ? w->garbage : 0), enif_make_uint64(env, w ? w->pinned_bytes : 0)};
-    ERL_NIF_TERM map;
-    if (!enif_make_map_from_arrays(env, keys, values, w ? 4 : 1, &map))
-        return nif_raise(env, ATOM(badarg));
-    return map;
+    return nif_map(env, keys, values, w ? 4 : 1);
 }
 
 static ERL_NIF_TERM bar(ErlNifEnv *env, ERL_NIF_TERM list, ERL_NIF_TERM kind, const struct bar *b)
@@ -331,26 +299,17 @@ static ERL_NIF_TERM bars(ErlNifEnv *env, const struct look *l, const struct hist
     return list;
 }
 
-static ERL_NIF_TERM answer(ErlNifEnv *env, const struct sonde *s, struct look *l)
-{
-    const struct waste *w = l->walker == &account_walker ? l->state : NULL;
-    const struct marking *h = w ? &w->heap : l->state;
-    if (!h || l->st != ST_OK || (!w && l->walker != &mark_walker))
-        return nif_raise(env, ATOM(badarg));
-    enum status st = nif_may_tell(s, l);
-    if (st != ST_OK)
-        return nif_status_atom(st);
-    ERL_NIF_TERM list = h->histogram ? bars(env, l, h->histogram) : enif_make_list(env, 0);
-    return enif_make_tuple3(env, heap_map(env, l, h), binaries_map(env, w, h), list);
-}
-
-NIF(nif_do_look_heap)
+LOOK_NIF(do_look_heap)
 {
     /* (Look): after mark or account, {Sizes, BytesOfBinaries, Histogram} | torn | gone */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
+    struct look *l = &h->look;
+    const struct waste *w = l->walker == &account_walker ? l->state : NULL;
+    const struct marking *heap = w ? &w->heap : l->state;
+    if (!heap || l->st != ST_OK || (!w && l->walker != &mark_walker))
         return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM term = answer(env, sonde_of(env), &h->look);
-    nif_give_look(h);
-    return term;
+    enum status st = nif_may_tell(sonde_of(env), l);
+    if (st != ST_OK)
+        return nif_status_atom(st);
+    ERL_NIF_TERM list = heap->histogram ? bars(env, l, heap->histogram) : enif_make_list(env, 0);
+    return enif_make_tuple3(env, heap_map(env, l, heap), binaries_map(env, w, heap), list);
 }

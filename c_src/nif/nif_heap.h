@@ -7,16 +7,16 @@
 #include "process/look.h"
 #include "nif/nif.h"
 #include "graph/preview.h"
+#include "util/census.h"
 
-/* A look as a NIF resource. Processes can share it, but only one call at a time may use it. */
+/* A look as a NIF resource. */
 struct held_look {
-    struct look look;
     atomic_flag in_use;
+    struct look look;
 };
 
-/* NULL: the term is not a look, or it is in use. Call nif_give_look afterwards. */
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
-void nif_give_look(struct held_look *h);
+#define LOOK_NIF(Name) NIF_WITH(Name, struct held_look, nif_take_look, nif_give_back)
 
 /* Whether an answer with content or names may go out now. OK, GONE; TORN: it was allowed when it
  * was copied, but is no longer: start a new look. */
@@ -27,6 +27,9 @@ ERL_NIF_TERM nif_fun_kind(ErlNifEnv *env, const struct look *l, const struct fun
 
 /* The word as a term if it is one of the first atoms_n atoms; else undefined. */
 ERL_NIF_TERM nif_atom(uint64_t word, uint64_t atoms_n);
+
+/* {Id, Size, Refc, References} */
+ERL_NIF_TERM nif_known(ErlNifEnv *env, const struct known *k);
 
 /* n tokens, from `first' on, as a list. */
 ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct tokens *ts, size_t first, size_t n,

@@ -12,23 +12,15 @@ static const struct mailbox *mailbox_of(const struct held_look *h)
     return l->st == ST_OK && l->walker == &mailbox_walker ? l->state : NULL;
 }
 
-static ERL_NIF_TERM totals(ErlNifEnv *env, const struct mailbox *m)
+LOOK_NIF(do_look_mailbox)
 {
+    /* (Look): after mailbox, {Messages, Words, Visible, Examined} */
+    const struct mailbox *m = mailbox_of(h);
+    if (!m)
+        return nif_raise(env, ATOM(badarg));
     return enif_make_tuple4(
         env, enif_make_uint64(env, m->messages), enif_make_uint64(env, m->measure.sum.words),
         enif_make_uint64(env, m->measure.sum.visible), enif_make_uint64(env, m->examined));
-}
-
-NIF(nif_do_look_mailbox)
-{
-    /* (Look): after mailbox, {Messages, Words, Visible, Examined} */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    const struct mailbox *m = mailbox_of(h);
-    ERL_NIF_TERM term = m ? totals(env, m) : nif_raise(env, ATOM(badarg));
-    nif_give_look(h);
-    return term;
 }
 
 /* Does not name an atom that was created after the look began. */
@@ -75,20 +67,14 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mail
                : enif_make_tuple2(env, enif_make_uint(env, from + ROWS_MAX), list);
 }
 
-NIF(nif_do_look_shapes)
+LOOK_NIF(do_look_shapes)
 {
     /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn
      * | gone; {Atom} is the shape of an atom */
     unsigned from;
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     const struct mailbox *m = mailbox_of(h);
-    bool good = m && enif_get_uint(env, argv[1], &from) && from <= SHAPES_TABLE;
-    enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
-    ERL_NIF_TERM term = good ? rows(env, &h->look, m, from) : nif_raise(env, ATOM(badarg));
-    if (st != ST_OK)
-        term = nif_status_atom(st);
-    nif_give_look(h);
-    return term;
+    if (!m || !enif_get_uint(env, argv[1], &from) || from > SHAPES_TABLE)
+        return nif_raise(env, ATOM(badarg));
+    enum status st = nif_may_tell(sonde_of(env), &h->look);
+    return st == ST_OK ? rows(env, &h->look, m, from) : nif_status_atom(st);
 }

@@ -11,12 +11,12 @@
 /* A slice of 5 ms, plus the current batch, stays far below the promised 10 ms. LOOK_NS is the
  * interval of checks that the reader still works, so the time for which another library's handler
  * may go unnoticed. */
-enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS, CHUNK_MAX = 1000 };
+enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS };
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000 };
 
 struct held {
+    atomic_flag in_use;
     struct scan scan;
-    atomic_flag in_use;           /* processes can share a resource, but not a scan */
     struct held *first;           /* this scan reads the sample of that one; NULL: none */
     struct held_account *account; /* this scan reads or fills it; NULL: none */
     struct layout lay; /* a copy, because the scan outlives an upgrade with a new proof */
@@ -47,23 +47,21 @@ static atomic_flag *also_used(struct held *h)
 /* NULL: not a scan, or another call uses it, or the sample or account that it needs. */
 static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    struct held *h = get_held(env, term);
-    if (!h || atomic_flag_test_and_set(&h->in_use))
-        return NULL;
-    atomic_flag *also = also_used(h);
-    if (!also || !atomic_flag_test_and_set(also))
+    struct held *h = nif_take(env, term, sonde_of(env)->scan_type);
+    if (!h || !also_used(h) || !atomic_flag_test_and_set(also_used(h)))
         return h;
-    atomic_flag_clear(&h->in_use);
+    nif_give_back(h);
     return NULL;
 }
 
-static ERL_NIF_TERM give_back(struct held *h, ERL_NIF_TERM answer)
+static void give_back(struct held *h)
 {
     if (also_used(h))
         atomic_flag_clear(also_used(h));
-    atomic_flag_clear(&h->in_use);
-    return answer;
+    nif_give_back(h);
 }
+
+#define SCAN_NIF(Name) NIF_WITH(Name, struct held, take, give_back)
 
 /* ---- new ----------------------------------------------------------------------------------- */
 
@@ -283,11 +281,10 @@ static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
     }
 }
 
-NIF(nif_do_scan_step)
+SCAN_NIF(do_scan_step)
 {
     /* (Scan): dirty, because a slice is too long for a normal scheduler */
-    struct held *h = take(env, argv[0]);
-    return h ? give_back(h, step(env, sonde_of(env), &h->scan)) : nif_raise(env, ATOM(badarg));
+    return step(env, sonde_of(env), &h->scan);
 }
 
 /* Value, or a list with one value for each attribute. */
@@ -320,103 +317,62 @@ static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
     return scan_answer(scan, pair[0], dead, values) == ST_OK;
 }
 
-NIF(nif_do_scan_feed)
+SCAN_NIF(do_scan_feed)
 {
     /* (Scan, [{Pid, Value | [Value] | undefined}]) */
-    struct held *h = take(env, argv[0]);
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[1];
-    bool ok = h != NULL;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
+    bool ok = true;
     for (unsigned i = 0; ok && i < FEED_MAX && enif_get_list_cell(env, list, &head, &list); i++)
         ok = feed(env, &h->scan, head);
     ok = ok && enif_is_empty_list(env, list);
     if (ok)
         scan_asked(&h->scan);
     add_counters(sonde_of(env), &h->scan);
-    return give_back(h, ok ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
+    return ok ? ATOM(ok) : nif_raise(env, ATOM(badarg));
 }
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
-static bool get_range(ErlNifEnv *env, const ERL_NIF_TERM argv[], size_t n, size_t *from, size_t *to)
+static ERL_NIF_TERM row_item(ErlNifEnv *env, const void *top, size_t i)
 {
-    ErlNifUInt64 first;
-    ErlNifUInt64 count;
-    if (!enif_get_uint64(env, argv[1], &first) || !enif_get_uint64(env, argv[2], &count))
-        return false;
-    if (count > CHUNK_MAX)
-        count = CHUNK_MAX;
-    *from = first < n ? first : n;
-    *to = n - *from < count ? n : *from + count;
-    return true;
-}
-
-/* argv: (Scan, From, Count); at most CHUNK_MAX entries of its sample */
-static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[],
-                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct entry *))
-{
-    struct held *h = take(env, argv[0]);
-    size_t from;
-    size_t to;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    if (!get_range(env, argv, h->scan.sample->n, &from, &to))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    while (to > from)
-        list = enif_make_list_cell(env, item(env, &h->scan.sample->entries[--to]), list);
-    return give_back(h, list);
-}
-
-static ERL_NIF_TERM row_item(ErlNifEnv *env, const struct top_n *top, size_t i)
-{
-    const struct row *row = &top->rows[i];
+    const struct row *row = &((const struct top_n *)top)->rows[i];
     return enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
 }
 
-NIF(nif_do_scan_rows)
+SCAN_NIF(do_scan_rows)
 {
     /* (Scan, Index, From, Count): largest first; Index: of the attribute, from 0 */
-    struct held *h = take(env, argv[0]);
     unsigned k;
-    size_t from;
-    size_t to;
-    if (!h)
+    if (!enif_get_uint(env, argv[1], &k) || k >= h->scan.qn)
         return nif_raise(env, ATOM(badarg));
-    if (!enif_get_uint(env, argv[1], &k) || k >= h->scan.qn ||
-        !get_range(env, argv + 1, h->scan.top[k].n, &from, &to))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    while (to > from)
-        list = enif_make_list_cell(env, row_item(env, &h->scan.top[k], --to), list);
-    return give_back(h, list);
+    return nif_page(env, argv[2], argv[3], &h->scan.top[k], h->scan.top[k].n, row_item);
 }
 
-static ERL_NIF_TERM pid_item(ErlNifEnv *env, const struct entry *e)
+static ERL_NIF_TERM pid_item(ErlNifEnv *env, const void *sample, size_t i)
 {
-    return make_pid(env, entry_pid(e));
+    return make_pid(env, entry_pid(&((const struct sample *)sample)->entries[i]));
 }
 
-NIF(nif_do_scan_pids)
+SCAN_NIF(do_scan_pids)
 {
     /* (Scan, From, Count) */
-    return items(env, argv, pid_item);
+    return nif_page(env, argv[1], argv[2], h->scan.sample, h->scan.sample->n, pid_item);
 }
 
-static ERL_NIF_TERM value_item(ErlNifEnv *env, const struct entry *e)
+static ERL_NIF_TERM value_item(ErlNifEnv *env, const void *sample, size_t i)
 {
+    const struct entry *e = &((const struct sample *)sample)->entries[i];
     ERL_NIF_TERM value = e->key & SAMPLE_SKIP      ? ATOM(skip)
                          : e->key & SAMPLE_UNKNOWN ? ATOM(undefined)
                                                    : enif_make_int64(env, e->value);
     return enif_make_tuple2(env, make_pid(env, entry_pid(e)), value);
 }
 
-NIF(nif_do_scan_values)
+SCAN_NIF(do_scan_values)
 {
     /* (Scan, From, Count): the sample of a first scan, {Pid, Value | undefined | skip} */
-    return items(env, argv, value_item);
+    return nif_page(env, argv[1], argv[2], h->scan.sample, h->scan.sample->n, value_item);
 }
 
 static ERL_NIF_TERM large_ones(ErlNifEnv *env, const struct scan *scan)
@@ -440,12 +396,9 @@ static ERL_NIF_TERM waiting_ones(ErlNifEnv *env, struct scan *scan)
     return list;
 }
 
-NIF(nif_do_scan_info)
+SCAN_NIF(do_scan_info)
 {
     /* (Scan) */
-    struct held *h = take(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     ERL_NIF_TERM keys[] = {ATOM(entries),   ATOM(left),  ATOM(top),    ATOM(answered),
                            ATOM(too_large), ATOM(large), ATOM(waiting)};
     ERL_NIF_TERM values[] = {enif_make_uint64(env, h->scan.sample->n),
@@ -455,47 +408,36 @@ NIF(nif_do_scan_info)
                              enif_make_uint64(env, h->scan.too_large),
                              large_ones(env, &h->scan),
                              waiting_ones(env, &h->scan)};
-    ERL_NIF_TERM map;
-    bool ok = enif_make_map_from_arrays(env, keys, values, sizeof keys / sizeof *keys, &map);
-    return give_back(h, ok ? map : nif_raise(env, ATOM(badarg)));
+    return nif_map(env, keys, values, sizeof keys / sizeof *keys);
 }
 
-NIF(nif_do_scan_limit)
+SCAN_NIF(do_scan_limit)
 {
     /* (Scan, MaxWords, PatienceUs) */
-    struct held *h = take(env, argv[0]);
     ErlNifUInt64 words;
     ErlNifUInt64 us;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     if (!enif_get_uint64(env, argv[1], &words) || !enif_get_uint64(env, argv[2], &us) ||
         us > PATIENCE_US_MAX)
-        return give_back(h, nif_raise(env, ATOM(badarg)));
+        return nif_raise(env, ATOM(badarg));
     scan_limit(&h->scan, words);
     scan_patience(&h->scan, us * 1000);
-    return give_back(h, ATOM(ok));
+    return ATOM(ok);
 }
 
-NIF(nif_do_scan_skip)
+SCAN_NIF(do_scan_skip)
 {
     /* (Scan, Pid) */
-    struct held *h = take(env, argv[0]);
     ErlNifPid pid;
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     if (!enif_get_local_pid(env, argv[1], &pid))
-        return give_back(h, nif_raise(env, ATOM(badarg)));
+        return nif_raise(env, ATOM(badarg));
     struct entry *e = sample_find(h->scan.sample, argv[1]);
     if (e)
         e->key |= SAMPLE_SKIP;
-    return give_back(h, ATOM(ok));
+    return ATOM(ok);
 }
 
-NIF(nif_do_scan_after)
+SCAN_NIF(do_scan_after)
 {
     /* (Scan) */
-    struct held *h = take(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    return give_back(h, scan_after(&h->scan) ? ATOM(ok) : nif_raise(env, ATOM(badarg)));
+    return scan_after(&h->scan) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
 }

@@ -56,8 +56,9 @@ static ERL_NIF_TERM number_or_atom(ErlNifEnv *env, uint64_t word, uint64_t atoms
     return term_is_small(word) ? (ERL_NIF_TERM)word : nif_atom(word, atoms_n);
 }
 
-static ERL_NIF_TERM name(ErlNifEnv *env, const struct look *l, uint32_t i)
+static ERL_NIF_TERM name(ErlNifEnv *env, const void *look, size_t i)
 {
+    const struct look *l = look;
     const struct snapshot *s = l->state;
     if (i < STRING_TABLE_FIXED_N)
         return fixed(env, string_table_fixed[i]);
@@ -81,32 +82,17 @@ static ERL_NIF_TERM name(ErlNifEnv *env, const struct look *l, uint32_t i)
     }
 }
 
-static ERL_NIF_TERM names_from(ErlNifEnv *env, const struct look *l, uint64_t from)
-{
-    uint64_t end = STRING_TABLE_FIXED_N + ((const struct snapshot *)l->state)->names.n;
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    for (uint64_t i = NAMES_AT_ONCE; i > 0; i--) {
-        if (from < end && i <= end - from)
-            list = enif_make_list_cell(env, name(env, l, (uint32_t)(from + i - 1)), list);
-    }
-    return list;
-}
-
-NIF(nif_do_look_names)
+LOOK_NIF(do_look_names)
 {
     /* (Look, From): after look_text: the data of the names, or torn, or gone */
-    ErlNifUInt64 from;
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
+    const struct look *l = &h->look;
+    if (!has_names(l) || !enif_is_number(env, argv[1]))
         return nif_raise(env, ATOM(badarg));
-    struct look *l = &h->look;
-    bool good = has_names(l) && enif_get_uint64(env, argv[1], &from);
-    enum status st = good ? nif_may_tell(sonde_of(env), l) : ST_OK;
-    ERL_NIF_TERM list = good ? names_from(env, l, from) : nif_raise(env, ATOM(badarg));
+    enum status st = nif_may_tell(sonde_of(env), &h->look);
     if (st != ST_OK)
-        list = nif_status_atom(st);
-    nif_give_look(h);
-    return list;
+        return nif_status_atom(st);
+    size_t n = STRING_TABLE_FIXED_N + ((const struct snapshot *)l->state)->names.n;
+    return nif_page(env, argv[1], enif_make_uint(env, NAMES_AT_ONCE), l, n, name);
 }
 
 /* ---- pieces --------------------------------------------------------------------------------- */
@@ -141,22 +127,15 @@ static ERL_NIF_TERM piece(ErlNifEnv *env, struct look *l)
                             enif_make_uint64(env, s->edges_n));
 }
 
-NIF(nif_do_look_text)
+LOOK_NIF(do_look_text)
 {
     /* (Look): of a snapshot: {Text, [{Name, Preview}], Nodes, Edges}; afterwards it can continue */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
     struct look *l = &h->look;
-    ERL_NIF_TERM term;
-    if (!has_text(l)) {
-        term = nif_raise(env, ATOM(badarg));
-    } else {
-        enum status st = still(sonde_of(env), l);
-        if (st != ST_OK)
-            l->st = st;
-        term = st == ST_OK ? piece(env, l) : nif_status_atom(st);
-    }
-    nif_give_look(h);
-    return term;
+    if (!has_text(l))
+        return nif_raise(env, ATOM(badarg));
+    enum status st = still(sonde_of(env), l);
+    if (st == ST_OK)
+        return piece(env, l);
+    l->st = st;
+    return nif_status_atom(st);
 }

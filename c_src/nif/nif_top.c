@@ -159,9 +159,11 @@ static ERL_NIF_TERM kind(ErlNifEnv *env, const struct look *look, const struct l
     }
 }
 
-static ERL_NIF_TERM row(ErlNifEnv *env, const struct look *look, const struct large *r)
+static ERL_NIF_TERM row(ErlNifEnv *env, const void *of, size_t i)
 {
+    const struct look *look = of;
     const struct top_retained *l = look->state;
+    const struct large *r = &l->rows[i];
     uint64_t atoms_n = look->args.n;
     return enif_make_tuple5(env, way(env, l, r, atoms_n), enif_make_uint64(env, r->retained * 8),
                             enif_make_uint64(env, r->self * 8), kind(env, look, r),
@@ -173,51 +175,28 @@ static bool is_done(const struct look *look)
     return look->st == ST_OK && look->walker == &top_retained_walker;
 }
 
-static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *look, size_t from)
-{
-    const struct top_retained *l = look->state;
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    for (size_t i = ROWS_AT_ONCE; i > 0; i--) {
-        if (from < l->n && i <= l->n - from)
-            list = enif_make_list_cell(env, row(env, look, &l->rows[from + i - 1]), list);
-    }
-    return list;
-}
-
-NIF(nif_do_look_top)
+LOOK_NIF(do_look_top)
 {
     /* (Look, From): after top, some rows: [{Path, Retained, Self, Kind, Preview}] | torn | gone */
-    ErlNifUInt64 from;
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
+    const struct look *l = &h->look;
+    if (!is_done(l) || !enif_is_number(env, argv[1]))
         return nif_raise(env, ATOM(badarg));
-    bool good = is_done(&h->look) && enif_get_uint64(env, argv[1], &from);
-    enum status st = good ? nif_may_tell(sonde_of(env), &h->look) : ST_OK;
-    ERL_NIF_TERM term = good ? rows(env, &h->look, from) : nif_raise(env, ATOM(badarg));
+    enum status st = nif_may_tell(sonde_of(env), &h->look);
     if (st != ST_OK)
-        term = nif_status_atom(st);
-    nif_give_look(h);
-    return term;
+        return nif_status_atom(st);
+    return nif_page(env, argv[1], enif_make_uint(env, ROWS_AT_ONCE), l,
+                    ((const struct top_retained *)l->state)->n, row);
 }
 
-static ERL_NIF_TERM info(ErlNifEnv *env, const struct top_retained *l)
+LOOK_NIF(do_look_top_info)
 {
+    /* (Look): after top, a map: the heap's sizes, and the look's peak memory in bytes */
+    if (!is_done(&h->look))
+        return nif_raise(env, ATOM(badarg));
+    const struct top_retained *l = h->look.state;
     ERL_NIF_TERM keys[] = {ATOM(words), name(env, "reached"), name(env, "nodes"), ATOM(bytes)};
     ERL_NIF_TERM values[] = {enif_make_uint64(env, l->heap.words),
                              enif_make_uint64(env, marking_reached(&l->heap)),
                              enif_make_uint64(env, l->graph.nodes), enif_make_uint64(env, l->peak)};
-    ERL_NIF_TERM map;
-    return enif_make_map_from_arrays(env, keys, values, 4, &map) ? map
-                                                                 : nif_raise(env, ATOM(badarg));
-}
-
-NIF(nif_do_look_top_info)
-{
-    /* (Look): after top, a map: the heap's sizes, and the look's peak memory in bytes */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM term = is_done(&h->look) ? info(env, h->look.state) : nif_raise(env, ATOM(badarg));
-    nif_give_look(h);
-    return term;
+    return nif_map(env, keys, values, 4);
 }

@@ -3,21 +3,19 @@
 #include "nif/nif_heap.h"
 #include "binary/waste.h"
 
-enum { CHUNK_MAX = 1000 };
-
 /* ---- answers -------------------------------------------------------------------------------- */
 
-static ERL_NIF_TERM pinned_item(ErlNifEnv *env, const struct waste *w, size_t i)
+static ERL_NIF_TERM pinned_item(ErlNifEnv *env, const void *w, size_t i)
 {
-    const struct pinned *p = &w->pinned[i];
+    const struct pinned *p = &((const struct waste *)w)->pinned[i];
     return enif_make_tuple5(env, enif_make_uint64(env, p->binary), enif_make_uint64(env, p->size),
                             enif_make_uint64(env, p->refc), enif_make_uint64(env, p->visible),
                             enif_make_uint64(env, p->n));
 }
 
-static ERL_NIF_TERM slice_item(ErlNifEnv *env, const struct waste *w, size_t i)
+static ERL_NIF_TERM slice_item(ErlNifEnv *env, const void *w, size_t i)
 {
-    const struct slice *s = &w->heap.slices->list[i];
+    const struct slice *s = &((const struct waste *)w)->heap.slices->list[i];
     return enif_make_tuple2(env, enif_make_uint64(env, s->from), enif_make_uint64(env, s->to));
 }
 
@@ -26,45 +24,23 @@ static size_t slices_n(const struct waste *w)
     return w->heap.slices ? w->heap.slices->n : 0;
 }
 
-/* argv: (Look, From, Count); at most CHUNK_MAX items */
-static ERL_NIF_TERM items(ErlNifEnv *env, const ERL_NIF_TERM argv[], const struct look *l, bool all,
-                          ERL_NIF_TERM (*item)(ErlNifEnv *, const struct waste *, size_t))
+static bool is_done(const struct look *l)
 {
-    ErlNifUInt64 first;
-    ErlNifUInt64 count;
-    if (l->st != ST_OK || l->walker != &slices_walker || !enif_get_uint64(env, argv[1], &first) ||
-        !enif_get_uint64(env, argv[2], &count))
-        return nif_raise(env, ATOM(badarg));
-    const struct waste *w = l->state;
-    size_t n = all ? slices_n(w) : w->n;
-    size_t from = first < n ? first : n;
-    if (count > CHUNK_MAX)
-        count = CHUNK_MAX;
-    size_t to = n - from < count ? n : from + count;
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    while (to > from)
-        list = enif_make_list_cell(env, item(env, w, --to), list);
-    return list;
+    return l->st == ST_OK && l->walker == &slices_walker;
 }
 
-NIF(nif_do_look_pinned)
+LOOK_NIF(do_look_pinned)
 {
     /* (Look, From, Count) */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM list = items(env, argv, &h->look, false, pinned_item);
-    nif_give_look(h);
-    return list;
+    const struct waste *w = h->look.state;
+    return is_done(&h->look) ? nif_page(env, argv[1], argv[2], w, w->n, pinned_item)
+                             : nif_raise(env, ATOM(badarg));
 }
 
-NIF(nif_do_look_slices)
+LOOK_NIF(do_look_slices)
 {
     /* (Look, From, Count) */
-    struct held_look *h = nif_take_look(env, argv[0]);
-    if (!h)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM list = items(env, argv, &h->look, true, slice_item);
-    nif_give_look(h);
-    return list;
+    const struct waste *w = h->look.state;
+    return is_done(&h->look) ? nif_page(env, argv[1], argv[2], w, slices_n(w), slice_item)
+                             : nif_raise(env, ATOM(badarg));
 }
