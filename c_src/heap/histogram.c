@@ -5,6 +5,20 @@
 
 #include <string.h>
 
+const enum bar_kind histogram_bars[] = {
+    [KIND_NONE] = BAR_CONS,
+    [KIND_RECORD] = BAR_RECORD,
+    [KIND_BIGNUM] = BAR_BIGNUM,
+    [KIND_FLOAT] = BAR_FLOAT,
+    [KIND_REF] = BAR_REF,
+    [KIND_REFC] = BAR_REFC_BINARY,
+    [KIND_HEAP_BINARY] = BAR_HEAP_BINARY,
+    [KIND_SUB_BINARY] = BAR_SUB_BINARY,
+    [KIND_MATCH] = BAR_OTHER,
+    [KIND_EXTERNAL] = BAR_EXTERNAL,
+    [KIND_FUN_REF] = BAR_OTHER,
+};
+
 struct histogram *histogram_new(bool nameless)
 {
     struct histogram *g = sonde_alloc(sizeof *g);
@@ -98,13 +112,6 @@ static bool add_fun(struct histogram *g, const struct vm *vm, uintptr_t at, cons
 
 bool histogram_add(struct histogram *g, const struct vm *vm, uintptr_t at, const struct object *t)
 {
-    static const enum bar_kind bar_of[] = {
-        [KIND_RECORD] = BAR_RECORD,         [KIND_BIGNUM] = BAR_BIGNUM,
-        [KIND_FLOAT] = BAR_FLOAT,           [KIND_REF] = BAR_REF,
-        [KIND_REFC] = BAR_REFC_BINARY,      [KIND_HEAP_BINARY] = BAR_HEAP_BINARY,
-        [KIND_SUB_BINARY] = BAR_SUB_BINARY, [KIND_MATCH] = BAR_OTHER,
-        [KIND_EXTERNAL] = BAR_EXTERNAL,     [KIND_FUN_REF] = BAR_OTHER,
-    };
     switch (t->kind) {
     case KIND_TUPLE:
         add_tuple(g, t);
@@ -115,7 +122,7 @@ bool histogram_add(struct histogram *g, const struct vm *vm, uintptr_t at, const
     case KIND_FUN:
         return add_fun(g, vm, at, t);
     default:
-        count(&g->bars[bar_of[t->kind]], t->words);
+        count(&g->bars[histogram_bars[t->kind]], t->words);
         return true;
     }
 }

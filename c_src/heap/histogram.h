@@ -7,21 +7,23 @@
 #include "util/budget.h"
 #include "vm/object.h"
 
+/* clang-format off */
+#define BAR_LIST(X)                                                                                \
+    X(CONS, "cons") X(FLATMAP, "flatmap") X(HASHMAP, "hashmap") X(BIGNUM, "bignum")                \
+    X(FLOAT, "float") X(HEAP_BINARY, "heap_binary") X(SUB_BINARY, "sub_binary")                    \
+    X(REFC_BINARY, "refc_binary") X(REF, "ref") X(EXTERNAL, "external") X(RECORD, "record")        \
+    X(OTHER, "other")
+/* clang-format on */
+
 enum bar_kind {
-    BAR_CONS,
-    BAR_FLATMAP,
-    BAR_HASHMAP,
-    BAR_BIGNUM,
-    BAR_FLOAT,
-    BAR_HEAP_BINARY,
-    BAR_SUB_BINARY,
-    BAR_REFC_BINARY,
-    BAR_REF,
-    BAR_EXTERNAL,
-    BAR_RECORD,
-    BAR_OTHER,
-    BAR_COUNT
+#define X(Id, Name) BAR_##Id,
+    BAR_LIST(X)
+#undef X
+        BAR_COUNT
 };
+
+/* The bars of the kinds that have only one; NONE: a list cell. */
+extern const enum bar_kind histogram_bars[];
 
 struct bar {
     uint64_t count, words;

@@ -46,6 +46,11 @@ struct sonde *sonde_of(ErlNifEnv *env)
     return enif_priv_data(env);
 }
 
+enum peek_reader nif_peek_reader(const struct sonde *s)
+{
+    return peek_ready((enum peek_reader)atomic_load(&s->reader));
+}
+
 ERL_NIF_TERM nif_status_atom(enum status st)
 {
     switch (st) {
@@ -112,18 +117,21 @@ ERL_NIF_TERM nif_map(ErlNifEnv *env, ERL_NIF_TERM keys[], ERL_NIF_TERM values[],
                                                                  : nif_raise(env, ATOM(badarg));
 }
 
-bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field)
+unsigned nif_one_of(ErlNifEnv *env, ERL_NIF_TERM term, const char *const names[], unsigned n)
 {
     char name[32];
+    unsigned i = 0;
     if (!enif_get_atom(env, term, name, sizeof name, ERL_NIF_LATIN1))
-        return false;
-    for (unsigned i = 0; i < LAYOUT_FIELD_COUNT; i++) {
-        if (strcmp(name, layout_field_name(i)) == 0) {
-            *field = i;
-            return true;
-        }
-    }
-    return false;
+        return n;
+    while (i < n && strcmp(name, names[i]) != 0)
+        i++;
+    return i;
+}
+
+bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field)
+{
+    *field = nif_one_of(env, term, layout_field_names, LAYOUT_FIELD_COUNT);
+    return *field != LAYOUT_FIELD_COUNT;
 }
 
 bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr)
@@ -133,16 +141,8 @@ bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr)
         ATTR_LIST(X)
 #undef X
     };
-    char name[32];
-    if (!enif_get_atom(env, term, name, sizeof name, ERL_NIF_LATIN1))
-        return false;
-    for (unsigned i = 0; i < ATTR_COUNT; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            *attr = i;
-            return true;
-        }
-    }
-    return false;
+    *attr = nif_one_of(env, term, names, ATTR_COUNT);
+    return *attr != ATTR_COUNT;
 }
 
 /* ---- status -------------------------------------------------------------------------------- */
@@ -214,7 +214,7 @@ static ERL_NIF_TERM reader_atom(enum peek_reader r)
 /* The reader that works in this thread now. */
 NIF(nif_reader)
 {
-    return reader_atom(peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader)));
+    return reader_atom(nif_peek_reader(sonde_of(env)));
 }
 
 NIF(nif_do_want_reader)

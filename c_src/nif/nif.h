@@ -102,7 +102,14 @@ static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 /* The state of the library, from any NIF. */
 struct sonde *sonde_of(ErlNifEnv *env);
 
+/* The wanted reader if it works in this thread now; another thread's reader may crash here. */
+enum peek_reader nif_peek_reader(const struct sonde *s);
+
+/* The index of an atom among n names; n: it is none of them. */
+unsigned nif_one_of(ErlNifEnv *env, ERL_NIF_TERM term, const char *const names[], unsigned n);
 bool nif_attr(ErlNifEnv *env, ERL_NIF_TERM term, enum attr *attr);
+bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field);
+
 /* The address of the Process; 0: no such process. false: it is not a local pid, or nothing is
  * proved and it is not one of the prover's processes. */
 bool nif_find_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uintptr_t *out);
@@ -122,8 +129,6 @@ bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
 
 /* A status as an atom; TIMESLICE is `more'. */
 ERL_NIF_TERM nif_status_atom(enum status st);
-
-bool nif_field(ErlNifEnv *env, ERL_NIF_TERM term, enum layout_field *field);
 
 /* The caller's pid and Process. false: not on a normal scheduler. */
 bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc);

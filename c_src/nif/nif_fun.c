@@ -31,7 +31,7 @@ NIF(nif_do_calibrate_fun)
     if (!nif_is_prover(env) || !vm->lay || !enif_is_fun(env, argv[0]) ||
         !enif_is_atom(env, argv[1]))
         return nif_raise(env, ATOM(badarg));
-    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    enum peek_reader reader = nif_peek_reader(s);
     vm->fun_module = 0;
     if (!peek_word(reader, term_pointer(argv[0]) + 8, &entry) || (entry & 7))
         return ATOM(ok);

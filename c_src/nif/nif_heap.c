@@ -159,7 +159,7 @@ enum status nif_may_tell(const struct sonde *s, struct look *l)
 {
     if (l->args.content == CONTENT_SHOWN && atomic_load(&s->no_content))
         return ST_TORN;
-    l->vm.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    l->vm.reader = nif_peek_reader(s);
     return l->vm.reader == PEEK_NONE ? ST_TORN : look_may_tell(l);
 }
 
@@ -174,11 +174,10 @@ LOOK_NIF(do_look_content)
 
 static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
 {
-    enum peek_reader want = (enum peek_reader)atomic_load(&s->reader);
     uint64_t end = clock_ns() + SLICE_NS;
     enum status st;
     do {
-        enum peek_reader reader = peek_ready(want);
+        enum peek_reader reader = nif_peek_reader(s);
         if (reader == PEEK_NONE)
             return ATOM(no_reader);
         st = look_step(l, reader, LOOK_NS);
@@ -256,6 +255,16 @@ static ERL_NIF_TERM binaries_map(ErlNifEnv *env, const struct waste *w, const st
     return nif_map(env, keys, values, w ? 4 : 1);
 }
 
+ERL_NIF_TERM nif_bar_name(ErlNifEnv *env, enum bar_kind kind)
+{
+    static const char *const names[] = {
+#define X(Id, Name) Name,
+        BAR_LIST(X)
+#undef X
+    };
+    return enif_make_atom(env, names[kind]);
+}
+
 static ERL_NIF_TERM bar(ErlNifEnv *env, ERL_NIF_TERM list, ERL_NIF_TERM kind, const struct bar *b)
 {
     return b->count == 0 && b->words == 0
@@ -273,23 +282,9 @@ static ERL_NIF_TERM tuple_kind(ErlNifEnv *env, uint64_t arity)
 
 static ERL_NIF_TERM bars(ErlNifEnv *env, const struct look *l, const struct histogram *g)
 {
-    static const char *const names[BAR_COUNT] = {
-        [BAR_CONS] = "cons",
-        [BAR_FLATMAP] = "flatmap",
-        [BAR_HASHMAP] = "hashmap",
-        [BAR_BIGNUM] = "bignum",
-        [BAR_FLOAT] = "float",
-        [BAR_HEAP_BINARY] = "heap_binary",
-        [BAR_SUB_BINARY] = "sub_binary",
-        [BAR_REFC_BINARY] = "refc_binary",
-        [BAR_REF] = "ref",
-        [BAR_EXTERNAL] = "external",
-        [BAR_RECORD] = "record",
-        [BAR_OTHER] = "other",
-    };
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = 0; i < BAR_COUNT; i++)
-        list = bar(env, list, enif_make_atom(env, names[i]), &g->bars[i]);
+        list = bar(env, list, nif_bar_name(env, i), &g->bars[i]);
     for (unsigned i = 0; i < BARS_TUPLES; i++)
         list = bar(env, list, tuple_kind(env, i), &g->tuples[i]);
     for (unsigned i = 0; i < BARS_KEYED; i++) {

@@ -22,6 +22,8 @@ struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
  * was copied, but is no longer: start a new look. */
 enum status nif_may_tell(const struct sonde *s, struct look *l);
 
+ERL_NIF_TERM nif_bar_name(ErlNifEnv *env, enum bar_kind kind);
+
 /* {'fun', Module, Name | {Index, Uniq, OldIndex, OldUniq}, Arity}; atoms: those below l->args.n. */
 ERL_NIF_TERM nif_fun_kind(ErlNifEnv *env, const struct look *l, const struct fun_bar *b);
 

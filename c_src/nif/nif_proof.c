@@ -22,11 +22,11 @@ NIF(nif_tables)
         const struct layout *lay = layout_table(i);
         ERL_NIF_TERM fields = enif_make_list(env, 0);
         for (unsigned f = LAYOUT_FIELD_COUNT; f-- > 0;)
-            fields =
-                enif_make_list_cell(env,
-                                    enif_make_tuple2(env, enif_make_atom(env, layout_field_name(f)),
-                                                     enif_make_uint(env, lay->f[f])),
-                                    fields);
+            fields = enif_make_list_cell(
+                env,
+                enif_make_tuple2(env, enif_make_atom(env, layout_field_names[f]),
+                                 enif_make_uint(env, lay->f[f])),
+                fields);
         list = enif_make_list_cell(
             env,
             enif_make_tuple6(env, enif_make_uint(env, i), enif_make_atom(env, lay->name),
@@ -90,7 +90,7 @@ NIF(nif_do_calibrate)
         return ATOM(not_normal_scheduler);
     s->seal.own = 0;
     s->candidate.tab = (struct proctab){0, 0};
-    s->candidate.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    s->candidate.reader = nif_peek_reader(s);
     if (s->candidate.reader == PEEK_NONE)
         return ATOM(no_reader);
     choose_table(s, index);
@@ -109,7 +109,7 @@ NIF(nif_do_calibrate_table)
     if (!nif_is_prover(env) || !enif_self(env, &self) || s->seal.own == 0 ||
         !enif_get_uint64(env, argv[0], &limit))
         return nif_raise(env, ATOM(badarg));
-    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    enum peek_reader reader = nif_peek_reader(s);
     if (reader == PEEK_NONE)
         return ATOM(no_reader);
     if (!proctab_find(reader, s->candidate.lay, limit, enif_make_pid(env, &self),
@@ -175,13 +175,8 @@ static bool get_op(ErlNifEnv *env, ERL_NIF_TERM term, enum proof_op *op)
         PROOF_OPS(X)
 #undef X
     };
-    for (unsigned i = 0; i < OP_COUNT; i++) {
-        if (enif_is_identical(term, enif_make_atom(env, names[i]))) {
-            *op = i;
-            return true;
-        }
-    }
-    return false;
+    *op = nif_one_of(env, term, names, OP_COUNT);
+    return *op != OP_COUNT;
 }
 
 /* {term, Immediate}: the term's own word; a binary of 8 bytes: a word as in memory; or a number. */
@@ -243,7 +238,7 @@ static bool get_argument(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
 static bool get_candidate(const struct sonde *s, struct vm *vm)
 {
     *vm = s->candidate;
-    vm->reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    vm->reader = nif_peek_reader(s);
     return vm->lay && vm->tab.max != 0;
 }
 
@@ -253,7 +248,7 @@ bool nif_best_vm(ErlNifEnv *env, struct vm *vm)
     if (!atomic_load_explicit(&s->proved, memory_order_acquire))
         return nif_is_proving(env) && get_candidate(s, vm);
     *vm = s->vm;
-    vm->reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    vm->reader = nif_peek_reader(s);
     return true;
 }
 

@@ -68,7 +68,7 @@ NIF(nif_do_calibrate_resources)
         !enif_is_ref(env, argv[1]) || !enif_is_ref(env, argv[2]) ||
         !enif_get_uint64(env, argv[3], &address) || !enif_is_atom(env, argv[4]))
         return nif_raise(env, ATOM(badarg));
-    vm->reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    vm->reader = nif_peek_reader(s);
     struct shown own = look(vm, argv[0]);
     struct shown larger = look(vm, argv[1]);
     struct shown other = look(vm, argv[2]);

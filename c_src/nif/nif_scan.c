@@ -247,11 +247,10 @@ static ERL_NIF_TERM rows_out(ErlNifEnv *env, struct scan *scan)
 
 static enum scan_result slice(struct sonde *s, struct scan *scan)
 {
-    enum peek_reader want = (enum peek_reader)atomic_load(&s->reader);
     uint64_t end = clock_ns() + SLICE_NS;
     enum scan_result r;
     do {
-        enum peek_reader reader = peek_ready(want);
+        enum peek_reader reader = nif_peek_reader(s);
         if (reader == PEEK_NONE)
             return SCAN_LOST;
         r = scan_step(scan, reader, LOOK_NS);
@@ -389,7 +388,7 @@ static ERL_NIF_TERM waiting_ones(ErlNifEnv *env, struct scan *scan)
 {
     uint64_t pids[WAITING_MAX];
     ERL_NIF_TERM list = enif_make_list(env, 0);
-    enum peek_reader reader = peek_ready((enum peek_reader)atomic_load(&sonde_of(env)->reader));
+    enum peek_reader reader = nif_peek_reader(sonde_of(env));
     unsigned n = reader == PEEK_NONE ? 0 : scan_waiting(scan, reader, pids, WAITING_MAX);
     while (n-- > 0)
         list = enif_make_list_cell(env, make_pid(env, pids[n]), list);

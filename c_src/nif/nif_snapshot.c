@@ -23,7 +23,7 @@ static bool has_names(const struct look *l)
 /* Whether everything read so far belongs to one state of the process, and may go out. */
 static enum status still(const struct sonde *s, struct look *l)
 {
-    l->vm.reader = peek_ready((enum peek_reader)atomic_load(&s->reader));
+    l->vm.reader = nif_peek_reader(s);
     if (l->vm.reader == PEEK_NONE)
         return ST_TORN;
     if (l->args.content == CONTENT_SHOWN && atomic_load(&s->no_content))

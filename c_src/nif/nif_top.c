@@ -139,23 +139,15 @@ static ERL_NIF_TERM way(ErlNifEnv *env, const struct top_retained *l, const stru
 /* The same kinds as in the histogram. */
 static ERL_NIF_TERM kind(ErlNifEnv *env, const struct look *look, const struct large *r)
 {
-    static const char *const names[] = {
-        [KIND_NONE] = "cons",         [KIND_BIGNUM] = "bignum",
-        [KIND_FLOAT] = "float",       [KIND_REF] = "ref",
-        [KIND_REFC] = "refc_binary",  [KIND_HEAP_BINARY] = "heap_binary",
-        [KIND_EXTERNAL] = "external", [KIND_SUB_BINARY] = "sub_binary",
-        [KIND_MATCH] = "other",       [KIND_FUN_REF] = "other",
-        [KIND_RECORD] = "record",
-    };
     switch (r->kind) {
     case KIND_TUPLE:
         return tagged(env, "tuple", term_header_arity(r->header));
     case KIND_MAP:
-        return name(env, map_type(r->header) == MAP_FLAT ? "flatmap" : "hashmap");
+        return nif_bar_name(env, map_type(r->header) == MAP_FLAT ? BAR_FLATMAP : BAR_HASHMAP);
     case KIND_FUN:
         return nif_fun_kind(env, look, &r->fun);
     default:
-        return name(env, names[r->kind]);
+        return nif_bar_name(env, histogram_bars[r->kind]);
     }
 }
 

@@ -194,6 +194,6 @@ const struct layout *layout_table(unsigned index);
 unsigned layout_count(void);
 
 /* The field's name in the checks. */
-const char *layout_field_name(enum layout_field field);
+extern const char *const layout_field_names[LAYOUT_FIELD_COUNT];
 
 #endif

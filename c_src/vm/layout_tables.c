@@ -171,13 +171,8 @@ unsigned layout_count(void)
     return sizeof tables / sizeof *tables;
 }
 
-const char *layout_field_name(enum layout_field field)
-{
-    static const char *const names[] = {
+const char *const layout_field_names[LAYOUT_FIELD_COUNT] = {
 #define X(Name, Expr) #Name,
-        LAYOUT_FIELDS(X)
+    LAYOUT_FIELDS(X)
 #undef X
-    };
-    assert(field < LAYOUT_FIELD_COUNT);
-    return names[field];
-}
+};
