@@ -10,7 +10,7 @@
 
 enum { PILE = 64 }; /* rests that a walker may have to remember */
 enum { FRAGMENTS = 2 };
-enum { PINNED = ADDRESS_SET_MAX };
+enum { PINNED = TERM_SIZE_BINARIES_MAX };
 
 struct spans {
     unsigned n;

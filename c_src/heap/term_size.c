@@ -24,7 +24,8 @@ void term_size_start(struct term_size *m, const struct blocks *blocks, unsigned 
     m->want = want;
     m->max_words = max_words;
     m->sum = (struct sums){0};
-    m->binaries = NULL;
+    census_init(&m->binaries, TERM_SIZE_BINARIES_MAX, true);
+    m->pinned = 0;
     m->now = (struct part){0, 0};
     m->stack = m->first;
     m->n = 0;
@@ -37,8 +38,7 @@ void term_size_end(struct term_size *m)
     if (m->stack != m->first)
         sonde_free(m->stack);
     m->stack = m->first;
-    address_set_free(m->binaries);
-    m->binaries = NULL;
+    census_free(&m->binaries);
 }
 
 static enum status nowhere(const struct vm *vm)
@@ -114,16 +114,21 @@ enum status term_size_bits(const struct term_size *m, const struct vm *vm, uintp
     return t->kind == KIND_REFC ? read_binary(vm, at, bits) : ST_OK;
 }
 
+/* NOMEM also if there are too many: only the words have a limit that the caller sets. */
 static enum status remember(struct term_size *m, const struct vm *vm, uint64_t binary)
 {
+    struct known *k;
     uint64_t bytes;
-    if (!m->binaries && !(m->binaries = address_set_new()))
+    enum status st = census_add(&m->binaries, binary, &k);
+    if (st != ST_OK)
         return ST_NOMEM;
-    if (address_set_has(m->binaries, binary))
+    if (k->refs != 0)
         return ST_OK;
-    if (binary == 0 || !peek_word(vm->reader, binary + LF(vm->lay, bin_size), &bytes))
+    k->refs = 1;
+    if (!peek_word(vm->reader, binary + LF(vm->lay, bin_size), &bytes))
         return ST_TORN;
-    return address_set_add(m->binaries, binary, bytes);
+    m->pinned += bytes;
+    return ST_OK;
 }
 
 static enum status count_bits(struct term_size *m, const struct vm *vm, uintptr_t at,

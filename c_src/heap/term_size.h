@@ -9,7 +9,7 @@
 #ifndef SONDE_TERM_SIZE_H
 #define SONDE_TERM_SIZE_H
 
-#include "util/address_set.h"
+#include "util/census.h"
 #include "vm/blocks.h"
 #include "vm/stamp.h"
 
@@ -31,7 +31,7 @@ struct sums {
     uint64_t visible; /* TERM_SIZE_VISIBLE */
 };
 
-enum { TERM_SIZE_INLINE = BOUND(64, 4) };
+enum { TERM_SIZE_INLINE = BOUND(64, 4), TERM_SIZE_BINARIES_MAX = BOUND(20000000, 60) };
 
 struct term_size {
     const struct blocks *blocks; /* of the process */
@@ -39,7 +39,8 @@ struct term_size {
     unsigned want;
     uint64_t max_words; /* of all terms together; more: TOO_LARGE */
     struct sums sum;
-    struct address_set *binaries; /* NULL: none yet */
+    struct census binaries; /* TERM_SIZE_BINARIES: each Binary once */
+    uint64_t pinned;        /* their bytes */
     struct part now;
     struct part *stack;
     size_t n, cap;
