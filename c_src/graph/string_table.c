@@ -69,23 +69,12 @@ enum status string_table_put(struct string_table *ns, struct name name, uint32_t
     return ST_OK;
 }
 
-static bool more_funs(struct string_table *ns)
-{
-    uint32_t cap = ns->funs_cap == 0 ? 16 : 2 * ns->funs_cap;
-    struct fun_bar *funs = sonde_realloc(ns->funs, cap * sizeof *funs);
-    if (!funs)
-        return false;
-    ns->funs = funs;
-    ns->funs_cap = cap;
-    return true;
-}
-
 enum status string_table_put_fun(struct string_table *ns, const struct vm *vm, uint64_t entry,
                                  uint64_t free, uint32_t *index)
 {
     struct name name = {NAME_OF_FUN, ns->funs_n, entry};
     uint32_t before = ns->n;
-    if (ns->funs_n == ns->funs_cap && !more_funs(ns))
+    if (ns->funs_n == ns->funs_cap && !SONDE_GROW(ns->funs, ns->funs_cap, 16))
         return ST_NOMEM;
     struct fun_bar *f = &ns->funs[ns->funs_n];
     *f = (struct fun_bar){.key = entry, .free = free};

@@ -53,7 +53,8 @@ struct string_table {
     uint32_t n;
     uint32_t *slots; /* a hash table of indices into list, from 1 */
     struct fun_bar *funs;
-    uint32_t funs_n, funs_cap;
+    uint32_t funs_n;
+    size_t funs_cap;
 };
 
 enum status string_table_init(struct string_table *ns);

@@ -168,14 +168,8 @@ static enum status add_edge(struct top_retained *l, uint32_t child, uint32_t *nu
 {
     uint32_t *s = slot(l, child);
     if (*s == 0) {
-        if (l->edges_n == l->edges_cap) {
-            size_t cap = l->edges_cap == 0 ? 64 : 2 * l->edges_cap;
-            struct edge *edges = sonde_realloc(l->edges, cap * sizeof *edges);
-            if (!edges)
-                return ST_NOMEM;
-            l->edges = edges;
-            l->edges_cap = cap;
-        }
+        if (l->edges_n == l->edges_cap && !SONDE_GROW(l->edges, l->edges_cap, 64))
+            return ST_NOMEM;
         l->edges[l->edges_n] =
             (struct edge){.child = child, .parent = l->dominators.waiting[child]};
         *s = (uint32_t)++l->edges_n;

@@ -19,17 +19,6 @@ void slices_free(struct slices *s)
     sonde_free(s);
 }
 
-static bool grow(struct slices *s)
-{
-    size_t cap = s->cap == 0 ? 64 : s->cap * 2;
-    struct slice *list = sonde_realloc(s->list, cap * sizeof *list);
-    if (!list)
-        return false;
-    s->list = list;
-    s->cap = cap;
-    return true;
-}
-
 /* Finds the first byte of the view in its Binary. Up to 26 the ProcBin points at the bytes. */
 static bool locate(const struct vm *vm, uintptr_t refc, const struct view_of_bytes *v,
                    struct slice *s)
@@ -50,7 +39,7 @@ enum status slices_add(struct slices *s, const struct vm *vm, uintptr_t refc,
 {
     if (s->n == s->max)
         return ST_TOO_LARGE;
-    if (s->n == s->cap && !grow(s))
+    if (s->n == s->cap && !SONDE_GROW(s->list, s->cap, 64))
         return ST_NOMEM;
     return locate(vm, refc, v, &s->list[s->n]) ? (s->n++, ST_OK) : ST_TORN;
 }

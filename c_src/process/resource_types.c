@@ -3,24 +3,11 @@
 
 #include "util/alloc.h"
 
-#include <stdbool.h>
-
-static bool grow(struct resource_types *ts)
-{
-    uint32_t cap = ts->cap == 0 ? 4 : ts->cap * 2;
-    struct resource_type *list = sonde_realloc(ts->list, cap * sizeof *list);
-    if (!list)
-        return false;
-    ts->list = list;
-    ts->cap = cap;
-    return true;
-}
-
 uint32_t resource_types_index(struct resource_types *ts, const struct resource_type *type,
                               uint32_t max)
 {
     if (ts->n == 0) {
-        if (!grow(ts))
+        if (!SONDE_GROW(ts->list, ts->cap, 4))
             return RESOURCE_TYPES_NOMEM;
         ts->list[ts->n++] = (struct resource_type){0};
     }
@@ -31,7 +18,7 @@ uint32_t resource_types_index(struct resource_types *ts, const struct resource_t
     }
     if (ts->n >= max)
         return 0;
-    if (ts->n == ts->cap && !grow(ts))
+    if (ts->n == ts->cap && !SONDE_GROW(ts->list, ts->cap, 4))
         return RESOURCE_TYPES_NOMEM;
     ts->list[ts->n] =
         (struct resource_type){.at = type->at, .module = type->module, .name = type->name};

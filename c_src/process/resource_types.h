@@ -15,7 +15,8 @@ struct resource_type {
 
 /* The first type stands for all unknown ones. */
 struct resource_types {
-    uint32_t n, cap;
+    uint32_t n;
+    size_t cap;
     struct resource_type *list;
 };
 

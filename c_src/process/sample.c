@@ -18,22 +18,11 @@ void sample_free(struct sample *s)
     s->n = s->cap = 0;
 }
 
-static bool grow(struct sample *s)
-{
-    size_t cap = s->cap ? s->cap * 2 : FIRST_CAP;
-    struct entry *entries = sonde_realloc(s->entries, cap * sizeof *entries);
-    if (!entries)
-        return false;
-    s->entries = entries;
-    s->cap = cap;
-    return true;
-}
-
 enum status sample_add(struct sample *s, uint64_t pid, int64_t value, unsigned marks)
 {
     if (s->n == s->max)
         return ST_ASK;
-    if (s->n == s->cap && !grow(s))
+    if (s->n == s->cap && !SONDE_GROW(s->entries, s->cap, FIRST_CAP))
         return ST_NOMEM;
     s->entries[s->n++] = (struct entry){(pid & ~(uint64_t)15) | marks, value};
     return ST_OK;

@@ -52,21 +52,10 @@ static void sift_down(struct row *rows, size_t n, size_t i)
     }
 }
 
-static bool grow(struct top_n *t)
-{
-    size_t cap = t->cap ? t->cap * 2 : FIRST_CAP;
-    struct row *rows = sonde_realloc(t->rows, cap * sizeof *rows);
-    if (!rows)
-        return false;
-    t->rows = rows;
-    t->cap = cap;
-    return true;
-}
-
 bool top_n_push(struct top_n *t, struct row row)
 {
     if (t->n < t->limit) {
-        if (t->n == t->cap && !grow(t))
+        if (t->n == t->cap && !SONDE_GROW(t->rows, t->cap, FIRST_CAP))
             return false;
         t->rows[t->n] = row;
         sift_up(t->rows, t->n++);
