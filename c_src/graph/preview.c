@@ -32,14 +32,8 @@ void preview_end(struct tokens *ts)
 
 static enum status push(struct tokens *ts, struct token token)
 {
-    if (ts->n == ts->cap) {
-        size_t cap = ts->cap == 0 ? TOKENS_FIRST : ts->cap * 2;
-        struct token *list = sonde_realloc(ts->list, cap * sizeof *list);
-        if (!list)
-            return ST_NOMEM;
-        ts->list = list;
-        ts->cap = cap;
-    }
+    if (ts->n == ts->cap && !SONDE_GROW(ts->list, ts->cap, TOKENS_FIRST))
+        return ST_NOMEM;
     ts->list[ts->n++] = token;
     return ST_OK;
 }
@@ -113,15 +107,15 @@ static bool flatmap(const struct taker *t, uintptr_t at, struct token *token, st
 /* The first pairs, from left to right, with a stack of the rests of nodes. */
 static bool hashmap(const struct taker *t, const struct object *root, uintptr_t at, struct level *l)
 {
-    struct span ways[MAP_LEVELS];
+    struct part ways[MAP_LEVELS];
     unsigned n = 0;
     unsigned words = 0;
-    ways[n++] = (struct span){at + root->first * 8, at + root->words * 8};
+    ways[n++] = (struct part){at + root->first * 8, at + root->words * 8};
     while (n > 0 && l->n < 2 * t->limits->elements) {
         uint64_t word;
         uint64_t pair[2];
         struct object node;
-        struct span *way = &ways[n - 1];
+        struct part *way = &ways[n - 1];
         if (way->at == way->to) {
             n--;
             continue;
@@ -140,7 +134,7 @@ static bool hashmap(const struct taker *t, const struct object *root, uintptr_t 
                 !term_is_header(word) || !object_read(t->vm->reader, t->vm->lay, at, word, &node) ||
                 !fits(t, at, node.words))
                 return false;
-            ways[n++] = (struct span){at + node.first * 8, at + node.words * 8};
+            ways[n++] = (struct part){at + node.first * 8, at + node.words * 8};
         }
     }
     return true;

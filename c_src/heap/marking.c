@@ -10,10 +10,6 @@
 
 enum stages { COLLECT, INNER, OUTER, SORT, PREPARE, CLEAR, MARK, DONE };
 
-enum {
-    STACK_SHARE = 200
-}; /* words of heap for each entry: the stack takes about one percent of it */
-
 void marking_fields(enum layout_field *fields)
 {
     const enum layout_field *const all[] = {offheap_fields, queue_fields, roots_fields};
@@ -42,10 +38,8 @@ void marking_start(struct marking *h, const struct reading *rd, unsigned want, u
     h->marks.base = h->marks.base_first;
     h->marks.black = h->marks.black_first;
     h->marks.grey = h->marks.summary = NULL;
-    h->now = h->spill = (struct span){0, 0};
-    h->stack = h->stack_first;
-    h->n = 0;
-    h->cap = SPANS_INLINE;
+    h->now = h->spill = (struct part){0, 0};
+    parts_start(&h->stack, 0);
     h->spilled = h->drained = false;
     memset(h->reached, 0, sizeof h->reached);
     h->literals = h->literal_words = h->visible = 0;
@@ -58,9 +52,7 @@ void marking_end(struct marking *h)
 {
     marks_end(&h->marks);
     blocks_end(&h->blocks);
-    if (h->stack != h->stack_first)
-        sonde_free(h->stack);
-    h->stack = h->stack_first;
+    parts_end(&h->stack);
     if (h->histogram)
         histogram_free(h->histogram);
     if (h->slices)
@@ -97,28 +89,11 @@ bool marking_may_hold(const struct marking *h, const struct vm *vm, uintptr_t p,
 size_t marking_bytes(const struct marking *h)
 {
     size_t bytes = sizeof *h + marks_bytes(&h->marks);
-    bytes += h->stack != h->stack_first ? h->cap * sizeof *h->stack : 0;
+    bytes += h->stack.list != h->stack.first ? h->stack.cap * sizeof *h->stack.list : 0;
     return bytes + (h->blocks.list != h->blocks.first ? h->blocks.cap * sizeof *h->blocks.list : 0);
 }
 
 /* ---- the stack ------------------------------------------------------------------------------ */
-
-/* false: it is at its limit, or there is no memory. */
-static bool grow_stack(struct marking *h)
-{
-    size_t cap = h->cap * 2;
-    if (cap > h->limit)
-        return false;
-    struct span *stack = sonde_alloc(cap * sizeof *stack);
-    if (!stack)
-        return false;
-    memcpy(stack, h->stack, h->n * sizeof *stack);
-    if (h->stack != h->stack_first)
-        sonde_free(h->stack);
-    h->stack = stack;
-    h->cap = cap;
-    return true;
-}
 
 static enum status boxed_again(struct marking *h, const struct vm *vm, const struct block *block,
                                uintptr_t at);
@@ -159,15 +134,13 @@ static enum status spill(struct marking *h, const struct vm *vm, struct budget *
     return st;
 }
 
-static enum status later(struct marking *h, const struct vm *vm, struct span span, struct budget *b)
+static enum status later(struct marking *h, const struct vm *vm, struct part span, struct budget *b)
 {
-    if (h->n == h->cap && !grow_stack(h)) {
-        h->spilled = true;
-        h->spill = span;
-        return spill(h, vm, b);
-    }
-    h->stack[h->n++] = span;
-    return ST_OK;
+    if (parts_push(&h->stack, span))
+        return ST_OK;
+    h->spilled = true;
+    h->spill = span;
+    return spill(h, vm, b);
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -282,7 +255,7 @@ static enum status match_state(struct marking *h, const struct vm *vm, uintptr_t
 
 /* A boxed object, reached for the first time. */
 static enum status boxed(struct marking *h, const struct vm *vm, const struct block *block,
-                         uintptr_t at, struct span *span)
+                         uintptr_t at, struct part *span)
 {
     struct object t;
     enum status st = count_thing(h, vm, block, at, &t);
@@ -296,7 +269,7 @@ static enum status boxed(struct marking *h, const struct vm *vm, const struct bl
     case KIND_REFC:
         return vm->lay->refc_is_term ? whole_binary(h, vm, block, at) : ST_OK;
     default:
-        *span = (struct span){at + t.first * 8, at + t.last * 8};
+        *span = (struct part){at + t.first * 8, at + t.last * 8};
         return ST_OK;
     }
 }
@@ -316,10 +289,10 @@ static enum status boxed_again(struct marking *h, const struct vm *vm, const str
 /* Follows a word that is not immediate. *span: the terms of its object; empty if it has none, or if
  * it was reached before. */
 static inline enum status follow(struct marking *h, const struct vm *vm, uint64_t word,
-                                 struct span *span)
+                                 struct part *span)
 {
     uintptr_t at = term_pointer(word);
-    *span = (struct span){0, 0};
+    *span = (struct part){0, 0};
     if (term_is_header(word))
         return ST_TORN;
     bool is_list = term_is_list(word);
@@ -330,7 +303,7 @@ static inline enum status follow(struct marking *h, const struct vm *vm, uint64_
     if (!is_list)
         return fresh ? boxed(h, vm, block, at, span) : boxed_again(h, vm, block, at);
     if (fresh) {
-        *span = (struct span){at, at + 16};
+        *span = (struct part){at, at + 16};
         h->reached[h->roots.root] += 2;
         if (h->histogram)
             histogram_cons(h->histogram);
@@ -356,18 +329,18 @@ static enum status take_grey(struct marking *h, const struct vm *vm)
 /* Marks everything below the root followed last. */
 static enum status drain(struct marking *h, const struct vm *vm, struct budget *b)
 {
-    struct span now = h->now;
+    struct part now = h->now;
     enum status st = spill(h, vm, b);
     while (st == ST_OK) {
         uint64_t word;
-        struct span below;
+        struct part below;
         if (!budget_step(b)) {
             st = ST_TIMESLICE;
             break;
         }
         if (now.at == now.to) {
-            if (h->n > 0) {
-                now = h->stack[--h->n];
+            if (h->stack.n > 0) {
+                now = h->stack.list[--h->stack.n];
                 continue;
             }
             st = take_grey(h, vm);
@@ -421,7 +394,7 @@ static enum status prepare(struct marking *h, const struct vm *vm)
     h->fragment_words = h->words - young - old;
     if (h->words > h->max_words)
         return ST_TOO_LARGE;
-    h->limit = h->words / STACK_SHARE;
+    h->stack.max = h->words / PARTS_SHARE;
     if ((h->want & MARKING_HISTOGRAM) && !(h->histogram = histogram_new(h->nameless)))
         return ST_NOMEM;
     if ((h->want & MARKING_SLICES) && !(h->slices = slices_new(h->max_slices)))

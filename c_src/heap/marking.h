@@ -15,6 +15,7 @@
 #include "heap/histogram.h"
 #include "heap/literal_bits.h"
 #include "heap/marks.h"
+#include "heap/parts.h"
 #include "heap/roots.h"
 #include "heap/slices.h"
 
@@ -31,13 +32,6 @@ enum { MARKING_SLICES_MAX = BOUND(20000000, 60) };
 /* Fragments, including those of messages; more: TOO_LARGE. */
 enum { MARKING_BLOCKS_MAX = BOUND(1 << 24, 24) };
 
-/* Words that are still to be visited. */
-struct span {
-    uintptr_t at, to;
-};
-
-enum { SPANS_INLINE = BOUND(64, 4) };
-
 struct marking {
     unsigned want;
     int stage;
@@ -50,10 +44,8 @@ struct marking {
     struct blocks blocks;
     struct marks marks;
     struct roots roots;
-    struct span now;   /* being visited */
-    struct span spill; /* being made grey, because the stack is full */
-    struct span *stack;
-    size_t n, cap, limit;
+    struct part now;              /* being visited */
+    struct part spill;            /* being made grey, because the stack is full */
     bool spilled;                 /* grey bits were set */
     bool drained;                 /* everything below the last root is marked */
     uint64_t reached[ROOT_COUNT]; /* words */
@@ -63,7 +55,7 @@ struct marking {
     struct histogram *histogram;
     struct slices *slices;
     struct literal_bits leaves; /* for MARKING_LITERALS, if the literal area is known */
-    struct span stack_first[SPANS_INLINE];
+    struct parts stack;
 };
 
 /* The fields that the walk needs in its plan; LAYOUT_FIELD_COUNT ends them. */

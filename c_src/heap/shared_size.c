@@ -1,51 +1,9 @@
 /* shared_size.c: the words of a term, each part counted once, literals separately. */
 #include "heap/shared_size.h"
 
-#include "util/alloc.h"
 #include "vm/object.h"
 
-#include <string.h>
-
-enum {
-    STACK_SHARE = 200
-}; /* words of heap for each entry: the stack takes about one percent of it */
-
 enum { LATER_MAX = BOUND(1 << 24, 64) };
-
-/* ---- lists of parts -------------------------------------------------------------------------- */
-
-static void parts_start(struct parts *p, size_t max)
-{
-    p->n = 0;
-    p->cap = PARTS_INLINE;
-    p->max = max;
-    p->list = p->first;
-}
-
-static void parts_end(struct parts *p)
-{
-    if (p->list != p->first)
-        sonde_free(p->list);
-    p->list = p->first;
-}
-
-/* false: it is at its limit, or there is no memory. */
-static bool parts_push(struct parts *p, struct part part)
-{
-    if (p->n == p->cap) {
-        struct part *list = p->cap * 2 <= p->max ? sonde_alloc(p->cap * 2 * sizeof *list) : NULL;
-        if (!list)
-            return false;
-        memcpy(list, p->list, p->n * sizeof *list);
-        parts_end(p);
-        p->list = list;
-        p->cap *= 2;
-    }
-    p->list[p->n++] = part;
-    return true;
-}
-
-/* ---- start and end --------------------------------------------------------------------------- */
 
 enum status shared_size_start(struct shared_size *s, const struct vm *vm,
                               const struct term_size *measure)
@@ -67,7 +25,7 @@ enum status shared_size_start(struct shared_size *s, const struct vm *vm,
     enum status st = marks_init(&s->marks, measure->blocks);
     if (st != ST_OK)
         return st;
-    s->stack.max = words / STACK_SHARE;
+    s->stack.max = words / PARTS_SHARE;
     return literal_bits_start(&s->leaves, vm);
 }
 

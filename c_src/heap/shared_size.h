@@ -14,14 +14,6 @@
 #include "heap/marks.h"
 #include "heap/term_size.h"
 
-enum { PARTS_INLINE = BOUND(64, 4) };
-
-struct parts {
-    size_t n, cap, max;
-    struct part *list;
-    struct part first[PARTS_INLINE];
-};
-
 struct shared_size {
     const struct term_size *measure; /* for its blocks and the sizes of binaries */
     struct marks marks;

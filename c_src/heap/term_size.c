@@ -1,11 +1,10 @@
 /* term_size.c: the size of a term, each part counted wherever it occurs. */
 #include "heap/term_size.h"
 
-#include "util/alloc.h"
 #include "vm/object.h"
 
-#include <string.h>
-
+/* A bit of both addresses of a part inside a fun or a record, where TERM_SIZE_BYTES counts no
+ * bytes. */
 enum { HELD = 1 };
 
 /* With CROWDED entries on the stack, small parts are measured at once: first those of up to
@@ -27,17 +26,13 @@ void term_size_start(struct term_size *m, const struct blocks *blocks, unsigned 
     census_init(&m->binaries, TERM_SIZE_BINARIES_MAX, true);
     m->pinned = 0;
     m->now = (struct part){0, 0};
-    m->stack = m->first;
-    m->n = 0;
-    m->cap = TERM_SIZE_INLINE;
+    parts_start(&m->stack, ENTRIES);
 }
 
 void term_size_end(struct term_size *m)
 {
     blocks_end(&m->own);
-    if (m->stack != m->first)
-        sonde_free(m->stack);
-    m->stack = m->first;
+    parts_end(&m->stack);
     census_free(&m->binaries);
 }
 
@@ -210,24 +205,6 @@ static inline bool next_word(const struct vm *vm, struct part *part, uint64_t *w
     return true;
 }
 
-/* ---- the stack ------------------------------------------------------------------------------ */
-
-static enum status grow_stack(struct term_size *m)
-{
-    size_t cap = m->cap * 2;
-    if (cap > ENTRIES)
-        return ST_TOO_LARGE;
-    struct part *stack = sonde_alloc(cap * sizeof *stack);
-    if (!stack)
-        return ST_NOMEM;
-    memcpy(stack, m->stack, m->n * sizeof *stack);
-    if (m->stack != m->first)
-        sonde_free(m->stack);
-    m->stack = stack;
-    m->cap = cap;
-    return ST_OK;
-}
-
 /* ---- the crowded stack ---------------------------------------------------------------------- */
 
 /* Measures a part at once if it has at most `words` words; *done: it had. */
@@ -320,7 +297,7 @@ static enum status descend(struct term_size *m, const struct vm *vm, struct part
 {
     bool done = false;
     enum status st = skip_immediates(vm, now, b);
-    for (unsigned words = TINY_WORDS; m->n >= CROWDED && words <= SMALL_WORDS; words *= 8) {
+    for (unsigned words = TINY_WORDS; m->stack.n >= CROWDED && words <= SMALL_WORDS; words *= 8) {
         if (st == ST_OK && now->at != now->to)
             st = try_small(m, vm, below, words, &done);
         if (st == ST_OK && !done)
@@ -330,19 +307,15 @@ static enum status descend(struct term_size *m, const struct vm *vm, struct part
     }
     if (st != ST_OK)
         return st;
-    if (now->at != now->to) {
-        st = m->n == m->cap ? grow_stack(m) : ST_OK;
-        if (st != ST_OK)
-            return st;
-        m->stack[m->n++] = *now;
-    }
+    if (now->at != now->to && !parts_push(&m->stack, *now))
+        return m->stack.cap * 2 > m->stack.max ? ST_TOO_LARGE : ST_NOMEM;
     *now = below;
     return ST_OK;
 }
 
 enum status term_size_of(struct term_size *m, const struct vm *vm, uint64_t term)
 {
-    assert(m->n == 0 && m->now.at == m->now.to);
+    assert(m->stack.n == 0 && m->now.at == m->now.to);
     if (term_is_immediate(term))
         return ST_OK;
     enum status st = enter(m, vm, term, 0, &m->now);
@@ -357,9 +330,9 @@ enum status term_size_go(struct term_size *m, const struct vm *vm, struct budget
         uint64_t word;
         struct part below;
         if (now.at == now.to) {
-            if (m->n == 0)
+            if (m->stack.n == 0)
                 break;
-            now = m->stack[--m->n];
+            now = m->stack.list[--m->stack.n];
         }
         if (!budget_step(b)) {
             st = ST_TIMESLICE;

@@ -9,6 +9,7 @@
 #ifndef SONDE_TERM_SIZE_H
 #define SONDE_TERM_SIZE_H
 
+#include "heap/parts.h"
 #include "util/census.h"
 #include "vm/blocks.h"
 #include "vm/stamp.h"
@@ -19,19 +20,13 @@ enum term_size_want {
     TERM_SIZE_BINARIES = 4 /* and the set of these Binaries; with VISIBLE */
 };
 
-/* Words that are still to be visited. Both addresses have the bit HELD inside a fun or a record,
- * where TERM_SIZE_BYTES counts no bytes. */
-struct part {
-    uintptr_t at, to;
-};
-
 struct sums {
     uint64_t words;
     uint64_t bytes;   /* TERM_SIZE_BYTES */
     uint64_t visible; /* TERM_SIZE_VISIBLE */
 };
 
-enum { TERM_SIZE_INLINE = BOUND(64, 4), TERM_SIZE_BINARIES_MAX = BOUND(20000000, 60) };
+enum { TERM_SIZE_BINARIES_MAX = BOUND(20000000, 60) };
 
 struct term_size {
     const struct blocks *blocks; /* of the process */
@@ -42,9 +37,7 @@ struct term_size {
     struct census binaries; /* TERM_SIZE_BINARIES: each Binary once */
     uint64_t pinned;        /* their bytes */
     struct part now;
-    struct part *stack;
-    size_t n, cap;
-    struct part first[TERM_SIZE_INLINE];
+    struct parts stack;
 };
 
 /* The blocks must be sorted; the caller keeps and frees them. */
