@@ -51,27 +51,17 @@ enum peek_reader nif_peek_reader(const struct sonde *s)
     return peek_ready((enum peek_reader)atomic_load(&s->reader));
 }
 
-ERL_NIF_TERM nif_status_atom(enum status st)
+ERL_NIF_TERM nif_status_atom(ErlNifEnv *env, enum status st)
 {
     switch (st) {
     case ST_OK:
         return ATOM(done);
-    case ST_BUSY:
-        return ATOM(busy);
-    case ST_TORN:
-        return ATOM(torn);
-    case ST_GONE:
-        return ATOM(gone);
-    case ST_ASK:
-        return ATOM(ask);
-    case ST_TOO_LARGE:
-        return ATOM(too_large);
-    case ST_CHANGED:
-        return ATOM(changed);
     case ST_TIMESLICE:
         return ATOM(more);
-    default:
+    case ST_NOMEM:
         return ATOM(no_memory);
+    default:
+        return enif_make_atom(env, status_name(st));
     }
 }
 

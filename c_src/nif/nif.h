@@ -10,17 +10,19 @@
 
 /* clang-format off */
 #define ATOM_LIST(X)                                                                      \
-    X(ok) X(error) X(raise) X(badarg) X(undefined) X(true) X(false) X(on) X(off) X(none) X(guarded)          \
-    X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done) X(system_limit)           \
-    X(no_reader) X(filtered) X(no_memory) X(top) X(sample) X(diff) X(holders) X(all) X(entries)       \
-    X(left) X(native) X(busy) X(asked) X(faults) X(at) X(base) X(term) X(process_table)   \
-    X(id) X(each) X(rows) X(skip) X(not_normal_scheduler) X(in_use) X(fields) X(name) X(otp) X(proc_size)                 \
-    X(mark) X(histogram) X(visible) X(slices) X(young) X(old) X(stack) X(fragments) X(free)  \
-    X(literals) X(words) X(bytes) X(roots) X(tuple) X(ref) X(fun) X(timeslice) X(too_large) X(changed) \
-    X(large) X(waiting) \
-    X(content) X(account) X(live) X(garbage) X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages) X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs) X(ref_bin) X(magic_data) X(magic_free) X(type_module) \
-    X(type_name) X(mailbox) X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot) X(sensitive) X(forbidden) \
-    X(proved)
+    X(ok) X(error) X(raise) X(badarg) X(undefined) X(true) X(false) X(on) X(off) X(none)  \
+    X(guarded) X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done)                \
+    X(system_limit) X(no_reader) X(filtered) X(no_memory) X(top) X(sample) X(diff)        \
+    X(holders) X(all) X(entries) X(left) X(native) X(busy) X(asked) X(faults) X(at)       \
+    X(base) X(term) X(process_table) X(id) X(each) X(rows) X(skip)                        \
+    X(not_normal_scheduler) X(mark) X(histogram) X(visible) X(slices) X(young) X(old)     \
+    X(stack) X(fragments) X(free) X(literals) X(words) X(bytes) X(roots) X(tuple) X(fun)  \
+    X(too_large) X(changed) X(large) X(waiting) X(content) X(account) X(live) X(garbage)  \
+    X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages)        \
+    X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs)    \
+    X(ref_bin) X(magic_data) X(magic_free) X(type_module) X(type_name) X(mailbox)         \
+    X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
+    X(sensitive) X(forbidden) X(proved)
 /* clang-format on */
 
 struct atoms {
@@ -127,8 +129,8 @@ bool nif_is_proving(ErlNifEnv *env);
 /* Whether pid is the prover or one of its probes. */
 bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
 
-/* A status as an atom; TIMESLICE is `more'. */
-ERL_NIF_TERM nif_status_atom(enum status st);
+/* A status as an atom: its name, but for OK done, TIMESLICE more, NOMEM no_memory. */
+ERL_NIF_TERM nif_status_atom(ErlNifEnv *env, enum status st);
 
 /* The caller's pid and Process. false: not on a normal scheduler. */
 bool nif_own_process(ErlNifEnv *env, const struct vm *vm, uint64_t *pid, uint64_t *proc);

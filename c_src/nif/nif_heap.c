@@ -125,7 +125,7 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
     atomic_flag_clear(&h->in_use);
     enum status st =
         look_start(&h->look, vm, proctab_slot(vm->lay, &vm->tab, pid), proc, walker, args);
-    ERL_NIF_TERM term = st == ST_OK ? enif_make_resource(env, h) : nif_status_atom(st);
+    ERL_NIF_TERM term = st == ST_OK ? enif_make_resource(env, h) : nif_status_atom(env, st);
     enif_release_resource(h);
     return term;
 }
@@ -172,7 +172,7 @@ LOOK_NIF(do_look_content)
                : (content == CONTENT_FORBIDDEN ? ATOM(forbidden) : ATOM(true));
 }
 
-static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
+static ERL_NIF_TERM step(ErlNifEnv *env, const struct sonde *s, struct look *l)
 {
     uint64_t end = clock_ns() + SLICE_NS;
     enum status st;
@@ -182,13 +182,13 @@ static ERL_NIF_TERM step(const struct sonde *s, struct look *l)
             return ATOM(no_reader);
         st = look_step(l, reader, LOOK_NS);
     } while (st == ST_TIMESLICE && clock_ns() < end);
-    return nif_status_atom(st);
+    return nif_status_atom(env, st);
 }
 
 LOOK_NIF(do_look_step)
 {
     /* (Look): dirty, because a slice is too long for a normal scheduler */
-    return step(sonde_of(env), &h->look);
+    return step(env, sonde_of(env), &h->look);
 }
 
 LOOK_NIF(do_look_progress)
@@ -304,7 +304,7 @@ LOOK_NIF(do_look_heap)
         return nif_raise(env, ATOM(badarg));
     enum status st = nif_may_tell(sonde_of(env), l);
     if (st != ST_OK)
-        return nif_status_atom(st);
+        return nif_status_atom(env, st);
     ERL_NIF_TERM list = heap->histogram ? bars(env, l, heap->histogram) : enif_make_list(env, 0);
     return enif_make_tuple3(env, heap_map(env, l, heap), binaries_map(env, w, heap), list);
 }

@@ -76,5 +76,5 @@ LOOK_NIF(do_look_shapes)
     if (!m || !enif_get_uint(env, argv[1], &from) || from > SHAPES_TABLE)
         return nif_raise(env, ATOM(badarg));
     enum status st = nif_may_tell(sonde_of(env), &h->look);
-    return st == ST_OK ? rows(env, &h->look, m, from) : nif_status_atom(st);
+    return st == ST_OK ? rows(env, &h->look, m, from) : nif_status_atom(env, st);
 }

@@ -45,8 +45,7 @@ static ERL_NIF_TERM fixed(ErlNifEnv *env, const char *text)
     unsigned char *bytes = enif_make_new_binary(env, n, &term);
     if (!bytes)
         return nif_raise(env, ATOM(badarg));
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = (unsigned char)text[i];
+    memcpy(bytes, text, n);
     return term;
 }
 
@@ -90,7 +89,7 @@ LOOK_NIF(do_look_names)
         return nif_raise(env, ATOM(badarg));
     enum status st = nif_may_tell(sonde_of(env), &h->look);
     if (st != ST_OK)
-        return nif_status_atom(st);
+        return nif_status_atom(env, st);
     size_t n = STRING_TABLE_FIXED_N + ((const struct snapshot *)l->state)->names.n;
     return nif_page(env, argv[1], enif_make_uint(env, NAMES_AT_ONCE), l, n, name);
 }
@@ -137,5 +136,5 @@ LOOK_NIF(do_look_text)
     if (st == ST_OK)
         return piece(env, l);
     l->st = st;
-    return nif_status_atom(st);
+    return nif_status_atom(env, st);
 }

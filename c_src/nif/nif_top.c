@@ -175,7 +175,7 @@ LOOK_NIF(do_look_top)
         return nif_raise(env, ATOM(badarg));
     enum status st = nif_may_tell(sonde_of(env), &h->look);
     if (st != ST_OK)
-        return nif_status_atom(st);
+        return nif_status_atom(env, st);
     return nif_page(env, argv[1], enif_make_uint(env, ROWS_AT_ONCE), l,
                     ((const struct top_retained *)l->state)->n, row);
 }
