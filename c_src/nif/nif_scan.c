@@ -130,12 +130,13 @@ static bool get_account(ErlNifEnv *env, ERL_NIF_TERM *term, enum scan_mode mode,
     return *account != NULL;
 }
 
-static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
+static bool get_pids(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan,
+                     bool (*take_pid)(struct scan *, uint64_t))
 {
     ERL_NIF_TERM head;
     ErlNifPid pid;
     while (enif_get_list_cell(env, list, &head, &list)) {
-        if (!enif_get_local_pid(env, head, &pid) || !scan_exclude(scan, head))
+        if (!enif_get_local_pid(env, head, &pid) || !take_pid(scan, head))
             return false;
     }
     return enif_is_empty_list(env, list);
@@ -143,15 +144,9 @@ static bool get_exclude(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
 
 static bool get_only(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
 {
-    ERL_NIF_TERM head;
-    ErlNifPid pid;
     if ((scan->mode != SCAN_EACH && scan->mode != SCAN_ACCOUNT) || list == ATOM(undefined))
         return true;
-    while (enif_get_list_cell(env, list, &head, &list)) {
-        if (!enif_get_local_pid(env, head, &pid) || !scan_only(scan, head))
-            return false;
-    }
-    return enif_is_empty_list(env, list) && scan->retry_n > 0;
+    return get_pids(env, list, scan, scan_only) && scan->retry_n > 0;
 }
 
 /* NULL: no memory. The caller releases it. */
@@ -197,7 +192,7 @@ NIF(nif_do_scan_new)
     struct held *h = new_scan(s, &q, mode, n, first, account, max);
     if (!h)
         return nif_raise(env, ATOM(no_memory));
-    bool ok = get_exclude(env, argv[4], &h->scan) && get_only(env, from, &h->scan);
+    bool ok = get_pids(env, argv[4], &h->scan, scan_exclude) && get_only(env, from, &h->scan);
     ERL_NIF_TERM term = ok ? enif_make_resource(env, h) : 0;
     enif_release_resource(h);
     return ok ? term : nif_raise(env, ATOM(badarg));
