@@ -407,11 +407,6 @@ static enum status folded_nodes(struct snapshot *s, struct budget *b)
 
 /* ---- edges ---------------------------------------------------------------------------------- */
 
-static void put_edges_head(struct snapshot *s)
-{
-    put_text(s, "],\n\"edges\":[");
-}
-
 static void root_edges(struct snapshot *s)
 {
     for (unsigned i = 0; i < ROOT_COUNT; i++)
@@ -651,7 +646,7 @@ static enum status write_stage(struct snapshot *s, const struct reading *rd)
     case FOLDED_NODES:
         return folded_nodes(s, rd->budget);
     case EDGES_HEAD:
-        put_edges_head(s);
+        put_text(s, "],\n\"edges\":[");
         root_edges(s);
         return ST_OK;
     case AREA_EDGES:

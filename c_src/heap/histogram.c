@@ -29,11 +29,6 @@ struct histogram *histogram_new(bool nameless)
     return g;
 }
 
-void histogram_free(struct histogram *g)
-{
-    sonde_free(g);
-}
-
 static void count(struct bar *bar, uint64_t words)
 {
     bar->count++;

@@ -58,7 +58,6 @@ struct histogram {
 bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_WORDS]);
 
 struct histogram *histogram_new(bool nameless); /* NULL: no memory */
-void histogram_free(struct histogram *g);
 
 static inline void histogram_cons(struct histogram *g)
 {

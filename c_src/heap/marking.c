@@ -53,8 +53,7 @@ void marking_end(struct marking *h)
     marks_end(&h->marks);
     blocks_end(&h->blocks);
     parts_end(&h->stack);
-    if (h->histogram)
-        histogram_free(h->histogram);
+    sonde_free(h->histogram);
     if (h->slices)
         slices_free(h->slices);
     h->histogram = NULL;
