@@ -196,19 +196,13 @@ static enum status walk(struct links_monitors *t, const struct vm *vm, struct bu
     return ST_OK;
 }
 
-static bool wanted(enum links_monitors_what what, int stage)
-{
-    switch (what) {
-    case LINKS_MONITORS_LINKS:
-        return stage == S_LINKS;
-    case LINKS_MONITORS_MONITORS:
-        return stage == S_MONITORS;
-    case LINKS_MONITORS_MONITORED_BY:
-        return stage != S_LINKS;
-    default:
-        return true;
-    }
-}
+/* The stages that each question walks, as bits. */
+static const uint8_t wanted[] = {
+    [LINKS_MONITORS_LINKS] = 1 << S_LINKS,
+    [LINKS_MONITORS_MONITORS] = 1 << S_MONITORS,
+    [LINKS_MONITORS_MONITORED_BY] = 1 << S_MONITORS | 1 << S_LT_MONITORS,
+    [LINKS_MONITORS_BYTES] = 1 << S_LINKS | 1 << S_MONITORS | 1 << S_LT_MONITORS,
+};
 
 void links_monitors_start(struct links_monitors *t, enum links_monitors_what what)
 {
@@ -232,7 +226,7 @@ enum status links_monitors_walk(struct links_monitors *t, const struct reading *
         do {
             if (++t->stage == S_DONE)
                 return ST_OK;
-        } while (!wanted(t->what, t->stage));
+        } while (!(wanted[t->what] >> t->stage & 1));
         t->first = stamp_word(rd, roots[t->stage]);
         if (!push(t, t->first))
             return ST_TORN;
