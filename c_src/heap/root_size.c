@@ -58,10 +58,8 @@ static enum status is_slot(const struct root_size *f, const struct vm *vm, uint6
     uintptr_t at = term_pointer(*word);
     if (term_is_list(*word) || !blocks_find(&f->blocks, at, 3))
         return ST_GONE;
-    for (unsigned i = 0; i < 3; i++) {
-        if (!peek_word(vm->reader, at + (uintptr_t)i * 8, &w[i]))
-            return ST_TORN;
-    }
+    if (!peek_block(vm->reader, at, 3, w))
+        return ST_TORN;
     if (w[0] != PAIR_HEADER || w[1] != (f->n << 4 | SMALL_TAG))
         return ST_GONE;
     *word = w[2];

@@ -48,10 +48,8 @@ static enum status nowhere(const struct vm *vm)
 static bool read_size(const struct vm *vm, uintptr_t at, struct bits *bits, unsigned *odd)
 {
     uint64_t w[3];
-    for (unsigned i = 0; i < 3; i++) {
-        if (!peek_word(vm->reader, at + 8 + (uintptr_t)i * 8, &w[i]))
-            return false;
-    }
+    if (!peek_block(vm->reader, at + 8, 3, w))
+        return false;
     *odd = 0;
     if (vm->lay->refc_is_term) {
         unsigned after = w[2] & 0xFF;
