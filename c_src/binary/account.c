@@ -1,4 +1,3 @@
-/* account.c: the holders of all Binaries: processes, tables and literals. */
 #include "binary/account.h"
 
 #include "util/alloc.h"

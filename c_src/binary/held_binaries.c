@@ -1,4 +1,3 @@
-/* held_binaries.c: the Binaries on a process's off-heap lists and in its waiting messages. */
 #include "binary/held_binaries.h"
 
 #include "process/queue.h"

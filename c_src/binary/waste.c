@@ -1,5 +1,3 @@
-/* waste.c: the memory that a collection of one process would free, and the bytes of its binaries
- * that no term sees. */
 #include "binary/waste.h"
 
 #include "util/alloc.h"

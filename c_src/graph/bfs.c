@@ -1,4 +1,3 @@
-/* bfs.c: a breadth-first search over the nodes, from the roots. */
 #include "graph/bfs.h"
 
 #include <string.h>

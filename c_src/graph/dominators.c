@@ -1,4 +1,3 @@
-/* dominators.c: each node's immediate dominator and its retained size. */
 #include "graph/dominators.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* edges.c: one object on a marked heap, and its words that lead to other objects. */
 #include "graph/edges.h"
 
 /* The words of a boxed object that a collection follows. Up to 26 a collection copies a small slice

@@ -1,4 +1,3 @@
-/* graph.c: the objects that a walk reached, as numbered nodes with links between them. */
 #include "graph/graph.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* path_step.c: one step of the path from a root to an object, in terms of the language. */
 #include "graph/path_step.h"
 
 void path_step_root(const struct roots *r, struct path_step *s)

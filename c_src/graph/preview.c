@@ -1,4 +1,3 @@
-/* preview.c: the beginning of a term as a list of tokens. */
 #include "graph/preview.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* prune.c: limits the number of nodes: keeps the largest and folds the others into them. */
 #include "graph/prune.h"
 
 #include "util/alloc.h"

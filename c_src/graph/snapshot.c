@@ -1,4 +1,3 @@
-/* snapshot.c: writes one heap as a V8 heap snapshot, in pieces of text. */
 #include "graph/snapshot.h"
 
 #include "util/alloc.h"

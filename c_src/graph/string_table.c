@@ -1,4 +1,3 @@
-/* string_table.c: the strings of a snapshot, each once, as the data to spell them. */
 #include "graph/string_table.h"
 
 #include "util/alloc.h"

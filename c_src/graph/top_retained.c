@@ -1,4 +1,3 @@
-/* top_retained.c: the objects of one heap that retain most, each with a path and a preview. */
 #include "graph/top_retained.h"
 
 #include "util/alloc.h"

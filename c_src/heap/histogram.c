@@ -1,4 +1,3 @@
-/* histogram.c: the number and size of the objects of each kind that a walk met. */
 #include "heap/histogram.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* literal_bits.c: one bit for each word of the literal area, so that each literal counts once. */
 #include "heap/literal_bits.h"
 
 #include "util/alloc.h"

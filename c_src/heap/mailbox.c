@@ -1,4 +1,3 @@
-/* mailbox.c: the messages that wait in the queues of a process: number, shapes and sizes. */
 #include "heap/mailbox.h"
 
 #include "process/message_fragments.h"

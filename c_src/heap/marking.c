@@ -1,4 +1,3 @@
-/* marking.c: marks what the roots of a process reach, as a collection would. */
 #include "heap/marking.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* marks.c: mark bits for the words of a process's blocks. */
 #include "heap/marks.h"
 
 #include "util/alloc.h"

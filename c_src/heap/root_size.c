@@ -1,4 +1,3 @@
-/* root_size.c: the size of a message that contained the terms of some roots of a process. */
 #include "heap/root_size.h"
 
 #include "heap/marking.h"

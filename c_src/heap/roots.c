@@ -1,4 +1,3 @@
-/* roots.c: the roots of a process, word by word, as a collection would use them. */
 #include "heap/roots.h"
 
 #include "process/queue.h"

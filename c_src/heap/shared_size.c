@@ -1,4 +1,3 @@
-/* shared_size.c: the words of a term, each part counted once, literals separately. */
 #include "heap/shared_size.h"
 
 #include "vm/object.h"

@@ -1,4 +1,3 @@
-/* slices.c: the parts of binaries that a heap sees. */
 #include "heap/slices.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* term_size.c: the size of a term, each part counted wherever it occurs. */
 #include "heap/term_size.h"
 
 #include "vm/object.h"

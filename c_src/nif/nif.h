@@ -17,7 +17,7 @@
     X(base) X(term) X(process_table) X(id) X(each) X(rows) X(skip)                        \
     X(not_normal_scheduler) X(mark) X(histogram) X(visible) X(slices) X(young) X(old)     \
     X(stack) X(fragments) X(free) X(literals) X(words) X(bytes) X(roots) X(tuple) X(fun)  \
-    X(too_large) X(changed) X(large) X(waiting) X(content) X(account) X(live) X(garbage)  \
+    X(too_large) X(large) X(waiting) X(content) X(account) X(live) X(garbage)  \
     X(pinned) X(literal_references) X(flat) X(registers) X(dictionary) X(messages)        \
     X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs)    \
     X(ref_bin) X(magic_data) X(magic_free) X(type_module) X(type_name) X(mailbox)         \

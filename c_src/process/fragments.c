@@ -1,4 +1,3 @@
-/* fragments.c: the heap fragments of a process, as blocks. */
 #include "process/fragments.h"
 
 #include "vm/term.h"

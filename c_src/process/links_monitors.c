@@ -1,4 +1,3 @@
-/* links_monitors.c: the links and monitors of a process: their number and their size. */
 #include "process/links_monitors.h"
 
 #include "vm/term.h"

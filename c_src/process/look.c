@@ -1,4 +1,3 @@
-/* look.c: one walk over one process under one stamp, in slices. */
 #include "process/look.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* offheap.c: the off-heap lists of a process: the number of binaries and their bytes. */
 #include "process/offheap.h"
 
 #include "process/message_fragments.h"

@@ -1,4 +1,3 @@
-/* queue.c: the message queues of a process: their length and the size of their messages. */
 #include "process/queue.h"
 
 #include "vm/term.h"

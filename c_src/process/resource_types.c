@@ -1,4 +1,3 @@
-/* resource_types.c: the resource types of native libraries. */
 #include "process/resource_types.h"
 
 #include "util/alloc.h"

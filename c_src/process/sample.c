@@ -1,4 +1,3 @@
-/* sample.c: one number for each of many processes, kept from a first scan to a second. */
 #include "process/sample.h"
 
 #include "util/alloc.h"

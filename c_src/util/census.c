@@ -1,4 +1,3 @@
-/* census.c: Binaries, each once, with the number of references found and of their holders. */
 #include "util/census.h"
 
 #include "util/alloc.h"

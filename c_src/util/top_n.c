@@ -1,4 +1,3 @@
-/* top_n.c: the N largest of many rows; the rest is not kept. */
 #include "util/top_n.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* blocks.c: the blocks of memory that belong to one process. */
 #include "vm/blocks.h"
 
 #include "util/alloc.h"

@@ -1,4 +1,3 @@
-/* filter.c: whether the kernel filters what this node may call (seccomp). */
 #include "vm/filter.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-/* handler.c: the SIGSEGV/SIGBUS handler behind the guarded loads. */
 #include "vm/handler.h"
 
 #include "vm/peek.h"

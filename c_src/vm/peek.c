@@ -1,4 +1,3 @@
-/* peek.c: reads memory that may not be mapped, without ever crashing. */
 #include "vm/peek.h"
 
 #include "vm/filter.h"

@@ -1,4 +1,3 @@
-/* proctab.c: the address of the process table, and the slot of a pid. */
 #include "vm/proctab.h"
 
 #if defined(__linux__) || defined(__FreeBSD__)

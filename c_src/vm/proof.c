@@ -1,4 +1,3 @@
-/* proof.c: reads one field of one process; Erlang compares it with an official answer. */
 #include "vm/proof.h"
 
 #include "vm/term.h"

@@ -1,4 +1,3 @@
-/* stamp.c: the optimistic read protocol: was the process settled, and did it stay the same? */
 #include "vm/stamp.h"
 
 #include <assert.h>
