@@ -1,10 +1,9 @@
 #include "binary/waste.h"
 
 #include "util/alloc.h"
+#include "util/fill.h"
 #include "process/look.h"
 #include "process/queue.h"
-
-#include <string.h>
 
 enum stages { ANY, MARK, COUNT, CLEAR, MATCH, SUM, SORT, GROUPS, MERGE, DONE };
 
@@ -139,19 +138,6 @@ static enum status start_tallies(struct waste *w)
     return w->slots > 0 && !w->tallies ? ST_NOMEM : ST_OK;
 }
 
-static enum status clear(struct waste *w, struct budget *b)
-{
-    enum { CLEAR_STEP = 64 };
-    while (w->slot < w->slots) {
-        size_t n = w->slots - w->slot < CLEAR_STEP ? w->slots - w->slot : CLEAR_STEP;
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        memset(w->tallies + w->slot, 0, n * sizeof *w->tallies);
-        w->slot += n;
-    }
-    return ST_OK;
-}
-
 static enum status sum(struct waste *w, const struct vm *vm, struct budget *b)
 {
     for (; w->slot < w->slots; w->slot++) {
@@ -274,7 +260,7 @@ static enum status walk_stage(struct waste *w, const struct reading *rd)
     case MARK:
         return marking_walk(&w->heap, rd);
     case CLEAR:
-        return clear(w, rd->budget);
+        return wipe(w->tallies, sizeof *w->tallies, w->slots, &w->slot, rd->budget);
     case SUM:
         return sum(w, rd->vm, rd->budget);
     case SORT:
@@ -333,35 +319,25 @@ static void account_start(void *w, const struct reading *rd, const struct look_a
     waste_start(w, rd, WASTE_ACCOUNT, args->max_words);
 }
 
-static enum status slices_walk(void *w, const struct reading *rd)
+static enum status walk(void *w, const struct reading *rd)
 {
     return waste_walk(w, rd);
 }
 
-static void slices_progress(const void *w, uint64_t *done, uint64_t *total)
+static void progress(const void *w, uint64_t *done, uint64_t *total)
 {
     const struct waste *s = w;
     *done = marking_reached(&s->heap);
     *total = s->heap.words;
 }
 
-static bool slices_end(void *w)
+static bool end(void *w)
 {
     return waste_end(w);
 }
 
-const struct walker slices_walker = {sizeof(struct waste),
-                                     marking_fields,
-                                     slices_start,
-                                     slices_walk,
-                                     slices_progress,
-                                     slices_end,
-                                     0};
+const struct walker slices_walker = {
+    sizeof(struct waste), marking_fields, slices_start, walk, progress, end, 0};
 
-const struct walker account_walker = {sizeof(struct waste),
-                                      marking_fields,
-                                      account_start,
-                                      slices_walk,
-                                      slices_progress,
-                                      slices_end,
-                                      0};
+const struct walker account_walker = {
+    sizeof(struct waste), marking_fields, account_start, walk, progress, end, 0};

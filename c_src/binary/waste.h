@@ -67,8 +67,7 @@ void waste_start(struct waste *w, const struct reading *rd, enum waste_what what
 /* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM. */
 enum status waste_walk(struct waste *w, const struct reading *rd);
 
-/* Also after an unfinished walk. */
-/* Frees one of its arrays, then the rest; true: nothing is left. */
+/* Frees one of its arrays, then the rest, also after an unfinished walk; true: nothing is left. */
 bool waste_end(struct waste *w);
 
 /* A look for WASTE_SLICES; it uses the arguments max_words and max_entries, the limit of slices. */

@@ -56,8 +56,7 @@ void graph_start(struct graph *g, struct marking *h);
 /* After marking_walk was OK. OK, TIMESLICE (call again), TORN, NOMEM, TOO_LARGE. */
 enum status graph_make(struct graph *g, const struct reading *rd);
 
-/* Also after an unfinished graph_make. */
-/* Frees one of its arrays; true: none is left. */
+/* Frees one of its arrays, also after an unfinished graph_make; true: none is left. */
 bool graph_end(struct graph *g);
 
 /* Bytes of memory that it takes now, without the marking's. */

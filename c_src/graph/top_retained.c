@@ -112,25 +112,10 @@ static enum status make_rows(struct top_retained *l, struct budget *b)
         r->node = graph_node(&l->graph, place_mark(r->place));
         r->retained = (uint64_t)l->top.rows[l->n].value;
     }
-    for (; l->at < l->slots_n; l->at++) {
-        if (l->at % FILL_STEP == 0 && !budget_step(b))
-            return ST_TIMESLICE;
-        l->slots[l->at] = 0;
-    }
-    return ST_OK;
+    return wipe(l->slots, sizeof *l->slots, l->slots_n, &l->at, b);
 }
 
 /* ---- the shortest path: first its nodes, then the steps between them ----------------------------- */
-
-static enum status unwant(struct top_retained *l, struct budget *b)
-{
-    for (size_t n = l->heap.marks.n; l->at < n; l->at++) {
-        if (l->at % 64 == 0 && !budget_step(b))
-            return ST_TIMESLICE;
-        l->graph.seen[l->at] = 0;
-    }
-    return ST_OK;
-}
 
 static void want(struct top_retained *l, uint32_t place)
 {
@@ -382,7 +367,7 @@ static enum status walk_stage(struct top_retained *l, const struct reading *rd)
     case FORGET:
         return fill(l->dominators.waiting, l->graph.nodes, &l->done, NODE_NONE, rd->budget);
     case UNWANT:
-        return unwant(l, rd->budget);
+        return wipe(l->graph.seen, sizeof *l->graph.seen, l->heap.marks.n, &l->at, rd->budget);
     case WANT:
         return want_rows(l, rd->budget);
     case SEARCH:

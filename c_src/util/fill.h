@@ -6,6 +6,9 @@
 #include "util/budget.h"
 #include "util/status.h"
 
+#include <stddef.h>
+#include <string.h>
+
 enum { FILL_STEP = 256 };
 
 /* *done starts at 0. OK: all n entries are set; TIMESLICE: call again. */
@@ -16,6 +19,20 @@ static inline enum status fill(uint32_t *array, uint32_t n, uint32_t *done, uint
         if (*done % FILL_STEP == 0 && !budget_step(b))
             return ST_TIMESLICE;
         array[*done] = value;
+    }
+    return ST_OK;
+}
+
+/* The same with zeros, for entries of any size. */
+static inline enum status wipe(void *array, size_t size, size_t n, size_t *done, struct budget *b)
+{
+    enum { WIPE_STEP = 64 };
+    while (*done < n) {
+        size_t some = n - *done < WIPE_STEP ? n - *done : WIPE_STEP;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        memset((char *)array + *done * size, 0, some * size);
+        *done += some;
     }
     return ST_OK;
 }
