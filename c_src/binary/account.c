@@ -308,20 +308,21 @@ enum status account_sum(struct account *a, struct budget *b)
     return st == ST_GONE ? ST_OK : st;
 }
 
-void account_rank_start(struct account *a, size_t n)
+void account_rank_start(struct account *a, size_t n, bool by_references)
 {
+    a->by_references = by_references;
     top_n_free(&a->top);
     top_n_init(&a->top, n);
     a->at = 0;
     a->ranked = false;
 }
 
-enum status account_rank(struct account *a, bool by_references, struct budget *b)
+enum status account_rank(struct account *a, struct budget *b)
 {
     const struct known *k;
     enum status st = a->ranked ? ST_GONE : ST_OK;
     while (st == ST_OK && (st = census_next(&a->all, &a->at, b, &k)) == ST_OK) {
-        struct row row = {by_references ? k->refs : (int64_t)k->size, k->binary, k->binary};
+        struct row row = {a->by_references ? k->refs : (int64_t)k->size, k->binary, k->binary};
         bool is_binary = k->refs > 0 && !(k->kinds & CENSUS_RESOURCE);
         if (is_binary && top_n_may_take(&a->top, row.value) && !top_n_push(&a->top, row))
             st = ST_NOMEM;

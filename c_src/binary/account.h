@@ -67,8 +67,9 @@ struct account {
     struct sums_of_all sums;
     struct resource_types types;
     struct top_n top;
-    bool ranked; /* every Binary has been considered for `top' */
-    bool wants;  /* only the Binaries that are in `all' already, and their holders */
+    bool by_references; /* the order of `top' */
+    bool ranked;        /* every Binary has been considered for `top' */
+    bool wants;         /* only the Binaries that are in `all' already, and their holders */
     struct holding *holdings;
     size_t holdings_n, holdings_cap;
 };
@@ -96,8 +97,8 @@ enum status account_sum(struct account *a, struct budget *b);
 
 /* Puts the n Binaries with most bytes, or most references, into a->top, with addresses in place of
  * pids. OK, TIMESLICE (call again), NOMEM. */
-enum status account_rank(struct account *a, bool by_references, struct budget *b);
-void account_rank_start(struct account *a, size_t n);
+void account_rank_start(struct account *a, size_t n, bool by_references);
+enum status account_rank(struct account *a, struct budget *b);
 
 /* The bytes of a Binary that belong to this process: all holders have an equal share, and the first
  * of them in term order also gets the remainder. All references that no walk finds are together one

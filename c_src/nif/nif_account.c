@@ -161,16 +161,6 @@ ACCOUNT_NIF(do_account_sum)
     return st == ST_OK ? sums(env, &h->account) : ATOM(more);
 }
 
-static enum status rank_size(struct account *a, struct budget *b)
-{
-    return account_rank(a, false, b);
-}
-
-static enum status rank_references(struct account *a, struct budget *b)
-{
-    return account_rank(a, true, b);
-}
-
 ACCOUNT_NIF(do_account_rank)
 {
     /* (Account, size | count, N | next): more (then again, with `next') | ok | {error, _}; dirty */
@@ -178,10 +168,10 @@ ACCOUNT_NIF(do_account_rank)
     if (argv[1] != ATOM(size) && argv[1] != ATOM(count))
         return nif_raise(env, ATOM(badarg));
     if (enif_get_uint64(env, argv[2], &n))
-        account_rank_start(&h->account, n);
+        account_rank_start(&h->account, n, argv[1] == ATOM(count));
     else if (argv[2] != ATOM(next))
         return nif_raise(env, ATOM(badarg));
-    enum status st = slice(&h->account, argv[1] == ATOM(size) ? rank_size : rank_references);
+    enum status st = slice(&h->account, account_rank);
     return st == ST_OK ? ATOM(ok) : st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
 }
 

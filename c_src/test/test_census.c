@@ -361,10 +361,10 @@ static void test_rank(struct account *a, bool by_references, const char *layout)
 {
     enum { ROWS = 20 };
     enum status st;
-    account_rank_start(a, ROWS);
+    account_rank_start(a, ROWS, by_references);
     do {
         struct budget b = {3, false};
-        st = account_rank(a, by_references, &b);
+        st = account_rank(a, &b);
     } while (st == ST_TIMESLICE);
     bool right = st == ST_OK && a->top.n == ROWS;
     for (unsigned i = 0; i < BINARIES && right; i++) {
