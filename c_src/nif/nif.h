@@ -159,18 +159,18 @@ void nif_give_back(void *held);
 
 /* Defines nif_Name: takes the resource in argv[0], answers with the body that follows, and gives it
  * back. */
-#define NIF_WITH(Name, Held, Take, GiveBack)                                                       \
-    static ERL_NIF_TERM Name(ErlNifEnv *env, const ERL_NIF_TERM argv[], Held *h);                  \
+#define NIF_WITH(Name, Tag, Take, GiveBack)                                                        \
+    static ERL_NIF_TERM Name(ErlNifEnv *env, const ERL_NIF_TERM argv[], struct Tag *h);            \
     NIF(nif_##Name)                                                                                \
     {                                                                                              \
-        Held *h = Take(env, argv[0]);                                                              \
+        struct Tag *h = Take(env, argv[0]);                                                        \
         if (!h)                                                                                    \
             return nif_raise(env, ATOM(badarg));                                                   \
         ERL_NIF_TERM answer = Name(env, argv, h);                                                  \
         GiveBack(h);                                                                               \
         return answer;                                                                             \
     }                                                                                              \
-    static ERL_NIF_TERM Name(UNUSED ErlNifEnv *env, UNUSED const ERL_NIF_TERM argv[], Held *h)
+    static ERL_NIF_TERM Name(UNUSED ErlNifEnv *env, UNUSED const ERL_NIF_TERM argv[], struct Tag *h)
 
 /* The functions of the library: name, arity, scheduler. A function that takes a slice is dirty,
  * because a slice is too long for a normal scheduler. */

@@ -22,7 +22,7 @@ static struct held_account *take(ErlNifEnv *env, ERL_NIF_TERM term)
     return nif_take(env, term, sonde_of(env)->account_type);
 }
 
-#define ACCOUNT_NIF(Name) NIF_WITH(Name, struct held_account, take, nif_give_back)
+#define ACCOUNT_NIF(Name) NIF_WITH(Name, held_account, take, nif_give_back)
 
 static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 {

@@ -16,7 +16,7 @@ struct held_look {
 };
 
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
-#define LOOK_NIF(Name) NIF_WITH(Name, struct held_look, nif_take_look, nif_give_back)
+#define LOOK_NIF(Name) NIF_WITH(Name, held_look, nif_take_look, nif_give_back)
 
 /* Whether an answer with content or names may go out now. OK, GONE; TORN: it was allowed when it
  * was copied, but is no longer: start a new look. */

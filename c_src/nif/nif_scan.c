@@ -61,7 +61,7 @@ static void give_back(struct held *h)
     nif_give_back(h);
 }
 
-#define SCAN_NIF(Name) NIF_WITH(Name, struct held, take, give_back)
+#define SCAN_NIF(Name) NIF_WITH(Name, held, take, give_back)
 
 /* ---- new ----------------------------------------------------------------------------------- */
 

@@ -45,7 +45,8 @@ static ERL_NIF_TERM fixed(ErlNifEnv *env, const char *text)
     unsigned char *bytes = enif_make_new_binary(env, n, &term);
     if (!bytes)
         return nif_raise(env, ATOM(badarg));
-    memcpy(bytes, text, n);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (unsigned char)text[i];
     return term;
 }
 
