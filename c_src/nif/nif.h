@@ -206,26 +206,19 @@ void nif_give_back(void *held);
     X(unseal, 1) X(forget_proof, 0)
 /* clang-format on */
 
-#define X(Name, Arity, Where) NIF(nif_##Name);
-NIF_LIST(X)
-SCHEDULED_LIST(X)
-#undef X
-
-/* The VM calls this wrapper of a NIF, which counts the call, so that the handler is not removed
- * during the call. */
-#define X(Name, Arity, Where) NIF(nif_counted_##Name);
+/* Three functions for each NIF: itself; the wrapper that the VM calls, which counts the call, so that
+ * the handler is not removed during it; and what that wrapper calls. In the tests' library this is
+ * another wrapper, which measures how long the NIF holds its scheduler. So it is for destructors. */
+#define X(Name, Arity, Where)                                                                      \
+    NIF(nif_##Name);                                                                               \
+    NIF(nif_counted_##Name);                                                                       \
+    NIF(nif_measured_##Name);
 NIF_LIST(X)
 SCHEDULED_LIST(X)
 #undef X
 #define CALLED(Name) nif_counted_##Name
 
-/* That wrapper calls this one, and the VM its counterpart for a destructor. In the tests' library
- * it measures how long the function holds its scheduler. */
 #ifdef SONDE_TEST
-#define X(Name, Arity, Where) NIF(nif_measured_##Name);
-NIF_LIST(X)
-SCHEDULED_LIST(X)
-#undef X
 #define X(Name) void nif_measured_release_##Name(ErlNifEnv *env, void *obj);
 RESOURCE_LIST(X)
 #undef X
