@@ -31,13 +31,14 @@
     [LF_bin_thing] = 0xA8, [LF_bin_ptr] = 8, [LF_bin_size] = 24, [LF_bin_refc] = 16,               \
     [LF_bin_bytes] = 32, [LF_magic_free] = 32, [LF_magic_data] = 56
 
-/* Link and monitor nodes grew by a word in 27: they can be signals, and signals count messages. */
+/* Link and monitor nodes grew by a word in 27: they can be signals, and signals count messages. From
+ * 28 flags and type share a word: from the lowest bit the type, two bits for aliases, flags. */
 #define TIES_25                                                                                    \
     [LF_node_offset] = 32, [LF_node_flags] = 36, [LF_node_type] = 38, [LF_link_size] = 40,         \
     [LF_link_unlinking] = 40, [LF_mon_ref] = 80, [LF_mon_refc] = 88, [LF_mon_alias_size] = 96,     \
     [LF_mon_size] = 128, [LF_mon_suspend_size] = 112, [LF_mon_ext_size] = 128
-#define TIES_27                                                                                    \
-    [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = 46, [LF_link_size] = 48,         \
+#define TIES_27(Type)                                                                              \
+    [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = (Type), [LF_link_size] = 48,     \
     [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104, [LF_mon_alias_size] = 112,   \
     [LF_mon_size] = 144, [LF_mon_suspend_size] = 128, [LF_mon_ext_size] = 144
 
@@ -68,13 +69,6 @@
     [LF_group_leader] = 272 + (FP), [LF_parent] = 464 + (FP), [LF_seq_token] = 424 + (FP),         \
     [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 544 + (FP), [LF_inq_first] = 632 + (FP),    \
     [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP)
-
-/* From 28 flags and type share a word: from the lowest bit the type, two bits for aliases,
- * flags. */
-#define TIES_28                                                                                    \
-    [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = 44, [LF_link_size] = 48,         \
-    [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104, [LF_mon_alias_size] = 112,   \
-    [LF_mon_size] = 144, [LF_mon_suspend_size] = 128, [LF_mon_ext_size] = 144
 
 /* Process.state. SIG_IN_Q: up to 26 any signal in the outer queue, from 27 any signal that is not a
  * message. MSG_IN_Q: from 27 a message; up to 26 the same bit means that the process may have sent
@@ -138,12 +132,12 @@ enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN
      .f = {COMMON, PTAB_27, PROCESS_25(FP), BINARY_25, TIES_25, [LF_psd_size] = 88}}
 #define OTP_27(Name, FP)                                                                     \
     {.name = (Name), .otp = 27, FORM_27,                                                     \
-     .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = 752 + (FP), BINARY_27, TIES_27, \
-           [LF_psd_size] = 96}}
+     .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = 752 + (FP), BINARY_27,          \
+           TIES_27(46), [LF_psd_size] = 96}}
 #define OTP_28(Name, Release, FP, ProcSize)                                                  \
     {.name = (Name), .otp = (Release), FORM_28,                                              \
      .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = (ProcSize) + (FP), BINARY_27,   \
-           TIES_28, [LF_psd_size] = 112}}
+           TIES_27(44), [LF_psd_size] = 112}}
 
 /* 25, 27 and 29 were run; 26 and 28 are from the sources, and proved at load like the others. */
 static const struct layout tables[] = {
