@@ -65,17 +65,10 @@ ERL_NIF_TERM nif_status_atom(ErlNifEnv *env, enum status st)
     }
 }
 
-void *nif_take(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type)
+void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type)
 {
-    void *held;
-    if (!enif_get_resource(env, term, type, &held))
-        return NULL;
-    return atomic_flag_test_and_set((atomic_flag *)held) ? NULL : held;
-}
-
-void nif_give_back(void *held)
-{
-    atomic_flag_clear((atomic_flag *)held);
+    void *obj;
+    return enif_get_resource(env, term, type, &obj) ? obj : NULL;
 }
 
 ERL_NIF_TERM nif_raise(ErlNifEnv *env, ERL_NIF_TERM why)

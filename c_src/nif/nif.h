@@ -152,13 +152,12 @@ ERL_NIF_TERM nif_map(ErlNifEnv *env, ERL_NIF_TERM keys[], ERL_NIF_TERM values[],
 #define NIF(Name)                                                                                  \
     ERL_NIF_TERM Name(UNUSED ErlNifEnv *env, UNUSED int argc, UNUSED const ERL_NIF_TERM argv[])
 
-/* A resource for several calls begins with this flag: processes can share it, but only one call at a
- * time may use it. NULL: the term is no such resource, or another call uses it. */
-void *nif_take(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
-void nif_give_back(void *held);
+/* NULL: the term is no resource of this type. */
+void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
 
 /* Defines nif_Name: takes the resource in argv[0], answers with the body that follows, and gives it
- * back. */
+ * back. Processes can share a resource, but only one call at a time may use it: the one that set its
+ * flag in_use. */
 #define NIF_WITH(Name, Tag, Take, GiveBack)                                                        \
     static ERL_NIF_TERM Name(ErlNifEnv *env, const ERL_NIF_TERM argv[], struct Tag *h);            \
     NIF(nif_##Name)                                                                                \

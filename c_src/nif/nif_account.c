@@ -13,16 +13,21 @@ void nif_release_account(UNUSED ErlNifEnv *env, void *obj)
 
 struct held_account *nif_get_account(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    void *obj;
-    return enif_get_resource(env, term, sonde_of(env)->account_type, &obj) ? obj : NULL;
+    return nif_resource(env, term, sonde_of(env)->account_type);
 }
 
 static struct held_account *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    return nif_take(env, term, sonde_of(env)->account_type);
+    struct held_account *h = nif_get_account(env, term);
+    return h && !atomic_flag_test_and_set(&h->in_use) ? h : NULL;
 }
 
-#define ACCOUNT_NIF(Name) NIF_WITH(Name, held_account, take, nif_give_back)
+static void give_back(struct held_account *h)
+{
+    atomic_flag_clear(&h->in_use);
+}
+
+#define ACCOUNT_NIF(Name) NIF_WITH(Name, held_account, take, give_back)
 
 static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 {

@@ -152,7 +152,13 @@ NIF(nif_do_look_new)
 
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    return nif_take(env, term, sonde_of(env)->look_type);
+    struct held_look *h = nif_resource(env, term, sonde_of(env)->look_type);
+    return h && !atomic_flag_test_and_set(&h->in_use) ? h : NULL;
+}
+
+void nif_give_look(struct held_look *h)
+{
+    atomic_flag_clear(&h->in_use);
 }
 
 enum status nif_may_tell(const struct sonde *s, struct look *l)

@@ -16,7 +16,8 @@ struct held_look {
 };
 
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
-#define LOOK_NIF(Name) NIF_WITH(Name, held_look, nif_take_look, nif_give_back)
+void nif_give_look(struct held_look *h);
+#define LOOK_NIF(Name) NIF_WITH(Name, held_look, nif_take_look, nif_give_look)
 
 /* Whether an answer with content or names may go out now. OK, GONE; TORN: it was allowed when it
  * was copied, but is no longer: start a new look. */

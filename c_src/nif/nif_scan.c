@@ -34,8 +34,7 @@ void nif_release_scan(UNUSED ErlNifEnv *env, void *obj)
 
 static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    void *obj;
-    return enif_get_resource(env, term, sonde_of(env)->scan_type, &obj) ? obj : NULL;
+    return nif_resource(env, term, sonde_of(env)->scan_type);
 }
 
 /* The flag of the sample or account that the scan needs. */
@@ -47,10 +46,12 @@ static atomic_flag *also_used(struct held *h)
 /* NULL: not a scan, or another call uses it, or the sample or account that it needs. */
 static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    struct held *h = nif_take(env, term, sonde_of(env)->scan_type);
-    if (!h || !also_used(h) || !atomic_flag_test_and_set(also_used(h)))
+    struct held *h = get_held(env, term);
+    if (!h || atomic_flag_test_and_set(&h->in_use))
+        return NULL;
+    if (!also_used(h) || !atomic_flag_test_and_set(also_used(h)))
         return h;
-    nif_give_back(h);
+    atomic_flag_clear(&h->in_use);
     return NULL;
 }
 
@@ -58,7 +59,7 @@ static void give_back(struct held *h)
 {
     if (also_used(h))
         atomic_flag_clear(also_used(h));
-    nif_give_back(h);
+    atomic_flag_clear(&h->in_use);
 }
 
 #define SCAN_NIF(Name) NIF_WITH(Name, held, take, give_back)
