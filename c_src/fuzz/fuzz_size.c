@@ -10,7 +10,7 @@
 
 enum { PILE = 64 }; /* rests that a walker may have to remember */
 enum { FRAGMENTS = 2 };
-enum { PINNED = TERM_SIZE_BINARIES_MAX };
+enum { PINNED = ADDRESS_SET_MAX };
 
 struct spans {
     unsigned n;

@@ -40,7 +40,7 @@ static bool end(void *w)
 {
     struct root_size *f = w;
     struct budget b = {FREE_STEPS, false};
-    if (!census_free_some(&f->refs, &b) || !census_free_some(&f->measure.binaries, &b))
+    if (!census_free_some(&f->refs, &b))
         return false;
     shared_size_end(&f->shared);
     term_size_end(&f->measure);

@@ -22,8 +22,7 @@ void term_size_start(struct term_size *m, const struct blocks *blocks, unsigned 
     m->want = want;
     m->max_words = max_words;
     m->sum = (struct sums){0};
-    census_init(&m->binaries, TERM_SIZE_BINARIES_MAX, true);
-    m->pinned = 0;
+    m->binaries = NULL;
     m->now = (struct part){0, 0};
     parts_start(&m->stack, ENTRIES);
 }
@@ -32,7 +31,8 @@ void term_size_end(struct term_size *m)
 {
     blocks_end(&m->own);
     parts_end(&m->stack);
-    census_free(&m->binaries);
+    address_set_free(m->binaries);
+    m->binaries = NULL;
 }
 
 static enum status nowhere(const struct vm *vm)
@@ -106,21 +106,16 @@ enum status term_size_bits(const struct term_size *m, const struct vm *vm, uintp
     return t->kind == KIND_REFC ? read_binary(vm, at, bits) : ST_OK;
 }
 
-/* NOMEM also if there are too many: only the words have a limit that the caller sets. */
 static enum status remember(struct term_size *m, const struct vm *vm, uint64_t binary)
 {
-    struct known *k;
     uint64_t bytes;
-    enum status st = census_add(&m->binaries, binary, &k);
-    if (st != ST_OK)
+    if (!m->binaries && !(m->binaries = address_set_new()))
         return ST_NOMEM;
-    if (k->refs != 0)
+    if (address_set_has(m->binaries, binary))
         return ST_OK;
-    k->refs = 1;
-    if (!peek_word(vm->reader, binary + LF(vm->lay, bin_size), &bytes))
+    if (binary == 0 || !peek_word(vm->reader, binary + LF(vm->lay, bin_size), &bytes))
         return ST_TORN;
-    m->pinned += bytes;
-    return ST_OK;
+    return address_set_add(m->binaries, binary, bytes);
 }
 
 static enum status count_bits(struct term_size *m, const struct vm *vm, uintptr_t at,

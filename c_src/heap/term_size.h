@@ -10,7 +10,7 @@
 #define SONDE_TERM_SIZE_H
 
 #include "heap/parts.h"
-#include "util/census.h"
+#include "util/address_set.h"
 #include "vm/blocks.h"
 #include "vm/stamp.h"
 
@@ -26,16 +26,13 @@ struct sums {
     uint64_t visible; /* TERM_SIZE_VISIBLE */
 };
 
-enum { TERM_SIZE_BINARIES_MAX = BOUND(20000000, 60) };
-
 struct term_size {
     const struct blocks *blocks; /* of the process */
     struct blocks own;           /* the fragments of the current message */
     unsigned want;
     uint64_t max_words; /* of all terms together; more: TOO_LARGE */
     struct sums sum;
-    struct census binaries; /* TERM_SIZE_BINARIES: each Binary once */
-    uint64_t pinned;        /* their bytes */
+    struct address_set *binaries; /* NULL: none yet */
     struct part now;
     struct parts stack;
 };

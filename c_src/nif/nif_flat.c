@@ -39,7 +39,8 @@ LOOK_NIF(do_look_flat)
     bool shared = f->shared.measure != NULL;
     return enif_make_tuple6(env, enif_make_uint64(env, m->sum.words),
                             enif_make_uint64(env, m->sum.bytes),
-                            enif_make_uint64(env, m->sum.visible), enif_make_uint64(env, m->pinned),
+                            enif_make_uint64(env, m->sum.visible),
+                            enif_make_uint64(env, m->binaries ? address_set_bytes(m->binaries) : 0),
                             enif_make_uint64(env, shared ? f->shared.words : 0),
                             enif_make_uint64(env, shared ? f->shared.literals : 0));
 }

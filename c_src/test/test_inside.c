@@ -237,7 +237,7 @@ static void flat_answer(const void *state, uint64_t *sums)
     sums[0] = f->measure.sum.words;
     sums[1] = f->measure.sum.bytes;
     sums[2] = f->measure.sum.visible;
-    sums[3] = f->measure.pinned;
+    sums[3] = f->measure.binaries ? address_set_bytes(f->measure.binaries) : 0;
     sums[4] = f->shared.measure ? f->shared.words : 0;
     sums[5] = f->shared.measure ? f->shared.literals : 0;
 }

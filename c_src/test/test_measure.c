@@ -233,7 +233,8 @@ static void test_binaries(struct world *w)
     p[1] = p[2] = b.terms[0];
     p[3] = b.terms[1];
     enum status st = measure_all(&m, &b, address(p) | TAG_BOXED, 100, 1000);
-    check(st == ST_OK && m.sum.visible == 300 && m.sum.bytes == 300 && m.pinned == 2000,
+    check(st == ST_OK && m.sum.visible == 300 && m.sum.bytes == 300 && m.binaries &&
+              address_set_bytes(m.binaries) == 2000,
           "binaries, seen at each place, held once", w->vm.lay->name);
     term_size_end(&m);
 }
