@@ -109,7 +109,7 @@
 -export_type([heap_opts/0, heap/0, heap_error/0, heap_row/0, mailbox/0, size_opts/0,
               attr/0, attrs/0, row/0, report/0, count_opts/0, window_opts/0, by/0, group/0, group_opts/0,
               leak_opts/0, leak_report/0,
-              bytes/0, node_result/0, status/0, socket_row/0, node_stats/0, cluster_opts/0]).
+              bytes/0, threads/0, node_result/0, status/0, socket_row/0, node_stats/0, cluster_opts/0]).
 
 -type attr() :: sonde_attr:attr().
 %% An item of `process_info/2', or an attribute of sonde: `binary_memory', `binary_count',
@@ -119,8 +119,14 @@
 -type row() :: {pid(), Value :: term(), attrs()}.
 -type count_opts() :: #{self => boolean(), max_words => non_neg_integer(),
                         timeout => Ms :: non_neg_integer(), report => boolean(),
-                        suspend => boolean()}.
--type window_opts() :: #{self => boolean(), max_entries => pos_integer(), report => boolean()}.
+                        suspend => boolean(), threads => threads()}.
+-type window_opts() :: #{self => boolean(), max_entries => pos_integer(), report => boolean(),
+                         threads => threads()}.
+-type threads() :: auto | 1..8.
+%% How many threads read processes, each another part of the process table. They are dirty I/O
+%% schedulers; there are never more than the node has of these. `auto', the default: as many as there
+%% are idle cores when the call begins, but one for each 10,000 processes, and at most 8. A node whose
+%% schedulers are all busy gives one. The answer is the same with any number.
 -type by() :: sonde_group:by().
 -type group() :: sonde_group:group().
 -type group_opts() :: #{self => boolean(), max_groups => pos_integer(), report => boolean()}.
@@ -140,7 +146,7 @@
 %% processes that the VM or the call may have to wait for (`init', `code_server', `logger', `user'
 %% and a few more).
 -type leak_opts() :: #{collect => holders | all, deadline => Ms :: non_neg_integer(),
-                       in_flight => 1..10000}.
+                       in_flight => 1..10000, threads => threads()}.
 -type leak_report() :: sonde_bin_leak:report().
 -type bytes() :: non_neg_integer().
 -type heap_opts() :: #{suspend => boolean(), max_words => non_neg_integer(),
@@ -204,9 +210,9 @@ proc_count(Attr, N) ->
 
 %% @doc Works like {@link proc_count/2}, with options. `self => true': the caller has a row too, if
 %% its value is among the largest (default `false'). `report => true': returns `{Rows, Report}'
-%% ({@type report()}). `max_words' (1000000000), `timeout' (30000 ms) and `suspend' (`false') apply
-%% to the attributes that have no portable path (`garbage_bytes', `bin_garbage',
-%% `bin_garbage_bytes', `bin_waste', `flat_size', `binary_unique', `binary_exclusive',
+%% ({@type report()}). `threads': {@type threads()}. `max_words' (1000000000), `timeout' (30000 ms)
+%% and `suspend' (`false') apply to the attributes that have no portable path (`garbage_bytes',
+%% `bin_garbage', `bin_garbage_bytes', `bin_waste', `flat_size', `binary_unique', `binary_exclusive',
 %% `binary_proportional'). For these, a process has no row if the heap that the call has to walk is
 %% larger than `max_words', if the process never rests, or if it was not read before the timeout; it
 %% is never shown as 0. Where the native path is off, these attributes raise `{native_off, Reason}'.
@@ -248,7 +254,7 @@ proc_window(Attr, N, Ms) ->
 %% (default `false'). `max_entries': how many processes the call may remember, 16 bytes each
 %% (default 134217727, the most that a node can have); more raise `system_limit'. `report => true':
 %% returns `{Rows, Report}' ({@type report()}); this call asks each process that it cannot read, so
-%% it misses none.
+%% it misses none. `threads': {@type threads()}.
 %%
 %% ```
 %% 1> sonde:proc_window(memory, 3, 1000, #{self => true}).
@@ -258,7 +264,8 @@ proc_window(Attr, N, Ms) ->
 proc_window(Attr, N, Ms, Opts) ->
     sonde_opts:is_count(N) orelse error(badarg),
     Read = sonde_opts:read(Opts, #{self => sonde_opts:flag(false), report => sonde_opts:flag(false),
-                                   max_entries => sonde_scan:max_entries()}),
+                                   max_entries => sonde_scan:max_entries(),
+                                   threads => sonde_threads:option()}),
     ok = check_window(Attr, Ms),
     none_missed(sonde_proc_count:window(Attr, N, Ms, Read), Read).
 
@@ -370,6 +377,7 @@ bin_leak(N) ->
 %% <li>`deadline => Ms' for the whole call (default 5000)</li>
 %% <li>`in_flight => 1..10000' (default 100): how many processes collect at the same time. A process
 %%     that has not answered for a tenth of a second no longer counts against this limit</li>
+%% <li>`threads': how many threads count ({@type threads()})</li>
 %% </ul>
 %%
 %% ```
@@ -1425,5 +1433,6 @@ check_ms(Ms) ->
 leak_opts(Opts) ->
     sonde_opts:read(Opts, #{collect => {holders, fun(C) -> C =:= holders orelse C =:= all end},
                             deadline => {5000, fun(D) -> sonde_opts:is_count(D) andalso D =< ?MAX_MS end},
+                            threads => sonde_threads:option(),
                             in_flight => {100, fun(I) -> sonde_opts:is_positive(I)
                                                              andalso I =< 10000 end}}).

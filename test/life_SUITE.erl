@@ -472,8 +472,11 @@ scan_without_memory() ->
         [{memory, fun() -> sonde:proc_count(memory, Whole) end},
          {binary_count, fun() -> sonde:proc_count(binary_count, Whole) end},
          {binary_memory, fun() -> sonde:proc_count(binary_memory, Whole) end},
+         {parts, fun() -> sonde:proc_count(memory, Whole, #{threads => 3}) end},
          {window, fun() -> sonde:proc_window(memory, Whole, 1) end},
+         {window_in_parts, fun() -> sonde:proc_window(memory, Whole, 1, #{threads => 3}) end},
          {leak, fun() -> sonde:bin_leak(Whole) end},
+         {leak_in_parts, fun() -> maps:get(rows, sonde:bin_leak(Whole, #{threads => 3})) end},
          {look, fun() -> looks(Fragments ++ Binaries) end}
          | [{Attr, fun() -> sonde:proc_count(Attr, Whole) end}
             || Attr <- sonde_attr:heap() -- [binary_proportional]]]
@@ -836,7 +839,7 @@ garble(binary_proportional, Mode) ->
              _ = [case rand:uniform(3) of
                       1 -> garble_account(rand:uniform(10), Account);
                       2 -> outcome(scan_step, [Scan]);
-                      3 -> garble_once(rand:uniform(11), Scan)
+                      3 -> garble_once(rand:uniform(13), Scan)
                   end || _ <- lists:seq(1, 60)]
          end || {Attr, M} <- [{binary_unique, account}, {binary_proportional, Mode}]],
     garble_account(Account);
@@ -847,7 +850,7 @@ garble(Attr, Mode) ->
 
 garble_scan(Attr, Mode) ->
     Scan = sonde_nif:scan_new(Attr, Mode, rand:uniform(20) - 1, undefined, [], rand:uniform(200)),
-    _ = [garble_once(rand:uniform(11), Scan) || _ <- lists:seq(1, 40)],
+    _ = [garble_once(rand:uniform(13), Scan) || _ <- lists:seq(1, 40)],
     ok.
 
 garble_account(Account) ->
@@ -880,6 +883,7 @@ garble_once(7, S) -> outcome(scan_feed, [S, [{hd(some_pids()), undefined}]]);
 garble_once(10, S) -> outcome(scan_feed, [S, [{hd(some_pids()), lists:seq(1, rand:uniform(12))}]]);
 garble_once(8, S) -> diff(S);
 garble_once(11, S) -> outcome(scan_limit, [S, rand:uniform(10000), rand:uniform(1000)]);
+garble_once(12, S) -> outcome(scan_part, [S, rand:uniform(4) - 1, rand:uniform(4)]);
 garble_once(_, S) -> outcome(scan_step, [S]).
 
 diff(First) ->

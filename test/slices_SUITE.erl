@@ -132,6 +132,7 @@ counts(P) ->
     Attrs = sonde_attr:native(),
     [{{proc_count, Attr}, fun() -> [_ | _] = sonde:proc_count(Attr, 10) end} || Attr <- Attrs]
         ++ [{proc_count, fun() -> [_ | _] = sonde:proc_count(Attrs, 10, #{}) end},
+            {threads, fun() -> [_ | _] = sonde:proc_count(memory, 10, #{threads => 2}) end},
             {proc_window, fun() -> [_ | _] = sonde:proc_window(memory, 10, 1) end},
             {proc_group, fun() -> [_ | _] = sonde:proc_group(initial_call, [memory]) end},
             {one, fun() -> {ok, [_, _]} = sonde_every_process:one(P, [memory, binary_count]) end},

@@ -112,14 +112,14 @@ judge(Log, Attr, Pid, Value, T0, T1) ->
 %% much of the same.
 call(Log, bin_leak, Pid) ->
     T0 = now_ns(),
-    #{rows := Rows} = sonde:bin_leak(5, #{deadline => 2000}),
+    #{rows := Rows} = sonde:bin_leak(5, #{deadline => 2000, threads => threads()}),
     {leaks, sonde_stress_witness:judge_leak(Log, Pid, value(Pid, Rows), T0, now_ns())};
 %% Others may waste more; and who has nothing to collect is in no row.
 call(Log, Attr, Pid) when Attr =:= bin_garbage; Attr =:= bin_waste; Attr =:= binary_unique ->
     T0 = now_ns(),
     Rows = case Attr of
                bin_garbage -> sonde:bin_garbage(5);
-               _ -> sonde:proc_count(Attr, 50)
+               _ -> sonde:proc_count(Attr, 50, #{threads => threads()})
            end,
     {scans, judge(Log, Attr, Pid, missing_is_none(value(Pid, Rows)), T0, now_ns())};
 call(Log, binary_exclusive, Pid) ->
@@ -162,7 +162,7 @@ counted(Log, Attr, Pid, T0) ->
                                                   T0, now_ns())};
         1 ->
             Ms = rand:uniform(20),
-            Rows = sonde:proc_window(Attr, ?WINNERS, Ms),
+            Rows = sonde:proc_window(Attr, ?WINNERS, Ms, #{threads => threads()}),
             {windows, sonde_stress_witness:judge_window(Log, Attr, Pid, value(Pid, Rows),
                                                         T0, now_ns(), Ms)};
         2 ->
@@ -172,7 +172,7 @@ counted(Log, Attr, Pid, T0) ->
             _ = sonde:proc_count(one_of(sonde_attr:native()), 1),
             {scans, {no_value, []}};
         _ ->
-            Rows = sonde:proc_count(Attr, ?WINNERS),
+            Rows = sonde:proc_count(Attr, ?WINNERS, #{threads => threads()}),
             {scans, sonde_stress_witness:judge(Log, Attr, Pid, value(Pid, Rows), T0, now_ns())}
     end.
 
@@ -181,13 +181,16 @@ diagnosis(#{suspects := Suspects, memory := #{total := Total}}) when Total > 0 -
     {no_value, [{suspect, S} || #{share := Share, bytes := Bytes} = S <- Suspects,
                                 Share < 0 orelse Share > 1 orelse Bytes < 0]}.
 
+%% As often one as several.
+threads() -> one_of([1, 1, 1, 2, 3, 8]).
+
 missing_is_none(missing) -> no_value;
 missing_is_none(Value) -> Value.
 
 %% Now and then those that run are held.
 owned(1) ->
     {Rows, #{left_out := N, missed := #{count := N}}} =
-        sonde:bin_owned(50, #{report => true, suspend => true}),
+        sonde:bin_owned(50, #{report => true, suspend => true, threads => threads()}),
     Rows;
 owned(_) ->
     sonde:bin_owned(50).

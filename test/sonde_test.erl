@@ -6,7 +6,7 @@
 -export([crowd/1, queue/1, sockets/0, received/2]).
 -export([hold/1, hold/2, hold_each/2, park/1, stop/1, settle/1, until/2, until/3, patience/0]).
 -export([churn/2, beside/4, helpers/0, in_process/1, in_process/2, no_message/1]).
--export([ends_with_caller/1, still/1, in_window/2, while_asleep/2]).
+-export([ends_with_caller/1, still/1, servers/0, in_window/2, while_asleep/2]).
 -export([rows_of/2, all_rows/1, pids/1, mailbox/0]).
 -export([raised/1, same/3, figures/2]).
 -export([block/1, unblock/1]).

@@ -12,7 +12,7 @@
  * interval of checks that the reader still works, so the time for which another library's handler
  * may go unnoticed. */
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS };
-enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000 };
+enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000, PARTS_MAX = 64 };
 
 struct held {
     atomic_flag in_use;
@@ -416,6 +416,18 @@ SCAN_NIF(do_scan_limit)
         return nif_raise(env, ATOM(badarg));
     scan_limit(&h->scan, words);
     scan_patience(&h->scan, us * 1000);
+    return ATOM(ok);
+}
+
+SCAN_NIF(do_scan_part)
+{
+    /* (Scan, Part, Parts), before the first step; Part: from 0 */
+    unsigned i;
+    unsigned n;
+    if (!enif_get_uint(env, argv[1], &i) || !enif_get_uint(env, argv[2], &n) || i >= n ||
+        n > PARTS_MAX || !scan_is_new(&h->scan))
+        return nif_raise(env, ATOM(badarg));
+    scan_part(&h->scan, i, n);
     return ATOM(ok);
 }
 

@@ -42,6 +42,7 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
     assert(qn >= 1 && qn <= ATTR_COUNT && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
     memset(s, 0, sizeof *s);
     s->vm = *vm;
+    s->end = vm->tab.max;
     s->mode = mode;
     s->qn = qn;
     s->per = SCAN_BATCH / qn > 0 ? SCAN_BATCH / qn : 1;
@@ -88,6 +89,13 @@ void scan_limit(struct scan *s, uint64_t max_words)
 {
     for (unsigned k = 0; k < s->qn; k++)
         s->q[k].max_words = max_words;
+}
+
+void scan_part(struct scan *s, unsigned i, unsigned n)
+{
+    assert(i < n && s->phase == SWEEP);
+    s->next = s->vm.tab.max / n * i;
+    s->end = i + 1 < n ? s->vm.tab.max / n * (i + 1) : s->vm.tab.max;
 }
 
 void scan_patience(struct scan *s, uint64_t ns)
@@ -354,14 +362,13 @@ static enum status target(const struct scan *s, struct target *t, size_t slot, u
 static enum status next_in_table(struct scan *s, struct target *t)
 {
     size_t slot;
-    size_t max = s->vm.tab.max;
-    size_t to = max - s->next < STRETCH ? max : s->next + STRETCH;
+    size_t to = s->end - s->next < STRETCH ? s->end : s->next + STRETCH;
     if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, to, &slot))
         return ST_TORN;
     s->next = slot < to ? slot + 1 : to;
     if (slot < to)
         return target(s, t, slot, 0);
-    return to < max ? ST_TIMESLICE : ST_GONE;
+    return to < s->end ? ST_TIMESLICE : ST_GONE;
 }
 
 static enum status next_in_list(struct scan *s, struct target *t)
@@ -720,7 +727,7 @@ static unsigned waiting_in_table(const struct scan *s, uint64_t *pids, unsigned 
 {
     size_t slot;
     size_t from = s->next;
-    size_t to = s->vm.tab.max - from < WAITING_SLOTS ? s->vm.tab.max : from + WAITING_SLOTS;
+    size_t to = s->end - from < WAITING_SLOTS ? s->end : from + WAITING_SLOTS;
     while (n < max && from < to && peek_scan(s->vm.reader, s->vm.tab.tab, from, to, &slot) &&
            slot < to) {
         uint64_t proc;
@@ -756,6 +763,11 @@ unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, u
 bool scan_is_finished(const struct scan *s)
 {
     return s->phase == FINISHED;
+}
+
+bool scan_is_new(const struct scan *s)
+{
+    return s->phase == SWEEP && s->mode != SCAN_AFTER && s->next == 0 && s->ahead_n == 0;
 }
 
 bool scan_after(struct scan *s)

@@ -46,6 +46,7 @@ struct scan {
     enum scan_mode mode;
     int phase;
     size_t next; /* slot of the table, or index of the sample, to look at next */
+    size_t end;  /* of its part of the table */
     unsigned round;
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];
@@ -95,6 +96,11 @@ bool scan_exclude(struct scan *s, uint64_t pid);
 /* Before the first step: larger heaps are not marked; such a process is asked, and counted. */
 void scan_limit(struct scan *s, uint64_t max_words);
 
+/* Before the first step: of `n' equal parts of the process table only the i-th, from 0. A process stays
+ * in its part, so several scans, each with its own part, are as good as one, and may run at the same time.
+ * A second scan of a window has the part of its first one. */
+void scan_part(struct scan *s, unsigned i, unsigned n);
+
 /* Before the first step, of a scan of few processes: look again without a pause, at one process at a time,
  * for so long. One that runs all the time is off its processor for less than a microsecond, each time that
  * it was long enough there. */
@@ -120,6 +126,9 @@ void scan_taken(struct scan *s);
 unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, unsigned max);
 
 bool scan_is_finished(const struct scan *s);
+
+/* It has not looked at any process yet, and is not of few. */
+bool scan_is_new(const struct scan *s);
 
 /* From HOLDERS or ALL to AFTER; false: it is not finished, or another mode. */
 bool scan_after(struct scan *s);

@@ -327,6 +327,51 @@ static void test_questions(const struct layout *lay)
     free_world(w);
 }
 
+/* Each process is in one of the parts; a window's second look at a part knows whom the first one met. */
+static void test_parts(const struct layout *lay)
+{
+    enum { MANY = 40 };
+    struct world *w = new_world(lay);
+    struct scan *s = malloc(2 * sizeof *s);
+    const enum attr attr = ATTR_reductions;
+    struct answer a;
+    bool right = true;
+    if (!s)
+        abort();
+    for (unsigned i = 0; i < MANY; i++)
+        put(w, make_process(w, i + 1), LF_reds, 100 + i);
+    for (unsigned parts = 1; parts <= 64; parts = parts * 2 + parts % 3) {
+        size_t rows = 0;
+        unsigned asked = 0;
+        int64_t sum = 0;
+        for (unsigned i = 0; i < parts; i++) {
+            scan_init(s, &w->vm, &attr, 1, SCAN_EACH, 0, NULL, 0);
+            right = right && scan_is_new(s);
+            scan_part(s, i, parts);
+            rows += take_all(s, &w->vm, &asked, &sum);
+            scan_free(s);
+        }
+        right = right && rows == MANY && asked == 0 && sum == MANY * 100 + MANY * (MANY - 1) / 2;
+    }
+    check(right, "each process is in one part of the table", lay->name);
+    for (unsigned i = 0; i < 3; i++) {
+        scan_init(&s[0], &w->vm, &attr, 1, SCAN_SAMPLE, MANY, NULL, MANY);
+        scan_part(&s[0], i, 3);
+        run(&s[0], &w->vm, LONG, &a);
+        scan_init(&s[1], &w->vm, &attr, 1, SCAN_DIFF, MANY, &s[0].own, 0);
+        scan_part(&s[1], i, 3);
+        run(&s[1], &w->vm, LONG, &a);
+        right = right && a.rows == s[0].own.n;
+        for (size_t k = 0; k < a.rows; k++)
+            right = right && a.row[k].value == 0;
+        scan_free(&s[1]);
+        scan_free(&s[0]);
+    }
+    check(right, "the second look at a part is of the same processes", lay->name);
+    free(s);
+    free_world(w);
+}
+
 /* The N largest, against sorting all. */
 static int by_rank(const void *a, const void *b)
 {
@@ -373,6 +418,7 @@ int main(void)
         test_order(lay);
         test_reader_lost(lay);
         test_questions(lay);
+        test_parts(lay);
     }
     return outcome();
 }

@@ -343,7 +343,7 @@ current(Figure, Part) ->
 %% Returns the processes that could not be read.
 processes(Account, Opts, Caller) ->
     How = (maps:with([suspend, caller], Opts))#{attrs => [binary_unique], account => Account,
-                                                callers => [Caller]},
+                                                by => Caller},
     sonde_scan:run(sonde_scan:scan(account, 0, undefined, How), How).
 
 sums(Account, Caller) ->

@@ -5,27 +5,33 @@
 %% allowed, and then reports it.
 -module(sonde_scan).
 
--export([scan/4, drive/4, run/2, look/2, report/1, report/2, options/0, options/1, max_entries/0,
-         merge/2, nothing/0]).
--export_type([how/0, policy/1, missed/0, result/0, report/0]).
+-export([scan/4, drive/4, run/2, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
+         options/1, max_entries/0, merge/2, nothing/0]).
+-export_type([how/0, scans/0, policy/1, missed/0, result/0, report/0]).
 
 -type how() ::
         #{attrs := [atom()],
           max_words => non_neg_integer(),          % of a heap to mark
           max_entries => non_neg_integer(),        % processes that a first pass remembers
           until => integer() | infinity,           % monotonic time in milliseconds
-          callers => [reference()],                % of the call, in its helper
+          by => reference(),                       % the caller, as its helper knows it
           caller => pid(),                         % never suspended
           without => [pid()],                      % left out, besides this process
           account => sonde_nif:account(),          % to be filled, or to be read
           suspend => boolean(),                    % only in a helper
+          threads => auto | pos_integer(),
           patience_us => 0..1000000,               % of each try at a busy process
           atom() => term()}.
+%% The parts of one scan.
+-type scans() :: [sonde_nif:scan(), ...].
 %% `ask': of processes that could not be read; what it returns is fed to the scan. `row': folds over
-%% what mode `each' reads.
+%% what mode `each' reads. `join': what two parts have gathered; not needed where there is one part.
+%% Where there are several, all run in helpers, and the `how()' that `ask' is given is that helper's.
 -type policy(Acc) ::
-        #{ask := fun(([pid()], Acc) -> {[{pid(), integer() | [integer()] | undefined}], Acc}),
-          row => fun(({pid(), [integer()]}, Acc) -> Acc)}.
+        #{ask := fun((sonde_nif:scan(), how(), [pid()], Acc) ->
+                            {[{pid(), integer() | [integer()] | undefined}], Acc}),
+          row => fun(({pid(), [integer()]}, Acc) -> Acc),
+          join => fun((Acc, Acc) -> Acc)}.
 -type why() :: busy | too_large | timeout.
 -type missed() :: [{pid(), why()}].
 %% `unseen': how many more processes were not read before the timeout; `waiting': up to ten of them.
@@ -59,7 +65,7 @@
 -spec options() -> sonde_opts:known().
 options() ->
     options(#{self => sonde_opts:flag(false), max_words => sonde_opts:count(1000000000),
-              timeout => sonde_opts:count(30000)}).
+              timeout => sonde_opts:count(30000), threads => sonde_threads:option()}).
 
 %% @doc How many processes a first look remembers, as an option.
 -spec max_entries() -> sonde_opts:option().
@@ -72,13 +78,35 @@ options(More) ->
     More#{report => sonde_opts:flag(false), suspend => sonde_opts:flag(false)}.
 
 %% @doc Starts a scan in this mode (`sonde_nif:scan_new/6'), over all or the given processes, or the
-%% second pass after the given first one.
--spec scan(sonde_nif:mode(), non_neg_integer(), sonde_nif:scan() | [pid()] | undefined, how()) ->
-    sonde_nif:scan().
+%% second look after the given first one. Over all, it consists of as many parts as threads may work
+%% at it.
+-spec scan(sonde_nif:mode(), non_neg_integer(), scans() | [pid()] | undefined, how()) -> scans().
+scan(diff, Want, Firsts, How) ->
+    parts(diff, Want, Firsts, How);
+scan(Mode, Want, undefined, How) when Mode =/= each, not is_map_key(account, How) ->
+    parts(Mode, Want, lists:duplicate(threads(Mode, How), undefined), How);
 scan(Mode, Want, From, How) ->
-    scan(Mode, Want, From, 0, How).
+    [one(Mode, Want, From, 0, How)].
 
-scan(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
+parts(Mode, Want, [From], How) ->
+    [one(Mode, Want, From, 0, How)];
+parts(Mode, Want, Froms, How) ->
+    [begin
+         Scan = one(Mode, Want, From, 0, How),
+         ok = sonde_nif:scan_part(Scan, Part, length(Froms)),
+         Scan
+     end || {Part, From} <- lists:enumerate(0, Froms)].
+
+%% Each part remembers as many as it meets, up to the limit; there is only one where all together
+%% could have more than that.
+threads(Mode, How) ->
+    Few = maps:get(max_entries, How, ?NO_LIMIT) < erlang:system_info(process_limit),
+    case Few andalso Mode =/= top of
+        true -> 1;
+        false -> sonde_threads:count(maps:get(threads, How, auto))
+    end.
+
+one(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
     Scan = sonde_nif:scan_new(Attrs, Mode, Want, with_account(From, How),
                               [self() | maps:get(without, How, [])],
                               maps:get(max_entries, How, ?NO_LIMIT)),
@@ -90,52 +118,69 @@ with_account(From, #{account := Account}) -> {Account, From};
 with_account(From, _) -> From.
 
 %% @doc Steps through a scan until it is `done', its time is up, or nobody can be read any more: the
-%% signal handler was taken away, and the other reader is forbidden.
--spec drive(sonde_nif:scan(), how(), policy(Acc), Acc) -> {done | late | no_reader, Acc}.
-drive(Scan, How, #{ask := Ask} = Policy, Acc) ->
-    _ = [sonde_helper:check_caller(Caller) || Caller <- maps:get(callers, How, [])],
+%% signal handler was taken away, and the other reader is forbidden. Several parts are worked at
+%% at the same time, each in a helper.
+-spec drive(scans(), how(), policy(Acc), Acc) -> {done | late | no_reader, Acc}.
+drive([Scan], How, Policy, Acc) ->
+    step(Scan, How, Policy, Acc);
+drive(Scans, #{by := Caller} = How, #{join := Join} = Policy, Acc) ->
+    Ends = sonde_helper:all([fun(By) -> step(Scan, How#{by := By}, Policy, Acc) end
+                             || Scan <- Scans], Caller),
+    lists:foldl(fun({End, Seen}, {Worst, All}) -> {worse(End, Worst), Join(Seen, All)} end,
+                {done, Acc}, Ends);
+drive(Scans, How, Policy, Acc) ->
+    sonde_helper:call(fun(Caller) -> drive(Scans, How#{by => Caller}, Policy, Acc) end).
+
+worse(done, End) -> End;
+worse(_, no_reader) -> no_reader;
+worse(End, _) -> End.
+
+step(Scan, How, #{ask := Ask} = Policy, Acc) ->
+    _ = [sonde_helper:check_caller(Caller) || #{by := Caller} <- [How]],
     case left_ms(How) =:= 0 orelse sonde_nif:scan_step(Scan) of
         true -> {late, Acc};
         done -> {done, Acc};
-        more -> drive(Scan, How, Policy, Acc);
+        more -> step(Scan, How, Policy, Acc);
         {rows, Rows} ->
-            drive(Scan, How, Policy, lists:foldl(map_get(row, Policy), Acc, Rows));
+            step(Scan, How, Policy, lists:foldl(map_get(row, Policy), Acc, Rows));
         {ask, Pids} ->
-            {Answers, Next} = Ask(Pids, Acc),
+            {Answers, Next} = Ask(Scan, How, Pids, Acc),
             ok = sonde_nif:scan_feed(Scan, Answers),
-            drive(Scan, How, Policy, Next);
+            step(Scan, How, Policy, Next);
         {error, no_reader} -> {no_reader, Acc};
         {error, Why} -> error(Why)
     end.
 
 %% Where nobody else can answer.
-must_drive(Scan, How, Policy, Acc) ->
-    case drive(Scan, How, Policy, Acc) of
+must_drive(Scans, How, Policy, Acc) ->
+    case drive(Scans, How, Policy, Acc) of
         {no_reader, _} -> error({native_off, {unsupported, no_reader}});
         Ended -> Ended
     end.
 
 %% @doc Steps through it, and says what was missed: processes of ours are never among them.
--spec run(sonde_nif:scan(), how()) -> result().
-run(Scan, How) ->
-    Ask = fun(Pids, Result) ->
+-spec run(scans(), how()) -> result().
+run(Scans, How) ->
+    Ask = fun(Scan, Here, Pids, Result) ->
                   #{large := Large} = sonde_nif:scan_info(Scan),
-                  {Rows, Missed, Suspended} = second(Pids -- Large, How),
+                  {Rows, Missed, Suspended} = second(Pids -- Large, Here),
                   {Rows, merge(Result, (nothing())#{missed := [{Pid, too_large} || Pid <- Large]
                                                         ++ Missed,
                                                     suspended := Suspended})}
           end,
-    case must_drive(Scan, How, #{ask => Ask}, nothing()) of
+    case must_drive(Scans, How, #{ask => Ask, join => fun merge/2}, nothing()) of
         {done, Result} -> Result;
-        {late, Result} -> late(Scan, How, Result)
+        {late, Result} -> late(Scans, How, Result)
     end.
 
 %% @doc Returns the result of a sweep that missed no process.
 -spec nothing() -> result().
 nothing() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
 
-late(Scan, How, #{missed := Missed} = Result) ->
-    #{answered := Answered, waiting := Waiting} = sonde_nif:scan_info(Scan),
+late(Scans, How, #{missed := Missed} = Result) ->
+    Infos = [sonde_nif:scan_info(Scan) || Scan <- Scans],
+    Answered = lists:sum([N || #{answered := N} <- Infos]),
+    Waiting = lists:append([Pids || #{waiting := Pids} <- Infos]),
     Ours = 1 + length(maps:get(without, How, [])),
     Unseen = max(0, erlang:system_info(process_count) - Ours - Answered - length(Missed)),
     Result#{unseen := Unseen, waiting := lists:sublist(Waiting, Unseen)}.
@@ -151,6 +196,28 @@ left_ms(#{until := Until}) when is_integer(Until) ->
     max(0, Until - erlang:monotonic_time(millisecond));
 left_ms(_) ->
     infinity.
+
+%% ---- what a scan has found
+
+%% @doc Returns `{Value, Pid}', largest first, for the K-th attribute, from 0. Values that are equal:
+%% the higher pid first, as Erlang orders them too.
+-spec rows(scans(), non_neg_integer(), non_neg_integer()) -> [{integer(), pid()}].
+rows(Scans, K, Want) ->
+    Rows = [[{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan, K)] || Scan <- Scans],
+    most(Rows, Want).
+
+most([Rows], _Want) -> Rows;
+most(Rows, Want) -> lists:sublist(lists:reverse(lists:sort(lists:append(Rows))), Want).
+
+%% @doc Returns what a first look remembers, `{Pid, Value | undefined | skip}'.
+-spec values(scans()) -> [{pid(), integer() | undefined | skip}].
+values(Scans) ->
+    lists:append([sonde_nif:scan_values(Scan) || Scan <- Scans]).
+
+%% @doc The process will have no row.
+-spec skip(scans(), pid()) -> ok.
+skip(Scans, Pid) ->
+    lists:foreach(fun(Scan) -> ok = sonde_nif:scan_skip(Scan, Pid) end, Scans).
 
 %% ---- reports
 
@@ -185,7 +252,7 @@ second(Pids, How) ->
     {Rows, Missed} = again(Pids, How, ?TRIES),
     {Busy, Others} = lists:partition(fun({_, Why}) -> Why =:= busy end, Missed),
     case {Busy, How} of
-        {[_ | _], #{callers := [Caller | _]}} ->
+        {[_ | _], #{by := Caller}} ->
             Alive = alive([Pid || {Pid, busy} <- Busy], Caller),
             {More, Left, Suspended} = suspended(Alive, How),
             {More ++ Rows, Left ++ Others, Suspended};
@@ -217,14 +284,14 @@ look(Pids, How) ->
     look(Pids, 0, How).
 
 look(Pids, PatienceUs, How) ->
-    Scan = scan(mode(How), 0, Pids, PatienceUs, How),
-    Ask = fun(Asked, {Rows, Missed}) ->
+    Scan = one(mode(How), 0, Pids, PatienceUs, How),
+    Ask = fun(_, _, Asked, {Rows, Missed}) ->
                   #{large := Large} = sonde_nif:scan_info(Scan),
                   {[], {Rows, [{Pid, too_large} || Pid <- Large]
                             ++ [{Pid, busy} || Pid <- Asked -- Large] ++ Missed}}
           end,
     Row = fun(Row, {Rows, Missed}) -> {[Row | Rows], Missed} end,
-    case must_drive(Scan, How, #{ask => Ask, row => Row}, {[], []}) of
+    case must_drive([Scan], How, #{ask => Ask, row => Row}, {[], []}) of
         {done, Seen} -> Seen;
         {late, {Rows, Missed}} ->
             {Rows, Missed ++ [{Pid, timeout} || Pid <- Pids, not lists:keymember(Pid, 1, Rows),

@@ -26,7 +26,8 @@ run(_, _, _) ->
 
 options() ->
     sonde_scan:options(#{self => sonde_opts:flag(false), max_rows => sonde_opts:count(10000000),
-                         max_entries => sonde_scan:max_entries()}).
+                         max_entries => sonde_scan:max_entries(),
+                         threads => sonde_threads:option()}).
 
 window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
     {First, #{missed := Unread} = Before} = look(sample, 0, undefined, Opts, Caller),
@@ -36,16 +37,16 @@ window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
     {Second, After} = look(diff, Want, First, Opts, Caller),
     Result = #{missed := Missed} = sonde_scan:merge(Before, After),
     Left = maps:from_list(Missed),
-    Grown = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Second), Value > 0,
-                             not is_map_key(Pid, Left)],
+    Grown = [Row || {Value, Pid} = Row <- sonde_scan:rows(Second, 0, Want), Value > 0,
+                     not is_map_key(Pid, Left)],
     All = sonde_attr:named(N, Grown) ++ grown(Tables, tables(MaxRows, Caller)),
     Rows = lists:sublist(lists:sort(fun({_, A, _}, {_, B, _}) -> A >= B end, All), N),
     {Rows, sonde_scan:report(Result, Suspend)}.
 
 look(Mode, Want, First, Opts, Caller) ->
-    How = Opts#{attrs => [binary_exclusive], callers => [Caller]},
-    Scan = sonde_scan:scan(Mode, Want, First, How),
-    {Scan, sonde_scan:run(Scan, How)}.
+    How = Opts#{attrs => [binary_exclusive], by => Caller},
+    Scans = sonde_scan:scan(Mode, Want, First, How),
+    {Scans, sonde_scan:run(Scans, How)}.
 
 %% Ends early if the caller dies.
 wait(Ms, Caller) ->

@@ -11,7 +11,7 @@
 -export_type([report/0, row/0, opts/0]).
 
 -type opts() :: #{collect := holders | all, deadline := non_neg_integer(),
-                  in_flight := pos_integer()}.
+                  in_flight := pos_integer(), threads := auto | pos_integer()}.
 -type row() :: {pid(), integer(), sonde_attr:attrs()}.
 -type report() :: #{rows := [row()],
                     collected := non_neg_integer(),
@@ -28,7 +28,7 @@
 -define(SETTLE_MS, 10).       % until the node's figures include what one scheduler frees for another
 
 %% The state during the collections. `best' has {Drop, Pid}.
--record(found, {scan, best, collected = 0, skipped = 0}).
+-record(found, {scans, best, collected = 0, skipped = 0}).
 
 %% @doc Returns only the rows. It does not read the node's memory, which would take longer than the
 %% rest on a node with few processes.
@@ -74,10 +74,10 @@ node_memory() ->
     {Total, Binary}.
 
 find(native, Want, #{collect := Collect} = Opts) ->
-    Scan = sonde_scan:scan(Collect, Want, undefined, how(Opts)),
-    case first_count(Scan, Opts) of
+    Scans = sonde_scan:scan(Collect, Want, undefined, how(Opts)),
+    case first_count(Scans, Opts) of
         {no_reader, _} -> find({portable, no_reader}, Want, Opts);
-        {done, Unread} -> collect(Scan, Unread, Want, Opts)
+        {done, Unread} -> collect(Scans, Unread, Want, Opts)
     end;
 find({portable, _}, Want, Opts) ->
     Found = sonde_helper:jobs(fun start/1, fun fold/3, #found{best = sonde_largest:new(Want)},
@@ -107,25 +107,29 @@ collected(Pid, Before) ->
 %% ---- native
 
 %% Who could not be read gets a job of its own later, and is nothing to the scan.
-first_count(Scan, Opts) ->
-    Ask = fun(Pids, Unread) ->
+first_count(Scans, Opts) ->
+    Ask = fun(Scan, _, Pids, Unread) ->
                   _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Pids],
                   {[], Pids ++ Unread}
           end,
-    sonde_scan:drive(Scan, how(Opts), #{ask => Ask}, []).
+    sonde_scan:drive(Scans, how(Opts), #{ask => Ask, join => fun lists:append/2}, []).
 
-how(#{caller := Caller}) -> #{attrs => [binary_count], callers => [Caller]}.
+how(#{caller := Caller, threads := Threads}) ->
+    #{attrs => [binary_count], by => Caller, threads => Threads}.
 
-collect(Scan, Unread, Want, Opts) ->
-    #{left := Left} = sonde_nif:scan_info(Scan),
+collect(Scans, Unread, Want, Opts) ->
+    Left = lists:sum([N || Scan <- Scans, #{left := N} <- [sonde_nif:scan_info(Scan)]]),
     Asked = maps:from_keys(Unread, []),
-    Jobs = remembered(Scan, Asked, 0, [{whole, Pid} || Pid <- Unread]),
+    Jobs = lists:foldr(fun(Scan, Last) -> remembered(Scan, Asked, 0, Last) end,
+                       [{whole, Pid} || Pid <- Unread], Scans),
     Found = sonde_helper:jobs(fun start/1, fun fold/3,
-                              #found{scan = Scan, best = sonde_largest:new(Want)}, Jobs, Opts),
-    ok = sonde_nif:scan_after(Scan),
-    {Dropped, Mute} = case second_count(Scan, Opts) of
-                          {no_reader, Silent} -> ask_the_rest(Scan, dropped(Scan), Silent, Opts);
-                          {done, Silent} -> {dropped(Scan), Silent}
+                              #found{scans = Scans, best = sonde_largest:new(Want)}, Jobs, Opts),
+    _ = [ok = sonde_nif:scan_after(Scan) || Scan <- Scans],
+    {End, Silent} = second_count(Scans, Opts),
+    Rows = sonde_scan:rows(Scans, 0, Want),
+    {Dropped, Mute} = case End of
+                          no_reader -> ask_the_rest(Scans, Rows, Silent, Opts);
+                          done -> {Rows, Silent}
                       end,
     Best = lists:foldl(fun sonde_largest:add/2, Found#found.best, Dropped),
     {sonde_largest:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
@@ -162,33 +166,30 @@ fold({whole, _}, unanswered, #found{skipped = Skipped} = Found) ->
     Found#found{skipped = Skipped + 1};
 fold({collect, _}, true, #found{collected = Done} = Found) ->
     Found#found{collected = Done + 1};
-fold({collect, Pid}, unanswered, #found{scan = Scan, skipped = Skipped} = Found) ->
-    ok = sonde_nif:scan_skip(Scan, Pid),
+fold({collect, Pid}, unanswered, #found{scans = Scans, skipped = Skipped} = Found) ->
+    ok = sonde_scan:skip(Scans, Pid),
     Found#found{skipped = Skipped + 1};
 fold(_, _, Found) ->
     Found.
 
 %% With how many never answered; at `no_reader', of those that were asked until then.
-second_count(Scan, #{last := Last} = Opts) ->
+second_count(Scans, #{last := Last} = Opts) ->
     Add = fun({count, Pid}, Answer, Asked) -> [{Pid, Answer} | Asked] end,
-    Ask = fun(Pids, Mute) ->
+    Ask = fun(Scan, #{by := Caller}, Pids, Mute) ->
                   Asked = sonde_helper:jobs(fun start/1, Add, [], [{count, Pid} || Pid <- Pids],
-                                            Opts#{until => Last}),
+                                            Opts#{until => Last, caller => Caller}),
                   Silent = [Pid || {Pid, unanswered} <- Asked],
                   _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Silent],
                   {[{Pid, N} || {Pid, {ok, N}} <- Asked], Mute + length(Silent)}
           end,
-    sonde_scan:drive(Scan, how(Opts), #{ask => Ask}, 0).
-
-dropped(Scan) ->
-    [{Drop, Pid} || {Pid, Drop} <- sonde_nif:scan_rows(Scan)].
+    sonde_scan:drive(Scans, how(Opts), #{ask => Ask, join => fun erlang:'+'/2}, 0).
 
 %% No process can be read any more: each process without a row is asked for the second count. (A
 %% process that lost its row to better ones loses again.)
-ask_the_rest(Scan, Rows, Mute, #{last := Last} = Opts) ->
+ask_the_rest(Scans, Rows, Mute, #{last := Last} = Opts) ->
     HasRow = maps:from_list([{Pid, []} || {_, Pid} <- Rows]),
     sonde_helper:jobs(fun start/1, fun recounted/3, {Rows, Mute},
-                      [{count, Pid, Before} || {Pid, Before} <- sonde_nif:scan_values(Scan),
+                      [{count, Pid, Before} || {Pid, Before} <- sonde_scan:values(Scans),
                                                Before =/= skip, not is_map_key(Pid, HasRow)],
                       Opts#{until => Last}).
 

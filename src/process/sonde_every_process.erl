@@ -43,7 +43,7 @@ glance(Pids, Attrs, Ask) ->
     Look = fun() ->
                    case sonde_vm:side() of
                        native ->
-                           Policy = #{ask => fun(_, Known) -> {[], Known} end,
+                           Policy = #{ask => fun(_, _, _, Known) -> {[], Known} end,
                                       row => fun(Row, Known) -> [Row | Known] end},
                            {_, Known} = scan(Attrs, Pids, Policy, []),
                            Known;
@@ -65,7 +65,7 @@ read_one(Pid, Attrs) ->
     end.
 
 scan_one(Pid, Attrs) ->
-    Policy = #{ask => fun(_, _) -> {[], ask} end, row => fun({_, Values}, _) -> {ok, Values} end},
+    Policy = #{ask => fun(_, _, _, _) -> {[], ask} end, row => fun({_, Values}, _) -> {ok, Values} end},
     case scan(Attrs, [Pid], Policy, undefined) of
         {done, Known} when Known =/= ask -> Known;
         _ -> ask_one(Pid, Attrs)
@@ -113,7 +113,7 @@ native(Fun, Acc, Attrs, Native, Items) ->
                       undefined -> A
                   end
           end,
-    Ask = fun(Pids, A) -> {[], ask_all(Fun, A, Attrs, Items, Pids)} end,
+    Ask = fun(_, _, Pids, A) -> {[], ask_all(Fun, A, Attrs, Items, Pids)} end,
     case scan(Native, undefined, #{ask => Ask, row => Row}, Acc) of
         {done, Result} -> Result;
         {no_reader, _} -> ask_all(Fun, Acc, Attrs, Items, processes())

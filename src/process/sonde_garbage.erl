@@ -89,7 +89,7 @@ looked(true, Attrs, N, Opts) ->
 looked(false, Attrs, N, #{self := false, report := false, suspend := false} = Opts) ->
     largest(Attrs, N, Opts);
 looked(false, Attrs, N, Opts) ->
-    sonde_helper:call(fun(Caller) -> largest(Attrs, N, (without(Opts))#{callers => [Caller]}) end).
+    sonde_helper:call(fun(Caller) -> largest(Attrs, N, (without(Opts))#{by => Caller}) end).
 
 without(#{self := true} = Opts) -> Opts;
 without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
@@ -98,25 +98,25 @@ without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
 shares(Attrs, N, #{suspend := Suspend, caller := Pid} = Opts, Caller) ->
     sonde_bin_account:shares(#{suspend => Suspend}, Caller, Pid,
                          fun(Account) ->
-                                 largest(Attrs, N, Opts#{callers => [Caller], account => Account})
+                                 largest(Attrs, N, Opts#{by => Caller, account => Account})
                          end).
 
 largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
     Want = min(N + ?SPARE, erlang:system_info(process_limit)),
     How = Opts#{until => Until, attrs => Attrs},
-    Scan = sonde_scan:scan(top, Want, undefined, How),
-    Result = sonde_scan:run(Scan, How),
+    Scans = sonde_scan:scan(top, Want, undefined, How),
+    Result = sonde_scan:run(Scans, How),
     {Late, Changed} = late(Result, How),
     Unread = (sonde_scan:nothing())#{missed := [{Pid, busy} || Pid <- Changed]},
-    {[{Attr, sonde_attr:named(N, best(Scan, I, Want,
+    {[{Attr, sonde_attr:named(N, best(Scans, I, Want,
                                  [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
       || {I, Attr} <- lists:enumerate(0, Attrs)],
      sonde_scan:report(sonde_scan:merge(Result, Unread), Suspend)}.
 
 %% Processes that no longer held what the account has: the values of some of them, and those that
 %% are not read.
-late(#{unseen := 0}, #{account := Account, callers := [Caller], attrs := Attrs} = How) ->
+late(#{unseen := 0}, #{account := Account, by := Caller, attrs := Attrs} = How) ->
     {Changed, Parts} = sonde_bin_account:followed(Account, Caller),
     Others = beside(lists:usort(Attrs) -- [binary_proportional], maps:keys(Parts), How),
     Late = maps:intersect_with(fun(_, Part, Values) -> Values#{binary_proportional => Part} end,
@@ -137,8 +137,8 @@ beside(Attrs, Pids, How) ->
     maps:merge(maps:from_list(Rows), beside(Attrs, Later, How)).
 
 %% The rows of a scan that was stopped are not sorted yet.
-best(Scan, I, Want, Late) ->
-    Rows = [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan, I)],
+best(Scans, I, Want, Late) ->
+    Rows = sonde_scan:rows(Scans, I, Want),
     lists:sublist(lists:reverse(lists:sort(Late ++ Rows)), Want).
 
 %% ---- slices of one process

@@ -7,6 +7,7 @@
 -export([proc_count/3, count/3, counts/3, largest/2, window/4]).
 -export_type([row/0]).
 
+-type opts() :: #{self := boolean(), threads => auto | pos_integer(), atom() => term()}.
 -type row() :: {pid(), term(), sonde_attr:attrs()}.
 
 %% More winners than rows wanted, since some may die, or belong to sonde, before they are named.
@@ -17,63 +18,64 @@
 %% @doc Of what is known only after heaps were marked, too, which `sonde_garbage' knows.
 -spec proc_count(sonde_attr:attr() | [sonde_attr:attr()], non_neg_integer(), sonde_garbage:opts()) ->
     {[row()] | [{sonde_attr:attr(), [row()]}], sonde_scan:report()}.
-proc_count(Attrs, N, #{self := Self, suspend := Suspend} = Opts) when is_list(Attrs) ->
+proc_count(Attrs, N, #{suspend := Suspend} = Opts) when is_list(Attrs) ->
     case lists:partition(fun sonde_attr:is_heap/1, lists:usort(Attrs)) of
         {[], _} ->
-            {counts(Attrs, N, Self), sonde_scan:report(Suspend)};
+            {counts(Attrs, N, Opts), sonde_scan:report(Suspend)};
         {Heap, Other} ->
             {Marked, Report} = sonde_garbage:most(Heap, N, Opts),
-            ByAttr = maps:from_list(Marked ++ counts(Other, N, Self)),
+            ByAttr = maps:from_list(Marked ++ counts(Other, N, Opts)),
             {[{Attr, map_get(Attr, ByAttr)} || Attr <- Attrs], Report}
     end;
 proc_count(Attr, N, Opts) ->
     {[{Attr, Rows}], Report} = proc_count([Attr], N, Opts),
     {Rows, Report}.
 
-%% @doc `Self': whether the caller has a row too.
--spec count(sonde_attr:attr(), non_neg_integer(), boolean()) -> [row()].
-count(Attr, N, Self) ->
-    [{Attr, Rows}] = counts([Attr], N, Self),
+%% @doc `self': whether the caller has a row too.
+-spec count(sonde_attr:attr(), non_neg_integer(), opts()) -> [row()].
+count(Attr, N, Opts) ->
+    [{Attr, Rows}] = counts([Attr], N, Opts),
     Rows.
 
 %% @doc Returns the rows for several attributes, from one sweep.
--spec counts([sonde_attr:attr()], non_neg_integer(), boolean()) -> [{sonde_attr:attr(), [row()]}].
-counts([], _N, _Self) ->
+-spec counts([sonde_attr:attr()], non_neg_integer(), opts()) -> [{sonde_attr:attr(), [row()]}].
+counts([], _N, _Opts) ->
     [];
-counts(Attrs, 0, _Self) ->
+counts(Attrs, 0, _Opts) ->
     [{Attr, []} || Attr <- Attrs];
-counts(Attrs, N, Self) ->
+counts(Attrs, N, Opts) ->
     Unique = lists:usort(Attrs),
-    Rows = maps:from_list(lists:zip(Unique, counts(Unique, N, Self, most(N + ?SPARE)))),
+    Rows = maps:from_list(lists:zip(Unique, counts(Unique, N, Opts, most(N + ?SPARE)))),
     [{Attr, map_get(Attr, Rows)} || Attr <- Attrs].
 
 %% @doc Returns the `N' processes with most, for each attribute, without names: no process is asked
 %% for them, so some may be dead, or belong to sonde. The caller is not among them.
 -spec largest([sonde_attr:attr()], non_neg_integer()) -> [[{term(), pid()}]].
 largest(Attrs, N) ->
-    most_of(Attrs, N, false).
+    most_of(Attrs, N, #{self => false}).
 
 %% Too many winners died; retry with a larger margin.
-counts(Attrs, N, Self, Want) ->
-    Bests = most_of(Attrs, Want, Self),
+counts(Attrs, N, Opts, Want) ->
+    Bests = most_of(Attrs, Want, Opts),
     Rows = [sonde_attr:named(N, Best) || Best <- Bests],
     case lists:any(fun({R, Best}) -> length(R) < N andalso length(Best) =:= Want end,
                    lists:zip(Rows, Bests)) andalso most(4 * Want) > Want of
-        true -> counts(Attrs, N, Self, most(4 * Want));
+        true -> counts(Attrs, N, Opts, most(4 * Want));
         false -> Rows
     end.
 
 %% @doc Returns the growth in `Ms'. A process that started in between counts with its full value, a
 %% process that died with its first value.
 -spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
-             #{self := boolean(), max_entries => pos_integer(), atom() => term()}) -> [row()].
+             #{self := boolean(), max_entries => pos_integer(), threads => auto | pos_integer(),
+               atom() => term()}) -> [row()].
 window(Attr, N, Ms, Opts) ->
     sonde_retry:run(fun() -> grown(Attr, N, Ms, Opts) end).
 
 grown(Attr, N, Ms, #{self := Self} = Opts) ->
     Want = most(N + ?SPARE),
     Mine = own(Attr, Self),
-    How = (maps:with([max_entries], Opts))#{attrs => [Attr]},
+    How = (maps:with([max_entries, threads], Opts))#{attrs => [Attr]},
     {Road, First, Largest} = first(roads([Attr]), Attr, Want, How),
     Names = names(Largest),
     ok = timer:sleep(Ms),
@@ -115,16 +117,16 @@ names(Best) ->
                                    Site =/= undefined]).
 
 %% For each of the attributes.
-most_of(Attrs, Want, Self) ->
-    sonde_retry:run(fun() -> largest(roads(Attrs), Attrs, Want, Self) end).
+most_of(Attrs, Want, Opts) ->
+    sonde_retry:run(fun() -> largest(roads(Attrs), Attrs, Want, Opts) end).
 
-largest(native, Attrs, Want, Self) ->
-    case scan(top, Want, undefined, #{attrs => Attrs}) of
-        no_reader -> largest(portable, Attrs, Want, Self);
-        Scan -> [with(own(Attr, Self), rows(Scan, I), Want)
-                 || {I, Attr} <- lists:enumerate(0, Attrs)]
+largest(native, Attrs, Want, #{self := Self} = Opts) ->
+    case scan(top, Want, undefined, (maps:with([threads], Opts))#{attrs => Attrs}) of
+        no_reader -> largest(portable, Attrs, Want, Opts);
+        Scans -> [with(own(Attr, Self), sonde_scan:rows(Scans, I, Want), Want)
+                  || {I, Attr} <- lists:enumerate(0, Attrs)]
     end;
-largest(portable, Attrs, Want, Self) ->
+largest(portable, Attrs, Want, #{self := Self}) ->
     Add = fun(Pid, Values, [], Bests) ->
                   [sonde_largest:add({Value, Pid}, Best)
                    || {Value, Best} <- lists:zip(Values, Bests)]
@@ -137,7 +139,7 @@ largest(portable, Attrs, Want, Self) ->
 first(native, Attr, Want, How) ->
     case scan(sample, Want, undefined, How) of
         no_reader -> first(portable, Attr, Want, How);
-        Scan -> {native, Scan, rows(Scan, 0)}
+        Scans -> {native, Scans, sonde_scan:rows(Scans, 0, Want)}
     end;
 first(portable, Attr, Want, How) ->
     Pids = processes(),
@@ -152,7 +154,7 @@ first(portable, Attr, Want, How) ->
 second(native, Attr, Want, How, First) ->
     case scan(diff, Want, First, How) of
         no_reader -> second(portable, Attr, Want, How, remembered(First));
-        Scan -> rows(Scan, 0)
+        Scans -> sonde_scan:rows(Scans, 0, Want)
     end;
 second(portable, Attr, Want, _How, First) ->
     Look = fun(Pid, [Value], [], {Gone, Best}) ->
@@ -166,7 +168,7 @@ second(portable, Attr, Want, _How, First) ->
 
 %% In the form in which the portable path keeps a first pass.
 remembered(First) ->
-    maps:from_list([Entry || {_, Value} = Entry <- sonde_nif:scan_values(First),
+    maps:from_list([Entry || {_, Value} = Entry <- sonde_scan:values(First),
                              is_integer(Value)]).
 
 take(Pid, Values) ->
@@ -178,10 +180,11 @@ take(Pid, Values) ->
 %% ---- native. Where nobody can be read any more everybody is asked, in the middle of a window too
 
 scan(Mode, Want, First, #{attrs := Attrs} = How) ->
-    Scan = sonde_scan:scan(Mode, Want, First, How),
-    Ask = fun(Pids, asked) -> {[{Pid, answer(Attrs, Pid)} || Pid <- Pids], asked} end,
-    case sonde_scan:drive(Scan, How, #{ask => Ask}, asked) of
-        {done, _} -> Scan;
+    Scans = sonde_scan:scan(Mode, Want, First, How),
+    Ask = fun(_, _, Pids, asked) -> {[{Pid, answer(Attrs, Pid)} || Pid <- Pids], asked} end,
+    Policy = #{ask => Ask, join => fun(asked, asked) -> asked end},
+    case sonde_scan:drive(Scans, How, Policy, asked) of
+        {done, _} -> Scans;
         {no_reader, _} -> no_reader
     end.
 
@@ -190,6 +193,3 @@ answer(Attrs, Pid) ->
         {Values, []} -> Values;
         undefined -> undefined
     end.
-
-rows(Scan, Question) ->
-    [{Value, Pid} || {Pid, Value} <- sonde_nif:scan_rows(Scan, Question)].

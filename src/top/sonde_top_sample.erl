@@ -118,7 +118,7 @@ procs({growth, Attr}, #{interval := Ms} = Request) ->
 procs({count, Attr}, Request) ->
     case sonde_attr:is_heap(Attr) of
         true -> walked(native(fun() -> walk(Attr, want(Request)) end), Request);
-        false -> #{rows => rows(sonde_proc_count:count(Attr, want(Request), false), Request)}
+        false -> #{rows => rows(sonde_proc_count:count(Attr, want(Request), #{self => false}), Request)}
     end.
 
 walk(Attr, N) ->

@@ -4,7 +4,7 @@
 %% Rows leave out processes that start in this module (`sonde_attr:call_site/1').
 -module(sonde_helper).
 
--export([call/1, check_caller/1, jobs/5, job/2, aside/2]).
+-export([call/1, all/2, check_caller/1, jobs/5, job/2, aside/2]).
 -export([serve/2, work/2]).
 -export_type([jobs/1, key/0, limits/0]).
 
@@ -27,9 +27,27 @@
 call(Fun) ->
     {Pid, Ref} = spawn_monitor(?MODULE, serve, [self(), Fun]),
     receive
-        {'DOWN', Ref, process, Pid, {done, Result}} -> Result;
-        {'DOWN', Ref, process, Pid, {raised, Class, Why, Stack}} -> erlang:raise(Class, Why, Stack);
-        {'DOWN', Ref, process, Pid, Why} -> exit(Why)
+        {'DOWN', Ref, process, Pid, Why} -> result(Why)
+    end.
+
+result({done, Result}) -> Result;
+result({raised, Class, Why, Stack}) -> erlang:raise(Class, Why, Stack);
+result(Why) -> exit(Why).
+
+%% @doc Does the same for several at a time. Call it only in a helper, with the handle of its caller.
+-spec all([fun((reference()) -> Result)], reference()) -> [Result].
+all(Funs, Caller) ->
+    Started = [spawn_monitor(?MODULE, serve, [self(), Fun]) || Fun <- Funs],
+    try
+        [wait_for(Helper, Caller) || Helper <- Started]
+    after
+        [exit(Pid, kill) || {Pid, Ref} <- Started, demonitor(Ref, [flush, info])]
+    end.
+
+wait_for({Pid, Ref}, Caller) ->
+    receive
+        {'DOWN', Ref, process, Pid, Why} -> result(Why);
+        {'DOWN', Caller, process, _, _} -> exit(caller_is_gone)
     end.
 
 -spec serve(pid(), fun((reference()) -> term())) -> no_return().

@@ -42,7 +42,7 @@ started_ms() -> erlang:convert_time_unit(erlang:system_info(start_time), native,
 
 sample(At, #{top := Top, pids := Pids, tables := Tables} = Ask) ->
     Attrs = attrs(sonde_vm:side()),
-    Counted = sonde_proc_count:counts(Attrs, Top, false),
+    Counted = sonde_proc_count:counts(Attrs, Top, #{self => false, threads => 1}),
     Named = maps:from_list([{Pid, Names} || {_, Rows} <- Counted, {Pid, _, Names} <- Rows]),
     Sizes = [{Pid, bytes(Pid, Attrs)} || Pid <- lists:usort(maps:keys(Named) ++ Pids)],
     Largest = sonde_largest:to_list(
@@ -143,7 +143,7 @@ collect({_, 0}) ->
 collect({Bound, Most}) ->
     case sonde_vm:side() of
         native ->
-            Read = (sonde_opts:read(#{}, sonde_scan:options()))#{patience_us => ?PATIENCE_US},
+            Read = (sonde_opts:read(#{threads => 1}, sonde_scan:options()))#{patience_us => ?PATIENCE_US},
             {Counted, _} = sonde_garbage:most([garbage_bytes, bin_garbage_bytes], Most, Read),
             Rows = lists:append([Rows || {_, Rows} <- Counted]),
             Sums = lists:foldl(fun({Pid, Bytes, Attrs}, Sums) ->
