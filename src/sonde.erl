@@ -122,11 +122,11 @@
                         suspend => boolean(), threads => threads()}.
 -type window_opts() :: #{self => boolean(), max_entries => pos_integer(), report => boolean(),
                          threads => threads()}.
--type threads() :: auto | 1..8.
-%% How many threads read processes, each another part of the process table. They are dirty I/O
-%% schedulers; there are never more than the node has of these. `auto', the default: as many as there
-%% are idle cores when the call begins, but one for each 10,000 processes, and at most 8. A node whose
-%% schedulers are all busy gives one. The answer is the same with any number.
+-type threads() :: sonde_threads:threads().
+%% How many threads read processes, each another part of the process table: 1 to 8, or `auto'. They
+%% are dirty I/O schedulers; there are never more than the node has of these. `auto', the default: as
+%% many as there are idle cores when the call begins, at most one for each 10,000 processes, and at
+%% most 8. On a node whose schedulers are all busy there is one. The answer is the same with any number.
 -type by() :: sonde_group:by().
 -type group() :: sonde_group:group().
 -type group_opts() :: #{self => boolean(), max_groups => pos_integer(), report => boolean()}.
@@ -655,9 +655,9 @@ bin_window(N, Ms) -> rows(sonde_bin_growth:run(N, Ms, #{})).
 %% exclusive if nothing else refers to it (`binary_exclusive'). A holder has no row if it did not
 %% grow, died meanwhile, or could not be read. Options: `self' (the caller too), `max_rows' of
 %% tables (10000000), `max_entries', the number of processes that the call may remember, 16 bytes
-%% each, `suspend', and `report' for `{Rows, Report}' ({@type report()}, over both passes). Raises
-%% `badarg', `system_limit' for more than `max_entries' processes, and `{native_off, Reason}' where
-%% the native path is off.
+%% each, `threads' ({@type threads()}), `suspend', and `report' for `{Rows, Report}' ({@type
+%% report()}, over both passes). Raises `badarg', `system_limit' for more than `max_entries'
+%% processes, and `{native_off, Reason}' where the native path is off.
 -spec bin_window(N :: non_neg_integer(), Ms :: non_neg_integer(), sonde_bin_growth:options()) ->
     [sonde_bin_growth:row()] | {[sonde_bin_growth:row()], report()}.
 bin_window(N, Ms, Opts) -> shown(sonde_bin_growth:run(N, Ms, Opts), Opts).

@@ -19,7 +19,7 @@
           without => [pid()],                      % left out, besides this process
           account => sonde_nif:account(),          % to be filled, or to be read
           suspend => boolean(),                    % only in a helper
-          threads => auto | pos_integer(),
+          threads => sonde_threads:threads(),
           patience_us => 0..1000000,               % of each try at a busy process
           atom() => term()}.
 %% The parts of one scan.

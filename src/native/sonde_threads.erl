@@ -4,6 +4,9 @@
 -module(sonde_threads).
 
 -export([option/0, count/1]).
+-export_type([threads/0]).
+
+-type threads() :: auto | 1..8.
 
 -define(MOST, 8).
 %% Below so many processes for each, to start another thread takes longer than its work.
@@ -18,7 +21,7 @@ option() ->
 
 %% @doc By default as many as there are idle cores at this moment, but on a small node, or a busy one,
 %% only one.
--spec count(auto | pos_integer()) -> pos_integer().
+-spec count(threads()) -> pos_integer().
 count(auto) ->
     Wanted = min(?MOST, erlang:system_info(process_count) div ?PROCESSES),
     case Wanted > 1 of

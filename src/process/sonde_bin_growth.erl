@@ -10,7 +10,8 @@
          sonde_attr:attrs()
          | [atom() | {owner, pid()} | {type, atom()} | {size, non_neg_integer()}]}.
 -type options() :: #{self => boolean(), max_rows => non_neg_integer(),
-                     max_entries => pos_integer(), report => boolean(), suspend => boolean()}.
+                     max_entries => pos_integer(), report => boolean(), suspend => boolean(),
+                     threads => sonde_threads:threads()}.
 
 -define(SPARE, 100).
 

@@ -11,7 +11,7 @@
 -export_type([report/0, row/0, opts/0]).
 
 -type opts() :: #{collect := holders | all, deadline := non_neg_integer(),
-                  in_flight := pos_integer(), threads := auto | pos_integer()}.
+                  in_flight := pos_integer(), threads := sonde_threads:threads()}.
 -type row() :: {pid(), integer(), sonde_attr:attrs()}.
 -type report() :: #{rows := [row()],
                     collected := non_neg_integer(),

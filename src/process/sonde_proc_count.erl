@@ -7,7 +7,7 @@
 -export([proc_count/3, count/3, counts/3, largest/2, window/4]).
 -export_type([row/0]).
 
--type opts() :: #{self := boolean(), threads => auto | pos_integer(), atom() => term()}.
+-type opts() :: #{self := boolean(), threads => sonde_threads:threads(), atom() => term()}.
 -type row() :: {pid(), term(), sonde_attr:attrs()}.
 
 %% More winners than rows wanted, since some may die, or belong to sonde, before they are named.
@@ -67,7 +67,7 @@ counts(Attrs, N, Opts, Want) ->
 %% @doc Returns the growth in `Ms'. A process that started in between counts with its full value, a
 %% process that died with its first value.
 -spec window(sonde_attr:attr(), non_neg_integer(), timeout(),
-             #{self := boolean(), max_entries => pos_integer(), threads => auto | pos_integer(),
+             #{self := boolean(), max_entries => pos_integer(), threads => sonde_threads:threads(),
                atom() => term()}) -> [row()].
 window(Attr, N, Ms, Opts) ->
     sonde_retry:run(fun() -> grown(Attr, N, Ms, Opts) end).
