@@ -1,6 +1,7 @@
-%% The library's life: loaded twice, upgraded, purged, replaced by another build, while others
-%% scan; not there, or not a library; out of memory; its terms in the wrong hands, and wrong terms
-%% in its hands. Whatever happens, the node lives and answers are right.
+%% The library's life: it is loaded twice, upgraded, purged or replaced by another build while scans
+%% are open; it is missing, or its file is not a library; memory runs out; its terms go to the wrong
+%% processes, and wrong terms come in. The suite guards that the node survives and answers stay
+%% right.
 -module(life_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -62,7 +63,7 @@ starts_of_proof(count) ->
     {call_count, N} = erlang:trace_info({sonde_probe, start, 0}, call_count),
     N.
 
-%% A known process among the rows, with the value that it says itself.
+%% A known process is among the rows, with the value that it reports itself.
 right() ->
     right(fun() -> sonde:proc_count(memory, 10000) end).
 
@@ -90,7 +91,7 @@ purge_and_come_back() ->
          end || _ <- lists:seq(1, 10)],
     ok.
 
-%% Purging ends who is still in the old code (OTP does); those who are not see nothing of it.
+%% A purge kills processes that still run old code (OTP does this). Other processes notice nothing.
 reloaded_while_others_scan(_Config) ->
     with(shipped, fun(Peer) -> ok = call(Peer, reload_under_way, [1500]) end).
 
@@ -144,7 +145,7 @@ purge_under_a_scan() ->
     sonde_test:stop(Owner),
     right(),
     #{status := active} = sonde:native(),
-    %% and once more, with a scan that goes on in the new instance: it is not one of its own
+    %% again, with a scan that is continued in the new instance, to which it does not belong
     Next = scan_owner(1000),
     true = code:delete(sonde_nif),
     _ = code:purge(sonde_nif),
@@ -154,7 +155,8 @@ purge_under_a_scan() ->
     sonde_test:stop(Next),
     right().
 
-%% Holds a half-done scan; 'go on' steps it to its end. It calls from outside of the module.
+%% Holds a half-done scan; `go_on' steps it to its end. The process waits outside the module, so a
+%% purge does not kill it.
 scan_owner(N) ->
     Parent = self(),
     Pid = spawn(fun() ->
@@ -190,7 +192,7 @@ take_over(Ebin) ->
     {"other", _} = sonde_nif:build_id(),
     #{status := active} = sonde:native(),
     Owner ! {go_on, self()},
-    %% it is a scan of the other build: not one to this
+    %% the scan belongs to the other build, and this build refuses it
     receive {Owner, badarg} -> ok end,
     _ = code:purge(sonde_nif),
     sonde_test:stop(Owner),
@@ -198,7 +200,7 @@ take_over(Ebin) ->
     right(),
     ok.
 
-%% Calls that are under way then begin again, or say what happened; that is no bad argument.
+%% Calls that are under way start again, or report that the build changed; they never raise badarg.
 builds_come_while_others_call(Config) ->
     Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 3),
     with(shipped, fun(Peer) -> ok = call(Peer, call_while_builds_come, [Builds, Config]) end).
@@ -247,15 +249,15 @@ call_while_builds_come(Builds, Config) ->
     right(),
     sonde_test:stop([Pid | Many]).
 
-%% For some moments after a load the VM calls the library through stubs. It frees them without asking
-%% whether a dirty call that came that way still runs, and reads them for the stack trace if it raises.
+%% For a moment after a load the VM calls the library through stubs. It frees them even if a dirty
+%% call that came through one still runs, and reads them for the stack trace if that call raises.
 refusals_while_builds_come(Config) ->
     Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 2),
     File = filename:join(proplists:get_value(dir, Config), "large"),
     sonde_peer_helper:with(shipped, ["+SDio", "1", "+MRsbct", "1", "+MMmcs", "0"],
                            fun(Peer) -> ok = call(Peer, refuse_while_builds_come, [Builds, File]) end).
 
-%% A file that is written keeps the only thread for such calls, so they are under way for long.
+%% Writing a file occupies the only dirty IO thread, so the calls stay under way for long.
 refuse_while_builds_come(Builds, File) ->
     #{status := active} = sonde:native(),
     Large = binary:copy(<<0>>, 30000000),
@@ -281,7 +283,7 @@ refuse_while_builds_come(Builds, File) ->
     right(),
     ok.
 
-%% Those that rest are not in the module, which a load purges.
+%% Processes between rounds are not inside the module, because a load purges it.
 refused_in_rounds(Call) ->
     Loader = receive {go, From} -> From end,
     ok = refused_until_told(Call),
@@ -294,7 +296,7 @@ refused_until_told(Call) ->
     after 0 -> refused_until_told(Call)
     end.
 
-%% What the environment says, and what was switched by hand, is so for every build.
+%% Settings from the environment and switches set by hand hold for every build.
 the_next_build_is_configured_too(Config) ->
     Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 3),
     sonde_peer_helper:with(shipped, ["-sonde", "native", "off"],
@@ -330,7 +332,7 @@ dumped(Pid, File) ->
         {error, busy} -> ok
     end.
 
-%% Other processes do not run in the module for long: whom a purge ends is not what is tested here.
+%% Callers leave the module often: this test is not about processes that a purge kills.
 load_in_turn([Build | Builds], Until) ->
     case erlang:monotonic_time(millisecond) < Until of
         false -> ok;
@@ -343,7 +345,7 @@ load_in_turn([Build | Builds], Until) ->
             load_in_turn(Builds ++ [Build], Until)
     end.
 
-%% How many were answered, and what else came.
+%% Returns the number of answered calls and all other outcomes.
 call_on(Call, N, Failed) ->
     receive stop -> {N, Failed}
     after 0 ->
@@ -356,7 +358,7 @@ call_on(Call, N, Failed) ->
         end
     end.
 
-%% Our sources with another ABI, whose scans and state are laid out differently: {priv, ebin}.
+%% Builds our sources with another ABI and another layout of scans and state: {priv, ebin}.
 other_build(Dir) ->
     case [N || N <- ["make", "gcc"], os:find_executable(N) =:= false] of
         [_ | _] = Missing -> {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))};
@@ -427,7 +429,7 @@ another_abi_is_refused(Config) ->
     Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
     "the library speaks other, not sonde-6" = Text.
 
-%% A copy of the beams, with a priv beside them that Fill fills. The reason that is given there.
+%% Copies the beams beside a priv that Fill fills; returns the reason that the load gives.
 not_loaded(Config, Fill) ->
     Root = filename:join(proplists:get_value(dir, Config), "root"),
     Ebin = copy(filename:dirname(code:which(sonde)), "*.{beam,app}", filename:join(Root, "ebin")),
@@ -453,12 +455,12 @@ not_loaded(Config, Fill) ->
 no_memory_while_it_scans(_Config) ->
     with(test, fun(Peer) -> Outcomes = call(Peer, scan_without_memory, []),
                             ct:pal("~p", [Outcomes]),
-                            %% it was tried: some calls could not be answered
+                            %% prove that memory did run out: some calls failed
                             true = lists:any(fun({_, Failed}) -> Failed > 0 end, Outcomes),
                             true = proplists:get_value(look, Outcomes) > 3
                end).
 
-%% In a smaller crowd, since each of them goes through all processes several times.
+%% Uses fewer processes, since each call visits all of them several times.
 no_memory_while_it_accounts(_Config) ->
     with(test, fun(Peer) -> Outcomes = call(Peer, account_without_memory, []),
                             ct:pal("~p", [Outcomes]),
@@ -506,7 +508,7 @@ without_memory(Crowd, Calls) ->
     sonde_test:stop(Pids),
     Outcomes.
 
-%% What nobody changes meanwhile.
+%% The fields that stay constant during the test.
 known(#{processes_missed := 0} = Account) ->
     maps:with([queues, ets, literals, mixed, elsewhere], Account).
 
@@ -521,7 +523,7 @@ slices(Pid) ->
         Slices -> Slices
     end.
 
-%% What each of them reaches.
+%% What each process reaches.
 looks(Pids) ->
     Opts = #{suspend => false, max_words => 1 bsl 30, timeout => 60000, progress => false},
     What = {mark, [histogram, visible, slices], 0, 0},
@@ -547,14 +549,14 @@ without_memory(Call, Right, Pids, N, Failed, Harmless) ->
             without_memory(Call, Right, Pids, N + 1, Failed + 1, 0)
     end.
 
-%% So many fragments that the walk needs a list of them.
+%% Has so many fragments that the walk needs a list of them.
 fragmented(N) ->
     Pid = spawn_opt(fun() -> receive stop -> ok end end, [{message_queue_data, off_heap}]),
     _ = [Pid ! {I, binary:copy(<<I>>, 80)} || I <- lists:seq(1, N)],
     ok = sonde_test:settle(Pid),
     Pid.
 
-%% A look at one heap says so; a size of a term is then found without it.
+%% A look at one heap returns no_memory; the size of a term is then found without the native path.
 no_memory_while_it_looks(_Config) ->
     with(test, fun(Peer) -> Failed = call(Peer, look_without_memory, []),
                             ct:pal("~p", [Failed]),
@@ -574,7 +576,7 @@ look_without_memory() ->
              fun() -> sonde_mailbox:mailbox(Pid, 10, #{}) end],
     Failed = [look_without_memory(Call, Call(), 1, 0, 0) || Call <- Calls],
     sonde_test:stop(Pid),
-    %% the first two have another way
+    %% the first two calls have a fallback
     [Failed1, Failed2 | Others] = Failed,
     [0, 0] = [Failed1, Failed2],
     Others.
@@ -608,8 +610,7 @@ prove_without_memory() ->
     ok = sonde_test:until(probes_ended, fun() -> length(processes()) =< Before end),
     right().
 
-%% A library that could not be loaded is no reason to fail, and nothing lasting: loaded later, it is
-%% there.
+%% A failed load does not raise, and is not final: a later load works.
 no_memory_while_it_loads(_Config) ->
     with(test, fun(Peer) ->
                        Loaded = call(Peer, load_without_memory, []),
@@ -622,7 +623,7 @@ load_without_memory() ->
     0 = length([P || P <- processes(), erlang:check_process_code(P, sonde_nif)]),
     Loaded.
 
-%% Upgrade: while a scan of the instance before is open.
+%% Upgrades while a scan of the previous instance is open.
 load_without_memory(N, Start) ->
     Owner = scan_owner(1000),
     _ = [begin true = code:delete(sonde_nif), _ = code:purge(sonde_nif) end || Start =:= anew],
@@ -649,7 +650,7 @@ failed_allocations_leak_nothing(_Config) ->
                             true = Growth < 3000000
                end).
 
-%% A scan that leaks its first allocation alone would have leaked 10 MB.
+%% If each scan leaked only its first allocation, that would be 10 MB.
 fail_often() ->
     #{status := active} = sonde:native(),
     _ = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 1000)],
@@ -676,7 +677,7 @@ scans_of_killed_callers_are_freed(_Config) ->
                                true = Growth < 8000000
                   end).
 
-%% Each with an open scan of at least 20 kB.
+%% Each caller has an open scan of at least 20 kB.
 kill_callers(N) ->
     #{status := active} = sonde:native(),
     _ = [kill_caller(I) || I <- lists:seq(1, 500)],
@@ -703,7 +704,7 @@ keep_stepping(Scan) ->
     _ = sonde_nif:scan_step(Scan),
     keep_stepping(Scan).
 
-%% Who comes while another is at it, gets badarg; nobody gets a wrong answer.
+%% A process that steps a scan while another does gets badarg; no process gets a wrong answer.
 one_scan_in_many_hands(_Config) ->
     with(shipped, fun(Peer) -> ok = call(Peer, share_scan, []) end).
 
@@ -739,8 +740,8 @@ feed_shared(Scan, Pids) ->
 rows_shared(Scan) ->
     try sonde_nif:scan_rows(Scan) catch error:badarg -> rows_shared(Scan) end.
 
-%% The first look of one window, read by several second looks at once, while its owner has it in
-%% hand too. As long as it is not finished there is no second look.
+%% Several second looks read the first look of one window at once, while its owner uses it too. No
+%% second look can start before the first is finished.
 sample_in_many_hands(_Config) ->
     with(shipped, fun(Peer) -> ok = call(Peer, share_sample, []) end).
 
@@ -762,7 +763,7 @@ share_sample() ->
     sonde_test:stop(Many),
     right().
 
-%% It may be in other hands.
+%% Another process may be using it.
 second_look(First) ->
     try sonde_nif:scan_new(memory, diff, 10, First, [], 1000000)
     catch error:badarg -> second_look(First)
@@ -785,12 +786,12 @@ wrong_arguments() ->
 outcome(F, Args) ->
     try apply(sonde_nif, F, Args) catch error:Why -> Why end.
 
-%% Some odd terms are fine for some calls.
+%% Some odd terms are valid for some calls.
 is_right(flat_quick, [Term], {Words, _}) -> Words =:= erts_debug:flat_size(Term);
 is_right(flat_quick, _, more) -> true;
 is_right(_, _, _) -> false.
 
-%% Each argument odd, the others right or odd too.
+%% One argument is odd; the others are right, or odd too.
 arguments(1) -> [[T] || T <- odd_terms()];
 arguments(N) ->
     Odd = odd_terms(),
@@ -818,7 +819,7 @@ odd_terms() ->
      [{self(), a}], [{a, 1}], lists:duplicate(20, self()), binary_to_term(
         <<131, 88, 100, 0, 7, "a@b.c.d", 1:32, 0:32, 0:32>>)].
 
-%% Out of order, twice, after the end, with answers that nobody asked for.
+%% Steps come out of order, twice, after the end, or with answers that were not asked for.
 scan_steps_in_the_wrong_order(_Config) ->
     with(shipped, fun(Peer) -> ok = call(Peer, wrong_order, []) end).
 
@@ -829,7 +830,7 @@ wrong_order() ->
                                _ <- lists:seq(1, 10)],
     right().
 
-%% One that looks into an account, another that fills it; it may be gone through meanwhile.
+%% One scan looks into an account and another fills it; the account may be listed meanwhile.
 garble(binary_proportional, Mode) ->
     Account = sonde_nif:account_new(1 + rand:uniform(500), false, true),
     garble_account(Account),

@@ -1,5 +1,5 @@
-%% sonde:top: what each page looks like (the files in top_SUITE_data, to the byte, from samples that
-%% are made up), what each key does, and that the live view starts, shows, and ends as it should.
+%% sonde:top: what each page looks like (the files in top_SUITE_data, to the byte, from made-up
+%% samples), what each key does, and that the live view starts, updates and ends as it should.
 -module(top_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -41,7 +41,7 @@ end_per_suite(Config) ->
         Term -> os:putenv("TERM", Term)
     end.
 
-%% The node that shows the others.
+%% The node from which other nodes are watched.
 init_per_group(others, Config) -> [{here, sonde_peer_helper:start_node(shipped)} | Config];
 init_per_group(_, Config) -> Config.
 
@@ -62,7 +62,7 @@ looks_as_ever(Config) ->
     [] = [Name ++ ".txt" || {Name, _} <- goldens()]
         -- [filename:basename(F) || F <- filelib:wildcard(filename:join(Dir, "*.txt"))].
 
-%% Its processes, tables, and one process.
+%% The pages of processes, of tables, and of one process.
 elixir_is_as_elixir_writes_it(_Config) ->
     Pid = sonde_elixir_helper:start(),
     Text = pid_to_list(Pid),
@@ -130,7 +130,7 @@ pressed(Keys, Model) ->
                         New
                 end, Model, Keys).
 
-%% Which keys were typed, and what the node said then.
+%% The keys that were typed, and the samples that the node then returned.
 seen(memory) -> {[], samples({procs, {count, memory}}, procs())};
 seen(growth) -> {["rr"], samples({procs, {growth, reductions}}, grown())};
 seen(walked) -> {["g"], samples({procs, {count, garbage_bytes}},
@@ -183,7 +183,7 @@ procs() ->
                | [{lists:concat(["<0.", N, ".0>"]), 100 - N, calls({m, f, N rem 10}), [N, 0, N]}
                   || N <- lists:seq(6, 90)]]}.
 
-%% One has died.
+%% One process has died.
 grown() ->
     #{rows => [{"<0.7.0>", 123456, [busy | calls({lists, map, 2})], [10000, 3, 99999]},
                {"<0.8.0>", 55, [{current_function, undefined}, {initial_call, undefined}],
@@ -255,7 +255,7 @@ no_line_is_too_long(_Config) ->
                 Style <- [style(), #{unicode => false, color => false}]],
     ok.
 
-%% A number that is cut is a wrong one: what has no room is left out, or so is its column.
+%% A cut number would be wrong: a value without room is left out, or its column is.
 numbers_are_never_cut(_Config) ->
     Cut = "[0-9][0-9.,]*\x{2026} ",
     _ = [{Name, W, nomatch} =
@@ -274,7 +274,7 @@ too_small_is_one_line(_Config) ->
          || {W, H} <- [{39, 24}, {80, 11}, {1, 1}, {20, 5}]],
     ok.
 
-%% What has a name of its own choice cannot move the cursor, nor push a column away.
+%% A freely chosen name cannot move the cursor or push a column away.
 names_of_any_kind_fit(_Config) ->
     Names = [list_to_atom(lists:duplicate(200, $a)), 'a\e[2Jb', '\x{202e}abc', '\n\n', ''],
     Rows = [{"<0.1.0>", 1, [Name | calls({Name, Name, 1})], [1, 1, 1]} || Name <- Names],
@@ -290,7 +290,7 @@ plain_has_no_escapes(_Config) ->
     [] = sonde_top_screen:enter(#{how => plain}),
     [] = sonde_top_screen:leave(#{how => plain}).
 
-%% It is on every page, where the person types; single keys need no Enter.
+%% The prompt mentions Enter on every page, in line mode; single keys need no Enter.
 prompt_says_enter(_Config) ->
     _ = [begin
              _ = sonde_top_screen:read(#{device => self(), how => How}),
@@ -396,9 +396,9 @@ pause_asks_for_nothing(_Config) ->
     Paused = model(paused),
     none = sonde_top_model:request(Paused),
     #{} = sonde_top_model:request(pressed(["p"], Paused)),
-    %% Another page has to be looked at, once.
+    %% Another page must be sampled, once.
     #{page := {procs, {count, reductions}}} = sonde_top_model:request(pressed(["r"], Paused)),
-    %% What was asked for before the pause is shown.
+    %% The sample that was requested before the pause is shown.
     #{} = sonde_top_model:request(pressed(["p"], new())).
 
 deep_is_asked_once(_Config) ->
@@ -426,7 +426,7 @@ request(Page) ->
 take(Page) ->
     sonde_top_sample:take(request(Page)).
 
-%% Ours hold still; of the node's others nobody knows what they do meanwhile.
+%% Our processes hold still; the node's other processes may change meanwhile.
 rows_are_those_of_proc_count(_Config) ->
     Held = [sonde_test:hold(fun() -> lists:seq(1, 200000 + N) end) || N <- lists:seq(1, 12)],
     Mine = [pid_to_list(P) || P <- Held],
@@ -437,7 +437,7 @@ rows_are_those_of_proc_count(_Config) ->
                              [{P, V} || {P, V, _, [V, _, _]} <- Rows, lists:member(P, Mine)] end),
     sonde_test:stop(Held).
 
-%% What they are registered as; the pid is there to be looked at.
+%% They are shown by their registered name; the pid is there too, to be selected.
 owners_and_holders_have_names(_Config) ->
     Pid = sonde_test:hold(fun() ->
         top_suite_table = ets:new(top_suite_table, [named_table]),
@@ -490,7 +490,7 @@ walked_attributes(_Config) ->
          end || {_, Attr, _} <- sonde_top_keys:sorts(), sonde_attr:is_heap(Attr)],
     ok.
 
-%% And each is shown.
+%% Each page is also drawn.
 every_page_has_a_sample(_Config) ->
     Samples = [begin
                    #{page := Page, body := #{}, head := #{}} = Sample = take(Page),
@@ -520,7 +520,7 @@ page_of_a_process(_Config) ->
                         fun() -> #{heap := Off, things := Off, slices := Off} = Body end),
     sonde_test:stop(Pid).
 
-%% On a busy machine it may not be done in time.
+%% On a busy machine the look may not finish in time.
 is_inside(#{heap := #{roots := #{dictionary := Bytes}}, slices := {_, _, _},
             things := [#{path := [dictionary, {key, top_suite_key}]} | _]}) ->
     Bytes >= 10000 * 16;
@@ -534,7 +534,7 @@ page_of_the_dead(_Config) ->
          || Text <- [pid_to_list(Pid), "<0.99999999.0>", "<1.2.3>", "x"]],
     ok.
 
-%% A pid of another node is written with another number in front.
+%% Another node would write the pid with another first number.
 no_pid_leaves_the_node(_Config) ->
     _ = [{Page, false} = {Page, has_pid(take(Page))}
          || Page <- [{procs, {count, memory}}, {process, pid_to_list(whereis(kernel_sup))},
@@ -566,13 +566,13 @@ top(Terminal, Opts) -> sonde_terminal_helper:on(Terminal, fun() -> sonde:top(Opt
 ended({Pid, Ref}) ->
     receive {'DOWN', Ref, process, Pid, Why} -> Why end.
 
-%% The screen shows this, in the end.
+%% The screen finally shows this pattern.
 shows(Terminal, Pattern) ->
     until({shows, Pattern}, fun() ->
         has(lists:last(["" | sonde_terminal_helper:screens(Terminal)]), Pattern)
     end).
 
-%% It has asked for its Nth line: all before are read, and done.
+%% It has asked for its Nth line: all lines before were read and handled.
 asks(Terminal, N) ->
     until({asks, N}, fun() -> sonde_terminal_helper:requests(Terminal) =:= N end).
 
@@ -603,7 +603,8 @@ shows_and_quits(_Config) ->
     quit(Terminal, Top),
     sonde_terminal_helper:stop(Terminal).
 
-%% Large as it is: in the shell it would be a row of `sonde_helper:call/1'. On the page of binaries too.
+%% The caller is large and would rank, waiting in `sonde_helper:call/1', but it has no row; on the
+%% page of binaries neither.
 caller_has_no_row(_Config) ->
     Me = self(),
     Terminal = terminal(),
@@ -634,7 +635,7 @@ caller_has_no_row(_Config) ->
     false = lists:member(pid_to_list(self()), Owned(sonde_top_sample:take(Request))),
     sonde_terminal_helper:stop(Terminal).
 
-%% One sample after the other, without a key.
+%% New samples appear without a key.
 shows_again_and_again(_Config) ->
     Terminal = terminal(),
     Top = top(Terminal),
@@ -649,7 +650,7 @@ clocks(Terminal) ->
                                           "(\\d\\d:\\d\\d:\\d\\d)  up",
                                           [{capture, all_but_first, list}])]].
 
-%% And no escape ever.
+%% No escape sequence is ever written.
 plain_shows_at_each_line(_Config) ->
     Terminal = sonde_terminal_helper:start(#{encoding => latin1}),
     Top = top(Terminal),
@@ -673,7 +674,7 @@ plain_shows_at_each_line(_Config) ->
 frames(Terminal) ->
     length(string:split(sonde_terminal_helper:written(Terminal), "sonde ", all)) - 1.
 
-%% One look, as of a program that reads what another one writes.
+%% One sample is shown, as for a program that reads another's output.
 end_of_input_ends_it(_Config) ->
     _ = [begin
              Terminal = sonde_terminal_helper:start(Opts),
@@ -702,7 +703,7 @@ ends_with_its_terminal(_Config) ->
     {result, ok} = ended(Top),
     ok = nobody_is_on(Terminal).
 
-%% Who does not take what is written to it holds up nobody.
+%% A terminal that accepts no output blocks no process.
 terminal_that_is_stuck(_Config) ->
     Terminal = sonde_terminal_helper:start(#{columns => 80, rows => 24, stuck => true}),
     Top = top(Terminal),
@@ -734,7 +735,7 @@ no_process_is_left(_Config) ->
     ok = nobody_is_on(Terminal),
     sonde_terminal_helper:stop(Terminal).
 
-%% What belongs to this terminal.
+%% The processes of this terminal.
 on(Terminal) ->
     [Pid || Pid <- processes(), process_info(Pid, group_leader) =:= {group_leader, Terminal}].
 
@@ -746,7 +747,7 @@ nothing_reaches_the_mailbox(_Config) ->
     {result, {ok, []}} = ended(Top),
     sonde_terminal_helper:stop(Terminal).
 
-%% By others too, perhaps; ours is the one that ends.
+%% Other processes may measure too; ours is the one that ends.
 times_are_measured_meanwhile(_Config) ->
     Terminal = terminal(),
     ok = until(no_meters, fun() -> meters() =:= [] end),
@@ -766,24 +767,24 @@ meters() ->
 another_node(Config) ->
     with_another(shipped, seen_on, Config).
 
-%% On a peer.
+%% Runs on a peer.
 seen_on(Node) ->
     true = os:putenv("TERM", "xterm"),
     Terminal = terminal(),
     Top = top(Terminal, #{node => Node}),
     ok = shows(Terminal, "sonde " ++ atom_to_list(Node) ++ "(?s:.*)\nbusy \\d"),
-    %% As that node writes it.
+    %% Pids are written as that node writes them.
     ok = shows(Terminal, "  1 +<0\\.\\d+\\.0> "),
     ok = sonde_terminal_helper:type(Terminal, "1"),
     ok = shows(Terminal, "process <0\\.\\d+\\.0> (?s:.*)heap"),
     quit(Terminal, Top),
     ok = until(no_meters, fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
 
-%% What is typed then is not taken from the shell.
+%% The line that is typed then goes to the pending request; the shell loses none.
 node_that_goes_away(Config) ->
     with_another(shipped, seen_going, Config).
 
-%% On a peer.
+%% Runs on a peer.
 seen_going(Node) ->
     true = os:putenv("TERM", "xterm"),
     Terminal = terminal(),
@@ -811,7 +812,7 @@ not_seen_on(Node) ->
     {result, {error, {Node, no_sonde}}} = ended(top(Terminal, #{node => Node})),
     ok.
 
-%% It may be gone by then.
+%% The other node may already be gone.
 with_another(Build, Function, Config) ->
     {Here, _} = proplists:get_value(here, Config),
     {There, Node} = sonde_peer_helper:start_node(Build),

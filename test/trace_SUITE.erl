@@ -1,5 +1,6 @@
-%% sonde_trace keeps recon_trace's contract, and its own promise: whatever dies, and whatever limit
-%% is reached, within a second nothing is traced any more, and the caller has got no message.
+%% sonde_trace keeps recon_trace's contract, and its own promise: whichever process dies and
+%% whichever limit is reached, all tracing is off within a second, and the caller has received no
+%% message.
 -module(trace_SUITE).
 
 -import(sonde_test, [until/2]).
@@ -88,7 +89,7 @@ messages() ->
 stamped(Message) ->
     list_to_tuple([trace_ts, whereis(init) | Message] ++ [{1700, 1, 123456}]).
 
-%% What the VM never sends.
+%% Messages that the VM never sends.
 odd_messages() ->
     [foo, {}, {trace}, {trace, self()}, {drop, 5}, {seq_trace, 1, foo}, "string", 1,
      {trace_ts, self(), {1700, 1, 123456}}, {trace_ts, self(), call, {m, f, [1]}, {0, 0, 0}},
@@ -111,7 +112,7 @@ terms() ->
      "\x{fc}n\x{ef}", <<"\x{3c0}"/utf8>>, <<1:1>>, lists:seq(1, 200), lists:duplicate(200, $x),
      maps:from_list([{N, N} || N <- lists:seq(1, 50)]), [[a, [b]], "abc", [{1, 2}]], '\x{3c0}'].
 
-%% What recon says depends on the tables; both sides get the same.
+%% recon's text depends on the tables; both sides get the same tables.
 records_and_maps() ->
     Call = {trace, self(), call, {m, f, [{sonde_seen, 1, 2}, #{k => 1, z => 2}]}},
     Return = {trace, self(), return_from, {m, f, 2}, [#{k => 1, z => {sonde_seen, 3, 4}}]},
@@ -140,7 +141,7 @@ beside(recon_trace, map) -> recon_map;
 beside(sonde_trace, rec) -> sonde_rec;
 beside(sonde_trace, map) -> sonde_map.
 
-%% A module on the disk, with the abstract code in it.
+%% A module on disk that contains its abstract code.
 module_with_record() ->
     Dir = filename:join([filename:dirname(code:which(?MODULE)), "trace_SUITE_made"]),
     Source = filename:join(Dir, "sonde_seen_rec.erl"),
@@ -199,8 +200,8 @@ traces() ->
      {calls, two_arguments, fun(M) -> {M:calls([?SEEN, {lists, seq, 2}], 1), M:clear()} end},
      {clear, twice, fun(M) -> {M:clear(), M:clear()} end}].
 
-%% The text that one side writes, until the limit is reached; clocks and pids are never twice the
-%% same.
+%% The text that one side writes until the limit is reached, with clocks and pids replaced: these
+%% never repeat.
 traced(Module, TSpecs, Max, Opts, Do) ->
     Device = device(),
     Pid = case proplists:get_value(pid, Opts) of undefined -> [{pid, self()}]; _ -> [] end,
@@ -210,7 +211,7 @@ traced(Module, TSpecs, Max, Opts, Do) ->
     ok = Module:clear(),
     {Functions, scrubbed(text(Device))}.
 
-%% Tools that are a device themselves match on what a device is sent.
+%% Tools that act as an output device match on the requests that a device receives.
 requests_as_recon(_Config) ->
     case sonde_test:recon() of
         ok ->
@@ -234,12 +235,12 @@ requests_are_these(_Config) ->
     Line = fun(Arg) -> Format("\nCLOCK PID trace_SUITE:seen(" ++ Arg ++ ")\n", []) end,
     Default = [First, Line("1"), Line("\"two\""), Last],
     Default = sent(sonde_trace, none),
-    %% recon's formatter crashes at these
+    %% recon's formatter crashes on these
     Text = fun({trace, _, call, {_, _, [_]}}) -> "100~p ~" end,
     No = Format("~ts", ["100~p ~"]),
     [First, No, No, Last] = sent(sonde_trace, Text).
 
-%% What the caller's group leader is sent, which is the device by default.
+%% The requests that the caller's group leader receives; it is the default device.
 sent(Module, Formatter) ->
     Device = recorder(),
     Opts = [return_to | [{formatter, Formatter} || Formatter =/= none]],
@@ -253,7 +254,7 @@ sent(Module, Formatter) ->
     Device ! {requests, self()},
     receive {Device, Requests} -> [comparable(R) || R <- Requests] end.
 
-%% A text is a nested list, and has a clock and a pid.
+%% A text is a nested list, and contains a clock and a pid.
 comparable({put_chars, Encoding, M, F, [Text, Args]}) when is_list(Text) ->
     {put_chars, Encoding, M, F, [scrubbed(flat(Text)), Args]};
 comparable(Request) ->
@@ -281,7 +282,7 @@ goes_on_without_its_caller(Module) ->
                               end),
     lines(Device) =:= 200.
 
-%% Of somebody who never calls there is nothing to wait for.
+%% A process that never calls does not reach the limit, so there is nothing to wait for.
 await_end(_Module, false) -> ok;
 await_end(recon_trace, true) ->
     until(limit_reached, fun() -> whereis(recon_trace_formatter) =:= undefined end);
@@ -330,7 +331,7 @@ errors() ->
 cleared(Module, Fun) ->
     try Fun() after ok = Module:clear() end.
 
-%% What recon spawns, by itself.
+%% What recon spawns, tested alone.
 tracers() ->
     [{count_tracer, two, fun(M) -> handed_on(M, count_tracer, [2], 4) end},
      {count_tracer, none, fun(M) -> handed_on(M, count_tracer, [0], 2) end},
@@ -342,8 +343,8 @@ tracers() ->
      {formatter, killed, fun(M) -> written(M, killed) end},
      {formatter, no_tracer, fun(M) -> formatter_of(M, dead()) end}].
 
-%% Which of the messages reach who is registered as the formatter, and how the tracer ends: killed
-%% if it would have handed on more.
+%% Returns the messages that reach the process registered as the formatter, and how the tracer ends:
+%% the test kills it if it would hand on more.
 handed_on(Module, Function, Args, Messages) ->
     register(formatter_name(Module), self()),
     {Tracer, Ref} = spawn_monitor(Module, Function, Args),
@@ -376,7 +377,7 @@ formatter_of(Module, Tracer) ->
     receive {ref, linked} -> ok end,
     receive {'DOWN', Down, process, Formatter, End} -> End end.
 
-%% Not every release loads recon's modules.
+%% recon's modules do not load on every release.
 texts_where_there_is_no_recon(_Config) ->
     Golden = [{[call, {m, f, [a, "b", [1, 2], <<"c">>]}], "m:f(a, \"b\", [1,2], <<\"c\">>)"},
               {[call, {m, f, 2}], "m:f/2"},
@@ -423,7 +424,7 @@ rate_is_a_hard_limit(_Config) ->
     1 = calls(?SEEN, {3, 60000}, [{io_server, Device}]),
     _ = [?MODULE:seen(N) || N <- lists:seq(1, 10)],
     ok = ended(),
-    4 = lines(Device). % the message that breaks it is shown, as in recon
+    4 = lines(Device). % the message that exceeds it is shown, as in recon
 
 slower_than_the_rate_goes_on(_Config) ->
     Device = device(),
@@ -440,7 +441,7 @@ no_number_ends_at_the_first_message(_Config) ->
     [] = sonde_test:mailbox(),
     ok.
 
-%% Some are on their way when the limit is reached: they are dropped, and the node is as before.
+%% Messages on their way when the limit is reached are dropped, and the node recovers.
 flood_ends_at_the_limit(_Config) ->
     flood(10, 10).
 
@@ -458,7 +459,7 @@ flood(Max, Lines) ->
     Lines = lines(Device),
     until(memory_as_before, fun() -> erlang:memory(total) < Memory + 50000000 end).
 
-%% ---- everything off, whoever dies
+%% ---- everything goes off, whichever process dies
 
 off_when_the_caller_is_killed(_Config) ->
     off_after(fun(Caller) -> exit(Caller, kill) end).
@@ -496,15 +497,15 @@ off_when_the_device_dies(_Config) ->
     off_after(fun(_) -> exit(Named, kill) end, [{io_server, sonde_named_device}]),
     off_after(fun(_) -> ?MODULE:seen(1) end, [{io_server, sonde_no_device}]).
 
-%% Without sessions a function keeps its breakpoint if all who know of it are killed; nobody is
-%% traced.
+%% Without sessions a function keeps its breakpoint if every process that knows of it is killed; no
+%% process is traced then.
 off_when_all_but_one_are_killed(_Config) ->
     _ = [off_after(fun(_) -> [exit(P, kill) || N <- ?NAMES, N =/= Left,
                                                P <- [whereis(N)], is_pid(P)] end)
          || Left <- ?NAMES, Left =/= sonde_trace_formatter orelse has_sessions()],
     ok.
 
-%% A shell evaluates in a process of its own; that one ends when an expression raises.
+%% A shell evaluates in a separate process, which ends when an expression raises.
 off_when_a_shell_ends(_Config) ->
     Eval = fun(Text) -> fun() ->
                {ok, Tokens, _} = erl_scan:string(Text),
@@ -539,7 +540,7 @@ clear_ends_a_formatter_that_hangs(_Config) ->
     true = is_ended(),
     ok.
 
-%% Somebody killed the guard, and the formatter does not come back to hear of it.
+%% The guard was killed, and the formatter never returns to receive its exit.
 who_was_left_behind_is_ended(_Config) ->
     1 = calls(?SEEN, 10, [{formatter, fun hang/1}]),
     _ = ?MODULE:seen(1),
@@ -559,7 +560,7 @@ clear_may_come_from_a_formatter(_Config) ->
 
 hang(_) -> receive sonde_never -> ok end.
 
-%% It must be off within a second: 200 looks with 5 ms for others after each, which take longer on a
+%% Tracing must be off within a second: 200 looks with 5 ms between them, which take longer on a
 %% busy machine.
 off_after(End) ->
     off_after(End, []).
@@ -578,7 +579,7 @@ off_within(Looks) ->
         _ -> timer:sleep(5), off_within(Looks - 1)
     end.
 
-%% A caller that traces, and says in the end what messages it got.
+%% A caller that traces until it is told to exit, and then fails if it has received a message.
 caller(TSpecs, Max, Opts) ->
     Self = self(),
     {Caller, Ref} = spawn_monitor(fun() ->
@@ -595,7 +596,7 @@ end_of(Caller, Ref) ->
     Caller ! {exit, normal},
     receive
         {'DOWN', Ref, process, Caller, Why} ->
-            false = is_tuple(Why), % an error of its own: there was a message
+            false = is_tuple(Why), % a badmatch: it had received a message
             ok
     end.
 
@@ -606,7 +607,7 @@ is_on() ->
     {_, _} = off(),
     on.
 
-%% ok if nothing is traced, by anybody; in a session, by us.
+%% ok if the node traces nothing; with sessions, if ours trace nothing.
 off() ->
     case has_sessions() of
         true ->
@@ -639,7 +640,7 @@ is_ours({sonde_trace, _}) -> true;
 is_ours({_, {sonde_trace, _}}) -> true;
 is_ours(_) -> false.
 
-%% ---- the caller, and other people
+%% ---- the caller, and other tracers
 
 caller_is_not_linked_and_gets_no_message(_Config) ->
     sonde_test:no_message(fun() ->
@@ -667,7 +668,7 @@ the_next_call_ends_the_last(_Config) ->
     ok = ended(),
     {0, 1} = {lines(First), lines(Second)}.
 
-%% Whoever comes last traces; the others had their turn before, or were told that they have none.
+%% The last caller traces; the others traced before it, or got setup_failed.
 callers_at_the_same_time(_Config) ->
     _ = [begin
              Device = device(),
@@ -687,7 +688,7 @@ callers_at_the_same_time(_Config) ->
          end || _ <- lists:seq(1, 25)],
     ok.
 
-%% It tries once when it is told to, and stays until all have.
+%% It tries once on demand, and stays until all have tried.
 racer(Device) ->
     Test = self(),
     spawn_monitor(fun() ->
@@ -740,7 +741,7 @@ in_the_nodes_tracing(Tracer) ->
         erlang:trace_pattern(?SEEN, false, [local])
     end.
 
-%% The contract: without sessions all call tracing of the node goes off.
+%% Contract: without sessions, all call tracing of the node goes off.
 somebody_elses_tracing_ends_before_sessions(_Config) ->
     case has_sessions() of
         true -> {skip, "this release has sessions"};
@@ -765,7 +766,7 @@ tracer_got(Tracer) ->
     Tracer ! {got, self()},
     receive {Tracer, Got} -> Got end.
 
-%% A formatter that calls what is traced would feed itself until the limit.
+%% A formatter that calls the traced function would feed itself until the limit.
 own_processes_are_not_traced(_Config) ->
     Device = device(),
     Format = fun({trace, _, call, {_, _, [X]}}) ->
@@ -851,7 +852,7 @@ unicode_text(_Config) ->
     ok = ended(),
     [$<, 960, $>, $<, 960, $>] = text(Device).
 
-%% The end is told where the caller's text goes, as in recon: the device may be a file.
+%% The end is reported where the caller's text goes, as in recon: the device may be a file.
 text_goes_to_the_device(_Config) ->
     Device = device(),
     Leader = group_leader(),
@@ -893,12 +894,12 @@ seen(X) -> X.
 
 fails(_) -> error(seen).
 
-%% Not in the tail: it returns to here.
+%% Not a tail call, so it returns here.
 outer(X) -> {inner(X)}.
 
 inner(X) -> {X}.
 
-%% Somewhere to write to that holds no text of the suite's own.
+%% Writes to a device that receives no other text of the suite.
 calls(TSpecs, Max, Opts) ->
     Device = [{io_server, device()} || not proplists:is_defined(io_server, Opts)],
     sonde_trace:calls(TSpecs, Max, Device ++ Opts).
@@ -948,5 +949,5 @@ text(Device) -> lists:append(texts(Device)).
 
 requests(Device) -> length(texts(Device)).
 
-%% What a message is written as is one request.
+%% Each message is written in one request.
 lines(Device) -> requests(Device).

@@ -1,5 +1,5 @@
-%% The watcher: what it accuses, on nodes that are made up (sonde_leaks_sim) with a clock of their
-%% own; whom it tells, and how; its options; and that nothing takes it down, nor does it anybody.
+%% The watcher: which leaks it reports, on simulated nodes (sonde_leaks_sim) with a simulated clock;
+%% where and how it reports them; its options; that nothing crashes it and that it crashes nothing.
 -module(watch_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -50,7 +50,7 @@ end_per_testcase(_Case, _Config) ->
     exit(whereis(sonde_watch_helper), kill),
     sonde_test:until(no_listener, fun() -> whereis(sonde_watch_helper) =:= undefined end).
 
-%% ---- whom it accuses: nodes that are made up
+%% ---- what it accuses: simulated nodes
 
 finds_a_leak_under_a_sawtooth_within_six_hours(_Config) ->
     Leak = #{leak => {{process, 1}, {steady, 1000000}}, swing => 500000000, rhythm => 0.0},
@@ -58,7 +58,7 @@ finds_a_leak_under_a_sawtooth_within_six_hours(_Config) ->
     ct:pal("hours until 1 MB an hour under 500 MB was found: ~0p", [Found]),
     [] = [Seed || {Seed, never} <- lists:zip(lists:seq(1, 25), Found)].
 
-%% SONDE_DAYS=1000 runs them all.
+%% SONDE_DAYS=1000 runs more days.
 accuses_nobody_on_healthy_days(_Config) ->
     Days = list_to_integer(os:getenv("SONDE_DAYS", "20")),
     Accused = [{Seed, What} || Seed <- lists:seq(1, Days div 2),
@@ -66,7 +66,8 @@ accuses_nobody_on_healthy_days(_Config) ->
     ct:pal("~b healthy days, accused: ~0p", [Days, Accused]),
     [] = Accused.
 
-%% The same nodes, judged by the slope of their memory over six hours: so the test can fail.
+%% Judges the same nodes by the slope of their memory over six hours. This naive judge accuses, so
+%% the test above can fail.
 a_plain_slope_would_accuse(_Config) ->
     Accused = [Seed || Seed <- lists:seq(1, 10), grows_by_plain_slope(Seed)],
     true = length(Accused) >= 5.
@@ -100,7 +101,7 @@ finds_leaks_of_other_shapes(_Config) ->
                   {48, (Of({steady, 5000000}))#{swing => 10000000, reads => false}}],
              Seed <- [1, 2, 3], found({process, 1}, Hours, Seed, Opts) =:= never].
 
-%% On the same nodes without the leak nobody is accused; with it, what leaks and only that.
+%% Without the leak nothing is accused on these nodes; with it, only the leak is.
 finds_what_leaks_and_nothing_else(_Config) ->
     Calm = #{rhythm => 0.0},
     Seeds = [1, 2],
@@ -119,8 +120,8 @@ finds_what_leaks_and_nothing_else(_Config) ->
              Seed <- Seeds,
              Whom <- [Accused(Seed, Calm#{leak => {What, {steady, PerHour}}})], Whom =/= [What]].
 
-%% A process or table below `min_bytes' is not followed, however it grows; a larger one is, and only
-%% while it was large within the last three quarters of an hour.
+%% A process or table below `min_bytes' is not followed, however it grows; a larger one is, but only
+%% if it was that large within the last three quarters of an hour.
 small_things_are_not_followed(_Config) ->
     Followed = fun(Values) ->
                        Core = lists:foldl(
@@ -136,7 +137,8 @@ small_things_are_not_followed(_Config) ->
     {[p], [t]} = Followed([10000000 | lists:duplicate(89, 0)]),
     {[], []} = Followed([10000000 | lists:duplicate(91, 0)]).
 
-%% Two blocks after it stopped at the earliest, and at once when it is gone.
+%% The acquittal comes two blocks after the growth stopped at the earliest, and at once if the
+%% process is gone.
 acquits_what_stopped(_Config) ->
     {Core1, Events} = feed(fun(H) -> 50000000 + trunc(min(H, 7) * 5000000) end, 0, 720 * 2,
                            core(#{}), []),
@@ -242,7 +244,7 @@ starts_under_a_supervisor_several_times(_Config) ->
     exit(Sup, shutdown),
     sonde_test:until(no_supervisor, fun() -> not is_process_alive(Sup) end).
 
-%% As a supervisor.
+%% The test is the supervisor's callback module too.
 init(Specs) ->
     {ok, {#{}, Specs}}.
 
@@ -294,7 +296,8 @@ sees_the_largest_processes_and_tables(_Config) ->
     ok = sonde_test:until(gone, fun() -> Rows() =:= [false, false, false] end),
     stop(Pid).
 
-%% Also those that are not among the largest; then a sample says that they are gone, once for all.
+%% This holds for processes and tables that are not among the largest, too. A sample reports once
+%% that one is gone.
 what_is_followed_is_seen_until_it_is_gone(_Config) ->
     Held = sonde_test:hold(fun() -> ok end),
     Table = ets:new(watch_table, [public]),
@@ -309,7 +312,7 @@ what_is_followed_is_seen_until_it_is_gone(_Config) ->
     #{sample := #{processes := [], tables := [], gone := [{process, Held}, {table, Table}]}} =
         sonde_watch_sweep:take(Ask).
 
-%% The kinds of memory are all that the node has.
+%% The kinds of memory add up to all that the node has.
 a_sweep_has_every_kind_of_memory_and_every_count(_Config) ->
     Pid = start(#{interval => 20}),
     ok = swept(Pid, 1),
@@ -343,7 +346,7 @@ a_sweep_has_every_kind_of_memory_and_every_count(_Config) ->
     sonde_test:stop(Crowd),
     stop(Pid).
 
-%% What a collection would leave, of a process that has eight times as much.
+%% Finds what a collection would leave of a process whose heap is eight times as large.
 looks_into_large_heaps(_Config) ->
     Big = sonde_test:hold(fun() -> _ = length(lists:seq(1, 1000000)), lists:seq(1, 100000) end),
     Pid = start(#{interval => 2000, top => 20, min_bytes => 1000000, budget => 100}),
@@ -371,7 +374,7 @@ goes_on_while_processes_are_born_and_die(_Config) ->
         sonde_test:stop(Churn)
     end.
 
-%% Some live for longer than a sweep takes, most do not.
+%% Some live longer than a sweep takes, most do not.
 born_and_gone(Born) ->
     ok = counters:add(Born, 1, 1),
     _ = spawn(fun() ->
@@ -381,7 +384,7 @@ born_and_gone(Born) ->
               end),
     counters:get(Born, 1) rem 20 =/= 0 orelse timer:sleep(1).
 
-%% ---- nothing takes it down
+%% ---- nothing crashes it
 
 a_callback_that_crashes_is_told_of_once(_Config) ->
     with_log(fun() ->
@@ -395,7 +398,7 @@ a_callback_that_crashes_is_told_of_once(_Config) ->
                      stop(Pid)
              end).
 
-%% Nor does it, with all that waits for it, outlive its watcher.
+%% The process that runs callbacks ends with its watcher, whatever it still has queued.
 a_callback_that_hangs_stops_no_sweep(_Config) ->
     Pid = start(#{interval => 1, budget => 100, callback => {sonde_watch_helper, hang}}),
     ok = sonde_test:until(dropped, fun() -> maps:get(dropped, sonde_watch:status(Pid)) > 0 end),
@@ -436,7 +439,7 @@ survives_who_tells(_Config) ->
     ok = sonde_test:until(more_samples, fun() -> Samples() > Then + 2 end),
     stop(Pid).
 
-%% Also when it is killed: nobody of its own is left.
+%% This also holds when it is killed: none of its processes is left.
 its_end_ends_what_it_started(_Config) ->
     _ = [begin
              Pid = start(#{interval => 1}),
@@ -447,13 +450,13 @@ its_end_ends_what_it_started(_Config) ->
          end || End <- [fun stop/1, fun sonde_test:stop/1]],
     ok.
 
-%% It monitors one process alone; servers with a name while it calls them.
+%% The watcher monitors one process permanently; it monitors named servers while it calls them.
 teller(Pid) ->
     {monitors, Monitors} = process_info(Pid, monitors),
     [Teller] = [Of || {process, Of} <- Monitors, is_pid(Of)],
     Teller.
 
-%% ---- how it tells
+%% ---- how it reports
 
 tells_of_a_leak_in_every_way(_Config) ->
     with_script({grow, 20000000},
@@ -529,11 +532,12 @@ no_alarm_handler(Call) ->
     ok = Call(sonde_test, stop, [Crowd]),
     sonde_test:until(limit_over, Told(limit_over)).
 
-%% By the handler that every node has, as it is at first; not after a filter lets them through.
+%% The hint appears with the default handler in its default state, and not once a filter lets the
+%% reports through.
 says_so_where_its_reports_are_dropped(_Config) ->
     on_a_peer([], fun hints/1).
 
-%% The hint comes before the first sample is told.
+%% The hint comes before the first sample is reported.
 hints(Call) ->
     ok = Call(sonde_watch_helper, listen, []),
     ok = Call(logger, add_handler, [watch, sonde_watch_helper, #{}]),
@@ -552,7 +556,7 @@ hints(Call) ->
               [default, sonde, {fun logger_filters:domain/2, {log, sub, [sonde]}}]),
     1 = Hints(second).
 
-%% That application is not here: a module of its name, with the one function that is called.
+%% telemetry is not available here: a module of that name has the one function that is called.
 tells_telemetry_where_it_is(_Config) ->
     on_a_peer([], fun telemetry/1).
 
@@ -571,7 +575,7 @@ telemetry(Call) ->
 
 %% ---- budget and remedies
 
-%% Five milliseconds are its budget; how long the sweeps take is made up.
+%% The budget is five milliseconds; the duration of the sweeps is made up.
 samples_less_beyond_its_budget(_Config) ->
     with_script({took, [0, 5, 12]}, fun slower_and_normal/1).
 
@@ -613,9 +617,9 @@ collects(Pid) ->
     true = N > 0 andalso Bytes >= Freed,
     sonde_test:stop(Holder).
 
-%% Three hold garbage for long. Without a limit that matters all are collected within so few sweeps
-%% that one of four in a second would have collected none; one of four in a second collects them
-%% all, and takes at least as long as that must take.
+%% Three processes hold garbage for long. With an ineffective limit all are collected within a few
+%% sweeps, in which four per second would collect none. Four per second collects them all, but takes
+%% at least as long as that rate requires.
 collects_at_a_bounded_rate(_Config) ->
     Few = 5,
     true = collected_within(60000, fun(#{sweeps := N}) -> N >= Few end, fun(N, _) -> N >= 3 end),
@@ -624,8 +628,8 @@ collects_at_a_bounded_rate(_Config) ->
     true = collected_within(240, fun(#{collected := N}) -> N >= 3 end,
                             fun(N, Ms) -> N =< Ms * 240 div 60000 end).
 
-%% Whether Judge says so of how many were collected by the time that a watcher's status is as Until
-%% wants it, and of the milliseconds that had passed since before its start.
+%% Waits until the status of a watcher satisfies Until. Returns whether Judge accepts the number of
+%% collections so far and the milliseconds since before the watcher's start.
 collected_within(PerMinute, Until, Judge) ->
     Holders = [wasteful() || _ <- lists:seq(1, 3)],
     Start = erlang:monotonic_time(millisecond),
@@ -642,7 +646,7 @@ collecting(PerMinute) ->
     start(#{interval => 20, budget => 100, callback => {sonde_watch_helper, told},
             remedy => {collect, #{garbage_bytes => 8000000, per_minute => PerMinute}}}).
 
-%% Sixteen megabytes that were built and let go of; who waits does not collect.
+%% A process that has built and dropped sixteen megabytes; it waits, so it does not collect.
 wasteful() ->
     sonde_test:hold(fun() -> length(lists:seq(1, 1000000)) end).
 
@@ -665,7 +669,7 @@ keeps_what_it_knows_over_a_change_of_code(_Config) ->
     Teller = teller(Pid),
     stop(Pid).
 
-%% ---- metrics, by a reader that knows the format's rules and nothing of ours
+%% ---- metrics, parsed by a reader that knows the format's rules and nothing of our code
 
 metrics_are_what_prometheus_reads(_Config) ->
     Pid = start(#{interval => 20}),
@@ -685,7 +689,7 @@ metrics_without_a_watcher(_Config) ->
     true = Up == 0,
     false = is_map_key("sonde_watch_sweeps_total", Metrics).
 
-%% HELP, TYPE, and one sample at least, in this order, each name once, each line ended.
+%% HELP, TYPE and at least one sample, in this order; each name appears once, each line ends.
 read_metrics(Text) ->
     Lines = string:split(binary_to_list(iolist_to_binary(Text)), "\n", all),
     "" = lists:last(Lines),
@@ -718,7 +722,7 @@ start(Opts) ->
     {ok, Pid} = gen_server:start(sonde_watch, opts(Opts), []),
     Pid.
 
-%% As start_link/1 hands them to its server.
+%% As start_link/1 passes them to its server.
 opts(Opts) ->
     {ok, Read} = sonde_watch_opts:read(Opts),
     Read.
