@@ -1,6 +1,6 @@
-%% sonde_print: what each kind of result looks like (the files in print_SUITE_data, to the byte),
-%% and that no term and no width makes it raise, write too long a line, or send a terminal a control
-%% character.
+%% sonde_print: what each kind of result looks like (the files in print_SUITE_data, to the byte). No
+%% term and no width makes it raise, write too long a line, or send a control character to a
+%% terminal.
 -module(print_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -29,7 +29,7 @@ groups() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% Not as the map that the call returns.
+%% The report is printed as a sentence, not as the map that the call returns.
 what_was_missed_is_named(_Config) ->
     Printed = fun(Missed) -> unicode:characters_to_list(printed(#{missed => Missed}, #{})) end,
     "missed  none\n" = Printed(#{count => 0, pids => []}),
@@ -50,7 +50,7 @@ looks_as_ever(Config) ->
     [] = [Name ++ ".txt" || {Name, _, _} <- goldens()]
         -- [filename:basename(F) || F <- filelib:wildcard(filename:join(Dir, "*.txt"))].
 
-%% From a shell, in test/: print_SUITE:write_goldens("print_SUITE_data"). Then look at them.
+%% Run in a shell, in test/: print_SUITE:write_goldens("print_SUITE_data"). Then review the files.
 write_goldens(Dir) ->
     [ok = file:write_file(golden(Dir, Name), unicode:characters_to_binary(printed(Result, Opts)))
      || {Name, Result, Opts} <- goldens()].
@@ -249,7 +249,7 @@ loaded() ->
 
 loaded_module() -> {[{module, lobby}, {badrpc, {'EXIT', undef}}], ['rabbit@host3']}.
 
-%% Of later calls: tables, terms by their name, sockets.
+%% Rows of other calls: tables, terms shown by their name, sockets.
 other_rows() ->
     [{sessions, 123456789, #{memory => 2345678, owner => pid(44), name => sessions, size => 12}},
      {<<"a key that is a long binary, longer than its column">>, 12, [{memory, 5}]},
@@ -306,7 +306,7 @@ modules_of_elixir_have_no_prefix(_Config) ->
                                             "<<\"\\\"'Elixir.A'\">>]"])}]],
     ok.
 
-%% Neither are modules of Erlang, nor atoms that are no alias. What is printed as a term is Erlang.
+%% These are neither Elixir modules nor aliases. What is printed as a term is printed as Erlang.
 what_is_not_elixirs_prints_as_ever(_Config) ->
     _ = [{Term, Text} = {Term, cell(Term, latin1)}
          || {Term, Text} <- [{{gen_server, loop, 7}, "gen_server:loop/7"},
@@ -501,7 +501,7 @@ is_fit(Text0, Width, Unicode, Color) ->
     _ = [ct:log("~0tp", [{Width, Long, Control, Foreign}]) || Long ++ Control ++ Foreign =/= []],
     Long =:= [] andalso Control =:= [] andalso Foreign =:= [].
 
-%% Terms of any kind, and such as look nearly like results.
+%% Terms of any kind, and some that look almost like results.
 result() ->
     ?LAZY(frequency([{3, any()}, {4, list(row())}, {2, list({key(), list(row())})},
                      {2, list({key(), props()})}, {2, list({any(), value()})}, {1, props()},
@@ -570,7 +570,7 @@ live_results_print(_Config) ->
     _ = [true = is_fit(printed(Result, #{}), 80, false, false) || Result <- Live],
     ok.
 
-%% Each of them is too large to be printed in whole.
+%% Each term is too large to print whole.
 large_terms_are_cut(_Config) ->
     N = 300000,
     Int = erlang:'bsl'(1, 7 * N), % half a million digits: a minute to print
@@ -631,7 +631,7 @@ printed(Result, Opts, Device) ->
 lines(Text) ->
     string:split(string:trim(Text, trailing, "\n"), "\n", all).
 
-%% Catches what is written; knows of itself what `Has' says.
+%% A device that collects what is written, with the properties in `Has'.
 device(Has) ->
     Owner = self(),
     spawn(fun() -> device(monitor(process, Owner), Has, []) end).

@@ -1,5 +1,5 @@
-%% Sizes of terms without native help: those of OTP, for terms of every kind; what OTP cannot say,
-%% against what the test itself made; limits that hold whatever the term is like.
+%% Sizes of terms without native help. They equal OTP's, for terms of every kind; where OTP has no
+%% figure, they equal what the test itself made; and limits hold whatever the term.
 -module(size_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -46,10 +46,10 @@ bytes_are_what_erlang_term_says(_Config) ->
                            {bytes, sonde_size:bytes(Term, patient())})
                   end), 300).
 
-%% erts_debug:size/1 compares each part with all that are equal to it, for ever where much is shared
-%% many times over; a process that holds nothing else has on its heap what is no literal. Not for
-%% references to binaries, of which OTP counts what a copy would take; nor for what
-%% erts_debug:size/1 does not look into (funs, native records), or takes for a word ({} on OTP 25).
+%% erts_debug:size/1 compares each part with all equal parts, and may never end where much is shared
+%% many times. A process that holds only the term has all of it but literals on its heap. Excluded
+%% are: references to binaries, which OTP counts as a copy would; and what erts_debug:size/1 does
+%% not enter (funs, native records) or counts as one word ({} on OTP 25).
 each_word_counts_once(_Config) ->
     Not = [fun_of_a_module, fun_with_environment, fun_that_holds_a_binary, fun_from_elsewhere,
            alike_funs, native_record, literal, part, matched_part, rest_of_a_match, decoded,
@@ -66,12 +66,13 @@ each_word_counts_once(_Config) ->
                   end), 300),
     ct:pal("~b terms for which erts_debug:size/1 took too long", [counters:get(Endless, 1)]).
 
-%% Only what is shared may be too much for it.
+%% Only terms with sharing may be too much for erts_debug:size/1.
 shares({Container, _}) when Container =:= twice; Container =:= kept -> true;
 shares({leaf, _, _}) -> false;
 shares({_, Shapes}) -> lists:any(fun shares/1, Shapes).
 
-%% In a process that holds a term and nothing else, and that is not asked itself: it tells more.
+%% Builds a term in a process that holds nothing else. Its heap size is read from outside: asked
+%% itself, the process would report more.
 alone(Make, MayBeEndless) ->
     Parent = self(),
     {Pid, Ref} = spawn_monitor(
@@ -84,13 +85,13 @@ alone(Make, MayBeEndless) ->
                                    exit({told, erts_debug:size(Term)})
                            end
                    end),
-    %% To be suspended while a persistent term is put is not yet to rest.
+    %% A process that is suspended while a persistent term is put is not yet at rest.
     receive
         {Pid, built} -> ok;
         {'DOWN', Ref, process, Pid, Early} -> ct:fail(Early)
     end,
     ok = sonde_test:settle(Pid),
-    %% The first one may leave a few words of what the last call of the process held.
+    %% The first collection may leave a few words that the last call of the process held.
     true = garbage_collect(Pid),
     true = garbage_collect(Pid),
     {_, Info} = process_info(Pid, garbage_collection_info),
@@ -110,7 +111,7 @@ alone(Make, MayBeEndless) ->
         {OnHeap, endless, Sizes}
     end.
 
-%% Since OTP 27 these are in nodes of their own.
+%% Since OTP 27 keys with the same hash are in separate nodes.
 keys_of_one_hash(_Config) ->
     _ = [begin
              Map = sonde_terms_helper:value(alike_funs, N),
@@ -128,7 +129,7 @@ a_fun_from_elsewhere(_Config) ->
     {Size, Size} = {erts_debug:flat_size(There), sonde_size:flat(There, patient())},
     true = Size > erts_debug:flat_size(Here) orelse erlang:system_info(otp_release) >= "27".
 
-%% Its module is there with other fields, or not at all.
+%% The record's module is loaded with other fields, or not at all.
 a_record_of_an_older_module(_Config) ->
     case erlang:system_info(otp_release) >= "29" of
         true ->
@@ -157,7 +158,7 @@ literals_of_a_module(_Config) ->
     {4, Size} = words({Whole, Tuple, element(1, Whole)}),
     {3, Size} = words({tl(element(1, Whole)), Whole}),
     {2, 9} = words([Tuple | self()]),
-    %% The tuple of the keys is a literal where the code that makes the map shows them.
+    %% The tuple of the keys is a literal if the code that makes the map contains them.
     {14, 3} = words([#{a => I, b => I} || I <- [self(), self()]]),
     {7, 9} = words([#{a => self(), b => [1, "b"]}]),
     Fun = sonde_terms_helper:value(external_fun, 1),
@@ -167,8 +168,8 @@ literals_of_a_module(_Config) ->
 
 constant() -> {"text", {an, [atom, 1.0]}}.
 
-%% Two closures made in one place share, on OTP 27, a reference which is a literal, unless they come
-%% from a binary.
+%% On OTP 27 two closures made at one place share a reference, which is a literal unless the
+%% closures come from a binary.
 literals_of_funs(_Config) ->
     [One, Two] = [sonde_terms_helper:value(fun_that_holds_a_binary, N) || N <- [1, 2]],
     Term = [One | Two],
@@ -201,7 +202,7 @@ persistent_terms(_Config) ->
     Size = erts_debug:flat_size(Map),
     {0, Size} = words(kept(Map)).
 
-%% Asking each part whether it is a literal would take the square of this.
+%% Asking for each part whether it is a literal would take quadratic time.
 a_literal_at_the_end(_Config) ->
     Text = element(1, constant()),
     N = 100000,
@@ -218,7 +219,7 @@ a_literal_at_the_end(_Config) ->
                      {tuple, 0, fun(I, Inner) -> {I, Inner, I} end},
                      {map, 3, fun(I, Inner) -> #{a => Inner, b => I} end}]].
 
-%% Most of its nodes are still literals.
+%% Most nodes of the changed map are still literals.
 changed_literal_map(_Config) ->
     Map = kept(maps:from_list([{I, {I}} || I <- lists:seq(1, 1000)])),
     Changed = Map#{5 => five, more => 1},
@@ -228,7 +229,7 @@ changed_literal_map(_Config) ->
              {Once, true, true} = {Shared + Literals, Shared > 0, Literals > Shared}
          end || Term <- [Changed, [Changed], {Map, Changed}, {Changed, Changed#{6 => six}}]].
 
-%% More than are compared with each other.
+%% There are more of them than are compared with each other.
 many_equal_literals(_Config) ->
     Term = kept([{a, I * 0.0} || I <- lists:seq(1, 1000)]),
     {0, 7000} = words(Term).
@@ -249,7 +250,7 @@ binaries_are_pinned_once(_Config) ->
 
 self_id() -> erlang:phash2(self(), 256).
 
-%% A binary of up to 64 bytes is rarely there, and its words do not always tell.
+%% An off-heap binary of up to 64 bytes is rare, and its words do not always identify it.
 small_binaries_outside(_Config) ->
     Compressed = [term_to_binary(lists:duplicate(400, $a) ++ lists:seq(1, N), [compressed])
                   || N <- lists:seq(1, 60)],
@@ -278,7 +279,7 @@ binaries_of_literals(_Config) ->
     {200, 1000} = binaries(kept([binary:part(Whole, 0, 100), binary:part(Whole, 500, 100)])),
     {1100, 1000} = binaries([Whole | kept(binary:part(Whole, 0, 100))]).
 
-%% More than are asked about at a time.
+%% There are more of them than are asked about at a time.
 many_binaries(_Config) ->
     Wholes = [binary:copy(<<I:16>>, 50) || I <- lists:seq(1, 2500)],
     {250000, 250000} = binaries(Wholes),
@@ -299,8 +300,8 @@ is_beyond(Term, Limit) ->
     {error, {heap_too_large, Words, Limit}} = sonde_size:flat(Term, up_to(Limit)),
     Words > Limit.
 
-%% Each of these has more words than there are atoms in the world. In little memory, and in bounded
-%% time: the timetrap is there for those that never end.
+%% Each term has more words than the world has atoms. The memory must stay small and the time
+%% bounded; the timetrap catches calls that never end.
 exponential_terms(_Config) ->
     Large = maps:from_list([{I, I} || I <- lists:seq(1, 40)]),
     Twice = [fun(T) -> [T | T] end, fun(T) -> {T, 1, T} end, fun(T) -> #{a => T, T => b} end,
@@ -345,7 +346,7 @@ deep_terms(_Config) ->
                      {map_key, 10000, fun(I, Inner) -> #{Inner => I} end},
                      {function, 10000, fun(_, Inner) -> fun() -> Inner end end}]].
 
-%% All it may take is a word for each hundred of its own.
+%% A call may take at most one word for each hundred of the term.
 a_long_list_takes_no_memory(_Config) ->
     Long = lists:seq(1, 5000000),
     {total_heap_size, Words} = process_info(self(), total_heap_size),
@@ -376,9 +377,9 @@ bad_options(_Config) ->
     #{max_words := 0, timeout := 0, suspend := true, progress := true} =
         sonde_size:options(#{max_words => 0, timeout => 0, suspend => true, progress => true}).
 
-%% ---- what they share
+%% ---- helpers
 
-%% A slow machine has all the time it needs.
+%% A slow machine gets all the time it needs.
 patient() -> up_to(1000000000).
 
 up_to(Words) -> #{timeout => 16#FFFFFFFF, max_words => Words}.
@@ -401,7 +402,7 @@ binaries(Term) ->
     #{binary_visible := Visible, binary_pinned := Pinned} = sonde_size:term(Term, patient()),
     {Visible, Pinned}.
 
-%% As a literal.
+%% Returns the term as a literal.
 kept(Term) ->
     Key = {?MODULE, make_ref()},
     ok = persistent_term:put(Key, Term),

@@ -1,5 +1,5 @@
-%% Heap snapshots in files: how one gets there, and what grew from one to the next. What is in them
-%% is made up here. That Chrome reads them as we do: `make test-snapshot'.
+%% Heap snapshots in files: how a file is written, and what grew from one to the next. The contents
+%% are made up here. `make test-snapshot' checks that Chrome reads them as we do.
 -module(snapshot_SUITE).
 
 -include_lib("kernel/include/file.hrl").
@@ -23,7 +23,7 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% A directory for each case, so that what is left in it can be seen.
+%% Each case has a directory, so that leftover files can be seen.
 init_per_testcase(Case, Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Case)),
     ok = file:make_dir(Dir),
@@ -60,7 +60,7 @@ write(File, Force, Nodes, Piece) ->
     sonde_private_file:write(File, Force,
                           fun() -> {ok, sonde_snapshot_helper:pieces(Nodes, Piece)} end).
 
-%% What comes is looked at when nothing has been written yet.
+%% Checks the file at the time that content is first requested, before anything is written.
 private_before_there_is_content(Config) ->
     File = file(Config),
     _ = [begin
@@ -113,7 +113,7 @@ force_replaces_what_is_complete(Config) ->
     {ok, <<"new">>} = file:read_file(File),
     ["a.heapsnapshot"] = left(Config).
 
-%% Some content, and then what Last says.
+%% Returns some content, and then the result of Last.
 pieces_then(Last) ->
     Ref = counters:new(1, []),
     fun() ->
@@ -162,7 +162,7 @@ no_trace_of_a_killed_helper(Config) ->
          end || Force <- [false, true]],
     ok.
 
-%% A file that is half written, by a helper that waits for a message.
+%% A half-written file; its helper waits for a message.
 midway(File, Force) ->
     Test = self(),
     Wait = fun() ->
@@ -172,7 +172,7 @@ midway(File, Force) ->
     Caller = spawn(fun() -> exit(sonde_private_file:write(File, Force, pieces_then(Wait))) end),
     receive {midway, Helper} -> {Caller, Helper} end.
 
-%% A limit on the size of files is a disk that is full, to a node that does not die of the signal.
+%% To a node that survives the signal, a limit on file size looks like a full disk.
 no_trace_on_a_full_disk(Config) ->
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
     Limit = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"",
@@ -189,7 +189,7 @@ no_trace_on_a_full_disk(Config) ->
 write_much(File, Force) ->
     sonde_private_file:write(File, Force, fun() -> {ok, fun() -> {data, <<0:80000>>} end} end).
 
-%% The error is the one that file:open/2 gives.
+%% The error is that of file:open/2.
 places_where_no_file_can_be(Config) ->
     In = fun(Name) -> filename:join(dir(Config), Name) end,
     ok = file:write_file(In("file"), ""),
@@ -250,7 +250,7 @@ forbidden_there(Config) ->
     ok = file:delete(file(Config)),
     left(Config).
 
-%% Neither a process nor a message is left of a dump or a comparison.
+%% No process and no message is left by a dump or a comparison.
 helpers_are_gone(Config) ->
     File = file(Config),
     [] = helpers(),
@@ -288,7 +288,7 @@ make(Config, Name, Nodes) ->
     ok = file:write_file(File, sonde_snapshot_helper:text(Nodes)),
     File.
 
-%% A cache in the dictionary has grown: one row for the cells of its list, one for the tuples in it.
+%% A cache in the dictionary has grown: one row for the cells of its list, one for its tuples.
 growth_as_one_wants_it(Config) ->
     A = make(Config, "a", cache(10)),
     B = make(Config, "b", cache(1010)),
@@ -301,7 +301,7 @@ growth_as_one_wants_it(Config) ->
     3 = length(Shrunk),
     [] = sonde_heap:diff(A, A).
 
-%% A list of N tuples, its first cell last in the file.
+%% A list of N tuples; its first cell is last in the file.
 cache(N) ->
     Cell = fun(I) -> 3 * I + 3 end,
     roots(#{dictionary => [{property, "{key,cache}", Cell(N)}]})
@@ -325,7 +325,7 @@ growth_first_and_shrinking_last(Config) ->
      {<<"stack / [3]">>, <<"tuple/3">>, 0, -8}, {<<"stack / [2]">>, <<"tuple/2">>, 0, -792}] =
         sonde_heap:diff(A, B).
 
-%% Places are told apart where they are few. The keys of a dictionary always are.
+%% Up to 32 places are kept apart. The keys of a dictionary always are.
 places_of_many_are_one(Config) ->
     Empty = make(Config, "empty", roots(#{})),
     Rows = fun(Name, Area, Edges) ->
@@ -339,7 +339,7 @@ places_of_many_are_one(Config) ->
     [{<<"mailbox / [_]">>, <<"tuple/1">>, 33, 528}] =
         Rows("many", mailbox, Edges(33, element, Itself)),
     100 = length(Rows("keys", dictionary, Edges(100, property, fun integer_to_list/1))),
-    %% and those of a map that lies deeper are not
+    %% the keys of a nested map are not
     Map = fun(N) -> roots(#{stack => [{element, 0, 6}]})
                         ++ [{object, "map", 7, 8, [{property, integer_to_list(I), 6 + I}
                                                    || I <- lists:seq(1, N)]}]
@@ -348,7 +348,7 @@ places_of_many_are_one(Config) ->
     [{<<"stack / [0] / [_]">>, <<"tuple/1">>, 33, 528}, {<<"stack / [0]">>, <<"map">>, 1, 8}] =
         sonde_heap:diff(Empty, make(Config, "map33", Map(33))).
 
-%% Nothing is lost where there are more of them than are told apart.
+%% Nothing is lost if there are more paths or kinds than are kept apart.
 many_paths_and_kinds(Config) ->
     Empty = make(Config, "empty", roots(#{})),
     N = 110000,
@@ -367,8 +367,8 @@ many_paths_and_kinds(Config) ->
     100000 = length(Each),
     N = 10000 + lists:sum([C || {<<"stack / [_]">>, _, C, 16} <- Each]).
 
-%% A list of so many elements is one way, that long. A process that needs more memory than a word or
-%% two for each would be killed.
+%% A list of N elements is a path of that length. The heap limit kills a process that needs more
+%% memory than a word or two for each element.
 a_long_list_in_little_memory(Config) ->
     N = 150000,
     A = make(Config, "a", cache(1)),
@@ -380,7 +380,7 @@ a_long_list_in_little_memory(Config) ->
 
 %% ---- what is no dump
 
-%% Cut off anywhere, a byte changed, or made up.
+%% The file is cut off anywhere, or has a changed byte, or is made up.
 no_file_is_a_crash(Config) ->
     Text = iolist_to_binary(sonde_snapshot_helper:text(sonde_snapshot_helper:random(8, 3))),
     Good = make(Config, "good", sonde_snapshot_helper:random(8, 4)),

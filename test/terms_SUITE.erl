@@ -1,5 +1,5 @@
-%% sonde_map and sonde_rec: recon's answers, and what recon does not promise: what happens when two
-%% do it at once, and when the owner of the table is killed.
+%% sonde_map and sonde_rec give recon's answers. The suite also guards what recon does not promise:
+%% what happens if two processes use them at once, or if the owner of a table is killed.
 -module(terms_SUITE).
 
 -import(sonde_test, [raised/1]).
@@ -67,7 +67,7 @@ map_as_recon(_Config) ->
 rec_as_recon(_Config) ->
     sonde_conform:cases(recon_rec, [fresh(Case) || Case <- rec_cases()]).
 
-%% Each case begins with nothing said and nothing imported, and leaves nothing.
+%% Each case starts with no limits and no imported records, and leaves none.
 fresh({Function, Name, Case}) ->
     {Function, Name, fun(M) ->
                              {Map, Rec} = both(M),
@@ -81,7 +81,7 @@ fresh({Function, Name, Case}) ->
 both(M) when M =:= recon_map; M =:= recon_rec -> {recon_map, recon_rec};
 both(M) when M =:= sonde_map; M =:= sonde_rec -> {sonde_map, sonde_rec}.
 
-%% What each call returns, whether anything is kept after it, and how that ends.
+%% What each call returns, whether any entry is kept after it, and the results of clearing.
 after_each(M, Calls) ->
     [begin
          Was = Call(),
@@ -152,7 +152,7 @@ map_cases() ->
               [M:process_map(Map) || Map <- [#{b => #{a => 1}}, #{c => [#{a => 1}]}, #{}]]
       end}].
 
-%% Labels, patterns and limits of each kind; the text of a long one is broken into lines.
+%% Labels, patterns and limits of each kind; long ones are printed over several lines.
 kinds() ->
     Keys = [list_to_atom("key" ++ integer_to_list(I)) || I <- lists:seq(1, 30)],
     [{one, #{a => 1}, all}, {two, fun erlang:is_map/1, a}, {three, #{}, <<"a">>},
@@ -374,7 +374,7 @@ renaming_at_once_has_one_winner(_Config) ->
          [_] = [Name || Name <- Names, sonde_map:rename(Name, z) =:= renamed]
      end || _ <- lists:seq(1, 50)].
 
-%% Who stops an application, or ends a shell, kills all that belong to it.
+%% Stopping an application, or ending a shell, kills all processes of its group.
 tables_outlive_their_maker(_Config) ->
     [begin
          {Leader, Ref} = spawn_monitor(fun() -> receive stop -> ok end end),
@@ -400,7 +400,7 @@ no_message_reaches_the_caller(_Config) ->
         [{links, Links}, {monitors, []}] = process_info(self(), [links, monitors])
     end).
 
-%% A node may have both: what one is told the other does not hear.
+%% A node may have both; they do not share entries.
 recon_and_ours_on_one_node(_Config) ->
     case sonde_test:recon() of
         ok -> apart([{recon_map, sonde_map, fun(M) -> ok = M:limit(l, #{}, all) end},
@@ -504,7 +504,7 @@ pattern_that_raises_costs_no_text(_Config) ->
     bad = raised(fun() -> sonde_map:process_map(#{a => 1}) end),
     ok.
 
-%% Only the names that the beam file has.
+%% Only atoms for the names in the beam file are created.
 import_makes_no_atom_of_data(_Config) ->
     _ = sonde_rec:import(sonde_recs_a),
     _ = text({two, "some", #{<<"text">> => 1}}),

@@ -1,6 +1,6 @@
-%% What a collection would free, and what binaries hold in vain: exactly what collecting by hand
-%% frees, and exactly what a model of the slices says; nobody is collected, disturbed, or shown as
-%% 0.
+%% What a collection would free, and which binary bytes are held in vain. The values equal what a
+%% collection by hand frees, and what a model of the slices predicts; no process is collected,
+%% disturbed, or shown as 0.
 -module(waste_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -34,7 +34,7 @@ check(Property, Times) ->
     proper:quickcheck(Property, [quiet, {numtests, Times}, {max_size, 30}, {max_shrinks, 100}])
         orelse ct:fail({counterexample, proper:counterexample()}).
 
-%% To 26 a collection makes binaries of small slices, which are smaller: see
+%% Up to OTP 26 a collection turns small slices into heap binaries, which are smaller: see
 %% small_slices_become_binaries.
 prop_collection() ->
     ?FORALL({Steps, Where}, {list(step()), oneof([on_heap, off_heap])},
@@ -49,7 +49,7 @@ prop_collection() ->
                           Counted(Unlisted) andalso (Small orelse Bytes))
             end).
 
-%% Before and after a collection by hand, natively and officially.
+%% Compares the values before and after a collection by hand, from sonde and from process_info.
 compared(Pid) ->
     Listed = length(info(binary, Pid)),
     ok = sonde_test:settle(Pid),
@@ -76,15 +76,15 @@ value(Pid, Attr) ->
     {Pid, Value, _} = lists:keyfind(Pid, 1, Rows),
     Value.
 
-%% Before 26 process_info does not list binaries that are being appended to.
+%% Before OTP 26 process_info does not list binaries that are being appended to.
 is_listed() -> erlang:system_info(otp_release) >= "26".
 
-%% Where a collection makes binaries of slices of at most 24 bytes.
+%% On these releases a collection turns slices of at most 24 bytes into heap binaries.
 has_heap_slices() -> erlang:system_info(otp_release) < "27".
 
-%% A process that did all this, keeps some of it, and waits; and how many writable binaries it
-%% dropped. It collects only when it is told to, and not after it has writable ones: then where they
-%% are is known.
+%% Makes a process that does these steps, keeps some of the results, and waits; returns also how
+%% many writable binaries it dropped. It collects only on request, and not once it has writable
+%% binaries, so that their place is known.
 made(Steps, Where) ->
     Parent = self(),
     {Before, After} = lists:partition(fun({collect, _}) -> true; (_) -> false end,
@@ -148,7 +148,8 @@ slices(N, Size) ->
     Whole = binary:copy(<<1>>, 1000),
     [binary:part(Whole, I, Size) || I <- lists:seq(1, N)].
 
-%% Parts of what was appended to; others of at most 64 bytes are no slices from the beginning.
+%% These are parts of a binary that was appended to: other parts of at most 64 bytes are heap
+%% binaries from the start.
 small_slices(N, Size) ->
     [begin
          Part = more(<<>>, Size),
@@ -166,7 +167,7 @@ nothing_is_collected(_Config) ->
     Before = process_info(Pid, [binary, garbage_collection_info]),
     sonde_test:stop(Pid).
 
-%% Going to sleep was a collection.
+%% Hibernation has already collected.
 hibernated_have_none(_Config) ->
     Pid = spawn(fun() -> Kept = garbage_and(300, [binary:copy(<<1>>, 100)]),
                          erlang:hibernate(sonde_test, park, [Kept]) end),
@@ -176,8 +177,8 @@ hibernated_have_none(_Config) ->
     [0, 0, 0, 0] = [value(Pid, Attr) || Attr <- ?HEAP],
     sonde_test:stop(Pid).
 
-%% A collection drops the garbage and, where messages lie on the heap, takes in what waits: the
-%% named difference to what process_info shows afterwards.
+%% A collection drops the garbage and, if messages lie on the heap, takes in the waiting ones. This
+%% is the documented difference to what process_info shows afterwards.
 what_waits_is_not_garbage(_Config) ->
     _ = [what_waits(Where, Gained) || {Where, Gained} <- [{on_heap, 40}, {off_heap, 0}]].
 
@@ -186,7 +187,7 @@ what_waits(Where, Gained) ->
                           [{message_queue_data, Where}, {min_heap_size, 2000},
                            {min_bin_vheap_size, 1000000}]),
     Before = used(Pid),
-    %% they do not fit
+    %% the messages do not fit on the heap
     true = erlang:suspend_process(Pid),
     _ = [Pid ! {I, binary:copy(<<I>>, 100), lists:seq(1, 3000)} || I <- lists:seq(1, 40)],
     true = erlang:resume_process(Pid),
@@ -201,7 +202,7 @@ what_waits(Where, Gained) ->
     0 = value(Pid, bin_garbage),
     sonde_test:stop(Pid).
 
-%% Also where there are no other binaries.
+%% This holds even if the process has no other binaries.
 what_waits_is_seen(_Config) ->
     _ = [begin
              Pid = sonde_test:hold(fun() -> ok end, [{message_queue_data, Where}]),
@@ -212,8 +213,8 @@ what_waits_is_seen(_Config) ->
              sonde_test:stop(Pid)
          end || Where <- [on_heap, off_heap]].
 
-%% To 26 a collection copies slices of at most 24 bytes: their entries go, and a heap binary, which
-%% has a header, a size and the bytes, is in the place of a slice of five words.
+%% Up to OTP 26 a collection copies slices of at most 24 bytes: their off-heap entries go, and a
+%% heap binary (header, size and bytes) replaces a slice of five words.
 small_slices_become_binaries(_Config) ->
     N = 30,
     _ = [begin
@@ -230,7 +231,7 @@ small_slices_become_binaries(_Config) ->
              sonde_test:stop(Pid)
          end || Size <- [1, 8, 9, 24, 25, 64]].
 
-%% Dropped ones count, also on 25, where process_info never lists them.
+%% Dropped ones count, even on OTP 25, where process_info never lists them.
 writable_binaries_count(_Config) ->
     Pid = sonde_test:hold(fun() -> Kept = [append(<<>>, I) || I <- lists:seq(1, 20)],
                                    lists:nthtail(15, Kept) end,
@@ -251,7 +252,7 @@ bytes_only_where_nobody_else_refers(_Config) ->
                                        || _ <- [self() ! Keep, self() ! Twice, self() ! Mine]],
                                   Keep
                           end, Opts),
-    %% of the kept one an entry may be garbage, of the one sent twice all are, of ours we have one
+    %% of the kept one an entry may be garbage, of the one sent twice all are; we keep one of ours
     700 = value(Pid, bin_garbage_bytes),
     true = value(Pid, bin_garbage) >= 2,
     5000 = byte_size(Mine),
@@ -282,7 +283,7 @@ caller_is_in_garbage(_Config) ->
     [{Caller, 900, _}] = sonde_test:rows_of([Caller], Rows).
 
 caller_has_a_row(_Config) ->
-    %% first with it: the rows of all may make it collect
+    %% with its row first: the rows of all processes may make it collect
     {Pid, {With, Without}} =
         in_process(fun() -> ok = garbage_and(900, ok),
                             Own = sonde:proc_count(bin_garbage, ?ALL, #{self => true}),
@@ -326,7 +327,7 @@ ends({From, Length}, Size) ->
     Start = min(From, Size - 65),
     {Start, min(Start + Length, Size)}.
 
-%% The plainest way: each byte once.
+%% The simplest method: counts each byte once.
 covered(Slices) ->
     length(lists:usort(lists:append([lists:seq(From, To - 1) || {From, To} <- Slices]))).
 
@@ -382,7 +383,7 @@ no_binaries_no_slices(_Config) ->
     [0, 0, 0] = [value(Pid, Attr) || Attr <- [bin_garbage, bin_garbage_bytes, bin_waste]],
     sonde_test:stop(Pid).
 
-%% ---- who is left out
+%% ---- which processes are left out
 
 too_large_is_left_out(_Config) ->
     Large = sonde_test:hold(fun() -> {lists:seq(1, 300000),
@@ -401,7 +402,7 @@ too_large_is_left_out(_Config) ->
     true = Words >= 600000,
     sonde_test:stop([Large, Small]).
 
-%% Who never stops has no row, or a right one where it was caught waiting for a scheduler.
+%% A process that never stops has no row, or a right one if it was caught waiting for a scheduler.
 restless_is_left_out_or_right(_Config) ->
     Pids = sonde_binaries_helper:spinners(3, 100),
     {Rows, #{left_out := Left, too_large := 0, busy := Left}} =
@@ -433,7 +434,7 @@ others_have_a_report_too(_Config) ->
         sonde:proc_count(memory, 2, #{report => true}),
     [_, _] = sonde:proc_count(memory, 2, #{max_words => 0, timeout => 0}).
 
-%% Each process is in the rows or left out.
+%% Each process has a row or is left out.
 all_rows_of_all(_Config) ->
     ok = sonde_test:until(
            same_processes,
@@ -454,7 +455,7 @@ dead_have_no_row(_Config) ->
 
 %% ---- helpers
 
-%% A process that refers to N binaries of 100 bytes in vain, and to nothing else.
+%% A process whose only contents are N dropped binaries of 100 bytes.
 garbage(N) ->
     sonde_test:hold(fun() -> garbage_and(N, []) end,
                     [{min_heap_size, 100 + 30 * N}, {min_bin_vheap_size, 10000000}]).
