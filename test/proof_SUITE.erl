@@ -1,5 +1,6 @@
-%% What sonde:native/0 says, and that the proof behind it comes off on every kind of node, under
-%% load, for many callers at once and whoever is killed meanwhile, and leaves nothing behind.
+%% What sonde:native/0 reports. The suite guards that the proof behind it succeeds on every kind of
+%% node, under load, for many callers at once and whichever process is killed meanwhile, and that it
+%% leaves nothing behind.
 -module(proof_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -59,7 +60,7 @@ no_value_is_an_address(_Config) ->
     [] = large({16#FFFFFFFF, "100000", ok, <<"x">>}),
     [16#100000000] = large([{a, #{b => [16#100000000]}}]).
 
-%% Numbers of more than 32 bits, and what could hide one.
+%% Returns numbers of more than 32 bits, and any term that could hide one.
 large(N) when is_integer(N) -> [N || abs(N) > 16#FFFFFFFF];
 large(L) when is_list(L) -> lists:append([large(E) || E <- L]);
 large(T) when is_tuple(T) -> large(tuple_to_list(T));
@@ -84,7 +85,7 @@ switched_off_and_on_it_answers_the_same(_Config) ->
                      Native = call(Peer, ?MODULE, answers, [Pids])
              end).
 
-%% A process that keeps a list of so many words and waits.
+%% A process that keeps a list of N numbers and waits.
 still(N) ->
     Pid = spawn(fun() -> L = lists:seq(1, N), receive stop -> L end end),
     ok = sonde_test:settle(Pid),
@@ -92,7 +93,7 @@ still(N) ->
 
 answers(Pids) ->
     [[{Pid, Value} || {Pid, Value, _} <- sonde:proc_count(Attr, 1000), lists:member(Pid, Pids)]
-     || Attr <- sonde_attr:native(), Attr =/= reductions]. % who is asked runs
+     || Attr <- sonde_attr:native(), Attr =/= reductions]. % asking makes it run
 
 only_on_and_off_are_known(_Config) ->
     _ = [badarg = try sonde:native(X) catch error:Why -> Why end
@@ -128,7 +129,7 @@ proves_with_the_other_reader(_Config) ->
 
 %% ---- nodes of many kinds
 
-%% Every scheduler is taken, and somebody asks every process for everything all the time.
+%% Every scheduler is busy, and processes keep asking every process for everything.
 proves_under_full_load(_Config) ->
     Items = [reductions, status, memory, message_queue_len, messages, binary, links, monitors,
              dictionary],
@@ -137,8 +138,8 @@ proves_under_full_load(_Config) ->
 proves_while_everything_is_collected(_Config) ->
     with([], fun(Peer) -> active(Peer, load, [garbage_collect]) end).
 
-%% A proof that was disturbed is no reason that lasts: while processes bind themselves to all others
-%% it may not come off, but none of them refutes the layout, and after them it is proved.
+%% A disturbed proof is not final. While a process links to or monitors all others, the proof may
+%% fail, but none of these disturbances refutes the layout, and afterwards the proof succeeds.
 disturbed_is_not_refuted(_Config) ->
     _ = [with_test(fun(Peer) -> ok = call(Peer, ?MODULE, prove_beside, [What]) end)
          || What <- [monitor, link]],
@@ -158,8 +159,8 @@ prove_beside(What) ->
     active = maps:get(status, sonde:native()),
     ok.
 
-%% What disturbs may stay, and calls go on: each proof after the first comes twice as late as the one
-%% before it, at 100 ms first, so the time that has passed bounds their number on any machine.
+%% The disturbance may last while calls go on. Each further proof waits twice as long as the one
+%% before it, 100 ms at first, so the elapsed time bounds their number on any machine.
 disturbed_is_tried_ever_more_rarely(_Config) ->
     with([], fun(Peer) -> ok = call(Peer, ?MODULE, call_while_disturbed, [60]) end).
 
@@ -192,8 +193,8 @@ prove_without_names() ->
     [] = Taken -- registered(),
     ok.
 
-%% Promise: where a module of the proof is not there, or another release has compiled it, the portable
-%% side answers at once and says why; once it is there, the layout is proved.
+%% Promise: if a module of the proof is missing or was compiled by another release, the portable
+%% side answers at once and reports why; once the module is there, the layout is proved.
 modules_that_do_not_load(Config) ->
     Beams = filename:dirname(code:which(sonde)),
     Dir = filename:join(proplists:get_value(priv_dir, Config), "part"),
@@ -223,7 +224,7 @@ without(Peer, Beam, Bytes, Break) ->
     #{status := active} = call(Peer, sonde, native, [on]),
     ok.
 
-%% Promise: a probe, or who holds them all, may die at any time: nobody waits for it.
+%% Promise: a probe, or the guard of all probes, may die at any time, and no caller hangs.
 killed_probes_hang_nobody(_Config) ->
     with_test(fun(Peer) -> ok = call(Peer, ?MODULE, kill_probes, []) end).
 
@@ -236,7 +237,7 @@ kill_probes() ->
     #{status := active} = sonde:native(on),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
-%% One of those that the prover has started. The first one is the guard.
+%% Kills one of the processes that the prover has started. The first one is the guard.
 prove_and_kill(Us, Which) ->
     ok = sonde_nif:forget_proof(),
     Others = processes(),
@@ -253,7 +254,8 @@ prove_and_kill(Us, Which) ->
 
 is_helper(P) -> process_info(P, initial_call) =:= {initial_call, {sonde_vm, helper, 1}}.
 
-%% Promise: the prover has a deadline; after it the portable side answers, says why, and goes on.
+%% Promise: the prover has a deadline; after it the portable side answers, reports why, and stays
+%% usable.
 a_prover_that_is_stuck(_Config) ->
     with_test(fun(Peer) -> ok = call(Peer, ?MODULE, stop_the_prover, []) end).
 
@@ -270,7 +272,7 @@ stop_the_prover() ->
     #{status := active} = sonde:native(on),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
-%% In the middle of its work, for this first caller.
+%% Suspends the prover in the middle of its work for this first caller.
 suspended_prover(Fun) ->
     ok = sonde_nif:forget_proof(),
     {_, Mon} = Caller = spawn_monitor(Fun),
@@ -288,7 +290,7 @@ suspended_prover(Fun) ->
 again({_, Mon}, Fun) ->
     receive {'DOWN', Mon, process, _, _} -> suspended_prover(Fun) end.
 
-%% Promise: what was refuted, or not even tried, is tried afresh by native(on); what is proved stays.
+%% Promise: native(on) repeats a proof that failed or was not tried; a successful proof stays.
 on_proves_anew(_Config) ->
     with_test(fun(Peer) -> ok = call(Peer, ?MODULE, switch_on_anew, []) end).
 
@@ -304,7 +306,8 @@ switch_on_anew() ->
     {call_count, 0} = erlang:trace_info({sonde_probe, start, 0}, call_count),
     ok.
 
-%% Promise: the proof happens once for the node, whoever calls meanwhile: it is held until all do.
+%% Promise: the node is proved once, however many call meanwhile. The prover is held until all have
+%% called.
 proved_once_by_two_hundred(_Config) ->
     with_test(fun(Peer) -> ok = call(Peer, ?MODULE, prove_once, [200]) end).
 
@@ -315,7 +318,7 @@ prove_once(N) ->
     1 = erlang:trace_pattern({sonde_vm, try_table, 2}, true, [call_count]),
     Call = fun() -> exit(maps:remove(counters, sonde:native())) end,
     Callers = [First | [Mon || {_, Mon} <- [spawn_monitor(Call) || _ <- lists:seq(2, N)]]],
-    Waiting = fun() -> length([P || P <- processes(), is_helper(P)]) > N end, % and who watches it
+    Waiting = fun() -> length([P || P <- processes(), is_helper(P)]) > N end, % plus the watcher
     ok = sonde_test:until(all_wait, Waiting),
     true = erlang:resume_process(Prover),
     Said = [receive {'DOWN', Mon, process, _, Answer} -> Answer end || Mon <- Callers],
@@ -325,8 +328,8 @@ prove_once(N) ->
                     Count({sonde_probe, start, 0}), Count({sonde_vm, try_table, 2})},
     ok.
 
-%% It ends by itself: a kill would go to all that it is linked to. What it binds stays for a while,
-%% so that a probe has more of it at each look.
+%% It ends by itself: killing it would send exit signals to all its links. What it binds stays for a
+%% while, so that a probe has more links or monitors at each look.
 storm(What) ->
     Bound = lists:append([bind_all(What) || _ <- lists:seq(1, 20)]),
     receive stop -> ok
@@ -392,7 +395,7 @@ works_with_one(Args) ->
                        end
                end).
 
-%% Who is traced cannot be compared; that is no lasting reason.
+%% A traced process cannot be compared, but that is not a lasting reason.
 proves_when_tracing_of_new_processes_ends(_Config) ->
     with([], fun(Peer) ->
                      Tracer = call(Peer, ?MODULE, trace_new, [true]),
@@ -439,7 +442,7 @@ kill_first_callers() ->
     #{status := active} = sonde:native(),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
-%% Killed at any moment of its work.
+%% The prover is killed at any moment of its work.
 killed_prover_leaves_nothing(_Config) ->
     with_test(fun(Peer) -> ok = call(Peer, ?MODULE, kill_provers, []) end).
 
@@ -451,7 +454,7 @@ kill_provers() ->
     #{status := active} = sonde:native(),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
-%% On a busy machine many are done before it is their turn to be killed.
+%% On a busy machine many provers finish before they are killed.
 kill_provers(0, _) -> ok;
 kill_provers(Wanted, Tried) when Tried < 5000 ->
     case kill_prover(50 + 350 * Tried rem 12000) of
@@ -488,7 +491,7 @@ spin_until(End) ->
 leftovers() ->
     {length(processes()), lists:sort(registered()), length(erlang:ports()), length(ets:all())}.
 
-%% The probes of a proof end a moment after it: they may still be in what was counted before.
+%% The probes of a proof end a moment after it, so the earlier count may still include some.
 is_no_more({Processes, Names, Ports, Tables}, {Processes0, Names0, Ports0, Tables0}) ->
     Processes =< Processes0 andalso Names -- Names0 =:= [] andalso Ports =< Ports0
         andalso Tables =< Tables0.
@@ -521,7 +524,7 @@ mailbox_after() ->
 
 with(Args, Fun) -> sonde_peer_helper:with(shipped, Args, Fun).
 
-%% Where something proved can be forgotten.
+%% Runs the test build, in which a proof can be forgotten.
 with_test(Fun) -> sonde_peer_helper:with(test, [], Fun).
 
 call(Peer, M, F, A) -> sonde_peer_helper:call(Peer, M, F, A).

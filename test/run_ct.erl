@@ -1,11 +1,11 @@
-%% Builds sonde and its tests with nothing but OTP, and runs Common Test on them: one program for
-%% every release, the host's and those in the chroots of the matrix, where there is no rebar3.
-%% scripts/suite calls it. What runs where is in test/tiers.eterm.
+%% Builds sonde and its tests with OTP alone, and runs Common Test on them: one program for every
+%% release, the host's and those in the chroots of the matrix, where there is no rebar3.
+%% scripts/suite calls it. test/tiers.eterm defines what runs where.
 %%
-%% A run has a directory of its own (Logs). plan/1 puts a file for each suite into Logs/queue;
-%% scripts/suite takes one after the other and has work/1 run it, on a node of its own, so that no
-%% suite sees what another one left. What happens goes case by case to Logs/SUITE/results, by way of
-%% ct_count_hook; summary/1 reads those, whatever became of the nodes.
+%% Each run has its own directory (Logs). plan/1 puts a file for each suite into Logs/queue;
+%% scripts/suite takes one after the other and runs it with work/1, on a new node, so that suites do
+%% not affect each other. ct_count_hook writes the outcome of each case to Logs/SUITE/results;
+%% summary/1 reads these files, so it works even if a node died.
 -module(run_ct).
 
 -export([main/0, build/1, plan/1, work/1, summary/1, check/1]).
@@ -19,10 +19,10 @@ main() ->
            end,
     halt(Code).
 
-%% ---- build: src/ to Dir/sonde/ebin, test/ to Dir/test; src/ with TEST defined to Dir/sonde_test/ebin
+%% ---- build: src/ to Dir/sonde/ebin, test/ to Dir/test; src/ with TEST to Dir/sonde_test/ebin
 %%
-%% A file is compiled again only if it changed, or a header, the options or the release did: by
-%% their contents, since a new clone has new dates.
+%% A file is compiled again only if it, a header, the options or the release changed. Contents are
+%% compared, not dates, since a new clone has new dates.
 
 build([Dir]) ->
     {ok, Config} = file:consult("rebar.config"),
@@ -49,10 +49,10 @@ build([Dir]) ->
     ok = write_app(Modules, filename:join(Dir, "sonde/ebin")),
     length(Bad).
 
-%% The others are the same in both builds.
+%% Files that do not mention TEST are the same in both builds.
 mentions_test(File) -> binary:match(contents(File), <<"TEST">>) =/= nomatch.
 
-%% [{Source, its beams, options, what they depend on}]
+%% [{Source, its beams, options, a hash of everything that it depends on}]
 sources(Files, Dir, Subs, Opts) ->
     _ = [ok = filelib:ensure_dir(filename:join([Dir, Sub, "x"])) || Sub <- Subs],
     Common = {erlang:system_info(otp_release), Opts, [contents(H) || H <- headers()]},
@@ -86,7 +86,7 @@ compile_one({File, Beams, Opts, _Hash}) ->
         _ -> error
     end.
 
-%% In order, as many at a time as there are schedulers.
+%% Returns results in order; runs as many at a time as there are schedulers.
 parallel(Fun, Items) ->
     Slots = erlang:system_info(schedulers_online),
     parallel(Fun, Items, Slots, [], []).
@@ -112,7 +112,7 @@ write_terms(File, Terms) ->
     Text = [io_lib:format("~0tp.~n", [T]) || T <- Terms],
     file:write_file(File, unicode:characters_to_binary(Text)).
 
-%% ---- check: every suite has its row, every row its suite, every named case is one
+%% ---- check: every suite has a row, every row a suite, every case that a row names exists
 
 check([Dir]) ->
     Found = [list_to_atom(filename:basename(F, ".beam"))
@@ -145,10 +145,10 @@ table() ->
 
 root() -> os:getenv("SONDE_ROOT", ".").
 
-%% ---- plan: which suites a run has, in the order of the table, into Logs/queue
+%% ---- plan: puts the suites of a run into Logs/queue, in the order of the table
 %%
-%% Tiers: "test,ci" are the cases of these; "all" every case. Suites and cases that are named by
-%% hand run wherever the table does not say never.
+%% Tiers: "test,ci" selects the cases of these tiers; "all" every case. Suites and cases named on
+%% the command line run unless the table says never.
 
 plan([Side, Tiers, Logs | Args]) ->
     Queue = filename:join(Logs, "queue"),
@@ -172,7 +172,7 @@ plan([Side, Tiers, Logs | Args]) ->
     _ = [io:format(standard_error, "no such suite: ~s~n", [Suite]) || Suite <- Unknown],
     length(Unknown).
 
-%% #{Suite => all | [Case]} of "a_SUITE b_SUITE:case".
+%% Parses "a_SUITE b_SUITE:case" into #{Suite => all | [Case]}.
 asked(Args) ->
     lists:foldl(fun(Arg, Asked) ->
                         case [list_to_atom(Part) || Part <- string:lexemes(Arg, ":")] of
@@ -183,7 +183,7 @@ asked(Args) ->
                         end
                 end, #{}, Args).
 
-%% {Whether a case runs, [{Case, the same for the ones that differ}]}.
+%% {Whether a case runs, [{Case, whether it runs} for each exception]}.
 plan_of(Suite, Rows, Runs, Asked) ->
     [Default] = [Runs({Native, Portable, Where})
                  || {S, Native, Portable, Where} <- Rows, S =:= Suite],
@@ -202,8 +202,8 @@ tier(portable, {_, Portable, _}) -> Portable.
 runs_in(Tiers, IsHost, Tier, {_, _, Releases}) ->
     lists:member(Tier, Tiers) andalso (Releases =:= every orelse IsHost).
 
-%% What does not depend on the release runs on this machine's only, not in the chroots of the
-%% matrix.
+%% Cases that do not depend on the release run only on this machine's own release, not in the
+%% chroots of the matrix.
 is_host() -> os:getenv("SONDE_CHROOT", "") =:= "".
 
 %% ---- work: one suite, as planned
@@ -229,13 +229,13 @@ suite(Suite, Cases, Tests, Logs, Say) ->
         Error -> Say({failed, {Suite, run_test}, Error})
     end.
 
-%% Persistent, so that loading the application later does not undo it.
+%% The setting is persistent, so that loading the application later does not undo it.
 choose(Side) ->
     _ = application:load(sonde),
     Value = case Side of native -> on; portable -> off end,
     application:set_env(sonde, native, Value, [{persistent, true}]).
 
-%% A run that is meant to be native and is not would pass for the wrong reason.
+%% A run on the wrong side would pass for the wrong reason.
 wrong_side(Side) ->
     case {Side, maps:get(status, sonde:native())} of
         {native, active} -> no;
@@ -243,8 +243,8 @@ wrong_side(Side) ->
         {_, Status} -> {yes, Status}
     end.
 
-%% A pid is given again in the order in which those before it ended. On a node that has worked for a
-%% while, as in production, a later process need not have the larger pid.
+%% The VM reuses pids in the order in which their processes ended. So on a node that has worked for
+%% a while, as in production, a later process may have a smaller pid.
 mix_pids() ->
     {_, Mon} = spawn_monitor(fun mixed/0),
     receive {'DOWN', Mon, process, _, Why} -> Why = normal end,
@@ -262,8 +262,8 @@ wait_for_less(Count) ->
         false -> timer:sleep(10), wait_for_less(Count)
     end.
 
-%% ---- summary: of all that was written, into Logs/summary; a node that ended in the middle of a case has
-%% failed it, and a suite that was not begun has failed too
+%% ---- summary: all results, into Logs/summary. If a node ended in the middle of a case, that case
+%% has failed; a suite that was not begun has failed too
 
 summary([Side, Logs]) ->
     Results = [results(File) || File <- filelib:wildcard(filename:join(Logs, "*/results"))],
@@ -292,7 +292,7 @@ summary([Side, Logs]) ->
 %% 012-a_SUITE in the queue, a_SUITE once it is taken.
 suite_of(Name) -> lists:last(string:split(Name, "-")).
 
-%% The last line of a node that was killed may be half a line.
+%% The last line of a killed node may be incomplete.
 results(File) ->
     {ok, Text} = file:read_file(File),
     [begin
@@ -313,7 +313,7 @@ over(Results) ->
     [Where || {done, Where, _} <- Results]
         ++ [Where || {Kind, Where, _} <- Results, Kind =:= failed orelse Kind =:= skipped].
 
-%% In a suite that was not finished.
+%% The number of cases that passed in an unfinished suite.
 passed_before(Results) ->
     case lists:keymember(passed, 1, Results) of
         true -> 0;
@@ -339,7 +339,7 @@ reasons(Reasons) -> [" (", lists:join("; ", Reasons), ")"].
 name({Suite, {Case, Group}}) -> io_lib:format("~s:~s (~s)", [Suite, Case, Group]);
 name({Suite, Case}) -> io_lib:format("~s:~s", [Suite, Case]).
 
-%% One line, whatever it is.
+%% One line, whatever the reason is.
 short(Why) ->
     Text = case io_lib:printable_unicode_list(Why) of
                true -> Why;

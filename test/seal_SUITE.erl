@@ -1,10 +1,11 @@
-%% The native module is no API: its tools are sealed, and whatever anybody calls in it, with whatever
-%% arguments, the node lives, no word of foreign memory comes out, and no scheduler is held long.
+%% The native module is no API. Its tools are sealed, and whichever function is called with whatever
+%% arguments, the node survives, no word of foreign memory is returned, and no scheduler is held
+%% long.
 -module(seal_SUITE).
 
 -compile([export_all, nowarn_export_all]).
 
-%% As in slices_SUITE, and what is too long is tried again.
+%% The limits are those of slices_SUITE; a call that takes too long is tried again.
 -define(LIMIT_NS, #{dirty => 2 * 10000000, normal => 2 * 1000000}).
 -define(TIMES, 5).
 -define(MOMENT_MS, 300).
@@ -25,7 +26,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
-%% make soak has a minute of it.
+%% `make soak' runs it for a minute.
 seconds() ->
     list_to_integer(os:getenv("FUZZ_SECONDS", "5")).
 
@@ -52,7 +53,7 @@ unread(P) ->
     refused([{read, [P, memory]}, {look_new, [mark, P, [], 1000, 0, 0]},
              {scan_new, [memory, top, 10, undefined, [], 1000]}, {account_new, [1000, false, true]}]).
 
-%% Neither before the proof nor after it.
+%% The tools refuse before the proof and after it.
 tools_answer_nobody(_Config) ->
     with(shipped, fun(Peer) -> ok = call(Peer, tools_refuse, []) end).
 
@@ -70,7 +71,7 @@ tools_refuse() ->
     #{status := active} = sonde:native(),
     ok.
 
-%% Nor while there is a prover and it has calibrated: one is stopped at any moment of its work.
+%% They also refuse while a prover has calibrated: the prover is stopped at any moment of its work.
 tools_answer_nobody_while_somebody_proves(_Config) ->
     with(test, fun(Peer) -> ok = call(Peer, while_proving, []) end).
 
@@ -94,7 +95,7 @@ stopped_prover(P, Us) ->
     _ = [erlang:resume_process(Prover) || Stopped],
     receive {'DOWN', Mon, process, _, _} -> N end.
 
-%% What the prover itself may do.
+%% Lists what the prover itself may do.
 the_prover_reads_its_own_processes_alone(_Config) ->
     with(test, fun(Peer) -> ok = call(Peer, as_prover, []) end).
 
@@ -119,7 +120,7 @@ as_prover() ->
     refused([Read(Other)]),
     badarg = in_another(fun() -> outcome(Read(self())) end),
     badarg = in_another(fun() -> outcome(Read(Probe)) end),
-    %% a call does no more than a slice
+    %% one call does no more than one time slice of work
     0 = sonde_nif:probe(Probe, [heap], has, {0, 400, {term, never_there}}),
     refused([{probe, [Probe, [heap], has, {0, 401, {term, never_there}}]},
              {probe_swollen, [{1 bsl 14, 1, x}, [mbuf, frag_used], value, none]}]),
@@ -157,7 +158,7 @@ many_probes() ->
     #{status := active} = sonde:native(),
     ok.
 
-%% Whose process began elsewhere is refused, in what is shipped.
+%% In the shipped build, a caller whose initial call is elsewhere is refused.
 switches_are_for_our_own(_Config) ->
     with(shipped, fun(Peer) -> ok = call(Peer, switches_refuse, []) end).
 
@@ -172,7 +173,7 @@ switches_refuse() ->
     #{status := active} = sonde:native(on),
     ok.
 
-%% Also of one that begins there itself.
+%% Returns how a process ends whose initial call is this function.
 exit_of(apply, [M, F, Args], _) ->
     _ = logger:set_primary_config(level, none),
     {_, Mon} = spawn_monitor(M, F, Args),
@@ -180,7 +181,7 @@ exit_of(apply, [M, F, Args], _) ->
 
 %% ---- whatever is called
 
-%% Each exported function with arguments of every sort.
+%% Calls each exported function with arguments of every kind.
 whatever_is_called(_Config) ->
     Seed = list_to_integer(os:getenv("SONDE_SEED", os:getenv("SONDE_FIRST_SEED", "1"))),
     ct:pal("seed ~p", [Seed]),
@@ -195,7 +196,7 @@ whatever_is_called(_Config) ->
                        true = Calls > 1000 andalso Ok > 100
                end).
 
-%% Of what is shipped: new ones join by themselves.
+%% The exports of the shipped module, so new ones are included automatically.
 exported() ->
     Beam = filename:join(filename:dirname(code:which(sonde)), "sonde_nif.beam"),
     {ok, {sonde_nif, [{exports, Exports}]}} = beam_lib:chunks(Beam, [exports]),
@@ -213,7 +214,7 @@ fuzz(Seed, Ms, Functions) ->
     Kept = binary:copy(<<5>>, 300),
     World = #{secrets => words(Secrets), ranges => ranges(), pids => Others, spoiler => Spoiler,
               functions => Functions, addresses => addresses(), atoms => atoms()},
-    %% what is searched for would be found
+    %% the search finds what it looks for
     [Secret, Address] = [hd(Secrets), 128 + element(1, hd(maps:get(ranges, World)))],
     [_, _, _, _] = [Found || Hidden <- [Secret, <<0, Secret:64/little>>, Secret bsr 4, Address],
                              Found <- leaked([{a, #{b => Hidden}}], look_top, World)],
@@ -234,7 +235,7 @@ kept(I) -> [{I, a}, #{k => [I]}, binary:copy(<<I>>, 200), make_ref(), 1.5, fun()
 
 checks(P) -> [{A, sonde_nif:read(P, A)} || A <- sonde_attr:native(), A =/= reductions].
 
-%% None of these processes is ever given to a call.
+%% These processes are never passed to a call.
 hold_secret(S) ->
     P = spawn(fun() ->
                       process_flag(sensitive, true),
@@ -245,20 +246,21 @@ hold_secret(S) ->
     P ! {S, <<S:64/little, 0:1000>>},
     P.
 
-%% As numbers, and as they lie in memory: the number's word, its bytes in a binary.
+%% The secrets as numbers, and as they lie in memory: the word of a small integer, the bytes in a
+%% binary.
 words(Secrets) ->
     #{numbers => maps:from_keys(lists:append([[S, S bsl 4 bor 15, S bsr 4] || S <- Secrets]), true),
       bytes => binary:compile_pattern(
                  lists:append([[<<S:64>>, <<S:64/little>>, <<(S bsl 4 bor 15):64/little>>]
                                || S <- Secrets]))}.
 
-%% Where the VM's memory is that can be written, and its code.
+%% The VM's readable memory, with its code.
 ranges() ->
     case file:read_file("/proc/self/maps") of
         {ok, Maps} ->
             [{From, To} || Line <- binary:split(Maps, <<"\n">>, [global]),
                            {From, To} <- range(Line)];
-        _ -> % not to be seen, as in a chroot: near a block of the allocators
+        _ -> % not readable, as in a chroot: near a block of the allocators
             {binary, [{Id, _, _} | _]} = process_info(self(), binary),
             [{(Id bsr 24) bsl 24, ((Id bsr 24) + 1) bsl 24}]
     end.
@@ -269,7 +271,7 @@ range(Line) ->
         nomatch -> []
     end.
 
-%% Real ones, for calls that might follow them.
+%% Real addresses, for calls that might follow them.
 addresses() ->
     Bin = binary:copy(<<7>>, 300),
     {binary, Known} = process_info(self(), binary),
@@ -286,7 +288,7 @@ atoms() ->
             undefined, true, false, ok, binary_unique, binary_exclusive, binary_proportional, flat_size,
             bin_garbage, no_such_atom].
 
-%% Scans, looks and accounts of somebody else's, in every state.
+%% Scans, looks and accounts that belong to another process, in every state.
 resources(#{pids := Pids}) ->
     Make = fun() ->
                    P = one(Pids),
@@ -319,7 +321,7 @@ step(R, F, N) ->
         _ -> ok
     end.
 
-%% The same resources at the same time.
+%% Uses the same resources at the same time.
 spoil() ->
     receive Rs ->
         _ = [try sonde_nif:F(R) catch error:_ -> refused end
@@ -352,7 +354,7 @@ made(F, Args, World, {N, Ok, Wrong}) ->
 
 brief(X) -> lists:flatten(io_lib:format("~P", [X, 12])).
 
-%% A call that was too long is made again.
+%% A call that took too long is repeated.
 long(F, Args, Times) ->
     Rows = [{Name, Where, Ns} || {Name, _, Where, Ns, _} <- sonde_nif:longest_calls(),
                                  Ns > maps:get(Where, ?LIMIT_NS)],
@@ -366,7 +368,7 @@ long(F, Args, Times) ->
             [{too_long, Row} || Row <- Rows]
     end.
 
-%% Each argument of each function huge, the others right.
+%% Makes each argument of each function huge, and the others right.
 huge_arguments(#{functions := Functions} = World, Resources) ->
     All = [{F, Before, Kind, After}
            || {F, A} <- Functions, Right <- [rights(F, World, Resources)], I <- lists:seq(1, A),
@@ -378,7 +380,7 @@ huge_arguments(#{functions := Functions} = World, Resources) ->
 
 fitted(A, Right) -> lists:sublist(Right ++ lists:duplicate(A, 1), A).
 
-%% Most of the sorts that a function wants, and any other.
+%% Mostly arguments of the kind that a function expects, sometimes any other.
 arguments(F, A, World, Resources) ->
     Right = rights(F, World, Resources),
     case rand:uniform(4) of
@@ -449,8 +451,8 @@ dead() ->
 
 one(List) -> lists:nth(rand:uniform(length(List)), List).
 
-%% An address that the fuzz feeds to a scan comes back as that scan's value: nothing leaked.
-%% Calls whose answers name binaries by their addresses, as process_info(_, binary) does.
+%% An address that the fuzz feeds to a scan comes back as that scan's value; that is not a leak.
+%% These calls name binaries by their addresses, as process_info(_, binary) does.
 -define(IDS, [look_pinned, look_slices, look_refs, account_ranked, account_holdings, account_known]).
 
 leaked(badarg, _, _) -> [];

@@ -1,7 +1,7 @@
 %% A node under fire, with witnesses in it: see sonde_stress_fire and sonde_stress_witness. Hands
-%% call whatever sonde has, all at the same time, and judge what is said of the witnesses.
+%% call all of sonde at the same time, and judge the values that are reported for the witnesses.
 %%
-%% To add a call: a clause of call/3.
+%% To add a call, add a clause of call/3.
 -module(sonde_stress).
 
 -export([run/3]).
@@ -9,17 +9,17 @@
 
 -define(WINNERS, 20).
 -define(NO_LIMIT, 134217727).
--define(ENOUGH, 5).         % wrong answers, and the run ends
--define(LOOK_MS, 500).      % who ran in this time, and
--define(SECOND_MS, 1000).   % is asked before this, ran in the second before it was asked
+-define(ENOUGH, 5).         % the run ends after so many wrong answers
+-define(LOOK_MS, 500).      % a process that runs within this time, and
+-define(SECOND_MS, 1000).   % is read before this time, ran within the last second
 
-%% What was done and seen, by name; `wrong' is a list of what was not true. Hands: how many of each
-%% kind: calls (what people call), reads (of the witnesses alone, one after the other, natively),
-%% looks (into the heaps of those that are witnesses of theirs) and counts (of everybody: how many
-%% were answered natively, and how many of those who had been busy).
+%% Returns what was done and seen, by name; `wrong' lists the values that were not true. Hands is
+%% the number of each kind of hand: calls (what people call), reads (of single witnesses, natively),
+%% looks (into the heaps of the witnesses made for that) and counts (of all processes: how many were
+%% answered natively, and how many of those that had been busy).
 run(Ms, Hands, {Crowd, Options}) ->
     process_flag(priority, high),
-    %% The code server waits like everybody else once it burns.
+    %% Under fire the code server has to wait like every process.
     _ = [{module, M} = code:ensure_loaded(M) || M <- modules()],
     Log = sonde_stress_witness:log(),
     [{idle, _} | Witnesses] = All = sonde_stress_witness:start(Log),
@@ -47,8 +47,8 @@ modules() ->
 seen({seen, Counts, Wrong}) -> {Counts, Wrong};
 seen(Why) -> {#{}, [{died, Why}]}.
 
-%% Hundreds wait for a scheduler all the time. Hands that mostly wait for answers need not wait with
-%% them.
+%% Hundreds of processes wait for a scheduler all the time. Hands that mostly wait for answers run
+%% at high priority, so that they do not wait too.
 priority(reads) -> normal;
 priority(looks) -> normal;
 priority(_) -> high.
@@ -69,10 +69,10 @@ reads(Log, Witnesses, Stop) ->
 looks(Log, Witnesses, Stop) ->
     hand(fun look/3, Log, [W || {Attr, _} = W <- Witnesses, is_look(Attr)], Stop).
 
-%% What is asked of one process alone.
+%% Attributes that are asked of a single process.
 is_look(Attr) -> lists:member(Attr, [heap, heap_top, mailbox, flat]).
 
-%% The time is up, or it is clear enough that something is wrong.
+%% The time is up, or enough wrong answers show that something is wrong.
 is_over({End, Wrong}) -> now_ns() >= End orelse counters:get(Wrong, 1) >= ?ENOUGH.
 
 hand(Look, Log, Witnesses, Stop) ->
@@ -98,8 +98,8 @@ read(Log, Attr, Pid) ->
                 _ -> no_value
             end,
     T1 = now_ns(),
-    %% A call is next to no work to the scheduler; who is never interrupted keeps others from
-    %% running.
+    %% To the scheduler a call costs next to nothing; a process that is never preempted would keep
+    %% others from running.
     true = erlang:bump_reductions(1000),
     {reads, judge(Log, Attr, Pid, Value, T0, T1)}.
 
@@ -108,13 +108,13 @@ judge(Log, bin_garbage, Pid, Value, T0, T1) ->
 judge(Log, Attr, Pid, Value, T0, T1) ->
     sonde_stress_witness:judge(Log, Attr, Pid, Value, T0, T1).
 
-%% A witness is among the winners, whatever else goes on: more than there are witnesses that hold
-%% much of the same.
+%% Asks for more rows than there are witnesses with large values, so a witness is always among the
+%% winners.
 call(Log, bin_leak, Pid) ->
     T0 = now_ns(),
     #{rows := Rows} = sonde:bin_leak(5, #{deadline => 2000, threads => threads()}),
     {leaks, sonde_stress_witness:judge_leak(Log, Pid, value(Pid, Rows), T0, now_ns())};
-%% Others may waste more; and who has nothing to collect is in no row.
+%% Other processes may waste more, and a process with no garbage has no row.
 call(Log, Attr, Pid) when Attr =:= bin_garbage; Attr =:= bin_waste; Attr =:= binary_unique ->
     T0 = now_ns(),
     Rows = case Attr of
@@ -176,18 +176,19 @@ counted(Log, Attr, Pid, T0) ->
             {scans, sonde_stress_witness:judge(Log, Attr, Pid, value(Pid, Rows), T0, now_ns())}
     end.
 
-%% What it says of a node under fire nobody knows; but that it has an answer, and what cannot be.
+%% The right diagnosis of a node under fire is unknown; checks only that there is one, and that it
+%% has no impossible values.
 diagnosis(#{suspects := Suspects, memory := #{total := Total}}) when Total > 0 ->
     {no_value, [{suspect, S} || #{share := Share, bytes := Bytes} = S <- Suspects,
                                 Share < 0 orelse Share > 1 orelse Bytes < 0]}.
 
-%% As often one as several.
+%% One thread as often as several.
 threads() -> one_of([1, 1, 1, 2, 3, 8]).
 
 missing_is_none(missing) -> no_value;
 missing_is_none(Value) -> Value.
 
-%% Now and then those that run are held.
+%% Sometimes suspends running processes.
 owned(1) ->
     {Rows, #{left_out := N, missed := #{count := N}}} =
         sonde:bin_owned(50, #{report => true, suspend => true, threads => threads()}),
@@ -195,7 +196,7 @@ owned(1) ->
 owned(_) ->
     sonde:bin_owned(50).
 
-%% Of a whole node nothing is known but what can never be.
+%% For a whole node only impossible values are known to be wrong.
 account(whole) -> said(sonde:bin_account());
 account(sample) -> said(sonde:bin_account(#{max_entries => 100 + rand:uniform(10000)}));
 account(holders) -> holders(sonde:bin_holders(rand:uniform(20), one_of([size, count])));
@@ -225,7 +226,7 @@ holders(Holders) ->
                                     Size < 0 orelse Refc < 1 orelse Elsewhere < 0
                                         orelse lists:any(fun({_, N, _}) -> N < 1 end, Held)]}.
 
-%% Several questions in one sweep, each process by itself, and one process alone.
+%% Several attributes in one sweep, a sweep by process, and one process alone.
 together(21, Attr, Pid) ->
     [_, {Attr, Rows}, _] = sonde:proc_count([one_of(sonde_attr:native()), Attr, Attr],
                                              ?WINNERS),
@@ -244,7 +245,7 @@ together(_, Attr, Pid) ->
         undefined -> missing
     end.
 
-%% What a witness's dictionary reaches and so on.
+%% What a witness's dictionary reaches, and the like.
 look(Log, Attr, Pid) ->
     T0 = now_ns(),
     Value = seen_in(Attr, Pid),
@@ -271,7 +272,7 @@ seen_in(mailbox, Pid) ->
         {2, Opts} -> counted(sonde:mailbox(Pid, 10, Opts))
     end.
 
-%% The stack, where nothing moves, comes first; then what is held, and that without its first level.
+%% The constant stack comes first, then the held term, then that term without its first level.
 largest([{[{_, _}], Stack} | Rows]) ->
     Held = [dictionary, {key, held}],
     case {Stack =:= sonde_stress_witness:stack_words(), lists:keyfind(Held, 1, Rows),
@@ -292,7 +293,8 @@ three_words_each({error, _}) -> no_value;
 three_words_each(Words) when Words rem 3 =:= 0 -> Words div 3;
 three_words_each(Words) -> {odd, Words}.
 
-%% As many of each shape, or one more; and there may be one that says that they are read.
+%% Each shape has as many messages, or one has more; there may also be one message that asks to
+%% read.
 counted({error, _}) ->
     no_value;
 counted(#{messages := N, bytes := Bytes, binary_bytes := 0, examined := N,
@@ -309,7 +311,7 @@ counted(#{messages := N, bytes := Bytes, binary_bytes := 0, examined := N,
 counted(All) ->
     {odd, All}.
 
-%% Anybody's: what is reached adds up, and lies in the blocks.
+%% Of any process: the reached bytes add up, and fit into its blocks.
 looked_into(Pid) ->
     case heap_of(Pid) of
         {#{roots := Roots, young := Young, old := Old, fragments := Fragments}, _, Bars} ->
@@ -331,7 +333,7 @@ value(Pid, Rows) ->
         false -> missing
     end.
 
-%% ---- who is answered natively: all attempts, and those on processes that had been busy
+%% ---- native answers: all attempts, and those on processes that had been busy
 
 counts(_Log, _Witnesses, Stop) ->
     exit({seen, counts(Stop, #{}), []}).
@@ -368,11 +370,11 @@ counts([Attr | Attrs], Idle, Until, Counts) ->
                                   {asked, Attr} => length(Asked)}))
     end.
 
-%% Who ran, collected or received anything has done reductions; who was born meanwhile is not idle
-%% either.
+%% A process that ran, collected or received has done reductions; a process born meanwhile is not
+%% idle either.
 busy(Pids, Idle) -> length([Pid || Pid <- Pids, not is_map_key(Pid, Idle)]).
 
-%% One scan as the calls make it, but nobody is asked who could not be read.
+%% One scan as the calls do it, but processes that could not be read are not asked.
 scanned(Attr, Mode, First) ->
     Scan = sonde_nif:scan_new(Attr, Mode, ?NO_LIMIT, First, [self()], ?NO_LIMIT),
     {Scan, to_the_end(Scan, sonde_nif:scan_step(Scan), [])}.

@@ -1,15 +1,15 @@
-%% What a node under fire is burnt with: processes that are born and die by the ten thousand, run, collect,
-%% hibernate, grow and shrink, get mail of every kind, link, monitor, are suspended, traced or killed.
+%% The fire: processes that are born and die by the ten thousand, run, collect, hibernate, grow and
+%% shrink, receive mail of every kind, link, monitor, are suspended, traced or killed.
 %%
-%% To add a kind of fire: a line in kinds/0 and a clause of burn/1, which is called over and over.
+%% To add a kind of fire, add a line in kinds/0 and a clause of burn/1, which is called repeatedly.
 -module(sonde_stress_fire).
 
 -export([start/2]).
 
 -define(BORN, 60).          % at once
 
-%% All processes that are to be killed in the end. Crowd: how many are there all the time. Hot: no
-%% scheduler has a moment of rest. Foreign: there are native calls of others.
+%% Returns all processes to kill at the end. Crowd: the number of permanent processes. Options: hot
+%% leaves no scheduler idle; foreign adds native calls of another library.
 start(Crowd, Options) ->
     Kinds = [{Kind, Times} || {Kind, Times, Condition} <- kinds(),
                               Condition =:= always orelse lists:member(Condition, Options)],
@@ -29,7 +29,7 @@ keep(Kind) ->
     burn(Kind),
     keep(Kind).
 
-%% One in ten sleeps for ever; the others do something now and then, each in its own way.
+%% One in ten sleeps for ever; the others act now and then, each in its own way.
 member(0) ->
     receive never -> ok end;
 member(How) ->
@@ -52,7 +52,7 @@ act(7, _) -> binary:copy(<<7>>, 65 + rand:uniform(5000));
 act(8, _) -> [monitor(process, init), alias()];
 act(9, Kept) -> self() ! binary:copy(<<3>>, 500), Kept.
 
-%% Thousands that do a little and die.
+%% Processes that do a little and die.
 burn(births) ->
     _ = [spawn(fun() -> little(rand:uniform(300)) end) || _ <- lists:seq(1, ?BORN)],
     pause(5);
@@ -63,7 +63,7 @@ burn(collects) ->
     Data = [{I, binary:copy(<<1>>, 65)} || I <- lists:seq(1, rand:uniform(2000))],
     true = garbage_collect(self(), [{type, one_of([major, minor])}]),
     pause(length(Data) rem 3);
-%% So much that a dirty scheduler has to do it.
+%% So much data that a dirty scheduler collects it.
 burn(collects_much) ->
     Data = lists:seq(1, 300000),
     true = garbage_collect(),
@@ -84,7 +84,8 @@ burn(mails) ->
          || _ <- lists:seq(1, 4)],
     pause(10),
     exit(Reader, kill);
-%% Many to one that keeps its mail off the heap: senders get buffers of their own, and send in parallel.
+%% Several send to one process with off-heap mail: senders get their own buffers and send in
+%% parallel.
 burn(floods) ->
     Reader = spawn_opt(fun() -> reads_some(1000000) end, [{message_queue_data, off_heap}]),
     Senders = [spawn_monitor(fun() -> flood(Reader, 5000) end) || _ <- lists:seq(1, 4)],
@@ -149,7 +150,8 @@ burn(reloads) ->
             false -> in_use
         end,
     pause(50);
-%% They come in before what waits already (from 28 on; the compiler of 25 knows the options as well).
+%% Priority messages go before waiting ones (from OTP 28; the compiler of 25 accepts the options
+%% too).
 burn(prioritizes) ->
     Reader = spawn_opt(fun() -> prioritized() end, [{message_queue_data, one_of([on_heap, off_heap])}]),
     Reader ! {alias_for, self()},
@@ -168,7 +170,7 @@ burn(holds_in_dirty_calls) ->
     pause(5),
     exit(P, kill).
 
-%% Also lets go of whatever came by message.
+%% Also receives an exit message that came meanwhile.
 pause(Ms) ->
     receive {'EXIT', _, _} -> ok after Ms -> ok end.
 

@@ -1,35 +1,35 @@
 %% Witnesses in a node under fire: processes whose contents change all the time and are known at
-%% every moment, since each change is written down with its time. What is said of a witness must
-%% have been true at some moment between two.
+%% every moment, since each change is logged with its time. A value reported for a witness must have
+%% been true at some moment during the call.
 %%
-%% To add a witness: an attribute in kinds/0 and a clause of start/4 that keeps to this: before a
-%% change changing/4 says between what the value may be (or any_of/3, which values it may be), after
-%% it stable/3 says what it is.
+%% To add a witness, add an attribute in kinds/0 and a clause of start/4. It must log with
+%% changing/4 the range of the value (or with any_of/3 its possible values) before each change, and
+%% with stable/3 the value after it.
 -module(sonde_stress_witness).
 
 -export([log/0, start/1, dead/1, judge/6, judge_window/7, judge_leak/5, judge_garbage/5, late/1]).
 -export([stack_words/0, level_words/0]).
 
 -define(SIZE, 100).     % bytes of each binary of a witness
--define(SLICE, 70).     % and of the part of it that some see
--define(LEAST, 2000).   % of everything in a witness: more than anybody else in the node has
+-define(SLICE, 70).     % and of the part of it that some processes see
+-define(LEAST, 2000).   % of everything in a witness: more than any other process of the node has
 -define(SMALL, 200).
--define(SHARED, 100).   % binaries that two have
--define(TURN, 100).     % at most so many come and go before a witness is still again
+-define(SHARED, 100).   % binaries that two processes have
+-define(TURN, 100).     % at most so many come and go before a witness is stable again
 -define(MOST, 3 * ?LEAST).
--define(HELD_LEAST, 200). % levels of what is held: more words than ?LEAST
+-define(HELD_LEAST, 200). % levels of the held term: more words than ?LEAST
 
 log() -> ets:new(?MODULE, [ordered_set, public, {write_concurrency, true}]).
 
-%% [{What it is a witness of, [The one that is looked at | Its helpers]}]
+%% [{Attribute, [The process that is looked at | Its helpers]}]
 start(Log) ->
     Idle = idle(?MOST),
     [{idle, Idle} | [{Attr, start(Attr, Log, lists:sublist(shuffle(Idle), 3 * Least), Least)}
                      || {Attr, Least} <- kinds()]].
 
-%% The trees and lists are several, because most of what can be misread is in them. In a large one
-%% there is much to walk while it changes; a walk through a small one may end before its process
-%% stops to run.
+%% The trees and lists occur in several sizes, because most of what can be misread is in them. In a
+%% large one there is much to walk while it changes; a walk through a small one may end before its
+%% process stops running.
 kinds() ->
     [{Attr, ?LEAST} || Attr <- [dictionary_size, message_queue_len, binary_count, binary_memory,
                                 bin_leak, bin_garbage, bin_waste, binary_unique, binary_exclusive,
@@ -37,7 +37,7 @@ kinds() ->
         ++ [{Attr, Least} || Attr <- [link_count, monitor_count, monitored_by_count],
                              Least <- [?LEAST, ?SMALL, ?SMALL]].
 
-%% A witness that died says nothing any more.
+%% A witness that died proves nothing any more.
 dead(Witnesses) ->
     [{Attr, died} || {Attr, Pids} <- Witnesses, Pid <- Pids, not is_process_alive(Pid)].
 
@@ -52,12 +52,12 @@ note(Log, Pid, Truth) ->
     true = ets:insert(Log, {Key, Truth}),
     Key.
 
-%% As if it had been said then.
+%% Replaces an entry, with its original time.
 correct(Log, Key, Truth) -> true = ets:insert(Log, {Key, Truth}).
 
 now_ns() -> erlang:monotonic_time(nanosecond).
 
-%% At some moment from T0 to T1: ranges, or values.
+%% The ranges or values that held at some moment from T0 to T1.
 truths(Log, Pid, T0, T1) ->
     Start = {Pid, T0, -(1 bsl 70)},
     before(Log, Pid, ets:prev(Log, Start)) ++ between(Log, Pid, T1, ets:next(Log, Start)).
@@ -71,7 +71,7 @@ between(_, _, _, _) -> [].
 
 range(Log, Key) -> ets:lookup_element(Log, Key, 2).
 
-%% ---- judgement: {Verdict, [What is wrong]}
+%% ---- judgement: {Verdict, [Errors]}
 
 judge(_, _, _, no_value, _, _) ->
     {no_value, []};
@@ -80,13 +80,13 @@ judge(Log, Attr, Pid, Value, T0, T1) ->
     verdict(lists:any(fun(Truth) -> fits(Value, Truth) end, Truths),
             case Value of missing -> no_value; _ -> witnessed end, {Attr, Value, Truths, T1 - T0}).
 
-%% Others may have had more than one that has little.
+%% A witness with a small value may rank below other processes.
 fits(missing, {Lo, _}) -> Lo < ?LEAST;
 fits(Value, {Lo, Hi}) -> is_integer(Value) andalso Lo =< Value andalso Value =< Hi;
 fits(Value, Values) -> lists:member(Value, Values).
 
-%% The gain in a window that is at least Ms long: the first look came before the rest of it, and the
-%% second after it.
+%% Judges the gain in a window of at least Ms: the first look ended at least Ms before the end of
+%% the call, and the second began at least Ms after its start.
 judge_window(_, _, _, missing, _, _, _) ->
     {no_value, []};
 judge_window(Log, Attr, Pid, Value, T0, T1, Ms) ->
@@ -99,7 +99,7 @@ judge_window(Log, Attr, Pid, Value, T0, T1, Ms) ->
                       end, First),
             witnessed, {window, Attr, Value, First, Second, T1 - T0}).
 
-%% Who kept still lets go of all its garbage, or of none, if somebody else had it collected before.
+%% A still process loses all its garbage, or none if another collected it before.
 judge_leak(_, _, missing, _, _) ->
     {no_value, []};
 judge_leak(Log, Pid, Value, T0, T1) ->
@@ -111,16 +111,15 @@ judge_leak(Log, Pid, Value, T0, T1) ->
             verdict(abs(Value) =< Most, no_value, {bin_leak, Value, Moved, T1 - T0})
     end.
 
-%% Whether somebody has had it collected before, and there was none any more, is known by the one
-%% that has the garbage alone, and not before it goes on: that there is none is judged now and in
-%% the end.
+%% Only the owner of the garbage knows whether it was collected earlier, and it finds out when it
+%% goes on. So an answer of 0 is judged now, and again at the end.
 judge_garbage(Log, Pid, 0, T0, T1) ->
     true = ets:insert(Log, {{late, T1, erlang:unique_integer()}, {Pid, T0}}),
     judge(Log, bin_garbage, Pid, 0, T0, T1);
 judge_garbage(Log, Pid, Value, T0, T1) ->
     judge(Log, bin_garbage, Pid, Value, T0, T1).
 
-%% What turned out to be wrong.
+%% Returns the answers that turned out to be wrong.
 late(Log) ->
     lists:append([Wrong || [T1, Pid, T0] <- ets:match(Log, {{late, '$1', '_'}, {'$2', '$3'}}),
                            {_, Wrong} <- [judge(Log, bin_garbage, Pid, 0, T0, T1)]]).
@@ -138,8 +137,8 @@ some() -> some(?LEAST).
 
 some(Least) -> Least + rand:uniform(Least).
 
-%% Right before each change, for a moment as short as a scan's: who is looked at then changes
-%% meanwhile.
+%% Comes right before each change and is as short as a scan, so that the witness changes while a
+%% scan looks at it.
 rest() ->
     receive never -> ok after rand:uniform(3) - 1 -> ok end.
 
@@ -191,14 +190,14 @@ start(monitored_by_count, Log, _, Least) ->
     Seen = witness(fun answer/0),
     [Seen, witness(fun() -> watch(Log, Seen, some(Least), []) end)].
 
-%% No collection but those that are asked for.
+%% Only requested collections take place.
 uncollected() -> [{min_heap_size, 200000}, {min_bin_vheap_size, 10000000}].
 
 one_of(List) -> lists:nth(rand:uniform(length(List)), List).
 
 idle(N) -> [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, N)].
 
-%% One key is that of the random numbers.
+%% One key belongs to the random numbers.
 keys(Log, Had) ->
     N = some(),
     rest(),
@@ -209,8 +208,8 @@ keys(Log, Had) ->
     stable(Log, self(), N + 1),
     keys(Log, N).
 
-%% Some others come and as many go, one at a time: whoever walks through the tree meanwhile sees
-%% some twice, or not at all. Who came first goes first.
+%% Some entries come and as many go, one at a time: a walk through the tree meanwhile sees some
+%% twice, or not at all. The oldest go first.
 exchanges(Log, In, Out, Come, Go) ->
     N = length(In),
     {Going, Stay} = lists:split(rand:uniform(?TURN), In),
@@ -224,8 +223,8 @@ exchanges(Log, In, Out, Come, Go) ->
 shuffle(List) ->
     [X || {_, X} <- lists:sort([{rand:uniform(), X} || X <- List])].
 
-%% One watches another many times over. What it sends is seen in the order in which it is sent, so
-%% an answer means that all of it has been taken in.
+%% One process monitors another many times. Signals between two processes arrive in the order of
+%% sending, so an answer means that all monitors have arrived.
 watch(Log, Seen, N, []) ->
     changing(Log, Seen, 0, N),
     Refs = [monitor(process, Seen) || _ <- lists:seq(1, N)],
@@ -253,7 +252,8 @@ answer() ->
     receive {are_you_there, Ref, From} -> From ! {yes, Ref} end,
     answer().
 
-%% The reader sleeps while it is written to: only the writer moves the length, but at the reading.
+%% The reader sleeps while it is written to: except during its reading, only the writer changes the
+%% length.
 mail(Log, Reader) ->
     N = some(),
     changing(Log, Reader, 0, N),
@@ -273,8 +273,8 @@ read_all() ->
             read_all()
     end.
 
-%% As many of each shape, one after the other, and all of the same size: what waits is always a
-%% piece of one row, whoever reads it.
+%% As many messages of each shape in turn, all of the same size: the mailbox always holds one
+%% contiguous piece of the sequence, whichever process reads it.
 mail_turns(Log, Reader, Had, Most) when Had < Most ->
     N = 3 * rand:uniform(?TURN),
     changing(Log, Reader, Had, Had + N),
@@ -307,7 +307,7 @@ drop_all() ->
     after 0 -> ok
     end.
 
-%% After a collection there are just those that are kept.
+%% After a collection only the kept binaries are left.
 binaries(Log, Each, Kept, Had) ->
     N = some(),
     changing(Log, self(), 0, Each * (Had + N)),
@@ -318,7 +318,7 @@ binaries(Log, Each, Kept, Had) ->
     rest(),
     binaries(Log, Each, New, length(New)).
 
-%% One that shares some with another all the time, and has others for itself.
+%% It always shares some binaries with another process, and has others alone.
 owner(Log, Base) ->
     Shared = copies(?SHARED),
     Start = fun(Then) -> fun() -> _ = put(shared, Shared), Then() end end,
@@ -335,8 +335,8 @@ owned(Log, Base, Kept, Had) ->
     rest(),
     owned(Log, Base, New, length(New)).
 
-%% Nobody else has any of its binaries, which are now on its heap, now in its mailbox as well. They
-%% are few: it is to be at rest most of the time.
+%% No other process has its binaries, which are always on its heap and at times in its mailbox too.
+%% They are few, so that it rests most of the time.
 posts(Log, Had) ->
     N = some(?SMALL),
     changing(Log, self(), 0, ?SIZE * (Had + N)),
@@ -355,7 +355,7 @@ post(Turns, Own) ->
     receive never -> ok after rand:uniform(10) -> ok end,
     post(Turns - 1, Own).
 
-%% What was received is thrown away by this, and the lists change.
+%% This collection drops received messages and changes the off-heap lists.
 collects(Pid) ->
     _ = garbage_collect(Pid, [{type, minor}]),
     receive never -> ok after rand:uniform(5) -> ok end,
@@ -363,7 +363,7 @@ collects(Pid) ->
 
 copies(N) -> [binary:copy(<<1>>, ?SIZE) || _ <- lists:seq(1, N)].
 
-%% What is dropped is not seen, collected or not.
+%% Dropped slices do not count, collected or not.
 waste(Log, Kept, Had) ->
     N = some(),
     Each = ?SIZE - ?SLICE,
@@ -375,10 +375,10 @@ waste(Log, Kept, Had) ->
     rest(),
     waste(Log, New, length(New)).
 
-%% What the dictionary reaches is what is held, and is nowhere else: no random numbers are kept
-%% there, and the stack, which is walked first and takes a while, shares nothing with it. Meanwhile
-%% the heap moves. What is held twice is there once, but not in a message. Who makes something new
-%% to hold may have more of that than it holds.
+%% What the dictionary holds is reachable only from there: the random numbers are not kept there,
+%% and the stack, which is walked first and takes a while, shares nothing with it. The heap moves
+%% meanwhile. A term that is held twice exists once, except in a message. While it builds a new term
+%% to hold, the process may have more of that than it holds.
 heap(Log, {How, Most, Pause} = Kind, Had, Stack) ->
     N = chance(Most) + ?HELD_LEAST,
     receive never -> ok after chance(3) -> ok end,
@@ -394,7 +394,7 @@ chance(N) -> erlang:phash2(make_ref(), N).
 
 pairs(N) -> [{I, I} || I <- lists:seq(1, N)].
 
-%% More than what is held by a small one.
+%% More words than a small witness holds.
 stack_pairs() -> 4 * (?HELD_LEAST + ?SMALL).
 stack_words() -> 5 * stack_pairs().
 
@@ -411,7 +411,7 @@ levels(N, Held) -> levels(N - 1, [{N / 3, [N]}, Held, binary:copy(<<N:64>>)]).
 %% Three pairs, a tuple, a float, a list of one, a binary of 8 bytes.
 level_words() -> 6 + 3 + 2 + 2 + 3.
 
-%% Garbage of a known number, until somebody collects it.
+%% Has a known amount of garbage, until it is collected.
 leak(Log) ->
     changing(Log, self(), 0, 2 * ?MOST),
     true = garbage_collect(),
@@ -424,7 +424,7 @@ leak(Log) ->
 keep_still() ->
     receive never -> ok after 200 + rand:uniform(1500) -> ok end.
 
-%% The same; whether it was is known when it goes on.
+%% The same; whether it was collected is known when it goes on.
 garbage(Log, Had) ->
     N = some(),
     any_of(Log, self(), [Had, 0, N]),

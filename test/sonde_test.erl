@@ -1,5 +1,5 @@
 %% What the suites share: the side under test, processes that hold still or churn, a node that holds
-%% still, a blocked process, what was raised, recon, figures for the summary.
+%% still, a blocked process, the reason of an error, recon, and figures for the summary.
 -module(sonde_test).
 
 -export([side/0, pick/2, init/1, recon/0]).
@@ -19,8 +19,8 @@ side() ->
         _ -> native
     end.
 
-%% What a test expects where the two sides differ by contract. Funs without an argument are called,
-%% so that the other side's is not.
+%% Picks the expectation for this side, where the two sides differ by contract. Only the picked one
+%% is called, if it is a fun without arguments.
 pick(Native, Portable) ->
     Picked = case side() of native -> Native; portable -> Portable end,
     case is_function(Picked, 0) of
@@ -28,7 +28,7 @@ pick(Native, Portable) ->
         false -> Picked
     end.
 
-%% For init_per_suite. A native run that is not native would pass for the wrong reason.
+%% For init_per_suite. A native run on the portable side would pass for the wrong reason.
 init(Config) ->
     Expected = case side() of native -> active; portable -> {off, disabled} end,
     _ = application:load(sonde),
@@ -36,8 +36,8 @@ init(Config) ->
     #{status := Expected} = sonde:native(),
     Config.
 
-%% The real recon: its modules on the code path, or the reason why not. Where beams of an older
-%% release do not load, they are compiled again from the code that is in them.
+%% Puts the real recon's modules on the code path, or returns why that fails. Beams of an older
+%% release that do not load are compiled again from the code in them.
 recon() ->
     Found = [Dir || Pattern <- [os:getenv("SONDE_RECON")], is_list(Pattern),
                     Dir <- filelib:wildcard(Pattern)],
@@ -65,7 +65,7 @@ loads_again(Module, File) ->
 
 %% ---- processes that hold still
 
-%% A process that has built what Fun returns, keeps it, and waits.
+%% A process that has built the result of Fun, keeps it, and waits.
 hold(Fun) ->
     hold(Fun, []).
 
@@ -73,7 +73,8 @@ hold(Fun, Opts) ->
     [Pid] = hold_each([Fun], Opts),
     Pid.
 
-%% One for each. They settle together, which takes a moment for hundreds of them.
+%% One process for each fun. They settle together, since settling one takes a moment and there may
+%% be hundreds.
 hold_each(Funs, Opts) ->
     Parent = self(),
     Pids = [spawn_opt(fun() ->
@@ -88,7 +89,7 @@ hold_each(Funs, Opts) ->
 park(State) ->
     receive {stop, Ref} -> exit({Ref, State}) end.
 
-%% Waits until it waits, or all of them do, and runs no more.
+%% Waits until the process, or each of the processes, waits and runs no more.
 settle(Pids) when is_list(Pids) ->
     until({settled, Pids}, fun() -> are_still(Pids) end);
 settle(Pid) ->
@@ -103,10 +104,10 @@ are_still(Pids) ->
 runs([{status, Status}, _]) -> Status =:= running orelse Status =:= runnable;
 runs(undefined) -> false.
 
-%% Waits until Fun returns true, for two minutes at the most: what takes a moment on a quiet machine
-%% takes longer beside four busy loops, and what takes minutes is broken. What names it in the
-%% failure. SONDE_PATIENCE_MS: other than two minutes, for scripts/mutants, where what is waited for
-%% never comes.
+%% Waits until Fun returns true, for at most two minutes: what takes a moment on a quiet machine
+%% takes longer beside four busy loops, and what takes minutes is broken. What names the condition
+%% in the failure. SONDE_PATIENCE_MS changes the two minutes, for scripts/mutants, where the
+%% condition may never come true.
 
 until(What, Fun) ->
     until(What, Fun, patience()).
@@ -131,7 +132,7 @@ stop(Pids) when is_list(Pids) ->
 stop(Pid) ->
     stop([Pid]).
 
-%% N processes, each with something else of everything.
+%% N processes that differ in every attribute.
 crowd(N) ->
     [hold(fun() -> build(I) end) || I <- lists:seq(1, N)].
 
@@ -147,8 +148,8 @@ queue(N) ->
     _ = [self() ! {queued, I} || I <- lists:seq(1, N)],
     ok.
 
-%% A listener, both ends of a connection over which 1000 octets have gone, and sockets of UDP; and a
-%% fun that closes them.
+%% A listener, both ends of a connection that has carried 1000 octets, and UDP sockets; and a fun
+%% that closes them.
 sockets() ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary]),
     {ok, Port} = inet:port(Listen),
@@ -171,7 +172,7 @@ sockets() ->
 received(_, 0) -> ok;
 received(Socket, N) -> receive {tcp, Socket, Bytes} -> received(Socket, N - byte_size(Bytes)) end.
 
-%% N processes that do the same again and again; stop/1 ends them.
+%% N processes that repeat Fun; stop/1 ends them.
 churn(N, Fun) ->
     [spawn(fun() -> again(Fun) end) || _ <- lists:seq(1, N)].
 
@@ -179,7 +180,7 @@ again(Fun) ->
     _ = Fun(),
     again(Fun).
 
-%% Looks so many times beside N processes that do what Fun does, and until they have done it 100
+%% Calls Look so many times beside N processes that repeat Fun, and then until Fun has run 100
 %% times.
 beside(N, Fun, Times, Look) ->
     Done = counters:new(1, []),
@@ -196,7 +197,7 @@ helpers() ->
     [Pid || Pid <- processes(),
             {initial_call, {sonde_helper, _, _}} <- [process_info(Pid, initial_call)]].
 
-%% What Fun returns in a process of its own, and that process.
+%% The result of Fun in a new process, and that process.
 in_process(Fun) ->
     in_process(Fun, []).
 
@@ -207,8 +208,8 @@ in_process(Fun, Opts) ->
         {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
     end.
 
-%% Whatever Fun calls leaves the caller's mailbox as it was: nothing new in it, not even late, and
-%% nothing taken or moved.
+%% Nothing that Fun calls changes the caller's mailbox: no message is added, even late, and none is
+%% removed or moved.
 no_message(Fun) ->
     Kept = [{kept, I} || I <- lists:seq(1, 5)],
     {_, {Fun, Kept}} = in_process(fun() ->
@@ -221,10 +222,9 @@ no_message(Fun) ->
 
 %% ---- a node that holds still
 
-%% What Fun returns in a process of its own while all others are suspended: whatever it asks them,
-%% and whenever, the answer is the same. Those that only answer what Fun itself needs go on, and so
-%% does the caller, which waits. If Fun needs a process that is suspended, it is killed after a
-%% minute, and with it the suspensions end.
+%% The result of Fun in a new process while all others are suspended, so that their values stay the
+%% same. Exempt are the processes that answer Fun itself, and the caller, which waits. If Fun needs
+%% a suspended process, it is killed after a minute, which ends the suspensions.
 still(Fun) ->
     Test = self(),
     {Pid, Ref} = spawn_monitor(fun() ->
@@ -239,7 +239,8 @@ still(Fun) ->
         error(never_still)
     end.
 
-%% Nobody else asks them now, so they hold still too. The VM's own must serve signals.
+%% No other process calls them now, so they hold still too. The VM's own processes must handle
+%% signals.
 servers() ->
     [Pid || Name <- [init, code_server, erl_prim_loader, application_controller],
             Pid <- [whereis(Name)], is_pid(Pid)]
@@ -251,7 +252,7 @@ suspend(Pids) ->
          || Pid <- Pids],
     ok.
 
-%% Runs Fun while Pid is in timer:sleep/1, and keeps it there until Fun is done.
+%% Runs Fun while Pid is in timer:sleep/1, and keeps Pid there until Fun is done.
 while_asleep(Pid, Fun) ->
     ok = until({asleep, Pid}, fun() -> is_asleep(Pid) end),
     true = erlang:suspend_process(Pid),
@@ -263,7 +264,7 @@ while_asleep(Pid, Fun) ->
 is_asleep(Pid) ->
     process_info(Pid, current_function) =:= {current_function, {timer, sleep, 1}}.
 
-%% What Ask returns, a call that looks twice and sleeps between. Meanwhile Fun is run.
+%% The result of Ask, a call that looks twice and sleeps in between. Fun runs during the sleep.
 in_window(Ask, Fun) ->
     {Pid, Ref} = spawn_monitor(fun() -> exit({returned, Ask()}) end),
     _ = while_asleep(Pid, Fun),
@@ -272,8 +273,8 @@ in_window(Ask, Fun) ->
         {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
     end.
 
-%% A helper of Call that was held in the middle of its work, until its caller was killed, does not
-%% go on. That takes some tries where its work is short.
+%% A helper of Call that is suspended in the middle of its work until its caller is killed does not
+%% go on. Short work may need several tries.
 ends_with_caller(Call) ->
     until({ends_with_caller, Call}, fun() -> notices(Call) end).
 
@@ -284,7 +285,7 @@ notices(Call) ->
                                       helpers() =/= []
                               end),
     Held = [{Pid, monitor(process, Pid)} || Pid <- helpers()],
-    %% It may have ended; or it is suspended, and that raises internal_error.
+    %% It may have ended; or it is suspended already, which raises internal_error.
     _ = [raised(fun() -> erlang:suspend_process(Pid) end) || {Pid, _} <- Held],
     ok = stop(Caller),
     _ = [raised(fun() -> erlang:resume_process(Pid) end) || {Pid, _} <- Held],
@@ -300,7 +301,7 @@ pids(Rows) ->
 rows_of(Pids, Rows) ->
     [Row || {Pid, _, _} = Row <- Rows, lists:member(Pid, Pids)].
 
-%% What sorting everything and taking all would give: recon's own way, apart from the names.
+%% What sorting all rows gives: recon's own method, apart from the names.
 all_rows(Value) ->
     Rows = [{V, Pid} || Pid <- processes(), Pid =/= self(), {ok, V} <- [Value(Pid)]],
     [{Pid, V} || {V, Pid} <- lists:reverse(lists:sort(Rows))].
@@ -318,9 +319,9 @@ raised(Fun) ->
         error:Why -> Why
     end.
 
-%% Theirs and Ours give the same answer, on a node that holds still. Ours is judged once, between
-%% two equal answers of Theirs: what threads of the VM finish after the processes were suspended may
-%% make these differ at first.
+%% Theirs and Ours give the same answer on a node that holds still. Ours is compared between two
+%% equal answers of Theirs: the VM's threads may still finish work after the processes were
+%% suspended, and change the answers at first.
 same(What, Theirs, Ours) ->
     {Expected, Answer, Again} = still(fun() -> _ = Theirs(), between(What, Theirs, Ours, 0) end),
     _ = [figures("~0p: asked ~b times again, since the node moved", [What, Again]) || Again > 0],
@@ -336,7 +337,7 @@ between(What, Theirs, Ours, Again) ->
         _ -> timer:sleep(5), between(What, Theirs, Ours, Again + 1)
     end.
 
-%% A line that scripts/suite prints when the suites are done.
+%% Adds a line that scripts/suite prints after the suites.
 figures(Format, Args) ->
     Line = io_lib:format("  " ++ Format ++ "~n", Args),
     ct:pal("~ts", [Line]),
