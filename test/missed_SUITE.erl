@@ -1,11 +1,11 @@
-%% Processes that cannot be read are named, few are missed, and those that may be suspended are read
-%% in any case, and go on afterwards.
+%% Processes that cannot be read are named, and few are missed. Those that may be suspended are
+%% always read, and run on afterwards.
 -module(missed_SUITE).
 
 -compile([export_all, nowarn_export_all]).
 
 -define(ALL, 1000000).
--define(LARGE, 4000000).      % words: a walk that takes longer than any moment of rest
+-define(LARGE, 4000000).      % words: a walk that takes longer than any pause of a running process
 -define(DIRTY_MS, 120000).
 
 suite() -> [{timetrap, {minutes, 5}}].
@@ -36,7 +36,7 @@ calls() ->
             {bin_resources, fun(Opts) -> sonde:bin_resources(3, Opts) end},
             {bin_window, fun(Opts) -> sonde:bin_window(?ALL, 1, Opts) end}].
 
-%% They ask those that they cannot read, so they have nothing to suspend.
+%% These calls ask the processes that they cannot read, so they never suspend.
 asking() ->
     [{proc_count, fun(Opts) -> sonde:proc_count(memory, 3, Opts) end},
      {proc_window, fun(Opts) -> sonde:proc_window(memory, 3, 1, Opts) end},
@@ -76,9 +76,9 @@ reports_have_one_shape(_Config) ->
                      ok
              end).
 
-%% ---- who is named
+%% ---- which processes are named
 
-%% In a long call on a dirty scheduler it is busy whenever it is looked at.
+%% A process in a long call on a dirty scheduler is busy at each look.
 a_busy_process_is_named(_Config) ->
     natively(fun() ->
                      Pid = dirty(),
@@ -100,7 +100,7 @@ ten_are_named_and_all_counted(_Config) ->
                        fun(Peer) -> sonde_peer_helper:call(Peer, ?MODULE, twenty_five, []) end)
              end).
 
-%% In the node: with as many dirty schedulers, or the others would wait, and be at rest.
+%% Runs on a peer with as many dirty schedulers; otherwise some would wait for one, and be at rest.
 twenty_five() ->
     Pids = [dirty() || _ <- lists:seq(1, 25)],
     {Rows, #{busy := Busy, missed := #{count := Count, pids := Named}}} =
@@ -130,10 +130,10 @@ out_of_time_is_named(_Config) ->
                      true = lists:all(fun({Pid, _}) -> is_process_alive(Pid) end, Pids)
              end).
 
-%% ---- who always runs
+%% ---- processes that always run
 
-%% A small heap is read in the moment between two time slices. On a quiet machine each call meets it;
-%% on a busy one it may be stopped on its processor for all of a call.
+%% A small heap is read between two time slices. On a quiet machine each call succeeds; on a busy
+%% one the process may stay on its processor for all of a call.
 one_that_always_runs_is_met(_Config) ->
     natively(fun() ->
                      Pid = spinner(10),
@@ -148,7 +148,7 @@ one_that_always_runs_is_met(_Config) ->
 until_met(N, Calls, _Seen, Met) when length(Met) >= N -> {Calls, Met};
 until_met(N, Calls, Seen, Met) -> until_met(N, Calls + 1, Seen, Seen() ++ Met).
 
-%% How often, does not depend on the machine: for milliseconds, without a pause.
+%% The number of looks does not depend on the machine: they go on for milliseconds, without a pause.
 one_that_is_busy_is_looked_at_often(_Config) ->
     natively(fun() ->
                      Pid = dirty(),
@@ -193,7 +193,7 @@ each_call_suspends(_Config) ->
                      gone([Pid])
              end).
 
-%% It is not still before it leaves the call: after half a second it is given up.
+%% It cannot be suspended before it leaves the dirty call: sonde gives up after half a second.
 a_dirty_one_is_let_go(_Config) ->
     natively(fun() ->
                      Pid = dirty(20000),
@@ -223,7 +223,7 @@ nobody_stays_suspended_if_the_caller_dies(_Config) ->
                      gone([Pid])
              end).
 
-%% Whether it was seen suspended before the call was done.
+%% Whether the process was seen suspended before the call ended.
 caught(Pid, Ref) ->
     receive {'DOWN', Ref, process, _, _} -> false
     after 0 ->
@@ -246,9 +246,9 @@ helpers_are_neither_missed_nor_suspended(_Config) ->
                              || {Caller, Ref} <- Callers],
                      Pids = [P || {_, #{missed := #{pids := M}, suspended := #{pids := S}}}
                                       <- lists:append(Said), {P, _} <- M ++ S],
-                     %% our helpers are dead by now
+                     %% our helpers are dead by now, so a dead pid would be a helper's
                      [] = [P || P <- Pids, not is_process_alive(P)],
-                     %% and one that never rests
+                     %% and a helper that never rests
                      Helper = sonde_helper:aside(fun dirty_for/1, 20000),
                      ok = is_dirty(Helper),
                      {_, #{missed := #{pids := Missed}}} =
@@ -283,7 +283,7 @@ suspends_only_whom_nobody_waits_for(_Config) ->
                      gone([Leader, Named])
              end).
 
-%% ---- what is made of it
+%% ---- how calls use the report
 
 a_diagnosis_names_them(_Config) ->
     natively(fun() ->
@@ -327,7 +327,7 @@ is_dirty(Pid) ->
     sonde_test:until(dirty, fun() -> process_info(Pid, current_function)
                                          =:= {current_function, {erts_debug, dirty_io, 2}} end).
 
-%% It never waits, and holds so many cells of a list and one binary.
+%% It never waits, and holds a list of so many cells and one binary.
 spinner(Cells) ->
     Test = self(),
     Pid = spawn(fun() ->
@@ -340,7 +340,7 @@ spinner(Cells) ->
 
 spin(N, Kept) -> spin(N bxor 1, Kept).
 
-%% It runs again, and nobody holds it.
+%% It runs again, and is not suspended.
 goes_on(Pid) ->
     {reductions, Before} = process_info(Pid, reductions),
     sonde_test:until(goes_on, fun() ->

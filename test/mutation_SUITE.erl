@@ -1,6 +1,6 @@
-%% The proof of the layout, proved: with any one number of the table wrong, native turns off, names
-%% the check of that very number, and nothing crashes. In a node of its own, with the build for
-%% tests.
+%% The proof of the layout is itself proved: with any one number of the table wrong, native turns
+%% off, the status names the check of that very number, and nothing crashes. Runs on a peer with the
+%% test build.
 -module(mutation_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -36,19 +36,19 @@ one_word_too_near(Config) -> all_caught(Config, fun(Offset) -> [Offset - 8] end)
 
 zero(Config) -> all_caught(Config, fun(_) -> [0] end).
 
-%% As many again as the other three together.
+%% As many mutants as the other three cases together.
 anywhere(Config) ->
     Seed = seed(),
     ct:pal("seed ~p (SONDE_SEED=~p does this again)", [Seed, Seed]),
     _ = rand:seed(exsss, Seed),
     all_caught(Config, fun(_) -> [rand:uniform(1024) - 1 || _ <- lists:seq(1, draws())] end).
 
-%% SONDE_DRAWS=100 for a long look by hand.
+%% SONDE_DRAWS=100 gives a long run by hand.
 draws() -> list_to_integer(os:getenv("SONDE_DRAWS", "3")).
 
-%% A draw may read, behind the end of a structure, what lies in the next one of its kind: that is the
-%% right number in the wrong place. So the draws are the same each time, and fresh ones (make soak,
-%% SONDE_FIRST_SEED) are looked at by a person.
+%% A draw past the end of a structure may read the same field of the next structure of its kind: the
+%% right number in the wrong place. So the draws are fixed, and failures of fresh ones (make soak,
+%% SONDE_FIRST_SEED) are reviewed by a person.
 seed() ->
     list_to_integer(os:getenv("SONDE_SEED", os:getenv("SONDE_FIRST_SEED", "1"))).
 
@@ -66,8 +66,9 @@ all_caught(Config, Offsets) ->
     [] = Escaped,
     {Name, Fields} = prove(Peer, table, []).
 
-%% The tables of what lies on a heap: a kind that is none, one taken for a float, and wrong forms.
-%% What this release does not have cannot be met, nor what of a fun lies among the literals (27).
+%% Changes the tables of heap objects: a kind is removed or taken for a float, and forms are wrong.
+%% Objects that this release lacks cannot occur, nor can the part of a fun that is a literal (OTP
+%% 27).
 things_of_other_kinds(Config) ->
     Peer = proplists:get_value(peer, Config),
     Otp = list_to_integer(erlang:system_info(otp_release)),
@@ -105,13 +106,13 @@ prove(Peer, Function, Args) ->
 
 %% Wrong numbers that cannot matter: {Field, Right, Wrong}, and why.
 %%
-%% The program counter is only ever compared with itself, and the stamp reads the whole word that
-%% the offset lies in: an offset inside the same word is the same offset to it. (So are those of
-%% other fields of the stamp, but they are used for more, and caught.)
+%% The program counter is only compared with itself, and the stamp reads the whole word at the
+%% offset: two offsets in the same word are the same to it. (That is true for other fields of the
+%% stamp too, but these have further uses, and are caught.)
 is_equivalent({pc, Right, Wrong}) -> Wrong div 8 =:= Right div 8;
 is_equivalent(_) -> false.
 
-%% ---- around them
+%% ---- beyond single mutants
 
 the_right_table_is_proved_after_all(Config) ->
     Peer = proplists:get_value(peer, Config),
@@ -123,7 +124,7 @@ the_right_table_is_proved_after_all(Config) ->
     [] = [Field || {Field, _} <- Fields, not lists:member({own_check(Field), ok}, Checks)],
     [] = [Check || {_, Result} = Check <- Checks, Result =/= ok].
 
-%% The same check failed on three sets of probes: that lasts, until somebody asks for a new proof.
+%% The same check failed on three sets of probes: that is final until a new proof is requested.
 a_refuted_table_is_not_tried_again(Config) ->
     Peer = proplists:get_value(peer, Config),
     Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
@@ -138,7 +139,7 @@ a_refuted_table_is_not_tried_again(Config) ->
     [_, _] = Call(sonde, proc_count, [memory, 2]),
     3 = Starts() div Tables.
 
-%% On a VM that is like none of the tables nothing has been found before.
+%% On a VM that matches no table, nothing has been found before.
 the_very_first_proof_can_fail(Config) ->
     Peer = proplists:get_value(peer, Config),
     {off, {check, id}} = mutate(Peer, id, 8),
@@ -148,9 +149,9 @@ the_very_first_proof_can_fail(Config) ->
     [not_run] = lists:usort([Result || {_, Result} <- Rest]),
     [_, _] = sonde_peer_helper:call(Peer, sonde, proc_count, [memory, 2]).
 
-%% ---- what is shipped
+%% ---- the shipped build
 
-%% The names of what only the tests' build can be told.
+%% The names of functions that only the test build has.
 means() ->
     [set_offset, fail_alloc, weaken, hold_reader, is_reader_held, release_reader, longest_calls,
      reset_calls, unseal, forget_proof].
@@ -165,7 +166,7 @@ shipped_library_cannot_be_told_an_offset(_Config) ->
     Shipped = filelib:wildcard(filename:join(Priv, "sonde_nif*.so")),
     [_ | _] = Shipped,
     [] = [{File, What} || File <- Shipped, What <- Means(File)],
-    %% this is how it would look
+    %% the same search finds them in the test build
     [ForTests | _] = filelib:wildcard(filename:join(os:getenv("SONDE_TEST_NIF"), "sonde_nif-*.so")),
     true = means() =:= Means(ForTests).
 
@@ -175,7 +176,7 @@ shipped_module_cannot_be_told_an_offset(_Config) ->
     Beside = filename:join(filename:dirname(code:which(sonde_nif)), "sonde_nif.beam"),
     {ok, {sonde_nif, [{atoms, Atoms}]}} = beam_lib:chunks(Beside, [atoms]),
     [] = [A || {_, A} <- Atoms, lists:member(A, means())],
-    %% and none is missing above
+    %% and means/0 is complete
     ForTests = filename:join(os:getenv("SONDE_TEST_EBIN"), "sonde_nif.beam"),
     More = exports(ForTests) -- exports(Beside),
     [] = More -- means(),

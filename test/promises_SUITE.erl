@@ -1,5 +1,5 @@
-%% Promises of the documentation that belong to no call alone: what a look changes, opens and
-%% counts, how long it holds a scheduler, and that the proof comes off where heaps are limited.
+%% Promises of the documentation that concern several calls: what a look changes, opens and counts,
+%% how long it holds a scheduler, and that the proof succeeds if heaps are limited.
 -module(promises_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -15,10 +15,10 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% ---- what a look leaves as it was
+%% ---- what a look leaves unchanged
 
-%% Traced, linked, monitored, flagged: process_info would show it. Natively nothing is asked, so it
-%% has not run either, unless its row was given a name.
+%% A trace, link, monitor or flag would show in process_info. The native side asks no process, so
+%% the process has not run either, except for the attributes of its row.
 looks_change_nothing_of_a_process(_Config) ->
     Pid = sonde_test:hold(fun() ->
                                   put(key, value),
@@ -45,7 +45,8 @@ is_asked(Name) ->
         lists:member(Name, [proc_count, garbage, shares, proc_window, proc_group, bin_garbage,
                             bin_waste, info]).
 
-%% Neither file nor port nor name. Code is loaded before: that opens files.
+%% A look opens no file or port and registers no name. Code is loaded before, since that opens
+%% files.
 looks_open_nothing(_Config) ->
     Pid = sonde_test:hold(fun() -> [binary:copy(<<1>>, 1000)] end),
     _ = [Look(Pid) || {_, Look} <- looks()],
@@ -69,7 +70,7 @@ opened(Opens) ->
     lists:sum([N || Open <- Opens, {call_count, N} <- [erlang:trace_info(Open, call_count)],
                     is_integer(N)]).
 
-%% All that look at processes and change none, but for sonde:diagnosis, which reads /proc.
+%% All calls that look at processes and change none, except sonde:diagnosis, which reads /proc.
 looks() ->
     [{Name, fun(Pid) -> try Look(Pid) catch error:{native_off, _} -> off end end}
      || {Name, Look} <- [{proc_count, fun(_) -> sonde:proc_count(sonde_attr:native(), 1000) end},
@@ -102,7 +103,7 @@ sensitive_dictionary_is_not_counted(_Config) ->
 
 %% ---- the native side
 
-%% Who is in a long native call is busy at each try, and then it is asked.
+%% A process in a long native call is busy at each try, and is then asked.
 counters_tell_who_was_asked(Config) ->
     Blocked = {Pid, _} = sonde_test:block(proplists:get_value(priv_dir, Config)),
     #{counters := #{busy := Busy, asked := Asked, native := Native}} = sonde:native(),
@@ -112,8 +113,8 @@ counters_tell_who_was_asked(Config) ->
     ok = sonde_test:unblock(Blocked),
     sonde_test:stop(Pid).
 
-%% A slice ends after five milliseconds, and the mark of so large a heap takes many: no call does it
-%% all.
+%% A slice ends after five milliseconds, and marking so large a heap takes many slices: no single
+%% call does it all.
 no_native_call_takes_long(_Config) ->
     Pid = sonde_test:hold(fun() -> lists:seq(1, 4000000) end),
     Scan = sonde_nif:scan_new([garbage_bytes], each, 0, [Pid], [], 1000),
@@ -131,7 +132,7 @@ slices(Step, N) ->
         _ -> N
     end.
 
-%% A limit for all processes that are started from now on is none for those that prove.
+%% A heap limit for all new processes does not apply to those of the proof.
 proves_where_heaps_are_limited(_Config) ->
     sonde_peer_helper:with(shipped, fun(Peer) ->
         Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
@@ -143,7 +144,8 @@ proves_where_heaps_are_limited(_Config) ->
         #{status := active} = Call(sonde, native, [])
     end).
 
-%% Not what it holds: 50 MB from the beginning, and 20 MB more at most.
+%% The row shows the growth, not the size: the table has 50 MB from the start, and gains at most 20
+%% MB.
 bin_window_of_a_table_is_its_growth(_Config) ->
     Test = self(),
     Pid = spawn(fun() ->
@@ -166,7 +168,7 @@ bin_window_of_a_table_is_its_growth(_Config) ->
 
 %% ---- traces
 
-%% What a formatter returns is a format, as recon takes it, or text.
+%% A formatter may return a format, as in recon, or text.
 text_that_is_no_format_is_written(Config) ->
     Name = filename:join(proplists:get_value(priv_dir, Config), "text"),
     {ok, File} = file:open(Name, [write]),
@@ -183,7 +185,7 @@ seen(Text) -> Text.
 
 %% ---- the watcher
 
-%% Of two blocks in a row, each of a quarter of an hour.
+%% A leak must show in two successive blocks, each of a quarter of an hour.
 no_leak_is_told_in_its_first_five_hours(_Config) ->
     Hours = first_told(0, sonde_watch_core:new(#{min_bytes => 10000000, top => 20})),
     {Hours, true} = {Hours, Hours >= 5 andalso Hours < 6}.

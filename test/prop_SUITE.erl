@@ -1,13 +1,13 @@
-%% Properties, on processes made at random: what a call says is what process_info says; the N best
-%% are what sorting and taking gives; bin_leak's change is that of counting, collecting and
-%% counting by hand.
+%% Properties of random processes: calls report the values of process_info; the N best are those of
+%% sorting and taking; the changes of bin_leak are those of counting, collecting and counting by
+%% hand.
 -module(prop_SUITE).
 
 -include_lib("proper/include/proper.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
-%% Being asked does not change these.
+%% Asking a process does not change these.
 -define(STEADY, [message_queue_len, link_count, monitor_count, monitored_by_count,
                  dictionary_size]).
 %% A process that is asked runs, and may collect then.
@@ -47,14 +47,15 @@ prop_values() ->
                                                              Wrong <- moved(Attr, Pids, 10)]
                         end)).
 
-%% {Attribute, which process, what we said, what process_info says}
+%% {Attribute, number of the process, our value, the value of process_info}
 wrong(Attr, Pids) ->
     Rows = sonde_test:rows_of(Pids, sonde:proc_count(Attr, -1)),
     [said({Attr, N, Value, Asked})
      || {N, Pid} <- lists:zip(lists:seq(1, length(Pids)), Pids),
         {Value, Asked} <- [{value_in(Pid, Rows), asked(Attr, Pid)}], Value =/= Asked].
 
-%% Fair only for those whose heap is the same before and after; they come to rest after some rounds.
+%% A comparison is fair only if the heap stays the same; after some rounds all processes are at
+%% rest.
 moved(_Attr, [], _Rounds) ->
     [];
 moved(Attr, _Pids, 0) ->
@@ -86,7 +87,7 @@ prop_reductions() ->
                                           end, lists:zip3(Pids, Before, After))
                         end)).
 
-%% More messages than any process of the node has, so that these are the winners.
+%% The processes have more messages than any other process of the node, so they are the winners.
 prop_winners() ->
     ?FORALL({Lengths, N}, {non_empty(list(range(100, 110))), range(0, 40)},
             with([{[{mail, plain, L}], on_heap, waiting} || L <- Lengths],
@@ -116,10 +117,10 @@ changed(Pid, {_, More, _}) -> send(Pid, plain, More).
 growth({First, _, 0}) -> First;
 growth({_, More, _}) -> More.
 
-%% The row is the difference of what process_info says before and after; and everything that a
-%% collection can change was collected: one more by hand changes nothing. But a collection takes
-%% what a BIF that gave way has left in heap fragments as it is, and only the next one looks what of
-%% it is needed (roots.h): of a process that had fragments it is the second by hand that changes
+%% The row is the difference of process_info before and after, and everything that a collection can
+%% change was collected: another one by hand changes nothing. There is one exception. A collection
+%% keeps the heap fragments of a BIF that yielded as they are, and only the next one checks which
+%% parts are needed (roots.h): for a process with fragments, the second collection by hand changes
 %% nothing.
 prop_changes() ->
     ?FORALL(Makes, list(make()), with(Makes, fun is_changed_as_by_hand/1)).
@@ -127,7 +128,7 @@ prop_changes() ->
 is_changed_as_by_hand(Pids) ->
     Before = [count_at_rest(Pid) || Pid <- Pids],
     Fragments = [has_fragments(Pid) || Pid <- Pids],
-    %% no test of how busy the machine is
+    %% the deadline is long: this does not test how busy the machine is
     #{rows := Rows} = sonde:bin_leak(100000, #{deadline => 60000}),
     After = [asked(binary_count, Pid) || Pid <- Pids],
     Ours = [value_in(Pid, Rows) || Pid <- Pids],
@@ -141,7 +142,7 @@ is_changed_as_by_hand(Pids) ->
 has_fragments(Pid) ->
     proplists:get_value(mbuf_size, info(garbage_collection_info, Pid)) > 0.
 
-%% Being asked for the first time, a process takes its messages in, and may collect.
+%% When it is asked for the first time, a process takes in its messages, and may collect.
 count_at_rest(Pid) ->
     _ = asked(binary_count, Pid),
     ok = sonde_test:settle(Pid),
@@ -218,7 +219,7 @@ make({Steps, Where, How}) ->
                     end, [{message_queue_data, Where}]),
     receive {built, Pid} -> ok end,
     ok = sonde_test:settle(Pid),
-    %% Where a message lies depends on whether its reader runs meanwhile.
+    %% The place of a message depends on whether its reader runs meanwhile.
     true = erlang:suspend_process(Pid),
     Watchers = lists:append([from_outside(S, Pid) || S <- Outside]),
     true = How =:= suspended orelse erlang:resume_process(Pid),

@@ -1,6 +1,6 @@
-%% What others build from the package: a release in embedded mode with {sonde, load} and stripped
-%% beams, asked from a remote shell; a build where there is no C compiler; a release with a watcher
-%% in its tree, upgraded in place; and a mix project with one.
+%% What users build from the package: a release in embedded mode with {sonde, load} and stripped
+%% beams, used from a remote shell; a build without a C compiler; a release with a watcher in its
+%% supervision tree, upgraded in place; and a mix project with a watcher.
 -module(release_SUITE).
 
 -import(sonde_project_helper, [root/0, sh/2]).
@@ -18,7 +18,7 @@ all() ->
     [answers_from_a_release, answers_without_a_compiler, the_appup_has_every_module,
      a_watcher_lives_through_an_upgrade_in_place, a_watcher_lives_under_an_elixir_supervisor].
 
-%% Both sides are among the cases: what was built does not know of them.
+%% The cases cover both sides: the builds do not know which side is under test.
 init_per_suite(Config) ->
     sonde_test:init(Config).
 
@@ -37,7 +37,8 @@ init_per_testcase(answers_from_a_release, Config) ->
 init_per_testcase(_Case, Config) ->
     sonde_project_helper:needs(["rebar3", "git"], Config).
 
-%% Not the process dictionary: after a timetrap this runs in another process.
+%% Uses the application environment, not the process dictionary: after a timetrap this runs in
+%% another process.
 end_per_testcase(_Case, _Config) ->
     _ = [os:cmd("kill -9 " ++ integer_to_list(Pid))
          || {ok, Pid} <- [application:get_env(?MODULE, os_pid)]],
@@ -63,7 +64,7 @@ answers_from_a_release(Config) ->
                                            " length(C(sonde, proc_count, [memory, 3]))}"),
     stop(Dir, Port, Pid2).
 
-%% The C part cannot be built: that is one line of warning, and the portable side answers.
+%% The C part cannot be built: the build prints one line of warning, and the portable side answers.
 answers_without_a_compiler(Config) ->
     Dir = project(Config, "no_compiler", "main", "1"),
     Built = sh(Dir, "CC=no-such-compiler rebar3 compile"),
@@ -73,9 +74,9 @@ answers_without_a_compiler(Config) ->
                    "3 = length(sonde:proc_count(memory, 3)), io:put_chars(\"well\"), halt().'"),
     "well" = lists:nthtail(length(Said) - 4, Said).
 
-%% ---- a watcher in the tree of others
+%% ---- a watcher in a user's supervision tree
 
-%% Whoever adds a module adds it there; and it is about the version that we are.
+%% The appup lists every module, including new ones, and the current version.
 the_appup_has_every_module(_Config) ->
     {ok, [{Version, [{_, Up}], [{_, Down}]}]} =
         file:consult(filename:join(root(), "src/sonde.appup.src")),
@@ -87,7 +88,7 @@ the_appup_has_every_module(_Config) ->
     Modules = lists:sort([element(2, Step) || Step <- Up]),
     Modules = lists:sort([element(2, Step) || Step <- Down]).
 
-%% The same process, in the code that is new, with what it knew; then the node is stopped.
+%% The same process runs on in the new code and keeps its state; then the node is stopped.
 a_watcher_lives_through_an_upgrade_in_place(Config) ->
     Dir = released(Config),
     _ = project(Config, "release", "main", "2"),
@@ -123,13 +124,14 @@ supervisor() ->
     "stop(_) -> ok.\n"
     "init([]) -> {ok, {#{}, [sonde_watch:child_spec(#{interval => 100, budget => 100})]}}.\n".
 
-%% The watcher's process, how often it swept, and which version is loaded, by its path.
+%% The watcher's process, its number of sweeps, and the loaded version, taken from its path.
 about() ->
     "{pid_to_list(C(erlang, whereis, [sonde_watch])), maps:get(sweeps, C(sonde_watch, status, [])),"
     " lists:last(string:split(filename:basename(filename:dirname(filename:dirname("
     "C(code, which, [sonde_watch])))), \"-\"))}".
 
-%% What a node that knows how to call the release says; without a terminal, so without waiting.
+%% The answer of a node that can call the release; no terminal is used, so there is nothing to wait
+%% for.
 tell(Dir, Port, Expression) ->
     File = filename:join(Dir, "told"),
     _ = sh(Dir, "erl -noinput -name asker@127.0.0.1 -hidden -dist_listen false -setcookie "
@@ -140,7 +142,8 @@ tell(Dir, Port, Expression) ->
     {ok, [Told]} = file:consult(File),
     Told.
 
-%% A path dependency, `{:sonde_watch, opts}' among the children, and the application's own watcher.
+%% A mix project with a path dependency, `{:sonde_watch, opts}' among its children, and the
+%% application's own watcher.
 a_watcher_lives_under_an_elixir_supervisor(Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), "elixir"),
     File = filename:join(Dir, "told"),
@@ -184,7 +187,7 @@ probe_ex() ->
 
 %% ---- a project that has sonde as a dependency
 
-%% On the branch `old' it is the same with an older version.
+%% The branch `old' contains the same with an older version.
 package(Config) ->
     sonde_project_helper:once("package", Config, fun(Dir) ->
         _ = sonde_project_helper:package(Dir),
@@ -195,7 +198,8 @@ package(Config) ->
                 "git checkout -q main")
     end).
 
-%% Version 1 of a release that has a watcher in its tree, and the older sonde: below it in `run'.
+%% Version 1 of a release that has a watcher in its tree and the older sonde; it is started from
+%% `run'.
 released(Config) ->
     sonde_project_helper:once("release", Config, fun(_) ->
         Dir = project(Config, "release", "old", "1"),
@@ -206,7 +210,7 @@ released(Config) ->
         sh(Dir, "rebar3 release && cp -r _build/default/rel/probe run")
     end).
 
-%% That has this branch of the package, in this version; there already, or not.
+%% A project that uses this branch of the package, with this version; it may exist already.
 project(Config, Name, Branch, Version) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), Name),
     write(Dir, "rebar.config",
@@ -227,7 +231,7 @@ write(Dir, Name, Terms) ->
     ok = filelib:ensure_dir(File),
     ok = file:write_file(File, [io_lib:format("~p.~n", [T]) || T <- Terms]).
 
-%% ---- the node: on the loopback interface, without epmd, so that nothing is left behind
+%% ---- the node: on the loopback interface, without epmd, so that no process is left behind
 
 vm_args(Port) ->
     ["-name probe@127.0.0.1\n-setcookie ", cookie(), "\n", dist_flags(Port), "\n",
@@ -261,8 +265,8 @@ stop(Dir, Port, Pid) ->
     end),
     application:unset_env(?MODULE, os_pid).
 
-%% Types an expression into a remote shell, on a terminal as script(1) gives it, and leaves by ^G q.
-%% The asker ends by itself should that go wrong: it would outlive its terminal.
+%% Types an expression into a remote shell, on a pseudo-terminal from script(1), and leaves it with
+%% ^G q. If that fails, the shell's node ends by itself: it would outlive its terminal.
 ask(Dir, Port, Expression) ->
     Shell = "erl -name asker@127.0.0.1 -hidden -dist_listen false -setcookie " ++ cookie()
         ++ dist_flags(Port) ++ " -remsh probe@127.0.0.1"

@@ -1,15 +1,15 @@
-%% No native call holds its scheduler long: 10 ms a dirty one, 1 ms a normal one, whatever lies in
-%% the node. Every function of the library is measured in the CPU time of its thread, by the tests'
-%% build in a node of its own; so are the destructors of what a caller that dies leaves behind.
+%% No native call holds its scheduler long, whatever the node contains: at most 10 ms for a dirty
+%% call, 1 ms for a normal one. Every function of the library is measured in CPU time of its thread,
+%% with the test build on a separate node, and so are the destructors that run after a caller dies.
 -module(slices_SUITE).
 
 -compile([export_all, nowarn_export_all]).
 
-%% A slice ends by the clock, so on a slower machine only its last piece takes longer: twice the
-%% promise leaves room for a machine several times slower, and is far less than a walk of what is
-%% here takes in one piece. What the machine does meanwhile (it finds a page, serves an interrupt,
-%% is stopped by its host) counts as well, tens of milliseconds at times, but not each time: a call
-%% that was too long is made again a moment later, and the run says so.
+%% A slice ends by the clock, so on a slower machine only its last piece takes longer. Twice the
+%% promise leaves room for a machine several times slower, and is far less than an unsliced walk
+%% would take here. The machine's own work (a page fault, an interrupt, a pause by its host) counts
+%% too, at times tens of milliseconds, but not in each try: a call that took too long is repeated a
+%% moment later, and the run reports that.
 -define(LIMIT_NS, #{dirty => 2 * 10000000, normal => 2 * 1000000}).
 -define(TIMES, 5).
 -define(MOMENT_MS, 500).
@@ -31,7 +31,7 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> sonde_peer_helper:stop(proplists:get_value(peer, Config)).
 
-%% A function that nothing here calls fails this, so that a new one finds its place in calls/2.
+%% Fails for a function that nothing here calls, so that a new one is added to calls/2.
 every_function_is_measured(Config) ->
     Rows = keeps_the_promise(Config, small),
     All = there(Config, sonde_nif, longest_calls, []),
@@ -49,7 +49,7 @@ a_huge_dictionary(Config) -> keeps_the_promise(Config, {dictionary, 300000}).
 large_tables_of_binaries(Config) -> keeps_the_promise(Config, {tables, 300000}).
 by_the_slower_reader(Config) -> keeps_the_promise(Config, {slower_reader, 5000}).
 
-%% All that was called, {{Name, Arity, Scheduler}, LongestNs}.
+%% Returns all functions that were called, {{Name, Arity, Scheduler}, LongestNs}.
 keeps_the_promise(Config, What) ->
     Said = there(Config, ?MODULE, measured, [What, proplists:get_value(priv_dir, Config)]),
     ok = figures(What, Said),
@@ -59,7 +59,7 @@ keeps_the_promise(Config, What) ->
 there(Config, M, F, A) ->
     sonde_peer_helper:call(proplists:get_value(peer, Config), M, F, A, 300000).
 
-%% What scripts/suite prints when it is done.
+%% Figures that scripts/suite prints at the end.
 figures(What, Said) ->
     Best = lists:append([lists:last(Tries) || {_, Tries} <- Said]),
     Longest = [io_lib:format("~.1f ms in ~s (~s)", [Ns / 1000000, Name, Where])
@@ -77,14 +77,14 @@ figures(What, Said) ->
         File -> file:write_file(File, Line, [append])
     end.
 
-%% ---- in the node: something hard, and every call
+%% ---- on the peer: a hard case, and every call
 
-%% {Call, how long each function took in each try}; the last try is the good one, if any is.
+%% {Call, the longest time of each function in each try}; the last try is the good one, if any is.
 measured(What, Dir) ->
     #{status := active} = sonde:native(),
-    %% the measuring itself asks for some of it
+    %% the measuring itself needs some of the sealed tools
     _ = sonde_nif:unseal(true),
-    %% whatever is hard, there are some binaries to be found
+    %% some binaries exist in every case
     {Some, _} = made(small),
     {Pid, Others} = made(What),
     try
@@ -115,8 +115,8 @@ calls(P, Dir) ->
     the_proof() ++ counts(P) ++ binaries(P) ++ looks(P, Dir) ++ sizes(P)
         ++ others(P) ++ deaths(P) ++ [{leaves, fun leave_and_come_back/0}].
 
-%% Anew, with every check, sealed; by the slower reader it takes long, in many short calls. And one
-%% that does not come off.
+%% A new proof with every check, sealed; with the slower reader it takes long, in many short calls.
+%% Then a proof that fails.
 the_proof() ->
     [{native, fun() -> ok = sonde_nif:forget_proof(),
                        _ = sonde_nif:unseal(false),
@@ -171,8 +171,8 @@ sizes(P) ->
 
 large(Words) -> [{I, [I], #{I => <<I:64>>}} || I <- lists:seq(1, Words div 10)].
 
-%% What is called only where processes cannot be read, the terminal shows a progress, the library is
-%% switched; and by tests.
+%% Functions that are called only if processes cannot be read, if the terminal shows progress or if
+%% the library is switched; and those that only tests call.
 others(P) ->
     [{prover, fun() -> undefined = sonde_nif:prover() end},
      {switches, fun() -> ok = sonde_nif:want_reader(sonde_nif:reader()), ok = sonde_nif:switch(on),
@@ -195,7 +195,7 @@ others(P) ->
                          true = sonde_nif:look_content(Look),
                          ok = sonde_look:finish(Look) end}].
 
-%% The last one, since to purge what was loaded before wakes every process.
+%% It comes last, since purging the old module wakes every process.
 leave_and_come_back() ->
     _ = code:purge(sonde_nif),
     ok = sonde_nif:leave(),
@@ -206,7 +206,7 @@ leave_and_come_back() ->
 patient(Scan, more) -> patient(Scan, sonde_nif:scan_step(Scan));
 patient(_Scan, _) -> ok.
 
-%% What a caller leaves behind that dies in the middle of it, or before it was given back.
+%% What a caller leaves behind if it dies in the middle of its work, or before it gave it back.
 deaths(P) ->
     Looks = [{mark, 10}, {account, 10}, {snapshot, 10}, {flat, 10}, {slices, 10}, {top, 1000000}],
     [{{dies, Kind}, fun() -> dies(look, fun() -> looked_at(Kind, P, Steps) end) end}
@@ -214,7 +214,7 @@ deaths(P) ->
         ++ [{{dies, scan}, fun() -> dies(scan, fun() -> scanned(memory, sample) end) end},
             {{dies, accounting}, fun() -> dies(account, fun accounted/0) end}].
 
-%% Steps, at most so many.
+%% At most Steps steps.
 looked_at(Kind, P, Steps) ->
     Look = sonde_nif:look_new(Kind, P, [], 1 bsl 40, 1000, 100),
     _ = looked_at(Look, Steps),
@@ -245,7 +245,7 @@ accounted() ->
     _ = scanned(binary_unique, account, {Account, undefined}),
     Account.
 
-%% Until the destructor has run.
+%% Waits until the destructor has run.
 dies(What, Fun) ->
     {Pid, Ref} = spawn_monitor(fun() -> Made = Fun(), exit({made, is_reference(Made)}) end),
     receive {'DOWN', Ref, process, Pid, {made, true}} -> ok end,
@@ -253,7 +253,7 @@ dies(What, Fun) ->
     Calls = fun() -> [N || {Name, _, _, _, N} <- sonde_nif:longest_calls(), Name =:= Release] end,
     sonde_test:until(Release, fun() -> lists:sum(Calls()) > 0 end).
 
-%% ---- in the node: what is hard
+%% ---- on the peer: the hard cases
 
 made(small) ->
     {sonde_test:hold(fun() -> [binary:copy(<<1>>, 100), put(key, value), filled(set, 10)] end), []};
@@ -266,7 +266,7 @@ made({messages, Data, N}) ->
     {P, []};
 made({binaries, N}) ->
     {sonde_test:hold(fun() -> [binary:copy(<<1>>, 70) || _ <- lists:seq(1, N)] end), []};
-%% Tuples, lists, maps and floats: so many megabytes, and more.
+%% Tuples, lists, maps and floats of more than MB megabytes.
 made({terms, MB}) ->
     Some = fun(I) -> {I, large(1000), I / 3, #{{key, I} => [I]}} end,
     {sonde_test:hold(fun() -> [Some(I) || I <- lists:seq(1, 60 * MB)] end), []};
@@ -277,7 +277,7 @@ made({dictionary, N}) ->
     {sonde_test:hold(fun() -> [put({key, I}, [I]) || I <- lists:seq(1, N)] end), []};
 made({tables, N}) ->
     {sonde_test:hold(fun() -> [filled(Type, N div 3) || Type <- [set, ordered_set, bag]] end), []};
-%% A call of the system for each word.
+%% This reader needs a system call for each word.
 made({slower_reader, N}) ->
     ok = sonde_nif:want_reader(syscall),
     {sonde_test:hold(fun() -> [binary:copy(<<1>>, 70) || _ <- lists:seq(1, N)] end), []}.
