@@ -1,4 +1,4 @@
-%% sonde_lib is recon_lib to those who use it: observer_cli and the like.
+%% sonde_lib replaces recon_lib for programs that use it: observer_cli and the like.
 -module(lib_SUITE).
 
 -import(sonde_test, [queue/1, raised/1]).
@@ -37,7 +37,7 @@ cases(Pids, Dead, Sockets) ->
     lists:append([calls(same()), calls(pids(Pids, Dead)), calls(ports(Sockets)), unordered(),
                   rows(Pids), named()]).
 
-%% {Function, [Args]}: the answers are the same terms.
+%% {Function, [Args]}: both sides return the same terms.
 calls(Table) ->
     [{F, list_to_atom(lists:concat([F, "_", I])), fun(M) -> apply(M, F, Args) end}
      || {F, ArgLists} <- Table,
@@ -71,7 +71,7 @@ same() ->
                            N <- [0, 1, -1, foo, 0.0, -2.5]]
           ++ [[random_rows(), rand:uniform(8)] || _ <- lists:seq(1, 300)]}].
 
-%% What observer_cli feeds: {0, Value, Row} with any terms; and ties of every kind.
+%% What observer_cli passes: {0, Value, Row} with any terms; and ties of every kind.
 row_lists() ->
     [[{a, 1, x}, {b, 5, y}, {c, 3, z}, {d, 5, w}],
      [{0, 1, x}, {0, 1, y}, {0, 1, z}], [{0, 1, z}, {0, 1, y}, {0, 1, x}],
@@ -82,7 +82,7 @@ row_lists() ->
      [{0, [], [{<<"b">>, 1}]}, {0, "name", [{<<"a">>, 2}]}, {0, {m, f, 1}, []},
       {0, {m, f, 0}, []}]].
 
-%% Ties in all places; but none of 1 with 1.0, whose order recon leaves to chance.
+%% Ties in all positions, but none of 1 with 1.0, whose order recon leaves undefined.
 random_rows() ->
     [{one_of([0, a]), one_of([1, 2, 2.5, x]), one_of([p, q, 1, {}])}
      || _ <- lists:seq(1, rand:uniform(12))].
@@ -144,7 +144,7 @@ windows() ->
      {[{1, 1, x}], [{1.0, 2, y}]}, {[{a, 1, x} | foo], [{1.0, 2, y}]}, {[{a, 1, x}], foo},
      {foo, []}, {[{a, 1}, {b, 2, 3}, c], [{b, 5, 6}, {c, 1}, "d"]}, {[{a, 1.5, x}], [{a, 1, y}]}].
 
-%% Of those that the two sides can both see: each side has processes of its own.
+%% Compares only processes that both sides see: each side has processes of its own.
 rows(Pids) ->
     [{proc_attrs, list_to_atom("all_" ++ atom_to_list(Attr)),
       fun(M) -> [Row || {Pid, _, _} = Row <- M:proc_attrs(Attr), lists:member(Pid, Pids)] end}
@@ -155,7 +155,7 @@ rows(Pids) ->
              fun(M) -> {ok, {Pid, 0, As}} = M:proc_attrs(message_queue_len, self()),
                        {Pid =:= self(), length(As)} end}].
 
-%% In which we want to differ.
+%% Cases in which we differ on purpose.
 named() ->
     [{term_to_port, negative, fun(M) -> M:term_to_port(-1) end},
      {term_to_port, text_negative, fun(M) -> M:term_to_port("#Port<0.-1>") end},
@@ -193,7 +193,7 @@ fold_sees_every_process(_Config) ->
     true = length(Seen) =:= length(lists:usort(Seen)),
     sonde_test:stop(Pids).
 
-%% recon takes an undef of the fun's for an old release, and starts again.
+%% recon takes an undef inside the fun for an old release, and starts again.
 fold_runs_nothing_twice(_Config) ->
     Calls = counters:new(1, []),
     {undef, [{no_such_module, f, [], _} | _]} =
@@ -207,7 +207,7 @@ fold_runs_nothing_twice(_Config) ->
         end,
     1 = counters:get(Calls, 1).
 
-%% Where no two rows are equal in both, it is sort-and-take.
+%% If no two rows are equal in both fields, the result is that of sort-and-take.
 top_of_many_is_the_sorted_top(_Config) ->
     Rows = [{I, erlang:phash2(I, 100), {row, I}} || I <- lists:seq(1, 5000)],
     Sorted = lists:reverse([R || {_, R} <- lists:sort([{{V, K}, R} || {K, V, _} = R <- Rows])]),
@@ -216,7 +216,7 @@ top_of_many_is_the_sorted_top(_Config) ->
     Sorted = sonde_lib:sublist_top_n_attrs(Rows, -1),
     Sorted = sonde_lib:sublist_top_n_attrs(Sorted, 5000).
 
-%% Some releases have no such ports, some do.
+%% Only some releases have such ports.
 ports_above_32_bits_are_no_other_port(_Config) ->
     Text = "#Port<0.4294967297>",
     _ = [case raised(fun() -> sonde_lib:term_to_port(Term) end) of

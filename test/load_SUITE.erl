@@ -1,5 +1,5 @@
-%% remote_load: sonde comes to nodes that do not have it, and leaves nothing on their disks; other
-%% modules as with recon. Each case begins with nodes that are bare again.
+%% remote_load brings sonde to nodes without it, and leaves nothing on their disks; other modules
+%% load as with recon. Each case begins with bare nodes.
 -module(load_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -49,7 +49,7 @@ comes_to_a_bare_node(Config) ->
     right_side(Status),
     3 = length(call(Bare, sonde, proc_count, [memory, 3])).
 
-%% Every call that a person has works there; nothing was forgotten.
+%% Every public call works there, so no module was forgotten.
 answers_as_well_as_at_home(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
     [{Node, {ok, _}}] = at(Home, [Node, sonde]),
@@ -101,7 +101,7 @@ takes_all_back_when_it_fails(Config) ->
             {skip, "no shared object was built"}
     end.
 
-%% The node's own trace shows what was made, and with which mode.
+%% A trace on the node shows which files were made, and with which mode.
 library_is_seen_by_its_owner_only(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
     Asked = [{file, F} || F <- [make_dir, change_mode, write_file]],
@@ -113,7 +113,7 @@ library_is_seen_by_its_owner_only(Config) ->
             [Dir | Below] = [D || {make_dir, [D]} <- Calls],
             true = lists:prefix(filename:join(get(dir, Config), "sonde-"), Dir),
             [] = [D || D <- Below, not lists:prefix(Dir ++ "/", D)],
-            %% Closed before anything is in it.
+            %% The directory is closed to others before any file is in it.
             [{make_dir, [Dir]}, {change_mode, [Dir, 8#700]} | Later] = Calls,
             [] = [C || {make_dir, [D]} = C <- Later, D =:= Dir],
             Written = [F || {write_file, [F, _, [exclusive]]} <- Later],
@@ -141,7 +141,7 @@ embedded_node(Config) ->
     after sonde_attach_helper:stop(Bare)
     end.
 
-%% As it is for a node of another system: the modules come alone, and answer.
+%% As on a node of another system: the modules come without the library, and answer.
 without_a_library_it_is_portable(Config) ->
     Alone = filename:join(get(priv_dir, Config), "alone/ebin"),
     ok = filelib:ensure_dir(filename:join(Alone, "x")),
@@ -221,7 +221,7 @@ raised(Peer, Function, Args) ->
 raised_here(Function, Args) ->
     sonde_test:raised(fun() -> apply(sonde, Function, Args) end).
 
-%% A module of that name, on that node only.
+%% Makes a module of that name on this node only.
 make_module(Peer, Lines) ->
     Forms = [begin
                  {ok, Tokens, _} = erl_scan:string(Line),

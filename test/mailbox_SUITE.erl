@@ -1,4 +1,4 @@
-%% sonde_mailbox: what waits in a mailbox is what sorting the messages by hand gives, on both sides.
+%% sonde_mailbox reports what sorting the messages by hand gives, on both sides.
 -module(mailbox_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -58,7 +58,7 @@ same_as_by_hand(Messages, Queue) ->
     ok = sonde_test:settle(Pid),
     Before = by_hand(Messages),
     Before = without_senders(sonde_mailbox:mailbox(Pid, 100000, #{})),
-    %% on its heap now, and in its inner queue
+    %% the messages are now on its heap, in its inner queue
     true = garbage_collect(Pid),
     {messages, Messages} = process_info(Pid, messages),
     ok = sonde_test:settle(Pid),
@@ -80,7 +80,7 @@ by_hand(Messages) ->
 
 bytes(Messages) -> 8 * lists:sum([erts_debug:flat_size(M) || M <- Messages]).
 
-%% An atom may be called as a kind is.
+%% An atom may have the name of a shape.
 name({atom, Atom}) -> Atom;
 name(Shape) -> Shape.
 
@@ -116,7 +116,7 @@ commonest_come_first(_Config) ->
     #{messages := 55, shapes := []} = sonde_mailbox:mailbox(Pid, 0, #{}),
     sonde_test:stop(Pid).
 
-%% Natively whoever sent it; else only who says so himself.
+%% Natively each sender is named; portably only a sender that the message names.
 sender_is_named(_Config) ->
     Pid = sonde_test:hold(fun() -> none end),
     Me = self(),
@@ -148,7 +148,7 @@ sample_is_the_oldest(_Config) ->
         sonde_mailbox:mailbox(Pid, 10, #{sample => 0}),
     sonde_test:stop(Pid).
 
-%% Runs without the native side only.
+%% Runs on the portable side only.
 no_sample_portably(_Config) ->
     Pid = sonde_test:hold(fun() -> none end),
     _ = [Pid ! young || _ <- lists:seq(1, 5)],
@@ -167,7 +167,7 @@ more_shapes_than_there_is_room(_Config) ->
     true = length(Named) + Others =:= 5000 andalso length(Named) >= 4095,
     sonde_test:stop(Pid).
 
-%% A receive that waits for an answer leaves a mark in the queue.
+%% A receive that waits for an answer leaves a marker in the queue.
 markers_are_no_messages(_Config) ->
     Silent = sonde_test:hold(fun() -> none end),
     Pid = spawn(fun() ->
@@ -218,7 +218,7 @@ told_how_long(_Config) ->
     [] = sonde_test:mailbox(),
     sonde_test:stop(Pid).
 
-%% A process that is flooded changes with each message; what waited before does not.
+%% A flooded process changes with each message, but its earlier messages stay.
 flooded_and_suspended(_Config) ->
     Pid = sonde_test:hold(fun() -> none end),
     _ = [Pid ! {number, I} || I <- lists:seq(1, 10000)],
@@ -243,8 +243,8 @@ flood(Pid, N) ->
     erlang:yield(),
     flood(Pid, N - 1).
 
-%% Fragments of messages that were received stay until a collection; a message sent to oneself may
-%% lie there.
+%% Fragments of received messages stay until a collection; a message that a process sends to itself
+%% may lie in them.
 received_and_kept(_Config) ->
     Me = self(),
     Pid = spawn_opt(fun() ->

@@ -233,7 +233,8 @@ kill_probes() ->
     #{status := active} = sonde:native(),
     Before = leftovers(),
     Said = [prove_and_kill(Us, Which) || Us <- lists:seq(0, 9000, 300), Which <- [first, last, any]],
-    [] = [S || S <- Said, S =/= active, S =/= {off, {probes_busy, 10}}],
+    [] = [S || {_, S} <- Said, S =/= active, S =/= {off, {probes_busy, 10}}],
+    true = lists:any(fun({Killed, _}) -> Killed end, Said),
     #{status := active} = sonde:native(on),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 
@@ -250,7 +251,7 @@ prove_and_kill(Us, Which) ->
                   last -> lists:last(New);
                   any -> lists:nth(rand:uniform(length(New)), New)
               end, kill) || New =/= []],
-    receive {'DOWN', Mon, process, _, Status} -> Status after 20000 -> hangs end.
+    {New =/= [], receive {'DOWN', Mon, process, _, Status} -> Status after 20000 -> hangs end}.
 
 is_helper(P) -> process_info(P, initial_call) =:= {initial_call, {sonde_vm, helper, 1}}.
 
@@ -433,12 +434,13 @@ killed_first_caller_spoils_nothing(_Config) ->
 
 kill_first_callers() ->
     Before = leftovers(),
-    _ = [begin
-             {Pid, Mon} = spawn_monitor(sonde, native, []),
-             spin(Us),
-             exit(Pid, kill),
-             receive {'DOWN', Mon, process, _, _} -> ok end
-         end || Us <- lists:seq(0, 2000, 100)],
+    Ends = [begin
+                {Pid, Mon} = spawn_monitor(sonde, native, []),
+                spin(Us),
+                exit(Pid, kill),
+                receive {'DOWN', Mon, process, _, Why} -> Why end
+            end || Us <- lists:seq(0, 2000, 100)],
+    true = lists:member(killed, Ends),
     #{status := active} = sonde:native(),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
 

@@ -1,6 +1,6 @@
-%% What recon exports is there; proc_count and proc_window keep recon's contract: rows, order, ties,
-%% which processes are left out, odd inputs.
-%% The oracle is process_info, sorted; where recon itself is at hand, recon.
+%% sonde exports what recon exports; proc_count and proc_window keep recon's contract: rows, order,
+%% ties, which processes are left out, odd inputs. The oracle is process_info, sorted, and recon
+%% itself where it is available.
 -module(recon_SUITE).
 
 -import(sonde_test, [crowd/1, queue/1, raised/1, same/3]).
@@ -34,7 +34,7 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% Of all six modules; in the other direction the recon of `compat' has it.
+%% For all six modules; the recon of `compat' covers the other direction.
 exports_what_recon_exports(_Config) ->
     with_recon(fun() ->
         _ = [ok = sonde_conform:exports(M)
@@ -60,7 +60,7 @@ every_item_has_rows(_Config) ->
              Rows = sonde_test:rows_of(Pids, sonde:proc_count(Item, -1)),
              {Item, Expected} = {Item, [{P, V} || {P, V} <- item_rows(Item, Pids)]},
              {Item, Expected} = {Item, [{P, V} || {P, V, _} <- Rows]}
-         end || Item <- ?ITEMS -- [reductions]], % being asked costs some
+         end || Item <- ?ITEMS -- [reductions]], % asking adds reductions
     sonde_test:stop(Pids).
 
 item_rows(Item, Pids) ->
@@ -113,7 +113,7 @@ caller_is_in_with_self(_Config) ->
     _ = [receive {mine, I} -> ok end || I <- lists:seq(1, 1000)],
     ok.
 
-%% recon counts N down to 0: what never gets there gives all rows, sorted.
+%% recon counts N down to 0: an N that never reaches 0 gives all rows, sorted.
 odd_n(_Config) ->
     [] = sonde:proc_count(memory, 0),
     [] = sonde:proc_window(memory, 0, 0),
@@ -149,7 +149,7 @@ bad_options_are_badarg(_Config) ->
     _ = [{N, badarg} = {N, raised(fun() -> sonde:proc_window(memory, N, infinity, #{}) end)}
          || N <- [-1, 1.0, foo]].
 
-%% ---- the dying
+%% ---- dying processes
 
 dead_processes_have_no_row(_Config) ->
     Pids = crowd(10),
@@ -174,7 +174,7 @@ rows_are_full_while_processes_die(_Config) ->
     end),
     sonde_test:stop(Pids).
 
-%% Large, so that it is among the winners.
+%% It is large, so that it is among the winners.
 dies_soon() ->
     _ = lists:seq(1, 5000),
     queue(3).
@@ -219,7 +219,7 @@ window_names_the_dead(_Config) ->
                   {initial_call, {erlang, apply, 2}}]} | _] =
         in_window(fun() -> sonde_test:stop(Dead) end).
 
-%% More than are asked at the beginning die: a row has the two calls all the same.
+%% More processes die than are asked at the start: each row still has the two calls.
 window_of_many_dead(_Config) ->
     Dead = [sonde_test:hold(fun() -> queue(5) end) || _ <- lists:seq(1, 40)],
     Large = [sonde_test:hold(fun() -> queue(50) end) || _ <- lists:seq(1, 40)],
@@ -260,7 +260,7 @@ window_max_entries(_Config) ->
     system_limit = raised(fun() -> sonde:proc_window(memory, 1, 0, #{max_entries => 5}) end),
     [_] = sonde:proc_window(memory, 1, 0, #{max_entries => 100000}).
 
-%% The lengths of the queues, before Fun runs and after.
+%% A window of queue lengths, with Fun run inside it.
 in_window(Fun) ->
     sonde_test:in_window(fun() -> sonde:proc_window(message_queue_len, -1, 1000) end, Fun).
 
@@ -279,7 +279,7 @@ no_message_reaches_the_caller(_Config) ->
         badarg = raised(fun() -> sonde:proc_count(foo, 5) end)
     end).
 
-%% Its values are those of process_info, natively or asked.
+%% The values are those of process_info, read natively or asked.
 blocked_process_has_a_row(Config) ->
     {Pid, _} = Blocked = sonde_test:block(proplists:get_value(priv_dir, Config)),
     [{Pid, 0, _}] = sonde_test:rows_of([Pid], sonde:proc_count(message_queue_len, -1)),
@@ -307,7 +307,7 @@ windows_as_recon(_Config) ->
         sonde_test:stop(Pids)
     end).
 
-%% The class and the reason; a stack trace is not a contract.
+%% Class and reason agree; the stack trace is not part of the contract.
 errors_as_recon(_Config) ->
     with_recon(fun() ->
         _ = [begin

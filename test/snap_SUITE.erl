@@ -1,6 +1,5 @@
-%% sonde_v8_writer: a dump says of a heap what sonde:heap/1 and sonde_heap_top say of it, in the form
-%% that Chrome reads; folded or not, dominators and sizes are the same; and what stands in the way
-%% is said.
+%% sonde_v8_writer: a dump agrees with sonde:heap/1 and sonde_heap_top, in the format that Chrome
+%% reads. Dominators and sizes are the same folded and unfolded; and any obstacle is reported.
 -module(snap_SUITE).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
@@ -47,7 +46,7 @@ pieces(Next, Pieces) ->
         End -> {lists:reverse(Pieces), End}
     end.
 
-%% `#{Number => {Type, Name, Id, Size, [{Type, Name, To}]}}'; whatever is not as it must be crashes.
+%% `#{Number => {Type, Name, Id, Size, [{Type, Name, To}]}}'; any violation of the format crashes.
 read(Text, N, E) ->
     [Head, Rest1] = binary:split(Text, <<"\"nodes\":[">>),
     [Nodes, Rest2] = binary:split(Rest1, <<"],\n\"edges\":[">>),
@@ -77,7 +76,7 @@ edge([1, Index, To], _, N) when To rem 7 =:= 0, To > 0, To div 7 < N -> {1, Inde
 edge([Type, Name, To], Names, N) when To rem 7 =:= 0, To > 0, To div 7 < N ->
     {Type, element(Name + 1, Names), To div 7}.
 
-%% ASCII, one on each line, each between quotes.
+%% The names are ASCII, one on each line, in quotes.
 names(Text) ->
     Size = byte_size(Text) - 3,
     <<Strings:Size/binary, "]}\n">> = Text,
@@ -100,7 +99,7 @@ reach([I | Is], Graph, Without, Seen) ->
     {_, _, _, _, Edges} = maps:get(I, Graph),
     reach([To || {_, _, To} <- Edges] ++ Is, Graph, Without, Seen#{I => true}).
 
-%% What goes with each thing, by its id.
+%% The bytes that each object retains, by its id.
 retained(Graph) ->
     All = total(Graph),
     {_, Count} = reached(Graph, none),
@@ -110,7 +109,7 @@ retained(Graph) ->
 
 %% ---- processes
 
-%% Tuples, lists and maps that share among each other.
+%% Tuples, lists and maps that share parts with each other.
 shared(N) ->
     Built = lists:foldl(fun(I, Built) ->
                                 Some = [maps:get(rand:uniform(I - 1), Built)
@@ -153,7 +152,7 @@ sizes_are_those_of_heap_top(_Config) ->
                                          R > 0],
                         Rows = sonde_heap_top:top(Pid, 1000, #{}),
                         Ours = [R || #{retained := R} <- Rows],
-                        %% pairs of the dictionary, and shared parts of maps, are no rows
+                        %% pairs of the dictionary and shared parts of maps have no rows
                         [] = Ours -- Retained,
                         true = length(Ours) >= length(Retained) * 3 div 4
                 end).
@@ -265,7 +264,7 @@ shape(Graph) ->
     Same = [{N, Type, Id, Size, Edges} || {N, {Type, _, Id, Size, Edges}} <- maps:to_list(Graph)],
     lists:sort(Same).
 
-%% Numbers as keys are content too.
+%% Numbers as keys count as content too.
 content_forbidden(_Config) ->
     sonde_peer_helper:with(shipped, fun(Peer) ->
         ok = sonde_peer_helper:call(Peer, ?MODULE, forbidden_there, [])

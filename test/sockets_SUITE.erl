@@ -1,4 +1,4 @@
-%% Sockets of the socket module: what is planted is what is shown, and nobody else's sockets are.
+%% Sockets of the socket module: exactly the planted ones are shown.
 -module(sockets_SUITE).
 
 -import(sonde_test, [raised/1, until/2]).
@@ -27,14 +27,14 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% Those of the case before are gone.
+%% Waits until the sockets of the previous case are gone.
 init_per_testcase(_Case, Config) ->
     ok = until(no_sockets, fun() -> sonde:sockets() =:= [] end),
     Config.
 
 %% ---- what is shown
 
-%% 1000 octets one way and 234 the other way, over both backends.
+%% 1000 octets go one way and 234 the other, over both backends.
 traffic_is_the_planted_one(_Config) ->
     #{listen := Listen, client := Client, server := Server} = connection([{inet_backend, socket}]),
     ok = talk(Client, Server),
@@ -86,7 +86,7 @@ plain_sockets_have_rows(_Config) ->
     _ = [ok = socket:close(S) || S <- [One, Two]],
     ok.
 
-%% In /tmp, since the path of such a socket must be short.
+%% The path is in /tmp, since the path of such a socket must be short.
 local_sockets_have_paths(_Config) ->
     Path = list_to_binary(filename:join("/tmp", "sonde_" ++ os:getpid())),
     {ok, Socket} = socket:open(local, stream, default),
@@ -176,7 +176,7 @@ sockets_may_close_meanwhile(_Config) ->
     end),
     socket:close(Stays).
 
-%% One waits for a connection, one for octets that nobody sends, one for room to send.
+%% One waits for a connection, one for octets that never come, one for room to send.
 waiting_sockets_do_not_hold_it_up(_Config) ->
     Listen = listener(),
     {ok, Name} = socket:sockname(Listen),
@@ -219,7 +219,7 @@ bad_protocol_is_badarg(_Config) ->
          || P <- [foo, stream, inet, local, "tcp", [tcp], 5, undefined, <<"tcp">>]],
     ok.
 
-%% As on a node whose socket module has no native part: nobody keeps a list of sockets.
+%% As on a node whose socket module has no native part: no process keeps a list of sockets.
 no_socket_module_no_sockets(_Config) ->
     {[], []} = sonde_peer_helper:with(shipped, fun(Peer) ->
         sonde_peer_helper:call(Peer, ?MODULE, without_registry, [])

@@ -1,7 +1,7 @@
-%% Conformance: the same call on recon's module and on ours, side by side. A case is a function of
-%% the module under test; what it returns or raises, and what it prints, must be the same for both.
-%% What we want to be different is listed in recon_differences.eterm, with our answer and the
-%% reason; a listed difference that is none fails too.
+%% Conformance: makes the same call on recon's module and on ours. A case is a function of the
+%% module under test; its result or error and its output must be the same for both. Intended
+%% differences are listed in recon_differences.eterm, with our answer and the reason; a listed
+%% difference that does not occur fails too.
 -module(sonde_conform).
 
 -export([cases/2, exports/1, outcome/2, differences/0, ours/1]).
@@ -13,12 +13,12 @@
                  | {raised, error | exit | throw, term(), Printed :: string()}.
 -export_type([outcome/0]).
 
--define(TIMES, 20). % a node that moves gives two answers to the same question
+-define(TIMES, 20). % a node that changes may give two answers to the same question
 
 %% ---- for suites
 
-%% All the cases of one of recon's modules. Each exported function must have one. Returns ok, or
-%% {skip, Why} where recon's modules are not at hand.
+%% Runs all cases of one of recon's modules. Each exported function must have one. Returns ok, or
+%% {skip, Why} if recon's modules are not available.
 -spec cases(module(), [{call(), name(), fun((module()) -> term())}]) -> ok | {skip, string()}.
 cases(Recon, Cases) ->
     with_recon(fun() ->
@@ -32,7 +32,7 @@ cases(Recon, Cases) ->
         ok
     end).
 
-%% What recon exports, ours exports.
+%% Our module exports whatever recon's does.
 -spec exports(module()) -> ok | {skip, string()}.
 exports(Recon) ->
     with_recon(fun() -> [] = exported(Recon) -- exported(ours(Recon)), ok end).
@@ -47,7 +47,7 @@ exported(Module) ->
     {module, Module} = code:ensure_loaded(Module),
     Module:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
 
-%% The module of ours that stands for recon's.
+%% Our module that replaces recon's.
 -spec ours(module()) -> module().
 ours(recon) -> sonde;
 ours(recon_lib) -> sonde_lib;
@@ -72,8 +72,8 @@ compare(Recon, {Function, Name, Case}) ->
              || not matches(Pattern, Ours)]
     end.
 
-%% They differ if they do so four times, the last time between two equal answers of theirs: what
-%% they tell of may move, and cannot be stopped here.
+%% The sides differ if they do so four times, the last time between two equal answers of recon: the
+%% values may change, and cannot be held still here.
 both(Recon, Case, Again) ->
     Theirs = outcome(Recon, Case),
     case outcome(ours(Recon), Case) of
@@ -103,7 +103,7 @@ matches(P, T) when is_tuple(P), is_tuple(T) -> matches(tuple_to_list(P), tuple_t
 matches([P | Ps], [T | Ts]) -> matches(P, T) andalso matches(Ps, Ts);
 matches(P, T) -> P =:= T.
 
-%% ---- one side: in a process of its own, whose output is caught
+%% ---- one side: in a new process, whose output is captured
 
 -spec outcome(module(), fun((module()) -> term())) -> outcome().
 outcome(Module, Case) ->
@@ -149,10 +149,9 @@ io(getopts) -> {[{encoding, unicode}], []};
 io({get_geometry, _}) -> {{error, enotsup}, []};
 io(_) -> {{error, request}, []}.
 
-%% ---- shapes, for answers that are never twice the same
+%% ---- shapes, for answers that are never the same twice
 
-%% Numbers, pids, ports and the like by their type; atoms, strings of text and structure as they
-%% are.
+%% Replaces numbers, pids, ports and the like by their type; keeps atoms, text and structure.
 -spec shape(term()) -> term().
 shape(T) when is_integer(T) -> integer;
 shape(T) when is_float(T) -> float;
@@ -169,7 +168,7 @@ shape([H | T] = L) ->
     end;
 shape(T) -> T.
 
-%% For answers whose order is no one's business.
+%% For answers whose order does not matter.
 -spec sorted(term()) -> term().
 sorted(L) when is_list(L) -> lists:sort(L);
 sorted(T) -> T.

@@ -1,12 +1,12 @@
-%% Nodes of their own for what must not happen to the node that runs the tests: joined by their
-%% standard input and output, so without distribution. Either what is shipped, or the build for
-%% tests, whose offsets can be set wrong and whose allocations can fail.
+%% Peer nodes, for what must not happen to the node that runs the tests. They are connected by
+%% standard input and output, without distribution. They run the shipped build, or the test build,
+%% whose offsets can be set wrong and whose allocations can fail.
 -module(sonde_peer_helper).
 
 -export([needs_test_build/0, start/1, start/2, start_node/1, stop/1, call/4, call/5, is_alive/1]).
 -export([with/2, with/3, with_nodes/2, free_port/0]).
 
-%% A reason to skip, or ok.
+%% Returns ok, or a reason to skip.
 needs_test_build() ->
     case {os:getenv("SONDE_TEST_EBIN"), os:getenv("SONDE_TEST_NIF")} of
         {Ebin, Nif} when is_list(Ebin), is_list(Nif) -> ok;
@@ -15,17 +15,18 @@ needs_test_build() ->
 
 start(Build) -> start(Build, []).
 
-%% Args are the emulator's. The side is the one under test.
+%% Args are the emulator's. The peer runs the side under test.
 start(Build, Args) ->
     {ok, Peer, _} = peer:start(#{connection => standard_io, wait_boot => 60000,
                                  args => paths(Build) ++ Args}),
     _ = [ok = call(Peer, application, set_env, [sonde, native, off])
          || sonde_test:side() =:= portable],
-    %% From 27 on, who calls a module first holds its code, a binary, until it is collected.
+    %% From OTP 27 on, the first process that calls a module holds its code, a binary, until it
+    %% collects.
     _ = [{module, M} = call(Peer, code, ensure_loaded, [M]) || M <- [sonde_kinds_helper, sonde_test]],
     Peer.
 
-%% A node that others can connect to, over the loopback interface and without epmd.
+%% Starts a node that others can connect to, over the loopback interface and without epmd.
 start_node(Build) ->
     Port = free_port(),
     Name = "p" ++ integer_to_list(Port),
@@ -35,8 +36,8 @@ start_node(Build) ->
                          "-kernel", "inet_dist_use_interface", "{127,0,0,1}"]),
     {Peer, list_to_atom(Name ++ "@127.0.0.1")}.
 
-%% What Fun returns of a peer, or of N nodes [{Peer, Node}], or of one node of each of these builds;
-%% they end with it, however it ends.
+%% Returns the result of Fun, called with a peer, or with nodes [{Peer, Node}]: N of them, or one
+%% for each of these builds. They end when Fun returns or fails.
 with(Build, Fun) -> with(Build, [], Fun).
 
 with(Build, Args, Fun) ->
@@ -48,7 +49,7 @@ with_nodes(Builds, Fun) ->
     Nodes = [start_node(Build) || Build <- Builds],
     ended(fun() -> Fun(Nodes) end, [Peer || {Peer, _} <- Nodes]).
 
-%% A node that is gone is a failure, but what failed first is told.
+%% A node that is gone is a failure, but the first failure is reported.
 ended(Fun, Peers) ->
     try Fun() of
         Result ->
@@ -60,7 +61,7 @@ ended(Fun, Peers) ->
             erlang:raise(Class, Why, Stack)
     end.
 
-%% Nobody listens there, at this moment.
+%% A port that no process listens on at this moment.
 free_port() ->
     {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Socket),

@@ -1,6 +1,6 @@
-%% A node under fire: whatever is said of the witnesses in it was true, next to everybody is
-%% answered natively, and the node lives. (That a reader which is broken on purpose is found out:
-%% held_SUITE.)
+%% A node under fire: every value reported for a witness was true, nearly all processes are answered
+%% natively, and the node survives. (held_SUITE shows that a deliberately broken reader is
+%% detected.)
 -module(stress_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -12,11 +12,11 @@ all() -> [what_is_not_true_of_a_witness_is_found, everything_under_fire].
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% make stress SECONDS=60 is a longer run.
+%% `make stress SECONDS=60' runs longer.
 seconds() ->
     list_to_integer(os:getenv("STRESS_SECONDS", "6")).
 
-%% Who judges can say no: no witness ever has -1 of anything.
+%% The judge can reject: no witness ever has -1 of anything.
 what_is_not_true_of_a_witness_is_found(_Config) ->
     sonde_peer_helper:with(shipped, fun(Peer) ->
                                             ok = sonde_peer_helper:call(Peer, ?MODULE, judges, [])
@@ -73,7 +73,7 @@ under_fire(Foreign, [Ms | _] = Args) ->
               Seen
       end).
 
-%% ---- what scripts/suite prints when it is done
+%% ---- figures that scripts/suite prints at the end
 
 report(#{counters := Counters} = Seen) ->
     #{native := Native, busy := Busy, torn := Torn, asked := Asked, faults := Faults} = Counters,
@@ -85,7 +85,7 @@ report(#{counters := Counters} = Seen) ->
     ok = figures("answers: ~b native, ~b busy, ~b torn, ~b asked; ~b faults caught",
                  [Native, Busy, Torn, Asked, Faults]),
     figures("of ~b attempts ~.2f % native; of ~b on who ran in the second before ~.2f %",
-            [All, 100 * N / All, Ran, 100 * RanNative / Ran]).
+            [All, 100 * N / max(1, All), Ran, 100 * RanNative / max(1, Ran)]).
 
 figures(Format, Args) ->
     Line = io_lib:format("  stress: " ++ Format ++ "~n", Args),

@@ -1,5 +1,5 @@
-%% ets_count and port_count: what was planted in tables and ports is what is shown; private tables
-%% too, and binaries that nothing but a table holds.
+%% ets_count and port_count report what was planted in tables and ports, including private tables
+%% and binaries that only a table holds.
 -module(tables_SUITE).
 
 -import(sonde_test, [raised/1]).
@@ -24,7 +24,7 @@ end_per_suite(_Config) -> ok.
 
 %% ---- tables
 
-%% A process that has made a table of this kind with these rows, and the table.
+%% A process that has made a table with these options and rows, and the table.
 table(Options, Rows) ->
     Test = self(),
     Pid = sonde_test:hold(fun() ->
@@ -60,7 +60,7 @@ rows_are_counted(_Config) ->
     [] = sonde:ets_count(size, 0),
     ok = sonde_test:stop(Pid).
 
-%% No process refers to them, and the table's own memory does not show them.
+%% No process refers to these binaries, and the table's own memory does not include them.
 binaries_of_a_table_alone(_Config) ->
     _ = [begin
              Count = 10000000 div Size,
@@ -89,7 +89,8 @@ every_kind_of_table(_Config) ->
          end || [Type | _] = Kind <- Kinds],
     ok.
 
-%% By rows, in one row, as slices of a larger one; binaries of up to 64 bytes lie in the table.
+%% The binaries are shared by rows, within one row, and as slices of a larger one; binaries of up to
+%% 64 bytes lie in the table.
 shared_binaries_count_once(_Config) ->
     {Tab, Pid} = table([bag], fun() ->
                                       Large = binary:copy(<<7>>, 100000),
@@ -108,8 +109,8 @@ many_rows_are_not_listed(_Config) ->
     [{_, {too_large, _}, _} | _] = sonde:ets_count(binary_memory, 1, #{max_rows => 0}),
     ok = sonde_test:stop(Pid).
 
-%% Those that stay have all their rows, with the same values; those that come and go have a row that
-%% was true at some moment, or none.
+%% Tables that stay have all their rows, with unchanged values; a table that comes and goes has a
+%% row that was true at some moment, or none.
 rows_are_right_while_tables_go(_Config) ->
     Stay = [table([public], fun() -> [{J, binary:copy(<<J>>, 1000)} || J <- lists:seq(1, I)] end)
             || I <- lists:seq(1, 20)],
@@ -165,11 +166,11 @@ nothing_is_left_behind(_Config) ->
 
 %% ---- ports
 
-%% A program that does not read: what it cannot take waits in the port.
+%% The program does not read, so what the pipe cannot take waits in the port.
 ports_by_queue_and_traffic(_Config) ->
     Port = open_port({spawn, "sleep 60"}, [binary]),
     true = port_command(Port, binary:copy(<<1>>, 3000000)),
-    %% What the pipe takes is written once the program runs.
+    %% The pipe fills only once the program runs.
     ok = sonde_test:until(pipe_is_full, fun() -> erlang:port_info(Port, queue_size)
                                                      < {queue_size, 3000000}
                                         end),

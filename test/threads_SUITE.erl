@@ -1,5 +1,5 @@
-%% With any number of threads a call gives the same answer, misses nobody, names no process of ours, and
-%% ends with its caller.
+%% With any number of threads a call gives the same answer, misses no process, shows no process of
+%% ours, and ends with its caller.
 -module(threads_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -19,7 +19,7 @@ end_per_suite(_Config) -> ok.
 
 %% ---- the same answers
 
-%% Many have equal values: these come in the same order, too.
+%% Many processes have equal values: their order is the same too.
 same_rows(_Config) ->
     Pids = sonde_test:crowd(100) ++ [sonde_test:hold(fun() -> ok end) || _ <- lists:seq(1, 100)],
     _ = [[] = differ(fun(Opts) -> sonde:proc_count(Attr, N, Opts) end)
@@ -61,14 +61,14 @@ differ(Rows, N, Tries) ->
         Two -> [{never_still, One, Two}]
     end.
 
-%% The servers are not still.
+%% The servers do not hold still.
 without(Pids, Rows) ->
     [case Row of
          {Attr, Some} -> {Attr, without(Pids, Some)};
          _ -> Row
      end || Row <- Rows, not lists:member(element(1, Row), Pids)].
 
-%% What was sent in the window, to each another number of messages.
+%% Each process receives another number of messages in the window.
 windows_add_up(_Config) ->
     _ = [begin
              Pids = [sonde_test:hold(fun() -> ok end) || _ <- lists:seq(1, 30)],
@@ -100,7 +100,7 @@ leaky(N) ->
     sonde_test:hold(fun() -> _ = [binary:copy(<<1>>, 100) || _ <- lists:seq(1, N)], ok end,
                     [{fullsweep_after, 100000}, {min_heap_size, 100000}]).
 
-%% Who cannot be read is asked, in every part of the table.
+%% A process that cannot be read is asked, in every part of the table.
 busy_ones_have_a_row(_Config) ->
     Busy = [spawn(fun() -> spin(0) end) || _ <- lists:seq(1, 20)],
     _ = [begin
