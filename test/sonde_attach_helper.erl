@@ -1,6 +1,6 @@
-%% Nodes without sonde, and a home that lends or brings it to them: joined over the loopback
-%% interface, with nothing started beside them; names are ports. What is seen of sonde on a node,
-%% and processes at home that are attached to one.
+%% Nodes without sonde, and a home node that loads it onto them, temporarily or for good. They are
+%% connected over the loopback interface, with no other program started; names contain ports. Also
+%% shows what of sonde a node has, and runs processes at home that are attached to a node.
 -module(sonde_attach_helper).
 
 -export([home/1, bare/1, bare/2, stop/1, cookie/0]).
@@ -14,10 +14,10 @@
 
 -import(sonde_peer_helper, [call/4]).
 
-%% ---- nodes: {Peer, Node}; Dir is their folder for temporary files. The side is the one under
-%% test. Bare ones do not find each other, and that is no reason to leave those that they know.
+%% ---- nodes: {Peer, Node}; Dir is their folder for temporary files. They run the side under test.
+%% Bare nodes do not connect to each other, and must not drop known nodes because of that.
 
-%% With sonde on its path.
+%% A node with sonde on its path.
 home(Dir) ->
     start(Dir, sonde_peer_helper:free_port(), ["-epmd_module", "sonde_epmd", "-pa", ebin()]).
 
@@ -41,7 +41,7 @@ start(Dir, Port, Args) ->
     ok = call(Peer, application, set_env, [sonde, native, sonde_test:pick(on, off)]),
     {Peer, Node}.
 
-%% Some have ended by then.
+%% Some nodes have already ended.
 stop(Peer) ->
     try peer:stop(Peer)
     catch _:_ -> ok
@@ -49,7 +49,7 @@ stop(Peer) ->
 
 cookie() -> "sonde_" ++ os:getpid().
 
-%% ---- what there is of us
+%% ---- what a node has of sonde
 
 ebin() ->
     filename:dirname(code:which(sonde)).
@@ -68,7 +68,7 @@ modules(Peer) ->
 is_there(Peer) ->
     lists:any(fun(M) -> call(Peer, code, is_loaded, [M]) =/= false end, [sonde, sonde_guest]).
 
-%% Nobody but us has names that begin so, apart from what the tests bring along.
+%% Only we use names with this prefix, apart from the tests' own modules.
 traces(Peer, Dir) ->
     Ours = ours(),
     #{modules => modules(Peer),
@@ -80,7 +80,7 @@ traces(Peer, Dir) ->
       path => call(Peer, code, get_path, []),
       files => file:list_dir(Dir)}.
 
-%% Linux tells which signals a process catches.
+%% Linux reports which signals a process catches.
 caught(Peer) ->
     case file:read_file("/proc/" ++ call(Peer, os, getpid, []) ++ "/status") of
         {ok, Status} ->
@@ -90,14 +90,14 @@ caught(Peer) ->
             unknown
     end.
 
-%% A node to which sonde was brought is bare again.
+%% Makes a node bare again after sonde was loaded onto it.
 unload(Peer) ->
     ok = call(Peer, ?MODULE, unload, []),
     [] = modules(Peer),
     ok.
 
-%% Over there, where sonde need not be on any path. The name alone says what is ours: a module of
-%% another's that has such a name goes too.
+%% Runs on the node, where sonde need not be on any path. Only names decide what is ours: another
+%% library's module with such a name goes too.
 unload() ->
     Names = [M || {M, _} <- code:all_loaded(), M =/= ?MODULE, is_ours(atom_to_list(M))],
     _ = [code:F(M) || F <- [purge, delete, purge], M <- Names],
@@ -105,12 +105,12 @@ unload() ->
                                        lists:member(M, Names)],
     application:unset_env(sonde_vm, kept).
 
-%% The tests' own are on the path of every node.
+%% The tests' own modules are on the path of every node.
 is_ours(Name) ->
     lists:prefix("sonde", Name) andalso
         not filelib:is_file(filename:join(filename:dirname(code:which(?MODULE)), Name ++ ".beam")).
 
-%% ---- at home, a process of that name is attached to the node
+%% ---- attach: a process Name at home is attached to the node
 
 attach(Home, Name, Node) ->
     attach(Home, Name, Node, #{linger_ms => 0}).
@@ -133,8 +133,8 @@ kill_keepers(Home) ->
 
 %% ---- calls
 
-%% Those that the node makes of these functions, [{Module, Function}], while Fun runs:
-%% [{Function, Args}].
+%% Returns the calls [{Function, Args}] that the node makes of these functions, [{Module,
+%% Function}], while Fun runs.
 traced(Peer, Functions, Fun) ->
     ok = call(Peer, ?MODULE, start_recorder, [Functions]),
     _ = Fun(),
@@ -170,7 +170,7 @@ recorded() ->
     receive {'DOWN', Mon, process, _, _} -> ok end,
     Calls.
 
-%% ---- processes that are attached
+%% ---- processes that are attached to a node
 
 keep(Name, Node, Ours) ->
     keep(Name, Node, Ours, #{linger_ms => 0}).

@@ -1,5 +1,5 @@
-%% What the suites about binaries build and wait for. All binaries of a node are known only where
-%% nothing else moves: so each suite has a node of its own, in its Config, and its cases run there.
+%% What the suites about binaries build and wait for. All binaries of a node can be known only if no
+%% other work runs on it: so each suite has its own node, in its Config, and its cases run there.
 -module(sonde_binaries_helper).
 
 -export([start/2, stop/1, look/1, is_as_before/1, on/2, in_own_node/2]).
@@ -9,10 +9,10 @@
 -export([quiet/0, becomes/1, plus/2, grows/2, grows/3, adds_up/1, await/2]).
 -export([values/1, value/2, held_by/1]).
 
-%% So long may it take until memory that was freed is given back; more than enough.
+%% Memory that was freed is given back well within this time.
 -define(PATIENCE_MS, 60000).
 
-%% What a process has of binaries, natively; and where an account says that they are.
+%% The native binary attributes of a process; and the places of binaries in an account.
 attrs() -> [binary_unique, binary_exclusive, binary_proportional].
 places() -> [exclusive, shared, ets, queues, literals, mixed, elsewhere].
 
@@ -29,14 +29,14 @@ stop(Config) ->
 on(Peer, Fun) when is_pid(Peer) -> sonde_peer_helper:call(Peer, erlang, apply, [Fun, []]);
 on(Config, Fun) -> on(proplists:get_value(peer, Config), Fun).
 
-%% For what a node is not rid of again.
+%% For changes that a node cannot undo.
 in_own_node(Suite, Fun) ->
     sonde_peer_helper:with(shipped, fun(Peer) ->
                                             ok = on(Peer, fun() -> warm_up(Suite) end),
                                             on(Peer, Fun)
                                     end).
 
-%% Modules are binaries of the process that called them first, until it collects.
+%% Until it collects, the first process that calls a module holds its code, a binary.
 warm_up(Suite) ->
     {ok, Ours} = file:list_dir(filename:dirname(code:which(sonde))),
     _ = [{module, _} = code:ensure_loaded(list_to_atom(filename:basename(F, ".beam")))
@@ -47,8 +47,8 @@ warm_up(Suite) ->
     _ = [garbage_collect(Pid) || Pid <- processes()],
     ok.
 
-%% For init_per_testcase and end_per_testcase: all is as it was. What a case that failed has left
-%% does not make others fail.
+%% For init_per_testcase and end_per_testcase: a case must leave all as it was. Leftovers of a
+%% failed case do not make others fail.
 look(Config) ->
     [{before, on(Config, fun() -> {processes(), quiet()} end)} | Config].
 
@@ -76,7 +76,7 @@ is_ours(Key) -> is_atom(Key) andalso lists:prefix("account_", atom_to_list(Key))
 
 bin(Size) -> binary:copy(<<1>>, Size).
 
-%% What a process makes that is gone then, and holds nothing any more.
+%% The result of a process that has ended and holds nothing any more.
 made(Build) ->
     {_, Made} = sonde_test:in_process(Build),
     Made.
@@ -94,14 +94,14 @@ holders(K, Bin) -> sonde_test:hold_each(lists:duplicate(K, fun() -> Bin end), []
 
 mailbox(Where) -> sonde_test:hold(fun() -> ok end, [{message_queue_data, Where}]).
 
-%% A message that nobody takes.
+%% A message that is never received.
 letter(Term) ->
     Pid = mailbox(off_heap),
     Pid ! {letter, Term},
     ok = sonde_test:settle(Pid),
     Pid.
 
-%% Its owner and the table.
+%% Returns the owner and the table.
 table(Options, Binaries) ->
     Test = self(),
     Pid = hold(fun() ->
@@ -116,7 +116,7 @@ literal(Key, Term) ->
     ok = persistent_term:put(Key, Term),
     {term, Key}.
 
-%% Each holds a binary of its own, and never rests.
+%% Each process holds its own binary, and never rests.
 spinners(N, Size) ->
     Test = self(),
     Pids = sonde_test:churn(N, fun() -> spin(get(spins), Size, Test) end),
@@ -129,13 +129,13 @@ spin(undefined, Size, Test) ->
 spin(Bin, Size, _) ->
     Size = byte_size(Bin).
 
-%% ---- what becomes of it
+%% ---- what an account shows
 
-%% Resources come and go with whoever makes references, and we hold our own.
+%% Without resources: processes that make references create and free some, and we hold our own.
 parts() -> maps:with(places(), sonde:bin_account()).
 
-%% Freed memory is given back late: so these are the parts when they do not change any more. The
-%% process that talks to the other node has what came last until it collects.
+%% Freed memory is given back late, so waits until the parts no longer change. The process that
+%% talks to the other node holds its last messages until it collects.
 quiet() ->
     _ = [garbage_collect(Pid) || Pid <- processes()],
     Parts = await(quiet, fun() ->
@@ -146,7 +146,7 @@ quiet() ->
     _ = put(unseen, maps:get(unseen, sonde:bin_account())),
     Parts.
 
-%% The account in which these are the parts.
+%% Waits for an account with these parts.
 becomes(Parts) ->
     true = garbage_collect(),
     await({becomes, Parts}, fun() ->
@@ -154,7 +154,7 @@ becomes(Parts) ->
                                     {maps:with(places(), Account) =:= Parts, Account}
                             end).
 
-%% What Fun answers with true; if that never comes, the failure shows what it answered last.
+%% Waits until Fun returns {true, Answer}; if it never does, the failure shows its last answer.
 await(What, Fun) ->
     Look = fun() ->
                    {Is, Answer} = Fun(),
@@ -169,7 +169,7 @@ await(What, Fun) ->
 
 plus(Parts, Grown) -> maps:map(fun(Part, Bytes) -> Bytes + maps:get(Part, Grown, 0) end, Parts).
 
-%% Builds it, until Grown is what there is more of each part; then Look; then it goes.
+%% Builds it, waits until each part has grown by Grown, calls Look, and undoes the building.
 grows(Grown, Build) -> grows(Grown, Build, fun(_, _) -> ok end).
 
 grows(Grown, Build, Look) ->
@@ -184,8 +184,8 @@ grows(Grown, Build, Look) ->
         becomes(Before)
     end.
 
-%% Every part, and nothing is unseen, but for what the port has through which we talk to the other
-%% node.
+%% All parts add up to the total: nothing is unseen, except the binaries of the port that connects
+%% us to the other node.
 adds_up(#{total := Total, overhead := Overhead, unseen := Unseen, processes_missed := 0,
           tables_missed := 0} = Account) ->
     Parts = maps:with([resources | places()], Account),
@@ -193,7 +193,7 @@ adds_up(#{total := Total, overhead := Overhead, unseen := Unseen, processes_miss
     true = abs(Unseen - get(unseen)) =< Total div 100 + 65536 orelse error({Account, get(unseen)}),
     ok.
 
-%% ---- what is told of it
+%% ---- what attributes report
 
 values(Attr) ->
     {Rows, #{left_out := 0}} = sonde:proc_count(Attr, 1 bsl 20, #{report => true}),

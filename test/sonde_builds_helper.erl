@@ -1,5 +1,5 @@
-%% Other builds of sonde_nif, as they come one after the other in a node that is upgraded: that for
-%% tests, whose library says another name of the same length.
+%% Other builds of sonde_nif, as upgrades bring them to a node one after the other: the test build,
+%% with another name of the same length in its library.
 -module(sonde_builds_helper).
 
 -export([make/2, load/1, id/0]).
@@ -29,13 +29,13 @@ written(File, Bytes) ->
 %% @doc In the node that is to have this one.
 -spec load(file:filename()) -> ok.
 load(Ebin) ->
-    %% or it would be looked for there, not beside the module
+    %% otherwise the library would be looked for there, not beside the module
     true = os:unsetenv("SONDE_TEST_NIF"),
     _ = code:purge(sonde_nif),
     true = code:add_patha(Ebin),
     {module, sonde_nif} = code:load_file(sonde_nif),
     true = code:del_path(Ebin),
-    %% not another's
+    %% the right build is loaded
     Id = filename:basename(filename:dirname(Ebin)),
     {Id, Id} = {Id, id()},
     ok.

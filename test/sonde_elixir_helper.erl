@@ -1,11 +1,11 @@
-%% Modules with names that Elixir's compiler gives them, and a process that runs in one.
+%% Modules with the names that Elixir's compiler gives, and a process that runs in one.
 -module(sonde_elixir_helper).
 
 -export([start/0, stop/1, with_kernel/1, load_kernel/0]).
 
 -define(WORKER, 'Elixir.MyApp.Worker').
 
-%% Registered as MyApp.Worker, began as a fun of MyApp.Worker.start/0, waits in
+%% Registered as MyApp.Worker, started as a fun of MyApp.Worker.start/0, waits in
 %% MyApp.Worker."odd name"/1, owns the table MyApp.Cache.
 start() ->
     ok = load(?WORKER,
@@ -27,7 +27,7 @@ stop(Pid) ->
     sonde_test:stop(Pid),
     unload(?WORKER).
 
-%% On a node on which Elixir seems to run.
+%% Runs Fun on a node that seems to run Elixir.
 with_kernel(Fun) ->
     ok = load_kernel(),
     try Fun()

@@ -1,4 +1,4 @@
-%% Names without a daemon: the port is in the node's name (p4711@127.0.0.1). For -epmd_module.
+%% Node names without epmd: the port is in the node's name (p4711@127.0.0.1). For -epmd_module.
 -module(sonde_epmd).
 
 -export([start_link/0, register_node/2, register_node/3, listen_port_please/2, port_please/2,

@@ -1,6 +1,6 @@
-%% A library that is not ours, as other people have them in their nodes: calls that take long,
-%% signal handlers of its own, true faults, a filter that refuses a system call, resources. Built
-%% where it is tested, from sonde_foreign_helper_data/sonde_foreign.c.
+%% A third-party library, as other people have in their nodes: long calls, signal handlers of its
+%% own, real faults, a filter that refuses a system call, resources. It is built on the tested
+%% machine, from sonde_foreign_helper_data/sonde_foreign.c.
 -module(sonde_foreign_helper).
 
 -export([build/1, build_filtered/1, load/1, sleep/3, spin/3, crash/1, raise_segv/1, mask_signals/2]).
@@ -19,11 +19,11 @@
        mask_signals_normal/1, mask_signals_dirty_cpu/1, mask_signals_dirty_io/1,
        take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0, thing/1, thing_binary/1]).
 
-%% The kind of scheduler whose thread does it.
+%% The kind of scheduler whose thread runs the call.
 -type where() :: normal | dirty_cpu | dirty_io.
 
-%% chains: forwards everything to the handler before it. swallows: ends the node with exit code 43
-%% at a fault, and ignores what was sent. no_onstack: what is installed, but without SA_ONSTACK.
+%% chains: forwards everything to the previous handler. swallows: ends the node with exit code 43 at
+%% a fault, and ignores sent signals. no_onstack: reinstalls the current handler without SA_ONSTACK.
 -type kind() :: chains | swallows | default | ignore | no_onstack.
 
 %% ---- building
@@ -45,7 +45,7 @@ build(Dir) ->
             {skip, "no C compiler or no erl_nif.h"}
     end.
 
-%% Beside this module, where scripts/suite puts it, or in the tree.
+%% The source is beside this module, where scripts/suite puts it, or in the tree.
 source() ->
     Beside = filename:dirname(code:which(?MODULE)),
     Trees = [Root || Root <- [os:getenv("SONDE_ROOT")], is_list(Root)]
@@ -74,7 +74,7 @@ build_filtered(Dir) ->
 load(Dir) ->
     ok = erlang:load_nif(filename:join(Dir, "sonde_foreign"), 0).
 
-%% ---- long calls, in which a process holds Term: what they return
+%% ---- long calls, during which a process holds Term; they return Term
 
 -spec sleep(where(), Ms :: non_neg_integer(), Term) -> Term.
 sleep(normal, Ms, Term) -> sleep_normal(Ms, Term);

@@ -1,4 +1,4 @@
-%% Processes of every kind that a node has, each lying still, and what process_info says of them.
+%% Processes of every kind that a node has, all at rest, and what process_info reports of them.
 -module(sonde_kinds_helper).
 
 -export([kinds/0, remote_kinds/1, official/2, rows/2, compare/2, compare_reads/2]).
@@ -7,7 +7,7 @@
 
 -define(ALL, 134217727).
 
-%% What process_info says, without any help of sonde's.
+%% The value from process_info alone.
 official(Attr, Pid) ->
     {Item, Value} = item(Attr),
     case process_info(Pid, Item) of
@@ -23,21 +23,21 @@ item(monitored_by_count) -> {monitored_by, fun erlang:length/1};
 item(dictionary_size) -> {dictionary, fun erlang:length/1};
 item(Attr) -> {Attr, fun(Value) -> Value end}.
 
-%% The value of each of the processes, all read in one scan.
+%% The values of these processes, all read in one scan.
 rows(Attr, Pids) ->
     Wanted = maps:from_keys(Pids, true),
     [{Pid, Value} || {Pid, Value, _} <- sonde:proc_count(Attr, ?ALL), is_map_key(Pid, Wanted)].
 
-%% Makes one of each kind anew for each attribute, since who is asked is changed by it. Returns what
-%% differs: {Attr, Kind, Official, Found}.
+%% Makes a new process of each kind for each attribute, since asking changes a process. Returns the
+%% differences: {Attr, Kind, Official, Found}.
 %%
-%% The first asking makes those run that have built beside their heaps, and then they collect. So
-%% all are asked once before, but those that must not be.
+%% Asking for the first time makes a process with heap fragments run and collect. So all processes
+%% are asked once before, except those that must not be asked.
 compare(Kinds, Attrs) ->
     lists:append([compare_one(Attr, Kinds, memory, fun rows/2) || Attr <- Attrs]).
 
-%% The same with what the library reads of a process before anybody asked it. Those that it leaves
-%% to process_info come with `ask'.
+%% The same with the values that the library reads before a process was asked. Processes that it
+%% leaves to process_info have `ask'.
 compare_reads(Kinds, Attrs) ->
     Read = fun(Attr, Pids) -> [{Pid, read(Pid, Attr, 1000)} || Pid <- Pids] end,
     lists:append([compare_one(Attr, Kinds, status, Read) || Attr <- Attrs]).
@@ -60,7 +60,7 @@ compare_one(Attr, Kinds, Ask, Look) ->
     sonde_test:stop(Pids),
     Wrong.
 
-%% Who was asked for its names, or for its number, has run since.
+%% A process that was asked for its names or its reductions has run since.
 is_same(reductions, Official, Found) -> is_integer(Found) andalso Found =< Official;
 is_same(_, Official, Found) -> Official =:= Found.
 
@@ -72,7 +72,7 @@ make(Kinds, Ask) ->
     settle(Restless),
     [{Kind, case Pid of {still, P} -> P; P -> P end} || {Kind, Pid} <- Made].
 
-%% Until none of them has run for a while.
+%% Waits until none of them has run for a while.
 settle(Pids) ->
     sonde_test:until({settled, length(Pids)}, fun() -> are_still(Pids) end).
 
@@ -93,9 +93,9 @@ held(Fun, Opts) ->
 wait() -> receive stop -> ok end.
 wait(Term) -> receive stop -> Term end.
 
-%% ---- the kinds: Fun makes one. {still, Pid}: it lies still already, and must not be asked
+%% ---- the kinds: Fun makes one. {still, Pid}: it is at rest already, and must not be asked
 
-%% It evaluates the expression and keeps the value.
+%% The process evaluates the expression and keeps the value.
 -define(KEEPS(Value), fun() -> held(fun() -> Value end) end).
 -define(TIMES(N, Value), [Value || _ <- lists:seq(1, N)]).
 
@@ -147,7 +147,7 @@ heaps() ->
 
 collect(Term) -> garbage_collect(), Term.
 
-%% Two minor collections later it is old.
+%% After two minor collections the term is on the old heap.
 age(Term) ->
     garbage_collect(self(), [{type, minor}]),
     garbage_collect(self(), [{type, minor}]),
@@ -183,7 +183,7 @@ not_taken_in(Messages, Opts) ->
     _ = [P ! M || M <- Messages],
     {still, P}.
 
-%% Messages, then a signal of another kind, then messages, to somebody who takes in none.
+%% Sends messages, then another kind of signal, then messages, to a process that takes in none.
 behind_a_signal(Opts) ->
     {still, P} = not_taken_in([a, {b, lists:seq(1, 100)}], Opts),
     _ = spawn(fun() -> monitor(process, P), wait() end),
@@ -274,7 +274,7 @@ ties_of_others() ->
      {monitored, fun() -> by_others(fun(P) -> monitor(process, P) end, held(fun() -> ok end)) end},
      {monitored_by_name, fun() -> by_others(fun(_) -> monitor(process, sonde_kind2) end,
                                             held(fun() -> register(sonde_kind2, self()) end)) end},
-     %% the library behind sockets monitors their owner
+     %% the library behind sockets monitors their owners
      {socket_owner, ?KEEPS(try socket:open(inet, stream, tcp) catch _:_ -> none end)}].
 
 by_others(What, P) ->
@@ -339,7 +339,7 @@ others() ->
 
 sleep_on() -> timer:sleep(1000000), sleep_on().
 
-%% ---- kinds with another node at the other end
+%% ---- kinds with a process of another node at the other end
 
 remote_kinds(Node) ->
     Large = [a, {lists:seq(1, 1000)}, bin(1000)],
@@ -388,7 +388,7 @@ undecoded(Node, Messages, Opts) ->
     timer:sleep(20),
     {still, P}.
 
-%% Fun is done there by somebody who lives on.
+%% Fun runs there, in a process that lives on.
 remote(Node, Fun) ->
     Me = self(),
     Pid = spawn(Node, ?MODULE, dead_end, [fun() -> Fun(), Me ! {done, self()}, wait() end]),

@@ -1,7 +1,7 @@
-%% Nodes with leaks, drawn from a seed: kinds, number, sizes, speeds and names of what leaks, and of
-%% what looks like it and is none: a large steady cache, a sawtooth, a busy worker, a crowd with
-%% links. The plan is pure; `start/1' carries it out on the node that it is called on. Nothing that
-%% judges knows these names.
+%% Nodes with leaks, drawn from a seed: kinds, number, sizes, speeds and names of the leaks, and of
+%% harmless look-alikes: a large steady cache, a sawtooth, a busy worker, a crowd with links. The
+%% plan is pure; `start/1' carries it out on the current node. The code under test does not know
+%% these names.
 -module(sonde_leaks_helper).
 
 -export([plan/1, start/1, sizes/1]).
@@ -9,7 +9,7 @@
 
 -define(MB, 1048576).
 
-%% One in five is healthy. Leaks: `#{kind, bytes, speed, named}', speeds in bytes or things a
+%% One plan in five is healthy. Leaks: `#{kind, bytes, speed, named}', speeds in bytes or objects a
 %% second.
 plan(Seed) ->
     Rand0 = rand:seed_s(exsss, {Seed, 271, 828}),
@@ -49,8 +49,8 @@ draw({Of, Kind}, Rand0) ->
     {#{of_kind => Of, kind => Kind, bytes => Bytes, speed => Speed, period => Period,
        named => Named =:= 1}, Rand4}.
 
-%% What was planted: `whats' of which one must be accused, of a kind and with a remedy of the lists;
-%% `accused' may be too.
+%% Returns what was planted: one of `whats' must be accused, with a kind and a remedy from the
+%% lists; `accused' may be accused too.
 start(#{plan := Plan}) ->
     Planted = [P#{planted => plant(P)} || #{of_kind := look} = P <- Plan]
         ++ [P#{planted => plant(P)} || #{of_kind := leak} = P <- Plan],
@@ -58,8 +58,8 @@ start(#{plan := Plan}) ->
     _ = erlang:garbage_collect(),
     Planted.
 
-%% What each leak has by now, as the VM counts it where that is what leaks; `none' of what is not a
-%% matter of memory.
+%% The current size of each leak, as the VM counts it if that is what leaks; `none' if the leak is
+%% not one of memory.
 sizes(Planted) ->
     [{Kind, size(Kind, Bytes, Whats)}
      || #{of_kind := leak, kind := Kind, bytes := Bytes, planted := #{whats := Whats}} <- Planted].
@@ -86,7 +86,7 @@ size_of(_) ->
 
 %% ---- processes
 
-%% Built, and as it is meant to be.
+%% Waits until the process has built what it is meant to hold.
 grown(Fun, Opts, #{named := Named}) ->
     Parent = self(),
     {Pid, Mon} = spawn_opt(fun() -> Fun(fun() -> Parent ! {built, self()} end) end,
@@ -99,7 +99,7 @@ grown(Fun, Opts, #{named := Named}) ->
                          Pid) || Named],
     Pid.
 
-%% Linked to somebody, as what is supervised.
+%% Linked to another process, as if supervised.
 supervised(Fun, Opts, Plan) ->
     Pid = grown(Fun, Opts, Plan),
     _ = spawn(fun() -> link(Pid), idle() end),
@@ -140,7 +140,7 @@ plant(#{kind := unmatched, bytes := Bytes} = P) ->
     Pid = supervised(fun(Built) -> Built(), idle() end, [], P),
     ok = ended(spawn(fun() -> times(Bytes div 400, event(Pid)) end)),
     tell(Pid, [mailbox], [drop_unmatched]);
-%% It works, and more comes.
+%% It works, but more messages come.
 plant(#{kind := slow, bytes := Bytes} = P) ->
     Pid = supervised(fun(Built) -> Built(), slow(<<0:16000000>>) end, [], P),
     ok = ended(spawn(fun() -> times(Bytes div 400, event(Pid)) end)),
@@ -204,7 +204,7 @@ plant(#{kind := orphans, bytes := Bytes}) ->
     times(Bytes div 2800, fun(_) -> spawn(?MODULE, idle, []) end),
     #{whats => [{processes, {?MODULE, idle, 0}}], kinds => [orphans], remedies => [supervise],
       accused => []};
-%% Idle connections, of which each keeps what it needed once.
+%% Idle connections that each keep what they once needed.
 plant(#{kind := idle_garbage, bytes := Bytes}) ->
     Owner = spawn(fun() -> receive start -> ok end,
                            times(Bytes div 100000,
@@ -222,7 +222,7 @@ plant(#{kind := atoms} = P) ->
     Pid = grown(fun(Built) -> Built(), every(20, fun() -> times(10, fun new_atom/1) end) end,
                 [], P),
     #{whats => [node], kinds => [atoms], remedies => [list_to_existing_atom], accused => [Pid]};
-%% One of ten stays where ten were.
+%% One in twelve binaries stays in its carrier.
 plant(#{kind := fragmentation, bytes := Bytes} = P) ->
     Pid = supervised(fun(Built) ->
                              All = [binary:copy(<<I:32>>, 200)
@@ -351,7 +351,7 @@ forgetful() ->
     _ = lists:seq(1, 6000),
     idle().
 
-%% Live data, all of it let go at the end of each period, also on a busy machine.
+%% Live data, all dropped at the end of each period, also on a busy machine.
 sawtooth(State, Bytes, Period) ->
     Each = Bytes div max(1, Period div 20),
     Full = until(now_ms() + Period, fun(S) -> [items(Each, 1000) | S] end, State),

@@ -1,8 +1,8 @@
-%% Nodes that never were: what the watcher's sweep would see of them, every 30 simulated seconds,
-%% drawn from a seed. A node has a daily rhythm of load with noise on it; processes and tables that
-%% are steady, follow the load, wander, warm up, or fill up and stay; collections that let the
-%% memory of each process swing by up to hundreds of MB; deployments, after which some start anew;
-%% and, where that is asked for, one leak.
+%% Simulated nodes: what the watcher's sweep would see of them, every 30 simulated seconds, drawn
+%% from a seed. A node has a daily rhythm of load with noise; processes and tables that are steady,
+%% follow the load, wander, warm up, or fill up and stay full; collections that make the memory of
+%% each process swing by up to hundreds of MB; deployments, after which some processes start anew;
+%% and, on request, one leak.
 -module(sonde_leaks_sim).
 
 -export([new/2, next/1, run/3]).
@@ -14,9 +14,9 @@
 
 %% Options: `leak' ({What, How}, where What is {process, 1}, {table, 1}, {memory, Kind} or {count,
 %% Kind}, as the watcher names it, and How is {steady, PerHour}, {bursts, PerHour, Ms} or {by_load,
-%% PerHour}, in bytes or in numbers); `swing': that of the process which leaks, in bytes;
-%% `swing_ms': its period, about; `rhythm': the largest part by which the load swings; `reads':
-%% whether heaps can be looked at.
+%% PerHour}, in bytes or in numbers); `swing': the swing of the leaking process, in bytes;
+%% `swing_ms': its approximate period; `rhythm': the largest part by which the load swings; `reads':
+%% whether heaps can be read.
 new(Seed, Opts) ->
     _ = rand:seed(exsss, {Seed, Seed bsl 3, 4711}),
     Rhythm = uniform(0, maps:get(rhythm, Opts, 0.8)),
@@ -38,7 +38,7 @@ bases() ->
      {count, 300, 30000}, {ports, 20, 10000}, {atoms, 15000, 60000}, {names, 50, 1000},
      {warm, 60000, 2 * ?HOUR_MS}].
 
-%% Its base is there from the beginning; what leaks is added.
+%% Its base exists from the start; the leak is added.
 leaking_process(#{leak := {{process, 1}, _}} = Opts, #{at := At}) ->
     Swing = maps:get(swing, Opts, pick(1, 500) * ?MB),
     Period = maps:get(swing_ms, Opts, pick(60000, ?HOUR_MS)),
@@ -101,8 +101,8 @@ next(#{at := At0, tick := Tick} = Sim0) ->
           processes => Rows, tables => TableRows},
     {Sample, Sim1#{processes => Processes, tables => Tables, binary => Binary, gone => []}}.
 
-%% Gusts of a quarter of an hour or so, and noise of each sample; sessions end some time after they
-%% were begun, so what is in use follows the load slowly.
+%% Gusts last about a quarter of an hour, and each sample has noise; sessions end some time after
+%% they began, so what is in use follows the load slowly.
 blow(#{at := At, noon := Noon, rhythm := Rhythm, gust := Gust0, noise := Noise, lag := Lag,
        lag_ms := LagMs, reductions := Done} = Sim) ->
     Gust = Gust0 * 0.97 + Noise * 0.25 * rand:normal(),
@@ -111,7 +111,7 @@ blow(#{at := At, noon := Noon, rhythm := Rhythm, gust := Gust0, noise := Noise, 
     Sim#{gust => Gust, load => Load, lag => Lag + (Load - Lag) * min(1.0, ?STEP_MS / LagMs),
          reductions => Done + trunc(Load * 30000000)}.
 
-%% Some begin anew, and are others then.
+%% Some processes start anew; others change their level.
 deploy(#{at := At, rate := PerHour, processes := Processes, next := Next} = Sim) ->
     case rand:uniform() < PerHour * ?STEP_MS / ?HOUR_MS of
         true ->
@@ -144,7 +144,7 @@ leak(Sim) ->
 leaked(What, #{leak := {What, _}, leaked := Leaked}) -> Leaked;
 leaked(_, _) -> 0.
 
-%% A heap is looked at every five minutes, if its process does not run just then.
+%% Each heap is looked at every five minutes, unless its process is running then.
 grow_process(#{tooth := Tooth, key := Key} = P0,
              #{load := Load, reads := Reads, tick := Tick} = Sim) ->
     {P1, {_, Live, _}} = grow(P0, Sim),
@@ -169,7 +169,7 @@ level({elastic, Size, Part}, _, Lag) -> Size * (1 - Part + Part * Lag);
 level({fills, Size, Ms}, Age, _) -> Size * (1 - math:exp(-Age / max(Ms, 1)));
 level({fills_evenly, Size, Ms}, Age, _) -> Size * min(1, Age / Ms).
 
-%% Garbage that gathers with the load, until a collection somewhere in between two samples.
+%% Garbage grows with the load until a collection, at some moment between two samples.
 swing({Garbage, Swing, Rate}, Load) ->
     case Garbage + Rate * Load * ?STEP_MS of
         More when More =< Swing -> {More, {More, Swing, Rate}};
@@ -181,7 +181,7 @@ noise(Part) -> 1 + Part * rand:normal().
 uniform(A, B) -> A + (B - A) * rand:uniform().
 pick(A, B) -> A + rand:uniform(B - A + 1) - 1.
 
-%% ---- a watcher that looks at one, for so many hours: [{Hour, Event}]
+%% ---- a watcher that watches one node for Hours: [{Hour, Event}]
 
 run(Sim, Hours, Opts) ->
     Core = sonde_watch_core:new(maps:merge(#{min_bytes => 10000000, top => 20}, Opts)),

@@ -1,5 +1,5 @@
-%% Small real projects that have sonde as a dependency: a git repository of the tree that is tested,
-%% to clone from, and commands that run as those of a user, not of the build that runs the suite.
+%% Small real projects that depend on sonde: a git repository of the tested tree, to clone from, and
+%% commands that run as a user's would, not as those of the build that runs the suite.
 -module(sonde_project_helper).
 
 -export([needs/2, once/3, root/0, repository/1, package/1, copy/2, sh/2]).
@@ -12,7 +12,7 @@ needs(Tools, Config) ->
         {Missing, _} -> {skip, "not installed: " ++ lists:flatten(lists:join(", ", Missing))}
     end.
 
-%% What several cases need, and the first of them makes: this folder of the suite's.
+%% Makes a folder of the suite that several cases need; only the first case builds it.
 once(Name, Config, Make) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), Name),
     Made = Dir ++ ".made",
@@ -22,7 +22,7 @@ once(Name, Config, Make) ->
          end || not filelib:is_file(Made)],
     Dir.
 
-%% The tree that is tested: named by scripts/suite, found from here under rebar3 ct.
+%% The tested tree: scripts/suite names it; under rebar3 ct it is found from here.
 root() ->
     case os:getenv("SONDE_ROOT") of
         false -> up(filename:dirname(code:which(?MODULE)));
@@ -35,8 +35,8 @@ up(Dir) ->
         false -> up(filename:dirname(Dir))
     end.
 
-%% What git would take of the working tree, committed or not, as the one commit on the branch main
-%% of a repository in Dir. Returns its URL.
+%% Commits the working tree, with uncommitted files but without ignored ones, as the one commit on
+%% the branch main of a repository in Dir. Returns its URL.
 repository(Dir) ->
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     There = "xargs -0 sh -c 'for f; do [ ! -e \"$f\" ] || printf \"%s\\0\" \"$f\"; done' sh",
@@ -44,8 +44,8 @@ repository(Dir) ->
            ++ " | tar -c --null -T - | tar -x -C '" ++ Dir ++ "'"),
     commit(Dir).
 
-%% The same of what the package holds: what the app file's `files' names, so the list is tested to
-%% be enough.
+%% The same with the files of the package, as listed in `files' of the app file, to test that the
+%% list is complete.
 package(Dir) ->
     {ok, [{application, sonde, Props}]} = file:consult(filename:join(root(), "src/sonde.app.src")),
     Files = [F || P <- proplists:get_value(files, Props), F <- filelib:wildcard(P, root())],
@@ -57,7 +57,7 @@ commit(Dir) ->
                 "git -c user.name=test -c user.email=test@localhost commit -q -m tree"),
     "file://" ++ Dir.
 
-%% A file, or a folder with all that is in it; who may run it, may.
+%% Copies a file with its permissions, or a folder with its contents.
 copy(From, To) ->
     case file:list_dir(From) of
         {ok, Names} ->
@@ -70,8 +70,8 @@ copy(From, To) ->
             file:write_file_info(To, Info)
     end.
 
-%% Runs in Dir, which is also the home, so that no setting of this machine's user counts. What it
-%% said; fails if it did.
+%% Runs Command in Dir, which is also the home directory, so that this machine's user settings do
+%% not apply. Returns the output; raises if the command fails.
 sh(Dir, Command) ->
     Clean = "unset MAKEFLAGS MFLAGS MAKELEVEL WERROR SONDE_REQUIRE_NATIVE ERL_FLAGS ERL_LIBS; "
             "unset XDG_CACHE_HOME XDG_CONFIG_HOME; ",

@@ -1,8 +1,8 @@
-%% Heap snapshots that nobody's heap is in: a writer in plain Erlang of the form that our dumps
-%% have, random ones, and what is to be said of them, computed in the plainest way.
+%% Made-up heap snapshots: a writer of our dump format in plain Erlang, random snapshots, and the
+%% expected results, computed in the simplest way.
 %%
 %% A snapshot is a list of nodes, `{Type, Name, Id, Size, [{EdgeType, NameOrIndex, To}]}', where To
-%% is the place of a node in the list, from 0.
+%% is the index of a node in the list, from 0.
 -module(sonde_snapshot_helper).
 
 -export([text/1, pieces/2, counts/1, node_types/0, edge_types/0]).
@@ -66,7 +66,7 @@ escaped(C) when C < 32; C >= 127; C =:= $"; C =:= $\\ ->
     [io_lib:format("\\u~4.16.0b", [U]) || <<U:16>> <= Utf16];
 escaped(C) -> C.
 
-%% What a dump's content comes from: in pieces of so many bytes.
+%% A source of a dump's content, in pieces of Length bytes.
 pieces(Nodes, Length) ->
     {NodeCount, EdgeCount} = counts(Nodes),
     Ref = atomics:new(1, []),
@@ -81,9 +81,9 @@ pieces(Nodes, Length) ->
             end
     end.
 
-%% ---- making some up
+%% ---- made-up snapshots
 
-%% The root and the areas, with these edges each.
+%% The root and the areas, each with these edges.
 roots(Areas) ->
     Names = ["stack", "registers", "dictionary", "mailbox", "other"],
     [{synthetic, "", 1, 0, [{property, Name, I}
@@ -91,7 +91,7 @@ roots(Areas) ->
      | [{synthetic, Name, 1 + I, 0, maps:get(list_to_atom(Name), Areas, [])}
         || {I, Name} <- lists:zip(lists:seq(1, 5), Names)]].
 
-%% N things, none in a circle, each reached, in any order in the file.
+%% N reachable objects without cycles, in any order in the file.
 random(N, Seed) ->
     _ = rand:seed(exsss, Seed),
     Things = lists:seq(6, N + 5),
@@ -111,7 +111,7 @@ random(N, Seed) ->
              || {I, {Type, Name, Id, Size, _}} <- lists:zip(lists:seq(1, 5), Areas)]]
         ++ [thing(V, Edges(V)) || V <- Things].
 
-%% Near the roots, or long chains.
+%% Near the roots, or in long chains.
 some_before(V) ->
     case rand:uniform(3) of
         1 -> rand:uniform(V - 1);
@@ -136,7 +136,7 @@ thing(V, Edges) ->
 shuffled(List) ->
     [X || {_, X} <- lists:sort([{rand:uniform(), X} || X <- List])].
 
-%% ---- reading, whole
+%% ---- reading a whole file
 
 read(File) ->
     {ok, Text} = file:read_file(File),
@@ -152,7 +152,7 @@ part(Text, Key) ->
 integers(Text) ->
     [binary_to_integer(I) || I <- binary:split(Text, [<<",">>, <<"\n">>], [global, trim_all])].
 
-%% As the writers here escape.
+%% Undoes the escapes of the writers here.
 strings(Text) ->
     {match, Found} = re:run(Text, "\"((?:[^\"\\\\]|\\\\.)*)\"", [global, {capture, [1], binary}]),
     [unescaped(S) || [S] <- Found].
@@ -180,9 +180,9 @@ edges([Type, Label, To | Edges], Names) ->
 edges([], _Names) ->
     [].
 
-%% ---- what is to be said
+%% ---- expected results
 
-%% What would go if it went, for each node in its order: take it away, and count again.
+%% The retained size of each node, in order: removes the node and counts again.
 retained(Nodes) ->
     Graph = maps:from_list(lists:zip(lists:seq(0, length(Nodes) - 1), Nodes)),
     All = reachable(Graph, none),
@@ -200,7 +200,7 @@ reach([V | Vs], Graph, Seen, Bytes) ->
     New = lists:usort([To || {_, _, To} <- Edges, not is_map_key(To, Seen)]),
     reach(New ++ Vs, Graph, maps:merge(Seen, maps:from_keys(New, true)), Bytes + Size).
 
-%% `{Path, Kind}' to count and bytes, as `sonde_heap:diff/2' has to see it.
+%% Maps `{Path, Kind}' to count and bytes, as `sonde_heap:diff/2' must see them.
 sums(Nodes) ->
     Places = lists:zip(lists:seq(0, length(Nodes) - 1), Nodes),
     Ups = lists:foldl(fun({To, Up}, Acc) -> maps:merge(#{To => Up}, Acc) end, #{},

@@ -1,17 +1,17 @@
-%% A terminal that is a process: it speaks the io protocol, keeps what is written, and gives the
-%% lines that it is told to. For tests of what talks to a terminal, where there is none.
+%% A terminal that is a process: it speaks the io protocol, keeps what is written, and supplies
+%% lines on request of the test. For tests of interactive programs without a terminal.
 -module(sonde_terminal_helper).
 
 -export([start/1, type/2, close/1, written/1, screens/1, requests/1, stop/1, on/2]).
 
-%% Opts: `columns', `rows' (none: it is no terminal), `encoding', `stuck' (it never answers what is
-%% written).
+%% Opts: `columns', `rows' (without them it is no terminal), `encoding', `stuck' (it never replies
+%% to writes).
 start(Opts) ->
     spawn(fun() -> loop(#{opts => Opts, written => [], lines => queue:new(), waiting => none,
                           requests => 0}) end).
 
-%% A function called with this terminal as its own, in a process that is monitored: the result
-%% comes as the reason of its exit.
+%% Calls Fun with this terminal as group leader, in a monitored process; the result is its exit
+%% reason.
 on(Terminal, Fun) ->
     spawn_monitor(fun() ->
                           true = group_leader(Terminal, self()),
@@ -20,16 +20,16 @@ on(Terminal, Fun) ->
 
 type(Terminal, Line) -> call(Terminal, {type, Line ++ "\n"}).
 
-%% Nobody will ever type again.
+%% End of input: no line follows.
 close(Terminal) -> call(Terminal, {type, eof}).
 
-%% All that was written so far.
+%% All output so far.
 written(Terminal) -> call(Terminal, written).
 
-%% In parts, each of which begins where the screen does.
+%% The output in parts; each begins where the screen does.
 screens(Terminal) -> tl(string:split("\n" ++ written(Terminal), "\e[H", all)).
 
-%% How many lines were asked for.
+%% The number of lines that were requested.
 requests(Terminal) -> call(Terminal, requests).
 
 stop(Terminal) -> sonde_test:stop(Terminal).

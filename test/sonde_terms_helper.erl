@@ -1,9 +1,9 @@
-%% Terms of every kind that this release has, to be held, sent and measured.
+%% Terms of every kind that this release has, for tests to hold, send and measure.
 -module(sonde_terms_helper).
 
 -export([init/0, kinds/0, value/2, record/2, forget_records/0]).
 
-%% Before the first use.
+%% Call it before the first use.
 init() ->
     _ = [load_native_record() || erlang:system_info(otp_release) >= "29"],
     ok.
@@ -11,7 +11,7 @@ init() ->
 load_native_record() ->
     load(sonde_native_record, "a, b", "A, B", "a = A, b = B").
 
-%% A native record of a module that has just been loaded with this definition.
+%% A native record of a module that was just loaded with this definition.
 record(Fields, Values) ->
     Names = string:lexemes(Fields, ", "),
     Vars = [string:uppercase(Name) || Name <- Names],
@@ -25,7 +25,7 @@ forget_records() ->
     _ = code:purge(sonde_changing_record),
     true.
 
-%% The compilers before 29 know no such records.
+%% The compilers before OTP 29 do not know such records.
 load(Module, Fields, Vars, Set) ->
     Source = [["-module(", atom_to_list(Module), ")."],
               "-compile([export_all, nowarn_export_all]).",
@@ -40,7 +40,7 @@ load(Module, Fields, Vars, Set) ->
     {module, Module} = code:load_binary(Module, atom_to_list(Module) ++ ".erl", Code),
     ok.
 
-%% Terms of every kind there is on this release.
+%% The kinds of terms that this release has.
 kinds() ->
     [literal, fun_of_a_module, fun_with_environment, fun_that_holds_a_binary, external_fun,
      foreign_pid, foreign_ref, foreign_port, own_ref, alias_ref, magic_ref, large_integer, float,
@@ -49,7 +49,7 @@ kinds() ->
      fun_from_elsewhere, alike_funs]
         ++ [native_record || erlang:function_exported(sonde_native_record, make, 2)].
 
-%% N from 1 to 40 tells several of a kind apart, or how large it is.
+%% N from 1 to 40 distinguishes terms of a kind, or gives the size.
 value(literal, _) ->
     {"literals", #{in => [this, "module"]},
      <<"a binary of so many bytes that it does not lie on a heap, "
@@ -95,12 +95,12 @@ node_name() -> <<100, 7:16, "a@b.c.d">>.
 rest(Rest, 0) -> Rest;
 rest(<<_, Rest/binary>>, N) -> rest(Rest, N - 1).
 
-%% Nothing stays behind of what it took to make it.
+%% Made in another process, so that nothing else of its making stays behind.
 made_apart(Make) ->
     {Pid, Ref} = spawn_monitor(fun() -> exit({made, Make()}) end),
     receive {'DOWN', Ref, process, Pid, {made, Term}} -> Term end.
 
-%% It was made by a process of another node.
+%% A fun that was made by a process of another node.
 fun_from_elsewhere(N) ->
     Here = term_to_binary(self()),
     There = term_to_binary(foreign(88, <<N:32, 0:32, 7:32>>)),
@@ -109,8 +109,8 @@ fun_from_elsewhere(N) ->
                            binary:part(There, 1, byte_size(There) - 1)),
     binary_to_term(<<131, 112, (byte_size(Moved) + 4):32, Moved/binary>>).
 
-%% Since OTP 27 funs of several versions of a module have the same hash, and share a place in a map.
-%% Older releases have no place for such keys.
+%% Since OTP 27 funs of several versions of a module have the same hash, and collide in a map. Older
+%% releases have no node for such keys.
 alike_funs(N) ->
     <<131, 112, Start:5/binary, _:16/binary, Rest/binary>> = term_to_binary(fun() -> N end),
     [{binary_to_term(<<131, 112, Start/binary, Version:128, Rest/binary>>), [Version]}

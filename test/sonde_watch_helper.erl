@@ -1,5 +1,5 @@
-%% Who is told by a watcher, and sweeps that are made up: on the node of the suite, or on a peer,
-%% where take/1 stands in for the watcher's own sweep.
+%% Listeners of a watcher, and made-up sweeps: on the suite's node, or on a peer, where take/1
+%% replaces the watcher's own sweep.
 -module(sonde_watch_helper).
 
 -export([listen/0, listener/1, told/1, events/1, crash/1, hang/1]).
@@ -31,7 +31,7 @@ events(Kind) ->
     ?MODULE ! {events, self(), Ref},
     receive {Ref, Events} -> [E || #{event := K} = E <- Events, K =:= Kind] end.
 
-%% As a handler of logger.
+%% A handler of logger.
 log(#{level := Level, msg := {report, Report},
       meta := #{domain := [sonde], report_cb := Format}}, _) ->
     {Text, Args} = Format(Report),
@@ -42,14 +42,14 @@ log(#{msg := {"sonde_watch: logger's default handler" ++ _, []}}, _) ->
 log(_, _) ->
     ok.
 
-%% As telemetry's.
+%% Called as telemetry:execute/3.
 execute(Name, Measurements, Metadata) ->
     told(#{event => telemetry, name => Name, measurements => Measurements, metadata => Metadata}).
 
 alarms() ->
     alarm_handler:get_alarms().
 
-%% Processes until the node is so full.
+%% Starts processes until the process table is filled to this part.
 crowd(Part) ->
     Wanted = ceil(Part * erlang:system_info(process_limit)),
     idlers(1 + Wanted - erlang:system_info(process_count)).
@@ -57,8 +57,9 @@ crowd(Part) ->
 idlers(N) ->
     [spawn(fun() -> receive after infinity -> ok end end) || _ <- lists:seq(1, N)].
 
-%% ---- sweeps: `block'; {grow, PerHour}: 30 seconds pass from one to the next, and one process
-%% grows evenly; {took, List}: how many milliseconds each took, and the last of these all later ones
+%% ---- sweeps: `block'; {grow, PerHour}: 30 seconds pass between sweeps, and one process grows
+%% evenly; {took, List}: the milliseconds that each sweep took; the last value holds for all later
+%% ones
 
 script(What) ->
     persistent_term:put(?MODULE, {What, counters:new(1, [])}).
