@@ -20,7 +20,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
-%% ---- as by hand
+%% ---- compared with sorting by hand
 
 messages_of_every_kind(_Config) ->
     Messages = [sonde_terms_helper:value(Kind, N) || Kind <- sonde_terms_helper:kinds(),

@@ -413,7 +413,7 @@ trace_new(How) ->
     _ = erlang:trace(new, How, [procs, 'receive'] ++ [{tracer, Tracer} || How]),
     Tracer.
 
-%% ---- who calls, and who is killed
+%% ---- callers, and killed processes
 
 many_first_callers_share_one_proof(_Config) ->
     with([], fun(Peer) -> {[_], 1} = call(Peer, ?MODULE, many_first_callers, [200]) end).

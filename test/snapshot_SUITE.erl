@@ -378,7 +378,7 @@ a_long_list_in_little_memory(Config) ->
             sonde_peer_helper:call(Peer, sonde_heap, diff, [A, B])
         end).
 
-%% ---- what is no dump
+%% ---- files that are not dumps
 
 %% The file is cut off anywhere, or has a changed byte, or is made up.
 no_file_is_a_crash(Config) ->

@@ -41,7 +41,7 @@ kinds() ->
 dead(Witnesses) ->
     [{Attr, died} || {Attr, Pids} <- Witnesses, Pid <- Pids, not is_process_alive(Pid)].
 
-%% ---- what was true
+%% ---- the log of what was true
 
 changing(Log, Pid, A, B) -> note(Log, Pid, {min(A, B), max(A, B)}).
 stable(Log, Pid, Value) -> note(Log, Pid, {Value, Value}).

@@ -81,7 +81,7 @@ elixir_is_as_elixir_writes_it(_Config) ->
                            not has(Process, "MyApp\\.Key")),
     sonde_elixir_helper:stop(Pid).
 
-%% From a shell, in test/: top_SUITE:write_goldens("top_SUITE_data"). Then look at them.
+%% Run in a shell, in test/: top_SUITE:write_goldens("top_SUITE_data"). Then review the files.
 write_goldens(Dir) ->
     [ok = file:write_file(golden(Dir, Name), Shown) || {Name, Shown} <- goldens()].
 
