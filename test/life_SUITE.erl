@@ -1,7 +1,6 @@
 %% The library's life: it is loaded twice, upgraded, purged or replaced by another build while scans
 %% are open; it is missing, or its file is not a library; memory runs out; its terms go to the wrong
-%% processes, and wrong terms come in. The suite guards that the node survives and answers stay
-%% right.
+%% processes, and wrong terms come in. The node survives and answers stay right.
 -module(life_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -155,8 +154,8 @@ purge_under_a_scan() ->
     sonde_test:stop(Next),
     right().
 
-%% Holds a half-done scan; `go_on' steps it to its end. The process waits outside the module, so a
-%% purge does not kill it.
+%% Holds a half-done scan; `go_on' steps it to its end. It waits outside the module, so no purge
+%% kills it.
 scan_owner(N) ->
     Parent = self(),
     Pid = spawn(fun() ->

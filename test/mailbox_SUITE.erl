@@ -243,8 +243,7 @@ flood(Pid, N) ->
     erlang:yield(),
     flood(Pid, N - 1).
 
-%% Fragments of received messages stay until a collection; a message that a process sends to itself
-%% may lie in them.
+%% Fragments of received messages stay until a collection; a message to oneself may lie in them.
 received_and_kept(_Config) ->
     Me = self(),
     Pid = spawn_opt(fun() ->

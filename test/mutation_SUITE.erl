@@ -1,6 +1,6 @@
 %% The proof of the layout is itself proved: with any one number of the table wrong, native turns
-%% off, the status names the check of that very number, and nothing crashes. Runs on a peer with the
-%% test build.
+%% off, names the check of that very number, and nothing crashes. Runs on a peer with the test
+%% build.
 -module(mutation_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -67,8 +67,7 @@ all_caught(Config, Offsets) ->
     {Name, Fields} = prove(Peer, table, []).
 
 %% Changes the tables of heap objects: a kind is removed or taken for a float, and forms are wrong.
-%% Objects that this release lacks cannot occur, nor can the part of a fun that is a literal (OTP
-%% 27).
+%% Objects that this release lacks cannot occur, nor the literal part of a fun (OTP 27).
 things_of_other_kinds(Config) ->
     Peer = proplists:get_value(peer, Config),
     Otp = list_to_integer(erlang:system_info(otp_release)),

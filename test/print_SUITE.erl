@@ -1,6 +1,5 @@
 %% sonde_print: what each kind of result looks like (the files in print_SUITE_data, to the byte). No
-%% term and no width makes it raise, write too long a line, or send a control character to a
-%% terminal.
+%% term and no width makes it raise, write too long a line, or send a terminal a control character.
 -module(print_SUITE).
 
 -include_lib("proper/include/proper.hrl").

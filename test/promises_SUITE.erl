@@ -45,8 +45,7 @@ is_asked(Name) ->
         lists:member(Name, [proc_count, garbage, shares, proc_window, proc_group, bin_garbage,
                             bin_waste, info]).
 
-%% A look opens no file or port and registers no name. Code is loaded before, since that opens
-%% files.
+%% A look opens no file or port and registers no name. Loading code opens files, so it comes before.
 looks_open_nothing(_Config) ->
     Pid = sonde_test:hold(fun() -> [binary:copy(<<1>>, 1000)] end),
     _ = [Look(Pid) || {_, Look} <- looks()],
@@ -113,8 +112,8 @@ counters_tell_who_was_asked(Config) ->
     ok = sonde_test:unblock(Blocked),
     sonde_test:stop(Pid).
 
-%% A slice ends after five milliseconds, and marking so large a heap takes many slices: no single
-%% call does it all.
+%% A slice ends after five milliseconds, and marking so large a heap takes many: no call does it
+%% all.
 no_native_call_takes_long(_Config) ->
     Pid = sonde_test:hold(fun() -> lists:seq(1, 4000000) end),
     Scan = sonde_nif:scan_new([garbage_bytes], each, 0, [Pid], [], 1000),
@@ -144,8 +143,7 @@ proves_where_heaps_are_limited(_Config) ->
         #{status := active} = Call(sonde, native, [])
     end).
 
-%% The row shows the growth, not the size: the table has 50 MB from the start, and gains at most 20
-%% MB.
+%% The row shows the growth, not the size: the table starts with 50 MB, and gains at most 20 MB.
 bin_window_of_a_table_is_its_growth(_Config) ->
     Test = self(),
     Pid = spawn(fun() ->

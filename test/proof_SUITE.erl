@@ -1,6 +1,5 @@
-%% What sonde:native/0 reports. The suite guards that the proof behind it succeeds on every kind of
-%% node, under load, for many callers at once and whichever process is killed meanwhile, and that it
-%% leaves nothing behind.
+%% What sonde:native/0 reports. Its proof succeeds on every kind of node, under load, for many
+%% callers at once and whichever process is killed meanwhile, and leaves nothing behind.
 -module(proof_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -255,8 +254,7 @@ prove_and_kill(Us, Which) ->
 
 is_helper(P) -> process_info(P, initial_call) =:= {initial_call, {sonde_vm, helper, 1}}.
 
-%% Promise: the prover has a deadline; after it the portable side answers, reports why, and stays
-%% usable.
+%% Promise: the prover has a deadline; from then on the portable side answers, and reports why.
 a_prover_that_is_stuck(_Config) ->
     with_test(fun(Peer) -> ok = call(Peer, ?MODULE, stop_the_prover, []) end).
 
@@ -307,7 +305,7 @@ switch_on_anew() ->
     {call_count, 0} = erlang:trace_info({sonde_probe, start, 0}, call_count),
     ok.
 
-%% Promise: the node is proved once, however many call meanwhile. The prover is held until all have
+%% Promise: there is one proof, however many call meanwhile. The prover is held until all have
 %% called.
 proved_once_by_two_hundred(_Config) ->
     with_test(fun(Peer) -> ok = call(Peer, ?MODULE, prove_once, [200]) end).

@@ -1,6 +1,5 @@
 %% Properties of random processes: calls report the values of process_info; the N best are those of
-%% sorting and taking; the changes of bin_leak are those of counting, collecting and counting by
-%% hand.
+%% sorting and taking; changes of bin_leak equal counting, collecting and counting by hand.
 -module(prop_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -54,8 +53,7 @@ wrong(Attr, Pids) ->
      || {N, Pid} <- lists:zip(lists:seq(1, length(Pids)), Pids),
         {Value, Asked} <- [{value_in(Pid, Rows), asked(Attr, Pid)}], Value =/= Asked].
 
-%% A comparison is fair only if the heap stays the same; after some rounds all processes are at
-%% rest.
+%% Comparing is fair only if the heap stays the same; all processes are at rest after some rounds.
 moved(_Attr, [], _Rounds) ->
     [];
 moved(Attr, _Pids, 0) ->
@@ -120,8 +118,7 @@ growth({_, More, _}) -> More.
 %% The row is the difference of process_info before and after, and everything that a collection can
 %% change was collected: another one by hand changes nothing. There is one exception. A collection
 %% keeps the heap fragments of a BIF that yielded as they are, and only the next one checks which
-%% parts are needed (roots.h): for a process with fragments, the second collection by hand changes
-%% nothing.
+%% parts are needed (roots.h): with fragments, the second collection by hand changes nothing.
 prop_changes() ->
     ?FORALL(Makes, list(make()), with(Makes, fun is_changed_as_by_hand/1)).
 

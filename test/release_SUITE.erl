@@ -37,8 +37,7 @@ init_per_testcase(answers_from_a_release, Config) ->
 init_per_testcase(_Case, Config) ->
     sonde_project_helper:needs(["rebar3", "git"], Config).
 
-%% Uses the application environment, not the process dictionary: after a timetrap this runs in
-%% another process.
+%% The pid is not in the process dictionary: after a timetrap this runs in another process.
 end_per_testcase(_Case, _Config) ->
     _ = [os:cmd("kill -9 " ++ integer_to_list(Pid))
          || {ok, Pid} <- [application:get_env(?MODULE, os_pid)]],
@@ -130,8 +129,7 @@ about() ->
     " lists:last(string:split(filename:basename(filename:dirname(filename:dirname("
     "C(code, which, [sonde_watch])))), \"-\"))}".
 
-%% The answer of a node that can call the release; no terminal is used, so there is nothing to wait
-%% for.
+%% The answer of a node that can call the release; without a terminal there is nothing to wait for.
 tell(Dir, Port, Expression) ->
     File = filename:join(Dir, "told"),
     _ = sh(Dir, "erl -noinput -name asker@127.0.0.1 -hidden -dist_listen false -setcookie "
@@ -198,8 +196,7 @@ package(Config) ->
                 "git checkout -q main")
     end).
 
-%% Version 1 of a release that has a watcher in its tree and the older sonde; it is started from
-%% `run'.
+%% Version 1 of a release with a watcher in its tree and the older sonde; it starts from `run'.
 released(Config) ->
     sonde_project_helper:once("release", Config, fun(_) ->
         Dir = project(Config, "release", "old", "1"),

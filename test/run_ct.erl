@@ -202,8 +202,7 @@ tier(portable, {_, Portable, _}) -> Portable.
 runs_in(Tiers, IsHost, Tier, {_, _, Releases}) ->
     lists:member(Tier, Tiers) andalso (Releases =:= every orelse IsHost).
 
-%% Cases that do not depend on the release run only on this machine's own release, not in the
-%% chroots of the matrix.
+%% Cases that do not depend on the release run only on the host's, not in the chroots of the matrix.
 is_host() -> os:getenv("SONDE_CHROOT", "") =:= "".
 
 %% ---- work: one suite, as planned

@@ -1,6 +1,5 @@
 %% The native module is no API. Its tools are sealed, and whichever function is called with whatever
-%% arguments, the node survives, no word of foreign memory is returned, and no scheduler is held
-%% long.
+%% arguments, the node survives, returns no word of foreign memory, and holds no scheduler long.
 -module(seal_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -246,8 +245,7 @@ hold_secret(S) ->
     P ! {S, <<S:64/little, 0:1000>>},
     P.
 
-%% The secrets as numbers, and as they lie in memory: the word of a small integer, the bytes in a
-%% binary.
+%% The secrets as numbers, and as they lie in memory: the word of a number, the bytes in a binary.
 words(Secrets) ->
     #{numbers => maps:from_keys(lists:append([[S, S bsl 4 bor 15, S bsr 4] || S <- Secrets]), true),
       bytes => binary:compile_pattern(

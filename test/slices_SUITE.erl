@@ -115,8 +115,8 @@ calls(P, Dir) ->
     the_proof() ++ counts(P) ++ binaries(P) ++ looks(P, Dir) ++ sizes(P)
         ++ others(P) ++ deaths(P) ++ [{leaves, fun leave_and_come_back/0}].
 
-%% A new proof with every check, sealed; with the slower reader it takes long, in many short calls.
-%% Then a proof that fails.
+%% A new proof with every check, sealed; the slower reader makes it long, in many short calls. Then
+%% a proof that fails.
 the_proof() ->
     [{native, fun() -> ok = sonde_nif:forget_proof(),
                        _ = sonde_nif:unseal(false),

@@ -1,7 +1,6 @@
 %% Nodes with leaks, drawn from a seed: kinds, number, sizes, speeds and names of the leaks, and of
 %% harmless look-alikes: a large steady cache, a sawtooth, a busy worker, a crowd with links. The
-%% plan is pure; `start/1' carries it out on the current node. The code under test does not know
-%% these names.
+%% plan is pure; `start/1' carries it out on the current node. No tested code knows these names.
 -module(sonde_leaks_helper).
 
 -export([plan/1, start/1, sizes/1]).
@@ -9,7 +8,7 @@
 
 -define(MB, 1048576).
 
-%% One plan in five is healthy. Leaks: `#{kind, bytes, speed, named}', speeds in bytes or objects a
+%% One plan in five is healthy. Leaks: `#{kind, bytes, speed, named}'; speeds in bytes or objects a
 %% second.
 plan(Seed) ->
     Rand0 = rand:seed_s(exsss, {Seed, 271, 828}),
@@ -58,8 +57,8 @@ start(#{plan := Plan}) ->
     _ = erlang:garbage_collect(),
     Planted.
 
-%% The current size of each leak, as the VM counts it if that is what leaks; `none' if the leak is
-%% not one of memory.
+%% The current size of each leak, as the VM counts it if that is what leaks; `none' if it is not one
+%% of memory.
 sizes(Planted) ->
     [{Kind, size(Kind, Bytes, Whats)}
      || #{of_kind := leak, kind := Kind, bytes := Bytes, planted := #{whats := Whats}} <- Planted].

@@ -21,8 +21,7 @@ start(Build, Args) ->
                                  args => paths(Build) ++ Args}),
     _ = [ok = call(Peer, application, set_env, [sonde, native, off])
          || sonde_test:side() =:= portable],
-    %% From OTP 27 on, the first process that calls a module holds its code, a binary, until it
-    %% collects.
+    %% From OTP 27, the first process to call a module holds its code, a binary, until it collects.
     _ = [{module, M} = call(Peer, code, ensure_loaded, [M]) || M <- [sonde_kinds_helper, sonde_test]],
     Peer.
 

@@ -108,8 +108,7 @@ judge(Log, bin_garbage, Pid, Value, T0, T1) ->
 judge(Log, Attr, Pid, Value, T0, T1) ->
     sonde_stress_witness:judge(Log, Attr, Pid, Value, T0, T1).
 
-%% Asks for more rows than there are witnesses with large values, so a witness is always among the
-%% winners.
+%% Asks for more rows than there are large witnesses, so a witness is always among the winners.
 call(Log, bin_leak, Pid) ->
     T0 = now_ns(),
     #{rows := Rows} = sonde:bin_leak(5, #{deadline => 2000, threads => threads()}),
@@ -293,8 +292,7 @@ three_words_each({error, _}) -> no_value;
 three_words_each(Words) when Words rem 3 =:= 0 -> Words div 3;
 three_words_each(Words) -> {odd, Words}.
 
-%% Each shape has as many messages, or one has more; there may also be one message that asks to
-%% read.
+%% Each shape has as many messages, or one more; there may also be a message that asks to read.
 counted({error, _}) ->
     no_value;
 counted(#{messages := N, bytes := Bytes, binary_bytes := 0, examined := N,
@@ -370,8 +368,8 @@ counts([Attr | Attrs], Idle, Until, Counts) ->
                                   {asked, Attr} => length(Asked)}))
     end.
 
-%% A process that ran, collected or received has done reductions; a process born meanwhile is not
-%% idle either.
+%% A process that ran, collected or received has done reductions; one born meanwhile is not idle
+%% either.
 busy(Pids, Idle) -> length([Pid || Pid <- Pids, not is_map_key(Pid, Idle)]).
 
 %% One scan as the calls do it, but processes that could not be read are not asked.

@@ -84,7 +84,7 @@ burn(mails) ->
          || _ <- lists:seq(1, 4)],
     pause(10),
     exit(Reader, kill);
-%% Several send to one process with off-heap mail: senders get their own buffers and send in
+%% Several send to a process with off-heap mail: each gets its own buffer, and they send in
 %% parallel.
 burn(floods) ->
     Reader = spawn_opt(fun() -> reads_some(1000000) end, [{message_queue_data, off_heap}]),
@@ -150,8 +150,7 @@ burn(reloads) ->
             false -> in_use
         end,
     pause(50);
-%% Priority messages go before waiting ones (from OTP 28; the compiler of 25 accepts the options
-%% too).
+%% Priority messages go before waiting ones (from OTP 28; the compiler of 25 knows the options).
 burn(prioritizes) ->
     Reader = spawn_opt(fun() -> prioritized() end, [{message_queue_data, one_of([on_heap, off_heap])}]),
     Reader ! {alias_for, self()},

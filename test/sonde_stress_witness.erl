@@ -137,8 +137,7 @@ some() -> some(?LEAST).
 
 some(Least) -> Least + rand:uniform(Least).
 
-%% Comes right before each change and is as short as a scan, so that the witness changes while a
-%% scan looks at it.
+%% It comes right before each change and lasts as long as a scan: a scan then meets the change.
 rest() ->
     receive never -> ok after rand:uniform(3) - 1 -> ok end.
 
@@ -252,7 +251,7 @@ answer() ->
     receive {are_you_there, Ref, From} -> From ! {yes, Ref} end,
     answer().
 
-%% The reader sleeps while it is written to: except during its reading, only the writer changes the
+%% The reader sleeps while it is written to: except while it reads, only the writer changes the
 %% length.
 mail(Log, Reader) ->
     N = some(),

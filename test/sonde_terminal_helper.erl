@@ -10,8 +10,7 @@ start(Opts) ->
     spawn(fun() -> loop(#{opts => Opts, written => [], lines => queue:new(), waiting => none,
                           requests => 0}) end).
 
-%% Calls Fun with this terminal as group leader, in a monitored process; the result is its exit
-%% reason.
+%% Calls Fun with this terminal as group leader, in a monitored process that exits with the result.
 on(Terminal, Fun) ->
     spawn_monitor(fun() ->
                           true = group_leader(Terminal, self()),

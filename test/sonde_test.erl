@@ -73,8 +73,7 @@ hold(Fun, Opts) ->
     [Pid] = hold_each([Fun], Opts),
     Pid.
 
-%% One process for each fun. They settle together, since settling one takes a moment and there may
-%% be hundreds.
+%% One process for each fun. They settle together, which takes a moment for hundreds of them.
 hold_each(Funs, Opts) ->
     Parent = self(),
     Pids = [spawn_opt(fun() ->
@@ -180,8 +179,7 @@ again(Fun) ->
     _ = Fun(),
     again(Fun).
 
-%% Calls Look so many times beside N processes that repeat Fun, and then until Fun has run 100
-%% times.
+%% Calls Look so many times beside N processes that repeat Fun, then until Fun has run 100 times.
 beside(N, Fun, Times, Look) ->
     Done = counters:new(1, []),
     Churn = churn(N, fun() -> _ = Fun(), counters:add(Done, 1, 1) end),
@@ -239,8 +237,7 @@ still(Fun) ->
         error(never_still)
     end.
 
-%% No other process calls them now, so they hold still too. The VM's own processes must handle
-%% signals.
+%% No other process calls them now, so they hold still too. The VM's own must handle signals.
 servers() ->
     [Pid || Name <- [init, code_server, erl_prim_loader, application_controller],
             Pid <- [whereis(Name)], is_pid(Pid)]

@@ -1,6 +1,5 @@
 %% A node under fire: every value reported for a witness was true, nearly all processes are answered
-%% natively, and the node survives. (held_SUITE shows that a deliberately broken reader is
-%% detected.)
+%% natively, and the node survives. (held_SUITE shows that a broken reader is detected.)
 -module(stress_SUITE).
 
 -compile([export_all, nowarn_export_all]).

@@ -1,6 +1,5 @@
 %% sonde_trace keeps recon_trace's contract, and its own promise: whichever process dies and
-%% whichever limit is reached, all tracing is off within a second, and the caller has received no
-%% message.
+%% whichever limit is reached, all tracing is off within a second, and the caller gets no message.
 -module(trace_SUITE).
 
 -import(sonde_test, [until/2]).

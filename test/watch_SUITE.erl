@@ -66,8 +66,8 @@ accuses_nobody_on_healthy_days(_Config) ->
     ct:pal("~b healthy days, accused: ~0p", [Days, Accused]),
     [] = Accused.
 
-%% Judges the same nodes by the slope of their memory over six hours. This naive judge accuses, so
-%% the test above can fail.
+%% Judges the same nodes by the slope of their memory over six hours. It accuses, so the test above
+%% can fail.
 a_plain_slope_would_accuse(_Config) ->
     Accused = [Seed || Seed <- lists:seq(1, 10), grows_by_plain_slope(Seed)],
     true = length(Accused) >= 5.
@@ -137,8 +137,7 @@ small_things_are_not_followed(_Config) ->
     {[p], [t]} = Followed([10000000 | lists:duplicate(89, 0)]),
     {[], []} = Followed([10000000 | lists:duplicate(91, 0)]).
 
-%% The acquittal comes two blocks after the growth stopped at the earliest, and at once if the
-%% process is gone.
+%% A process is acquitted two blocks after its growth stopped at the earliest, or once it is gone.
 acquits_what_stopped(_Config) ->
     {Core1, Events} = feed(fun(H) -> 50000000 + trunc(min(H, 7) * 5000000) end, 0, 720 * 2,
                            core(#{}), []),
@@ -296,8 +295,8 @@ sees_the_largest_processes_and_tables(_Config) ->
     ok = sonde_test:until(gone, fun() -> Rows() =:= [false, false, false] end),
     stop(Pid).
 
-%% This holds for processes and tables that are not among the largest, too. A sample reports once
-%% that one is gone.
+%% This holds for processes and tables that are not among the largest, too. One sample reports that
+%% it is gone.
 what_is_followed_is_seen_until_it_is_gone(_Config) ->
     Held = sonde_test:hold(fun() -> ok end),
     Table = ets:new(watch_table, [public]),
@@ -532,8 +531,7 @@ no_alarm_handler(Call) ->
     ok = Call(sonde_test, stop, [Crowd]),
     sonde_test:until(limit_over, Told(limit_over)).
 
-%% The hint appears with the default handler in its default state, and not once a filter lets the
-%% reports through.
+%% The default handler drops reports at first; there is no hint once a filter lets them through.
 says_so_where_its_reports_are_dropped(_Config) ->
     on_a_peer([], fun hints/1).
 
