@@ -13,7 +13,7 @@ static unsigned draw(unsigned n)
     return (unsigned)(rng >> 33) % n;
 }
 
-/* Some lie beside each other, as blocks of one carrier do. */
+/* Groups of 64 lie side by side, like blocks of one carrier. */
 static uint64_t binary_of(unsigned i)
 {
     return 0x7F0000000000 + (i / 64) * 0x40000ULL + (i % 64) * 48ULL;
@@ -34,7 +34,7 @@ static struct known *place_of(struct census *c, unsigned i, enum status *st)
 
 /* ---- one census ------------------------------------------------------------------------------- */
 
-static uint32_t added[ALL]; /* the plain list */
+static uint32_t added[ALL]; /* expected references of each Binary */
 
 static enum status add_one(struct census *c, unsigned i)
 {
@@ -45,7 +45,7 @@ static enum status add_one(struct census *c, unsigned i)
     return st == ST_GONE ? ST_OK : st;
 }
 
-/* Each of the first n once, in this order, and then any of them. */
+/* Adds each of the first n once, in order or backwards, then random ones of them. */
 static enum status fill(struct census *c, unsigned n, bool backwards)
 {
     enum status st = ST_OK;
@@ -69,7 +69,7 @@ static void fill_list(unsigned n)
 
 static uint8_t seen[ALL];
 
-/* All that is in it, in slices of so many steps. */
+/* Visits every entry, in slices of `steps` steps; returns how many it visited. */
 static size_t visit(const struct census *c, uint32_t steps, unsigned n, const char *what)
 {
     size_t visited = 0;
@@ -109,7 +109,8 @@ static void test_whole(unsigned n)
     census_free(&c);
 }
 
-/* Who is in the sample has all its references: its address alone decides. */
+/* The address alone decides whether a Binary is in the sample, so each one in it has all its
+ * references. */
 static void test_sample(unsigned n, size_t max)
 {
     struct census c[2];
@@ -135,7 +136,7 @@ static void test_sample(unsigned n, size_t max)
                 (census_find(&c[1], binary_of(i)) != NULL) == kept[i];
     }
     check(right, "sample", "nobody is lost who belongs to it");
-    /* a smaller one is a part of it */
+    /* a smaller sample is a subset of a larger one */
     struct census less;
     census_init(&less, max / 8 + 1, false);
     (void)fill(&less, n, false);
@@ -149,7 +150,7 @@ static void test_sample(unsigned n, size_t max)
     census_free(&c[1]);
 }
 
-/* Each allocation fails once; what it has is freed (the sanitizer looks). */
+/* Each allocation fails once; the census frees what it has (the sanitizer checks that). */
 static void test_no_memory(size_t max, bool whole)
 {
     const unsigned n = 6000;
@@ -163,7 +164,7 @@ static void test_no_memory(size_t max, bool whole)
         failures += st == ST_NOMEM;
         fail_at = 0;
         census_free(&c);
-        fails += fails > 40 ? 50 : 0; /* a thousand parts are all the same */
+        fails += fails > 40 ? 50 : 0; /* its thousand parts are alike: try some */
     }
     check(st == ST_OK && failures > 10, "no memory", "each allocation fails once");
 }
@@ -172,7 +173,7 @@ static void test_no_memory(size_t max, bool whole)
 
 enum { PIDS = 40, BINARIES = 300, TABLES = 3, TYPES = 1 };
 
-/* The plain list: who has how many references to what. */
+/* The plain list: how many references each holder has to one Binary. */
 struct plain {
     uint64_t size;
     uint32_t refc, refs;
@@ -214,7 +215,7 @@ static struct known entry_of(unsigned i, uint32_t refs)
         .binary = binary_of(i), .size = plain[i].size, .refc = plain[i].refc, .refs = refs};
 }
 
-/* Of one process, as hold.c makes it. */
+/* The census of one process, as hold.c makes it. */
 static enum status census_of(struct census *c, unsigned pid)
 {
     enum status st = ST_OK;
@@ -259,7 +260,7 @@ static enum status add_others(struct account *a)
     return st;
 }
 
-/* Tables before or after the processes, which come in any order. */
+/* Adds the tables before or after the processes, and the processes out of order. */
 static enum status fill_account(struct account *a, bool tables_first, uint32_t steps)
 {
     enum status st = tables_first ? add_others(a) : ST_OK;
@@ -276,7 +277,7 @@ static unsigned count_of(const uint32_t *refs)
     return n;
 }
 
-/* The first one of those that refer to it, in the order of terms. */
+/* The first process that has references, in term order. */
 static unsigned first_of(const struct account *a, const uint32_t *refs)
 {
     unsigned first = PIDS;
@@ -289,7 +290,7 @@ static unsigned first_of(const struct account *a, const uint32_t *refs)
     return first;
 }
 
-/* Nothing is lost, and nothing given twice; the first one has what cannot be divided. */
+/* The shares add up to the size; the first holder gets the remainder of the division. */
 static bool right_shares(const struct account *a, unsigned i)
 {
     const struct plain *p = &plain[i];
@@ -395,7 +396,7 @@ static void test_account(const struct layout *lay)
     }
 }
 
-/* Two at a time, each with a step in turn: as where two scans fill one account. */
+/* Merges two processes in alternating steps, as two scans that fill one account do. */
 static enum status merge_two(struct account *a, unsigned pid)
 {
     struct census c[2];
@@ -431,7 +432,7 @@ static void test_two_scans(const struct layout *lay)
     account_free(&a);
 }
 
-/* What was merged before is gone, and the rest of it begins anew. */
+/* If the account is emptied during a merge, the merge starts again. */
 static void test_emptied_meanwhile(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};
@@ -468,7 +469,7 @@ static uint64_t print_of(unsigned pid)
     return print;
 }
 
-/* Who has something more, something less, or the same elsewhere, is not as he was counted. */
+/* A process that now holds more, less, or the same elsewhere no longer matches its print. */
 static bool notices(const struct account *a, unsigned pid, unsigned binary)
 {
     struct plain was = plain[binary];
@@ -512,7 +513,7 @@ static void test_prints(const struct layout *lay)
     account_free(&a);
 }
 
-/* What one has who is followed is kept as it was counted, and no more than is allowed. */
+/* The account keeps what a followed process held when it was counted. */
 static void test_followed(const struct layout *lay)
 {
     enum { ONE = 7 };
@@ -542,8 +543,8 @@ static void test_followed(const struct layout *lay)
     account_free(&a);
 }
 
-/* The address of a counted binary is now that of another binary: the holders of the first are no
- * longer known. */
+/* If the address of a counted Binary now belongs to another one, the first one's holders are
+ * unknown. */
 static void test_address_of_another(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};
@@ -581,7 +582,7 @@ static void test_account_no_memory(const struct layout *lay)
 
 /* ---- resources ----------------------------------------------------------------------------------- */
 
-/* One entry, of a process that has no other. */
+/* Merges a process that has only this entry. */
 static enum status merge_entry(struct account *a, unsigned pid, const struct known *has)
 {
     struct census c;
@@ -602,8 +603,8 @@ static enum status merge_entry(struct account *a, unsigned pid, const struct kno
     return st;
 }
 
-/* An address that was a resource's may be a Binary's of the same size, before all have been
- * asked. */
+/* Before all processes are read, a Binary of the same size may take the address of a freed
+ * resource. */
 static void test_resource_freed(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};
@@ -623,7 +624,7 @@ static void test_resource_freed(const struct layout *lay)
     account_free(&a);
 }
 
-/* A term may see a resource as a binary; nobody is the first then. */
+/* A term may show a resource as a binary. Then no holder gets the remainder of the division. */
 static void test_resource_seen(const struct layout *lay)
 {
     const struct proctab tab = {0, 64};

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The leak checker looks into /proc, which a chroot may not have (nor can options be given there,
- * which are read from /proc too). What the walkers lose, fuzz_walk.c counts. */
+/* The leak checker needs /proc, which a chroot may lack. ASAN_OPTIONS is read from there too, so
+ * the option is set here. fuzz_walk.c counts what the walkers leak. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -34,12 +34,12 @@ static bool run_file(const char *name)
 {
     static uint8_t input[INPUT_MAX];
     size_t n = read_file(name, input);
-    /* of its own size: to read behind the input is to read behind a block */
+    /* in a block of exactly its size: ASan then sees a read beyond the input */
     uint8_t *copy = n > 0 ? malloc(n) : NULL;
     if (!copy)
         return false;
     memcpy(copy, input, n);
-    (void)printf("%s\n", name); /* the last one of the log is the one that failed */
+    (void)printf("%s\n", name); /* the last name in the log is the input that failed */
     (void)LLVMFuzzerTestOneInput(copy, n);
     free(copy);
     return true;

@@ -8,7 +8,7 @@
 
 enum { THINGS = 400, CHILDREN = 8, ROOTS = 6, ALL = 100000 };
 
-/* What is on the heap, apart from how it lies there. Objects lead only to earlier ones. */
+/* The objects of a heap and their links. Objects lead only to earlier ones. */
 struct made {
     unsigned n;
     unsigned words[THINGS];
@@ -37,7 +37,7 @@ static void poke(uintptr_t at, uint64_t word)
     memcpy((void *)at, &word, 8); // NOLINT(performance-no-int-to-ptr)
 }
 
-/* Fields of the process that are roots have terms in them. */
+/* A process with terms in the fields that are roots. */
 static char *process(struct world *w)
 {
     char *p = make_process(w, 7);
@@ -69,7 +69,7 @@ static uint64_t child(const struct builder *b, unsigned of, unsigned which)
     return m->term[which];
 }
 
-/* An earlier object, mostly a late one; or a number. */
+/* An earlier object, usually a recent one, or a small integer. */
 static uint64_t any(const struct builder *b, unsigned i)
 {
     if (i == 0 || dice(4) == 0)
@@ -113,7 +113,7 @@ static void add_cell(const struct builder *b)
     add_thing(b, 2, 0, 0);
 }
 
-/* The keys, to which other objects may lead too, and a map. */
+/* A map and its keys, to which other objects may lead too. */
 static void add_flatmap(const struct builder *b)
 {
     add_thing(b, 3, 2 << 6, 1);
@@ -123,7 +123,7 @@ static void add_flatmap(const struct builder *b)
     poke(b->m->at[i] + 16, child(b, i, i - 1));
 }
 
-/* A node and its two pairs; or one above two earlier nodes. */
+/* A large map: its head leads to a pair and to an inner node with two pairs. */
 static void add_hashmap(const struct builder *b)
 {
     uint64_t bits = map_header_bits(b->w->vm.lay);
@@ -140,7 +140,7 @@ static void add_hashmap(const struct builder *b)
     poke(b->m->at[first + 4] + 24, child(b, first + 4, first + 3));
 }
 
-/* A pair with a key, or a cell; the second may be none. */
+/* {Number, Second}, or a cell [First | Second]; Second may be []. */
 static unsigned add_pair(const struct builder *b, bool is_cell, unsigned first, unsigned second)
 {
     unsigned i = b->m->n;
@@ -151,7 +151,7 @@ static unsigned add_pair(const struct builder *b, bool is_cell, unsigned first, 
     return i;
 }
 
-/* {Key, Value} of the dictionary, and a list of such pairs. */
+/* A dictionary: one bucket is a pair {Key, Value}, one a list of such pairs. */
 static void make_dictionary(const struct builder *b, unsigned *pair, unsigned *list)
 {
     const struct layout *lay = b->w->vm.lay;
@@ -249,7 +249,7 @@ static unsigned thing_at(const struct made *m, uintptr_t at)
 
 /* ---- one look ------------------------------------------------------------------------------- */
 
-/* n: rows, or nodes. */
+/* n: the limit of rows or nodes. */
 static enum status look_with(const struct walker *walker, struct world *w, struct look *l,
                              uint64_t n)
 {
@@ -309,9 +309,9 @@ static void test_random(const struct layout *lay)
     }
 }
 
-/* ---- shapes that are dear to walk up step by step -------------------------------------------- */
+/* ---- shapes that are expensive to walk up step by step --------------------------------------- */
 
-/* {Next, Shared} and so on: the dominator of what is shared is looked for from each. */
+/* Nested tuples {Next, Shared}: the search for the dominator of Shared starts at each of them. */
 static uint64_t deep(struct world *w, char *p, unsigned n)
 {
     uint64_t top = get(w, p, LF_htop);
@@ -330,7 +330,7 @@ static uint64_t deep(struct world *w, char *p, unsigned n)
     return next;
 }
 
-/* A list of as many references to one object. */
+/* A list of n references to one object. */
 static uint64_t same(struct world *w, char *p, unsigned n)
 {
     uint64_t top = get(w, p, LF_htop);
@@ -426,7 +426,7 @@ static void test_no_memory(const struct layout *lay)
     no_memory(lay, &snapshot_walker, 50);
 }
 
-/* Both arrays are as long as the head says, whatever is folded. */
+/* Both arrays are as long as the head declares, folded or not. */
 static void test_snapshots(const struct layout *lay)
 {
     static struct made m;
@@ -445,7 +445,7 @@ static void test_snapshots(const struct layout *lay)
     }
 }
 
-/* The text of a snapshot, taken with so many steps a slice, as one number. */
+/* A hash of a snapshot's text, written in slices of `steps` steps. */
 static uint64_t text_of(struct world *w, uint64_t nodes, uint32_t steps)
 {
     struct look_args args = {.max_words = ALL, .max_entries = nodes};
@@ -511,7 +511,7 @@ static uint64_t row_as_number(uint64_t hash, const struct top_retained *l, const
     return tokens_as_number(hash, &l->tokens, r->preview, r->preview_n);
 }
 
-/* The rows, found with so many steps a slice, as one number. */
+/* A hash of the rows, found in slices of `steps` steps. */
 static uint64_t rows_of(struct world *w, uint64_t rows, uint32_t steps)
 {
     struct look_args args = {
@@ -546,7 +546,7 @@ static uint64_t rows_of(struct world *w, uint64_t rows, uint32_t steps)
     return hash;
 }
 
-/* Wherever a slice ends, the next goes on as if there had been none. */
+/* The result does not depend on where the slices end. */
 static void test_slices(const struct layout *lay)
 {
     static struct made m;
@@ -564,7 +564,7 @@ static void test_slices(const struct layout *lay)
     }
 }
 
-/* The heap changes under the walk, as it does under one whose stamp will not be right. */
+/* The heap changes during the walk, so the stamp would not match. The walk must still end. */
 static void torn(struct world *w, const struct made *m, const struct walker *walker, uint64_t n)
 {
     struct look_args args = {.want = TOP_RETAINED_CONTENT | SNAPSHOT_VALUES,
@@ -612,8 +612,8 @@ static void test_torn(const struct layout *lay)
     }
 }
 
-/* After so many slices a root leads to the last cell of a list, which is no node, and behind which
- * there is none. */
+/* After `after` slices the root moves to the last cell of its list, which is no node and has no
+ * node behind it. Returns false if the walk ended before that. */
 static bool root_moves(const struct layout *lay, const struct walker *walker, unsigned after)
 {
     struct look_args args = {.max_words = ALL, .max_entries = ALL, .n = 1000};
@@ -682,7 +682,7 @@ static uint64_t real(struct world *w, char *p)
     return top | TAG_BOXED;
 }
 
-/* A list of floats, which lead nowhere; after them a list that takes long. */
+/* A list of floats, which have no links; at its end a list that takes long. */
 static struct world *many_leaves(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -717,7 +717,7 @@ static bool little(uint32_t before, uint32_t now, uint32_t most)
     return now < before || now - before <= most;
 }
 
-/* A node costs a step, even if it has no links at all. */
+/* A node costs a step even if it has no links. */
 static void steps_of(const struct layout *lay, const struct walker *walker, uint64_t n)
 {
     enum { STEPS = 7 };
@@ -766,8 +766,8 @@ static void test_steps(const struct layout *lay)
     steps_of(lay, &snapshot_walker, 1000);
 }
 
-/* A map without a pair, each node of which leads sixteen times to the next: no map is so, but memory
- * that is read while it is written may be. */
+/* A map without pairs, where each node leads to the next sixteen times. No VM builds such a map,
+ * but a read during a write may see one. */
 static void test_barren_map(const struct layout *lay)
 {
     enum { LEVELS = 14 };

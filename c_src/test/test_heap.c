@@ -14,12 +14,12 @@ enum { NIL = 0x3B, NUMBER = 0x12F };
 
 #define WORDS_MAX (1ULL << 40)
 
-/* A process whose heap is as large as it takes. */
+/* A process and its heap, as large as the test needs. */
 struct subject {
     struct world *w;
     char *p;
     uint64_t top;
-    char *own; /* where the world's is not large enough */
+    char *own; /* the heap, if the world's is too small */
 };
 
 static struct subject begin(const struct layout *lay, size_t words)
@@ -64,7 +64,7 @@ static uint64_t header_of(const struct subject *s, enum kind kind, uint64_t arit
     return kind_header(s->w->vm.lay, kind, arity);
 }
 
-/* A header and words that are all the same. */
+/* A header, then the same word in all other places. */
 static uint64_t boxed(struct subject *s, enum kind kind, uint64_t arity, uint64_t word, uint64_t n)
 {
     uint64_t at = s->top;
@@ -101,7 +101,7 @@ struct made {
     bool spilled;
 };
 
-/* limit: of the stack; 0: as it is */
+/* Marks the subject's heap in slices of `steps` steps. */
 static void mark_in(struct subject *s, unsigned want, uint64_t max_words, uint32_t steps,
                     struct made *m)
 {
@@ -170,7 +170,7 @@ static uint64_t flatmap(struct subject *s, uint64_t n, uint64_t keys, uint64_t v
     return at;
 }
 
-/* The node of a hashmap, or its head. */
+/* A node of a hashmap, or its head. */
 static uint64_t node(struct subject *s, bool head, unsigned children, uint64_t term)
 {
     uint64_t bits = ((1ULL << children) - 1) << 10 | (head ? MAP_HEAD_BITMAP : MAP_NODE);
@@ -185,7 +185,7 @@ static bool bar_is(const struct bar *bar, uint64_t count, uint64_t words)
     return bar->count == count && bar->words == words;
 }
 
-/* Every kind, once by itself, all but the first holding the one before it. */
+/* Objects of every kind; most hold the one before. */
 static void test_kinds(const struct layout *lay)
 {
     struct subject s = begin(lay, 0);
@@ -226,7 +226,7 @@ static void test_kinds(const struct layout *lay)
     end(&s);
 }
 
-/* Binaries: what of them is seen, and what a collection would let go. */
+/* Which bytes of binaries are visible, and what a collection would free. */
 static void test_binaries(const struct layout *lay)
 {
     bool old = lay->otp <= 26;
@@ -249,7 +249,7 @@ static void test_binaries(const struct layout *lay)
         check(m.st == ST_OK && m.reached == used(&s) - (kept ? 0 : words) &&
                   m.visible == (kept ? size : 0),
               "a slice keeps its binary, unless a collection copies it", lay->name);
-        if (old) { /* by itself as well, before and after */
+        if (old) { /* the same object as a term of its own */
             push(&s, refc);
             mark_all(&s, &m);
             check(whole(&s, &m) && m.visible == 5000 + (kept ? size : 0),
@@ -267,7 +267,8 @@ enum { LONG_LIST = 200000 };
 enum { LONG_LIST = 10000000 };
 #endif
 
-/* in: 0, in the last element; 1, in the first; 2, in both by turns, beside something small */
+/* Nested cells. in: the next level is in the 0: tail, 1: head, 2: head or tail in turn, beside a
+ * float. */
 static uint64_t deep(struct subject *s, unsigned n, unsigned in)
 {
     uint64_t t = NIL;
@@ -295,7 +296,7 @@ static void test_shapes(const struct layout *lay, unsigned n)
     }
 }
 
-/* Each level refers to the next one many times, and to what is before. */
+/* Each level refers to the next one five times, the last cell also to itself. */
 static void test_sharing(const struct layout *lay)
 {
     struct subject s = begin(lay, 0);
@@ -304,7 +305,7 @@ static void test_sharing(const struct layout *lay)
     for (unsigned i = 0; i < 1000; i++)
         t = tuple(&s, 5, t);
     uint64_t last = cons(&s, t, NIL);
-    put_word(term_pointer(last) + 8, last); /* a circle, which no term is */
+    put_word(term_pointer(last) + 8, last); /* a cycle, which no term has */
     push(&s, last);
     push(&s, last);
     mark_all(&s, &m);
@@ -312,7 +313,7 @@ static void test_sharing(const struct layout *lay)
     end(&s);
 }
 
-/* One of so many floats that are literals. */
+/* Literal number i of n; each is a float. */
 static uint64_t literal(struct subject *s, unsigned n, unsigned i)
 {
     struct block *area = &s->w->vm.literals;
@@ -324,8 +325,8 @@ static uint64_t literal(struct subject *s, unsigned n, unsigned i)
     return (area->from + i * (uintptr_t)16) | TAG_BOXED;
 }
 
-/* A tuple of many that comes when the stack is full: what it holds waits for its turn. Literals and
- * binaries in it count as if they had been followed. */
+/* The walk meets a large tuple when its stack is full, so it spills the elements. Literals and
+ * binaries among them still count. */
 static void test_spilled(const struct layout *lay)
 {
     enum { MANY = 3000, LITERALS = 50 };
@@ -366,7 +367,8 @@ static void test_spilled(const struct layout *lay)
     end(&s);
 }
 
-/* More fragments than a list of blocks holds at first, in no order, each holding the next. */
+/* More fragments than a list of blocks has room for at first, unsorted, each referring to
+ * another. */
 static void test_fragments(const struct layout *lay)
 {
     enum { FRAGMENTS = 1000, STEP = 7 };
@@ -384,7 +386,7 @@ static void test_fragments(const struct layout *lay)
         put(s.w, s.p, LF_mbuf, address(f));
         put_word(at, t);
         put_word(at + 8, NUMBER);
-        put_word(at + 16, cons(&s, NIL, NIL)); /* behind what is used */
+        put_word(at + 16, cons(&s, NIL, NIL)); /* beyond the used words */
         t = at | TAG_LIST;
     }
     s.top = get(s.w, s.p, LF_heap);
@@ -413,7 +415,7 @@ static uint64_t message(struct subject *s, uint64_t next, const uint64_t *terms)
     return address(msg);
 }
 
-/* Each place holds an object of its own, and all of them one that counts for the first. */
+/* Each root has its own object; most also hold a shared one, which counts for the first root. */
 static void test_roots(const struct layout *lay)
 {
     struct subject s = begin(lay, 0);
@@ -450,8 +452,8 @@ static void test_roots(const struct layout *lay)
     end(&s);
 }
 
-/* What a BIF left behind is taken as it is, up to the fragment that says so, with what it refers
- * to. */
+/* Fragments that a BIF left are live up to the one that live_frag_end names, with all that they
+ * refer to. */
 static void test_live_fragments(const struct layout *lay)
 {
     struct subject s = begin(lay, 0);
@@ -462,7 +464,7 @@ static void test_live_fragments(const struct layout *lay)
         frag[i] = make(s.w, LF(lay, frag_mem) + 5 * 8);
         put(s.w, frag[i], LF_frag_used, 5);
         uint64_t *mem = (uint64_t *)(frag[i] + LF(lay, frag_mem));
-        mem[0] = 2 << 6; /* a pair, then a cell; nobody refers to them */
+        mem[0] = 2 << 6; /* a pair, then a cell; nothing refers to them */
         mem[1] = mem[4] = NIL;
         mem[2] = mem[3] = young;
     }
@@ -556,7 +558,7 @@ static void test_lies(const struct layout *lay)
     end(&s);
 }
 
-/* What a sub-binary is a part of is a binary. */
+/* A sub-binary must be a part of a binary. */
 static void test_part_of_lies(const struct layout *lay)
 {
     for (unsigned i = 0; i < 3; i++) {
@@ -575,7 +577,7 @@ static void test_part_of_lies(const struct layout *lay)
     }
 }
 
-/* Whatever lies outside of the blocks is somebody else's, and is not read. */
+/* Memory outside the process's blocks belongs to others and is not read. */
 static void test_outside(const struct layout *lay)
 {
     static const uint64_t wild[] = {8, 0xFFFFFFFFFFFFFFF8, 0x8DEFFAC8, 0x100000000000};
@@ -653,7 +655,7 @@ static struct subject mixture(const struct layout *lay)
     return s;
 }
 
-/* An entry may be the last object in memory: no word beyond what names it is read. */
+/* A fun's entry may be the last object in memory: only the words that name it are read. */
 static void test_fun_entries(const struct layout *lay)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -762,7 +764,8 @@ static enum status look_through(const struct subject *s, const struct look_args 
     return l.st;
 }
 
-/* Of who moved meanwhile nothing is said, not even that it is too large or that memory is short. */
+/* A look at a process that ran meanwhile reports only that, not that the heap is too large or
+ * memory is short. */
 static void test_look(const struct layout *lay)
 {
     struct subject s = mixture(lay);

@@ -19,7 +19,7 @@ struct subject {
     struct world *w;
     char *p;
     uint64_t top;
-    uint64_t heap_chain; /* the entry made last */
+    uint64_t heap_chain; /* its last entry */
 };
 
 /* ---- terms ----------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static uint64_t tuple(struct subject *s, uint64_t arity, uint64_t word)
     return at | TAG_BOXED;
 }
 
-/* A ProcBin or BinRef on the chain; its Binary has so many bytes, and so many refer to it. */
+/* A ProcBin or BinRef to this Binary, on the off-heap list. */
 static uint64_t reference(struct subject *s, uint64_t binary)
 {
     const struct layout *lay = s->w->vm.lay;
@@ -94,7 +94,7 @@ static uint64_t binaries(struct subject *s, uint64_t list)
         if (i % 3 == 0)
             bin = refc_binary(s, 1000 + i, 1 + i % 4);
         uint64_t refc = reference(s, bin);
-        if (i % 4 != 1) /* else garbage */
+        if (i % 4 != 1) /* the others are garbage */
             list = cons(s, slice(s, refc, 10ULL * i, 100 + i), list);
     }
     return list;
@@ -107,7 +107,7 @@ static uint64_t deep(struct subject *s, unsigned n, uint64_t t)
     return t;
 }
 
-/* A pair of a list and a tuple among the literals, some times over. */
+/* Literals: tuples and cells in turn, each holding the one before; every tenth time anew. */
 static uint64_t literals(struct subject *s)
 {
     uint64_t *area = make(s->w, (size_t)LITERALS * 5 * 8);
@@ -142,7 +142,7 @@ static uint64_t in_fragment(const struct subject *s, const char *f)
     return (address(f) + LF(s->w->vm.lay, frag_mem)) | TAG_BOXED;
 }
 
-/* A message whose fragments, so many, hold each other. */
+/* A message with this many fragments, each referring to the one before. */
 static uint64_t message(const struct subject *s, uint64_t next, uint64_t term, unsigned fragments)
 {
     char *f = NULL;
@@ -280,7 +280,7 @@ static void entry_bytes_start(void *w, const struct reading *rd, const struct lo
     waste_start(w, rd, (enum waste_what)args->n, args->max_words);
 }
 
-static struct walker other_waste; /* as slices_walker, with another question */
+static struct walker other_waste; /* slices_walker with another question */
 
 static const struct inquiry inquiries[] = {
     {"flat, of all roots", &root_size_walker,
@@ -301,7 +301,8 @@ static const struct inquiry inquiries[] = {
 
 enum { INQUIRIES = sizeof inquiries / sizeof *inquiries };
 
-/* Memory that nobody cleared. */
+/* Runs a walker in slices of `steps` steps. Its state starts as garbage, so it must initialize
+ * it. */
 static enum status ask_in(const struct subject *s, const struct inquiry *q, uint32_t steps,
                           uint64_t *sums, uint64_t *turns)
 {
@@ -357,7 +358,7 @@ static void test_slices(const struct layout *lay)
     free_world(s.w);
 }
 
-/* Where the stack is full, a tuple of millions is put aside in as many steps. */
+/* When the stack is full, setting a large tuple aside takes a step for each of its words. */
 static void test_put_aside(const struct layout *lay)
 {
     const struct inquiry flat = {"", &root_size_walker, ROOT_SIZE_SLOT, SLOT_N, flat_answer};
@@ -373,7 +374,8 @@ static void test_put_aside(const struct layout *lay)
     free_world(s.w);
 }
 
-/* A message's fragments are found all at once, so that a slice has room for few such messages. */
+/* A message's fragments are found all at once, so a slice has room for few messages with many
+ * fragments. */
 static void test_many_fragments(const struct layout *lay)
 {
     enum { MANY = 100, EACH = 300 };
@@ -400,8 +402,8 @@ static void test_many_fragments(const struct layout *lay)
     free_world(s.w);
 }
 
-/* What a native library shows of memory of its own lies in no Binary: nothing of it is held in
- * vain. */
+/* A native library may show its own memory as a binary. It lies in no Binary, so none of it counts
+ * as waste. */
 static void test_elsewhere(const struct layout *lay)
 {
     static char own[5000];
@@ -449,7 +451,7 @@ static void test_no_memory(const struct layout *lay)
     free_world(s.w);
 }
 
-/* The pairs of one slot lead back to themselves: no heap has that, memory that is torn may. */
+/* The pairs of one slot form a cycle: no heap has one, but a torn read may see one. */
 static void test_circle(const struct layout *lay)
 {
     struct subject s = begin(lay);
@@ -466,7 +468,7 @@ static void test_circle(const struct layout *lay)
     free_world(s.w);
 }
 
-/* A tuple that would go on behind the end of the heap, where there is memory. */
+/* A tuple that would extend beyond the end of the heap, into readable memory. */
 static void test_behind(const struct layout *lay)
 {
     struct subject s = begin(lay);
@@ -485,7 +487,7 @@ static void test_behind(const struct layout *lay)
     free_world(s.w);
 }
 
-/* Each of them walks the outer queue, to which somebody links a message. */
+/* All these walkers read the outer queue, so they wait while a sender links a message to it. */
 static void test_queue_locked(const struct layout *lay)
 {
     struct subject s = begin(lay);

@@ -6,7 +6,7 @@
 
 enum { TERMS = 400, WORDS = 1 << 16, IMMEDIATE = 0x1F, NIL_TERM = 0x3B };
 
-/* A heap and a place for literals, both filled from below. */
+/* An area that is filled from below: the heap, or the literals. */
 struct store {
     uint64_t *at, *from, *to;
 };
@@ -17,7 +17,7 @@ struct build {
     struct store heap, literals;
     unsigned n;
     uint64_t terms[TERMS];
-    uint64_t flat[TERMS]; /* of each, as it must be */
+    uint64_t flat[TERMS]; /* the expected flat size of each */
     uint64_t rng;
 };
 
@@ -42,7 +42,7 @@ static void add(struct build *b, const uint64_t *p, unsigned tag, uint64_t flat)
     b->flat[b->n++] = flat;
 }
 
-/* One of those built so far, or an immediate. Literals refer to nothing on the heap. */
+/* A term that was built before, or an immediate. A literal never refers to the heap. */
 static uint64_t any(struct build *b, bool literal, uint64_t *flat)
 {
     unsigned back = draw(b, 8);
@@ -92,7 +92,8 @@ static void make_bignum(struct build *b, struct store *s)
     add(b, p, TAG_BOXED, 1 + digits);
 }
 
-/* A slice of a Binary: to 26 a message has the ProcBin alone; from 27 both. */
+/* A slice of a Binary. A copy in a message is the ProcBin alone up to OTP 26, from 27 on both
+ * objects. */
 static void make_slice(struct build *b, struct store *s)
 {
     const struct layout *lay = b->w->vm.lay;
@@ -184,7 +185,7 @@ static void test_random(struct world *w)
     check(right, "random terms, in slices of many lengths", w->vm.lay->name);
 }
 
-/* {Deeper, Side} or {Side, Deeper}, so deep that the stack is crowded. */
+/* {Deeper, Side} or {Side, Deeper}, nested so deep that the stack is crowded. */
 static uint64_t deep_term(struct build *b, unsigned depth, unsigned side, bool first)
 {
     uint64_t term = NIL_TERM;
@@ -273,7 +274,7 @@ static void test_broken(struct world *w)
     term_size_end(&m);
 }
 
-/* Each object once, wherever the stack's end is. */
+/* The words of a term, each object counted once: those on the heap, or those of literals. */
 // NOLINTNEXTLINE(misc-no-recursion)
 static uint64_t once(const struct build *b, uint64_t term, bool literals, uint64_t *marks)
 {
@@ -322,7 +323,7 @@ static void test_shared(struct world *w)
             struct shared_size s = {0};
             struct budget budget = {UINT32_MAX, false};
             enum status st = shared_size_start(&s, &w->vm, &m);
-            s.stack.max = i % 3 == 0 ? 0 : s.stack.max; /* no room at all, or as it is */
+            s.stack.max = i % 3 == 0 ? 0 : s.stack.max; /* no room at all, or the default */
             s.stack.cap = i % 3 == 0 ? 1 : s.stack.cap;
             right = right && st == ST_OK && marks_clear(&s.marks, &budget) &&
                     shared_size_of(&s, &w->vm, b.terms[i]) == ST_OK;

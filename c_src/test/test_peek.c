@@ -13,7 +13,7 @@
 
 enum gone { UNMAPPED, NO_ACCESS, CUT_OFF, GONES };
 
-/* A page of zeros, and after it a page that cannot be read. The end of the first is returned. */
+/* Returns the end of a page of zeros, behind which lies a page that cannot be read. */
 static uint64_t *edge_new(enum gone how)
 {
     char *p = map(2 * page_size, PROT_READ | PROT_WRITE);
@@ -103,7 +103,7 @@ static void test_misaligned(enum peek_reader r)
 
 enum { NEAR = 12, CANARY = 77 };
 
-/* `n` words from `before` words ahead of the edge: all of them, or a clean no. */
+/* Reads n words that start `before` words ahead of the edge: it reads all of them, or fails. */
 static void block_at(enum peek_reader r, const uint64_t *edge, size_t before, size_t n)
 {
     uint64_t out[NEAR + 1];
@@ -136,7 +136,7 @@ static void gather_at(enum peek_reader r, const uint64_t *edge, size_t before, u
     EXPECT(out[n] == CANARY);
 }
 
-/* Nothing but zeros, then with a hit at each place that can be read. */
+/* Scans zeros only, then with a hit at each readable place. */
 static void scan_at(enum peek_reader r, uint64_t *edge, size_t before, size_t n)
 {
     uintptr_t table = (uintptr_t)(edge - NEAR);
@@ -148,7 +148,7 @@ static void scan_at(enum peek_reader r, uint64_t *edge, size_t before, size_t n)
     for (size_t hit = 0; hit < n && hit < before; hit++) {
         edge[(ptrdiff_t)hit - (ptrdiff_t)before] = 1;
         ok = peek_scan(r, table, from, from + n, &found);
-        EXPECT(ok || n > before); /* it may have read ahead */
+        EXPECT(ok || n > before); /* a scan may read ahead */
         EXPECT(!ok || found == from + hit);
         edge[(ptrdiff_t)hit - (ptrdiff_t)before] = 0;
     }
@@ -172,7 +172,8 @@ static void test_edge(enum peek_reader r)
     }
 }
 
-/* Pages of every kind, in every order of two: readable, none, no access, cut off. */
+/* Each kind of page next to every other, in both orders: readable (R), unmapped (U), no access (N),
+ * cut off (C). */
 static const char pages[] = "RURNRCURNCNUCRUNRR";
 enum { PAGES = sizeof pages - 1 };
 
@@ -199,7 +200,7 @@ static uint64_t *pages_new(void)
 static void pages_free(uint64_t *words)
 {
     char *p = (char *)words;
-    for (size_t i = 0; i < PAGES; i++) /* not the holes: they may be somebody's by now */
+    for (size_t i = 0; i < PAGES; i++) /* not the holes: they may be mapped again by now */
         must(pages[i] == 'U' || munmap(p + i * page_size, page_size) == 0, "munmap");
 }
 
@@ -212,7 +213,8 @@ static bool is_readable(size_t word, size_t n)
     return true;
 }
 
-/* `n` words from one on, in all five ways: they are readable or not, whatever comes first. */
+/* Reads n words from `from` on in all five ways. Only a scan may succeed without reading all of
+ * them. */
 static void range_at(enum peek_reader r, const uint64_t *words, size_t from, size_t n)
 {
     static const uint16_t offsets[NEAR] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88};
@@ -246,7 +248,7 @@ static void test_boundaries(enum peek_reader r)
             for (size_t n = 0; n <= NEAR; n++)
                 range_at(r, words, from, n);
         }
-        for (uintptr_t by = 1; by < 8; by++) /* a word in both pages */
+        for (uintptr_t by = 1; by < 8; by++) /* a word that spans both pages */
             EXPECT(refuses(r, (uintptr_t)(words + page * per_page) - by));
     }
     pages_free(words);
@@ -254,7 +256,7 @@ static void test_boundaries(enum peek_reader r)
 
 static void test_gather(enum peek_reader r)
 {
-    enum { MANY = 200, SPAN = 8192 }; /* more than one call of the syscall reader takes */
+    enum { MANY = 200, SPAN = 8192 }; /* more words than the syscall reader reads in one call */
     static uint64_t base[SPAN];
     uint16_t offsets[MANY];
     uint64_t out[MANY];
@@ -269,7 +271,7 @@ static void test_gather(enum peek_reader r)
     }
 }
 
-/* Every single bit that is not as it was is seen, wherever it is. */
+/* A change of a single bit is noticed, in whichever word it is. */
 static void test_differ(enum peek_reader r)
 {
     uint64_t base[PEEK_GATHER_MAX];
@@ -351,7 +353,7 @@ static void test_fault_count(enum peek_reader r)
 
 static atomic_bool stop;
 
-/* Counts one word up and only then another. */
+/* Writes each number to the first word and only then to the second. */
 static void *count_up(void *arg)
 {
     _Atomic uint64_t *pair = arg;
@@ -362,7 +364,7 @@ static void *count_up(void *arg)
     return NULL;
 }
 
-/* Read in the opposite order, the first can never be behind the second. */
+/* A reader that reads the second word first never sees the first one behind it. */
 static void test_order(enum peek_reader r)
 {
     static _Atomic uint64_t pair[2];
@@ -421,7 +423,7 @@ static long now_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Readable, no access, cut off, readable, ... at one address. */
+/* Maps one address again and again: readable, cut off, readable, no access. */
 static void flicker(struct crowd *c, int full, int empty)
 {
     enum { USUAL = 300, AT_MOST = 10000 };
@@ -460,7 +462,7 @@ static void test_crowd(enum peek_reader r)
 
 enum { STACK = 1 << 17 };
 
-/* A caught fault, and did the alternate stack (if there is one) see it? */
+/* Catches a fault. If there is an alternate stack, the handler must have run on it. */
 static void *fault_here(void *arg)
 {
     unsigned char *alt = arg;

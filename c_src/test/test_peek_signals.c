@@ -24,7 +24,8 @@
 
 /* ---- children ------------------------------------------------------------------------------ */
 
-/* In a child: a page that faults, one that gives SIGBUS, and the two ends of a talk with us. */
+/* For children: a page that faults, one that raises SIGBUS, and two pipe ends to talk with the
+ * parent. */
 static volatile uint64_t *trap;
 static volatile uint64_t *hole;
 static int ready_fd, go_fd;
@@ -45,7 +46,7 @@ static void be_a_child(unsigned seconds)
     die_with_parent();
     (void)alarm(seconds);
     int null =
-        open("/dev/null", O_WRONLY | O_CLOEXEC); /* sanitizers and emulators comment deaths */
+        open("/dev/null", O_WRONLY | O_CLOEXEC); /* sanitizers and emulators print about deaths */
     must(null >= 0 && dup2(null, STDERR_FILENO) >= 0, "/dev/null");
     (void)getrlimit(RLIMIT_CORE, &core);
     core.rlim_cur = core_dir ? core.rlim_max : 0;
@@ -75,7 +76,7 @@ static bool blocked(int sig)
     return pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, sig) == 1;
 }
 
-/* What the program had installed before us: handlers that tell by the exit code what they saw. */
+/* Handlers that the program installed before us. Their exit codes report what they saw. */
 
 enum { SAW_ADDRESS = 1, SAW_SENDER = 2, SAW_MASK = 4, SAW_SELF_BLOCKED = 8, SAW_INFO = 64 };
 
@@ -153,7 +154,7 @@ static void install(const struct had *had)
     must(sigaction(SIGSEGV, &sa, NULL) == 0 && sigaction(SIGBUS, &sa, NULL) == 0, "sigaction");
 }
 
-/* What then happens. */
+/* What happens under these handlers. */
 
 static void do_fault(void)
 {
@@ -170,7 +171,7 @@ static void do_raise(void)
     (void)raise(SIGSEGV);
 }
 
-/* After a repair the load goes on with the value, and the mask is what it was. */
+/* After a repair the load returns the value, and the signal mask is what it was. */
 static void do_fault_twice(void)
 {
     if (*trap != 0 || repairs != 1 || blocked(SIGUSR1) || blocked(SIGSEGV))
@@ -186,7 +187,8 @@ static void do_raise_twice(void)
     (void)pthread_kill(pthread_self(), SIGSEGV);
 }
 
-/* The parent sends a signal while we wait for the end of the pipe. 4: the wait was broken off. */
+/* The parent sends a signal while we wait for the end of the pipe. Exit code 4: it interrupted the
+ * wait. */
 static void do_wait(void)
 {
     char c = 0;
@@ -294,7 +296,7 @@ static void empty_and_remove(const char *dir)
     (void)rmdir(dir);
 }
 
-/* A death leaves a core where it would have left one without us. */
+/* A death leaves a core if and only if it leaves one without us. */
 static const char *test_core(void)
 {
     static const struct scenario fault = {"core of a fault", &dfl, do_fault, 0, SIGSEGV};
@@ -376,8 +378,8 @@ static void chain(int sig, siginfo_t *si, void *ctx)
     before_chain.sa_sigaction(sig, si, ctx);
 }
 
-/* A handler that came after we looked gets our faults first. One that forwards what it does not
- * know does no harm, nor does one on the stack of the interrupted thread. */
+/* A handler that is installed after we checked gets our faults first. If it forwards what it does
+ * not know, it does no harm, even if it runs on the stack of the interrupted thread. */
 static void chained_to_after_the_look(void)
 {
     struct sigaction theirs;
@@ -394,7 +396,7 @@ static void chained_to_after_the_look(void)
         CHILD_EXPECT(chained == 5 && !blocked(SIGSEGV)); /* refuses() tries five ways */
     }
     CHILD_EXPECT(handler_faults() == 10);
-    (void)*trap; /* and a true fault still ends us */
+    (void)*trap; /* a true fault still ends us */
     _exit(2);
 }
 
@@ -404,7 +406,7 @@ static void test_chained(void)
     EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 
-/* Asked for the syscall reader, we touch no handler. */
+/* The syscall reader installs no handler. */
 static void syscall_installs_nothing(void)
 {
     struct sigaction now;
@@ -415,7 +417,7 @@ static void syscall_installs_nothing(void)
     _exit(0);
 }
 
-/* Is what there was before us in place, for both signals? */
+/* Are the handlers from before us in place, for both signals? */
 static bool is_bare(void)
 {
     struct sigaction segv;
@@ -424,14 +426,15 @@ static bool is_bare(void)
            sigaction(SIGBUS, NULL, &bus) == 0 && bus.sa_handler == tell_signal;
 }
 
-/* Ours goes where it is still in place, and can come again; under another's it stays. */
+/* peek_leave removes our handler where it is the installed one, and it can come back. Below another
+ * handler it stays. */
 static void left(void)
 {
     struct sigaction now;
     struct sigaction theirs;
     install(&plain);
     for (int i = 0; i < 2; i++) {
-        peek_leave(); /* nothing is there to be left, the first time */
+        peek_leave(); /* the first time there is nothing to remove */
         CHILD_EXPECT(is_bare());
         CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE &&
                      peek_ready(PEEK_SYSCALL) == PEEK_NONE);
@@ -449,7 +452,7 @@ static void left(void)
     CHILD_EXPECT(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == chain);
     CHILD_EXPECT(sigaction(SIGBUS, NULL, &now) == 0 && now.sa_handler != tell_signal);
     CHILD_EXPECT(refuses(PEEK_GUARDED, (uintptr_t)trap));
-    /* and goes, when that one is gone and somebody tries again */
+    /* it goes when the other one is gone and peek_settle tries again */
     CHILD_EXPECT(sigaction(SIGSEGV, &before_chain, NULL) == 0);
     peek_settle();
     CHILD_EXPECT(is_bare());
@@ -459,7 +462,7 @@ static void left(void)
 #if defined(__GLIBC__)
 int __sigaction(int sig, const struct sigaction *act, struct sigaction *old);
 
-/* If set, a handler that chains comes just before one of ours is taken away. */
+/* If set, another handler that chains to ours is installed just before ours is removed. */
 static bool somebody_comes;
 
 int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
@@ -475,7 +478,7 @@ int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
     return __sigaction(sig, act, old);
 }
 
-/* Put back, it chains to ours, which must never chain to it. */
+/* Our removal puts that handler back. It chains to ours, so ours must never chain to it. */
 static void left_when_somebody_comes(void)
 {
     struct sigaction now;
@@ -492,7 +495,7 @@ static void left_when_somebody_comes(void)
     _exit(1);
 }
 
-/* The handler that was there first gets the signal. */
+/* The handler from before both gets the signal. */
 static void test_left_when_somebody_comes(void)
 {
     int status = child(left_when_somebody_comes);
@@ -500,7 +503,7 @@ static void test_left_when_somebody_comes(void)
 }
 #endif
 
-/* Who reads goes on reading; with the last one that was there before, the handler goes. */
+/* Readers that have entered keep reading; the handler goes when the last of them exits. */
 static void left_while_reading(void)
 {
     install(&plain);
@@ -514,7 +517,7 @@ static void left_while_reading(void)
     CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_NONE);
     peek_exit(two);
     CHILD_EXPECT(is_bare());
-    /* come again meanwhile, it stays */
+    /* peek_return before the last exit keeps the handler */
     one = peek_enter();
     peek_return();
     CHILD_EXPECT(peek_ready(PEEK_GUARDED) == PEEK_GUARDED);
@@ -525,7 +528,7 @@ static void left_while_reading(void)
     _exit(0);
 }
 
-/* ---- leaving and coming again while others read: nobody reads without the handler ---------------- */
+/* ---- leaving and returning while others read: no read runs without the handler ------------------- */
 
 static void *read_on(void *arg)
 {
@@ -589,7 +592,7 @@ static void *send_many(void *arg)
     return NULL;
 }
 
-/* A signal that somebody sends in the middle of a guarded load is not a fault. */
+/* A signal that is sent in the middle of a guarded load is not a fault. */
 static void sent_while_reading(void)
 {
     static uint64_t zeros[512];
@@ -611,7 +614,7 @@ static void sent_while_reading(void)
 enum { NOT_HERE = 95 };
 
 #if defined(__linux__)
-/* From now on what comes of either call is `action'. */
+/* From now on both system calls result in `action'. */
 static void filter_calls(uint32_t one, uint32_t other, uint32_t action)
 {
     struct sock_filter code[] = {
@@ -627,7 +630,7 @@ static void filter_calls(uint32_t one, uint32_t other, uint32_t action)
         _exit(NOT_HERE);
 }
 
-/* No handler of ours, and the system call denied: no reader, and no harm. */
+/* Without our handler, and with the system call denied, there is no reader and no harm. */
 static void denied(void)
 {
     install(&dfl);
@@ -642,7 +645,7 @@ static void denied(void)
     _exit(0);
 }
 
-/* A filter that kills: nothing is tried that it could kill for, and the guarded reader reads. */
+/* Under a filter that kills, we make no call that it kills for, and the guarded reader works. */
 static void killed_for_it(void)
 {
     install(&dfl);
@@ -662,7 +665,7 @@ static void killed_for_it(void)
 /* As the first process of a container: a sent signal does nothing, a fault kills. */
 static void first_process(void)
 {
-    /* No system call reader: an emulator, whose first process cannot die of a fault. */
+    /* No system call reader: this is an emulator, whose first process cannot die of a fault. */
     if (peek_ready(PEEK_SYSCALL) != PEEK_SYSCALL || unshare(CLONE_NEWPID) != 0)
         _exit(NOT_HERE);
     pid_t pid = fork();

@@ -4,7 +4,7 @@
  * Does not know: a real VM, or how one process is read (test_walk.c). */
 #include "test/test_world.h"
 
-/* Sample and diff: gains, the newly born, the dead. */
+/* A sample and a diff report gains, new processes and dead ones. */
 static void test_window(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -36,8 +36,8 @@ static void test_window(const struct layout *lay)
     free_world(w);
 }
 
-/* The second count of bin_leak stops in a long chain; behind it one is dead, nobody may be
- * forgotten. */
+/* The second count of bin_leak yields in a long chain. Behind it one process is dead, and no
+ * process may be forgotten. */
 static void test_after(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -68,7 +68,7 @@ static void test_after(const struct layout *lay)
     free_world(w);
 }
 
-/* The dummy that holds the slot of the pid that nobody has, in a table of the largest size. */
+/* In a table of the largest size, a dummy holds the slot of the pid that no process has. */
 static void test_nobody(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -85,8 +85,7 @@ static void test_nobody(const struct layout *lay)
     free_world(w);
 }
 
-/* A stretch of empty slots, or of dead processes in a list, is no reason to hold a scheduler for
- * long. */
+/* A scan also yields in a long stretch of empty slots, or of dead processes in a list. */
 static void test_stretches(const struct layout *lay)
 {
     enum { LARGE = 1 << 19, DEAD = 900, ROWS = 2000 };
@@ -129,7 +128,7 @@ static void test_stretches(const struct layout *lay)
     free_world(w);
 }
 
-/* Who has the slot of one that died is not looked at, and not asked, in its place. */
+/* A process in the slot of a dead one is neither read nor asked in its place. */
 static void test_newcomer(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -168,7 +167,8 @@ static void test_newcomer(const struct layout *lay)
     free_world(w);
 }
 
-/* From 26 on numbers go through the lines of the table: 0 8 16 ... 1016, 1 9 17 ... */
+/* From OTP 26 on, successive numbers go to slots 0 8 16 ... 1016, 1 9 17 ...: a cache line
+ * apart. */
 static void test_order(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -187,8 +187,8 @@ static void test_order(const struct layout *lay)
     free_world(w);
 }
 
-/* The reader is lost after so many steps. How many processes have an answer then, or are to be
- * asked; -1: the scan says that it is lost. */
+/* Runs a scan that loses its reader after `steps` steps. Returns how many processes have an answer
+ * or are to be asked; -1: the scan reports the loss. */
 static int answered(const struct world *w, unsigned steps)
 {
     struct scan *s = malloc(sizeof *s);
@@ -224,7 +224,7 @@ static void test_reader_lost(const struct layout *lay)
     free_world(w);
 }
 
-/* Rows handed out, taken as they come; how many, and the sum of all their values. */
+/* Takes all rows that a scan hands out. Returns their number, and adds up their values in *sum. */
 static size_t take_all(struct scan *s, const struct vm *vm, unsigned *asked, int64_t *sum)
 {
     size_t rows = 0;
@@ -246,11 +246,11 @@ static size_t take_all(struct scan *s, const struct vm *vm, unsigned *asked, int
     return rows;
 }
 
-/* The last question needs an account of all who hold binaries. */
+/* The last attribute needs an account of all holders of binaries. */
 enum { ALONE = ATTR_binary_proportional };
 
-/* Several questions in one sweep have the answers that each of them has alone; who cannot be read
- * is asked once for all of them; some processes only. */
+/* Several questions in one sweep have the answers that each has alone. A process that cannot be
+ * read is asked once for all of them. A scan can cover some processes only. */
 static void test_questions(const struct layout *lay)
 {
     enum { MANY = 40, RUN = 20, WANTED = 7 };
@@ -327,7 +327,8 @@ static void test_questions(const struct layout *lay)
     free_world(w);
 }
 
-/* Each process is in one of the parts; a window's second look at a part knows whom the first one met. */
+/* Each process is in one part; a window's second look at a part covers the same processes as its
+ * first. */
 static void test_parts(const struct layout *lay)
 {
     enum { MANY = 40 };
@@ -372,7 +373,7 @@ static void test_parts(const struct layout *lay)
     free_world(w);
 }
 
-/* The N largest, against sorting all. */
+/* The N largest rows, compared with sorting all. */
 static int by_rank(const void *a, const void *b)
 {
     const struct row *x = a;

@@ -1,5 +1,5 @@
-/* test_walk.c: the walkers over a model VM in plain memory: lists, queues, trees, whole and hostile
- * ones.
+/* test_walk.c: the walkers over a model VM in plain memory: lists, queues and trees, intact or
+ * hostile.
  * Knows: the value of each attribute for a process that it built.
  * Does not know: a real VM, or the modes of a scan (test_scan.c). */
 #include "test/test_world.h"
@@ -27,7 +27,8 @@ static void test_slices(const struct layout *lay)
     free_world(w);
 }
 
-/* Writable binaries count where process_info lists them, and keep a process from being left out. */
+/* Writable binaries count in releases whose process_info lists them. In all releases a process that
+ * holds one is collected. */
 static void test_writable(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -51,7 +52,7 @@ static void test_writable(const struct layout *lay)
     free_world(w);
 }
 
-/* A chain that leads anywhere else than into the process's own blocks is not followed. */
+/* A chain that leads out of the process's own blocks is not followed. */
 static void test_hostile_chains(const struct layout *lay)
 {
     static const uint64_t wild[] = {8, 0x7, 0xFFFFFFFFFFFFFFF8, 0x8DEFFACD, 0x100000000000};
@@ -62,7 +63,7 @@ static void test_hostile_chains(const struct layout *lay)
         uint64_t bytes = 0;
         char *p = make_process(w, 7);
         uint64_t head = make_chain(w, p, 100, &count, &bytes);
-        uint64_t next = i < sizeof wild / sizeof *wild ? wild[i] : head; /* a cycle at last */
+        uint64_t next = i < sizeof wild / sizeof *wild ? wild[i] : head; /* the last is a cycle */
         memcpy((void *)(uintptr_t)(head + 16), &next, 8);                // NOLINT
         put(w, p, LF_off_heap, head);
         ask(w, ATTR_binary_memory, LONG, &a);
@@ -72,8 +73,8 @@ static void test_hostile_chains(const struct layout *lay)
     }
 }
 
-/* Heap pointers read while they moved: the one block is upside down, and a cycle in the other still
- * ends. */
+/* Heap pointers that were read while they moved: one block ends below its start, and the walk still
+ * ends although the other holds a cycle. */
 static void test_heap_upside_down(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -94,8 +95,8 @@ static void test_heap_upside_down(const struct layout *lay)
     free_world(w);
 }
 
-/* Numbers that no process has: sums may wrap, and are thrown away; the sanitizer sees that nothing
- * is undefined. */
+/* Values that no process has: sums may wrap and are discarded; the sanitizer checks that nothing is
+ * undefined. */
 static void test_nonsense(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -136,7 +137,7 @@ static char *make_message(struct world *w, uint64_t tag, unsigned attached_words
     return m;
 }
 
-/* Messages in both queues, a receive marker among them: as process_info computes memory. */
+/* Messages in both queues, and a receive marker, count as process_info counts memory. */
 static void test_queue(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -169,14 +170,14 @@ static void test_queue(const struct layout *lay)
     put(w, p, LF_state, 0x2A | 0x1000000 | 0x2000); /* off-heap queue, active: buffers may exist */
     ask(w, ATTR_message_queue_len, LONG, &whole);
     check(whole.asked == 1, "an active process with an off-heap queue is asked", lay->name);
-    put(w, p, LF_state, 0x2A | 0x1000000 | 0x1000); /* to 26: it has written to itself some time */
+    put(w, p, LF_state, 0x2A | 0x1000000 | 0x1000); /* up to OTP 26: it once wrote to itself */
     ask(w, ATTR_message_queue_len, LONG, &whole);
     check(whole.asked == (lay->otp >= 27) && whole.rows == (lay->otp < 27),
           "mail that may wait in buffers is asked for", lay->name);
     free_world(w);
 }
 
-/* A balanced tree of links, and the circular list of those who watch. */
+/* A balanced tree of links or monitors. */
 static uint64_t make_tree(struct world *w, unsigned n, unsigned type) // NOLINT(misc-no-recursion)
 {
     if (n == 0)
@@ -215,7 +216,7 @@ static void test_ties(const struct layout *lay)
     free_world(w);
 }
 
-/* Running, locked, collecting: busy, then asked. Dead: no row at all. */
+/* A process that runs, collects or is locked is busy, then asked. A dead one has no row. */
 static void test_settled(const struct layout *lay)
 {
     static const uint32_t moving[] = {0x8000, 0x20000, 0x200000, 0x4000000, 0x20000000};
@@ -238,8 +239,8 @@ static void test_settled(const struct layout *lay)
     free_world(w);
 }
 
-/* Who sends holds the lock of the outer queue, and may not have written all of the message yet:
- * whatever looks at that queue waits, in both looks at the lock, and nothing else does. */
+/* A sender holds the lock of the outer queue and may not have written all of the message yet.
+ * Attributes that read that queue wait for the lock, at opening and at closing; others do not. */
 static void test_queue_locked(const struct layout *lay)
 {
     static const bool looks[ATTR_COUNT] = {
@@ -281,7 +282,7 @@ static void test_queue_locked(const struct layout *lay)
     free_world(w);
 }
 
-/* Every allocation fails once: an error or the right answer, and nothing is lost. */
+/* If an allocation fails, the answer is an error or right, and nothing leaks. */
 static void test_no_memory(const struct layout *lay)
 {
     struct world *w = new_world(lay);

@@ -159,7 +159,7 @@ struct answer {
     struct row row[SLOTS];
 };
 
-/* One attribute. */
+/* Starts a scan for one attribute. */
 static inline void start(struct scan *s, const struct vm *vm, enum attr attr, enum scan_mode mode,
                          size_t n, struct sample *first, size_t max)
 {
