@@ -18,7 +18,7 @@ enum { PROCS = 12, MARKS = 160, TERMS = 32 };
 
 struct process {
     uint64_t at;
-    uint64_t young_end, old_end; /* of what was allocated: the heaps grow up to there */
+    uint64_t young_end, old_end; /* ends of the allocated memory: the heaps grow up to there */
     uint64_t frag, frag_end;     /* the last fragment */
 };
 
@@ -136,7 +136,7 @@ static const enum layout_field pointers[] = {
     LF_high_water, LF_gen_gcs,  LF_sig_flags, LF_trace_flags, LF_reds,       LF_pc,
     LF_id,         LF_state,    LF_lock};
 
-/* The last bytes are those that came later: what the others mean stays. */
+/* The highest byte values select fields that were added later, so all others keep their meaning. */
 static const enum layout_field more_pointers[] = {LF_group_leader, LF_parent, LF_seq_token,
                                                   LF_recv_marks};
 
@@ -189,8 +189,8 @@ static uint64_t value(struct builder *b)
 
 /* ---- verbs that make whole objects --------------------------------------------------------------- */
 
-/* param: the slot, for the first one; ...: words of the young and the old heap, who was here
- * before */
+/* param: the slot, for the first process; operands: words of the young and the old heap, and how
+ * many processes had the slot before */
 static void make_process(struct builder *b, unsigned param)
 {
     uint64_t young = 8ULL * (byte(b) % 16);
@@ -230,7 +230,7 @@ static void make_process(struct builder *b, unsigned param)
     put_word(b->img->vm.tab.tab + 8 * (uint64_t)slot, p.at);
 }
 
-/* Room for an entry in one of the process's blocks; 0: none. */
+/* Room for an object in one of the process's blocks; 0: none. */
 static uint64_t room(struct builder *b, unsigned block, uint64_t words)
 {
     static const enum layout_field tops[] = {LF_htop, LF_old_htop};
@@ -251,8 +251,8 @@ static uint64_t room(struct builder *b, unsigned block, uint64_t words)
     return at;
 }
 
-/* Memory of a native library, or of the VM's own. how: as the last one, of a type, to be freed by
- * whom */
+/* A resource of a native library, or magic memory of the VM. how: bits: 4: the last one again, 8:
+ * with a type, 16: freed by another function. */
 static uint64_t a_resource(struct builder *b, unsigned how)
 {
     if (!(how & 4) || b->resource == 0) {
@@ -269,7 +269,7 @@ static uint64_t a_resource(struct builder *b, unsigned how)
     return b->resource;
 }
 
-/* param: in which block, on which chain; ...: what it is */
+/* param: the block and the chain; operand: what it is */
 static void make_entry(struct builder *b, unsigned param)
 {
     static const uint16_t others[] = {0xD4, MAGIC_THING, 0xF0, 0x84, 0x1F, 0x22, 0xA8, 0x160};
@@ -294,7 +294,7 @@ static void make_entry(struct builder *b, unsigned param)
         put_word(at + LF(b->lay, bin_ptr), b->binary);
     else if (others[what >> 5] == MAGIC_THING)
         put_word(at + LF(b->lay, ref_bin), a_resource(b, what));
-    if (binary) /* somebody else may refer to it, too */
+    if (binary) /* others may refer to it, too */
         put(b, b->binary, LF_bin_refc, get(b, b->binary, LF_bin_refc) + (what & 16 ? 2 : 1));
     put_word(list, at);
 }
@@ -317,7 +317,7 @@ static void make_mbuf(struct builder *b, unsigned param)
     set(b, LF_mbuf_sz, own(b, LF_mbuf_sz) + param);
 }
 
-/* param: queue, and where its data is; ...: words of data, and what kind of signal */
+/* param: the queue, and where its data is; operands: words of data, and the kind of signal */
 static void make_message(struct builder *b, unsigned param)
 {
     static const enum layout_field queues[] = {LF_sig_first, LF_inq_first, LF_msg_frag,
@@ -364,7 +364,7 @@ static void put_kind(struct builder *b, uint64_t node, unsigned type, unsigned f
         put(b, node, LF_node_type, type);
 }
 
-/* Down the tree by the bits of a byte, to where nothing hangs yet. */
+/* Follows the bits of a byte down the tree to a free place. */
 static uint64_t free_branch(struct builder *b, enum layout_field root, unsigned way)
 {
     uint64_t at = b->p->at + b->lay->f[root];
@@ -375,7 +375,7 @@ static uint64_t free_branch(struct builder *b, enum layout_field root, unsigned 
     return at;
 }
 
-/* param: tree or list, and which end; ...: type, flags, and the way down the tree */
+/* param: the tree or list, and which end; operands: type, flags, and the way down the tree */
 static void make_tie(struct builder *b, unsigned param)
 {
     static const enum layout_field roots[] = {LF_links, LF_monitors, LF_lt_monitors, LF_links};
@@ -440,7 +440,7 @@ static uint64_t last_term(struct builder *b, unsigned back)
     return n == 0 ? NIL : b->terms[(b->terms_n - 1 - back % n) % TERMS];
 }
 
-/* Mostly one that was made, a small integer, or nothing; seldom any word. */
+/* Usually an earlier term, a small integer or []; rarely an arbitrary word. */
 static uint64_t any_term(struct builder *b)
 {
     unsigned how = byte(b);
@@ -449,7 +449,7 @@ static uint64_t any_term(struct builder *b)
         return NIL;
     case 1:
         return (uint64_t)how << 4 | 15;
-    case 2: /* where nothing is */
+    case 2: /* an address where nothing is */
         return 0x7000 + (uint64_t)how * 64 + 2;
     case 3:
         return how > 240 ? value(b) : last_term(b, how >> 3);
@@ -458,7 +458,8 @@ static uint64_t any_term(struct builder *b)
     }
 }
 
-/* So many words of an object, the header first; 0: no room, or no such object in this release. */
+/* Makes an object of this many words, the header first; 0: no room, or no such object in this
+ * release. */
 static uint64_t boxed_thing(struct builder *b, unsigned block, enum kind kind, uint64_t words,
                             uint64_t arity)
 {
@@ -557,7 +558,7 @@ static void a_match(struct builder *b, unsigned block, unsigned how)
         put_word(at + 8, how & 1 ? b->refc + 2 : b->heap_binary + 2);
 }
 
-/* param: the block; ...: which kind, how large, and its terms */
+/* param: the block; operands: which kind, how large, and its terms */
 static void make_thing(struct builder *b, unsigned param)
 {
     static const enum kind raw[] = {KIND_BIGNUM,  KIND_FLOAT,    KIND_REF,
@@ -602,8 +603,8 @@ static void make_thing(struct builder *b, unsigned param)
     }
 }
 
-/* A long or a deep term around the last one. param: the block, and in which place the next one
- * hangs */
+/* Wraps the last term in a long or a deep one. param: the block, and which element holds the next
+ * level */
 static void make_deep(struct builder *b, unsigned param)
 {
     unsigned n = byte(b);
@@ -622,7 +623,8 @@ static void make_deep(struct builder *b, unsigned param)
     }
 }
 
-/* In words that are roots from now on, as many as it takes. */
+/* Puts a term in word `at` of an area of roots; the words below it that were not in use become
+ * []. */
 static void hold_in(uint64_t from, uint64_t used, uint64_t at, uint64_t term)
 {
     for (uint64_t i = used; i < at; i++)
@@ -662,7 +664,7 @@ static uint64_t in_slot(struct builder *b, uint64_t term)
     return at + 2;
 }
 
-/* param: who holds a term from now on; ...: where, and which */
+/* param: which root holds a term from now on; operands: where in it, and which term */
 static void hold(struct builder *b, unsigned param)
 {
     static const enum layout_field fields[] = {LF_seq_token, LF_group_leader, LF_parent};
@@ -694,7 +696,7 @@ static void hold(struct builder *b, unsigned param)
         }
         put_word(block + 8ULL * (at & 7), term);
         break;
-    case 6: { /* a NIF that gave way */
+    case 6: { /* a NIF that yielded */
         uint64_t psd = make(b, LF(b->lay, psd_size));
         put_word(psd + LF(b->lay, psd_nfunc), at & 1);
         set(b, LF_state, own(b, LF_state) | (at & 2 ? 0x2000 : 0));
@@ -703,7 +705,7 @@ static void hold(struct builder *b, unsigned param)
             set(b, LF_live_frag_end, at & 8 ? b->p->frag : 0);
         break;
     }
-    default: { /* the stack; seldom a return address */
+    default: { /* the stack; rarely a return address */
         if (param & 8)
             term = in_slot(b, term);
         uint64_t stop = own(b, LF_stop) - 8;
@@ -744,7 +746,7 @@ static void unsettle(struct builder *b, unsigned param)
     set(b, f, own(b, f) ^ 1ULL << bit);
 }
 
-/* At a later read, somewhere. */
+/* A word somewhere changes at a later read. */
 static void change_word(struct builder *b, unsigned param)
 {
     uint64_t after = (uint64_t)param * 16 + byte(b) % 16;
@@ -752,7 +754,7 @@ static void change_word(struct builder *b, unsigned param)
     memory_change(after, at, value(b));
 }
 
-/* The same in a field of the process: it runs. */
+/* A field of the process changes at a later read: the process runs. */
 static void change_field(struct builder *b, unsigned param)
 {
     uint64_t after = (uint64_t)param * 4 + byte(b) % 4;
@@ -778,8 +780,8 @@ static verb *const verbs[16] = {make_entry,      make_mbuf,     make_message, ma
                                 change_word,     change_field,  unsettle,     write_slot,
                                 make_process,    select_process};
 
-/* Room for new ones, which the inputs that are kept do not use yet: verb 14, and which one as
- * parameter; what would be theirs is the byte after it. */
+/* More verbs, and room for new ones that the kept inputs do not use yet: byte 14 with the number of
+ * the verb as parameter; the verb's own parameter is the next byte. */
 static verb *const more_verbs[16] = {make_thing, make_deep, hold};
 
 static bool run_verb(struct builder *b, unsigned op)
@@ -791,8 +793,8 @@ static bool run_verb(struct builder *b, unsigned op)
     return v != NULL;
 }
 
-/* One after the other; what is no verb does the one before again, so that long chains are short
- * inputs. */
+/* Runs the verbs in order. A byte that is no verb repeats the last verb, so short inputs build long
+ * chains. */
 static void run_verbs(struct builder *b)
 {
     const uint8_t *last = NULL;
@@ -832,7 +834,7 @@ static void choose_proof(struct builder *b, struct proof *p)
     }
 }
 
-/* The first twelve have most of the bytes: kept inputs that ask for them go on doing so. */
+/* Most byte values select one of the first twelve, so kept inputs keep their attribute. */
 static enum attr any_attr(unsigned i)
 {
     enum { FIRST = 12, LIMIT = 192 };

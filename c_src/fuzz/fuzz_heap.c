@@ -1,7 +1,7 @@
 /* fuzz_heap.c: the memory that a collection of an unchanging process would free, computed as simply
  * as possible.
- * Knows: the off-heap lists, and which slices of which Binaries are seen, from the reached objects
- * of fuzz_mark.c.
+ * Knows: the off-heap lists, and which slices of which Binaries are visible, from the reached
+ * objects of fuzz_mark.c.
  * Does not know: tallies, sorting, time slices: it shares no code with the walk, only the
  * limits. */
 #include "fuzz/fuzz.h"
@@ -16,10 +16,10 @@ struct model {
     uint64_t steps;
     unsigned n; /* blocks */
     uint64_t from[MARKING_BLOCKS_MAX], to[MARKING_BLOCKS_MAX];
-    uint64_t left; /* so many more entries have room */
+    uint64_t left; /* how many more entries have room */
     unsigned entries_n;
-    uint64_t entries[ENTRIES_MAX]; /* that are binaries */
-    bool broken;                   /* after those */
+    uint64_t entries[ENTRIES_MAX]; /* of binaries */
+    bool broken;                   /* behind these entries */
 };
 
 static uint64_t word(struct model *m, uint64_t address)
@@ -106,8 +106,8 @@ static void chain(struct model *m, uint64_t entry)
     }
 }
 
-/* What comes after the first binary may be broken for who only wants to know whether there is
- * one. */
+/* A caller that asks only whether there is a binary gets an answer even if the chains are broken
+ * behind the first one. */
 static void chains(struct model *m)
 {
     chain(m, own(m, LF_off_heap));
@@ -148,7 +148,7 @@ static uint64_t binary_of(struct model *m, uint64_t refc)
     return word(m, refc + LF(m->lay, bin_ptr));
 }
 
-/* Each Binary at its first entry. */
+/* Counts each Binary at its first entry. */
 static uint64_t unreached_bytes(struct model *m, const struct reach *r)
 {
     uint64_t sum = 0;
@@ -188,11 +188,11 @@ static void saw(struct model *m, struct slices_seen *all, uint64_t refc, uint64_
                 uint64_t size)
 {
     uint64_t binary = binary_of(m, refc);
-    assert(all->n < MARKING_SLICES_MAX); /* more of them are refused */
+    assert(all->n < MARKING_SLICES_MAX); /* with more, model_reach refuses */
     all->s[all->n++] = (struct seen){binary, from, from + size};
 }
 
-/* To 26 the ProcBin says where its bytes are. */
+/* Up to OTP 26 the ProcBin points at its own bytes. */
 static void saw_whole(struct model *m, struct slices_seen *all, uint64_t p)
 {
     uint64_t first = binary_of(m, p) + LF(m->lay, bin_bytes);
@@ -219,7 +219,7 @@ static void saw_part(struct model *m, struct slices_seen *all, const struct reac
             w3 > w2 ? (w3 + 7) / 8 - w2 / 8 : 0);
 }
 
-/* The object that the i-th word of the memory is, if it is one. */
+/* The address of the i-th word of the memory. */
 static uint64_t address_of(unsigned i)
 {
     return i < MEMORY_WORDS ? MEMORY_BASE + i * 8ULL : MEMORY_TOP + (i - MEMORY_WORDS) * 8ULL;
@@ -238,7 +238,7 @@ static void collect_slices(struct model *m, const struct reach *r, struct slices
     }
 }
 
-/* Bytes from here on that this slice sees and none of those before it. */
+/* The bytes that this slice shows and none of the slices before it does. */
 static uint64_t only_here(const struct slices_seen *all, unsigned i)
 {
     const struct seen *s = &all->s[i];
@@ -264,7 +264,8 @@ static uint64_t only_here(const struct slices_seen *all, unsigned i)
     return bytes;
 }
 
-/* What lies outside of its binary is memory of a native library: seen as a whole. */
+/* A slice outside of its Binary shows memory of a native library: all of the Binary counts as
+ * visible. */
 static void see_natives(struct model *m, struct slices_seen *all)
 {
     for (unsigned i = 0; i < all->n && !m->refused; i++) {
@@ -324,7 +325,7 @@ struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc)
     static struct reach r;
     struct model m = {.lay = vm->lay, .proc = proc};
     uint64_t reached = 0;
-    /* what messages refer to is seen, but on no chain */
+    /* binaries in messages are visible, but on no chain */
     bool waits = attr == ATTR_bin_waste && (own(&m, LF_sig_first) | own(&m, LF_inq_first)) != 0;
     if (attr != ATTR_garbage_bytes) {
         if (!waits && (own(&m, LF_off_heap) | own(&m, LF_wrt_bins) | own(&m, LF_mbuf)) == 0)
@@ -333,7 +334,7 @@ struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc)
         if (!m.refused)
             chains(&m);
         m.steps += 3ULL * (m.n + ENTRIES_MAX);
-        /* where slices are asked for, it is enough that there is one */
+        /* for the question about slices, one entry is enough */
         if (attr == ATTR_bin_waste && m.entries_n > 0)
             m.refused = false;
         if (m.refused || (m.entries_n == 0 && !waits))

@@ -12,15 +12,15 @@ enum { PROCESS_BLOCKS = 2 }; /* young and old heap */
 /* A Binary, and the references to it: on lists and in messages. */
 struct held {
     uint64_t binary, size, refc, listed, queued;
-    bool resource; /* no binary, but other memory, */
-    uint64_t type; /* of this type; 0: none is known */
+    bool resource; /* not a binary but a resource */
+    uint64_t type; /* of a resource; 0: unknown */
 };
 
 /* What one process holds. */
 struct holds {
     int kind;   /* of verdict */
-    bool odd;   /* one is larger than any machine has memory: it is not said what comes of it */
-    bool magic; /* among them is a resource, or a reference that is no binary's */
+    bool odd;   /* a Binary is larger than any machine's memory: any answer will do */
+    bool magic; /* it holds a resource, or a reference to no binary */
     uint64_t steps;
     unsigned n;
     struct held of[HELD_MAX];
@@ -29,11 +29,11 @@ struct holds {
 struct model {
     const struct vm *vm;
     const struct layout *lay;
-    bool resources; /* they count, too, and are told apart */
+    bool resources; /* resources count, too, as a kind of their own */
     uint64_t proc;
     struct holds *h;
-    bool late;     /* REFUSED, but all that follows may be met before that is seen */
-    uint64_t left; /* so many more entries have room */
+    bool late;     /* REFUSED, but a walk may meet all that follows before it sees that */
+    uint64_t left; /* how many more entries have room */
     unsigned n;    /* blocks */
     uint64_t from[HELD_BLOCKS_MAX], to[HELD_BLOCKS_MAX];
 };
@@ -56,7 +56,7 @@ static uint64_t word(struct model *m, uint64_t address)
     return w ? *w : 0;
 }
 
-/* Of a Binary, which is looked at some time after it was met. */
+/* A word of a Binary, which a walk reads some time after it met the Binary. */
 static uint64_t word_later(struct model *m, uint64_t address)
 {
     const uint64_t *w = memory_at(address);
@@ -104,7 +104,7 @@ static uint64_t attached_to(struct model *m, uint64_t message)
     return attached == 1 ? message + LF(m->lay, msg_hfrag) : attached;
 }
 
-/* Of a process; each message that it has received may have brought some. */
+/* All fragments of a process, with those of each message that it received. */
 static void add_all_fragments(struct model *m)
 {
     uint64_t steps = 0;
@@ -126,7 +126,7 @@ static bool inside(const struct model *m, uint64_t p, uint64_t words)
     return false;
 }
 
-/* How many entries have room in the blocks. */
+/* Counts how many entries have room in the blocks. */
 static void count_room(struct model *m)
 {
     uint64_t words = 0;
@@ -144,7 +144,7 @@ static void an_atom(struct model *m, uint64_t address)
     m->late = m->late || (word_later(m, address) & 0x3F) != 0x0B;
 }
 
-/* false: it is of another type to the allocator. */
+/* false: the allocator has another type for it. */
 static bool is_binary_memory(struct model *m, struct held *has)
 {
     uint64_t data = has->binary + LF(m->lay, magic_data);
@@ -231,7 +231,7 @@ static void lists(struct model *m)
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
-/* What a message brings lies in its own fragments. */
+/* The references of a message lie in its own fragments. */
 static void message(struct model *m, uint64_t at)
 {
     uint64_t steps = 0;
@@ -259,7 +259,7 @@ static void queue(struct model *m, bool inner, unsigned *messages)
     }
 }
 
-/* true: a signal, or a sender's buffer, hides what is in the queues. */
+/* true: a signal or a sender's buffer may hide messages. */
 static bool hidden(struct model *m)
 {
     enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
@@ -294,7 +294,7 @@ static void hold(const struct vm *vm, uint64_t proc, bool resources, struct hold
 
 /* ---- all processes ------------------------------------------------------------------------------- */
 
-/* A Binary, and who has it; a process that has it on a list and in a message counts twice. */
+/* A Binary and its holders; a process that has it on a list and in a message counts twice. */
 struct owned {
     struct held sum;
     uint64_t processes, on_lists, in_queues; /* holders */
@@ -304,14 +304,14 @@ struct owned {
 enum { ALL_MAX = SLOTS * HELD_MAX };
 
 static struct {
-    bool exact, plain; /* plain: who counts resources, too, sees the same */
-    uint64_t type;     /* of resources; */
-    bool one_type;     /* there is no other */
+    bool exact, plain; /* plain: the same with resources counted */
+    uint64_t type;     /* of the last resource */
+    bool one_type;     /* all resources have this type */
     unsigned n;
     struct owned of[ALL_MAX];
 } all;
 
-static struct account account; /* of the same, by the scan */
+static struct account account; /* the scan's account of the same image */
 
 static uint64_t earlier(const struct vm *vm, uint64_t pid, uint64_t other)
 {
@@ -369,14 +369,15 @@ static void add_all(const struct vm *vm)
     }
 }
 
-/* ---- to whom bytes belong ------------------------------------------------------------------------- */
+/* ---- shares of bytes ------------------------------------------------------------------------------ */
 
 static bool is_elsewhere(const struct owned *o)
 {
     return o->sum.listed + o->sum.queued < o->sum.refc;
 }
 
-/* Of what is not walked is one, and of a resource nobody asks in what way. */
+/* The holders that a walk finds; what it does not walk is one more. A resource counts once for each
+ * process, on a list or in a message. */
 static uint64_t found(const struct owned *o)
 {
     return o->sum.resource ? o->processes : o->on_lists + o->in_queues;
@@ -387,8 +388,8 @@ static uint64_t holders(const struct owned *o)
     return found(o) + is_elsewhere(o);
 }
 
-/* The rest of the division goes to the unknown holder, else to the first holder that has it on a
- * list. */
+/* The remainder of the division goes to the unknown holder, else to the first holder that has it on
+ * a list. */
 static uint64_t share(uint64_t pid, const struct held *has)
 {
     const struct owned *o = owned_of(has->binary);
@@ -415,8 +416,8 @@ struct verdict model_hold(const struct vm *vm, enum attr attr, uint64_t proc)
             part = pid ? share(*pid, has) : 0;
         v.value = (int64_t)((uint64_t)v.value + part);
     }
-    /* the account is of how it was; and where an address is a binary here and a resource there, as
-     * none is in a VM, it has no part of it */
+    /* The account describes the unchanged image. An address that is a binary here and a resource
+     * there, as never in a VM, has no share. */
     if (attr == ATTR_binary_proportional && h.kind != REFUSED &&
         (!all.exact || !all.plain || memory_changed() > 0))
         v.kind = ANY;
@@ -447,7 +448,7 @@ static enum scan_result run(const struct image *img, struct scan *s)
     return r;
 }
 
-/* true: it came to its end. */
+/* true: the scan completed. */
 static bool fill(const struct image *img, struct account *a, size_t max)
 {
     static struct scan s;
@@ -489,7 +490,7 @@ static void same_entry(const struct account *a, const struct known *k, const str
     must_account(a->pids[k->first] == first, "another first one");
 }
 
-/* Every Binary once, and nothing else; of a sample, some of them. */
+/* The account has every Binary once and nothing else; an account of a sample has some of them. */
 static void compare(const struct account *a, size_t max)
 {
     static bool seen[ALL_MAX];
@@ -509,7 +510,7 @@ static void compare(const struct account *a, size_t max)
                  "Binaries too many or few");
 }
 
-/* The shares of all processes and what is elsewhere are all there is. */
+/* The shares of all processes, and what is held elsewhere, add up to all bytes. */
 static void compare_shares(const struct image *img)
 {
     static struct scan s;

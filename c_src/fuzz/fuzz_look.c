@@ -1,6 +1,7 @@
 /* fuzz_look.c: runs the walkers of look.h over model processes, and compares.
  * Knows: an object retains the words that are unreachable without it, a file has what its head
- * declares, sizes and shapes equal the model's. Does not know: how a walker finds its answer. */
+ * declares, sizes and shapes equal the model's.
+ * Does not know: how a walker finds its answer. */
 #include "heap/root_size.h"
 #include "fuzz/fuzz.h"
 #include "graph/top_retained.h"
@@ -12,13 +13,13 @@
 
 enum { LOOK_READS = 2000000, LOOK_WORDS = 1 << 12 };
 
-/* Of a slice: a look's are longer, and a walker may need a few before it gets anywhere. */
+/* The least steps of a slice: a walker may need a few before it makes progress. */
 enum { STEPS_LEAST = 4 };
 
-/* A part of a map may be in so many others before a walker may give up. */
+/* From this many levels of map parts on, a walker may give up. */
 enum { MAPS_MAX = 3 };
 
-static const char *asked; /* for what is said when it is wrong */
+static const char *asked; /* for the message of a failure */
 
 static void must_look(bool ok, const char *what)
 {
@@ -30,10 +31,10 @@ static void must_look(bool ok, const char *what)
 
 enum { TEXT_MAX = 1 << 20 };
 
-/* What a snapshot writes, piece by piece. */
+/* The text of a snapshot, taken piece by piece. */
 struct written {
     size_t n;
-    uint64_t titles; /* and its previews, as one number */
+    uint64_t titles; /* a hash of the titles and the previews */
     char text[TEXT_MAX + 1];
 };
 
@@ -52,7 +53,7 @@ static void take(struct snapshot *s, struct written *out)
     snapshot_taken(s);
 }
 
-/* out: NULL, or it is a snapshot. */
+/* out: NULL unless the walker is the snapshot's. */
 static enum status go(const struct walker *walker, void *w, struct reading rd,
                       const struct look_args *args, uint32_t steps, struct written *out)
 {
@@ -77,7 +78,7 @@ static enum status go(const struct walker *walker, void *w, struct reading rd,
 
 /* ---- what retains most --------------------------------------------------------------------------- */
 
-/* Whether a walker has no way out: the heap is one, and all of it can be described. */
+/* Whether a walker must answer: the heap is intact, and all of it can be described. */
 static bool is_plain(const struct reach *r)
 {
     return r->kind == MUST && !r->cyclic && !r->odd && r->maps <= MAPS_MAX;
@@ -114,7 +115,7 @@ static void same_way(const struct top_retained *l, const struct large *row)
     must_look(from == row->node, "a way to somewhere else:");
 }
 
-/* How many objects may have a row, and that none of those without one retains more. */
+/* As many objects as may have rows have one, and no object retains more than the first row's. */
 static void same_number(const struct top_retained *l, uint64_t max)
 {
     const struct graph *g = &l->graph;
@@ -155,7 +156,7 @@ static void compare_largest(const struct image *img, uint64_t proc, const struct
 
 enum { FIELDS = 7, NODES_MAX = REACH_WORDS * 2, EDGES_MAX = REACH_WORDS * 4 };
 
-/* What a reader of the file has. */
+/* What a reader finds in the file. */
 struct file {
     uint64_t nodes, edges;
     struct {
@@ -182,7 +183,7 @@ static void expect(const char **p, const char *text)
     *p += n;
 }
 
-/* So many records, one in a line, with a comma between two. */
+/* One of many records: each on its own line, with a comma between two. */
 static void record(const char **p, uint64_t i, uint64_t *fields, unsigned n)
 {
     expect(p, i == 0 ? "\n" : ",");
@@ -230,7 +231,7 @@ static void read_file(const char *text, struct file *f)
     must_look(*p == 0, "more text than a file has:");
 }
 
-/* Bytes of what the first node leads to, if nothing leads to that one. */
+/* The bytes that node 0 leads to if nothing leads to `without'. */
 static uint64_t reached_without(struct file *f, uint64_t without)
 {
     uint32_t n = 0;
@@ -252,7 +253,7 @@ static uint64_t reached_without(struct file *f, uint64_t without)
     return sum;
 }
 
-/* The address that an id is of; 0: none. Folded ones have an odd place, and no object. */
+/* The address of an id's object; 0: none. Folded nodes have an odd place and no object. */
 static uint64_t address_of(const struct reach *r, uint64_t id)
 {
     static const uint64_t bases[] = {MEMORY_BASE, MEMORY_TOP};
@@ -266,7 +267,7 @@ static uint64_t address_of(const struct reach *r, uint64_t id)
 
 enum { SOME_NODES = 8 };
 
-/* Everything is in it; and what an object retains there, it retains on the heap, folded or not. */
+/* The file has everything, and an object retains as much there as on the heap, folded or not. */
 static void compare_snapshot(const struct image *img, uint64_t proc, const struct snapshot *s,
                              const struct reach *r, const struct written *w)
 {
@@ -382,7 +383,7 @@ static void ask(struct asking *a, const struct image *img, enum looks what)
         a->args.want = more ? TOP_RETAINED_CONTENT : 0;
     if (what == LOOK_SNAPSHOT) {
         a->args.want = more ? SNAPSHOT_VALUES | SNAPSHOT_CONTENT : 0;
-        /* folded in one of two */
+        /* in one of two cases it is folded */
         a->args.max_entries = img->mode & 1 ? REACH_WORDS : 2ULL * img->rows;
     }
     if (what == LOOK_FLAT)
@@ -418,7 +419,7 @@ static void model(const struct image *img, const struct asking *a, uint64_t proc
 static void compare_things(const struct image *img, const struct asking *a, uint64_t proc,
                            const void *w, enum status st, const struct written *out, bool first)
 {
-    bool content = a->args.want & TOP_RETAINED_CONTENT; /* what is shown of it may be anywhere */
+    bool content = a->args.want & TOP_RETAINED_CONTENT; /* what a row shows may lie anywhere */
     must_answer(st, is_plain(&reach) && !content);
     must_look(reach.kind != REFUSED || reach.lied || reach.doubted || st != ST_OK,
               "an answer for a broken heap:");
@@ -483,7 +484,8 @@ static void look_still(const struct image *img, const struct asking *a, size_t s
 
 /* ---- one that runs -------------------------------------------------------------------------------- */
 
-/* Any answer, but none at all if what is under the stamp moved; of the mailbox other fields are. */
+/* Any answer is right, but there must be none if a word under the stamp changed. A mailbox has
+ * other words under its stamp. */
 static void look_running(const struct image *img, const struct asking *a, size_t slot,
                          uint64_t proc)
 {
@@ -510,7 +512,7 @@ static void look_running(const struct image *img, const struct asking *a, size_t
     must_look(st != ST_OK || same, "it moved, and is not torn:");
 }
 
-/* To count each part once, it must be known where literals lie, though none are there. */
+/* To count each part once, a walker must know where literals lie, though the model has none. */
 static struct image as_asked(const struct image *img, enum looks what)
 {
     static const struct block nothing = {64, 128};

@@ -70,9 +70,9 @@ struct model {
     unsigned slices;
     uint64_t messages;
     unsigned lies;
-    uint64_t lie[LIES_MAX]; /* what is no boxed object, though a tag says so */
-    uint64_t without;       /* what nothing leads to; 0: there is no such object */
-    unsigned maps;          /* so many parts of maps the object at hand is in */
+    uint64_t lie[LIES_MAX]; /* no boxed objects, though a tag says so */
+    uint64_t without;       /* an object that counts as unreachable; 0: none */
+    unsigned maps;          /* how many parts of maps the current object is in */
 };
 
 static void refuse_if(struct model *m, bool odd)
@@ -181,7 +181,7 @@ bool reach_has(const struct reach *r, uint64_t p)
     return memory_at(p) && r->seen[index_of(p)] != 0;
 }
 
-/* true: for the first time. One word as two objects is nothing that a heap has. */
+/* true: the object was not seen before. One word as two kinds of object cannot be in a heap. */
 static bool see_first(struct model *m, uint64_t p, uint8_t as)
 {
     (void)word(m, p);
@@ -213,7 +213,7 @@ static void view(struct model *m, uint64_t refc, uint64_t size)
         (void)word(m, refc + LF(m->lay, bin_ptr) + 8);
 }
 
-/* How many words an object has, and in *first which is its first term. */
+/* The number of words of an object; *first: which of them is its first term. */
 static uint64_t words_of(struct model *m, enum kind kind, uint64_t p, uint64_t header,
                          uint64_t *first)
 {
@@ -293,7 +293,7 @@ static void into_bars(struct model *m, enum kind kind, uint64_t header, uint64_t
     case KIND_RECORD:
         count(m, BAR_RECORD, 1, words);
         break;
-    default: /* large tuples and funs have bars of their own as long as there are any */
+    default: /* large tuples and funs have bars of their own while there are any */
         count(m, BAR_OTHER, 1, words);
         break;
     }
@@ -308,7 +308,7 @@ static void take(struct model *m, uint64_t p, uint64_t words)
     }
 }
 
-/* A node of a large map; or one whose keys are no tuple, as no map is: there may be another map in
+/* A node of a large map, or a small map whose keys are no tuple, as in no VM: another map may be in
  * their place, and so on. */
 static bool holds_parts(const struct model *m, enum kind kind, uint64_t p, uint64_t header)
 {
@@ -320,7 +320,7 @@ static bool holds_parts(const struct model *m, enum kind kind, uint64_t p, uint6
            kind_of(m->lay, *keys) != KIND_TUPLE;
 }
 
-/* What it takes to say what it is, beyond the object itself. */
+/* Sets `odd' if something that a description needs beyond the object cannot be read. */
 static void describe(struct model *m, enum kind kind, uint64_t p, uint64_t header)
 {
     const uint64_t *w = memory_at(p + 8);
@@ -376,8 +376,7 @@ static void sub_binary(struct model *m, uint64_t p)
     if (refused(m))
         return;
     if (m->lay->otp <= 26) {
-        /* what a collection makes a heap binary of: whole bytes, of a part that cannot be
-         * written */
+        /* a collection makes a heap binary of whole bytes, of a part that cannot be written */
         if ((w3 & 0xFFFFFF) != 0 || w1 > 24)
             part_of(m, orig, true, w1 + ((w3 & 0xFFFF) != 0));
     } else {
@@ -385,7 +384,7 @@ static void sub_binary(struct model *m, uint64_t p)
     }
 }
 
-/* A ProcBin is a binary by itself to 26, and seen whole once, if only by one term. */
+/* Up to OTP 26 a ProcBin is a binary itself, and counts once as seen whole. */
 static void whole(struct model *m, uint64_t p)
 {
     uint8_t *seen = &m->r->whole[index_of(p)];
@@ -397,7 +396,7 @@ static void whole(struct model *m, uint64_t p)
 
 static void reach(struct model *m, uint64_t w);
 
-/* A tag that does not fit: whoever has met the same as a list before does not look again. */
+/* A tag that does not fit. A walk that has met the object as a list before does not look again. */
 static void lie(struct model *m, uint64_t p)
 {
     m->r->lied = true;
@@ -504,7 +503,7 @@ static void messages(struct model *m, uint64_t at)
     }
 }
 
-/* Objects without gaps; what has no header is a list cell. */
+/* Objects without gaps; an object without a header is a list cell. */
 static void as_they_are(struct model *m, uint64_t at, uint64_t words)
 {
     while (words != 0 && !refused(m)) {
@@ -520,7 +519,7 @@ static void as_they_are(struct model *m, uint64_t at, uint64_t words)
     }
 }
 
-/* A slot of the dictionary is a pair, or a proper list of pairs, and nobody else has that. */
+/* A slot of the dictionary is a pair, or a proper list of pairs that nothing else refers to. */
 static void slots(struct model *m, uint64_t at, uint64_t n)
 {
     uint64_t cells = 0;
@@ -533,7 +532,7 @@ static void slots(struct model *m, uint64_t at, uint64_t n)
     }
 }
 
-/* What several reach counts for the first. */
+/* An object that several roots reach counts for the first. */
 static void roots(struct model *m)
 {
     uint64_t dict = own(m, LF_dictionary);
@@ -565,7 +564,7 @@ static void roots(struct model *m)
         as_they_are(m, frag + LF(m->lay, frag_mem), word(m, frag + LF(m->lay, frag_used)));
 }
 
-/* Who is being collected in a special way, or has what cannot be found, is left alone. */
+/* Refuses a process in a special collection, or with terms that cannot be found. */
 static void readable(struct model *m)
 {
     enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };

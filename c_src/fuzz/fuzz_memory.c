@@ -22,7 +22,7 @@ static unsigned changes_n;
 static unsigned changed;
 static bool changing;
 static uint64_t reads;
-static uint64_t reads_then; /* when the last change came */
+static uint64_t reads_then; /* at the last change */
 static uint64_t reads_max;
 
 void memory_clear(void)

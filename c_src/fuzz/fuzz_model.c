@@ -24,7 +24,7 @@ static uint64_t word(struct model *m, uint64_t address)
     return w ? *w : 0;
 }
 
-/* A field that may be smaller than its word. */
+/* A field, which may be narrower than a word. */
 static uint64_t field(struct model *m, uint64_t object, enum layout_field f)
 {
     uint64_t address = object + m->lay->f[f];
@@ -46,7 +46,7 @@ enum {
     DEAD = 0xC00
 }; /* otp-internals: running, GC, dirty; free, exiting */
 
-/* Fields up to the first 0, which is no field of a process. */
+/* The fields end at the first 0, which is no field of a process. */
 struct stillness {
     uint32_t state, lock;
     enum layout_field fields[40];
@@ -92,7 +92,7 @@ static const struct stillness still[] = {
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
 
-/* otp-internals: MAIN is 1, MSGQ, under which messages are linked to the outer queue, is 2. */
+/* otp-internals: MAIN is 1; MSGQ, which protects the outer queue, is 2. */
 static uint32_t locks(enum attr attr, bool waiting)
 {
     return still[attr].lock | (waiting ? 2U : 0U);
@@ -210,7 +210,7 @@ static uint64_t tie(struct model *m, enum links_monitors_what what, enum tied in
     return in == LINKS ? link_of(m, what, node) : monitor_of(m, what, node);
 }
 
-/* waiting: nodes to the right of the way that leads here, which a walker must remember. */
+/* waiting: the nodes to the right of the path to here, which a walker must remember. */
 // NOLINTNEXTLINE(misc-no-recursion): as deep as the tree, which the model bounds
 static uint64_t tree(struct model *m, enum links_monitors_what what, enum tied in, uint64_t node,
                      unsigned waiting)
@@ -251,7 +251,7 @@ static uint64_t ties(struct model *m, enum links_monitors_what what)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* To 26 the bit MSG_IN_Q says something else, which is of no interest here. */
+/* Up to OTP 26 the bit MSG_IN_Q means something else, which does not matter here. */
 enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
 enum { MIDDLE_Q = 0x2000000 };
 
@@ -398,8 +398,8 @@ static void chain(struct model *m, struct chains *c, uint64_t entry, bool listed
     }
 }
 
-/* So many entries have room. A walker may count a little more generously, or stop at chains that
- * lead into each other. */
+/* How many entries have room. A walker may count a little more, or stop at chains that lead into
+ * each other. */
 static uint64_t entries_max(const struct chains *c)
 {
     uint64_t words = 0;
@@ -517,7 +517,7 @@ static struct verdict flat_size(const struct vm *vm, uint64_t proc)
         ROOT_SIZE_STACK | ROOT_SIZE_REGISTERS | ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES;
     struct sizes s = model_flat(vm, proc, all, 0, ATTR_WORDS_MAX);
     struct verdict v = {ANY, (int64_t)s.words, false, 4ULL * ATTR_WORDS_MAX};
-    if (!s.crowded) /* else it may be too much to remember */
+    if (!s.crowded) /* else a walker may have too much to remember */
         v.kind = s.kind;
     return v;
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { PILE = 64 }; /* rests that a walker may have to remember */
+enum { PILE = 64 }; /* remaining parts that a walker may have to remember */
 enum { FRAGMENTS = 2 };
 enum { PINNED = ADDRESS_SET_MAX };
 
@@ -22,7 +22,7 @@ struct model {
     const struct layout *lay;
     uint64_t proc, max_words;
     struct sizes *s;
-    struct spans blocks, message; /* the process's; those of the message at hand */
+    struct spans blocks, message; /* of the process; of the current message */
     uint64_t steps;
     bool too_large, pins;
     unsigned pinned_n;
@@ -129,7 +129,8 @@ static bool in(const struct spans *s, uint64_t p, uint64_t words)
     return false;
 }
 
-/* Where literals lie is not known here, or nothing is there: nobody can say what lies elsewhere. */
+/* false: outside of the blocks. The model has no literals, or does not know where they lie, so the
+ * size of other objects is unknown. */
 static bool inside(struct model *m, uint64_t p, uint64_t words)
 {
     bool ok = in(&m->blocks, p, words) || in(&m->message, p, words);
@@ -161,11 +162,11 @@ static void pin(struct model *m, uint64_t binary)
 
 struct shown {
     uint64_t bits, words, binary; /* 0: on the heap */
-    uint64_t object;              /* what it is a part of */
+    uint64_t object;              /* the object that it is a part of */
 };
 
-/* A part of a binary: to 26 in bytes, and bits after and before them, which may take up to two
- * bytes more; then from which bit to which. */
+/* A part of a binary. Up to OTP 26 it has a size in bytes, and bits before and after them, which
+ * may take up to two bytes more; from 27 on it has a first and a last bit. */
 static struct shown a_part(struct model *m, uint64_t p)
 {
     bool old = m->lay->otp <= 26;
@@ -258,7 +259,7 @@ static void size_of_boxed(struct model *m, uint64_t p, bool held, unsigned pile)
         sizes_of(m, p + first * 8, words - first, held, pile);
 }
 
-/* It ends, because all that leads on has words. */
+/* The recursion ends, because each object on the way has words. */
 static void size_of(struct model *m, uint64_t w, bool held, unsigned pile) // NOLINT
 {
     uint64_t p = w & ~7ULL;
@@ -330,7 +331,7 @@ static void walkable(struct model *m)
     refuse_if(m, (state & MIDDLE_Q) || ((state & OFF_HEAP_Q) && (state & arrived)));
 }
 
-/* As for a mark; a NIF may have given way. */
+/* As for a mark: a NIF may have yielded. */
 static void readable(struct model *m)
 {
     uint64_t psd = own(m, LF_psd);
@@ -340,8 +341,8 @@ static void readable(struct model *m)
         refuse_if(m, word(m, psd + LF(m->lay, psd_nfunc)) != 0);
 }
 
-/* Each part once: only where it is known where literals lie, and where there are not too many
- * words. */
+/* Each part can be counted once only if it is known where literals lie, and if there are not too
+ * many words. */
 static void sharable(struct model *m)
 {
     uint64_t words = 0;
@@ -350,12 +351,12 @@ static void sharable(struct model *m)
     refuse_if(m, m->vm->literals.to == 0 || words > SHARED_SIZE_WORDS_MAX);
 }
 
-/* true: the pair with this number was on it. */
+/* true: the pair with this number was on the stack. */
 static bool stack(struct model *m, unsigned want, uint64_t n)
 {
     uint64_t at = own(m, LF_stop);
     uint64_t end = own(m, LF_hend);
-    bool odd = (at & 7) != (end & 7); /* without an end, but the pair may come first */
+    bool odd = (at & 7) != (end & 7); /* the stack has no end, but the pair may come first */
     refuse_if(m, at > end || (odd && !(want & ROOT_SIZE_SLOT)));
     doubt_if(m, odd);
     if (odd)
@@ -390,7 +391,7 @@ static void registers(struct model *m, bool wanted)
     }
 }
 
-/* The pairs, not the lists that they are in. */
+/* Counts the pairs, not the lists that hold them. */
 static void dictionary(struct model *m, bool wanted)
 {
     uint64_t dict = own(m, LF_dictionary);
@@ -402,7 +403,7 @@ static void dictionary(struct model *m, bool wanted)
         uint64_t w = word(m, dict + LF(m->lay, dict_head) + i * 8);
         unsigned pairs = 0;
         for (; wanted && (w & 3) == 1 && !stopped(m); w = word(m, (w & ~7ULL) + 8)) {
-            refuse_if(m, ++pairs > REACH_WORDS); /* round in circles */
+            refuse_if(m, ++pairs > REACH_WORDS); /* a cycle */
             if (inside(m, w & ~7ULL, 2))
                 size_of(m, word(m, w & ~7ULL), false, 0);
         }
@@ -431,7 +432,7 @@ static void queue(struct model *m, uint64_t at, bool wanted)
     m->message.n = 0;
 }
 
-/* Not asked for, but gone through. */
+/* Words that the question does not need, but a walk reads. */
 static void others(struct model *m)
 {
     uint64_t marks = own(m, LF_recv_marks);

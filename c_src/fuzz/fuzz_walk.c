@@ -1,6 +1,7 @@
 /* fuzz_walk.c: runs the walkers and the scan over model processes, and compares with the model.
  * Knows: the model's answer holds wherever the walk is cut, reads are bounded, no process is lost,
- * and there is no answer if the stamp changed. Does not know: what the processes look like. */
+ * and there is no answer if the stamp changed.
+ * Does not know: what the processes look like. */
 #include "fuzz/fuzz.h"
 
 #include "util/alloc.h"
@@ -28,7 +29,7 @@ static void must(bool ok, const char *what, enum attr attr)
         fuzz_fail(what, names[attr]);
 }
 
-/* ---- what the walkers take from outside -------------------------------------------------------- */
+/* ---- what the walkers need from outside -------------------------------------------------------- */
 
 static long allocated;
 static long fail_at; /* the n-th allocation from now fails */
@@ -61,7 +62,7 @@ void sonde_free(void *p)
     free(p);
 }
 
-/* A scan's pause is for processes that run. */
+/* A scan pauses for processes that run; the fuzzer does not wait. */
 int nanosleep(const struct timespec *wanted, struct timespec *left)
 {
     (void)wanted, (void)left;
@@ -82,8 +83,8 @@ void fuzz_begin(const struct image *img, bool changing, uint64_t reads)
 
 /* ---- one walk ---------------------------------------------------------------------------------- */
 
-/* A monitor is most: its node, that of the other end, the count, the reference. Chains of a message
- * may be those of others, too. */
+/* A monitor needs the most reads: its node, the node of the other end, the count, the reference. A
+ * message's chains may be those of others, too. */
 enum { THING_READS = 12, FIXED_READS = 240 };
 
 #define MOST_THINGS                                                                                \
@@ -142,7 +143,8 @@ static void compare(const struct attempt *a, const struct verdict *v, enum attr 
     must(!what, what, attr);
 }
 
-/* A process that lies still: the model's answer, in one go, step by step, and among others. */
+/* An unchanging process: the model's answer, in one slice, step by step, and in slices that share
+ * the core with other walks. */
 static void check_still(const struct image *img, const struct question *q, size_t slot,
                         uint64_t proc)
 {
@@ -163,8 +165,7 @@ static void check_still(const struct image *img, const struct question *q, size_
         must(walk_close(&w, &img->vm) == ST_OK, "torn, and nothing changed:", q->attr);
         if (i == 0)
             first = a.status;
-        /* what is wrong and what is too large may be met in another order, and how much is
-         * allocated depends on where a slice ends */
+        /* other slices may meet an error and a limit in another order, and allocate differently */
         bool any = v.kind == MAY || v.kind == ANY || a.status == ST_NOMEM || first == ST_NOMEM ||
                    (v.kind == REFUSED && q->attr == ATTR_flat_size);
         must(a.status == first || any, "another answer in other slices:", q->attr);
@@ -177,8 +178,8 @@ static uint64_t word_at(uint64_t address)
     return w ? *w : 0;
 }
 
-/* A process that runs meanwhile: any answer, but no answer at all if what is under the stamp moved.
- * What moves while the fields are read, at either end, may or may not be seen. */
+/* A process that runs meanwhile: any answer is right, but there must be none if a word under the
+ * stamp changed. A change while opening or closing reads the fields may go unseen. */
 static void check_running(const struct image *img, const struct question *q, size_t slot,
                           uint64_t proc)
 {
@@ -189,7 +190,7 @@ static void check_running(const struct image *img, const struct question *q, siz
     if (stamp_open(&img->vm, &q->plan, slot, proc, &w.view) != ST_OK)
         return;
     unsigned opened = memory_changed();
-    /* state and lock are read twice, the second time last of all */
+    /* opening reads state and lock twice, the second time last of all */
     bool settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &before);
     must(settled || memory_still() < 2, "opened, and not settled:", q->attr);
     (void)walk_all(&w, &img->vm, q, (struct budget){img->steps, false});
@@ -225,7 +226,7 @@ static void check_walks(const struct image *img, enum attr attr)
 
 /* ---- what the prover reads ---------------------------------------------------------------------- */
 
-/* Small numbers, yes and no: never a word of the memory. */
+/* A proof returns small numbers, yes or no, and never a word of the memory. */
 static void check_proof(const struct image *img)
 {
     int64_t result = 0;
@@ -385,23 +386,22 @@ static void check_mark(const struct image *img)
 
 /* ---- whole scans -------------------------------------------------------------------------------- */
 
-/* A row of the answer for each process, as it must come out; not exact where a walker may
- * choose. */
+/* The expected row of each process; not exact where a walker may choose. */
 struct expected {
     bool exact;
     unsigned n;
     struct row row[2 * SLOTS];
 };
 
-/* What one look at a slot gives. */
+/* What a read of one slot gives. */
 struct sight {
-    uint64_t pid; /* 0: nobody */
+    uint64_t pid; /* 0: no process */
     bool known, clean;
-    bool read; /* it is not asked */
+    bool read; /* without process_info */
     int64_t value;
 };
 
-/* What process_info says of those who are asked. */
+/* What process_info reports for a process that is asked. */
 static bool told(uint64_t pid, int64_t *value)
 {
     *value = (int64_t)((pid >> 4 ^ pid >> 30) * 37 % 5000);
@@ -444,8 +444,8 @@ static int64_t minus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-/* One look: the N largest; the first one of a window keeps them too, but for those who are
- * collected. */
+/* One pass: the N largest, and in a window the processes to compare with. SCAN_HOLDERS has rows
+ * only of processes that need no collection. */
 static void expect_first(const struct image *img, enum scan_mode mode, const struct sight *looks,
                          struct expected *e)
 {
@@ -460,7 +460,7 @@ static void expect_first(const struct image *img, enum scan_mode mode, const str
     }
 }
 
-/* The second look: what was gained since, with the born and the dead; or what was lost. */
+/* The second pass: gains since the first, with new and dead processes; or losses. */
 static void expect_second(const struct image *img, enum scan_mode mode, const struct sight *first,
                           const struct sight *second, struct expected *e)
 {
@@ -510,7 +510,7 @@ static void compare_rows(const struct scan *s, struct expected *e, enum attr att
     compare_top(s, s->top, e, attr);
 }
 
-/* Who is asked says the same to every question. */
+/* A process that is asked has the same value for every question. */
 static bool answer(struct scan *s, uint64_t pid)
 {
     int64_t values[ATTR_COUNT];
@@ -522,7 +522,7 @@ static bool answer(struct scan *s, uint64_t pid)
 
 enum { MANY = 3 };
 
-/* Of EACH: a row for each question. */
+/* The rows of SCAN_EACH, by question. */
 static struct expected handed_out[MANY];
 
 static void take_rows(const struct image *img, struct scan *s, enum attr attr)
@@ -561,7 +561,7 @@ static bool readable_table(const struct image *img)
     return memory_at(img->vm.tab.tab + (SLOTS - 1) * 8ULL) != NULL;
 }
 
-/* true: it came to its end. */
+/* true: the scan completed. */
 static bool check_result(const struct image *img, const struct scan *s, enum scan_result r,
                          enum attr attr)
 {
@@ -575,7 +575,7 @@ static bool check_result(const struct image *img, const struct scan *s, enum sca
     return r == SCAN_DONE;
 }
 
-/* What moves between two looks is all that the input lets change. */
+/* All changes of the input come between the two passes. */
 static void check_second(const struct image *img, struct scan *s, enum attr attr,
                          enum scan_mode mode, const struct sight *first, struct expected *e)
 {
@@ -607,7 +607,7 @@ static void check_scan(const struct image *img, enum attr attr, bool changing)
     bool waiting = mode == SCAN_HOLDERS || mode == SCAN_ALL;
     struct sight first[SLOTS];
     struct expected e = {.exact = !changing};
-    if (waiting && attr != ATTR_binary_count) /* bin_leak asks for nothing else */
+    if (waiting && attr != ATTR_binary_count) /* bin_leak asks only for that */
         return;
     fuzz_begin(img, changing, SLOTS * 12ULL * (MOST_READS + 2));
     look_at_all(img, attr, waiting, first, &e.exact);
@@ -655,7 +655,7 @@ static void compare_handed_out(struct expected *e, const enum attr *attrs)
     }
 }
 
-/* Everybody, part by part of the table: no process twice, none left out. */
+/* The parts of the table together: no process twice, none left out. */
 static void check_parts(const struct image *img, const enum attr *attrs, struct expected *e,
                         bool exact)
 {
