@@ -1,7 +1,7 @@
-/* bare_loop.c: the least that any reader of all binaries' sizes has to do. Not shipped.
+/* bare_loop.c: the minimum that any reader of all binaries' sizes has to do. Not shipped.
  * Knows: the same tables and the same search for the process table as sonde.
- * Does not know: anything that makes reading a live node safe or its answer useful: loads are plain,
- * nothing is stamped, no process is ranked. It is right only where every process keeps still. */
+ * Does not know: anything that makes reading a live node safe or its answer useful. Loads are
+ * plain, no stamp is taken, no process is ranked: the answer is right only if no process runs. */
 #include "vm/layout.h"
 #include "vm/peek.h"
 #include "vm/proctab.h"
@@ -32,7 +32,7 @@ static ERL_NIF_TERM find(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         !enif_get_uint64(env, argv[1], &limit) || !enif_self(env, &self))
         return enif_make_badarg(env);
     lay = layout_table(index);
-    /* not the guarded reader: its handler would be a second one in front of sonde's */
+    /* not the guarded reader: its handler would be installed in front of sonde's */
     bool found = proctab_find(PEEK_SYSCALL, lay, limit, enif_make_pid(env, &self),
                               word((uintptr_t)env + ENV_PROC), &tab);
     return enif_make_atom(env, found ? "ok" : "error");
@@ -66,7 +66,7 @@ static ERL_NIF_TERM binary_memory(ErlNifEnv *env, int argc, const ERL_NIF_TERM a
 
 struct met {
     uintptr_t binary;
-    uint64_t when; /* in the order of the chains */
+    uint64_t when; /* position in the chains */
 };
 
 static struct met *all;
@@ -115,7 +115,7 @@ static bool meet_all(void)
     return true;
 }
 
-/* What it touches is the size and the count of references, which share a cache line. */
+/* Reads each size and reference count, which share a cache line. */
 static uint64_t touch_all(uint64_t *refs)
 {
     const uintptr_t size = LF(lay, bin_size);
@@ -131,7 +131,7 @@ static uint64_t touch_all(uint64_t *refs)
 static ERL_NIF_TERM gather(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc, (void)argv;
-    /* (): {Binaries, Bytes}; in the order of the chains, in which touch goes through them */
+    /* (): {Binaries, Bytes}; keeps the order of the chains, in which touch reads them */
     uint64_t refs = 0;
     size_t n = 0;
     all_n = 0;
@@ -181,11 +181,11 @@ static uint64_t follow(uint64_t term)
 static ERL_NIF_TERM chase(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    /* (Term): one that the caller has, and that is not deep */
+    /* (Term): a term of the caller that is not deep */
     return enif_make_uint64(env, follow(argv[0]));
 }
 
-/* On the same kind of scheduler as sonde's scan. */
+/* They run on the same kind of scheduler as sonde's scan. */
 static ErlNifFunc functions[] = {
     {"find", 2, find, 0},
     {"chase", 1, chase, ERL_NIF_DIRTY_JOB_IO_BOUND},

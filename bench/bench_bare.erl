@@ -10,7 +10,7 @@
 init() ->
     erlang:load_nif(filename:join(filename:dirname(code:which(?MODULE)), "bare_loop"), 0).
 
-%% The table that sonde has proved is the one that the loop reads by.
+%% Finds the process table, by the layout table that sonde has proved.
 -spec start() -> ok.
 start() ->
     #{status := active, layout := Layout} = sonde:native(),
@@ -24,14 +24,15 @@ find(_Table, _Limit) -> erlang:nif_error(not_loaded).
 -spec binary_memory() -> {non_neg_integer(), non_neg_integer()}.
 binary_memory() -> erlang:nif_error(not_loaded).
 
-%% Words of lists, tuples and maps below a term of the caller's own, each place followed once.
+%% Words of the lists, tuples and maps that a term of the caller leads to; each link is followed.
 -spec chase(term()) -> non_neg_integer().
 chase(_Term) -> erlang:nif_error(not_loaded).
 
-%% Looks for all refc binaries in the chains, each once: how many, and their bytes.
+%% Finds all refc binaries in the chains, each once. Returns their number and their bytes.
 -spec gather() -> {non_neg_integer(), non_neg_integer()}.
 gather() -> erlang:nif_error(not_loaded).
 
-%% Goes through what was gathered, which must still be there: bytes, and the sum of references.
+%% Reads the gathered binaries, which must still exist. Returns their bytes and the sum of their
+%% references.
 -spec touch() -> {non_neg_integer(), non_neg_integer()}.
 touch() -> erlang:nif_error(not_loaded).

@@ -1,16 +1,16 @@
-%% Who holds the binary memory of a node, beside what people write for it, and beside a bare loop in
-%% C that touches each binary's header once and remembers nothing.
+%% Which processes hold a node's binary memory: sonde, what people write by hand, and a bare loop in
+%% C that reads each binary's header once and remembers nothing.
 -module(bench_binaries).
 
 -export([crowd/2, rows/1]).
 -export([hold/2]).
 
 -define(WAVE, 1000).  % holders that build their binaries at the same time
--define(SHARED, 10).  % one of so many is shared by two
+-define(SHARED, 10).  % one in this many is shared by two
 -define(RUNS, 3).
 
-%% @doc So many processes with so many binaries of 65 to 200 bytes each, a tenth of which the next
-%% process holds, too; how many binaries there are.
+%% @doc Starts processes with `Each' binaries of 65 to 200 bytes; the next process also holds a
+%% tenth of them. Returns the number of binaries.
 -spec crowd(pos_integer(), pos_integer()) -> pos_integer().
 crowd(0, _) ->
     0;
@@ -34,7 +34,7 @@ hold(Owner, Each) ->
 rows(Emit) ->
     ok = bench_bare:start(),
     Account = fun() -> #{processes_missed := 0} = sonde:bin_account() end,
-    %% ours first: the others leave a node behind that has memory to spare
+    %% ours first: the other leaves free memory behind in the node
     #{allocated := Ours} = bench_clock:peak(Account),
     #{allocated := Theirs} = bench_clock:peak(fun by_hand/0),
     {Binaries, Bytes} = bench_bare:gather(),
@@ -53,7 +53,7 @@ rows(Emit) ->
     _ = [alone(Call, Emit) || Call <- calls()],
     ok.
 
-%% What the others cost.
+%% The cost of a call that nothing is compared with.
 alone({Name, Text, Call}, Emit) ->
     Times = bench_clock:alternate(?RUNS, 10, #{sonde => Call}),
     #{sonde := Ns} = maps:map(fun(_, All) -> bench_clock:median(All) end, Times),
@@ -73,14 +73,14 @@ calls() ->
      {"bin_resources", "10", fun() -> sonde:bin_resources(10) end},
      {"bin_window", "10, 0", fun() -> sonde:bin_window(10, 0) end}].
 
-%% What is in queues and tables, which is next to nothing here, cannot be told by hand.
+%% Erlang code cannot find binaries in queues and tables; there are next to none here.
 same(ByHand, #{exclusive := Exclusive, shared := Shared, elsewhere := Elsewhere} = Account) ->
     true = lists:all(fun({A, B}) -> abs(A - B) =< (Exclusive + Shared) div 100 end,
                      lists:zip(tuple_to_list(ByHand), [Exclusive, Shared, Elsewhere])),
     Account.
 
-%% What is exclusive, what is shared, and what somebody refers to that is no process, as it can be
-%% told from Erlang.
+%% The exclusive bytes, the shared ones, and those with references from outside of processes, as far
+%% as Erlang code can find them.
 by_hand() ->
     Binaries = lists:foldl(fun of_process/2, #{}, processes()),
     maps:fold(fun(_, {Size, Refc, References, _}, {E, S, Other}) when Refc > References ->

@@ -4,10 +4,11 @@
 -export([alternate/3, peak/1, median/1, percentile/2]).
 -export([loop/3]).
 
--define(PAUSE_MS, 10).  % for what the last call left behind to be freed
+-define(PAUSE_MS, 10).  % until the node has freed what the last call left
 -define(WARM_UP, 1).
 
-%% @doc Nanoseconds of each call in turn, `Runs' times after a warm-up; each in a process of its own.
+%% @doc Runs the calls in turn, each in a process of its own. Returns the nanoseconds of each call,
+%% `Runs' times after a warm-up.
 -spec alternate(pos_integer(), non_neg_integer(), #{Name => fun(() -> term())}) ->
           #{Name => [non_neg_integer()]}.
 alternate(Runs, PauseMs, Calls) ->
@@ -29,8 +30,8 @@ in_process(Fun) ->
     {Pid, Ref} = spawn_monitor(fun() -> exit({result, Fun()}) end),
     receive {'DOWN', Ref, process, Pid, {result, Result}} -> Result end.
 
-%% @doc Bytes that the node had more than before at the worst moment of the call: as its allocators
-%% tell, and as the operating system tells (`undefined' where it does not).
+%% @doc The most bytes that the node had during the call, above those before it: by its allocators,
+%% and by the operating system (`undefined' if that does not report it).
 -spec peak(fun(() -> term())) ->
           #{allocated := non_neg_integer(), resident := non_neg_integer() | undefined}.
 peak(Call) ->
@@ -58,7 +59,7 @@ loop(Owner, {A, R}, Before) ->
 memory() ->
     {erlang:memory(total), resident()}.
 
-%% Fields of statm are pages; the second is what is resident.
+%% The fields of statm are pages; the second is the resident set.
 resident() ->
     case prim_file:read_file("/proc/self/statm") of
         {ok, Text} ->

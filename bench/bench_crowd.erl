@@ -1,4 +1,4 @@
-%% The processes that are looked at, and the recon that is compared with.
+%% The processes to measure with, and the recon to compare with.
 -module(bench_crowd).
 
 -export([idle/1, holders/2, fill_up/1, servers/1, full/2, load_recon/1]).
@@ -6,24 +6,24 @@
 
 -define(WAVE, 1000).  % holders that build their binaries at the same time
 
-%% @doc `N' processes that wait.
+%% @doc Starts `N' processes that wait.
 -spec idle(non_neg_integer()) -> ok.
 idle(N) ->
     _ = [spawn(?MODULE, wait, []) || _ <- lists:seq(1, N)],
     ok.
 
-%% @doc Idle processes until there are `N' in the node.
+%% @doc Starts idle processes until the node has `N'.
 -spec fill_up(non_neg_integer()) -> ok.
 fill_up(N) ->
     idle(max(0, N - erlang:system_info(process_count))).
 
-%% @doc `N' processes as those of a server: proc_lib started them.
+%% @doc Starts `N' processes like those of a server, with proc_lib.
 -spec servers(non_neg_integer()) -> ok.
 servers(N) ->
     _ = [proc_lib:start(?MODULE, serve, [self()]) || _ <- lists:seq(1, N)],
     ok.
 
-%% @doc One process with so many messages and so many keys in its dictionary.
+%% @doc Starts a process with this many messages, and keys in its dictionary.
 -spec full(non_neg_integer(), non_neg_integer()) -> pid().
 full(Messages, Keys) ->
     Pid = spawn(fun() ->
@@ -34,8 +34,8 @@ full(Messages, Keys) ->
     {message_queue_len, Messages} = process_info(Pid, message_queue_len),
     Pid.
 
-%% @doc `N' processes with `Binaries' refc binaries each, of 65 to 200 bytes; they are built at the same
-%% time, so that neighbours in memory belong to different processes.
+%% @doc Starts `N' processes with `Binaries' refc binaries of 65 to 200 bytes each. All build them
+%% at the same time, so neighbours in memory belong to different processes.
 -spec holders(non_neg_integer(), non_neg_integer()) -> [pid()].
 holders(0, _) ->
     [];
@@ -65,8 +65,8 @@ hold(Held) ->
         stop -> ok
     end.
 
-%% @doc Loads recon from its beams; where another release's compiler made them (they may not even load),
-%% they are compiled again from the code that is in them. Says which of the two.
+%% @doc Loads recon's beams. If the compiler of another release made them (they may not even load),
+%% compiles them again from the code that they contain. Returns which of the two it did.
 -spec load_recon(file:name()) -> as_shipped | compiled_again.
 load_recon(Dir) ->
     Files = [filename:join(Dir, M ++ ".beam") || M <- ["recon_lib", "recon", "recon_alloc"]],

@@ -1,14 +1,14 @@
-%% How much others notice of being looked at, against a control: a dirty native call of somebody else that
-%% only spins, for as long and as often as a scan. Windows of idle, control and sonde take turns; in each,
-%% two processes send each other messages without pause.
+%% How much a scan disturbs other processes, compared with a control: a dirty native call that only
+%% spins, for as long and as often as the scan. Windows of idle, control and sonde take turns; in
+%% each, two processes send each other messages without pause.
 -module(bench_disturb).
 
 -export([run/1]).
 
--define(EVERY_MS, 100).         % a scan, or a spin, begins
+-define(EVERY_MS, 100).         % between the starts of two scans, or of two spins
 -define(N, 10).
 
-%% @doc `Foreign' is where the library of sonde_foreign_helper is built.
+%% @doc `Foreign': the directory for the library of sonde_foreign_helper.
 -spec run(file:filename()) -> ok.
 run(Foreign) ->
     {Processes, Windows, Ms} = {env("DISTURB_PROCESSES", 100000), env("DISTURB_WINDOWS", 20),

@@ -1,5 +1,5 @@
-%% One heap: how fast it is walked, beside the collection that the walk replaces and beside a bare
-%% loop in C that follows the same pointers and remembers nothing.
+%% The speed of a walk through one heap, compared with the collection that the walk replaces, and
+%% with a bare loop in C that follows the same pointers and remembers nothing.
 -module(bench_heap).
 
 -export([rows/2]).
@@ -7,16 +7,16 @@
 
 -define(WORD, 8).
 -define(RUNS, 3).
--define(LARGE, 20000000). % words: minutes for what is larger
+-define(LARGE, 20000000). % words: a larger heap takes minutes
 
-%% @doc Rows of heaps of so many bytes each.
+%% @doc Emits the rows for heaps of these sizes in bytes.
 -spec rows([pos_integer()], fun((map()) -> term())) -> ok.
 rows(Sizes, Emit) ->
     ok = bench_bare:start(),
     _ = [shape(Shape, Size, Emit) || Size <- Sizes, Shape <- [tuples, maps, list]],
     ok.
 
-%% A heap that was just collected, so that there is as much to keep as there is.
+%% The heap was just collected, so all of it is live.
 shape(Shape, Size, Emit) ->
     {Pid, Ref} = spawn_monitor(?MODULE, hold, [self(), {Shape, Size}]),
     receive {Pid, ready} -> ok end,
@@ -53,7 +53,7 @@ size_rows(Pid, Shape, What, Words, Emit) ->
          end || {Name, Call, Targets} <- [{"heap_top", Top, Aims}, {"dump", Dump, []}]],
     ok = file:delete(File).
 
-%% What copying the heap takes, which is the way to look inside of it without us.
+%% The time to copy the heap, which is how to look inside it without sonde.
 copied(Pid) ->
     #{copy := Ns} = bench_clock:alternate(1, 10, #{copy => fun() -> ask(Pid, show) end}),
     bench_clock:median(Ns).
@@ -86,7 +86,7 @@ wait(Term) ->
         {show, From} -> From ! {self(), Term}, wait(Term)
     end.
 
-%% A list of each is two words more.
+%% Each element takes two more words for its list cell.
 build({tuples, Size}) -> [{I, I, {I, I}} || I <- lists:seq(1, Size div (9 * ?WORD))];
 build({maps, Size}) -> [#{id => I, at => {I, I}} || I <- lists:seq(1, Size div (10 * ?WORD))];
 build({list, Size}) -> lists:seq(1, Size div (2 * ?WORD)).

@@ -1,5 +1,5 @@
-%% The figures of a run, as text and as markdown. A file of figures is one release's: terms
-%% `{node, Facts}', one for each work, and `{row, Row}'. A row's `kind' says what it has:
+%% The figures of a run, as text and as markdown. A file of figures belongs to one release and has
+%% terms `{node, Facts}', one for each work, and `{row, Row}'. The fields of a row by its `kind':
 %%
 %%   speed   recon, sonde: ns of one call (medians); target: how many times faster, or never_slower
 %%   peak    recon, sonde: bytes; target: bytes
@@ -11,7 +11,7 @@
 %%           {rate, Million} words a second at least, {share, Percent} of the heap in memory at most
 %%   trip    tool, p50, p99, p999: ns; scans, in ms
 %%
-%% bench/reasons says why a row misses its target where it does.
+%% bench/reasons explains why a row misses its target.
 -module(bench_report).
 
 -export([put/3, node_facts/1, print/1, write/2]).
@@ -111,7 +111,7 @@ wanted(Target) -> io_lib:format("~b times", [Target]).
 verdict(Row) ->
     case met(Row) of true -> "met"; false -> "missed" end.
 
-%% Within the last digit shown.
+%% Compares with the precision that is shown.
 met(#{kind := speed, recon := Recon, sonde := Sonde, target := never_slower}) ->
     Recon / Sonde >= 0.995;
 met(#{kind := speed, recon := Recon, sonde := Sonde, target := Target}) ->
@@ -138,7 +138,7 @@ us(Ns) -> short(Ns / 1000).
 mib(Bytes) -> short(Bytes / ?MIB) ++ " MiB".
 times(Ratio) -> short(Ratio).
 
-%% Three digits that matter.
+%% Three significant digits.
 short(X) when X >= 100 -> integer_to_list(round(X));
 short(X) when X >= 10 -> io_lib:format("~.1f", [X]);
 short(X) -> io_lib:format("~.2f", [X]).
@@ -151,7 +151,7 @@ table(Header, Rows) ->
 columns([[] | _]) -> [];
 columns(Rows) -> [[hd(R) || R <- Rows] | columns([tl(R) || R <- Rows])].
 
-%% Text to the left, figures to the right.
+%% Aligns text to the left and figures to the right.
 line([First | Rest], [W | Widths]) ->
     [string:pad(First, W) | [["  ", string:pad(C, Width, leading)]
                              || {C, Width} <- lists:zip(Rest, Widths)]].
@@ -187,7 +187,7 @@ markdown({#{otp := Otp} = Facts, Rows}) ->
 judged(#{targets := Targets}) -> Targets =/= [];
 judged(Row) -> is_map_key(target, Row).
 
-%% Where every call is to be no slower, the worst one stands for all that are not.
+%% If all calls must be no slower, the worst of those that met that stands for the others.
 shortened(Rows) ->
     case [R || #{target := never_slower} = R <- Rows, met(R)] of
         [_, _ | _] = Met ->
@@ -206,7 +206,7 @@ read(File) ->
     [Facts | _] = [F || {node, F} <- Terms],
     {Facts, [R || {row, R} <- Terms]}.
 
-%% {Releases | any, Start of the work's title | any, Call | any, Text}, the first that fits.
+%% {Releases | any, Start of the work's title | any, Call | any, Text}; the first that matches.
 reason(#{otp := Otp}, #{work := Work, call := Call}) ->
     Fits = fun({Releases, Title, Of, _}) ->
                    (Releases =:= any orelse lists:member(list_to_integer(Otp), Releases))

@@ -1,19 +1,19 @@
-%% How much others notice: the round trips of two processes that send each other messages without
-%% pause, while something else goes on.
+%% How much some work disturbs other processes: the round trips of two processes that send each
+%% other messages without pause meanwhile.
 -module(bench_trip).
 
 -export([during/2]).
 -export([echo/0]).
 -export_type([trips/0]).
 
-%% Nanoseconds; `scans' is how often the work was done meanwhile.
+%% Nanoseconds; `scans': how often the work was done meanwhile.
 -type trips() :: #{p50 | p99 | p999 | trips | scans := number()}.
 
 %% A histogram: 32 buckets for each power of two, so a bucket is 3 % wide.
 -define(FINE, 32).
 -define(BUCKETS, 64 * ?FINE).
 
-%% @doc Trips in `Ms' milliseconds in which a process does `Work' over and over.
+%% @doc Measures trips for `Ms' milliseconds while a process does `Work' over and over.
 -spec during(fun(() -> term()), pos_integer()) -> trips().
 during(Work, Ms) ->
     Self = self(),

@@ -1,11 +1,12 @@
-%% sonde against recon, in the same node and the same run. bench/run starts one node for each work.
+%% Compares sonde with recon, in the same node and the same run. bench/run starts one node for each
+%% work.
 %%
 %%   work NAME RECON_DIR OUT    does one work and appends its figures to OUT, a file of terms
 %%   report FILE...             prints them
 %%   write PAGE FILE...         puts them between the marks in PAGE, a file of markdown
 %%   disturb DIR                bench_disturb, which prints its own figures
 %%
-%% The figures are rows `{row, Map}'; bench_report says what is in them.
+%% The figures are rows `{row, Map}', which bench_report describes.
 -module(sonde_bench).
 
 -export([main/0]).
@@ -55,7 +56,7 @@ scale() ->
 
 scaled(N) -> max(1, round(N * scale())).
 
-%% Fewer runs of what takes seconds.
+%% Works that take seconds get fewer runs.
 runs() -> 5.
 few() -> 3.
 
@@ -78,7 +79,7 @@ thousands(N) -> thousands(N div 1000) ++ io_lib:format(",~3..0b", [N rem 1000]).
 
 work("many", Emit) ->
     bench_crowd:idle(scaled(1000000)),
-    %% before anything else has grown the node
+    %% before anything else grows the node
     peak(Emit),
     [compare(Emit, runs(), Attr, 30) || Attr <- [memory, message_queue_len]],
     compare_leak(Emit, few(), 40);
@@ -121,7 +122,8 @@ work("trips", Emit) ->
     _ = bench_crowd:holders(scaled(100000), 2),
     trips(Emit).
 
-%% Calls where ours does less than recon's; of those that recon does not have, what its users write.
+%% Calls where sonde does less work than recon. Calls that recon lacks are compared with what its
+%% users write.
 less_work(Full, Holder) ->
     [{"proc_window", [Attr, ?N, 0], fun() -> recon:proc_window(Attr, ?N, 0) end,
       fun() -> sonde:proc_window(Attr, ?N, 0) end} || Attr <- [memory, reductions]]
@@ -167,11 +169,11 @@ speed(Emit, Runs, Call, Target, Theirs, Ours) ->
     Emit((maps:map(fun(_, Ns) -> bench_clock:median(Ns) end, Times))
          #{kind => speed, call => Call, target => Target, all => Times}).
 
-%% Small works are about a node that is idle, not one that is being freed of what the last call left.
+%% Small works measure an idle node, not one that still frees what the last call left.
 pause(never_slower) -> 1;
 pause(_) -> 10.
 
-%% recon cannot sort by the attributes that are ours: what it does for its own, over the list.
+%% recon cannot sort by sonde's own attributes: apply its sort to the list.
 theirs(Attr) ->
     case lists:keyfind(Attr, 1, ?LISTS) of
         {_, Item} -> fun() -> recon_lib:sublist_top_n_attrs(lengths(Item), ?N) end;
@@ -181,9 +183,9 @@ theirs(Attr) ->
 lengths(Item) ->
     [{Pid, length(List), Attrs} || {Pid, List, Attrs} <- recon_lib:proc_attrs(Item)].
 
-%% ---- what is no ratio
+%% ---- figures that are no ratio
 
-%% Ours first, and the worst of several: recon leaves a node behind that has memory to spare.
+%% Ours first, and the worst of several runs: recon leaves free memory behind in the node.
 peak(Emit) ->
     Ours = [bench_clock:peak(fun() -> sonde:proc_count(A, ?N) end)
             || _ <- lists:seq(1, few()), A <- [memory, message_queue_len]],
@@ -194,7 +196,7 @@ peak(Emit) ->
      || {Key, Text} <- [{allocated, "by the node's figures"}, {resident, "resident"}],
         is_integer(maps:get(Key, Theirs))].
 
-%% The same loop over the same chains, and nothing that makes it safe or useful.
+%% The bare loop reads the same chains, without what makes it safe or useful.
 bare(Emit) ->
     ok = bench_bare:start(),
     Times = bench_clock:alternate(3 * runs(), pause(none),

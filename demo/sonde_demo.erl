@@ -1,6 +1,6 @@
-%% What `make demo' shows: a node of its own with five leaks in it, and what sonde says about it.
+%% What `make demo' shows: a node of its own with five leaks in it, and what sonde reports about it.
 %%
-%% The answers are data, so that a test can check them; printing is apart.
+%% The answers are data, so that a test can check them; printing is separate.
 -module(sonde_demo).
 
 -export([main/0, main/1, answers/2]).
@@ -22,7 +22,7 @@
 -spec main() -> no_return().
 main() -> main([]).
 
-%% @doc A file that is named gets `{sonde_demo_leaks:sizes(), answers()}', too.
+%% @doc Also writes `{sonde_demo_leaks:sizes(), answers()}' to the file, if one is named.
 -spec main([File :: file:name()]) -> no_return().
 main(Files) ->
     {ok, _} = timer:apply_after(?LIMIT_MS, erlang, halt, [1]),
@@ -33,8 +33,8 @@ main(Files) ->
     _ = [ok = file:write_file(File, term_to_binary({Sizes, Answers})) || File <- Files],
     halt(0).
 
-%% @doc Starts a node (an Erlang VM of its own that is not distributed and ends with this one), plants
-%% the leaks, asks sonde there, stops the node. `Args' are arguments of its `erl'.
+%% @doc Starts a node (an Erlang VM of its own that is not distributed and ends with this one),
+%% plants the leaks, calls sonde there, and stops the node. `Args' are arguments of its `erl'.
 -spec answers(sonde_demo_leaks:sizes(), Args :: [string()]) -> answers().
 answers(Sizes, Args) ->
     Paths = lists:append([["-pa", filename:dirname(code:which(Module))]
@@ -57,7 +57,7 @@ ask(Call) ->
                native => Call(sonde, native, []),
                processes => Call(erlang, system_info, [process_count]),
                diagnosis => Call(sonde, diagnosis, [])},
-    %% before a collection changes what there is to see
+    %% before a collection changes the heaps
     Inside = inside(Call, Before),
     Answers = [#{look_for => LookFor, first => First, rows => Call(sonde, Function, Args),
                  call => text("sonde", Function, Args)}
@@ -77,7 +77,7 @@ questions() ->
      {"Which hold binaries only until they collect? Look for: large negative numbers.",
       demo_router, bin_leak, [5]}].
 
-%% Inside of heaps, without copying or collecting one; only natively.
+%% Inside heaps, without copying or collecting one; only on the native path.
 inside(Call, #{native := #{status := active}}) ->
     Pid = fun(Name) -> Call(erlang, whereis, [Name]) end,
     Sessions = Pid(demo_sessions),
@@ -101,7 +101,7 @@ dump(Call, Pid) ->
     _ = file:delete(?DUMP),
     Call(sonde_heap, dump, [Pid, ?DUMP]).
 
-%% What the node has and no process holds is somewhere else: here in a table, whose name is found.
+%% Binary memory that no process holds is somewhere else: here in a table, which the calls name.
 binaries(Call, Before) ->
     Held = lists:sum([Bytes || {_, Bytes, _} <- Call(sonde, proc_count, [binary_memory, -1])]),
     [{"How much has the node, and how much of it do its processes refer to?",

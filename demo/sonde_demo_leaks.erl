@@ -1,5 +1,5 @@
-%% Five leaks as they are met in production, planted into the node that this runs on. The names of
-%% the processes tell what they are, so that a row of sonde's answers can be read at once.
+%% Plants five leaks, as seen in production, in the node that this runs on. The names of the
+%% processes describe the leaks, so the rows of sonde's answers explain themselves.
 -module(sonde_demo_leaks).
 
 -export([sizes/0, plant/1]).
@@ -8,7 +8,7 @@
 
 -type sizes() :: #{routed | slices | unread | cached | sessions := pos_integer()}.
 
-%% @doc How large the leaks are, at random.
+%% @doc Random sizes for the leaks.
 -spec sizes() -> sizes().
 sizes() ->
     #{routed => between(20000, 40000),
@@ -17,7 +17,7 @@ sizes() ->
       cached => between(20000, 40000),
       sessions => between(5000, 10000)}.
 
-%% @doc Returns when all are there, as large as told, and nobody is busy.
+%% @doc Plants leaks of these sizes. Returns when they are there and no process is busy.
 -spec plant(sizes()) -> ok.
 plant(#{routed := Routed, slices := Slices, unread := Unread, cached := Cached,
         sessions := Sessions}) ->
@@ -29,8 +29,8 @@ plant(#{routed := Routed, slices := Slices, unread := Unread, cached := Cached,
 
 %% ---- a router: the binaries only pass through it, and yet it refers to all of them
 
-%% Its heap is large, as that of a process that was busy once, or was tuned to collect seldom. Now it is
-%% idle, so nothing makes it collect.
+%% Its heap is large, like that of a process that was busy once, or is tuned to collect rarely. Now
+%% it is idle, so nothing makes it collect.
 plant_router(Count) ->
     Router = spawn_opt(?MODULE, router, [],
                        [{min_heap_size, 1000000}, {min_bin_vheap_size, 2000000}]),
@@ -50,7 +50,7 @@ router() ->
 worker() ->
     receive {work, Payload} -> erlang:crc32(Payload) end.
 
-%% ---- a process that keeps a few bytes of each large binary, and with them all of it
+%% ---- a process that keeps a few bytes of each large binary, and so all of it
 
 plant_slices(Count) ->
     Slices = spawn(?MODULE, slices, [[]]),
@@ -58,14 +58,14 @@ plant_slices(Count) ->
     for_a_while(fun() -> times(Count, fun(I) -> Slices ! {packet, packet(I)} end) end),
     still(Slices).
 
-%% binary:copy(Header) is what is missing here.
+%% The fix would be binary:copy(Header).
 -spec slices([binary()]) -> no_return().
 slices(Headers) ->
     receive
         {packet, <<_Version:32, Header:80/binary, _/binary>>} -> slices([Header | Headers])
     end.
 
-%% ---- a mailbox that nobody reads
+%% ---- a mailbox that is never read
 
 plant_mailbox(Count) ->
     Unread = spawn(?MODULE, unread, []),
@@ -79,7 +79,7 @@ unread() ->
 
 %% ---- an ETS table that only grows
 
-%% Who writes is gone at once, who owns it never touches it: no process refers to what is in it.
+%% The writer ends at once, and the owner never reads the table: no process refers to its contents.
 plant_cache(Count) ->
     Parent = self(),
     Owner = spawn(?MODULE, owner, [Parent, Count]),
@@ -93,13 +93,13 @@ owner(Parent, Count) ->
     Parent ! {self(), ready},
     grow(Table, Count).
 
-%% It goes on, slowly, while we look.
+%% The table keeps growing slowly while sonde looks.
 grow(Table, Last) ->
     timer:sleep(20),
     for_a_while(fun() -> ets:insert(Table, {Last + 1, page(Last + 1)}) end),
     grow(Table, Last + 1).
 
-%% ---- a server that never forgets a session; all it has is in its state and in one key of its dictionary
+%% ---- a server that never forgets a session; all its data is one key of its dictionary
 
 plant_sessions(Count) ->
     Parent = self(),
@@ -115,7 +115,7 @@ sessions(Parent, Count) ->
     Parent ! {self(), ready},
     grow_sessions(Count).
 
-%% One more now and then.
+%% Adds a session every second.
 grow_sessions(Last) ->
     receive never_sent -> ok
     after 1000 ->
@@ -139,12 +139,12 @@ between(Low, High) -> Low + rand:uniform(High - Low + 1) - 1.
 times(0, _) -> ok;
 times(N, Fun) -> Fun(N), times(N - 1, Fun).
 
-%% In a process of its own, so that nothing of it stays with us.
+%% Runs in a process of its own, so that this one keeps no reference.
 for_a_while(Fun) ->
     {Pid, Ref} = spawn_monitor(Fun),
     receive {'DOWN', Ref, process, Pid, normal} -> ok end.
 
-%% Waits until it has done what it was sent, and waits.
+%% Waits until the process has handled its messages and waits for more.
 still(Pid) ->
     {reductions, Before} = process_info(Pid, reductions),
     timer:sleep(30),

@@ -2,8 +2,8 @@
 %% and `h(sonde, proc_count).' tells what it gives, in which unit, and what it costs.
 -module(recon).
 
-%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
-%% others there.
+%% sonde:remote_load/2 loads these together: code that finds one module of recon on a node expects
+%% the others there.
 -needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([info/1, info/2, info/3, info/4,
@@ -44,7 +44,7 @@ info(A, B, C) -> sonde:info(A, B, C).
           {atom(), term()} | [{atom(), term()}] | [] | undefined.
 info(A, B, C, What) -> sonde:info(A, B, C, What).
 
-%% Several attributes at once are no attribute to recon.
+%% recon does not accept a list of attributes.
 -spec proc_count(atom(), number()) -> [proc_attrs()].
 proc_count(Attr, N) when is_list(Attr) -> error(badarg, [Attr, N]);
 proc_count(Attr, N) -> sonde:proc_count(Attr, N).

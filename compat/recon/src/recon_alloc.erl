@@ -2,8 +2,8 @@
 %% the same name there, and `h(sonde_alloc, memory).' tells what it gives, in which unit.
 -module(recon_alloc).
 
-%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
-%% others there.
+%% sonde:remote_load/2 loads these together: code that finds one module of recon on a node expects
+%% the others there.
 -needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([memory/1, memory/2, fragmentation/1, cache_hit_rates/0, average_block_sizes/1,

@@ -2,8 +2,8 @@
 %% name there, and `h(sonde_lib, proc_attrs).' tells what it gives.
 -module(recon_lib).
 
-%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
-%% others there.
+%% sonde:remote_load/2 loads these together: code that finds one module of recon on a node expects
+%% the others there.
 -needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([sliding_window/2, sample/2, count/1,
@@ -71,7 +71,7 @@ port_list(Attr, Value) -> sonde_lib:port_list(Attr, Value).
 -spec triple_to_pid(non_neg_integer(), non_neg_integer(), non_neg_integer()) -> pid().
 triple_to_pid(A, B, C) -> sonde_lib:triple_to_pid(A, B, C).
 
-%% A registered name may be a port's, here and in the other.
+%% A registered name may be a port's, in recon too.
 -spec term_to_pid(recon:pid_term()) -> pid() | port() | undefined.
 term_to_pid(Term) -> sonde_lib:term_to_pid(Term).
 

@@ -2,8 +2,8 @@
 %% of the same name there, and `h(sonde_map, limit).' tells what it does.
 -module(recon_map).
 
-%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
-%% others there.
+%% sonde:remote_load/2 loads these together: code that finds one module of recon on a node expects
+%% the others there.
 -needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([limit/3, list/0, is_active/0, clear/0, remove/1, rename/2, process_map/1]).

@@ -2,8 +2,8 @@
 %% the same name there, and `h(sonde_rec, import).' tells what it does.
 -module(recon_rec).
 
-%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
-%% others there.
+%% sonde:remote_load/2 loads these together: code that finds one module of recon on a node expects
+%% the others there.
 -needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([import/1, clear/0, clear/1, list/0, get_list/0, limit/3, format_tuple/1, is_active/0]).

@@ -2,8 +2,8 @@
 %% there, and `h(sonde_trace, calls).' tells what it does.
 -module(recon_trace).
 
-%% sonde:remote_load/2 brings these along: who finds one module of recon's on a node expects the
-%% others there.
+%% sonde:remote_load/2 loads these together: code that finds one module of recon on a node expects
+%% the others there.
 -needs([sonde, recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 
 -export([calls/2, calls/3, clear/0, format/1, format_trace_output/1, format_trace_output/2]).
