@@ -1,14 +1,14 @@
-# Sourced by .ci/run and scripts/soak: steps that go on after a failure, so that one run tells all, and a
-# table of them at the end. Their output goes to $logs/NAME.log.
+# Sourced by .ci/run and scripts/soak: runs steps that continue after a failure, so that one run shows all
+# failures, and prints a table of them at the end. Their output goes to $logs/NAME.log.
 # shellcheck shell=bash
 mkdir -p "$logs"
 red=0
 steps=()
 
-# The last line of a log, without what a terminal would make of it.
+# Prints the last line of a log, without terminal escapes.
 last_line() { sed 's/\x1b\[[0-9;]*m//g; /^$/d' "$1" | tail -n 1 | cut -c1-110; }
 
-# step NAME COMMAND... : a line with what it took and said last; if it failed, the end of what it said
+# step NAME COMMAND... : runs a step and prints its result and time; if it failed, also the end of its log
 step() {
     local name=$1 start=$SECONDS said
     shift
@@ -24,7 +24,7 @@ step() {
     steps+=("$(printf '%-12s %5d s  %s' "$name" $((SECONDS - start)) "$said")")
 }
 
-# shown NAME COMMAND... : the same for a command whose lines are worth reading in any case
+# shown NAME COMMAND... : the same, and prints the step's result lines in any case
 shown() {
     step "$@"
     grep -E '^(  |OTP |C units)' "$logs/$1.log" | grep -vE '^  (CC|LD)' || :
