@@ -187,7 +187,7 @@ markdown({#{otp := Otp} = Facts, Rows}) ->
 judged(#{targets := Targets}) -> Targets =/= [];
 judged(Row) -> is_map_key(target, Row).
 
-%% If all calls must be no slower, the worst of those that met that stands for the others.
+%% Of the calls that met the target never_slower, shows only the worst one.
 shortened(Rows) ->
     case [R || #{target := never_slower} = R <- Rows, met(R)] of
         [_, _ | _] = Met ->

@@ -16,7 +16,7 @@ enum { LOOK_READS = 2000000, LOOK_WORDS = 1 << 12 };
 /* The least steps of a slice: a walker may need a few before it makes progress. */
 enum { STEPS_LEAST = 4 };
 
-/* From this many levels of map parts on, a walker may give up. */
+/* Above this many levels of map parts, a walker may give up. */
 enum { MAPS_MAX = 3 };
 
 static const char *asked; /* for the message of a failure */

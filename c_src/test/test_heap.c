@@ -267,7 +267,7 @@ enum { LONG_LIST = 200000 };
 enum { LONG_LIST = 10000000 };
 #endif
 
-/* Nested cells. in: the next level is in the 0: tail, 1: head, 2: head or tail in turn, beside a
+/* n nested cells. in: the place of the next level: 0: tail, 1: head, 2: both in turn, beside a
  * float. */
 static uint64_t deep(struct subject *s, unsigned n, unsigned in)
 {
