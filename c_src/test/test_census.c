@@ -150,7 +150,7 @@ static void test_sample(unsigned n, size_t max)
     census_free(&c[1]);
 }
 
-/* Each allocation fails once; the census frees what it has (the sanitizer checks that). */
+/* Makes one allocation at a time fail; the census frees what it has (the sanitizer checks that). */
 static void test_no_memory(size_t max, bool whole)
 {
     const unsigned n = 6000;
