@@ -1,5 +1,5 @@
-%% sonde is recon to those who call it: each of recon's calls beside ours, here and between nodes;
-%% and what we promise beyond that.
+%% sonde answers its callers as recon does: each of recon's calls runs beside ours, on this node and
+%% between nodes. Then what sonde promises beyond recon.
 -module(calls_SUITE).
 
 -import(sonde_test, [queue/1, raised/1, until/2]).
@@ -53,12 +53,12 @@ answers_as_recon(Config) ->
     sonde_test:stop([Still, Named, Friend]),
     Result.
 
-%% {Function, [Args]}: the answers are the same terms.
+%% {Function, [Args]}: both answers are the same term.
 calls(F, ArgLists) ->
     [{F, list_to_atom(lists:concat([F, "_", I])), fun(M) -> apply(M, F, Args) end}
      || {I, Args} <- lists:zip(lists:seq(1, length(ArgLists)), ArgLists)].
 
-%% The same as for that answer, with numbers and pids by their type.
+%% Both answers have the same shape: numbers and pids are compared by type only.
 shapes(F, Name, Args) ->
     [{F, Name, fun(M) -> sonde_conform:shape(apply(M, F, Args)) end}].
 
@@ -142,7 +142,7 @@ ports(#{tcp := Listen, sent := Connected, udp := Udp, named := Named} = Ports) -
         ++ [{inet_window, growth, fun(M) -> growth(M, Listen) end},
             {inet_window, no_rows_and_no_number, fun(M) -> M:inet_window(foo, foo, 1) end}].
 
-%% A connection of its own, in which 7 octets are sent in the window.
+%% Opens a connection of its own, which sends 7 octets in the window.
 growth(M, Listen) ->
     {ok, Port} = inet:port(Listen),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
@@ -182,7 +182,7 @@ node_cases() ->
 is_measured() ->
     erlang:statistics(scheduler_wall_time) =/= undefined.
 
-%% Without the numbers, and without the ends of lines, which are where numbers are long.
+%% Without numbers, and without white space: line breaks depend on how long the numbers are.
 printed(M, Fun) ->
     {returned, Result, Text} = sonde_conform:outcome(M, fun(_) -> Fun() end),
     NoSpace = re:replace(Text, "\\s", "", [global, {return, list}]),
@@ -245,7 +245,7 @@ compare_on(Home, Node) ->
                      Theirs =/= Ours],
     ok.
 
-%% On the node from which is called.
+%% Runs on the node that calls.
 beside(Node) ->
     ok = sonde_test:recon(),
     Down = 'p1@127.0.0.1',
@@ -265,7 +265,7 @@ beside(Node) ->
     [{What, sonde_conform:outcome(recon, Case), sonde_conform:outcome(sonde, Case)}
      || {What, Case} <- Cases].
 
-%% Fun(Home, Node): Home has sonde, and Node, which it is connected to, only recon.
+%% Fun(Home, Node): Home has sonde; Node is connected to Home and has only recon.
 with_home_and_bare(Fun) ->
     sonde_peer_helper:with_nodes([shipped, bare], fun([{Home, _}, {Bare, Node}]) ->
         _ = sonde_peer_helper:call(Bare, sonde_test, recon, []),
@@ -275,8 +275,8 @@ with_home_and_bare(Fun) ->
 
 %% ---- beside nobody
 
-%% Each export is called with arguments that make sense, and answers; without the native side as the
-%% table in doc/how-it-works.md has it. What they answer is looked at elsewhere, and so is `top'.
+%% Each export answers a call with sensible arguments; without the native path it answers as the
+%% table in doc/how-it-works.md has it. Other suites check what the calls answer, and `top'.
 every_call_answers(_Config) ->
     {#{tcp := Port}, Close} = sonde_test:sockets(),
     Pid = sonde_test:hold(fun() -> put(key, lists:seq(1, 100)), queue(3) end),
@@ -295,7 +295,7 @@ every_call_answers(_Config) ->
     sonde_test:stop(Pid),
     Close().
 
-%% erlang:memory/1 raises notsup for every kind there.
+%% On such nodes erlang:memory/1 raises notsup for every kind.
 allocators_may_be_off(_Config) ->
     _ = [sonde_peer_helper:with(shipped, Args, fun(Peer) ->
              sonde_peer_helper:call(Peer, ?MODULE, every_call_answers, [[]])
@@ -374,7 +374,7 @@ recon_raises(_, _) ->
 
 recon_raises() -> raised(fun() -> recon:node_stats_list(1, 1) end).
 
-%% By what they do where the native side is off.
+%% The calls, by what they do where the native path is off.
 calls(Pid, Port, OnOff) ->
     Term = [self(), binary:copy(<<0>>, 100)],
     [A, B, C] = [list_to_integer(I) || I <- string:lexemes(pid_to_list(Pid), "<.>")],
@@ -450,14 +450,14 @@ sizes_of_terms(_Config) ->
          end || Call <- [fun sonde:byte_size/2, fun sonde:term_size/2]],
     ok.
 
-%% Literals are what of it is not shared words.
+%% Literals are the part of the term that shared_words leaves out.
 sizes(Term, Visible, Pinned, #{literal_words := Literal}) ->
     #{flat_words => erts_debug:flat_size(Term), binary_visible => Visible, binary_pinned => Pinned,
       shared_words => erts_debug:size_shared(Term), literal_words => Literal}.
 
 %% ---- one process
 
-%% A process that counts in its dictionary what it monitors: whatever the moment, they agree.
+%% The process counts in its dictionary the monitors that it holds: at any moment the two agree.
 info_is_one_look(_Config) ->
     Pid = spawn_link(fun() -> count_monitors(0, []) end),
     _ = [begin
@@ -516,7 +516,7 @@ port_that_closes_is_undefined(_Config) ->
 
 %% ---- the node
 
-%% What is done between two looks is in the second one.
+%% Work done between the two looks shows in the second.
 stats_are_those_of_the_node(_Config) ->
     {Sockets, Close} = sonde_test:sockets(),
     Work = fun(_, first) -> {work(Sockets), second};
@@ -570,7 +570,8 @@ wall_time_is_measured_only_meanwhile(_Config) ->
     sonde_test:stop(Caller),
     until(not_measured, fun() -> not is_measured() end).
 
-%% Who wanted it before still has it after, and no longer than he wants it.
+%% Wall time stays on for a process that wanted it before, and only as long as that process wants
+%% it.
 wall_time_of_others_goes_on(_Config) ->
     _ = erlang:system_flag(scheduler_wall_time, true),
     _ = sonde:scheduler_usage(1),
@@ -643,7 +644,7 @@ typed(Text) ->
     {value, Fun, _} = erl_eval:exprs(Expressions, []),
     Fun.
 
-%% The code server does not survive to be asked for 5.
+%% The code server would die if it were asked for module 5.
 bad_module_does_not_end_the_node(_Config) ->
     true = sonde_peer_helper:with(shipped, fun(Peer) ->
         _ = [{Module, badarg} = {Module, sonde_peer_helper:call(Peer, ?MODULE, raised_remote_load,
@@ -659,7 +660,7 @@ raised_remote_load(Module) ->
         Why -> Why
     end.
 
-%% Not even what comes too late.
+%% Not even an answer that comes too late.
 no_message_reaches_the_caller(_Config) ->
     sonde_test:no_message(fun() ->
         Slow = spawn(fun late_state/0),
@@ -687,7 +688,7 @@ dead() ->
     {Pid, ok} = sonde_test:in_process(fun() -> ok end),
     Pid.
 
-%% Of a node that nobody has.
+%% A pid of a node that does not exist.
 remote_pid() ->
     binary_to_term(<<131, 103, 119, 3, "a@b", 1:32, 0:32, 1>>).
 

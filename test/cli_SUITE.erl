@@ -1,7 +1,7 @@
-%% The command `sonde': what it understands, what it says, and how it ends. Where the process itself
-%% matters it is the file that scripts/escript makes (command/2), else a call in a node (sonde/2).
-%% The nodes that it looks at are joined over the loopback interface; sonde is lent to them all the
-%% time.
+%% The command `sonde': what it parses, prints and returns. Cases about the OS process run the file
+%% that scripts/escript makes (command/2); the others call the same code in a node (sonde/2). The
+%% nodes that the command looks at are connected over the loopback interface and have sonde loaded
+%% temporarily throughout.
 -module(cli_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -28,7 +28,7 @@ all() ->
      cluster_of_diagnoses,
      cluster_of_accounts, cluster_merges_largest_first, cluster_says_who_failed, cluster_takes_no_funs].
 
-%% The command is the same whatever side the node answers from, and that is chosen over there.
+%% The command is the same on either path: the target node chooses between native and portable.
 init_per_suite(Config0) ->
     case os:find_executable("escript") of
         false -> {skip, "not installed: escript"};
@@ -42,7 +42,7 @@ with_command(Config) ->
     "" = os:cmd(filename:join(Root, "scripts/escript") ++ " '" ++ Ebin ++ "' '" ++ File ++ "'"),
     [{sonde, File} | Config].
 
-%% One that calls, and two that others look at.
+%% One node that calls, and two nodes that it looks at.
 with_nodes(Config) ->
     Dir = folder(nodes, Config),
     {Home, _} = sonde_attach_helper:home(Dir),
@@ -72,7 +72,7 @@ get(Key, Config) -> proplists:get_value(Key, Config).
 
 %% ---- words
 
-%% With an argument of its kind at each place.
+%% Each command gets an argument of the right kind at each place.
 every_command_is_parsed(_Config) ->
     _ = [begin
              Words = ["--node", "a@h", Name | [word(T) || #{type := T} <- Args]],
@@ -125,7 +125,7 @@ wrong_words_are_one_line(Config) ->
                           "--node a@h scheduler_usage 99999999999", "-x"]],
     ok.
 
-%% Not even when it is wrong.
+%% Not even a wrong attribute becomes an atom.
 attributes_become_no_atoms(_Config) ->
     Unknown = "unknown_" ++ integer_to_list(erlang:unique_integer([positive])),
     _ = [{wrong, _} = sonde_cli_args:parse(["-n", "a@h" | Words])
@@ -166,7 +166,7 @@ every_option_is_in_the_help(Config) ->
             #{name := Name} <- Options],
     {0, "sonde " ++ _, ""} = sonde("--version", Config).
 
-%% With each number of arguments that the table allows.
+%% A call must exist with each number of arguments that the table allows.
 every_call_of_the_table_is_there(_Config) ->
     _ = code:ensure_loaded(sonde),
     [] = [{F, Arity}
@@ -223,7 +223,7 @@ script(Shell, Config) ->
 
 %% ---- JSON
 
-%% What is written is read back by a reader that follows RFC 8259 and knows nothing of Erlang.
+%% A reader that follows RFC 8259 and knows nothing of Erlang must read back what was written.
 json_is_read_back(_Config) ->
     _ = rand:seed(exsss, {1, 2, 3}),
     _ = [begin
@@ -234,7 +234,7 @@ json_is_read_back(_Config) ->
          end || _ <- lists:seq(1, 3000)],
     ok.
 
-%% Of terms that look the same afterwards: text is a binary, `undefined' is null.
+%% Only terms that survive the round trip: text is a binary, `undefined' is null.
 some_json(0) -> some_leaf(rand:uniform(5));
 some_json(Depth) ->
     case rand:uniform(4) of
@@ -361,7 +361,7 @@ hex(Hex) -> binary_to_integer(Hex, 16).
 
 %% ---- at work
 
-%% As that node itself writes them.
+%% Pids are written as the target node itself writes them.
 pids_are_those_of_the_node(Config) ->
     {Peer, Node} = bare(Config),
     #{<<"links">> := Seen} = json(at(Node, "info kernel_sup links"), Config),
@@ -383,8 +383,8 @@ links_as_text(Name) ->
 pid_as_text(Name) ->
     pid_to_list(whereis(Name)).
 
-%% In an empty folder, with nothing of ours in any path. What it lends stays for a while, in case it
-%% comes again; until a connection to one who looks breaks.
+%% Runs in an empty directory with no sonde in any code path. The command leaves sonde loaded for a
+%% while in case it is run again, but only until a connection to a node that looks breaks.
 file_works_on_its_own(Config) ->
     Home = home(Config),
     {Peer, Node} = sonde_attach_helper:bare(get(dir, Config)),
@@ -406,7 +406,7 @@ the_process_has_the_exit_code(Config) ->
     [true, true] = [is_one_line(Said) || Said <- [NoProcess, NoCommand]],
     ok.
 
-%% Those that are not here have a case of their own, or of several.
+%% Commands that are missing here have cases of their own.
 every_command_answers(Config) ->
     {_, Node} = bare(Config),
     Holder = get(holder, Config),
@@ -425,8 +425,8 @@ every_command_answers(Config) ->
     _ = [{W, true} = {W, is_map(json(at(Node, W), Config))} || W <- Words],
     ok.
 
-%% A process in a long call on a dirty scheduler cannot be read: on the screen that stands on the
-%% error output, in JSON in a field of its own, of one node and of several.
+%% A process in a long call on a dirty scheduler cannot be read. The command reports it on standard
+%% error, and with --json in a field of its own, for one node and for several.
 what_was_not_read_is_said(Config) ->
     {Peer, Node} = bare(Config),
     Pid = call(Peer, ?MODULE, start_dirty, []),
@@ -463,7 +463,7 @@ start_dirty() ->
                                               =:= {current_function, {erts_debug, dirty_io, 2}} end),
     Pid.
 
-%% What --suspend read in spite of all, and for how long it held it.
+%% Reports the processes that were read only because of --suspend, and how long each was suspended.
 suspends_what_runs(Config) ->
     {Peer, Node} = bare(Config),
     Pid = call(Peer, missed_SUITE, spinner, [2000000]),
@@ -498,7 +498,7 @@ bin_window_is_who_grows(Config) ->
     {Peer, Node} = bare(Config),
     Grower = call(Peer, ?MODULE, start_grower, []),
     Text = pid_text(Peer, Grower),
-    %% A process that runs when it is looked at has no row.
+    %% A process that is running when the command looks has no row.
     ok = sonde_test:until({a_row, Text}, fun() ->
         #{<<"rows">> := Rows} = json(at(Node, "bin_window 1 300"), Config),
         case Rows of
@@ -515,7 +515,7 @@ grow(Held) ->
     timer:sleep(5),
     grow([binary:copy(<<"x">>, 10000) | Held]).
 
-%% As text and as a number.
+%% The port is given as text and as a number.
 port_info_is_about_that_port(Config) ->
     {Peer, Node} = bare(Config),
     {Pid, Port, _} = call(Peer, ?MODULE, start_sender, []),
@@ -540,8 +540,8 @@ inet_window_is_who_sends(Config) ->
     end),
     ok = call(Peer, sonde_test, stop, [Pid]).
 
-%% On the other node: a process that sends to itself, its port, and how much it sends at a time.
-%% Where the inet backend is another one, sockets are no ports.
+%% On the other node: a process that sends to itself, its port, and how many bytes it sends at a
+%% time. With another inet backend, sockets are no ports.
 start_sender() ->
     Parent = self(),
     Pid = spawn(fun() ->
@@ -570,7 +570,7 @@ port_number(Port) ->
 pid_text(Peer, Pid) ->
     list_to_binary(call(Peer, erlang, pid_to_list, [Pid])).
 
-%% Without a word typed, and to no terminal.
+%% No key is pressed, and the output is no terminal.
 top_is_one_look_where_nobody_types(Config) ->
     {Peer, Node} = bare(Config),
     Largest = call(Peer, ?MODULE, large, []),
@@ -583,8 +583,8 @@ top_is_one_look_where_nobody_types(Config) ->
 
 large() -> sonde_test:hold(fun() -> lists:seq(1, 1000000) end).
 
-%% What is slow on a busy machine gets more time, the wait as well: the call never ends within the
-%% timeout alone.
+%% A slow call gets a longer timeout on a busy machine. The wait grows with it, so the call never
+%% ends within the timeout alone.
 timeout_is_beyond_what_the_call_waits_for(Config) ->
     {_, Node} = bare(Config),
     {1, "", Said} = sonde(at(Node, "bin_leak 3 --timeout 0"), Config),
@@ -595,12 +595,12 @@ timeout_is_beyond_what_the_call_waits_for(Config) ->
                              element(1, sonde(at(Node, Words), Config)) =:= 0
                      end, [250, 1000, 4000, 16000]).
 
-%% Only where it is asked for, and not longer.
+%% Processes are suspended only if that is asked for, and not longer than needed.
 suspend_holds_the_process(Config) ->
     {Peer, Node} = bare(Config),
     Holder = call(Peer, erlang, whereis, [cli_suite_holder]),
     File = filename:join(get(dir, Config), "dump"),
-    %% Nothing is proved while all are traced.
+    %% The node proves its native path first: no proof runs while all processes are traced.
     #{status := active} = sonde_attach_helper:from(home(Config), Node, native, []),
     Suspended = fun(Words) ->
         Calls = sonde_attach_helper:traced(Peer, [{erlang, suspend_process}], fun() ->
@@ -615,7 +615,7 @@ suspend_holds_the_process(Config) ->
          end || Words <- ["heap cli_suite_holder", "heap_top cli_suite_holder 2",
                           "mailbox cli_suite_holder 2", "bin_slices cli_suite_holder",
                           "dump --force cli_suite_holder " ++ File]],
-    %% Those of rows hold what they cannot read otherwise: suspends_what_runs.
+    %% Commands with rows suspend only what they cannot read otherwise: see suspends_what_runs.
     [] = [Name || #{name := Name, options := Options} = Command <- sonde_cli_table:commands(),
                   #{name := suspend} <- Options,
                   Name =/= "bin_account", not is_map_key(missed, Command),
@@ -646,7 +646,8 @@ what_goes_wrong_is_one_line(Config) ->
                           at(Node, "bin_holder 12")]],
     ok.
 
-%% From the environment, from a file, and the wrong one; never from the command line.
+%% The cookie comes from the environment or from a file, also a wrong one; never from the command
+%% line.
 cookies(Config) ->
     {_, Node} = bare(Config),
     Dir = get(dir, Config),
@@ -680,7 +681,7 @@ dump_is_a_file_here(Config) ->
     {1, "", NoDir} = sonde(Dump ++ "/in/no/folder", Config),
     true = is_one_line(NoDir).
 
-%% On the other node, which has nothing else to look at.
+%% Runs on the other node, which has nothing else to report.
 diagnosis_with_suspects_is_3(Config) ->
     {Peer, Node} = lists:last(get(nodes, Config)),
     _ = call(Peer, sonde_leaks_helper, start,
@@ -691,7 +692,7 @@ diagnosis_with_suspects_is_3(Config) ->
     [#{<<"remedy">> := <<"drop_unmatched">>}] =
         [S || #{<<"kind">> := <<"mailbox">>} = S <- Suspects].
 
-%% Tables have its names, and take them back; JSON has the atoms.
+%% Tables show Elixir's names and arguments may be such names; JSON has the atoms.
 elixir_is_as_elixir_writes_it(Config) ->
     {Peer, Node} = bare(Config),
     Pid = call(Peer, sonde_elixir_helper, start, []),
@@ -707,7 +708,7 @@ elixir_is_as_elixir_writes_it(Config) ->
         json(at(Node, "info MyApp.Worker current_function"), Config),
     ok = call(Peer, sonde_elixir_helper, stop, [Pid]).
 
-%% In a shell of the node that was asked, whatever runs here.
+%% In the shell syntax of the target node, whatever the command itself runs on.
 calls_to_type_are_elixirs(Config) ->
     {Peer, Node} = lists:last(get(nodes, Config)),
     _ = call(Peer, sonde_leaks_helper, start,
@@ -721,7 +722,7 @@ calls_to_type_are_elixirs(Config) ->
     {match, _} = re:run(Elixir, "    :sonde\\.mailbox\\(pid\\(\"0\\.[0-9.]+\"\\), 5\\)\n"),
     true = call(Peer, code, delete, ['Elixir.Kernel']).
 
-%% Though the name would not fit, and the terminal knows colours.
+%% Although the name would not fit, and the terminal has colours.
 nothing_is_cut_or_coloured_for_nobody(Config) ->
     {Peer, Node} = bare(Config),
     Name = lists:duplicate(200, $n),
@@ -773,7 +774,7 @@ no_column_is_called_value(Config) ->
     true = has("3.2 MiB", Slices) andalso has("slices", Slices),
     true = has(" words", answer(at(One, "node_stats 1 10"), Config)).
 
-%% For people; in JSON they are what they were.
+%% Only for people: in JSON the rows are an empty list, as ever.
 empty_answers_are_sentences(Config) ->
     [_, {_, One}, {_, Two}] = get(nodes, Config),
     Targets = [at(One, ""), lists:concat(["--cluster ", One, ",", Two, " "])],
@@ -785,10 +786,11 @@ empty_answers_are_sentences(Config) ->
                 Words <- ["proc_count memory 0", "bin_leak 0", "sockets sctp", "ets_count memory 0",
                           "port_count memory 0", "bin_holders 0", "bin_waste 0"]],
     "the process refers to no binary" ++ _ = answer(at(One, "bin_slices init"), Config),
-    %% No sentence about nodes that were not reached.
+    %% No such sentence about nodes that were not reached.
     {1, "", _} = sonde("--cluster p1@127.0.0.1 port_types", Config).
 
-%% What `erpc' starts for the command is no process of the node's, and costs no row.
+%% The processes that `erpc' starts for the command do not count as processes of the node, and take
+%% no row.
 calls_are_in_no_row(Config) ->
     [_, {Peer, One}, {_, Two}] = get(nodes, Config),
     All = [answer(Target ++ "bin_leak 100000", Config)
@@ -800,7 +802,7 @@ calls_are_in_no_row(Config) ->
     3 = length(Leaks),
     true = is_list(call(Peer, erlang, processes, [])).
 
-%% The node is there, and known by another name.
+%% The node exists, under another name.
 wrong_spelling_says_what_to_try(Config) ->
     {_, Node} = bare(Config),
     [Name, "127.0.0.1"] = string:split(atom_to_list(Node), "@"),
@@ -810,12 +812,12 @@ wrong_spelling_says_what_to_try(Config) ->
          end || Host <- ["127.1"]
                     ++ [H || {ok, _} <- [inet:gethostbyname("localhost")],
                              H <- ["localhost", "localhost.no.such.domain.invalid"]]],
-    %% The right name is not suggested, whatever the reason is.
+    %% The name is right, so it is not suggested, whatever the reason of the failure.
     {1, "", Refused} = command(at(Node, "native"), [{cookie, "wrong"} | Config]),
     true = has("another cookie", Refused),
     false = has("try", Refused).
 
-%% It waits for a node that takes the connection, and says nothing.
+%% The command waits for a node that accepts the connection and never answers.
 sigterm_ends_it_at_once(Config) ->
     {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Number} = inet:port(Listen),
@@ -823,12 +825,12 @@ sigterm_ends_it_at_once(Config) ->
     {ok, Socket} = gen_tcp:accept(Listen, 60000),
     {ok, _} = gen_tcp:recv(Socket, 0, 60000),
     143 = terminated(Started),
-    %% The connection is gone with it.
+    %% The connection is closed as well.
     {error, closed} = gen_tcp:recv(Socket, 0, 60000),
     {ok, <<>>} = file:read_file(filename:join(get(dir, Config), "out")),
     ok = gen_tcp:close(Listen).
 
-%% In the middle of a call, on a node that nobody else looks at.
+%% The signal comes in the middle of a call, on a node that nobody else looks at.
 sigterm_leaves_nothing(Config) ->
     {Peer, Node} = sonde_attach_helper:bare(get(dir, Config)),
     try
@@ -847,10 +849,10 @@ calls_of_others() ->
             {current_stacktrace, Stack} <- [process_info(Pid, current_stacktrace)],
             lists:any(fun is_measured/1, Stack)].
 
-%% By this name, where sonde is only lent: see scripts/merge.
+%% The function's name where sonde is only loaded temporarily: see scripts/merge.
 is_measured({_, Function, _, _}) -> lists:suffix("measured", atom_to_list(Function)).
 
-%% The command in a process of its own, that is: {Port, Pid}.
+%% The command in an OS process of its own: {Port, File with its OS pid}.
 started(Words, Config) ->
     Dir = get(dir, Config),
     Quoted = [[" '", W, "'"] || W <- string:lexemes(Words, " ")],
@@ -866,14 +868,14 @@ started(Words, Config) ->
                       {cd, Dir}, exit_status, binary]),
     {Port, filename:join(Dir, "pid")}.
 
-%% Its exit code.
+%% Returns the exit code.
 terminated({Port, File}) ->
     {ok, Text} = file:read_file(File),
     "" = os:cmd("kill -TERM " ++ string:trim(binary_to_list(Text))),
     {Code, <<>>} = collect(Port, <<>>),
     Code.
 
-%% Each under its node's name; one with suspects is enough.
+%% Each report stands under its node's name; suspects on one node are enough for exit code 3.
 cluster_of_diagnoses(Config) ->
     [_, {_, One}, {Peer, Two}] = get(nodes, Config),
     _ = call(Peer, sonde_leaks_helper, start,
@@ -977,7 +979,8 @@ answer(Words, Config) ->
     {Words, {0, Out, ""}} = {Words, sonde(Words, Config)},
     Out.
 
-%% Its exit code, and what it wrote to where: called in a node that has the right cookie already.
+%% Exit code, standard output and standard error. The call runs in a node that already has the right
+%% cookie.
 sonde(Words, Config) ->
     call(home(Config), ?MODULE, run, [string:lexemes(Words, " ")]).
 
@@ -994,7 +997,7 @@ run(Words) ->
         true = register(standard_error, Usual)
     end.
 
-%% What a fun returns and prints, to what is no terminal.
+%% What a fun returns, and what it prints when its output is no terminal.
 shown(Fun) ->
     Out = sonde_terminal_helper:start(#{}),
     {Pid, Ref} = sonde_terminal_helper:on(Out, Fun),
@@ -1003,7 +1006,7 @@ shown(Fun) ->
     ok = sonde_terminal_helper:stop(Out),
     {Result, Text}.
 
-%% The same of the file that it is.
+%% The same, of the command's file.
 command(Words, Config) ->
     Dir = get(dir, Config),
     Errors = filename:join(Dir, "stderr"),

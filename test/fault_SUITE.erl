@@ -1,9 +1,10 @@
-%% Faults, signals and refusals: other libraries that want SIGSEGV for themselves, a system that
-%% forbids the other way to read, memory that goes away under the reader, and true faults of others,
-%% which end the node as if sonde were not there. The reader alone, without a node around it, is
-%% tested in c_src/test/test_peek*.c; memory that cannot be had in life_SUITE.
+%% sonde never crashes the node by reading, and never changes how the node ends: other libraries
+%% that handle SIGSEGV, a system that forbids the system call of the other reader, memory that goes
+%% away under the reader, and faults of other code, which end the node as they would without sonde.
+%% c_src/test/test_peek*.c tests the reader alone, without a node; life_SUITE tests failing
+%% allocations.
 %%
-%% Each case has a node of its own. Those that see the exit status of one start it through a shell.
+%% Each case has a node of its own. Cases that need a node's exit status start it through a shell.
 -module(fault_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -43,7 +44,7 @@ end_per_testcase(_Case, _Config) -> ok.
 
 %% ---- who else wants SIGSEGV
 
-%% Promise: sonde never crashes the node by reading, also where another library had the signals
+%% Promise: sonde never crashes the node by reading, even if another library handled the signals
 %% first.
 a_handler_before_ours(Config) ->
     with(Config, [], fun(Peer) -> ok = call(Peer, handler_before_ours, []) end).
@@ -57,14 +58,16 @@ handler_before_ours() ->
     [{Ours, true}, {Ours, true}] = sonde_foreign_helper:signals(),
     caught_fault(guarded),
     {0, 0} = sonde_foreign_helper:seen(),
-    %% It takes back what it had, and ours with it: we do not put ours over it again.
+    %% The library restores what it had before, which removes our handler; we do not install ours
+    %% again.
     ok = sonde_foreign_helper:give_back(),
     right(syscall),
     [{default, false}, {default, false}] = sonde_foreign_helper:signals(),
     ok.
 
-%% Promise: the call after another library has replaced our handler notices and reads by system
-%% call, native() says so, and answers are as right as before. Given back, it is as it was.
+%% Promise: the first call after another library has replaced our handler notices that and reads by
+%% system call; native() reports it, and answers stay right. Once our handler is restored, the call
+%% uses it again.
 handlers_over_ours(Config) ->
     with(Config, [], fun(Peer) -> ok = call(Peer, over_ours, []) end).
 
@@ -81,7 +84,7 @@ over_ours() ->
              right(guarded),
              caught_fault(guarded)
          end || Kind <- kinds()],
-    %% one over the other
+    %% One handler over the other.
     _ = [take(Kind) || Kind <- [chains, no_onstack, chains]],
     right(syscall),
     _ = [ok = sonde_foreign_helper:give_back() || _ <- [1, 2, 3]],
@@ -89,8 +92,8 @@ over_ours() ->
 
 kinds() -> [chains, swallows, default, ignore, no_onstack].
 
-%% What sonde must read with then. Where Erlang code runs on the stack of its thread, the VM gives
-%% every handler SA_ONSTACK, whatever its library wanted: then ours is still as it was.
+%% The reader that sonde must use then. Where Erlang code runs on the stack of its thread, the VM
+%% gives every handler SA_ONSTACK, whatever its library asked for; then our reader still works.
 take(Kind) ->
     ok = sonde_foreign_helper:take_signals(Kind),
     case sonde_foreign_helper:signals() of
@@ -110,8 +113,8 @@ over_ours_all_kinds() ->
     reads_with(syscall).
 
 %% Promise: answers stay right and the node lives while handlers come and go. (Nothing faults here:
-%% what a load does that truly faults behind a handler that came in the last millisecond
-%% is up to that handler.)
+%% if a load really faults behind a handler installed in the last millisecond, that handler decides
+%% what happens.)
 handlers_change_while_others_scan(Config) ->
     with(Config, [], fun(Peer) -> tell(call(Peer, change_handlers, [60])) end).
 
@@ -135,7 +138,8 @@ change_handler(Kind) ->
 
 pause() -> _ = [erlang:yield() || _ <- lists:seq(1, rand:uniform(200))].
 
-%% Processes that scan all the time, and compare what they find of quiet ones.
+%% Processes that scan all the time and compare the values of quiet processes with the expected
+%% ones.
 scanners(N) ->
     Quiet = quiet(),
     Expected = [{Attr, official(Attr, Quiet)} || Attr <- [memory, binary_count, link_count]],
@@ -143,7 +147,7 @@ scanners(N) ->
     ok = until_scanned(Pids),
     Pids.
 
-%% Each has been through at least once.
+%% Each of them has scanned at least once.
 until_scanned(Pids) ->
     _ = [begin
              P ! {count, self()},
@@ -166,8 +170,8 @@ stop_scanners(Pids) ->
 
 %% ---- memory that goes away
 
-%% Promise: a fault of ours is an answer, not a signal that somebody sees. Every block above 64 kB
-%% is a mapping of its own, and what is freed is unmapped at once, under the scans.
+%% Promise: a fault of ours becomes an answer; nobody sees a signal. Every block above 64 kB is a
+%% mapping of its own, and is unmapped as soon as it is freed, under the scans.
 memory_goes_away(Config) ->
     with(Config, unmaps(), fun(Peer) -> tell(call(Peer, unmap_under_scans, [1500])) end).
 
@@ -184,8 +188,8 @@ unmap_under_scans(Ms) ->
     right(guarded),
     Counters#{scans => Scans}.
 
-%% Processes that grow to some hundred kilobytes, collect, and end; others come in their place,
-%% until the one that is returned is killed. Natively some walk through them all the time.
+%% Processes that grow to some hundred kilobytes, collect, and end. Others replace them until the
+%% returned process is killed. On the native path, two walkers read them all the time.
 swelling(N) ->
     Native = sonde_test:side() =:= native,
     spawn(fun() ->
@@ -198,7 +202,7 @@ swelling(N) ->
 replace_dead() ->
     receive {'EXIT', _, normal} -> _ = spawn_link(fun swell/0), replace_dead() end.
 
-%% Nothing but the walks, one after the other, of those that swell.
+%% Only walks the growing processes, one after the other.
 walker() ->
     Scan = sonde_nif:scan_new(binary_count, top, 1, undefined, [], 1000000),
     ok = walk(Scan, sonde_nif:scan_step(Scan)),
@@ -212,8 +216,8 @@ walk(Scan, {ask, Pids}) ->
     ok = sonde_nif:scan_feed(Scan, [{P, undefined} || P <- Pids]),
     walk(Scan, sonde_nif:scan_step(Scan)).
 
-%% What is walked of them is long: a chain of binaries through the whole heap, which each collection
-%% moves.
+%% The walk over each is long: a chain of binaries runs through the whole heap, and each collection
+%% moves it.
 swell() ->
     Bins = bins(5000 + rand:uniform(5000)),
     _ = [begin
@@ -223,8 +227,8 @@ swell() ->
     true = length(Bins) > 0,
     ok.
 
-%% Promise: a handler that forwards what it does not know is as good as none, even where it comes in
-%% the middle of a slice: our faults come to us through it.
+%% Promise: a handler that forwards unknown faults does no harm, even if it is installed in the
+%% middle of a slice: our faults reach us through it.
 memory_goes_away_behind_a_handler_that_chains(Config) ->
     with(Config, unmaps(), fun(Peer) -> tell(call(Peer, unmap_behind_handlers, [1500])) end).
 
@@ -248,7 +252,7 @@ change_handler_until(End) ->
 
 %% ---- threads that cannot take the signals
 
-%% Promise: at the entry of each call it is looked whether this very thread can take a fault.
+%% Promise: each call checks at its entry whether the current thread can take a fault.
 signals_blocked_in_one_thread(Config) ->
     with(Config, ["+S", "1:1", "+SDcpu", "1:1", "+SDio", "1"],
          fun(Peer) ->
@@ -256,7 +260,7 @@ signals_blocked_in_one_thread(Config) ->
                  skip_if(call(Peer, block_and_refuse, []))
          end).
 
-%% native() is asked on a normal scheduler, scans run on dirty ones.
+%% native() runs on a normal scheduler, scans on dirty ones.
 block_in_threads() ->
     right(guarded),
     ok = sonde_foreign_helper:mask_signals(normal, block),
@@ -277,8 +281,8 @@ block_and_refuse() ->
         {skip, _} = Skip -> Skip
     end.
 
-%% Promise: {sonde, [{reader, syscall}]} runs without a handler. Nor does a node whose native side
-%% is off get one.
+%% Promise: {sonde, [{reader, syscall}]} installs no handler. Neither does a node whose native path
+%% is off.
 syscall_reader_installs_nothing(Config) ->
     with(Config, ["-sonde", "reader", "syscall"],
          fun(Peer) -> ok = call(Peer, nothing_installed, [syscall]) end),
@@ -295,8 +299,8 @@ nothing_installed(Reader) ->
     Before = sonde_foreign_helper:signals(),
     ok.
 
-%% Promise: no native call holds a scheduler for a millisecond, also where each word is a system
-%% call: then fewer words are measured at once.
+%% Promise: no native call holds a scheduler for a millisecond, even if each word costs a system
+%% call: then it measures fewer words at once.
 few_words_at_once_where_they_are_dear(Config) ->
     with(Config, ["-sonde", "reader", "syscall"],
          fun(Peer) -> ok = call(Peer, measured_at_once, [sonde_test:side()]) end).
@@ -313,8 +317,8 @@ measured_at_once(portable) ->
 
 %% ---- the system call refused
 
-%% Promise: without any reader native() says why, every call gives the same answer, and nothing has
-%% to be started anew when a reader comes back.
+%% Promise: without any reader, native() reports why and every call gives the same answer; when a
+%% reader comes back, nothing has to be restarted.
 no_reader_before_the_proof(Config) ->
     with(Config, ["+S", "1:1"], fun(Peer) -> skip_if(call(Peer, no_reader_first, [])) end).
 
@@ -343,7 +347,7 @@ no_reader_later() ->
                       caught_fault(guarded)
               end).
 
-%% Another's handler, and the system call refused.
+%% A foreign handler, and the system call refused.
 no_reader(Then) ->
     ok = sonde_foreign_helper:take_signals(swallows),
     case sonde_foreign_helper:deny_syscall() of
@@ -379,7 +383,7 @@ fill(Pid, N) ->
     ok = sonde_test:settle(Pid),
     Pid.
 
-%% After its first look, and before its second.
+%% After its first look and before its second.
 suspended_in_window() ->
     Parent = self(),
     Pid = spawn(fun() -> Parent ! {self(), sonde:proc_window(message_queue_len, 10000, 1000)} end),
@@ -394,7 +398,7 @@ no_reader_in_the_middle_of_bin_leak(Config) ->
     Dir = proplists:get_value(dir, Config),
     with(Config, [], fun(Peer) -> skip_if(call(Peer, leak_without_reader, [Dir])) end).
 
-%% One that cannot collect keeps the call between its two counts.
+%% A process that cannot collect keeps the call waiting between its two counts.
 leak_without_reader(Dir) ->
     reads_with(guarded),
     Keeps = sonde_test:hold(fun() -> bins(5) end),
@@ -446,7 +450,7 @@ refuse_while_scanning() ->
 
 %% ---- the library's other calls
 
-%% Promise: each native call looks which reader works before it reads anything, arguments included.
+%% Promise: each native call checks which reader works before it reads anything, arguments included.
 looks_at_one_process_with_the_reader_of_now(Config) ->
     with(Config, [], fun(Peer) -> skip_if(call(Peer, reader_of_now, [])) end).
 
@@ -482,7 +486,7 @@ load_again() ->
          end || _ <- lists:seq(1, 5)],
     right(guarded).
 
-%% Promise: who leaves takes the handler along, also where nothing is purged.
+%% Promise: sonde removes its handler when it leaves, even if nothing is purged.
 the_handler_goes_without_a_purge(Config) ->
     with(Config, [], fun(Peer) -> ok = call(Peer, leave_and_come_back, [sonde_test:side()]) end).
 
@@ -498,14 +502,14 @@ leave_and_come_back(native) ->
              _ = code:purge(sonde_nif),
              ok = leave(),
              bare(),
-             %% who is still there finds no reader, and does not bring the handler back
+             %% A caller that is still running finds no reader and does not bring the handler back.
              none = sonde_nif:reader(),
              true = code:delete(sonde_nif),
              bare()
          end || _ <- lists:seq(1, 5)],
     right(guarded).
 
-%% It is the janitor's.
+%% Only the janitor may call leave/0, unless it is unsealed.
 leave() ->
     false = sonde_nif:unseal(true),
     ok = sonde_nif:leave(),
@@ -516,7 +520,7 @@ bare() ->
     [{default, false}, {default, false}] = sonde_foreign_helper:signals(),
     ok.
 
-%% With a reader that is under way it goes when that one is done, whoever was killed meanwhile.
+%% While a read is under way, the handler stays until that read ends, even if its caller was killed.
 the_handler_goes_after_the_last_call(Config) ->
     with(Config, [], fun(Peer) -> ok = call(Peer, leave_under_a_call, [sonde_test:side()]) end).
 
@@ -543,15 +547,15 @@ leave_under_a_call(native) ->
          end || Where <- [opened, walked], Killed <- [false, true]],
     right(guarded).
 
-%% On a dirty scheduler, so that who waits for it can go on.
+%% Runs on a dirty scheduler, so that the process that waits for it can go on.
 read_slowly(Pid) ->
     Scan = sonde_nif:scan_new([memory], each, 0, [Pid], [], 1000),
     sonde_nif:scan_step(Scan).
 
 %% ---- a filter that ends the node for a system call of ours
 
-%% Promise: where the kernel filters system calls, none is tried that the VM does not make itself, unless
-%% the environment says that it may be.
+%% Promise: where the kernel filters system calls, sonde makes none that the VM does not make
+%% itself, unless the environment allows it.
 a_filter_that_kills_kills_nobody(Config) ->
     case sonde_foreign_helper:build_filtered(proplists:get_value(dir, Config)) of
         {ok, Program} ->
@@ -563,14 +567,14 @@ a_filter_that_kills_kills_nobody(Config) ->
                       end,
             Guarded = filtered(Program, Native, ""),
             "off none 0" = filtered(Program, Native, " -sonde reader syscall"),
-            %% told so, it tries, and the filter does what it does: by signal 31
+            %% If allowed, sonde tries the call, and the filter ends the node by signal 31.
             Allowed = filtered(Program, Native, " -sonde reader syscall -sonde seccomp allowed"),
             true = lists:suffix(sonde_test:pick("159", "off none 0"), Allowed),
             ok;
         Skip -> Skip
     end.
 
-%% What a node says that answers under it, and how it ends.
+%% What a node under the filter reports about its reader, and how it ends.
 filtered(Program, [Native], Args) ->
     Paths = string:join([filename:dirname(code:which(M)) || M <- [sonde, ?MODULE]], " "),
     string:trim(os:cmd(Program ++ " erl -noshell -pa " ++ Paths ++ " -sonde native " ++ Native ++ Args
@@ -584,7 +588,7 @@ tell_reader() ->
 
 %% ---- other builds of sonde, each with a handler of its own over those of the others
 
-%% Promise: after a rollback the build that was there before reads as it did.
+%% Promise: after a rollback the previous build reads as it did before.
 builds_come_and_go(Config) ->
     Builds = builds(24, Config),
     with(Config, [], fun(Peer) -> ok = call(Peer, come_and_go, [Builds]) end).
@@ -599,8 +603,8 @@ read_by(Build) ->
     reads_with(guarded),
     caught_fault(guarded).
 
-%% Whoever leaves first: no build that is still there loses its handler, and with the last one none is
-%% left.
+%% Whichever build leaves first: no build that is still loaded loses its handler, and after the last
+%% one none is left.
 builds_leave_in_any_order(Config) ->
     Builds = builds(5, Config),
     with(Config, [], fun(Peer) -> ok = call(Peer, leave_in_any_order, [Builds]) end).
@@ -622,7 +626,7 @@ leave_in_order(Builds, Order) ->
                 end, Order, Order),
     bare().
 
-%% A handler in between that forwards nothing is noticed.
+%% A foreign handler in between that forwards nothing is noticed.
 builds_over_a_stranger(Config) ->
     Builds = builds(2, Config),
     with(Config, [], fun(Peer) -> ok = call(Peer, over_a_stranger, [Builds]) end).
@@ -634,7 +638,7 @@ over_a_stranger([First, Second]) ->
     ok = sonde_builds_helper:load(First),
     reads_with(syscall),
     caught_fault(syscall),
-    %% It takes away what was put over it, too.
+    %% When the foreign library restores its handler, it removes ours over it, too.
     ok = sonde_foreign_helper:give_back(),
     reads_with(guarded),
     caught_fault(guarded),
@@ -648,8 +652,8 @@ builds(N, Config) -> sonde_builds_helper:make(proplists:get_value(dir, Config), 
 
 %% ---- true faults: nodes whose parent sees how they end
 
-%% Promise: a true fault of somebody else ends the node by signal 11, and with a core file, as it
-%% would without sonde.
+%% Promise: a fault of other code ends the node by signal 11, and with a core file, as it would
+%% without sonde.
 true_faults_end_the_node(Config) ->
     same_end([{crash, normal}, {crash, dirty_cpu}, {crash, dirty_io}], [used], Config).
 
@@ -666,15 +670,15 @@ same_end(Ends, Uses, Config) ->
              [] = [{End, Use, Status, Without} || {Use, Status} <- With, Status =/= Without]
          end || End <- Ends].
 
-%% 43 is what that handler ends the node with.
+%% 43 is the exit status with which that handler ends the node.
 true_faults_reach_who_was_there_before_us(Config) ->
     [{unused, {43, _}}, {used, {43, _}}, {scanning, {43, _}}] =
         ends({crash, normal}, [unused, used, scanning], [swallows], Config),
     [{unused, {139, _}}, {used, {139, _}}] =
         ends({crash, dirty_cpu}, [unused, used], [chains], Config).
 
-%% The build for tests, because a fault is made by a tool of the proof, which what is shipped has
-%% sealed; the application's own file is beside what is shipped.
+%% The build for tests: a tool of the proof makes the fault, and the shipped build has sealed it.
+%% The application file lies beside the shipped build.
 shipped() -> filename:dirname(code:which(sonde)).
 
 %% One node for each use, all at the same time: {exit status as a shell sees it, is there a core
@@ -683,7 +687,7 @@ ends(End, Uses, Handlers, Config) ->
     Victims = [{Use, start_victim(End, Use, Handlers, Config)} || Use <- Uses],
     [{Use, end_of(End, Victim)} || {Use, Victim} <- Victims].
 
-%% A core need not be whole: the limit is in 512 or 1024 bytes.
+%% A core need not be whole: the limit is in units of 512 or 1024 bytes.
 start_victim(End, Use, Handlers, Config) ->
     Name = integer_to_list(erlang:unique_integer([positive])),
     Dir = filename:join(proplists:get_value(dir, Config), Name),
@@ -717,7 +721,7 @@ listen(Port, End, Said) ->
         {Port, {exit_status, _}} -> Said
     end.
 
-%% From outside, once it has said that it is ready.
+%% Sent from outside, once the node has said that it is ready.
 kill(killed, Said) ->
     case re:run(Said, "ready ([0-9]+)\n", [{capture, all_but_first, list}]) of
         {match, [OsPid]} -> "" = os:cmd("kill -SEGV " ++ OsPid), done;
@@ -725,9 +729,9 @@ kill(killed, Said) ->
     end;
 kill(End, _Said) -> End.
 
-%% In the node that is to end.
+%% Runs in the node that is to end.
 victim({End, Use, Handlers, Side, Dir}) ->
-    %% if whoever started it has been stopped meanwhile
+    %% In case the process that started the node has been stopped meanwhile.
     _ = spawn(fun() -> timer:sleep(60000), halt(1) end),
     ok = sonde_foreign_helper:load(Dir),
     _ = [sonde_foreign_helper:take_signals(Kind) || Kind <- Handlers],
@@ -749,7 +753,7 @@ use(Use, Side) ->
 
 %% ---- what must be true
 
-%% Reads with that reader, and answers right.
+%% Uses that reader and answers right.
 right(Reader) ->
     reads_with(Reader),
     Before = native_count(),
@@ -769,7 +773,8 @@ reads_with(Reader) ->
 
 native_count() -> maps:get(native, maps:get(counters, sonde:native())).
 
-%% A read where nothing is: torn, whoever reads; a fault of the guarded reader is counted.
+%% A read at an address where nothing is: every reader reports it as torn, and a fault of the
+%% guarded reader is counted.
 caught_fault(Reader) ->
     case sonde_test:side() of
         native -> caught_native(Reader);
@@ -787,7 +792,7 @@ caught_native(Reader) ->
     Expected = After - Before,
     sonde_test:stop(Pid).
 
-%% Every call, about processes that are known.
+%% Every call, about processes whose values are known.
 answers_right() ->
     Quiet = quiet(),
     _ = [begin
@@ -803,7 +808,7 @@ answers_right() ->
     [0] = lists:usort([V || {P, V, _} <- Leaks, lists:member(P, Quiet)]),
     sonde_test:stop([Leaky | Quiet]).
 
-%% Some with a little of everything, none like another.
+%% Five processes with a little of everything, each different.
 quiet() ->
     Pids = [sonde_test:hold(fun() -> little(N) end) || N <- lists:seq(1, 5)],
     _ = [[P ! I || I <- lists:seq(1, I0)] || {I0, P} <- lists:enumerate(Pids)],
