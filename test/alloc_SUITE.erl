@@ -1,5 +1,5 @@
-%% The allocators: beside recon on the same snapshots, beside figures worked out by hand, beside
-%% what the emulator says elsewhere, and in the format of each release.
+%% sonde_alloc answers right about the allocators: as recon does on the same snapshots, as worked
+%% out by hand, as other calls of the emulator report, and in the format of each release.
 -module(alloc_SUITE).
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
@@ -39,8 +39,8 @@ end_per_suite(_Config) ->
 
 %% ---- beside recon
 
-%% On a snapshot that recon wrote of a node with carriers of all kinds, answers are equal. Of this
-%% node, which moves, they have the same shape.
+%% On a snapshot that recon wrote of a node with carriers of all kinds, the answers are equal. On
+%% this node, whose figures change, they have the same shape.
 answers_as_recon(Config) ->
     case sonde_test:recon() of
         ok ->
@@ -162,7 +162,7 @@ errors(Files) ->
                         "{m, [{{a, 1}, [{b, 1}, {a, 1}, {versions, 1, 2}]}]}.",
                         "{m, [{{a, 0}, [{b, c, d, e}, {a, 1}]}, {b, []}]}."]].
 
-%% Where ours is another answer, and recon_differences.eterm says why.
+%% Calls that sonde answers differently; recon_differences.eterm gives the reason.
 better(#{recon := File, raw := Raw, empty := Empty, large := Large}) ->
     [{memory, raw, on(Raw, fun(M) -> M:memory(used) end)},
      {memory, keyword_that_is_a_number, on(File, fun(M) -> M:memory(used, 1) end)},
@@ -181,9 +181,9 @@ on(File, Case) ->
 
 keys(Rows) -> lists:sort([Key || {Key, _} <- Rows]).
 
-%% The shape of what moves: from 27 on an instance lists the types of the blocks that lie in it just
-%% now, and those of another allocator come and go with a carrier.
-%% What is told of a type is the same wherever it lies, and some always do.
+%% The shape of what changes. From OTP 27 on, an instance lists the types of the blocks that lie in
+%% it now, and blocks of another allocator come and go with a carrier. A type is described the same
+%% way wherever it lies, and some types are always there.
 alike(Rows) ->
     Kept = without_mmap(Rows),
     {sonde_conform:shape([{Key, types(Props)} || {Key, Props} <- Kept]),
@@ -208,7 +208,7 @@ text(P) -> io_lib:format("~w", [P]).
 
 write(File, Term) -> file:write_file(File, io_lib:format("~w.~n", [Term])).
 
-%% Snapshots that no node ever had, with every figure anything.
+%% Random snapshots that no node ever had.
 any_snapshot_as_recon(_Config) ->
     case sonde_test:recon() of
         ok ->
@@ -274,9 +274,9 @@ up_to(N) -> rand:uniform(N + 1) - 1.
 
 %% ---- by hand
 
-%% As the emulator lists it: two instances, one of which found a carrier with blocks of another
-%% allocator; one with nothing; one that is off; two of segments. What the fields mean:
-%% {Name, Now, MaxSinceTheLastLook, Max}, in the pool {Name, Now}.
+%% A raw snapshot as the emulator lists it: two instances, one of which found a carrier with blocks
+%% of another allocator; one that is empty; one that is off; two of segments. The fields mean
+%% {Name, Now, MaxSinceTheLastLook, Max}, and in the pool {Name, Now}.
 raw() ->
     {[{total, 1000}],
      [{ets_alloc, [{instance, 0, instance(
@@ -315,7 +315,7 @@ figures_are_those_worked_out_by_hand(Config) ->
     ok = maximum_by_hand(),
     ok = hit_rates_by_hand(),
     ok = kept_by_hand(),
-    %% The same again in recon's form.
+    %% The same again, saved in recon's form.
     Again = filename:join(proplists:get_value(priv_dir, Config), "again"),
     ok = sonde_alloc:snapshot_save(Again),
     Before = sonde_alloc:snapshot_get(),
@@ -375,7 +375,7 @@ maximum_by_hand() ->
     [{_, infinity}, {{ets_alloc, 0}, 0.4} | _] = sonde_alloc:sbcs_to_mbcs(max),
     ok.
 
-%% Calls are thousands of millions and the rest.
+%% Calls are counted in two numbers: thousands of millions, and the rest.
 hit_rates_by_hand() ->
     Rate = 2 / 1000000008,
     [{{instance, 0}, [{hit_rate, Rate}, {hits, 2}, {calls, 1000000008}]},
@@ -399,7 +399,7 @@ kept_by_hand() ->
                  {raw_blocks, []} | _]}]} = lists:keyfind({ets_alloc, 1}, 1, All),
     ok.
 
-%% What recon sums wrongly: counters of calls, and the bytes of the fixed types.
+%% Figures that recon sums wrongly: counters of calls, and the bytes of the fixed types.
 large() ->
     [{{fix_alloc, N}, [{calls, [{fix_alloc, 1, 600000000}]},
                        {fix_types, [{proc, 3000000, 2000000}]},
@@ -416,7 +416,7 @@ sums_do_not_lose_the_giga(Config) ->
 
 %% ---- the formats
 
-%% Raw snapshots of live nodes of 25, 27 and 29 (one scheduler, one carrier pool for all).
+%% Raw snapshots of live nodes of OTP 25, 27 and 29 (one scheduler, one carrier pool for all).
 snapshots_of_each_release_are_read(Config) ->
     _ = [ok = is_read(File) || Otp <- ["25", "27", "29"],
                                File <- [filename:join(proplists:get_value(data_dir, Config),
@@ -442,7 +442,7 @@ is_read(File) ->
     {Memory, All} = sonde_alloc:snapshot_clear(),
     ok.
 
-%% In the plainest way: the field at Pos of all that have this name, wherever it is.
+%% Summed in the simplest way: the field at Pos of all tuples with this name, at any depth.
 all_that_is(Name, Pos, Raw) ->
     lists:sum([found(Name, Pos, Container)
                || {A, Instances} <- Raw, lists:member(A, ?ALLOCATORS), is_list(Instances),
@@ -490,7 +490,7 @@ is_answered(Peer, On) ->
     true = is_list(Call(cache_hit_rates, [])),
     ok.
 
-%% Live: blocks that moved into the carriers of another allocator are in the sums.
+%% On a live node: the sums include blocks that moved into the carriers of another allocator.
 blocks_of_others_count(_Config) ->
     sonde_peer_helper:with(shipped, ["+S", "2:2", "+Mucp", "@"], fun(Peer) ->
         Call = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
@@ -502,7 +502,7 @@ blocks_of_others_count(_Config) ->
         put(recon_alloc_snapshot, {[], All}),
         true = Used(All) =:= sonde_alloc:memory(used),
         _ = sonde_alloc:snapshot_clear(),
-        %% The live figures come from another call, and what another scheduler frees goes in
+        %% The live figures come from another call, and another scheduler may free memory in
         %% between.
         sonde_test:until(live_figures_are_near, fun() ->
             {_, Now} = Call(?MODULE, crowd, [kept]),
@@ -510,8 +510,8 @@ blocks_of_others_count(_Config) ->
         end)
     end).
 
-%% In a peer: makes carriers of all kinds, with blocks in the pool and blocks of others. Those who
-%% hold them stay.
+%% In a peer: makes carriers of all kinds, with blocks in the pool and blocks of other allocators.
+%% The processes that hold them stay.
 crowd(kept) ->
     undefined = sonde_alloc:snapshot(),
     sonde_alloc:snapshot_clear();
@@ -568,7 +568,7 @@ blocks_of_binaries_are_what_memory_says(_Config) ->
                                  Binary
                          end).
 
-%% Nobody else allocates as much meanwhile.
+%% No other process may allocate as much meanwhile.
 planted_binary_is_seen(_Config) ->
     Size = 64 * 1024 * 1024,
     Look = fun() -> [sonde_alloc:memory(used), binary_bytes(), sonde_alloc:memory(allocated),
@@ -580,7 +580,7 @@ planted_binary_is_seen(_Config) ->
         ok = sonde_test:stop(Pid),
         {Before, Holds, true} = {Before, Holds, lists:all(fun(G) -> is_about(Size, G) end,
                                                           grown(Before, Holds))},
-        %% The scheduler that it is given back to takes it later.
+        %% The block is freed later, by the scheduler that it is given back to.
         sonde_test:until(blocks_are_free, fun() ->
             lists:all(fun(G) -> is_about(Size, G) end,
                       lists:sublist(grown(Look(), Holds), 2))
@@ -591,7 +591,7 @@ grown(From, To) -> [B - A || {A, B} <- lists:zip(From, To)].
 
 is_about(Size, Growth) -> abs(Growth - Size) < Size div 8.
 
-%% What is in carriers came from mseg_alloc or from sys_alloc, apart from the pools.
+%% All memory of carriers came from mseg_alloc or from sys_alloc, apart from the pools.
 carriers_are_what_was_asked_of_the_system(_Config) ->
     _ = sonde_alloc:snapshot(),
     {_, All} = sonde_alloc:snapshot_get(),
@@ -631,7 +631,7 @@ figures_wait_in_the_snapshot(_Config) ->
 index(Element, [Element | _]) -> 1;
 index(Element, [_ | Rest]) -> 1 + index(Element, Rest).
 
-%% In recon's key, and in its form: somebody may have called recon before us in this shell.
+%% Under recon's key and in its form: recon may have been called before in this shell.
 snapshot_of_recon_in_the_dictionary_is_ours(_Config) ->
     put(recon_alloc_snapshot,
         {[], [{{ets_alloc, 1},
@@ -658,7 +658,7 @@ file_that_cannot_be_loaded_leaves_the_snapshot(Config) ->
     Snapshot = sonde_alloc:snapshot_clear(),
     ok.
 
-%% erlang:alloc_sizes/1 and alloc_info/1 are not documented: a release may have them no more.
+%% erlang:alloc_sizes/1 and alloc_info/1 are not documented: a release may remove them.
 answers_without_the_undocumented_call(_Config) ->
     {ok, {_, [{abstract_code, {_, Forms}}]}} =
         beam_lib:chunks(code:which(sonde_alloc), [abstract_code]),

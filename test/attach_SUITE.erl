@@ -1,6 +1,6 @@
-%% Sonde is lent to a node that does not have it, and nothing is left when the last of those who
-%% look at the node has gone, however that comes. Each case has to leave the one bare node as it
-%% was; where one does not, the next ones get nodes of their own.
+%% sonde is loaded temporarily onto a node that does not have it, and nothing of it is left after
+%% the last process that looks at the node has gone, however that happens. Each case must leave the
+%% one bare node as it was; if one does not, the next cases get nodes of their own.
 -module(attach_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -29,7 +29,7 @@ all() ->
      what_cannot_be_followed_is_refused, visits_leave_one_image, hundred_visits_leave_one_image,
      janitor_is_in_no_row, no_message_reaches_the_caller].
 
-%% Nodes that are answered from the portable side are among the cases.
+%% Some cases have nodes that answer on the portable path.
 init_per_suite(Config0) ->
     Config = sonde_test:init(Config0),
     Dir = folder(nodes, Config),
@@ -104,13 +104,13 @@ nothing_is_left_after_the_end_of_who_attached(Config) ->
 nothing_is_left_when_its_node_is_killed(Config) ->
     with_home(Config, fun(Home, Node) ->
         {ok, _} = attach(Home, a, Node),
-        %% In the middle of a call, too.
+        %% Also in the middle of a call.
         ok = call(Home, ?MODULE, call_on, [Node]),
         kill_node(Home),
         as_before(Config)
     end).
 
-%% Calls that go on over there when their caller has gone.
+%% Starts calls that go on over there after their caller has gone.
 call_on(Node) ->
     _ = [spawn(fun() -> sonde_attach_helper:ask(Node, proc_window, [memory, 3, 100000]) end)
          || _ <- lists:seq(1, 5)],
@@ -121,7 +121,7 @@ in_calls() ->
                    {_, Stack} <- [process_info(Pid, current_stacktrace)],
                    lists:keymember(sonde_guest, 1, Stack)]).
 
-%% A connection that breaks without a word: who attached is stopped, and says nothing any more.
+%% A connection that breaks silently: the home node is stopped and sends nothing any more.
 nothing_is_left_when_nobody_is_heard_of(Config) ->
     with_home(Config, fun(Home, Node) ->
         {ok, _} = attach(Home, a, Node, #{beat_ms => 100}),
@@ -206,7 +206,7 @@ load_theirs(Bare) ->
     {module, _} = call(Bare, code, load_binary, [sonde_nif, "theirs", Object]),
     ok.
 
-%% And then it goes, too.
+%% Only the foreign module stays; the test then unloads it.
 only_theirs_is_left(Bare) ->
     ok = sonde_test:until(only_theirs, fun() -> modules(Bare) =:= [sonde_nif] end),
     {file, "theirs"} = call(Bare, code, is_loaded, [sonde_nif]),
@@ -223,7 +223,7 @@ brought_for_good_it_stays(Config) ->
     ok = leave(Home, a),
     is_there_for_good(Bare).
 
-%% The one who left may come again, so it is still there; and from now on it is somebody's.
+%% sonde still lingers, since the process that left may come back; once loaded for good, it stays.
 brought_for_good_while_it_lingers_it_stays(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
     {ok, _} = attach(Home, a, Node, #{linger_ms => 8000}),
@@ -242,7 +242,7 @@ is_there_for_good(Bare) ->
 
 %% ---- other systems
 
-%% The library was built for another processor, or another release.
+%% The library was built for another processor or another release.
 other_system_gets_no_library(Config) ->
     {Home, _, Node} = nodes_of(Config),
     _ = [begin
@@ -305,8 +305,8 @@ leaving_a_large_node_asks_nobody(Config) -> leaving_asks_nobody(20000, Config).
 
 leaving_a_very_large_node_asks_nobody(Config) -> leaving_asks_nobody(100000, Config).
 
-%% Each of them would have some reductions more had it been asked anything, and would have been
-%% switched to. The second one who comes has to take out what the first one left, and leaves as quietly.
+%% A process that is asked anything uses a few reductions and is switched to. The second visit has
+%% to take out what the first one left, and leaves as quietly.
 leaving_asks_nobody(N, Config) ->
     with_bare(Config, ["+P", "262144"], fun(Home, Bare, Node) ->
         Caught = fun() -> sonde_attach_helper:caught(Bare) end,
@@ -350,7 +350,7 @@ keep_idlers(Pids) ->
         {which, From} -> From ! {idlers, Pids}, keep_idlers(Pids)
     end.
 
-%% Coming again takes out what was left, and literals of that are collected later, from one process
+%% A new visit takes out what the last one left. Its literals are collected later, from one process
 %% after the other.
 lie_still() ->
     {Before, _, _} = idle(),
@@ -358,7 +358,7 @@ lie_still() ->
     {After, _, _} = idle(),
     Before =:= After.
 
-%% Reductions of a process that lies still are read without asking it.
+%% The reductions of an idle process are read without waking it.
 idle() ->
     idlers ! {which, self()},
     Pids = receive {idlers, Given} -> Given end,
@@ -366,8 +366,8 @@ idle() ->
     {Cpu, _} = statistics(runtime),
     {[element(2, process_info(Pid, reductions)) || Pid <- Pids], Switches, Cpu}.
 
-%% What is lent is made by following calls. One that names its module, or its function, elsewhere than
-%% in the call is refused there, and so is the name of one of our modules that stands as a term.
+%% The temporary build is made by following calls. A call that gets its module or function from
+%% elsewhere is refused, and so is the name of one of our modules used as a term.
 what_cannot_be_followed_is_refused(Config) ->
     Ebin = folder(ebin, Config),
     _ = [{ok, _} = file:copy(F, filename:join(Ebin, filename:basename(F)))
@@ -384,7 +384,7 @@ what_cannot_be_followed_is_refused(Config) ->
     ok = with_body(Ebin, "sonde_nif:read(X, memory)."),
     {0, _} = merge(Ebin, Config).
 
-%% sonde_largest:add/2 with another body.
+%% Compiles sonde_largest with another body for add/2.
 with_body(Ebin, Body) ->
     {ok, {_, [{abstract_code, {_, Forms}}]}} =
         beam_lib:chunks(code:which(sonde_largest), [abstract_code]),
@@ -408,7 +408,8 @@ said(Port, Text) ->
         {Port, {exit_status, Code}} -> {Code, Text}
     end.
 
-%% Of the same build; to a node that it is brought to for good between two visits, too.
+%% Visits with the same build; also to a node onto which sonde is loaded for good between two
+%% visits.
 visits_leave_one_image(Config) -> visits_leave_one_image(4, Config).
 
 hundred_visits_leave_one_image(Config) ->
@@ -448,7 +449,7 @@ one_image(Bare, Caught) ->
                           fun() -> sonde_attach_helper:caught(Bare) =:= Caught end),
     1 = images(Bare).
 
-%% Code of ours that is mapped; `none' where nobody tells.
+%% How often our code is mapped; `none' where the system does not report it.
 images(Bare) ->
     case file:read_file("/proc/" ++ call(Bare, os, getpid, []) ++ "/maps") of
         {ok, Maps} ->
@@ -540,7 +541,7 @@ as_before(Config, Ms) ->
     Traces = fun() -> sonde_attach_helper:traces(bare(Config), get(dir, Config)) end,
     sonde_test:until({as_before, Before}, fun() -> Traces() =:= Before end, Ms).
 
-%% Another one, which may come to harm.
+%% Another home, which the test may harm.
 with_home(Config, Test) ->
     {_, _, Node} = nodes_of(Config),
     {Home, _} = sonde_attach_helper:home(get(dir, Config)),

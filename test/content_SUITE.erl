@@ -1,6 +1,7 @@
-%% Content is for those who may see it: of a sensitive process no call gives anything but numbers, and
-%% where the node's owner has forbidden content, no call gives any again. Asked through the calls that
-%% people use, and through the library's own functions, as anybody on the node can call them.
+%% Content is only shown to those who may see it: of a sensitive process, no call returns anything
+%% but numbers, and once the node's owner has forbidden content, no call returns any. Tested through
+%% the calls that people use, and through the library's own functions, as any code on the node can
+%% call them.
 -module(content_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -8,7 +9,7 @@
 -import(sonde_test, [settle/1, stop/1, until/2]).
 
 -define(KINDS, [mark, account, top, snapshot, flat, mailbox, slices]).
-%% All that asks for content, or for names.
+%% Every option that asks for content or for names.
 -define(WANTS, #{mark => [histogram, visible], top => [content], snapshot => [content, values],
                  flat => [stack, registers, dictionary, messages]}).
 -define(CARD, 4111111111111111).
@@ -30,12 +31,12 @@ end_per_suite(_Config) -> ok.
 
 %% ---- a process that holds secrets, everywhere
 
-%% The atoms are not in the answers for another reason, and neither is this module's name.
-%% No number of a dump is one of these by chance.
+%% Strings that give the content away. An answer has them for no other reason, this module's name
+%% included, and no number in a dump is one of them by chance.
 secrets() ->
     ["secret_", integer_to_list(?CARD), "content_SUITE", "3141592653"].
 
-%% No literals, which are on no heap.
+%% No literals: these are on no heap.
 copied(Term) -> binary_to_term(term_to_binary(Term)).
 
 build() ->
@@ -50,7 +51,7 @@ build() ->
     {secret_record, Small, Large, fun() -> {secret_env, Small} end, fun ?MODULE:build/0,
      [secret_atom, ?CARD, 1.5]}.
 
-%% What Fun returns is kept too.
+%% Keeps what Fun returns, too.
 holder(Fun) ->
     Pid = sonde_test:hold(fun() -> Fun(), build() end),
     _ = [Pid ! Message
@@ -62,7 +63,7 @@ holder(Fun) ->
 sensitive() -> holder(fun() -> process_flag(sensitive, true) end).
 plain() -> holder(fun() -> ok end).
 
-%% Those secrets that are in a text of an answer, or of a file.
+%% The secrets that appear in the text of an answer or of a file.
 shown(Answer) ->
     Text = unicode:characters_to_list(io_lib:format("~0tp", [Answer])),
     [Secret || Secret <- secrets(), string:find(Text, Secret) =/= nomatch].
@@ -87,7 +88,7 @@ calls_show_nothing_of_a_sensitive_process(Config) ->
     Pid = sensitive(),
     Answers = answers(Pid, Config),
     [] = [{Call, shown(Answer), Answer} || {Call, Answer} <- Answers, shown(Answer) =/= []],
-    %% numbers are there, and why there is nothing else
+    %% The numbers are there, and the reason why nothing else is.
     #{content := sensitive, histogram := [_ | _] = Bars, reachable := Reachable}
         = proplists:get_value(heap, Answers),
     true = Reachable > 1000,
@@ -100,7 +101,7 @@ calls_show_nothing_of_a_sensitive_process(Config) ->
     {#{content := sensitive}, [_ | _]} = proplists:get_value(dump, Answers),
     {error, content_sensitive} = dumped(Pid, Config, #{values => true}),
     stop(Pid),
-    %% the same, were it not sensitive
+    %% The same for a process that is not sensitive.
     Plain = plain(),
     [] = [{Call, Answer} || {Call, Answer} <- answers(Plain, Config), shown(Answer) =:= []],
     {Written, Values} = dumped(Plain, Config, #{values => true}),
@@ -110,7 +111,7 @@ calls_show_nothing_of_a_sensitive_process(Config) ->
     false = is_map_key(content, Heap),
     stop(Plain).
 
-%% As a stranger calls them, and with every wish that they know.
+%% Called as a stranger would, with every option that the functions take.
 raw_calls_show_nothing_of_a_sensitive_process(_Config) ->
     #{status := active} = sonde:native(),
     Pid = sensitive(),
@@ -124,7 +125,7 @@ raw_calls_show_nothing_of_a_sensitive_process(_Config) ->
         = [Kind || Kind <- ?KINDS, shown(raw(Kind, Plain)) =/= []],
     stop(Plain).
 
-%% All that one look gives, whether it has it or not.
+%% Every result that one look can return, or none.
 raw(Kind, Pid) ->
     Look = new(Kind, Pid),
     Texts = finish(Look),
@@ -154,7 +155,7 @@ new(Kind, Pid, Rows, Tries) ->
         _ when Tries > 0 -> timer:sleep(5), new(Kind, Pid, Rows, Tries - 1)
     end.
 
-%% The texts of a snapshot, piece by piece; nothing of others.
+%% The texts of a snapshot, piece by piece; other looks have none.
 finish(Look) ->
     case sonde_nif:look_step(Look) of
         more -> finish(Look);
@@ -179,7 +180,7 @@ tracing_hides_nothing(Config) ->
                 end),
     stop(Pid).
 
-%% Whichever came first.
+%% Whichever was set first.
 sensitive_and_traced(Config) ->
     Before = holder(fun() ->
                             Parent = self(),
@@ -199,7 +200,7 @@ traced(Pid, Fun) ->
     Tracer = tracer(fun() -> erlang:trace(Pid, true, [send, 'receive', procs, call]) end),
     try Fun() after stop(Tracer) end.
 
-%% Keeps what it is sent.
+%% Keeps the messages that it is sent.
 tracer(Trace) ->
     Parent = self(),
     Tracer = spawn(fun() -> Trace(), Parent ! {traces, self()}, timer:sleep(infinity) end),
@@ -219,7 +220,7 @@ sensitive_caller_sees_numbers(Config) ->
             {'DOWN', Ref, process, Pid, Why} -> ct:fail(Why)
     end.
 
-%% The flag can be taken back by the process itself, and by nobody else.
+%% Only the process itself can clear the flag.
 not_sensitive_any_more(_Config) ->
     Pid = spawn(fun() -> _ = process_flag(sensitive, true), flags(copied({secret_tag, 1})) end),
     ok = settle(Pid),
@@ -268,7 +269,7 @@ portable_there() ->
 
 %% ---- sensitive while it is looked at
 
-%% It can say so, and holds enough for many slices.
+%% Sets its own flag when asked, and holds enough for many slices.
 turns(Bytes) ->
     Pid = spawn(fun() -> flags({secret_record, [{secret_tag, I} || I <- lists:seq(1, Bytes div 40)]})
                 end),
@@ -297,10 +298,10 @@ answers_later() ->
      {account, fun sonde_nif:look_heap/1},
      {snapshot, fun(Look) -> sonde_nif:look_names(Look, 0) end}].
 
-%% What was copied while it was allowed is not given away later.
+%% What was copied while it was allowed is not returned later.
 sensitive_before_the_answer_is_taken(_Config) ->
     taken_after(fun(Pid) -> ok = flag(Pid, true) end, torn),
-    %% a moment was enough: nobody knows what was copied then is told by the stamp, not here
+    %% A flag that was set and cleared again goes unnoticed here; the stamp notices it in the walk.
     taken_after(fun(Pid) -> ok = flag(Pid, true), ok = flag(Pid, false) end, given).
 
 gone_before_the_answer_is_taken(_Config) ->
@@ -326,8 +327,8 @@ taken_after(Change, Expected) ->
 
 is_given(Answer) -> not is_atom(Answer).
 
-%% Held at the end of its walk, a reader notices; and one that compares no stamp still gives nothing
-%% away, since the flag is read again.
+%% A reader that is held at the end of its walk notices the flag; a reader that compares no stamp
+%% still returns no content, since the flag is read again.
 sensitive_while_a_reader_is_held(_Config) ->
     case sonde_peer_helper:needs_test_build() of
         ok ->
@@ -410,12 +411,12 @@ forbidden_there(Config) ->
     ok = gives_no_content(Pid, Config),
     ok = application:unset_env(sonde, allow_content),
     ok = gives_no_content(Pid, Config),
-    %% nor if the Erlang side forgets it
+    %% Nor if the Erlang side forgets the setting.
     ok = application:unset_env(sonde_vm, forbidden),
     ok = gives_no_content(Pid, Config),
     stop(Pid).
 
-%% Names are no content here.
+%% Names do not count as content here.
 gives_no_content(Pid, Config) ->
     {error, content_forbidden} = sonde:mailbox(Pid, 10),
     {error, content_forbidden} = dumped(Pid, Config, #{values => true}),
@@ -468,7 +469,7 @@ loaded_again() ->
     forbidden = preview(Pid),
     stop(Pid).
 
-%% It counts at the first call, though nobody has loaded the application.
+%% The setting applies from the first call on, even if the application was never loaded.
 forbidden_on_the_command_line(_Config) ->
     there(["-sonde", "allow_content", "false"], first_call_is_forbidden, []).
 
@@ -479,7 +480,7 @@ first_call_is_forbidden() ->
     {error, content_forbidden} = sonde:mailbox(Pid, 1),
     stop(Pid).
 
-%% What was set is gone once the application is loaded.
+%% Loading the application resets the setting, but content stays forbidden.
 forbidden_before_the_application_is_loaded(_Config) -> there([], set_before_it_is_loaded, []).
 
 set_before_it_is_loaded() ->
