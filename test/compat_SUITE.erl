@@ -1,6 +1,6 @@
-%% compat/recon, which is what those take who had recon: six modules that do nothing but call sonde,
-%% an application of recon's name and version, and two small projects that have it as their
-%% dependency, in the words of doc/migrating-from-recon.md.
+%% compat/recon replaces recon for those who used it: six modules that only call sonde, an
+%% application with recon's name and version, and two small projects that depend on it as
+%% doc/migrating-from-recon.md shows.
 -module(compat_SUITE).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
@@ -13,7 +13,7 @@
 -define(MODULES, [recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 -define(DOC, "doc/migrating-from-recon.md").
 
-%% recon exports them for processes that it spawns; nobody else can call them.
+%% recon exports these for processes that it spawns; nobody else can call them.
 -define(NOT_FOR_CALLERS, [{count_tracer, 1}, {rate_tracer, 2}, {formatter, 5}]).
 
 suite() ->
@@ -25,8 +25,8 @@ all() ->
      a_part_brings_the_others, lists_are_no_attributes, names_every_difference,
      replaces_recon_in_a_rebar3_release, replaces_recon_in_a_mix_release].
 
-%% Compiled here, since there is no rebar3 in the chroots; loaded into peers only: this node may
-%% have the real recon.
+%% Compiled here, since there is no rebar3 in the chroots; loaded only into peers, since this node
+%% may have the real recon.
 init_per_suite(Config) ->
     Ebin = filename:join(proplists:get_value(priv_dir, Config), "recon/ebin"),
     ok = filelib:ensure_dir(filename:join(Ebin, "x")),
@@ -57,7 +57,7 @@ needs(Tools, Config) ->
 
 %% ---- the modules
 
-%% Read from recon's files, which OTP 29 does not load.
+%% Read from recon's files: OTP 29 does not load them.
 exports_what_recon_exports(Config) ->
     case os:getenv("SONDE_RECON") of
         false -> {skip, "recon is not here (SONDE_RECON names its ebin)"};
@@ -75,8 +75,8 @@ exports(Beam) ->
     {ok, {_, [{exports, Exports}]}} = beam_lib:chunks(Beam, [exports]),
     lists:sort(Exports -- [{module_info, 0}, {module_info, 1}]).
 
-%% One clause, no guard, and a call of the same name with the same arguments. No function that is
-%% not exported, either. Before that there may be a clause that refuses what recon refuses.
+%% Each function has one clause without a guard: a call of the same name with the same arguments. No
+%% other functions exist. One clause may precede it that refuses what recon refuses.
 does_nothing_but_call_sonde(Config) ->
     _ = [begin
              Beam = filename:join(proplists:get_value(ebin, Config), M),
@@ -115,8 +115,8 @@ is_exported(Module, Function, Arity) ->
 
 %% ---- the application
 
-%% The version is the contract's, so that a dependency on recon 2.5 is content; sonde is named, so
-%% that a release that has recon has sonde.
+%% The version is the contract's, which satisfies a dependency on recon 2.5; the application depends
+%% on sonde, so a release that has recon has sonde.
 is_an_application_named_recon(Config) ->
     with_peer(Config, fun(Peer) ->
         {ok, Started} = sonde_peer_helper:call(Peer, application, ensure_all_started, [recon]),
@@ -154,7 +154,7 @@ with_peer(Config, Test) ->
 
 %% ---- the documentation
 
-%% Whoever brings recon's module to another node finds it working there, as recon's own would.
+%% Loaded onto another node, our recon works there, as recon itself would.
 is_of_use_where_it_is_loaded(Config) ->
     {Home, _} = sonde_peer_helper:start_node(shipped),
     {Bare, Node} = sonde_peer_helper:start_node(bare),
@@ -173,8 +173,8 @@ is_of_use_where_it_is_loaded(Config) ->
         sonde_peer_helper:stop(Bare)
     end.
 
-%% observer_cli's escript, which finds a recon on the node, expects all of it. What is there already
-%% stays: recon_lib is the real one, or what somebody takes for it.
+%% observer_cli's escript finds a recon on the node and expects all of its modules. A module that is
+%% already there stays: recon_lib is the real one, or something taken for it.
 a_part_brings_the_others(Config) ->
     {Home, _} = sonde_peer_helper:start_node(shipped),
     {Bare, Node} = sonde_peer_helper:start_node(bare),
@@ -217,7 +217,8 @@ lists_are_no_attributes(Config) ->
         [{memory, [_]}] = sonde_peer_helper:call(Peer, sonde, proc_count, [[memory], 1])
     end).
 
-%% What sonde_conform knows to be different, people are told: each call in a row of the table.
+%% The documentation lists every difference that sonde_conform knows: each call has a row of the
+%% table.
 names_every_difference(_Config) ->
     Rows = [Line || Line <- string:split(doc(), "\n", all), lists:prefix("|", Line)],
     Calls = lists:usort([{M, F} || {M, F, _, _, _, _} <- sonde_conform:differences()]),
@@ -227,7 +228,7 @@ is_named({Module, Function}, Row) ->
     Call = io_lib:format("\\b~s:~s\\b", [Module, Function]),
     re:run(Row, Call, [{capture, none}]) =:= match.
 
-%% The first block of code in the documentation that has Word in it, for our repository.
+%% The first code block in the documentation that contains Word, with our repository filled in.
 snippet(Word, Config) ->
     {match, Blocks} = re:run(doc(), "```\\w*\\n(.*?)```",
                              [global, dotall, {capture, all_but_first, list}]),
@@ -263,7 +264,7 @@ replaces_recon_in_a_mix_release(Config) ->
     _ = sonde_project_helper:sh(Dir, Mix ++ "deps.get && " ++ Mix ++ "release --quiet"),
     answers_well(Dir, "_build/prod/rel/probe", "bin/probe start").
 
-%% A copy of the project, made anew: a run before this one may have left something.
+%% A fresh copy of the project: an earlier run may have left something.
 project(Config, Name) ->
     Dir = filename:join([proplists:get_value(priv_dir, Config), "projects", Name]),
     ok = sonde_project_helper:copy(filename:join(data(Config), Name), Dir),
@@ -276,13 +277,13 @@ write(Dir, Name, Text) ->
     ok = filelib:ensure_dir(File),
     file:write_file(File, Text).
 
-%% The release's script wants a name; there is no epmd, so nothing is left behind.
+%% The release's script needs a name; there is no epmd, so nothing is left behind.
 vm_args() ->
     "-name probe@127.0.0.1\n-setcookie probe\n-start_epmd false -erl_epmd_port 0\n"
     "-kernel inet_dist_use_interface {127,0,0,1}\n".
 
-%% The node writes its answers and ends by itself; with the native side, and where the release's own
-%% configuration has it off.
+%% The node writes its answers and ends by itself; with the native path on, and with it off in the
+%% release's own configuration.
 answers_well(Dir, Release, Command) ->
     File = filename:join([Dir, Release, "releases/1.0.0/sys.config"]),
     {ok, Config} = file:read_file(File),

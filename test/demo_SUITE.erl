@@ -1,6 +1,6 @@
-%% The demo, from one run of demo/run: each call names the process that was planted for it, whatever
-%% the sizes; the table that holds what no process does is named, and the parts of the binary memory
-%% add up; what a person sees is all of it, and nothing is left running.
+%% The demo finds what it planted. From one run of demo/run: each call names the process that was
+%% planted for it, whatever the sizes; the table whose binaries no process holds is named, and the
+%% parts of the binary memory add up; a person sees all of it, and nothing is left running.
 -module(demo_SUITE).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
@@ -16,7 +16,7 @@ all() ->
      heaps_are_seen_into, table_is_what_no_process_holds, shows_every_call,
      leaves_nothing_running].
 
-%% It ends itself after a minute, and says so by its exit status.
+%% The demo ends by itself after a minute and reports that in its exit status.
 init_per_suite(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "demo_answers"),
     Flags = sonde_test:pick("", "-sonde native off"),
@@ -59,8 +59,9 @@ answers(Config) -> proplists:get_value(answers, Config).
 
 sizes(Config) -> proplists:get_value(sizes, Config).
 
-%% Whatever their sizes: who waits with a mailbox full, and the table that grows; natively also who
-%% keeps slices. The others are below what a node of this size is told about, or not.
+%% Whatever their sizes: the process that waits with a full mailbox, and the table that grows; on
+%% the native path also the process that keeps slices. The others may be too small for a report on a
+%% node of this size.
 diagnosis_names_the_planted(Config) ->
     #{diagnosis := #{suspects := Suspects}} = answers(Config),
     Found = [{Kind, Remedy, proplists:get_value(registered_name, Evidence,
@@ -81,7 +82,7 @@ first_rows_are_the_planted(Config) ->
          || #{first := Name, rows := Rows} <- Calls],
     {Memory, Second, true} = {Memory, Second, Memory > 1.5 * Second},
     Unread = value(ByQueue),
-    %% The router may have collected by itself once; what is sliced is at least so large.
+    %% The router may have collected by itself once; what is sliced is at least this large.
     {_, true} = {value(ByLeak), -value(ByLeak) > Routed div 2 andalso -value(ByLeak) =< Routed},
     {_, true} = {value(ByBinary), value(ByBinary) >= Slices * 96 * 1024},
     {_, true} = {value(ByMemory), value(ByMemory) >= Unread * 80 * 8}.
@@ -90,7 +91,7 @@ first([{_, _, [Name | _]} | _]) -> Name.
 
 value(#{rows := [{_, Value, _} | _]}) -> Value.
 
-%% Nothing was collected for it: the router's garbage is what bin_leak drops afterwards.
+%% No collection was needed: the router's garbage is what bin_leak drops afterwards.
 heaps_are_seen_into(Config) ->
     #{inside := Inside, calls := Calls} = answers(Config),
     sonde_test:pick(fun() -> heaps([Result || {_, _, Result} <- Inside], lists:last(Calls),
@@ -106,7 +107,8 @@ heaps([[{_, Garbage, [demo_router | _]} | _],
     true = Waste > Slices * 90 * 1024 andalso Size > 90 * 1024,
     true = Retained > Sessions * 40 * 8 andalso Nodes > Sessions * 10.
 
-%% The node's binaries less those of all processes: at least nine tenths of that are the table's.
+%% The node's binaries less those of all processes: at least nine tenths of the rest are the
+%% table's.
 table_is_what_no_process_holds(Config) ->
     #{cached := Cached, slices := Slices} = sizes(Config),
     #{binaries := Binaries} = answers(Config),
@@ -121,14 +123,14 @@ table_is_what_no_process_holds(Config) ->
     sonde_test:pick(fun() -> account(Account, InTable, Slices), grown_within(Growth) end,
                     fun() -> [Then, Later] = Growth, true = Then >= Size andalso Later > Then end).
 
-%% The table grew between the calls, by a page for each 20 ms.
+%% The table grew between the calls, by one page each 20 ms.
 account([#{total := Total, ets := Ets, exclusive := Exclusive, unseen := Unseen},
          [{_, Owned, [demo_slices | _]}]], InTable, Slices) ->
     {Ets, InTable, true} = {Ets, InTable, Ets > 0.99 * InTable andalso Ets =< InTable},
     {Total, true} = {Total, abs(Unseen) < Total div 100 + 65536},
     true = Owned >= Slices * 96 * 1024 andalso Owned =< Exclusive.
 
-%% 25 pages of 400 to 1600 bytes, or fewer where the machine is busy.
+%% 25 pages of 400 to 1600 bytes, or fewer on a busy machine.
 grown_within([[{{ets, demo_cache}, Grown,
                 [demo_cache, {owner, _}, {type, set}, {size, _}]}]]) ->
     {Grown, true} = {Grown, Grown >= 400 andalso Grown =< 100 * 1600}.
@@ -154,7 +156,7 @@ last_shown() ->
         ++ sonde_test:pick(["sonde:bin_window(1, 500)."],
                            ["ets:info(demo_cache, size).", "ets:info(demo_cache, size)."]).
 
-%% Neither the node with the leaks, nor anything of the run that ended.
+%% Neither the node with the leaks nor anything else of the run is left.
 leaves_nothing_running(Config) ->
     #{os_pid := OsPid} = answers(Config),
     sonde_test:until({ends, OsPid}, fun() -> os:cmd("kill -0 " ++ OsPid ++ " 2>&1") =/= "" end).

@@ -1,6 +1,6 @@
-%% `sonde:diagnosis/1' on nodes with leaks in them, drawn from seeds: what was planted is a suspect
-%% with a remedy that fits, the largest first; nobody is accused on a healthy node. And what is said
-%% of a node, and printed.
+%% `sonde:diagnosis/1' finds planted leaks on nodes drawn from seeds: each planted leak is a suspect
+%% with a remedy that fits, the largest first, and a healthy node has no suspect. Then what the
+%% report contains, and how it is printed.
 -module(diagnose_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -33,8 +33,8 @@ init_per_suite(Config) -> sonde_test:init(Config).
 
 end_per_suite(_Config) -> ok.
 
-%% ---- nodes from the generator. SONDE_SEEDS=100: so many of them, from SONDE_FIRST_SEED on. One
-%% seed in five makes a healthy node; there is one at least
+%% ---- nodes from the generator. SONDE_SEEDS=100 builds that many, from SONDE_FIRST_SEED on. One
+%% seed in five makes a healthy node; at least one is built
 
 planted_are_found(_Config) ->
     run("with leaks", [Seed || Seed <- seeds(), Seed rem 5 =/= 0]).
@@ -52,9 +52,9 @@ seeds() ->
 number(Name, Default) ->
     list_to_integer(os:getenv(Name, integer_to_list(Default))).
 
-%% On a busy machine a sawtooth may be met rising each time, or who grows may not have run: a node
-%% that fails is built once more, and the summary says so. Where seeds are asked for, each node
-%% counts as it is.
+%% On a busy machine a sawtooth may be seen rising at each look, or a growing process may not have
+%% run: a node that fails is built once more, and the summary reports that. If SONDE_SEEDS is set, a
+%% node is judged only once.
 judged(Seed) ->
     case {judge(Seed), os:getenv("SONDE_SEEDS")} of
         {#{missed := [], false := [], misplaced := []} = Good, _} -> {Good, []};
@@ -62,7 +62,7 @@ judged(Seed) ->
         {Bad, _} -> {Bad, []}
     end.
 
-%% Nobody is accused on healthy nodes, of all suspects less than one in fifty wrongly.
+%% Healthy nodes have no false suspect; of all suspects, less than one in fifty is wrong.
 run(What, [First | _] = Seeds) ->
     {Results, Again} = lists:unzip([judged(Seed) || Seed <- Seeds]),
     Sum = fun(Key) -> lists:sum([map_get(Key, Result) || Result <- Results]) end,
@@ -77,7 +77,7 @@ run(What, [First | _] = Seeds) ->
     {false, _} = {50 * length(False) > Sum(accused), False},
     [] = [F || {Seed, _} = F <- False, Seed rem 5 =:= 0].
 
-%% What the report on one node says of what was planted there.
+%% Compares the report on one node with what was planted there.
 judge(Seed) ->
     sonde_peer_helper:with(shipped, fun(Peer) -> judge(Seed, Peer) end).
 
@@ -120,7 +120,8 @@ concerns(#{what := node, kind := Kind}, #{kinds := Kinds}) ->
 concerns(#{what := What}, #{whats := Whats, accused := Accused}) ->
     lists:member(What, Whats ++ Accused).
 
-%% The largest comes first, if it is larger than the next by more than how they are counted differs.
+%% The largest leak comes first, unless the next is so near that another way of counting could swap
+%% them.
 misplaced(Leaks, Suspects) ->
     case lists:reverse(lists:sort([{Size, L} || #{size := Size} = L <- Leaks, Size =/= none])) of
         [{Size, _}, {Next, _} | _] when Next * 4 > Size * 3 -> [];
@@ -162,7 +163,8 @@ is_worst_first(Suspects) ->
     Order = [{Share, Bytes} || #{share := Share, bytes := Bytes} <- Suspects],
     Order =:= lists:reverse(lists:sort(Order)).
 
-%% Its mailbox has so large a part of the node's memory, and it takes none of the messages.
+%% A process whose mailbox takes this part of the node's memory, and which takes none of the
+%% messages.
 deaf(Part) ->
     Pid = spawn(fun() -> receive never_sent -> ok end end),
     Message = lists:seq(1, 100),
@@ -177,7 +179,7 @@ bad_options_are_refused(_Config) ->
             Bad <- [#{interval => 99}, #{interval => 600001}, #{interval => 2.0},
                     #{intervall => 200}, #{interval => infinity}, [], 200, undefined]].
 
-%% The same that the official calls say, a moment later, on a node that does little else: apart from
+%% The official calls report the same a moment later, on a node that does little else, apart from
 %% what the diagnosis itself needs.
 memory_is_that_of_the_node(_Config) ->
     sonde_peer_helper:with(shipped, fun same_memory/1).
@@ -227,8 +229,8 @@ killed_caller_ends_the_work(_Config) ->
 
 %% ---- what is printed
 
-%% To the group leader of who calls, all of it, and only that; nothing comes to its mailbox, and
-%% nothing stays behind.
+%% Prints to the group leader of the caller, all of the report and nothing else; no message comes to
+%% the caller's mailbox, and no helper stays.
 diagnose_prints_what_diagnosis_found(_Config) ->
     Deaf = deaf(0.2),
     Before = sonde_test:helpers(),
@@ -242,7 +244,7 @@ diagnose_prints_what_diagnosis_found(_Config) ->
     ok = sonde_test:until(no_work, fun() -> sonde_test:helpers() -- Before =:= [] end),
     sonde_test:stop(Deaf).
 
-%% What the call's own diagnosis found, by a trace of it, and what was printed.
+%% What the call's own diagnosis found, taken from a trace of it, and what it printed.
 printed(Diagnose) ->
     Self = self(),
     Out = spawn_link(fun() -> written(Self, []) end),
@@ -356,7 +358,7 @@ falling_once_is_no_growth(_Config) ->
                            false -> S#{size := Size - 3000000}
                        end || {I, #{size := Size} = S} <- numbered(Series)]]].
 
-%% What is large and grows at each look is told, also if it is little each time.
+%% A large table that grows at each look is reported, even if it grows little each time.
 creeping_growth_is_told(_Config) ->
     Table = fun(Step) ->
                     facts(#{tables => [table([10000 + I * Step || I <- lists:seq(1, 6)])]})
@@ -396,7 +398,7 @@ any_series_has_a_judgement(_Config) ->
                        end),
     true = proper:quickcheck(Property, [quiet, {numtests, 300}]).
 
-%% The same process or table is accused once, the node once of each kind.
+%% A process or table is accused once, the node once of each kind.
 whats(Suspects) ->
     [case What of node -> {node, Kind}; _ -> What end || #{what := What, kind := Kind} <- Suspects].
 
@@ -412,7 +414,7 @@ facts_of() ->
 
 natural() -> range(0, 100000).
 
-%% Any, or none that falls: else hardly anything grows.
+%% Any numbers, or numbers that never fall: otherwise hardly anything grows.
 numbers() -> ?LET({List, Rises}, {list(natural()), boolean()},
                   case Rises of true -> lists:sort(List); false -> List end).
 

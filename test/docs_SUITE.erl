@@ -1,4 +1,4 @@
-%% What h(sonde). and h(sonde_alloc, memory). show in a shell: the documentation is in the beams.
+%% The beams contain the documentation that h(sonde). and h(sonde_alloc, memory). show in a shell.
 -module(docs_SUITE).
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
@@ -27,7 +27,7 @@ module_is_documented(_Config) ->
          || M <- ?MODULES],
     ok.
 
-%% Each function that a person can call has a text, not its specification alone; a server's callbacks
+%% Each function that a person can call has a text besides its specification; a server's callbacks
 %% are hidden.
 functions_are_documented(_Config) ->
     [] = [{M, Name, Arity}
@@ -40,7 +40,7 @@ functions_are_documented(_Config) ->
          || {M, F} <- [{sonde, bin_leak}, {sonde_alloc, memory}, {sonde_trace, calls}]],
     ok.
 
-%% Nobody calls these but OTP.
+%% Only OTP calls these.
 callbacks(Module) ->
     lists:append([B:behaviour_info(callbacks)
                   || {behaviour, Bs} <- Module:module_info(attributes), B <- Bs]).
@@ -59,7 +59,7 @@ nothing_but_the_beam_is_needed(_Config) ->
     {sonde, Object, _File} = code:get_object_code(sonde),
     {ok, {sonde, [{"Docs", <<131, _/binary>>}]}} = beam_lib:chunks(Object, ["Docs"]).
 
-%% Which call answers {native_off, _}, and which never: each has its place in the one table of that.
+%% One table lists which calls answer {native_off, _} and which never do: each has its place in it.
 table_of_the_sides_has_every_call(_Config) ->
     File = filename:join([os:getenv("SONDE_ROOT"), "doc", "how-it-works.md"]),
     {ok, Text} = file:read_file(File),
@@ -72,8 +72,9 @@ table_of_the_sides_has_every_call(_Config) ->
     [] = lists:sort(Exported) -- Listed,
     [] = Listed -- Exported.
 
-%% What each call can reveal, and how to forbid it: each in one row, with one of the three kinds and at
-%% least one of the three ways. The calls of compat/recon are those of the same names.
+%% One table lists what each call can reveal and how to forbid that: each call is in one row, with
+%% one of the three kinds and at least one of the three ways. The calls of compat/recon are covered
+%% by those of the same names.
 table_of_what_is_revealed_has_every_call(_Config) ->
     {ok, Text} = file:read_file(filename:join(os:getenv("SONDE_ROOT"), "SECURITY.md")),
     [_, Table | _] =
@@ -95,7 +96,7 @@ revealed(Row) ->
     [{list_to_atom(M), list_to_atom(F), list_to_integer(A)}
      || [M, F, Arities] <- Found, A <- string:lexemes(Arities, ",")].
 
-%% As ours are called.
+%% The exports of compat/recon, under the names of our modules.
 recon() ->
     Files = filelib:wildcard(filename:join([os:getenv("SONDE_ROOT"), "compat", "recon", "src", "*.erl"])),
     [_, _, _, _, _ | _] = Files,

@@ -1,6 +1,6 @@
-%% The rough edges of a live node: processes of every kind, and processes that die, are born,
-%% collect, are in native calls or have a million of something while they are looked at. Answers
-%% are complete and right, on both sides.
+%% Answers are complete and right on a busy node, on both paths: with processes of every kind, and
+%% with processes that start, die, collect, are in native calls or have a million of something while
+%% they are read.
 -module(edge_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -25,8 +25,8 @@ every_attribute_of_every_kind(_Config) ->
 
 kinds() -> sonde_kinds_helper:compare(sonde_kinds_helper:kinds(), sonde_attr:native()).
 
-%% What a scan reads is what process_info would have said instead, although asking changes the
-%% process. The few that are left to process_info are those that must be.
+%% A scan reads what process_info would have returned instead, although asking changes the process.
+%% Only processes that cannot be read natively are left to process_info.
 read_as_the_first_asking_says(_Config) ->
     with([], fun(Peer) ->
                      {Wrong, Asked} = call(Peer, reads, []),
@@ -40,8 +40,8 @@ reads() ->
     {[Wrong || {_, _, _, Value} = Wrong <- Found, Value =/= ask],
      [{Attr, Kind} || {Attr, Kind, _, ask} <- Found]}.
 
-%% Flags that change what process_info shows, a buffer for calls, and the 64 buffers of an off-heap
-%% queue.
+%% The reasons: flags that change what process_info shows, a buffer for saved calls, and the 64
+%% buffers of an off-heap queue.
 may_be_asked(Attr, Kind) when Kind =:= sensitive; Kind =:= traced; Kind =:= receive_traced ->
     lists:member(Attr, [memory, total_heap_size, message_queue_len, dictionary_size]);
 may_be_asked(Attr, saving_calls) -> Attr =:= memory;
@@ -95,9 +95,9 @@ requester(Node, Opts) ->
 
 %% ---- much going on
 
-%% Processes that are born, grow, link, watch, send, collect and die all the time.
+%% Processes that start, grow, link, monitor, send, collect and die all the time.
 churn(N) ->
-    %% who asks does not wait with all of them
+    %% the caller must not wait in line with all of them
     _ = process_flag(priority, high),
     sonde_test:churn(N, fun() -> sonde_test:in_process(fun() -> live(rand:uniform(10)) end) end).
 
@@ -113,7 +113,7 @@ live(I) ->
     receive {'DOWN', Mon, process, Pid, _} -> ok end,
     receive {I, _} -> live(I - 1) end.
 
-%% They are quiet, each with something of everything; sizes drawn at random.
+%% Quiet processes, each with something of everything; sizes drawn at random.
 quiet(N) ->
     Pids = [quiet_one(rand:uniform(3000), rand:uniform(20)) || _ <- lists:seq(1, N)],
     ok = sonde_kinds_helper:settle(Pids),
@@ -161,7 +161,7 @@ exits() ->
 complete_while_mailboxes_flood(_Config) ->
     with([], fun(Peer) -> ok = call(Peer, scan_the_quiet, [fun flood/0, 100, 3]) end).
 
-%% Some that are sent to faster than they take, on heap and off heap, among them sleepers.
+%% Processes that receive faster than they take, on heap and off heap, some of them sleepers.
 flood() ->
     Sinks = [spawn_opt(fun() -> sink(Ms) end, [{message_queue_data, Data}])
              || Ms <- [0, 1], Data <- [on_heap, off_heap], _ <- lists:seq(1, 4)],
@@ -183,7 +183,7 @@ source(Sinks, N) ->
     _ = [receive after 1 -> ok end || N rem 100 =:= 0],
     source(Sinks, N + 1).
 
-%% Every scan has every quiet process, with its right value, while Disturb's processes do their
+%% Every scan has every quiet process with its right value, while Disturb's processes do their
 %% worst.
 scan_the_quiet(Disturb, N, Times) ->
     Quiet = quiet(N),
@@ -195,13 +195,13 @@ scan_the_quiet(Disturb, N, Times) ->
                                      Rows -- maps:get(Attr, Expected)}
            end,
     _ = [Same(Attr, scan(Attr, Quiet)) || _ <- lists:seq(1, Times), Attr <- attrs()],
-    %% with their names: next to nobody else has as many
+    %% with their names: hardly any other process has as many
     Rows = [{P, V} || {P, V, _} <- sonde:proc_count(monitor_count, N + 20), lists:member(P, Quiet)],
     Same(monitor_count, Rows),
     ok.
 
-%% Without the names of all, which take longest where so many run; and of those that could not be
-%% read only the quiet are asked, for the same reason.
+%% Reads no names, since these take longest where so many processes run; for the same reason it asks
+%% only the quiet ones among the processes that could not be read.
 scan(Attr, Pids) ->
     sonde_test:pick(
       fun() ->
@@ -223,13 +223,13 @@ scan_to_end(Attr, Scan, Wanted) ->
             scan_to_end(Attr, Scan, Wanted)
     end.
 
-%% Asking for names makes the quiet ones run a little.
+%% Asking for names makes the quiet processes run a little.
 attrs() -> sonde_attr:native() -- [reductions].
 
 growth_while_many_churn(_Config) ->
     with(["+P", "262144"], fun(Peer) -> ok = call(Peer, window_of_the_quiet, []) end).
 
-%% The quiet have not grown, and no quiet one is missing.
+%% The quiet processes have not grown, and none is missing.
 window_of_the_quiet() ->
     Quiet = quiet(50),
     Wanted = maps:from_keys(Quiet, true),
@@ -244,7 +244,7 @@ window_of_the_quiet() ->
 leaks_while_many_churn(_Config) ->
     with(["+P", "262144"], fun(Peer) -> ok = call(Peer, leaks_of_the_quiet, []) end).
 
-%% They keep what they hold, so nothing goes away.
+%% They keep what they hold, so nothing is freed.
 leaks_of_the_quiet() ->
     Quiet = quiet(50),
     Wanted = maps:from_keys(Quiet, true),
@@ -259,7 +259,7 @@ leaks_of_the_quiet() ->
 
 in_a_dirty_call(Config) -> in_a_call(Config, dirty).
 
-%% On a normal scheduler: the answer waits for it, as process_info does.
+%% On a normal scheduler: the answer waits for the call, as process_info does.
 in_a_long_call(Config) -> in_a_call(Config, normal).
 
 in_a_call(Config, How) ->

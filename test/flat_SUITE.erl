@@ -1,5 +1,5 @@
-%% Sizes of terms and of the roots of a process: what erts_debug says, natively and portably, of
-%% terms of every kind; and what is too large says so.
+%% Sizes of terms and of the roots of a process are what erts_debug reports, on the native and the
+%% portable path, for terms of every kind; a term that is too large is reported as such.
 -module(flat_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -45,7 +45,7 @@ any_terms(_Config) ->
                           andalso by_hand(Term) =:= sonde_term:byte_size(Term, #{})
                   end)).
 
-%% A binary that was appended to may lose its spare room when the portable side hands it on.
+%% A binary that was appended to may lose its spare room when the portable path passes it on.
 both_sides_agree(_Config) ->
     check(?FORALL(Term, term_(),
                   begin
@@ -54,7 +54,7 @@ both_sides_agree(_Config) ->
                       Less =< Pinned andalso Ours#{binary_pinned := Less} =:= Theirs
                   end)).
 
-%% What a native function builds where the heap has no room lies in a fragment.
+%% A term that a native function builds lies in a fragment if the heap has no room.
 own_term_in_a_fragment(_Config) ->
     Big = binary_to_term(term_to_binary([{I, [I]} || I <- lists:seq(1, 100000)])),
     true = erts_debug:flat_size(Big) =:= sonde_term:flat_size(Big, #{}).
@@ -75,7 +75,7 @@ binaries_count_where_they_are_seen(_Config) ->
     Expected = #{binary_visible => 3000 + 3 * 100 + 500, binary_pinned => 3500},
     Expected = maps:with([binary_visible, binary_pinned],
                          sonde_term:term_size([Whole, Slice, {Slice, #{a => Slice}}, Held], #{})),
-    %% in a fun they do not count as bytes of the term
+    %% in a fun the binaries do not count as bytes of the term
     Bytes = sonde_term:byte_size([Slice, Held], #{}),
     Bytes = 8 * (1 + erts_debug:flat_size([Slice, Held])) + 100.
 
@@ -88,7 +88,7 @@ limit_is_exact(_Config) ->
          true = Words > Limit andalso Limit =:= Flat - 1
      end || Term <- [{a}, lists:seq(1, 10), lists:seq(1, 100000)]].
 
-%% It would take 2^1000 words.
+%% The term would take 2^1000 words.
 too_large_ends(_Config) ->
     Term = lists:foldl(fun(_, T) -> {T, T} end, [1], lists:seq(1, 1000)),
     _ = [{error, {heap_too_large, _, 1000000}} = Call(Term, #{max_words => 1000000})
@@ -101,7 +101,7 @@ time_is_up(_Config) ->
 
 calls() -> [fun sonde_term:flat_size/2, fun sonde_term:byte_size/2, fun sonde_term:term_size/2].
 
-%% Downwards, sideways, and both.
+%% Deep in the head, in the tail, and in both.
 deep_terms(_Config) ->
     _ = [begin
              Words = sonde_term:flat_size(deep(Step, N, []), #{})
@@ -178,7 +178,7 @@ messages_wherever_they_are(_Config) ->
              sonde_test:stop(Pid)
          end || Opts <- [[], [{message_queue_data, off_heap}]], Collect <- [false, true]].
 
-%% One that holds a term beside one that holds none.
+%% Compares a process that holds a term with one that holds none.
 stack_and_registers(_Config) ->
     Term = [sonde_terms_helper:value(Kind, 3) || Kind <- sonde_terms_helper:kinds()],
     Words = erts_debug:flat_size(Term),
@@ -217,7 +217,7 @@ own_roots(_Config) ->
     _ = erase({?MODULE, key}),
     106 = After - Before.
 
-%% A row has what the look at one process says; who is too large has none.
+%% A row has the value that the look at one process gives; a process that is too large has no row.
 attribute_of_all_processes(_Config) ->
     Terms = [sonde_terms_helper:value(Kind, 20) || Kind <- sonde_terms_helper:kinds()],
     Pids = [sonde_test:hold(fun() -> put(part, lists:nthtail(I, Terms)), Terms end)
@@ -258,7 +258,7 @@ who_is_not_there(_Config) ->
     receive {'DOWN', Mon, process, Pid, _} -> ok end,
     undefined = sonde_term:root_size(Pid, all, #{}).
 
-%% Runs without the native side only.
+%% Runs only without the native path.
 roots_are_native(_Config) ->
     {Dead, Mon} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Mon, process, Dead, _} -> ok end,
@@ -290,7 +290,7 @@ large(Tuple) when is_tuple(Tuple) -> lists:sum([large(E) || E <- tuple_to_list(T
 large(Map) when is_map(Map) -> lists:sum([large(K) + large(V) || {K, V} <- maps:to_list(Map)]);
 large(_) -> 0.
 
-%% Values, and containers of them, some of which are there twice.
+%% Values, and containers of them, some of which occur twice.
 term_() ->
     ?LET(Values, list({oneof(sonde_terms_helper:kinds()), range(1, 40)}),
          ?LET(Shapes, list(oneof([list, tuple, map, twice, 'fun'])),

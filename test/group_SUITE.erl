@@ -1,5 +1,5 @@
-%% proc_count of several attributes, proc_group, and the sweep that both are made of: each process
-%% is met once, and what it says is what process_info says.
+%% proc_count of several attributes, proc_group, and the sweep that both share: they read each
+%% process once, and report what process_info reports.
 -module(group_SUITE).
 
 -import(sonde_test, [crowd/1, helpers/0, raised/1, same/3, still/1]).
@@ -30,8 +30,8 @@ end_per_suite(_Config) -> ok.
 
 %% ---- what processes of proc_lib began with
 
-%% Rows have recon's answer; what people read, and rows of our own calls, have the call itself. Not
-%% of a process whose dictionary may not be read, or would have to be copied and is large.
+%% Rows give recon's answer; what people read, and rows of our own calls, give the call itself. An
+%% exception is a process whose dictionary may not be read, or is large and would have to be copied.
 people_see_what_proc_lib_began(_Config) ->
     Self = self(),
     [Plain, Sensitive, Large] = Pids =
@@ -62,7 +62,7 @@ people_see_what_proc_lib_began(_Config) ->
         sonde_origin:shown([Plain], sonde:info(Plain, location)),
     sonde_test:stop(Pids).
 
-%% Of 26.2 and later.
+%% OTP 26.2 and later.
 keys_of(Pid) ->
     try process_info(Pid, {dictionary, '$initial_call'}) of
         {{_, Key}, {?MODULE, worker, 2}} -> [Key]
@@ -73,7 +73,7 @@ printed(Rows) ->
     {returned, ok, Text} = sonde_conform:outcome(sonde, fun(M) -> M:print(Rows, #{width => 200}) end),
     Text.
 
-%% What a watcher's sweep found, as its listeners are told it.
+%% The names that a watcher's sweep found, as its listeners receive them.
 of_an_event(Pid) ->
     true = register(group_suite_told, self()),
     {Tell, _} = sonde_watch_notify:start({?MODULE, told}, []),
@@ -88,7 +88,7 @@ of_an_event(Pid) ->
 
 told(Event) -> group_suite_told ! {told, Event}.
 
-%% It holds, sees a part of, and has dropped binaries.
+%% Holds binaries, sees a part of them, and has dropped some.
 worker(Test, Kind) ->
     _ = process_flag(sensitive, Kind =:= sensitive),
     _ = [put({key, I}, lists:seq(1, 100)) || Kind =:= large, I <- lists:seq(1, 1000)],
@@ -108,8 +108,8 @@ rows_are_those_of_each_alone(_Config) ->
             N <- [0, 1, 13, -1]],
     sonde_test:stop(Pids).
 
-%% The native side counts the processes that it read: as many as there are, not as many as
-%% questions.
+%% The native path counts the processes that it read: as many as there are, not as many times as
+%% there are attributes.
 one_sweep_for_all(_Config) ->
     Pids = crowd(500),
     Before = counters(),
@@ -156,7 +156,7 @@ caller_in_or_out(_Config) ->
 
 %% ---- groups
 
-%% Planted processes are a group of their own, under the name that proc_lib knows.
+%% The planted processes form a group of their own, under the name that proc_lib knows.
 groups_by_what_they_run(_Config) ->
     Servers = [proc_lib:start(?MODULE, serve, []) || _ <- lists:seq(1, 7)],
     Plain = [spawn(?MODULE, idle, []) || _ <- lists:seq(1, 5)],
@@ -254,7 +254,7 @@ group_of_the_caller(_Config) ->
     true = M > 1000,
     true = unregister(sonde_asking).
 
-%% The helpers of a call that runs meanwhile, and of a trace, are no processes of the user's.
+%% Helpers of a call that runs meanwhile, and of a trace, are no processes of the user.
 helpers_are_in_no_row(_Config) ->
     {Pid, Ref} = spawn_monitor(fun() -> sonde_helper:call(fun(_) -> timer:sleep(infinity) end) end),
     ok = sonde_test:until(a_helper, fun() -> helpers() =/= [] end),
@@ -280,7 +280,7 @@ helpers_are_in_no_row(_Config) ->
     _ = [exit(H, kill) || H <- [Dump | helpers()]],
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
 
-%% It was there at the first look, and large: its end would be the largest loss.
+%% The helper was there at the first look, and large: its end would be the largest loss.
 helper_that_ends_in_a_window(_Config) ->
     Look = fun() -> {_, Large} = process_info(self(), message_queue_len), Large end,
     Me = self(),
@@ -312,7 +312,7 @@ bad_input_at_once(_Config) ->
     _ = [{O, badarg} = {O, raised(fun() -> sonde:proc_group(application, [memory], O) end)}
          || O <- [#{foo => 1}, #{self => 1}, #{max_groups => 0}, #{max_groups => 1.0}, [], true]].
 
-%% Those that stay are all in their group, whatever comes and goes.
+%% The processes that stay are all in their group, whatever else comes and goes.
 groups_while_processes_die(_Config) ->
     Stay = [spawn(?MODULE, idle, []) || _ <- lists:seq(1, 50)],
     _ = [sonde_test:settle(P) || P <- Stay],
@@ -346,7 +346,7 @@ one_process_as_it_says(_Config) ->
     {message_queue_len, Mine} = process_info(self(), message_queue_len),
     badarg = raised(fun() -> sonde_every_process:one(hd(erlang:ports()), [memory]) end).
 
-%% A process that runs all the time has to be asked, and is asked, once for everything.
+%% A process that runs all the time has to be asked, and is asked once for everything.
 asked_where_it_cannot_be_read(_Config) ->
     Names = [sonde_spins_1, sonde_spins_2, sonde_spins_3],
     Spinners = [spawn_opt(fun() -> register(Name, self()), spin() end, [{priority, low}])

@@ -1,6 +1,7 @@
-%% A reader that is held between its opening stamp, its walk and its closing stamp, while what it
-%% reads changes: it notices, whatever changed. Readers that are broken on purpose give a wrong
-%% answer in the same place, every time. In a node of its own, with the build for tests.
+%% A reader notices every change to what it reads: the suite holds it between its opening stamp, its
+%% walk and its closing stamp, and changes the process meanwhile. Readers that are broken on purpose
+%% give a wrong answer in the same place, every time. Runs in a node of its own, with the build for
+%% tests.
 -module(held_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -22,7 +23,8 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> sonde_peer_helper:stop(proplists:get_value(peer, Config)).
 
-%% Of the case's own functions, in the node with the tests' build; the readers are whole afterwards.
+%% Runs one of this suite's functions in the node with the build for tests, and makes the readers
+%% whole again afterwards.
 there(Config, F, A) ->
     Peer = proplists:get_value(peer, Config),
     #{status := active} = sonde_peer_helper:call(Peer, sonde, native, []),
@@ -37,14 +39,14 @@ a_held_scan_of_what_stays_is_right(Config) ->
     [] = [Scan || {_, _, Was, Said, Now, Torn} = Scan <- Held,
                   {Was, Said, Torn} =/= {Said, Now, 0}].
 
-%% It is back at the same wait, with the same heap: a moment of running is all that happened.
+%% The process is back at the same wait, with the same heap: it only ran for a moment.
 a_scan_notices_that_its_process_ran(Config) ->
     notices(there(Config, held_scans, [fun() -> still() end, fun runs/1])).
 
 a_scan_notices_a_collection(Config) ->
     notices(there(Config, held_scans, [fun() -> still() end, fun garbage_collect/1])).
 
-%% Nobody that does not count what was sent need notice it.
+%% A scan that does not count what was sent need not notice it.
 a_scan_notices_what_was_sent_to_one_that_does_not_run(Config) ->
     {Same, Changed} = lists:partition(fun({_, _, Was, _, Now, _}) -> Was =:= Now end,
                                       there(Config, held_scans,
@@ -53,22 +55,22 @@ a_scan_notices_what_was_sent_to_one_that_does_not_run(Config) ->
     notices(Changed),
     [] = [binary_unique, flat_size, memory] -- [Attr || {Attr, _, _, _, _, _} <- Changed].
 
-%% Each was torn, and then tried again.
+%% Each held scan was torn and then tried again.
 notices(Held) ->
     [] = [Scan || {_, _, _, Said, Now, Torn} = Scan <- Held, Said =/= Now orelse Torn =:= 0].
 
 %% ---- scans that do not
 
-%% What was sent is on two ways: on the heap, which the scan sees as it was, and behind the last
-%% message, which it sees as it is. It misses the second of three.
+%% What was sent lies in two places: on the heap, which the scan sees as it was, and behind the last
+%% message, which the scan sees as it is. It misses the second message of three.
 a_scan_that_compares_no_stamp_is_wrong(Config) ->
     10100 = there(Config, scan_of_what_is_sent, [1]).
 
-%% A sender writes to a suspended process, which does no reduction meanwhile.
+%% A sender writes to a suspended process, which uses no reduction meanwhile.
 a_scan_that_compares_reductions_alone_is_wrong(Config) ->
     10100 = there(Config, scan_of_what_is_sent, [2]).
 
-%% In the node: what is wrong, and was never true.
+%% In the node: returns a wrong value, which was never true.
 scan_of_what_is_sent(Weakness) ->
     P = suspended(),
     [100] = values(scan(P, binary_unique)),
@@ -87,13 +89,13 @@ a_look_notices_that_its_process_ran(Config) ->
     [{torn, undefined}, {torn, undefined}] =
         [there(Config, look_at_what_moves, [0, Where]) || Where <- [opened, walked]].
 
-%% What is held moves from the dictionary, which the look sees as it is, to the stack, which it sees
-%% as it was: it finds it nowhere.
+%% A list moves from the dictionary, which the look sees as it is, to the stack, which the look sees
+%% as it was: the look finds it nowhere.
 a_look_that_compares_no_stamp_is_wrong(Config) ->
     {done, Words} = there(Config, look_at_what_moves, [1, opened]),
     true = Words < held_words().
 
-%% In the node: what the look says, and of how many words.
+%% In the node: what the look returns, and how many words it counts.
 look_at_what_moves(Weakness, Where) ->
     P = spawn(fun moves/0),
     ok = sonde_test:settle(P),
@@ -141,20 +143,20 @@ moves() ->
     Moved = moves_out_of_the_dictionary(),
     {gone, Moved}.
 
-%% It makes no new term, so what it has lies where it lay. Its frame is below those that were there.
+%% Makes no new term, so the list stays where it lay. The new frame is below the old ones.
 moves_out_of_the_dictionary() -> has_moved(erase(moved)).
 
 has_moved(Moved) -> receive never -> Moved end.
 
 %% ---- two passes: an account, and then the parts
 
-%% Between the two the process takes its messages, whose binaries are on its heap, too: of the two
-%% holders that were counted there is one left, and it has all.
+%% Between the two passes the process takes its messages, whose binaries are on its heap as well: of
+%% the two holders that were counted one is left, and it gets the whole.
 a_part_is_one_of_what_was_counted(Config) ->
     Bytes = parts_bytes(),
     [{_, Bytes, _}] = there(Config, parts, [binary_proportional]).
 
-%% Nobody has counted what is in the process when its part is asked for.
+%% What the process now holds was never counted when its part is read.
 a_part_of_what_came_later(Config) ->
     Bytes = parts_bytes() div 2,
     [{_, Bytes, _}, {_, Bytes, _}] = there(Config, later_parts, []).
@@ -167,12 +169,12 @@ a_part_beside_other_values(Config) ->
 
 parts_bytes() -> 20 * 1000.
 
-%% In the node: the rows of the process. The reader is held at one that comes much later.
+%% In the node: the rows of the process. The reader is held at a process that comes much later.
 parts(Attrs) ->
     P = spawn_opt(fun posts_to_itself/0, [{message_queue_data, off_heap}]),
     between_passes(P, Attrs, [P], fun() -> runs(P) end).
 
-%% The second one holds the same afterwards, and the third nothing any more.
+%% Afterwards the second process holds what the first holds, and the third holds nothing.
 later_parts() ->
     [P, Q, R] = [spawn_opt(fun posts_to_itself/0, [{message_queue_data, off_heap}])
                  || _ <- [1, 2, 3]],
@@ -215,7 +217,7 @@ takes(Own) ->
             becomes(From, New)
     end.
 
-%% What it had before is on no stack any more.
+%% A call, so that what the process held before is on no stack any more.
 becomes(From, New) ->
     true = garbage_collect(),
     From ! {became, self()},
@@ -228,7 +230,7 @@ drop_own() ->
 
 %% ---- in the node: processes and what changes them
 
-%% It holds something of everything that is asked for, and some garbage.
+%% Holds something for every attribute, and some garbage.
 still() ->
     P = spawn(fun() ->
                       _ = [put(I, binary:copy(<<I>>, 100)) || I <- lists:seq(1, 20)],
@@ -241,7 +243,7 @@ still() ->
     _ = spawn(fun() ->
                       Ref = monitor(process, P),
                       _ = [P ! {mail, binary:copy(<<2>>, 200)} || _ <- lists:seq(1, 5)],
-                      %% or it would have them, too, and let go of them at any time
+                      %% Otherwise this process would hold them as well, and drop them at any time.
                       true = garbage_collect(),
                       Me ! {watches, P},
                       receive {'DOWN', Ref, process, P, _} -> ok end
@@ -259,7 +261,7 @@ runs(P) ->
     receive {ran, P} -> ok end,
     sonde_test:settle(P).
 
-%% With room on its heap for a little, and one message.
+%% Has room on its heap for a little, and one message.
 suspended() ->
     P = spawn_opt(fun() -> receive never -> ok end end, [{min_heap_size, 1000}]),
     ok = sonde_test:settle(P),
@@ -267,7 +269,7 @@ suspended() ->
     P ! {first, binary:copy(<<1>>, 100)},
     P.
 
-%% The second one goes to the heap, for the third there is no room.
+%% The second message goes to the heap; for the third there is no room.
 sends(P) ->
     P ! {second, binary:copy(<<2>>, 1000)},
     P ! {third, lists:seq(1, 5000), binary:copy(<<3>>, 10000)},
@@ -275,8 +277,8 @@ sends(P) ->
 
 %% ---- in the node: readers that are held
 
-%% Of every attribute that has a stamp, held in both places: {Attr, Where, what a scan said before,
-%% what the held one said, what one says afterwards, how often the held one was torn}.
+%% For every attribute that has a stamp, held in both places: {Attr, Where, value of a scan before,
+%% value of the held scan, value of a scan afterwards, how often the held scan was torn}.
 held_scans(Start, Change) ->
     [begin
          P = Start(),
@@ -289,13 +291,13 @@ held_scans(Start, Change) ->
          {Attr, Where, Was, Said, Now, After - Before}
      end || Attr <- stamped(), Where <- [opened, walked]].
 
-%% Two that are read in one word need none.
+%% Two attributes are read as one word each and need no stamp.
 stamped() ->
     (sonde_attr:native() -- [heap_size, reductions])
         ++ [garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste, flat_size, binary_unique,
             binary_exclusive].
 
-%% What Reader returns, who was held in that place while Change did its work.
+%% Returns what Reader returns, held in that place while Change runs.
 held(P, Where, Reader, Change) ->
     ok = sonde_nif:hold_reader(P, Where),
     {Pid, Ref} = spawn_monitor(fun() -> exit({said, Reader()}) end),
@@ -304,7 +306,7 @@ held(P, Where, Reader, Change) ->
     true = sonde_nif:release_reader(),
     receive {'DOWN', Ref, process, Pid, {said, Said}} -> Said end.
 
-%% Of that process alone, on a dirty scheduler: who is held there holds nobody else.
+%% Scans that process alone, on a dirty scheduler: while it is held there, it holds up nothing else.
 scan(P, Attr) ->
     Scan = sonde_nif:scan_new(Attr, each, 0, [P], [], 0),
     scan(Scan, sonde_nif:scan_step(Scan), []).
