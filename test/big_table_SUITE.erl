@@ -1,5 +1,5 @@
-%% The largest process table that a node can have (it takes about 2 GiB), and the smallest; and pids
-%% that have gone round.
+%% Answers are right on a node with the largest process table that is possible (it takes about 2
+%% GiB), with the smallest, and after pids have wrapped around.
 -module(big_table_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -25,7 +25,7 @@ init_per_testcase(_Case, Config) ->
 
 end_per_testcase(_Case, _Config) -> ok.
 
-%% Of the whole machine; a chroot may have no /proc.
+%% Free memory of the whole machine; a chroot may have no /proc.
 free_bytes() ->
     Available = number(os:cmd("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB$/\\1/p' /proc/meminfo"
                               " 2>/dev/null")),
@@ -51,7 +51,7 @@ smallest_table(_Config) ->
 smallest_table_when_full(_Config) ->
     with(1024, fun(Peer) -> call(Peer, full, []) end).
 
-%% In a table of 1024 a pid's number says less and less about its slot.
+%% In a table of 1024 entries, the number of a pid says less and less about its slot.
 pids_that_went_round(_Config) ->
     with(1024, fun(Peer) -> call(Peer, gone_round, []) end).
 
@@ -70,7 +70,7 @@ all_right(Pids) ->
     leaked(Pids),
     sonde_test:stop(Pids).
 
-%% Binaries that it let go of without collecting, and others that it keeps.
+%% Drops some binaries without collecting, and keeps others.
 holder(I) ->
     Parent = self(),
     P = spawn_opt(fun() ->
@@ -96,7 +96,7 @@ counted(Attr, Pids) ->
     tell({Attr, ms, Us div 1000}),
     Wanted = maps:from_keys(Pids, true),
     {Attr, Official} = {Attr, lists:sort([{P, V} || {P, V, _} <- Rows, is_map_key(P, Wanted)])},
-    %% every process has its row, in recon's order
+    %% every process has a row, in recon's order
     true = length(Rows) >= length(processes()) - 1,
     Values = [V || {_, V, _} <- Rows],
     Values = lists:reverse(lists:sort(Values)),
@@ -126,8 +126,9 @@ leaked(Pids) ->
     Expected = lists:sort([{P, V} || {P, V, _} <- Rows, is_map_key(P, Wanted)]),
     true = lists:any(fun({_, V}) -> V < 0 end, Expected).
 
-%% No room for a helper, a prover or a probe, before and after the proof: what can be answered is,
-%% the rest says so; no process dies, and with room again all is as ever.
+%% The table has no room for a helper, a prover or a probe, before and after the proof: calls that
+%% can answer do, the others report why not. No process dies, and once there is room again all calls
+%% answer as before.
 full() ->
     Modules = [sonde, sonde_nif, sonde_vm, sonde_probe, sonde_attr, sonde_proc_count, sonde_largest,
                sonde_bin_leak, sonde_helper, sonde_opts, sonde_kinds_helper, sonde_test],

@@ -1,5 +1,5 @@
-%% What an account says of a node's binaries: every part of it is what the test built, and the
-%% shares of processes are those of a naive model; also where recon and process_info are blind.
+%% An account of a node's binaries has exactly what the test built in every part, and the shares of
+%% processes are those of a naive model, even where recon and process_info see nothing.
 -module(bin_account_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -11,7 +11,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
-%% Of the port through which we talk to the other node: it comes and goes.
+%% The read buffer of the port through which the test talks to the other node: it comes and goes.
 -define(READ_BUFFER, 66000).
 
 suite() -> [{timetrap, {minutes, 5}}].
@@ -38,14 +38,14 @@ messages(Config, Where) ->
     on(Config, fun() -> [ok = messages(Where, N, Size)
                          || {N, Size} <- [{1000, 10000}, {1000, 65}, {20, 1000001}, {1, 300}]] end).
 
-%% N messages that nobody takes.
+%% A process with N messages that it never takes.
 letters(Where, N, Size) ->
     Pid = mailbox(Where),
     _ = [Pid ! {letter, I, bin(Size)} || I <- lists:seq(1, N)],
     ok = sonde_test:settle(Pid),
     Pid.
 
-%% On a heap messages may be at once, where the sender finds room.
+%% A message may be on the heap at once, if the sender finds room there.
 messages(Where, N, Size) ->
     Before = quiet(),
     Pid = made(fun() -> letters(Where, N, Size) end),
@@ -62,7 +62,7 @@ messages(Where, N, Size) ->
     _ = becomes(Before),
     ok.
 
-%% And its spare room: the larger ones would be missed in the total.
+%% Includes its spare room: the total would show if that of a large binary were missed.
 binary_that_grows(Config) ->
     on(Config, fun() -> [ok = grown(Size) || Size <- [1000, 100000, 1000000, 5000000]] end).
 
@@ -86,7 +86,7 @@ grown(Size) ->
 append(Bin, Size) when byte_size(Bin) < Size -> append(<<Bin/binary, "0123456789">>, Size);
 append(Bin, _) -> Bin.
 
-%% The parts of one size are the whole, whatever remains, and whoever else has it.
+%% The parts of one size add up to the whole, whatever the remainder and whoever else holds it.
 shared_by_many(Config) ->
     on(Config, fun() -> [ok = shared(Size, K, Others)
                          || {Size, K} <- [{1000000, 100}, {1000003, 100}, {1000000, 7}, {99, 100}],
@@ -117,7 +117,7 @@ shared_with(literal, Bin) -> [literal(account_shared, Bin)];
 shared_with(table_and_queue, Bin) ->
     shared_with(table, Bin) ++ shared_with(queue, Bin).
 
-%% What is not a process's.
+%% The part that belongs to no process.
 rest(table, Size, K) -> Size div (K + 1);
 rest(literal, Size, K) -> Size div (K + 1) + Size rem (K + 1);
 rest(table_and_queue, Size, K) -> Size div (K + 2);
@@ -231,12 +231,12 @@ mixed_kinds(Config) ->
                        ok
                end).
 
-%% Nobody reads: what the system does not take waits in the port, a socket's as it is, a program's
-%% as a copy.
+%% Nobody reads at the other end: what the system does not take waits in the port, in a socket's as
+%% the binary itself, in a program's as a copy.
 queue_of_a_port(Config) ->
     on(Config, fun() ->
                        Size = 8000000,
-                       %% modules are loaded
+                       %% loads the modules first
                        _ = [undo(made(fun() -> Make(bin(Size)) end))
                             || Make <- [fun socket/1, fun program/1]],
                        ok = grows(#{elsewhere => Size},
@@ -277,7 +277,7 @@ program(Bin) ->
                end),
     receive {os_pid, OsPid} -> true = garbage_collect(Pid), [Pid, {os, OsPid}] end.
 
-%% What nothing that is walked refers to is unseen.
+%% A binary is unseen if nothing that is walked refers to it.
 unseen(Bytes, Build) ->
     Before = quiet(),
     #{unseen := Unseen} = sonde:bin_account(),
@@ -319,7 +319,7 @@ arrangements_are_those_of_a_model(Config) ->
                       [quiet, {numtests, 60}, {max_size, 25}, {max_shrinks, 50}])
         orelse ct:fail({counterexample, proper:counterexample()}).
 
-%% Binaries, and where they are: on heaps and in mailboxes of three processes, in tables, in
+%% Binaries and where they are: on heaps and in mailboxes of three processes, in tables, in
 %% persistent terms, in timers.
 prop_arranged(Peer) ->
     Place = frequency([{4, {heap, range(1, 3)}}, {3, {queue, range(1, 3)}},
@@ -395,7 +395,7 @@ share(Attr, Pid, I, Pids, {Size, All}) ->
             length(Mine) * (Size div K) + length(First) * (Size rem K)
     end.
 
-%% In the order of terms: what is no process, table or queue is one.
+%% Holders in the order of terms; all that are no process, table or queue count as one.
 holder({heap, I}, Pids) -> lists:nth(I, Pids);
 holder({queue, I}, Pids) -> {queue, lists:nth(I, Pids)};
 holder({table, I}, _) -> {ets, I};

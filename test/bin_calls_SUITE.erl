@@ -1,5 +1,5 @@
-%% What holds for all calls that read the binaries of processes: bad arguments, no rows, no native
-%% side, what the caller notices of the helpers, and what they do when it dies.
+%% All calls that read the binaries of processes treat bad arguments, empty answers and a missing
+%% native path alike, leave nothing of their helpers with the caller, and stop when it dies.
 -module(bin_calls_SUITE).
 
 -import(sonde_test, [raised/1]).
@@ -37,7 +37,7 @@ calls() ->
 
 slices() -> [sonde:bin_slices(Pid) || Pid <- [self(), whereis(init)]].
 
-%% Runs without the native side only.
+%% Runs only without the native path.
 off_is_an_error(_Config) ->
     [{native_off, disabled}] = lists:usort([raised(Call) || Call <- calls()]),
     [{error, {native_off, disabled}}] = lists:usort(slices()).
@@ -74,7 +74,7 @@ bad_arguments_are_badarg(_Config) ->
                             Raised <- [raised(fun() -> apply(sonde, F, Args) end)],
                             Raised =/= badarg].
 
-%% These numbers have no meaning in a window, a group, or for process_info.
+%% These attributes have no meaning in a window, in a group, or for process_info.
 other_calls_do_not_take_them(_Config) ->
     [badarg] = lists:usort([raised(Call)
                             || Attr <- attrs(),

@@ -1,5 +1,5 @@
-%% How an account is made: it adds up while binaries come and go, reports what it missed, keeps its
-%% bound where it takes a sample, and leaves nothing behind if its caller is killed.
+%% An account adds up while binaries come and go, reports what it missed, keeps its bound when it
+%% takes a sample, and leaves nothing behind if its caller is killed.
 -module(bin_census_SUITE).
 
 -import(sonde_binaries_helper, [on/2, places/0, bin/1, made/1, undo/1, hold/1, table/2, spinners/2,
@@ -20,7 +20,7 @@ end_per_suite(Config) -> sonde_binaries_helper:stop(Config).
 init_per_testcase(_Case, Config) -> sonde_binaries_helper:look(Config).
 end_per_testcase(_Case, Config) -> sonde_binaries_helper:is_as_before(Config).
 
-%% Each costs what its block costs: a third of all, where they are small.
+%% Each binary costs what its block costs; for small ones that is a third of the total.
 small_ones_add_up(Config) ->
     on(Config, fun() ->
                        _ = [grows(#{exclusive => 100000 * Size},
@@ -30,8 +30,9 @@ small_ones_add_up(Config) ->
                        ok
                end).
 
-%% What moves is at most what those that make it hold at any time; some of that is seen, and gone
-%% when the total is read, or comes after it was looked for, or is freed and not yet given back.
+%% At most what the makers hold at any time moves. The account may see some of it that is freed
+%% before the total is read, or miss some that came after the search, or that is freed but not yet
+%% given back.
 under_load_it_adds_up(Config) ->
     on(Config, fun() ->
                        Before = quiet(),
@@ -60,8 +61,9 @@ adds_up_loaded(#{total := Total, unseen := Unseen, exclusive := Exclusive,
     true = Extra >= 0 andalso Extra =< Moves orelse error({exclusive, Extra, Moves}),
     ok.
 
-%% Spawns, sends and drops binaries: ten of 10 kB in its hands, as many in a child, and as many in
-%% the mailbox of the one before, which asks for them: no more, however long that one does not run.
+%% Spawns, sends and drops binaries: holds ten of 10 kB, as many in a child, and as many in the
+%% mailbox of the process before, which asks for them: never more, however long that process does
+%% not run.
 passes_on() ->
     Bins = [bin(10000) || _ <- lists:seq(1, 10)],
     {_, 10} = sonde_test:in_process(fun() -> length(Bins) end),
@@ -74,7 +76,8 @@ passes_on() ->
     true = garbage_collect(),
     timer:sleep(1).
 
-%% Who never rests is read where it was caught waiting for a scheduler, else told.
+%% A process that never rests is read if it is caught waiting for a scheduler, and reported
+%% otherwise.
 restless_are_told(Config) ->
     on(Config, fun() ->
                        Before = quiet(),
@@ -87,7 +90,7 @@ restless_are_told(Config) ->
                        ok = undo(Pids)
                end).
 
-%% A look at the persistent terms that comes to no end. In its place, since it would take millions.
+%% A look at the persistent terms that never ends; simulated, since a real one would take millions.
 literals_missed_are_told(Config) ->
     Forms = [{attribute, 1, module, sonde_term}, {attribute, 1, export, [{hold, 2}]},
              erl_parse_form("hold(_, _) -> {error, timeout}.")],
@@ -133,7 +136,7 @@ large_tables_are_told(Config) ->
                              end)
                end).
 
-%% The error is exceeded once in twenty times, five of it never.
+%% The error is exceeded once in twenty times, five times the error never.
 sample_is_near(Config) ->
     on(Config, fun() ->
                        Build = fun() ->
@@ -156,7 +159,7 @@ near(Most, Whole) ->
     #{sampled := Sampled, error := Error} = Some = sonde:bin_account(#{max_entries => Most}),
     K = round(math:log2(1 / Sampled)),
     {Sampled, true} = {1 / (1 bsl K), K >= 1},
-    %% no more than needed are left out: a binary more than twice as many, and chance
+    %% no more than needed are left out: up to twice as many, and chance
     true = 20000 * Sampled > Most / 4,
     Seen = fun(Account) -> lists:sum(maps:values(parts(Account))) end,
     true = Error > 0 andalso Error < Seen(Whole) div 2,
@@ -171,8 +174,8 @@ sampled(Most, Whole) ->
     true = parts(Whole) =:= parts(Account),
     same.
 
-%% Bytes of memory; what is kept of binaries that are known to be so many. Their ids are followed by
-%% nobody.
+%% Checks the memory, and what is kept when the number of binaries is known. The ids are made up;
+%% nothing follows them.
 sample_keeps_its_bound(Config) ->
     on(Config, fun() -> [ok = bounded(N, Most)
                          || {N, Most} <- [{20000, 1000}, {100000, 5000}, {300000, 100}]] end).
@@ -214,7 +217,7 @@ sums(Account) ->
         Sums -> Sums
     end.
 
-%% Each had millions of bytes in hand.
+%% Each killed caller held millions of bytes.
 killed_callers_leave_nothing(Config) ->
     on(Config, fun() ->
                        Held = made(fun() -> [hold(fun() -> [bin(65)

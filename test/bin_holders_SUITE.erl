@@ -1,5 +1,6 @@
-%% Which processes, messages, tables and terms hold a binary: those that were made to hold it, with
-%% their references and the bytes that they see of it; and who holds resources of other libraries.
+%% A binary's holders are the processes, messages, tables and terms that were made to hold it, with
+%% their references and the bytes that they see of it; likewise the holders of resources of other
+%% libraries.
 -module(bin_holders_SUITE).
 
 -import(sonde_binaries_helper, [on/2, in_own_node/2, bin/1, made/1, undo/1, hold/1, holders/2,
@@ -57,7 +58,7 @@ largest_and_most_shared(Config) ->
                              end)
                end).
 
-%% A process with several references to the same: each message brings one.
+%% A process with several references to the same binary: each message brings one.
 received(N, Bin) ->
     Pid = spawn(fun() ->
                         Copies = [receive {copy, B} -> B end || _ <- lists:seq(1, N)],
@@ -70,7 +71,7 @@ received(N, Bin) ->
     ok = sonde_test:settle(Pid),
     Pid.
 
-%% Each that process_info lists is found, with as many references as are listed.
+%% Each binary that process_info lists is found, with as many references as it lists.
 holders_of_one(Config) ->
     on(Config, fun() ->
                        Build = fun() ->
@@ -105,7 +106,7 @@ holders_of_one(Config) ->
                              end)
                end).
 
-%% The bytes that terms of a process see, its mailbox included: each once.
+%% The bytes that the terms of a process see, its mailbox included: each byte once.
 what_holders_see(Config) ->
     on(Config, fun() ->
                        Build = fun() ->
@@ -128,7 +129,7 @@ what_holders_see(Config) ->
                              end)
                end).
 
-%% The maker's own fun has the whole of it.
+%% There is another holder: the fun of the building process has the whole binary.
 seen_by(Holder, Holders) ->
     {Holder, _, Visible} = lists:keyfind(Holder, 1, Holders),
     Visible.
@@ -179,7 +180,7 @@ tables_queues_literals_and_others_hold(Config) ->
                              end)
                end).
 
-%% Compared, never followed.
+%% Ids are compared, never followed.
 nobodys_ids(Config) ->
     on(Config, fun() ->
                        Pid = made(fun() -> hold(fun() -> bin(100000) end) end),
@@ -192,7 +193,7 @@ nobodys_ids(Config) ->
                        ok = undo(Pid)
                end).
 
-%% Whose rows are not listed refers to a binary as anything does that is not walked.
+%% A table whose rows are not listed counts as elsewhere, like any holder that is not walked.
 large_tables_hold_elsewhere(Config) ->
     on(Config, fun() ->
                        Shared = bin(50000000),
@@ -245,7 +246,7 @@ resources_of_a_library(Config) ->
                             ok
                     end).
 
-%% So many resources of that size, held by K processes; their bytes.
+%% N resources of that size, held by K processes; returns their bytes.
 of_things(N, Size, K) ->
     Type = {sonde_foreign_helper, thing},
     Before = quiet(),
@@ -279,7 +280,7 @@ of_things(N, Size, K) ->
     _ = becomes(Before),
     Bytes.
 
-%% Its bytes are the resource's own, which are counted as that.
+%% Its bytes are those of the resource, and count as such.
 binary_of_a_resource(Config) ->
     foreign(Config, fun() ->
                             Before = quiet(),

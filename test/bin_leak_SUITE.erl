@@ -1,5 +1,5 @@
-%% bin_leak: recon's rows, in parallel, with a deadline; who is collected, who is left alone, who is
-%% skipped; and nothing of it in anybody's mailbox.
+%% bin_leak returns recon's rows, in parallel and with a deadline: which processes it collects,
+%% leaves alone and skips; and it leaves no message in any mailbox.
 -module(bin_leak_SUITE).
 
 -import(sonde_test, [helpers/0, raised/1]).
@@ -29,7 +29,7 @@ leak_is_first_with_its_count(_Config) ->
     [] = [Row || {Pid, N, _} = Row <- sonde:bin_leak(-1), lists:member(Pid, Pids), N =/= 0],
     sonde_test:stop(Pids).
 
-%% Each kind twice: once counted, collected and counted by hand, once by bin_leak.
+%% Each kind twice: one is counted, collected and counted by hand, the other by bin_leak.
 change_is_that_of_collecting_by_hand(_Config) ->
     ByHand = [by_hand(Make()) || {_, Make} <- kinds()],
     Made = [{Kind, Make()} || {Kind, Make} <- kinds()],
@@ -61,7 +61,7 @@ caller_is_in(_Config) ->
     {Pid, Rows} = sonde_test:in_process(fun() -> garbage(900), sonde:bin_leak(1) end, roomy()),
     [{Pid, -900, _}] = Rows.
 
-%% recon counts N down to 0: what never gets there gives all rows.
+%% recon counts N down to 0: an N that never gets there gives all rows.
 odd_n(_Config) ->
     Pid = leaky(10),
     [] = sonde:bin_leak(0),
@@ -100,7 +100,7 @@ report_counts_everybody(_Config) ->
     true = sonde_test:pick(Left > 0, Left =:= 0),
     sonde_test:stop(Pids).
 
-%% Not where an allocator of the VM is switched off.
+%% Not if an allocator of the VM is switched off.
 has_figures() ->
     try is_integer(erlang:memory(total)) catch error:notsup -> false end.
 
@@ -118,7 +118,7 @@ figures_show_what_was_freed() ->
     true = TotalBefore - TotalAfter >= 15000000,
     sonde_test:stop(Pid).
 
-%% Natively; the portable side cannot know which processes are clean.
+%% Only natively: the portable path cannot know which processes are clean.
 idle_and_clean_are_left_alone(_Config) ->
     Clean = sonde_test:hold(fun() -> lists:seq(1, 1000) end),
     Before = process_info(Clean, [reductions, garbage_collection_info]),
@@ -163,14 +163,14 @@ blocked_is_skipped_and_has_no_row(Config) ->
     [] = sonde_test:rows_of([Pid], Rows),
     unblock(Blocked).
 
-%% Even one at a time: those that keep us waiting do not keep the others waiting.
+%% Even one at a time: blocked processes do not delay the others.
 blocked_ones_hold_up_nobody(Config) ->
     Blocked = [block(Config) || _ <- lists:seq(1, 6)],
     _ = in_time(20, 6, #{deadline => 3000, in_flight => 1}),
     _ = [unblock(B) || B <- Blocked].
 
-%% A report that skips those that are blocked, and has all of N others that leak. A busy machine may
-%% need more time for these: then there is twice as much.
+%% A report that skips the blocked processes and has all of the N others that leak. A busy machine
+%% may need more time for these: then the deadline is doubled.
 in_time(N, Blocked, #{deadline := Ms} = Opts) ->
     Leaky = [leaky(50) || _ <- lists:seq(1, N)],
     #{rows := Rows, skipped := Skipped} = Report = sonde:bin_leak(100000, Opts),
@@ -295,7 +295,7 @@ leaky(N) ->
 leaky(N, Bytes) ->
     sonde_test:hold(fun() -> garbage(N, Bytes) end, roomy()).
 
-%% No collection by itself before the test's.
+%% Does not collect by itself before the test does.
 roomy() ->
     [{min_heap_size, 200000}, {min_bin_vheap_size, 10000000}].
 
@@ -316,7 +316,7 @@ kinds() ->
      {appended, fun() -> sonde_test:hold(fun appended/0, roomy()) end},
      {old_and_dropped, fun() -> sonde_test:hold(fun old_and_dropped/0, roomy()) end},
      {waiting_on_heap, fun() -> waiting(on_heap, 1000, small) end},
-     %% no room for any of them: the heap itself holds no binary, until it is collected
+     %% no room for any of them: the heap itself holds no binary until it is collected
      {waiting_beside_the_heap, fun() -> waiting(on_heap, 5, lists:seq(1, 3000)) end},
      {waiting_off_heap, fun() -> waiting(off_heap, 1000, small) end}].
 

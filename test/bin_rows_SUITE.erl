@@ -1,5 +1,5 @@
-%% Rows of processes and tables by their binaries: owners, the attributes that count binaries, and
-%% growth in a window of time.
+%% Rows of processes and tables by their binaries are right: owners, the attributes that count
+%% binaries, and growth in a window.
 -module(bin_rows_SUITE).
 
 -import(sonde_binaries_helper, [on/2, attrs/0, bin/1, made/1, undo/1, hold/1, grows/3, await/2]).
@@ -75,7 +75,7 @@ caller_is_left_out(Config) ->
                        ok
                end).
 
-%% Neither ours nor theirs.
+%% Neither the caller nor the process that is read.
 nothing_is_collected(Config) ->
     on(Config, fun() ->
                        Pid = made(fun() -> hold(fun() -> [bin(100)
@@ -90,7 +90,7 @@ nothing_is_collected(Config) ->
                        ok = undo(Pid)
                end).
 
-%% Until they are caught at it: who grows on, and a table that does.
+%% Repeats until a window catches the process and the table that keep growing.
 window_of_processes_and_tables(Config) ->
     on(Config, fun() ->
                        [Grows, Shrinks, Still, Fills] = Pids =
@@ -127,7 +127,7 @@ window_of_processes_and_tables(Config) ->
                        ok = undo(Pids)
                end).
 
-%% Most 50 MB.
+%% At most 50 MB.
 grow(Held) when length(Held) < 50000 ->
     timer:sleep(1),
     grow([bin(1000) | Held]);
@@ -144,7 +144,7 @@ fill(Tab, N) ->
     timer:sleep(1),
     fill(Tab, N + 1).
 
-%% It cannot do anything meanwhile; but its mailbox grows.
+%% The caller cannot do anything meanwhile, but its mailbox grows.
 window_of_oneself(Config) ->
     on(Config, fun() ->
                        {Me, Without, With} =
