@@ -1,6 +1,6 @@
-%% Writes what happens, case by case, to the file that run_ct reads: a run that is ended in the
-%% middle still says what it has seen, and in which case it was. Cases that the plan leaves out are
-%% skipped, and counted nowhere.
+%% Writes what happens, case by case, to the file that run_ct reads: so a run that is interrupted
+%% still shows its results so far, and in which case it was. Cases that are not in the plan are
+%% skipped and not counted.
 -module(ct_count_hook).
 
 -export([init/2, pre_init_per_testcase/4, post_end_per_testcase/5]).
@@ -51,7 +51,7 @@ reason(Why) ->
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% A line for each term. What is no term in writing (a pid, a fun) is written as a text.
+%% One line for each term. Terms that cannot be read back (a pid, a fun) are written as text.
 say(Logs, {failed, Where, Why}) when not is_list(Why) ->
     say(Logs, {failed, Where, lists:flatten(io_lib:format("~0tP", [Why, 60]))});
 say(Logs, Term) ->

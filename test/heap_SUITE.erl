@@ -1,5 +1,6 @@
-%% sonde:heap/1: what is reached is what a major collection keeps, to the word; the parts add up, to
-%% the byte; whoever is looked at notices nothing; and what stands in the way is said.
+%% sonde:heap/1 is exact: it reaches what a major collection keeps, to the word; the parts add up,
+%% to the byte; the process that it reads notices nothing; and an answer that is not possible gives
+%% its reason.
 -module(heap_SUITE).
 
 -include_lib("proper/include/proper.hrl").
@@ -64,7 +65,7 @@ step() ->
                {2, {dictionary, range(1, 30), oneof(exact_kinds())}},
                {1, {forget, range(1, 30)}}]).
 
-%% What a collection changes has a test of its own: small slices, to OTP 26.
+%% Small slices change in a collection up to OTP 26 and have a test of their own.
 exact_kinds() ->
     sonde_terms_helper:kinds() -- [part, matched_part, rest_of_a_match].
 
@@ -98,7 +99,7 @@ adds_up(#{blocks := Blocks, reachable := Reachable, garbage := Garbage, roots :=
         andalso lists:sum(Bars) =:= Reachable
         andalso Bars =:= lists:reverse(lists:sort(Bars)).
 
-%% To the byte, on all processes of this node that hold still, and equal to what process_info says.
+%% To the byte, on all processes of this node that hold still; the sum is what process_info reports.
 parts_add_up(_Config) ->
     Off = sonde_test:hold(fun() -> receive {big, _} = Big -> Big after 0 -> ok end end,
                           [{message_queue_data, off_heap}]),
@@ -119,7 +120,7 @@ parts_add_up(_Config) ->
     _ = [sonde_test:stop(P) || P <- [Off, Pid]],
     ok.
 
-%% What several roots reach counts for the first: stack, registers, dictionary, mailbox, other.
+%% Words that several roots reach count for the first: stack, registers, dictionary, mailbox, other.
 roots_in_their_order(_Config) ->
     Pid = sonde_test:hold(fun() ->
                                   Shared = lists:seq(1, 100),
@@ -131,14 +132,14 @@ roots_in_their_order(_Config) ->
     #{roots := Roots} = sonde:heap(Pid),
     Mailbox = 4 * ?WORDS,
     #{dictionary := Dictionary, mailbox := Mailbox, registers := 0, other := 0} = Roots,
-    %% if both keys fall into one slot, that is a list of them
+    %% if both keys fall into one slot, the slot holds a list of them
     true = lists:member(Dictionary div ?WORDS, [51 + 2 * 3, 51 + 2 * 3 + 2 * 2]),
     #{stack := OnStack} = Roots,
     true = OnStack >= 200 * ?WORDS,
     ok = sonde_test:stop(Pid).
 
-%% The first named difference: to OTP 26 a collection makes heap binaries of slices of up to 24
-%% bytes.
+%% The first named difference: up to OTP 26 a collection turns slices of up to 24 bytes into heap
+%% binaries.
 small_slices_become_heap_binaries(_Config) ->
     Hold = fun(Size) ->
                    sonde_test:hold(fun() ->
@@ -167,7 +168,7 @@ small_slices_become_heap_binaries(_Config) ->
     _ = [sonde_test:stop(P) || P <- [Small, Large]],
     ok.
 
-%% The second: a collection brings messages that wait in fragments of their own onto the heap.
+%% The second: a collection moves messages that wait in fragments of their own onto the heap.
 waiting_messages_are_reached(_Config) ->
     Pid = sonde_test:hold(fun() -> ok end, [{message_queue_data, on_heap}]),
     Big = list_to_tuple(lists:seq(1, 5000)),
@@ -218,7 +219,7 @@ kinds_are_named(_Config) ->
     Counts = maps:from_list([{Kind, Count} || {Kind, Count, _} <- Bars]),
     [{'-kinds_are_named/1-fun-1-', 3}] =
         [{Name, Count} || {{'fun', ?MODULE, Name, 1}, Count} <- maps:to_list(Counts)],
-    %% from 26 on these are literals
+    %% from OTP 26 on these are literals
     Exports = [{Arity, Count} || {{'fun', lists, map, Arity}, Count} <- maps:to_list(Counts)],
     true = lists:member(lists:sort(Exports), [[{1, 1}, {2, 1}, {3, 1}]
                                               | [[] || list_to_integer(
@@ -249,7 +250,7 @@ binaries_by_who_holds_them(_Config) ->
     #{binaries := #{garbage := 0, pinned := 111000, live := 111000}} = sonde:heap(Pid),
     ok = sonde_test:stop(Pid).
 
-%% Each that is referred to once, by itself.
+%% Each literal has one reference.
 literals_are_leaves(_Config) ->
     Count = fun(Fun) ->
                     Pid = sonde_test:hold(Fun),
@@ -265,7 +266,7 @@ literals_are_leaves(_Config) ->
 
 literal() -> {a, [literal, "of", {many, parts}], 1.5, "x"}.
 
-%% No signal reaches it, and no message its caller.
+%% The process receives no signal, and its caller no message.
 who_is_looked_at_does_not_run(_Config) ->
     Pid = sonde_test:hold(fun() -> lists:seq(1, 100000) end),
     Look = fun() -> process_info(Pid, [reductions, garbage_collection, status]) end,
@@ -305,7 +306,7 @@ resumed_when_the_caller_dies(_Config) ->
          end || _ <- lists:seq(1, 5)],
     ok = sonde_test:stop(Pid).
 
-%% In a dirty call a process cannot be suspended yet: that counts for the time, too.
+%% A process in a dirty call cannot be suspended yet: that wait counts against the timeout, too.
 no_longer_suspended_than_it_may(Config) ->
     Dir = proplists:get_value(priv_dir, Config),
     {Pid, _} = Blocked = sonde_test:block(Dir),
@@ -339,7 +340,7 @@ limits_are_said(_Config) ->
     undefined = sonde:heap(Pid),
     undefined = sonde:heap(Pid, #{suspend => true}).
 
-%% In a long call on a dirty scheduler nobody knows what a process does with its heap.
+%% In a long call on a dirty scheduler, nobody knows what a process does with its heap.
 busy_is_said(Config) ->
     {Pid, _} = Blocked = sonde_test:block(proplists:get_value(priv_dir, Config)),
     {error, busy} = sonde:heap(Pid),
@@ -349,11 +350,11 @@ busy_is_said(Config) ->
     #{} = sonde:heap(Pid),
     ok = sonde_test:stop(Pid).
 
-%% A line is drawn only if the walk takes long enough for it.
+%% A line is drawn only if the walk takes long enough.
 progress_is_drawn(_Config) ->
     Pid = sonde_test:hold(fun() -> lists:seq(1, 5000000) end),
     Shown = "^(\\r\\d+ of 1\\d{7} words, \\d+%\\e\\[K)+\\r\\e\\[K$",
-    %% Nothing, if the heap was read before the first line was due.
+    %% Draws nothing if the heap was read before the first line was due.
     Drawn = fun() ->
                     case on_terminal(fun() -> none end,
                                      fun() -> sonde:heap(Pid, #{progress => true}) end) of
@@ -364,7 +365,7 @@ progress_is_drawn(_Config) ->
     ok = sonde_test:until(drawn, Drawn),
     ok = sonde_test:stop(Pid).
 
-%% Nothing waits for the line: the terminal, too, may be looked at while it is held.
+%% Nothing waits for the line: even the terminal itself may be held and read.
 progress_on_what_is_held(_Config) ->
     Held = fun() ->
                    #{suspended_ms := _} =
@@ -374,7 +375,7 @@ progress_on_what_is_held(_Config) ->
     {match, _} = re:run(Text, "^(\\r\\d+ of \\d+ words, \\d+%\\e\\[K)*(\\r\\e\\[K)?$"),
     [] = sonde_test:mailbox().
 
-%% What Call writes to a terminal, which is a process that keeps what Make returns.
+%% What Call writes to a terminal: a process that also keeps what Make returns.
 on_terminal(Make, Call) ->
     Out = spawn_link(fun() -> _ = put(kept, Make()), terminal([]) end),
     ok = sonde_test:settle(Out),
@@ -405,7 +406,7 @@ nonsense_is_badarg(_Config) ->
                      [self(), #{progress => yes}], [Dead, #{timeout => 1.0}]]],
     ok.
 
-%% Five million words in a list and in a deep term: marks and stack stay below a twentieth.
+%% Five million words in a list and in a deep term: marks and stack take less than a twentieth.
 large_heap(_Config) ->
     Deep = fun() -> lists:foldl(fun(I, Acc) -> {Acc, [I]} end, [], lists:seq(1, 1000000)) end,
     _ = [begin
@@ -426,7 +427,7 @@ large_heap(_Config) ->
 options() ->
     sonde_opts:read(#{}, sonde_look:options(#{})).
 
-%% Runs without the native side only.
+%% Runs only without the native path.
 off_is_said(_Config) ->
     {error, {native_off, disabled}} = sonde:heap(self()),
     {error, {native_off, disabled}} = sonde:heap(spawn(fun() -> ok end), #{suspend => true}).

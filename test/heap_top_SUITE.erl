@@ -1,5 +1,6 @@
-%% sonde_heap_top: retained is what goes when a thing is taken away, to the byte; a path leads to
-%% its thing; what a person reads is short; and what stands in the way is said.
+%% sonde_heap_top reports retained sizes and paths: the retained size is, to the byte, what goes
+%% when an object is taken away; a path leads to its object; previews are short; and an answer that
+%% is not possible gives its reason.
 -module(heap_top_SUITE).
 
 -compile([export_all, nowarn_export_all]).
@@ -24,7 +25,7 @@ end_per_suite(_Config) ->
 
 %% ---- terms that share among each other, as a model and on a heap
 
-%% `{v, Id, Parts}', where Parts has some of the vertices before it.
+%% `{v, Id, Parts}': Parts has some of the vertices before it.
 vertices(N) ->
     [{Id, lists:nth(rand:uniform(8), [tuple, list, improper, map, keys, large, nested, env]),
       [rand:uniform(Id - 1) || Id > 1, _ <- lists:seq(1, rand:uniform(4))]}
@@ -49,9 +50,9 @@ parts(env, Terms) -> fun(X) -> [X | Terms] end.
 numbers(Terms) ->
     lists:seq(1, length(Terms)).
 
-%% Words of a vertex without the vertices in it: they are numbers instead.
+%% Words of a vertex without those of its parts: numbers stand for these.
 words({_, env, Children}) ->
-    %% what the fun takes with it is one list
+    %% the fun's environment is one list
     4 + fun_words() + 2 * length(Children);
 words({_, Kind, Children}) ->
     4 + erts_debug:flat_size(parts(Kind, Children)).
@@ -74,7 +75,7 @@ reach([Id | Ids], Model, Without, Seen) ->
     {_, Children} = maps:get(Id, Model),
     reach(Children ++ Ids, Model, Without, Seen#{Id => true}).
 
-%% A process that holds roots in its dictionary, and can walk along paths.
+%% A process that holds roots in its dictionary and can follow paths.
 holder(Vertices, Roots) ->
     sonde_test:hold(fun() ->
                             Built = build(Vertices),
@@ -102,7 +103,7 @@ rows(Pid, N) ->
     true = is_list(Rows),
     Rows.
 
-%% Which vertex a row is, by what is seen of it.
+%% The vertex that a row stands for, found by its preview.
 id(#{preview := <<"{v,", Rest/binary>>, kind := {tuple, 3}}) ->
     {Id, <<",", _/binary>>} = string:to_integer(Rest),
     Id;
@@ -136,7 +137,7 @@ paths_lead_there(_Config) ->
                                                                follow(Path, {dictionary, Pairs})])]
           end).
 
-%% All that a path may lead to: `key' is some key.
+%% All terms that a path may lead to: `key' stands for some key.
 follow([], Term) -> [Term];
 follow([{key, K} | Path], {dictionary, Pairs}) -> follow(Path, value(K, Pairs));
 follow([{key, K} | Path], Map) -> follow(Path, value(K, maps:to_list(Map)));
@@ -186,7 +187,7 @@ roots_are_named(_Config) ->
 serve() ->
     receive after infinity -> ok end.
 
-%% Cells of a list, nodes and pairs of a large map, and the pairs of the dictionary are no rows.
+%% Cells of a list, nodes and pairs of a large map, and pairs of the dictionary have no rows.
 one_row_for_a_list_or_a_map(_Config) ->
     Pid = sonde_test:hold(fun() ->
                                   put(list, lists:seq(1, 1000)),
@@ -203,7 +204,7 @@ one_row_for_a_list_or_a_map(_Config) ->
     [#{self := Words, retained := Words}, #{self := 16000, retained := 16000} | _] = Rows,
     sonde_test:stop(Pid).
 
-%% One list is the tail of two others: it goes with neither, and an index counts through.
+%% One list is the tail of two others: neither retains it, and an index counts on through the tail.
 shared_tail_is_a_thing(_Config) ->
     Pid = sonde_test:hold(fun() ->
                                   Tail = [1, 2, 3 | [list_to_tuple(lists:seq(1, 500)) || _ <- "x"]],
@@ -249,7 +250,7 @@ long_ways_are_cut(_Config) ->
     Rows = rows(Pid),
     true = lists:all(fun(#{path := Path}) -> length(Path) =< 32 end, Rows),
     [#{path := Path}] = [R || #{kind := {tuple, 300}} = R <- Rows],
-    %% the key, 99 pairs and one
+    %% the key, 99 pairs and the last one
     Step = {element, 2},
     {[dictionary, {key, k} | Begin], ['...' | End]} =
         lists:splitwith(fun(S) -> S =/= '...' end, Path),
@@ -288,11 +289,11 @@ previews_are_short(_Config) ->
     <<"...">> = binary:part(Long, byte_size(Long), -3),
     sonde_test:stop(Pid).
 
-%% In which order a map has its keys is its own affair.
+%% A map may have its keys in any order.
 small(<<"#{a => {b},2 => [c]}">>) -> <<"#{2 => \"c\",a => {b}}">>;
 small(<<"#{2 => [c],a => {b}}">>) -> <<"#{2 => \"c\",a => {b}}">>.
 
-%% In what is read; a key is the term itself.
+%% Text that people read has no prefix; a key is the term itself.
 modules_of_elixir_have_no_prefix(_Config) ->
     Pid = sonde_elixir_helper:start(),
     [#{path := [dictionary, {key, 'Elixir.MyApp.Key'}] = Path, preview := Preview}]
@@ -310,7 +311,7 @@ strange_keys(_Config) ->
     {Expected, Expected} = {[K || K <- Expected, lists:member(K, Rows)], Expected},
     sonde_test:stop(Pid).
 
-%% In a node of its own: content once forbidden stays so.
+%% In a node of its own: content stays forbidden once it was.
 content_forbidden(_Config) ->
     sonde_peer_helper:with(shipped, fun(Peer) ->
         ok = sonde_peer_helper:call(Peer, ?MODULE, forbidden_there, [])
@@ -339,14 +340,14 @@ binaries_by_size(_Config) ->
     Rows = [Row || #{path := [dictionary, {key, K} | _]} = Row <- rows(Pid), K =/= x],
     [#{preview := <<"{<<5000 bytes>>,<<200 bytes>>}">>, retained := Retained}]
         = [R || #{kind := {tuple, 2}} = R <- Rows],
-    %% what lies outside of the heap counts for nobody
+    %% nothing retains what lies outside of the heap
     true = Retained < 40 * ?WORD,
     [#{path := [dictionary, {key, small}]}] = [R || #{preview := <<"<<20 bytes>>">>} = R <- Rows],
     sonde_test:stop(Pid).
 
 %% ---- limits
 
-%% Maps and tuples: less than 60 percent of the heap.
+%% For maps and tuples, a call takes less than 60 percent of the heap.
 memory_is_bounded(_Config) ->
     Shapes = [fun() -> [#{id => I, at => {I, I}} || I <- lists:seq(1, 50000)] end,
               fun() -> maps:from_list([{I, {v, I}} || I <- lists:seq(1, 100000)]) end,
@@ -361,7 +362,7 @@ memory_is_bounded(_Config) ->
          end || Shape <- Shapes],
     ok.
 
-%% With the call, whether or not the caller collects: what it takes is not on its heap.
+%% Freed with the call, whether or not the caller collects: the memory is not on its heap.
 memory_is_given_back(_Config) ->
     Pid = sonde_test:hold(fun() -> [{I} || I <- lists:seq(1, 500000)] end),
     #{bytes := Bytes} = cost(Pid),
@@ -373,7 +374,7 @@ memory_is_given_back(_Config) ->
     _ = [ok = sonde_test:stop(P) || P <- [Pid | Callers]],
     ok.
 
-%% The time is up when the whole heap was marked, or later.
+%% The timeout comes after the whole heap was marked, or later.
 cut_short(Pid) ->
     _ = [sonde_heap_top:top(Pid, 1, #{timeout => Ms}) || Ms <- lists:seq(0, 100, 5)],
     ok.
@@ -427,7 +428,7 @@ own_heap(_Config) ->
     [#{retained := 80000}] = [R || #{path := [dictionary, {key, mine}]} = R <- Rows],
     ok.
 
-%% Runs without the native side only.
+%% Runs only without the native path.
 off_is_said(_Config) ->
     {error, {native_off, disabled}} = sonde_heap_top:top(self(), 1, #{}),
     {error, {native_off, disabled}} = sonde_heap_top:top(spawn(fun() -> ok end), 3, #{}).
