@@ -37,7 +37,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
-%% ---- beside recon
+%% ---- compared with recon
 
 %% On a snapshot that recon wrote of a node with carriers of all kinds, the answers are equal. On
 %% this node, whose figures change, they have the same shape.
@@ -272,7 +272,7 @@ any_size() ->
 
 up_to(N) -> rand:uniform(N + 1) - 1.
 
-%% ---- by hand
+%% ---- figures worked out by hand
 
 %% A raw snapshot as the emulator lists it: two instances, one of which found a carrier with blocks
 %% of another allocator; one that is empty; one that is off; two of segments. The fields mean
@@ -553,7 +553,7 @@ table() ->
     true = ets:insert(T, [{I, lists:seq(1, I rem 40)} || I <- lists:seq(1, 5000)]),
     T.
 
-%% ---- beside what the emulator says elsewhere
+%% ---- compared with other calls of the emulator
 
 %% erlang:memory(binary) is another count of the same blocks.
 blocks_of_binaries_are_what_memory_says(_Config) ->

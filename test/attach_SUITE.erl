@@ -62,7 +62,7 @@ folder(Name, Config) ->
 
 get(Key, Config) -> proplists:get_value(Key, Config).
 
-%% ---- one who looks
+%% ---- one attached process
 
 answers_as_at_home(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
@@ -93,7 +93,7 @@ can_come_again(Config) ->
          end || _ <- lists:seq(1, 3)],
     as_before(Config).
 
-%% ---- ends that are no leaving
+%% ---- ends without leaving
 
 nothing_is_left_after_the_end_of_who_attached(Config) ->
     {Home, _, Node} = nodes_of(Config),
@@ -146,7 +146,7 @@ who_comes_again_soon_finds_it_there(Config) ->
         as_before(Config)
     end).
 
-%% ---- several
+%% ---- several attached processes
 
 first_to_leave_takes_nothing_away(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
@@ -174,7 +174,7 @@ two_who_come_at_the_same_time(Config) ->
          end || _ <- lists:seq(1, 3)],
     as_before(Config).
 
-%% ---- what is not ours
+%% ---- what this visit did not bring
 
 node_that_has_it_is_used_as_it_is(Config) ->
     with_bare(Config, [], fun(Home, Bare, Node) ->
@@ -474,7 +474,7 @@ embedded_node(Config) ->
 node_that_is_not_there(Config) ->
     {error, noconnection} = attach(home(Config), a, ?NOT_THERE).
 
-%% ---- manners
+%% ---- side effects
 
 janitor_is_in_no_row(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
@@ -498,7 +498,7 @@ attach_and_look(Node, NoNode) ->
     Closed = sonde_attach:close(Attached),
     {Opened, Failed, Closed, sonde_test:mailbox()}.
 
-%% ---- at home, with something else than what we are
+%% ---- at home: attaching with other modules than ours
 
 attach_as(Name, Node, Item, Value) ->
     #{built_for := System} = Ours = sonde_bundle:ours(),

@@ -35,7 +35,7 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% ---- beside recon
+%% ---- compared with recon
 
 answers_as_recon(Config) ->
     Friend = sonde_test:hold(fun() -> ok end),
@@ -231,7 +231,7 @@ without_stacks({Results, Bad}) ->
           _ -> Result
       end || Result <- Results], Bad}.
 
-%% ---- beside recon, on a node that has others
+%% ---- compared with recon, on a node that knows others
 
 other_nodes_as_recon(_Config) ->
     case sonde_test:recon() of
@@ -273,7 +273,7 @@ with_home_and_bare(Fun) ->
         Fun(Home, Node)
     end).
 
-%% ---- beside nobody
+%% ---- without recon
 
 %% Each export answers a call with sensible arguments; without the native path it answers as the
 %% table in doc/how-it-works.md has it. Other suites check what the calls answer, and `top'.
@@ -682,7 +682,7 @@ late_state() ->
         {system, From, get_state} -> timer:sleep(100), gen:reply(From, {ok, too_late})
     end.
 
-%% ---- what is planted
+%% ---- planted processes
 
 dead() ->
     {Pid, ok} = sonde_test:in_process(fun() -> ok end),

@@ -70,7 +70,7 @@ folder(Name, Config) ->
 
 get(Key, Config) -> proplists:get_value(Key, Config).
 
-%% ---- words
+%% ---- arguments
 
 %% Each command gets an argument of the right kind at each place.
 every_command_is_parsed(_Config) ->
@@ -359,7 +359,7 @@ text(<<C/utf8, Rest/binary>>, Done) when C >= 32 ->
 
 hex(Hex) -> binary_to_integer(Hex, 16).
 
-%% ---- at work
+%% ---- commands on nodes
 
 %% Pids are written as the target node itself writes them.
 pids_are_those_of_the_node(Config) ->

@@ -29,7 +29,7 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% ---- a process that holds secrets, everywhere
+%% ---- a process that holds secrets in every part
 
 %% Strings that give the content away. An answer has them for no other reason, this module's name
 %% included, and no number in a dump is one of them by chance.
@@ -267,7 +267,7 @@ portable_there() ->
     #{messages := 5, shapes := [_ | _]} = sonde:mailbox(Plain, 10),
     stop(Plain).
 
-%% ---- sensitive while it is looked at
+%% ---- made sensitive while it is read
 
 %% Sets its own flag when asked, and holds enough for many slices.
 turns(Bytes) ->

@@ -135,7 +135,7 @@ grown_within([[{{ets, demo_cache}, Grown,
                 [demo_cache, {owner, _}, {type, set}, {size, _}]}]]) ->
     {Grown, true} = {Grown, Grown >= 400 andalso Grown =< 100 * 1600}.
 
-%% ---- what a person gets
+%% ---- what a person sees
 
 shows_every_call(Config) ->
     Lines = string:split(proplists:get_value(text, Config), "\n", all),

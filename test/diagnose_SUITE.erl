@@ -340,7 +340,7 @@ what_was_not_looked_at_is_said(_Config) ->
     Off = sonde_test:pick([], [dictionaries, heaps]),
     Off = lists:sort([What || {What, {native_off, disabled}} <- Not]).
 
-%% ---- judgements on facts that were made up
+%% ---- judgements on made-up facts
 
 large_is_not_suspected(_Config) ->
     [] = sonde_judge:find(facts(#{processes => [process(self(), series(500000000, 0))]})),

@@ -93,7 +93,7 @@ requester(Node, Opts) ->
               end),
     receive {built, P} -> P end.
 
-%% ---- much going on
+%% ---- busy nodes
 
 %% Processes that start, grow, link, monitor, send, collect and die all the time.
 churn(N) ->
@@ -294,7 +294,7 @@ spawn_sleeper(How, Ms) ->
     spawn(fun() -> Bins = [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 10)],
                    sonde_kinds_helper:wait(sonde_foreign_helper:sleep(Where, Ms, Bins)) end).
 
-%% ---- one process with very much
+%% ---- one process with a million of something
 
 a_hundred_thousand_links(_Config) ->
     with(["+P", "262144"], fun(Peer) -> ok = call(Peer, huge, [links, 100000]) end).

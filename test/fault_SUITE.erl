@@ -42,7 +42,7 @@ init_per_testcase(Case, Config) ->
 
 end_per_testcase(_Case, _Config) -> ok.
 
-%% ---- who else wants SIGSEGV
+%% ---- other libraries that handle SIGSEGV
 
 %% Promise: sonde never crashes the node by reading, even if another library handled the signals
 %% first.
@@ -650,7 +650,7 @@ shuffled(List) -> [X || {_, X} <- lists:sort([{rand:uniform(), X} || X <- List])
 
 builds(N, Config) -> sonde_builds_helper:make(proplists:get_value(dir, Config), N).
 
-%% ---- true faults: nodes whose parent sees how they end
+%% ---- real faults: nodes whose parent sees how they end
 
 %% Promise: a fault of other code ends the node by signal 11, and with a core file, as it would
 %% without sonde.
@@ -751,7 +751,7 @@ use(Use, Side) ->
     _ = [scanners(2) || Use =:= scanning],
     ok.
 
-%% ---- what must be true
+%% ---- checks
 
 %% Uses that reader and answers right.
 right(Reader) ->

@@ -28,7 +28,7 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% ---- what processes of proc_lib began with
+%% ---- initial calls of processes of proc_lib
 
 %% Rows give recon's answer; what people read, and rows of our own calls, give the call itself. An
 %% exception is a process whose dictionary may not be read, or is large and would have to be copied.

@@ -29,7 +29,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
-%% ---- against the collector
+%% ---- compared with the collector
 
 %% Terms of every kind, shared among each other, with garbage between them and in all generations.
 reached_is_what_a_collection_keeps(_Config) ->
@@ -204,7 +204,7 @@ preempted_with_arguments(_Config) ->
 
 spin(List, N) -> spin(List, N + 1).
 
-%% ---- what is said
+%% ---- the answer
 
 kinds_are_named(_Config) ->
     Y = rand:uniform(10),

@@ -23,7 +23,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
-%% ---- terms that share among each other, as a model and on a heap
+%% ---- terms that share parts, as a model and on a heap
 
 %% `{v, Id, Parts}': Parts has some of the vertices before it.
 vertices(N) ->
@@ -260,7 +260,7 @@ long_ways_are_cut(_Config) ->
     Near = lists:duplicate(19, Step),
     sonde_test:stop(Pid).
 
-%% ---- what is shown
+%% ---- what people see
 
 previews_are_short(_Config) ->
     Wide = list_to_tuple(lists:seq(1, 1000)),

@@ -59,7 +59,7 @@ a_scan_notices_what_was_sent_to_one_that_does_not_run(Config) ->
 notices(Held) ->
     [] = [Scan || {_, _, _, Said, Now, Torn} = Scan <- Held, Said =/= Now orelse Torn =:= 0].
 
-%% ---- scans that do not
+%% ---- scans that compare no stamps
 
 %% What was sent lies in two places: on the heap, which the scan sees as it was, and behind the last
 %% message, which the scan sees as it is. It misses the second message of three.

@@ -1,5 +1,5 @@
-/* filtered.c: runs a program under a filter that ends it for process_vm_readv and membarrier, as strict
- * containers have them. */
+/* filtered.c: runs a program under a filter that kills it for process_vm_readv or membarrier, as
+ * strict containers do. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

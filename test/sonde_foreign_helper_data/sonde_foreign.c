@@ -1,5 +1,5 @@
-/* sonde_foreign.c: a library that is not ours, as others have them: for tests and measurements.
- * Knows: long calls, signal handlers of its own, true faults, a system call that is refused, resources.
+/* sonde_foreign.c: a foreign library, as users may have them: for tests and measurements.
+ * Knows: long calls, signal handlers of its own, real faults, a refused system call, resources.
  * Does not know: sonde. Builds with plain cc -shared -fPIC and erl_nif.h of any release. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -68,7 +68,7 @@ NIF(nif_spin)
 enum { SIGNALS = 2, DEPTH = 16, SWALLOWED = 43 };
 static const int signals[SIGNALS] = {SIGSEGV, SIGBUS};
 
-/* What take_signals found, so that give_back can undo it: the last is what `chains` forwards to. */
+/* What take_signals found, for give_back to restore; `chains` forwards to the last one. */
 static struct sigaction found[DEPTH][SIGNALS];
 static atomic_int depth;
 static atomic_int seen_faults, seen_sent;
@@ -78,22 +78,22 @@ static void count(const siginfo_t *si)
     atomic_fetch_add(si->si_code > 0 ? &seen_faults : &seen_sent, 1);
 }
 
-/* Forwards everything, as crash reporters do that know nothing of a signal themselves. */
+/* Forwards everything, as crash reporters do with signals that they do not handle. */
 static void chains(int sig, siginfo_t *si, void *ctx)
 {
     int d = atomic_load(&depth);
     const struct sigaction *prev = &found[d > 0 ? d - 1 : 0][sig == signals[0] ? 0 : 1];
     count(si);
     if (prev->sa_handler == SIG_DFL || prev->sa_handler == SIG_IGN)
-        (void)signal(sig, SIG_DFL); /* a fault comes again */
+        (void)signal(sig, SIG_DFL); /* the fault repeats */
     else if (prev->sa_flags & SA_SIGINFO)
         prev->sa_sigaction(sig, si, ctx);
     else
         prev->sa_handler(sig);
 }
 
-/* Keeps everything to itself; of a fault, which would come again for ever, it ends the node in a
- * way that nobody else does. */
+/* Forwards nothing. A fault would repeat for ever, so it ends the node, with an exit code that
+ * nothing else uses. */
 static void swallows(int sig, siginfo_t *si, void *ctx)
 {
     (void)sig, (void)ctx;
@@ -115,7 +115,7 @@ static bool kind_of(ErlNifEnv *env, ERL_NIF_TERM kind, const struct sigaction *o
     } else if (is(env, kind, "default") || is(env, kind, "ignore")) {
         sa->sa_flags = 0;
         sa->sa_handler = is(env, kind, "default") ? SIG_DFL : SIG_IGN;
-    } else { /* what is there, but on the stack of whoever was interrupted */
+    } else { /* the old handler, but on the stack of the interrupted code */
         *sa = *old;
         sa->sa_flags &= ~SA_ONSTACK;
         return is(env, kind, "no_onstack");
@@ -136,7 +136,7 @@ NIF(nif_take_signals)
             !kind_of(env, argv[0], &found[d][i], &sa[i]))
             return enif_make_badarg(env);
     }
-    atomic_store(&depth, d + 1); /* before `chains` may look */
+    atomic_store(&depth, d + 1); /* before `chains` may read it */
     for (int i = 0; i < SIGNALS; i++)
         (void)sigaction(signals[i], &sa[i], NULL);
     return atom(env, "ok");
@@ -183,7 +183,7 @@ NIF(nif_signals)
 NIF(nif_seen)
 {
     (void)argc, (void)argv;
-    /* -> {Faults, Sent} that our handlers were given */
+    /* -> {Faults, Sent} that our handlers received */
     return enif_make_tuple2(env, enif_make_int(env, atomic_load(&seen_faults)),
                             enif_make_int(env, atomic_load(&seen_sent)));
 }
@@ -191,7 +191,7 @@ NIF(nif_seen)
 NIF(nif_mask_signals)
 {
     (void)argc;
-    /* (block | unblock): in the thread that runs this, for good */
+    /* (block | unblock): in the thread that runs this, permanently */
     sigset_t set;
     sigemptyset(&set);
     for (int i = 0; i < SIGNALS; i++)
@@ -202,12 +202,12 @@ NIF(nif_mask_signals)
     return atom(env, "ok");
 }
 
-/* ---- true faults ------------------------------------------------------------------------------ */
+/* ---- real faults ------------------------------------------------------------------------------ */
 
 NIF(nif_crash)
 {
     (void)argc, (void)argv;
-    volatile int *volatile nowhere = NULL; /* no compiler may know, or leave it out */
+    volatile int *volatile nowhere = NULL; /* or the compiler would leave the write out */
     *nowhere = 1;
     return atom(env, "ok");
 }
@@ -219,7 +219,7 @@ NIF(nif_raise_segv)
     return atom(env, "ok");
 }
 
-/* ---- a system call that is refused --------------------------------------------------------------- */
+/* ---- a refused system call ----------------------------------------------------------------------- */
 
 #if defined(__linux__) && defined(SYS_seccomp) && defined(SECCOMP_FILTER_FLAG_TSYNC)
 static const char *deny(void)
@@ -246,7 +246,7 @@ static const char *deny(void)
 NIF(nif_deny_syscall)
 {
     (void)argc, (void)argv;
-    /* -> ok | {skip, Text}: process_vm_readv is refused to every thread, for good */
+    /* -> ok | {skip, Text}: refuses process_vm_readv to every thread, permanently */
     const char *why = deny();
     return why ? enif_make_tuple2(env, atom(env, "skip"),
                                   enif_make_string(env, why, ERL_NIF_LATIN1))
@@ -273,7 +273,7 @@ NIF(nif_thing)
 NIF(nif_thing_binary)
 {
     (void)argc;
-    /* (Resource) -> Binary, whose bytes are the resource's */
+    /* (Resource) -> Binary with the bytes of the resource */
     void *obj;
     if (!enif_get_resource(env, argv[0], thing_type, &obj))
         return enif_make_badarg(env);
