@@ -1,6 +1,6 @@
-%% The command `sonde' against nodes that do not have it: rabbitmq.sh has started the broker, and
-%% yaws is started here. What the command says is read by jq; what is left of it there is what there
-%% was before.
+%% The command `sonde' against nodes that do not have it: the broker that rabbitmq.sh has started,
+%% and yaws, which is started here. jq reads what the command prints; afterwards the nodes must have
+%% what they had before.
 -module(live_attach).
 
 -export([main/1]).
@@ -61,7 +61,7 @@ dumps(Node, Process) ->
     live_report:check("dump to a file here", Code =:= 0 andalso Read =:= 0, "~ts",
                       [string:trim(Nodes) ++ " nodes, " ++ hd(string:split(Said, "\n"))]).
 
-%% A window of ten minutes, and no leaving.
+%% Cuts the command off in a window of ten minutes, so that it never leaves.
 cut(Node) ->
     Port = open_port({spawn_executable, os:getenv("SONDE_COMMAND")},
                      [{args, ["--node", atom_to_list(Node), "proc_window", "memory", "3",
@@ -72,7 +72,7 @@ cut(Node) ->
     receive {Port, {exit_status, _}} -> ok end,
     live_report:check("a call of ten minutes has begun", There, "~0tp", [There]).
 
-%% What the command brings is one module, whose functions have the names of ours before theirs.
+%% The command loads one module; its functions have the names of our modules as a prefix.
 is_in_a_window(Node) ->
     Stacks = [Stack || Pid <- erpc:call(Node, erlang, processes, []),
                        {current_stacktrace, Stack} <- [erpc:call(Node, erlang, process_info,

@@ -1,6 +1,6 @@
 %% Where a live broker's binary memory is: a backlog of transient messages in one of ten classic
-%% queues must be found in that queue's process, and the account of all must add up. rabbitmq.sh
-%% starts it, on a hidden node beside a broker that runs.
+%% queues must be found in that queue's process, and the whole account must add up. rabbitmq.sh
+%% starts it, on a hidden node beside a running broker.
 -module(live_binaries).
 
 -export([main/1]).
@@ -13,7 +13,7 @@
 -define(QUEUES, 10).
 -define(BYTES, 10000).
 -define(SETTLE_TRIES, 60).
-%% Of the total, and this many bytes more, may nobody know whose they are.
+%% The part of the total that may be unseen: a percentage, and this many bytes more.
 -define(PER_CENT, 1).
 -define(SLACK, 65536).
 
@@ -72,7 +72,7 @@ backlog(Messages, Pid) ->
     [{First, Bytes, Attrs}] = call(sonde, bin_owned, [1]),
     say("first of bin_owned: ~p", [{First, Bytes, Attrs}]),
     check("that queue's process is the first row", First =:= Pid, {First, Pid}),
-    %% its connection may still have read some of them
+    %% its connection may still have some that it read
     check("and owns the backlog", Bytes * 100 >= Messages * ?BYTES * (100 - ?PER_CENT), Bytes),
     check("which is all there is", bytes_of(Pid, binary_unique) >= Messages * ?BYTES,
           bytes_of(Pid, binary_unique)),
@@ -86,7 +86,7 @@ backlog(Messages, Pid) ->
     check("purged, it owns next to nothing", purged(Pid, ?SETTLE_TRIES),
           call(sonde, bin_owned, [1])).
 
-%% What was freed on other schedulers is given back a little later.
+%% Memory that was freed on other schedulers is given back a little later.
 settled(0, Account) ->
     Account;
 settled(Tries, #{unseen := Unseen, total := Total} = Account) ->

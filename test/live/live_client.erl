@@ -1,11 +1,11 @@
 %% One AMQP client: a connection with a channel that publishes and one that consumes, and some
 %% queues of its own. Each message has the number of its queue, a number of its own that counts up,
-%% random bytes and a checksum. The client remembers what it published, until it is confirmed, and
-%% takes what is delivered only in the order and shape in which it went out: anything else is a
+%% random bytes and a checksum. The client remembers what it published until that is confirmed, and
+%% accepts deliveries only in the order and shape in which they were published: anything else is a
 %% fault.
 %%
-%% A queue that is `kept' has no consumer until `drain'. While messages are timed, a client waits
-%% for the broker nowhere but in its loop.
+%% A `kept' queue has no consumer until `drain'. While messages are timed, a client waits for the
+%% broker only in its loop.
 -module(live_client).
 
 -export([start/3, ask/2, tell/2]).
@@ -13,12 +13,12 @@
 -include_lib("amqp_client/include/amqp_client.hrl").
 
 -define(WINDOW, 10).        % messages of a client that are not confirmed yet
--define(BACKLOG, 100).      % of a client that are not delivered yet
+-define(BACKLOG, 100).      % messages of a client that are not delivered yet
 -define(PREFETCH, 50).
 -define(SMALLEST, 65).      % bytes of a payload: more than 64, so that it is a binary off the heap
 -define(LARGEST, 4096).
 -define(FRAME, 16).         % of these are queue, number and checksum
--define(FAULTS, 5).         % are kept of each client; all are counted
+-define(FAULTS, 5).         % are kept for each client; all are counted
 
 -record(client,
         {connection, out, in,
@@ -27,12 +27,12 @@
          next = 0,
          pace = paused :: paused | flat | {every, Us :: pos_integer(), Due :: integer()},
          sent = 0,                  % on the channel: the broker's confirms have this number
-         lowest = 1,                % no older one is unconfirmed
+         lowest = 1,                % no older message is unconfirmed
          unconfirmed = #{} :: #{Sent :: integer() => Us :: integer()},
          published = #{} :: #{Queue :: integer() => Last :: integer()},
          delivered = #{} :: #{Queue :: integer() => Last :: integer()},
          waiting = 0,               % published to a queue with a consumer, not delivered yet
-         confirms = [],             % microseconds each, since they were taken last
+         confirms = [],             % microseconds each, since they were last taken
          random :: binary(),
          fault_count = 0, faults = []}).
 
@@ -143,7 +143,7 @@ answer(state, Client) ->
 answer(close, #client{connection = Connection} = Client) ->
     {amqp_connection:close(Connection), Client}.
 
-%% What the broker says is left in the queues.
+%% The messages that the broker reports to be in the queues.
 stored(#client{out = Out, published = Published}) ->
     lists:sum([stored(Out, name(Queue)) || Queue <- maps:keys(Published)]).
 
@@ -183,7 +183,7 @@ payload(Queue, Number, Random) ->
     Checked = <<Queue:32, Number:64, Body/binary>>,
     <<Checked/binary, (erlang:crc32(Checked)):32>>.
 
-%% `multiple': all up to this one.
+%% `multiple': confirms all up to this one.
 confirmed(Tag, true, Now, #client{lowest = Lowest} = Client) ->
     Tags = [T || T <- lists:seq(Lowest, Tag), is_map_key(T, Client#client.unconfirmed)],
     Left = lists:foldl(fun(T, C) -> confirmed(T, false, Now, C) end, Client, Tags),

@@ -1,24 +1,25 @@
-%% sonde beside recon. Runs inside the broker, where sonde:remote_load/2 brings it: what lies
-%% between two calls is then as short as can be.
+%% Compares sonde with recon. Runs inside the broker, where sonde:remote_load/2 loads it: that keeps
+%% the time between two calls as short as possible.
 %%
-%% Two calls never look at the same moment, so a difference says nothing by itself. What is looked
-%% at is a sandwich, recon - sonde - recon, of all processes. For each process:
+%% Two calls never look at the same moment, so a difference alone proves nothing. Instead the test
+%% makes a sandwich, recon - sonde - recon, of all processes. For each process:
 %%
-%%   - recon's two values are equal: nothing seems to have moved, and sonde has to say the same.
+%%   - Recon's two values are equal: nothing seems to have changed, and sonde must report the same.
 %%     Otherwise its value `differs'. This is the verdict for every attribute but one.
-%%   - They are numbers, and not equal: sonde's is expected between them, or it is `outside'. For
-%%     `reductions' that is the verdict: being asked costs some, so they never stand still, but they
-%%     only grow, by two or three in a process that sleeps, and what lies between must be there.
-%%   - They are something else, and not equal: it moved, and nothing can be said.
+%%   - They are numbers and not equal: sonde's is expected between them, or it is `outside'. This is
+%%     the verdict for `reductions': answering costs some, so they never stand still, but they only
+%%     grow, by two or three in a process that sleeps, and sonde's value must lie between.
+%%   - They are something else and not equal: the value changed, and there is no verdict.
 %%
-%% Either can happen without a fault: a value may go up and come back. So there is a control: a
-%% sandwich recon - recon - recon, taken just after. What differs there is the broker's own doing,
-%% and sonde may have about as much. One thing sonde sees more often: a message that waits. Who is
-%% asked has taken what came before the question when it answers; who is read has not. Under load
-%% that is a queue length of 1, and 88 bytes, at whoever a message is on its way to.
+%% Either verdict can occur without a fault: a value may go up and come back. So there is a control,
+%% a sandwich recon - recon - recon, taken just after. What differs there is the broker's own doing,
+%% and sonde may have about as many differences. One difference is more frequent with sonde: a
+%% message that waits. A process that is asked has taken all earlier messages when it answers; a
+%% process that is read has not. Under load that is a queue length of 1, and 88 bytes, in any
+%% process that a message is on its way to.
 %%
-%% And rounds go on while there is a process that was a stray, one or the other, in each of them:
-%% chance finds another one each time, a wrong answer does not.
+%% Rounds go on while some process was a stray, of either kind, in each of them: chance finds
+%% another one each time, a wrong answer does not.
 -module(live_compare).
 
 -export([values/2, tops/2, switched_off/1, own_row/0, windows/3, nested/1, leaks/2, leak_tops/1,
@@ -32,12 +33,12 @@
 
 %% ---- attributes
 
-%% Read from memory.
+%% Attributes that are read from memory.
 native() ->
     [memory, total_heap_size, heap_size, stack_size, message_queue_len, reductions, binary_memory,
      binary_count, link_count, monitor_count, monitored_by_count, dictionary_size].
 
-%% All others that process_info/2 has on this release: asked of each process, on both sides.
+%% All others that process_info/2 has on this release: each process is asked, by either tool.
 asked() ->
     [Item || Item <- [async_dist, backtrace, binary, catchlevel, current_function, current_location,
                       current_stacktrace, dictionary, error_handler, fullsweep_after,
@@ -55,7 +56,7 @@ is_item(Item) ->
         error:badarg -> false
     end.
 
-%% What recon is asked for it, and what becomes of its value.
+%% The item that recon is asked for, and how its value is converted.
 recon(binary_count) -> {binary, fun erlang:length/1};
 recon(link_count) -> {links, fun erlang:length/1};
 recon(monitor_count) -> {monitors, fun erlang:length/1};
@@ -63,8 +64,8 @@ recon(monitored_by_count) -> {monitored_by, fun erlang:length/1};
 recon(dictionary_size) -> {dictionary, fun erlang:length/1};
 recon(Attr) -> {Attr, fun(Value) -> same(Attr, Value) end}.
 
-%% A binary's number of references is not the process' own: our looking at messages changes it. Text
-%% as long as a backtrace is compared by its hash.
+%% The number of references to a binary does not belong to the process: reading messages changes it.
+%% Texts as long as a backtrace are compared by their hash.
 same(binary, Binaries) -> lists:sort([{Id, Size} || {Id, Size, _} <- Binaries]);
 same(messages, Messages) -> erlang:md5(term_to_binary(Messages));
 same(backtrace, Text) -> erlang:md5(Text);
@@ -80,7 +81,7 @@ look(recon, Attr) ->
 look(sonde, Attr) ->
     taken(sonde:proc_count(Attr, ?ALL), fun(Value) -> same(Attr, Value) end).
 
-%% What a process is doing is not compared, but for `current_function'; its name and origin are.
+%% Names and origins are compared, `current_function' is not.
 taken(Rows, Convert) ->
     Keys = [{Value, Pid} || {Pid, Value, _} <- Rows],
     #look{values = maps:from_list([{Pid, Convert(Value)} || {Pid, Value, _} <- Rows]),
@@ -140,8 +141,8 @@ stray(_, _, _) -> agrees.
 counts(Strays) ->
     {length([x || {_, differs, _} <- Strays]), length([x || {_, outside, _} <- Strays])}.
 
-%% These have no excuse: who was there before and after was there in between, and names and origins
-%% do not change.
+%% These have no excuse: a process that existed before and after existed in between, and names and
+%% origins do not change.
 missing(#look{values = Before}, #look{values = Between}, #look{values = After}) ->
     [{missing, Pid} || Pid <- maps:keys(maps:with(maps:keys(Before), After)),
                        not is_map_key(Pid, Between)].
@@ -173,7 +174,7 @@ still(Recon, Sonde, Tries, Last) ->
         _ -> still(Recon, Sonde, Tries - 1, Last)
     end.
 
-%% What recon cannot sort by, sorted.
+%% Sorts by items that recon cannot sort by.
 recon_top({Attr, _}, Attr) ->
     recon:proc_count(Attr, 10);
 recon_top({Item, Convert}, _) ->
@@ -282,7 +283,7 @@ leaks(Tool, Other) ->
       strays => [Row || {_, {A, B}} = Row <- Seen, A =/= B],
       missing => maps:keys(maps:with(maps:keys(Before), After)) -- [Pid || {Pid, _, _} <- Rows]}.
 
-%% With time for everybody to answer, as recon has.
+%% With time for every process to answer, as recon has.
 collected(recon) ->
     recon:bin_leak(?ALL);
 collected(sonde) ->

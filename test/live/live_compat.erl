@@ -1,5 +1,5 @@
-%% A broker that has compat/recon, and sonde behind it, where it had recon: its memory monitor lives
-%% on recon_alloc, and goes on; its messages flow. rabbitmq.sh starts it.
+%% A broker that has compat/recon, and sonde behind it, in place of recon: its memory monitor, which
+%% uses recon_alloc, goes on, and its messages flow. rabbitmq.sh starts it.
 -module(live_compat).
 
 -export([main/1]).
@@ -10,9 +10,9 @@
 -define(NODE, 'rabbit@localhost').
 -define(MODULES, [recon, recon_lib, recon_alloc, recon_map, recon_rec, recon_trace]).
 -define(RATE, 2000).           % messages a second
--define(FIGURES, 8).           % of the monitor's, a second apart
+-define(FIGURES, 8).           % of the monitor, a second apart
 -define(DEPTH, 400).           % messages in each queue without a consumer
--define(MONITOR_MS, 6000).     % it looks every 2.5 seconds by itself
+-define(MONITOR_MS, 6000).     % the monitor looks every 2.5 seconds by itself
 
 main([Port, _Seconds, Logs]) ->
     live_report:start(),
@@ -50,7 +50,7 @@ recon() ->
 
 %% ---- the memory monitor: strategy `allocated', which is recon_alloc's
 
-%% Counted by the VM, and nobody else calls it meanwhile.
+%% Counted by the VM; nothing else calls it meanwhile.
 asks_by_itself() ->
     Functions = call(erlang, trace_pattern, [{sonde_alloc, memory, '_'}, true, [call_count]]),
     timer:sleep(?MONITOR_MS),
@@ -76,7 +76,7 @@ moves(Load) ->
 monitored() ->
     call(vm_memory_monitor, get_process_memory, []).
 
-%% Two looks at a broker that is not quite still.
+%% Compares two looks at a broker that is not quite still.
 agrees() ->
     timer:sleep(2000),
     Allocated = call(recon_alloc, memory, [allocated]),
@@ -88,7 +88,7 @@ agrees() ->
           near(proplists:get_value(allocated, Totals), Allocated, 5), Totals),
     check("more is allocated than used", Allocated > Total, {Allocated, Total}),
     Used = call(recon_alloc, memory, [used]),
-    %% Which counts the allocators of literals and machine code as well.
+    %% The total includes the allocators of literals and machine code as well.
     check("used is most of erlang:memory(total)", Used < Total andalso Used * 3 > Total * 2,
           {Used, Total}).
 

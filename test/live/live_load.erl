@@ -1,5 +1,5 @@
 %% Load for a broker: clients on connections of their own, with queues of their own. Every third
-%% queue has no consumer: what is in there stays in the broker's memory until the end.
+%% queue has no consumer: its messages stay in the broker's memory until the end.
 -module(live_load).
 
 -export([start/1, queues/0, connections/0, pace/2, fill/2, fill_one/2, kept_queue/0, take/1,
@@ -8,7 +8,7 @@
 -define(CONNECTIONS, 30).
 -define(QUEUES, 300).
 -define(CHUNK, 100).        % to each queue at a time: they wait in the clients
--define(STUCK_MS, 60000).   % nothing moves for so long: what is missing will not come
+-define(STUCK_MS, 60000).   % if nothing changes for this long, what is missing will not come
 
 start(Port) ->
     [begin
@@ -60,7 +60,7 @@ drain(Clients) ->
     ok = pace(Clients, paused),
     _ = [live_client:tell(Client, drain) || Client <- Clients],
     ok = settled(Clients),
-    timer:sleep(500).    % whatever came twice would come now
+    timer:sleep(500).    % duplicates would come now
 
 states(Clients) ->
     [live_client:ask(Client, state) || Client <- Clients].
@@ -70,7 +70,7 @@ stop(Clients) ->
          || Client <- Clients],
     ok.
 
-%% Until nothing is under way, or nothing has moved for long: that is for the caller to find.
+%% Until nothing is under way, or nothing has changed for long; the caller finds out which.
 settled(Clients) -> settled(Clients, none, 0).
 
 settled(_Clients, _Before, Ms) when Ms >= ?STUCK_MS -> ok;

@@ -1,7 +1,7 @@
-%% observer_cli in a terminal: types what a person types, and reads the screen. Each view has to
-%% show what live_planted planted, on several refreshes in a row, and the node's log must hold no
-%% error. observer_cli.sh starts it. Three terminals, with a node each, share the views: a view
-%% takes its time.
+%% observer_cli in a terminal: the test types what a person types, and reads the screen. Each view
+%% must show what live_planted planted, on several refreshes in a row, and the node's log must hold
+%% no error. observer_cli.sh starts it. Three terminals, with a node each, share the views, since
+%% each view takes long.
 -module(live_observer).
 
 -export([main/1]).
@@ -48,7 +48,7 @@ watch(Terminal, Recon, Views) ->
 
 %% ---- the views: {what is typed, what the heading says, rows}
 
-%% A row is a list of cells that stand side by side in it, or a pattern of its text.
+%% A row is a list of cells that stand side by side, or a pattern of its text.
 terminals() ->
     [{"home", home()}, {"network", network()}, {"others", others()}].
 
@@ -64,7 +64,7 @@ home() ->
      {"rr", "recon:proc_window\\(reductions", Row({about, newborn_reductions}, "planted_newborn")},
      {"mmq", "recon:proc_window\\(message_queue", Row("23456", "planted_newborn")},
      {"mq", "recon:proc_count\\(message_queue", [["1", {fact, queue}, "34567", "planted_queue"]]},
-     %% Who is in the first line, which is the queue.
+     %% The process in the first line, which is the one with the queue.
      {"1", "Process Info", [["msg_queue_len", "34567"]]},
      {"M", "Message", ["Too many message\\(34567\\)"]},
      {"H", "recon:proc_count\\(message_queue", [["1", {fact, queue}, "34567", "planted_queue"]]},
@@ -124,8 +124,8 @@ view(#terminal{name = Name} = Terminal, {Keys, Heading, Rows}) ->
 
 %% ---- the screen
 
-%% Has to satisfy on so many refreshes in a row. The heading has the node's uptime in seconds, and
-%% no view is drawn more than once in one; half drawn it may not satisfy yet.
+%% The screen must satisfy the check on several refreshes in a row. The heading has the node's
+%% uptime in seconds, and no view is drawn twice in a second; half drawn, it may not satisfy yet.
 shows(Terminal, What, Satisfies) ->
     {Good, Refreshes} = look(Terminal, Satisfies, deadline(), []),
     check(What, Good, "~ts", [lists:join(", ", lists:reverse(Refreshes))]),
@@ -182,7 +182,7 @@ is_cell(Text, {bytes, Name}, Terminal) -> Text =:= bytes(fact(Name, Terminal));
 is_cell(Text, {about, Name}, Terminal) -> is_about(string:to_integer(Text), fact(Name, Terminal));
 is_cell(Text, Exact, _) -> Text =:= Exact.
 
-%% Being looked at costs reductions, too.
+%% Observing a process costs it reductions, too.
 is_about({Value, ""}, Fact) -> Value >= Fact * 0.99 andalso Value =< Fact * 1.01;
 is_about(_, _) -> false.
 
@@ -229,7 +229,7 @@ right_recon(#terminal{name = Name, facts = Facts}, Recon) ->
           {Recon, Expected} =:= {proplists:get_value(recon, Versions),
                                  proplists:get_value(sonde, Versions)}, Versions).
 
-%% A line that is known to be there, so that it is the right log.
+%% Checks for a line that is known to be there, which proves that it is the right log.
 log(#terminal{name = Name}) ->
     {ok, Text} = file:read_file(log_file(Name)),
     {match, _} = re:run(Text, "planted: \\d+ processes"),

@@ -1,10 +1,10 @@
-%% What observer_cli is to show: processes, tables, connections, an application and a plugin whose
-%% names and figures are known. Planted into the node that it runs on; figures that only that node
-%% can know are written to a file.
+%% Plants what observer_cli is to show: processes, tables, connections, an application and a plugin
+%% whose names and figures are known. They live on the node that observer_cli runs on; figures that
+%% only that node can know are written to a file.
 %%
-%% A window of proc_window or inet_window says by how much something grew, so what stands still
-%% shows nothing there. Who is born in the window has its full value: so there is always a newborn
-%% process, and a newborn connection, younger than a window.
+%% A window of proc_window or inet_window shows by how much something grew, so what stands still
+%% does not appear. A process that starts in the window has its full value: so there is always a
+%% newborn process, and a newborn connection, younger than a window.
 -module(live_planted).
 -behaviour(gen_server).
 -behaviour(application).
@@ -15,7 +15,7 @@
 -export([attributes/1, sheet_header/0, sheet_body/1]).
 
 -define(NEWBORN_MS, 400).
--define(WORDS, 8000000).       % of heap: 64 MB, more than anybody else has
+-define(WORDS, 8000000).       % of heap: 64 MB, more than any other process has
 
 %% @doc Plants all of it; then the file holds a list of {Name, Figure}.
 plant(File) ->
@@ -58,7 +58,7 @@ figure(Pid, Item) ->
     {Item, Figure} = process_info(Pid, Item),
     Figure.
 
-%% Which recon, and what is behind it.
+%% Which recon it is, and whether sonde is behind it.
 versions() ->
     _ = [application:load(App) || App <- [recon, observer_cli]],
     Behind = case code:ensure_loaded(sonde) of
@@ -116,7 +116,7 @@ newborn() ->
     true = register(planted_newborn, Pid),
     Pid.
 
-%% They are there when a window begins, among the least of all, and not when it ends.
+%% They exist when a window begins, among the least of all, and not when it ends.
 mayflies() ->
     [spawn(fun() -> timer:sleep(1000) end) || _ <- lists:seq(1, 5)].
 

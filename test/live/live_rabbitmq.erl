@@ -1,6 +1,6 @@
-%% What sonde says about a live broker, beside what the recon says that the broker ships; and what
-%% the broker's clients notice of it. rabbitmq.sh starts it, on a hidden node beside a broker that
-%% runs. live_compare tells which verdicts are right for two tools that never look at the same
+%% What sonde reports about a live broker, compared with the recon that the broker ships, and what
+%% the broker's clients notice of sonde. rabbitmq.sh starts it, on a hidden node beside a running
+%% broker. live_compare explains which verdicts are right for two tools that never look at the same
 %% moment.
 -module(live_rabbitmq).
 
@@ -11,16 +11,16 @@
 -define(NODE, 'rabbit@localhost').
 -define(RATE, 2000).           % messages a second while calls are compared under load
 -define(LEAST_SETTLED, 5).     % processes that may change in half a second when the broker is idle
--define(ATTEMPTS, 3).          % where what moved can spoil a whole comparison
+-define(ATTEMPTS, 3).          % for comparisons that a change in between can spoil as a whole
 -define(WINDOWS, 10).
 
-%% How many values may be strays (live_compare says what that is): twice as many as recon has with
-%% itself, since these counts are small and chance is not fair, and so many in a thousand. Under
-%% load a message may wait at any process on its way: about a hundred of them.
+%% How many values may be strays (see live_compare): twice as many as recon has against itself,
+%% since these counts are small and chance is uneven, and this many in a thousand. Under load, a
+%% message may wait at any process on its way: about a hundred of them.
 -define(ALLOWED_IDLE, 2).
 -define(ALLOWED_LOADED, 100).
 
-%% A short run looks at the same, less often and at fewer messages.
+%% A short run checks the same, less often and with fewer messages.
 -record(test, {load :: [pid()], seconds :: pos_integer(),
                rounds :: pos_integer(),       % of each attribute that is read from memory, at least
                depth :: pos_integer()}).      % messages in each queue without a consumer
@@ -28,7 +28,7 @@
 main([Port, Seconds, Logs]) ->
     live_report:start(),
     ok = application:load(sonde),
-    %% The client library's reports, about what still comes when it ends.
+    %% The client library logs messages that still arrive when it ends.
     ok = logger:set_primary_config(level, none),
     pong = net_adm:ping(?NODE),
     Status = try run(list_to_integer(Port), list_to_integer(Seconds), Logs)
@@ -109,7 +109,7 @@ idle(#test{load = Load} = Test) ->
     Tops = call(live_compare, leak_tops, [10]),
     check("idle, the 10 rows of bin_leak", Tops =:= agree orelse Tops =:= never_still, Tops).
 
-%% Until next to nobody changes any more: queues and channels hibernate some seconds after the last
+%% Waits until hardly any process changes: queues and channels hibernate some seconds after the last
 %% message.
 rest(Load) ->
     ok = live_load:pace(Load, paused),
@@ -133,7 +133,7 @@ describe() ->
         [live_load:connections(), live_load:queues(), call(erlang, system_info, [process_count]),
          Binaries, call(erlang, memory, [binary]) div 1000000]).
 
-%% A line for each attribute that is read from memory, and one for the items that are asked.
+%% One line for each attribute that is read from memory, and one for the items that are asked for.
 values(When, Allowed, #test{rounds = Rounds}) ->
     Name = fun(What) -> io_lib:format("~s, ~ts", [When, What]) end,
     _ = [agreed(Name(Attr), [{Attr, looked(Attr, Rounds, Allowed)}])
@@ -164,7 +164,7 @@ is_agreed(#{values := Values, ours := {Differ, Outside}, theirs := {TheirDiffer,
         andalso Differ =< 2 * TheirDiffer + Values * Allowed div 1000
         andalso Outside =< 2 * TheirOutside + Values * Allowed div 1000.
 
-%% `never_still': recon's own ten were not the same twice, in all tries.
+%% `never_still': recon's own ten were never the same twice, in all tries.
 tops() ->
     Attrs = lists:delete(reductions, live_compare:native() ++ call(live_compare, asked, [])),
     Seen = [{Attr, call(live_compare, tops, [Attr, 10])} || Attr <- Attrs],
@@ -198,7 +198,7 @@ queue_pid(Name) ->
     {ok, Queue} = call(rabbit_amqqueue, lookup, [rabbit_misc:r(<<"/">>, queue, Name)]),
     call(amqqueue, get_pid, [Queue]).
 
-%% Once more if it was no success: something moved, as a broker's timers do.
+%% Tries again after a failure: something may have changed, as a broker's timers do.
 attempt(Fun, Good) -> attempt(Fun, Good, ?ATTEMPTS).
 
 attempt(Fun, _Good, 1) -> Fun();
@@ -260,9 +260,9 @@ work() ->
           Strays =:= [], "~b processes, ~b not between~ts",
           [Processes, length(Strays), some(Strays)]).
 
-%% Everybody receives and lets go all the time, so a change is rarely the difference of two counts
-%% around it. It is for sonde about as often as for recon. That collecting takes nothing from the
-%% messages is seen at the end.
+%% All processes receive and drop binaries all the time, so a change rarely equals the difference of
+%% two counts around it; that happens about as often for sonde as for recon. That collecting takes
+%% nothing from the messages is checked at the end.
 leaks_loaded() ->
     {Ours, Theirs} = attempt(fun() -> {call(live_compare, leaks, [sonde, recon]),
                                        call(live_compare, leaks, [recon, recon])}

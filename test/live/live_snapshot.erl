@@ -1,8 +1,8 @@
-%% Heap snapshots as Chrome reads them: its own loader, in Node, tells what it makes of a file, and
-%% that is what we make of it. snapshot.sh starts it.
+%% Heap snapshots as Chrome reads them: its own loader, run in Node, reports what it finds in a
+%% file, and that must equal our own reading. snapshot.sh starts it.
 %%
-%% What we make of it is computed in the plainest way, from the file: for the retained size of a
-%% thing, take it away and count what is left.
+%% Our reading is computed in the simplest way, from the file: the retained size of an object is
+%% what goes when the object is taken away and the rest is counted.
 -module(live_snapshot).
 
 -export([main/1]).
@@ -32,7 +32,7 @@ run(Reader, Dir) ->
     _ = [planted(Name, Error, Dir, Read) || {Name, Error} <- errors()],
     live_report:finish("snapshot").
 
-%% What the reader prints: its terms.
+%% Returns the terms that the reader prints.
 read(Reader, Dir, Args) ->
     Out = filename:join(Dir, "out"),
     Quoted = [[" '", Arg, "'"] || Arg <- Args],
@@ -85,7 +85,7 @@ expected([{_, _, _, _, Roots} | Things] = Nodes) ->
             || {I, {_, Name, Id, Self, _}, Bytes} <-
                    lists:zip3(lists:seq(1, length(Things)), Things, tl(Retained))].
 
-%% From the root, the shortest way.
+%% By the shortest path from the root.
 distances([], Distances, _Nodes) ->
     Distances;
 distances([I | Is], Distances, Nodes) ->
@@ -174,7 +174,7 @@ planted(Name, Error, Dir, Read) ->
             check(Name, Others =/= [], "not told~ts", [some(Others)])
     end.
 
-%% A list of three: things 6 to 8, of 16 bytes each.
+%% A list of three: objects 6 to 8, of 16 bytes each.
 chain() ->
     sonde_snapshot_helper:roots(#{stack => [{element, 0, 6}], dictionary => [{element, 1, 8}]})
         ++ [{object, "cons", 10 + I, 16, [{internal, "tail", 6 + I} || I < 3]}

@@ -1,10 +1,10 @@
-%% Terminals for the live tests: sessions of one tmux, whose socket is in SONDE_TMP. What is typed
-%% is what a person types, and what is read is the screen.
+%% Terminals for the live tests: sessions of one tmux, whose socket is in SONDE_TMP. The tests type
+%% what a person types, and read the screen.
 -module(live_tmux).
 
 -export([open/3, type/2, press/2, screen/1, state/2, has/2, until/1, deadline/0, in_tmp/1]).
 
--define(DEADLINE_MS, 60000).   % for what is waited for
+-define(DEADLINE_MS, 60000).   % of every wait
 -define(LOOK_MS, 100).
 
 %% @doc A terminal of this size, with this command of the shell in it.

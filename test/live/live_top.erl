@@ -1,6 +1,6 @@
 %% sonde:top in terminals: types what a person types, and compares the screens with those in
-%% top/*.txt, numbers masked. top.sh starts it. Whose rows are shown is planted: processes with more
-%% messages than any other.
+%% top/*.txt, numbers masked. top.sh starts it. The rows that are shown are planted: processes with
+%% more messages than any other.
 -module(live_top).
 
 -export([main/1, plant/0]).
@@ -10,7 +10,7 @@
 
 -define(PLANTED, 40).
 
-%% `write' makes the files anew.
+%% `write' rewrites the files.
 main([Goldens | Write]) ->
     live_report:start(),
     put(goldens, {Goldens, Write =:= ["write"]}),
@@ -19,7 +19,7 @@ main([Goldens | Write]) ->
     _ = [watched(Terminal) || Terminal <- terminals()],
     halt(live_report:finish("top")).
 
-%% The last one looks at another node, in a shell of that node, whose terminal is here.
+%% The last terminal looks at another node: its shell runs on that node, its terminal is here.
 terminals() ->
     [{"80x24", {80, 24}, "TERM=screen $SONDE_NODE"},
      {"120x40", {120, 40}, "TERM=screen $SONDE_NODE"},
@@ -70,7 +70,7 @@ shows(Name, What, Pattern) ->
 
 show(Screen) -> [say("~ts", [Line]) || Line <- string:split(Screen, "\n", all), Line =/= ""].
 
-%% Half drawn, or before there are rates, it is not yet the one.
+%% A screen that is half drawn, or has no rates yet, does not count.
 golden(Name, Page, Pattern) ->
     {Dir, Write} = get(goldens),
     File = filename:join(Dir, Name ++ "_" ++ Page ++ ".txt"),
@@ -99,7 +99,7 @@ masked(Page, Screen) ->
     unicode:characters_to_binary(
       lists:join($\n, [First, Told, Limits, Kinds, Bytes, "the last samples" | body(Page, Rest)])).
 
-%% Where lines follow lines there is the end of an earlier one above it.
+%% On a dumb terminal frames follow each other, with the end of an earlier one above.
 last_frame(Lines) ->
     {Rest, [Title | _]} = lists:splitwith(fun(Line) -> not lists:prefix("sonde ", Line) end,
                                           lists:reverse(Lines)),
@@ -118,7 +118,7 @@ masked(Line) ->
 
 %% ---- in the nodes
 
-%% The first has most. They are there until the node ends.
+%% The first has the most messages. They live until the node ends.
 plant() ->
     _ = [begin
              Pid = spawn(fun() -> receive after infinity -> ok end end),

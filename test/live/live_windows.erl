@@ -1,8 +1,7 @@
-%% What clients feel: windows of time, in turns without sonde and with sonde scanning each second.
+%% What clients notice: windows of time, in turns without sonde and with sonde scanning each second.
 %% The clients publish as fast as their confirms come.
 %%
-%% bin_leak is not among the scans: it collects garbage, which is work for the broker that anybody
-%% would have to pay for.
+%% bin_leak is not among the scans: it collects garbage, which costs the broker work with any tool.
 -module(live_windows).
 
 -export([run/4]).
@@ -68,7 +67,7 @@ overlap(What, Unit, Kinds) ->
 overlap({Low, _, High}, {OtherLow, _, OtherHigh}) when Low =< OtherHigh, OtherLow =< High -> "yes";
 overlap(_, _) -> "no".
 
-%% Between two windows when a quartile falls there.
+%% A quartile may fall between two windows.
 quartiles(Values) ->
     Sorted = lists:sort(Values),
     {quartile(0.25, Sorted), quartile(0.5, Sorted), quartile(0.75, Sorted)}.
