@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# attach.sh: the command `sonde` against nodes that never heard of sonde: the broker that rabbitmq.sh starts,
-# and yaws, as Debian's packages have them. Looks at what the command says, and at what is left on the
-# nodes (live_attach.erl). The last line has the totals.
+# attach.sh: runs the command `sonde` against nodes without sonde: the broker that rabbitmq.sh starts, and
+# yaws, both from Debian's packages. Checks what the command prints, and what is left on the nodes
+# (live_attach.erl). The last line has the totals.
 #
 #   SONDE_COMMAND   the command (_build/escript/sonde)
-#   SONDE_TIMEOUT   seconds for all (600)
+#   SONDE_TIMEOUT   seconds for the whole run (600)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${SONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sonde}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# compat.sh DIR: compat/recon, compiled as rebar3 would, as an application in DIR.
+# compat.sh DIR: compiles compat/recon as rebar3 would, as an application in DIR.
 set -euo pipefail
 recon=$(cd "$(dirname "$0")/../../compat/recon" && pwd)
 mkdir -p "$1/ebin"

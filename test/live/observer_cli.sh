@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# observer_cli.sh [DIR]: observer_cli, as the rabbitmq-server in DIR ships it (extracted by dpkg -x; by
-# default the one in the cache, where scripts/setup rabbitmq puts it), in real terminals (tmux), on
-# compat/recon and sonde. Types what a person types and reads the screen (live_observer.erl). The last line has the
-# totals.
+# observer_cli.sh [DIR]: runs observer_cli, as the rabbitmq-server in DIR ships it (extracted by dpkg -x;
+# by default the one in the cache, where scripts/setup rabbitmq puts it), in real terminals (tmux), on
+# compat/recon and sonde. Types what a person types and reads the screen (live_observer.erl). The last
+# line has the totals.
 #
 #   RECON               ours, or real: the recon that rabbitmq-server ships, as a control (ours)
-#   OBSERVER_REFRESHES  in a row that each view has to show what was planted (3)
-#   SONDE_TIMEOUT       seconds for all (600)
+#   OBSERVER_REFRESHES  refreshes in a row on which each view must show what was planted (3)
+#   SONDE_TIMEOUT       seconds for the whole run (600)
 #   SONDE_EBIN          sonde's compiled modules (_build/default/lib/sonde/ebin)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -47,7 +47,7 @@ cat >"$SONDE_TMP/sys.config" <<'CONFIG'
                               interval => 1500, sort_column => 2}]}]}].
 CONFIG
 
-# What runs in the terminals, with a home of its own. A shell as anybody's.
+# What runs in the terminals, with a home of its own: an ordinary shell.
 export HOME=$SONDE_TMP TERM=screen ERL_CRASH_DUMP_SECONDS=0
 export SONDE_NODE="erl -config $SONDE_TMP/sys -pa $path ${observer[0]} $SONDE_TMP/ebin"
 unset TMUX ERL_LIBS ERL_FLAGS
@@ -58,7 +58,7 @@ fi
 status=0
 "${limit[@]}" erl -noinput -pa "$SONDE_TMP/ebin" -run live_observer main "$recon" \
     "${OBSERVER_REFRESHES:-3}" </dev/null | tee "$SONDE_TMP/report" || status=$?
-# The VM went down, or the time was up: still a last line.
+# If the VM crashed or the time was up, there must still be a last line.
 if ! tail -n 1 "$SONDE_TMP/report" | grep -q '^observer_cli: '; then
     echo "observer_cli: 0 checks passed, 1 failed (ended by itself, exit code $status)"
     status=1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# prometheus.sh: our metrics, read by promtool, which nobody here wrote: those of a node with a watcher
-# that has swept, and those of one without. scripts/setup prometheus puts promtool into the cache. The
-# last line has the totals.
+# prometheus.sh: promtool, an independent reader, checks our metrics: those of a node with a watcher that
+# has swept, and those of a node without. scripts/setup prometheus puts promtool into the cache. The last
+# line has the totals.
 #
-#   SONDE_PROMTOOL  another one
+#   SONDE_PROMTOOL  another promtool
 #   SONDE_EBIN      sonde's compiled modules (_build/default/lib/sonde/ebin)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -44,7 +44,7 @@ timeout 60 erl -noinput -pa "$ebin" -eval '
 
 check "metrics without a watcher" 0 "$tmp/without"
 check "metrics with a watcher" 0 "$tmp/with"
-# A line that is wrong is found, so promtool did read them.
+# A wrong line is found, which proves that promtool reads the lines.
 { cat "$tmp/with"; echo 'sonde_wrong{kind=1} x'; } >"$tmp/wrong"
 check "a wrong line is found" 1 "$tmp/wrong"
 grep -v '^# HELP sonde_watch_up' "$tmp/with" >"$tmp/mute"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# rabbitmq.sh [DIR]: a live broker under load, looked at by sonde and by the recon that it ships.
+# rabbitmq.sh [DIR]: compares sonde on a live broker under load with the recon that the broker ships.
 # Starts the RabbitMQ in DIR (Debian's rabbitmq-server package, extracted by dpkg -x; by default
-# the one in the cache, where scripts/setup rabbitmq puts it) on loopback, brings sonde into it by
+# the one in the cache, where scripts/setup rabbitmq puts it) on loopback, loads sonde into it by
 # remote_load, compares, measures what its clients notice, and checks every message (live_*.erl).
 # The last line has the totals.
 #
-# Nothing of this machine is used but a few free ports and a temporary folder; when it ends, broker
-# and epmd are stopped and the folder is gone.
+# Uses nothing of this machine but a few free ports and a temporary directory; at the end it stops the
+# broker and epmd and removes the directory.
 #
-# RECON=ours looks at something else: a broker with compat/recon in the place of the recon that it ships
-# (live_compat.erl); LOOK=binaries at where the memory of a backlog is (live_binaries.erl); LOOK=attach from
-# outside, by the command (live_attach.erl, see attach.sh).
+# Other runs: RECON=ours checks a broker with compat/recon in place of the recon that it ships
+# (live_compat.erl); LOOK=binaries checks where the memory of a backlog is (live_binaries.erl);
+# LOOK=attach checks the command from outside (live_attach.erl, see attach.sh).
 #
-#   RABBITMQ_SECONDS   of each of the ten windows (10); with less than 10, all else is less, too
-#   SONDE_TIMEOUT      seconds for all (1200)
+#   RABBITMQ_SECONDS   seconds of each of the ten windows (10); less than 10 also shortens everything else
+#   SONDE_TIMEOUT      seconds for the whole run (1200)
 #   SONDE_EBIN         sonde's compiled modules (_build/default/lib/sonde/ebin)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -28,7 +28,7 @@ fi
 tmp=$(mktemp -d)
 looks=live_${LOOK:-rabbitmq}
 
-# The broker is a process group of its own: asked to stop, and after ten seconds made to.
+# The broker is a process group of its own: it is asked to stop, and killed after ten seconds.
 broker=
 check=
 # shellcheck disable=SC2317  # the trap calls it
@@ -53,7 +53,8 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-# A broker's folder like the other, of links, but for recon; its programs find it by where they are.
+# A copy of the broker's directory, made of links, except for recon; its programs find the copy by their
+# own location.
 if [ "${RECON:-}" = ours ]; then
     looks=live_compat
     mkdir -p "$tmp/server/plugins/sonde"
@@ -66,19 +67,19 @@ if [ "${RECON:-}" = ours ]; then
     server=("$tmp/server")
 fi
 
-# Modules of the check, by the Erlang found in PATH; the broker's own are beside them.
+# Compiles the modules of the check with the Erlang in PATH; they use the broker's own libraries.
 export ERL_LIBS=${server[0]}/plugins ERL_CRASH_DUMP_SECONDS=0
 mkdir "$tmp/ebin" "$tmp/broker"
 erlc -Wall -Werror -o "$tmp/ebin" "$here"/live_*.erl
 
-# Four ports that nobody listens at now: AMQP, epmd, distribution, management.
+# Four ports that are free now: AMQP, epmd, distribution, management.
 read -ra port < <(erl -noinput -eval '
     Sockets = [S || _ <- lists:seq(1, 4), {ok, S} <- [gen_tcp:listen(0, [{ip, {127,0,0,1}}])]],
     [io:format("~b ", [P]) || {ok, P} <- [inet:port(S) || S <- Sockets]], io:nl(), halt().')
 cookie=$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
 loopback="-kernel inet_dist_use_interface {127,0,0,1} -setcookie $cookie"
 
-# A home and an epmd of its own: no cookie and no node of this machine is touched.
+# The broker has a home and an epmd of its own: it touches no cookie and no node of this machine.
 export HOME=$tmp ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT=${port[1]}
 export RABBITMQ_NODENAME=rabbit@localhost
 export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
@@ -113,7 +114,7 @@ if ! started; then
     exit 1
 fi
 
-# What the broker's log says is a check, too, made when all is over.
+# The broker's log is checked, too, when all is over.
 limit=()
 if command -v timeout >/dev/null; then
     limit=(timeout --foreground -k 10 "${SONDE_TIMEOUT:-1200}")
@@ -124,7 +125,7 @@ run_check() {
         -run "$looks" main "${port[0]}" "${RABBITMQ_SECONDS:-10}" "$tmp/log" </dev/null |
         tee "$tmp/report"
 }
-# In a process group of its own, and waited for, so that a signal to us ends it at once.
+# Runs in a process group of its own, in the background, so that a signal to this script ends it at once.
 set -m
 run_check &
 check=$!
@@ -133,7 +134,7 @@ status=0
 wait "$check" || status=$?
 check=
 if [ $status != 0 ]; then errors | tail -n 40 >&2 || :; fi
-# The VM went down, or the time was up: still a last line.
+# If the VM crashed or the time was up, there must still be a last line.
 if ! tail -n 1 "$tmp/report" | grep -q '^rabbitmq: '; then
     echo "rabbitmq: 0 checks passed, 1 failed (ended by itself, exit code $status)"
     status=1

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# snapshot.sh: heap snapshots, made up and of processes, as Chrome's own loader reads them
+# snapshot.sh: checks that Chrome's own loader reads heap snapshots, made up and of processes
 # (live_snapshot.erl). scripts/setup snapshot puts that loader into the cache. The last line has the
 # totals.
 #
-#   SONDE_LOADER   another one (bundled, for Node)
+#   SONDE_LOADER   another loader (bundled, for Node)
 #   SONDE_EBIN     sonde's compiled modules (_build/default/lib/sonde/ebin)
-#   SONDE_TIMEOUT  seconds for all (300)
+#   SONDE_TIMEOUT  seconds for the whole run (300)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${SONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sonde}
@@ -29,7 +29,7 @@ fi
 status=0
 "${limit[@]}" erl -noinput -pa "$tmp/ebin" "$ebin" \
     -run live_snapshot main "$here/snapshot_reader.mjs" "$tmp" </dev/null | tee "$tmp/report" || status=$?
-# The VM went down, or the time was up: still a last line.
+# If the VM crashed or the time was up, there must still be a last line.
 if ! tail -n 1 "$tmp/report" | grep -q '^snapshot: '; then
     echo "snapshot: 0 checks passed, 1 failed (ended by itself, exit code $status)"
     status=1

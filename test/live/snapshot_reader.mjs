@@ -1,13 +1,13 @@
-// snapshot_reader.mjs FILE [all]      what Chrome's own loader makes of a heap snapshot
-// snapshot_reader.mjs FILE FILE diff  what its comparison view would show of two
+// snapshot_reader.mjs FILE [all]      prints what Chrome's own loader reads from a heap snapshot
+// snapshot_reader.mjs FILE FILE diff  prints what its comparison view would show of two
 //
 // SONDE_LOADER names that loader, as scripts/setup snapshot bundled it. Prints Erlang terms, each
-// ended by a full stop, for file:consult/1. What is wrong with a file is a `problem' each.
+// ended by a full stop, for file:consult/1. Each fault of a file is a `problem'.
 import fs from 'node:fs';
 import process from 'node:process';
 import {pathToFileURL} from 'node:url';
 
-// Debian 12's Node is older than this function, which the loader uses.
+// The loader uses this function, and Debian 12's Node is too old to have it.
 Promise.withResolvers ??= function() {
   let resolve, reject;
   const promise = new Promise((...both) => [resolve, reject] = both);
@@ -16,7 +16,7 @@ Promise.withResolvers ??= function() {
 
 const {HeapSnapshot, HeapSnapshotLoader} = await import(pathToFileURL(process.env.SONDE_LOADER));
 
-// A JSON.parse of more than a string can hold is not tried.
+// Files that do not fit into one string are not parsed as a whole.
 const WHOLE_MAX = 400 * 1024 * 1024;
 
 const out = [];
@@ -27,7 +27,7 @@ const text = (string) => `"${[...string].map(escaped).join('')}"`;
 
 const problem = (why) => say('problem', text(String(why)));
 
-// In pieces, as the browser gets it.
+// Feeds the file in pieces, as the browser does.
 async function load(file) {
   const loader = new HeapSnapshotLoader.HeapSnapshotLoader({sendEvent() {}});
   for await (const chunk of fs.createReadStream(file, {encoding: 'utf8', highWaterMark: 65536})) {
@@ -43,7 +43,7 @@ async function load(file) {
   }
 }
 
-// What the loader takes without a word, although it cannot be right.
+// Finds faults that the loader accepts silently.
 function checkForm(file) {
   if (fs.statSync(file).size > WHOLE_MAX) {
     say('unchecked', text('form: the file is too large'));
@@ -122,7 +122,7 @@ function compare(before, after) {
   }
 }
 
-// It warns of nodes that the root does not reach.
+// The loader warns of nodes that the root does not reach.
 console.warn = problem;
 const [file, ...more] = process.argv.slice(2);
 try {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# top.sh [write]: sonde:top in real terminals (tmux): 80x24, 120x40, TERM=dumb, and in a remote shell. Types what
-# a person types and compares the screens with those in test/live/top, numbers masked (live_top.erl). The last
-# line has the totals. `write' makes those files anew.
+# top.sh [write]: runs sonde:top in real terminals (tmux): 80x24, 120x40, TERM=dumb, and in a remote shell.
+# Types what a person types and compares the screens with those in test/live/top, numbers masked
+# (live_top.erl). The last line has the totals. `write' rewrites those files.
 #
-#   SONDE_TIMEOUT  seconds for all (300)
+#   SONDE_TIMEOUT  seconds for the whole run (300)
 #   SONDE_EBIN     sonde's compiled modules (_build/default/lib/sonde/ebin)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,7 +23,7 @@ mkdir "$SONDE_TMP/ebin" "$SONDE_TMP/epmd"
 erlc -Wall -Werror -o "$SONDE_TMP/ebin" "$here"/live_{top,tmux,report}.erl
 erlc -o "$SONDE_TMP/epmd" "$here/../sonde_epmd.erl"
 
-# Two nodes without epmd, on two ports that were free just now; the shell of the second is in the first.
+# Two nodes without epmd, on two free ports; the second has a remote shell on the first.
 ports=$(erl -noinput -eval '
     Sockets = [element(2, {ok, _} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}])) || _ <- [1, 2]],
     [io:format("~b ", [element(2, inet:port(S))]) || S <- Sockets], halt().')
@@ -42,7 +42,7 @@ fi
 status=0
 "${limit[@]}" erl -noinput -pa "$SONDE_TMP/ebin" -run live_top main "$here/top" "$@" \
     </dev/null | tee "$SONDE_TMP/report" || status=$?
-# The VM went down, or the time was up: still a last line.
+# If the VM crashed or the time was up, there must still be a last line.
 if ! tail -n 1 "$SONDE_TMP/report" | grep -q '^top: '; then
     echo "top: 0 checks passed, 1 failed (ended by itself, exit code $status)"
     status=1
