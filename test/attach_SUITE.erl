@@ -432,7 +432,7 @@ visit(V, Home, Bare, Node, _Caught) when V rem 3 =:= 0 ->
     [{Node, {ok, #{status := active}}}] = call(Home, sonde, remote_load, [[Node], sonde]),
     3 = length(call(Bare, sonde, proc_count, [memory, 3])),
     sonde_attach_helper:unload(Bare),
-    1 = images(Bare); % nobody left, so the handler stays until the next visit ends
+    1 = images(Bare); % no process left, so the handler stays until the next visit ends
 visit(_, Home, Bare, Node, Caught) ->
     {ok, native} = attach(Home, a, Node),
     #{status := active, counters := Before} = from(Home, Node, native, []),

@@ -65,7 +65,7 @@ caller_is_in(_Config) ->
 odd_n(_Config) ->
     Pid = leaky(10),
     [] = sonde:bin_leak(0),
-    [{Pid, 0, _}] = sonde_test:rows_of([Pid], sonde:bin_leak(-1)), % the 0 collected it
+    [{Pid, 0, _}] = sonde_test:rows_of([Pid], sonde:bin_leak(-1)), % bin_leak(0) collected it
     _ = [true = lists:keymember(self(), 1, sonde:bin_leak(N)) || N <- [-1, 1.0, 0.5, 1 bsl 80]],
     _ = [{N, badarith} = {N, raised(fun() -> sonde:bin_leak(N) end)}
          || N <- [foo, "1", {}, self()]],
@@ -245,7 +245,7 @@ changes(Pid, Reports) ->
 
 helpers_have_no_row(Config) ->
     Blocked = block(Config),
-    %% They wait for the blocked one for as long as the test takes.
+    %% These callers wait for the blocked process as long as the test takes.
     Others = [spawn_monitor(fun() -> sonde:bin_leak(1, #{deadline => 100000}) end)
               || _ <- lists:seq(1, 5)],
     try
@@ -256,7 +256,7 @@ helpers_have_no_row(Config) ->
     end.
 
 no_row_for_helpers() ->
-    %% Those that ask the others come and go; those that wait for the blocked one stay.
+    %% Helpers that ask the others come and go; helpers that wait for the blocked process stay.
     ok = sonde_test:until(helpers_stay, fun() ->
                                                 Before = helpers(),
                                                 timer:sleep(100),

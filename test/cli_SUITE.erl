@@ -812,7 +812,7 @@ wrong_spelling_says_what_to_try(Config) ->
          end || Host <- ["127.1"]
                     ++ [H || {ok, _} <- [inet:gethostbyname("localhost")],
                              H <- ["localhost", "localhost.no.such.domain.invalid"]]],
-    %% The name is right, so it is not suggested, whatever the reason of the failure.
+    %% The name is right, so it is not suggested, whatever the reason for the failure.
     {1, "", Refused} = command(at(Node, "native"), [{cookie, "wrong"} | Config]),
     true = has("another cookie", Refused),
     false = has("try", Refused).

@@ -555,7 +555,7 @@ read_slowly(Pid) ->
 %% ---- a filter that ends the node for a system call of ours
 
 %% Promise: where the kernel filters system calls, sonde makes none that the VM does not make
-%% itself, unless the environment allows it.
+%% itself, unless the application's environment allows it.
 a_filter_that_kills_kills_nobody(Config) ->
     case sonde_foreign_helper:build_filtered(proplists:get_value(dir, Config)) of
         {ok, Program} ->
