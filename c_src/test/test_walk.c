@@ -289,6 +289,7 @@ static void test_no_memory(const struct layout *lay)
     struct answer a;
     uint64_t count = 0;
     uint64_t bytes = 0;
+    unsigned refused = 0;
     char *p = make_process(w, 7);
     put(w, p, LF_off_heap, make_chain(w, p, 100, &count, &bytes));
     for (unsigned i = 0; i < 200; i++) {
@@ -299,9 +300,11 @@ static void test_no_memory(const struct layout *lay)
     for (long n = 1; n < 10; n++) {
         fail_at = n;
         ask(w, ATTR_binary_count, LONG, &a);
+        refused += a.result == SCAN_NOMEM;
         check(a.result == SCAN_NOMEM || a.row[0].value == (int64_t)count,
               "a failed allocation is an error", lay->name);
     }
+    check(refused > 0, "allocations were refused", lay->name);
     fail_at = 0;
     free_world(w);
 }
