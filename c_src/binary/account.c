@@ -202,8 +202,10 @@ enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
     enum status st = m->begun && m->of == a->era ? ST_OK : begin(a, m, pid);
     while (st == ST_OK) {
         st = census_next(its, &m->at, b, &has);
-        if (st == ST_OK)
+        if (st == ST_OK) {
+            census_prefetch(&a->all, its, m->at);
             st = merge(a, m, has, types);
+        }
     }
     if (st == ST_GONE)
         st = note_print(a, m);

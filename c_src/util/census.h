@@ -64,6 +64,10 @@ const struct known *census_find(const struct census *c, uint64_t binary);
 enum status census_next(const struct census *c, size_t *at, struct budget *b,
                         const struct known **entry);
 
+/* Before entries of `from' are added to `to', one after the other: asks for the memory that one of the
+ * next will need. */
+void census_prefetch(const struct census *to, const struct census *from, size_t at);
+
 /* Bytes of memory that the census takes. */
 size_t census_bytes(const struct census *c);
 
