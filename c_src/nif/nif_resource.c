@@ -74,7 +74,10 @@ NIF(nif_do_calibrate_resources)
     struct shown other = look(vm, argv[2]);
     bool at = own.binary == address;
     bool data = at && own.data + RESOURCE_WORDS * (uint64_t)8 == (uint64_t)(uintptr_t)obj;
-    bool frees = at && own.free == larger.free && own.free != other.free && is_code(own.free);
+    /* The header of a Binary ends where the library's data begins; behind these, another one's header
+     * could hold the same function. */
+    bool frees = at && own.free == larger.free && own.free != other.free && is_code(own.free) &&
+                 LF(vm->lay, magic_free) < LF(vm->lay, magic_data);
     const struct {
         ERL_NIF_TERM field;
         bool ok;
