@@ -71,7 +71,7 @@ without(Pids, Rows) ->
 %% Each process receives another number of messages in the window.
 windows_add_up(_Config) ->
     _ = [begin
-             Pids = [sonde_test:hold(fun() -> ok end) || _ <- lists:seq(1, 30)],
+             Pids = [sonde_test:hold(fun() -> sonde_test:queue(50) end) || _ <- lists:seq(1, 30)],
              Send = fun() -> [Pid ! {more, I} || {N, Pid} <- lists:enumerate(Pids),
                                                  I <- lists:seq(1, N)]
                     end,
