@@ -11,7 +11,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [same_rows, same_rows_of_marked_heaps, windows_add_up, leaks_are_counted, busy_ones_have_a_row,
-     killed_caller_ends_all, no_message_for_the_caller, helpers_are_in_no_row, bad_numbers_are_badarg,
+     killed_caller_ends_all, no_message_for_the_caller, helpers_are_in_no_row, suspends_with_one,
+     bad_numbers_are_badarg,
      no_more_is_remembered_than_allowed, a_busy_or_small_node_gives_one].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -139,6 +140,14 @@ helpers_are_in_no_row(_Config) ->
     sonde_test:stop(Calls).
 
 %% ---- the number
+
+%% Processes are suspended one at a time, so one thread does it.
+suspends_with_one(_Config) ->
+    sonde_test:pick(fun() ->
+        How = #{attrs => [garbage_bytes], threads => 8},
+        [_] = sonde_scan:scan(top, 1, undefined, How#{suspend => true}),
+        true = length(sonde_scan:scan(top, 1, undefined, How#{suspend => false})) > 1
+    end, fun() -> ok end).
 
 bad_numbers_are_badarg(_Config) ->
     _ = [{Bad, badarg} = {Bad, sonde_test:raised(fun() -> Call(#{threads => Bad}) end)}

@@ -742,7 +742,7 @@ static void test_signals(void)
         end(test_child(children[i].body));
     }
 #if defined(__GLIBC__)
-    begin("handler left when somebody comes");
+    begin("handler removed while another one is installed");
     test_left_when_somebody_comes();
     end(NULL);
 #endif

@@ -66,7 +66,7 @@ each(Print, [{Node, Report} | Reports]) ->
 put_json(Term) ->
     io:put_chars([sonde_json:encode(Term), $\n]).
 
-%% Where nobody looks nothing need be cut.
+%% A file or a pipe has no width, so nothing is cut.
 print(Result) ->
     sonde_print:print(Result, case is_terminal() of
                                   true -> #{color => color()};

@@ -98,7 +98,9 @@ parts(Mode, Want, Froms, How) ->
      end || {Part, From} <- lists:enumerate(0, Froms)].
 
 %% Each part remembers as many as it meets, up to the limit; there is only one where all together
-%% could have more than that.
+%% could have more than that. And processes are suspended one at a time.
+threads(_Mode, #{suspend := true}) ->
+    1;
 threads(Mode, How) ->
     Few = maps:get(max_entries, How, ?NO_LIMIT) < erlang:system_info(process_limit),
     case Few andalso Mode =/= top of
