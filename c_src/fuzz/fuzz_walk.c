@@ -123,8 +123,8 @@ static const char *wrong(const struct attempt *a, const struct verdict *v, enum 
         return "an allocation failed, or did not:";
     if (a->status == ST_NOMEM)
         return NULL;
-    if (v->kind == ANY)
-        return NULL;
+    if (v->kind == ANY) /* but no number of bytes, processes or messages is below zero */
+        return a->status == ST_OK && a->value < 0 ? "less than nothing:" : NULL;
     if (v->kind == MUST && a->status != ST_OK)
         return "no answer for a whole process:";
     if (v->kind == REFUSED && a->status == ST_OK)
