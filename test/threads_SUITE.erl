@@ -11,7 +11,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [same_rows, same_rows_of_marked_heaps, windows_add_up, leaks_are_counted, busy_ones_have_a_row,
-     killed_caller_ends_all, no_message_for_the_caller, helpers_are_in_no_row, suspends_with_one,
+     helpers_are_not_busy, killed_caller_ends_all, no_message_for_the_caller, helpers_are_in_no_row, suspends_with_one,
      bad_numbers_are_badarg,
      no_more_is_remembered_than_allowed, a_busy_or_small_node_gives_one].
 
@@ -122,6 +122,24 @@ killed_caller_ends_all(_Config) ->
     end, fun() -> ok end),
     ok = sonde_test:until(no_helpers, fun() -> sonde_test:helpers() =:= [] end),
     sonde_test:stop(Pids).
+
+%% The helpers of a sweep do not wait for each other to be at rest.
+helpers_are_not_busy(_Config) ->
+    Peer = sonde_peer_helper:start(shipped, []),
+    try
+        ok = sonde_test:until(helpers_meet_no_busy_process,
+                              fun() -> sonde_peer_helper:call(Peer, ?MODULE, busy, [], 60000) =:= 0 end)
+    after
+        sonde_peer_helper:stop(Peer)
+    end.
+
+busy() ->
+    Pids = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 20000)],
+    #{busy := Before} = sonde_nif:counters(),
+    _ = [sonde:proc_count(garbage_bytes, 5, #{threads => 4}) || _ <- lists:seq(1, 10)],
+    #{busy := After} = sonde_nif:counters(),
+    _ = [Pid ! stop || Pid <- Pids],
+    After - Before.
 
 no_message_for_the_caller(_Config) ->
     sonde_test:no_message(fun() ->

@@ -431,6 +431,12 @@ SCAN_NIF(do_scan_part)
     return ATOM(ok);
 }
 
+SCAN_NIF(do_scan_exclude)
+{
+    /* (Scan, Pids) */
+    return get_pids(env, argv[1], &h->scan, scan_exclude) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
+}
+
 SCAN_NIF(do_scan_skip)
 {
     /* (Scan, Pid) */

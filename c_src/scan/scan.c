@@ -17,6 +17,8 @@
 
 enum phases { SWEEP, RETRY, ASK, LEFTOVERS, SORT, FINISHED };
 enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
+/* Slots of the process table. */
+enum { STRIPE = BOUND(512, 2) };
 /* Entries of the process table that scan_waiting looks at, in far less than 1 ms. */
 enum { WAITING_SLOTS = BOUND(4096, 8) };
 
@@ -77,10 +79,17 @@ bool scan_only(struct scan *s, uint64_t pid)
     return true;
 }
 
+/* Different for pids that were given one after the other, on each release. */
+static uint64_t bit_of(uint64_t pid)
+{
+    return 1ULL << ((pid >> 4 ^ pid >> 32) & 63);
+}
+
 bool scan_exclude(struct scan *s, uint64_t pid)
 {
     if (s->exclude_n == SCAN_EXCLUDE)
         return false;
+    s->exclude_bits |= bit_of(pid);
     s->exclude[s->exclude_n++] = pid;
     return true;
 }
@@ -91,11 +100,20 @@ void scan_limit(struct scan *s, uint64_t max_words)
         s->q[k].max_words = max_words;
 }
 
+static size_t stripe_end(const struct scan *s, size_t from)
+{
+    return s->vm.tab.max - from < STRIPE ? s->vm.tab.max : from + STRIPE;
+}
+
 void scan_part(struct scan *s, unsigned i, unsigned n)
 {
     assert(i < n && s->phase == SWEEP);
-    s->next = s->vm.tab.max / n * i;
-    s->end = i + 1 < n ? s->vm.tab.max / n * (i + 1) : s->vm.tab.max;
+    size_t first = (size_t)i * STRIPE;
+    if (n == 1)
+        return;
+    s->skip = (size_t)(n - 1) * STRIPE;
+    s->next = first < s->vm.tab.max ? first : s->vm.tab.max;
+    s->end = stripe_end(s, s->next);
 }
 
 void scan_patience(struct scan *s, uint64_t ns)
@@ -116,6 +134,8 @@ void scan_account(struct scan *s, struct account *account)
 
 static bool excluded(const struct scan *s, uint64_t pid)
 {
+    if (!(s->exclude_bits & bit_of(pid)))
+        return false;
     for (unsigned i = 0; i < s->exclude_n; i++) {
         if (s->exclude[i] == pid)
             return true;
@@ -359,16 +379,28 @@ static enum status target(const struct scan *s, struct target *t, size_t slot, u
     return ST_OK;
 }
 
+/* At the end of a stripe goes on to the next one of this part; false: there is none. */
+static bool enter_stripe(const struct scan *s, size_t *next, size_t *end)
+{
+    if (*next < *end)
+        return true;
+    if (s->vm.tab.max - *end <= s->skip)
+        return false;
+    *next = *end + s->skip;
+    *end = stripe_end(s, *next);
+    return true;
+}
+
 static enum status next_in_table(struct scan *s, struct target *t)
 {
     size_t slot;
+    if (!enter_stripe(s, &s->next, &s->end))
+        return ST_GONE;
     size_t to = s->end - s->next < STRETCH ? s->end : s->next + STRETCH;
     if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, to, &slot))
         return ST_TORN;
     s->next = slot < to ? slot + 1 : to;
-    if (slot < to)
-        return target(s, t, slot, 0);
-    return to < s->end ? ST_TIMESLICE : ST_GONE;
+    return slot < to ? target(s, t, slot, 0) : ST_TIMESLICE;
 }
 
 static enum status next_in_list(struct scan *s, struct target *t)
@@ -725,18 +757,23 @@ static bool is_in_batch(const struct scan *s, uint64_t pid)
 
 static unsigned waiting_in_table(const struct scan *s, uint64_t *pids, unsigned n, unsigned max)
 {
-    size_t slot;
     size_t from = s->next;
-    size_t to = s->end - from < WAITING_SLOTS ? s->end : from + WAITING_SLOTS;
-    while (n < max && from < to && peek_scan(s->vm.reader, s->vm.tab.tab, from, to, &slot) &&
-           slot < to) {
+    size_t end = s->end;
+    size_t left = WAITING_SLOTS;
+    while (n < max && left > 0 && enter_stripe(s, &from, &end)) {
+        size_t slot;
         uint64_t proc;
         uint64_t pid;
-        if (peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) && proc != 0 &&
+        size_t to = end - from < left ? end : from + left;
+        if (!peek_scan(s->vm.reader, s->vm.tab.tab, from, to, &slot))
+            return n;
+        if (slot < to && peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) && proc != 0 &&
             peek_word(s->vm.reader, (uintptr_t)proc + LF(s->vm.lay, id), &pid) &&
             proctab_may_hold(s->vm.lay, &s->vm.tab, slot, pid) && !excluded(s, pid))
             pids[n++] = pid;
-        from = slot + 1;
+        to = slot < to ? slot + 1 : to;
+        left -= to - from;
+        from = to;
     }
     return n;
 }

@@ -25,7 +25,7 @@ enum {
     SCAN_ASKS = BOUND(256, 6),
     SCAN_WALKS = (int)SCAN_BATCH > (int)ATTR_COUNT ? (int)SCAN_BATCH : (int)ATTR_COUNT,
     SCAN_OUT = BOUND(1024, 40), /* room for what a batch gives: 2 * SCAN_WALKS at least */
-    SCAN_EXCLUDE = 8
+    SCAN_EXCLUDE = 24
 };
 
 struct scan_counters {
@@ -46,7 +46,8 @@ struct scan {
     enum scan_mode mode;
     int phase;
     size_t next; /* slot of the table, or index of the sample, to look at next */
-    size_t end;  /* of its part of the table */
+    size_t end;  /* of the stripe of the table */
+    size_t skip; /* slots between its stripes, which other scans have */
     unsigned round;
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];
@@ -62,7 +63,8 @@ struct scan {
     struct target ahead[SCAN_BATCH];
     unsigned retry_n, kept_n, ask_n, exclude_n;
     uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
-    bool ask_large[SCAN_ASKS];           /* whether that one's heap is too large */
+    uint64_t exclude_bits;     /* a bit that depends on the pid, for each that is excluded */
+    bool ask_large[SCAN_ASKS]; /* whether that one's heap is too large */
     uint64_t patience_ns, patient_until; /* 0: a few rounds, with pauses */
     unsigned sorted;                     /* of the tops */
     struct top_n top[ATTR_COUNT];
@@ -91,14 +93,17 @@ enum scan_result {
 void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
                enum scan_mode mode, size_t n, struct sample *first, size_t max_entries);
 void scan_free(struct scan *s);
+
+/* From now on. false: no more of them. */
 bool scan_exclude(struct scan *s, uint64_t pid);
 
 /* Before the first step: larger heaps are not marked; such a process is asked, and counted. */
 void scan_limit(struct scan *s, uint64_t max_words);
 
-/* Before the first step: of `n' equal parts of the process table only the i-th, from 0. A process stays
- * in its part, so several scans, each with its own part, are as good as one, and may run at the same time.
- * A second scan of a window has the part of its first one. */
+/* Before the first step: of `n' parts of the process table only the i-th, from 0. A process stays in its part,
+ * so several scans, each with its own part, are as good as one, and may run at the same time. A second scan of a
+ * window has the part of its first one. A part is every n-th stripe of the table, because a young node has filled
+ * only the first slots. */
 void scan_part(struct scan *s, unsigned i, unsigned n);
 
 /* Before the first step, of a scan of few processes: look again without a pause, at one process at a time,

@@ -6,7 +6,7 @@
 -module(sonde_scan).
 
 -export([scan/4, drive/4, run/2, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
-         options/1, max_entries/0, merge/2, nothing/0, marked/1]).
+         options/1, max_entries/0, merge/2, nothing/0]).
 -export_type([how/0, scans/0, policy/1, missed/0, result/0, report/0]).
 
 -type how() ::
@@ -97,12 +97,6 @@ parts(Mode, Want, Froms, How) ->
          Scan
      end || {Part, From} <- lists:enumerate(0, Froms)].
 
-%% @doc For scans that no process can answer: with `auto' they use one thread. Several threads take
-%% each other for busy processes, and look at each other again and again.
--spec marked(how()) -> how().
-marked(#{threads := auto} = How) -> How#{threads := 1};
-marked(How) -> How.
-
 %% Each part remembers as many as it meets, up to the limit; there is only one where all together
 %% could have more than that. And processes are suspended one at a time.
 threads(_Mode, #{suspend := true}) ->
@@ -132,8 +126,10 @@ with_account(From, _) -> From.
 drive([Scan], How, Policy, Acc) ->
     step(Scan, How, Policy, Acc);
 drive(Scans, #{by := Caller} = How, #{join := Join} = Policy, Acc) ->
+    %% who works at one part is no busy process for the others
+    Exclude = fun(Pids) -> [ok = sonde_nif:scan_exclude(Scan, Pids) || Scan <- Scans] end,
     Ends = sonde_helper:all([fun(By) -> step(Scan, How#{by := By}, Policy, Acc) end
-                             || Scan <- Scans], Caller),
+                             || Scan <- Scans], Exclude, Caller),
     lists:foldl(fun({End, Seen}, {Worst, All}) -> {worse(End, Worst), Join(Seen, All)} end,
                 {done, Acc}, Ends);
 drive(Scans, How, Policy, Acc) ->

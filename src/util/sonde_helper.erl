@@ -4,7 +4,7 @@
 %% Rows leave out processes that start in this module (`sonde_attr:call_site/1').
 -module(sonde_helper).
 
--export([call/1, all/2, check_caller/1, jobs/5, job/2, aside/2]).
+-export([call/1, all/3, check_caller/1, jobs/5, job/2, aside/2]).
 -export([serve/2, work/2]).
 -export_type([jobs/1, key/0, limits/0]).
 
@@ -34,14 +34,25 @@ result({done, Result}) -> Result;
 result({raised, Class, Why, Stack}) -> erlang:raise(Class, Why, Stack);
 result(Why) -> exit(Why).
 
-%% @doc Does the same for several at a time. Call it only in a helper, with the handle of its caller.
--spec all([fun((reference()) -> Result)], reference()) -> [Result].
-all(Funs, Caller) ->
-    Started = [spawn_monitor(?MODULE, serve, [self(), Fun]) || Fun <- Funs],
+%% @doc Does the same for several at a time; `First' gets the helpers before they begin. Call it only in
+%% a helper, with the handle of its caller.
+-spec all([fun((reference()) -> Result)], fun(([pid()]) -> term()), reference()) -> [Result].
+all(Funs, First, Caller) ->
+    Started = [spawn_monitor(?MODULE, serve, [self(), when_told(Fun)]) || Fun <- Funs],
     try
+        _ = First([Pid || {Pid, _} <- Started]),
+        _ = [Pid ! now || {Pid, _} <- Started],
         [wait_for(Helper, Caller) || Helper <- Started]
     after
         [exit(Pid, kill) || {Pid, Ref} <- Started, demonitor(Ref, [flush, info])]
+    end.
+
+when_told(Fun) ->
+    fun(Ref) ->
+            receive
+                now -> Fun(Ref);
+                {'DOWN', Ref, process, _, _} -> exit(caller_is_gone)
+            end
     end.
 
 wait_for({Pid, Ref}, Caller) ->
