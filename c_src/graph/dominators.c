@@ -5,18 +5,7 @@
 
 #include <string.h>
 
-enum stages {
-    ALLOCATE,
-    CLEAR,
-    CLEAR_IDOM,
-    COUNT,
-    COUNT_ROOTS,
-    TAKE_ROOTS,
-    TAKE,
-    FORGET,
-    ADD,
-    DONE
-};
+enum stages { ALLOCATE, CLEAR_IDOM, COUNT, TAKE_ROOTS, TAKE, FORGET, ADD, DONE };
 
 void dominators_start(struct dominators *d, struct graph *g)
 {
@@ -27,12 +16,13 @@ void dominators_start(struct dominators *d, struct graph *g)
 bool dominators_end(struct dominators *d)
 {
     return !(SONDE_DROP(d->waiting) || SONDE_DROP(d->idom) || SONDE_DROP(d->retained) ||
-             SONDE_DROP(d->order));
+             SONDE_DROP(d->order) || SONDE_DROP(d->small) || SONDE_DROP(d->large));
 }
 
 size_t dominators_bytes(const struct dominators *d)
 {
-    return d->order ? sizeof *d->order * d->nodes * 4 : 0;
+    size_t node = 4 * sizeof *d->order + sizeof *d->small;
+    return (d->order ? node * d->nodes : 0) + d->large_cap * sizeof *d->large;
 }
 
 static enum status allocate(struct dominators *d)
@@ -42,7 +32,8 @@ static enum status allocate(struct dominators *d)
     d->idom = sonde_alloc(n * sizeof *d->idom);
     d->retained = sonde_alloc(n * sizeof *d->retained);
     d->order = sonde_alloc(n * sizeof *d->order);
-    return d->waiting && d->idom && d->retained && d->order ? ST_OK : ST_NOMEM;
+    d->small = sonde_alloc(n * sizeof *d->small);
+    return d->waiting && d->idom && d->retained && d->order && d->small ? ST_OK : ST_NOMEM;
 }
 
 /* ---- ancestors ------------------------------------------------------------------------------ */
@@ -103,6 +94,7 @@ static bool meet(struct dominators *d, uint32_t parent, const struct link *link,
     if (--d->waiting[node] == 0) {
         settle(d, node, d->idom[node]);
         d->order[--d->end] = (uint32_t)mark_place(link->mark);
+        peek_prefetch(link->to);
     }
     return true;
 }
@@ -139,6 +131,22 @@ static enum status next_node(struct dominators *d, const struct vm *vm)
     return inside_start(d->g, vm, place, &d->inside);
 }
 
+/* All nodes together have at most the words of the heap. */
+static enum status keep_words(struct dominators *d)
+{
+    uint64_t words = d->inside.words;
+    d->words += words;
+    if (d->words > d->g->heap->words)
+        return ST_TORN;
+    d->small[d->n - 1] = words < DOMINATORS_LARGE ? (uint8_t)words : DOMINATORS_LARGE;
+    if (words < DOMINATORS_LARGE)
+        return ST_OK;
+    if (d->large_n == d->large_cap && !SONDE_GROW(d->large, d->large_cap, 64))
+        return ST_NOMEM;
+    d->large[d->large_n++] = (uint32_t)words;
+    return ST_OK;
+}
+
 static enum status take(struct dominators *d, const struct vm *vm, struct budget *b)
 {
     for (;;) {
@@ -153,63 +161,12 @@ static enum status take(struct dominators *d, const struct vm *vm, struct budget
             if (!meet(d, d->node, &link, b))
                 return ST_TORN;
         }
-        if (st != ST_GONE)
+        if (st == ST_GONE)
+            st = keep_words(d);
+        if (st != ST_OK)
             return st;
         d->entered = false;
     }
-}
-
-/* ---- links to each node --------------------------------------------------------------------- */
-
-static enum status count_link(struct dominators *d, const struct link *link)
-{
-    uint32_t node = graph_node(d->g, link->mark);
-    if (node >= d->nodes || d->waiting[node] == NODE_NONE)
-        return ST_TORN;
-    d->waiting[node]++;
-    return ST_OK;
-}
-
-/* All nodes together have at most the words of the heap. */
-static bool too_many_words(struct dominators *d)
-{
-    d->words += d->inside.words;
-    return d->words > d->g->heap->words;
-}
-
-static enum status count(struct dominators *d, const struct vm *vm, struct budget *b)
-{
-    for (;;) {
-        struct link link;
-        enum status st = ST_OK;
-        if (!d->entered) {
-            st = budget_step(b) ? graph_scan(d->g, d->g->head, &d->place, b) : ST_TIMESLICE;
-            if (st == ST_OK)
-                st = inside_start(d->g, vm, d->place, &d->inside);
-            if (st != ST_OK)
-                return st == ST_GONE ? ST_OK : st;
-            d->entered = true;
-        }
-        while ((st = inside_next(d->g, vm, &d->inside, b, &link)) == ST_OK &&
-               (st = count_link(d, &link)) == ST_OK) {
-        }
-        if (st != ST_GONE)
-            return st;
-        if (too_many_words(d))
-            return ST_TORN;
-        d->entered = false;
-        d->place++;
-    }
-}
-
-static enum status count_roots(struct dominators *d, const struct reading *rd)
-{
-    struct link link;
-    enum status st;
-    while ((st = graph_root(d->g, &d->roots, rd, &link)) == ST_OK &&
-           (st = count_link(d, &link)) == ST_OK) {
-    }
-    return st == ST_GONE ? ST_OK : st;
 }
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
@@ -221,30 +178,15 @@ static void add_areas(struct dominators *d)
 }
 
 /* Backwards, so that a node's retained size is complete before it is added to its dominator's. */
-static enum status add(struct dominators *d, const struct vm *vm, struct budget *b)
+static enum status add(struct dominators *d, struct budget *b)
 {
-    for (;;) {
-        struct link link;
-        enum status st = ST_OK;
-        if (!d->entered) {
-            if (d->n == 0)
-                break;
-            if (!budget_step(b))
-                return ST_TIMESLICE;
-            uint32_t place = d->order[--d->n];
-            d->node = graph_node(d->g, place_mark(place));
-            st = inside_start(d->g, vm, place, &d->inside);
-            if (st != ST_OK)
-                return st;
-            d->entered = true;
-        }
-        while ((st = inside_next(d->g, vm, &d->inside, b, &link)) == ST_OK) {
-        }
-        if (st != ST_GONE)
-            return st;
-        d->retained[d->node] += (uint32_t)d->inside.words;
-        d->retained[d->idom[d->node]] += d->retained[d->node];
-        d->entered = false;
+    while (d->n > 0) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        uint32_t node = graph_node(d->g, place_mark(d->order[--d->n]));
+        uint32_t words = d->small[d->n];
+        d->retained[node] += words < DOMINATORS_LARGE ? words : d->large[--d->large_n];
+        d->retained[d->idom[node]] += d->retained[node];
     }
     d->n = d->nodes - NODE_FIRST;
     add_areas(d);
@@ -259,14 +201,10 @@ static enum status make_stage(struct dominators *d, const struct reading *rd)
     switch (d->stage) {
     case ALLOCATE:
         return allocate(d);
-    case CLEAR:
-        return fill(d->waiting, d->nodes, &d->done, 0, rd->budget);
     case CLEAR_IDOM:
         return fill(d->idom, d->nodes, &d->done, NODE_NONE, rd->budget);
     case COUNT:
-        return count(d, rd->vm, rd->budget);
-    case COUNT_ROOTS:
-        return count_roots(d, rd);
+        return graph_degrees(d->g, d->waiting, rd->budget);
     case TAKE_ROOTS:
         return take_roots(d, rd);
     case TAKE:
@@ -274,7 +212,7 @@ static enum status make_stage(struct dominators *d, const struct reading *rd)
     case FORGET:
         return fill(d->retained, d->nodes, &d->done, 0, rd->budget);
     default:
-        return add(d, rd->vm, rd->budget);
+        return add(d, rd->budget);
     }
 }
 

@@ -11,6 +11,8 @@
 
 #include "graph/graph.h"
 
+enum { DOMINATORS_LARGE = BOUND(255, 4) };
+
 struct dominators {
     struct graph *g;
     int stage;
@@ -21,10 +23,12 @@ struct dominators {
     /* Places of nodes, each before those that it leads to; nodes that are ready wait at the end of
      * the array. Callers may reuse it later. */
     uint32_t *order;
+    uint8_t *small; /* words of the nodes in `order'; DOMINATORS_LARGE: the next of `large' */
+    uint32_t *large;
+    size_t large_n, large_cap;
     uint32_t nodes;  /* as in the graph */
     uint32_t n, end; /* nodes taken; start of the waiting ones */
     uint32_t done;
-    uint64_t place; /* of the current node, while links are counted */
     bool entered;
     uint32_t node;
     uint64_t words; /* of all nodes so far */

@@ -1,12 +1,26 @@
 #include "graph/graph.h"
 
 #include "util/alloc.h"
+#include "util/fill.h"
 
 #include <string.h>
 
-enum stages { ALLOCATE, CLEAR, MAPS, TUPLES, DICTIONARY, LINKS, ROOTS, COUNT, DONE };
+enum stages {
+    ALLOCATE,
+    CLEAR,
+    MAPS,
+    TUPLES,
+    DICTIONARY,
+    OBJECTS,
+    DEGREES,
+    LINKS,
+    ROOTS,
+    COUNT,
+    DONE
+};
 
 enum { CLEAR_STEP = 64 }; /* words of bits */
+enum { DEGREES_ROW = 64 };
 
 /* Places are stored in 32 bits. */
 static const uint64_t places_max = UINT32_MAX - NODE_FIRST;
@@ -17,16 +31,24 @@ void graph_start(struct graph *g, struct marking *h)
     g->heap = h;
 }
 
+/* The degrees are cleared by rows. */
+static size_t rows_of_degrees(const struct graph *g)
+{
+    return g->objects / DEGREES_ROW + 1;
+}
+
 bool graph_end(struct graph *g)
 {
     return !(SONDE_DROP(g->head) || SONDE_DROP(g->inner) || SONDE_DROP(g->seen) ||
-             SONDE_DROP(g->before));
+             SONDE_DROP(g->before) || SONDE_DROP(g->degree) || SONDE_DROP(g->carried));
 }
 
 size_t graph_bytes(const struct graph *g)
 {
     size_t n = g->heap->marks.n;
-    return g->before ? n * (3 * sizeof *g->head + sizeof *g->before) : 0;
+    size_t bytes = g->before ? n * (3 * sizeof *g->head + sizeof *g->before) : 0;
+    bytes += g->degree ? rows_of_degrees(g) * DEGREES_ROW : 0;
+    return bytes + g->carried_cap * sizeof *g->carried;
 }
 
 enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
@@ -156,12 +178,28 @@ static bool leads_to_part(const struct graph *g, const struct vm *vm, const stru
     }
 }
 
+/* *again: other links lead to the object. OK, NOMEM. */
+static enum status meet(struct graph *g, struct mark k, bool *again)
+{
+    uint32_t object = g->before[k.at] + count_bits(g->heap->marks.black[k.at] & (k.bit - 1));
+    uint8_t *degree = &g->degree[object];
+    *again = *degree != 0;
+    if (++*degree < GRAPH_DEGREE_MAX)
+        return ST_OK;
+    if (g->carried_n == g->carried_cap && !SONDE_GROW(g->carried, g->carried_cap, 64))
+        return ST_NOMEM;
+    g->carried[g->carried_n++] = (uint32_t)mark_place(k);
+    *degree -= GRAPH_CARRY;
+    return ST_OK;
+}
+
 static enum status head_or_part(struct graph *g, const struct vm *vm, const struct link *link)
 {
-    if (!leads_to_part(g, vm, link) || bit_test(g->seen, link->mark))
+    bool again;
+    enum status st = meet(g, link->mark, &again);
+    if (again || !leads_to_part(g, vm, link))
         set(g->head, link->mark);
-    set(g->seen, link->mark);
-    return ST_OK;
+    return st;
 }
 
 typedef enum status (*visitor)(struct graph *g, const struct vm *vm, const struct link *link);
@@ -258,20 +296,58 @@ static enum status roots(struct graph *g, const struct reading *rd)
 {
     struct link link;
     enum status st;
-    while ((st = graph_root(g, &g->roots, rd, &link)) == ST_OK)
+    bool again;
+    while ((st = graph_root(g, &g->roots, rd, &link)) == ST_OK &&
+           (st = meet(g, link.mark, &again)) == ST_OK)
         set(g->head, link.mark);
     return st == ST_GONE ? ST_OK : st;
 }
 
-static enum status count(struct graph *g, struct budget *b)
+static enum status count(struct graph *g, const uint64_t *bits, uint32_t *sum, struct budget *b)
 {
     for (size_t n = g->heap->marks.n; g->done < n; g->done++) {
         if (g->done % CLEAR_STEP == 0 && !budget_step(b))
             return ST_TIMESLICE;
-        g->before[g->done] = g->nodes - NODE_FIRST;
-        g->nodes += (uint32_t)__builtin_popcountll(g->head[g->done]);
+        g->before[g->done] = *sum;
+        *sum += count_bits(bits[g->done]);
     }
     return ST_OK;
+}
+
+static enum status clear_degrees(struct graph *g, struct budget *b)
+{
+    if (!g->degree)
+        g->degree = sonde_alloc(rows_of_degrees(g) * DEGREES_ROW);
+    return g->degree ? wipe(g->degree, DEGREES_ROW, rows_of_degrees(g), &g->done, b) : ST_NOMEM;
+}
+
+static enum status count_nodes(struct graph *g, struct budget *b)
+{
+    enum status st = count(g, g->head, &g->nodes, b);
+    g->nodes += st == ST_OK ? NODE_FIRST : 0;
+    return st;
+}
+
+/* In the order of addresses, in which both objects and nodes are numbered. */
+enum status graph_degrees(struct graph *g, uint32_t *degrees, struct budget *b)
+{
+    const uint64_t *black = g->heap->marks.black;
+    for (; g->place < g->heap->marks.n; g->place++) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        uint32_t node = NODE_FIRST + g->before[g->place];
+        for (uint64_t left = g->head[g->place]; left != 0; left &= left - 1) {
+            uint64_t below = (left & -left) - 1;
+            degrees[node++] = g->degree[g->passed + count_bits(black[g->place] & below)];
+        }
+        g->passed += count_bits(black[g->place]);
+    }
+    for (; g->done < g->carried_n; g->done++) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        degrees[graph_node(g, place_mark(g->carried[g->done]))] += GRAPH_CARRY;
+    }
+    return SONDE_DROP(g->degree) || SONDE_DROP(g->carried) ? ST_TIMESLICE : ST_OK;
 }
 
 static enum status make_stage(struct graph *g, const struct reading *rd)
@@ -282,17 +358,23 @@ static enum status make_stage(struct graph *g, const struct reading *rd)
     case CLEAR:
         return clear(g, rd->budget);
     case MAPS:
-        return sweep(g, rd->vm, rd->budget, inner_of_map);
+        return g->heap->has_map_nodes || g->heap->has_seconds
+                   ? sweep(g, rd->vm, rd->budget, inner_of_map)
+                   : ST_OK;
     case TUPLES:
         return g->collisions ? sweep(g, rd->vm, rd->budget, inner_of_tuple) : ST_OK;
     case DICTIONARY:
         return dictionary(g, rd);
+    case OBJECTS:
+        return count(g, g->heap->marks.black, &g->objects, rd->budget);
+    case DEGREES:
+        return clear_degrees(g, rd->budget);
     case LINKS:
         return sweep(g, rd->vm, rd->budget, head_or_part);
     case ROOTS:
         return roots(g, rd);
     default:
-        return count(g, rd->budget);
+        return count_nodes(g, rd->budget);
     }
 }
 
@@ -302,11 +384,9 @@ enum status graph_make(struct graph *g, const struct reading *rd)
         enum status st = make_stage(g, rd);
         if (st != ST_OK)
             return st;
-        if (++g->stage == DONE)
-            break;
+        g->stage++;
         g->place = 0;
         g->done = 0;
-        g->nodes = NODE_FIRST;
         g->steps = g->heap->words;
         roots_start(&g->roots, g->heap->collect.waiting);
     }

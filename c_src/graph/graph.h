@@ -35,14 +35,18 @@ struct inside {
 
 struct graph {
     struct marking *heap;
-    uint64_t *head;   /* bits: a node begins here */
-    uint64_t *inner;  /* bits: an inner node or pair of a large map, or a pair of the dictionary */
-    uint64_t *seen;   /* bits: a part that was met; callers may reuse them later */
-    uint32_t *before; /* nodes before each word of bits */
-    uint32_t nodes;   /* number of nodes */
+    uint64_t *head;    /* bits: a node begins here */
+    uint64_t *inner;   /* bits: an inner node or pair of a large map, or a pair of the dictionary */
+    uint64_t *seen;    /* bits, all clear, for callers */
+    uint32_t *before;  /* nodes, or while links are counted objects, before each word of bits */
+    uint8_t *degree;   /* by object: links that lead to it, without those in `carried' */
+    uint32_t *carried; /* places of objects, one for each GRAPH_CARRY links */
+    size_t carried_n, carried_cap;
+    uint32_t objects, nodes; /* numbers of them */
+    uint32_t passed;         /* objects whose degrees were handed out */
     int stage;
     bool collisions; /* some map has pairs in a tuple */
-    size_t done;     /* words of bits cleared or counted */
+    size_t done;     /* words of bits cleared or counted; degrees cleared or carried */
     uint64_t place;  /* of the current object */
     bool entered;    /* the current object is partly done */
     struct edges piece;
@@ -55,6 +59,9 @@ void graph_start(struct graph *g, struct marking *h);
 
 /* After marking_walk was OK. OK, TIMESLICE (call again), TORN, NOMEM, TOO_LARGE. */
 enum status graph_make(struct graph *g, const struct reading *rd);
+
+/* Links that do not fit into a degree of one byte are carried. */
+enum { GRAPH_DEGREE_MAX = BOUND(255, 7), GRAPH_CARRY = BOUND(128, 4) };
 
 /* Frees one of its arrays, also after an unfinished graph_make; true: none is left. */
 bool graph_end(struct graph *g);
@@ -95,14 +102,26 @@ enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *pl
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+/* In a few instructions on any processor, where __builtin_popcountll may be a call. */
+static inline uint32_t count_bits(uint64_t bits)
+{
+    bits -= bits >> 1 & 0x5555555555555555;
+    bits = (bits & 0x3333333333333333) + (bits >> 2 & 0x3333333333333333);
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F0F0F0F0F;
+    return (uint32_t)(bits * 0x0101010101010101 >> 56);
+}
+
 static inline uint32_t graph_node(const struct graph *g, struct mark k)
 {
-    return NODE_FIRST + g->before[k.at] +
-           (uint32_t)__builtin_popcountll(g->head[k.at] & (k.bit - 1));
+    return NODE_FIRST + g->before[k.at] + count_bits(g->head[k.at] & (k.bit - 1));
 }
 
 /* The place of a node that is not a root. */
 uint64_t graph_place(const struct graph *g, uint32_t node);
+
+/* After graph_make: how many links lead to each node, from roots or other nodes, by node. Once only. OK,
+ * TIMESLICE. */
+enum status graph_degrees(struct graph *g, uint32_t *degrees, struct budget *b);
 
 /* Starts a walk over the links of the node at `place`. OK, TORN. */
 enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t place,

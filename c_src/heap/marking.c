@@ -39,7 +39,7 @@ void marking_start(struct marking *h, const struct reading *rd, unsigned want, u
     h->marks.grey = h->marks.summary = NULL;
     h->now = h->spill = (struct part){0, 0};
     parts_start(&h->stack, 0);
-    h->spilled = h->drained = false;
+    h->spilled = h->drained = h->has_map_nodes = h->has_seconds = false;
     memset(h->reached, 0, sizeof h->reached);
     h->literals = h->literal_words = h->visible = 0;
     h->leaves.pages = NULL;
@@ -198,6 +198,7 @@ static enum status whole_binary(struct marking *h, const struct vm *vm, const st
     struct view_of_bytes v = {0};
     if (!block_holds(block, at, 2) || !marks_set(&h->marks, marks_of(&h->marks, block, at + 8)))
         return ST_OK;
+    h->has_seconds = true;
     return peek_word(vm->reader, at + 8, &v.size) ? see(h, vm, at, &v) : ST_TORN;
 }
 
@@ -211,6 +212,7 @@ static enum status count_thing(struct marking *h, const struct vm *vm, const str
         (h->histogram && !histogram_add(h->histogram, vm, at, t)))
         return ST_TORN;
     h->reached[h->roots.root] += t->words;
+    h->has_map_nodes |= t->kind == KIND_MAP && map_type(header) != MAP_FLAT;
     return ST_OK;
 }
 

@@ -48,6 +48,8 @@ struct marking {
     struct part spill;            /* being made grey, because the stack is full */
     bool spilled;                 /* grey bits were set */
     bool drained;                 /* everything below the last root is marked */
+    bool has_map_nodes;           /* a map with more than 32 keys was reached */
+    bool has_seconds;             /* the bit of the second word of some ProcBin is set */
     uint64_t reached[ROOT_COUNT]; /* words */
     uint64_t literals;            /* words that refer to literals */
     uint64_t literal_words;       /* of these literals, each once, without the terms below it */
