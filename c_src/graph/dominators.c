@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum stages { ALLOCATE, CLEAR_IDOM, COUNT, TAKE_ROOTS, TAKE, FORGET, ADD, DONE };
+enum stages { ALLOCATE, CLEAR_JOINS, CLEAR_IDOM, COUNT, TAKE_ROOTS, TAKE, FORGET, ADD, DONE };
 
 void dominators_start(struct dominators *d, struct graph *g)
 {
@@ -16,13 +16,14 @@ void dominators_start(struct dominators *d, struct graph *g)
 bool dominators_end(struct dominators *d)
 {
     return !(SONDE_DROP(d->waiting) || SONDE_DROP(d->idom) || SONDE_DROP(d->retained) ||
-             SONDE_DROP(d->order) || SONDE_DROP(d->small) || SONDE_DROP(d->large));
+             SONDE_DROP(d->order) || SONDE_DROP(d->small) || SONDE_DROP(d->large) ||
+             SONDE_DROP(d->joins));
 }
 
 size_t dominators_bytes(const struct dominators *d)
 {
     size_t node = 4 * sizeof *d->order + sizeof *d->small;
-    return (d->order ? node * d->nodes : 0) + d->large_cap * sizeof *d->large;
+    return (d->order ? node * d->nodes + d->nodes / 8 : 0) + d->large_cap * sizeof *d->large;
 }
 
 static enum status allocate(struct dominators *d)
@@ -33,7 +34,9 @@ static enum status allocate(struct dominators *d)
     d->retained = sonde_alloc(n * sizeof *d->retained);
     d->order = sonde_alloc(n * sizeof *d->order);
     d->small = sonde_alloc(n * sizeof *d->small);
-    return d->waiting && d->idom && d->retained && d->order && d->small ? ST_OK : ST_NOMEM;
+    d->joins = sonde_alloc((n / 64 + 1) * sizeof *d->joins);
+    return d->waiting && d->idom && d->retained && d->order && d->small && d->joins ? ST_OK
+                                                                                    : ST_NOMEM;
 }
 
 /* ---- ancestors ------------------------------------------------------------------------------ */
@@ -91,6 +94,8 @@ static bool meet(struct dominators *d, uint32_t parent, const struct link *link,
         return false;
     uint32_t idom = d->idom[node];
     d->idom[node] = idom == NODE_NONE ? parent : common(d, idom, parent, b);
+    if (idom == NODE_NONE && parent >= NODE_FIRST && d->waiting[node] > 1)
+        d->joins[node / 64] |= 1ULL << (node % 64);
     if (--d->waiting[node] == 0) {
         settle(d, node, d->idom[node]);
         d->order[--d->end] = (uint32_t)mark_place(link->mark);
@@ -144,6 +149,7 @@ static enum status keep_words(struct dominators *d)
     if (d->large_n == d->large_cap && !SONDE_GROW(d->large, d->large_cap, 64))
         return ST_NOMEM;
     d->large[d->large_n++] = (uint32_t)words;
+    d->large_at = d->large_n;
     return ST_OK;
 }
 
@@ -184,8 +190,7 @@ static enum status add(struct dominators *d, struct budget *b)
         if (!budget_step(b))
             return ST_TIMESLICE;
         uint32_t node = graph_node(d->g, place_mark(d->order[--d->n]));
-        uint32_t words = d->small[d->n];
-        d->retained[node] += words < DOMINATORS_LARGE ? words : d->large[--d->large_n];
+        d->retained[node] += dominators_words(d, d->n, &d->large_at);
         d->retained[d->idom[node]] += d->retained[node];
     }
     d->n = d->nodes - NODE_FIRST;
@@ -201,6 +206,8 @@ static enum status make_stage(struct dominators *d, const struct reading *rd)
     switch (d->stage) {
     case ALLOCATE:
         return allocate(d);
+    case CLEAR_JOINS:
+        return wipe(d->joins, sizeof *d->joins, d->nodes / 64 + 1, &d->at, rd->budget);
     case CLEAR_IDOM:
         return fill(d->idom, d->nodes, &d->done, NODE_NONE, rd->budget);
     case COUNT:

@@ -19,16 +19,18 @@ struct dominators {
     /* Arrays by node. */
     uint32_t *waiting; /* links to it still to come; then its depth; callers may reuse it later */
     uint32_t *idom;
+    uint64_t *joins;    /* bits: several links lead to it, but none from a root */
     uint32_t *retained; /* words; before that the ancestor further up */
     /* Places of nodes, each before those that it leads to; nodes that are ready wait at the end of
      * the array. Callers may reuse it later. */
     uint32_t *order;
     uint8_t *small; /* words of the nodes in `order'; DOMINATORS_LARGE: the next of `large' */
     uint32_t *large;
-    size_t large_n, large_cap;
+    size_t large_n, large_cap, large_at;
     uint32_t nodes;  /* as in the graph */
     uint32_t n, end; /* nodes taken; start of the waiting ones */
     uint32_t done;
+    size_t at; /* words of bits cleared */
     bool entered;
     uint32_t node;
     uint64_t words; /* of all nodes so far */
@@ -43,6 +45,19 @@ enum status dominators_make(struct dominators *d, const struct reading *rd);
 
 /* Frees one of its arrays; true: none is left. */
 bool dominators_end(struct dominators *d);
+
+/* The words of the k-th node of `order', if asked for from the last one on; *large starts as large_n. */
+static inline uint32_t dominators_words(const struct dominators *d, uint32_t k, size_t *large)
+{
+    return d->small[k] < DOMINATORS_LARGE ? d->small[k] : d->large[--*large];
+}
+
+/* Whether the shortest path to the node ends with its dominator: a root refers to it, or nobody else
+ * does. If roots of several kinds do, the dominator is NODE_ROOT. */
+static inline bool dominators_is_nearest(const struct dominators *d, uint32_t node)
+{
+    return !(d->joins[node / 64] >> (node % 64) & 1);
+}
 
 /* Bytes of memory that it takes now, without the graph's. */
 size_t dominators_bytes(const struct dominators *d);

@@ -42,7 +42,6 @@ static enum status clear(struct prune *f, struct budget *b)
         if (f->at % CLEAR_STEP == 0 && !budget_step(b))
             return ST_TIMESLICE;
         f->kept[f->at] = 0;
-        f->g->seen[f->at] = 0;
     }
     return ST_OK;
 }

@@ -12,9 +12,9 @@ enum stages {
     SELECT,
     SORT,
     ROWS,
-    FORGET,
-    UNWANT,
+    CHAINS,
     WANT,
+    FORGET,
     SEARCH,
     CLIMB,
     EDGES,
@@ -77,15 +77,19 @@ static void progress(const void *w, uint64_t *done, uint64_t *total)
 static enum status choose(struct top_retained *l, struct budget *b)
 {
     const struct dominators *d = &l->dominators;
+    if (l->at == 0)
+        l->large = d->large_n;
     for (; l->at < d->n; l->at++) {
-        uint32_t place = d->order[l->at];
-        struct mark k = place_mark(place);
+        uint32_t k = d->n - 1 - (uint32_t)l->at;
+        uint32_t place = d->order[k];
         if (!budget_step(b))
             return ST_TIMESLICE;
-        int64_t retained = d->retained[graph_node(&l->graph, k)];
-        if (bit_test(l->graph.inner, k) || !top_n_may_take(&l->top, retained))
+        uint64_t words = dominators_words(d, k, &l->large);
+        int64_t retained = d->retained[graph_node(&l->graph, place_mark(place))];
+        if (bit_test(l->graph.inner, place_mark(place)) || !top_n_may_take(&l->top, retained))
             continue;
-        if (!top_n_push(&l->top, (struct row){retained, UINT32_MAX - place, place}))
+        struct row row = {retained, UINT32_MAX - place, words << 32 | place};
+        if (!top_n_push(&l->top, row))
             return ST_NOMEM;
     }
     return ST_OK;
@@ -111,11 +115,38 @@ static enum status make_rows(struct top_retained *l, struct budget *b)
         r->place = (uint32_t)l->top.rows[l->n].pid;
         r->node = graph_node(&l->graph, place_mark(r->place));
         r->retained = (uint64_t)l->top.rows[l->n].value;
+        r->self = l->top.rows[l->n].pid >> 32;
     }
     return wipe(l->slots, sizeof *l->slots, l->slots_n, &l->at, b);
 }
 
 /* ---- the shortest path: first its nodes, then the steps between them ----------------------------- */
+
+/* Where the dominators of each row are its shortest path, nothing is searched for. */
+static enum status chains(struct top_retained *l, struct budget *b)
+{
+    const struct dominators *d = &l->dominators;
+    l->parent = d->idom;
+    for (; l->at < l->n; l->at++, l->climb = 0) {
+        if (l->climb == 0)
+            l->climb = l->rows[l->at].node;
+        for (; l->climb >= NODE_FIRST; l->climb = d->idom[l->climb]) {
+            if (!budget_step(b))
+                return ST_TIMESLICE;
+            if (!dominators_is_nearest(d, l->climb)) {
+                l->parent = d->waiting;
+                return ST_OK;
+            }
+        }
+    }
+    return ST_OK;
+}
+
+/* The dominators' other arrays are free for a search. */
+static bool must_search(const struct top_retained *l)
+{
+    return l->parent == l->dominators.waiting;
+}
 
 static void want(struct top_retained *l, uint32_t place)
 {
@@ -154,8 +185,7 @@ static enum status add_edge(struct top_retained *l, uint32_t child, uint32_t *nu
     if (*s == 0) {
         if (l->edges_n == l->edges_cap && !SONDE_GROW(l->edges, l->edges_cap, 64))
             return ST_NOMEM;
-        l->edges[l->edges_n] =
-            (struct edge){.child = child, .parent = l->dominators.waiting[child]};
+        l->edges[l->edges_n] = (struct edge){.child = child, .parent = l->parent[child]};
         *s = (uint32_t)++l->edges_n;
         want(l, (uint32_t)graph_place(&l->graph, child));
     }
@@ -168,7 +198,7 @@ static enum status climb(struct top_retained *l, struct large *r, struct budget 
 {
     if (l->climbed == 0)
         l->climb = r->node;
-    for (; l->climb >= NODE_FIRST; l->climb = l->dominators.waiting[l->climb]) {
+    for (; l->climb >= NODE_FIRST; l->climb = l->parent[l->climb]) {
         if (!budget_step(b))
             return ST_TIMESLICE;
         if (l->climb >= l->graph.nodes || l->climbed == l->graph.nodes)
@@ -227,7 +257,8 @@ static struct edge *edge_of(struct top_retained *l, uint32_t parent, const struc
         return NULL;
     uint32_t s = *slot(l, graph_node(&l->graph, link->mark));
     struct edge *e = s != 0 ? &l->edges[s - 1] : NULL;
-    return e && e->parent == parent && !e->known ? e : NULL;
+    bool fits = e && (e->parent == parent || (e->parent == NODE_ROOT && parent < NODE_FIRST));
+    return fits && !e->known ? e : NULL;
 }
 
 static enum status keep_key(struct top_retained *l, const struct vm *vm, struct edge *e)
@@ -327,22 +358,13 @@ static enum status show(struct top_retained *l, const struct vm *vm, struct budg
 {
     for (; l->at < l->n; l->at++) {
         struct large *r = &l->rows[l->at];
-        struct link link;
-        enum status st = ST_OK;
-        if (!l->entered) {
-            if (!budget_step(b))
-                return ST_TIMESLICE;
-            st = inside_start(&l->graph, vm, r->place, &l->inside);
-            if (st == ST_OK)
-                st = look_at(l, vm, r);
-            l->entered = true;
-        }
-        while (st == ST_OK)
-            st = inside_next(&l->graph, vm, &l->inside, b, &link);
-        if (st != ST_GONE)
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        enum status st = inside_start(&l->graph, vm, r->place, &l->inside);
+        if (st == ST_OK)
+            st = look_at(l, vm, r);
+        if (st != ST_OK)
             return st;
-        l->entered = false;
-        r->self = l->inside.words;
     }
     return ST_OK;
 }
@@ -364,14 +386,16 @@ static enum status walk_stage(struct top_retained *l, const struct reading *rd)
         return top_n_sort(&l->top, rd->budget) ? allocate_rows(l) : ST_TIMESLICE;
     case ROWS:
         return make_rows(l, rd->budget);
+    case CHAINS:
+        return chains(l, rd->budget);
     case FORGET:
+        if (!must_search(l))
+            return ST_OK;
         return fill(l->dominators.waiting, l->graph.nodes, &l->done, NODE_NONE, rd->budget);
-    case UNWANT:
-        return wipe(l->graph.seen, sizeof *l->graph.seen, l->heap.marks.n, &l->at, rd->budget);
     case WANT:
         return want_rows(l, rd->budget);
     case SEARCH:
-        return bfs_walk(&l->breadth, rd);
+        return must_search(l) ? bfs_walk(&l->breadth, rd) : ST_OK;
     case CLIMB:
         return climb_all(l, rd->budget);
     case EDGES:

@@ -48,7 +48,8 @@ struct top_retained {
     int stage;
     size_t at;
     uint32_t done;
-    struct top_n top;
+    struct top_n top; /* pid: the place, and the words above it */
+    size_t large;     /* of the dominators' large nodes: how many are left */
     struct large *rows;
     size_t n;
     struct edge *edges;
@@ -59,6 +60,7 @@ struct top_retained {
     bool entered, roots_done;
     struct inside inside;
     struct roots roots;
+    const uint32_t *parent;  /* by node: the node before it on the shortest path */
     uint32_t climbed, climb; /* climbing from a row: nodes so far; the current node */
     uint32_t begin[WAY_BEGIN];
     size_t peak; /* bytes */

@@ -691,8 +691,12 @@ static struct world *many_leaves(const struct layout *lay)
     for (unsigned i = 0; i < 2000; i++)
         last = cell(w, p, small(i), last);
     uint64_t list = cell(w, p, last, TERM_NIL);
-    for (unsigned i = 0; i < 8000; i++)
-        list = cell(w, p, real(w, p), list);
+    uint64_t leaf = 0;
+    for (unsigned i = 0; i < 8000; i++) {
+        leaf = real(w, p);
+        list = cell(w, p, leaf, list);
+    }
+    list = cell(w, p, leaf, list); /* two ways to it, so that the shortest is searched for */
     poke(get(w, p, LF_stop), list);
     return w;
 }
