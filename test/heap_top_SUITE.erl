@@ -407,7 +407,7 @@ no_more_than_asked_for(_Config) ->
     sonde_test:stop(Many).
 
 limits_are_said(_Config) ->
-    Pid = sonde_test:hold(fun() -> lists:seq(1, 100000) end),
+    Pid = sonde_test:hold(fun() -> lists:seq(1, 2000000) end),
     {error, {heap_too_large, Words, 1000}} = sonde_heap_top:top(Pid, 1, #{max_words => 1000}),
     true = Words >= 200000,
     {error, timeout} = sonde_heap_top:top(Pid, 1, #{timeout => 0}),

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum stages { ALLOCATE, CLEAR_JOINS, CLEAR_IDOM, COUNT, TAKE_ROOTS, TAKE, FORGET, ADD, DONE };
+enum stages { COUNT, ALLOCATE, CLEAR_JOINS, CLEAR_IDOM, TAKE_ROOTS, TAKE, FORGET, ADD, DONE };
 
 void dominators_start(struct dominators *d, struct graph *g)
 {
@@ -16,27 +16,35 @@ void dominators_start(struct dominators *d, struct graph *g)
 bool dominators_end(struct dominators *d)
 {
     return !(SONDE_DROP(d->waiting) || SONDE_DROP(d->idom) || SONDE_DROP(d->retained) ||
-             SONDE_DROP(d->order) || SONDE_DROP(d->small) || SONDE_DROP(d->large) ||
-             SONDE_DROP(d->joins));
+             SONDE_DROP(d->order) || SONDE_DROP(d->joins) || dominators_drop_words(d));
 }
 
 size_t dominators_bytes(const struct dominators *d)
 {
-    size_t node = 4 * sizeof *d->order + sizeof *d->small;
-    return (d->order ? node * d->nodes + d->nodes / 8 : 0) + d->large_cap * sizeof *d->large;
+    size_t n = d->nodes;
+    return (d->waiting ? n * sizeof *d->waiting : 0) +
+           (d->order ? n * 3 * sizeof *d->order + n / 8 : 0) + (d->small ? n / 2 : 0) +
+           d->large_cap * sizeof *d->large;
+}
+
+/* The graph's degrees are freed before the other arrays are allocated. */
+static enum status degrees(struct dominators *d, struct budget *b)
+{
+    d->nodes = d->g->nodes;
+    if (!d->waiting)
+        d->waiting = sonde_alloc(d->nodes * sizeof *d->waiting);
+    return d->waiting ? graph_degrees(d->g, d->waiting, b) : ST_NOMEM;
 }
 
 static enum status allocate(struct dominators *d)
 {
-    size_t n = d->nodes = d->g->nodes;
-    d->waiting = sonde_alloc(n * sizeof *d->waiting);
+    size_t n = d->nodes;
     d->idom = sonde_alloc(n * sizeof *d->idom);
     d->retained = sonde_alloc(n * sizeof *d->retained);
     d->order = sonde_alloc(n * sizeof *d->order);
-    d->small = sonde_alloc(n * sizeof *d->small);
+    d->small = sonde_alloc(n / 2 + 1);
     d->joins = sonde_alloc((n / 64 + 1) * sizeof *d->joins);
-    return d->waiting && d->idom && d->retained && d->order && d->small && d->joins ? ST_OK
-                                                                                    : ST_NOMEM;
+    return d->idom && d->retained && d->order && d->small && d->joins ? ST_OK : ST_NOMEM;
 }
 
 /* ---- ancestors ------------------------------------------------------------------------------ */
@@ -143,7 +151,9 @@ static enum status keep_words(struct dominators *d)
     d->words += words;
     if (d->words > d->g->heap->words)
         return ST_TORN;
-    d->small[d->n - 1] = words < DOMINATORS_LARGE ? (uint8_t)words : DOMINATORS_LARGE;
+    uint32_t k = d->n - 1;
+    uint8_t few = words < DOMINATORS_LARGE ? (uint8_t)words : DOMINATORS_LARGE;
+    d->small[k / 2] = (uint8_t)(k % 2 == 0 ? few : d->small[k / 2] | few << 4);
     if (words < DOMINATORS_LARGE)
         return ST_OK;
     if (d->large_n == d->large_cap && !SONDE_GROW(d->large, d->large_cap, 64))
@@ -204,14 +214,14 @@ static enum status add(struct dominators *d, struct budget *b)
 static enum status make_stage(struct dominators *d, const struct reading *rd)
 {
     switch (d->stage) {
+    case COUNT:
+        return degrees(d, rd->budget);
     case ALLOCATE:
         return allocate(d);
     case CLEAR_JOINS:
         return wipe(d->joins, sizeof *d->joins, d->nodes / 64 + 1, &d->at, rd->budget);
     case CLEAR_IDOM:
         return fill(d->idom, d->nodes, &d->done, NODE_NONE, rd->budget);
-    case COUNT:
-        return graph_degrees(d->g, d->waiting, rd->budget);
     case TAKE_ROOTS:
         return take_roots(d, rd);
     case TAKE:

@@ -11,7 +11,7 @@
 
 #include "graph/graph.h"
 
-enum { DOMINATORS_LARGE = BOUND(255, 4) };
+enum { DOMINATORS_LARGE = BOUND(15, 4) };
 
 struct dominators {
     struct graph *g;
@@ -24,7 +24,8 @@ struct dominators {
     /* Places of nodes, each before those that it leads to; nodes that are ready wait at the end of
      * the array. Callers may reuse it later. */
     uint32_t *order;
-    uint8_t *small; /* words of the nodes in `order'; DOMINATORS_LARGE: the next of `large' */
+    uint8_t *
+        small; /* words of the nodes in `order', four bits for each; DOMINATORS_LARGE: the next of `large' */
     uint32_t *large;
     size_t large_n, large_cap, large_at;
     uint32_t nodes;  /* as in the graph */
@@ -49,7 +50,8 @@ bool dominators_end(struct dominators *d);
 /* The words of the k-th node of `order', if asked for from the last one on; *large starts as large_n. */
 static inline uint32_t dominators_words(const struct dominators *d, uint32_t k, size_t *large)
 {
-    return d->small[k] < DOMINATORS_LARGE ? d->small[k] : d->large[--*large];
+    uint32_t words = d->small[k / 2] >> k % 2 * 4 & 15;
+    return words < DOMINATORS_LARGE ? words : d->large[--*large];
 }
 
 /* Whether the shortest path to the node ends with its dominator: a root refers to it, or nobody else
@@ -57,6 +59,13 @@ static inline uint32_t dominators_words(const struct dominators *d, uint32_t k, 
 static inline bool dominators_is_nearest(const struct dominators *d, uint32_t node)
 {
     return !(d->joins[node / 64] >> (node % 64) & 1);
+}
+
+/* Frees an array that only dominators_words needs; true: there was one. */
+static inline bool dominators_drop_words(struct dominators *d)
+{
+    d->large_cap = 0;
+    return SONDE_DROP(d->small) || SONDE_DROP(d->large);
 }
 
 /* Bytes of memory that it takes now, without the graph's. */

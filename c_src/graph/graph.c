@@ -46,7 +46,8 @@ bool graph_end(struct graph *g)
 size_t graph_bytes(const struct graph *g)
 {
     size_t n = g->heap->marks.n;
-    size_t bytes = g->before ? n * (3 * sizeof *g->head + sizeof *g->before) : 0;
+    size_t bytes = g->before ? n * (2 * sizeof *g->head + sizeof *g->before) : 0;
+    bytes += g->seen ? n * sizeof *g->seen : 0;
     bytes += g->degree ? rows_of_degrees(g) * DEGREES_ROW : 0;
     return bytes + g->carried_cap * sizeof *g->carried;
 }
@@ -99,9 +100,8 @@ static enum status allocate(struct graph *g)
     marks_drop_grey(&g->heap->marks);
     g->head = sonde_alloc(n * sizeof *g->head + 1);
     g->inner = sonde_alloc(n * sizeof *g->inner + 1);
-    g->seen = sonde_alloc(n * sizeof *g->seen + 1);
     g->before = sonde_alloc(n * sizeof *g->before + 1);
-    return g->head && g->inner && g->seen && g->before ? ST_OK : ST_NOMEM;
+    return g->head && g->inner && g->before ? ST_OK : ST_NOMEM;
 }
 
 static enum status clear(struct graph *g, struct budget *b)
@@ -112,7 +112,6 @@ static enum status clear(struct graph *g, struct budget *b)
             return ST_TIMESLICE;
         memset(g->head + g->done, 0, n * sizeof *g->head);
         memset(g->inner + g->done, 0, n * sizeof *g->inner);
-        memset(g->seen + g->done, 0, n * sizeof *g->seen);
         g->done += n;
     }
     return ST_OK;

@@ -32,8 +32,10 @@ size_t prune_bytes(const struct prune *f)
 
 static enum status allocate(struct prune *f)
 {
-    f->kept = sonde_alloc(f->g->heap->marks.n * sizeof *f->kept + 1);
-    return f->kept ? ST_OK : ST_NOMEM;
+    size_t n = f->g->heap->marks.n;
+    f->kept = sonde_alloc(n * sizeof *f->kept + 1);
+    f->g->seen = sonde_alloc(n * sizeof *f->g->seen + 1);
+    return f->kept && f->g->seen ? ST_OK : ST_NOMEM;
 }
 
 static enum status clear(struct prune *f, struct budget *b)
@@ -42,6 +44,7 @@ static enum status clear(struct prune *f, struct budget *b)
         if (f->at % CLEAR_STEP == 0 && !budget_step(b))
             return ST_TIMESLICE;
         f->kept[f->at] = 0;
+        f->g->seen[f->at] = 0;
     }
     return ST_OK;
 }

@@ -13,6 +13,7 @@ enum stages {
     SORT,
     ROWS,
     CHAINS,
+    UNWANT,
     WANT,
     FORGET,
     SEARCH,
@@ -140,6 +141,16 @@ static enum status chains(struct top_retained *l, struct budget *b)
         }
     }
     return ST_OK;
+}
+
+static enum status unwant(struct top_retained *l, struct budget *b)
+{
+    struct graph *g = &l->graph;
+    if (dominators_drop_words(&l->dominators))
+        return ST_TIMESLICE;
+    if (!g->seen)
+        g->seen = sonde_alloc(l->heap.marks.n * sizeof *g->seen + 1);
+    return g->seen ? wipe(g->seen, sizeof *g->seen, l->heap.marks.n, &l->at, b) : ST_NOMEM;
 }
 
 /* The dominators' other arrays are free for a search. */
@@ -388,6 +399,8 @@ static enum status walk_stage(struct top_retained *l, const struct reading *rd)
         return make_rows(l, rd->budget);
     case CHAINS:
         return chains(l, rd->budget);
+    case UNWANT:
+        return unwant(l, rd->budget);
     case FORGET:
         if (!must_search(l))
             return ST_OK;
