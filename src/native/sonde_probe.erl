@@ -97,7 +97,7 @@ start() ->
 -spec stop() -> ok.
 stop() ->
     {links, Links} = process_info(self(), links),
-    _ = [port_close(Port) || Port <- Links, is_port(Port)],
+    _ = [try port_close(Port) catch error:badarg -> closed end || Port <- Links, is_port(Port)],
     case lists:reverse(ours()) of
         [Guard | Pids] ->
             Mon = monitor(process, Guard),
@@ -115,7 +115,7 @@ stop() ->
 flush() ->
     receive
         {ready, _} -> flush();
-        {spawned, _, _} -> flush();
+        {Said, _, _} when Said =:= spawned; Said =:= unlinked -> flush();
         {'EXIT', _, _} -> flush()
     after 0 -> ok
     end.
@@ -161,20 +161,22 @@ options(Opts) ->
 %% Fun(Up) calls ready(Up) and then waits. It keeps only what the checks must find.
 spawn_probe(Guard, Opts, Fun) ->
     Up = self(),
-    Guard ! {spawn, Up, fun() -> Fun(Up) end, options(Opts)},
-    case spawned(Guard) of
+    Guard ! {spawn, fun() -> Fun(Up) end, options(Opts)},
+    case told(Guard, spawned) of
         system_limit ->
             error(system_limit);
         Pid ->
             put(?MODULE, [Pid | ours()]),
+            Guard ! {known, Pid},
+            Pid = told(Guard, unlinked),
             ok = sonde_nif:allow_probe(Pid),
             ok = is_ready(Pid),
             Pid
     end.
 
-spawned(Guard) ->
-    receive {spawned, Guard, Pid} -> Pid
-    after ?LOOK_MS -> is_process_alive(Guard) orelse throw(died), spawned(Guard)
+told(Guard, What) ->
+    receive {What, Guard, Pid} -> Pid
+    after ?LOOK_MS -> is_process_alive(Guard) orelse throw(died), told(Guard, What)
     end.
 
 %% Does not monitor the probe: monitors are among what the checks read.
@@ -205,15 +207,21 @@ guard() ->
     Prover = self(),
     spawn(fun() ->
                   Mon = monitor(process, Prover),
-                  guard([], Mon)
+                  guard([], Prover, Mon)
           end).
 
-guard(Pids, Mon) ->
+guard(Pids, Prover, Mon) ->
     receive
-        {spawn, From, Fun, Opts} ->
-            Pid = try spawn_opt(Fun, Opts) catch error:system_limit -> system_limit end,
-            From ! {spawned, self(), Pid},
-            guard([Pid || is_pid(Pid)] ++ Pids, Mon);
+        {spawn, Fun, Opts} ->
+            %% linked until the prover knows it: if the guard is killed before, it dies too
+            Pid = try spawn_opt(Fun, [link | Opts]) catch error:system_limit -> system_limit end,
+            Prover ! {spawned, self(), Pid},
+            guard([Pid || is_pid(Pid)] ++ Pids, Prover, Mon);
+        {known, Pid} ->
+            true = unlink(Pid),
+            _ = process_info(Pid, links), % the answer comes after the link is gone
+            Prover ! {unlinked, self(), Pid},
+            guard(Pids, Prover, Mon);
         {stop, _} -> kill(Pids);
         {'DOWN', Mon, process, _, _} -> kill(Pids)
     end.
