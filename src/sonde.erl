@@ -562,7 +562,8 @@ bin_account() -> bin_account(#{}).
 %% `undefined'. If there are more persistent terms than the call can read, and only then, the result
 %% has `literals_missed => true', and `literals' is 0.
 %%
-%% The call temporarily takes 32 bytes for each binary, and some room to grow. Of more than
+%% The call temporarily takes 32 bytes for each binary, once for each thread that meets it ({@type
+%% threads()}), and some room to grow. Of more than
 %% `max_entries' (20000000) binaries it keeps a sample: the result then has `sampled', the fraction
 %% that was kept, and `error', the largest error of a sum over all of them in 19 of 20 cases.
 %%

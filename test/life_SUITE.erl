@@ -837,7 +837,7 @@ garble(binary_proportional, Mode) ->
              Scan =
                  sonde_nif:scan_new(Attr, M, rand:uniform(20) - 1, {Account, undefined}, [], 1000),
              _ = [case rand:uniform(3) of
-                      1 -> garble_account(rand:uniform(10), Account);
+                      1 -> garble_account(rand:uniform(12), Account);
                       2 -> outcome(scan_step, [Scan]);
                       3 -> garble_once(rand:uniform(14), Scan)
                   end || _ <- lists:seq(1, 60)]
@@ -854,7 +854,7 @@ garble_scan(Attr, Mode) ->
     ok.
 
 garble_account(Account) ->
-    _ = [garble_account(rand:uniform(9), Account) || _ <- lists:seq(1, 40)],
+    _ = [garble_account(rand:uniform(11), Account) || _ <- lists:seq(1, 40)],
     ok.
 
 garble_account(1, A) -> outcome(account_add, [A, table, some_binaries()]);
@@ -866,7 +866,23 @@ garble_account(6, A) -> outcome(account_rank, [A, count, next]);
 garble_account(7, A) -> outcome(account_ranked, [A, rand:uniform(100) - 1]);
 garble_account(8, A) -> outcome(account_holdings, [A, rand:uniform(100) - 1]);
 garble_account(9, A) -> outcome(account_resources, [A, rand:uniform(100000)]);
-garble_account(10, A) -> outcome(account_end, [A]).
+garble_account(10, A) -> outcome(account_join, [A, some_account()]);
+garble_account(11, A) -> outcome(account_join, [some_account(), A]);
+garble_account(12, A) -> outcome(account_end, [A]).
+
+%% The last one again, or one that has counted some processes, or all.
+some_account() ->
+    case {get(some_account), rand:uniform(3)} of
+        {Last, 1} when Last =/= undefined ->
+            Last;
+        _ ->
+            Account = sonde_nif:account_new(1 + rand:uniform(500), false, true),
+            Scan = sonde_nif:scan_new(binary_unique, account, 0, {Account, undefined}, [], 1000),
+            _ = [outcome(scan_step, [Scan]) || _ <- lists:seq(1, rand:uniform(4))],
+            _ = put(some_account, Account),
+            Account
+    end.
+
 
 some_binaries() ->
     [{8 * rand:uniform(2000), rand:uniform(1000), rand:uniform(5), rand:uniform(7)}

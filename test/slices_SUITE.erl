@@ -142,6 +142,7 @@ binaries(P) ->
     [{bin_leak, fun() -> #{rows := _} = sonde:bin_leak(10, #{deadline => 60000}) end},
      {proportional, fun() -> [_ | _] = sonde:proc_count(binary_proportional, 10) end},
      {bin_account, fun() -> #{total := _} = sonde:bin_account() end},
+     {joined, fun() -> #{total := _} = sonde:bin_account(#{threads => 2}) end},
      {sample, fun() -> #{total := _} = sonde:bin_account(#{max_entries => 1000}) end},
      {bin_holder, fun() -> [_] = [sonde:bin_holder(Id)
                                   || #{id := Id} <- sonde:bin_holders(1, count)] end},

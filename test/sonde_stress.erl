@@ -196,8 +196,9 @@ owned(_) ->
     sonde:bin_owned(50).
 
 %% For a whole node only impossible values are known to be wrong.
-account(whole) -> said(sonde:bin_account());
-account(sample) -> said(sonde:bin_account(#{max_entries => 100 + rand:uniform(10000)}));
+account(whole) -> said(sonde:bin_account(#{threads => rand:uniform(4)}));
+account(sample) ->
+    said(sonde:bin_account(#{max_entries => 100 + rand:uniform(10000), threads => rand:uniform(4)}));
 account(holders) -> holders(sonde:bin_holders(rand:uniform(20), one_of([size, count])));
 account(resources) ->
     {no_value, [{resources, Row} || {_, Count, _, Holders} = Row <- sonde:bin_resources(20),

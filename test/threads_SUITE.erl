@@ -10,7 +10,7 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [same_rows, same_rows_of_marked_heaps, windows_add_up, leaks_are_counted, busy_ones_have_a_row,
+    [same_rows, same_rows_of_marked_heaps, same_account, same_sample, windows_add_up, leaks_are_counted, busy_ones_have_a_row,
      helpers_are_not_busy, killed_caller_ends_all, no_message_for_the_caller, helpers_are_in_no_row, suspends_with_one,
      bad_numbers_are_badarg,
      no_more_is_remembered_than_allowed, a_busy_or_small_node_gives_one].
@@ -43,6 +43,45 @@ same_rows_of_marked_heaps(_Config) ->
     end, fun() -> ok end),
     sonde_test:stop(Pids).
 
+%% Each thread fills an account of its own; binaries are shared by processes of several parts.
+same_account(_Config) ->
+    Pids = sonde_test:crowd(30) ++ sharers(40),
+    sonde_test:pick(fun() ->
+        [] = differ(fun(Opts) ->
+                            maps:without([ms, total, unseen, unused, overhead], sonde:bin_account(Opts))
+                    end),
+        [] = differ(fun(Opts) -> sonde:bin_resources(?ALL, Opts) end),
+        [] = differ(fun(Opts) -> sonde:bin_holders(100, size, Opts) end),
+        [] = differ(fun(Opts) -> sonde:bin_holders(100, count, Opts) end),
+        [] = differ(fun(Opts) -> sonde:proc_count(binary_proportional, ?ALL, Opts) end)
+    end, fun() -> ok end),
+    sonde_test:stop(Pids).
+
+%% Each of these holds some of a hundred binaries, on its heap, in its mailbox, or both.
+sharers(N) ->
+    Bins = [binary:copy(<<I>>, 1000 + I) || I <- lists:seq(1, 100)],
+    [begin
+         Pid = sonde_test:hold(fun() -> [Bin || {K, Bin} <- lists:enumerate(Bins), K rem I =:= 0] end),
+         _ = [Pid ! Bin || {K, Bin} <- lists:enumerate(Bins), K rem (I + 3) =:= 1],
+         ok = sonde_test:settle(Pid),
+         Pid
+     end || I <- lists:seq(1, N)].
+
+%% Above the limit each thread keeps a sample; joined, these are one sample.
+same_sample(_Config) ->
+    Pids = [sonde_test:hold(fun() -> [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 500)] end)
+            || _ <- lists:seq(1, 40)],
+    sonde_test:pick(fun() ->
+        _ = [begin
+                 #{exclusive := All} = sonde:bin_account(#{threads => 1}),
+                 #{sampled := Sampled, exclusive := Sum, error := Error} =
+                     sonde:bin_account(#{threads => N, max_entries => Max}),
+                 true = Sampled < 1,
+                 true = abs(Sum - All) =< max(4 * Error, All div 4)
+             end || N <- [1 | ?THREADS], Max <- [1000, 5000]]
+    end, fun() -> ok end),
+    sonde_test:stop(Pids).
+
 %% The rows of several threads where they are not those of one, while nobody else runs. To answer
 %% sonde, even a suspended process may collect: then the comparison is made again.
 differ(Call) ->
@@ -63,11 +102,13 @@ differ(Rows, N, Tries) ->
     end.
 
 %% The servers do not hold still.
-without(Pids, Rows) ->
+without(Pids, [_ | _] = Rows) when is_tuple(hd(Rows)) ->
     [case Row of
          {Attr, Some} -> {Attr, without(Pids, Some)};
          _ -> Row
-     end || Row <- Rows, not lists:member(element(1, Row), Pids)].
+     end || Row <- Rows, not lists:member(element(1, Row), Pids)];
+without(_, Others) ->
+    Others.
 
 %% Each process receives another number of messages in the window.
 windows_add_up(_Config) ->
@@ -171,6 +212,8 @@ bad_numbers_are_badarg(_Config) ->
     _ = [{Bad, badarg} = {Bad, sonde_test:raised(fun() -> Call(#{threads => Bad}) end)}
          || Bad <- [0, 9, -1, 2.0, foo, "2", infinity, 1 bsl 70],
             Call <- [fun(Opts) -> sonde:proc_count(memory, 1, Opts) end,
+                     fun sonde:bin_account/1,
+                     fun(Opts) -> sonde:bin_holders(1, size, Opts) end,
                      fun(Opts) -> sonde:proc_window(memory, 1, 1000000, Opts) end,
                      fun(Opts) -> sonde:bin_leak(1, Opts) end,
                      fun(Opts) -> sonde:bin_garbage(1, count, Opts) end,

@@ -52,6 +52,18 @@ struct merge {
     uint64_t types[(ACCOUNT_TYPES + 63) / 64]; /* bits: the process has this type */
 };
 
+/* The progress of joining an account into another one. */
+struct join {
+    const struct account *into; /* the other one, */
+    uint32_t of, mine;          /* its era, and the own one */
+    int stage;
+    size_t at;
+    size_t part;      /* of the census, for which there is room; from 1 */
+    uint32_t base, n; /* index of the first process there, and how many there are */
+    uint32_t types_n;
+    uint32_t types[ACCOUNT_TYPES]; /* index there of each type */
+};
+
 struct account {
     const struct layout *lay;
     struct proctab tab;
@@ -72,6 +84,7 @@ struct account {
     bool wants;         /* only the Binaries that are in `all' already, and their holders */
     struct holding *holdings;
     size_t holdings_n, holdings_cap;
+    struct join join;
 };
 
 /* tagged: whether the allocator tags each block (+M<S>atags). */
@@ -88,6 +101,10 @@ enum status account_free_some(struct account *a, struct budget *b);
 enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
                           const struct census *its, const struct resource_types *types,
                           struct budget *b);
+
+/* Adds what `from' has of other processes; `from' has no Binary of a table or literal, and is of no use
+ * afterwards. OK, TIMESLICE (call again), NOMEM, TOO_LARGE. */
+enum status account_join(struct account *a, struct account *from, struct budget *b);
 
 /* Adds a Binary of a table or literal, as ets:info(_, binary) reports it. OK, NOMEM, TOO_LARGE. */
 enum status account_add(struct account *a, enum census_kind kind, const struct known *has);

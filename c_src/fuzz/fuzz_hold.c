@@ -449,19 +449,49 @@ static enum scan_result run(const struct image *img, struct scan *s)
 }
 
 /* true: the scan completed. */
-static bool fill(const struct image *img, struct account *a, size_t max)
+static bool fill_part(const struct image *img, struct account *a, size_t max, unsigned i,
+                      unsigned n)
 {
     static struct scan s;
     const enum attr attr = ATTR_binary_unique;
-    fuzz_begin(img, false, ACCOUNT_READS);
     account_init(a, img->vm.lay, &img->vm.tab, max, true);
     scan_init(&s, &img->vm, &attr, 1, SCAN_ACCOUNT, 0, NULL, 0);
     scan_account(&s, a);
+    scan_part(&s, i, n);
     enum scan_result r = run(img, &s);
     scan_free(&s);
     must_account((r == SCAN_NOMEM) == fuzz_failed(), "an allocation failed, or did not");
     must_account(r != SCAN_FULL, "too many for a sample");
     return r == SCAN_DONE;
+}
+
+static bool fill(const struct image *img, struct account *a, size_t max)
+{
+    fuzz_begin(img, false, ACCOUNT_READS);
+    return fill_part(img, a, max, 0, 1);
+}
+
+/* The same from several accounts of parts of the table. true: the scans completed, and are joined. */
+static bool fill_in_parts(const struct image *img, struct account *a, size_t max)
+{
+    static struct account part;
+    unsigned parts = 2 + (img->mode >> 4) % 3;
+    fuzz_begin(img, false, ACCOUNT_READS);
+    bool done = fill_part(img, a, max, 0, parts);
+    for (unsigned i = 1; i < parts && done; i++) {
+        enum status st = ST_TIMESLICE;
+        done = fill_part(img, &part, max, i, parts);
+        for (unsigned turns = 0; done && st == ST_TIMESLICE; turns++) {
+            struct budget b = {img->steps, false};
+            must_account(turns < 100000, "two accounts that are never joined");
+            st = account_join(a, &part, &b);
+        }
+        must_account(!done || (st == ST_NOMEM) == fuzz_failed(),
+                     "an allocation failed, or did not");
+        done = done && st == ST_OK;
+        account_free(&part);
+    }
+    return done;
 }
 
 static void same_resource(const struct account *a, const struct known *k, const struct owned *o)
@@ -545,6 +575,12 @@ void check_account(const struct image *img)
             compare_shares(&still);
     }
     if (fill(img, &some, max) && all.exact)
+        compare(&some, max);
+    account_free(&some);
+    if (fill_in_parts(&still, &some, ALL_MAX) && all.exact)
+        compare(&some, ALL_MAX);
+    account_free(&some);
+    if (fill_in_parts(img, &some, max) && all.exact)
         compare(&some, max);
     account_free(&some);
 }

@@ -101,6 +101,29 @@ ACCOUNT_NIF(do_account_add)
     return add(env, &h->account, kind, argv[2]);
 }
 
+static enum status join(struct account *a, struct account *from)
+{
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum status st;
+    do {
+        struct budget b = {BUDGET_STEPS, false};
+        st = account_join(a, from, &b);
+    } while (st == ST_TIMESLICE && clock_ns() < end);
+    return st;
+}
+
+ACCOUNT_NIF(do_account_join)
+{
+    /* (Account, From): adds what From has of other processes: more (then again) | ok | {error, _};
+     * dirty */
+    struct held_account *from = take(env, argv[1]);
+    if (!from)
+        return nif_raise(env, ATOM(badarg));
+    enum status st = join(&h->account, &from->account);
+    give_back(from);
+    return st == ST_OK ? ATOM(ok) : st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
+}
+
 ACCOUNT_NIF(do_account_want)
 {
     /* (Account, [Id]): an account of only these Binaries and their holders; or (Account, [Pid]): of

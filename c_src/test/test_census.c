@@ -260,12 +260,33 @@ static enum status add_others(struct account *a)
     return st;
 }
 
-/* Adds the tables before or after the processes, and the processes out of order. */
-static enum status fill_account(struct account *a, bool tables_first, uint32_t steps)
+enum { PARTS = 4 };
+
+static enum status join(struct account *a, struct account *from, uint32_t steps)
 {
+    enum status st = ST_TIMESLICE;
+    while (st == ST_TIMESLICE) {
+        struct budget b = {steps, false};
+        st = account_join(a, from, &b);
+    }
+    return st;
+}
+
+/* Adds the tables before or after the processes, and the processes out of order: to one account, or to
+ * several that are joined. */
+static enum status fill_account(struct account *a, bool tables_first, unsigned parts,
+                                uint32_t steps)
+{
+    static struct account part[PARTS];
     enum status st = tables_first ? add_others(a) : ST_OK;
+    for (unsigned i = 1; i < parts; i++)
+        account_init(&part[i], a->lay, &a->tab, ALL, false);
     for (unsigned i = 0; i < PIDS && st == ST_OK; i++)
-        st = merge_one(a, i * 7 % PIDS, steps);
+        st = merge_one(i % parts == 0 ? a : &part[i % parts], i * 7 % PIDS, steps);
+    for (unsigned i = 1; i < parts; i++) {
+        st = st == ST_OK ? join(a, &part[i], steps) : st;
+        account_free(&part[i]);
+    }
     return st == ST_OK && !tables_first ? add_others(a) : st;
 }
 
@@ -387,7 +408,8 @@ static void test_account(const struct layout *lay)
         account_init(&a, lay, &tab, ALL, false);
         rng = 11 + i;
         choose();
-        check(fill_account(&a, i & 1, 1 + i * 3) == ST_OK, "an account is filled", lay->name);
+        check(fill_account(&a, i & 1, 1 + i % PARTS, 1 + i * 3) == ST_OK, "an account is filled",
+              lay->name);
         test_sums(&a, lay->name);
         test_shares(&a, lay->name);
         test_rank(&a, false, lay->name);
@@ -498,7 +520,7 @@ static void test_prints(const struct layout *lay)
     account_init(&a, lay, &tab, ALL, false);
     rng = 21;
     choose();
-    bool right = fill_account(&a, false, 3) == ST_OK;
+    bool right = fill_account(&a, false, 3, 3) == ST_OK;
     bool noticed = true;
     for (unsigned i = 0; i < PIDS; i++) {
         right = right && account_is_counted(&a, test_pid(&a, i), print_of(i));
@@ -523,7 +545,7 @@ static void test_followed(const struct layout *lay)
     rng = 22;
     choose();
     bool right = account_follow(&a, test_pid(&a, ONE)) == ST_OK &&
-                 fill_account(&a, true, 2) == ST_OK && a.holdings_n > 0;
+                 fill_account(&a, true, 1, 2) == ST_OK && a.holdings_n > 0;
     size_t n = 0;
     for (unsigned i = 0; i < BINARIES; i++)
         n += plain[i].listed[ONE] + plain[i].queued[ONE] > 0;
@@ -572,7 +594,7 @@ static void test_account_no_memory(const struct layout *lay)
         struct account a;
         account_init(&a, lay, &tab, BINARIES / 3, false);
         fail_at = fails;
-        st = fill_account(&a, false, BUDGET_STEPS);
+        st = fill_account(&a, false, 2, BUDGET_STEPS);
         failures += st == ST_NOMEM;
         fail_at = 0;
         account_free(&a);

@@ -198,6 +198,26 @@ const struct known *census_find(const struct census *c, uint64_t binary)
     return k->binary != 0 ? k : NULL;
 }
 
+/* Both have the same parts, if they have any. Above the limit room is made by other means. */
+enum status census_expect(struct census *to, const struct census *from, size_t part)
+{
+    if (!to->parts || !from->parts || to->n + from->n > to->max)
+        return ST_OK;
+    struct census_part *p = &to->parts[part];
+    uint64_t n = (uint64_t)p->n + from->parts[part].n;
+    uint64_t cap = n + n / 3 + 2;
+    return cap <= p->cap || cap > UINT32_MAX ? ST_OK : rebuild(to, p, (uint32_t)cap);
+}
+
+/* Entries that left the sample stay until room is needed; nobody meets them. */
+void census_lower(struct census *c, unsigned level)
+{
+    if (level <= c->level)
+        return;
+    c->level = level;
+    c->pruned = 0;
+}
+
 enum status census_next(const struct census *c, size_t *at, struct budget *b,
                         const struct known **entry)
 {

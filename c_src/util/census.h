@@ -60,6 +60,13 @@ enum status census_add(struct census *c, uint64_t binary, struct known **entry);
 
 const struct known *census_find(const struct census *c, uint64_t binary);
 
+/* Before the entries of a part of `from' are added: makes room for all of them at once. `part': of the
+ * `at' of census_next. OK, NOMEM. */
+enum status census_expect(struct census *to, const struct census *from, size_t part);
+
+/* Keeps at most the sample of a census with this level. */
+void census_lower(struct census *c, unsigned level);
+
 /* The next entry; *at starts at 0. OK; GONE: no more; TIMESLICE: call again. */
 enum status census_next(const struct census *c, size_t *at, struct budget *b,
                         const struct known **entry);

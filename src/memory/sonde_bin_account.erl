@@ -20,7 +20,8 @@
           literals_missed => true, sampled => float(), error => non_neg_integer()}.
 %% `report' applies only to calls that return rows.
 -type options() :: #{max_entries => pos_integer(), max_rows => non_neg_integer(),
-                     suspend => boolean(), report => boolean()}.
+                     suspend => boolean(), threads => sonde_threads:threads(),
+                     report => boolean()}.
 -type holder() ::
         #{id := pos_integer(), size := non_neg_integer(), refc := non_neg_integer(),
           holders := [{pid() | {queue, pid()} | {ets, ets:table()} | literals,
@@ -196,10 +197,10 @@ rank(Account, By, N, Caller) ->
 holders([], _Opts, _Caller) ->
     {[], sonde_scan:nothing()};
 holders(Ids, #{max_rows := MaxRows, max_entries := Max} = Opts, Caller) ->
-    Account = sonde_nif:account_new(Max, false, false),
+    New = fun() -> wants(sonde_nif:account_new(Max, false, false), Ids) end,
+    Account = New(),
     try
-        want(Account, Ids),
-        Result = processes(Account, Opts, Caller),
+        Result = processes(Account, New, Opts, Caller),
         {holders(Account, Ids, MaxRows, Caller), Result}
     after
         close(Account)
@@ -221,8 +222,9 @@ holders(Account, Ids, MaxRows, Caller) ->
        holders => lists:sort(maps:get(Id, ByBinary, []))}
      || {Id, Size, Refc, References} <- Known].
 
-want(Account, Ids) ->
-    in_pieces(fun(Some) -> sonde_nif:account_want(Account, Some) end, Ids).
+wants(Account, Wanted) ->
+    ok = in_pieces(fun(Some) -> sonde_nif:account_want(Account, Some) end, Wanted),
+    Account.
 
 holdings(Account) ->
     sonde_look:all(fun(From) -> sonde_nif:account_holdings(Account, From) end).
@@ -285,7 +287,7 @@ visible(_, _, _) -> undefined.
 
 options() ->
     sonde_scan:options(#{max_entries => sonde_opts:positive(20000000),
-                         max_rows => sonde_opts:count(10000000)}).
+                         max_rows => sonde_opts:count(10000000), threads => sonde_threads:option()}).
 
 %% Takes options that sonde_opts has read.
 run(Read, Fun) ->
@@ -308,10 +310,10 @@ opened(Opts, Caller, Fun) ->
 %% The account keeps what each of the followed processes holds.
 opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Followed, Fun) ->
     {Tagged, Unused} = allocator(),
-    Account = sonde_nif:account_new(Max, Tagged, maps:get(parts, Opts, false)),
+    New = fun() -> wants(sonde_nif:account_new(Max, Tagged, maps:get(parts, Opts, false)), Followed) end,
+    Account = New(),
     try
-        want(Account, Followed),
-        Missed = #{processes => processes(Account, Opts, Caller),
+        Missed = #{processes => processes(Account, New, Opts, Caller),
                    tables => tables(Account, MaxRows, Caller),
                    literals => add(Account, literal, literals()) =:= missed},
         Fun(Account, Missed, #{unused => Unused, caller => Caller, how => Opts})
@@ -340,11 +342,27 @@ allocator() ->
 current(Figure, Part) ->
     element(2, lists:keyfind(Figure, 1, Part)).
 
-%% Returns the processes that could not be read.
-processes(Account, Opts, Caller) ->
-    How = (maps:with([suspend, caller], Opts))#{attrs => [binary_unique], account => Account,
-                                                by => Caller},
-    sonde_scan:run(sonde_scan:scan(account, 0, undefined, How), How).
+%% Returns the processes that could not be read. Each thread fills an account of its own; in the end
+%% they are joined.
+processes(Account, New, Opts, Caller) ->
+    How = (maps:with([suspend, caller, threads], Opts))#{attrs => [binary_unique], by => Caller},
+    Others = [New() || _ <- lists:seq(2, sonde_scan:threads(account, How))],
+    try
+        All = How#{account => [Account | Others]},
+        Result = sonde_scan:run(sonde_scan:scan(account, 0, undefined, All), All),
+        lists:foreach(fun(Other) -> join(Account, Other, Caller) end, Others),
+        Result
+    after
+        lists:foreach(fun close/1, Others)
+    end.
+
+join(Account, Other, Caller) ->
+    sonde_helper:check_caller(Caller),
+    case sonde_nif:account_join(Account, Other) of
+        ok -> ok;
+        more -> join(Account, Other, Caller);
+        {error, Why} -> error(Why)
+    end.
 
 sums(Account, Caller) ->
     sonde_helper:check_caller(Caller),

@@ -16,7 +16,7 @@
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
-         scan_part/3, scan_exclude/2]).
+         scan_part/3, scan_exclude/2, account_join/2]).
 -export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
@@ -38,7 +38,7 @@
        do_prover_begin/0, do_prover_end/0, prover/0, do_allow_probe/1, do_disallow_probe/1,
        do_adopt/1, do_scan_new/6, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
        do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
-       do_scan_limit/3, do_scan_part/3, do_scan_exclude/2, do_calibrate_fun/2,
+       do_scan_limit/3, do_scan_part/3, do_scan_exclude/2, do_account_join/2, do_calibrate_fun/2,
        do_calibrate_literals/2, do_look_new/6,
        do_look_step/1, do_look_progress/1, do_look_heap/1, do_look_top/2, do_look_top_info/1,
        do_look_text/1, do_look_names/2, do_look_flat/1, do_look_refs/2, flat_quick/1,
@@ -386,6 +386,11 @@ do_scan_limit(_Scan, _MaxWords, _PatienceUs) -> erlang:nif_error(not_loaded).
 -spec scan_part(scan(), non_neg_integer(), 1..64) -> ok.
 scan_part(Scan, Part, Parts) -> said(do_scan_part(Scan, Part, Parts)).
 do_scan_part(_Scan, _Part, _Parts) -> erlang:nif_error(not_loaded).
+
+%% Adds what the second account has of other processes. Repeat it until it says `ok'.
+-spec account_join(account(), account()) -> ok | more | {error, system_limit | no_memory}.
+account_join(Account, From) -> said(do_account_join(Account, From)).
+do_account_join(_Account, _From) -> erlang:nif_error(not_loaded).
 
 %% Leaves these processes out as well, from now on.
 -spec scan_exclude(scan(), [pid()]) -> ok.

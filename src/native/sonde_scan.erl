@@ -5,7 +5,7 @@
 %% allowed, and then reports it.
 -module(sonde_scan).
 
--export([scan/4, drive/4, run/2, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
+-export([scan/4, threads/2, drive/4, run/2, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
          options/1, max_entries/0, merge/2, nothing/0]).
 -export_type([how/0, scans/0, policy/1, missed/0, result/0, report/0]).
 
@@ -17,7 +17,8 @@
           by => reference(),                       % the caller, as its helper knows it
           caller => pid(),                         % never suspended
           without => [pid()],                      % left out, besides this process
-          account => sonde_nif:account(),          % to be filled, or to be read
+          account => sonde_nif:account()           % to be filled, or to be read;
+                   | [sonde_nif:account()],        % to be filled, one for each part
           suspend => boolean(),                    % only in a helper
           threads => sonde_threads:threads(),
           patience_us => 0..1000000,               % of each try at a busy process
@@ -83,22 +84,28 @@ options(More) ->
 -spec scan(sonde_nif:mode(), non_neg_integer(), scans() | [pid()] | undefined, how()) -> scans().
 scan(diff, Want, Firsts, How) ->
     parts(diff, Want, Firsts, How);
+scan(account, Want, undefined, #{account := [_ | _] = Accounts} = How) ->
+    parts(account, Want, [undefined || _ <- Accounts], How);
 scan(Mode, Want, undefined, How) when Mode =/= each, not is_map_key(account, How) ->
     parts(Mode, Want, lists:duplicate(threads(Mode, How), undefined), How);
 scan(Mode, Want, From, How) ->
     [one(Mode, Want, From, 0, How)].
 
-parts(Mode, Want, [From], How) ->
-    [one(Mode, Want, From, 0, How)];
 parts(Mode, Want, Froms, How) ->
     [begin
-         Scan = one(Mode, Want, From, 0, How),
+         Scan = one(Mode, Want, From, 0, Here),
          ok = sonde_nif:scan_part(Scan, Part, length(Froms)),
          Scan
-     end || {Part, From} <- lists:enumerate(0, Froms)].
+     end || {Part, {From, Here}} <- lists:enumerate(0, lists:zip(Froms, hows(Froms, How)))].
 
-%% Each part remembers as many as it meets, up to the limit; there is only one where all together
-%% could have more than that. And processes are suspended one at a time.
+%% What is asked of each part.
+hows(_Parts, #{account := [_ | _] = Accounts} = How) -> [How#{account := Account} || Account <- Accounts];
+hows(Parts, How) -> [How || _ <- Parts].
+
+%% @doc How many threads may work at a scan of all. Each part remembers as many as it meets, up to the
+%% limit; there is only one where all together could have more than that. And processes are suspended
+%% one at a time.
+-spec threads(sonde_nif:mode(), how()) -> pos_integer().
 threads(_Mode, #{suspend := true}) ->
     1;
 threads(Mode, How) ->
@@ -124,12 +131,12 @@ with_account(From, _) -> From.
 %% at the same time, each in a helper.
 -spec drive(scans(), how(), policy(Acc), Acc) -> {done | late | no_reader, Acc}.
 drive([Scan], How, Policy, Acc) ->
-    step(Scan, How, Policy, Acc);
+    step(Scan, hd(hows([Scan], How)), Policy, Acc);
 drive(Scans, #{by := Caller} = How, #{join := Join} = Policy, Acc) ->
     %% who works at one part is no busy process for the others
     Exclude = fun(Pids) -> [ok = sonde_nif:scan_exclude(Scan, Pids) || Scan <- Scans] end,
-    Ends = sonde_helper:all([fun(By) -> step(Scan, How#{by := By}, Policy, Acc) end
-                             || Scan <- Scans], Exclude, Caller),
+    Ends = sonde_helper:all([fun(By) -> step(Scan, Here#{by := By}, Policy, Acc) end
+                             || {Scan, Here} <- lists:zip(Scans, hows(Scans, How))], Exclude, Caller),
     lists:foldl(fun({End, Seen}, {Worst, All}) -> {worse(End, Worst), Join(Seen, All)} end,
                 {done, Acc}, Ends);
 drive(Scans, How, Policy, Acc) ->

@@ -95,8 +95,8 @@ without(#{self := true} = Opts) -> Opts;
 without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
 
 %% A process's part of a binary depends on all holders of the binary.
-shares(Attrs, N, #{suspend := Suspend, caller := Pid} = Opts, Caller) ->
-    sonde_bin_account:shares(#{suspend => Suspend}, Caller, Pid,
+shares(Attrs, N, #{caller := Pid} = Opts, Caller) ->
+    sonde_bin_account:shares(maps:with([suspend, threads], Opts), Caller, Pid,
                          fun(Account) ->
                                  largest(Attrs, N, Opts#{by => Caller, account => Account})
                          end).
