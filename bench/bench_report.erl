@@ -181,7 +181,7 @@ markdown({#{otp := Otp} = Facts, Rows}) ->
       || {Work, Header, Some} <- Tables],
      io_lib:format("~nTargets missed: ~b of ~b.~n~n",
                    [length(missed(Rows)), length([R || {_, _, Some} <- Tables, R <- Some, judged(R)])]),
-     [["- `", C, "`, ", W, ". ", reason(Facts, R), "\n"]
+     [["- `", C, "`, ", W, ".", [[" ", Why] || Why <- [reason(Facts, R)], Why =/= ""], "\n"]
       || #{work := W, call := C} = R <- missed(Rows)]].
 
 judged(#{targets := Targets}) -> Targets =/= [];
