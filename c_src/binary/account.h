@@ -72,16 +72,16 @@ struct account {
     size_t n, cap;
     size_t at;              /* progress of sum and rank */
     uint32_t era;           /* how often it was emptied */
-    bool prints;            /* keep prints for a second pass */
+    unsigned block_bytes;   /* the allocator's own bytes in a block */
     struct census counted;  /* by pid, 32 bytes each: `size' is the print of its Binaries */
     struct census followed; /* by pid: the processes with holdings to keep */
-    unsigned block_bytes;   /* the allocator's own bytes in a block */
     struct sums_of_all sums;
     struct resource_types types;
     struct top_n top;
     bool by_references; /* the order of `top' */
     bool ranked;        /* every Binary has been considered for `top' */
     bool wants;         /* only the Binaries that are in `all' already, and their holders */
+    bool prints;        /* keep prints for a second pass */
     struct holding *holdings;
     size_t holdings_n, holdings_cap;
     struct join join;
