@@ -883,7 +883,6 @@ some_account() ->
             Account
     end.
 
-
 some_binaries() ->
     [{8 * rand:uniform(2000), rand:uniform(1000), rand:uniform(5), rand:uniform(7)}
      || _ <- lists:seq(1, rand:uniform(300))].

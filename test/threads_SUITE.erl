@@ -10,9 +10,9 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [same_rows, same_rows_of_marked_heaps, same_account, same_sample, windows_add_up, leaks_are_counted, busy_ones_have_a_row,
-     helpers_are_not_busy, killed_caller_ends_all, no_message_for_the_caller, helpers_are_in_no_row, suspends_with_one,
-     bad_numbers_are_badarg,
+    [same_rows, same_rows_of_marked_heaps, same_account, same_sample, windows_add_up,
+     leaks_are_counted, busy_ones_have_a_row, helpers_are_not_busy, killed_caller_ends_all,
+     no_message_for_the_caller, helpers_are_in_no_row, suspends_with_one, bad_numbers_are_badarg,
      no_more_is_remembered_than_allowed, a_busy_or_small_node_gives_one].
 
 init_per_suite(Config) -> sonde_test:init(Config).

@@ -54,7 +54,7 @@ static inline uint32_t dominators_words(const struct dominators *d, uint32_t k, 
     return words < DOMINATORS_LARGE ? words : d->large[--*large];
 }
 
-/* Whether the shortest path to the node ends with its dominator: a root refers to it, or nobody else
+/* Whether the shortest path to the node ends with its dominator: a root refers to it, or nothing else
  * does. If roots of several kinds do, the dominator is NODE_ROOT. */
 static inline bool dominators_is_nearest(const struct dominators *d, uint32_t node)
 {

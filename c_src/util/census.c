@@ -209,7 +209,7 @@ enum status census_expect(struct census *to, const struct census *from, size_t p
     return cap <= p->cap || cap > UINT32_MAX ? ST_OK : rebuild(to, p, (uint32_t)cap);
 }
 
-/* Entries that left the sample stay until room is needed; nobody meets them. */
+/* Entries that left the sample stay until room is needed; census_next leaves them out. */
 void census_lower(struct census *c, unsigned level)
 {
     if (level <= c->level)

@@ -104,7 +104,7 @@ shares(Attrs, N, #{caller := Pid} = Opts, Caller) ->
 largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
     Want = min(N + ?SPARE, erlang:system_info(process_limit)),
-    How = Opts#{until => Until, attrs => Attrs},
+    How = sonde_scan:with_memory(Opts#{until => Until, attrs => Attrs}),
     Scans = sonde_scan:scan(top, Want, undefined, How),
     Result = sonde_scan:run(Scans, How),
     {Late, Changed} = late(Result, How),
