@@ -167,7 +167,7 @@ static bool is_another(const struct slices *s, size_t i)
 /* Counts the Binaries first, so that the list need not grow. */
 static enum status groups(struct waste *w, struct budget *b)
 {
-    const struct slices *s = w->heap.slices;
+    const struct slices *s = &w->heap.slices;
     for (; w->slice < s->n; w->slice++) {
         if (!budget_step(b))
             return ST_TIMESLICE;
@@ -216,7 +216,7 @@ static void see(struct waste *w, struct slice *at)
 
 static enum status merge(struct waste *w, const struct vm *vm, struct budget *b)
 {
-    const struct slices *s = w->heap.slices;
+    const struct slices *s = &w->heap.slices;
     for (; w->slice < s->n; w->slice++) {
         struct slice *at = &s->list[w->slice];
         if (!budget_step(b))
@@ -264,7 +264,7 @@ static enum status walk_stage(struct waste *w, const struct reading *rd)
     case SUM:
         return sum(w, rd->vm, rd->budget);
     case SORT:
-        return slices_sort(w->heap.slices, rd->budget) ? ST_OK : ST_TIMESLICE;
+        return slices_sort(&w->heap.slices, rd->budget) ? ST_OK : ST_TIMESLICE;
     case GROUPS:
         return groups(w, rd->budget);
     case MERGE:
@@ -311,7 +311,7 @@ static void slices_start(void *w, const struct reading *rd, const struct look_ar
     struct waste *s = w;
     waste_start(s, rd, WASTE_SLICES, args->max_words);
     if (args->max_entries != 0)
-        s->heap.max_slices = args->max_entries;
+        s->heap.slices.max = args->max_entries;
 }
 
 static void account_start(void *w, const struct reading *rd, const struct look_args *args)

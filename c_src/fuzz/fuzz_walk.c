@@ -152,14 +152,14 @@ static void check_still(const struct image *img, const struct question *q, size_
     struct verdict v = model_answer(&img->vm, q->attr, q->waiting, proc);
     enum opened opened = model_open(&img->vm, q->attr, q->waiting, slot, proc);
     enum status first = ST_OK;
-    struct walk w;
+    struct walk w = {.room = NULL};
     for (unsigned i = 0; i < sizeof turns / sizeof *turns; i++) {
         fuzz_begin(img, false, FIXED_READS + THING_READS * v.steps);
         enum status st = stamp_open(&img->vm, &q->plan, slot, proc, &w.view);
         must((st == ST_OK) == (opened == OPEN_OK), "opened, or not:", q->attr);
         must((st == ST_BUSY) == (opened == OPEN_BUSY), "busy, or not:", q->attr);
         if (st != ST_OK)
-            return;
+            break;
         struct attempt a = walk_all(&w, &img->vm, q, turns[i]);
         compare(&a, &v, q->attr);
         must(walk_close(&w, &img->vm) == ST_OK, "torn, and nothing changed:", q->attr);
@@ -170,6 +170,7 @@ static void check_still(const struct image *img, const struct question *q, size_
                    (v.kind == REFUSED && q->attr == ATTR_flat_size);
         must(a.status == first || any, "another answer in other slices:", q->attr);
     }
+    walk_free(&w);
 }
 
 static uint64_t word_at(uint64_t address)
@@ -185,7 +186,7 @@ static void check_running(const struct image *img, const struct question *q, siz
 {
     uint64_t before;
     uint64_t after;
-    struct walk w;
+    struct walk w = {.room = NULL};
     fuzz_begin(img, true, MOST_READS);
     if (stamp_open(&img->vm, &q->plan, slot, proc, &w.view) != ST_OK)
         return;
@@ -194,6 +195,7 @@ static void check_running(const struct image *img, const struct question *q, siz
     bool settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &before);
     must(settled || memory_still() < 2, "opened, and not settled:", q->attr);
     (void)walk_all(&w, &img->vm, q, (struct budget){img->steps, false});
+    walk_free(&w);
     unsigned walked = memory_changed();
     settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &after);
     bool there = word_at(img->vm.tab.tab + slot * 8) == proc;
@@ -268,7 +270,7 @@ static enum status mark_all(struct marking *h, struct reading rd, unsigned want,
 {
     enum status st = ST_TIMESLICE;
     marking_start(h, &rd, want, MARK_WORDS);
-    h->max_slices = MARK_SLICES;
+    h->slices.max = MARK_SLICES;
     for (uint64_t i = 0; st == ST_TIMESLICE; i++) {
         must_mark(i < MARK_READS, "more turns than reads");
         struct budget b = {steps, false};

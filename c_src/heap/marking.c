@@ -27,7 +27,6 @@ void marking_start(struct marking *h, const struct reading *rd, unsigned want, u
     h->stage = COLLECT;
     h->nameless = stamp_is_sensitive(rd);
     h->max_words = max_words;
-    h->max_slices = MARKING_SLICES_MAX;
     h->words = h->fragment_words = 0;
     blocks_init(&h->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_htop),
                 stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
@@ -44,7 +43,7 @@ void marking_start(struct marking *h, const struct reading *rd, unsigned want, u
     h->literals = h->literal_words = h->visible = 0;
     h->leaves.pages = NULL;
     h->histogram = NULL;
-    h->slices = NULL;
+    slices_init(&h->slices, MARKING_SLICES_MAX);
 }
 
 void marking_end(struct marking *h)
@@ -53,10 +52,8 @@ void marking_end(struct marking *h)
     blocks_end(&h->blocks);
     parts_end(&h->stack);
     sonde_free(h->histogram);
-    if (h->slices)
-        slices_free(h->slices);
     h->histogram = NULL;
-    h->slices = NULL;
+    slices_end(&h->slices);
     literal_bits_end(&h->leaves);
 }
 
@@ -187,7 +184,7 @@ static enum status see(struct marking *h, const struct vm *vm, uintptr_t refc,
                        const struct view_of_bytes *v)
 {
     h->visible += v->size;
-    return h->slices ? slices_add(h->slices, vm, refc, v) : ST_OK;
+    return h->want & MARKING_SLICES ? slices_add(&h->slices, vm, refc, v) : ST_OK;
 }
 
 /* Up to 26 a ProcBin is a term, and then it sees its whole Binary, unless only sub-binaries refer
@@ -396,8 +393,6 @@ static enum status prepare(struct marking *h, const struct vm *vm)
         return ST_TOO_LARGE;
     h->stack.max = h->words / PARTS_SHARE;
     if ((h->want & MARKING_HISTOGRAM) && !(h->histogram = histogram_new(h->nameless)))
-        return ST_NOMEM;
-    if ((h->want & MARKING_SLICES) && !(h->slices = slices_new(h->max_slices)))
         return ST_NOMEM;
     enum status st = h->want & MARKING_LITERALS ? literal_bits_start(&h->leaves, vm) : ST_OK;
     /* ASK: the literal area is unknown */

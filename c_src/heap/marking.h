@@ -37,8 +37,7 @@ struct marking {
     int stage;
     bool nameless;      /* the process is sensitive: keep none of its words but pointers */
     uint64_t max_words; /* of heaps and fragments; more: TOO_LARGE */
-    size_t max_slices;
-    uint64_t words; /* of heaps and fragments */
+    uint64_t words;     /* of heaps and fragments */
     uint64_t fragment_words;
     struct fragments collect;
     struct blocks blocks;
@@ -55,7 +54,7 @@ struct marking {
     uint64_t literal_words;       /* of these literals, each once, without the terms below it */
     uint64_t visible;             /* bytes that binary terms see of binaries outside the heap */
     struct histogram *histogram;
-    struct slices *slices;
+    struct slices slices;       /* for MARKING_SLICES */
     struct literal_bits leaves; /* for MARKING_LITERALS, if the literal area is known */
     struct parts stack;
 };

@@ -4,18 +4,34 @@
 
 #include <string.h>
 
-struct slices *slices_new(size_t max)
+void slices_init(struct slices *s, size_t max)
 {
-    struct slices *s = sonde_alloc(sizeof *s);
-    if (s)
-        *s = (struct slices){.max = max};
-    return s;
+    s->n = 0;
+    s->cap = SLICES_INLINE;
+    s->max = max;
+    s->list = s->first;
+    s->sorting = false;
 }
 
-void slices_free(struct slices *s)
+void slices_end(struct slices *s)
 {
-    sonde_free(s->list);
-    sonde_free(s);
+    if (s->list != s->first)
+        sonde_free(s->list);
+    s->list = s->first;
+}
+
+static bool grow(struct slices *s)
+{
+    size_t bytes = s->cap * sizeof *s->list;
+    bool is_first = s->list == s->first;
+    struct slice *list = is_first ? sonde_alloc(2 * bytes) : sonde_realloc(s->list, 2 * bytes);
+    if (!list)
+        return false;
+    if (is_first)
+        memcpy(list, s->first, bytes);
+    s->list = list;
+    s->cap *= 2;
+    return true;
 }
 
 /* Finds the first byte of the view in its Binary. Up to 26 the ProcBin points at the bytes. */
@@ -38,7 +54,7 @@ enum status slices_add(struct slices *s, const struct vm *vm, uintptr_t refc,
 {
     if (s->n == s->max)
         return ST_TOO_LARGE;
-    if (s->n == s->cap && !SONDE_GROW(s->list, s->cap, 64))
+    if (s->n == s->cap && !grow(s))
         return ST_NOMEM;
     return locate(vm, refc, v, &s->list[s->n]) ? (s->n++, ST_OK) : ST_TORN;
 }

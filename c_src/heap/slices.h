@@ -19,15 +19,19 @@ struct slice {
     uint64_t from, to; /* bytes of it */
 };
 
+enum { SLICES_INLINE = BOUND(16, 2) };
+
 struct slices {
     size_t n, cap, max;
     struct slice *list;
     bool sorting;
     size_t loose, unsorted; /* while sorting: not yet in the binary heap; not yet sorted */
+    struct slice first[SLICES_INLINE];
 };
 
-struct slices *slices_new(size_t max); /* NULL: no memory */
-void slices_free(struct slices *s);
+/* The caller may set another limit than `max' before the first slice. */
+void slices_init(struct slices *s, size_t max);
+void slices_end(struct slices *s);
 
 /* OK, TORN, NOMEM, TOO_LARGE. refc: the ProcBin or BinRef on the heap. */
 enum status slices_add(struct slices *s, const struct vm *vm, uintptr_t refc,

@@ -22,7 +22,7 @@ static void mark_start(void *w, const struct reading *rd, const struct look_args
     struct marking *h = w;
     marking_start(h, rd, args->want, args->max_words);
     if (args->max_entries != 0)
-        h->max_slices = args->max_entries;
+        h->slices.max = args->max_entries;
 }
 
 static enum status mark_walk(void *w, const struct reading *rd)

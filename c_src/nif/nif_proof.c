@@ -341,7 +341,7 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
                              int64_t *value)
 {
     struct question q;
-    struct walk w;
+    struct walk w = {.room = NULL};
     question_make(&q, vm->lay, attr, false);
     enum status st = stamp_open(vm, &q.plan, proctab_slot(vm->lay, &vm->tab, pid), proc, &w.view);
     if (st != ST_OK)
@@ -353,6 +353,7 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
         st = walk_go(&w, vm, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     walk_end(&w);
+    walk_free(&w);
     if (st == ST_OK)
         st = walk_finish(&w, vm);
     peek_barrier();

@@ -15,13 +15,8 @@ static ERL_NIF_TERM pinned_item(ErlNifEnv *env, const void *w, size_t i)
 
 static ERL_NIF_TERM slice_item(ErlNifEnv *env, const void *w, size_t i)
 {
-    const struct slice *s = &((const struct waste *)w)->heap.slices->list[i];
+    const struct slice *s = &((const struct waste *)w)->heap.slices.list[i];
     return enif_make_tuple2(env, enif_make_uint64(env, s->from), enif_make_uint64(env, s->to));
-}
-
-static size_t slices_n(const struct waste *w)
-{
-    return w->heap.slices ? w->heap.slices->n : 0;
 }
 
 static bool is_done(const struct look *l)
@@ -41,6 +36,6 @@ LOOK_NIF(do_look_slices)
 {
     /* (Look, From, Count) */
     const struct waste *w = h->look.state;
-    return is_done(&h->look) ? nif_page(env, argv[1], argv[2], w, slices_n(w), slice_item)
+    return is_done(&h->look) ? nif_page(env, argv[1], argv[2], w, w->heap.slices.n, slice_item)
                              : nif_raise(env, ATOM(badarg));
 }

@@ -213,6 +213,15 @@ static enum status go_reductions(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
+/* The room stays for the next process, because threads that are no schedulers share one allocator of the
+ * VM, behind a lock. */
+static void *room(struct walk *w, size_t size)
+{
+    if (!w->room)
+        w->room = sonde_alloc(size);
+    return w->room;
+}
+
 /* Most processes have no binaries, and a mark is large: it is made only where there is something. */
 static enum status go_waste(struct walk *w, const struct reading *rd)
 {
@@ -220,7 +229,7 @@ static enum status go_waste(struct walk *w, const struct reading *rd)
     if (!w->u.waste) {
         if (waste_is_none(what, rd))
             return ST_OK;
-        w->u.waste = sonde_alloc(sizeof *w->u.waste);
+        w->u.waste = room(w, sizeof *w->u.waste);
         if (!w->u.waste)
             return ST_NOMEM;
         waste_start(w->u.waste, rd, what, w->q->max_words);
@@ -234,7 +243,6 @@ static void end_waste(struct walk *w)
 {
     while (w->u.waste && !waste_end(w->u.waste)) {
     }
-    sonde_free(w->u.waste);
     w->u.waste = NULL;
 }
 
@@ -245,7 +253,7 @@ static enum status go_flat(struct walk *w, const struct reading *rd)
                                           ROOT_SIZE_DICTIONARY | ROOT_SIZE_MESSAGES,
                                   .max_words = w->q->max_words};
     if (!w->u.flat) {
-        w->u.flat = sonde_alloc(sizeof *w->u.flat);
+        w->u.flat = room(w, sizeof *w->u.flat);
         if (!w->u.flat)
             return ST_NOMEM;
         root_size_walker.start(w->u.flat, rd, &all);
@@ -259,7 +267,6 @@ static void end_flat(struct walk *w)
 {
     while (w->u.flat && !root_size_walker.end(w->u.flat)) {
     }
-    sonde_free(w->u.flat);
     w->u.flat = NULL;
 }
 
@@ -275,7 +282,7 @@ static enum status go_hold(struct walk *w, const struct reading *rd)
     if (!w->u.hold) {
         if (held_binaries_is_none(rd))
             return ST_OK;
-        w->u.hold = sonde_alloc(sizeof *w->u.hold);
+        w->u.hold = room(w, sizeof *w->u.hold);
         if (!w->u.hold)
             return ST_NOMEM;
         held_binaries_start(w->u.hold, rd, what, account);
@@ -289,7 +296,6 @@ static void end_hold(struct walk *w)
 {
     if (w->u.hold)
         held_binaries_end(w->u.hold);
-    sonde_free(w->u.hold);
     w->u.hold = NULL;
 }
 
@@ -432,4 +438,10 @@ void walk_end(struct walk *w)
 {
     if (w->q->row->end)
         w->q->row->end(w);
+}
+
+void walk_free(struct walk *w)
+{
+    sonde_free(w->room);
+    w->room = NULL;
 }

@@ -47,19 +47,22 @@ struct walk {
     int stage;
     int64_t value;
     bool clean; /* no binary in any chain and nothing queued: a collection changes nothing */
+    void *room; /* for the state of a walk that needs much; kept for the next process */
     union {
         struct offheap offheap;
         struct links_monitors ties;
         struct queue queue;
-        struct waste *waste;        /* NULL where nothing needs to be walked */
-        struct root_size *flat;     /* NULL before it began */
-        struct held_binaries *hold; /* NULL where nothing needs to be walked */
+        /* in the room; NULL: nothing needs to be walked, or it has not begun */
+        struct waste *waste;
+        struct root_size *flat;
+        struct held_binaries *hold;
     } u;
 };
 
 void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting);
 
-/* After stamp_open of walk->view. `q' stays as long as the walk. */
+/* After stamp_open of walk->view. `q' stays as long as the walk. Before the first one room is NULL; later
+ * ones have the same attribute. */
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
 
 /* Asks for the cache lines that the walk will want first. */
@@ -73,7 +76,10 @@ enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b);
 enum status walk_finish(struct walk *w, const struct vm *vm);
 enum status walk_close(const struct walk *w, const struct vm *vm);
 
-/* Frees what the walk holds; always. */
+/* Frees what the walk holds, but its room; always. */
 void walk_end(struct walk *w);
+
+/* After the last walk_end. */
+void walk_free(struct walk *w);
 
 #endif

@@ -64,6 +64,8 @@ void scan_free(struct scan *s)
         walk_end(&s->walks[i]);
     }
     s->walking = s->kept = 0;
+    for (unsigned i = 0; i < SCAN_WALKS; i++)
+        walk_free(&s->walks[i]);
     for (unsigned k = 0; k < s->qn; k++)
         top_n_free(&s->top[k]);
     sample_free(&s->own);

@@ -47,9 +47,21 @@ static struct known *place(const struct census_part *p, uint64_t h, uint64_t bin
     return &p->entries[i];
 }
 
+/* The first entries are cleared when one is added: most processes have none. */
 void census_init(struct census *c, size_t max, bool whole)
 {
-    *c = (struct census){.max = max, .whole = whole};
+    c->n = c->pruned = 0;
+    c->max = max;
+    c->whole = whole;
+    c->level = 0;
+    c->one = (struct census_part){0};
+    c->parts = NULL;
+}
+
+static void free_entries(const struct census *c, const struct census_part *p)
+{
+    if (p->entries != c->first)
+        sonde_free(p->entries);
 }
 
 void census_free(struct census *c)
@@ -57,10 +69,9 @@ void census_free(struct census *c)
     for (size_t i = 0; c->parts && i < PARTS; i++)
         sonde_free(c->parts[i].entries);
     sonde_free(c->parts);
-    sonde_free(c->one.entries);
+    free_entries(c, &c->one);
     c->parts = NULL;
-    c->one.entries = NULL;
-    c->one.n = c->one.cap = 0;
+    c->one = (struct census_part){0};
     c->n = 0;
 }
 
@@ -100,7 +111,7 @@ static enum status rebuild(struct census *c, struct census_part *p, uint32_t cap
         more.n++;
     }
     c->n -= p->n - more.n;
-    sonde_free(p->entries);
+    free_entries(c, p);
     *p = more;
     return ST_OK;
 }
@@ -113,6 +124,11 @@ static bool has_room(const struct census_part *p)
 
 static enum status grow(struct census *c, struct census_part *p)
 {
+    if (p == &c->one && p->cap == 0) {
+        memset(c->first, 0, sizeof c->first);
+        *p = (struct census_part){c->first, 0, CENSUS_INLINE};
+        return ST_OK;
+    }
     return rebuild(c, p, p->cap == 0 ? FIRST_CAP : p->cap + p->cap / 2);
 }
 
@@ -138,7 +154,7 @@ static enum status split(struct census *c)
             p->n++;
         }
     }
-    sonde_free(one.entries);
+    free_entries(c, &one);
     return st;
 }
 

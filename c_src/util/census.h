@@ -39,6 +39,8 @@ struct census_part {
     uint32_t n, cap;
 };
 
+enum { CENSUS_INLINE = BOUND(32, 2) }; /* more than the Binaries of most processes */
+
 struct census {
     size_t n, max;             /* entries, including those that left the sample */
     bool whole;                /* more than max is an error; otherwise keep a sample */
@@ -46,6 +48,7 @@ struct census {
     size_t pruned;             /* parts made smaller since the level last rose */
     struct census_part one;    /* the only part, */
     struct census_part *parts; /* until these replace it */
+    struct known first[CENSUS_INLINE];
 };
 
 void census_init(struct census *c, size_t max, bool whole);
