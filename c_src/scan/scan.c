@@ -1,6 +1,6 @@
 /* scan.c: the same questions to every process, in slices.
- * Knows: the order of the sweep, retries, who must be asked, and where answers go.
- * Does not know: Erlang terms, schedulers, or how one process is read.
+ * Knows: the order of the sweep, retries, and who must be asked.
+ * Does not know: Erlang terms, schedulers, how one process is read, or what becomes of its answer.
  *
  * A batch of processes at a time. Open each under its stamp, find the processes of the next batch and
  * ask for their cache lines. Then all walk in turns: who has to wait for memory asks for it and lets the
@@ -9,6 +9,7 @@
  * again after the sweep, a few times; what remains is left to process_info. */
 #include "scan/scan.h"
 
+#include "scan/answers.h"
 #include "util/clock.h"
 
 #include <assert.h>
@@ -17,8 +18,6 @@
 
 enum phases { SWEEP, RETRY, ASK, LEFTOVERS, SORT, FINISHED };
 enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
-/* Slots of the process table. */
-enum { STRIPE = BOUND(512, 2) };
 /* Entries of the process table that scan_waiting looks at, in far less than 1 ms. */
 enum { WAITING_SLOTS = BOUND(4096, 8) };
 
@@ -44,7 +43,7 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
     assert(qn >= 1 && qn <= ATTR_COUNT && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
     memset(s, 0, sizeof *s);
     s->vm = *vm;
-    s->end = vm->tab.max;
+    stripes_init(&s->table, vm->tab.max);
     s->mode = mode;
     s->qn = qn;
     s->per = SCAN_BATCH / qn > 0 ? SCAN_BATCH / qn : 1;
@@ -102,20 +101,10 @@ void scan_limit(struct scan *s, uint64_t max_words)
         s->q[k].max_words = max_words;
 }
 
-static size_t stripe_end(const struct scan *s, size_t from)
-{
-    return s->vm.tab.max - from < STRIPE ? s->vm.tab.max : from + STRIPE;
-}
-
 void scan_part(struct scan *s, unsigned i, unsigned n)
 {
-    assert(i < n && s->phase == SWEEP);
-    size_t first = (size_t)i * STRIPE;
-    if (n == 1)
-        return;
-    s->skip = (size_t)(n - 1) * STRIPE;
-    s->next = first < s->vm.tab.max ? first : s->vm.tab.max;
-    s->end = stripe_end(s, s->next);
+    assert(s->phase == SWEEP);
+    stripes_part(&s->table, i, n);
 }
 
 void scan_patience(struct scan *s, uint64_t ns)
@@ -134,7 +123,7 @@ void scan_account(struct scan *s, struct account *account)
     }
 }
 
-static bool excluded(const struct scan *s, uint64_t pid)
+bool scan_excludes(const struct scan *s, uint64_t pid)
 {
     if (!(s->exclude_bits & bit_of(pid)))
         return false;
@@ -143,113 +132,6 @@ static bool excluded(const struct scan *s, uint64_t pid)
             return true;
     }
     return false;
-}
-
-/* ---- where answers go ---------------------------------------------------------------------- */
-
-static bool remembers(const struct scan *s)
-{
-    return s->mode == SCAN_SAMPLE || s->mode == SCAN_HOLDERS || s->mode == SCAN_ALL;
-}
-
-static enum status rank_in(const struct scan *s, struct top_n *top, uint64_t pid, int64_t value)
-{
-    struct row row = {value, proctab_order(s->vm.lay, &s->vm.tab, pid), pid};
-    return top_n_push(top, row) ? ST_OK : ST_NOMEM;
-}
-
-static enum status rank(struct scan *s, uint64_t pid, int64_t value)
-{
-    return top_n_may_take(s->top, value) ? rank_in(s, s->top, pid, value) : ST_OK;
-}
-
-static enum status rank_all(struct scan *s, uint64_t pid, const int64_t *values)
-{
-    enum status st = ST_OK;
-    for (unsigned k = 0; k < s->qn && st == ST_OK; k++) {
-        if (top_n_may_take(&s->top[k], values[k]))
-            st = rank_in(s, &s->top[k], pid, values[k]);
-    }
-    return st;
-}
-
-/* There is room: scan_step lets the rows be taken before a batch could overflow them. */
-static enum status hand_out(struct scan *s, uint64_t pid, const int64_t *values)
-{
-    assert(s->out_n + 1 + s->qn <= SCAN_OUT);
-    s->out[s->out_n++] = (int64_t)pid;
-    for (unsigned k = 0; k < s->qn; k++)
-        s->out[s->out_n++] = values[k];
-    return ST_OK;
-}
-
-/* The first value that is worth a name: if its process is dead after the window, it has one. */
-static enum status rank_first(struct scan *s, uint64_t pid, int64_t value)
-{
-    return s->mode == SCAN_SAMPLE ? rank(s, pid, value) : ST_OK;
-}
-
-/* An answer that comes after the sweep passed its slot, where an entry waits for it. */
-static enum status fill(struct scan *s, uint64_t pid, int64_t value)
-{
-    struct entry *e = sample_find(s->sample, pid);
-    if (!e)
-        return ST_OK;
-    e->value = value;
-    e->key &= ~(uint64_t)SAMPLE_UNKNOWN;
-    return rank_first(s, pid, value);
-}
-
-static enum status remember(struct scan *s, uint64_t pid, int64_t value, bool clean)
-{
-    if (clean && s->mode == SCAN_HOLDERS) {
-        s->left++;
-        return rank(s, pid, 0);
-    }
-    enum status st = rank_first(s, pid, value);
-    return st == ST_OK ? sample_add(s->sample, pid, value, 0) : st;
-}
-
-/* Of numbers that a process made up while it was torn down it may be anything, but never undefined. */
-static int64_t minus(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a - (uint64_t)b);
-}
-
-static enum status emit_diff(struct scan *s, uint64_t pid, int64_t value)
-{
-    struct entry *e = sample_find(s->sample, pid);
-    if (e)
-        e->key |= SAMPLE_SEEN;
-    return rank(s, pid, e && !(e->key & SAMPLE_UNKNOWN) ? minus(value, e->value) : value);
-}
-
-static enum status emit_drop(struct scan *s, uint64_t pid, int64_t value)
-{
-    struct entry *e = sample_find(s->sample, pid);
-    if (!e || (e->key & (SAMPLE_SKIP | SAMPLE_SEEN)))
-        return ST_OK;
-    e->key |= SAMPLE_SEEN;
-    return rank(s, pid, e->key & SAMPLE_UNKNOWN ? 0 : minus(e->value, value));
-}
-
-static enum status emit(struct scan *s, uint64_t pid, const int64_t *values, bool clean, bool late)
-{
-    s->answered++;
-    switch (s->mode) {
-    case SCAN_TOP:
-        return rank_all(s, pid, values);
-    case SCAN_ACCOUNT:
-        return ST_OK;
-    case SCAN_EACH:
-        return hand_out(s, pid, values);
-    case SCAN_DIFF:
-        return emit_diff(s, pid, values[0]);
-    case SCAN_AFTER:
-        return emit_drop(s, pid, values[0]);
-    default:
-        return late ? fill(s, pid, values[0]) : remember(s, pid, values[0], clean);
-    }
 }
 
 /* ---- processes that could not be read ------------------------------------------------------------------ */
@@ -283,7 +165,7 @@ static enum status put_off(struct scan *s, uint64_t pid, enum status why)
     else
         s->retry[s->kept_n++] = pid;
     assert(s->ask_n <= SCAN_ASKS && s->kept_n <= s->retry_n);
-    if (s->phase == SWEEP && remembers(s)) /* keeps the order of the sample */
+    if (s->phase == SWEEP && answers_are_remembered(s)) /* keeps the order of the sample */
         return sample_add(s->sample, pid, 0, SAMPLE_UNKNOWN);
     return ST_OK;
 }
@@ -311,7 +193,7 @@ static enum status emit_all(struct scan *s, const struct walk *w)
     do
         values[k] = w[k].value;
     while (++k < s->qn);
-    return emit(s, w->view.pid, values, w->clean, s->phase == RETRY);
+    return answers_add(s, w->view.pid, values, w->clean, s->phase == RETRY);
 }
 
 enum { MERGE_STEPS = BOUND(BUDGET_STEPS, 5) };
@@ -381,28 +263,12 @@ static enum status target(const struct scan *s, struct target *t, size_t slot, u
     return ST_OK;
 }
 
-/* At the end of a stripe goes on to the next one of this part; false: there is none. */
-static bool enter_stripe(const struct scan *s, size_t *next, size_t *end)
-{
-    if (*next < *end)
-        return true;
-    if (s->vm.tab.max - *end <= s->skip)
-        return false;
-    *next = *end + s->skip;
-    *end = stripe_end(s, *next);
-    return true;
-}
-
 static enum status next_in_table(struct scan *s, struct target *t)
 {
     size_t slot;
-    if (!enter_stripe(s, &s->next, &s->end))
-        return ST_GONE;
-    size_t to = s->end - s->next < STRETCH ? s->end : s->next + STRETCH;
-    if (!peek_scan(s->vm.reader, s->vm.tab.tab, s->next, to, &slot))
-        return ST_TORN;
-    s->next = slot < to ? slot + 1 : to;
-    return slot < to ? target(s, t, slot, 0) : ST_TIMESLICE;
+    size_t most = STRETCH;
+    enum status st = stripes_next(&s->table, &s->vm, &most, &slot);
+    return st == ST_OK ? target(s, t, slot, 0) : st;
 }
 
 static enum status next_in_list(struct scan *s, struct target *t)
@@ -462,7 +328,7 @@ static enum status open_one(struct scan *s, const struct target *t, const struct
     if (st == ST_TORN || (t->pid != 0 && w->view.pid != t->pid))
         return ST_GONE;
     if (st == ST_OK || st == ST_BUSY)
-        return excluded(s, w->view.pid) ? ST_GONE : st;
+        return scan_excludes(s, w->view.pid) ? ST_GONE : st;
     return st;
 }
 
@@ -598,28 +464,6 @@ static void start_round(struct scan *s)
     s->kept_n = 0;
 }
 
-enum { LEFTOVERS_STEP = 16384 };
-
-/* Who was in the first look and not in the second is dead: a window keeps its first value,
- * bin_leak says 0. */
-static enum status leftovers(struct scan *s)
-{
-    enum status st = ST_OK;
-    size_t end = s->next + LEFTOVERS_STEP;
-    if (s->mode != SCAN_DIFF && s->mode != SCAN_AFTER)
-        return ST_OK;
-    for (; s->next < s->sample->n && s->next < end && st == ST_OK; s->next++) {
-        const struct entry *e = &s->sample->entries[s->next];
-        if (e->key & (SAMPLE_SEEN | SAMPLE_SKIP))
-            continue;
-        if (s->mode == SCAN_AFTER)
-            st = rank(s, entry_pid(e), 0);
-        else if (!(e->key & SAMPLE_UNKNOWN) && !excluded(s, entry_pid(e)))
-            st = rank(s, entry_pid(e), e->value);
-    }
-    return st == ST_OK && s->next < s->sample->n ? ST_TIMESLICE : st;
-}
-
 static void next_phase(struct scan *s)
 {
     if (s->phase == RETRY)
@@ -691,7 +535,7 @@ static enum scan_result step_phase(struct scan *s)
         next_phase(s);
         return SCAN_MORE;
     case LEFTOVERS:
-        st = leftovers(s);
+        st = answers_of_the_dead(s);
         if (st != ST_OK)
             return st == ST_TIMESLICE ? SCAN_MORE : result(st);
         next_phase(s);
@@ -733,9 +577,9 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values)
 {
     s->counters.asked++;
-    if (dead || s->mode == SCAN_EACH || s->mode == SCAN_ACCOUNT || excluded(s, pid))
+    if (dead || s->mode == SCAN_EACH || s->mode == SCAN_ACCOUNT || scan_excludes(s, pid))
         return ST_OK;
-    return emit(s, pid, values, false, true);
+    return answers_add(s, pid, values, false, true);
 }
 
 void scan_asked(struct scan *s)
@@ -759,23 +603,19 @@ static bool is_in_batch(const struct scan *s, uint64_t pid)
 
 static unsigned waiting_in_table(const struct scan *s, uint64_t *pids, unsigned n, unsigned max)
 {
-    size_t from = s->next;
-    size_t end = s->end;
-    size_t left = WAITING_SLOTS;
-    while (n < max && left > 0 && enter_stripe(s, &from, &end)) {
+    struct stripes rest = s->table;
+    size_t most = WAITING_SLOTS;
+    while (n < max && most > 0) {
         size_t slot;
         uint64_t proc;
         uint64_t pid;
-        size_t to = end - from < left ? end : from + left;
-        if (!peek_scan(s->vm.reader, s->vm.tab.tab, from, to, &slot))
+        enum status st = stripes_next(&rest, &s->vm, &most, &slot);
+        if (st != ST_OK && st != ST_TIMESLICE)
             return n;
-        if (slot < to && peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) && proc != 0 &&
+        if (st == ST_OK && peek_word(s->vm.reader, s->vm.tab.tab + slot * 8, &proc) && proc != 0 &&
             peek_word(s->vm.reader, (uintptr_t)proc + LF(s->vm.lay, id), &pid) &&
-            proctab_may_hold(s->vm.lay, &s->vm.tab, slot, pid) && !excluded(s, pid))
+            proctab_may_hold(s->vm.lay, &s->vm.tab, slot, pid) && !scan_excludes(s, pid))
             pids[n++] = pid;
-        to = slot < to ? slot + 1 : to;
-        left -= to - from;
-        from = to;
     }
     return n;
 }
@@ -806,7 +646,7 @@ bool scan_is_finished(const struct scan *s)
 
 bool scan_is_new(const struct scan *s)
 {
-    return s->phase == SWEEP && s->mode != SCAN_AFTER && s->next == 0 && s->ahead_n == 0;
+    return s->phase == SWEEP && s->mode != SCAN_AFTER && s->table.next == 0 && s->ahead_n == 0;
 }
 
 bool scan_after(struct scan *s)

@@ -1,11 +1,12 @@
 /* scan.h: the same questions to every process, in slices.
- * Knows: the order of the sweep, retries, which processes must be asked, and where answers go.
- * Does not know: Erlang terms, schedulers, or how one process is read. */
+ * Knows: the order of the sweep, retries, and which processes must be asked.
+ * Does not know: Erlang terms, schedulers, how one process is read, or what becomes of its answer. */
 #ifndef SONDE_SCAN_H
 #define SONDE_SCAN_H
 
 #include "scan/attr.h"
 #include "process/sample.h"
+#include "scan/stripes.h"
 #include "util/top_n.h"
 
 enum scan_mode {
@@ -45,9 +46,8 @@ struct scan {
     struct question q[ATTR_COUNT];
     enum scan_mode mode;
     int phase;
-    size_t next; /* slot of the table, or index of the sample, to look at next */
-    size_t end;  /* of the stripe of the table */
-    size_t skip; /* slots between its stripes, which other scans have */
+    struct stripes table;
+    size_t next; /* in the sample, or among those to look at again */
     unsigned round;
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];
@@ -96,14 +96,14 @@ void scan_free(struct scan *s);
 
 /* From now on. false: no more of them. */
 bool scan_exclude(struct scan *s, uint64_t pid);
+bool scan_excludes(const struct scan *s, uint64_t pid);
 
 /* Before the first step: larger heaps are not marked; such a process is asked, and counted. */
 void scan_limit(struct scan *s, uint64_t max_words);
 
 /* Before the first step: of `n' parts of the process table only the i-th, from 0. A process stays in its part,
  * so several scans, each with its own part, are as good as one, and may run at the same time. A second scan of a
- * window has the part of its first one. A part is every n-th stripe of the table, because a young node has filled
- * only the first slots. */
+ * window has the part of its first one. */
 void scan_part(struct scan *s, unsigned i, unsigned n);
 
 /* Before the first step, of a scan of few processes: look again without a pause, at one process at a time,
