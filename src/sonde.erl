@@ -611,8 +611,8 @@ bin_holders(N, By) -> rows(sonde_bin_account:bin_holders(N, By, #{})).
 %% number of references that none of these holders has; they may belong to a process that runs all
 %% the time, or to a table with more than `max_rows' rows.
 %%
-%% A first pass finds the binaries, and a second pass finds their holders, so the result may lack
-%% what changed in between. Options are those of {@link bin_account/1}, and `report => true' for
+%% One pass finds the binaries and the processes that hold them. Then tables, and what the processes
+%% show, are read for these binaries; what changed in between may be missing. Options are those of {@link bin_account/1}, and `report => true' for
 %% `{Rows, Report}' ({@type report()}). More than `max_entries' binaries raise `system_limit'.
 %%
 %% ```

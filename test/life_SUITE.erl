@@ -829,19 +829,16 @@ wrong_order() ->
                                _ <- lists:seq(1, 10)],
     right().
 
-%% One scan looks into an account and another fills it; the account may be listed meanwhile.
-garble(binary_proportional, Mode) ->
-    Account = sonde_nif:account_new(1 + rand:uniform(500), false, true),
+%% A scan fills an account, which may be listed meanwhile.
+garble(binary_proportional, _) ->
+    Account = some_new_account(),
     garble_account(Account),
-    _ = [begin
-             Scan =
-                 sonde_nif:scan_new(Attr, M, rand:uniform(20) - 1, {Account, undefined}, [], 1000),
-             _ = [case rand:uniform(3) of
-                      1 -> garble_account(rand:uniform(12), Account);
-                      2 -> outcome(scan_step, [Scan]);
-                      3 -> garble_once(rand:uniform(14), Scan)
-                  end || _ <- lists:seq(1, 60)]
-         end || {Attr, M} <- [{binary_unique, account}, {binary_proportional, Mode}]],
+    Scan = sonde_nif:scan_new(binary_unique, account, 0, {Account, undefined}, [], 1000),
+    _ = [case rand:uniform(3) of
+             1 -> garble_account(rand:uniform(13), Account);
+             2 -> outcome(scan_step, [Scan]);
+             3 -> garble_once(rand:uniform(14), Scan)
+         end || _ <- lists:seq(1, 120)],
     garble_account(Account);
 garble(Attr, Mode) when Mode =:= top; Mode =:= each ->
     garble_scan([Attr | lists:sublist(sonde_attr:native(), rand:uniform(11))], Mode);
@@ -857,6 +854,9 @@ garble_account(Account) ->
     _ = [garble_account(rand:uniform(11), Account) || _ <- lists:seq(1, 40)],
     ok.
 
+some_new_account() ->
+    sonde_nif:account_new(1 + rand:uniform(500), false, rand:uniform(2) =:= 1).
+
 garble_account(1, A) -> outcome(account_add, [A, table, some_binaries()]);
 garble_account(2, A) -> outcome(account_add, [A, literal, some_binaries()]);
 garble_account(3, A) -> outcome(account_want, [A, [Id || {Id, _, _, _} <- some_binaries()]]);
@@ -864,11 +864,12 @@ garble_account(4, A) -> outcome(account_sum, [A]);
 garble_account(5, A) -> outcome(account_rank, [A, size, rand:uniform(300)]);
 garble_account(6, A) -> outcome(account_rank, [A, count, next]);
 garble_account(7, A) -> outcome(account_ranked, [A, rand:uniform(100) - 1]);
-garble_account(8, A) -> outcome(account_holdings, [A, rand:uniform(100) - 1]);
+garble_account(8, A) -> outcome(account_holdings, [A, lists:nth(rand:uniform(2), [first, next])]);
 garble_account(9, A) -> outcome(account_resources, [A, rand:uniform(100000)]);
 garble_account(10, A) -> outcome(account_join, [A, some_account()]);
 garble_account(11, A) -> outcome(account_join, [some_account(), A]);
-garble_account(12, A) -> outcome(account_end, [A]).
+garble_account(12, A) -> outcome(account_end, [A]);
+garble_account(13, A) -> outcome(account_rank, [A, parts, rand:uniform(300)]).
 
 %% The last one again, or one that has counted some processes, or all.
 some_account() ->
@@ -876,7 +877,7 @@ some_account() ->
         {Last, 1} when Last =/= undefined ->
             Last;
         _ ->
-            Account = sonde_nif:account_new(1 + rand:uniform(500), false, true),
+            Account = some_new_account(),
             Scan = sonde_nif:scan_new(binary_unique, account, 0, {Account, undefined}, [], 1000),
             _ = [outcome(scan_step, [Scan]) || _ <- lists:seq(1, rand:uniform(4))],
             _ = put(some_account, Account),

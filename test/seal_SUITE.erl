@@ -401,7 +401,8 @@ rights(F, #{pids := Pids, atoms := Atoms} = World, Resources) ->
         probe_swollen -> [{rand:uniform(100), rand:uniform(100), N}, [mbuf, frag_mem], is, N];
         account_add -> [R, one([table, literal]), [{N, N, N, N}]];
         account_want -> [R, [N || _ <- lists:seq(1, rand:uniform(3))]];
-        account_rank -> [R, one([size, count]), N];
+        account_rank -> [R, one([size, count, parts]), N];
+        account_holdings -> [R, one([first, next])];
         account_new -> [rand:uniform(100000), true, one([true, false])];
         scan_feed -> [R, [{one(Pids), N}]];
         scan_skip -> [R, one(Pids)];

@@ -1,17 +1,19 @@
 #include "binary/account.h"
 
 #include "util/alloc.h"
+#include "util/fill.h"
 
 #include <string.h>
 
 void account_init(struct account *a, const struct layout *lay, const struct proctab *tab,
-                  size_t max, bool tagged)
+                  size_t max, bool tagged, bool keeps)
 {
-    *a = (struct account){.lay = lay, .tab = *tab, .block_bytes = 8, .prints = true};
+    *a = (struct account){.lay = lay, .tab = *tab, .block_bytes = 8, .keeps = keeps};
     a->block_bytes += tagged ? lay->tag_bytes : 0;
-    census_init(&a->all, max, false);
-    census_init(&a->counted, UINT32_MAX, true); /* as many as there are processes, like pids */
-    census_init(&a->followed, max, true);
+    census_init(&a->all, max, keeps); /* parts and holdings of a sample would be of no use */
+    census_init(&a->wanted, max, true);
+    /* as much as the entries take, at their limit */
+    holdings_init(&a->held, max > SIZE_MAX / 4 ? SIZE_MAX : 4 * max);
     top_n_init(&a->top, 0);
 }
 
@@ -22,58 +24,76 @@ static void unrank(struct account *a)
         top_n_free(&a->top);
         top_n_init(&a->top, 0);
     }
+    (void)SONDE_DROP(a->parts);
     a->ranked = false;
 }
 
 void account_free(struct account *a)
 {
     census_free(&a->all);
-    census_free(&a->counted);
-    census_free(&a->followed);
+    census_free(&a->wanted);
+    holdings_free(&a->held);
     unrank(a);
     resource_types_free(&a->types);
     sonde_free(a->pids);
-    sonde_free(a->holdings);
     a->pids = NULL;
-    a->holdings = NULL;
     a->era++; /* a scan may still be merging into the old account */
     a->at = 0;
-    a->n = a->cap = a->holdings_n = a->holdings_cap = 0;
+    a->held_at = (struct holdings_at){0};
+    a->n = a->cap = 0;
 }
 
 enum status account_free_some(struct account *a, struct budget *b)
 {
-    if (!census_free_some(&a->all, b) || !census_free_some(&a->counted, b))
+    if (!census_free_some(&a->all, b) || !holdings_free_some(&a->held, b))
         return ST_TIMESLICE;
     account_free(a);
     return ST_OK;
 }
 
-/* Makes room for one more. Grows by half, which the allocator can often do without a copy. */
-static bool room(void **list, size_t n, size_t *cap, size_t size)
+/* ---- processes ---------------------------------------------------------------------------------- */
+
+/* Grows by half, which the allocator can often do without a copy. */
+static bool grow_pids(struct account *a)
 {
     enum { FIRST = BOUND(64, 2) };
-    size_t more = *cap == 0 ? FIRST : *cap + *cap / 2;
-    if (n < *cap)
-        return true;
-    void *grown = sonde_realloc(*list, more * size);
+    size_t more = a->cap == 0 ? FIRST : a->cap + a->cap / 2;
+    uint64_t *grown = sonde_realloc(a->pids, more * sizeof *grown);
     if (!grown)
         return false;
-    *list = grown;
-    *cap = more;
+    a->pids = grown;
+    a->cap = more;
     return true;
 }
 
-/* ---- holdings ------------------------------------------------------------------------------- */
-
-/* Another size means that the Binary was freed meanwhile, and another one has its address now. */
-static void meet(struct known *k, const struct known *has)
+enum status account_note(struct account *a, uint64_t pid)
 {
-    if (k->refs != 0 && k->size != has->size)
-        *k = (struct known){.binary = k->binary};
+    unrank(a);
+    if (a->n >= UINT32_MAX)
+        return ST_TOO_LARGE;
+    if (a->n == a->cap && !grow_pids(a))
+        return ST_NOMEM;
+    a->pids[a->n++] = pid;
+    return ST_OK;
+}
+
+/* ---- holders -------------------------------------------------------------------------------- */
+
+/* The Binary was freed meanwhile, and another one, or a resource, has its address now. */
+static enum status is_another(struct account *a, struct known *k)
+{
+    *k = (struct known){.binary = k->binary};
+    return a->keeps ? holdings_forget(&a->held, k->binary) : ST_OK;
+}
+
+static enum status meet(struct account *a, struct known *k, const struct known *has)
+{
+    bool other = k->size != has->size || ((k->kinds ^ has->kinds) & CENSUS_RESOURCE);
+    enum status st = k->refs != 0 && other ? is_another(a, k) : ST_OK;
     k->size = has->size;
     k->refc = has->refc;
     k->refs = census_count32((uint64_t)k->refs + has->refs);
+    return st;
 }
 
 static bool comes_before(const struct account *a, uint64_t pid, uint32_t other)
@@ -98,29 +118,6 @@ static void in_queue(const struct account *a, struct known *k, uint32_t me)
     k->holders++;
 }
 
-static enum status add_holding(struct account *a, struct holding g)
-{
-    void *list = a->holdings;
-    if (!room(&list, a->holdings_n, &a->holdings_cap, sizeof *a->holdings))
-        return ST_NOMEM;
-    a->holdings = list;
-    a->holdings[a->holdings_n++] = g;
-    return ST_OK;
-}
-
-static enum status note_holding(struct account *a, uint64_t pid, const struct known *has)
-{
-    struct holding g = {has->binary, pid, has->size, has->refs, has->first};
-    if (has->kinds & CENSUS_RESOURCE)
-        g.queued = 0;
-    return a->wants || a->holdings_n < a->all.max ? add_holding(a, g) : ST_TOO_LARGE;
-}
-
-enum status account_note_changed(struct account *a, uint64_t pid)
-{
-    return add_holding(a, (struct holding){.pid = pid});
-}
-
 /* has->first is an index in the process's own list of types. */
 static enum status resource(struct account *a, struct known *k, const struct known *has,
                             const struct resource_types *types, struct merge *m)
@@ -136,11 +133,26 @@ static enum status resource(struct account *a, struct known *k, const struct kno
     return ST_OK;
 }
 
+static bool is_wanted(const struct account *a, uint64_t binary)
+{
+    return a->wanted.n == 0 || census_find(&a->wanted, binary);
+}
+
 /* The entry for a Binary. GONE: it is not wanted, or not in the sample. */
 static enum status entry_of(struct account *a, uint64_t binary, struct known **k)
 {
     unrank(a);
-    return a->wants && !census_find(&a->all, binary) ? ST_GONE : census_add(&a->all, binary, k);
+    return is_wanted(a, binary) ? census_add(&a->all, binary, k) : ST_GONE;
+}
+
+/* Only of a resource that a term sees as a binary. */
+static enum status keep(struct account *a, const struct merge *m, const struct known *has)
+{
+    bool is_resource = has->kinds & CENSUS_RESOURCE;
+    struct holding g = {has->binary, m->me, has->refs, is_resource ? 0 : has->first};
+    if (!a->keeps || (is_resource && (has->holders == 0 || a->wanted.n > 0)))
+        return ST_OK;
+    return holdings_add(&a->held, &g);
 }
 
 static enum status merge(struct account *a, struct merge *m, const struct known *has,
@@ -150,48 +162,24 @@ static enum status merge(struct account *a, struct merge *m, const struct known 
     enum status st = entry_of(a, has->binary, &k);
     if (st != ST_OK)
         return st == ST_GONE ? ST_OK : st;
-    if ((k->kinds ^ has->kinds) & CENSUS_RESOURCE) /* `first' would mean something else, too */
-        *k = (struct known){.binary = k->binary};
-    meet(k, has);
-    if (has->kinds & CENSUS_RESOURCE) {
+    st = meet(a, k, has);
+    if (st == ST_OK && (has->kinds & CENSUS_RESOURCE)) {
         st = resource(a, k, has, types, m);
-        return st == ST_OK && m->followed && has->holders > 0 ? note_holding(a, a->pids[m->me], has)
-                                                              : st;
+    } else if (st == ST_OK) {
+        if (has->refs > has->first)
+            on_heap(a, k, m->me);
+        if (has->first > 0)
+            in_queue(a, k, m->me);
     }
-    m->print += a->prints ? account_print(has) : 0;
-    if (has->refs > has->first)
-        on_heap(a, k, m->me);
-    if (has->first > 0)
-        in_queue(a, k, m->me);
-    return a->wants || m->followed ? note_holding(a, a->pids[m->me], has) : ST_OK;
+    return st == ST_OK ? keep(a, m, has) : st;
 }
 
 static enum status begin(struct account *a, struct merge *m, uint64_t pid)
 {
-    void *list = a->pids;
-    if (a->n >= UINT32_MAX)
-        return ST_TOO_LARGE;
-    if (!room(&list, a->n, &a->cap, sizeof *a->pids))
-        return ST_NOMEM;
-    a->pids = list;
-    a->pids[a->n] = pid;
-    *m = (struct merge){.begun = true,
-                        .followed = census_find(&a->followed, pid) != NULL,
-                        .of = a->era,
-                        .me = (uint32_t)a->n++};
-    return ST_OK;
-}
-
-/* A second pass must find the same print. */
-static enum status note_print(struct account *a, const struct merge *m)
-{
-    struct known *k;
-    enum status st = a->wants || m->print == 0 ? ST_GONE : ST_OK;
+    enum status st = account_note(a, pid);
     if (st == ST_OK)
-        st = census_add(&a->counted, a->pids[m->me], &k);
-    if (st == ST_OK)
-        k->size = m->print & KNOWN_SIZE_MAX;
-    return st == ST_GONE ? ST_OK : st;
+        *m = (struct merge){.begun = true, .of = a->era, .me = (uint32_t)a->n - 1};
+    return st;
 }
 
 enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
@@ -207,15 +195,13 @@ enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
             st = merge(a, m, has, types);
         }
     }
-    if (st == ST_GONE)
-        st = note_print(a, m);
     m->begun = st == ST_TIMESLICE;
-    return st;
+    return st == ST_GONE ? ST_OK : st;
 }
 
 /* ---- two accounts of different processes ---------------------------------------------------------- */
 
-enum join_stages { PIDS, TYPES, ENTRIES, COUNTED, HOLDINGS, JOINED };
+enum join_stages { PIDS, TYPES, ENTRIES, HOLDINGS, JOINED };
 
 static enum status join_pids(struct account *a, struct account *from, struct budget *b)
 {
@@ -226,13 +212,11 @@ static enum status join_pids(struct account *a, struct account *from, struct bud
     if (a->n + (from->n - j->at) >= UINT32_MAX)
         return ST_TOO_LARGE;
     for (; j->at < from->n; j->at++) {
-        void *list = a->pids;
         if (!budget_step(b))
             return ST_TIMESLICE;
-        if (!room(&list, a->n, &a->cap, sizeof *a->pids))
-            return ST_NOMEM;
-        a->pids = list;
-        a->pids[a->n++] = from->pids[j->at];
+        enum status st = account_note(a, from->pids[j->at]);
+        if (st != ST_OK)
+            return st;
     }
     return ST_OK;
 }
@@ -276,16 +260,12 @@ static bool may_unite(const struct account *a, const struct join *j, const struc
 static enum status unite(struct account *a, const struct join *j, const struct known *more)
 {
     struct known *k;
-    if (more->refs == 0) /* wanted, and not met */
-        return ST_OK;
     if (!may_unite(a, j, more))
         return ST_TOO_LARGE;
     enum status st = census_add(&a->all, more->binary, &k);
     if (st != ST_OK)
         return st == ST_GONE ? ST_OK : st;
-    if ((k->kinds ^ more->kinds) & CENSUS_RESOURCE)
-        *k = (struct known){.binary = k->binary};
-    meet(k, more);
+    st = meet(a, k, more);
     k->holders += more->holders;
     if (more->kinds & CENSUS_RESOURCE) {
         k->kinds = CENSUS_RESOURCE;
@@ -293,7 +273,7 @@ static enum status unite(struct account *a, const struct join *j, const struct k
     } else {
         unite_holders(a, k, more, j->base + more->first);
     }
-    return ST_OK;
+    return st;
 }
 
 /* Both are in the order of the hash, so nothing is far away. */
@@ -317,30 +297,13 @@ static enum status join_entries(struct account *a, struct account *from, struct 
     return st == ST_GONE ? ST_OK : st;
 }
 
-static enum status join_counted(struct account *a, struct account *from, struct budget *b)
-{
-    const struct known *more;
-    struct known *k;
-    enum status st;
-    while ((st = census_next(&from->counted, &from->join.at, b, &more)) == ST_OK &&
-           (st = census_add(&a->counted, more->binary, &k)) == ST_OK)
-        k->size = more->size;
-    return st == ST_GONE ? ST_OK : st;
-}
-
+/* Unless there are more processes than were joined. */
 static enum status join_holdings(struct account *a, struct account *from, struct budget *b)
 {
     struct join *j = &from->join;
-    for (; j->at < from->holdings_n; j->at++) {
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        if (!a->wants && a->holdings_n >= a->all.max)
-            return ST_TOO_LARGE;
-        enum status st = add_holding(a, from->holdings[j->at]);
-        if (st != ST_OK)
-            return st;
-    }
-    return ST_OK;
+    if (from->n != j->n || (uint64_t)j->base + j->n > a->n)
+        return ST_TOO_LARGE;
+    return holdings_join(&a->held, &from->held, j->base, &j->held, b);
 }
 
 static enum status join_stage(struct account *a, struct account *from, struct budget *b)
@@ -352,8 +315,6 @@ static enum status join_stage(struct account *a, struct account *from, struct bu
         return join_types(a, from);
     case ENTRIES:
         return join_entries(a, from, b);
-    case COUNTED:
-        return join_counted(a, from, b);
     default:
         return join_holdings(a, from, b);
     }
@@ -374,46 +335,39 @@ enum status account_join(struct account *a, struct account *from, struct budget 
     return ST_OK;
 }
 
-enum status account_follow(struct account *a, uint64_t pid)
-{
-    struct known *k;
-    return census_add(&a->followed, pid, &k);
-}
-
-/* A hash of everything that decides a share. Sums of it are equal by chance once in 2^56 times. */
-uint64_t account_print(const struct known *has)
-{
-    uint64_t places = (has->refs > has->first ? 1U : 0U) | (has->first > 0 ? 2U : 0U);
-    uint64_t h = (has->binary | places) * 0x9E3779B97F4A7C15ULL ^ has->size * 0xC2B2AE3D27D4EB4FULL;
-    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9ULL;
-    h = (h ^ h >> 27) * 0x94D049BB133111EBULL;
-    return h ^ h >> 31;
-}
-
-bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print)
-{
-    const struct known *k = census_find(&a->counted, pid);
-    return (k ? k->size : 0) == (print & KNOWN_SIZE_MAX);
-}
-
 enum status account_add(struct account *a, enum census_kind kind, const struct known *has)
 {
     struct known *k;
+    struct known same = *has;
     enum status st = entry_of(a, has->binary, &k);
     if (st != ST_OK)
         return st == ST_GONE ? ST_OK : st;
-    meet(k, has);
+    same.kinds = k->kinds & CENSUS_RESOURCE; /* a table does not tell them apart */
+    st = meet(a, k, &same);
     k->kinds |= kind & 0xFF;
     k->holders++;
-    return ST_OK;
+    return st;
 }
 
 enum status account_want(struct account *a, uint64_t binary)
 {
     struct known *k;
-    a->wants = true;
     unrank(a);
-    return census_add(&a->all, binary, &k);
+    return census_add(&a->wanted, binary, &k);
+}
+
+void account_list_start(struct account *a)
+{
+    a->held_at = (struct holdings_at){0};
+}
+
+enum status account_list(struct account *a, struct budget *b, struct holding *g)
+{
+    enum status st;
+    do
+        st = holdings_next(&a->held, &a->held_at, b, g);
+    while (st == ST_OK && !is_wanted(a, g->binary));
+    return st;
 }
 
 /* ---- sums ----------------------------------------------------------------------------------- */
@@ -471,45 +425,90 @@ enum status account_sum(struct account *a, struct budget *b)
     return st == ST_GONE ? ST_OK : st;
 }
 
-void account_rank_start(struct account *a, size_t n, bool by_references)
+/* ---- the largest ------------------------------------------------------------------------------ */
+
+/* The bytes of this Binary that belong to its holder. */
+static uint64_t part_of(const struct account *a, const struct holding *g)
 {
-    a->by_references = by_references;
-    top_n_free(&a->top);
+    const struct known *k = census_find(&a->all, g->binary);
+    if (!k || k->holders == 0)
+        return 0;
+    uint64_t mine = (uint64_t)(g->refs > g->queued) + (g->queued > 0);
+    uint64_t others = is_elsewhere(k) || (k->kinds & CENSUS_LITERAL) ? 1 : 0;
+    uint64_t holders = k->holders - ((k->kinds & CENSUS_LITERAL) != 0) + others;
+    bool processes_first =
+        (k->kinds & CENSUS_HEAP) ? g->refs > g->queued : !(k->kinds & CENSUS_TABLE);
+    bool first =
+        others == 0 && processes_first && !(k->kinds & CENSUS_RESOURCE) && k->first == g->holder;
+    return mine * (k->size / holders) + (first ? k->size % holders : 0);
+}
+
+static enum status start_parts(struct account *a)
+{
+    a->parts = sonde_alloc((a->n + 1) * sizeof *a->parts);
+    a->cleared = 0;
+    account_list_start(a);
+    return a->parts ? ST_OK : ST_NOMEM;
+}
+
+static enum status parts(struct account *a, struct budget *b)
+{
+    struct holding g;
+    enum status st = a->parts ? ST_OK : start_parts(a);
+    if (st == ST_OK)
+        st = wipe(a->parts, sizeof *a->parts, a->n, &a->cleared, b);
+    while (st == ST_OK && (st = holdings_next(&a->held, &a->held_at, b, &g)) == ST_OK) {
+        census_ask(&a->all, holdings_ahead(&a->held, &a->held_at));
+        a->parts[g.holder] += part_of(a, &g);
+    }
+    return st == ST_GONE ? ST_OK : st;
+}
+
+static enum status push(struct account *a, struct row row)
+{
+    return top_n_may_take(&a->top, row.value) && !top_n_push(&a->top, row) ? ST_NOMEM : ST_OK;
+}
+
+static enum status rank_processes(struct account *a, struct budget *b)
+{
+    enum status st = parts(a, b);
+    for (; st == ST_OK && a->at < a->n; a->at++) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        uint64_t pid = a->pids[a->at];
+        st = push(a,
+                  (struct row){(int64_t)a->parts[a->at], proctab_order(a->lay, &a->tab, pid), pid});
+    }
+    return st;
+}
+
+static enum status rank_binaries(struct account *a, struct budget *b)
+{
+    const struct known *k;
+    enum status st = ST_OK;
+    while (st == ST_OK && (st = census_next(&a->all, &a->at, b, &k)) == ST_OK) {
+        int64_t value = a->by == BY_REFERENCES ? k->refs : (int64_t)k->size;
+        if (k->refs > 0 && !(k->kinds & CENSUS_RESOURCE))
+            st = push(a, (struct row){value, k->binary, k->binary});
+    }
+    return st == ST_GONE ? ST_OK : st;
+}
+
+void account_rank_start(struct account *a, size_t n, enum account_by by)
+{
+    unrank(a);
+    a->by = by;
     top_n_init(&a->top, n);
     a->at = 0;
-    a->ranked = false;
 }
 
 enum status account_rank(struct account *a, struct budget *b)
 {
-    const struct known *k;
-    enum status st = a->ranked ? ST_GONE : ST_OK;
-    while (st == ST_OK && (st = census_next(&a->all, &a->at, b, &k)) == ST_OK) {
-        struct row row = {a->by_references ? k->refs : (int64_t)k->size, k->binary, k->binary};
-        bool is_binary = k->refs > 0 && !(k->kinds & CENSUS_RESOURCE);
-        if (is_binary && top_n_may_take(&a->top, row.value) && !top_n_push(&a->top, row))
-            st = ST_NOMEM;
-    }
-    if (st != ST_GONE)
+    enum status st = ST_OK;
+    if (!a->ranked)
+        st = a->by == BY_PARTS ? rank_processes(a, b) : rank_binaries(a, b);
+    if (st != ST_OK)
         return st;
     a->ranked = true;
     return top_n_sort(&a->top, b) ? ST_OK : ST_TIMESLICE;
-}
-
-enum status account_share(const struct account *a, uint64_t pid, const struct known *has,
-                          uint64_t *share)
-{
-    const struct known *k = census_find(&a->all, has->binary);
-    uint64_t mine = (uint64_t)(has->refs > has->first) + (has->first > 0);
-    /* it is new since the account; or another Binary has its address now */
-    if (!k || k->holders < mine || k->size != has->size)
-        return ST_CHANGED;
-    uint64_t others = is_elsewhere(k) || (k->kinds & CENSUS_LITERAL) ? 1 : 0;
-    uint64_t holders = k->holders - ((k->kinds & CENSUS_LITERAL) != 0) + others;
-    bool processes_first =
-        (k->kinds & CENSUS_HEAP) ? has->refs > has->first : !(k->kinds & CENSUS_TABLE);
-    bool first =
-        others == 0 && processes_first && !(k->kinds & CENSUS_RESOURCE) && a->pids[k->first] == pid;
-    *share = mine * (has->size / holders) + (first ? has->size % holders : 0);
-    return ST_OK;
 }

@@ -5,7 +5,7 @@
 #ifndef SONDE_ACCOUNT_H
 #define SONDE_ACCOUNT_H
 
-#include "util/census.h"
+#include "binary/holdings.h"
 #include "vm/proctab.h"
 #include "util/top_n.h"
 #include "process/resource_types.h"
@@ -32,11 +32,7 @@ struct sums_of_all {
     double square;     /* of the bytes, for the error of a sample */
 };
 
-/* What one process holds of a wanted Binary. */
-struct holding {
-    uint64_t binary, pid, size;
-    uint32_t refs, queued; /* references, and how many of them are in messages */
-};
+enum account_by { BY_SIZE, BY_REFERENCES, BY_PARTS };
 
 /* Types of resources with separate sums. */
 enum { ACCOUNT_TYPES = BOUND(1024, 4) };
@@ -44,11 +40,10 @@ enum { ACCOUNT_TYPES = BOUND(1024, 4) };
 /* The progress of merging one process into an account. The caller zeroes it once and uses it for
  * one process after another. */
 struct merge {
-    bool begun, followed;
+    bool begun;
     uint32_t of; /* the era of the account; it changes if the account is emptied meanwhile */
     uint32_t me; /* index of the process in pids */
     size_t at;   /* in the census of the process */
-    uint64_t print;
     uint64_t types[(ACCOUNT_TYPES + 63) / 64]; /* bits: the process has this type */
 };
 
@@ -58,6 +53,7 @@ struct join {
     uint32_t of, mine;          /* its era, and the own one */
     int stage;
     size_t at;
+    struct holdings_at held;
     size_t part;      /* of the census, for which there is room; from 1 */
     uint32_t base, n; /* index of the first process there, and how many there are */
     uint32_t types_n;
@@ -68,28 +64,29 @@ struct account {
     const struct layout *lay;
     struct proctab tab;
     struct census all;
-    uint64_t *pids; /* of processes that hold a Binary; known.first is an index */
+    uint64_t *pids; /* of processes; known.first is an index */
     size_t n, cap;
-    size_t at;              /* progress of sum and rank */
-    uint32_t era;           /* how often it was emptied */
-    unsigned block_bytes;   /* the allocator's own bytes in a block */
-    struct census counted;  /* by pid, 32 bytes each: `size' is the print of its Binaries */
-    struct census followed; /* by pid: the processes with holdings to keep */
+    size_t at;            /* progress of sum and rank */
+    uint32_t era;         /* how often it was emptied */
+    unsigned block_bytes; /* the allocator's own bytes in a block */
     struct sums_of_all sums;
     struct resource_types types;
     struct top_n top;
-    bool by_references; /* the order of `top' */
-    bool ranked;        /* every Binary has been considered for `top' */
-    bool wants;         /* only the Binaries that are in `all' already, and their holders */
-    bool prints;        /* keep prints for a second pass */
-    struct holding *holdings;
-    size_t holdings_n, holdings_cap;
+    enum account_by by;   /* the order of `top' */
+    bool ranked;          /* everything has been considered for `top' */
+    bool keeps;           /* what each process holds is kept, in */
+    struct holdings held; /* which names processes by their index in pids */
+    struct census wanted; /* if there are any: all others are left out */
+    uint64_t *parts;      /* bytes of each process, in the order of pids; NULL: not known yet */
+    size_t cleared;       /* of the parts */
+    struct holdings_at held_at; /* progress of parts, or of what is listed */
     struct join join;
 };
 
-/* tagged: whether the allocator tags each block (+M<S>atags). */
+/* max: of more Binaries the account is a sample. tagged: whether the allocator tags each block
+ * (+M<S>atags). keeps: what each process holds, for parts and lists; then more Binaries are an error. */
 void account_init(struct account *a, const struct layout *lay, const struct proctab *tab,
-                  size_t max, bool tagged);
+                  size_t max, bool tagged, bool keeps);
 void account_free(struct account *a);
 
 /* Frees in slices: OK, TIMESLICE (call again). */
@@ -102,6 +99,9 @@ enum status account_merge(struct account *a, struct merge *m, uint64_t pid,
                           const struct census *its, const struct resource_types *types,
                           struct budget *b);
 
+/* A process that holds nothing. OK, NOMEM, TOO_LARGE. */
+enum status account_note(struct account *a, uint64_t pid);
+
 /* Adds what `from' has of other processes; `from' has no Binary of a table or literal, and is of no use
  * afterwards. OK, TIMESLICE (call again), NOMEM, TOO_LARGE. */
 enum status account_join(struct account *a, struct account *from, struct budget *b);
@@ -112,31 +112,21 @@ enum status account_add(struct account *a, enum census_kind kind, const struct k
 /* Computes a->sums. OK, TIMESLICE (call again). */
 enum status account_sum(struct account *a, struct budget *b);
 
-/* Puts the n Binaries with most bytes, or most references, into a->top, with addresses in place of
- * pids. OK, TIMESLICE (call again), NOMEM. */
-void account_rank_start(struct account *a, size_t n, bool by_references);
+/* Puts the n Binaries with most bytes or references into a->top, with addresses in place of pids; or the n
+ * processes with the largest parts. A Binary's holders have equal parts of its bytes, and the first of them
+ * in term order also gets the remainder. A process is one holder for its off-heap lists, and another for its
+ * messages; all references that no walk finds are together one holder, the first. OK, TIMESLICE (call
+ * again), NOMEM. */
+void account_rank_start(struct account *a, size_t n, enum account_by by);
 enum status account_rank(struct account *a, struct budget *b);
 
-/* The bytes of a Binary that belong to this process: all holders have an equal share, and the first
- * of them in term order also gets the remainder. All references that no walk finds are together one
- * holder, the first. OK; CHANGED: the process has not what was counted. */
-enum status account_share(const struct account *a, uint64_t pid, const struct known *has,
-                          uint64_t *share);
-
-/* A process counts as one holder for its off-heap lists, and as another for its messages. Its
- * shares add up only if it still has the same Binaries in the same places as when it was counted;
- * equal sums of these prints show that. Resources have no print, because one walk meets more of
- * them than the other. */
-uint64_t account_print(const struct known *has);
-bool account_is_counted(const struct account *a, uint64_t pid, uint64_t print);
-
-/* Records a process with a changed print as a holding without a Binary. OK, NOMEM. */
-enum status account_note_changed(struct account *a, uint64_t pid);
-
-/* Keeps this process's holdings, so that its shares need no second walk. OK, NOMEM, TOO_LARGE. */
-enum status account_follow(struct account *a, uint64_t pid);
-
-/* From now on the account counts only wanted Binaries; this is one. OK, NOMEM, TOO_LARGE. */
+/* After this, the account counts and lists this Binary and others that are wanted, and no more. OK, NOMEM,
+ * TOO_LARGE. */
 enum status account_want(struct account *a, uint64_t binary);
+
+/* Of the processes, what they hold of the wanted Binaries, one holding after the other; from the first one
+ * on. OK; GONE: there are no more; TIMESLICE: call again. */
+void account_list_start(struct account *a);
+enum status account_list(struct account *a, struct budget *b, struct holding *g);
 
 #endif

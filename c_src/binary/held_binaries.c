@@ -78,8 +78,6 @@ static enum status take(struct held_binaries *h, const struct vm *vm)
     enum status st = ST_OK;
     if (h->what == HELD_ALL && (flags & FLAG_MAGIC))
         st = name_resource(h, vm, &found, &counts);
-    else if (h->what == HELD_SHARE && (flags & FLAG_MAGIC))
-        found.kinds = CENSUS_RESOURCE;
     if (st == ST_OK && counts)
         st = census_add(&h->binaries, binary, &k);
     if (st != ST_OK || !counts)
@@ -156,43 +154,22 @@ static enum status one_queue(struct held_binaries *h, const struct reading *rd)
 
 /* ---- stages ----------------------------------------------------------------------------------- */
 
-static enum status add_part(struct held_binaries *h, const struct known *k)
-{
-    uint64_t part = k->refs == k->refc ? k->size : 0;
-    enum status st = ST_OK;
-    if (h->what == HELD_SHARE) {
-        st = account_share(h->account, h->pid, k, &part);
-        h->print += k->kinds & CENSUS_RESOURCE ? 0 : account_print(k);
-    }
-    h->value += part;
-    return st;
-}
-
-static enum status sum(struct held_binaries *h, struct budget *b)
+static enum status sum_exclusive(struct held_binaries *h, struct budget *b)
 {
     const struct known *k;
     enum status st;
-    while ((st = census_next(&h->binaries, &h->at, b, &k)) == ST_OK) {
-        st = add_part(h, k);
-        if (st != ST_OK)
-            return st;
-    }
-    if (st != ST_GONE)
-        return st;
-    return h->what != HELD_SHARE || account_is_counted(h->account, h->pid, h->print) ? ST_OK
-                                                                                     : ST_CHANGED;
+    while ((st = census_next(&h->binaries, &h->at, b, &k)) == ST_OK)
+        h->value += k->refs == k->refc ? k->size : 0;
+    return st == ST_GONE ? ST_OK : st;
 }
 
 void held_binaries_start(struct held_binaries *h, const struct reading *rd,
-                         enum held_binaries_what what, const struct account *account)
+                         enum held_binaries_what what)
 {
     h->what = what;
-    h->pid = rd->view->pid;
-    h->account = account;
     h->stage = CHAINS;
     h->queued = false;
     h->value = 0;
-    h->print = 0;
     h->message = 0;
     h->steps = MESSAGES_MAX;
     h->at = 0;
@@ -236,7 +213,7 @@ static enum status walk_stage(struct held_binaries *h, const struct reading *rd)
     case PENDING:
         return take_rest(h, rd->vm);
     case SUM:
-        return h->what == HELD_EXCLUSIVE || h->what == HELD_SHARE ? sum(h, rd->budget) : ST_OK;
+        return h->what == HELD_EXCLUSIVE ? sum_exclusive(h, rd->budget) : ST_OK;
     default: /* the caller of HELD_ALL needs the entries */
         return h->what == HELD_ALL || census_free_some(&h->binaries, rd->budget) ? ST_OK
                                                                                  : ST_TIMESLICE;

@@ -1,6 +1,6 @@
 /* held_binaries.h: the Binaries on a process's off-heap lists and in its waiting messages.
  * Knows: where references to Binaries are, and when a Binary belongs to one process only.
- * Does not know: the other holders, except through an account of all Binaries.
+ * Does not know: the other holders.
  *
  * process_info(_, binary) lists each reference on the off-heap lists; up to 26 it omits the
  * binaries that are being appended to, and in every release the fragments of waiting messages. Here
@@ -8,13 +8,13 @@
 #ifndef SONDE_HELD_BINARIES_H
 #define SONDE_HELD_BINARIES_H
 
-#include "binary/account.h"
+#include "util/census.h"
+#include "process/resource_types.h"
 #include "process/offheap.h"
 
 enum held_binaries_what {
     HELD_UNIQUE,    /* bytes of all its Binaries */
     HELD_EXCLUSIVE, /* bytes of the Binaries without another reference */
-    HELD_SHARE,     /* its share of the bytes; all holders of a Binary have equal shares */
     HELD_ALL        /* no value, only the entries, including resources */
 };
 
@@ -32,15 +32,12 @@ enum { HELD_PENDING = BOUND(16, 4) };
 struct held_binaries {
     enum held_binaries_what what;
     int stage;
-    bool queued; /* the walk is in a message */
-    uint64_t pid;
-    const struct account *account; /* of all holders, for HELD_SHARE */
-    uint64_t value;                /* bytes */
-    uint64_t print;                /* of its Binaries, for HELD_SHARE */
-    uint64_t message;              /* the next message */
-    uint64_t steps;                /* steps left; a longer queue is a cycle */
-    size_t at;                     /* in the census */
-    unsigned n, taken;             /* references found, and read; those in between are prefetched */
+    bool queued;       /* the walk is in a message */
+    uint64_t value;    /* bytes */
+    uint64_t message;  /* the next message */
+    uint64_t steps;    /* steps left; a longer queue is a cycle */
+    size_t at;         /* in the census */
+    unsigned n, taken; /* references found, and read; those in between are prefetched */
     uint64_t pending[HELD_PENDING]; /* a ring */
     struct offheap offheap;
     /* `first' is the number of refs in messages, or the index of a resource's type in `types';
@@ -56,10 +53,9 @@ struct held_binaries {
 bool held_binaries_is_none(const struct reading *rd);
 
 void held_binaries_start(struct held_binaries *h, const struct reading *rd,
-                         enum held_binaries_what what, const struct account *account);
+                         enum held_binaries_what what);
 
-/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM; CHANGED: the account has other
- * Binaries. */
+/* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM. */
 enum status held_binaries_walk(struct held_binaries *h, const struct reading *rd);
 
 /* Also after an unfinished walk. */

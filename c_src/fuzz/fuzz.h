@@ -158,14 +158,11 @@ struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc);
 
 /* ---- holders of Binaries ------------------------------------------------------------------------- */
 
-/* The answer for one process; a proportional share is that of the account of all processes. */
+/* The answer for one process. */
 struct verdict model_hold(const struct vm *vm, enum attr attr, uint64_t proc);
 
-/* Call it first, on an image without changes: fills an account and compares it. The account stays
- * until model_account_end. */
+/* Fills accounts of an image without changes, and compares them. */
 void check_account(const struct image *img);
-struct account *model_account(void);
-void model_account_end(void);
 
 /* ---- sizes of terms ------------------------------------------------------------------------------ */
 

@@ -834,11 +834,13 @@ static void choose_proof(struct builder *b, struct proof *p)
     }
 }
 
-/* Most byte values select one of the first twelve, so kept inputs keep their attribute. */
+/* Most byte values select one of the first twelve, and others one of eight, so kept inputs keep their
+ * attribute. */
 static enum attr any_attr(unsigned i)
 {
-    enum { FIRST = 12, LIMIT = 192 };
-    return (enum attr)(i < LIMIT ? i % FIRST : FIRST + i % (ATTR_COUNT - FIRST));
+    enum { FIRST = 12, LIMIT = 192, LATER = 8 };
+    unsigned attr = i < LIMIT ? i % FIRST : FIRST + i % LATER;
+    return attr < ATTR_COUNT ? (enum attr)attr : ATTR_binary_unique;
 }
 
 void image_build(struct image *img, const uint8_t *data, size_t size)

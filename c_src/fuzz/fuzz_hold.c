@@ -311,8 +311,6 @@ static struct {
     struct owned of[ALL_MAX];
 } all;
 
-static struct account account; /* the scan's account of the same image */
-
 static uint64_t earlier(const struct vm *vm, uint64_t pid, uint64_t other)
 {
     return proctab_order(vm->lay, &vm->tab, pid) < proctab_order(vm->lay, &vm->tab, other) ? pid
@@ -401,26 +399,25 @@ static uint64_t share(uint64_t pid, const struct held *has)
     return o->sum.size / holders(o) * parts + (rest ? o->sum.size % holders(o) : 0);
 }
 
+/* Its part of all Binaries that it holds. */
+static uint64_t part(uint64_t pid, const struct holds *h)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < h->n; i++)
+        sum += share(pid, &h->of[i]);
+    return sum;
+}
+
 struct verdict model_hold(const struct vm *vm, enum attr attr, uint64_t proc)
 {
     static struct holds h;
-    const uint64_t *pid = memory_at(proc + vm->lay->f[LF_id]);
     hold(vm, proc, false, &h);
     struct verdict v = {h.kind, 0, false, h.steps};
     for (unsigned i = 0; i < h.n && h.kind != REFUSED; i++) {
         const struct held *has = &h.of[i];
-        uint64_t part = has->size;
-        if (attr == ATTR_binary_exclusive)
-            part = has->listed + has->queued == has->refc ? part : 0;
-        if (attr == ATTR_binary_proportional)
-            part = pid ? share(*pid, has) : 0;
-        v.value = (int64_t)((uint64_t)v.value + part);
+        bool counts = attr != ATTR_binary_exclusive || has->listed + has->queued == has->refc;
+        v.value = (int64_t)((uint64_t)v.value + (counts ? has->size : 0));
     }
-    /* The account describes the unchanged image. An address that is a binary here and a resource
-     * there, as never in a VM, has no share. */
-    if (attr == ATTR_binary_proportional && h.kind != REFUSED &&
-        (!all.exact || !all.plain || memory_changed() > 0))
-        v.kind = ANY;
     return v;
 }
 
@@ -454,7 +451,7 @@ static bool fill_part(const struct image *img, struct account *a, size_t max, un
 {
     static struct scan s;
     const enum attr attr = ATTR_binary_unique;
-    account_init(a, img->vm.lay, &img->vm.tab, max, true);
+    account_init(a, img->vm.lay, &img->vm.tab, max, true, max == ALL_MAX);
     scan_init(&s, &img->vm, &attr, 1, SCAN_ACCOUNT, 0, NULL, 0);
     scan_account(&s, a);
     scan_part(&s, i, n);
@@ -540,57 +537,103 @@ static void compare(const struct account *a, size_t max)
                  "Binaries too many or few");
 }
 
-/* The shares of all processes, and what is held elsewhere, add up to all bytes. */
-static void compare_shares(const struct image *img)
+/* The process's part by the model; *known: it is the only process with this pid. */
+static uint64_t expected_part(const struct vm *vm, uint64_t pid, bool *known)
 {
-    static struct scan s;
-    const enum attr attr = ATTR_binary_proportional;
+    static struct holds h;
     uint64_t sum = 0;
-    fuzz_begin(img, false, ACCOUNT_READS);
-    scan_init(&s, &img->vm, &attr, 1, SCAN_TOP, SLOTS, NULL, 0);
-    scan_account(&s, &account);
-    must_account(run(img, &s) == SCAN_DONE, "no shares");
-    for (size_t i = 0; i < s.top->n; i++)
-        sum += (uint64_t)s.top->rows[i].value;
+    unsigned n = 0;
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        const uint64_t *proc = memory_at(vm->tab.tab + slot * 8);
+        const uint64_t *id = proc && *proc != 0 ? memory_at(*proc + vm->lay->f[LF_id]) : NULL;
+        if (!id || *id != pid)
+            continue;
+        n++;
+        hold(vm, *proc, false, &h);
+        sum = part(pid, &h);
+    }
+    *known = n == 1;
+    return sum;
+}
+
+/* Each process has its part, and with what is held elsewhere they add up to all bytes. */
+static void compare_parts(const struct image *img, struct account *a)
+{
+    enum status st = ST_TIMESLICE;
+    uint64_t sum = 0;
+    account_rank_start(a, SLOTS, BY_PARTS);
+    for (unsigned i = 0; st == ST_TIMESLICE; i++) {
+        struct budget b = {img->steps, false};
+        must_account(i < 1000000, "parts that are never done");
+        st = account_rank(a, &b);
+    }
+    must_account(st == ST_OK && a->top.n == a->n, "no parts");
+    for (size_t i = 0; i < a->top.n; i++) {
+        bool known;
+        uint64_t expected = expected_part(&img->vm, a->top.rows[i].pid, &known);
+        must_account(!known || (uint64_t)a->top.rows[i].value == expected, "another part");
+        must_account(i == 0 || a->top.rows[i - 1].value >= a->top.rows[i].value, "out of order");
+        sum += (uint64_t)a->top.rows[i].value;
+    }
     for (unsigned i = 0; i < all.n; i++) {
         const struct owned *o = &all.of[i];
         sum -= o->sum.size;
         if (is_elsewhere(o))
             sum += o->sum.size / holders(o) + o->sum.size % holders(o);
     }
-    must_account(sum == 0, "shares that do not add up");
-    scan_free(&s);
+    must_account(sum == 0, "parts that do not add up");
+}
+
+/* What each process holds, one after the other: as many references as there are. */
+static void compare_holdings(const struct image *img, struct account *a)
+{
+    enum status st = ST_OK;
+    struct holding g;
+    uint64_t refs = 0;
+    uint64_t queued = 0;
+    account_list_start(a);
+    for (unsigned i = 0; st != ST_GONE; i++) {
+        struct budget b = {img->steps, false};
+        must_account(i < 1000000, "holdings that do not end");
+        while ((st = account_list(a, &b, &g)) == ST_OK) {
+            must_account(owned_of(g.binary) && g.holder < a->n, "a holding that is none");
+            refs += g.refs;
+            queued += g.queued;
+        }
+    }
+    for (unsigned i = 0; i < all.n; i++) {
+        refs -= all.of[i].sum.listed + all.of[i].sum.queued;
+        queued -= all.of[i].sum.queued;
+    }
+    must_account(refs == 0 && queued == 0, "other references");
+}
+
+static void compare_whole(const struct image *img, struct account *a)
+{
+    compare(a, ALL_MAX);
+    if (all.plain) {
+        compare_parts(img, a);
+        compare_holdings(img, a);
+    }
 }
 
 void check_account(const struct image *img)
 {
-    static struct account some;
+    static struct account a;
     struct image still = *img;
     size_t max = 1 + img->rows / 2;
     still.fail_at = 0;
     add_all(&img->vm);
-    if (fill(&still, &account, ALL_MAX) && all.exact) {
-        compare(&account, ALL_MAX);
-        if (all.plain)
-            compare_shares(&still);
-    }
-    if (fill(img, &some, max) && all.exact)
-        compare(&some, max);
-    account_free(&some);
-    if (fill_in_parts(&still, &some, ALL_MAX) && all.exact)
-        compare(&some, ALL_MAX);
-    account_free(&some);
-    if (fill_in_parts(img, &some, max) && all.exact)
-        compare(&some, max);
-    account_free(&some);
-}
-
-struct account *model_account(void)
-{
-    return &account;
-}
-
-void model_account_end(void)
-{
-    account_free(&account);
+    if (fill(&still, &a, ALL_MAX) && all.exact)
+        compare_whole(&still, &a);
+    account_free(&a);
+    if (fill(img, &a, max) && all.exact)
+        compare(&a, max);
+    account_free(&a);
+    if (fill_in_parts(&still, &a, ALL_MAX) && all.exact)
+        compare_whole(&still, &a);
+    account_free(&a);
+    if (fill_in_parts(img, &a, max) && all.exact)
+        compare(&a, max);
+    account_free(&a);
 }

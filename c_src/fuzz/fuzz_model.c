@@ -87,7 +87,6 @@ static const struct stillness still[] = {
     [ATTR_flat_size] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
     [ATTR_binary_unique] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
     [ATTR_binary_exclusive] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
-    [ATTR_binary_proportional] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -530,8 +529,7 @@ struct verdict model_answer(const struct vm *vm, enum attr attr, bool waiting, u
         return model_waste(vm, attr, proc);
     if (attr == ATTR_flat_size)
         return flat_size(vm, proc);
-    if (attr == ATTR_binary_unique || attr == ATTR_binary_exclusive ||
-        attr == ATTR_binary_proportional)
+    if (attr == ATTR_binary_unique || attr == ATTR_binary_exclusive)
         return model_hold(vm, attr, proc);
     uint64_t value = value_of(&m, attr, &c);
     struct verdict v = {m.refused    ? REFUSED

@@ -213,8 +213,6 @@ static void check_walks(const struct image *img, enum attr attr)
     struct question q;
     bool waiting = attr == ATTR_binary_count && (img->mode & 1);
     question_make(&q, img->vm.lay, attr, waiting);
-    if (attr == ATTR_binary_proportional)
-        q.account = model_account();
     for (size_t slot = 0; slot < SLOTS; slot++) {
         fuzz_begin(img, false, 0);
         uint64_t proc = word_at(img->vm.tab.tab + slot * 8);
@@ -590,7 +588,6 @@ static void check_second(const struct image *img, struct scan *s, enum attr attr
     expect_second(img, mode, first, second, e);
     if (mode == SCAN_SAMPLE) {
         scan_init(&diff, &img->vm, &attr, 1, SCAN_DIFF, img->rows, &s->own, SLOTS);
-        scan_account(&diff, model_account());
         if (check_result(img, &diff, run_scan(img, &diff, attr), attr))
             compare_rows(&diff, e, attr);
         scan_free(&diff);
@@ -615,7 +612,6 @@ static void check_scan(const struct image *img, enum attr attr, bool changing)
     look_at_all(img, attr, waiting, first, &e.exact);
     expect_first(img, mode, first, &e);
     scan_init(&s, &img->vm, &attr, 1, mode, img->rows, NULL, img->remembered);
-    scan_account(&s, model_account());
     bool whole = check_result(img, &s, run_scan(img, &s, attr), attr);
     must(s.own.n <= img->remembered, "more remembered than allowed:", attr);
     if (whole) {
@@ -668,7 +664,6 @@ static void check_parts(const struct image *img, const enum attr *attrs, struct 
         handed_out[k].n = 0;
     for (unsigned i = 0; i < parts && !failed; i++) {
         scan_init(&s, &img->vm, attrs, MANY, SCAN_EACH, 0, NULL, 0);
-        scan_account(&s, model_account());
         scan_part(&s, i, parts);
         whole = check_result(img, &s, run_scan(img, &s, attrs[0]), attrs[0]) && whole;
         scan_free(&s);
@@ -690,7 +685,6 @@ static void check_many(const struct image *img, enum attr attr, bool changing)
     for (unsigned k = 0; k < MANY; k++)
         look_at_all(img, attrs[k], false, looks[k], &exact);
     scan_init(&s, &img->vm, attrs, MANY, each ? SCAN_EACH : SCAN_TOP, img->rows, NULL, 0);
-    scan_account(&s, model_account());
     for (unsigned slot = 1; (img->mode & 4) != 0 && slot < SLOTS; slot += 2) {
         uint64_t pid = looks[0][slot].pid;
         bool wanted = pid != 0 && scan_only(&s, pid);
@@ -732,7 +726,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_proof(&img);
     check_mark(&img);
     check_looks(&img);
-    model_account_end();
     must(allocated == 0, "memory that nobody freed:", img.attr);
     return 0;
 }

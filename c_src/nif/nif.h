@@ -22,7 +22,7 @@
     X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs)    \
     X(ref_bin) X(magic_data) X(magic_free) X(type_module) X(type_name) X(mailbox)         \
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
-    X(sensitive) X(forbidden) X(proved)
+    X(sensitive) X(forbidden) X(proved) X(first) X(parts)
 /* clang-format on */
 
 struct atoms {
@@ -188,7 +188,7 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_calibrate_fun, 2, 0) X(do_calibrate_literals, 2, 0) X(do_probe_resource, 1, 0)      \
     X(do_calibrate_resources, 5, 0) X(do_account_new, 3, 0) X(do_account_add, 3, DIRTY)      \
     X(do_account_want, 2, DIRTY) X(do_account_sum, 1, DIRTY) X(do_account_rank, 3, DIRTY)    \
-    X(do_account_ranked, 2, 0) X(do_account_holdings, 2, 0) X(do_account_known, 2, 0)        \
+    X(do_account_ranked, 2, 0) X(do_account_holdings, 2, DIRTY) X(do_account_known, 2, 0)    \
     X(do_account_resources, 2, 0) X(do_account_end, 1, DIRTY) X(do_look_new, 6, 0)           \
     X(do_look_step, 1, DIRTY) X(do_look_progress, 1, 0) X(do_look_end, 1, DIRTY)             \
     X(do_look_heap, 1, 0) X(do_look_top, 2, 0) X(do_look_top_info, 1, 0)                     \

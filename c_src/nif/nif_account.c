@@ -37,7 +37,7 @@ static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 
 NIF(nif_do_account_new)
 {
-    /* (MaxEntries, Tagged, Parts): Parts: whether a second pass will look up shares in it */
+    /* (MaxEntries, Tagged, Keeps): Keeps: what each process holds, for its part and for holdings */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 max;
     if (!atomic_load_explicit(&s->proved, memory_order_acquire) ||
@@ -50,8 +50,8 @@ NIF(nif_do_account_new)
         return nif_raise(env, ATOM(no_memory));
     h->lay = *s->vm.lay;
     atomic_flag_clear(&h->in_use);
-    account_init(&h->account, &h->lay, &s->vm.tab, max, argv[1] == ATOM(true));
-    h->account.prints = argv[2] == ATOM(true);
+    account_init(&h->account, &h->lay, &s->vm.tab, max, argv[1] == ATOM(true),
+                 argv[2] == ATOM(true));
     ERL_NIF_TERM term = enif_make_resource(env, h);
     enif_release_resource(h);
     return term;
@@ -126,21 +126,17 @@ ACCOUNT_NIF(do_account_join)
 
 ACCOUNT_NIF(do_account_want)
 {
-    /* (Account, [Id]): an account of only these Binaries and their holders; or (Account, [Pid]): of
-     * all Binaries, with the holdings of these processes. Before any other call */
+    /* (Account, [Id]): before any other call, an account of only these Binaries and their holders;
+     * later, only these are listed */
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[1];
     enum status st = ST_OK;
     ErlNifUInt64 id;
-    ErlNifPid pid;
     for (unsigned i = 0; st == ST_OK && i < PAGE_MAX && enif_get_list_cell(env, list, &head, &list);
          i++) {
-        if (enif_get_local_pid(env, head, &pid))
-            st = account_follow(&h->account, pid.pid);
-        else if (enif_get_uint64(env, head, &id) && id != 0)
-            st = account_want(&h->account, id);
-        else
+        if (!enif_get_uint64(env, head, &id) || id == 0)
             return nif_raise(env, ATOM(badarg));
+        st = account_want(&h->account, id);
     }
     if (st != ST_OK)
         return error_of(env, st);
@@ -191,12 +187,16 @@ ACCOUNT_NIF(do_account_sum)
 
 ACCOUNT_NIF(do_account_rank)
 {
-    /* (Account, size | count, N | next): more (then again, with `next') | ok | {error, _}; dirty */
+    /* (Account, size | count | parts, N | next): more (then again, with `next') | ok | {error, _};
+     * dirty */
     ErlNifUInt64 n;
-    if (argv[1] != ATOM(size) && argv[1] != ATOM(count))
+    if (argv[1] != ATOM(size) && argv[1] != ATOM(count) && argv[1] != ATOM(parts))
         return nif_raise(env, ATOM(badarg));
     if (enif_get_uint64(env, argv[2], &n))
-        account_rank_start(&h->account, n, argv[1] == ATOM(count));
+        account_rank_start(&h->account, n,
+                           argv[1] == ATOM(size)    ? BY_SIZE
+                           : argv[1] == ATOM(count) ? BY_REFERENCES
+                                                    : BY_PARTS);
     else if (argv[2] != ATOM(next))
         return nif_raise(env, ATOM(badarg));
     enum status st = slice(&h->account, account_rank);
@@ -212,35 +212,49 @@ ERL_NIF_TERM nif_known(ErlNifEnv *env, const struct known *k)
 static ERL_NIF_TERM ranked_item(ErlNifEnv *env, const void *of, size_t i)
 {
     const struct account *a = of;
-    return nif_known(env, census_find(&a->all, a->top.rows[i].pid));
-}
-
-static ERL_NIF_TERM holding_item(ErlNifEnv *env, const void *of, size_t i)
-{
-    const struct account *a = of;
-    const struct holding *g = &a->holdings[i];
-    ErlNifPid p = {.pid = (ERL_NIF_TERM)g->pid};
-    struct known has = {.binary = g->binary, .refs = g->refs, .first = g->queued};
-    uint64_t share;
-    has.size = g->size & KNOWN_SIZE_MAX;
-    bool is_known = account_share(a, g->pid, &has, &share) == ST_OK;
-    return enif_make_tuple5(env, enif_make_uint64(env, g->binary), enif_make_pid(env, &p),
-                            enif_make_uint(env, g->refs), enif_make_uint(env, g->queued),
-                            is_known ? enif_make_uint64(env, share) : ATOM(undefined));
+    const struct row *row = &a->top.rows[i];
+    if (a->by != BY_PARTS)
+        return nif_known(env, census_find(&a->all, row->pid));
+    ErlNifPid p = {.pid = (ERL_NIF_TERM)row->pid};
+    return enif_make_tuple2(env, enif_make_int64(env, row->value), enif_make_pid(env, &p));
 }
 
 ACCOUNT_NIF(do_account_ranked)
 {
-    /* (Account, From): [{Id, Size, Refc, References}], largest first */
+    /* (Account, From): [{Id, Size, Refc, References}], or [{Part, Pid}], largest first */
     size_t n = h->account.ranked ? h->account.top.n : 0;
     return nif_page(env, argv[1], enif_make_uint(env, PAGE_MAX), &h->account, n, ranked_item);
 }
 
+static ERL_NIF_TERM holding(ErlNifEnv *env, const struct account *a, const struct holding *g)
+{
+    ErlNifPid p = {.pid = (ERL_NIF_TERM)a->pids[g->holder]};
+    return enif_make_tuple4(env, enif_make_uint64(env, g->binary), enif_make_pid(env, &p),
+                            enif_make_uint(env, g->refs), enif_make_uint(env, g->queued));
+}
+
 ACCOUNT_NIF(do_account_holdings)
 {
-    /* (Account, From): [{Id, Pid, References, Queued, Share}], of the wanted Ids or Pids */
-    const struct account *a = &h->account;
-    return nif_page(env, argv[1], enif_make_uint(env, PAGE_MAX), a, a->holdings_n, holding_item);
+    /* (Account, first | next): {more | done, [{Id, Pid, References, Queued}]}: of the wanted Ids, or of
+     * all. Dirty: there may be few of them in many */
+    struct account *a = &h->account;
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum status st = ST_TIMESLICE;
+    unsigned n = 0;
+    if (argv[1] == ATOM(first))
+        account_list_start(a);
+    else if (argv[1] != ATOM(next))
+        return nif_raise(env, ATOM(badarg));
+    while (n < PAGE_MAX && st != ST_GONE && clock_ns() < end) {
+        struct budget b = {BUDGET_STEPS, false};
+        struct holding g;
+        while (n < PAGE_MAX && (st = account_list(a, &b, &g)) == ST_OK) {
+            list = enif_make_list_cell(env, holding(env, a, &g), list);
+            n++;
+        }
+    }
+    return enif_make_tuple2(env, st == ST_GONE ? ATOM(done) : ATOM(more), list);
 }
 
 ACCOUNT_NIF(do_account_known)

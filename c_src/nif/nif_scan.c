@@ -111,20 +111,17 @@ static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, st
     return ok;
 }
 
-/* Takes {Account, First | Pids | undefined} apart if the attributes or the mode need an account. */
+/* Takes {Account, Pids | undefined} apart if the mode needs an account. */
 static bool get_account(ErlNifEnv *env, ERL_NIF_TERM *term, enum scan_mode mode,
                         const struct questions *q, struct held_account **account)
 {
     const ERL_NIF_TERM *pair;
     int arity;
-    bool needs = mode == SCAN_ACCOUNT;
-    for (unsigned k = 0; k < q->n; k++)
-        needs = needs || q->attr[k] == ATTR_binary_proportional;
     *account = NULL;
-    if (!needs)
+    if (mode != SCAN_ACCOUNT)
         return true;
-    if (!enif_get_tuple(env, *term, &arity, &pair) || arity != 2 || mode == SCAN_DIFF ||
-        (mode == SCAN_ACCOUNT && q->attr[0] != ATTR_binary_unique))
+    if (!enif_get_tuple(env, *term, &arity, &pair) || arity != 2 ||
+        q->attr[0] != ATTR_binary_unique)
         return false;
     *account = nif_get_account(env, pair[0]);
     *term = pair[1];
@@ -175,8 +172,8 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
 
 NIF(nif_do_scan_new)
 {
-    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); if an account is
-     * needed, the fourth argument is {Account, First | Pids | undefined} */
+    /* (Attr | [Attr], Mode, N, First | Pids | undefined, Exclude, MaxEntries); to fill an account, the
+     * fourth argument is {Account, Pids | undefined} */
     struct sonde *s = sonde_of(env);
     struct questions q;
     enum scan_mode mode;

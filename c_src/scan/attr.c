@@ -273,19 +273,16 @@ static void end_flat(struct walk *w)
 /* Most processes have no binaries. */
 static enum status go_hold(struct walk *w, const struct reading *rd)
 {
-    const struct account *account = w->q->account;
     enum held_binaries_what what = (enum held_binaries_what)w->q->row->what;
-    if (what == HELD_UNIQUE && account)
+    if (w->q->each)
         what = HELD_ALL;
-    if (what == HELD_SHARE && !account)
-        return ST_ASK; /* the other holders are unknown */
     if (!w->u.hold) {
         if (held_binaries_is_none(rd))
             return ST_OK;
         w->u.hold = room(w, sizeof *w->u.hold);
         if (!w->u.hold)
             return ST_NOMEM;
-        held_binaries_start(w->u.hold, rd, what, account);
+        held_binaries_start(w->u.hold, rd, what);
     }
     enum status st = held_binaries_walk(w->u.hold, rd);
     w->value = (int64_t)w->u.hold->value;
@@ -353,7 +350,6 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_flat_size] = {SETTLED, 0, {MARKED}, .go = go_flat, .end = end_flat},
     [ATTR_binary_unique] = {SETTLED, HELD_UNIQUE, HELD},
     [ATTR_binary_exclusive] = {SETTLED, HELD_EXCLUSIVE, HELD},
-    [ATTR_binary_proportional] = {SETTLED, HELD_SHARE, HELD},
 };
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
     X(message_queue_len) X(reductions) X(binary_memory) X(binary_count)     \
     X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
     X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
-    X(flat_size) X(binary_unique) X(binary_exclusive) X(binary_proportional)
+    X(flat_size) X(binary_unique) X(binary_exclusive)
 /* clang-format on */
 
 /* Heaps with more words are marked, and more words counted, only where the caller asks for it. */
@@ -33,10 +33,10 @@ struct attribute; /* how it is read */
 struct question {
     enum attr attr;
     const struct attribute *row;
-    bool one_word;                 /* true for one moment; no stamp needed */
-    bool waiting;                  /* also report whether a queue has messages (for binary_count) */
-    uint64_t max_words;            /* of a heap that is marked; beyond: TOO_LARGE */
-    const struct account *account; /* of all holders, for binary_proportional; or to be filled */
+    bool one_word;      /* true for one moment; no stamp needed */
+    bool waiting;       /* also report whether a queue has messages (for binary_count) */
+    bool each;          /* what is held stays until walk_end, each Binary (for binary_unique) */
+    uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
     struct plan plan;
 };
 
@@ -68,7 +68,7 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
 /* Asks for the cache lines that the walk will want first. */
 void walk_prefetch(const struct walk *w);
 
-/* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, CHANGED, NOMEM. After it: walk_finish; and before the value is
+/* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, NOMEM. After it: walk_finish; and before the value is
  * believed: walk_close. */
 enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b);
 

@@ -117,10 +117,7 @@ void scan_patience(struct scan *s, uint64_t ns)
 void scan_account(struct scan *s, struct account *account)
 {
     s->account = account;
-    for (unsigned k = 0; k < s->qn; k++) {
-        if (s->mode == SCAN_ACCOUNT || s->q[k].attr == ATTR_binary_proportional)
-            s->q[k].account = account;
-    }
+    s->q->each = true;
 }
 
 bool scan_excludes(const struct scan *s, uint64_t pid)
@@ -196,6 +193,14 @@ static enum status emit_all(struct scan *s, const struct walk *w)
     return answers_add(s, w->view.pid, values, w->clean, s->phase == RETRY);
 }
 
+static enum status merge(struct scan *s, const struct walk *w, struct budget *b)
+{
+    const struct held_binaries *h = w->u.hold;
+    if (h)
+        return account_merge(s->account, &s->merge, w->view.pid, &h->binaries, &h->types, b);
+    return s->account->keeps ? account_note(s->account, w->view.pid) : ST_OK;
+}
+
 enum { MERGE_STEPS = BOUND(BUDGET_STEPS, 5) };
 
 /* TIMESLICE: call again. It has time, because its stamp was compared. */
@@ -206,9 +211,8 @@ static enum status settle_account(struct scan *s, unsigned i)
     if (!(s->kept & 1U << i))
         return ST_OK;
     enum status st = ST_OK;
-    if (s->outcome[i] == ST_OK && w->u.hold && !(s->merged & 1U << i))
-        st = account_merge(s->account, &s->merge, w->view.pid, &w->u.hold->binaries,
-                           &w->u.hold->types, &b);
+    if (s->outcome[i] == ST_OK && !(s->merged & 1U << i))
+        st = merge(s, w, &b);
     if (st == ST_TIMESLICE)
         return st;
     s->merged |= 1U << i;
@@ -239,8 +243,6 @@ static enum status settle_one(struct scan *s, unsigned i)
     case ST_TOO_LARGE:
         s->too_large++;
         break;
-    case ST_CHANGED:
-        return account_note_changed(s->account, w->view.pid);
     case ST_ASK:
         break;
     default:

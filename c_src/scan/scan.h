@@ -4,6 +4,7 @@
 #ifndef SONDE_SCAN_H
 #define SONDE_SCAN_H
 
+#include "binary/account.h"
 #include "scan/attr.h"
 #include "process/sample.h"
 #include "scan/stripes.h"
@@ -111,8 +112,7 @@ void scan_part(struct scan *s, unsigned i, unsigned n);
  * it was long enough there. */
 void scan_patience(struct scan *s, uint64_t ns);
 
-/* Before the first step: where ACCOUNT puts what it finds, or where binary_proportional looks, and notes
- * whom it cannot answer. It stays with the caller. */
+/* Before the first step of ACCOUNT: where it puts what it finds. It stays with the caller. */
 void scan_account(struct scan *s, struct account *account);
 
 /* Before the first step of ACCOUNT, EACH or TOP: these processes, and no other. false: no more of them. */

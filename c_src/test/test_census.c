@@ -184,6 +184,7 @@ struct plain {
 static struct plain plain[BINARIES];
 
 static enum status merge_entry(struct account *a, unsigned pid, const struct known *has);
+static enum status merge_queued(struct account *a, const struct known *has);
 
 static uint64_t test_pid(const struct account *a, unsigned i)
 {
@@ -280,7 +281,7 @@ static enum status fill_account(struct account *a, bool tables_first, unsigned p
     static struct account part[PARTS];
     enum status st = tables_first ? add_others(a) : ST_OK;
     for (unsigned i = 1; i < parts; i++)
-        account_init(&part[i], a->lay, &a->tab, ALL, false);
+        account_init(&part[i], a->lay, &a->tab, ALL, false, a->keeps);
     for (unsigned i = 0; i < PIDS && st == ST_OK; i++)
         st = merge_one(i % parts == 0 ? a : &part[i % parts], i * 7 % PIDS, steps);
     for (unsigned i = 1; i < parts; i++) {
@@ -311,40 +312,94 @@ static unsigned first_of(const struct account *a, const uint32_t *refs)
     return first;
 }
 
-/* The shares add up to the size; the first holder gets the remainder of the division. */
-static bool right_shares(const struct account *a, unsigned i)
+static uint64_t parts[PIDS]; /* expected bytes of each process */
+
+/* The first holder gets the remainder of the division. */
+static void add_parts(const struct account *a, unsigned i)
 {
     const struct plain *p = &plain[i];
     unsigned others = p->refs < p->refc || p->literal;
     unsigned listed = count_of(p->listed);
     unsigned holders = listed + count_of(p->queued) + p->tables + others;
     unsigned first = first_of(a, listed > 0 ? p->listed : p->queued);
-    bool right = true;
     if (others > 0 || (listed == 0 && p->tables > 0))
         first = PIDS;
-    uint64_t left = p->size;
     for (unsigned k = 0; k < PIDS; k++) {
-        struct known has = entry_of(i, p->listed[k] + p->queued[k]);
-        unsigned parts = (p->listed[k] > 0) + (p->queued[k] > 0);
-        has.first = p->queued[k];
-        if (parts == 0)
-            continue;
-        uint64_t mine = 0;
-        right = right && account_share(a, test_pid(a, k), &has, &mine) == ST_OK;
-        right = right && mine == p->size / holders * parts + (k == first ? p->size % holders : 0);
-        left -= mine;
+        unsigned places = (p->listed[k] > 0) + (p->queued[k] > 0);
+        if (places > 0)
+            parts[k] += p->size / holders * places + (k == first ? p->size % holders : 0);
     }
-    if (holders > 0)
-        left -= p->size / holders * (p->tables + others) + (first < PIDS ? 0 : p->size % holders);
-    return right && (left == 0 || holders == 0);
 }
 
-static void test_shares(const struct account *a, const char *layout)
+static void rank(struct account *a, size_t n, enum account_by by, const char *layout)
+{
+    enum status st;
+    account_rank_start(a, n, by);
+    do {
+        struct budget b = {3, false};
+        st = account_rank(a, &b);
+    } while (st == ST_TIMESLICE);
+    check(st == ST_OK, "a ranking", layout);
+}
+
+static uint64_t part_of(const struct account *a, unsigned pid)
+{
+    for (size_t i = 0; i < a->top.n; i++) {
+        if (a->top.rows[i].pid == test_pid(a, pid))
+            return (uint64_t)a->top.rows[i].value;
+    }
+    return UINT64_MAX;
+}
+
+static void test_parts(struct account *a, const char *layout)
 {
     bool right = true;
+    memset(parts, 0, sizeof parts);
     for (unsigned i = 0; i < BINARIES; i++)
-        right = right && right_shares(a, i);
-    check(right, "shares add up, the first has the rest", layout);
+        add_parts(a, i);
+    rank(a, PIDS, BY_PARTS, layout);
+    for (unsigned k = 0; k < PIDS; k++)
+        right = right && part_of(a, k) == parts[k];
+    for (size_t i = 1; i < a->top.n; i++)
+        right = right && a->top.rows[i].value <= a->top.rows[i - 1].value;
+    check(right && a->top.n == PIDS, "each has its part, the first has the rest", layout);
+}
+
+/* The references of all holdings that are listed, of each process and Binary once. */
+static bool lists(struct account *a, unsigned from, unsigned to)
+{
+    static bool seen_by[PIDS][BINARIES];
+    struct holding g;
+    enum status st = ST_OK;
+    size_t n = 0;
+    bool right = true;
+    memset(seen_by, 0, sizeof seen_by);
+    account_list_start(a);
+    while (st != ST_GONE) {
+        struct budget b = {3, false};
+        for (; (st = account_list(a, &b, &g)) == ST_OK; n++) {
+            unsigned i = index_of(g.binary);
+            unsigned k = 0;
+            while (k < PIDS - 1 && test_pid(a, k) != a->pids[g.holder])
+                k++;
+            right = right && i >= from && i < to && !seen_by[k][i] &&
+                    g.queued == plain[i].queued[k] && g.refs == plain[i].listed[k] + g.queued;
+            seen_by[k][i < BINARIES ? i : 0] = true;
+        }
+    }
+    for (unsigned i = from; i < to; i++) {
+        for (unsigned k = 0; k < PIDS; k++)
+            n -= plain[i].listed[k] + plain[i].queued[k] > 0;
+    }
+    return right && n == 0;
+}
+
+static void test_holdings(struct account *a, const char *layout)
+{
+    check(lists(a, 0, BINARIES), "what each has is listed", layout);
+    check(account_want(a, binary_of(7)) == ST_OK && account_want(a, binary_of(8)) == ST_OK &&
+              lists(a, 7, 9),
+          "later only what is wanted", layout);
 }
 
 static enum share share_kind(const struct plain *p)
@@ -379,25 +434,20 @@ static void test_sums(struct account *a, const char *layout)
     check(memcmp(a->sums.bytes, bytes, sizeof bytes) == 0, "whose bytes they are", layout);
 }
 
-static void test_rank(struct account *a, bool by_references, const char *layout)
+static void test_rank(struct account *a, enum account_by by, const char *layout)
 {
     enum { ROWS = 20 };
-    enum status st;
-    account_rank_start(a, ROWS, by_references);
-    do {
-        struct budget b = {3, false};
-        st = account_rank(a, &b);
-    } while (st == ST_TIMESLICE);
-    bool right = st == ST_OK && a->top.n == ROWS;
+    rank(a, ROWS, by, layout);
+    bool right = a->top.n == ROWS;
     for (unsigned i = 0; i < BINARIES && right; i++) {
-        int64_t value = by_references ? plain[i].refs : (int64_t)plain[i].size;
+        int64_t value = by == BY_REFERENCES ? plain[i].refs : (int64_t)plain[i].size;
         bool in = false;
         for (unsigned k = 0; k < ROWS; k++)
             in = in || a->top.rows[k].pid == binary_of(i);
         right = in ? value >= a->top.rows[ROWS - 1].value
                    : plain[i].refs == 0 || value <= a->top.rows[ROWS - 1].value;
     }
-    check(right, by_references ? "most references" : "the largest", layout);
+    check(right, by == BY_REFERENCES ? "most references" : "the largest", layout);
 }
 
 static void test_account(const struct layout *lay)
@@ -405,15 +455,16 @@ static void test_account(const struct layout *lay)
     const struct proctab tab = {0, 64};
     for (unsigned i = 0; i < 6; i++) {
         struct account a;
-        account_init(&a, lay, &tab, ALL, false);
+        account_init(&a, lay, &tab, ALL, false, true);
         rng = 11 + i;
         choose();
         check(fill_account(&a, i & 1, 1 + i % PARTS, 1 + i * 3) == ST_OK, "an account is filled",
               lay->name);
         test_sums(&a, lay->name);
-        test_shares(&a, lay->name);
-        test_rank(&a, false, lay->name);
-        test_rank(&a, true, lay->name);
+        test_parts(&a, lay->name);
+        test_rank(&a, BY_SIZE, lay->name);
+        test_rank(&a, BY_REFERENCES, lay->name);
+        test_holdings(&a, lay->name);
         account_free(&a);
     }
 }
@@ -443,14 +494,14 @@ static void test_two_scans(const struct layout *lay)
     const struct proctab tab = {0, 64};
     struct account a;
     bool right = true;
-    account_init(&a, lay, &tab, ALL, false);
+    account_init(&a, lay, &tab, ALL, false, true);
     rng = 3;
     choose();
     for (unsigned i = 0; i < PIDS; i += 2)
         right = right && merge_two(&a, i) == ST_OK;
     check(right && add_others(&a) == ST_OK, "two scans fill one account", lay->name);
     test_sums(&a, lay->name);
-    test_shares(&a, lay->name);
+    test_parts(&a, lay->name);
     account_free(&a);
 }
 
@@ -463,7 +514,7 @@ static void test_emptied_meanwhile(const struct layout *lay)
     struct census c;
     struct merge m = {0};
     struct budget b = {2, false};
-    account_init(&a, lay, &tab, ALL, false);
+    account_init(&a, lay, &tab, ALL, false, true);
     rng = 4;
     choose();
     check(merge_one(&a, 1, BUDGET_STEPS) == ST_OK && census_of(&c, 2) == ST_OK &&
@@ -478,112 +529,66 @@ static void test_emptied_meanwhile(const struct layout *lay)
     account_free(&a);
 }
 
-/* ---- two passes ------------------------------------------------------------------------------- */
+/* ---- changes meanwhile ------------------------------------------------------------------------- */
 
-static uint64_t print_of(unsigned pid)
-{
-    uint64_t print = 0;
-    for (unsigned i = 0; i < BINARIES; i++) {
-        struct known has = entry_of(i, plain[i].listed[pid] + plain[i].queued[pid]);
-        has.first = plain[i].queued[pid];
-        print += has.refs > 0 ? account_print(&has) : 0;
-    }
-    return print;
-}
-
-/* A process that now holds more, less, or the same elsewhere no longer matches its print. */
-static bool notices(const struct account *a, unsigned pid, unsigned binary)
-{
-    struct plain was = plain[binary];
-    struct plain *p = &plain[binary];
-    bool has = p->listed[pid] + p->queued[pid] > 0;
-    if (has) {
-        uint32_t listed = p->listed[pid];
-        p->listed[pid] = p->queued[pid];
-        p->queued[pid] = listed;
-        bool moved = (p->listed[pid] > 0) != (listed > 0);
-        bool same = account_is_counted(a, test_pid(a, pid), print_of(pid));
-        p->listed[pid] = p->queued[pid] = 0;
-        has = same != moved && !account_is_counted(a, test_pid(a, pid), print_of(pid));
-    } else {
-        p->listed[pid] = 1;
-        has = !account_is_counted(a, test_pid(a, pid), print_of(pid));
-    }
-    *p = was;
-    return has;
-}
-
-static void test_prints(const struct layout *lay)
+/* If the address of a counted Binary now belongs to another one, the first one's holders hold nothing. */
+static void test_address_of_another(const struct layout *lay, bool resource, unsigned parts_n)
 {
     const struct proctab tab = {0, 64};
-    struct account a;
-    account_init(&a, lay, &tab, ALL, false);
-    rng = 21;
-    choose();
-    bool right = fill_account(&a, false, 3, 3) == ST_OK;
-    bool noticed = true;
-    for (unsigned i = 0; i < PIDS; i++) {
-        right = right && account_is_counted(&a, test_pid(&a, i), print_of(i));
-        for (unsigned k = 0; k < BINARIES; k += 3)
-            noticed = noticed && notices(&a, i, k);
-    }
-    check(right, "who has what was counted is as it was", lay->name);
-    check(noticed, "who has something else is not", lay->name);
-    check(account_is_counted(&a, test_pid(&a, PIDS), 0) &&
-              !account_is_counted(&a, test_pid(&a, PIDS), 1),
-          "who had nothing was not counted", lay->name);
-    account_free(&a);
-}
-
-/* The account keeps what a followed process held when it was counted. */
-static void test_followed(const struct layout *lay)
-{
-    enum { ONE = 7 };
-    const struct proctab tab = {0, 64};
-    struct account a;
-    account_init(&a, lay, &tab, ALL, false);
-    rng = 22;
-    choose();
-    bool right = account_follow(&a, test_pid(&a, ONE)) == ST_OK &&
-                 fill_account(&a, true, 1, 2) == ST_OK && a.holdings_n > 0;
-    size_t n = 0;
-    for (unsigned i = 0; i < BINARIES; i++)
-        n += plain[i].listed[ONE] + plain[i].queued[ONE] > 0;
-    right = right && n == a.holdings_n;
-    for (size_t i = 0; i < a.holdings_n && right; i++) {
-        const struct holding *g = &a.holdings[i];
-        unsigned k = 0;
-        while (binary_of(k) != g->binary)
-            k++;
-        right = g->pid == test_pid(&a, ONE) && g->queued == plain[k].queued[ONE] &&
-                g->refs == plain[k].listed[ONE] + plain[k].queued[ONE] && g->size == plain[k].size;
-    }
-    check(right, "what one has is kept", lay->name);
-    check(account_note_changed(&a, test_pid(&a, 3)) == ST_OK && a.holdings_n == n + 1 &&
-              a.holdings[n].binary == 0 && a.holdings[n].pid == test_pid(&a, 3),
-          "and who is another one", lay->name);
-    account_free(&a);
-}
-
-/* If the address of a counted Binary now belongs to another one, the first one's holders are
- * unknown. */
-static void test_address_of_another(const struct layout *lay)
-{
-    const struct proctab tab = {0, 64};
-    struct account a;
+    struct account a[2];
     struct known has = {.binary = binary_of(0), .size = 100, .refc = 1, .refs = 1};
     struct known other = has;
-    uint64_t share = 0;
+    struct known third = has;
     other.size = 200;
-    account_init(&a, lay, &tab, ALL, false);
-    check(merge_entry(&a, 0, &has) == ST_OK && merge_entry(&a, 1, &other) == ST_OK &&
-              account_share(&a, test_pid(&a, 0), &has, &share) == ST_CHANGED &&
-              account_share(&a, test_pid(&a, 1), &other, &share) == ST_OK && share == 200,
+    other.kinds = resource ? CENSUS_RESOURCE : 0;
+    other.holders = 1;
+    third.binary = binary_of(1);
+    for (unsigned i = 0; i < parts_n; i++)
+        account_init(&a[i], lay, &tab, ALL, false, true);
+    check(merge_entry(a, 0, &has) == ST_OK && merge_entry(a, 0, &third) == ST_OK &&
+              merge_entry(&a[parts_n - 1], 1, &other) == ST_OK &&
+              (parts_n == 1 || join(a, &a[1], 1) == ST_OK),
+          "a Binary is freed, and another one has its address", lay->name);
+    rank(a, 3, BY_PARTS, lay->name);
+    check(a->top.n == 3 && a->top.rows[0].value == 200 && a->top.rows[1].value == 100 &&
+              a->top.rows[2].value == 0,
           "no part of what is another one now", lay->name);
+    for (unsigned i = 0; i < parts_n; i++)
+        account_free(&a[i]);
+}
+
+/* More references than fit beside an address, in both places. */
+static void test_many_references(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    struct budget b = {UINT32_MAX, false};
+    struct holding g;
+    struct known has = {
+        .binary = binary_of(3), .size = 64, .refc = UINT32_MAX, .refs = UINT32_MAX, .first = 5};
+    account_init(&a, lay, &tab, ALL, false, true);
+    check(merge_queued(&a, &has) == ST_OK && account_list(&a, &b, &g) == ST_OK &&
+              g.binary == has.binary && g.refs == UINT32_MAX && g.queued == 5 &&
+              account_list(&a, &b, &g) == ST_GONE,
+          "numbers of references", lay->name);
     account_free(&a);
 }
 
-static void test_account_no_memory(const struct layout *lay)
+/* No more is kept than the limit of entries takes. */
+static void test_too_many_holdings(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    struct known has = {.binary = binary_of(0), .size = 64, .refc = PIDS, .refs = 1};
+    unsigned n = 0;
+    account_init(&a, lay, &tab, 2, false, true);
+    while (n < PIDS && merge_entry(&a, n, &has) == ST_OK)
+        n++;
+    check(n == 4, "holdings have a limit", lay->name);
+    account_free(&a);
+}
+
+static void test_account_no_memory(const struct layout *lay, size_t max, bool keeps)
 {
     const struct proctab tab = {0, 64};
     enum status st = ST_NOMEM;
@@ -592,20 +597,20 @@ static void test_account_no_memory(const struct layout *lay)
     choose();
     for (long fails = 1; st == ST_NOMEM; fails++) {
         struct account a;
-        account_init(&a, lay, &tab, BINARIES / 3, false);
+        account_init(&a, lay, &tab, max, false, keeps);
         fail_at = fails;
         st = fill_account(&a, false, 2, BUDGET_STEPS);
         failures += st == ST_NOMEM;
         fail_at = 0;
         account_free(&a);
     }
-    check(st == ST_OK && failures > PIDS, "each allocation fails once", lay->name);
+    check(st == ST_OK && failures > 10, "each allocation fails once", lay->name);
 }
 
 /* ---- resources ----------------------------------------------------------------------------------- */
 
-/* Merges a process that has only this entry. */
-static enum status merge_entry(struct account *a, unsigned pid, const struct known *has)
+static enum status merge_with(struct account *a, unsigned pid, const struct known *has,
+                              uint32_t queued)
 {
     struct census c;
     struct resource_types types = {0};
@@ -617,12 +622,23 @@ static enum status merge_entry(struct account *a, unsigned pid, const struct kno
     enum status st = census_add(&c, has->binary, &k);
     if (st == ST_OK) {
         *k = *has;
-        k->first = has->kinds & CENSUS_RESOURCE ? resource_types_index(&types, &type, 2) : 0;
+        k->first = has->kinds & CENSUS_RESOURCE ? resource_types_index(&types, &type, 2) : queued;
         st = account_merge(a, &m, test_pid(a, pid), &c, &types, &b);
     }
     resource_types_free(&types);
     census_free(&c);
     return st;
+}
+
+/* Merges a process that has only this entry. */
+static enum status merge_entry(struct account *a, unsigned pid, const struct known *has)
+{
+    return merge_with(a, pid, has, 0);
+}
+
+static enum status merge_queued(struct account *a, const struct known *has)
+{
+    return merge_with(a, 0, has, has->first);
 }
 
 /* Before all processes are read, a Binary of the same size may take the address of a freed
@@ -633,7 +649,7 @@ static void test_resource_freed(const struct layout *lay)
     struct budget b = {UINT32_MAX, false};
     struct account a;
     bool right = true;
-    account_init(&a, lay, &tab, ALL, false);
+    account_init(&a, lay, &tab, ALL, false, true);
     for (unsigned i = 0; i < PIDS; i++) {
         struct known has = {.binary = binary_of(i / 2), .size = 100, .refc = 1, .refs = 1};
         has.kinds = i % 2 == 0 ? CENSUS_RESOURCE : 0;
@@ -653,20 +669,17 @@ static void test_resource_seen(const struct layout *lay)
     struct budget b = {UINT32_MAX, false};
     struct account a;
     struct known has = {.binary = binary_of(0), .size = 101, .refc = 2, .refs = 1};
-    uint64_t half[2];
     has.kinds = CENSUS_RESOURCE;
-    account_init(&a, lay, &tab, ALL, false);
+    has.holders = 1;
+    account_init(&a, lay, &tab, ALL, false, true);
     check(merge_entry(&a, 0, &has) == ST_OK && merge_entry(&a, 1, &has) == ST_OK,
           "two have a resource", lay->name);
-    has.kinds = 0;
-    check(account_share(&a, test_pid(&a, 0), &has, &half[0]) == ST_OK &&
-              account_share(&a, test_pid(&a, 1), &has, &half[1]) == ST_OK && half[0] == 50 &&
-              half[1] == 50,
-          "each has half of a resource", lay->name);
     check(account_sum(&a, &b) == ST_OK && a.sums.bytes[SHARE_RESOURCES] == 101 &&
               a.types.list[TYPES].holders == 2 && a.types.list[TYPES].count == 1 &&
               a.types.list[TYPES].bytes == 101,
           "and is one of its type", lay->name);
+    rank(&a, 2, BY_PARTS, lay->name);
+    check(part_of(&a, 0) == 50 && part_of(&a, 1) == 50, "each has half of a resource", lay->name);
     account_free(&a);
 }
 
@@ -685,10 +698,12 @@ int main(void)
         test_account(lay);
         test_two_scans(lay);
         test_emptied_meanwhile(lay);
-        test_prints(lay);
-        test_followed(lay);
-        test_address_of_another(lay);
-        test_account_no_memory(lay);
+        for (unsigned k = 0; k < 4; k++)
+            test_address_of_another(lay, k & 1, 1 + k / 2);
+        test_many_references(lay);
+        test_too_many_holdings(lay);
+        test_account_no_memory(lay, BINARIES / 3, false);
+        test_account_no_memory(lay, ALL, true);
         test_resource_freed(lay);
         test_resource_seen(lay);
     }

@@ -246,9 +246,6 @@ static size_t take_all(struct scan *s, const struct vm *vm, unsigned *asked, int
     return rows;
 }
 
-/* The last attribute needs an account of all holders of binaries. */
-enum { ALONE = ATTR_binary_proportional };
-
 /* Several questions in one sweep have the answers that each has alone. A process that cannot be
  * read is asked once for all of them. A scan can cover some processes only. */
 static void test_questions(const struct layout *lay)
@@ -275,9 +272,9 @@ static void test_questions(const struct layout *lay)
         char *p = make_process(w, i + 1);
         put(w, p, LF_off_heap, make_chain(w, p, i % 9, &count, &bytes));
     }
-    scan_init(s, &w->vm, all, ALONE, SCAN_TOP, 20, NULL, 0);
+    scan_init(s, &w->vm, all, ATTR_COUNT, SCAN_TOP, 20, NULL, 0);
     run(s, &w->vm, NOTHING, &a);
-    for (unsigned k = 0; k < ALONE; k++) {
+    for (unsigned k = 0; k < ATTR_COUNT; k++) {
         ask(w, all[k], LONG, &a);
         same = same && s->top[k].n == 20 && memcmp(s->top[k].rows, a.row, 20 * sizeof *a.row) == 0;
         for (size_t i = 0; i < a.rows; i++)
@@ -287,14 +284,14 @@ static void test_questions(const struct layout *lay)
           lay->name);
     scan_free(s);
 
-    scan_init(s, &w->vm, all, ALONE, SCAN_EACH, 0, NULL, 0);
+    scan_init(s, &w->vm, all, ATTR_COUNT, SCAN_EACH, 0, NULL, 0);
     check(take_all(s, &w->vm, &asked, &sum) == MANY && asked == 0 && sum == expected,
           "each process' values are handed out once", lay->name);
     scan_free(s);
 
     for (unsigned i = 0; i < RUN; i++)
         put(w, (char *)w->table[i + 1], LF_state, 0x2A | STATE_RUNNING); // NOLINT
-    scan_init(s, &w->vm, all, ALONE, SCAN_EACH, 0, NULL, 0);
+    scan_init(s, &w->vm, all, ATTR_COUNT, SCAN_EACH, 0, NULL, 0);
     check(take_all(s, &w->vm, &asked, &sum) == MANY - RUN && asked == RUN,
           "who runs is asked once, and has no row", lay->name);
     scan_free(s);

@@ -254,7 +254,6 @@ static void test_queue_locked(const struct layout *lay)
         [ATTR_flat_size] = true,
         [ATTR_binary_unique] = true,
         [ATTR_binary_exclusive] = true,
-        [ATTR_binary_proportional] = true,
     };
     struct world *w = new_world(lay);
     char *p = make_process(w, 7);

@@ -259,6 +259,14 @@ enum status census_next(const struct census *c, size_t *at, struct budget *b,
     }
 }
 
+void census_ask(const struct census *c, uint64_t binary)
+{
+    uint64_t h = hash(binary);
+    const struct census_part *p = part_of(c, h);
+    if (p->cap > 0)
+        __builtin_prefetch(&p->entries[(h >> 32) * p->cap >> 32], 1);
+}
+
 /* A table of millions of entries is in no cache. So far ahead that the memory has come until the entry
  * is added, and not so far that it is gone again. */
 enum { AHEAD = 24 };
@@ -267,12 +275,8 @@ void census_prefetch(const struct census *to, const struct census *from, size_t 
 {
     const struct census_part *p = from->parts ? &from->parts[at >> 32] : &from->one;
     uint32_t i = (uint32_t)at + AHEAD;
-    if (i >= p->cap || p->entries[i].binary == 0)
-        return;
-    uint64_t h = hash(p->entries[i].binary);
-    const struct census_part *other = part_of(to, h);
-    if (other->cap > 0)
-        __builtin_prefetch(&other->entries[(h >> 32) * other->cap >> 32], 1);
+    if (i < p->cap && p->entries[i].binary != 0)
+        census_ask(to, p->entries[i].binary);
 }
 
 size_t census_bytes(const struct census *c)

@@ -74,8 +74,11 @@ void census_lower(struct census *c, unsigned level);
 enum status census_next(const struct census *c, size_t *at, struct budget *b,
                         const struct known **entry);
 
-/* Before entries of `from' are added to `to', one after the other: asks for the memory that one of the
- * next will need. */
+/* Asks for the memory where this Binary's entry is, or would be. */
+void census_ask(const struct census *c, uint64_t binary);
+
+/* Before entries of `from' are added to `to', one after the other: asks for what one of the next will
+ * need. */
 void census_prefetch(const struct census *to, const struct census *from, size_t at);
 
 /* Bytes of memory that the census takes. */

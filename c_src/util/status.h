@@ -12,7 +12,6 @@
     X(GONE,      "gone",      "the process is dead or exiting")                 \
     X(ASK,       "ask",       "only process_info can answer for this process")  \
     X(TOO_LARGE, "too_large", "more than the caller allows")                    \
-    X(CHANGED,   "changed",   "it is not what an earlier pass counted")         \
     X(TIMESLICE, "timeslice", "the slice is used up, the walk can go on")       \
     X(NOMEM,     "nomem",     "an allocation failed")
 /* clang-format on */

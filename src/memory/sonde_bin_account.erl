@@ -4,7 +4,7 @@
 %% again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, shares/4, followed/2, natively/1]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, parts/4, natively/1]).
 -export_type([account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
@@ -86,7 +86,7 @@ sample(Level, Variance) ->
 bin_resources(N, Opts) when is_integer(N), N >= 0 ->
     Read = sonde_opts:read(Opts, options()),
     run(Read, fun(Account, #{processes := Result}, #{caller := Caller}) ->
-                      whole(Account, Caller),
+                      ok = whole(Account, Caller),
                       Atoms = erlang:system_info(atom_count),
                       Types = [{type(Type), Count, Bytes, Holders}
                                || {Type, Count, Bytes, Holders}
@@ -96,51 +96,25 @@ bin_resources(N, Opts) when is_integer(N), N >= 0 ->
 bin_resources(_, _) ->
     error(badarg).
 
+whole(Account, Caller) ->
+    case sums(Account, Caller) of
+        {_, _, _, 0, _, _} -> ok;
+        _ -> error(system_limit)
+    end.
+
 told(Rows, Result, #{suspend := Suspend}) -> {Rows, sonde_scan:report(Result, Suspend)}.
 
 type(undefined) -> unknown;
 type(Type) -> Type.
 
-%% @doc Runs a sweep over processes that looks up each process's part of each binary in an account:
-%% see `sonde_garbage'. All binaries must be known: a sample does not suffice.
--spec shares(options(), reference(), pid(), fun((sonde_nif:account()) -> Answer)) -> Answer.
-shares(Opts, Caller, Pid, Fun) ->
-    Read = sonde_opts:read(Opts, options()),
-    opened(Read#{caller => Pid, parts => true}, Caller,
-           fun(Account, _, _) -> whole(Account, Caller), Fun(Account) end).
-
-%% @doc Returns the processes that, when that sweep came to them, no longer held what the account
-%% had counted, and the parts of those that can be read. A later pass cannot compute these parts: a
-%% new account replaces the first one and keeps what these processes hold as it counts it.
--spec followed(sonde_nif:account(), reference()) -> {[pid()], #{pid() => non_neg_integer()}}.
-followed(First, Caller) ->
-    Changed = [Pid || {0, Pid, _, _, _} <- holdings(First)],
-    {Changed, followed(First, lists:usort(Changed), Caller)}.
-
-followed(_First, [], _Caller) ->
-    #{};
-followed(First, Pids, Caller) ->
-    ok = close(First),
-    opened(sonde_opts:read(#{}, options()), Caller, Pids,
-           fun(Account, #{processes := #{missed := Missed}}, _) ->
-                   whole(Account, Caller),
-                   Unread = [Pid || {Pid, _} <- Missed],
-                   Parts = add_up(Account, 0, Caller,
-                                  maps:without(Unread, maps:from_keys(Pids, 0))),
-                   maps:filter(fun(_, Part) -> is_integer(Part) end, Parts)
-           end).
-
-add_up(Account, From, Caller, Parts) ->
-    sonde_helper:check_caller(Caller),
-    case sonde_nif:account_holdings(Account, From) of
-        [] -> Parts;
-        Some -> add_up(Account, From + length(Some), Caller, lists:foldl(fun add_part/2, Parts, Some))
-    end.
-
-add_part({_, Pid, _, _, Part}, Parts) when is_integer(Part), is_integer(map_get(Pid, Parts)) ->
-    Parts#{Pid := map_get(Pid, Parts) + Part};
-add_part({_, Pid, _, _, _}, Parts) ->
-    Parts#{Pid => unknown}.
+%% @doc Returns the processes with the largest parts: of each binary, all of its holders have equal ones.
+%% All binaries must be known; more than `max_entries' raise `system_limit'.
+-spec parts(non_neg_integer(), map(), reference(), pid()) ->
+    {[{Bytes :: non_neg_integer(), pid()}], sonde_scan:result()}.
+parts(N, Opts, Caller, Pid) ->
+    Read = sonde_opts:read(maps:with([suspend, threads], Opts), options()),
+    opened((maps:merge(Opts, Read))#{caller => Pid, keeps => true}, Caller,
+           fun(Account, #{processes := Result}, _) -> {ranked(Account, parts, N, Caller), Result} end).
 
 %% ---- holders
 
@@ -149,9 +123,8 @@ add_part({_, Pid, _, _, _}, Parts) ->
 bin_holders(N, By, Opts) when is_integer(N), N >= 0, By =:= size orelse By =:= count ->
     Read = (sonde_opts:read(Opts, options()))#{caller => self()},
     natively(fun(Caller) ->
-                     {Ids, First} = ids(N, By, Read, Caller),
-                     {Holders, Second} = holders(Ids, Read, Caller),
-                     told(Holders, sonde_scan:merge(First, Second), Read)
+                     {Holders, Result} = largest(N, By, Read, Caller),
+                     told(Holders, Result, Read)
              end);
 bin_holders(_, _, _) ->
     error(badarg).
@@ -161,29 +134,27 @@ bin_holder(Id, Opts) when is_integer(Id) ->
     Read = (sonde_opts:read(Opts, options()))#{caller => self()},
     sonde_vm:must_be_native(),
     case Id > 0 andalso Id < 1 bsl 64 andalso Id rem 8 =:= 0
-         andalso natively(fun(Caller) -> holders([Id], Read, Caller) end) of
-        {[Holder], _} -> Holder;
+         andalso natively(fun(Caller) -> only(Id, Read, Caller) end) of
+        [Holder] -> Holder;
         _ -> undefined
     end;
 bin_holder(_, _) ->
     error(badarg).
 
-ids(0, _, _, _) ->
+largest(0, _, _, _) ->
     {[], sonde_scan:nothing()};
-ids(N, By, Opts, Caller) ->
-    opened(Opts, Caller,
+largest(N, By, #{max_rows := MaxRows} = Opts, Caller) ->
+    opened(Opts#{keeps => true}, Caller,
            fun(Account, #{processes := Result}, _) ->
-                   whole(Account, Caller),
-                   rank(Account, By, N, Caller),
-                   Next = fun(From) -> sonde_nif:account_ranked(Account, From) end,
-                   {[Id || {Id, _, _, _} <- sonde_look:all(Next)], Result}
+                   Ids = [Id || {Id, _, _, _} <- ranked(Account, By, N, Caller)],
+                   ok = want(Account, Ids),
+                   {holders(Account, Ids, elsewhere(Ids, MaxRows, Caller), Caller), Result}
            end).
 
-whole(Account, Caller) ->
-    case sums(Account, Caller) of
-        {_, _, _, 0, _, _} -> ok;
-        _ -> error(system_limit)
-    end.
+%% The N largest of an account.
+ranked(Account, By, N, Caller) ->
+    ok = rank(Account, By, N, Caller),
+    sonde_look:all(fun(From) -> sonde_nif:account_ranked(Account, From) end).
 
 rank(Account, By, N, Caller) ->
     sonde_helper:check_caller(Caller),
@@ -193,61 +164,64 @@ rank(Account, By, N, Caller) ->
         {error, Why} -> error(Why)
     end.
 
-%% A second pass, for these binaries only.
-holders([], _Opts, _Caller) ->
-    {[], sonde_scan:nothing()};
-holders(Ids, #{max_rows := MaxRows, max_entries := Max} = Opts, Caller) ->
-    New = fun() -> wants(sonde_nif:account_new(Max, false, false), Ids) end,
+%% An account of this binary alone.
+only(Id, #{max_entries := Max, max_rows := MaxRows} = Opts, Caller) ->
+    New = fun() ->
+                  Account = sonde_nif:account_new(Max, false, true),
+                  ok = want(Account, [Id]),
+                  Account
+          end,
     Account = New(),
     try
-        Result = processes(Account, New, Opts, Caller),
-        {holders(Account, Ids, MaxRows, Caller), Result}
+        _ = processes(Account, New, Opts, Caller),
+        Others = elsewhere([Id], MaxRows, Caller),
+        _ = [ok = add(Account, Kind, Binaries) || {_, Kind, Binaries} <- Others],
+        holders(Account, [Id], Others, Caller)
     after
         close(Account)
     end.
 
-holders(Account, Ids, MaxRows, Caller) ->
-    Wanted = maps:from_keys(Ids, true),
-    Tables = tables_with(Account, Wanted, MaxRows, Caller),
-    Literals = literals_with(Account, Wanted),
-    Held = lists:append([held(Holding) || Holding <- holdings(Account)]),
+want(Account, Ids) -> in_pieces(fun(Some) -> sonde_nif:account_want(Account, Some) end, Ids).
+
+holders(_Account, [], _Others, _Caller) ->
+    [];
+holders(Account, Ids, Others, Caller) ->
+    Held = lists:append([held(Holding) || Holding <- holdings(Account, first, Caller)])
+        ++ [{Id, Place, References} || {Place, _, Binaries} <- Others, {Id, _, _, References} <- Binaries],
     Known = [Binary || Id <- Ids, Binary <- [sonde_nif:account_known(Account, Id)],
                        Binary =/= undefined],
-    Seen = seen(lists:usort([pid(Holder) || {_, Holder, _} <- Held]), Wanted, Caller),
+    Seen = seen(lists:usort([Pid || {_, Holder, _} <- Held, Pid <- pid(Holder)]),
+                maps:from_keys(Ids, true), Caller),
     ByBinary = maps:groups_from_list(fun({Id, _, _}) -> Id end,
                                      fun({Id, Holder, References}) ->
                                              {Holder, References, visible(Id, Holder, Seen)}
-                                     end, Held ++ Tables ++ Literals),
+                                     end, Held),
     [#{id => Id, size => Size, refc => Refc, elsewhere => max(0, Refc - References),
        holders => lists:sort(maps:get(Id, ByBinary, []))}
      || {Id, Size, Refc, References} <- Known].
 
-wants(Account, Wanted) ->
-    ok = in_pieces(fun(Some) -> sonde_nif:account_want(Account, Some) end, Wanted),
-    Account.
+holdings(Account, Which, Caller) ->
+    sonde_helper:check_caller(Caller),
+    case sonde_nif:account_holdings(Account, Which) of
+        {done, Some} -> Some;
+        {more, Some} -> Some ++ holdings(Account, next, Caller)
+    end.
 
-holdings(Account) ->
-    sonde_look:all(fun(From) -> sonde_nif:account_holdings(Account, From) end).
-
-held({Id, Pid, References, Queued, _}) ->
+held({Id, Pid, References, Queued}) ->
     [{Id, Pid, References - Queued} || References > Queued]
         ++ [{Id, {queue, Pid}, Queued} || Queued > 0].
 
-pid({queue, Pid}) -> Pid;
-pid(Pid) -> Pid.
+pid({queue, Pid}) -> [Pid];
+pid(Pid) when is_pid(Pid) -> [Pid];
+pid(_) -> [].
 
-tables_with(Account, Wanted, MaxRows, Caller) ->
-    lists:append([begin
-                      sonde_helper:check_caller(Caller),
-                      Binaries = wanted(sonde_ets:binaries(Tab, MaxRows), Wanted),
-                      ok = add(Account, table, Binaries),
-                      [{Id, {ets, Tab}, References} || {Id, _, _, References} <- Binaries]
-                  end || Tab <- ets:all()]).
-
-literals_with(Account, Wanted) ->
-    Binaries = wanted(literals(), Wanted),
-    ok = add(Account, literal, Binaries),
-    [{Id, literals, References} || {Id, _, _, References} <- Binaries].
+%% What tables and persistent terms hold of these.
+elsewhere(Ids, MaxRows, Caller) ->
+    Wanted = maps:from_keys(Ids, true),
+    [begin
+         sonde_helper:check_caller(Caller),
+         {{ets, Tab}, table, wanted(sonde_ets:binaries(Tab, MaxRows), Wanted)}
+     end || Tab <- ets:all()] ++ [{literals, literal, wanted(literals(), Wanted)}].
 
 wanted(Binaries, Wanted) when is_list(Binaries) ->
     [Binary || Binary <- Binaries, is_map_key(element(1, Binary), Wanted)];
@@ -304,13 +278,9 @@ natively(Fun) ->
 
 %% Visits all processes, tables and persistent terms, and reports those that could not be read. Only
 %% in a helper.
-opened(Opts, Caller, Fun) ->
-    opened(Opts, Caller, [], Fun).
-
-%% The account keeps what each of the followed processes holds.
-opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Followed, Fun) ->
+opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Fun) ->
     {Tagged, Unused} = allocator(),
-    New = fun() -> wants(sonde_nif:account_new(Max, Tagged, maps:get(parts, Opts, false)), Followed) end,
+    New = fun() -> sonde_nif:account_new(Max, Tagged, maps:get(keeps, Opts, false)) end,
     Account = New(),
     try
         Missed = #{processes => processes(Account, New, Opts, Caller),
@@ -345,7 +315,7 @@ current(Figure, Part) ->
 %% Returns the processes that could not be read. Each thread fills an account of its own; in the end
 %% they are joined.
 processes(Account, New, Opts, Caller) ->
-    How = sonde_scan:with_memory((maps:with([suspend, caller, threads], Opts))#{attrs => [binary_unique],
+    How = sonde_scan:with_memory((maps:with([suspend, caller, threads, until], Opts))#{attrs => [binary_unique],
                                                                                by => Caller}),
     Others = [New() || _ <- lists:seq(2, sonde_scan:threads(account, How))],
     try

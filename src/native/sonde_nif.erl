@@ -323,7 +323,7 @@ adopt(Status) -> said(do_adopt(Status)).
 do_adopt(_Status) -> erlang:nif_error(not_loaded).
 
 %% `each': the answers come as `{rows, _}' while the scan runs; for the given processes, or for all.
-%% `account': what each process holds goes into an account; `binary_proportional' reads one.
+%% `account': what each process holds goes into an account.
 -spec scan_new(attr() | [attr()], mode(), non_neg_integer(), from() | {account(), from()}, [pid()],
                non_neg_integer()) -> scan().
 scan_new(Attr, Mode, N, First, Exclude, MaxEntries) ->
@@ -526,11 +526,11 @@ calibrate_resources(Probe, Larger, Other, Id, Module) ->
     said(do_calibrate_resources(Probe, Larger, Other, Id, Module)).
 do_calibrate_resources(_Probe, _Larger, _Other, _Id, _Module) -> erlang:nif_error(not_loaded).
 
-%% For at most so many binaries; of more it keeps a sample. The flag: whether the allocator tags
-%% blocks.
+%% For at most so many binaries; of more it keeps a sample. The flags: whether the allocator tags
+%% blocks; and whether to keep what each process holds, which parts and holdings need.
 -spec account_new(non_neg_integer(), boolean(), boolean()) -> account().
-account_new(MaxEntries, Tagged, Parts) -> said(do_account_new(MaxEntries, Tagged, Parts)).
-do_account_new(_MaxEntries, _Tagged, _Parts) -> erlang:nif_error(not_loaded).
+account_new(MaxEntries, Tagged, Keeps) -> said(do_account_new(MaxEntries, Tagged, Keeps)).
+do_account_new(_MaxEntries, _Tagged, _Keeps) -> erlang:nif_error(not_loaded).
 
 %% The references of a table, or of the literals: at most 1000, each one once for each table.
 -spec account_add(account(), table | literal, [binary_refs()]) ->
@@ -538,9 +538,9 @@ do_account_new(_MaxEntries, _Tagged, _Parts) -> erlang:nif_error(not_loaded).
 account_add(Account, Kind, Binaries) -> said(do_account_add(Account, Kind, Binaries)).
 do_account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
 
-%% Before anything else: counts only these binaries, with their holders; or all binaries, with what
-%% these processes hold. At most 1000.
--spec account_want(account(), [Id :: pos_integer()] | [pid()]) ->
+%% Before anything else: counts only these binaries, with their holders. Later: only their holdings are
+%% listed. At most 1000.
+-spec account_want(account(), [Id :: pos_integer()]) ->
     ok | {error, no_memory | system_limit}.
 account_want(Account, Ids) -> said(do_account_want(Account, Ids)).
 do_account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
@@ -554,24 +554,22 @@ do_account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 account_sum(Account) -> said(do_account_sum(Account)).
 do_account_sum(_Account) -> erlang:nif_error(not_loaded).
 
--spec account_rank(account(), size | count, non_neg_integer() | next) ->
+-spec account_rank(account(), size | count | parts, non_neg_integer() | next) ->
     more | ok | {error, no_memory}.
 account_rank(Account, By, N) -> said(do_account_rank(Account, By, N)).
 do_account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
 
--spec account_ranked(account(), From :: non_neg_integer()) -> [binary_refs()].
+-spec account_ranked(account(), From :: non_neg_integer()) ->
+    [binary_refs()] | [{Part :: non_neg_integer(), pid()}].
 account_ranked(Account, From) -> said(do_account_ranked(Account, From)).
 do_account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 
-%% The holders of the wanted binaries; how many of their references are in messages; and the
-%% holder's part of the bytes, unless it is not known because another binary has its address. With
-%% Id 0: the processes that held something else than what was counted, when `binary_proportional'
-%% was read.
--spec account_holdings(account(), From :: non_neg_integer()) ->
-    [{Id :: non_neg_integer(), pid(), References :: pos_integer(), Queued :: non_neg_integer(),
-      Share :: non_neg_integer() | undefined}].
-account_holdings(Account, From) -> said(do_account_holdings(Account, From)).
-do_account_holdings(_Account, _From) -> erlang:nif_error(not_loaded).
+%% What processes hold of the wanted binaries, and how many of the references are in messages.
+-spec account_holdings(account(), first | next) ->
+    {more | done, [{Id :: pos_integer(), pid(), References :: pos_integer(),
+                    Queued :: non_neg_integer()}]}.
+account_holdings(Account, Which) -> said(do_account_holdings(Account, Which)).
+do_account_holdings(_Account, _Which) -> erlang:nif_error(not_loaded).
 
 -spec account_known(account(), Id :: non_neg_integer()) -> binary_refs() | undefined.
 account_known(Account, Id) -> said(do_account_known(Account, Id)).

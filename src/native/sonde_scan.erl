@@ -17,8 +17,8 @@
           by => reference(),                       % the caller, as its helper knows it
           caller => pid(),                         % never suspended
           without => [pid()],                      % left out, besides this process
-          account => sonde_nif:account()           % to be filled, or to be read;
-                   | [sonde_nif:account()],        % to be filled, one for each part
+          account => sonde_nif:account()           % to be filled;
+                   | [sonde_nif:account()],        % one for each part
           suspend => boolean(),                    % only in a helper
           threads => sonde_threads:threads(),
           patience_us => 0..1000000,               % of each try at a busy process

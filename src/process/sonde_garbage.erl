@@ -21,15 +21,13 @@
 
 -define(SPARE, 100).          % extra candidates: some are dead, or belong to sonde
 -define(CHUNK, 1000).
--define(TOGETHER, 256).       % processes in a scan of some
 -define(WORST, 3).
 
 %% @doc The `N' largest of attributes for which heaps must be marked, or all of them counted
 %% (`sonde_attr:heap/0'): natively, or not at all. One of the binaries outside of the heap needs no
 %% mark, so `max_words' does not matter to it: its source are the process's own lists of binaries and
-%% its messages, and one with more than 20 million binaries is too large. For `binary_proportional'
-%% an account of the whole node is made; a process that has something else than that account says
-%% when its part is added up has its part of what it held when it was counted there.
+%% its messages, and one with more than 20 million binaries is too large. `binary_proportional' is read
+%% from an account of the whole node.
 -spec most([sonde_attr:attr()], non_neg_integer(), opts()) ->
     {[{sonde_attr:attr(), [sonde_proc_count:row()]}], report()}.
 most(Attrs, N, Opts) ->
@@ -85,61 +83,49 @@ positive({Rows, Report}) ->
 looked(_, Attrs, 0, #{suspend := Suspend}) ->
     {[{Attr, []} || Attr <- Attrs], sonde_scan:report(Suspend)};
 looked(true, Attrs, N, Opts) ->
-    sonde_helper:call(fun(Caller) -> shares(Attrs, N, without(Opts), Caller) end);
+    sonde_helper:call(fun(Caller) -> with_parts(Attrs, N, (without(Opts))#{by => Caller}) end);
 looked(false, Attrs, N, #{self := false, report := false, suspend := false} = Opts) ->
-    largest(Attrs, N, Opts);
+    rows(largest(Attrs, N, Opts), N, Opts);
 looked(false, Attrs, N, Opts) ->
-    sonde_helper:call(fun(Caller) -> largest(Attrs, N, (without(Opts))#{by => Caller}) end).
+    sonde_helper:call(fun(Caller) ->
+                              rows(largest(Attrs, N, (without(Opts))#{by => Caller}), N, Opts)
+                      end).
 
 without(#{self := true} = Opts) -> Opts;
 without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
 
 %% A process's part of a binary depends on all holders of the binary.
-shares(Attrs, N, #{caller := Pid} = Opts, Caller) ->
-    sonde_bin_account:shares(maps:with([suspend, threads], Opts), Caller, Pid,
-                         fun(Account) ->
-                                 largest(Attrs, N, Opts#{by => Caller, account => Account})
-                         end).
+with_parts(Attrs, N, #{by := Caller, caller := Pid, timeout := Timeout} = Opts) ->
+    Without = maps:get(without, Opts, []),
+    How = maps:with([suspend, threads], Opts),
+    {Parts, Missed} = sonde_bin_account:parts(want(N + length(Without)), How#{until => now_ms() + Timeout},
+                                              Caller, Pid),
+    Mine = [Row || {_, Of} = Row <- Parts, not lists:member(Of, Without)],
+    {Found, Result} = case [Attr || Attr <- Attrs, Attr =/= binary_proportional] of
+                          [] -> {[], Missed};
+                          Others -> beside(largest(Others, N, Opts), Missed)
+                      end,
+    All = [{binary_proportional, Mine} | Found],
+    rows({[lists:keyfind(Attr, 1, All) || Attr <- Attrs], Result}, N, Opts).
 
-largest(Attrs, N, #{timeout := Timeout, suspend := Suspend} = Opts) ->
-    Until = erlang:monotonic_time(millisecond) + Timeout,
-    Want = min(N + ?SPARE, erlang:system_info(process_limit)),
-    How = sonde_scan:with_memory(Opts#{until => Until, attrs => Attrs}),
-    Scans = sonde_scan:scan(top, Want, undefined, How),
+beside({Found, Result}, Missed) -> {Found, sonde_scan:merge(Result, Missed)}.
+
+largest(Attrs, N, #{timeout := Timeout} = Opts) ->
+    How = Opts#{until => now_ms() + Timeout, attrs => Attrs},
+    Scans = sonde_scan:scan(top, want(N), undefined, How),
     Result = sonde_scan:run(Scans, How),
-    {Late, Changed} = late(Result, How),
-    Unread = (sonde_scan:nothing())#{missed := [{Pid, busy} || Pid <- Changed]},
-    {[{Attr, sonde_attr:named(N, best(Scans, I, Want,
-                                 [{Value, Pid} || {Pid, #{Attr := Value}} <- Late]))}
-      || {I, Attr} <- lists:enumerate(0, Attrs)],
-     sonde_scan:report(sonde_scan:merge(Result, Unread), Suspend)}.
-
-%% Processes that no longer held what the account has: the values of some of them, and those that
-%% are not read.
-late(#{unseen := 0}, #{account := Account, by := Caller, attrs := Attrs} = How) ->
-    {Changed, Parts} = sonde_bin_account:followed(Account, Caller),
-    Others = beside(lists:usort(Attrs) -- [binary_proportional], maps:keys(Parts), How),
-    Late = maps:intersect_with(fun(_, Part, Values) -> Values#{binary_proportional => Part} end,
-                               Parts, Others),
-    {maps:to_list(Late), Changed -- maps:keys(Late)};
-late(_, _) ->
-    {[], []}.
-
-%% The other requested attributes. A process that cannot be read now has no row.
-beside([], Pids, _How) ->
-    maps:from_keys(Pids, #{});
-beside(_Attrs, [], _How) ->
-    #{};
-beside(Attrs, Pids, How) ->
-    {Now, Later} = lists:split(min(?TOGETHER, length(Pids)), Pids),
-    {Read, _} = sonde_scan:look(Now, (maps:without([account, until], How))#{attrs := Attrs}),
-    Rows = [{Pid, maps:from_list(lists:zip(Attrs, Values))} || {Pid, Values} <- Read],
-    maps:merge(maps:from_list(Rows), beside(Attrs, Later, How)).
+    {[{Attr, best(Scans, I, want(N))} || {I, Attr} <- lists:enumerate(0, Attrs)], Result}.
 
 %% The rows of a scan that was stopped are not sorted yet.
-best(Scans, I, Want, Late) ->
-    Rows = sonde_scan:rows(Scans, I, Want),
-    lists:sublist(lists:reverse(lists:sort(Late ++ Rows)), Want).
+best(Scans, I, Want) ->
+    lists:sublist(lists:reverse(lists:sort(sonde_scan:rows(Scans, I, Want))), Want).
+
+want(N) -> min(N + ?SPARE, erlang:system_info(process_limit)).
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+rows({Found, Result}, N, #{suspend := Suspend}) ->
+    {[{Attr, sonde_attr:named(N, Best)} || {Attr, Best} <- Found], sonde_scan:report(Result, Suspend)}.
 
 %% ---- slices of one process
 

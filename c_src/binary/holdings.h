@@ -1,0 +1,56 @@
+/* holdings.h: what each process holds of each Binary, in one list.
+ * Knows: how little memory that takes, and which holdings no longer hold.
+ * Does not know: who else holds a Binary, or how large it is. Follows no address.
+ *
+ * The list has one word for most holdings: the Binary's address, and in its lowest three bits where the
+ * references are. It lies in blocks that are never moved, so that no addition takes long. */
+#ifndef SONDE_HOLDINGS_H
+#define SONDE_HOLDINGS_H
+
+#include "util/census.h"
+
+struct holding {
+    uint64_t binary;
+    uint32_t holder;       /* index of the process; below 2^32 - 1 */
+    uint32_t refs, queued; /* references, and how many of them are in messages */
+};
+
+struct holdings {
+    size_t n, max; /* words */
+    size_t blocks_n, blocks_cap;
+    uint64_t **blocks;
+    uint32_t holder;     /* of the last holding */
+    struct census freed; /* Binaries that were freed: `size' is how many words the list had then */
+};
+
+struct holdings_at {
+    size_t i;
+    uint32_t holder;
+};
+
+void holdings_init(struct holdings *h, size_t max);
+
+/* OK, NOMEM, TOO_LARGE. */
+enum status holdings_add(struct holdings *h, const struct holding *g);
+
+/* The Binary was freed, and another one has its address now: what was added of it until now does not
+ * hold any more. OK, NOMEM, TOO_LARGE. */
+enum status holdings_forget(struct holdings *h, uint64_t binary);
+
+/* The next one that holds; *at starts at zeros. OK; GONE: no more; TIMESLICE: call again. */
+enum status holdings_next(const struct holdings *h, struct holdings_at *at, struct budget *b,
+                          struct holding *g);
+
+/* Of a holding that comes soon, or 0: asks no more than that the memory of its Binary is prefetched. */
+uint64_t holdings_ahead(const struct holdings *h, const struct holdings_at *at);
+
+/* Adds what `from' has, with `base' added to each holder. *at starts at zeros. OK, TIMESLICE (call again),
+ * NOMEM, TOO_LARGE. */
+enum status holdings_join(struct holdings *h, const struct holdings *from, uint32_t base,
+                          struct holdings_at *at, struct budget *b);
+
+/* Frees in slices. false: call again. */
+bool holdings_free_some(struct holdings *h, struct budget *b);
+void holdings_free(struct holdings *h);
+
+#endif
