@@ -126,7 +126,7 @@
 %% How many threads read processes, each another part of the process table: 1 to 8, or `auto'. They
 %% are dirty I/O schedulers; there are never more than the node has of these. `auto', the default: as
 %% many as there are idle cores when the call begins, at most one for each 10,000 processes, and at
-%% most 8. On a node whose schedulers are all busy, and for what has no portable path, `auto' is one.
+%% most 8. On a node whose schedulers are all busy, `auto' is one.
 %% With `suspend' there is always one. The answer is the same with any number.
 -type by() :: sonde_group:by().
 -type group() :: sonde_group:group().

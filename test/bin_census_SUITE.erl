@@ -203,7 +203,7 @@ census_is_small(Config) ->
 
 counted(N, Most) ->
     #{status := active} = sonde:native(),
-    Account = sonde_nif:account_new(Most, false, true),
+    Account = sonde_nif:account_new(Most, false, false),
     _ = [ok = sonde_nif:account_add(Account, table, [{16#7f0000000000 + 136 * (From + I), 100, 1, 1}
                                                      || I <- lists:seq(1, 1000)])
          || From <- lists:seq(0, N - 1000, 1000)],

@@ -315,8 +315,7 @@ current(Figure, Part) ->
 %% Returns the processes that could not be read. Each thread fills an account of its own; in the end
 %% they are joined.
 processes(Account, New, Opts, Caller) ->
-    How = sonde_scan:with_memory((maps:with([suspend, caller, threads, until], Opts))#{attrs => [binary_unique],
-                                                                               by => Caller}),
+    How = (maps:with([suspend, caller, threads, until], Opts))#{attrs => [binary_unique], by => Caller},
     Others = [New() || _ <- lists:seq(2, sonde_scan:threads(account, How))],
     try
         All = How#{account => [Account | Others]},

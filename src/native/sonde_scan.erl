@@ -6,7 +6,7 @@
 -module(sonde_scan).
 
 -export([scan/4, threads/2, drive/4, run/2, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
-         options/1, max_entries/0, merge/2, nothing/0, with_memory/1]).
+         options/1, max_entries/0, merge/2, nothing/0]).
 -export_type([how/0, scans/0, policy/1, missed/0, result/0, report/0]).
 
 -type how() ::
@@ -101,12 +101,6 @@ parts(Mode, Want, Froms, How) ->
 %% What is asked of each part.
 hows(_Parts, #{account := [_ | _] = Accounts} = How) -> [How#{account := Account} || Account <- Accounts];
 hows(Parts, How) -> [How || _ <- Parts].
-
-%% @doc For attributes whose walk allocates memory for each process: with `auto' they use one thread.
-%% Threads that are no schedulers share one allocator, and two of them take longer than one.
--spec with_memory(how()) -> how().
-with_memory(#{threads := auto} = How) -> How#{threads := 1};
-with_memory(How) -> How.
 
 %% @doc How many threads may work at a scan of all. Each part remembers as many as it meets, up to the
 %% limit; there is only one where all together could have more than that. And processes are suspended

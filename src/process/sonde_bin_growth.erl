@@ -45,7 +45,7 @@ window(N, Ms, #{max_rows := MaxRows, suspend := Suspend} = Opts, Caller) ->
     {Rows, sonde_scan:report(Result, Suspend)}.
 
 look(Mode, Want, First, Opts, Caller) ->
-    How = sonde_scan:with_memory(Opts#{attrs => [binary_exclusive], by => Caller}),
+    How = Opts#{attrs => [binary_exclusive], by => Caller},
     Scans = sonde_scan:scan(Mode, Want, First, How),
     {Scans, sonde_scan:run(Scans, How)}.
 
