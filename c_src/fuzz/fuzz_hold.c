@@ -400,7 +400,7 @@ static uint64_t share(uint64_t pid, const struct held *has)
 }
 
 /* Its part of all Binaries that it holds. */
-static uint64_t part(uint64_t pid, const struct holds *h)
+static uint64_t part_of(uint64_t pid, const struct holds *h)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i < h->n; i++)
@@ -550,7 +550,7 @@ static uint64_t expected_part(const struct vm *vm, uint64_t pid, bool *known)
             continue;
         n++;
         hold(vm, *proc, false, &h);
-        sum = part(pid, &h);
+        sum = part_of(pid, &h);
     }
     *known = n == 1;
     return sum;

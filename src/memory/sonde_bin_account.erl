@@ -113,8 +113,12 @@ type(Type) -> Type.
     {[{Bytes :: non_neg_integer(), pid()}], sonde_scan:result()}.
 parts(N, Opts, Caller, Pid) ->
     Read = sonde_opts:read(maps:with([suspend, threads], Opts), options()),
-    opened((maps:merge(Opts, Read))#{caller => Pid, keeps => true}, Caller,
-           fun(Account, #{processes := Result}, _) -> {ranked(Account, parts, N, Caller), Result} end).
+    #{parts := Parts, missed := Missed} =
+        opened((maps:merge(Opts, Read))#{caller => Pid, keeps => true}, Caller,
+               fun(Account, #{processes := Result}, _) ->
+                       #{parts => ranked(Account, parts, N, Caller), missed => Result}
+               end),
+    {Parts, Missed}.
 
 %% ---- holders
 
