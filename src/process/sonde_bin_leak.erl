@@ -120,10 +120,11 @@ how(#{caller := Caller, threads := Threads}) ->
 collect(Scans, Unread, Want, Opts) ->
     Left = lists:sum([N || Scan <- Scans, #{left := N} <- [sonde_nif:scan_info(Scan)]]),
     Asked = maps:from_keys(Unread, []),
-    Jobs = lists:foldr(fun(Scan, Last) -> remembered(Scan, Asked, 0, Last) end,
-                       [{whole, Pid} || Pid <- Unread], Scans),
-    Found = sonde_helper:jobs(fun start/1, fun fold/3,
-                              #found{scans = Scans, best = sonde_largest:new(Want)}, Jobs, Opts),
+    Pids = lists:foldr(fun(Scan, Last) -> remembered(Scan, Asked, 0, Last) end, [], Scans),
+    Done = sonde_collect:all(Pids, fun collected/3,
+                             #found{scans = Scans, best = sonde_largest:new(Want)}, Opts),
+    %% these come last, since they may not answer
+    Found = sonde_helper:jobs(fun start/1, fun fold/3, Done, [{whole, Pid} || Pid <- Unread], Opts),
     _ = [ok = sonde_nif:scan_after(Scan) || Scan <- Scans],
     {End, Silent} = second_count(Scans, Opts),
     Rows = sonde_scan:rows(Scans, 0, Want),
@@ -134,13 +135,12 @@ collect(Scans, Unread, Want, Opts) ->
     Best = lists:foldl(fun sonde_largest:add/2, Found#found.best, Dropped),
     {sonde_largest:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
 
-%% A lazy list of the processes that the scan remembers. Those with a separate job come last, since
-%% they may not answer.
+%% A lazy list of the processes that the scan remembers, but those with a separate job.
 remembered(Scan, Asked, From, Last) ->
     fun() ->
             case sonde_nif:scan_pids(Scan, From, ?CHUNK) of
                 [] -> Last;
-                Pids -> [{collect, Pid} || Pid <- Pids, not is_map_key(Pid, Asked)]
+                Pids -> [Pid || Pid <- Pids, not is_map_key(Pid, Asked)]
                             ++ remembered(Scan, Asked, From + length(Pids), Last)
             end
     end.
@@ -152,11 +152,7 @@ start({count, Pid}) ->
 start({count, Pid, _}) ->
     start({count, Pid});
 start({name, {_, Pid}}) ->
-    sonde_helper:job(fun sonde_attr:call_site/1, Pid);
-start({collect, Pid}) ->
-    Key = make_ref(),
-    async = garbage_collect(Pid, [{async, Key}]),
-    Key.
+    sonde_helper:job(fun sonde_attr:call_site/1, Pid).
 
 fold({whole, Pid}, {ok, Drop}, #found{best = Best, collected = Done} = Found) ->
     Found#found{best = sonde_largest:add({Drop, Pid}, Best), collected = Done + 1};
@@ -164,13 +160,16 @@ fold({whole, Pid}, died, #found{best = Best} = Found) ->
     Found#found{best = sonde_largest:add({0, Pid}, Best)};
 fold({whole, _}, unanswered, #found{skipped = Skipped} = Found) ->
     Found#found{skipped = Skipped + 1};
-fold({collect, _}, true, #found{collected = Done} = Found) ->
-    Found#found{collected = Done + 1};
-fold({collect, Pid}, unanswered, #found{scans = Scans, skipped = Skipped} = Found) ->
-    ok = sonde_scan:skip(Scans, Pid),
-    Found#found{skipped = Skipped + 1};
 fold(_, _, Found) ->
     Found.
+
+collected(_, true, #found{collected = Done} = Found) ->
+    Found#found{collected = Done + 1};
+collected(_, false, Found) ->
+    Found;
+collected(Pid, unanswered, #found{scans = Scans, skipped = Skipped} = Found) ->
+    ok = sonde_scan:skip(Scans, Pid),
+    Found#found{skipped = Skipped + 1}.
 
 %% With how many never answered; at `no_reader', of those that were asked until then.
 second_count(Scans, #{last := Last} = Opts) ->

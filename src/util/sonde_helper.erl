@@ -6,12 +6,11 @@
 
 -export([call/1, all/3, check_caller/1, jobs/5, job/2, aside/2]).
 -export([serve/2, work/2]).
--export_type([jobs/1, key/0, limits/0]).
+-export_type([jobs/1, limits/0]).
 
 %% A lazy list.
 -type jobs(Job) :: maybe_improper_list(Job, rest(Job)) | rest(Job).
 -type rest(Job) :: [] | fun(() -> jobs(Job)).
--type key() :: reference() | pid().
 %% `until' in milliseconds of monotonic time.
 -type limits() :: #{in_flight := pos_integer(), until := integer(), caller := reference(),
                     atom() => term()}.
@@ -77,10 +76,9 @@ check_caller(Ref) ->
     after 0 -> ok
     end.
 
-%% @doc Starts every job and folds over the answers as they arrive. `Start' returns the key of the
-%% answer: the reference for `garbage_collect(Pid, [{async, Key}])', or the result of {@link job/2}.
-%% A job without an answer when the time is up is folded as `unanswered'. Call it only in a helper.
--spec jobs(fun((Job) -> key()), fun((Job, term(), Acc) -> Acc), Acc, jobs(Job), limits()) -> Acc.
+%% @doc Starts every job and folds over the answers as they arrive. `Start' returns what {@link job/2}
+%% does. A job without an answer when the time is up is folded as `unanswered'. Call it only in a helper.
+-spec jobs(fun((Job) -> pid()), fun((Job, term(), Acc) -> Acc), Acc, jobs(Job), limits()) -> Acc.
 jobs(Start, Fold, Acc, Jobs, Limits) ->
     fill(Jobs, #{}, Acc, 0, {Start, Fold, Limits}).
 
@@ -115,8 +113,6 @@ next(Jobs) -> Jobs.
 
 wait(Ms, Jobs, Out, Acc, Slow, {_, _, #{caller := Caller}} = How) ->
     receive
-        {garbage_collect, Key, Answer} when is_map_key(Key, Out) ->
-            answered(Key, Answer, Jobs, Out, Acc, Slow, How);
         {'EXIT', Key, {answer, Answer}} when is_map_key(Key, Out) ->
             answered(Key, Answer, Jobs, Out, Acc, Slow, How);
         {'EXIT', Key, Why} when is_map_key(Key, Out) ->
@@ -132,7 +128,7 @@ answered(Key, Answer, Jobs, Out, Acc, Slow, {_, Fold, _} = How) ->
     fill(Jobs, Rest, Fold(Job, Answer, Acc), Slow, How).
 
 give_up(Jobs, Out, Acc, {_, Fold, _} = How) ->
-    _ = [exit(Worker, kill) || Worker <- maps:keys(Out), is_pid(Worker)],
+    _ = [exit(Worker, kill) || Worker <- maps:keys(Out)],
     give_up_rest(next(Jobs), maps:fold(fun(_, Job, A) -> Fold(Job, unanswered, A) end, Acc, Out),
                  How).
 
