@@ -276,7 +276,8 @@ static enum status unite(struct account *a, const struct join *j, const struct k
     return st;
 }
 
-/* Both are in the order of the hash, so nothing is far away. */
+/* Both are in the order of the hash, so nothing is far away. What is joined is freed at once, so that
+ * both together never take much more than the result. */
 static enum status join_entries(struct account *a, struct account *from, struct budget *b)
 {
     struct join *j = &from->join;
@@ -286,6 +287,8 @@ static enum status join_entries(struct account *a, struct account *from, struct 
     census_lower(&a->all, from->all.level);
     while ((st = census_next(&from->all, &j->at, b, &more)) == ST_OK) {
         size_t part = j->at >> 32;
+        if (j->part > 0 && part + 1 != j->part)
+            census_drop(&from->all, j->part - 1);
         if (part + 1 != j->part)
             st = census_expect(&a->all, &from->all, part);
         j->part = part + 1;

@@ -225,6 +225,14 @@ enum status census_expect(struct census *to, const struct census *from, size_t p
     return cap <= p->cap || cap > UINT32_MAX ? ST_OK : rebuild(to, p, (uint32_t)cap);
 }
 
+void census_drop(struct census *c, size_t part)
+{
+    struct census_part *p = c->parts ? &c->parts[part] : &c->one;
+    c->n -= p->n;
+    free_entries(c, p);
+    *p = (struct census_part){0};
+}
+
 /* Entries that left the sample stay until room is needed; census_next leaves them out. */
 void census_lower(struct census *c, unsigned level)
 {

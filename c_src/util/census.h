@@ -67,6 +67,9 @@ const struct known *census_find(const struct census *c, uint64_t binary);
  * `at' of census_next. OK, NOMEM. */
 enum status census_expect(struct census *to, const struct census *from, size_t part);
 
+/* Frees the entries of a part, which are not needed any more. `part': of the `at' of census_next. */
+void census_drop(struct census *c, size_t part);
+
 /* Keeps at most the sample of a census with this level. */
 void census_lower(struct census *c, unsigned level);
 
