@@ -126,8 +126,12 @@ static void set_default(int sig)
     (void)sigaction(sig, &dfl, NULL);
 }
 
+/* The VM's signal stack is small, and in a chain each build's handler needs room on it: what only the last
+ * one does has a frame of its own. */
+#define RARE __attribute__((noinline))
+
 /* The node must end (or not) exactly as it would have without us. */
-static void end_as_before(int sig, bool fault, bool ignored)
+RARE static void end_as_before(int sig, bool fault, bool ignored)
 {
     if (fault) {
         /* The instruction faults again, now with the default action: signal 11 and a core, at
@@ -143,15 +147,30 @@ static void end_as_before(int sig, bool fault, bool ignored)
 
 static void call_previous(const struct sigaction *prev, int sig, siginfo_t *si, void *ctx)
 {
+    if (prev->sa_flags & SA_SIGINFO)
+        prev->sa_sigaction(sig, si, ctx);
+    else
+        prev->sa_handler(sig);
+}
+
+/* As ours, and so those of other builds. */
+static bool blocks_nothing(const struct sigaction *sa)
+{
+    for (int sig = 1; sig < NSIG; sig++) {
+        if (sigismember(&sa->sa_mask, sig) == 1)
+            return false;
+    }
+    return sa->sa_flags & SA_NODEFER;
+}
+
+RARE static void call_blocked(const struct sigaction *prev, int sig, siginfo_t *si, void *ctx)
+{
     sigset_t mask = prev->sa_mask;
     sigset_t saved;
     if (!(prev->sa_flags & SA_NODEFER))
         (void)sigaddset(&mask, sig);
     (void)pthread_sigmask(SIG_BLOCK, &mask, &saved);
-    if (prev->sa_flags & SA_SIGINFO)
-        prev->sa_sigaction(sig, si, ctx);
-    else
-        prev->sa_handler(sig);
+    call_previous(prev, sig, si, ctx);
     (void)pthread_sigmask(SIG_SETMASK, &saved, NULL);
 }
 
@@ -165,8 +184,10 @@ static void forward(int sig, siginfo_t *si, void *ctx)
         handler = SIG_DFL;
     if (handler == SIG_DFL || handler == SIG_IGN)
         end_as_before(sig, is_fault(si), handler == SIG_IGN);
-    else
+    else if (blocks_nothing(prev))
         call_previous(prev, sig, si, ctx);
+    else
+        call_blocked(prev, sig, si, ctx);
 }
 
 void sonde_on_fault(int sig, siginfo_t *si, void *ctx)
