@@ -84,7 +84,7 @@ static enum status take(struct held_binaries *h, const struct vm *vm)
         return st;
     if (k->refs == 0) {
         *k = found;
-        h->value += size;
+        h->value += found.size;
     }
     k->refc = census_count32(refc);
     k->refs += k->refs < UINT32_MAX;
