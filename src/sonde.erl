@@ -187,7 +187,7 @@
 %% fetched from every process, one after the other: this is expensive where mailboxes are long.
 %%
 %% A list of attributes returns `[{Attr, Rows}]' in the given order, from one sweep over the
-%% processes. The sweep visits each process once; a process that must be asked is asked for all of
+%% processes (`binary_proportional' has another one). The sweep visits each process once; a process that must be asked is asked for all of
 %% them at once.
 %%
 %% Raises `badarg' if `Attr' is not an attribute, `badarith' if `N' is not a number. As in recon, a
@@ -216,7 +216,8 @@ proc_count(Attr, N) ->
 %% `bin_garbage', `bin_garbage_bytes', `bin_waste', `flat_size', `binary_unique', `binary_exclusive',
 %% `binary_proportional'). For these, a process has no row if the heap that the call has to walk is
 %% larger than `max_words', if the process never rests, or if it was not read before the timeout; it
-%% is never shown as 0. Where the native path is off, these attributes raise `{native_off, Reason}'.
+%% is never shown as 0. `binary_proportional' needs all holders: it has no rows at all if the time was
+%% up before each process was read. Where the native path is off, these attributes raise `{native_off, Reason}'.
 %%
 %% ```
 %% 1> [{P, _, _}] = sonde:proc_count(memory, 1, #{self => true}).
@@ -612,8 +613,10 @@ bin_holders(N, By) -> rows(sonde_bin_account:bin_holders(N, By, #{})).
 %% the time, or to a table with more than `max_rows' rows.
 %%
 %% One pass finds the binaries and the processes that hold them. Then tables, and what the processes
-%% show, are read for these binaries; what changed in between may be missing. Options are those of {@link bin_account/1}, and `report => true' for
-%% `{Rows, Report}' ({@type report()}). More than `max_entries' binaries raise `system_limit'.
+%% show, are read for these binaries; what changed in between may be missing. Options are those of
+%% {@link bin_account/1}, and `report => true' for `{Rows, Report}' ({@type report()}). More than
+%% `max_entries' binaries raise `system_limit', and so do more than four times as many holdings (a
+%% binary of a process, or a process, counts as one; a binary that a process has several times, as two).
 %%
 %% ```
 %% 1> sonde:bin_holders(1).

@@ -38,13 +38,16 @@ void account_free(struct account *a)
     sonde_free(a->pids);
     a->pids = NULL;
     a->era++; /* a scan may still be merging into the old account */
+    account_list_start(a);
     a->at = 0;
-    a->held_at = (struct holdings_at){0};
     a->n = a->cap = 0;
 }
 
 enum status account_free_some(struct account *a, struct budget *b)
 {
+    a->era++; /* from the first slice on, nothing may go on with what was there */
+    unrank(a);
+    account_list_start(a);
     if (!census_free_some(&a->all, b) || !holdings_free_some(&a->held, b))
         return ST_TIMESLICE;
     account_free(a);
@@ -304,6 +307,7 @@ static enum status join_entries(struct account *a, struct account *from, struct 
 static enum status join_holdings(struct account *a, struct account *from, struct budget *b)
 {
     struct join *j = &from->join;
+    unrank(a);
     if (from->n != j->n || (uint64_t)j->base + j->n > a->n)
         return ST_TOO_LARGE;
     return holdings_join(&a->held, &from->held, j->base, &j->held, b);
@@ -361,14 +365,14 @@ enum status account_want(struct account *a, uint64_t binary)
 
 void account_list_start(struct account *a)
 {
-    a->held_at = (struct holdings_at){0};
+    a->list_at = (struct holdings_at){0};
 }
 
 enum status account_list(struct account *a, struct budget *b, struct holding *g)
 {
     enum status st;
     do
-        st = holdings_next(&a->held, &a->held_at, b, g);
+        st = holdings_next(&a->held, &a->list_at, b, g);
     while (st == ST_OK && !is_wanted(a, g->binary));
     return st;
 }
@@ -450,7 +454,7 @@ static enum status start_parts(struct account *a)
 {
     a->parts = sonde_alloc((a->n + 1) * sizeof *a->parts);
     a->cleared = 0;
-    account_list_start(a);
+    a->parts_at = (struct holdings_at){0};
     return a->parts ? ST_OK : ST_NOMEM;
 }
 
@@ -460,8 +464,8 @@ static enum status parts(struct account *a, struct budget *b)
     enum status st = a->parts ? ST_OK : start_parts(a);
     if (st == ST_OK)
         st = wipe(a->parts, sizeof *a->parts, a->n, &a->cleared, b);
-    while (st == ST_OK && (st = holdings_next(&a->held, &a->held_at, b, &g)) == ST_OK) {
-        census_ask(&a->all, holdings_ahead(&a->held, &a->held_at));
+    while (st == ST_OK && (st = holdings_next(&a->held, &a->parts_at, b, &g)) == ST_OK) {
+        census_ask(&a->all, holdings_ahead(&a->held, &a->parts_at));
         a->parts[g.holder] += part_of(a, &g);
     }
     return st == ST_GONE ? ST_OK : st;

@@ -79,12 +79,13 @@ struct account {
     struct census wanted; /* if there are any: all others are left out */
     uint64_t *parts;      /* bytes of each process, in the order of pids; NULL: not known yet */
     size_t cleared;       /* of the parts */
-    struct holdings_at held_at; /* progress of parts, or of what is listed */
+    struct holdings_at parts_at, list_at;
     struct join join;
 };
 
 /* max: of more Binaries the account is a sample. tagged: whether the allocator tags each block
- * (+M<S>atags). keeps: what each process holds, for parts and lists; then more Binaries are an error. */
+ * (+M<S>atags). keeps: also remember what each process holds, which parts and lists need; then more Binaries are an
+ * error. */
 void account_init(struct account *a, const struct layout *lay, const struct proctab *tab,
                   size_t max, bool tagged, bool keeps);
 void account_free(struct account *a);

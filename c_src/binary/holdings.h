@@ -1,5 +1,5 @@
 /* holdings.h: what each process holds of each Binary, in one list.
- * Knows: how little memory that takes, and which holdings no longer hold.
+ * Knows: how little memory that takes, and which holdings are no longer valid.
  * Does not know: who else holds a Binary, or how large it is. Follows no address.
  *
  * The list has one word for most holdings: the Binary's address, and in its lowest three bits where the
@@ -33,11 +33,11 @@ void holdings_init(struct holdings *h, size_t max);
 /* OK, NOMEM, TOO_LARGE. */
 enum status holdings_add(struct holdings *h, const struct holding *g);
 
-/* The Binary was freed, and another one has its address now: what was added of it until now does not
- * hold any more. OK, NOMEM, TOO_LARGE. */
+/* The Binary was freed, and another one has its address now: what was added of it until now is no longer
+ * valid. OK, NOMEM, TOO_LARGE. */
 enum status holdings_forget(struct holdings *h, uint64_t binary);
 
-/* The next one that holds; *at starts at zeros. OK; GONE: no more; TIMESLICE: call again. */
+/* The next one that is valid; *at starts at zeros. OK; GONE: no more; TIMESLICE: call again. */
 enum status holdings_next(const struct holdings *h, struct holdings_at *at, struct budget *b,
                           struct holding *g);
 

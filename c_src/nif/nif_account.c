@@ -37,7 +37,8 @@ static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 
 NIF(nif_do_account_new)
 {
-    /* (MaxEntries, Tagged, Keeps): Keeps: what each process holds, for its part and for holdings */
+    /* (MaxEntries, Tagged, Keeps): Keeps: also remember what each process holds, which parts and
+     * holdings need */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 max;
     if (!atomic_load_explicit(&s->proved, memory_order_acquire) ||
@@ -213,8 +214,10 @@ static ERL_NIF_TERM ranked_item(ErlNifEnv *env, const void *of, size_t i)
 {
     const struct account *a = of;
     const struct row *row = &a->top.rows[i];
-    if (a->by != BY_PARTS)
-        return nif_known(env, census_find(&a->all, row->pid));
+    if (a->by != BY_PARTS) {
+        const struct known *k = census_find(&a->all, row->pid);
+        return k ? nif_known(env, k) : ATOM(undefined);
+    }
     ErlNifPid p = {.pid = (ERL_NIF_TERM)row->pid};
     return enif_make_tuple2(env, enif_make_int64(env, row->value), enif_make_pid(env, &p));
 }
@@ -292,9 +295,17 @@ ACCOUNT_NIF(do_account_resources)
     return list;
 }
 
-ACCOUNT_NIF(do_account_end)
+NIF(nif_do_account_end)
 {
     /* (Account): more | ok. Frees its memory now, not at the next collection of its holder;
-     * afterwards the account is empty. Dirty: there may be much to free. */
-    return slice(&h->account, account_free_some) == ST_OK ? ATOM(ok) : ATOM(more);
+     * afterwards the account is empty. Also `more' while a slice of a scan whose helper was killed
+     * still fills it. Dirty: there may be much to free. */
+    struct held_account *h = nif_get_account(env, argv[0]);
+    if (!h)
+        return nif_raise(env, ATOM(badarg));
+    if (atomic_flag_test_and_set(&h->in_use))
+        return ATOM(more);
+    enum status st = slice(&h->account, account_free_some);
+    give_back(h);
+    return st == ST_OK ? ATOM(ok) : ATOM(more);
 }

@@ -1,6 +1,3 @@
-/* answers.c: what becomes of an answer, by the mode of the scan.
- * Knows: rows, samples, and what the second look makes of the first one.
- * Does not know: how a process was found or read. */
 #include "scan/answers.h"
 
 #include <assert.h>
@@ -112,7 +109,7 @@ enum status answers_add(struct scan *s, uint64_t pid, const int64_t *values, boo
 
 enum { LEFTOVERS_STEP = 16384 };
 
-/* Who was in the first look and not in the second is dead: a window keeps its first value,
+/* A process of the first look that the second one did not meet is dead: a window keeps its first value,
  * bin_leak says 0. */
 enum status answers_of_the_dead(struct scan *s)
 {

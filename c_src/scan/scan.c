@@ -215,12 +215,14 @@ static enum status settle_account(struct scan *s, unsigned i)
         st = merge(s, w, &b);
     if (st == ST_TIMESLICE)
         return st;
+    if (st != ST_OK)
+        s->failed = st; /* and this remains, however long the rest is being freed */
     s->merged |= 1U << i;
     if (w->u.hold && !census_free_some(&w->u.hold->binaries, &b))
         return ST_TIMESLICE;
     walk_end(&s->walks[i]);
     s->kept &= ~(1U << i);
-    return st;
+    return s->failed;
 }
 
 static enum status settle_one(struct scan *s, unsigned i)

@@ -75,6 +75,7 @@ struct scan {
     struct sample own;
     struct account *account;
     struct merge merge; /* of the process that goes into it */
+    enum status failed; /* why one could not */
     uint64_t left;
     uint64_t answered, too_large; /* processes that have a row; of those to be asked */
     struct scan_counters counters;

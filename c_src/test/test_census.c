@@ -505,6 +505,24 @@ static void test_two_scans(const struct layout *lay)
     account_free(&a);
 }
 
+/* Once some of an account is freed, nothing of it is ranked or listed, and nothing goes on with it. */
+static void test_freed_in_slices(const struct layout *lay)
+{
+    const struct proctab tab = {0, 64};
+    struct account a;
+    struct budget b = {0, false};
+    account_init(&a, lay, &tab, ALL, false, true);
+    rng = 8;
+    choose();
+    check(fill_account(&a, true, 1, BUDGET_STEPS) == ST_OK, "an account is filled", lay->name);
+    test_rank(&a, BY_SIZE, lay->name);
+    uint32_t era = a.era;
+    check(account_free_some(&a, &b) == ST_TIMESLICE && !a.ranked && a.top.n == 0 && a.era != era &&
+              a.list_at.i == 0,
+          "what is partly freed has no rows", lay->name);
+    account_free(&a);
+}
+
 /* If the account is emptied during a merge, the merge starts again. */
 static void test_emptied_meanwhile(const struct layout *lay)
 {
@@ -698,6 +716,7 @@ int main(void)
         test_account(lay);
         test_two_scans(lay);
         test_emptied_meanwhile(lay);
+        test_freed_in_slices(lay);
         for (unsigned k = 0; k < 4; k++)
             test_address_of_another(lay, k & 1, 1 + k / 2);
         test_many_references(lay);

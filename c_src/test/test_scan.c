@@ -370,6 +370,38 @@ static void test_parts(const struct layout *lay)
     free_world(w);
 }
 
+/* What the last process holds does not fit any more, and to free its own list takes many steps. */
+static void test_account_is_full(const struct layout *lay, bool keeps)
+{
+    enum { ENTRIES = 6600, BINARIES = ENTRIES * 2 / 3 };
+    struct world *w = new_world(lay);
+    struct scan *s = malloc(sizeof *s);
+    struct account *a = malloc(sizeof *a);
+    const enum attr attr = ATTR_binary_unique;
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    char *p = make_process(w, 3);
+    if (!s || !a)
+        abort();
+    put(w, p, LF_off_heap, make_chain(w, p, ENTRIES, &count, &bytes));
+    for (unsigned room = 0; room < 2; room++) {
+        enum scan_result r = SCAN_MORE;
+        account_init(a, lay, &w->vm.tab, BINARIES - 1 + room, false, keeps);
+        scan_init(s, &w->vm, &attr, 1, SCAN_ACCOUNT, 0, NULL, 0);
+        scan_account(s, a);
+        while (r == SCAN_MORE)
+            r = scan_step(s, w->vm.reader, NOTHING);
+        check(r == (keeps && room == 0 ? SCAN_FULL : SCAN_DONE), "an account is full, or is not",
+              lay->name);
+        check((a->all.level > 0) == (!keeps && room == 0), "a sample, or none", lay->name);
+        scan_free(s);
+        account_free(a);
+    }
+    free(a);
+    free(s);
+    free_world(w);
+}
+
 /* The N largest rows, compared with sorting all. */
 static int by_rank(const void *a, const void *b)
 {
@@ -417,6 +449,8 @@ int main(void)
         test_reader_lost(lay);
         test_questions(lay);
         test_parts(lay);
+        test_account_is_full(lay, true);
+        test_account_is_full(lay, false);
     }
     return outcome();
 }

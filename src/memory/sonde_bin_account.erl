@@ -108,17 +108,23 @@ type(undefined) -> unknown;
 type(Type) -> Type.
 
 %% @doc Returns the processes with the largest parts: of each binary, all of its holders have equal ones.
-%% All binaries must be known; more than `max_entries' raise `system_limit'.
+%% All holders must be known: if the time was up before, there are no parts.
 -spec parts(non_neg_integer(), map(), reference(), pid()) ->
     {[{Bytes :: non_neg_integer(), pid()}], sonde_scan:result()}.
 parts(N, Opts, Caller, Pid) ->
     Read = sonde_opts:read(maps:with([suspend, threads], Opts), options()),
-    #{parts := Parts, missed := Missed} =
+    #{parts := Parts, missed := Unread} =
         opened((maps:merge(Opts, Read))#{caller => Pid, keeps => true}, Caller,
                fun(Account, #{processes := Result}, _) ->
-                       #{parts => ranked(Account, parts, N, Caller), missed => Result}
+                       case Result of
+                           #{unseen := 0} ->
+                               #{parts => ranked(Account, parts, N, Caller), missed => Result};
+                           #{missed := Missed} ->
+                               All = erlang:system_info(process_count) - 1 - length(Missed),
+                               #{parts => [], missed => Result#{unseen := max(0, All)}}
+                       end
                end),
-    {Parts, Missed}.
+    {Parts, Unread}.
 
 %% ---- holders
 
@@ -287,13 +293,17 @@ opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Fun) ->
     New = fun() -> sonde_nif:account_new(Max, Tagged, maps:get(keeps, Opts, false)) end,
     Account = New(),
     try
-        Missed = #{processes => processes(Account, New, Opts, Caller),
-                   tables => tables(Account, MaxRows, Caller),
-                   literals => add(Account, literal, literals()) =:= missed},
-        Fun(Account, Missed, #{unused => Unused, caller => Caller, how => Opts})
+        Result = processes(Account, New, Opts, Caller),
+        Fun(Account, others(Result, Account, MaxRows, Caller), #{unused => Unused, caller => Caller, how => Opts})
     after
         close(Account)
     end.
+
+others(#{unseen := 0} = Result, Account, MaxRows, Caller) ->
+    #{processes => Result, tables => tables(Account, MaxRows, Caller),
+      literals => add(Account, literal, literals()) =:= missed};
+others(Result, _, _, _) -> % the time was up
+    #{processes => Result, tables => 0, literals => false}.
 
 %% Also if the caller is gone: this frees the memory in slices; the garbage collector would free all
 %% of it in one piece, on a normal scheduler.
@@ -324,7 +334,7 @@ processes(Account, New, Opts, Caller) ->
     try
         All = How#{account => [Account | Others]},
         Result = sonde_scan:run(sonde_scan:scan(account, 0, undefined, All), All),
-        lists:foreach(fun(Other) -> join(Account, Other, Caller) end, Others),
+        lists:foreach(fun(Other) -> ok = join(Account, Other, Caller), ok = close(Other) end, Others),
         Result
     after
         lists:foreach(fun close/1, Others)

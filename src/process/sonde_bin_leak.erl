@@ -121,10 +121,7 @@ collect(Scans, Unread, Want, Opts) ->
     Left = lists:sum([N || Scan <- Scans, #{left := N} <- [sonde_nif:scan_info(Scan)]]),
     Asked = maps:from_keys(Unread, []),
     Pids = lists:foldr(fun(Scan, Last) -> remembered(Scan, Asked, 0, Last) end, [], Scans),
-    Done = sonde_collect:all(Pids, fun collected/3,
-                             #found{scans = Scans, best = sonde_largest:new(Want)}, Opts),
-    %% these come last, since they may not answer
-    Found = sonde_helper:jobs(fun start/1, fun fold/3, Done, [{whole, Pid} || Pid <- Unread], Opts),
+    Found = collect_all(Pids, Unread, #found{scans = Scans, best = sonde_largest:new(Want)}, Opts),
     _ = [ok = sonde_nif:scan_after(Scan) || Scan <- Scans],
     {End, Silent} = second_count(Scans, Opts),
     Rows = sonde_scan:rows(Scans, 0, Want),
@@ -134,6 +131,22 @@ collect(Scans, Unread, Want, Opts) ->
                       end,
     Best = lists:foldl(fun sonde_largest:add/2, Found#found.best, Dropped),
     {sonde_largest:to_list(Best), Found#found{skipped = Found#found.skipped + Mute}, Left}.
+
+%% The unread have jobs of their own, at the same time: on neither side may a process that does not answer
+%% delay the others.
+collect_all(Pids, [], None, Opts) ->
+    sonde_collect:all(Pids, fun collected/3, None, Opts);
+collect_all(Pids, Unread, None, #{caller := Caller} = Opts) ->
+    [One, Other] =
+        sonde_helper:all([fun(By) -> collect_all(Pids, [], None, Opts#{caller := By}) end,
+                          fun(By) -> sonde_helper:jobs(fun start/1, fun fold/3, None,
+                                                       [{whole, Pid} || Pid <- Unread],
+                                                       Opts#{caller := By})
+                          end], fun(_) -> ok end, Caller),
+    One#found{best = lists:foldl(fun sonde_largest:add/2, One#found.best,
+                                 sonde_largest:to_list(Other#found.best)),
+              collected = One#found.collected + Other#found.collected,
+              skipped = One#found.skipped + Other#found.skipped}.
 
 %% A lazy list of the processes that the scan remembers, but those with a separate job.
 remembered(Scan, Asked, From, Last) ->

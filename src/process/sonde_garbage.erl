@@ -97,21 +97,21 @@ without(#{caller := Caller} = Opts) -> Opts#{without => [Caller]}.
 %% A process's part of a binary depends on all holders of the binary.
 with_parts(Attrs, N, #{by := Caller, caller := Pid, timeout := Timeout} = Opts) ->
     Without = maps:get(without, Opts, []),
-    How = maps:with([suspend, threads], Opts),
-    {Parts, Missed} = sonde_bin_account:parts(want(N + length(Without)), How#{until => now_ms() + Timeout},
-                                              Caller, Pid),
-    Mine = [Row || {_, Of} = Row <- Parts, not lists:member(Of, Without)],
-    {Found, Result} = case [Attr || Attr <- Attrs, Attr =/= binary_proportional] of
-                          [] -> {[], Missed};
-                          Others -> beside(largest(Others, N, Opts), Missed)
+    Until = now_ms() + Timeout,
+    How = (maps:with([suspend, threads], Opts))#{until => Until},
+    {Parts, #{missed := Missed} = First} =
+        sonde_bin_account:parts(want(N + length(Without)), How, Caller, Pid),
+    Others = [Row || {_, Of} = Row <- Parts, not lists:member(Of, Without)],
+    {Found, Second} = case [Attr || Attr <- Attrs, Attr =/= binary_proportional] of
+                          [] -> {[], sonde_scan:nothing()};
+                          More -> largest(More, N, Opts#{until => Until})
                       end,
-    All = [{binary_proportional, Mine} | Found],
-    rows({[lists:keyfind(Attr, 1, All) || Attr <- Attrs], Result}, N, Opts).
-
-beside({Found, Result}, Missed) -> {Found, sonde_scan:merge(Result, Missed)}.
+    All = [{binary_proportional, Others} | Found],
+    Unread = First#{missed := [M || {Of, _} = M <- Missed, not lists:member(Of, Without)]},
+    rows({[lists:keyfind(Attr, 1, All) || Attr <- Attrs], sonde_scan:merge(Second, Unread)}, N, Opts).
 
 largest(Attrs, N, #{timeout := Timeout} = Opts) ->
-    How = Opts#{until => now_ms() + Timeout, attrs => Attrs},
+    How = maps:merge(#{until => now_ms() + Timeout}, Opts#{attrs => Attrs}),
     Scans = sonde_scan:scan(top, want(N), undefined, How),
     Result = sonde_scan:run(Scans, How),
     {[{Attr, best(Scans, I, want(N))} || {I, Attr} <- lists:enumerate(0, Attrs)], Result}.
