@@ -15,6 +15,7 @@ all() ->
      all_collects_everybody, hibernated_do_not_collect, suspended_collect,
      blocked_is_skipped_and_has_no_row, blocked_ones_hold_up_nobody, late_reply_reaches_nobody,
      deadline_zero_skips_all, rows_come_while_processes_die, killed_caller_ends_the_work,
+     killed_caller_ends_the_collections,
      several_at_once, helpers_have_no_row, changes_as_recon].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -228,6 +229,26 @@ killed_caller_ends_the_work(Config) ->
     ok = sonde_test:ends_with_caller(fun() -> sonde:bin_leak(1, #{deadline => 100000}) end),
     ok = sonde_test:until(no_helpers, fun() -> helpers() =:= [] end),
     unblock(Blocked).
+
+%% What is in flight is waited for in a loop of its own. The blocked process never answers.
+killed_caller_ends_the_collections(Config) ->
+    {Pid, _} = Blocked = block(Config),
+    All = fun(By) -> sonde_collect:all([Pid], fun(_, _, _) -> ok end, ok,
+                                       #{in_flight => 2, caller => By,
+                                         until => erlang:monotonic_time(millisecond) + 100000})
+          end,
+    Caller = spawn(fun() -> sonde_helper:call(All) end),
+    ok = sonde_test:until(it_waits, fun() -> lists:any(fun waits_for_answers/1, helpers()) end),
+    true = is_process_alive(Caller),
+    ok = sonde_test:stop(Caller),
+    ok = sonde_test:until(no_helpers, fun() -> helpers() =:= [] end),
+    unblock(Blocked).
+
+waits_for_answers(Helper) ->
+    case process_info(Helper, [status, current_function]) of
+        [{status, waiting}, {current_function, {sonde_collect, _, _}}] -> true;
+        _ -> false
+    end.
 
 several_at_once(_Config) ->
     Pids = [leaky(500) || _ <- lists:seq(1, 10)],
