@@ -11,7 +11,7 @@
 %%           {rate, Million} words a second at least, {share, Percent} of the heap in memory at most
 %%   trip    tool, p50, p99, p999: ns; scans, in ms
 %%
-%% bench/reasons explains why a row misses its target.
+%% bench/reasons explains why rows miss their targets.
 -module(bench_report).
 
 -export([put/3, node_facts/1, print/1, write/2]).
@@ -46,9 +46,7 @@ print_one(File) ->
          io:format("~n~ts~n", [Work]),
          table(Header, [cells(R) || R <- Some])
      end || {Work, Header, Some} <- tables(Rows)],
-    _ = [io:format("~nmissed: ~ts, ~ts~n  ~ts~n", [W, C, Why])
-         || #{work := W, call := C} = R <- missed(Rows), Why <- [reason(Facts, R)], Why =/= ""],
-    io:format("~n").
+    io:format("~n~ts~n", [missing(Facts, Rows, Rows)]).
 
 heading(#{otp := Otp, erts := Erts, flavor := Flavor, schedulers := N, cpu := Cpu, load := Load,
           recon := Recon}) ->
@@ -179,10 +177,7 @@ markdown({#{otp := Otp} = Facts, Rows}) ->
        lists:duplicate(length(Header) - 1, " | ---:"), " |\n",
        [["| ", lists:join(" | ", cells(R)), " |\n"] || R <- Some]]
       || {Work, Header, Some} <- Tables],
-     io_lib:format("~nTargets missed: ~b of ~b.~n~n",
-                   [length(missed(Rows)), length([R || {_, _, Some} <- Tables, R <- Some, judged(R)])]),
-     [["- `", C, "`, ", W, ".", [[" ", Why] || Why <- [reason(Facts, R)], Why =/= ""], "\n"]
-      || #{work := W, call := C} = R <- missed(Rows)]].
+     "\n", missing(Facts, Rows, [R || {_, _, Some} <- Tables, R <- Some])].
 
 judged(#{targets := Targets}) -> Targets =/= [];
 judged(Row) -> is_map_key(target, Row).
@@ -206,16 +201,42 @@ read(File) ->
     [Facts | _] = [F || {node, F} <- Terms],
     {Facts, [R || {row, R} <- Terms]}.
 
-%% {Releases | any, Start of the work's title | any, Call | any, Text}; the first that matches.
-reason(#{otp := Otp}, #{work := Work, call := Call}) ->
-    Fits = fun({Releases, Title, Of, _}) ->
-                   (Releases =:= any orelse lists:member(list_to_integer(Otp), Releases))
-                       andalso (Title =:= any orelse string:find(Work, Title) =/= nomatch)
-                       andalso (Of =:= any orelse Of =:= Call)
-           end,
-    File = os:getenv("BENCH_REASONS", "bench/reasons"),
-    {ok, Reasons} = file:consult(File),
-    case lists:filter(Fits, Reasons) of
-        [{_, _, _, Text} | _] -> Text;
-        [] -> ""
+%% ---- targets that were missed, and why
+
+%% One line for each reason. It names its rows by the words that selected them.
+missing(#{otp := Otp}, Rows, Shown) ->
+    Missed = missed(Rows),
+    {ok, Reasons} = file:consult(os:getenv("BENCH_REASONS", "bench/reasons")),
+    {Lines, Unknown} = lists:mapfoldl(fun(Reason, Left) -> explained(Reason, Otp, Left) end,
+                                      Missed, Reasons),
+    [io_lib:format("Targets missed: ~b of ~b.~n", [length(Missed), length([R || R <- Shown, judged(R)])]),
+     ["\n" || Missed =/= []], Lines,
+     [["- No reason is known for ", lists:join("; ", [named(R) || R <- Unknown]), ".\n"]
+      || Unknown =/= []]].
+
+%% A line for the rows that the reason fits, and the other rows.
+explained({_, _, _, Text} = Reason, Otp, Rows) ->
+    case lists:partition(fun(R) -> fits(Reason, Otp, R) end, Rows) of
+        {[], _} -> {"", Rows};
+        {These, Others} -> {["- ", named(Reason, These), ": ", Text, "\n"], Others}
     end.
+
+fits({Releases, Title, Start, _}, Otp, #{work := Work, call := Call}) ->
+    (Releases =:= any orelse lists:member(list_to_integer(Otp), Releases))
+        andalso (Title =:= any orelse string:find(Work, Title) =/= nomatch)
+        andalso (Start =:= any orelse starts(Start, Call)).
+
+%% Calls of one kind start alike: "heap, 1 MB, tuples".
+starts(Start, Call) ->
+    case string:prefix(Call, Start) of
+        nomatch -> false;
+        Rest -> Rest =:= "" orelse hd(Rest) =:= $,
+    end.
+
+named(_, [Row]) -> named(Row);
+named({_, _, any, _}, [#{work := Work} | _] = Rows) -> [Work, number(Rows)];
+named({_, _, Start, _}, [#{work := Work} | _] = Rows) -> ["`", Start, "`, ", Work, number(Rows)].
+
+named(#{work := Work, call := Call}) -> ["`", Call, "`, ", Work].
+
+number(Rows) -> io_lib:format(", ~b rows", [length(Rows)]).
