@@ -1,4 +1,5 @@
-/* bare_loop.c: the minimum that any reader of all binaries' sizes has to do. Not shipped.
+/* bare_loop.c: the minimum that any reader of all binaries' sizes, or of a word of each process, has to
+ * do. Not shipped.
  * Knows: the same tables and the same search for the process table as sonde.
  * Does not know: anything that makes reading a live node safe or its answer useful. Loads are
  * plain, no stamp is taken, no process is ranked: the answer is right only if no process runs. */
@@ -10,6 +11,7 @@
 #include <erl_nif.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ENV_PROC = 8 };
 
@@ -38,9 +40,24 @@ static ERL_NIF_TERM find(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     return enif_make_atom(env, found ? "ok" : "error");
 }
 
-static ERL_NIF_TERM binary_memory(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* ---- the whole table, or a part of it for each thread ---------------------------------------- */
+
+static bool get_part(ErlNifEnv *env, const ERL_NIF_TERM argv[], uint64_t *from, uint64_t *to)
 {
-    (void)argc, (void)argv;
+    unsigned part;
+    unsigned parts;
+    if (!enif_get_uint(env, argv[0], &part) || !enif_get_uint(env, argv[1], &parts) ||
+        part >= parts)
+        return false;
+    *from = tab.max * part / parts;
+    *to = tab.max * (part + 1) / parts;
+    return true;
+}
+
+static ERL_NIF_TERM sizes(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    /* (Part, Parts): {Bytes, Binaries} */
     const uintptr_t off_heap = LF(lay, off_heap);
     const uintptr_t next = LF(lay, oh_next);
     const uintptr_t pointer = LF(lay, bin_ptr);
@@ -48,7 +65,11 @@ static ERL_NIF_TERM binary_memory(ErlNifEnv *env, int argc, const ERL_NIF_TERM a
     const uint64_t binary = LF(lay, bin_thing);
     uint64_t bytes = 0;
     uint64_t count = 0;
-    for (uint64_t slot = 0; slot < tab.max; slot++) {
+    uint64_t slot;
+    uint64_t end;
+    if (!get_part(env, argv, &slot, &end))
+        return enif_make_badarg(env);
+    for (; slot < end; slot++) {
         uintptr_t proc = word(tab.tab + slot * 8);
         if (proc == 0)
             continue;
@@ -60,6 +81,28 @@ static ERL_NIF_TERM binary_memory(ErlNifEnv *env, int argc, const ERL_NIF_TERM a
         }
     }
     return enif_make_tuple2(env, enif_make_uint64(env, bytes), enif_make_uint64(env, count));
+}
+
+static ERL_NIF_TERM one_word(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    /* (reductions | heap_size, Part, Parts): the largest; sonde's loads, but nothing faults here */
+    char attr[16];
+    uint64_t most = 0;
+    uint64_t slot;
+    uint64_t end;
+    if (!enif_get_atom(env, argv[0], attr, sizeof attr, ERL_NIF_LATIN1) ||
+        !get_part(env, argv + 1, &slot, &end))
+        return enif_make_badarg(env);
+    const uintptr_t field = strcmp(attr, "heap_size") == 0 ? LF(lay, heap_sz) : LF(lay, reds);
+    for (; slot < end; slot++) {
+        uint64_t proc;
+        uint64_t value;
+        if (peek_word(PEEK_GUARDED, tab.tab + slot * 8, &proc) && proc != 0 &&
+            peek_word(PEEK_GUARDED, proc + field, &value) && value > most)
+            most = value;
+    }
+    return enif_make_uint64(env, most);
 }
 
 /* ---- each Binary once ----------------------------------------------------------------------- */
@@ -191,7 +234,8 @@ static ErlNifFunc functions[] = {
     {"chase", 1, chase, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"gather", 0, gather, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"touch", 0, touch, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"binary_memory", 0, binary_memory, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"sizes", 2, sizes, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"word", 3, one_word, ERL_NIF_DIRTY_JOB_IO_BOUND},
 };
 
 ERL_NIF_INIT(bench_bare, functions, NULL, NULL, NULL, NULL)

@@ -2,12 +2,12 @@
 %% C that reads each binary's header once and remembers nothing.
 -module(bench_binaries).
 
--export([crowd/2, rows/1]).
+-export([crowd/2, rows/2]).
 -export([hold/2]).
 
 -define(WAVE, 1000).  % holders that build their binaries at the same time
 -define(SHARED, 10).  % one in this many is shared by two
--define(RUNS, 3).
+-define(PAUSE_MS, 10).
 
 %% @doc Starts processes with `Each' binaries of 65 to 200 bytes; the next process also holds a
 %% tenth of them. Returns the number of binaries.
@@ -30,34 +30,41 @@ hold(Owner, Each) ->
     Owner ! {self(), ready},
     receive stop -> {Mine, Others} end.
 
--spec rows(fun((map()) -> term())) -> ok.
-rows(Emit) ->
+%% @doc Emits the rows, from so many runs of each call.
+-spec rows(pos_integer(), fun((map()) -> term())) -> ok.
+rows(Runs, Emit) ->
     ok = bench_bare:start(),
     Account = fun() -> #{processes_missed := 0} = sonde:bin_account() end,
     %% ours first: the other leaves free memory behind in the node
     #{allocated := Ours} = bench_clock:peak(Account),
     #{allocated := Theirs} = bench_clock:peak(fun by_hand/0),
-    {Binaries, Bytes} = bench_bare:gather(),
+    {_, Bytes} = bench_bare:gather(),
     {Bytes, _} = bench_bare:touch(),
     _ = same(by_hand(), sonde:bin_account()),
-    Times = bench_clock:alternate(?RUNS, 10, #{sonde => Account, hand => fun by_hand/0,
-                                               touch => fun bench_bare:touch/0}),
-    #{sonde := Sonde, hand := Hand, touch := Touch} =
-        maps:map(fun(_, Ns) -> bench_clock:median(Ns) end, Times),
-    Emit(#{kind => speed, call => "bin_account() and process_info(_, binary) with a map",
-           target => 10, recon => Hand, sonde => Sonde, all => Times, binaries => Binaries}),
+    Times = bench_clock:alternate(
+              Runs, ?PAUSE_MS,
+              #{account => Account, hand => fun by_hand/0, touch => fun bench_bare:touch/0,
+                proportional => fun() -> sonde:proc_count(binary_proportional, 10) end,
+                holders => fun() -> sonde:bin_holders(10) end}),
+    Row = fun(Kind, Call, Other, Sonde, Targets) ->
+                  Emit((bench_clock:against(Other, Sonde, Times))
+                       #{kind => Kind, call => Call, targets => Targets})
+          end,
+    Row(speed, "bin_account() and process_info(_, binary) with a map", hand, account,
+        [{faster, 20}]),
     Emit(#{kind => peak, call => "peak memory added, by the node's figures",
-           target => Theirs div 10, recon => Theirs, sonde => Ours}),
-    Emit(#{kind => beside, call => "bin_account() and touching each header once, in C",
-           other => Touch, sonde => Sonde}),
-    _ = [alone(Call, Emit) || Call <- calls()],
-    ok.
+           targets => [{under, Theirs div 10}], other => Theirs, sonde => Ours}),
+    Row(beside, "bin_account() and touching each header once, in C", touch, account, []),
+    Row(beside, "proc_count(binary_proportional, 10) and bin_account()", account, proportional,
+        [{at_most, 1.3}]),
+    Row(beside, "bin_holders(10) and bin_account()", account, holders, [{at_most, 1.3}]),
+    lists:foreach(fun(Call) -> alone(Call, Runs, Emit) end, calls()).
 
 %% The cost of a call that nothing is compared with.
-alone({Name, Text, Call}, Emit) ->
-    Times = bench_clock:alternate(?RUNS, 10, #{sonde => Call}),
-    #{sonde := Ns} = maps:map(fun(_, All) -> bench_clock:median(All) end, Times),
-    Emit(#{kind => alone, call => Name ++ "(" ++ Text ++ ")", sonde => Ns}).
+alone({Name, Text, Call}, Runs, Emit) ->
+    #{sonde := Times} = bench_clock:alternate(Runs, ?PAUSE_MS, #{sonde => Call}),
+    Emit(#{kind => alone, call => Name ++ "(" ++ Text ++ ")", sonde => bench_clock:median(Times),
+           targets => []}).
 
 calls() ->
     [#{id := Id}] = sonde:bin_holders(1),
@@ -65,9 +72,6 @@ calls() ->
     [{"bin_account", "#{max_entries => 200000}", fun() -> sonde:bin_account(Few) end},
      {"bin_owned", "10", fun() -> sonde:bin_owned(10) end},
      {"proc_count", "binary_unique, 10", fun() -> sonde:proc_count(binary_unique, 10) end},
-     {"proc_count", "binary_proportional, 10",
-      fun() -> sonde:proc_count(binary_proportional, 10) end},
-     {"bin_holders", "10", fun() -> sonde:bin_holders(10) end},
      {"bin_holders", "10, count", fun() -> sonde:bin_holders(10, count) end},
      {"bin_holder", "Id", fun() -> sonde:bin_holder(Id) end},
      {"bin_resources", "10", fun() -> sonde:bin_resources(10) end},

@@ -1,7 +1,7 @@
 %% How long calls take, and how much memory they add.
 -module(bench_clock).
 
--export([alternate/3, peak/1, median/1, percentile/2]).
+-export([alternate/3, against/3, peak/1, median/1, percentile/2]).
 -export([loop/3]).
 
 -define(PAUSE_MS, 10).  % until the node has freed what the last call left
@@ -16,6 +16,13 @@ alternate(Runs, PauseMs, Calls) ->
     _ = [once(Call, PauseMs) || _ <- lists:seq(1, ?WARM_UP), {_, Call} <- Order],
     Times = [{Name, once(Call, PauseMs)} || _ <- lists:seq(1, Runs), {Name, Call} <- Order],
     maps:map(fun(Name, _) -> [Ns || {N, Ns} <- Times, N =:= Name] end, Calls).
+
+%% @doc The figures of a row that compares two of these calls.
+-spec against(Name, Name, #{Name => [non_neg_integer()]}) ->
+          #{other | sonde := number(), times := #{other | sonde := [non_neg_integer()]}}.
+against(Other, Sonde, Times) ->
+    #{Other := Theirs, Sonde := Ours} = Times,
+    #{other => median(Theirs), sonde => median(Ours), times => #{other => Theirs, sonde => Ours}}.
 
 once(Call, PauseMs) ->
     timer:sleep(PauseMs),

@@ -2,61 +2,62 @@
 %% with a bare loop in C that follows the same pointers and remembers nothing.
 -module(bench_heap).
 
--export([rows/2]).
+-export([rows/3]).
 -export([hold/2]).
 
 -define(WORD, 8).
--define(RUNS, 3).
+-define(PAUSE_MS, 10).
+-define(MS, 1000000).
 -define(LARGE, 20000000). % words: a larger heap takes minutes
 
-%% @doc Emits the rows for heaps of these sizes in bytes.
--spec rows([pos_integer()], fun((map()) -> term())) -> ok.
-rows(Sizes, Emit) ->
+%% @doc Emits the rows for heaps of these nominal megabytes and true bytes, from so many runs.
+-spec rows([{pos_integer(), pos_integer()}], pos_integer(), fun((map()) -> term())) -> ok.
+rows(Sizes, Runs, Emit) ->
     ok = bench_bare:start(),
-    _ = [shape(Shape, Size, Emit) || Size <- Sizes, Shape <- [tuples, maps, list]],
-    ok.
+    lists:foreach(fun({Size, Shape}) -> shape(Shape, Size, Runs, Emit) end,
+                  [{Size, Shape} || Size <- Sizes, Shape <- [tuples, maps, list]]).
 
 %% The heap was just collected, so all of it is live.
-shape(Shape, Size, Emit) ->
+shape(Shape, {Mb, Size}, Runs, Emit) ->
     {Pid, Ref} = spawn_monitor(?MODULE, hold, [self(), {Shape, Size}]),
     receive {Pid, ready} -> ok end,
-    Look = fun() -> sonde:heap(Pid, #{timeout => 600000}) end,
-    Times = bench_clock:alternate(?RUNS, 10,
-                                  #{bare => fun() -> ask(Pid, chase) end,
-                                    collect => fun() -> true = erlang:garbage_collect(Pid) end,
-                                    sonde => Look}),
-    #{bare := Bare, collect := Collect, sonde := Sonde} =
-        maps:map(fun(_, Ns) -> bench_clock:median(Ns) end, Times),
     {Words, Bytes} = walked(Pid),
-    What = lists:flatten(io_lib:format("~p MB, ~s", [round(Size / 1000000), what(Shape)])),
-    Emit(#{kind => heap, call => "heap, " ++ What ++ ", and a collection", other => Collect,
-           sonde => Sonde, words => Words, bytes => Bytes,
-           targets => [{slower, 1.0}, {share, 5}]}),
-    Emit(#{kind => heap, call => "heap, " ++ What ++ ", and the bare pointer chase", other => Bare,
-           sonde => Sonde, words => Words, bytes => Bytes,
-           targets => [{rate, 100} || Shape =/= list]}),
-    _ = [size_rows(Pid, Shape, What, Words, Emit) || Words < ?LARGE],
+    Row = fun(Name, Other, With, Times, Held) ->
+                  Emit((bench_clock:against(Other, Name, Times))
+                       #{kind => heap, words => Words, bytes => Held,
+                         call => lists:concat([Name, ", ", amount(Size), ", ", what(Shape), With]),
+                         targets => targets({Name, Other}, Mb, Shape)})
+          end,
+    Times = bench_clock:alternate(Runs, ?PAUSE_MS,
+                                  #{chase => fun() -> ask(Pid, chase) end,
+                                    collect => fun() -> true = erlang:garbage_collect(Pid) end,
+                                    heap => fun() -> sonde:heap(Pid, #{timeout => 600000}) end}),
+    Row(heap, collect, ", and a collection", Times, Bytes),
+    Row(heap, chase, ", and the bare pointer chase", Times, Bytes),
+    _ = [copied(Pid, Runs, Row) || Words < ?LARGE],
     exit(Pid, kill),
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
 
-size_rows(Pid, Shape, What, Words, Emit) ->
-    Top = fun() -> [_ | _] = sonde:heap_top(Pid, 10) end,
+%% Without sonde the way to look inside a heap is to copy it.
+copied(Pid, Runs, Row) ->
     File = filename:join(os:getenv("TMPDIR", "/tmp"), "bench-" ++ os:getpid() ++ ".heapsnapshot"),
-    Dump = fun() -> {ok, _} = sonde_heap:dump(Pid, File, #{force => true}) end,
-    Aims = [{share, 60} || Shape =/= list],
-    _ = [begin
-             #{it := Ns} = bench_clock:alternate(1, 10, #{it => Call}),
-             #{allocated := Peak} = bench_clock:peak(Call),
-             Emit(#{kind => heap, call => Name ++ ", " ++ What ++ ", and sys:get_state's copy",
-                    other => copied(Pid), sonde => bench_clock:median(Ns), words => Words,
-                    bytes => Peak, targets => Targets})
-         end || {Name, Call, Targets} <- [{"heap_top", Top, Aims}, {"dump", Dump, []}]],
+    Calls = #{heap_top => fun() -> [_ | _] = sonde:heap_top(Pid, 10) end,
+              dump => fun() -> {ok, _} = sonde_heap:dump(Pid, File, #{force => true}) end},
+    Times = bench_clock:alternate(Runs, ?PAUSE_MS, Calls#{copy => fun() -> ask(Pid, show) end}),
+    lists:foreach(fun(Name) ->
+                          #{allocated := Peak} = bench_clock:peak(map_get(Name, Calls)),
+                          Row(Name, copy, ", and sys:get_state's copy", Times, Peak)
+                  end, [heap_top, dump]),
     ok = file:delete(File).
 
-%% The time to copy the heap, which is how to look inside it without sonde.
-copied(Pid) ->
-    #{copy := Ns} = bench_clock:alternate(1, 10, #{copy => fun() -> ask(Pid, show) end}),
-    bench_clock:median(Ns).
+targets({heap, chase}, _, Shape) -> [{rate, 100} || Shape =/= list];
+targets({heap, _}, 1, _) -> [{within, ?MS}, {share, 5}];
+targets({heap, _}, _, _) -> [{at_most, 1.5}, {share, 5}];
+targets({heap_top, _}, 1, _) -> [{within, 3 * ?MS}];
+targets({heap_top, _}, 100, Shape) -> [{within, 500 * ?MS} | [{share, 30} || Shape =/= list]];
+targets({dump, _}, 1, _) -> [{within, 6 * ?MS}];
+targets({dump, _}, 100, _) -> [{within, 1000 * ?MS}];
+targets(_, _, _) -> [].
 
 walked(Pid) ->
     Opts = #{suspend => false, max_words => 1000000000, timeout => 600000, progress => false},
@@ -65,6 +66,9 @@ walked(Pid) ->
                            {#{words := Words, bytes := Bytes}, _, _} = sonde_nif:look_heap(Look),
                            {Words, Bytes}
                    end).
+
+amount(Bytes) when Bytes < 1000000 -> integer_to_list(Bytes div 1000) ++ " kB";
+amount(Bytes) -> integer_to_list(Bytes div 1000000) ++ " MB".
 
 what(tuples) -> "tuples";
 what(maps) -> "maps";

@@ -1,0 +1,72 @@
+%% What the first call costs: in a node that never made a native call, and by the command on a node
+%% that does not have sonde. Each run has a new node, which speaks over standard input and output.
+-module(bench_start).
+
+-export([rows/2]).
+
+-define(MS, 1000000).
+-define(COOKIE, "sonde_bench").
+
+%% @doc Emits the rows, from so many runs. BENCH_COMMAND is the file that `make escript' makes, or
+%% unset.
+-spec rows(pos_integer(), fun((map()) -> term())) -> ok.
+rows(Runs, Emit) ->
+    Row = fun(Call, MostMs, Once) ->
+                  Times = [Once() || _ <- lists:seq(1, Runs)],
+                  Emit(#{kind => alone, call => Call, sonde => bench_clock:median(Times),
+                         targets => [{within, MostMs * ?MS}]})
+          end,
+    Row("proc_count(memory, 10), the first native call, with the proof", 50, fun first_call/0),
+    _ = [Row("sonde --node N proc_count memory 5, the whole process, on a node without sonde", 500,
+             fun() -> command(Command) end) || Command <- [os:getenv("BENCH_COMMAND", "")],
+                                               Command =/= ""],
+    ok.
+
+%% As a user's node: modules are loaded when they are called.
+first_call() ->
+    with_node(#{args => ["-pa", filename:dirname(code:which(sonde))]},
+              fun(Peer) ->
+                      {module, timer} = peer:call(Peer, code, ensure_loaded, [timer]),
+                      {Us, [_ | _]} = peer:call(Peer, timer, tc, [sonde, proc_count, [memory, 10]],
+                                                infinity),
+                      Us * 1000
+              end).
+
+%% The command finds the node without epmd, because it is told the port.
+command(Command) ->
+    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    ok = gen_tcp:close(Listener),
+    Flags = ["-erl_epmd_port", integer_to_list(Port), "-start_epmd", "false"],
+    with_node(#{name => "bench" ++ integer_to_list(Port), host => "127.0.0.1", longnames => true,
+                args => ["-setcookie", ?COOKIE, "-kernel", "inet_dist_use_interface",
+                         "{127,0,0,1}" | Flags]},
+              fun(Peer) ->
+                      Node = atom_to_list(peer:call(Peer, erlang, node, [])),
+                      ns(fun() -> run(Command, ["--node", Node, "proc_count", "memory", "5"],
+                                      lists:join(" ", Flags))
+                         end)
+              end).
+
+with_node(Options, Fun) ->
+    {ok, Peer, _} = peer:start(Options#{connection => standard_io}),
+    try Fun(Peer) after peer:stop(Peer) end.
+
+run(Command, Args, Flags) ->
+    Port = open_port({spawn_executable, Command},
+                     [{args, Args}, {env, [{"SONDE_COOKIE", ?COOKIE},
+                                           {"ERL_FLAGS", lists:flatten(Flags)}]},
+                      exit_status, binary, stderr_to_stdout]),
+    printed(Port, <<>>).
+
+printed(Port, Text) ->
+    receive
+        {Port, {data, More}} -> printed(Port, <<Text/binary, More/binary>>);
+        {Port, {exit_status, 0}} -> ok;
+        {Port, {exit_status, Status}} -> error({Status, Text})
+    end.
+
+ns(Fun) ->
+    Start = erlang:monotonic_time(nanosecond),
+    ok = Fun(),
+    erlang:monotonic_time(nanosecond) - Start.
