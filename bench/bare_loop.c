@@ -145,10 +145,15 @@ static bool meet(uintptr_t binary)
     return true;
 }
 
-static bool meet_all(void)
+/* Other processes may drop theirs before they are touched. */
+static bool meet_all(ErlNifEnv *env, ERL_NIF_TERM pids)
 {
-    for (uint64_t slot = 0; slot < tab.max; slot++) {
-        uintptr_t proc = word(tab.tab + slot * 8);
+    ERL_NIF_TERM head;
+    ErlNifPid pid;
+    while (enif_get_list_cell(env, pids, &head, &pids)) {
+        if (!enif_get_local_pid(env, head, &pid))
+            return false;
+        uintptr_t proc = word(tab.tab + proctab_slot(lay, &tab, pid.pid) * 8);
         uintptr_t at = proc ? word(proc + LF(lay, off_heap)) : 0;
         for (; at != 0; at = word(at + LF(lay, oh_next))) {
             if (word(at) == LF(lay, bin_thing) && !meet(word(at + LF(lay, bin_ptr))))
@@ -173,12 +178,12 @@ static uint64_t touch_all(uint64_t *refs)
 
 static ERL_NIF_TERM gather(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-    (void)argc, (void)argv;
-    /* (): {Binaries, Bytes}; keeps the order of the chains, in which touch reads them */
+    (void)argc;
+    /* ([Pid]), which neither run nor end: {Binaries, Bytes}; keeps the order of the chains, in which touch reads them */
     uint64_t refs = 0;
     size_t n = 0;
     all_n = 0;
-    if (!meet_all())
+    if (!meet_all(env, argv[0]))
         return enif_make_badarg(env);
     qsort(all, all_n, sizeof *all, by_address);
     for (size_t i = 0; i < all_n; i++) {
@@ -232,7 +237,7 @@ static ERL_NIF_TERM chase(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 static ErlNifFunc functions[] = {
     {"find", 2, find, 0},
     {"chase", 1, chase, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"gather", 0, gather, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"gather", 1, gather, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"touch", 0, touch, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"sizes", 2, sizes, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"word", 3, one_word, ERL_NIF_DIRTY_JOB_IO_BOUND},

@@ -2,10 +2,10 @@
 -module(bench_bare).
 
 -export([start/0, binary_memory/1, largest/2]).
--export([find/2, sizes/2, word/3, chase/1, gather/0, touch/0]).
+-export([find/2, sizes/2, word/3, chase/1, gather/1, touch/0]).
 
 -on_load(init/0).
--nifs([find/2, sizes/2, word/3, chase/1, gather/0, touch/0]).
+-nifs([find/2, sizes/2, word/3, chase/1, gather/1, touch/0]).
 
 init() ->
     erlang:load_nif(filename:join(filename:dirname(code:which(?MODULE)), "bare_loop"), 0).
@@ -49,9 +49,10 @@ word(_Attr, _Part, _Parts) -> erlang:nif_error(not_loaded).
 -spec chase(term()) -> non_neg_integer().
 chase(_Term) -> erlang:nif_error(not_loaded).
 
-%% Finds all refc binaries in the chains, each once. Returns their number and their bytes.
--spec gather() -> {non_neg_integer(), non_neg_integer()}.
-gather() -> erlang:nif_error(not_loaded).
+%% Finds all refc binaries in the lists of these processes, each once. Returns their number and their
+%% bytes.
+-spec gather([pid()]) -> {non_neg_integer(), non_neg_integer()}.
+gather(_Pids) -> erlang:nif_error(not_loaded).
 
 %% Reads the gathered binaries, which must still exist. Returns their bytes and the sum of their
 %% references.

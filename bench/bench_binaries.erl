@@ -2,7 +2,7 @@
 %% C that reads each binary's header once and remembers nothing.
 -module(bench_binaries).
 
--export([crowd/2, rows/2]).
+-export([crowd/2, rows/3]).
 -export([hold/2]).
 
 -define(WAVE, 1000).  % holders that build their binaries at the same time
@@ -10,16 +10,16 @@
 -define(PAUSE_MS, 10).
 
 %% @doc Starts processes with `Each' binaries of 65 to 200 bytes; the next process also holds a
-%% tenth of them. Returns the number of binaries.
--spec crowd(pos_integer(), pos_integer()) -> pos_integer().
+%% tenth of them.
+-spec crowd(non_neg_integer(), pos_integer()) -> [pid()].
 crowd(0, _) ->
-    0;
+    [];
 crowd(Processes, Each) ->
     Now = min(Processes, ?WAVE),
     [First | Rest] = Pids = [spawn(?MODULE, hold, [self(), Each]) || _ <- lists:seq(1, Now)],
     _ = [Pid ! {next, Next} || {Pid, Next} <- lists:zip(Pids, Rest ++ [First])],
     _ = [receive {Pid, ready} -> ok end || Pid <- Pids],
-    Now * Each + crowd(Processes - Now, Each).
+    Pids ++ crowd(Processes - Now, Each).
 
 hold(Owner, Each) ->
     Next = receive {next, Pid} -> Pid end,
@@ -30,15 +30,15 @@ hold(Owner, Each) ->
     Owner ! {self(), ready},
     receive stop -> {Mine, Others} end.
 
-%% @doc Emits the rows, from so many runs of each call.
--spec rows(pos_integer(), fun((map()) -> term())) -> ok.
-rows(Runs, Emit) ->
+%% @doc Emits the rows beside such a crowd, from so many runs of each call.
+-spec rows([pid()], pos_integer(), fun((map()) -> term())) -> ok.
+rows(Crowd, Runs, Emit) ->
     ok = bench_bare:start(),
     Account = fun() -> #{processes_missed := 0} = sonde:bin_account() end,
     %% ours first: the other leaves free memory behind in the node
     #{allocated := Ours} = bench_clock:peak(Account),
     #{allocated := Theirs} = bench_clock:peak(fun by_hand/0),
-    {_, Bytes} = bench_bare:gather(),
+    {_, Bytes} = bench_bare:gather(Crowd),
     {Bytes, _} = bench_bare:touch(),
     _ = same(by_hand(), sonde:bin_account()),
     Times = bench_clock:alternate(

@@ -89,8 +89,8 @@ measure("calls", Emit) ->
 measure("heaps", Emit) ->
     bench_heap:rows([{Mb, scaled(Mb * 1000000)} || Mb <- [1, 100, 1000]], few(), Emit);
 measure("binaries", Emit) ->
-    _ = bench_binaries:crowd(scaled(100000), 20),
-    bench_binaries:rows(few(), Emit);
+    Crowd = bench_binaries:crowd(scaled(100000), 20),
+    bench_binaries:rows(Crowd, few(), Emit);
 measure("start", Emit) ->
     bench_start:rows(runs(), Emit);
 measure("trips", Emit) ->
