@@ -209,10 +209,10 @@ one_word(Emit) ->
                  [{at_most, 1.2}])
      || Attr <- [reductions, heap_size]].
 
-%% Both use as many threads as sonde chooses here.
+%% Both use as many threads as sonde chooses on a quiet node.
 beside_loop(Emit, Runs, Attr, Loop, Targets) ->
     ok = bench_bare:start(),
-    Threads = sonde_threads:count(auto),
+    Threads = min(8, erlang:system_info(schedulers_online)),
     Ours = fun() -> sonde:proc_count(Attr, ?N, #{threads => Threads}) end,
     Times = bench_clock:alternate(Runs, ?PAUSE_MS, #{bare => fun() -> Loop(Threads) end,
                                                      sonde => Ours}),
