@@ -133,7 +133,7 @@ stop(Pid) ->
 
 %% N processes that differ in every attribute.
 crowd(N) ->
-    [hold(fun() -> build(I) end) || I <- lists:seq(1, N)].
+    hold_each([fun() -> build(I) end || I <- lists:seq(1, N)], []).
 
 build(I) ->
     _ = [put({key, K}, K) || K <- lists:seq(1, I rem 7)],

@@ -22,7 +22,7 @@ end_per_suite(_Config) -> ok.
 
 %% Many processes have equal values: their order is the same too.
 same_rows(_Config) ->
-    Pids = sonde_test:crowd(100) ++ [sonde_test:hold(fun() -> ok end) || _ <- lists:seq(1, 100)],
+    Pids = sonde_test:crowd(100) ++ sonde_test:hold_each(lists:duplicate(100, fun() -> ok end), []),
     _ = [[] = differ(fun(Opts) -> sonde:proc_count(Attr, N, Opts) end)
          || Attr <- sonde_attr:native() -- [reductions], N <- [1, 7, ?ALL]],
     [] = differ(fun(Opts) -> sonde:proc_count([memory, binary_count, link_count], ?ALL, Opts) end),
@@ -158,7 +158,7 @@ spin(I) -> spin(I + 1).
 %% ---- helpers
 
 killed_caller_ends_all(_Config) ->
-    Pids = [sonde_test:hold(fun() -> lists:seq(1, 2000) end) || _ <- lists:seq(1, 5000)],
+    Pids = sonde_test:hold_each(lists:duplicate(5000, fun() -> lists:seq(1, 2000) end), []),
     sonde_test:pick(fun() ->
         ok = sonde_test:ends_with_caller(fun() -> sonde:proc_count(garbage_bytes, 5, #{threads => 4}) end),
         ok = sonde_test:ends_with_caller(fun() -> sonde:proc_count(memory, 5, #{threads => 4}) end)
