@@ -97,8 +97,9 @@ static bool is_far(uintptr_t entry, uintptr_t next)
     return next != 0 && next - entry + near > near + near;
 }
 
-static enum status come_again(uintptr_t entry)
+static enum status come_again(struct offheap *w, uintptr_t entry)
 {
+    w->cursor = entry;
     offheap_prefetch(entry);
     return ST_TIMESLICE;
 }
@@ -119,24 +120,25 @@ static enum status walk_entries(struct offheap *w, const struct vm *vm, struct b
     const uint64_t binary = LF(vm->lay, bin_thing);
     const uintptr_t next = LF(vm->lay, oh_next);
     const struct block *block = &w->blocks.list[BLOCK_YOUNG];
-    for (uint64_t entry = w->cursor; entry != 0; entry = w->cursor) {
+    for (uint64_t entry = w->cursor, following; entry != 0; entry = following) {
         uint64_t object;
         if (!budget_step(b))
-            return come_again(entry);
+            return come_again(w, entry);
         if (!block_holds(block, entry, ENTRY_WORDS))
             block = blocks_find(&w->blocks, entry, ENTRY_WORDS);
         if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &object) ||
-            !term_is_header(object) || !peek_word(vm->reader, entry + next, &w->cursor))
+            !term_is_header(object) || !peek_word(vm->reader, entry + next, &following))
             return ST_TORN;
         *binaries += object == binary;
         if (sizes && object == binary && !read_size(w, vm, block, entry))
             return ST_TORN;
+        w->cursor = following;
         bool wanted = object == binary || (w->magic && object == MAGIC_THING);
         enum status st = w->each && wanted ? w->each(w->ctx, vm, entry) : ST_OK;
         if (st != ST_OK)
             return st;
-        if (b->shared && is_far(entry, w->cursor))
-            return come_again(w->cursor);
+        if (b->shared && is_far(entry, following))
+            return come_again(w, following);
     }
     return ST_OK;
 }

@@ -9,7 +9,7 @@
 /* No process has more references to binaries. */
 enum { ENTRIES_MAX = BOUND(1 << 30, 400) };
 
-enum { OFFHEAP_PENDING = BOUND(16, 4) }; /* about the cache misses that a core handles at a time */
+enum { OFFHEAP_PENDING = BOUND(32, 4) }; /* about the cache misses that a core handles at a time */
 
 /* Called for each binary on any list, and with `magic` for each magic reference; the entry's first
  * word tells them apart. Any status but OK ends the walk. */
