@@ -51,8 +51,12 @@ fly(Pids, Out, Acc, #flight{ref = Ref} = F) ->
     after 0 -> wait(Pids, Out, Acc, F)
     end.
 
-wait(Pids, Out, Acc, #flight{ref = Ref, in_flight = Most} = F) ->
-    receive {garbage_collect, [Ref | Pid], Answer} -> answered(Pid, Answer, Pids, Out, Acc, F)
+wait(Pids, Out, Acc, #flight{ref = Ref, caller = Caller, in_flight = Most} = F) ->
+    receive
+        {garbage_collect, [Ref | Pid], Answer} ->
+            answered(Pid, Answer, Pids, Out, Acc, F);
+        {'DOWN', Caller, process, _, _} ->
+            exit(caller_is_gone)
     after min(left_ms(F), ?PATIENCE_MS) ->
             fly(Pids, Out, Acc, F#flight{most = Out + Most, turns = 0})
     end.
