@@ -51,9 +51,8 @@ copied(Pid, Runs, Row) ->
     ok = file:delete(File).
 
 targets({heap, chase}, _, Shape) -> [{rate, 100} || Shape =/= list];
-targets({heap, _}, 1, _) -> [{within, ?MS}, {share, 5}];
-targets({heap, _}, _, _) -> [{at_most, 1.5}, {share, 5}];
-targets({heap_top, _}, 1, _) -> [{within, 3 * ?MS}];
+targets({heap, _}, Mb, _) -> [{at_most, 1.0}, {share, 5} | [{within, ?MS} || Mb =:= 1]];
+targets({heap_top, _}, 1, Shape) -> [{within, 3 * ?MS} | [{share, 60} || Shape =/= list]];
 targets({heap_top, _}, 100, Shape) -> [{within, 500 * ?MS} | [{share, 30} || Shape =/= list]];
 targets({dump, _}, 1, _) -> [{within, 6 * ?MS}];
 targets({dump, _}, 100, _) -> [{within, 1000 * ?MS}];

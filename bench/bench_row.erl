@@ -98,7 +98,7 @@ met({at_most, Times}, #{other := Other, sonde := Sonde}) -> Sonde / Other < Time
 met({within, Ns}, #{sonde := Sonde}) -> Sonde =< Ns;
 met({under, Bytes}, #{sonde := Sonde}) -> Sonde < Bytes;
 met({rate, Million}, Row) -> rate(Row) >= Million;
-met({share, Percent}, Row) -> share(Row) < Percent + 0.05;
+met({share, Percent}, Row) -> share(Row) < Percent;
 met({tail, Ns}, #{p999 := P999}) -> P999 =< Ns.
 
 rate(#{words := Words, sonde := Sonde}) -> Words * 1000 / Sonde.
