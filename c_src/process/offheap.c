@@ -97,9 +97,8 @@ static bool is_far(uintptr_t entry, uintptr_t next)
     return next != 0 && next - entry + near > near + near;
 }
 
-static enum status come_again(struct offheap *w, uintptr_t entry)
+static enum status come_again(uintptr_t entry)
 {
-    w->cursor = entry;
     offheap_prefetch(entry);
     return ST_TIMESLICE;
 }
@@ -123,22 +122,22 @@ static enum status walk_entries(struct offheap *w, const struct vm *vm, struct b
     for (uint64_t entry = w->cursor, following; entry != 0; entry = following) {
         uint64_t object;
         if (!budget_step(b))
-            return come_again(w, entry);
+            return come_again(entry);
         if (!block_holds(block, entry, ENTRY_WORDS))
             block = blocks_find(&w->blocks, entry, ENTRY_WORDS);
         if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &object) ||
             !term_is_header(object) || !peek_word(vm->reader, entry + next, &following))
             return ST_TORN;
+        w->cursor = following;
         *binaries += object == binary;
         if (sizes && object == binary && !read_size(w, vm, block, entry))
             return ST_TORN;
-        w->cursor = following;
         bool wanted = object == binary || (w->magic && object == MAGIC_THING);
         enum status st = w->each && wanted ? w->each(w->ctx, vm, entry) : ST_OK;
         if (st != ST_OK)
             return st;
         if (b->shared && is_far(entry, following))
-            return come_again(w, following);
+            return come_again(following);
     }
     return ST_OK;
 }

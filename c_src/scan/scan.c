@@ -385,6 +385,7 @@ static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
 static unsigned turn_length(const struct scan *s)
 {
     enum { SHORT_TURNS = 4, DOUBLED = 8 };
+    static_assert(2U << DOUBLED == BUDGET_STEPS, "the longest turn is that of a walk on its own");
     if ((s->walking & (s->walking - 1)) == 0)
         return BUDGET_STEPS;
     if (s->turns < SHORT_TURNS)
