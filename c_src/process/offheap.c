@@ -128,10 +128,10 @@ static enum status walk_entries(struct offheap *w, const struct vm *vm, struct b
         if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &object) ||
             !term_is_header(object) || !peek_word(vm->reader, entry + next, &following))
             return ST_TORN;
-        w->cursor = following;
         *binaries += object == binary;
         if (sizes && object == binary && !read_size(w, vm, block, entry))
             return ST_TORN;
+        w->cursor = following;
         bool wanted = object == binary || (w->magic && object == MAGIC_THING);
         enum status st = w->each && wanted ? w->each(w->ctx, vm, entry) : ST_OK;
         if (st != ST_OK)
