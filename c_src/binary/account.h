@@ -6,6 +6,7 @@
 #define SONDE_ACCOUNT_H
 
 #include "binary/holdings.h"
+#include "binary/pending.h"
 #include "vm/proctab.h"
 #include "util/top_n.h"
 #include "process/resource_types.h"
@@ -60,10 +61,18 @@ struct join {
     uint32_t types[ACCOUNT_TYPES]; /* index there of each type */
 };
 
+/* The progress of bringing a census up to date, since a record was added last. */
+struct settling {
+    size_t part;               /* of the records */
+    unsigned expected, fitted; /* parts of the census */
+};
+
 struct account {
     const struct layout *lay;
     struct proctab tab;
     struct census all;
+    struct pending pending; /* not in `all' yet */
+    struct settling settling;
     uint64_t *pids; /* of processes; known.first is an index */
     size_t n, cap;
     size_t at;            /* progress of sum and rank */
@@ -74,6 +83,7 @@ struct account {
     struct top_n top;
     enum account_by by;   /* the order of `top' */
     bool ranked;          /* everything has been considered for `top' */
+    bool repeats;         /* most of the records are of Binaries that are in `all' */
     bool keeps;           /* what each process holds is kept, in */
     struct holdings held; /* which names processes by their index in pids */
     struct census wanted; /* if there are any: all others are left out */
@@ -107,10 +117,15 @@ enum status account_note(struct account *a, uint64_t pid);
  * afterwards. OK, TIMESLICE (call again), NOMEM, TOO_LARGE. */
 enum status account_join(struct account *a, struct account *from, struct budget *b);
 
-/* Adds a Binary of a table or literal, as ets:info(_, binary) reports it. OK, NOMEM, TOO_LARGE. */
+/* What was merged waits outside the census until this brings it up to date; sums and ranks do it, too. OK,
+ * TIMESLICE (call again), NOMEM, TOO_LARGE. */
+enum status account_settle(struct account *a, struct budget *b);
+
+/* Adds a Binary of a table or literal, as ets:info(_, binary) reports it; the account is settled. OK, NOMEM,
+ * TOO_LARGE. */
 enum status account_add(struct account *a, enum census_kind kind, const struct known *has);
 
-/* Computes a->sums. OK, TIMESLICE (call again). */
+/* Computes a->sums. OK, TIMESLICE (call again), NOMEM, TOO_LARGE. */
 enum status account_sum(struct account *a, struct budget *b);
 
 /* Puts the n Binaries with most bytes or references into a->top, with addresses in place of pids; or the n

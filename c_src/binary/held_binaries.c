@@ -5,7 +5,7 @@
 
 enum { FLAG_MAGIC = 1 }; /* Binary.intern.flags, the first word: it is not a binary */
 
-enum stages { CHAINS, INNER, OUTER, PENDING, SUM, FREE, DONE };
+enum stages { CHAINS, INNER, OUTER, WAIT, PENDING, SUM, FREE, DONE };
 
 bool held_binaries_is_none(const struct reading *rd)
 {
@@ -168,7 +168,7 @@ void held_binaries_start(struct held_binaries *h, const struct reading *rd,
 {
     h->what = what;
     h->stage = CHAINS;
-    h->queued = false;
+    h->queued = h->waited = false;
     h->value = 0;
     h->message = 0;
     h->steps = MESSAGES_MAX;
@@ -202,6 +202,14 @@ static void enter_stage(struct held_binaries *h, const struct reading *rd)
         h->value = 0; /* until now it was the sum of all Binaries */
 }
 
+/* The last headers were asked for just now: meanwhile another walk has its turn. */
+static enum status wait(struct held_binaries *h, const struct budget *b)
+{
+    bool wait = b->shared && h->taken != h->n && !h->waited;
+    h->waited = true;
+    return wait ? ST_TIMESLICE : ST_OK;
+}
+
 static enum status walk_stage(struct held_binaries *h, const struct reading *rd)
 {
     switch (h->stage) {
@@ -210,6 +218,8 @@ static enum status walk_stage(struct held_binaries *h, const struct reading *rd)
     case INNER:
     case OUTER:
         return one_queue(h, rd);
+    case WAIT:
+        return wait(h, rd->budget);
     case PENDING:
         return take_rest(h, rd->vm);
     case SUM:

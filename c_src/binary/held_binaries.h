@@ -27,12 +27,13 @@ enum { HELD_BLOCKS_MAX = BOUND(1 << 24, 24) };
 /* Resource types of a process; the rest count as unknown. */
 enum { HELD_TYPES = BOUND(16, 2) };
 
-enum { HELD_PENDING = BOUND(16, 4) };
+enum { HELD_PENDING = BOUND(32, 4) };
 
 struct held_binaries {
     enum held_binaries_what what;
     int stage;
     bool queued;       /* the walk is in a message */
+    bool waited;       /* for the last ones */
     uint64_t value;    /* bytes */
     uint64_t message;  /* the next message */
     uint64_t steps;    /* steps left; a longer queue is a cycle */

@@ -63,12 +63,12 @@ enum status holdings_add(struct holdings *h, const struct holding *g)
     return st;
 }
 
-enum status holdings_forget(struct holdings *h, uint64_t binary)
+enum status holdings_forget(struct holdings *h, uint64_t binary, uint32_t holder)
 {
     struct known *k;
     enum status st = census_add(&h->freed, binary, &k);
-    if (st == ST_OK)
-        k->size = h->n & KNOWN_SIZE_MAX;
+    if (st == ST_OK && k->size < holder)
+        k->size = holder;
     return st;
 }
 
@@ -84,10 +84,10 @@ static bool enter(const struct holdings *h, struct holdings_at *at)
     return false;
 }
 
-static bool holds(const struct holdings *h, uint64_t binary, size_t i)
+static bool holds(const struct holdings *h, uint64_t binary, uint32_t holder)
 {
     const struct known *k = h->freed.n > 0 ? census_find(&h->freed, binary) : NULL;
-    return !k || i >= k->size;
+    return !k || holder >= k->size;
 }
 
 static void take(const struct holdings *h, struct holdings_at *at, struct holding *g)
@@ -108,11 +108,10 @@ enum status holdings_next(const struct holdings *h, struct holdings_at *at, stru
                           struct holding *g)
 {
     while (enter(h, at)) {
-        size_t i = at->i;
         if (!budget_step(b))
             return ST_TIMESLICE;
         take(h, at, g);
-        if (holds(h, g->binary, i))
+        if (holds(h, g->binary, g->holder))
             return ST_OK;
     }
     return ST_GONE;

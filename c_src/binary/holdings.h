@@ -19,8 +19,9 @@ struct holdings {
     size_t n, max; /* words */
     size_t blocks_n, blocks_cap;
     uint64_t **blocks;
-    uint32_t holder;     /* of the last holding */
-    struct census freed; /* Binaries that were freed: `size' is how many words the list had then */
+    uint32_t holder; /* of the last holding */
+    struct census
+        freed; /* Binaries that were freed: `size' is the first holder that has the next one */
 };
 
 struct holdings_at {
@@ -33,9 +34,9 @@ void holdings_init(struct holdings *h, size_t max);
 /* OK, NOMEM, TOO_LARGE. */
 enum status holdings_add(struct holdings *h, const struct holding *g);
 
-/* The Binary was freed, and another one has its address now: what was added of it until now is no longer
- * valid. OK, NOMEM, TOO_LARGE. */
-enum status holdings_forget(struct holdings *h, uint64_t binary);
+/* The Binary was freed, and another one has its address now: what holders below this one hold of it is no
+ * longer valid. OK, NOMEM, TOO_LARGE. */
+enum status holdings_forget(struct holdings *h, uint64_t binary, uint32_t holder);
 
 /* The next one that is valid; *at starts at zeros. OK; GONE: no more; TIMESLICE: call again. */
 enum status holdings_next(const struct holdings *h, struct holdings_at *at, struct budget *b,

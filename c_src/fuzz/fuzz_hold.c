@@ -464,10 +464,25 @@ static bool fill_part(const struct image *img, struct account *a, size_t max, bo
     return r == SCAN_DONE;
 }
 
+/* true: all that was merged is in the census. */
+static bool settle(const struct image *img, struct account *a, bool keeps)
+{
+    enum status st = ST_TIMESLICE;
+    for (unsigned turns = 0; st == ST_TIMESLICE; turns++) {
+        struct budget b = {img->steps, false};
+        must_account(turns < 100000, "an account that never settles");
+        st = account_settle(a, &b);
+    }
+    must_account(st == ST_TOO_LARGE || (st == ST_NOMEM) == fuzz_failed(),
+                 "an allocation failed, or did not");
+    must_account(st != ST_TOO_LARGE || keeps, "too many for a sample");
+    return st == ST_OK;
+}
+
 static bool fill(const struct image *img, struct account *a, size_t max, bool keeps)
 {
     fuzz_begin(img, false, ACCOUNT_READS);
-    return fill_part(img, a, max, keeps, 0, 1);
+    return fill_part(img, a, max, keeps, 0, 1) && settle(img, a, keeps);
 }
 
 /* The same from several accounts of parts of the table. true: the scans completed, and are joined. */
@@ -490,7 +505,7 @@ static bool fill_in_parts(const struct image *img, struct account *a, size_t max
         done = done && st == ST_OK;
         account_free(&part);
     }
-    return done;
+    return done && settle(img, a, max == ALL_MAX);
 }
 
 static void same_resource(const struct account *a, const struct known *k, const struct owned *o)

@@ -27,6 +27,18 @@ static void give_back(struct held_account *h)
     atomic_flag_clear(&h->in_use);
 }
 
+/* Repeats a step for the duration of one slice. */
+static enum status slice(struct account *a, enum status (*step)(struct account *, struct budget *))
+{
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum status st;
+    do {
+        struct budget b = {BUDGET_STEPS, false};
+        st = step(a, &b);
+    } while (st == ST_TIMESLICE && clock_ns() < end);
+    return st;
+}
+
 #define ACCOUNT_NIF(Name) NIF_WITH(Name, held_account, take, give_back)
 
 static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
@@ -95,10 +107,14 @@ static ERL_NIF_TERM add(ErlNifEnv *env, struct account *a, enum census_kind kind
 ACCOUNT_NIF(do_account_add)
 {
     /* (Account, table | literal, [{Id, Size, Refc, References}]): at most PAGE_MAX, each Id once
-     * for each table. Dirty: growing one part of a large census takes a millisecond. */
+     * for each table: more (then again with the same list; nothing was added) | ok | {error, _}. Dirty:
+     * growing one part of a large census takes a millisecond. */
     if (argv[1] != ATOM(table) && argv[1] != ATOM(literal))
         return nif_raise(env, ATOM(badarg));
     enum census_kind kind = argv[1] == ATOM(table) ? CENSUS_TABLE : CENSUS_LITERAL;
+    enum status st = slice(&h->account, account_settle);
+    if (st != ST_OK)
+        return st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
     return add(env, &h->account, kind, argv[2]);
 }
 
@@ -167,23 +183,13 @@ static ERL_NIF_TERM sums(ErlNifEnv *env, const struct account *a)
                             enif_make_uint64(env, census_bytes(&a->all)));
 }
 
-/* Repeats a step for the duration of one slice. */
-static enum status slice(struct account *a, enum status (*step)(struct account *, struct budget *))
-{
-    uint64_t end = clock_ns() + SLICE_NS;
-    enum status st;
-    do {
-        struct budget b = {BUDGET_STEPS, false};
-        st = step(a, &b);
-    } while (st == ST_TIMESLICE && clock_ns() < end);
-    return st;
-}
-
 ACCOUNT_NIF(do_account_sum)
 {
-    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory}; dirty. Only once */
+    /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory} | {error, _}; dirty. Only once */
     enum status st = slice(&h->account, account_sum);
-    return st == ST_OK ? sums(env, &h->account) : ATOM(more);
+    if (st == ST_OK)
+        return sums(env, &h->account);
+    return st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
 }
 
 ACCOUNT_NIF(do_account_rank)

@@ -263,6 +263,16 @@ static enum status add_others(struct account *a)
 
 enum { PARTS = 4 };
 
+static enum status settle(struct account *a, uint32_t steps)
+{
+    enum status st = ST_TIMESLICE;
+    while (st == ST_TIMESLICE) {
+        struct budget b = {steps, false};
+        st = account_settle(a, &b);
+    }
+    return st;
+}
+
 static enum status join(struct account *a, struct account *from, uint32_t steps)
 {
     enum status st = ST_TIMESLICE;
@@ -288,6 +298,7 @@ static enum status fill_account(struct account *a, bool tables_first, unsigned p
         st = st == ST_OK ? join(a, &part[i], steps) : st;
         account_free(&part[i]);
     }
+    st = st == ST_OK ? settle(a, steps) : st;
     return st == ST_OK && !tables_first ? add_others(a) : st;
 }
 

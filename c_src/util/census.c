@@ -6,9 +6,9 @@
 #include <string.h>
 
 enum {
-    PARTS = BOUND(1024, 4),
+    PARTS = CENSUS_PARTS,
     FIRST_CAP = BOUND(16, 2),
-    ONE_CAP = BOUND(4096, 8), /* a single part with more entries becomes many */
+    ONE_CAP = BOUND(4096, 3), /* a single part with more entries becomes many */
     LEVEL_MAX = 20
 };
 
@@ -116,10 +116,10 @@ static enum status rebuild(struct census *c, struct census_part *p, uint32_t cap
     return ST_OK;
 }
 
-/* At most three quarters of the slots are used, so that a search is short. */
+/* At most seven eighths of the slots are used, so that a search is short. */
 static bool has_room(const struct census_part *p)
 {
-    return (uint64_t)(p->n + 1) * 4 <= (uint64_t)p->cap * 3;
+    return (uint64_t)(p->n + 1) * 8 <= (uint64_t)p->cap * 7;
 }
 
 static enum status grow(struct census *c, struct census_part *p)
@@ -214,15 +214,41 @@ const struct known *census_find(const struct census *c, uint64_t binary)
     return k->binary != 0 ? k : NULL;
 }
 
-/* Both have the same parts, if they have any. Above the limit room is made by other means. */
-enum status census_expect(struct census *to, const struct census *from, size_t part)
+size_t census_part(uint64_t binary)
 {
-    if (!to->parts || !from->parts || to->n + from->n > to->max)
+    return (hash(binary) >> LEVEL_MAX) % PARTS;
+}
+
+uint32_t census_count(const struct census *c, size_t part)
+{
+    return c->parts ? c->parts[part].n : 0;
+}
+
+static uint64_t cap_for(uint64_t n)
+{
+    return n + n / 4 + 2;
+}
+
+/* Above the limit room is made by other means. At least by half, so that many expectations of a few do
+ * not move the entries each time. */
+enum status census_expect(struct census *c, size_t part, uint32_t n)
+{
+    if (!c->parts || c->n + n > c->max)
         return ST_OK;
-    struct census_part *p = &to->parts[part];
-    uint64_t n = (uint64_t)p->n + from->parts[part].n;
-    uint64_t cap = n + n / 3 + 2;
-    return cap <= p->cap || cap > UINT32_MAX ? ST_OK : rebuild(to, p, (uint32_t)cap);
+    struct census_part *p = &c->parts[part];
+    uint64_t cap = cap_for((uint64_t)p->n + n);
+    uint64_t half_more = (uint64_t)p->cap + p->cap / 2;
+    if (cap <= p->cap)
+        return ST_OK;
+    cap = cap < half_more ? half_more : cap;
+    return cap > UINT32_MAX ? ST_OK : rebuild(c, p, (uint32_t)cap);
+}
+
+enum status census_fit(struct census *c, size_t part)
+{
+    uint64_t cap = c->parts ? cap_for(c->parts[part].n) : 0;
+    return cap == 0 || c->parts[part].cap < 2 * cap ? ST_OK
+                                                    : rebuild(c, &c->parts[part], (uint32_t)cap);
 }
 
 void census_drop(struct census *c, size_t part)
@@ -273,18 +299,6 @@ void census_ask(const struct census *c, uint64_t binary)
     const struct census_part *p = part_of(c, h);
     if (p->cap > 0)
         __builtin_prefetch(&p->entries[(h >> 32) * p->cap >> 32], 1);
-}
-
-/* A table of millions of entries is in no cache. So far ahead that the memory has come until the entry
- * is added, and not so far that it is gone again. */
-enum { AHEAD = 24 };
-
-void census_prefetch(const struct census *to, const struct census *from, size_t at)
-{
-    const struct census_part *p = from->parts ? &from->parts[at >> 32] : &from->one;
-    uint32_t i = (uint32_t)at + AHEAD;
-    if (i < p->cap && p->entries[i].binary != 0)
-        census_ask(to, p->entries[i].binary);
 }
 
 size_t census_bytes(const struct census *c)

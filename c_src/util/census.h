@@ -39,7 +39,10 @@ struct census_part {
     uint32_t n, cap;
 };
 
-enum { CENSUS_INLINE = BOUND(32, 2) }; /* more than the Binaries of most processes */
+enum {
+    CENSUS_INLINE = BOUND(32, 2), /* more than the Binaries of most processes */
+    CENSUS_PARTS = BOUND(1024, 4)
+};
 
 struct census {
     size_t n, max;             /* entries, including those that left the sample */
@@ -63,9 +66,18 @@ enum status census_add(struct census *c, uint64_t binary, struct known **entry);
 
 const struct known *census_find(const struct census *c, uint64_t binary);
 
-/* Before the entries of a part of `from' are added: makes room for all of them at once. `part': of the
- * `at' of census_next. OK, NOMEM. */
-enum status census_expect(struct census *to, const struct census *from, size_t part);
+/* Of a census with parts: the part where the entry of this Binary is, or would be. */
+size_t census_part(uint64_t binary);
+
+/* How many entries a part has, with those that left the sample. */
+uint32_t census_count(const struct census *c, size_t part);
+
+/* Before n more entries are added to a part of a census with parts: makes room for all of them at
+ * once. OK, NOMEM. */
+enum status census_expect(struct census *c, size_t part, uint32_t n);
+
+/* Gives back room of a part if there were far fewer entries than expected. OK, NOMEM. */
+enum status census_fit(struct census *c, size_t part);
 
 /* Frees the entries of a part, which are not needed any more. `part': of the `at' of census_next. */
 void census_drop(struct census *c, size_t part);
@@ -79,10 +91,6 @@ enum status census_next(const struct census *c, size_t *at, struct budget *b,
 
 /* Asks for the memory where this Binary's entry is, or would be. */
 void census_ask(const struct census *c, uint64_t binary);
-
-/* Before entries of `from' are added to `to', one after the other: asks for what one of the next will
- * need. */
-void census_prefetch(const struct census *to, const struct census *from, size_t at);
 
 /* Bytes of memory that the census takes. */
 size_t census_bytes(const struct census *c);

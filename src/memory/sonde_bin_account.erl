@@ -352,6 +352,7 @@ sums(Account, Caller) ->
     sonde_helper:check_caller(Caller),
     case sonde_nif:account_sum(Account) of
         more -> sums(Account, Caller);
+        {error, Why} -> error(Why);
         Sums -> Sums
     end.
 
@@ -402,6 +403,7 @@ in_pieces(Give, All) ->
     {Some, Later} = first(?CHUNK, All, []),
     case Give(Some) of
         ok -> in_pieces(Give, Later);
+        more -> in_pieces(Give, All);
         {error, Why} -> error(Why)
     end.
 

@@ -532,9 +532,10 @@ do_calibrate_resources(_Probe, _Larger, _Other, _Id, _Module) -> erlang:nif_erro
 account_new(MaxEntries, Tagged, Keeps) -> said(do_account_new(MaxEntries, Tagged, Keeps)).
 do_account_new(_MaxEntries, _Tagged, _Keeps) -> erlang:nif_error(not_loaded).
 
-%% The references of a table, or of the literals: at most 1000, each one once for each table.
+%% The references of a table, or of the literals: at most 1000, each one once for each table. `more': then
+%% again with the same list, of which nothing was added yet.
 -spec account_add(account(), table | literal, [binary_refs()]) ->
-    ok | {error, no_memory | system_limit}.
+    more | ok | {error, no_memory | system_limit}.
 account_add(Account, Kind, Binaries) -> said(do_account_add(Account, Kind, Binaries)).
 do_account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
 
@@ -550,12 +551,12 @@ do_account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 %% the bytes; and the memory that the account takes.
 -spec account_sum(account()) ->
     more | {tuple(), non_neg_integer(), non_neg_integer(), non_neg_integer(), float(),
-            non_neg_integer()}.
+            non_neg_integer()} | {error, no_memory | system_limit}.
 account_sum(Account) -> said(do_account_sum(Account)).
 do_account_sum(_Account) -> erlang:nif_error(not_loaded).
 
 -spec account_rank(account(), size | count | parts, non_neg_integer() | next) ->
-    more | ok | {error, no_memory}.
+    more | ok | {error, no_memory | system_limit}.
 account_rank(Account, By, N) -> said(do_account_rank(Account, By, N)).
 do_account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
 
