@@ -489,6 +489,7 @@ account_without_memory() ->
         [{shares, fun() -> sonde:proc_count(binary_proportional, Whole) end},
          {slices, fun() -> [{P, slices(P), []} || P <- Pids] end},
          {account, fun() -> [{hd(Pids), known(sonde:bin_account()), []}] end},
+         {account_in_parts, fun() -> [{hd(Pids), known(sonde:bin_account(#{threads => 3})), []}] end},
          {holders, fun() -> [{hd(Pids), held(sonde:bin_holders(100, size)), []}] end},
          {resources, fun() -> [{hd(Pids), is_list(sonde:bin_resources(100)), []}] end},
          {bin_window, fun() -> sonde:bin_window(Whole, 1) end}]
@@ -851,11 +852,11 @@ garble_scan(Attr, Mode) ->
     ok.
 
 garble_account(Account) ->
-    _ = [garble_account(rand:uniform(11), Account) || _ <- lists:seq(1, 40)],
+    _ = [garble_account(rand:uniform(18), Account) || _ <- lists:seq(1, 40)],
     ok.
 
 some_new_account() ->
-    sonde_nif:account_new(1 + rand:uniform(500), false, rand:uniform(2) =:= 1).
+    sonde_nif:account_new(lists:nth(rand:uniform(2), [1 + rand:uniform(500), 1000000]), false, rand:uniform(2) =:= 1).
 
 garble_account(1, A) -> outcome(account_add, [A, table, some_binaries()]);
 garble_account(2, A) -> outcome(account_add, [A, literal, some_binaries()]);
@@ -869,7 +870,19 @@ garble_account(9, A) -> outcome(account_resources, [A, rand:uniform(100000)]);
 garble_account(10, A) -> outcome(account_join, [A, some_account()]);
 garble_account(11, A) -> outcome(account_join, [some_account(), A]);
 garble_account(12, A) -> outcome(account_end, [A]);
-garble_account(13, A) -> outcome(account_rank, [A, parts, rand:uniform(300)]).
+garble_account(13, A) -> outcome(account_rank, [A, parts, rand:uniform(300)]);
+garble_account(14, A) -> outcome(account_settle, [A]);
+garble_account(15, A) ->
+    %% so many that the census has parts
+    [outcome(account_add, [A, table, [{16#7f0000000000 + 64 * (1000 * K + I), 100, 1, 1} || I <- lists:seq(1, 1000)]])
+     || K <- lists:seq(1, 5)];
+garble_account(16, A) ->
+    To = sonde_nif:account_new(1000000, false, false),
+    _ = put(some_account, To),
+    N = rand:uniform(4),
+    outcome(account_lend, [A, To, rand:uniform(N), N]);
+garble_account(17, A) -> outcome(account_return, [A, some_account()]);
+garble_account(18, A) -> outcome(account_return, [some_account(), A]).
 
 %% The last one again, or one that has counted some processes, or all.
 some_account() ->

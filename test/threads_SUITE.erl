@@ -43,9 +43,10 @@ same_rows_of_marked_heaps(_Config) ->
     end, fun() -> ok end),
     sonde_test:stop(Pids).
 
-%% Each thread fills an account of its own; binaries are shared by processes of several parts.
+%% Each thread fills an account of its own; binaries are shared by processes of several parts. There are so
+%% many that threads also settle parts for each other.
 same_account(_Config) ->
-    Pids = sonde_test:crowd(30) ++ sharers(40),
+    Pids = sonde_test:crowd(30) ++ sharers(40) ++ holders(80, 600),
     sonde_test:pick(fun() ->
         [] = differ(fun(Opts) ->
                             maps:without([ms, total, unseen, unused, overhead], sonde:bin_account(Opts))
@@ -66,6 +67,15 @@ sharers(N) ->
          ok = sonde_test:settle(Pid),
          Pid
      end || I <- lists:seq(1, N)].
+
+%% Of so many binaries each; every other one is in the mailbox of another process, too.
+holders(N, Each) ->
+    Pids = sonde_test:hold_each([fun() -> [binary:copy(<<1>>, 65 + I) || I <- lists:seq(1, Each)] end
+                                 || _ <- lists:seq(1, N)], []),
+    Bins = [binary:copy(<<2>>, 100 + I) || I <- lists:seq(1, Each)],
+    _ = [Pid ! Bin || {K, Bin} <- lists:enumerate(Bins), {I, Pid} <- lists:enumerate(Pids), (K + I) rem 20 =:= 0],
+    ok = lists:foreach(fun sonde_test:settle/1, Pids),
+    Pids.
 
 %% Above the limit each thread keeps a sample; joined, these are one sample.
 same_sample(_Config) ->
@@ -158,8 +168,9 @@ spin(I) -> spin(I + 1).
 %% ---- helpers
 
 killed_caller_ends_all(_Config) ->
-    Pids = sonde_test:hold_each(lists:duplicate(5000, fun() -> lists:seq(1, 2000) end), []),
+    Pids = sonde_test:hold_each(lists:duplicate(5000, fun() -> lists:seq(1, 2000) end), []) ++ holders(500, 600),
     sonde_test:pick(fun() ->
+        ok = sonde_test:ends_with_caller(fun() -> sonde:bin_account(#{threads => 4}) end),
         ok = sonde_test:ends_with_caller(fun() -> sonde:proc_count(garbage_bytes, 5, #{threads => 4}) end),
         ok = sonde_test:ends_with_caller(fun() -> sonde:proc_count(memory, 5, #{threads => 4}) end)
     end, fun() -> ok end),

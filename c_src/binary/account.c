@@ -45,6 +45,7 @@ void account_free(struct account *a)
     a->at = 0;
     a->n = a->cap = 0;
     a->repeats = false;
+    a->lent = (struct lent){0};
 }
 
 enum status account_free_some(struct account *a, struct budget *b)

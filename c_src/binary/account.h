@@ -67,6 +67,14 @@ struct settling {
     unsigned expected, fitted; /* parts of the census */
 };
 
+/* Parts that another account has lent: every n-th one, from the i-th on. */
+struct lent {
+    const struct account *by;
+    uint32_t of, mine; /* its era, and the own one */
+    unsigned i, n;
+    size_t max; /* the limit before */
+};
+
 struct account {
     const struct layout *lay;
     struct proctab tab;
@@ -91,6 +99,7 @@ struct account {
     size_t cleared;       /* of the parts */
     struct holdings_at parts_at, list_at;
     struct join join;
+    struct lent lent;
 };
 
 /* max: of more Binaries the account is a sample. tagged: whether the allocator tags each block
@@ -120,6 +129,13 @@ enum status account_join(struct account *a, struct account *from, struct budget 
 /* What was merged waits outside the census until this brings it up to date; sums and ranks do it, too. OK,
  * TIMESLICE (call again), NOMEM, TOO_LARGE. */
 enum status account_settle(struct account *a, struct budget *b);
+
+/* So that several threads can settle: `to', which is empty, gets every n-th part of what was merged, from the
+ * i-th on; i is 1 to n - 1. Both settle, each by itself, then `to' returns all. In between nothing else
+ * may be done with them. OK, NOMEM, TOO_LARGE (also where it is not allowed); account_return also TIMESLICE
+ * (call again). */
+enum status account_lend(struct account *a, struct account *to, unsigned i, unsigned n);
+enum status account_return(struct account *a, struct account *from, struct budget *b);
 
 /* Adds a Binary of a table or literal, as ets:info(_, binary) reports it; the account is settled. OK, NOMEM,
  * TOO_LARGE. */

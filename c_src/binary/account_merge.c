@@ -89,9 +89,7 @@ static enum status settle_block(struct account *a, const struct pending_block *f
     return st;
 }
 
-enum { CENSUS_SHARE = CENSUS_PARTS / PENDING_PARTS };
-
-static uint64_t settled_count(const struct account *a, size_t part)
+uint64_t account_settled(const struct account *a, size_t part)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < CENSUS_SHARE; i++)
@@ -107,10 +105,10 @@ static enum status settle_some(struct account *a, size_t part)
     struct pending_block *from = pending_take(&a->pending, part);
     if (!from)
         return ST_OK;
-    uint64_t before = settled_count(a, part);
+    uint64_t before = account_settled(a, part);
     enum status st = settle_block(a, from);
     if (part == SAMPLE)
-        a->repeats = settled_count(a, part) - before < from->n / 2;
+        a->repeats = account_settled(a, part) - before < from->n / 2;
     sonde_free(from);
     return st;
 }
@@ -122,7 +120,7 @@ static uint64_t may_be_pending(const struct account *a, size_t part)
 {
     enum { FEW = 2 * PENDING_BLOCK, MANY = 16 * PENDING_BLOCK };
     bool many = part != SAMPLE && !a->repeats;
-    uint64_t n = settled_count(a, part);
+    uint64_t n = account_settled(a, part);
     uint64_t most = a->all.max / PENDING_PARTS;
     uint64_t some = many ? 4 * n : n;
     uint64_t first = many ? MANY : FEW;

@@ -17,4 +17,11 @@ bool account_comes_before(const struct account *a, uint64_t pid, uint32_t other)
  * is a Binary that was freed since, so they do not count; NOMEM, TOO_LARGE. */
 enum status account_meet(struct account *a, struct known *k, const struct known *has, uint32_t me);
 
+enum {
+    CENSUS_SHARE = CENSUS_PARTS / PENDING_PARTS
+}; /* parts of the census in one of the records */
+
+/* How many entries there are for a part of the records. */
+uint64_t account_settled(const struct account *a, size_t part);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include "util/alloc.h"
 
+#include <assert.h>
 #include <string.h>
 
 void pending_init(struct pending *p)
@@ -9,9 +10,11 @@ void pending_init(struct pending *p)
     p->parts = NULL;
 }
 
-static bool start(struct pending *p)
+bool pending_begin(struct pending *p)
 {
     const size_t bytes = PENDING_PARTS * sizeof *p->parts;
+    if (p->parts)
+        return true;
     p->parts = sonde_alloc(bytes);
     if (p->parts)
         memset(p->parts, 0, bytes);
@@ -46,7 +49,7 @@ bool pending_is_full(const struct pending *p, size_t part)
 
 enum status pending_add(struct pending *p, size_t part, const struct known *record)
 {
-    if (!p->parts && !start(p))
+    if (!pending_begin(p))
         return ST_NOMEM;
     struct pending_part *q = &p->parts[part];
     if (pending_is_full(p, part) && !grow(q))
@@ -58,7 +61,7 @@ enum status pending_add(struct pending *p, size_t part, const struct known *reco
 
 enum status pending_give(struct pending *p, size_t part, struct pending_block *block)
 {
-    if (!p->parts && !start(p))
+    if (!pending_begin(p))
         return ST_NOMEM;
     append(&p->parts[part], block);
     return ST_OK;
@@ -79,6 +82,13 @@ struct pending_block *pending_take(struct pending *p, size_t part)
         q->n -= first->n;
     }
     return first;
+}
+
+void pending_move(struct pending *to, struct pending *from, size_t part)
+{
+    assert(!to->parts[part].first);
+    to->parts[part] = from->parts[part];
+    from->parts[part] = (struct pending_part){0};
 }
 
 bool pending_free_some(struct pending *p, struct budget *b)

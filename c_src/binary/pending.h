@@ -29,6 +29,9 @@ struct pending {
 
 void pending_init(struct pending *p);
 
+/* Until the first record it needs no memory; this takes what it needs. false: there is none. */
+bool pending_begin(struct pending *p);
+
 /* OK, NOMEM. */
 enum status pending_add(struct pending *p, size_t part, const struct known *record);
 
@@ -50,6 +53,9 @@ struct pending_block *pending_take(struct pending *p, size_t part);
 
 /* OK, NOMEM. */
 enum status pending_give(struct pending *p, size_t part, struct pending_block *block);
+
+/* Moves all records of a part to where there are none. Both have begun. */
+void pending_move(struct pending *to, struct pending *from, size_t part);
 
 /* Frees in slices. false: call again. */
 bool pending_free_some(struct pending *p, struct budget *b);

@@ -485,27 +485,53 @@ static bool fill(const struct image *img, struct account *a, size_t max, bool ke
     return fill_part(img, a, max, keeps, 0, 1) && settle(img, a, keeps);
 }
 
+enum { PARTS_MAX = 4 };
+
+static enum status go_on(const struct image *img, struct account *a, struct account *from,
+                         enum status (*step)(struct account *, struct account *, struct budget *))
+{
+    enum status st = ST_TIMESLICE;
+    for (unsigned turns = 0; st == ST_TIMESLICE; turns++) {
+        struct budget b = {img->steps, false};
+        must_account(turns < 100000, "two accounts that go on for ever");
+        st = step(a, from, &b);
+    }
+    must_account((st == ST_NOMEM) == fuzz_failed(), "an allocation failed, or did not");
+    return st;
+}
+
+/* Lends all but the first share to the others, which settle it. */
+static bool settle_parts(const struct image *img, struct account *a, struct account *part,
+                         unsigned parts, bool keeps)
+{
+    enum status st = ST_OK;
+    for (unsigned i = 1; i < parts && st == ST_OK; i++) {
+        st = account_lend(a, &part[i], i, parts);
+        must_account((st == ST_NOMEM) == fuzz_failed() && st != ST_TOO_LARGE, "nothing is lent");
+    }
+    bool done = st == ST_OK && settle(img, a, keeps);
+    for (unsigned i = 1; i < parts; i++) {
+        done = done && settle(img, &part[i], keeps) &&
+               go_on(img, a, &part[i], account_return) == ST_OK;
+        account_free(&part[i]);
+    }
+    return done;
+}
+
 /* The same from several accounts of parts of the table. true: the scans completed, and are joined. */
 static bool fill_in_parts(const struct image *img, struct account *a, size_t max)
 {
-    static struct account part;
-    unsigned parts = 2 + (img->mode >> 4) % 3;
+    static struct account part[PARTS_MAX];
+    unsigned parts = 2 + (img->mode >> 4) % (PARTS_MAX - 1);
+    bool keeps = max == ALL_MAX;
     fuzz_begin(img, false, ACCOUNT_READS);
-    bool done = fill_part(img, a, max, max == ALL_MAX, 0, parts);
-    for (unsigned i = 1; i < parts && done; i++) {
-        enum status st = ST_TIMESLICE;
-        done = fill_part(img, &part, max, max == ALL_MAX, i, parts);
-        for (unsigned turns = 0; done && st == ST_TIMESLICE; turns++) {
-            struct budget b = {img->steps, false};
-            must_account(turns < 100000, "two accounts that are never joined");
-            st = account_join(a, &part, &b);
-        }
-        must_account(!done || (st == ST_NOMEM) == fuzz_failed(),
-                     "an allocation failed, or did not");
-        done = done && st == ST_OK;
-        account_free(&part);
+    bool done = fill_part(img, a, max, keeps, 0, parts);
+    for (unsigned i = 1; i < parts; i++) {
+        done = done && fill_part(img, &part[i], max, keeps, i, parts) &&
+               go_on(img, a, &part[i], account_join) == ST_OK;
+        account_free(&part[i]);
     }
-    return done && settle(img, a, max == ALL_MAX);
+    return done && settle_parts(img, a, part, parts, keeps);
 }
 
 static void same_resource(const struct account *a, const struct known *k, const struct owned *o)

@@ -114,15 +114,29 @@ static void put_char(struct snapshot *s, char c)
     s->text[s->text_n++] = c;
 }
 
+static unsigned count_digits(uint64_t n)
+{
+    unsigned digits = 1;
+    for (; n >= 10000; n /= 10000)
+        digits += 4;
+    return digits + (n >= 10) + (n >= 100) + (n >= 1000);
+}
+
+/* Two digits at a time, from the last one on. */
 static void put_number(struct snapshot *s, uint64_t n)
 {
-    char digits[20];
-    unsigned i = 0;
-    do
-        digits[i++] = (char)('0' + n % 10);
-    while ((n /= 10) > 0);
-    while (i > 0)
-        put_char(s, digits[--i]);
+    static const char pairs[] = "0001020304050607080910111213141516171819"
+                                "2021222324252627282930313233343536373839"
+                                "4041424344454647484950515253545556575859"
+                                "6061626364656667686970717273747576777879"
+                                "8081828384858687888990919293949596979899";
+    char *end = s->text + (s->text_n += count_digits(n));
+    for (; n >= 100; n /= 100)
+        memcpy(end -= 2, pairs + n % 100 * 2, 2);
+    if (n >= 10)
+        memcpy(end - 2, pairs + n * 2, 2);
+    else
+        end[-1] = (char)('0' + n);
 }
 
 static void put_record(struct snapshot *s, const uint64_t *numbers, unsigned n)

@@ -4,7 +4,7 @@
 
 #include "util/clock.h"
 
-enum { SLICE_NS = 5000000 };
+enum { SLICE_NS = 5000000, PARTS_MAX = 64 };
 
 void nif_release_account(UNUSED ErlNifEnv *env, void *obj)
 {
@@ -45,6 +45,11 @@ static ERL_NIF_TERM error_of(ErlNifEnv *env, enum status st)
 {
     return enif_make_tuple2(env, ATOM(error),
                             st == ST_TOO_LARGE ? ATOM(system_limit) : ATOM(no_memory));
+}
+
+static ERL_NIF_TERM answer(ErlNifEnv *env, enum status st)
+{
+    return st == ST_OK ? ATOM(ok) : st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
 }
 
 NIF(nif_do_account_new)
@@ -114,7 +119,7 @@ ACCOUNT_NIF(do_account_add)
     enum census_kind kind = argv[1] == ATOM(table) ? CENSUS_TABLE : CENSUS_LITERAL;
     enum status st = slice(&h->account, account_settle);
     if (st != ST_OK)
-        return st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
+        return answer(env, st);
     return add(env, &h->account, kind, argv[2]);
 }
 
@@ -138,7 +143,44 @@ ACCOUNT_NIF(do_account_join)
         return nif_raise(env, ATOM(badarg));
     enum status st = join(&h->account, &from->account);
     give_back(from);
-    return st == ST_OK ? ATOM(ok) : st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
+    return answer(env, st);
+}
+
+ACCOUNT_NIF(do_account_lend)
+{
+    /* (Account, To, I, N): To, which is empty, gets every N-th part of Account, from the I-th on: ok |
+     * {error, _}; dirty. Then both settle, and To returns all. */
+    ErlNifUInt64 i;
+    ErlNifUInt64 n;
+    struct held_account *to = take(env, argv[1]);
+    if (!to)
+        return nif_raise(env, ATOM(badarg));
+    bool right = enif_get_uint64(env, argv[2], &i) && enif_get_uint64(env, argv[3], &n) && i > 0 &&
+                 i < n && n <= PARTS_MAX;
+    enum status st =
+        right ? account_lend(&h->account, &to->account, (unsigned)i, (unsigned)n) : ST_OK;
+    give_back(to);
+    if (!right)
+        return nif_raise(env, ATOM(badarg));
+    return st == ST_OK ? ATOM(ok) : error_of(env, st);
+}
+
+ACCOUNT_NIF(do_account_settle)
+{
+    /* (Account): brings its census up to date: more (then again) | ok | {error, _}; dirty */
+    return answer(env, slice(&h->account, account_settle));
+}
+
+ACCOUNT_NIF(do_account_return)
+{
+    /* (Account, From): takes back what it lent: more (then again) | ok | {error, _}; dirty */
+    struct held_account *from = take(env, argv[1]);
+    if (!from)
+        return nif_raise(env, ATOM(badarg));
+    struct budget b = {64 * BUDGET_STEPS, false};
+    enum status st = account_return(&h->account, &from->account, &b);
+    give_back(from);
+    return answer(env, st);
 }
 
 ACCOUNT_NIF(do_account_want)
@@ -187,9 +229,7 @@ ACCOUNT_NIF(do_account_sum)
 {
     /* (Account): more | {Shares, Overhead, Count, Level, Variance, Memory} | {error, _}; dirty. Only once */
     enum status st = slice(&h->account, account_sum);
-    if (st == ST_OK)
-        return sums(env, &h->account);
-    return st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
+    return st == ST_OK ? sums(env, &h->account) : answer(env, st);
 }
 
 ACCOUNT_NIF(do_account_rank)
@@ -206,8 +246,7 @@ ACCOUNT_NIF(do_account_rank)
                                                     : BY_PARTS);
     else if (argv[2] != ATOM(next))
         return nif_raise(env, ATOM(badarg));
-    enum status st = slice(&h->account, account_rank);
-    return st == ST_OK ? ATOM(ok) : st == ST_TIMESLICE ? ATOM(more) : error_of(env, st);
+    return answer(env, slice(&h->account, account_rank));
 }
 
 ERL_NIF_TERM nif_known(ErlNifEnv *env, const struct known *k)

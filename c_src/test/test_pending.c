@@ -4,7 +4,7 @@
 #include "binary/pending.h"
 #include "test/test_world.h"
 
-enum { EACH = 30, ALL = 300000, PROCESSES = 24000, PARTS = 3 };
+enum { EACH = 30, ALL = 1200000, PROCESSES = 30000, PARTS = 3 };
 
 /* What is expected of each Binary. */
 static struct {
@@ -120,12 +120,31 @@ static enum status fill_parts(struct account *part, struct filling *f)
     return st;
 }
 
-static enum status go_on(struct account *a, struct account *from)
+enum what { JOIN, SETTLE, RETURN };
+
+static enum status go_on(enum what what, struct account *a, struct account *from)
 {
     enum status st = ST_TIMESLICE;
     while (st == ST_TIMESLICE) {
         struct budget b = {100, false};
-        st = from ? account_join(a, from, &b) : account_settle(a, &b);
+        st = what == JOIN     ? account_join(a, from, &b)
+             : what == SETTLE ? account_settle(a, &b)
+                              : account_return(a, from, &b);
+    }
+    return st;
+}
+
+/* All of them settle parts of the first one. */
+static enum status settle(struct account *part, unsigned parts)
+{
+    enum status st = ST_OK;
+    for (unsigned i = 1; i < parts && st == ST_OK; i++)
+        st = account_lend(part, &part[i], i, parts);
+    for (unsigned i = 0; i < parts && st == ST_OK; i++)
+        st = go_on(SETTLE, &part[i], NULL);
+    for (unsigned i = 1; i < parts; i++) {
+        st = st == ST_OK ? go_on(RETURN, part, &part[i]) : st;
+        account_free(&part[i]);
     }
     return st;
 }
@@ -139,10 +158,10 @@ static enum status fill(struct account *part, const struct layout *lay, struct f
         account_init(&part[i], lay, &table, f->max, false, f->keeps);
     enum status st = fill_parts(part, f);
     for (unsigned i = 1; i < f->parts; i++) {
-        st = st == ST_OK ? go_on(part, &part[i]) : st;
+        st = st == ST_OK ? go_on(JOIN, part, &part[i]) : st;
         account_free(&part[i]);
     }
-    return st == ST_OK ? go_on(part, NULL) : st;
+    return st == ST_OK ? settle(part, f->parts) : st;
 }
 
 static bool is_expected(const struct account *a, const struct known *k)
@@ -235,8 +254,65 @@ static void test_emptied(const struct layout *lay)
         struct budget b = {3, false};
         done = account_free_some(part, &b) == ST_OK;
     }
-    check(go_on(part, NULL) == ST_OK && is_right(part, &n) && n == 0, "none is left", lay->name);
+    check(go_on(SETTLE, part, NULL) == ST_OK && is_right(part, &n) && n == 0, "none is left",
+          lay->name);
     account_free(part);
+}
+
+/* So many that each part gets one. */
+static bool add_others(struct account *a)
+{
+    enum status st = ST_OK;
+    for (unsigned i = 0; i < 1000 && st == ST_OK; i++) {
+        const struct known k = {.binary = binary_of(i) + 8, .size = 100, .refc = 1, .refs = 1};
+        st = account_add(a, CENSUS_TABLE, &k);
+    }
+    return st == ST_OK;
+}
+
+/* What was lent comes back once, to who lent it, and only if nothing else was done in between. */
+static void test_lent(const struct layout *lay)
+{
+    static struct account part[PARTS];
+    struct filling f = {.binaries = 8000, .parts = 1, .max = 20000000};
+    struct budget b = {UINT32_MAX, false};
+    size_t held = expect(lay, f.binaries);
+    enum status st = ST_OK;
+    size_t n;
+    account_init(&part[0], lay, &table, f.max, false, false);
+    account_init(&part[1], lay, &table, f.max, false, false);
+    account_init(&part[2], lay, &table, f.max, false, false);
+    check(account_lend(part, &part[1], 1, 2) == ST_OK &&
+              account_return(part, &part[1], &b) == ST_OK,
+          "a small account has nothing to lend", lay->name);
+    check(fill_parts(part, &f) == ST_OK, "filled", lay->name);
+    for (unsigned p = 0; p < PROCESSES && st == ST_OK; p++)
+        st = account_note(&part[2], part[0].pids[p]);
+    check(account_lend(part, &part[2], 1, 2) == ST_TOO_LARGE &&
+              account_lend(part, &part[1], 0, 2) == ST_TOO_LARGE &&
+              account_lend(part, &part[1], 2, 2) == ST_TOO_LARGE,
+          "only to an empty one, and not all", lay->name);
+    check(account_return(part, &part[2], &b) == ST_TOO_LARGE, "nothing was lent", lay->name);
+    check(account_lend(part, &part[1], 1, 2) == ST_OK && part[1].all.n > 0, "lent", lay->name);
+    check(account_return(&part[2], &part[1], &b) == ST_TOO_LARGE, "by another one", lay->name);
+    account_free(&part[2]);
+    check(account_lend(&part[1], &part[2], 1, 2) == ST_TOO_LARGE, "what is lent is not lent again",
+          lay->name);
+    check(go_on(SETTLE, part, NULL) == ST_OK && go_on(SETTLE, &part[1], NULL) == ST_OK &&
+              account_return(part, &part[1], &b) == ST_OK && is_right(part, &n) && n == held,
+          "and comes back", lay->name);
+    check(account_return(part, &part[1], &b) == ST_TOO_LARGE, "but once", lay->name);
+    account_free(&part[1]);
+    check(account_lend(part, &part[1], 1, 2) == ST_OK, "lent again", lay->name);
+    census_lower(&part[1].all, 2);
+    check(account_return(part, &part[1], &b) == ST_OK && part[0].all.level == 2,
+          "of two samples, the smaller one", lay->name);
+    account_free(&part[1]);
+    check(account_lend(part, &part[1], 1, 2) == ST_OK && add_others(part),
+          "a part grows while it is lent", lay->name);
+    check(account_return(part, &part[1], &b) == ST_TOO_LARGE, "so nothing is returned", lay->name);
+    account_free(part);
+    account_free(&part[1]);
 }
 
 static void test_no_memory(const struct layout *lay)
@@ -265,10 +341,12 @@ int main(void)
             test_many(lay, (struct filling){.binaries = ALL, .parts = parts, .max = 20000000},
                       false);
             test_many(lay, (struct filling){.binaries = ALL, .parts = parts, .max = 700000}, false);
+            test_many(lay, (struct filling){.binaries = ALL, .parts = parts, .max = 550000}, false);
             test_many(lay, (struct filling){.binaries = ALL, .parts = parts, .max = 200000}, false);
             test_address_of_another(lay, parts);
         }
         test_emptied(lay);
+        test_lent(lay);
         test_no_memory(lay);
     }
     return outcome();

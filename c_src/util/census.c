@@ -132,14 +132,21 @@ static enum status grow(struct census *c, struct census_part *p)
     return rebuild(c, p, p->cap == 0 ? FIRST_CAP : p->cap + p->cap / 2);
 }
 
+bool census_begin(struct census *c)
+{
+    struct census_part *parts = sonde_alloc(PARTS * sizeof *parts);
+    if (!parts)
+        return false;
+    memset(parts, 0, PARTS * sizeof *parts);
+    c->parts = parts;
+    return true;
+}
+
 static enum status split(struct census *c)
 {
     struct census_part one = c->one;
-    struct census_part *parts = sonde_alloc(PARTS * sizeof *parts);
-    if (!parts)
+    if (!census_begin(c))
         return ST_NOMEM;
-    memset(parts, 0, PARTS * sizeof *parts);
-    c->parts = parts;
     c->one = (struct census_part){0};
     enum status st = ST_OK;
     for (uint32_t i = 0; i < one.cap && st == ST_OK; i++) {
@@ -217,6 +224,17 @@ const struct known *census_find(const struct census *c, uint64_t binary)
 size_t census_part(uint64_t binary)
 {
     return (hash(binary) >> LEVEL_MAX) % PARTS;
+}
+
+void census_move(struct census *to, struct census *from, size_t part)
+{
+    struct census_part *p = &to->parts[part];
+    assert(p->n == 0);
+    sonde_free(p->entries);
+    *p = from->parts[part];
+    from->parts[part] = (struct census_part){0};
+    to->n += p->n;
+    from->n -= p->n;
 }
 
 uint32_t census_count(const struct census *c, size_t part)

@@ -69,6 +69,12 @@ const struct known *census_find(const struct census *c, uint64_t binary);
 /* Of a census with parts: the part where the entry of this Binary is, or would be. */
 size_t census_part(uint64_t binary);
 
+/* Gives an empty census its parts, which else it gets when it becomes large. false: no memory. */
+bool census_begin(struct census *c);
+
+/* Moves a part to where it has no entries. Both have parts. */
+void census_move(struct census *to, struct census *from, size_t part);
+
 /* How many entries a part has, with those that left the sample. */
 uint32_t census_count(const struct census *c, size_t part);
 

@@ -335,16 +335,40 @@ processes(Account, New, Opts, Caller) ->
         All = How#{account => [Account | Others]},
         Result = sonde_scan:run(sonde_scan:scan(account, 0, undefined, All), All),
         lists:foreach(fun(Other) -> ok = join(Account, Other, Caller), ok = close(Other) end, Others),
+        _ = settle(Account, Others, Caller),
         Result
     after
         lists:foreach(fun close/1, Others)
     end.
 
-join(Account, Other, Caller) ->
-    sonde_helper:check_caller(Caller),
-    case sonde_nif:account_join(Account, Other) of
+%% Each thread settles a part, and has an account for it.
+settle(Account, Others, Caller) ->
+    N = 1 + length(Others),
+    _ = [ok = lend(Account, Other, I, N) || {I, Other} <- lists:zip(lists:seq(1, N - 1), Others)],
+    _ = sonde_helper:all([fun(By) -> settled(One, By) end || N > 1, One <- [Account | Others]],
+                         fun(_) -> ok end, Caller),
+    lists:foreach(fun(Other) -> ok = return(Account, Other, Caller) end, Others).
+
+lend(Account, To, I, N) ->
+    case sonde_nif:account_lend(Account, To, I, N) of
         ok -> ok;
-        more -> join(Account, Other, Caller);
+        {error, Why} -> error(Why)
+    end.
+
+settled(Account, Caller) ->
+    until_done(fun() -> sonde_nif:account_settle(Account) end, Caller).
+
+return(Account, From, Caller) ->
+    until_done(fun() -> sonde_nif:account_return(Account, From) end, Caller).
+
+join(Account, Other, Caller) ->
+    until_done(fun() -> sonde_nif:account_join(Account, Other) end, Caller).
+
+until_done(Call, Caller) ->
+    sonde_helper:check_caller(Caller),
+    case Call() of
+        ok -> ok;
+        more -> until_done(Call, Caller);
         {error, Why} -> error(Why)
     end.
 

@@ -16,7 +16,8 @@
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
-         scan_part/3, scan_exclude/2, account_join/2]).
+         scan_part/3, scan_exclude/2, account_join/2, account_lend/4, account_settle/1,
+         account_return/2]).
 -export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
@@ -38,7 +39,8 @@
        do_prover_begin/0, do_prover_end/0, prover/0, do_allow_probe/1, do_disallow_probe/1,
        do_adopt/1, do_scan_new/6, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
        do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
-       do_scan_limit/3, do_scan_part/3, do_scan_exclude/2, do_account_join/2, do_calibrate_fun/2,
+       do_scan_limit/3, do_scan_part/3, do_scan_exclude/2, do_account_join/2, do_account_lend/4,
+       do_account_settle/1, do_account_return/2, do_calibrate_fun/2,
        do_calibrate_literals/2, do_look_new/6,
        do_look_step/1, do_look_progress/1, do_look_heap/1, do_look_top/2, do_look_top_info/1,
        do_look_text/1, do_look_names/2, do_look_flat/1, do_look_refs/2, flat_quick/1,
@@ -391,6 +393,22 @@ do_scan_part(_Scan, _Part, _Parts) -> erlang:nif_error(not_loaded).
 -spec account_join(account(), account()) -> ok | more | {error, system_limit | no_memory}.
 account_join(Account, From) -> said(do_account_join(Account, From)).
 do_account_join(_Account, _From) -> erlang:nif_error(not_loaded).
+
+%% So that several threads can settle, `To', an account that was ended, gets every N-th part of another one, from
+%% the I-th on. In between, only account_settle/1 may be called.
+-spec account_lend(account(), account(), pos_integer(), pos_integer()) ->
+    ok | {error, system_limit | no_memory}.
+account_lend(Account, To, I, N) -> said(do_account_lend(Account, To, I, N)).
+do_account_lend(_Account, _To, _I, _N) -> erlang:nif_error(not_loaded).
+
+-spec account_return(account(), account()) -> ok | more | {error, system_limit | no_memory}.
+account_return(Account, From) -> said(do_account_return(Account, From)).
+do_account_return(_Account, _From) -> erlang:nif_error(not_loaded).
+
+%% Brings the census of an account up to date. Other calls do that, too, by one thread.
+-spec account_settle(account()) -> ok | more | {error, system_limit | no_memory}.
+account_settle(Account) -> said(do_account_settle(Account)).
+do_account_settle(_Account) -> erlang:nif_error(not_loaded).
 
 %% Leaves these processes out as well, from now on.
 -spec scan_exclude(scan(), [pid()]) -> ok.
