@@ -130,13 +130,13 @@ static void put_number(struct snapshot *s, uint64_t n)
                                 "4041424344454647484950515253545556575859"
                                 "6061626364656667686970717273747576777879"
                                 "8081828384858687888990919293949596979899";
-    char *end = s->text + (s->text_n += count_digits(n));
+    char *to = s->text + (s->text_n += count_digits(n));
     for (; n >= 100; n /= 100)
-        memcpy(end -= 2, pairs + n % 100 * 2, 2);
+        memcpy(to -= 2, pairs + n % 100 * 2, 2);
     if (n >= 10)
-        memcpy(end - 2, pairs + n * 2, 2);
+        memcpy(to - 2, pairs + n * 2, 2);
     else
-        end[-1] = (char)('0' + n);
+        to[-1] = (char)('0' + n);
 }
 
 static void put_record(struct snapshot *s, const uint64_t *numbers, unsigned n)
