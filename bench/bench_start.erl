@@ -49,7 +49,7 @@ command(Command) ->
               end).
 
 with_node(Options, Fun) ->
-    {ok, Peer, _} = peer:start(Options#{connection => standard_io}),
+    {ok, Peer, _} = peer:start(Options#{connection => standard_io, wait_boot => 60000}),
     try Fun(Peer) after peer:stop(Peer) end.
 
 run(Command, Args, Flags) ->
