@@ -2,29 +2,35 @@
 %% C that reads each binary's header once and remembers nothing.
 -module(bench_binaries).
 
--export([crowd/2, rows/3]).
--export([hold/2]).
+-export([crowd/2, crowd/3, rows/3]).
+-export([hold/3]).
 
 -define(WAVE, 1000).  % holders that build their binaries at the same time
 -define(SHARED, 10).  % one in this many is shared by two
 -define(PAUSE_MS, 10).
 
-%% @doc Starts processes with `Each' binaries of 65 to 200 bytes; the next process also holds a
-%% tenth of them.
+%% @doc As crowd/3; the next process also holds a tenth of the binaries.
 -spec crowd(non_neg_integer(), pos_integer()) -> [pid()].
-crowd(0, _) ->
-    [];
 crowd(Processes, Each) ->
+    crowd(Processes, Each, Each div ?SHARED).
+
+%% @doc Starts processes with `Each' binaries of 65 to 200 bytes; the next process also holds `Shared'
+%% of them.
+-spec crowd(non_neg_integer(), pos_integer(), non_neg_integer()) -> [pid()].
+crowd(0, _, _) ->
+    [];
+crowd(Processes, Each, Shared) ->
     Now = min(Processes, ?WAVE),
-    [First | Rest] = Pids = [spawn(?MODULE, hold, [self(), Each]) || _ <- lists:seq(1, Now)],
+    [First | Rest] = Pids = [spawn(?MODULE, hold, [self(), Each, Shared])
+                             || _ <- lists:seq(1, Now)],
     _ = [Pid ! {next, Next} || {Pid, Next} <- lists:zip(Pids, Rest ++ [First])],
     _ = [receive {Pid, ready} -> ok end || Pid <- Pids],
-    Pids ++ crowd(Processes - Now, Each).
+    Pids ++ crowd(Processes - Now, Each, Shared).
 
-hold(Owner, Each) ->
+hold(Owner, Each, Shared) ->
     Next = receive {next, Pid} -> Pid end,
     Mine = [binary:copy(<<0>>, 64 + rand:uniform(136)) || _ <- lists:seq(1, Each)],
-    Next ! {shared, lists:sublist(Mine, Each div ?SHARED)},
+    Next ! {shared, lists:sublist(Mine, Shared)},
     Others = receive {shared, Some} -> Some end,
     true = garbage_collect(),
     Owner ! {self(), ready},

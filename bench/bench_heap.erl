@@ -2,8 +2,11 @@
 %% with a bare loop in C that follows the same pointers and remembers nothing.
 -module(bench_heap).
 
--export([rows/3]).
+-export([rows/3, start/1]).
 -export([hold/2]).
+-export_type([shape/0]).
+
+-type shape() :: tuples | maps | list.
 
 -define(WORD, 8).
 -define(PAUSE_MS, 10).
@@ -19,8 +22,7 @@ rows(Sizes, Runs, Emit) ->
 
 %% The heap was just collected, so all of it is live.
 shape(Shape, {Mb, Size}, Runs, Emit) ->
-    {Pid, Ref} = spawn_monitor(?MODULE, hold, [self(), {Shape, Size}]),
-    receive {Pid, ready} -> ok end,
+    Pid = start({Shape, Size}),
     {Words, Bytes} = walked(Pid),
     Row = fun(Name, Other, With, Times, Held) ->
                   Emit((bench_clock:against(Other, Name, Times))
@@ -35,8 +37,15 @@ shape(Shape, {Mb, Size}, Runs, Emit) ->
     Row(heap, collect, ", and a collection", Times, Bytes),
     Row(heap, chase, ", and the bare pointer chase", Times, Bytes),
     _ = [copied(Pid, Runs, Row) || Words < ?LARGE],
+    Ref = monitor(process, Pid),
     exit(Pid, kill),
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
+
+%% @doc Starts a process with a heap of this size in bytes.
+-spec start({shape(), pos_integer()}) -> pid().
+start(What) ->
+    Pid = spawn(?MODULE, hold, [self(), What]),
+    receive {Pid, ready} -> Pid end.
 
 %% Without sonde the way to look inside a heap is to copy it.
 copied(Pid, Runs, Row) ->

@@ -1,7 +1,7 @@
 %% Figures of this machine that explain why the same code takes longer on another one.
 -module(bench_machine).
 
--export([figures/1]).
+-export([figures/1, free_memory/0]).
 -export([memory/0]).
 
 -on_load(init/0).
@@ -24,3 +24,18 @@ figures(Processes) ->
 
 -spec memory() -> {LoadNs :: float(), GbS :: float(), term()}.
 memory() -> erlang:nif_error(not_loaded).
+
+%% @doc The bytes that the operating system can still give, or `unknown', which is more than any.
+-spec free_memory() -> non_neg_integer() | unknown.
+free_memory() ->
+    lists:min([unknown | [list_to_integer(Number) * Unit || {File, Pattern, Unit} <- limits(),
+                                                   {ok, Text} <- [file:read_file(File)],
+                                                   {match, [Number]} <- [matched(Text, Pattern)]]]).
+
+%% Of the whole machine, and of a container, by both versions of control groups.
+limits() ->
+    [{"/proc/meminfo", "MemAvailable: *([0-9]+) kB", 1024},
+     {"/sys/fs/cgroup/memory.max", "^([0-9]+)", 1},
+     {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "^([0-9]+)", 1}].
+
+matched(Text, Pattern) -> re:run(Text, Pattern, [{capture, all_but_first, list}]).

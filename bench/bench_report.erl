@@ -5,8 +5,7 @@
 
 -export([put/3, node_facts/1, print/1, write/2]).
 
--define(BEGIN, "<!-- bench:begin -->").
--define(END, "<!-- bench:end -->").
+-define(PICTURE, "pictures/growth.svg").
 
 %% ---- writing the file
 
@@ -67,26 +66,55 @@ line([First | Rest], [W | Widths]) ->
 
 %% ---- markdown
 
+%% @doc Puts the tables between the marks of their sections, and makes the picture. A section without
+%% figures stays as it is.
 -spec write(file:name(), [file:name()]) -> 0 | 1.
 write(Page, Files) ->
-    Text = case file:read_file(Page) of {ok, T} -> T; {error, _} -> <<>> end,
-    case {string:split(Text, ?BEGIN), string:split(Text, ?END)} of
+    Read = [read(F) || F <- Files],
+    Growth = [{Facts, Grown} || {Facts, Rows} <- Read, [_ | _] = Grown <- [grown(Rows)]],
+    Bench = [{Facts, Others} || {Facts, Rows} <- Read, [_ | _] = Others <- [Rows -- grown(Rows)]],
+    ok = picture(filename:join(filename:dirname(Page), ?PICTURE), Growth),
+    lists:max([section(Page, "bench", [["\n", compared(F)] || F <- Bench]),
+               section(Page, "growth", [["\n![cost against size](", ?PICTURE, ")\n"] || Growth =/= []]
+                       ++ [["\n", growth(F)] || F <- Growth])]).
+
+grown(Rows) -> [R || #{name := "growth"} = R <- Rows].
+
+section(_, _, []) ->
+    0;
+section(Page, Name, Text) ->
+    {ok, Old} = file:read_file(Page),
+    {Begin, End} = {["<!-- ", Name, ":begin -->"], ["<!-- ", Name, ":end -->"]},
+    case {string:split(Old, Begin), string:split(Old, End)} of
         {[Before, _], [_, After]} ->
-            Tables = [["\n", markdown(read(F))] || F <- Files],
             ok = file:write_file(Page, unicode:characters_to_binary(
-                                         [Before, ?BEGIN, "\n", Tables, "\n", ?END, After])),
+                                         [Before, Begin, "\n", Text, "\n", End, After])),
             0;
         _ ->
-            io:format(standard_error, "bench: no " ?BEGIN " and " ?END " in ~ts~n", [Page]),
+            io:format(standard_error, "bench: no ~ts and ~ts in ~ts~n", [Begin, End, Page]),
             1
     end.
 
-markdown({#{otp := Otp} = Facts, Rows}) ->
+compared({#{otp := Otp} = Facts, Rows}) ->
     Tables = [{Work, Header, shortened(Some)} || {Work, Header, Some} <- bench_row:tables(Rows)],
-    ["### OTP ", Otp, "\n\n", heading(Facts), ":\n",
-     [["\n", markdown_table([Work | tl(Header)], [bench_row:cells(R) || R <- Some])]
-      || {Work, Header, Some} <- Tables],
+    ["### OTP ", Otp, "\n\n", heading(Facts), ":\n", markdown_tables(Tables),
      "\n", missing(Facts, Rows, [R || {_, _, Some} <- Tables, R <- Some])].
+
+growth({#{otp := Otp} = Facts, Rows}) ->
+    ["### Growth on OTP ", Otp, "\n\n", heading(Facts), ":\n",
+     markdown_tables(bench_row:tables(Rows))].
+
+%% Of the first release.
+picture(_, []) ->
+    ok;
+picture(File, [{#{otp := Otp}, Rows} | _]) ->
+    Lines = [{[Call, ", ", Of], [{Size, Ns} || #{size := Size, sonde := Ns} <- Some]}
+             || {Of, [_, Call | _], [#{kind := size} | _] = Some} <- bench_row:tables(Rows)],
+    file:write_file(File, bench_picture:svg("cost against size, OTP " ++ Otp, Lines)).
+
+markdown_tables(Tables) ->
+    [["\n", markdown_table([Work | tl(Header)], [bench_row:cells(R) || R <- Some])]
+     || {Work, Header, Some} <- Tables].
 
 markdown_table(Header, Rows) ->
     [["| ", lists:join(" | ", Header), " |\n| ---", lists:duplicate(length(Header) - 1, " | ---:"),

@@ -7,7 +7,10 @@
 %%   alone   sonde: ns
 %%   peak    other (recon), sonde: bytes
 %%   heap    as beside; words walked; bytes held for it
-%%   trip    tool, p50, p99, p999: ns; scans, in ms
+%%   trip    p50, p99, p999: ns; scans, in ms
+%%   size    size, of what `work' says; sonde: ns; the call is the same in all rows of a table. If
+%%           it did not fit: needed and free, in bytes, in place of sonde
+%%   threads one, sonde: ns with one thread and with two; bytes that the call reads
 %%
 %% Rows that come from calls in turns also have `times', the ns of each call of both.
 %%
@@ -16,13 +19,14 @@
 %% {tail, Ns} for p99.9.
 -module(bench_row).
 
--export([tables/1, cells/1, missed/1, judged/1, ms/1]).
+-export([tables/1, cells/1, missed/1, judged/1, number/1]).
 -export_type([row/0]).
 
 -type row() :: #{name := string(), work := string(), call := string(), kind := atom(),
                  targets := [term()], atom() => term()}.
 
 -define(MIB, 1048576).
+-define(PAPER, [8, 64]).      % threads
 
 %% @doc One table for each work and shape of row: title, header, rows.
 -spec tables([row()]) -> [{Title :: string(), Header :: [string()], [row()]}].
@@ -36,19 +40,30 @@ tables(Rows) ->
 
 shape(#{kind := trip}) -> trips;
 shape(#{kind := heap}) -> heaps;
+shape(#{kind := size, call := Call}) -> {sizes, Call};
+shape(#{kind := threads}) -> threads;
 shape(_) -> figures.
 
 header(trips) -> ["meanwhile, in a loop", "p50 us", "p99 us", "p99.9 us", "scans/s", "target", ""];
 header(heaps) -> ["call, and what it is compared with", "that", "sonde", "ratio", "million words/s",
                   "memory", "target", ""];
+header({sizes, Call}) -> ["size", Call, "each"];
+header(threads) -> ["call", "1 thread", "2 threads", "ratio", "memory", "serial"]
+                       ++ [integer_to_list(N) ++ " on paper" || N <- ?PAPER] ++ ["memory then"];
 header(figures) -> ["call", "recon", "sonde", "ratio", "target", ""].
 
 -spec cells(row()) -> [unicode:chardata()].
+cells(#{kind := size, size := Size, sonde := Sonde}) ->
+    [number(Size), ms(Sonde), short(Sonde / Size) ++ " ns"];
+cells(#{kind := size, size := Size, needed := Needed, free := Free}) ->
+    [number(Size), ["left out: it needs ", gb(Needed), ", and ", gb(Free), " are free"], ""];
+cells(#{kind := threads, call := Call, one := One, sonde := Two, bytes := Bytes}) ->
+    Serial = serial(One, Two),
+    Paper = [Serial + (One - Serial) / N || N <- ?PAPER],
+    [Call, ms(One), ms(Two), short(One / Two), gb_s(Bytes, Two), ms(Serial)]
+        ++ [ms(Ns) || Ns <- Paper] ++ [gb_s(Bytes, lists:last(Paper))];
 cells(#{call := Call} = Row) ->
-    [name(Row, Call)] ++ figures(Row) ++ targets(Row).
-
-name(#{tool := Tool}, Call) when Tool =/= none -> [atom_to_list(Tool), ":", Call];
-name(_, Call) -> Call.
+    [Call] ++ figures(Row) ++ targets(Row).
 
 figures(#{kind := speed, other := Other, sonde := Sonde}) ->
     [ms(Other), ms(Sonde), short(Other / Sonde)];
@@ -61,9 +76,11 @@ figures(#{kind := peak, other := Other, sonde := Sonde}) ->
 figures(#{kind := heap, other := Other, sonde := Sonde} = Row) ->
     [ms(Other), ms(Sonde), io_lib:format("~.2f", [Sonde / Other]), short(rate(Row)),
      io_lib:format("~.1f %", [share(Row)])];
-figures(#{kind := trip, tool := Tool, p50 := P50, p99 := P99, p999 := P999, scans := Scans,
-          ms := Ms}) ->
-    [us(P50), us(P99), us(P999), case Tool of none -> ""; _ -> short(Scans * 1000 / Ms) end].
+figures(#{kind := trip, p50 := P50, p99 := P99, p999 := P999, scans := Scans, ms := Ms}) ->
+    [us(P50), us(P99), us(P999), case Scans of 0 -> ""; _ -> short(Scans * 1000 / Ms) end].
+
+%% By Amdahl's law: the part of the time that the second thread did not halve.
+serial(One, Two) -> min(One, max(0, 2 * Two - One)).
 
 targets(#{targets := []}) -> ["", ""];
 targets(#{targets := Targets} = Row) ->
@@ -77,7 +94,7 @@ wanted({within, Ns}) -> "at most " ++ ms(Ns);
 wanted({under, Bytes}) -> "under " ++ mib(Bytes);
 wanted({rate, Million}) -> io_lib:format("~b million/s", [Million]);
 wanted({share, Percent}) -> io_lib:format("at most ~b %", [Percent]);
-wanted({tail, Ns}) -> "p99.9 at most " ++ us(Ns).
+wanted({tail, Ns}) -> "p99.9 at most " ++ us(Ns) ++ " us".
 
 %% ---- targets
 
@@ -106,10 +123,16 @@ share(#{words := Words, bytes := Bytes}) -> Bytes * 100 / (Words * 8).
 
 %% ---- units
 
--spec ms(number()) -> string().
+%% @doc Returns the digits in groups of three.
+-spec number(non_neg_integer()) -> string().
+number(N) when N < 1000 -> integer_to_list(N);
+number(N) -> lists:flatten(io_lib:format("~ts,~3..0b", [number(N div 1000), N rem 1000])).
+
 ms(Ns) -> short(Ns / 1000000) ++ " ms".
 us(Ns) -> short(Ns / 1000).
 mib(Bytes) -> short(Bytes / ?MIB) ++ " MiB".
+gb(Bytes) -> short(Bytes / 1000000000) ++ " GB".
+gb_s(Bytes, Ns) -> short(Bytes / Ns) ++ " GB/s".
 
 %% Three significant digits.
 short(X) when X >= 100 -> integer_to_list(round(X));

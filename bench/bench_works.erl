@@ -14,8 +14,11 @@
 -define(SHORT_PAUSE_MS, 1).   % measures an idle node, not one that frees what the last call left
 -define(DIAGNOSIS_MS, 2000).
 
-%% @doc Does one work, and hands each of its rows to the function, which returns it.
+%% @doc Does one work, and hands each of its rows to the function, which returns it. The tables of
+%% growth have titles of their own.
 -spec work(string(), fun((bench_row:row()) -> bench_row:row())) -> term().
+work("growth" = Name, Put) ->
+    bench_growth:rows(fun scaled/1, fun(Row) -> Put(Row#{name => Name}) end);
 work(Name, Put) ->
     measure(Name, fun(Row) -> Put(Row#{name => Name, work => title(Name)}) end).
 
@@ -34,22 +37,19 @@ runs() -> 5.
 few() -> 3.
 many(N) -> max(runs(), scaled(N)).
 
-title("many") -> thousands(scaled(1000000)) ++ " idle processes";
-title("light") -> thousands(scaled(100000)) ++ " processes with 2 refc binaries each";
-title("heavy") -> "20 processes with " ++ thousands(scaled(100000)) ++ " refc binaries each";
+title("many") -> bench_row:number(scaled(1000000)) ++ " idle processes";
+title("light") -> bench_row:number(scaled(100000)) ++ " processes with 2 refc binaries each";
+title("heavy") -> "20 processes with " ++ bench_row:number(scaled(100000)) ++ " refc binaries each";
 title("small") -> "400 processes, default table size";
-title("calls") -> thousands(scaled(100000)) ++ " processes, one of them with "
-                      ++ thousands(scaled(300000)) ++ " messages and keys, one with "
-                      ++ thousands(scaled(100000)) ++ " refc binaries";
+title("calls") -> bench_row:number(scaled(100000)) ++ " processes, one of them with "
+                      ++ bench_row:number(scaled(300000)) ++ " messages and keys, one with "
+                      ++ bench_row:number(scaled(100000)) ++ " refc binaries";
 title("heaps") -> "one heap";
 title("start") -> "a new node";
 title("diagnose") -> title("many");
-title("binaries") -> thousands(scaled(100000))
+title("binaries") -> bench_row:number(scaled(100000))
                          ++ " processes with 20 refc binaries each, a tenth shared";
-title("trips") -> "ping-pong beside " ++ thousands(scaled(100000)) ++ " processes".
-
-thousands(N) when N < 1000 -> integer_to_list(N);
-thousands(N) -> thousands(N div 1000) ++ io_lib:format(",~3..0b", [N rem 1000]).
+title("trips") -> "ping-pong beside " ++ bench_row:number(scaled(100000)) ++ " processes".
 
 %% ---- the works
 
@@ -133,11 +133,12 @@ less_work(Full, Holder) ->
                              {sbcs_to_mbcs, [current]}, {cache_hit_rates, []}, {allocators, []}]].
 
 by_hand(By, Attr) ->
-    Add = fun({Pid, Value, _}, Totals) ->
+    Add = fun({Pid, Value, _}, Acc) ->
                   maps:update_with(key(By, Pid), fun({N, Sum}) -> {N + 1, Sum + Value} end,
-                                   {1, Value}, Totals)
+                                   {1, Value}, Acc)
           end,
-    lists:reverse(lists:keysort(2, maps:to_list(lists:foldl(Add, #{}, recon_lib:proc_attrs(Attr))))).
+    Totals = lists:foldl(Add, #{}, recon_lib:proc_attrs(Attr)),
+    lists:reverse(lists:keysort(2, maps:to_list(Totals))).
 
 key(initial_call, Pid) -> proc_lib:translate_initial_call(Pid);
 key(registered_name, Pid) -> process_info(Pid, registered_name);
@@ -223,13 +224,14 @@ beside_loop(Emit, Runs, Attr, Loop, Targets) ->
 
 %% While bin_leak repeats, the slowest trips may not be slower than beside recon's.
 trips(Emit) ->
-    _ = trip(Emit, "nothing", none, fun() -> receive never -> ok end end, []),
-    _ = [trip(Emit, call("proc_count", [A, ?N]), Tool, fun() -> Tool:proc_count(A, ?N) end, [])
-         || A <- [memory, binary_memory], Tool <- [recon, sonde]],
-    #{p999 := Recons} = trip(Emit, leak(), recon, recon_leak(), []),
-    trip(Emit, leak(), sonde, sonde_leak(), [{tail, Recons}]).
+    _ = trip(Emit, "nothing", fun() -> receive never -> ok end end, []),
+    _ = [trip(Emit, call(lists:concat([Tool, ":proc_count"]), [Attr, ?N]),
+              fun() -> Tool:proc_count(Attr, ?N) end, [])
+         || Attr <- [memory, binary_memory], Tool <- [recon, sonde]],
+    #{p999 := Recons} = trip(Emit, "recon:" ++ leak(), recon_leak(), []),
+    trip(Emit, "sonde:" ++ leak(), sonde_leak(), [{tail, Recons}]).
 
-trip(Emit, Call, Tool, Work, Targets) ->
+trip(Emit, Call, Work, Targets) ->
     Ms = max(200, scaled(4000)),
     Emit((bench_trip:during(Work, Ms))
-         #{kind => trip, call => Call, tool => Tool, ms => Ms, targets => Targets}).
+         #{kind => trip, call => Call, ms => Ms, targets => Targets}).
