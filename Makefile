@@ -16,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-prometheus
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-prometheus
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -160,6 +160,10 @@ bench-small: # each bench once, a hundred times smaller: that it runs, and no fi
 	@scripts/setup test bench
 	@BENCH_SCALE=0.01 BENCH_OTP=this sh bench/run
 	@DISTURB_PROCESSES=1000 DISTURB_WINDOWS=2 DISTURB_MS=200 sh bench/run --disturb
+
+bench-check: ## whether a call became slower than recorded (half a minute; RECORD=1: record anew)
+	@scripts/setup test bench
+	@sh bench/run $(if $(RECORD),--record,--check)
 
 disturbance: ## what a ping-pong pair notices of sonde, and of a control (ten minutes)
 	@scripts/setup test

@@ -11,6 +11,7 @@
 -define(RUNS, 5).
 -define(THREAD_RUNS, 9).      % the figures "on paper" are differences of these
 -define(PAUSE_MS, 10).
+-define(TAKEN_BACK_MS, 10000).
 -define(TABLE, 262144).       % the default size, and the smallest here
 -define(SYSTEM, 1000).        % more than the processes of a new node
 -define(CACHE_LINE, 64).
@@ -33,12 +34,22 @@ sizes() ->
 size(Emit, Of, Size) ->
     Row = #{kind => size, work => what(Of), call => call(Of), size => Size, targets => []},
     Needed = Size * most_bytes(Of),
-    case bench_machine:free_memory() of
+    case free(Needed) of
         Free when Needed > Free ->
             Emit(Row#{needed => Needed, free => Free});
         _ ->
             [Ns] = in_node(Of, Size, ?RUNS, [#{}]),
             Emit(Row#{sonde => Ns})
+    end.
+
+%% The system may still be taking back the memory of the last node.
+free(Needed) ->
+    case bench_machine:free_memory() of
+        Free when Needed > Free ->
+            timer:sleep(?TAKEN_BACK_MS),
+            bench_machine:free_memory();
+        Free ->
+            Free
     end.
 
 threads(Emit, Of, Size) ->

@@ -17,7 +17,8 @@ put(File, Kind, Map) ->
 node_facts(Recon) ->
     #{otp => erlang:system_info(otp_release), erts => erlang:system_info(version),
       flavor => erlang:system_info(emu_flavor), schedulers => erlang:system_info(schedulers_online),
-      cpu => os:getenv("BENCH_CPU", "unknown"), load => os:getenv("BENCH_LOAD", "unknown"),
+      cpu => os:getenv("BENCH_CPU", "unknown"),
+      processor => os:getenv("BENCH_PROCESSOR", "unknown"), load => os:getenv("BENCH_LOAD", "unknown"),
       recon => Recon}.
 
 %% ---- text

@@ -32,10 +32,13 @@ scale() ->
         Text -> try list_to_float(Text) catch error:badarg -> list_to_integer(Text) end
     end.
 
-%% Works that take seconds get fewer runs, calls that take less than a millisecond more.
-runs() -> 5.
-few() -> 3.
+%% Works that take seconds get fewer runs, calls that take less than a millisecond more. The check,
+%% whose works are small, says how many it needs.
+runs() -> runs(5).
+few() -> runs(3).
 many(N) -> max(runs(), scaled(N)).
+
+runs(Default) -> list_to_integer(os:getenv("BENCH_RUNS", integer_to_list(Default))).
 
 title("many") -> bench_row:number(scaled(1000000)) ++ " idle processes";
 title("light") -> bench_row:number(scaled(100000)) ++ " processes with 2 refc binaries each";

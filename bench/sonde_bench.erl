@@ -5,6 +5,9 @@
 %%   work NAME RECON_DIR OUT    does one work and appends its rows to OUT
 %%   report FILE...             prints them
 %%   write PAGE FILE...         puts them between the marks in PAGE, a file of markdown
+%%   check RECORD FILE          compares the figures of a few rounds with what is recorded
+%%   slower RECORD FILE         prints the works that have slower rows
+%%   record RECORD FILE         records the figures of some rounds
 %%   disturb DIR                bench_disturb, which prints its own figures
 %%
 %% bench_report describes the file, bench_row the rows.
@@ -38,7 +41,13 @@ command(["report" | Files]) ->
     bench_report:print(Files),
     0;
 command(["write", Page | Files]) ->
-    bench_report:write(Page, Files).
+    bench_report:write(Page, Files);
+command(["check", Record, File]) ->
+    bench_check:check(Record, File);
+command(["slower", Record, File]) ->
+    bench_check:slower(Record, File);
+command(["record", Record, File]) ->
+    bench_check:record(Record, File).
 
 append(Out, Fun) ->
     {ok, File} = file:open(Out, [append]),
