@@ -67,8 +67,8 @@ call(references) -> "bin_account()";
 call(bytes) -> "heap(Pid)".
 
 %% What a node of many had at most, for each, while it was built and read, and a fifth more.
-most_bytes(processes) -> 3400;
-most_bytes(references) -> 600;
+most_bytes(processes) -> 3200;
+most_bytes(references) -> 530;
 most_bytes(bytes) -> 5.
 
 %% The cache lines that the call reads of each. A process: its slot, and eleven with the fields of
