@@ -3,8 +3,11 @@
 %%
 %%   {Processor, Release, Work, Call, Ratio, Noise}   the median of ten rounds, and how far nine of
 %%                                                    them were from it at most, as a part of it
-%%   {Processor, Release, Work, Call, short | noisy}  not compared: its time is too short, or its
-%%                                                    noise could hide a call three times slower
+%%   {Processor, Release, Work, Call, short | longer | noisy}
+%%                                                    not compared: one of the times is too short;
+%%                                                    sonde's is so much longer that a busy core delays
+%%                                                    it more; its noise could hide a call three times
+%%                                                    slower
 %%
 %% The short calls of a work are compared together: what all of them pay shows in their sum.
 %%
@@ -16,7 +19,8 @@
 
 -export([check/2, slower/2, record/2]).
 
--define(SHORT, 1000000).      % ns of sonde
+-define(SHORT, 1000000).      % ns
+-define(LONGER, 5).           % times the other's time
 -define(NOISE, 0.4).          % at least: while a neighbour keeps the other half of a core busy, calls
                               % are 1.7 times slower, now and then those of one side only
 -define(NOISE_ELSEWHERE, 0.5).
@@ -30,7 +34,8 @@
 
 %% Part: the ratio as a part of the recorded one; none if they are not compared.
 -record(verdict, {key :: key(), part = none :: number() | none, limit = none :: number() | none,
-                  is :: same | slower | faster | gone | new | short | noisy | elsewhere}).
+                  is :: same | slower | faster | gone | new | short | longer | noisy |
+                        elsewhere}).
 
 -type key() :: {Work :: string(), Call :: string()}.
 
@@ -44,7 +49,8 @@ check(Record, File) ->
     Number = fun(These) -> length([V || V <- Verdicts, lists:member(V#verdict.is, These)]) end,
     _ = [io:format("If this is as it should be, record it: make bench-check RECORD=1~n")
          || Number([slower, faster, gone, new]) > 0],
-    Each = [[same, slower, faster], [slower], [faster], [gone], [new], [short, noisy, elsewhere]],
+    Each = [[same, slower, faster], [slower], [faster], [gone], [new],
+            [short, longer, noisy, elsewhere]],
     io:format("~b calls compared: ~b slower, ~b faster; ~b gone, ~b new, ~b not compared~n",
               [Number(These) || These <- Each]),
     case Number([slower, gone]) of 0 -> 0; _ -> 1 end.
@@ -125,11 +131,12 @@ to_record({Processor, Otp}, {{Work, Call} = Key, Rows}, Shorts) ->
     Noise = bench_clock:percentile([max(R / Median, Median / R) - 1 || R <- Ratios], ?USUAL),
     case lists:member(Key, Shorts) orelse is_short(Rows) of
         true -> {Processor, Otp, Work, Call, short};
+        false when Median > ?LONGER -> {Processor, Otp, Work, Call, longer};
         false when Noise > ?NOISY -> {Processor, Otp, Work, Call, noisy};
         false -> {Processor, Otp, Work, Call, rounded(Median), rounded(max(?NOISE, Noise))}
     end.
 
-is_short(Rows) -> bench_clock:median([Ours || #row{ours = Ours} <- Rows]) < ?SHORT.
+is_short(Rows) -> bench_clock:median([min(R#row.ours, R#row.theirs) || R <- Rows]) < ?SHORT.
 
 key(Record) -> {element(3, Record), element(4, Record)}.
 
