@@ -3,26 +3,25 @@
 %%
 %%   {Processor, Release, Work, Call, Ratio, Noise}   the median of ten rounds, and how far nine of
 %%                                                    them were from it at most, as a part of it
-%%   {Processor, Release, Work, Call, short | longer | noisy}
-%%                                                    not compared: one of the times is too short;
-%%                                                    sonde's is so much longer that a busy core delays
-%%                                                    it more; its noise could hide a call three times
-%%                                                    slower
+%%   {Processor, Release, Work, Call, short | longer | noisy}   is not compared
+%%
+%% short: one of the two times is too short. longer: sonde's time is so much longer that a busy core
+%% delays it more than the other. noisy: its noise could hide a call three times slower.
 %%
 %% The short calls of a work are compared together: what all of them pay shows in their sum.
 %%
 %% Ratios to recon's times depend little on the processor: on the two that we tried, those of the
-%% same code differed by less than 1.5. Ratios to a collection, a copy or a bare loop in C differed by
-%% up to 7, because the rate of memory decides about these. So on a processor without records only
-%% the former are compared, with more room.
+%% same code differed by less than 1.5. Ratios to a collection, a copy or a bare loop in C differed
+%% by up to 7, because the rate of memory decides about these. So on a processor without records
+%% only the former are compared, with more room.
 -module(bench_check).
 
 -export([check/2, slower/2, record/2]).
 
 -define(SHORT, 1000000).      % ns
 -define(LONGER, 5).           % times the other's time
--define(NOISE, 0.4).          % at least: while a neighbour keeps the other half of a core busy, calls
-                              % are 1.7 times slower, now and then those of one side only
+-define(NOISE, 0.4).          % at least: while a neighbour keeps the other half of a core busy,
+                              % calls are 1.7 times slower, now and then those of one side only
 -define(NOISE_ELSEWHERE, 0.5).
 -define(NOISY, 0.75).         % at most
 -define(USUAL, 90).           % percent of the rounds
