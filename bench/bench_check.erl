@@ -20,9 +20,9 @@
 
 -define(SHORT, 1000000).      % ns
 -define(LONGER, 5).           % times the other's time
--define(NOISE, 0.4).          % at least: while a neighbour keeps the other half of a core busy,
+-define(NOISE, 0.5).          % at least: while a neighbour keeps the other half of a core busy,
                               % calls are 1.7 times slower, now and then those of one side only
--define(NOISE_ELSEWHERE, 0.5).
+-define(NOISE_ELSEWHERE, 0.75).
 -define(NOISY, 0.75).         % at most
 -define(USUAL, 90).           % percent of the rounds
 -define(BEYOND, 2).           % times the noise

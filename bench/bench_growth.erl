@@ -72,10 +72,10 @@ most_bytes(references) -> 530;
 most_bytes(bytes) -> 5.
 
 %% The cache lines that the call reads of each. A process: its slot, and eleven with the fields of
-%% `memory'. A reference: its entry in a list, the header of its binary, and an entry in an account,
-%% which is read and written.
+%% `memory'. A reference: its entry in a list, the header of its binary, half a line for what is gathered,
+%% and an entry of the account, each of which is written and read.
 lines(processes) -> 12;
-lines(references) -> 4.
+lines(references) -> 5.
 
 in_node(Of, Size, Runs, Options) ->
     Most = max(?TABLE, processes(Of, Size) + ?SYSTEM),

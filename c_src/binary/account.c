@@ -44,7 +44,7 @@ void account_free(struct account *a)
     account_list_start(a);
     a->at = 0;
     a->n = a->cap = 0;
-    a->repeats = false;
+    a->repeats = a->crowded = false;
     a->lent = (struct lent){0};
 }
 

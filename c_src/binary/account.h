@@ -91,6 +91,7 @@ struct account {
     struct top_n top;
     enum account_by by;   /* the order of `top' */
     bool ranked;          /* everything has been considered for `top' */
+    bool crowded;         /* nearly as many entries as allowed, so no more records wait */
     bool repeats;         /* most of the records are of Binaries that are in `all' */
     bool keeps;           /* what each process holds is kept, in */
     struct holdings held; /* which names processes by their index in pids */

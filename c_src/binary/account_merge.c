@@ -151,7 +151,10 @@ static enum status put(struct account *a, const struct known *record)
     if (!a->all.parts)
         return settle_record(a, record);
     size_t part = pending_part(record->binary);
+    if (a->crowded && pending_count(&a->pending, part) == 0)
+        return settle_record(a, record);
     enum status st = pending_is_full(&a->pending, part) ? make_room(a, part) : ST_OK;
+    a->crowded = a->crowded || st == ST_GONE;
     if (st != ST_OK)
         return st == ST_GONE ? settle_record(a, record) : st;
     a->settling = (struct settling){0};

@@ -116,10 +116,10 @@ static enum status rebuild(struct census *c, struct census_part *p, uint32_t cap
     return ST_OK;
 }
 
-/* At most seven eighths of the slots are used, so that a search is short. */
+/* At most 13 of 16 slots are used, so that a search is short; cap_for has them just fit. */
 static bool has_room(const struct census_part *p)
 {
-    return (uint64_t)(p->n + 1) * 8 <= (uint64_t)p->cap * 7;
+    return (uint64_t)(p->n + 1) * 16 <= (uint64_t)p->cap * 13;
 }
 
 static enum status grow(struct census *c, struct census_part *p)
