@@ -9,7 +9,7 @@
 -define(PAUSE_MS, 2).
 -define(MOST, (1 bsl 60)).    % more than there can be
 
-%% @doc Returns a source of the dump of this process, in pieces of about 256 kB, each of
+%% @doc Returns a source of the dump of this process, in pieces of at most about 64 kB, each of
 %% which takes some milliseconds. Before the first piece, a process that ran meanwhile is read
 %% again; after it, the result is `{error, busy}'. With `suspend' the process stays suspended until
 %% the end of the dump or of the caller.
