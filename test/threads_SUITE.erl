@@ -68,13 +68,13 @@ sharers(N) ->
          Pid
      end || I <- lists:seq(1, N)].
 
-%% Of so many binaries each; every other one is in the mailbox of another process, too.
+%% Of so many binaries each, and of others that are in the mailboxes of several.
 holders(N, Each) ->
     Pids = sonde_test:hold_each([fun() -> [binary:copy(<<1>>, 65 + I) || I <- lists:seq(1, Each)] end
                                  || _ <- lists:seq(1, N)], []),
     Bins = [binary:copy(<<2>>, 100 + I) || I <- lists:seq(1, Each)],
     _ = [Pid ! Bin || {K, Bin} <- lists:enumerate(Bins), {I, Pid} <- lists:enumerate(Pids), (K + I) rem 20 =:= 0],
-    ok = lists:foreach(fun sonde_test:settle/1, Pids),
+    ok = sonde_test:settle(Pids),
     Pids.
 
 %% Above the limit each thread keeps a sample; joined, these are one sample.

@@ -179,7 +179,8 @@ enum status account_sum(struct account *a, struct budget *b)
         if (k->refs == 0)
             continue;
         a->sums.count++;
-        if (k->kinds & CENSUS_RESOURCE) {
+        /* what is lent has the types of the other account */
+        if ((k->kinds & CENSUS_RESOURCE) && k->first < a->types.n) {
             a->types.list[k->first].count++;
             a->types.list[k->first].bytes += k->size;
         }

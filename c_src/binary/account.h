@@ -67,6 +67,9 @@ struct settling {
     unsigned expected, fitted; /* parts of the census */
 };
 
+/* Of more processes nothing is lent: to copy their list would take too long. */
+enum { ACCOUNT_LENDS = 1 << 20 };
+
 /* Parts that another account has lent: every n-th one, from the i-th on. */
 struct lent {
     const struct account *by;

@@ -36,7 +36,7 @@ enum status account_lend(struct account *a, struct account *to, unsigned i, unsi
 {
     if (!is_empty(to) || a->lent.by || i == 0 || i >= n)
         return ST_TOO_LARGE;
-    if (!a->all.parts || !a->pending.parts)
+    if (!a->all.parts || !a->pending.parts || a->n > ACCOUNT_LENDS)
         return ST_OK;
     if (!copy_pids(to, a) || !census_begin(&to->all) || !pending_begin(&to->pending))
         return ST_NOMEM;

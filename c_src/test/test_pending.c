@@ -225,8 +225,8 @@ static void test_address_of_another(const struct layout *lay, unsigned parts)
         right = right && g.holder >= PROCESSES / 2;
         expected[(g.binary - binary_of(0)) / 48].holders++;
     }
-    check(right && (parts > 1 ? held <= present : held == present),
-          "what was freed is held by nobody", lay->name);
+    check(right && (parts > 1 ? held <= present : held == present), "a freed Binary has no holder",
+          lay->name);
     for (unsigned i = 0; i < f.binaries && right; i++) {
         const struct known *k = census_find(&part->all, binary_of(i));
         right = k && k->size == 100 && expected[i].holders <= k->holders;
@@ -270,7 +270,7 @@ static bool add_others(struct account *a)
     return st == ST_OK;
 }
 
-/* What was lent comes back once, to who lent it, and only if nothing else was done in between. */
+/* What was lent comes back once, to the account that lent it, and only if nothing else was done in between. */
 static void test_lent(const struct layout *lay)
 {
     static struct account part[PARTS];
@@ -296,7 +296,7 @@ static void test_lent(const struct layout *lay)
     check(account_lend(part, &part[1], 1, 2) == ST_OK && part[1].all.n > 0, "lent", lay->name);
     check(account_return(&part[2], &part[1], &b) == ST_TOO_LARGE, "by another one", lay->name);
     account_free(&part[2]);
-    check(account_lend(&part[1], &part[2], 1, 2) == ST_TOO_LARGE, "what is lent is not lent again",
+    check(account_lend(&part[1], &part[2], 1, 2) == ST_TOO_LARGE, "a borrowed part is not lent on",
           lay->name);
     check(go_on(SETTLE, part, NULL) == ST_OK && go_on(SETTLE, &part[1], NULL) == ST_OK &&
               account_return(part, &part[1], &b) == ST_OK && is_right(part, &n) && n == held,
@@ -311,6 +311,11 @@ static void test_lent(const struct layout *lay)
     check(account_lend(part, &part[1], 1, 2) == ST_OK && add_others(part),
           "a part grows while it is lent", lay->name);
     check(account_return(part, &part[1], &b) == ST_TOO_LARGE, "so nothing is returned", lay->name);
+    account_free(&part[1]);
+    while (part[0].n <= ACCOUNT_LENDS && st == ST_OK)
+        st = account_note(part, 64);
+    check(account_lend(part, &part[1], 1, 2) == ST_OK && part[1].n == 0,
+          "of too many processes nothing is lent", lay->name);
     account_free(part);
     account_free(&part[1]);
 }
