@@ -13,6 +13,10 @@
          killed_caller_ends_the_work/1, diagnose_prints_what_diagnosis_found/1,
          prints_within_its_width/1, calls_are_typed_in_elixir_where_it_runs/1,
          names_of_elixir_are_as_elixir_writes_them/1, what_was_not_looked_at_is_said/1,
+         collections_are_noticed/1, collections_of_the_interval_are_counted/1,
+         what_collects_by_itself_leaks_nothing/1,
+         only_what_minor_collections_leave_is_told/1,
+         workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
 
@@ -25,7 +29,10 @@ all() ->
      diagnose_prints_what_diagnosis_found, prints_within_its_width,
      calls_are_typed_in_elixir_where_it_runs, names_of_elixir_are_as_elixir_writes_them,
      what_was_not_looked_at_is_said, large_is_not_suspected, falling_once_is_no_growth,
-     creeping_growth_is_told,
+     creeping_growth_is_told, collections_are_noticed,
+     collections_of_the_interval_are_counted, what_collects_by_itself_leaks_nothing,
+     only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
+     garbage_is_freed_as_recommended,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -104,6 +111,9 @@ can_be_seen(Kind) ->
     sonde_test:pick(true, not lists:member(Kind, [garbage, busy_garbage, router, slices, dictionary,
                                                   idle_garbage, state])).
 
+%% A quarter of the allocated memory is accused; less than a third may be near that.
+matters(#{kind := fragmentation}, #{memory := #{allocated := Allocated, used := Used}}) ->
+    3 * (Allocated - Used) >= Allocated;
 matters(#{size := none}, _) -> true;
 matters(#{kind := Kind, size := Size}, #{memory := #{total := Total}}) ->
     20 * Size >= Total orelse lists:member(Kind, [state, binaries, table, table_of_binaries,
@@ -331,8 +341,8 @@ lines(Report) ->
     string:split(unicode:characters_to_list(sonde_diagnose:format(Report)), "\n", all).
 
 remedies() ->
-    [hibernate, fullsweep_after, binary_copy, drop_unmatched, batches, demonitor, unlink, tail_call,
-     erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
+    [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, demonitor, unlink,
+     tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library].
 
 what_was_not_looked_at_is_said(_Config) ->
@@ -371,6 +381,178 @@ creeping_growth_is_told(_Config) ->
 table(Rows) ->
     #{table => t, name => t, owner => self(), binaries => undefined,
       samples => [#{at => I * 300, bytes => N * 1000, rows => N} || {I, N} <- numbered(Rows)]}.
+
+%% Read in the process itself, and without a message to it.
+collections_are_noticed(_Config) ->
+    _ = sonde:native(),
+    Pid = sonde_test:hold(fun() -> lists:seq(1, 5000) end, []),
+    Watch = fun(Seen) -> sonde_facts_collections:watch([Pid], erlang:monotonic_time(millisecond), 1,
+                                                       {fun() -> ok end, Seen})
+            end,
+    Collect = fun(Type, Seen) ->
+                      true = erlang:garbage_collect(Pid, [{type, Type}]),
+                      Watch(Seen)
+              end,
+    None = Watch(#{}),
+    Minor = lists:foldl(Collect, None, [minor, minor, minor]),
+    Still = Watch(Minor),
+    Both = Collect(major, Still),
+    Counts = sonde_test:pick([{0, 0}, {3, 0}, {3, 0}, {3, 1}], lists:duplicate(4, {0, 0})),
+    Counts = [begin
+                  #{minor := M, full := F} = sonde_facts_collections:seen(Pid, Seen),
+                  {M, F}
+              end || Seen <- [None, Minor, Still, Both]],
+    sonde_test:stop(Pid).
+
+%% For a process with garbage, the facts have the collections of the whole interval.
+collections_of_the_interval_are_counted(_Config) ->
+    Pid = built(fun() -> receive never_sent -> ok end end),
+    Ticks = spawn(fun() -> every(20, fun() -> garbage_collect(Pid, [{type, minor}]) end) end),
+    #{processes := Processes} = sonde_helper:call(fun(Caller) -> sonde_facts:take(500, Caller) end),
+    [#{collected := #{minor := Minor, full := 0}}] = [P || #{pid := Of} = P <- Processes, Of =:= Pid],
+    {true, _} = {Minor > sonde_test:pick(2, -1), Minor},
+    sonde_test:stop([Ticks, Pid]).
+
+every(Ms, Fun) ->
+    timer:sleep(Ms),
+    _ = Fun(),
+    every(Ms, Fun).
+
+%% 50 MB of garbage, of which 30 MB are binaries. It is accused as long as no collection takes it:
+%% neither one that was noticed, nor one that is due within a minute at the rate at which the young
+%% generation fills.
+what_collects_by_itself_leaks_nothing(_Config) ->
+    #{kind := garbage, bytes := 50000000, frees := 50000000, remedy := hibernate} = told(idle()),
+    #{remedy := collect} = told(works(idle())),
+    none = told(noticed(0, 1, idle())),
+    none = told(works(noticed(10, 1, idle()))),
+    _ = [begin
+             none = told(with_last(young, #{What => 31000000, Room => 30000000}, all_young())),
+             #{} = told(with_last(young, #{What => 30010000, Room => 30000000}, all_young())),
+             none = told(with_last(old, #{What => 1000000, Room => 30000000}, idle())),
+             #{} = told(with_last(old, #{What => 10000, Room => 30000000}, idle()))
+         end || {What, Room} <- [{terms, room}, {binaries, binary_room}]],
+    none = told(without_heaps(idle())).
+
+%% A minor collection leaves the garbage of the old generation: all that is more than the young one
+%% has. The recommended setting would have freed it already.
+only_what_minor_collections_leave_is_told(_Config) ->
+    Left = works(noticed(3, 0, idle())),
+    #{kind := garbage, bytes := 30000000, frees := 30000000, remedy := fullsweep_after}
+        = told(Left),
+    #{remedy := hibernate} = told(noticed(3, 0, idle())),
+    #{bytes := 30000000} = told(works(with_samples(fun(I, #{collections := {_, B}} = S) ->
+                                                           S#{collections := {I, B}} end, idle()))),
+    none = told(works(with_samples(fun(I, #{collections := {_, B}} = S) ->
+                                           S#{collections := {10 - I, B}} end, idle()))),
+    Set = fun(After, P) -> with_samples(fun(_, S) -> S#{fullsweep_after := After} end, P) end,
+    _ = [none = told(Set(After, Left)) || After <- [0, 10]],
+    #{bytes := 50000000} = told(Set(11, noticed(0, 0, Left))),
+    Fills = with_last(young, #{terms => 21000000, room => 20000000}, idle()),
+    {none, #{bytes := 20000000}} = {told(Set(10, Fills)), told(Set(11, Fills))},
+    none = told(works(noticed(3, 0, all_young()))),
+    none = told(works(noticed(3000, 0, idle()))).
+
+told(Process) ->
+    case sonde_judge:find(facts(#{processes => [Process]})) of
+        [] -> none;
+        [Suspect] -> Suspect
+    end.
+
+%% 10 MB of terms and 10 MB of binaries may be in the young generation.
+idle() ->
+    with_samples(fun(_, S) ->
+                         S#{young := #{terms => 10000000, binaries => 10000000, room => 100000000,
+                                       binary_room => 100000000},
+                            collections := {0, same},
+                            heap => heap(20000000, 30000000)}
+                 end, (process(self(), series(100000000, 0)))#{waste := #{bin_garbage_bytes
+                                                                              => 30000000}}).
+
+all_young() ->
+    with_samples(fun(_, #{young := Young} = S) ->
+                         S#{young := Young#{terms := 30000000, binaries := 30000000}}
+                 end, idle()).
+
+heap(Terms, Binaries) ->
+    #{garbage => Terms, reachable => 1000, roots => #{mailbox => 0, dictionary => 0},
+      binaries => #{garbage => Binaries, live => 0, pinned => 0, visible => 0}}.
+
+with_samples(Fun, #{samples := Samples} = Process) ->
+    Process#{samples := [Fun(I, S) || {I, S} <- numbered(Samples)]}.
+
+with_last(Generation, More, #{samples := Samples} = Process) ->
+    #{Generation := Of} = Last = lists:last(Samples),
+    Process#{samples := lists:droplast(Samples) ++ [Last#{Generation := maps:merge(Of, More)}]}.
+
+without_heaps(Process) -> with_samples(fun(_, S) -> maps:remove(heap, S) end, Process).
+
+works(Process) -> with_samples(fun(I, S) -> S#{reductions := I * 100000} end, Process).
+
+noticed(Minor, Full, Process) -> Process#{collected := #{minor => Minor, full => Full}}.
+
+%% Every sample finds the same: what the process made last, which is garbage by now.
+workers_that_collect_are_left_alone(_Config) ->
+    Binaries = fun() -> _ = [binary:copy(<<I>>, 5000) || I <- lists:seq(1, 1000)], 40 end,
+    Terms = fun() -> true = garbage_collect(), _ = lists:seq(1, 250000), 200 end,
+    Workers = [spawn_opt(fun() -> works_by_turns(Work) end, Opts)
+               || {Work, Opts} <- [{Binaries, []}, {Binaries, [{fullsweep_after, 10}]},
+                                   {Terms, [{fullsweep_after, 0}]}]],
+    timer:sleep(500),
+    #{suspects := Suspects} = sonde:diagnosis(),
+    [] = [S || #{what := What} = S <- Suspects, lists:member(What, Workers)],
+    sonde_test:stop(Workers).
+
+works_by_turns(Work) ->
+    timer:sleep(Work()),
+    works_by_turns(Work).
+
+%% Follows each remedy: what it frees is what was said.
+garbage_is_freed_as_recommended(_Config) ->
+    _ = [begin
+             Pid = built(Works),
+             #{suspects := Suspects} = sonde:diagnosis(#{interval => 1000}),
+             Found = [S || #{what := What} = S <- Suspects, What =:= Pid],
+             sonde_test:side() =:= portable andalso ([] = Found),
+             _ = [begin
+                      {Remedy, Remedy} = {Remedy, Said},
+                      Before = held(Pid),
+                      ok = follow(Remedy, Pid),
+                      ok = sonde_test:until({freed, Remedy, Bytes, Before},
+                                            fun() -> Before - held(Pid) > 0.9 * Bytes end)
+                  end || #{remedy := Said, frees := Bytes} <- Found],
+             1 = sonde_test:pick(length(Found), 1),
+             sonde_test:stop(Pid)
+         end || {Remedy, Works} <- [{hibernate, fun() -> receive never_sent -> ok end end},
+                                    {collect, fun() -> spin(0) end},
+                                    {fullsweep_after, fun allocates/0}]],
+    ok.
+
+held(Pid) ->
+    {_, Bytes} = process_info(Pid, memory),
+    Bytes.
+
+follow(fullsweep_after, Pid) -> Pid ! {set, fullsweep_after, 10}, ok;
+follow(_, Pid) -> true = erlang:garbage_collect(Pid), ok.
+
+%% A process that has 20 MB of garbage in its old generation, and goes on as it is told.
+built(Works) ->
+    Parent = self(),
+    Pid = spawn(fun() ->
+                        List = lists:seq(1, 1250000),
+                        _ = [true = garbage_collect(self(), [{type, minor}]) || _ <- [1, 2]],
+                        Parent ! {built, length(List)},
+                        Works()
+                end),
+    receive {built, _} -> Pid end.
+
+spin(N) when N rem 20000 =:= 0 -> timer:sleep(1), spin(N + 1);
+spin(N) -> spin(N + 1).
+
+allocates() ->
+    _ = lists:seq(1, 1000),
+    receive {set, Flag, Value} -> process_flag(Flag, Value) after 2 -> ok end,
+    allocates().
 
 near_limits_are_told(_Config) ->
     Full = facts(#{}),
@@ -437,12 +619,13 @@ moment(At, Total) ->
 
 process(Pid, Samples) ->
     #{pid => Pid, attrs => [{current_function, {m, f, 1}}, {initial_call, {m, f, 0}}],
-      samples => Samples, twins => 0, waste => #{}}.
+      samples => Samples, twins => 0, collected => #{minor => 0, full => 0}, waste => #{}}.
 
 series(Size, Step) ->
     [sample(I, Size + I * Step) || I <- lists:seq(1, 6)].
 
 sample(I, Size) ->
-    #{at => I * 300, size => Size, memory => Size, used => Size, collections => I,
-      binary_memory => 0, stack_size => 0, status => waiting, reductions => I,
-      message_queue_len => 0, link_count => 0, monitor_count => 0, monitored_by_count => 0}.
+    None = #{terms => 0, binaries => 0, room => 0, binary_room => 0},
+    #{at => I * 300, size => Size, memory => Size, used => Size, collections => {0, I},
+      young => None, old => None, fullsweep_after => 65535, binary_memory => 0, stack_size => 0,
+      status => waiting, reductions => I, message_queue_len => 0, link_count => 0, monitor_count => 0, monitored_by_count => 0}.

@@ -121,7 +121,7 @@ plant(#{kind := garbage, bytes := Bytes} = P) ->
 %% Works all the time, on a heap that is never collected.
 plant(#{kind := busy_garbage, bytes := Bytes} = P) ->
     tell(supervised(fun(Built) -> _ = lists:seq(1, Bytes div 16), Built(), spin() end, large(), P),
-         [garbage], [fullsweep_after]);
+         [garbage], [collect]);
 plant(#{kind := router, bytes := Bytes} = P) ->
     Router = supervised(fun(Built) -> Built(), pass_on() end, large(), P),
     Feeder = spawn(fun() -> times(Bytes div 4000,
@@ -129,7 +129,7 @@ plant(#{kind := router, bytes := Bytes} = P) ->
                    end),
     ok = ended(Feeder),
     ok = emptied(Router),
-    tell(Router, [passed_on_binaries], [hibernate, fullsweep_after]);
+    tell(Router, [passed_on_binaries], [hibernate, collect]);
 plant(#{kind := slices, bytes := Bytes} = P) ->
     tell(supervised(fun(Built) ->
                             Kept = [slice(I) || I <- lists:seq(1, Bytes div 100000)],

@@ -87,6 +87,7 @@ static const struct stillness still[] = {
     [ATTR_flat_size] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
     [ATTR_binary_unique] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
     [ATTR_binary_exclusive] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
+    [ATTR_minor_gcs] = {0, 0, {LF_gen_gcs}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -492,6 +493,8 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
         return queue_len(m);
     case ATTR_reductions:
         return own(m, LF_reds);
+    case ATTR_minor_gcs:
+        return own(m, LF_gen_gcs);
     case ATTR_binary_memory:
     case ATTR_binary_count:
         c->sizes = attr == ATTR_binary_memory;

@@ -213,6 +213,12 @@ static enum status go_reductions(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
+static enum status go_minor_gcs(struct walk *w, const struct reading *rd)
+{
+    w->value = (int64_t)stamp_field(rd, LF_gen_gcs);
+    return ST_OK;
+}
+
 /* The room stays for the next process, because threads that are no schedulers share one allocator of the
  * VM, behind a lock. */
 static void *room(struct walk *w, size_t size)
@@ -299,6 +305,7 @@ static void end_hold(struct walk *w)
 /* ---- which attribute is read how ------------------------------------------------------------- */
 
 static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
+static const enum layout_field minor_gcs[] = {LF_gen_gcs, LAYOUT_FIELD_COUNT};
 static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
 static const enum layout_field dictionary[] = {LF_dictionary, LF_trace_flags, LAYOUT_FIELD_COUNT};
 static const enum layout_field heaps[] = {
@@ -350,6 +357,7 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_flat_size] = {SETTLED, 0, {MARKED}, .go = go_flat, .end = end_flat},
     [ATTR_binary_unique] = {SETTLED, HELD_UNIQUE, HELD},
     [ATTR_binary_exclusive] = {SETTLED, HELD_EXCLUSIVE, HELD},
+    [ATTR_minor_gcs] = {ONE_WORD, 0, {minor_gcs}, .go = go_minor_gcs},
 };
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */

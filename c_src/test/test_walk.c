@@ -233,6 +233,11 @@ static void test_settled(const struct layout *lay)
     ask(w, ATTR_stack_size, LONG, &a);
     check(a.asked == 1, "a locked process is asked", lay->name);
     put(w, p, LF_lock, 0);
+    put(w, p, LF_state, 0x2A | STATE_RUNNING);
+    put(w, p, LF_gen_gcs, 0x1234);
+    ask(w, ATTR_minor_gcs, LONG, &a);
+    check(a.rows == 1 && a.row[0].value == 0x1234, "the collections of a process that runs",
+          lay->name);
     put(w, p, LF_state, 0x2A | 0x800);
     ask(w, ATTR_reductions, LONG, &a);
     check(a.asked == 0 && a.rows == 0, "an exiting process has no row", lay->name);

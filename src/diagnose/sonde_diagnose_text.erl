@@ -146,8 +146,11 @@ kind(outside) -> "memory that no allocator of the VM counts".
 -spec remedy(sonde_judge:remedy()) -> string().
 remedy(hibernate) ->
     "Now: erlang:garbage_collect/1. For good: hibernate it when it has nothing to do.";
+remedy(collect) ->
+    "Now: erlang:garbage_collect/1. For good: collect after large work, or do it in short-lived"
+    " processes.";
 remedy(fullsweep_after) ->
-    "Set its fullsweep_after to about 10, or move the large work to short-lived processes.";
+    "Its minor collections leave this: set its fullsweep_after to 10.";
 remedy(binary_copy) ->
     "Use binary:copy/1 on the parts that are kept.";
 remedy(drop_unmatched) ->

@@ -68,8 +68,8 @@ take(Ms, Caller) ->
 load() ->
     Ours = [sonde_proc_count, sonde_every_process, sonde_group, sonde_look, sonde_progress, sonde_heap_map,
             sonde_garbage, sonde_scan, sonde_alloc, sonde_ets, sonde_lib, sonde_origin,
-            sonde_memory, sonde_facts_procs, sonde_facts_sample, sonde_facts_tables,
-            sonde_judge],
+            sonde_memory, sonde_facts_procs, sonde_facts_collections, sonde_facts_sample,
+            sonde_facts_tables, sonde_judge],
     Once = case sonde_remote_name:is_lent() of true -> []; false -> Ours end,
     _ = [{module, M} = code:ensure_loaded(M) || M <- [timer | Once]],
     _ = sonde_alloc:memory(used),
@@ -80,8 +80,8 @@ load() ->
 looks(When, State, How) ->
     lists:foldl(fun(Part, Before) -> look(Part, Before, How) end, State, When).
 
-look(Part, {Moments, Procs, Tables}, #{start := Start, ms := Ms, caller := Caller} = How) ->
-    ok = wait(Start + round(Part * Ms), Caller),
+look(Part, {Moments, Procs0, Tables}, #{start := Start, ms := Ms} = How) ->
+    Procs = sonde_facts_procs:watch(Procs0, Start + round(Part * Ms), How),
     {Moments ++ [moment()], sonde_facts_procs:next(Procs, How), sonde_facts_tables:next(Tables)}.
 
 %% For processes that the first sweep did not select, a second series shows whether growth lasts.
@@ -90,13 +90,6 @@ later(Growers, {Moments, Procs, Tables}, How) ->
         Procs -> {Moments, Procs, Tables};
         More -> {_, More1, Tables1} = looks(?LATER, {[], More, Tables}, How),
                 {Moments, More1, Tables1}
-    end.
-
-wait(Until, Caller) ->
-    ok = sonde_helper:check_caller(Caller),
-    case Until - now_ms() of
-        Left when Left > 0 -> timer:sleep(min(Left, 100)), wait(Until, Caller);
-        _ -> ok
     end.
 
 moment() ->

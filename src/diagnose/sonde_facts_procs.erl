@@ -4,26 +4,35 @@
 %% read.
 -module(sonde_facts_procs).
 
--export([first/1, next/2, more/2, last/1]).
+-export([first/1, watch/3, next/2, more/2, last/1]).
 -export_type([process/0, sample/0, procs/0]).
 
 %% In bytes, except for the counts. `used': its terms in its heap blocks, garbage included. `size':
 %% `used' with messages outside of the heap and the binaries that it refers to. `collections':
-%% changes with each collection. `heap' is there if the heap was read.
+%% its number of minor collections, and sizes that change with most of the others. `young' and `old':
+%% its terms in each generation, and the binaries that it counts there; `room': what still fits before
+%% the next collection, in the young generation a minor one, in the old one a full one. `heap' is there
+%% if the heap was read.
 -type sample() ::
         #{at := integer(), size := non_neg_integer(), memory := non_neg_integer(),
-          used := non_neg_integer(), collections := term(), binary_memory := non_neg_integer(),
+          used := non_neg_integer(), collections := {non_neg_integer(), term()},
+          young := generation(), old := generation(), fullsweep_after := non_neg_integer(),
+          binary_memory := non_neg_integer(),
           stack_size := non_neg_integer(), status := atom(), reductions := non_neg_integer(),
           message_queue_len | link_count | monitor_count | monitored_by_count
           | dictionary_size => non_neg_integer(),
           heap => sonde_heap_map:heap()}.
+-type generation() :: #{terms | binaries | room | binary_room := non_neg_integer()}.
+%% `collected': the collections that were noticed in the interval.
 %% `twins': the most of its monitors, or of those on it, that are for one and the same process;
 %% `unknown' if there are too many to list.
 -type process() :: #{pid := pid(), attrs := sonde_attr:attrs(), samples := [sample(), ...],
                      twins := non_neg_integer() | unknown,
+                     collected := sonde_facts_collections:count(),
                      waste := #{garbage_bytes | bin_garbage | bin_garbage_bytes | bin_waste
                                 | binary_exclusive => non_neg_integer()}}.
--opaque procs() :: {Waste :: #{pid() => map()}, Series :: #{pid() => [sample()]}}.
+-opaque procs() :: #{waste := #{pid() => map()}, series := #{pid() => [sample()]},
+                     seen := sonde_facts_collections:seen()}.
 
 -define(TOP, 15).             % of each attribute
 -define(HEAPS, 10).           % of each attribute that needs heaps to be marked
@@ -32,6 +41,8 @@
 -define(MANY_LOOKS, 20).
 -define(LOOKS_PART, 7).       % all heaps of one moment take at most this part of the interval
 -define(LOOK_WORDS, 40000000).
+-define(GARBAGE, 1000000).    % bytes; processes with less are not watched for collections
+-define(WATCHES, 1000).       % reads of each such process in the interval
 -define(SMALL, 262144).       % bytes; the heap of a smaller process is not read,
 -define(FLOOR, 50).           % nor of one below this part of the node's memory, if it does not grow
 -define(ANSWER_MS, 300).      % for all processes of one moment
@@ -49,7 +60,7 @@ first(Side) ->
     {Waste, Unread} = waste(Side),
     Tops = sonde_proc_count:largest(attrs(Side) -- [total_heap_size], ?TOP),
     Pids = maps:keys(Waste) ++ [Pid || Best <- Tops, {Value, Pid} <- Best, Value > 0],
-    {{Waste, maps:from_list([{Pid, []} || Pid <- Pids])}, Unread}.
+    {#{waste => Waste, series => maps:from_list([{Pid, []} || Pid <- Pids]), seen => #{}}, Unread}.
 
 waste({portable, Why}) ->
     {#{}, [{heaps, {native_off, Why}}, {dictionaries, {native_off, Why}}]};
@@ -70,11 +81,36 @@ waste(native) ->
         error:{native_off, Why} -> waste({portable, Why})
     end.
 
+%% ---- collections
+
+%% @doc Waits until that time, and watches meanwhile which of the processes with garbage collect.
+-spec watch(procs(), Until :: integer(), #{ms := pos_integer(), caller := reference(), side := term(),
+                                           atom() => term()}) -> procs().
+watch(#{waste := Waste, series := Series, seen := Seen} = Procs, Until,
+      #{ms := Ms, caller := Caller, side := Side}) ->
+    Pids = case Side of
+               native -> [Pid || {Pid, Samples} <- maps:to_list(Series),
+                                 has_garbage(maps:get(Pid, Waste, #{}), Samples)];
+               _ -> []
+           end,
+    Procs#{seen := sonde_facts_collections:watch(
+                     lists:sublist(Pids, ?MANY_LOOKS), Until, max(1, Ms div ?WATCHES),
+                     {fun() -> sonde_helper:check_caller(Caller) end, Seen})}.
+
+has_garbage(#{garbage_bytes := Bytes}, _) when Bytes >= ?GARBAGE -> true;
+has_garbage(#{bin_garbage_bytes := Bytes}, _) when Bytes >= ?GARBAGE -> true;
+has_garbage(_, Samples) ->
+    lists:any(fun(#{heap := #{garbage := Terms, binaries := #{garbage := Bytes}}}) ->
+                      Terms + Bytes >= ?GARBAGE;
+                 (_) ->
+                      false
+              end, Samples).
+
 %% @doc Another sample of each. A process that is dead, or does not answer soon, has no sample of
 %% this moment.
 -spec next(procs(), #{ms := pos_integer(), caller := reference(), side := term(),
                       atom() => term()}) -> procs().
-next({Waste, Series}, #{ms := Ms, caller := Caller, side := Side}) ->
+next(#{waste := Waste, series := Series} = Procs, #{ms := Ms, caller := Caller, side := Side}) ->
     Now = sonde_helper:jobs(fun(Pid) -> sonde_helper:job(fun(P) -> sample(P, Side) end, Pid) end,
                             fun(Pid, Answer, Acc) -> [{Pid, Answer} || is_map(Answer)] ++ Acc end,
                             [], maps:keys(Series),
@@ -85,9 +121,9 @@ next({Waste, Series}, #{ms := Ms, caller := Caller, side := Side}) ->
                                                              + Ms div ?LOOKS_PART);
                  _ -> Now
              end,
-    {Waste, lists:foldl(fun({Pid, Sample}, Acc) ->
-                                maps:update_with(Pid, fun(Before) -> Before ++ [Sample] end, Acc)
-                        end, Series, Looked)}.
+    Procs#{series := lists:foldl(fun({Pid, Sample}, Acc) ->
+                                         maps:update_with(Pid, fun(Of) -> Of ++ [Sample] end, Acc)
+                                 end, Series, Looked)}.
 
 sample(Pid, Side) ->
     Attrs = attrs(Side),
@@ -104,12 +140,21 @@ sample([{status, Status}, {_, Settings}, {_, Info}],
         [proplists:get_value(K, L, 0) || {K, L} <- [{minor_gcs, Settings}, {heap_size, Info},
                                                     {old_heap_size, Info}, {mbuf_size, Info}]],
     Used = (Young + Old + Loose) * Word,
+    Bytes = fun(Key) -> proplists:get_value(Key, Info, 0) * Word end,
+    Room = fun(Size, Taken) -> max(0, Bytes(Size) - Bytes(Taken)) end,
     %% block sizes change with most of the collections that minor_gcs does not count
     Blocks = [proplists:get_value(K, Info) || K <- [heap_block_size, old_heap_block_size,
                                                     recent_size]],
     (maps:remove(total_heap_size, Values))#{
         at => erlang:monotonic_time(millisecond), status => Status, used => Used,
         stack_size := Stack * Word, collections => {Minor, Blocks},
+        young => #{terms => (Young + Loose) * Word, binaries => Bytes(bin_vheap_size),
+                   room => max(0, Room(heap_block_size, heap_size) - Stack * Word),
+                   binary_room => Room(bin_vheap_block_size, bin_vheap_size)},
+        old => #{terms => Old * Word, binaries => Bytes(bin_old_vheap_size),
+                 room => Room(old_heap_block_size, old_heap_size),
+                 binary_room => Room(bin_old_vheap_block_size, bin_old_vheap_size)},
+        fullsweep_after => proplists:get_value(fullsweep_after, Settings, 0),
         size => Used + Binaries + max(0, Memory - (Heap + Loose) * Word)}.
 
 word() -> erlang:system_info(wordsize).
@@ -153,15 +198,16 @@ heap(_, _) ->
 
 %% @doc Adds the processes of a window's rows that are not in the series yet.
 -spec more([sonde_proc_count:row()], procs()) -> procs().
-more(Rows, {Waste, Series}) ->
+more(Rows, #{series := Series} = Procs) ->
     New = [Pid || {Pid, Gained, _} <- lists:sublist(Rows, ?TOP), Gained >= ?SMALL,
                   not is_map_key(Pid, Series)],
-    {Waste, maps:merge(maps:from_list([{Pid, []} || Pid <- New]), Series)}.
+    Procs#{series := maps:merge(maps:from_list([{Pid, []} || Pid <- New]), Series)}.
 
 %% @doc The processes with at least one sample, with their names.
 -spec last(procs()) -> [process()].
-last({Waste, Series}) ->
-    [#{pid => Pid, attrs => sonde_origin:attrs(Pid, Attrs), samples => Samples, waste => maps:get(Pid, Waste, #{}),
+last(#{waste := Waste, series := Series, seen := Seen}) ->
+    [#{pid => Pid, attrs => sonde_origin:attrs(Pid, Attrs), samples => Samples,
+       collected => sonde_facts_collections:seen(Pid, Seen), waste => maps:get(Pid, Waste, #{}),
        twins => twins(Pid, lists:last(Samples))}
      || {Pid, [_ | _] = Samples} <- maps:to_list(Series),
         {ok, Attrs} <- [sonde_attr:call_site(Pid)]].

@@ -3,8 +3,8 @@
 %% worst first. Pure, and it knows no names: only sizes, series and how things behave.
 %%
 %% What only is large is not accused: a cache is large. Accused is what keeps growing, and what
-%% shows that it is not needed, at each of the moments: garbage, parts of binaries that nobody sees,
-%% messages that nobody takes, monitors on the same process, processes without any tie.
+%% is not needed at any of the moments: garbage that no collection takes, parts of binaries that no
+%% term sees, messages that stay, monitors on the same process, processes without any tie.
 -module(sonde_judge).
 
 -export([find/1]).
@@ -13,7 +13,7 @@
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
               | atoms | fragmentation | outside.
--type remedy() :: hibernate | fullsweep_after | binary_copy | drop_unmatched | batches | demonitor
+-type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches | demonitor
                 | unlink | tail_call | erase | bound_state | evict | delete_tables | end_processes
                 | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library.
@@ -37,6 +37,9 @@
 -define(FEW, 1000).           % messages, monitors, links: fewer are no backlog and no leak
 -define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
 -define(ENTRIES, 1000).       % of a dictionary
+-define(BUSY, 10000).         % reductions in two seconds; answering us takes a few
+-define(FULLSWEEP, 10).       % the setting that is recommended
+-define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
 -define(NEAR, 0.8).           % of a limit
 -define(DAYS, 30).            % a limit that is not reached within this time is far away
 -define(DAY_MS, 86400000).
@@ -95,32 +98,84 @@ share(#{bytes := Bytes} = Found, #{total := Total}) ->
 names([Name | Calls]) when is_atom(Name) -> [{registered_name, Name} | Calls];
 names(Calls) -> Calls.
 
-%% Heaps that have garbage in each sample. A process that works collects in between, so its least
-%% amount is small. For binaries, the bytes that a collection would free, as far as known.
-garbage(#{samples := Samples, waste := Waste}, #{least := Least}) ->
+%% Garbage that the process has in each sample, and that no collection of its own will free soon. For
+%% binaries, the bytes that a collection would free, as far as known.
+garbage(#{samples := Samples, waste := Waste} = Process, #{least := Least}) ->
     case heaps(Samples) of
         [_, _ | _] = Heaps ->
-            Heap = lists:min([Bytes || #{garbage := Bytes} <- Heaps]),
             Binaries = min(maps:get(bin_garbage_bytes, Waste, 0),
                            lists:min([Bytes || #{binaries := #{garbage := Bytes}} <- Heaps])),
-            Kind = case Binaries > 2 * Heap of true -> passed_on_binaries; false -> garbage end,
-            {Does, Remedy} = work(Samples),
-            Heap + Binaries >= Least andalso
-                #{kind => Kind, bytes => Heap + Binaries, frees => Heap + Binaries,
-                  evidence => [{garbage, Heap}, {binaries, Binaries},
-                               {binary_references, maps:get(bin_garbage, Waste, 0)},
-                               {reductions, Does}],
-                  see => {sonde, bin_garbage, [5]}, remedy => Remedy};
+            Found = {lists:min([Bytes || #{garbage := Bytes} <- Heaps]), Binaries},
+            accused(stays(Found, collects(Process), Samples), Process, Least);
         _ ->
             false
     end.
 
-%% A process that is idle for a while can hibernate; one that works must be made to collect.
-work(Samples) ->
-    case grown(reductions, Samples) of
-        Few when Few < 10000 -> {Few, hibernate};
-        Many -> {Many, fullsweep_after}
+accused({Terms, Binaries, Remedy}, #{samples := Samples, waste := Waste}, Least)
+  when Terms + Binaries >= Least ->
+    #{kind => case Binaries > 2 * Terms of true -> passed_on_binaries; false -> garbage end,
+      bytes => Terms + Binaries, frees => Terms + Binaries,
+      evidence => [{garbage, Terms}, {binaries, Binaries},
+                   {binary_references, maps:get(bin_garbage, Waste, 0)},
+                   {reductions, grown(reductions, Samples)}],
+      see => {sonde, bin_garbage, [5]}, remedy => Remedy};
+accused(_, _, _) ->
+    false.
+
+%% What a process keeps that collects as it does, and what frees it. Minor collections leave the
+%% garbage of the old generation, until a full one comes. A process that makes a full collection by
+%% itself leaks nothing, and neither does one with the setting that would be recommended.
+stays(_, full, _) ->
+    none;
+stays({Terms, Binaries}, none, Samples) ->
+    {Terms, Binaries, case is_idle(Samples) of true -> hibernate; false -> collect end};
+stays({Terms, Binaries}, minor, Samples) ->
+    case lists:last(Samples) of
+        #{fullsweep_after := Few} when Few =< ?FULLSWEEP ->
+            none;
+        _ ->
+            {not_young(Terms, terms, Samples), not_young(Binaries, binaries, Samples),
+             case is_idle(Samples) of true -> hibernate; false -> fullsweep_after end}
     end.
+
+%% More of it cannot be in the young generation.
+not_young(Bytes, What, Samples) ->
+    max(0, Bytes - lists:max([Of || #{young := #{What := Of}} <- Samples])).
+
+%% A process that is idle for a while can hibernate; one that works must be made to collect.
+is_idle(Samples) ->
+    grown(reductions, Samples) < ?BUSY orelse rate(reductions, Samples) < ?BUSY div 2.
+
+%% Which collections were noticed, or are near if the process goes on as it did.
+collects(#{collected := #{minor := Minor, full := Full}, samples := Samples}) ->
+    Steps = steps_of([C || #{collections := C} <- Samples]),
+    Young = filling(young, Samples),
+    case {Full > 0 orelse lists:member(full, Steps) orelse filling(old, Samples)
+          orelse sweeps(Minor, Samples),
+          Minor > 0 orelse lists:member(minor, Steps) orelse Young} of
+        {true, _} -> full;
+        {false, true} -> minor;
+        {false, false} -> none
+    end.
+
+steps_of([Same, Same | Rest]) -> steps_of([Same | Rest]);
+steps_of([{Before, _}, {Now, _} = Next | Rest]) ->
+    [case Now > Before of true -> minor; false -> full end | steps_of([Next | Rest])];
+steps_of(_) -> [].
+
+%% At the rate at which it fills, the generation is full soon.
+filling(Generation, Samples) ->
+    Series = [Of || #{Generation := Of} <- Samples],
+    #{room := Room, binary_room := BinaryRoom} = lists:last(Series),
+    Ms = elapsed(Samples),
+    is_soon(Room, grown(terms, Series), Ms) orelse is_soon(BinaryRoom, grown(binaries, Series), Ms).
+
+is_soon(Room, Grown, Ms) -> Grown > 0 andalso Room * Ms < Grown * ?SOON_MS.
+
+%% The number of minor collections soon reaches the one at which a full collection comes.
+sweeps(Minor, Samples) ->
+    #{fullsweep_after := After, collections := {Gcs, _}} = lists:last(Samples),
+    is_soon(max(0, After - Gcs), Minor, elapsed(Samples)).
 
 slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
     Held = [{Pinned - Seen, Seen, Pinned}
