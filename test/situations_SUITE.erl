@@ -1,0 +1,167 @@
+%% `sonde:diagnosis/0' on nodes in situations from field reports (`sonde_situations_helper'): a
+%% healthy situation has no suspect, a leak is named with a kind and a remedy that are right, and a
+%% remedy that is followed frees what its suspect promised.
+%%
+%% SONDE_FIRST_SEED names the first seed; without it, one is drawn and printed. SONDE_SEEDS is the
+%% number of mixed nodes.
+-module(situations_SUITE).
+
+-define(SEEDS, 2).
+-define(LEAST, 8388608).      % bytes; a smaller leak need not be named,
+-define(PART, 20).            % nor one below this part of the node's memory
+-define(FREED, 0.7).          % of what a suspect promised
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([each_alone/1, mixed/1, remedies_free_what_they_say/1, healthy_stay_bounded/1]).
+
+suite() ->
+    [{timetrap, {seconds, 900 + 60 * number("SONDE_SEEDS", ?SEEDS)}}].
+
+all() ->
+    [mixed, each_alone, remedies_free_what_they_say, healthy_stay_bounded].
+
+init_per_suite(Config) ->
+    true = os:putenv("SONDE_TEST_DIR", proplists:get_value(priv_dir, Config)),
+    sonde_test:init(Config).
+
+end_per_suite(_Config) -> ok.
+
+%% ---- nodes
+
+%% One node for each situation.
+each_alone(_Config) ->
+    Seed = first_seed(),
+    run("alone", [{Seed, [Name]} || {Name, _} <- sonde_situations_helper:names()]).
+
+%% One node for each seed, in several situations at once.
+mixed(_Config) ->
+    First = first_seed(),
+    run("mixed", [{Seed, sonde_situations_helper:mix(Seed)}
+                  || Seed <- lists:seq(First, First + number("SONDE_SEEDS", ?SEEDS) - 1)]).
+
+first_seed() -> number("SONDE_FIRST_SEED", rand:uniform(1000000)).
+
+number(Name, Default) ->
+    list_to_integer(os:getenv(Name, integer_to_list(Default))).
+
+run(What, [{First, _} | _] = Nodes) ->
+    Results = [judged(Node) || Node <- Nodes],
+    Sum = fun(Key) -> length(lists:append([map_get(Key, Result) || Result <- Results])) end,
+    ok = sonde_test:figures("situations: ~b nodes ~s from seed ~b on: ~b leaks planted, ~b named, "
+                            "~b false suspects",
+                            [length(Nodes), What, First, Sum(planted), Sum(named), Sum(false)]),
+    Wrong = [Result || #{missed := Missed, false := False} = Result <- Results,
+                       Missed ++ False =/= []],
+    lists:foreach(fun told/1, Wrong),
+    _ = [ct:fail({wrong, [{Seed, Names} || #{seed := Seed, names := Names} <- Wrong]})
+         || Wrong =/= []],
+    ok.
+
+told(#{seed := Seed, names := Names, missed := Missed, false := False, suspects := Suspects}) ->
+    sonde_test:figures("  seed ~b, ~w: missed ~w, false ~0tp, suspects ~0tp",
+                       [Seed, Names, Missed, False, Suspects -- False]).
+
+judged({Seed, Names}) ->
+    sonde_peer_helper:with(shipped, fun(Peer) -> judge(Peer, Seed, Names) end).
+
+judge(Peer, Seed, Names) ->
+    Planted = [start(Peer, Name, Seed) || Name <- Names],
+    #{suspects := Suspects} = Report = diagnosis(Peer),
+    Leaks = [P || #{kinds := [_ | _]} = P <- Planted, matters(P, Report)],
+    Named = [Name || #{name := Name} = P <- Leaks, is_named(P, Suspects)],
+    #{seed => Seed, names => Names, planted => Leaks, named => Named,
+      missed => [Name || #{name := Name} <- Leaks, can_be_seen(Name)] -- Named,
+      false => [short(S) || S <- Suspects, not lists:any(fun(P) -> concerns(S, P) end, Planted)],
+      suspects => [short(S) || S <- Suspects]}.
+
+start(Peer, Name, Seed) ->
+    sonde_peer_helper:call(Peer, sonde_situations_helper, start, [Name, Seed]).
+
+diagnosis(Peer) ->
+    sonde_peer_helper:call(Peer, sonde, diagnosis, []).
+
+short(#{kind := Kind, what := What, bytes := Bytes, remedy := Remedy, evidence := Evidence} = S) ->
+    {Kind, What, proplists:get_value(initial_call, Evidence, unknown), Bytes, Remedy,
+     {frees, maps:get(frees, S, unknown)}}.
+
+%% No official call looks into a heap.
+can_be_seen(Name) ->
+    sonde_test:pick(true, not lists:member(Name, [growing_state, subscribed_twice,
+                                                  timers_not_cancelled, dictionary_cache,
+                                                  pinned_keys_in_state, idle_router, busy_router,
+                                                  pinned_keys_in_bounded_table, report_garbage,
+                                                  dropped_index, idle_connections])).
+
+matters(#{bytes := none}, _) -> true;
+matters(#{bytes := Bytes}, #{memory := #{total := Total}}) ->
+    Bytes >= ?LEAST andalso ?PART * Bytes >= Total.
+
+is_named(#{kinds := Kinds, remedies := Remedies} = Planted, Suspects) ->
+    lists:any(fun(#{kind := Kind, remedy := Remedy} = Suspect) ->
+                      is_of(Suspect, Planted) andalso lists:member(Kind, Kinds)
+                          andalso lists:member(Remedy, Remedies)
+              end, Suspects).
+
+is_of(#{what := What}, #{whats := Whats}) -> lists:member(What, Whats).
+
+concerns(#{what := node, kind := Kind}, #{kinds := Kinds}) -> lists:member(Kind, Kinds);
+concerns(#{what := What} = S, #{accused := Accused} = P) ->
+    is_of(S, P) orelse lists:member(What, Accused).
+
+%% ---- remedies
+
+%% On the portable path, no suspect states what its remedy frees.
+remedies_free_what_they_say(_Config) ->
+    Seed = first_seed(),
+    Freed = lists:append([followed(Name, Seed)
+                          || {Name, leak} <- sonde_situations_helper:names(), is_freed(Name)]),
+    _ = [sonde_test:figures("situations: seed ~b, ~w: ~w freed ~.1f MB, its suspect states ~.1f MB",
+                            [Seed, Name, Remedy, Bytes / 1.0e6, Said / 1.0e6])
+         || {Name, Remedy, Said, Bytes} <- Freed],
+    [] = [{Seed, F} || {_, _, Said, Bytes} = F <- Freed, Bytes < ?FREED * Said],
+    ok.
+
+is_freed(Name) ->
+    lists:member(Name, [pinned_keys_in_state, pinned_keys_in_bounded_table, idle_router,
+                        busy_router, report_garbage, dropped_index, idle_connections]).
+
+followed(Name, Seed) ->
+    sonde_peer_helper:with(shipped, fun(Peer) -> followed(Peer, Name, Seed) end).
+
+followed(Peer, Name, Seed) ->
+    #{remedies := Remedies} = Planted = start(Peer, Name, Seed),
+    #{suspects := Suspects} = diagnosis(Peer),
+    case [{Remedy, Bytes} || #{remedy := Remedy, frees := Bytes} = Suspect <- Suspects,
+                             is_of(Suspect, Planted), lists:member(Remedy, Remedies)] of
+        [{Remedy, Said} | _] ->
+            Before = level(Peer),
+            ok = sonde_peer_helper:call(Peer, sonde_situations_helper, follow,
+                                        [Name, Planted, Remedy]),
+            [{Name, Remedy, Said, Before - level(Peer)}];
+        [] ->
+            []
+    end.
+
+%% The mean of the node's memory within a second.
+level(Peer) ->
+    Totals = [begin timer:sleep(50), total(Peer) end || _ <- lists:seq(1, 20)],
+    lists:sum(Totals) div length(Totals).
+
+total(Peer) -> sonde_peer_helper:call(Peer, erlang, memory, [total]).
+
+%% ---- the situations themselves
+
+%% All healthy situations on one node: it needs no more memory after a while.
+healthy_stay_bounded(_Config) ->
+    sonde_peer_helper:with(shipped, fun bounded/1).
+
+bounded(Peer) ->
+    Seed = first_seed(),
+    _ = [start(Peer, Name, Seed) || {Name, healthy} <- sonde_situations_helper:names()],
+    [First, _, Last] = [most(Peer, 15000) || _ <- [1, 2, 3]],
+    ok = sonde_test:figures("situations: all healthy ones from seed ~b: at most ~.1f MB, and "
+                            "~.1f MB half a minute later", [Seed, First / 1.0e6, Last / 1.0e6]),
+    true = Last =< 1.1 * First.
+
+most(Peer, Ms) ->
+    lists:max([begin timer:sleep(100), total(Peer) end || _ <- lists:seq(1, Ms div 100)]).
