@@ -1089,7 +1089,9 @@ diagnosis() -> diagnosis(#{}).
 %% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5 s);
 %% it reads the processes that have most of something seven times, and asks them for their status
 %% and collections. Two words of processes with much garbage are read about a thousand times on the
-%% native path, without a message to them. The call collects, suspends and changes nothing. With the native path off it does not
+%% native path, without a message to them. Of a table with many bytes of binaries it copies up to 50
+%% rows into a helper, to see how much of the binaries they show; not of a private table, and not if
+%% `allow_content' is false. The call collects, suspends and changes nothing. With the native path off it does not
 %% look into heaps, and `not_looked_at' reports that.
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
 diagnosis(Opts) ->

@@ -17,6 +17,8 @@
          what_collects_by_itself_leaks_nothing/1,
          only_what_minor_collections_leave_is_told/1,
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
+         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, mail_is_no_state/1,
+         small_processes_give_nothing_back/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
 
@@ -32,7 +34,8 @@ all() ->
      creeping_growth_is_told, collections_are_noticed,
      collections_of_the_interval_are_counted, what_collects_by_itself_leaks_nothing,
      only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
-     garbage_is_freed_as_recommended,
+     garbage_is_freed_as_recommended, parts_in_a_table_are_told,
+     slow_and_deaf_are_told_apart, mail_is_no_state, small_processes_give_nothing_back,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -379,7 +382,7 @@ creeping_growth_is_told(_Config) ->
     [] = sonde_judge:find(facts(#{tables => [table(Not)]})).
 
 table(Rows) ->
-    #{table => t, name => t, owner => self(), binaries => undefined,
+    #{table => t, name => t, owner => self(), binaries => undefined, slices => undefined,
       samples => [#{at => I * 300, bytes => N * 1000, rows => N} || {I, N} <- numbered(Rows)]}.
 
 %% Read in the process itself, and without a message to it.
@@ -409,7 +412,8 @@ collections_of_the_interval_are_counted(_Config) ->
     Pid = built(fun() -> receive never_sent -> ok end end),
     Ticks = spawn(fun() -> every(20, fun() -> garbage_collect(Pid, [{type, minor}]) end) end),
     #{processes := Processes} = sonde_helper:call(fun(Caller) -> sonde_facts:take(500, Caller) end),
-    [#{collected := #{minor := Minor, full := 0}}] = [P || #{pid := Of} = P <- Processes, Of =:= Pid],
+    [#{minor := Minor, full := 0}]
+        = [Count || #{pid := Of, collected := Count} <- Processes, Of =:= Pid],
     {true, _} = {Minor > sonde_test:pick(2, -1), Minor},
     sonde_test:stop([Ticks, Pid]).
 
@@ -554,6 +558,89 @@ allocates() ->
     receive {set, Flag, Value} -> process_flag(Flag, Value) after 2 -> ok end,
     allocates().
 
+%% A process that waits with a backlog matches none of it, unless it waits for the answer of another.
+slow_and_deaf_are_told_apart(_Config) ->
+    Backlog = with_samples(fun(I, S) -> S#{message_queue_len := 5000 + I} end,
+                           process(self(), series(10000000, 0))),
+    Remedy = fun(P) -> #{kind := mailbox, remedy := R} = told(P), R end,
+    In = fun(Function) -> Backlog#{attrs := [{current_function, Function}]} end,
+    drop_unmatched = Remedy(Backlog),
+    drop_unmatched = Remedy(In({gen_server, loop, 7})),
+    batches = Remedy(In({gen, do_call, 4})),
+    batches = Remedy(works(In({gen_server, loop, 7}))),
+    batches = Remedy(with_samples(fun(_, S) -> S#{status := running} end, Backlog)).
+
+%% What grows is the mailbox; also if the rest of the process could not be read.
+mail_is_no_state(_Config) ->
+    Grows = with_samples(fun(I, S) -> S#{message_queue_len := 5000 * I, size := 20000000 + I * 1000000,
+                                         memory := 20000000 + I * 1000000} end,
+                         process(self(), series(0, 0))),
+    Reads = fun(Mail) ->
+                    with_samples(fun(I, S) ->
+                                         All = 20000000 + I * 1000000,
+                                         S#{heap => (heap(0, 0))#{reachable := All,
+                                                                  roots := #{mailbox => Mail(All),
+                                                                             dictionary => 0}}}
+                                 end, Grows)
+            end,
+    #{kind := mailbox} = told(Grows),
+    #{kind := mailbox} = told(Reads(fun(All) -> All - 10000 end)),
+    #{kind := state} = told(Reads(fun(_) -> 1000 end)).
+
+%% Idle processes of the smallest size give nothing back, but those with a larger heap do.
+small_processes_give_nothing_back(_Config) ->
+    Small = [spawn(fun small/0) || _ <- lists:seq(1, 300)],
+    Large = [spawn(fun large/0) || _ <- lists:seq(1, 300)],
+    ok = sonde_test:settle(lists:last(Large)),
+    #{crowd := #{groups := Groups}} =
+        sonde_helper:call(fun(Caller) -> sonde_facts:take(200, Caller) end),
+    Garbage = fun(Name) -> [Bytes || #{key := {?MODULE, F, 0}, garbage := Bytes} <- Groups, F =:= Name] end,
+    {[0], [Bytes]} = {Garbage(small), Garbage(large)},
+    {true, _} = {Bytes >= sonde_test:pick(300 * 10000, 0), Bytes},
+    sonde_test:stop(Small ++ Large).
+
+small() ->
+    _ = length(lists:seq(1, 50)),
+    small(receive never_sent -> ok end).
+
+small(ok) -> ok.
+
+large() ->
+    _ = length(lists:seq(1, 2000)),
+    large(receive never_sent -> ok end).
+
+large(ok) -> ok.
+
+%% The rows of a table keep whole packets for a short key. Not accused are rows that have the packets
+%% themselves, rows that together have all of a large binary, and a private table.
+parts_in_a_table_are_told(_Config) ->
+    Packet = fun(I) -> binary:copy(<<I:32>>, 50000) end,
+    Key = fun(<<_:100/binary, Key:80/binary, _/binary>>) -> Key end,
+    Large = binary:copy(<<1>>, 15000000),
+    Fill = fun(Row, Opts) ->
+                   Tab = ets:new(packets, Opts),
+                   true = ets:insert(Tab, [Row(I) || I <- lists:seq(1, 150)]),
+                   Tab
+           end,
+    Tabs = [Pinned | _]
+        = [Fill(fun(I) -> {I, #{key => [Key(Packet(I))]}} end, [public]),
+           Fill(fun(I) -> {I, Packet(I)} end, [protected]),
+           Fill(fun(I) -> {I, binary:part(Large, I * 99000, 99000)} end, [public]),
+           Fill(fun(I) -> {I, Key(Packet(I))} end, [private])],
+    _ = erlang:garbage_collect(),
+    Told = fun() -> #{suspects := Suspects} = sonde:diagnosis(#{interval => 200}),
+                    [S || #{what := {ets, Tab}} = S <- Suspects, lists:member(Tab, Tabs)] end,
+    [#{what := {ets, Pinned}, kind := pinned_slices, remedy := binary_copy, frees := Frees}]
+        = Told(),
+    {true, _} = {abs(Frees - 150 * 199920) < 100000, Frees},
+    Before = erlang:memory(binary),
+    true = ets:insert(Pinned, [{I, binary:copy(Key(Packet(I)))} || I <- lists:seq(1, 150)]),
+    _ = erlang:garbage_collect(),
+    ok = sonde_test:until(freed, fun() -> Before - erlang:memory(binary) > 0.9 * Frees end),
+    [] = Told(),
+    _ = [true = ets:delete(Tab) || Tab <- Tabs],
+    ok.
+
 near_limits_are_told(_Config) ->
     Full = facts(#{}),
     _ = [[#{kind := Kind, what := node, share := Share}]
@@ -628,4 +715,5 @@ sample(I, Size) ->
     None = #{terms => 0, binaries => 0, room => 0, binary_room => 0},
     #{at => I * 300, size => Size, memory => Size, used => Size, collections => {0, I},
       young => None, old => None, fullsweep_after => 65535, binary_memory => 0, stack_size => 0,
-      status => waiting, reductions => I, message_queue_len => 0, link_count => 0, monitor_count => 0, monitored_by_count => 0}.
+      status => waiting, reductions => I, message_queue_len => 0, link_count => 0,
+      monitor_count => 0, monitored_by_count => 0}.

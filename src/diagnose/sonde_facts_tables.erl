@@ -7,16 +7,22 @@
 -export_type([table/0, tables/0, owner/0]).
 
 %% `bytes': the size of the table itself. `binaries': the bytes of those that its rows refer to.
+%% `slices': of the binaries of some rows, the bytes that the rows have and those that they keep;
+%% `undefined' if no row was read.
 -type table() :: #{table := ets:table(), name := atom(), owner := pid(),
                    samples := [#{at := integer(), bytes := non_neg_integer(),
                                  rows := non_neg_integer()}, ...],
-                   binaries := non_neg_integer() | undefined}.
+                   binaries := non_neg_integer() | undefined, slices := slices() | undefined}.
+-type slices() :: #{rows := pos_integer(), seen | pinned := non_neg_integer()}.
 -type tables() :: #{ets:table() => [map()]}.
 -type owner() :: {pid(), Tables :: pos_integer()}.
 
 -define(MOST, 2000).          % tables that are sampled
 -define(LARGEST, 200).        % sampled if there are more
 -define(MOST_ROWS, 300000).   % of all tables for which binaries are listed
+-define(SOME_ROWS, 50).       % that are read, of a table with many bytes of binaries
+-define(ROW_BYTES, 20000).    % a table with larger rows is not read
+-define(HEAP_BINARY, 64).     % bytes; the largest binary that is copied with its row
 
 -spec first() -> tables().
 first() ->
@@ -40,17 +46,22 @@ next(Tables) ->
                      end
              end, Tables).
 
-%% @doc Lists binaries of at most ?MOST_ROWS rows in all, of the tables that grew most first.
+%% @doc Lists binaries of at most ?MOST_ROWS rows in all, of the tables that grew most first. Even a
+%% small table may refer to large binaries.
 -spec last(tables(), sonde_facts:moment()) -> {[table()], [{atom(), sonde_facts:because()}]}.
 last(Tables, #{size := Total}) ->
-    Known = [{grown(Samples), Tab, Samples} || {Tab, [_ | _] = Samples} <- maps:to_list(Tables)],
+    Known = [{{grown(Samples), maps:get(bytes, lists:last(Samples))}, Tab, Samples}
+             || {Tab, [_ | _] = Samples} <- maps:to_list(Tables)],
     {Found, _, Skipped} =
         lists:foldl(fun({_, Tab, Samples}, {Acc, Left, Over}) ->
                             #{rows := Rows} = Last = lists:last(Samples),
-                            case worth(Last, Total) andalso Rows =< Left of
-                                true -> {add(Tab, Samples, binaries(Tab), Acc), Left - Rows, Over};
-                                false -> {add(Tab, Samples, undefined, Acc), Left,
-                                          Over + length([over || worth(Last, Total)])}
+                            case Rows =< Left of
+                                true ->
+                                    Binaries = binaries(Tab),
+                                    {add(Tab, Samples, Binaries, slices(Tab, Binaries, Last, Total),
+                                         Acc), Left - Rows, Over};
+                                false -> {add(Tab, Samples, undefined, undefined, Acc), Left,
+                                          Over + length([over || matters(Last, Total)])}
                             end
                     end, {[], ?MOST_ROWS, 0}, lists:reverse(lists:sort(Known))),
     {Found, [{table_binaries, {left_out, Skipped}} || Skipped > 0]}.
@@ -58,15 +69,14 @@ last(Tables, #{size := Total}) ->
 grown(Samples) ->
     maps:get(rows, lists:last(Samples)) - maps:get(rows, hd(Samples)).
 
-%% Even a row that only refers to a large binary has some size of its own.
-worth(#{bytes := Bytes, rows := Rows}, Total) ->
-    Rows > 0 andalso Bytes * 1000 > Total.
+%% Of a table that was skipped: even a row that only refers to a binary has some size of its own.
+matters(#{bytes := Bytes}, Total) -> Bytes * 1000 > Total.
 
-add(Tab, Samples, Binaries, Acc) ->
+add(Tab, Samples, Binaries, Slices, Acc) ->
     case sonde_ets:row(Tab) of
         [{_, _, [Name, {owner, Owner} | _]}] ->
             [#{table => Tab, name => Name, owner => Owner, samples => Samples,
-               binaries => Binaries} | Acc];
+               binaries => Binaries, slices => Slices} | Acc];
         [] ->
             Acc
     end.
@@ -76,6 +86,40 @@ binaries(Tab) ->
         Bytes when is_integer(Bytes) -> Bytes;
         _ -> undefined
     end.
+
+%% ---- parts of binaries
+
+%% Some rows are copied into this process, a helper, and only sizes leave it. A private table is not
+%% read.
+slices(Tab, Binaries, #{rows := Rows, bytes := Bytes}, Total)
+  when is_integer(Binaries), Binaries * 100 > Total, Bytes < ?ROW_BYTES * Rows ->
+    case sonde_content:allowed() andalso some(Tab) of
+        [_ | _] = Some ->
+            {Seen, Pinned} = parts(Some, {0, 0}),
+            #{rows => length(Some), seen => Seen, pinned => Pinned};
+        _ ->
+            undefined
+    end;
+slices(_, _, _, _) ->
+    undefined.
+
+some(Tab) ->
+    try ets:select(Tab, [{'_', [], ['$_']}], ?SOME_ROWS) of
+        {Rows, _} -> Rows;
+        '$end_of_table' -> []
+    catch
+        error:badarg -> private
+    end.
+
+parts(Binary, {Seen, Pinned} = Acc) when is_binary(Binary) ->
+    case binary:referenced_byte_size(Binary) of
+        Bytes when Bytes > ?HEAP_BINARY -> {Seen + byte_size(Binary), Pinned + Bytes};
+        _ -> Acc
+    end;
+parts([Head | Tail], Acc) -> parts(Tail, parts(Head, Acc));
+parts(Tuple, Acc) when is_tuple(Tuple) -> parts(tuple_to_list(Tuple), Acc);
+parts(Map, Acc) when is_map(Map) -> maps:fold(fun(K, V, A) -> parts(V, parts(K, A)) end, Acc, Map);
+parts(_, Acc) -> Acc.
 
 %% @doc The processes with the most tables.
 -spec owners() -> [owner()].

@@ -13,8 +13,8 @@
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
               | atoms | fragmentation | outside.
--type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches | demonitor
-                | unlink | tail_call | erase | bound_state | evict | delete_tables | end_processes
+-type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches
+                | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables | end_processes
                 | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
@@ -98,8 +98,8 @@ share(#{bytes := Bytes} = Found, #{total := Total}) ->
 names([Name | Calls]) when is_atom(Name) -> [{registered_name, Name} | Calls];
 names(Calls) -> Calls.
 
-%% Garbage that the process has in each sample, and that no collection of its own will free soon. For
-%% binaries, the bytes that a collection would free, as far as known.
+%% Garbage that the process has in each sample, and that no collection of its own will free soon.
+%% For binaries, the bytes that a collection would free, as far as known.
 garbage(#{samples := Samples, waste := Waste} = Process, #{least := Least}) ->
     case heaps(Samples) of
         [_, _ | _] = Heaps ->
@@ -192,7 +192,7 @@ slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
             false
     end.
 
-mailbox(#{pid := Pid, samples := Samples}, #{least := Least}) ->
+mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
     Lengths = [Length || #{message_queue_len := Length} <- Samples],
     Bytes = mailbox_bytes(Samples),
     lists:min(Lengths) >= ?FEW
@@ -200,7 +200,7 @@ mailbox(#{pid := Pid, samples := Samples}, #{least := Least}) ->
         andalso (Bytes >= Least orelse is_rising(message_queue_len, Samples, ?FEW))
         andalso
         begin
-            Remedy = case is_deaf(Samples) of
+            Remedy = case is_deaf(Process) of
                          true -> drop_unmatched;
                          false -> batches
                      end,
@@ -211,13 +211,23 @@ mailbox(#{pid := Pid, samples := Samples}, #{least := Least}) ->
               see => {sonde, mailbox, [Pid, 5]}, remedy => Remedy}
         end.
 
-%% A consumer that is too slow works; one that waits with messages in its mailbox matches none of
-%% them. Checking each new message, and answering our calls, takes a few reductions.
-is_deaf(Samples) ->
+%% A consumer that is too slow works, or waits for the answer of another process; one that waits
+%% with messages in its mailbox matches none of them. Checking each new message, and answering our
+%% calls, takes a few reductions.
+is_deaf(#{samples := Samples, attrs := Attrs}) ->
     Waits = [x || #{status := waiting} <- Samples],
     2 * length(Waits) > length(Samples)
+        andalso not waits_for_another(proplists:get_value(current_function, Attrs))
         andalso grown(reductions, Samples)
                 =< 10 * max(0, grown(message_queue_len, Samples)) + 5000.
+
+%% In these a process waits for one answer, of another process or a port, or for a time to pass.
+waits_for_another(Function) ->
+    lists:member(Function, [{gen, do_call, 4}, {gen, wait_response, 2}, {gen, receive_response, 2},
+                            {erpc, call, 5}, {rpc, call, 5}, {io, wait_io_mon_reply, 2},
+                            {prim_inet, recv0, 3}, {prim_inet, accept0, 3}, {gen_tcp, recv, 3},
+                            {timer, sleep, 1}, {'Elixir.Task', await, 2},
+                            {'Elixir.Process', sleep, 1}]).
 
 %% The bytes of the messages if they are known, or all bytes of the process.
 mailbox_bytes(Samples) ->
@@ -276,10 +286,11 @@ dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
     end.
 
 %% Growth of what survives collections: of the reachable bytes if heaps can be read, otherwise of
-%% the size, and only if there was a collection in between.
-growth(#{pid := Pid, samples := Samples}, #{least := Large, grown := Least}) ->
+%% the size, and only if there was a collection in between. A backlog that grows is no state.
+growth(#{pid := Pid, samples := Samples} = Process, #{least := Large, grown := Least} = Node) ->
     #{size := Size} = lists:last(Samples),
-    case survives(Samples, Least) orelse Size >= Large andalso creeps(Samples) of
+    case survives(Samples, Least, fun() -> not is_map(mailbox(Process, Node)) end)
+         orelse Size >= Large andalso creeps(Samples) of
         true ->
             Grown = grown(size, Samples),
             {Kind, See} = case 2 * grown(binary_memory, Samples) > Grown of
@@ -293,14 +304,15 @@ growth(#{pid := Pid, samples := Samples}, #{least := Large, grown := Least}) ->
             false
     end.
 
-survives(Samples, Least) ->
+survives(Samples, Least, IsState) ->
     case [held(H) || H <- heaps(Samples)] of
         [_, _, _, _, _ | _] = Held -> rises(Held, Least);
-        _ -> is_rising(size, Samples, Least) andalso collected(Samples)
+        _ -> is_rising(size, Samples, Least) andalso collected(Samples) andalso IsState()
     end.
 
-%% The bytes of its terms, and of the binaries that they refer to.
-held(#{reachable := Reachable, binaries := #{live := Binaries}}) -> Reachable + Binaries.
+%% The bytes of its terms, but not of its messages, and of the binaries that its terms refer to.
+held(#{reachable := Reachable, roots := #{mailbox := Mailbox}, binaries := #{live := Binaries}}) ->
+    Reachable - Mailbox + Binaries.
 
 %% Little growth, but in each step, and enough to double it within a day.
 creeps(Samples) ->
@@ -322,6 +334,10 @@ heaps(Samples) -> [Heap || #{heap := Heap} <- Samples].
 
 -spec tables(sonde_facts:facts(), node_facts()) -> suspects().
 tables(#{tables := Tables}, Node) ->
+    [share(Found, Node) || Table <- Tables, Found <- [pinned(Table, Node)], is_map(Found)]
+        ++ growing(Tables, Node).
+
+growing(Tables, Node) ->
     [share(#{kind => ets_table, what => {ets, Tab}, bytes => Bytes + behind(Binaries),
              evidence => [{name, Name}, {rows, Rows}, {bytes_grown, grown(bytes, Samples)},
                           {rows_per_second, rate(rows, Samples)},
@@ -331,6 +347,23 @@ tables(#{tables := Tables}, Node) ->
           binaries := Binaries} <- Tables,
         is_rising(rows, Samples, 1), #{bytes := Bytes, rows := Rows} <- [lists:last(Samples)],
         has_grown(Bytes + behind(Binaries), Rows, Samples, Node)].
+
+%% Rows that have a small part of a large binary keep all of it. What some rows have is extrapolated
+%% to all rows if these rows explain most of the binaries: others may have parts of the same ones.
+pinned(#{table := Tab, name := Name, owner := Owner, samples := Samples, binaries := Binaries,
+         slices := #{rows := Of, seen := Seen, pinned := Pinned}}, #{least := Least})
+  when is_integer(Binaries), 2 * Seen < Pinned ->
+    #{rows := Rows} = lists:last(Samples),
+    Visible = Seen * Rows div Of,
+    Unseen = Binaries - Visible,
+    Unseen >= Least andalso 2 * Visible < Binaries andalso 2 * (Pinned * Rows div Of) >= Binaries
+        andalso
+        #{kind => pinned_slices, what => {ets, Tab}, bytes => Unseen, frees => Unseen,
+          evidence => [{name, Name}, {rows, Rows}, {seen, Visible}, {pinned, Binaries},
+                       {rows_read, Of}, {owner, Owner}],
+          see => {sonde, ets_count, [binary_memory, 5]}, remedy => binary_copy};
+pinned(_, _) ->
+    false.
 
 %% By much, or, if the table is large, by a little in each step. Its rows are assumed to be of equal
 %% size.
