@@ -544,11 +544,19 @@ built(Works) ->
     Parent = self(),
     Pid = spawn(fun() ->
                         List = lists:seq(1, 1250000),
-                        _ = [true = garbage_collect(self(), [{type, minor}]) || _ <- [1, 2]],
-                        Parent ! {built, length(List)},
+                        ok = grows_old(2 * length(List)),
+                        Parent ! {built, self(), length(List)},
                         Works()
                 end),
-    receive {built, _} -> Pid end.
+    receive {built, Pid, _} -> Pid end.
+
+%% What survives two minor collections is in the old generation.
+grows_old(Words) ->
+    {_, Info} = process_info(self(), garbage_collection_info),
+    case proplists:get_value(old_heap_size, Info) >= Words of
+        true -> ok;
+        false -> _ = lists:seq(1, 100000), grows_old(Words)
+    end.
 
 spin(N) when N rem 20000 =:= 0 -> timer:sleep(1), spin(N + 1);
 spin(N) -> spin(N + 1).
