@@ -18,7 +18,8 @@
          only_what_minor_collections_leave_is_told/1,
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
          parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, mail_is_no_state/1,
-         small_processes_give_nothing_back/1,
+         small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
+         a_stuck_port_is_told/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
 
@@ -36,6 +37,7 @@ all() ->
      only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
      slow_and_deaf_are_told_apart, mail_is_no_state, small_processes_give_nothing_back,
+     the_node_itself_is_judged, a_stuck_port_is_told,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -346,7 +348,8 @@ lines(Report) ->
 remedies() ->
     [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
-     list_to_existing_atom, allocator_settings, native_library].
+     list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
+     generations].
 
 what_was_not_looked_at_is_said(_Config) ->
     #{not_looked_at := Not} = sonde:diagnosis(#{interval => 100}),
@@ -659,6 +662,53 @@ near_limits_are_told(_Config) ->
                              {tables, ets_tables}], Share <- [100 / 120]],
     [] = sonde_judge:find(Full).
 
+%% A limit of its own, persistent terms that grow, a port that is stuck, no generations.
+the_node_itself_is_judged(_Config) ->
+    Kinds = fun(Facts) -> [{Kind, Remedy} || #{kind := Kind, remedy := Remedy}
+                                                 <- sonde_judge:find(facts(Facts))] end,
+    Heap = fun(Bytes, Limit) ->
+                   #{processes => [with_samples(fun(_, S) -> S#{total_heap := Bytes, heap_limit := Limit}
+                                                end, process(self(), series(1000, 0)))]}
+           end,
+    [{max_heap, heap_limit}] = Kinds(Heap(8000, 10000)),
+    _ = [[] = Kinds(Heap(Bytes, Limit)) || {Bytes, Limit} <- [{7990, 10000}, {8000, none}]],
+    Terms = fun(Step) -> #{moments => [(moment(I * 300, 100000000))#{persistent := I * Step}
+                                       || I <- lists:seq(1, 6)]} end,
+    [{persistent_terms, erase_terms}] = Kinds(Terms(1000000)),
+    [] = Kinds(Terms(10000)),
+    Queue = fun(First, Last) -> #{queues => [{hd(erlang:ports()), self(), First, Last, []}]} end,
+    [{port_queue, slow_peer}] = Kinds(Queue(5000000, 4000000)),
+    _ = [[] = Kinds(Queue(First, Last)) || {First, Last} <- [{5000000, 1000000}, {1000000, 5000000}]],
+    [{settings, generations}] = Kinds(#{settings => #{fullsweep_after => 0}}),
+    [] = Kinds(#{}).
+
+%% The same on a node: a socket whose peer reads nothing, a process near its limit, more and more
+%% persistent terms.
+a_stuck_port_is_told(_Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, At} = inet:port(Listen),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, At, [{high_watermark, 40000000}, binary]),
+    ok = gen_tcp:send(Socket, binary:copy(<<1>>, 30000000)),
+    Limited = spawn_opt(fun() -> holds(lists:seq(1, 100000)) end,
+                        [{max_heap_size, #{size => 300000, kill => true, error_logger => false}}]),
+    Terms = spawn(fun() -> persistent(1) end),
+    #{suspects := Suspects} = sonde:diagnosis(),
+    Told = [{Kind, What} || #{kind := Kind, what := What} <- Suspects],
+    _ = [{true, _} = {lists:member(One, Told), {One, Told}}
+         || One <- [{port_queue, self()}, {persistent_terms, node}]],
+    _ = sonde_diagnose_text:lines(sonde:diagnosis(#{interval => 100}), 80, erlang),
+    sonde_test:stop([Terms, Limited]),
+    _ = [persistent_term:erase(Key) || {{?MODULE, _} = Key, _} <- persistent_term:get()],
+    _ = [ok = gen_tcp:close(S) || S <- [Socket, Listen]],
+    ok.
+
+holds(List) -> receive never_sent -> List end.
+
+persistent(I) ->
+    ok = persistent_term:put({?MODULE, I}, lists:seq(1, 5000)),
+    timer:sleep(20),
+    persistent(I + 1).
+
 memory_outside_is_told(_Config) ->
     [#{kind := outside, remedy := native_library, bytes := Bytes}] =
         sonde_judge:find(facts(#{rss => 900000000})),
@@ -703,10 +753,11 @@ facts(Given) ->
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],
                  crowd => #{each => 1.0, groups => []}, tables => [], owners => [],
-                 connected => [], not_looked_at => []}, Given).
+                 connected => [], queues => [], settings => #{fullsweep_after => 65535},
+                 not_looked_at => []}, Given).
 
 moment(At, Total) ->
-    #{at => At, size => Total,
+    #{at => At, size => Total, persistent => 1000000, persistent_terms => 100,
       memory => #{total => Total, processes => 0, binary => 0, ets => 0, code => 0,
                   atom => 0},
       allocated => 100000000, used => 90000000, processes => 100, ports => 100, atoms => 100,
@@ -723,5 +774,6 @@ sample(I, Size) ->
     None = #{terms => 0, binaries => 0, room => 0, binary_room => 0},
     #{at => I * 300, size => Size, memory => Size, used => Size, collections => {0, I},
       young => None, old => None, fullsweep_after => 65535, binary_memory => 0, stack_size => 0,
-      status => waiting, reductions => I, message_queue_len => 0, link_count => 0,
+      total_heap => Size, heap_limit => none, status => waiting, reductions => I,
+      message_queue_len => 0, link_count => 0,
       monitor_count => 0, monitored_by_count => 0}.

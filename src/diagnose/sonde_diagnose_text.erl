@@ -104,7 +104,7 @@ evidence({Key, Value}) ->
 
 value(Key, Value) when is_integer(Value) ->
     case lists:member(Key, [garbage, binaries, seen, pinned, stack, bytes_grown, bytes_per_second,
-                            allocated, used, resident]) of
+                            allocated, used, resident, queued, heap, heap_limit]) of
         true -> bytes(Value);
         false -> count(Value)
     end;
@@ -140,7 +140,11 @@ kind(orphans) -> "idle, without links, monitors and names";
 kind(ports) -> "more and more ports";
 kind(atoms) -> "more and more atoms";
 kind(fragmentation) -> "memory that the allocators hold but do not use";
-kind(outside) -> "memory that no allocator of the VM counts".
+kind(outside) -> "memory that no allocator of the VM counts";
+kind(persistent_terms) -> "more and more persistent terms";
+kind(port_queue) -> "a port whose peer does not take what it is sent";
+kind(max_heap) -> "a heap that is near its limit";
+kind(settings) -> "a setting that costs".
 
 %% @doc What a remedy means, in a sentence or two.
 -spec remedy(sonde_judge:remedy()) -> string().
@@ -183,7 +187,16 @@ remedy(list_to_existing_atom) ->
 remedy(allocator_settings) ->
     "Carriers that hold a few blocks cannot be freed: see which allocator it is, and its +M flags.";
 remedy(native_library) ->
-    "Check native libraries and drivers: the VM does not count what they allocate by malloc.".
+    "Check native libraries and drivers: the VM does not count what they allocate by malloc.";
+remedy(erase_terms) ->
+    "Each key stays until it is erased: put no key that is made of data, or use a table.";
+remedy(slow_peer) ->
+    "Limit what waits: high_watermark and send_timeout of the socket; close it if the peer is gone.";
+remedy(heap_limit) ->
+    "A collection may soon end it: bound its state, or set a larger max_heap_size.";
+remedy(generations) ->
+    "Every collection copies the whole heap: remove ERL_FULLSWEEP_AFTER, or set it for single"
+    " processes.".
 
 %% ---- what is missing
 

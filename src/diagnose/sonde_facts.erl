@@ -13,6 +13,7 @@
                  | {sampled, pos_integer()}.
 -type moment() :: #{at := integer(), memory := #{atom() => non_neg_integer()},
                     size := non_neg_integer(),
+                    persistent := non_neg_integer(), persistent_terms := non_neg_integer(),
                     allocated := non_neg_integer(), used := non_neg_integer(),
                     processes := non_neg_integer(), ports := non_neg_integer(),
                     atoms := non_neg_integer(), tables := non_neg_integer()}.
@@ -26,6 +27,8 @@
           processes := [sonde_facts_procs:process()], crowd := sonde_facts_sample:crowd(),
           tables := [sonde_facts_tables:table()], owners := [sonde_facts_tables:owner()],
           connected := [{pid(), pos_integer()}],
+          queues := [sonde_facts_ports:queue()],
+          settings := #{fullsweep_after := non_neg_integer()},
           not_looked_at := [{atom(), because()}]}.
 
 %% The times of the samples, in parts of the interval. They are uneven, so that a value that goes up
@@ -43,6 +46,7 @@ take(Ms, Caller) ->
     {Procs, Unread} = sonde_facts_procs:first(Side),
     Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
+    {Queues, Unasked} = sonde_facts_ports:first(),
     Start = now_ms(),
     Grown = fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, #{self => true}) end,
     Window = sonde_helper:job(Grown, Ms),
@@ -60,8 +64,10 @@ take(Ms, Caller) ->
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
       crowd => sonde_facts_sample:last(Crowd, Growers, Caller), tables => Tables2,
-      owners => sonde_facts_tables:owners(), connected => connected(),
-      not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd) ++ Skipped ++ NoRss ++ off()}.
+      owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
+      queues => sonde_facts_ports:last(Queues),
+      settings => maps:from_list([erlang:system_info(fullsweep_after)]),
+      not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd) ++ Skipped ++ Unasked ++ NoRss ++ off()}.
 
 %% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
 %% would the VM's names of its allocators, which it makes at the first call for them.
@@ -69,7 +75,7 @@ load() ->
     Ours = [sonde_proc_count, sonde_every_process, sonde_group, sonde_look, sonde_progress, sonde_heap_map,
             sonde_garbage, sonde_scan, sonde_alloc, sonde_ets, sonde_lib, sonde_origin,
             sonde_memory, sonde_facts_procs, sonde_facts_collections, sonde_facts_sample,
-            sonde_facts_tables, sonde_judge],
+            sonde_facts_tables, sonde_facts_ports, sonde_judge, sonde_judge_node, sonde_series],
     Once = case sonde_remote_name:is_lent() of true -> []; false -> Ours end,
     _ = [{module, M} = code:ensure_loaded(M) || M <- [timer | Once]],
     _ = sonde_alloc:memory(used),
@@ -96,7 +102,8 @@ moment() ->
     Counts = counted([process_count, port_count, atom_count, ets_count]),
     At = now_ms(),
     Memory = maps:from_list(sonde_memory:read()),
-    Counts#{at => At, memory => Memory,
+    #{count := Terms, memory := Kept} = persistent_term:info(),
+    Counts#{at => At, persistent => Kept, persistent_terms => Terms, memory => Memory,
             size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
             allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used)}.
 
@@ -115,8 +122,3 @@ counted(Items) ->
 %% If an allocator is off, the VM has no totals.
 off() ->
     [{memory, {allocators_off, Off}} || [_ | _] = Off <- [sonde_memory:off()]].
-
-%% The processes with the most ports.
-connected() ->
-    sonde_facts_tables:most([Pid || Port <- erlang:ports(),
-                                    {connected, Pid} <- [erlang:port_info(Port, connected)]]).

@@ -9,13 +9,15 @@
 
 %% In bytes, except for the counts. `used': its terms in its heap blocks, garbage included. `size':
 %% `used' with messages outside of the heap and the binaries that it refers to. `collections': its
-%% number of minor collections, and sizes that change with most of the others. `young' and `old': its
-%% terms in each generation, and the binaries that it counts there; `room': what still fits before the
-%% next collection, in the young generation a minor one, in the old one a full one. `heap' is there if
-%% the heap was read.
+%% number of minor collections, and sizes that change with most of the others. `heap_limit': the most
+%% that `total_heap' may become before the VM ends the process. `young' and `old': its terms in each
+%% generation, and the binaries that it counts there; `room': what still fits before the next
+%% collection, in the young generation a minor one, in the old one a full one. `heap' is there if the
+%% heap was read.
 -type sample() ::
         #{at := integer(), size := non_neg_integer(), memory := non_neg_integer(),
           used := non_neg_integer(), collections := {non_neg_integer(), term()},
+          total_heap := non_neg_integer(), heap_limit := pos_integer() | none,
           young := generation(), old := generation(), fullsweep_after := non_neg_integer(),
           binary_memory := non_neg_integer(),
           stack_size := non_neg_integer(), status := atom(), reductions := non_neg_integer(),
@@ -154,8 +156,15 @@ sample([{status, Status}, {_, Settings}, {_, Info}],
         old => #{terms => Old * Word, binaries => Bytes(bin_old_vheap_size),
                  room => Room(old_heap_block_size, old_heap_size),
                  binary_room => Room(bin_old_vheap_block_size, bin_old_vheap_size)},
+        total_heap => Heap * Word, heap_limit => heap_limit(Settings, Word),
         fullsweep_after => proplists:get_value(fullsweep_after, Settings, 0),
         size => Used + Binaries + max(0, Memory - (Heap + Loose) * Word)}.
+
+heap_limit(Settings, Word) ->
+    case proplists:get_value(max_heap_size, Settings) of
+        #{size := Words, kill := true} when Words > 0 -> Words * Word;
+        _ -> none
+    end.
 
 word() -> erlang:system_info(wordsize).
 

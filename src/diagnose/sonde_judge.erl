@@ -8,15 +8,18 @@
 -module(sonde_judge).
 
 -export([find/1]).
--export_type([suspect/0, kind/0, remedy/0]).
+-export_type([suspect/0, kind/0, remedy/0, node_facts/0]).
+
+-import(sonde_series, [grown/2, is_rising/3, rises/2, rate/2, elapsed/1, never_rests/1,
+                       doubles/3]).
 
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
-              | atoms | fragmentation | outside.
+              | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap | settings.
 -type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches
                 | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables | end_processes
                 | supervise | close_ports | list_to_existing_atom | allocator_settings
-                | native_library.
+                | native_library | erase_terms | slow_peer | heap_limit | generations.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
 %% where that is more, of the limit. `what' says which: a pid, a table, the initial call of a group
 %% of processes, or `node'.
@@ -37,23 +40,18 @@
 -define(FEW, 1000).           % messages, monitors, links: fewer are no backlog and no leak
 -define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
 -define(ENTRIES, 1000).       % of a dictionary
+-define(NEAR, 0.8).           % of the largest heap
 -define(BUSY, 10000).         % reductions in two seconds; answering us takes a few
 -define(FULLSWEEP, 10).       % the setting that is recommended
 -define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
--define(NEAR, 0.8).           % of a limit
--define(DAYS, 30).            % a limit that is not reached within this time is far away
--define(DAY_MS, 86400000).
 -define(CROWD, 50).           % processes
--define(UNUSED_PART, 4).      % one part in so many of the allocated memory
--define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
--define(UNUSED, 32000000).    % bytes, that a small node has anyway
 
 %% @doc The same process or table is accused once, for what holds most.
 -spec find(sonde_facts:facts()) -> [suspect()].
 find(#{moments := [_ | _]} = Facts) ->
     Node = node_of(Facts),
     All = lists:append([processes(Facts, Node), tables(Facts, Node), crowd(Facts, Node),
-                        limits(Facts, Node), memory(Facts, Node)]),
+                        [share(Found, Node) || Found <- sonde_judge_node:find(Facts, Node)]]),
     once(lists:sort(fun worse/2, All), []).
 
 %% Several may be told of one thing.
@@ -85,7 +83,7 @@ processes(#{processes := Processes}, Node) ->
     [suspect(Pid, Attrs, Found, Node)
      || #{pid := Pid, attrs := Attrs, samples := [_, _ | _]} = Process <- Processes,
         Judge <- [fun garbage/2, fun slices/2, fun mailbox/2, fun monitors/2, fun links/2,
-                  fun stack/2, fun dictionary/2, fun growth/2],
+                  fun stack/2, fun dictionary/2, fun growth/2, fun max_heap/2],
         Found <- [Judge(Process, Node)], is_map(Found)].
 
 suspect(Pid, Attrs, #{evidence := Evidence} = Found, Node) ->
@@ -272,6 +270,14 @@ stack(#{pid := Pid, samples := Samples}, #{least := Least}) ->
         #{kind => stack, bytes => Bytes, evidence => [{stack, Bytes}],
           see => {sonde, info, [Pid, location]}, remedy => tail_call}.
 
+%% The VM ends a process when it collects and needs more than this.
+max_heap(#{pid := Pid, samples := Samples}, _) ->
+    #{total_heap := Bytes, heap_limit := Limit} = lists:last(Samples),
+    is_integer(Limit) andalso Bytes >= ?NEAR * Limit andalso
+        #{kind => max_heap, bytes => Bytes, share => Bytes / Limit,
+          evidence => [{heap, Bytes}, {heap_limit, Limit}],
+          see => {sonde, heap_top, [Pid, 5]}, remedy => heap_limit}.
+
 %% A dictionary is not a cache. If heaps cannot be read, its size is not known either.
 dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
     case [{Bytes, All} || #{roots := #{dictionary := Bytes}, reachable := All} <- heaps(Samples)] of
@@ -318,12 +324,6 @@ held(#{reachable := Reachable, roots := #{mailbox := Mailbox}, binaries := #{liv
 creeps(Samples) ->
     Held = [held(H) || H <- heaps(Samples)],
     never_rests(Held) andalso doubles(lists:last(Held) - hd(Held), lists:last(Held), Samples).
-
-never_rests(Values) ->
-    length(Values) >= 6 andalso lists:all(fun(Step) -> Step > 0 end, steps(Values)).
-
-doubles(Grown, Bytes, Samples) ->
-    Grown * ?DAY_MS div elapsed(Samples) >= Bytes.
 
 collected(Samples) ->
     length(lists:usort([C || #{collections := C} <- Samples])) > 1.
@@ -416,80 +416,3 @@ newborn(_, _, _, _, _) ->
 
 like(#{current := Current, some := Some}) ->
     [{current_function, Current}, {some, Some}].
-
-%% ---- limits
-
--spec limits(sonde_facts:facts(), node_facts()) -> suspects().
-limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Connected}, Node) ->
-    #{memory := Memory} = lists:last(Moments),
-    Kinds = [{processes, ?CROWD, 0, end_processes,
-              {sonde, proc_group, [initial_call, [memory]]}, []},
-             {ports, 20, 0, close_ports, {sonde, port_types, []}, [{most, Connected}]},
-             {atoms, 20, maps:get(atom, Memory), list_to_existing_atom,
-              {erlang, system_info, [atom_count]}, []},
-             {tables, 20, 0, delete_tables, {sonde, ets_count, [memory, 5]}, [{most, Owners}]}],
-    [share(#{kind => limit_kind(What), what => node, bytes => Bytes, share => Count / Limit,
-             evidence => [{count, Count}, {limit, Limit}, {grown, grown(What, Moments)},
-                          {per_second, rate(What, Moments)} | More],
-             see => See, remedy => Remedy}, Node)
-     || {What, Few, Bytes, Remedy, See, More} <- Kinds,
-        #{What := Limit} <- [Limits], #{What := Count} <- [lists:last(Moments)],
-        Count >= ?NEAR * Limit orelse What =/= processes andalso nears(What, Few, Limit, Moments)].
-
-limit_kind(tables) -> ets_tables;
-limit_kind(What) -> What.
-
-%% It rises in each step, and would reach the limit soon.
-nears(What, Few, Limit, Moments) ->
-    is_rising(What, Moments, Few) andalso
-        (Limit - maps:get(What, lists:last(Moments))) * 1000 div max(1, rate(What, Moments))
-            < ?DAYS * ?DAY_MS.
-
-%% ---- memory that belongs to no process and no table
-
--spec memory(sonde_facts:facts(), node_facts()) -> suspects().
-memory(#{moments := Moments, rss := Rss}, Node) ->
-    [share(Found, Node) || Found <- [fragmentation(Moments, Node),
-                                     outside(Rss, lists:last(Moments))], is_map(Found)].
-
-fragmentation(Moments, #{least := Least}) ->
-    {Unused, Taken} = lists:min([{A - U, A} || #{allocated := A, used := U} <- Moments]),
-    Unused > ?UNUSED + Least andalso Unused * ?UNUSED_PART > Taken andalso
-        #{kind => fragmentation, what => node, bytes => Unused,
-          evidence => [{allocated, Taken}, {used, Taken - Unused}],
-          see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings}.
-
-%% Memory that the operating system counts and no allocator of the VM does. If an allocator is off,
-%% the VM itself allocates outside of its allocators.
-outside(Rss, #{allocated := Allocated, memory := #{total := _}}) when is_integer(Rss) ->
-    Outside = Rss - Allocated,
-    Outside > ?OUTSIDE andalso Outside * 4 > Rss andalso
-        #{kind => outside, what => node, bytes => Outside,
-          evidence => [{resident, Rss}, {allocated, Allocated}],
-          see => {sonde_alloc, memory, [allocated_types]}, remedy => native_library};
-outside(_, _) ->
-    false.
-
-%% ---- series
-
-grown(Key, Samples) ->
-    maps:get(Key, lists:last(Samples)) - maps:get(Key, hd(Samples)).
-
-%% It rises by `Least' in all and in most of the steps, and falls in none of them: a value that goes
-%% up and down falls in some step.
-is_rising(Key, Samples, Least) ->
-    rises([Value || #{Key := Value} <- Samples], Least).
-
-rises(Values, Least) ->
-    Steps = steps(Values),
-    length(Values) >= 4 andalso lists:last(Values) - hd(Values) >= Least
-        andalso not lists:any(fun(Step) -> Step < 0 end, Steps)
-        andalso 2 * length([up || Step <- Steps, Step > 0]) > length(Steps).
-
-steps([A, B | Rest]) -> [B - A | steps([B | Rest])];
-steps(_) -> [].
-
-rate(Key, Samples) ->
-    grown(Key, Samples) * 1000 div elapsed(Samples).
-
-elapsed(Samples) -> max(1, grown(at, Samples)).

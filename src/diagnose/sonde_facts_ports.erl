@@ -1,0 +1,39 @@
+%% @private
+%% The ports that a diagnosis looks at: those with much to send, and the processes with the most ports.
+-module(sonde_facts_ports).
+
+-export([first/0, last/1, connected/0]).
+-export_type([queue/0, queues/0]).
+
+%% The bytes that the port had to send at the start and at the end. `node' is there for a connection
+%% to another node, whose senders are suspended while it is busy.
+-type queue() :: {port(), Owner :: pid(), First :: non_neg_integer(), Last :: non_neg_integer(),
+                  [{node, node()}]}.
+-type queues() :: [{port(), non_neg_integer()}].
+
+-define(MOST, 20000).         % ports that are asked
+-define(LEAST, 100000).       % bytes
+
+%% @doc Ports beyond the first ?MOST are left out, and reported.
+-spec first() -> {queues(), [{atom(), sonde_facts:because()}]}.
+first() ->
+    All = erlang:ports(),
+    {[{Port, Bytes} || Port <- lists:sublist(All, ?MOST), Bytes <- queued(Port), Bytes >= ?LEAST],
+     [{port_queues, {left_out, length(All) - ?MOST}} || length(All) > ?MOST]}.
+
+queued(Port) ->
+    [Bytes || {queue_size, Bytes} <- [erlang:port_info(Port, queue_size)]].
+
+%% @doc Those that still are in the list, with their owners.
+-spec last(queues()) -> [queue()].
+last(First) ->
+    Nodes = [{Port, [{node, Node}]} || {Node, Port} <- erlang:system_info(dist_ctrl)],
+    [{Port, Owner, Before, Now, proplists:get_value(Port, Nodes, [])}
+     || {Port, Before} <- First, Now <- queued(Port),
+        {connected, Owner} <- [erlang:port_info(Port, connected)]].
+
+%% @doc The processes with the most ports.
+-spec connected() -> [{pid(), pos_integer()}].
+connected() ->
+    sonde_facts_tables:most([Pid || Port <- erlang:ports(),
+                                    {connected, Pid} <- [erlang:port_info(Port, connected)]]).

@@ -1,0 +1,99 @@
+%% @private
+%% What is wrong with the node itself: limits that are near, memory that belongs to no process and no
+%% table, and settings that hurt. For `sonde_judge'.
+-module(sonde_judge_node).
+
+-export([find/2]).
+
+-import(sonde_series, [grown/2, is_rising/3, rate/2]).
+
+-define(CROWD, 50).           % processes
+-define(NEAR, 0.8).           % of a limit
+-define(DAYS, 30).            % a limit that is not reached within this time is far away
+-define(DAY_MS, 86400000).
+-define(UNUSED_PART, 4).      % one part in so many of the allocated memory
+-define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
+-define(UNUSED, 32000000).    % bytes, that a small node has anyway
+
+%% @doc The suspects, without their share of the node's memory.
+-spec find(sonde_facts:facts(), sonde_judge:node_facts()) -> [map()].
+find(Facts, Node) ->
+    lists:append([limits(Facts), memory(Facts, Node), kept_terms(Facts, Node), queues(Facts, Node),
+                  settings(Facts)]).
+
+%% ---- limits
+
+limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Connected}) ->
+    #{memory := Memory} = lists:last(Moments),
+    Kinds = [{processes, ?CROWD, 0, end_processes,
+              {sonde, proc_group, [initial_call, [memory]]}, []},
+             {ports, 20, 0, close_ports, {sonde, port_types, []}, [{most, Connected}]},
+             {atoms, 20, maps:get(atom, Memory), list_to_existing_atom,
+              {erlang, system_info, [atom_count]}, []},
+             {tables, 20, 0, delete_tables, {sonde, ets_count, [memory, 5]}, [{most, Owners}]}],
+    [#{kind => limit_kind(What), what => node, bytes => Bytes, share => Count / Limit,
+       evidence => [{count, Count}, {limit, Limit}, {grown, grown(What, Moments)},
+                    {per_second, rate(What, Moments)} | More],
+       see => See, remedy => Remedy}
+     || {What, Few, Bytes, Remedy, See, More} <- Kinds,
+        #{What := Limit} <- [Limits], #{What := Count} <- [lists:last(Moments)],
+        Count >= ?NEAR * Limit orelse What =/= processes andalso nears(What, Few, Limit, Moments)].
+
+limit_kind(tables) -> ets_tables;
+limit_kind(What) -> What.
+
+%% It rises in each step, and would reach the limit soon.
+nears(What, Few, Limit, Moments) ->
+    is_rising(What, Moments, Few) andalso
+        (Limit - maps:get(What, lists:last(Moments))) * 1000 div max(1, rate(What, Moments))
+            < ?DAYS * ?DAY_MS.
+
+%% ---- memory that belongs to no process and no table
+
+memory(#{moments := Moments, rss := Rss}, Node) ->
+    [Found || Found <- [fragmentation(Moments, Node), outside(Rss, lists:last(Moments))],
+              is_map(Found)].
+
+fragmentation(Moments, #{least := Least}) ->
+    {Unused, Taken} = lists:min([{A - U, A} || #{allocated := A, used := U} <- Moments]),
+    Unused > ?UNUSED + Least andalso Unused * ?UNUSED_PART > Taken andalso
+        #{kind => fragmentation, what => node, bytes => Unused,
+          evidence => [{allocated, Taken}, {used, Taken - Unused}],
+          see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings}.
+
+%% Memory that the operating system counts and no allocator of the VM does. If an allocator is off,
+%% the VM itself allocates outside of its allocators.
+outside(Rss, #{allocated := Allocated, memory := #{total := _}}) when is_integer(Rss) ->
+    Outside = Rss - Allocated,
+    Outside > ?OUTSIDE andalso Outside * 4 > Rss andalso
+        #{kind => outside, what => node, bytes => Outside,
+          evidence => [{resident, Rss}, {allocated, Allocated}],
+          see => {sonde_alloc, memory, [allocated_types]}, remedy => native_library};
+outside(_, _) ->
+    false.
+
+%% ---- persistent terms, queues of ports
+
+%% Each key stays until it is erased.
+kept_terms(#{moments := Moments}, #{grown := Least}) ->
+    #{persistent := Bytes, persistent_terms := Count} = lists:last(Moments),
+    [#{kind => persistent_terms, what => node, bytes => Bytes,
+       evidence => [{count, Count}, {bytes_grown, grown(persistent, Moments)},
+                    {bytes_per_second, rate(persistent, Moments)}],
+       see => {persistent_term, info, []}, remedy => erase_terms}
+     || is_rising(persistent, Moments, Least)].
+
+%% A port that had as much to send at the start as at the end: its peer does not take it.
+queues(#{queues := Queues}, #{least := Least}) ->
+    [#{kind => port_queue, what => Owner, bytes => min(First, Last),
+       evidence => [{port, Port}, {queued, Last}, {grown, Last - First} | More],
+       see => {sonde, port_info, [Port]}, remedy => slow_peer}
+     || {Port, Owner, First, Last, More} <- Queues, min(First, Last) >= Least].
+
+%% ---- settings
+
+settings(#{settings := #{fullsweep_after := 0}}) ->
+    [#{kind => settings, what => node, bytes => 0, evidence => [{fullsweep_after, 0}],
+       see => {erlang, system_info, [fullsweep_after]}, remedy => generations}];
+settings(_) ->
+    [].
