@@ -679,6 +679,10 @@ the_node_itself_is_judged(_Config) ->
     Queue = fun(First, Last) -> #{queues => [{hd(erlang:ports()), self(), First, Last, []}]} end,
     [{port_queue, slow_peer}] = Kinds(Queue(5000000, 4000000)),
     _ = [[] = Kinds(Queue(First, Last)) || {First, Last} <- [{5000000, 1000000}, {1000000, 5000000}]],
+    Unused = fun(Most) -> #{moments => [(moment(I * 300, 100000000))#{unused := Bytes}
+                                        || {I, Bytes} <- [{1, 0}, {2, 40000000}, {3, Most}]]} end,
+    [{fragmentation, allocator_settings}] = Kinds(Unused(40000000)),
+    [] = Kinds(Unused(24000000)),
     [{settings, generations}] = Kinds(#{settings => #{fullsweep_after => 0}}),
     [] = Kinds(#{}).
 
@@ -687,7 +691,7 @@ the_node_itself_is_judged(_Config) ->
 a_stuck_port_is_told(_Config) ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}]),
     {ok, At} = inet:port(Listen),
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, At, [{high_watermark, 40000000}, binary]),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, At, [{high_watermark, 40000000}, {linger, {true, 0}}, binary]),
     ok = gen_tcp:send(Socket, binary:copy(<<1>>, 30000000)),
     Limited = spawn_opt(fun() -> holds(lists:seq(1, 100000)) end,
                         [{max_heap_size, #{size => 300000, kill => true, error_logger => false}}]),
@@ -760,7 +764,7 @@ moment(At, Total) ->
     #{at => At, size => Total, persistent => 1000000, persistent_terms => 100,
       memory => #{total => Total, processes => 0, binary => 0, ets => 0, code => 0,
                   atom => 0},
-      allocated => 100000000, used => 90000000, processes => 100, ports => 100, atoms => 100,
+      allocated => 100000000, used => 90000000, unused => 10000000, processes => 100, ports => 100, atoms => 100,
       tables => 100}.
 
 process(Pid, Samples) ->

@@ -15,9 +15,11 @@
                     size := non_neg_integer(),
                     persistent := non_neg_integer(), persistent_terms := non_neg_integer(),
                     allocated := non_neg_integer(), used := non_neg_integer(),
-                    processes := non_neg_integer(), ports := non_neg_integer(),
-                    atoms := non_neg_integer(), tables := non_neg_integer()}.
-%% `memory' has the kinds that are known; `size' is the total on which shares of the node are based.
+                    unused := non_neg_integer(), processes := non_neg_integer(),
+                    ports := non_neg_integer(), atoms := non_neg_integer(),
+                    tables := non_neg_integer()}.
+%% `memory' has the kinds that are known; `unused' is what no block took since the moment before;
+%% `size' is the total on which shares of the node are based.
 %% `moments', and the samples of each process and table, are in the order of time.
 -type facts() ::
         #{ms := pos_integer(), moments := [moment(), ...],
@@ -101,11 +103,12 @@ later(Growers, {Moments, Procs, Tables}, How) ->
 moment() ->
     Counts = counted([process_count, port_count, atom_count, ets_count]),
     At = now_ms(),
+    Unused = sonde_memory:unused(), % before others ask the allocators
     Memory = maps:from_list(sonde_memory:read()),
     #{count := Terms, memory := Kept} = persistent_term:info(),
     Counts#{at => At, persistent => Kept, persistent_terms => Terms, memory => Memory,
             size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
-            allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used)}.
+            unused => Unused, allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used)}.
 
 now_ms() ->
     erlang:monotonic_time(millisecond).

@@ -54,12 +54,15 @@ memory(#{moments := Moments, rss := Rss}, Node) ->
     [Found || Found <- [fragmentation(Moments, Node), outside(Rss, lists:last(Moments))],
               is_map(Found)].
 
-fragmentation(Moments, #{least := Least}) ->
-    {Unused, Taken} = lists:min([{A - U, A} || #{allocated := A, used := U} <- Moments]),
+%% Unused at all times since the first moment: what heaps take at times is no fragmentation.
+fragmentation([_ | [_ | _] = Moments], #{least := Least}) ->
+    {Unused, Taken} = lists:min([{U, A} || #{unused := U, allocated := A} <- Moments]),
     Unused > ?UNUSED + Least andalso Unused * ?UNUSED_PART > Taken andalso
         #{kind => fragmentation, what => node, bytes => Unused,
           evidence => [{allocated, Taken}, {used, Taken - Unused}],
-          see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings}.
+          see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings};
+fragmentation(_, _) ->
+    false.
 
 %% Memory that the operating system counts and no allocator of the VM does. If an allocator is off,
 %% the VM itself allocates outside of its allocators.

@@ -4,7 +4,7 @@
 %% are known.
 -module(sonde_memory).
 
--export([read/0, read/1, known/0, total/0, resident/0, off/0]).
+-export([read/0, read/1, known/0, total/0, resident/0, off/0, unused/0]).
 -export_type([kind/0]).
 
 -type kind() :: atom().
@@ -88,3 +88,25 @@ blocks(Allocator, Sizes) ->
                    {_, [_ | _] = Part} <- Parts, {blocks, Types} <- Part,
                    {Type, Figures} <- Types, Type =:= Allocator])
      || {Its, [_ | _]} <- Sizes, Its =:= Allocator].
+
+%% @doc Returns the bytes of carriers that no block took at any moment since the last call of
+%% `erlang:system_info({allocator_sizes, _})', by any caller. It may be less than that: the allocators'
+%% instances have their maxima at different moments. The VM keeps no maximum for carriers in the pool.
+-spec unused() -> non_neg_integer().
+unused() ->
+    max(0, lists:sum([carriers(Part) - blocks(Part)
+                      || A <- erlang:system_info(alloc_util_allocators),
+                         [_ | _] = Instances <- [erlang:system_info({allocator_sizes, A})],
+                         {instance, _, Parts} <- Instances, {_, [_ | _] = Part} <- Parts])).
+
+carriers(Part) ->
+    case lists:keyfind(carriers_size, 1, Part) of
+        false -> 0;
+        Sizes -> element(2, Sizes)
+    end.
+
+blocks(Part) ->
+    lists:sum([case lists:keyfind(size, 1, Figures) of
+                   {_, _, Most, _} -> Most;
+                   {_, Now} -> Now
+               end || {blocks, Types} <- Part, {_, Figures} <- Types]).
