@@ -1077,22 +1077,27 @@ diagnosis() -> diagnosis(#{}).
 %%     if that is known</li>
 %% <li>`not_looked_at': what the call could not read, and why</li>
 %% </ul>
-%% A suspect is what grew in most moments and fell in none (by 512 kB in all, or, if it is large, by
-%% enough to double within a day), and what is useless at each moment: garbage, bytes of binaries
-%% that no term shows, messages that no process takes, monitors on the same process, idle processes
-%% without link, monitor and name. Garbage that the process itself collects is no suspect: neither if
-%% it makes a full collection in the interval, nor if one is due within a minute; if it makes only minor
-%% ones, what they leave is a suspect, unless `fullsweep_after' is at most 10. What is merely large is no suspect, nor is what has less than 3 %
-%% of the node's memory, or 2 MB. The call does not find a slower small leak (`sonde_watch' does);
-%% it may report a leak for memory that comes and goes in periods longer than the interval.
+%% A suspect is what grew in most moments and fell in none (by 512 kB in all, or, if it is large,
+%% by enough to double within a day), and what is useless at each moment: garbage, bytes of
+%% binaries that no term shows, messages that no process takes, monitors on the same process,
+%% idle processes without link, monitor and name. Garbage that the process itself collects is no
+%% suspect: neither if it makes a full collection in the interval, nor if one is due within a
+%% minute; if it makes only minor ones, what they leave is a suspect, unless `fullsweep_after' is
+%% at most 10. Also suspected are limits that are near (80 %, or within 30 days at the present
+%% rate, and the `max_heap_size' of a process), persistent terms that grow, ports with much to
+%% send at the start and at the end, and a default of 0 for `fullsweep_after'. What is merely
+%% large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. The call
+%% does not find a slower small leak (`sonde_watch' does); it may report a leak for memory that
+%% comes and goes in periods longer than the interval.
 %%
-%% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5 s);
-%% it reads the processes that have most of something seven times, and asks them for their status
-%% and collections. Two words of processes with much garbage are read about a thousand times on the
-%% native path, without a message to them. Of a table with many bytes of binaries it copies up to 50
-%% rows into a helper, to see how much of the binaries they show; not of a private table, and not if
-%% `allow_content' is false. The call collects, suspends and changes nothing. With the native path off it does not
-%% look into heaps, and `not_looked_at' reports that.
+%% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5
+%% s); it reads the processes that have most of something seven times, and asks them for their
+%% status and collections. Two words of processes with much garbage are read about a thousand
+%% times on the native path, without a message to them. Of a table with many bytes of binaries it
+%% copies up to 50 rows into a helper, to see how much of the binaries they show; not of a
+%% private table, and not if `allow_content' is false. The call collects, suspends and changes
+%% nothing. With the native path off it does not look into heaps, and `not_looked_at' reports
+%% that.
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
 diagnosis(Opts) ->
     sonde_diagnose:diagnosis(Opts).

@@ -458,7 +458,22 @@ only_what_minor_collections_leave_is_told(_Config) ->
     Fills = with_last(young, #{terms => 21000000, room => 20000000}, idle()),
     {none, #{bytes := 20000000}} = {told(Set(10, Fills)), told(Set(11, Fills))},
     none = told(works(noticed(3, 0, all_young()))),
-    none = told(works(noticed(3000, 0, idle()))).
+    none = told(works(noticed(3000, 0, idle()))),
+    Promoted = #{binaries => 30000000, binary_room => 30000000},
+    Before = fun(Gcs, Minor) ->
+                     told(noticed(Minor, 0, with_samples(
+                                              fun(_, #{old := Of} = S) ->
+                                                      S#{old := maps:merge(Of, Promoted),
+                                                         collections := {Gcs, same}}
+                                              end, Left)))
+             end,
+    none = Before(50, 3),
+    #{remedy := fullsweep_after} =
+        told(with_samples(fun(_, #{young := Young, old := Of} = S) ->
+                                  S#{young := Young#{terms := 1000, binaries := 1000},
+                                     old := maps:merge(Of, Promoted), collections := {50, same}}
+                          end, noticed(3, 0, Left))),
+    _ = [#{remedy := fullsweep_after} = Before(Gcs, Minor) || {Gcs, Minor} <- [{50, 10}, {19, 3}]].
 
 told(Process) ->
     case sonde_judge:find(facts(#{processes => [Process]})) of
@@ -583,9 +598,9 @@ slow_and_deaf_are_told_apart(_Config) ->
 
 %% What grows is the mailbox; also if the rest of the process could not be read.
 mail_is_no_state(_Config) ->
-    Grows = with_samples(fun(I, S) -> S#{message_queue_len := 5000 * I, size := 20000000 + I * 1000000,
-                                         memory := 20000000 + I * 1000000} end,
-                         process(self(), series(0, 0))),
+    Grows = with_samples(fun(I, #{size := Size} = S) -> S#{message_queue_len := 5000 * I,
+                                                           memory := Size} end,
+                         process(self(), series(20000000, 1000000))),
     Reads = fun(Mail) ->
                     with_samples(fun(I, S) ->
                                          All = 20000000 + I * 1000000,
@@ -605,7 +620,8 @@ small_processes_give_nothing_back(_Config) ->
     ok = sonde_test:settle(lists:last(Large)),
     #{crowd := #{groups := Groups}} =
         sonde_helper:call(fun(Caller) -> sonde_facts:take(200, Caller) end),
-    Garbage = fun(Name) -> [Bytes || #{key := {?MODULE, F, 0}, garbage := Bytes} <- Groups, F =:= Name] end,
+    Garbage = fun(Name) -> [Bytes || #{key := {?MODULE, F, 0}, garbage := Bytes} <- Groups,
+                                     F =:= Name] end,
     {[0], [Bytes]} = {Garbage(small), Garbage(large)},
     {true, _} = {Bytes >= sonde_test:pick(300 * 10000, 0), Bytes},
     sonde_test:stop(Small ++ Large).
@@ -667,8 +683,8 @@ the_node_itself_is_judged(_Config) ->
     Kinds = fun(Facts) -> [{Kind, Remedy} || #{kind := Kind, remedy := Remedy}
                                                  <- sonde_judge:find(facts(Facts))] end,
     Heap = fun(Bytes, Limit) ->
-                   #{processes => [with_samples(fun(_, S) -> S#{total_heap := Bytes, heap_limit := Limit}
-                                                end, process(self(), series(1000, 0)))]}
+                   Of = fun(_, S) -> S#{total_heap := Bytes, heap_limit := Limit} end,
+                   #{processes => [with_samples(Of, process(self(), series(1000, 0)))]}
            end,
     [{max_heap, heap_limit}] = Kinds(Heap(8000, 10000)),
     _ = [[] = Kinds(Heap(Bytes, Limit)) || {Bytes, Limit} <- [{7990, 10000}, {8000, none}]],
@@ -691,7 +707,8 @@ the_node_itself_is_judged(_Config) ->
 a_stuck_port_is_told(_Config) ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}]),
     {ok, At} = inet:port(Listen),
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, At, [{high_watermark, 40000000}, {linger, {true, 0}}, binary]),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, At, [{high_watermark, 40000000},
+                                                        {linger, {true, 0}}, binary]),
     ok = gen_tcp:send(Socket, binary:copy(<<1>>, 30000000)),
     Limited = spawn_opt(fun() -> holds(lists:seq(1, 100000)) end,
                         [{max_heap_size, #{size => 300000, kill => true, error_logger => false}}]),
@@ -756,7 +773,7 @@ facts(Given) ->
                  limits => #{processes => 100000, ports => 100000, atoms => 100000,
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],
-                 crowd => #{each => 1.0, groups => []}, tables => [], owners => [],
+                 crowd => #{each => 1.0, groups => [], rest => 0}, tables => [], owners => [],
                  connected => [], queues => [], settings => #{fullsweep_after => 65535},
                  not_looked_at => []}, Given).
 
@@ -764,8 +781,8 @@ moment(At, Total) ->
     #{at => At, size => Total, persistent => 1000000, persistent_terms => 100,
       memory => #{total => Total, processes => 0, binary => 0, ets => 0, code => 0,
                   atom => 0},
-      allocated => 100000000, used => 90000000, unused => 10000000, processes => 100, ports => 100, atoms => 100,
-      tables => 100}.
+      allocated => 100000000, used => 90000000, unused => 10000000, processes => 100,
+      ports => 100, atoms => 100, tables => 100}.
 
 process(Pid, Samples) ->
     #{pid => Pid, attrs => [{current_function, {m, f, 1}}, {initial_call, {m, f, 0}}],

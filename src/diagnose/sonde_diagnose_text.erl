@@ -191,7 +191,8 @@ remedy(native_library) ->
 remedy(erase_terms) ->
     "Each key stays until it is erased: put no key that is made of data, or use a table.";
 remedy(slow_peer) ->
-    "Limit what waits: high_watermark and send_timeout of the socket; close it if the peer is gone.";
+    "Limit what waits, by the socket's high_watermark and send_timeout; close it if the peer is"
+    " gone.";
 remedy(heap_limit) ->
     "A collection may soon end it: bound its state, or set a larger max_heap_size.";
 remedy(generations) ->

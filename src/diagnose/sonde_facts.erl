@@ -69,7 +69,8 @@ take(Ms, Caller) ->
       owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
       queues => sonde_facts_ports:last(Queues),
       settings => maps:from_list([erlang:system_info(fullsweep_after)]),
-      not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd) ++ Skipped ++ Unasked ++ NoRss ++ off()}.
+      not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
+                           ++ Skipped ++ Unasked ++ NoRss ++ off()}.
 
 %% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
 %% would the VM's names of its allocators, which it makes at the first call for them.
@@ -108,7 +109,8 @@ moment() ->
     #{count := Terms, memory := Kept} = persistent_term:info(),
     Counts#{at => At, persistent => Kept, persistent_terms => Terms, memory => Memory,
             size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
-            unused => Unused, allocated => sonde_alloc:memory(allocated), used => sonde_alloc:memory(used)}.
+            unused => Unused, allocated => sonde_alloc:memory(allocated),
+            used => sonde_alloc:memory(used)}.
 
 now_ms() ->
     erlang:monotonic_time(millisecond).

@@ -1,5 +1,6 @@
 %% @private
-%% The ports that a diagnosis looks at: those with much to send, and the processes with the most ports.
+%% The ports that a diagnosis looks at: those with much to send, and the processes with the most
+%% ports.
 -module(sonde_facts_ports).
 
 -export([first/0, last/1, connected/0]).

@@ -33,7 +33,9 @@
                      collected := sonde_facts_collections:count(),
                      waste := #{garbage_bytes | bin_garbage | bin_garbage_bytes | bin_waste
                                 | binary_exclusive => non_neg_integer()}}.
+%% `tried': how often the heap of a process was looked at, with success or without.
 -opaque procs() :: #{waste := #{pid() => map()}, series := #{pid() => [sample()]},
+                     tried := #{pid() => pos_integer()},
                      seen := sonde_facts_collections:seen()}.
 
 -define(TOP, 15).             % of each attribute
@@ -62,7 +64,8 @@ first(Side) ->
     {Waste, Unread} = waste(Side),
     Tops = sonde_proc_count:largest(attrs(Side) -- [total_heap_size], ?TOP),
     Pids = maps:keys(Waste) ++ [Pid || Best <- Tops, {Value, Pid} <- Best, Value > 0],
-    {#{waste => Waste, series => maps:from_list([{Pid, []} || Pid <- Pids]), seen => #{}}, Unread}.
+    {#{waste => Waste, series => maps:from_list([{Pid, []} || Pid <- Pids]), tried => #{},
+       seen => #{}}, Unread}.
 
 waste({portable, Why}) ->
     {#{}, [{heaps, {native_off, Why}}, {dictionaries, {native_off, Why}}]};
@@ -112,18 +115,20 @@ has_garbage(_, Samples) ->
 %% this moment.
 -spec next(procs(), #{ms := pos_integer(), caller := reference(), side := term(),
                       atom() => term()}) -> procs().
-next(#{waste := Waste, series := Series} = Procs, #{ms := Ms, caller := Caller, side := Side}) ->
+next(#{waste := Waste, series := Series, tried := Tried} = Procs, #{ms := Ms, caller := Caller, side := Side}) ->
     Now = sonde_helper:jobs(fun(Pid) -> sonde_helper:job(fun(P) -> sample(P, Side) end, Pid) end,
                             fun(Pid, Answer, Acc) -> [{Pid, Answer} || is_map(Answer)] ++ Acc end,
                             [], maps:keys(Series),
                             #{in_flight => 10, caller => Caller,
                               until => erlang:monotonic_time(millisecond) + ?ANSWER_MS}),
-    Looked = case Side of
-                 native -> look_into(Now, Waste, Series, erlang:monotonic_time(millisecond)
-                                                             + Ms div ?LOOKS_PART);
-                 _ -> Now
-             end,
-    Procs#{series := lists:foldl(fun({Pid, Sample}, Acc) ->
+    {Looked, Looks} =
+        case Side of
+            native -> look_into(Now, Waste, Series, Tried, erlang:monotonic_time(millisecond)
+                                                           + Ms div ?LOOKS_PART);
+            _ -> {Now, Tried}
+        end,
+    Procs#{tried := Looks,
+           series := lists:foldl(fun({Pid, Sample}, Acc) ->
                                          maps:update_with(Pid, fun(Of) -> Of ++ [Sample] end, Acc)
                                  end, Series, Looked)}.
 
@@ -170,25 +175,31 @@ word() -> erlang:system_info(wordsize).
 
 %% ---- reading heaps
 
-%% Until the time is up, reads the heaps of the largest processes, those that were read least often
-%% first. A running process may be at rest at none of the attempts, so those come last.
-look_into(Now, Waste, Series, Until) ->
+%% Until the time is up, reads the heaps of the largest processes, those that were tried least often
+%% first. A running process may be at rest at none of the attempts, so those come last, and no process
+%% may take more than half of the time that is left.
+look_into(Now, Waste, Series, Tried, Until) ->
     Floor = max(?SMALL, sonde_memory:total() div ?FLOOR),
     Large = [{Size, Pid, Status} || {Pid, #{size := Size, status := Status}} <- Now,
                                     Size >= Floor
                                         orelse wasted(maps:get(Pid, Waste, #{})) >= Floor
                                         orelse gained(Size, map_get(Pid, Series)) >= ?SMALL],
-    Chosen = [{Status =/= waiting, looks(map_get(Pid, Series)), -Size, Pid}
-              || {Size, Pid, Status} <- lists:sublist(lists:reverse(lists:sort(Large)), ?MANY_LOOKS)],
-    Heaps = maps:from_list(
-              [{Pid, maps:remove(histogram, Heap)}
-               || {_, _, _, Pid} <- lists:sort(Chosen),
-                  #{garbage := _} = Heap
-                      <- [heap(Pid, Until - erlang:monotonic_time(millisecond))]]),
-    [case Heaps of
-         #{Pid := Heap} -> {Pid, Sample#{heap => Heap}};
-         _ -> {Pid, Sample}
-     end || {Pid, Sample} <- Now].
+    Chosen = lists:sort([{Status =/= waiting, maps:get(Pid, Tried, 0), -Size, Pid}
+                         || {Size, Pid, Status} <- lists:sublist(lists:reverse(lists:sort(Large)),
+                                                                 ?MANY_LOOKS)]),
+    Answers = [{Pid, heap(Pid, Until - erlang:monotonic_time(millisecond))}
+               || {_, _, _, Pid} <- Chosen],
+    Heaps = maps:from_list([{Pid, maps:remove(histogram, Heap)}
+                            || {Pid, #{garbage := _} = Heap} <- Answers]),
+    {[case Heaps of
+          #{Pid := Heap} -> {Pid, Sample#{heap => Heap}};
+          _ -> {Pid, Sample}
+      end || {Pid, Sample} <- Now],
+     lists:foldl(fun({Pid, Answer}, Acc) when Answer =/= no_time ->
+                         maps:update_with(Pid, fun(N) -> N + 1 end, 1, Acc);
+                    (_, Acc) ->
+                         Acc
+                 end, Tried, Answers)}.
 
 wasted(Waste) ->
     lists:max([0 | [Bytes || {Attr, Bytes} <- maps:to_list(Waste), Attr =/= bin_garbage]]).
@@ -196,10 +207,8 @@ wasted(Waste) ->
 gained(_, []) -> 0;
 gained(Size, [#{size := First} | _]) -> Size - First.
 
-looks(Samples) -> length([x || #{heap := _} <- Samples]).
-
 heap(Pid, Left) when Left > 0 ->
-    sonde_heap_map:heap(Pid, #{max_words => ?LOOK_WORDS, timeout => min(Left, ?LOOK_MS)});
+    sonde_heap_map:heap(Pid, #{max_words => ?LOOK_WORDS, timeout => min(1 + Left div 2, ?LOOK_MS)});
 heap(_, _) ->
     no_time.
 

@@ -11,7 +11,9 @@
 %% numbers of orphans are of the whole group; they are estimates if `each' is more than 1. `born':
 %% how many of the processes that gained the most memory are of this group and began in the
 %% interval.
--type crowd() :: #{each := float(), groups := [group()]}.
+%% `rest': the reductions that even the quietest process of the sample used in the interval. The VM lets
+%% each process check its code when a module is purged, for example.
+-type crowd() :: #{each := float(), groups := [group()], rest := non_neg_integer()}.
 -type group() :: #{key := mfa(), count := non_neg_integer(), bytes := non_neg_integer(),
                    orphans := non_neg_integer(), orphan_bytes := non_neg_integer(),
                    idle := non_neg_integer(), garbage := non_neg_integer(),
@@ -26,6 +28,7 @@
 -define(SOME, 3).
 -define(SMALL, 1000000).      % bytes; of a larger process the dictionary is not copied
 -define(IDLE, 1000).          % reductions; answering a request takes a few
+-define(MOST_REST, 1000000).  % reductions
 -define(ATTRS, [memory, reductions, link_count, monitor_count, monitored_by_count]).
 
 -spec first(native | {portable, term()}, reference()) -> {term(), float(), [member()]}.
@@ -70,7 +73,9 @@ unseen({_, Each, Members}) ->
 -spec last({term(), float(), [member()]}, [sonde_proc_count:row()], reference()) -> crowd().
 last({Side, Each, Members}, Growers, Caller) ->
     Later = facts([Pid || {Pid, _} <- Members], Caller),
-    Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, map_get(Pid, Later))
+    Rest = lists:min([?MOST_REST | [Does - Did || {Pid, #{reductions := Did}} <- Members,
+                                                  #{Pid := #{reductions := Does}} <- [Later]]]),
+    Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, map_get(Pid, Later), Rest)
                                      end, [M || {Pid, _} = M <- Members, is_map_key(Pid, Later)],
                                      Caller)],
     Born = born([Row || {Pid, _, _} = Row <- Growers, not lists:keymember(Pid, 1, Members)],
@@ -78,15 +83,15 @@ last({Side, Each, Members}, Growers, Caller) ->
     Groups = lists:foldl(fun({Key, Member}, Acc) ->
                                  maps:update_with(Key, fun(Of) -> [Member | Of] end, [Member], Acc)
                          end, maps:map(fun(_, _) -> [] end, Born), Now),
-    #{each => Each, groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
+    #{each => Each, rest => max(0, Rest), groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
                                || {Key, Of} <- maps:to_list(Groups)]}.
 
-named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now) ->
+named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now, Rest) ->
     case {sonde_group:initial_call(Pid, Bytes < ?SMALL),
           process_info(Pid, [registered_name, current_function])} of
         {{_, _, _} = Call, [{_, Name}, {_, Current}]} ->
             {key(Call, Current), Now#{pid => Pid, name => Name, current => Current,
-                                      idle => Does - Did < ?IDLE}};
+                                      idle => Does - Did - Rest < ?IDLE}};
         _ ->
             none
     end.
@@ -101,7 +106,7 @@ born(Growers, Caller) ->
 
 newborn({Pid, Gained, _}) ->
     case sonde_every_process:one(Pid, [memory]) of
-        {ok, [Gained]} -> named(Pid, #{reductions => 0}, #{reductions => 0, memory => Gained});
+        {ok, [Gained]} -> named(Pid, #{reductions => 0}, #{reductions => 0, memory => Gained}, 0);
         _ -> older
     end.
 

@@ -15,10 +15,11 @@
 
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
-              | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap | settings.
+              | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap
+              | settings.
 -type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches
-                | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables | end_processes
-                | supervise | close_ports | list_to_existing_atom | allocator_settings
+                | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables
+                | end_processes | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library | erase_terms | slow_peer | heap_limit | generations.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
 %% where that is more, of the limit. `what' says which: a pid, a table, the initial call of a group
@@ -29,7 +30,8 @@
           see := mfargs(), remedy := remedy(), frees => non_neg_integer()}.
 -type mfargs() :: {module(), atom(), [term()]}.
 %% `least': the bytes below which nobody is accused, `grown': the growth below which nobody grows.
--type node_facts() :: #{total := non_neg_integer(), least := pos_integer(),
+%% `rest': the reductions that an idle process used as well.
+-type node_facts() :: #{total | rest := non_neg_integer(), least := pos_integer(),
                         grown := pos_integer()}.
 -type suspects() :: [suspect()].
 
@@ -42,6 +44,7 @@
 -define(ENTRIES, 1000).       % of a dictionary
 -define(NEAR, 0.8).           % of the largest heap
 -define(BUSY, 10000).         % reductions in two seconds; answering us takes a few
+-define(MANY, 10).            % minor collections, of which some would promote what is to be promoted
 -define(FULLSWEEP, 10).       % the setting that is recommended
 -define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
 -define(CROWD, 50).           % processes
@@ -68,12 +71,13 @@ once([], _) ->
 worse(#{share := A, bytes := X}, #{share := B, bytes := Y}) -> {A, X} >= {B, Y}.
 
 %% What is measured against.
-node_of(#{moments := Moments, processes := Processes, tables := Tables}) ->
+node_of(#{moments := Moments, processes := Processes, tables := Tables,
+          crowd := #{rest := Rest}}) ->
     Totals = [Size || #{size := Size} <- Moments],
     Grown = lists:sum([max(0, grown(size, S)) || #{samples := S} <- Processes])
         + lists:sum([max(0, grown(bytes, S)) || #{samples := S} <- Tables]),
     Total = lists:max(Totals),
-    #{total => Total, least => max(?LEAST, round(?SHARE * Total)),
+    #{total => Total, rest => Rest, least => max(?LEAST, round(?SHARE * Total)),
       grown => max(?GROWN, round(?GROWTH_SHARE * max(Grown, lists:last(Totals) - hd(Totals))))}.
 
 %% ---- processes
@@ -98,13 +102,14 @@ names(Calls) -> Calls.
 
 %% Garbage that the process has in each sample, and that no collection of its own will free soon.
 %% For binaries, the bytes that a collection would free, as far as known.
-garbage(#{samples := Samples, waste := Waste} = Process, #{least := Least}) ->
+garbage(#{samples := Samples, waste := Waste} = Process, #{least := Least, rest := Rest}) ->
     case heaps(Samples) of
         [_, _ | _] = Heaps ->
             Binaries = min(maps:get(bin_garbage_bytes, Waste, 0),
                            lists:min([Bytes || #{binaries := #{garbage := Bytes}} <- Heaps])),
             Found = {lists:min([Bytes || #{garbage := Bytes} <- Heaps]), Binaries},
-            accused(stays(Found, collects(Process), Samples), Process, Least);
+            Idle = is_idle(Samples, Rest),
+            accused(stays(Found, collects(Process), Idle, Samples), Process, Least);
         _ ->
             false
     end.
@@ -123,17 +128,17 @@ accused(_, _, _) ->
 %% What a process keeps that collects as it does, and what frees it. Minor collections leave the
 %% garbage of the old generation, until a full one comes. A process that makes a full collection by
 %% itself leaks nothing, and neither does one with the setting that would be recommended.
-stays(_, full, _) ->
+stays(_, full, _, _) ->
     none;
-stays({Terms, Binaries}, none, Samples) ->
-    {Terms, Binaries, case is_idle(Samples) of true -> hibernate; false -> collect end};
-stays({Terms, Binaries}, minor, Samples) ->
+stays({Terms, Binaries}, none, Idle, _) ->
+    {Terms, Binaries, case Idle of true -> hibernate; false -> collect end};
+stays({Terms, Binaries}, minor, Idle, Samples) ->
     case lists:last(Samples) of
         #{fullsweep_after := Few} when Few =< ?FULLSWEEP ->
             none;
         _ ->
             {not_young(Terms, terms, Samples), not_young(Binaries, binaries, Samples),
-             case is_idle(Samples) of true -> hibernate; false -> fullsweep_after end}
+             case Idle of true -> hibernate; false -> fullsweep_after end}
     end.
 
 %% More of it cannot be in the young generation.
@@ -141,15 +146,16 @@ not_young(Bytes, What, Samples) ->
     max(0, Bytes - lists:max([Of || #{young := #{What := Of}} <- Samples])).
 
 %% A process that is idle for a while can hibernate; one that works must be made to collect.
-is_idle(Samples) ->
-    grown(reductions, Samples) < ?BUSY orelse rate(reductions, Samples) < ?BUSY div 2.
+is_idle(Samples, Rest) ->
+    Few = grown(reductions, Samples) - Rest,
+    Few < ?BUSY orelse Few * 1000 < ?BUSY div 2 * elapsed(Samples).
 
 %% Which collections were noticed, or are near if the process goes on as it did.
 collects(#{collected := #{minor := Minor, full := Full}, samples := Samples}) ->
     Steps = steps_of([C || #{collections := C} <- Samples]),
     Young = filling(young, Samples),
     case {Full > 0 orelse lists:member(full, Steps) orelse filling(old, Samples)
-          orelse sweeps(Minor, Samples),
+          orelse fills(Minor, Samples) orelse sweeps(Minor, Samples),
           Minor > 0 orelse lists:member(minor, Steps) orelse Young} of
         {true, _} -> full;
         {false, true} -> minor;
@@ -169,6 +175,22 @@ filling(Generation, Samples) ->
     is_soon(Room, grown(terms, Series), Ms) orelse is_soon(BinaryRoom, grown(binaries, Series), Ms).
 
 is_soon(Room, Grown, Ms) -> Grown > 0 andalso Room * Ms < Grown * ?SOON_MS.
+
+%% A few minor collections may promote nothing by chance. So it is also full soon if each promotes what
+%% they did on average since the last full one, or all that the young generation has now if that is
+%% less.
+fills(Minor, Samples) when Minor > 0, Minor < ?MANY ->
+    #{collections := {Gcs, _}, old := #{room := Room, binary_room := BinaryRoom} = Old}
+        = lists:last(Samples),
+    Each = fun(What) ->
+                   min(map_get(What, Old) div Gcs,
+                       lists:max([Of || #{young := #{What := Of}} <- Samples]))
+           end,
+    Gcs >= 2 * ?MANY
+        andalso (is_soon(Room, Minor * Each(terms), elapsed(Samples))
+                 orelse is_soon(BinaryRoom, Minor * Each(binaries), elapsed(Samples)));
+fills(_, _) ->
+    false.
 
 %% The number of minor collections soon reaches the one at which a full collection comes.
 sweeps(Minor, Samples) ->

@@ -90,8 +90,8 @@ blocks(Allocator, Sizes) ->
      || {Its, [_ | _]} <- Sizes, Its =:= Allocator].
 
 %% @doc Returns the bytes of carriers that no block took at any moment since the last call of
-%% `erlang:system_info({allocator_sizes, _})', by any caller. It may be less than that: the allocators'
-%% instances have their maxima at different moments. The VM keeps no maximum for carriers in the pool.
+%% `erlang:system_info({allocator_sizes, _})', by any caller; or less, because the instances of the
+%% allocators have their maxima at different moments. The VM keeps no maximum for the carriers' pool.
 -spec unused() -> non_neg_integer().
 unused() ->
     max(0, lists:sum([carriers(Part) - blocks(Part)
