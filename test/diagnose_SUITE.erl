@@ -346,7 +346,7 @@ lines(Report) ->
     string:split(unicode:characters_to_list(sonde_diagnose:format(Report)), "\n", all).
 
 remedies() ->
-    [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, demonitor, unlink,
+    [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, resume, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
      generations].
@@ -593,6 +593,7 @@ slow_and_deaf_are_told_apart(_Config) ->
     drop_unmatched = Remedy(Backlog),
     drop_unmatched = Remedy(In({gen_server, loop, 7})),
     batches = Remedy(In({gen, do_call, 4})),
+    resume = Remedy(In({sys, suspend_loop, 6})),
     batches = Remedy(works(In({gen_server, loop, 7}))),
     batches = Remedy(with_samples(fun(_, S) -> S#{status := running} end, Backlog)).
 
@@ -695,10 +696,12 @@ the_node_itself_is_judged(_Config) ->
     Queue = fun(First, Last) -> #{queues => [{hd(erlang:ports()), self(), First, Last, []}]} end,
     [{port_queue, slow_peer}] = Kinds(Queue(5000000, 4000000)),
     _ = [[] = Kinds(Queue(First, Last)) || {First, Last} <- [{5000000, 1000000}, {1000000, 5000000}]],
-    Unused = fun(Most) -> #{moments => [(moment(I * 300, 100000000))#{unused := Bytes}
-                                        || {I, Bytes} <- [{1, 0}, {2, 40000000}, {3, Most}]]} end,
+    Unused = fun(Last) -> #{moments => [(moment(I * 300, 100000000))
+                                        #{unused := [{ll_alloc, 40000000, 90000000},
+                                                     {binary_alloc, Bytes, 70000000}]}
+                                        || {I, Bytes} <- [{1, 0}, {2, 40000000}, {3, Last}]]} end,
     [{fragmentation, allocator_settings}] = Kinds(Unused(40000000)),
-    [] = Kinds(Unused(24000000)),
+    [] = Kinds(Unused(34000000)),
     [{settings, generations}] = Kinds(#{settings => #{fullsweep_after => 0}}),
     [] = Kinds(#{}).
 
@@ -781,7 +784,7 @@ moment(At, Total) ->
     #{at => At, size => Total, persistent => 1000000, persistent_terms => 100,
       memory => #{total => Total, processes => 0, binary => 0, ets => 0, code => 0,
                   atom => 0},
-      allocated => 100000000, used => 90000000, unused => 10000000, processes => 100,
+      allocated => 100000000, used => 90000000, unused => [{ll_alloc, 10000000, 90000000}], processes => 100,
       ports => 100, atoms => 100, tables => 100}.
 
 process(Pid, Samples) ->

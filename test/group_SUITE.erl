@@ -55,7 +55,9 @@ people_see_what_proc_lib_began(_Config) ->
                  || F <- [bin_owned, bin_garbage, bin_waste]]
         end, ok),
     [#{attrs := Attrs}] =
-        sonde_facts_procs:last({#{}, #{Plain => [#{monitor_count => 0, monitored_by_count => 0}]}}),
+        sonde_facts_procs:last(#{waste => #{}, tried => #{}, seen => #{},
+                                 series => #{Plain => [#{monitor_count => 0,
+                                                         monitored_by_count => 0}]}}),
     Worker = lists:last(Attrs),
     Worker = lists:last(of_an_event(Plain)),
     {location, [Worker, _]} =

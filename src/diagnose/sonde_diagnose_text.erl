@@ -104,7 +104,7 @@ evidence({Key, Value}) ->
 
 value(Key, Value) when is_integer(Value) ->
     case lists:member(Key, [garbage, binaries, seen, pinned, stack, bytes_grown, bytes_per_second,
-                            allocated, used, resident, queued, heap, heap_limit]) of
+                            allocated, used, carriers, resident, queued, heap, heap_limit]) of
         true -> bytes(Value);
         false -> count(Value)
     end;
@@ -162,6 +162,8 @@ remedy(drop_unmatched) ->
 remedy(batches) ->
     "It is slower than its senders: let them wait for an answer, work in batches, or share the"
     " work out.";
+remedy(resume) ->
+    "It was suspended by sys:suspend/1: call sys:resume/1.";
 remedy(demonitor) ->
     "Call demonitor(Ref, [flush]) after an answer, or monitor once and keep the reference.";
 remedy(unlink) ->

@@ -15,10 +15,12 @@
                     size := non_neg_integer(),
                     persistent := non_neg_integer(), persistent_terms := non_neg_integer(),
                     allocated := non_neg_integer(), used := non_neg_integer(),
-                    unused := non_neg_integer(), processes := non_neg_integer(),
+                    unused := [{atom(), non_neg_integer(), non_neg_integer()}],
+                    processes := non_neg_integer(),
                     ports := non_neg_integer(), atoms := non_neg_integer(),
                     tables := non_neg_integer()}.
-%% `memory' has the kinds that are known; `unused' is what no block took since the moment before;
+%% `memory' has the kinds that are known; `unused' is what no block took since the moment before,
+%% and the carriers, of each allocator;
 %% `size' is the total on which shares of the node are based.
 %% `moments', and the samples of each process and table, are in the order of time.
 -type facts() ::

@@ -17,7 +17,7 @@
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
               | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap
               | settings.
--type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches
+-type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches | resume
                 | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables
                 | end_processes | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library | erase_terms | slow_peer | heap_limit | generations.
@@ -220,9 +220,10 @@ mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
         andalso (Bytes >= Least orelse is_rising(message_queue_len, Samples, ?FEW))
         andalso
         begin
-            Remedy = case is_deaf(Process) of
-                         true -> drop_unmatched;
-                         false -> batches
+            Remedy = case {current(Process), is_deaf(Process)} of
+                         {{sys, suspend_loop, _}, _} -> resume;
+                         {_, true} -> drop_unmatched;
+                         {_, false} -> batches
                      end,
             #{kind => mailbox, bytes => Bytes,
               evidence => [{messages, lists:last(Lengths)},
@@ -234,12 +235,14 @@ mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
 %% A consumer that is too slow works, or waits for the answer of another process; one that waits
 %% with messages in its mailbox matches none of them. Checking each new message, and answering our
 %% calls, takes a few reductions.
-is_deaf(#{samples := Samples, attrs := Attrs}) ->
+is_deaf(#{samples := Samples} = Process) ->
     Waits = [x || #{status := waiting} <- Samples],
     2 * length(Waits) > length(Samples)
-        andalso not waits_for_another(proplists:get_value(current_function, Attrs))
+        andalso not waits_for_another(current(Process))
         andalso grown(reductions, Samples)
                 =< 10 * max(0, grown(message_queue_len, Samples)) + 5000.
+
+current(#{attrs := Attrs}) -> proplists:get_value(current_function, Attrs).
 
 %% In these a process waits for one answer, of another process or a port, or for a time to pass.
 waits_for_another(Function) ->

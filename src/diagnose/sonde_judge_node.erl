@@ -1,6 +1,6 @@
 %% @private
-%% What is wrong with the node itself: limits that are near, memory that belongs to no process and no
-%% table, and settings that hurt. For `sonde_judge'.
+%% What is wrong with the node itself: limits that are near, memory that belongs to no process and
+%% no table, and settings that hurt. For `sonde_judge'.
 -module(sonde_judge_node).
 
 -export([find/2]).
@@ -54,15 +54,24 @@ memory(#{moments := Moments, rss := Rss}, Node) ->
     [Found || Found <- [fragmentation(Moments, Node), outside(Rss, lists:last(Moments))],
               is_map(Found)].
 
-%% Unused at all times since the first moment: what heaps take at times is no fragmentation.
+%% Most of one allocator's carriers are unused at all times since the first moment: what is in use at
+%% times is not fragmented, and a little of each allocator is unused on any node.
 fragmentation([_ | [_ | _] = Moments], #{least := Least}) ->
-    {Unused, Taken} = lists:min([{U, A} || #{unused := U, allocated := A} <- Moments]),
+    #{allocated := Taken, used := Used, unused := Last} = lists:last(Moments),
+    {Unused, Allocator, Carriers} =
+        lists:max([{0, none, 0} | [{Bytes, A, All} || {A, _, All} <- Last,
+                                                      Bytes <- [least_unused(A, Moments)],
+                                                      2 * Bytes > All]]),
     Unused > ?UNUSED + Least andalso Unused * ?UNUSED_PART > Taken andalso
         #{kind => fragmentation, what => node, bytes => Unused,
-          evidence => [{allocated, Taken}, {used, Taken - Unused}],
+          evidence => [{allocator, Allocator}, {carriers, Carriers}, {allocated, Taken},
+                       {used, Used}],
           see => {sonde_alloc, fragmentation, [current]}, remedy => allocator_settings};
 fragmentation(_, _) ->
     false.
+
+least_unused(Allocator, Moments) ->
+    lists:min([Bytes || #{unused := Unused} <- Moments, {A, Bytes, _} <- Unused, A =:= Allocator]).
 
 %% Memory that the operating system counts and no allocator of the VM does. If an allocator is off,
 %% the VM itself allocates outside of its allocators.

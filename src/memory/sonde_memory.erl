@@ -89,15 +89,18 @@ blocks(Allocator, Sizes) ->
                    {Type, Figures} <- Types, Type =:= Allocator])
      || {Its, [_ | _]} <- Sizes, Its =:= Allocator].
 
-%% @doc Returns the bytes of carriers that no block took at any moment since the last call of
-%% `erlang:system_info({allocator_sizes, _})', by any caller; or less, because the instances of the
-%% allocators have their maxima at different moments. The VM keeps no maximum for the carriers' pool.
--spec unused() -> non_neg_integer().
+%% @doc Returns, for each allocator, the bytes of its carriers that no block took at any moment
+%% since the last call of `erlang:system_info({allocator_sizes, _})', by any caller, and the bytes of its
+%% carriers. The first may be too small, because the instances of an allocator have their maxima at
+%% different moments. The VM keeps no maximum for the carriers' pool.
+-spec unused() -> [{atom(), Unused :: non_neg_integer(), Carriers :: non_neg_integer()}].
 unused() ->
-    max(0, lists:sum([carriers(Part) - blocks(Part)
-                      || A <- erlang:system_info(alloc_util_allocators),
-                         [_ | _] = Instances <- [erlang:system_info({allocator_sizes, A})],
-                         {instance, _, Parts} <- Instances, {_, [_ | _] = Part} <- Parts])).
+    [begin
+         Parts = [Part || {instance, _, All} <- Instances, {_, [_ | _] = Part} <- All],
+         Carriers = lists:sum([carriers(Part) || Part <- Parts]),
+         {A, max(0, Carriers - lists:sum([blocks(Part) || Part <- Parts])), Carriers}
+     end || A <- erlang:system_info(alloc_util_allocators),
+            [_ | _] = Instances <- [erlang:system_info({allocator_sizes, A})]].
 
 carriers(Part) ->
     case lists:keyfind(carriers_size, 1, Part) of
