@@ -16,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-prometheus
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy test-prometheus
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -100,6 +100,11 @@ test-attach: ## the command `sonde` against RabbitMQ and yaws, which do not have
 	@scripts/setup rabbitmq attach
 	@$(MAKE) -s --no-print-directory escript >/dev/null
 	@test/live/attach.sh
+
+test-healthy: ## diagnoses of RabbitMQ, yaws and ejabberd: nothing healthy is accused (15 minutes)
+	@scripts/setup rabbitmq healthy
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@test/live/healthy.sh
 
 stress: ## a node under fire, with witnesses in it: make stress SECONDS=60 OTP=27
 	@STRESS_SECONDS=$(or $(SECONDS),60) SUITES=stress_SUITE SONDE_SIDES=native scripts/matrix \

@@ -10,7 +10,8 @@
 #
 # Other runs: RECON=ours checks a broker with compat/recon in place of the recon that it ships
 # (live_compat.erl); LOOK=binaries checks where the memory of a backlog is (live_binaries.erl);
-# LOOK=attach checks the command from outside (live_attach.erl, see attach.sh).
+# LOOK=attach checks the command from outside (live_attach.erl, see attach.sh); LOOK=healthy
+# diagnoses it and other servers (live_healthy.erl, see healthy.sh).
 #
 #   RABBITMQ_SECONDS   seconds of each of the ten windows (10); less than 10 also shortens everything else
 #   SONDE_TIMEOUT      seconds for the whole run (1200)
