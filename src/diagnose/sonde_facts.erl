@@ -88,8 +88,11 @@ load() ->
 
 %% ---- moments
 
-looks(When, State, How) ->
-    lists:foldl(fun(Part, Before) -> look(Part, Before, How) end, State, When).
+%% All times are counted from the first moment.
+looks([First | When], State, How) ->
+    Begun = look(First, State, How),
+    #{at := At} = hd(element(1, Begun)),
+    lists:foldl(fun(Part, Before) -> look(Part, Before, How#{start := At}) end, Begun, When).
 
 look(Part, {Moments, Procs0, Tables}, #{start := Start, ms := Ms} = How) ->
     Procs = sonde_facts_procs:watch(Procs0, Start + round(Part * Ms), How),

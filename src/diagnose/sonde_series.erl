@@ -9,7 +9,7 @@
 -define(DAY_MS, 86400000).
 
 %% @doc The last value less the first.
--spec grown(atom(), [map(), ...]) -> integer().
+-spec grown(atom(), [map(), ...]) -> number().
 grown(Key, Samples) ->
     maps:get(Key, lists:last(Samples)) - maps:get(Key, hd(Samples)).
 
@@ -36,7 +36,7 @@ rate(Key, Samples) ->
     grown(Key, Samples) * 1000 div elapsed(Samples).
 
 %% @doc The ms between the first sample and the last, at least 1.
--spec elapsed(samples()) -> pos_integer().
+-spec elapsed(samples()) -> number().
 elapsed(Samples) -> max(1, grown(at, Samples)).
 
 %% @doc It rises in each step.
