@@ -275,6 +275,17 @@ follow(pinned_keys_in_state, #{server := Server}, binary_copy) ->
     Copies = fun(Keys) -> maps:map(fun(_, Key) -> Copy(Key) end, Keys) end,
     ok = do(Server, fun({_, Keys}) -> {ok, {Copy, Copies(Keys)}} end),
     true = erlang:garbage_collect(Server),
+    ok;
+%% Who copies each key before it is stored; until then nothing is stored.
+follow(pinned_keys_in_bounded_table, #{whats := [{ets, Tab}], accused := [Writer]}, binary_copy) ->
+    Self = self(),
+    Holder = spawn(fun() ->
+                           true = erlang:suspend_process(Writer),
+                           Self ! {self(), suspended},
+                           timer:sleep(infinity)
+                   end),
+    receive {Holder, suspended} -> ok end,
+    _ = [true = ets:insert(Tab, {Slot, binary:copy(Key)}) || {Slot, Key} <- ets:tab2list(Tab)],
     ok.
 
 is_hibernated(Pid) ->

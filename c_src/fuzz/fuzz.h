@@ -101,6 +101,9 @@ struct verdict {
     uint64_t steps; /* entries, nodes, messages and fragments that the walk needs */
 };
 
+/* The one place in the code that waits_for counts: the program counter of new processes. */
+enum { MODEL_PLACE = 0 };
+
 enum opened model_open(const struct vm *vm, enum attr attr, bool waiting, size_t slot,
                        uint64_t proc);
 struct verdict model_answer(const struct vm *vm, enum attr attr, bool waiting, uint64_t proc);

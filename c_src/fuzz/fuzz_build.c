@@ -392,6 +392,7 @@ static void make_tie(struct builder *b, unsigned param)
         return;
     put_kind(b, data, type, flags & 0x30);
     put_kind(b, node, type, (flags & 0x30) | target);
+    put(b, node, LF_node_other, own(b, LF_id) + 16ULL * (way & 3));
     put(b, node, LF_node_offset, node - data);
     if (root == LF_links)
         put(b, node, LF_link_unlinking, flags & 1);
@@ -400,6 +401,8 @@ static void make_tie(struct builder *b, unsigned param)
     if (root != LF_links && (flags & 12) != 0)
         put(b, data, LF_mon_ref, data + LF(b->lay, mon_size) + 2);
     put_word(data + LF(b->lay, mon_size), headers[(flags >> 6) + (flags & 4)]);
+    put_word(data + LF(b->lay, mon_size) + 8, way >> 2 & 1);
+    put_word(data + LF(b->lay, mon_size) + 16, (uint64_t)way << 32);
     if (root == LF_lt_monitors) {
         uint64_t first = own(b, root);
         put(b, node, LF_list_next, first == 0 ? node : get(b, first, LF_list_next));
@@ -838,7 +841,9 @@ static void choose_proof(struct builder *b, struct proof *p)
  * attribute. */
 static enum attr any_attr(unsigned i)
 {
-    enum { FIRST = 12, LIMIT = 192, LATER = 8 };
+    enum { FIRST = 12, LIMIT = 192, LATER = 8, LAST = 255 };
+    if (i == LAST)
+        return ATTR_waits_for;
     unsigned attr = i < LIMIT ? i % FIRST : FIRST + i % LATER;
     return attr < ATTR_COUNT ? (enum attr)attr : ATTR_binary_unique;
 }

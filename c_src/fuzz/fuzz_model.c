@@ -10,6 +10,7 @@ struct model {
     bool refused;
     bool doubtful;
     uint64_t steps;
+    struct waited *waited;
 };
 
 static void refuse_if(struct model *m, bool odd)
@@ -88,6 +89,10 @@ static const struct stillness still[] = {
     [ATTR_binary_unique] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
     [ATTR_binary_exclusive] = {NOT_SETTLED, 3, {BINARIES, QUEUES}},
     [ATTR_minor_gcs] = {0, 0, {LF_gen_gcs}},
+    /* and active, or suspended */
+    [ATTR_waits_for] = {NOT_SETTLED | 0x12000,
+                        1,
+                        {LF_heap, LF_htop, LF_hend, LF_stop, LF_old_heap, LF_old_htop, TIES}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -139,6 +144,7 @@ enum opened model_open(const struct vm *vm, enum attr attr, bool waiting, size_t
 /* ---- links and monitors ---------------------------------------------------------------------- */
 
 enum monitor_types {
+    PROC = 0,
     TIME_OFFSET = 2,
     DIST_PROC,
     DIST_PORT,
@@ -158,9 +164,102 @@ static uint64_t type_of(struct model *m, uint64_t node)
     return field(m, node, LF_node_type) & m->lay->type_mask;
 }
 
+/* What the frame of a caller holds, and the ends that are among it. */
+struct waited {
+    uint64_t word[AWAITED_FRAME];
+    unsigned words;
+    uint64_t ref, pid, monitor;
+    bool some_ref, several_refs, some_pid, several_pids, some_monitor, several_monitors;
+};
+
+enum { REMOTE_END = 1, UNCLEAR_END = 2 };
+
+/* NULL: no reference. */
+static const uint64_t *reference(uint64_t term)
+{
+    const uint64_t *at = memory_at(term & ~7ULL);
+    bool is_ref = (term & 3) == 2 && at && memory_at((term & ~7ULL) + 16) &&
+                  (*at >> 6 == 2 || *at >> 6 == 3) && (*at & 0x3F) == 0x10;
+    return is_ref ? at : NULL;
+}
+
+static bool in_heap(struct model *m, uint64_t term)
+{
+    uint64_t at = term & ~7ULL;
+    uint64_t top = own(m, LF_htop);
+    uint64_t old_top = own(m, LF_old_htop);
+    return (at >= own(m, LF_heap) && at < top && top - at >= 24) ||
+           (at >= own(m, LF_old_heap) && at < old_top && old_top - at >= 24);
+}
+
+static void remember(uint64_t end, uint64_t *last, bool *some, bool *several)
+{
+    *several = *several || (*some && *last != end);
+    *some = true;
+    *last = end;
+}
+
+/* Of many pids or references the first eight count. */
+static bool has_pid(const struct waited *w, uint64_t pid)
+{
+    unsigned pids = 0;
+    for (unsigned i = 0; i < w->words; i++) {
+        if ((w->word[i] & 15) == 3 && pids++ < 8 && w->word[i] == pid)
+            return true;
+    }
+    return false;
+}
+
+static bool has_ref(struct model *m, const uint64_t *ref)
+{
+    const struct waited *w = m->waited;
+    unsigned refs = 0;
+    for (unsigned i = 0; i < w->words; i++) {
+        const uint64_t *held =
+            (w->word[i] & 3) == 2 && in_heap(m, w->word[i]) ? reference(w->word[i]) : NULL;
+        if (held && refs++ < 8 && held[1] == ref[1] && (uint32_t)held[2] == (uint32_t)ref[2])
+            return true;
+    }
+    return false;
+}
+
+static void linked(struct model *m, uint64_t type, uint64_t node)
+{
+    struct waited *w = m->waited;
+    uint64_t pid = type == LINK_PROC ? word(m, node + LF(m->lay, node_other)) : 3;
+    refuse_if(m, (pid & 15) != 3 ||
+                     (type != LINK_PROC && type != LINK_PORT && type != LINK_DIST_PROC));
+    if (!m->refused && type == LINK_PROC && has_pid(w, pid))
+        remember(pid, &w->pid, &w->some_pid, &w->several_pids);
+}
+
+static void monitored(struct model *m, uint64_t type, uint64_t flags, uint64_t node)
+{
+    struct waited *w = m->waited;
+    refuse_if(m, type > ALIAS);
+    if (m->refused || (flags & (TARGET | SPAWN_PENDING)) || (type != PROC && type != DIST_PROC))
+        return;
+    uint64_t end = word(m, node + LF(m->lay, node_other));
+    const uint64_t *ref = reference(word(m, node + LF(m->lay, mon_ref)));
+    refuse_if(m, field(m, node, LF_node_offset) != 0 || !ref || (type == PROC && (end & 15) != 3));
+    if (m->refused)
+        return;
+    if (type == DIST_PROC)
+        end = REMOTE_END;
+    remember(end, &w->monitor, &w->some_monitor, &w->several_monitors);
+    if (has_ref(m, ref))
+        remember(end, &w->ref, &w->some_ref, &w->several_refs);
+    if (type == PROC && has_pid(w, end))
+        remember(end, &w->pid, &w->some_pid, &w->several_pids);
+}
+
 static uint64_t link_of(struct model *m, enum links_monitors_what what, uint64_t node)
 {
     uint64_t type = type_of(m, node);
+    if (what == LINKS_MONITORS_EACH) {
+        linked(m, type, node);
+        return 0;
+    }
     refuse_if(m, type != LINK_PROC && type != LINK_PORT);
     if (what == LINKS_MONITORS_BYTES)
         return LF(m->lay, link_size);
@@ -194,6 +293,10 @@ static uint64_t monitor_of(struct model *m, enum links_monitors_what what, uint6
 {
     uint64_t type = type_of(m, node);
     uint64_t flags = field(m, node, LF_node_flags) >> m->lay->flags_shift;
+    if (what == LINKS_MONITORS_EACH) {
+        monitored(m, type, flags, node);
+        return 0;
+    }
     refuse_if(m, type > ALIAS);
     if (what == LINKS_MONITORS_MONITORS)
         return type <= DIST_PORT && !(flags & (TARGET | SPAWN_PENDING));
@@ -240,13 +343,43 @@ static uint64_t circle(struct model *m, enum links_monitors_what what, uint64_t 
 static uint64_t ties(struct model *m, enum links_monitors_what what)
 {
     uint64_t sum = 0;
-    if (what == LINKS_MONITORS_LINKS || what == LINKS_MONITORS_BYTES)
+    if (what == LINKS_MONITORS_LINKS || what >= LINKS_MONITORS_BYTES)
         sum += tree(m, what, LINKS, own(m, LF_links), 0);
     if (what != LINKS_MONITORS_LINKS)
         sum += tree(m, what, MONITORS, own(m, LF_monitors), 0);
     if (what == LINKS_MONITORS_MONITORED_BY || what == LINKS_MONITORS_BYTES)
         sum += circle(m, what, own(m, LF_lt_monitors));
     return sum;
+}
+
+static void read_frame(struct model *m)
+{
+    struct waited *w = m->waited;
+    uint64_t at = own(m, LF_stop);
+    uint64_t end = own(m, LF_hend);
+    refuse_if(m, at > end);
+    while (!m->refused && w->words < AWAITED_FRAME && end - at >= 8) {
+        w->word[w->words] = word(m, at);
+        if ((w->word[w->words] & 3) == 0)
+            return;
+        w->words++;
+        at += 8;
+    }
+}
+
+static uint64_t waits_for(struct model *m)
+{
+    struct waited w = {.words = 0};
+    m->waited = &w;
+    if (own(m, LF_pc) != MODEL_PLACE)
+        return 0;
+    read_frame(m);
+    (void)ties(m, LINKS_MONITORS_EACH);
+    if (w.some_ref)
+        return w.several_refs ? UNCLEAR_END : w.ref;
+    if (w.some_pid && !w.several_pids)
+        return w.pid;
+    return w.several_monitors ? UNCLEAR_END : w.monitor;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -508,6 +641,8 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
         return ties(m, LINKS_MONITORS_MONITORED_BY);
     case ATTR_dictionary_size:
         return dictionary_size(m);
+    case ATTR_waits_for:
+        return waits_for(m);
     default:
         fuzz_fail("no model of this attribute", "");
     }

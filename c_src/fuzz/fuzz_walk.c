@@ -86,6 +86,8 @@ void fuzz_begin(const struct image *img, bool changing, uint64_t reads)
 /* A monitor needs the most reads: its node, the node of the other end, the count, the reference. A
  * message's chains may be those of others, too. */
 enum { THING_READS = 12, FIXED_READS = 240 };
+/* A word of a frame, and what it may point to. */
+enum { FRAME_READS = 4 * (int)AWAITED_FRAME };
 
 #define MOST_THINGS                                                                                \
     ((uint64_t)LINKS_MONITORS_MAX + MESSAGES_MAX + 3 * (uint64_t)ENTRIES_MAX +                     \
@@ -154,7 +156,8 @@ static void check_still(const struct image *img, const struct question *q, size_
     enum status first = ST_OK;
     struct walk w = {.room = NULL};
     for (unsigned i = 0; i < sizeof turns / sizeof *turns; i++) {
-        fuzz_begin(img, false, FIXED_READS + THING_READS * v.steps);
+        uint64_t frame = q->attr == ATTR_waits_for ? FRAME_READS : 0;
+        fuzz_begin(img, false, FIXED_READS + frame + THING_READS * v.steps);
         enum status st = stamp_open(&img->vm, &q->plan, slot, proc, &w.view);
         must((st == ST_OK) == (opened == OPEN_OK), "opened, or not:", q->attr);
         must((st == ST_BUSY) == (opened == OPEN_BUSY), "busy, or not:", q->attr);
@@ -208,11 +211,26 @@ static void check_running(const struct image *img, const struct question *q, siz
     must(st == ST_OK || walked > 0, "it did not move, and is torn:", q->attr);
 }
 
+static void at_the_place(struct question *q)
+{
+    q->places_n = 1;
+    q->places[0] = MODEL_PLACE;
+}
+
+static void begin_scan(struct scan *s, const struct image *img, const enum attr *attrs, unsigned n,
+                       enum scan_mode mode, size_t remembered)
+{
+    scan_init(s, &img->vm, attrs, n, mode, img->rows, NULL, remembered);
+    for (unsigned k = 0; k < n; k++)
+        at_the_place(&s->q[k]);
+}
+
 static void check_walks(const struct image *img, enum attr attr)
 {
     struct question q;
     bool waiting = attr == ATTR_binary_count && (img->mode & 1);
     question_make(&q, img->vm.lay, attr, waiting);
+    at_the_place(&q);
     for (size_t slot = 0; slot < SLOTS; slot++) {
         fuzz_begin(img, false, 0);
         uint64_t proc = word_at(img->vm.tab.tab + slot * 8);
@@ -588,6 +606,7 @@ static void check_second(const struct image *img, struct scan *s, enum attr attr
     expect_second(img, mode, first, second, e);
     if (mode == SCAN_SAMPLE) {
         scan_init(&diff, &img->vm, &attr, 1, SCAN_DIFF, img->rows, &s->own, SLOTS);
+        at_the_place(diff.q);
         if (check_result(img, &diff, run_scan(img, &diff, attr), attr))
             compare_rows(&diff, e, attr);
         scan_free(&diff);
@@ -611,7 +630,7 @@ static void check_scan(const struct image *img, enum attr attr, bool changing)
     fuzz_begin(img, changing, SLOTS * 12ULL * (MOST_READS + 2));
     look_at_all(img, attr, waiting, first, &e.exact);
     expect_first(img, mode, first, &e);
-    scan_init(&s, &img->vm, &attr, 1, mode, img->rows, NULL, img->remembered);
+    begin_scan(&s, img, &attr, 1, mode, img->remembered);
     bool whole = check_result(img, &s, run_scan(img, &s, attr), attr);
     must(s.own.n <= img->remembered, "more remembered than allowed:", attr);
     if (whole) {
@@ -625,16 +644,27 @@ static void check_scan(const struct image *img, enum attr attr, bool changing)
 
 /* ---- several questions in one sweep, and some processes only ------------------------------------- */
 
-/* A process has all its answers or none. */
-static void expect_many(const struct image *img, struct sight looks[MANY][SLOTS], bool each,
-                        bool some, struct expected *e)
+static bool is_left_out(const struct question *q, struct sight looks[MANY][SLOTS], unsigned slot)
 {
+    for (unsigned k = 0; k < MANY; k++) {
+        if (q[k].sparse && looks[k][slot].value == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A process has all its answers or none. */
+static void expect_many(const struct image *img, const struct scan *s,
+                        struct sight looks[MANY][SLOTS], bool some, struct expected *e)
+{
+    bool each = s->mode == SCAN_EACH;
     for (unsigned slot = 0; slot < SLOTS; slot++) {
         const struct sight *l[MANY] = {&looks[0][slot], &looks[1][slot], &looks[2][slot]};
         bool read = l[0]->read && l[1]->read && l[2]->read;
         int64_t value;
         if (l[0]->pid == 0 || (some && slot % 2 == 0) ||
-            !(read || (!each && told(l[0]->pid, &value))))
+            !(read || (!each && told(l[0]->pid, &value))) ||
+            (each && is_left_out(s->q, looks, slot)))
             continue;
         for (unsigned k = 0; k < MANY; k++)
             expect_row(img, &e[k], l[0]->pid, read ? l[k]->value : value);
@@ -663,7 +693,7 @@ static void check_parts(const struct image *img, const enum attr *attrs, struct 
     for (unsigned k = 0; k < MANY; k++)
         handed_out[k].n = 0;
     for (unsigned i = 0; i < parts && !failed; i++) {
-        scan_init(&s, &img->vm, attrs, MANY, SCAN_EACH, 0, NULL, 0);
+        begin_scan(&s, img, attrs, MANY, SCAN_EACH, 0);
         scan_part(&s, i, parts);
         whole = check_result(img, &s, run_scan(img, &s, attrs[0]), attrs[0]) && whole;
         scan_free(&s);
@@ -684,7 +714,7 @@ static void check_many(const struct image *img, enum attr attr, bool changing)
     bool exact = !changing;
     for (unsigned k = 0; k < MANY; k++)
         look_at_all(img, attrs[k], false, looks[k], &exact);
-    scan_init(&s, &img->vm, attrs, MANY, each ? SCAN_EACH : SCAN_TOP, img->rows, NULL, 0);
+    begin_scan(&s, img, attrs, MANY, each ? SCAN_EACH : SCAN_TOP, 0);
     for (unsigned slot = 1; (img->mode & 4) != 0 && slot < SLOTS; slot += 2) {
         uint64_t pid = looks[0][slot].pid;
         bool wanted = pid != 0 && scan_only(&s, pid);
@@ -698,7 +728,7 @@ static void check_many(const struct image *img, enum attr attr, bool changing)
         e[k].n = handed_out[k].n = 0;
         e[k].exact = exact;
     }
-    expect_many(img, looks, each, some, e);
+    expect_many(img, &s, looks, some, e);
     if (check_result(img, &s, run_scan(img, &s, attr), attr)) {
         for (unsigned k = 0; k < MANY && !each; k++)
             compare_top(&s, &s.top[k], &e[k], attrs[k]);

@@ -25,8 +25,6 @@ enum places {
 
 enum { MESSAGE_WORDS = 3, RECV_MARKS_MAX = 8, ARITY_MAX = 1024 }; /* as in erl_message.h */
 
-enum { STATE_ACTIVE = 0x2000 };
-
 #define NO_FRAGMENT (~(uint64_t)7) /* ERTS_INVALID_HFRAG_PTR */
 
 void roots_start(struct roots *r, uint64_t messages)

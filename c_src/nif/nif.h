@@ -184,6 +184,7 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_scan_step, 1, DIRTY) X(do_scan_feed, 2, 0) X(do_scan_rows, 4, 0)                    \
     X(do_scan_info, 1, 0) X(do_scan_pids, 3, 0) X(do_scan_values, 3, 0)                      \
     X(do_scan_skip, 2, 0) X(do_scan_after, 1, 0) X(do_scan_limit, 3, 0) X(do_scan_part, 3, 0) \
+    X(do_scan_place, 2, 0)                                                                   \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
     X(do_account_lend, 4, DIRTY) X(do_account_settle, 1, DIRTY) X(do_account_return, 2, DIRTY)     \
     X(do_calibrate_fun, 2, 0) X(do_calibrate_literals, 2, 0) X(do_probe_resource, 1, 0)      \

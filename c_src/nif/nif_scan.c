@@ -229,8 +229,11 @@ static ERL_NIF_TERM rows_out(ErlNifEnv *env, struct scan *scan)
     for (unsigned i = scan->out_n; i >= n; i -= n) {
         const int64_t *row = &scan->out[i - n];
         ERL_NIF_TERM values = enif_make_list(env, 0);
-        for (unsigned k = scan->qn; k > 0; k--)
-            values = enif_make_list_cell(env, enif_make_int64(env, row[k]), values);
+        for (unsigned k = scan->qn; k > 0; k--) {
+            bool pid = scan->q[k - 1].is_pid && term_is_local_pid((uint64_t)row[k]);
+            values = enif_make_list_cell(
+                env, pid ? make_pid(env, (uint64_t)row[k]) : enif_make_int64(env, row[k]), values);
+        }
         list = enif_make_list_cell(
             env, enif_make_tuple2(env, make_pid(env, (uint64_t)row[0]), values), list);
     }
@@ -414,6 +417,22 @@ SCAN_NIF(do_scan_limit)
     scan_limit(&h->scan, words);
     scan_patience(&h->scan, us * 1000);
     return ATOM(ok);
+}
+
+SCAN_NIF(do_scan_place)
+{
+    /* (Scan, Pid), before the first step: ok, or why the place where it waits cannot be read */
+    struct scan *scan = &h->scan;
+    uintptr_t proc;
+    scan->vm.reader = nif_peek_reader(sonde_of(env));
+    if (scan->vm.reader == PEEK_NONE)
+        return ATOM(no_reader);
+    if (!nif_find_process(env, &scan->vm, argv[1], &proc))
+        return nif_raise(env, ATOM(badarg));
+    if (proc == 0)
+        return ATOM(gone);
+    enum status st = scan_place(scan, proctab_slot(scan->vm.lay, &scan->vm.tab, argv[1]), proc);
+    return st == ST_OK ? ATOM(ok) : nif_status_atom(env, st);
 }
 
 SCAN_NIF(do_scan_part)

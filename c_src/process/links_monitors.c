@@ -138,6 +138,32 @@ static enum status monitor_bytes(const struct vm *vm, const struct node *n, uint
     return st;
 }
 
+/* ---- who is at the other end --------------------------------------------------------------- */
+
+static enum status tell_link(struct links_monitors *t, const struct vm *vm, const struct node *n)
+{
+    struct tie tie = {false, false, 0, 0};
+    if (n->type == LINK_PORT || n->type == LINK_DIST_PROC)
+        return ST_OK;
+    if (n->type != LINK_PROC || !peek_word(vm->reader, n->at + LF(vm->lay, node_other), &tie.other))
+        return ST_TORN;
+    return term_is_local_pid(tie.other) ? t->each(t->to, vm, &tie) : ST_TORN;
+}
+
+/* Both ends of a monitor share its reference, which lies with the origin: at the start of the data. */
+static enum status tell_monitor(struct links_monitors *t, const struct vm *vm, const struct node *n)
+{
+    struct tie tie = {true, n->type == MON_DIST_PROC, 0, 0};
+    if (n->type > MON_ALIAS)
+        return ST_TORN;
+    if ((n->flags & (FLAG_TARGET | FLAG_SPAWN_PENDING)) || (n->type != MON_PROC && !tie.remote))
+        return ST_OK;
+    if (n->offset != 0 || !peek_word(vm->reader, n->at + LF(vm->lay, mon_ref), &tie.ref) ||
+        !peek_word(vm->reader, n->at + LF(vm->lay, node_other), &tie.other))
+        return ST_TORN;
+    return tie.remote || term_is_local_pid(tie.other) ? t->each(t->to, vm, &tie) : ST_TORN;
+}
+
 /* ---- the walk ------------------------------------------------------------------------------ */
 
 static enum status take(struct links_monitors *t, const struct vm *vm, uint64_t at)
@@ -152,6 +178,8 @@ static enum status take(struct links_monitors *t, const struct vm *vm, uint64_t 
         return count_monitor(&n, &t->sum);
     case LINKS_MONITORS_MONITORED_BY:
         return count_monitored_by(&n, &t->sum);
+    case LINKS_MONITORS_EACH:
+        return t->stage == S_LINKS ? tell_link(t, vm, &n) : tell_monitor(t, vm, &n);
     default:
         return t->stage == S_LINKS ? link_bytes(vm, &n, &t->sum) : monitor_bytes(vm, &n, &t->sum);
     }
@@ -201,6 +229,7 @@ static const uint8_t wanted[] = {
     [LINKS_MONITORS_MONITORS] = 1 << S_MONITORS,
     [LINKS_MONITORS_MONITORED_BY] = 1 << S_MONITORS | 1 << S_LT_MONITORS,
     [LINKS_MONITORS_BYTES] = 1 << S_LINKS | 1 << S_MONITORS | 1 << S_LT_MONITORS,
+    [LINKS_MONITORS_EACH] = 1 << S_LINKS | 1 << S_MONITORS,
 };
 
 void links_monitors_start(struct links_monitors *t, enum links_monitors_what what)
@@ -210,6 +239,13 @@ void links_monitors_start(struct links_monitors *t, enum links_monitors_what wha
     t->sum = 0;
     t->steps = LINKS_MONITORS_MAX;
     t->depth = 0;
+}
+
+void links_monitors_each(struct links_monitors *t, take_tie *each, void *to)
+{
+    links_monitors_start(t, LINKS_MONITORS_EACH);
+    t->each = each;
+    t->to = to;
 }
 
 enum status links_monitors_walk(struct links_monitors *t, const struct reading *rd)

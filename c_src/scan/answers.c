@@ -32,6 +32,10 @@ static enum status rank_all(struct scan *s, uint64_t pid, const int64_t *values)
 static enum status hand_out(struct scan *s, uint64_t pid, const int64_t *values)
 {
     assert(s->out_n + 1 + s->qn <= SCAN_OUT);
+    for (unsigned k = 0; k < s->qn; k++) {
+        if (s->q[k].sparse && values[k] == 0)
+            return ST_OK;
+    }
     s->out[s->out_n++] = (int64_t)pid;
     for (unsigned k = 0; k < s->qn; k++)
         s->out[s->out_n++] = values[k];

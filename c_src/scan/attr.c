@@ -11,6 +11,7 @@
 /* What a process must be while an attribute is read. */
 enum stamp_kind {
     SETTLED,    /* its heap does not change */
+    WAITING,    /* the same, and it waits: process_info's status */
     QUEUE_LOCK, /* nothing comes into its outer queue; it may run */
     ONE_WORD    /* anything: one load is a moment's truth */
 };
@@ -219,6 +220,24 @@ static enum status go_minor_gcs(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
+/* Who is elsewhere need not be walked. */
+static enum status go_waits_for(struct walk *w, const struct reading *rd)
+{
+    const struct question *q = w->q;
+    if (w->stage == START) {
+        unsigned i = 0;
+        while (i < q->places_n && q->places[i] != stamp_word(rd, LF_pc))
+            i++;
+        if (i == q->places_n)
+            return ST_OK;
+        awaited_start(&w->u.awaited);
+        w->stage = TIES;
+    }
+    enum status st = awaited_walk(&w->u.awaited, rd);
+    w->value = (int64_t)awaited_answer(&w->u.awaited);
+    return st;
+}
+
 /* The room stays for the next process, because threads that are no schedulers share one allocator of the
  * VM, behind a lock. */
 static void *room(struct walk *w, size_t size)
@@ -358,6 +377,7 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_binary_unique] = {SETTLED, HELD_UNIQUE, HELD},
     [ATTR_binary_exclusive] = {SETTLED, HELD_EXCLUSIVE, HELD},
     [ATTR_minor_gcs] = {ONE_WORD, 0, {minor_gcs}, .go = go_minor_gcs},
+    [ATTR_waits_for] = {WAITING, 0, {awaited_fields, links_monitors_fields}, .go = go_waits_for},
 };
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */
@@ -372,9 +392,12 @@ static unsigned append(enum layout_field *all, unsigned n, const enum layout_fie
 
 void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting)
 {
-    static const uint32_t unsettled[] = {[SETTLED] = STATE_UNSETTLED, [ONE_WORD] = 0};
+    static const uint32_t unsettled[] = {[SETTLED] = STATE_UNSETTLED,
+                                         [WAITING] =
+                                             STATE_UNSETTLED | STATE_ACTIVE | STATE_SUSPENDED,
+                                         [ONE_WORD] = 0};
     static const uint32_t locks[] = {
-        [SETTLED] = LOCK_MAIN, [QUEUE_LOCK] = LOCK_MSGQ, [ONE_WORD] = 0};
+        [SETTLED] = LOCK_MAIN, [WAITING] = LOCK_MAIN, [QUEUE_LOCK] = LOCK_MSGQ, [ONE_WORD] = 0};
     enum layout_field all[LAYOUT_FIELD_COUNT * 2] = {LAYOUT_FIELD_COUNT};
     const struct attribute *row = &attributes[attr];
     unsigned n = 0;
@@ -387,6 +410,8 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
                            .row = row,
                            .one_word = row->stamp == ONE_WORD,
                            .waiting = waiting,
+                           .is_pid = attr == ATTR_waits_for,
+                           .sparse = attr == ATTR_waits_for,
                            .max_words = ATTR_WORDS_MAX};
     plan_make(&q->plan, lay, unsettled[row->stamp], locks[row->stamp], all);
 }

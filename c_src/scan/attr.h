@@ -5,6 +5,7 @@
 #define SONDE_ATTR_H
 
 #include "binary/held_binaries.h"
+#include "process/awaited.h"
 #include "process/queue.h"
 #include "process/links_monitors.h"
 #include "binary/waste.h"
@@ -15,11 +16,14 @@
     X(message_queue_len) X(reductions) X(binary_memory) X(binary_count)     \
     X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
     X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
-    X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs)
+    X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for)
 /* clang-format on */
 
 /* Heaps with more words are marked, and more words counted, only where the caller asks for it. */
 enum { ATTR_WORDS_MAX = BOUND(1000000000, 4096) };
+
+/* Places in the code where processes wait for another one. */
+enum { ATTR_PLACES = 8 };
 
 enum attr {
 #define X(Name) ATTR_##Name,
@@ -36,6 +40,10 @@ struct question {
     bool one_word;      /* true for one moment; no stamp needed */
     bool waiting;       /* also report whether a queue has messages (for binary_count) */
     bool each;          /* what is held stays until walk_end, each Binary (for binary_unique) */
+    bool is_pid;        /* the value is the word of a pid, or less than 3 */
+    bool sparse;        /* no row where it is 0 (EACH) */
+    unsigned places_n;  /* of waits_for: the value is 0 for those that are elsewhere */
+    uint64_t places[ATTR_PLACES];
     uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
     struct plan plan;
 };
@@ -52,6 +60,7 @@ struct walk {
         struct offheap offheap;
         struct links_monitors ties;
         struct queue queue;
+        struct awaited awaited;
         /* in the room; NULL: nothing needs to be walked, or it has not begun */
         struct waste *waste;
         struct root_size *flat;

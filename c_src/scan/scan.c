@@ -95,6 +95,32 @@ bool scan_exclude(struct scan *s, uint64_t pid)
     return true;
 }
 
+static enum status place_of(const struct scan *s, const struct question *q, size_t slot,
+                            uintptr_t proc, uint64_t *place)
+{
+    struct view view;
+    const struct reading rd = {&s->vm, &q->plan, &view, NULL};
+    enum status st = stamp_open(&s->vm, &q->plan, slot, proc, &view);
+    if (st == ST_OK)
+        *place = stamp_word(&rd, LF_pc);
+    return st;
+}
+
+enum status scan_place(struct scan *s, size_t slot, uintptr_t proc)
+{
+    enum status st = ST_OK;
+    for (unsigned k = 0; k < s->qn && st == ST_OK; k++) {
+        struct question *q = &s->q[k];
+        if (q->attr != ATTR_waits_for)
+            continue;
+        if (q->places_n == ATTR_PLACES)
+            return ST_NOMEM;
+        st = place_of(s, q, slot, proc, &q->places[q->places_n]);
+        q->places_n += st == ST_OK;
+    }
+    return st;
+}
+
 void scan_limit(struct scan *s, uint64_t max_words)
 {
     for (unsigned k = 0; k < s->qn; k++)

@@ -100,6 +100,10 @@ void scan_free(struct scan *s);
 bool scan_exclude(struct scan *s, uint64_t pid);
 bool scan_excludes(const struct scan *s, uint64_t pid);
 
+/* Before the first step, of a scan that asks for waits_for: the process is at a place where others wait, too.
+ * OK, BUSY (it does not wait), TORN, GONE; NOMEM: no more places. */
+enum status scan_place(struct scan *s, size_t slot, uintptr_t proc);
+
 /* Before the first step: larger heaps are not marked; such a process is asked, and counted. */
 void scan_limit(struct scan *s, uint64_t max_words);
 

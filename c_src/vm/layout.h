@@ -120,6 +120,7 @@
     X(tree_right,       "offsetof(ErtsMonLnkNode, node.tree.right)")                    \
     X(tree_left,        "offsetof(ErtsMonLnkNode, node.tree.left)")                     \
     X(list_next,        "offsetof(ErtsMonLnkNode, node.list.next)")                     \
+    X(node_other,       "offsetof(ErtsMonLnkNode, other)")                              \
     X(node_offset,      "offsetof(ErtsMonLnkNode, offset)")                             \
     X(node_flags,       "offsetof(ErtsMonLnkNode, flags)")                              \
     X(node_type,        "offsetof(ErtsMonLnkNode, type)")                               \

@@ -30,6 +30,7 @@
 enum {
     STATE_FREE = 0x400,
     STATE_EXITING = 0x800,
+    STATE_ACTIVE = 0x2000, /* it has work to do, so it will run */
     STATE_RUNNING = 0x8000,
     STATE_SUSPENDED = 0x10000,
     STATE_GC = 0x20000,

@@ -16,7 +16,7 @@
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
-         scan_part/3, scan_exclude/2, account_join/2, account_lend/4, account_settle/1,
+         scan_part/3, scan_place/2, scan_exclude/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2]).
 -export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
@@ -39,7 +39,7 @@
        do_prover_begin/0, do_prover_end/0, prover/0, do_allow_probe/1, do_disallow_probe/1,
        do_adopt/1, do_scan_new/6, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
        do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
-       do_scan_limit/3, do_scan_part/3, do_scan_exclude/2, do_account_join/2, do_account_lend/4,
+       do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_account_join/2, do_account_lend/4,
        do_account_settle/1, do_account_return/2, do_calibrate_fun/2,
        do_calibrate_literals/2, do_look_new/6,
        do_look_step/1, do_look_progress/1, do_look_heap/1, do_look_top/2, do_look_top_info/1,
@@ -333,7 +333,7 @@ scan_new(Attr, Mode, N, First, Exclude, MaxEntries) ->
 do_scan_new(_Attr, _Mode, _N, _First, _Exclude, _MaxEntries) -> erlang:nif_error(not_loaded).
 
 -spec scan_step(scan()) ->
-    more | done | {ask, [pid()]} | {rows, [{pid(), [integer()]}]}
+    more | done | {ask, [pid()]} | {rows, [{pid(), [integer() | pid()]}]}
     | {error, system_limit | no_reader | no_memory}.
 scan_step(Scan) -> said(do_scan_step(Scan)).
 do_scan_step(_Scan) -> erlang:nif_error(not_loaded).
@@ -409,6 +409,12 @@ do_account_return(_Account, _From) -> erlang:nif_error(not_loaded).
 -spec account_settle(account()) -> ok | more | {error, system_limit | no_memory}.
 account_settle(Account) -> said(do_account_settle(Account)).
 do_account_settle(_Account) -> erlang:nif_error(not_loaded).
+
+%% Before the first step, of a scan that asks for `waits_for': only of processes that wait at the same
+%% place in the code as this one does. At most 8 places.
+-spec scan_place(scan(), pid()) -> ok | busy | torn | gone | no_reader | no_memory.
+scan_place(Scan, Pid) -> said(do_scan_place(Scan, Pid)).
+do_scan_place(_Scan, _Pid) -> erlang:nif_error(not_loaded).
 
 %% Leaves these processes out as well, from now on.
 -spec scan_exclude(scan(), [pid()]) -> ok.

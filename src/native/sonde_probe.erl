@@ -520,12 +520,12 @@ has(Ps, Name, Path, Words, Term) ->
     {1, read(Ps, Name, Path, has, {Words, {term, Term}})}.
 
 execution(#{pids := Pids} = Ps) ->
-    Mask = 16#3F bor 16#400 bor 16#800 bor 16#8000 bor 16#10000 bor 16#20000,
+    Mask = 16#3F bor 16#400 bor 16#800 bor 16#2000 bor 16#8000 bor 16#10000 bor 16#20000,
     State = fun(P) -> masked(sonde_nif:probe(P, [state], value, none), Mask) end,
     Suspended = fun() -> State(maps:get(held_up, Pids)) end,
     [{state, fun() -> [{16#2A, State(maps:get(base, Pids))},
-                       {16#802A, State(self())},
-                       stopped(Suspended, 16#1002A, ?SETTLE_TRIES)] end},
+                       {16#A02A, State(self())},
+                       stopped(Suspended, 16#1202A, ?SETTLE_TRIES)] end},
      {lock, fun() -> [{0, read(Ps, P, [lock])} || P <- still(Ps)]
                          ++ [{1, own_lock()} | [{1, in_another(fun own_lock/0)} || _ <- [1, 2]]]
            end},
@@ -762,7 +762,7 @@ roots(#{guard := Guard, links := [L1, L2 | _], seeds := #{label := Label}} = Ps)
 -define(LINK_PROC, 10).
 -define(LINK_PORT, 11).
 
-ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1 | _] = Links,
+ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1, L2 | _] = Links,
        port := Port} = Ps, {Shift, TypeMask}) ->
     %% in the order of the tree, its root in the middle
     Holds = fun(Path, Nth) -> has(Ps, links, Path, 6, lists:nth(Nth, by_word(Links))) end,
@@ -787,6 +787,10 @@ ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1 | _
                             {16#10, masked(Flags(named, [monitors]), 16#10)}] end},
      {node_type, fun() -> [{0, Type(monitor, [monitors])}, {?LINK_PROC, Type(links, [links])},
                            {?LINK_PORT, Type(port_link, [links])}] end},
+     {node_other, fun() -> [{1, read(Ps, P, [Root, node_other], is, {term, Other})}
+                            || {P, Root, Other} <- [{monitor, monitors, L1}, {named, monitors, L2},
+                                                    {links, links, lists:nth(2, by_word(Links))}]]
+                  end},
      {link_unlinking, fun() -> [{{0, true}, in_another(fun unlink_and_look/0)}] end},
      {mon_refc, fun() -> [{N, read(Ps, P, [Root, base, mon_refc])}
                           || {P, Root, N} <- [{monitor, monitors, 2}, {named, monitors, 2},

@@ -22,6 +22,7 @@
           suspend => boolean(),                    % only in a helper
           threads => sonde_threads:threads(),
           patience_us => 0..1000000,               % of each try at a busy process
+          places => [pid()],                       % only those that wait where these do
           atom() => term()}.
 %% The parts of one scan.
 -type scans() :: [sonde_nif:scan(), ...].
@@ -31,7 +32,7 @@
 -type policy(Acc) ::
         #{ask := fun((sonde_nif:scan(), how(), [pid()], Acc) ->
                             {[{pid(), integer() | [integer()] | undefined}], Acc}),
-          row => fun(({pid(), [integer()]}, Acc) -> Acc),
+          row => fun(({pid(), [integer() | pid()]}, Acc) -> Acc),
           join => fun((Acc, Acc) -> Acc)}.
 -type why() :: busy | too_large | timeout.
 -type missed() :: [{pid(), why()}].
@@ -61,6 +62,7 @@
 -define(SUSPEND_MS, 500).
 -define(ASK_MS, 200).
 -define(NAMED, 10).
+-define(PLACE_TRIES, 1000).
 
 %% @doc The options of each call that walks heaps, with their defaults and which values are good.
 -spec options() -> sonde_opts:known().
@@ -121,7 +123,18 @@ one(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
                               maps:get(max_entries, How, ?NO_LIMIT)),
     ok = sonde_nif:scan_limit(Scan, min(maps:get(max_words, How, ?WORDS_MAX), ?WORDS_MAX),
                               PatienceUs),
+    _ = [place(Scan, Pid, ?PLACE_TRIES) || Pid <- maps:get(places, How, [])],
     Scan.
+
+%% Who waits may have just answered a question.
+place(Scan, Pid, Tries) ->
+    case sonde_nif:scan_place(Scan, Pid) of
+        ok -> ok;
+        Why when Why =:= no_reader; Why =:= no_memory; Tries =:= 0 -> error(Why);
+        _ ->
+            timer:sleep(1),
+            place(Scan, Pid, Tries - 1)
+    end.
 
 with_account(From, #{account := Account}) -> {Account, From};
 with_account(From, _) -> From.
@@ -290,7 +303,7 @@ patience(How) ->
     end.
 
 %% @doc One look at these: rows, and what was missed.
--spec look([pid()], how()) -> {[{pid(), [integer()]}], missed()}.
+-spec look([pid()], how()) -> {[{pid(), [integer() | pid()]}], missed()}.
 look(Pids, How) ->
     look(Pids, 0, How).
 

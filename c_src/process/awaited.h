@@ -1,0 +1,49 @@
+/* awaited.h: the process for which another one waits, in a call.
+ * Knows: which reference a call keeps on the stack, and whose monitor has that reference.
+ * Does not know: which places in the code are calls, or whether the process changed meanwhile.
+ *
+ * A caller monitors its server, and the frame in which it waits for the answer keeps the monitor's
+ * reference, because the answer has to match it. A process that starts another with proc_lib keeps
+ * the pid. The frame ends at the first return address. */
+#ifndef SONDE_AWAITED_H
+#define SONDE_AWAITED_H
+
+#include "process/links_monitors.h"
+#include "vm/blocks.h"
+
+extern const enum layout_field awaited_fields[]; /* besides links_monitors_fields */
+
+/* What it is, if no pid. The low bits of a pid are 0011. */
+enum {
+    AWAITED_NOBODY = 0, /* what it waited for has ended */
+    AWAITED_REMOTE = 1, /* a process of another node */
+    AWAITED_UNCLEAR = 2 /* one of several, and the frame does not say which */
+};
+
+enum { AWAITED_FRAME = 64, AWAITED_HELD = 8 };
+
+/* Words 1 and 2 of a reference: its numbers, of which the last has half a word. */
+struct numbers {
+    uint64_t a;
+    uint32_t b;
+};
+
+struct awaited {
+    struct links_monitors ties;
+    bool begun;
+    unsigned pids_n, refs_n;
+    uint64_t pids[AWAITED_HELD]; /* in its frame */
+    struct numbers refs[AWAITED_HELD];
+    uint64_t by_ref, by_pid, monitor;        /* the last of each */
+    unsigned by_ref_n, by_pid_n, monitors_n; /* 0, 1: all the same, more */
+};
+
+void awaited_start(struct awaited *a);
+
+/* OK, TIMESLICE (call again), TORN. */
+enum status awaited_walk(struct awaited *a, const struct reading *rd);
+
+/* After OK: a pid, or one of the above. */
+uint64_t awaited_answer(const struct awaited *a);
+
+#endif

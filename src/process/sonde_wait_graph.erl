@@ -1,0 +1,143 @@
+%% @private
+%% The graph of who waits for whom: each process waits for one other at most. Pure.
+%% Processes for which nobody waits are only counted, with two of them by name: a million callers of
+%% one server are one entry.
+-module(sonde_wait_graph).
+
+-export([new/0, add/3, awaited/1, with_next/2, circles/1, totals/1, direct/2, next/2, chain/2, circle/2]).
+-export_type([graph/0, waited/0]).
+
+-type waited() :: pid() | remote | unclear.
+%% `direct': how many wait for it, and up to two of these. `next': for whom it waits itself, of those
+%% in `direct'. `prev': before it in the longest chain, off a circle. `on': its circle, which begins
+%% with any member; each waits for the one after it, the last for the first.
+-opaque graph() :: #{direct := #{waited() => {pos_integer(), [pid()]}}, next := #{pid() => waited()},
+                     prev := #{waited() => pid()}, lengths := #{waited() => pos_integer()},
+                     on := #{pid() => [pid()]}, totals := #{waited() => pos_integer()}}.
+
+-spec new() -> graph().
+new() ->
+    #{direct => #{}, next => #{}, prev => #{}, lengths => #{}, on => #{}, totals => #{}}.
+
+%% @doc `Pid' waits for `For'.
+-spec add(pid(), waited(), graph()) -> graph().
+add(Pid, For, #{direct := Direct} = Graph) ->
+    Counted = case Direct of
+                  #{For := {N, [_] = One}} -> {N + 1, [Pid | One]};
+                  #{For := {N, Two}} -> {N + 1, Two};
+                  _ -> {1, [Pid]}
+              end,
+    Graph#{direct := Direct#{For => Counted}}.
+
+%% @doc The processes for which others wait.
+-spec awaited(graph()) -> [pid()].
+awaited(#{direct := Direct}) -> [Pid || Pid <- maps:keys(Direct), is_pid(Pid)].
+
+-spec direct(waited(), graph()) -> pos_integer().
+direct(For, #{direct := Direct}) -> element(1, map_get(For, Direct)).
+
+-spec next(waited(), graph()) -> waited() | undefined.
+next(For, #{next := Next}) -> maps:get(For, Next, undefined).
+
+%% @doc The circle that the process is on, with itself as the last.
+-spec circle(waited(), graph()) -> [pid(), ...] | undefined.
+circle(Pid, #{on := On}) ->
+    case On of
+        #{Pid := Circle} ->
+            {Before, [Pid | After]} = lists:splitwith(fun(P) -> P =/= Pid end, Circle),
+            After ++ Before ++ [Pid];
+        _ ->
+            undefined
+    end.
+
+%% @doc For whom the awaited ones wait themselves. Then everything else can be asked.
+-spec with_next(#{pid() => waited()}, graph()) -> graph().
+with_next(Next, #{direct := Direct} = Graph) ->
+    Known = maps:filter(fun(Pid, For) -> is_map_key(Pid, Direct) andalso is_map_key(For, Direct) end,
+                        Next),
+    peel(Graph#{next := Known, on := #{}}).
+
+-spec circles(graph()) -> [[pid(), ...]].
+circles(#{on := On}) -> lists:usort(maps:values(On)).
+
+%% @doc How many wait for each of them, directly or through others; largest first.
+-spec totals(graph()) -> [{waited(), pos_integer()}].
+totals(#{totals := Totals}) ->
+    lists:sort(fun({A, N}, {B, M}) -> {N, A} >= {M, B} end, maps:to_list(Totals)).
+
+%% Takes away, again and again, those for whom nobody waits who is awaited; what is left are circles.
+peel(#{direct := Direct, next := Next} = Graph) ->
+    Into = maps:fold(fun(_, For, Acc) -> maps:update_with(For, fun(N) -> N + 1 end, 1, Acc) end,
+                     #{}, Next),
+    Ends = [For || For <- maps:keys(Direct), not is_map_key(For, Into)],
+    Totals = maps:map(fun(_, {N, _}) -> N end, Direct),
+    {Left, Summed} = peel(Ends, Into, Graph#{totals := Totals, prev := #{},
+                                             lengths := maps:map(fun(_, _) -> 2 end, Direct)}),
+    around(maps:keys(Left), Summed).
+
+peel([], Into, Graph) ->
+    {Into, Graph};
+peel([Pid | Ends], Into, #{next := Next, totals := Totals, prev := Prev, lengths := Lengths} = Graph) ->
+    case Next of
+        #{Pid := For} ->
+            Length = 1 + map_get(Pid, Lengths),
+            Added = Graph#{totals := add_to(For, map_get(Pid, Totals), Totals)},
+            Longer = case Length > map_get(For, Lengths) of
+                         true -> Added#{prev := Prev#{For => Pid}, lengths := Lengths#{For := Length}};
+                         false -> Added
+                     end,
+            case Into of
+                #{For := 1} -> peel([For | Ends], maps:remove(For, Into), Longer);
+                #{For := N} -> peel(Ends, Into#{For := N - 1}, Longer)
+            end;
+        _ ->
+            peel(Ends, Into, Graph)
+    end.
+
+add_to(For, N, Totals) -> maps:update_with(For, fun(M) -> M + N end, Totals).
+
+%% Everybody on a circle waits for everybody on it.
+around([Pid | Left], #{on := On} = Graph) when is_map_key(Pid, On) ->
+    around(Left, Graph);
+around([Pid | Left], #{next := Next, totals := Totals, on := On} = Graph) ->
+    Circle = [Pid | follow(map_get(Pid, Next), Pid, Next)],
+    All = lists:sum([map_get(P, Totals) || P <- Circle]),
+    around(Left, Graph#{on := lists:foldl(fun(P, Acc) -> Acc#{P => Circle} end, On, Circle),
+                        totals := lists:foldl(fun(P, Acc) -> Acc#{P := All - 1} end, Totals, Circle)});
+around([], Graph) ->
+    Graph.
+
+follow(First, First, _Next) -> [];
+follow(Pid, First, Next) -> [Pid | follow(map_get(Pid, Next), First, Next)].
+
+%% @doc The longest chain that ends with it: each waits for the one after it. On a circle nobody is
+%% twice in it.
+-spec chain(waited(), graph()) -> [waited(), ...].
+chain(For, Graph) ->
+    case circle(For, Graph) of
+        undefined -> tail(For, [], Graph);
+        Circle -> longest(lists:droplast(Circle), For, Graph)
+    end.
+
+%% Who comes in earlier passes more of the circle, but may have a shorter way behind him.
+longest(Others, For, Graph) ->
+    Tails = [{length(Tail) + Steps, Tail, Rest}
+             || {Steps, [P | Rest]} <- suffixes(Others ++ [For]), Tail <- [tail(P, [], Graph)]],
+    {_, Tail, Rest} = lists:foldl(fun({A, _, _} = New, {B, _, _}) when A > B -> New;
+                                     (_, Best) -> Best
+                                  end, hd(Tails), tl(Tails)),
+    Tail ++ Rest.
+
+suffixes([]) -> [];
+suffixes([_ | Rest] = List) -> [{length(Rest), List} | suffixes(Rest)].
+
+%% Off a circle, or up to where it enters one.
+tail(For, After, #{prev := Prev} = Graph) ->
+    case Prev of
+        #{For := Pid} -> tail(Pid, [For | After], Graph);
+        _ -> leaf(For, Graph) ++ [For | After]
+    end.
+
+leaf(For, #{direct := Direct, on := On}) ->
+    {_, Some} = map_get(For, Direct),
+    lists:sublist([Pid || Pid <- Some, not is_map_key(Pid, On)], 1).
