@@ -16,6 +16,8 @@
 %%     processes hold them? {@link bin_holders/2}, {@link bin_holder/1}. Which processes gain binary
 %%     memory right now? {@link bin_window/2}. What do native libraries hold? {@link
 %%     bin_resources/1}</li>
+%% <li>Who waits for whom? Which process holds up the others, and is there a deadlock? {@link
+%%     waits/1}</li>
 %% <li>What is on the heap of this process, and how much of it is garbage? {@link heap/1}. Which
 %%     objects on it retain most, and which path leads to them? {@link heap_top/2}. What waits in
 %%     its mailbox? {@link mailbox/2}. How large is this term? {@link flat_size/1}, {@link
@@ -93,6 +95,7 @@
          bin_slices/1, bin_slices/2,
          bin_account/0, bin_account/1, bin_owned/1, bin_owned/2, bin_holders/1, bin_holders/2, bin_holders/3,
          bin_holder/1, bin_resources/1, bin_resources/2, bin_window/2, bin_window/3,
+         waits/1, waits/2,
          heap/1, heap/2, heap_top/2, heap_top/3, mailbox/2, mailbox/3,
          flat_size/1, flat_size/2, flat_size/3, byte_size/1, byte_size/2, term_size/1, term_size/2,
          info/1, info/2, info/3, info/4, get_state/1, get_state/2,
@@ -667,6 +670,60 @@ bin_window(N, Ms) -> rows(sonde_bin_growth:run(N, Ms, #{})).
     [sonde_bin_growth:row()] | {[sonde_bin_growth:row()], report()}.
 bin_window(N, Ms, Opts) -> shown(sonde_bin_growth:run(N, Ms, Opts), Opts).
 
+%% @equiv waits(N, #{})
+-spec waits(N :: non_neg_integer()) -> [sonde_waits:row()].
+waits(N) -> waits(N, #{}).
+
+%% @doc Returns the `N' processes for which most others wait: `{Pid, Waiters, Attrs}', largest first.
+%% `Waiters' is the number of processes that cannot go on before `Pid' answers, directly or because
+%% they wait for one that waits for it. So the end of a chain comes before its middle. In `Attrs':
+%% <ul>
+%% <li>`{longest_chain, Pids}': each of them waits for the one after it; `Pid' is the last</li>
+%% <li>its registered name, if it has one</li>
+%% <li>`{direct, N}': how many wait for `Pid' itself</li>
+%% <li>`{waits_for, For}': for whom it waits itself, if it does</li>
+%% <li>`{deadlock, Pids}': it waits for itself through others. Each waits for the one after it, and the
+%%     last, which is `Pid', for the first. Nobody on a circle moved between two looks at all of it</li>
+%% <li>`status', `message_queue_len' and `initial_call' of `erlang:process_info/2'</li>
+%% </ul>
+%% After these rows there can be two more: `remote', for those who wait for a process of another
+%% node, and `unclear', for those who wait for one of several monitored processes, where their stack
+%% does not say for which.
+%%
+%% ```
+%% 1> sonde:waits(2).
+%% [{<0.146.0>,5001,
+%%   [{longest_chain,[<0.150.0>,<0.148.0>,<0.146.0>]},
+%%    my_database,
+%%    {direct,1},
+%%    {status,running},
+%%    {message_queue_len,0},
+%%    {initial_call,{proc_lib,init_p,5}}]},
+%%  {<0.148.0>,5000,
+%%   [{longest_chain,[<0.150.0>,<0.148.0>]},
+%%    my_server,
+%%    {direct,5000},
+%%    {waits_for,<0.146.0>},
+%%    {status,waiting},
+%%    {message_queue_len,4999},
+%%    {initial_call,{proc_lib,init_p,5}}]}]
+%% '''
+%% A process waits if its status is `waiting' and it is in one of these places: a call of
+%% `gen_server', `gen_statem', `gen_event' or another behaviour of `gen' (also Elixir's `GenServer'),
+%% `receive_response' and `wait_response' of these, a request of `io', or `proc_lib:start' and
+%% `start_link', where a supervisor waits for a child. Other receives do not count, so neither does a
+%% call of `erpc', or a `Task.await' of Elixir. The source is the monitors, links and the stack of
+%% each process, read under a stamp. No process that waits is sent anything.
+%%
+%% Each process is seen at a moment of its own, so a chain may have moved on meanwhile. Options:
+%% `timeout' in milliseconds (30000), and `report => true' for `{Rows, Report}' ({@type report()}),
+%% which counts the processes that were not looked at before the timeout. Raises `badarg', and
+%% `{native_off, Reason}' where the native path is off: no official call tells for which of several
+%% monitored processes one waits.
+-spec waits(N :: non_neg_integer(), sonde_waits:options()) ->
+    [sonde_waits:row()] | {[sonde_waits:row()], report()}.
+waits(N, Opts) -> told(sonde_waits:rows(N, Opts), Opts).
+
 %% @doc Returns the `N' processes with most references to binaries that a collection would drop:
 %% {@link bin_garbage/2} by `count'.
 %%
@@ -1085,7 +1142,10 @@ diagnosis() -> diagnosis(#{}).
 %% minute; if it makes only minor ones, what they leave is a suspect, unless `fullsweep_after' is
 %% at most 10. Also suspected are limits that are near (80 %, or within 30 days at the present
 %% rate, and the `max_heap_size' of a process), persistent terms that grow, ports with much to
-%% send at the start and at the end, and a default of 0 for `fullsweep_after'. What is merely
+%% send at the start and at the end, and a default of 0 for `fullsweep_after'. A process holds up
+%% others if at least 20 wait for it at the start ({@link waits/1}), some of them at the end, too,
+%% having done nothing else, and if its mailbox has at least half as many messages both times; and a
+%% deadlock is a circle that is the same at both moments. What is merely
 %% large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. The call
 %% does not find a slower small leak (`sonde_watch' does); it may report a leak for memory that
 %% comes and goes in periods longer than the interval.

@@ -17,7 +17,7 @@
          what_collects_by_itself_leaks_nothing/1,
          only_what_minor_collections_leave_is_told/1,
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
-         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, mail_is_no_state/1,
+         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1,
          small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
          a_stuck_port_is_told/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
@@ -37,7 +37,7 @@ all() ->
      only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
      slow_and_deaf_are_told_apart, mail_is_no_state, small_processes_give_nothing_back,
-     the_node_itself_is_judged, a_stuck_port_is_told,
+     who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -349,11 +349,11 @@ remedies() ->
     [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, resume, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
-     generations].
+     generations, unblock, break_circle].
 
 what_was_not_looked_at_is_said(_Config) ->
     #{not_looked_at := Not} = sonde:diagnosis(#{interval => 100}),
-    Off = sonde_test:pick([], [dictionaries, heaps]),
+    Off = sonde_test:pick([], [dictionaries, heaps, waits]),
     Off = lists:sort([What || {What, {native_off, disabled}} <- Not]).
 
 %% ---- judgements on made-up facts
@@ -679,6 +679,41 @@ near_limits_are_told(_Config) ->
                              {tables, ets_tables}], Share <- [100 / 120]],
     [] = sonde_judge:find(Full).
 
+%% Who holds up others: its callers did nothing else, and it has not read what they want.
+who_is_waited_for_is_judged(_Config) ->
+    Kinds = fun(Given) ->
+                    Wait = maps:merge(#{pid => self(), names => [], direct => 40, waiters => 50,
+                                        processes => 100, next => undefined, circle => undefined,
+                                        queued => {39, 39}, used => [10, 10], stays => false}, Given),
+                    [{Kind, Remedy, Share} || #{kind := Kind, remedy := Remedy, share := Share}
+                                                  <- sonde_judge:find(facts(#{waits => [Wait]}))]
+            end,
+    [{bottleneck, unblock, 0.5}] = Kinds(#{}),
+    [{deadlock, break_circle, 0.5}] = Kinds(#{circle => [self(), self()], stays => true}),
+    _ = [{Given, []} = {Given, Kinds(Given)}
+         || Given <- [#{queued => {0, 39}}, #{queued => {39, 0}}, #{queued => {19, 19}}, #{used => [10, 20000]},
+                      #{used => []}, #{circle => [self(), self()]}]].
+
+%% Forty wait for a server that waits itself. Other forty wait for what comes, and others call a server
+%% that answers them all the time.
+who_holds_up_others(_Config) ->
+    End = waits_SUITE:server(none),
+    Server = waits_SUITE:server(End),
+    Consumers = waits_SUITE:server(none),
+    Quick = spawn(fun Answer() -> receive {'$gen_call', From, go} -> gen:reply(From, ok), Answer() end end),
+    [A, B] = Circle = [waits_SUITE:server(none) || _ <- [1, 2]],
+    _ = [gen_server:cast(Pid, {call, Next}) || {Pid, Next} <- [{A, B}, {B, A}]],
+    Loop = fun(Pid) -> spawn(fun Again() -> ok = gen_server:call(Pid, go, infinity), Again() end) end,
+    Callers = [waits_SUITE:caller(Pid) || _ <- lists:seq(1, 40), Pid <- [Server, Consumers]]
+        ++ [Loop(Quick) || _ <- lists:seq(1, 40)],
+    #{suspects := Suspects} = sonde:diagnosis(#{}),
+    [{bottleneck, Server, #{waits_for := End, direct := 40}}, {deadlock, One, #{deadlock := Both}}]
+        = [{Kind, What, maps:from_list(Evidence)}
+           || #{kind := Kind, what := What, evidence := Evidence} <- Suspects,
+              lists:member(What, [End, Server, Consumers, Quick, A, B])],
+    {true, true} = {lists:member(One, Circle), lists:sort(Both) =:= lists:sort(Circle)},
+    sonde_test:stop([End, Server, Consumers, Quick] ++ Circle ++ Callers).
+
 %% A limit of its own, persistent terms that grow, a port that is stuck, no generations.
 the_node_itself_is_judged(_Config) ->
     Kinds = fun(Facts) -> [{Kind, Remedy} || #{kind := Kind, remedy := Remedy}
@@ -777,7 +812,7 @@ facts(Given) ->
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],
                  crowd => #{each => 1.0, groups => [], rest => 0}, tables => [], owners => [],
-                 connected => [], queues => [], settings => #{fullsweep_after => 65535},
+                 connected => [], queues => [], waits => [], settings => #{fullsweep_after => 65535},
                  not_looked_at => []}, Given).
 
 moment(At, Total) ->

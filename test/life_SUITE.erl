@@ -838,7 +838,7 @@ garble(binary_proportional, _) ->
     _ = [case rand:uniform(3) of
              1 -> garble_account(rand:uniform(13), Account);
              2 -> outcome(scan_step, [Scan]);
-             3 -> garble_once(rand:uniform(14), Scan)
+             3 -> garble_once(rand:uniform(15), Scan)
          end || _ <- lists:seq(1, 120)],
     garble_account(Account);
 garble(Attr, Mode) when Mode =:= top; Mode =:= each ->
@@ -848,7 +848,7 @@ garble(Attr, Mode) ->
 
 garble_scan(Attr, Mode) ->
     Scan = sonde_nif:scan_new(Attr, Mode, rand:uniform(20) - 1, undefined, [], rand:uniform(200)),
-    _ = [garble_once(rand:uniform(14), Scan) || _ <- lists:seq(1, 40)],
+    _ = [garble_once(rand:uniform(15), Scan) || _ <- lists:seq(1, 40)],
     ok.
 
 garble_account(Account) ->
@@ -914,6 +914,7 @@ garble_once(8, S) -> diff(S);
 garble_once(11, S) -> outcome(scan_limit, [S, rand:uniform(10000), rand:uniform(1000)]);
 garble_once(12, S) -> outcome(scan_part, [S, rand:uniform(4) - 1, rand:uniform(4)]);
 garble_once(13, S) -> outcome(scan_exclude, [S, some_pids()]);
+garble_once(14, S) -> outcome(scan_place, [S, hd(some_pids())]);
 garble_once(_, S) -> outcome(scan_step, [S]).
 
 diff(First) ->

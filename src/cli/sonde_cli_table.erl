@@ -80,7 +80,10 @@ of_processes() ->
        row => Row, help => "the N processes with the most growth of ATTR in MS milliseconds"},
      #{name => "proc_group", args => [by(), (numbers())#{many => true}],
        run => {sonde, proc_group}, row => [group, processes, attrs], value => processes,
-       help => "groups of processes by what they have in common, with totals of ATTR"}].
+       help => "groups of processes by what they have in common, with totals of ATTR"},
+     #{name => "waits", args => [n()], run => {sonde, waits}, row => Row, missed => true,
+       value => waiters, none => "no process waits for another one",
+       help => "the N processes for which most others wait, chains and deadlocks"}].
 
 binaries() ->
     Row = [pid, value, attrs],

@@ -94,6 +94,7 @@ frees(#{frees := Bytes}) -> [" This frees ", bytes(Bytes), $.];
 frees(_) -> "".
 
 evidence({registered_name, Name}) -> ["registered ", short(Name)];
+evidence({deadlock, Pids}) -> ["waits in turn: ", lists:join(" > ", [short(P) || P <- Pids])];
 evidence({some, Pids}) -> ["some: ", lists:join(" ", [short(P) || P <- Pids])];
 evidence({most, Of}) ->
     ["most: ", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])];
@@ -144,7 +145,9 @@ kind(outside) -> "memory that no allocator of the VM counts";
 kind(persistent_terms) -> "more and more persistent terms";
 kind(port_queue) -> "a port whose peer does not take what it is sent";
 kind(max_heap) -> "a heap that is near its limit";
-kind(settings) -> "a setting that costs".
+kind(settings) -> "a setting that costs";
+kind(bottleneck) -> "others wait for it, and their requests lie unread";
+kind(deadlock) -> "it waits for itself, through others".
 
 %% @doc What a remedy means, in a sentence or two.
 -spec remedy(sonde_judge:remedy()) -> string().
@@ -197,6 +200,11 @@ remedy(slow_peer) ->
     " gone.";
 remedy(heap_limit) ->
     "A collection may soon end it: bound its state, or set a larger max_heap_size.";
+remedy(unblock) ->
+    "It answers one request after the other: let it hand them on, or not wait itself meanwhile.";
+remedy(break_circle) ->
+    "Now: end one of them. For good: call in one direction only, or answer later, with"
+    " gen_server:reply/2.";
 remedy(generations) ->
     "Every collection copies the whole heap: remove ERL_FULLSWEEP_AFTER, or set it for single"
     " processes.".

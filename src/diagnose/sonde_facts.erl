@@ -31,7 +31,7 @@
           processes := [sonde_facts_procs:process()], crowd := sonde_facts_sample:crowd(),
           tables := [sonde_facts_tables:table()], owners := [sonde_facts_tables:owner()],
           connected := [{pid(), pos_integer()}],
-          queues := [sonde_facts_ports:queue()],
+          queues := [sonde_facts_ports:queue()], waits := [sonde_facts_waits:wait()],
           settings := #{fullsweep_after := non_neg_integer()},
           not_looked_at := [{atom(), because()}]}.
 
@@ -51,6 +51,7 @@ take(Ms, Caller) ->
     Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     {Queues, Unasked} = sonde_facts_ports:first(),
+    {Waits, Unheard} = sonde_facts_waits:first(Side),
     Start = now_ms(),
     Grown = fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, #{self => true}) end,
     Window = sonde_helper:job(Grown, Ms),
@@ -69,10 +70,10 @@ take(Ms, Caller) ->
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
       crowd => sonde_facts_sample:last(Crowd, Growers, Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
-      queues => sonde_facts_ports:last(Queues),
+      queues => sonde_facts_ports:last(Queues), waits => sonde_facts_waits:last(Waits),
       settings => maps:from_list([erlang:system_info(fullsweep_after)]),
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
-                           ++ Skipped ++ Unasked ++ NoRss ++ off()}.
+                           ++ Skipped ++ Unasked ++ Unheard ++ NoRss ++ off()}.
 
 %% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
 %% would the VM's names of its allocators, which it makes at the first call for them.
@@ -80,7 +81,8 @@ load() ->
     Ours = [sonde_proc_count, sonde_every_process, sonde_group, sonde_look, sonde_progress, sonde_heap_map,
             sonde_garbage, sonde_scan, sonde_alloc, sonde_ets, sonde_lib, sonde_origin,
             sonde_memory, sonde_facts_procs, sonde_facts_collections, sonde_facts_sample,
-            sonde_facts_tables, sonde_facts_ports, sonde_judge, sonde_judge_node, sonde_series],
+            sonde_facts_tables, sonde_facts_ports, sonde_facts_waits, sonde_waits, sonde_wait_graph,
+            sonde_judge, sonde_judge_node, sonde_series],
     Once = case sonde_remote_name:is_lent() of true -> []; false -> Ours end,
     _ = [{module, M} = code:ensure_loaded(M) || M <- [timer | Once]],
     _ = sonde_alloc:memory(used),

@@ -762,7 +762,7 @@ roots(#{guard := Guard, links := [L1, L2 | _], seeds := #{label := Label}} = Ps)
 -define(LINK_PROC, 10).
 -define(LINK_PORT, 11).
 
-ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1, L2 | _] = Links,
+ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1 | _] = Links,
        port := Port} = Ps, {Shift, TypeMask}) ->
     %% in the order of the tree, its root in the middle
     Holds = fun(Path, Nth) -> has(Ps, links, Path, 6, lists:nth(Nth, by_word(Links))) end,
@@ -788,7 +788,7 @@ ties(#{pids := #{watched := Watched}, watchers := [W1, W2, W3], links := [L1, L2
      {node_type, fun() -> [{0, Type(monitor, [monitors])}, {?LINK_PROC, Type(links, [links])},
                            {?LINK_PORT, Type(port_link, [links])}] end},
      {node_other, fun() -> [{1, read(Ps, P, [Root, node_other], is, {term, Other})}
-                            || {P, Root, Other} <- [{monitor, monitors, L1}, {named, monitors, L2},
+                            || {P, Root, Other} <- [{monitor, monitors, L1},
                                                     {links, links, lists:nth(2, by_word(Links))}]]
                   end},
      {link_unlinking, fun() -> [{{0, true}, in_another(fun unlink_and_look/0)}] end},

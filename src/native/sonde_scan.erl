@@ -5,7 +5,7 @@
 %% allowed, and then reports it.
 -module(sonde_scan).
 
--export([scan/4, threads/2, drive/4, run/2, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
+-export([scan/4, threads/2, drive/4, run/2, late/3, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
          options/1, max_entries/0, merge/2, nothing/0]).
 -export_type([how/0, scans/0, policy/1, missed/0, result/0, report/0]).
 
@@ -201,6 +201,8 @@ run(Scans, How) ->
 -spec nothing() -> result().
 nothing() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
 
+%% @doc Adds to the result whom these scans had not come to when the time was up.
+-spec late(scans() | [], how(), result()) -> result().
 late(Scans, How, #{missed := Missed} = Result) ->
     Infos = [sonde_nif:scan_info(Scan) || Scan <- Scans],
     Answered = lists:sum([N || #{answered := N} <- Infos]),

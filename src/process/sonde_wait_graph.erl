@@ -4,7 +4,8 @@
 %% one server are one entry.
 -module(sonde_wait_graph).
 
--export([new/0, add/3, awaited/1, with_next/2, circles/1, totals/1, direct/2, next/2, chain/2, circle/2]).
+-export([new/0, add/3, awaited/1, with_next/2, circles/1, totals/1, direct/2, some/2, next/2, chain/2,
+         circle/2]).
 -export_type([graph/0, waited/0]).
 
 -type waited() :: pid() | remote | unclear.
@@ -35,6 +36,10 @@ awaited(#{direct := Direct}) -> [Pid || Pid <- maps:keys(Direct), is_pid(Pid)].
 
 -spec direct(waited(), graph()) -> pos_integer().
 direct(For, #{direct := Direct}) -> element(1, map_get(For, Direct)).
+
+%% @doc One or two of those that wait for it.
+-spec some(waited(), graph()) -> [pid(), ...].
+some(For, #{direct := Direct}) -> element(2, map_get(For, Direct)).
 
 -spec next(waited(), graph()) -> waited() | undefined.
 next(For, #{next := Next}) -> maps:get(For, Next, undefined).

@@ -7,15 +7,14 @@
 %% and the scan looks for processes with the same program counter.
 -module(sonde_waits).
 
--export([rows/2, options/0, look/1, places/0]).
--export([hold/1]).
--export_type([row/0]).
+-export([rows/2, look/1, look_at/2, places/0]).
+-export_type([row/0, options/0]).
 
 -type row() :: {sonde_wait_graph:waited(), Waiters :: pos_integer(),
-                [{longest_chain, [sonde_wait_graph:waited()]} | {direct, pos_integer()}
-                 | {waits_for, sonde_wait_graph:waited()} | {deadlock, [pid()]}
-                 | {registered_name, atom()} | {initial_call, mfa()} | {status, atom()}
-                 | {message_queue_len, non_neg_integer()}]}.
+                [{longest_chain, [sonde_wait_graph:waited()]} | (Name :: atom()) | {direct, pos_integer()}
+                 | {waits_for, sonde_wait_graph:waited()} | {deadlock, [pid()]} | {status, atom()}
+                 | {message_queue_len, non_neg_integer()} | {initial_call, mfa()}]}.
+-type options() :: #{timeout => Ms :: non_neg_integer(), report => boolean()}.
 
 %% Looked at in one scan.
 -define(SOME, 1000).
@@ -24,25 +23,19 @@
 %% Of looks at a circle, until nobody on it moved between two of them.
 -define(TRIES, 5).
 -define(STEP_MS, 1).
-
--spec options() -> sonde_opts:known().
-options() ->
-    #{timeout => sonde_opts:count(30000)}.
+-define(ELSEWHERE, 2000).      % such steps
+%% More than the time of a look: a helper's call ends with it.
+-define(LONG_MS, 16#FFFFFFF).
 
 %% @doc The rows of the `N' for whom most processes wait, directly or through others. After them, if
 %% there are any, those of whom no process can be shown: `remote' and `unclear'.
--spec rows(non_neg_integer(), map()) -> [row()] | {error, timeout}.
+-spec rows(non_neg_integer(), map()) -> {[row()], sonde_scan:report()}.
 rows(N, Opts) when is_integer(N), N >= 0 ->
-    #{timeout := Ms} = sonde_opts:read(Opts, options()),
+    #{timeout := Ms} = sonde_opts:read(Opts, #{timeout => sonde_opts:count(30000),
+                                               report => sonde_opts:flag(false)}),
     Until = erlang:monotonic_time(millisecond) + Ms,
-    Look = fun() ->
-                   ok = sonde_vm:must_be_native(),
-                   look(Until)
-           end,
-    case sonde_retry:run(Look) of
-        {error, timeout} = Late -> Late;
-        Graph -> named(N, Graph)
-    end;
+    {Graph, Missed} = sonde_retry:run(fun() -> look(Until) end),
+    {named(N, Graph), sonde_scan:report(Missed, false)};
 rows(_, _) ->
     error(badarg).
 
@@ -50,21 +43,21 @@ rows(_, _) ->
 
 named(N, Graph) ->
     {Pids, Others} = lists:partition(fun({For, _}) -> is_pid(For) end, sonde_wait_graph:totals(Graph)),
-    first(N, Pids, Graph) ++ [row(Other, [], Graph) || Other <- Others].
+    first(N, Pids, Graph) ++ [row(Other, [], [], Graph) || Other <- Others].
 
 %% None of these items sends a signal to the process.
 first(N, [{Pid, _} = Total | Totals], Graph) when N > 0 ->
-    case process_info(Pid, [registered_name, initial_call, status, message_queue_len]) of
+    case process_info(Pid, [registered_name, status, message_queue_len, initial_call]) of
         undefined -> first(N, Totals, Graph);
-        Known -> [row(Total, [Item || Item <- Known, Item =/= {registered_name, []}], Graph)
-                  | first(N - 1, Totals, Graph)]
+        [{_, Name} | Known] -> [row(Total, [Name || Name =/= []], Known, Graph)
+                                | first(N - 1, Totals, Graph)]
     end;
 first(_, _, _) ->
     [].
 
-row({For, Waiters}, Known, Graph) ->
-    {For, Waiters, [{longest_chain, sonde_wait_graph:chain(For, Graph)},
-                    {direct, sonde_wait_graph:direct(For, Graph)}]
+row({For, Waiters}, Name, Known, Graph) ->
+    {For, Waiters, [{longest_chain, sonde_wait_graph:chain(For, Graph)} | Name]
+     ++ [{direct, sonde_wait_graph:direct(For, Graph)}]
      ++ [{waits_for, Next} || Next <- [sonde_wait_graph:next(For, Graph)], Next =/= undefined]
      ++ [{deadlock, Circle} || Circle <- [sonde_wait_graph:circle(For, Graph)], Circle =/= undefined]
      ++ Known}.
@@ -73,32 +66,48 @@ row({For, Waiters}, Known, Graph) ->
 
 %% @doc Looks at every process, and then at those for whom others wait, until that time. Each process
 %% is seen at a moment of its own; but everybody on a circle did wait for the next one at one moment.
--spec look(integer()) -> sonde_wait_graph:graph() | {error, timeout}.
+-spec look(integer()) -> {sonde_wait_graph:graph(), sonde_scan:result()}.
 look(Until) ->
+    with_places(Until, fun all/1,
+                fun(How) ->
+                        {sonde_wait_graph:new(), sonde_scan:late([], How, sonde_scan:nothing())}
+                end).
+
+%% @doc Those of these processes that wait: their reductions, and for whom they wait.
+-spec look_at([pid()], integer()) ->
+    #{pid() => {non_neg_integer(), sonde_wait_graph:waited()}}.
+look_at(Pids, Until) ->
+    with_places(Until, fun(How) -> next(Pids, How) end, fun(_) -> #{} end).
+
+with_places(Until, Look, Late) ->
+    ok = sonde_vm:must_be_native(),
     sonde_helper:call(fun(By) ->
                               Twins = [twin(Place) || Place <- places()],
-                              looked(Twins, #{attrs => [reductions, waits_for], by => By, until => Until})
+                              How = #{attrs => [reductions, waits_for], by => By, until => Until},
+                              looked(Twins, How, Look, Late)
                       end).
 
-looked(Twins, How) ->
+looked(Twins, How, Look, Late) ->
     Pids = [Pid || {Pid, _} <- Twins],
     case lists:all(fun(Twin) -> has_arrived(Twin, How) end, Twins) of
-        true -> all(How#{places => Pids, without => Pids});
-        false -> {error, timeout}
+        true -> Look(How#{places => Pids, without => Pids});
+        false -> Late(How)
     end.
 
 all(How) ->
+    Scans = sonde_scan:scan(each, 0, undefined, How),
     Policy = #{ask => fun(_, _, Pids, {Graph, Busy}) -> {[], {Graph, Pids ++ Busy}} end,
                row => fun(Row, {Graph, Busy}) -> {add(Row, Graph), Busy} end},
-    case sonde_scan:drive(sonde_scan:scan(each, 0, undefined, How), How, Policy,
-                          {sonde_wait_graph:new(), []}) of
-        {done, {Graph, Busy}} ->
-            All = lists:foldl(fun add/2, Graph, again(Busy, How, ?AGAIN)),
-            verified(next(sonde_wait_graph:awaited(All), How), All, How, ?TRIES);
-        {late, _} ->
-            {error, timeout};
+    case sonde_scan:drive(Scans, How, Policy, {sonde_wait_graph:new(), []}) of
         {no_reader, _} ->
-            error({native_off, {unsupported, no_reader}})
+            error({native_off, {unsupported, no_reader}});
+        {End, {Graph, Busy}} ->
+            All = lists:foldl(fun add/2, Graph, again(Busy, How, ?AGAIN)),
+            {verified(next(sonde_wait_graph:awaited(All), How), All, How, ?TRIES),
+             case End of
+                 done -> sonde_scan:nothing();
+                 late -> sonde_scan:late(Scans, How, sonde_scan:nothing())
+             end}
     end.
 
 add({Pid, [_, For]}, Graph) ->
@@ -140,33 +149,47 @@ verified(Next, All, How, Tries) ->
 
 %% ---- places
 
-%% @doc The places in the code that count, as helpers come to them: the function, and how to get there.
-%% What they wait for is the process that is given, which never answers.
--spec places() -> [{module(), Function :: atom(), fun((pid()) -> term())}].
+%% @doc The places in the code that count, as helpers come to them: the functions of all releases, of
+%% which it is one, and how to get there. What they wait for is the process that is given, which
+%% never answers; a child never tells it that it has started.
+-spec places() -> [{module(), Functions :: [atom()], fun((pid()) -> term())}].
 places() ->
-    [{gen, do_call, fun(Pid) -> gen:call(Pid, sonde, wait, infinity) end},
-     {gen, receive_response,
+    %% two of its own: with a time limit, and for a process of another node, it uses an alias
+    [{gen, [do_call], fun(Pid) -> gen:call(Pid, '$gen_call', wait, infinity) end},
+     {gen, [do_call], fun(Pid) -> gen:call(Pid, '$gen_call', wait, ?LONG_MS) end},
+     {gen, [receive_response],
       fun(Pid) -> gen_server:receive_response(gen_server:send_request(Pid, wait), infinity) end},
-     {gen, wait_response,
+     {gen, [wait_response],
       fun(Pid) -> gen_server:wait_response(gen_server:send_request(Pid, wait), infinity) end},
-     {io, execute_request, fun(Pid) -> io:request(Pid, {setopts, []}) end},
-     {proc_lib, sync_start_link, fun(Pid) -> proc_lib:start_link(?MODULE, hold, [Pid]) end},
-     {proc_lib, sync_start, fun(Pid) -> proc_lib:start(?MODULE, hold, [Pid]) end}].
+     {io, [execute_request], fun(Pid) -> io:request(Pid, {setopts, []}) end},
+     {proc_lib, [sync_start_link, sync_start],
+      fun(Pid) -> proc_lib:start_link(erlang, apply, [fun hold/1, [Pid]]) end},
+     {proc_lib, [sync_start], fun(Pid) -> proc_lib:start(erlang, apply, [fun hold/1, [Pid]]) end},
+     {proc_lib, [sync_start_monitor],
+      fun(Pid) -> proc_lib:start_monitor(erlang, apply, [fun hold/1, [Pid]]) end}].
 
-%% @doc A process that never tells that it has started, until that one ends.
--spec hold(pid()) -> ok.
+%% Never tells that it has started, until that one ends.
 hold(Pid) ->
     Ref = monitor(process, Pid),
     receive
         {'DOWN', Ref, process, _, _} -> ok
     end.
 
-twin({Module, Function, Come}) ->
-    {sonde_helper:job(Come, self()), {Module, Function}}.
+twin({Module, Functions, Come}) ->
+    {sonde_helper:job(Come, self()), {Module, Functions}}.
 
-has_arrived({Pid, {Module, Function}} = Twin, #{until := Until} = How) ->
-    case {process_info(Pid, [current_function, status]), erlang:monotonic_time(millisecond) < Until} of
-        {[{_, {Module, Function, _}}, {_, waiting}], _} -> true;
-        {[_, _], true} -> timer:sleep(?STEP_MS), has_arrived(Twin, How);
-        _ -> false
+%% Who waits elsewhere may wait for the code of a module, but not for long.
+has_arrived(Twin, How) -> has_arrived(Twin, ?ELSEWHERE, How).
+
+has_arrived({_, Place}, 0, _) ->
+    error({native_off, {unsupported, Place}});
+has_arrived({Pid, {Module, Functions}} = Twin, Tries, #{until := Until} = How) ->
+    [{_, {M, F, _}}, {_, Status}] = process_info(Pid, [current_function, status]),
+    IsThere = M =:= Module andalso lists:member(F, Functions),
+    case erlang:monotonic_time(millisecond) < Until of
+        _ when IsThere, Status =:= waiting -> true;
+        false -> false;
+        true ->
+            timer:sleep(?STEP_MS),
+            has_arrived(Twin, case Status of waiting -> Tries - 1; _ -> Tries end, How)
     end.

@@ -1,0 +1,80 @@
+%% @private
+%% The processes that hold up many others, and circles of processes that wait for each other. Natively
+%% only: no process is asked.
+-module(sonde_facts_waits).
+
+-export([first/1, last/1]).
+-export_type([wait/0, waits/0]).
+
+%% `direct', `waiters', `next', `circle': as sonde_wait_graph has them at the start. `queued': messages
+%% in its mailbox, at the start and at the end. `used': the reductions of those of up to two waiters
+%% that waited for it at both moments. `stays': whether everybody on the circle
+%% waits for the same one at both.
+-type wait() :: #{pid := pid(), names := [atom()], direct := pos_integer(), waiters := pos_integer(),
+                  processes := pos_integer(),
+                  next := sonde_wait_graph:waited() | undefined, circle := [pid()] | undefined,
+                  queued := {non_neg_integer(), non_neg_integer()},
+                  used := [non_neg_integer()], stays := boolean()}.
+-opaque waits() :: [{pid(), map()}].
+
+-define(MANY, 20).            % waiters of one process
+-define(MOST, 20).            % processes that are watched
+-define(LOOK_MS, 5000).
+
+%% @doc Whom to watch.
+-spec first(native | {portable, term()}) -> {waits(), [{atom(), sonde_facts:because()}]}.
+first(native) ->
+    {Graph, #{unseen := Unseen}} = sonde_waits:look(until()),
+    All = [{Pid, N} || {Pid, N} <- sonde_wait_graph:totals(Graph), is_pid(Pid)],
+    On = [Circle || Circle <- lists:sublist(sonde_wait_graph:circles(Graph), ?MOST)],
+    Heads = [hd(Circle) || Circle <- On],
+    Many = [Pid || {Pid, _} <- lists:sublist(All, ?MOST), sonde_wait_graph:direct(Pid, Graph) >= ?MANY,
+                   sonde_wait_graph:circle(Pid, Graph) =:= undefined],
+    Waits = [{Pid, #{direct => sonde_wait_graph:direct(Pid, Graph),
+                     waiters => proplists:get_value(Pid, All),
+                     next => sonde_wait_graph:next(Pid, Graph),
+                     circle => sonde_wait_graph:circle(Pid, Graph),
+                     some => sonde_wait_graph:some(Pid, Graph),
+                     queued => queued(Pid)}} || Pid <- Heads ++ Many],
+    {seen(Waits), [{waits, {left_out, Unseen}} || Unseen > 0]};
+first({portable, Why}) ->
+    {[], [{waits, {native_off, Why}}]}.
+
+seen(Waits) ->
+    Now = now(Waits),
+    [{Pid, Wait#{then => Now}} || {Pid, Wait} <- Waits].
+
+%% @doc The same at the end.
+-spec last(waits()) -> [wait()].
+last(Waits) ->
+    Now = now(Waits),
+    Processes = erlang:system_info(process_count),
+    [(maps:with([direct, waiters, next, circle], Wait))
+         #{pid => Pid, names => [Name || {registered_name, Name} <- [process_info(Pid, registered_name)]],
+           processes => Processes, queued => {Queued, queued(Pid)},
+           used => [Does - Did || Waiter <- Some, {Did, For} <- [maps:get(Waiter, Then, gone)],
+                                  {Does, Same} <- [maps:get(Waiter, Now, gone)],
+                                  For =:= Pid, Same =:= Pid],
+           stays => is_list(Circle) andalso lists:all(fun(P) -> same(P, Then, Now) end, Circle)}
+     || {Pid, #{some := Some, queued := Queued, then := Then, circle := Circle} = Wait} <- Waits].
+
+%% Its call is still the same, or one like it.
+same(Pid, Then, Now) ->
+    case {Then, Now} of
+        {#{Pid := {_, For}}, #{Pid := {_, For}}} -> true;
+        _ -> false
+    end.
+
+now([]) -> #{};
+now(Waits) ->
+    sonde_waits:look_at(lists:usort(lists:append([Some ++ [P || is_list(Circle), P <- Circle]
+                                                  || {_, #{some := Some, circle := Circle}} <- Waits])),
+                        until()).
+
+until() -> erlang:monotonic_time(millisecond) + ?LOOK_MS.
+
+queued(Pid) ->
+    case process_info(Pid, message_queue_len) of
+        {message_queue_len, N} -> N;
+        undefined -> 0
+    end.
