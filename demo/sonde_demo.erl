@@ -12,7 +12,8 @@
                      diagnosis := map(),
                      counters := map(), calls := [answer()],
                      inside := [{LookFor :: string(), Call :: string(), Result :: term()}],
-                     binaries := [{LookFor :: string(), Call :: string(), Result :: term()}]}.
+                     binaries := [{LookFor :: string(), Call :: string(), Result :: term()}],
+                     waiting := [{LookFor :: string(), Call :: string(), Result :: term()}]}.
 
 -define(WIDTH, 78).
 -define(LIMIT_MS, 55000).
@@ -65,7 +66,8 @@ ask(Call) ->
     Before#{calls => Answers,
             inside => Inside,
             counters => maps:get(counters, Call(sonde, native, [])),
-            binaries => binaries(Call, Before)}.
+            binaries => binaries(Call, Before),
+            waiting => waiting(Call, Before)}.
 
 questions() ->
     [{"Which processes use most memory? Look for: a row far above the others (bytes).",
@@ -114,6 +116,15 @@ binaries(Call, Before) ->
             {"", "sonde:ets_count(memory, 1)", Call(sonde, ets_count, [memory, 1])}]
         ++ growth(Call, Before).
 
+%% Who waits for whom, in a shop whose stock keeper waits for a terminal.
+waiting(Call, #{native := #{status := active}}) ->
+    ok = Call(sonde_demo_leaks, hold_up, [300]),
+    [{"Callers time out. For whom do they wait, and whom does that one wait for? The\n"
+      "culprit comes first, though only one process waits for it directly.",
+      "sonde:waits(2)", Call(sonde, waits, [2])}];
+waiting(_Call, _) ->
+    [].
+
 account(Call, #{native := #{status := active}}) ->
     [{"Where is every byte of it? Look for: the largest part. Where to look next:\n"
       "`exclusive' by sonde:bin_owned, `ets' by sonde:ets_count, `queues' by\n"
@@ -140,7 +151,7 @@ text(Module, Function, Args) ->
 %% ---- printing
 
 print(#{processes := Processes, native := Native, diagnosis := Diagnosis, calls := Calls,
-        counters := Counters, inside := Inside, binaries := Binaries}) ->
+        counters := Counters, inside := Inside, binaries := Binaries, waiting := Waiting}) ->
     io:format("It runs, with ~b processes: OTP ~s, ~s.~n~n",
               [Processes, maps:get(otp, Native), maps:get(arch, Native)]),
     io:format("Does sonde read natively, or does it ask each process?~n"
@@ -159,6 +170,8 @@ print(#{processes := Processes, native := Native, diagnosis := Diagnosis, calls 
               [?WIDTH, maps:with([native, asked], Counters)]),
     io:format("---- Where is the binary memory? ----~n~n"),
     lists:foreach(fun print_inside/1, Binaries),
+    _ = [io:format("---- Who waits for whom? ----~n~n") || Waiting =/= []],
+    lists:foreach(fun print_inside/1, Waiting),
     io:format("The node is stopped. Nothing is left running.~n").
 
 print_inside({LookFor, Call, Result}) ->

@@ -2,7 +2,7 @@
 %% processes describe the leaks, so the rows of sonde's answers explain themselves.
 -module(sonde_demo_leaks).
 
--export([sizes/0, plant/1]).
+-export([sizes/0, plant/1, hold_up/1]).
 -export([router/0, slices/1, unread/0, owner/2, sessions/2]).
 -export_type([sizes/0]).
 
@@ -124,6 +124,23 @@ grow_sessions(Last) ->
     grow_sessions(Last + 1).
 
 session(I) -> {session, I, [{seen, I + N} || N <- lists:seq(1, 10)]}.
+
+%% ---- no leak: callers who wait for one that waits itself
+
+%% @doc So many customers wait for `demo_orders', and it for `demo_stock', which waits for nobody.
+-spec hold_up(pos_integer()) -> ok.
+hold_up(Customers) ->
+    Stock = spawn(fun() -> receive never -> ok end end),
+    true = register(demo_stock, Stock),
+    Orders = spawn(fun() ->
+                           receive {'$gen_call', From, Order} ->
+                                   gen:reply(From, gen:call(demo_stock, '$gen_call', Order, infinity))
+                           end
+                   end),
+    true = register(demo_orders, Orders),
+    Pids = [spawn(fun() -> gen_server:call(demo_orders, {order, I}, infinity) end)
+            || I <- lists:seq(1, Customers)],
+    lists:foreach(fun still/1, [Orders, lists:last(Pids)]).
 
 %% ---- what they leak
 

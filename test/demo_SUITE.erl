@@ -5,7 +5,7 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([compiles_without_warnings/1, diagnosis_names_the_planted/1, first_rows_are_the_planted/1,
-         heaps_are_seen_into/1, table_is_what_no_process_holds/1, shows_every_call/1,
+         heaps_are_seen_into/1, table_is_what_no_process_holds/1, the_culprit_is_waited_for/1, shows_every_call/1,
          leaves_nothing_running/1]).
 
 suite() ->
@@ -13,7 +13,7 @@ suite() ->
 
 all() ->
     [compiles_without_warnings, diagnosis_names_the_planted, first_rows_are_the_planted,
-     heaps_are_seen_into, table_is_what_no_process_holds, shows_every_call,
+     heaps_are_seen_into, table_is_what_no_process_holds, the_culprit_is_waited_for, shows_every_call,
      leaves_nothing_running].
 
 %% The demo ends by itself after a minute and reports that in its exit status.
@@ -106,6 +106,17 @@ heaps([[{_, Garbage, [demo_router | _]} | _],
     Garbage = -value(Leak),
     true = Waste > Slices * 90 * 1024 andalso Size > 90 * 1024,
     true = Retained > Sessions * 40 * 8 andalso Nodes > Sessions * 10.
+
+%% Who holds up the others comes before the one for whom most wait directly.
+the_culprit_is_waited_for(Config) ->
+    #{waiting := Waiting} = answers(Config),
+    sonde_test:pick(fun() -> [{_, _, [{Stock, 301, First}, {Orders, 300, Second}]}] = Waiting,
+                             true = lists:member(demo_stock, First),
+                             true = lists:member(demo_orders, Second),
+                             Stock = proplists:get_value(waits_for, Second),
+                             [_, Orders, Stock] = proplists:get_value(longest_chain, First)
+                    end,
+                    fun() -> [] = Waiting end).
 
 %% The node's binaries less those of all processes: at least nine tenths of the rest are the
 %% table's.

@@ -113,7 +113,7 @@ models() ->
 
 names() ->
     [memory, growth, walked, walked_off, portable, nothing_yet, paused, help, process, process_off,
-     process_gone, tables, tables_binaries, binaries, binaries_off, allocators].
+     process_gone, tables, tables_binaries, binaries, binaries_off, allocators, waits, waits_off].
 
 model(Name) ->
     model(new(), seen(Name)).
@@ -154,6 +154,8 @@ seen(binaries) -> {["B"], samples(binaries, binaries())};
 seen(binaries_off) ->
     Off = {error, {native_off, {unsupported, no_layout}}},
     {["B"], samples(binaries, #{account => Off, owned => Off, holders => Off})};
+seen(waits) -> {["W"], samples(waits, #{waits => waits()})};
+seen(waits_off) -> {["W"], samples(waits, #{waits => {error, {native_off, disabled}}})};
 seen(allocators) -> {["A"], samples(allocators, allocators())}.
 
 samples(Page, Body) -> [sample(N, Page, Body) || N <- [1, 2, 3]].
@@ -235,6 +237,17 @@ binaries() ->
       holders => [{140674205499432, 1114096, 1, 0, {1, ["<0.133.0>"]}},
                   {140674207154216, 1048576, 100, 2, {100, ["<0.139.0>", "literals"]}}]}.
 
+waits() ->
+    Row = fun(Pid, Waiters, Direct, Chain, Messages, More) ->
+                  {Pid, Waiters, [{initial_call, {gen_server, init_it, 6}}, {message_queue_len, Messages},
+                                  {status, waiting}] ++ More
+                   ++ [{direct, Direct}, {longest_chain, Chain}]}
+          end,
+    [Row("<0.146.0>", 1005001, 1, 3, 0, [my_database]),
+     Row("<0.148.0>", 1005000, 1005000, 2, 1004999, [{waits_for, "<0.146.0>"}, my_server]),
+     Row("<0.201.0>", 2, 1, 3, 1, [{waits_for, "<0.202.0> > <0.203.0> > <0.201.0>"}]),
+     {"remote", 12, [{direct, 12}, {longest_chain, 2}]}].
+
 allocators() ->
     #{totals => [{allocated, 19600000}, {used, 10000000}, {unused, 9600000}, {usage, 0.5102}],
       types => [{ll_alloc, 11000000}, {eheap_alloc, 5000000}, {binary_alloc, 720000}],
@@ -306,8 +319,8 @@ every_key_of_a_line(_Config) ->
     Line = fun sonde_top_keys:line/1,
     [quit, help, help, pause, pause, again, forth, back, next, next]
         = [Line(L ++ "\n") || L <- ["q", "h", "?", "p", " ", "a", ">", "<", "", "\r"]],
-    [{page, procs}, {page, ets}, {page, binaries}, {page, allocators}]
-        = [Line(L) || L <- ["P", "E", "B", "A"]],
+    [{page, procs}, {page, ets}, {page, binaries}, {page, allocators}, {page, waits}]
+        = [Line(L) || L <- ["P", "E", "B", "A", "W"]],
     [{key, $m}, {twice, $m}, {key, $r}] = [Line(L) || L <- ["m", "mm", " r \n"]],
     [{row, 1}, {row, 12}, {row, 33}] = [Line(L) || L <- ["1", "12", "33"]],
     [{pid, "<0.123.0>"}, {pid, "<0.123.0>"}] = [Line(L) || L <- ["0.123.0", "<0.123.0>"]],
@@ -498,7 +511,7 @@ every_page_has_a_sample(_Config) ->
                end || {Keys, Page} <-
                           [{["h"], none}, {["E"], {ets, memory}}, {["E", "s"], {ets, size}},
                            {["E", "b"], {ets, binary_memory}}, {["B"], binaries},
-                           {["A"], allocators},
+                           {["A"], allocators}, {["W"], waits},
                            {[pid_to_list(self())], {process, pid_to_list(self())}}]
                           ++ [{[[C]], {procs, {count, Attr}}}
                               || {C, Attr, _} <- sonde_top_keys:sorts(), Attr =/= memory]],
@@ -538,7 +551,7 @@ page_of_the_dead(_Config) ->
 no_pid_leaves_the_node(_Config) ->
     _ = [{Page, false} = {Page, has_pid(take(Page))}
          || Page <- [{procs, {count, memory}}, {process, pid_to_list(whereis(kernel_sup))},
-                     {ets, memory}, {ets, binary_memory}, binaries, allocators, none]],
+                     {ets, memory}, {ets, binary_memory}, binaries, allocators, waits, none]],
     ok.
 
 has_pid(T) when is_pid(T) -> true;

@@ -7,7 +7,7 @@
 -export_type([action/0]).
 
 -type action() :: quit | help | pause | again | forth | back | next
-                | {key, char()} | {twice, char()} | {page, procs | ets | binaries | allocators}
+                | {key, char()} | {twice, char()} | {page, procs | ets | binaries | allocators | waits}
                 | {row, pos_integer()} | {pid, string()} | {interval, Ms :: non_neg_integer()}
                 | {unknown, string()}.
 %% `{key, K}': sort by the attribute of `K', or by its growth if that is the order already;
@@ -25,10 +25,10 @@ sorts() ->
      {$v, bin_garbage_bytes, "garbage binaries"}, {$w, bin_waste, "waste"},
      {$x, binary_exclusive, "exclusive"}].
 
--spec pages() -> [{char(), procs | ets | binaries | allocators, string()}].
+-spec pages() -> [{char(), procs | ets | binaries | allocators | waits, string()}].
 pages() ->
     [{$P, procs, "processes"}, {$E, ets, "ets"}, {$B, binaries, "binaries"},
-     {$A, allocators, "allocators"}].
+     {$A, allocators, "allocators"}, {$W, waits, "waits"}].
 
 %% @doc The action of a whole line.
 -spec line(string()) -> action().

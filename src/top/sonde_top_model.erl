@@ -170,6 +170,7 @@ on_page(#{page := {ets, binary_memory}, deep := {_, #{tables := Tables}}}) -> Ta
 on_page(#{sample := #{body := #{rows := Rows}}}) -> Rows;
 on_page(#{sample := #{body := #{tables := Tables}}}) -> Tables;
 on_page(#{sample := #{body := #{fragmentation := Rows}}}) -> Rows;
+on_page(#{sample := #{body := #{waits := Rows}}}) when is_list(Rows) -> Rows;
 on_page(_) -> [].
 
 %% The rows are numbered as they are shown.
@@ -177,6 +178,11 @@ row(N, #{page := {procs, _}, from := From, sample := #{body := #{rows := Rows}}}
   when N > From, N =< From + length(Rows) ->
     {Pid, _, _, _} = lists:nth(N - From, Rows),
     Model#{page => {process, Pid}, from => 0};
+row(N, #{page := waits, from := From} = Model) when N > From ->
+    case lists:sublist(on_page(Model), N - From, 1) of
+        [{[$< | _] = Pid, _, _}] -> Model#{page => {process, Pid}, from => 0};
+        _ -> no_row(N, Model)
+    end;
 row(N, #{page := {ets, _}, from := From} = Model) when N > From ->
     owner(lists:sublist(on_page(Model), N - From, 1), N, Model);
 row(N, Model) ->

@@ -68,7 +68,7 @@ page(help, _, Style) ->
           ["the same key again, or twice (mm): what grew in one interval",
            "g v w x: every heap is walked; what cannot be read in a second is left out",
            "number: that row    0.123.0: that process    < >: rows before, rows after",
-           "P processes  E tables (m s b sort them)  B binaries  A allocators",
+           "P processes  E tables (m s b sort them)  B binaries  A allocators  W waits",
            "a: look again at what is looked at once    i 2000: the interval in ms",
            "p or space: pause    h: back to the processes",
            "q: quit, on every page",
@@ -102,6 +102,13 @@ page(binaries, Model, Style) ->
         none -> {"binaries  looking ...", []};
         Deep -> {"binaries  looked at once; a: again", binaries(Deep, Model, Style)}
     end;
+
+%% ---- who waits for whom
+
+page(waits, #{sample := #{body := #{waits := Waits}}} = Model, Style) ->
+    {"who waits for whom", waits(Waits, Model, Style)};
+page(waits, _, _) ->
+    {"who waits for whom  looking ...", []};
 
 %% ---- allocators
 
@@ -229,3 +236,27 @@ largest(Rows, Most, Style) when is_list(Rows) ->
            || {Id, Size, Refc, Elsewhere, Held} <- lists:sublist(Rows, Most)], Style);
 largest(Error, _, Style) ->
     [cut(missing(Error), Style)].
+
+%% ---- who waits for whom
+
+waits({error, _} = Error, _, Style) ->
+    [[cut(missing(Error), Style)]];
+waits([], _, _) ->
+    [["no process waits for another one"]];
+waits(Waits, #{from := From}, #{unicode := Unicode} = Style) ->
+    [table(["  #", string:pad("pid", 11, leading), " waiters", "  direct", "messages", "chain",
+            "name or initial call", "waits for"],
+           [[{number, integer_to_list(N)}, {number, Text}, value(waiters, Waiters, Unicode),
+             value(direct, proplists:get_value(direct, Attrs), Unicode),
+             value(message_queue_len, proplists:get_value(message_queue_len, Attrs), Unicode),
+             value(longest_chain, proplists:get_value(longest_chain, Attrs), Unicode),
+             known_by(Attrs, Style), {text, proplists:get_value(waits_for, Attrs, "")}]
+            || {N, {Text, Waiters, Attrs}}
+                   <- lists:zip(lists:seq(From + 1, From + length(Waits)), Waits)], Style)].
+
+known_by(Attrs, #{unicode := Unicode}) ->
+    case {[Name || Name <- Attrs, is_atom(Name)], proplists:get_value(initial_call, Attrs)} of
+        {[Name], _} -> sonde_units:cell(name, Name, Unicode);
+        {[], undefined} -> {text, "-"};
+        {[], Call} -> sonde_units:cell(initial_call, Call, Unicode)
+    end.

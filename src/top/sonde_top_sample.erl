@@ -9,7 +9,7 @@
 
 -type order() :: {count | growth, sonde_attr:attr()}.
 -type page() :: {procs, order()} | {process, Text :: string()} | {ets, sonde_ets:attr()}
-              | binaries | allocators | none.
+              | binaries | allocators | waits | none.
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
                      interval := Ms :: pos_integer(), deep := boolean(), without => [pid()]}.
 %% `deep': take the expensive parts, too. `without': the caller of {@link sonde:top/1}, which has no
@@ -96,6 +96,7 @@ body({process, Text}, Request) -> process(pid(Text), Request);
 body({ets, Attr}, Request) -> tables(Attr, Request);
 body(binaries, #{deep := true} = Request) -> binaries(Request);
 body(allocators, Request) -> allocators(Request);
+body(waits, Request) -> #{waits => waits(native(fun() -> sonde_waits:rows(want(Request), #{}) end), Request)};
 body(_, _) -> #{}.
 
 %% The part of the rows that is on the page.
@@ -234,6 +235,20 @@ holders({error, _} = Error) -> Error;
 holders({Binaries, _}) ->
     [{Id, Size, Refc, Elsewhere, held(Binary)}
      || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere} = Binary <- Binaries].
+
+%% The length of the chain, and pids as text. The circle, if there is one, is for whom it waits.
+waits({error, _} = Error, _) -> Error;
+waits({Rows, _}, Request) ->
+    [{waited(For), Waiters, [wait(Attr) || Attr <- lists:reverse(Attrs)]}
+     || {For, Waiters, Attrs} <- shown(sonde_origin:rows(Rows), Request)].
+
+waited(Pid) when is_pid(Pid) -> pid_to_list(Pid);
+waited(Other) -> atom_to_list(Other).
+
+wait({longest_chain, Chain}) -> {longest_chain, length(Chain)};
+wait({waits_for, For}) -> {waits_for, waited(For)};
+wait({deadlock, Circle}) -> {waits_for, lists:flatten(lists:join(" > ", [waited(Pid) || Pid <- Circle]))};
+wait(Attr) -> Attr.
 
 %% Only allocators that are on have statistics.
 allocators(Request) ->
