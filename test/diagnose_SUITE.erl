@@ -17,7 +17,7 @@
          what_collects_by_itself_leaks_nothing/1,
          only_what_minor_collections_leave_is_told/1,
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
-         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1,
+         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
          small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
          a_stuck_port_is_told/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
@@ -36,7 +36,7 @@ all() ->
      collections_of_the_interval_are_counted, what_collects_by_itself_leaks_nothing,
      only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
-     slow_and_deaf_are_told_apart, mail_is_no_state, small_processes_give_nothing_back,
+     slow_and_deaf_are_told_apart, mail_is_no_state, weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
@@ -613,6 +613,14 @@ mail_is_no_state(_Config) ->
     #{kind := mailbox} = told(Grows),
     #{kind := mailbox} = told(Reads(fun(All) -> All - 10000 end)),
     #{kind := state} = told(Reads(fun(_) -> 1000 end)).
+
+%% Where heaps were not read, the size of the process is weak evidence.
+weak_evidence_counts_for_the_large(_Config) ->
+    Grown = fun(Size, Step) -> told(process(self(), series(Size, Step))) end,
+    #{kind := state} = Grown(10000000, 1000000),
+    none = Grown(500000, 300000),
+    Heap = fun(I, #{size := Size} = S) -> S#{heap => (heap(0, 0))#{reachable := Size + I}} end,
+    #{kind := state} = told(with_samples(Heap, process(self(), series(500000, 300000)))).
 
 %% Idle processes of the smallest size give nothing back, but those with a larger heap do.
 small_processes_give_nothing_back(_Config) ->

@@ -318,11 +318,12 @@ dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
     end.
 
 %% Growth of what survives collections: of the reachable bytes if heaps can be read, otherwise of
-%% the size, and only if there was a collection in between. A backlog that grows is no state.
+%% the size, and only if there was a collection in between: that is weak evidence, since a worker may
+%% need more at the moment, so it counts only for what is large. A backlog that grows is no state.
 growth(#{pid := Pid, samples := Samples} = Process, #{least := Large, grown := Least} = Node) ->
     #{size := Size} = lists:last(Samples),
-    case survives(Samples, Least, fun() -> not is_map(mailbox(Process, Node)) end)
-         orelse Size >= Large andalso creeps(Samples) of
+    IsState = fun() -> Size >= Large andalso not is_map(mailbox(Process, Node)) end,
+    case survives(Samples, Least, IsState) orelse Size >= Large andalso creeps(Samples) of
         true ->
             Grown = grown(size, Samples),
             {Kind, See} = case 2 * grown(binary_memory, Samples) > Grown of
