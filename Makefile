@@ -16,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy test-prometheus
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -85,6 +85,10 @@ test-snapshot: ## what Chrome's own reader makes of heap snapshots (in Node)
 	@scripts/setup snapshot
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/snapshot.sh
+
+watcher-figures: ## how soon the watcher finds leaks, on simulated nodes of fresh seeds (half an hour)
+	@scripts/suite build
+	@erl -noinput -pa _build/suite/test -pa _build/suite/sonde/ebin -s sonde_watch_figures main
 
 test-prometheus: ## what Prometheus' own checker makes of our metrics
 	@scripts/setup prometheus

@@ -16,7 +16,8 @@
 %% Kind}, as the watcher names it, and How is {steady, PerHour}, {bursts, PerHour, Ms} or {by_load,
 %% PerHour}, in bytes or in numbers); `swing': the swing of the leaking process, in bytes;
 %% `swing_ms': its approximate period; `rhythm': the largest part by which the load swings; `reads':
-%% whether heaps can be read.
+%% whether heaps can be read; `noise' of the thing that leaks: `none', `healthy' (as of the others), or
+%% `twice' that.
 new(Seed, Opts) ->
     _ = rand:seed(exsss, {Seed, Seed bsl 3, 4711}),
     Rhythm = uniform(0, maps:get(rhythm, Opts, 0.8)),
@@ -24,13 +25,17 @@ new(Seed, Opts) ->
             rhythm => Rhythm, noon => pick(0, ?DAY_MS), gust => 0.0, lag => 1.0,
             lag_ms => uniform(60000, ?HOUR_MS), noise => uniform(0.02, 0.1), reductions => 0,
             next => 1000,
-            leak => maps:get(leak, Opts, none), leaked => 0.0, tick => 0,
+            leak => maps:get(leak, Opts, none), times => times(Opts), leaked => 0.0, tick => 0,
             rate => pick(0, 2) / 24, binary => tooth(pick(1, 500) * ?MB),
             base => maps:from_list([{K, uniform(A, B)} || {K, A, B} <- bases()])},
     Begun = Sim#{start => maps:get(at, Sim)},
     Begun#{processes => leaking_process(Opts, Begun)
                ++ [process(N, Begun) || N <- lists:seq(1, pick(6, 12))],
            tables => [table(N, Begun) || N <- lists:seq(1, pick(3, 8))]}.
+
+times(#{noise := none}) -> 0;
+times(#{noise := twice}) -> 2;
+times(_) -> 1.
 
 bases() ->
     [{pool, 10 * ?MB, 300 * ?MB}, {binary, 5 * ?MB, 200 * ?MB}, {ets, 5 * ?MB, 50 * ?MB},
@@ -43,20 +48,29 @@ leaking_process(#{leak := {{process, 1}, _}} = Opts, #{at := At}) ->
     Swing = maps:get(swing, Opts, pick(1, 500) * ?MB),
     Period = maps:get(swing_ms, Opts, pick(60000, ?HOUR_MS)),
     [#{key => 1, born => At, level => {steady, uniform(10, 60) * ?MB},
-       wander => {0.0, 0.002, ?HOUR_MS}, tooth => {uniform(0, Swing), Swing, Swing / Period},
-       in_flight => uniform(0, 200000), leaks => true}];
+       wander => wander(maps:get(noise, Opts, none)), tooth => {uniform(0, Swing), Swing, Swing / Period},
+       in_flight => in_flight(maps:get(noise, Opts, none)), leaks => true}];
 leaking_process(_, _) ->
     [].
+
+wander(none) -> {0.0, 0.002, ?HOUR_MS};
+wander(healthy) -> {0.0, uniform(0, 0.1), uniform(60000, ?HOUR_MS / 2)};
+wander(twice) -> {0.0, 2 * uniform(0, 0.1), uniform(60000, ?HOUR_MS / 2)}.
+
+in_flight(none) -> uniform(0, 200000);
+in_flight(healthy) -> uniform(0, ?MB);
+in_flight(twice) -> 2 * uniform(0, ?MB).
 
 process(N, #{at := At}) ->
     #{key => N + 1, born => At, level => level(),
       wander => {0.0, uniform(0, 0.1), uniform(60000, ?HOUR_MS / 2)},
       tooth => tooth(pick(1, 500) * ?MB), in_flight => uniform(0, ?MB), leaks => false}.
 
-table(N, #{at := At, leak := Leak}) ->
-    #{key => N, born => At, level => level(), wander => {0.0, uniform(0, 0.02), ?HOUR_MS / 2},
-      tooth => {0, 0, 0}, in_flight => uniform(0, 100000),
-      leaks => is_tuple(Leak) andalso element(1, Leak) =:= {table, N}}.
+table(N, #{at := At, leak := Leak, times := Times}) ->
+    Leaks = is_tuple(Leak) andalso element(1, Leak) =:= {table, N},
+    Noise = case Leaks of true -> Times; false -> 1 end,
+    #{key => N, born => At, level => level(), wander => {0.0, Noise * uniform(0, 0.02), ?HOUR_MS / 2},
+      tooth => {0, 0, 0}, in_flight => Noise * uniform(0, 100000), leaks => Leaks}.
 
 tooth(Swing) ->
     {uniform(0, Swing), Swing, Swing / uniform(20000, 2 * ?HOUR_MS)}.
