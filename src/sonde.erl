@@ -672,7 +672,9 @@ bin_window(N, Ms, Opts) -> shown(sonde_bin_growth:run(N, Ms, Opts), Opts).
 
 %% @equiv waits(N, #{})
 -spec waits(N :: non_neg_integer()) -> [sonde_waits:row()].
-waits(N) -> waits(N, #{}).
+waits(N) ->
+    {Rows, _} = sonde_waits:rows(N, #{}),
+    Rows.
 
 %% @doc Returns the `N' processes for which most others wait: `{Pid, Waiters, Attrs}', largest first.
 %% `Waiters' is the number of processes that cannot go on before `Pid' answers, directly or because

@@ -151,6 +151,7 @@ call(Log, Attr, Pid) ->
     T0 = now_ns(),
     case rand:uniform(1000) of
         1 -> {diagnoses, diagnosis(sonde:diagnosis(#{interval => 100}))};
+        N when N < 100 -> {waits, waits(sonde:waits(rand:uniform(50)))};
         _ -> counted(Log, Attr, Pid, T0)
     end.
 
@@ -180,6 +181,15 @@ counted(Log, Attr, Pid, T0) ->
 diagnosis(#{suspects := Suspects, memory := #{total := Total}}) when Total > 0 ->
     {no_value, [{suspect, S} || #{share := Share, bytes := Bytes} = S <- Suspects,
                                 Share < 0 orelse Share > 1 orelse Bytes < 0]}.
+
+%% Nobody knows who waits for whom there; but no chain and no circle has a process twice.
+waits(Rows) ->
+    {no_value, [{waits, Row} || {For, Waiters, [{longest_chain, Chain} | Attrs]} = Row <- Rows,
+                                Waiters < 1 orelse length(Chain) < 2 orelse lists:last(Chain) =/= For
+                                    orelse has_twice(Chain) orelse length(Chain) > Waiters + 1
+                                    orelse has_twice(proplists:get_value(deadlock, Attrs, []))]}.
+
+has_twice(List) -> length(lists:usort(List)) < length(List).
 
 %% One thread as often as several.
 threads() -> one_of([1, 1, 1, 2, 3, 8]).

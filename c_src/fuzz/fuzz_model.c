@@ -4,13 +4,21 @@
 #include "heap/root_size.h"
 #include "fuzz/fuzz.h"
 
+/* What the frame of a caller holds, and the ends that are among it. */
+struct waited {
+    uint64_t word[AWAITED_FRAME];
+    unsigned words;
+    uint64_t ref, pid, monitor;
+    bool some_ref, several_refs, some_pid, several_pids, some_monitor, several_monitors;
+};
+
 struct model {
     const struct layout *lay;
     uint64_t proc;
     bool refused;
     bool doubtful;
     uint64_t steps;
-    struct waited *waited;
+    struct waited waited;
 };
 
 static void refuse_if(struct model *m, bool odd)
@@ -164,14 +172,6 @@ static uint64_t type_of(struct model *m, uint64_t node)
     return field(m, node, LF_node_type) & m->lay->type_mask;
 }
 
-/* What the frame of a caller holds, and the ends that are among it. */
-struct waited {
-    uint64_t word[AWAITED_FRAME];
-    unsigned words;
-    uint64_t ref, pid, monitor;
-    bool some_ref, several_refs, some_pid, several_pids, some_monitor, several_monitors;
-};
-
 enum { REMOTE_END = 1, UNCLEAR_END = 2 };
 
 /* NULL: no reference. */
@@ -212,7 +212,7 @@ static bool has_pid(const struct waited *w, uint64_t pid)
 
 static bool has_ref(struct model *m, const uint64_t *ref)
 {
-    const struct waited *w = m->waited;
+    const struct waited *w = &m->waited;
     unsigned refs = 0;
     for (unsigned i = 0; i < w->words; i++) {
         const uint64_t *held =
@@ -225,7 +225,7 @@ static bool has_ref(struct model *m, const uint64_t *ref)
 
 static void linked(struct model *m, uint64_t type, uint64_t node)
 {
-    struct waited *w = m->waited;
+    struct waited *w = &m->waited;
     uint64_t pid = type == LINK_PROC ? word(m, node + LF(m->lay, node_other)) : 3;
     refuse_if(m, (pid & 15) != 3 ||
                      (type != LINK_PROC && type != LINK_PORT && type != LINK_DIST_PROC));
@@ -235,7 +235,7 @@ static void linked(struct model *m, uint64_t type, uint64_t node)
 
 static void monitored(struct model *m, uint64_t type, uint64_t flags, uint64_t node)
 {
-    struct waited *w = m->waited;
+    struct waited *w = &m->waited;
     refuse_if(m, type > ALIAS);
     if (m->refused || (flags & (TARGET | SPAWN_PENDING)) || (type != PROC && type != DIST_PROC))
         return;
@@ -354,7 +354,7 @@ static uint64_t ties(struct model *m, enum links_monitors_what what)
 
 static void read_frame(struct model *m)
 {
-    struct waited *w = m->waited;
+    struct waited *w = &m->waited;
     uint64_t at = own(m, LF_stop);
     uint64_t end = own(m, LF_hend);
     refuse_if(m, at > end);
@@ -369,17 +369,16 @@ static void read_frame(struct model *m)
 
 static uint64_t waits_for(struct model *m)
 {
-    struct waited w = {.words = 0};
-    m->waited = &w;
+    const struct waited *w = &m->waited;
     if (own(m, LF_pc) != MODEL_PLACE)
         return 0;
     read_frame(m);
     (void)ties(m, LINKS_MONITORS_EACH);
-    if (w.some_ref)
-        return w.several_refs ? UNCLEAR_END : w.ref;
-    if (w.some_pid && !w.several_pids)
-        return w.pid;
-    return w.several_monitors ? UNCLEAR_END : w.monitor;
+    if (w->some_ref)
+        return w->several_refs ? UNCLEAR_END : w->ref;
+    if (w->some_pid && !w->several_pids)
+        return w->pid;
+    return w->several_monitors ? UNCLEAR_END : w->monitor;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

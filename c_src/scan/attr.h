@@ -37,12 +37,12 @@ struct attribute; /* how it is read */
 struct question {
     enum attr attr;
     const struct attribute *row;
-    bool one_word;      /* true for one moment; no stamp needed */
-    bool waiting;       /* also report whether a queue has messages (for binary_count) */
-    bool each;          /* what is held stays until walk_end, each Binary (for binary_unique) */
-    bool is_pid;        /* the value is the word of a pid, or less than 3 */
-    bool sparse;        /* no row where it is 0 (EACH) */
-    unsigned places_n;  /* of waits_for: the value is 0 for those that are elsewhere */
+    bool one_word;     /* true for one moment; no stamp needed */
+    bool waiting;      /* also report whether a queue has messages (for binary_count) */
+    bool each;         /* what is held stays until walk_end, each Binary (for binary_unique) */
+    bool is_pid;       /* the value is the word of a pid, or less than 3 */
+    bool sparse;       /* no row where it is 0 (EACH) */
+    unsigned places_n; /* of waits_for: the value is 0 for those that are elsewhere */
     uint64_t places[ATTR_PLACES];
     uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
     struct plan plan;

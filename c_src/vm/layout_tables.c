@@ -34,13 +34,15 @@
 /* Link and monitor nodes grew by a word in 27: they can be signals, and signals count messages. From
  * 28 flags and type share a word: from the lowest bit the type, two bits for aliases, flags. */
 #define TIES_25                                                                                    \
-    [LF_node_other] = 24, [LF_node_offset] = 32, [LF_node_flags] = 36, [LF_node_type] = 38, [LF_link_size] = 40,         \
-    [LF_link_unlinking] = 40, [LF_mon_ref] = 80, [LF_mon_refc] = 88, [LF_mon_alias_size] = 96,     \
-    [LF_mon_size] = 128, [LF_mon_suspend_size] = 112, [LF_mon_ext_size] = 128
+    [LF_node_other] = 24, [LF_node_offset] = 32, [LF_node_flags] = 36, [LF_node_type] = 38,        \
+    [LF_link_size] = 40, [LF_link_unlinking] = 40, [LF_mon_ref] = 80, [LF_mon_refc] = 88,          \
+    [LF_mon_alias_size] = 96, [LF_mon_size] = 128, [LF_mon_suspend_size] = 112,                    \
+    [LF_mon_ext_size] = 128
 #define TIES_27(Type)                                                                              \
-    [LF_node_other] = 32, [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = (Type), [LF_link_size] = 48,     \
-    [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104, [LF_mon_alias_size] = 112,   \
-    [LF_mon_size] = 144, [LF_mon_suspend_size] = 128, [LF_mon_ext_size] = 144
+    [LF_node_other] = 32, [LF_node_offset] = 40, [LF_node_flags] = 44, [LF_node_type] = (Type),    \
+    [LF_link_size] = 48, [LF_link_unlinking] = 48, [LF_mon_ref] = 96, [LF_mon_refc] = 104,         \
+    [LF_mon_alias_size] = 112, [LF_mon_size] = 144, [LF_mon_suspend_size] = 128,                   \
+    [LF_mon_ext_size] = 144
 
 #define PROCESS_25(FP)                                                                             \
     [LF_proc_size] = 768 + (FP), [LF_trace_flags] = 24, [LF_links] = 56, [LF_lt_monitors] = 64,    \
