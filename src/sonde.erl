@@ -1106,8 +1106,8 @@ ets_count(Attr, N, Opts) ->
 diagnose() -> diagnose(#{}).
 
 %% @doc Watches the node for `interval' ms (2000; 100 to 600000) and prints what is wrong: where
-%% memory is and how fast it grows, then the suspects, the worst first, each with its evidence, a
-%% remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
+%% memory is and how fast it grows, then the suspects, the worst first, each in a sentence, with its
+%% evidence, a remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
 %%
 %% ```
 %% 1> sonde:diagnose().

@@ -63,20 +63,52 @@ found([]) -> "No suspects.";
 found([_]) -> "One suspect:";
 found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst first:"].
 
-suspect(I, #{kind := Kind, bytes := Bytes, share := Share, evidence := Evidence,
-             see := See, remedy := Remedy} = Suspect, Width, Shell) ->
-    title(io_lib:format("~2b. ~ts, ~ts  ~ts", [I, bytes(Bytes), share(Share), what(Suspect)]),
-          kind(Kind), Width)
-        ++ paragraph([evidence(E) || E <- Evidence, element(2, E) =/= undefined], "  ", Width)
-        ++ paragraph(string:lexemes([remedy(Remedy), frees(Suspect)], " "), " ", Width)
+%% One sentence, what it rests on, what to do, and where to look next.
+suspect(I, #{evidence := Evidence, see := See, remedy := Remedy} = Suspect, Width, Shell) ->
+    sentence(io_lib:format("~2b. ", [I]), [finding(Suspect)], Width)
+        ++ aligned([pair(E) || E <- Evidence, element(2, E) =/= undefined], Width)
+        ++ sentence("    ", [remedy(Remedy), frees(Suspect)], Width)
         ++ [["    ", sonde_names:typed(See, Shell)]].
 
-%% The kind stands on a line of its own if it does not fit beside the title.
-title(Who, Kind, Width) ->
-    case string:length(Who) + 2 + length(Kind) =< Width of
-        true -> [[Who, "  ", Kind]];
-        false -> [Who, ["    ", Kind]]
-    end.
+%% Words, as many on a line as fit. The lines after the first are indented as it is.
+sentence(Before, Text, Width) ->
+    Indent = lists:duplicate(string:length(Before), $\s),
+    [First | Rest] = sonde_grid:fill(string:lexemes(unicode:characters_to_list(Text), " "), " ",
+                                     Width - length(Indent)),
+    [[Before, First] | [[Indent, Line] || Line <- Rest]].
+
+%% Keys on the left, values on the right; a value without room goes on below itself.
+aligned([], _) -> [];
+aligned(Pairs, Width) ->
+    Longest = lists:max([string:length(Key) || {Key, _} <- Pairs]),
+    lists:append([sentence(["      ", string:pad(Key, Longest), "  "], [Value], Width)
+                  || {Key, Value} <- Pairs]).
+
+finding(#{kind := bottleneck, evidence := Evidence} = Suspect) ->
+    [count(proplists:get_value(waiters, Evidence)), " processes wait for ", what(Suspect),
+     [[", which waits for ", short(For)] || {waits_for, For} <- Evidence, For =/= undefined],
+     ". Their requests lie unread."];
+finding(#{kind := Kind} = Suspect) ->
+    [capital(what(Suspect)), $\s, said(Suspect, kind(Kind)), how_much(Suspect), $.].
+
+%% Of a group, in the plural.
+said(#{what := {processes, _}, kind := processes}, _) -> "are more and more";
+said(#{what := {processes, _}}, "has " ++ What) -> "have " ++ What;
+said(_, What) -> What.
+
+capital(Text) ->
+    string:titlecase(unicode:characters_to_list(Text)).
+
+%% Where it is a share of a limit, the bytes are what lies behind it.
+how_much(#{kind := Kind, share := Share})
+  when Kind =:= processes; Kind =:= ports; Kind =:= atoms; Kind =:= ets_tables ->
+    [": ", share(Share), " of the limit"];
+how_much(#{kind := max_heap, bytes := Bytes, share := Share}) ->
+    [": ", bytes(Bytes), ", ", share(Share), " of it"];
+how_much(#{bytes := 0}) ->
+    "";
+how_much(#{bytes := Bytes, share := Share}) ->
+    [": ", bytes(Bytes), ", ", share(Share), " of the memory"].
 
 what(#{what := {ets, _}, evidence := Evidence}) ->
     io_lib:format("table ~ts", [short(proplists:get_value(name, Evidence))]);
@@ -93,15 +125,14 @@ what(#{what := Pid, evidence := Evidence}) ->
 frees(#{frees := Bytes}) -> [" This frees ", bytes(Bytes), $.];
 frees(_) -> "".
 
-evidence({registered_name, Name}) -> ["registered ", short(Name)];
-evidence({deadlock, Pids}) -> ["waits in turn: ", lists:join(" > ", [short(P) || P <- Pids])];
-evidence({some, Pids}) -> ["some: ", lists:join(" ", [short(P) || P <- Pids])];
-evidence({most, Of}) ->
-    ["most: ", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])];
-evidence({Key, {M, F, A} = Call}) when is_atom(M), is_atom(F), is_integer(A) ->
-    [words_of(Key), $\s, sonde_names:call(Call, true)];
-evidence({Key, Value}) ->
-    [words_of(Key), $\s, value(Key, Value)].
+pair({registered_name, Name}) -> {"registered", short(Name)};
+pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- Pids])};
+pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
+pair({most, Of}) -> {"most", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])};
+pair({Key, {M, F, A} = Call}) when is_atom(M), is_atom(F), is_integer(A) ->
+    {words_of(Key), sonde_names:call(Call, true)};
+pair({Key, Value}) ->
+    {words_of(Key), value(Key, Value)}.
 
 value(Key, Value) when is_integer(Value) ->
     case lists:member(Key, [garbage, binaries, seen, pinned, stack, bytes_grown, bytes_per_second,
@@ -120,34 +151,30 @@ bytes(N) -> sonde_units:text(memory, N, ?UNICODE).
 count(N) -> sonde_units:text(count, N, ?UNICODE).
 share(Share) -> sonde_units:text(usage, min(1.0, Share), ?UNICODE).
 
-%% Indented, as many pieces on a line as fit.
-paragraph(Pieces, Between, Width) ->
-    [["    ", Line] || Line <- sonde_grid:fill(Pieces, Between, Width - 4)].
-
-kind(garbage) -> "garbage that no collection took";
-kind(passed_on_binaries) -> "binaries that it only passed on";
-kind(pinned_slices) -> "small parts of large binaries";
-kind(mailbox) -> "a backlog of messages";
-kind(monitors) -> "many monitors of the same process";
-kind(links) -> "more and more links";
-kind(stack) -> "a deep stack";
-kind(dictionary) -> "a large process dictionary";
-kind(state) -> "a state that grows";
-kind(binaries) -> "more and more binaries";
-kind(ets_table) -> "a table that grows";
-kind(ets_tables) -> "more and more tables";
-kind(processes) -> "more and more processes";
-kind(orphans) -> "idle, without links, monitors and names";
-kind(ports) -> "more and more ports";
-kind(atoms) -> "more and more atoms";
-kind(fragmentation) -> "memory that the allocators hold but do not use";
-kind(outside) -> "memory that no allocator of the VM counts";
-kind(persistent_terms) -> "more and more persistent terms";
-kind(port_queue) -> "a port whose peer does not take what it is sent";
-kind(max_heap) -> "a heap that is near its limit";
-kind(settings) -> "a setting that costs";
-kind(bottleneck) -> "others wait for it, and their requests lie unread";
-kind(deadlock) -> "it waits for itself, through others".
+%% What is said of it: its first word fits what is accused.
+kind(garbage) -> "has garbage that no collection took";
+kind(passed_on_binaries) -> "has binaries that it only passed on";
+kind(pinned_slices) -> "has small parts of large binaries";
+kind(mailbox) -> "has a backlog of messages";
+kind(monitors) -> "has many monitors of the same process";
+kind(links) -> "has more and more links";
+kind(stack) -> "has a deep stack";
+kind(dictionary) -> "has a large process dictionary";
+kind(state) -> "has a state that grows";
+kind(binaries) -> "has more and more binaries";
+kind(ets_table) -> "grows";
+kind(ets_tables) -> "has more and more tables";
+kind(processes) -> "has more and more processes";
+kind(orphans) -> "are idle, without links, monitors and names";
+kind(ports) -> "has more and more ports";
+kind(atoms) -> "has more and more atoms";
+kind(fragmentation) -> "has memory that the allocators hold but do not use";
+kind(outside) -> "has memory that no allocator of the VM counts";
+kind(persistent_terms) -> "has more and more persistent terms";
+kind(port_queue) -> "has a port whose peer does not take what it is sent";
+kind(max_heap) -> "has a heap that is near its limit";
+kind(settings) -> "has a setting that costs";
+kind(deadlock) -> "waits for itself, through others".
 
 %% @doc What a remedy means, in a sentence or two.
 -spec remedy(sonde_judge:remedy()) -> string().
