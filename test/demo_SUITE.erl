@@ -164,7 +164,7 @@ last_shown() ->
      "lists:sum([B || {_, B, _} <- sonde:proc_count(binary_memory, -1)])."]
         ++ sonde_test:pick(["sonde:print(sonde:bin_account()).", "sonde:bin_owned(1)."], [])
         ++ ["sonde:ets_count(binary_memory, 1).", "sonde:ets_count(memory, 1)."]
-        ++ sonde_test:pick(["sonde:bin_window(1, 500)."],
+        ++ sonde_test:pick(["sonde:bin_window(1, 500).", "sonde:waits(2)."],
                            ["ets:info(demo_cache, size).", "ets:info(demo_cache, size)."]).
 
 %% Neither the node with the leaks nor anything else of the run is left.

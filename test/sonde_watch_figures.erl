@@ -42,7 +42,7 @@ row({Kind, What, Rate, Noise, Rhythm}, Nodes, First) ->
     Opts = #{leak => {What, {steady, Rate}}, noise => Noise, rhythm => Rhythm},
     Found = lists:sort(parallel(fun(I) -> found(What, First + I, Opts) end, lists:seq(1, Nodes))),
     io:format("| ~s | ~s | ~s | ~s | ~s | ~s | ~b of ~b |~n",
-              [Kind, rate(What, Rate), Noise, case Rhythm of 0.0 -> "flat"; _ -> "daily" end,
+              [Kind, rate(What, Rate), Noise, case Rhythm > 0 of false -> "flat"; true -> "daily" end,
                hours(Found, 0.5), hours(Found, 0.95), length([H || H <- Found, H =/= never]), Nodes]).
 
 rate({count, _}, Rate) -> integer_to_list(Rate);
