@@ -685,8 +685,8 @@ waits(N) ->
 %% <li>`{direct, N}': how many wait for `Pid' itself</li>
 %% <li>`{waits_for, For}': for whom it waits itself, if it does</li>
 %% <li>`{deadlock, Pids}': it waits for itself through others. Each waits for the one after it, and the
-%%     last, which is `Pid', for the first. Nobody on a circle moved between two looks at all of it</li>
-%% <li>`status', `message_queue_len' and `initial_call' of `erlang:process_info/2'</li>
+%%     last, which is `Pid', for the first. All were in the same calls in two looks at all of them</li>
+%% <li>`message_queue_len', and `initial_call' as `erlang:process_info/2' has it</li>
 %% </ul>
 %% After these rows there can be two more: `remote', for those who wait for a process of another
 %% node, and `unclear', for those who wait for one of several monitored processes, where their stack
@@ -698,7 +698,6 @@ waits(N) ->
 %%   [{longest_chain,[<0.150.0>,<0.148.0>,<0.146.0>]},
 %%    my_database,
 %%    {direct,1},
-%%    {status,running},
 %%    {message_queue_len,0},
 %%    {initial_call,{proc_lib,init_p,5}}]},
 %%  {<0.148.0>,5000,
@@ -706,7 +705,6 @@ waits(N) ->
 %%    my_server,
 %%    {direct,5000},
 %%    {waits_for,<0.146.0>},
-%%    {status,waiting},
 %%    {message_queue_len,4999},
 %%    {initial_call,{proc_lib,init_p,5}}]}]
 %% '''
@@ -1145,8 +1143,8 @@ diagnosis() -> diagnosis(#{}).
 %% at most 10. Also suspected are limits that are near (80 %, or within 30 days at the present
 %% rate, and the `max_heap_size' of a process), persistent terms that grow, ports with much to
 %% send at the start and at the end, and a default of 0 for `fullsweep_after'. A process holds up
-%% others if at least 20 wait for it at the start ({@link waits/1}), some of them at the end, too,
-%% having done nothing else, and if its mailbox has at least half as many messages both times; and a
+%% others if at least 20 wait for it at the start ({@link waits/1}), some of them in the same
+%% call at the end, and if its mailbox has at least half as many messages both times; and a
 %% deadlock is a circle that is the same at both moments. What is merely
 %% large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. The call
 %% does not find a slower small leak (`sonde_watch' does); it may report a leak for memory that

@@ -692,15 +692,15 @@ who_is_waited_for_is_judged(_Config) ->
     Kinds = fun(Given) ->
                     Wait = maps:merge(#{pid => self(), names => [], direct => 40, waiters => 50,
                                         processes => 100, next => undefined, circle => undefined,
-                                        queued => {39, 39}, used => [10, 10], stays => false}, Given),
+                                        queued => {39, 39}, stuck => [self()], stays => false}, Given),
                     [{Kind, Remedy, Share} || #{kind := Kind, remedy := Remedy, share := Share}
                                                   <- sonde_judge:find(facts(#{waits => [Wait]}))]
             end,
     [{bottleneck, unblock, 0.5}] = Kinds(#{}),
     [{deadlock, break_circle, 0.5}] = Kinds(#{circle => [self(), self()], stays => true}),
     _ = [{Given, []} = {Given, Kinds(Given)}
-         || Given <- [#{queued => {0, 39}}, #{queued => {39, 0}}, #{queued => {19, 19}}, #{used => [10, 20000]},
-                      #{used => []}, #{circle => [self(), self()]}]].
+         || Given <- [#{queued => {0, 39}}, #{queued => {39, 0}}, #{queued => {19, 19}}, #{stuck => []},
+                      #{circle => [self(), self()]}]].
 
 %% Forty wait for a server that waits itself. Other forty wait for what comes, and others call a server
 %% that answers them all the time.

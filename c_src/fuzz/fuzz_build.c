@@ -841,9 +841,9 @@ static void choose_proof(struct builder *b, struct proof *p)
  * attribute. */
 static enum attr any_attr(unsigned i)
 {
-    enum { FIRST = 12, LIMIT = 192, LATER = 8, LAST = 255 };
-    if (i == LAST)
-        return ATTR_waits_for;
+    enum { FIRST = 12, LIMIT = 192, LATER = 8, WHOM = 255, CALL = 254 };
+    if (i >= CALL)
+        return i == WHOM ? ATTR_waits_for : ATTR_waits_call;
     unsigned attr = i < LIMIT ? i % FIRST : FIRST + i % LATER;
     return attr < ATTR_COUNT ? (enum attr)attr : ATTR_binary_unique;
 }

@@ -8,7 +8,7 @@
 struct waited {
     uint64_t word[AWAITED_FRAME];
     unsigned words;
-    uint64_t ref, pid, monitor;
+    uint64_t ref, pid, monitor, call;
     bool some_ref, several_refs, some_pid, several_pids, some_monitor, several_monitors;
 };
 
@@ -101,6 +101,9 @@ static const struct stillness still[] = {
     [ATTR_waits_for] = {NOT_SETTLED | 0x12000,
                         1,
                         {LF_heap, LF_htop, LF_hend, LF_stop, LF_old_heap, LF_old_htop, TIES}},
+    [ATTR_waits_call] = {NOT_SETTLED | 0x12000,
+                         1,
+                         {LF_heap, LF_htop, LF_hend, LF_stop, LF_old_heap, LF_old_htop, TIES}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -247,8 +250,10 @@ static void monitored(struct model *m, uint64_t type, uint64_t flags, uint64_t n
     if (type == DIST_PROC)
         end = REMOTE_END;
     remember(end, &w->monitor, &w->some_monitor, &w->several_monitors);
-    if (has_ref(m, ref))
+    if (has_ref(m, ref)) {
         remember(end, &w->ref, &w->some_ref, &w->several_refs);
+        w->call = ref[1];
+    }
     if (type == PROC && has_pid(w, end))
         remember(end, &w->pid, &w->some_pid, &w->several_pids);
 }
@@ -367,18 +372,26 @@ static void read_frame(struct model *m)
     }
 }
 
-static uint64_t waits_for(struct model *m)
+static uint64_t waits_for(struct model *m, enum attr attr)
 {
     const struct waited *w = &m->waited;
+    bool holds = false;
     if (own(m, LF_pc) != MODEL_PLACE)
         return 0;
     read_frame(m);
     (void)ties(m, LINKS_MONITORS_EACH);
+    for (unsigned i = 0; i < w->words; i++)
+        holds = holds || (w->word[i] & 15) == 3 ||
+                ((w->word[i] & 3) == 2 && in_heap(m, w->word[i]) && reference(w->word[i]));
+    if (attr == ATTR_waits_call)
+        return w->some_ref && !w->several_refs ? w->call : 0;
     if (w->some_ref)
         return w->several_refs ? UNCLEAR_END : w->ref;
     if (w->some_pid && !w->several_pids)
         return w->pid;
-    return w->several_monitors ? UNCLEAR_END : w->monitor;
+    if (!w->some_monitor)
+        return 0;
+    return w->several_monitors || holds ? UNCLEAR_END : w->monitor;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -641,7 +654,8 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
     case ATTR_dictionary_size:
         return dictionary_size(m);
     case ATTR_waits_for:
-        return waits_for(m);
+    case ATTR_waits_call:
+        return waits_for(m, attr);
     default:
         fuzz_fail("no model of this attribute", "");
     }

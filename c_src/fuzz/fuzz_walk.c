@@ -156,7 +156,7 @@ static void check_still(const struct image *img, const struct question *q, size_
     enum status first = ST_OK;
     struct walk w = {.room = NULL};
     for (unsigned i = 0; i < sizeof turns / sizeof *turns; i++) {
-        uint64_t frame = q->attr == ATTR_waits_for ? FRAME_READS : 0;
+        uint64_t frame = q->attr == ATTR_waits_for || q->attr == ATTR_waits_call ? FRAME_READS : 0;
         fuzz_begin(img, false, FIXED_READS + frame + THING_READS * v.steps);
         enum status st = stamp_open(&img->vm, &q->plan, slot, proc, &w.view);
         must((st == ST_OK) == (opened == OPEN_OK), "opened, or not:", q->attr);
@@ -211,18 +211,13 @@ static void check_running(const struct image *img, const struct question *q, siz
     must(st == ST_OK || walked > 0, "it did not move, and is torn:", q->attr);
 }
 
-static void at_the_place(struct question *q)
-{
-    q->places_n = 1;
-    q->places[0] = MODEL_PLACE;
-}
+static const struct places the_place = {1, {MODEL_PLACE}};
 
 static void begin_scan(struct scan *s, const struct image *img, const enum attr *attrs, unsigned n,
                        enum scan_mode mode, size_t remembered)
 {
     scan_init(s, &img->vm, attrs, n, mode, img->rows, NULL, remembered);
-    for (unsigned k = 0; k < n; k++)
-        at_the_place(&s->q[k]);
+    s->places = the_place;
 }
 
 static void check_walks(const struct image *img, enum attr attr)
@@ -230,7 +225,7 @@ static void check_walks(const struct image *img, enum attr attr)
     struct question q;
     bool waiting = attr == ATTR_binary_count && (img->mode & 1);
     question_make(&q, img->vm.lay, attr, waiting);
-    at_the_place(&q);
+    q.places = &the_place;
     for (size_t slot = 0; slot < SLOTS; slot++) {
         fuzz_begin(img, false, 0);
         uint64_t proc = word_at(img->vm.tab.tab + slot * 8);
@@ -606,7 +601,7 @@ static void check_second(const struct image *img, struct scan *s, enum attr attr
     expect_second(img, mode, first, second, e);
     if (mode == SCAN_SAMPLE) {
         scan_init(&diff, &img->vm, &attr, 1, SCAN_DIFF, img->rows, &s->own, SLOTS);
-        at_the_place(diff.q);
+        diff.places = the_place;
         if (check_result(img, &diff, run_scan(img, &diff, attr), attr))
             compare_rows(&diff, e, attr);
         scan_free(&diff);

@@ -89,8 +89,10 @@ static enum status take_end(void *to, const struct vm *vm, const struct tie *tie
         count(pid, &a->monitor, &a->monitors_n);
         if ((tie->ref & 3) != TAG_BOXED || !read_numbers(vm, term_pointer(tie->ref), &ref))
             return ST_TORN;
-        if (holds_ref(a, &ref))
+        if (holds_ref(a, &ref)) {
             count(pid, &a->by_ref, &a->by_ref_n);
+            a->call = ref.a;
+        }
     }
     if (!tie->remote && holds_pid(a, pid))
         count(pid, &a->by_pid, &a->by_pid_n);
@@ -104,6 +106,7 @@ void awaited_start(struct awaited *a)
     a->begun = false;
     a->pids_n = a->refs_n = a->by_ref_n = a->by_pid_n = a->monitors_n = 0;
     a->by_ref = a->by_pid = a->monitor = AWAITED_NOBODY;
+    a->call = 0;
     links_monitors_each(&a->ties, take_end, a);
 }
 
@@ -115,11 +118,20 @@ enum status awaited_walk(struct awaited *a, const struct reading *rd)
     return links_monitors_walk(&a->ties, rd);
 }
 
+/* Where the frame holds references or pids, but none of somebody that is monitored or linked, what it waits
+ * for has ended, or is held where it is not looked for. */
 uint64_t awaited_answer(const struct awaited *a)
 {
     if (a->by_ref_n > 0)
         return a->by_ref_n == 1 ? a->by_ref : AWAITED_UNCLEAR;
     if (a->by_pid_n == 1)
         return a->by_pid;
-    return a->monitors_n <= 1 ? a->monitor : AWAITED_UNCLEAR;
+    if (a->monitors_n == 0)
+        return AWAITED_NOBODY;
+    return a->monitors_n == 1 && a->refs_n + a->pids_n == 0 ? a->monitor : AWAITED_UNCLEAR;
+}
+
+uint64_t awaited_call(const struct awaited *a)
+{
+    return a->by_ref_n == 1 ? a->call : 0;
 }

@@ -34,6 +34,7 @@ struct awaited {
     unsigned pids_n, refs_n;
     uint64_t pids[AWAITED_HELD]; /* in its frame */
     struct numbers refs[AWAITED_HELD];
+    uint64_t call;                           /* the first word of the reference */
     uint64_t by_ref, by_pid, monitor;        /* the last of each */
     unsigned by_ref_n, by_pid_n, monitors_n; /* 0, 1: all the same, more */
 };
@@ -45,5 +46,8 @@ enum status awaited_walk(struct awaited *a, const struct reading *rd);
 
 /* After OK: a pid, or one of the above. */
 uint64_t awaited_answer(const struct awaited *a);
+
+/* After OK: a number that no other call has at that time; 0: the frame does not tell. */
+uint64_t awaited_call(const struct awaited *a);
 
 #endif

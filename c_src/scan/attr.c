@@ -220,24 +220,6 @@ static enum status go_minor_gcs(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
-/* Who is elsewhere need not be walked. */
-static enum status go_waits_for(struct walk *w, const struct reading *rd)
-{
-    const struct question *q = w->q;
-    if (w->stage == START) {
-        unsigned i = 0;
-        while (i < q->places_n && q->places[i] != stamp_word(rd, LF_pc))
-            i++;
-        if (i == q->places_n)
-            return ST_OK;
-        awaited_start(&w->u.awaited);
-        w->stage = TIES;
-    }
-    enum status st = awaited_walk(&w->u.awaited, rd);
-    w->value = (int64_t)awaited_answer(&w->u.awaited);
-    return st;
-}
-
 /* The room stays for the next process, because threads that are no schedulers share one allocator of the
  * VM, behind a lock. */
 static void *room(struct walk *w, size_t size)
@@ -245,6 +227,34 @@ static void *room(struct walk *w, size_t size)
     if (!w->room)
         w->room = sonde_alloc(size);
     return w->room;
+}
+
+enum awaited_what { AWAITED_WHOM, AWAITED_CALL };
+
+static bool at_a_place(const struct question *q, const struct reading *rd)
+{
+    for (unsigned i = 0; q->places && i < q->places->n; i++) {
+        if (q->places->at[i] == stamp_word(rd, LF_pc))
+            return true;
+    }
+    return false;
+}
+
+/* Who is elsewhere need not be walked. */
+static enum status go_awaited(struct walk *w, const struct reading *rd)
+{
+    if (!w->u.awaited) {
+        if (!at_a_place(w->q, rd))
+            return ST_OK;
+        w->u.awaited = room(w, sizeof *w->u.awaited);
+        if (!w->u.awaited)
+            return ST_NOMEM;
+        awaited_start(w->u.awaited);
+    }
+    enum status st = awaited_walk(w->u.awaited, rd);
+    w->value = (int64_t)(w->q->row->what == AWAITED_CALL ? awaited_call(w->u.awaited)
+                                                         : awaited_answer(w->u.awaited));
+    return st;
 }
 
 /* Most processes have no binaries, and a mark is large: it is made only where there is something. */
@@ -347,6 +357,7 @@ static const enum layout_field first_memory[] = {LF_links, LF_monitors, LF_sig_f
     {links_monitors_fields}, .start = start_ties, .go = go_ties, .first = links_monitors_fields
 #define HELD                                                                                       \
     {held_binaries_fields, queue_fields}, .go = go_hold, .end = end_hold, .first = first_chain
+#define AWAITED {awaited_fields, links_monitors_fields}, .go = go_awaited
 /* as marking_fields has them */
 #define MARKED offheap_fields, queue_fields, roots_fields
 #define WASTE  {MARKED}, .go = go_waste, .end = end_waste
@@ -377,7 +388,8 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_binary_unique] = {SETTLED, HELD_UNIQUE, HELD},
     [ATTR_binary_exclusive] = {SETTLED, HELD_EXCLUSIVE, HELD},
     [ATTR_minor_gcs] = {ONE_WORD, 0, {minor_gcs}, .go = go_minor_gcs},
-    [ATTR_waits_for] = {WAITING, 0, {awaited_fields, links_monitors_fields}, .go = go_waits_for},
+    [ATTR_waits_for] = {WAITING, AWAITED_WHOM, AWAITED},
+    [ATTR_waits_call] = {WAITING, AWAITED_CALL, AWAITED},
 };
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */

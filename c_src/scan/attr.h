@@ -16,7 +16,7 @@
     X(message_queue_len) X(reductions) X(binary_memory) X(binary_count)     \
     X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
     X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
-    X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for)
+    X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for) X(waits_call)
 /* clang-format on */
 
 /* Heaps with more words are marked, and more words counted, only where the caller asks for it. */
@@ -24,6 +24,10 @@ enum { ATTR_WORDS_MAX = BOUND(1000000000, 4096) };
 
 /* Places in the code where processes wait for another one. */
 enum { ATTR_PLACES = 8 };
+struct places {
+    unsigned n;
+    uint64_t at[ATTR_PLACES];
+};
 
 enum attr {
 #define X(Name) ATTR_##Name,
@@ -37,14 +41,13 @@ struct attribute; /* how it is read */
 struct question {
     enum attr attr;
     const struct attribute *row;
-    bool one_word;     /* true for one moment; no stamp needed */
-    bool waiting;      /* also report whether a queue has messages (for binary_count) */
-    bool each;         /* what is held stays until walk_end, each Binary (for binary_unique) */
-    bool is_pid;       /* the value is the word of a pid, or less than 3 */
-    bool sparse;       /* no row where it is 0 (EACH) */
-    unsigned places_n; /* of waits_for: the value is 0 for those that are elsewhere */
-    uint64_t places[ATTR_PLACES];
-    uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE */
+    bool one_word; /* true for one moment; no stamp needed */
+    bool waiting;  /* also report whether a queue has messages (for binary_count) */
+    bool each;     /* what is held stays until walk_end, each Binary (for binary_unique) */
+    bool is_pid;   /* the value is the word of a pid, or less than 3 */
+    bool sparse;   /* no row where it is 0 (EACH) */
+    const struct places *places; /* of waits_for and waits_call: who is elsewhere has the value 0 */
+    uint64_t max_words;          /* of a heap that is marked; beyond: TOO_LARGE */
     struct plan plan;
 };
 
@@ -60,11 +63,11 @@ struct walk {
         struct offheap offheap;
         struct links_monitors ties;
         struct queue queue;
-        struct awaited awaited;
         /* in the room; NULL: nothing needs to be walked, or it has not begun */
         struct waste *waste;
         struct root_size *flat;
         struct held_binaries *hold;
+        struct awaited *awaited;
     } u;
 };
 

@@ -49,6 +49,7 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
     s->per = SCAN_BATCH / qn > 0 ? SCAN_BATCH / qn : 1;
     for (unsigned k = 0; k < qn; k++) {
         question_make(&s->q[k], vm->lay, attrs[k], mode == SCAN_HOLDERS || mode == SCAN_ALL);
+        s->q[k].places = &s->places;
         find_lines(s, &s->q[k].plan);
         top_n_init(&s->top[k], n);
     }
@@ -95,29 +96,17 @@ bool scan_exclude(struct scan *s, uint64_t pid)
     return true;
 }
 
-static enum status place_of(const struct scan *s, const struct question *q, size_t slot,
-                            uintptr_t proc, uint64_t *place)
-{
-    struct view view;
-    const struct reading rd = {&s->vm, &q->plan, &view, NULL};
-    enum status st = stamp_open(&s->vm, &q->plan, slot, proc, &view);
-    if (st == ST_OK)
-        *place = stamp_word(&rd, LF_pc);
-    return st;
-}
-
 enum status scan_place(struct scan *s, size_t slot, uintptr_t proc)
 {
-    enum status st = ST_OK;
-    for (unsigned k = 0; k < s->qn && st == ST_OK; k++) {
-        struct question *q = &s->q[k];
-        if (q->attr != ATTR_waits_for)
-            continue;
-        if (q->places_n == ATTR_PLACES)
-            return ST_NOMEM;
-        st = place_of(s, q, slot, proc, &q->places[q->places_n]);
-        q->places_n += st == ST_OK;
-    }
+    struct question q;
+    struct view view;
+    const struct reading rd = {&s->vm, &q.plan, &view, NULL};
+    if (s->places.n == ATTR_PLACES)
+        return ST_NOMEM;
+    question_make(&q, s->vm.lay, ATTR_waits_for, false);
+    enum status st = stamp_open(&s->vm, &q.plan, slot, proc, &view);
+    if (st == ST_OK)
+        s->places.at[s->places.n++] = stamp_word(&rd, LF_pc);
     return st;
 }
 

@@ -45,6 +45,7 @@ struct scan {
     struct vm vm;
     unsigned qn, per; /* questions, and processes in a batch */
     struct question q[ATTR_COUNT];
+    struct places places;
     enum scan_mode mode;
     int phase;
     struct stripes table;
@@ -100,7 +101,7 @@ void scan_free(struct scan *s);
 bool scan_exclude(struct scan *s, uint64_t pid);
 bool scan_excludes(const struct scan *s, uint64_t pid);
 
-/* Before the first step, of a scan that asks for waits_for: the process is at a place where others wait, too.
+/* Before the first step, of a scan that asks for waits_for or waits_call: the process is at a place where others wait, too.
  * OK, BUSY (it does not wait), TORN, GONE; NOMEM: no more places. */
 enum status scan_place(struct scan *s, size_t slot, uintptr_t proc);
 

@@ -7,14 +7,13 @@
 -export_type([wait/0, waits/0]).
 
 %% `direct', `waiters', `next', `circle': as sonde_wait_graph has them at the start. `queued': messages
-%% in its mailbox, at the start and at the end. `used': the reductions of those of up to two waiters
-%% that waited for it at both moments. `stays': whether everybody on the circle
-%% waits for the same one at both.
+%% in its mailbox, at the start and at the end. `stuck': those of up to two waiters that were in the
+%% same call at both moments. `stays': whether everybody on the circle was.
 -type wait() :: #{pid := pid(), names := [atom()], direct := pos_integer(), waiters := pos_integer(),
                   processes := pos_integer(),
                   next := sonde_wait_graph:waited() | undefined, circle := [pid()] | undefined,
                   queued := {non_neg_integer(), non_neg_integer()},
-                  used := [non_neg_integer()], stays := boolean()}.
+                  stuck := [pid()], stays := boolean()}.
 -opaque waits() :: [{pid(), map()}].
 
 -define(MANY, 20).            % waiters of one process
@@ -24,7 +23,13 @@
 %% @doc Whom to watch.
 -spec first(native | {portable, term()}) -> {waits(), [{atom(), sonde_facts:because()}]}.
 first(native) ->
-    {Graph, #{unseen := Unseen}} = sonde_waits:look(until()),
+    try watched(sonde_waits:look(until()))
+    catch error:{native_off, Why} -> first({portable, Why})
+    end;
+first({portable, Why}) ->
+    {[], [{waits, {native_off, Why}}]}.
+
+watched({Graph, #{unseen := Unseen}}) ->
     All = [{Pid, N} || {Pid, N} <- sonde_wait_graph:totals(Graph), is_pid(Pid)],
     On = [Circle || Circle <- lists:sublist(sonde_wait_graph:circles(Graph), ?MOST)],
     Heads = [hd(Circle) || Circle <- On],
@@ -36,9 +41,7 @@ first(native) ->
                      circle => sonde_wait_graph:circle(Pid, Graph),
                      some => sonde_wait_graph:some(Pid, Graph),
                      queued => queued(Pid)}} || Pid <- Heads ++ Many],
-    {seen(Waits), [{waits, {left_out, Unseen}} || Unseen > 0]};
-first({portable, Why}) ->
-    {[], [{waits, {native_off, Why}}]}.
+    {seen(Waits), [{waits, {left_out, Unseen}} || Unseen > 0]}.
 
 seen(Waits) ->
     Now = now(Waits),
@@ -52,29 +55,29 @@ last(Waits) ->
     [(maps:with([direct, waiters, next, circle], Wait))
          #{pid => Pid, names => [Name || {registered_name, Name} <- [process_info(Pid, registered_name)]],
            processes => Processes, queued => {Queued, queued(Pid)},
-           used => [Does - Did || Waiter <- Some, {Did, For} <- [maps:get(Waiter, Then, gone)],
-                                  {Does, Same} <- [maps:get(Waiter, Now, gone)],
-                                  For =:= Pid, Same =:= Pid],
+           stuck => [Waiter || Waiter <- Some, same(Waiter, Then, Now)],
            stays => is_list(Circle) andalso lists:all(fun(P) -> same(P, Then, Now) end, Circle)}
      || {Pid, #{some := Some, queued := Queued, then := Then, circle := Circle} = Wait} <- Waits].
 
-%% Its call is still the same, or one like it.
 same(Pid, Then, Now) ->
     case {Then, Now} of
-        {#{Pid := {_, For}}, #{Pid := {_, For}}} -> true;
+        {#{Pid := Call}, #{Pid := Call}} -> true;
         _ -> false
     end.
 
 now([]) -> #{};
 now(Waits) ->
-    sonde_waits:look_at(lists:usort(lists:append([Some ++ [P || is_list(Circle), P <- Circle]
-                                                  || {_, #{some := Some, circle := Circle}} <- Waits])),
-                        until()).
+    Pids = lists:append([Some ++ [P || is_list(Circle), P <- Circle]
+                         || {_, #{some := Some, circle := Circle}} <- Waits]),
+    try sonde_waits:look_at(lists:usort(Pids), until())
+    catch error:{native_off, _} -> #{}
+    end.
 
 until() -> erlang:monotonic_time(millisecond) + ?LOOK_MS.
 
+%% Natively, because a process that has much to do would not answer for a while.
 queued(Pid) ->
-    case process_info(Pid, message_queue_len) of
-        {message_queue_len, N} -> N;
-        undefined -> 0
+    case sonde_nif:read(Pid, message_queue_len) of
+        N when is_integer(N) -> N;
+        _ -> 0
     end.

@@ -14,13 +14,12 @@
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
 -define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
 -define(UNUSED, 32000000).    % bytes, that a small node has anyway
--define(IDLE, 1000).          % reductions; answering a request takes a few
 
 %% @doc The suspects, without their share of the node's memory.
 -spec find(sonde_facts:facts(), sonde_judge:node_facts()) -> [map()].
 find(Facts, Node) ->
     lists:append([limits(Facts), memory(Facts, Node), kept_terms(Facts, Node), queues(Facts, Node),
-                  settings(Facts), waits(Facts, Node)]).
+                  settings(Facts), waits(Facts)]).
 
 %% ---- limits
 
@@ -113,21 +112,21 @@ settings(_) ->
 
 %% ---- processes that hold up others
 
-%% A circle; or one whose callers did nothing else, and whose requests lie unread: who has read them
-%% may wait for what comes, as the consumers of a queue do.
-waits(#{waits := Waits}, #{rest := Rest}) ->
-    [Found || Wait <- Waits, Found <- [deadlock(Wait), bottleneck(Wait, Rest)], is_map(Found)].
+%% A circle; or one whose callers have waited for one answer all the time, and whose requests lie unread:
+%% who has read them may wait for what comes, as the consumers of a queue do.
+waits(#{waits := Waits}) ->
+    [Found || Wait <- Waits, Found <- [deadlock(Wait), bottleneck(Wait)], is_map(Found)].
 
 deadlock(#{stays := true, circle := Circle} = Wait) ->
     held_up(Wait, deadlock, break_circle, [{deadlock, Circle}]);
 deadlock(_) ->
     false.
 
-bottleneck(#{circle := undefined, direct := Direct, queued := {First, Last}, used := [_ | _] = Used,
-             next := Next} = Wait, Rest) ->
-    lists:max(Used) =< Rest + ?IDLE andalso 2 * min(First, Last) >= Direct andalso
+bottleneck(#{circle := undefined, direct := Direct, queued := {First, Last}, stuck := [_ | _],
+             next := Next} = Wait) ->
+    2 * min(First, Last) >= Direct andalso
         held_up(Wait, bottleneck, unblock, [{messages, Last}, {waits_for, Next}]);
-bottleneck(_, _) ->
+bottleneck(_) ->
     false.
 
 held_up(#{pid := Pid, names := Names, waiters := N, direct := Direct, processes := All}, Kind, Remedy, More) ->

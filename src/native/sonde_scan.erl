@@ -130,7 +130,8 @@ one(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
 place(Scan, Pid, Tries) ->
     case sonde_nif:scan_place(Scan, Pid) of
         ok -> ok;
-        Why when Why =:= no_reader; Why =:= no_memory; Tries =:= 0 -> error(Why);
+        no_memory -> error(no_memory);
+        Why when Why =:= no_reader; Tries =:= 0 -> error({native_off, {unsupported, Why}});
         _ ->
             timer:sleep(1),
             place(Scan, Pid, Tries - 1)

@@ -10,15 +10,16 @@
 
 -type waited() :: pid() | remote | unclear.
 %% `direct': how many wait for it, and up to two of these. `next': for whom it waits itself, of those
-%% in `direct'. `prev': before it in the longest chain, off a circle. `on': its circle, which begins
-%% with any member; each waits for the one after it, the last for the first.
+%% in `direct'. `prev': before it in the longest chain, off a circle. `on': the number of its circle;
+%% `circles': of these each waits for the one after it, the last for the first.
 -opaque graph() :: #{direct := #{waited() => {pos_integer(), [pid()]}}, next := #{pid() => waited()},
                      prev := #{waited() => pid()}, lengths := #{waited() => pos_integer()},
-                     on := #{pid() => [pid()]}, totals := #{waited() => pos_integer()}}.
+                     on := #{pid() => pos_integer()}, circles := #{pos_integer() => [pid()]},
+                     totals := #{waited() => pos_integer()}}.
 
 -spec new() -> graph().
 new() ->
-    #{direct => #{}, next => #{}, prev => #{}, lengths => #{}, on => #{}, totals => #{}}.
+    #{direct => #{}, next => #{}, prev => #{}, lengths => #{}, on => #{}, circles => #{}, totals => #{}}.
 
 %% @doc `Pid' waits for `For'.
 -spec add(pid(), waited(), graph()) -> graph().
@@ -46,9 +47,10 @@ next(For, #{next := Next}) -> maps:get(For, Next, undefined).
 
 %% @doc The circle that the process is on, with itself as the last.
 -spec circle(waited(), graph()) -> [pid(), ...] | undefined.
-circle(Pid, #{on := On}) ->
+circle(Pid, #{on := On, circles := Circles}) ->
     case On of
-        #{Pid := Circle} ->
+        #{Pid := Id} ->
+            Circle = map_get(Id, Circles),
             {Before, [Pid | After]} = lists:splitwith(fun(P) -> P =/= Pid end, Circle),
             After ++ Before ++ [Pid];
         _ ->
@@ -57,13 +59,14 @@ circle(Pid, #{on := On}) ->
 
 %% @doc For whom the awaited ones wait themselves. Then everything else can be asked.
 -spec with_next(#{pid() => waited()}, graph()) -> graph().
-with_next(Next, #{direct := Direct} = Graph) ->
-    Known = maps:filter(fun(Pid, For) -> is_map_key(Pid, Direct) andalso is_map_key(For, Direct) end,
-                        Next),
-    peel(Graph#{next := Known, on := #{}}).
+with_next(Next, #{direct := Seen} = Graph) ->
+    Known = maps:filter(fun(Pid, _) -> is_map_key(Pid, Seen) end, Next),
+    %% of whom nobody was seen to wait before
+    Direct = maps:fold(fun(Pid, For, Acc) -> maps:merge(#{For => {1, [Pid]}}, Acc) end, Seen, Known),
+    peel(Graph#{direct := Direct, next := Known, on := #{}, circles := #{}}).
 
 -spec circles(graph()) -> [[pid(), ...]].
-circles(#{on := On}) -> lists:usort(maps:values(On)).
+circles(#{circles := Circles}) -> maps:values(Circles).
 
 %% @doc How many wait for each of them, directly or through others; largest first.
 -spec totals(graph()) -> [{waited(), pos_integer()}].
@@ -104,10 +107,12 @@ add_to(For, N, Totals) -> maps:update_with(For, fun(M) -> M + N end, Totals).
 %% Everybody on a circle waits for everybody on it.
 around([Pid | Left], #{on := On} = Graph) when is_map_key(Pid, On) ->
     around(Left, Graph);
-around([Pid | Left], #{next := Next, totals := Totals, on := On} = Graph) ->
+around([Pid | Left], #{next := Next, totals := Totals, on := On, circles := Circles} = Graph) ->
     Circle = [Pid | follow(map_get(Pid, Next), Pid, Next)],
     All = lists:sum([map_get(P, Totals) || P <- Circle]),
-    around(Left, Graph#{on := lists:foldl(fun(P, Acc) -> Acc#{P => Circle} end, On, Circle),
+    Id = map_size(Circles) + 1,
+    around(Left, Graph#{on := lists:foldl(fun(P, Acc) -> Acc#{P => Id} end, On, Circle),
+                        circles := Circles#{Id => Circle},
                         totals := lists:foldl(fun(P, Acc) -> Acc#{P := All - 1} end, Totals, Circle)});
 around([], Graph) ->
     Graph.
@@ -126,23 +131,21 @@ chain(For, Graph) ->
 
 %% Who comes in earlier passes more of the circle, but may have a shorter way behind him.
 longest(Others, For, Graph) ->
-    Tails = [{length(Tail) + Steps, Tail, Rest}
-             || {Steps, [P | Rest]} <- suffixes(Others ++ [For]), Tail <- [tail(P, [], Graph)]],
-    {_, Tail, Rest} = lists:foldl(fun({A, _, _} = New, {B, _, _}) when A > B -> New;
-                                     (_, Best) -> Best
-                                  end, hd(Tails), tl(Tails)),
-    Tail ++ Rest.
-
-suffixes([]) -> [];
-suffixes([_ | Rest] = List) -> [{length(Rest), List} | suffixes(Rest)].
+    Members = Others ++ [For],
+    Count = length(Members),
+    {_, Tail, Skip} = lists:max([{length(Tail) - I, Tail, I}
+                                 || {I, P} <- lists:zip(lists:seq(1, Count), Members),
+                                    Tail <- [tail(P, [], Graph)]]),
+    Tail ++ lists:nthtail(Skip, Members).
 
 %% Off a circle, or up to where it enters one.
 tail(For, After, #{prev := Prev} = Graph) ->
     case Prev of
         #{For := Pid} -> tail(Pid, [For | After], Graph);
-        _ -> leaf(For, Graph) ++ [For | After]
+        _ -> leaf(For, After, Graph) ++ [For | After]
     end.
 
-leaf(For, #{direct := Direct, on := On}) ->
+%% Seen a moment earlier, it may be in the chain by now.
+leaf(For, After, #{direct := Direct, on := On}) ->
     {_, Some} = map_get(For, Direct),
-    lists:sublist([Pid || Pid <- Some, not is_map_key(Pid, On)], 1).
+    lists:sublist([Pid || Pid <- Some, not is_map_key(Pid, On), not lists:member(Pid, After)], 1).

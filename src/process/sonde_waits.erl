@@ -12,13 +12,13 @@
 
 -type row() :: {sonde_wait_graph:waited(), Waiters :: pos_integer(),
                 [{longest_chain, [sonde_wait_graph:waited()]} | (Name :: atom()) | {direct, pos_integer()}
-                 | {waits_for, sonde_wait_graph:waited()} | {deadlock, [pid()]} | {status, atom()}
+                 | {waits_for, sonde_wait_graph:waited()} | {deadlock, [pid()]}
                  | {message_queue_len, non_neg_integer()} | {initial_call, mfa()}]}.
 -type options() :: #{timeout => Ms :: non_neg_integer(), report => boolean()}.
 
 %% Looked at in one scan.
 -define(SOME, 1000).
-%% Who is on his way each time does not wait.
+%% Who has something to do each time does not wait.
 -define(AGAIN, 2).
 %% Of looks at a circle, until nobody on it moved between two of them.
 -define(TRIES, 5).
@@ -34,7 +34,7 @@ rows(N, Opts) when is_integer(N), N >= 0 ->
     #{timeout := Ms} = sonde_opts:read(Opts, #{timeout => sonde_opts:count(30000),
                                                report => sonde_opts:flag(false)}),
     Until = erlang:monotonic_time(millisecond) + Ms,
-    {Graph, Missed} = sonde_retry:run(fun() -> look(Until) end),
+    {Graph, Missed} = look(Until),
     {named(N, Graph), sonde_scan:report(Missed, false)};
 rows(_, _) ->
     error(badarg).
@@ -45,15 +45,36 @@ named(N, Graph) ->
     {Pids, Others} = lists:partition(fun({For, _}) -> is_pid(For) end, sonde_wait_graph:totals(Graph)),
     first(N, Pids, Graph) ++ [row(Other, [], [], Graph) || Other <- Others].
 
-%% None of these items sends a signal to the process.
+%% Neither these items nor a native read send anything to a process that waits.
 first(N, [{Pid, _} = Total | Totals], Graph) when N > 0 ->
-    case process_info(Pid, [registered_name, status, message_queue_len, initial_call]) of
-        undefined -> first(N, Totals, Graph);
-        [{_, Name} | Known] -> [row(Total, [Name || Name =/= []], Known, Graph)
-                                | first(N - 1, Totals, Graph)]
+    case process_info(Pid, [registered_name, initial_call]) of
+        [{_, Name}, {_, Call}] ->
+            case is_ours(Pid, Call, Graph) of
+                true -> first(N, Totals, Graph);
+                false -> [row(Total, [Name || Name =/= []], queued(Pid) ++ [{initial_call, Call}], Graph)
+                          | first(N - 1, Totals, Graph)]
+            end;
+        undefined ->
+            first(N, Totals, Graph)
     end;
 first(_, _, _) ->
     [].
+
+%% A helper of another call like this one, or a process that such a helper starts.
+is_ours(Pid, Call, Graph) ->
+    sonde_attr:is_ours(Call)
+        orelse lists:all(fun(Waiter) ->
+                                 case process_info(Waiter, initial_call) of
+                                     {_, Of} -> sonde_attr:is_ours(Of);
+                                     undefined -> false
+                                 end
+                         end, sonde_wait_graph:some(Pid, Graph)).
+
+queued(Pid) ->
+    case sonde_nif:read(Pid, message_queue_len) of
+        N when is_integer(N) -> [{message_queue_len, N}];
+        _ -> []
+    end.
 
 row({For, Waiters}, Name, Known, Graph) ->
     {For, Waiters, [{longest_chain, sonde_wait_graph:chain(For, Graph)} | Name]
@@ -73,25 +94,31 @@ look(Until) ->
                         {sonde_wait_graph:new(), sonde_scan:late([], How, sonde_scan:nothing())}
                 end).
 
-%% @doc Those of these processes that wait: their reductions, and for whom they wait.
+%% @doc Those of these processes that wait: for whom, and in which call.
 -spec look_at([pid()], integer()) ->
-    #{pid() => {non_neg_integer(), sonde_wait_graph:waited()}}.
+    #{pid() => {sonde_wait_graph:waited(), Call :: integer()}}.
 look_at(Pids, Until) ->
     with_places(Until, fun(How) -> next(Pids, How) end, fun(_) -> #{} end).
 
+%% The helpers end before the result goes to the caller: it is this helper's exit reason, of which each
+%% that is linked to it, or monitors it, would get a copy.
 with_places(Until, Look, Late) ->
-    ok = sonde_vm:must_be_native(),
-    sonde_helper:call(fun(By) ->
-                              Twins = [twin(Place) || Place <- places()],
-                              How = #{attrs => [reductions, waits_for], by => By, until => Until},
-                              looked(Twins, How, Look, Late)
-                      end).
+    sonde_retry:run(fun() ->
+                            ok = sonde_vm:must_be_native(),
+                            sonde_helper:call(fun(By) -> at_places(By, Until, Look, Late) end)
+                    end).
 
-looked(Twins, How, Look, Late) ->
+at_places(By, Until, Look, Late) ->
+    Silent = sonde_helper:job(fun timer:sleep/1, infinity),
+    Twins = [twin(Place, Silent) || Place <- places()],
     Pids = [Pid || {Pid, _} <- Twins],
-    case lists:all(fun(Twin) -> has_arrived(Twin, How) end, Twins) of
-        true -> Look(How#{places => Pids, without => Pids});
+    How = #{attrs => [waits_for, waits_call], by => By, until => Until},
+    try lists:all(fun(Twin) -> has_arrived(Twin, How) end, Twins) of
+        true -> Look(How#{places => Pids, without => [Silent | Pids]});
         false -> Late(How)
+    after
+        _ = [unlink(Pid) || Pid <- [Silent | Pids]],
+        _ = [exit(Pid, kill) || Pid <- [Silent | Pids]]
     end.
 
 all(How) ->
@@ -102,7 +129,7 @@ all(How) ->
         {no_reader, _} ->
             error({native_off, {unsupported, no_reader}});
         {End, {Graph, Busy}} ->
-            All = lists:foldl(fun add/2, Graph, again(Busy, How, ?AGAIN)),
+            All = lists:foldl(fun add/2, Graph, some(Busy, How, ?AGAIN)),
             {verified(next(sonde_wait_graph:awaited(All), How), All, How, ?TRIES),
              case End of
                  done -> sonde_scan:nothing();
@@ -110,35 +137,39 @@ all(How) ->
              end}
     end.
 
-add({Pid, [_, For]}, Graph) ->
+add({Pid, [For, _]}, Graph) ->
     sonde_wait_graph:add(Pid, waited(For), Graph).
 
 waited(1) -> remote;
 waited(2) -> unclear;
 waited(Pid) when is_pid(Pid) -> Pid.
 
-%% Those that were not at rest, if their status, which disturbs nobody, says that they wait.
-again(Busy, How, Tries) when Tries > 0 ->
-    {Rows, Missed} = some([Pid || Pid <- Busy, process_info(Pid, status) =:= {status, waiting}], How),
-    Rows ++ again([Pid || {Pid, busy} <- Missed], How, Tries - 1);
-again(_, _, _) ->
-    [].
+%% Looks again, a few times, at those that had something to do: if they wait, they are at rest soon.
+some(Pids, How, Tries) ->
+    {Rows, Missed} = looks(Pids, How),
+    case [Pid || {Pid, busy} <- Missed] of
+        [_ | _] = Busy when Tries > 0 -> Rows ++ some(Busy, How, Tries - 1);
+        _ -> Rows
+    end.
 
-some([], _How) ->
+looks([], _How) ->
     {[], []};
-some(Pids, How) ->
-    {Now, Later} = lists:split(min(?SOME, length(Pids)), Pids),
+looks(Pids, How) ->
+    {Now, Later} = split(?SOME, Pids, []),
     {Rows, Missed} = sonde_scan:look(Now, How),
-    {More, Left} = some(Later, How),
+    {More, Left} = looks(Later, How),
     {Rows ++ More, Missed ++ Left}.
 
-%% For whom each waits, with its reductions: equal in two looks, it did not run between them.
-next(Pids, How) ->
-    {Rows, _} = some(Pids, How),
-    maps:from_list([{Pid, {Reds, waited(For)}} || {Pid, [Reds, For]} <- Rows]).
+split(N, [Pid | Pids], Now) when N > 0 -> split(N - 1, Pids, [Pid | Now]);
+split(_, Pids, Now) -> {Now, Pids}.
 
+next(Pids, How) ->
+    maps:from_list([{Pid, {waited(For), Call}} || {Pid, [For, Call]} <- some(Pids, How, ?AGAIN)]).
+
+%% The same call in two looks at everybody on a circle: at the moment between the looks, all of them
+%% waited.
 verified(Next, All, How, Tries) ->
-    Graph = sonde_wait_graph:with_next(maps:map(fun(_, {_, For}) -> For end, Next), All),
+    Graph = sonde_wait_graph:with_next(maps:map(fun(_, {For, _}) -> For end, Next), All),
     Members = lists:append(sonde_wait_graph:circles(Graph)),
     Now = next(Members, How),
     case [Pid || Pid <- Members, map_get(Pid, Next) =/= maps:get(Pid, Now, gone)] of
@@ -175,8 +206,8 @@ hold(Pid) ->
         {'DOWN', Ref, process, _, _} -> ok
     end.
 
-twin({Module, Functions, Come}) ->
-    {sonde_helper:job(Come, self()), {Module, Functions}}.
+twin({Module, Functions, Come}, Silent) ->
+    {sonde_helper:job(Come, Silent), {Module, Functions}}.
 
 %% Who waits elsewhere may wait for the code of a module, but not for long.
 has_arrived(Twin, How) -> has_arrived(Twin, ?ELSEWHERE, How).
