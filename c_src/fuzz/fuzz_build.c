@@ -415,6 +415,30 @@ static void make_tie(struct builder *b, unsigned param)
     }
 }
 
+static void put_reference(uint64_t at, unsigned number)
+{
+    put_word(at, MAGIC_THING);
+    put_word(at + 8, number);
+    put_word(at + 16, (uint64_t)number << 32 | 7);
+}
+
+/* how: bits: 1: of something that is not a process, 2: of the other end, 4: of another type */
+static void make_monitor(struct builder *b, unsigned number, unsigned how, uint64_t end)
+{
+    uint64_t data = make(b, LF(b->lay, mon_size) + 24);
+    uint64_t node = data + (how & 2 ? LF(b->lay, link_size) : 0);
+    if (data == 0)
+        return;
+    put_kind(b, data, how & 4 ? number % 11 : 0, 0);
+    put_kind(b, node, how & 4 ? number % 11 : 0, 0);
+    put(b, node, LF_node_other, how & 1 ? value(b) : end);
+    put(b, node, LF_node_offset, node - data);
+    put(b, data, LF_mon_refc, 1);
+    put(b, node, LF_mon_ref, data + LF(b->lay, mon_size) + 2);
+    put_reference(data + LF(b->lay, mon_size), number);
+    put_word(free_branch(b, LF_monitors, number), node);
+}
+
 static void make_dictionary(struct builder *b, unsigned param)
 {
     uint64_t dict = make(b, LF(b->lay, dict_head) + 8 * (uint64_t)param);
@@ -667,6 +691,15 @@ static uint64_t in_slot(struct builder *b, uint64_t term)
     return at + 2;
 }
 
+static void push(struct builder *b, uint64_t word)
+{
+    uint64_t stop = own(b, LF_stop) - 8;
+    if (stop < own(b, LF_htop) || stop >= own(b, LF_hend))
+        return;
+    put_word(stop, word);
+    set(b, LF_stop, stop);
+}
+
 /* param: which root holds a term from now on; operands: where in it, and which term */
 static void hold(struct builder *b, unsigned param)
 {
@@ -708,16 +741,31 @@ static void hold(struct builder *b, unsigned param)
             set(b, LF_live_frag_end, at & 8 ? b->p->frag : 0);
         break;
     }
-    default: { /* the stack; rarely a return address */
+    default: /* rarely a return address */
         if (param & 8)
             term = in_slot(b, term);
-        uint64_t stop = own(b, LF_stop) - 8;
-        if (stop >= own(b, LF_htop) && stop < own(b, LF_hend)) {
-            put_word(stop, at > 240 ? (uint64_t)at << 4 : term);
-            set(b, LF_stop, stop);
-        }
+        push(b, at > 240 ? (uint64_t)at << 4 : term);
     }
-    }
+}
+
+/* A call that waits for its answer. param: bits: 1: its reference lies outside of the heap, 2: it lies in the
+ * old heap, 4: the frame holds the pid instead, 8: the frame ends before it; operands: the number of the
+ * reference, and the monitor: 8: there is none, otherwise as make_monitor */
+static void make_call(struct builder *b, unsigned param)
+{
+    unsigned number = byte(b);
+    unsigned how = byte(b);
+    uint64_t end = own(b, LF_id) + 16ULL * (how >> 4 & 3);
+    uint64_t at = param & 1 ? make(b, 24) : room(b, param >> 1 & 1, 3);
+    if (at == 0)
+        return;
+    mark(b, at, 24);
+    put_reference(at, number);
+    if (!(how & 8))
+        make_monitor(b, number, how, end);
+    push(b, param & 4 ? end : at + 2);
+    if (param & 8) /* a return address: the frames of those that called it follow */
+        push(b, MEMORY_BASE);
 }
 
 /* ---- verbs that break them --------------------------------------------------------------------- */
@@ -785,7 +833,7 @@ static verb *const verbs[16] = {make_entry,      make_mbuf,     make_message, ma
 
 /* More verbs, and room for new ones that the kept inputs do not use yet: byte 14 with the number of
  * the verb as parameter; the verb's own parameter is the next byte. */
-static verb *const more_verbs[16] = {make_thing, make_deep, hold};
+static verb *const more_verbs[16] = {make_thing, make_deep, hold, make_call};
 
 static bool run_verb(struct builder *b, unsigned op)
 {

@@ -79,11 +79,11 @@ static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
 }
 
 struct questions {
-    enum attr attr[ATTR_COUNT];
+    enum attr attr[SCAN_QUESTIONS];
     unsigned n;
 };
 
-/* Attr or [Attr], at least one and at most as many as there are. */
+/* Attr or [Attr], at least one and at most SCAN_QUESTIONS. */
 static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode,
                           struct questions *q)
 {
@@ -92,7 +92,7 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
     if (!enif_is_list(env, term))
         return nif_attr(env, term, &q->attr[0]);
     for (q->n = 0; enif_get_list_cell(env, term, &head, &term); q->n++) {
-        if (q->n == ATTR_COUNT || !nif_attr(env, head, &q->attr[q->n]))
+        if (q->n == SCAN_QUESTIONS || !nif_attr(env, head, &q->attr[q->n]))
             return false;
     }
     return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
@@ -302,7 +302,7 @@ static bool feed(ErlNifEnv *env, struct scan *scan, ERL_NIF_TERM head)
     const ERL_NIF_TERM *pair;
     int arity;
     ErlNifPid pid;
-    int64_t values[ATTR_COUNT] = {0};
+    int64_t values[SCAN_QUESTIONS] = {0};
     if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 ||
         !enif_get_local_pid(env, pair[0], &pid))
         return false;

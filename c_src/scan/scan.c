@@ -40,7 +40,7 @@ static void find_lines(struct scan *s, const struct plan *p)
 void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
                enum scan_mode mode, size_t n, struct sample *first, size_t max_entries)
 {
-    assert(qn >= 1 && qn <= ATTR_COUNT && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
+    assert(qn >= 1 && qn <= SCAN_QUESTIONS && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
     memset(s, 0, sizeof *s);
     s->vm = *vm;
     stripes_init(&s->table, vm->tab.max);
@@ -200,7 +200,7 @@ static enum status together(const struct scan *s, size_t first)
 
 static enum status emit_all(struct scan *s, const struct walk *w)
 {
-    int64_t values[ATTR_COUNT];
+    int64_t values[SCAN_QUESTIONS];
     unsigned k = 0;
     do
         values[k] = w[k].value;

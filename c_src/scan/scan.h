@@ -25,7 +25,9 @@ enum {
     SCAN_BATCH = BOUND(16, 4),
     SCAN_RETRIES = BOUND(1024, 6),
     SCAN_ASKS = BOUND(256, 6),
-    SCAN_WALKS = (int)SCAN_BATCH > (int)ATTR_COUNT ? (int)SCAN_BATCH : (int)ATTR_COUNT,
+    SCAN_QUESTIONS =
+        ATTR_minor_gcs, /* at once: each that a caller may choose; those after it are sonde's own */
+    SCAN_WALKS = (int)SCAN_BATCH > (int)SCAN_QUESTIONS ? (int)SCAN_BATCH : (int)SCAN_QUESTIONS,
     SCAN_OUT = BOUND(1024, 40), /* room for what a batch gives: 2 * SCAN_WALKS at least */
     SCAN_EXCLUDE = 24
 };
@@ -44,7 +46,7 @@ struct target {
 struct scan {
     struct vm vm;
     unsigned qn, per; /* questions, and processes in a batch */
-    struct question q[ATTR_COUNT];
+    struct question q[SCAN_QUESTIONS];
     struct places places;
     enum scan_mode mode;
     int phase;
@@ -69,7 +71,7 @@ struct scan {
     bool ask_large[SCAN_ASKS]; /* whether that one's heap is too large */
     uint64_t patience_ns, patient_until; /* 0: a few rounds, with pauses */
     unsigned sorted;                     /* of the tops */
-    struct top_n top[ATTR_COUNT];
+    struct top_n top[SCAN_QUESTIONS];
     unsigned out_n; /* words of out: a pid, its values, the next pid */
     int64_t out[SCAN_OUT];
     struct sample *sample; /* of this scan, or of the first look (DIFF) */

@@ -272,9 +272,9 @@ static void test_questions(const struct layout *lay)
         char *p = make_process(w, i + 1);
         put(w, p, LF_off_heap, make_chain(w, p, i % 9, &count, &bytes));
     }
-    scan_init(s, &w->vm, all, ATTR_COUNT, SCAN_TOP, 20, NULL, 0);
+    scan_init(s, &w->vm, all, SCAN_QUESTIONS, SCAN_TOP, 20, NULL, 0);
     run(s, &w->vm, NOTHING, &a);
-    for (unsigned k = 0; k < ATTR_COUNT; k++) {
+    for (unsigned k = 0; k < SCAN_QUESTIONS; k++) {
         ask(w, all[k], LONG, &a);
         same = same && s->top[k].n == 20 && memcmp(s->top[k].rows, a.row, 20 * sizeof *a.row) == 0;
         for (size_t i = 0; i < a.rows; i++)
@@ -284,15 +284,14 @@ static void test_questions(const struct layout *lay)
           lay->name);
     scan_free(s);
 
-    /* the last one leaves out who does not wait */
-    scan_init(s, &w->vm, all, ATTR_waits_for, SCAN_EACH, 0, NULL, 0);
+    scan_init(s, &w->vm, all, SCAN_QUESTIONS, SCAN_EACH, 0, NULL, 0);
     check(take_all(s, &w->vm, &asked, &sum) == MANY && asked == 0 && sum == expected,
           "each process' values are handed out once", lay->name);
     scan_free(s);
 
     for (unsigned i = 0; i < RUN; i++)
         put(w, (char *)w->table[i + 1], LF_state, 0x2A | STATE_RUNNING); // NOLINT
-    scan_init(s, &w->vm, all, ATTR_waits_for, SCAN_EACH, 0, NULL, 0);
+    scan_init(s, &w->vm, all, SCAN_QUESTIONS, SCAN_EACH, 0, NULL, 0);
     check(take_all(s, &w->vm, &asked, &sum) == MANY - RUN && asked == RUN,
           "who runs is asked once, and has no row", lay->name);
     scan_free(s);
