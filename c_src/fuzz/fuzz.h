@@ -5,13 +5,17 @@
  *
  *     fuzz_memory.c  words at addresses that are not mapped; peek reads only from them
  *     fuzz_build.c   a small language of bytes that builds whole and broken processes there
+ *     fuzz_process.c its verbs for the structures of a process
+ *     fuzz_term.c    its verbs for terms and the roots that hold them
  *     fuzz_model.c   the expected answers, computed as simply as possible
  *     fuzz_mark.c    the same for the objects that the roots of a process reach
  *     fuzz_heap.c    the same for the memory that a collection would free
  *     fuzz_size.c    the same for the sizes of terms and for mailboxes
  *     fuzz_hold.c    the same for the Binaries that one process or all processes hold
  *     fuzz_look.c    runs the walkers of look.h over one process, and compares
- *     fuzz_walk.c    runs the other walkers and the scan, and compares
+ *     fuzz_reach.c   marks the objects that each process reaches, and compares
+ *     fuzz_scan.c    runs whole scans, and compares their rows
+ *     fuzz_walk.c    runs the other walkers, and compares
  *
  * A new attribute needs a row in the model's table (without it the fuzzer ends at once) and, if it
  * walks a new structure, a verb in the language that builds one. A reader that is not an attribute
@@ -30,6 +34,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Prints the failure and ends the program. */
 _Noreturn void fuzz_fail(const char *what, const char *where);
 
+/* Unless ok: fails, and names the attribute. */
+void fuzz_must(bool ok, const char *what, enum attr attr);
+
 /* ---- memory -------------------------------------------------------------------------------- */
 
 /* No real address has such high bits, so a walker that reads without peek crashes. A few more words
@@ -43,6 +50,9 @@ void memory_clear(void);
 
 /* NULL: the address is not an aligned word of the memory. */
 uint64_t *memory_at(uint64_t address);
+
+/* The word at this address; 0 where no memory is. */
+uint64_t fuzz_word(uint64_t address);
 
 /* A write by a process that runs meanwhile: at read number `after' this word gets this value. Call
  * it in ascending order of reads. */
@@ -78,6 +88,22 @@ void image_build(struct image *img, const uint8_t *data, size_t size);
 void fuzz_begin(const struct image *img, bool changing, uint64_t reads);
 bool fuzz_failed(void); /* an allocation failed since then */
 
+/* A monitor needs the most reads: its node, the node of the other end, the count, the reference. A
+ * message's chains may be those of others, too. */
+enum { THING_READS = 12, FIXED_READS = 240 };
+/* A word of a frame, and what it may point to. */
+enum { FRAME_READS = 4 * (int)AWAITED_FRAME };
+
+#define MOST_THINGS                                                                                \
+    ((uint64_t)LINKS_MONITORS_MAX + MESSAGES_MAX + 3 * (uint64_t)ENTRIES_MAX +                     \
+     2 * (uint64_t)BLOCKS_MAX + 16 * (uint64_t)MEMORY_WORDS +                                      \
+     (uint64_t)MESSAGES_MAX * ENTRIES_MAX)
+#define MOST_READS (FIXED_READS + THING_READS * MOST_THINGS)
+
+/* Mark every process of the image, and scan all of them. */
+void check_marks(const struct image *img);
+void check_scans(const struct image *img);
+
 /* Runs the walkers of look.h over every process of the image. */
 void check_looks(const struct image *img);
 
@@ -103,6 +129,7 @@ struct verdict {
 
 /* The one place in the code that waits_for counts: the program counter of new processes. */
 enum { MODEL_PLACE = 0 };
+extern const struct places fuzz_place;
 
 enum opened model_open(const struct vm *vm, enum attr attr, bool waiting, size_t slot,
                        uint64_t proc);
