@@ -717,9 +717,9 @@ waits(N) ->
 %%
 %% Each process is seen at a moment of its own, so a chain may have moved on meanwhile. Options:
 %% `timeout' in milliseconds (30000), and `report => true' for `{Rows, Report}' ({@type report()}),
-%% which counts the processes that were not looked at before the timeout. Raises `badarg', and
-%% `{native_off, Reason}' where the native path is off: no official call tells for which of several
-%% monitored processes one waits.
+%% which counts the processes that were not looked at before the timeout, and those that ran or were
+%% suspended at each of three attempts. Raises `badarg', and `{native_off, Reason}' where the native
+%% path is off: no official call reports for which of several monitored processes one waits.
 -spec waits(N :: non_neg_integer(), sonde_waits:options()) ->
     [sonde_waits:row()] | {[sonde_waits:row()], report()}.
 waits(N, Opts) -> told(sonde_waits:rows(N, Opts), Opts).

@@ -9,7 +9,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [a_chain_ends_with_the_culprit, one_of_many_monitors, every_place_counts, who_rests_does_not_wait,
      a_circle_is_a_deadlock, a_circle_that_moves_is_none, nobody_is_sent_anything,
-     who_waits_elsewhere, like_reachability, the_rows_of_n, no_time_is_reported,
+     who_waits_elsewhere, like_reachability, the_rows_of_n, unread_ones_are_reported, no_time_is_reported,
      a_killed_caller_leaves_nothing, bad_arguments].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -256,8 +256,23 @@ the_rows_of_n(_Config) ->
     [50, 40, 30, 20, 10] = [N || {_, N, _} <- All],
     [] = [Row || {Pid, _, _} = Row <- sonde:waits(0), is_pid(Pid)],
     [{_, 50, _}, {_, 40, _}] = [Row || {Pid, _, _} = Row <- sonde:waits(2), is_pid(Pid)],
-    {[{_, 50, _} | _], #{left_out := 0}} = sonde:waits(1, #{report => true}),
+    {[{_, 50, _} | _], #{missed := #{pids := Missed}}} = sonde:waits(1, #{report => true}),
+    [] = [Pid || {Pid, _} <- Missed, lists:member(Pid, Servers ++ Callers)],
     stop(Servers ++ Callers).
+
+%% A suspended process cannot be read, so the report has it.
+unread_ones_are_reported(_Config) ->
+    Server = server(none),
+    [Held | _] = Callers = [caller(Server) || _ <- lists:seq(1, 3)],
+    _ = rows([Server], 3),
+    true = erlang:suspend_process(Held),
+    {Rows, #{left_out := Left, busy := Busy, missed := #{pids := Missed}}} =
+        sonde:waits(1000, #{report => true}),
+    true = erlang:resume_process(Held),
+    {Server, 2, _} = lists:keyfind(Server, 1, Rows),
+    {Held, busy} = lists:keyfind(Held, 1, Missed),
+    true = Left >= Busy andalso Busy >= 1,
+    stop([Server | Callers]).
 
 %% Who was not looked at is counted.
 no_time_is_reported(_Config) ->

@@ -129,12 +129,16 @@ all(How) ->
         {no_reader, _} ->
             error({native_off, {unsupported, no_reader}});
         {End, {Graph, Busy}} ->
-            All = lists:foldl(fun add/2, Graph, some(Busy, How, ?AGAIN)),
-            {verified(next(sonde_wait_graph:awaited(All), How), All, How, ?TRIES),
-             case End of
-                 done -> sonde_scan:nothing();
-                 late -> sonde_scan:late(Scans, How, sonde_scan:nothing())
-             end}
+            {Waiting, Missed} = some(Busy, How, ?AGAIN),
+            All = lists:foldl(fun add/2, Graph, Waiting),
+            {Next, Unread} = some(sonde_wait_graph:awaited(All), How, ?AGAIN),
+            Result = (sonde_scan:nothing())#{missed := Missed},
+            Swept = case End of
+                        done -> Result;
+                        late -> sonde_scan:late(Scans, How, Result)
+                    end,
+            {verified(calls(Next), All, How, ?TRIES),
+             sonde_scan:merge(Swept, (sonde_scan:nothing())#{missed := Unread})}
     end.
 
 add({Pid, [For, _]}, Graph) ->
@@ -144,12 +148,16 @@ waited(1) -> remote;
 waited(2) -> unclear;
 waited(Pid) when is_pid(Pid) -> Pid.
 
-%% Looks again, a few times, at those that had something to do: if they wait, they are at rest soon.
+%% Looks again, a few times, at processes that were busy: a process that waits is soon at rest. Returns
+%% also the processes that were busy each time, or not looked at.
 some(Pids, How, Tries) ->
     {Rows, Missed} = looks(Pids, How),
-    case [Pid || {Pid, busy} <- Missed] of
-        [_ | _] = Busy when Tries > 0 -> Rows ++ some(Busy, How, Tries - 1);
-        _ -> Rows
+    case lists:partition(fun({_, Why}) -> Why =:= busy end, Missed) of
+        {[_ | _] = Busy, Others} when Tries > 0 ->
+            {More, Left} = some([Pid || {Pid, _} <- Busy], How, Tries - 1),
+            {Rows ++ More, Others ++ Left};
+        _ ->
+            {Rows, Missed}
     end.
 
 looks([], _How) ->
@@ -164,7 +172,11 @@ split(N, [Pid | Pids], Now) when N > 0 -> split(N - 1, Pids, [Pid | Now]);
 split(_, Pids, Now) -> {Now, Pids}.
 
 next(Pids, How) ->
-    maps:from_list([{Pid, {waited(For), Call}} || {Pid, [For, Call]} <- some(Pids, How, ?AGAIN)]).
+    {Rows, _} = some(Pids, How, ?AGAIN),
+    calls(Rows).
+
+calls(Rows) ->
+    maps:from_list([{Pid, {waited(For), Call}} || {Pid, [For, Call]} <- Rows]).
 
 %% The same call in two looks at everybody on a circle: at the moment between the looks, all of them
 %% waited.
