@@ -18,14 +18,7 @@ struct build {
     unsigned n;
     uint64_t terms[TERMS];
     uint64_t flat[TERMS]; /* the expected flat size of each */
-    uint64_t rng;
 };
-
-static unsigned draw(struct build *b, unsigned n)
-{
-    b->rng = b->rng * 6364136223846793005ULL + 1442695040888963407ULL;
-    return (unsigned)(b->rng >> 33) % n;
-}
 
 static uint64_t *take(struct store *s, unsigned words)
 {
@@ -45,7 +38,7 @@ static void add(struct build *b, const uint64_t *p, unsigned tag, uint64_t flat)
 /* A term that was built before, or an immediate. A literal never refers to the heap. */
 static uint64_t any(struct build *b, bool literal, uint64_t *flat)
 {
-    unsigned back = draw(b, 8);
+    unsigned back = draw(8);
     unsigned i = back < b->n ? b->n - 1 - back : b->n;
     bool fits = i < b->n && (!literal || b->terms[i] >= address(b->literals.from));
     if (!fits)
@@ -59,13 +52,13 @@ static void make_cons(struct build *b, struct store *s, bool literal)
     uint64_t flat = 2;
     uint64_t *p = take(s, 2);
     p[0] = any(b, literal, &flat);
-    p[1] = draw(b, 4) == 0 ? NIL_TERM : any(b, literal, &flat);
+    p[1] = draw(4) == 0 ? NIL_TERM : any(b, literal, &flat);
     add(b, p, TAG_LIST, flat);
 }
 
 static void make_tuple(struct build *b, struct store *s, bool literal)
 {
-    unsigned arity = draw(b, 6);
+    unsigned arity = draw(6);
     uint64_t flat = arity == 0 ? 0 : 1 + arity;
     uint64_t *p = take(s, 1 + arity);
     p[0] = (uint64_t)arity << 6;
@@ -85,7 +78,7 @@ static unsigned tag_of(const struct build *b, enum kind kind)
 
 static void make_bignum(struct build *b, struct store *s)
 {
-    unsigned digits = 1 + draw(b, 5);
+    unsigned digits = 1 + draw(5);
     uint64_t *p = take(s, 1 + digits);
     memset(p, 0x55, (1 + digits) * sizeof *p);
     p[0] = (uint64_t)digits << 6 | 8;
@@ -115,9 +108,9 @@ static void make_slice(struct build *b, struct store *s)
 
 static void make_some(struct build *b)
 {
-    bool literal = draw(b, 4) == 0;
+    bool literal = draw(4) == 0;
     struct store *s = literal ? &b->literals : &b->heap;
-    switch (draw(b, 8)) {
+    switch (draw(8)) {
     case 0:
         make_bignum(b, s);
         break;
@@ -137,7 +130,8 @@ static void make_some(struct build *b)
 
 static void build_start(struct build *b, struct world *w, uint64_t seed)
 {
-    *b = (struct build){.w = w, .rng = seed};
+    *b = (struct build){.w = w};
+    rng = seed;
     uint64_t *heap = make(w, (size_t)WORDS * 8);
     uint64_t *literals = make(w, (size_t)WORDS * 8); /* above the heap */
     b->heap = (struct store){heap, heap, heap + WORDS};

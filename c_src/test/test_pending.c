@@ -19,11 +19,6 @@ static uint64_t binary_of(unsigned i)
     return 0x7F0000000000 + i * 48ULL;
 }
 
-static uint64_t test_pid(const struct layout *lay, unsigned p)
-{
-    return lay->pid_slot_high ? (uint64_t)p << 32 | p << 4 | 3 : (uint64_t)p << 4 | 3;
-}
-
 /* The same for the same process each time; two of one process are never the same. */
 static unsigned held_by(unsigned p, unsigned j, unsigned binaries)
 {
@@ -39,7 +34,7 @@ static bool is_queued(unsigned p, unsigned j)
 static bool comes_before(const struct layout *lay, const struct proctab *tab, unsigned p,
                          unsigned q)
 {
-    return proctab_order(lay, tab, test_pid(lay, p)) < proctab_order(lay, tab, test_pid(lay, q));
+    return proctab_order(lay, tab, pid_in(lay, p)) < proctab_order(lay, tab, pid_in(lay, q));
 }
 
 /* The first one is the first that lists it, or else the first with a message. */
@@ -85,7 +80,7 @@ static enum status merge_one(struct account *a, unsigned p, unsigned binaries, u
     st = st == ST_OK ? ST_TIMESLICE : st;
     while (st == ST_TIMESLICE) {
         struct budget b = {steps, false};
-        st = account_merge(a, &m, test_pid(a->lay, p), &c, &none, &b);
+        st = account_merge(a, &m, pid_in(a->lay, p), &c, &none, &b);
     }
     census_free(&c);
     return st;
@@ -171,7 +166,7 @@ static bool is_expected(const struct account *a, const struct known *k)
     unsigned kinds = (listed > 0 ? CENSUS_HEAP : 0) | (listed > 1 ? CENSUS_SEVERAL : 0) |
                      (expected[i].queued > 0 ? CENSUS_QUEUE : 0);
     return k->refs == expected[i].holders && k->holders == expected[i].holders &&
-           k->kinds == kinds && a->pids[k->first] == test_pid(a->lay, expected[i].first);
+           k->kinds == kinds && a->pids[k->first] == pid_in(a->lay, expected[i].first);
 }
 
 /* What is in the account is right. *n: how many there are. */

@@ -45,6 +45,15 @@ void sonde_free(void *p)
     free(p);
 }
 
+/* Random numbers below n; the same ones in each run. */
+static uint64_t rng = 1;
+
+static inline unsigned draw(unsigned n)
+{
+    rng = rng * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (unsigned)(rng >> 33) % (n > 0 ? n : 1);
+}
+
 /* ---- the model VM -------------------------------------------------------------------------- */
 
 enum { SLOTS = 1024, ARENA = 1 << 24, HEAP_WORDS = 40000, HEAP_BYTES = HEAP_WORDS * 8 };
@@ -76,10 +85,14 @@ static inline void put(const struct world *w, char *object, enum layout_field fi
     memcpy(object + w->vm.lay->f[field], &value, layout_width(w->vm.lay, field));
 }
 
+static inline uint64_t pid_in(const struct layout *lay, unsigned slot)
+{
+    return lay->pid_slot_high ? (uint64_t)slot << 32 | slot << 4 | 3 : (uint64_t)slot << 4 | 3;
+}
+
 static inline uint64_t pid_of(const struct world *w, unsigned slot)
 {
-    return w->vm.lay->pid_slot_high ? (uint64_t)slot << 32 | slot << 4 | 3
-                                    : (uint64_t)slot << 4 | 3;
+    return pid_in(w->vm.lay, slot);
 }
 
 static inline char *make_process(struct world *w, unsigned slot)
