@@ -15,16 +15,6 @@ static inline uint64_t small(uint64_t n)
     return n << 4 | 15;
 }
 
-/* A process with terms in the fields that are roots. */
-static inline char *process(struct world *w)
-{
-    char *p = make_process(w, 7);
-    put(w, p, LF_group_leader, TERM_NIL);
-    put(w, p, LF_parent, TERM_NIL);
-    put(w, p, LF_seq_token, TERM_NIL);
-    return p;
-}
-
 /* ---- a look from start to end ---------------------------------------------------------------- */
 
 /* n: the limit of rows or nodes. */

@@ -61,7 +61,7 @@ static void test_expensive(const struct layout *lay)
     for (unsigned i = 0; i < 2; i++) {
         struct world *w = new_world(lay);
         struct slow s;
-        char *p = process(w);
+        char *p = make_rootless(w, 7);
         uint64_t root = shapes[i](w, p, 12000);
         put_word(get(w, p, LF_stop), root);
         slow_start(&s, w, &top_retained_walker, &args);
@@ -101,7 +101,7 @@ static uint64_t real(struct world *w, char *p)
 static struct world *many_leaves(const struct layout *lay)
 {
     struct world *w = new_world(lay);
-    char *p = process(w);
+    char *p = make_rootless(w, 7);
     uint64_t last = TERM_NIL;
     for (unsigned i = 0; i < 2000; i++)
         last = cell(w, p, small(i), last);
@@ -179,7 +179,7 @@ static bool root_moves(const struct layout *lay, const struct walker *walker, un
 {
     struct look_args args = {.max_words = ALL, .max_entries = ALL, .n = 1000};
     struct world *w = new_world(lay);
-    char *p = process(w);
+    char *p = make_rootless(w, 7);
     struct slow s;
     enum status st;
     unsigned slices = 0;
@@ -216,7 +216,7 @@ static void test_barren_map(const struct layout *lay)
 {
     enum { LEVELS = 14 };
     struct world *w = new_world(lay);
-    char *p = process(w);
+    char *p = make_rootless(w, 7);
     uint64_t bits = kind_header(lay, KIND_MAP, 0);
     uint64_t at = get(w, p, LF_htop);
     struct look l;

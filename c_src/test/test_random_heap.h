@@ -161,7 +161,7 @@ static inline struct world *make_heap(const struct layout *lay, struct made *m)
 {
     struct builder b = {new_world(lay), NULL, m};
     unsigned n = 2 + draw(OBJECTS - 20);
-    b.process = process(b.w);
+    b.process = make_rootless(b.w, 7);
     for (m->n = 0; m->n < n;) {
         switch (draw(10)) {
         case 0:

@@ -124,6 +124,16 @@ static inline uint64_t get(const struct world *w, const char *object, enum layou
     return value;
 }
 
+/* A process whose roots are all []. */
+static inline char *make_rootless(struct world *w, unsigned slot)
+{
+    char *p = make_process(w, slot);
+    put(w, p, LF_group_leader, TERM_NIL);
+    put(w, p, LF_parent, TERM_NIL);
+    put(w, p, LF_seq_token, TERM_NIL);
+    return p;
+}
+
 /* An off-heap list of n entries on the heap; every third is not a binary. Returns its head. */
 static inline uint64_t make_chain(struct world *w, char *p, unsigned n, uint64_t *count,
                                   uint64_t *bytes)
