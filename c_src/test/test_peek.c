@@ -2,8 +2,8 @@
  * Knows: how to make unreadable memory, with every kind of edge.
  * Does not know: how peek works.
  *
- * Prints a line for each failure or skipped test, and the totals. test_peek_signals.c tests
- * signals. */
+ * Prints a line for each failure or skipped test, and the totals. test_peek_signals.c,
+ * test_peek_ready.c and test_peek_leave.c test signals and handlers. */
 #include "test/test_peek.h"
 
 #include <errno.h>
@@ -538,10 +538,8 @@ static void test_reader(enum peek_reader r, const char *what)
 
 int main(void)
 {
-    (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    page_size = (size_t)sysconf(_SC_PAGESIZE);
+    set_up();
     test_reader(PEEK_SYSCALL, "syscall reader");
     test_reader(PEEK_GUARDED, "guarded reader");
-    (void)printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return outcome();
 }

@@ -1,4 +1,4 @@
-/* test_peek.h: shared by the two test programs of peek.c.
+/* test_peek.h: shared by the test programs of peek.c.
  * Knows: how to make memory that cannot be read, how to count tests.
  * Does not know: what is tested. */
 #ifndef SONDE_TEST_PEEK_H
@@ -93,9 +93,22 @@ static inline void end(const char *skipped)
         passed++;
 }
 
+static inline int outcome(void)
+{
+    (void)printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
+
 /* ---- memory -------------------------------------------------------------------------------- */
 
 static size_t page_size;
+
+/* Before all tests. */
+static inline void set_up(void)
+{
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    page_size = (size_t)sysconf(_SC_PAGESIZE);
+}
 
 static inline uint64_t known(size_t i)
 {
