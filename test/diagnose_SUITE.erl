@@ -17,7 +17,7 @@
          what_collects_by_itself_leaks_nothing/1,
          only_what_minor_collections_leave_is_told/1,
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
-         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
+         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
          small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
          a_stuck_port_is_told/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
@@ -36,7 +36,7 @@ all() ->
      collections_of_the_interval_are_counted, what_collects_by_itself_leaks_nothing,
      only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
-     slow_and_deaf_are_told_apart, mail_is_no_state, weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
+     slow_and_deaf_are_told_apart, deaf_beside_work, mail_is_no_state, weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
@@ -595,7 +595,34 @@ slow_and_deaf_are_told_apart(_Config) ->
     batches = Remedy(In({gen, do_call, 4})),
     resume = Remedy(In({sys, suspend_loop, 6})),
     batches = Remedy(works(In({gen_server, loop, 7}))),
-    batches = Remedy(with_samples(fun(_, S) -> S#{status := running} end, Backlog)).
+    batches = Remedy(with_samples(fun(_, S) -> S#{status := running} end, Backlog)),
+    Oldest = fun(Of) -> with_samples(fun(I, S) -> S#{oldest => Of(I)} end, works(In({gen_server, loop, 7}))) end,
+    drop_unmatched = Remedy(Oldest(fun(_) -> 4711 end)),
+    batches = Remedy(Oldest(fun(I) -> I end)),
+    batches = Remedy(Oldest(fun(I) -> min(I, 2) end)).
+
+%% A process that answers its clients beside messages that it never matches: only the oldest message
+%% shows that it is not too slow.
+deaf_beside_work(_Config) ->
+    Pid = spawn(fun answers/0),
+    _ = [Pid ! {late, lists:seq(1, 100)}
+         || _ <- lists:seq(1, max(2000, round(0.1 * erlang:memory(total) / 1600)))],
+    Client = spawn(fun() -> asks(Pid) end),
+    ok = sonde_test:settle(Pid),
+    #{suspects := Suspects} = sonde:diagnosis(#{interval => 1000}),
+    Remedy = sonde_test:pick(drop_unmatched, batches),
+    [Remedy] = [R || #{what := What, kind := mailbox, remedy := R} <- Suspects, What =:= Pid],
+    sonde_test:stop([Client, Pid]).
+
+answers() ->
+    receive
+        {work, From, N} -> From ! {done, lists:sum(lists:seq(1, N))}, answers()
+    end.
+
+asks(Pid) ->
+    Pid ! {work, self(), 10000},
+    receive {done, _} -> timer:sleep(10) end,
+    asks(Pid).
 
 %% What grows is the mailbox; also if the rest of the process could not be read.
 mail_is_no_state(_Config) ->

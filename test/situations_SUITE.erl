@@ -95,10 +95,11 @@ short(#{kind := Kind, what := What, bytes := Bytes, remedy := Remedy, evidence :
     {Kind, What, proplists:get_value(initial_call, Evidence, unknown), Bytes, Remedy,
      {frees, maps:get(frees, S, unknown)}}.
 
-%% No official call looks into a heap.
+%% No official call looks into a heap, or at one message.
 can_be_seen(Name) ->
     sonde_test:pick(true, not lists:member(Name, [growing_state, subscribed_twice,
                                                   timers_not_cancelled, dictionary_cache,
+                                                  late_replies_beside_work,
                                                   pinned_keys_in_state, idle_router, busy_router,
                                                   report_garbage, dropped_index,
                                                   idle_connections])).

@@ -214,9 +214,10 @@ static void choose_proof(struct builder *b, struct proof *p)
  * attribute. */
 static enum attr any_attr(unsigned i)
 {
-    enum { FIRST = 12, LIMIT = 192, LATER = 8, WHOM = 255, CALL = 254 };
-    if (i >= CALL)
-        return i == WHOM ? ATTR_waits_for : ATTR_waits_call;
+    enum { FIRST = 12, LIMIT = 192, LATER = 8, LAST = 253 };
+    static const enum attr last[] = {ATTR_oldest_message, ATTR_waits_call, ATTR_waits_for};
+    if (i >= LAST)
+        return last[i - LAST];
     unsigned attr = i < LIMIT ? i % FIRST : FIRST + i % LATER;
     return attr < ATTR_COUNT ? (enum attr)attr : ATTR_binary_unique;
 }

@@ -104,6 +104,7 @@ static const struct stillness still[] = {
     [ATTR_waits_call] = {NOT_SETTLED | 0x12000,
                          1,
                          {LF_heap, LF_htop, LF_hend, LF_stop, LF_old_heap, LF_old_htop, TIES}},
+    [ATTR_oldest_message] = {0, 0, {LF_sig_first}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -640,6 +641,8 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
         return own(m, LF_reds);
     case ATTR_minor_gcs:
         return own(m, LF_gen_gcs);
+    case ATTR_oldest_message:
+        return own(m, LF_sig_first) * 11400714819323198485ULL >> 32;
     case ATTR_binary_memory:
     case ATTR_binary_count:
         c->sizes = attr == ATTR_binary_memory;

@@ -220,6 +220,14 @@ static enum status go_minor_gcs(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
+/* A number for the message at the head of the inner queue, where it stays until it is received; 0: there is
+ * none. No address leaves the library. */
+static enum status go_oldest_message(struct walk *w, const struct reading *rd)
+{
+    w->value = (int64_t)(stamp_word(rd, LF_sig_first) * 0x9E3779B97F4A7C15ULL >> 32);
+    return ST_OK;
+}
+
 /* The room stays for the next process, because threads that are no schedulers share one allocator of the
  * VM, behind a lock. */
 static void *room(struct walk *w, size_t size)
@@ -335,6 +343,7 @@ static void end_hold(struct walk *w)
 
 static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
 static const enum layout_field minor_gcs[] = {LF_gen_gcs, LAYOUT_FIELD_COUNT};
+static const enum layout_field oldest_message[] = {LF_sig_first, LAYOUT_FIELD_COUNT};
 static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
 static const enum layout_field dictionary[] = {LF_dictionary, LF_trace_flags, LAYOUT_FIELD_COUNT};
 static const enum layout_field heaps[] = {
@@ -390,6 +399,7 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_minor_gcs] = {ONE_WORD, 0, {minor_gcs}, .go = go_minor_gcs},
     [ATTR_waits_for] = {WAITING, AWAITED_WHOM, AWAITED},
     [ATTR_waits_call] = {WAITING, AWAITED_CALL, AWAITED},
+    [ATTR_oldest_message] = {ONE_WORD, 0, {oldest_message}, .go = go_oldest_message},
 };
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */

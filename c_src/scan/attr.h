@@ -16,7 +16,8 @@
     X(message_queue_len) X(reductions) X(binary_memory) X(binary_count)     \
     X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
     X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
-    X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for) X(waits_call)
+    X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for) X(waits_call) \
+    X(oldest_message)
 /* clang-format on */
 
 /* Heaps with more words are marked, and more words counted, only where the caller asks for it. */

@@ -238,6 +238,13 @@ static void test_settled(const struct layout *lay)
     ask(w, ATTR_minor_gcs, LONG, &a);
     check(a.rows == 1 && a.row[0].value == 0x1234, "the collections of a process that runs",
           lay->name);
+    ask(w, ATTR_oldest_message, LONG, &a);
+    check(a.rows == 1 && a.row[0].value == 0, "no message is the oldest", lay->name);
+    put(w, p, LF_sig_first, 0x7000);
+    ask(w, ATTR_oldest_message, LONG, &a);
+    check(a.rows == 1 && a.row[0].value > 0 && a.row[0].value != 0x7000,
+          "the oldest message has a number that is no address", lay->name);
+    put(w, p, LF_sig_first, 0);
     put(w, p, LF_state, 0x2A | 0x800);
     ask(w, ATTR_reductions, LONG, &a);
     check(a.asked == 0 && a.rows == 0, "an exiting process has no row", lay->name);

@@ -4,7 +4,7 @@
 %% words of each process are read much more often, natively and without a message to it.
 -module(sonde_facts_collections).
 
--export([watch/4, seen/2]).
+-export([watch/4, seen/2, read/2]).
 -export_type([seen/0, count/0]).
 
 %% Collections that were noticed; there may have been more.
@@ -26,6 +26,13 @@ watch(Pids, Until, Pause, {Check, Seen0}) ->
             Seen
     end.
 
+%% @doc Reads a native attribute of a process. An atom: why it could not be read.
+-spec read(pid(), atom()) -> integer() | atom().
+read(Pid, Attr) ->
+    try sonde_nif:read(Pid, Attr)
+    catch error:badarg -> no_reader % another build was loaded
+    end.
+
 look(Pid, Seen) ->
     case {read(Pid, minor_gcs), read(Pid, heap_size)} of
         {Gcs, Size} when is_integer(Gcs), is_integer(Size) ->
@@ -34,11 +41,6 @@ look(Pid, Seen) ->
                              {Now, #{minor => 0, full => 0}}, Seen);
         _ ->
             Seen
-    end.
-
-read(Pid, Attr) ->
-    try sonde_nif:read(Pid, Attr)
-    catch error:badarg -> no_reader % another build was loaded
     end.
 
 %% A full collection resets the number of minor ones, and often changes the size of the heap.

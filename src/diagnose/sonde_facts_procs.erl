@@ -136,9 +136,18 @@ sample(Pid, Side) ->
     Attrs = attrs(Side),
     Asked = process_info(Pid, [status, garbage_collection, garbage_collection_info]),
     case Asked =/= undefined andalso sonde_every_process:one(Pid, Attrs) of
-        {ok, Values} -> sample(Asked, maps:from_list(lists:zip(Attrs, Values)), word());
-        _ -> dead
+        {ok, Values} ->
+            maps:merge(oldest(Pid, Side), sample(Asked, maps:from_list(lists:zip(Attrs, Values)), word()));
+        _ ->
+            dead
     end.
+
+%% A number for the oldest message. No official call reads one message without copying all.
+oldest(Pid, native) ->
+    maps:from_list([{oldest, N} || N <- [sonde_facts_collections:read(Pid, oldest_message)], is_integer(N),
+                                   N > 0]);
+oldest(_, _) ->
+    #{}.
 
 sample([{status, Status}, {_, Settings}, {_, Info}],
        #{memory := Memory, total_heap_size := Heap, stack_size := Stack, binary_memory := Binaries}

@@ -41,6 +41,7 @@
 -define(GROWN, 524288).       % bytes; growth below is no growth
 -define(GROWTH_SHARE, 0.04).  % of all growth
 -define(FEW, 1000).           % messages, monitors, links: fewer are no backlog and no leak
+-define(KEPT, 4).             % samples with the same oldest message
 -define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
 -define(ENTRIES, 1000).       % of a dictionary
 -define(NEAR, 0.8).           % of the largest heap
@@ -235,13 +236,21 @@ mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
 
 %% A consumer that is too slow works, or waits for the answer of another process; one that waits
 %% with messages in its mailbox matches none of them. Checking each new message, and answering our
-%% calls, takes a few reductions.
+%% calls, takes a few reductions. A process that does other work leaves its oldest message where it is.
 is_deaf(#{samples := Samples} = Process) ->
     Waits = [x || #{status := waiting} <- Samples],
     2 * length(Waits) > length(Samples)
         andalso not waits_for_another(current(Process))
-        andalso grown(reductions, Samples)
-                =< 10 * max(0, grown(message_queue_len, Samples)) + 5000.
+        andalso (grown(reductions, Samples)
+                     =< 10 * max(0, grown(message_queue_len, Samples)) + 5000
+                 orelse keeps_oldest(Samples)).
+
+%% The same message is the oldest in all samples.
+keeps_oldest([#{oldest := Oldest} | _] = Samples) ->
+    length(Samples) >= ?KEPT
+        andalso lists:all(fun(Sample) -> maps:get(oldest, Sample, 0) =:= Oldest end, Samples);
+keeps_oldest(_) ->
+    false.
 
 current(#{attrs := Attrs}) -> proplists:get_value(current_function, Attrs).
 
