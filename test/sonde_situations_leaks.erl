@@ -288,8 +288,10 @@ follow(pinned_keys_in_bounded_table, #{whats := [{ets, Tab}], accused := [Writer
     _ = [true = ets:insert(Tab, {Slot, binary:copy(Key)}) || {Slot, Key} <- ets:tab2list(Tab)],
     ok.
 
+%% From OTP 28 on, a gen_server keeps its stack: it calls `erlang:hibernate/0'.
 is_hibernated(Pid) ->
-    process_info(Pid, current_function) =:= {current_function, {erlang, hibernate, 3}}.
+    {_, {Module, Function, _}} = process_info(Pid, current_function),
+    {Module, Function} =:= {erlang, hibernate}.
 
 %% ---- parts
 
