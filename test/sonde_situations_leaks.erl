@@ -288,10 +288,10 @@ follow(pinned_keys_in_bounded_table, #{whats := [{ets, Tab}], accused := [Writer
     _ = [true = ets:insert(Tab, {Slot, binary:copy(Key)}) || {Slot, Key} <- ets:tab2list(Tab)],
     ok.
 
-%% From OTP 28 on, a gen_server keeps its stack: it calls `erlang:hibernate/0'.
+%% From OTP 28 on, a gen_server hibernates with its stack.
 is_hibernated(Pid) ->
     {_, {Module, Function, _}} = process_info(Pid, current_function),
-    {Module, Function} =:= {erlang, hibernate}.
+    lists:member({Module, Function}, [{erlang, hibernate}, {gen_server, loop_hibernate}]).
 
 %% ---- parts
 
