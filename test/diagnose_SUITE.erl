@@ -7,6 +7,7 @@
 
 -define(SEEDS, 3).
 
+-export([senders/2]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
@@ -19,7 +20,7 @@
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
          parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
          small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
-         a_stuck_port_is_told/1,
+         a_stuck_port_is_told/1, a_stopped_node_is_named/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
 
@@ -38,6 +39,7 @@ all() ->
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
      slow_and_deaf_are_told_apart, deaf_beside_work, mail_is_no_state, weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
+     a_stopped_node_is_named,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -349,7 +351,7 @@ remedies() ->
     [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, resume, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
-     generations, unblock, break_circle].
+     generations, unblock, break_circle, disconnect].
 
 what_was_not_looked_at_is_said(_Config) ->
     #{not_looked_at := Not} = sonde:diagnosis(#{interval => 100}),
@@ -766,6 +768,13 @@ the_node_itself_is_judged(_Config) ->
     Queue = fun(First, Last) -> #{queues => [{hd(erlang:ports()), self(), First, Last, []}]} end,
     [{port_queue, slow_peer}] = Kinds(Queue(5000000, 4000000)),
     _ = [[] = Kinds(Queue(First, Last)) || {First, Last} <- [{5000000, 1000000}, {1000000, 5000000}]],
+    Connection = fun(First, Last, Taken) ->
+                         #{connections => [#{node => node(), port => hd(erlang:ports()),
+                                             queued => {First, Last}, taken => Taken}]}
+                 end,
+    [{busy_connection, disconnect}] = Kinds(Connection(10000, 90000, 0)),
+    _ = [[] = Kinds(Connection(First, Last, Taken))
+         || {First, Last, Taken} <- [{10000, 90000, 1}, {0, 90000, 0}, {90000, 0, 0}]],
     Unused = fun(Last) -> #{moments => [(moment(I * 300, 100000000))
                                         #{unused := [{ll_alloc, 40000000, 90000000},
                                                      {binary_alloc, Bytes, 70000000}]}
@@ -797,6 +806,39 @@ a_stuck_port_is_told(_Config) ->
     ok.
 
 holds(List) -> receive never_sent -> List end.
+
+%% A node that is stopped: the processes that send to it are suspended, and the remedy lets them go on.
+a_stopped_node_is_named(_Config) ->
+    sonde_peer_helper:with_nodes(2, fun senders_of_a_stopped_node/1).
+
+senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
+    On = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
+    Senders = On(?MODULE, senders, [Node, 20]),
+    Suspended = fun() -> length([Pid || Pid <- Senders,
+                                        On(erlang, process_info, [Pid, status]) =:= {status, suspended}]) end,
+    Found = fun() ->
+                    #{suspects := Suspects} = On(sonde, diagnosis, [#{interval => 1000}]),
+                    [maps:from_list(Evidence) || #{kind := busy_connection, evidence := Evidence} <- Suspects]
+            end,
+    [] = Found(),
+    Process = sonde_peer_helper:call(Other, os, getpid, []),
+    _ = os:cmd("kill -STOP " ++ Process),
+    try
+        ok = sonde_test:until(suspended, fun() -> Suspended() =:= 20 end),
+        [#{to := Node, taken := 0, suspended := N}] = Found(),
+        true = N >= 20,
+        true = On(erlang, disconnect_node, [Node]),
+        sonde_test:until(they_go_on, fun() -> Suspended() =:= 0 end)
+    after
+        os:cmd("kill -CONT " ++ Process)
+    end.
+
+%% Each sends 500 kB about every 10 ms. The other node reads it and nobody receives it.
+senders(Node, N) ->
+    true = net_kernel:connect_node(Node),
+    Message = lists:duplicate(N, binary:copy(<<0>>, 25000)),
+    [spawn(fun Send() -> {nobody, Node} ! Message, timer:sleep(10 + rand:uniform(5)), Send() end)
+     || _ <- lists:seq(1, N)].
 
 persistent(I) ->
     ok = persistent_term:put({?MODULE, I}, lists:seq(1, 5000)),
@@ -846,8 +888,8 @@ facts(Given) ->
                  limits => #{processes => 100000, ports => 100000, atoms => 100000,
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],
-                 crowd => #{each => 1.0, groups => [], rest => 0}, tables => [], owners => [],
-                 connected => [], queues => [], waits => [], settings => #{fullsweep_after => 65535},
+                 crowd => #{each => 1.0, groups => [], rest => 0, suspended => 0}, tables => [], owners => [],
+                 connected => [], queues => [], connections => [], waits => [], settings => #{fullsweep_after => 65535},
                  not_looked_at => []}, Given).
 
 moment(At, Total) ->

@@ -172,6 +172,7 @@ kind(fragmentation) -> "has memory that the allocators hold but do not use";
 kind(outside) -> "has memory that no allocator of the VM counts";
 kind(persistent_terms) -> "has more and more persistent terms";
 kind(port_queue) -> "has a port whose peer does not take what it is sent";
+kind(busy_connection) -> "has a connection whose other end takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";
 kind(deadlock) -> "waits for itself, through others".
@@ -229,6 +230,9 @@ remedy(heap_limit) ->
     "A collection may soon end it: bound its state, or set a larger max_heap_size.";
 remedy(unblock) ->
     "It answers one request after the other: let it hand them on, or not wait itself meanwhile.";
+remedy(disconnect) ->
+    "Processes that send to that node are suspended: see whether it runs and can be reached. Now:"
+    " erlang:disconnect_node/1 lets them go on.";
 remedy(break_circle) ->
     "Now: end one of them. For good: call in one direction only, or answer later, with"
     " gen_server:reply/2.";

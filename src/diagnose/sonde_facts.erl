@@ -31,7 +31,8 @@
           processes := [sonde_facts_procs:process()], crowd := sonde_facts_sample:crowd(),
           tables := [sonde_facts_tables:table()], owners := [sonde_facts_tables:owner()],
           connected := [{pid(), pos_integer()}],
-          queues := [sonde_facts_ports:queue()], waits := [sonde_facts_waits:wait()],
+          queues := [sonde_facts_ports:queue()], connections := [sonde_facts_ports:connection()],
+          waits := [sonde_facts_waits:wait()],
           settings := #{fullsweep_after := non_neg_integer()},
           not_looked_at := [{atom(), because()}]}.
 
@@ -51,6 +52,7 @@ take(Ms, Caller) ->
     Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     {Queues, Unasked} = sonde_facts_ports:first(),
+    Nodes = sonde_facts_ports:nodes_first(),
     {Waits, Unheard} = sonde_facts_waits:first(Side),
     Start = now_ms(),
     Grown = fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, #{self => true}) end,
@@ -70,7 +72,8 @@ take(Ms, Caller) ->
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
       crowd => sonde_facts_sample:last(Crowd, Growers, Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
-      queues => sonde_facts_ports:last(Queues), waits => sonde_facts_waits:last(Waits),
+      queues => sonde_facts_ports:last(Queues), connections => sonde_facts_ports:nodes_last(Nodes),
+      waits => sonde_facts_waits:last(Waits),
       settings => maps:from_list([erlang:system_info(fullsweep_after)]),
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
                            ++ Skipped ++ Unasked ++ Unheard ++ NoRss ++ off()}.

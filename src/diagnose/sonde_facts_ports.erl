@@ -1,15 +1,19 @@
 %% @private
-%% The ports that a diagnosis looks at: those with much to send, and the processes with the most
-%% ports.
+%% The ports that a diagnosis looks at: those with much to send, connections to other nodes, and the
+%% processes with the most ports.
 -module(sonde_facts_ports).
 
--export([first/0, last/1, connected/0]).
--export_type([queue/0, queues/0]).
+-export([first/0, last/1, connected/0, nodes_first/0, nodes_last/1]).
+-export_type([queue/0, queues/0, connection/0]).
 
-%% The bytes that the port had to send at the start and at the end. `node' is there for a connection
-%% to another node, whose senders are suspended while it is busy.
+%% The bytes that the port had to send at the start and at the end.
 -type queue() :: {port(), Owner :: pid(), First :: non_neg_integer(), Last :: non_neg_integer(),
                   [{node, node()}]}.
+%% `queued': the bytes in the port at the start and at the end; more may wait before the port, up to
+%% `erlang:system_info(dist_buf_busy_limit)', and then the VM suspends the senders. `taken': what the
+%% port accepted meanwhile.
+-type connection() :: #{node := node(), port := port(), taken := non_neg_integer(),
+                        queued := {non_neg_integer(), non_neg_integer()}}.
 -type queues() :: [{port(), non_neg_integer()}].
 
 -define(MOST, 20000).         % ports that are asked
@@ -32,6 +36,22 @@ last(First) ->
     [{Port, Owner, Before, Now, proplists:get_value(Port, Nodes, [])}
      || {Port, Before} <- First, Now <- queued(Port),
         {connected, Owner} <- [erlang:port_info(Port, connected)]].
+
+%% @doc The connections to other nodes that are ports. Others have a process, with a mailbox.
+-spec nodes_first() -> [{node(), port(), non_neg_integer(), non_neg_integer()}].
+nodes_first() ->
+    [{Node, Port, Bytes, Output} || {Node, Port} <- erlang:system_info(dist_ctrl), is_port(Port),
+                                    {Bytes, Output} <- sent(Port)].
+
+sent(Port) ->
+    [{Bytes, Output} || {queue_size, Bytes} <- [erlang:port_info(Port, queue_size)],
+                        {output, Output} <- [erlang:port_info(Port, output)]].
+
+%% @doc Those that still are there.
+-spec nodes_last([{node(), port(), non_neg_integer(), non_neg_integer()}]) -> [connection()].
+nodes_last(First) ->
+    [#{node => Node, port => Port, queued => {Before, Now}, taken => max(0, Output - Was)}
+     || {Node, Port, Before, Was} <- First, {Now, Output} <- sent(Port)].
 
 %% @doc The processes with the most ports.
 -spec connected() -> [{pid(), pos_integer()}].

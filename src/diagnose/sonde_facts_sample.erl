@@ -13,7 +13,10 @@
 %% interval.
 %% `rest': the reductions that even the quietest process of the sample used in the interval. The VM lets
 %% each process check its code when a module is purged, for example.
--type crowd() :: #{each := float(), groups := [group()], rest := non_neg_integer()}.
+%% `suspended': an estimate of how many processes are suspended, for example because they send to a
+%% node whose connection is busy.
+-type crowd() :: #{each := float(), groups := [group()], rest := non_neg_integer(),
+                   suspended := non_neg_integer()}.
 -type group() :: #{key := mfa(), count := non_neg_integer(), bytes := non_neg_integer(),
                    orphans := non_neg_integer(), orphan_bytes := non_neg_integer(),
                    idle := non_neg_integer(), garbage := non_neg_integer(),
@@ -83,14 +86,16 @@ last({Side, Each, Members}, Growers, Caller) ->
     Groups = lists:foldl(fun({Key, Member}, Acc) ->
                                  maps:update_with(Key, fun(Of) -> [Member | Of] end, [Member], Acc)
                          end, maps:map(fun(_, _) -> [] end, Born), Now),
-    #{each => Each, rest => max(0, Rest), groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
+    #{each => Each, rest => max(0, Rest),
+      suspended => scaled(length([x || {_, #{status := suspended}} <- Now]), Each),
+      groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
                                || {Key, Of} <- maps:to_list(Groups)]}.
 
 named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now, Rest) ->
     case {sonde_group:initial_call(Pid, Bytes < ?SMALL),
-          process_info(Pid, [registered_name, current_function])} of
-        {{_, _, _} = Call, [{_, Name}, {_, Current}]} ->
-            {key(Call, Current), Now#{pid => Pid, name => Name, current => Current,
+          process_info(Pid, [registered_name, current_function, status])} of
+        {{_, _, _} = Call, [{_, Name}, {_, Current}, {_, Status}]} ->
+            {key(Call, Current), Now#{pid => Pid, name => Name, current => Current, status => Status,
                                       idle => Does - Did - Rest < ?IDLE}};
         _ ->
             none

@@ -11,6 +11,7 @@
 -define(NEAR, 0.8).           % of a limit
 -define(DAYS, 30).            % a limit that is not reached within this time is far away
 -define(DAY_MS, 86400000).
+-define(QUEUED, 8192).        % bytes, from which a port is busy if nobody set another watermark
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
 -define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
 -define(UNUSED, 32000000).    % bytes, that a small node has anyway
@@ -19,7 +20,7 @@
 -spec find(sonde_facts:facts(), sonde_judge:node_facts()) -> [map()].
 find(Facts, Node) ->
     lists:append([limits(Facts), memory(Facts, Node), kept_terms(Facts, Node), queues(Facts, Node),
-                  settings(Facts), waits(Facts)]).
+                  connections(Facts), settings(Facts), waits(Facts)]).
 
 %% ---- limits
 
@@ -101,6 +102,16 @@ queues(#{queues := Queues}, #{least := Least}) ->
        evidence => [{port, Port}, {queued, Last}, {grown, Last - First} | More],
        see => {sonde, port_info, [Port]}, remedy => slow_peer}
      || {Port, Owner, First, Last, More} <- Queues, min(First, Last) >= Least].
+
+%% A connection to another node that had something to send all the time, and accepted nothing: its
+%% senders are suspended, or soon will be. A connection that only is slow accepts some.
+connections(#{connections := Connections, moments := Moments, crowd := #{suspended := Suspended}}) ->
+    #{processes := Processes} = lists:last(Moments),
+    [#{kind => busy_connection, what => node, bytes => 0, share => min(1.0, Suspended / Processes),
+       evidence => [{to, Node}, {port, Port}, {queued, Last}, {taken, 0}, {suspended, Suspended}],
+       see => {sonde, port_info, [Port]}, remedy => disconnect}
+     || #{node := Node, port := Port, queued := {First, Last}, taken := 0} <- Connections,
+        min(First, Last) >= ?QUEUED].
 
 %% ---- settings
 
