@@ -827,8 +827,10 @@ senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
         ok = sonde_test:until(suspended, fun() -> Suspended() =:= 20 end),
         [#{to := Node, taken := 0, suspended := N}] = Found(),
         true = N >= 20,
+        Sent = fun() -> [On(erlang, process_info, [Pid, dictionary]) || Pid <- Senders] end,
+        Before = Sent(),
         true = On(erlang, disconnect_node, [Node]),
-        sonde_test:until(they_go_on, fun() -> Suspended() =:= 0 end)
+        sonde_test:until(each_goes_on, fun() -> [] =:= [x || {Same, Same} <- lists:zip(Before, Sent())] end)
     after
         os:cmd("kill -CONT " ++ Process)
     end.
@@ -837,8 +839,13 @@ senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
 senders(Node, N) ->
     true = net_kernel:connect_node(Node),
     Message = lists:duplicate(N, binary:copy(<<0>>, 25000)),
-    [spawn(fun Send() -> {nobody, Node} ! Message, timer:sleep(10 + rand:uniform(5)), Send() end)
-     || _ <- lists:seq(1, N)].
+    Send = fun Again(I) ->
+                   {nobody, Node} ! Message,
+                   _ = put(sent, I),
+                   timer:sleep(10 + rand:uniform(5)),
+                   Again(I + 1)
+           end,
+    [spawn(fun() -> Send(1) end) || _ <- lists:seq(1, N)].
 
 persistent(I) ->
     ok = persistent_term:put({?MODULE, I}, lists:seq(1, 5000)),

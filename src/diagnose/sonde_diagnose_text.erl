@@ -232,7 +232,7 @@ remedy(unblock) ->
     "It answers one request after the other: let it hand them on, or not wait itself meanwhile.";
 remedy(disconnect) ->
     "Processes that send to that node are suspended: see whether it runs and can be reached. Now:"
-    " erlang:disconnect_node/1 lets them go on.";
+    " erlang:disconnect_node/1 lets them go on, until the connection is made again.";
 remedy(break_circle) ->
     "Now: end one of them. For good: call in one direction only, or answer later, with"
     " gen_server:reply/2.";
