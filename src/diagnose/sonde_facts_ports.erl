@@ -11,7 +11,7 @@
                   [{node, node()}]}.
 %% `queued': the bytes in the port at the start and at the end; more may wait before the port, up to
 %% `erlang:system_info(dist_buf_busy_limit)', and then the VM suspends the senders. `taken': what the
-%% port accepted meanwhile.
+%% other end took out of the port meanwhile.
 -type connection() :: #{node := node(), port := port(), taken := non_neg_integer(),
                         queued := {non_neg_integer(), non_neg_integer()}}.
 -type queues() :: [{port(), non_neg_integer()}].
@@ -50,7 +50,7 @@ sent(Port) ->
 %% @doc Those that still are there.
 -spec nodes_last([{node(), port(), non_neg_integer(), non_neg_integer()}]) -> [connection()].
 nodes_last(First) ->
-    [#{node => Node, port => Port, queued => {Before, Now}, taken => max(0, Output - Was)}
+    [#{node => Node, port => Port, queued => {Before, Now}, taken => max(0, Before + Output - Was - Now)}
      || {Node, Port, Before, Was} <- First, {Now, Output} <- sent(Port)].
 
 %% @doc The processes with the most ports.

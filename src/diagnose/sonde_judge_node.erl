@@ -103,8 +103,8 @@ queues(#{queues := Queues}, #{least := Least}) ->
        see => {sonde, port_info, [Port]}, remedy => slow_peer}
      || {Port, Owner, First, Last, More} <- Queues, min(First, Last) >= Least].
 
-%% A connection to another node that had something to send all the time, and accepted nothing: its
-%% senders are suspended, or soon will be. A connection that only is slow accepts some.
+%% A connection to another node that had something to send all the time, and whose other end took none of
+%% it: the senders are suspended, or soon will be. The other end of a slow connection takes some.
 connections(#{connections := Connections, moments := Moments, crowd := #{suspended := Suspended}}) ->
     #{processes := Processes} = lists:last(Moments),
     [#{kind => busy_connection, what => node, bytes => 0, share => min(1.0, Suspended / Processes),
