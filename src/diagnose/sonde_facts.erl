@@ -88,7 +88,7 @@ load() ->
             sonde_judge, sonde_judge_node, sonde_series],
     Once = case sonde_remote_name:is_lent() of true -> []; false -> Ours end,
     _ = [{module, M} = code:ensure_loaded(M) || M <- [timer | Once]],
-    _ = sonde_alloc:memory(used),
+    _ = moment(),
     ok.
 
 %% ---- moments
