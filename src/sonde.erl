@@ -16,8 +16,8 @@
 %%     processes hold them? {@link bin_holders/2}, {@link bin_holder/1}. Which processes gain binary
 %%     memory right now? {@link bin_window/2}. What do native libraries hold? {@link
 %%     bin_resources/1}</li>
-%% <li>Who waits for whom? Which process holds up the others, and is there a deadlock? {@link
-%%     waits/1}</li>
+%% <li>Which processes wait for which? Which process makes the others wait, and is there a deadlock?
+%%     {@link waits/1}</li>
 %% <li>What is on the heap of this process, and how much of it is garbage? {@link heap/1}. Which
 %%     objects on it retain most, and which path leads to them? {@link heap_top/2}. What waits in
 %%     its mailbox? {@link mailbox/2}. How large is this term? {@link flat_size/1}, {@link
@@ -676,21 +676,21 @@ waits(N) ->
     {Rows, _} = sonde_waits:rows(N, #{}),
     Rows.
 
-%% @doc Returns the `N' processes for which most others wait: `{Pid, Waiters, Attrs}', largest first.
-%% `Waiters' is the number of processes that cannot go on before `Pid' answers, directly or because
-%% they wait for one that waits for it. So the end of a chain comes before its middle. In `Attrs':
+%% @doc Returns the `N' processes that most others wait for: `{Pid, Waiters, Attrs}', largest first.
+%% `Waiters' is the number of processes that cannot continue before `Pid' answers: they wait for it
+%% directly or through others. So the end of a chain comes before its middle. `Attrs' contains:
 %% <ul>
 %% <li>`{longest_chain, Pids}': each of them waits for the one after it; `Pid' is the last</li>
 %% <li>its registered name, if it has one</li>
-%% <li>`{direct, N}': how many wait for `Pid' itself</li>
-%% <li>`{waits_for, For}': for whom it waits itself, if it does</li>
+%% <li>`{direct, N}': the number of processes that wait for `Pid' directly</li>
+%% <li>`{waits_for, For}': what it waits for itself, if it waits</li>
 %% <li>`{deadlock, Pids}': it waits for itself through others. Each waits for the one after it, and the
-%%     last, which is `Pid', for the first. All were in the same calls in two looks at all of them</li>
-%% <li>`message_queue_len', and `initial_call' as `erlang:process_info/2' has it</li>
+%%     last, which is `Pid', waits for the first. Two looks saw each of them in the same call</li>
+%% <li>`message_queue_len', and `initial_call' as `erlang:process_info/2' reports it</li>
 %% </ul>
-%% After these rows there can be two more: `remote', for those who wait for a process of another
-%% node, and `unclear', for those who wait for one of several monitored processes, where their stack
-%% does not say for which.
+%% After these rows there can be two more. `remote' counts processes that wait for a process of
+%% another node. `unclear' counts processes that wait for one of several monitored processes, if
+%% their stack does not show for which.
 %%
 %% ```
 %% 1> sonde:waits(2).
@@ -711,15 +711,15 @@ waits(N) ->
 %% A process waits if its status is `waiting' and it is in one of these places: a call of
 %% `gen_server', `gen_statem', `gen_event' or another behaviour of `gen' (also Elixir's `GenServer'),
 %% `receive_response' and `wait_response' of these, a request of `io', or `proc_lib:start' and
-%% `start_link', where a supervisor waits for a child. Other receives do not count, so neither does a
-%% call of `erpc', or a `Task.await' of Elixir. The source is the monitors, links and the stack of
-%% each process, read under a stamp. No process that waits is sent anything.
+%% `start_link', where a supervisor waits for a child. Other receives do not count. So neither a call of
+%% `erpc' nor a `Task.await' of Elixir counts. The call reads the monitors, the links and the stack of
+%% each process under a stamp. It sends nothing to a process that waits.
 %%
-%% Each process is seen at a moment of its own, so a chain may have moved on meanwhile. Options:
-%% `timeout' in milliseconds (30000), and `report => true' for `{Rows, Report}' ({@type report()}),
-%% which counts the processes that were not looked at before the timeout, and those that ran or were
-%% suspended at each of three attempts. Raises `badarg', and `{native_off, Reason}' where the native
-%% path is off: no official call reports for which of several monitored processes one waits.
+%% The call sees each process at a moment of its own, so a chain may change meanwhile. Options:
+%% `timeout' in milliseconds (30000), and `report => true' for `{Rows, Report}' ({@type report()}).
+%% The report counts the processes that were not looked at before the timeout, and those that ran or
+%% were suspended at each of three attempts. Raises `badarg', and `{native_off, Reason}' if the native
+%% path is off: no official call reports which of several monitored processes a process waits for.
 -spec waits(N :: non_neg_integer(), sonde_waits:options()) ->
     [sonde_waits:row()] | {[sonde_waits:row()], report()}.
 waits(N, Opts) -> told(sonde_waits:rows(N, Opts), Opts).
@@ -1104,8 +1104,8 @@ ets_count(Attr, N, Opts) ->
 diagnose() -> diagnose(#{}).
 
 %% @doc Watches the node for `interval' ms (2000; 100 to 600000) and prints what is wrong: where
-%% memory is and how fast it grows, then the suspects, the worst first, each in a sentence, with its
-%% evidence, a remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
+%% memory is and how fast it grows, then the suspects, the worst first. Each suspect has a sentence,
+%% its evidence, a remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
 %%
 %% ```
 %% 1> sonde:diagnose().
@@ -1134,21 +1134,26 @@ diagnosis() -> diagnosis(#{}).
 %%     if that is known</li>
 %% <li>`not_looked_at': what the call could not read, and why</li>
 %% </ul>
-%% A suspect is what grew in most moments and fell in none (by 512 kB in all, or, if it is large,
-%% by enough to double within a day), and what is useless at each moment: garbage, bytes of
-%% binaries that no term shows, messages that no process takes, monitors on the same process,
-%% idle processes without link, monitor and name. Garbage that the process itself collects is no
-%% suspect: neither if it makes a full collection in the interval, nor if one is due within a
-%% minute; if it makes only minor ones, what they leave is a suspect, unless `fullsweep_after' is
-%% at most 10. Also suspected are limits that are near (80 %, or within 30 days at the present
-%% rate, and the `max_heap_size' of a process), persistent terms that grow, ports with much to
-%% send at the start and at the end, and a default of 0 for `fullsweep_after'. A process holds up
-%% others if at least 20 wait for it at the start ({@link waits/1}), some of them in the same
-%% call at the end, and if its mailbox has at least half as many messages both times; and a
-%% deadlock is a circle that is the same at both moments. What is merely
-%% large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. The call
-%% does not find a slower small leak (`sonde_watch' does); it may report a leak for memory that
-%% comes and goes in periods longer than the interval.
+%% These are suspects:
+%% <ul>
+%% <li>What grew in most moments and fell in none: by 512 kB in all, or, if it is large, by enough to
+%%     double within a day</li>
+%% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that no
+%%     process takes, monitors on the same process, idle processes without link, monitor and name</li>
+%% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
+%%     process), persistent terms that grow, ports with much to send at the start and at the end, and a
+%%     default of 0 for `fullsweep_after'</li>
+%% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), some of
+%%     them are in the same call at the end, and its mailbox has at least half as many messages both
+%%     times</li>
+%% <li>A deadlock: a circle that is the same at both moments</li>
+%% </ul>
+%% Garbage that the process itself collects is no suspect. This holds if the process makes a full
+%% collection in the interval, and if one is due within a minute. If the process makes only minor
+%% collections, the garbage that they leave is a suspect, unless `fullsweep_after' is at most 10. What
+%% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. The call
+%% does not find a slower small leak (`sonde_watch' does). It may report a leak for memory that comes
+%% and goes in periods longer than the interval.
 %%
 %% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5
 %% s); it reads the processes that have most of something seven times, and asks them for their

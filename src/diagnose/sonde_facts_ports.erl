@@ -6,7 +6,8 @@
 -export([first/0, last/1, connected/0, nodes_first/0, nodes_last/1]).
 -export_type([queue/0, queues/0, connection/0]).
 
-%% The bytes that the port had to send at the start and at the end.
+%% The bytes that the port had to send at the start and at the end. `node' is there for a connection
+%% to another node: the VM suspends its senders while it is busy.
 -type queue() :: {port(), Owner :: pid(), First :: non_neg_integer(), Last :: non_neg_integer(),
                   [{node, node()}]}.
 %% `queued': the bytes in the port at the start and at the end; more may wait before the port, up to

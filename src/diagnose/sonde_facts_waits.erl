@@ -1,6 +1,6 @@
 %% @private
-%% The processes that hold up many others, and circles of processes that wait for each other. Natively
-%% only: no process is asked.
+%% The processes that make many others wait, and circles of processes that wait for each other. Only
+%% natively, and no process is asked.
 -module(sonde_facts_waits).
 
 -export([first/1, last/1]).
@@ -8,7 +8,7 @@
 
 %% `direct', `waiters', `next', `circle': as sonde_wait_graph has them at the start. `queued': messages
 %% in its mailbox, at the start and at the end. `stuck': those of up to two waiters that were in the
-%% same call at both moments. `stays': whether everybody on the circle was.
+%% same call at both moments. `stays': whether all processes on the circle were.
 -type wait() :: #{pid := pid(), names := [atom()], direct := pos_integer(), waiters := pos_integer(),
                   processes := pos_integer(),
                   next := sonde_wait_graph:waited() | undefined, circle := [pid()] | undefined,
@@ -20,7 +20,7 @@
 -define(MOST, 20).            % processes that are watched
 -define(LOOK_MS, 5000).
 
-%% @doc Whom to watch.
+%% @doc Returns the processes to watch.
 -spec first(native | {portable, term()}) -> {waits(), [{atom(), sonde_facts:because()}]}.
 first(native) ->
     try watched(sonde_waits:look(until()))
@@ -47,7 +47,7 @@ seen(Waits) ->
     Now = now(Waits),
     [{Pid, Wait#{then => Now}} || {Pid, Wait} <- Waits].
 
-%% @doc The same at the end.
+%% @doc Returns what became of them at the end.
 -spec last(waits()) -> [wait()].
 last(Waits) ->
     Now = now(Waits),
@@ -75,7 +75,7 @@ now(Waits) ->
 
 until() -> erlang:monotonic_time(millisecond) + ?LOOK_MS.
 
-%% Natively, because a process that has much to do would not answer for a while.
+%% Natively, because a busy process would not answer for a while.
 queued(Pid) ->
     case sonde_nif:read(Pid, message_queue_len) of
         N when is_integer(N) -> N;

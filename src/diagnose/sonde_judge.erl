@@ -1,5 +1,5 @@
 %% @private
-%% Who of a node's processes, tables and limits is in trouble, from the facts of `sonde_facts', the
+%% Which of a node's processes, tables and limits are in trouble, from the facts of `sonde_facts', the
 %% worst first. Pure, and it knows no names: only sizes, series and how things behave.
 %%
 %% What only is large is not accused: a cache is large. Accused is what keeps growing, and what
@@ -31,13 +31,13 @@
           bytes := non_neg_integer(), share := float(), evidence := [{atom(), term()}],
           see := mfargs(), remedy := remedy(), frees => non_neg_integer()}.
 -type mfargs() :: {module(), atom(), [term()]}.
-%% `least': the bytes below which nobody is accused, `grown': the growth below which nobody grows.
+%% `least': suspects have at least so many bytes. `grown': less growth counts as none.
 %% `rest': the reductions that an idle process used as well.
 -type node_facts() :: #{total | rest := non_neg_integer(), least := pos_integer(),
                         grown := pos_integer()}.
 -type suspects() :: [suspect()].
 
--define(SHARE, 0.03).         % of the node's memory, below which nobody is accused
+-define(SHARE, 0.03).         % of the node's memory: the least of a suspect
 -define(LEAST, 2000000).      % bytes, likewise
 -define(GROWN, 524288).       % bytes; growth below is no growth
 -define(GROWTH_SHARE, 0.04).  % of all growth
@@ -60,7 +60,7 @@ find(#{moments := [_ | _]} = Facts) ->
                         [share(Found, Node) || Found <- sonde_judge_node:find(Facts, Node)]]),
     once(lists:sort(fun worse/2, All), []).
 
-%% Several may be told of one thing.
+%% The node may have several suspects; a process or a table has one.
 once([#{what := node} = Suspect | Rest], Seen) ->
     [Suspect | once(Rest, Seen)];
 once([#{what := What} = Suspect | Rest], Seen) ->

@@ -121,10 +121,10 @@ settings(#{settings := #{fullsweep_after := 0}}) ->
 settings(_) ->
     [].
 
-%% ---- processes that hold up others
+%% ---- processes that make others wait
 
-%% A circle; or one whose callers have waited for one answer all the time, and whose requests lie unread:
-%% who has read them may wait for what comes, as the consumers of a queue do.
+%% A circle, or a process that leaves its requests unread while callers wait for the same answer all
+%% the time. If it read the requests, it may answer later, as a queue answers its consumers.
 waits(#{waits := Waits}) ->
     [Found || Wait <- Waits, Found <- [deadlock(Wait), bottleneck(Wait)], is_map(Found)].
 

@@ -1,7 +1,7 @@
 %% @private
-%% The graph of who waits for whom: each process waits for one other at most. Pure.
-%% Processes for which nobody waits are only counted, with two of them by name: a million callers of
-%% one server are one entry.
+%% The graph of waits: each process waits for at most one other. Pure.
+%% The graph only counts the processes that no other waits for, and keeps two of them for each process
+%% that they wait for: a million callers of one server are one entry.
 -module(sonde_wait_graph).
 
 -export([new/0, add/3, awaited/1, with_next/2, circles/1, totals/1, direct/2, some/2, next/2, chain/2,
@@ -9,9 +9,10 @@
 -export_type([graph/0, waited/0]).
 
 -type waited() :: pid() | remote | unclear.
-%% `direct': how many wait for it, and up to two of these. `next': for whom it waits itself, of those
-%% in `direct'. `prev': before it in the longest chain, off a circle. `on': the number of its circle;
-%% `circles': of these each waits for the one after it, the last for the first.
+%% `direct': the number of processes that wait for it, and up to two of these. `next': what it waits
+%% for itself, for each process in `direct'. `prev': the process before it in the longest chain, off a
+%% circle. `on': the number of its circle. `circles': each process waits for the one after it, and the
+%% last waits for the first.
 -opaque graph() :: #{direct := #{waited() => {pos_integer(), [pid()]}}, next := #{pid() => waited()},
                      prev := #{waited() => pid()}, lengths := #{waited() => pos_integer()},
                      on := #{pid() => pos_integer()}, circles := #{pos_integer() => [pid()]},
@@ -21,7 +22,7 @@
 new() ->
     #{direct => #{}, next => #{}, prev => #{}, lengths => #{}, on => #{}, circles => #{}, totals => #{}}.
 
-%% @doc `Pid' waits for `For'.
+%% @doc Adds that `Pid' waits for `For'.
 -spec add(pid(), waited(), graph()) -> graph().
 add(Pid, For, #{direct := Direct} = Graph) ->
     Counted = case Direct of
@@ -31,21 +32,21 @@ add(Pid, For, #{direct := Direct} = Graph) ->
               end,
     Graph#{direct := Direct#{For => Counted}}.
 
-%% @doc The processes for which others wait.
+%% @doc Returns the processes that others wait for.
 -spec awaited(graph()) -> [pid()].
 awaited(#{direct := Direct}) -> [Pid || Pid <- maps:keys(Direct), is_pid(Pid)].
 
 -spec direct(waited(), graph()) -> pos_integer().
 direct(For, #{direct := Direct}) -> element(1, map_get(For, Direct)).
 
-%% @doc One or two of those that wait for it.
+%% @doc Returns one or two of the processes that wait for it.
 -spec some(waited(), graph()) -> [pid(), ...].
 some(For, #{direct := Direct}) -> element(2, map_get(For, Direct)).
 
 -spec next(waited(), graph()) -> waited() | undefined.
 next(For, #{next := Next}) -> maps:get(For, Next, undefined).
 
-%% @doc The circle that the process is on, with itself as the last.
+%% @doc Returns the circle that the process is on, with this process as the last.
 -spec circle(waited(), graph()) -> [pid(), ...] | undefined.
 circle(Pid, #{on := On, circles := Circles}) ->
     case On of
@@ -57,23 +58,23 @@ circle(Pid, #{on := On, circles := Circles}) ->
             undefined
     end.
 
-%% @doc For whom the awaited ones wait themselves. Then everything else can be asked.
+%% @doc Adds what the awaited processes wait for themselves. The functions below need this.
 -spec with_next(#{pid() => waited()}, graph()) -> graph().
 with_next(Next, #{direct := Seen} = Graph) ->
     Known = maps:filter(fun(Pid, _) -> is_map_key(Pid, Seen) end, Next),
-    %% of whom nobody was seen to wait before
+    %% adds the processes that no process was seen to wait for before
     Direct = maps:fold(fun(Pid, For, Acc) -> maps:merge(#{For => {1, [Pid]}}, Acc) end, Seen, Known),
     peel(Graph#{direct := Direct, next := Known, on := #{}, circles := #{}}).
 
 -spec circles(graph()) -> [[pid(), ...]].
 circles(#{circles := Circles}) -> maps:values(Circles).
 
-%% @doc How many wait for each of them, directly or through others; largest first.
+%% @doc Returns how many processes wait for each, directly or through others; largest first.
 -spec totals(graph()) -> [{waited(), pos_integer()}].
 totals(#{totals := Totals}) ->
     lists:sort(fun({A, N}, {B, M}) -> {N, A} >= {M, B} end, maps:to_list(Totals)).
 
-%% Takes away, again and again, those for whom nobody waits who is awaited; what is left are circles.
+%% Removes, again and again, each process that no awaited process waits for. The circles remain.
 peel(#{direct := Direct, next := Next} = Graph) ->
     Into = maps:fold(fun(_, For, Acc) -> maps:update_with(For, fun(N) -> N + 1 end, 1, Acc) end,
                      #{}, Next),
@@ -104,7 +105,7 @@ peel([Pid | Ends], Into, #{next := Next, totals := Totals, prev := Prev, lengths
 
 add_to(For, N, Totals) -> maps:update_with(For, fun(M) -> M + N end, Totals).
 
-%% Everybody on a circle waits for everybody on it.
+%% Each process on a circle waits for all others on it.
 around([Pid | Left], #{on := On} = Graph) when is_map_key(Pid, On) ->
     around(Left, Graph);
 around([Pid | Left], #{next := Next, totals := Totals, on := On, circles := Circles} = Graph) ->
@@ -120,8 +121,8 @@ around([], Graph) ->
 follow(First, First, _Next) -> [];
 follow(Pid, First, Next) -> [Pid | follow(map_get(Pid, Next), First, Next)].
 
-%% @doc The longest chain that ends with it: each waits for the one after it. On a circle nobody is
-%% twice in it.
+%% @doc Returns the longest chain that ends with it: each process waits for the one after it. No
+%% process is in the chain twice, even on a circle.
 -spec chain(waited(), graph()) -> [waited(), ...].
 chain(For, Graph) ->
     case circle(For, Graph) of
@@ -129,7 +130,7 @@ chain(For, Graph) ->
         Circle -> longest(lists:droplast(Circle), For, Graph)
     end.
 
-%% Who comes in earlier passes more of the circle, but may have a shorter way behind him.
+%% A chain that enters the circle earlier passes more of it, but may be shorter outside of it.
 longest(Others, For, Graph) ->
     Members = Others ++ [For],
     Count = length(Members),
@@ -138,14 +139,14 @@ longest(Others, For, Graph) ->
                                     Tail <- [tail(P, [], Graph)]]),
     Tail ++ lists:nthtail(Skip, Members).
 
-%% Off a circle, or up to where it enters one.
+%% The part of the chain off a circle, up to the process where it enters one.
 tail(For, After, #{prev := Prev} = Graph) ->
     case Prev of
         #{For := Pid} -> tail(Pid, [For | After], Graph);
         _ -> leaf(For, After, Graph) ++ [For | After]
     end.
 
-%% Seen a moment earlier, it may be in the chain by now.
+%% A waiter was seen a moment earlier, so it may already be in the chain.
 leaf(For, After, #{direct := Direct, on := On}) ->
     {_, Some} = map_get(For, Direct),
     lists:sublist([Pid || Pid <- Some, not is_map_key(Pid, On), not lists:member(Pid, After)], 1).

@@ -1,9 +1,9 @@
 %% @private
-%% Who waits for whom: which processes wait for an answer of another one, and where that ends. Read
-%% natively, because only the monitor's reference on the caller's stack says for which of several
-%% monitored processes it waits; and because no process that waits is sent anything.
+%% Which processes wait for an answer of another process, and where such a chain ends. Only the native
+%% path answers this. Only the monitor's reference on the caller's stack shows which of several
+%% monitored processes the caller waits for. And the native path sends nothing to a process that waits.
 %%
-%% Which places in the code are such waits is not looked up but shown: a helper waits at each of them,
+%% The module has no list of the addresses of such waits: a helper waits at each place in the code,
 %% and the scan looks for processes with the same program counter.
 -module(sonde_waits).
 
@@ -16,19 +16,19 @@
                  | {message_queue_len, non_neg_integer()} | {initial_call, mfa()}]}.
 -type options() :: #{timeout => Ms :: non_neg_integer(), report => boolean()}.
 
-%% Looked at in one scan.
+%% Processes that one scan looks at.
 -define(SOME, 1000).
-%% Who has something to do each time does not wait.
+%% More looks at a process that was busy. A process that is busy each time does not wait.
 -define(AGAIN, 2).
-%% Of looks at a circle, until nobody on it moved between two of them.
+%% More looks at a circle, until no process on it moved between two of them.
 -define(TRIES, 5).
 -define(STEP_MS, 1).
--define(ELSEWHERE, 2000).      % such steps
-%% More than the time of a look: a helper's call ends with it.
+-define(ELSEWHERE, 2000).      % steps of STEP_MS
+%% Longer than a look takes: the look ends the helper, and with it the call.
 -define(LONG_MS, 16#FFFFFFF).
 
-%% @doc The rows of the `N' for whom most processes wait, directly or through others. After them, if
-%% there are any, those of whom no process can be shown: `remote' and `unclear'.
+%% @doc Returns the rows of the `N' processes that most others wait for, directly or through others.
+%% After them come the rows `remote' and `unclear', if there are any: sonde knows no pid for these.
 -spec rows(non_neg_integer(), map()) -> {[row()], sonde_scan:report()}.
 rows(N, Opts) when is_integer(N), N >= 0 ->
     #{timeout := Ms} = sonde_opts:read(Opts, #{timeout => sonde_opts:count(30000),
@@ -45,7 +45,7 @@ named(N, Graph) ->
     {Pids, Others} = lists:partition(fun({For, _}) -> is_pid(For) end, sonde_wait_graph:totals(Graph)),
     first(N, Pids, Graph) ++ [row(Other, [], [], Graph) || Other <- Others].
 
-%% Neither these items nor a native read send anything to a process that waits.
+%% Neither these items of process_info nor a native read send anything to a process that waits.
 first(N, [{Pid, _} = Total | Totals], Graph) when N > 0 ->
     case process_info(Pid, [registered_name, initial_call]) of
         [{_, Name}, {_, Call}] ->
@@ -85,8 +85,9 @@ row({For, Waiters}, Name, Known, Graph) ->
 
 %% ---- looking
 
-%% @doc Looks at every process, and then at those for whom others wait, until that time. Each process
-%% is seen at a moment of its own; but everybody on a circle did wait for the next one at one moment.
+%% @doc Looks at every process, and then at the processes that others wait for, until that time. Sees
+%% each process at a moment of its own. But there was one moment at which each process on a circle
+%% waited for the next one.
 -spec look(integer()) -> {sonde_wait_graph:graph(), sonde_scan:result()}.
 look(Until) ->
     with_places(Until, fun all/1,
@@ -94,14 +95,14 @@ look(Until) ->
                         {sonde_wait_graph:new(), sonde_scan:late([], How, sonde_scan:nothing())}
                 end).
 
-%% @doc Those of these processes that wait: for whom, and in which call.
+%% @doc Returns which of these processes wait, what each of them waits for, and in which call.
 -spec look_at([pid()], integer()) ->
     #{pid() => {sonde_wait_graph:waited(), Call :: integer()}}.
 look_at(Pids, Until) ->
     with_places(Until, fun(How) -> next(Pids, How) end, fun(_) -> #{} end).
 
-%% The helpers end before the result goes to the caller: it is this helper's exit reason, of which each
-%% that is linked to it, or monitors it, would get a copy.
+%% The helpers end before the result goes to the caller. The result is the exit reason of this helper,
+%% and each process that is linked to it, or monitors it, would get a copy.
 with_places(Until, Look, Late) ->
     sonde_retry:run(fun() ->
                             ok = sonde_vm:must_be_native(),
@@ -148,8 +149,8 @@ waited(1) -> remote;
 waited(2) -> unclear;
 waited(Pid) when is_pid(Pid) -> Pid.
 
-%% Looks again, a few times, at processes that were busy: a process that waits is soon at rest. Returns
-%% also the processes that were busy each time, or not looked at.
+%% Looks again, a few times, at processes that were busy: a process that waits is soon at rest. Also
+%% returns the processes that were busy each time, and those that were not looked at.
 some(Pids, How, Tries) ->
     {Rows, Missed} = looks(Pids, How),
     case lists:partition(fun({_, Why}) -> Why =:= busy end, Missed) of
@@ -178,8 +179,8 @@ next(Pids, How) ->
 calls(Rows) ->
     maps:from_list([{Pid, {waited(For), Call}} || {Pid, [For, Call]} <- Rows]).
 
-%% The same call in two looks at everybody on a circle: at the moment between the looks, all of them
-%% waited.
+%% If each process on a circle is in the same call in two looks, all of them waited at the moment
+%% between the looks.
 verified(Next, All, How, Tries) ->
     Graph = sonde_wait_graph:with_next(maps:map(fun(_, {For, _}) -> For end, Next), All),
     Members = lists:append(sonde_wait_graph:circles(Graph)),
@@ -192,12 +193,12 @@ verified(Next, All, How, Tries) ->
 
 %% ---- places
 
-%% @doc The places in the code that count, as helpers come to them: the functions of all releases, of
-%% which it is one, and how to get there. What they wait for is the process that is given, which
-%% never answers; a child never tells it that it has started.
+%% @doc Returns the places in the code that count as waits. Each has the functions that are that place
+%% on some release, and a fun that brings a helper there. The helper waits for the process that is
+%% the fun's argument, which never answers. A child that the helper starts never reports its start.
 -spec places() -> [{module(), Functions :: [atom()], fun((pid()) -> term())}].
 places() ->
-    %% two of its own: with a time limit, and for a process of another node, it uses an alias
+    %% gen:call waits at two places: with a time limit, or for a remote process, it uses an alias
     [{gen, [do_call], fun(Pid) -> gen:call(Pid, '$gen_call', wait, infinity) end},
      {gen, [do_call], fun(Pid) -> gen:call(Pid, '$gen_call', wait, ?LONG_MS) end},
      {gen, [receive_response],
@@ -211,7 +212,7 @@ places() ->
      {proc_lib, [sync_start_monitor],
       fun(Pid) -> proc_lib:start_monitor(erlang, apply, [fun hold/1, [Pid]]) end}].
 
-%% Never tells that it has started, until that one ends.
+%% Never reports its start to its parent; ends with `Pid'.
 hold(Pid) ->
     Ref = monitor(process, Pid),
     receive
@@ -221,7 +222,7 @@ hold(Pid) ->
 twin({Module, Functions, Come}, Silent) ->
     {sonde_helper:job(Come, Silent), {Module, Functions}}.
 
-%% Who waits elsewhere may wait for the code of a module, but not for long.
+%% A helper that waits elsewhere may wait until a module is loaded, but not for long.
 has_arrived(Twin, How) -> has_arrived(Twin, ?ELSEWHERE, How).
 
 has_arrived({_, Place}, 0, _) ->
