@@ -5,7 +5,7 @@
 const enum layout_field awaited_fields[] = {LF_heap,     LF_htop,     LF_hend,           LF_stop,
                                             LF_old_heap, LF_old_htop, LAYOUT_FIELD_COUNT};
 
-/* Not more, and not less: a pid follows in a reference that is an alias. */
+/* The reference of an alias has a third word after its numbers: a pid. */
 enum { REF_ARITY_MIN = 2, REF_ARITY_MAX = 3, REF_WORDS = 3, HEADER_TAG = 0x3F };
 
 static bool read_numbers(const struct vm *vm, uintptr_t ref, struct numbers *out)
@@ -22,7 +22,7 @@ static bool read_numbers(const struct vm *vm, uintptr_t ref, struct numbers *out
 
 /* ---- the frame ----------------------------------------------------------------------------- */
 
-/* What lies elsewhere, in a fragment or among literals, is not looked at. */
+/* Ignores references that lie elsewhere: in a fragment or among literals. */
 static void keep_ref(struct awaited *a, const struct reading *rd, uint64_t word)
 {
     struct block young = {stamp_word(rd, LF_heap), stamp_word(rd, LF_htop)};
@@ -118,8 +118,8 @@ enum status awaited_walk(struct awaited *a, const struct reading *rd)
     return links_monitors_walk(&a->ties, rd);
 }
 
-/* Where the frame holds references or pids, but none of somebody that is monitored or linked, what it waits
- * for has ended, or is held where it is not looked for. */
+/* If the frame holds references or pids, but none of a process that is monitored or linked, the process that
+ * it waits for has ended, or the reference lies where this file does not look. */
 uint64_t awaited_answer(const struct awaited *a)
 {
     if (a->by_ref_n > 0)

@@ -1,5 +1,5 @@
-/* awaited.h: the process for which another one waits, in a call.
- * Knows: which reference a call keeps on the stack, and whose monitor has that reference.
+/* awaited.h: the process that another process waits for, in a call.
+ * Knows: which reference a call keeps on the stack, and which monitor has that reference.
  * Does not know: which places in the code are calls, or whether the process changed meanwhile.
  *
  * A caller monitors its server, and the frame in which it waits for the answer keeps the monitor's
@@ -13,7 +13,7 @@
 
 extern const enum layout_field awaited_fields[]; /* besides links_monitors_fields */
 
-/* What it is, if no pid. The low bits of a pid are 0011. */
+/* Answers that are no pid. The low bits of a pid are 0011. */
 enum {
     AWAITED_NOBODY = 0, /* what it waited for has ended */
     AWAITED_REMOTE = 1, /* a process of another node */
@@ -32,7 +32,7 @@ struct awaited {
     struct links_monitors ties;
     bool begun;
     unsigned pids_n, refs_n;
-    uint64_t pids[AWAITED_HELD]; /* in its frame */
+    uint64_t pids[AWAITED_HELD]; /* in the frame */
     struct numbers refs[AWAITED_HELD];
     uint64_t call;                           /* the first word of the reference */
     uint64_t by_ref, by_pid, monitor;        /* the last of each */
@@ -44,10 +44,10 @@ void awaited_start(struct awaited *a);
 /* OK, TIMESLICE (call again), TORN. */
 enum status awaited_walk(struct awaited *a, const struct reading *rd);
 
-/* After OK: a pid, or one of the above. */
+/* After OK: a pid, or one of the AWAITED_ answers above. */
 uint64_t awaited_answer(const struct awaited *a);
 
-/* After OK: a number that no other call has at that time; 0: the frame does not tell. */
+/* After OK: a number that no other call has at that time; 0: the frame does not show it. */
 uint64_t awaited_call(const struct awaited *a);
 
 #endif

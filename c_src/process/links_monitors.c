@@ -7,7 +7,7 @@
 const enum layout_field links_monitors_fields[] = {LF_links, LF_monitors, LF_lt_monitors,
                                                    LAYOUT_FIELD_COUNT};
 
-/* ERTS_MON_TYPE_*, ERTS_LNK_TYPE_*: the same from OTP 25 to 27; the checks prove them elsewhere. */
+/* ERTS_MON_TYPE_*, ERTS_LNK_TYPE_*: the same on OTP 25 to 27; on other releases the checks prove them. */
 enum monitor_types {
     MON_PROC,
     MON_PORT,
@@ -138,7 +138,7 @@ static enum status monitor_bytes(const struct vm *vm, const struct node *n, uint
     return st;
 }
 
-/* ---- who is at the other end --------------------------------------------------------------- */
+/* ---- the process at the other end ---------------------------------------------------------- */
 
 static enum status tell_link(struct links_monitors *t, const struct vm *vm, const struct node *n)
 {

@@ -49,11 +49,11 @@ struct links_monitors {
 
 void links_monitors_start(struct links_monitors *t, enum links_monitors_what what);
 
-/* Hands each tie to `each'; links to other nodes are left out. */
+/* Passes each tie to `each', except links to other nodes. */
 void links_monitors_each(struct links_monitors *t, take_tie *each, void *to);
 
-/* OK, TIMESLICE (call again), TORN, ASK (one end is on another node: its size or state is in fields
- * that no check can prove without a second node). */
+/* OK, TIMESLICE (call again), TORN, ASK (one end is on another node: no check can prove the fields
+ * with its size or state without a second node). */
 enum status links_monitors_walk(struct links_monitors *t, const struct reading *rd);
 
 #endif

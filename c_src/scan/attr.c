@@ -248,7 +248,7 @@ static bool at_a_place(const struct question *q, const struct reading *rd)
     return false;
 }
 
-/* Who is elsewhere need not be walked. */
+/* A process at another place is not walked. */
 static enum status go_awaited(struct walk *w, const struct reading *rd)
 {
     if (!w->u.awaited) {

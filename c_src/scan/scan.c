@@ -1,12 +1,12 @@
 /* scan.c: the same questions to every process, in slices.
- * Knows: the order of the sweep, retries, and who must be asked.
+ * Knows: the order of the sweep, retries, and which processes must be asked.
  * Does not know: Erlang terms, schedulers, how one process is read, or what becomes of its answer.
  *
  * A batch of processes at a time. Open each under its stamp, find the processes of the next batch and
- * ask for their cache lines. Then all walk in turns: who has to wait for memory asks for it and lets the
- * next one go on. One barrier for those that are done, and their stamps are checked. Walks that are
- * longer than a slice stay open under their stamps until the next slice. Who was busy or torn is tried
- * again after the sweep, a few times; what remains is left to process_info. */
+ * prefetch their cache lines. Then all walks take turns: a walk that would stall prefetches and yields.
+ * One barrier covers all walks that are done; then their stamps are checked. Walks that are longer than
+ * a slice stay open under their stamps until the next slice. A process that was busy or torn is tried
+ * again after the sweep, a few times; the caller asks the remaining ones by process_info. */
 #include "scan/scan.h"
 
 #include "scan/answers.h"
@@ -303,7 +303,7 @@ static enum status next_in_list(struct scan *s, struct target *t)
     return skip ? ST_OK : target(s, t, proctab_slot(s->vm.lay, &s->vm.tab, pid), pid);
 }
 
-/* Finds the next process, and asks for its lines. OK; TIMESLICE: none yet; GONE: there are no more;
+/* Finds the next process, and prefetches its lines. OK; TIMESLICE: none yet; GONE: there are no more;
  * TORN: the table cannot be read. */
 static enum status look_ahead(struct scan *s)
 {
@@ -323,7 +323,7 @@ static enum status look_ahead(struct scan *s)
     return ST_TIMESLICE;
 }
 
-/* Who was found while the last batch was opened; at the beginning, look now. */
+/* Takes the processes that were found while the last batch was opened, and looks for more if they are too few. */
 static enum status fetch_batch(struct scan *s)
 {
     enum status st = ST_OK;
@@ -364,7 +364,7 @@ static void open_walk(struct scan *s, const struct target *t, const struct quest
     }
 }
 
-/* Asks for what the walks will want first, and for the lines of the next batch. */
+/* Prefetches what the walks read first, and the lines of the next batch. */
 static void open_batch(struct scan *s)
 {
     for (unsigned p = 0, i = 0; p < s->n; p++) {
@@ -408,7 +408,7 @@ static unsigned turn_length(const struct scan *s)
     return 2U << (s->turns - SHORT_TURNS < DOUBLED ? s->turns - SHORT_TURNS : DOUBLED);
 }
 
-/* About BUDGET_STEPS, then the clock is looked at. */
+/* Runs about BUDGET_STEPS, then the caller looks at the clock. */
 static void walk_batch(struct scan *s)
 {
     unsigned used = 0;
@@ -454,14 +454,14 @@ static enum status settle_batch(struct scan *s)
     return ST_OK;
 }
 
-/* Those that walk keep their stamps until the next slice; the others' are checked now. */
+/* Walks that go on keep their stamps until the next slice; the other stamps are checked now. */
 static enum status pause_batch(struct scan *s)
 {
     close_batch(s);
     return settle_batch(s);
 }
 
-/* Who ran meanwhile need not walk to the end of what is not there any more. */
+/* A process that ran meanwhile invalidates its walk, so the walk ends here. */
 static void resume_batch(struct scan *s)
 {
     for (uint32_t left = s->walking; left != 0; left &= left - 1) {

@@ -14,7 +14,7 @@ enum scan_mode {
     SCAN_TOP,     /* the N largest */
     SCAN_SAMPLE,  /* remember every process: the first look of a window */
     SCAN_DIFF,    /* the N largest differences to the sample */
-    SCAN_HOLDERS, /* remember those whose binaries a collection may change */
+    SCAN_HOLDERS, /* remember each process with binaries that a collection may change */
     SCAN_ALL,     /* remember every process, for bin_leak */
     SCAN_AFTER,   /* the N largest drops since HOLDERS or ALL, in the remembered processes */
     SCAN_EACH,    /* nothing is kept: each process' values are handed out */
@@ -94,7 +94,7 @@ enum scan_result {
     SCAN_NOMEM
 };
 
-/* Of several questions only TOP (the N largest of each) and EACH know what to do with the answers. */
+/* Only TOP (the N largest of each) and EACH take several questions. */
 void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
                enum scan_mode mode, size_t n, struct sample *first, size_t max_entries);
 void scan_free(struct scan *s);
@@ -103,7 +103,7 @@ void scan_free(struct scan *s);
 bool scan_exclude(struct scan *s, uint64_t pid);
 bool scan_excludes(const struct scan *s, uint64_t pid);
 
-/* Before the first step, of a scan that asks for waits_for or waits_call: the process is at a place where others wait, too.
+/* Before the first step, of a scan that asks for waits_for or waits_call: the process waits at a place that counts.
  * OK, BUSY (it does not wait), TORN, GONE; NOMEM: no more places. */
 enum status scan_place(struct scan *s, size_t slot, uintptr_t proc);
 
@@ -111,13 +111,13 @@ enum status scan_place(struct scan *s, size_t slot, uintptr_t proc);
 void scan_limit(struct scan *s, uint64_t max_words);
 
 /* Before the first step: of `n' parts of the process table only the i-th, from 0. A process stays in its part,
- * so several scans, each with its own part, are as good as one, and may run at the same time. A second scan of a
+ * so several scans, each with its own part, cover what one would, and may run at the same time. A second scan of a
  * window has the part of its first one. */
 void scan_part(struct scan *s, unsigned i, unsigned n);
 
 /* Before the first step, of a scan of few processes: look again without a pause, at one process at a time,
- * for so long. One that runs all the time is off its processor for less than a microsecond, each time that
- * it was long enough there. */
+ * for so long. A process that runs all the time leaves its processor for less than a microsecond, at the end of
+ * each time slice. */
 void scan_patience(struct scan *s, uint64_t ns);
 
 /* Before the first step of ACCOUNT: where it puts what it finds. It stays with the caller. */
@@ -129,13 +129,13 @@ bool scan_only(struct scan *s, uint64_t pid);
 /* At most about `ns` nanoseconds. The reader may have changed since the last slice. */
 enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns);
 
-/* What process_info said to each question; dead: it said undefined. EACH does not want to know. */
+/* What process_info answered to each question; dead: it answered undefined. EACH and ACCOUNT ignore the answers. */
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values);
 void scan_asked(struct scan *s);
 void scan_taken(struct scan *s);
 
-/* Processes that the sweep has not come to, or not done with: at most `max` of them, and not all where
- * there are many empty places. */
+/* Processes that the sweep has not reached or not finished: at most `max` of them, and not all if there
+ * are many empty slots. */
 unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, unsigned max);
 
 bool scan_is_finished(const struct scan *s);

@@ -1,4 +1,4 @@
-/* test_waits.c: for whom a process waits.
+/* test_waits.c: the process that another process waits for.
  * Knows: how a caller looks: its frame, its monitors and links.
  * Does not know: which places in the code are calls: the scan is shown one. */
 #include "test/test_world.h"
@@ -49,7 +49,7 @@ static char *monitor(struct world *w, char *p, unsigned type, unsigned other, ui
     return node;
 }
 
-/* One that waits at the place, and whose frame ends. */
+/* A process that waits at the place, with a frame that ends. */
 static char *make_caller(struct world *w, unsigned slot)
 {
     char *p = make_process(w, slot);
@@ -106,7 +106,7 @@ static struct world *with_twin(const struct layout *lay)
     return w;
 }
 
-/* The reference in the frame says which of several monitors it is; and those of others do not. */
+/* The reference in the frame shows which of several monitors it is; references of other monitors do not. */
 static void test_reference(const struct layout *lay)
 {
     struct world *w = with_twin(lay);
@@ -160,7 +160,7 @@ static void test_bounds(const struct layout *lay)
     free_world(w);
 }
 
-/* Who starts another process keeps its pid, and may be linked to it only. */
+/* A process that starts another keeps its pid, and may have only a link to it. */
 static void test_pids(const struct layout *lay)
 {
     struct world *w = with_twin(lay);
@@ -178,7 +178,7 @@ static void test_pids(const struct layout *lay)
     free_world(w);
 }
 
-/* Nobody is asked who does not wait; and a torn tree gives no answer. */
+/* A process that does not wait has no row; a torn tree gives no answer. */
 static void test_states(const struct layout *lay)
 {
     static const uint32_t states[] = {STATE_ACTIVE, STATE_SUSPENDED, STATE_RUNNING};

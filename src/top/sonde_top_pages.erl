@@ -103,7 +103,7 @@ page(binaries, Model, Style) ->
         Deep -> {"binaries  looked at once; a: again", binaries(Deep, Model, Style)}
     end;
 
-%% ---- who waits for whom
+%% ---- waits
 
 page(waits, #{sample := #{body := #{waits := Waits}}} = Model, Style) ->
     {"who waits for whom", waits(Waits, Model, Style)};
@@ -237,7 +237,7 @@ largest(Rows, Most, Style) when is_list(Rows) ->
 largest(Error, _, Style) ->
     [cut(missing(Error), Style)].
 
-%% ---- who waits for whom
+%% ---- waits
 
 waits({error, _} = Error, _, Style) ->
     [[cut(missing(Error), Style)]];

@@ -236,7 +236,7 @@ holders({Binaries, _}) ->
     [{Id, Size, Refc, Elsewhere, held(Binary)}
      || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere} = Binary <- Binaries].
 
-%% The length of the chain, and pids as text. The circle, if there is one, is for whom it waits.
+%% The length of the chain, and pids as text. In a deadlock, `waits_for' is the whole circle.
 waits({error, _} = Error, _) -> Error;
 waits({Rows, _}, Request) ->
     [{waited(For), Waiters, [wait(Attr) || Attr <- lists:reverse(Attrs)]}
