@@ -47,7 +47,7 @@ struct question {
     bool each;     /* what is held stays until walk_end, each Binary (for binary_unique) */
     bool is_pid;   /* the value is the word of a pid, or less than 3 */
     bool sparse;   /* no row where it is 0 (EACH) */
-    const struct places *places; /* of waits_for and waits_call: a process elsewhere has the value 0 */
+    const struct places *places; /* of waits_for, waits_call: 0 for a process elsewhere */
     uint64_t max_words;          /* of a heap that is marked; beyond: TOO_LARGE */
     struct plan plan;
 };
