@@ -116,10 +116,10 @@ binaries(Call, Before) ->
             {"", "sonde:ets_count(memory, 1)", Call(sonde, ets_count, [memory, 1])}]
         ++ growth(Call, Before).
 
-%% Who waits for whom, in a shop whose stock keeper waits for a terminal.
+%% Which processes wait for which, in a shop whose stock keeper waits for a terminal.
 waiting(Call, #{native := #{status := active}}) ->
     ok = Call(sonde_demo_leaks, hold_up, [300]),
-    [{"Callers time out. For whom do they wait, and whom does that one wait for? The\n"
+    [{"Callers time out. Which process do they wait for, and what does that one wait for? The\n"
       "culprit comes first, though only one process waits for it directly.",
       "sonde:waits(2)", Call(sonde, waits, [2])}];
 waiting(_Call, _) ->
@@ -170,7 +170,7 @@ print(#{processes := Processes, native := Native, diagnosis := Diagnosis, calls 
               [?WIDTH, maps:with([native, asked], Counters)]),
     io:format("---- Where is the binary memory? ----~n~n"),
     lists:foreach(fun print_inside/1, Binaries),
-    _ = [io:format("---- Who waits for whom? ----~n~n") || Waiting =/= []],
+    _ = [io:format("---- Which processes wait for which? ----~n~n") || Waiting =/= []],
     lists:foreach(fun print_inside/1, Waiting),
     io:format("The node is stopped. Nothing is left running.~n").
 

@@ -1141,8 +1141,9 @@ diagnosis() -> diagnosis(#{}).
 %% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that no
 %%     process takes, monitors on the same process, idle processes without link, monitor and name</li>
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
-%%     process), persistent terms that grow, ports with much to send at the start and at the end, and a
-%%     default of 0 for `fullsweep_after'</li>
+%%     process), persistent terms that grow, ports with much to send at the start and at the end,
+%%     connections to nodes that take none of what they are sent, and a default of 0 for
+%%     `fullsweep_after'</li>
 %% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), some of
 %%     them are in the same call at the end, and its mailbox has at least half as many messages both
 %%     times</li>

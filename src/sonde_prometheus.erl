@@ -18,7 +18,7 @@ format() -> format(sonde_watch).
 %%
 %% ```
 %% 1> io:put_chars(sonde_prometheus:format()).
-%% # HELP sonde_memory_bytes Memory of the node by kind, as erlang:memory/0 tells it.
+%% # HELP sonde_memory_bytes Memory of the node by kind, as erlang:memory/0 reports it.
 %% # TYPE sonde_memory_bytes gauge
 %% sonde_memory_bytes{kind="processes"} 5326264
 %% '''
@@ -31,7 +31,7 @@ node_metrics() ->
     {Wall, _} = erlang:statistics(wall_clock),
     {Reductions, _} = erlang:statistics(reductions),
     {Collections, Words, _} = erlang:statistics(garbage_collection),
-    [{"memory_bytes", gauge, "Memory of the node by kind, as erlang:memory/0 tells it.",
+    [{"memory_bytes", gauge, "Memory of the node by kind, as erlang:memory/0 reports it.",
       [{[{kind, Kind}], Bytes} || {Kind, Bytes} <- sonde_memory:read(),
                                   lists:member(Kind, [processes, atom, binary, code, ets])]},
      {"memory_all_bytes", gauge, "Memory of the node.",

@@ -106,9 +106,9 @@ page(binaries, Model, Style) ->
 %% ---- waits
 
 page(waits, #{sample := #{body := #{waits := Waits}}} = Model, Style) ->
-    {"who waits for whom", waits(Waits, Model, Style)};
+    {"processes that wait for others", waits(Waits, Model, Style)};
 page(waits, _, _) ->
-    {"who waits for whom  looking ...", []};
+    {"processes that wait for others  looking ...", []};
 
 %% ---- allocators
 
