@@ -7,7 +7,7 @@
 
 -define(SEEDS, 3).
 
--export([senders/2]).
+-export([senders/2, starts_timers/0]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
@@ -20,7 +20,7 @@
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
          parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
          small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
-         a_stuck_port_is_told/1, a_stopped_node_is_named/1,
+         a_stuck_port_is_told/1, a_stopped_node_is_named/1, timers_are_no_rows_of_ours/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
 
@@ -39,7 +39,7 @@ all() ->
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
      slow_and_deaf_are_told_apart, deaf_beside_work, mail_is_no_state, weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
-     a_stopped_node_is_named,
+     a_stopped_node_is_named, timers_are_no_rows_of_ours,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -357,7 +357,7 @@ remedies() ->
     [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, resume, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
-     generations, unblock, break_circle, disconnect].
+     generations, unblock, break_circle, disconnect, cancel_timers, let_run].
 
 what_was_not_looked_at_is_said(_Config) ->
     #{not_looked_at := Not} = sonde:diagnosis(#{interval => 100}),
@@ -393,7 +393,7 @@ creeping_growth_is_told(_Config) ->
     [] = sonde_judge:find(facts(#{tables => [table(Not)]})).
 
 table(Rows) ->
-    #{table => t, name => t, owner => self(), binaries => undefined, slices => undefined,
+    #{table => t, name => t, owner => self(), timers => false, binaries => undefined, slices => undefined,
       samples => [#{at => I * 300, bytes => N * 1000, rows => N} || {I, N} <- numbered(Rows)]}.
 
 %% Read in the process itself, and without a message to it.
@@ -604,6 +604,9 @@ slow_and_deaf_are_told_apart(_Config) ->
     resume = Remedy(In({sys, suspend_loop, 6})),
     batches = Remedy(works(In({gen_server, loop, 7}))),
     batches = Remedy(with_samples(fun(_, S) -> S#{status := running} end, Backlog)),
+    let_run = Remedy(with_samples(fun(_, S) -> S#{status := suspended} end, Backlog)),
+    batches = Remedy(with_samples(fun(I, S) -> S#{status := case I of 2 -> running; _ -> suspended end}
+                                  end, Backlog)),
     Oldest = fun(Of) -> with_samples(fun(I, S) -> S#{oldest => Of(I)} end, works(In({gen_server, loop, 7}))) end,
     drop_unmatched = Remedy(Oldest(fun(_) -> 4711 end)),
     batches = Remedy(Oldest(fun(I) -> I end)),
@@ -812,6 +815,22 @@ a_stuck_port_is_told(_Config) ->
     ok.
 
 holds(List) -> receive never_sent -> List end.
+
+%% Timers that nobody cancels, a row each in a table of the timer server.
+timers_are_no_rows_of_ours(_Config) ->
+    sonde_peer_helper:with(shipped, fun timers_of_a_node/1).
+
+timers_of_a_node(Peer) ->
+    Starter = sonde_peer_helper:call(Peer, ?MODULE, starts_timers, []),
+    #{suspects := Suspects} = sonde_peer_helper:call(Peer, sonde, diagnosis, []),
+    [cancel_timers] = [Remedy || #{kind := ets_table, remedy := Remedy} <- Suspects],
+    true = sonde_peer_helper:call(Peer, erlang, exit, [Starter, kill]),
+    ok.
+
+starts_timers() ->
+    spawn(fun Start() -> {ok, _} = timer:apply_after(3600000, erlang, node, []),
+                         _ = [receive after 1 -> ok end || rand:uniform(20) =:= 1],
+                         Start() end).
 
 %% A node that is stopped: the processes that send to it are suspended, and the remedy lets them go on.
 a_stopped_node_is_named(_Config) ->

@@ -195,6 +195,11 @@ remedy(batches) ->
     " work out.";
 remedy(resume) ->
     "It was suspended by sys:suspend/1: call sys:resume/1.";
+remedy(let_run) ->
+    "It is suspended: by erlang:suspend_process/1, or because a port or a node that it sends to is"
+    " busy.";
+remedy(cancel_timers) ->
+    "Each row is a timer: cancel those that are not needed any more, by timer:cancel/1.";
 remedy(demonitor) ->
     "Call demonitor(Ref, [flush]) after an answer, or monitor once and keep the reference.";
 remedy(unlink) ->

@@ -8,8 +8,8 @@
 
 %% `bytes': the size of the table itself. `binaries': the bytes of those that its rows refer to.
 %% `slices': of the binaries of some rows, the bytes that the rows have and those that they keep;
-%% `undefined' if no row was read.
--type table() :: #{table := ets:table(), name := atom(), owner := pid(),
+%% `undefined' if no row was read. `timers': each row is a timer of the module `timer'.
+-type table() :: #{table := ets:table(), name := atom(), owner := pid(), timers := boolean(),
                    samples := [#{at := integer(), bytes := non_neg_integer(),
                                  rows := non_neg_integer()}, ...],
                    binaries := non_neg_integer() | undefined, slices := slices() | undefined}.
@@ -76,6 +76,7 @@ add(Tab, Samples, Binaries, Slices, Acc) ->
     case sonde_ets:row(Tab) of
         [{_, _, [Name, {owner, Owner} | _]}] ->
             [#{table => Tab, name => Name, owner => Owner, samples => Samples,
+               timers => Name =:= timer andalso Owner =:= whereis(timer_server),
                binaries => Binaries, slices => Slices} | Acc];
         [] ->
             Acc

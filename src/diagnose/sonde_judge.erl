@@ -22,7 +22,7 @@
                 | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables
                 | end_processes | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library | erase_terms | slow_peer | heap_limit | generations | unblock
-                | break_circle | disconnect.
+                | break_circle | disconnect | cancel_timers | let_run.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
 %% where that is more, of the limit. `what' says which: a pid, a table, the initial call of a group
 %% of processes, or `node'.
@@ -223,8 +223,10 @@ mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
         andalso (Bytes >= Least orelse is_rising(message_queue_len, Samples, ?FEW))
         andalso
         begin
+            Suspended = lists:all(fun(#{status := Status}) -> Status =:= suspended end, Samples),
             Remedy = case {current(Process), is_deaf(Process)} of
                          {{sys, suspend_loop, _}, _} -> resume;
+                         _ when Suspended -> let_run;
                          {_, true} -> drop_unmatched;
                          {_, false} -> batches
                      end,
@@ -379,8 +381,9 @@ growing(Tables, Node) ->
              evidence => [{name, Name}, {rows, Rows}, {bytes_grown, grown(bytes, Samples)},
                           {rows_per_second, rate(rows, Samples)},
                           {binaries, Binaries}, {owner, Owner}],
-             see => {sonde, ets_count, [binary_memory, 5]}, remedy => evict}, Node)
-     || #{table := Tab, name := Name, owner := Owner, samples := [_, _ | _] = Samples,
+             see => {sonde, ets_count, [binary_memory, 5]},
+             remedy => case Timers of true -> cancel_timers; false -> evict end}, Node)
+     || #{table := Tab, name := Name, owner := Owner, timers := Timers, samples := [_, _ | _] = Samples,
           binaries := Binaries} <- Tables,
         is_rising(rows, Samples, 1), #{bytes := Bytes, rows := Rows} <- [lists:last(Samples)],
         has_grown(Bytes + behind(Binaries), Rows, Samples, Node)].
