@@ -182,7 +182,7 @@ diagnosis(#{suspects := Suspects, memory := #{total := Total}}) when Total > 0 -
     {no_value, [{suspect, S} || #{share := Share, bytes := Bytes} = S <- Suspects,
                                 Share < 0 orelse Share > 1 orelse Bytes < 0]}.
 
-%% Nobody knows who waits for whom there; but no chain and no circle has a process twice.
+%% No process knows which other one is next there; but no chain and no circle has a process twice.
 waits(Rows) ->
     {no_value, [{waits, Row} || {For, Waiters, [{longest_chain, Chain} | Attrs]} = Row <- Rows,
                                 Waiters < 1 orelse length(Chain) < 2 orelse lists:last(Chain) =/= For

@@ -1,4 +1,4 @@
-%% Who waits for whom: every call is seen, at whatever place it waits, and nobody is disturbed by it.
+%% Which processes wait for which: a look sees every call, at whatever place it waits, and disturbs none.
 -module(waits_SUITE).
 
 -compile([export_all, nowarn_export_all]).
