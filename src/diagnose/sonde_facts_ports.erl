@@ -41,18 +41,18 @@ last(First) ->
 %% @doc The connections to other nodes that are ports. Others have a process, with a mailbox.
 -spec nodes_first() -> [{node(), port(), non_neg_integer(), non_neg_integer()}].
 nodes_first() ->
-    [{Node, Port, Bytes, Output} || {Node, Port} <- erlang:system_info(dist_ctrl), is_port(Port),
-                                    {Bytes, Output} <- sent(Port)].
+    [{Node, Port, Bytes, Sent} || {Node, Port} <- erlang:system_info(dist_ctrl), is_port(Port),
+                                  Sent <- sent(Port), Bytes <- queued(Port)].
 
-sent(Port) ->
-    [{Bytes, Output} || {queue_size, Bytes} <- [erlang:port_info(Port, queue_size)],
-                        {output, Output} <- [erlang:port_info(Port, output)]].
-
-%% @doc Those that still are there.
+%% @doc Those that still are there. What comes between two reads counts as taken.
 -spec nodes_last([{node(), port(), non_neg_integer(), non_neg_integer()}]) -> [connection()].
 nodes_last(First) ->
-    [#{node => Node, port => Port, queued => {Before, Now}, taken => max(0, Before + Output - Was - Now)}
-     || {Node, Port, Before, Was} <- First, {Now, Output} <- sent(Port)].
+    [#{node => Node, port => Port, queued => {Before, Now}, taken => max(0, Before + Sent - Was - Now)}
+     || {Node, Port, Before, Was} <- First, Now <- queued(Port), Sent <- sent(Port)].
+
+%% The VM counts no `output' of these ports, but the socket counts what enters it.
+sent(Port) ->
+    [Sent || {ok, [{send_oct, Sent}]} <- [inet:getstat(Port, [send_oct])]].
 
 %% @doc The processes with the most ports.
 -spec connected() -> [{pid(), pos_integer()}].
