@@ -28,13 +28,14 @@
 %% </ul>
 %% <h4>What counts as a leak</h4>
 %% For each kind of memory, each large process and table, and the number of processes, ports, atoms
-%% and tables, the watcher keeps one value for each quarter of an hour of a day. For a process it
+%% and tables, the watcher keeps one value for each quarter of an hour of three days. For a process it
 %% follows the size that its heap and its binaries would have after a collection, which the native
 %% path finds without one, so that even the largest sawtooth hides nothing; where the native path is
 %% off, it follows what is left after collections. A leak is reported if, for five hours (twelve for
 %% sums, and where the native path is off), growth continued in nearly each quarter of an hour, did
-%% not slow down like that of a cache that fills up, and is not explained by the load of the node. A
-%% cache that fills up at an even pace for longer than that looks like a leak.
+%% not slow down like that of a cache that fills up, and is not explained by the load of the node. Slow
+%% leaks under noise take one to three days: then growth must be even, not by a few steps. A cache
+%% that fills up at an even pace for longer than that looks like a leak.
 %%
 %% <h4>Events</h4>
 %% A map with `event', `name' and `node', and by event:

@@ -2,7 +2,7 @@
 %% from a seed. A node has a daily rhythm of load with noise; processes and tables that are steady,
 %% follow the load, wander, warm up, or fill up and stay full; collections that make the memory of
 %% each process swing by up to hundreds of MB; deployments, after which some processes start anew;
-%% and, on request, one leak.
+%% and, on request, weekends, deployments that change the level of everything else too, and one leak.
 -module(sonde_leaks_sim).
 
 -export([new/2, next/1, run/3]).
@@ -17,7 +17,8 @@
 %% PerHour}, in bytes or in numbers); `swing': the swing of the leaking process, in bytes;
 %% `swing_ms': its approximate period; `rhythm': the largest part by which the load swings; `reads':
 %% whether heaps can be read; `noise' of the thing that leaks: `none', `healthy' (as of the others), or
-%% `twice' that.
+%% `twice' that; `week': two days of seven have another load, and each deployment may set tables, kinds
+%% of memory and counts to another level for good, or empty a table that fills up again.
 new(Seed, Opts) ->
     _ = rand:seed(exsss, {Seed, Seed bsl 3, 4711}),
     Rhythm = uniform(0, maps:get(rhythm, Opts, 0.8)),
@@ -27,7 +28,8 @@ new(Seed, Opts) ->
             next => 1000,
             leak => maps:get(leak, Opts, none), times => times(Opts), leaked => 0.0, tick => 0,
             rate => pick(0, 2) / 24, binary => tooth(pick(1, 500) * ?MB),
-            base => maps:from_list([{K, uniform(A, B)} || {K, A, B} <- bases()])},
+            base => maps:from_list([{K, uniform(A, B)} || {K, A, B} <- bases()]),
+             weekend => weekend(Opts)},
     Begun = Sim#{start => maps:get(at, Sim)},
     Begun#{processes => leaking_process(Opts, Begun)
                ++ [process(N, Begun) || N <- lists:seq(1, pick(6, 12))],
@@ -36,6 +38,10 @@ new(Seed, Opts) ->
 times(#{noise := none}) -> 0;
 times(#{noise := twice}) -> 2;
 times(_) -> 1.
+
+%% The day of the week on which the node starts, and the load at a weekend.
+weekend(#{week := true}) -> {pick(0, 6), uniform(0.3, 1.3)};
+weekend(_) -> none.
 
 bases() ->
     [{pool, 10 * ?MB, 300 * ?MB}, {binary, 5 * ?MB, 200 * ?MB}, {ets, 5 * ?MB, 50 * ?MB},
@@ -118,19 +124,22 @@ next(#{at := At0, tick := Tick} = Sim0) ->
 %% Gusts last about a quarter of an hour, and each sample has noise; sessions end some time after
 %% they began, so what is in use follows the load slowly.
 blow(#{at := At, noon := Noon, rhythm := Rhythm, gust := Gust0, noise := Noise, lag := Lag,
-       lag_ms := LagMs, reductions := Done} = Sim) ->
+       lag_ms := LagMs, reductions := Done, weekend := Weekend} = Sim) ->
     Gust = Gust0 * 0.97 + Noise * 0.25 * rand:normal(),
     Calm = 1 + Rhythm * math:sin(2 * math:pi() * (At - Noon) / ?DAY_MS),
-    Load = max(0.02, Calm * (1 + Gust) * noise(0.1)),
+    Load = max(0.02, Calm * today(Weekend, At) * (1 + Gust) * noise(0.1)),
     Sim#{gust => Gust, load => Load, lag => Lag + (Load - Lag) * min(1.0, ?STEP_MS / LagMs),
          reductions => Done + trunc(Load * 30000000)}.
+
+today({First, Load}, At) when (First + At div ?DAY_MS) rem 7 >= 5 -> Load;
+today(_, _) -> 1.
 
 %% Some processes start anew; others change their level.
 deploy(#{at := At, rate := PerHour, processes := Processes, next := Next} = Sim) ->
     case rand:uniform() < PerHour * ?STEP_MS / ?HOUR_MS of
         true ->
             {New, Gone} = lists:mapfoldl(fun(P, Out) -> anew(P, At, Out, Next) end, [], Processes),
-            Sim#{processes => New, gone => Gone, next => Next + 100};
+            shift(Sim#{processes => New, gone => Gone, next => Next + 100});
         false ->
             Sim#{gone => maps:get(gone, Sim, [])}
     end.
@@ -143,6 +152,22 @@ anew(#{leaks := false, key := Key, level := Level} = P, At, Gone, Next) ->
     end;
 anew(P, _, Gone, _) ->
     {P, Gone}.
+
+%% What else a deployment changes, on nodes that have weekends.
+shift(#{weekend := none} = Sim) ->
+    Sim;
+shift(#{at := At, base := Base, tables := Tables} = Sim) ->
+    Sim#{base => maps:map(fun(Key, Value) when Key =:= warm; Key =:= atoms; Key =:= atom -> Value;
+                             (_, Value) -> case rand:uniform(6) of
+                                               1 -> Value * uniform(0.8, 1.25);
+                                               _ -> Value
+                                           end
+                          end, Base),
+         tables => [case rand:uniform(6) of
+                        1 -> Table#{level => setelement(2, Level, element(2, Level) * uniform(0.8, 1.25))};
+                        2 -> Table#{born => At};
+                        _ -> Table
+                    end || #{level := Level} = Table <- Tables]}.
 
 leak(#{leak := {_, How}, leaked := Leaked, load := Load, at := At} = Sim) ->
     Sim#{leaked => Leaked + case How of

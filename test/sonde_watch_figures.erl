@@ -7,7 +7,7 @@
 -define(HOURS, 72).
 -define(MB, 1000000).
 
-%% WATCHER_NODES: nodes of each leak (20). WATCHER_DAYS: healthy days (1000). SONDE_FIRST_SEED: to
+%% WATCHER_NODES: nodes of each leak (20). WATCHER_DAYS: healthy days of each kind (1000). SONDE_FIRST_SEED: to
 %% draw the same nodes again.
 -spec main() -> no_return().
 main() ->
@@ -18,7 +18,8 @@ main() ->
     io:format("| kind | an hour | noise | rhythm | half found after | 95 % found after | found in ~b h |~n"
               "| --- | --- | --- | --- | --- | --- | --- |~n", [?HOURS]),
     _ = [row(Leak, Nodes, First) || Leak <- leaks()],
-    healthy(Days, First),
+    healthy("two", 2, #{}, Days, First + 1000000),
+    healthy("ten, with weekends and steps", 10, #{week => true}, Days, First + 2000000),
     halt(0).
 
 number(Name, Default) ->
@@ -68,14 +69,14 @@ also({process, _}) -> [{memory, processes}];
 also({table, _}) -> [{memory, ets}];
 also(_) -> [].
 
-healthy(Days, First) ->
+healthy(Text, Each, Opts, Days, First) ->
     Wrong = lists:append(parallel(
               fun(I) ->
-                      Seed = First + 1000000 + I,
-                      [{Seed, What} || {_, #{event := leak, what := What}}
-                                           <- sonde_leaks_sim:run(sonde_leaks_sim:new(Seed, #{}), 48, #{})]
-              end, lists:seq(1, Days div 2))),
-    io:format("~n~b healthy days: ~b false accusations ~0p~n", [Days, length(Wrong), Wrong]).
+                      Sim = sonde_leaks_sim:new(First + I, Opts),
+                      [{First + I, What} || {_, #{event := leak, what := What}}
+                                                <- sonde_leaks_sim:run(Sim, 24 * Each, #{})]
+              end, lists:seq(1, Days div Each))),
+    io:format("~n~b healthy days, nodes of ~s: ~b false accusations ~0p~n", [Days, Text, length(Wrong), Wrong]).
 
 %% As many at a time as there are schedulers.
 parallel(Fun, Items) ->

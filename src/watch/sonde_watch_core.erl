@@ -27,10 +27,11 @@
 -opaque state() :: #state{}.
 
 %% The growth that counts, for bytes and for counts; also as a share of the level before it.
-%% Sums over many, and values that include an unknown amount of garbage, are judged later.
--define(BYTES, #{growth => 2000000, share => 0.005, hours => 5}).
--define(SUMS, #{growth => 3000000, share => 0.005, hours => 12}).
--define(COUNT, #{growth => 300, share => 0.05, hours => 12}).
+%% Sums over many, and values that include an unknown amount of garbage, are judged later, and by
+%% their least values.
+-define(BYTES, #{growth => 2000000, share => 0.005, hours => 5, bins => mean}).
+-define(SUMS, #{growth => 3000000, share => 0.005, hours => 12, bins => least}).
+-define(COUNT, #{growth => 300, share => 0.05, hours => 12, bins => mean}).
 -define(STRIKES, 2).          % so many blocks in a row, for and against
 -define(NEAR, 0.8).           % of a limit
 -define(FAR, 0.7).
