@@ -119,8 +119,8 @@ binaries(Call, Before) ->
 %% Which processes wait for which, in a shop whose stock keeper waits for a terminal.
 waiting(Call, #{native := #{status := active}}) ->
     ok = Call(sonde_demo_leaks, hold_up, [300]),
-    [{"Callers time out. Which process do they wait for, and what does that one wait for? The\n"
-      "culprit comes first, though only one process waits for it directly.",
+    [{"Callers time out. Which process do they wait for, and what does that one wait\n"
+      "for? The culprit comes first, though only one process waits for it directly.",
       "sonde:waits(2)", Call(sonde, waits, [2])}];
 waiting(_Call, _) ->
     [].

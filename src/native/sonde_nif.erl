@@ -57,6 +57,7 @@
 %% Must equal SONDE_ABI in nif.h.
 -define(ABI, "sonde-6").
 -define(REASON, {?MODULE, not_loaded}).
+-define(STUBS_NS, 100000000).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
 %% The modules of the processes that may switch and prove, and of those that may leave. On a node
@@ -249,6 +250,17 @@ atoms(_) -> error(badarg).
 said({raise, Why}) -> error(Why);
 said(Answer) -> Answer.
 
+%% Waits until no call goes through a stub any more. While a dirty call that came through one runs, the
+%% process refers to the stub as its current function: once the VM has freed the stub, anyone who asks
+%% for `current_function' of that process ends the node. Stubs live for a few steps of all schedulers,
+%% which take milliseconds. A process that waits here runs the code of this load, so a later load
+%% changes nothing for it.
+settled() ->
+    case erlang:monotonic_time(nanosecond) - instance() of
+        Age when Age >= ?STUBS_NS -> ok;
+        _ -> receive after 1 -> settled() end
+    end.
+
 -spec build_id() -> {string(), string()}.
 build_id() -> erlang:nif_error(not_loaded).
 
@@ -297,7 +309,9 @@ calibrate(Table) -> said(do_calibrate(Table)).
 do_calibrate(_Table) -> erlang:nif_error(not_loaded).
 
 -spec calibrate_table(ProcessLimit :: pos_integer()) -> ok | {failed, id | process_table} | no_reader.
-calibrate_table(ProcessLimit) -> said(do_calibrate_table(ProcessLimit)).
+calibrate_table(ProcessLimit) ->
+    ok = settled(),
+    said(do_calibrate_table(ProcessLimit)).
 do_calibrate_table(_ProcessLimit) -> erlang:nif_error(not_loaded).
 
 -spec probe(pid(), [atom() | {at, atom()}], atom(), term()) ->
@@ -335,7 +349,9 @@ do_scan_new(_Attr, _Mode, _N, _First, _Exclude, _MaxEntries) -> erlang:nif_error
 -spec scan_step(scan()) ->
     more | done | {ask, [pid()]} | {rows, [{pid(), [integer() | pid()]}]}
     | {error, system_limit | no_reader | no_memory}.
-scan_step(Scan) -> said(do_scan_step(Scan)).
+scan_step(Scan) ->
+    ok = settled(),
+    said(do_scan_step(Scan)).
 do_scan_step(_Scan) -> erlang:nif_error(not_loaded).
 
 -spec scan_feed(scan(), [{pid(), integer() | [integer()] | undefined}]) -> ok.
@@ -391,23 +407,31 @@ do_scan_part(_Scan, _Part, _Parts) -> erlang:nif_error(not_loaded).
 
 %% Adds what the second account has of other processes. Repeat it until it says `ok'.
 -spec account_join(account(), account()) -> ok | more | {error, system_limit | no_memory}.
-account_join(Account, From) -> said(do_account_join(Account, From)).
+account_join(Account, From) ->
+    ok = settled(),
+    said(do_account_join(Account, From)).
 do_account_join(_Account, _From) -> erlang:nif_error(not_loaded).
 
 %% So that several threads can settle, `To', an account that was ended, gets every N-th part of another one, from
 %% the I-th on. In between, only account_settle/1 may be called.
 -spec account_lend(account(), account(), pos_integer(), pos_integer()) ->
     ok | {error, system_limit | no_memory}.
-account_lend(Account, To, I, N) -> said(do_account_lend(Account, To, I, N)).
+account_lend(Account, To, I, N) ->
+    ok = settled(),
+    said(do_account_lend(Account, To, I, N)).
 do_account_lend(_Account, _To, _I, _N) -> erlang:nif_error(not_loaded).
 
 -spec account_return(account(), account()) -> ok | more | {error, system_limit | no_memory}.
-account_return(Account, From) -> said(do_account_return(Account, From)).
+account_return(Account, From) ->
+    ok = settled(),
+    said(do_account_return(Account, From)).
 do_account_return(_Account, _From) -> erlang:nif_error(not_loaded).
 
 %% Brings the census of an account up to date. Other calls do that, too, by one thread.
 -spec account_settle(account()) -> ok | more | {error, system_limit | no_memory}.
-account_settle(Account) -> said(do_account_settle(Account)).
+account_settle(Account) ->
+    ok = settled(),
+    said(do_account_settle(Account)).
 do_account_settle(_Account) -> erlang:nif_error(not_loaded).
 
 %% Before the first step, of a scan that asks for `waits_for': only of processes that wait at the same
@@ -429,7 +453,9 @@ do_calibrate_literals(_Literal, _Bytes) -> erlang:nif_error(not_loaded).
 %% `gone': the process is gone, or what was looked for is not there.
 -spec look_step(look()) ->
     more | done | busy | torn | gone | ask | too_large | no_memory | no_reader.
-look_step(Look) -> said(do_look_step(Look)).
+look_step(Look) ->
+    ok = settled(),
+    said(do_look_step(Look)).
 do_look_step(_Look) -> erlang:nif_error(not_loaded).
 
 %% The number of words read so far, and their total; after `too_large' the total is what was too
@@ -441,7 +467,9 @@ do_look_progress(_Look) -> erlang:nif_error(not_loaded).
 %% Frees its memory, which would otherwise stay until the next collection of the holder. It has no
 %% answer afterwards: `look_step/1' returns `gone'. `more': call again.
 -spec look_end(look()) -> ok | more.
-look_end(Look) -> said(do_look_end(Look)).
+look_end(Look) ->
+    ok = settled(),
+    said(do_look_end(Look)).
 do_look_end(_Look) -> erlang:nif_error(not_loaded).
 
 %% After `mark' or `account' is done. All numbers but `words' are bytes.
@@ -560,14 +588,18 @@ do_account_new(_MaxEntries, _Tagged, _Keeps) -> erlang:nif_error(not_loaded).
 %% again with the same list, of which nothing was added yet.
 -spec account_add(account(), table | literal, [binary_refs()]) ->
     more | ok | {error, no_memory | system_limit}.
-account_add(Account, Kind, Binaries) -> said(do_account_add(Account, Kind, Binaries)).
+account_add(Account, Kind, Binaries) ->
+    ok = settled(),
+    said(do_account_add(Account, Kind, Binaries)).
 do_account_add(_Account, _Kind, _Binaries) -> erlang:nif_error(not_loaded).
 
 %% Before anything else: counts only these binaries, with their holders. Later: only their holdings are
 %% listed. At most 1000.
 -spec account_want(account(), [Id :: pos_integer()]) ->
     ok | {error, no_memory | system_limit}.
-account_want(Account, Ids) -> said(do_account_want(Account, Ids)).
+account_want(Account, Ids) ->
+    ok = settled(),
+    said(do_account_want(Account, Ids)).
 do_account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 
 %% Bytes: `{Exclusive, Shared, Tables, Queues, Literals, Mixed, Resources, Elsewhere}'; overhead;
@@ -576,12 +608,16 @@ do_account_want(_Account, _Ids) -> erlang:nif_error(not_loaded).
 -spec account_sum(account()) ->
     more | {tuple(), non_neg_integer(), non_neg_integer(), non_neg_integer(), float(),
             non_neg_integer()} | {error, no_memory | system_limit}.
-account_sum(Account) -> said(do_account_sum(Account)).
+account_sum(Account) ->
+    ok = settled(),
+    said(do_account_sum(Account)).
 do_account_sum(_Account) -> erlang:nif_error(not_loaded).
 
 -spec account_rank(account(), size | count | parts, non_neg_integer() | next) ->
     more | ok | {error, no_memory | system_limit}.
-account_rank(Account, By, N) -> said(do_account_rank(Account, By, N)).
+account_rank(Account, By, N) ->
+    ok = settled(),
+    said(do_account_rank(Account, By, N)).
 do_account_rank(_Account, _By, _N) -> erlang:nif_error(not_loaded).
 
 -spec account_ranked(account(), From :: non_neg_integer()) ->
@@ -593,7 +629,9 @@ do_account_ranked(_Account, _From) -> erlang:nif_error(not_loaded).
 -spec account_holdings(account(), first | next) ->
     {more | done, [{Id :: pos_integer(), pid(), References :: pos_integer(),
                     Queued :: non_neg_integer()}]}.
-account_holdings(Account, Which) -> said(do_account_holdings(Account, Which)).
+account_holdings(Account, Which) ->
+    ok = settled(),
+    said(do_account_holdings(Account, Which)).
 do_account_holdings(_Account, _Which) -> erlang:nif_error(not_loaded).
 
 -spec account_known(account(), Id :: non_neg_integer()) -> binary_refs() | undefined.
@@ -602,7 +640,9 @@ do_account_known(_Account, _Id) -> erlang:nif_error(not_loaded).
 
 %% Frees the memory of the account, like `look_end/1'; `more': call again.
 -spec account_end(account()) -> ok | more.
-account_end(Account) -> said(do_account_end(Account)).
+account_end(Account) ->
+    ok = settled(),
+    said(do_account_end(Account)).
 do_account_end(_Account) -> erlang:nif_error(not_loaded).
 
 -ifdef(TEST).
