@@ -10,7 +10,8 @@ suite() -> [{timetrap, {minutes, 6}}].
 all() ->
     [loaded_again_it_stays_proved, purged_it_comes_back, reloaded_while_others_scan,
      purged_while_a_scan_is_open, another_build_takes_over_while_a_scan_is_open,
-     builds_come_while_others_call, refusals_while_builds_come, the_next_build_is_configured_too,
+     builds_come_while_others_call, refusals_while_builds_come,
+     functions_are_asked_for_while_builds_come, the_next_build_is_configured_too,
      no_library_is_no_reason_to_fail, garbage_is_not_a_library, another_abi_is_refused,
      no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
      no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing,
@@ -294,6 +295,40 @@ refused_until_told(Call) ->
     receive rest -> ok
     after 0 -> refused_until_told(Call)
     end.
+
+%% While a dirty call runs that came through such a stub, the stub is the current function of the process.
+functions_are_asked_for_while_builds_come(Config) ->
+    Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 2),
+    sonde_peer_helper:with(shipped, ["+MRsbct", "1", "+MMmcs", "0"],
+                           fun(Peer) -> ok = call(Peer, ask_while_builds_come, [Builds]) end).
+
+ask_while_builds_come(Builds) ->
+    #{status := active} = sonde:native(),
+    Calls = counters:new(1, []),
+    _ = [ok = asked_for_functions(lists:nth(1 + Round rem length(Builds), Builds), Calls)
+         || Round <- lists:seq(1, 300)],
+    true = counters:get(Calls, 1) > 100,
+    right(),
+    ok.
+
+%% Those that ask take the schedulers from the VM, too, which then keeps the stubs for longer.
+asked_for_functions(Build, Calls) ->
+    Callers = [spawn(fun() -> receive go -> calls_without_end(Calls) end end) || _ <- lists:seq(1, 10)],
+    Askers = [spawn(fun() -> asks_without_end(Callers) end) || _ <- lists:seq(1, 2)],
+    ok = sonde_builds_helper:load(Build),
+    _ = [Caller ! go || Caller <- Callers],
+    timer:sleep(6),
+    _ = [exit(Pid, kill) || Pid <- Askers ++ Callers],
+    ok.
+
+calls_without_end(Calls) ->
+    ok = try sonde_nif:calibrate_table(1 bsl 18) of _ -> ok catch error:badarg -> ok end,
+    ok = counters:add(Calls, 1, 1),
+    calls_without_end(Calls).
+
+asks_without_end(Pids) ->
+    _ = [process_info(Pid, current_function) || Pid <- Pids],
+    asks_without_end(Pids).
 
 %% Settings from the environment and switches set by hand hold for every build.
 the_next_build_is_configured_too(Config) ->

@@ -22,7 +22,8 @@
     X(slot) X(binaries) X(shared) X(table) X(literal) X(size) X(count) X(next) X(refs)    \
     X(ref_bin) X(magic_data) X(magic_free) X(type_module) X(type_name) X(mailbox)         \
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
-    X(sensitive) X(forbidden) X(proved) X(first) X(parts)
+    X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
+    X(do_direct)
 /* clang-format on */
 
 struct atoms {
@@ -56,6 +57,8 @@ struct seal {
 #endif
 };
 
+enum { ENV_PROC = 8 }; /* ErlNifEnv.proc, in every release from 23 to 29 */
+
 /* The types of resources, and what releases each. */
 #define RESOURCE_LIST(X)    X(scan) X(look) X(account) X(probe)
 #define RESOURCE_TYPE(Name) ("sonde_" #Name "_" SONDE_BUILD_ID)
@@ -80,6 +83,9 @@ struct sonde {
     struct vm candidate;  /* the prover's */
     struct layout tried;  /* candidate.lay points here */
     struct seal seal;
+    atomic_uint_fast64_t stub;    /* of do_direct, in the latest load; 0: not found */
+    atomic_uint stub_word;        /* of a Process, that refers to it */
+    atomic_uint_fast64_t stub_ns; /* when that was looked for */
     atomic_uint_fast64_t native, busy, torn, asked;
 #ifdef SONDE_TEST
     unsigned mutated_field, mutated_offset; /* LAYOUT_FIELD_COUNT: none; + 1: a form of objects */
@@ -198,7 +204,9 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_look_shapes, 2, 0) X(do_prover_begin, 0, 0) X(do_prover_end, 0, 0) X(prover, 0, 0)  \
     X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
     X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
-    X(do_look_content, 1, 0) X(do_content, 1, 0)
+    X(do_look_content, 1, 0) X(do_content, 1, 0)                                             \
+    /* the last: the VM replaces the stubs in this order */                                  \
+    X(do_direct, 1, 0)
 /* Functions that another NIF schedules. */
 #define SCHEDULED_LIST(X) X(trapped, 0, 0)
 /* Functions that only the tests' library has. */

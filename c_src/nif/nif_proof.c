@@ -8,8 +8,6 @@
 #include "vm/proof.h"
 #include "vm/term.h"
 
-enum { ENV_PROC = 8 }; /* ErlNifEnv.proc, in every release from 23 to 29 */
-
 /* PROOF_WORDS: more than the heap of a probe, even if +hms makes all heaps large. PROOF_SLICE words
  * can be compared in half a millisecond, even with a system call for each. PROOF_SWELL words are
  * built in less. */

@@ -48,7 +48,7 @@
        do_look_end/1, do_look_content/1, do_content/1, do_probe_resource/1,
        do_calibrate_resources/5, do_account_new/3, do_account_add/3, do_account_want/2,
        do_account_sum/1, do_account_rank/3, do_account_ranked/2, do_account_holdings/2,
-       do_account_known/2, do_account_resources/2, do_account_end/1]).
+       do_account_known/2, do_account_resources/2, do_account_end/1, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
        release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
@@ -57,7 +57,6 @@
 %% Must equal SONDE_ABI in nif.h.
 -define(ABI, "sonde-6").
 -define(REASON, {?MODULE, not_loaded}).
--define(STUBS_NS, 100000000).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
 %% The modules of the processes that may switch and prove, and of those that may leave. On a node
@@ -103,9 +102,11 @@ load([File | Rest]) ->
         Last -> Last
     end.
 
+%% Yields first: the call of do_direct/1 must follow before this process is scheduled out.
 load_one(File) ->
+    true = erlang:yield(),
     case erlang:load_nif(filename:rootname(File, ".so"), load_info()) of
-        ok -> ok;
+        ok -> do_direct(first);
         {error, {_, Text}} -> {error, lists:flatten(Text)}
     end.
 
@@ -250,16 +251,19 @@ atoms(_) -> error(badarg).
 said({raise, Why}) -> error(Why);
 said(Answer) -> Answer.
 
-%% Waits until no call goes through a stub any more. While a dirty call that came through one runs, the
-%% process refers to the stub as its current function: once the VM has freed the stub, anyone who asks
-%% for `current_function' of that process ends the node. Stubs live for a few steps of all schedulers,
-%% which take milliseconds. A process that waits here runs the code of this load, so a later load
-%% changes nothing for it.
+%% Waits until the VM calls this load directly. During a dirty call that came through a stub, the stub is
+%% the current function of the process. The VM frees the stub meanwhile, and the next process that asks
+%% for `current_function' of this one ends the node. After a load it takes the VM some milliseconds to
+%% replace the stubs, longer on a machine that is overloaded. The library sees when they are replaced.
+%% A process that waits here runs the code of this load, so a later load changes nothing for it.
 settled() ->
-    case erlang:monotonic_time(nanosecond) - instance() of
-        Age when Age >= ?STUBS_NS -> ok;
-        _ -> receive after 1 -> settled() end
+    case do_direct(now) of
+        true -> ok;
+        false -> receive after 1 -> settled() end
     end.
+
+-spec do_direct(first | now) -> ok | boolean().
+do_direct(_When) -> erlang:nif_error(not_loaded).
 
 -spec build_id() -> {string(), string()}.
 build_id() -> erlang:nif_error(not_loaded).
