@@ -77,9 +77,10 @@ holders(N, Each) ->
     ok = sonde_test:settle(Pids),
     Pids.
 
-%% Above the limit each thread keeps a sample; joined, these are one sample.
+%% Above the limit each thread keeps a sample; joined, these are one sample. What it adds up to is compared,
+%% so what others on the node hold must not matter: a megabyte in one binary, which a sample may miss.
 same_sample(_Config) ->
-    Pids = [sonde_test:hold(fun() -> [binary:copy(<<1>>, 100) || _ <- lists:seq(1, 500)] end)
+    Pids = [sonde_test:hold(fun() -> [binary:copy(<<1>>, 2000) || _ <- lists:seq(1, 500)] end)
             || _ <- lists:seq(1, 40)],
     sonde_test:pick(fun() ->
         _ = [begin
