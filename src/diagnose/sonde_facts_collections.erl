@@ -4,7 +4,7 @@
 %% words of each process are read much more often, natively and without a message to it.
 -module(sonde_facts_collections).
 
--export([watch/4, seen/2, read/2]).
+-export([watch/4, seen/2]).
 -export_type([seen/0, count/0]).
 
 %% Collections that were noticed; there may have been more.
@@ -26,15 +26,8 @@ watch(Pids, Until, Pause, {Check, Seen0}) ->
             Seen
     end.
 
-%% @doc Reads a native attribute of a process. An atom: why it could not be read.
--spec read(pid(), atom()) -> integer() | atom().
-read(Pid, Attr) ->
-    try sonde_nif:read(Pid, Attr)
-    catch error:badarg -> no_reader % another build was loaded
-    end.
-
 look(Pid, Seen) ->
-    case {read(Pid, minor_gcs), read(Pid, heap_size)} of
+    case {sonde_every_process:read(Pid, minor_gcs), sonde_every_process:read(Pid, heap_size)} of
         {Gcs, Size} when is_integer(Gcs), is_integer(Size) ->
             Now = {Gcs, Size},
             maps:update_with(Pid, fun({Before, Count}) -> {Now, add(Before, Now, Count)} end,

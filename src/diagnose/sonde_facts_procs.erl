@@ -144,7 +144,7 @@ sample(Pid, Side) ->
 
 %% A number for the oldest message. No official call reads one message without copying all.
 oldest(Pid, native) ->
-    maps:from_list([{oldest, N} || N <- [sonde_facts_collections:read(Pid, oldest_message)], is_integer(N),
+    maps:from_list([{oldest, N} || N <- [sonde_every_process:read(Pid, oldest_message)], is_integer(N),
                                    N > 0]);
 oldest(_, _) ->
     #{}.

@@ -77,7 +77,7 @@ until() -> erlang:monotonic_time(millisecond) + ?LOOK_MS.
 
 %% Natively, because a busy process would not answer for a while.
 queued(Pid) ->
-    case sonde_nif:read(Pid, message_queue_len) of
+    case sonde_every_process:read(Pid, message_queue_len) of
         N when is_integer(N) -> N;
         _ -> 0
     end.

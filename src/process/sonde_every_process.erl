@@ -4,7 +4,7 @@
 %% cannot be read, if there are any.
 -module(sonde_every_process).
 
--export([fold/4, ask_all/5, one/2, glance/3]).
+-export([fold/4, ask_all/5, one/2, read/2, glance/3]).
 
 -type fold(Acc) :: fun((pid(), Values :: [term()], [{Item :: term(), term()}], Acc) -> Acc).
 
@@ -33,6 +33,13 @@ read_or_ask(Pid, Attrs) ->
          andalso sonde_vm:side() of
         native -> read_one(Pid, Attrs);
         _ -> ask_one(Pid, Attrs)
+    end.
+
+%% @doc Reads a native attribute of a process, and never asks the process. An atom: why it could not be read.
+-spec read(pid(), sonde_attr:attr()) -> integer() | atom().
+read(Pid, Attr) ->
+    try sonde_nif:read(Pid, Attr)
+    catch error:badarg -> no_reader % another build was loaded
     end.
 
 %% @doc Returns the values of many processes. The native path waits for no process: it leaves out a

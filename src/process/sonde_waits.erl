@@ -71,7 +71,7 @@ is_ours(Pid, Call, Graph) ->
                          end, sonde_wait_graph:some(Pid, Graph)).
 
 queued(Pid) ->
-    case sonde_nif:read(Pid, message_queue_len) of
+    case sonde_every_process:read(Pid, message_queue_len) of
         N when is_integer(N) -> [{message_queue_len, N}];
         _ -> []
     end.
