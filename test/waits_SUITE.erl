@@ -7,9 +7,9 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [a_chain_ends_with_the_culprit, one_of_many_monitors, every_place_counts, who_rests_does_not_wait,
+    [a_chain_ends_with_the_culprit, one_of_many_monitors, every_place_counts, at_rest_it_does_not_wait,
      a_circle_is_a_deadlock, a_circle_that_moves_is_none, nobody_is_sent_anything,
-     who_waits_elsewhere, like_reachability, the_rows_of_n, unread_ones_are_reported, no_time_is_reported,
+     calls_of_another_node, like_reachability, the_rows_of_n, unread_ones_are_reported, no_time_is_reported,
      a_killed_caller_leaves_nothing, bad_arguments].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -97,7 +97,7 @@ every_place_counts(_Config) ->
     [] = [{Place, Is} || {{Module, Functions, _} = Place, Pid} <- lists:zip(Ways, Callers),
                          {_, {M, F, _}} = Is <- [process_info(Pid, current_function)],
                          M =/= Module orelse not lists:member(F, Functions)],
-    %% whom they start tells nothing, until Silent ends
+    %% what they start answers nothing, until Silent ends
     Starters = [spawn(fun() -> Start(Silent) end)
                 || Start <- [Come || {proc_lib, _, Come} <- sonde_waits:places()]
                        ++ [fun(Pid) -> proc_lib:start_link(?MODULE, starts, [Pid], 100000) end,
@@ -113,7 +113,7 @@ starts(Pid) ->
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
 
 %% It monitors somebody, and keeps the reference; but it waits for anybody.
-who_rests_does_not_wait(_Config) ->
+at_rest_it_does_not_wait(_Config) ->
     Server = server(none),
     Resting = [spawn(fun() -> resting(monitor(process, Server), Server) end) || _ <- lists:seq(1, 50)],
     ok = sonde_test:settle(Resting),
@@ -181,8 +181,8 @@ nobody_is_sent_anything(_Config) ->
     [] = [Message || {messages, Messages} <- [process_info(self(), messages)], Message <- Messages],
     stop(Pids).
 
-%% Who calls a process of another node has no row for it; how many they are is said.
-who_waits_elsewhere(_Config) ->
+%% A process of another node has no row; the number of those that wait for one is reported.
+calls_of_another_node(_Config) ->
     sonde_peer_helper:with_nodes(2, fun([{Peer, _}, {Other, Node}]) ->
         Server = sonde_peer_helper:call(Other, ?MODULE, server, [none]),
         true = sonde_peer_helper:call(Peer, net_kernel, connect_node, [Node]),
@@ -206,7 +206,7 @@ who_waits_elsewhere(_Config) ->
     end).
 
 %% Any graph in which each process waits for one other at most: the waiters of a process are those
-%% from whom it can be reached, and no chain is longer than the longest.
+%% from which it can be reached, and no chain is longer than the longest.
 like_reachability(_Config) ->
     _ = [like_reachability(rand:uniform(12), rand:uniform(4)) || _ <- lists:seq(1, 300)],
     ok.

@@ -1,5 +1,5 @@
 /* account_merge.h: how the entries of an account change. For account*.c alone.
- * Knows: who comes first of a Binary's holders, which records are not in the census yet.
+ * Knows: which comes first of a Binary's holders, which records are not in the census yet.
  * Does not know: where a record comes from. */
 #ifndef SONDE_ACCOUNT_MERGE_H
 #define SONDE_ACCOUNT_MERGE_H

@@ -1,6 +1,6 @@
 /* holdings.h: what each process holds of each Binary, in one list.
  * Knows: how little memory that takes, and which holdings are no longer valid.
- * Does not know: who else holds a Binary, or how large it is. Follows no address.
+ * Does not know: what else holds a Binary, or how large it is. Follows no address.
  *
  * The list has one word for most holdings: the Binary's address, and in its lowest three bits where the
  * references are. It lies in blocks that are never moved, so that no addition takes long. */

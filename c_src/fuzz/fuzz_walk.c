@@ -252,6 +252,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_proof(&img);
     check_marks(&img);
     check_looks(&img);
-    fuzz_must(allocated == 0, "memory that nobody freed:", img.attr);
+    fuzz_must(allocated == 0, "memory that was never freed:", img.attr);
     return 0;
 }

@@ -37,7 +37,7 @@ struct graph {
     struct marking *heap;
     uint64_t *head;    /* bits: a node begins here */
     uint64_t *inner;   /* bits: an inner node or pair of a large map, or a pair of the dictionary */
-    uint64_t *seen;    /* bits of callers, who allocate and clear them when they need them */
+    uint64_t *seen;    /* bits of callers, which allocate and clear them when they need them */
     uint32_t *before;  /* nodes, or while links are counted objects, before each word of bits */
     uint8_t *degree;   /* by object: links that lead to it, without those in `carried' */
     uint32_t *carried; /* places of objects, one for each GRAPH_CARRY links */

@@ -81,7 +81,7 @@ static void test_not_readable(const struct layout *lay)
     put(s.w, s.p, LF_psd, address(psd));
     put(s.w, psd, LF_psd_nfunc, 1);
     mark_all(&s, &m);
-    check(m.st == ST_OK, "who waits is in no NIF", lay->name);
+    check(m.st == ST_OK, "a process that waits is in no NIF", lay->name);
     put(s.w, s.p, LF_state, 0x202A);
     mark_all(&s, &m);
     check(m.st == ST_BUSY, "a NIF that gave way keeps terms", lay->name);

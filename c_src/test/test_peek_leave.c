@@ -159,7 +159,7 @@ static void left_and_back(void)
 
 static const struct child_test children[] = {
     {"handler left", left},
-    {"handler left while somebody reads", left_while_reading},
+    {"handler left while a thread reads", left_while_reading},
     {"handler left and back, while others read", left_and_back},
 };
 

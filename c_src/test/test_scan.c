@@ -62,7 +62,7 @@ static void test_after(const struct layout *lay)
     check(a.result == SCAN_DONE && a.rows == 4 && a.row[0].value == (int64_t)count[3] &&
               a.row[0].pid == pid_of(w, 8) && a.row[1].value == (int64_t)count[1] &&
               a.row[2].value == 0 && a.row[3].value == 0,
-          "who comes behind a walk that stopped, and behind a dead one, is counted", lay->name);
+          "the one behind a walk that stopped, and behind a dead one, is counted", lay->name);
     scan_free(s);
     free(s);
     free_world(w);
@@ -121,7 +121,7 @@ static void test_stretches(const struct layout *lay)
     run(s, &w->vm, 0, &a);
     check(a.rows == 1 + DEAD && a.row[0].value == 5 && a.row[0].pid == pid_of(w, DEAD) &&
               a.row[1].value == 0 && a.slices > 2,
-          "who comes behind many dead ones is counted", lay->name);
+          "the one behind many dead ones is counted", lay->name);
     scan_free(s);
     free(s);
     free(table);
@@ -154,14 +154,14 @@ static void test_newcomer(const struct layout *lay)
     scan_free(s);
     start(s, &w->vm, ATTR_binary_count, SCAN_HOLDERS, 10, NULL, 10);
     run(s, &w->vm, LONG, &a);
-    check(a.asked == 1, "who runs is asked", lay->name);
+    check(a.asked == 1, "one that runs is asked", lay->name);
     struct entry *e = sample_find(&s->own, other);
-    check(e != NULL, "who is asked is remembered", lay->name);
+    check(e != NULL, "one that is asked is remembered", lay->name);
     if (e)
         e->key |= SAMPLE_SKIP;
     check(scan_after(s), "the second count follows the first", lay->name);
     run(s, &w->vm, LONG, &a);
-    check(a.asked == 0 && a.rows == 0, "who never answered is not asked again", lay->name);
+    check(a.asked == 0 && a.rows == 0, "one that never answered is not asked again", lay->name);
     scan_free(s);
     free(s);
     free_world(w);
@@ -220,7 +220,7 @@ static void test_reader_lost(const struct layout *lay)
     check(answered(w, 0) == -1, "no answer without a reader", lay->name);
     for (unsigned steps = 1; n == -1 && steps < 1000; steps++)
         n = answered(w, steps);
-    check(n == MANY, "who loses the reader loses no process", lay->name);
+    check(n == MANY, "a scan that loses the reader loses no process", lay->name);
     free_world(w);
 }
 
@@ -293,14 +293,14 @@ static void test_questions(const struct layout *lay)
         put(w, (char *)w->table[i + 1], LF_state, 0x2A | STATE_RUNNING); // NOLINT
     scan_init(s, &w->vm, all, SCAN_QUESTIONS, SCAN_EACH, 0, NULL, 0);
     check(take_all(s, &w->vm, &asked, &sum) == MANY - RUN && asked == RUN,
-          "who runs is asked once, and has no row", lay->name);
+          "one that runs is asked once, and has no row", lay->name);
     scan_free(s);
 
     asked = 0;
     scan_init(s, &w->vm, all, 2, SCAN_EACH, 0, NULL, 0);
     for (unsigned i = 0; i < WANTED; i++)
         (void)scan_only(s, pid_of(w, RUN - 3 + i));
-    check(take_all(s, &w->vm, &asked, &sum) == WANTED - 4 && asked == 4, "only who is wanted",
+    check(take_all(s, &w->vm, &asked, &sum) == WANTED - 4 && asked == 4, "only what is wanted",
           lay->name);
     scan_free(s);
 
@@ -310,7 +310,7 @@ static void test_questions(const struct layout *lay)
     (void)scan_only(s, pid_of(w, RUN + 1));
     scan_patience(s, 1000000);
     check(take_all(s, &w->vm, &asked, &sum) == 1 && asked == 1 && s->round > 4,
-          "who runs is looked at again and again, who does not is read", lay->name);
+          "one that runs is looked at again and again, others are read", lay->name);
     check(!s->ask_large[0] && scan_waiting(s, w->vm.reader, pids, 3) == 0,
           "when it is done, nobody waits", lay->name);
     scan_free(s);

@@ -91,11 +91,11 @@ static struct found look(const struct world *w, enum status place)
     return f;
 }
 
-static void waits_for(const struct world *w, uint64_t whom, const char *what)
+static void waits_for(const struct world *w, uint64_t awaited, const char *what)
 {
     struct found f = look(w, ST_OK);
-    check(f.result == SCAN_DONE && f.asked == 0 && f.rows == (whom != 0) &&
-              (whom == 0 || (f.value == whom && f.pid == pid_of(w, CALLER))),
+    check(f.result == SCAN_DONE && f.asked == 0 && f.rows == (awaited != 0) &&
+              (awaited == 0 || (f.value == awaited && f.pid == pid_of(w, CALLER))),
           what, w->vm.lay->name);
 }
 
@@ -111,7 +111,7 @@ static void test_reference(const struct layout *lay)
 {
     struct world *w = with_twin(lay);
     char *p = make_caller(w, CALLER);
-    waits_for(w, 0, "who monitors nobody waits for nobody");
+    waits_for(w, 0, "without a monitor it waits for none");
     (void)monitor(w, p, MON_PROC, 20, 1);
     waits_for(w, pid_of(w, 20), "the only monitor needs no reference");
     (void)monitor(w, p, MON_PROC, 21, 2);
@@ -131,9 +131,9 @@ static void test_reference(const struct layout *lay)
     push_word(w, p, make_ref(w, p, 9));
     waits_for(w, AWAITED_REMOTE, "a process of another node");
     put_both(w, node, 2 | TARGET, MON_PROC);
-    waits_for(w, AWAITED_UNCLEAR, "who monitors it is not who it waits for");
+    waits_for(w, AWAITED_UNCLEAR, "the one that monitors it is not the one it waits for");
     put(w, p, LF_pc, ELSEWHERE);
-    waits_for(w, 0, "who is at another place in the code does not wait");
+    waits_for(w, 0, "at another place in the code it does not wait");
     free_world(w);
 }
 
@@ -188,7 +188,7 @@ static void test_states(const struct layout *lay)
     for (unsigned i = 0; i < sizeof states / sizeof *states; i++) {
         put(w, p, LF_state, 0x2A | states[i]);
         struct found f = look(w, ST_OK);
-        check(f.rows == 0 && f.asked == 1, "who has work to do does not wait", lay->name);
+        check(f.rows == 0 && f.asked == 1, "with work to do it does not wait", lay->name);
     }
     put(w, p, LF_state, 0x2A);
     put(w, node, LF_node_other, 0x0B);

@@ -11,7 +11,7 @@
 -define(NEAR, 0.8).           % of a limit
 -define(DAYS, 30).            % a limit that is not reached within this time is far away
 -define(DAY_MS, 86400000).
--define(QUEUED, 4096).        % bytes, down to which a busy port stays busy if nobody set another watermark
+-define(QUEUED, 4096).        % bytes; a port stays busy while it has more to send, unless its watermark was set
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
 -define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
 -define(UNUSED, 32000000).    % bytes, that a small node has anyway

@@ -126,7 +126,7 @@ one(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
     _ = [place(Scan, Pid, ?PLACE_TRIES) || Pid <- maps:get(places, How, [])],
     Scan.
 
-%% Who waits may have just answered a question.
+%% A process that waits may have just answered a question.
 place(Scan, Pid, Tries) ->
     case sonde_nif:scan_place(Scan, Pid) of
         ok -> ok;
@@ -140,14 +140,14 @@ place(Scan, Pid, Tries) ->
 with_account(From, #{account := Account}) -> {Account, From};
 with_account(From, _) -> From.
 
-%% @doc Steps through a scan until it is `done', its time is up, or nobody can be read any more: the
+%% @doc Steps through a scan until it is `done', its time is up, or no process can be read any more: the
 %% signal handler was taken away, and the other reader is forbidden. Several parts are worked at
 %% at the same time, each in a helper.
 -spec drive(scans(), how(), policy(Acc), Acc) -> {done | late | no_reader, Acc}.
 drive([Scan], How, Policy, Acc) ->
     step(Scan, hd(hows([Scan], How)), Policy, Acc);
 drive(Scans, #{by := Caller} = How, #{join := Join} = Policy, Acc) ->
-    %% who works at one part is no busy process for the others
+    %% the helper of one part is no busy process for the others
     Exclude = fun(Pids) -> [ok = sonde_nif:scan_exclude(Scan, Pids) || Scan <- Scans] end,
     Ends = sonde_helper:all([fun(By) -> step(Scan, Here#{by := By}, Policy, Acc) end
                              || {Scan, Here} <- lists:zip(Scans, hows(Scans, How))], Exclude, Caller),
@@ -176,14 +176,14 @@ step(Scan, How, #{ask := Ask} = Policy, Acc) ->
         {error, Why} -> error(Why)
     end.
 
-%% Where nobody else can answer.
+%% Where nothing else can answer.
 must_drive(Scans, How, Policy, Acc) ->
     case drive(Scans, How, Policy, Acc) of
         {no_reader, _} -> error({native_off, {unsupported, no_reader}});
         Ended -> Ended
     end.
 
-%% @doc Steps through it, and says what was missed: processes of ours are never among them.
+%% @doc Steps through it, and reports what was missed: processes of ours are never among them.
 -spec run(scans(), how()) -> result().
 run(Scans, How) ->
     Ask = fun(Scan, Here, Pids, Result) ->
@@ -202,7 +202,7 @@ run(Scans, How) ->
 -spec nothing() -> result().
 nothing() -> #{missed => [], suspended => [], unseen => 0, waiting => []}.
 
-%% @doc Adds to the result whom these scans had not come to when the time was up.
+%% @doc Adds to the result the processes that these scans had not come to when the time was up.
 -spec late(scans() | [], how(), result()) -> result().
 late(Scans, How, #{missed := Missed} = Result) ->
     Infos = [sonde_nif:scan_info(Scan) || Scan <- Scans],

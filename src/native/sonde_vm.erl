@@ -36,7 +36,7 @@
 -define(LOOKS, 20). % at a probe that another process disturbs
 -define(DEADLINE_MS, 30000). % of the prover
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
--define(PATIENCE_MS, 32000). % of who waits for it
+-define(PATIENCE_MS, 32000). % of a process that waits for it
 %% A proof needs them all, and the loader may refuse what another release has compiled.
 -define(MODULES, [sonde_probe, sonde_probe_terms, sonde_attr]).
 

@@ -106,7 +106,7 @@ collected(Pid, Before) ->
 
 %% ---- native
 
-%% Who could not be read gets a job of its own later, and is nothing to the scan.
+%% A process that could not be read gets a job of its own later, and is nothing to the scan.
 first_count(Scans, Opts) ->
     Ask = fun(Scan, _, Pids, Unread) ->
                   _ = [ok = sonde_nif:scan_skip(Scan, Pid) || Pid <- Pids],

@@ -11,7 +11,7 @@
 %% People do not read more rows, and each row costs a signal to its process.
 -define(MOST, 1000).
 
-%% What this process, which began with that call, began with for those who read it.
+%% What this process, which began with that call, began with for a reader.
 call(Pid, {proc_lib, _, _} = Call) when node(Pid) =:= node() ->
     Small = case sonde_every_process:one(Pid, [memory]) of
                 {ok, [Memory]} -> Memory < ?SMALL;

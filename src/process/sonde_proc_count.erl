@@ -135,7 +135,7 @@ largest(portable, Attrs, Want, #{self := Self}) ->
     [with(own(Attr, Self), sonde_largest:to_list(Best), Want)
      || {Attr, Best} <- lists:zip(Attrs, Bests)].
 
-%% The first look, and who was largest in it.
+%% The first look, and the largest in it.
 first(native, Attr, Want, How) ->
     case scan(sample, Want, undefined, How) of
         no_reader -> first(portable, Attr, Want, How);
@@ -177,7 +177,7 @@ take(Pid, Values) ->
         Taken -> Taken
     end.
 
-%% ---- native. Where nobody can be read any more everybody is asked, in the middle of a window too
+%% ---- native. Where no process can be read any more, all are asked, in the middle of a window too
 
 scan(Mode, Want, First, #{attrs := Attrs} = How) ->
     Scans = sonde_scan:scan(Mode, Want, First, How),

@@ -50,7 +50,7 @@ table(Name, Type) ->
             Table
     end.
 
-%% Two may start at the same time: the name of the table decides who owns it.
+%% Two may start at the same time: the name of the table decides which one owns it.
 -spec own(pid(), atom(), set | ordered_set) -> no_return() | ok.
 own(Caller, Name, Type) ->
     true = group_leader(whereis(init), self()),
