@@ -330,10 +330,11 @@ limits_of_any_size(_Config) ->
     {[_], _} = sonde:proc_count(garbage_bytes, 1, Much#{report => true}),
     ok = sonde_test:stop(Pid).
 
+%% No machine walks 128 MB within the slice that even a timeout of 0 allows.
 limits_are_said(_Config) ->
-    Pid = sonde_test:hold(fun() -> lists:seq(1, 1000000) end),
+    Pid = sonde_test:hold(fun() -> lists:seq(1, 8000000) end),
     {error, {heap_too_large, Words, 1000}} = sonde:heap(Pid, #{max_words => 1000}),
-    true = Words >= 2000000,
+    true = Words >= 16000000,
     {error, timeout} = sonde:heap(Pid, #{timeout => 0}),
     #{} = sonde:heap(Pid, #{max_words => Words}),
     ok = sonde_test:stop(Pid),
