@@ -18,6 +18,7 @@
 %%     bin_resources/1}</li>
 %% <li>Which processes wait for which? Which process makes the others wait, and is there a deadlock?
 %%     {@link waits/1}</li>
+%% <li>What are all these processes doing? {@link stacks/1} groups them by their stacks</li>
 %% <li>What is on the heap of this process, and how much of it is garbage? {@link heap/1}. Which
 %%     objects on it retain most, and which path leads to them? {@link heap_top/2}. What waits in
 %%     its mailbox? {@link mailbox/2}. How large is this term? {@link flat_size/1}, {@link
@@ -95,7 +96,7 @@
          bin_slices/1, bin_slices/2,
          bin_account/0, bin_account/1, bin_owned/1, bin_owned/2, bin_holders/1, bin_holders/2, bin_holders/3,
          bin_holder/1, bin_resources/1, bin_resources/2, bin_window/2, bin_window/3,
-         waits/1, waits/2,
+         waits/1, waits/2, stacks/1, stacks/2,
          heap/1, heap/2, heap_top/2, heap_top/3, mailbox/2, mailbox/3,
          flat_size/1, flat_size/2, flat_size/3, byte_size/1, byte_size/2, term_size/1, term_size/2,
          info/1, info/2, info/3, info/4, get_state/1, get_state/2,
@@ -723,6 +724,50 @@ waits(N) ->
 -spec waits(N :: non_neg_integer(), sonde_waits:options()) ->
     [sonde_waits:row()] | {[sonde_waits:row()], report()}.
 waits(N, Opts) -> told(sonde_waits:rows(N, Opts), Opts).
+
+%% @equiv stacks(N, #{})
+-spec stacks(N :: non_neg_integer()) -> [sonde_stacks:row()].
+stacks(N) ->
+    {Rows, _} = sonde_stacks:rows(N, #{}),
+    Rows.
+
+%% @doc Returns the `N' stacks that most processes have: `{Stack, Processes, Attrs}', largest first.
+%% `Stack' is a list of functions, the one that the process is in first, then its callers, as
+%% `current_stacktrace' of `erlang:process_info/2' reports them: without calls in tail position, and
+%% a recursion from one place only once. `Attrs' contains:
+%% <ul>
+%% <li>`{example, Pid}': one of these processes</li>
+%% <li>its registered name, if it is the only one and has one</li>
+%% <li>`initial_call' of the example, as `erlang:process_info/2' reports it</li>
+%% </ul>
+%%
+%% ```
+%% 1> sonde:stacks(2).
+%% [{[{gen,do_call,4},{gen_server,call,3}],
+%%   300,
+%%   [{example,<0.81.0>},{initial_call,{erlang,apply,2}}]},
+%%  {[{gen_server,loop,7},{proc_lib,init_p_do_apply,3}],
+%%   16,
+%%   [{example,<0.42.0>},{initial_call,{proc_lib,init_p,5}}]}]
+%% '''
+%% The native path reads the stack of each process under a stamp, counts equal ones, and looks up the
+%% functions once for each: no process gets a message, whatever their number. A process that runs at
+%% each of a few looks is asked by `erlang:process_info/2'; one that does not answer within half a
+%% second is in a long native call, and is in no row. On the portable path each process is asked.
+%%
+%% The caller and sonde's own processes have no row. Options:
+%% <ul>
+%% <li>`depth': how many functions of a stack count, from the one that the process is in: 1 to 64. The
+%%     default is that of the node (`erlang:system_info(backtrace_depth)', 8). The portable path, and
+%%     processes that are asked, never show more than that</li>
+%% <li>`timeout' in milliseconds (30000), and `threads' ({@type threads()})</li>
+%% <li>`report': `{Rows, Report}' ({@type report()}); it counts the processes that have no row</li>
+%% </ul>
+%% Raises `badarg'; `system_limit' if stacks differ at more than 262,143 places; and `{native_off,
+%% Reason}' for a `depth' above that of the node where the native path is off.
+-spec stacks(N :: non_neg_integer(), sonde_stacks:options()) ->
+    [sonde_stacks:row()] | {[sonde_stacks:row()], report()}.
+stacks(N, Opts) -> told(sonde_stacks:rows(N, Opts), Opts).
 
 %% @doc Returns the `N' processes with most references to binaries that a collection would drop:
 %% {@link bin_garbage/2} by `count'.

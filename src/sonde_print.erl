@@ -179,7 +179,8 @@ list(List) ->
     end.
 
 kinds() ->
-    [{fun is_rows/1, fun(Rows) -> [{table, rows(value, Rows)}] end},
+    [{fun(L) -> all(fun is_stack/1, L) end, fun(Stacks) -> [{table, stacks(Stacks)}] end},
+     {fun is_rows/1, fun(Rows) -> [{table, rows(value, Rows)}] end},
      {fun(L) -> all(fun is_thing/1, L) end, fun(Things) -> [{table, things(Things)}] end},
      {fun(L) -> all(fun is_holder/1, L) end, fun(Holders) -> [{table, holders(Holders)}] end},
      {fun(L) -> all(fun is_sliced/1, L) end, fun(Slices) -> [{table, sliced(Slices)}] end},
@@ -233,6 +234,21 @@ things(Things) ->
 
 preview(Text) when is_binary(Text) -> Text;
 preview(Atom) -> atom_to_list(Atom).
+
+%% ---- from sonde:stacks/1: the stacks come last, because they are long
+
+is_stack({Stack, Processes, [{example, _} | _]}) ->
+    is_integer(Processes) andalso all(fun is_function_name/1, Stack);
+is_stack(_) -> false.
+
+is_function_name({M, F, A}) -> is_atom(M) andalso is_atom(F) andalso is_integer(A);
+is_function_name(_) -> false.
+
+stacks(Stacks) ->
+    table(["processes", "example", "stack"],
+          fun({Stack, Processes, [{_, Example} | _]}, Cell) ->
+                  [Cell(processes, Processes), Cell(example, Example), Cell(current_stacktrace, Stack)]
+          end, Stacks).
 
 %% ---- one heap, from sonde:heap/1: all its numbers are bytes, except the counts of the histogram
 

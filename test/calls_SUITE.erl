@@ -393,7 +393,7 @@ calls(Pid, Port, OnOff) ->
        {port_count, [memory, 1]}, {ets_count, [memory, 1]}, {ets_count, [memory, 1, #{}]},
        {diagnose, [#{interval => 100}]}, {diagnosis, [#{interval => 100}]},
        {node_stats, [1, 1, Count, 0]}, {node_stats_print, [1, 1]}, {node_stats_list, [1, 1]},
-       {scheduler_usage, [1]}, {source, [lists]}, {remote_load, [[node()], sonde_epmd]},
+       {stacks, [1]}, {stacks, [1, #{}]}, {scheduler_usage, [1]}, {source, [lists]}, {remote_load, [[node()], sonde_epmd]},
        {rpc, [Node]}, {rpc, [node(), Node]}, {rpc, [node(), Node, 5000]}, {named_rpc, [Node]},
        {named_rpc, [node(), Node]}, {named_rpc, [node(), Node, 5000]},
        {cluster, [{proc_count, [memory, 1]}, #{}]}, {print, [x]}, {print, [x, #{}]}, {native, []},

@@ -509,6 +509,7 @@ scan_without_memory() ->
          {binary_count, fun() -> sonde:proc_count(binary_count, Whole) end},
          {binary_memory, fun() -> sonde:proc_count(binary_memory, Whole) end},
          {parts, fun() -> sonde:proc_count(memory, Whole, #{threads => 3}) end},
+         {stacks, fun() -> stacks_of(hd(Fragments), sonde:stacks(Whole)) end},
          {window, fun() -> sonde:proc_window(memory, Whole, 1) end},
          {window_in_parts, fun() -> sonde:proc_window(memory, Whole, 1, #{threads => 3}) end},
          {leak, fun() -> sonde:bin_leak(Whole) end},
@@ -566,6 +567,10 @@ looks(Pids) ->
          {#{roots := Roots}, #{visible := Visible}, [_ | _]} -> {Pid, {Roots, Visible}, []};
          {error, no_memory} -> error(no_memory)
      end || Pid <- Pids].
+
+stacks_of(Pid, Rows) ->
+    {_, Trace} = process_info(Pid, current_stacktrace),
+    [{Pid, N, []} || {Stack, N, _} <- Rows, Stack =:= [{M, F, A} || {M, F, A, _} <- Trace]].
 
 values(Rows, Pids) -> lists:sort([{P, V} || {P, V, _} <- Rows, lists:member(P, Pids)]).
 

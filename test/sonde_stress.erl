@@ -152,6 +152,7 @@ call(Log, Attr, Pid) ->
     case rand:uniform(1000) of
         1 -> {diagnoses, diagnosis(sonde:diagnosis(#{interval => 100}))};
         N when N < 100 -> {waits, waits(sonde:waits(rand:uniform(50)))};
+        N when N < 200 -> {stacks, stacks(sonde:stacks(1000000, #{threads => threads()}))};
         _ -> counted(Log, Attr, Pid, T0)
     end.
 
@@ -188,6 +189,17 @@ waits(Rows) ->
                                 Waiters < 1 orelse length(Chain) < 2 orelse lists:last(Chain) =/= For
                                     orelse has_twice(Chain) orelse length(Chain) > Waiters + 1
                                     orelse has_twice(proplists:get_value(deadlock, Attrs, []))]}.
+
+%% No process knows where the others are. But each function is one of a module that was loaded, no stack has
+%% two rows, and there are not more processes than there may be.
+stacks(Rows) ->
+    Counts = [N || {_, N, _} <- Rows],
+    Modules = lists:usort([M || {Stack, _, _} <- Rows, {M, _, _} <- Stack]),
+    Wrong = lists:sum(Counts) > erlang:system_info(process_limit)
+        orelse Counts =/= lists:reverse(lists:sort(Counts))
+        orelse has_twice([Stack || {Stack, _, _} <- Rows])
+        orelse [M || M <- Modules, not erlang:module_loaded(M), code:which(M) =:= non_existing] =/= [],
+    {no_value, [{stacks, Rows} || Wrong]}.
 
 has_twice(List) -> length(lists:usort(List)) < length(List).
 

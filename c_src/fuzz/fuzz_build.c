@@ -214,8 +214,9 @@ static void choose_proof(struct builder *b, struct proof *p)
  * attribute. */
 static enum attr any_attr(unsigned i)
 {
-    enum { FIRST = 12, LIMIT = 192, LATER = 8, LAST = 253 };
-    static const enum attr last[] = {ATTR_oldest_message, ATTR_waits_call, ATTR_waits_for};
+    enum { FIRST = 12, LIMIT = 192, LATER = 8, LAST = 252 };
+    static const enum attr last[] = {ATTR_stack, ATTR_oldest_message, ATTR_waits_call,
+                                     ATTR_waits_for};
     if (i >= LAST)
         return last[i - LAST];
     unsigned attr = i < LIMIT ? i % FIRST : FIRST + i % LATER;

@@ -105,6 +105,7 @@ static const struct stillness still[] = {
                          1,
                          {LF_heap, LF_htop, LF_hend, LF_stop, LF_old_heap, LF_old_htop, TIES}},
     [ATTR_oldest_message] = {0, 0, {LF_sig_first}},
+    [ATTR_stack] = {NOT_SETTLED, 1, {LF_stop, LF_hend}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -395,6 +396,27 @@ static uint64_t waits_for(struct model *m, enum attr attr)
     return w->several_monitors || holds ? UNCLEAR_END : w->monitor;
 }
 
+/* The number of different return addresses in a row, with the program counter. */
+static uint64_t stack(struct model *m)
+{
+    uint64_t stop = own(m, LF_stop);
+    uint64_t hend = own(m, LF_hend);
+    uint64_t last = own(m, LF_pc);
+    uint64_t n = 1;
+    refuse_if(m, stop > hend);
+    for (uint64_t at = stop; !m->refused && n < STACK_FRAMES_MAX && at < hend && hend - at >= 8;
+         at += 8) {
+        uint64_t address = word(m, at);
+        refuse_if(m, at & 7);
+        m->steps++;
+        if ((address & 3) != 0 || (address >= stop && address <= hend) || address == last)
+            continue;
+        last = address;
+        n++;
+    }
+    return n;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* Up to OTP 26 the bit MSG_IN_Q means something else, which does not matter here. */
@@ -659,6 +681,8 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
     case ATTR_waits_for:
     case ATTR_waits_call:
         return waits_for(m, attr);
+    case ATTR_stack:
+        return stack(m);
     default:
         fuzz_fail("no model of this attribute", "");
     }

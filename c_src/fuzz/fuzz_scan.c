@@ -197,7 +197,8 @@ static bool check_result(const struct image *img, const struct scan *s, enum sca
     fuzz_must(r == SCAN_NOMEM ? fuzz_failed() : !fuzz_failed() || without || r != SCAN_DONE,
               "an allocation failed:", attr);
     fuzz_must((r == SCAN_LOST) <= !readable_table(img), "a table is lost that is there:", attr);
-    fuzz_must(r != SCAN_FULL || img->remembered < SLOTS, "full, and has room:", attr);
+    fuzz_must(r != SCAN_FULL || img->remembered < SLOTS || s->stacks.n == s->stacks.cap,
+              "full, and has room:", attr);
     return r == SCAN_DONE;
 }
 
@@ -247,6 +248,31 @@ static void check_scan(const struct image *img, enum attr attr, bool changing)
         if (mode != SCAN_TOP)
             check_second(img, &s, attr, mode, first, &e);
     }
+    scan_free(&s);
+}
+
+/* Each process that can be read counts once. */
+static void check_stacks(const struct image *img, bool changing)
+{
+    static const enum attr attr = ATTR_stack;
+    static struct scan s;
+    struct sight looks[SLOTS];
+    bool exact = !changing;
+    uint64_t wanted = 0;
+    uint64_t counted = 0;
+    fuzz_begin(img, changing, SLOTS * 12ULL * (MOST_READS + 2));
+    look_at_all(img, attr, false, looks, &exact);
+    for (unsigned i = 0; i < SLOTS; i++)
+        wanted += looks[i].read;
+    begin_scan(&s, img, &attr, 1, SCAN_STACKS, 0);
+    bool whole = check_result(img, &s, run_scan(img, &s, attr), attr);
+    for (size_t i = 1; i < s.stacks.n; i++) {
+        const struct stack_node *node = &s.stacks.nodes[i];
+        fuzz_must(node->parent < i, "a call that leads back to itself:", attr);
+        counted += node->count;
+    }
+    fuzz_must(!whole || !exact || counted == wanted, "processes that do not count:", attr);
+    fuzz_must(counted == s.answered || !whole, "not each that was read counts:", attr);
     scan_free(&s);
 }
 
@@ -354,8 +380,12 @@ void check_scans(const struct image *img)
 {
     check_scan(img, img->attr, false);
     check_many(img, img->attr, false);
+    if (img->attr == ATTR_stack)
+        check_stacks(img, false);
     if (memory_changes() == 0)
         return;
     check_scan(img, img->attr, true);
     check_many(img, img->attr, true);
+    if (img->attr == ATTR_stack)
+        check_stacks(img, true);
 }

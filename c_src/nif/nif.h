@@ -23,7 +23,7 @@
     X(ref_bin) X(magic_data) X(magic_free) X(type_module) X(type_name) X(mailbox)         \
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
-    X(do_direct)
+    X(stacks) X(do_direct)
 /* clang-format on */
 
 struct atoms {
@@ -37,7 +37,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* Must equal the ABI in sonde_nif.erl. */
-#define SONDE_ABI "sonde-6"
+#define SONDE_ABI "sonde-7"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -190,7 +190,8 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_scan_step, 1, DIRTY) X(do_scan_feed, 2, 0) X(do_scan_rows, 4, 0)                    \
     X(do_scan_info, 1, 0) X(do_scan_pids, 3, 0) X(do_scan_values, 3, 0)                      \
     X(do_scan_skip, 2, 0) X(do_scan_after, 1, 0) X(do_scan_limit, 3, 0) X(do_scan_part, 3, 0) \
-    X(do_scan_place, 2, 0)                                                                   \
+    X(do_scan_place, 2, 0) X(do_scan_stacks, 2, 0) X(do_scan_stack, 3, DIRTY)                \
+    X(do_calibrate_code, 1, DIRTY) X(has_code, 0, 0)                                         \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
     X(do_account_lend, 4, DIRTY) X(do_account_settle, 1, DIRTY) X(do_account_return, 2, DIRTY)     \
     X(do_calibrate_fun, 2, 0) X(do_calibrate_literals, 2, 0) X(do_probe_resource, 1, 0)      \

@@ -74,6 +74,7 @@ static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
             : term == ATOM(each)    ? SCAN_EACH
             : term == ATOM(account) ? SCAN_ACCOUNT
             : term == ATOM(holders) ? SCAN_HOLDERS
+            : term == ATOM(stacks)  ? SCAN_STACKS
                                     : SCAN_ALL;
     return *mode != SCAN_ALL || term == ATOM(all);
 }
@@ -95,6 +96,8 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
         if (q->n == SCAN_QUESTIONS || !nif_attr(env, head, &q->attr[q->n]))
             return false;
     }
+    if (mode == SCAN_STACKS)
+        return q->n == 1 && q->attr[0] == ATTR_stack;
     return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
 }
 
@@ -343,6 +346,71 @@ SCAN_NIF(do_scan_rows)
         return nif_raise(env, ATOM(badarg));
     return nif_page(env, argv[2], argv[3], &h->scan.top[k], h->scan.top[k].n, row_item);
 }
+
+/* ---- stacks -------------------------------------------------------------------------------- */
+
+SCAN_NIF(do_scan_stacks)
+{
+    /* (Scan, From): {Next | done, [{Node, Processes, OneOfThem}]}; From: 1 for the first */
+    const struct stack_tree *t = &h->scan.stacks;
+    ErlNifUInt64 from;
+    if (!enif_get_uint64(env, argv[1], &from) || from == 0)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    uint64_t i = from;
+    for (; i < t->n && i - from < PAGE_MAX; i++) {
+        const struct stack_node *node = &t->nodes[i];
+        if (node->count > 0)
+            list = enif_make_list_cell(env,
+                                       enif_make_tuple3(env, enif_make_uint64(env, i),
+                                                        enif_make_uint64(env, node->count),
+                                                        make_pid(env, node->pid)),
+                                       list);
+    }
+    return enif_make_tuple2(env, i < t->n ? enif_make_uint64(env, i) : ATOM(done), list);
+}
+
+/* The word comes from memory that may be anything by now, and the VM crashes at an atom that it does not have. */
+static bool is_atom_of(uint64_t word, uint64_t count)
+{
+    return term_is_atom(word) && word >> 6 < count;
+}
+
+/* A return address is behind the call, which may be the last instruction of its function. */
+static bool find_call(const struct vm *vm, const uint64_t *frames, unsigned i, uint64_t count,
+                      struct mfa *mfa)
+{
+    return code_find(vm->reader, &vm->code, frames[i] - (i > 0), mfa) &&
+           is_atom_of(mfa->module, count) && is_atom_of(mfa->function, count);
+}
+
+SCAN_NIF(do_scan_stack)
+{
+    /* (Scan, Node, Atoms): the functions of its stack, the last call first; Atoms: how many the VM has */
+    struct vm *vm = &h->scan.vm;
+    uint64_t frames[STACK_FRAMES_MAX];
+    ErlNifUInt64 node;
+    ErlNifUInt64 count;
+    struct mfa mfa;
+    if (!enif_get_uint64(env, argv[1], &node) || node == 0 || node >= h->scan.stacks.n ||
+        !enif_get_uint64(env, argv[2], &count))
+        return nif_raise(env, ATOM(badarg));
+    vm->reader = nif_peek_reader(sonde_of(env));
+    if (vm->reader == PEEK_NONE)
+        return ATOM(no_reader);
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = stack_tree_frames(&h->scan.stacks, node, frames, STACK_FRAMES_MAX);
+         i-- > 0;) {
+        if (find_call(vm, frames, i, count, &mfa))
+            list = enif_make_list_cell(
+                env,
+                enif_make_tuple3(env, mfa.module, mfa.function, enif_make_uint64(env, mfa.arity)),
+                list);
+    }
+    return list;
+}
+
+/* ---- samples ------------------------------------------------------------------------------- */
 
 static ERL_NIF_TERM pid_item(ErlNifEnv *env, const void *sample, size_t i)
 {

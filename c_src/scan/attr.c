@@ -265,6 +265,20 @@ static enum status go_awaited(struct walk *w, const struct reading *rd)
     return st;
 }
 
+/* The number of frames; the frames themselves stay in the room. */
+static enum status go_stack(struct walk *w, const struct reading *rd)
+{
+    if (!w->u.stack) {
+        w->u.stack = room(w, sizeof *w->u.stack);
+        if (!w->u.stack)
+            return ST_NOMEM;
+        stack_frames_start(w->u.stack, rd, w->q->max_words);
+    }
+    enum status st = stack_frames_walk(w->u.stack, rd);
+    w->value = w->u.stack->n;
+    return st;
+}
+
 /* Most processes have no binaries, and a mark is large: it is made only where there is something. */
 static enum status go_waste(struct walk *w, const struct reading *rd)
 {
@@ -353,6 +367,7 @@ static const enum layout_field heaps[] = {
 /* What is asked for first. */
 static const enum layout_field first_chain[] = {LF_off_heap, LAYOUT_FIELD_COUNT};
 static const enum layout_field first_keys[] = {LF_dictionary, LAYOUT_FIELD_COUNT};
+static const enum layout_field first_stack[] = {LF_stop, LAYOUT_FIELD_COUNT};
 static const enum layout_field first_marked[] = {LF_stop, LF_dictionary, LAYOUT_FIELD_COUNT};
 static const enum layout_field first_marked_chain[] = {LF_stop, LF_dictionary, LF_off_heap,
                                                        LAYOUT_FIELD_COUNT};
@@ -400,6 +415,7 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_waits_for] = {WAITING, AWAITED_WHOM, AWAITED},
     [ATTR_waits_call] = {WAITING, AWAITED_CALL, AWAITED},
     [ATTR_oldest_message] = {ONE_WORD, 0, {oldest_message}, .go = go_oldest_message},
+    [ATTR_stack] = {SETTLED, 0, {stack_frames_fields}, .go = go_stack, .first = first_stack},
 };
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include "process/awaited.h"
 #include "process/queue.h"
 #include "process/links_monitors.h"
+#include "process/stack_frames.h"
 #include "binary/waste.h"
 
 /* clang-format off */
@@ -17,7 +18,7 @@
     X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
     X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
     X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for) X(waits_call) \
-    X(oldest_message)
+    X(oldest_message) X(stack)
 /* clang-format on */
 
 /* Heaps with more words are marked, and more words counted, only where the caller asks for it. */
@@ -48,7 +49,7 @@ struct question {
     bool is_pid;   /* the value is the word of a pid, or less than 3 */
     bool sparse;   /* no row where it is 0 (EACH) */
     const struct places *places; /* of waits_for, waits_call: 0 for a process elsewhere */
-    uint64_t max_words;          /* of a heap that is marked; beyond: TOO_LARGE */
+    uint64_t max_words;          /* of a heap that is marked; beyond: TOO_LARGE. Of stack: frames */
     struct plan plan;
 };
 
@@ -69,6 +70,7 @@ struct walk {
         struct root_size *flat;
         struct held_binaries *hold;
         struct awaited *awaited;
+        struct stack_frames *stack; /* stays after walk_end */
     } u;
 };
 

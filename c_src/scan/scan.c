@@ -69,6 +69,7 @@ void scan_free(struct scan *s)
     for (unsigned k = 0; k < s->qn; k++)
         top_n_free(&s->top[k]);
     sample_free(&s->own);
+    stack_tree_free(&s->stacks);
 }
 
 bool scan_only(struct scan *s, uint64_t pid)
@@ -208,6 +209,12 @@ static enum status emit_all(struct scan *s, const struct walk *w)
     return answers_add(s, w->view.pid, values, w->clean, s->phase == RETRY);
 }
 
+static enum status add_stack(struct scan *s, const struct walk *w)
+{
+    s->answered++;
+    return stack_tree_add(&s->stacks, w->u.stack->frame, w->u.stack->n, w->view.pid);
+}
+
 static enum status merge(struct scan *s, const struct walk *w, struct budget *b)
 {
     const struct held_binaries *h = w->u.hold;
@@ -248,7 +255,7 @@ static enum status settle_one(struct scan *s, unsigned i)
     switch (st) {
     case ST_OK:
         s->counters.native++;
-        return emit_all(s, w);
+        return s->mode == SCAN_STACKS ? add_stack(s, w) : emit_all(s, w);
     case ST_GONE:
         return ST_OK;
     case ST_BUSY:
@@ -597,7 +604,7 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values)
 {
     s->counters.asked++;
-    if (dead || s->mode == SCAN_EACH || s->mode == SCAN_ACCOUNT || scan_excludes(s, pid))
+    if (dead || s->mode == SCAN_EACH || s->mode >= SCAN_ACCOUNT || scan_excludes(s, pid))
         return ST_OK;
     return answers_add(s, pid, values, false, true);
 }

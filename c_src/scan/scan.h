@@ -7,6 +7,7 @@
 #include "binary/account.h"
 #include "scan/attr.h"
 #include "process/sample.h"
+#include "scan/stack_tree.h"
 #include "scan/stripes.h"
 #include "util/top_n.h"
 
@@ -18,7 +19,8 @@ enum scan_mode {
     SCAN_ALL,     /* remember every process, for bin_leak */
     SCAN_AFTER,   /* the N largest drops since HOLDERS or ALL, in the remembered processes */
     SCAN_EACH,    /* nothing is kept: each process' values are handed out */
-    SCAN_ACCOUNT  /* what each process holds goes into an account, with binary_unique */
+    SCAN_ACCOUNT, /* what each process holds goes into an account, with binary_unique */
+    SCAN_STACKS   /* the stack of each process goes into a tree, with stack */
 };
 
 enum {
@@ -79,6 +81,7 @@ struct scan {
     struct account *account;
     struct merge merge; /* of the process that goes into it */
     enum status failed; /* why one could not */
+    struct stack_tree stacks;
     uint64_t left;
     uint64_t answered, too_large; /* processes that have a row; of those to be asked */
     struct scan_counters counters;
@@ -89,7 +92,7 @@ enum scan_result {
     SCAN_ASK,  /* answer scan->ask[0..ask_n) with scan_answer, then scan_asked, call again */
     SCAN_ROWS, /* take what is in scan->out, then scan_taken, call again */
     SCAN_DONE, /* top is complete */
-    SCAN_FULL, /* more processes than the sample may remember */
+    SCAN_FULL, /* more processes than the sample may remember, or too many stacks */
     SCAN_LOST, /* the process table cannot be read any more */
     SCAN_NOMEM
 };
@@ -107,7 +110,8 @@ bool scan_excludes(const struct scan *s, uint64_t pid);
  * OK, BUSY (it does not wait), TORN, GONE; NOMEM: no more places. */
 enum status scan_place(struct scan *s, size_t slot, uintptr_t proc);
 
-/* Before the first step: larger heaps are not marked; such a process is asked, and counted. */
+/* Before the first step: larger heaps are not marked; such a process is asked, and counted. Of a stack, so many
+ * frames are read. */
 void scan_limit(struct scan *s, uint64_t max_words);
 
 /* Before the first step: of `n' parts of the process table only the i-th, from 0. A process stays in its part,
@@ -129,7 +133,8 @@ bool scan_only(struct scan *s, uint64_t pid);
 /* At most about `ns` nanoseconds. The reader may have changed since the last slice. */
 enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns);
 
-/* What process_info answered to each question; dead: it answered undefined. EACH and ACCOUNT ignore the answers. */
+/* What process_info answered to each question; dead: it answered undefined. EACH, ACCOUNT and STACKS ignore the
+ * answers. */
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values);
 void scan_asked(struct scan *s);
 void scan_taken(struct scan *s);

@@ -1,8 +1,6 @@
 #include "vm/proctab.h"
 
-#if defined(__linux__) || defined(__FreeBSD__)
-#include <link.h>
-#endif
+#include "vm/executable.h"
 
 /* A cache line has eight slots, and consecutive pids lie in different lines: the lowest bits of the
  * number select the line, the next three bits the slot in it. Up to 25 the pid's lower half is the
@@ -53,37 +51,12 @@ static void try_record(struct search *s, uintptr_t record)
 
 enum { RECORD_ALIGN = 64 };
 
-static void search_segment(struct search *s, uintptr_t from, uintptr_t to)
+static void search_segment(void *arg, uintptr_t from, uintptr_t to)
 {
     from = (from + RECORD_ALIGN - 1) & ~(uintptr_t)(RECORD_ALIGN - 1);
     for (uintptr_t a = from; a + RECORD_ALIGN <= to; a += RECORD_ALIGN)
-        try_record(s, a);
+        try_record(arg, a);
 }
-
-#if defined(__linux__) || defined(__FreeBSD__)
-/* The first object is the main executable; memsz covers .data and .bss. */
-static int search_object(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    (void)size;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_W)) {
-            uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-            search_segment(arg, from, from + info->dlpi_phdr[i].p_memsz);
-        }
-    }
-    return 1;
-}
-
-static void search_executable(struct search *s)
-{
-    (void)dl_iterate_phdr(search_object, s);
-}
-#else
-static void search_executable(struct search *s)
-{
-    (void)search_segment, (void)s;
-}
-#endif
 
 bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process_limit,
                   uint64_t self_pid, uintptr_t self_proc, struct proctab *out)
@@ -97,7 +70,7 @@ bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process
                        .limit = process_limit,
                        .self_pid = self_pid,
                        .self_proc = self_proc};
-    search_executable(&s);
+    executable_data(search_segment, &s);
     if (s.hits != 1)
         return false;
     *out = s.found;

@@ -5,6 +5,7 @@
 #define SONDE_VM_H
 
 #include "vm/blocks.h"
+#include "vm/code.h"
 #include "vm/layout.h"
 #include "vm/peek.h"
 #include "vm/proctab.h"
@@ -18,6 +19,7 @@ struct vm {
     uint64_t resource_free; /* the function that frees resources of native libraries */
     uint32_t binary_alloc;  /* the allocator type that counts as binary memory */
     struct block literals;  /* the area of all literals; empty: unknown */
+    struct code code;       /* which function an address is in */
 };
 
 #endif

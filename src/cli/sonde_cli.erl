@@ -185,11 +185,18 @@ answer(Answer, Function) ->
         {failed, Text} -> failed(Text)
     end.
 
+show(Node, #{run := {sonde, stacks}}, _, Rows, Report, #{collapsed := true} = Opts) ->
+    Done = put_text(sonde_stacks:collapsed(Rows)),
+    not_read(sonde_cli_show:as_there(Report, Node), Opts),
+    Done;
 show(Node, Command, Args, Answer, Report, Opts) ->
     [Shown, Said] = [sonde_cli_show:as_there(Part, Node) || Part <- [Answer, Report]],
     ok = sonde_cli_show:show(format(Opts), Command, Args, Shown, Said),
-    _ = [complain(Text) || Part <- [Shown, Said], Text <- sonde_cli_errors:missed(Part, Opts)],
+    _ = [not_read(Part, Opts) || Part <- [Shown, Said]],
     ?DONE.
+
+not_read(Report, Opts) ->
+    lists:foreach(fun complain/1, sonde_cli_errors:missed(Report, Opts)).
 
 %% The answer, and its report if there is one. Another build of sonde may not know the option
 %% `report': then ask for the rows alone.
@@ -197,7 +204,8 @@ reported(Node, #{run := {sonde, Function}, missed := true}, Args, Ms, Opts) ->
     case tried(Node, Function, with_report(Function, Args, Opts), Ms) of
         {ok, {Rows, Report}} ->
             {Rows, Report};
-        {error, Why} when Why =:= undef orelse Why =:= badarg, not is_map_key(suspend, Opts) ->
+        {error, Why} when Why =:= undef orelse Why =:= badarg, not is_map_key(suspend, Opts),
+                          not is_map_key(depth, Opts) ->
             {call(Node, Function, Args, Ms), #{}};
         Other ->
             {result(Other, Function), #{}}
@@ -206,7 +214,7 @@ reported(Node, #{run := {sonde, Function}}, Args, Ms, Opts) ->
     {call(Node, Function, Args ++ [#{suspend => true} || #{suspend := true} <- [Opts]], Ms), #{}}.
 
 with_report(Function, Args, Opts) ->
-    all_args(Function, Args) ++ [maps:merge(#{report => true}, maps:with([suspend], Opts))].
+    all_args(Function, Args) ++ [maps:merge(#{report => true}, maps:with([suspend, depth], Opts))].
 
 %% The arguments before the options, with their defaults.
 all_args(bin_garbage, [N]) -> [N, count];
@@ -324,7 +332,7 @@ of_cluster(Nodes, #{run := {sonde, Function}} = Command, Args, Opts) ->
 everywhere(#{run := {sonde, Function}, missed := true}, Args, Opts, How) ->
     #{failed := Failed} = Result = sonde:cluster({Function, with_report(Function, Args, Opts)}, How),
     Older = [Node || {Node, Why} <- Failed, Why =:= undef orelse Why =:= badarg],
-    case Older =:= [] orelse is_map_key(suspend, Opts) of
+    case Older =:= [] orelse is_map_key(suspend, Opts) orelse is_map_key(depth, Opts) of
         true -> Result;
         false -> sonde:cluster({Function, Args}, How)
     end;

@@ -83,7 +83,17 @@ of_processes() ->
        help => "groups of processes by what they have in common, with totals of ATTR"},
      #{name => "waits", args => [n()], run => {sonde, waits}, row => Row, missed => true,
        value => waiters, none => "no process waits for another one",
-       help => "the N processes for which most others wait, chains and deadlocks"}].
+       help => "the N processes for which most others wait, chains and deadlocks"},
+     #{name => "stacks", args => [n()], run => {sonde, stacks}, row => [stack, processes, attrs],
+       missed => true, options => [depth(), collapsed()],
+       help => "what processes wait at or run: the N stacks that most of them have"}].
+
+depth() ->
+    #{name => depth, arg => {"N", count},
+      help => "how many functions of a stack count (default: 8, or as the node has it)"}.
+
+collapsed() ->
+    #{name => collapsed, help => "print lines for tools that draw flame graphs"}.
 
 binaries() ->
     Row = [pid, value, attrs],

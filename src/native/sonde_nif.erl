@@ -16,9 +16,9 @@
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
-         scan_part/3, scan_place/2, scan_exclude/2, account_join/2, account_lend/4, account_settle/1,
+         scan_part/3, scan_place/2, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2]).
--export([calibrate_fun/2, calibrate_literals/2, look_new/6, look_step/1, look_progress/1,
+-export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
          look_end/1, look_content/1, content/1]).
@@ -39,7 +39,8 @@
        do_prover_begin/0, do_prover_end/0, prover/0, do_allow_probe/1, do_disallow_probe/1,
        do_adopt/1, do_scan_new/6, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
        do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
-       do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_account_join/2, do_account_lend/4,
+       do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_scan_stacks/2,
+       do_scan_stack/3, do_calibrate_code/1, has_code/0, do_account_join/2, do_account_lend/4,
        do_account_settle/1, do_account_return/2, do_calibrate_fun/2,
        do_calibrate_literals/2, do_look_new/6,
        do_look_step/1, do_look_progress/1, do_look_heap/1, do_look_top/2, do_look_top_info/1,
@@ -55,7 +56,7 @@
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
--define(ABI, "sonde-6").
+-define(ABI, "sonde-7").
 -define(REASON, {?MODULE, not_loaded}).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
@@ -71,7 +72,7 @@
 -type withheld() :: torn | gone.
 -type from() :: scan() | [pid()] | undefined.
 -type attr() :: atom().
--type mode() :: top | sample | diff | holders | all | each | account.
+-type mode() :: top | sample | diff | holders | all | each | account | stacks.
 -type binary_refs() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
                         References :: pos_integer()}.
 
@@ -443,6 +444,33 @@ do_account_settle(_Account) -> erlang:nif_error(not_loaded).
 -spec scan_place(scan(), pid()) -> ok | busy | torn | gone | no_reader | no_memory.
 scan_place(Scan, Pid) -> said(do_scan_place(Scan, Pid)).
 do_scan_place(_Scan, _Pid) -> erlang:nif_error(not_loaded).
+
+%% After a scan of mode `stacks': nodes at which stacks end, with the number of processes that have this
+%% stack, and one of them. Starts at 1.
+-spec scan_stacks(scan(), From :: pos_integer()) ->
+    {Next :: pos_integer() | done, [{Node :: pos_integer(), Processes :: pos_integer(), pid()}]}.
+scan_stacks(Scan, From) -> said(do_scan_stacks(Scan, From)).
+do_scan_stacks(_Scan, _From) -> erlang:nif_error(not_loaded).
+
+%% The functions on that stack, the last call first. Their names come from memory that may be anything by
+%% now, so the library needs to know how many atoms there are.
+-spec scan_stack(scan(), Node :: pos_integer()) -> [mfa()] | no_reader.
+scan_stack(Scan, Node) ->
+    ok = settled(),
+    said(do_scan_stack(Scan, Node, erlang:system_info(atom_count))).
+do_scan_stack(_Scan, _Node, _Atoms) -> erlang:nif_error(not_loaded).
+
+%% After calibrate: learns how the VM lists its code from the first probe, which waits in that function,
+%% and whether that is right for all of them.
+-spec calibrate_code([{Probe :: pid(), mfa()}]) -> boolean().
+calibrate_code(Known) ->
+    ok = settled(),
+    said(do_calibrate_code(Known)).
+do_calibrate_code(_Known) -> erlang:nif_error(not_loaded).
+
+%% Whether that was learned.
+-spec has_code() -> boolean().
+has_code() -> erlang:nif_error(not_loaded).
 
 %% Leaves these processes out as well, from now on.
 -spec scan_exclude(scan(), [pid()]) -> ok.

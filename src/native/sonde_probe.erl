@@ -8,7 +8,8 @@
 %% because they make the probe run; until then the probes' reductions must not change.
 -module(sonde_probe).
 
--export([start/0, stop/0, are_alive/0, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1]).
+-export([start/0, stop/0, are_alive/0, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1,
+         functions/1]).
 -export([asleep/1, tell/1]). % hibernated probes wake up here; processes of in_another/1
 -export_type([probes/0, check/0]).
 
@@ -821,6 +822,13 @@ by_word(Pids) ->
 -spec late_checks(probes()) -> [check()].
 late_checks(#{pids := Pids} = Ps) ->
     sizes(Ps) ++ attributes(Ps) ++ sonde_probe_terms:checks(maps:with(still(Ps), Pids)).
+
+%% @doc Returns the function in which each probe waits. A probe that hibernates is in none.
+-spec functions(probes()) -> [{pid(), mfa()}].
+functions(#{pids := Pids} = Ps) ->
+    [{Pid, Function} || {_, Pid} <- lists:sort(maps:to_list(maps:with(still(Ps), Pids))),
+                        {current_function, {M, _, _} = Function} <- [process_info(Pid, current_function)],
+                        M =/= erlang].
 
 sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
     K = length(Numbers),

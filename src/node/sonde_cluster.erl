@@ -24,7 +24,7 @@ functions() ->
       bin_leak => {smallest, 2}, bin_garbage => Value, bin_waste => Value, bin_owned => Value,
       bin_holders => holders, bin_resources => {largest, 3}, bin_window => Value,
       port_types => Value, port_count => Value, ets_count => Value, inet_count => Value,
-      inet_window => Value, sockets => Value, waits => Value}.
+      inet_window => Value, sockets => Value, waits => Value, stacks => Value}.
 
 -spec call({atom(), [term()]}, opts()) -> result().
 call({Function, Args}, Opts) when is_atom(Function), is_list(Args) ->

@@ -1,0 +1,63 @@
+/* nif_code.c: learns how the VM lists its code, from processes that wait in known functions.
+ * Knows: the arguments from Erlang. Does not know: how code is listed. */
+#include "nif/nif.h"
+
+#include "vm/term.h"
+
+/* {Pid, {Module, Function, Arity}}, and the program counter of that process. */
+static bool get_known(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uint64_t *pc,
+                      struct mfa *known)
+{
+    const ERL_NIF_TERM *pair;
+    const ERL_NIF_TERM *mfa;
+    int arity;
+    uintptr_t proc;
+    unsigned n;
+    if (!enif_get_tuple(env, term, &arity, &pair) || arity != 2 ||
+        !nif_is_probe(sonde_of(env), pair[0]) || !nif_find_process(env, vm, pair[0], &proc) ||
+        !enif_get_tuple(env, pair[1], &arity, &mfa) || arity != 3 || !enif_is_atom(env, mfa[0]) ||
+        !enif_is_atom(env, mfa[1]) || !enif_get_uint(env, mfa[2], &n))
+        return false;
+    *known = (struct mfa){mfa[0], mfa[1], n};
+    return proc != 0 && peek_word(vm->reader, proc + LF(vm->lay, pc), pc);
+}
+
+static bool is_right(const struct vm *vm, const struct code *code, uint64_t pc,
+                     const struct mfa *known)
+{
+    struct mfa found;
+    return code_find(vm->reader, code, pc, &found) && found.module == known->module &&
+           found.function == known->function && found.arity == known->arity;
+}
+
+NIF(nif_do_calibrate_code)
+{
+    /* ([{Probe, Function}]): true, if it could be learned from the first and is right for all */
+    struct sonde *s = sonde_of(env);
+    struct vm vm = s->candidate;
+    ERL_NIF_TERM head;
+    ERL_NIF_TERM list = argv[0];
+    struct code code = {0};
+    struct mfa known;
+    uint64_t pc;
+    bool ok = false;
+    if (!nif_is_prover(env) || !vm.lay || vm.tab.max == 0)
+        return nif_raise(env, ATOM(badarg));
+    vm.reader = nif_peek_reader(s);
+    for (unsigned i = 0; i < SEAL_PROBES && enif_get_list_cell(env, list, &head, &list); i++) {
+        ok = vm.reader != PEEK_NONE && get_known(env, &vm, head, &pc, &known) &&
+             (i > 0 || code_learn(vm.reader, pc, &known, &code)) &&
+             is_right(&vm, &code, pc, &known);
+        if (!ok)
+            break;
+    }
+    s->candidate.code = ok ? code : (struct code){0};
+    return ok ? ATOM(true) : ATOM(false);
+}
+
+NIF(nif_has_code)
+{
+    const struct sonde *s = sonde_of(env);
+    return atomic_load_explicit(&s->proved, memory_order_acquire) && s->vm.code.n > 0 ? ATOM(true)
+                                                                                      : ATOM(false);
+}

@@ -1,0 +1,229 @@
+#include "vm/code.h"
+
+#include "util/budget.h"
+#include "vm/executable.h"
+#include "vm/term.h"
+
+#include <string.h>
+
+enum { RANGES_MAX = 1 << 22, FUNCTIONS_MAX = 1 << 20, ARITY_MAX = 255 };
+/* Words: of a record, and of a range. Bytes: from the start of a function to its names. */
+enum { RECORD_WORDS = 4, RANGE_WORDS = 2, NAMES_AT = 16 };
+/* Words of a header, before the pointers to functions. */
+enum { HEADER_MIN = 8, HEADER_MAX = 40 };
+
+struct range {
+    uint64_t start, end;
+};
+
+/* ---- the record of one code index -------------------------------------------------------------- */
+
+struct record {
+    uint64_t modules, n, allocated, mid;
+};
+
+/* The array, how many ranges it has and has room for, and the range that a search begins with. */
+static bool is_record(const uint64_t *w, struct record *out)
+{
+    *out = (struct record){w[0], w[1], w[2], w[3]};
+    return out->modules != 0 && (out->modules & 7) == 0 && out->n > 0 && out->n <= out->allocated &&
+           out->allocated <= RANGES_MAX && out->mid >= out->modules &&
+           out->mid - out->modules < out->n * sizeof(struct range) &&
+           (out->mid - out->modules) % sizeof(struct range) == 0;
+}
+
+static bool read_record(enum peek_reader r, uintptr_t at, struct record *out)
+{
+    uint64_t w[RECORD_WORDS];
+    return peek_block(r, at, RECORD_WORDS, w) && is_record(w, out);
+}
+
+static bool read_range(enum peek_reader r, const struct record *record, uint64_t i,
+                       struct range *out)
+{
+    uint64_t w[RANGE_WORDS];
+    if (!peek_block(r, record->modules + i * sizeof *out, RANGE_WORDS, w))
+        return false;
+    *out = (struct range){w[0], w[1]};
+    return true;
+}
+
+/* Ends, because the part of the array that is left becomes smaller. */
+static bool find_range(enum peek_reader r, const struct record *record, uint64_t pc,
+                       struct range *out)
+{
+    uint64_t from = 0;
+    uint64_t to = record->n;
+    while (from < to) {
+        uint64_t mid = from + (to - from) / 2;
+        if (!read_range(r, record, mid, out))
+            return false;
+        if (pc < out->start)
+            to = mid;
+        else if (pc >= out->end)
+            from = mid + 1;
+        else
+            return true;
+    }
+    return false;
+}
+
+/* ---- the functions of one module ----------------------------------------------------------------- */
+
+static bool read_pointer(enum peek_reader r, const struct range *range, unsigned functions,
+                         uint64_t i, uint64_t *out)
+{
+    uint64_t at = range->start + 8 * (functions + i);
+    return at + 8 <= range->end && peek_word(r, at, out) && *out > range->start &&
+           *out <= range->end;
+}
+
+static bool read_names(enum peek_reader r, uint64_t function, struct mfa *out)
+{
+    uint64_t w[3];
+    if (!peek_block(r, function + NAMES_AT, 3, w))
+        return false;
+    *out = (struct mfa){w[0], w[1], w[2]};
+    return term_is_atom(w[0]) && term_is_atom(w[1]) && w[2] <= ARITY_MAX;
+}
+
+static bool count_functions(enum peek_reader r, const struct range *range, uint64_t *n)
+{
+    return peek_word(r, range->start, n) && *n > 0 && *n <= FUNCTIONS_MAX;
+}
+
+/* Ends as find_range does. */
+static bool find_function(enum peek_reader r, const struct range *range, unsigned functions,
+                          uint64_t pc, struct mfa *out)
+{
+    uint64_t from = 0;
+    uint64_t to;
+    if (!count_functions(r, range, &to))
+        return false;
+    while (from < to) {
+        uint64_t mid = from + (to - from) / 2;
+        uint64_t start;
+        uint64_t end;
+        if (!read_pointer(r, range, functions, mid, &start) ||
+            !read_pointer(r, range, functions, mid + 1, &end))
+            return false;
+        if (pc < start)
+            to = mid;
+        else if (pc >= end)
+            from = mid + 1;
+        else
+            return read_names(r, start, out);
+    }
+    return false;
+}
+
+/* A module may be loaded or purged meanwhile: the answer counts if its record and its range are the same
+ * before and after. Records of other indexes may list code that is gone. But its header is read, too, and what
+ * is there now is either the header of other code or nothing that looks like one. */
+static bool find_in(enum peek_reader r, uintptr_t at, unsigned functions, uint64_t pc,
+                    struct mfa *out)
+{
+    struct record before;
+    struct record after;
+    struct range range;
+    struct range again;
+    if (!read_record(r, at, &before) || !find_range(r, &before, pc, &range) ||
+        !find_function(r, &range, functions, pc, out))
+        return false;
+    peek_barrier();
+    return read_record(r, at, &after) && after.modules == before.modules && after.n == before.n &&
+           find_range(r, &after, pc, &again) && again.start == range.start &&
+           again.end == range.end;
+}
+
+bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out)
+{
+    for (unsigned i = 0; i < code->n; i++) {
+        if (find_in(r, code->ranges[i], code->functions, pc, out))
+            return true;
+    }
+    return false;
+}
+
+/* ---- learning -------------------------------------------------------------------------------------- */
+
+/* Whether as many pointers as there are functions, and one more, ascend from that word on. */
+static bool ascends(enum peek_reader r, const struct range *range, unsigned functions)
+{
+    uint64_t n;
+    uint64_t last = range->start;
+    if (!count_functions(r, range, &n))
+        return false;
+    for (uint64_t i = 0; i <= n; i++) {
+        uint64_t next;
+        if (!read_pointer(r, range, functions, i, &next) || next <= last)
+            return false;
+        last = next;
+    }
+    return true;
+}
+
+struct search {
+    enum peek_reader reader;
+    uint64_t pc;
+    const struct mfa *known;
+    struct code *out;
+    bool several; /* records that disagree, or too many */
+};
+
+static unsigned learn_functions(const struct search *s, const struct range *range)
+{
+    struct mfa found;
+    for (unsigned i = HEADER_MIN; i < HEADER_MAX; i++) {
+        if (ascends(s->reader, range, i) && find_function(s->reader, range, i, s->pc, &found) &&
+            memcmp(&found, s->known, sizeof found) == 0)
+            return i;
+    }
+    return 0;
+}
+
+static void try_record(struct search *s, uintptr_t at, const struct record *record)
+{
+    struct range range;
+    struct code *out = s->out;
+    if (!find_range(s->reader, record, s->pc, &range))
+        return;
+    unsigned functions = learn_functions(s, &range);
+    if (functions == 0)
+        return;
+    if (out->n == CODE_INDEXES || (out->n > 0 && out->functions != functions)) {
+        s->several = true;
+        return;
+    }
+    out->functions = functions;
+    out->ranges[out->n++] = at;
+}
+
+/* A block at a time, because the system call is slow. Blocks overlap by all but one word of a record. */
+static void search_segment(void *arg, uintptr_t from, uintptr_t to)
+{
+    enum { BLOCK = 512, STEP = BLOCK - RECORD_WORDS + 1 };
+    const struct search *s = arg;
+    uint64_t w[BLOCK];
+    struct record record;
+    from = (from + 7) & ~(uintptr_t)7;
+    for (uintptr_t at = from; at + 8 * RECORD_WORDS <= to; at += 8 * STEP) {
+        uintptr_t words = (to - at) / 8 < BLOCK ? (to - at) / 8 : BLOCK;
+        if (!peek_block(s->reader, at, words, w))
+            continue;
+        for (uintptr_t i = 0; i + RECORD_WORDS <= words; i++) {
+            if (is_record(w + i, &record))
+                try_record(arg, at + 8 * i, &record);
+        }
+    }
+}
+
+bool code_learn(enum peek_reader r, uint64_t pc, const struct mfa *known, struct code *out)
+{
+    struct search s = {.reader = r, .pc = pc, .known = known, .out = out};
+    *out = (struct code){0};
+    executable_data(search_segment, &s);
+    if (s.several)
+        out->n = 0;
+    return out->n > 0;
+}

@@ -1,0 +1,34 @@
+/* code.h: the function that an address of loaded code lies in.
+ * Knows: how the VM lists the address ranges of its modules, and what is at the start of a module's code.
+ * Does not know: which process is there, or the texts of atoms.
+ *
+ * For each of its three code indexes, of which one is active, the VM keeps a record: a sorted array of
+ * address ranges, one for each module. A range begins with the header of the module: first the number of its
+ * functions, later a pointer to each, in ascending order, and one to their end. Before the code of a function
+ * are its module, name and arity. Where in the header the pointers begin differs between releases and
+ * flavours; it is learned from a function that is known. */
+#ifndef SONDE_CODE_H
+#define SONDE_CODE_H
+
+#include "vm/peek.h"
+
+enum { CODE_INDEXES = 3 };
+
+struct code {
+    unsigned n; /* records found; 0: not known */
+    uintptr_t ranges[CODE_INDEXES];
+    unsigned functions; /* word of a header at which the pointers begin */
+};
+
+/* The words of two atoms, and a number. */
+struct mfa {
+    uint64_t module, function, arity;
+};
+
+/* From an address in a known function. false: it was not found. */
+bool code_learn(enum peek_reader r, uint64_t pc, const struct mfa *known, struct code *out);
+
+/* false: the address is in no function of a module. */
+bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out);
+
+#endif

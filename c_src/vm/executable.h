@@ -1,0 +1,14 @@
+/* executable.h: where the main executable has its own data.
+ * Knows: the VM's static variables are in the writable segments of the main executable.
+ * Does not know: what is searched there. */
+#ifndef SONDE_EXECUTABLE_H
+#define SONDE_EXECUTABLE_H
+
+#include <stdint.h>
+
+typedef void executable_segment(void *arg, uintptr_t from, uintptr_t to);
+
+/* Calls it with each writable segment; with none on a platform that does not list them. */
+void executable_data(executable_segment *each, void *arg);
+
+#endif

@@ -1,0 +1,240 @@
+%% What processes wait at or run: stacks are those of process_info, each process counts once, and no
+%% process that waits is sent anything.
+-module(stacks_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [as_process_info_reports, equal_stacks_are_one_group, as_deep_as_wanted, a_recursion_shows_once,
+     a_name_only_for_one, the_caller_has_no_row, no_process_that_waits_is_sent_anything,
+     one_that_runs_is_asked, a_silent_one_is_reported, no_time_is_reported, code_that_goes_away,
+     several_threads_count_as_one, a_killed_caller_leaves_nothing, printed_with_the_stacks_last,
+     lines_for_flame_graphs, deeper_than_the_node_only_natively, bad_arguments].
+
+init_per_suite(Config) -> sonde_test:init(Config).
+end_per_suite(_Config) -> ok.
+
+-define(ALL, 1000000).
+
+%% ---- processes that wait in known functions
+
+one(Up) -> Up ! {self(), here}, receive stop -> ok end.
+
+two(Up) -> _ = one(Up), ok.
+
+three(Up) -> ok = two(Up), done.
+
+%% Waits that many calls deep; every other call comes from another place.
+deep(0, Up) -> one(Up);
+deep(N, Up) when N rem 2 =:= 0 -> [_] = [deep(N - 1, Up)], even;
+deep(N, Up) -> {_} = {deep(N - 1, Up)}, odd.
+
+recursion(0, Up) -> one(Up);
+recursion(N, Up) -> [recursion(N - 1, Up)].
+
+started(Count, Fun) ->
+    Self = self(),
+    Pids = [spawn(fun() -> Fun(Self) end) || _ <- lists:seq(1, Count)],
+    _ = [receive {Pid, here} -> ok end || Pid <- Pids],
+    ok = sonde_test:settle(Pids),
+    Pids.
+
+functions(Pid) ->
+    {_, Trace} = process_info(Pid, current_stacktrace),
+    [{M, F, A} || {M, F, A, _} <- Trace].
+
+%% Processes of this stack, which must have one row.
+count(Stack, Rows) ->
+    case [N || {S, N, _} <- Rows, S =:= Stack] of
+        [N] -> N;
+        [] -> 0
+    end.
+
+%% ---- cases
+
+as_process_info_reports(_Config) ->
+    Pids = started(3, fun one/1) ++ started(2, fun three/1) ++ started(1, fun(Up) -> deep(4, Up) end),
+    Stacks = lists:usort([functions(Pid) || Pid <- Pids]),
+    3 = length(Stacks),
+    true = lists:all(fun([First | _]) -> First =:= {?MODULE, one, 1} end, Stacks),
+    Rows = sonde:stacks(?ALL),
+    [3, 2, 1] = lists:reverse(lists:sort([count(Stack, Rows) || Stack <- Stacks])),
+    %% and so does every other process that waits, where this stack is its own
+    _ = [Stack = functions(Pid) || {Stack, 1, [{example, Pid} | _]} <- Rows,
+                                   process_info(Pid, status) =:= {status, waiting}],
+    sonde_test:stop(Pids).
+
+equal_stacks_are_one_group(_Config) ->
+    Pids = started(500, fun two/1),
+    Rows = sonde:stacks(?ALL),
+    500 = count(functions(hd(Pids)), Rows),
+    [{example, Example}, {initial_call, {erlang, apply, 2}}] =
+        hd([Attrs || {Stack, 500, Attrs} <- Rows, Stack =:= functions(hd(Pids))]),
+    true = lists:member(Example, Pids),
+    Counts = [N || {_, N, _} <- Rows],
+    Counts = lists:reverse(lists:sort(Counts)),
+    [_, _] = sonde:stacks(2),
+    [] = sonde:stacks(0),
+    sonde_test:stop(Pids).
+
+as_deep_as_wanted(_Config) ->
+    [Pid] = Pids = started(1, fun(Up) -> deep(30, Up) end),
+    Whole = functions(Pid),
+    8 = length(Whole),
+    _ = [1 = count(lists:sublist(Whole, Depth), sonde:stacks(?ALL, #{depth => Depth}))
+         || Depth <- lists:seq(2, 8)],
+    [{?MODULE, one, 1}] = [S || {[{?MODULE, one, 1} = S], 1, _} <- sonde:stacks(?ALL, #{depth => 1})],
+    sonde_test:stop(Pids).
+
+a_recursion_shows_once(_Config) ->
+    [Pid] = Pids = started(1, fun(Up) -> recursion(1000, Up) end),
+    [{?MODULE, one, 1}, {?MODULE, recursion, 2} | Rest] = Whole = functions(Pid),
+    true = length([F || {?MODULE, recursion, 2} = F <- Rest]) =< 1,
+    1 = count(Whole, sonde:stacks(?ALL)),
+    sonde_test:stop(Pids).
+
+a_name_only_for_one(_Config) ->
+    [Alone] = started(1, fun three/1),
+    true = register(stacks_alone, Alone),
+    [First | _] = Others = started(2, fun one/1),
+    true = register(stacks_first, First),
+    Rows = sonde:stacks(?ALL),
+    [[{example, Alone}, stacks_alone, {initial_call, _}]] =
+        [Attrs || {Stack, 1, Attrs} <- Rows, Stack =:= functions(Alone)],
+    [[{example, _}, {initial_call, _}]] =
+        [Attrs || {Stack, 2, Attrs} <- Rows, Stack =:= functions(First)],
+    sonde_test:stop([Alone | Others]).
+
+%% Nor any process of sonde.
+the_caller_has_no_row(_Config) ->
+    Rows = sonde:stacks(?ALL),
+    [] = [Row || {_, _, [{example, Pid} | _]} = Row <- Rows, Pid =:= self()],
+    [] = [Row || {Stack, _, _} = Row <- Rows, {M, _, _} <- Stack,
+                 M =:= sonde_stacks orelse M =:= sonde_helper].
+
+no_process_that_waits_is_sent_anything(_Config) ->
+    natively(fun() ->
+                     Pids = started(200, fun two/1),
+                     Reds = fun() -> [process_info(Pid, reductions) || Pid <- Pids] end,
+                     Before = Reds(),
+                     _ = [sonde:stacks(10) || _ <- lists:seq(1, 20)],
+                     Before = Reds(),
+                     [] = sonde_test:mailbox(),
+                     sonde_test:stop(Pids)
+             end).
+
+spin() -> spin().
+
+%% It runs whenever it is looked at, and answers.
+one_that_runs_is_asked(_Config) ->
+    Pids = [spawn(fun spin/0) || _ <- [1, 2, 3]],
+    ok = sonde_test:until(they_have_rows,
+                          fun() -> count([{?MODULE, spin, 0}], sonde:stacks(?ALL)) =:= 3 end),
+    _ = [exit(Pid, kill) || Pid <- Pids],
+    ok.
+
+%% In a long native call it neither rests nor answers.
+a_silent_one_is_reported(Config) ->
+    natively(fun() ->
+                     {Pid, _} = Blocked = sonde_test:block(proplists:get_value(priv_dir, Config)),
+                     {Rows, Report} = sonde:stacks(?ALL, #{report => true}),
+                     Seen = [P || {_, 1, [{example, P} | _]} <- Rows, P =:= Pid],
+                     #{left_out := Left, missed := #{pids := Missed}} = Report,
+                     %% a process in a dirty call may be answered for by the VM
+                     true = Seen =:= [Pid] orelse (Left >= 1 andalso lists:member({Pid, timeout}, Missed)),
+                     ok = sonde_test:unblock(Blocked),
+                     sonde_test:stop(Pid)
+             end).
+
+no_time_is_reported(_Config) ->
+    {Rows, #{left_out := Left}} = sonde:stacks(10, #{report => true, timeout => 0}),
+    true = Rows =:= [] andalso Left > 10 andalso Left =< length(processes()).
+
+%% A module is loaded, waited in, replaced, and purged, while others look: all names are right, or the
+%% functions are left out.
+code_that_goes_away(_Config) ->
+    Forms = [{attribute, 1, module, stacks_gone}, {attribute, 1, export, [{wait, 1}]},
+             {function, 1, wait, 1,
+              [{clause, 1, [{var, 1, 'Up'}], [],
+                [{op, 1, '!', {var, 1, 'Up'}, {tuple, 1, [{call, 1, {atom, 1, self}, []}, {atom, 1, here}]}},
+                 {'receive', 1, [{clause, 1, [{atom, 1, stop}], [], [{atom, 1, ok}]}]}]}]}],
+    {ok, stacks_gone, Beam} = compile:forms(Forms),
+    natively(fun() ->
+                     Callers = sonde_test:churn(2, fun() -> [_ | _] = sonde:stacks(50) end),
+                     _ = [waited_in(Beam) || _ <- lists:seq(1, 20)],
+                     sonde_test:stop(Callers)
+             end).
+
+waited_in(Beam) ->
+    {module, stacks_gone} = code:load_binary(stacks_gone, "stacks_gone", Beam),
+    [Pid] = started(1, fun(Up) -> apply(stacks_gone, wait, [Up]) end),
+    [[{stacks_gone, wait, 1} | _]] = stacks_of(Pid),
+    true = code:delete(stacks_gone),
+    [[{stacks_gone, wait, 1} | _]] = stacks_of(Pid),
+    true = code:purge(stacks_gone).
+
+stacks_of(Pid) ->
+    [Stack || {Stack, 1, [{example, P} | _]} <- sonde:stacks(?ALL), P =:= Pid].
+
+several_threads_count_as_one(_Config) ->
+    Pids = started(300, fun one/1) ++ started(200, fun three/1),
+    Counts = fun(Opts) ->
+                     Rows = sonde:stacks(?ALL, Opts),
+                     [count(functions(Pid), Rows) || Pid <- [hd(Pids), lists:last(Pids)]]
+             end,
+    _ = [[300, 200] = Counts(#{threads => Threads}) || Threads <- [1, 2, 3, 8]],
+    sonde_test:stop(Pids).
+
+a_killed_caller_leaves_nothing(_Config) ->
+    Before = length(processes()),
+    _ = [begin
+             Pid = spawn(fun() -> [sonde:stacks(10) || _ <- lists:seq(1, 1000)] end),
+             timer:sleep(rand:uniform(10)),
+             exit(Pid, kill)
+         end || _ <- lists:seq(1, 50)],
+    sonde_test:until(gone, fun() -> length(processes()) =< Before end).
+
+printed_with_the_stacks_last(Config) ->
+    Pids = started(700, fun three/1),
+    File = filename:join(proplists:get_value(priv_dir, Config), "printed"),
+    {ok, Device} = file:open(File, [write]),
+    ok = sonde_print:print([Row || {_, 700, _} = Row <- sonde:stacks(10)],
+                           #{width => 200, device => Device}),
+    ok = file:close(Device),
+    {ok, Text} = file:read_file(File),
+    {match, _} = re:run(Text, "processes +example +stack\n +700 +<[0-9.]+> +stacks_SUITE:one/1 < "
+                        ".*stacks_SUITE:three/1\n"),
+    sonde_test:stop(Pids).
+
+lines_for_flame_graphs(_Config) ->
+    "b:g/1;a:f/0 7\n'x:y':z/2 1\n" =
+        unicode:characters_to_list(
+          sonde_stacks:collapsed([{[{a, f, 0}, {b, g, 1}], 7, []}, {[{'x;y', z, 2}], 1, []},
+                                  {[], 3, []}])).
+
+%% Else the portable path would show other stacks.
+deeper_than_the_node_only_natively(_Config) ->
+    [Pid] = Pids = started(1, fun(Up) -> deep(30, Up) end),
+    case sonde_test:side() of
+        native ->
+            [Stack] = [S || {S, 1, [{example, P} | _]} <- sonde:stacks(?ALL, #{depth => 64}), P =:= Pid],
+            true = length(Stack) > 30 andalso lists:prefix(functions(Pid), Stack);
+        portable ->
+            {native_off, _} = try sonde:stacks(?ALL, #{depth => 9}) catch error:Why -> Why end
+    end,
+    sonde_test:stop(Pids).
+
+bad_arguments(_Config) ->
+    _ = [{Args, badarg} = {Args, try apply(sonde, stacks, Args) catch error:Why -> Why end}
+         || Args <- [[-1], [x], [1.0], [1, []], [1, #{timeout => -1}], [1, #{report => 1}],
+                     [1, #{threads => 0}], [1, #{depth => 0}], [1, #{depth => 65}],
+                     [1, #{depth => all}], [1, #{self => true}]]],
+    ok.
+
+natively(Fun) ->
+    case sonde_test:side() of
+        native -> Fun();
+        portable -> {skip, "the portable path asks each process"}
+    end.
