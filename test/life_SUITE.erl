@@ -409,7 +409,7 @@ other_library(Src, Dir) ->
     C = copy(filename:join(Src, "c_src"), "*/*.{c,h,S}", filename:join(Dir, "c_src")),
     _ = copy(filename:join(Src, "c_src"), "Makefile", C),
     change(filename:join(C, "nif/nif.h"),
-           [{"\"sonde-6\"", "\"other\""},
+           [{"\"sonde-7\"", "\"other\""},
             {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
     change(filename:join(C, "nif/nif_scan.c"),
            [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
@@ -423,7 +423,7 @@ other_library(Src, Dir) ->
 other_module(Src, Dir) ->
     Ebin = filename:join(Dir, "ebin"),
     Erl = copy(filename:join(Src, "src/native"), "sonde_nif.erl", filename:join(Dir, "src")),
-    change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-6\"", "\"other\""}]),
+    change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-7\"", "\"other\""}]),
     ok = filelib:ensure_dir(filename:join(Ebin, "x")),
     {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
     Ebin.
