@@ -83,9 +83,11 @@ struct sonde {
     struct vm candidate;  /* the prover's */
     struct layout tried;  /* candidate.lay points here */
     struct seal seal;
-    atomic_uint_fast64_t stub;    /* of do_direct, in the latest load; 0: not found */
+    atomic_uint_fast64_t stub;    /* of do_direct, in the latest load; 0: not seen yet */
+    atomic_uint_fast64_t before;  /* the same of the load before, if it was of this build */
+    atomic_bool guessed;          /* it was not seen by the load itself */
     atomic_uint stub_word;        /* of a Process, that refers to it */
-    atomic_uint_fast64_t stub_ns; /* when that was looked for */
+    atomic_uint_fast64_t stub_ns; /* the time of the latest load */
     atomic_uint_fast64_t native, busy, torn, asked;
 #ifdef SONDE_TEST
     unsigned mutated_field, mutated_offset; /* LAYOUT_FIELD_COUNT: none; + 1: a form of objects */

@@ -41,27 +41,44 @@ static ERL_NIF_TERM first(ErlNifEnv *env, struct sonde *s)
 {
     unsigned word = 0;
     uint64_t at = current_function(env, peek_ready(PEEK_SYSCALL), &word);
-    atomic_store(&s->stub_word, word);
+    atomic_store(&s->stub_word, at ? word : 0);
+    atomic_store(&s->before, atomic_load(&s->stub));
+    atomic_store(&s->guessed, false);
     atomic_store(&s->stub, at);
     atomic_store(&s->stub_ns, clock_ns());
     return ATOM(ok);
 }
 
-/* How long a call waits at most: if the VM never replaced the stub, and if the stub was not found. */
-enum { LIMIT_MS = 10000, UNSEEN_MS = 100 };
+/* How long after the load a call waits at most: if the VM never replaced the stub; and if nothing can be read. */
+enum { LIMIT_MS = 10000, UNSEEN_MS = 1000 };
+
+static bool is_late(const struct sonde *s, uint64_t ms)
+{
+    return clock_ns() - atomic_load(&s->stub_ns) >= ms * 1000000;
+}
+
+/* Where the kernel filters system calls, a load sees no stub. Then the next call takes what it sees for the stub. If
+ * the VM has replaced the stub before, nothing else will be seen: so the limit is the shorter one. */
+static bool is_direct(struct sonde *s, uint64_t at)
+{
+    uint64_t stub = 0;
+    if (at == 0)
+        return is_late(s, UNSEEN_MS);
+    if (atomic_compare_exchange_strong(&s->stub, &stub, at))
+        atomic_store(&s->guessed, true);
+    else if (at != stub && at != atomic_load(&s->before))
+        return true;
+    return is_late(s, atomic_load(&s->guessed) ? UNSEEN_MS : LIMIT_MS);
+}
 
 /* (first | now): first: in on_load, where the call goes through the stub. now: whether the VM calls this load
  * directly. */
 NIF(nif_do_direct)
 {
     struct sonde *s = sonde_of(env);
+    unsigned word = atomic_load(&s->stub_word);
     if (argv[0] == ATOM(first))
         return first(env, s);
-    uint64_t stub = atomic_load(&s->stub);
-    unsigned word = atomic_load(&s->stub_word);
-    uint64_t at = stub ? current_function(env, nif_peek_reader(s), &word) : 0;
-    if (at != 0 && at != stub)
-        return ATOM(true);
-    uint64_t limit_ms = at == 0 ? UNSEEN_MS : LIMIT_MS;
-    return clock_ns() - atomic_load(&s->stub_ns) >= limit_ms * 1000000U ? ATOM(true) : ATOM(false);
+    uint64_t at = current_function(env, nif_peek_reader(s), &word);
+    return is_direct(s, at) ? ATOM(true) : ATOM(false);
 }

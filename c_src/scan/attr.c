@@ -220,8 +220,8 @@ static enum status go_minor_gcs(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
-/* A number for the message at the head of the inner queue, where it stays until it is received; 0: there is
- * none. No address leaves the library. */
+/* A number for what is at the head of the inner queue: a message, which stays there until it is received, or a
+ * mark of a receive; 0: there is nothing. No address leaves the library. */
 static enum status go_oldest_message(struct walk *w, const struct reading *rd)
 {
     w->value = (int64_t)(stamp_word(rd, LF_sig_first) * 0x9E3779B97F4A7C15ULL >> 32);

@@ -28,7 +28,7 @@ enum {
     SCAN_RETRIES = BOUND(1024, 6),
     SCAN_ASKS = BOUND(256, 6),
     SCAN_QUESTIONS =
-        ATTR_minor_gcs, /* at once: each that a caller may choose; those after it are sonde's own */
+        ATTR_minor_gcs, /* at once: each that a caller may choose; those from it on are sonde's own */
     SCAN_WALKS = (int)SCAN_BATCH > (int)SCAN_QUESTIONS ? (int)SCAN_BATCH : (int)SCAN_QUESTIONS,
     SCAN_OUT = BOUND(1024, 40), /* room for what a batch gives: 2 * SCAN_WALKS at least */
     SCAN_EXCLUDE = 24

@@ -1,6 +1,6 @@
 %% @private
-%% The processes that make many others wait, and circles of processes that wait for each other. Only
-%% natively, and no process is asked.
+%% The processes that make many others wait, and circles of processes that wait for each other. It works
+%% only natively and sends no process a message.
 -module(sonde_facts_waits).
 
 -export([first/1, last/1]).
@@ -29,7 +29,8 @@ first(native) ->
 first({portable, Why}) ->
     {[], [{waits, {native_off, Why}}]}.
 
-watched({Graph, #{unseen := Unseen}}) ->
+%% After a complete sweep, the missed processes are those that ran at each look: they did not wait.
+watched({Graph, #{unseen := Unseen, missed := Missed}}) ->
     All = [{Pid, N} || {Pid, N} <- sonde_wait_graph:totals(Graph), is_pid(Pid)],
     On = [Circle || Circle <- lists:sublist(sonde_wait_graph:circles(Graph), ?MOST)],
     Heads = [hd(Circle) || Circle <- On],
@@ -41,7 +42,7 @@ watched({Graph, #{unseen := Unseen}}) ->
                      circle => sonde_wait_graph:circle(Pid, Graph),
                      some => sonde_wait_graph:some(Pid, Graph),
                      queued => queued(Pid)}} || Pid <- Heads ++ Many],
-    {seen(Waits), [{waits, {left_out, Unseen}} || Unseen > 0]}.
+    {seen(Waits), [{waits, {left_out, Unseen + length(Missed)}} || Unseen > 0]}.
 
 seen(Waits) ->
     Now = now(Waits),

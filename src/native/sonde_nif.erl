@@ -107,8 +107,15 @@ load([File | Rest]) ->
 load_one(File) ->
     true = erlang:yield(),
     case erlang:load_nif(filename:rootname(File, ".so"), load_info()) of
-        ok -> do_direct(first);
+        ok -> first();
         {error, {_, Text}} -> {error, lists:flatten(Text)}
+    end.
+
+%% The library of an older release, left beside this module, has no such function: build_id/0 then shows
+%% what it is.
+first() ->
+    try do_direct(first)
+    catch error:_ -> ok
     end.
 
 %% The name contains the build id: the library stays mapped forever, and a library that is loaded

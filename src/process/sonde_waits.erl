@@ -18,7 +18,7 @@
 
 %% Processes that one scan looks at.
 -define(SOME, 1000).
-%% More looks at a process that was busy. A process that is busy each time does not wait.
+%% More looks at a process that was busy. A process that is busy each time runs, or is suspended.
 -define(AGAIN, 2).
 %% More looks at a circle, until no process on it moved between two of them.
 -define(TRIES, 5).
@@ -133,13 +133,13 @@ all(How) ->
             {Waiting, Missed} = some(Busy, How, ?AGAIN),
             All = lists:foldl(fun add/2, Graph, Waiting),
             {Next, Unread} = some(sonde_wait_graph:awaited(All), How, ?AGAIN),
-            Result = (sonde_scan:nothing())#{missed := Missed},
+            %% first all that were missed: `late' counts none of them again
+            Result = (sonde_scan:nothing())#{missed := lists:ukeysort(1, Unread ++ Missed)},
             Swept = case End of
                         done -> Result;
                         late -> sonde_scan:late(Scans, How, Result)
                     end,
-            {verified(calls(Next), All, How, ?TRIES),
-             sonde_scan:merge(Swept, (sonde_scan:nothing())#{missed := Unread})}
+            {verified(calls(Next), All, How, ?TRIES), Swept}
     end.
 
 add({Pid, [For, _]}, Graph) ->
