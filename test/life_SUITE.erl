@@ -185,7 +185,7 @@ another_build_takes_over_while_a_scan_is_open(Config) ->
 
 take_over(Ebin) ->
     #{status := active} = sonde:native(),
-    {"sonde-6", _} = sonde_nif:build_id(),
+    {"sonde-7", _} = sonde_nif:build_id(),
     Owner = scan_owner(1000),
     true = code:add_patha(Ebin),
     {module, sonde_nif} = code:load_file(sonde_nif),

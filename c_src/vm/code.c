@@ -207,7 +207,7 @@ static void search_segment(void *arg, uintptr_t from, uintptr_t to)
     uint64_t w[BLOCK];
     struct record record;
     from = (from + 7) & ~(uintptr_t)7;
-    for (uintptr_t at = from; at + 8 * RECORD_WORDS <= to; at += 8 * STEP) {
+    for (uintptr_t at = from; at + 8UL * RECORD_WORDS <= to; at += 8UL * STEP) {
         uintptr_t words = (to - at) / 8 < BLOCK ? (to - at) / 8 : BLOCK;
         if (!peek_block(s->reader, at, words, w))
             continue;
