@@ -113,9 +113,9 @@ at_places(By, Until, Look, Late) ->
     Silent = sonde_helper:job(fun timer:sleep/1, infinity),
     Twins = [twin(Place, Silent) || Place <- places()],
     Pids = [Pid || {Pid, _} <- Twins],
-    How = #{attrs => [waits_for, waits_call], by => By, until => Until},
+    How = #{attrs => [waits_for, waits_call], by => By, until => Until, without => [Silent | Pids]},
     try lists:all(fun(Twin) -> has_arrived(Twin, How) end, Twins) of
-        true -> Look(How#{places => Pids, without => [Silent | Pids]});
+        true -> Look(How#{places => Pids});
         false -> Late(How)
     after
         _ = [unlink(Pid) || Pid <- [Silent | Pids]],
