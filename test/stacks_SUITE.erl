@@ -127,13 +127,16 @@ no_process_that_waits_is_sent_anything(_Config) ->
 
 spin() -> spin().
 
-%% It runs whenever it is looked at, and answers.
+%% Alone on a scheduler, it runs at nearly each look, and answers, or on a busy machine answers too late.
 one_that_runs_is_asked(_Config) ->
-    Pids = [spawn(fun spin/0) || _ <- [1, 2, 3]],
-    ok = sonde_test:until(they_have_rows,
-                          fun() -> count([{?MODULE, spin, 0}], sonde:stacks(?ALL)) =:= 3 end),
-    _ = [exit(Pid, kill) || Pid <- Pids],
-    ok.
+    Pid = spawn(fun spin/0),
+    Seen = [begin
+                {Rows, #{missed := #{pids := Missed}}} = sonde:stacks(?ALL, #{report => true}),
+                {count([{?MODULE, spin, 0}], Rows), lists:member({Pid, timeout}, Missed)}
+            end || _ <- lists:seq(1, 30)],
+    true = exit(Pid, kill),
+    [] = Seen -- [S || S <- Seen, S =:= {1, false} orelse S =:= {0, true}],
+    true = lists:member({1, false}, Seen).
 
 %% In a long native call it neither rests nor answers.
 a_silent_one_is_reported(Config) ->
