@@ -158,7 +158,7 @@ static verb *const verbs[16] = {build_entry,      build_mbuf,    build_message, 
 
 /* More verbs, and room for new ones that the kept inputs do not use yet: byte 14 with the number of
  * the verb as parameter; the verb's own parameter is the next byte. */
-static verb *const more_verbs[16] = {build_thing, build_deep, build_hold, build_call};
+static verb *const more_verbs[16] = {build_thing, build_deep, build_hold, build_call, build_frames};
 
 static bool run_verb(struct builder *b, unsigned op)
 {

@@ -316,3 +316,23 @@ void build_call(struct builder *b, unsigned param)
     if (param & 8) /* a return address: the frames of those that called it follow */
         push(b, MEMORY_BASE);
 }
+
+/* So many words of a stack. operand: return addresses, of which the same ones come again; frame pointers, which
+ * point into the stack; or terms. */
+void build_frames(struct builder *b, unsigned param)
+{
+    for (unsigned i = 0; i <= param % 8; i++) {
+        unsigned how = byte(b);
+        switch (how & 3) {
+        case 0:
+        case 1:
+            push(b, 0x4000 + 16ULL * (how >> 2 & 3));
+            break;
+        case 2:
+            push(b, own(b, LF_hend) - 8ULL * (how >> 2 & 7));
+            break;
+        default:
+            push(b, NIL);
+        }
+    }
+}
