@@ -734,7 +734,7 @@ stacks(N) ->
 %% @doc Returns the `N' stacks that most processes have: `{Stack, Processes, Attrs}', largest first.
 %% `Stack' is a list of functions, the one that the process is in first, then its callers, as
 %% `current_stacktrace' of `erlang:process_info/2' reports them: without calls in tail position, and
-%% a recursion from one place only once. `Attrs' contains:
+%% a recursion from one place only once. It is `[]' for a process that hibernates. `Attrs' contains:
 %% <ul>
 %% <li>`{example, Pid}': one of these processes</li>
 %% <li>its registered name, if it is the only one and has one</li>

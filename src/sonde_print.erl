@@ -237,18 +237,26 @@ preview(Atom) -> atom_to_list(Atom).
 
 %% ---- from sonde:stacks/1: the stacks come last, because they are long
 
-is_stack({Stack, Processes, [{example, _} | _]}) ->
-    is_integer(Processes) andalso all(fun is_function_name/1, Stack);
+is_stack({Stack, Processes, [{node, _}, {example, _} | _]}) -> is_stack(Stack, Processes);
+is_stack({Stack, Processes, [{example, _} | _]}) -> is_stack(Stack, Processes);
 is_stack(_) -> false.
+
+is_stack(Stack, Processes) ->
+    is_integer(Processes) andalso all(fun is_function_name/1, Stack).
 
 is_function_name({M, F, A}) -> is_atom(M) andalso is_atom(F) andalso is_integer(A);
 is_function_name(_) -> false.
 
-stacks(Stacks) ->
-    table(["processes", "example", "stack"],
-          fun({Stack, Processes, [{_, Example} | _]}, Cell) ->
-                  [Cell(processes, Processes), Cell(example, Example), Cell(current_stacktrace, Stack)]
+stacks([{_, _, [{First, _} | _]} | _] = Stacks) ->
+    Keys = [node || First =:= node] ++ [example],
+    table({keys, [processes | Keys] ++ [stack]},
+          fun({Stack, Processes, Attrs}, Cell) ->
+                  [Cell(processes, Processes) | [attr(Key, Attrs, Cell) || Key <- Keys]]
+                      ++ [stack(Stack, Cell)]
           end, Stacks).
+
+stack([], _) -> {text, "(none)"};
+stack(Stack, Cell) -> Cell(current_stacktrace, Stack).
 
 %% ---- one heap, from sonde:heap/1: all its numbers are bytes, except the counts of the histogram
 

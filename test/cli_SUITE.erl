@@ -16,7 +16,7 @@ all() ->
      every_call_of_the_table_is_there, bash_completes, completions_are_shell_scripts,
      json_is_read_back, json_of_what_it_has_nothing_for, json_of_rows, jq_reads_it,
      pids_are_those_of_the_node, file_works_on_its_own, the_process_has_the_exit_code,
-     every_command_answers, what_was_not_read_is_said, suspends_what_runs,
+     every_command_answers, stacks_for_flame_graphs, what_was_not_read_is_said, suspends_what_runs,
      bin_holder_is_who_holds_it, bin_window_is_who_grows,
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
@@ -423,6 +423,20 @@ every_command_answers(Config) ->
                 -- ([hd(string:lexemes(W, " ")) || W <- Words] ++ Elsewhere),
                 [W || W <- Words, [] =:= answer(at(Node, W), Config)]},
     _ = [{W, true} = {W, is_map(json(at(Node, W), Config))} || W <- Words],
+    ok.
+
+%% A line for each stack, the first call first, and a count; in a cluster the node comes before.
+stacks_for_flame_graphs(Config) ->
+    {_, Node} = bare(Config),
+    Lines = fun(Words) -> string:lexemes(answer(Words, Config), "\n") end,
+    Deep = Lines(at(Node, "stacks 1000 --collapsed")),
+    true = lists:any(fun(Line) -> lists:prefix("proc_lib:init_p_do_apply/3;gen_server:loop/7 ", Line) end, Deep),
+    [] = [Line || Line <- Deep, re:run(Line, "^[^ ]+ [0-9]+$") =:= nomatch],
+    Flat = Lines(at(Node, "stacks 1000 --depth 1 --collapsed")),
+    [] = [Line || Line <- Flat, lists:member($;, Line)],
+    true = length(Flat) > 3 andalso length(Flat) =< length(Deep),
+    [] = [Line || Line <- Lines(lists:concat(["--cluster ", Node, " stacks 5 --collapsed"])),
+                  not lists:prefix(lists:concat([Node, ";"]), Line)],
     ok.
 
 %% A process in a long call on a dirty scheduler cannot be read. The command reports it on standard

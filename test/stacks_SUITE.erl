@@ -7,7 +7,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [as_process_info_reports, equal_stacks_are_one_group, as_deep_as_wanted, a_recursion_shows_once,
+    [as_process_info_reports, equal_stacks_are_one_group, one_that_hibernates_has_none,
+     as_deep_as_wanted, a_recursion_shows_once,
      a_name_only_for_one, the_caller_has_no_row, no_process_that_waits_is_sent_anything,
      one_that_runs_is_asked, a_silent_one_is_reported, no_time_is_reported, code_that_goes_away,
      several_threads_count_as_one, a_killed_caller_leaves_nothing, printed_with_the_stacks_last,
@@ -78,6 +79,16 @@ equal_stacks_are_one_group(_Config) ->
     [_, _] = sonde:stacks(2),
     [] = sonde:stacks(0),
     sonde_test:stop(Pids).
+
+%% Its program counter is in no function of a module.
+one_that_hibernates_has_none(_Config) ->
+    Pids = [spawn(fun() -> erlang:hibernate(?MODULE, spin, []) end) || _ <- [1, 2, 3]],
+    ok = sonde_test:settle(Pids),
+    [] = functions(hd(Pids)),
+    [[{example, Example} | _]] = [Attrs || {[], N, Attrs} <- sonde:stacks(?ALL), N >= 3],
+    true = lists:member(Example, Pids) orelse functions(Example) =:= [],
+    _ = [true = exit(Pid, kill) || Pid <- Pids],
+    ok.
 
 as_deep_as_wanted(_Config) ->
     [Pid] = Pids = started(1, fun(Up) -> deep(30, Up) end),
@@ -212,7 +223,7 @@ printed_with_the_stacks_last(Config) ->
     sonde_test:stop(Pids).
 
 lines_for_flame_graphs(_Config) ->
-    "b:g/1;a:f/0 7\n'x:y':z/2 1\n" =
+    "b:g/1;a:f/0 7\n'x:y':z/2 1\n(none) 3\n" =
         unicode:characters_to_list(
           sonde_stacks:collapsed([{[{a, f, 0}, {b, g, 1}], 7, []}, {[{'x;y', z, 2}], 1, []},
                                   {[], 3, []}])).

@@ -298,8 +298,8 @@ several(Nodes, Ours, Command, Args, Opts) ->
                  || {Node, Row} <- Rows],
         Reports = [{Node, sonde_cli_show:as_there(Report, Node)}
                    || {Node, Report} <- maps:get(reports, Result, [])],
-        ok = sonde_cli_show:cluster(
-               format(Opts), Command, Args,
+        ok = show_cluster(
+               Command, Args, Opts,
                #{rows => Shown, reports => Reports,
                  failed => [{Node, unicode:characters_to_binary(Text)} || {Node, Text} <- All]}),
         _ = [complain(Text) || {_, Text} <- All],
@@ -314,6 +314,11 @@ several(Nodes, Ours, Command, Args, Opts) ->
     after
         [leave(A) || {_, {ok, A}} <- Attached]
     end.
+
+show_cluster(#{run := {sonde, stacks}}, _, #{collapsed := true}, #{rows := Rows}) ->
+    io:put_chars([[atom_to_list(Node), $;, sonde_stacks:collapsed([Row])] || {Node, Row} <- Rows]);
+show_cluster(Command, Args, Opts, Shown) ->
+    sonde_cli_show:cluster(format(Opts), Command, Args, Shown).
 
 %% In `failed', the reasons are texts.
 of_cluster(Nodes, #{run := diagnose}, [], Opts) ->

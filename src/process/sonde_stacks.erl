@@ -52,8 +52,10 @@ is_depth(Depth) -> is_integer(Depth) andalso Depth >= 1 andalso Depth =< ?DEEPES
 %% @doc Returns lines for tools that draw flame graphs: the first call first, then a count.
 -spec collapsed([row()]) -> unicode:chardata().
 collapsed(Rows) ->
-    [[lists:join($;, [frame(F) || F <- lists:reverse(Stack)]), $\s, integer_to_list(Count), $\n]
-     || {Stack, Count, _} <- Rows, Stack =/= []].
+    [[frames(Stack), $\s, integer_to_list(Count), $\n] || {Stack, Count, _} <- Rows].
+
+frames([]) -> "(none)";
+frames(Stack) -> lists:join($;, [frame(F) || F <- lists:reverse(Stack)]).
 
 %% A semicolon separates functions.
 frame(Function) ->
