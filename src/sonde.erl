@@ -1138,8 +1138,8 @@ diagnosis() -> diagnosis(#{}).
 %% <ul>
 %% <li>What grew in most moments and fell in none: by 512 kB in all, or, if it is large, by enough to
 %%     double within a day</li>
-%% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that no
-%%     process takes, monitors on the same process, idle processes without link, monitor and name</li>
+%% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that stay
+%%     for two seconds, monitors on the same process, idle processes without link, monitor and name</li>
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
 %%     process), persistent terms that grow, ports with much to send at the start and at the end,
 %%     connections to nodes that take none of what they are sent, and a default of 0 for

@@ -127,6 +127,7 @@ frees(_) -> "".
 
 pair({registered_name, Name}) -> {"registered", short(Name)};
 pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- Pids])};
+pair({oldest_stayed_ms, Ms}) -> {"oldest stayed", io_lib:format("~.1f s", [Ms / 1000])};
 pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
 pair({most, Of}) -> {"most", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])};
 pair({Key, {M, F, A} = Call}) when is_atom(M), is_atom(F), is_integer(A) ->
@@ -189,7 +190,11 @@ remedy(fullsweep_after) ->
 remedy(binary_copy) ->
     "Use binary:copy/1 on the parts that are kept.";
 remedy(drop_unmatched) ->
-    "It waits and matches none of them: add a clause for unexpected messages.";
+    "It waits and leaves its oldest message. Look at the messages. If no clause takes them, add one for"
+    " unexpected messages; if the process works on a request meanwhile, it is only slow.";
+remedy(look_longer) ->
+    "It waits, but was watched too briefly: it may be slow, or take none of the messages. Watch it for two"
+    " seconds or more (interval).";
 remedy(batches) ->
     "It is slower than its senders: let them wait for an answer, work in batches, or share the"
     " work out.";

@@ -1,6 +1,6 @@
 %% @private
-%% The processes that make many others wait, and circles of processes that wait for each other. Only
-%% natively, and no process is asked.
+%% The processes that make many others wait, and circles of processes that wait for each other. It works
+%% only natively and sends no process a message.
 -module(sonde_facts_waits).
 
 -export([first/1, last/1]).
