@@ -596,8 +596,9 @@ allocates() ->
 
 %% A process that waits with a backlog matches none of it, unless it waits for the answer of another.
 slow_and_deaf_are_told_apart(_Config) ->
-    Backlog = with_samples(fun(I, S) -> S#{message_queue_len := 5000 + I} end,
-                           process(self(), series(10000000, 0))),
+    Slower = fun(P, Ms) -> with_samples(fun(I, S) -> S#{at := I * Ms} end, P) end,
+    Backlog = Slower(with_samples(fun(I, S) -> S#{message_queue_len := 5000 + I} end,
+                                  process(self(), series(10000000, 0))), 400),
     Remedy = fun(P) -> #{kind := mailbox, remedy := R} = told(P), R end,
     In = fun(Function) -> Backlog#{attrs := [{current_function, Function}]} end,
     drop_unmatched = Remedy(Backlog),
@@ -644,12 +645,11 @@ deaf_beside_work(_Config) ->
          || _ <- lists:seq(1, max(2000, round(0.1 * erlang:memory(total) / 1600)))],
     Client = spawn(fun() -> asks(Pid) end),
     ok = sonde_test:settle(Pid),
-    #{suspects := Suspects} = sonde:diagnosis(#{interval => 1000}),
+    #{suspects := Suspects} = sonde:diagnosis(),
     Remedy = sonde_test:pick(drop_unmatched, batches),
     [Remedy] = [R || #{what := What, kind := mailbox, remedy := R} <- Suspects, What =:= Pid],
     sonde_test:stop([Client, Pid]).
 
-answers() ->
 %% It asks another process for each of its messages, and receives the answer in a way of its own. No official
 %% call shows that its oldest message is another one each time.
 slow_in_a_receive_of_its_own(_Config) ->
@@ -674,6 +674,7 @@ consumes(Store) ->
             receive {stored, Ref} -> consumes(Store) end
     end.
 
+answers() ->
     receive
         {work, From, N} -> From ! {done, lists:sum(lists:seq(1, N))}, answers()
     end.
@@ -832,6 +833,14 @@ the_node_itself_is_judged(_Config) ->
     [{busy_connection, disconnect}] = Kinds(Connection(10000, 90000, 0)),
     _ = [[] = Kinds(Connection(First, Last, Taken))
          || {First, Last, Taken} <- [{10000, 90000, 1}, {0, 90000, 0}, {90000, 0, 0}]],
+    [] = Kinds((Connection(10000, 90000, 0))#{ms => 1900}),
+    Suspended = fun(N) ->
+                        Crowd = #{each => 1.0, groups => [], rest => 0, suspended => N},
+                        [#{evidence := Evidence, share := 1.0}] =
+                            sonde_judge:find(facts((Connection(10000, 90000, 0))#{crowd => Crowd})),
+                        proplists:get_value(suspended, Evidence)
+                end,
+    [undefined, undefined, 7] = lists:map(Suspended, [unknown, 0, 7]),
     Unused = fun(Last) -> #{moments => [(moment(I * 300, 100000000))
                                         #{unused := [{ll_alloc, 40000000, 90000000},
                                                      {binary_alloc, Bytes, 70000000}]}
@@ -864,7 +873,7 @@ a_stuck_port_is_told(_Config) ->
 
 holds(List) -> receive never_sent -> List end.
 
-%% Timers that nobody cancels, a row each in a table of the timer server.
+%% Timers that no process cancels, a row each in a table of the timer server.
 timers_are_no_rows_of_ours(_Config) ->
     sonde_peer_helper:with(shipped, fun timers_of_a_node/1).
 
@@ -890,7 +899,7 @@ senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
     Suspended = fun() -> length([Pid || Pid <- Senders,
                                         On(erlang, process_info, [Pid, status]) =:= {status, suspended}]) end,
     Found = fun() ->
-                    #{suspects := Suspects} = On(sonde, diagnosis, [#{interval => 1000}]),
+                    #{suspects := Suspects} = On(sonde, diagnosis, []),
                     [maps:from_list(Evidence) || #{kind := busy_connection, evidence := Evidence} <- Suspects]
             end,
     %% they send as much as the other node takes: the port is busy, too
@@ -914,7 +923,7 @@ senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
         os:cmd("kill -CONT " ++ Process)
     end.
 
-%% Each sends 500 kB about every 10 ms. The other node reads it and nobody receives it.
+%% Each sends 500 kB about every 10 ms. The other node reads it and no process receives it.
 senders(Node, N) ->
     true = net_kernel:connect_node(Node),
     Message = lists:duplicate(N, binary:copy(<<0>>, 25000)),

@@ -172,8 +172,8 @@ kind(atoms) -> "has more and more atoms";
 kind(fragmentation) -> "has memory that the allocators hold but do not use";
 kind(outside) -> "has memory that no allocator of the VM counts";
 kind(persistent_terms) -> "has more and more persistent terms";
-kind(port_queue) -> "has a port whose peer does not take what it is sent";
-kind(busy_connection) -> "has a connection whose other end takes nothing";
+kind(port_queue) -> "has a port with a peer that does not read";
+kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";
 kind(deadlock) -> "waits for itself, through others".
@@ -241,8 +241,9 @@ remedy(heap_limit) ->
 remedy(unblock) ->
     "It answers one request after the other: let it hand them on, or not wait itself meanwhile.";
 remedy(disconnect) ->
-    "Processes that send to that node are suspended: see whether it runs and can be reached. Now:"
-    " erlang:disconnect_node/1 lets them go on, until the connection is made again.";
+    "See whether that node runs and can be reached: sooner or later the VM suspends processes that send"
+    " to it. erlang:disconnect_node/1 lets them go on, but in a cluster, global then disconnects other"
+    " nodes, too (prevent_overlapping_partitions), and Mnesia is partitioned.";
 remedy(break_circle) ->
     "Now: end one of them. For good: call in one direction only, or answer later, with"
     " gen_server:reply/2.";
