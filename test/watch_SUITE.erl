@@ -246,7 +246,7 @@ quiet_days_are_no_leaks(_Config) ->
     Today = fun(H) -> case Saturday(H) of true -> 0.4; false -> 1.0 end end,
     Wave = fun(H) -> 1 - math:cos(2 * math:pi() * H / 24) end,
     Rhythm = fun(H, _) -> 10000 * (1 + Today(H) * Wave(H)) end,
-    Falls = fun(H, _) -> 10000 * (0.5 + Wave(H)) * (1 - max(0, min(1, (H - 108) / 12)) / 2) end,
+    Falls = fun(H, _) -> 10000 * (2 + Wave(H)) * (1 - max(0, min(1, (H - 108) / 12)) / 2) end,
     Table = fun(H, _) -> 10000 * (1 + Today(H) * min(1, (H - 24 * (trunc(H) div 24)) / 14)) end,
     [] = [{Seed, H} || Seed <- [1, 2, 3], Value <- [Rhythm, Falls, Table],
                        H <- accused(Value, fun steady/1, 144, mean, 0.01, Seed), Saturday(H)].
