@@ -899,7 +899,8 @@ senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
     Suspended = fun() -> length([Pid || Pid <- Senders,
                                         On(erlang, process_info, [Pid, status]) =:= {status, suspended}]) end,
     Found = fun() ->
-                    #{suspects := Suspects} = On(sonde, diagnosis, []),
+                    #{suspects := Suspects, not_looked_at := Not} = On(sonde, diagnosis, []),
+                    false = lists:keymember(connections, 1, Not),
                     [maps:from_list(Evidence) || #{kind := busy_connection, evidence := Evidence} <- Suspects]
             end,
     %% they send as much as the other node takes: the port is busy, too

@@ -190,8 +190,8 @@ remedy(fullsweep_after) ->
 remedy(binary_copy) ->
     "Use binary:copy/1 on the parts that are kept.";
 remedy(drop_unmatched) ->
-    "It waits and leaves its oldest message. Look at the messages. If no clause takes them, add one for"
-    " unexpected messages; if the process works on a request meanwhile, it is only slow.";
+    "It waits and seems to leave messages: look at them. If no clause takes them, add one for unexpected"
+    " messages. If the process works on a request meanwhile, it is only slow.";
 remedy(look_longer) ->
     "It waits, but was watched too briefly: it may be slow, or take none of the messages. Watch it for two"
     " seconds or more (interval).";
