@@ -1177,17 +1177,18 @@ diagnosis() -> diagnosis(#{}).
 %%     `what' (a pid, `{ets, Table}', `{processes, InitialCall}' or `node'), `bytes', `evidence',
 %%     `see' (a call that shows more), `remedy', and `frees', the bytes that the remedy would free
 %%     if that is known</li>
-%% <li>`not_looked_at': what the call could not read, and why</li>
+%% <li>`not_looked_at': what the call could not read, and why. Of connections to other nodes, the call
+%%     reads those by TCP, and no TLS</li>
 %% </ul>
 %% These are suspects:
 %% <ul>
 %% <li>What grew in most moments and fell in none: by 512 kB in all, or, if it is large, by enough to
 %%     double within a day</li>
-%% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that no
-%%     process takes, monitors on the same process, idle processes without link, monitor and name</li>
+%% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that stay
+%%     for two seconds, monitors on the same process, idle processes without link, monitor and name</li>
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
 %%     process), persistent terms that grow, ports with much to send at the start and at the end,
-%%     connections to nodes that take none of what they are sent, and a default of 0 for
+%%     connections by TCP to nodes that take nothing for two seconds, and a default of 0 for
 %%     `fullsweep_after'</li>
 %% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), some of
 %%     them are in the same call at the end, and its mailbox has at least half as many messages both

@@ -31,11 +31,15 @@
 %% and tables, the watcher keeps one value for each quarter of an hour of three days. For a process it
 %% follows the size that its heap and its binaries would have after a collection, which the native
 %% path finds without one, so that even the largest sawtooth hides nothing; where the native path is
-%% off, it follows what is left after collections. A leak is reported if, for five hours (twelve for
-%% sums, and where the native path is off), growth continued in nearly each quarter of an hour, did
-%% not slow down like that of a cache that fills up, and is not explained by the load of the node. Slow
-%% leaks under noise take one to three days: then growth must be even, not by a few steps. A cache
-%% that fills up at an even pace for longer than that looks like a leak.
+%% off, it follows what is left after collections. A leak is reported if, for almost five hours (eleven
+%% for sums, and where the native path is off), growth continued in nearly each quarter of an hour, did
+%% not slow down like that of a cache that fills up, and is not explained by the load of the node. A slow
+%% leak under noise is reported after one to three days, if its growth is even and not only a few steps.
+%% A cache that fills up at an even pace for longer than that looks like a leak.
+%%
+%% Growth that returns at the same time of each day is no leak. A leak that was cleared is reported again
+%% as soon as a new one, if it fell at once (within half an hour) and to below every value of the day
+%% before. If it fell slowly, or less far, it is reported up to a day later.
 %%
 %% <h4>Events</h4>
 %% A map with `event', `name' and `node', and by event:

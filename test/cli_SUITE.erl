@@ -701,7 +701,7 @@ diagnosis_with_suspects_is_3(Config) ->
     _ = call(Peer, sonde_leaks_helper, start,
                   [#{plan => [#{of_kind => leak, kind => unmatched, bytes => 30000000,
                                 named => false}]}]),
-    {3, Json, ""} = command(at(Node, "diagnose --interval 300 --json"), Config),
+    {3, Json, ""} = command(at(Node, "diagnose --interval 2000 --json"), Config),
     #{<<"suspects">> := [_ | _] = Suspects} = read(list_to_binary(Json)),
     [#{<<"remedy">> := <<"drop_unmatched">>}] =
         [S || #{<<"kind">> := <<"mailbox">>} = S <- Suspects].

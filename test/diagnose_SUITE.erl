@@ -18,7 +18,8 @@
          what_collects_by_itself_leaks_nothing/1,
          only_what_minor_collections_leave_is_told/1,
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
-         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
+         parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, slow_in_a_receive_of_its_own/1,
+         who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
          small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
          a_stuck_port_is_told/1, a_stopped_node_is_named/1, timers_are_no_rows_of_ours/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
@@ -37,7 +38,8 @@ all() ->
      collections_of_the_interval_are_counted, what_collects_by_itself_leaks_nothing,
      only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
-     slow_and_deaf_are_told_apart, deaf_beside_work, mail_is_no_state, weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
+     slow_and_deaf_are_told_apart, deaf_beside_work, slow_in_a_receive_of_its_own, mail_is_no_state,
+     weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      a_stopped_node_is_named, timers_are_no_rows_of_ours,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
@@ -163,14 +165,14 @@ is_limit(Kind) ->
 report_has_its_shape(_Config) ->
     Deaf = [deaf(Part) || Part <- [0.1, 0.2]],
     #{at := At, node := Node, memory := Memory, growth := Growth, counts := Counts,
-      suspects := Suspects, not_looked_at := Not} = sonde:diagnosis(#{interval => 200}),
+      suspects := Suspects, not_looked_at := Not} = sonde:diagnosis(#{interval => 2000}),
     true = abs(At - erlang:system_time(millisecond)) < 600000,
     Node = node(),
     [allocated, atom, binary, by_allocator, code, ets, processes, rss, total, used]
         = lists:sort(maps:keys(Memory)),
     #{ms := Ms, memory := #{total := _, binary := _}, processes := _, ports := _, atoms := _,
       tables := _} = Growth,
-    true = Ms >= 200,
+    true = Ms >= 2000,
     #{processes := {_, _}, ports := {_, _}, atoms := {_, _}, tables := {_, _}} = Counts,
     _ = [#{kind := _, what := _, bytes := _, share := _, evidence := [{_, _} | _],
            see := {_, _, [_ | _]}, remedy := _} = S || S <- Suspects],
@@ -354,7 +356,7 @@ lines(Report) ->
     string:split(unicode:characters_to_list(sonde_diagnose:format(Report)), "\n", all).
 
 remedies() ->
-    [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, batches, resume, demonitor, unlink,
+    [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, look_longer, batches, resume, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
      generations, unblock, break_circle, disconnect, cancel_timers, let_run].
@@ -594,8 +596,9 @@ allocates() ->
 
 %% A process that waits with a backlog matches none of it, unless it waits for the answer of another.
 slow_and_deaf_are_told_apart(_Config) ->
-    Backlog = with_samples(fun(I, S) -> S#{message_queue_len := 5000 + I} end,
-                           process(self(), series(10000000, 0))),
+    Slower = fun(P, Ms) -> with_samples(fun(I, S) -> S#{at := I * Ms} end, P) end,
+    Backlog = Slower(with_samples(fun(I, S) -> S#{message_queue_len := 5000 + I} end,
+                                  process(self(), series(10000000, 0))), 400),
     Remedy = fun(P) -> #{kind := mailbox, remedy := R} = told(P), R end,
     In = fun(Function) -> Backlog#{attrs := [{current_function, Function}]} end,
     drop_unmatched = Remedy(Backlog),
@@ -610,20 +613,66 @@ slow_and_deaf_are_told_apart(_Config) ->
     Oldest = fun(Of) -> with_samples(fun(I, S) -> S#{oldest => Of(I)} end, works(In({gen_server, loop, 7}))) end,
     drop_unmatched = Remedy(Oldest(fun(_) -> 4711 end)),
     batches = Remedy(Oldest(fun(I) -> I end)),
-    batches = Remedy(Oldest(fun(I) -> min(I, 2) end)).
+    batches = Remedy(Oldest(fun(I) -> min(I, 2) end)),
+    %% what was not watched for two seconds may be either
+    look_longer = Remedy(Slower(Backlog, 300)),
+    look_longer = Remedy(Slower(Oldest(fun(_) -> 4711 end), 300)),
+    batches = Remedy(Slower(works(In({gen_server, loop, 7})), 300)),
+    %% it does next to nothing, but it takes its oldest message; a collection may only have moved that
+    Idle = fun(Of, Collections) ->
+                   Remedy(with_samples(fun(I, S) -> S#{oldest => Of(I), collections := Collections(I)} end, Backlog))
+           end,
+    None = fun(_) -> {0, []} end,
+    batches = Idle(fun(I) -> I end, None),
+    batches = Idle(fun(I) -> max(I, 5) end, None),
+    drop_unmatched = Idle(fun(_) -> 4711 end, None),
+    drop_unmatched = Idle(fun(I) -> min(I, 2) end, fun(I) -> {min(I, 2), []} end),
+    %% the evidence
+    Evidence = fun(P) ->
+                       #{evidence := E} = told(P),
+                       [Pair || {Key, _} = Pair <- E, lists:member(Key, [oldest_stayed_ms, newer_taken])]
+               end,
+    [] = Evidence(Backlog),
+    [{oldest_stayed_ms, 2000}] = Evidence(Oldest(fun(_) -> 4711 end)),
+    Takes = with_samples(fun(I, S) -> S#{message_queue_len := 5000 + 7 * (I rem 2)} end, Oldest(fun(_) -> 4711 end)),
+    [{oldest_stayed_ms, 2000}, {newer_taken, 21}] = Evidence(Takes).
 
 %% A process that answers its clients beside messages that it never matches: only the oldest message
-%% shows that it is not too slow.
+%% shows that it is not just slow.
 deaf_beside_work(_Config) ->
     Pid = spawn(fun answers/0),
     _ = [Pid ! {late, lists:seq(1, 100)}
          || _ <- lists:seq(1, max(2000, round(0.1 * erlang:memory(total) / 1600)))],
     Client = spawn(fun() -> asks(Pid) end),
     ok = sonde_test:settle(Pid),
-    #{suspects := Suspects} = sonde:diagnosis(#{interval => 1000}),
+    #{suspects := Suspects} = sonde:diagnosis(),
     Remedy = sonde_test:pick(drop_unmatched, batches),
     [Remedy] = [R || #{what := What, kind := mailbox, remedy := R} <- Suspects, What =:= Pid],
     sonde_test:stop([Client, Pid]).
+
+%% It asks another process for each of its messages, and receives the answer in a way of its own. No official
+%% call shows that its oldest message is another one each time.
+slow_in_a_receive_of_its_own(_Config) ->
+    Store = spawn(fun stores/0),
+    Pid = spawn(fun() -> consumes(Store) end),
+    _ = [Pid ! {job, lists:seq(1, 100)}
+         || _ <- lists:seq(1, max(2000, round(0.1 * erlang:memory(total) / 1600)))],
+    ok = sonde_test:until(asks, fun() -> {status, waiting} =:= process_info(Pid, status) end),
+    #{suspects := Suspects} = sonde:diagnosis(),
+    Remedies = sonde_test:pick([batches], [batches, drop_unmatched]),
+    [true] = [lists:member(R, Remedies) || #{what := What, kind := mailbox, remedy := R} <- Suspects, What =:= Pid],
+    sonde_test:stop([Pid, Store]).
+
+stores() ->
+    receive {store, From, Ref, _} -> timer:sleep(100), From ! {stored, Ref}, stores() end.
+
+consumes(Store) ->
+    receive
+        {job, Rows} ->
+            Ref = make_ref(),
+            Store ! {store, self(), Ref, length(Rows)},
+            receive {stored, Ref} -> consumes(Store) end
+    end.
 
 answers() ->
     receive
@@ -784,6 +833,14 @@ the_node_itself_is_judged(_Config) ->
     [{busy_connection, disconnect}] = Kinds(Connection(10000, 90000, 0)),
     _ = [[] = Kinds(Connection(First, Last, Taken))
          || {First, Last, Taken} <- [{10000, 90000, 1}, {0, 90000, 0}, {90000, 0, 0}]],
+    [] = Kinds((Connection(10000, 90000, 0))#{ms => 1900}),
+    Suspended = fun(N) ->
+                        Crowd = #{each => 1.0, groups => [], rest => 0, suspended => N},
+                        [#{evidence := Evidence, share := 1.0}] =
+                            sonde_judge:find(facts((Connection(10000, 90000, 0))#{crowd => Crowd})),
+                        proplists:get_value(suspended, Evidence)
+                end,
+    [undefined, undefined, 7] = lists:map(Suspended, [unknown, 0, 7]),
     Unused = fun(Last) -> #{moments => [(moment(I * 300, 100000000))
                                         #{unused := [{ll_alloc, 40000000, 90000000},
                                                      {binary_alloc, Bytes, 70000000}]}
@@ -816,7 +873,7 @@ a_stuck_port_is_told(_Config) ->
 
 holds(List) -> receive never_sent -> List end.
 
-%% Timers that nobody cancels, a row each in a table of the timer server.
+%% Timers that no process cancels, a row each in a table of the timer server.
 timers_are_no_rows_of_ours(_Config) ->
     sonde_peer_helper:with(shipped, fun timers_of_a_node/1).
 
@@ -842,7 +899,8 @@ senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
     Suspended = fun() -> length([Pid || Pid <- Senders,
                                         On(erlang, process_info, [Pid, status]) =:= {status, suspended}]) end,
     Found = fun() ->
-                    #{suspects := Suspects} = On(sonde, diagnosis, [#{interval => 1000}]),
+                    #{suspects := Suspects, not_looked_at := Not} = On(sonde, diagnosis, []),
+                    false = lists:keymember(connections, 1, Not),
                     [maps:from_list(Evidence) || #{kind := busy_connection, evidence := Evidence} <- Suspects]
             end,
     %% they send as much as the other node takes: the port is busy, too
@@ -866,7 +924,7 @@ senders_of_a_stopped_node([{Peer, _}, {Other, Node}]) ->
         os:cmd("kill -CONT " ++ Process)
     end.
 
-%% Each sends 500 kB about every 10 ms. The other node reads it and nobody receives it.
+%% Each sends 500 kB about every 10 ms. The other node reads it and no process receives it.
 senders(Node, N) ->
     true = net_kernel:connect_node(Node),
     Message = lists:duplicate(N, binary:copy(<<0>>, 25000)),

@@ -1,5 +1,5 @@
 %% How soon the watcher finds a leak, and how often it accuses a healthy node, on simulated nodes from
-%% seeds that nobody has seen. `make watcher-figures' prints the table of doc/testing.md.
+%% seeds that were not used before. `make watcher-figures' prints the table of doc/testing.md.
 -module(sonde_watch_figures).
 
 -export([main/0]).

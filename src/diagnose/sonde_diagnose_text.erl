@@ -127,6 +127,7 @@ frees(_) -> "".
 
 pair({registered_name, Name}) -> {"registered", short(Name)};
 pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- Pids])};
+pair({oldest_stayed_ms, Ms}) -> {"oldest stayed", io_lib:format("~.1f s", [Ms / 1000])};
 pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
 pair({most, Of}) -> {"most", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])};
 pair({Key, {M, F, A} = Call}) when is_atom(M), is_atom(F), is_integer(A) ->
@@ -171,8 +172,8 @@ kind(atoms) -> "has more and more atoms";
 kind(fragmentation) -> "has memory that the allocators hold but do not use";
 kind(outside) -> "has memory that no allocator of the VM counts";
 kind(persistent_terms) -> "has more and more persistent terms";
-kind(port_queue) -> "has a port whose peer does not take what it is sent";
-kind(busy_connection) -> "has a connection whose other end takes nothing";
+kind(port_queue) -> "has a port with a peer that does not read";
+kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";
 kind(deadlock) -> "waits for itself, through others".
@@ -189,7 +190,11 @@ remedy(fullsweep_after) ->
 remedy(binary_copy) ->
     "Use binary:copy/1 on the parts that are kept.";
 remedy(drop_unmatched) ->
-    "It waits and matches none of them: add a clause for unexpected messages.";
+    "It waits and seems to leave messages: look at them. If no clause takes them, add one for unexpected"
+    " messages. If the process works on a request meanwhile, it is only slow.";
+remedy(look_longer) ->
+    "It waits, but was watched too briefly: it may be slow, or take none of the messages. Watch it for two"
+    " seconds or more (interval).";
 remedy(batches) ->
     "It is slower than its senders: let them wait for an answer, work in batches, or share the"
     " work out.";
@@ -236,8 +241,9 @@ remedy(heap_limit) ->
 remedy(unblock) ->
     "It answers one request after the other: let it hand them on, or not wait itself meanwhile.";
 remedy(disconnect) ->
-    "Processes that send to that node are suspended: see whether it runs and can be reached. Now:"
-    " erlang:disconnect_node/1 lets them go on, until the connection is made again.";
+    "See whether that node runs and can be reached: sooner or later the VM suspends processes that send"
+    " to it. erlang:disconnect_node/1 lets them go on, but in a cluster, global then disconnects other"
+    " nodes, too (prevent_overlapping_partitions), and Mnesia is partitioned.";
 remedy(break_circle) ->
     "Now: end one of them. For good: call in one direction only, or answer later, with"
     " gen_server:reply/2.";

@@ -52,8 +52,8 @@ take(Ms, Caller) ->
     Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     {Queues, Unasked} = sonde_facts_ports:first(),
-    Nodes = sonde_facts_ports:nodes_first(),
-    {Waits, Unheard} = sonde_facts_waits:first(Side),
+    {Nodes, Unheard} = sonde_facts_ports:nodes_first(),
+    {Waits, Unfollowed} = sonde_facts_waits:first(Side),
     Start = now_ms(),
     Grown = fun(For) -> sonde_proc_count:window(memory, ?GROWERS, For, #{self => true}) end,
     Window = sonde_helper:job(Grown, Ms),
@@ -76,7 +76,7 @@ take(Ms, Caller) ->
       waits => sonde_facts_waits:last(Waits),
       settings => maps:from_list([erlang:system_info(fullsweep_after)]),
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
-                           ++ Skipped ++ Unasked ++ Unheard ++ NoRss ++ off()}.
+                           ++ Skipped ++ Unasked ++ Unfollowed ++ Unheard ++ NoRss ++ off()}.
 
 %% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
 %% would the VM's names of its allocators, which it makes at the first call for them.

@@ -16,6 +16,7 @@
 -type connection() :: #{node := node(), port := port(), taken := non_neg_integer(),
                         queued := {non_neg_integer(), non_neg_integer()}}.
 -type queues() :: [{port(), non_neg_integer()}].
+-type nodes() :: [{node(), port(), Queued :: non_neg_integer(), Sent :: non_neg_integer()}].
 
 -define(MOST, 20000).         % ports that are asked
 -define(LEAST, 100000).       % bytes
@@ -38,21 +39,26 @@ last(First) ->
      || {Port, Before} <- First, Now <- queued(Port),
         {connected, Owner} <- [erlang:port_info(Port, connected)]].
 
-%% @doc The connections to other nodes that are ports. Others have a process, with a mailbox.
--spec nodes_first() -> [{node(), port(), non_neg_integer(), non_neg_integer()}].
+%% @doc The connections to other nodes, by TCP. Those that are not (a process has a connection by TLS), or that
+%% do not answer, are left out, and reported.
+-spec nodes_first() -> {nodes(), [{atom(), sonde_facts:because()}]}.
 nodes_first() ->
-    [{Node, Port, Bytes, Sent} || {Node, Port} <- erlang:system_info(dist_ctrl), is_port(Port),
-                                  Sent <- sent(Port), Bytes <- queued(Port)].
+    All = erlang:system_info(dist_ctrl),
+    Asked = [{Node, Port, Bytes, Sent} || {Node, Port} <- All, is_port(Port), Sent <- sent(Port),
+                                          Bytes <- queued(Port)],
+    {Asked, [{connections, {left_out, length(All) - length(Asked)}} || length(All) > length(Asked)]}.
 
 %% @doc Those that still are there. What comes between two reads counts as taken.
--spec nodes_last([{node(), port(), non_neg_integer(), non_neg_integer()}]) -> [connection()].
+-spec nodes_last(nodes()) -> [connection()].
 nodes_last(First) ->
     [#{node => Node, port => Port, queued => {Before, Now}, taken => max(0, Before + Sent - Was - Now)}
      || {Node, Port, Before, Was} <- First, Now <- queued(Port), Sent <- sent(Port)].
 
-%% The VM counts no `output' of these ports, but the socket counts what enters it.
+%% The VM counts no `output' of these ports, but the socket counts what enters it. Other drivers do not
+%% know the request.
 sent(Port) ->
-    [Sent || {ok, [{send_oct, Sent}]} <- [inet:getstat(Port, [send_oct])]].
+    [Sent || {name, "tcp_inet"} <- [erlang:port_info(Port, name)],
+             {ok, [{send_oct, Sent}]} <- [inet:getstat(Port, [send_oct])]].
 
 %% @doc The processes with the most ports.
 -spec connected() -> [{pid(), pos_integer()}].

@@ -13,10 +13,10 @@
 %% interval.
 %% `rest': the reductions that even the quietest process of the sample used in the interval. The VM lets
 %% each process check its code when a module is purged, for example.
-%% `suspended': an estimate of how many processes are suspended, for example because they send to a
-%% node whose connection is busy.
+%% `suspended': how many processes are suspended, for example because they send to a node with a busy
+%% connection; `unknown' if the sample does not have all processes.
 -type crowd() :: #{each := float(), groups := [group()], rest := non_neg_integer(),
-                   suspended := non_neg_integer()}.
+                   suspended := non_neg_integer() | unknown}.
 -type group() :: #{key := mfa(), count := non_neg_integer(), bytes := non_neg_integer(),
                    orphans := non_neg_integer(), orphan_bytes := non_neg_integer(),
                    idle := non_neg_integer(), garbage := non_neg_integer(),
@@ -24,6 +24,7 @@
 -type member() :: {pid(), #{atom() => term()}}.
 
 -define(SAMPLE, 500).
+-define(ALL, 1.1).            % a few processes of a sample of all end, or do not answer
 -define(ANSWER_MS, 1000).     % for all of them
 -define(LOOKS, 10).           % into heaps of one group
 -define(LOOK_WORDS, 1000000).
@@ -69,7 +70,7 @@ every([], _, _, _) -> [].
 %% @doc Reports that only a sample was read.
 -spec unseen({term(), float(), [member()]}) -> [{atom(), sonde_facts:because()}].
 unseen({_, Each, Members}) ->
-    [{processes, {sampled, length(Members)}} || Each > 1.1].
+    [{processes, {sampled, length(Members)}} || Each > ?ALL].
 
 %% @doc At the end of the interval: which of them are still there, and which were idle. `Growers'
 %% are the rows of a window.
@@ -87,7 +88,10 @@ last({Side, Each, Members}, Growers, Caller) ->
                                  maps:update_with(Key, fun(Of) -> [Member | Of] end, [Member], Acc)
                          end, maps:map(fun(_, _) -> [] end, Born), Now),
     #{each => Each, rest => max(0, Rest),
-      suspended => scaled(length([x || {_, #{status := suspended}} <- Now]), Each),
+      suspended => case Each > ?ALL of
+                       true -> unknown;
+                       false -> length([x || {_, #{status := suspended}} <- Now])
+                   end,
       groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
                                || {Key, Of} <- maps:to_list(Groups)]}.
 

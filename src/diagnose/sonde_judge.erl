@@ -18,14 +18,14 @@
               | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap
               | busy_connection
               | settings | bottleneck | deadlock.
--type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | batches | resume
+-type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | look_longer | batches | resume
                 | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables
                 | end_processes | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library | erase_terms | slow_peer | heap_limit | generations | unblock
                 | break_circle | disconnect | cancel_timers | let_run.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
-%% where that is more, of the limit. `what' says which: a pid, a table, the initial call of a group
-%% of processes, or `node'.
+%% where that is more, of the limit, of the processes that wait, or of the connections. `what' says
+%% which: a pid, a table, the initial call of a group of processes, or `node'.
 -type suspect() ::
         #{kind := kind(), what := pid() | {ets, ets:table()} | {processes, mfa()} | node,
           bytes := non_neg_integer(), share := float(), evidence := [{atom(), term()}],
@@ -43,6 +43,7 @@
 -define(GROWTH_SHARE, 0.04).  % of all growth
 -define(FEW, 1000).           % messages, monitors, links: fewer are no backlog and no leak
 -define(KEPT, 4).             % samples with the same oldest message
+-define(DEAF_MS, 1800).       % two seconds, less what the first sample may be late; a request may take one
 -define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
 -define(ENTRIES, 1000).       % of a dictionary
 -define(NEAR, 0.8).           % of the largest heap
@@ -224,29 +225,49 @@ mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
         andalso
         begin
             Suspended = lists:all(fun(#{status := Status}) -> Status =:= suspended end, Samples),
+            Long = elapsed(Samples) >= ?DEAF_MS,
             Remedy = case {current(Process), is_deaf(Process)} of
                          {{sys, suspend_loop, _}, _} -> resume;
                          _ when Suspended -> let_run;
-                         {_, true} -> drop_unmatched;
+                         {_, true} when Long -> drop_unmatched;
+                         {_, true} -> look_longer;
                          {_, false} -> batches
                      end,
             #{kind => mailbox, bytes => Bytes,
               evidence => [{messages, lists:last(Lengths)},
                            {grown, lists:last(Lengths) - hd(Lengths)},
-                           {status, maps:get(status, lists:last(Samples))}],
+                           {status, maps:get(status, lists:last(Samples))}]
+                  ++ [Pair || Remedy =:= drop_unmatched, Pair <- oldest(Lengths, Samples)],
               see => {sonde, mailbox, [Pid, 5]}, remedy => Remedy}
         end.
 
-%% A consumer that is too slow works, or waits for the answer of another process; one that waits
-%% with messages in its mailbox matches none of them. Checking each new message, and answering our
-%% calls, takes a few reductions. A process that does other work leaves its oldest message where it is.
+%% For how long its oldest message stayed, if that is known. It may belong to the next request, while the
+%% process waits for an answer to one. If it took newer messages meanwhile, that is less likely.
+oldest(Lengths, Samples) ->
+    [Pair || {_, N} = Pair <- [{oldest_stayed_ms, elapsed(Samples)}, {newer_taken, taken(Lengths)}], N > 0,
+             keeps_oldest(Samples)].
+
+%% At least so many messages were taken: more may have come than the queue became shorter.
+taken([Before, Now | Lengths]) -> max(0, Before - Now) + taken([Now | Lengths]);
+taken([_]) -> 0.
+
+%% A consumer that is too slow works, or waits for the answer of another process, or takes its oldest
+%% message. One that waits and leaves that message where it is, for seconds, may match none of them.
+%% Checking each new message, and answering our calls, takes a few reductions.
 is_deaf(#{samples := Samples} = Process) ->
     Waits = [x || #{status := waiting} <- Samples],
     2 * length(Waits) > length(Samples)
         andalso not waits_for_another(current(Process))
+        andalso not takes_oldest(Samples)
         andalso (grown(reductions, Samples)
                      =< 10 * max(0, grown(message_queue_len, Samples)) + 5000
                  orelse keeps_oldest(Samples)).
+
+%% A collection may move a message, and so change its number.
+takes_oldest([#{oldest := A, collections := Same}, #{oldest := B, collections := Same} | _]) when A =/= B ->
+    true;
+takes_oldest([_ | Samples]) -> takes_oldest(Samples);
+takes_oldest([]) -> false.
 
 %% The same message is the oldest in all samples.
 keeps_oldest([#{oldest := Oldest} | _] = Samples) ->

@@ -12,6 +12,7 @@
 -define(DAYS, 30).            % a limit that is not reached within this time is far away
 -define(DAY_MS, 86400000).
 -define(QUEUED, 4096).        % bytes; a port stays busy while it has more to send, unless its watermark was set
+-define(STALLED_MS, 2000).    % without progress, before a connection is one that takes nothing
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
 -define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
 -define(UNUSED, 32000000).    % bytes, that a small node has anyway
@@ -103,14 +104,17 @@ queues(#{queues := Queues}, #{least := Least}) ->
        see => {sonde, port_info, [Port]}, remedy => slow_peer}
      || {Port, Owner, First, Last, More} <- Queues, min(First, Last) >= Least].
 
-%% A connection to another node that had something to send all the time, and whose other end took none of
-%% it: the senders are suspended, or soon will be. The other end of a slow connection takes some.
-connections(#{connections := Connections, moments := Moments, crowd := #{suspended := Suspended}}) ->
-    #{processes := Processes} = lists:last(Moments),
-    [#{kind => busy_connection, what => node, bytes => 0, share => min(1.0, Suspended / Processes),
-       evidence => [{to, Node}, {port, Port}, {queued, Last}, {taken, 0}, {suspended, Suspended}],
+%% A connection to another node that had something to send all the time, and the other node took none of
+%% it: the senders are suspended, or soon will be. The other end of a slow connection takes some, and a
+%% busy node may take nothing for a second. Who is suspended may wait for something else, so that number
+%% is evidence, and no measure.
+connections(#{ms := Ms, connections := Connections, crowd := #{suspended := Suspended}}) ->
+    [#{kind => busy_connection, what => node, bytes => 0, share => 1 / length(Connections),
+       evidence => [{to, Node}, {port, Port}, {queued, Last}, {taken, 0}]
+           ++ [{suspended, Suspended} || is_integer(Suspended), Suspended > 0],
        see => {sonde, port_info, [Port]}, remedy => disconnect}
-     || #{node := Node, port := Port, queued := {First, Last}, taken := 0} <- Connections,
+     || Ms >= ?STALLED_MS,
+        #{node := Node, port := Port, queued := {First, Last}, taken := 0} <- Connections,
         min(First, Last) >= ?QUEUED].
 
 %% ---- settings

@@ -52,7 +52,9 @@
 -define(ABOVE, 0.75).
 -define(BY, 0.5).
 -define(NEW, 0.25).
-%% A growth that so many steps describe as well as a line does is none.
+%% A value that falls at once does so within this number of blocks: a mean shows all of it in the second one.
+-define(AT_ONCE, 2).
+%% Growth that this many steps fit as well as a line is not reported.
 -define(STEPS, 3).
 
 %% @doc `least': for values that collections reduce; `mean': for values that are noise about a
@@ -107,7 +109,6 @@ judge([{Length, Missing, Tau} | Windows], Newest, Blocks, Load, Rule) ->
     N = length(Points),
     case N >= Length - Missing andalso grows(Points, N, Tau, Load, Blocks, Rule) of
         {grows, _} = Finding -> Finding;
-        _ when N < Length - Missing -> none;
         false -> judge(Windows, Newest, Blocks, Load, Rule)
     end;
 judge([], _, _, _, _) ->
@@ -155,11 +156,31 @@ goes_on(Slope, Before, Late, Last) ->
     {After, Tau, _} = kendall(Late, length(Late)),
     Tau >= ?LATE_TAU andalso After >= ?GOES_ON * Before andalso slope(Last) >= ?STILL * Slope.
 
-%% What grows at this time of each day is where it was a day before; half of a growth that is new is
-%% above that in the middle of the window.
-is_not_daily(Points, N, Growth, Blocks) ->
-    Differences = since_yesterday(Points, maps:from_list(Blocks), ?DAY),
-    2 * length(Differences) < N orelse median(Differences) >= ?NEW * Growth.
+%% What grows at this time of each day is where it was a day before. Half of a growth that is new is
+%% above that in the middle of the window. A value below it may be that of a quiet day, which grows
+%% less, or of a leak that was cleared.
+is_not_daily([{First, _} | _] = Points, N, Growth, Blocks) ->
+    Values = maps:from_list(Blocks),
+    Differences = differences(Points, Values, ?DAY),
+    2 * length(Differences) < N
+        orelse begin
+                   Above = median(Differences),
+                   Above >= ?NEW * Growth
+                       orelse Above =< -?NEW * Growth
+                              andalso was_cleared(since(First - ?DAY, Blocks), ?NEW * Growth, Blocks, Values)
+               end.
+
+%% It fell at once, and to below all values of a whole day. A rhythm falls slowly, and a job that clears
+%% something each day leaves as much as it left the day before.
+was_cleared(Points, Least, Blocks, Values) ->
+    Falls = [{Value - map_get(At - ?AT_ONCE, Values), At, Value}
+             || {At, Value} <- Points, is_map_key(At - ?AT_ONCE, Values)],
+    Falls =/= []
+        andalso begin
+                    {_, At, Value} = lists:min(Falls),
+                    Day = [V || {I, V} <- Blocks, I =< At - ?AT_ONCE, I > At - ?AT_ONCE - ?DAY],
+                    2 * length(Day) >= ?DAY andalso lists:min(Day) - Value >= Least
+                end.
 
 load(First, Last, Load) ->
     since(First - 1 - ?LATE, [Point || {Index, _} = Point <- Load, Index =< Last]).
@@ -190,7 +211,6 @@ days([Size | Sizes], Newest, Blocks, Load, #{bins := Kind} = Rule) ->
     N = length(Bins),
     case N >= ?BINS - 1 andalso grows_for_days(Bins, N, Size, Newest, Load, Rule) of
         {grows, _} = Finding -> Finding;
-        _ when N < ?BINS - 1 -> none;
         false -> days(Sizes, Newest, Blocks, Load, Rule)
     end;
 days([], _, _, _, _) ->
@@ -214,7 +234,7 @@ joined(mean, Values) -> lists:sum(Values) / length(Values).
 %% night looks like a trend beside it.
 grows_for_days(Raw, N, Size, Newest, Load, Rule) ->
     Day = ?DAY div Size,
-    case since_yesterday(Raw, maps:from_list(Raw), Day) of
+    case differences(Raw, maps:from_list(Raw), Day) of
         [] ->
             goes_straight(Raw, Raw, N, Size, bins(mean, Size, Newest, Load), Rule);
         Differences ->
@@ -228,14 +248,16 @@ grows_for_days(Raw, N, Size, Newest, Load, Rule) ->
                         end
     end.
 
-since_yesterday(Points, Values, Day) ->
-    [Value - map_get(At - Day, Values) || {At, Value} <- Points, is_map_key(At - Day, Values)].
+%% From the values of so much earlier.
+differences(Points, Values, Earlier) ->
+    [Value - map_get(At - Earlier, Values) || {At, Value} <- Points, is_map_key(At - Earlier, Values)].
 
+%% Values without the load show whether it grows. Levels are those of the values themselves.
 goes_straight([{First, _} | _] = Bins, Raw, N, Size, Load, #{growth := Least, share := Share}) ->
     {Early, Late} = lists:split(N div 2, Bins),
-    From = least(Early),
+    From = max(0, least(lists:sublist(Raw, N div 2))),
     Needed = max(Least, Share * From),
-    case least(Late) - From >= Needed / 4 of
+    case least(Late) - least(Early) >= Needed / 4 of
         true ->
             {Slope, Tau, Z} = kendall(Bins, N),
             {Last, _} = lists:last(Bins),
@@ -252,7 +274,7 @@ goes_straight([{First, _} | _] = Bins, Raw, N, Size, Load, #{growth := Least, sh
             false
     end.
 
-%% With the load, or without it, steps would do as well.
+%% The line must fit better than steps, with the load and without it.
 is_straighter(Line, Bins, Raw) ->
     Line < stairs(Bins) andalso (Raw =:= Bins orelse Line < stairs(Raw)).
 
@@ -264,8 +286,8 @@ squares(Values) ->
     Mean = lists:sum(Values) / length(Values),
     lists:sum([(Value - Mean) * (Value - Mean) || Value <- Values]).
 
-%% The squared distances from the function of so many steps that fits best: what is best for the
-%% first J bins with one step more is the best for fewer bins, and one level for the others.
+%% The squared distances from the function of so many steps that fits best. Dynamic programming: the
+%% best fit of J bins with one more step is the best fit of the first I bins, then one level.
 stairs(Bins) ->
     Values = [Value || {_, Value} <- Bins],
     Mean = lists:sum(Values) / length(Values),
