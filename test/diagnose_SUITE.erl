@@ -680,7 +680,7 @@ answers() ->
     end.
 
 asks(Pid) ->
-    Pid ! {work, self(), 10000},
+    Pid ! {work, self(), 1000},
     receive {done, _} -> timer:sleep(10) end,
     asks(Pid).
 
