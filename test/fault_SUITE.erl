@@ -342,6 +342,10 @@ no_reader_later() ->
     no_reader(fun() ->
                       right(none),
                       none = maps:get(reader, sonde:native()),
+                      [{[_ | _], N, _} | _] = sonde:stacks(1000),
+                      true = N >= 1,
+                      {native_off, _} =
+                          try sonde:stacks(1, #{depth => 64}) catch error:Why -> Why end,
                       ok = sonde_foreign_helper:give_back(),
                       right(guarded),
                       caught_fault(guarded)

@@ -83,14 +83,19 @@ named(_, _) ->
 
 %% ---- groups
 
-groups(#{depth := Depth} = How) ->
+groups(How) ->
     case path() of
         native ->
-            sonde_helper:call(fun(By) -> natively(How#{by => By}) end);
+            try sonde_helper:call(fun(By) -> natively(How#{by => By}) end)
+            catch throw:no_reader -> portably({unsupported, no_reader}, How)
+            end;
         {portable, Why} ->
-            Depth =< own_depth() orelse error({native_off, Why}),
-            sonde_helper:call(fun(By) -> asked(processes(), How#{by => By}, nothing()) end)
+            portably(Why, How)
     end.
+
+portably(Why, #{depth := Depth} = How) ->
+    Depth =< own_depth() orelse error({native_off, Why}),
+    sonde_helper:call(fun(By) -> asked(processes(), How#{by => By}, nothing()) end).
 
 path() ->
     case sonde_vm:side() of
@@ -112,7 +117,7 @@ natively(#{depth := Depth, caller := Caller} = How) ->
                join => fun join/2},
     case sonde_scan:drive(Scans, Here, Policy, nothing()) of
         {no_reader, _} ->
-            error({native_off, {unsupported, no_reader}});
+            throw(no_reader);
         {End, {Asked, Missed}} ->
             Result = case End of
                          done -> Missed;
@@ -135,7 +140,7 @@ read(Scan, From, Groups) ->
 
 stack(Scan, Node) ->
     case sonde_nif:scan_stack(Scan, Node) of
-        no_reader -> error({native_off, {unsupported, no_reader}});
+        no_reader -> throw(no_reader);
         Stack -> Stack
     end.
 
