@@ -751,14 +751,15 @@ stacks(N) ->
 %%   [{example,<0.42.0>},{initial_call,{proc_lib,init_p,5}}]}]
 %% '''
 %% The native path reads the stack of each process under a stamp, counts equal ones, and looks up the
-%% functions once for each: no process gets a message, whatever their number. A process that runs at
+%% functions once for each: no process gets a message, whatever their number; only the examples are
+%% asked for their names, which sends a signal to one with a new message. A process that runs at
 %% each of a few looks is asked by `erlang:process_info/2'; one that does not answer within half a
 %% second is in a long native call, and is in no row. On the portable path each process is asked.
 %%
 %% The caller and sonde's own processes have no row. Options:
 %% <ul>
 %% <li>`depth': how many functions of a stack count, from the one that the process is in: 1 to 64. The
-%%     default is that of the node (`erlang:system_info(backtrace_depth)', 8). The portable path, and
+%%     default is that of the node: 8, unless `erlang:system_flag/2' set `backtrace_depth'. The portable path, and
 %%     processes that are asked, never show more than that</li>
 %% <li>`timeout' in milliseconds (30000), and `threads' ({@type threads()})</li>
 %% <li>`report': `{Rows, Report}' ({@type report()}); it counts the processes that have no row</li>

@@ -31,7 +31,7 @@ rows(N, Opts) when is_integer(N), N >= 0 ->
 rows(_, _) ->
     error(badarg).
 
-%% How many functions the VM's own traces have: the VM tells it only to a process that sets it.
+%% How many functions the VM's own traces have: the VM reports the setting only to a process that sets it.
 own_depth() -> length(even(?DEEPEST)).
 
 even(0) ->
@@ -66,7 +66,7 @@ frame(Function) ->
 sorted(Groups) ->
     lists:sort([{-Count, Stack, Pid} || {Stack, {Count, Pid}} <- maps:to_list(Groups)]).
 
-%% Neither of these items sends anything to a process that waits.
+%% Neither of these items sends anything to a process that waits and has no new message.
 named(N, [{Less, Stack, Pid} | Groups]) when N > 0 ->
     case process_info(Pid, [registered_name, initial_call]) of
         [{_, Name}, {_, Call}] ->
