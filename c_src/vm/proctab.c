@@ -41,7 +41,7 @@ static void try_record(struct search *s, uintptr_t record)
         size != LF(lay, proc_size) || !peek_word(s->reader, record + LF(lay, ptab_max), &max) ||
         (uint32_t)max != s->limit || !peek_word(s->reader, record + LF(lay, ptab_tab), &tab))
         return;
-    struct proctab found = {(uintptr_t)tab, s->limit};
+    struct proctab found = {.tab = (uintptr_t)tab, .max = s->limit, .record = record};
     size_t slot = proctab_slot(lay, &found, s->self_pid);
     if (peek_word(s->reader, found.tab + slot * 8, &proc) && proc == s->self_proc) {
         s->found = found;
@@ -74,5 +74,17 @@ bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process
     if (s.hits != 1)
         return false;
     *out = s.found;
+    return true;
+}
+
+/* The volatile part of the record is the cache line before the read-only part, in every release. */
+enum { TURNOVER_BEFORE = 56 };
+
+bool proctab_turnover(enum peek_reader r, const struct proctab *tab, struct turnover *out)
+{
+    uint64_t both;
+    if (tab->record == 0 || !peek_word(r, tab->record - TURNOVER_BEFORE, &both))
+        return false;
+    *out = (struct turnover){(uint32_t)both, (uint32_t)(both >> 32)};
     return true;
 }

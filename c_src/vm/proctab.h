@@ -10,9 +10,21 @@
 #include "vm/term.h"
 
 struct proctab {
-    uintptr_t tab; /* array of Process pointers; 0 is a free slot */
-    uint64_t max;  /* slots, a power of two */
+    uintptr_t tab;     /* array of Process pointers; 0 is a free slot */
+    uint64_t max;      /* slots, a power of two */
+    uintptr_t record;  /* the read-only part of the table's record */
+    bool has_turnover; /* proctab_turnover is proved */
 };
+
+/* `count': slots in use, and those that will be at once; a slot is emptied before it is subtracted. `given': how
+ * many slots were ever given to a process, modulo 2^32; added before the slot is filled. */
+struct turnover {
+    uint32_t count, given;
+};
+
+/* Both at the same moment. false: cannot be read. Whether these are the right words is proved separately, because with
+ * `+P legacy' the table does not count what it gave. */
+bool proctab_turnover(enum peek_reader r, const struct proctab *tab, struct turnover *out);
 
 /* Searches the writable segments of the main executable for the one table record that agrees with
  * the official process limit and holds the caller's own Process in the caller's own slot. */
