@@ -85,7 +85,7 @@ met() ->
              [] = [P || P <- Steady, not is_map_key(P, Seen)],
              Grown = maps:from_list([{P, V} || {P, V, _} <- sonde:proc_window(catchlevel, 1000, 0)]),
              [] = [P || P <- Steady, maps:get(P, Grown, none) =/= 0]
-         end || _ <- lists:seq(1, 200)],
+         end || _ <- lists:seq(1, 50)],
     _ = [exit(P, kill) || P <- Restless],
     sonde_test:stop(Steady).
 

@@ -33,7 +33,7 @@
 -define(SYSCALL, 1).
 -define(SECCOMP, 4).
 -define(ALLOWED, 1).
--define(TURNOVER_TRIES, 5).
+-define(TURNOVER_TRIES, 20).
 -define(LOOKS, 20). % at a probe that another process disturbs
 -define(DEADLINE_MS, 30000). % of the prover
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
