@@ -442,7 +442,7 @@ static void test_all_were_met(const struct layout *lay)
     check(a.rows == N + 1, "one of them may be new: all are read", lay->name);
     scan_free(s);
 
-    set_turnover(record, N, 7);
+    set_turnover(record, N, 0);
     start(s, &w->vm, ATTR_heap_size, SCAN_TOP, SLOTS, NULL, SLOTS);
     scan_part(s, 1, 2);
     run(s, &w->vm, 0, &a);
