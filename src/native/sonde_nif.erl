@@ -484,7 +484,6 @@ calibrate_code(Known) ->
     said(do_calibrate_code(Known)).
 do_calibrate_code(_Known) -> erlang:nif_error(not_loaded).
 
-%% Whether that was learned.
 %% For the prover: the number of processes by the process table's own count, and how many it ever had.
 -spec turnover() -> {non_neg_integer(), non_neg_integer()} | no_reader.
 turnover() -> said(do_turnover()).
@@ -498,6 +497,7 @@ do_trust_turnover() -> erlang:nif_error(not_loaded).
 -spec has_turnover() -> boolean().
 has_turnover() -> erlang:nif_error(not_loaded).
 
+%% Whether calibrate_code/1 has learned it.
 -spec has_code() -> boolean().
 has_code() -> erlang:nif_error(not_loaded).
 
