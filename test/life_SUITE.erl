@@ -16,7 +16,7 @@ all() ->
      no_memory_while_it_scans, no_memory_while_it_accounts, no_memory_while_it_looks,
      no_memory_while_it_proves, no_memory_while_it_loads, failed_allocations_leak_nothing,
      scans_of_killed_callers_are_freed, one_scan_in_many_hands, sample_in_many_hands,
-     wrong_arguments_are_badarg, scan_steps_in_the_wrong_order].
+     wrong_arguments_are_badarg, refusals_are_no_exceptions, scan_steps_in_the_wrong_order].
 
 init_per_suite(Config) ->
     Dir = filename:join(proplists:get_value(priv_dir, Config), "other"),
@@ -249,52 +249,36 @@ call_while_builds_come(Builds, Config) ->
     right(),
     sonde_test:stop([Pid | Many]).
 
-%% For a moment after a load the VM calls the library through stubs. It frees them even if a dirty
-%% call that came through one still runs, and reads them for the stack trace if that call raises.
+%% For a moment after a load the VM calls the library through stubs. If a call raised, the VM would keep a pointer
+%% into the stub, free the stub, and read it when it builds the stack trace. Here it builds the stack trace when
+%% the stubs are gone. No dirty call is among these, because dirty calls wait until then.
 refusals_while_builds_come(Config) ->
     Builds = sonde_builds_helper:make(proplists:get_value(dir, Config), 2),
-    File = filename:join(proplists:get_value(dir, Config), "large"),
-    sonde_peer_helper:with(shipped, ["+SDio", "1", "+MRsbct", "1", "+MMmcs", "0"],
-                           fun(Peer) -> ok = call(Peer, refuse_while_builds_come, [Builds, File]) end).
+    sonde_peer_helper:with(shipped, ["+MRsbct", "1", "+MMmcs", "0"],
+                           fun(Peer) -> ok = call(Peer, refuse_while_builds_come, [Builds]) end).
 
-%% Writing a file occupies the only dirty IO thread, so the calls stay under way for long.
-refuse_while_builds_come(Builds, File) ->
+refuse_while_builds_come(Builds) ->
     #{status := active} = sonde:native(),
-    Large = binary:copy(<<0>>, 30000000),
     Nobody = make_ref(),
-    Dirty = [fun() -> sonde_nif:scan_step(Nobody) end, fun() -> sonde_nif:look_step(Nobody) end,
-             fun() -> sonde_nif:look_end(Nobody) end, fun() -> sonde_nif:account_sum(Nobody) end,
-             fun() -> sonde_nif:account_add(Nobody, table, []) end,
-             fun() -> sonde_nif:account_want(Nobody, []) end,
-             fun() -> sonde_nif:account_rank(Nobody, size, 1) end,
-             fun() -> sonde_nif:account_end(Nobody) end,
-             fun() -> sonde_nif:calibrate_table(1 bsl 40) end],
-    Callers = [spawn_link(fun() -> refused_in_rounds(Call) end)
-               || Call <- Dirty, _ <- lists:seq(1, 30)],
+    Calls = [fun() -> sonde_nif:scan_info(Nobody) end, fun() -> sonde_nif:look_heap(Nobody) end,
+             fun() -> sonde_nif:account_ranked(Nobody, 0) end],
     _ = [begin
-             _ = [Caller ! {go, self()} || Caller <- Callers],
+             Callers = [spawn_monitor(fun() -> receive go -> refused(10, Call) end end)
+                        || Call <- Calls],
              ok = sonde_builds_helper:load(lists:nth(1 + Round rem length(Builds), Builds)),
-             ok = file:write_file(File, Large),
-             timer:sleep(50),
-             _ = [Caller ! rest || Caller <- Callers],
-             _ = [receive {Caller, rested} -> ok end || Caller <- Callers]
+             _ = [Caller ! go || {Caller, _} <- Callers],
+             _ = [receive {'DOWN', Mon, process, Caller, Why} -> normal = Why end || {Caller, Mon} <- Callers]
          end || Round <- lists:seq(1, 60)],
-    _ = [begin unlink(Caller), exit(Caller, kill) end || Caller <- Callers],
     right(),
     ok.
 
-%% Processes between rounds are not inside the module, because a load purges it.
-refused_in_rounds(Call) ->
-    Loader = receive {go, From} -> From end,
-    ok = refused_until_told(Call),
-    Loader ! {self(), rested},
-    refused_in_rounds(Call).
+refused(0, _Call) -> ok;
+refused(Times, Call) ->
+    [_ | _] = try refused_slowly(Call) of _ -> [] catch error:badarg:Stack -> Stack end,
+    refused(Times - 1, Call).
 
-refused_until_told(Call) ->
-    ok = try Call() of _ -> not_refused catch error:badarg -> ok end,
-    receive rest -> ok
-    after 0 -> refused_until_told(Call)
-    end.
+refused_slowly(Call) ->
+    try Call() after timer:sleep(10) end.
 
 %% While a dirty call runs that came through such a stub, the stub is the current function of the process.
 functions_are_asked_for_while_builds_come(Config) ->
@@ -834,6 +818,57 @@ wrong_arguments() ->
 
 outcome(F, Args) ->
     try apply(sonde_nif, F, Args) catch error:Why -> Why end.
+
+%% Calls the library itself, which the functions of the module wrap: soon after a load, an exception could end
+%% the node.
+refusals_are_no_exceptions(_Config) ->
+    with(shipped, fun(Peer) -> ok = call(Peer, refuse_without_exceptions, []) end).
+
+refuse_without_exceptions() ->
+    Nifs = all_exported(),
+    #{status := active} = sonde:native(),
+    Handles = [sonde_nif:scan_new(memory, top, 10, undefined, [], 1000),
+               sonde_nif:look_new(mark, self(), [], 1 bsl 30, 1000, 100),
+               sonde_nif:account_new(1000, false, true)],
+    %% do_leave is the last one: no reader works after it
+    Answers = [{F, A, direct_answer(F, Args)}
+               || {F, A} <- (Nifs -- [{do_leave, 0}]) ++ [{do_leave, 0}], Args <- arguments(A, Handles)],
+    [] = lists:usort([{F, A, Why} || {F, A, {exception, Why}} <- Answers]),
+    %% each of the others refuses something
+    Takers = [Nif || {_, A} = Nif <- Nifs, A > 0],
+    [{do_direct, 1}, {do_put_status, 1}, {flat_quick, 1}] =
+        lists:sort(Takers -- [{F, A} || {F, A, {answer, {raise, _}}} <- Answers]),
+    [Library] = filelib:wildcard(filename:join(code:priv_dir(sonde), "sonde_nif-*.so")),
+    refers_to_no_exception(Library).
+
+%% Loads the module with all its functions exported, and returns those that are in the library.
+all_exported() ->
+    File = code:which(sonde_nif),
+    {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(File, [abstract_code]),
+    {ok, sonde_nif, Beam} = compile:forms(Forms, [export_all, nowarn_export_all]),
+    _ = code:purge(sonde_nif),
+    {module, sonde_nif} = code:load_binary(sonde_nif, File, Beam),
+    Nifs = lists:append([Some || {attribute, _, nifs, Some} <- Forms]),
+    true = length(Nifs) > 50,
+    Nifs.
+
+%% The file of a library contains the names of the VM's functions that it calls. So this covers the refusals
+%% that no call above reaches.
+refers_to_no_exception(Library) ->
+    {ok, Bytes} = file:read_file(Library),
+    true = is_named(<<"enif_make_tuple">>, Bytes),
+    [] = [Name || Name <- [<<"enif_make_badarg">>, <<"enif_raise_exception">>], is_named(Name, Bytes)],
+    ok.
+
+is_named(Name, Bytes) -> binary:match(Bytes, Name) =/= nomatch.
+
+arguments(0, _) -> [[]];
+arguments(A, Handles) ->
+    Odd = arguments(A),
+    Odd ++ [[Handle | Rest] || Handle <- Handles, [_ | Rest] <- lists:sublist(Odd, 100)].
+
+direct_answer(F, Args) ->
+    try {answer, apply(sonde_nif, F, Args)} catch _:Why -> {exception, Why} end.
 
 %% Some odd terms are valid for some calls.
 is_right(flat_quick, [Term], {Words, _}) -> Words =:= erts_debug:flat_size(Term);
