@@ -87,7 +87,7 @@ NIF(nif_do_calibrate)
     if (enif_thread_type() != ERL_NIF_THR_NORMAL_SCHEDULER)
         return ATOM(not_normal_scheduler);
     s->seal.own = 0;
-    s->candidate.tab = (struct proctab){0, 0};
+    s->candidate.tab = (struct proctab){0};
     s->candidate.reader = nif_peek_reader(s);
     if (s->candidate.reader == PEEK_NONE)
         return ATOM(no_reader);
@@ -115,7 +115,7 @@ NIF(nif_do_calibrate_table)
         return enif_make_tuple2(env, ATOM(failed), ATOM(process_table));
     /* finding the table has proved proc_size, so this check is possible only now */
     if (!layout_in_process(s->candidate.lay, LF_id)) {
-        s->candidate.tab = (struct proctab){0, 0};
+        s->candidate.tab = (struct proctab){0};
         return enif_make_tuple2(env, ATOM(failed), ATOM(id));
     }
     return ATOM(ok);

@@ -102,7 +102,7 @@ static void test_stretches(const struct layout *lay)
     put(w, p, LF_id, pid);
     table[LARGE - 1] = address(p);
     struct vm vm = w->vm;
-    vm.tab = (struct proctab){address(table), LARGE};
+    vm.tab = (struct proctab){address(table), LARGE, 0};
     start(s, &vm, ATTR_reductions, SCAN_TOP, 1, NULL, 0);
     run(s, &vm, 0, &a);
     check(a.rows == 1 && a.row[0].pid == pid && a.slices > 3, "the last slot of an empty table",

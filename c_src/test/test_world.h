@@ -163,7 +163,7 @@ static inline struct world *new_world(const struct layout *lay)
     if (!w || !(w->arena = malloc(ARENA)))
         abort();
     w->vm = (struct vm){
-        .reader = peek_ready(PEEK_GUARDED), .lay = lay, .tab = {address(w->table), SLOTS}};
+        .reader = peek_ready(PEEK_GUARDED), .lay = lay, .tab = {address(w->table), SLOTS, 0}};
     return w;
 }
 

@@ -12,7 +12,12 @@
 struct proctab {
     uintptr_t tab; /* array of Process pointers; 0 is a free slot */
     uint64_t max;  /* slots, a power of two */
+    uintptr_t record; /* the VM's record of both; 0: not known */
 };
+
+/* Whether a record at this address is of a table with processes of this layout, and what it says. */
+bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
+                  struct proctab *out);
 
 /* Searches the writable segments of the main executable for the one table record that agrees with
  * the official process limit and holds the caller's own Process in the caller's own slot. */
