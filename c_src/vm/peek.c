@@ -184,7 +184,7 @@ static void forget_pages(void)
 static bool fetch_page(unsigned i, uintptr_t at)
 {
     kept.at[i] = 0;
-    if (at == 0 || !syscall_block(PEEK_OTHER, at, PAGE_WORDS, kept.words[i]))
+    if (!syscall_block(PEEK_OTHER, at, PAGE_WORDS, kept.words[i]))
         return false;
     kept.at[i] = at;
     kept.n++;
@@ -197,7 +197,7 @@ static bool other_word(uintptr_t addr, uint64_t *out)
     unsigned i = (unsigned)(addr / PAGE_BYTES * 0x9E3779B97F4A7C15U >> (64 - PAGE_BITS));
     if (kept.at[PAGES] == at)
         i = PAGES;
-    if (kept.at[i] != at && !fetch_page(i, at))
+    if (at == 0 || (kept.at[i] != at && !fetch_page(i, at)))
         return false;
     *out = kept.words[i][addr % PAGE_BYTES / 8];
     return true;
@@ -219,7 +219,7 @@ static bool other_scan(uintptr_t table, size_t from, size_t to, size_t *found)
     for (*found = from; *found < to; ++*found) {
         uintptr_t addr = table + 8 * *found;
         uintptr_t at = addr & ~(uintptr_t)(PAGE_BYTES - 1);
-        if (kept.at[PAGES] != at && !fetch_page(PAGES, at))
+        if (at == 0 || (kept.at[PAGES] != at && !fetch_page(PAGES, at)))
             return false;
         if (kept.words[PAGES][addr % PAGE_BYTES / 8] != 0)
             return true;
