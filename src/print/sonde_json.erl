@@ -70,7 +70,7 @@ array(Terms) ->
 key(Key) when is_atom(Key) -> string(atom_to_list(Key));
 key(Key) ->
     case encode(Key) of
-        <<$", _/binary>> = Text -> Text;
+        <<$", _/bits>> = Text -> Text;
         [$" | _] = Text -> Text;
         _ -> string(text(Key))
     end.
