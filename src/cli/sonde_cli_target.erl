@@ -10,12 +10,11 @@
 -export([read/1, inside/2, is_traceable/2]).
 -export_type([target/0]).
 
-%% `loader' is the dynamic loader with the folders of the libraries. `setup' is a link to the
-%% executable of the node's own erl_child_setup, if there is none in `bindir' any more.
+%% `loader' is the dynamic loader with the folders of the libraries; `setup' the program
+%% erl_child_setup, or a link to what is left of it.
 -type target() :: #{os_pid := pos_integer(), exe := binary(), name := binary(),
                     loader := {binary(), [binary()]} | none, flags := [binary()],
-                    root := binary(), bindir := binary(), setup := binary() | none,
-                    boot := binary(), boot_vars := [{binary(), binary()}],
+                    root := binary(), setup := binary(), boot := binary(), boot_vars := [{binary(), binary()}],
                     libraries := string() | none}.
 -type text() :: unicode:chardata().
 
@@ -43,7 +42,7 @@ target(OsPid) ->
     Root = In(argument(<<"-root">>, Args)),
     Bin = In(argument(<<"-bindir">>, Args)),
     #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid),
-      loader => loader(OsPid, Prefix), flags => flags(Flags, erts(Bin)), root => Root, bindir => Bin,
+      loader => loader(OsPid, Prefix), flags => flags(Flags, erts(Bin)), root => Root,
       setup => setup(OsPid, Bin), boot => boot(OsPid, Root, Args, In),
       boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
       libraries => libraries(OsPid, Prefix)}.
@@ -290,16 +289,15 @@ boot(OsPid, Root, Args, In) ->
                          integer_to_list(OsPid), " (", Root, "), so its VM cannot be started again"])
     end.
 
-%% The VM does not start without it.
+%% The VM does not start without it. The node's own still runs if its file is deleted.
 setup(OsPid, Bin) ->
-    case filelib:is_regular(filename:join(Bin, "erl_child_setup")) of
-        true -> none;
-        false ->
-            case [Child || Child <- children(OsPid),
-                           filename:basename(executable(Child)) =:= <<"erl_child_setup">>] of
-                [Child | _] -> proc(Child, "exe");
-                [] -> no_target(["there is no erl_child_setup in ", Bin])
-            end
+    File = filename:join(Bin, "erl_child_setup"),
+    Running = [proc(Child, "exe")
+               || Child <- children(OsPid),
+                  filename:basename(executable(Child)) =:= <<"erl_child_setup">>],
+    case [Path || Path <- [File | Running], filelib:is_regular(Path)] of
+        [Path | _] -> Path;
+        [] -> no_target(["there is no erl_child_setup in ", Bin])
     end.
 
 %% ---- /proc

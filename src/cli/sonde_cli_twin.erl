@@ -72,18 +72,21 @@ put_file(Path, Bytes) ->
 good(ok) -> ok;
 good({error, Why}) -> throw({no_folder, Why}).
 
-%% The programs that the VM starts by itself. Those of another root folder need its loader as well.
-bin(_, #{loader := none, setup := none}) ->
-    ok;
+%% The programs that the VM starts by itself. It asks inet_gethost for the name of this machine, which
+%% may take seconds: here, the answer to its first question is that there is none.
 bin(Bin, #{setup := Setup} = Target) ->
-    Real = fun(Name) -> filename:join(maps:get(bindir, Target), Name) end,
-    program(filename:join(Bin, "erl_child_setup"),
-            case Setup of none -> Real("erl_child_setup"); _ -> Setup end, Target),
-    program(filename:join(Bin, "inet_gethost"), Real("inet_gethost"), Target).
+    Path = filename:join(Bin, "erl_child_setup"),
+    case loaded_by(Target) of
+        [] -> good(file:make_symlink(Setup, Path));
+        Loader -> script(Path, ["exec ", [[quoted(Word), $\s] || Word <- Loader ++ [Setup]], "\"$@\"\n"])
+    end,
+    script(filename:join(Bin, "inet_gethost"),
+           "dd bs=1 count=1 >/dev/null 2>&1\n"
+           "printf '\\0\\0\\0\\016\\0\\0\\0\\001\\0notfound\\0'\n"
+           "exec cat >/dev/null\n").
 
-program(Path, Real, Target) ->
-    Words = lists:join($\s, [quoted(Word) || Word <- loaded_by(Target) ++ [Real]]),
-    put_file(Path, ["#!/bin/sh\nexec ", Words, " \"$@\"\n"]),
+script(Path, Lines) ->
+    put_file(Path, ["#!/bin/sh\n", Lines]),
     good(file:change_mode(Path, 8#700)).
 
 quoted(Word) ->
@@ -97,15 +100,12 @@ loaded_by(#{loader := {Loader, Folders}}) ->
 
 start(Folder, #{exe := Exe, name := Name} = Target, Words) ->
     [Program | Before] = loaded_by(Target) ++ [Exe],
-    Bin = bindir(Folder, Target),
+    Bin = filename:join(Folder, "bin"),
     open_port({spawn_executable, Program},
               [{args, Before ++ arguments(Folder, Bin, Target, Words)},
                {env, environment(Folder, Bin, Target)},
                nouse_stdio, exit_status, binary]
               ++ [{arg0, Name} || Before =:= []]).
-
-bindir(_, #{loader := none, setup := none, bindir := Bin}) -> Bin;
-bindir(Folder, _) -> filename:join(Folder, "bin").
 
 arguments(Folder, Bin, #{flags := Flags, root := Root, boot := Boot, boot_vars := Vars}, Words) ->
     lists:append(
