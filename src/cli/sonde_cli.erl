@@ -114,9 +114,18 @@ failed(Text) ->
 outside(OsPid, #{run := {sonde, Function}} = Command, Args, Opts) ->
     ok = from_outside(OsPid, sonde_outside:open(OsPid)),
     case sonde_outside:call(Function, Args, maps:with([depth, timeout], Opts)) of
-        {ok, Answer, Report} -> show(node(), Command, Args, Answer, Report, Opts);
-        Error -> from_outside(OsPid, Error)
+        {ok, Answer, Report} ->
+            show(node(), Command, Args, Answer, with_names(format(Opts), Report), Opts#{suspend => never});
+        Error ->
+            from_outside(OsPid, Error)
     end.
+
+%% Those that run at each look may be the culprits.
+with_names(text, #{missed := #{pids := Pids} = Missed} = Report) ->
+    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], Why} || {Pid, Why} <- Pids],
+    Report#{missed := Missed#{pids := Named}};
+with_names(_, Report) ->
+    Report.
 
 from_outside(OsPid, {error, Why}) ->
     failed(["process ", integer_to_list(OsPid), ": ", sonde_outside:errors(Why)]);

@@ -6,7 +6,7 @@
 %% A process that could not be read has no row, because it cannot be asked instead; the report counts it.
 -module(sonde_outside).
 
--export([open/1, call/3, errors/1]).
+-export([open/1, call/3, about/1, errors/1]).
 -export([opener/2, known/1]). % initial calls
 -export_type([why/0, row/0]).
 
@@ -109,6 +109,11 @@ call(proc_count, [Attr, N], _Opts) when is_integer(N), N >= 0 ->
         true -> tried(fun() -> most(Attr, N) end);
         false -> {error, {badarg, proc_count}}
     end;
+call(proc_window, [Attr, N, Ms], _Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
+    case sonde_attr:is_native(Attr) of
+        true -> tried(fun() -> grown(Attr, N, Ms) end);
+        false -> {error, {badarg, proc_window}}
+    end;
 call(stacks, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> stacks(N, maps:get(depth, Opts, 8)) end);
 call(Function, _, _) ->
@@ -132,8 +137,24 @@ most(Attr, N) ->
     How = how(Attr),
     Scans = sonde_scan:scan(top, N, undefined, How),
     Result = sonde_scan:run(Scans, How),
-    Rows = lists:sublist(lists:reverse(lists:sort(sonde_scan:rows(Scans, 0, N))), N),
-    {[{Pid, Value, attrs(Pid)} || {Value, Pid} <- Rows], Result}.
+    {named(N, Scans, #{}), Result}.
+
+%% As `sonde:proc_window/3': a process that began meanwhile counts in full.
+grown(Attr, N, Ms) ->
+    How = how(Attr),
+    Firsts = sonde_scan:scan(sample, N, undefined, How),
+    #{missed := Missed} = First = sonde_scan:run(Firsts, How),
+    ok = timer:sleep(Ms),
+    Scans = sonde_scan:scan(diff, N + length(Missed), Firsts, How),
+    Second = sonde_scan:run(Scans, How),
+    %% the second look takes these for new ones
+    Unknown = maps:from_list(Missed),
+    {named(N, Scans, Unknown), sonde_scan:merge(First, Second)}.
+
+named(N, Scans, Without) ->
+    Rows = [Row || {_, Pid} = Row <- lists:reverse(lists:sort(sonde_scan:rows(Scans, 0, N + map_size(Without)))),
+                   not is_map_key(Pid, Without)],
+    [{Pid, Value, attrs(Pid)} || {Value, Pid} <- lists:sublist(Rows, N)].
 
 attrs(Pid) ->
     {Name, Call, Current} = who(Pid),
@@ -144,6 +165,14 @@ who(Pid) ->
         gone -> {undefined, undefined, undefined};
         {Name, Call, Current} -> {name(Name), function(Call), function(Current)}
     end.
+
+%% @doc The name of a process and where it is, as text.
+-spec about(pid()) -> unicode:chardata().
+about(Pid) ->
+    {Name, Call, Current} = who(Pid),
+    [[sonde_names:atom(Name, true), $\s] || Name =/= undefined]
+        ++ [["in ", sonde_names:call(Current, true)] || Current =/= undefined]
+        ++ [["began in ", sonde_names:call(Call, true)] || Current =:= undefined, Call =/= undefined].
 
 stacks(N, Depth) ->
     How = (how(stack))#{max_words => Depth},
