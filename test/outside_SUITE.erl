@@ -70,7 +70,7 @@ only_some_commands_look_from_outside(_Config) ->
                Run =/= help, Run =/= completion],
     [] = [Name || {Name, false, Parsed} <- Said,
                   Parsed =/= {wrong, [Name, " cannot look from outside: use --node"]}],
-    ["native", "proc_count", "stacks"] = lists:sort([Name || {Name, true, {run, _, _, _}} <- Said]).
+    [] = ["native", "proc_count", "stacks"] -- [Name || {Name, true, {run, _, _, _}} <- Said].
 
 words(#{args := Args}) -> [[$\s | word(Type)] || #{type := Type} <- Args].
 
