@@ -9,7 +9,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [counts_are_those_of_the_target, names_are_those_of_the_target, stacks_are_those_of_the_target,
      no_process_of_this_vm_has_a_row, a_target_that_is_stopped_answers, one_that_runs_is_reported_by_name,
-     values_under_fire_are_true, growth_is_that_of_the_target, many_processes, a_target_that_ends, other_programs_are_refused,
+     values_under_fire_are_true, growth_is_that_of_the_target, a_heap_is_that_of_the_target,
+     other_looks_are_refused, many_processes, a_target_that_ends, other_programs_are_refused,
      another_process_limit_is_refused, only_this_module_may_aim, it_aims_once, the_twin_stays_as_it_was,
      attributes_that_nothing_there_can_answer, fails_with_a_wrong_offset].
 
@@ -291,6 +292,39 @@ growth_is_that_of_the_target(_Config) ->
         true = length(Rows) > 30,
         {ok, [], _} = Twin(proc_window, [memory, 0, 0]),
         {error, {badarg, proc_window}} = Twin(proc_window, [status, 5, 0])
+    end).
+
+a_heap_is_that_of_the_target(_Config) ->
+    both(fun(Of, Twin) ->
+        Pids = Of(?MODULE, crowd, []),
+        Pid = lists:last(Pids),
+        Of(sonde_test, settle, [Pids]),
+        Inside = Of(sonde, heap, [Pid]),
+        {ok, Outside, _} = Twin(heap, [Pid]),
+        Same = [blocks, reachable, garbage, roots],
+        {Here, Here} = {maps:with(Same, Inside), maps:with(Same, Outside)},
+        {_, true} = {Here, map_get(reachable, Here) > 1000},
+        true = Of(erlang, exit, [Pid, kill]),
+        ok = Of(sonde_test, until, [dead, fun() -> not is_process_alive(Pid) end]),
+        {error, {no_process, Pid}} = Twin(heap, [Pid]),
+        %% what would name an atom of that node as one of this node, or show content
+        [{error, {not_there, _}} = Twin(Function, [Pid]) || Function <- [heap_top, mailbox, bin_account, dump]]
+    end).
+
+%% In the twin: the library itself refuses them.
+refused(Pid) ->
+    [sonde_test:raised(fun() -> sonde_nif:look_new(Kind, Pid, [], 1000, 0, 0) end)
+     || Kind <- [mark, top, snapshot, flat, mailbox, slices]]
+        ++ [sonde_test:raised(fun() -> sonde_nif:account_new(100, false, false) end)].
+
+other_looks_are_refused(_Config) ->
+    sonde_peer_helper:with(shipped, fun(Target) ->
+        sonde_peer_helper:with(shipped, fun(Twin) ->
+            ok = open(Twin, fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end),
+            Pid = sonde_peer_helper:call(Target, erlang, whereis, [init]),
+            [badarg] = lists:usort(sonde_peer_helper:call(Twin, ?MODULE, refused, [Pid])),
+            false = sonde_peer_helper:call(Twin, sonde_content, allowed, [])
+        end)
     end).
 
 %% ---- size, and what is refused

@@ -195,6 +195,7 @@ NIF(nif_do_aim)
         return why;
     s->vm = vm;
     atomic_store(&s->reader, PEEK_OTHER);
+    atomic_store(&s->no_content, true); /* the owner of that node may have forbidden it */
     s->is_aimed = true;
     return ATOM(ok);
 }

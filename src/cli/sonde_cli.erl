@@ -81,7 +81,7 @@ command({run, #{run := completion}, [Shell], _}, _) ->
 command({run, Command, Args, #{pid := OsPid} = Opts}, Words) ->
     case sonde_cli_twin:is_twin() of
         true -> outside(OsPid, Command, Args, Opts);
-        false -> ok(good(sonde_cli_twin:run(OsPid, Words)))
+        false -> ok(good(sonde_cli_twin:run(OsPid, Words, maps:get(trust, Opts, false))))
     end;
 command({run, Command, Args, Opts}, _) ->
     Nodes = case Opts of #{node := N} -> [N]; #{cluster := Ns} -> lists:usort(Ns) end,
@@ -112,13 +112,30 @@ failed(Text) ->
 %% ---- from outside: we are the twin
 
 outside(OsPid, #{run := {sonde, Function}} = Command, Args, Opts) ->
-    ok = from_outside(OsPid, sonde_outside:open(OsPid)),
-    case sonde_outside:call(Function, Args, maps:with([depth, timeout], Opts)) of
+    _ = case sonde_outside:open(OsPid) of
+            ok -> ok;
+            {error, No} -> no_answer(OsPid, No)
+        end,
+    There = [from_text(Arg) || Arg <- Args],
+    case sonde_outside:call(Function, There, maps:with([depth, timeout], Opts)) of
         {ok, Answer, Report} ->
-            show(node(), Command, Args, Answer, with_names(format(Opts), Report), Opts#{suspend => never});
-        Error ->
-            from_outside(OsPid, Error)
+            show(node(), Command, Args, answer(Answer, Function), with_names(format(Opts), Report), Opts#{suspend => never});
+        {error, Why} ->
+            no_answer(OsPid, Why)
     end.
+
+%% A name would have to be searched among all processes.
+from_text({process, Text}) ->
+    case re:run(Text, "^<?([0-9.]+)>?$", [{capture, all_but_first, list}]) of
+        {match, [Numbers]} ->
+            try list_to_pid("<" ++ Numbers ++ ">")
+            catch error:badarg -> failed(["no such process: ", Text])
+            end;
+        nomatch ->
+            failed(["from outside, give the pid in place of the name: ", Text])
+    end;
+from_text(Arg) ->
+    Arg.
 
 %% Those that run at each look may be the culprits.
 with_names(text, #{missed := #{pids := Pids} = Missed} = Report) ->
@@ -127,9 +144,9 @@ with_names(text, #{missed := #{pids := Pids} = Missed} = Report) ->
 with_names(_, Report) ->
     Report.
 
-from_outside(OsPid, {error, Why}) ->
-    failed(["process ", integer_to_list(OsPid), ": ", sonde_outside:errors(Why)]);
-from_outside(_, ok) -> ok.
+-spec no_answer(pos_integer(), sonde_outside:why()) -> no_return().
+no_answer(OsPid, Why) ->
+    failed(["process ", integer_to_list(OsPid), ": ", sonde_outside:errors(Why)]).
 
 %% ---- attach and leave
 

@@ -35,6 +35,8 @@ options() ->
      #{name => pid, letter => $p, arg => {"OSPID", os_pid},
        help => "the node that is this process of this machine, looked at from outside: it need not "
                "answer, and nothing is loaded onto it"},
+     #{name => trust,
+       help => "with --pid: run the program of another user's node, although that user can change it"},
      #{name => 'cookie-file', arg => {"FILE", local_file},
        help => "read the cookie from the first line of FILE; default: $SONDE_COOKIE, then "
                "~/.erlang.cookie"},
@@ -141,7 +143,7 @@ one_process() ->
     Hold = #{name => suspend, help => "suspend the process while it is read"},
     [#{name => "info", args => [process(), optional("KEY", {one_of, info_keys()})],
        run => {sonde, info}, help => "information about a process, or one item of it"},
-     #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap},
+     #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap}, outside => true,
        help => "what is on the heap of a process, and how much is garbage"},
      #{name => "heap_top", args => [process(), n()], options => [Hold], run => {sonde, heap_top},
        none => "no objects on the heap to show",

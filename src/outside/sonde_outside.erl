@@ -13,7 +13,7 @@
 -type why() :: {native_off, sonde_vm:reason()}
              | no_reader | code | atoms | identity
              | gone | forbidden | other_program | process_table | process_limit | processes
-             | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
+             | {no_process, pid()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
 %% Names that this VM does not have as atoms are binaries.
 -type name() :: atom() | binary().
 -type function_there() :: {name(), name(), arity()}.
@@ -86,6 +86,8 @@ errors(forbidden) ->
     "the kernel does not let this user read its memory: run the command as root, or as the user of that process";
 errors(other_program) -> "it does not run the program that the command was started with";
 errors(process_limit) -> "its process limit is another one than that of the command";
+errors({no_process, Pid}) ->
+    ["it has no process ", pid_to_list(Pid)];
 errors({not_there, Function}) ->
     [atom_to_list(Function), " does not work from outside the node: use --node"];
 errors({badarg, Function}) ->
@@ -116,6 +118,12 @@ call(proc_window, [Attr, N, Ms], _Opts) when is_integer(N), N >= 0, is_integer(M
     end;
 call(stacks, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> stacks(N, maps:get(depth, Opts, 8)) end);
+call(heap, [Pid], Opts) when is_pid(Pid) ->
+    case sonde_heap_map:heap(Pid, maps:with([timeout], Opts)) of
+        undefined -> {error, {no_process, Pid}};
+        {error, {native_off, {unsupported, no_reader}}} -> {error, no_reader};
+        Answer -> {ok, Answer, #{}}
+    end;
 call(Function, _, _) ->
     {error, {not_there, Function}}.
 
