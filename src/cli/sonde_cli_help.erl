@@ -20,7 +20,8 @@ general() ->
                   "connection breaks. The native library stays mapped, unused, until the node "
                   "ends.",
                   "With --pid, sonde reads the memory of a node on this machine that cannot answer, "
-                  "as its user or as root. These commands can: " ++ outside() ++ ".",
+                  "as its user or as root. It starts that node's own executable with your rights, "
+                  "to learn how that VM keeps its processes. These commands can: " ++ outside() ++ ".",
                   "Exit codes: 0 done; 1 the node was not reached, or the call failed; 2 wrong "
                   "usage; 3 diagnose found suspects; 143 ended by SIGTERM.",
                   "sonde help COMMAND describes one command."]]].

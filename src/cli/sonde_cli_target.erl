@@ -5,9 +5,14 @@
 %% If the node has another root folder than this command (a container, a chroot), all paths lead
 %% through /proc/PID/root, and the node's own loader starts the executable with the node's own
 %% libraries.
+%%
+%% We run that executable and that OTP with our own rights. So for the node of another user, which root
+%% may look at, no other user than root may own them.
 -module(sonde_cli_target).
 
--export([read/1, inside/2, is_traceable/2]).
+-include_lib("kernel/include/file.hrl").
+
+-export([read/2, inside/2, is_traceable/2]).
 -export_type([target/0]).
 
 %% `loader' is the dynamic loader with the folders of the libraries; `setup' the program
@@ -15,7 +20,7 @@
 -type target() :: #{os_pid := pos_integer(), exe := binary(), name := binary(),
                     loader := {binary(), [binary()]} | none, flags := [binary()],
                     root := binary(), setup := binary(), boot := binary(), boot_vars := [{binary(), binary()}],
-                    libraries := string() | none}.
+                    libraries := binary() | none}.
 -type text() :: unicode:chardata().
 
 -define(MOST_LINKS, 40).      % of one path, as in the kernel
@@ -23,9 +28,10 @@
 -define(PT_INTERP, 3).
 -define(OTP_25, 13).          % the ERTS of OTP 25
 
--spec read(pos_integer()) -> {ok, target()} | {error, text()}.
-read(OsPid) ->
-    try {ok, target(OsPid)}
+%% @doc `Trust': its files may belong to anybody.
+-spec read(pos_integer(), Trust :: boolean()) -> {ok, target()} | {error, text()}.
+read(OsPid, Trust) ->
+    try {ok, target(OsPid, Trust orelse user(OsPid) =:= user("self"))}
     catch throw:{no_target, Text} -> {error, Text}
     end.
 
@@ -33,7 +39,7 @@ read(OsPid) ->
 no_target(Text) ->
     throw({no_target, Text}).
 
-target(OsPid) ->
+target(OsPid, Trust) ->
     ok = is_alive(OsPid),
     {Flags, Args} = command_line(OsPid),
     ok = is_permitted(OsPid),
@@ -41,11 +47,15 @@ target(OsPid) ->
     In = fun(Path) -> inside(Prefix, absolute(OsPid, Path)) end,
     Root = In(argument(<<"-root">>, Args)),
     Bin = In(argument(<<"-bindir">>, Args)),
-    #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid),
-      loader => loader(OsPid, Prefix), flags => flags(Flags, erts(Bin)), root => Root,
-      setup => setup(OsPid, Bin), boot => boot(OsPid, Root, Args, In),
-      boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
-      libraries => libraries(OsPid, Prefix)}.
+    Target = #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid),
+               loader => loader(OsPid, Prefix), flags => flags(Flags, erts(Bin)), root => Root,
+               setup => setup(OsPid, Bin), boot => boot(OsPid, Root, Args, In),
+               boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
+               libraries => none},
+    case Trust of
+        true -> Target#{libraries := libraries(OsPid, Prefix)};
+        false -> ok = is_of_root(Target, Prefix), Target
+    end.
 
 %% ---- may we?
 
@@ -67,11 +77,12 @@ command_line(OsPid) ->
         false -> no_target(["process ", integer_to_list(OsPid), " is not an Erlang node" | others(OsPid)])
     end.
 
+%% Where we may read the link to its executable, the kernel knows better than its own words.
 is_node(OsPid) ->
     {Emulator, Args} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, words(OsPid, "cmdline")),
     case {Emulator, arguments(<<"-root">>, 1, Args), arguments(<<"-bindir">>, 1, Args)} of
         {[Name | Flags], [_ | _], [_ | _]} ->
-            Is = is_emulator(Name) orelse is_emulator(executable(OsPid)),
+            Is = is_emulator(case executable(OsPid) of <<>> -> Name; Exe -> Exe end),
             Is andalso {true, Flags, Args};
         _ ->
             false
@@ -86,8 +97,8 @@ is_emulator(Path) ->
 %% Its parent and its children: run_erl, heart, a shell and erl_child_setup stand beside the node.
 others(OsPid) ->
     case [Other || Other <- parent(OsPid) ++ children(OsPid), is_node(Other) =/= false] of
-        [Other | _] -> [": is ", integer_to_list(Other), " meant?"];
-        [] -> ""
+        [Other] -> [": is ", integer_to_list(Other), " meant?"];
+        _ -> ""
     end.
 
 parent(OsPid) ->
@@ -130,6 +141,57 @@ is_traceable({ok, Scope}, Status) ->
     end;
 is_traceable({error, _}, _) ->
     true.
+
+%% ---- whose files are they?
+
+%% The effective user.
+user(OsPid) ->
+    case file:read_file(proc(OsPid, "status")) of
+        {ok, Status} ->
+            {match, [User]} = re:run(Status, "^Uid:\\s*[0-9]+\\s+([0-9]+)",
+                                     [multiline, {capture, [1], binary}]),
+            binary_to_integer(User);
+        {error, _} -> none
+    end.
+
+is_of_root(#{os_pid := OsPid, name := Name, root := Root, setup := Setup, boot := Boot} = Target, Prefix) ->
+    Loader = case maps:get(loader, Target) of none -> []; {File, Folders} -> [File | Folders] end,
+    Paths = [Root, filename:join(Root, "lib"), <<Boot/binary, ".boot">>, Setup,
+             <<Prefix/binary, (seen_from(OsPid, Name))/binary>>]
+        ++ [Path || {_, Path} <- maps:get(boot_vars, Target)] ++ Loader,
+    case [Path || Path <- [proc(OsPid, "exe")], not is_of_root(Path)]
+        ++ [Path || Path <- Paths, Place <- places(Prefix, Path), not is_of_root(Place)] of
+        [] -> ok;
+        [Path | _] ->
+            no_target(["process ", integer_to_list(OsPid), " belongs to another user, who can change ",
+                       Path, ", which sonde would run: run sonde as that user, or with --trust"])
+    end.
+
+%% A path, and what it leads through. The kernel keeps what is open itself.
+places(Prefix, Path) ->
+    Size = byte_size(Prefix),
+    case Path of
+        <<Prefix:Size/binary, Inner/bits>> when Prefix =/= <<>>; binary_part(Path, 0, 6) =/= <<"/proc/">> ->
+            Names = tl(filename:split(Inner)),
+            Real = walk(Prefix, [], Names, ?MOST_LINKS),
+            <<_:Size/binary, To/bits>> = Real,
+            lists:usort([at(Prefix, lists:reverse(lists:sublist(Ns, N)))
+                         || Ns <- [Names, [Each || Each <- filename:split(To), Each =/= <<"/">>]],
+                            N <- lists:seq(1, length(Ns))]);
+        _ -> []
+    end.
+
+is_of_root(Path) ->
+    Info = case Path of
+               <<"/proc/", _/bits>> -> file:read_file_info(Path, [raw]);
+               _ -> file:read_link_info(Path, [raw])
+           end,
+    case Info of
+        {ok, #file_info{uid = 0, type = directory, mode = Mode}} -> Mode band 8#1002 =/= 8#0002;
+        {ok, #file_info{uid = User}} -> User =:= 0;
+        {error, enoent} -> true;
+        {error, _} -> false
+    end.
 
 %% ---- where its files are
 
@@ -202,8 +264,12 @@ loader(OsPid, Prefix) ->
 interpreter(Exe) ->
     {ok, File} = file:open(Exe, [read, raw, binary]),
     try
-        {ok, <<16#7F, "ELF", 2, 1, _:26/binary, Offset:64/little, _:14/binary, Size:16/little,
-               Count:16/little, _/bits>>} = file:pread(File, 0, 64),
+        {Offset, Size, Count} =
+            case file:pread(File, 0, 64) of
+                {ok, <<16#7F, "ELF", 2, 1, _:26/binary, O:64/little, _:14/binary, S:16/little, C:16/little,
+                       _/bits>>} -> {O, S, C};
+                _ -> no_target([Exe, " is no program of this machine"])
+            end,
         {ok, Headers} = file:pread(File, Offset, Size * Count),
         case [{At, Length} || <<Header:Size/binary>> <= Headers,
                               <<?PT_INTERP:32/little, _:32, At:64/little, _:16/binary,
@@ -228,7 +294,7 @@ folders(OsPid, Prefix) ->
 %% An environment in which the executable finds its libraries; the loader gets their folders.
 libraries(OsPid, <<>>) ->
     case [Path || <<"LD_LIBRARY_PATH=", Path/bits>> <- words(OsPid, "environ")] of
-        [Path | _] -> binary_to_list(Path);
+        [Path | _] -> Path;
         [] -> none
     end;
 libraries(_, _) ->

@@ -7,7 +7,8 @@
 %% or the twin, if it is left alone.
 -module(sonde_cli_twin).
 
--export([run/2, is_twin/0, main/0]).
+-export([run/3, is_twin/0, main/0]).
+-export([watch/2]).
 
 -define(UP, <<"up">>).
 -define(STOP, <<"stop">>).
@@ -20,9 +21,9 @@
 %% ---- the command
 
 %% @doc Runs the command line in a twin and returns its exit code.
--spec run(pos_integer(), [string()]) -> {ok, 0..3} | {error, unicode:chardata()}.
-run(OsPid, Words) ->
-    case sonde_cli_target:read(OsPid) of
+-spec run(pos_integer(), [string()], Trust :: boolean()) -> {ok, 0..3} | {error, unicode:chardata()}.
+run(OsPid, Words, Trust) ->
+    case sonde_cli_target:read(OsPid, Trust) of
         {ok, Target} ->
             Ours = sonde_bundle:ours(),
             sonde_helper:call(fun(Caller) -> with_folder(Target, Ours, Words, Caller) end);
@@ -31,17 +32,13 @@ run(OsPid, Words) ->
     end.
 
 with_folder(Target, Ours, Words, Caller) ->
-    Place = os:getenv("TMPDIR", "/tmp"),
+    Place = filename:absname(os:getenv("TMPDIR", "/tmp")),
     Folder = filename:join(Place, ?FOLDER ++ binary_to_list(binary:encode_hex(rand:bytes(12)))),
     case file:make_dir(Folder) of
         ok ->
             try
                 ok = fill(Folder, Target, Ours),
-                Port = start(Folder, Target, Words),
-                {os_pid, Twin} = erlang:port_info(Port, os_pid),
-                Ended = wait(Port, Twin, Target, Ours, Caller, ?START_MS),
-                _ = [file:delete(File) || File <- perf_files(Twin, Target)],
-                Ended
+                with_twin(start(Folder, Target, Words), Target, Ours, Caller)
             catch
                 throw:{no_folder, Why} -> no_folder(Folder, Why)
             after
@@ -49,6 +46,17 @@ with_folder(Target, Ours, Words, Caller) ->
             end;
         {error, Why} ->
             no_folder(Folder, Why)
+    end.
+
+with_twin({error, Why}, Target, _, _) ->
+    {error, ["the VM of process ", pid_of(Target), " cannot be started again: ", file:format_error(Why)]};
+with_twin(Port, Target, Ours, Caller) ->
+    Twin = case erlang:port_info(Port, os_pid) of
+               {os_pid, OsPid} -> integer_to_list(OsPid);
+               undefined -> none
+           end,
+    try wait(Port, Twin, Target, Ours, Caller, ?START_MS)
+    after [file:delete(File) || File <- perf_files(Twin, lists:member(<<"-JPperf">>, maps:get(flags, Target)))]
     end.
 
 no_folder(Folder, Why) ->
@@ -101,11 +109,15 @@ loaded_by(#{loader := {Loader, Folders}}) ->
 start(Folder, #{exe := Exe, name := Name} = Target, Words) ->
     [Program | Before] = loaded_by(Target) ++ [Exe],
     Bin = filename:join(Folder, "bin"),
-    open_port({spawn_executable, Program},
-              [{args, Before ++ arguments(Folder, Bin, Target, Words)},
-               {env, environment(Folder, Bin, Target)},
-               nouse_stdio, exit_status, binary]
-              ++ [{arg0, Name} || Before =:= []]).
+    try
+        open_port({spawn_executable, Program},
+                  [{args, Before ++ arguments(Folder, Bin, Target, Words)},
+                   {env, environment(Folder, Bin, Target)},
+                   nouse_stdio, exit_status, binary]
+                  ++ [{arg0, Name} || Before =:= []])
+    catch
+        error:Why when is_atom(Why) -> {error, Why}
+    end.
 
 arguments(Folder, Bin, #{flags := Flags, root := Root, boot := Boot, boot_vars := Vars}, Words) ->
     lists:append(
@@ -125,7 +137,7 @@ environment(Folder, Bin, #{root := Root, libraries := Libraries}) ->
     [{"ROOTDIR", text(Root)}, {"BINDIR", text(Bin)}, {"EMU", "beam"}, {"PROGNAME", "sonde"},
      {"HOME", text(Folder)}, {"XDG_CONFIG_HOME", text(Folder)}, {"ERL_LIBS", false},
      {"ERL_INETRC", false}, {"ERL_CRASH_DUMP_SECONDS", "0"}]
-        ++ [{"LD_LIBRARY_PATH", Libraries} || Libraries =/= none].
+        ++ [{"LD_LIBRARY_PATH", text(Libraries)} || Libraries =/= none].
 
 text(Path) when is_list(Path) -> Path;
 text(Path) ->
@@ -135,10 +147,8 @@ text(Path) ->
     end.
 
 %% OTP 25 cannot have its frames without them.
-perf_files(Twin, #{flags := Flags}) ->
-    Pid = integer_to_list(Twin),
-    [File || lists:member(<<"-JPperf">>, Flags),
-             File <- ["/tmp/perf-" ++ Pid ++ ".map", "/tmp/jit-" ++ Pid ++ ".dump"]].
+perf_files(Twin, true) -> ["/tmp/perf-" ++ Twin ++ ".map", "/tmp/jit-" ++ Twin ++ ".dump"];
+perf_files(_, false) -> [].
 
 %% ---- until it ends
 
@@ -171,7 +181,7 @@ stop(Port, Twin) ->
     receive
         {Port, {exit_status, _}} -> ok
     after ?STOP_MS ->
-        _ = os:cmd("kill -KILL " ++ integer_to_list(Twin)),
+        _ = os:cmd("kill -KILL " ++ Twin),
         ok
     end.
 
@@ -185,12 +195,12 @@ is_twin() ->
 -spec main() -> no_return().
 main() ->
     {ok, [[Folder]]} = init:get_argument(sonde_twin),
-    Self = self(),
-    Watch = spawn(fun() -> watch(Self, Folder) end),
+    Watch = spawn(?MODULE, watch, [self(), Folder]),
     receive {Watch, up} -> ok end,
     sonde_cli:main(init:get_plain_arguments()).
 
 %% Ends the twin with the command.
+-spec watch(pid(), file:filename()) -> no_return().
 watch(Main, Folder) ->
     _ = process_flag(priority, max),
     Port = open_port({fd, 3, 4}, [eof, binary]),
@@ -200,5 +210,10 @@ watch(Main, Folder) ->
         {Port, _} ->
             ?FOLDER ++ _ = filename:basename(Folder),
             _ = file:del_dir_r(Folder),
+            Perf = case file:read_file("/proc/self/cmdline") of
+                       {ok, Line} -> lists:member(<<"-JPperf">>, binary:split(Line, <<0>>, [global]));
+                       {error, _} -> false
+                   end,
+            _ = [file:delete(File) || File <- perf_files(os:getpid(), Perf)],
             erlang:halt(?TERMINATED, [{flush, false}])
     end.

@@ -49,7 +49,10 @@ new_atom(Text, Unicode) ->
 %% @doc The characters of a name.
 -spec text(name()) -> string().
 text(Atom) when is_atom(Atom) -> atom_to_list(Atom);
-text(Binary) -> unicode:characters_to_list(Binary).
+text(Binary) ->
+    Text = unicode:characters_to_list(Binary),
+    true = is_list(Text),
+    Text.
 
 %% @doc Whether this is a name: a binary may be any other data.
 -spec is_name(term()) -> boolean().
