@@ -330,16 +330,17 @@ other_looks_are_refused(_Config) ->
 %% ---- size, and what is refused
 
 many(N) ->
-    _ = [spawn(fun() -> receive never -> ok end end) || _ <- lists:seq(1, N)],
-    ok.
+    [spawn(fun() -> receive never -> ok end end) || _ <- lists:seq(1, N)].
 
 many_processes(_Config) ->
     both(fun(Of, Twin) ->
-        ok = Of(?MODULE, many, [20000]),
+        Pids = Of(?MODULE, many, [20000]),
         {ok, Rows, Report} = Twin(proc_count, [memory, 100000]),
         ok = nothing_missed(Report),
-        true = length(Rows) >= 20000,
-        true = length(lists:ukeysort(1, Rows)) =:= length(Rows),
+        %% the twin's own processes have some of these pids
+        Found = lists:sort([Pid || {Pid, _, _} <- Rows]),
+        Found = lists:usort(Found),
+        [] = ordsets:subtract(lists:sort(Pids), Found),
         {ok, [{_, Count, _} | _], _} = Twin(stacks, [1]),
         true = Count >= 20000
     end).
