@@ -9,7 +9,8 @@
 
 suite() -> [{timetrap, {minutes, 4}}].
 
-all() -> [largest_table, smallest_table, smallest_table_when_full, pids_that_went_round].
+all() -> [largest_table, smallest_table, smallest_table_when_full, pids_that_went_round, legacy_table,
+          a_sweep_ends_where_all_were_met].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
@@ -55,7 +56,38 @@ smallest_table_when_full(_Config) ->
 pids_that_went_round(_Config) ->
     with(1024, fun(Peer) -> call(Peer, gone_round, []) end).
 
+%% Such a table does not count the processes that it ever had: each sweep reads all of it.
+legacy_table(_Config) ->
+    ok = sonde_peer_helper:with(shipped, ["+P", "legacy"],
+                                fun(Peer) ->
+                                        call(Peer, all_right_in_legacy, [2000])
+                                end).
+
+a_sweep_ends_where_all_were_met(_Config) ->
+    with(1024, fun(Peer) -> call(Peer, met, []) end).
+
 %% ---- in the node
+
+all_right_in_legacy(N) ->
+    #{status := Status} = sonde:native(),
+    true = lists:member(Status, [active, {off, disabled}]),
+    false = sonde_nif:has_turnover(),
+    all_right([holder(I) || I <- lists:seq(1, N)]).
+
+%% Processes start and exit all the time: a sweep meets each process that lives all the while.
+met() ->
+    #{status := Status} = sonde:native(),
+    true = sonde_nif:has_turnover() =:= (Status =:= active),
+    Steady = lists:sort([holder(I) || I <- lists:seq(1, 50)]),
+    Restless = [spawn(fun() -> turn(1 bsl 60) end) || _ <- [1, 2, 3]],
+    _ = [begin
+             Seen = maps:from_list([{P, V} || {P, V, _} <- sonde:proc_count(heap_size, 1000)]),
+             [] = [P || P <- Steady, not is_map_key(P, Seen)],
+             Grown = maps:from_list([{P, V} || {P, V, _} <- sonde:proc_window(catchlevel, 1000, 0)]),
+             [] = [P || P <- Steady, maps:get(P, Grown, none) =/= 0]
+         end || _ <- lists:seq(1, 50)],
+    _ = [exit(P, kill) || P <- Restless],
+    sonde_test:stop(Steady).
 
 right(Limit, N) ->
     Limit = erlang:system_info(process_limit),

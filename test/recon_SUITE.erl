@@ -9,8 +9,8 @@
 
 -define(OURS, [binary_memory, binary_count, link_count, monitor_count, monitored_by_count,
                dictionary_size]).
--define(NATIVE, [memory, total_heap_size, heap_size, stack_size, message_queue_len, reductions
-                 | ?OURS]).
+-define(NATIVE, [memory, total_heap_size, heap_size, stack_size, message_queue_len, reductions,
+                 catchlevel | ?OURS]).
 -define(ITEMS, [binary, catchlevel, current_function, current_location, current_stacktrace,
                 dictionary, error_handler, garbage_collection, group_leader, heap_size,
                 initial_call, links, memory, message_queue_data, message_queue_len, messages,

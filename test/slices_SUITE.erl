@@ -159,6 +159,7 @@ counts(P) ->
             {threads, fun() -> [_ | _] = sonde:proc_count(memory, 10, #{threads => 2}) end},
             {proc_window, fun() -> [_ | _] = sonde:proc_window(memory, 10, 1) end},
             {proc_group, fun() -> [_ | _] = sonde:proc_group(initial_call, [memory]) end},
+            {turnover, fun() -> true = sonde_nif:has_turnover() end},
             {one, fun() -> {ok, [_, _]} = sonde_every_process:one(P, [memory, binary_count]) end},
             {stacks, fun() -> [_ | _] = sonde:stacks(10, #{depth => 64}) end},
             {diagnosis, fun() -> #{suspects := _} = sonde:diagnosis(#{interval => 100}) end}].

@@ -104,6 +104,12 @@ kinds() ->
 
 states() ->
     [{waiting, ?KEEPS(ok)},
+     {in_two_try_expressions,
+      fun() -> spawn(fun() ->
+                             try (try wait() catch throw:inner -> ok end)
+                             catch throw:outer -> ok
+                             end
+                     end) end},
      {hibernated,
       fun() -> spawn(fun() -> erlang:hibernate(?MODULE, wait, [lists:seq(1, 10)]) end) end},
      {suspended, fun() -> suspended(held(fun() -> ok end)) end},

@@ -231,7 +231,7 @@ void image_build(struct image *img, const uint8_t *data, size_t size)
     b.lay = layout_table(table % layout_count());
     img->vm = (struct vm){.reader = PEEK_SYSCALL,
                           .lay = b.lay,
-                          .tab = {make(&b, SLOTS * 8ULL), SLOTS, 0},
+                          .tab = {.tab = make(&b, SLOTS * 8ULL), .max = SLOTS},
                           .fun_module = 32};
     img->attr = any_attr(byte(&b));
     img->mode = byte(&b);

@@ -89,6 +89,7 @@ static const struct stillness still[] = {
     [ATTR_monitor_count] = {NOT_SETTLED, 1, {TIES}},
     [ATTR_monitored_by_count] = {NOT_SETTLED, 1, {TIES}},
     [ATTR_dictionary_size] = {NOT_SETTLED, 1, {LF_dictionary, LF_trace_flags}},
+    [ATTR_catchlevel] = {0, 0, {LF_catches}},
     [ATTR_garbage_bytes] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
     [ATTR_bin_garbage] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
     [ATTR_bin_garbage_bytes] = {NOT_SETTLED, 3, {BINARIES, QUEUES, ROOTS}},
@@ -661,6 +662,8 @@ static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)
         return queue_len(m);
     case ATTR_reductions:
         return own(m, LF_reds);
+    case ATTR_catchlevel:
+        return own(m, LF_catches);
     case ATTR_minor_gcs:
         return own(m, LF_gen_gcs);
     case ATTR_oldest_message:

@@ -195,10 +195,12 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_leave, 0, 0) X(do_counters, 0, 0) X(tables, 0, 0) X(do_calibrate, 1, 0)             \
     X(do_calibrate_table, 1, DIRTY) X(do_probe, 4, 0) X(do_probe_swollen, 4, 0)              \
     X(do_probe_trap, 0, 0) X(do_read, 2, 0) X(do_adopt, 1, 0) X(do_scan_new, 6, 0)           \
-    X(do_scan_step, 1, DIRTY) X(do_scan_feed, 2, 0) X(do_scan_rows, 4, 0)                    \
+    X(do_scan_begin, 1, 0) X(do_scan_step, 1, DIRTY) X(do_scan_feed, 2, 0)                   \
+    X(do_scan_rows, 4, 0)                                                                    \
     X(do_scan_info, 1, 0) X(do_scan_pids, 3, 0) X(do_scan_values, 3, 0)                      \
     X(do_scan_skip, 2, 0) X(do_scan_after, 1, 0) X(do_scan_limit, 3, 0) X(do_scan_part, 3, 0) \
     X(do_scan_place, 2, 0) X(do_scan_stacks, 2, 0) X(do_scan_stack, 3, DIRTY)                \
+    X(do_turnover, 0, 0) X(do_trust_turnover, 0, 0) X(has_turnover, 0, 0)                    \
     X(do_calibrate_code, 1, DIRTY) X(has_code, 0, 0)                                         \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
     X(do_account_lend, 4, DIRTY) X(do_account_settle, 1, DIRTY) X(do_account_return, 2, DIRTY)     \

@@ -87,7 +87,7 @@ NIF(nif_do_calibrate)
     if (enif_thread_type() != ERL_NIF_THR_NORMAL_SCHEDULER)
         return ATOM(not_normal_scheduler);
     s->seal.own = 0;
-    s->candidate.tab = (struct proctab){0};
+    s->candidate.tab = (struct proctab){.max = 0};
     s->candidate.reader = nif_peek_reader(s);
     if (s->candidate.reader == PEEK_NONE)
         return ATOM(no_reader);
@@ -115,10 +115,40 @@ NIF(nif_do_calibrate_table)
         return enif_make_tuple2(env, ATOM(failed), ATOM(process_table));
     /* finding the table has proved proc_size, so this check is possible only now */
     if (!layout_in_process(s->candidate.lay, LF_id)) {
-        s->candidate.tab = (struct proctab){0};
+        s->candidate.tab = (struct proctab){.max = 0};
         return enif_make_tuple2(env, ATOM(failed), ATOM(id));
     }
     return ATOM(ok);
+}
+
+NIF(nif_do_turnover)
+{
+    /* (): {Count, Given}, after calibrate_table */
+    struct sonde *s = sonde_of(env);
+    struct turnover t;
+    if (!nif_is_prover(env) || s->candidate.tab.max == 0)
+        return nif_raise(env, ATOM(badarg));
+    if (!proctab_turnover(nif_peek_reader(s), &s->candidate.tab, &t))
+        return ATOM(no_reader);
+    return enif_make_tuple2(env, enif_make_uint(env, t.count), enif_make_uint(env, t.given));
+}
+
+NIF(nif_do_trust_turnover)
+{
+    /* (): what turnover answers is right */
+    struct sonde *s = sonde_of(env);
+    if (!nif_is_prover(env) || s->candidate.tab.max == 0)
+        return nif_raise(env, ATOM(badarg));
+    s->candidate.tab.has_turnover = true;
+    return ATOM(ok);
+}
+
+NIF(nif_has_turnover)
+{
+    const struct sonde *s = sonde_of(env);
+    return atomic_load_explicit(&s->proved, memory_order_acquire) && s->vm.tab.has_turnover
+               ? ATOM(true)
+               : ATOM(false);
 }
 
 /* ---- one reading --------------------------------------------------------------------------- */

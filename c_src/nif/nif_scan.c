@@ -10,8 +10,9 @@
 
 /* A slice of 5 ms, plus the current batch, stays far below the promised 10 ms. LOOK_NS is the
  * interval of checks that the reader still works, so the time for which another library's handler
- * may go unnoticed. */
-enum { SLICE_NS = 5000000, LOOK_NS = 1000000, FEED_MAX = SCAN_ASKS };
+ * may go unnoticed. BEGIN_NS is for a normal scheduler, which no call may hold for 1 ms. */
+enum { SLICE_NS = 5000000, LOOK_NS = 1000000, BEGIN_NS = 200000, FEED_MAX = SCAN_ASKS };
+enum { NS_PER_TIMESLICE = 1000000 }; /* as erl_nif has it */
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000, PARTS_MAX = 64 };
 
 struct held {
@@ -269,9 +270,8 @@ static enum scan_result slice(struct sonde *s, struct scan *scan)
     return r;
 }
 
-static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
+static ERL_NIF_TERM result(ErlNifEnv *env, struct sonde *s, struct scan *scan, enum scan_result r)
 {
-    enum scan_result r = slice(s, scan);
     add_counters(s, scan);
     switch (r) {
     case SCAN_MORE:
@@ -294,7 +294,19 @@ static ERL_NIF_TERM step(ErlNifEnv *env, struct sonde *s, struct scan *scan)
 SCAN_NIF(do_scan_step)
 {
     /* (Scan): dirty, because a slice is too long for a normal scheduler */
-    return step(env, sonde_of(env), &h->scan);
+    struct sonde *s = sonde_of(env);
+    return result(env, s, &h->scan, slice(s, &h->scan));
+}
+
+SCAN_NIF(do_scan_begin)
+{
+    /* (Scan): the first step on a normal scheduler, where that is short; otherwise more */
+    struct sonde *s = sonde_of(env);
+    uint64_t begin = clock_ns();
+    enum scan_result r = scan_begin(&h->scan, nif_peek_reader(s), BEGIN_NS);
+    uint64_t percent = (clock_ns() - begin) / (NS_PER_TIMESLICE / 100);
+    (void)enif_consume_timeslice(env, percent < 1 ? 1 : percent > 100 ? 100 : (int)percent);
+    return result(env, s, &h->scan, r);
 }
 
 /* Value, or a list with one value for each attribute. */

@@ -214,6 +214,12 @@ static enum status go_reductions(struct walk *w, const struct reading *rd)
     return ST_OK;
 }
 
+static enum status go_catchlevel(struct walk *w, const struct reading *rd)
+{
+    w->value = (int64_t)stamp_word(rd, LF_catches);
+    return ST_OK;
+}
+
 static enum status go_minor_gcs(struct walk *w, const struct reading *rd)
 {
     w->value = (int64_t)stamp_field(rd, LF_gen_gcs);
@@ -356,6 +362,7 @@ static void end_hold(struct walk *w)
 /* ---- which attribute is read how ------------------------------------------------------------- */
 
 static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
+static const enum layout_field catchlevel[] = {LF_catches, LAYOUT_FIELD_COUNT};
 static const enum layout_field minor_gcs[] = {LF_gen_gcs, LAYOUT_FIELD_COUNT};
 static const enum layout_field oldest_message[] = {LF_sig_first, LAYOUT_FIELD_COUNT};
 static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
@@ -404,6 +411,7 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_monitor_count] = {SETTLED, LINKS_MONITORS_MONITORS, TIES},
     [ATTR_monitored_by_count] = {SETTLED, LINKS_MONITORS_MONITORED_BY, TIES},
     [ATTR_dictionary_size] = {SETTLED, 0, {dictionary}, .go = go_dictionary, .first = first_keys},
+    [ATTR_catchlevel] = {ONE_WORD, 0, {catchlevel}, .go = go_catchlevel},
     [ATTR_garbage_bytes] = {SETTLED, WASTE_HEAP, WASTE, .first = first_marked},
     [ATTR_bin_garbage] = {SETTLED, WASTE_ENTRIES, WASTE, .first = first_marked_chain},
     [ATTR_bin_garbage_bytes] = {SETTLED, WASTE_ENTRY_BYTES, WASTE, .first = first_marked_chain},

@@ -16,6 +16,7 @@
     X(memory) X(total_heap_size) X(heap_size) X(stack_size)                 \
     X(message_queue_len) X(reductions) X(binary_memory) X(binary_count)     \
     X(link_count) X(monitor_count) X(monitored_by_count) X(dictionary_size) \
+    X(catchlevel) \
     X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
     X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for) X(waits_call) \
     X(oldest_message) X(stack)

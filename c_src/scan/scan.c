@@ -289,12 +289,32 @@ static enum status target(const struct scan *s, struct target *t, size_t slot, u
     return ST_OK;
 }
 
+/* Whether all processes that were there when the sweep began were met, so that the rest of the table need not be
+ * read: the slots that were met are as many as the table had then, and it gave no slot since, so none of these is
+ * of a later process. A young node has filled only the first slots of a large table. */
+static bool all_were_met(struct scan *s)
+{
+    struct turnover now;
+    const struct proctab *tab = &s->vm.tab;
+    if (!tab->has_turnover || s->table.skip > 0)
+        return false;
+    if (s->table.next == 0 && !proctab_turnover(s->vm.reader, tab, &s->turnover))
+        s->turnover.count = UINT32_MAX;
+    return s->seen >= s->turnover.count && proctab_turnover(s->vm.reader, tab, &now) &&
+           now.given == s->turnover.given;
+}
+
 static enum status next_in_table(struct scan *s, struct target *t)
 {
     size_t slot;
     size_t most = STRETCH;
+    if (all_were_met(s))
+        return ST_GONE;
     enum status st = stripes_next(&s->table, &s->vm, &most, &slot);
-    return st == ST_OK ? target(s, t, slot, 0) : st;
+    if (st != ST_OK)
+        return st;
+    s->seen++;
+    return target(s, t, slot, 0);
 }
 
 static enum status next_in_list(struct scan *s, struct target *t)
@@ -585,7 +605,7 @@ static bool reader_works(const struct scan *s)
     return peek_word(s->vm.reader, s->vm.tab.tab, &word);
 }
 
-enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
+static enum scan_result slice(struct scan *s, enum peek_reader reader, uint64_t ns, bool may_pause)
 {
     uint64_t end = clock_ns() + ns;
     enum scan_result r;
@@ -593,13 +613,28 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
     resume_batch(s);
     do {
         r = step_phase(s);
-    } while (r == SCAN_MORE && clock_ns() < end);
+    } while (r == SCAN_MORE && (may_pause || s->phase != RETRY) && clock_ns() < end);
     if (r == SCAN_MORE || r == SCAN_ASK || r == SCAN_ROWS) {
         enum status st = pause_batch(s);
         r = st == ST_OK || st == ST_TIMESLICE ? r : result(st);
     }
     /* To a reader that was refused meanwhile, each process looked as if it had exited. */
     return reader_works(s) ? r : SCAN_LOST;
+}
+
+enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
+{
+    return slice(s, reader, ns, true);
+}
+
+enum scan_result scan_begin(struct scan *s, enum peek_reader reader, uint64_t ns)
+{
+    size_t next = s->mode == SCAN_AFTER ? s->next : s->table.next;
+    bool begun = s->phase != SWEEP || next > 0 || s->ahead_n > 0;
+    bool light = reader == PEEK_GUARDED && !begun && s->table.skip == 0;
+    for (unsigned k = 0; k < s->qn; k++)
+        light = light && s->q[k].attr < ATTR_garbage_bytes;
+    return light ? slice(s, reader, ns, false) : SCAN_MORE;
 }
 
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values)

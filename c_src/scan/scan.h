@@ -53,7 +53,9 @@ struct scan {
     enum scan_mode mode;
     int phase;
     struct stripes table;
-    size_t next; /* in the sample, or among those to look at again */
+    struct turnover turnover; /* when the sweep began */
+    uint64_t seen;            /* slots in use */
+    size_t next;              /* in the sample, or among those to look at again */
     unsigned round;
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];
@@ -132,6 +134,11 @@ bool scan_only(struct scan *s, uint64_t pid);
 
 /* At most about `ns` nanoseconds. The reader may have changed since the last slice. */
 enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns);
+
+/* The first step, on a scheduler that it may hold only for a moment: it never pauses, and looks at no process twice.
+ * It does nothing, and returns MORE, where that moment may be longer: by the slower reader, for one of several
+ * scans at the same time, and for an attribute whose walk takes memory or visits a heap. */
+enum scan_result scan_begin(struct scan *s, enum peek_reader reader, uint64_t ns);
 
 /* What process_info answered to each question; dead: it answered undefined. EACH, ACCOUNT and STACKS ignore the
  * answers. */

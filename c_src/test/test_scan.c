@@ -102,7 +102,7 @@ static void test_stretches(const struct layout *lay)
     put(w, p, LF_id, pid);
     table[LARGE - 1] = address(p);
     struct vm vm = w->vm;
-    vm.tab = (struct proctab){address(table), LARGE, 0};
+    vm.tab = (struct proctab){.tab = address(table), .max = LARGE};
     start(s, &vm, ATTR_reductions, SCAN_TOP, 1, NULL, 0);
     run(s, &vm, 0, &a);
     check(a.rows == 1 && a.row[0].pid == pid && a.slices > 3, "the last slot of an empty table",
@@ -402,6 +402,92 @@ static void test_account_is_full(const struct layout *lay, bool keeps)
     free_world(w);
 }
 
+/* The counts of a table of which the first `n' slots are in use. */
+enum { RECORD_WORDS = 8, COUNT_WORD = 1 };
+
+static void set_turnover(uint64_t *record, uint32_t count, uint32_t given)
+{
+    record[COUNT_WORD] = count | (uint64_t)given << 32;
+}
+
+/* A sweep ends where it met as many processes as there were, if none was started since. */
+static void test_all_were_met(const struct layout *lay)
+{
+    enum { N = 40, FEW = 20 };
+    struct world *w = new_world(lay);
+    struct scan *s = malloc(sizeof *s);
+    uint64_t record[RECORD_WORDS] = {0};
+    struct answer a;
+    if (!s)
+        abort();
+    for (unsigned i = 0; i < N; i++)
+        (void)make_process(w, i);
+    (void)make_process(w, SLOTS - 1);
+    w->vm.tab.record = address(record + RECORD_WORDS);
+    set_turnover(record, FEW, 7);
+    ask(w, ATTR_heap_size, LONG, &a);
+    check(a.rows == N + 1, "counts that are not proved do not count", lay->name);
+    w->vm.tab.has_turnover = true;
+    ask(w, ATTR_heap_size, LONG, &a);
+    check(a.rows == FEW, "the rest of the table is not read", lay->name);
+    set_turnover(record, N + 2, 7);
+    ask(w, ATTR_heap_size, LONG, &a);
+    check(a.rows == N + 1, "one of them exited since: all are read", lay->name);
+
+    set_turnover(record, N, 7);
+    start(s, &w->vm, ATTR_heap_size, SCAN_TOP, SLOTS, NULL, SLOTS);
+    check(scan_step(s, w->vm.reader, 0) == SCAN_MORE, "a slice", lay->name);
+    set_turnover(record, N, 8);
+    run(s, &w->vm, 0, &a);
+    check(a.rows == N + 1, "one of them may be new: all are read", lay->name);
+    scan_free(s);
+
+    set_turnover(record, N, 0);
+    start(s, &w->vm, ATTR_heap_size, SCAN_TOP, SLOTS, NULL, SLOTS);
+    scan_part(s, 1, 2);
+    run(s, &w->vm, 0, &a);
+    check(a.rows == 1, "a part does not know the others", lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
+/* The first step on a normal scheduler never pauses, and is for light scans only. */
+static void test_begin(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    struct scan *s = malloc(sizeof *s);
+    if (!s)
+        abort();
+    put(w, make_process(w, 1), LF_state, 0x8000);
+    (void)make_process(w, 2);
+    start(s, &w->vm, ATTR_stack_size, SCAN_TOP, SLOTS, NULL, SLOTS);
+    check(scan_begin(s, PEEK_SYSCALL, LONG) == SCAN_MORE && scan_is_new(s),
+          "the slower reader does not begin", lay->name);
+    check(scan_begin(s, w->vm.reader, LONG) == SCAN_MORE && s->round == 1 && s->retry_n == 1,
+          "a second look is for a longer step", lay->name);
+    check(scan_begin(s, w->vm.reader, LONG) == SCAN_MORE && s->round == 1, "begun once", lay->name);
+    check(scan_step(s, w->vm.reader, LONG) == SCAN_ASK, "the longer step goes on", lay->name);
+    scan_free(s);
+
+    w->table[1] = 0;
+    start(s, &w->vm, ATTR_stack_size, SCAN_TOP, SLOTS, NULL, SLOTS);
+    check(scan_begin(s, w->vm.reader, LONG) == SCAN_DONE && s->top->n == 1, "done at once",
+          lay->name);
+    scan_free(s);
+    start(s, &w->vm, ATTR_flat_size, SCAN_TOP, SLOTS, NULL, SLOTS);
+    check(scan_begin(s, w->vm.reader, LONG) == SCAN_MORE && scan_is_new(s), "no heap is marked",
+          lay->name);
+    scan_free(s);
+    start(s, &w->vm, ATTR_stack_size, SCAN_TOP, SLOTS, NULL, SLOTS);
+    scan_part(s, 0, 2);
+    check(scan_begin(s, w->vm.reader, LONG) == SCAN_MORE && scan_is_new(s), "no part begins",
+          lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
 /* The N largest rows, compared with sorting all. */
 static int by_rank(const void *a, const void *b)
 {
@@ -449,6 +535,8 @@ int main(void)
         test_reader_lost(lay);
         test_questions(lay);
         test_parts(lay);
+        test_all_were_met(lay);
+        test_begin(lay);
         test_account_is_full(lay, true);
         test_account_is_full(lay, false);
     }

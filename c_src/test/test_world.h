@@ -162,8 +162,9 @@ static inline struct world *new_world(const struct layout *lay)
     struct world *w = calloc(1, sizeof *w);
     if (!w || !(w->arena = malloc(ARENA)))
         abort();
-    w->vm = (struct vm){
-        .reader = peek_ready(PEEK_GUARDED), .lay = lay, .tab = {address(w->table), SLOTS, 0}};
+    w->vm = (struct vm){.reader = peek_ready(PEEK_GUARDED),
+                        .lay = lay,
+                        .tab = {.tab = address(w->table), .max = SLOTS}};
     return w;
 }
 

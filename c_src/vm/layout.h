@@ -50,6 +50,7 @@
     X(lock,             "offsetof(Process, lock.flags)")                                \
     X(reds,             "offsetof(Process, reds)")                                      \
     X(pc,               "offsetof(Process, i)")                                         \
+    X(catches,          "offsetof(Process, catches)")                                   \
     X(heap,             "offsetof(Process, heap)")                                      \
     X(hend,             "offsetof(Process, hend)")                                      \
     X(heap_sz,          "offsetof(Process, heap_sz)")                                   \

@@ -56,7 +56,7 @@
     [LF_mbuf_sz] = 576 + (FP), [LF_psd] = 584 + (FP), [LF_state] = 632 + (FP),                     \
     [LF_group_leader] = 288 + (FP), [LF_parent] = 472 + (FP), [LF_seq_token] = 432 + (FP),         \
     [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 560 + (FP), [LF_inq_first] = 648 + (FP),    \
-    [LF_inq_len] = 664 + (FP), [LF_lock] = 704 + (FP)
+    [LF_inq_len] = 664 + (FP), [LF_lock] = 704 + (FP), [LF_catches] = 256 + (FP)
 
 #define PROCESS_27(FP)                                                                             \
     [LF_trace_flags] = 64, [LF_links] = 40, [LF_lt_monitors] = 48, [LF_monitors] = 56,             \
@@ -70,7 +70,7 @@
     [LF_mbuf_sz] = 560 + (FP), [LF_psd] = 568 + (FP), [LF_state] = 616 + (FP),                     \
     [LF_group_leader] = 272 + (FP), [LF_parent] = 464 + (FP), [LF_seq_token] = 424 + (FP),         \
     [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 544 + (FP), [LF_inq_first] = 632 + (FP),    \
-    [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP)
+    [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP), [LF_catches] = 248 + (FP)
 
 /* Process.state. SIG_IN_Q: up to 26 any signal in the outer queue, from 27 any signal that is not a
  * message. MSG_IN_Q: from 27 a message; up to 26 the same bit means that the process may have sent

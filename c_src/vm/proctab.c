@@ -36,7 +36,7 @@ bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record
         !peek_word(r, record + LF(lay, ptab_max), &max) ||
         !peek_word(r, record + LF(lay, ptab_tab), &tab))
         return false;
-    *out = (struct proctab){(uintptr_t)tab, (uint32_t)max, record};
+    *out = (struct proctab){.tab = (uintptr_t)tab, .max = (uint32_t)max, .record = record};
     return true;
 }
 
@@ -82,5 +82,17 @@ bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process
     if (s.hits != 1)
         return false;
     *out = s.found;
+    return true;
+}
+
+/* The volatile part of the record is the cache line before the read-only part, in every release. */
+enum { TURNOVER_BEFORE = 56 };
+
+bool proctab_turnover(enum peek_reader r, const struct proctab *tab, struct turnover *out)
+{
+    uint64_t both;
+    if (tab->record == 0 || !peek_word(r, tab->record - TURNOVER_BEFORE, &both))
+        return false;
+    *out = (struct turnover){(uint32_t)both, (uint32_t)(both >> 32)};
     return true;
 }

@@ -10,14 +10,25 @@
 #include "vm/term.h"
 
 struct proctab {
-    uintptr_t tab; /* array of Process pointers; 0 is a free slot */
-    uint64_t max;  /* slots, a power of two */
-    uintptr_t record; /* the VM's record of both; 0: not known */
+    uintptr_t tab;     /* array of Process pointers; 0 is a free slot */
+    uint64_t max;      /* slots, a power of two */
+    uintptr_t record;  /* the read-only part of the table's record */
+    bool has_turnover; /* proctab_turnover is proved */
 };
 
 /* Whether a record at this address is of a table with processes of this layout, and what it says. */
 bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
                   struct proctab *out);
+
+/* `count': slots in use, and those that will be at once; a slot is emptied before it is subtracted. `given': how
+ * many slots were ever given to a process, modulo 2^32; added before the slot is filled. */
+struct turnover {
+    uint32_t count, given;
+};
+
+/* Both at the same moment. false: cannot be read. Whether these are the right words is proved separately, because with
+ * `+P legacy' the table does not count what it gave. */
+bool proctab_turnover(enum peek_reader r, const struct proctab *tab, struct turnover *out);
 
 /* Searches the writable segments of the main executable for the one table record that agrees with
  * the official process limit and holds the caller's own Process in the caller's own slot. */

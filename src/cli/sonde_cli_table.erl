@@ -215,7 +215,7 @@ by() -> arg("BY", {one_of, [initial_call, current_function, registered_name, app
 
 %% Items of process_info/2 that are numbers and that `sonde_attr' does not have.
 items() ->
-    [catchlevel, min_bin_vheap_size, min_heap_size].
+    [min_bin_vheap_size, min_heap_size].
 
 info_keys() ->
     [meta, signals, location, memory_used, work] ++ sonde_attr:native() ++ items()

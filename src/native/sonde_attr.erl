@@ -20,7 +20,8 @@
 -spec native() -> [atom()].
 native() ->
     [memory, total_heap_size, heap_size, stack_size, message_queue_len, reductions, binary_memory,
-     binary_count, link_count, monitor_count, monitored_by_count, dictionary_size].
+     binary_count, link_count, monitor_count, monitored_by_count, dictionary_size,
+     catchlevel].
 
 -spec is_native(term()) -> boolean().
 is_native(Attr) -> lists:member(Attr, native()).

@@ -14,12 +14,13 @@
 -export([tables/0, calibrate/1, calibrate_table/1, probe/4, probe_swollen/4, probe_trap/0, read/2,
          adopt/1]).
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
--export([scan_new/6, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
+-export([scan_new/6, scan_begin/1, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
          scan_part/3, scan_place/2, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2]).
 -export([learn/2, aim/1, identity/1]).
--export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0, look_new/6, look_step/1, look_progress/1,
+-export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0,
+         turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
          look_end/1, look_content/1, content/1]).
@@ -38,10 +39,11 @@
        do_switch/1, do_leave/0, do_counters/0, tables/0, do_calibrate/1, do_probe/4,
        do_probe_swollen/4, do_probe_trap/0, do_read/2, do_calibrate_table/1,
        do_prover_begin/0, do_prover_end/0, prover/0, do_allow_probe/1, do_disallow_probe/1,
-       do_adopt/1, do_scan_new/6, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
+       do_adopt/1, do_scan_new/6, do_scan_begin/1, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
        do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
        do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_scan_stacks/2,
-       do_scan_stack/3, do_calibrate_code/1, has_code/0, do_account_join/2, do_account_lend/4,
+       do_scan_stack/3, do_calibrate_code/1, has_code/0, do_turnover/0, do_trust_turnover/0,
+       has_turnover/0, do_account_join/2, do_account_lend/4,
        do_account_settle/1, do_account_return/2, do_calibrate_fun/2,
        do_calibrate_literals/2, do_look_new/6,
        do_look_step/1, do_look_progress/1, do_look_heap/1, do_look_top/2, do_look_top_info/1,
@@ -387,6 +389,13 @@ scan_new(Attr, Mode, N, First, Exclude, MaxEntries) ->
     said(do_scan_new(Attr, Mode, N, First, Exclude, MaxEntries)).
 do_scan_new(_Attr, _Mode, _N, _First, _Exclude, _MaxEntries) -> erlang:nif_error(not_loaded).
 
+%% The first step, without a dirty scheduler; `more': it is not finished, or was not even begun.
+-spec scan_begin(scan()) ->
+    more | done | {ask, [pid()]} | {rows, [{pid(), [integer() | pid()]}]}
+    | {error, system_limit | no_reader | no_memory}.
+scan_begin(Scan) -> said(do_scan_begin(Scan)).
+do_scan_begin(_Scan) -> erlang:nif_error(not_loaded).
+
 -spec scan_step(scan()) ->
     more | done | {ask, [pid()]} | {rows, [{pid(), [integer() | pid()]}]}
     | {error, system_limit | no_reader | no_memory}.
@@ -504,7 +513,20 @@ calibrate_code(Known) ->
     said(do_calibrate_code(Known)).
 do_calibrate_code(_Known) -> erlang:nif_error(not_loaded).
 
-%% Whether that was learned.
+%% For the prover: the number of processes by the process table's own count, and how many it ever had.
+-spec turnover() -> {non_neg_integer(), non_neg_integer()} | no_reader.
+turnover() -> said(do_turnover()).
+do_turnover() -> erlang:nif_error(not_loaded).
+
+%% The prover found these counts right, so a sweep may end where all processes were met.
+-spec trust_turnover() -> ok.
+trust_turnover() -> said(do_trust_turnover()).
+do_trust_turnover() -> erlang:nif_error(not_loaded).
+
+-spec has_turnover() -> boolean().
+has_turnover() -> erlang:nif_error(not_loaded).
+
+%% Whether calibrate_code/1 has learned it.
 -spec has_code() -> boolean().
 has_code() -> erlang:nif_error(not_loaded).
 

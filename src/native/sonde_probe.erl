@@ -50,6 +50,8 @@ start() ->
                       binaries => {[], fun(Up) -> tidy(Up, binaries(S)) end},
                       appended => {[], fun(Up) -> hold(Up, appended(S)) end},
                       asleep => {[], fun hibernate/1},
+                      caught => {[], fun(Up) -> caught(Up, maps:get(caught, S)) end},
+                      caught2 => {[], fun(Up) -> caught(Up, maps:get(caught2, S)) end},
                       dict1 => {[], fun(Up) -> dictionary(Up, [maps:get(key, S)]) end},
                       dict2 => {[], fun(Up) -> dictionary(Up, maps:get(keys2, S)) end},
                       dict3 => {[], fun(Up) -> dictionary(Up, maps:get(keys3, S)) end},
@@ -143,6 +145,7 @@ seeds() ->
       fill => number(), sizes => [65 + rand:uniform(5000) || _ <- lists:seq(1, 4)],
       data => rand:bytes(8), key => number(), keys2 => numbers(20, 40), keys3 => numbers(100, 200),
       calls => 5 + rand:uniform(40), label => number(), thing => number(),
+      caught => 2 + rand:uniform(20), caught2 => 30 + rand:uniform(20),
       bytes => rand:bytes(300), refs => 2 + rand:uniform(20), refs2 => 30 + rand:uniform(20)}.
 
 %% An immediate term of 59 random bits.
@@ -357,6 +360,12 @@ trapped(Up) ->
     ok = sonde_nif:probe_trap(),
     wait(Up).
 
+%% Waits inside of so many `try' expressions.
+caught(Up, 0) ->
+    wait(Up);
+caught(Up, N) ->
+    try caught(Up, N - 1) catch throw:never -> ok end.
+
 place1(Up) ->
     ready(Up),
     receive stop -> ok; {on, To} -> place2(To) end.
@@ -429,7 +438,7 @@ suspend(Pid, Function) ->
 
 %% Items that need no signal, and so change nothing in an idle process.
 facts(Pid) ->
-    Items = [reductions, heap_size, stack_size, garbage_collection, garbage_collection_info,
+    Items = [reductions, catchlevel, heap_size, stack_size, garbage_collection, garbage_collection_info,
              status],
     Info = maps:from_list(process_info(Pid, Items)),
     maps:merge(Info, maps:from_list(maps:get(garbage_collection_info, Info))).
@@ -532,6 +541,7 @@ execution(#{pids := Pids} = Ps) ->
            end},
      {reds, numbers(Ps, [base, ages, dict1], reds, reductions)},
      {pc, fun() -> places(Ps) end},
+     {catches, numbers(Ps, still(Ps), catches, catchlevel)},
      {trace_flags, fun() -> [{0, read(Ps, P, [trace_flags])} || P <- still(Ps) -- [sensitive]]
                                 ++ [{8, read(Ps, sensitive, [trace_flags])}] end}].
 

@@ -64,6 +64,7 @@
 -define(ASK_MS, 200).
 -define(NAMED, 10).
 -define(PLACE_TRIES, 1000).
+-define(FEW, 1000). % processes
 
 %% @doc The options of each call that walks heaps, with their defaults and which values are good.
 -spec options() -> sonde_opts:known().
@@ -163,7 +164,7 @@ worse(End, _) -> End.
 
 step(Scan, How, #{ask := Ask} = Policy, Acc) ->
     _ = [sonde_helper:check_caller(Caller) || #{by := Caller} <- [How]],
-    case left_ms(How) =:= 0 orelse sonde_nif:scan_step(Scan) of
+    case left_ms(How) =:= 0 orelse slice(Scan) of
         true -> {late, Acc};
         done -> {done, Acc};
         more -> step(Scan, How, Policy, Acc);
@@ -175,6 +176,13 @@ step(Scan, How, #{ask := Ask} = Policy, Acc) ->
             step(Scan, How, Policy, Next);
         {error, no_reader} -> {no_reader, Acc};
         {error, Why} -> error(Why)
+    end.
+
+%% A small node is scanned in less time than it takes to change to a dirty scheduler and back.
+slice(Scan) ->
+    case erlang:system_info(process_count) =< ?FEW andalso sonde_nif:scan_begin(Scan) of
+        Not when Not =:= false; Not =:= more -> sonde_nif:scan_step(Scan);
+        Result -> Result
     end.
 
 %% Where nothing else can answer.

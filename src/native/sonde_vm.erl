@@ -33,6 +33,7 @@
 -define(SYSCALL, 1).
 -define(SECCOMP, 4).
 -define(ALLOWED, 1).
+-define(TURNOVER_TRIES, 20).
 -define(LOOKS, 20). % at a probe that another process disturbs
 -define(DEADLINE_MS, 30000). % of the prover
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
@@ -123,7 +124,7 @@ by_helper(What) ->
     end.
 
 %% @doc The body of sonde's own processes.
--spec helper({switch, on | off} | prove | {watch, pid()}) -> ok.
+-spec helper({switch, on | off} | prove | {stay, pid()} | {watch, pid()}) -> ok.
 helper({switch, OnOff}) ->
     Kept = configure(),
     ok = atomics:put(Kept, ?NATIVE, map_get(OnOff, #{on => ?ON, off => ?OFF})),
@@ -134,6 +135,12 @@ helper({switch, OnOff}) ->
 helper(prove) ->
     try sonde_retry:run(fun prover/0)
     catch error:{native_off, reloaded} -> ok
+    end;
+helper({stay, Prover}) ->
+    Mon = monitor(process, Prover),
+    receive
+        go -> ok;
+        {'DOWN', Mon, process, _, _} -> ok
     end;
 helper({watch, Prover}) ->
     watch(Prover).
@@ -373,12 +380,35 @@ judge(Name, Checks, Probes) ->
         [] ->
             %% if not, stacks are the only answer that comes from the portable path
             _ = sonde_nif:calibrate_code(sonde_probe:functions(Probes)),
+            ok = calibrate_turnover(?TURNOVER_TRIES),
             Outcome = #{status => active, layout => Name, checks => Checks},
             ok = sonde_nif:adopt(Outcome),
             Outcome;
         [First | _] ->
             #{status => {off, {check, First}}, layout => none, checks => Checks}
     end.
+
+%% The process table counts its processes, and those that it ever had. With right counts, a sweep ends
+%% where it has met all processes; without them it reads the rest of the table too. Other processes may
+%% start and end meanwhile.
+calibrate_turnover(0) ->
+    ok;
+calibrate_turnover(Tries) ->
+    New = 2 + rand:uniform(10),
+    Before = counts(),
+    Pids = [spawn(?MODULE, helper, [{stay, self()}]) || _ <- lists:seq(1, New)],
+    After = counts(),
+    _ = [Pid ! go || Pid <- Pids],
+    case {Before, After} of
+        {{Count, {Count, Given}}, {More, {More, Gave}}}
+          when More - Count =:= New, (Gave - Given) band 16#FFFFFFFF =:= New ->
+            sonde_nif:trust_turnover();
+        _ ->
+            calibrate_turnover(Tries - 1)
+    end.
+
+counts() ->
+    {erlang:system_info(process_count), sonde_nif:turnover()}.
 
 %% Fields first, while the probes are idle; what the probes answer themselves only after that.
 checks(Form, Probes) ->
