@@ -325,18 +325,20 @@ ends_both(Signal, Code, Config) ->
     with_node(fun(OsPid) ->
         File = filename:join(get(dir, Config), "twin"),
         Port = started(["--pid ", OsPid, " native"], [{twin, "stays " ++ File} | Config]),
-        ok = sonde_test:until(twin, fun() -> filelib:file_size(File) > 0 end),
-        {ok, Twin} = file:read_file(File),
-        [_] = folders(Config),
-        {ok, Command} = file:read_file(filename:join(get(dir, Config), "pid")),
-        "" = os:cmd(lists:concat(["kill -", Signal, " ", string:trim(binary_to_list(Command))])),
-        Start = erlang:monotonic_time(millisecond),
-        {Code, <<>>} = collect(Port, <<>>),
-        ok = sonde_test:until(gone, fun() ->
-            not filelib:is_dir(["/proc/", Twin]) andalso folders(Config) =:= []
-        end),
-        Ms = erlang:monotonic_time(millisecond) - Start,
-        {Ms, true} = {Ms, Ms < ?SOON_MS}
+        try
+            ok = sonde_test:until(twin, fun() -> filelib:file_size(File) > 0 end),
+            {ok, Twin} = file:read_file(File),
+            [_] = folders(Config),
+            "" = os:cmd(lists:concat(["kill -", Signal, " ", os_pid(Port)])),
+            Start = erlang:monotonic_time(millisecond),
+            {Code, <<>>} = collect(Port, <<>>),
+            ok = sonde_test:until(gone, fun() ->
+                not filelib:is_dir(["/proc/", Twin]) andalso folders(Config) =:= []
+            end),
+            Ms = erlang:monotonic_time(millisecond) - Start,
+            {Ms, true} = {Ms, Ms < ?SOON_MS}
+        after stop(Port)
+        end
     end).
 
 %% ---- other places
@@ -519,10 +521,9 @@ run_shell(Script, Config) ->
                                                                     proplists:get_value(env, Config, []))))},
                {cd, "/"}, exit_status, binary]).
 
-%% Its OS pid is in the file `pid'.
+%% In the place of its shell.
 started(Words, Config) ->
-    File = filename:join(get(dir, Config), "pid"),
-    run_shell(["echo $$ >", File, "; exec ", command(Words, Config), " </dev/null"], Config).
+    run_shell(["exec ", command(Words, Config), " </dev/null"], Config).
 
 collect(Port, Out) ->
     receive
