@@ -326,7 +326,7 @@ count(Terms) ->
 term_to_pid(Pid) when is_pid(Pid) -> Pid;
 term_to_pid(Name) when is_atom(Name) -> whereis(Name);
 term_to_pid("<0." ++ _ = Text) -> list_to_pid(Text);
-term_to_pid(<<"<0.", _/binary>> = Text) -> list_to_pid(binary_to_list(Text));
+term_to_pid(<<"<0.", _/bits>> = Text) when is_binary(Text) -> list_to_pid(binary_to_list(Text));
 term_to_pid({global, Name}) -> global:whereis_name(Name);
 term_to_pid({via, Module, Name}) -> Module:whereis_name(Name);
 term_to_pid({A, B, C}) when is_integer(A), is_integer(B), is_integer(C) -> triple_to_pid(A, B, C).

@@ -244,7 +244,8 @@ is_stack(_) -> false.
 is_stack(Stack, Processes) ->
     is_integer(Processes) andalso all(fun is_function_name/1, Stack).
 
-is_function_name({M, F, A}) -> is_atom(M) andalso is_atom(F) andalso is_integer(A);
+is_function_name({M, F, A}) ->
+    sonde_names:is_name(M) andalso sonde_names:is_name(F) andalso is_integer(A);
 is_function_name(_) -> false.
 
 stacks([{_, _, [{First, _} | _]} | _] = Stacks) ->

@@ -33,11 +33,35 @@ end_per_suite(Config) -> sonde_peer_helper:stop(proplists:get_value(peer, Config
 
 %% Fails for a function that nothing here calls, so that a new one is added to calls/2.
 every_function_is_measured(Config) ->
-    Rows = keeps_the_promise(Config, small),
+    Rows = keeps_the_promise(Config, small) ++ from_outside(Config, ?TIMES),
     All = there(Config, sonde_nif, longest_calls, []),
     true = length(All) > 50,
     [] = [{Name, Arity} || {Name, Arity, _, _, _} <- All]
         -- [{Name, Arity} || {{Name, Arity, _}, _} <- Rows].
+
+%% By a twin of the peer. Without /proc it fails, as soon as it can know that.
+from_outside(Config, Times) ->
+    OsPid = list_to_integer(there(Config, os, getpid, [])),
+    Rows = sonde_peer_helper:with(test, ["+P", "1048576"], fun(Twin) ->
+               sonde_peer_helper:call(Twin, ?MODULE, outside, [OsPid])
+           end),
+    case too_long(Rows) of
+        [] -> Rows;
+        [_ | _] when Times > 1 -> from_outside(Config, Times - 1)
+    end.
+
+outside(OsPid) ->
+    #{status := active} = sonde:native(),
+    ok = sonde_nif:reset_calls(),
+    case sonde_outside:open(OsPid) of
+        ok ->
+            {ok, [{Pid, _, _} | _], _} = sonde_outside:call(proc_count, [memory, 10], #{}),
+            {ok, [_ | _], _} = sonde_outside:call(stacks, [10], #{}),
+            {ok, #{}, _} = sonde_outside:call(heap, [Pid], #{});
+        {error, other_program} ->
+            badarg = sonde_test:raised(fun() -> sonde_nif:identity(self()) end)
+    end,
+    [{{Name, Arity, Where}, Ns} || {Name, Arity, Where, Ns, Calls} <- sonde_nif:longest_calls(), Calls > 0].
 
 a_hundred_thousand_links_and_monitors(Config) -> keeps_the_promise(Config, {ties, 100000}).
 a_million_messages_on_the_heap(Config) -> keeps_the_promise(Config, {messages, on_heap, 1000000}).

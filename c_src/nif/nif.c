@@ -191,7 +191,10 @@ NIF(nif_status)
 
 static ERL_NIF_TERM reader_atom(enum peek_reader r)
 {
-    return r == PEEK_GUARDED ? ATOM(guarded) : r == PEEK_SYSCALL ? ATOM(syscall) : ATOM(none);
+    return r == PEEK_GUARDED   ? ATOM(guarded)
+           : r == PEEK_SYSCALL ? ATOM(syscall)
+           : r == PEEK_OTHER   ? ATOM(other)
+                               : ATOM(none);
 }
 
 /* The reader that works in this thread now. */

@@ -23,7 +23,8 @@
     X(ref_bin) X(magic_data) X(magic_free) X(type_module) X(type_name) X(mailbox)         \
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
-    X(stacks) X(do_direct)
+    X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
+    X(other_program)
 /* clang-format on */
 
 struct atoms {
@@ -37,7 +38,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* Must equal the ABI in sonde_nif.erl. */
-#define SONDE_ABI "sonde-7"
+#define SONDE_ABI "sonde-8"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -78,8 +79,9 @@ struct sonde {
     atomic_bool off;        /* switched off by hand */
     atomic_bool no_content; /* no call returns content; it never becomes false again */
     atomic_bool proved;
-    struct vm vm;         /* written before proved is set, and never after; as is */
+    struct vm vm;         /* written before proved is set, and after that only by do_aim; as is */
     struct layout proven; /* vm.lay points here */
+    bool is_aimed;        /* at another OS process, for good */
     struct vm candidate;  /* the prover's */
     struct layout tried;  /* candidate.lay points here */
     struct seal seal;
@@ -136,6 +138,10 @@ bool nif_is_prover(ErlNifEnv *env);
 bool nif_is_proving(ErlNifEnv *env);
 /* Whether pid is the prover or one of its probes. */
 bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
+
+/* {Module, Function, Arity} with texts for the atoms, which are those of another OS process; `undefined' if
+ * they cannot be read. */
+ERL_NIF_TERM nif_make_function(ErlNifEnv *env, const struct vm *vm, const struct mfa *mfa);
 
 /* A status as an atom: its name, but for OK done, TIMESLICE more, NOMEM no_memory. */
 ERL_NIF_TERM nif_status_atom(ErlNifEnv *env, enum status st);
@@ -210,6 +216,7 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
     X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
     X(do_look_content, 1, 0) X(do_content, 1, 0)                                             \
+    X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_identity, 1, 0)                           \
     /* the last: the VM replaces the stubs in this order */                                  \
     X(do_direct, 1, 0)
 /* Functions that another NIF schedules. */

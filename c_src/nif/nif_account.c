@@ -58,7 +58,7 @@ NIF(nif_do_account_new)
      * holdings need */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 max;
-    if (!atomic_load_explicit(&s->proved, memory_order_acquire) ||
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || s->is_aimed ||
         !enif_get_uint64(env, argv[0], &max) || (argv[1] != ATOM(true) && argv[1] != ATOM(false)) ||
         (argv[2] != ATOM(true) && argv[2] != ATOM(false)))
         return nif_raise(env, ATOM(badarg));

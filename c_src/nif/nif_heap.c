@@ -130,6 +130,13 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
     return term;
 }
 
+/* Of another OS process, only the walker that counts: the words of atoms over there mean others here. With 0
+ * atoms it names none. */
+static bool may_look(const struct sonde *s, const struct walker *walker)
+{
+    return walker && (!s->is_aimed || walker == &account_walker);
+}
+
 NIF(nif_do_look_new)
 {
     /* (Kind, Pid, Want, MaxWords, MaxEntries, N) */
@@ -138,16 +145,17 @@ NIF(nif_do_look_new)
     ErlNifUInt64 max_entries;
     ErlNifUInt64 n;
     struct look_args args;
+    struct sonde *s = sonde_of(env);
     const struct walker *walker = walker_of(argv[0]);
-    if (!walker || !nif_best_vm(env, &vm) || !get_want(env, argv[2], &args.want) ||
+    if (!may_look(s, walker) || !nif_best_vm(env, &vm) || !get_want(env, argv[2], &args.want) ||
         !enif_get_uint64(env, argv[3], &max_words) ||
         !enif_get_uint64(env, argv[4], &max_entries) || !enif_get_uint64(env, argv[5], &n))
         return nif_raise(env, ATOM(badarg));
     args.max_words = max_words;
     args.max_entries = max_entries;
-    args.n = n;
-    args.content = atomic_load(&sonde_of(env)->no_content) ? CONTENT_FORBIDDEN : CONTENT_SHOWN;
-    return start(env, sonde_of(env), &vm, argv[1], walker, &args);
+    args.n = s->is_aimed ? 0 : n;
+    args.content = atomic_load(&s->no_content) ? CONTENT_FORBIDDEN : CONTENT_SHOWN;
+    return start(env, s, &vm, argv[1], walker, &args);
 }
 
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term)

@@ -144,6 +144,18 @@ static bool get_pids(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan,
     return enif_is_empty_list(env, list);
 }
 
+/* No process of ours is in another OS process, and its pids may be the same. */
+static bool take_none(struct scan *scan, uint64_t pid)
+{
+    (void)scan, (void)pid;
+    return true;
+}
+
+static bool get_excluded(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
+{
+    return get_pids(env, list, scan, sonde_of(env)->is_aimed ? take_none : scan_exclude);
+}
+
 static bool get_only(ErlNifEnv *env, ERL_NIF_TERM list, struct scan *scan)
 {
     if ((scan->mode != SCAN_EACH && scan->mode != SCAN_ACCOUNT) || list == ATOM(undefined))
@@ -194,7 +206,7 @@ NIF(nif_do_scan_new)
     struct held *h = new_scan(s, &q, mode, n, first, account, max);
     if (!h)
         return nif_raise(env, ATOM(no_memory));
-    bool ok = get_pids(env, argv[4], &h->scan, scan_exclude) && get_only(env, from, &h->scan);
+    bool ok = get_excluded(env, argv[4], &h->scan) && get_only(env, from, &h->scan);
     ERL_NIF_TERM term = ok ? enif_make_resource(env, h) : 0;
     enif_release_resource(h);
     return ok ? term : nif_raise(env, ATOM(badarg));
@@ -388,12 +400,20 @@ static bool is_atom_of(uint64_t word, uint64_t count)
     return term_is_atom(word) && word >> 6 < count;
 }
 
-/* A return address is behind the call, which may be the last instruction of its function. */
-static bool find_call(const struct vm *vm, const uint64_t *frames, unsigned i, uint64_t count,
-                      struct mfa *mfa)
+/* false: it is in no function. A return address is behind the call, which may be the last instruction of its
+ * function. */
+static bool make_call(ErlNifEnv *env, const struct vm *vm, const uint64_t *frames, unsigned i,
+                      uint64_t count, ERL_NIF_TERM *call)
 {
-    return code_find(vm->reader, &vm->code, frames[i] - (i > 0), mfa) &&
-           is_atom_of(mfa->module, count) && is_atom_of(mfa->function, count);
+    struct mfa mfa;
+    if (!code_find(vm->reader, &vm->code, frames[i] - (i > 0), &mfa))
+        return false;
+    if (sonde_of(env)->is_aimed) {
+        *call = nif_make_function(env, vm, &mfa);
+        return *call != ATOM(undefined);
+    }
+    *call = enif_make_tuple3(env, mfa.module, mfa.function, enif_make_uint64(env, mfa.arity));
+    return is_atom_of(mfa.module, count) && is_atom_of(mfa.function, count);
 }
 
 SCAN_NIF(do_scan_stack)
@@ -403,7 +423,7 @@ SCAN_NIF(do_scan_stack)
     uint64_t frames[STACK_FRAMES_MAX];
     ErlNifUInt64 node;
     ErlNifUInt64 count;
-    struct mfa mfa;
+    ERL_NIF_TERM call;
     if (!enif_get_uint64(env, argv[1], &node) || node == 0 || node >= h->scan.stacks.n ||
         !enif_get_uint64(env, argv[2], &count))
         return nif_raise(env, ATOM(badarg));
@@ -413,11 +433,8 @@ SCAN_NIF(do_scan_stack)
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = stack_tree_frames(&h->scan.stacks, node, frames, STACK_FRAMES_MAX);
          i-- > 0;) {
-        if (find_call(vm, frames, i, count, &mfa))
-            list = enif_make_list_cell(
-                env,
-                enif_make_tuple3(env, mfa.module, mfa.function, enif_make_uint64(env, mfa.arity)),
-                list);
+        if (make_call(env, vm, frames, i, count, &call))
+            list = enif_make_list_cell(env, call, list);
     }
     return list;
 }
@@ -530,7 +547,7 @@ SCAN_NIF(do_scan_part)
 SCAN_NIF(do_scan_exclude)
 {
     /* (Scan, Pids) */
-    return get_pids(env, argv[1], &h->scan, scan_exclude) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
+    return get_excluded(env, argv[1], &h->scan) ? ATOM(ok) : nif_raise(env, ATOM(badarg));
 }
 
 SCAN_NIF(do_scan_skip)

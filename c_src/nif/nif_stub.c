@@ -79,6 +79,8 @@ NIF(nif_do_direct)
     unsigned word = atomic_load(&s->stub_word);
     if (argv[0] == ATOM(first))
         return first(env, s);
-    uint64_t at = current_function(env, nif_peek_reader(s), &word);
+    /* of this VM, whatever the library is aimed at */
+    enum peek_reader own = s->is_aimed ? peek_ready(PEEK_SYSCALL) : nif_peek_reader(s);
+    uint64_t at = current_function(env, own, &word);
     return is_direct(s, at) ? ATOM(true) : ATOM(false);
 }

@@ -601,6 +601,7 @@ static enum scan_result step_phase(struct scan *s)
 static bool reader_works(const struct scan *s)
 {
     uint64_t word;
+    peek_barrier(); /* a page that was kept says nothing of now */
     return peek_word(s->vm.reader, s->vm.tab.tab, &word);
 }
 

@@ -3,8 +3,10 @@
 #include "vm/filter.h"
 #include "vm/handler.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -53,16 +55,25 @@ void peek_return(void)
     (void)pthread_mutex_unlock(&handler_lock);
 }
 
-/* ---- the syscall reader -------------------------------------------------------------------- */
+/* ---- the readers with a system call ------------------------------------------------------------ */
+
+/* Written by peek_aim. */
+static struct {
+    int process;
+    uintptr_t known;
+    uint64_t value;
+} aimed;
 
 #if defined(__linux__)
 
 enum { IOVECS = PEEK_GATHER_MAX };
 
-static bool readv_words(const struct iovec *remote, unsigned n, uint64_t *out, size_t words)
+static bool readv_words(enum peek_reader r, const struct iovec *remote, unsigned n, uint64_t *out,
+                        size_t words)
 {
     struct iovec local = {out, words * sizeof *out};
-    ssize_t got = process_vm_readv(getpid(), &local, 1, remote, n, 0);
+    pid_t process = r == PEEK_OTHER ? aimed.process : getpid();
+    ssize_t got = process_vm_readv(process, &local, 1, remote, n, 0);
     return got >= 0 && (size_t)got == words * sizeof *out;
 }
 
@@ -71,25 +82,147 @@ static void *remote_address(uintptr_t addr)
     return (void *)addr; // NOLINT(performance-no-int-to-ptr)
 }
 
-static bool syscall_block(uintptr_t addr, size_t words, uint64_t *out)
+static bool syscall_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out)
 {
     struct iovec remote = {remote_address(addr), words * sizeof *out};
-    return readv_words(&remote, 1, out, words);
+    return readv_words(r, &remote, 1, out, words);
+}
+
+/* For each piece the kernel has to find a page. So of another OS process the words between the first two and
+ * the last two are read as one piece, if they are close to each other: a stamp needs no order among these. */
+enum { SPAN_LEAST = 8, SPAN_WORDS = 256 };
+
+struct span {
+    unsigned from, to; /* bytes */
+};
+
+static struct span span_of(const uint16_t *off, unsigned n)
+{
+    struct span s = {off[0], off[0]};
+    for (unsigned i = 1; i < n; i++) {
+        s.from = off[i] < s.from ? off[i] : s.from;
+        s.to = off[i] > s.to ? off[i] : s.to;
+    }
+    return s;
+}
+
+static bool is_span(enum peek_reader r, const uint16_t *off, unsigned n, struct span *s)
+{
+    if (r != PEEK_OTHER || n < SPAN_LEAST)
+        return false;
+    *s = span_of(off + 2, n - 4);
+    return (s->from & 7) == 0 && (s->to & 7) == 0 && s->to - s->from < 8 * SPAN_WORDS;
+}
+
+static bool syscall_span(uintptr_t base, const uint16_t *off, unsigned n, const struct span *s,
+                         uint64_t *out)
+{
+    uint64_t w[SPAN_WORDS + 4];
+    unsigned words = (s->to - s->from) / 8 + 1;
+    const struct iovec remote[] = {{remote_address(base + off[0]), 8},
+                                   {remote_address(base + off[1]), 8},
+                                   {remote_address(base + s->from), 8UL * words},
+                                   {remote_address(base + off[n - 2]), 8},
+                                   {remote_address(base + off[n - 1]), 8}};
+    if (!readv_words(PEEK_OTHER, remote, 5, w, words + 4))
+        return false;
+    for (unsigned i = 0; i < n; i++)
+        out[i] = i < 2        ? w[i]
+                 : i >= n - 2 ? w[words + 2 + i - (n - 2)]
+                              : w[2 + (off[i] - s->from) / 8];
+    return true;
 }
 
 /* The kernel reads the pieces one after the other, so the order of the words is kept. */
-static bool syscall_gather(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
+static bool syscall_gather(enum peek_reader r, uintptr_t base, const uint16_t *off, unsigned n,
+                           uint64_t *out)
 {
     struct iovec remote[IOVECS];
+    struct span span;
+    if (is_span(r, off, n, &span))
+        return syscall_span(base, off, n, &span, out);
     for (unsigned done = 0; done < n;) {
         unsigned k = 0;
         for (; k < IOVECS && done + k < n; k++) {
             remote[k].iov_base = remote_address(base + off[done + k]);
             remote[k].iov_len = sizeof *out;
         }
-        if (!readv_words(remote, k, out + done, k))
+        if (!readv_words(r, remote, k, out + done, k))
             return false;
         done += k;
+    }
+    return true;
+}
+
+/* ---- pages of another OS process ----------------------------------------------------------------
+ *
+ * A system call for each word would make a walk several hundred times slower. So a thread keeps the pages that
+ * it reads, until the next peek_gather, peek_barrier or peek_ready: a page is never older than the latest opening
+ * of a stamp, and what is read after a barrier was in memory after it. The page that peek_scan searches is kept
+ * until the next barrier: it has the process table, where a slot is always read again after one. */
+enum { PAGE_WORDS = 512, PAGE_BYTES = PAGE_WORDS * 8, PAGE_BITS = 4, PAGES = 1 << PAGE_BITS };
+
+static _Thread_local struct {
+    unsigned n;
+    uintptr_t at[PAGES + 1]; /* 0: none; the last one is of peek_scan */
+    uint64_t words[PAGES + 1][PAGE_WORDS];
+} kept;
+
+static void forget_walks(void)
+{
+    if (kept.n > 0)
+        memset(kept.at, 0, PAGES * sizeof *kept.at);
+    kept.n = 0;
+}
+
+static void forget_pages(void)
+{
+    forget_walks();
+    kept.at[PAGES] = 0;
+}
+
+static bool fetch_page(unsigned i, uintptr_t at)
+{
+    kept.at[i] = 0;
+    if (!syscall_block(PEEK_OTHER, at, PAGE_WORDS, kept.words[i]))
+        return false;
+    kept.at[i] = at;
+    kept.n++;
+    return true;
+}
+
+static bool other_word(uintptr_t addr, uint64_t *out)
+{
+    uintptr_t at = addr & ~(uintptr_t)(PAGE_BYTES - 1);
+    unsigned i = (unsigned)(addr / PAGE_BYTES * 0x9E3779B97F4A7C15U >> (64 - PAGE_BITS));
+    if (kept.at[PAGES] == at)
+        i = PAGES;
+    if (at == 0 || (kept.at[i] != at && !fetch_page(i, at)))
+        return false;
+    *out = kept.words[i][addr % PAGE_BYTES / 8];
+    return true;
+}
+
+static bool other_block(uintptr_t addr, size_t words, uint64_t *out)
+{
+    if (words > PAGE_WORDS)
+        return syscall_block(PEEK_OTHER, addr, words, out);
+    for (size_t i = 0; i < words; i++) {
+        if (!other_word(addr + 8 * i, &out[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool other_scan(uintptr_t table, size_t from, size_t to, size_t *found)
+{
+    for (*found = from; *found < to; ++*found) {
+        uintptr_t addr = table + 8 * *found;
+        uintptr_t at = addr & ~(uintptr_t)(PAGE_BYTES - 1);
+        if (at == 0 || (kept.at[PAGES] != at && !fetch_page(PAGES, at)))
+            return false;
+        if (kept.words[PAGES][addr % PAGE_BYTES / 8] != 0)
+            return true;
     }
     return true;
 }
@@ -98,19 +231,40 @@ static bool syscall_works(void)
 {
     static const uint64_t known = 0x736f6e6465212121;
     uint64_t seen = 0;
-    return syscall_block((uintptr_t)&known, 1, &seen) && seen == known;
+    return syscall_block(PEEK_SYSCALL, (uintptr_t)&known, 1, &seen) && seen == known;
 }
 
-#else
-static bool syscall_block(uintptr_t addr, size_t words, uint64_t *out)
+#if defined(__x86_64__)
+static bool other_works(void)
 {
-    (void)addr, (void)words, (void)out;
+    uint64_t seen;
+    return aimed.process != 0 && syscall_block(PEEK_OTHER, aimed.known, 1, &seen) &&
+           seen == aimed.value;
+}
+
+int peek_aim(int process, uintptr_t known)
+{
+    aimed.process = process;
+    aimed.known = known;
+    errno = EFAULT;
+    if ((known & 7) == 0 && syscall_block(PEEK_OTHER, known, 1, &aimed.value))
+        return 0;
+    aimed.process = 0;
+    return errno;
+}
+#endif
+
+#else
+static bool syscall_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out)
+{
+    (void)r, (void)addr, (void)words, (void)out;
     return false;
 }
 
-static bool syscall_gather(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
+static bool syscall_gather(enum peek_reader r, uintptr_t base, const uint16_t *off, unsigned n,
+                           uint64_t *out)
 {
-    (void)base, (void)off, (void)n, (void)out;
+    (void)r, (void)base, (void)off, (void)n, (void)out;
     return false;
 }
 
@@ -120,12 +274,26 @@ static bool syscall_works(void)
 }
 #endif
 
-static bool syscall_scan(uintptr_t table, size_t from, size_t to, size_t *found)
+/* A barrier of ours orders no stores of another OS process; on x86-64 none is needed. */
+#if !defined(__linux__) || !defined(__x86_64__)
+static bool other_works(void)
+{
+    return false;
+}
+
+int peek_aim(int process, uintptr_t known)
+{
+    (void)process, (void)known, (void)aimed;
+    return ENOSYS;
+}
+#endif
+
+static bool syscall_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size_t *found)
 {
     uint64_t chunk[512];
     for (size_t i = from; i < to;) {
         size_t n = to - i < 512 ? to - i : 512;
-        if (!syscall_block(table + i * 8, n, chunk))
+        if (!syscall_block(r, table + i * 8, n, chunk))
             return false;
         for (size_t k = 0; k < n; k++) {
             if (chunk[k] != 0) {
@@ -172,6 +340,7 @@ static bool barrier_works(void)
 
 void peek_barrier(void)
 {
+    forget_pages();
     atomic_signal_fence(memory_order_seq_cst);
 }
 #else
@@ -192,6 +361,9 @@ enum peek_reader peek_ready(enum peek_reader want)
 {
     if (want == PEEK_NONE || atomic_load(&peek_left) || !barrier_works())
         return PEEK_NONE;
+    forget_pages();
+    if (want == PEEK_OTHER)
+        return other_works() ? PEEK_OTHER : PEEK_NONE;
     if (want == PEEK_GUARDED && handler_is_armed())
         return PEEK_GUARDED;
     return filter_may_try_syscalls() && syscall_works() ? PEEK_SYSCALL : PEEK_NONE;
@@ -199,13 +371,16 @@ enum peek_reader peek_ready(enum peek_reader want)
 
 bool peek_word_slowly(enum peek_reader r, uintptr_t addr, uint64_t *out)
 {
-    return r != PEEK_NONE && (addr & 7) == 0 && syscall_block(addr, 1, out);
+    if (r == PEEK_NONE || (addr & 7))
+        return false;
+    return r == PEEK_OTHER ? other_word(addr, out) : syscall_block(r, addr, 1, out);
 }
 
 bool peek_gather_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
                         uint64_t *out)
 {
-    return r != PEEK_NONE && (base & 7) == 0 && syscall_gather(base, offsets, n, out);
+    forget_walks();
+    return r != PEEK_NONE && (base & 7) == 0 && syscall_gather(r, base, offsets, n, out);
 }
 
 bool peek_differ_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
@@ -228,7 +403,7 @@ bool peek_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out)
     if (r == PEEK_GUARDED)
         return !sonde_copy(addr, words, out).fault;
 #endif
-    return syscall_block(addr, words, out);
+    return r == PEEK_OTHER ? other_block(addr, words, out) : syscall_block(r, addr, words, out);
 }
 
 bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size_t *found)
@@ -242,5 +417,6 @@ bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size
         return !got.fault;
     }
 #endif
-    return syscall_scan(table, from, to, found);
+    return r == PEEK_OTHER ? other_scan(table, from, to, found)
+                           : syscall_scan(r, table, from, to, found);
 }

@@ -11,14 +11,20 @@
 
 /* guarded: plain loads; our SIGSEGV/SIGBUS handler catches their faults.
  * syscall: process_vm_readv on this OS process; several hundred times slower for one word, but it
- *          needs no handler. */
-enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL };
+ *          needs no handler.
+ * other:   process_vm_readv on another OS process, the one of peek_aim. */
+enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL, PEEK_OTHER };
 
 /* Installs the handler if `want` is guarded (once for the OS process; later calls are free), and
  * returns the reader that works in this thread now. Every native call starts with it: another
  * library may have replaced the handler since, or the thread may block the signals, and then a
  * guarded load would kill the node. */
 enum peek_reader peek_ready(enum peek_reader want);
+
+/* From now on the reader `other' reads this OS process. It is ready as long as the word at that address has
+ * its value of now; so it is not when the process has ended, even if its number was given to another one. No
+ * thread may read meanwhile. Returns 0, or an errno. */
+int peek_aim(int process, uintptr_t known);
 
 /* From now on no reader is ready. The handler is removed as soon as no call is between peek_enter and
  * peek_exit; then all is as before the first peek_ready. This needs our handler to be in place for both

@@ -26,23 +26,31 @@ struct search {
     struct proctab found;
 };
 
+bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
+                  struct proctab *out)
+{
+    uint64_t size;
+    uint64_t max;
+    uint64_t tab;
+    if (!peek_word(r, record + LF(lay, ptab_element_size), &size) || size != LF(lay, proc_size) ||
+        !peek_word(r, record + LF(lay, ptab_max), &max) ||
+        !peek_word(r, record + LF(lay, ptab_tab), &tab))
+        return false;
+    *out = (struct proctab){.tab = (uintptr_t)tab, .max = (uint32_t)max, .record = record};
+    return true;
+}
+
 /* The VM exports no symbols (distributions strip it, OTP 29 hides them), but the table's record
  * lies in the main executable's own data. Its read-only part is easy to recognize: the table
  * pointer, a power of two that is the official process limit, sizeof(Process). The proof is that
  * the caller's slot of that table holds the caller's own Process. */
 static void try_record(struct search *s, uintptr_t record)
 {
-    const struct layout *lay = s->lay;
-    uint64_t size;
-    uint64_t max;
-    uint64_t tab;
     uint64_t proc;
-    if (!peek_word(s->reader, record + LF(lay, ptab_element_size), &size) ||
-        size != LF(lay, proc_size) || !peek_word(s->reader, record + LF(lay, ptab_max), &max) ||
-        (uint32_t)max != s->limit || !peek_word(s->reader, record + LF(lay, ptab_tab), &tab))
+    struct proctab found;
+    if (!proctab_read(s->reader, s->lay, record, &found) || found.max != s->limit)
         return;
-    struct proctab found = {.tab = (uintptr_t)tab, .max = s->limit, .record = record};
-    size_t slot = proctab_slot(lay, &found, s->self_pid);
+    size_t slot = proctab_slot(s->lay, &found, s->self_pid);
     if (peek_word(s->reader, found.tab + slot * 8, &proc) && proc == s->self_proc) {
         s->found = found;
         s->hits++;

@@ -16,6 +16,10 @@ struct proctab {
     bool has_turnover; /* proctab_turnover is proved */
 };
 
+/* Whether a record at this address is of a table with processes of this layout, and what it says. */
+bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
+                  struct proctab *out);
+
 /* `count': slots in use, and those that will be at once; a slot is emptied before it is subtracted. `given': how
  * many slots were ever given to a process, modulo 2^32; added before the slot is filled. */
 struct turnover {

@@ -162,20 +162,39 @@ static bool weak_close(const struct reading *rd, enum status *st)
 }
 #endif
 
+/* State and lock first. false: not readable. */
+static bool is_equal(const struct reading *rd, bool *equal)
+{
+    enum peek_reader reader = rd->vm->reader;
+    const struct plan *plan = rd->plan;
+    const struct view *view = rd->view;
+    uint64_t now[STAMP_MAX + 2];
+    uint64_t bits = 0;
+    if (reader == PEEK_OTHER) { /* one system call */
+        if (!peek_gather(reader, view->proc, plan->off, plan->n + 2, now))
+            return false;
+        for (unsigned i = 2; i < plan->n; i++)
+            bits |= now[i] ^ view->w[i];
+    } else if (!peek_gather(reader, view->proc, plan->off, 2, now) ||
+               (settled(plan, now) == ST_OK &&
+                !peek_differ(reader, view->proc, plan->off + 2, plan->n - 2, view->w + 2, &bits))) {
+        return false;
+    }
+    *equal = settled(plan, now) == ST_OK && bits == 0;
+    return true;
+}
+
 enum status stamp_close(const struct reading *rd)
 {
     const struct vm *vm = rd->vm;
-    const struct plan *plan = rd->plan;
     const struct view *view = rd->view;
-    uint64_t pair[2];
-    uint64_t bits;
+    bool equal;
     uint64_t proc;
     enum status weak;
     if (weak_close(rd, &weak))
         return weak;
-    if (!peek_gather(vm->reader, view->proc, plan->off, 2, pair) || settled(plan, pair) != ST_OK ||
-        !peek_differ(vm->reader, view->proc, plan->off + 2, plan->n - 2, view->w + 2, &bits) ||
-        bits != 0 || !peek_word(vm->reader, vm->tab.tab + view->slot * 8, &proc))
+    if (!is_equal(rd, &equal) || !equal ||
+        !peek_word(vm->reader, vm->tab.tab + view->slot * 8, &proc))
         return ST_TORN;
     return proc == view->proc ? ST_OK : ST_TORN;
 }

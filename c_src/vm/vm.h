@@ -4,8 +4,10 @@
 #ifndef SONDE_VM_H
 #define SONDE_VM_H
 
+#include "vm/atom_table.h"
 #include "vm/blocks.h"
 #include "vm/code.h"
+#include "vm/identity.h"
 #include "vm/layout.h"
 #include "vm/peek.h"
 #include "vm/proctab.h"
@@ -20,6 +22,9 @@ struct vm {
     uint32_t binary_alloc;  /* the allocator type that counts as binary memory */
     struct block literals;  /* the area of all literals; empty: unknown */
     struct code code;       /* which function an address is in */
+    /* only to read another OS process: */
+    struct atom_table atoms;
+    struct identity_form identity;
 };
 
 #endif

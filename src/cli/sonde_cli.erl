@@ -58,7 +58,7 @@ helpers_end(Ms) ->
 %% @doc Runs the command and returns its exit code.
 -spec run([string()]) -> 0..3.
 run(Words) ->
-    try command(sonde_cli_args:parse(Words))
+    try command(sonde_cli_args:parse(Words), Words)
     catch
         throw:{failed, Text} ->
             complain(Text),
@@ -70,15 +70,20 @@ run(Words) ->
             ?FAILED
     end.
 
-command({help, none}) -> put_text(sonde_cli_help:general());
-command({help, Command}) -> put_text(sonde_cli_help:command(Command));
-command(version) -> put_text(sonde_cli_help:version());
-command({wrong, Why}) ->
+command({help, none}, _) -> put_text(sonde_cli_help:general());
+command({help, Command}, _) -> put_text(sonde_cli_help:command(Command));
+command(version, _) -> put_text(sonde_cli_help:version());
+command({wrong, Why}, _) ->
     complain([Why, " (sonde --help)"]),
     ?WRONG_USAGE;
-command({run, #{run := completion}, [Shell], _}) ->
+command({run, #{run := completion}, [Shell], _}, _) ->
     put_text(sonde_cli_complete:script(Shell));
-command({run, Command, Args, Opts}) ->
+command({run, Command, Args, #{pid := OsPid} = Opts}, Words) ->
+    case sonde_cli_twin:is_twin() of
+        true -> outside(OsPid, Command, Args, Opts);
+        false -> ok(good(sonde_cli_twin:run(OsPid, Words, maps:get(trust, Opts, false))))
+    end;
+command({run, Command, Args, Opts}, _) ->
     Nodes = case Opts of #{node := N} -> [N]; #{cluster := Ns} -> lists:usort(Ns) end,
     ok = good(sonde_cli_node:start(Nodes, maps:get('cookie-file', Opts, undefined))),
     Ours = sonde_bundle:ours(),
@@ -97,12 +102,51 @@ complain(Text) ->
                       [global, unicode, {return, binary}]),
     io:put_chars(standard_error, [Line, $\n]).
 
-good(ok) -> ok;
-good({error, Text}) -> failed(Text).
+good({error, Text}) -> failed(Text);
+good(Good) -> Good.
 
 -spec failed(unicode:chardata()) -> no_return().
 failed(Text) ->
     throw({failed, Text}).
+
+%% ---- from outside: we are the twin
+
+outside(OsPid, #{run := {sonde, Function}} = Command, Args, Opts) ->
+    _ = case sonde_outside:open(OsPid) of
+            ok -> ok;
+            {error, No} -> no_answer(OsPid, No)
+        end,
+    There = [from_text(Arg) || Arg <- Args],
+    case sonde_outside:call(Function, There, maps:with([depth, timeout], Opts)) of
+        {ok, Answer, Report} ->
+            show(node(), Command, Args, answer(Answer, Function), with_names(format(Opts), Report), Opts#{suspend => never});
+        {error, Why} ->
+            no_answer(OsPid, Why)
+    end.
+
+%% A name would have to be searched among all processes.
+from_text({process, Text}) ->
+    case re:run(Text, "^<?([0-9.]+)>?$", [{capture, all_but_first, list}]) of
+        {match, [Numbers]} ->
+            try list_to_pid("<" ++ Numbers ++ ">")
+            catch error:badarg -> failed(["no such process: ", Text])
+            end;
+        nomatch ->
+            failed(["from outside, give the pid in place of the name: ", Text])
+    end;
+from_text(Arg) ->
+    Arg.
+
+%% Those that run at each look may be the culprits.
+with_names(text, #{missed := #{pids := Pids} = Missed} = Report) ->
+    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], Why} || {Pid, Why} <- Pids],
+    Report#{missed := Missed#{pids := Named}};
+with_names(_, Report) ->
+    Report.
+
+-spec no_answer(pos_integer(), sonde_outside:why()) -> no_return().
+no_answer(OsPid, Why) ->
+    failed(["process ", integer_to_list(OsPid), ": ", sonde_outside:errors(Why)]).
 
 %% ---- attach and leave
 

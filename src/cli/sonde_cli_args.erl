@@ -73,23 +73,33 @@ finish(#{run := Run} = Command, Args, Opts) ->
     ok = target(Run, Command, Opts),
     {run, Command, Values, Opts}.
 
-%% The target: one node, or several if the command has rows to merge or a report of each node.
+%% The target: one node, or several if the command has rows to merge or a report of each node, or a
+%% process of this machine.
 target(completion, _, _) ->
     ok;
-target(_, _, #{node := _, cluster := _}) ->
-    wrong("--node and --cluster exclude each other");
-target(_, #{each := true}, #{cluster := _}) ->
+target(Run, Command, Opts) ->
+    case [Target || Target <- [node, cluster, pid], is_map_key(Target, Opts)] of
+        [Target] -> target(Target, Run, Command, Opts);
+        [One, Other | _] -> wrong(io_lib:format("--~s and --~s exclude each other", [One, Other]));
+        [] -> wrong("no node is given: use --node NAME@HOST")
+    end.
+
+target(node, _, _, _) ->
     ok;
-target(Run, #{name := Name}, #{cluster := _}) ->
+target(cluster, _, #{each := true}, _) ->
+    ok;
+target(cluster, Run, #{name := Name}, _) ->
     Functions = sonde_cluster:functions(),
     case Run of
         {sonde, Function} when is_map_key(Function, Functions) -> ok;
         _ -> wrong([Name, " has no rows to merge: use --node, not --cluster"])
     end;
-target(_, _, #{node := _}) ->
+target(pid, _, #{outside := true}, #{suspend := true}) ->
+    wrong("--suspend cannot be done from outside: use --node");
+target(pid, _, #{outside := true}, _) ->
     ok;
-target(_, _, _) ->
-    wrong("no node is given: use --node NAME@HOST").
+target(pid, _, #{name := Name}, _) ->
+    wrong([Name, " cannot look from outside: use --node"]).
 
 %% ---- arguments
 
@@ -111,6 +121,7 @@ take([], [Text | _], Name) ->
 
 value(count, Text, Of) -> number(Text, Of, 0, infinity);
 value(integer, Text, Of) -> number(Text, Of, 0, infinity);
+value(os_pid, Text, Of) -> number(Text, Of, 1, infinity);
 value(ms, Text, Of) -> number(Text, Of, 0, ?MAX_MS);
 value(node, Text, Of) -> node_name(Text, Of);
 value(nodes, Text, Of) -> [node_name(Name, Of) || Name <- string:lexemes(Text, ",")];

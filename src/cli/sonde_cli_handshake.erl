@@ -31,12 +31,12 @@ ask(Socket) ->
     Me = list_to_binary(["sonde-asks-", integer_to_list(rand:uniform(1 bsl 60), 36), "@nohost"]),
     _ = gen_tcp:send(Socket, <<$N, ?FLAGS:64, 1:32, (byte_size(Me)):16, Me/binary>>),
     case gen_tcp:recv(Socket, 0, ?WAIT_MS) of
-        {ok, <<"sok", _/binary>>} -> challenge(gen_tcp:recv(Socket, 0, ?WAIT_MS));
+        {ok, <<"sok", _/bits>>} -> challenge(gen_tcp:recv(Socket, 0, ?WAIT_MS));
         _ -> {error, no_answer}
     end.
 
 challenge({ok, <<$N, _Flags:64, _Challenge:32, _Creation:32, Size:16, Name:Size/binary,
-                 _/binary>>}) ->
+                 _/bits>>}) ->
     case unicode:characters_to_list(Name) of
         Text when is_list(Text) -> {ok, Text};
         _ -> {error, no_answer}

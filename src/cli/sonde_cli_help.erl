@@ -19,9 +19,15 @@ general() ->
                   "files are removed within a minute after the last user disconnects or the "
                   "connection breaks. The native library stays mapped, unused, until the node "
                   "ends.",
+                  "With --pid, sonde reads the memory of a node on this machine that cannot answer, "
+                  "as its user or as root. It starts that node's own executable with your rights, "
+                  "to learn how that VM keeps its processes. These commands can: " ++ outside() ++ ".",
                   "Exit codes: 0 done; 1 the node was not reached, or the call failed; 2 wrong "
                   "usage; 3 diagnose found suspects; 143 ended by SIGTERM.",
                   "sonde help COMMAND describes one command."]]].
+
+outside() ->
+    lists:append(lists:join(", ", [Name || #{name := Name, outside := true} <- commands()])).
 
 -spec command(sonde_cli_table:command()) -> unicode:chardata().
 command(#{name := Name, help := Help} = Command) ->
@@ -35,7 +41,8 @@ command(#{name := Name, help := Help} = Command) ->
      "\nsonde --help lists the options that all commands take.\n"].
 
 usage(none) ->
-    "Usage: sonde --node NAME@HOST [OPTIONS] COMMAND [ARGUMENTS]\n";
+    "Usage: sonde --node NAME@HOST [OPTIONS] COMMAND [ARGUMENTS]\n"
+    "       sonde --pid OSPID [OPTIONS] COMMAND [ARGUMENTS]\n";
 usage(#{run := Run} = Command) when Run =:= completion; Run =:= help ->
     ["Usage: sonde ", usage_of(Command), "\n"];
 usage(#{run := Run} = Command) ->
@@ -46,7 +53,9 @@ usage(#{run := Run} = Command) ->
                  {sonde, F} when is_map_key(F, Functions) -> Both;
                  _ -> "--node NAME@HOST"
              end,
-    ["Usage: sonde ", Target, " [OPTIONS] ", usage_of(Command), "\n"].
+    ["Usage: sonde ", Target, " [OPTIONS] ", usage_of(Command), "\n",
+     [["       sonde --pid OSPID [OPTIONS] ", usage_of(Command), "\n"]
+      || is_map_key(outside, Command)]].
 
 -spec version() -> unicode:chardata().
 version() ->

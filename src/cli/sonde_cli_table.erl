@@ -8,7 +8,7 @@
 
 %% `count': an integer, at least 0; `ms': milliseconds; `process': a pid or a registered name;
 %% `{one_of, _}': one of these atoms; other text does not become an atom.
--type type() :: count | integer | ms | node | nodes | process | port | file | local_file | command
+-type type() :: count | integer | ms | os_pid | node | nodes | process | port | file | local_file | command
               | {one_of, [atom()]}.
 %% Optional arguments are last; `many' takes all that are left, at least one.
 -type arg() :: #{name := string(), type := type(), optional => true, many => true}.
@@ -19,10 +19,11 @@
 %% names of the elements of its rows, in JSON. `value': what the values count, as a heading where no
 %% ATTR names it. `none': what an answer without rows means. `each': it has no rows, and is printed
 %% once for each node of a cluster. `missed': it takes `report => true', and reports what it could
-%% not read.
+%% not read. `outside': it can look at a process of this machine, with --pid.
 -type command() :: #{name := string(), args := [arg()], options => [option()], help := string(),
                      text => [string()], run := {sonde, atom()} | atom(), row => [atom()],
-                     value => atom(), none => string(), each => true, missed => true}.
+                     value => atom(), none => string(), each => true, missed => true,
+                     outside => true}.
 
 -spec options() -> [option()].
 options() ->
@@ -31,6 +32,11 @@ options() ->
      #{name => cluster, letter => $c, arg => {"NODES", nodes},
        help => "several nodes, separated by commas: one table of all their rows, or a report of "
                "each"},
+     #{name => pid, letter => $p, arg => {"OSPID", os_pid},
+       help => "the node that is this process of this machine, looked at from outside: it need not "
+               "answer, and nothing is loaded onto it"},
+     #{name => trust,
+       help => "with --pid: run the program of another user's node, although that user can change it"},
      #{name => 'cookie-file', arg => {"FILE", local_file},
        help => "read the cookie from the first line of FILE; default: $SONDE_COOKIE, then "
                "~/.erlang.cookie"},
@@ -74,10 +80,11 @@ overviews() ->
 of_processes() ->
     Row = [pid, value, attrs],
     [#{name => "proc_count", args => [attr(), n()], run => {sonde, proc_count}, row => Row,
-       missed => true, options => [suspend()],
+       missed => true, outside => true, options => [suspend()],
        help => "the N processes with the highest ATTR"},
      #{name => "proc_window", args => [numbers(), n(), ms()], run => {sonde, proc_window},
-       row => Row, help => "the N processes with the most growth of ATTR in MS milliseconds"},
+       row => Row, outside => true,
+       help => "the N processes with the most growth of ATTR in MS milliseconds"},
      #{name => "proc_group", args => [by(), (numbers())#{many => true}],
        run => {sonde, proc_group}, row => [group, processes, attrs], value => processes,
        help => "groups of processes by what they have in common, with totals of ATTR"},
@@ -85,7 +92,7 @@ of_processes() ->
        value => waiters, none => "no process waits for another one",
        help => "the N processes for which most others wait, chains and deadlocks"},
      #{name => "stacks", args => [n()], run => {sonde, stacks}, row => [stack, processes, attrs],
-       missed => true, options => [depth(), collapsed()],
+       missed => true, outside => true, options => [depth(), collapsed()],
        help => "what processes wait at or run: the N stacks that most of them have"}].
 
 depth() ->
@@ -136,7 +143,7 @@ one_process() ->
     Hold = #{name => suspend, help => "suspend the process while it is read"},
     [#{name => "info", args => [process(), optional("KEY", {one_of, info_keys()})],
        run => {sonde, info}, help => "information about a process, or one item of it"},
-     #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap},
+     #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap}, outside => true,
        help => "what is on the heap of a process, and how much is garbage"},
      #{name => "heap_top", args => [process(), n()], options => [Hold], run => {sonde, heap_top},
        none => "no objects on the heap to show",
@@ -183,7 +190,7 @@ others() ->
      #{name => "node_stats", args => [n(), ms()], run => {sonde, node_stats_list},
        row => [absolutes, increments], none => "no samples were asked for",
        help => "N samples of the node's statistics, one every MS milliseconds"},
-     #{name => "native", args => [], run => {sonde, native},
+     #{name => "native", args => [], run => {sonde, native}, outside => true,
        help => "whether sonde reads that node's memory natively, and if not, why not"}].
 
 itself() ->

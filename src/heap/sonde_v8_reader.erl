@@ -153,16 +153,16 @@ ended(_) -> throw({bad, too_many}).
 block(Block, none) -> between(Block, []);
 block(Block, Begun) -> number(Block, Begun, []).
 
-between(<<C, Rest/binary>>, New) when ?IS_DIGIT(C) -> number(Rest, C - $0, New);
-between(<<C, Rest/binary>>, New) when ?IS_BETWEEN(C) -> between(Rest, New);
-between(<<$], Rest/binary>>, New) -> {closed, byte_size(Rest), New};
+between(<<C, Rest/bits>>, New) when ?IS_DIGIT(C) -> number(Rest, C - $0, New);
+between(<<C, Rest/bits>>, New) when ?IS_BETWEEN(C) -> between(Rest, New);
+between(<<$], Rest/bits>>, New) -> {closed, byte_size(Rest), New};
 between(<<>>, New) -> {more, none, New};
 between(_, _) -> throw({bad, no_number}).
 
-number(<<C, Rest/binary>>, N, New) when ?IS_DIGIT(C), ?IS_WORD(N) ->
+number(<<C, Rest/bits>>, N, New) when ?IS_DIGIT(C), ?IS_WORD(N) ->
     number(Rest, N * 10 + C - $0, New);
-number(<<C, Rest/binary>>, N, New) when ?IS_BETWEEN(C), ?IS_WORD(N) -> between(Rest, [N | New]);
-number(<<$], Rest/binary>>, N, New) when ?IS_WORD(N) -> {closed, byte_size(Rest), [N | New]};
+number(<<C, Rest/bits>>, N, New) when ?IS_BETWEEN(C), ?IS_WORD(N) -> between(Rest, [N | New]);
+number(<<$], Rest/bits>>, N, New) when ?IS_WORD(N) -> {closed, byte_size(Rest), [N | New]};
 number(<<>>, N, New) when ?IS_WORD(N) -> {more, N, New};
 number(_, _, _) -> throw({bad, no_number}).
 
@@ -197,38 +197,38 @@ each(Fun, Acc, [I | Wanted] = All, Next, Text, File, At) ->
             each(Fun, Acc, All, Next, <<Text/binary, Block/binary>>, File, At + byte_size(Block))
     end.
 
-string(<<C, Rest/binary>>) when ?IS_BETWEEN(C) -> string(Rest);
-string(<<$", Rest/binary>>) ->
+string(<<C, Rest/bits>>) when ?IS_BETWEEN(C) -> string(Rest);
+string(<<$", Rest/bits>>) ->
     case quote(Rest, 0) of
         more -> more;
         Length -> {binary:part(Rest, 0, Length),
                    binary:part(Rest, Length + 1, byte_size(Rest) - Length - 1)}
     end;
-string(<<$], _/binary>>) -> closed;
+string(<<$], _/bits>>) -> closed;
 string(<<>>) -> more;
 string(_) -> throw({bad, string}).
 
 quote(Text, N) ->
     case Text of
-        <<_:N/binary, $", _/binary>> -> N;
-        <<_:N/binary, $\\, _, _/binary>> -> quote(Text, N + 2);
+        <<_:N/binary, $", _/bits>> -> N;
+        <<_:N/binary, $\\, _, _/bits>> -> quote(Text, N + 2);
         <<_:N/binary, $\\>> -> more;
-        <<_:N/binary, _, _/binary>> -> quote(Text, N + 1);
+        <<_:N/binary, _, _/bits>> -> quote(Text, N + 1);
         _ -> more
     end.
 
-unescaped(<<"\\u", High:4/binary, "\\u", Low:4/binary, Rest/binary>>, Acc) ->
+unescaped(<<"\\u", High:4/binary, "\\u", Low:4/binary, Rest/bits>>, Acc) ->
     case {hex(High), hex(Low)} of
         {H, L} when H >= 16#D800, H < 16#DC00, L >= 16#DC00, L < 16#E000 ->
             unescaped(Rest, [16#10000 + (H - 16#D800) * 16#400 + L - 16#DC00 | Acc]);
         {H, _} ->
             unescaped(<<"\\u", Low:4/binary, Rest/binary>>, [character(H) | Acc])
     end;
-unescaped(<<"\\u", Hex:4/binary, Rest/binary>>, Acc) ->
+unescaped(<<"\\u", Hex:4/binary, Rest/bits>>, Acc) ->
     unescaped(Rest, [character(hex(Hex)) | Acc]);
-unescaped(<<$\\, C, Rest/binary>>, Acc) ->
+unescaped(<<$\\, C, Rest/bits>>, Acc) ->
     unescaped(Rest, [control(C) | Acc]);
-unescaped(<<C/utf8, Rest/binary>>, Acc) ->
+unescaped(<<C/utf8, Rest/bits>>, Acc) ->
     unescaped(Rest, [C | Acc]);
 unescaped(<<>>, Acc) ->
     unicode:characters_to_binary(lists:reverse(Acc));

@@ -18,6 +18,7 @@
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
          scan_part/3, scan_place/2, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2]).
+-export([learn/2, aim/1, identity/1]).
 -export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0,
          turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
@@ -31,7 +32,7 @@
          longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
--export_type([scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
+-export_type([function_there/0, scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
 
 -on_load(init/0).
 -nifs([build_id/0, instance/0, status/0, do_put_status/1, reader/0, do_want_reader/1, state/0,
@@ -51,21 +52,24 @@
        do_look_end/1, do_look_content/1, do_content/1, do_probe_resource/1,
        do_calibrate_resources/5, do_account_new/3, do_account_add/3, do_account_want/2,
        do_account_sum/1, do_account_rank/3, do_account_ranked/2, do_account_holdings/2,
-       do_account_known/2, do_account_resources/2, do_account_end/1, do_direct/1]).
+       do_account_known/2, do_account_resources/2, do_account_end/1, do_learn/2, do_aim/1,
+       do_identity/1, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
        release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
--define(ABI, "sonde-7").
+-define(ABI, "sonde-8").
 -define(REASON, {?MODULE, not_loaded}).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
-%% The modules of the processes that may switch and prove, and of those that may leave. On a node
+%% The modules of the processes that may switch and prove, of those that may leave, and of the one that
+%% may look at another OS process. On a node
 %% where sonde is loaded temporarily, all of these processes belong to `sonde_guest'.
 -define(OURS, [sonde_vm, sonde_guest]).
 -define(LEAVERS, [sonde_janitor, sonde_guest]).
+-define(AIMERS, [sonde_outside]).
 
 -type scan() :: reference().
 -type look() :: reference().
@@ -75,6 +79,8 @@
 -type from() :: scan() | [pid()] | undefined.
 -type attr() :: atom().
 -type mode() :: top | sample | diff | holders | all | each | account | stacks.
+%% Of another OS process, with texts in place of its atoms.
+-type function_there() :: {binary(), binary(), arity()} | undefined.
 -type binary_refs() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
                         References :: pos_integer()}.
 
@@ -219,6 +225,29 @@ prover_begin() ->
     of_ours(?OURS),
     said(do_prover_begin()).
 do_prover_begin() -> erlang:nif_error(not_loaded).
+
+%% Learns from processes and atoms of this VM what only the look at another OS process needs: ok, or what
+%% could not be learned.
+-spec learn([{pid(), atom() | [], mfa(), mfa() | []}], [{atom(), binary()}]) ->
+    ok | no_reader | code | atoms | identity.
+learn(Processes, Atoms) ->
+    of_ours(?AIMERS),
+    said(do_learn(Processes, Atoms)).
+do_learn(_Processes, _Atoms) -> erlang:nif_error(not_loaded).
+
+%% After learn/2: from now on the library reads that OS process, which must run the very same program. There is no
+%% way back.
+-spec aim(OsPid :: pos_integer()) ->
+    ok | gone | forbidden | other_program | process_table | process_limit | atoms | processes.
+aim(OsPid) ->
+    of_ours(?AIMERS),
+    said(do_aim(OsPid)).
+do_aim(_OsPid) -> erlang:nif_error(not_loaded).
+
+%% After aim/1: the name, the first call and the current function of a process over there.
+-spec identity(pid()) -> {binary() | undefined, function_there(), function_there()} | gone.
+identity(Pid) -> said(do_identity(Pid)).
+do_identity(_Pid) -> erlang:nif_error(not_loaded).
 
 %% The VM knows the function with which each process was spawned.
 of_ours(Modules) ->
@@ -470,7 +499,7 @@ do_scan_stacks(_Scan, _From) -> erlang:nif_error(not_loaded).
 
 %% The functions on that stack, the last call first. Their names come from memory that may be anything by
 %% now, so the library needs to know how many atoms there are.
--spec scan_stack(scan(), Node :: pos_integer()) -> [mfa()] | no_reader.
+-spec scan_stack(scan(), Node :: pos_integer()) -> [mfa() | function_there()] | no_reader.
 scan_stack(Scan, Node) ->
     ok = settled(),
     said(do_scan_stack(Scan, Node, erlang:system_info(atom_count))).

@@ -40,7 +40,7 @@ elsewhere() ->
 %% A collection makes a heap binary of it (up to OTP 26), and drops the binary behind it. A small
 %% slice is what was appended to and then appended to once more.
 -spec small_slice(binary()) -> binary().
-small_slice(<<Bytes:16/binary, _/binary>>) ->
+small_slice(<<Bytes:16/binary, _/bits>>) ->
     Slice = append(binary:copy(Bytes)),
     24 = byte_size(append(Slice)),
     Slice.

@@ -23,6 +23,7 @@
           threads => sonde_threads:threads(),
           patience_us => 0..1000000,               % of each try at a busy process
           places => [pid()],                       % only those that wait where these do
+          outside => true,                         % in another OS process: none can be asked
           atom() => term()}.
 %% The parts of one scan.
 -type scans() :: [sonde_nif:scan(), ...].
@@ -287,7 +288,7 @@ second(Pids, How) ->
     {Rows, Missed} = again(Pids, How, ?TRIES),
     {Busy, Others} = lists:partition(fun({_, Why}) -> Why =:= busy end, Missed),
     case {Busy, How} of
-        {[_ | _], #{by := Caller}} ->
+        {[_ | _], #{by := Caller}} when not is_map_key(outside, How) ->
             Alive = alive([Pid || {Pid, busy} <- Busy], Caller),
             {More, Left, Suspended} = suspended(Alive, How),
             {More ++ Rows, Left ++ Others, Suspended};

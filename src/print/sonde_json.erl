@@ -5,7 +5,8 @@
 %% tuples, are arrays. `true' and `false' are themselves, `undefined' is null, other atoms are
 %% strings; so are binaries that are text, lists of printable characters, and, as Erlang prints
 %% them, all terms that JSON has no type for: pids, references, ports, funs, other binaries.
-%% `{Module, Function, Arity}' is `"module:function/arity"'.
+%% `{Module, Function, Arity}' is `"module:function/arity"'; under the keys of functions and stacks, its
+%% names may be binaries.
 -module(sonde_json).
 
 -export([encode/1, string/1]).
@@ -61,7 +62,23 @@ is_object(List) ->
         andalso length(lists:ukeysort(1, List)) =:= length(List).
 
 object(Pairs) ->
-    [${, lists:join($,, [[key(Key), $:, encode(Value)] || {Key, Value} <- Pairs]), $}].
+    [${, lists:join($,, [[key(Key), $:, encode(value(Key, Value))] || {Key, Value} <- Pairs]), $}].
+
+value(Key, Call) when Key =:= current_function; Key =:= initial_call -> call(Call);
+value(Key, [_ | _] = Stack) when Key =:= stack; Key =:= current_stacktrace ->
+    case is_proper(Stack) of
+        true -> [call(Call) || Call <- Stack];
+        false -> Stack
+    end;
+value(_, Value) -> Value.
+
+call({M, F, A} = Call) when is_binary(M) orelse is_binary(F), is_integer(A) ->
+    case sonde_names:is_name(M) andalso sonde_names:is_name(F) of
+        true -> unicode:characters_to_binary([sonde_names:text(M), $:, sonde_names:text(F), $/,
+                                              integer_to_list(A)]);
+        false -> Call
+    end;
+call(Other) -> Other.
 
 array(Terms) ->
     [$[, lists:join($,, [encode(Term) || Term <- Terms]), $]].
@@ -70,7 +87,7 @@ array(Terms) ->
 key(Key) when is_atom(Key) -> string(atom_to_list(Key));
 key(Key) ->
     case encode(Key) of
-        <<$", _/binary>> = Text -> Text;
+        <<$", _/bits>> = Text -> Text;
         [$" | _] = Text -> Text;
         _ -> string(text(Key))
     end.

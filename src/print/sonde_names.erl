@@ -1,14 +1,17 @@
 %% @private
 %% Names for people: modules, functions and calls of Elixir as Elixir writes them, all others as
-%% Erlang does. No atom is made.
+%% Erlang does. A name may be a binary, for want of the atom. No atom is made.
 -module(sonde_names).
 
--export([atom/2, call/2, of_elixir/2, readable/1, typed/2, shell/1]).
--export_type([shell/0]).
+-export([atom/2, call/2, is_name/1, of_elixir/2, readable/1, text/1, typed/2, shell/1]).
+-export_type([name/0, shell/0]).
 
+%% A binary is the text of an atom, in UTF-8.
+-type name() :: atom() | binary().
 -type shell() :: erlang | elixir.
 
 -define(ASK_MS, 5000).
+-define(LONGEST, (255 * 4)).  % bytes of the text of an atom
 %% Those that Elixir's Macro.inspect_atom(:remote_call, _) leaves unquoted and that are no words.
 -define(OPERATORS, ["!", "!=", "!==", "&", "&&", "&&&", "*", "**", "+", "++", "+++", "-", "--",
                     "---", "/", "::", "<", "<-", "<<<", "<<~", "<=", "<>", "<|>", "<~", "<~>", "=",
@@ -16,30 +19,67 @@
                     "|||", "~>", "~>>", "~~~"]).
 
 %% @doc `Unicode': may there be characters beyond Latin-1?
--spec atom(atom(), Unicode :: boolean()) -> unicode:chardata().
-atom(Atom, Unicode) ->
-    case module(atom_to_list(Atom)) of
-        none -> quoted_atom(Atom, Unicode);
+-spec atom(name(), Unicode :: boolean()) -> unicode:chardata().
+atom(Name, Unicode) ->
+    case module(text(Name)) of
+        none -> quoted_atom(Name, Unicode);
         Module -> Module
     end.
 
+%% Every reserved word is an atom once OTP's scanner is loaded.
+quoted_atom(Name, Unicode) when is_binary(Name) ->
+    false = erl_scan:reserved_word(ok),
+    try binary_to_existing_atom(Name) of
+        Atom -> quoted_atom(Atom, Unicode)
+    catch
+        error:_ -> new_atom(text(Name), Unicode)
+    end;
 quoted_atom(Atom, true) -> io_lib:write_atom(Atom);
 quoted_atom(Atom, false) -> io_lib:write_atom_as_latin1(Atom).
 
+%% As OTP quotes atoms.
+new_atom(Text, Unicode) ->
+    case {re:run(Text, "\\A[a-z\\xDF-\\xF6\\xF8-\\xFF][0-9A-Za-z_@\\xC0-\\xD6\\xD8-\\xF6\\xF8-\\xFF]*\\z",
+                 [unicode, {capture, none}]), Unicode} of
+        {match, _} -> Text;
+        {nomatch, true} -> io_lib:write_string(Text, $');
+        {nomatch, false} -> io_lib:write_string_as_latin1(Text, $')
+    end.
+
+%% @doc The characters of a name.
+-spec text(name()) -> string().
+text(Atom) when is_atom(Atom) -> atom_to_list(Atom);
+text(Binary) ->
+    Text = unicode:characters_to_list(Binary),
+    true = is_list(Text),
+    Text.
+
+%% @doc Whether this is a name: a binary may be any other data.
+-spec is_name(term()) -> boolean().
+is_name(Atom) when is_atom(Atom) ->
+    true;
+is_name(Binary) when is_binary(Binary), byte_size(Binary) =< ?LONGEST ->
+    case unicode:characters_to_list(Binary) of
+        Text when is_list(Text) -> length(Text) < 256;
+        _ -> false
+    end;
+is_name(_) ->
+    false.
+
 %% @doc `worker:init/1', or as Elixir's `Exception.format_mfa/3' has it: `MyApp.Worker.init/1',
 %% `anonymous fn/1 in MyApp.Worker.init/1'.
--spec call(mfa(), Unicode :: boolean()) -> unicode:chardata().
+-spec call({name(), name(), arity()}, Unicode :: boolean()) -> unicode:chardata().
 call({M, F, A} = Call, Unicode) ->
     case of_elixir(Call, Unicode) of
         none -> [quoted_atom(M, Unicode), $:, quoted_atom(F, Unicode), $/, integer_to_list(A)];
         Text -> Text
     end.
 
--spec of_elixir(mfa(), Unicode :: boolean()) -> unicode:chardata() | none.
+-spec of_elixir({name(), name(), arity()}, Unicode :: boolean()) -> unicode:chardata() | none.
 of_elixir({M, F, A}, Unicode) ->
-    case module(atom_to_list(M)) of
+    case module(text(M)) of
         none -> none;
-        Module -> of_elixir(Module, atom_to_list(F), integer_to_list(A), Unicode)
+        Module -> of_elixir(Module, text(F), integer_to_list(A), Unicode)
     end.
 
 %% The compiler names a fun after its function, and `fun init/1' after what it captures. The name of

@@ -99,7 +99,14 @@ plain(_, F, _) when is_float(F) -> {number, decimal(F)};
 plain(scheduler_usage, [{Id, _} | _] = Usage, _) when is_integer(Id), length(Usage) > 0 ->
     {text, lists:join(", ", [usage(U) || U <- lists:sublist(Usage, ?WIDEST)])};
 plain(current_stacktrace, [_ | _] = Stack, Unicode) when length(Stack) > 0 ->
-    {text, lists:join(" < ", [call(C, Unicode) || C <- lists:sublist(Stack, ?WIDEST)])};
+    {text, lists:join(" < ", [named(C, Unicode) || C <- lists:sublist(Stack, ?WIDEST)])};
+plain(Key, {_, _, _} = Call, Unicode) when Key =:= current_function; Key =:= initial_call ->
+    {text, named(Call, Unicode)};
+plain(name, Name, Unicode) when is_binary(Name) ->
+    case sonde_names:is_name(Name) of
+        true -> {text, sonde_names:atom(Name, Unicode)};
+        false -> {text, call(Name, Unicode)}
+    end;
 plain(missed, #{count := 0}, _) ->
     {text, "none"};
 plain(missed, #{count := N, pids := [_ | _] = Pids} = Value, Unicode)
@@ -117,6 +124,15 @@ usage({Id, Share}) when ?IS_COUNT(Id), is_float(Share) ->
     [integer_to_list(Id), ": ", share(Share)];
 usage(Other) ->
     short(Other, false).
+
+%% Of a function, where nothing else is expected: its names may be binaries.
+named({M, F, A} = Call, Unicode) when is_integer(A), A >= 0, A < 256 ->
+    case sonde_names:is_name(M) andalso sonde_names:is_name(F) of
+        true -> sonde_names:call(Call, Unicode);
+        false -> call(Call, Unicode)
+    end;
+named(Term, Unicode) ->
+    call(Term, Unicode).
 
 call({M, F, A} = Call, Unicode)
   when is_atom(M), is_atom(F), is_integer(A), A >= 0, A < 256 ->

@@ -4,7 +4,7 @@
 %% is asked, and so is each process on the portable path.
 -module(sonde_stacks).
 
--export([rows/2, collapsed/1]).
+-export([rows/2, groups/2, collapsed/1]).
 -export_type([row/0, options/0]).
 
 -type row() :: {[mfa()], Processes :: pos_integer(),
@@ -80,6 +80,13 @@ named(N, [{Less, Stack, Pid} | Groups]) when N > 0 ->
     end;
 named(_, _) ->
     [].
+
+%% @doc The stacks of finished scans, those of most processes first; `Function' is applied to each function.
+-spec groups(sonde_scan:scans(), fun((tuple()) -> tuple())) ->
+    [{Less :: neg_integer(), [tuple()], Example :: pid()}].
+groups(Scans, Function) ->
+    Add = fun(Stack, {Count, Pid}, Acc) -> add(lists:map(Function, Stack), Count, Pid, Acc) end,
+    sorted(maps:fold(Add, #{}, lists:foldl(fun read/2, #{}, Scans))).
 
 %% ---- groups
 

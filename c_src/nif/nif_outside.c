@@ -1,0 +1,258 @@
+/* nif_outside.c: aims the library at another OS process, and names what is there.
+ * Knows: the arguments from Erlang, and what must hold on the other side before anything there is read.
+ * Does not know: how a process, a function or the text of an atom is found.
+ *
+ * Only the command does this, in a VM of its own that runs the target's program: all that it proved in this
+ * VM holds there, too, once every address in the program was moved. There is no way back. */
+#include "nif/nif.h"
+
+#include "util/alloc.h"
+#include "vm/stamp.h"
+#include "vm/target.h"
+#include "vm/term.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { KNOWN_MAX = 64, SAMPLED = 200, TRIES = 100 };
+
+static struct mfa get_mfa(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    const ERL_NIF_TERM *mfa;
+    int arity;
+    unsigned n;
+    if (!enif_get_tuple(env, term, &arity, &mfa) || arity != 3 || !enif_is_atom(env, mfa[0]) ||
+        !enif_is_atom(env, mfa[1]) || !enif_get_uint(env, mfa[2], &n))
+        return (struct mfa){0};
+    return (struct mfa){mfa[0], mfa[1], n};
+}
+
+/* ---- what only another OS process needs is learned from processes and atoms of this one --------------- */
+
+/* {Pid, Name | [], Call, Current | []} */
+static bool get_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
+                        struct known_process *out)
+{
+    const ERL_NIF_TERM *known;
+    int arity;
+    if (!enif_get_tuple(env, term, &arity, &known) || arity != 4 ||
+        !nif_find_process(env, vm, known[0], &out->proc) || out->proc == 0)
+        return false;
+    out->who.name = enif_is_atom(env, known[1]) ? known[1] : 0;
+    out->who.call = get_mfa(env, known[2]);
+    out->who.current = get_mfa(env, known[3]);
+    return true;
+}
+
+static bool learn_identity(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM list,
+                           struct identity_form *out)
+{
+    struct known_process known[KNOWN_MAX];
+    ERL_NIF_TERM head;
+    unsigned n = 0;
+    for (; n < KNOWN_MAX && enif_get_list_cell(env, list, &head, &list); n++) {
+        if (!get_process(env, vm, head, &known[n]))
+            return false;
+    }
+    return identity_learn(vm->reader, vm->lay, known, n, out);
+}
+
+/* [{Atom, Text}] */
+static bool learn_atoms(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM list,
+                        struct atom_table *out)
+{
+    struct known_atom known[KNOWN_MAX];
+    const ERL_NIF_TERM *pair;
+    ERL_NIF_TERM head;
+    ErlNifBinary text;
+    int arity;
+    unsigned n = 0;
+    for (; n < KNOWN_MAX && enif_get_list_cell(env, list, &head, &list); n++) {
+        if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 || !enif_is_atom(env, pair[0]) ||
+            !enif_inspect_binary(env, pair[1], &text))
+            return false;
+        known[n] = (struct known_atom){pair[0], (unsigned)text.size, text.data};
+    }
+    return atom_table_learn(vm->reader, known, n, out);
+}
+
+NIF(nif_do_learn)
+{
+    /* ([{Pid, Name | [], Call, Current | []}], [{Atom, Text}]): ok, or what could not be learned */
+    struct sonde *s = sonde_of(env);
+    struct vm vm;
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || s->is_aimed)
+        return nif_raise(env, ATOM(badarg));
+    vm = s->vm;
+    vm.reader = nif_peek_reader(s);
+    if (vm.reader == PEEK_NONE)
+        return ATOM(no_reader);
+    if (vm.code.n == 0)
+        return ATOM(code);
+    if (!learn_atoms(env, &vm, argv[1], &s->vm.atoms))
+        return ATOM(atoms);
+    return learn_identity(env, &vm, argv[0], &s->vm.identity) ? ATOM(ok) : ATOM(identity);
+}
+
+/* ---- the other side ---------------------------------------------------------------------------------- */
+
+/* A reader checks each process that it reads. This tells at once that nothing there is as expected. A slot
+ * may change while it is looked at. */
+static bool slot_is_sound(const struct vm *vm, size_t slot, bool *used)
+{
+    uint64_t proc;
+    uint64_t id;
+    uint64_t again;
+    for (unsigned i = 0; i < TRIES; i++) {
+        if (!peek_word(vm->reader, vm->tab.tab + slot * 8, &proc))
+            return false;
+        if (proc == 0)
+            return true;
+        *used = true;
+        bool ok = peek_word(vm->reader, (uintptr_t)proc + LF(vm->lay, id), &id);
+        peek_barrier();
+        if (ok &&
+            peek_word(vm->reader, vm->tab.tab + slot * 8, &again) && again == proc &&
+            (proctab_may_hold(vm->lay, &vm->tab, slot, id) || proctab_is_nobody(vm->lay, id)))
+            return true;
+    }
+    return false;
+}
+
+static bool processes_are_sound(const struct vm *vm)
+{
+    unsigned sampled = 0;
+    for (size_t slot = 0; slot < vm->tab.max && sampled < SAMPLED;) {
+        bool used = false;
+        if (!peek_scan(vm->reader, vm->tab.tab, slot, vm->tab.max, &slot))
+            return false;
+        if (slot < vm->tab.max && !slot_is_sound(vm, slot++, &used))
+            return false;
+        sampled += used;
+    }
+    return sampled > 0;
+}
+
+static bool has_text(const struct vm *vm, uint64_t word, const char *text)
+{
+    struct atom_text found;
+    return atom_table_text(vm->reader, &vm->atoms, word, &found) && found.n == strlen(text) &&
+           memcmp(found.bytes, text, found.n) == 0;
+}
+
+static void move(struct vm *vm, uintptr_t shift)
+{
+    vm->tab.record += shift;
+    vm->atoms.record += shift;
+    vm->resource_free += shift;
+    for (unsigned i = 0; i < vm->code.n; i++)
+        vm->code.ranges[i] += shift;
+    vm->literals = (struct block){0, 0}; /* each VM has its own */
+}
+
+/* Atoms `false' and `true' are the first two of every VM. 0: all is as expected. */
+static ERL_NIF_TERM unexpected(struct vm *vm)
+{
+    uint64_t max = vm->tab.max;
+    if (!proctab_read(vm->reader, vm->lay, vm->tab.record, &vm->tab))
+        return ATOM(process_table);
+    if (vm->tab.max != max)
+        return ATOM(process_limit);
+    if (!has_text(vm, ATOM(false), "false") || !has_text(vm, ATOM(true), "true"))
+        return ATOM(atoms);
+    return processes_are_sound(vm) ? 0 : ATOM(processes);
+}
+
+static ERL_NIF_TERM not_found(enum target_status st)
+{
+    return st == TARGET_GONE        ? ATOM(gone)
+           : st == TARGET_FORBIDDEN ? ATOM(forbidden)
+                                    : ATOM(other_program);
+}
+
+NIF(nif_do_aim)
+{
+    /* (OsPid): ok, or why this OS process cannot be read. After it, no process of this VM is read */
+    struct sonde *s = sonde_of(env);
+    int process;
+    uintptr_t shift;
+    if (!enif_get_int(env, argv[0], &process) || process <= 0 || s->is_aimed ||
+        s->vm.atoms.record == 0 || !s->vm.identity.is_known)
+        return nif_raise(env, ATOM(badarg));
+    enum target_status st = target_find(process, &shift);
+    if (st != TARGET_OK)
+        return not_found(st);
+    struct vm vm = s->vm;
+    move(&vm, shift);
+    vm.reader = PEEK_OTHER;
+    int failed = peek_aim(process, (vm.tab.record + LF(vm.lay, ptab_max)) & ~(uintptr_t)7);
+    if (failed != 0)
+        return failed == EPERM   ? ATOM(forbidden)
+               : failed == ESRCH ? ATOM(gone)
+                                 : ATOM(process_table);
+    ERL_NIF_TERM why = unexpected(&vm);
+    if (why != 0)
+        return why;
+    s->vm = vm;
+    atomic_store(&s->reader, PEEK_OTHER);
+    atomic_store(&s->no_content, true); /* the owner of that node may have forbidden it */
+    s->is_aimed = true;
+    return ATOM(ok);
+}
+
+/* ---- names ------------------------------------------------------------------------------------------- */
+
+/* A binary; `undefined' if there is no such atom. */
+static ERL_NIF_TERM make_text(ErlNifEnv *env, const struct vm *vm, uint64_t word)
+{
+    struct atom_text text;
+    ERL_NIF_TERM term;
+    if (!atom_table_text(vm->reader, &vm->atoms, word, &text))
+        return ATOM(undefined);
+    unsigned char *bytes = enif_make_new_binary(env, text.n, &term);
+    if (!bytes)
+        return ATOM(undefined);
+    memcpy(bytes, text.bytes, text.n);
+    return term;
+}
+
+ERL_NIF_TERM nif_make_function(ErlNifEnv *env, const struct vm *vm, const struct mfa *mfa)
+{
+    ERL_NIF_TERM module = make_text(env, vm, mfa->module);
+    ERL_NIF_TERM function = make_text(env, vm, mfa->function);
+    if (module == ATOM(undefined) || function == ATOM(undefined))
+        return ATOM(undefined);
+    return enif_make_tuple3(env, module, function, enif_make_uint64(env, mfa->arity));
+}
+
+/* The VM keeps the function of a process that hibernates or is in a native function. */
+static ERL_NIF_TERM make_current(ErlNifEnv *env, const struct vm *vm, const struct identity *who,
+                                 uint64_t pc)
+{
+    struct mfa mfa = who->current;
+    if (mfa.module == 0 && !code_find(vm->reader, &vm->code, pc, &mfa))
+        return ATOM(undefined);
+    return nif_make_function(env, vm, &mfa);
+}
+
+NIF(nif_do_identity)
+{
+    /* (Pid): {Name | undefined, Call, Current}, where a function is undefined if it could not be read; or gone */
+    struct sonde *s = sonde_of(env);
+    struct vm vm = s->vm;
+    uintptr_t proc;
+    uintptr_t again;
+    uint64_t pc = 0;
+    struct identity who;
+    vm.reader = nif_peek_reader(s);
+    if (!s->is_aimed || !nif_find_process(env, &vm, argv[0], &proc))
+        return nif_raise(env, ATOM(badarg));
+    bool ok = proc != 0 && identity_read(vm.reader, &vm.identity, proc, &who) &&
+              peek_word(vm.reader, proc + LF(vm.lay, pc), &pc);
+    peek_barrier();
+    if (!ok || !nif_find_process(env, &vm, argv[0], &again) || again != proc)
+        return ATOM(gone);
+    return enif_make_tuple3(
+        env, who.name == 0 ? ATOM(undefined) : make_text(env, &vm, who.name),
+        nif_make_function(env, &vm, &who.call), make_current(env, &vm, &who, pc));
+}

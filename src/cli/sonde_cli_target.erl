@@ -1,0 +1,395 @@
+%% @private
+%% Reads from /proc how a node of this machine was started: what is needed to start its executable
+%% again. Nothing is sent to the node.
+%%
+%% If the node has another root folder than this command (a container, a chroot), all paths lead
+%% through /proc/PID/root, and the node's own loader starts the executable with the node's own
+%% libraries.
+%%
+%% We run that executable and that OTP with our own rights. So for the node of another user, which root
+%% may look at, no other user than root may own them.
+-module(sonde_cli_target).
+
+-include_lib("kernel/include/file.hrl").
+
+-export([read/2, inside/2, is_traceable/2]).
+-export_type([target/0]).
+
+%% `loader' is the dynamic loader with the folders of the libraries; `setup' the program
+%% erl_child_setup, or a link to what is left of it.
+-type target() :: #{os_pid := pos_integer(), exe := binary(), name := binary(),
+                    loader := {binary(), [binary()]} | none, flags := [binary()],
+                    root := binary(), setup := binary(), boot := binary(), boot_vars := [{binary(), binary()}],
+                    libraries := binary() | none}.
+-type text() :: unicode:chardata().
+
+-define(MOST_LINKS, 40).      % of one path, as in the kernel
+-define(SYS_PTRACE, 19).      % the bit of CAP_SYS_PTRACE
+-define(PT_INTERP, 3).
+-define(OTP_25, 13).          % the ERTS of OTP 25
+
+%% @doc `Trust': its files may belong to anybody.
+-spec read(pos_integer(), Trust :: boolean()) -> {ok, target()} | {error, text()}.
+read(OsPid, Trust) ->
+    try {ok, target(OsPid, Trust orelse user(OsPid) =:= user("self"))}
+    catch throw:{no_target, Text} -> {error, Text}
+    end.
+
+-spec no_target(text()) -> no_return().
+no_target(Text) ->
+    throw({no_target, Text}).
+
+target(OsPid, Trust) ->
+    ok = is_alive(OsPid),
+    {Flags, Args} = command_line(OsPid),
+    ok = is_permitted(OsPid),
+    Prefix = prefix(OsPid),
+    In = fun(Path) -> inside(Prefix, absolute(OsPid, Path)) end,
+    Root = In(argument(<<"-root">>, Args)),
+    Bin = In(argument(<<"-bindir">>, Args)),
+    Target = #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid),
+               loader => loader(OsPid, Prefix), flags => flags(Flags, erts(Bin)), root => Root,
+               setup => setup(OsPid, Bin), boot => boot(OsPid, Root, Args, In),
+               boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
+               libraries => none},
+    case Trust of
+        true -> Target#{libraries := libraries(OsPid, Prefix)};
+        false -> ok = is_of_root(Target, Prefix), Target
+    end.
+
+%% ---- may we?
+
+is_alive(OsPid) ->
+    case {file:read_file(proc(OsPid, "status")), file:read_file(proc("self", "status"))} of
+        {_, {error, _}} -> no_target("--pid needs Linux, and /proc");
+        {{error, _}, _} -> no_target(["there is no process ", integer_to_list(OsPid)]);
+        {{ok, Status}, _} ->
+            case re:run(Status, "^State:\\s*[ZXx]", [multiline, {capture, none}]) of
+                match -> no_target(["process ", integer_to_list(OsPid), " has ended"]);
+                nomatch -> ok
+            end
+    end.
+
+%% The flags of the emulator, and the arguments after the first `--'.
+command_line(OsPid) ->
+    case is_node(OsPid) of
+        {true, Flags, Args} -> {Flags, Args};
+        false -> no_target(["process ", integer_to_list(OsPid), " is not an Erlang node" | others(OsPid)])
+    end.
+
+%% Where we may read the link to its executable, the kernel knows better than its own words.
+is_node(OsPid) ->
+    {Emulator, Args} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, words(OsPid, "cmdline")),
+    case {Emulator, arguments(<<"-root">>, 1, Args), arguments(<<"-bindir">>, 1, Args)} of
+        {[Name | Flags], [_ | _], [_ | _]} ->
+            Is = is_emulator(case executable(OsPid) of <<>> -> Name; Exe -> Exe end),
+            Is andalso {true, Flags, Args};
+        _ ->
+            false
+    end.
+
+is_emulator(Path) ->
+    case filename:basename(Path) of
+        <<"beam", _/bits>> -> true;
+        _ -> false
+    end.
+
+%% Its parent and its children: run_erl, heart, a shell and erl_child_setup stand beside the node.
+others(OsPid) ->
+    case [Other || Other <- parent(OsPid) ++ children(OsPid), is_node(Other) =/= false] of
+        [Other] -> [": is ", integer_to_list(Other), " meant?"];
+        _ -> ""
+    end.
+
+parent(OsPid) ->
+    [binary_to_integer(Pid) || {ok, Status} <- [file:read_file(proc(OsPid, "status"))],
+                               {match, [Pid]} <- [re:run(Status, "^PPid:\\s*([1-9][0-9]*)",
+                                                         [multiline, {capture, [1], binary}])]].
+
+children(OsPid) ->
+    File = proc(OsPid, ["task/", integer_to_list(OsPid), "/children"]),
+    [binary_to_integer(Pid) || {ok, Pids} <- [file:read_file(File)],
+                               Pid <- string:lexemes(Pids, " \n")].
+
+is_permitted(OsPid) ->
+    Yama = file:read_file("/proc/sys/kernel/yama/ptrace_scope"),
+    {ok, Status} = file:read_file(proc("self", "status")),
+    case {file:read_link_all(proc(OsPid, "exe")), is_traceable(Yama, Status)} of
+        {{error, Why}, _} when Why =:= eacces; Why =:= eperm ->
+            no_target(["process ", integer_to_list(OsPid), " belongs to another user: run sonde as "
+                       "that user, or as root"]);
+        {_, {false, Text}} -> no_target(Text);
+        _ -> ok
+    end.
+
+%% @doc Whether the kernel's Yama module lets this process read others of the same user, by its
+%% setting and by our capabilities.
+-spec is_traceable({ok, binary()} | {error, term()}, Status :: binary()) -> true | {false, text()}.
+is_traceable({ok, <<$0, _/bits>>}, _) ->
+    true;
+is_traceable({ok, Scope}, Status) ->
+    {match, [Hex]} = re:run(Status, "^CapEff:\\s*([0-9a-f]+)", [multiline, {capture, [1], list}]),
+    case {Scope, list_to_integer(Hex, 16) band (1 bsl ?SYS_PTRACE)} of
+        {<<$3, _/bits>>, _} ->
+            {false, "the kernel lets no process read the memory of another one "
+                    "(kernel.yama.ptrace_scope = 3)"};
+        {_, 0} ->
+            {false, ["the kernel allows only root to read the memory of another process "
+                     "(kernel.yama.ptrace_scope = ", string:trim(Scope), "): run sonde as root"]};
+        _ ->
+            true
+    end;
+is_traceable({error, _}, _) ->
+    true.
+
+%% ---- whose files are they?
+
+%% The effective user.
+user(OsPid) ->
+    case file:read_file(proc(OsPid, "status")) of
+        {ok, Status} ->
+            {match, [User]} = re:run(Status, "^Uid:\\s*[0-9]+\\s+([0-9]+)",
+                                     [multiline, {capture, [1], binary}]),
+            binary_to_integer(User);
+        {error, _} -> none
+    end.
+
+is_of_root(#{os_pid := OsPid, name := Name, root := Root, setup := Setup, boot := Boot} = Target, Prefix) ->
+    Loader = case maps:get(loader, Target) of none -> []; {File, Folders} -> [File | Folders] end,
+    Paths = [Root, filename:join(Root, "lib"), <<Boot/binary, ".boot">>, Setup,
+             <<Prefix/binary, (seen_from(OsPid, Name))/binary>>]
+        ++ [Path || {_, Path} <- maps:get(boot_vars, Target)] ++ Loader,
+    case [Path || Path <- [proc(OsPid, "exe")], not is_of_root(Path)]
+        ++ [Path || Path <- Paths, Place <- places(Prefix, Path), not is_of_root(Place)] of
+        [] -> ok;
+        [Path | _] ->
+            no_target(["process ", integer_to_list(OsPid), " belongs to another user, who can change ",
+                       Path, ", which sonde would run: run sonde as that user, or with --trust"])
+    end.
+
+%% A path, and what it leads through. The kernel keeps what is open itself.
+places(Prefix, Path) ->
+    Size = byte_size(Prefix),
+    case Path of
+        <<Prefix:Size/binary, Inner/bits>> when Prefix =/= <<>>; binary_part(Path, 0, 6) =/= <<"/proc/">> ->
+            Names = tl(filename:split(Inner)),
+            Real = walk(Prefix, [], Names, ?MOST_LINKS),
+            <<_:Size/binary, To/bits>> = Real,
+            lists:usort([at(Prefix, lists:reverse(lists:sublist(Ns, N)))
+                         || Ns <- [Names, [Each || Each <- filename:split(To), Each =/= <<"/">>]],
+                            N <- lists:seq(1, length(Ns))]);
+        _ -> []
+    end.
+
+is_of_root(Path) ->
+    Info = case Path of
+               <<"/proc/", _/bits>> -> file:read_file_info(Path, [raw]);
+               _ -> file:read_link_info(Path, [raw])
+           end,
+    case Info of
+        {ok, #file_info{uid = 0, type = directory, mode = Mode}} -> Mode band 8#1002 =/= 8#0002;
+        {ok, #file_info{uid = User}} -> User =:= 0;
+        {error, enoent} -> true;
+        {error, _} -> false
+    end.
+
+%% ---- where its files are
+
+%% Empty if the node sees the same files as we do.
+prefix(OsPid) ->
+    case [[linked(proc(Of, What)) || Of <- [OsPid, "self"]] || What <- ["ns/mnt", "root"]] of
+        [[Mounts, Mounts], [Root, Root]] -> <<>>;
+        _ -> proc(OsPid, "root")
+    end.
+
+%% @doc The file that a process sees under this path if its root folder is `Prefix'. Absolute
+%% symbolic links would lead out of it.
+-spec inside(Prefix :: binary(), Path :: binary()) -> binary().
+inside(<<>>, Path) -> Path;
+inside(Prefix, Path) -> walk(Prefix, [], tl(filename:split(Path)), ?MOST_LINKS).
+
+walk(Prefix, Done, [], _) -> at(Prefix, Done);
+walk(Prefix, Done, [<<".">> | Names], Left) -> walk(Prefix, Done, Names, Left);
+walk(Prefix, Done, [<<"..">> | Names], Left) -> walk(Prefix, tl(Done ++ [<<>>]), Names, Left);
+walk(Prefix, Done, [Name | Names], Left) ->
+    case Left > 0 andalso linked(at(Prefix, [Name | Done])) of
+        Path when is_binary(Path) ->
+            case filename:split(Path) of
+                [<<"/">> | To] -> walk(Prefix, [], To ++ Names, Left - 1);
+                To -> walk(Prefix, Done, To ++ Names, Left - 1)
+            end;
+        _ -> walk(Prefix, [Name | Done], Names, Left)
+    end.
+
+at(Prefix, Done) ->
+    iolist_to_binary([Prefix | [[$/, Name] || Name <- lists:reverse(Done), Name =/= <<>>]]).
+
+absolute(_, <<$/, _/bits>> = Path) -> Path;
+absolute(OsPid, Path) ->
+    case linked(proc(OsPid, "cwd")) of
+        none -> Path;
+        Folder -> filename:join(seen_from(OsPid, Folder), Path)
+    end.
+
+%% The kernel shows the paths of a process in a chroot from our own root folder.
+seen_from(OsPid, Path) ->
+    case linked(proc(OsPid, "root")) of
+        none -> Path;
+        <<"/">> -> Path;
+        Root ->
+            Size = byte_size(Root),
+            case Path of
+                <<Root:Size/binary, Rest/bits>> -> Rest;
+                _ -> Path
+            end
+    end.
+
+executable(OsPid) ->
+    case linked(proc(OsPid, "exe")) of
+        none -> <<>>;
+        Path -> without(<<" (deleted)">>, Path)
+    end.
+
+%% ---- its loader
+
+loader(_, <<>>) ->
+    none;
+loader(OsPid, Prefix) ->
+    case interpreter(proc(OsPid, "exe")) of
+        none -> none;
+        Path -> {inside(Prefix, Path), folders(OsPid, Prefix)}
+    end.
+
+%% A static executable has none.
+interpreter(Exe) ->
+    {ok, File} = file:open(Exe, [read, raw, binary]),
+    try
+        {Offset, Size, Count} =
+            case file:pread(File, 0, 64) of
+                {ok, <<16#7F, "ELF", 2, 1, _:26/binary, O:64/little, _:14/binary, S:16/little, C:16/little,
+                       _/bits>>} -> {O, S, C};
+                _ -> no_target([Exe, " is no program of this machine"])
+            end,
+        {ok, Headers} = file:pread(File, Offset, Size * Count),
+        case [{At, Length} || <<Header:Size/binary>> <= Headers,
+                              <<?PT_INTERP:32/little, _:32, At:64/little, _:16/binary,
+                                Length:64/little, _/bits>> <- [Header]] of
+            [{At, Length}] ->
+                {ok, Path} = file:pread(File, At, Length),
+                hd(binary:split(Path, <<0>>));
+            [] ->
+                none
+        end
+    after file:close(File)
+    end.
+
+%% Of the libraries that it has mapped.
+folders(OsPid, Prefix) ->
+    {ok, Maps} = file:read_file(proc(OsPid, "maps")),
+    {match, Paths} = re:run(Maps, "^\\S+ \\S+ \\S+ \\S+ \\S+ +(/.*\\.so.*)$",
+                            [multiline, global, {capture, [1], binary}]),
+    All = [inside(Prefix, filename:dirname(seen_from(OsPid, Path))) || [Path] <- lists:usort(Paths)],
+    lists:usort(All).
+
+%% An environment in which the executable finds its libraries; the loader gets their folders.
+libraries(OsPid, <<>>) ->
+    case [Path || <<"LD_LIBRARY_PATH=", Path/bits>> <- words(OsPid, "environ")] of
+        [Path | _] -> Path;
+        [] -> none
+    end;
+libraries(_, _) ->
+    none.
+
+%% ---- its arguments
+
+%% The emulator's flags that change what pids and stacks look like.
+flags([<<"-JPperf", Value/bits>> | Flags], Erts) ->
+    with_value(<<"-JPperf">>, Value, Flags, Erts);
+flags([<<"-JMsingle", Value/bits>> | Flags], Erts) ->
+    with_value(<<"-JMsingle">>, Value, Flags, Erts);
+flags([<<"-P", Value/bits>> | Flags], Erts) ->
+    with_value(<<"-P">>, Value, Flags, Erts);
+flags([_ | Flags], Erts) ->
+    flags(Flags, Erts);
+flags([], _) ->
+    [].
+
+with_value(Flag, <<>>, [Value | Flags], Erts) -> [Flag, value(Flag, Value, Erts) | flags(Flags, Erts)];
+with_value(_, <<>>, [], _) -> [];
+with_value(Flag, Value, Flags, Erts) -> [Flag, value(Flag, Value, Erts) | flags(Flags, Erts)].
+
+%% The same frames, but no files for perf. OTP 25 has no such value.
+value(<<"-JPperf">>, Value, Erts) when Erts > ?OTP_25, Value =/= <<"false">>, Value =/= <<"no_fp">> ->
+    <<"fp">>;
+value(_, Value, _) ->
+    Value.
+
+%% The major version, as the folder is called: .../erts-13.1.5/bin.
+erts(Bin) ->
+    case re:run(Bin, "erts-([0-9]+)\\.[^/]*/bin/?$", [{capture, [1], binary}]) of
+        {match, [Major]} -> binary_to_integer(Major);
+        nomatch -> unknown
+    end.
+
+argument(Name, Args) -> hd(hd(arguments(Name, 1, Args))).
+
+%% The values of each such argument, in front of the user's own.
+arguments(Name, Count, [Name | Args]) when length(Args) >= Count ->
+    {Values, Rest} = lists:split(Count, Args),
+    [Values | arguments(Name, Count, Rest)];
+arguments(_, _, [<<"-extra">> | _]) -> [];
+arguments(Name, Count, [_ | Args]) -> arguments(Name, Count, Args);
+arguments(_, _, []) -> [].
+
+%% The smallest boot file, without its extension. A release has it beside its own.
+boot(OsPid, Root, Args, In) ->
+    Own = [filename:dirname(In(Path)) || [Path] <- arguments(<<"-boot">>, 1, Args)],
+    Folders = [filename:join(Root, "bin") | Own]
+        ++ filelib:wildcard(filename:join(binary_to_list(Root), "releases/*")),
+    Found = [Path || Folder <- Folders, Name <- ["no_dot_erlang", "start_clean"],
+                     Path <- [raw(filename:join(Folder, Name))],
+                     filelib:is_regular(<<Path/binary, ".boot">>)],
+    case Found of
+        [Path | _] -> Path;
+        [] -> no_target(["there is no start_clean.boot in the OTP of process ",
+                         integer_to_list(OsPid), " (", Root, "), so its VM cannot be started again"])
+    end.
+
+%% The VM does not start without it. The node's own still runs if its file is deleted.
+setup(OsPid, Bin) ->
+    File = filename:join(Bin, "erl_child_setup"),
+    Running = [proc(Child, "exe")
+               || Child <- children(OsPid),
+                  filename:basename(executable(Child)) =:= <<"erl_child_setup">>],
+    case [Path || Path <- [File | Running], filelib:is_regular(Path)] of
+        [Path | _] -> Path;
+        [] -> no_target(["there is no erl_child_setup in ", Bin])
+    end.
+
+%% ---- /proc
+
+proc(OsPid, Name) when is_integer(OsPid) -> proc(integer_to_list(OsPid), Name);
+proc(OsPid, Name) -> iolist_to_binary(["/proc/", OsPid, $/, Name]).
+
+words(OsPid, Name) ->
+    case file:read_file(proc(OsPid, Name)) of
+        {ok, Bytes} -> binary:split(without(<<0>>, Bytes), <<0>>, [global]);
+        {error, _} -> []
+    end.
+
+without(Suffix, Bytes) ->
+    Size = byte_size(Bytes) - byte_size(Suffix),
+    case Bytes of
+        <<Rest:Size/binary, Suffix/binary>> -> Rest;
+        _ -> Bytes
+    end.
+
+linked(Path) ->
+    case file:read_link_all(Path) of
+        {ok, To} -> raw(To);
+        {error, _} -> none
+    end.
+
+%% File names as the kernel has them.
+raw(Path) when is_binary(Path) -> Path;
+raw(Path) -> unicode:characters_to_binary(Path, unicode, file:native_name_encoding()).

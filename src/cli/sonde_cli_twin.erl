@@ -1,0 +1,219 @@
+%% @private
+%% Starts the command again on the executable of a node of this machine: a twin of that node. Only
+%% there is what is proved of a VM true for the node as well.
+%%
+%% The twin has the terminal of the command, and two pipes to it: it says when it is up, and learns
+%% from them when the command is gone. It finds sonde in a private folder, which the command removes,
+%% or the twin, if it is left alone.
+-module(sonde_cli_twin).
+
+-export([run/3, is_twin/0, main/0]).
+-export([watch/2]).
+
+-define(UP, <<"up">>).
+-define(STOP, <<"stop">>).
+-define(NOT_LOADED, 70).      % the exit code of a VM that cannot load our modules
+-define(TERMINATED, 143).
+-define(STOP_MS, 300).        % shorter than sonde_cli waits for helpers
+-define(START_MS, 30000).
+-define(FOLDER, "sonde-twin-").
+
+%% ---- the command
+
+%% @doc Runs the command line in a twin and returns its exit code.
+-spec run(pos_integer(), [string()], Trust :: boolean()) -> {ok, 0..3} | {error, unicode:chardata()}.
+run(OsPid, Words, Trust) ->
+    case sonde_cli_target:read(OsPid, Trust) of
+        {ok, Target} ->
+            Ours = sonde_bundle:ours(),
+            sonde_helper:call(fun(Caller) -> with_folder(Target, Ours, Words, Caller) end);
+        Error ->
+            Error
+    end.
+
+with_folder(Target, Ours, Words, Caller) ->
+    Place = filename:absname(os:getenv("TMPDIR", "/tmp")),
+    Folder = filename:join(Place, ?FOLDER ++ binary_to_list(binary:encode_hex(rand:bytes(12)))),
+    case file:make_dir(Folder) of
+        ok ->
+            try
+                ok = fill(Folder, Target, Ours),
+                with_twin(start(Folder, Target, Words), Target, Ours, Caller)
+            catch
+                throw:{no_folder, Why} -> no_folder(Folder, Why)
+            after
+                file:del_dir_r(Folder)
+            end;
+        {error, Why} ->
+            no_folder(Folder, Why)
+    end.
+
+with_twin({error, Why}, Target, _, _) ->
+    {error, ["the VM of process ", pid_of(Target), " cannot be started again: ", file:format_error(Why)]};
+with_twin(Port, Target, Ours, Caller) ->
+    Twin = case erlang:port_info(Port, os_pid) of
+               {os_pid, OsPid} -> integer_to_list(OsPid);
+               undefined -> none
+           end,
+    try wait(Port, Twin, Target, Ours, Caller, ?START_MS)
+    after [file:delete(File) || File <- perf_files(Twin, lists:member(<<"-JPperf">>, maps:get(flags, Target)))]
+    end.
+
+no_folder(Folder, Why) ->
+    {error, ["no private folder (", Folder, ": ", file:format_error(Why),
+             "): set TMPDIR to a folder with room"]}.
+
+%% As sonde_loader does on other nodes: a new folder, closed to others, and empty after that.
+fill(Folder, Target, #{modules := Modules, libraries := Libraries}) ->
+    good(file:change_mode(Folder, 8#700)),
+    {ok, []} = file:list_dir(Folder),
+    [Ebin, Priv, Bin] = Subs = [filename:join(Folder, Sub) || Sub <- ["ebin", "priv", "bin"]],
+    _ = [good(file:make_dir(Sub)) || Sub <- Subs],
+    _ = [put_file(filename:join(Ebin, atom_to_list(Module) ++ ".beam"), Object)
+         || {Module, _, Object} <- Modules],
+    _ = [put_file(filename:join(Priv, Name), Library) || {Name, Library} <- Libraries],
+    bin(Bin, Target).
+
+put_file(Path, Bytes) ->
+    good(file:write_file(Path, Bytes, [raw, exclusive])).
+
+good(ok) -> ok;
+good({error, Why}) -> throw({no_folder, Why}).
+
+%% The programs that the VM starts by itself. It asks inet_gethost for the name of this machine, which
+%% may take seconds: here, the answer to its first question is that there is none.
+bin(Bin, #{setup := Setup} = Target) ->
+    Path = filename:join(Bin, "erl_child_setup"),
+    case loaded_by(Target) of
+        [] -> good(file:make_symlink(Setup, Path));
+        Loader -> script(Path, ["exec ", [[quoted(Word), $\s] || Word <- Loader ++ [Setup]], "\"$@\"\n"])
+    end,
+    script(filename:join(Bin, "inet_gethost"),
+           "dd bs=1 count=1 >/dev/null 2>&1\n"
+           "printf '\\0\\0\\0\\016\\0\\0\\0\\001\\0notfound\\0'\n"
+           "exec cat >/dev/null\n").
+
+script(Path, Lines) ->
+    put_file(Path, ["#!/bin/sh\n", Lines]),
+    good(file:change_mode(Path, 8#700)).
+
+quoted(Word) ->
+    [$', string:replace(Word, "'", "'\\''", all), $'].
+
+loaded_by(#{loader := none}) -> [];
+loaded_by(#{loader := {Loader, Folders}}) ->
+    [Loader, <<"--library-path">>, iolist_to_binary(lists:join($:, Folders))].
+
+%% ---- the twin's command line, as erlexec writes it
+
+start(Folder, #{exe := Exe, name := Name} = Target, Words) ->
+    [Program | Before] = loaded_by(Target) ++ [Exe],
+    Bin = filename:join(Folder, "bin"),
+    try
+        open_port({spawn_executable, Program},
+                  [{args, Before ++ arguments(Folder, Bin, Target, Words)},
+                   {env, environment(Folder, Bin, Target)},
+                   nouse_stdio, exit_status, binary]
+                  ++ [{arg0, Name} || Before =:= []])
+    catch
+        error:Why when is_atom(Why) -> {error, Why}
+    end.
+
+arguments(Folder, Bin, #{flags := Flags, root := Root, boot := Boot, boot_vars := Vars}, Words) ->
+    lists:append(
+      [["-Bd", "-sbtu" | Flags],
+       ["--", "-root", Root, "-bindir", Bin, "-progname", "sonde", "--", "-home", Folder, "--"],
+       ["-boot", Boot], lists:append([["-boot_var", Var, Path] || {Var, Path} <- Vars]),
+       ["-noshell", "-noinput", "-kernel", "logger_level", "emergency"],
+       ["-pa", filename:join(Folder, "ebin"), "-sonde_twin", Folder, "-eval", main_or_code(), "-extra"],
+       [unicode:characters_to_binary(Word) || Word <- Words]]).
+
+main_or_code() ->
+    lists:concat(["case code:ensure_loaded(", ?MODULE, ") of {module, M} -> M:main(); _ -> halt(",
+                  ?NOT_LOADED, ") end."]).
+
+%% Nothing of the user's own Erlang gets in; no crash dump gets out.
+environment(Folder, Bin, #{root := Root, libraries := Libraries}) ->
+    [{"ROOTDIR", text(Root)}, {"BINDIR", text(Bin)}, {"EMU", "beam"}, {"PROGNAME", "sonde"},
+     {"HOME", text(Folder)}, {"XDG_CONFIG_HOME", text(Folder)}, {"ERL_LIBS", false},
+     {"ERL_INETRC", false}, {"ERL_CRASH_DUMP_SECONDS", "0"}]
+        ++ [{"LD_LIBRARY_PATH", text(Libraries)} || Libraries =/= none].
+
+text(Path) when is_list(Path) -> Path;
+text(Path) ->
+    case unicode:characters_to_list(Path, file:native_name_encoding()) of
+        Text when is_list(Text) -> Text;
+        _ -> throw({no_folder, eilseq})
+    end.
+
+%% OTP 25 cannot have its frames without them.
+perf_files(Twin, true) -> ["/tmp/perf-" ++ Twin ++ ".map", "/tmp/jit-" ++ Twin ++ ".dump"];
+perf_files(_, false) -> [].
+
+%% ---- until it ends
+
+wait(Port, Twin, Target, Ours, Caller, Ms) ->
+    receive
+        {Port, {data, _}} -> wait(Port, Twin, Target, Ours, Caller, infinity);
+        {Port, {exit_status, Code}} when Ms =:= infinity, Code =< 3 -> {ok, Code};
+        {Port, {exit_status, Code}} -> {error, ended(Code, Ms, Target, Ours)};
+        {'DOWN', Caller, process, _, _} -> stop(Port, Twin), exit(caller_is_gone)
+    after Ms ->
+        stop(Port, Twin),
+        {error, ["the VM of process ", pid_of(Target), ", started again, does not answer"]}
+    end.
+
+ended(?NOT_LOADED, _, Target, #{built_for := System}) ->
+    {_, Release} = lists:keyfind(otp_release, 1, System),
+    ["process ", pid_of(Target), " cannot load code that was compiled on OTP ", Release,
+     ": is its release older?"];
+ended(Code, infinity, Target, _) ->
+    ["looking at process ", pid_of(Target), " failed: the VM for it ended with code ",
+     integer_to_list(Code)];
+ended(Code, _, Target, _) ->
+    ["the VM of process ", pid_of(Target), " does not start again (code ", integer_to_list(Code),
+     "): was its OTP replaced or removed since it started?"].
+
+pid_of(#{os_pid := OsPid}) -> integer_to_list(OsPid).
+
+stop(Port, Twin) ->
+    _ = try port_command(Port, ?STOP) catch error:badarg -> true end,
+    receive
+        {Port, {exit_status, _}} -> ok
+    after ?STOP_MS ->
+        _ = os:cmd("kill -KILL " ++ Twin),
+        ok
+    end.
+
+%% ---- the twin
+
+-spec is_twin() -> boolean().
+is_twin() ->
+    init:get_argument(sonde_twin) =/= error.
+
+%% @doc The twin begins here; its arguments are those of the command.
+-spec main() -> no_return().
+main() ->
+    {ok, [[Folder]]} = init:get_argument(sonde_twin),
+    Watch = spawn(?MODULE, watch, [self(), Folder]),
+    receive {Watch, up} -> ok end,
+    sonde_cli:main(init:get_plain_arguments()).
+
+%% Ends the twin with the command.
+-spec watch(pid(), file:filename()) -> no_return().
+watch(Main, Folder) ->
+    _ = process_flag(priority, max),
+    Port = open_port({fd, 3, 4}, [eof, binary]),
+    true = port_command(Port, ?UP),
+    Main ! {self(), up},
+    receive
+        {Port, _} ->
+            ?FOLDER ++ _ = filename:basename(Folder),
+            _ = file:del_dir_r(Folder),
+            Perf = case file:read_file("/proc/self/cmdline") of
+                       {ok, Line} -> lists:member(<<"-JPperf">>, binary:split(Line, <<0>>, [global]));
+                       {error, _} -> false
+                   end,
+            _ = [file:delete(File) || File <- perf_files(os:getpid(), Perf)],
+            erlang:halt(?TERMINATED, [{flush, false}])
+    end.

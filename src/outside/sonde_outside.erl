@@ -1,0 +1,206 @@
+%% @private
+%% Answers about another OS process that runs the same VM, from its memory alone: nothing there is asked,
+%% stopped or written. Only the command uses this, in a VM of its own that runs the program of that OS
+%% process (`sonde_cli_twin'); after {@link open/1} no call of sonde looks at this VM any more.
+%%
+%% A process that could not be read has no row, because it cannot be asked instead; the report counts it.
+-module(sonde_outside).
+
+-export([open/1, call/3, about/1, errors/1]).
+-export([opener/2, known/1]). % initial calls
+-export_type([why/0, row/0]).
+
+-type why() :: {native_off, sonde_vm:reason()}
+             | no_reader | code | atoms | identity
+             | gone | forbidden | other_program | process_table | process_limit | processes
+             | {no_process, pid()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
+%% Names that this VM does not have as atoms are binaries.
+-type name() :: atom() | binary().
+-type function_there() :: {name(), name(), arity()}.
+-type row() :: {pid(), integer(), [name() | {current_function | initial_call,
+                                             function_there() | undefined}]}.
+
+%% Longer than what an atom's text may be without a binary of its own (OTP 29).
+-define(LONG, 'an atom whose text is longer than the sixty-four bytes that a small binary may have').
+
+-define(THREADS, 4).
+
+%% @doc Aims the library at that OS process, after it was proved on this VM.
+-spec open(OsPid :: pos_integer()) -> ok | {error, why()}.
+open(OsPid) ->
+    case sonde_vm:side() of
+        native ->
+            {Pid, Mon} = spawn_monitor(?MODULE, opener, [self(), OsPid]),
+            receive
+                {'DOWN', Mon, process, Pid, {opened, ok}} -> ok;
+                {'DOWN', Mon, process, Pid, {opened, Why}} -> {error, Why};
+                {'DOWN', Mon, process, Pid, Why} -> exit(Why)
+            end;
+        {portable, Why} ->
+            {error, {native_off, Why}}
+    end.
+
+%% Only a process with its initial call in this module may aim.
+-spec opener(pid(), pos_integer()) -> no_return().
+opener(_Caller, OsPid) ->
+    exit({opened, case learn() of
+                      ok -> sonde_nif:aim(OsPid);
+                      Why -> Why
+                  end}).
+
+%% Processes that have a name, none, and a function that the VM keeps.
+learn() ->
+    Known = [spawn_link(?MODULE, known, [How]) || How <- [waits, hibernates]],
+    Registered = [whereis(Name) || Name <- [init, erl_prim_loader, kernel_sup, logger]],
+    ok = wait_until_still(Known),
+    Learned = sonde_nif:learn([identity(Pid) || Pid <- Registered ++ Known, is_pid(Pid)],
+                              [{Atom, atom_to_binary(Atom)} || Atom <- atoms()]),
+    _ = [begin true = unlink(Pid), exit(Pid, kill) end || Pid <- Known],
+    Learned.
+
+atoms() ->
+    [false, true, '', ok, erlang, ?MODULE, ?LONG, list_to_atom([228, 246, 252])].
+
+-spec known(waits | hibernates) -> no_return().
+known(waits) -> receive never -> exit(normal) end;
+known(hibernates) -> erlang:hibernate(?MODULE, known, [waits]).
+
+wait_until_still(Pids) ->
+    case [Pid || Pid <- Pids, {status, waiting} =/= process_info(Pid, status)] of
+        [] -> ok;
+        Left -> timer:sleep(1), wait_until_still(Left)
+    end.
+
+identity(Pid) ->
+    Items = process_info(Pid, [registered_name, initial_call, current_function]),
+    [{_, Name}, {_, Call}, {_, Current}] = Items,
+    {Pid, Name, Call, case Current of {erlang, hibernate, 3} -> Current; _ -> [] end}.
+
+%% @doc A sentence.
+-spec errors(why()) -> unicode:chardata().
+errors({native_off, Why}) ->
+    ["sonde could not prove how this VM keeps its processes: ", io_lib:format("~0tp", [Why])];
+errors(no_reader) -> "the process has ended";
+errors(gone) -> "there is no such process";
+errors(forbidden) ->
+    "the kernel does not let this user read its memory: run the command as root, or as the user of that process";
+errors(other_program) -> "it does not run the program that the command was started with";
+errors(process_limit) -> "its process limit is another one than that of the command";
+errors({no_process, Pid}) ->
+    ["it has no process ", pid_to_list(Pid)];
+errors({not_there, Function}) ->
+    [atom_to_list(Function), " does not work from outside the node: use --node"];
+errors({badarg, Function}) ->
+    ["these arguments do not work from outside the node: ", atom_to_list(Function)];
+errors(Check) when Check =:= code; Check =:= atoms; Check =:= identity ->
+    ["sonde did not find out how this VM keeps ",
+     case Check of
+         code -> "its code";
+         atoms -> "its atoms";
+         identity -> "the names of its processes"
+     end];
+errors(Check) when Check =:= process_table; Check =:= processes ->
+    ["its memory is not as expected (check: ", atom_to_list(Check), ")"].
+
+%% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it.
+-spec call(atom(), [term()], map()) -> {ok, term(), sonde_scan:report() | #{}} | {error, why()}.
+call(native, [], _Opts) ->
+    {ok, sonde_vm:native(), #{}};
+call(proc_count, [Attr, N], _Opts) when is_integer(N), N >= 0 ->
+    case sonde_attr:is_native(Attr) of
+        true -> tried(fun() -> most(Attr, N) end);
+        false -> {error, {badarg, proc_count}}
+    end;
+call(proc_window, [Attr, N, Ms], _Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
+    case sonde_attr:is_native(Attr) of
+        true -> tried(fun() -> grown(Attr, N, Ms) end);
+        false -> {error, {badarg, proc_window}}
+    end;
+call(stacks, [N], Opts) when is_integer(N), N >= 0 ->
+    tried(fun() -> stacks(N, maps:get(depth, Opts, 8)) end);
+call(heap, [Pid], Opts) when is_pid(Pid) ->
+    case sonde_heap_map:heap(Pid, maps:with([timeout], Opts)) of
+        undefined -> {error, {no_process, Pid}};
+        {error, {native_off, {unsupported, no_reader}}} -> {error, no_reader};
+        Answer -> {ok, Answer, #{}}
+    end;
+call(Function, _, _) ->
+    {error, {not_there, Function}}.
+
+%% No reader is left once that OS process has ended.
+tried(Fun) ->
+    try
+        {Answer, Result} = Fun(),
+        {ok, Answer, sonde_scan:report(Result, false)}
+    catch
+        error:{native_off, {unsupported, no_reader}} -> {error, no_reader};
+        throw:no_reader -> {error, no_reader}
+    end.
+
+how(Attr) ->
+    #{attrs => [Attr], until => infinity, outside => true,
+      threads => min(?THREADS, erlang:system_info(schedulers_online))}.
+
+most(Attr, N) ->
+    How = how(Attr),
+    Scans = sonde_scan:scan(top, N, undefined, How),
+    Result = sonde_scan:run(Scans, How),
+    {named(N, Scans, #{}), Result}.
+
+%% As `sonde:proc_window/3': a process that began meanwhile counts in full.
+grown(Attr, N, Ms) ->
+    How = how(Attr),
+    Firsts = sonde_scan:scan(sample, N, undefined, How),
+    #{missed := Missed} = First = sonde_scan:run(Firsts, How),
+    ok = timer:sleep(Ms),
+    Scans = sonde_scan:scan(diff, N + length(Missed), Firsts, How),
+    Second = sonde_scan:run(Scans, How),
+    %% the second look takes these for new ones
+    Unknown = maps:from_list(Missed),
+    {named(N, Scans, Unknown), sonde_scan:merge(First, Second)}.
+
+named(N, Scans, Without) ->
+    Rows = [Row || {_, Pid} = Row <- lists:reverse(lists:sort(sonde_scan:rows(Scans, 0, N + map_size(Without)))),
+                   not is_map_key(Pid, Without)],
+    [{Pid, Value, attrs(Pid)} || {Value, Pid} <- lists:sublist(Rows, N)].
+
+attrs(Pid) ->
+    {Name, Call, Current} = who(Pid),
+    [Name || Name =/= undefined] ++ [{current_function, Current}, {initial_call, Call}].
+
+who(Pid) ->
+    case sonde_nif:identity(Pid) of
+        gone -> {undefined, undefined, undefined};
+        {Name, Call, Current} -> {name(Name), function(Call), function(Current)}
+    end.
+
+%% @doc The name of a process and where it is, as text.
+-spec about(pid()) -> unicode:chardata().
+about(Pid) ->
+    {Name, Call, Current} = who(Pid),
+    [[sonde_names:atom(Name, true), $\s] || Name =/= undefined]
+        ++ [["in ", sonde_names:call(Current, true)] || Current =/= undefined]
+        ++ [["began in ", sonde_names:call(Call, true)] || Current =:= undefined, Call =/= undefined].
+
+stacks(N, Depth) ->
+    How = (how(stack))#{max_words => Depth},
+    Scans = sonde_scan:scan(stacks, 0, undefined, How),
+    Result = sonde_scan:run(Scans, How),
+    Groups = sonde_stacks:groups(Scans, fun function/1),
+    {[{Stack, Count, example(Pid, Count)} || {Less, Stack, Pid} <- lists:sublist(Groups, N),
+                                             Count <- [-Less]], Result}.
+
+example(Pid, Count) ->
+    {Name, Call, _} = who(Pid),
+    [{example, Pid} | [Name || Name =/= undefined, Count =:= 1]] ++ [{initial_call, Call}].
+
+%% Makes no atom.
+function({M, F, A}) -> {name(M), name(F), A};
+function(undefined) -> undefined.
+
+name(Text) when is_binary(Text) ->
+    try binary_to_existing_atom(Text)
+    catch error:_ -> Text
+    end;
+name(undefined) ->
+    undefined.

@@ -1,0 +1,540 @@
+%% The command with --pid: on which VM its twin runs, what is refused, and that nothing is left, however
+%% it ends. What the twin reads is outside_rows_SUITE's. Most cases put a module of the test in the place
+%% of `sonde_outside', which prints what the twin is, or fails.
+-module(outside_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+%% The twin ends within a second; this machine may be busy.
+-define(SOON_MS, 5000).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [targets_exclude_each_other, only_some_commands_look_from_outside, help_names_them,
+     names_without_atoms_are_written_alike, json_has_names_without_atoms, later_releases_load_it,
+     links_stay_inside_of_a_root, yama_is_a_sentence,
+     no_such_process, not_a_node, ended_but_not_reaped, another_user, root_reads_all_users, root_runs_no_program_of_a_user,
+     twin_is_the_same_program, flags_are_those_of_the_target, nothing_of_the_user_gets_in,
+     folder_is_private_and_gone, exit_codes_are_those_of_the_twin, twin_that_dies, no_room,
+     sigterm_ends_both, killed_leaves_no_twin, interrupted_leaves_no_twin,
+     executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
+     chroot_of_otp_27, chroot_of_otp_29, a_terminal_is_the_twins, command_answers].
+
+init_per_suite(Config) ->
+    case file:read_file_info("/proc/self/maps") of
+        {ok, _} -> with_stub(sonde_test:init(Config));
+        {error, _} -> {skip, "no /proc"}
+    end.
+
+%% A copy of sonde with our own sonde_outside, in a folder that every user can read.
+with_stub(Config) ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    ok = file:change_mode(Dir, 8#755),
+    Ebin = sonde_attach_helper:ebin(),
+    "" = os:cmd(["cp -r '", Ebin, "' '", Ebin, "/../priv' ", Dir]),
+    Source = filename:join(get(data_dir, Config), "sonde_outside"),
+    {ok, _} = compile:file(Source, [{outdir, filename:join(Dir, "ebin")}]),
+    [{stub, Dir} | Config].
+
+end_per_suite(Config) ->
+    ok = file:del_dir_r(get(stub, Config)).
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(get(stub, Config), Case),
+    ok = file:make_dir(Dir),
+    ok = file:change_mode(Dir, 8#777),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_Case, _Config) -> ok.
+
+get(Key, Config) -> proplists:get_value(Key, Config).
+
+%% ---- words
+
+targets_exclude_each_other(_Config) ->
+    _ = [{Words, {wrong, _}} = {Words, parsed(Words)}
+         || Words <- ["--pid 1 --node a@h native", "--cluster a@h --pid 1 proc_count memory 1", "--pid",
+                      "--pid 0 native", "--pid -1 native", "--pid x native", "--pid 1 top",
+                      "--pid 1 proc_count memory 1 --suspend"]],
+    {run, #{name := "native"}, [], #{pid := 17}} = parsed("native --pid 17"),
+    {run, _, [3], #{pid := 17, depth := 2, collapsed := true}} =
+        parsed("-p 17 stacks 3 --depth 2 --collapsed").
+
+parsed(Words) ->
+    sonde_cli_args:parse(string:lexemes(Words, " ")).
+
+only_some_commands_look_from_outside(_Config) ->
+    Said = [{Name, is_map_key(outside, Command), parsed(lists:concat(["-p 1 ", Name | words(Command)]))}
+            || #{name := Name, run := Run} = Command <- sonde_cli_table:commands(),
+               Run =/= help, Run =/= completion],
+    [] = [Name || {Name, false, Parsed} <- Said,
+                  Parsed =/= {wrong, [Name, " cannot look from outside: use --node"]}],
+    [] = ["native", "proc_count", "stacks"] -- [Name || {Name, true, {run, _, _, _}} <- Said].
+
+words(#{args := Args}) -> [[$\s | word(Type)] || #{type := Type} <- Args].
+
+word({one_of, [Atom | _]}) -> atom_to_list(Atom);
+word(_) -> "3".
+
+help_names_them(_Config) ->
+    General = unicode:characters_to_list(sonde_cli_help:general()),
+    true = has("--pid OSPID", General),
+    _ = [true = has(Name, General) || Name <- ["native", "proc_count", "stacks"]],
+    _ = [Is = has("--pid OSPID", unicode:characters_to_list(sonde_cli_help:command(Command)))
+         || #{run := {sonde, _}} = Command <- sonde_cli_table:commands(),
+            Is <- [is_map_key(outside, Command)]].
+
+%% ---- names
+
+%% A binary is written like the atom with this text, and stays no atom.
+names_without_atoms_are_written_alike(_Config) ->
+    Names = ["plain", "Elixir.MyApp.Repo", "Elixir.my", "With space", "it's", "a@b_9", "9a", "", "andalso",
+             "ok", [16#E4, $b], [16#F7, $b], [$x, 16#F7], [$a, 16#142], "a\nb", "a\\b", "_a", "A"],
+    _ = [begin
+             Binary = unicode:characters_to_binary(Name),
+             Alike = fun(F) ->
+                 New = unicode:characters_to_list(F(Binary)),
+                 {Name, New} = {Name, unicode:characters_to_list(F(list_to_atom(Name)))},
+                 true
+             end,
+             _ = [true = Alike(fun(N) -> F(N, Unicode) end)
+                  || Unicode <- [true, false],
+                     F <- [fun sonde_names:atom/2, fun(N, U) -> sonde_names:call({N, lists, 1}, U) end,
+                           fun(N, U) -> sonde_names:call({lists, N, 1}, U) end,
+                           fun(N, U) -> sonde_names:call({'Elixir.A', N, 1}, U) end]],
+             true = Alike(fun(N) -> printed([{self(), 1, [{current_function, {N, N, 2}}]}]) end),
+             true = Alike(fun(N) -> printed([{[{N, f, 1}, {lists, N, 2}], 4, [{example, self()}]}]) end),
+             true = Alike(fun(N) -> sonde_stacks:collapsed([{[{N, N, 1}], 4, []}]) end)
+         end || Name <- Names],
+    New = "name_" ++ integer_to_list(erlang:unique_integer([positive])),
+    Text = printed([{self(), 1, [list_to_binary(New), {initial_call, {list_to_binary(New), <<"f">>, 2}}]}]),
+    true = has(" " ++ New ++ " ", Text) andalso has(New ++ ":f/2", Text),
+    badarg = sonde_test:raised(fun() -> list_to_existing_atom(New) end),
+    %% Data is no name.
+    _ = [true = is_list(printed([{self(), 1, [{current_function, {Odd, f, 2}}, {name, Odd}]}]))
+         || Odd <- [<<255>>, <<1:3>>, binary:copy(<<"x">>, 256), {}, self(), undefined]].
+
+printed(Result) ->
+    Device = sonde_terminal_helper:start(#{}),
+    ok = sonde_print:print(Result, #{width => 200, device => Device}),
+    Text = sonde_terminal_helper:written(Device),
+    ok = sonde_terminal_helper:stop(Device),
+    Text.
+
+json_has_names_without_atoms(_Config) ->
+    Rows = [{self(), 1, [<<"my_srv">>, {current_function, {<<"my_mod">>, <<"f">>, 2}},
+                         {initial_call, {lists, <<"g">>, 1}}]}],
+    Atoms = [{self(), 1, [my_srv, {current_function, {my_mod, f, 2}}, {initial_call, {lists, g, 1}}]}],
+    _ = [true = iolist_to_binary(sonde_json:encode(maps:from_list([{name, N} | As])))
+             =:= iolist_to_binary(sonde_json:encode(maps:from_list([{name, M} | Bs])))
+         || {{_, _, [N | As]}, {_, _, [M | Bs]}} <- lists:zip(Rows, Atoms)],
+    <<"{\"stack\":[\"my_mod:f/1\",\"a:b/2\"]}">> =
+        iolist_to_binary(sonde_json:encode(#{stack => [{<<"my_mod">>, <<"f">>, 1}, {a, b, 2}]})),
+    %% Elsewhere it is data.
+    <<"{\"x\":[\"a\",\"b\",1]}">> = iolist_to_binary(sonde_json:encode(#{x => {<<"a">>, <<"b">>, 1}})),
+    <<"{\"stack\":[1]}">> = iolist_to_binary(sonde_json:encode(#{stack => [1]})).
+
+%% The compiler of OTP 25 makes an instruction for a tail of whole bytes that OTP 29 refuses.
+later_releases_load_it(_Config) ->
+    Beams = filelib:wildcard(filename:join(sonde_attach_helper:ebin(), "sonde*.beam")),
+    [] = [{M, F} || Beam <- Beams, {beam_file, M, _, _, _, Functions} <- [beam_disasm:file(Beam)],
+                    {function, F, _, _, Code} <- Functions,
+                    lists:any(fun({test, bs_test_unit, _, _}) -> true; (_) -> false end, Code)].
+
+%% ---- what is read of the target
+
+links_stay_inside_of_a_root(Config) ->
+    Root = list_to_binary(get(dir, Config)),
+    In = fun(Path) -> <<Root/binary, Path/binary>> end,
+    _ = [ok = filelib:ensure_dir(In(Path)) || Path <- [<<"/usr/lib/x">>, <<"/opt/x">>]],
+    _ = [ok = file:make_symlink(To, In(Link))
+         || {Link, To} <- [{<<"/lib">>, "usr/lib"}, {<<"/lib64">>, "/usr/lib"}, {<<"/loop">>, "loop"},
+                           {<<"/usr/lib/up">>, "../../../../opt"}, {<<"/opt/far">>, "/lib64/./up"}]],
+    _ = [{Path, Real} = {Path, sonde_cli_target:inside(Root, Path)}
+         || {Path, Real} <- [{<<"/usr/lib/a">>, In(<<"/usr/lib/a">>)}, {<<"/lib/a">>, In(<<"/usr/lib/a">>)},
+                             {<<"/lib64/a">>, In(<<"/usr/lib/a">>)}, {<<"/opt/far/a">>, In(<<"/opt/a">>)},
+                             {<<"/none/b">>, In(<<"/none/b">>)}, {<<"/">>, Root}]],
+    true = is_binary(sonde_cli_target:inside(Root, <<"/loop/a">>)),
+    <<"/lib/a">> = sonde_cli_target:inside(<<>>, <<"/lib/a">>).
+
+yama_is_a_sentence(_Config) ->
+    Status = fun(Caps) -> ["Name:\tx\nCapPrm:\tffff\nCapEff:\t", Caps, "\nCapBnd:\t0\n"] end,
+    None = Status("0000000000000000"),
+    Ptrace = Status("0000000000080000"),
+    true = sonde_cli_target:is_traceable({error, enoent}, None),
+    true = sonde_cli_target:is_traceable({ok, <<"0\n">>}, None),
+    _ = [true = sonde_cli_target:is_traceable({ok, Scope}, Ptrace) || Scope <- [<<"1\n">>, <<"2\n">>]],
+    _ = [begin
+             {false, Why} = sonde_cli_target:is_traceable({ok, Scope}, None),
+             true = has("run sonde as root", unicode:characters_to_list(Why))
+         end || Scope <- [<<"1\n">>, <<"2\n">>]],
+    {false, _} = sonde_cli_target:is_traceable({ok, <<"3\n">>}, Ptrace).
+
+no_such_process(Config) ->
+    {1, "", "sonde: there is no process 4194305\n"} = sonde("--pid 4194305 native", Config).
+
+not_a_node(Config) ->
+    Port = open_port({spawn, "sleep 60"}, []),
+    {1, "", Other} = sonde(["--pid ", os_pid(Port), " native"], Config),
+    "sonde: process " ++ _ = Other,
+    true = has("is not an Erlang node", Other),
+    true = stop(Port),
+    %% What stands beside a node is taken for it.
+    with_node(fun(OsPid) ->
+        [Child | _] = string:lexemes(os:cmd("pgrep -P " ++ OsPid), "\n"),
+        {1, "", Meant} = sonde(["--pid ", Child, " native"], Config),
+        true = has("is not an Erlang node: is " ++ OsPid ++ " meant?", Meant)
+    end).
+
+ended_but_not_reaped(Config) ->
+    Port = open_port({spawn_executable, "/bin/sh"},
+                     [{args, ["-c", "sleep 0 & echo $!; exec sleep 60"]}, {line, 100}]),
+    OsPid = receive {Port, {data, {eol, Text}}} -> Text end,
+    ok = sonde_test:until(ended, fun() ->
+        {ok, Status} = file:read_file("/proc/" ++ OsPid ++ "/status"),
+        nomatch =/= string:find(Status, "zombie")
+    end),
+    {1, "", Said} = sonde(["--pid ", OsPid, " native"], Config),
+    true = Said =:= "sonde: process " ++ OsPid ++ " has ended\n",
+    true = stop(Port).
+
+%% As nobody.
+another_user(Config) ->
+    as_root(fun() ->
+        with_node(fun(OsPid) ->
+            {1, "", Said} = sonde(["--pid ", OsPid, " native"], [{as, nobody()} | Config]),
+            true = is_one_line(Said) andalso has("belongs to another user", Said)
+                andalso has("as root", Said)
+        end)
+    end).
+
+root_reads_all_users(Config) ->
+    as_root(fun() ->
+        with_node(nobody(), [], fun(OsPid) ->
+            #{<<"native">> := _} = twin(OsPid, Config),
+            %% So does that user.
+            #{<<"mode">> := <<"700 65534">>} = twin(OsPid, [{as, nobody()} | Config])
+        end)
+    end).
+
+%% Whoever can change the OTP of a node would get what root may do.
+root_runs_no_program_of_a_user(Config) ->
+    as_root(fun() ->
+        Root = release(Config),
+        Boot = filename:join([Root, "releases", "1.0", "start_clean"]),
+        {ok, _} = file:copy(filename:join([code:root_dir(), "bin", "start_clean.boot"]), Boot ++ ".boot"),
+        "" = os:cmd("chown -R 65534 " ++ Root),
+        with_port(vm(nobody(), Root, bin(), Boot), fun(OsPid) ->
+            {1, "", Said} = sonde(["--pid ", OsPid, " native"], Config),
+            true = is_one_line(Said) andalso has(Root, Said) andalso has("--trust", Said),
+            #{<<"mode">> := <<"700 0">>} = twin([OsPid, " --trust"], Config),
+            #{<<"mode">> := <<"700 65534">>} = twin(OsPid, [{as, nobody()} | Config])
+        end)
+    end).
+
+as_root(Fun) ->
+    case {os:cmd("id -u"), os:find_executable("setpriv")} of
+        {"0\n", Setpriv} when is_list(Setpriv) -> Fun();
+        _ -> {skip, "needs root and setpriv"}
+    end.
+
+nobody() -> "setpriv --reuid=65534 --regid=65534 --clear-groups ".
+
+%% ---- the twin
+
+twin_is_the_same_program(Config) ->
+    with_node(fun(OsPid) ->
+        {ok, Exe} = file:read_link("/proc/" ++ OsPid ++ "/exe"),
+        Release = list_to_binary(erlang:system_info(otp_release)),
+        #{<<"exe">> := Found, <<"otp">> := Release, <<"alive">> := false,
+          <<"applications">> := [<<"kernel">>, <<"stdlib">>], <<"native">> := <<"active">>} = twin(OsPid, Config),
+        Exe = unicode:characters_to_list(Found)
+    end).
+
+flags_are_those_of_the_target(Config) ->
+    with_node("", ["+P", "40000", "+A", "3", "+JPperf", "true"], fun(OsPid) ->
+        #{<<"limit">> := 65536, <<"line">> := Line, <<"os_pid">> := Twin} = twin(OsPid, Config),
+        {Flags, _} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, Line),
+        [<<"-P">>, <<"40000">>, <<"-JPperf">>, _] = lists:nthtail(3, Flags),
+        [] = filelib:wildcard("/tmp/{perf,jit}-" ++ binary_to_list(Twin) ++ ".*"),
+        _ = [file:delete(File) || File <- filelib:wildcard("/tmp/{perf,jit}-" ++ OsPid ++ ".*")]
+    end),
+    with_node(fun(OsPid) ->
+        Default = erlang:system_info(process_limit),
+        #{<<"limit">> := Limit} = twin(OsPid, Config),
+        true = Limit > 65536 orelse Limit =:= Default
+    end).
+
+%% Neither the command's code paths nor ~/.erlang.
+nothing_of_the_user_gets_in(Config) ->
+    Dir = get(dir, Config),
+    Said = filename:join(Dir, "said"),
+    ok = file:write_file(filename:join(Dir, ".erlang"),
+                         io_lib:format("file:write_file(~p, \"yes\").~n", [Said])),
+    with_node(fun(OsPid) ->
+        Env = [{"HOME", Dir}, {"ERL_LIBS", Dir}, {"ERL_ZFLAGS", "-kernel x 1"}],
+        #{<<"line">> := Line} = twin(OsPid, [{env, Env} | Config]),
+        false = lists:member(<<"x">>, Line),
+        {error, enoent} = file:read_file(Said)
+    end).
+
+folder_is_private_and_gone(Config) ->
+    with_node(fun(OsPid) ->
+        #{<<"mode">> := Mode, <<"path">> := Path} = twin(OsPid, Config),
+        <<"700 ", _/bits>> = Mode,
+        true = lists:prefix(filename:join(get(dir, Config), "sonde-twin-"), binary_to_list(Path)),
+        [] = folders(Config)
+    end).
+
+folders(Config) -> filelib:wildcard("sonde-twin-*", get(dir, Config)).
+
+exit_codes_are_those_of_the_twin(Config) ->
+    with_node(fun(OsPid) ->
+        Run = fun(Twin) -> sonde(["--pid ", OsPid, " native"], [{twin, Twin} | Config]) end,
+        {0, [_ | _], ""} = Run(""),
+        {1, "", Said} = Run("refuses"),
+        Said = "sonde: process " ++ OsPid ++ ": it is refused\n",
+        {3, "", ""} = Run("halts 3"),
+        {2, "", _} = sonde(["--pid ", OsPid, " native 3"], Config)
+    end).
+
+twin_that_dies(Config) ->
+    with_node(fun(OsPid) ->
+        _ = [begin
+                 {1, "", Said} = sonde(["--pid ", OsPid, " native"], [{twin, Twin} | Config]),
+                 true = is_one_line(Said) andalso has("looking at process " ++ OsPid ++ " failed", Said),
+                 [] = folders(Config)
+             end || Twin <- ["crashes", "halts 9"]]
+    end).
+
+no_room(Config) ->
+    with_node(fun(OsPid) ->
+        {1, "", Said} = sonde(["--pid ", OsPid, " native"], [{env, [{"TMPDIR", "/nonexistent"}]} | Config]),
+        true = is_one_line(Said) andalso has("TMPDIR", Said)
+    end).
+
+sigterm_ends_both(Config) -> ends_both("TERM", 143, Config).
+
+%% The command can do nothing; the twin sees that it is alone.
+killed_leaves_no_twin(Config) -> ends_both("KILL", 137, Config).
+
+interrupted_leaves_no_twin(Config) -> ends_both("INT", 130, Config).
+
+ends_both(Signal, Code, Config) ->
+    with_node(fun(OsPid) ->
+        File = filename:join(get(dir, Config), "twin"),
+        Port = started(["--pid ", OsPid, " native"], [{twin, "stays " ++ File} | Config]),
+        try
+            ok = sonde_test:until(twin, fun() -> filelib:file_size(File) > 0 end),
+            {ok, Twin} = file:read_file(File),
+            [_] = folders(Config),
+            "" = os:cmd(lists:concat(["kill -", Signal, " ", os_pid(Port)])),
+            Start = erlang:monotonic_time(millisecond),
+            {Code, <<>>} = collect(Port, <<>>),
+            ok = sonde_test:until(gone, fun() ->
+                not filelib:is_dir(["/proc/", Twin]) andalso folders(Config) =:= []
+            end),
+            Ms = erlang:monotonic_time(millisecond) - Start,
+            {Ms, true} = {Ms, Ms < ?SOON_MS}
+        after stop(Port)
+        end
+    end).
+
+%% ---- other places
+
+%% As after an upgrade of the package.
+executable_is_deleted(Config) ->
+    Root = filename:join(get(dir, Config), "otp"),
+    Bin = filename:join([Root, "erts-9.9", "bin"]),
+    ok = filelib:ensure_dir(filename:join(Bin, "x")),
+    "" = os:cmd(["cp ", bin(), "/* ", Bin]),
+    ok = file:make_symlink(filename:join(code:root_dir(), "lib"), filename:join(Root, "lib")),
+    ok = file:make_symlink(filename:join(code:root_dir(), "bin"), filename:join(Root, "bin")),
+    with_vm(Root, Bin, "start_clean", fun(OsPid) ->
+        ok = file:del_dir_r(filename:dirname(Bin)),
+        #{<<"exe">> := Exe} = twin(OsPid, Config),
+        true = has("(deleted)", binary_to_list(Exe)),
+        [] = folders(Config)
+    end).
+
+bin() -> os:getenv("BINDIR").
+
+release_with_boot_files_of_its_own(Config) ->
+    Root = release(Config),
+    Boot = filename:join([Root, "releases", "1.0", "start_clean"]),
+    {ok, _} = file:copy(filename:join([code:root_dir(), "bin", "start_clean.boot"]), Boot ++ ".boot"),
+    with_vm(Root, bin(), Boot, fun(OsPid) ->
+        #{<<"line">> := Line} = twin(OsPid, Config),
+        true = lists:member(list_to_binary(Boot), Line)
+    end).
+
+no_boot_file(Config) ->
+    Root = release(Config),
+    Boot = filename:join([Root, "releases", "1.0", "mine"]),
+    {ok, _} = file:copy(filename:join([code:root_dir(), "bin", "start_clean.boot"]), Boot ++ ".boot"),
+    with_vm(Root, bin(), Boot, fun(OsPid) ->
+        {1, "", Said} = sonde(["--pid ", OsPid, " native"], Config),
+        true = is_one_line(Said) andalso has("no start_clean.boot", Said)
+    end).
+
+release(Config) ->
+    Root = filename:join(get(dir, Config), "release"),
+    ok = filelib:ensure_dir(filename:join([Root, "releases", "1.0", "x"])),
+    ok = file:make_symlink(filename:join(code:root_dir(), "lib"), filename:join(Root, "lib")),
+    Root.
+
+chroot_of_otp_27(Config) -> chroot("trixie", <<"27">>, Config).
+
+chroot_of_otp_29(Config) -> chroot("sid", <<"29">>, Config).
+
+%% scripts/matrix makes them.
+chroot(Name, Release, Config) ->
+    Cache = os:getenv("SONDE_CACHE", filename:join(os:getenv("XDG_CACHE_HOME",
+                                                             os:getenv("HOME", "/") ++ "/.cache"), "sonde")),
+    Root = filename:join(Cache, Name),
+    Erl = filename:join(Root, "usr/bin/erl"),
+    case {os:cmd("id -u"), filelib:is_regular(Erl)} of
+        {"0\n", true} ->
+            with_node("chroot " ++ Root ++ " ", ["+P", "40000"], fun(OsPid) ->
+                #{<<"otp">> := Release, <<"limit">> := 65536, <<"alive">> := false} = twin(OsPid, Config),
+                [] = folders(Config),
+                {0, Out, ""} = sonde(["--pid ", OsPid, " proc_count memory 1 --json"],
+                                     [{real, true} | Config]),
+                true = has("code_server", Out)
+            end);
+        _ ->
+            {skip, "needs root, and the chroot " ++ Root ++ " of scripts/matrix"}
+    end.
+
+%% With colours, and as wide as the terminal.
+a_terminal_is_the_twins(Config) ->
+    case os:find_executable("script") of
+        false -> {skip, "not installed: script"};
+        _ ->
+            with_node(fun(OsPid) ->
+                Words = ["--pid ", OsPid, " proc_count memory 2"],
+                Line = ["stty cols 50; ", command(Words, [{real, true} | Config])],
+                File = filename:join(get(dir, Config), "in_a_terminal"),
+                ok = file:write_file(File, Line),
+                Port = run_shell(["script -qec 'sh ", File, "' /dev/null"],
+                                 [{env, [{"TERM", "xterm"}]} | Config]),
+                {0, Out} = collect(Port, <<>>),
+                true = has("\e[1m", binary_to_list(Out)),
+                [] = [Text || Text <- string:split(Out, "\r\n", all),
+                              Plain <- [re:replace(Text, "\e\\[[0-9]*m", "", [global, {return, list}])],
+                              length(Plain) > 50]
+            end)
+    end.
+
+%% The file that scripts/escript makes, on a node that is stopped.
+command_answers(Config) ->
+    case os:find_executable("escript") of
+        false -> {skip, "not installed: escript"};
+        _ ->
+            File = filename:join(get(dir, Config), "sonde"),
+            "" = os:cmd([filename:join(os:getenv("SONDE_ROOT", "."), "scripts/escript"), " '",
+                         sonde_attach_helper:ebin(), "' '", File, "'"]),
+            with_node(fun(OsPid) ->
+                "" = os:cmd("kill -STOP " ++ OsPid),
+                _ = [{Words, {0, [_ | _], ""}} =
+                         {Words, sonde(["--pid ", OsPid, " ", Words], [{file, File} | Config])}
+                     || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "stacks 3 --collapsed"]],
+                [] = folders(Config)
+            end)
+    end.
+
+%% ---- nodes
+
+%% Fun gets the OS pid of a node that has nothing to do.
+with_node(Fun) -> with_node("", [], Fun).
+
+with_node(Before, Flags, Fun) ->
+    with_port(["exec ", Before, "erl ", lists:join($\s, Flags), " -noinput -eval ", up()], Fun).
+
+up() -> "'io:put_chars([os:getpid(), 10])'".
+
+%% A VM as erlexec starts it.
+with_vm(Root, Bin, Boot, Fun) ->
+    with_port(vm("", Root, Bin, Boot), Fun).
+
+vm(Before, Root, Bin, Boot) ->
+    ["ROOTDIR=", Root, " BINDIR=", Bin, " EMU=beam PROGNAME=erl exec ", Before, Bin, "/beam.smp",
+     " -- -root ", Root, " -bindir ", Bin, " -progname erl -- -home / -- -boot ", Boot,
+     " -noshell -noinput -eval ", up()].
+
+with_port(Script, Fun) ->
+    Port = open_port({spawn_executable, "/bin/sh"},
+                     [{args, ["-c", unicode:characters_to_list(Script)]}, {line, 200}, exit_status,
+                      stderr_to_stdout, {env, [{"ERL_FLAGS", false}, {"ERL_LIBS", false}, {"HOME", "/"}]}, {cd, "/"}]),
+    try
+        receive
+            {Port, {data, {eol, OsPid}}} -> true = list_to_integer(OsPid) > 1, Fun(OsPid);
+            {Port, Other} -> error({no_node, Other})
+        end
+    after stop(Port)
+    end.
+
+stop(Port) ->
+    case erlang:port_info(Port, os_pid) of
+        {os_pid, OsPid} -> "" = os:cmd(lists:concat(["kill -KILL ", OsPid])), true;
+        undefined -> true
+    end.
+
+os_pid(Port) ->
+    {os_pid, OsPid} = erlang:port_info(Port, os_pid),
+    integer_to_list(OsPid).
+
+%% ---- the command
+
+%% What the twin says of itself.
+twin(OsPid, Config) ->
+    {0, Out, ""} = sonde(["--pid ", OsPid, " native --json"], Config),
+    read(Out).
+
+sonde(Words, Config) ->
+    Errors = filename:join(get(dir, Config), "stderr"),
+    ok = file:write_file(Errors, ""),
+    Port = run_shell([command(Words, Config), " 2>>", Errors, " </dev/null"], Config),
+    {Code, Out} = collect(Port, <<>>),
+    {ok, Said} = file:read_file(Errors),
+    {Code, binary_to_list(Out), binary_to_list(Said)}.
+
+%% `real': with sonde's own sonde_outside; `file': the command as one file; `as': as another user.
+command(Words, Config) ->
+    Ebin = case get(real, Config) of
+               true -> sonde_attach_helper:ebin();
+               _ -> filename:join(get(stub, Config), "ebin")
+           end,
+    [proplists:get_value(as, Config, ""),
+     case get(file, Config) of
+         undefined -> ["erl +Bd -boot no_dot_erlang -noinput -pa ", Ebin, " -eval 'sonde_cli:main(init:get_plain_arguments()).' -extra "];
+         File -> [File, $\s]
+     end, Words].
+
+run_shell(Script, Config) ->
+    Env = [{"TMPDIR", get(dir, Config)}, {"TWIN", proplists:get_value(twin, Config, "")},
+           {"ERL_FLAGS", false}, {"TERM", "dumb"}, {"HOME", "/"}],
+    open_port({spawn_executable, "/bin/sh"},
+              [{args, ["-c", unicode:characters_to_list(Script)]},
+               {env, maps:to_list(maps:merge(maps:from_list(Env), maps:from_list(
+                                                                    proplists:get_value(env, Config, []))))},
+               {cd, "/"}, exit_status, binary]).
+
+%% In the place of its shell.
+started(Words, Config) ->
+    run_shell(["exec ", command(Words, Config), " </dev/null"], Config).
+
+collect(Port, Out) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, <<Out/binary, Data/binary>>);
+        {Port, {exit_status, Code}} -> {Code, Out}
+    end.
+
+read(Json) -> cli_SUITE:read(list_to_binary(Json)).
+
+is_one_line(Said) ->
+    lists:prefix("sonde: ", Said) andalso length(string:split(Said, "\n", all)) =:= 2.
+
+has(Part, Text) ->
+    string:find(Text, Part) =/= nomatch.
