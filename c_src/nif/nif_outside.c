@@ -68,8 +68,8 @@ static bool learn_atoms(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM list,
     int arity;
     unsigned n = 0;
     for (; n < KNOWN_MAX && enif_get_list_cell(env, list, &head, &list); n++) {
-        if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 || !enif_is_atom(env, pair[0]) ||
-            !enif_inspect_binary(env, pair[1], &text))
+        if (!enif_get_tuple(env, head, &arity, &pair) || arity != 2 ||
+            !enif_is_atom(env, pair[0]) || !enif_inspect_binary(env, pair[1], &text))
             return false;
         known[n] = (struct known_atom){pair[0], (unsigned)text.size, text.data};
     }
@@ -111,8 +111,7 @@ static bool slot_is_sound(const struct vm *vm, size_t slot, bool *used)
         *used = true;
         bool ok = peek_word(vm->reader, (uintptr_t)proc + LF(vm->lay, id), &id);
         peek_barrier();
-        if (ok &&
-            peek_word(vm->reader, vm->tab.tab + slot * 8, &again) && again == proc &&
+        if (ok && peek_word(vm->reader, vm->tab.tab + slot * 8, &again) && again == proc &&
             (proctab_may_hold(vm->lay, &vm->tab, slot, id) || proctab_is_nobody(vm->lay, id)))
             return true;
     }
@@ -252,7 +251,7 @@ NIF(nif_do_identity)
     peek_barrier();
     if (!ok || !nif_find_process(env, &vm, argv[0], &again) || again != proc)
         return ATOM(gone);
-    return enif_make_tuple3(
-        env, who.name == 0 ? ATOM(undefined) : make_text(env, &vm, who.name),
-        nif_make_function(env, &vm, &who.call), make_current(env, &vm, &who, pc));
+    return enif_make_tuple3(env, who.name == 0 ? ATOM(undefined) : make_text(env, &vm, who.name),
+                            nif_make_function(env, &vm, &who.call),
+                            make_current(env, &vm, &who, pc));
 }

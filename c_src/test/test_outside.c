@@ -185,7 +185,7 @@ static void put_atom(unsigned i, const char *s, bool is_term)
         return;
     boxed[i][0] = n <= 64 ? 0x20 | (n * 8) << 6 : 0x124;
     boxed[i][1] = n <= 64 ? n * 8 : ((uintptr_t)text[i] | 1);
-    boxed[i][2] = i % 8 * 8;
+    boxed[i][2] = i % 8 * 8ULL;
     if (n <= 64) { /* the bytes follow */
         memcpy(&boxed[i][2], s, n < 16 ? n : 16);
     }

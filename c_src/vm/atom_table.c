@@ -56,8 +56,7 @@ static uint64_t find_bytes(enum peek_reader r, uint64_t term)
     return 0;
 }
 
-static bool read_text(enum peek_reader r, bool is_term, const uint64_t *atom,
-                      struct atom_text *out)
+static bool read_text(enum peek_reader r, bool is_term, const uint64_t *atom, struct atom_text *out)
 {
     out->n = (unsigned)(atom[ATOM_LENGTH] & 0xFFFF);
     if (out->n > ATOM_TEXT_MAX)

@@ -27,8 +27,7 @@ static uint64_t read_name(enum peek_reader r, const struct identity_form *form, 
     return owner == proc && term_is_atom(name) ? name : 0;
 }
 
-static struct mfa read_current(enum peek_reader r, const struct identity_form *form,
-                               uintptr_t proc)
+static struct mfa read_current(enum peek_reader r, const struct identity_form *form, uintptr_t proc)
 {
     uint64_t at;
     struct mfa mfa;

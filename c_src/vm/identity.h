@@ -12,15 +12,15 @@
 
 struct identity_form {
     bool is_known;
-    uint16_t call;    /* module, function and arity of its first call; all in bytes from its start */
-    uint16_t current; /* pointer to the function in which it is, where the VM keeps one */
-    uint16_t entry;   /* pointer to its registration */
+    uint16_t call; /* module, function and arity of its first call; all in bytes from its start */
+    uint16_t current;     /* pointer to the function in which it is, where the VM keeps one */
+    uint16_t entry;       /* pointer to its registration */
     uint16_t name, owner; /* in that: its name, and the process */
 };
 
 struct identity {
-    uint64_t name;       /* an atom, or 0 */
-    struct mfa call;     /* the word of the module is 0: not known */
+    uint64_t name;   /* an atom, or 0 */
+    struct mfa call; /* the word of the module is 0: not known */
     struct mfa current;
 };
 

@@ -3,7 +3,6 @@
 #include "vm/executable.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +28,31 @@ struct line {
     uint64_t inode;
 };
 
+/* A number and the character behind it; false: it is not there. */
+static bool number(const char **text, int base, char behind, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(*text, &end, base);
+    bool ok = errno == 0 && end != *text && *end == behind;
+    *text = end + ok;
+    return ok;
+}
+
+/* start-end access offset major:minor inode */
 static bool parse(const char *text, struct line *out)
 {
-    return sscanf(text, "%" SCNx64 "-%" SCNx64 " %*4s %" SCNx64 " %x:%x %" SCNu64,
-                  &out->part.start, &out->part.end, &out->part.offset, &out->major, &out->minor,
-                  &out->inode) == 6;
+    uint64_t major;
+    uint64_t minor;
+    if (!number(&text, 16, '-', &out->part.start) || !number(&text, 16, ' ', &out->part.end))
+        return false;
+    text = strchr(text, ' ');
+    if (!text++ || !number(&text, 16, ' ', &out->part.offset) || !number(&text, 16, ':', &major) ||
+        !number(&text, 16, ' ', &minor) || !number(&text, 10, ' ', &out->inode))
+        return false;
+    out->major = (unsigned)major;
+    out->minor = (unsigned)minor;
+    return true;
 }
 
 typedef void each_line(void *arg, const struct line *line);
