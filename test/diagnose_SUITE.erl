@@ -8,6 +8,7 @@
 -define(SEEDS, 3).
 
 -export([senders/2, starts_timers/0]).
+-export([garbage_is_no_state/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
@@ -41,7 +42,7 @@ all() ->
      slow_and_deaf_are_told_apart, deaf_beside_work, slow_in_a_receive_of_its_own, mail_is_no_state,
      weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
-     a_stopped_node_is_named, timers_are_no_rows_of_ours,
+     a_stopped_node_is_named, timers_are_no_rows_of_ours, garbage_is_no_state,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -708,9 +709,27 @@ weak_evidence_counts_for_the_large(_Config) ->
     none = Grown(500000, 300000),
     Heap = fun(I, #{size := Size} = S) -> S#{heap => (heap(0, 0))#{reachable := Size + I}} end,
     #{kind := state} = told(with_samples(Heap, process(self(), series(500000, 300000)))).
+    %% a process that works for long answers seldom
+    #{samples := Samples} = Process = process(self(), series(10000000, 1000000)),
+    _ = [none = told(Process#{samples := lists:sublist(Samples, N)}) || N <- [4, 5]],
 
 %% Idle processes of the smallest size give nothing back, but those with a larger heap do.
 small_processes_give_nothing_back(_Config) ->
+%% Of many workers, only some of the heaps are read. They show whether what survives grows, or only
+%% the garbage.
+garbage_is_no_state(_Config) ->
+    Held = fun(Bytes) ->
+                   Heap = fun(I, S) when I rem 3 =:= 1 -> S#{heap => (heap(0, 0))#{reachable := Bytes(I)}};
+                             (_, S) -> S
+                          end,
+                   told(with_samples(Heap, process(self(), series(10000000, 1000000))))
+           end,
+    #{kind := state} = Held(fun(I) -> 8000000 + I * 1000000 end),
+    #{kind := state} = Held(fun(I) -> 8000000 + I end),
+    _ = [none = Held(Bytes) || Bytes <- [fun(_) -> 512 end, fun(I) -> 512 + I * 1000 end,
+                                         fun(_) -> 8000000 end, fun(I) -> 8000000 - I end]],
+    ok.
+
     Small = [spawn(fun small/0) || _ <- lists:seq(1, 300)],
     Large = [spawn(fun large/0) || _ <- lists:seq(1, 300)],
     ok = sonde_test:settle(lists:last(Large)),
