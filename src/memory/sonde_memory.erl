@@ -117,7 +117,7 @@ timers() ->
     end.
 
 %% Each thread replies with the figures of its instance.
-timers(0, _, Bytes) ->
+timers(0, _, Bytes) when is_integer(Bytes) ->
     Bytes;
 timers(Left, Ref, Bytes) ->
     receive
