@@ -1188,9 +1188,10 @@ diagnosis() -> diagnosis(#{}).
 %% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that stay
 %%     for two seconds, monitors on the same process, idle processes without link, monitor and name</li>
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
-%%     process), persistent terms that grow, ports with much to send at the start and at the end,
-%%     connections by TCP to nodes that take nothing for two seconds, and a default of 0 for
-%%     `fullsweep_after'</li>
+%%     process), persistent terms whose number and bytes grow, timers of `erlang:send_after/3' and the
+%%     like whose bytes grow, ports with much to send at the start and at the end, connections by TCP
+%%     to nodes that take nothing for two seconds, handlers of `logger' with a queue above their
+%%     `drop_mode_qlen' at each moment of two seconds, and a default of 0 for `fullsweep_after'</li>
 %% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), some of
 %%     them are in the same call at the end, and its mailbox has at least half as many messages both
 %%     times</li>
@@ -1199,9 +1200,11 @@ diagnosis() -> diagnosis(#{}).
 %% Garbage that the process itself collects is no suspect. This holds if the process makes a full
 %% collection in the interval, and if one is due within a minute. If the process makes only minor
 %% collections, the garbage that they leave is a suspect, unless `fullsweep_after' is at most 10. What
-%% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. The call
-%% does not find a slower small leak (`sonde_watch' does). It may report a leak for memory that comes
-%% and goes in periods longer than the interval.
+%% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. If
+%% fewer than five heaps of a process were read, its growing size is a suspect only if the process
+%% answered at least six times, and if no heap shows that only garbage grew. The call does not find
+%% persistent terms that are replaced by larger ones, or a slower small leak (`sonde_watch' finds the
+%% latter). It may report a leak for memory that comes and goes in periods longer than the interval.
 %%
 %% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5
 %% s); it reads the processes that have most of something seven times, and asks them for their

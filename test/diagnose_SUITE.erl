@@ -7,7 +7,8 @@
 
 -define(SEEDS, 3).
 
--export([senders/2, starts_timers/0]).
+-export([senders/2, starts_timers/0, starts_timers_of_the_vm/0, logs_to_a_stuck_device/1]).
+-export([timers_of_the_vm_are_told/1, a_stuck_log_is_told/1, garbage_is_no_state/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
@@ -41,7 +42,8 @@ all() ->
      slow_and_deaf_are_told_apart, deaf_beside_work, slow_in_a_receive_of_its_own, mail_is_no_state,
      weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
-     a_stopped_node_is_named, timers_are_no_rows_of_ours,
+     a_stopped_node_is_named, timers_are_no_rows_of_ours, timers_of_the_vm_are_told, a_stuck_log_is_told,
+     garbage_is_no_state,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -359,7 +361,7 @@ remedies() ->
     [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, look_longer, batches, resume, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
-     generations, unblock, break_circle, disconnect, cancel_timers, let_run].
+     generations, unblock, break_circle, disconnect, cancel_timers, let_run, cancel_started, log_less].
 
 what_was_not_looked_at_is_said(_Config) ->
     #{not_looked_at := Not} = sonde:diagnosis(#{interval => 100}),
@@ -706,8 +708,26 @@ weak_evidence_counts_for_the_large(_Config) ->
     Grown = fun(Size, Step) -> told(process(self(), series(Size, Step))) end,
     #{kind := state} = Grown(10000000, 1000000),
     none = Grown(500000, 300000),
+    %% a process that works for long answers seldom
+    #{samples := Samples} = Process = process(self(), series(10000000, 1000000)),
+    _ = [none = told(Process#{samples := lists:sublist(Samples, N)}) || N <- [4, 5]],
     Heap = fun(I, #{size := Size} = S) -> S#{heap => (heap(0, 0))#{reachable := Size + I}} end,
     #{kind := state} = told(with_samples(Heap, process(self(), series(500000, 300000)))).
+
+%% Of many workers, only some of the heaps are read. They show whether what survives grows, or only
+%% the garbage.
+garbage_is_no_state(_Config) ->
+    Held = fun(Bytes) ->
+                   Heap = fun(I, S) when I rem 3 =:= 1 -> S#{heap => (heap(0, 0))#{reachable := Bytes(I)}};
+                             (_, S) -> S
+                          end,
+                   told(with_samples(Heap, process(self(), series(10000000, 1000000))))
+           end,
+    #{kind := state} = Held(fun(I) -> 8000000 + I * 1000000 end),
+    #{kind := state} = Held(fun(I) -> 8000000 + I end),
+    _ = [none = Held(Bytes) || Bytes <- [fun(_) -> 512 end, fun(I) -> 512 + I * 1000 end,
+                                         fun(_) -> 8000000 end, fun(I) -> 8000000 - I end]],
+    ok.
 
 %% Idle processes of the smallest size give nothing back, but those with a larger heap do.
 small_processes_give_nothing_back(_Config) ->
@@ -819,10 +839,27 @@ the_node_itself_is_judged(_Config) ->
            end,
     [{max_heap, heap_limit}] = Kinds(Heap(8000, 10000)),
     _ = [[] = Kinds(Heap(Bytes, Limit)) || {Bytes, Limit} <- [{7990, 10000}, {8000, none}]],
-    Terms = fun(Step) -> #{moments => [(moment(I * 300, 100000000))#{persistent := I * Step}
-                                       || I <- lists:seq(1, 6)]} end,
-    [{persistent_terms, erase_terms}] = Kinds(Terms(1000000)),
-    [] = Kinds(Terms(10000)),
+    Terms = fun(Step, Keys) -> #{moments => [(moment(I * 300, 100000000))
+                                             #{persistent := I * Step, persistent_terms := 100 + I * Keys}
+                                             || I <- lists:seq(1, 6)]} end,
+    [{persistent_terms, erase_terms}] = Kinds(Terms(1000000, 1)),
+    [] = Kinds(Terms(10000, 1)),
+    %% values are replaced by larger ones
+    [] = Kinds(Terms(1000000, 0)),
+    Timers = fun(Of) -> #{moments => [(moment(I * 300, 100000000))#{timers => Of(I)}
+                                      || I <- lists:seq(1, 6)]} end,
+    [{timers, cancel_started}] = Kinds(Timers(fun(I) -> I * 200000 end)),
+    _ = [[] = Kinds(Timers(Of)) || Of <- [fun(I) -> 4000000 + I * 1520 end, fun(_) -> 40000000 end,
+                                          fun(I) -> 4000000 + I rem 2 * 900000 end]],
+    Log = fun(Limit, Lengths) ->
+                  Of = fun(I, S) -> S#{message_queue_len := lists:nth(I, Lengths)} end,
+                  #{loggers => [{default, self(), Limit}],
+                    processes => [with_samples(Of, process(self(), series(1000, 0)))]}
+          end,
+    Long = [210, 205, 200, 204, 210, 220],
+    [{log_queue, log_less}] = Kinds(Log(200, Long)),
+    _ = [[] = Kinds(Facts) || Facts <- [Log(201, Long), (Log(200, Long))#{ms => 1900},
+                                        (Log(200, Long))#{loggers => []}]],
     Queue = fun(First, Last) -> #{queues => [{hd(erlang:ports()), self(), First, Last, []}]} end,
     [{port_queue, slow_peer}] = Kinds(Queue(5000000, 4000000)),
     _ = [[] = Kinds(Queue(First, Last)) || {First, Last} <- [{5000000, 1000000}, {1000000, 5000000}]],
@@ -888,6 +925,52 @@ starts_timers() ->
     spawn(fun Start() -> {ok, _} = timer:apply_after(3600000, erlang, node, []),
                          _ = [receive after 1 -> ok end || rand:uniform(20) =:= 1],
                          Start() end).
+
+%% Timers that no process cancels, without the timer server.
+timers_of_the_vm_are_told(_Config) ->
+    sonde_peer_helper:with(shipped, fun timers_of_the_vm/1),
+    sonde_peer_helper:with(shipped, ["+MFe", "false"], fun unknown_timers/1).
+
+timers_of_the_vm(Peer) ->
+    Call = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
+    Before = Call(sonde_memory, timers, []),
+    Starter = Call(?MODULE, starts_timers_of_the_vm, []),
+    #{suspects := Suspects, not_looked_at := Not} = Call(sonde, diagnosis, []),
+    [cancel_started] = [Remedy || #{kind := timers, remedy := Remedy} <- Suspects],
+    false = lists:keymember(timers, 1, Not),
+    true = Call(erlang, exit, [Starter, kill]),
+    %% a process takes its timers with it
+    ok = sonde_test:until(cancelled, fun() -> Call(sonde_memory, timers, []) =< Before + 10000 end),
+    #{suspects := Later} = Call(sonde, diagnosis, []),
+    [] = [S || #{kind := timers} = S <- Later].
+
+starts_timers_of_the_vm() ->
+    spawn(fun Start() -> _ = erlang:start_timer(3600000, self(), answer),
+                         _ = [receive after 1 -> ok end || rand:uniform(20) =:= 1],
+                         Start() end).
+
+unknown_timers(Peer) ->
+    #{not_looked_at := Not} = sonde_peer_helper:call(Peer, sonde, diagnosis, [#{interval => 100}]),
+    {timers, not_reported} = lists:keyfind(timers, 1, Not).
+
+%% The device of a log takes nothing, so that the events wait. With fewer of them none is dropped.
+a_stuck_log_is_told(_Config) ->
+    Told = fun(Peer, Events) ->
+                   Handler = sonde_peer_helper:call(Peer, ?MODULE, logs_to_a_stuck_device, [Events]),
+                   #{suspects := Suspects} = sonde_peer_helper:call(Peer, sonde, diagnosis, []),
+                   [proplists:get_value(handler, Evidence)
+                    || #{kind := log_queue, what := Pid, evidence := Evidence} <- Suspects, Pid =:= Handler]
+           end,
+    _ = [Handlers = sonde_peer_helper:with(shipped, fun(Peer) -> Told(Peer, Events) end)
+         || {Events, Handlers} <- [{150, []}, {250, [stuck]}]],
+    ok.
+
+logs_to_a_stuck_device(Events) ->
+    Device = spawn(fun() -> timer:sleep(infinity) end),
+    _ = logger:remove_handler(default),
+    ok = logger:add_handler(stuck, logger_std_h, #{config => #{type => {device, Device}}}),
+    _ = [logger:notice("event ~b", [I]) || I <- lists:seq(1, Events)],
+    whereis(logger_std_h_stuck).
 
 %% A node that is stopped: the processes that send to it are suspended, and the remedy lets them go on.
 a_stopped_node_is_named(_Config) ->
@@ -985,7 +1068,7 @@ facts(Given) ->
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],
                  crowd => #{each => 1.0, groups => [], rest => 0, suspended => 0}, tables => [], owners => [],
-                 connected => [], queues => [], connections => [], waits => [], settings => #{fullsweep_after => 65535},
+                 connected => [], queues => [], connections => [], waits => [], loggers => [], settings => #{fullsweep_after => 65535},
                  not_looked_at => []}, Given).
 
 moment(At, Total) ->

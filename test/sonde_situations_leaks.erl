@@ -53,7 +53,8 @@ run(timers_not_cancelled, Opts) ->
     Server = named(server(fun({ask, I}, State) -> Ask(I, State) end,
                           fun() -> built(Bytes div 500, Ask, #{}) end, Opts)),
     _ = client(20, fun(_) -> each(Each, fun(I) -> gen_server:cast(Server, {ask, I}) end) end),
-    of_process(Server, [state], [bound_state]);
+    #{whats := Whats} = Planted = of_process(Server, [state, timers], [bound_state, cancel_started]),
+    Planted#{whats := [node | Whats]};
 
 %% Results are kept in the process dictionary.
 run(dictionary_cache, Opts) ->

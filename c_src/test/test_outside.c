@@ -39,7 +39,8 @@ static void obey(const struct child *c)
         if (asked != done) {
             for (unsigned i = WORDS; i-- > 0;)
                 c->own[i] = (uint64_t)asked << 32 | i;
-            done = c->shared->done = asked;
+            c->shared->done = asked;
+            done = asked;
         }
         (void)usleep(100);
     }

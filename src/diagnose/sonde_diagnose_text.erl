@@ -172,6 +172,8 @@ kind(atoms) -> "has more and more atoms";
 kind(fragmentation) -> "has memory that the allocators hold but do not use";
 kind(outside) -> "has memory that no allocator of the VM counts";
 kind(persistent_terms) -> "has more and more persistent terms";
+kind(timers) -> "has more and more timers";
+kind(log_queue) -> "has more log events in its queue than its limit";
 kind(port_queue) -> "has a port with a peer that does not read";
 kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
@@ -233,6 +235,12 @@ remedy(native_library) ->
     "Check native libraries and drivers: the VM does not count what they allocate by malloc.";
 remedy(erase_terms) ->
     "Each key stays until it is erased: put no key that is made of data, or use a table.";
+remedy(cancel_started) ->
+    "Cancel each timer when what it waits for has come, by erlang:cancel_timer/1: until its time, the"
+    " VM keeps it with its message.";
+remedy(log_less) ->
+    "From its limit on (drop_mode_qlen), it drops new events. See what it waits for: its device may be"
+    " stuck. If it is only slow, log less, or to a faster device.";
 remedy(slow_peer) ->
     "Limit what waits, by the socket's high_watermark and send_timeout; close it if the peer is"
     " gone.";
@@ -260,6 +268,7 @@ unseen(Not) ->
 
 because({native_off, Why}) -> io_lib:format("the native path is off (~0tp)", [Why]);
 because(no_proc) -> "the system does not report it (no /proc)";
+because(not_reported) -> "the VM does not report it";
 because({allocators_off, Off}) ->
     ["the VM has no totals without ", lists:join(", ", [atom_to_list(A) || A <- Off])];
 because({left_out, N}) -> [count(N), " could not be read"];

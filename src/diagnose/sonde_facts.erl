@@ -7,7 +7,7 @@
 -export_type([facts/0, moment/0, because/0]).
 
 %% Why a part of the node was not looked at, or not all of it.
--type because() :: {native_off, term()} | no_proc | {allocators_off, [atom(), ...]}
+-type because() :: {native_off, term()} | no_proc | not_reported | {allocators_off, [atom(), ...]}
                  | {left_out, pos_integer()}
                  | {left_out, pos_integer(), Some :: sonde_scan:missed()}
                  | {sampled, pos_integer()}.
@@ -18,10 +18,11 @@
                     unused := [{atom(), non_neg_integer(), non_neg_integer()}],
                     processes := non_neg_integer(),
                     ports := non_neg_integer(), atoms := non_neg_integer(),
-                    tables := non_neg_integer()}.
+                    tables := non_neg_integer(), timers => non_neg_integer()}.
 %% `memory' has the kinds that are known; `unused' is what no block took since the moment before,
 %% and the carriers, of each allocator;
-%% `size' is the total on which shares of the node are based.
+%% `size' is the total on which shares of the node are based; `timers' are the bytes of timers of
+%% `erlang:send_after/3' and the like, where they are known.
 %% `moments', and the samples of each process and table, are in the order of time.
 -type facts() ::
         #{ms := pos_integer(), moments := [moment(), ...],
@@ -33,6 +34,7 @@
           connected := [{pid(), pos_integer()}],
           queues := [sonde_facts_ports:queue()], connections := [sonde_facts_ports:connection()],
           waits := [sonde_facts_waits:wait()],
+          loggers := [sonde_facts_procs:logger()],
           settings := #{fullsweep_after := non_neg_integer()},
           not_looked_at := [{atom(), because()}]}.
 
@@ -48,7 +50,8 @@
 take(Ms, Caller) ->
     Side = sonde_vm:side(),
     ok = load(),
-    {Procs, Unread} = sonde_facts_procs:first(Side),
+    Loggers = sonde_facts_procs:loggers(),
+    {Procs, Unread} = sonde_facts_procs:first(Side, [Pid || {_, Pid, _} <- Loggers]),
     Crowd = sonde_facts_sample:first(Side, Caller),
     Tables = sonde_facts_tables:first(),
     {Queues, Unasked} = sonde_facts_ports:first(),
@@ -73,10 +76,11 @@ take(Ms, Caller) ->
       crowd => sonde_facts_sample:last(Crowd, Growers, Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
       queues => sonde_facts_ports:last(Queues), connections => sonde_facts_ports:nodes_last(Nodes),
-      waits => sonde_facts_waits:last(Waits),
+      waits => sonde_facts_waits:last(Waits), loggers => Loggers,
       settings => maps:from_list([erlang:system_info(fullsweep_after)]),
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
-                           ++ Skipped ++ Unasked ++ Unfollowed ++ Unheard ++ NoRss ++ off()}.
+                           ++ Skipped ++ Unasked ++ Unfollowed ++ Unheard ++ NoRss ++ off()
+                           ++ [{timers, not_reported} || not is_map_key(timers, hd(Moments))]}.
 
 %% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
 %% would the VM's names of its allocators, which it makes at the first call for them.
@@ -117,7 +121,9 @@ moment() ->
     Unused = sonde_memory:unused(), % before others ask the allocators
     Memory = maps:from_list(sonde_memory:read()),
     #{count := Terms, memory := Kept} = persistent_term:info(),
-    Counts#{at => At, persistent => Kept, persistent_terms => Terms, memory => Memory,
+    Timers = maps:from_list([{timers, Bytes} || Bytes <- [sonde_memory:timers()], is_integer(Bytes)]),
+    (maps:merge(Counts, Timers))#{
+            at => At, persistent => Kept, persistent_terms => Terms, memory => Memory,
             size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
             unused => Unused, allocated => sonde_alloc:memory(allocated),
             used => sonde_alloc:memory(used)}.

@@ -4,8 +4,8 @@
 %% read.
 -module(sonde_facts_procs).
 
--export([first/1, watch/3, next/2, more/2, last/1]).
--export_type([process/0, sample/0, procs/0]).
+-export([loggers/0, first/2, watch/3, next/2, more/2, last/1]).
+-export_type([process/0, sample/0, procs/0, logger/0]).
 
 %% In bytes, except for the counts. `used': its terms in its heap blocks, garbage included. `size':
 %% `used' with messages outside of the heap and the binaries that it refers to. `collections': its
@@ -38,6 +38,9 @@
                      tried := #{pid() => pos_integer()},
                      seen := sonde_facts_collections:seen()}.
 
+%% A handler of `logger', its process, and the length of its queue from which it drops events.
+-type logger() :: {logger:handler_id(), pid(), pos_integer()}.
+
 -define(TOP, 15).             % of each attribute
 -define(HEAPS, 10).           % of each attribute that needs heaps to be marked
 -define(HEAPS_MS, 5000).      % for all heaps of the node
@@ -58,12 +61,28 @@ attrs(native) -> [dictionary_size | attrs(portable)];
 attrs(_) -> [memory, total_heap_size, stack_size, message_queue_len, reductions, binary_memory,
              link_count, monitor_count, monitored_by_count].
 
-%% @doc One sweep over the cheap attributes, and on the native path one over all heaps.
--spec first(native | {portable, term()}) -> {procs(), [{atom(), sonde_facts:because()}]}.
-first(Side) ->
+%% @doc The handlers that have a process with a limit, as those of OTP do. The name of such a process is
+%% made of the module and the name of its handler.
+-spec loggers() -> [logger()].
+loggers() ->
+    [{Id, Pid, Limit} || Id <- logger:get_handler_ids(),
+                         {ok, #{module := Module, config := #{drop_mode_qlen := Limit}}}
+                             <- [logger:get_handler_config(Id)],
+                         Pid <- [whereis(Name) || Name <- known_atom([Module, "_", Id])], is_pid(Pid)].
+
+%% The atom, if there is one.
+known_atom(Parts) ->
+    try [list_to_existing_atom(lists:concat(Parts))]
+    catch error:badarg -> []
+    end.
+
+%% @doc One sweep over the cheap attributes, and on the native path one over all heaps. The processes
+%% `Also' are looked at in any case.
+-spec first(native | {portable, term()}, [pid()]) -> {procs(), [{atom(), sonde_facts:because()}]}.
+first(Side, Also) ->
     {Waste, Unread} = waste(Side),
     Tops = sonde_proc_count:largest(attrs(Side) -- [total_heap_size], ?TOP),
-    Pids = maps:keys(Waste) ++ [Pid || Best <- Tops, {Value, Pid} <- Best, Value > 0],
+    Pids = Also ++ maps:keys(Waste) ++ [Pid || Best <- Tops, {Value, Pid} <- Best, Value > 0],
     {#{waste => Waste, series => maps:from_list([{Pid, []} || Pid <- Pids]), tried => #{},
        seen => #{}}, Unread}.
 

@@ -16,13 +16,13 @@
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
               | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap
-              | busy_connection
+              | busy_connection | timers | log_queue
               | settings | bottleneck | deadlock.
 -type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | look_longer | batches | resume
                 | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables
                 | end_processes | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library | erase_terms | slow_peer | heap_limit | generations | unblock
-                | break_circle | disconnect | cancel_timers | let_run.
+                | break_circle | disconnect | cancel_timers | let_run | cancel_started | log_less.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
 %% where that is more, of the limit, of the processes that wait, or of the connections. `what' says
 %% which: a pid, a table, the initial call of a group of processes, or `node'.
@@ -52,6 +52,7 @@
 -define(FULLSWEEP, 10).       % the setting that is recommended
 -define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
 -define(CROWD, 50).           % processes
+-define(MANY_SIZES, 6).       % samples; so many random sizes rise once in 720 times, and four once in 24
 
 %% @doc The same process or table is accused once, for what holds most.
 -spec find(sonde_facts:facts()) -> [suspect()].
@@ -352,10 +353,16 @@ dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
 
 %% Growth of what survives collections: of the reachable bytes if heaps can be read, otherwise of
 %% the size, and only if there was a collection in between: that is weak evidence, since a worker may
-%% need more at the moment, so it counts only for what is large. A backlog that grows is no state.
+%% need more at the moment, so it counts only for what is large. A backlog that grows is no state, and
+%% neither is what the heaps, where some were read, show to be garbage. Of a few sizes that go up and down,
+%% each may be larger than the last by chance.
 growth(#{pid := Pid, samples := Samples} = Process, #{least := Large, grown := Least} = Node) ->
     #{size := Size} = lists:last(Samples),
-    IsState = fun() -> Size >= Large andalso not is_map(mailbox(Process, Node)) end,
+    IsState = fun() ->
+                      Size >= Large andalso length(Samples) >= ?MANY_SIZES
+                          andalso not is_refuted(Samples, Large)
+                          andalso not is_map(mailbox(Process, Node))
+              end,
     case survives(Samples, Least, IsState) orelse Size >= Large andalso creeps(Samples) of
         true ->
             Grown = grown(size, Samples),
@@ -374,6 +381,17 @@ survives(Samples, Least, IsState) ->
     case [held(H) || H <- heaps(Samples)] of
         [_, _, _, _, _ | _] = Held -> rises(Held, Least);
         _ -> is_rising(size, Samples, Least) andalso collected(Samples) andalso IsState()
+    end.
+
+%% A heap shows that what survives is small, or the process grew from one heap to a later one and what
+%% survives did not. Then the growth is garbage, and a bound on the state would free none of it.
+is_refuted(Samples, Large) ->
+    case [{Size, held(Heap)} || #{size := Size, heap := Heap} <- Samples] of
+        [] ->
+            false;
+        [{Before, First} | _] = Read ->
+            {Now, Last} = lists:last(Read),
+            Last < Large orelse Now > Before andalso Last =< First
     end.
 
 %% The bytes of its terms, but not of its messages, and of the binaries that its terms refer to.

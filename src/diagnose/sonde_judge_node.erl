@@ -20,8 +20,9 @@
 %% @doc The suspects, without their share of the node's memory.
 -spec find(sonde_facts:facts(), sonde_judge:node_facts()) -> [map()].
 find(Facts, Node) ->
-    lists:append([limits(Facts), memory(Facts, Node), kept_terms(Facts, Node), queues(Facts, Node),
-                  connections(Facts), settings(Facts), waits(Facts)]).
+    lists:append([limits(Facts), memory(Facts, Node), kept_terms(Facts, Node), timers(Facts, Node),
+                  queues(Facts, Node), connections(Facts), log_queues(Facts), settings(Facts),
+                  waits(Facts)]).
 
 %% ---- limits
 
@@ -86,16 +87,38 @@ outside(Rss, #{allocated := Allocated, memory := #{total := _}}) when is_integer
 outside(_, _) ->
     false.
 
-%% ---- persistent terms, queues of ports
+%% ---- persistent terms, timers, queues
 
-%% Each key stays until it is erased.
+%% Each key stays until it is erased. If the number of keys stays the same, values were replaced, and no
+%% key can be erased that was not needed before.
 kept_terms(#{moments := Moments}, #{grown := Least}) ->
     #{persistent := Bytes, persistent_terms := Count} = lists:last(Moments),
     [#{kind => persistent_terms, what => node, bytes => Bytes,
        evidence => [{count, Count}, {bytes_grown, grown(persistent, Moments)},
                     {bytes_per_second, rate(persistent, Moments)}],
        see => {persistent_term, info, []}, remedy => erase_terms}
-     || is_rising(persistent, Moments, Least)].
+     || is_rising(persistent, Moments, Least), is_rising(persistent_terms, Moments, 1)].
+
+%% Many more timers start than end. Timers that start again when they end are as many at all times, but
+%% for the few that a scheduler frees later, so a little growth in each step means nothing.
+timers(#{moments := Moments}, #{grown := Least}) ->
+    [#{kind => timers, what => node, bytes => Bytes,
+       evidence => [{bytes_grown, grown(timers, Known)}, {bytes_per_second, rate(timers, Known)}],
+       see => {sonde_alloc, memory, [allocated_types]}, remedy => cancel_started}
+     || [_, _ | _] = Known <- [[M || #{timers := _} = M <- Moments]],
+        #{timers := Bytes} <- [lists:last(Known)], is_rising(timers, Known, Least)].
+
+%% A handler with a longer queue than its own limit each time: it takes the events too slowly, or waits
+%% for its device.
+log_queues(#{ms := Ms, loggers := Loggers, processes := Processes}) ->
+    [#{kind => log_queue, what => Pid, bytes => 0,
+       evidence => [{handler, Handler}, {messages, lists:last(Lengths)}, {limit, Limit},
+                    {current_function, proplists:get_value(current_function, Attrs)}],
+       see => {sonde, info, [Pid, location]}, remedy => log_less}
+     || Ms >= ?STALLED_MS, {Handler, Pid, Limit} <- Loggers,
+        #{pid := P, attrs := Attrs, samples := Samples} <- Processes, P =:= Pid,
+        [_, _, _, _ | _] = Lengths <- [[Length || #{message_queue_len := Length} <- Samples]],
+        lists:min(Lengths) >= Limit].
 
 %% A port that had as much to send at the start as at the end: its peer does not take it.
 queues(#{queues := Queues}, #{least := Least}) ->

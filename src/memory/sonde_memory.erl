@@ -4,7 +4,7 @@
 %% are known.
 -module(sonde_memory).
 
--export([read/0, read/1, known/0, total/0, resident/0, off/0, unused/0]).
+-export([read/0, read/1, known/0, total/0, resident/0, off/0, unused/0, timers/0]).
 -export_type([kind/0]).
 
 -type kind() :: atom().
@@ -16,6 +16,7 @@
 %% `fun_list' exists since OTP 29.
 -define(CODE, [module_table, export_table, export_list, fun_table, fun_list, module_refs,
                loaded_code]).
+-define(REPLY_MS, 1000).
 
 %% @doc Returns the kinds that are known, in bytes: all of `erlang:memory/0', or at least `atom',
 %% `atom_used' and `code'.
@@ -101,6 +102,37 @@ unused() ->
          {A, max(0, Carriers - lists:sum([blocks(Part) || Part <- Parts])), Carriers}
      end || A <- erlang:system_info(alloc_util_allocators),
             [_ | _] = Instances <- [erlang:system_info({allocator_sizes, A})]].
+
+%% @doc Returns the bytes of all timers of `erlang:send_after/3' and `start_timer/3', without their messages;
+%% `undefined' if the VM does not report them. `{allocator_sizes, fix_alloc}' has the bytes by type only
+%% where carriers are not shared; this request, which `erlang:memory/0' makes, always has them.
+-spec timers() -> non_neg_integer() | undefined.
+timers() ->
+    Ref = make_ref(),
+    try
+        _ = erlang:system_info({memory_internal, Ref, [fix_alloc]}),
+        timers(erts_internal:no_aux_work_threads() - 1, Ref, 0)
+    catch
+        error:_ -> undefined
+    end.
+
+%% Each thread replies with the figures of its instance.
+timers(0, _, Bytes) when is_integer(Bytes) ->
+    Bytes;
+timers(Left, Ref, Bytes) ->
+    receive
+        {Ref, _, [{fix_alloc, false} | _]} ->
+            undefined;
+        {Ref, _, Its} ->
+            timers(Left - 1, Ref, Bytes + lists:sum([timers(Parts) || {fix_alloc, _, Parts} <- Its]))
+    after ?REPLY_MS ->
+        undefined
+    end.
+
+timers(Parts) ->
+    [Types] = [element(tuple_size(Part), Part) || Part <- Parts, element(1, Part) =:= fix_types],
+    {_, _, Used} = lists:keyfind(bif_timer, 1, Types),
+    Used.
 
 carriers(Part) ->
     case lists:keyfind(carriers_size, 1, Part) of
