@@ -221,10 +221,10 @@ static struct known_atom known_atom(unsigned i, const char *s)
 
 static bool learn_atoms(struct atom_table *t)
 {
-    struct known_atom known[5];
+    struct known_atom five[5];
     for (unsigned i = 0; i < 5; i++)
-        known[i] = known_atom(i, texts[i]);
-    return atom_table_learn(peek_ready(PEEK_SYSCALL), known, 5, t);
+        five[i] = known_atom(i, texts[i]);
+    return atom_table_learn(peek_ready(PEEK_SYSCALL), five, 5, t);
 }
 
 static bool is_text(const struct atom_table *t, uint64_t word, const char *s)
