@@ -109,11 +109,6 @@ static bool full(const struct snapshot *s)
     return s->text_n > SNAPSHOT_PIECE;
 }
 
-static void put_char(struct snapshot *s, char c)
-{
-    s->text[s->text_n++] = c;
-}
-
 static unsigned count_digits(uint64_t n)
 {
     unsigned digits = 1;
@@ -122,33 +117,36 @@ static unsigned count_digits(uint64_t n)
     return digits + (n >= 10) + (n >= 100) + (n >= 1000);
 }
 
-/* Two digits at a time, from the last one on. */
-static void put_number(struct snapshot *s, uint64_t n)
+/* Two digits at a time, from the last one on. Returns the end. */
+static char *put_number(char *to, uint64_t n)
 {
     static const char pairs[] = "0001020304050607080910111213141516171819"
                                 "2021222324252627282930313233343536373839"
                                 "4041424344454647484950515253545556575859"
                                 "6061626364656667686970717273747576777879"
                                 "8081828384858687888990919293949596979899";
-    char *to = s->text + (s->text_n += count_digits(n));
-    for (; n >= 100; n /= 100)
+    char *end = to + (n < 10 ? 1 : count_digits(n));
+    for (to = end; n >= 100; n /= 100)
         memcpy(to -= 2, pairs + n % 100 * 2, 2);
     if (n >= 10)
         memcpy(to - 2, pairs + n * 2, 2);
     else
         to[-1] = (char)('0' + n);
+    return end;
 }
 
 static void put_record(struct snapshot *s, const uint64_t *numbers, unsigned n)
 {
-    put_char(s, s->begun ? ',' : '\n');
-    s->begun = true;
+    char *to = s->text + s->text_n;
+    char before = s->begun ? ',' : '\n';
     for (unsigned i = 0; i < n; i++) {
-        if (i > 0)
-            put_char(s, ',');
-        put_number(s, numbers[i]);
+        *to++ = before;
+        before = ',';
+        to = put_number(to, numbers[i]);
     }
-    put_char(s, '\n');
+    *to++ = '\n';
+    s->begun = true;
+    s->text_n = (size_t)(to - s->text);
 }
 
 static void put_text(struct snapshot *s, const char *text)
@@ -220,9 +218,7 @@ static enum status allocate(struct snapshot *s)
     s->number = s->folds ? s->dominators.waiting : sonde_alloc(s->graph.nodes * sizeof *s->number);
     s->queue = s->folds ? s->dominators.order : sonde_alloc(s->graph.nodes * sizeof *s->queue);
     s->text = sonde_alloc(SNAPSHOT_PIECE + HEAD_MAX + sizeof head);
-    if (!s->number || !s->queue || !s->text)
-        return ST_NOMEM;
-    return string_table_init(&s->names);
+    return s->number && s->queue && s->text ? ST_OK : ST_NOMEM;
 }
 
 static enum status forget(struct snapshot *s, struct budget *b)
