@@ -98,6 +98,7 @@ static enum status allocate(struct graph *g)
     if (graph_places(g) > places_max)
         return ST_TOO_LARGE;
     marks_drop_grey(&g->heap->marks);
+    parts_end(&g->heap->stack);
     g->head = sonde_alloc(n * sizeof *g->head + 1);
     g->inner = sonde_alloc(n * sizeof *g->inner + 1);
     g->before = sonde_alloc(n * sizeof *g->before + 1);

@@ -69,6 +69,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     marking_start(&s->heap, rd, 0, args->max_words);
     graph_start(&s->graph, &s->heap);
     dominators_start(&s->dominators, &s->graph);
+    s->dominators.ordered = true;
     prune_start(&s->fold, &s->graph, &s->dominators, args->max_entries);
 }
 
