@@ -123,6 +123,12 @@ uint64_t graph_place(const struct graph *g, uint32_t node);
  * TIMESLICE. */
 enum status graph_degrees(struct graph *g, uint32_t *degrees, struct budget *b);
 
+/* Frees one array that only graph_degrees needs; true: there was one. */
+static inline bool graph_drop_degrees(struct graph *g)
+{
+    return SONDE_DROP(g->degree) || SONDE_DROP(g->carried);
+}
+
 /* Starts a walk over the links of the node at `place`. OK, TORN. */
 enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t place,
                          struct inside *in);

@@ -622,6 +622,13 @@ static bool too_many(const struct snapshot *s)
     return s->graph.nodes > s->max_nodes;
 }
 
+static enum status fold(struct snapshot *s, const struct reading *rd)
+{
+    if (too_many(s))
+        return prune_make(&s->fold, rd->vm, rd->budget);
+    return graph_drop_degrees(&s->graph) ? ST_TIMESLICE : ST_OK;
+}
+
 static enum status prepare(struct snapshot *s, const struct reading *rd)
 {
     switch (s->stage) {
@@ -632,7 +639,7 @@ static enum status prepare(struct snapshot *s, const struct reading *rd)
     case DOMINATE:
         return too_many(s) ? dominators_make(&s->dominators, rd) : ST_OK;
     case FOLD:
-        return too_many(s) ? prune_make(&s->fold, rd->vm, rd->budget) : ST_OK;
+        return fold(s, rd);
     case ALLOCATE:
         return allocate(s);
     case FORGET:
