@@ -17,10 +17,12 @@ enum stages {
     CHILDREN,
     OWN,
     OWN_LARGE,
-    DROP,
     ADD,
     DONE
 };
+
+/* Nodes in the order of their numbers are mostly near their dominators. */
+enum { NEAR_STEP = 8 };
 
 void dominators_start(struct dominators *d, struct graph *g)
 {
@@ -31,8 +33,7 @@ void dominators_start(struct dominators *d, struct graph *g)
 bool dominators_end(struct dominators *d)
 {
     return !(SONDE_DROP(d->waiting) || SONDE_DROP(d->idom) || SONDE_DROP(d->retained) ||
-             SONDE_DROP(d->order) || SONDE_DROP(d->joins) || SONDE_DROP(d->small) ||
-             SONDE_DROP(d->large));
+             SONDE_DROP(d->order) || SONDE_DROP(d->joins) || dominators_drop_words(d));
 }
 
 static size_t bytes_of_words(const struct dominators *d)
@@ -227,14 +228,16 @@ static enum status take(struct dominators *d, const struct vm *vm, struct budget
 /* How many nodes each node dominates. TORN: links changed, and some node was never taken. */
 static enum status children(struct dominators *d, struct budget *b)
 {
+    uint32_t *waiting = d->waiting;
     for (; d->done < d->nodes; d->done++) {
-        if (!budget_step(b))
+        uint32_t idom = d->idom[d->done];
+        if (d->done % NEAR_STEP == 0 && !budget_step(b))
             return ST_TIMESLICE;
         if (d->done < NODE_FIRST)
             continue;
-        if (d->idom[d->done] >= d->nodes)
+        if (idom >= d->nodes)
             return ST_TORN;
-        d->waiting[d->idom[d->done]]++;
+        waiting[idom]++;
     }
     return ST_OK;
 }
@@ -244,7 +247,7 @@ static enum status own(struct dominators *d, struct budget *b)
     for (; d->done < d->nodes; d->done++) {
         if (d->done % FILL_STEP == 0 && !budget_step(b))
             return ST_TIMESLICE;
-        d->retained[d->done] = d->small[d->done / 2] >> d->done % 2 * 4 & 15;
+        d->retained[d->done] = dominators_small(d, d->done);
     }
     return ST_OK;
 }
@@ -318,8 +321,6 @@ static enum status make_stage(struct dominators *d, const struct reading *rd)
         return own(d, rd->budget);
     case OWN_LARGE:
         return own_large(d, rd->budget);
-    case DROP:
-        return SONDE_DROP(d->small) || SONDE_DROP(d->large) ? ST_TIMESLICE : ST_OK;
     default:
         return add(d, rd->budget);
     }

@@ -56,6 +56,18 @@ enum status dominators_make(struct dominators *d, const struct reading *rd);
 /* Frees one of its arrays; true: none is left. */
 bool dominators_end(struct dominators *d);
 
+/* The node's own words; DOMINATORS_LARGE: they are in `large'. */
+static inline uint32_t dominators_small(const struct dominators *d, uint32_t node)
+{
+    return d->small[node / 2] >> node % 2 * 4 & 15;
+}
+
+/* Frees one of the arrays of own words, which callers may use after dominators_make; true: there was one. */
+static inline bool dominators_drop_words(struct dominators *d)
+{
+    return SONDE_DROP(d->small) || SONDE_DROP(d->large);
+}
+
 /* Whether the shortest path to the node ends with its dominator: a root refers to it, or nothing else
  * does. If roots of several kinds do, the dominator is NODE_ROOT. */
 static inline bool dominators_is_nearest(const struct dominators *d, uint32_t node)

@@ -52,23 +52,6 @@ size_t graph_bytes(const struct graph *g)
     return bytes + (g->carried ? g->carried_cap * sizeof *g->carried : 0);
 }
 
-enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
-                       struct budget *b)
-{
-    uint64_t end = graph_places(g);
-    while (*place < end) {
-        uint64_t left = bits[*place / 64] >> (*place % 64);
-        if (left != 0) {
-            *place += (unsigned)__builtin_ctzll(left);
-            return ST_OK;
-        }
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        *place = (*place | 63) + 1;
-    }
-    return ST_GONE;
-}
-
 /* Finds the last word of bits that has at most n nodes before it. */
 uint64_t graph_place(const struct graph *g, uint32_t node)
 {

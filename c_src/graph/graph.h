@@ -97,8 +97,22 @@ static inline uintptr_t graph_address(const struct graph *g, uint64_t place)
 }
 
 /* Moves *place to the first set bit from there on. OK, GONE, TIMESLICE. */
-enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
-                       struct budget *b);
+static inline enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
+                                     struct budget *b)
+{
+    uint64_t end = graph_places(g);
+    while (*place < end) {
+        uint64_t left = bits[*place / 64] >> (*place % 64);
+        if (left != 0) {
+            *place += (unsigned)__builtin_ctzll(left);
+            return ST_OK;
+        }
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        *place = (*place | 63) + 1;
+    }
+    return ST_GONE;
+}
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 

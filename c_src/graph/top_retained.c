@@ -12,7 +12,6 @@ enum stages {
     SELECT,
     SORT,
     ROWS,
-    SUBTRACT,
     CHAINS,
     UNWANT,
     WANT,
@@ -74,7 +73,8 @@ static void progress(const void *w, uint64_t *done, uint64_t *total)
 /* ---- which rows ----------------------------------------------------------------------------- */
 
 /* Skips inner nodes: a row for a part of a map that several maps share, or for a pair of the
- * dictionary, would tell a reader nothing. Nodes are numbered in the order of their places. */
+ * dictionary, would tell a reader nothing. Nodes are numbered in the order of their places; of equal
+ * ones the first win. */
 static enum status choose(struct top_retained *l, struct budget *b)
 {
     const struct dominators *d = &l->dominators;
@@ -84,7 +84,8 @@ static enum status choose(struct top_retained *l, struct budget *b)
         if (st != ST_OK)
             return st;
         int64_t retained = d->retained[NODE_FIRST + l->at];
-        if (bit_test(l->graph.inner, place_mark(l->place)) || !top_n_may_take(&l->top, retained))
+        if (bit_test(l->graph.inner, place_mark(l->place)) ||
+            !top_n_may_take(&l->top, retained - 1))
             continue;
         struct row row = {retained, UINT32_MAX - l->place, l->place};
         if (!top_n_push(&l->top, row))
@@ -103,6 +104,20 @@ static enum status allocate_rows(struct top_retained *l)
     return l->rows && l->slots ? ST_OK : ST_NOMEM;
 }
 
+/* The own words of the rows that have many; their numbers are in `waiting'. */
+static enum status large_rows(struct top_retained *l, struct budget *b)
+{
+    const struct dominators *d = &l->dominators;
+    for (; l->large < d->large_n; l->large++) {
+        uint32_t row = d->waiting[d->large[l->large].node];
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (row != NODE_NONE)
+            l->rows[row].self = d->large[l->large].words;
+    }
+    return ST_OK;
+}
+
 static enum status make_rows(struct top_retained *l, struct budget *b)
 {
     for (; l->n < l->top.n; l->n++) {
@@ -113,25 +128,11 @@ static enum status make_rows(struct top_retained *l, struct budget *b)
         r->place = (uint32_t)l->top.rows[l->n].pid;
         r->node = graph_node(&l->graph, place_mark(r->place));
         r->retained = (uint64_t)l->top.rows[l->n].value;
-        r->self = r->retained;
+        r->self = dominators_small(&l->dominators, r->node);
         l->dominators.waiting[r->node] = (uint32_t)l->n;
     }
-    return wipe(l->slots, sizeof *l->slots, l->slots_n, &l->at, b);
-}
-
-/* What a row retains without what the nodes retain that it dominates. */
-static enum status subtract(struct top_retained *l, struct budget *b)
-{
-    const struct dominators *d = &l->dominators;
-    for (; l->at < d->n; l->at++) {
-        uint32_t node = NODE_FIRST + (uint32_t)l->at;
-        uint32_t row = d->waiting[d->idom[node]];
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        if (row != NODE_NONE)
-            l->rows[row].self -= d->retained[node];
-    }
-    return ST_OK;
+    enum status st = large_rows(l, b);
+    return st == ST_OK ? wipe(l->slots, sizeof *l->slots, l->slots_n, &l->at, b) : st;
 }
 
 /* ---- the shortest path: first its nodes, then the steps between them ----------------------------- */
@@ -159,6 +160,8 @@ static enum status chains(struct top_retained *l, struct budget *b)
 static enum status unwant(struct top_retained *l, struct budget *b)
 {
     struct graph *g = &l->graph;
+    if (dominators_drop_words(&l->dominators))
+        return ST_TIMESLICE;
     if (!g->seen)
         g->seen = sonde_alloc(l->heap.marks.n * sizeof *g->seen + 1);
     return g->seen ? wipe(g->seen, sizeof *g->seen, l->heap.marks.n, &l->at, b) : ST_NOMEM;
@@ -409,8 +412,6 @@ static enum status walk_stage(struct top_retained *l, const struct reading *rd)
         return top_n_sort(&l->top, rd->budget) ? allocate_rows(l) : ST_TIMESLICE;
     case ROWS:
         return make_rows(l, rd->budget);
-    case SUBTRACT:
-        return subtract(l, rd->budget);
     case CHAINS:
         return chains(l, rd->budget);
     case UNWANT:

@@ -49,6 +49,7 @@ struct top_retained {
     size_t at;
     uint64_t place;   /* of the node that may be chosen next */
     struct top_n top; /* pid: the place */
+    size_t large;     /* of the dominators' large nodes: compared with the rows */
     struct large *rows;
     size_t n;
     struct edge *edges;
