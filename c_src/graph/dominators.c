@@ -226,7 +226,7 @@ static enum status take(struct dominators *d, const struct vm *vm, struct budget
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
 /* How many nodes each node dominates. TORN: links changed, and some node was never taken. */
-static enum status children(struct dominators *d, struct budget *b)
+static enum status count_children(struct dominators *d, struct budget *b)
 {
     uint32_t *waiting = d->waiting;
     for (; d->done < d->nodes; d->done++) {
@@ -316,7 +316,7 @@ static enum status make_stage(struct dominators *d, const struct reading *rd)
     case FORGET:
         return fill(d->waiting, d->nodes, &d->done, 0, rd->budget);
     case CHILDREN:
-        return children(d, rd->budget);
+        return count_children(d, rd->budget);
     case OWN:
         return own(d, rd->budget);
     case OWN_LARGE:

@@ -100,8 +100,8 @@ static inline uintptr_t graph_address(const struct graph *g, uint64_t place)
 static inline enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
                                      struct budget *b)
 {
-    uint64_t end = graph_places(g);
-    while (*place < end) {
+    uint64_t places = graph_places(g);
+    while (*place < places) {
         uint64_t left = bits[*place / 64] >> (*place % 64);
         if (left != 0) {
             *place += (unsigned)__builtin_ctzll(left);

@@ -118,7 +118,7 @@ static unsigned count_digits(uint64_t n)
     return digits + (n >= 10) + (n >= 100) + (n >= 1000);
 }
 
-/* Two digits at a time, from the last one on. Returns the end. */
+/* Two digits at a time, from the last one on. Returns what is behind them. */
 static char *put_number(char *to, uint64_t n)
 {
     static const char pairs[] = "0001020304050607080910111213141516171819"
@@ -126,14 +126,14 @@ static char *put_number(char *to, uint64_t n)
                                 "4041424344454647484950515253545556575859"
                                 "6061626364656667686970717273747576777879"
                                 "8081828384858687888990919293949596979899";
-    char *end = to + (n < 10 ? 1 : count_digits(n));
-    for (to = end; n >= 100; n /= 100)
+    char *behind = to + (n < 10 ? 1 : count_digits(n));
+    for (to = behind; n >= 100; n /= 100)
         memcpy(to -= 2, pairs + n % 100 * 2, 2);
     if (n >= 10)
         memcpy(to - 2, pairs + n * 2, 2);
     else
         to[-1] = (char)('0' + n);
-    return end;
+    return behind;
 }
 
 static void put_record(struct snapshot *s, const uint64_t *numbers, unsigned n)
