@@ -5,7 +5,24 @@
 
 #include <string.h>
 
-enum stages { COUNT, ALLOCATE, CLEAR_JOINS, CLEAR_IDOM, TAKE_ROOTS, TAKE, FORGET, ADD, DONE };
+enum stages {
+    COUNT,
+    ALLOCATE,
+    CLEAR_JOINS,
+    CLEAR_WORDS,
+    CLEAR_IDOM,
+    TAKE_ROOTS,
+    TAKE,
+    FORGET,
+    CHILDREN,
+    OWN,
+    OWN_LARGE,
+    ADD,
+    DONE
+};
+
+/* Nodes in the order of their numbers are mostly near their dominators. */
+enum { NEAR_STEP = 8 };
 
 void dominators_start(struct dominators *d, struct graph *g)
 {
@@ -19,12 +36,23 @@ bool dominators_end(struct dominators *d)
              SONDE_DROP(d->order) || SONDE_DROP(d->joins) || dominators_drop_words(d));
 }
 
+static size_t bytes_of_words(const struct dominators *d)
+{
+    return d->nodes / 2 + 1;
+}
+
+static size_t words_of_joins(const struct dominators *d)
+{
+    return d->nodes / 64 + 1;
+}
+
 size_t dominators_bytes(const struct dominators *d)
 {
     size_t n = d->nodes;
     return (d->waiting ? n * sizeof *d->waiting : 0) +
-           (d->order ? n * 3 * sizeof *d->order + n / 8 : 0) + (d->small ? n / 2 : 0) +
-           d->large_cap * sizeof *d->large;
+           (d->joins ? n * 2 * sizeof *d->idom + words_of_joins(d) * sizeof *d->joins : 0) +
+           (d->order ? n * sizeof *d->order : 0) + (d->small ? bytes_of_words(d) : 0) +
+           (d->large ? d->large_cap * sizeof *d->large : 0);
 }
 
 /* The graph's degrees are freed before the other arrays are allocated. */
@@ -41,10 +69,12 @@ static enum status allocate(struct dominators *d)
     size_t n = d->nodes;
     d->idom = sonde_alloc(n * sizeof *d->idom);
     d->retained = sonde_alloc(n * sizeof *d->retained);
-    d->order = sonde_alloc(n * sizeof *d->order);
-    d->small = sonde_alloc(n / 2 + 1);
-    d->joins = sonde_alloc((n / 64 + 1) * sizeof *d->joins);
-    return d->idom && d->retained && d->order && d->small && d->joins ? ST_OK : ST_NOMEM;
+    d->small = sonde_alloc(bytes_of_words(d));
+    d->joins = sonde_alloc(words_of_joins(d) * sizeof *d->joins);
+    if (d->ordered)
+        d->order = sonde_alloc(n * sizeof *d->order);
+    bool ordered = !d->ordered || d->order;
+    return d->idom && d->retained && d->small && d->joins && ordered ? ST_OK : ST_NOMEM;
 }
 
 /* ---- ancestors ------------------------------------------------------------------------------ */
@@ -98,15 +128,15 @@ static uint32_t common(const struct dominators *d, uint32_t x, uint32_t y, struc
 static bool meet(struct dominators *d, uint32_t parent, const struct link *link, struct budget *b)
 {
     uint32_t node = graph_node(d->g, link->mark);
-    if (node >= d->nodes || d->waiting[node] == 0 || d->end == d->n)
+    if (node >= d->nodes || d->waiting[node] == 0)
         return false;
     uint32_t idom = d->idom[node];
     d->idom[node] = idom == NODE_NONE ? parent : common(d, idom, parent, b);
     if (idom == NODE_NONE && parent >= NODE_FIRST && d->waiting[node] > 1)
         d->joins[node / 64] |= 1ULL << (node % 64);
     if (--d->waiting[node] == 0) {
-        settle(d, node, d->idom[node]);
-        d->order[--d->end] = (uint32_t)mark_place(link->mark);
+        d->waiting[node] = d->ready;
+        d->ready = (uint32_t)mark_place(link->mark);
         peek_prefetch(link->to);
     }
     return true;
@@ -118,7 +148,7 @@ static void start_areas(struct dominators *d)
     for (uint32_t i = NODE_AREA; i < NODE_FIRST; i++)
         settle(d, i, NODE_ROOT);
     d->n = 0;
-    d->end = d->nodes;
+    d->ready = PLACE_NONE;
 }
 
 static enum status take_roots(struct dominators *d, const struct reading *rd)
@@ -132,14 +162,24 @@ static enum status take_roots(struct dominators *d, const struct reading *rd)
     return st == ST_GONE ? ST_OK : st;
 }
 
-/* The next waiting node. GONE: all are taken. TORN: none waits, but some were never reached. */
+/* The next ready node. GONE: all are taken. TORN: none is ready, but some were never reached; or, since
+ * links changed after they were counted, what follows in the list is no node with a dominator. */
 static enum status next_node(struct dominators *d, const struct vm *vm)
 {
-    if (d->end == d->nodes)
-        return d->n == d->nodes - NODE_FIRST ? ST_GONE : ST_TORN;
-    uint32_t place = d->order[d->end++];
-    d->order[d->n++] = place;
+    uint32_t place = d->ready;
+    bool all = d->n == d->nodes - NODE_FIRST;
+    if (place == PLACE_NONE)
+        return all ? ST_GONE : ST_TORN;
+    if (all || place >= graph_places(d->g) || !bit_test(d->g->head, place_mark(place)))
+        return ST_TORN;
     d->node = graph_node(d->g, place_mark(place));
+    if (d->idom[d->node] == NODE_NONE)
+        return ST_TORN;
+    d->ready = d->waiting[d->node];
+    settle(d, d->node, d->idom[d->node]);
+    if (d->order)
+        d->order[d->n] = place;
+    d->n++;
     d->entered = true;
     return inside_start(d->g, vm, place, &d->inside);
 }
@@ -151,15 +191,13 @@ static enum status keep_words(struct dominators *d)
     d->words += words;
     if (d->words > d->g->heap->words)
         return ST_TORN;
-    uint32_t k = d->n - 1;
     uint8_t few = words < DOMINATORS_LARGE ? (uint8_t)words : DOMINATORS_LARGE;
-    d->small[k / 2] = (uint8_t)(k % 2 == 0 ? few : d->small[k / 2] | few << 4);
+    d->small[d->node / 2] |= (uint8_t)(few << d->node % 2 * 4);
     if (words < DOMINATORS_LARGE)
         return ST_OK;
     if (d->large_n == d->large_cap && !SONDE_GROW(d->large, d->large_cap, 64))
         return ST_NOMEM;
-    d->large[d->large_n++] = (uint32_t)words;
-    d->large_at = d->large_n;
+    d->large[d->large_n++] = (struct many_words){d->node, (uint32_t)words};
     return ST_OK;
 }
 
@@ -187,26 +225,73 @@ static enum status take(struct dominators *d, const struct vm *vm, struct budget
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-static void add_areas(struct dominators *d)
+/* How many nodes each node dominates. TORN: links changed, and some node was never taken. */
+static enum status count_children(struct dominators *d, struct budget *b)
 {
-    for (uint32_t i = NODE_AREA; i < NODE_FIRST; i++)
-        d->retained[NODE_ROOT] += d->retained[i];
+    uint32_t *waiting = d->waiting;
+    for (; d->done < d->nodes; d->done++) {
+        uint32_t idom = d->idom[d->done];
+        if (d->done % NEAR_STEP == 0 && !budget_step(b))
+            return ST_TIMESLICE;
+        if (d->done < NODE_FIRST)
+            continue;
+        if (idom >= d->nodes)
+            return ST_TORN;
+        waiting[idom]++;
+    }
+    return ST_OK;
 }
 
-/* Backwards, so that a node's retained size is complete before it is added to its dominator's. */
-static enum status add(struct dominators *d, struct budget *b)
+static enum status own(struct dominators *d, struct budget *b)
 {
-    while (d->n > 0) {
+    for (; d->done < d->nodes; d->done++) {
+        if (d->done % FILL_STEP == 0 && !budget_step(b))
+            return ST_TIMESLICE;
+        d->retained[d->done] = dominators_small(d, d->done);
+    }
+    return ST_OK;
+}
+
+static enum status own_large(struct dominators *d, struct budget *b)
+{
+    for (; d->done < d->large_n; d->done++) {
         if (!budget_step(b))
             return ST_TIMESLICE;
-        uint32_t node = graph_node(d->g, place_mark(d->order[--d->n]));
-        d->retained[node] += dominators_words(d, d->n, &d->large_at);
-        d->retained[d->idom[node]] += d->retained[node];
+        d->retained[d->large[d->done].node] = d->large[d->done].words;
     }
-    d->n = d->nodes - NODE_FIRST;
-    add_areas(d);
+    return ST_OK;
+}
+
+static enum status add_areas(struct dominators *d)
+{
+    d->waiting[NODE_ROOT] = NODE_NONE;
+    for (uint32_t i = NODE_AREA; i < NODE_FIRST; i++) {
+        d->retained[NODE_ROOT] += d->retained[i];
+        d->waiting[i] = NODE_NONE;
+    }
     /* every reached word is counted exactly once */
     return d->retained[NODE_ROOT] == marking_reached(d->g->heap) ? ST_OK : ST_TORN;
+}
+
+/* Adds each node's retained size to its dominator's, once it is complete: when all nodes that it
+ * dominates were added. Goes through the nodes, and from one that completes its dominator up to that. */
+static enum status add(struct dominators *d, struct budget *b)
+{
+    while (d->done < d->nodes) {
+        uint32_t node = d->entered ? d->node : d->done;
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        d->entered = node >= NODE_FIRST && d->waiting[node] == 0;
+        if (!d->entered) {
+            d->done++;
+            continue;
+        }
+        d->node = d->idom[node];
+        d->retained[d->node] += d->retained[node];
+        d->waiting[d->node]--;
+        d->waiting[node] = NODE_NONE;
+    }
+    return add_areas(d);
 }
 
 /* ---- stages --------------------------------------------------------------------------------- */
@@ -219,7 +304,9 @@ static enum status make_stage(struct dominators *d, const struct reading *rd)
     case ALLOCATE:
         return allocate(d);
     case CLEAR_JOINS:
-        return wipe(d->joins, sizeof *d->joins, d->nodes / 64 + 1, &d->at, rd->budget);
+        return wipe(d->joins, sizeof *d->joins, words_of_joins(d), &d->at, rd->budget);
+    case CLEAR_WORDS:
+        return wipe(d->small, 1, bytes_of_words(d), &d->at, rd->budget);
     case CLEAR_IDOM:
         return fill(d->idom, d->nodes, &d->done, NODE_NONE, rd->budget);
     case TAKE_ROOTS:
@@ -227,7 +314,13 @@ static enum status make_stage(struct dominators *d, const struct reading *rd)
     case TAKE:
         return take(d, rd->vm, rd->budget);
     case FORGET:
-        return fill(d->retained, d->nodes, &d->done, 0, rd->budget);
+        return fill(d->waiting, d->nodes, &d->done, 0, rd->budget);
+    case CHILDREN:
+        return count_children(d, rd->budget);
+    case OWN:
+        return own(d, rd->budget);
+    case OWN_LARGE:
+        return own_large(d, rd->budget);
     default:
         return add(d, rd->budget);
     }
@@ -240,6 +333,7 @@ enum status dominators_make(struct dominators *d, const struct reading *rd)
         if (st != ST_OK)
             return st;
         d->done = 0;
+        d->at = 0;
         d->entered = false;
         roots_start(&d->roots, d->g->heap->collect.waiting);
         if (++d->stage == TAKE_ROOTS)

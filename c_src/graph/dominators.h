@@ -13,23 +13,32 @@
 
 enum { DOMINATORS_LARGE = BOUND(15, 4) };
 
+#define PLACE_NONE UINT32_MAX
+
+/* A node with too many words for its four bits. */
+struct many_words {
+    uint32_t node, words;
+};
+
 struct dominators {
     struct graph *g;
     int stage;
     /* Arrays by node. */
-    uint32_t *waiting; /* links to it still to come; then its depth; callers may reuse it later */
+    /* Links to it still to come; once it is ready, the place of the node that is ready after it; once
+     * it is taken, its depth. In the end NODE_NONE for every node, so that callers may use it. */
+    uint32_t *waiting;
     uint32_t *idom;
     uint64_t *joins;    /* bits: several links lead to it, but none from a root */
     uint32_t *retained; /* words; before that the ancestor further up */
-    /* Places of nodes, each before those that it leads to; nodes that are ready wait at the end of
-     * the array. Callers may reuse it later. */
+    uint8_t *small;     /* its own words, four bits each; DOMINATORS_LARGE: they are in `large' */
+    struct many_words *large;
+    size_t large_n, large_cap;
+    /* If the caller wants it, the places of nodes, each before those that it leads to. */
+    bool ordered;
     uint32_t *order;
-    uint8_t *
-        small; /* words of the nodes in `order', four bits for each; DOMINATORS_LARGE: the next of `large' */
-    uint32_t *large;
-    size_t large_n, large_cap, large_at;
-    uint32_t nodes;  /* as in the graph */
-    uint32_t n, end; /* nodes taken; start of the waiting ones */
+    uint32_t nodes; /* as in the graph */
+    uint32_t n;     /* nodes taken */
+    uint32_t ready; /* the place of the next ready node, or PLACE_NONE */
     uint32_t done;
     size_t at; /* words of bits cleared */
     bool entered;
@@ -47,11 +56,16 @@ enum status dominators_make(struct dominators *d, const struct reading *rd);
 /* Frees one of its arrays; true: none is left. */
 bool dominators_end(struct dominators *d);
 
-/* The words of the k-th node of `order', if asked for from the last one on; *large starts as large_n. */
-static inline uint32_t dominators_words(const struct dominators *d, uint32_t k, size_t *large)
+/* The node's own words; DOMINATORS_LARGE: they are in `large'. */
+static inline uint32_t dominators_small(const struct dominators *d, uint32_t node)
 {
-    uint32_t words = d->small[k / 2] >> k % 2 * 4 & 15;
-    return words < DOMINATORS_LARGE ? words : d->large[--*large];
+    return d->small[node / 2] >> node % 2 * 4 & 15;
+}
+
+/* Frees one of the arrays of own words, which callers may use after dominators_make; true: there was one. */
+static inline bool dominators_drop_words(struct dominators *d)
+{
+    return SONDE_DROP(d->small) || SONDE_DROP(d->large);
 }
 
 /* Whether the shortest path to the node ends with its dominator: a root refers to it, or nothing else
@@ -59,13 +73,6 @@ static inline uint32_t dominators_words(const struct dominators *d, uint32_t k, 
 static inline bool dominators_is_nearest(const struct dominators *d, uint32_t node)
 {
     return !(d->joins[node / 64] >> (node % 64) & 1);
-}
-
-/* Frees an array that only dominators_words needs; true: there was one. */
-static inline bool dominators_drop_words(struct dominators *d)
-{
-    d->large_cap = 0;
-    return SONDE_DROP(d->small) || SONDE_DROP(d->large);
 }
 
 /* Bytes of memory that it takes now, without the graph's. */

@@ -40,7 +40,7 @@ static size_t rows_of_degrees(const struct graph *g)
 bool graph_end(struct graph *g)
 {
     return !(SONDE_DROP(g->head) || SONDE_DROP(g->inner) || SONDE_DROP(g->seen) ||
-             SONDE_DROP(g->before) || SONDE_DROP(g->degree) || SONDE_DROP(g->carried));
+             SONDE_DROP(g->before) || graph_drop_degrees(g));
 }
 
 size_t graph_bytes(const struct graph *g)
@@ -49,24 +49,7 @@ size_t graph_bytes(const struct graph *g)
     size_t bytes = g->before ? n * (2 * sizeof *g->head + sizeof *g->before) : 0;
     bytes += g->seen ? n * sizeof *g->seen : 0;
     bytes += g->degree ? rows_of_degrees(g) * DEGREES_ROW : 0;
-    return bytes + g->carried_cap * sizeof *g->carried;
-}
-
-enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
-                       struct budget *b)
-{
-    uint64_t end = graph_places(g);
-    while (*place < end) {
-        uint64_t left = bits[*place / 64] >> (*place % 64);
-        if (left != 0) {
-            *place += (unsigned)__builtin_ctzll(left);
-            return ST_OK;
-        }
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        *place = (*place | 63) + 1;
-    }
-    return ST_GONE;
+    return bytes + (g->carried ? g->carried_cap * sizeof *g->carried : 0);
 }
 
 /* Finds the last word of bits that has at most n nodes before it. */
@@ -92,11 +75,16 @@ uint64_t graph_place(const struct graph *g, uint32_t node)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
+/* First frees what only marking needed. */
 static enum status allocate(struct graph *g)
 {
     size_t n = g->heap->marks.n;
     if (graph_places(g) > places_max)
         return ST_TOO_LARGE;
+    if (g->heap->stack.list != g->heap->stack.first) {
+        parts_end(&g->heap->stack);
+        return ST_TIMESLICE;
+    }
     marks_drop_grey(&g->heap->marks);
     g->head = sonde_alloc(n * sizeof *g->head + 1);
     g->inner = sonde_alloc(n * sizeof *g->inner + 1);
@@ -346,7 +334,7 @@ enum status graph_degrees(struct graph *g, uint32_t *degrees, struct budget *b)
             return ST_TIMESLICE;
         degrees[graph_node(g, place_mark(g->carried[g->done]))] += GRAPH_CARRY;
     }
-    return SONDE_DROP(g->degree) || SONDE_DROP(g->carried) ? ST_TIMESLICE : ST_OK;
+    return graph_drop_degrees(g) ? ST_TIMESLICE : ST_OK;
 }
 
 static enum status make_stage(struct graph *g, const struct reading *rd)

@@ -97,8 +97,22 @@ static inline uintptr_t graph_address(const struct graph *g, uint64_t place)
 }
 
 /* Moves *place to the first set bit from there on. OK, GONE, TIMESLICE. */
-enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
-                       struct budget *b);
+static inline enum status graph_scan(const struct graph *g, const uint64_t *bits, uint64_t *place,
+                                     struct budget *b)
+{
+    uint64_t places = graph_places(g);
+    while (*place < places) {
+        uint64_t left = bits[*place / 64] >> (*place % 64);
+        if (left != 0) {
+            *place += (unsigned)__builtin_ctzll(left);
+            return ST_OK;
+        }
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        *place = (*place | 63) + 1;
+    }
+    return ST_GONE;
+}
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
@@ -122,6 +136,12 @@ uint64_t graph_place(const struct graph *g, uint32_t node);
 /* After graph_make: how many links lead to each node, from roots or other nodes, by node. Once only. OK,
  * TIMESLICE. */
 enum status graph_degrees(struct graph *g, uint32_t *degrees, struct budget *b);
+
+/* Frees one array that only graph_degrees needs; true: there was one. */
+static inline bool graph_drop_degrees(struct graph *g)
+{
+    return SONDE_DROP(g->degree) || SONDE_DROP(g->carried);
+}
 
 /* Starts a walk over the links of the node at `place`. OK, TORN. */
 enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t place,

@@ -69,6 +69,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     marking_start(&s->heap, rd, 0, args->max_words);
     graph_start(&s->graph, &s->heap);
     dominators_start(&s->dominators, &s->graph);
+    s->dominators.ordered = true;
     prune_start(&s->fold, &s->graph, &s->dominators, args->max_entries);
 }
 
@@ -109,11 +110,6 @@ static bool full(const struct snapshot *s)
     return s->text_n > SNAPSHOT_PIECE;
 }
 
-static void put_char(struct snapshot *s, char c)
-{
-    s->text[s->text_n++] = c;
-}
-
 static unsigned count_digits(uint64_t n)
 {
     unsigned digits = 1;
@@ -122,33 +118,36 @@ static unsigned count_digits(uint64_t n)
     return digits + (n >= 10) + (n >= 100) + (n >= 1000);
 }
 
-/* Two digits at a time, from the last one on. */
-static void put_number(struct snapshot *s, uint64_t n)
+/* Two digits at a time, from the last one on. Returns what is behind them. */
+static char *put_number(char *to, uint64_t n)
 {
     static const char pairs[] = "0001020304050607080910111213141516171819"
                                 "2021222324252627282930313233343536373839"
                                 "4041424344454647484950515253545556575859"
                                 "6061626364656667686970717273747576777879"
                                 "8081828384858687888990919293949596979899";
-    char *to = s->text + (s->text_n += count_digits(n));
-    for (; n >= 100; n /= 100)
+    char *behind = to + (n < 10 ? 1 : count_digits(n));
+    for (to = behind; n >= 100; n /= 100)
         memcpy(to -= 2, pairs + n % 100 * 2, 2);
     if (n >= 10)
         memcpy(to - 2, pairs + n * 2, 2);
     else
         to[-1] = (char)('0' + n);
+    return behind;
 }
 
 static void put_record(struct snapshot *s, const uint64_t *numbers, unsigned n)
 {
-    put_char(s, s->begun ? ',' : '\n');
-    s->begun = true;
+    char *to = s->text + s->text_n;
+    char before = s->begun ? ',' : '\n';
     for (unsigned i = 0; i < n; i++) {
-        if (i > 0)
-            put_char(s, ',');
-        put_number(s, numbers[i]);
+        *to++ = before;
+        before = ',';
+        to = put_number(to, numbers[i]);
     }
-    put_char(s, '\n');
+    *to++ = '\n';
+    s->begun = true;
+    s->text_n = (size_t)(to - s->text);
 }
 
 static void put_text(struct snapshot *s, const char *text)
@@ -220,9 +219,7 @@ static enum status allocate(struct snapshot *s)
     s->number = s->folds ? s->dominators.waiting : sonde_alloc(s->graph.nodes * sizeof *s->number);
     s->queue = s->folds ? s->dominators.order : sonde_alloc(s->graph.nodes * sizeof *s->queue);
     s->text = sonde_alloc(SNAPSHOT_PIECE + HEAD_MAX + sizeof head);
-    if (!s->number || !s->queue || !s->text)
-        return ST_NOMEM;
-    return string_table_init(&s->names);
+    return s->number && s->queue && s->text ? ST_OK : ST_NOMEM;
 }
 
 static enum status forget(struct snapshot *s, struct budget *b)
@@ -625,6 +622,13 @@ static bool too_many(const struct snapshot *s)
     return s->graph.nodes > s->max_nodes;
 }
 
+static enum status fold(struct snapshot *s, const struct reading *rd)
+{
+    if (too_many(s))
+        return prune_make(&s->fold, rd->vm, rd->budget);
+    return graph_drop_degrees(&s->graph) ? ST_TIMESLICE : ST_OK;
+}
+
 static enum status prepare(struct snapshot *s, const struct reading *rd)
 {
     switch (s->stage) {
@@ -635,7 +639,7 @@ static enum status prepare(struct snapshot *s, const struct reading *rd)
     case DOMINATE:
         return too_many(s) ? dominators_make(&s->dominators, rd) : ST_OK;
     case FOLD:
-        return too_many(s) ? prune_make(&s->fold, rd->vm, rd->budget) : ST_OK;
+        return fold(s, rd);
     case ALLOCATE:
         return allocate(s);
     case FORGET:

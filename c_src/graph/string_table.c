@@ -4,23 +4,14 @@
 
 #include <string.h>
 
-enum { SLOTS = 4 * STRING_TABLE_MAX };
+/* The table grows, because most heaps have few different strings. */
+enum { NAMES_FIRST = BOUND(256, 4), SLOTS_EACH = 4 };
 
 const char *const string_table_fixed[STRING_TABLE_FIXED_N] = {
 #define X(Id, Text) [NAME_##Id] = (Text),
     STRING_TABLE_FIXED(X)
 #undef X
 };
-
-enum status string_table_init(struct string_table *ns)
-{
-    *ns = (struct string_table){.list = sonde_alloc(STRING_TABLE_MAX * sizeof *ns->list),
-                                .slots = sonde_alloc(SLOTS * sizeof *ns->slots)};
-    if (!ns->list || !ns->slots)
-        return ST_NOMEM;
-    memset(ns->slots, 0, SLOTS * sizeof *ns->slots);
-    return ST_OK;
-}
 
 void string_table_end(struct string_table *ns)
 {
@@ -32,9 +23,8 @@ void string_table_end(struct string_table *ns)
 
 size_t string_table_bytes(const struct string_table *ns)
 {
-    return ns->list ? STRING_TABLE_MAX * sizeof *ns->list + SLOTS * sizeof *ns->slots +
-                          ns->funs_cap * sizeof *ns->funs
-                    : 0;
+    return ns->cap * (sizeof *ns->list + SLOTS_EACH * sizeof *ns->slots) +
+           ns->funs_cap * sizeof *ns->funs;
 }
 
 static bool same(const struct name *a, const struct name *b)
@@ -43,25 +33,46 @@ static bool same(const struct name *a, const struct name *b)
     return a->kind == b->kind && a->word == b->word && (a->n == b->n || a->kind == NAME_OF_FUN);
 }
 
-/* Its slot, or the free slot for it. At most a quarter of the slots is used. */
+/* Its slot, or the free slot for it. At most a quarter of the slots, a power of two, is used. */
 static uint32_t *slot(const struct string_table *ns, const struct name *name)
 {
     uint64_t n = name->kind == NAME_OF_FUN ? 0 : name->n;
     uint64_t hash = (name->word ^ n << 40 ^ (uint64_t)name->kind << 56) * 0x9E3779B97F4A7C15ULL;
     for (hash >>= 32;; hash++) {
-        uint32_t *s = &ns->slots[hash % SLOTS];
+        uint32_t *s = &ns->slots[hash & (ns->cap * SLOTS_EACH - 1)];
         if (*s == 0 || same(&ns->list[*s - 1], name))
             return s;
     }
 }
 
+/* Doubles the room for names, and puts all of them into larger slots. */
+static bool grow(struct string_table *ns)
+{
+    size_t cap = ns->cap;
+    uint32_t *slots =
+        sonde_alloc((cap == 0 ? NAMES_FIRST : cap * 2) * SLOTS_EACH * sizeof *ns->slots);
+    if (!slots || !SONDE_GROW(ns->list, ns->cap, NAMES_FIRST)) {
+        sonde_free(slots);
+        return false;
+    }
+    sonde_free(ns->slots);
+    ns->slots = slots;
+    memset(slots, 0, ns->cap * SLOTS_EACH * sizeof *slots);
+    for (uint32_t i = 0; i < ns->n; i++)
+        *slot(ns, &ns->list[i]) = i + 1;
+    return true;
+}
+
 enum status string_table_put(struct string_table *ns, struct name name, uint32_t *index)
 {
-    uint32_t *s = slot(ns, &name);
-    if (*s == 0) {
+    uint32_t *s = ns->cap != 0 ? slot(ns, &name) : NULL;
+    if (!s || *s == 0) {
         if (ns->n == STRING_TABLE_MAX)
             return ST_GONE;
+        if (ns->n == ns->cap && !grow(ns))
+            return ST_NOMEM;
         ns->list[ns->n] = name;
+        s = slot(ns, &name);
         *s = ++ns->n;
     }
     *index = *s - 1;

@@ -51,17 +51,19 @@ enum { STRING_TABLE_MAX = BOUND(1 << 16, 16) };
 struct string_table {
     struct name *list;
     uint32_t n;
+    size_t cap;
     uint32_t *slots; /* a hash table of indices into list, from 1 */
     struct fun_bar *funs;
     uint32_t funs_n;
     size_t funs_cap;
 };
 
-enum status string_table_init(struct string_table *ns);
+/* It starts as zeros. */
 void string_table_end(struct string_table *ns);
 size_t string_table_bytes(const struct string_table *ns);
 
-/* Finds or adds a name; *index is its index in list. OK; GONE: the table is full. */
+/* Finds or adds a name; *index is its index in list. OK; GONE: the table is full;
+ * NOMEM. */
 enum status string_table_put(struct string_table *ns, struct name name, uint32_t *index);
 
 /* The same for a fun, with a copy of its entry. OK, GONE, NOMEM, TORN. */

@@ -15,7 +15,6 @@ enum stages {
     CHAINS,
     UNWANT,
     WANT,
-    FORGET,
     SEARCH,
     CLIMB,
     EDGES,
@@ -74,22 +73,21 @@ static void progress(const void *w, uint64_t *done, uint64_t *total)
 /* ---- which rows ----------------------------------------------------------------------------- */
 
 /* Skips inner nodes: a row for a part of a map that several maps share, or for a pair of the
- * dictionary, would tell a reader nothing. */
+ * dictionary, would tell a reader nothing. Nodes are numbered in the order of their places; of equal
+ * ones the first win. */
 static enum status choose(struct top_retained *l, struct budget *b)
 {
     const struct dominators *d = &l->dominators;
-    if (l->at == 0)
-        l->large = d->large_n;
-    for (; l->at < d->n; l->at++) {
-        uint32_t k = d->n - 1 - (uint32_t)l->at;
-        uint32_t place = d->order[k];
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        uint64_t words = dominators_words(d, k, &l->large);
-        int64_t retained = d->retained[graph_node(&l->graph, place_mark(place))];
-        if (bit_test(l->graph.inner, place_mark(place)) || !top_n_may_take(&l->top, retained))
+    for (; l->at < d->n; l->at++, l->place++) {
+        enum status st =
+            budget_step(b) ? graph_scan(&l->graph, l->graph.head, &l->place, b) : ST_TIMESLICE;
+        if (st != ST_OK)
+            return st;
+        int64_t retained = d->retained[NODE_FIRST + l->at];
+        if (bit_test(l->graph.inner, place_mark(l->place)) ||
+            !top_n_may_take(&l->top, retained - 1))
             continue;
-        struct row row = {retained, UINT32_MAX - place, words << 32 | place};
+        struct row row = {retained, UINT32_MAX - l->place, l->place};
         if (!top_n_push(&l->top, row))
             return ST_NOMEM;
     }
@@ -106,6 +104,20 @@ static enum status allocate_rows(struct top_retained *l)
     return l->rows && l->slots ? ST_OK : ST_NOMEM;
 }
 
+/* The own words of the rows that have many; their numbers are in `waiting'. */
+static enum status large_rows(struct top_retained *l, struct budget *b)
+{
+    const struct dominators *d = &l->dominators;
+    for (; l->large < d->large_n; l->large++) {
+        uint32_t row = d->waiting[d->large[l->large].node];
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (row != NODE_NONE)
+            l->rows[row].self = d->large[l->large].words;
+    }
+    return ST_OK;
+}
+
 static enum status make_rows(struct top_retained *l, struct budget *b)
 {
     for (; l->n < l->top.n; l->n++) {
@@ -116,9 +128,11 @@ static enum status make_rows(struct top_retained *l, struct budget *b)
         r->place = (uint32_t)l->top.rows[l->n].pid;
         r->node = graph_node(&l->graph, place_mark(r->place));
         r->retained = (uint64_t)l->top.rows[l->n].value;
-        r->self = l->top.rows[l->n].pid >> 32;
+        r->self = dominators_small(&l->dominators, r->node);
+        l->dominators.waiting[r->node] = (uint32_t)l->n;
     }
-    return wipe(l->slots, sizeof *l->slots, l->slots_n, &l->at, b);
+    enum status st = large_rows(l, b);
+    return st == ST_OK ? wipe(l->slots, sizeof *l->slots, l->slots_n, &l->at, b) : st;
 }
 
 /* ---- the shortest path: first its nodes, then the steps between them ----------------------------- */
@@ -153,7 +167,7 @@ static enum status unwant(struct top_retained *l, struct budget *b)
     return g->seen ? wipe(g->seen, sizeof *g->seen, l->heap.marks.n, &l->at, b) : ST_NOMEM;
 }
 
-/* The dominators' other arrays are free for a search. */
+/* A search fills `waiting' and, as its queue, `idom', which are free then. */
 static bool must_search(const struct top_retained *l)
 {
     return l->parent == l->dominators.waiting;
@@ -172,8 +186,9 @@ static enum status want_rows(struct top_retained *l, struct budget *b)
         if (!budget_step(b))
             return ST_TIMESLICE;
         want(l, l->rows[l->at].place);
+        d->waiting[l->rows[l->at].node] = NODE_NONE;
     }
-    bfs_start(&l->breadth, &l->graph, d->waiting, d->order);
+    bfs_start(&l->breadth, &l->graph, d->waiting, d->idom);
     l->breadth.want = l->graph.seen;
     l->breadth.wanted = l->n;
     return ST_OK;
@@ -401,10 +416,6 @@ static enum status walk_stage(struct top_retained *l, const struct reading *rd)
         return chains(l, rd->budget);
     case UNWANT:
         return unwant(l, rd->budget);
-    case FORGET:
-        if (!must_search(l))
-            return ST_OK;
-        return fill(l->dominators.waiting, l->graph.nodes, &l->done, NODE_NONE, rd->budget);
     case WANT:
         return want_rows(l, rd->budget);
     case SEARCH:
@@ -429,7 +440,6 @@ static enum status walk(void *w, const struct reading *rd)
             return st;
         l->stage++;
         l->at = 0;
-        l->done = 0;
         l->entered = false;
         l->roots_done = false;
         roots_start(&l->roots, l->heap.collect.waiting);

@@ -47,9 +47,9 @@ struct top_retained {
     unsigned want;
     int stage;
     size_t at;
-    uint32_t done;
-    struct top_n top; /* pid: the place, and the words above it */
-    size_t large;     /* of the dominators' large nodes: how many are left */
+    uint64_t place;   /* of the node that may be chosen next */
+    struct top_n top; /* pid: the place */
+    size_t large;     /* of the dominators' large nodes: compared with the rows */
     struct large *rows;
     size_t n;
     struct edge *edges;

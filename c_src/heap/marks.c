@@ -117,21 +117,6 @@ void marks_drop_grey(struct marks *m)
     m->grey = m->summary = NULL;
 }
 
-/* A binary search, because the bits of the blocks are in the order of the list. */
-uintptr_t marks_address(const struct marks *m, size_t at, unsigned bit)
-{
-    unsigned lo = 0;
-    unsigned hi = m->blocks->n;
-    while (hi - lo > 1) {
-        unsigned mid = lo + (hi - lo) / 2;
-        if (m->base[mid] <= at)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return m->blocks->list[lo].from + ((at - m->base[lo]) * 64 + bit) * 8;
-}
-
 enum status marks_take_grey(struct marks *m, uintptr_t *p)
 {
     size_t n = (m->n + 63) / 64;

@@ -66,8 +66,21 @@ enum status marks_take_grey(struct marks *m, uintptr_t *p);
 /* Frees the grey bits, once marks_take_grey has returned GONE. */
 void marks_drop_grey(struct marks *m);
 
-/* The address of the word with bit number `bit` in word `at` of the bits. */
-uintptr_t marks_address(const struct marks *m, size_t at, unsigned bit);
+/* The address of the word with bit number `bit` in word `at` of the bits. A binary search, because the
+ * bits of the blocks are in the order of the list. */
+static inline uintptr_t marks_address(const struct marks *m, size_t at, unsigned bit)
+{
+    unsigned lo = 0;
+    unsigned hi = m->blocks->n;
+    while (hi - lo > 1) {
+        unsigned mid = lo + (hi - lo) / 2;
+        if (m->base[mid] <= at)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return m->blocks->list[lo].from + ((at - m->base[lo]) * 64 + bit) * 8;
+}
 
 /* Bytes of memory that the bits take now. */
 size_t marks_bytes(const struct marks *m);
