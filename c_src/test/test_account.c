@@ -350,7 +350,7 @@ static void test_emptied_meanwhile(const struct layout *lay)
 
 static void test_no_memory(const struct layout *lay, size_t max, bool keeps)
 {
-    const struct proctab tab = {0, 64};
+    const struct proctab tab = {.max = 64};
     enum status st = ST_NOMEM;
     unsigned failures = 0;
     rng = 5;

@@ -31,7 +31,7 @@ static inline struct known *place_of(struct census *c, unsigned i, enum status *
 /* An account that keeps each process's holdings. */
 static inline void new_account(struct account *a, const struct layout *lay, size_t max)
 {
-    const struct proctab tab = {0, 64};
+    const struct proctab tab = {.max = 64};
     account_init(a, lay, &tab, max, false, true);
 }
 

@@ -11,7 +11,7 @@ static struct {
     uint32_t holders, queued, first;
 } expected[ALL];
 
-static const struct proctab table = {0, 1 << 15};
+static const struct proctab table = {.max = 1 << 15};
 static unsigned smaller_until; /* Binaries of the processes below it were smaller, and are freed */
 
 static uint64_t binary_of(unsigned i)
