@@ -273,9 +273,12 @@ block_in_threads() ->
 block_and_refuse() ->
     case sonde_foreign_helper:deny_syscall() of
         ok ->
+            %% on a small node the normal scheduler reads, too
+            ok = sonde_foreign_helper:mask_signals(normal, block),
             Before = native_count(),
             answers_right(),
             Before = native_count(),
+            ok = sonde_foreign_helper:mask_signals(normal, unblock),
             ok = sonde_foreign_helper:mask_signals(dirty_io, unblock),
             right(guarded);
         {skip, _} = Skip -> Skip

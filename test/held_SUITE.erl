@@ -291,9 +291,9 @@ held_scans(Start, Change) ->
          {Attr, Where, Was, Said, Now, After - Before}
      end || Attr <- stamped(), Where <- [opened, walked]].
 
-%% Two attributes are read as one word each and need no stamp.
+%% Three attributes are read as one word each and need no stamp.
 stamped() ->
-    (sonde_attr:native() -- [heap_size, reductions])
+    (sonde_attr:native() -- [catchlevel, heap_size, reductions])
         ++ [garbage_bytes, bin_garbage, bin_garbage_bytes, bin_waste, flat_size, binary_unique,
             binary_exclusive].
 

@@ -81,7 +81,8 @@ NIF(nif_do_learn)
     /* ([{Pid, Name | [], Call, Current | []}], [{Atom, Text}]): ok, or what could not be learned */
     struct sonde *s = sonde_of(env);
     struct vm vm;
-    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || s->is_aimed)
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || s->is_aimed ||
+        !enif_is_list(env, argv[0]) || !enif_is_list(env, argv[1]))
         return nif_raise(env, ATOM(badarg));
     vm = s->vm;
     vm.reader = nif_peek_reader(s);

@@ -236,11 +236,11 @@ remedy(native_library) ->
 remedy(erase_terms) ->
     "Each key stays until it is erased: put no key that is made of data, or use a table.";
 remedy(cancel_started) ->
-    "Cancel each timer when what it waits for has come, by erlang:cancel_timer/1: until its time, the"
-    " VM keeps it with its message.";
+    "Cancel each timer when what it waits for has come, by erlang:cancel_timer/1 or timer:cancel/1: until"
+    " its time, the VM keeps it with its message.";
 remedy(log_less) ->
-    "From its limit on (drop_mode_qlen), it drops new events. See what it waits for: its device may be"
-    " stuck. If it is only slow, log less, or to a faster device.";
+    "While it waits, its queue grows, or processes that log wait for it; then it drops new events. See what"
+    " it waits for: its device may be stuck. If it is only slow, log less, or to a faster device.";
 remedy(slow_peer) ->
     "Limit what waits, by the socket's high_watermark and send_timeout; close it if the peer is"
     " gone.";

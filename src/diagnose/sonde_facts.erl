@@ -80,7 +80,7 @@ take(Ms, Caller) ->
       settings => maps:from_list([erlang:system_info(fullsweep_after)]),
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
                            ++ Skipped ++ Unasked ++ Unfollowed ++ Unheard ++ NoRss ++ off()
-                           ++ [{timers, not_reported} || not is_map_key(timers, hd(Moments))]}.
+                           ++ [{timers, not_reported} || not lists:all(fun(M) -> is_map_key(timers, M) end, Moments)]}.
 
 %% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
 %% would the VM's names of its allocators, which it makes at the first call for them.

@@ -116,9 +116,11 @@ timers() ->
         error:_ -> undefined
     end.
 
-%% Each thread replies with the figures of its instance.
+%% Each thread replies with the figures of its instance, words without a sign: where one thread frees what
+%% another one allocated, one of them may be below zero, and only the sum is right.
 timers(0, _, Bytes) when is_integer(Bytes) ->
-    Bytes;
+    <<Sum:64/signed>> = <<Bytes:64>>,
+    max(0, Sum);
 timers(Left, Ref, Bytes) ->
     receive
         {Ref, _, [{fix_alloc, false} | _]} ->
