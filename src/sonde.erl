@@ -1200,7 +1200,8 @@ diagnosis() -> diagnosis(#{}).
 %% Garbage that the process itself collects is no suspect. This holds if the process makes a full
 %% collection in the interval, and if one is due within a minute. If the process makes only minor
 %% collections, the garbage that they leave is a suspect, unless `fullsweep_after' is at most 10. What
-%% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB. If
+%% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB;
+%% timers and persistent terms count by their growth alone. If
 %% fewer than five heaps of a process were read, its growing size is a suspect only if the process
 %% answered at least six times, and if no heap shows that only garbage grew. The call does not find
 %% persistent terms that are replaced by larger ones, or a slower small leak (`sonde_watch' finds the

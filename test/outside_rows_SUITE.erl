@@ -38,12 +38,14 @@ both(Fun) -> both([], Fun).
 
 both(Args, Fun) ->
     sonde_peer_helper:with(shipped, Args, fun(Target) ->
-        sonde_peer_helper:with(shipped, Args, fun(Twin) ->
+        twin(Args, fun(Twin) ->
             Of = fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end,
             ok = open(Twin, Of),
             Fun(Of, fun(Function, A) -> outside(Twin, Function, A) end)
         end)
     end).
+
+twin(Args, Fun) -> sonde_peer_helper:with(shipped, Args ++ ["-sonde_twin", "test"], Fun).
 
 open(Twin, Of) ->
     sonde_peer_helper:call(Twin, sonde_outside, open, [list_to_integer(Of(os, getpid, []))]).
@@ -319,7 +321,7 @@ refused(Pid) ->
 
 other_looks_are_refused(_Config) ->
     sonde_peer_helper:with(shipped, fun(Target) ->
-        sonde_peer_helper:with(shipped, fun(Twin) ->
+        twin([], fun(Twin) ->
             ok = open(Twin, fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end),
             Pid = sonde_peer_helper:call(Target, erlang, whereis, [init]),
             [badarg] = lists:usort(sonde_peer_helper:call(Twin, ?MODULE, refused, [Pid])),
@@ -346,7 +348,7 @@ many_processes(_Config) ->
     end).
 
 a_target_that_ends(_Config) ->
-    sonde_peer_helper:with(shipped, fun(Twin) ->
+    twin([], fun(Twin) ->
         Of = sonde_peer_helper:with(shipped, fun(Target) ->
             Here = fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end,
             OsPid = Here(os, getpid, []),
@@ -363,7 +365,7 @@ a_target_that_ends(_Config) ->
 other_programs_are_refused(_Config) ->
     Port = open_port({spawn_executable, os:find_executable("sleep")}, [{args, ["100"]}]),
     {os_pid, Sleep} = erlang:port_info(Port, os_pid),
-    sonde_peer_helper:with(shipped, fun(Twin) ->
+    twin([], fun(Twin) ->
         Open = fun(OsPid) -> sonde_peer_helper:call(Twin, sonde_outside, open, [OsPid]) end,
         {error, other_program} = Open(Sleep),
         {error, gone} = Open(1 bsl 30),
@@ -379,12 +381,18 @@ other_programs_are_refused(_Config) ->
 
 another_process_limit_is_refused(_Config) ->
     sonde_peer_helper:with(shipped, ["+P", "1000000"], fun(Target) ->
-        sonde_peer_helper:with(shipped, fun(Twin) ->
+        twin([], fun(Twin) ->
             {error, process_limit} = open(Twin, fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end)
         end)
     end).
 
 only_this_module_may_aim(_Config) ->
+    %% a node that was started for something else
+    sonde_peer_helper:with(shipped, fun(Node) ->
+        {badarg, _} = try open(Node, fun(os, getpid, []) -> os:getpid() end) catch exit:Why -> Why end,
+        #{reader := Its} = sonde_peer_helper:call(Node, sonde, native, []),
+        true = Its =/= other
+    end),
     badarg = sonde_test:raised(fun() -> sonde_nif:aim(list_to_integer(os:getpid())) end),
     badarg = sonde_test:raised(fun() -> sonde_nif:learn([], []) end),
     badarg = sonde_test:raised(fun() -> sonde_nif:identity(self()) end),
@@ -394,7 +402,7 @@ only_this_module_may_aim(_Config) ->
 it_aims_once(_Config) ->
     sonde_peer_helper:with(shipped, fun(Target) ->
         Of = fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end,
-        sonde_peer_helper:with(shipped, fun(Twin) ->
+        twin([], fun(Twin) ->
             ok = open(Twin, Of),
             %% there is no way back, and none to a third process
             {badarg, _} = try open(Twin, Of) catch exit:Why -> Why end
@@ -424,7 +432,7 @@ attributes_that_nothing_there_can_answer(_Config) ->
 fails_with_a_wrong_offset(_Config) ->
     case sonde_peer_helper:needs_test_build() of
         ok ->
-            sonde_peer_helper:with(test, fun(Twin) ->
+            sonde_peer_helper:with(test, ["-sonde_twin", "test"], fun(Twin) ->
                 ok = sonde_peer_helper:call(Twin, sonde_nif, set_offset, [heap, 8]),
                 {error, {native_off, {check, _}}} =
                     sonde_peer_helper:call(Twin, sonde_outside, open, [list_to_integer(os:getpid())])

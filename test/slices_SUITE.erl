@@ -42,7 +42,7 @@ every_function_is_measured(Config) ->
 %% By a twin of the peer. Without /proc it fails, as soon as it can know that.
 from_outside(Config, Times) ->
     OsPid = list_to_integer(there(Config, os, getpid, [])),
-    Rows = sonde_peer_helper:with(test, ["+P", "1048576"], fun(Twin) ->
+    Rows = sonde_peer_helper:with(test, ["+P", "1048576", "-sonde_twin", "test"], fun(Twin) ->
                sonde_peer_helper:call(Twin, ?MODULE, outside, [OsPid])
            end),
     case too_long(Rows) of

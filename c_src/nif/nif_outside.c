@@ -148,6 +148,7 @@ static void move(struct vm *vm, uintptr_t shift)
     for (unsigned i = 0; i < vm->code.n; i++)
         vm->code.ranges[i] += shift;
     vm->literals = (struct block){0, 0}; /* each VM has its own */
+    vm->tab.has_turnover = false;        /* its words would come from pages that are kept */
 }
 
 /* Atoms `false' and `true' are the first two of every VM. 0: all is as expected. */
@@ -185,7 +186,8 @@ NIF(nif_do_aim)
     struct vm vm = s->vm;
     move(&vm, shift);
     vm.reader = PEEK_OTHER;
-    int failed = peek_aim(process, (vm.tab.record + LF(vm.lay, ptab_max)) & ~(uintptr_t)7);
+    /* where its table is: hardly the same in another node */
+    int failed = peek_aim(process, vm.tab.record + LF(vm.lay, ptab_tab));
     if (failed != 0)
         return failed == EPERM   ? ATOM(forbidden)
                : failed == ESRCH ? ATOM(gone)

@@ -278,7 +278,7 @@ static enum status settle_one(struct scan *s, unsigned i)
 /* ---- the next process ----------------------------------------------------------------------------- */
 
 /* Empty slots looked at in one go, about 1 ms; and processes that died, by the slower reader. */
-enum { STRETCH = 1 << 17, TRIES = 512 };
+enum { STRETCH = 1 << 17, SHORT_STRETCH = 1 << 12, TRIES = 512 };
 
 static enum status target(const struct scan *s, struct target *t, size_t slot, uint64_t pid)
 {
@@ -307,7 +307,7 @@ static bool all_were_met(struct scan *s)
 static enum status next_in_table(struct scan *s, struct target *t)
 {
     size_t slot;
-    size_t most = STRETCH;
+    size_t most = s->may_pause ? STRETCH : SHORT_STRETCH;
     if (all_were_met(s))
         return ST_GONE;
     enum status st = stripes_next(&s->table, &s->vm, &most, &slot);
@@ -610,6 +610,7 @@ static enum scan_result slice(struct scan *s, enum peek_reader reader, uint64_t 
     uint64_t end = clock_ns() + ns;
     enum scan_result r;
     s->vm.reader = reader;
+    s->may_pause = may_pause;
     resume_batch(s);
     do {
         r = step_phase(s);

@@ -55,7 +55,8 @@ struct scan {
     struct stripes table;
     struct turnover turnover; /* when the sweep began */
     uint64_t seen;            /* slots in use */
-    size_t next;              /* in the sample, or among those to look at again */
+    bool may_pause; /* the slice is not on a scheduler that it may hold only for a moment */
+    size_t next;    /* in the sample, or among those to look at again */
     unsigned round;
     unsigned lines; /* cache lines of a process that the plan touches */
     uint16_t line[16];

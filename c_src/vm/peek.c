@@ -168,17 +168,26 @@ static _Thread_local struct {
     uint64_t words[PAGES + 1][PAGE_WORDS];
 } kept;
 
-static void forget_walks(void)
+/* Apart, because a thread gets this memory when it first comes here: in a node none does. */
+static __attribute__((noinline)) void forget(bool all)
 {
     if (kept.n > 0)
         memset(kept.at, 0, PAGES * sizeof *kept.at);
     kept.n = 0;
+    if (all)
+        kept.at[PAGES] = 0;
+}
+
+static void forget_walks(void)
+{
+    if (aimed.process != 0)
+        forget(false);
 }
 
 static void forget_pages(void)
 {
-    forget_walks();
-    kept.at[PAGES] = 0;
+    if (aimed.process != 0)
+        forget(true);
 }
 
 static bool fetch_page(unsigned i, uintptr_t at)
@@ -265,6 +274,30 @@ static bool syscall_gather(enum peek_reader r, uintptr_t base, const uint16_t *o
                            uint64_t *out)
 {
     (void)r, (void)base, (void)off, (void)n, (void)out;
+    return false;
+}
+
+static void forget_walks(void)
+{
+}
+
+static void forget_pages(void)
+{
+}
+
+static bool other_word(uintptr_t addr, uint64_t *out)
+{
+    return syscall_block(PEEK_OTHER, addr, 1, out);
+}
+
+static bool other_block(uintptr_t addr, size_t words, uint64_t *out)
+{
+    return syscall_block(PEEK_OTHER, addr, words, out);
+}
+
+static bool other_scan(uintptr_t table, size_t from, size_t to, size_t *found)
+{
+    (void)table, (void)from, (void)to, (void)found;
     return false;
 }
 

@@ -36,7 +36,7 @@ options() ->
        help => "the node that is this process of this machine, looked at from outside: it need not "
                "answer, and nothing is loaded onto it"},
      #{name => trust,
-       help => "with --pid: run the program of another user's node, although that user can change it"},
+       help => "with --pid: run the program of another user's node with your rights"},
      #{name => 'cookie-file', arg => {"FILE", local_file},
        help => "read the cookie from the first line of FILE; default: $SONDE_COOKIE, then "
                "~/.erlang.cookie"},

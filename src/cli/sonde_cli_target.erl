@@ -7,7 +7,7 @@
 %% libraries.
 %%
 %% We run that executable and that OTP with our own rights. So for the node of another user, which root
-%% may look at, no other user than root may own them.
+%% may look at, the caller must say that it trusts that user.
 -module(sonde_cli_target).
 
 -include_lib("kernel/include/file.hrl").
@@ -28,10 +28,14 @@
 -define(PT_INTERP, 3).
 -define(OTP_25, 13).          % the ERTS of OTP 25
 
-%% @doc `Trust': its files may belong to anybody.
+%% @doc `Trust': it may be the node of another user.
 -spec read(pos_integer(), Trust :: boolean()) -> {ok, target()} | {error, text()}.
 read(OsPid, Trust) ->
-    try {ok, target(OsPid, Trust orelse user(OsPid) =:= user("self"))}
+    try
+        Target = target(OsPid),
+        %% last: what was read belongs to a process that was ours to the end
+        _ = [ok = is_ours(OsPid) || not Trust],
+        {ok, Target}
     catch throw:{no_target, Text} -> {error, Text}
     end.
 
@@ -39,7 +43,7 @@ read(OsPid, Trust) ->
 no_target(Text) ->
     throw({no_target, Text}).
 
-target(OsPid, Trust) ->
+target(OsPid) ->
     ok = is_alive(OsPid),
     {Flags, Args} = command_line(OsPid),
     ok = is_permitted(OsPid),
@@ -47,15 +51,11 @@ target(OsPid, Trust) ->
     In = fun(Path) -> inside(Prefix, absolute(OsPid, Path)) end,
     Root = In(argument(<<"-root">>, Args)),
     Bin = In(argument(<<"-bindir">>, Args)),
-    Target = #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid),
+    #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid),
                loader => loader(OsPid, Prefix), flags => flags(Flags, erts(Bin)), root => Root,
                setup => setup(OsPid, Bin), boot => boot(OsPid, Root, Args, In),
                boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
-               libraries => none},
-    case Trust of
-        true -> Target#{libraries := libraries(OsPid, Prefix)};
-        false -> ok = is_of_root(Target, Prefix), Target
-    end.
+      libraries => libraries(OsPid, Prefix)}.
 
 %% ---- may we?
 
@@ -142,55 +142,26 @@ is_traceable({ok, Scope}, Status) ->
 is_traceable({error, _}, _) ->
     true.
 
-%% ---- whose files are they?
+%% ---- whose program is it?
 
-%% The effective user.
-user(OsPid) ->
+%% With all of its user ids as ours, nobody else can have chosen what it runs.
+is_ours(OsPid) ->
+    case users(OsPid) =:= users("self") of
+        true -> ok;
+        false ->
+            no_target(["process ", integer_to_list(OsPid), " belongs to another user, whose program sonde would "
+                       "run with your rights: run sonde as that user, or with --trust"])
+    end.
+
+%% Real, effective, saved, and of files.
+users(OsPid) ->
     case file:read_file(proc(OsPid, "status")) of
         {ok, Status} ->
-            {match, [User]} = re:run(Status, "^Uid:\\s*[0-9]+\\s+([0-9]+)",
-                                     [multiline, {capture, [1], binary}]),
-            binary_to_integer(User);
-        {error, _} -> none
-    end.
-
-is_of_root(#{os_pid := OsPid, name := Name, root := Root, setup := Setup, boot := Boot} = Target, Prefix) ->
-    Loader = case maps:get(loader, Target) of none -> []; {File, Folders} -> [File | Folders] end,
-    Paths = [Root, filename:join(Root, "lib"), <<Boot/binary, ".boot">>, Setup,
-             <<Prefix/binary, (seen_from(OsPid, Name))/binary>>]
-        ++ [Path || {_, Path} <- maps:get(boot_vars, Target)] ++ Loader,
-    case [Path || Path <- [proc(OsPid, "exe")], not is_of_root(Path)]
-        ++ [Path || Path <- Paths, Place <- places(Prefix, Path), not is_of_root(Place)] of
-        [] -> ok;
-        [Path | _] ->
-            no_target(["process ", integer_to_list(OsPid), " belongs to another user, who can change ",
-                       Path, ", which sonde would run: run sonde as that user, or with --trust"])
-    end.
-
-%% A path, and what it leads through. The kernel keeps what is open itself.
-places(Prefix, Path) ->
-    Size = byte_size(Prefix),
-    case Path of
-        <<Prefix:Size/binary, Inner/bits>> when Prefix =/= <<>>; binary_part(Path, 0, 6) =/= <<"/proc/">> ->
-            Names = tl(filename:split(Inner)),
-            Real = walk(Prefix, [], Names, ?MOST_LINKS),
-            <<_:Size/binary, To/bits>> = Real,
-            lists:usort([at(Prefix, lists:reverse(lists:sublist(Ns, N)))
-                         || Ns <- [Names, [Each || Each <- filename:split(To), Each =/= <<"/">>]],
-                            N <- lists:seq(1, length(Ns))]);
-        _ -> []
-    end.
-
-is_of_root(Path) ->
-    Info = case Path of
-               <<"/proc/", _/bits>> -> file:read_file_info(Path, [raw]);
-               _ -> file:read_link_info(Path, [raw])
-           end,
-    case Info of
-        {ok, #file_info{uid = 0, type = directory, mode = Mode}} -> Mode band 8#1002 =/= 8#0002;
-        {ok, #file_info{uid = User}} -> User =:= 0;
-        {error, enoent} -> true;
-        {error, _} -> false
+            {match, [Users]} = re:run(Status, "^Uid:\\s*([0-9\\s]+)$",
+                                      [multiline, {capture, [1], binary}]),
+            string:lexemes(Users, "\t \n");
+        {error, _} ->
+            none
     end.
 
 %% ---- where its files are

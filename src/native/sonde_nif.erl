@@ -231,7 +231,7 @@ do_prover_begin() -> erlang:nif_error(not_loaded).
 -spec learn([{pid(), atom() | [], mfa(), mfa() | []}], [{atom(), binary()}]) ->
     ok | no_reader | code | atoms | identity.
 learn(Processes, Atoms) ->
-    of_ours(?AIMERS),
+    of_twin(),
     said(do_learn(Processes, Atoms)).
 do_learn(_Processes, _Atoms) -> erlang:nif_error(not_loaded).
 
@@ -240,7 +240,7 @@ do_learn(_Processes, _Atoms) -> erlang:nif_error(not_loaded).
 -spec aim(OsPid :: pos_integer()) ->
     ok | gone | forbidden | other_program | process_table | process_limit | atoms | processes.
 aim(OsPid) ->
-    of_ours(?AIMERS),
+    of_twin(),
     said(do_aim(OsPid)).
 do_aim(_OsPid) -> erlang:nif_error(not_loaded).
 
@@ -248,6 +248,11 @@ do_aim(_OsPid) -> erlang:nif_error(not_loaded).
 -spec identity(pid()) -> {binary() | undefined, function_there(), function_there()} | gone.
 identity(Pid) -> said(do_identity(Pid)).
 do_identity(_Pid) -> erlang:nif_error(not_loaded).
+
+%% Only in a VM that was started to look at another OS process: in a node, all answers would be of that one.
+of_twin() ->
+    of_ours(?AIMERS),
+    init:get_argument(sonde_twin) =/= error orelse error(badarg).
 
 %% The VM knows the function with which each process was spawned.
 of_ours(Modules) ->

@@ -5,7 +5,7 @@
 %% allowed, and then reports it.
 -module(sonde_scan).
 
--export([scan/4, threads/2, drive/4, run/2, late/3, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
+-export([scan/4, threads/2, drive/4, run/2, once/2, late/3, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
          options/1, max_entries/0, merge/2, nothing/0]).
 -export_type([how/0, scans/0, policy/1, missed/0, result/0, report/0]).
 
@@ -24,6 +24,7 @@
           patience_us => 0..1000000,               % of each try at a busy process
           places => [pid()],                       % only those that wait where these do
           outside => true,                         % in another OS process: none can be asked
+          skip_missed => true,                     % no row for one that only the first look could read
           atom() => term()}.
 %% The parts of one scan.
 -type scans() :: [sonde_nif:scan(), ...].
@@ -198,6 +199,7 @@ run(Scans, How) ->
     Ask = fun(Scan, Here, Pids, Result) ->
                   #{large := Large} = sonde_nif:scan_info(Scan),
                   {Rows, Missed, Suspended} = second(Pids -- Large, Here),
+                  _ = [ok = sonde_nif:scan_skip(Scan, Pid) || #{skip_missed := true} <- [How], {Pid, _} <- Missed],
                   {Rows, merge(Result, (nothing())#{missed := [{Pid, too_large} || Pid <- Large]
                                                         ++ Missed,
                                                     suspended := Suspended})}
@@ -206,6 +208,15 @@ run(Scans, How) ->
         {done, Result} -> Result;
         {late, Result} -> late(Scans, How, Result)
     end.
+
+%% @doc The same for scans that take no rows (`stacks'): what cannot be read is missed at once.
+-spec once(scans(), how()) -> result().
+once(Scans, How) ->
+    Ask = fun(_, _, Pids, Result) ->
+                  {[], merge(Result, (nothing())#{missed := [{Pid, busy} || Pid <- Pids]})}
+          end,
+    {done, Result} = must_drive(Scans, How, #{ask => Ask, join => fun merge/2}, nothing()),
+    Result.
 
 %% @doc Returns the result of a sweep that missed no process.
 -spec nothing() -> result().

@@ -154,10 +154,9 @@ grown(Attr, N, Ms) ->
     #{missed := Missed} = First = sonde_scan:run(Firsts, How),
     ok = timer:sleep(Ms),
     Scans = sonde_scan:scan(diff, N + length(Missed), Firsts, How),
-    Second = sonde_scan:run(Scans, How),
-    %% the second look takes these for new ones
-    Unknown = maps:from_list(Missed),
-    {named(N, Scans, Unknown), sonde_scan:merge(First, Second)}.
+    %% to the second look, one that it cannot read has died, and one that the first could not read is new
+    Second = sonde_scan:run(Scans, How#{skip_missed => true}),
+    {named(N, Scans, maps:from_list(Missed)), sonde_scan:merge(First, Second)}.
 
 named(N, Scans, Without) ->
     Rows = [Row || {_, Pid} = Row <- lists:reverse(lists:sort(sonde_scan:rows(Scans, 0, N + map_size(Without)))),
@@ -185,7 +184,7 @@ about(Pid) ->
 stacks(N, Depth) ->
     How = (how(stack))#{max_words => Depth},
     Scans = sonde_scan:scan(stacks, 0, undefined, How),
-    Result = sonde_scan:run(Scans, How),
+    Result = sonde_scan:once(Scans, How),
     Groups = sonde_stacks:groups(Scans, fun function/1),
     {[{Stack, Count, example(Pid, Count)} || {Less, Stack, Pid} <- lists:sublist(Groups, N),
                                              Count <- [-Less]], Result}.
