@@ -154,13 +154,13 @@ process(undefined, _) ->
 process(Pid, Request) ->
     Items = [registered_name, status, priority, trap_exit, initial_call, current_function,
              group_leader],
-    case {process_info(Pid, Items), sonde_every_process:one(Pid, sonde_attr:native())} of
+    case {process_info(Pid, Items), sonde_every_process:one(Pid, numbers())} of
         {[{registered_name, Name} | Told], {ok, Values}} ->
             {value, {_, Leader}, Info} = lists:keytake(group_leader, 1, Told),
             inside(Pid, Request, #{info => [{registered_name, name(Name)}
                                             | sonde_origin:attrs(Pid, Info)]
                                        ++ [{group_leader, pid_to_list(Leader)}],
-                                   numbers => lists:zip(sonde_attr:native(), Values)});
+                                   numbers => lists:zip(numbers(), Values)});
         _ ->
             #{info => undefined}
     end.
@@ -256,3 +256,6 @@ allocators(Request) ->
     #{totals => [{Key, sonde_alloc:memory(Key)} || Key <- [allocated, used, unused, usage]],
       types => lists:reverse(lists:keysort(2, Types)),
       fragmentation => shown(sonde_alloc:fragmentation(current), Request)}.
+
+%% Of one process: those that rows can be sorted by.
+numbers() -> sonde_attr:native() -- [catchlevel].
