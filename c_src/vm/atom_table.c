@@ -114,30 +114,18 @@ static void try_record(struct search *s, uintptr_t at)
     }
 }
 
-/* A block at a time, because a system call is slow. Blocks overlap by all but one word of a record. */
-static void search_segment(void *arg, uintptr_t from, uintptr_t to)
+static void try_words(void *arg, uintptr_t at, const uint64_t *words)
 {
-    enum { BLOCK = 512, STEP = BLOCK - RECORD_WORDS + 1 };
-    const struct search *s = arg;
-    uint64_t w[BLOCK];
     struct record record;
-    from = (from + 7) & ~(uintptr_t)7;
-    for (uintptr_t at = from; at + 8UL * RECORD_WORDS <= to; at += 8UL * STEP) {
-        uintptr_t words = (to - at) / 8 < BLOCK ? (to - at) / 8 : BLOCK;
-        if (!peek_block(s->reader, at, words, w))
-            continue;
-        for (uintptr_t i = 0; i + RECORD_WORDS <= words; i++) {
-            if (is_record(w + i, &record))
-                try_record(arg, at + 8 * i);
-        }
-    }
+    if (is_record(words, &record))
+        try_record(arg, at);
 }
 
 bool atom_table_learn(enum peek_reader r, const struct known_atom *known, unsigned n,
                       struct atom_table *out)
 {
     struct search s = {.reader = r, .known = known, .n = n};
-    executable_data(search_segment, &s);
+    executable_search(r, RECORD_WORDS, try_words, &s);
     *out = s.hits == 1 ? s.found : (struct atom_table){0};
     return s.hits == 1;
 }

@@ -199,30 +199,18 @@ static void try_record(struct search *s, uintptr_t at, const struct record *reco
     out->ranges[out->n++] = at;
 }
 
-/* A block at a time, because the system call is slow. Blocks overlap by all but one word of a record. */
-static void search_segment(void *arg, uintptr_t from, uintptr_t to)
+static void try_words(void *arg, uintptr_t at, const uint64_t *words)
 {
-    enum { BLOCK = 512, STEP = BLOCK - RECORD_WORDS + 1 };
-    const struct search *s = arg;
-    uint64_t w[BLOCK];
     struct record record;
-    from = (from + 7) & ~(uintptr_t)7;
-    for (uintptr_t at = from; at + 8UL * RECORD_WORDS <= to; at += 8UL * STEP) {
-        uintptr_t words = (to - at) / 8 < BLOCK ? (to - at) / 8 : BLOCK;
-        if (!peek_block(s->reader, at, words, w))
-            continue;
-        for (uintptr_t i = 0; i + RECORD_WORDS <= words; i++) {
-            if (is_record(w + i, &record))
-                try_record(arg, at + 8 * i, &record);
-        }
-    }
+    if (is_record(words, &record))
+        try_record(arg, at, &record);
 }
 
 bool code_learn(enum peek_reader r, uint64_t pc, const struct mfa *known, struct code *out)
 {
     struct search s = {.reader = r, .pc = pc, .known = known, .out = out};
     *out = (struct code){0};
-    executable_data(search_segment, &s);
+    executable_search(r, RECORD_WORDS, try_words, &s);
     if (s.several)
         out->n = 0;
     return out->n > 0;

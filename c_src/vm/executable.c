@@ -33,3 +33,33 @@ void executable_data(executable_segment *each, void *arg)
     (void)each, (void)arg;
 }
 #endif
+
+struct search {
+    enum peek_reader reader;
+    unsigned n;
+    executable_words *each;
+    void *arg;
+};
+
+/* A block at a time, because a system call is slow. Blocks overlap by n - 1 words. */
+static void search_segment(void *arg, uintptr_t from, uintptr_t to)
+{
+    enum { BLOCK = 512 };
+    const struct search *s = arg;
+    uint64_t w[BLOCK];
+    from = (from + 7) & ~(uintptr_t)7;
+    for (uintptr_t at = from; at + 8UL * s->n <= to; at += 8UL * (BLOCK - s->n + 1)) {
+        uintptr_t words = (to - at) / 8 < BLOCK ? (to - at) / 8 : BLOCK;
+        if (!peek_block(s->reader, at, words, w))
+            continue;
+        for (uintptr_t i = 0; i + s->n <= words; i++)
+            s->each(s->arg, at + 8 * i, w + i);
+    }
+}
+
+void executable_search(enum peek_reader r, unsigned n, executable_words *each, void *arg)
+{
+    struct search s = {r, n, each, arg};
+    if (n > 0 && n <= EXECUTABLE_WORDS)
+        executable_data(search_segment, &s);
+}

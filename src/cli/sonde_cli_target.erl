@@ -144,7 +144,7 @@ is_traceable({error, _}, _) ->
 
 %% ---- whose program is it?
 
-%% With all of its user ids as ours, nobody else can have chosen what it runs.
+%% If all of its user ids are ours, no other user chose what it runs.
 is_ours(OsPid) ->
     case users(OsPid) =:= users("self") of
         true -> ok;
