@@ -1,4 +1,4 @@
-/* bare_loop.c: the minimum that any reader of all binaries' sizes, or of a word of each process, has to
+/* bare_loop.c: the minimum that any reader of all binaries' sizes, or of a word of each process that lives, has to
  * do. Not shipped.
  * Knows: the same tables and the same search for the process table as sonde.
  * Does not know: anything that makes reading a live node safe or its answer useful. Loads are
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENV_PROC = 8 };
+enum { ENV_PROC = 8, EXITING = 0x800 };
 
 static const struct layout *lay;
 static struct proctab tab;
@@ -86,9 +86,10 @@ static ERL_NIF_TERM sizes(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 static ERL_NIF_TERM one_word(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    /* (reductions | heap_size, Part, Parts): the largest; sonde's loads, but nothing faults here */
+    /* (reductions | heap_size, Part, Parts): the largest, and whose it is; sonde's loads, but nothing faults here */
     char attr[16];
     uint64_t most = 0;
+    uint64_t whose = 0;
     uint64_t slot;
     uint64_t end;
     if (!enif_get_atom(env, argv[0], attr, sizeof attr, ERL_NIF_LATIN1) ||
@@ -97,12 +98,20 @@ static ERL_NIF_TERM one_word(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     const uintptr_t field = strcmp(attr, "heap_size") == 0 ? LF(lay, heap_sz) : LF(lay, reds);
     for (; slot < end; slot++) {
         uint64_t proc;
+        uint64_t state;
+        uint64_t id;
         uint64_t value;
-        if (peek_word(PEEK_GUARDED, tab.tab + slot * 8, &proc) && proc != 0 &&
-            peek_word(PEEK_GUARDED, proc + field, &value) && value > most)
+        if (!peek_word(PEEK_GUARDED, tab.tab + slot * 8, &proc) || proc == 0 ||
+            !peek_word(PEEK_GUARDED, proc + (LF(lay, state) & ~7U), &state) ||
+            !peek_word(PEEK_GUARDED, proc + LF(lay, id), &id) ||
+            !peek_word(PEEK_GUARDED, proc + field, &value))
+            continue;
+        if ((state & EXITING) == 0 && value > most) {
             most = value;
+            whose = id;
+        }
     }
-    return enif_make_uint64(env, most);
+    return enif_make_tuple2(env, enif_make_uint64(env, most), enif_make_uint64(env, whose));
 }
 
 /* ---- each Binary once ----------------------------------------------------------------------- */

@@ -26,8 +26,8 @@ binary_memory(Threads) ->
     {Bytes, Counts} = lists:unzip(parts(Threads, fun sizes/2)),
     {lists:sum(Bytes), lists:sum(Counts)}.
 
-%% @doc The largest value of a process in one word.
--spec largest(reductions | heap_size, Threads :: pos_integer()) -> non_neg_integer().
+%% @doc The largest value of a process that lives, in one word, and its id.
+-spec largest(reductions | heap_size, Threads :: pos_integer()) -> {non_neg_integer(), non_neg_integer()}.
 largest(Attr, Threads) ->
     lists:max(parts(Threads, fun(Part, Parts) -> word(Attr, Part, Parts) end)).
 
@@ -42,7 +42,7 @@ parts(Threads, Loop) ->
 -spec sizes(non_neg_integer(), pos_integer()) -> {non_neg_integer(), non_neg_integer()}.
 sizes(_Part, _Parts) -> erlang:nif_error(not_loaded).
 
--spec word(reductions | heap_size, non_neg_integer(), pos_integer()) -> non_neg_integer().
+-spec word(reductions | heap_size, non_neg_integer(), pos_integer()) -> {non_neg_integer(), non_neg_integer()}.
 word(_Attr, _Part, _Parts) -> erlang:nif_error(not_loaded).
 
 %% Words of the lists, tuples and maps that a term of the caller leads to; each link is followed.

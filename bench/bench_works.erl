@@ -207,7 +207,7 @@ leak_and_floor(Emit, Targets) ->
 bare(Emit) ->
     beside_loop(Emit, 3 * runs(), binary_memory, fun bench_bare:binary_memory/1, [{at_most, 1.1}]).
 
-%% It reads the same word of each process.
+%% It reads the same words of each process: the attribute, who it is, and whether it lives.
 one_word(Emit) ->
     [beside_loop(Emit, runs(), Attr, fun(Threads) -> bench_bare:largest(Attr, Threads) end,
                  [{at_most, 1.2}])
