@@ -394,6 +394,10 @@ static void open_walk(struct scan *s, const struct target *t, const struct quest
 /* Prefetches what the walks read first, and the lines of the next batch. */
 static void open_batch(struct scan *s)
 {
+    for (unsigned p = 0; p < s->n; p++) {
+        for (unsigned k = 0; k < s->qn; k++)
+            stamp_expect_open(&s->vm, &s->q[k].plan, s->targets[p].proc);
+    }
     for (unsigned p = 0, i = 0; p < s->n; p++) {
         (void)look_ahead(s);
         for (unsigned k = 0; k < s->qn; k++)
@@ -447,6 +451,16 @@ static void walk_batch(struct scan *s)
     }
 }
 
+static void expect_closings(const struct scan *s, uint32_t done)
+{
+    for (; done != 0; done &= done - 1) {
+        unsigned i = (unsigned)__builtin_ctz(done);
+        const struct walk *w = &s->walks[i];
+        if (s->outcome[i] == ST_OK && !w->q->one_word)
+            stamp_expect_close(&s->vm, &w->q->plan, w->view.proc);
+    }
+}
+
 /* One barrier for all that are done. */
 static void close_batch(struct scan *s)
 {
@@ -457,6 +471,7 @@ static void close_batch(struct scan *s)
             s->outcome[i] = walk_finish(&s->walks[i], &s->vm);
     }
     peek_barrier();
+    expect_closings(s, done);
     for (uint32_t left = done; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         if (s->outcome[i] == ST_OK)

@@ -130,6 +130,52 @@ static void test_pages(void)
     end_child(&c);
 }
 
+/* What is expected is read at once, with the first one; nothing that was read before a barrier is taken after it. */
+static void test_expected(void)
+{
+    const uint16_t pair[] = {0, 8};
+    const uint16_t many[] = {16, 8, 800, 24, 0, 640, 32, 40, 16, 8};
+    uint64_t got[10];
+    uint64_t w;
+    struct child c = start_child();
+    uintptr_t at = (uintptr_t)c.own;
+    EXPECT(peek_aim(c.pid, at + 8) == 0);
+    peek_expect(PEEK_OTHER, at, pair, 2);
+    peek_expect(PEEK_OTHER, at + PAGE, many, 10);
+    peek_expect(PEEK_OTHER, at + 64, pair, 2);
+    EXPECT(peek_word(PEEK_OTHER, at + 2 * PAGE, &w) && w == 2 * PAGE / 8);
+    change(&c);
+    EXPECT(peek_gather(PEEK_OTHER, at, pair, 2, got) && got[1] == (1ULL << 32 | 1));
+    EXPECT(peek_word(PEEK_OTHER, at + 2 * PAGE, &w) && w >> 32 == 1);
+    change(&c);
+    EXPECT(peek_gather(PEEK_OTHER, at + PAGE, many, 10, got));
+    for (unsigned i = 0; i < 10; i++)
+        EXPECT(got[i] == (1ULL << 32 | (PAGE + many[i]) / 8));
+    /* not the one that is expected, so it is read now, and so is the same one again */
+    EXPECT(peek_gather(PEEK_OTHER, at, pair, 2, got) && got[0] >> 32 == 2);
+    EXPECT(peek_gather(PEEK_OTHER, at + PAGE, many, 10, got) && got[0] >> 32 == 2);
+    EXPECT(peek_gather(PEEK_OTHER, at + 64, pair, 2, got) && got[0] == (1ULL << 32 | 8));
+    peek_expect(PEEK_OTHER, at, pair, 2);
+    peek_expect(PEEK_OTHER, at + 64, pair, 2);
+    EXPECT(peek_gather(PEEK_OTHER, at, pair, 2, got) && got[0] >> 32 == 2);
+    change(&c);
+    peek_barrier();
+    EXPECT(peek_gather(PEEK_OTHER, at + 64, pair, 2, got) && got[0] >> 32 == 3);
+    /* one that is not readable takes nothing from the others */
+    peek_expect(PEEK_OTHER, at, pair, 2);
+    peek_expect(PEEK_OTHER, 4096, many, 10);
+    peek_expect(PEEK_OTHER, at + 64, pair, 2);
+    EXPECT(peek_gather(PEEK_OTHER, at, pair, 2, got) && got[1] == (3ULL << 32 | 1));
+    EXPECT(!peek_gather(PEEK_OTHER, 4096, many, 10, got));
+    EXPECT(peek_gather(PEEK_OTHER, at + 64, pair, 2, got) && got[0] == (3ULL << 32 | 8));
+    /* more than there is room for */
+    for (unsigned i = 0; i < 100; i++)
+        peek_expect(PEEK_OTHER, at + 8UL * i, pair, 2);
+    for (unsigned i = 0; i < 100; i++)
+        EXPECT(peek_gather(PEEK_OTHER, at + 8UL * i, pair, 2, got) && got[0] == (3ULL << 32 | i));
+    end_child(&c);
+}
+
 /* ---- which program it runs --------------------------------------------------------------------------- */
 
 static void test_target(void)
@@ -331,6 +377,7 @@ int main(void)
 #if defined(__linux__) && defined(__x86_64__)
     running = "reader", test_reader();
     running = "pages", test_pages();
+    running = "expected", test_expected();
     if (access("/proc/self/maps", R_OK) == 0)
         running = "target", test_target();
 #endif

@@ -3,6 +3,7 @@
 #include "vm/filter.h"
 #include "vm/handler.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -88,48 +89,75 @@ static bool syscall_block(enum peek_reader r, uintptr_t addr, size_t words, uint
     return readv_words(r, &remote, 1, out, words);
 }
 
-/* For each piece the kernel has to find a page. So of another OS process the words between the first two and
- * the last two are read as one piece, if they are close to each other: a stamp needs no order among these. */
-enum { SPAN_LEAST = 8, SPAN_WORDS = 256 };
+/* For each piece the kernel has to find a page. So of another OS process the words of a stamp are read in two or
+ * three pieces, if each lies close together: the first two, those between, and the first two again. A stamp needs
+ * no order within these. */
+enum { PART_WORDS = 128, PARTS = 3 };
 
-struct span {
-    unsigned from, to; /* bytes */
+struct part {
+    unsigned first, n;    /* of the offsets */
+    unsigned from, words; /* from: in bytes */
 };
 
-static struct span span_of(const uint16_t *off, unsigned n)
+static bool make_part(const uint16_t *off, unsigned first, unsigned n, struct part *out)
 {
-    struct span s = {off[0], off[0]};
-    for (unsigned i = 1; i < n; i++) {
-        s.from = off[i] < s.from ? off[i] : s.from;
-        s.to = off[i] > s.to ? off[i] : s.to;
+    unsigned from = off[first];
+    unsigned to = off[first];
+    for (unsigned i = first + 1; i < first + n; i++) {
+        from = off[i] < from ? off[i] : from;
+        to = off[i] > to ? off[i] : to;
     }
-    return s;
+    *out = (struct part){first, n, from, (to - from) / 8 + 1};
+    return (from & 7) == 0 && (to & 7) == 0 && out->words <= PART_WORDS;
 }
 
-static bool is_span(enum peek_reader r, const uint16_t *off, unsigned n, struct span *s)
+/* 0: word by word */
+static unsigned make_parts(const uint16_t *off, unsigned n, struct part *out)
 {
-    if (r != PEEK_OTHER || n < SPAN_LEAST)
-        return false;
-    *s = span_of(off + 2, n - 4);
-    return (s->from & 7) == 0 && (s->to & 7) == 0 && s->to - s->from < 8 * SPAN_WORDS;
+    bool again = n > 4 && off[n - 2] == off[0] && off[n - 1] == off[1];
+    unsigned end = again ? n - 2 : n;
+    if (n < 3 || !make_part(off, 0, 2, out) || !make_part(off, 2, end - 2, out + 1) ||
+        (again && !make_part(off, end, 2, out + 2)))
+        return 0;
+    return again ? PARTS : PARTS - 1;
 }
 
-static bool syscall_span(uintptr_t base, const uint16_t *off, unsigned n, const struct span *s,
-                         uint64_t *out)
+static unsigned word_pieces(uintptr_t base, const uint16_t *off, unsigned n, struct iovec *out)
 {
-    uint64_t w[SPAN_WORDS + 4];
-    unsigned words = (s->to - s->from) / 8 + 1;
-    const struct iovec remote[] = {{remote_address(base + off[0]), 8},
-                                   {remote_address(base + off[1]), 8},
-                                   {remote_address(base + s->from), 8UL * words},
-                                   {remote_address(base + off[n - 2]), 8},
-                                   {remote_address(base + off[n - 1]), 8}};
-    if (!readv_words(PEEK_OTHER, remote, 5, w, words + 4))
-        return false;
     for (unsigned i = 0; i < n; i++)
-        out[i] = i < 2        ? w[i]
-                 : i >= n - 2 ? w[words + 2 + i - (n - 2)]
-                              : w[2 + (off[i] - s->from) / 8];
+        out[i] = (struct iovec){remote_address(base + off[i]), 8};
+    return n;
+}
+
+/* Returns the words of these pieces. */
+static unsigned part_pieces(uintptr_t base, const struct part *parts, unsigned n, struct iovec *out)
+{
+    unsigned words = 0;
+    for (unsigned i = 0; i < n; i++) {
+        out[i] = (struct iovec){remote_address(base + parts[i].from), 8UL * parts[i].words};
+        words += parts[i].words;
+    }
+    return words;
+}
+
+static void part_words(const uint16_t *off, const struct part *parts, unsigned n, const uint64_t *w,
+                       uint64_t *out)
+{
+    for (const struct part *p = parts; p < parts + n; w += p++->words) {
+        for (unsigned i = p->first; i < p->first + p->n; i++)
+            out[i] = w[(off[i] - p->from) / 8];
+    }
+}
+
+static bool other_parts(uintptr_t base, const uint16_t *off, const struct part *parts, unsigned n,
+                        uint64_t *out)
+{
+    uint64_t w[PARTS * PART_WORDS];
+    struct iovec remote[PARTS];
+    unsigned words = part_pieces(base, parts, n, remote);
+    if (!readv_words(PEEK_OTHER, remote, n, w, words))
+        return false;
+    part_words(off, parts, n, w, out);
     return true;
 }
 
@@ -138,15 +166,13 @@ static bool syscall_gather(enum peek_reader r, uintptr_t base, const uint16_t *o
                            uint64_t *out)
 {
     struct iovec remote[IOVECS];
-    struct span span;
-    if (is_span(r, off, n, &span))
-        return syscall_span(base, off, n, &span, out);
+    struct part parts[PARTS];
+    unsigned part_n = r == PEEK_OTHER ? make_parts(off, n, parts) : 0;
+    if (part_n > 0)
+        return other_parts(base, off, parts, part_n, out);
     for (unsigned done = 0; done < n;) {
-        unsigned k = 0;
-        for (; k < IOVECS && done + k < n; k++) {
-            remote[k].iov_base = remote_address(base + off[done + k]);
-            remote[k].iov_len = sizeof *out;
-        }
+        unsigned k = n - done < IOVECS ? n - done : IOVECS;
+        (void)word_pieces(base, off + done, k, remote);
         if (!readv_words(r, remote, k, out + done, k))
             return false;
         done += k;
@@ -184,10 +210,88 @@ static void forget_walks(void)
         forget(false);
 }
 
+/* ---- stamps of another OS process ---------------------------------------------------------------------
+ *
+ * What several stamps will read is known before the first of them, and is read in one system call, as if each
+ * of them were read at that moment, one after the other. */
+enum { EXPECTED = 16 };
+
+struct gather {
+    uintptr_t base;
+    const uint16_t *off;
+    unsigned n, part_n;
+    unsigned words; /* the first of its words */
+    struct part parts[PARTS];
+};
+
+static _Thread_local struct {
+    unsigned n, taken;
+    bool is_read;
+    struct gather gathers[EXPECTED];
+    uint64_t words[EXPECTED * PARTS * PART_WORDS];
+} expected;
+
+static_assert((int)PEEK_GATHER_MAX <= PARTS * (int)PART_WORDS &&
+                  EXPECTED * (int)PEEK_GATHER_MAX <= 1024,
+              "there is room for all, and the kernel takes 1024 pieces");
+
+static __attribute__((noinline)) void forget_expected(void)
+{
+    expected.n = expected.taken = 0;
+    expected.is_read = false;
+}
+
+void peek_expect_other(uintptr_t base, const uint16_t *off, unsigned n)
+{
+    if (expected.is_read)
+        forget_expected();
+    if (expected.n < EXPECTED && n <= PEEK_GATHER_MAX)
+        expected.gathers[expected.n++] = (struct gather){.base = base, .off = off, .n = n};
+}
+
+static void read_expected(void)
+{
+    struct iovec remote[EXPECTED * PEEK_GATHER_MAX];
+    unsigned pieces = 0;
+    unsigned words = 0;
+    for (unsigned i = 0; i < expected.n; i++) {
+        struct gather *g = &expected.gathers[i];
+        g->words = words;
+        g->part_n = make_parts(g->off, g->n, g->parts);
+        words += g->part_n > 0 ? part_pieces(g->base, g->parts, g->part_n, remote + pieces)
+                               : word_pieces(g->base, g->off, g->n, remote + pieces);
+        pieces += g->part_n > 0 ? g->part_n : g->n;
+    }
+    expected.is_read = true;
+    if (!readv_words(PEEK_OTHER, remote, pieces, expected.words, words))
+        expected.n = 0; /* one of them is not readable: each for itself */
+}
+
+static bool take_expected(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
+{
+    const struct gather *g = &expected.gathers[expected.taken];
+    if (expected.taken >= expected.n || g->base != base || g->off != off || g->n != n)
+        return false;
+    if (!expected.is_read) {
+        forget_walks();
+        read_expected();
+    }
+    if (expected.n == 0)
+        return false;
+    expected.taken++;
+    if (g->part_n > 0)
+        part_words(off, g->parts, g->part_n, expected.words + g->words, out);
+    else
+        memcpy(out, expected.words + g->words, n * sizeof *out);
+    return true;
+}
+
 static void forget_pages(void)
 {
-    if (aimed.process != 0)
+    if (aimed.process != 0) {
         forget(true);
+        forget_expected();
+    }
 }
 
 static bool fetch_page(unsigned i, uintptr_t at)
@@ -283,6 +387,17 @@ static void forget_walks(void)
 
 static void forget_pages(void)
 {
+}
+
+static bool take_expected(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
+{
+    (void)base, (void)off, (void)n, (void)out;
+    return false;
+}
+
+void peek_expect_other(uintptr_t base, const uint16_t *off, unsigned n)
+{
+    (void)base, (void)off, (void)n;
 }
 
 static bool other_word(uintptr_t addr, uint64_t *out)
@@ -412,6 +527,8 @@ bool peek_word_slowly(enum peek_reader r, uintptr_t addr, uint64_t *out)
 bool peek_gather_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
                         uint64_t *out)
 {
+    if (r == PEEK_OTHER && take_expected(base, offsets, n, out))
+        return true;
     forget_walks();
     return r != PEEK_NONE && (base & 7) == 0 && syscall_gather(r, base, offsets, n, out);
 }

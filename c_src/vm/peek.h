@@ -187,6 +187,17 @@ static inline bool peek_differ(enum peek_reader r, uintptr_t base, const uint16_
     return peek_differ_slowly(r, base, offsets, n, seen, bits);
 }
 
+/* peek_gather will be called with these arguments, after the ones that are already expected: the reader `other'
+ * reads all of them when the first one is called. A barrier ends all expectations. Only for speed. */
+void peek_expect_other(uintptr_t base, const uint16_t *offsets, unsigned n);
+
+static inline void peek_expect(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
+                               unsigned n)
+{
+    if (r == PEEK_OTHER)
+        peek_expect_other(base, offsets, n);
+}
+
 /* Prefetches the cache line; never faults. */
 static inline void peek_prefetch(uintptr_t addr)
 {

@@ -66,6 +66,17 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
 /* OK: everything read since the opening belongs to one state. Call peek_barrier first. */
 enum status stamp_close(const struct reading *rd);
 
+/* A stamp of this process will be opened, or closed, next after the ones that are already expected. */
+static inline void stamp_expect_open(const struct vm *vm, const struct plan *plan, uintptr_t proc)
+{
+    peek_expect(vm->reader, proc, plan->off, plan->n + 2);
+}
+
+static inline void stamp_expect_close(const struct vm *vm, const struct plan *plan, uintptr_t proc)
+{
+    peek_expect(vm->reader, proc, plan->off, plan->n);
+}
+
 /* Where the tests can hold a reader while its process changes. */
 enum stamp_place { STAMP_OPENED, STAMP_WALKED };
 
