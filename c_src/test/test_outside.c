@@ -143,10 +143,10 @@ static void test_expected(void)
     peek_expect(PEEK_OTHER, at, pair, 2);
     peek_expect(PEEK_OTHER, at + PAGE, many, 10);
     peek_expect(PEEK_OTHER, at + 64, pair, 2);
-    EXPECT(peek_word(PEEK_OTHER, at + 2 * PAGE, &w) && w == 2 * PAGE / 8);
+    EXPECT(peek_word(PEEK_OTHER, at + 2UL * PAGE, &w) && w == 2 * PAGE / 8);
     change(&c);
     EXPECT(peek_gather(PEEK_OTHER, at, pair, 2, got) && got[1] == (1ULL << 32 | 1));
-    EXPECT(peek_word(PEEK_OTHER, at + 2 * PAGE, &w) && w >> 32 == 1);
+    EXPECT(peek_word(PEEK_OTHER, at + 2UL * PAGE, &w) && w >> 32 == 1);
     change(&c);
     EXPECT(peek_gather(PEEK_OTHER, at + PAGE, many, 10, got));
     for (unsigned i = 0; i < 10; i++)

@@ -536,7 +536,7 @@ bool peek_gather_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offs
 bool peek_differ_slowly(enum peek_reader r, uintptr_t base, const uint16_t *offsets, unsigned n,
                         const uint64_t *seen, uint64_t *bits)
 {
-    uint64_t now[PEEK_GATHER_MAX];
+    uint64_t now[PEEK_GATHER_MAX] = {0};
     if (n > PEEK_GATHER_MAX || !peek_gather_slowly(r, base, offsets, n, now))
         return false;
     *bits = 0;
