@@ -7,13 +7,14 @@
 #include "vm/peek.h"
 #include "vm/proctab.h"
 #include "vm/object.h"
+#include "vm/stamp.h"
 
 #include <erl_nif.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENV_PROC = 8, EXITING = 0x800 };
+enum { ENV_PROC = 8 };
 
 static const struct layout *lay;
 static struct proctab tab;
@@ -106,7 +107,7 @@ static ERL_NIF_TERM one_word(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
             !peek_word(PEEK_GUARDED, proc + LF(lay, id), &id) ||
             !peek_word(PEEK_GUARDED, proc + field, &value))
             continue;
-        if ((state & EXITING) == 0 && value > most) {
+        if ((state & STATE_GONE) == 0 && value > most) {
             most = value;
             whose = id;
         }

@@ -129,7 +129,7 @@ check([Dir]) ->
 
 is_row({_, Native, Portable, Releases}) ->
     [Native, Portable] -- [test, test, ci, ci, soak, soak, never, never] =:= []
-        andalso lists:member(Releases, [every, one]);
+        andalso lists:member(Releases, [every, later, one]);
 is_row({Suite, Cases, Native, Portable, Releases}) when is_list(Cases) ->
     is_row({Suite, Native, Portable, Releases});
 is_row(_) ->
@@ -200,7 +200,10 @@ tier(native, {Native, _, _}) -> Native;
 tier(portable, {_, Portable, _}) -> Portable.
 
 runs_in(Tiers, IsHost, Tier, {_, _, Releases}) ->
-    lists:member(Tier, Tiers) andalso (Releases =:= every orelse IsHost).
+    lists:member(postponed(Tier, IsHost, Releases), Tiers) andalso (Releases =/= one orelse IsHost).
+
+postponed(ci, false, later) -> soak;
+postponed(Tier, _, _) -> Tier.
 
 %% Cases that do not depend on the release run only on the host's, not in the chroots of the matrix.
 is_host() -> os:getenv("SONDE_CHROOT", "") =:= "".

@@ -91,7 +91,8 @@ static bool syscall_block(enum peek_reader r, uintptr_t addr, size_t words, uint
 
 /* For each piece the kernel has to find a page. So of another OS process the words of a stamp are read in two or
  * three pieces, if each lies close together: the first two, those between, and the first two again. A stamp needs
- * no order within these. */
+ * no order within these: state shows a run, the lock what others do to the process, and neither has to be read
+ * before the other; what belongs to a run or a lock is stored before these say that it has ended. */
 enum { PART_WORDS = 128, PARTS = 3 };
 
 struct part {

@@ -62,8 +62,9 @@ static inline void peek_exit(struct peek_slot *slot)
 }
 
 /* Aligned words only. false: some word is not readable (`out` is then unspecified). One load reads
- * one word, and the words are read in the order given (except in a block of the syscall reader: the
- * kernel copies that in its own order). */
+ * one word, and the words are read in the order given, except in what the kernel copies in its own order: a
+ * block; and of another OS process the first two words of a gather, the last two if they are the same, and those
+ * between, each as a piece. */
 static inline bool peek_word(enum peek_reader r, uintptr_t addr, uint64_t *out);
 static inline bool peek_gather(enum peek_reader r, uintptr_t base, const uint16_t *offsets,
                                unsigned n, uint64_t *out);
