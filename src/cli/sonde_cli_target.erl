@@ -12,7 +12,7 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([read/2, inside/2, is_traceable/2]).
+-export([read/2, inside/2, is_traceable/2, machine/2]).
 -export_type([target/0]).
 
 %% `machine' is what a shared object must have been built for (sonde_bundle:machine/3); `loader' is the dynamic loader with the folders of the libraries; `setup' the program
@@ -230,6 +230,8 @@ loader(_, <<>>, _) -> none;
 loader(_, _, none) -> none;
 loader(OsPid, Prefix, Path) -> {inside(Prefix, Path), folders(OsPid, Prefix)}.
 
+%% @doc By the program's header and the dynamic loader that it names.
+-spec machine(Processor :: 0..65535, binary() | none) -> string().
 machine(?X86_64, Interpreter) -> "x86_64-linux-" ++ c_library(Interpreter);
 machine(?AARCH64, Interpreter) -> "aarch64-linux-" ++ c_library(Interpreter);
 machine(_, _) -> maps:get(machine, sonde_bundle:system()).
