@@ -16,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -43,7 +43,7 @@ escript: ## the command `sonde`, one file that looks into any node: _build/escri
 	@scripts/setup build
 	@log=$$(SONDE_REQUIRE_NATIVE= rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@scripts/escript $(EBIN) _build/escript/sonde
-	@echo _build/escript/sonde
+	@echo "_build/escript/sonde: $$(($$(wc -c <_build/escript/sonde) / 1024)) kB, for this system"
 
 test: ## what a change breaks most easily, native and portable (under five minutes)
 	@scripts/test
@@ -137,6 +137,23 @@ check-aarch64: ## the C unit tests of the reader, cross-compiled, under an emula
 	@scripts/setup cross
 	@$(MAKE) -s --no-print-directory -C c_src check-aarch64
 
+check-musl: ## the C unit tests that depend on the C library, with musl; and the library, without a warning
+	@scripts/setup build musl
+	@$(MAKE) -s --no-print-directory -j $(CORES) -C c_src check-musl
+	@$(MAKE) -s --no-print-directory -j $(CORES) -C c_src all TARGET=musl CC=musl-gcc PRIV_DIR=obj/musl
+	@echo "the library of musl: ok"
+
+prebuilt: ## the library for x86-64 and aarch64, glibc and musl: c_src/prebuilt, and an archive of it in _build/prebuilt
+	@scripts/setup build prebuilt
+	@scripts/prebuilt
+
+release: prebuilt ## that, and the command `sonde` with all four libraries: _build/escript/sonde
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@scripts/escript $(EBIN) _build/escript/sonde c_src/prebuilt
+
+publish: release # Hex asks for the account; the package has the prebuilt libraries in it
+	@rebar3 as publish hex publish
+
 lint: ## clang-format, clang-tidy, cppcheck, xref, layers
 	@scripts/setup lint
 	clang-format --dry-run -Werror $(C_FILES) $(FOREIGN)
@@ -179,5 +196,5 @@ disturbance: ## what a ping-pong pair notices of sonde, and of a control (ten mi
 	@sh bench/run --disturb
 
 clean: ## remove what was built
-	rm -rf _build
+	rm -rf _build c_src/prebuilt
 	@$(MAKE) -s --no-print-directory -C c_src clean

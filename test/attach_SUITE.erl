@@ -22,7 +22,8 @@ all() ->
      two_who_come_at_the_same_time, node_that_has_it_is_used_as_it_is,
      what_was_loaded_anew_meanwhile_stays, brought_for_good_it_stays,
      brought_for_good_while_it_lingers_it_stays,
-     other_system_gets_no_library, no_folder_no_library, module_of_that_name_is_left_alone,
+     other_system_gets_no_library, library_is_chosen_by_the_nodes_system,
+     machines_have_the_names_of_the_libraries, no_folder_no_library, module_of_that_name_is_left_alone,
      damaged_module_leaves_nothing, embedded_node, node_that_is_not_there,
      signals_are_handled_as_before,
      leaving_a_large_node_asks_nobody, leaving_a_very_large_node_asks_nobody,
@@ -242,20 +243,83 @@ is_there_for_good(Bare) ->
 
 %% ---- other systems
 
-%% The library was built for another processor or another release.
+%% All libraries are for another processor or C library, or for a later release.
 other_system_gets_no_library(Config) ->
     {Home, _, Node} = nodes_of(Config),
     _ = [begin
-             {ok, {portable, {other_system, [{Item, _}]}}} =
+             {ok, {portable, {other_system, There}}} =
                  call(Home, ?MODULE, attach_as, [a, Node, Item, Value]),
+             There = sonde_bundle:system(),
              #{status := {off, _}} = from(Home, Node, native, []),
              3 = length(from(Home, Node, proc_count, [memory, 3])),
              ok = leave(Home, a),
              as_before(Config)
          end || sonde_attach_helper:has_library(),
-                {Item, Value} <- [{system_architecture, "riscv64-unknown-linux"},
-                                  {otp_release, "17"}]],
+                {Item, Value} <- [{machine, "riscv64-linux-gnu"}, {nif, "99.0"}]],
     ok.
+
+%% Libraries for four systems, and nodes that say that they are each of these, or another one: of the
+%% libraries, at most the right one is written there.
+library_is_chosen_by_the_nodes_system(Config) ->
+    _ = [with_bare(Config, [], fun(Home, Bare, Node) ->
+             ok = sonde_attach_helper:pretend(Bare, #{system_architecture => Architecture,
+                                                      allocator => {C, [2, 36], [], []}}),
+             Calls = sonde_attach_helper:traced(Bare, [{file, write_file}], fun() ->
+                         {ok, How} = call(Home, ?MODULE, attach_with_all, [a, Node]),
+                         self() ! {how, How}
+                     end),
+             Written = [Bytes || {write_file, [Path, Bytes | _]} <- Calls, filename:extension(Path) =:= ".so"],
+             {Architecture, Written, How} =
+                 {Architecture, Right, receive {how, Any} -> Any end},
+             #{status := {off, {not_loaded, _}}} = from(Home, Node, native, []),
+             3 = length(from(Home, Node, proc_count, [memory, 3])),
+             ok = leave(Home, a)
+         end)
+         || {Architecture, C, Right} <- systems(),
+            How <- [case Right of
+                        [] -> {portable, {other_system, system(Architecture, C)}};
+                        [_] -> native
+                    end]],
+    ok.
+
+systems() ->
+    [{"x86_64-pc-linux-gnu", glibc, [<<"x86_64-linux-gnu">>]},
+     {"x86_64-alpine-linux-musl", undefined, [<<"x86_64-linux-musl">>]},
+     {"aarch64-unknown-linux-gnu", glibc, [<<"aarch64-linux-gnu">>]},
+     {"aarch64-linux-musl", undefined, [<<"aarch64-linux-musl">>]},
+     {"riscv64-unknown-linux-gnu", glibc, []},
+     %% its name and its allocator contradict each other
+     {"x86_64-pc-linux-gnu", undefined, []}].
+
+system(Architecture, C) ->
+    (sonde_bundle:system())#{machine := sonde_bundle:machine(Architecture, {C}, 8)}.
+
+attach_with_all(Name, Node) ->
+    keep(Name, Node, (sonde_bundle:ours())#{libraries := [{#{machine => binary_to_list(M), nif => "2.16"},
+                                                           "sonde_nif-" ++ binary_to_list(M) ++ ".so", M}
+                                                          || {_, _, [M]} <- systems()]}).
+
+machines_have_the_names_of_the_libraries(_Config) ->
+    _ = [{Architecture, Name} = {Architecture, sonde_bundle:machine(Architecture, {C}, 8)}
+         || {Architecture, C, [Bytes]} <- systems(), Name <- [binary_to_list(Bytes)]],
+    Names = [binary_to_list(Bytes) || {_, _, [Bytes]} <- systems()],
+    [] = [A || {A, C, Word} <- [{"x86_64-pc-linux-gnux32", glibc, 4}, {"x86_64-linux-gnu", glibc, 4},
+                                {"x86_64-linux-musl", glibc, 8}, {"x86_64-unknown-freebsd13.2", undefined, 8},
+                                {"arm64-apple-darwin23", undefined, 8}, {"armv7l-linux-gnueabihf", glibc, 4}],
+               lists:member(sonde_bundle:machine(A, {C}, Word), Names)],
+    %% the same for a node that is looked at from outside
+    Names = [sonde_cli_target:machine(Processor, Loader)
+             || {Processor, Loader} <- [{62, <<"/lib64/ld-linux-x86-64.so.2">>}, {62, <<"/lib/ld-musl-x86_64.so.1">>},
+                                        {183, <<"/lib/ld-linux-aarch64.so.1">>},
+                                        {183, <<"/lib/ld-musl-aarch64.so.1">>}]],
+    %% NIF versions are numbers
+    Fits = fun(Has, Needs) ->
+                   [] =/= sonde_bundle:fitting(#{machine => "m", nif => Has},
+                                               [{#{machine => "m", nif => Needs}, "x.so", <<>>}])
+           end,
+    [true, true, true, false, false] =
+        [Fits(Has, Needs) || {Has, Needs} <- [{"2.16", "2.16"}, {"2.18", "2.16"}, {"2.16", "2.9"},
+                                              {"2.16", "2.17"}, {"2.9", "2.16"}]].
 
 no_folder_no_library(Config) ->
     {Home, Bare, Node} = nodes_of(Config),
@@ -501,8 +565,8 @@ attach_and_look(Node, NoNode) ->
 %% ---- at home: attaching with other modules than ours
 
 attach_as(Name, Node, Item, Value) ->
-    #{built_for := System} = Ours = sonde_bundle:ours(),
-    keep(Name, Node, Ours#{built_for := lists:keyreplace(Item, 1, System, {Item, Value})}).
+    #{libraries := Libraries} = Ours = sonde_bundle:ours(),
+    keep(Name, Node, Ours#{libraries := [{For#{Item := Value}, File, Bytes} || {For, File, Bytes} <- Libraries]}).
 
 attach_damaged(Name, Node, Module) ->
     #{modules := Modules, guest := Guest} = Ours = sonde_bundle:ours(),

@@ -16,7 +16,7 @@ all() ->
     [comes_to_a_bare_node, answers_as_well_as_at_home, says_what_happened_for_each_node,
      is_there_already, another_build_is_left_alone, takes_all_back_when_it_fails,
      library_is_seen_by_its_owner_only, nothing_stays_on_disk, embedded_node,
-     without_a_library_it_is_portable, to_all_nodes, other_modules_as_recon,
+     without_a_library_it_is_portable, other_system_gets_no_library, to_all_nodes, other_modules_as_recon,
      bad_arguments, no_message_reaches_the_caller].
 
 init_per_suite(Config0) ->
@@ -157,6 +157,19 @@ without_a_library_it_is_portable(Config) ->
         true = Why =:= disabled orelse element(1, Why) =:= not_loaded,
         3 = length(call(Bare, sonde, proc_count, [memory, 3]))
     after sonde_attach_helper:stop(Home)
+    end.
+
+%% No file is written onto a node of another system.
+other_system_gets_no_library(Config) ->
+    {Bare, Node} = sonde_attach_helper:bare(get(dir, Config)),
+    try
+        ok = sonde_attach_helper:pretend(Bare, #{system_architecture => "riscv64-unknown-linux-gnu"}),
+        [] = sonde_attach_helper:traced(Bare, [{file, write_file}], fun() ->
+                 [{Node, {ok, #{status := {off, Why}}}}] = at(home(Config), [[Node], sonde]),
+                 true = Why =:= disabled orelse element(1, Why) =:= not_loaded
+             end),
+        3 = length(call(Bare, sonde, proc_count, [memory, 3]))
+    after sonde_attach_helper:stop(Bare)
     end.
 
 to_all_nodes(Config) ->

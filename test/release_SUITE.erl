@@ -1,5 +1,6 @@
 %% What users build from the package: a release in embedded mode with {sonde, load} and stripped
-%% beams, used from a remote shell; a build without a C compiler; a release with a watcher in its
+%% beams, used from a remote shell; a build without a C compiler, with and without a prebuilt library; a
+%% release with a watcher in its
 %% supervision tree, upgraded in place; and a mix project with a watcher.
 -module(release_SUITE).
 
@@ -8,6 +9,9 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
          end_per_testcase/2]).
 -export([answers_from_a_release/1, answers_without_a_compiler/1,
+         takes_the_prebuilt_library_without_a_compiler/1, refuses_prebuilt_libraries_that_do_not_fit/1,
+         takes_the_prebuilt_library_of_its_system/1, prebuilt_libraries_are_reproducible/1,
+         the_package_is_complete/1,
          the_appup_has_every_module/1, a_watcher_lives_through_an_upgrade_in_place/1,
          a_watcher_lives_under_an_elixir_supervisor/1]).
 
@@ -15,7 +19,9 @@ suite() ->
     [{timetrap, {minutes, 10}}].
 
 all() ->
-    [answers_from_a_release, answers_without_a_compiler, the_appup_has_every_module,
+    [answers_from_a_release, answers_without_a_compiler, takes_the_prebuilt_library_without_a_compiler,
+     refuses_prebuilt_libraries_that_do_not_fit, takes_the_prebuilt_library_of_its_system,
+     prebuilt_libraries_are_reproducible, the_package_is_complete, the_appup_has_every_module,
      a_watcher_lives_through_an_upgrade_in_place, a_watcher_lives_under_an_elixir_supervisor].
 
 %% The cases cover both sides: the builds do not know which side is under test.
@@ -25,8 +31,10 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
-init_per_testcase(the_appup_has_every_module, Config) ->
+init_per_testcase(Case, Config) when Case =:= the_appup_has_every_module; Case =:= the_package_is_complete ->
     Config;
+init_per_testcase(prebuilt_libraries_are_reproducible, Config) ->
+    sonde_project_helper:needs(["make", "musl-gcc", "aarch64-linux-gnu-gcc"], Config);
 init_per_testcase(a_watcher_lives_under_an_elixir_supervisor, Config) ->
     sonde_project_helper:needs(["rebar3", "git", "mix"], Config);
 init_per_testcase(answers_from_a_release, Config) ->
@@ -72,6 +80,149 @@ answers_without_a_compiler(Config) ->
                    "#{status := {off, {not_loaded, _}}} = sonde:native(), "
                    "3 = length(sonde:proc_count(memory, 3)), io:put_chars(\"well\"), halt().'"),
     "well" = lists:nthtail(length(Said) - 4, Said).
+
+%% ---- prebuilt libraries
+
+%% The package as scripts/prebuilt leaves it: with a library, and with checksums.
+takes_the_prebuilt_library_without_a_compiler(Config) ->
+    Dir = project(Config, "prebuilt", "prebuilt", "1"),
+    Machine = maps:get(machine, sonde_bundle:system()),
+    Built = sh(Dir, "CC=no-such-compiler rebar3 compile"),
+    {match, _} = re:run(Built, "sonde: uses the prebuilt library for " ++ Machine),
+    Said = sh(Dir, "erl -noshell -pa _build/default/lib/*/ebin -eval '"
+                   "#{status := active} = sonde:native(), "
+                   "3 = length(sonde:proc_count(memory, 3)), io:put_chars(\"well\"), halt().'"),
+    "well" = lists:nthtail(length(Said) - 4, Said),
+    %% With a compiler, it is compiled.
+    There = filename:join(Dir, "_build/default/lib/sonde"),
+    Objects = fun() -> filelib:wildcard(filename:join(There, "c_src/obj/*/nif/nif.o")) end,
+    [] = Objects(),
+    "" = sh(There, "sh c_src/build.sh"),
+    [_] = Objects(),
+    [_] = libraries(filename:join(There, "priv")),
+    ok.
+
+%% Another library, other sources, or no checksum: a line, no library, and the build goes on.
+refuses_prebuilt_libraries_that_do_not_fit(Config) ->
+    Machine = maps:get(machine, sonde_bundle:system()),
+    _ = [begin
+             Dir = prebuilt(Config, Name, [Machine]),
+             _ = sh(Dir, Damage),
+             {Said, []} = {built(Dir, ""), libraries(filename:join(Dir, "priv"))},
+             {{match, _}, _} = {re:run(Said, "^sonde: " ++ Why ++ ".*; sonde will answer from its portable side\n$"), Said},
+             %% our own builds do not go on
+             {1, _} = status(Dir, "SONDE_REQUIRE_NATIVE=1 CC=no-such-compiler sh c_src/build.sh")
+         end
+         || {Name, Damage, Why} <-
+                [{"damaged", "for f in c_src/prebuilt/*/*.so; do printf x >>$f; done",
+                  "c_src/prebuilt is refused, its checksums do not fit \\(c_src/prebuilt/" ++ Machine},
+                 {"changed", "printf '\\n' >>c_src/vm/peek.h",
+                  "c_src/prebuilt is refused, its checksums do not fit \\(c_src/vm/peek.h"},
+                 {"newer", "printf '\\n' >>src/native/sonde_nif.erl",
+                  "c_src/prebuilt is refused, its checksums do not fit \\(src/native/sonde_nif.erl"},
+                 {"gone", "rm c_src/prebuilt/*/*.so",
+                  "c_src/prebuilt is refused, its checksums do not fit"},
+                 {"unlisted", "grep -v prebuilt c_src/prebuilt/SHA256SUMS >s && mv s c_src/prebuilt/SHA256SUMS",
+                  "the C part could not be built .*no library for this system"}]],
+    ok.
+
+%% The Erlang that builds has the last word: the rule is that of sonde_bundle:machine/3. Other libraries
+%% need not be there.
+takes_the_prebuilt_library_of_its_system(Config) ->
+    Machines = ["x86_64-linux-gnu", "x86_64-linux-musl", "aarch64-linux-gnu", "aarch64-linux-musl"],
+    Dir = prebuilt(Config, "systems", Machines),
+    _ = [begin
+             _ = sh(Dir, "rm -f priv/*.so && mkdir -p bin && printf '#!/bin/sh\\necho " ++ Architecture ++ " "
+                    ++ C ++ "\\n' >bin/erl && chmod +x bin/erl"),
+             Said = built(Dir, "PATH=$PWD/bin:$PATH "),
+             Machine = sonde_bundle:machine(Architecture, {list_to_atom(C)}, 8),
+             Expected = case lists:member(Machine, Machines) of
+                            true -> [file("c_src/prebuilt/" ++ Machine ++ "/sonde_nif-" ++ Machine ++ ".so", Dir)];
+                            false -> []
+                        end,
+             {Architecture, C, Expected} =
+                 {Architecture, C, [file(F, "") || F <- libraries(filename:join(Dir, "priv"))]},
+             {_, _} = {binary:match(list_to_binary(Said), <<"sonde: ">>), Said}
+         end || Architecture <- ["x86_64-pc-linux-gnu", "x86_64-linux-gnu", "x86_64-alpine-linux-musl",
+                                 "aarch64-unknown-linux-gnu", "aarch64-linux-musl", "riscv64-unknown-linux-gnu",
+                                 "x86_64-pc-linux-gnux32", "x86_64-unknown-freebsd13.2"],
+                C <- ["glibc", "undefined"]],
+    {match, _} = re:run(built(Dir, "CROSSCOMPILE=x PATH=$PWD/bin:$PATH "), "could not be built").
+
+%% In two folders, of other lengths.
+prebuilt_libraries_are_reproducible(Config) ->
+    Cache = os:getenv("SONDE_CACHE", filename:join(os:getenv("XDG_CACHE_HOME", os:getenv("HOME") ++ "/.cache"), "sonde")),
+    case filelib:is_dir(filename:join(Cache, "musl-arm64")) of
+        true ->
+            [Sums, Sums] =
+                [begin
+                     Dir = filename:join(proplists:get_value(priv_dir, Config), Name),
+                     _ = sonde_project_helper:repository(Dir),
+                     _ = sh(Dir, "umask " ++ Umask ++ " && SONDE_CACHE='" ++ Cache ++ "' TZ=" ++ Zone ++ " scripts/prebuilt"),
+                     file("_build/prebuilt/SHA256SUMS", Dir)
+                 end || {Name, Umask, Zone} <- [{"one", "022", "UTC"}, {"another/one", "077", "Asia/Tokyo"}]],
+            {match, _} = re:run(Sums, "^[0-9a-f]{64}  sonde-.*-prebuilt\\.tar\\.gz\n$");
+        false ->
+            {skip, "no musl for aarch64: scripts/setup prebuilt"}
+    end.
+
+%% The package with libraries for these systems, in a folder of its own. The contents of a library for
+%% another system are its name.
+prebuilt(Config, Name, Machines) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), "prebuilt-" ++ Name),
+    _ = sonde_project_helper:package(Dir),
+    with_prebuilt(Dir, [{Machine, Machine} || Machine <- Machines]).
+
+with_prebuilt(Dir, Libraries) ->
+    _ = [begin
+             File = filename:join([Dir, "c_src/prebuilt", Machine, "sonde_nif-" ++ Machine ++ ".so"]),
+             ok = filelib:ensure_dir(File),
+             ok = file:write_file(File, Bytes)
+         end || {Machine, Bytes} <- Libraries],
+    _ = sh(Dir, "sha256sum c_src/prebuilt/*/*.so src/native/sonde_nif.erl "
+                "$(make -s -C c_src sources | sed 's,^,c_src/,') >c_src/prebuilt/SHA256SUMS"),
+    Dir.
+
+%% What the hook says where there is no compiler.
+built(Dir, Environment) ->
+    sh(Dir, Environment ++ "CC=no-such-compiler sh c_src/build.sh").
+
+status(Dir, Command) ->
+    Said = sh(Dir, "st=0; out=$(" ++ Command ++ " 2>&1) || st=$?; echo \"$st $out\""),
+    {Status, [$\s | Text]} = string:to_integer(Said),
+    {Status, Text}.
+
+libraries(Priv) -> filelib:wildcard(filename:join(Priv, "sonde_nif-*.so")).
+
+file(Name, Dir) ->
+    {ok, Bytes} = file:read_file(filename:join(Dir, Name)),
+    Bytes.
+
+%% ---- the package
+
+%% Hex asks for these; the other cases build from the same list of files.
+the_package_is_complete(_Config) ->
+    {ok, [{application, sonde, Props}]} = file:consult(filename:join(root(), "src/sonde.app.src")),
+    [Description, Licenses, Tools, Files] =
+        [proplists:get_value(Key, Props) || Key <- [description, licenses, build_tools, files]],
+    true = length(Description) > 20 andalso length(Description) =< 300,
+    {["Apache-2.0"], ["rebar3", "make"]} = {Licenses, Tools},
+    {match, _} = re:run(proplists:get_value(vsn, Props), "^[0-9]+\\.[0-9]+\\.[0-9]+$"),
+    [] = [P || P <- Files, P =/= "c_src/prebuilt", filelib:wildcard(P, root()) =:= []],
+    Packed = lists:append([all_files(F) || P <- Files, F <- filelib:wildcard(P, root())]),
+    [] = [F || F <- Packed, lists:member(filename:extension(F), [".o", ".so", ".beam", ".d"]),
+               not lists:prefix("c_src/prebuilt/", F)],
+    true = lists:sum([filelib:file_size(filename:join(root(), F)) || F <- Packed]) < 8 * 1024 * 1024,
+    %% what a build runs, and what its lines in rebar.config name
+    [] = [F || F <- ["rebar.config", "c_src/build.sh", "c_src/Makefile", "scripts/embed_docs", "src/sonde.appup.src",
+                     "LICENSE", "README.md", "CHANGELOG.md"], not lists:member(F, Packed)],
+    [] = string:lexemes(sh(root(), "make -s -C c_src sources"), "\n") -- [F || "c_src/" ++ F <- Packed].
+
+all_files(File) ->
+    case file:list_dir(filename:join(root(), File)) of
+        {ok, Names} -> lists:append([all_files(filename:join(File, Name)) || Name <- Names]);
+        {error, enotdir} -> [File]
+    end.
 
 %% ---- a watcher in a user's supervision tree
 
@@ -185,7 +336,7 @@ probe_ex() ->
 
 %% ---- a project that has sonde as a dependency
 
-%% The branch `old' contains the same with an older version.
+%% The branch `old' contains the same with an older version, `prebuilt' the same with a library.
 package(Config) ->
     sonde_project_helper:once("package", Config, fun(Dir) ->
         _ = sonde_project_helper:package(Dir),
@@ -193,6 +344,11 @@ package(Config) ->
                 "sed 's/{vsn, \"[0-9.]*\"}/{vsn, \"0.0.1\"}/' src/sonde.app.src >app && "
                 "mv app src/sonde.app.src && "
                 "git -c user.name=test -c user.email=test@localhost commit -q -a -m old && "
+                "git checkout -q main && git checkout -q -b prebuilt && make -s -C c_src PRIV_DIR=../built"),
+        [Library] = libraries(filename:join(Dir, "built")),
+        _ = with_prebuilt(Dir, [{maps:get(machine, sonde_bundle:system()), file(Library, "")}]),
+        sh(Dir, "git add -Af c_src/prebuilt && "
+                "git -c user.name=test -c user.email=test@localhost commit -q -m prebuilt && "
                 "git checkout -q main")
     end).
 

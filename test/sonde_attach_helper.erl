@@ -7,7 +7,9 @@
 -export([ebin/0, ours/0, has_library/0, modules/1, is_there/1, caught/1, traces/2,
          unload/1]).
 -export([attach/3, attach/4, leave/2, from/4, ask/3, kill_keepers/1]).
--export([traced/3]).
+-export([traced/3, pretend/2]).
+
+-export([made_up/1]).
 
 -export([keep/3, keep/4, keeper/5, order/2, kill_keeper/1, kill_keepers/0, unload/0]).
 -export([start_recorder/1, recorded/0]).
@@ -109,6 +111,35 @@ unload() ->
 is_ours(Name) ->
     lists:prefix("sonde", Name) andalso
         not filelib:is_file(filename:join(filename:dirname(code:which(?MODULE)), Name ++ ".beam")).
+
+%% A node that says something else of its system than it is, to each call from another node: #{Item =>
+%% Value} are answers of erlang:system_info/1.
+pretend(Peer, Answers) ->
+    ok = call(Peer, ?MODULE, made_up, [Answers]).
+
+%% Runs there. A call from another node runs `execute_call/4' of this module; sonde uses `call/5' for calls of
+%% its own node.
+made_up(Answers) ->
+    Lines = ["-module(erpc).", "-export([execute_call/4, call/5]).",
+             "call(Node, M, F, A, _) when Node =:= node() -> apply(M, F, A).",
+             "execute_call(Ref, erlang, system_info, [Item]) when is_map_key(Item, "
+             ++ io_lib:format("~0p", [Answers]) ++ ") -> exit({Ref, return, map_get(Item, "
+             ++ io_lib:format("~0p", [Answers]) ++ ")});"
+             "execute_call(Ref, M, F, A) ->"
+             " exit(try {Ref, return, apply(M, F, A)}"
+             " catch throw:Why -> {Ref, throw, Why};"
+             " exit:Why -> {Ref, exit, Why};"
+             " error:Why:Stack -> {Ref, error, Why, lists:sublist(Stack, 1)} end)."],
+    Forms = [begin
+                 {ok, Tokens, _} = erl_scan:string(lists:flatten(Line)),
+                 {ok, Form} = erl_parse:parse_form(Tokens),
+                 Form
+             end || Line <- Lines],
+    {ok, erpc, Object} = compile:forms(Forms),
+    true = code:unstick_mod(erpc),
+    {module, erpc} = code:load_binary(erpc, "made_up", Object),
+    _ = code:purge(erpc),
+    ok.
 
 %% ---- attach: a process Name at home is attached to the node
 

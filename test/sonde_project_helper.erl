@@ -45,10 +45,11 @@ repository(Dir) ->
     commit(Dir).
 
 %% The same with the files of the package, as listed in `files' of the app file, to test that the
-%% list is complete.
+%% list is complete. Prebuilt libraries that this tree may have are left out.
 package(Dir) ->
     {ok, [{application, sonde, Props}]} = file:consult(filename:join(root(), "src/sonde.app.src")),
-    Files = [F || P <- proplists:get_value(files, Props), F <- filelib:wildcard(P, root())],
+    Files = [F || P <- proplists:get_value(files, Props) -- ["c_src/prebuilt"],
+                  F <- filelib:wildcard(P, root())],
     _ = [ok = copy(filename:join(root(), F), filename:join(Dir, F)) || F <- Files],
     commit(Dir).
 

@@ -8,8 +8,7 @@
 
 %% @doc Why sonde could not be loaded onto a node.
 -spec attach(term(), sonde_bundle:ours()) -> text().
-attach({not_loaded, [{Module, Why} | _]}, #{built_for := System}) ->
-    {_, Release} = lists:keyfind(otp_release, 1, System),
+attach({not_loaded, [{Module, Why} | _]}, #{compiled_on := Release}) ->
     ["it cannot load code that was compiled on OTP ", Release, ": is its release older? (",
      atom_to_list(Module), ": ", short(Why), ")"];
 attach({taken, Modules}, _) ->
@@ -22,15 +21,16 @@ attach(Why, _) ->
 
 %% @doc Why a node onto which sonde was loaded uses the portable path.
 -spec side(term(), sonde_bundle:ours()) -> text().
-side({other_system, There}, #{built_for := System}) ->
-    [lists:join(", ", [[short(V), ", not ", short(proplists:get_value(K, System))]
-                       || {K, V} <- There]),
-     ": not the system that this sonde was built for, so the node uses the portable path"];
+side({other_system, System}, #{libraries := Libraries}) ->
+    ["no native library for ", system(System), ", only for ",
+     lists:join("; ", [system(For) || {For, _, _} <- Libraries]), ", so the node uses the portable path"];
 side({no_folder, Why}, _) ->
     ["no folder for the native library (", file:format_error(Why),
      "), so the node uses the portable path"];
 side(no_library, _) ->
     "this sonde was built without its native library, so the node uses the portable path".
+
+system(#{machine := Machine, nif := Nif}) -> [Machine, ", NIF ", Nif].
 
 %% @doc Why a call of `sonde' failed.
 -spec call(term(), atom()) -> text().

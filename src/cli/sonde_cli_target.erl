@@ -12,12 +12,12 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([read/2, inside/2, is_traceable/2]).
+-export([read/2, inside/2, is_traceable/2, machine/2]).
 -export_type([target/0]).
 
-%% `loader' is the dynamic loader with the folders of the libraries; `setup' the program
+%% `machine' is what a shared object must have been built for (sonde_bundle:machine/3); `loader' is the dynamic loader with the folders of the libraries; `setup' the program
 %% erl_child_setup, or a link to what is left of it.
--type target() :: #{os_pid := pos_integer(), exe := binary(), name := binary(),
+-type target() :: #{os_pid := pos_integer(), exe := binary(), name := binary(), machine := string(),
                     loader := {binary(), [binary()]} | none, flags := [binary()],
                     root := binary(), setup := binary(), boot := binary(), boot_vars := [{binary(), binary()}],
                     libraries := binary() | none}.
@@ -26,6 +26,8 @@
 -define(MOST_LINKS, 40).      % of one path, as in the kernel
 -define(SYS_PTRACE, 19).      % the bit of CAP_SYS_PTRACE
 -define(PT_INTERP, 3).
+-define(X86_64, 62).          % e_machine
+-define(AARCH64, 183).
 -define(OTP_25, 13).          % the ERTS of OTP 25
 
 %% @doc `Trust': it may be the node of another user.
@@ -51,8 +53,9 @@ target(OsPid) ->
     In = fun(Path) -> inside(Prefix, absolute(OsPid, Path)) end,
     Root = In(argument(<<"-root">>, Args)),
     Bin = In(argument(<<"-bindir">>, Args)),
-    #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid),
-               loader => loader(OsPid, Prefix), flags => flags(Flags, erts(Bin)), root => Root,
+    {Machine, Interpreter} = executable_of(proc(OsPid, "exe")),
+    #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid), machine => Machine,
+               loader => loader(OsPid, Prefix, Interpreter), flags => flags(Flags, erts(Bin)), root => Root,
                setup => setup(OsPid, Bin), boot => boot(OsPid, Root, Args, In),
                boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
       libraries => libraries(OsPid, Prefix)}.
@@ -223,25 +226,43 @@ executable(OsPid) ->
 
 %% ---- its loader
 
-loader(_, <<>>) ->
-    none;
-loader(OsPid, Prefix) ->
-    case interpreter(proc(OsPid, "exe")) of
-        none -> none;
-        Path -> {inside(Prefix, Path), folders(OsPid, Prefix)}
+loader(_, <<>>, _) -> none;
+loader(_, _, none) -> none;
+loader(OsPid, Prefix, Path) -> {inside(Prefix, Path), folders(OsPid, Prefix)}.
+
+%% @doc By the program's header and the dynamic loader that it names.
+-spec machine(Processor :: 0..65535, binary() | none) -> string().
+machine(?X86_64, Interpreter) -> "x86_64-linux-" ++ c_library(Interpreter);
+machine(?AARCH64, Interpreter) -> "aarch64-linux-" ++ c_library(Interpreter);
+machine(_, _) -> maps:get(machine, sonde_bundle:system()).
+
+c_library(none) -> "gnu";
+c_library(Interpreter) ->
+    case filename:basename(Interpreter) of
+        <<"ld-musl-", _/bits>> -> "musl";
+        _ -> "gnu"
     end.
 
-%% A static executable has none.
-interpreter(Exe) ->
-    {ok, File} = file:open(Exe, [read, raw, binary]),
-    try
-        {Offset, Size, Count} =
-            case file:pread(File, 0, 64) of
-                {ok, <<16#7F, "ELF", 2, 1, _:26/binary, O:64/little, _:14/binary, S:16/little, C:16/little,
-                       _/bits>>} -> {O, S, C};
-                _ -> no_target([Exe, " is no program of this machine"])
-            end,
-        {ok, Headers} = file:pread(File, Offset, Size * Count),
+%% Its machine, and its dynamic loader; a static executable has none.
+executable_of(Exe) ->
+    case file:open(Exe, [read, raw, binary]) of
+        {ok, File} ->
+            try headers(File, Exe)
+            after file:close(File)
+            end;
+        {error, Why} ->
+            no_target([Exe, ": ", file:format_error(Why)])
+    end.
+
+headers(File, Exe) ->
+    {Processor, Offset, Size, Count} =
+        case file:pread(File, 0, 64) of
+            {ok, <<16#7F, "ELF", 2, 1, _:12/binary, P:16/little, _:12/binary, O:64/little, _:14/binary,
+                   S:16/little, C:16/little, _/bits>>} -> {P, O, S, C};
+            _ -> no_target([Exe, " is no program of this machine"])
+        end,
+    {ok, Headers} = file:pread(File, Offset, Size * Count),
+    Interpreter =
         case [{At, Length} || <<Header:Size/binary>> <= Headers,
                               <<?PT_INTERP:32/little, _:32, At:64/little, _:16/binary,
                                 Length:64/little, _/bits>> <- [Header]] of
@@ -250,9 +271,8 @@ interpreter(Exe) ->
                 hd(binary:split(Path, <<0>>));
             [] ->
                 none
-        end
-    after file:close(File)
-    end.
+        end,
+    {machine(Processor, Interpreter), Interpreter}.
 
 %% Of the libraries that it has mapped.
 folders(OsPid, Prefix) ->

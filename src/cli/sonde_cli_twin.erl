@@ -64,14 +64,15 @@ no_folder(Folder, Why) ->
              "): set TMPDIR to a folder with room"]}.
 
 %% As sonde_loader does on other nodes: a new folder, closed to others, and empty after that.
-fill(Folder, Target, #{modules := Modules, libraries := Libraries}) ->
+fill(Folder, #{machine := Machine} = Target, #{modules := Modules, libraries := Libraries}) ->
     good(file:change_mode(Folder, 8#700)),
     {ok, []} = file:list_dir(Folder),
     [Ebin, Priv, Bin] = Subs = [filename:join(Folder, Sub) || Sub <- ["ebin", "priv", "bin"]],
     _ = [good(file:make_dir(Sub)) || Sub <- Subs],
     _ = [put_file(filename:join(Ebin, atom_to_list(Module) ++ ".beam"), Object)
          || {Module, _, Object} <- Modules],
-    _ = [put_file(filename:join(Priv, Name), Library) || {Name, Library} <- Libraries],
+    _ = [put_file(filename:join(Priv, Name), Library)
+         || {#{machine := For}, Name, Library} <- Libraries, For =:= Machine],
     bin(Bin, Target).
 
 put_file(Path, Bytes) ->
@@ -163,8 +164,7 @@ wait(Port, Twin, Target, Ours, Caller, Ms) ->
         {error, ["the VM of process ", pid_of(Target), ", started again, does not answer"]}
     end.
 
-ended(?NOT_LOADED, _, Target, #{built_for := System}) ->
-    {_, Release} = lists:keyfind(otp_release, 1, System),
+ended(?NOT_LOADED, _, Target, #{compiled_on := Release}) ->
     ["process ", pid_of(Target), " cannot load code that was compiled on OTP ", Release,
      ": is its release older?"];
 ended(Code, infinity, Target, _) ->

@@ -10,8 +10,8 @@
 -export_type([attached/0, reason/0]).
 
 %% How sonde came to be there. `others': another client is attached already. `portable' has the
-%% reason: the node is another system than the library was built for, it has no folder for the
-%% library, or there is no library.
+%% reason: there are libraries, but none for the node's system; it has no folder for the library; or
+%% there is no library.
 -type how() :: has_it | others | native
              | {portable, {other_system, sonde_bundle:system()} | {no_folder, atom()} | no_library}.
 -type attached() :: #{node := node(), how := how(), holder := pid() | none}.
@@ -121,17 +121,13 @@ bring(Node, Ours) ->
     case sonde_loader:there(Node) =/= none
         andalso sonde_loader:call(Node, erlang, whereis, [sonde_janitor]) of
         undefined -> {has_it, none};
-        false -> start(Node, Ours, other_system(Node, Ours));
+        false -> start(Node, Ours, sonde_loader:system(Node));
         _Janitor -> again
     end.
 
-other_system(Node, #{built_for := System}) ->
-    There = [{Item, sonde_loader:call(Node, erlang, system_info, [Item])} || {Item, _} <- System],
-    There -- System.
-
 start(_, #{guest := none}, _) ->
     throw(no_guest);
-start(Node, #{modules := Modules, libraries := Libraries, guest := Guest} = How, Other) ->
+start(Node, #{modules := Modules, libraries := Libraries, guest := Guest} = How, System) ->
     {Module, Name, Object} = Guest,
     {Module, Start} = sonde_remote_name:guest(sonde_janitor, start),
     Base = "lent-sonde-" ++ binary_to_list(binary:encode_hex(rand:bytes(12))),
@@ -140,10 +136,10 @@ start(Node, #{modules := Modules, libraries := Libraries, guest := Guest} = How,
                 {'Job', (maps:with([beat_ms, linger_ms], How))#{
                           client => self(), guest => {Module, File},
                           nif => lists:keyfind(sonde_nif, 1, Modules),
-                          libraries => [L || L <- Libraries, Other =:= []]}}],
+                          libraries => sonde_bundle:fitting(System, Libraries)}}],
     {Boot, Mon} = spawn_opt(Node, erl_eval, exprs, [boot(), Bindings], [monitor]),
     receive
-        {'DOWN', Mon, process, Boot, {started, Janitor}} -> ready(Janitor, Libraries, Other);
+        {'DOWN', Mon, process, Boot, {started, Janitor}} -> ready(Janitor, Libraries, System);
         {'DOWN', Mon, process, Boot, taken} -> again;
         {'DOWN', Mon, process, Boot, Why} -> throw(Why)
     after ?LOAD_MS -> throw(timeout)
@@ -154,10 +150,10 @@ boot() ->
     {ok, Expressions} = erl_parse:parse_exprs(Tokens),
     Expressions.
 
-ready(Janitor, Libraries, Other) ->
+ready(Janitor, Libraries, System) ->
     Mon = monitor(process, Janitor),
     receive
-        {sonde_janitor, Janitor, {ready, Side}} -> {how(Side, Libraries, Other), Janitor, Mon};
+        {sonde_janitor, Janitor, {ready, Side}} -> {how(Side, Libraries, System), Janitor, Mon};
         {sonde_janitor, Janitor, {error, Why}} -> throw(Why);
         {'DOWN', Mon, process, Janitor, Why} -> throw(Why)
     after ?LOAD_MS -> throw(timeout)
@@ -165,7 +161,7 @@ ready(Janitor, Libraries, Other) ->
 
 how(native, _, _) -> native;
 how(portable, [], _) -> {portable, no_library};
-how(portable, _, Other) -> {portable, {other_system, Other}};
+how(portable, _, System) -> {portable, {other_system, System}};
 how(NoFolder, _, _) -> {portable, NoFolder}.
 
 beat(Janitor, Mon, Watch, BeatMs) ->

@@ -3,19 +3,21 @@
 %% this node loads them from, or from the archive inside the command `sonde'.
 -module(sonde_bundle).
 
--export([ours/0, system/0, version/0]).
--export_type([ours/0, object/0, system/0]).
+-export([ours/0, version/0, system/0, system/1, machine/3, fitting/2]).
+-export_type([ours/0, object/0, library/0, system/0]).
 
 -define(GUEST, "sonde_guest.beam").
 
 -type object() :: {module(), File :: file:filename(), Object :: binary()}.
-%% Architecture, word sizes, release: what a shared object was built for. The calls of
-%% `system_info/1' in this order.
--type system() :: [{term(), term()}].
-%% There may be several builds of the shared object; the loader takes the one that fits. `guest':
-%% the module for temporary loading (scripts/merge), or `none' if not built; the command has it.
--type ours() :: #{modules := [object(), ...], libraries := [{file:filename(), binary()}],
-                  guest := object() | none, built_for := system()}.
+%% What a shared object was built for, or a node is: processor and C library, and the version of the NIF
+%% interface. An OTP release loads what was built for its version and for earlier ones.
+-type system() :: #{machine := string(), nif := string()}.
+-type library() :: {system(), file:filename(), binary()}.
+%% `libraries': several builds of the shared object, each for another system. `guest': the module for
+%% temporary loading (scripts/merge), or `none' if not built; the command has it. `compiled_on': the
+%% release of the modules.
+-type ours() :: #{modules := [object(), ...], libraries := [library()],
+                  guest := object() | none, compiled_on := string()}.
 
 %% @doc Raises `no_object_code' if this node's own modules are not files.
 -spec ours() -> ours().
@@ -31,11 +33,39 @@ ours() ->
             error(no_object_code)
     end.
 
-%% @doc The system of this node, in the form of `built_for'.
+%% @doc The system of this node.
 -spec system() -> system().
 system() ->
-    [{Item, erlang:system_info(Item)}
-     || Item <- [system_architecture, {wordsize, internal}, {wordsize, external}, otp_release]].
+    system(fun erlang:system_info/1).
+
+%% @doc The system of a node that answers these questions to `erlang:system_info/1'.
+-spec system(fun((term()) -> term())) -> system().
+system(Ask) ->
+    #{machine => machine(Ask(system_architecture), Ask(allocator), Ask({wordsize, external})),
+      nif => Ask(nif_version)}.
+
+%% @doc The name that the prebuilt libraries have for it (scripts/prebuilt; c_src/build.sh has the same
+%% rule), if there is one. The C library by whose headers the VM was compiled is known by its allocator: if
+%% that says something else than the name of the architecture does, no prebuilt library fits.
+-spec machine(Architecture :: string(), Allocator :: tuple(), WordBytes :: 4 | 8) -> string().
+machine(Architecture, Allocator, WordBytes) ->
+    IsGlibc = element(1, Allocator) =:= glibc,
+    case re:run(Architecture, "^(x86_64|aarch64)-(?:.*-)?linux-(gnu|musl)$",
+                [{capture, all_but_first, list}]) of
+        {match, [Processor, C]} when WordBytes =:= 8, IsGlibc =:= (C =:= "gnu") ->
+            Processor ++ "-linux-" ++ C;
+        _ ->
+            lists:concat([Architecture, " (", element(1, Allocator), ", ", WordBytes * 8, " bits)"])
+    end.
+
+%% @doc At most one.
+-spec fitting(system(), [library()]) -> [{file:filename(), binary()}].
+fitting(#{machine := Machine, nif := Nif}, Libraries) ->
+    lists:sublist([{Name, Bytes} || {#{machine := For, nif := Needs}, Name, Bytes} <- Libraries,
+                                    For =:= Machine, numbers(Needs) =< numbers(Nif)], 1).
+
+numbers(Version) ->
+    [list_to_integer(Number) || Number <- string:lexemes(Version, ".")].
 
 -spec version() -> string().
 version() ->
@@ -47,11 +77,11 @@ version() ->
 
 folder(Ebin, Beams) ->
     #{modules => [object(filename:basename(Beam, ".beam")) || Beam <- Beams],
-      libraries => [{filename:basename(Library), read(filename:join(Place, Library))}
+      libraries => [{system(), Library, read(filename:join(Place, Library))}
                     || Place <- [filename:join(filename:dirname(Ebin), "priv"), Ebin],
-                       Library <- filelib:wildcard("sonde_nif*.so", Place)],
+                       Library <- filelib:wildcard("sonde_nif-*.so", Place)],
       guest => guest(file:read_file(filename:join([filename:dirname(Ebin), "priv", ?GUEST]))),
-      built_for => system()}.
+      compiled_on => erlang:system_info(otp_release)}.
 
 guest({ok, Object}) -> {sonde_guest, ?GUEST, Object};
 guest({error, _}) -> none.
@@ -68,16 +98,15 @@ read(File) ->
 
 archive() ->
     Files = archived(),
-    Named = fun(Extension) -> [{filename:basename(File, Extension), Bytes}
-                               || {File, Bytes} <- Files, filename:extension(File) =:= Extension]
-            end,
-    #{system := System} = built(Files),
+    #{compiled_on := Release, libraries := Libraries} = built(Files),
     {_, Guest} = lists:keyfind("sonde/priv/" ?GUEST, 1, Files),
     #{modules => [{list_to_atom(Name), Name ++ ".beam", Object}
-                  || {Name, Object} <- Named(".beam"), Name =/= "sonde_guest"],
-      libraries => [{Name ++ ".so", Bytes} || {Name, Bytes} <- Named(".so")],
+                  || {File, Object} <- Files, filename:extension(File) =:= ".beam",
+                     Name <- [filename:basename(File, ".beam")], Name =/= "sonde_guest"],
+      libraries => [{System, filename:basename(File), Bytes}
+                    || {File, System} <- Libraries, {_, Bytes} <- [lists:keyfind(File, 1, Files)]],
       guest => {sonde_guest, ?GUEST, Guest},
-      built_for => System}.
+      compiled_on => Release}.
 
 archived() ->
     try

@@ -6,7 +6,7 @@
 %% user can enter, laid out like an application's. The folder is removed after loading.
 -module(sonde_loader).
 
--export([load/2, load_nif/3, call/4, there/1]).
+-export([load/2, load_nif/3, call/4, there/1, system/1]).
 -export_type([node_result/0]).
 
 -type node_result() :: {node(), {ok | already, sonde_vm:status()} | {error, term()}}.
@@ -104,7 +104,7 @@ install(Node, #{modules := Modules, libraries := Libraries}) ->
     end,
     ok = keep(Node),
     try
-        Fitting = for_node(Node, Libraries),
+        Fitting = sonde_bundle:fitting(system(Node), Libraries),
         _ = [ok = load_nif(Node, Nif, Fitting) || not is_same(Node, Nif, Fitting)],
         {ok, call(Node, sonde, native, [])}
     catch
@@ -124,17 +124,12 @@ remove(Node, Module) ->
     _ = call(Node, code, delete, [Module]),
     call(Node, code, purge, [Module]).
 
-%% Another system gets the modules alone; its `native/0' will report that there is no library.
-for_node(Node, Libraries) ->
-    case lists:all(fun(Item) ->
-                           call(Node, erlang, system_info, [Item]) =:= erlang:system_info(Item)
-                   end, [system_architecture, {wordsize, internal}, {wordsize, external}]) of
-        true -> Libraries;
-        false -> []
-    end.
+%% @doc Another system gets the modules alone; its `native/0' will report that there is no library.
+-spec system(node()) -> sonde_bundle:system().
+system(Node) ->
+    sonde_bundle:system(fun(Item) -> call(Node, erlang, system_info, [Item]) end).
 
-%% @doc Loads the module with the shared object, the one that fits if there are several. Throws the
-%% reason if it cannot.
+%% @doc Loads the module with the shared object. Throws the reason if it cannot.
 -spec load_nif(node(), sonde_bundle:object(), [{file:filename(), binary()}]) -> ok.
 load_nif(Node, {Module, _, _} = Object, Libraries) ->
     %% Loading a module with `on_load' does not purge its old code.
