@@ -1193,7 +1193,7 @@ diagnosis() -> diagnosis(#{}).
 %%     process), persistent terms whose number and bytes grow, timers of `erlang:send_after/3' and the
 %%     like whose bytes grow, ports with much to send at the start and at the end, connections by TCP
 %%     to nodes that take nothing for two seconds, handlers of `logger', and its proxy, with a queue above
-%%     their `drop_mode_qlen' at each moment of two seconds, a default of 0 for `fullsweep_after', and a
+%%     their `drop_mode_qlen', or with the same oldest event, at each moment of two seconds, a default of 0 for `fullsweep_after', and a
 %%     limit of processes or ports (`+P', `+Q') whose table takes memory that the default would not</li>
 %% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), some of
 %%     them are in the same call at the end, and its mailbox has at least half as many messages both

@@ -107,10 +107,12 @@ said(_, What) -> What.
 capital(Text) ->
     string:titlecase(unicode:characters_to_list(Text)).
 
-%% Where it is a share of a limit, the bytes are what lies behind it.
-how_much(#{kind := Kind, share := Share})
+%% Where a limit is near, that is what counts, not the memory.
+how_much(#{kind := processes, what := {processes, _}, bytes := Bytes}) ->
+    [": ", bytes(Bytes), " in all"];
+how_much(#{kind := Kind, evidence := Evidence})
   when Kind =:= processes; Kind =:= ports; Kind =:= atoms; Kind =:= ets_tables ->
-    [": ", share(Share), " of the limit"];
+    [": ", share(proplists:get_value(count, Evidence) / proplists:get_value(limit, Evidence)), " of the limit"];
 how_much(#{kind := max_heap, bytes := Bytes, share := Share}) ->
     [": ", bytes(Bytes), ", ", share(Share), " of it"];
 how_much(#{bytes := 0}) ->
@@ -182,7 +184,7 @@ kind(fragmentation) -> "has memory that the allocators hold but do not use";
 kind(outside) -> "has memory that no allocator of the VM counts";
 kind(persistent_terms) -> "has more and more persistent terms";
 kind(timers) -> "has more and more timers";
-kind(log_queue) -> "has more log events in its queue than its limit";
+kind(log_queue) -> "leaves log events in its queue";
 kind(port_queue) -> "has a port with a peer that does not read";
 kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";

@@ -12,7 +12,7 @@
 
 -import(sonde_facts_procs, [held/1]).
 -import(sonde_series, [grown/2, looks/2, is_rising/4, rises/3, goes_on/2, rate/2, elapsed/1,
-                       never_rests/1, doubles/3]).
+                       never_rests/1, stays/2, doubles/3]).
 
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
@@ -45,7 +45,6 @@
 -define(GROWN, 524288).       % bytes; growth below is no growth
 -define(GROWTH_SHARE, 0.04).  % of all growth
 -define(FEW, 1000).           % messages, monitors, links: fewer are no backlog and no leak
--define(KEPT, 4).             % samples with the same oldest message
 -define(DEAF_MS, 1800).       % two seconds, less what the first sample may be late; a request may take one
 -define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
 -define(ENTRIES, 1000).       % of a dictionary
@@ -297,7 +296,7 @@ mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least, again := 
 %% process waits for an answer to one. If it took newer messages meanwhile, that is less likely.
 oldest(Lengths, Samples) ->
     [Pair || {_, N} = Pair <- [{oldest_stayed_ms, elapsed(Samples)}, {newer_taken, taken(Lengths)}], N > 0,
-             keeps_oldest(Samples)].
+             stays(oldest, Samples)].
 
 %% At least so many messages were taken: more may have come than the queue became shorter.
 taken([Before, Now | Lengths]) -> max(0, Before - Now) + taken([Now | Lengths]);
@@ -313,20 +312,13 @@ is_deaf(#{samples := Samples} = Process) ->
         andalso not takes_oldest(Samples)
         andalso (grown(reductions, Samples)
                      =< 10 * max(0, grown(message_queue_len, Samples)) + 5000
-                 orelse keeps_oldest(Samples)).
+                 orelse stays(oldest, Samples)).
 
 %% A collection may move a message, and so change its number.
 takes_oldest([#{oldest := A, collections := Same}, #{oldest := B, collections := Same} | _]) when A =/= B ->
     true;
 takes_oldest([_ | Samples]) -> takes_oldest(Samples);
 takes_oldest([]) -> false.
-
-%% The same message is the oldest in all samples.
-keeps_oldest([#{oldest := Oldest} | _] = Samples) ->
-    length(Samples) >= ?KEPT
-        andalso lists:all(fun(Sample) -> maps:get(oldest, Sample, 0) =:= Oldest end, Samples);
-keeps_oldest(_) ->
-    false.
 
 current(#{attrs := Attrs}) -> proplists:get_value(current_function, Attrs).
 

@@ -5,7 +5,7 @@
 
 -export([find/2]).
 
--import(sonde_series, [grown/2, is_rising/4, rate/2]).
+-import(sonde_series, [grown/2, is_rising/4, rate/2, elapsed/1, stays/2]).
 
 -define(CROWD, 50).           % processes
 -define(NEAR, 0.8).           % of a limit
@@ -114,16 +114,18 @@ timers(#{moments := Moments}, #{grown := Least, again := Again}) ->
         #{timers := Bytes} <- [lists:last(Known)], is_rising(timers, Known, Least, Again)].
 
 %% A handler with a longer queue than its own limit each time: it takes the events too slowly, or waits
-%% for its device.
+%% for its device. One that waits, and leaves its oldest event where it is, waits for its device: after five
+%% seconds it gives the event up, and drops others, so that its queue need not be long.
 log_queues(#{ms := Ms, loggers := Loggers, processes := Processes}) ->
     [#{kind => log_queue, what => Pid, bytes => 0,
-       evidence => [{handler, Handler}, {messages, lists:last(Lengths)}, {limit, Limit},
-                    {current_function, proplists:get_value(current_function, Attrs)}],
+       evidence => [{handler, Handler}, {messages, lists:last(Lengths)}, {limit, Limit}]
+           ++ [{oldest_stayed_ms, elapsed(Samples)} || stays(oldest, Samples)]
+           ++ [{current_function, proplists:get_value(current_function, Attrs)}],
        see => {sonde, info, [Pid, location]}, remedy => log_less}
      || Ms >= ?STALLED_MS, {Handler, Pid, Limit} <- Loggers,
         #{pid := P, attrs := Attrs, samples := Samples} <- Processes, P =:= Pid,
         [_, _, _, _ | _] = Lengths <- [[Length || #{message_queue_len := Length} <- Samples]],
-        lists:min(Lengths) >= Limit].
+        lists:min(Lengths) >= Limit orelse stays(oldest, Samples)].
 
 %% A port that had as much to send at the start as at the end: its peer does not take it.
 queues(#{queues := Queues}, #{least := Least}) ->

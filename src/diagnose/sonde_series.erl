@@ -3,7 +3,7 @@
 -module(sonde_series).
 
 -export([grown/2, looks/2, is_rising/4, rises/2, rises/3, goes_on/2, rate/2, elapsed/1, never_rests/1,
-         doubles/3]).
+         stays/2, doubles/3]).
 -export_type([again/0]).
 
 %% When the second look began, if there was one.
@@ -11,6 +11,7 @@
 -type samples() :: [#{at := integer(), atom() => term()}, ...].
 
 -define(DAY_MS, 86400000).
+-define(KEPT, 4).             % samples
 
 %% @doc The last value less the first.
 -spec grown(atom(), [map(), ...]) -> number().
@@ -68,6 +69,16 @@ rate(Key, Samples) ->
 %% @doc The ms between the first sample and the last, at least 1.
 -spec elapsed(samples()) -> number().
 elapsed(Samples) -> max(1, grown(at, Samples)).
+
+%% @doc The value is the same in all of at least four samples, for example of the oldest message.
+-spec stays(atom(), [map()]) -> boolean().
+stays(Key, Samples) ->
+    length(Samples) >= ?KEPT
+        andalso case lists:usort([maps:get(Key, Sample, none) || Sample <- Samples]) of
+                    [none] -> false;
+                    [_] -> true;
+                    _ -> false
+                end.
 
 %% @doc It rises in each step.
 -spec never_rests([integer()]) -> boolean().
