@@ -11,7 +11,7 @@
 -export([timers_of_the_vm_are_told/1, a_stuck_log_is_told/1, garbage_is_no_state/1]).
 -export([growth_goes_on/1, tables_of_a_node_are_told/1, a_limit_that_includes_binaries_is_told/1,
          timers_are_one_suspect/1, suspects_of_timers/1, start_timers/2,
-         stops_the_proxy/1, what_grows_is_looked_at_again/1]).
+         stops_the_proxy/1, what_grows_is_looked_at_again/1, timers_and_what_keeps_them/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
@@ -47,7 +47,7 @@ all() ->
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      a_stopped_node_is_named, timers_are_no_rows_of_ours, timers_of_the_vm_are_told, a_stuck_log_is_told,
      garbage_is_no_state, growth_goes_on, tables_of_a_node_are_told, a_limit_that_includes_binaries_is_told,
-     timers_are_one_suspect, what_grows_is_looked_at_again,
+     timers_are_one_suspect, timers_and_what_keeps_them, what_grows_is_looked_at_again,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -971,6 +971,36 @@ a_limit_that_includes_binaries_is_told(_Config) ->
             || #{kind := max_heap, what := What, evidence := Evidence} <- Suspects, lists:member(What, Pids)],
     Told = [{Near, 7000000} || Includes],
     sonde_test:stop(Pids).
+
+%% Ten thousand new timers, and what keeps at least half as many references or rows.
+timers_and_what_keeps_them(_Config) ->
+    Moments = [(moment(I * 300, 100000000))#{timers => I * 2000 * 152} || I <- lists:seq(1, 6)],
+    Keeps = fun(References) ->
+                    Heap = fun(I, #{size := Size} = S) ->
+                                   S#{heap => (heap(0, 0))#{reachable := Size, references => I * References}}
+                           end,
+                    with_samples(Heap, process(self(), series(10000000, 1000000)))
+            end,
+    Rows = fun(Each) -> (table([10000 + I * Each || I <- lists:seq(1, 6)]))#{timers := true} end,
+    Told = fun(Facts) ->
+                   lists:sort([{Kind, What, Remedy} || #{kind := Kind, what := What, remedy := Remedy}
+                                                           <- sonde_judge:find(facts(Facts#{moments => Moments}))])
+           end,
+    Self = self(),
+    Node = {timers, node, cancel_started},
+    [Node] = Told(#{}),
+    [{timers, Self, cancel_started}] = Told(#{processes => [Keeps(1000)]}),
+    [{state, Self, bound_state}, Node] = Told(#{processes => [Keeps(999)]}),
+    [{state, Self, bound_state}, Node] = Told(#{processes => [without_heaps(Keeps(1000))]}),
+    [{ets_table, {ets, t}, cancel_timers}] = Told(#{tables => [Rows(1000)]}),
+    [{ets_table, {ets, t}, cancel_timers}, Node] = Told(#{tables => [Rows(900)]}),
+    %% the process has started those of the table
+    [{timers, Self, cancel_started}] = Told(#{processes => [Keeps(2000)], tables => [Rows(2000)]}),
+    %% a large share of the memory is that of both
+    [#{bytes := 17824000, share := 0.17824}] =
+        sonde_judge:find(facts(#{moments => Moments, processes => [Keeps(1000)]})),
+    [{timers, 12000}, {grown, 10000} | _] =
+        hd([Evidence || #{evidence := Evidence} <- sonde_judge:find(facts(#{moments => Moments}))]).
 
 %% What grows must go on growing when it is looked at again: of many values that go up and down, some rise
 %% at each of a few looks.
