@@ -1219,7 +1219,7 @@ diagnosis() -> diagnosis(#{}).
 %% copies up to 50 rows into a helper, to see how much of the binaries they show; not of a
 %% private table, and not if `allow_content' is false. The call collects, suspends and changes
 %% nothing. With the native path off it does not look into heaps, and `not_looked_at' reports
-%% that.
+%% that; a process that keeps timers is a suspect of its own then.
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
 diagnosis(Opts) ->
     sonde_diagnose:diagnosis(Opts).
