@@ -27,7 +27,9 @@
           heap => heap()}.
 %% `references': the number of references that the process has.
 -type heap() :: #{reachable | garbage | references := non_neg_integer(),
-                  roots | binaries := #{atom() => non_neg_integer()}, atom() => term()}.
+                  literals := non_neg_integer() | undefined,
+                  blocks | roots | binaries := #{atom() => non_neg_integer()},
+                  content => sensitive, suspended_ms => non_neg_integer()}.
 -type generation() :: #{terms | binaries | room | binary_room := non_neg_integer()}.
 %% `collected': the collections that were noticed in the interval.
 %% `twins': the most of its monitors, or of those on it, that are for one and the same process;
@@ -274,7 +276,7 @@ grows(#{series := Series}) ->
               end, maps:values(Series)).
 
 %% @doc The bytes of its terms, but not of its messages, and of the binaries that its terms refer to.
--spec held(heap()) -> non_neg_integer().
+-spec held(heap()) -> number().
 held(#{reachable := Reachable, roots := #{mailbox := Mailbox}, binaries := #{live := Binaries}}) ->
     Reachable - Mailbox + Binaries.
 

@@ -38,13 +38,13 @@ is_rising(Key, Samples, Least, Again) ->
 values(Key, Samples) -> [Value || #{Key := Value} <- Samples].
 
 %% @doc The same of the values of both looks.
--spec rises([integer()], integer(), [integer()]) -> boolean().
+-spec rises([number()], integer(), [number()]) -> boolean().
 rises(First, Least, Second) ->
     rises(First, Least) andalso goes_on(lists:last(First), Second).
 
 %% @doc The values rise by `Least' in all and in most of the steps, and fall in none of them: a value that
 %% goes up and down falls in some step.
--spec rises([integer()], integer()) -> boolean().
+-spec rises([number()], integer()) -> boolean().
 rises(Values, Least) ->
     Steps = steps(Values),
     length(Values) >= 4 andalso lists:last(Values) - hd(Values) >= Least
