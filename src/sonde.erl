@@ -1149,7 +1149,8 @@ ets_count(Attr, N, Opts) ->
 -spec diagnose() -> ok.
 diagnose() -> diagnose(#{}).
 
-%% @doc Watches the node for `interval' ms (2000; 100 to 600000) and prints what is wrong: where
+%% @doc Watches the node for `interval' ms (2000; 100 to 600000), and half as long again if something
+%% grows, and prints what is wrong: where
 %% memory is and how fast it grows, then the suspects, the worst first. Each suspect has a sentence,
 %% its evidence, a remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
 %%
@@ -1184,20 +1185,24 @@ diagnosis() -> diagnosis(#{}).
 %% These are suspects:
 %% <ul>
 %% <li>What grew in most moments and fell in none: by 512 kB in all, or, if it is large, by enough to
-%%     double within a day</li>
+%%     double within a day. In the half interval after that, most values must be higher still: of many
+%%     values that go up and down, some rise for a while</li>
 %% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that stay
 %%     for two seconds, monitors on the same process, idle processes without link, monitor and name</li>
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
 %%     process), persistent terms whose number and bytes grow, timers of `erlang:send_after/3' and the
 %%     like whose bytes grow, ports with much to send at the start and at the end, connections by TCP
-%%     to nodes that take nothing for two seconds, handlers of `logger' with a queue above their
-%%     `drop_mode_qlen' at each moment of two seconds, and a default of 0 for `fullsweep_after'</li>
+%%     to nodes that take nothing for two seconds, handlers of `logger', and its proxy, with a queue above
+%%     their `drop_mode_qlen', or with the same oldest event, at each moment of two seconds, a default of 0 for `fullsweep_after', and a
+%%     limit of processes or ports (`+P', `+Q') whose table takes memory that the default would not</li>
 %% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), some of
 %%     them are in the same call at the end, and its mailbox has at least half as many messages both
 %%     times</li>
 %% <li>A deadlock: a circle that is the same at both moments</li>
 %% </ul>
-%% Garbage that the process itself collects is no suspect. This holds if the process makes a full
+%% One fault is one suspect: a process or a table that keeps as many references or rows as there are new
+%% timers is the suspect for the timers, and a handler of `logger' for its mailbox and for the processes
+%% that wait for it. Garbage that the process itself collects is no suspect. This holds if the process makes a full
 %% collection in the interval, and if one is due within a minute. If the process makes only minor
 %% collections, the garbage that they leave is a suspect, unless `fullsweep_after' is at most 10. What
 %% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB;
@@ -1208,13 +1213,13 @@ diagnosis() -> diagnosis(#{}).
 %% latter). It may report a leak for memory that comes and goes in periods longer than the interval.
 %%
 %% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5
-%% s); it reads the processes that have most of something seven times, and asks them for their
-%% status and collections. Two words of processes with much garbage are read about a thousand
+%% s); it reads the processes that have most of something seven times, or 14 times if something grows,
+%% and asks them for their status and collections. Two words of processes with much garbage are read about a thousand
 %% times on the native path, without a message to them. Of a table with many bytes of binaries it
 %% copies up to 50 rows into a helper, to see how much of the binaries they show; not of a
 %% private table, and not if `allow_content' is false. The call collects, suspends and changes
 %% nothing. With the native path off it does not look into heaps, and `not_looked_at' reports
-%% that.
+%% that; a process that keeps timers is a suspect of its own then.
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
 diagnosis(Opts) ->
     sonde_diagnose:diagnosis(Opts).

@@ -9,6 +9,9 @@
 
 -export([senders/2, starts_timers/0, starts_timers_of_the_vm/0, logs_to_a_stuck_device/1]).
 -export([timers_of_the_vm_are_told/1, a_stuck_log_is_told/1, garbage_is_no_state/1]).
+-export([growth_goes_on/1, tables_of_a_node_are_told/1, a_limit_that_includes_binaries_is_told/1,
+         timers_are_one_suspect/1, suspects_of_timers/1, start_timers/2,
+         stops_the_proxy/1, what_grows_is_looked_at_again/1, timers_and_what_keeps_them/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
@@ -43,7 +46,8 @@ all() ->
      weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      a_stopped_node_is_named, timers_are_no_rows_of_ours, timers_of_the_vm_are_told, a_stuck_log_is_told,
-     garbage_is_no_state,
+     garbage_is_no_state, growth_goes_on, tables_of_a_node_are_told, a_limit_that_includes_binaries_is_told,
+     timers_are_one_suspect, timers_and_what_keeps_them, what_grows_is_looked_at_again,
      near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
@@ -294,6 +298,9 @@ written(Whom, Chars) ->
         {io_request, From, As, {put_chars, unicode, More}} ->
             From ! {io_reply, As, ok},
             written(Whom, [Chars | unicode:characters_to_list(More)]);
+        {io_request, From, As, {put_chars, unicode, M, F, A}} ->
+            From ! {io_reply, As, ok},
+            written(Whom, [Chars | unicode:characters_to_list(apply(M, F, A))]);
         done ->
             Whom ! {self(), unicode:characters_to_binary(Chars)}
     end.
@@ -361,7 +368,8 @@ remedies() ->
     [hibernate, collect, fullsweep_after, binary_copy, drop_unmatched, look_longer, batches, resume, demonitor, unlink,
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
-     generations, unblock, break_circle, disconnect, cancel_timers, let_run, cancel_started, log_less].
+     generations, unblock, break_circle, disconnect, cancel_timers, let_run, cancel_started, log_less,
+     smaller_process_table, smaller_port_table].
 
 what_was_not_looked_at_is_said(_Config) ->
     #{not_looked_at := Not} = sonde:diagnosis(#{interval => 100}),
@@ -834,11 +842,11 @@ the_node_itself_is_judged(_Config) ->
     Kinds = fun(Facts) -> [{Kind, Remedy} || #{kind := Kind, remedy := Remedy}
                                                  <- sonde_judge:find(facts(Facts))] end,
     Heap = fun(Bytes, Limit) ->
-                   Of = fun(_, S) -> S#{total_heap := Bytes, heap_limit := Limit} end,
+                   Of = fun(_, S) -> S#{total_heap := 7000, counted := Bytes, heap_limit := Limit} end,
                    #{processes => [with_samples(Of, process(self(), series(1000, 0)))]}
            end,
-    [{max_heap, heap_limit}] = Kinds(Heap(8000, 10000)),
-    _ = [[] = Kinds(Heap(Bytes, Limit)) || {Bytes, Limit} <- [{7990, 10000}, {8000, none}]],
+    [{max_heap, heap_limit}] = Kinds(Heap(1000, 10000)),
+    _ = [[] = Kinds(Heap(Bytes, Limit)) || {Bytes, Limit} <- [{990, 10000}, {1000, none}]],
     Terms = fun(Step, Keys) -> #{moments => [(moment(I * 300, 100000000))
                                              #{persistent := I * Step, persistent_terms := 100 + I * Keys}
                                              || I <- lists:seq(1, 6)]} end,
@@ -858,6 +866,19 @@ the_node_itself_is_judged(_Config) ->
           end,
     Long = [210, 205, 200, 204, 210, 220],
     [{log_queue, log_less}] = Kinds(Log(200, Long)),
+    %% its oldest event stays
+    Oldest = fun(Of) ->
+                     #{processes := [P]} = Facts = Log(1000, Long),
+                     Facts#{processes := [with_samples(fun(I, S) -> S#{oldest => Of(I)} end, P)]}
+             end,
+    {[{log_queue, log_less}], []} = {Kinds(Oldest(fun(_) -> 4711 end)), Kinds(Oldest(fun(I) -> I end))},
+    %% its mailbox, and those that wait for it, are no suspects of their own
+    #{processes := [Handler]} = Behind = Log(2000, [10 * N || N <- Long]),
+    Waits = [#{pid => self(), names => [], direct => 40, waiters => 50, processes => 100, next => undefined,
+               circle => undefined, queued => {39, 39}, stuck => [self()], stays => false}],
+    [#{kind := log_queue, bytes := 40000000, share := 0.5}] =
+        sonde_judge:find(facts(Behind#{waits => Waits,
+                                       processes := [with_samples(fun(_, S) -> S#{memory := 40000000} end, Handler)]})),
     _ = [[] = Kinds(Facts) || Facts <- [Log(201, Long), (Log(200, Long))#{ms => 1900},
                                         (Log(200, Long))#{loggers => []}]],
     Queue = fun(First, Last) -> #{queues => [{hd(erlang:ports()), self(), First, Last, []}]} end,
@@ -884,8 +905,138 @@ the_node_itself_is_judged(_Config) ->
                                         || {I, Bytes} <- [{1, 0}, {2, 40000000}, {3, Last}]]} end,
     [{fragmentation, allocator_settings}] = Kinds(Unused(40000000)),
     [] = Kinds(Unused(34000000)),
-    [{settings, generations}] = Kinds(#{settings => #{fullsweep_after => 0}}),
+    Settings = fun(More) -> #{settings => maps:merge(#{fullsweep_after => 65535, process_table => 1,
+                                                       port_table => 1}, More)} end,
+    [{settings, generations}] = Kinds(Settings(#{fullsweep_after => 0})),
+    %% a table that the default makes small enough, and has room for twice as many
+    Table = fun(What, Table, Limit, Count) ->
+                    #{limits := Limits, moments := Moments} = facts(#{}),
+                    (Settings(#{Table => 12 * Limit}))
+                        #{limits => Limits#{What := Limit}, moments => [M#{What := Count} || M <- Moments]}
+            end,
+    _ = [begin
+             [{settings, Remedy}] = Kinds(Table(What, Name, 64 * Default, Default div 2)),
+             _ = [[] = Kinds(Table(What, Name, Limit, Count))
+                  || {Limit, Count} <- [{Default, 100}, {64 * Default, Default div 2 + 1}]]
+         end || {What, Name, Default, Remedy} <- [{processes, process_table, 262144, smaller_process_table},
+                                                  {ports, port_table, 65536, smaller_port_table}]],
     [] = Kinds(#{}).
+
+what_grows_is_looked_at_again(_Config) ->
+    Pid = spawn(fun Grow() -> put(state, [lists:seq(1, 10000) | case get(state) of undefined -> []; S -> S end]),
+                              timer:sleep(10), Grow() end),
+    #{again := Again, processes := Processes, moments := Moments} =
+        sonde_helper:call(fun(Caller) -> sonde_facts:take(1000, Caller) end),
+    [Samples] = [S || #{pid := P, samples := S} <- Processes, P =:= Pid],
+    {true, true} = {is_integer(Again), has_more(3, Again, Samples)},
+    true = has_more(6, Again, Moments),
+    sonde_test:stop(Pid).
+
+%% A process that runs may not answer each time.
+has_more(N, Again, Samples) -> length([At || #{at := At} <- Samples, At >= Again]) > N.
+
+%% A node with room for very many processes or ports, and one with the default room.
+tables_of_a_node_are_told(_Config) ->
+    Seen = fun(Args) ->
+                   sonde_peer_helper:with(shipped, Args,
+                                          fun(Peer) ->
+                                                  Call = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+                                                  #{suspects := Suspects} = Call(sonde, diagnosis, [#{interval => 100}]),
+                                                  {[{Remedy, Bytes} || #{kind := settings, remedy := Remedy,
+                                                                         frees := Bytes} <- Suspects],
+                                                   Call(erlang, memory, [total])}
+                                          end)
+           end,
+    {[], Least} = Seen(["+P", "262144", "+Q", "65536"]),
+    _ = [begin
+             {[{Remedy, Frees}], Total} = Seen(Args),
+             {true, _} = {abs(Total - Least - Frees) < 1000000, {Args, Total, Least, Frees}}
+         end || {Remedy, Args} <- [{smaller_process_table, ["+P", "8000000", "+Q", "65536"]},
+                                   {smaller_port_table, ["+P", "262144", "+Q", "8000000"]}]],
+    ok.
+
+%% Binaries may count for the limit of a heap, from OTP 27 on.
+a_limit_that_includes_binaries_is_told(_Config) ->
+    Pid = spawn(fun() -> holds([binary:copy(<<I>>, 100000) || I <- lists:seq(1, 70)]) end),
+    Limited = fun(More) ->
+                      spawn_opt(fun() -> holds([binary:copy(<<I>>, 100000) || I <- lists:seq(1, 70)]) end,
+                                [{max_heap_size, More#{size => 1000000, kill => true, error_logger => false}}])
+              end,
+    With = #{include_shared_binaries => true},
+    Includes = maps:is_key(include_shared_binaries, erlang:system_info(max_heap_size)),
+    Pids = [Near, _, _] = [Limited(With), Limited(#{}), Pid],
+    _ = [ok = sonde_test:settle(P) || P <- Pids],
+    #{suspects := Suspects} = sonde:diagnosis(#{interval => 200}),
+    Told = [{What, proplists:get_value(binaries, Evidence)}
+            || #{kind := max_heap, what := What, evidence := Evidence} <- Suspects, lists:member(What, Pids)],
+    Told = [{Near, 7000000} || Includes],
+    sonde_test:stop(Pids).
+
+%% Ten thousand new timers, and what keeps at least half as many references or rows.
+timers_and_what_keeps_them(_Config) ->
+    Moments = [(moment(I * 300, 100000000))#{timers => I * 2000 * 152} || I <- lists:seq(1, 6)],
+    Keeps = fun(References) ->
+                    Heap = fun(I, #{size := Size} = S) ->
+                                   S#{heap => (heap(0, 0))#{reachable := Size, references => I * References}}
+                           end,
+                    with_samples(Heap, process(self(), series(10000000, 1000000)))
+            end,
+    Rows = fun(Each) -> (table([10000 + I * Each || I <- lists:seq(1, 6)]))#{timers := true} end,
+    Told = fun(Facts) ->
+                   lists:sort([{Kind, What, Remedy} || #{kind := Kind, what := What, remedy := Remedy}
+                                                           <- sonde_judge:find(facts(Facts#{moments => Moments}))])
+           end,
+    Self = self(),
+    Node = {timers, node, cancel_started},
+    [Node] = Told(#{}),
+    [{timers, Self, cancel_started}] = Told(#{processes => [Keeps(1000)]}),
+    [{state, Self, bound_state}, Node] = Told(#{processes => [Keeps(999)]}),
+    [{state, Self, bound_state}, Node] = Told(#{processes => [without_heaps(Keeps(1000))]}),
+    [{ets_table, {ets, t}, cancel_timers}] = Told(#{tables => [Rows(1000)]}),
+    [{ets_table, {ets, t}, cancel_timers}, Node] = Told(#{tables => [Rows(900)]}),
+    %% the process has started those of the table
+    [{timers, Self, cancel_started}] = Told(#{processes => [Keeps(2000)], tables => [Rows(2000)]}),
+    %% a large share of the memory is that of both
+    [#{bytes := 17824000, share := 0.17824}] =
+        sonde_judge:find(facts(#{moments => Moments, processes => [Keeps(1000)]})),
+    [{timers, 12000}, {grown, 10000} | _] =
+        hd([Evidence || #{evidence := Evidence} <- sonde_judge:find(facts(#{moments => Moments}))]).
+
+%% What grows must go on growing when it is looked at again: of many values that go up and down, some rise
+%% at each of a few looks.
+growth_goes_on(_Config) ->
+    Twice = fun(First, Second) ->
+                    Sizes = First ++ Second,
+                    Again = case Second of [] -> none; _ -> 300 * (length(First) + 1) end,
+                    #{again => Again,
+                      processes => [process(self(), [sample(I, Size) || {I, Size} <- numbered(Sizes)])]}
+            end,
+    Kinds = fun(Facts) -> [Kind || #{kind := Kind} <- sonde_judge:find(facts(Facts))] end,
+    Rises = [20000000 + I * 1000000 || I <- lists:seq(1, 7)],
+    [state] = Kinds(Twice(Rises, [])),
+    [state] = Kinds(Twice(Rises, [28000000 + I * 500000 || I <- lists:seq(1, 7)])),
+    %% it may fall at times, as a state does beside other work
+    [state] = Kinds(Twice(Rises, [26000000, 28000000, 27500000, 26900000, 28000000, 29000000, 28000000])),
+    _ = [[] = Kinds(Twice(Rises, Second))
+         || Second <- [lists:reverse(Rises), lists:duplicate(7, 27000000),
+                       [28000000, 21000000, 28000000, 22000000, 28000000, 22000000, 20000000]]],
+    %% and so must what is read of heaps, what a table has, and what the node has
+    Heaps = fun(Second) ->
+                    #{processes := [Process]} = Facts = Twice(Rises, [27000000 + I || I <- lists:seq(1, 7)]),
+                    Held = list_to_tuple(Rises ++ Second),
+                    Facts#{processes := [with_samples(fun(I, S) -> S#{heap => (heap(0, 0))#{reachable := element(I, Held)}}
+                                                      end, Process)]}
+            end,
+    {[state], []} = {Kinds(Heaps([28000000 || _ <- Rises])), Kinds(Heaps([27000000 || _ <- Rises]))},
+    Table = fun(Second) -> #{again => 300 * 7, tables => [table([100000, 101000, 102000, 103000, 104000, 105000 | Second])]} end,
+    {[ets_table], []} = {Kinds(Table([105001, 105002, 105001])), Kinds(Table([105000, 105000, 105001]))},
+    Node = fun(Key, Second) ->
+                   #{again => 300 * 7,
+                     moments => [(moment(I * 300, 100000000))#{persistent_terms := 100 + I, Key => N}
+                                 || {I, N} <- numbered([I * 1000000 || I <- lists:seq(1, 6)] ++ Second)]}
+           end,
+    {[persistent_terms], []} = {Kinds(Node(persistent, [7000000, 7000000])), Kinds(Node(persistent, [6000000, 5000000]))},
+    {[timers], []} = {Kinds(Node(timers, [7000000, 7000000])), Kinds(Node(timers, [6000000, 5000000]))}.
 
 %% The same on a node: a socket whose peer reads nothing, a process near its limit, more and more
 %% persistent terms.
@@ -949,11 +1100,61 @@ starts_timers_of_the_vm() ->
                          _ = [receive after 1 -> ok end || rand:uniform(20) =:= 1],
                          Start() end).
 
+%% A timer is seen where the VM has it and where its reference or row is kept. No heap is read portably.
+timers_are_one_suspect(_Config) ->
+    Suspects = fun(How) ->
+                       sonde_peer_helper:with(shipped, fun(Peer) ->
+                                                               sonde_peer_helper:call(Peer, ?MODULE, suspects_of_timers,
+                                                                                      [How])
+                                                       end)
+               end,
+    {Kept, _} = Suspects(references),
+    {true, _} = {lists:member(Kept, sonde_test:pick([[{timers, starter}]],
+                                                    [[{state, starter}, {timers, node}], [{timers, node}]])), Kept},
+    {[{ets_table, table}], _} = Suspects(rows),
+    %% the recommended call shows which process starts them
+    {[{timers, node}], true} = Suspects(nothing),
+    %% a state that grows beside the timers of another process is a suspect of its own
+    {[{state, grower}, {timers, node}], true} = Suspects(beside).
+
+%% Where they are kept: as references, as rows of the module `timer', or nowhere.
+suspects_of_timers(How) ->
+    Starter = spawn(?MODULE, start_timers, [How, []]),
+    Grower = spawn(fun Grow() -> put(state, [lists:seq(1, 1000) | case get(state) of undefined -> []; S -> S end]),
+                                 _ = [timer:sleep(infinity) || How =/= beside],
+                                 timer:sleep(5), Grow() end),
+    timer:sleep(2000),
+    #{suspects := Suspects} = sonde:diagnosis(),
+    Who = #{Starter => starter, Grower => grower, node => node},
+    {lists:sort([{case Kind of dictionary -> state; _ -> Kind end, maps:get(What, Who, table)}
+                 || #{kind := Kind, what := What} <- Suspects,
+                    lists:member(Kind, [timers, state, dictionary, binaries, ets_table])]),
+     lists:any(fun(See) -> is_shown(Starter, See) end, [See || #{kind := timers, see := See} <- Suspects])}.
+
+is_shown(Pid, {M, F, Args}) ->
+    Self = self(),
+    Out = spawn_link(fun() -> written(Self, []) end),
+    true = group_leader(Out, self()),
+    _ = apply(M, F, Args),
+    timer:sleep(1000),
+    Out ! done,
+    receive {Out, Text} -> binary:match(Text, list_to_binary(pid_to_list(Pid))) =/= nomatch end.
+
+start_timers(How, Kept) ->
+    receive after 5 -> ok end,
+    New = [case How of
+               rows -> element(2, timer:apply_after(3600000, erlang, node, []));
+               _ when I rem 2 =:= 0 -> erlang:start_timer(3600000, self(), I);
+               _ -> erlang:send_after(3600000, self(), I)
+           end || I <- lists:seq(1, 50)],
+    start_timers(How, case How of references -> [{R, request} || R <- New] ++ Kept; _ -> Kept end).
+
 unknown_timers(Peer) ->
     #{not_looked_at := Not} = sonde_peer_helper:call(Peer, sonde, diagnosis, [#{interval => 100}]),
     {timers, not_reported} = lists:keyfind(timers, 1, Not).
 
-%% The device of a log takes nothing, so that the events wait. With fewer of them none is dropped.
+%% The device of a log takes nothing, so that the events wait. With few of them none is dropped, and only the
+%% native path shows that the oldest one stays.
 a_stuck_log_is_told(_Config) ->
     Told = fun(Peer, Events) ->
                    Handler = sonde_peer_helper:call(Peer, ?MODULE, logs_to_a_stuck_device, [Events]),
@@ -962,8 +1163,29 @@ a_stuck_log_is_told(_Config) ->
                     || #{kind := log_queue, what := Pid, evidence := Evidence} <- Suspects, Pid =:= Handler]
            end,
     _ = [Handlers = sonde_peer_helper:with(shipped, fun(Peer) -> Told(Peer, Events) end)
-         || {Events, Handlers} <- [{150, []}, {250, [stuck]}]],
+         || {Events, Handlers} <- [{0, []}, {150, sonde_test:pick([stuck], [])}, {250, [stuck]}]],
+    sonde_peer_helper:with(shipped, fun a_stuck_proxy/1),
     ok.
+
+%% It passes on what other nodes log.
+a_stuck_proxy(Peer) ->
+    Call = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
+    Found = fun(Events) ->
+                    Proxy = Call(?MODULE, stops_the_proxy, [Events]),
+                    #{suspects := Suspects} = Call(sonde, diagnosis, []),
+                    [proplists:get_value(handler, Evidence)
+                     || #{kind := log_queue, what := Pid, evidence := Evidence} <- Suspects, Pid =:= Proxy]
+            end,
+    [] = Found(0),
+    [logger_proxy] = Found(1100).
+
+stops_the_proxy(Events) ->
+    Proxy = whereis(logger_proxy),
+    Self = self(),
+    Holder = spawn(fun() -> true = erlang:suspend_process(Proxy), Self ! {self(), stopped}, timer:sleep(infinity) end),
+    receive {Holder, stopped} -> ok end,
+    _ = [Proxy ! {event, I} || I <- lists:seq(1, Events)],
+    Proxy.
 
 logs_to_a_stuck_device(Events) ->
     Device = spawn(fun() -> timer:sleep(infinity) end),
@@ -1063,12 +1285,13 @@ numbers() -> ?LET({List, Rises}, {list(natural()), boolean()},
 numbered(List) -> lists:zip(lists:seq(1, length(List)), List).
 
 facts(Given) ->
-    maps:merge(#{ms => 2000, moments => [moment(I * 300, 100000000) || I <- lists:seq(1, 6)],
+    maps:merge(#{ms => 2000, again => none, moments => [moment(I * 300, 100000000) || I <- lists:seq(1, 6)],
                  limits => #{processes => 100000, ports => 100000, atoms => 100000,
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],
                  crowd => #{each => 1.0, groups => [], rest => 0, suspended => 0}, tables => [], owners => [],
-                 connected => [], queues => [], connections => [], waits => [], loggers => [], settings => #{fullsweep_after => 65535},
+                 connected => [], queues => [], connections => [], waits => [], loggers => [],
+                 settings => #{fullsweep_after => 65535, process_table => 1, port_table => 1},
                  not_looked_at => []}, Given).
 
 moment(At, Total) ->
@@ -1089,6 +1312,6 @@ sample(I, Size) ->
     None = #{terms => 0, binaries => 0, room => 0, binary_room => 0},
     #{at => I * 300, size => Size, memory => Size, used => Size, collections => {0, I},
       young => None, old => None, fullsweep_after => 65535, binary_memory => 0, stack_size => 0,
-      total_heap => Size, heap_limit => none, status => waiting, reductions => I,
+      total_heap => Size, counted => 0, heap_limit => none, status => waiting, reductions => I,
       message_queue_len => 0, link_count => 0,
       monitor_count => 0, monitored_by_count => 0}.

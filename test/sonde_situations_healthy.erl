@@ -10,7 +10,7 @@
 -export([init/1, callback_mode/0, handle_event/4]).
 -export([device/1, session/1, handler/2, chunks/3, sorter/3]).
 
--import(sonde_situations_parts, [server/2, client/2, each/2, between/2, one_of/1, named/1,
+-import(sonde_situations_parts, [server/2, server/3, client/2, each/2, between/2, one_of/1, named/1,
                                  payload/1, rows/1, directory/0]).
 
 names() ->
@@ -18,7 +18,7 @@ names() ->
      tcp_stream, many_timers, persistent_terms, bulk_parse, bulk_jobs, chunk_worker,
      chunk_worker_fullsweep, large_state, idle_supervisees, fill_and_drain, backlog_that_drains,
      metrics_table, request_handlers, sorted_heap, collecting_proxy, timed_sessions,
-     compressed_logs, short_connections].
+     compressed_logs, short_connections, timer_rows, limited_workers].
 
 %% ---- tables
 
@@ -223,6 +223,24 @@ run(many_timers) ->
                           end, fun() -> 0 end)),
     each(Timers, fun(I) -> erlang:send_after(rand:uniform(Period), Server, {retry, I}) end),
     steady(300);
+
+%% Thousands of timers of the module `timer', a row each; each starts again when it ends.
+run(timer_rows) ->
+    Timers = between(2000, 15000),
+    Period = between(5000, 30000),
+    Start = fun(Server, I, Ms) -> {ok, _} = timer:apply_after(Ms, gen_server, cast, [Server, {again, I}]) end,
+    Server = named(server(fun({again, I}, N) -> _ = Start(self(), I, Period), N + 1 end, fun() -> 0 end)),
+    each(Timers, fun(I) -> Start(Server, I, rand:uniform(Period)) end),
+    steady(300);
+
+%% Workers with a limit of their own, which they never come near.
+run(limited_workers) ->
+    Rows = between(2000, 20000),
+    Limit = #{size => 40 * Rows + 1000000, kill => true, error_logger => false},
+    Work = fun(work, N) -> N + length(lists:sort(rows(rand:uniform(Rows)))) end,
+    Workers = [server(Work, fun() -> 0 end, [{max_heap_size, Limit}]) || _ <- rows(between(5, 20))],
+    _ = client(between(10, 50), fun(_) -> gen_server:cast(one_of(Workers), work) end),
+    steady(1000);
 
 %% Sessions that connect, stay open for a while, and end.
 run(timed_sessions) ->

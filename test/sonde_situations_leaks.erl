@@ -15,7 +15,7 @@ names() ->
      pinned_keys_in_growing_table, pinned_keys_in_bounded_table, idle_router, busy_router,
      sessions_table, payloads_table, monitors_kept, requests_that_hang, tables_per_request,
      atoms_from_input, sockets_left_open, report_garbage, dropped_index, idle_connections,
-     recursion_without_end, fragmented_by_purge].
+     recursion_without_end, fragmented_by_purge, timers_without_end, stuck_log, near_its_limit].
 
 %% ---- states that grow
 
@@ -55,6 +55,28 @@ run(timers_not_cancelled, Opts) ->
     _ = client(20, fun(_) -> each(Each, fun(I) -> gen_server:cast(Server, {ask, I}) end) end),
     #{whats := Whats} = Planted = of_process(Server, [state, timers], [bound_state, cancel_started]),
     Planted#{whats := [node | Whats]};
+
+%% The same, but nothing refers to the timers.
+run(timers_without_end, Opts) ->
+    Each = mb(1, 3) div 50 div 152,
+    Server = named(server(fun({ask, I}, N) -> _ = erlang:send_after(3600000, self(), {timeout, I}), N + 1 end,
+                          fun() -> 0 end, Opts)),
+    _ = client(20, fun(_) -> each(Each, fun(I) -> gen_server:cast(Server, {ask, I}) end) end),
+    (accuse([node], [timers], [cancel_started], none))#{accused => [Server]};
+
+%% Its heap has nearly come to its limit.
+run(near_its_limit, Opts) ->
+    Rows = mb(4, 30) div 400,
+    Server = named(server(fun(_, State) -> State end,
+                          fun() -> built(Rows, fun(I, S) -> S#{I => session(I)} end, #{}) end, Opts)),
+    true = erlang:garbage_collect(Server),
+    {_, Words} = process_info(Server, total_heap_size),
+    ok = do(Server, fun(State) ->
+                            _ = process_flag(max_heap_size, #{size => Words + Words div between(10, 20), kill => true,
+                                                              error_logger => false}),
+                            {ok, State}
+                    end),
+    accuse([Server], [max_heap], [heap_limit], none);
 
 %% Results are kept in the process dictionary.
 run(dictionary_cache, Opts) ->
@@ -100,6 +122,17 @@ run(slow_consumer_of_slow_database, Opts) ->
     Takes = between(5, 15),
     Database = server(fun(_, State) -> State end, fun() -> none end),
     consumer(fun() -> do(Database, fun(S) -> timer:sleep(Takes), {ok, S} end) end, Opts);
+
+%% The device of a log is stuck, and those who log go on.
+run(stuck_log, _) ->
+    Device = proc_lib:spawn_link(?MODULE, waits, []),
+    _ = logger:remove_handler(default),
+    ok = logger:add_handler(orders, logger_std_h, #{config => #{type => {device, Device}}}),
+    Size = between(20, 200),
+    Log = fun(I) -> logger:notice(#{what => order, id => I, items => rows(Size)}) end,
+    each(mb(8, 20) div (48 * Size), Log),
+    _ = client(between(10, 50), Log),
+    accuse([whereis(logger_std_h_orders)], [log_queue], [log_less], none);
 
 %% ---- binaries
 

@@ -193,7 +193,7 @@ on(Node, #{run := top}, [], _) ->
     ?DONE;
 on(Node, #{run := diagnose} = Command, [], Opts) ->
     Interval = maps:with([interval], Opts),
-    Found = call(Node, diagnosis, [Interval], wait(Opts) + maps:get(interval, Opts, 2000)),
+    Found = call(Node, diagnosis, [Interval], wait(Opts) + both_looks(Opts)),
     #{suspects := Suspects} = Diagnosis = sonde_cli_show:as_there(Found, Node),
     case format(Opts) of
         json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis, #{});
@@ -269,6 +269,9 @@ format(#{json := true}) -> json;
 format(_) -> text.
 
 wait(Opts) -> maps:get(timeout, Opts, ?CALL_MS).
+
+%% What grows is looked at again, for half the interval.
+both_looks(Opts) -> maps:get(interval, Opts, 2000) * 3 div 2.
 
 %% How long the call takes because of its arguments, in milliseconds.
 windows(#{args := Wanted}, Args) ->
@@ -366,8 +369,7 @@ show_cluster(Command, Args, Opts, Shown) ->
 
 %% In `failed', the reasons are texts.
 of_cluster(Nodes, #{run := diagnose}, [], Opts) ->
-    of_each(diagnosis, [maps:with([interval], Opts)], Nodes,
-            wait(Opts) + maps:get(interval, Opts, 2000));
+    of_each(diagnosis, [maps:with([interval], Opts)], Nodes, wait(Opts) + both_looks(Opts));
 of_cluster(Nodes, #{run := {sonde, Function}, each := true}, Args, Opts) ->
     of_each(Function, Args ++ [#{suspend => true} || #{suspend := true} <- [Opts]], Nodes,
             wait(Opts));

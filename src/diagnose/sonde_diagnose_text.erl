@@ -68,7 +68,14 @@ suspect(I, #{evidence := Evidence, see := See, remedy := Remedy} = Suspect, Widt
     sentence(io_lib:format("~2b. ", [I]), [finding(Suspect)], Width)
         ++ aligned([pair(E) || E <- Evidence, element(2, E) =/= undefined], Width)
         ++ sentence("    ", [remedy(Remedy), frees(Suspect)], Width)
-        ++ [["    ", sonde_names:typed(See, Shell)]].
+        ++ call(["    ", sonde_names:typed(See, Shell)], Width).
+
+%% What does not fit on a line goes on below: both shells read on until the call is complete.
+call(Typed, Width) ->
+    case string:length(Typed) > Width of
+        true -> sentence("    ", Typed, Width);
+        false -> [Typed]
+    end.
 
 %% Words, as many on a line as fit. The lines after the first are indented as it is.
 sentence(Before, Text, Width) ->
@@ -88,21 +95,24 @@ finding(#{kind := bottleneck, evidence := Evidence} = Suspect) ->
     [count(proplists:get_value(waiters, Evidence)), " processes wait for ", what(Suspect),
      [[", which waits for ", short(For)] || {waits_for, For} <- Evidence, For =/= undefined],
      ". Their requests lie unread."];
+finding(#{kind := processes, what := {processes, _}} = Suspect) ->
+    ["There are more and more ", what(Suspect), how_much(Suspect), $.];
 finding(#{kind := Kind} = Suspect) ->
     [capital(what(Suspect)), $\s, said(Suspect, kind(Kind)), how_much(Suspect), $.].
 
 %% Of a group, in the plural.
-said(#{what := {processes, _}, kind := processes}, _) -> "are more and more";
 said(#{what := {processes, _}}, "has " ++ What) -> "have " ++ What;
 said(_, What) -> What.
 
 capital(Text) ->
     string:titlecase(unicode:characters_to_list(Text)).
 
-%% Where it is a share of a limit, the bytes are what lies behind it.
-how_much(#{kind := Kind, share := Share})
+%% Where a limit is near, that is what counts, not the memory.
+how_much(#{kind := processes, what := {processes, _}, bytes := Bytes}) ->
+    [": ", bytes(Bytes), " in all"];
+how_much(#{kind := Kind, evidence := Evidence})
   when Kind =:= processes; Kind =:= ports; Kind =:= atoms; Kind =:= ets_tables ->
-    [": ", share(Share), " of the limit"];
+    [": ", share(proplists:get_value(count, Evidence) / proplists:get_value(limit, Evidence)), " of the limit"];
 how_much(#{kind := max_heap, bytes := Bytes, share := Share}) ->
     [": ", bytes(Bytes), ", ", share(Share), " of it"];
 how_much(#{bytes := 0}) ->
@@ -137,7 +147,8 @@ pair({Key, Value}) ->
 
 value(Key, Value) when is_integer(Value) ->
     case lists:member(Key, [garbage, binaries, seen, pinned, stack, bytes_grown, bytes_per_second,
-                            allocated, used, carriers, resident, queued, heap, heap_limit]) of
+                            allocated, used, carriers, resident, queued, heap, heap_limit,
+                            process_table, port_table]) of
         true -> bytes(Value);
         false -> count(Value)
     end;
@@ -166,14 +177,14 @@ kind(binaries) -> "has more and more binaries";
 kind(ets_table) -> "grows";
 kind(ets_tables) -> "has more and more tables";
 kind(processes) -> "has more and more processes";
-kind(orphans) -> "are idle, without links, monitors and names";
+kind(orphans) -> "are idle, without links, monitors or names";
 kind(ports) -> "has more and more ports";
 kind(atoms) -> "has more and more atoms";
 kind(fragmentation) -> "has memory that the allocators hold but do not use";
 kind(outside) -> "has memory that no allocator of the VM counts";
 kind(persistent_terms) -> "has more and more persistent terms";
 kind(timers) -> "has more and more timers";
-kind(log_queue) -> "has more log events in its queue than its limit";
+kind(log_queue) -> "leaves log events in its queue";
 kind(port_queue) -> "has a port with a peer that does not read";
 kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
@@ -257,7 +268,13 @@ remedy(break_circle) ->
     " gen_server:reply/2.";
 remedy(generations) ->
     "Every collection copies the whole heap: remove ERL_FULLSWEEP_AFTER, or set it for single"
-    " processes.".
+    " processes.";
+remedy(smaller_process_table) ->
+    "The VM's table has an entry for each process that the limit allows, and counts as memory of processes."
+    " Start the node with a smaller +P; the default, 262,144, has room.";
+remedy(smaller_port_table) ->
+    "The VM's table has an entry for each port that the limit allows. Start the node with a smaller +Q, such"
+    " as 65536. Without +Q, the VM takes the limit of open files (ulimit -n) where that is larger.".
 
 %% ---- what is missing
 

@@ -23,9 +23,10 @@
 %% and the carriers, of each allocator;
 %% `size' is the total on which shares of the node are based; `timers' are the bytes of timers of
 %% `erlang:send_after/3' and the like, where they are known.
-%% `moments', and the samples of each process and table, are in the order of time.
+%% `moments', and the samples of each process and table, are in the order of time. Those from `again' on
+%% are of the second look.
 -type facts() ::
-        #{ms := pos_integer(), moments := [moment(), ...],
+        #{ms := pos_integer(), moments := [moment(), ...], again := sonde_series:again(),
           limits := #{processes | ports | atoms | tables := pos_integer()},
           by_allocator := [{atom(), non_neg_integer()}],
           rss := non_neg_integer() | undefined,
@@ -35,13 +36,13 @@
           queues := [sonde_facts_ports:queue()], connections := [sonde_facts_ports:connection()],
           waits := [sonde_facts_waits:wait()],
           loggers := [sonde_facts_procs:logger()],
-          settings := #{fullsweep_after := non_neg_integer()},
+          settings := #{fullsweep_after | process_table | port_table := non_neg_integer()},
           not_looked_at := [{atom(), because()}]}.
 
 %% The times of the samples, in parts of the interval. They are uneven, so that a value that goes up
 %% and down periodically is not met in the same state each time.
 -define(WHEN, [0.0, 0.13, 0.29, 0.43, 0.61, 0.83, 1.0]).
-%% Processes that were found growing only at the end are watched for another half of the interval.
+%% If something grows, there is a second look, for another half of the interval.
 -define(LATER, [0.0, 0.06, 0.14, 0.21, 0.31, 0.38, 0.5]).
 -define(GROWERS, 50).
 
@@ -66,18 +67,18 @@ take(Ms, Caller) ->
                   {'EXIT', Window, {answer, Rows}} -> Rows;
                   {'EXIT', Window, Why} -> exit(Why)
               end,
-    {Moments, Procs1, Tables1} = later(Growers, State, How#{start := now_ms()}),
+    {{Moments, Procs1, Tables1}, Again} = again(Growers, State, How#{start := now_ms()}),
     {Tables2, Skipped} = sonde_facts_tables:last(Tables1, lists:last(Moments)),
     Rss = sonde_memory:resident(),
     NoRss = [{rss, no_proc} || Rss =:= undefined],
-    #{ms => Ms, moments => Moments, limits => limits(),
+    #{ms => Ms, moments => Moments, again => Again, limits => limits(),
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
       crowd => sonde_facts_sample:last(Crowd, Growers, Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
       queues => sonde_facts_ports:last(Queues), connections => sonde_facts_ports:nodes_last(Nodes),
       waits => sonde_facts_waits:last(Waits), loggers => Loggers,
-      settings => maps:from_list([erlang:system_info(fullsweep_after)]),
+      settings => settings(),
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
                            ++ Skipped ++ Unasked ++ Unfollowed ++ Unheard ++ NoRss ++ off()
                            ++ [{timers, not_reported} || not lists:all(fun(M) -> is_map_key(timers, M) end, Moments)]}.
@@ -107,13 +108,21 @@ look(Part, {Moments, Procs0, Tables}, #{start := Start, ms := Ms} = How) ->
     Procs = sonde_facts_procs:watch(Procs0, Start + round(Part * Ms), How),
     {Moments ++ [moment()], sonde_facts_procs:next(Procs, How), sonde_facts_tables:next(Tables)}.
 
-%% For processes that the first sweep did not select, a second series shows whether growth lasts.
-later(Growers, {Moments, Procs, Tables}, How) ->
-    case sonde_facts_procs:more(Growers, Procs) of
-        Procs -> {Moments, Procs, Tables};
-        More -> {_, More1, Tables1} = looks(?LATER, {[], More, Tables}, How),
-                {Moments, More1, Tables1}
+%% Does growth go on? Processes that the first sweep did not select are looked at now.
+again(Growers, {Moments, Procs0, Tables} = State, #{start := Again} = How) ->
+    Procs = sonde_facts_procs:more(Growers, Procs0),
+    case Procs =/= Procs0 orelse sonde_facts_procs:grows(Procs) orelse sonde_facts_tables:grows(Tables)
+        orelse grows(Moments) of
+        true ->
+            {Later, Procs1, Tables1} = looks(?LATER, {[], Procs, Tables}, How),
+            {{Moments ++ Later, Procs1, Tables1}, Again};
+        false ->
+            {State, none}
     end.
+
+grows(Moments) ->
+    lists:any(fun(Key) -> sonde_series:is_rising(Key, Moments, 1, none) end,
+              [persistent, timers, processes, ports, atoms, tables]).
 
 moment() ->
     Counts = counted([process_count, port_count, atom_count, ets_count]),
@@ -139,6 +148,12 @@ counted(Items) ->
                              [erlang:system_info(Item) || Item <- Items])).
 
 %% ---- the node
+
+%% The bytes of the VM's tables of processes and ports, which do not depend on how many there are.
+settings() ->
+    Areas = erlang:system_info(allocated_areas),
+    maps:from_list([erlang:system_info(fullsweep_after)
+                    | [lists:keyfind(Table, 1, Areas) || Table <- [process_table, port_table]]]).
 
 %% If an allocator is off, the VM has no totals.
 off() ->

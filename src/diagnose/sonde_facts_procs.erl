@@ -4,26 +4,32 @@
 %% read.
 -module(sonde_facts_procs).
 
--export([loggers/0, first/2, watch/3, next/2, more/2, last/1]).
--export_type([process/0, sample/0, procs/0, logger/0]).
+-export([loggers/0, first/2, watch/3, next/2, more/2, grows/1, held/1, last/1]).
+-export_type([process/0, sample/0, procs/0, heap/0, logger/0]).
 
 %% In bytes, except for the counts. `used': its terms in its heap blocks, garbage included. `size':
 %% `used' with messages outside of the heap and the binaries that it refers to. `collections': its
 %% number of minor collections, and sizes that change with most of the others. `heap_limit': the most
-%% that `total_heap' may become before the VM ends the process. `young' and `old': its terms in each
+%% that `total_heap' and `counted' may become together before the VM ends the process; `counted': the
+%% bytes of binaries that the limit includes. `young' and `old': its terms in each
 %% generation, and the binaries that it counts there; `room': what still fits before the next
 %% collection, in the young generation a minor one, in the old one a full one. `heap' is there if the
 %% heap was read.
 -type sample() ::
         #{at := integer(), size := non_neg_integer(), memory := non_neg_integer(),
           used := non_neg_integer(), collections := {non_neg_integer(), term()},
-          total_heap := non_neg_integer(), heap_limit := pos_integer() | none,
+          total_heap | counted := non_neg_integer(), heap_limit := pos_integer() | none,
           young := generation(), old := generation(), fullsweep_after := non_neg_integer(),
           binary_memory := non_neg_integer(),
           stack_size := non_neg_integer(), status := atom(), reductions := non_neg_integer(),
           message_queue_len | link_count | monitor_count | monitored_by_count
           | dictionary_size => non_neg_integer(),
-          heap => sonde_heap_map:heap()}.
+          heap => heap()}.
+%% `references': the number of references that the process has.
+-type heap() :: #{reachable | garbage | references := non_neg_integer(),
+                  literals := non_neg_integer() | undefined,
+                  blocks | roots | binaries := #{atom() => non_neg_integer()},
+                  content => sensitive, suspended_ms => non_neg_integer()}.
 -type generation() :: #{terms | binaries | room | binary_room := non_neg_integer()}.
 %% `collected': the collections that were noticed in the interval.
 %% `twins': the most of its monitors, or of those on it, that are for one and the same process;
@@ -39,7 +45,8 @@
                      seen := sonde_facts_collections:seen()}.
 
 %% A handler of `logger', its process, and the length of its queue from which it drops events.
--type logger() :: {logger:handler_id(), pid(), pos_integer()}.
+%% `logger_proxy' is no handler: it passes on the events of other nodes.
+-type logger() :: {logger:handler_id() | logger_proxy, pid(), pos_integer()}.
 
 -define(TOP, 15).             % of each attribute
 -define(HEAPS, 10).           % of each attribute that needs heaps to be marked
@@ -61,14 +68,19 @@ attrs(native) -> [dictionary_size | attrs(portable)];
 attrs(_) -> [memory, total_heap_size, stack_size, message_queue_len, reductions, binary_memory,
              link_count, monitor_count, monitored_by_count].
 
-%% @doc The handlers that have a process with a limit, as those of OTP do. The name of such a process is
-%% made of the module and the name of its handler.
+%% @doc The handlers that have a process with a limit, as those of OTP do, and the proxy. The name of a
+%% handler's process is made of the module and the name of the handler.
 -spec loggers() -> [logger()].
 loggers() ->
-    [{Id, Pid, Limit} || Id <- logger:get_handler_ids(),
-                         {ok, #{module := Module, config := #{drop_mode_qlen := Limit}}}
-                             <- [logger:get_handler_config(Id)],
-                         Pid <- [whereis(Name) || Name <- known_atom([Module, "_", Id])], is_pid(Pid)].
+    [{Id, Pid, Limit} || {Id, Name, #{drop_mode_qlen := Limit}} <- [proxy() | handlers()],
+                         Pid <- [whereis(Name)], is_pid(Pid)].
+
+proxy() -> {logger_proxy, logger_proxy, logger:get_proxy_config()}.
+
+handlers() ->
+    [{Id, Name, Config} || Id <- logger:get_handler_ids(),
+                           {ok, #{module := Module, config := Config}} <- [logger:get_handler_config(Id)],
+                           Name <- known_atom([Module, "_", Id])].
 
 %% The atom, if there is one.
 known_atom(Parts) ->
@@ -180,6 +192,8 @@ sample([{status, Status}, {_, Settings}, {_, Info}],
     %% block sizes change with most of the collections that minor_gcs does not count
     Blocks = [proplists:get_value(K, Info) || K <- [heap_block_size, old_heap_block_size,
                                                     recent_size]],
+    {Limit, Counted} = heap_limit(proplists:get_value(max_heap_size, Settings),
+                                  Bytes(bin_vheap_size) + Bytes(bin_old_vheap_size), Word),
     (maps:remove(total_heap_size, Values))#{
         at => erlang:monotonic_time(millisecond), status => Status, used => Used,
         stack_size := Stack * Word, collections => {Minor, Blocks},
@@ -189,15 +203,15 @@ sample([{status, Status}, {_, Settings}, {_, Info}],
         old => #{terms => Old * Word, binaries => Bytes(bin_old_vheap_size),
                  room => Room(old_heap_block_size, old_heap_size),
                  binary_room => Room(bin_old_vheap_block_size, bin_old_vheap_size)},
-        total_heap => Heap * Word, heap_limit => heap_limit(Settings, Word),
+        total_heap => Heap * Word, counted => Counted, heap_limit => Limit,
         fullsweep_after => proplists:get_value(fullsweep_after, Settings, 0),
         size => Used + Binaries + max(0, Memory - (Heap + Loose) * Word)}.
 
-heap_limit(Settings, Word) ->
-    case proplists:get_value(max_heap_size, Settings) of
-        #{size := Words, kill := true} when Words > 0 -> Words * Word;
-        _ -> none
-    end.
+%% From OTP 27 on, a limit may include binaries.
+heap_limit(#{size := Words, kill := true} = Setting, Binaries, Word) when Words > 0 ->
+    {Words * Word, case Setting of #{include_shared_binaries := true} -> Binaries; _ -> 0 end};
+heap_limit(_, _, _) ->
+    {none, 0}.
 
 word() -> erlang:system_info(wordsize).
 
@@ -217,8 +231,8 @@ look_into(Now, Waste, Series, Tried, Until) ->
                                                                  ?MANY_LOOKS)]),
     Answers = [{Pid, heap(Pid, Until - erlang:monotonic_time(millisecond))}
                || {_, _, _, Pid} <- Chosen],
-    Heaps = maps:from_list([{Pid, maps:remove(histogram, Heap)}
-                            || {Pid, #{garbage := _} = Heap} <- Answers]),
+    Heaps = maps:from_list([{Pid, (maps:remove(histogram, Heap))#{references => references(Bars)}}
+                            || {Pid, #{garbage := _, histogram := Bars} = Heap} <- Answers]),
     {[case Heaps of
           #{Pid := Heap} -> {Pid, Sample#{heap => Heap}};
           _ -> {Pid, Sample}
@@ -228,6 +242,8 @@ look_into(Now, Waste, Series, Tried, Until) ->
                     (_, Acc) ->
                          Acc
                  end, Tried, Answers)}.
+
+references(Bars) -> lists:sum([N || {ref, N, _} <- Bars]).
 
 wasted(Waste) ->
     lists:max([0 | [Bytes || {Attr, Bytes} <- maps:to_list(Waste), Attr =/= bin_garbage]]).
@@ -248,6 +264,21 @@ more(Rows, #{series := Series} = Procs) ->
     New = [Pid || {Pid, Gained, _} <- lists:sublist(Rows, ?TOP), Gained >= ?SMALL,
                   not is_map_key(Pid, Series)],
     Procs#{series := maps:merge(maps:from_list([{Pid, []} || Pid <- New]), Series)}.
+
+%% @doc Whether any of them grows, or has more of something, each time.
+-spec grows(procs()) -> boolean().
+grows(#{series := Series}) ->
+    lists:any(fun(Samples) ->
+                      sonde_series:rises([held(Heap) || #{heap := Heap} <- Samples], 1)
+                          orelse lists:any(fun(Key) -> sonde_series:is_rising(Key, Samples, 1, none) end,
+                                           [size, message_queue_len, link_count, monitor_count,
+                                            monitored_by_count])
+              end, maps:values(Series)).
+
+%% @doc The bytes of its terms, but not of its messages, and of the binaries that its terms refer to.
+-spec held(heap()) -> number().
+held(#{reachable := Reachable, roots := #{mailbox := Mailbox}, binaries := #{live := Binaries}}) ->
+    Reachable - Mailbox + Binaries.
 
 %% @doc The processes with at least one sample, with their names.
 -spec last(procs()) -> [process()].

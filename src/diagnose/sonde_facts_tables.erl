@@ -3,7 +3,7 @@
 %% binaries behind those that may matter. It uses only documented calls.
 -module(sonde_facts_tables).
 
--export([first/0, next/1, last/2, owners/0, most/1]).
+-export([first/0, next/1, grows/1, last/2, owners/0, most/1]).
 -export_type([table/0, tables/0, owner/0]).
 
 %% `bytes': the size of the table itself. `binaries': the bytes of those that its rows refer to.
@@ -45,6 +45,11 @@ next(Tables) ->
                              Samples
                      end
              end, Tables).
+
+%% @doc Whether any of them has more rows each time.
+-spec grows(tables()) -> boolean().
+grows(Tables) ->
+    lists:any(fun(Samples) -> sonde_series:is_rising(rows, Samples, 1, none) end, maps:values(Tables)).
 
 %% @doc Lists binaries of at most ?MOST_ROWS rows in all, of the tables that grew most first. Even a
 %% small table may refer to large binaries.

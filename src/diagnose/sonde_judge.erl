@@ -10,8 +10,9 @@
 -export([find/1]).
 -export_type([suspect/0, kind/0, remedy/0, node_facts/0]).
 
--import(sonde_series, [grown/2, is_rising/3, rises/2, rate/2, elapsed/1, never_rests/1,
-                       doubles/3]).
+-import(sonde_facts_procs, [held/1]).
+-import(sonde_series, [grown/2, looks/2, is_rising/4, rises/3, goes_on/2, rate/2, elapsed/1,
+                       never_rests/1, stays/2, doubles/3]).
 
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
@@ -22,7 +23,8 @@
                 | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables
                 | end_processes | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library | erase_terms | slow_peer | heap_limit | generations | unblock
-                | break_circle | disconnect | cancel_timers | let_run | cancel_started | log_less.
+                | break_circle | disconnect | cancel_timers | let_run | cancel_started | log_less
+                | smaller_process_table | smaller_port_table.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
 %% where that is more, of the limit, of the processes that wait, or of the connections. `what' says
 %% which: a pid, a table, the initial call of a group of processes, or `node'.
@@ -33,8 +35,9 @@
 -type mfargs() :: {module(), atom(), [term()]}.
 %% `least': suspects have at least so many bytes. `grown': less growth counts as none.
 %% `rest': the reductions that an idle process used as well.
+%% `again': what grows in the first look must go on in the second.
 -type node_facts() :: #{total | rest := non_neg_integer(), least := pos_integer(),
-                        grown := pos_integer()}.
+                        grown := pos_integer(), again := sonde_series:again()}.
 -type suspects() :: [suspect()].
 
 -define(SHARE, 0.03).         % of the node's memory: the least of a suspect
@@ -42,7 +45,6 @@
 -define(GROWN, 524288).       % bytes; growth below is no growth
 -define(GROWTH_SHARE, 0.04).  % of all growth
 -define(FEW, 1000).           % messages, monitors, links: fewer are no backlog and no leak
--define(KEPT, 4).             % samples with the same oldest message
 -define(DEAF_MS, 1800).       % two seconds, less what the first sample may be late; a request may take one
 -define(STILL, 0.9).          % of what it was: a backlog that has not become smaller
 -define(ENTRIES, 1000).       % of a dictionary
@@ -60,7 +62,55 @@ find(#{moments := [_ | _]} = Facts) ->
     Node = node_of(Facts),
     All = lists:append([processes(Facts, Node), tables(Facts, Node), crowd(Facts, Node),
                         [share(Found, Node) || Found <- sonde_judge_node:find(Facts, Node)]]),
-    once(lists:sort(fun worse/2, All), []).
+    once(lists:sort(fun worse/2, joined(All, Facts, Node)), []).
+
+%% ---- one suspect for one fault
+
+%% The suspect is what is known best: a handler that lags behind, not its mailbox or those who wait for it.
+joined(All, Facts, Node) ->
+    lists:foldl(fun join/2, timers(All, Facts, Node), [Found || #{kind := log_queue} = Found <- All]).
+
+join(#{what := Pid} = Found, All) ->
+    {Same, Others} = lists:partition(fun(#{what := What}) -> What =:= Pid end, All),
+    [lists:foldl(fun(#{bytes := Bytes, share := Share}, #{bytes := Most, share := Worst} = Of) ->
+                         Of#{bytes := max(Bytes, Most), share := max(Share, Worst)}
+                 end, Found, Same) | Others].
+
+%% A timer is one of the VM's, and may be kept as a reference in a state, or as a row in the table of the
+%% module `timer', too. The process comes first, since it started the timers.
+timers(All, Facts, Node) ->
+    case [Found || #{kind := timers} = Found <- All] of
+        [#{evidence := Evidence} = Found] ->
+            New = proplists:get_value(per_second, Evidence),
+            {Keepers, Others} = lists:partition(fun(Of) -> 2 * kept(Of, Facts) >= New end, All -- [Found]),
+            {Processes, Tables} = lists:partition(fun(#{what := What}) -> is_pid(What) end, Keepers),
+            [merged(Processes ++ Tables, Found, Node) | Others];
+        [] ->
+            All
+    end.
+
+%% The new ones in a second.
+kept(#{kind := ets_table, what := {ets, Tab}, remedy := cancel_timers}, #{tables := Tables}) ->
+    hd([rate(rows, Samples) || #{table := T, samples := Samples} <- Tables, T =:= Tab]);
+kept(#{kind := Kind, what := Pid}, #{processes := Processes})
+  when is_pid(Pid), Kind =:= state orelse Kind =:= dictionary orelse Kind =:= binaries ->
+    case [#{at => At, references => N}
+          || #{pid := P, samples := Samples} <- Processes, P =:= Pid,
+             #{at := At, heap := #{references := N}} <- Samples] of
+        [_, _ | _] = Known -> rate(references, Known);
+        _ -> 0
+    end;
+kept(_, _) ->
+    0.
+
+merged([#{what := Pid, bytes := State, evidence := Evidence} = Keeper | _],
+       #{bytes := Bytes, evidence := Timers, remedy := Remedy}, Node) when is_pid(Pid) ->
+    Names = [Pair || {Key, _} = Pair <- Evidence, not lists:member(Key, [bytes_grown, bytes_per_second, entries])],
+    share(Keeper#{kind := timers, bytes := State + Bytes, evidence := Timers ++ Names, remedy := Remedy}, Node);
+merged([#{bytes := Rows, evidence := Evidence} = Table | _], #{bytes := Bytes, evidence := Timers}, Node) ->
+    share(Table#{bytes := Rows + Bytes, evidence := [hd(Timers) | Evidence]}, Node);
+merged([], Found, _) ->
+    Found.
 
 %% The node may have several suspects; a process or a table has one.
 once([#{what := node} = Suspect | Rest], Seen) ->
@@ -76,13 +126,13 @@ once([], _) ->
 worse(#{share := A, bytes := X}, #{share := B, bytes := Y}) -> {A, X} >= {B, Y}.
 
 %% What is measured against.
-node_of(#{moments := Moments, processes := Processes, tables := Tables,
+node_of(#{moments := Moments, processes := Processes, tables := Tables, again := Again,
           crowd := #{rest := Rest}}) ->
     Totals = [Size || #{size := Size} <- Moments],
     Grown = lists:sum([max(0, grown(size, S)) || #{samples := S} <- Processes])
         + lists:sum([max(0, grown(bytes, S)) || #{samples := S} <- Tables]),
     Total = lists:max(Totals),
-    #{total => Total, rest => Rest, least => max(?LEAST, round(?SHARE * Total)),
+    #{total => Total, rest => Rest, again => Again, least => max(?LEAST, round(?SHARE * Total)),
       grown => max(?GROWN, round(?GROWTH_SHARE * max(Grown, lists:last(Totals) - hd(Totals))))}.
 
 %% ---- processes
@@ -217,12 +267,12 @@ slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
             false
     end.
 
-mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
+mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least, again := Again}) ->
     Lengths = [Length || #{message_queue_len := Length} <- Samples],
     Bytes = mailbox_bytes(Samples),
     lists:min(Lengths) >= ?FEW
         andalso lists:last(Lengths) >= ?STILL * hd(Lengths)
-        andalso (Bytes >= Least orelse is_rising(message_queue_len, Samples, ?FEW))
+        andalso (Bytes >= Least orelse is_rising(message_queue_len, Samples, ?FEW, Again))
         andalso
         begin
             Suspended = lists:all(fun(#{status := Status}) -> Status =:= suspended end, Samples),
@@ -246,7 +296,7 @@ mailbox(#{pid := Pid, samples := Samples} = Process, #{least := Least}) ->
 %% process waits for an answer to one. If it took newer messages meanwhile, that is less likely.
 oldest(Lengths, Samples) ->
     [Pair || {_, N} = Pair <- [{oldest_stayed_ms, elapsed(Samples)}, {newer_taken, taken(Lengths)}], N > 0,
-             keeps_oldest(Samples)].
+             stays(oldest, Samples)].
 
 %% At least so many messages were taken: more may have come than the queue became shorter.
 taken([Before, Now | Lengths]) -> max(0, Before - Now) + taken([Now | Lengths]);
@@ -262,20 +312,13 @@ is_deaf(#{samples := Samples} = Process) ->
         andalso not takes_oldest(Samples)
         andalso (grown(reductions, Samples)
                      =< 10 * max(0, grown(message_queue_len, Samples)) + 5000
-                 orelse keeps_oldest(Samples)).
+                 orelse stays(oldest, Samples)).
 
 %% A collection may move a message, and so change its number.
 takes_oldest([#{oldest := A, collections := Same}, #{oldest := B, collections := Same} | _]) when A =/= B ->
     true;
 takes_oldest([_ | Samples]) -> takes_oldest(Samples);
 takes_oldest([]) -> false.
-
-%% The same message is the oldest in all samples.
-keeps_oldest([#{oldest := Oldest} | _] = Samples) ->
-    length(Samples) >= ?KEPT
-        andalso lists:all(fun(Sample) -> maps:get(oldest, Sample, 0) =:= Oldest end, Samples);
-keeps_oldest(_) ->
-    false.
 
 current(#{attrs := Attrs}) -> proplists:get_value(current_function, Attrs).
 
@@ -300,10 +343,10 @@ mailbox_bytes(Samples) ->
 
 %% Many monitors on the same process, of which one would do, or more of them with each moment.
 %% `unknown' is more than any number.
-monitors(#{pid := Pid, twins := Twins, samples := Samples}, #{least := Least}) ->
+monitors(#{pid := Pid, twins := Twins, samples := Samples}, #{least := Least, again := Again}) ->
     #{monitor_count := Of, monitored_by_count := By} = Last = lists:last(Samples),
-    Rises = is_rising(monitor_count, Samples, ?FEW) orelse
-        is_rising(monitored_by_count, Samples, ?FEW),
+    Rises = is_rising(monitor_count, Samples, ?FEW, Again) orelse
+        is_rising(monitored_by_count, Samples, ?FEW, Again),
     Bytes = ties(Last),
     (Rises orelse Twins > max(Of, By) div 2) andalso Twins >= ?FEW andalso Bytes >= Least
         andalso
@@ -315,10 +358,10 @@ monitors(#{pid := Pid, twins := Twins, samples := Samples}, #{least := Least}) -
 %% The VM counts links and monitors in a process's memory, beside its heap.
 ties(#{size := Size, used := Used, binary_memory := Binaries}) -> Size - Used - Binaries.
 
-links(#{pid := Pid, samples := Samples}, #{least := Least}) ->
+links(#{pid := Pid, samples := Samples}, #{least := Least, again := Again}) ->
     #{link_count := Links} = Last = lists:last(Samples),
     Bytes = ties(Last),
-    Links >= ?FEW andalso is_rising(link_count, Samples, ?FEW div 10) andalso Bytes >= Least
+    Links >= ?FEW andalso is_rising(link_count, Samples, ?FEW div 10, Again) andalso Bytes >= Least
         andalso
         #{kind => links, bytes => Bytes,
           evidence => [{links, Links}, {grown, grown(link_count, Samples)}],
@@ -332,10 +375,11 @@ stack(#{pid := Pid, samples := Samples}, #{least := Least}) ->
 
 %% The VM ends a process when it collects and needs more than this.
 max_heap(#{pid := Pid, samples := Samples}, _) ->
-    #{total_heap := Bytes, heap_limit := Limit} = lists:last(Samples),
+    #{total_heap := Heap, counted := Binaries, heap_limit := Limit} = lists:last(Samples),
+    Bytes = Heap + Binaries,
     is_integer(Limit) andalso Bytes >= ?NEAR * Limit andalso
         #{kind => max_heap, bytes => Bytes, share => Bytes / Limit,
-          evidence => [{heap, Bytes}, {heap_limit, Limit}],
+          evidence => [{heap, Heap}] ++ [{binaries, Binaries} || Binaries > 0] ++ [{heap_limit, Limit}],
           see => {sonde, heap_top, [Pid, 5]}, remedy => heap_limit}.
 
 %% A dictionary is not a cache. If heaps cannot be read, its size is not known either.
@@ -356,14 +400,15 @@ dictionary(#{pid := Pid, samples := Samples}, #{least := Least}) ->
 %% need more at the moment, so it counts only for what is large. A backlog that grows is no state, and
 %% neither is what the heaps, where some were read, show to be garbage. Of a few sizes that go up and down,
 %% each may be larger than the last by chance.
-growth(#{pid := Pid, samples := Samples} = Process, #{least := Large, grown := Least} = Node) ->
+growth(#{pid := Pid, samples := Samples} = Process,
+       #{least := Large, grown := Least, again := Again} = Node) ->
     #{size := Size} = lists:last(Samples),
-    IsState = fun() ->
-                      Size >= Large andalso length(Samples) >= ?MANY_SIZES
+    IsState = fun(First) ->
+                      Size >= Large andalso length(First) >= ?MANY_SIZES
                           andalso not is_refuted(Samples, Large)
                           andalso not is_map(mailbox(Process, Node))
               end,
-    case survives(Samples, Least, IsState) orelse Size >= Large andalso creeps(Samples) of
+    case survives(Samples, Least, Again, IsState) orelse Size >= Large andalso creeps(Samples, Again) of
         true ->
             Grown = grown(size, Samples),
             {Kind, See} = case 2 * grown(binary_memory, Samples) > Grown of
@@ -377,11 +422,14 @@ growth(#{pid := Pid, samples := Samples} = Process, #{least := Large, grown := L
             false
     end.
 
-survives(Samples, Least, IsState) ->
-    case [held(H) || H <- heaps(Samples)] of
-        [_, _, _, _, _ | _] = Held -> rises(Held, Least);
-        _ -> is_rising(size, Samples, Least) andalso collected(Samples) andalso IsState()
+survives(Samples, Least, Again, IsState) ->
+    {First, Second} = looks(Samples, Again),
+    case held_by(First) of
+        [_, _, _, _, _ | _] = Held -> rises(Held, Least, held_by(Second));
+        _ -> is_rising(size, Samples, Least, Again) andalso collected(Samples) andalso IsState(First)
     end.
+
+held_by(Samples) -> [held(Heap) || Heap <- heaps(Samples)].
 
 %% A heap shows that what survives is small, or the process grew from one heap to a later one and what
 %% survives did not. Then the growth is garbage, and a bound on the state would free none of it.
@@ -394,14 +442,12 @@ is_refuted(Samples, Large) ->
             Last < Large orelse Now > Before andalso Last =< First
     end.
 
-%% The bytes of its terms, but not of its messages, and of the binaries that its terms refer to.
-held(#{reachable := Reachable, roots := #{mailbox := Mailbox}, binaries := #{live := Binaries}}) ->
-    Reachable - Mailbox + Binaries.
-
 %% Little growth, but in each step, and enough to double it within a day.
-creeps(Samples) ->
-    Held = [held(H) || H <- heaps(Samples)],
-    never_rests(Held) andalso doubles(lists:last(Held) - hd(Held), lists:last(Held), Samples).
+creeps(Samples, Again) ->
+    {First, Second} = looks(Samples, Again),
+    Held = held_by(First),
+    never_rests(Held) andalso doubles(lists:last(Held) - hd(Held), lists:last(Held), First)
+        andalso goes_on(lists:last(Held), held_by(Second)).
 
 collected(Samples) ->
     length(lists:usort([C || #{collections := C} <- Samples])) > 1.
@@ -415,7 +461,7 @@ tables(#{tables := Tables}, Node) ->
     [share(Found, Node) || Table <- Tables, Found <- [pinned(Table, Node)], is_map(Found)]
         ++ growing(Tables, Node).
 
-growing(Tables, Node) ->
+growing(Tables, #{again := Again} = Node) ->
     [share(#{kind => ets_table, what => {ets, Tab}, bytes => Bytes + behind(Binaries),
              evidence => [{name, Name}, {rows, Rows}, {bytes_grown, grown(bytes, Samples)},
                           {rows_per_second, rate(rows, Samples)},
@@ -424,7 +470,7 @@ growing(Tables, Node) ->
              remedy => case Timers of true -> cancel_timers; false -> evict end}, Node)
      || #{table := Tab, name := Name, owner := Owner, timers := Timers, samples := [_, _ | _] = Samples,
           binaries := Binaries} <- Tables,
-        is_rising(rows, Samples, 1), #{bytes := Bytes, rows := Rows} <- [lists:last(Samples)],
+        is_rising(rows, Samples, 1, Again), #{bytes := Bytes, rows := Rows} <- [lists:last(Samples)],
         has_grown(Bytes + behind(Binaries), Rows, Samples, Node)].
 
 %% Rows that have a small part of a large binary keep all of it. What some rows have is extrapolated
@@ -446,10 +492,11 @@ pinned(_, _) ->
 
 %% By much, or, if the table is large, by a little in each step. Its rows are assumed to be of equal
 %% size.
-has_grown(Bytes, Rows, Samples, #{least := Large, grown := Least}) ->
+has_grown(Bytes, Rows, Samples, #{least := Large, grown := Least, again := Again}) ->
+    {First, _} = looks(Samples, Again),
     Grown = Bytes * grown(rows, Samples) div max(1, Rows),
     Grown >= Least
-        orelse Bytes >= Large andalso never_rests([R || #{rows := R} <- Samples])
+        orelse Bytes >= Large andalso never_rests([R || #{rows := R} <- First])
                andalso doubles(Grown, Bytes, Samples).
 
 behind(undefined) -> 0;
@@ -458,8 +505,8 @@ behind(Bytes) -> Bytes.
 %% ---- crowds
 
 -spec crowd(sonde_facts:facts(), node_facts()) -> suspects().
-crowd(#{crowd := #{groups := Groups}, moments := Moments, limits := Limits}, Node) ->
-    Rises = is_rising(processes, Moments, ?CROWD),
+crowd(#{crowd := #{groups := Groups}, moments := Moments, limits := Limits}, #{again := Again} = Node) ->
+    Rises = is_rising(processes, Moments, ?CROWD, Again),
     Most = lists:max([0 | [Born || #{born := Born} <- Groups]]),
     [share(Found, Node)
      || Group <- Groups,

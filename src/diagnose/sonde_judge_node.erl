@@ -5,7 +5,7 @@
 
 -export([find/2]).
 
--import(sonde_series, [grown/2, is_rising/3, rate/2]).
+-import(sonde_series, [grown/2, is_rising/4, rate/2, elapsed/1, stays/2]).
 
 -define(CROWD, 50).           % processes
 -define(NEAR, 0.8).           % of a limit
@@ -15,18 +15,21 @@
 -define(STALLED_MS, 2000).    % without progress, before a connection is one that takes nothing
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
 -define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
+-define(PROCESSES, 262144).   % the VM's default limits
+-define(PORTS, 65536).
+-define(TIMER, 152).          % bytes of a timer, on OTP 25 to 29
 -define(UNUSED, 32000000).    % bytes, that a small node has anyway
 
 %% @doc The suspects, without their share of the node's memory.
 -spec find(sonde_facts:facts(), sonde_judge:node_facts()) -> [map()].
 find(Facts, Node) ->
     lists:append([limits(Facts), memory(Facts, Node), kept_terms(Facts, Node), timers(Facts, Node),
-                  queues(Facts, Node), connections(Facts), log_queues(Facts), settings(Facts),
+                  queues(Facts, Node), connections(Facts), log_queues(Facts), settings(Facts, Node),
                   waits(Facts)]).
 
 %% ---- limits
 
-limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Connected}) ->
+limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Connected, again := Again}) ->
     #{memory := Memory} = lists:last(Moments),
     Kinds = [{processes, ?CROWD, 0, end_processes,
               {sonde, proc_group, [initial_call, [memory]]}, []},
@@ -40,14 +43,14 @@ limits(#{moments := Moments, limits := Limits, owners := Owners, connected := Co
        see => See, remedy => Remedy}
      || {What, Few, Bytes, Remedy, See, More} <- Kinds,
         #{What := Limit} <- [Limits], #{What := Count} <- [lists:last(Moments)],
-        Count >= ?NEAR * Limit orelse What =/= processes andalso nears(What, Few, Limit, Moments)].
+        Count >= ?NEAR * Limit orelse What =/= processes andalso nears(What, Few, Limit, Moments, Again)].
 
 limit_kind(tables) -> ets_tables;
 limit_kind(What) -> What.
 
 %% It rises in each step, and would reach the limit soon.
-nears(What, Few, Limit, Moments) ->
-    is_rising(What, Moments, Few) andalso
+nears(What, Few, Limit, Moments, Again) ->
+    is_rising(What, Moments, Few, Again) andalso
         (Limit - maps:get(What, lists:last(Moments))) * 1000 div max(1, rate(What, Moments))
             < ?DAYS * ?DAY_MS.
 
@@ -91,34 +94,38 @@ outside(_, _) ->
 
 %% Each key stays until it is erased. If the number of keys stays the same, values were replaced, and no
 %% key can be erased that was not needed before.
-kept_terms(#{moments := Moments}, #{grown := Least}) ->
+kept_terms(#{moments := Moments}, #{grown := Least, again := Again}) ->
     #{persistent := Bytes, persistent_terms := Count} = lists:last(Moments),
     [#{kind => persistent_terms, what => node, bytes => Bytes,
        evidence => [{count, Count}, {bytes_grown, grown(persistent, Moments)},
                     {bytes_per_second, rate(persistent, Moments)}],
        see => {persistent_term, info, []}, remedy => erase_terms}
-     || is_rising(persistent, Moments, Least), is_rising(persistent_terms, Moments, 1)].
+     || is_rising(persistent, Moments, Least, Again), is_rising(persistent_terms, Moments, 1, Again)].
 
 %% Many more timers start than end. Timers that start again when they end are as many at all times, but
 %% for the few that a scheduler frees later, so a little growth in each step means nothing.
-timers(#{moments := Moments}, #{grown := Least}) ->
+timers(#{moments := Moments}, #{grown := Least, again := Again}) ->
     [#{kind => timers, what => node, bytes => Bytes,
-       evidence => [{bytes_grown, grown(timers, Known)}, {bytes_per_second, rate(timers, Known)}],
-       see => {sonde_alloc, memory, [allocated_types]}, remedy => cancel_started}
+       evidence => [{timers, Bytes div ?TIMER}, {grown, grown(timers, Known) div ?TIMER},
+                    {per_second, rate(timers, Known) div ?TIMER}],
+       see => {sonde_trace, calls, [[{erlang, send_after, '_'}, {erlang, start_timer, '_'}], 10]},
+       remedy => cancel_started}
      || [_, _ | _] = Known <- [[M || #{timers := _} = M <- Moments]],
-        #{timers := Bytes} <- [lists:last(Known)], is_rising(timers, Known, Least)].
+        #{timers := Bytes} <- [lists:last(Known)], is_rising(timers, Known, Least, Again)].
 
 %% A handler with a longer queue than its own limit each time: it takes the events too slowly, or waits
-%% for its device.
+%% for its device. One that waits, and leaves its oldest event where it is, waits for its device: after five
+%% seconds it gives the event up, and drops others, so that its queue need not be long.
 log_queues(#{ms := Ms, loggers := Loggers, processes := Processes}) ->
     [#{kind => log_queue, what => Pid, bytes => 0,
-       evidence => [{handler, Handler}, {messages, lists:last(Lengths)}, {limit, Limit},
-                    {current_function, proplists:get_value(current_function, Attrs)}],
+       evidence => [{handler, Handler}, {messages, lists:last(Lengths)}, {limit, Limit}]
+           ++ [{oldest_stayed_ms, elapsed(Samples)} || stays(oldest, Samples)]
+           ++ [{current_function, proplists:get_value(current_function, Attrs)}],
        see => {sonde, info, [Pid, location]}, remedy => log_less}
      || Ms >= ?STALLED_MS, {Handler, Pid, Limit} <- Loggers,
         #{pid := P, attrs := Attrs, samples := Samples} <- Processes, P =:= Pid,
         [_, _, _, _ | _] = Lengths <- [[Length || #{message_queue_len := Length} <- Samples]],
-        lists:min(Lengths) >= Limit].
+        lists:min(Lengths) >= Limit orelse stays(oldest, Samples)].
 
 %% A port that had as much to send at the start as at the end: its peer does not take it.
 queues(#{queues := Queues}, #{least := Least}) ->
@@ -142,11 +149,24 @@ connections(#{ms := Ms, connections := Connections, crowd := #{suspended := Susp
 
 %% ---- settings
 
-settings(#{settings := #{fullsweep_after := 0}}) ->
+settings(#{settings := #{fullsweep_after := After} = Settings} = Facts, Node) ->
     [#{kind => settings, what => node, bytes => 0, evidence => [{fullsweep_after, 0}],
-       see => {erlang, system_info, [fullsweep_after]}, remedy => generations}];
-settings(_) ->
-    [].
+       see => {erlang, system_info, [fullsweep_after]}, remedy => generations} || After =:= 0]
+        ++ tables(Settings, Facts, Node).
+
+%% A table has an entry for each process or port that there may be. The default one would have room for
+%% twice as many as there are.
+tables(Settings, #{limits := Limits, moments := Moments}, #{least := Least}) ->
+    [#{kind => settings, what => node, bytes => Bytes, frees => Frees,
+       evidence => [{Table, Bytes}, {Item, Limit}, {What, Count}],
+       see => {erlang, system_info, [Item]}, remedy => Remedy}
+     || {What, Item, Table, Default, Remedy}
+            <- [{processes, process_limit, process_table, ?PROCESSES, smaller_process_table},
+                {ports, port_limit, port_table, ?PORTS, smaller_port_table}],
+        #{Table := Bytes} <- [Settings], #{What := Limit} <- [Limits],
+        #{What := Count} <- [lists:last(Moments)],
+        Frees <- [Bytes - Bytes * min(Default, Limit) div Limit],
+        2 * Count =< Default, Frees >= Least].
 
 %% ---- processes that make others wait
 

@@ -172,6 +172,7 @@ literal(Atom) when is_atom(Atom) ->
     end;
 literal(Pid) when is_pid(Pid) -> ["pid(\"", string:trim(pid_to_list(Pid), both, "<>"), "\")"];
 literal(List) when is_list(List) -> [$[, literals(List), $]];
+literal(Tuple) when is_tuple(Tuple) -> [${, literals(tuple_to_list(Tuple)), $}];
 literal(Integer) when is_integer(Integer) -> integer_to_list(Integer).
 
 %% @doc What is typed on a node: Elixir where it is loaded. No connection is made.

@@ -33,6 +33,10 @@
 -define(SUMS, #{growth => 3000000, share => 0.005, hours => 12, bins => least}).
 -define(COUNT, #{growth => 300, share => 0.05, hours => 12, bins => mean}).
 -define(STRIKES, 2).          % so many blocks in a row, for and against
+%% So many in a row where growth may last for a while and is none: numbers follow the load, which rises
+%% for half of each day, and what several days show changes little from one block to the next.
+-define(LASTING, 8).
+-define(DAY, 24).             % hours
 -define(NEAR, 0.8).           % of a limit
 -define(FAR, 0.7).
 -define(SMALL_MS, 2700000).   % after that time below `min_bytes' it is not followed any more
@@ -144,7 +148,7 @@ forget(At, Gone, #state{watched = Watched0, accused = Accused, strikes = Strikes
 over(Event, Said, At) ->
     (maps:with([what, of_what], Said))#{event => Event, at => At}.
 
-%% ---- leaks: accused after two blocks with growth, acquitted after two without
+%% ---- leaks: accused after two blocks with growth or more, acquitted after two without
 
 judge(At, #state{watched = Watched, load = Load} = State) ->
     Found = maps:fold(fun({What, _} = Key, {Series, _, Attrs}, Acc) ->
@@ -183,13 +187,18 @@ verdicts(At, Found, #state{accused = Accused, strikes = Strikes0} = State) ->
     Clear = maps:without(maps:keys(Found), Accused),
     Strikes = maps:map(fun(What, _) -> maps:get(What, Strikes0, 0) + 1 end,
                        maps:merge(Free, Clear)),
-    Out = [What || {What, ?STRIKES} <- maps:to_list(Strikes)],
+    Out = [What || {What, N} <- maps:to_list(Strikes), N >= needed(maps:get(What, Free, none))],
     New = maps:with(Out, Free),
     Old = maps:with(Out, Clear),
     {[over(leak_over, Said, At) || Said <- maps:values(Old)] ++ maps:values(New),
      State#state{accused = maps:merge(maps:merge(maps:without(maps:keys(Old), Accused),
                                                  maps:with(maps:keys(Accused), Found)), New),
                  strikes = maps:without(Out, Strikes)}}.
+
+needed(#{what := {count, _}}) -> ?LASTING;
+needed(#{what := {memory, _}}) -> ?STRIKES;
+needed(#{hours := Hours}) when Hours > ?DAY -> ?LASTING;
+needed(_) -> ?STRIKES.
 
 %% ---- limits
 
