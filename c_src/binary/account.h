@@ -112,7 +112,8 @@ struct account {
     struct holdings held; /* which names processes by their index in pids */
     struct census wanted; /* if there are any: all others are left out */
     uint64_t *parts;      /* bytes of each process, in the order of pids; NULL: not known yet */
-    size_t parts_n, cleared; /* how many there are, and how many of them are set to zero, or were taken */
+    size_t parts_n,
+        cleared; /* how many there are, and how many of them are set to zero, or were taken */
     struct parts_share share;
     uint64_t shares;   /* bits: taken from other accounts, */
     unsigned shares_n; /* of so many */

@@ -102,8 +102,8 @@ static bool may_take(const struct account *a, const struct account *from)
 {
     const struct parts_share *s = &from->share;
     bool same = a->shares == 0 || a->shares_n == s->n;
-    return a != from && s->done && s->of == a && s->era == a->era && from->parts_n == a->n && same &&
-           !(a->shares >> s->i & 1);
+    return a != from && s->done && s->of == a && s->era == a->era && from->parts_n == a->n &&
+           same && !(a->shares >> s->i & 1);
 }
 
 /* The first share becomes the sum. */
