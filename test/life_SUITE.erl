@@ -516,6 +516,7 @@ account_without_memory() ->
     Whole = erlang:system_info(process_limit),
     without_memory(100, fun(_, _, Pids) ->
         [{shares, fun() -> sonde:proc_count(binary_proportional, Whole) end},
+         {shares_in_parts, fun() -> sonde:proc_count(binary_proportional, Whole, #{threads => 3}) end},
          {slices, fun() -> [{P, slices(P), []} || P <- Pids] end},
          {account, fun() -> [{hd(Pids), known(sonde:bin_account()), []}] end},
          {account_in_parts, fun() -> [{hd(Pids), known(sonde:bin_account(#{threads => 3})), []}] end},
@@ -936,7 +937,7 @@ garble_scan(Attr, Mode) ->
     ok.
 
 garble_account(Account) ->
-    _ = [garble_account(rand:uniform(18), Account) || _ <- lists:seq(1, 40)],
+    _ = [garble_account(rand:uniform(22), Account) || _ <- lists:seq(1, 40)],
     ok.
 
 some_new_account() ->
@@ -966,7 +967,15 @@ garble_account(16, A) ->
     N = rand:uniform(4),
     outcome(account_lend, [A, To, rand:uniform(N), N]);
 garble_account(17, A) -> outcome(account_return, [A, some_account()]);
-garble_account(18, A) -> outcome(account_return, [some_account(), A]).
+garble_account(18, A) -> outcome(account_return, [some_account(), A]);
+garble_account(19, A) ->
+    To = sonde_nif:account_new(1, false, false),
+    _ = put(some_account, To),
+    N = rand:uniform(3),
+    outcome(account_parts, [To, A, rand:uniform(N) - 1, N]);
+garble_account(20, A) -> outcome(account_parts, [A, some_account(), 0, rand:uniform(2)]);
+garble_account(21, A) -> outcome(account_take_parts, [A, some_account()]);
+garble_account(22, A) -> outcome(account_take_parts, [some_account(), A]).
 
 %% The last one again, or one that has counted some processes, or all.
 some_account() ->

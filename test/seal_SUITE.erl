@@ -405,7 +405,9 @@ rights(F, #{pids := Pids, atoms := Atoms} = World, Resources) ->
         account_rank -> [R, one([size, count, parts]), N];
         account_holdings -> [R, one([first, next])];
         account_lend -> [R, one(tuple_to_list(Resources)), rand:uniform(3), rand:uniform(5)];
-        F when F =:= account_join; F =:= account_return -> [R, one(tuple_to_list(Resources))];
+        account_parts -> [R, one(tuple_to_list(Resources)), rand:uniform(3) - 1, rand:uniform(3)];
+        F when F =:= account_join; F =:= account_return; F =:= account_take_parts ->
+            [R, one(tuple_to_list(Resources))];
         account_new -> [rand:uniform(100000), true, one([true, false])];
         scan_feed -> [R, [{one(Pids), N}]];
         scan_skip -> [R, one(Pids)];

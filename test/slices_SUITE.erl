@@ -167,6 +167,7 @@ counts(P) ->
 binaries(P) ->
     [{bin_leak, fun() -> #{rows := _} = sonde:bin_leak(10, #{deadline => 60000}) end},
      {proportional, fun() -> [_ | _] = sonde:proc_count(binary_proportional, 10) end},
+     {in_shares, fun() -> [_ | _] = sonde:proc_count(binary_proportional, 10, #{threads => 2}) end},
      {bin_account, fun() -> #{total := _} = sonde:bin_account() end},
      {joined, fun() -> #{total := _} = sonde:bin_account(#{threads => 2}) end},
      {sample, fun() -> #{total := _} = sonde:bin_account(#{max_entries => 1000}) end},

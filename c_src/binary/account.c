@@ -26,7 +26,7 @@ void account_unrank(struct account *a)
         top_n_free(&a->top);
         top_n_init(&a->top, 0);
     }
-    (void)SONDE_DROP(a->parts);
+    account_drop_parts(a);
     a->ranked = false;
 }
 
@@ -137,16 +137,11 @@ enum status account_list(struct account *a, struct budget *b, struct holding *g)
 
 /* ---- sums ----------------------------------------------------------------------------------- */
 
-static bool is_elsewhere(const struct known *k)
-{
-    return k->refs < k->refc;
-}
-
 static enum share share_of(const struct known *k)
 {
     if (k->kinds & CENSUS_RESOURCE)
         return SHARE_RESOURCES;
-    if (is_elsewhere(k))
+    if (account_is_elsewhere(k))
         return SHARE_ELSEWHERE;
     switch (k->kinds) {
     case CENSUS_HEAP:
@@ -193,43 +188,6 @@ enum status account_sum(struct account *a, struct budget *b)
 
 /* ---- the largest ------------------------------------------------------------------------------ */
 
-/* The bytes of this Binary that belong to its holder. */
-static uint64_t part_of(const struct account *a, const struct holding *g)
-{
-    const struct known *k = census_find(&a->all, g->binary);
-    if (!k || k->holders == 0)
-        return 0;
-    uint64_t mine = (uint64_t)(g->refs > g->queued) + (g->queued > 0);
-    uint64_t others = is_elsewhere(k) || (k->kinds & CENSUS_LITERAL) ? 1 : 0;
-    uint64_t holders = k->holders - ((k->kinds & CENSUS_LITERAL) != 0) + others;
-    bool processes_first =
-        (k->kinds & CENSUS_HEAP) ? g->refs > g->queued : !(k->kinds & CENSUS_TABLE);
-    bool first =
-        others == 0 && processes_first && !(k->kinds & CENSUS_RESOURCE) && k->first == g->holder;
-    return mine * (k->size / holders) + (first ? k->size % holders : 0);
-}
-
-static enum status start_parts(struct account *a)
-{
-    a->parts = sonde_alloc((a->n + 1) * sizeof *a->parts);
-    a->cleared = 0;
-    a->parts_at = (struct holdings_at){0};
-    return a->parts ? ST_OK : ST_NOMEM;
-}
-
-static enum status parts(struct account *a, struct budget *b)
-{
-    struct holding g;
-    enum status st = a->parts ? ST_OK : start_parts(a);
-    if (st == ST_OK)
-        st = wipe(a->parts, sizeof *a->parts, a->n, &a->cleared, b);
-    while (st == ST_OK && (st = holdings_next(&a->held, &a->parts_at, b, &g)) == ST_OK) {
-        census_ask(&a->all, holdings_ahead(&a->held, &a->parts_at));
-        a->parts[g.holder] += part_of(a, &g);
-    }
-    return st == ST_GONE ? ST_OK : st;
-}
-
 static enum status push(struct account *a, struct row row)
 {
     return top_n_may_take(&a->top, row.value) && !top_n_push(&a->top, row) ? ST_NOMEM : ST_OK;
@@ -237,7 +195,7 @@ static enum status push(struct account *a, struct row row)
 
 static enum status rank_processes(struct account *a, struct budget *b)
 {
-    enum status st = parts(a, b);
+    enum status st = account_all_parts(a, b);
     for (; st == ST_OK && a->at < a->n; a->at++) {
         if (!budget_step(b))
             return ST_TIMESLICE;
@@ -262,9 +220,10 @@ static enum status rank_binaries(struct account *a, struct budget *b)
 
 void account_rank_start(struct account *a, size_t n, enum account_by by)
 {
-    account_unrank(a);
-    a->by = by;
+    top_n_free(&a->top);
     top_n_init(&a->top, n);
+    a->ranked = false;
+    a->by = by;
     a->at = 0;
 }
 

@@ -78,6 +78,18 @@ struct lent {
     size_t max; /* the limit before */
 };
 
+/* What an account has added up of the parts of another one's processes: of every n-th block of the holdings,
+ * from the i-th on. */
+struct parts_share {
+    const struct account *of;
+    uint32_t era; /* of that one */
+    unsigned i, n;
+    bool done;
+};
+
+/* More threads than this are not needed: a set of them is a word. */
+enum { ACCOUNT_SHARES = 64 };
+
 struct account {
     const struct layout *lay;
     struct proctab tab;
@@ -100,7 +112,11 @@ struct account {
     struct holdings held; /* which names processes by their index in pids */
     struct census wanted; /* if there are any: all others are left out */
     uint64_t *parts;      /* bytes of each process, in the order of pids; NULL: not known yet */
-    size_t cleared;       /* of the parts */
+    size_t parts_n,
+        cleared; /* how many there are, and how many of them are set to zero, or were taken */
+    struct parts_share share;
+    uint64_t shares;   /* bits: taken from other accounts, */
+    unsigned shares_n; /* of so many */
     struct holdings_at parts_at, list_at;
     struct join join;
     struct lent lent;
@@ -155,6 +171,13 @@ enum status account_sum(struct account *a, struct budget *b);
  * again), NOMEM. */
 void account_rank_start(struct account *a, size_t n, enum account_by by);
 enum status account_rank(struct account *a, struct budget *b);
+
+/* So that several threads can add up parts, before they are ranked: `to' adds up the i-th of n shares of the parts of
+ * `of', which is settled, and is only read; i < n <= ACCOUNT_SHARES. Then `of' takes all shares, each from another
+ * account. OK, TIMESLICE (call again), NOMEM, TOO_LARGE (also where it is not allowed). */
+enum status account_parts(struct account *to, const struct account *of, unsigned i, unsigned n,
+                          struct budget *b);
+enum status account_take_parts(struct account *of, struct account *from, struct budget *b);
 
 /* After this, the account counts and lists this Binary and others that are wanted, and no more. OK, NOMEM,
  * TOO_LARGE. */

@@ -9,6 +9,16 @@
 /* A ranking is no longer valid once the census changes. */
 void account_unrank(struct account *a);
 
+/* Whether there is a reference that was not found. */
+static inline bool account_is_elsewhere(const struct known *k)
+{
+    return k->refs < k->refc;
+}
+
+/* The parts of all processes, if they are not known yet: OK, TIMESLICE, NOMEM, TOO_LARGE. */
+enum status account_all_parts(struct account *a, struct budget *b);
+void account_drop_parts(struct account *a);
+
 bool account_wants(const struct account *a, uint64_t binary);
 
 bool account_comes_before(const struct account *a, uint64_t pid, uint32_t other);

@@ -8,8 +8,15 @@
  * shifted left by three. COUNTED: the next word has the numbers; otherwise there is one in each place. */
 enum { LISTED = 1, QUEUED = 2, COUNTED = 4, MARKS = LISTED | QUEUED | COUNTED };
 
-enum { BLOCK_WORDS = BOUND(1 << 16, 4), AHEAD = 24 };
-enum { FREE_STEPS = 64 }; /* of the budget, for one block */
+enum { BLOCK_WORDS = BOUND(1 << 14, 4), AHEAD = 24 };
+enum { FREE_STEPS = 16 }; /* of the budget, for one block */
+
+/* Begins with a holder, and no holding goes on in the next block. */
+struct holdings_block {
+    uint32_t n;
+    uint32_t base; /* added to its holders */
+    uint64_t words[BLOCK_WORDS];
+};
 
 void holdings_init(struct holdings *h, size_t max)
 {
@@ -17,25 +24,30 @@ void holdings_init(struct holdings *h, size_t max)
     census_init(&h->freed, max, true);
 }
 
-static uint64_t *word_at(const struct holdings *h, size_t i)
+static enum status append(struct holdings *h, struct holdings_block *block)
 {
-    return &h->blocks[i / BLOCK_WORDS][i % BLOCK_WORDS];
+    if (h->blocks_n == h->blocks_cap && !SONDE_GROW(h->blocks, h->blocks_cap, 16))
+        return ST_NOMEM;
+    h->blocks[h->blocks_n++] = block;
+    return ST_OK;
 }
 
-static enum status push(struct holdings *h, uint64_t word)
+static struct holdings_block *last_block(const struct holdings *h)
 {
-    if (h->n == h->max)
-        return ST_TOO_LARGE;
-    if (h->n == h->blocks_n * BLOCK_WORDS) {
-        if (h->blocks_n == h->blocks_cap && !SONDE_GROW(h->blocks, h->blocks_cap, 16))
-            return ST_NOMEM;
-        uint64_t *block = sonde_alloc(BLOCK_WORDS * sizeof *block);
-        if (!block)
-            return ST_NOMEM;
-        h->blocks[h->blocks_n++] = block;
-    }
-    *word_at(h, h->n++) = word;
-    return ST_OK;
+    return h->open ? h->blocks[h->blocks_n - 1] : NULL;
+}
+
+static enum status start_block(struct holdings *h)
+{
+    struct holdings_block *block = sonde_alloc(sizeof *block);
+    if (!block)
+        return ST_NOMEM;
+    block->n = block->base = 0;
+    enum status st = append(h, block);
+    if (st != ST_OK)
+        sonde_free(block);
+    h->open = h->open || st == ST_OK;
+    return st;
 }
 
 static uint64_t marks_of(const struct holding *g)
@@ -45,22 +57,33 @@ static uint64_t marks_of(const struct holding *g)
     return marks | (g->refs != places ? COUNTED : 0);
 }
 
+static void push(struct holdings *h, uint64_t word)
+{
+    struct holdings_block *block = last_block(h);
+    block->words[block->n++] = word;
+    h->n++;
+}
+
 enum status holdings_add(struct holdings *h, const struct holding *g)
 {
     uint64_t marks = marks_of(g);
-    enum status st = ST_OK;
+    uint32_t words = marks & COUNTED ? 2 : 1;
+    const struct holdings_block *last = last_block(h);
+    bool fits = last && last->n + words + (h->holder != g->holder) <= BLOCK_WORDS;
+    bool names = !fits || h->holder != g->holder;
     assert((g->binary & MARKS) == 0 && g->refs > 0 && g->queued <= g->refs);
-    if (h->n == 0 || h->holder != g->holder)
-        st = push(h, (uint64_t)g->holder << 3);
-    if (st == ST_OK) {
-        h->holder = g->holder;
-        st = push(h, g->binary | marks);
-    }
-    if (st == ST_OK && (marks & COUNTED)) {
-        st = push(h, (uint64_t)g->refs << 32 | g->queued);
-        h->n -= st != ST_OK;
-    }
-    return st;
+    if (h->max - h->n < words + names)
+        return ST_TOO_LARGE;
+    enum status st = fits ? ST_OK : start_block(h);
+    if (st != ST_OK)
+        return st;
+    if (names)
+        push(h, (uint64_t)g->holder << 3);
+    h->holder = g->holder;
+    push(h, g->binary | marks);
+    if (marks & COUNTED)
+        push(h, (uint64_t)g->refs << 32 | g->queued);
+    return ST_OK;
 }
 
 enum status holdings_forget(struct holdings *h, uint64_t binary, uint32_t holder)
@@ -72,16 +95,19 @@ enum status holdings_forget(struct holdings *h, uint64_t binary, uint32_t holder
     return st;
 }
 
-/* Holders on the way are taken; the holding is at at->i then. false: no more. */
-static bool enter(const struct holdings *h, struct holdings_at *at)
+/* Holders on the way are taken; the holding is at at->i of this block then. NULL: no more. */
+static const struct holdings_block *enter(const struct holdings *h, struct holdings_at *at)
 {
-    for (; at->i < h->n; at->i++) {
-        uint64_t word = *word_at(h, at->i);
-        if (word & (LISTED | QUEUED))
-            return true;
-        at->holder = (uint32_t)(word >> 3);
+    for (; at->block < h->blocks_n; at->block += 1 + at->skip, at->i = 0) {
+        const struct holdings_block *block = h->blocks[at->block];
+        for (; at->i < block->n; at->i++) {
+            uint64_t word = block->words[at->i];
+            if (word & (LISTED | QUEUED))
+                return block;
+            at->holder = block->base + (uint32_t)(word >> 3);
+        }
     }
-    return false;
+    return NULL;
 }
 
 static bool holds(const struct holdings *h, uint64_t binary, uint32_t holder)
@@ -90,15 +116,15 @@ static bool holds(const struct holdings *h, uint64_t binary, uint32_t holder)
     return !k || holder >= k->size;
 }
 
-static void take(const struct holdings *h, struct holdings_at *at, struct holding *g)
+static void take(const struct holdings_block *block, struct holdings_at *at, struct holding *g)
 {
-    uint64_t word = *word_at(h, at->i++);
+    uint64_t word = block->words[at->i++];
     *g = (struct holding){.binary = word & ~(uint64_t)MARKS,
                           .holder = at->holder,
                           .refs = (word & LISTED ? 1 : 0) + (word & QUEUED ? 1 : 0),
                           .queued = word & QUEUED ? 1 : 0};
     if (word & COUNTED) {
-        uint64_t numbers = *word_at(h, at->i++);
+        uint64_t numbers = block->words[at->i++];
         g->refs = (uint32_t)(numbers >> 32);
         g->queued = (uint32_t)numbers;
     }
@@ -107,10 +133,11 @@ static void take(const struct holdings *h, struct holdings_at *at, struct holdin
 enum status holdings_next(const struct holdings *h, struct holdings_at *at, struct budget *b,
                           struct holding *g)
 {
-    while (enter(h, at)) {
+    const struct holdings_block *block;
+    while ((block = enter(h, at))) {
         if (!budget_step(b))
             return ST_TIMESLICE;
-        take(h, at, g);
+        take(block, at, g);
         if (holds(h, g->binary, g->holder))
             return ST_OK;
     }
@@ -119,11 +146,13 @@ enum status holdings_next(const struct holdings *h, struct holdings_at *at, stru
 
 uint64_t holdings_ahead(const struct holdings *h, const struct holdings_at *at)
 {
-    return at->i + AHEAD < h->n ? *word_at(h, at->i + AHEAD) & ~(uint64_t)MARKS : 0;
+    const struct holdings_block *block = at->block < h->blocks_n ? h->blocks[at->block] : NULL;
+    return block && at->i + AHEAD < block->n ? block->words[at->i + AHEAD] & ~(uint64_t)MARKS : 0;
 }
 
-enum status holdings_join(struct holdings *h, const struct holdings *from, uint32_t base,
-                          struct holdings_at *at, struct budget *b)
+/* What is not valid any more stays behind. */
+static enum status join_valid(struct holdings *h, const struct holdings *from, uint32_t base,
+                              struct holdings_at *at, struct budget *b)
 {
     struct holding g;
     enum status st;
@@ -136,9 +165,37 @@ enum status holdings_join(struct holdings *h, const struct holdings *from, uint3
     return st == ST_GONE ? ST_OK : st;
 }
 
+static enum status join_blocks(struct holdings *h, struct holdings *from, uint32_t base,
+                               struct budget *b)
+{
+    while (from->blocks_n > 0) {
+        struct holdings_block *block = from->blocks[from->blocks_n - 1];
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (block->n > h->max - h->n)
+            return ST_TOO_LARGE;
+        enum status st = append(h, block);
+        if (st != ST_OK)
+            return st;
+        h->open = from->open = false;
+        block->base += base;
+        h->n += block->n;
+        from->n -= block->n;
+        from->blocks_n--;
+    }
+    return ST_OK;
+}
+
+enum status holdings_join(struct holdings *h, struct holdings *from, uint32_t base,
+                          struct holdings_at *at, struct budget *b)
+{
+    return from->freed.n > 0 ? join_valid(h, from, base, at, b) : join_blocks(h, from, base, b);
+}
+
 bool holdings_free_some(struct holdings *h, struct budget *b)
 {
     h->n = 0;
+    h->open = false;
     while (h->blocks_n > 0) {
         if (!budget_step(b))
             return false;
@@ -158,5 +215,6 @@ void holdings_free(struct holdings *h)
     sonde_free(h->blocks);
     h->blocks = NULL;
     h->n = h->blocks_cap = 0;
+    h->open = false;
     census_free(&h->freed);
 }

@@ -3,7 +3,8 @@
  * Does not know: what else holds a Binary, or how large it is. Follows no address.
  *
  * The list has one word for most holdings: the Binary's address, and in its lowest three bits where the
- * references are. It lies in blocks that are never moved, so that no addition takes long. */
+ * references are. It lies in blocks that are never moved, so that no addition takes long; each block can be
+ * read by itself, so that several threads can read the list. */
 #ifndef SONDE_HOLDINGS_H
 #define SONDE_HOLDINGS_H
 
@@ -15,18 +16,22 @@ struct holding {
     uint32_t refs, queued; /* references, and how many of them are in messages */
 };
 
+struct holdings_block;
+
 struct holdings {
     size_t n, max; /* words */
     size_t blocks_n, blocks_cap;
-    uint64_t **blocks;
-    uint32_t holder; /* of the last holding */
+    struct holdings_block **blocks;
+    bool open;       /* the last block may be added to, */
+    uint32_t holder; /* and this is its last holder */
     struct census
         freed; /* Binaries that were freed: `size' is the first holder that has the next one */
 };
 
 struct holdings_at {
-    size_t i;
-    uint32_t holder;
+    size_t block;
+    uint32_t i, holder;
+    size_t skip; /* after each block, so many are left to other threads */
 };
 
 void holdings_init(struct holdings *h, size_t max);
@@ -38,16 +43,16 @@ enum status holdings_add(struct holdings *h, const struct holding *g);
  * longer valid. OK, NOMEM, TOO_LARGE. */
 enum status holdings_forget(struct holdings *h, uint64_t binary, uint32_t holder);
 
-/* The next one that is valid; *at starts at zeros. OK; GONE: no more; TIMESLICE: call again. */
+/* The next one that is valid; *at starts at zeros, or at one of the first blocks with `skip' set. OK; GONE: no more; TIMESLICE: call again. */
 enum status holdings_next(const struct holdings *h, struct holdings_at *at, struct budget *b,
                           struct holding *g);
 
 /* Of a holding that comes soon, or 0: asks no more than that the memory of its Binary is prefetched. */
 uint64_t holdings_ahead(const struct holdings *h, const struct holdings_at *at);
 
-/* Adds what `from' has, with `base' added to each holder. *at starts at zeros. OK, TIMESLICE (call again),
+/* Moves what `from' has, with `base' added to each holder. *at starts at zeros. OK, TIMESLICE (call again),
  * NOMEM, TOO_LARGE. */
-enum status holdings_join(struct holdings *h, const struct holdings *from, uint32_t base,
+enum status holdings_join(struct holdings *h, struct holdings *from, uint32_t base,
                           struct holdings_at *at, struct budget *b);
 
 /* Frees in slices. false: call again. */

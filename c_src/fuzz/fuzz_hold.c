@@ -599,11 +599,30 @@ static uint64_t expected_part(const struct vm *vm, uint64_t pid, bool *known)
     return sum;
 }
 
+/* As several threads add parts up, or not at all. */
+static void add_shares(const struct image *img, struct account *a)
+{
+    static struct account part;
+    unsigned n = (img->mode >> 4) % (PARTS_MAX + 1);
+    for (unsigned i = 0; i < n; i++) {
+        account_init(&part, img->vm.lay, &img->vm.tab, 1, true, false);
+        for (enum status st = ST_TIMESLICE; st != ST_OK;) {
+            struct budget b = {img->steps, false};
+            st = account_parts(&part, a, i, n, &b);
+            must_account(st == ST_OK || st == ST_TIMESLICE, "a share that is not added up");
+        }
+        must_account(go_on(img, a, &part, account_take_parts) == ST_OK,
+                     "a share that is not taken");
+        account_free(&part);
+    }
+}
+
 /* Each process has its part, and with what is held elsewhere they add up to all bytes. */
 static void compare_parts(const struct image *img, struct account *a)
 {
     enum status st = ST_TIMESLICE;
     uint64_t sum = 0;
+    add_shares(img, a);
     account_rank_start(a, SLOTS, BY_PARTS);
     for (unsigned i = 0; st == ST_TIMESLICE; i++) {
         struct budget b = {img->steps, false};

@@ -130,19 +130,23 @@ static void same_number(const struct top_retained *l, uint64_t max)
                   "one that retains more than the first:");
     }
     must_look(l->n == (n < max ? n : max), "too many or few rows:");
+    must_look(g->leaf_max == 0 || (l->n == max && l->rows[max - 1].retained > g->leaf_max),
+              "a leaf is left out that may deserve a row:");
 }
 
-/* The words of one node, counted by a walk through it. */
+/* The words of one node without small leaves, counted by a walk through it. */
 static uint64_t own_words(const struct image *img, const struct top_retained *l, uint32_t place)
 {
     struct inside in;
     struct link link;
     struct budget b = {UINT32_MAX, false};
     enum status st = inside_start(&l->graph, &img->vm, place, &in);
+    in.tells_leaves = true;
     while (st == ST_OK)
         st = inside_next(&l->graph, &img->vm, &in, &b, &link);
     must_look(st == ST_GONE, "a node that cannot be walked:");
-    return in.words;
+    must_look(in.leaf_words == 0 || l->graph.leaf_max > 0, "a leaf that is left out:");
+    return in.words - in.leaf_words;
 }
 
 static void compare_largest(const struct image *img, uint64_t proc, const struct top_retained *l,

@@ -15,6 +15,7 @@ enum stages {
     DEGREES,
     LINKS,
     ROOTS,
+    LEAVES,
     COUNT,
     DONE
 };
@@ -25,10 +26,11 @@ enum { DEGREES_ROW = 64 };
 /* Places are stored in 32 bits. */
 static const uint64_t places_max = UINT32_MAX - NODE_FIRST;
 
-void graph_start(struct graph *g, struct marking *h)
+void graph_start(struct graph *g, struct marking *h, uint64_t rows)
 {
     memset(g, 0, sizeof *g);
     g->heap = h;
+    g->rows = rows;
 }
 
 /* The degrees are cleared by rows. */
@@ -89,7 +91,9 @@ static enum status allocate(struct graph *g)
     g->head = sonde_alloc(n * sizeof *g->head + 1);
     g->inner = sonde_alloc(n * sizeof *g->inner + 1);
     g->before = sonde_alloc(n * sizeof *g->before + 1);
-    return g->head && g->inner && g->before ? ST_OK : ST_NOMEM;
+    if (g->rows > 0)
+        g->seen = sonde_alloc(n * sizeof *g->seen + 1);
+    return g->head && g->inner && g->before && (g->rows == 0 || g->seen) ? ST_OK : ST_NOMEM;
 }
 
 static enum status clear(struct graph *g, struct budget *b)
@@ -100,6 +104,8 @@ static enum status clear(struct graph *g, struct budget *b)
             return ST_TIMESLICE;
         memset(g->head + g->done, 0, n * sizeof *g->head);
         memset(g->inner + g->done, 0, n * sizeof *g->inner);
+        if (g->seen)
+            memset(g->seen + g->done, 0, n * sizeof *g->seen);
         g->done += n;
     }
     return ST_OK;
@@ -144,17 +150,17 @@ static enum status inner_of_tuple(struct graph *g, const struct vm *vm, const st
     return ST_OK;
 }
 
-/* Whether the link leads to a part of its object, which is no node if no other link leads to it. */
-static bool leads_to_part(const struct graph *g, const struct vm *vm, const struct link *link)
+/* Whether the link leads to a part of its object, which is no node if no other link leads to it. inner: the
+ * object is an inner part. */
+static bool leads_to_part(const struct graph *g, const struct vm *vm, const struct edges *p,
+                          bool inner, const struct link *link)
 {
-    const struct edges *p = &g->piece;
     uint64_t header;
     if (bit_test(g->inner, link->mark))
         return true;
     switch (p->kind) {
     case KIND_NONE: /* the next cell of a list, but not the value of a pair */
-        return edges_index(p, link->at) == 1 && term_is_list(link->word) &&
-               !bit_test(g->inner, place_mark(g->place));
+        return edges_index(p, link->at) == 1 && term_is_list(link->word) && !inner;
     case KIND_MAP: /* the keys */
         return edges_is_flatmap(p) && edges_index(p, link->at) == 2;
     case KIND_FUN:
@@ -183,10 +189,29 @@ static enum status meet(struct graph *g, struct mark k, bool *again)
 static enum status head_or_part(struct graph *g, const struct vm *vm, const struct link *link)
 {
     bool again;
+    bool inner = bit_test(g->inner, place_mark(g->place));
     enum status st = meet(g, link->mark, &again);
-    if (again || !leads_to_part(g, vm, link))
+    g->linked = true;
+    if (again || !leads_to_part(g, vm, &g->piece, inner, link))
         set(g->head, link->mark);
+    else if (!term_is_list(link->word) && !bit_test(g->inner, link->mark))
+        g->parts++;
     return st;
+}
+
+/* Of objects that are no cells and no inner parts. Each of them is a node, but those that are counted as parts. */
+static void count_size(struct graph *g)
+{
+    uint64_t words = g->piece.words;
+    if (g->piece.kind != KIND_NONE && !bit_test(g->inner, place_mark(g->place)))
+        g->sizes[words <= GRAPH_LEAF_MAX ? words : GRAPH_LEAF_MAX + 1]++;
+}
+
+/* A list is no leaf, because a part that is a cell counts as one of a longer list. */
+static void keep_leaf(struct graph *g)
+{
+    if (!g->linked && g->piece.kind != KIND_NONE && g->piece.words <= GRAPH_LEAF_MAX)
+        set(g->seen, place_mark(g->place));
 }
 
 typedef enum status (*visitor)(struct graph *g, const struct vm *vm, const struct link *link);
@@ -212,6 +237,9 @@ static enum status enter(struct graph *g, const struct vm *vm)
     g->steps -= g->piece.words;
     if (g->stage == MAPS)
         st = without_second(g, vm);
+    if (g->stage == LINKS)
+        count_size(g);
+    g->linked = false;
     if (!concerns(g))
         g->piece.at = g->piece.to;
     g->entered = st == ST_OK;
@@ -236,6 +264,8 @@ static enum status sweep(struct graph *g, const struct vm *vm, struct budget *b,
         }
         if (st != ST_GONE)
             return st;
+        if (g->stage == LINKS && g->rows > 0)
+            keep_leaf(g);
         g->entered = false;
         g->place++;
     }
@@ -285,9 +315,56 @@ static enum status roots(struct graph *g, const struct reading *rd)
     enum status st;
     bool again;
     while ((st = graph_root(g, &g->roots, rd, &link)) == ST_OK &&
-           (st = meet(g, link.mark, &again)) == ST_OK)
+           (st = meet(g, link.mark, &again)) == ST_OK) {
         set(g->head, link.mark);
+        if (g->seen)
+            g->seen[link.mark.at] &= ~link.mark.bit;
+    }
     return st == ST_GONE ? ST_OK : st;
+}
+
+/* At least so many nodes as are wanted have more words than this, so all of them retain more than a leaf that has no
+ * more. 0: there is no such number. */
+static uint32_t choose_leaves(const struct graph *g)
+{
+    uint64_t more = 0;
+    uint32_t words = GRAPH_LEAF_MAX + 1;
+    while (words > 0 && (more < g->parts || more - g->parts < g->rows))
+        more += g->sizes[words--];
+    return words;
+}
+
+/* A leaf of one referrer is a part of it, if it is small. */
+static enum status leave_out(struct graph *g, const struct vm *vm, struct mark k)
+{
+    struct edges p;
+    uint32_t object = g->before[k.at] + count_bits(g->heap->marks.black[k.at] & (k.bit - 1));
+    if (g->degree[object] != 1)
+        return ST_OK;
+    enum status st = edges_read(g->heap, vm, graph_address(g, mark_place(k)), &p);
+    if (st == ST_OK && p.words <= g->leaf_max)
+        g->head[k.at] &= ~k.bit;
+    return st;
+}
+
+static enum status leaves(struct graph *g, const struct vm *vm, struct budget *b)
+{
+    enum status st = ST_OK;
+    g->leaf_max = g->rows > 0 ? choose_leaves(g) : 0;
+    for (; g->leaf_max > 0 && g->done < g->heap->marks.n; g->done++) {
+        for (uint64_t *left = &g->seen[g->done]; *left != 0; *left &= *left - 1) {
+            struct mark k = {g->done, *left & -*left};
+            if (!budget_step(b))
+                return ST_TIMESLICE;
+            st = bit_test(g->head, k) && !bit_test(g->inner, k) ? leave_out(g, vm, k) : ST_OK;
+            if (st != ST_OK)
+                return st;
+        }
+        if (g->done % CLEAR_STEP == 0 && !budget_step(b))
+            return ST_TIMESLICE;
+    }
+    (void)SONDE_DROP(g->seen);
+    return ST_OK;
 }
 
 static enum status count(struct graph *g, const uint64_t *bits, uint32_t *sum, struct budget *b)
@@ -360,6 +437,8 @@ static enum status make_stage(struct graph *g, const struct reading *rd)
         return sweep(g, rd->vm, rd->budget, head_or_part);
     case ROOTS:
         return roots(g, rd);
+    case LEAVES:
+        return leaves(g, rd->vm, rd->budget);
     default:
         return count_nodes(g, rd->budget);
     }
@@ -413,7 +492,8 @@ enum status inside_start(const struct graph *g, const struct vm *vm, uint64_t pl
                          struct inside *in)
 {
     in->n = 0;
-    in->cells = in->words = 0;
+    in->cells = in->words = in->leaf_words = 0;
+    in->tells_leaves = false;
     return enter_part(g, vm, in, graph_address(g, place), place_mark(place));
 }
 
@@ -441,12 +521,14 @@ enum status inside_next(const struct graph *g, const struct vm *vm, struct insid
         else if (st == ST_OK && in->words > g->heap->words)
             return ST_TORN; /* a cycle */
         else if (st == ST_OK) {
+            bool leaf = in->tells_leaves && !leads_to_part(g, vm, &in->piece, in->inner, link);
             if (in->piece.at != in->piece.to) {
                 if (in->n == INSIDE_MAX)
                     return ST_TORN;
                 in->outer[in->n++] = in->piece;
             }
             st = enter_part(g, vm, in, link->to, link->mark);
+            in->leaf_words += leaf ? in->piece.words : 0;
         }
         if (st != ST_OK)
             return st;

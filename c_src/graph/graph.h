@@ -6,7 +6,8 @@
  * object that is part of another object belongs to the node of that object, if no other object
  * leads to it. A part that several objects lead to is a node of its own. So there is about one node
  * for each tuple, and there are few for lists of numbers and for maps, so arrays by node stay
- * small.
+ * small. If only the nodes that retain most are wanted, small leaves of one referrer belong to it, too: they cannot
+ * be among these.
  *
  * Each node has a bit at the first word of its first object; its number is the count of such bits
  * before it. */
@@ -20,16 +21,21 @@ enum { NODE_ROOT = 0, NODE_AREA = 1, NODE_FIRST = NODE_AREA + ROOT_COUNT };
 
 #define NODE_NONE UINT32_MAX
 
-/* Levels of parts inside parts: a map's nodes nest at most about half as deep. */
-enum { INSIDE_MAX = BOUND(48, 6) };
+/* Larger leaves are always nodes. */
+enum { GRAPH_LEAF_MAX = 15 };
+
+/* Levels of parts inside parts: a map's nodes nest at most about half as deep; and a leaf. */
+enum { INSIDE_MAX = BOUND(49, 7) };
 
 /* All links that lead out of one node. */
 struct inside {
     struct edges piece; /* the current object */
     bool inner;         /* it is an inner part: see graph.inner */
     unsigned n;
-    uint64_t cells;                 /* of the list, up to this one */
-    uint64_t words;                 /* of all objects so far */
+    uint64_t cells;      /* of the list, up to this one */
+    uint64_t words;      /* of all objects so far, */
+    bool tells_leaves;   /* and if the caller sets this, */
+    uint64_t leaf_words; /* of leaves among them that belong to it only because they are small */
     struct edges outer[INSIDE_MAX]; /* the objects that contain it and have words left */
 };
 
@@ -37,13 +43,19 @@ struct graph {
     struct marking *heap;
     uint64_t *head;    /* bits: a node begins here */
     uint64_t *inner;   /* bits: an inner node or pair of a large map, or a pair of the dictionary */
-    uint64_t *seen;    /* bits of callers, which allocate and clear them when they need them */
+    uint64_t *seen;    /* while links are counted, bits of objects without links; afterwards bits of
+                        callers, which allocate and clear them when they need them */
     uint32_t *before;  /* nodes, or while links are counted objects, before each word of bits */
     uint8_t *degree;   /* by object: links that lead to it, without those in `carried' */
     uint32_t *carried; /* places of objects, one for each GRAPH_CARRY links */
     size_t carried_n, carried_cap;
     uint32_t objects, nodes; /* numbers of them */
-    uint32_t passed;         /* objects whose degrees were handed out */
+    uint64_t rows;           /* how many nodes are wanted, those that retain most; 0: all */
+    uint64_t sizes[GRAPH_LEAF_MAX + 2]; /* objects by their words; the last: more */
+    uint64_t parts;                     /* at most so many of them are no nodes */
+    bool linked;                        /* the current object has a link */
+    uint32_t leaf_max; /* leaves of so many words are no nodes; 0: none is left out */
+    uint32_t passed;   /* objects whose degrees were handed out */
     int stage;
     bool collisions; /* some map has pairs in a tuple */
     size_t done;     /* words of bits cleared or counted; degrees cleared or carried */
@@ -55,7 +67,8 @@ struct graph {
     uint64_t steps;  /* words left; more would mean that the heap is changing */
 };
 
-void graph_start(struct graph *g, struct marking *h);
+/* rows: only so many nodes are wanted, those that retain most; 0: all. */
+void graph_start(struct graph *g, struct marking *h, uint64_t rows);
 
 /* After marking_walk was OK. OK, TIMESLICE (call again), TORN, NOMEM, TOO_LARGE. */
 enum status graph_make(struct graph *g, const struct reading *rd);

@@ -67,7 +67,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     s->want = args->want;
     s->max_nodes = args->max_entries;
     marking_start(&s->heap, rd, 0, args->max_words);
-    graph_start(&s->graph, &s->heap);
+    graph_start(&s->graph, &s->heap, 0);
     dominators_start(&s->dominators, &s->graph);
     s->dominators.ordered = true;
     prune_start(&s->fold, &s->graph, &s->dominators, args->max_entries);

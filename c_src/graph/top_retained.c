@@ -31,7 +31,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     memset(l, 0, sizeof *l);
     l->want = args->want;
     marking_start(&l->heap, rd, 0, args->max_words);
-    graph_start(&l->graph, &l->heap);
+    graph_start(&l->graph, &l->heap, args->max_entries);
     dominators_start(&l->dominators, &l->graph);
     top_n_init(&l->top, args->max_entries);
 }
@@ -380,17 +380,38 @@ static enum status look_at(struct top_retained *l, const struct vm *vm, struct l
     return st;
 }
 
+/* What belongs to a row only because it is a small leaf is no part of it. */
+static enum status less_leaves(struct top_retained *l, const struct vm *vm, struct large *r,
+                               struct budget *b)
+{
+    struct link link;
+    enum status st = ST_OK;
+    l->inside.tells_leaves = true;
+    while (st == ST_OK)
+        st = inside_next(&l->graph, vm, &l->inside, b, &link);
+    if (st == ST_GONE)
+        r->self -= l->inside.leaf_words < r->self ? l->inside.leaf_words : 0;
+    return st == ST_GONE ? ST_OK : st;
+}
+
 static enum status show(struct top_retained *l, const struct vm *vm, struct budget *b)
 {
     for (; l->at < l->n; l->at++) {
         struct large *r = &l->rows[l->at];
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        enum status st = inside_start(&l->graph, vm, r->place, &l->inside);
-        if (st == ST_OK)
-            st = look_at(l, vm, r);
+        enum status st = ST_OK;
+        if (!l->entered) {
+            if (!budget_step(b))
+                return ST_TIMESLICE;
+            st = inside_start(&l->graph, vm, r->place, &l->inside);
+            if (st == ST_OK)
+                st = look_at(l, vm, r);
+        }
+        l->entered = true;
+        if (st == ST_OK && l->graph.leaf_max > 0)
+            st = less_leaves(l, vm, r, b);
         if (st != ST_OK)
             return st;
+        l->entered = false;
     }
     return ST_OK;
 }

@@ -169,9 +169,43 @@ ERL_NIF_TERM nif_map(ErlNifEnv *env, ERL_NIF_TERM keys[], ERL_NIF_TERM values[],
 /* NULL: the term is no resource of this type. */
 void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
 
+/* The calls that use a resource: -1: one has it for itself; otherwise how many share it. */
+struct in_use {
+    atomic_int n;
+};
+
+static inline void in_use_init(struct in_use *u)
+{
+    atomic_init(&u->n, 0);
+}
+
+static inline bool in_use_take(struct in_use *u)
+{
+    int none = 0;
+    return atomic_compare_exchange_strong(&u->n, &none, -1);
+}
+
+static inline void in_use_give_back(struct in_use *u)
+{
+    atomic_store(&u->n, 0);
+}
+
+static inline bool in_use_share(struct in_use *u)
+{
+    int n = atomic_load(&u->n);
+    while (n >= 0 && !atomic_compare_exchange_weak(&u->n, &n, n + 1))
+        continue;
+    return n >= 0;
+}
+
+static inline void in_use_unshare(struct in_use *u)
+{
+    atomic_fetch_sub(&u->n, 1);
+}
+
 /* Defines nif_Name: takes the resource in argv[0], answers with the body that follows, and gives it
- * back. Processes can share a resource, but only one call at a time may use it: the one that set its
- * flag in_use. */
+ * back. Processes can share a resource, but only one call at a time may change it: the one that took its
+ * in_use. */
 #define NIF_WITH(Name, Tag, Take, GiveBack)                                                        \
     static ERL_NIF_TERM Name(ErlNifEnv *env, const ERL_NIF_TERM argv[], struct Tag *h);            \
     NIF(nif_##Name)                                                                                \
@@ -204,6 +238,7 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_calibrate_code, 1, DIRTY) X(has_code, 0, 0)                                         \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
     X(do_account_lend, 4, DIRTY) X(do_account_settle, 1, DIRTY) X(do_account_return, 2, DIRTY)     \
+    X(do_account_parts, 4, DIRTY) X(do_account_take_parts, 2, DIRTY)                         \
     X(do_calibrate_fun, 2, 0) X(do_calibrate_literals, 2, 0) X(do_probe_resource, 1, 0)      \
     X(do_calibrate_resources, 5, 0) X(do_account_new, 3, 0) X(do_account_add, 3, DIRTY)      \
     X(do_account_want, 2, DIRTY) X(do_account_sum, 1, DIRTY) X(do_account_rank, 3, DIRTY)    \

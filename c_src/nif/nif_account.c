@@ -19,12 +19,12 @@ struct held_account *nif_get_account(ErlNifEnv *env, ERL_NIF_TERM term)
 static struct held_account *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
     struct held_account *h = nif_get_account(env, term);
-    return h && !atomic_flag_test_and_set(&h->in_use) ? h : NULL;
+    return h && in_use_take(&h->in_use) ? h : NULL;
 }
 
 static void give_back(struct held_account *h)
 {
-    atomic_flag_clear(&h->in_use);
+    in_use_give_back(&h->in_use);
 }
 
 /* Repeats a step for the duration of one slice. */
@@ -67,7 +67,7 @@ NIF(nif_do_account_new)
     if (!h)
         return nif_raise(env, ATOM(no_memory));
     h->lay = *s->vm.lay;
-    atomic_flag_clear(&h->in_use);
+    in_use_init(&h->in_use);
     account_init(&h->account, &h->lay, &s->vm.tab, max, argv[1] == ATOM(true),
                  argv[2] == ATOM(true));
     ERL_NIF_TERM term = enif_make_resource(env, h);
@@ -123,13 +123,16 @@ ACCOUNT_NIF(do_account_add)
     return add(env, &h->account, kind, argv[2]);
 }
 
-static enum status join(struct account *a, struct account *from)
+/* The same for a step of two accounts. */
+static enum status slice_of_two(struct account *a, struct account *from,
+                                enum status (*step)(struct account *, struct account *,
+                                                    struct budget *))
 {
     uint64_t end = clock_ns() + SLICE_NS;
     enum status st;
     do {
         struct budget b = {BUDGET_STEPS, false};
-        st = account_join(a, from, &b);
+        st = step(a, from, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     return st;
 }
@@ -141,7 +144,7 @@ ACCOUNT_NIF(do_account_join)
     struct held_account *from = take(env, argv[1]);
     if (!from)
         return nif_raise(env, ATOM(badarg));
-    enum status st = join(&h->account, &from->account);
+    enum status st = slice_of_two(&h->account, &from->account, account_join);
     give_back(from);
     return answer(env, st);
 }
@@ -267,6 +270,47 @@ static ERL_NIF_TERM ranked_item(ErlNifEnv *env, const void *of, size_t i)
     return enif_make_tuple2(env, enif_make_int64(env, row->value), enif_make_pid(env, &p));
 }
 
+static enum status parts(struct account *to, const struct account *of, unsigned i, unsigned n)
+{
+    uint64_t end = clock_ns() + SLICE_NS;
+    enum status st;
+    do {
+        struct budget b = {BUDGET_STEPS, false};
+        st = account_parts(to, of, i, n, &b);
+    } while (st == ST_TIMESLICE && clock_ns() < end);
+    return st;
+}
+
+ACCOUNT_NIF(do_account_parts)
+{
+    /* (Account, Of, I, N): adds up the I-th of N shares of the parts of the processes of Of, which other
+     * calls may read at the same time: more (then again, also while another call changes Of) | ok |
+     * {error, _}; dirty */
+    ErlNifUInt64 i;
+    ErlNifUInt64 n;
+    struct held_account *of = nif_get_account(env, argv[1]);
+    if (!of || of == h || !enif_get_uint64(env, argv[2], &i) ||
+        !enif_get_uint64(env, argv[3], &n) || i >= n || n > ACCOUNT_SHARES)
+        return nif_raise(env, ATOM(badarg));
+    if (!in_use_share(&of->in_use))
+        return ATOM(more);
+    enum status st = parts(&h->account, &of->account, (unsigned)i, (unsigned)n);
+    in_use_unshare(&of->in_use);
+    return answer(env, st);
+}
+
+ACCOUNT_NIF(do_account_take_parts)
+{
+    /* (Account, From): takes the share that From has added up: more (then again) | ok | {error, _};
+     * dirty. A ranking by parts adds up nothing once it has all shares. */
+    struct held_account *from = take(env, argv[1]);
+    if (!from)
+        return nif_raise(env, ATOM(badarg));
+    enum status st = slice_of_two(&h->account, &from->account, account_take_parts);
+    give_back(from);
+    return answer(env, st);
+}
+
 ACCOUNT_NIF(do_account_ranked)
 {
     /* (Account, From): [{Id, Size, Refc, References}], or [{Part, Pid}], largest first */
@@ -343,12 +387,12 @@ ACCOUNT_NIF(do_account_resources)
 NIF(nif_do_account_end)
 {
     /* (Account): more | ok. Frees its memory now, not at the next collection of its holder;
-     * afterwards the account is empty. Also `more' while a slice of a scan whose helper was killed
-     * still fills it. Dirty: there may be much to free. */
+     * afterwards the account is empty. Also `more' while a slice of a helper that was killed
+     * still fills or reads it. Dirty: there may be much to free. */
     struct held_account *h = nif_get_account(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
-    if (atomic_flag_test_and_set(&h->in_use))
+    if (!in_use_take(&h->in_use))
         return ATOM(more);
     enum status st = slice(&h->account, account_free_some);
     give_back(h);

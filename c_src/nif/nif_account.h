@@ -7,7 +7,7 @@
 #include "nif/nif.h"
 
 struct held_account {
-    atomic_flag in_use;
+    struct in_use in_use;
     struct account account;
     struct layout lay; /* a copy, because it outlives an upgrade with a new proof */
 };

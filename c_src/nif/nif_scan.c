@@ -16,7 +16,7 @@ enum { NS_PER_TIMESLICE = 1000000 }; /* as erl_nif has it */
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000, PARTS_MAX = 64 };
 
 struct held {
-    atomic_flag in_use;
+    struct in_use in_use;
     struct scan scan;
     struct held *first;           /* this scan reads the sample of that one; NULL: none */
     struct held_account *account; /* this scan reads or fills it; NULL: none */
@@ -38,8 +38,8 @@ static struct held *get_held(ErlNifEnv *env, ERL_NIF_TERM term)
     return nif_resource(env, term, sonde_of(env)->scan_type);
 }
 
-/* The flag of the sample or account that the scan needs. */
-static atomic_flag *also_used(struct held *h)
+/* Of the sample or account that the scan needs. */
+static struct in_use *also_used(struct held *h)
 {
     return h->first ? &h->first->in_use : h->account ? &h->account->in_use : NULL;
 }
@@ -48,19 +48,19 @@ static atomic_flag *also_used(struct held *h)
 static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
 {
     struct held *h = get_held(env, term);
-    if (!h || atomic_flag_test_and_set(&h->in_use))
+    if (!h || !in_use_take(&h->in_use))
         return NULL;
-    if (!also_used(h) || !atomic_flag_test_and_set(also_used(h)))
+    if (!also_used(h) || in_use_take(also_used(h)))
         return h;
-    atomic_flag_clear(&h->in_use);
+    in_use_give_back(&h->in_use);
     return NULL;
 }
 
 static void give_back(struct held *h)
 {
     if (also_used(h))
-        atomic_flag_clear(also_used(h));
-    atomic_flag_clear(&h->in_use);
+        in_use_give_back(also_used(h));
+    in_use_give_back(&h->in_use);
 }
 
 #define SCAN_NIF(Name) NIF_WITH(Name, held, take, give_back)
@@ -108,10 +108,10 @@ static bool get_first(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode, st
     *first = mode == SCAN_DIFF ? get_held(env, term) : NULL;
     if (mode != SCAN_DIFF) /* each, account: the term may list the wanted processes */
         return term == ATOM(undefined) || mode == SCAN_EACH || mode == SCAN_ACCOUNT;
-    if (!*first || atomic_flag_test_and_set(&(*first)->in_use))
+    if (!*first || !in_use_take(&(*first)->in_use))
         return false;
     bool ok = (*first)->scan.mode == SCAN_SAMPLE && scan_is_finished(&(*first)->scan);
-    atomic_flag_clear(&(*first)->in_use);
+    in_use_give_back(&(*first)->in_use);
     return ok;
 }
 
@@ -173,7 +173,7 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
     struct vm vm = s->vm;
     h->lay = *s->vm.lay;
     vm.lay = &h->lay;
-    atomic_flag_clear(&h->in_use);
+    in_use_init(&h->in_use);
     h->first = first;
     if (first)
         enif_keep_resource(first);

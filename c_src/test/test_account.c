@@ -3,6 +3,8 @@
  * Knows: the references that each holder has. Does not know: how a process is read. */
 #include "test/test_account.h"
 
+#include "binary/account_merge.h"
+
 enum { BINARIES = 300, TABLES = 3 };
 
 /* The plain list: how many references each holder has to one Binary. */
@@ -170,6 +172,72 @@ static void test_parts(struct account *a, const char *layout)
     check(right && a->top.n == PIDS, "each has its part, the first has the rest", layout);
 }
 
+static enum status of_two(struct account *a, struct account *from)
+{
+    enum status st = ST_TIMESLICE;
+    while (st == ST_TIMESLICE) {
+        struct budget b = {3, false};
+        st = account_take_parts(a, from, &b);
+    }
+    return st;
+}
+
+/* Some of the shares, in any order. */
+static enum status add_shares(struct account *a, unsigned n, unsigned of)
+{
+    enum status st = ST_OK;
+    for (unsigned k = 0; k < n && st == ST_OK; k++) {
+        struct account other;
+        account_init(&other, a->lay, &a->tab, 1, false, false);
+        do {
+            struct budget b = {3, false};
+            st = account_parts(&other, a, (k * 3 + 1) % of, of, &b);
+        } while (st == ST_TIMESLICE);
+        st = st == ST_OK ? of_two(a, &other) : st;
+        check(st != ST_OK || of_two(a, &other) == ST_TOO_LARGE, "a share is taken once",
+              a->lay->name);
+        account_free(&other);
+    }
+    return st;
+}
+
+/* By several threads they are the same, and so they are if a share is missing. */
+static void test_shares(struct account *a, const char *layout)
+{
+    enum { THREADS = 4 };
+    for (unsigned n = THREADS - 1; n <= THREADS; n++) {
+        check(add_shares(a, n, THREADS) == ST_OK, "shares of the parts", layout);
+        const uint64_t *added = a->parts;
+        test_parts(a, layout);
+        check(n < THREADS || a->parts == added, "what is added up is not added again", layout);
+        account_unrank(a);
+    }
+}
+
+/* A share of an account that was emptied since, or of a share that is not complete, is not taken. */
+static void test_shares_of_another(const struct layout *lay)
+{
+    struct account a;
+    struct account other;
+    struct budget b = {2, false};
+    new_account(&a, lay, ALL);
+    account_init(&other, lay, &a.tab, 1, false, false);
+    rng = 9;
+    choose();
+    check(fill_account(&a, true, 1, BUDGET_STEPS) == ST_OK &&
+              account_parts(&other, &a, 0, 2, &b) == ST_TIMESLICE &&
+              of_two(&a, &other) == ST_TOO_LARGE,
+          "an incomplete share", lay->name);
+    b.steps = UINT32_MAX;
+    check(account_parts(&other, &a, 0, 2, &b) == ST_OK &&
+              account_parts(&a, &a, 0, 2, &b) != ST_OK &&
+              account_parts(&other, &a, 2, 2, &b) != ST_OK,
+          "a complete one", lay->name);
+    account_free(&a);
+    check(of_two(&a, &other) == ST_TOO_LARGE, "of what is no more there", lay->name);
+    account_free(&other);
+}
+
 /* The references of all holdings that are listed, of each process and Binary once. */
 static bool lists(struct account *a, unsigned from, unsigned to)
 {
@@ -266,6 +334,7 @@ static void test_account(const struct layout *lay)
               lay->name);
         test_sums(&a, lay->name);
         test_parts(&a, lay->name);
+        test_shares(&a, lay->name);
         test_rank(&a, BY_SIZE, lay->name);
         test_rank(&a, BY_REFERENCES, lay->name);
         test_holdings(&a, lay->name);
@@ -372,6 +441,7 @@ int main(void)
     for (unsigned i = 0; i < layout_count(); i++) {
         const struct layout *lay = layout_table(i);
         test_account(lay);
+        test_shares_of_another(lay);
         test_two_scans(lay);
         test_emptied_meanwhile(lay);
         test_freed_in_slices(lay);

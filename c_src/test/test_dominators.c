@@ -63,6 +63,47 @@ static void test_random(const struct layout *lay)
     }
 }
 
+static bool same_rows(const struct top_retained *few, const struct top_retained *all)
+{
+    bool same = few->n <= all->n;
+    for (size_t i = 0; same && i < few->n; i++) {
+        const struct large *r = &few->rows[i];
+        const struct large *s = &all->rows[i];
+        same = r->place == s->place && r->retained == s->retained && r->self == s->self &&
+               r->kind == s->kind && r->n == s->n;
+        for (unsigned k = 0; same && k < r->n; k++)
+            same = few->edges[r->way[k]].step.kind == all->edges[s->way[k]].step.kind &&
+                   few->edges[r->way[k]].step.index == all->edges[s->way[k]].step.index;
+    }
+    return same;
+}
+
+/* Small leaves are left out if few rows are wanted, and never where all are. The rows are the same. */
+static void test_few_rows(const struct layout *lay)
+{
+    static struct made m;
+    unsigned left_out = 0;
+    for (unsigned i = 0; i < 200; i++) {
+        struct world *w = make_heap(lay, &m);
+        struct look few;
+        struct look all;
+        uint64_t rows = 1 + draw(20);
+        check(look(w, &few, rows) == ST_OK && look(w, &all, OBJECTS) == ST_OK, "few rows, and all",
+              lay->name);
+        const struct top_retained *l = few.state;
+        const struct top_retained *whole = all.state;
+        check(same_rows(l, whole), "the first of all rows", lay->name);
+        check(whole->graph.leaf_max == 0 && l->graph.nodes <= whole->graph.nodes &&
+                  (l->graph.leaf_max > 0 || l->graph.nodes == whole->graph.nodes),
+              "leaves are left out only if few rows are wanted", lay->name);
+        left_out += l->graph.nodes < whole->graph.nodes;
+        end_look(&few);
+        end_look(&all);
+        free_world(w);
+    }
+    check(left_out > 50, "leaves are left out", lay->name);
+}
+
 /* ---- snapshots, and slices -------------------------------------------------------------------- */
 
 /* Both arrays are as long as the head declares, folded or not. */
@@ -248,6 +289,7 @@ int main(void)
     for (unsigned i = 0; i < layout_count(); i++) {
         const struct layout *lay = layout_table(i);
         test_random(lay);
+        test_few_rows(lay);
         test_snapshots(lay);
         test_slices(lay);
         test_no_memory(lay);

@@ -115,9 +115,10 @@ parts(N, Opts, Caller, Pid) ->
     Read = sonde_opts:read(maps:with([suspend, threads], Opts), options()),
     #{parts := Parts, missed := Unread} =
         opened((maps:merge(Opts, Read))#{caller => Pid, keeps => true}, Caller,
-               fun(Account, #{processes := Result}, _) ->
+               fun(Account, #{processes := Result}, #{how := How}) ->
                        case Result of
                            #{unseen := 0} ->
+                               ok = add_parts(Account, How, Caller),
                                #{parts => ranked(Account, parts, N, Caller), missed => Result};
                            #{missed := Missed} ->
                                All = erlang:system_info(process_count) - 1 - length(Missed),
@@ -125,6 +126,24 @@ parts(N, Opts, Caller, Pid) ->
                        end
                end),
     {Parts, Unread}.
+
+%% Each thread adds up a share, and has an account for it; one thread alone needs none.
+add_parts(Account, How, Caller) ->
+    N = sonde_scan:threads(account, maps:with([suspend, threads], How)),
+    Others = [sonde_nif:account_new(1, false, false) || N > 1, _ <- lists:seq(1, N)],
+    Add = fun(I, Other) ->
+                  fun(By) -> until_done(fun() -> sonde_nif:account_parts(Other, Account, I, N) end, By) end
+          end,
+    try
+        _ = sonde_helper:all([Add(I, Other) || {I, Other} <- lists:enumerate(0, Others)],
+                             fun(_) -> ok end, Caller),
+        lists:foreach(fun(Other) -> ok = take_parts(Account, Other, Caller) end, Others)
+    after
+        lists:foreach(fun close/1, Others)
+    end.
+
+take_parts(Account, From, Caller) ->
+    until_done(fun() -> sonde_nif:account_take_parts(Account, From) end, Caller).
 
 %% ---- holders
 

@@ -17,7 +17,7 @@
 -export([scan_new/6, scan_begin/1, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
          scan_part/3, scan_place/2, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
-         account_return/2]).
+         account_return/2, account_parts/4, account_take_parts/2]).
 -export([learn/2, aim/1, identity/1]).
 -export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0,
          turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
@@ -44,7 +44,8 @@
        do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_scan_stacks/2,
        do_scan_stack/3, do_calibrate_code/1, has_code/0, do_turnover/0, do_trust_turnover/0,
        has_turnover/0, do_account_join/2, do_account_lend/4,
-       do_account_settle/1, do_account_return/2, do_calibrate_fun/2,
+       do_account_settle/1, do_account_return/2, do_account_parts/4, do_account_take_parts/2,
+       do_calibrate_fun/2,
        do_calibrate_literals/2, do_look_new/6,
        do_look_step/1, do_look_progress/1, do_look_heap/1, do_look_top/2, do_look_top_info/1,
        do_look_text/1, do_look_names/2, do_look_flat/1, do_look_refs/2, flat_quick/1,
@@ -488,6 +489,22 @@ account_settle(Account) ->
     ok = settled(),
     said(do_account_settle(Account)).
 do_account_settle(_Account) -> erlang:nif_error(not_loaded).
+
+%% So that several threads can add up the parts of the processes of `Of', which is settled: the first account, which
+%% is empty, adds up the I-th of N shares, from 0. In between, `Of' may only be read. Repeat it until it says `ok'.
+-spec account_parts(account(), Of :: account(), non_neg_integer(), pos_integer()) ->
+    ok | more | {error, system_limit | no_memory}.
+account_parts(Account, Of, I, N) ->
+    ok = settled(),
+    said(do_account_parts(Account, Of, I, N)).
+do_account_parts(_Account, _Of, _I, _N) -> erlang:nif_error(not_loaded).
+
+%% Takes the share of the second account, and leaves that one empty. After all shares, account_rank/3 adds up nothing.
+-spec account_take_parts(account(), account()) -> ok | more | {error, system_limit | no_memory}.
+account_take_parts(Account, From) ->
+    ok = settled(),
+    said(do_account_take_parts(Account, From)).
+do_account_take_parts(_Account, _From) -> erlang:nif_error(not_loaded).
 
 %% Before the first step, of a scan that asks for `waits_for': only of processes that wait at the same
 %% place in the code as this one does. At most 8 places.
