@@ -29,7 +29,7 @@ write(File, Given) ->
 
 -spec options() -> sonde_opts:known().
 options() ->
-    maps:merge(sonde_report_data:options(),
+    maps:merge(maps:remove(version, sonde_report_data:options()),
                #{force => sonde_opts:flag(false), node => {node(), fun is_atom/1},
                  timeout => {60000, fun(Ms) -> sonde_opts:is_positive(Ms) andalso Ms =< ?MOST_MS end}}).
 
@@ -97,7 +97,7 @@ page_file() ->
 %% ---- the data
 
 data(#{node := Node, timeout := Ms} = Opts, Caller) ->
-    Ask = maps:without([node], Opts),
+    Ask = (maps:without([node], Opts))#{version => sonde_bundle:version()},
     Get = case Node =:= node() of
               true -> fun(_) -> here(Ask) end;
               false -> fun(_) -> there(Node, Ask, Ms + ?CALL_MS) end

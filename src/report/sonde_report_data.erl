@@ -26,7 +26,9 @@ options() ->
     IsInterval = fun(Ms) -> is_integer(Ms) andalso Ms >= ?LEAST_MS andalso Ms =< ?MOST_MS end,
     #{content => sonde_opts:flag(false), interval => {1000, IsInterval},
       top => {200, fun(N) -> sonde_opts:is_positive(N) andalso N =< ?MOST_TOP end},
-      watcher => {sonde_watch, fun(W) -> is_atom(W) orelse is_pid(W) end}}.
+      watcher => {sonde_watch, fun(W) -> is_atom(W) orelse is_pid(W) end},
+      %% of the sonde that writes the file
+      version => {"", fun io_lib:printable_list/1}}.
 
 %% @doc The report's data, and what is missing in it. Called on the node, by name from another one.
 -spec json(#{atom() => term()}) -> {ok, #{json := binary(), missing := missing()}}
@@ -48,7 +50,7 @@ made(Side, Opts, Ms) ->
     Sections = sections(Opts#{side => Side}, Ms),
     {Parts, Texts} = lists:unzip([encoded(Section) || Section <- within(Sections)]),
     Head = #{version => ?VERSION, node => sonde_report_text:text(atom_to_list(node())),
-             at => erlang:system_time(millisecond), sonde => version(),
+             at => erlang:system_time(millisecond), made_by => sonde_report_text:text(maps:get(version, Opts)),
              content => maps:get(content, Opts), native => native(Side),
              wordsize => erlang:system_info(wordsize), top => maps:get(top, Opts)},
     #{json => iolist_to_binary([${, [[part(Key, sonde_json:encode(Value)), $,]
@@ -58,13 +60,6 @@ made(Side, Opts, Ms) ->
 
 native(native) -> <<"native">>;
 native({portable, Why}) -> sonde_report_text:text(io_lib:format("~0tP", [Why, 8])).
-
-version() ->
-    _ = application:load(sonde),
-    case application:get_key(sonde, vsn) of
-        {ok, Version} -> sonde_report_text:text(Version);
-        undefined -> undefined
-    end.
 
 %% ---- sections
 

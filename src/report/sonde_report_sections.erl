@@ -71,8 +71,9 @@ diagnosis(#{suspects := Suspects, not_looked_at := Not, growth := #{ms := Ms, me
             memory := Memory, counts := Counts}) ->
     Shell = sonde_names:shell(node()),
     {By, Kinds} = maps:take(by_allocator, Memory),
-    #{keep => [{Pid, text(["suspect ", integer_to_list(I)])}
-               || {I, #{what := Pid}} <- lists:enumerate(Suspects), is_pid(Pid)],
+    Pids = [{Bytes, Pid, text(["suspect ", integer_to_list(I)])}
+            || {I, #{what := Pid, bytes := Bytes}} <- lists:enumerate(Suspects), is_pid(Pid)],
+    #{keep => [{Pid, Why} || {_, Pid, Why} <- lists:reverse(lists:sort(Pids))],
       data => #{ms => Ms, memory => Kinds, grown => Grown,
                 by_allocator => [{name(A), Bytes} || {A, Bytes} <- By],
                 counts => [{name(K), N, Limit, map_get(K, Growth)}
@@ -326,7 +327,6 @@ watcher(Watcher) ->
     #{accused := Accused, interval := Interval, sweeps := Sweeps} = sonde_watch:status(Watcher),
     History = lists:reverse(sonde_watch:history(Watcher, ?SAMPLES)),
     History =/= [] orelse none(<<"the watcher has no samples yet">>),
-    #{at := At, time := Time} = lists:last(History),
     #{interval => Interval, sweeps => Sweeps,
       times => list_to_tuple([T || #{time := T} <- History]),
       series => [{<<"memory">>, name(Kind), list_to_tuple([proplists:get_value(Kind, M) || #{memory := M} <- History])}
@@ -334,7 +334,12 @@ watcher(Watcher) ->
           ++ [{<<"count">>, name(Kind), list_to_tuple([count(Kind, C) || #{counts := C} <- History])}
               || Kind <- [processes, ports, atoms, ets_tables]]
           ++ [{<<"count">>, <<"run_queue">>, list_to_tuple([N || #{run_queue := N} <- History])}],
-      findings => [found(Event, Time - At) || Event <- Accused]}.
+      findings => [found(Event, started_ms()) || Event <- Accused]}.
+
+%% Events have the time since the VM started, by the clock that never jumps.
+started_ms() ->
+    Up = erlang:monotonic_time() - erlang:system_info(start_time),
+    erlang:system_time(millisecond) - erlang:convert_time_unit(Up, native, millisecond).
 
 count(Kind, Counts) ->
     case lists:keyfind(Kind, 1, Counts) of
@@ -342,8 +347,8 @@ count(Kind, Counts) ->
         false -> undefined
     end.
 
-found(#{event := Event, what := What, at := At} = Found, Offset) ->
-    #{event => Event, what => subject(What), at => At + Offset,
+found(#{event := Event, what := What, at := At} = Found, Started) ->
+    #{event => Event, what => subject(What), at => At + Started,
       per_hour => maps:get(per_hour, Found, undefined), growth => maps:get(growth, Found, undefined),
       hours => maps:get(hours, Found, undefined), from => maps:get(from, Found, undefined),
       count => maps:get(count, Found, undefined), limit => maps:get(limit, Found, undefined)}.
