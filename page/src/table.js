@@ -117,7 +117,7 @@ export function table({ label, columns, rows, sort = null, filter = rows.length 
   draw();
   narrow.addEventListener('change', draw);
   return h('div', { class: columns.length <= 4 && !columns.some((c) => c.code || c.class) ? 'table small' : 'table' }, tools,
-    h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': label },
+    h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': `Table: ${label}` },
       h('table', {}, h('caption', { class: 'hidden' }, label), h('thead', {}, headRow), body)),
     h('div', { class: 'foot' }, status, more));
 }

@@ -215,8 +215,11 @@ on(Node, #{run := report} = Command, [File], Opts) ->
                      maps:with([force, content, interval], Opts)),
     #{missing := Missing} = Written = report(File, Ask),
     _ = [complain(["not in the report: ", Section, ": ", Why]) || {Section, Why} <- Missing],
-    ok = sonde_cli_show:show(format(Opts), Command, [],
-                             Written#{missing := [#{section => S, why => W} || {S, W} <- Missing]}, #{}),
+    Shown = case format(Opts) of
+                json -> Written#{missing := [#{section => S, why => W} || {S, W} <- Missing]};
+                text -> maps:remove(missing, Written)
+            end,
+    ok = sonde_cli_show:show(format(Opts), Command, [], Shown, #{}),
     ?DONE;
 on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
     There = [there(Node, Arg) || Arg <- Args],

@@ -72,7 +72,8 @@ diagnosis(#{suspects := Suspects, not_looked_at := Not, growth := #{ms := Ms, me
     Shell = sonde_names:shell(node()),
     {By, Kinds} = maps:take(by_allocator, Memory),
     Pids = [{Bytes, Pid, text(["suspect ", integer_to_list(I)])}
-            || {I, #{what := Pid, bytes := Bytes}} <- lists:enumerate(Suspects), is_pid(Pid)],
+            || {I, #{what := Pid, bytes := Bytes, kind := Kind}} <- lists:enumerate(Suspects), is_pid(Pid),
+               Kind =/= bottleneck, Kind =/= deadlock], % their heaps are not the matter
     #{keep => [{Pid, Why} || {_, Pid, Why} <- lists:reverse(lists:sort(Pids))],
       data => #{ms => Ms, memory => Kinds, grown => Grown,
                 by_allocator => [{name(A), Bytes} || {A, Bytes} <- By],
