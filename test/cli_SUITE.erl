@@ -708,7 +708,7 @@ report_is_a_file_here(Config) ->
     {1, "", Exists} = sonde(Report, Config),
     true = is_one_line(Exists) andalso has("exists", Exists),
     #{<<"bytes">> := Bytes, <<"missing">> := [#{<<"section">> := <<"watcher">>}]} =
-        read_json(Report ++ " --force --json", Config),
+        json(Report ++ " --force --json", Config, "no watcher"),
     Bytes = filelib:file_size(File),
     {1, "", NoDir} = sonde(Report ++ "/in/no/folder", Config),
     true = is_one_line(NoDir),
@@ -717,10 +717,6 @@ report_is_a_file_here(Config) ->
              true = is_one_line(Refused) andalso has("use --node", Refused)
          end || Target <- ["--pid 1", "--cluster a@b"]],
     ok.
-
-read_json(Words, Config) ->
-    {0, Json, _} = sonde(Words, Config),
-    read(unicode:characters_to_binary(Json)).
 
 %% Runs on the other node, which has nothing else to report.
 diagnosis_with_suspects_is_3(Config) ->

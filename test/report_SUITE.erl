@@ -131,20 +131,21 @@ numbers_are_those_of_the_calls(Config) ->
     _ = report(Config),
     Data = data(Config),
     Attrs = sonde_report_sections:attrs(),
+    Still = lists:delete(reductions, Attrs), % to be asked takes some
     #{<<"attrs">> := Named, <<"rows">> := Rows} = section(<<"processes">>, Data),
     Named = [atom_to_binary(Attr) || Attr <- Attrs],
     ByPid = maps:from_list([{Pid, Values} || [Pid, _, _, _ | Values] <- Rows]),
     _ = [begin
-             Told = sonde:info(Pid, Attrs),
-             {Pid, Told} = {Pid, lists:zip(Attrs, map_get(text(Pid), ByPid))}
+             Told = sonde:info(Pid, Still),
+             Row = [V || {Attr, _} = V <- lists:zip(Attrs, map_get(text(Pid), ByPid)), Attr =/= reductions],
+             {Pid, [], []} = {Pid, Told -- Row, Row -- Told}
          end || Pid <- Crowd],
     %% the groups are all processes, and those of the crowd together
     #{<<"rows">> := Groups} = section(<<"groups">>, Data),
     true = lists:sum([N || [_, _, _, N | _] <- Groups]) >= 40,
     Calls = [iolist_to_binary(sonde_names:call(Call, true))
              || {initial_call, Call} <- [process_info(hd(Crowd), initial_call)]],
-    [[_, _, 1, N | _]] = [Row || [_, Call, 1, _ | _] = Row <- Groups, [Call] =:= Calls, hd(Row) =:= application()],
-    true = N >= 40,
+    true = lists:sum([N || [_, Call, 1, N | _] <- Groups, [Call] =:= Calls]) >= 40,
     Bytes = ets:info(Table, memory) * erlang:system_info(wordsize),
     [[_, _, <<"set">>, <<"public">>, 50, Bytes, 50000]] =
         [Row || [Name | _] = Row <- maps:get(<<"rows">>, section(<<"tables">>, Data)),
@@ -167,12 +168,6 @@ largest(I, Rows) -> lists:reverse(lists:sort([element(I, Row) || Row <- Rows])).
 text(Pid) when is_pid(Pid) -> list_to_binary(pid_to_list(Pid));
 text(Ref) -> list_to_binary(ref_to_list(Ref)).
 
-application() ->
-    case application:get_application(self()) of
-        {ok, Name} -> atom_to_binary(Name);
-        undefined -> null
-    end.
-
 binaries_are_those_of_the_account(_Config) ->
     Large = binary:copy(<<"l">>, 5000000),
     [Pid] = sonde_test:hold_each([fun() -> Large end], []),
@@ -192,7 +187,7 @@ binaries_are_those_of_the_account(_Config) ->
 stacks_and_waits_are_those_of_the_calls(_Config) ->
     Last = sonde_test:hold(fun() -> [] end),
     Waiting = [spawn(fun() -> gen_server:call(Last, ask, infinity) end) || _ <- lists:seq(1, 7)],
-    ok = sonde_test:until(all_wait, fun() -> [{Last, 7, _}] =:= [] orelse waits_for(Last) =:= 7 end),
+    ok = sonde_test:until(all_wait, fun() -> waits_for(Last) =:= 7 end),
     Text = text(Last),
     #{rows := Rows} = made(waits),
     [#{waiters := 7, direct := 7, waits_for := undefined, deadlock := []}] = [Row || #{process := P} = Row <- Rows, P =:= Text],
@@ -249,13 +244,13 @@ secrets() ->
                                      _ = put({"secret_tuple", 1}, [binary_to_list(<<"secret_list">>)]),
                                      _ = [self() ! {"secret_message", I} || I <- lists:seq(1, 20)],
                                      _ = [proc_lib:set_label("secret_label") || erlang:function_exported(proc_lib, set_label, 1)],
-                                     {maps:from_list([{{<<"secret_map">>, I}, binary:copy(<<"secret_binary">>, 100)}
-                                                      || I <- lists:seq(1, 2000)]), lists:seq(1, 300000)}
+                                     {"secret_state", maps:from_list([{{"secret_key", I}, binary:copy(<<"secret_binary">>, 100)}
+                                                                      || I <- lists:seq(1, 2000)]), lists:seq(1, 2000000)}
                              end),
     Table = ets:new(report_suite_secrets, [public]),
     true = ets:insert(Table, {<<"secret_row">>, <<"secret_value">>}),
     ok = persistent_term:put(<<"secret_term">>, <<"secret_kept">>),
-    Port = open_port({spawn, "cat /dev/null - --secret_argument"}, []),
+    Port = open_port({spawn, "cat - secret_argument"}, []),
     {Holder, fun() ->
                      true = ets:delete(Table),
                      true = persistent_term:erase(<<"secret_term">>),
@@ -273,8 +268,8 @@ nothing_is_content(Config) ->
 is_in(Text, Json) -> binary:match(Json, binary:replace(Text, <<"<">>, <<"\\u003c">>)) =/= nomatch.
 
 secrets_in(Json) ->
-    case re:run(Json, "secret_(?!s\\b)[a-z]+", [global, {capture, all, binary}]) of
-        {match, Found} -> lists:usort(lists:append(Found)) -- [<<"secret_s">>, <<"secret_suite">>];
+    case re:run(Json, "secret_[a-z]+", [global, {capture, all, binary}]) of
+        {match, Found} -> lists:usort(lists:append(Found));
         nomatch -> []
     end.
 
@@ -285,8 +280,7 @@ content_only_if_asked_for(Config) ->
     Found = secrets_in(json(Config)),
     Clean(),
     %% of the heap, and of nothing else
-    sonde_test:pick(fun() -> [_ | _] = [F || F <- Found, F =:= <<"secret_key">> orelse F =:= <<"secret_map">>
-                                                             orelse F =:= <<"secret_dictionary">>] end, ok),
+    sonde_test:pick(fun() -> [_ | _] = [F || F <- Found, F =:= <<"secret_key">> orelse F =:= <<"secret_state">>] end, ok),
     [] = [F || F <- Found, lists:member(F, [<<"secret_row">>, <<"secret_value">>, <<"secret_term">>, <<"secret_kept">>,
                                             <<"secret_argument">>, <<"secret_label">>])].
 
@@ -294,7 +288,7 @@ sensitive_even_if_asked_for(Config) ->
     Holder = sonde_test:hold(fun() ->
                                      _ = process_flag(sensitive, true),
                                      _ = put(<<"secret_key">>, <<"secret_dictionary">>),
-                                     _ = put(secret_atom, lists:seq(1, 500000)),
+                                     _ = put(secret_atom, lists:seq(1, 2000000)),
                                      []
                              end),
     _ = report(#{content => true}, Config),
@@ -381,8 +375,8 @@ named_there() ->
 
 %% ---- heaps
 
-%% Made-up rows: each object once, no part larger than what it is in, and nothing below objects that have
-%% the same path.
+%% Made-up rows: each object once, no part larger than what it is in; and none of which it is not known in
+%% which object it is, because several have the same path.
 heaps_are_trees(_Config) ->
     Row = fun(Path, Retained, Self) -> #{path => Path, retained => Retained, self => Self, kind => cons, preview => forbidden} end,
     Rows = [Row([dictionary], 100, 10), Row([dictionary, {key, a}], 60, 60), Row([dictionary, {key, b}, {element, 1}], 20, 20),
@@ -395,7 +389,7 @@ heaps_are_trees(_Config) ->
     true = fits(Tree),
     Named = lists:sort([{Name, Bytes} || #{name := Name, bytes := Bytes} <- flat(Tree)]),
     Named = lists:sort([{<<"reachable">>, 200}, {<<"dictionary">>, 100}, {<<"key a">>, 60}, {<<"key b">>, 25}, {<<"element 1">>, 20},
-                        {<<"key '_'">>, 3}, {<<"key '_'">>, 2}, {<<"key '_' / element 2">>, 1}, {<<"stack 1">>, 5},
+                        {<<"key '_'">>, 3}, {<<"key '_'">>, 2}, {<<"stack 1">>, 5},
                         {<<"stack 1 / [2]">>, 50}]),
     #{bytes := 155} = sonde_report_heaps:tree(Rows, 10),
     #{bytes := 7, children := []} = sonde_report_heaps:tree([], 7),

@@ -66,27 +66,28 @@ failed({error, _}) -> <<"its heap could not be read">>.
 
 %% ---- the tree
 
-%% @doc Builds the tree. Several objects may have the same path, where keys are hidden: nothing is below
-%% those. The heap may have changed between two looks: then the root gets as much as its children have.
+%% @doc Builds the tree. Where keys are hidden, several objects may have the same path: what is in one of
+%% them is left out, since it is not known in which. The heap may have changed between two looks: then the
+%% root gets as much as its children have.
 -spec tree([sonde_heap_top:row()], non_neg_integer()) -> object().
 tree(Rows, Reachable) ->
     Count = fun(#{path := Path}, Acc) -> maps:update_with(Path, fun(N) -> N + 1 end, 1, Acc) end,
-    Unique = maps:filter(fun(_, N) -> N =:= 1 end, lists:foldl(Count, #{}, Rows)),
-    Sorted = lists:sort(fun(#{retained := A, path := P}, #{retained := B, path := Q}) -> {B, P} =< {A, Q} end, Rows),
-    Add = fun(Row, {Left, Children}) -> add(Row, is_map_key(map_get(path, Row), Unique), Left, Children) end,
-    {_, All} = lists:foldl(Add, {#{}, #{[] => []}}, Sorted),
+    Several = maps:filter(fun(_, N) -> N > 1 end, lists:foldl(Count, #{}, Rows)),
+    Known = [Row || #{path := Path} = Row <- Rows, not is_in(before(Path), Several)],
+    Sorted = lists:sort(fun(#{retained := A, path := P}, #{retained := B, path := Q}) -> {B, P} =< {A, Q} end, Known),
+    {_, All} = lists:foldl(fun add/2, {#{}, #{[] => []}}, Sorted),
     Top = children([], All),
     #{name => <<"reachable">>, self => 0, kind => undefined, children => Top,
       bytes => max(Reachable, lists:sum([Bytes || #{bytes := Bytes} <- Top]))}.
 
 %% Left: the bytes that an object has for children. Children: by the path of the object above.
-add(#{path := Path, retained := Retained, self := Self} = Row, IsUnique, Left, Children) ->
+add(#{path := Path, retained := Retained, self := Self} = Row, {Left, Children}) ->
     Above = above(before(Path), Retained, Left),
     Taken = case Left of
                 #{Above := Room} -> Left#{Above := Room - Retained};
                 _ -> Left
             end,
-    {case IsUnique of true -> Taken#{Path => Retained - Self}; false -> Taken end,
+    {Taken#{Path => Retained - Self},
      maps:update_with(Above, fun(Rows) -> [Row | Rows] end, [Row], Children)}.
 
 %% The nearest object on the path that still has room.
@@ -96,6 +97,9 @@ above(Path, Retained, Left) ->
         #{Path := Room} when Room >= Retained -> Path;
         _ -> above(before(Path), Retained, Left)
     end.
+
+is_in([], _) -> false;
+is_in(Path, Several) -> is_map_key(Path, Several) orelse is_in(before(Path), Several).
 
 before([]) -> [];
 before(Path) -> lists:droplast(Path).
