@@ -27,7 +27,7 @@ demo: ## see it find five real leaks on a running node (under a minute)
 	@sh demo/run
 
 pictures: compile ## doc/pictures, from a run of the demo's node
-	@scripts/setup top
+	@scripts/setup top report
 	@scripts/pictures
 
 shell: compile ## an Erlang shell with sonde loaded

@@ -74,3 +74,4 @@ const names = Object.keys(sections);
 document.getElementById('page').replaceWith(
   h('a', { class: 'skip', href: '#main' }, 'Skip to the report'), header(), navigation(names),
   h('main', { id: 'main', tabindex: -1 }, names.map((name) => section(name, sections[name]))));
+if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
