@@ -25,7 +25,12 @@
 write(File, Given) ->
     #{force := Force} = Opts = sonde_opts:read(Given, options()),
     Name = sonde_private_file:name(File),
-    sonde_private_file:write(Name, Force, fun(Caller) -> open(Opts, Caller) end).
+    case sonde_private_file:write(Name, Force, fun(Caller) -> open(Opts, Caller) end) of
+        {ok, #{bytes := Bytes, ms := Ms, missing := Missing}} ->
+            {ok, #{bytes => Bytes, ms => Ms, missing => Missing}};
+        {error, _} = Error ->
+            Error
+    end.
 
 -spec options() -> sonde_opts:known().
 options() ->

@@ -4,8 +4,10 @@
 -module(sonde_report_data).
 
 -export([json/1, options/0, sections/2]).
--export_type([section/0, missing/0]).
+-export_type([section/0, made/0, missing/0]).
 
+%% What a section has; `keep' is for other sections.
+-type made() :: #{data := #{atom() => term()}, cut => [binary()], keep => [{pid(), binary()}]}.
 %% `failed' in place of `data'; `cut': what is not all there, and why.
 -type section() :: #{ms := non_neg_integer(), data => term(), failed => binary(), cut => [binary()]}.
 -type missing() :: [{Section :: binary(), Why :: binary()}].
@@ -116,30 +118,32 @@ now_ms() -> erlang:monotonic_time(millisecond).
 
 %% ---- size
 
-%% Of sections that are too large, the longest lists are halved, again and again.
+%% Of sections that are too large, the longest lists are halved, again and again. With each section comes
+%% its JSON.
 within(Sections) ->
     Fitted = [{Name, fit(Section, ?SECTION_BYTES)} || {Name, Section} <- Sections],
-    case lists:sum([size_of(Section) || {_, Section} <- Fitted]) of
+    case lists:sum([byte_size(Json) || {_, {_, Json}} <- Fitted]) of
         Bytes when Bytes > ?ALL_BYTES ->
-            Share = ?ALL_BYTES / Bytes,
-            [{Name, fit(Section, round(Share * size_of(Section)))} || {Name, Section} <- Fitted];
+            [{Name, fit(Section, byte_size(Json) * ?ALL_BYTES div Bytes)} || {Name, {Section, Json}} <- Fitted];
         _ ->
             Fitted
     end.
 
-size_of(Section) -> iolist_size(sonde_json:encode(Section)).
+fit(Section, Most) ->
+    Json = iolist_to_binary(sonde_json:encode(Section)),
+    case byte_size(Json) > Most andalso smaller(Section) of
+        false -> {Section, Json};
+        Smaller -> fit(Smaller, Most)
+    end.
 
-fit(#{data := Data} = Section, Most) ->
-    case size_of(Section) > Most andalso halved(Data) of
-        false -> Section;
+smaller(#{data := Data} = Section) ->
+    case halved(Data) of
         Data -> (maps:remove(data, Section))#{failed => <<"it is too large">>};
-        Less -> fit(with_cut(<<"shortened: it was too large">>, Section#{data := Less}), Most)
+        Less -> Section#{data := Less,
+                         cut => lists:usort([<<"shortened: it was too large">> | maps:get(cut, Section, [])])}
     end;
-fit(Section, _) ->
-    Section.
-
-with_cut(Text, Section) ->
-    Section#{cut => lists:usort([Text | maps:get(cut, Section, [])])}.
+smaller(_) ->
+    false.
 
 halved(Map) when is_map(Map) -> maps:map(fun(_, Value) -> halved(Value) end, Map);
 halved([First | _] = List) when not is_integer(First), length(List) > ?FEW ->
@@ -147,9 +151,9 @@ halved([First | _] = List) when not is_integer(First), length(List) > ?FEW ->
 halved([First | _] = List) when not is_integer(First) -> [halved(Item) || Item <- List];
 halved(Other) -> Other.
 
-encoded({Name, Section}) ->
+encoded({Name, {Section, Json}}) ->
     Text = atom_to_binary(Name),
-    {part(Name, sonde_json:encode(Section)),
+    {part(Name, Json),
      [{Text, Why} || #{failed := Why} <- [Section]]
      ++ [{Text, Why} || #{cut := Whys} <- [Section], Why <- Whys]}.
 

@@ -19,7 +19,7 @@
 -define(LONGEST_PATH, 150).   % characters
 
 %% @doc `worst': processes, each with the reason to look at it; the same one may come again.
--spec section(#{atom() => term()}) -> sonde_report_data:section().
+-spec section(#{atom() => term()}) -> sonde_report_data:made().
 section(#{worst := Worst, content := Content}) ->
     ok = sonde_vm:must_be_native(),
     #{data => #{processes => [heap(Pid, Why, Content) || {Pid, Why} <- first(?PROCESSES, Worst, [])]}}.
@@ -120,7 +120,7 @@ short(Chars) ->
     case unicode:characters_to_list(Chars) of
         List when length(List) > ?LONGEST_PATH ->
             %% the end says what it is
-            unicode:characters_to_binary(["... ", lists:nthtail(length(List) - ?LONGEST_PATH, List)]);
+            text(["... ", lists:nthtail(length(List) - ?LONGEST_PATH, List)]);
         List ->
-            unicode:characters_to_binary(List)
+            text(List)
     end.

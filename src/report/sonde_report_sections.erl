@@ -5,7 +5,7 @@
 
 -export([section/2, attrs/0]).
 
--import(sonde_report_text, [text/1, name/1, call/1, names/1, process/1, registered/1, table/1]).
+-import(sonde_report_text, [text/1, long/1, name/1, call/1, names/1, process/1, registered/1, table/1]).
 
 -define(HOLDERS, 30).
 -define(SHOWN, 8).            % holders of one binary
@@ -19,7 +19,7 @@
 -define(BINARIES_MS, 3000).   % for the binaries of tables
 
 %% @doc Runs in a helper. `keep' is for other sections and not shown.
--spec section(atom(), #{atom() => term()}) -> sonde_report_data:section().
+-spec section(atom(), #{atom() => term()}) -> sonde_report_data:made().
 section(node, #{interval := Ms}) -> #{data => the_node(Ms)};
 section(diagnosis, #{interval := Ms}) -> diagnosis(sonde_diagnose:diagnosis(#{interval => Ms}));
 section(busy, Opts) -> #{data => busy(Opts)};
@@ -89,10 +89,6 @@ suspect(#{what := What, kind := Kind, bytes := Bytes, share := Share} = Suspect,
     #{kind => Kind, finding => long(Finding), remedy => long(Remedy), see => long(See),
       bytes => Bytes, share => Share, pid => case What of Pid when is_pid(Pid) -> process(Pid); _ -> undefined end,
       evidence => [{text(Key), text(Value)} || {Key, Value} <- Evidence]}.
-
-%% A sentence may have names in it, which are shorter.
-long(Chars) ->
-    unicode:characters_to_binary(lists:sublist(unicode:characters_to_list(Chars), 1000)).
 
 %% ---- processes
 
@@ -175,11 +171,11 @@ added(A, B) -> [{Key, X + Y} || {{Key, X}, {Key, Y}} <- lists:zip(A, B)].
 %% ---- binaries
 
 binaries() ->
-    Account = sonde_bin_account:bin_account(#{}),
-    {Holders, Report} = sonde_bin_account:bin_holders(?HOLDERS, size, #{}),
-    {Resources, _} = sonde_bin_account:bin_resources(?HOLDERS, #{}),
+    {Account, Holders, Resources} = try sonde_bin_account:all(?HOLDERS)
+                                    catch error:system_limit -> {sonde_bin_account:bin_account(#{}), [], []}
+                                    end,
     Parts = [exclusive, shared, ets, queues, literals, mixed, resources, elsewhere, overhead, unseen],
-    (left_out(Report))#{
+    (sampled(Account))#{
       data => #{total => map_get(total, Account), unused => map_get(unused, Account),
                 parts => [{name(Part), map_get(Part, Account)} || Part <- Parts],
                 missed => map_get(processes_missed, Account), tables_missed => map_get(tables_missed, Account),
@@ -189,6 +185,9 @@ binaries() ->
                                           || {H, Refs, Visible} <- lists:sublist(Of, ?SHOWN)]}
                             || #{size := Size, refc := Refc, holders := Of, elsewhere := Elsewhere} <- Holders],
                 resources => [{resource(Type), Count, Bytes, Of} || {Type, Count, Bytes, Of} <- Resources]}}.
+
+sampled(#{sampled := _}) -> #{cut => [<<"there are too many binaries to list the largest">>]};
+sampled(_) -> #{}.
 
 resource({Module, Type}) -> text([name(Module), $:, name(Type)]);
 resource(unknown) -> <<"of the VM">>.
