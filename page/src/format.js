@@ -38,6 +38,8 @@ export function duration(ms) {
 }
 
 export const time = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
-export const clock = (ms) => new Date(ms).toISOString().slice(11, 16);
+// On an axis that spans so many milliseconds.
+export const clock = (ms, span) => (span < 600000 ? new Date(ms).toISOString().slice(11, 19)
+  : span < 172800000 ? new Date(ms).toISOString().slice(11, 16) : new Date(ms).toISOString().slice(5, 10));
 
 export const words = (name) => name.replaceAll('_', ' ');

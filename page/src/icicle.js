@@ -6,7 +6,7 @@ import { drawn, fits, h, s } from './dom.js';
 import { percent } from './format.js';
 
 const ROW = 21;
-const LEAST = 1; // pixels
+const LEAST = 2; // pixels: what is smaller is seen after zooming, and in the table
 
 export function icicle({ label, root, format, tone }) {
   const all = hierarchy(root).sum((d) => d.bytes - (d.children || []).reduce((sum, c) => sum + c.bytes, 0));

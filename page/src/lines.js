@@ -23,8 +23,8 @@ export function history({ title, times, values, format, marks }) {
     const ticks = x.ticks(Math.max(2, Math.floor(width / 90)));
     element.replaceChildren(s('svg', { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': label },
       s('line', { class: 'axis', x1: 0, x2: width, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }),
-      ticks.filter((t) => x(t) > 14 && x(t) < width - 14).map((t) =>
-        s('text', { class: 'tick', x: x(t), y: HEIGHT - 4, 'text-anchor': 'middle' }, clock(t.getTime()))),
+      ticks.filter((t) => x(t) > 28 && x(t) < width - 28).map((t) =>
+        s('text', { class: 'tick', x: x(t), y: HEIGHT - 4, 'text-anchor': 'middle' }, clock(t.getTime(), times[times.length - 1] - times[0]))),
       s('path', { class: 'value', d: path, 'data-values': numbers.length }),
       marks.map((mark) => [
         s('line', { class: 'mark', x1: x(mark.at), x2: x(mark.at), y1: TOP - 8, y2: HEIGHT - BOTTOM }),

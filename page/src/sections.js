@@ -176,9 +176,10 @@ function heap(found) {
     `stack ${bytes(found.blocks.stack)}; binaries outside of the heap: ${bytes(found.binaries.pinned)}, of which terms show ${bytes(found.binaries.visible)}.`,
     found.sensitive ? ' The process is sensitive: keys and names of functions are not shown.' : '');
   if (found.failed) return [title, head, h('p', { class: 'note' }, `Not in this report: ${found.failed}.`)];
+  if (found.tree.children.length === 0) return [title, head];
   const objects = flat(found.tree);
   return [title, head,
-    found.tree.bytes > 0 && icicle({ label: `Objects that retain the heap of ${found.named}`, root: found.tree, format: bytes,
+    icicle({ label: `Objects that retain the heap of ${found.named}`, root: found.tree, format: bytes,
       tone: (node) => (node.depth === 0 ? 0 : Math.min(4, 1 + Math.round((3 * node.data.self) / Math.max(1, node.data.bytes)))) }),
     same('The same as a table', table({ label: `Objects of ${found.named}`, sort: 1, rows: objects,
       columns: [code('Path', (row) => row.path.join(' / '), { class: 'wrap' }), number('Retains', (row) => row.bytes, bytes),

@@ -14,7 +14,8 @@
 -define(PROCESSES, 3).
 -define(OBJECTS, 150).
 -define(KINDS, 15).
--define(HEAP_MS, 2000).
+-define(HEAP_MS, 4000).        % for one look at a heap
+-define(ALL_MS, 12000).
 -define(MAX_WORDS, 100000000).
 -define(LONGEST_PATH, 150).   % characters
 
@@ -22,7 +23,10 @@
 -spec section(#{atom() => term()}) -> sonde_report_data:made().
 section(#{worst := Worst, content := Content}) ->
     ok = sonde_vm:must_be_native(),
-    #{data => #{processes => [heap(Pid, Why, Content) || {Pid, Why} <- first(?PROCESSES, Worst, [])]}}.
+    Until = now_ms() + ?ALL_MS,
+    #{data => #{processes => [heap(Pid, Why, Content, Until) || {Pid, Why} <- first(?PROCESSES, Worst, [])]}}.
+
+now_ms() -> erlang:monotonic_time(millisecond).
 
 first(0, _, _) -> [];
 first(N, [{Pid, _} = One | Rest], Seen) ->
@@ -32,14 +36,14 @@ first(N, [{Pid, _} = One | Rest], Seen) ->
     end;
 first(_, [], _) -> [].
 
-heap(Pid, Why, Content) ->
-    Limits = #{timeout => ?HEAP_MS, max_words => ?MAX_WORDS},
+heap(Pid, Why, Content, Until) ->
+    Limits = fun() -> #{timeout => max(0, min(?HEAP_MS, Until - now_ms())), max_words => ?MAX_WORDS} end,
     About = #{process => process(Pid), named => registered(Pid), why => Why},
-    case sonde_heap_map:heap(Pid, Limits) of
+    case sonde_heap_map:heap(Pid, Limits()) of
         #{reachable := Reachable} = Map ->
             Rows = case Content of
-                       true -> sonde_heap_top:top(Pid, ?OBJECTS, Limits);
-                       false -> sonde_heap_top:shape(Pid, ?OBJECTS, Limits)
+                       true -> sonde_heap_top:top(Pid, ?OBJECTS, Limits());
+                       false -> sonde_heap_top:shape(Pid, ?OBJECTS, Limits())
                    end,
             objects(Rows, Reachable, maps:merge(About, parts(Map)));
         Error ->
