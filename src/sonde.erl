@@ -1244,7 +1244,7 @@ report(File) -> report(File, #{}).
 %%     error is `eexist'</li>
 %% <li>`content' (`false'): adds previews and keys of the three heaps, as of {@link heap_top/3}. Where the
 %%     environment has `{allow_content, false}' the error is `content_forbidden'</li>
-%% <li>`interval' (1000 ms): how long the diagnosis watches the node</li>
+%% <li>`interval' (2000 ms): how long the diagnosis watches the node</li>
 %% <li>`top' (200, up to 1000): the number of rows for each attribute</li>
 %% <li>`timeout' (60000 ms): for all sections together; each of them has 15 seconds, and the diagnosis its
 %%     interval in addition</li>
@@ -1256,7 +1256,7 @@ report(File) -> report(File, #{}).
 %%
 %% ```
 %% 1> sonde:report("incident.html").
-%% {ok,#{bytes => 214321,missing => [{<<"watcher">>,<<"no watcher runs on this node">>}],ms => 1874}}
+%% {ok,#{bytes => 214321,missing => [{<<"watcher">>,<<"no watcher runs on this node">>}],ms => 2874}}
 %% '''
 -spec report(file:name_all(), sonde_report:opts()) ->
     {ok, sonde_report:written()} | {error, sonde_report:error()}.

@@ -80,7 +80,7 @@ overviews() ->
        options => [#{name => force, help => "overwrite an existing file"},
                    #{name => content, help => "include previews and keys of the heaps in the report"},
                    #{name => interval, arg => {"MS", ms},
-                     help => "how long the diagnosis watches the node, in milliseconds (default 1000)"}],
+                     help => "how long the diagnosis watches the node, in milliseconds (default 2000)"}],
        help => "write a report of the node to an HTML file on this machine, for any browser",
        text => ["The file needs no network. Without --content it has no values, keys but atoms, or messages."]}].
 

@@ -104,7 +104,7 @@ page_file() ->
 data(#{node := Node, timeout := Ms} = Opts, Caller) ->
     Ask = (maps:without([node], Opts))#{version => sonde_bundle:version()},
     Get = case Node =:= node() of
-              true -> fun(_) -> here(Ask) end;
+              true -> fun(_) -> sonde_report_data:json(Ask) end;
               false -> fun(_) -> there(Node, Ask, Ms + ?CALL_MS) end
           end,
     Until = erlang:monotonic_time(millisecond) + Ms + 2 * ?CALL_MS,
@@ -113,11 +113,8 @@ data(#{node := Node, timeout := Ms} = Opts, Caller) ->
         unanswered -> {error, {Node, timeout}};
         {ok, #{json := Json, missing := _}} = Data when is_binary(Json) -> Data;
         {error, Why} when Why =:= content_forbidden; is_tuple(Why) -> {error, Why};
-        Other -> {error, {Node, {bad_answer, element(1, {Other})}}}
+        _ -> {error, {Node, bad_answer}}
     end.
-
-here(Ask) ->
-    sonde_report_data:json(Ask).
 
 there(Node, Ask, Ms) ->
     {Module, Function} = sonde_remote_name:on(Node, sonde_report_data, json),

@@ -26,7 +26,7 @@
 -spec options() -> sonde_opts:known().
 options() ->
     IsInterval = fun(Ms) -> is_integer(Ms) andalso Ms >= ?LEAST_MS andalso Ms =< ?MOST_MS end,
-    #{content => sonde_opts:flag(false), interval => {1000, IsInterval},
+    #{content => sonde_opts:flag(false), interval => {2000, IsInterval},
       top => {200, fun(N) -> sonde_opts:is_positive(N) andalso N =< ?MOST_TOP end},
       watcher => {sonde_watch, fun(W) -> is_atom(W) orelse is_pid(W) end},
       %% of the sonde that writes the file

@@ -58,7 +58,6 @@ the_node(Ms) ->
       usage => list_to_tuple([{Id, Share} || {Id, Share} <- Usage]),
       increments => maps:from_list([I || {Key, _} = I <- Increments, Key =/= scheduler_usage])}.
 
-%% OTP before 25 does not know the item; every flavour is text.
 emulator() ->
     text([atom_to_list(erlang:system_info(emu_flavor)), $\s, atom_to_list(erlang:system_info(build_type))]).
 

@@ -36,7 +36,7 @@ call(_) -> undefined.
 
 %% @doc The texts of the attributes of a row: its name, and two calls.
 -spec names(sonde_attr:attrs()) -> {binary() | undefined, binary() | undefined, binary() | undefined}.
-names([Name | Attrs]) when is_atom(Name) -> {name(Name), of_call(initial_call, Attrs), of_call(current_function, Attrs)};
+names([Name | Attrs]) when is_atom(Name) -> setelement(1, names(Attrs), name(Name));
 names(Attrs) -> {undefined, of_call(initial_call, Attrs), of_call(current_function, Attrs)}.
 
 of_call(Key, Attrs) ->
