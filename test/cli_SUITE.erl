@@ -699,7 +699,7 @@ dump_is_a_file_here(Config) ->
 report_is_a_file_here(Config) ->
     {_, Node} = bare(Config),
     File = filename:join(get(dir, Config), "report.html"),
-    Report = at(Node, "report " ++ File ++ " --interval 100"),
+    Report = at(Node, "report --interval 100 " ++ File),
     {0, Text, Missing} = sonde(Report, Config),
     true = has("bytes", Text) andalso is_one_line(Missing) andalso has("no watcher", Missing),
     {ok, Page} = file:read_file(File),

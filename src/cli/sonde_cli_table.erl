@@ -82,7 +82,8 @@ overviews() ->
                    #{name => interval, arg => {"MS", ms},
                      help => "how long the diagnosis watches the node, in milliseconds (default 2000)"}],
        help => "write a report of the node to an HTML file on this machine, for any browser",
-       text => ["The file needs no network. Without --content it has no values, keys but atoms, or messages."]}].
+       text => ["The file needs no network. Without --content it has no values, no messages,",
+                "and no keys but atoms."]}].
 
 of_processes() ->
     Row = [pid, value, attrs],
