@@ -171,20 +171,22 @@ text(Ref) -> list_to_binary(ref_to_list(Ref)).
 binaries_are_those_of_the_account(_Config) ->
     Large = binary:copy(<<"l">>, 5000000),
     [Pid] = sonde_test:hold_each([fun() -> Large end], []),
-    report_suite_binaries = ets:new(report_suite_binaries, [named_table]),
+    report_suite_binaries = ets:new(report_suite_binaries, [named_table, public]),
     Check = fun() ->
-                    #{parts := Parts, holders := [#{size := Size, holders := Holders} | _]} = made(binaries),
+                    #{parts := Made, holders := [#{size := Size, holders := Holders} | _]} = made(binaries),
                     Account = sonde:bin_account(),
                     5000000 = Size,
                     true = lists:any(fun({Name, 1, 5000000}) -> binary:match(Name, text(Pid)) =/= nomatch; (_) -> false end, Holders),
                     %% the suite's own garbage comes and goes
-                    [] = [{P, B} || {P, B} <- Parts, P =/= <<"unseen">>,
+                    [] = [{P, B} || {P, B} <- Made, P =/= <<"unseen">>,
                                     abs(B - map_get(binary_to_existing_atom(P), Account)) > 1000000],
                     true
             end,
     true = Check(),
-    true = ets:insert(report_suite_binaries, {copy, binary:copy(<<"e">>, 3000000)}),
+    {_, true} = sonde_test:in_process(fun() -> ets:insert(report_suite_binaries, {copy, binary:copy(<<"e">>, 3000000)}) end),
     true = Check(),
+    #{parts := Parts} = made(binaries),
+    true = proplists:get_value(<<"ets">>, Parts) >= 3000000,
     true = byte_size(Large) =:= 5000000,
     true = ets:delete(report_suite_binaries),
     sonde_test:stop(Pid).
