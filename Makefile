@@ -16,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus report-bundle test-report
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +27,7 @@ demo: ## see it find five real leaks on a running node (under a minute)
 	@sh demo/run
 
 pictures: compile ## doc/pictures, from a run of the demo's node
-	@scripts/setup top
+	@scripts/setup top report
 	@scripts/pictures
 
 shell: compile ## an Erlang shell with sonde loaded
@@ -89,6 +89,18 @@ test-snapshot: ## what Chrome's own reader makes of heap snapshots (in Node)
 watcher-figures: ## how soon the watcher finds leaks, on simulated nodes of fresh seeds (half an hour or more)
 	@scripts/suite build
 	@erl -noinput -pa _build/suite/test -pa _build/suite/sonde/ebin -s sonde_watch_figures main
+
+# Where scripts/setup page puts the packages of the page.
+PAGE_MODULES = $${SONDE_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sonde}/report-page-$$(sha256sum page/package-lock.json | cut -c1-12)/node_modules
+
+report-bundle: ## build the page of reports anew: priv/report.html, from page/
+	@scripts/setup page
+	@node page/build.mjs "$(PAGE_MODULES)" priv/report.html
+
+test-report: ## the page of reports in headless Chromium (under a minute)
+	@scripts/setup report
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@MODULES="$(PAGE_MODULES)" test/live/report.sh
 
 test-prometheus: ## what Prometheus' own checker makes of our metrics
 	@scripts/setup prometheus

@@ -37,7 +37,8 @@
 %% <li>What is the source of the code that runs here? {@link source/1}</li>
 %% <li>How do I look into a node that does not have sonde? {@link remote_load/2}. Into many nodes?
 %%     {@link cluster/2}, {@link rpc/2}, {@link named_rpc/2}</li>
-%% <li>What is wrong with this node? {@link diagnose/0}</li>
+%% <li>What is wrong with this node? {@link diagnose/0}. All of that as a page for the incident's
+%%     ticket: {@link report/1}</li>
 %% <li>How do I print all this as a table? {@link print/1}. How do I watch it live? {@link
 %%     top/0}</li>
 %% <li>Does sonde read natively here, and if not, why not? {@link native/0}</li>
@@ -103,7 +104,7 @@
          tcp/0, udp/0, sctp/0, files/0, port_types/0, port_info/1, port_info/2,
          inet_count/2, inet_window/3, sockets/0, sockets/1,
          port_count/2, ets_count/2, ets_count/3,
-         diagnose/0, diagnose/1, diagnosis/0, diagnosis/1,
+         diagnose/0, diagnose/1, diagnosis/0, diagnosis/1, report/1, report/2,
          node_stats/4, node_stats_print/2, node_stats_list/2, scheduler_usage/1, source/1,
          remote_load/1, remote_load/2,
          rpc/1, rpc/2, rpc/3, named_rpc/1, named_rpc/2, named_rpc/3, cluster/2,
@@ -1223,6 +1224,48 @@ diagnosis() -> diagnosis(#{}).
 -spec diagnosis(#{interval => Ms :: pos_integer()}) -> sonde_diagnose:diagnosis().
 diagnosis(Opts) ->
     sonde_diagnose:diagnosis(Opts).
+
+%% @equiv report(File, #{})
+-spec report(file:name_all()) -> {ok, sonde_report:written()} | {error, sonde_report:error()}.
+report(File) -> report(File, #{}).
+
+%% @doc Writes a report of the node: one HTML file of less than 2 MB that any browser opens without a
+%% network, and that only its owner can read. It has the diagnosis in words, memory by kind, where the
+%% binary memory is, processes by application and initial call, sortable tables of the largest
+%% processes, tables and ports, the allocators, which processes wait for which, what retains the heaps of
+%% the three worst processes, the stacks, and the history of the watcher, if one runs.
+%%
+%% The result is `{ok, #{bytes, ms, missing}}'. `missing' is `[{Section, Why}]': the sections that failed,
+%% were not done in time or were cut. The page says the same at each of them. Where the native path is
+%% off, these are `binaries', `waits' and `heaps'.
+%%
+%% The report has names of processes, tables, modules and functions. It has no values, keys that are not
+%% atoms, or messages, no arguments of external programs, and no addresses of sockets. Nothing in it is
+%% code that comes from a name: the page allows only its own script.
+%%
+%% Options:
+%% <ul>
+%% <li>`force' (`false'): replaces a file of the same name once the new one is complete. Without it the
+%%     error is `eexist'</li>
+%% <li>`content' (`false'): adds previews and keys of the three heaps, as of {@link heap_top/3}. Where the
+%%     environment has `{allow_content, false}' the error is `content_forbidden'</li>
+%% <li>`interval' (2000 ms): how long the diagnosis watches the node</li>
+%% <li>`top' (200, up to 1000): the number of rows for each attribute</li>
+%% <li>`timeout' (60000 ms): for all sections together; each of them has 15 seconds, and the diagnosis its
+%%     interval in addition</li>
+%% <li>`node' (this node): the node that is looked at; it must have sonde. The file is written here</li>
+%% <li>`watcher' (`sonde_watch'): the watcher with the history</li>
+%% </ul>
+%% Other errors: `{Node, noconnection | no_sonde | timeout | Why}'; `no_page', if `priv/report.html' is not
+%% beside the modules, as after {@link remote_load/2} (use `node'); and what prevents the file.
+%%
+%% ```
+%% 1> sonde:report("incident.html").
+%% {ok,#{bytes => 214321,missing => [{<<"watcher">>,<<"no watcher runs on this node">>}],ms => 2874}}
+%% '''
+-spec report(file:name_all(), sonde_report:opts()) ->
+    {ok, sonde_report:written()} | {error, sonde_report:error()}.
+report(File, Opts) -> sonde_report:write(File, Opts).
 
 %% @doc Reads the state of the node `N' times, each time after `Ms' milliseconds, and folds over it:
 %% `Fun({Absolutes, Increments}, Acc)' returns the next `Acc'.

@@ -58,10 +58,10 @@ dump(Pid, File) ->
 dump(Pid, File, Opts) ->
     (is_pid(Pid) andalso node(Pid) =:= node()) orelse error(badarg),
     #{force := Force} = Read = sonde_opts:read(Opts, options()),
-    Name = name(File),
+    Name = sonde_private_file:name(File),
     case sonde_vm:side() of
         {portable, Why} -> {error, {native_off, Why}};
-        native -> sonde_private_file:write(Name, Force, fun() -> sonde_v8_writer:open(Pid, Read) end)
+        native -> sonde_private_file:write(Name, Force, fun(_) -> sonde_v8_writer:open(Pid, Read) end)
     end.
 
 options() ->
@@ -86,13 +86,5 @@ options() ->
 -spec diff(file:name_all(), file:name_all()) ->
           [growth()] | {error, file:posix() | {bad_snapshot, {file:name_all(), Why :: atom()}}}.
 diff(FileA, FileB) ->
-    Names = [name(FileA), name(FileB)],
+    Names = [sonde_private_file:name(File) || File <- [FileA, FileB]],
     sonde_helper:call(fun(Caller) -> sonde_heap_diff:diff(Names, Caller) end).
-
-%% A name that file:open/2 accepts, or badarg.
-name(File) ->
-    Name = try filename:flatten(File) catch error:_ -> error(badarg) end,
-    case file:read_link_info(Name, [raw]) of
-        {error, badarg} -> error(badarg);
-        _ -> Name
-    end.

@@ -290,10 +290,16 @@ every_call_answers(_Config) ->
         [] = surprises(off, [{Without, Fs} || {Without, Fs} <- calls(Pid, Port, off),
                                               Without =/= once])
     after
-        sonde:native(Was)
+        _ = sonde:native(Was),
+        _ = [file:delete(report(N)) || N <- [1, 2]]
     end,
     sonde_test:stop(Pid),
     Close().
+
+%% A file of this node only.
+report(Arity) ->
+    Name = lists:concat(["calls_suite_", os:getpid(), "_", Arity, ".html"]),
+    filename:join(os:getenv("TMPDIR", "/tmp"), Name).
 
 %% On such nodes erlang:memory/1 raises notsup for every kind.
 allocators_may_be_off(_Config) ->
@@ -392,13 +398,14 @@ calls(Pid, Port, OnOff) ->
        {inet_count, [oct, 1]}, {inet_window, [oct, 1, 1]}, {sockets, []}, {sockets, [tcp]},
        {port_count, [memory, 1]}, {ets_count, [memory, 1]}, {ets_count, [memory, 1, #{}]},
        {diagnose, [#{interval => 100}]}, {diagnosis, [#{interval => 100}]},
+       {report, [report(2), #{force => true, interval => 100}]},
        {node_stats, [1, 1, Count, 0]}, {node_stats_print, [1, 1]}, {node_stats_list, [1, 1]},
        {stacks, [1]}, {stacks, [1, #{}]}, {scheduler_usage, [1]}, {source, [lists]}, {remote_load, [[node()], sonde_epmd]},
        {rpc, [Node]}, {rpc, [node(), Node]}, {rpc, [node(), Node, 5000]}, {named_rpc, [Node]},
        {named_rpc, [node(), Node]}, {named_rpc, [node(), Node, 5000]},
        {cluster, [{proc_count, [memory, 1]}, #{}]}, {print, [x]}, {print, [x, #{}]}, {native, []},
        {native, [OnOff]}]},
-     {once, [{diagnose, []}, {diagnosis, []}]},
+     {once, [{diagnose, []}, {diagnosis, []}, {report, [report(1)]}]},
      {raises,
       [{waits, [1]}, {waits, [1, #{}]}, {bin_garbage, [1]}, {bin_garbage, [1, bytes]}, {bin_waste, [1]}, {bin_account, []},
        {bin_garbage, [1, count, #{}]}, {bin_waste, [1, #{}]}, {bin_owned, [1, #{}]},

@@ -20,7 +20,7 @@ all() ->
      bin_holder_is_who_holds_it, bin_window_is_who_grows,
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
-     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, diagnosis_with_suspects_is_3,
+     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, diagnosis_with_suspects_is_3,
      elixir_is_as_elixir_writes_it, calls_to_type_are_elixirs,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
@@ -417,7 +417,7 @@ every_command_answers(Config) ->
              "inet_count oct 2", "bin_account", "bin_owned 2", "bin_holders 2 count",
              "bin_resources 2", "heap cli_suite_holder", "heap_top cli_suite_holder 2",
              "bin_garbage 2", "bin_slices cli_suite_holder", "bin_waste 1", "waits 2", "stacks 2"],
-    Elsewhere = ["top", "diagnose", "bin_holder", "bin_window", "port_info", "inet_window", "dump",
+    Elsewhere = ["top", "diagnose", "report", "bin_holder", "bin_window", "port_info", "inet_window", "dump",
                  "completion", "help"],
     {[], []} = {[N || #{name := N} <- sonde_cli_table:commands()]
                 -- ([hd(string:lexemes(W, " ")) || W <- Words] ++ Elsewhere),
@@ -694,6 +694,29 @@ dump_is_a_file_here(Config) ->
     {0, _, ""} = sonde(Dump ++ " --force", Config),
     {1, "", NoDir} = sonde(Dump ++ "/in/no/folder", Config),
     true = is_one_line(NoDir).
+
+%% The node has neither the page nor a watcher; the command has the page.
+report_is_a_file_here(Config) ->
+    {_, Node} = bare(Config),
+    File = filename:join(get(dir, Config), "report.html"),
+    Report = at(Node, "report --interval 100 " ++ File),
+    {0, Text, Missing} = sonde(Report, Config),
+    true = has("bytes", Text) andalso is_one_line(Missing) andalso has("no watcher", Missing),
+    {ok, Page} = file:read_file(File),
+    Name = list_to_binary(lists:concat(["\"node\":\"", Node, "\""])),
+    {_, _} = binary:match(Page, Name),
+    {1, "", Exists} = sonde(Report, Config),
+    true = is_one_line(Exists) andalso has("exists", Exists),
+    #{<<"bytes">> := Bytes, <<"missing">> := [#{<<"section">> := <<"watcher">>}]} =
+        json(Report ++ " --force --json", Config, "no watcher"),
+    Bytes = filelib:file_size(File),
+    {1, "", NoDir} = sonde(Report ++ "/in/no/folder", Config),
+    true = is_one_line(NoDir),
+    _ = [begin
+             {2, "", Refused} = sonde(Target ++ " report file", Config),
+             true = is_one_line(Refused) andalso has("use --node", Refused)
+         end || Target <- ["--pid 1", "--cluster a@b"]],
+    ok.
 
 %% Runs on the other node, which has nothing else to report.
 diagnosis_with_suspects_is_3(Config) ->

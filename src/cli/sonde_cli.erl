@@ -14,6 +14,7 @@
 -define(CALL_MS, 60000).
 -define(PUT_BACK_MS, 600).    % longer than top waits for its terminal
 -define(LOOK_MS, 20).
+-define(MOST_REPORT_MS, 3600000).
 
 %% @doc The entry point of the escript.
 -spec main([string()]) -> no_return().
@@ -209,6 +210,17 @@ on(Node, #{run := dump} = Command, [Process, File], Opts) ->
                       maps:with([force, values, suspend], Opts)),
     Written = sonde_dump:write(Node, there(Node, Process), File, Look),
     show(Node, Command, [], ok(answer(Written, dump)), #{}, Opts);
+on(Node, #{run := report} = Command, [File], Opts) ->
+    Ask = maps:merge(#{node => Node, timeout => min(wait(Opts), ?MOST_REPORT_MS)},
+                     maps:with([force, content, interval], Opts)),
+    #{missing := Missing} = Written = report(File, Ask),
+    _ = [complain(["not in the report: ", Section, ": ", Why]) || {Section, Why} <- Missing],
+    Shown = case format(Opts) of
+                json -> Written#{missing := [#{section => S, why => W} || {S, W} <- Missing]};
+                text -> maps:remove(missing, Written)
+            end,
+    ok = sonde_cli_show:show(format(Opts), Command, [], Shown, #{}),
+    ?DONE;
 on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
     There = [there(Node, Arg) || Arg <- Args],
     {Answer, Report} = reported(Node, Command, There, wait(Opts) + windows(Command, Args), Opts),
@@ -222,6 +234,14 @@ with_calls(Node, Args, Answer) ->
     end.
 
 ok({ok, Result}) -> Result.
+
+report(File, Ask) ->
+    try sonde:report(File, Ask) of
+        {ok, Written} -> Written;
+        {error, Why} -> failed(sonde_cli_errors:report(Why))
+    catch
+        error:badarg -> failed(sonde_cli_errors:report(badarg))
+    end.
 
 answer(Answer, Function) ->
     case sonde_cli_errors:answer(Answer, Function) of

@@ -2,7 +2,7 @@
 %% The texts of errors, one line each.
 -module(sonde_cli_errors).
 
--export([attach/2, side/2, call/2, answer/2, missed/2]).
+-export([attach/2, side/2, call/2, report/1, answer/2, missed/2]).
 
 -type text() :: unicode:chardata().
 
@@ -40,6 +40,15 @@ call({native_off, Why}, Function) ->
     [atom_to_list(Function), " needs the native path, which is off there: ", short(Why)];
 call(Why, Function) ->
     [atom_to_list(Function), ": ", why(Why)].
+
+%% @doc Why there is no report.
+-spec report(sonde_report:error() | badarg) -> text().
+report(content_forbidden) -> "no permission: the node has {sonde, [{allow_content, false}]}";
+report(no_page) -> "this sonde has no page for reports (priv/report.html)";
+report(too_large) -> "the report is larger than 2 MB";
+report({_, no_sonde}) -> call(undef, report);
+report({_, Why}) -> call(Why, report);
+report(Why) -> call(Why, report).
 
 %% @doc The text of an answer that is an error.
 -spec answer(term(), atom()) -> {failed, text()} | answer.

@@ -3,7 +3,7 @@
 %% do, and the call that shows more.
 -module(sonde_diagnose_text).
 
--export([lines/3, remedy/1]).
+-export([lines/3, told/2, not_looked_at/1, remedy/1]).
 
 -define(UNICODE, false).
 -define(NAMED, 2).            % pids that fit in a line
@@ -64,11 +64,10 @@ found([_]) -> "One suspect:";
 found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst first:"].
 
 %% One sentence, what it rests on, what to do, and where to look next.
-suspect(I, #{evidence := Evidence, see := See, remedy := Remedy} = Suspect, Width, Shell) ->
-    sentence(io_lib:format("~2b. ", [I]), [finding(Suspect)], Width)
-        ++ aligned([pair(E) || E <- Evidence, element(2, E) =/= undefined], Width)
-        ++ sentence("    ", [remedy(Remedy), frees(Suspect)], Width)
-        ++ call(["    ", sonde_names:typed(See, Shell)], Width).
+suspect(I, Suspect, Width, Shell) ->
+    #{finding := Finding, evidence := Evidence, remedy := Remedy, see := See} = told(Suspect, Shell),
+    sentence(io_lib:format("~2b. ", [I]), [Finding], Width) ++ aligned(Evidence, Width)
+        ++ sentence("    ", [Remedy], Width) ++ call(["    ", See], Width).
 
 %% What does not fit on a line goes on below: both shells read on until the call is complete.
 call(Typed, Width) ->
@@ -76,6 +75,14 @@ call(Typed, Width) ->
         true -> sentence("    ", Typed, Width);
         false -> [Typed]
     end.
+
+%% @doc A suspect in words.
+-spec told(sonde_judge:suspect(), sonde_names:shell()) ->
+          #{finding | remedy | see := unicode:chardata(),
+            evidence := [{unicode:chardata(), unicode:chardata()}]}.
+told(#{evidence := Evidence, see := See, remedy := Remedy} = Suspect, Shell) ->
+    #{finding => finding(Suspect), evidence => [pair(E) || E <- Evidence, element(2, E) =/= undefined],
+      remedy => [remedy(Remedy), frees(Suspect)], see => sonde_names:typed(See, Shell)}.
 
 %% Words, as many on a line as fit. The lines after the first are indented as it is.
 sentence(Before, Text, Width) ->
@@ -281,7 +288,13 @@ remedy(smaller_port_table) ->
 unseen([]) ->
     [];
 unseen(Not) ->
-    ["", "Not looked at:"] ++ [["  ", words_of(What), ": ", because(Why)] || {What, Why} <- Not].
+    ["", "Not looked at:"] ++ [["  ", What, ": ", Why] || {What, Why} <- not_looked_at(Not)].
+
+%% @doc What a diagnosis could not look at, and why, in words.
+-spec not_looked_at([{atom(), sonde_facts:because()}]) ->
+          [{unicode:chardata(), unicode:chardata()}].
+not_looked_at(Not) ->
+    [{words_of(What), because(Why)} || {What, Why} <- Not].
 
 because({native_off, Why}) -> io_lib:format("the native path is off (~0tp)", [Why]);
 because(no_proc) -> "the system does not report it (no /proc)";

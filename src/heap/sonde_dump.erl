@@ -13,7 +13,7 @@
 -spec write(node(), pid(), file:filename(), #{atom() => term()}) ->
     {ok, sonde_heap:written()} | undefined | {error, term()}.
 write(Node, Pid, File, #{force := Force} = Opts) ->
-    sonde_private_file:write(File, Force, fun() -> open(Node, Pid, maps:remove(force, Opts)) end).
+    sonde_private_file:write(File, Force, fun(_) -> open(Node, Pid, maps:remove(force, Opts)) end).
 
 %% Runs in the process that writes.
 open(Node, Pid, Opts) ->

@@ -3,7 +3,7 @@
 %% them into readable rows.
 -module(sonde_heap_top).
 
--export([top/3, text/1, path_text/1]).
+-export([top/3, shape/3, text/1, path_text/1]).
 -export_type([row/0, step/0]).
 
 -type row() :: #{path := [step()], retained := pos_integer(), self := pos_integer(),
@@ -26,15 +26,26 @@
 
 %% @doc See {@link sonde:heap_top/3}.
 -spec top(pid(), non_neg_integer(), map()) -> [row()] | sonde_look:errors().
-top(Pid, N, Opts) when is_integer(N), N >= 0 ->
+top(Pid, N, Opts) ->
+    _ = sonde_vm:side(),
+    top(Pid, N, Opts, sonde_content:allowed()).
+
+%% @doc The same rows without content: no previews, and only keys that are atoms.
+-spec shape(pid(), non_neg_integer(), map()) -> [row()] | sonde_look:errors().
+shape(Pid, N, Opts) ->
+    top(Pid, N, Opts, false).
+
+top(Pid, N, Opts, Content) when is_integer(N), N >= 0 ->
     Read = sonde_opts:read(Opts, sonde_look:options(#{})),
     _ = sonde_vm:side(),
-    Content = sonde_content:allowed(),
     Atoms = erlang:system_info(atom_count),
     sonde_look:run(Pid, {top, [content || Content], min(N, ?MOST), Atoms}, Read,
-                   fun(Look) -> rows(Look, 0, sonde_nif:look_content(Look)) end);
-top(_, _, _) ->
+                   fun(Look) -> rows(Look, 0, shown(Content, sonde_nif:look_content(Look))) end);
+top(_, _, _, _) ->
     error(badarg).
+
+shown(false, true) -> forbidden;
+shown(_, Given) -> Given.
 
 rows(Look, From, Content) ->
     case sonde_look:given(sonde_nif:look_top(Look, From)) of

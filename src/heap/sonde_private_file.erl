@@ -5,21 +5,30 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([write/3]).
+-export([write/3, name/1]).
 -export([watch/1]).
 -export_type([open/0, next/0, no/0]).
 
 %% Called until it returns `done', or the reason why there is no more.
--type next() :: fun(() -> {data, iodata()} | {done, #{nodes := non_neg_integer(),
-                                                      edges := non_neg_integer()}} | no()).
+-type next() :: fun(() -> {data, iodata()} | {done, #{atom() => term()}} | no()).
 -type no() :: undefined | {error, term()}.
-%% Called once there is a file to write to.
--type open() :: fun(() -> {ok, next()} | no()).
+%% Called once there is a file to write to, with the handle for {@link sonde_helper:check_caller/1}.
+-type open() :: fun((reference()) -> {ok, next()} | no()).
+
+%% @doc A name that file:open/2 accepts, or badarg.
+-spec name(term()) -> file:filename_all().
+name(File) ->
+    Name = try filename:flatten(File) catch error:_ -> error(badarg) end,
+    case file:read_link_info(Name, [raw]) of
+        {error, badarg} -> error(badarg);
+        _ -> Name
+    end.
 
 %% @doc Writes a new file; with `Force' it replaces a file of the same name, which stays as it is
 %% until the new one is complete. A helper does the work; if the helper ends early, for whatever
 %% reason, there is no file.
--spec write(file:name_all(), boolean(), open()) -> {ok, sonde_heap:written()} | no().
+-spec write(file:name_all(), boolean(), open()) ->
+    {ok, #{bytes := non_neg_integer(), ms := non_neg_integer(), atom() => term()}} | no().
 write(File, Force, Open) ->
     Start = erlang:monotonic_time(millisecond),
     Name = filename:absname(File), % valid even if the directory changes meanwhile
@@ -69,7 +78,7 @@ remove(Path) ->
 
 fill(Fd, Path, Open, Caller) ->
     case make_private(Fd, Path) of
-        ok -> content(Open(), Fd, Caller);
+        ok -> content(Open(Caller), Fd, Caller);
         NotPrivate -> NotPrivate
     end.
 
@@ -109,7 +118,7 @@ content(Next, Fd, Caller, Bytes) ->
                 ok -> content(Next, Fd, Caller, Bytes + iolist_size(Data));
                 Error -> Error
             end;
-        {done, #{nodes := _, edges := _} = Done} ->
+        {done, Done} ->
             {ok, Done#{bytes => Bytes}};
         No ->
             No

@@ -4,7 +4,7 @@
 %% again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, parts/4, natively/1]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, all/1, parts/4, natively/1]).
 -export_type([account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
@@ -81,20 +81,35 @@ sample(0, _) -> #{};
 sample(Level, Variance) ->
     #{sampled => 1 / (1 bsl Level), error => round(?DEVIATIONS * math:sqrt(Variance))}.
 
+%% @doc Returns the account, the `N' largest binaries with their holders, and the `N' largest resources, from
+%% one visit to all processes. More binaries than are remembered raise `system_limit'.
+-spec all(non_neg_integer()) -> {account(), [holder()], resources()}.
+all(N) ->
+    Start = erlang:monotonic_time(millisecond),
+    #{max_rows := MaxRows} = Read = (sonde_opts:read(#{}, options()))#{keeps => true},
+    {Account, Holders, Resources} =
+        run(Read, fun(Open, Missed, #{caller := Caller} = With) ->
+                          ok = whole(Open, Caller),
+                          {account(Open, Missed, With), largest(Open, N, size, MaxRows, Caller), resources(Open, N)}
+                  end),
+    {Account#{ms => erlang:monotonic_time(millisecond) - Start}, Holders, Resources}.
+
 %% @doc Always returns a report, as {@link bin_holders/3} does.
 -spec bin_resources(non_neg_integer(), options()) -> {resources(), sonde_scan:report()}.
 bin_resources(N, Opts) when is_integer(N), N >= 0 ->
     Read = sonde_opts:read(Opts, options()),
     run(Read, fun(Account, #{processes := Result}, #{caller := Caller}) ->
                       ok = whole(Account, Caller),
-                      Atoms = erlang:system_info(atom_count),
-                      Types = [{type(Type), Count, Bytes, Holders}
-                               || {Type, Count, Bytes, Holders}
-                                      <- sonde_nif:account_resources(Account, Atoms)],
-                      told(lists:sublist(lists:reverse(lists:keysort(3, Types)), N), Result, Read)
+                      told(resources(Account, N), Result, Read)
               end);
 bin_resources(_, _) ->
     error(badarg).
+
+resources(Account, N) ->
+    Atoms = erlang:system_info(atom_count),
+    Types = [{type(Type), Count, Bytes, Holders}
+             || {Type, Count, Bytes, Holders} <- sonde_nif:account_resources(Account, Atoms)],
+    lists:sublist(lists:reverse(lists:keysort(3, Types)), N).
 
 whole(Account, Caller) ->
     case sums(Account, Caller) of
@@ -175,10 +190,13 @@ largest(0, _, _, _) ->
 largest(N, By, #{max_rows := MaxRows} = Opts, Caller) ->
     opened(Opts#{keeps => true}, Caller,
            fun(Account, #{processes := Result}, _) ->
-                   Ids = [Id || {Id, _, _, _} <- ranked(Account, By, N, Caller)],
-                   ok = want(Account, Ids),
-                   {holders(Account, Ids, elsewhere(Ids, MaxRows, Caller), Caller), Result}
+                   {largest(Account, N, By, MaxRows, Caller), Result}
            end).
+
+largest(Account, N, By, MaxRows, Caller) ->
+    Ids = [Id || {Id, _, _, _} <- ranked(Account, By, N, Caller)],
+    ok = want(Account, Ids),
+    holders(Account, Ids, elsewhere(Ids, MaxRows, Caller), Caller).
 
 %% The N largest of an account.
 ranked(Account, By, N, Caller) ->

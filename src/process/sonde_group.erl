@@ -7,11 +7,13 @@
 -export_type([by/0, group/0]).
 
 -type by() :: initial_call | current_function | registered_name | application | label.
+%% `{Application, InitialCall}'.
+-type by_both() :: application_call.
 -type group() :: {Key :: term(), Processes :: pos_integer(), [{sonde_attr:attr(), number()}]}.
 
 %% @doc Returns the groups. `Self': whether the caller counts. More than `Max' groups raise
 %% `system_limit'.
--spec group(by(), [sonde_attr:attr()], boolean(), pos_integer()) -> [group()].
+-spec group(by() | by_both(), [sonde_attr:attr()], boolean(), pos_integer()) -> [group()].
 group(By, Attrs, Self, Max) ->
     Items = items(By),
     Add = fun(Pid, Values, Told, Groups) -> add(By, Pid, Values, Told, Groups, Max) end,
@@ -53,7 +55,8 @@ key_items(initial_call) -> [one_key('$initial_call')];
 key_items(current_function) -> [current_function];
 key_items(registered_name) -> [registered_name];
 key_items(application) -> [group_leader];
-key_items(label) -> [{dictionary, '$process_label'}].
+key_items(label) -> [{dictionary, '$process_label'}];
+key_items(application_call) -> [group_leader | key_items(initial_call)].
 
 %% From OTP 26.2 on a process can be asked for one key of its dictionary.
 one_key(Key) ->
@@ -70,16 +73,23 @@ add(By, Pid, Values, [{initial_call, Call} | _] = Told, Groups, Max) ->
         false -> add_one(By, Pid, Values, Told, Groups, Max)
     end.
 
-add_one(application, Pid, Values, [_, {group_leader, Leader}], #{leaders := Known} = Groups, Max) ->
-    case Known of
-        #{Leader := App} ->
-            count(App, Values, Groups, Max);
-        _ ->
-            {App, Leaders} = application(Pid, Leader, Known),
-            count(App, Values, Groups#{leaders := Leaders}, Max)
-    end;
+add_one(application, Pid, Values, [_, {group_leader, Leader}], Groups, Max) ->
+    {App, Known} = application_of(Pid, Leader, Groups),
+    count(App, Values, Known, Max);
+add_one(application_call, Pid, Values, [Call, {group_leader, Leader}, Told], Groups, Max) ->
+    {App, Known} = application_of(Pid, Leader, Groups),
+    count({App, key(initial_call, [Call, Told])}, Values, Known, Max);
 add_one(By, _Pid, Values, Told, Groups, Max) ->
     count(key(By, Told), Values, Groups, Max).
+
+application_of(Pid, Leader, #{leaders := Known} = Groups) ->
+    case Known of
+        #{Leader := App} ->
+            {App, Groups};
+        _ ->
+            {App, Leaders} = application(Pid, Leader, Known),
+            {App, Groups#{leaders := Leaders}}
+    end.
 
 count(Key, Values, Groups, Max) ->
     case Groups of

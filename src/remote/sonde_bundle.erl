@@ -3,7 +3,7 @@
 %% this node loads them from, or from the archive inside the command `sonde'.
 -module(sonde_bundle).
 
--export([ours/0, version/0, system/0, system/1, machine/3, fitting/2]).
+-export([ours/0, version/0, system/0, system/1, machine/3, fitting/2, page/0]).
 -export_type([ours/0, object/0, library/0, system/0]).
 
 -define(GUEST, "sonde_guest.beam").
@@ -93,6 +93,16 @@ object(Name) ->
 read(File) ->
     {ok, Bytes} = file:read_file(File),
     Bytes.
+
+%% @doc The page of reports inside the command.
+-spec page() -> {ok, binary()} | error.
+page() ->
+    try lists:keyfind("sonde/priv/report.html", 1, archived()) of
+        {_, Page} -> {ok, Page};
+        false -> error
+    catch
+        error:no_object_code -> error
+    end.
 
 %% ---- the command's own file: an archive, which the module file cannot open
 

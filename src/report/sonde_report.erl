@@ -1,0 +1,127 @@
+%% @private
+%% {@link sonde:report/2}: one HTML file with all that sonde knows of a node. The page is
+%% `priv/report.html', with a place for the data; the browser draws. The data come from this node, or
+%% from another one that has sonde; the file is always written here.
+-module(sonde_report).
+
+-export([write/2, options/0, page/1]).
+-export_type([opts/0, written/0, error/0]).
+
+-type opts() :: #{force => boolean(), content => boolean(), interval => Ms :: pos_integer(),
+                  top => pos_integer(), timeout => Ms :: pos_integer(), node => node(),
+                  watcher => sonde_watch:watcher()}.
+-type written() :: #{bytes := non_neg_integer(), ms := non_neg_integer(),
+                     missing := [{Section :: binary(), Why :: binary()}]}.
+-type error() :: content_forbidden | no_page | too_large | file:posix()
+               | {node(), noconnection | no_sonde | timeout | term()}.
+
+-define(PLACE, <<"@SONDE-DATA@">>).
+-define(MOST_BYTES, 2000000).  % of the file
+-define(CALL_MS, 10000).       % beyond the time that the sections may take
+-define(MOST_MS, 3600000).
+
+%% @doc Writes the file. Bad options raise `badarg' before anything is done.
+-spec write(file:name_all(), opts()) -> {ok, written()} | {error, error()}.
+write(File, Given) ->
+    #{force := Force} = Opts = sonde_opts:read(Given, options()),
+    Name = sonde_private_file:name(File),
+    case sonde_private_file:write(Name, Force, fun(Caller) -> open(Opts, Caller) end) of
+        {ok, #{bytes := Bytes, ms := Ms, missing := Missing}} ->
+            {ok, #{bytes => Bytes, ms => Ms, missing => Missing}};
+        {error, _} = Error ->
+            Error
+    end.
+
+-spec options() -> sonde_opts:known().
+options() ->
+    maps:merge(maps:remove(version, sonde_report_data:options()),
+               #{force => sonde_opts:flag(false), node => {node(), fun is_atom/1},
+                 timeout => {60000, fun(Ms) -> sonde_opts:is_positive(Ms) andalso Ms =< ?MOST_MS end}}).
+
+%% The page is read first: without it, nobody has to be looked at.
+open(Opts, Caller) ->
+    case page(fun page_file/0) of
+        {ok, Page} ->
+            case data(maps:without([force], Opts), Caller) of
+                {ok, #{json := Json, missing := Missing}} -> filled(Page, Json, Missing);
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+filled({Before, After}, Json, Missing) ->
+    Page = [Before, quoted(Json), After],
+    case iolist_size(Page) of
+        Bytes when Bytes > ?MOST_BYTES -> {error, too_large};
+        _ -> {ok, pieces([{data, Page}, {done, #{missing => Missing}}])}
+    end.
+
+%% In a script element, `<' could end it, whatever the data are. In JSON it occurs only in strings.
+quoted(Json) ->
+    binary:replace(Json, <<"<">>, <<"\\u003c">>, [global]).
+
+%% Called in one process, until `done'.
+pieces(Pieces) ->
+    Key = make_ref(),
+    _ = put(Key, Pieces),
+    fun() ->
+            [Piece | Rest] = get(Key),
+            _ = case Rest of [] -> erase(Key); _ -> put(Key, Rest) end,
+            Piece
+    end.
+
+%% ---- the page
+
+%% @doc What stands before and after the data.
+-spec page(fun(() -> {ok, binary()} | error)) -> {ok, {binary(), binary()}} | {error, no_page}.
+page(Read) ->
+    case Read() of
+        {ok, Html} ->
+            case binary:split(Html, ?PLACE) of
+                [Before, After] -> {ok, {Before, After}};
+                _ -> {error, no_page}
+            end;
+        error ->
+            {error, no_page}
+    end.
+
+%% A node onto which sonde was loaded has no priv.
+page_file() ->
+    Beside = case code:which(?MODULE) of
+                 File when is_list(File) ->
+                     filename:join([filename:dirname(filename:dirname(File)), "priv", "report.html"]);
+                 _ ->
+                     "report.html"
+             end,
+    case file:read_file(Beside) of
+        {ok, _} = Page -> Page;
+        {error, _} -> sonde_bundle:page()
+    end.
+
+%% ---- the data
+
+data(#{node := Node, timeout := Ms} = Opts, Caller) ->
+    Ask = (maps:without([node], Opts))#{version => sonde_bundle:version()},
+    Get = case Node =:= node() of
+              true -> fun(_) -> sonde_report_data:json(Ask) end;
+              false -> fun(_) -> there(Node, Ask, Ms + ?CALL_MS) end
+          end,
+    Until = erlang:monotonic_time(millisecond) + Ms + 2 * ?CALL_MS,
+    case sonde_helper:jobs(fun(Job) -> sonde_helper:job(Get, Job) end, fun(_, Answer, _) -> Answer end,
+                           none, [all], #{in_flight => 1, until => Until, caller => Caller}) of
+        unanswered -> {error, {Node, timeout}};
+        {ok, #{json := Json, missing := _}} = Data when is_binary(Json) -> Data;
+        {error, Why} when Why =:= content_forbidden; is_tuple(Why) -> {error, Why};
+        _ -> {error, {Node, bad_answer}}
+    end.
+
+there(Node, Ask, Ms) ->
+    {Module, Function} = sonde_remote_name:on(Node, sonde_report_data, json),
+    try
+        erpc:call(Node, Module, Function, [Ask], Ms)
+    catch
+        error:{erpc, Why} -> {error, {Node, Why}};
+        error:{exception, undef, _} -> {error, {Node, no_sonde}};
+        error:{exception, Why, _} -> {error, {Node, Why}}
+    end.

@@ -1,0 +1,160 @@
+%% @private
+%% All that a report has, as one JSON text. Each section has a time and a size of its own: one that
+%% failed, was not done in time or had to be cut says so, and the others are still there.
+-module(sonde_report_data).
+
+-export([json/1, options/0, sections/2]).
+-export_type([section/0, made/0, missing/0]).
+
+%% What a section has; `keep' is for other sections.
+-type made() :: #{data := #{atom() => term()}, cut => [binary()], keep => [{pid(), binary()}]}.
+%% `failed' in place of `data'; `cut': what is not all there, and why.
+-type section() :: #{ms := non_neg_integer(), data => term(), failed => binary(), cut => [binary()]}.
+-type missing() :: [{Section :: binary(), Why :: binary()}].
+
+-define(VERSION, 1).
+-define(MOST_TOP, 1000).
+-define(LEAST_MS, 100).
+-define(MOST_MS, 600000).
+%% Milliseconds for one section; the diagnosis has its interval, too.
+-define(SECTION_MS, 15000).
+%% Bytes of the JSON of one section, and of all. The page takes the rest of two million.
+-define(SECTION_BYTES, 600000).
+-define(ALL_BYTES, 1500000).
+-define(FEW, 10).             % rows that are left in any case
+
+-spec options() -> sonde_opts:known().
+options() ->
+    IsInterval = fun(Ms) -> is_integer(Ms) andalso Ms >= ?LEAST_MS andalso Ms =< ?MOST_MS end,
+    #{content => sonde_opts:flag(false), interval => {2000, IsInterval},
+      top => {200, fun(N) -> sonde_opts:is_positive(N) andalso N =< ?MOST_TOP end},
+      watcher => {sonde_watch, fun(W) -> is_atom(W) orelse is_pid(W) end},
+      %% of the sonde that writes the file
+      version => {"", fun io_lib:printable_list/1}}.
+
+%% @doc The report's data, and what is missing in it. Called on the node, by name from another one.
+-spec json(#{atom() => term()}) -> {ok, #{json := binary(), missing := missing()}}
+                                 | {error, content_forbidden}.
+json(#{timeout := Ms} = Given) ->
+    Opts = sonde_opts:read(maps:remove(timeout, Given), options()),
+    Side = sonde_vm:side(),
+    case Opts of
+        #{content := true} ->
+            case sonde_content:allowed() of
+                true -> {ok, made(Side, Opts, Ms)};
+                false -> {error, content_forbidden}
+            end;
+        #{content := false} ->
+            {ok, made(Side, Opts, Ms)}
+    end.
+
+made(Side, Opts, Ms) ->
+    Sections = sections(Opts#{side => Side}, Ms),
+    {Parts, Texts} = lists:unzip([encoded(Section) || Section <- within(Sections)]),
+    Head = #{version => ?VERSION, node => sonde_report_text:text(atom_to_list(node())),
+             at => erlang:system_time(millisecond), made_by => sonde_report_text:text(maps:get(version, Opts)),
+             content => maps:get(content, Opts), native => native(Side),
+             wordsize => erlang:system_info(wordsize), top => maps:get(top, Opts)},
+    #{json => iolist_to_binary([${, [[part(Key, sonde_json:encode(Value)), $,]
+                                     || {Key, Value} <- lists:sort(maps:to_list(Head))],
+                                part(sections, [${, lists:join($,, Parts), $}]), $}]),
+      missing => lists:append(Texts)}.
+
+native(native) -> <<"native">>;
+native({portable, Why}) -> sonde_report_text:text(io_lib:format("~0tP", [Why, 8])).
+
+%% ---- sections
+
+%% @doc The sections, in the order of the page. The diagnosis waits most of its time: meanwhile the
+%% node is measured, and the processes that work.
+-spec sections(#{atom() => term()}, Ms :: pos_integer()) -> [{atom(), section()}].
+sections(#{interval := Interval} = Opts, Ms) ->
+    Until = now_ms() + Ms,
+    sonde_helper:call(
+      fun(Caller) ->
+              How = #{caller => Caller, until => Until},
+              First = some([node, diagnosis, busy], 3, Opts, How#{ms => ?SECTION_MS + 2 * Interval}),
+              Rest = [binaries, groups, processes, tables, ports, sockets, allocators, waits, stacks,
+                      watcher],
+              Others = lists:append([some([Name], 1, Opts, How#{ms => ?SECTION_MS}) || Name <- Rest]),
+              Known = Opts#{worst => worst(First ++ Others)},
+              Heaps = some([heaps], 1, Known, How#{ms => ?SECTION_MS}),
+              [{Name, maps:remove(keep, Section)} || {Name, Section} <- First ++ Others ++ Heaps]
+      end).
+
+some(Names, InFlight, Opts, #{caller := Caller, until := Until, ms := Ms}) ->
+    Start = now_ms(),
+    Limits = #{in_flight => InFlight, until => min(Until, Start + Ms), caller => Caller},
+    Done = sonde_helper:jobs(fun(Name) -> sonde_helper:job(fun one/1, [Name, Opts]) end,
+                             fun(Name, Answer, Acc) -> Acc#{Name => Answer} end, #{}, Names, Limits),
+    [{Name, answered(map_get(Name, Done), now_ms() - Start)} || Name <- Names].
+
+answered(unanswered, Ms) -> #{ms => Ms, failed => <<"it was not done in time">>};
+answered(Section, _) -> Section.
+
+one([Name, Opts]) ->
+    Start = now_ms(),
+    Section = try sonde_report_sections:section(Name, Opts)
+              catch Class:Why -> #{failed => failed(Class, Why)}
+              end,
+    Section#{ms => now_ms() - Start}.
+
+%% A reason may have any term in it, so only its kind is shown.
+failed(error, {native_off, Why}) ->
+    sonde_report_text:text(io_lib:format("the native path is off (~0tP), and no official call reports this",
+                                         [Why, 8]));
+failed(throw, {none, Text}) -> Text;
+failed(_, Why) when is_atom(Why) -> sonde_report_text:text(["it failed: ", atom_to_list(Why)]);
+failed(_, Why) when is_tuple(Why), is_atom(element(1, Why)) ->
+    sonde_report_text:text(["it failed: ", atom_to_list(element(1, Why))]);
+failed(_, _) -> <<"it failed">>.
+
+%% The processes to look into: first those that the diagnosis suspects, then the largest.
+worst(Sections) ->
+    lists:append([Keep || {Name, #{keep := Keep}} <- Sections, Name =:= diagnosis])
+        ++ lists:append([Keep || {Name, #{keep := Keep}} <- Sections, Name =:= processes]).
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%% ---- size
+
+%% Of sections that are too large, the longest lists are halved, again and again. With each section comes
+%% its JSON.
+within(Sections) ->
+    Fitted = [{Name, fit(Section, ?SECTION_BYTES)} || {Name, Section} <- Sections],
+    case lists:sum([byte_size(Json) || {_, {_, Json}} <- Fitted]) of
+        Bytes when Bytes > ?ALL_BYTES ->
+            [{Name, fit(Section, byte_size(Json) * ?ALL_BYTES div Bytes)} || {Name, {Section, Json}} <- Fitted];
+        _ ->
+            Fitted
+    end.
+
+fit(Section, Most) ->
+    Json = iolist_to_binary(sonde_json:encode(Section)),
+    case byte_size(Json) > Most andalso smaller(Section) of
+        false -> {Section, Json};
+        Smaller -> fit(Smaller, Most)
+    end.
+
+smaller(#{data := Data} = Section) ->
+    case halved(Data) of
+        Data -> (maps:remove(data, Section))#{failed => <<"it is too large">>};
+        Less -> Section#{data := Less,
+                         cut => lists:usort([<<"shortened: it was too large">> | maps:get(cut, Section, [])])}
+    end;
+smaller(_) ->
+    false.
+
+halved(Map) when is_map(Map) -> maps:map(fun(_, Value) -> halved(Value) end, Map);
+halved([First | _] = List) when not is_integer(First), length(List) > ?FEW ->
+    [halved(Item) || Item <- lists:sublist(List, max(?FEW, length(List) div 2))];
+halved([First | _] = List) when not is_integer(First) -> [halved(Item) || Item <- List];
+halved(Other) -> Other.
+
+encoded({Name, {Section, Json}}) ->
+    Text = atom_to_binary(Name),
+    {part(Name, Json),
+     [{Text, Why} || #{failed := Why} <- [Section]]
+     ++ [{Text, Why} || #{cut := Whys} <- [Section], Why <- Whys]}.
+
+part(Key, Json) -> [sonde_json:encode(Key), $:, Json].

@@ -1,0 +1,39 @@
+%% Makes the reports that report_page.mjs looks at: of a node with 10,000 processes, names that look like
+%% markup, chains of waits, a deadlock and a watcher, and of the same node on the portable path.
+-module(live_page).
+
+-export([main/1]).
+
+-define(PROCESSES, 10000).
+-define(NAME, '</script><script>document.title="run"</script>').
+
+main([Dir]) ->
+    ok = logger:set_primary_config(level, error),
+    plant(),
+    ok = written(sonde:report(filename:join(Dir, "native.html"))),
+    #{status := {off, disabled}} = sonde:native(off),
+    ok = written(sonde:report(filename:join(Dir, "portable.html"))),
+    halt(0).
+
+written({ok, #{bytes := Bytes, ms := Ms, missing := Missing}}) ->
+    io:format("  a report of ~b bytes in ~b ms; missing: ~0tp~n", [Bytes, Ms, [Name || {Name, _} <- Missing]]).
+
+plant() ->
+    _ = [spawn(fun() -> sleep(lists:seq(1, I rem 300)) end) || I <- lists:seq(1, ?PROCESSES)],
+    true = register(?NAME, spawn(fun() -> put(large, lists:seq(1, 200000)), sleep(maps) end)),
+    ?NAME = ets:new(?NAME, [named_table, public]),
+    true = ets:insert(?NAME, {'<img src=x>', binary:copy(<<"x">>, 100000)}),
+    '<img src=x onerror=alert(1)>' = ets:new('<img src=x onerror=alert(1)>', [named_table]),
+    Last = spawn(fun() -> sleep([]) end),
+    true = register(live_last, Last),
+    Middle = [spawn(fun() -> gen_server:call(Last, ask, infinity) end) || _ <- lists:seq(1, 3)],
+    _ = [spawn(fun() -> gen_server:call(Pid, ask, infinity) end) || Pid <- Middle, _ <- lists:seq(1, 30)],
+    One = spawn(fun() -> receive {wait_for, Pid} -> gen_server:call(Pid, ask, infinity) end end),
+    One ! {wait_for, spawn(fun() -> gen_server:call(One, ask, infinity) end)},
+    Binary = binary:copy(<<"y">>, 1000000),
+    _ = [spawn(fun() -> sleep(Binary) end) || _ <- lists:seq(1, 3)],
+    {ok, _} = sonde_watch:start_link(#{interval => 50, budget => 100}),
+    timer:sleep(1500).
+
+sleep(Kept) ->
+    receive never -> Kept end.

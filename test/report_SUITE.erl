@@ -1,0 +1,408 @@
+%% sonde:report/1: one file with the numbers of the calls, no content of terms, and no code made of names.
+%% What could not be had is said in it, and it is made all the same.
+-module(report_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-define(MARKUP, '</script><script>alert(1)</script>').
+
+suite() ->
+    [{timetrap, {minutes, 3}}].
+
+all() ->
+    [one_file_for_its_owner, numbers_are_those_of_the_calls, binaries_are_those_of_the_account,
+     stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, nothing_is_content,
+     content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten,
+     no_time_is_said, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
+     another_node, no_page_is_an_error, heaps_are_trees].
+
+init_per_suite(Config) ->
+    sonde_test:init(Config).
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
+    ok = file:make_dir(Dir),
+    [{file, filename:join(Dir, "report.html")} | Config].
+
+end_per_testcase(_Case, _Config) ->
+    ok.
+
+file(Config) -> proplists:get_value(file, Config).
+
+%% The quickest report.
+report(Config) -> report(#{}, Config).
+
+report(Opts, Config) ->
+    {ok, Written} = sonde:report(file(Config), maps:merge(#{interval => 100, force => true}, Opts)),
+    Written.
+
+page(Config) ->
+    {ok, Page} = file:read_file(file(Config)),
+    Page.
+
+%% The data in a file, as JSON.
+json(Config) ->
+    [_, Rest] = binary:split(page(Config), <<"<script type=\"application/json\" id=\"data\">">>),
+    [Json, _] = binary:split(Rest, <<"</script>">>),
+    Json.
+
+data(Config) -> cli_SUITE:read(json(Config)).
+
+section(Name, Data) ->
+    #{<<"sections">> := #{Name := #{<<"data">> := Section}}} = Data,
+    Section.
+
+%% One section as it is made.
+made(Name) -> made(Name, #{}).
+
+made(Name, Opts) ->
+    Defaults = maps:map(fun(_, {Default, _}) -> Default end, sonde_report_data:options()),
+    #{data := Data} = sonde_helper:call(
+                        fun(_) -> sonde_report_sections:section(
+                                    Name, maps:merge(Defaults#{side => sonde_vm:side(), interval => 100}, Opts))
+                        end),
+    Data.
+
+%% ---- the file
+
+one_file_for_its_owner(Config) ->
+    #{bytes := Bytes, ms := Ms, missing := Missing} = report(Config),
+    {ok, Info} = file:read_file_info(file(Config)),
+    {8#600, Bytes} = {element(8, Info) band 8#777, filelib:file_size(file(Config))},
+    true = Bytes < 2000000 andalso is_integer(Ms),
+    {_, _} = lists:keyfind(<<"watcher">>, 1, Missing),
+    Page = page(Config),
+    %% a policy, one style, one script and the data; no address but those in the licences
+    [_, Policy, _] = re:split(Page, "Content-Security-Policy\" content=\"([^\"]+)\""),
+    {match, _} = re:run(Policy, "^default-src 'none'; script-src 'sha256-[^' ]+'; style-src 'sha256-[^' ]+'; "),
+    nomatch = re:run(Policy, "unsafe|http"),
+    [] = [Found || Pattern <- [" src=", " href=\"http", "@import", "url\\(", " on[a-z]+=\"", " style=\"", "sourceMappingURL", "@[A-Z]+@"],
+                   {match, Found} <- [re:run(Page, Pattern, [{capture, all, binary}])]],
+    #{<<"node">> := _, <<"version">> := 1} = data(Config),
+    ok.
+
+files_are_never_overwritten(Config) ->
+    File = file(Config),
+    Quick = #{interval => 100},
+    {ok, _} = sonde:report(File, Quick),
+    Before = page(Config),
+    {error, eexist} = sonde:report(File, Quick),
+    Before = page(Config),
+    {ok, _} = sonde:report(File, Quick#{force => true}),
+    true = Before =/= page(Config),
+    {error, enoent} = sonde:report(filename:join(File ++ ".none", "report.html"), Quick),
+    {error, eisdir} = sonde:report(filename:dirname(File), Quick#{force => true}),
+    {ok, ["report.html"]} = file:list_dir(filename:dirname(File)).
+
+bad_options_are_badarg(Config) ->
+    File = file(Config),
+    _ = [{Bad, badarg} = {Bad, sonde_test:raised(fun() -> sonde:report(File, Bad) end)}
+         || Bad <- [#{none => 1}, #{force => 1}, #{content => yes}, #{interval => 99}, #{interval => 600001},
+                    #{interval => 1.0}, #{top => 0}, #{top => 1001}, #{timeout => 0}, #{timeout => infinity},
+                    #{node => "n"}, #{watcher => 1}, #{version => "1"}, [], none]],
+    _ = [{Bad, badarg} = {Bad, sonde_test:raised(fun() -> sonde:report(Bad) end)} || Bad <- [1, {file}, "a\0b"]],
+    {error, enoent} = file:read_file(File).
+
+no_page_is_an_error(_Config) ->
+    {error, no_page} = sonde_report:page(fun() -> error end),
+    {error, no_page} = sonde_report:page(fun() -> {ok, <<"<html>">>} end),
+    {ok, {<<"a">>, <<"b">>}} = sonde_report:page(fun() -> {ok, <<"a@SONDE-DATA@b">>} end).
+
+%% A helper notices that its caller is gone, and removes the file.
+ends_with_its_caller(Config) ->
+    File = file(Config),
+    [Caller] = sonde_test:churn(1, fun() -> sonde:report(File, #{interval => 60000, force => true}) end),
+    Dir = filename:dirname(File),
+    Is = fun(N) -> fun() -> {ok, Names} = file:list_dir(Dir), length(Names) =:= N end end,
+    ok = sonde_test:until(written, Is(1)),
+    ok = sonde_test:stop(Caller),
+    ok = sonde_test:until(removed, Is(0)),
+    ok = sonde_test:until(ended, fun() -> sonde_test:helpers() =:= [] end).
+
+%% ---- the numbers
+
+numbers_are_those_of_the_calls(Config) ->
+    Crowd = sonde_test:crowd(40),
+    Table = ets:new(report_suite_table, [public]),
+    true = ets:insert(Table, [{I, binary:copy(<<"b">>, 1000)} || I <- lists:seq(1, 50)]),
+    _ = report(Config),
+    Data = data(Config),
+    Attrs = sonde_report_sections:attrs(),
+    Still = lists:delete(reductions, Attrs), % to be asked takes some
+    #{<<"attrs">> := Named, <<"rows">> := Rows} = section(<<"processes">>, Data),
+    Named = [atom_to_binary(Attr) || Attr <- Attrs],
+    ByPid = maps:from_list([{Pid, Values} || [Pid, _, _, _ | Values] <- Rows]),
+    _ = [begin
+             Told = sonde:info(Pid, Still),
+             Row = [V || {Attr, _} = V <- lists:zip(Attrs, map_get(text(Pid), ByPid)), Attr =/= reductions],
+             {Pid, [], []} = {Pid, Told -- Row, Row -- Told}
+         end || Pid <- Crowd],
+    %% the groups are all processes, and those of the crowd together
+    #{<<"rows">> := Groups} = section(<<"groups">>, Data),
+    true = lists:sum([N || [_, _, _, N | _] <- Groups]) >= 40,
+    Calls = [iolist_to_binary(sonde_names:call(Call, true))
+             || {initial_call, Call} <- [process_info(hd(Crowd), initial_call)]],
+    true = lists:sum([N || [_, Call, 1, N | _] <- Groups, [Call] =:= Calls]) >= 40,
+    Bytes = ets:info(Table, memory) * erlang:system_info(wordsize),
+    [[_, _, <<"set">>, <<"public">>, 50, Bytes, 50000]] =
+        [Row || [Name | _] = Row <- maps:get(<<"rows">>, section(<<"tables">>, Data)),
+                binary:match(Name, text(Table)) =/= nomatch],
+    #{<<"counts">> := Counts} = section(<<"diagnosis">>, Data),
+    [{<<"processes">>, _}, {<<"ports">>, _}, {<<"atoms">>, _}, {<<"tables">>, _}] =
+        [{Kind, Limit} || [Kind, _, Limit, _] <- Counts],
+    #{<<"rows">> := Allocators} = section(<<"allocators">>, Data),
+    true = lists:sum([Sbcs + Mbcs || [_, _, _, Sbcs, _, Mbcs] <- Allocators]) > 0,
+    Few = made(processes, #{top => 3}),
+    true = length(maps:get(rows, Few)) =< 3 * length(Attrs),
+    _ = [{Attr, Most} = {Attr, lists:sublist(largest(I, maps:get(rows, Few)), 1)}
+         || {I, Attr} <- lists:zip(lists:seq(5, 4 + length(Attrs)), Attrs), Attr =:= dictionary_size,
+            Most <- [[lists:max([V || {_, V, _} <- sonde:proc_count(Attr, 1)])]]],
+    true = ets:delete(Table),
+    sonde_test:stop(Crowd).
+
+largest(I, Rows) -> lists:reverse(lists:sort([element(I, Row) || Row <- Rows])).
+
+text(Pid) when is_pid(Pid) -> list_to_binary(pid_to_list(Pid));
+text(Ref) -> list_to_binary(ref_to_list(Ref)).
+
+binaries_are_those_of_the_account(_Config) ->
+    Large = binary:copy(<<"l">>, 5000000),
+    [Pid] = sonde_test:hold_each([fun() -> Large end], []),
+    report_suite_binaries = ets:new(report_suite_binaries, [named_table, public]),
+    Check = fun() ->
+                    #{parts := Made, holders := [#{size := Size, holders := Holders} | _]} = made(binaries),
+                    Account = sonde:bin_account(),
+                    5000000 = Size,
+                    true = lists:any(fun({Name, 1, 5000000}) -> binary:match(Name, text(Pid)) =/= nomatch; (_) -> false end, Holders),
+                    %% the suite's own garbage comes and goes
+                    [] = [{P, B} || {P, B} <- Made, P =/= <<"unseen">>,
+                                    abs(B - map_get(binary_to_existing_atom(P), Account)) > 1000000],
+                    true
+            end,
+    true = Check(),
+    {_, true} = sonde_test:in_process(fun() -> ets:insert(report_suite_binaries, {copy, binary:copy(<<"e">>, 3000000)}) end),
+    true = Check(),
+    #{parts := Parts} = made(binaries),
+    true = proplists:get_value(<<"ets">>, Parts) >= 3000000,
+    true = byte_size(Large) =:= 5000000,
+    true = ets:delete(report_suite_binaries),
+    sonde_test:stop(Pid).
+
+stacks_and_waits_are_those_of_the_calls(_Config) ->
+    Last = sonde_test:hold(fun() -> [] end),
+    Waiting = [spawn(fun() -> gen_server:call(Last, ask, infinity) end) || _ <- lists:seq(1, 7)],
+    ok = sonde_test:until(all_wait, fun() -> waits_for(Last) =:= 7 end),
+    Text = text(Last),
+    #{rows := Rows} = made(waits),
+    [#{waiters := 7, direct := 7, waits_for := undefined, deadlock := []}] = [Row || #{process := P} = Row <- Rows, P =:= Text],
+    #{calls := Calls, rows := Stacks} = made(stacks),
+    Names = list_to_tuple(Calls),
+    [7] = [N || {N, Stack, _} <- Stacks, N =:= 7,
+                [<<"gen:do_call/4">> | _] <- [lists:reverse([element(I + 1, Names) || I <- tuple_to_list(Stack)])]],
+    true = lists:sum([N || {N, _, _} <- Stacks]) >= length(processes()) - 10,
+    sonde_test:stop([Last | Waiting]).
+
+waits_for(Pid) ->
+    case [N || {P, N, _} <- sonde:waits(100), P =:= Pid] of
+        [N] -> N;
+        [] -> 0
+    end.
+
+history_is_the_watchers(Config) ->
+    {ok, Watcher} = sonde_watch:start_link(#{interval => 20, budget => 100, name => undefined}),
+    ok = sonde_test:until(samples, fun() -> length(sonde_watch:history(Watcher, 10)) >= 3 end),
+    #{missing := Missing} = report(#{watcher => Watcher}, Config),
+    false = lists:keyfind(<<"watcher">>, 1, Missing),
+    #{<<"times">> := Times, <<"series">> := Series, <<"findings">> := []} = section(<<"watcher">>, data(Config)),
+    Kept = maps:from_list([{Time, Sample} || #{time := Time} = Sample <- sonde_watch:history(Watcher, 1000)]),
+    [_, _, _ | _] = Times,
+    [[_, _, Bytes]] = [One || [<<"memory">>, <<"binary">> | _] = One <- Series],
+    [[_, _, Processes]] = [One || [<<"count">>, <<"processes">> | _] = One <- Series],
+    Expected = [{proplists:get_value(binary, M), element(2, lists:keyfind(processes, 1, C))}
+                || Time <- Times, #{memory := M, counts := C} <- [map_get(Time, Kept)]],
+    Expected = lists:zip(Bytes, Processes),
+    true = unlink(Watcher),
+    sonde_test:stop(Watcher).
+
+%% ---- names and content
+
+names_are_text(Config) ->
+    Pid = sonde_test:hold(fun() -> lists:seq(1, 1000) end),
+    true = register(?MARKUP, Pid),
+    ?MARKUP = ets:new(?MARKUP, [named_table, public]),
+    _ = report(Config),
+    Page = page(Config),
+    {2, 2} = {length(binary:matches(Page, <<"<script">>)), length(binary:matches(Page, <<"</script>">>))},
+    nomatch = binary:match(json(Config), <<"<">>),
+    Data = data(Config),
+    Name = <<"'", (atom_to_binary(?MARKUP))/binary, "'">>,
+    [_] = [P || [P, N | _] <- maps:get(<<"rows">>, section(<<"processes">>, Data)), N =:= Name],
+    [_] = [N || [N | _] <- maps:get(<<"rows">>, section(<<"tables">>, Data)), N =:= Name],
+    true = ets:delete(?MARKUP),
+    sonde_test:stop(Pid).
+
+%% Secrets in each place where a process, a table or a port may have some.
+secrets() ->
+    Holder = sonde_test:hold(fun() ->
+                                     _ = put(<<"secret_key">>, <<"secret_dictionary">>),
+                                     _ = put({"secret_tuple", 1}, [binary_to_list(<<"secret_list">>)]),
+                                     _ = [self() ! {"secret_message", I} || I <- lists:seq(1, 20)],
+                                     _ = [proc_lib:set_label("secret_label") || erlang:function_exported(proc_lib, set_label, 1)],
+                                     {"secret_state", maps:from_list([{{"secret_key", I}, binary:copy(<<"secret_binary">>, 100)}
+                                                                      || I <- lists:seq(1, 2000)]), lists:seq(1, 2000000)}
+                             end),
+    Table = ets:new(report_suite_secrets, [public]),
+    true = ets:insert(Table, {<<"secret_row">>, <<"secret_value">>}),
+    ok = persistent_term:put(<<"secret_term">>, <<"secret_kept">>),
+    Port = open_port({spawn, "cat - secret_argument"}, []),
+    {Holder, fun() ->
+                     true = ets:delete(Table),
+                     true = persistent_term:erase(<<"secret_term">>),
+                     _ = try port_close(Port) catch error:badarg -> closed end,
+                     sonde_test:stop(Holder)
+             end}.
+
+nothing_is_content(Config) ->
+    {Holder, Clean} = secrets(),
+    _ = report(Config),
+    true = is_in(text(Holder), json(Config)),
+    [] = secrets_in(json(Config)),
+    Clean().
+
+is_in(Text, Json) -> binary:match(Json, binary:replace(Text, <<"<">>, <<"\\u003c">>)) =/= nomatch.
+
+secrets_in(Json) ->
+    case re:run(Json, "secret_[a-z]+", [global, {capture, all, binary}]) of
+        {match, Found} -> lists:usort(lists:append(Found));
+        nomatch -> []
+    end.
+
+content_only_if_asked_for(Config) ->
+    {_, Clean} = secrets(),
+    _ = report(#{content => true}, Config),
+    #{<<"content">> := true} = data(Config),
+    Found = secrets_in(json(Config)),
+    Clean(),
+    %% of the heap, and of nothing else
+    sonde_test:pick(fun() -> [_ | _] = [F || F <- Found, F =:= <<"secret_key">> orelse F =:= <<"secret_state">>] end, ok),
+    [] = [F || F <- Found, lists:member(F, [<<"secret_row">>, <<"secret_value">>, <<"secret_term">>, <<"secret_kept">>,
+                                            <<"secret_argument">>, <<"secret_label">>])].
+
+sensitive_even_if_asked_for(Config) ->
+    Holder = sonde_test:hold(fun() ->
+                                     _ = process_flag(sensitive, true),
+                                     _ = put(<<"secret_key">>, <<"secret_dictionary">>),
+                                     _ = put(secret_atom, lists:seq(1, 2000000)),
+                                     []
+                             end),
+    _ = report(#{content => true}, Config),
+    [] = secrets_in(json(Config)),
+    sonde_test:pick(fun() ->
+                            #{<<"processes">> := [#{<<"process">> := Pid, <<"sensitive">> := true} | _]} =
+                                section(<<"heaps">>, data(Config)),
+                            Pid = text(Holder)
+                    end, ok),
+    sonde_test:stop(Holder).
+
+content_forbidden(Config) ->
+    sonde_peer_helper:with(
+      shipped, ["-sonde", "allow_content", "false"],
+      fun(Peer) ->
+              Report = fun(Opts) -> sonde_peer_helper:call(Peer, sonde, report, [file(Config), Opts#{interval => 100}]) end,
+              {error, content_forbidden} = Report(#{content => true}),
+              {error, enoent} = file:read_file(file(Config)),
+              {ok, _} = Report(#{}),
+              #{<<"content">> := false} = data(Config)
+      end),
+    ok.
+
+%% ---- what is missing
+
+no_time_is_said(Config) ->
+    #{missing := Missing} = report(#{timeout => 1}, Config),
+    Late = [Name || {Name, <<"it was not done in time">>} <- Missing],
+    true = lists:member(<<"diagnosis">>, Late) andalso lists:member(<<"heaps">>, Late),
+    #{<<"sections">> := #{<<"diagnosis">> := #{<<"failed">> := <<"it was not done in time">>}}} = data(Config),
+    ok = sonde_test:until(ended, fun() -> sonde_test:helpers() =:= [] end).
+
+one_that_never_answers_is_left_out(Config) ->
+    Deaf = sonde_test:hold(fun() -> [] end),
+    #{missing := Missing} = report(#{watcher => Deaf, timeout => 3000}, Config),
+    {_, <<"it was not done in time">>} = lists:keyfind(<<"watcher">>, 1, Missing),
+    false = lists:keyfind(<<"stacks">>, 1, Missing),
+    sonde_test:stop(Deaf).
+
+%% Names of the largest size, of characters that JSON writes with six.
+large_ones_are_cut(Config) ->
+    Names = [list_to_atom(lists:duplicate(250, 16#1F600) ++ integer_to_list(I)) || I <- lists:seq(10000, 10350)],
+    Pids = sonde_test:hold_each([fun() -> [] end || _ <- Names], []),
+    _ = [true = register(Name, Pid) || {Name, Pid} <- lists:zip(Names, Pids)],
+    #{bytes := Bytes, missing := Missing} = report(#{top => 1000}, Config),
+    true = Bytes < 2000000,
+    {_, <<"shortened: it was too large">>} = lists:keyfind(<<"processes">>, 1, Missing),
+    #{<<"sections">> := #{<<"processes">> := #{<<"cut">> := [_], <<"data">> := #{<<"rows">> := [_ | _]}}}} = data(Config),
+    sonde_test:stop(Pids).
+
+native_off_is_said(Config) ->
+    #{missing := Missing} = report(Config),
+    Off = lists:sort([Name || {Name, <<"the native path is off (disabled)", _/binary>>} <- Missing]),
+    Off = sonde_test:pick([], [<<"binaries">>, <<"heaps">>, <<"waits">>]),
+    #{<<"native">> := Native, <<"sections">> := Sections} = data(Config),
+    Native = sonde_test:pick(<<"native">>, <<"disabled">>),
+    _ = [#{Name := #{<<"failed">> := _}} = Sections || Name <- Off],
+    #{<<"processes">> := #{<<"data">> := _}, <<"groups">> := #{<<"data">> := _}, <<"stacks">> := #{<<"data">> := _}} = Sections,
+    ok.
+
+%% ---- another node: its numbers, and the file here
+
+another_node(Config) ->
+    sonde_peer_helper:with_nodes(
+      [shipped, shipped, bare],
+      fun([{Here, _}, {There, Node}, {_, Bare}]) ->
+              Pid = sonde_peer_helper:call(There, ?MODULE, named_there, []),
+              Report = fun(Opts) -> sonde_peer_helper:call(Here, sonde, report, [file(Config), Opts#{interval => 100, force => true}]) end,
+              {ok, _} = Report(#{node => Node}),
+              Data = data(Config),
+              Name = atom_to_binary(Node),
+              #{<<"node">> := Name} = Data,
+              [[Pid | _]] = [Row || [_, <<"report_suite_there">> | _] = Row <- maps:get(<<"rows">>, section(<<"processes">>, Data))],
+              Page = page(Config),
+              {error, {Bare, no_sonde}} = Report(#{node => Bare}),
+              {error, {nobody@nowhere, noconnection}} = Report(#{node => nobody@nowhere}),
+              Page = page(Config)
+      end),
+    ok.
+
+named_there() ->
+    Pid = spawn(fun() -> true = register(report_suite_there, self()), receive never -> ok end end),
+    text(Pid).
+
+%% ---- heaps
+
+%% Made-up rows: each object once, no part larger than what it is in; and none of which it is not known in
+%% which object it is, because several have the same path.
+heaps_are_trees(_Config) ->
+    Row = fun(Path, Retained, Self) -> #{path => Path, retained => Retained, self => Self, kind => cons, preview => forbidden} end,
+    Rows = [Row([dictionary], 100, 10), Row([dictionary, {key, a}], 60, 60), Row([dictionary, {key, b}, {element, 1}], 20, 20),
+            Row([dictionary, {key, b}], 25, 1), Row([dictionary, {key, '_'}], 3, 1), Row([dictionary, {key, '_'}], 2, 1),
+            Row([dictionary, {key, '_'}, {element, 2}], 1, 1),
+            Row([{stack, 1}], 5, 5), Row([{stack, 1}, {index, 2}], 50, 50)],
+    #{bytes := 200, children := Top} = Tree = sonde_report_heaps:tree(Rows, 200),
+    %% what the stack's list does not retain is not below it
+    [100, 50, 5] = [Bytes || #{bytes := Bytes} <- Top],
+    true = fits(Tree),
+    Named = lists:sort([{Name, Bytes} || #{name := Name, bytes := Bytes} <- flat(Tree)]),
+    Named = lists:sort([{<<"reachable">>, 200}, {<<"dictionary">>, 100}, {<<"key a">>, 60}, {<<"key b">>, 25}, {<<"element 1">>, 20},
+                        {<<"key '_'">>, 3}, {<<"key '_'">>, 2}, {<<"stack 1">>, 5},
+                        {<<"stack 1 / [2]">>, 50}]),
+    #{bytes := 155} = sonde_report_heaps:tree(Rows, 10),
+    #{bytes := 7, children := []} = sonde_report_heaps:tree([], 7),
+    ok.
+
+flat(#{children := Children} = Node) -> [Node | lists:append([flat(C) || C <- Children])].
+
+fits(#{bytes := Bytes, children := Children}) ->
+    lists:sum([B || #{bytes := B} <- Children]) =< Bytes andalso lists:all(fun fits/1, Children).
