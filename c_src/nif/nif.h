@@ -24,7 +24,7 @@
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
     X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
-    X(other_program)
+    X(other_program) X(changed) X(no_build_id)
 /* clang-format on */
 
 struct atoms {
@@ -38,7 +38,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* Must equal the ABI in sonde_nif.erl. */
-#define SONDE_ABI "sonde-8"
+#define SONDE_ABI "sonde-9"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -216,7 +216,8 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
     X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
     X(do_look_content, 1, 0) X(do_content, 1, 0)                                             \
-    X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_identity, 1, 0)                           \
+    X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_aim_core, 4, DIRTY)                           \
+    X(do_identity, 1, 0)                                                                     \
     /* the last: the VM replaces the stubs in this order */                                  \
     X(do_direct, 1, 0)
 /* Functions that another NIF schedules. */
