@@ -151,11 +151,11 @@ bounded([], _) ->
 notes(Parts) ->
     lists:foldl(fun(Part, Found) -> maps:merge(notes(Part, #{}), Found) end, #{}, Parts).
 
-notes(<<NameSize:32/little, Size:32/little, Type:32/little, Rest/binary>>, Found) ->
+notes(<<NameSize:32/little, Size:32/little, Type:32/little, Rest/bits>>, Found) ->
     Name = padded(NameSize),
     Length = padded(Size),
     case Rest of
-        <<Owner:Name/binary, Bytes:Size/binary, More/binary>> ->
+        <<Owner:Name/binary, Bytes:Size/binary, More/bits>> ->
             Kept = case {Owner, Type} of
                        {<<"CORE", _/bits>>, ?NT_AUXV} -> [auxv];
                        {<<"CORE", _/bits>>, ?NT_FILE} -> [files];
@@ -174,7 +174,7 @@ padded(Size) -> (Size + 3) band (bnot 3).
 
 skip(Bytes, N) ->
     case Bytes of
-        <<_:N/binary, More/binary>> -> More;
+        <<_:N/binary, More/bits>> -> More;
         _ -> <<>>
     end.
 
@@ -184,10 +184,10 @@ auxv(_) ->
     #{}.
 
 %% Start, end and offset of each, then all names.
-files(#{files := <<Count:64/little, _:64, Rest/binary>>}) when Count =< ?SEGMENTS_MAX ->
+files(#{files := <<Count:64/little, _:64, Rest/bits>>}) when Count =< ?SEGMENTS_MAX ->
     Size = Count * 24,
     case Rest of
-        <<Places:Size/binary, Names/binary>> -> named(Places, Names);
+        <<Places:Size/binary, Names/bits>> -> named(Places, Names);
         _ -> no(notes)
     end;
 files(#{files := _}) ->
@@ -195,7 +195,7 @@ files(#{files := _}) ->
 files(#{}) ->
     [].
 
-named(<<Start:64/little, End:64/little, _:64, Places/binary>>, Names) ->
+named(<<Start:64/little, End:64/little, _:64, Places/bits>>, Names) ->
     case binary:split(Names, <<0>>) of
         [Name, More] -> [{Start, End, Name} | named(Places, More)];
         [_] -> no(notes)
@@ -239,7 +239,7 @@ words(#{auxv := #{?AT_PLATFORM := From, ?AT_EXECFN := To}} = Core) when From < T
 words(_) ->
     [].
 
-words(<<0, Bytes/binary>>, N, start) -> words(Bytes, N, start);
+words(<<0, Bytes/bits>>, N, start) -> words(Bytes, N, start);
 words(<<>>, _, _) -> [];
 words(_, 0, _) -> [];
 words(Bytes, N, _) ->
