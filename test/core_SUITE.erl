@@ -185,8 +185,11 @@ whose_files(Config) ->
              {Path, Bits, {other, Path}} = {Path, Bits, sonde_cli_owner:others([File], Whom)},
              Mode(Path, 8#755)
          end || Path <- [File, Folder],
-                {Bits, Whom} <- [{8#757, Us}, {8#772, {Uid, Gid}}, {8#775, {Uid, Gid + 1}}],
-                Bits =/= 8#775 orelse Gid =/= 0],
+                {Bits, Whom} <- [{8#757, Us}, {8#775, {Uid, Gid + 1}}], Bits =/= 8#775 orelse Gid =/= 0],
+    %% of its own group all may
+    Mode(File, 8#775),
+    none = sonde_cli_owner:others([File], Us),
+    Mode(File, 8#644),
     Mode(Folder, 8#1777),
     none = sonde_cli_owner:others([File], Us),
     Mode(File, 8#666),
@@ -267,6 +270,11 @@ with_notes(Notes, At, Bytes) ->
     N = iolist_to_binary(Notes),
     [elf([{4, 64 + 112, 0, byte_size(N)}, {1, 64 + 112 + byte_size(N), At, byte_size(Bytes)}]), N, Bytes].
 
+%% More segments than the number in the header may be: the first section has it.
+elsewhere(Bytes, Count) ->
+    <<Before:40/binary, _:64, Middle:8/binary, _:16, After/bits>> = Whole = iolist_to_binary(Bytes),
+    [Before, <<(byte_size(Whole)):64/little>>, Middle, <<16#FFFF:16/little>>, After, <<0:352, Count:32/little, 0:128>>].
+
 -define(AT, 16#7F0000000000).
 
 %% Each is parsed, or refused, within a bound: a time trap of this case would end one that takes longer.
@@ -278,7 +286,9 @@ hostile_files(Config) ->
         [{no_auxv, elf([])},
          {no_auxv, elf([{1, 0, ?AT, 64}])},
          {too_short, elf([], 3, <<>>)},
-         {too_short, elf([], 16#FFFF, <<>>)},
+         {no_auxv, elf([], 16#FFFF, <<>>)},
+         {ok, elsewhere(with_notes(auxv(Stack), ?AT, <<"x">>), 2)},
+         {too_many_parts, elsewhere(with_notes(auxv(Stack), ?AT, <<"x">>), (1 bsl 18) + 1)},
          {overlapping, elf([{1, 0, ?AT, 64}, {1, 0, ?AT + 63, 64}])},
          {overlapping, elf([{1, 0, (1 bsl 64) - 8, 64}])},
          {overlapping, elf([{1, (1 bsl 63) - 1, ?AT, 64}])},
@@ -695,7 +705,7 @@ command_answers(Config) ->
     _ = [{Pid, Value} = {Pid, map_get(list_to_binary(pid_to_list(Pid)), Values)}
          || {Pid, Value} <- proplists:get_value(memory, Told)],
     {0, Text, Said} = Run("proc_count message_queue_len 3"),
-    true = has(pid_to_list(lists:last(Pids)), Text) orelse has("MyApp.Repo", Text),
+    true = has(" 6,000 ", Text),
     true = Said =:= "" orelse has(pid_to_list(Spins), Said),
     {0, Stacks, _} = Run("stacks 3"),
     true = has("wait/2", Stacks),

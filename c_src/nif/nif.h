@@ -82,6 +82,7 @@ struct sonde {
     struct vm vm;         /* written before proved is set, and after that only by do_aim; as is */
     struct layout proven; /* vm.lay points here */
     bool is_aimed;        /* at another OS process, for good */
+    const struct core_file *core; /* of that one, or NULL */
     struct vm candidate;  /* the prover's */
     struct layout tried;  /* candidate.lay points here */
     struct seal seal;
@@ -217,7 +218,7 @@ void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
     X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
     X(do_look_content, 1, 0) X(do_content, 1, 0)                                             \
     X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_aim_core, 4, DIRTY)                           \
-    X(do_identity, 1, 0)                                                                     \
+    X(do_absent, 1, DIRTY) X(do_identity, 1, 0)                                              \
     /* the last: the VM replaces the stubs in this order */                                  \
     X(do_direct, 1, 0)
 /* Functions that another NIF schedules. */

@@ -181,9 +181,10 @@ static bool may_aim(const struct sonde *s)
     return !s->is_aimed && s->vm.atoms.record != 0 && s->vm.identity.is_known;
 }
 
-static ERL_NIF_TERM aimed(struct sonde *s, const struct vm *vm)
+static ERL_NIF_TERM aimed(struct sonde *s, const struct vm *vm, const struct core_file *core)
 {
     s->vm = *vm;
+    s->core = core;
     atomic_store(&s->reader, PEEK_OTHER);
     atomic_store(&s->no_content, true); /* the owner of that node may have forbidden it */
     s->is_aimed = true;
@@ -211,7 +212,7 @@ NIF(nif_do_aim)
                : failed == ESRCH ? ATOM(gone)
                                  : ATOM(process_table);
     ERL_NIF_TERM why = unexpected(&vm, NULL);
-    return why != 0 ? why : aimed(s, &vm);
+    return why != 0 ? why : aimed(s, &vm, NULL);
 }
 
 /* ---- a core file ------------------------------------------------------------------------------------- */
@@ -306,10 +307,49 @@ NIF(nif_do_aim_core)
     struct vm vm = s->vm;
     ERL_NIF_TERM why = aim_core(core, headers, &vm);
     if (why == 0)
-        return aimed(s, &vm);
+        return aimed(s, &vm, core);
     peek_aim_core(NULL);
     core_file_close(core);
     return why;
+}
+
+/* Slots of the table, and processes, that are looked at in one call: about 1 ms. */
+enum { ABSENT_SLOTS = 1 << 17, ABSENT_PROCESSES = 1 << 12 };
+
+/* Nothing is known of these but that they were there. */
+static unsigned count_absent(const struct vm *vm, const struct core_file *core, size_t *next)
+{
+    size_t left = vm->tab.max - *next;
+    size_t end = *next + (left < ABSENT_SLOTS ? left : ABSENT_SLOTS);
+    unsigned absent = 0;
+    uint64_t proc;
+    for (unsigned i = 0; *next < end && i < ABSENT_PROCESSES; i++) {
+        if (!peek_scan(vm->reader, vm->tab.tab, *next, end, next))
+            return absent;
+        if (*next < end && peek_word(vm->reader, vm->tab.tab + *next * 8, &proc)) {
+            absent += proc != 0 && !core_file_has(core, proc, LF(vm->lay, proc_size));
+            ++*next;
+        }
+    }
+    return absent;
+}
+
+NIF(nif_do_absent)
+{
+    /* (Slot): {Count, Next | done}: processes that the core file has in its table, but not in its memory */
+    struct sonde *s = sonde_of(env);
+    struct vm vm = s->vm;
+    ErlNifUInt64 from;
+    if (!s->is_aimed || !enif_get_uint64(env, argv[0], &from) || from > vm.tab.max)
+        return nif_raise(env, ATOM(badarg));
+    vm.reader = nif_peek_reader(s);
+    if (vm.reader == PEEK_NONE)
+        return ATOM(no_reader);
+    size_t next = from;
+    unsigned n = s->core ? count_absent(&vm, s->core, &next) : 0;
+    bool more = s->core && next < vm.tab.max;
+    return enif_make_tuple2(env, enif_make_uint(env, n),
+                            more ? enif_make_uint64(env, next) : ATOM(done));
 }
 
 /* ---- names ------------------------------------------------------------------------------------------- */

@@ -128,7 +128,7 @@ outside(Target, #{run := {sonde, Function}} = Command, Args, Opts) ->
     There = [from_text(Arg) || Arg <- Args],
     case sonde_outside:call(Function, There, maps:with([depth, timeout], Opts)) of
         {ok, Answer, Report} ->
-            Named = with_names(format(Opts), Report),
+            Named = with_names(format(Opts), Report, Target),
             is_as_it_was(Target) orelse no_answer(Target, changed),
             show(node(), Command, Args, answer(Answer, Function), Named, Opts#{suspend => never});
         {error, Why} ->
@@ -152,11 +152,14 @@ from_text(Arg) ->
     Arg.
 
 %% Those that run at each look may be the culprits.
-with_names(text, #{missed := #{pids := Pids} = Missed} = Report) ->
-    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], Why} || {Pid, Why} <- Pids],
+with_names(text, #{missed := #{pids := Pids} = Missed} = Report, Target) ->
+    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], why(Target, Why)} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
-with_names(_, Report) ->
+with_names(_, Report, _) ->
     Report.
+
+why(#{}, busy) -> 'ran, or not in the file';
+why(_, Why) -> Why.
 
 -spec no_answer(pos_integer() | sonde_core_file:core(), sonde_outside:why()) -> no_return().
 no_answer(#{path := Path}, Why) ->

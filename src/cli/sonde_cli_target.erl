@@ -334,9 +334,9 @@ arguments(_, _, [<<"-extra">> | _]) -> [];
 arguments(Name, Count, [_ | Args]) -> arguments(Name, Count, Args);
 arguments(_, _, []) -> [].
 
-%% The smallest boot file, without its extension. A release has it beside its own.
+%% The smallest boot file, without its extension. A release has it beside its own; a name alone is in its OTP.
 boot(What, Root, Args, In) ->
-    Own = [filename:dirname(In(Path)) || [Path] <- arguments(<<"-boot">>, 1, Args)],
+    Own = [filename:dirname(In(Path)) || [Path] <- arguments(<<"-boot">>, 1, Args), filename:basename(Path) =/= Path],
     Folders = [filename:join(Root, "bin") | Own]
         ++ filelib:wildcard(filename:join(binary_to_list(Root), "releases/*")),
     Found = [Path || Folder <- Folders, Name <- ["no_dot_erlang", "start_clean"],

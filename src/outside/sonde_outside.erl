@@ -144,11 +144,19 @@ call(Function, _, _) ->
 %% No reader is left once that OS process has ended.
 tried(Fun) ->
     try
-        {Answer, Result} = Fun(),
-        {ok, Answer, sonde_scan:report(Result, false)}
+        {Answer, #{unseen := Unseen} = Result} = Fun(),
+        {ok, Answer, sonde_scan:report(Result#{unseen := Unseen + absent(0, 0)}, false)}
     catch
         error:{native_off, {unsupported, no_reader}} -> {error, no_reader};
         throw:no_reader -> {error, no_reader}
+    end.
+
+%% Processes of a core file that are not in it.
+absent(Slot, Sum) ->
+    case sonde_nif:absent(Slot) of
+        {N, done} -> Sum + N;
+        {N, Next} -> absent(Next, Sum + N);
+        no_reader -> throw(no_reader)
     end.
 
 how(Attr) ->
