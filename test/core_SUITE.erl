@@ -190,7 +190,7 @@ whose_files(Config) ->
     Mode(File, 8#775),
     none = sonde_cli_owner:others([File], Us),
     Mode(File, 8#644),
-    Mode(Folder, 8#1777),
+    "" = os:cmd(["chmod 1777 ", Folder]),
     none = sonde_cli_owner:others([File], Us),
     Mode(File, 8#666),
     {other, File} = sonde_cli_owner:others([File], Us),
@@ -459,12 +459,13 @@ resting(#{pids := Pids}, Answers) ->
 
 %% ---- what is not in the file
 
-%% Each of the large parts is left out once. Where the node can be read at all, all that is said is true.
+%% Some of the large parts are left out, one at a time. Where the node can be read at all, all that is said is true.
 without_one_of_its_parts(Config) ->
     Told = get(told, Config),
     Copy = copy(Config),
     {ok, #{segments := Segments}} = sonde_core_file:open(Copy),
-    Large = [{Start, Size} || <<Start:64/native, Size:64/native, _:64>> <= Segments, Size >= 256 * 1024],
+    All = [{Start, Size} || <<Start:64/native, Size:64/native, _:64>> <= Segments, Size >= 256 * 1024],
+    Large = lists:usort(lists:sublist(All, 4) ++ lists:nthtail(max(0, length(All) - 8), All)),
     {ok, File} = file:open(Copy, [read, write, raw, binary]),
     {ok, <<Offset:64/little>>} = file:pread(File, 32, 8),
     {ok, <<Count:16/little>>} = file:pread(File, 56, 2),
@@ -711,7 +712,7 @@ command_answers(Config) ->
     true = has("wait/2", Stacks),
     {0, Lines, _} = Run("stacks 1000 --collapsed"),
     true = has("wait/2 40\n", Lines),
-    {0, [_ | _], ""} = Run(["heap ", pid_to_list(hd(Pids))]),
+    {0, [_ | _], ""} = Run(["heap '", pid_to_list(hd(Pids)), "'"]),
     {1, "", Gone} = Run("heap 0.99999.0"),
     true = has("no process", Gone),
     {2, "", _} = Run("top"),
