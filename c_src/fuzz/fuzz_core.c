@@ -80,7 +80,8 @@ static uint8_t next(struct input *in)
 /* Small numbers, and those where sums overflow. */
 static uint64_t number(struct input *in, uint64_t base)
 {
-    static const uint64_t special[] = {INT64_MAX, UINT64_MAX, 1ULL << 63, 1ULL << 47, 4096, INT64_MAX - 1};
+    static const uint64_t special[] = {INT64_MAX,  UINT64_MAX, 1ULL << 63,
+                                       1ULL << 47, 4096,       INT64_MAX - 1};
     uint8_t b = next(in);
     if (b < SPECIAL)
         return base + b;
@@ -167,8 +168,12 @@ static void compare_all(const struct image *img, const struct core_file *c)
     static const unsigned sizes[] = {1, 8, READ_MAX};
     for (unsigned i = 0; i < img->n; i++) {
         const struct core_segment *s = &img->segments[i];
-        const uint64_t places[] = {s->start, s->start - 1, s->start + s->size, s->start + s->size - 1,
-                                   s->start + s->size / 2, s->start - READ_MAX / 2};
+        const uint64_t places[] = {s->start,
+                                   s->start - 1,
+                                   s->start + s->size,
+                                   s->start + s->size - 1,
+                                   s->start + s->size / 2,
+                                   s->start - READ_MAX / 2};
         for (unsigned k = 0; k < sizeof places / sizeof *places; k++) {
             for (unsigned j = 0; j < sizeof sizes / sizeof *sizes; j++)
                 compare(img, c, places[k], sizes[j]);
@@ -188,10 +193,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct core_seen seen = write_file(&img.file);
     enum core_status st =
         core_file_open(path(), &seen, (const unsigned char *)img.segments, img.n, &c);
-    must(st == (fails          ? CORE_NOMEM
-                : !img.is_good ? CORE_BAD
-                               : CORE_OK),
-         "opened, or not");
+    must(st == (fails ? CORE_NOMEM : !img.is_good ? CORE_BAD : CORE_OK), "opened, or not");
     if (st == CORE_OK) {
         compare_all(&img, c);
         must(core_file_is_same(c), "it is the same");

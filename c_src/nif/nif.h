@@ -83,8 +83,8 @@ struct sonde {
     struct layout proven; /* vm.lay points here */
     bool is_aimed;        /* at another OS process, for good */
     const struct core_file *core; /* of that one, or NULL */
-    struct vm candidate;  /* the prover's */
-    struct layout tried;  /* candidate.lay points here */
+    struct vm candidate;          /* the prover's */
+    struct layout tried;          /* candidate.lay points here */
     struct seal seal;
     atomic_uint_fast64_t stub;    /* of do_direct, in the latest load; 0: not seen yet */
     atomic_uint_fast64_t before;  /* the same of the load before, if it was of this build */

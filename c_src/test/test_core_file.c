@@ -32,7 +32,9 @@ void sonde_free(void *p)
 
 /* ---- a file of words, each of which is its own number -------------------------------------------------- */
 
-enum { PAGE = 4096, PAGE_WORDS = PAGE / 8, PAGES = 6, WORDS = PAGES * PAGE_WORDS };
+#define PAGE       4096UL
+#define PAGE_WORDS (PAGE / 8)
+enum { PAGES = 6, WORDS = PAGES * PAGE_WORDS };
 
 static char path[] = "/tmp/test_core_file.XXXXXX";
 static int file;
@@ -96,8 +98,7 @@ static void test_reader(void)
     EXPECT(peek_gather(r, AT, off, 5, got) && got[0] == 4 * PAGE_WORDS + 3 &&
            got[2] == PAGE_WORDS + 1 && got[3] == got[0] && got[4] == got[1]);
     EXPECT(!peek_gather(r, HOLE - 16, off, 5, got));
-    EXPECT(peek_gather(r, AT, off, 5, got) &&
-           peek_differ(r, AT, off, 5, got, &bits) && bits == 0);
+    EXPECT(peek_gather(r, AT, off, 5, got) && peek_differ(r, AT, off, 5, got, &bits) && bits == 0);
     got[2] ^= 1;
     EXPECT(peek_differ(r, AT, off, 5, got, &bits) && bits != 0);
     EXPECT(peek_scan(r, AT, 0, 3UL * PAGE_WORDS, &found) && found == 0);
@@ -218,7 +219,8 @@ static void test_program(void)
     EXPECT(executable_headers() != 0);
     uintptr_t id;
     size_t bytes;
-    EXPECT(!executable_build_id(&id, &bytes) || (id != 0 && bytes > 0 && bytes <= EXECUTABLE_ID_MAX));
+    EXPECT(!executable_build_id(&id, &bytes) ||
+           (id != 0 && bytes > 0 && bytes <= EXECUTABLE_ID_MAX));
 }
 
 int main(void)

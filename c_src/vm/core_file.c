@@ -138,8 +138,8 @@ static void add_part(void *arg, uintptr_t from, uintptr_t to)
 {
     struct core_file *c = arg;
     if (c->parts_n < PARTS_MAX)
-        c->parts[c->parts_n++] = (struct part){from & ~(uintptr_t)(PAGE - 1),
-                                               (to + PAGE - 1) & ~(uintptr_t)(PAGE - 1)};
+        c->parts[c->parts_n++] =
+            (struct part){from & ~(uintptr_t)(PAGE - 1), (to + PAGE - 1) & ~(uintptr_t)(PAGE - 1)};
 }
 
 void core_file_lend(struct core_file *c, uintptr_t shift)

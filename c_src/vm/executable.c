@@ -65,8 +65,7 @@ struct found {
 static bool is_build_id(const uint32_t *numbers, const char *name)
 {
     return numbers[0] == NOTE_NAME && numbers[2] == NT_GNU_BUILD_ID &&
-           memcmp(name, "GNU", NOTE_NAME) == 0 && numbers[1] > 0 &&
-           numbers[1] <= EXECUTABLE_ID_MAX;
+           memcmp(name, "GNU", NOTE_NAME) == 0 && numbers[1] > 0 && numbers[1] <= EXECUTABLE_ID_MAX;
 }
 
 static void find_build_id(const char *from, const char *to, struct found *out)
