@@ -1,55 +1,18 @@
 #include "vm/core_file.h"
 
-#include "util/alloc.h"
 #include "vm/executable.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #if defined(__APPLE__)
 #define st_mtim st_mtimespec
 #endif
 
-/* A program has two or three read-only parts. */
-enum { PARTS_MAX = 16, PAGE = 4096 };
-
-struct part {
-    uintptr_t from, to;
-};
-
-struct core_file {
-    int fd;
-    struct stat seen;
-    size_t n;
-    struct core_segment *segments;
-    uintptr_t shift;
-    unsigned parts_n;
-    struct part parts[PARTS_MAX];
-};
+enum { PAGE = 4096 };
 
 /* ---- segments ---------------------------------------------------------------------------------- */
-
-/* false: they are not in order, or an address or offset is beyond all there are. */
-static bool take_segments(struct core_file *c, const unsigned char *bytes, size_t n, uint64_t size)
-{
-    uint64_t last = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct core_segment s;
-        memcpy(&s, bytes + i * sizeof s, sizeof s);
-        if (s.size == 0 || s.start < last || s.size > UINT64_MAX - s.start ||
-            s.size > INT64_MAX - 1 || s.offset > INT64_MAX - s.size)
-            return false;
-        last = s.start + s.size;
-        if (s.offset >= size)
-            continue;
-        s.size = s.size < size - s.offset ? s.size : size - s.offset;
-        c->segments[c->n++] = s;
-    }
-    return true;
-}
 
 /* The last segment that begins at this address or before; NULL: it does not contain it. */
 static const struct core_segment *find_segment(const struct core_file *c, uint64_t at)
@@ -83,63 +46,15 @@ bool core_file_is_same(const struct core_file *c)
     return fstat(c->fd, &now) == 0 && is_same(&now, &c->seen);
 }
 
-/* It does not wait for a file that is none, such as a pipe. */
-static bool open_seen(struct core_file *c, const char *path, const struct core_seen *seen)
-{
-    c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    return c->fd >= 0 && fstat(c->fd, &c->seen) == 0 && S_ISREG(c->seen.st_mode) &&
-           (uint64_t)c->seen.st_size == seen->size &&
-           (uint64_t)c->seen.st_mtim.tv_sec == seen->mtime && c->seen.st_ino == seen->inode;
-}
-
-void core_file_close(struct core_file *c)
-{
-    if (!c)
-        return;
-    if (c->fd >= 0)
-        (void)close(c->fd);
-    sonde_free(c->segments);
-    sonde_free(c);
-}
-
-static enum core_status fill(struct core_file *c, const char *path, const struct core_seen *seen,
-                             const unsigned char *bytes, size_t n)
-{
-    c->segments = sonde_alloc((n > 0 ? n : 1) * sizeof *c->segments);
-    if (!c->segments)
-        return CORE_NOMEM;
-    if (!open_seen(c, path, seen))
-        return CORE_CHANGED;
-    return take_segments(c, bytes, n, seen->size) ? CORE_OK : CORE_BAD;
-}
-
-enum core_status core_file_open(const char *path, const struct core_seen *seen,
-                                const unsigned char *bytes, size_t n, struct core_file **out)
-{
-    *out = NULL;
-    if (n > CORE_SEGMENTS_MAX)
-        return CORE_BAD;
-    struct core_file *c = sonde_alloc(sizeof *c);
-    if (!c)
-        return CORE_NOMEM;
-    *c = (struct core_file){.fd = -1};
-    enum core_status st = fill(c, path, seen, bytes, n);
-    if (st == CORE_OK)
-        *out = c;
-    else
-        core_file_close(c);
-    return st;
-}
-
 /* ---- this program ------------------------------------------------------------------------------ */
 
 /* The kernel maps whole pages. */
 static void add_part(void *arg, uintptr_t from, uintptr_t to)
 {
     struct core_file *c = arg;
-    if (c->parts_n < PARTS_MAX)
-        c->parts[c->parts_n++] =
-            (struct part){from & ~(uintptr_t)(PAGE - 1), (to + PAGE - 1) & ~(uintptr_t)(PAGE - 1)};
+    if (c->parts_n < CORE_PARTS_MAX)
+        c->parts[c->parts_n++] = (struct core_part){from & ~(uintptr_t)(PAGE - 1),
+                                                    (to + PAGE - 1) & ~(uintptr_t)(PAGE - 1)};
 }
 
 void core_file_lend(struct core_file *c, uintptr_t shift)
@@ -149,10 +64,10 @@ void core_file_lend(struct core_file *c, uintptr_t shift)
     executable_constants(add_part, c);
 }
 
-static const struct part *find_part(const struct core_file *c, uint64_t at)
+static const struct core_part *find_part(const struct core_file *c, uint64_t at)
 {
     uintptr_t own = (uintptr_t)at - c->shift;
-    for (const struct part *p = c->parts; p < c->parts + c->parts_n; p++) {
+    for (const struct core_part *p = c->parts; p < c->parts + c->parts_n; p++) {
         if (own >= p->from && own < p->to)
             return p;
     }
@@ -186,7 +101,7 @@ static uint64_t take(const struct core_file *c, uint64_t at, uint64_t bytes, uns
         bytes = bytes < left ? bytes : left;
         return !out || read_file(c, s->offset + (at - s->start), out, bytes) ? bytes : 0;
     }
-    const struct part *p = find_part(c, at);
+    const struct core_part *p = find_part(c, at);
     if (!p)
         return 0;
     uintptr_t own = (uintptr_t)at - c->shift;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 struct core_segment {
     uint64_t start, size, offset; /* size: of what the file has of it */
@@ -22,7 +23,24 @@ struct core_seen {
 
 enum { CORE_SEGMENTS_MAX = 1 << 18 };
 
-struct core_file;
+/* A program has two or three read-only parts. */
+enum { CORE_PARTS_MAX = 16 };
+
+/* Only core_file.c and core_file_open.c look inside. The second one allocates: so whoever only reads memory needs no
+ * allocator. */
+struct core_part {
+    uintptr_t from, to;
+};
+
+struct core_file {
+    int fd;
+    struct stat seen;
+    size_t n;
+    struct core_segment *segments;
+    uintptr_t shift;
+    unsigned parts_n;
+    struct core_part parts[CORE_PARTS_MAX];
+};
 
 enum core_status { CORE_OK, CORE_BAD, CORE_CHANGED, CORE_NOMEM };
 

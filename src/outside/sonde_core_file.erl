@@ -170,7 +170,7 @@ notes(<<NameSize:32/little, Size:32/little, Type:32/little, Rest/bits>>, Found) 
 notes(_, Found) ->
     Found.
 
-padded(Size) -> (Size + 3) band (bnot 3).
+padded(Size) -> (Size + 3) div 4 * 4.
 
 skip(Bytes, N) ->
     case Bytes of
@@ -274,7 +274,9 @@ id(Notes) ->
 %% @doc The same of an executable file.
 -spec build_id_of(file:filename_all()) -> {ok, binary()} | none | {error, why()}.
 build_id_of(Name) ->
-    try with_file(Name, fun build_id_in/1)
+    try with_file(Name, fun build_id_in/1) of
+        {ok, Id} -> {ok, Id};
+        none -> none
     catch throw:{no_core, Why} -> {error, Why}
     end.
 
