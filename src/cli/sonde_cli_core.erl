@@ -49,7 +49,7 @@ no(Text) ->
 
 found(#{path := Path} = Core, Opts) ->
     Prefix = prefix(Opts),
-    In = fun(<<$/, _/bits>> = There) -> sonde_cli_target:inside(Prefix, There);
+    In = fun(<<$/, _/bits>> = There) -> sonde_cli_target:inside(Prefix, seen_inside(Prefix, There));
             (There) -> no(["the node of ", Path, " was started with a relative path (", There, ")"])
          end,
     Name = program(Core),
@@ -74,6 +74,14 @@ raw(Path) ->
     case unicode:characters_to_binary(Path, unicode, file:native_name_encoding()) of
         Raw when is_binary(Raw) -> Raw;
         _ -> no("a path is no text in the encoding of file names")
+    end.
+
+%% A debugger outside of a chroot writes the names of files as it sees them.
+seen_inside(Prefix, Path) ->
+    Size = byte_size(Prefix),
+    case Path of
+        <<Prefix:Size/binary, $/, Rest/bits>> when Size > 0 -> <<$/, Rest/bits>>;
+        _ -> Path
     end.
 
 %% A file that was deleted may be there again, and the same.
