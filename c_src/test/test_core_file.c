@@ -87,7 +87,7 @@ static void test_reader(void)
     EXPECT(peek_word(r, AT + PAGE, &w) && w == PAGE_WORDS + 1);
     EXPECT(peek_word(r, HOLE - 8, &w) && w == 3 * PAGE_WORDS);
     EXPECT(!peek_word(r, HOLE, &w) && !peek_word(r, AT - 8, &w));
-    EXPECT(!peek_word(r, AT + 1, &w));
+    EXPECT(!peek_word(r, HOLE + PAGE, &w) && !peek_word(r, AT + 1, &w));
     EXPECT(peek_word(r, LAST + PAGE - 8, &w) && w == PAGE_WORDS);
     EXPECT(!peek_word(r, LAST + PAGE, &w) && !peek_word(r, 0ULL - 8, &w));
     EXPECT(peek_block(r, AT + PAGE - 8, 2, block) && block[0] == 5 * PAGE_WORDS &&
@@ -119,6 +119,8 @@ static void test_cut_off(void)
     write_file(2UL * PAGE + 100);
     EXPECT(open_core(segments, SEGMENTS, &core) == CORE_OK);
     peek_aim_core(core);
+    EXPECT(!core_file_has(core, AT, 1) && core_file_has(core, AT + PAGE, PAGE + 100) &&
+           !core_file_has(core, AT + PAGE, PAGE + 101));
     EXPECT(!peek_word(PEEK_OTHER, AT, &w));
     EXPECT(peek_word(PEEK_OTHER, AT + PAGE, &w) && w == PAGE_WORDS + 1);
     EXPECT(!peek_word(PEEK_OTHER, AT + 2 * PAGE, &w)); /* a page of which a part is there */
