@@ -137,9 +137,10 @@ check: ## the C unit tests, plain and under sanitizers
 	@scripts/setup build
 	@$(MAKE) -s --no-print-directory -j $(CORES) -C c_src check
 
-fuzz: ## the walkers against hostile memory: make fuzz SECONDS=600
+fuzz: ## the walkers, and the reader of core files, against hostile memory: make fuzz SECONDS=600
 	@scripts/setup fuzz
 	@$(MAKE) -s --no-print-directory -C c_src fuzz FUZZ_SECONDS=$(or $(SECONDS),60)
+	@$(MAKE) -s --no-print-directory -C c_src fuzz FUZZ=core FUZZ_SECONDS=10
 
 valgrind: ## the C unit tests under valgrind
 	@scripts/setup valgrind

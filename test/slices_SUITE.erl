@@ -53,13 +53,17 @@ from_outside(Config, Times) ->
 outside(OsPid) ->
     #{status := active} = sonde:native(),
     ok = sonde_nif:reset_calls(),
+    %% a core file of nothing; core_SUITE measures a real one
+    {error, No} = sonde_outside:open(#{path => <<"/proc/self/maps">>, seen => {0, 0, 0}, headers => 0, segments => <<>>}),
+    true = lists:member(No, [changed, other_program, no_build_id]),
     case sonde_outside:open(OsPid) of
         ok ->
             {ok, [{Pid, _, _} | _], _} = sonde_outside:call(proc_count, [memory, 10], #{}),
             {ok, [_ | _], _} = sonde_outside:call(stacks, [10], #{}),
             {ok, #{}, _} = sonde_outside:call(heap, [Pid], #{});
         {error, other_program} ->
-            badarg = sonde_test:raised(fun() -> sonde_nif:identity(self()) end)
+            badarg = sonde_test:raised(fun() -> sonde_nif:identity(self()) end),
+            badarg = sonde_test:raised(fun() -> sonde_nif:absent(0) end)
     end,
     [{{Name, Arity, Where}, Ns} || {Name, Arity, Where, Ns, Calls} <- sonde_nif:longest_calls(), Calls > 0].
 

@@ -12,6 +12,10 @@
 #include <string.h>
 #include <time.h>
 
+/* For test_corpus.c. */
+extern const char fuzz_corpus[];
+const char fuzz_corpus[] = "fuzz/corpus";
+
 _Noreturn void fuzz_fail(const char *what, const char *where)
 {
     (void)fprintf(stderr, "WRONG: %s %s\n", what, where);

@@ -7,6 +7,8 @@
 #include "nif/nif.h"
 
 #include "util/alloc.h"
+#include "vm/core_file.h"
+#include "vm/executable.h"
 #include "vm/stamp.h"
 #include "vm/target.h"
 #include "vm/term.h"
@@ -98,8 +100,9 @@ NIF(nif_do_learn)
 /* ---- the other side ---------------------------------------------------------------------------------- */
 
 /* A reader checks each process that it reads. This tells at once that nothing there is as expected. A slot
- * may change while it is looked at. */
-static bool slot_is_sound(const struct vm *vm, size_t slot, bool *used)
+ * may change while it is looked at; and a core file may lack a process, which then is not read. */
+static bool slot_is_sound(const struct vm *vm, const struct core_file *core, size_t slot,
+                          bool *used)
 {
     uint64_t proc;
     uint64_t id;
@@ -107,7 +110,7 @@ static bool slot_is_sound(const struct vm *vm, size_t slot, bool *used)
     for (unsigned i = 0; i < TRIES; i++) {
         if (!peek_word(vm->reader, vm->tab.tab + slot * 8, &proc))
             return false;
-        if (proc == 0)
+        if (proc == 0 || (core && !core_file_has(core, proc, LF(vm->lay, proc_size))))
             return true;
         *used = true;
         bool ok = peek_word(vm->reader, (uintptr_t)proc + LF(vm->lay, id), &id);
@@ -119,14 +122,14 @@ static bool slot_is_sound(const struct vm *vm, size_t slot, bool *used)
     return false;
 }
 
-static bool processes_are_sound(const struct vm *vm)
+static bool processes_are_sound(const struct vm *vm, const struct core_file *core)
 {
     unsigned sampled = 0;
     for (size_t slot = 0; slot < vm->tab.max && sampled < SAMPLED;) {
         bool used = false;
         if (!peek_scan(vm->reader, vm->tab.tab, slot, vm->tab.max, &slot))
             return false;
-        if (slot < vm->tab.max && !slot_is_sound(vm, slot++, &used))
+        if (slot < vm->tab.max && !slot_is_sound(vm, core, slot++, &used))
             return false;
         sampled += used;
     }
@@ -151,17 +154,19 @@ static void move(struct vm *vm, uintptr_t shift)
     vm->tab.has_turnover = false;        /* its words would come from pages that are kept */
 }
 
-/* Atoms `false' and `true' are the first two of every VM. 0: all is as expected. */
-static ERL_NIF_TERM unexpected(struct vm *vm)
+/* Atoms `false' and `true' are the first two of every VM. 0: all is as expected. core: NULL for a living one. */
+static ERL_NIF_TERM unexpected(struct vm *vm, const struct core_file *core)
 {
     uint64_t max = vm->tab.max;
     if (!proctab_read(vm->reader, vm->lay, vm->tab.record, &vm->tab))
         return ATOM(process_table);
     if (vm->tab.max != max)
         return ATOM(process_limit);
+    if (core && !core_file_has(core, vm->tab.tab, vm->tab.max * 8ULL))
+        return ATOM(process_table);
     if (!has_text(vm, ATOM(false), "false") || !has_text(vm, ATOM(true), "true"))
         return ATOM(atoms);
-    return processes_are_sound(vm) ? 0 : ATOM(processes);
+    return processes_are_sound(vm, core) ? 0 : ATOM(processes);
 }
 
 static ERL_NIF_TERM not_found(enum target_status st)
@@ -171,14 +176,28 @@ static ERL_NIF_TERM not_found(enum target_status st)
                                     : ATOM(other_program);
 }
 
+static bool may_aim(const struct sonde *s)
+{
+    return !s->is_aimed && s->vm.atoms.record != 0 && s->vm.identity.is_known;
+}
+
+static ERL_NIF_TERM aimed(struct sonde *s, const struct vm *vm, const struct core_file *core)
+{
+    s->vm = *vm;
+    s->core = core;
+    atomic_store(&s->reader, PEEK_OTHER);
+    atomic_store(&s->no_content, true); /* the owner of that node may have forbidden it */
+    s->is_aimed = true;
+    return ATOM(ok);
+}
+
 NIF(nif_do_aim)
 {
     /* (OsPid): ok, or why this OS process cannot be read. After it, no process of this VM is read */
     struct sonde *s = sonde_of(env);
     int process;
     uintptr_t shift;
-    if (!enif_get_int(env, argv[0], &process) || process <= 0 || s->is_aimed ||
-        s->vm.atoms.record == 0 || !s->vm.identity.is_known)
+    if (!enif_get_int(env, argv[0], &process) || process <= 0 || !may_aim(s))
         return nif_raise(env, ATOM(badarg));
     enum target_status st = target_find(process, &shift);
     if (st != TARGET_OK)
@@ -192,14 +211,145 @@ NIF(nif_do_aim)
         return failed == EPERM   ? ATOM(forbidden)
                : failed == ESRCH ? ATOM(gone)
                                  : ATOM(process_table);
-    ERL_NIF_TERM why = unexpected(&vm);
+    ERL_NIF_TERM why = unexpected(&vm, NULL);
+    return why != 0 ? why : aimed(s, &vm, NULL);
+}
+
+/* ---- a core file ------------------------------------------------------------------------------------- */
+
+enum { PATH_MAX_BYTES = 4096, PAGE_MASK = 4095 };
+
+/* {Size, Mtime, Inode} */
+static bool get_seen(ErlNifEnv *env, ERL_NIF_TERM term, struct core_seen *out)
+{
+    const ERL_NIF_TERM *seen;
+    int arity;
+    ErlNifUInt64 w[3];
+    if (!enif_get_tuple(env, term, &arity, &seen) || arity != 3 ||
+        !enif_get_uint64(env, seen[0], &w[0]) || !enif_get_uint64(env, seen[1], &w[1]) ||
+        !enif_get_uint64(env, seen[2], &w[2]))
+        return false;
+    *out = (struct core_seen){w[0], w[1], w[2]};
+    return true;
+}
+
+/* A binary without an end mark. */
+static bool get_path(ErlNifEnv *env, ERL_NIF_TERM term, char out[PATH_MAX_BYTES])
+{
+    ErlNifBinary path;
+    if (!enif_inspect_binary(env, term, &path) || path.size == 0 || path.size >= PATH_MAX_BYTES ||
+        memchr(path.data, 0, path.size))
+        return false;
+    memcpy(out, path.data, path.size);
+    out[path.size] = 0;
+    return true;
+}
+
+static bool get_segments(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifBinary *out, size_t *n)
+{
+    enum { SIZE = sizeof(struct core_segment) };
+    if (!enif_inspect_binary(env, term, out) || out->size % SIZE != 0)
+        return false;
+    *n = out->size / SIZE;
+    return *n <= CORE_SEGMENTS_MAX;
+}
+
+/* 0: the build id is there, and is ours. */
+static ERL_NIF_TERM other_build(const struct core_file *core, uintptr_t shift)
+{
+    unsigned char bytes[EXECUTABLE_ID_MAX];
+    uintptr_t at;
+    size_t n;
+    if (!executable_build_id(&at, &n) || !core_file_read(core, at + shift, bytes, n))
+        return ATOM(no_build_id);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    return memcmp(bytes, (const void *)at, n) == 0 ? 0 : ATOM(other_program);
+}
+
+/* headers: where the program headers were in that OS process. 0: all is as expected. */
+static ERL_NIF_TERM aim_core(struct core_file *core, uint64_t headers, struct vm *vm)
+{
+    uintptr_t own = executable_headers();
+    uintptr_t shift = (uintptr_t)headers - own;
+    if (own == 0 || (shift & PAGE_MASK) != 0)
+        return ATOM(other_program);
+    ERL_NIF_TERM why = other_build(core, shift);
     if (why != 0)
         return why;
-    s->vm = vm;
-    atomic_store(&s->reader, PEEK_OTHER);
-    atomic_store(&s->no_content, true); /* the owner of that node may have forbidden it */
-    s->is_aimed = true;
-    return ATOM(ok);
+    core_file_lend(core, shift);
+    move(vm, shift);
+    vm->reader = PEEK_OTHER;
+    peek_aim_core(core);
+    why = unexpected(vm, core);
+    return why == 0 && !core_file_is_same(core) ? ATOM(changed) : why;
+}
+
+NIF(nif_do_aim_core)
+{
+    /* (Path, {Size, Mtime, Inode}, Headers, Segments): ok, or why this core file cannot be read. Segments: for each
+     * three words, as in struct core_segment. Of its memory, all is as after do_aim */
+    struct sonde *s = sonde_of(env);
+    char path[PATH_MAX_BYTES];
+    struct core_seen seen;
+    ErlNifUInt64 headers;
+    ErlNifBinary segments;
+    size_t n;
+    struct core_file *core;
+    if (!get_path(env, argv[0], path) || !get_seen(env, argv[1], &seen) ||
+        !enif_get_uint64(env, argv[2], &headers) || !get_segments(env, argv[3], &segments, &n) ||
+        !may_aim(s))
+        return nif_raise(env, ATOM(badarg));
+    enum core_status st = core_file_open(path, &seen, segments.data, n, &core);
+    if (st != CORE_OK)
+        return st == CORE_BAD     ? nif_raise(env, ATOM(badarg))
+               : st == CORE_NOMEM ? ATOM(no_memory)
+                                  : ATOM(changed);
+    struct vm vm = s->vm;
+    ERL_NIF_TERM why = aim_core(core, headers, &vm);
+    if (why == 0)
+        return aimed(s, &vm, core);
+    peek_aim_core(NULL);
+    core_file_close(core);
+    return why;
+}
+
+/* Slots of the table, and processes, that are looked at in one call: about 1 ms. */
+enum { ABSENT_SLOTS = 1 << 17, ABSENT_PROCESSES = 1 << 12 };
+
+/* Nothing is known of these but that they were there. */
+static unsigned count_absent(const struct vm *vm, const struct core_file *core, size_t *next)
+{
+    size_t left = vm->tab.max - *next;
+    size_t end = *next + (left < ABSENT_SLOTS ? left : ABSENT_SLOTS);
+    unsigned absent = 0;
+    uint64_t proc;
+    for (unsigned i = 0; *next < end && i < ABSENT_PROCESSES; i++) {
+        if (!peek_scan(vm->reader, vm->tab.tab, *next, end, next))
+            return absent;
+        if (*next < end && peek_word(vm->reader, vm->tab.tab + *next * 8, &proc)) {
+            absent += proc != 0 && !core_file_has(core, proc, LF(vm->lay, proc_size));
+            ++*next;
+        }
+    }
+    return absent;
+}
+
+NIF(nif_do_absent)
+{
+    /* (Slot): {Count, Next | done}: processes that the core file has in its table, but not in its memory */
+    struct sonde *s = sonde_of(env);
+    struct vm vm = s->vm;
+    ErlNifUInt64 from;
+    if (!s->is_aimed || !enif_get_uint64(env, argv[0], &from) || from > vm.tab.max)
+        return nif_raise(env, ATOM(badarg));
+    vm.reader = nif_peek_reader(s);
+    if (vm.reader == PEEK_NONE)
+        return ATOM(no_reader);
+    size_t next = from;
+    unsigned n = s->core ? count_absent(&vm, s->core, &next) : 0;
+    bool more = s->core && next < vm.tab.max;
+    return enif_make_tuple2(env, enif_make_uint(env, n),
+                            more ? enif_make_uint64(env, next) : ATOM(done));
 }
 
 /* ---- names ------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 #include "vm/peek.h"
 
+#include "vm/core_file.h"
 #include "vm/filter.h"
 #include "vm/handler.h"
 
@@ -58,9 +59,11 @@ void peek_return(void)
 
 /* ---- the readers with a system call ------------------------------------------------------------ */
 
-/* Written by peek_aim. */
+/* Written by peek_aim and peek_aim_core. What is read from a core file does not change, so that only a new call
+ * forgets it. */
 static struct {
     int process;
+    const struct core_file *core;
     uintptr_t known;
     uint64_t value;
 } aimed;
@@ -83,8 +86,15 @@ static void *remote_address(uintptr_t addr)
     return (void *)addr; // NOLINT(performance-no-int-to-ptr)
 }
 
+static bool is_core(enum peek_reader r)
+{
+    return r == PEEK_OTHER && aimed.core;
+}
+
 static bool syscall_block(enum peek_reader r, uintptr_t addr, size_t words, uint64_t *out)
 {
+    if (is_core(r))
+        return core_file_read(aimed.core, addr, out, words * sizeof *out);
     struct iovec remote = {remote_address(addr), words * sizeof *out};
     return readv_words(r, &remote, 1, out, words);
 }
@@ -162,10 +172,23 @@ static bool other_parts(uintptr_t base, const uint16_t *off, const struct part *
     return true;
 }
 
+static bool other_word(uintptr_t addr, uint64_t *out);
+
+static bool core_gather(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if ((off[i] & 7) != 0 || !other_word(base + off[i], &out[i]))
+            return false;
+    }
+    return true;
+}
+
 /* The kernel reads the pieces one after the other, so the order of the words is kept. */
 static bool syscall_gather(enum peek_reader r, uintptr_t base, const uint16_t *off, unsigned n,
                            uint64_t *out)
 {
+    if (is_core(r))
+        return core_gather(base, off, n, out);
     struct iovec remote[IOVECS];
     struct part parts[PARTS];
     unsigned part_n = r == PEEK_OTHER ? make_parts(off, n, parts) : 0;
@@ -244,6 +267,8 @@ static __attribute__((noinline)) void forget_expected(void)
 
 void peek_expect_other(uintptr_t base, const uint16_t *off, unsigned n)
 {
+    if (aimed.core)
+        return;
     if (expected.is_read)
         forget_expected();
     if (expected.n < EXPECTED && n <= PEEK_GATHER_MAX)
@@ -293,6 +318,12 @@ static void forget_pages(void)
         forget(true);
         forget_expected();
     }
+}
+
+static void forget_core(void)
+{
+    if (aimed.core)
+        forget(true);
 }
 
 static bool fetch_page(unsigned i, uintptr_t at)
@@ -352,12 +383,23 @@ static bool syscall_works(void)
 static bool other_works(void)
 {
     uint64_t seen;
+    if (aimed.core)
+        return core_file_is_same(aimed.core);
     return aimed.process != 0 && syscall_block(PEEK_OTHER, aimed.known, 1, &seen) &&
            seen == aimed.value;
 }
 
+void peek_aim_core(const struct core_file *core)
+{
+    aimed.process = 0;
+    aimed.core = core;
+    forget(true);
+    forget_expected();
+}
+
 int peek_aim(int process, uintptr_t known)
 {
+    aimed.core = NULL;
     aimed.process = process;
     aimed.known = known;
     errno = EFAULT;
@@ -387,6 +429,10 @@ static void forget_walks(void)
 }
 
 static void forget_pages(void)
+{
+}
+
+static void forget_core(void)
 {
 }
 
@@ -434,6 +480,11 @@ int peek_aim(int process, uintptr_t known)
 {
     (void)process, (void)known, (void)aimed;
     return ENOSYS;
+}
+
+void peek_aim_core(const struct core_file *core)
+{
+    (void)core;
 }
 #endif
 
@@ -511,6 +562,7 @@ enum peek_reader peek_ready(enum peek_reader want)
     if (want == PEEK_NONE || atomic_load(&peek_left) || !barrier_works())
         return PEEK_NONE;
     forget_pages();
+    forget_core();
     if (want == PEEK_OTHER)
         return other_works() ? PEEK_OTHER : PEEK_NONE;
     if (want == PEEK_GUARDED && handler_is_armed())

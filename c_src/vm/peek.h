@@ -12,7 +12,7 @@
 /* guarded: plain loads; our SIGSEGV/SIGBUS handler catches their faults.
  * syscall: process_vm_readv on this OS process; several hundred times slower for one word, but it
  *          needs no handler.
- * other:   process_vm_readv on another OS process, the one of peek_aim. */
+ * other:   another OS process: process_vm_readv on that of peek_aim, or the core file of peek_aim_core. */
 enum peek_reader { PEEK_NONE, PEEK_GUARDED, PEEK_SYSCALL, PEEK_OTHER };
 
 /* Installs the handler if `want` is guarded (once for the OS process; later calls are free), and
@@ -25,6 +25,11 @@ enum peek_reader peek_ready(enum peek_reader want);
  * its value of now; so it is not when the process has ended, even if its number was given to another one. No
  * thread may read meanwhile. Returns 0, or an errno. */
 int peek_aim(int process, uintptr_t known);
+
+/* The same for an OS process that has ended. The reader is ready as long as the file stays as it is. The file must
+ * stay open until another aim is taken; NULL: no aim. */
+struct core_file;
+void peek_aim_core(const struct core_file *core);
 
 /* From now on no reader is ready. The handler is removed as soon as no call is between peek_enter and
  * peek_exit; then all is as before the first peek_ready. This needs our handler to be in place for both

@@ -82,7 +82,16 @@ command({run, #{run := completion}, [Shell], _}, _) ->
 command({run, Command, Args, #{pid := OsPid} = Opts}, Words) ->
     case sonde_cli_twin:is_twin() of
         true -> outside(OsPid, Command, Args, Opts);
-        false -> ok(good(sonde_cli_twin:run(OsPid, Words, maps:get(trust, Opts, false))))
+        false -> ok(good(sonde_cli_twin:run(sonde_cli_target:read(OsPid, maps:get(trust, Opts, false)), Words)))
+    end;
+command({run, Command, Args, #{core := Name} = Opts}, Words) ->
+    case sonde_cli_twin:is_twin() of
+        true ->
+            {ok, Core} = good(sonde_cli_core:open(Name)),
+            lists:foreach(fun complain/1, sonde_cli_core:said(Core)),
+            outside(Core, Command, Args, Opts);
+        false ->
+            ok(good(sonde_cli_twin:run(sonde_cli_core:target(Name, Opts), Words)))
     end;
 command({run, Command, Args, Opts}, _) ->
     Nodes = case Opts of #{node := N} -> [N]; #{cluster := Ns} -> lists:usort(Ns) end,
@@ -110,20 +119,25 @@ good(Good) -> Good.
 failed(Text) ->
     throw({failed, Text}).
 
-%% ---- from outside: we are the twin
+%% ---- from outside: we are the twin, of an OS process or a core file
 
-outside(OsPid, #{run := {sonde, Function}} = Command, Args, Opts) ->
-    _ = case sonde_outside:open(OsPid) of
+outside(Target, #{run := {sonde, Function}} = Command, Args, Opts) ->
+    _ = case sonde_outside:open(Target) of
             ok -> ok;
-            {error, No} -> no_answer(OsPid, No)
+            {error, No} -> no_answer(Target, No)
         end,
     There = [from_text(Arg) || Arg <- Args],
     case sonde_outside:call(Function, There, maps:with([depth, timeout], Opts)) of
         {ok, Answer, Report} ->
-            show(node(), Command, Args, answer(Answer, Function), with_names(format(Opts), Report), Opts#{suspend => never});
+            Named = with_names(format(Opts), Report, Target),
+            is_as_it_was(Target) orelse no_answer(Target, changed),
+            show(node(), Command, Args, answer(Answer, Function), Named, Opts#{suspend => never});
         {error, Why} ->
-            no_answer(OsPid, Why)
+            no_answer(Target, Why)
     end.
+
+is_as_it_was(#{}) -> sonde_outside:is_there();
+is_as_it_was(_OsPid) -> true.
 
 %% A name would have to be searched among all processes.
 from_text({process, Text}) ->
@@ -139,13 +153,18 @@ from_text(Arg) ->
     Arg.
 
 %% Those that run at each look may be the culprits.
-with_names(text, #{missed := #{pids := Pids} = Missed} = Report) ->
-    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], Why} || {Pid, Why} <- Pids],
+with_names(text, #{missed := #{pids := Pids} = Missed} = Report, Target) ->
+    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], why(Target, Why)} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
-with_names(_, Report) ->
+with_names(_, Report, _) ->
     Report.
 
--spec no_answer(pos_integer(), sonde_outside:why()) -> no_return().
+why(#{}, busy) -> 'ran, or not in the file';
+why(_, Why) -> Why.
+
+-spec no_answer(pos_integer() | sonde_core_file:core(), sonde_outside:why()) -> no_return().
+no_answer(#{path := Path}, Why) ->
+    failed(["core ", Path, ": ", sonde_cli_core:errors(Why)]);
 no_answer(OsPid, Why) ->
     failed(["process ", integer_to_list(OsPid), ": ", sonde_outside:errors(Why)]).
 

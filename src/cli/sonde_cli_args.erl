@@ -74,11 +74,13 @@ finish(#{run := Run} = Command, Args, Opts) ->
     {run, Command, Values, Opts}.
 
 %% The target: one node, or several if the command has rows to merge or a report of each node, or a
-%% process of this machine.
+%% process of this machine, or a core file.
 target(completion, _, _) ->
     ok;
+target(_, _, #{sysroot := _} = Opts) when not is_map_key(core, Opts) ->
+    wrong("--sysroot needs --core");
 target(Run, Command, Opts) ->
-    case [Target || Target <- [node, cluster, pid], is_map_key(Target, Opts)] of
+    case [Target || Target <- [node, cluster, pid, core], is_map_key(Target, Opts)] of
         [Target] -> target(Target, Run, Command, Opts);
         [One, Other | _] -> wrong(io_lib:format("--~s and --~s exclude each other", [One, Other]));
         [] -> wrong("no node is given: use --node NAME@HOST")
@@ -99,7 +101,13 @@ target(pid, _, #{outside := true}, #{suspend := true}) ->
 target(pid, _, #{outside := true}, _) ->
     ok;
 target(pid, _, #{name := Name}, _) ->
-    wrong([Name, " cannot look from outside: use --node"]).
+    wrong([Name, " cannot look from outside: use --node"]);
+target(core, _, #{core := true}, #{suspend := true}) ->
+    wrong("--suspend cannot be done in a core file");
+target(core, _, #{core := true}, _) ->
+    ok;
+target(core, _, #{name := Name}, _) ->
+    wrong([Name, " cannot look into a core file"]).
 
 %% ---- arguments
 

@@ -21,13 +21,15 @@ general() ->
                   "ends.",
                   "With --pid, sonde reads the memory of a node on this machine that cannot answer, "
                   "as its user or as root. It starts that node's own executable with your rights, "
-                  "to learn how that VM keeps its processes. These commands can: " ++ outside() ++ ".",
+                  "to learn how that VM keeps its processes. These commands can: " ++ which(outside) ++ ".",
+                  "With --core, it reads the core file of a node that died, in the same way: it starts the "
+                  "executable that the file names. These commands can: " ++ which(core) ++ ".",
                   "Exit codes: 0 done; 1 the node was not reached, or the call failed; 2 wrong "
                   "usage; 3 diagnose found suspects; 143 ended by SIGTERM.",
                   "sonde help COMMAND describes one command."]]].
 
-outside() ->
-    lists:append(lists:join(", ", [Name || #{name := Name, outside := true} <- commands()])).
+which(Key) ->
+    lists:append(lists:join(", ", [Name || #{name := Name} = Command <- commands(), is_map_key(Key, Command)])).
 
 -spec command(sonde_cli_table:command()) -> unicode:chardata().
 command(#{name := Name, help := Help} = Command) ->
@@ -42,7 +44,8 @@ command(#{name := Name, help := Help} = Command) ->
 
 usage(none) ->
     "Usage: sonde --node NAME@HOST [OPTIONS] COMMAND [ARGUMENTS]\n"
-    "       sonde --pid OSPID [OPTIONS] COMMAND [ARGUMENTS]\n";
+    "       sonde --pid OSPID [OPTIONS] COMMAND [ARGUMENTS]\n"
+    "       sonde --core FILE [OPTIONS] COMMAND [ARGUMENTS]\n";
 usage(#{run := Run} = Command) when Run =:= completion; Run =:= help ->
     ["Usage: sonde ", usage_of(Command), "\n"];
 usage(#{run := Run} = Command) ->
@@ -54,8 +57,8 @@ usage(#{run := Run} = Command) ->
                  _ -> "--node NAME@HOST"
              end,
     ["Usage: sonde ", Target, " [OPTIONS] ", usage_of(Command), "\n",
-     [["       sonde --pid OSPID [OPTIONS] ", usage_of(Command), "\n"]
-      || is_map_key(outside, Command)]].
+     [["       sonde --", Other, " [OPTIONS] ", usage_of(Command), "\n"]
+      || {Key, Other} <- [{outside, "pid OSPID"}, {core, "core FILE"}], is_map_key(Key, Command)]].
 
 -spec version() -> unicode:chardata().
 version() ->

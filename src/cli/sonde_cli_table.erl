@@ -19,11 +19,11 @@
 %% names of the elements of its rows, in JSON. `value': what the values count, as a heading where no
 %% ATTR names it. `none': what an answer without rows means. `each': it has no rows, and is printed
 %% once for each node of a cluster. `missed': it takes `report => true', and reports what it could
-%% not read. `outside': it can look at a process of this machine, with --pid.
+%% not read. `outside': it can look at a process of this machine, with --pid; `core': into a core file, with --core.
 -type command() :: #{name := string(), args := [arg()], options => [option()], help := string(),
                      text => [string()], run := {sonde, atom()} | atom(), row => [atom()],
                      value => atom(), none => string(), each => true, missed => true,
-                     outside => true}.
+                     outside => true, core => true}.
 
 -spec options() -> [option()].
 options() ->
@@ -35,8 +35,12 @@ options() ->
      #{name => pid, letter => $p, arg => {"OSPID", os_pid},
        help => "the node that is this process of this machine, looked at from outside: it need not "
                "answer, and nothing is loaded onto it"},
+     #{name => core, arg => {"FILE", local_file},
+       help => "the node that left this core file when it died"},
+     #{name => sysroot, arg => {"DIR", local_file},
+       help => "with --core: a folder with the files of the machine or container that the core file is from"},
      #{name => trust,
-       help => "with --pid: run the program of another user's node with your rights"},
+       help => "with --pid or --core: run the program of another user's node with your rights"},
      #{name => 'cookie-file', arg => {"FILE", local_file},
        help => "read the cookie from the first line of FILE; default: $SONDE_COOKIE, then "
                "~/.erlang.cookie"},
@@ -88,7 +92,7 @@ overviews() ->
 of_processes() ->
     Row = [pid, value, attrs],
     [#{name => "proc_count", args => [attr(), n()], run => {sonde, proc_count}, row => Row,
-       missed => true, outside => true, options => [suspend()],
+       missed => true, outside => true, core => true, options => [suspend()],
        help => "the N processes with the highest ATTR"},
      #{name => "proc_window", args => [numbers(), n(), ms()], run => {sonde, proc_window},
        row => Row, outside => true,
@@ -100,7 +104,7 @@ of_processes() ->
        value => waiters, none => "no process waits for another one",
        help => "the N processes for which most others wait, chains and deadlocks"},
      #{name => "stacks", args => [n()], run => {sonde, stacks}, row => [stack, processes, attrs],
-       missed => true, outside => true, options => [depth(), collapsed()],
+       missed => true, outside => true, core => true, options => [depth(), collapsed()],
        help => "what processes wait at or run: the N stacks that most of them have"}].
 
 depth() ->
@@ -151,7 +155,7 @@ one_process() ->
     Hold = #{name => suspend, help => "suspend the process while it is read"},
     [#{name => "info", args => [process(), optional("KEY", {one_of, info_keys()})],
        run => {sonde, info}, help => "information about a process, or one item of it"},
-     #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap}, outside => true,
+     #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap}, outside => true, core => true,
        help => "what is on the heap of a process, and how much is garbage"},
      #{name => "heap_top", args => [process(), n()], options => [Hold], run => {sonde, heap_top},
        none => "no objects on the heap to show",
@@ -198,7 +202,7 @@ others() ->
      #{name => "node_stats", args => [n(), ms()], run => {sonde, node_stats_list},
        row => [absolutes, increments], none => "no samples were asked for",
        help => "N samples of the node's statistics, one every MS milliseconds"},
-     #{name => "native", args => [], run => {sonde, native}, outside => true,
+     #{name => "native", args => [], run => {sonde, native}, outside => true, core => true,
        help => "whether sonde reads that node's memory natively, and if not, why not"}].
 
 itself() ->

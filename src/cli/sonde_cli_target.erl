@@ -13,14 +13,19 @@
 -include_lib("kernel/include/file.hrl").
 
 -export([read/2, inside/2, is_traceable/2, machine/2]).
--export_type([target/0]).
+-export([node_words/2, started/4, executable_of/1, no_target/1]). % for core files
+-export_type([target/0, started/0]).
 
-%% `machine' is what a shared object must have been built for (sonde_bundle:machine/3); `loader' is the dynamic loader with the folders of the libraries; `setup' the program
-%% erl_child_setup, or a link to what is left of it.
--type target() :: #{os_pid := pos_integer(), exe := binary(), name := binary(), machine := string(),
+%% `machine' is what a shared object must have been built for (sonde_bundle:machine/3); `loader' is the
+%% dynamic loader with the folders of the libraries; `setup' the program erl_child_setup, or a link to what
+%% is left of it; `what' what it is called in errors.
+-type target() :: #{what := text(), exe := binary(), name := binary(), machine := string(),
                     loader := {binary(), [binary()]} | none, flags := [binary()],
                     root := binary(), setup := binary(), boot := binary(), boot_vars := [{binary(), binary()}],
                     libraries := binary() | none}.
+%% What its command line says.
+-type started() :: #{flags := [binary()], root := binary(), setup := binary(), boot := binary(),
+                     boot_vars := [{binary(), binary()}]}.
 -type text() :: unicode:chardata().
 
 -define(MOST_LINKS, 40).      % of one path, as in the kernel
@@ -41,24 +46,38 @@ read(OsPid, Trust) ->
     catch throw:{no_target, Text} -> {error, Text}
     end.
 
+%% @private
 -spec no_target(text()) -> no_return().
 no_target(Text) ->
     throw({no_target, Text}).
 
 target(OsPid) ->
     ok = is_alive(OsPid),
-    {Flags, Args} = command_line(OsPid),
+    Words = command_line(OsPid),
     ok = is_permitted(OsPid),
     Prefix = prefix(OsPid),
     In = fun(Path) -> inside(Prefix, absolute(OsPid, Path)) end,
+    What = what(OsPid),
+    Started = started(Words, In, [proc(Child, "exe") || Child <- setups(OsPid)], What),
+    {Machine, Interpreter} = executable_of(proc(OsPid, "exe")),
+    Started#{what => What, exe => proc(OsPid, "exe"), name => executable(OsPid), machine => Machine,
+             loader => loader(OsPid, Prefix, Interpreter), libraries => libraries(OsPid, Prefix)}.
+
+what(OsPid) -> "process " ++ integer_to_list(OsPid).
+
+setups(OsPid) ->
+    [Child || Child <- children(OsPid), filename:basename(executable(Child)) =:= <<"erl_child_setup">>].
+
+%% @doc What is needed to start the VM again that had this command line. `In' is where we see a path of its; `Running'
+%% are other files that may be the program erl_child_setup.
+-spec started({Flags :: [binary()], Args :: [binary()]}, In :: fun((binary()) -> binary()), Running :: [binary()],
+              What :: text()) -> started().
+started({Flags, Args}, In, Running, What) ->
     Root = In(argument(<<"-root">>, Args)),
     Bin = In(argument(<<"-bindir">>, Args)),
-    {Machine, Interpreter} = executable_of(proc(OsPid, "exe")),
-    #{os_pid => OsPid, exe => proc(OsPid, "exe"), name => executable(OsPid), machine => Machine,
-               loader => loader(OsPid, Prefix, Interpreter), flags => flags(Flags, erts(Bin)), root => Root,
-               setup => setup(OsPid, Bin), boot => boot(OsPid, Root, Args, In),
-               boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
-      libraries => libraries(OsPid, Prefix)}.
+    #{flags => flags(Flags, erts(Bin)), root => Root, setup => setup(Bin, Running),
+      boot => boot(What, Root, Args, In),
+      boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)]}.
 
 %% ---- may we?
 
@@ -82,11 +101,15 @@ command_line(OsPid) ->
 
 %% Where we may read the link to its executable, the kernel knows better than its own words.
 is_node(OsPid) ->
-    {Emulator, Args} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, words(OsPid, "cmdline")),
+    node_words(words(OsPid, "cmdline"), executable(OsPid)).
+
+%% @doc The flags of the emulator, and the arguments after the first `--'. `Exe' may be empty.
+-spec node_words([binary()], Exe :: binary()) -> {true, Flags :: [binary()], Args :: [binary()]} | false.
+node_words(Words, Exe) ->
+    {Emulator, Args} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, Words),
     case {Emulator, arguments(<<"-root">>, 1, Args), arguments(<<"-bindir">>, 1, Args)} of
         {[Name | Flags], [_ | _], [_ | _]} ->
-            Is = is_emulator(case executable(OsPid) of <<>> -> Name; Exe -> Exe end),
-            Is andalso {true, Flags, Args};
+            is_emulator(case Exe of <<>> -> Name; _ -> Exe end) andalso {true, Flags, Args};
         _ ->
             false
     end.
@@ -243,7 +266,8 @@ c_library(Interpreter) ->
         _ -> "gnu"
     end.
 
-%% Its machine, and its dynamic loader; a static executable has none.
+%% @doc The machine of an executable, and its dynamic loader; a static one has none.
+-spec executable_of(binary()) -> {Machine :: string(), Loader :: binary() | none}.
 executable_of(Exe) ->
     case file:open(Exe, [read, raw, binary]) of
         {ok, File} ->
@@ -325,16 +349,15 @@ erts(Bin) ->
 argument(Name, Args) -> hd(hd(arguments(Name, 1, Args))).
 
 %% The values of each such argument, in front of the user's own.
-arguments(Name, Count, [Name | Args]) when length(Args) >= Count ->
-    {Values, Rest} = lists:split(Count, Args),
-    [Values | arguments(Name, Count, Rest)];
+arguments(Name, 1, [Name, Value | Args]) -> [[Value] | arguments(Name, 1, Args)];
+arguments(Name, 2, [Name, One, Two | Args]) -> [[One, Two] | arguments(Name, 2, Args)];
 arguments(_, _, [<<"-extra">> | _]) -> [];
 arguments(Name, Count, [_ | Args]) -> arguments(Name, Count, Args);
 arguments(_, _, []) -> [].
 
-%% The smallest boot file, without its extension. A release has it beside its own.
-boot(OsPid, Root, Args, In) ->
-    Own = [filename:dirname(In(Path)) || [Path] <- arguments(<<"-boot">>, 1, Args)],
+%% The smallest boot file, without its extension. A release has it beside its own; a name alone is in its OTP.
+boot(What, Root, Args, In) ->
+    Own = [filename:dirname(In(Path)) || [Path] <- arguments(<<"-boot">>, 1, Args), filename:basename(Path) =/= Path],
     Folders = [filename:join(Root, "bin") | Own]
         ++ filelib:wildcard(filename:join(binary_to_list(Root), "releases/*")),
     Found = [Path || Folder <- Folders, Name <- ["no_dot_erlang", "start_clean"],
@@ -342,17 +365,13 @@ boot(OsPid, Root, Args, In) ->
                      filelib:is_regular(<<Path/binary, ".boot">>)],
     case Found of
         [Path | _] -> Path;
-        [] -> no_target(["there is no start_clean.boot in the OTP of process ",
-                         integer_to_list(OsPid), " (", Root, "), so its VM cannot be started again"])
+        [] -> no_target(["there is no start_clean.boot in the OTP of ", What, " (", Root,
+                         "), so its VM cannot be started again"])
     end.
 
 %% The VM does not start without it. The node's own still runs if its file is deleted.
-setup(OsPid, Bin) ->
-    File = filename:join(Bin, "erl_child_setup"),
-    Running = [proc(Child, "exe")
-               || Child <- children(OsPid),
-                  filename:basename(executable(Child)) =:= <<"erl_child_setup">>],
-    case [Path || Path <- [File | Running], filelib:is_regular(Path)] of
+setup(Bin, Running) ->
+    case [Path || Path <- [filename:join(Bin, "erl_child_setup") | Running], filelib:is_regular(Path)] of
         [Path | _] -> Path;
         [] -> no_target(["there is no erl_child_setup in ", Bin])
     end.

@@ -1,13 +1,13 @@
 %% @private
-%% Starts the command again on the executable of a node of this machine: a twin of that node. Only
-%% there is what is proved of a VM true for the node as well.
+%% Starts the command again on the executable of a node of this machine, or of one that left a core file: a twin of
+%% that node. Only there is what is proved of a VM true for the node as well.
 %%
 %% The twin has the terminal of the command, and two pipes to it: it says when it is up, and learns
 %% from them when the command is gone. It finds sonde in a private folder, which the command removes,
 %% or the twin, if it is left alone.
 -module(sonde_cli_twin).
 
--export([run/3, is_twin/0, main/0]).
+-export([run/2, is_twin/0, main/0]).
 -export([watch/2]).
 
 -define(UP, <<"up">>).
@@ -21,15 +21,13 @@
 %% ---- the command
 
 %% @doc Runs the command line in a twin and returns its exit code.
--spec run(pos_integer(), [string()], Trust :: boolean()) -> {ok, 0..3} | {error, unicode:chardata()}.
-run(OsPid, Words, Trust) ->
-    case sonde_cli_target:read(OsPid, Trust) of
-        {ok, Target} ->
-            Ours = sonde_bundle:ours(),
-            sonde_helper:call(fun(Caller) -> with_folder(Target, Ours, Words, Caller) end);
-        Error ->
-            Error
-    end.
+-spec run({ok, sonde_cli_target:target()} | {error, unicode:chardata()}, [string()]) ->
+    {ok, 0..3} | {error, unicode:chardata()}.
+run({ok, Target}, Words) ->
+    Ours = sonde_bundle:ours(),
+    sonde_helper:call(fun(Caller) -> with_folder(Target, Ours, Words, Caller) end);
+run({error, _} = Error, _) ->
+    Error.
 
 with_folder(Target, Ours, Words, Caller) ->
     Place = filename:absname(os:getenv("TMPDIR", "/tmp")),
@@ -49,7 +47,7 @@ with_folder(Target, Ours, Words, Caller) ->
     end.
 
 with_twin({error, Why}, Target, _, _) ->
-    {error, ["the VM of process ", pid_of(Target), " cannot be started again: ", file:format_error(Why)]};
+    {error, ["the VM of ", what(Target), " cannot be started again: ", file:format_error(Why)]};
 with_twin(Port, Target, Ours, Caller) ->
     Twin = case erlang:port_info(Port, os_pid) of
                {os_pid, OsPid} -> integer_to_list(OsPid);
@@ -161,20 +159,20 @@ wait(Port, Twin, Target, Ours, Caller, Ms) ->
         {'DOWN', Caller, process, _, _} -> stop(Port, Twin), exit(caller_is_gone)
     after Ms ->
         stop(Port, Twin),
-        {error, ["the VM of process ", pid_of(Target), ", started again, does not answer"]}
+        {error, ["the VM of ", what(Target), ", started again, does not answer"]}
     end.
 
 ended(?NOT_LOADED, _, Target, #{compiled_on := Release}) ->
-    ["process ", pid_of(Target), " cannot load code that was compiled on OTP ", Release,
+    [what(Target), " cannot load code that was compiled on OTP ", Release,
      ": is its release older?"];
 ended(Code, infinity, Target, _) ->
-    ["looking at process ", pid_of(Target), " failed: the VM for it ended with code ",
+    ["looking at ", what(Target), " failed: the VM for it ended with code ",
      integer_to_list(Code)];
 ended(Code, _, Target, _) ->
-    ["the VM of process ", pid_of(Target), " does not start again (code ", integer_to_list(Code),
+    ["the VM of ", what(Target), " does not start again (code ", integer_to_list(Code),
      "): was its OTP replaced or removed since it started?"].
 
-pid_of(#{os_pid := OsPid}) -> integer_to_list(OsPid).
+what(#{what := What}) -> What.
 
 stop(Port, Twin) ->
     _ = try port_command(Port, ?STOP) catch error:badarg -> true end,

@@ -18,7 +18,7 @@
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
          scan_part/3, scan_place/2, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2, account_parts/4, account_take_parts/2]).
--export([learn/2, aim/1, identity/1]).
+-export([learn/2, aim/1, aim_core/4, absent/1, identity/1]).
 -export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0,
          turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
@@ -54,14 +54,14 @@
        do_calibrate_resources/5, do_account_new/3, do_account_add/3, do_account_want/2,
        do_account_sum/1, do_account_rank/3, do_account_ranked/2, do_account_holdings/2,
        do_account_known/2, do_account_resources/2, do_account_end/1, do_learn/2, do_aim/1,
-       do_identity/1, do_direct/1]).
+       do_aim_core/4, do_absent/1, do_identity/1, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
        release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
--define(ABI, "sonde-8").
+-define(ABI, "sonde-9").
 -define(REASON, {?MODULE, not_loaded}).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
@@ -244,6 +244,23 @@ aim(OsPid) ->
     of_twin(),
     said(do_aim(OsPid)).
 do_aim(_OsPid) -> erlang:nif_error(not_loaded).
+
+%% The same for the core file of an OS process, whose program had its headers at that address. Segments: start, size
+%% in the file and offset of each, in ascending order.
+-spec aim_core(Path :: binary(), Seen :: {Size :: non_neg_integer(), Mtime :: non_neg_integer(),
+                                          Inode :: non_neg_integer()},
+               Headers :: non_neg_integer(), Segments :: binary()) ->
+    ok | changed | no_memory | no_build_id | other_program | process_table | process_limit | atoms | processes.
+aim_core(Path, Seen, Headers, Segments) ->
+    of_twin(),
+    said(do_aim_core(Path, Seen, Headers, Segments)).
+do_aim_core(_Path, _Seen, _Headers, _Segments) -> erlang:nif_error(not_loaded).
+
+%% After aim_core/4, from slot 0 on: how many processes are in the table of that file, and not in its memory; and the
+%% slot to go on with.
+-spec absent(Slot :: non_neg_integer()) -> {non_neg_integer(), pos_integer() | done} | no_reader.
+absent(Slot) -> said(do_absent(Slot)).
+do_absent(_Slot) -> erlang:nif_error(not_loaded).
 
 %% After aim/1: the name, the first call and the current function of a process over there.
 -spec identity(pid()) -> {binary() | undefined, function_there(), function_there()} | gone.

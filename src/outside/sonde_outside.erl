@@ -6,12 +6,13 @@
 %% A process that could not be read has no row, because it cannot be asked instead; the report counts it.
 -module(sonde_outside).
 
--export([open/1, call/3, about/1, errors/1]).
+-export([open/1, call/3, about/1, is_there/0, errors/1]).
 -export([opener/2, known/1]). % initial calls
 -export_type([why/0, row/0]).
 
 -type why() :: {native_off, sonde_vm:reason()}
              | no_reader | code | atoms | identity
+             | changed | no_memory | no_build_id % of a core file
              | gone | forbidden | other_program | process_table | process_limit | processes
              | {no_process, pid()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
 %% Names that this VM does not have as atoms are binaries.
@@ -25,12 +26,12 @@
 
 -define(THREADS, 4).
 
-%% @doc Aims the library at that OS process, after it was proved on this VM.
--spec open(OsPid :: pos_integer()) -> ok | {error, why()}.
-open(OsPid) ->
+%% @doc Aims the library at that OS process, or at that core file, after it was proved on this VM.
+-spec open(OsPid :: pos_integer() | sonde_core_file:core()) -> ok | {error, why()}.
+open(Target) ->
     case sonde_vm:side() of
         native ->
-            {Pid, Mon} = spawn_monitor(?MODULE, opener, [self(), OsPid]),
+            {Pid, Mon} = spawn_monitor(?MODULE, opener, [self(), Target]),
             receive
                 {'DOWN', Mon, process, Pid, {opened, ok}} -> ok;
                 {'DOWN', Mon, process, Pid, {opened, Why}} -> {error, Why};
@@ -41,12 +42,22 @@ open(OsPid) ->
     end.
 
 %% Only a process with its initial call in this module may aim.
--spec opener(pid(), pos_integer()) -> no_return().
-opener(_Caller, OsPid) ->
+-spec opener(pid(), pos_integer() | sonde_core_file:core()) -> no_return().
+opener(_Caller, Target) ->
     exit({opened, case learn() of
-                      ok -> sonde_nif:aim(OsPid);
+                      ok -> aim(Target);
                       Why -> Why
                   end}).
+
+aim(#{path := Path, seen := Seen, headers := Headers, segments := Segments}) ->
+    sonde_nif:aim_core(Path, Seen, Headers, Segments);
+aim(OsPid) ->
+    sonde_nif:aim(OsPid).
+
+%% @doc Whether it can still be read, and is what it was.
+-spec is_there() -> boolean().
+is_there() ->
+    sonde_nif:reader() =/= none.
 
 %% Processes that have a name, none, and a function that the VM keeps.
 learn() ->
@@ -81,6 +92,9 @@ identity(Pid) ->
 errors({native_off, Why}) ->
     ["sonde could not prove how this VM keeps its processes: ", io_lib:format("~0tp", [Why])];
 errors(no_reader) -> "the process has ended";
+errors(changed) -> "the file was changed";
+errors(no_memory) -> "there is no memory";
+errors(no_build_id) -> "it has no build id";
 errors(gone) -> "there is no such process";
 errors(forbidden) ->
     "the kernel does not let this user read its memory: run the command as root, or as the user of that process";
@@ -130,11 +144,19 @@ call(Function, _, _) ->
 %% No reader is left once that OS process has ended.
 tried(Fun) ->
     try
-        {Answer, Result} = Fun(),
-        {ok, Answer, sonde_scan:report(Result, false)}
+        {Answer, #{unseen := Unseen} = Result} = Fun(),
+        {ok, Answer, sonde_scan:report(Result#{unseen := Unseen + absent(0, 0)}, false)}
     catch
         error:{native_off, {unsupported, no_reader}} -> {error, no_reader};
         throw:no_reader -> {error, no_reader}
+    end.
+
+%% Processes of a core file that are not in it.
+absent(Slot, Sum) ->
+    case sonde_nif:absent(Slot) of
+        {N, done} -> Sum + N;
+        {N, Next} -> absent(Next, Sum + N);
+        no_reader -> throw(no_reader)
     end.
 
 how(Attr) ->

@@ -1,0 +1,881 @@
+%% A node that has died, read from its core file: its rows are what it said of itself just before, what is not in the
+%% file is reported as not read, and no file of any kind gives a wrong number or ends the command.
+-module(core_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-include_lib("kernel/include/file.hrl").
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() ->
+    [targets_exclude_each_other, help_names_them, whose_files, hostile_files, files_that_are_none,
+     rows_are_those_of_the_node, names_are_those_of_the_node, stacks_are_those_of_the_node, a_heap_is_that_of_the_node,
+     a_process_that_ran_has_a_row_or_is_named, a_debuggers_core_file_is_read_alike, without_one_of_its_parts,
+     cut_off, without_code, without_memory, without_build_id, another_build_is_refused,
+     another_process_limit_is_refused, written_meanwhile, ten_gigabytes_are_not_read, no_memory,
+     no_call_takes_long, only_this_module_may_aim, it_aims_once,
+     command_answers, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
+     core_files_of_others, programs_of_others, chroot_of_otp_27, chroot_of_otp_29].
+
+init_per_suite(Config) ->
+    case {outside_rows_SUITE:init_per_suite(Config), way()} of
+        {{skip, _} = Skip, _} -> Skip;
+        {_, none} -> {skip, "no core files: the kernel gives them to a program (core_pattern) or limits them, and gdb "
+                            "is not installed (scripts/setup core)"};
+        {Good, _} -> with_core([{dir, string:trim(os:cmd("mktemp -d"))} | Good])
+    end.
+
+with_core(Config) ->
+    Dir = get(dir, Config),
+    ok = file:change_mode(Dir, 8#755),
+    {Path, Told} = of_node([], Dir, abort, default, fun told/1),
+    [{core, Path}, {told, Told} | Config].
+
+end_per_suite(Config) ->
+    ok = file:del_dir_r(get(dir, Config)).
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(get(dir, Config), Case),
+    ok = file:make_dir(Dir),
+    ok = file:change_mode(Dir, 8#755),
+    lists:keystore(dir, 1, Config, {dir, Dir}).
+
+end_per_testcase(_Case, Config) ->
+    ok = file:del_dir_r(get(dir, Config)).
+
+get(Key, Config) -> proplists:get_value(Key, Config).
+
+%% ---- nodes that die
+
+%% How a core file can be made here. SONDE_CORES=gcore: as where the kernel gives none.
+way() ->
+    case os:getenv("SONDE_CORES") of
+        "gcore" -> gcore;
+        _ -> kernels_way()
+    end.
+
+kernels_way() ->
+    {ok, Pattern} = case file:read_file("/proc/sys/kernel/core_pattern") of
+                        {error, _} -> {ok, <<"|">>};
+                        Read -> Read
+                    end,
+    Limited = case os:cmd("ulimit -Hc") of "unlimited" ++ _ -> false; _ -> true end,
+    case Pattern of
+        <<C, _/bits>> when C =/= $|, C =/= $/, not Limited -> abort;
+        _ -> case os:find_executable("gcore") of false -> none; _ -> gcore end
+    end.
+
+%% Fun(Of) prepares a node, which then dies. Returns its core file, and what Fun returned.
+of_node(Args, Dir, How, Filter, Fun) ->
+    %% a debugger writes what is only reserved as well
+    Peer = sonde_peer_helper:start(shipped, Args ++ case way() of gcore -> ["+MIscs", "32", "+A", "1"]; abort -> [] end),
+    Of = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+    try
+        Told = Fun(Of),
+        {core_of(Of(os, getpid, []), Of, Dir, How, Filter), Told}
+    after
+        try sonde_peer_helper:stop(Peer) catch exit:_ -> ok end
+    end.
+
+core_of(OsPid, Of, Dir, How, Filter) ->
+    ok = filelib:ensure_dir(filename:join([Dir, "x"])),
+    _ = [ok = file:write_file("/proc/" ++ OsPid ++ "/coredump_filter", Filter) || Filter =/= default],
+    case {How, way()} of
+        {abort, abort} -> aborted(OsPid, fun() -> ok = Of(file, set_cwd, [Dir]) end, Dir);
+        _ -> by_debugger(OsPid, Dir)
+    end.
+
+aborted(OsPid, InDir, Dir) ->
+    Before = filelib:wildcard("*", Dir),
+    ok = InDir(),
+    "" = os:cmd("prlimit --core=unlimited:unlimited --pid " ++ OsPid),
+    "" = os:cmd("kill -ABRT " ++ OsPid),
+    ok = sonde_test:until(dead, fun() -> has_ended(OsPid) end),
+    [Name] = filelib:wildcard("*", Dir) -- Before,
+    filename:join(Dir, Name).
+
+has_ended(OsPid) ->
+    case file:read_file("/proc/" ++ OsPid ++ "/status") of
+        {ok, Status} -> nomatch =/= re:run(Status, "^State:\\s*[ZX]", [multiline]);
+        {error, _} -> true
+    end.
+
+%% It stays alive.
+by_debugger(OsPid, Dir) ->
+    File = filename:join(Dir, "core"),
+    Said = os:cmd(lists:concat(["gcore -o ", File, " ", OsPid, " 2>&1"])),
+    {true, _} = {filelib:is_regular(File ++ "." ++ OsPid), Said},
+    File ++ "." ++ OsPid.
+
+%% What it says of processes that are at rest: asking makes each of them run once.
+told(Of) ->
+    Pids = Of(outside_rows_SUITE, crowd, []),
+    Named = lists:reverse(Of(outside_rows_SUITE, named, [])) ++ [Of(outside_rows_SUITE, never_ran, [])],
+    Attrs = sonde_attr:native(),
+    Ask = fun() -> [{Attr, Of(outside_rows_SUITE, asked, [Pids, Attr])} || Attr <- Attrs] end,
+    _ = Ask(),
+    Spins = Of(outside_rows_SUITE, spinner, []),
+    ok = Of(sonde_test, settle, [Pids ++ Named]),
+    Values = Ask(),
+    Sites = [{Pid, Of(outside_rows_SUITE, site, [Pid])} || Pid <- Named],
+    ok = Of(sonde_test, settle, [Pids ++ Named]),
+    #{pids => Pids, values => Values, sites => Sites, spins => Spins,
+      heap => Of(sonde, heap, [lists:last(Pids)]), stacks => Of(sonde, stacks, [1000])}.
+
+%% ---- the twin
+
+twin(Args, Fun) -> outside_rows_SUITE:twin(Args, Fun).
+
+%% Fun(Answers): Answers(Function, Args) is answered from that core file.
+opened(Path, Fun) ->
+    twin([], fun(Twin) ->
+        ok = open(Twin, Path),
+        Fun(fun(Function, Args) -> outside_rows_SUITE:outside(Twin, Function, Args) end)
+    end).
+
+open(Twin, Path) ->
+    {ok, Core} = sonde_core_file:open(Path),
+    sonde_peer_helper:call(Twin, sonde_outside, open, [Core]).
+
+%% Of the processes that rest: none has another value, and none is missing without being counted.
+rows_are_right(#{pids := Pids, values := Told}, Answers) ->
+    lists:max([begin
+         {ok, Rows, #{left_out := LeftOut}} = Answers(proc_count, [Attr, 100000]),
+         Said = maps:from_list(proplists:get_value(Attr, Told)),
+         Wrong = [{Pid, Value, map_get(Pid, Said)}
+                  || {Pid, Value, _} <- Rows, is_map_key(Pid, Said),
+                     case Attr of reductions -> Value < map_get(Pid, Said); _ -> Value =/= map_get(Pid, Said) end],
+         {Attr, []} = {Attr, Wrong},
+         Without = [Pid || Pid <- Pids, not lists:keymember(Pid, 1, Rows), map_get(Pid, Said) =/= 0],
+         {Attr, true} = {Attr, length(Without) =< LeftOut},
+         length(Without)
+     end || {Attr, _} <- Told]).
+
+%% ---- words
+
+targets_exclude_each_other(_Config) ->
+    _ = [{Words, {wrong, _}} = {Words, outside_SUITE:parsed(Words)}
+         || Words <- ["--core f --node a@h native", "--core f --pid 1 native", "--core", "--core f top",
+                      "--core f proc_window memory 1 1", "--core f proc_count memory 1 --suspend",
+                      "--sysroot d native --node a@h", "--pid 1 --sysroot d native"]],
+    {run, #{name := "native"}, [], #{core := "f", sysroot := "d", trust := true}} =
+        outside_SUITE:parsed("native --core f --sysroot d --trust"),
+    [] = ["native", "proc_count", "stacks", "heap"]
+        -- [Name || #{name := Name, core := true} <- sonde_cli_table:commands()].
+
+help_names_them(_Config) ->
+    General = unicode:characters_to_list(sonde_cli_help:general()),
+    _ = [true = has(Part, General) || Part <- ["--core FILE", "--sysroot DIR", "core file"]],
+    _ = [{Name, Is} = {Name, has("--core FILE", unicode:characters_to_list(sonde_cli_help:command(Command)))}
+         || #{run := {sonde, _}, name := Name} = Command <- sonde_cli_table:commands(),
+            Is <- [is_map_key(core, Command)]].
+
+%% ---- whose files are run
+
+whose_files(Config) ->
+    Dir = list_to_binary(get(dir, Config)),
+    {ok, #file_info{uid = Uid, gid = Gid}} = file:read_file_info(Dir),
+    Us = {Uid, Gid},
+    File = filename:join(Dir, "a/b"),
+    ok = filelib:ensure_dir(File),
+    ok = file:write_file(File, "x"),
+    Mode = fun(Path, Bits) -> ok = file:change_mode(Path, Bits) end,
+    Folder = filename:dirname(File),
+    Mode(Folder, 8#755), Mode(File, 8#644),
+    none = sonde_cli_owner:others([File, filename:join(Dir, "not/there"), filename:join(File, "x")], Us),
+    %% root may do all
+    _ = [{other, _} = sonde_cli_owner:others([File], {Uid + 1, Gid}) || Uid =/= 0],
+    %% others can write it, or what is in its folder
+    _ = [begin
+             Mode(Path, Bits),
+             {Path, Bits, {other, Path}} = {Path, Bits, sonde_cli_owner:others([File], Whom)},
+             Mode(Path, 8#755)
+         end || Path <- [File, Folder],
+                {Bits, Whom} <- [{8#757, Us} | [{8#775, {Uid, Gid + 1}} || Gid =/= 0]]],
+    _ = [begin
+             ok = file:change_group(File, 65534),
+             Mode(File, 8#664),
+             {other, File} = sonde_cli_owner:others([File], Us),
+             none = sonde_cli_owner:others([File], {Uid, 65534}),
+             ok = file:change_group(File, 0)
+         end || Us =:= {0, 0}],
+    %% of its own group all may
+    Mode(File, 8#775),
+    none = sonde_cli_owner:others([File], Us),
+    Mode(File, 8#644),
+    "" = os:cmd("chmod 1777 " ++ binary_to_list(Folder)),
+    none = sonde_cli_owner:others([File], Us),
+    Mode(File, 8#666),
+    {other, File} = sonde_cli_owner:others([File], Us),
+    Mode(Folder, 8#755), Mode(File, 8#644),
+    %% links are followed, and may not lead around for ever
+    Link = fun(Name, To) -> Path = filename:join(Dir, Name), ok = file:make_symlink(To, Path), Path end,
+    none = sonde_cli_owner:others([filename:join(Link("to_a", "a/../a"), "b"), Link("far", File)], Us),
+    {other, _} = sonde_cli_owner:others([Link("loop", "loop")], Us),
+    Mode(Folder, 8#777),
+    {other, Folder} = sonde_cli_owner:others([filename:join(Dir, "to_a/b")], Us),
+    {other, Folder} = sonde_cli_owner:others([filename:join(Dir, "far")], Us),
+    Mode(Folder, 8#755).
+
+%% A file of another user, and one that the kernel does not let this one see.
+core_files_of_others(Config) ->
+    outside_SUITE:as_root(fun() ->
+        Copy = copy(Config),
+        ok = file:change_owner(Copy, 65534),
+        {1, "", Said} = sonde(["--core ", Copy, " native"], Config),
+        true = outside_SUITE:is_one_line(Said) andalso has("another user", Said) andalso has("--trust", Said),
+        {0, [_ | _], ""} = sonde(["--core ", Copy, " native --trust"], Config),
+        %% that user may not read what is root's
+        ok = file:change_owner(Copy, 0),
+        ok = file:change_mode(Copy, 8#600),
+        {1, "", Denied} = sonde(["--core ", Copy, " native"], as(nobody, Config)),
+        true = has("permission denied", Denied)
+    end).
+
+as(nobody, Config) ->
+    Ebin = filename:join(get(dir, Config), "all"),
+    ok = file:make_dir(Ebin),
+    "" = os:cmd(["cp -r '", sonde_attach_helper:ebin(), "' '", sonde_attach_helper:ebin(), "/../priv' ", Ebin,
+                 " && chmod -R a+rX ", Ebin, " && chmod 777 ", get(dir, Config)]),
+    [{as, outside_SUITE:nobody()}, {real, false}, {stub, Ebin} | Config].
+
+%% The files of an OTP that another user can change decide what would be run.
+programs_of_others(Config) ->
+    outside_SUITE:as_root(fun() ->
+        with_vm(Config, fun(Core, Root) ->
+            {0, [_ | _], ""} = sonde(["--core ", Core, " native"], Config),
+            Kernel = filename:dirname(hd(filelib:wildcard(filename:join(Root, "lib/kernel-*/ebin/kernel.app")))),
+            _ = [begin
+                     {ok, #file_info{mode = Mode}} = file:read_file_info(Path),
+                     ok = file:change_owner(Path, 65534),
+                     {Path, {1, "", Said}} = {Path, sonde(["--core ", Core, " native"], Config)},
+                     {Path, true} = {Path, has("another user", Said) andalso has(Path, Said)},
+                     ok = file:change_owner(Path, 0),
+                     ok = file:change_mode(Path, Mode bor 8#002),
+                     {Path, {1, "", _}} = {Path, sonde(["--core ", Core, " native"], Config)},
+                     ok = file:change_mode(Path, Mode)
+                 end || Path <- [beam(Root), Root, filename:join(Root, "bin/no_dot_erlang.boot"),
+                                 filename:join(Kernel, "code.beam"), Kernel,
+                                 filename:join(filename:dirname(beam(Root)), "erl_child_setup")]],
+            {0, [_ | _], ""} = sonde(["--core ", Core, " native"], Config)
+        end)
+    end).
+
+%% ---- files of any kind
+
+%% Headers of a core file, as ELF has them.
+elf(Segments) -> elf(Segments, length(Segments), <<>>).
+
+elf(Segments, Count, More) ->
+    [<<16#7F, "ELF", 2, 1, 1, 0:72, 4:16/little, 62:16/little, 1:32/little, 0:64, 64:64/little, 0:64, 0:32, 64:16/little,
+       56:16/little, Count:16/little, 0:48>>,
+     [<<Type:32/little, 4:32/little, At:64/little, Start:64/little, 0:64, Size:64/little, Size:64/little, 1:64/little>>
+      || {Type, At, Start, Size} <- Segments], More].
+
+note(Type, Bytes) ->
+    Pad = (4 - byte_size(Bytes) rem 4) rem 4,
+    [<<5:32/little, (byte_size(Bytes)):32/little, Type:32/little, "CORE", 0, 0:24>>, Bytes, <<0:Pad/unit:8>>].
+
+auxv(Pairs) -> note(6, << <<K:64/little, V:64/little>> || {K, V} <- Pairs >>).
+
+%% A core file of these notes, and one segment with these bytes.
+with_notes(Notes, At, Bytes) ->
+    N = iolist_to_binary(Notes),
+    [elf([{4, 64 + 112, 0, byte_size(N)}, {1, 64 + 112 + byte_size(N), At, byte_size(Bytes)}]), N, Bytes].
+
+%% More segments than the number in the header may be: the first section has it.
+elsewhere(Bytes, Count) ->
+    <<Before:40/binary, _:64, Middle:8/binary, _:16, After/bits>> = Whole = iolist_to_binary(Bytes),
+    [Before, <<(byte_size(Whole)):64/little>>, Middle, <<16#FFFF:16/little>>, After, <<0:352, Count:32/little, 0:128>>].
+
+-define(AT, 16#7F0000000000).
+
+%% Each is parsed, or refused, within a bound: a time trap of this case would end one that takes longer.
+hostile_files(Config) ->
+    Many = 16 bsl 20,
+    Stack = [{3, ?AT}, {5, 2}, {15, ?AT}, {31, ?AT + (8 bsl 20)}],
+    Names = fun(Count, Bytes) -> note(16#46494C45, <<Count:64/little, 4096:64/little, Bytes/binary>>) end,
+    Files =
+        [{no_auxv, elf([])},
+         {no_auxv, elf([{1, 0, ?AT, 64}])},
+         {too_short, elf([], 3, <<>>)},
+         {no_auxv, elf([], 16#FFFF, <<>>)},
+         {ok, elsewhere(with_notes(auxv(Stack), ?AT, <<"x">>), 2)},
+         {too_many_parts, elsewhere(with_notes(auxv(Stack), ?AT, <<"x">>), (1 bsl 18) + 1)},
+         {overlapping, elf([{1, 0, ?AT, 64}, {1, 0, ?AT + 63, 64}])},
+         {overlapping, elf([{1, 0, (1 bsl 64) - 8, 64}])},
+         {overlapping, elf([{1, (1 bsl 63) - 1, ?AT, 64}])},
+         {notes, elf([{4, 0, 0, 17 bsl 20}])},
+         {notes, elf([{4, 64, 0, 9 bsl 20}, {4, 64, 0, 9 bsl 20}])},
+         %% notes without end, without bytes, and one of all
+         {no_auxv, with_notes(binary:copy(<<0:96>>, Many div 12), ?AT, <<"x">>)},
+         {no_auxv, with_notes(<<5:32/little, 16#FFFFFFFF:32/little, 6:32/little, "CORE">>, ?AT, <<"x">>)},
+         {no_auxv, with_notes(note(6, binary:copy(<<3:64/little, 1:64>>, Many div 16 - 2)), ?AT, <<"x">>)},
+         %% mapped files
+         {notes, with_notes([auxv(Stack), Names(1 bsl 40, <<>>)], ?AT, <<"x">>)},
+         {notes, with_notes([auxv(Stack), Names(1000, binary:copy(<<0:192>>, 999))], ?AT, <<"x">>)},
+         {notes, with_notes([auxv(Stack), Names(2, <<0:384, "no end">>)], ?AT, <<"x">>)},
+         {ok, with_notes([auxv(Stack), Names(200000, binary:copy(<<0:192, 0:8>>, 200000))], ?AT, <<"x">>)},
+         %% words without end, without bytes, and of one byte
+         {ok, with_notes(auxv(Stack), ?AT, binary:copy(<<"x">>, 8 bsl 20))},
+         {ok, with_notes(auxv(Stack), ?AT, binary:copy(<<0>>, 8 bsl 20))},
+         {ok, with_notes(auxv(Stack), ?AT, binary:copy(<<"-boot_var", 0>>, (8 bsl 20) div 10 + 1))},
+         {ok, with_notes(auxv(Stack), ?AT, binary:copy(<<"--", 0, "-root", 0>>, (8 bsl 20) div 9 + 1))},
+         {ok, with_notes(auxv([{3, ?AT}, {5, 64}, {15, ?AT + 9}, {31, ?AT + 5}]), ?AT,
+                         binary:copy(<<4:32/little, 0:32, 0:64, 0:64, 0:64, 65536:64/little, 0:128>>, 64))}],
+    File = filename:join(get(dir, Config), "file"),
+    _ = [begin
+             ok = file:write_file(File, Bytes),
+             {I, Expected} = {I, case sonde_core_file:open(File) of
+                                     {ok, Core} -> looked_at(Core), ok;
+                                     {error, Why} -> [_ | _] = text(sonde_core_file:errors(Why)), Why
+                                 end},
+             {error, Said} = sonde_cli_core:target(File, #{}),
+             [_ | _] = text(Said)
+         end || {I, {Expected, Bytes}} <- lists:enumerate(Files)],
+    %% what a core file begins with, with some bytes changed
+    {ok, F} = file:open(get(core, Config), [read, raw, binary]),
+    {ok, Head} = file:pread(F, 0, 65536),
+    ok = file:close(F),
+    _ = [begin
+             ok = file:write_file(File, mutated(rand:uniform(8), Head)),
+             case sonde_core_file:open(File) of
+                 {ok, Core} -> looked_at(Core);
+                 {error, Why} -> [_ | _] = text(sonde_core_file:errors(Why))
+             end
+         end || _ <- lists:seq(1, 500)].
+
+mutated(0, Bytes) -> Bytes;
+mutated(N, Bytes) ->
+    At = rand:uniform(min(byte_size(Bytes), case rand:uniform(2) of 1 -> 256; 2 -> 65536 end)) - 1,
+    <<Before:At/binary, _, After/bits>> = Bytes,
+    mutated(N - 1, <<Before/binary, (rand:uniform(256) - 1), After/bits>>).
+
+looked_at(Core) ->
+    true = length(sonde_core_file:words(Core)) =< 4096,
+    _ = sonde_core_file:build_id(Core),
+    _ = sonde_core_file:program(Core),
+    true = is_list(sonde_core_file:libraries(Core)),
+    true = sonde_core_file:missing(Core) >= 0.
+
+text(Said) -> unicode:characters_to_list(Said).
+
+files_that_are_none(Config) ->
+    Dir = get(dir, Config),
+    File = filename:join(Dir, "file"),
+    Zstd = <<16#28, 16#B5, 16#2F, 16#FD, 0:1000>>,
+    _ = [begin
+             ok = file:write_file(File, Bytes),
+             {1, "", Said} = sonde(["--core ", File, " native"], Config),
+             {Bytes, true} = {Bytes, outside_SUITE:is_one_line(Said) andalso has(Part, Said)}
+         end || {Bytes, Part} <- [{<<>>, "not a core file"}, {<<"text">>, "not a core file"}, {Zstd, "compressed"},
+                                  {element(2, file:read_file("/bin/sh")), "not a core file"}]],
+    _ = [{1, "", _} = sonde(["--core ", Path, " native"], Config) || Path <- [Dir, "/dev/null", File ++ ".none"]],
+    %% one that is not of a node
+    case way() of
+        abort ->
+            Port = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "ulimit -c unlimited; exec sleep 60"]}, {cd, Dir}]),
+            OsPid = outside_SUITE:os_pid(Port),
+            ok = sonde_test:until(sleeps, fun() -> file:read_file("/proc/" ++ OsPid ++ "/comm") =:= {ok, <<"sleep\n">>} end),
+            Core = aborted(OsPid, fun() -> ok end, Dir),
+            {1, "", Other} = sonde(["--core ", Core, " native"], Config),
+            true = has("is not of an Erlang node", Other);
+        gcore ->
+            ok
+    end.
+
+%% ---- what the core file of a node says
+
+rows_are_those_of_the_node(Config) ->
+    Told = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        0 = rows_are_right(Told, Answers),
+        {ok, [], _} = Answers(proc_count, [memory, 0]),
+        {error, {badarg, proc_count}} = Answers(proc_count, [status, 5])
+    end).
+
+names_are_those_of_the_node(Config) ->
+    #{sites := Sites} = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        {ok, Rows, _} = Answers(proc_count, [memory, 1000]),
+        _ = [{Pid, Site} = {Pid, [outside_rows_SUITE:as_atom(A) || A <- Attrs]}
+             || {Pid, Site} <- Sites, {P, _, Attrs} <- Rows, P =:= Pid],
+        [] = [Pid || {Pid, _} <- Sites] -- [Pid || {Pid, _, _} <- Rows]
+    end).
+
+stacks_are_those_of_the_node(Config) ->
+    #{stacks := Inside} = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        {ok, Rows, _} = Answers(stacks, [1000]),
+        Passing = fun(Stack) -> [M || {M, _, _} <- Stack, lists:member(M, [peer, sonde_helper, user, group, outside_rows_SUITE])] =/= [] end,
+        Counts = fun(All) -> lists:sort([{Named, Count} || {Stack, Count, _} <- All,
+                                                           Named <- [[outside_rows_SUITE:as_atom_function(F) || F <- Stack]],
+                                                           not Passing(Named)]) end,
+        {Same, Same} = {Counts(Inside), Counts(Rows)},
+        {_, true} = {Same, length(Same) > 5},
+        [40] = outside_rows_SUITE:waiting(Rows)
+    end).
+
+a_heap_is_that_of_the_node(Config) ->
+    #{pids := Pids, heap := Inside} = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        {ok, Outside, _} = Answers(heap, [lists:last(Pids)]),
+        Same = [blocks, reachable, garbage, roots],
+        {Here, Here} = {maps:with(Same, Inside), maps:with(Same, Outside)},
+        true = map_get(reachable, Here) > 1000,
+        [{error, {not_there, _}} = Answers(Function, [hd(Pids)]) || Function <- [heap_top, mailbox, bin_account, dump]]
+    end).
+
+%% It may have been at rest just when the node died.
+a_process_that_ran_has_a_row_or_is_named(Config) ->
+    #{spins := Pid} = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        {ok, Rows, #{left_out := N, missed := #{pids := Missed}}} = Answers(proc_count, [memory, 100000]),
+        true = lists:keymember(Pid, 1, Rows) =/= lists:keymember(Pid, 1, Missed),
+        true = lists:keymember(Pid, 1, Rows) orelse N >= 1,
+        {ok, All, _} = Answers(proc_count, [reductions, 100000]),
+        [[sonde_spins, {current_function, _}, {initial_call, {outside_rows_SUITE, spins, 0}}]] =
+            [lists:map(fun outside_rows_SUITE:as_atom/1, Attrs) || {P, _, Attrs} <- All, P =:= Pid]
+    end).
+
+%% And like the living node itself, from outside.
+a_debuggers_core_file_is_read_alike(Config) ->
+    case os:find_executable("gcore") of
+        false ->
+            {skip, "not installed: gdb"};
+        _ ->
+            Args = ["+MIscs", "32", "+A", "1"],
+            Compare = fun(Of) ->
+                Told = told(Of),
+                OsPid = Of(os, getpid, []),
+                Living = twin([], fun(Twin) ->
+                    ok = outside_rows_SUITE:open(Twin, Of),
+                    resting(Told, fun(Function, A) -> outside_rows_SUITE:outside(Twin, Function, A) end)
+                end),
+                Core = by_debugger(OsPid, get(dir, Config)),
+                Dead = opened(Core, fun(Answers) ->
+                    0 = rows_are_right(Told, Answers),
+                    resting(Told, Answers)
+                end),
+                ok = file:delete(Core),
+                {Living, Living} = {Living, Dead}
+            end,
+            sonde_peer_helper:with(shipped, Args, fun(Target) ->
+                Compare(fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end)
+            end)
+    end.
+
+resting(#{pids := Pids}, Answers) ->
+    [{Attr, lists:sort([Row || {Pid, _, _} = Row <- element(2, Answers(proc_count, [Attr, 100000])),
+                               lists:member(Pid, Pids)])} || Attr <- sonde_attr:native()].
+
+%% ---- what is not in the file
+
+%% Some of the large parts are left out, one at a time. Where the node can be read at all, all that is said is true.
+without_one_of_its_parts(Config) ->
+    Told = get(told, Config),
+    Copy = copy(Config),
+    {ok, #{segments := Segments}} = sonde_core_file:open(Copy),
+    All = [{Start, Size} || <<Start:64/native, Size:64/native, _:64>> <= Segments, Size >= 256 * 1024],
+    Large = lists:usort(lists:sublist(All, 4) ++ lists:nthtail(max(0, length(All) - 8), All)),
+    {ok, File} = file:open(Copy, [read, write, raw, binary]),
+    {ok, <<Offset:64/little>>} = file:pread(File, 32, 8),
+    {ok, <<Count:16/little>>} = file:pread(File, 56, 2),
+    Found = [begin
+                 At = Offset + 56 * I + 32,
+                 ok = file:pwrite(File, At, <<0:64>>),
+                 How = refused_or_right(Copy, Told),
+                 ok = file:pwrite(File, At, <<Size:64/little>>),
+                 How
+             end || I <- lists:seq(0, Count - 1),
+                    {ok, <<1:32/little, _:96, Start:64/little, _:64, Size:64/little>>} <- [file:pread(File, Offset + 56 * I, 40)],
+                    lists:member({Start, Size}, Large)],
+    ok = file:close(File),
+    %% some have nothing of the processes, some have processes, and some the node's own variables
+    ok = sonde_test:figures("~p~n", [Found]),
+    true = lists:member({right, 0}, Found),
+    true = [N || {right, N} <- Found, N > 0] =/= [],
+    true = [Why || {refused, Why} <- Found] =/= [].
+
+refused_or_right(Path, Told) ->
+    twin([], fun(Twin) ->
+        case open(Twin, Path) of
+            ok ->
+                Answers = fun(Function, Args) -> outside_rows_SUITE:outside(Twin, Function, Args) end,
+                {ok, _, _} = Answers(stacks, [1000]),
+                {right, rows_are_right(Told, Answers)};
+            {error, Why} ->
+                true = lists:member(Why, [no_build_id, process_table, process_limit, atoms, processes]),
+                [_ | _] = text(sonde_cli_core:errors(Why)),
+                {refused, Why}
+        end
+    end).
+
+cut_off(Config) ->
+    Told = get(told, Config),
+    Copy = copy(Config),
+    {ok, #file_info{size = Whole}} = file:read_file_info(Copy),
+    Sizes = [Whole * N div 100 || N <- [95, 70, 40, 20, 8, 2]] ++ [100000, 4096, 100, 0],
+    _ = [begin
+             {ok, File} = file:open(Copy, [read, write, raw]),
+             {ok, Size} = file:position(File, Size),
+             ok = file:truncate(File),
+             ok = file:close(File),
+             case sonde_core_file:open(Copy) of
+                 {ok, Core} ->
+                     {Size, Missing} = {Size, sonde_core_file:missing(Core)},
+                     true = Missing > 0,
+                     [Said] = sonde_cli_core:said(Core),
+                     true = has("is cut off", text(Said)),
+                     refused_or_right(Copy, Told);
+                 {error, Why} ->
+                     {refused, Why}
+             end
+         end || Size <- Sizes, Missing <- [Whole - Size]],
+    {1, "", _} = sonde(["--core ", Copy, " native"], Config).
+
+%% Without the memory that processes share, in which the code lies: the numbers are there, the functions are not.
+without_code(Config) ->
+    {Core, Told} = of_node([], get(dir, Config), abort, "0x31", fun told/1),
+    opened(Core, fun(Answers) ->
+        0 = rows_are_right(Told, Answers),
+        {ok, [{_, _, _} | _] = Rows, _} = Answers(proc_count, [memory, 100]),
+        [_ | _] = [Pid || {Pid, _, Attrs} <- Rows, {current_function, F} <- Attrs, F =:= undefined orelse is_tuple(F)]
+    end).
+
+%% Without the memory of its own there is no stack, and so no command line.
+without_memory(Config) ->
+    {Core, _} = of_node([], get(dir, Config), abort, "0x32", fun(_) -> ok end),
+    {1, "", Said} = sonde(["--core ", Core, " native"], Config),
+    true = outside_SUITE:is_one_line(Said) andalso has("no command line", Said),
+    twin([], fun(Twin) -> {error, process_table} = open(Twin, Core) end).
+
+without_build_id(Config) ->
+    {Core, _} = of_node([], get(dir, Config), abort, "0x23", fun(_) -> ok end),
+    case sonde_core_file:open(Core) of
+        {ok, Opened} ->
+            case sonde_core_file:build_id(Opened) of
+                none ->
+                    {1, "", Said} = sonde(["--core ", Core, " native"], Config),
+                    true = outside_SUITE:is_one_line(Said) andalso has("no build id", Said),
+                    twin([], fun(Twin) -> {error, no_build_id} = open(Twin, Core) end);
+                {ok, _} ->
+                    gcore = way() % it does not ask for that bit
+            end
+    end.
+
+another_build_is_refused(Config) ->
+    Copy = copy(Config),
+    {ok, Core} = sonde_core_file:open(Copy),
+    {ok, Id} = sonde_core_file:build_id(Core),
+    {ok, File} = file:open(Copy, [read, write, raw, binary]),
+    {ok, Head} = file:pread(File, 0, 1 bsl 20),
+    [{At, _} | _] = binary:matches(Head, Id),
+    ok = file:pwrite(File, At, <<(binary:first(Id) bxor 1)>>),
+    ok = file:close(File),
+    {1, "", Said} = sonde(["--core ", Copy, " native"], Config),
+    true = outside_SUITE:is_one_line(Said) andalso has("is another build than", Said)
+        andalso has(binary_to_list(string:lowercase(binary:encode_hex(Id))), Said),
+    %% not even if the trusted caller says so
+    {1, "", Said} = sonde(["--core ", Copy, " native --trust"], Config),
+    twin([], fun(Twin) ->
+        {error, other_program} = open(Twin, Copy),
+        %% it can still be aimed
+        ok = open(Twin, get(core, Config))
+    end).
+
+another_process_limit_is_refused(Config) ->
+    twin(["+P", "1000000"], fun(Twin) -> {error, process_limit} = open(Twin, get(core, Config)) end).
+
+written_meanwhile(Config) ->
+    Copy = copy(Config),
+    twin([], fun(Twin) ->
+        Call = fun(M, F, A) -> sonde_peer_helper:call(Twin, M, F, A) end,
+        {ok, Before} = sonde_core_file:open(Copy),
+        ok = file:write_file(Copy, "x", [append]),
+        {error, changed} = Call(sonde_outside, open, [Before]),
+        {ok, Core} = sonde_core_file:open(Copy),
+        ok = Call(sonde_outside, open, [Core]),
+        true = Call(sonde_outside, is_there, []),
+        {ok, [_ | _], _} = outside_rows_SUITE:outside(Twin, proc_count, [memory, 5]),
+        ok = file:write_file(Copy, "x", [append]),
+        false = Call(sonde_outside, is_there, []),
+        _ = [{error, no_reader} = outside_rows_SUITE:outside(Twin, F, A)
+             || {F, A} <- [{proc_count, [memory, 5]}, {stacks, [5]}, {heap, [hd(map_get(pids, get(told, Config)))]}]],
+        true = has("was written", text(sonde_cli_core:errors(no_reader)))
+    end).
+
+%% ---- size
+
+%% Ten gigabytes of holes among its parts.
+ten_gigabytes_are_not_read(Config) ->
+    Copy = copy(Config),
+    {ok, File} = file:open(Copy, [read, write, raw, binary]),
+    {ok, _} = file:position(File, 10 bsl 30),
+    ok = file:truncate(File),
+    ok = file:close(File),
+    Told = get(told, Config),
+    twin([], fun(Twin) ->
+        Read = fun() -> sonde_peer_helper:call(Twin, ?MODULE, bytes_read, []) end,
+        Before = Read(),
+        {ok, Core} = sonde_peer_helper:call(Twin, sonde_core_file, open, [Copy]),
+        ok = sonde_peer_helper:call(Twin, sonde_outside, open, [Core]),
+        {ok, [_ | _], _} = outside_rows_SUITE:outside(Twin, proc_count, [memory, 5]),
+        {ok, [_ | _], _} = outside_rows_SUITE:outside(Twin, stacks, [5]),
+        {ok, #{}, _} = outside_rows_SUITE:outside(Twin, heap, [hd(map_get(pids, Told))]),
+        {_, true} = {Read() - Before, Read() - Before < 200 bsl 20}
+    end).
+
+bytes_read() ->
+    {ok, Io} = file:read_file("/proc/self/io"),
+    {match, [Bytes]} = re:run(Io, "rchar: ([0-9]+)", [{capture, [1], list}]),
+    list_to_integer(Bytes).
+
+no_memory(Config) ->
+    with_test_build(fun(Twin) ->
+        {ok, Core} = sonde_core_file:open(get(core, Config)),
+        Open = fun(N) -> sonde_peer_helper:call(Twin, ?MODULE, open_without_memory, [Core, N]) end,
+        {error, no_memory} = Open(1),
+        {error, no_memory} = Open(2),
+        ok = Open(0)
+    end).
+
+open_without_memory(Core, N) ->
+    #{status := active} = sonde:native(),
+    ok = sonde_nif:fail_alloc(N),
+    try sonde_outside:open(Core)
+    after ok = sonde_nif:fail_alloc(0)
+    end.
+
+with_test_build(Fun) ->
+    case sonde_peer_helper:needs_test_build() of
+        ok -> sonde_peer_helper:with(test, ["-sonde_twin", "test"], Fun);
+        Skip -> Skip
+    end.
+
+%% In CPU time, with as many parts as there may be.
+no_call_takes_long(Config) ->
+    {ok, #{segments := Segments} = Core} = sonde_core_file:open(get(core, Config)),
+    Last = binary:part(Segments, byte_size(Segments), -24),
+    <<Start:64/native, Size:64/native, _:64>> = Last,
+    More = << <<(Start + Size + 16 * I):64/native, 8:64/native, 0:64>>
+              || I <- lists:seq(1, (1 bsl 18) - byte_size(Segments) div 24) >>,
+    Times = fun F(0) -> []; F(N) ->
+        Long = with_test_build(fun(Twin) ->
+            sonde_peer_helper:call(Twin, ?MODULE, long_calls, [Core#{segments := <<Segments/binary, More/binary>>}])
+        end),
+        case Long of
+            [_ | _] when N > 1 -> F(N - 1);
+            _ -> Long
+        end
+    end,
+    case Times(10) of
+        {skip, _} = Skip -> Skip;
+        [] -> ok
+    end.
+
+long_calls(Core) ->
+    #{status := active} = sonde:native(),
+    ok = sonde_nif:reset_calls(),
+    ok = sonde_outside:open(Core),
+    {ok, [{Pid, _, _} | _], _} = sonde_outside:call(proc_count, [memory, 10], #{}),
+    {ok, [_ | _], _} = sonde_outside:call(stacks, [10], #{}),
+    {ok, #{}, _} = sonde_outside:call(heap, [Pid], #{}),
+    slices_SUITE:too_long([{{Name, Arity, Where}, Ns}
+                           || {Name, Arity, Where, Ns, Calls} <- sonde_nif:longest_calls(), Calls > 0]).
+
+%% ---- who may
+
+only_this_module_may_aim(Config) ->
+    {ok, #{path := Path, seen := Seen, headers := Headers, segments := Segments} = Core} =
+        sonde_core_file:open(get(core, Config)),
+    badarg = sonde_test:raised(fun() -> sonde_nif:aim_core(Path, Seen, Headers, Segments) end),
+    sonde_peer_helper:with(shipped, fun(Node) ->
+        {badarg, _} = try sonde_peer_helper:call(Node, sonde_outside, open, [Core]) catch exit:Why -> Why end,
+        #{reader := Its} = sonde_peer_helper:call(Node, sonde, native, []),
+        true = Its =/= other
+    end).
+
+it_aims_once(Config) ->
+    twin([], fun(Twin) ->
+        ok = open(Twin, get(core, Config)),
+        {badarg, _} = try open(Twin, get(core, Config)) catch exit:Why -> Why end,
+        #{reader := other} = sonde_peer_helper:call(Twin, sonde, native, []),
+        false = sonde_peer_helper:call(Twin, sonde_content, allowed, [])
+    end).
+
+%% ---- the command
+
+command_answers(Config) ->
+    Core = get(core, Config),
+    #{pids := Pids, values := Told, spins := Spins} = get(told, Config),
+    Run = fun(Words) -> sonde(["--core ", Core, " ", Words], Config) end,
+    {0, Native, ""} = Run("native --json"),
+    #{<<"status">> := <<"active">>} = outside_SUITE:read(Native),
+    {0, Json, _} = Run("proc_count memory 100000 --json"),
+    #{<<"rows">> := Rows} = outside_SUITE:read(Json),
+    Values = maps:from_list([{Pid, Value} || #{<<"pid">> := Pid, <<"value">> := Value} <- Rows]),
+    _ = [{Pid, Value} = {Pid, map_get(list_to_binary(pid_to_list(Pid)), Values)}
+         || {Pid, Value} <- proplists:get_value(memory, Told)],
+    {0, Text, Said} = Run("proc_count message_queue_len 3"),
+    true = has(" 6,000 ", Text),
+    true = Said =:= "" orelse has(pid_to_list(Spins), Said),
+    {0, Stacks, _} = Run("stacks 3"),
+    true = has("wait/2", Stacks),
+    {0, Lines, _} = Run("stacks 1000 --collapsed"),
+    true = has("wait/2 40\n", Lines),
+    {0, [_ | _], ""} = Run(["heap '", pid_to_list(hd(Pids)), "'"]),
+    {1, "", Gone} = Run("heap 0.30000.0"),
+    true = has("no process", Gone),
+    {2, "", _} = Run("top"),
+    [] = filelib:wildcard(filename:join(get(dir, Config), "sonde-twin-*")).
+
+%% As for a living node.
+flags_are_those_of_the_node(Config) ->
+    {Core, Told} = of_node(["+P", "40000", "+JPperf", "true"], get(dir, Config), abort, default, fun(Of) ->
+        {Of(os, getpid, []), Of(outside_rows_SUITE, many, [100])}
+    end),
+    {OsPid, Pids} = Told,
+    _ = [file:delete(File) || File <- filelib:wildcard("/tmp/{perf,jit}-" ++ OsPid ++ ".*")],
+    {0, Json, _} = sonde(["--core ", Core, " proc_count memory 100000 --json"], Config),
+    #{<<"rows">> := Rows} = outside_SUITE:read(Json),
+    [] = [list_to_binary(pid_to_list(Pid)) || Pid <- Pids] -- [Pid || #{<<"pid">> := Pid} <- Rows],
+    {0, Stacks, _} = sonde(["--core ", Core, " stacks 1 --json"], Config),
+    true = has("\"processes\":100", Stacks).
+
+%% ---- other places
+
+%% A copy of this OTP, whose node dies.
+with_vm(Config, Fun) ->
+    with_vm(filename:join(get(dir, Config), "otp"), Config, Fun).
+
+with_vm(Root, Config, Fun) ->
+    Bin = filename:join([Root, "erts-9.9", "bin"]),
+    ok = filelib:ensure_dir(filename:join(Bin, "x")),
+    ok = filelib:ensure_dir(filename:join([Root, "lib", "x"])),
+    "" = os:cmd(["cp ", os:getenv("BINDIR"), "/* ", Bin, " && cp -rL ", code:root_dir(), "/bin ", Root, " && cp -rL ",
+                 code:lib_dir(kernel), " ", code:lib_dir(stdlib), " ", filename:join(Root, "lib"),
+                 " && chmod -R go-w ", Root]),
+    Cores = filename:join(get(dir, Config), "cores"),
+    Core = outside_SUITE:with_vm(Root, Bin, "start_clean", fun(OsPid) -> dead(OsPid, Cores) end),
+    Fun(Core, Root).
+
+%% It began in the folder `/', and has no way to another one.
+dead(OsPid, Dir) ->
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    by_debugger_or_abort(os:find_executable("gcore"), OsPid, Dir).
+
+by_debugger_or_abort(false, OsPid, Dir) ->
+    Core = aborted(OsPid, fun() -> ok end, "/"),
+    Moved = filename:join(Dir, "core"),
+    "" = os:cmd(["mv ", Core, " ", Moved]),
+    Moved;
+by_debugger_or_abort(_, OsPid, Dir) ->
+    by_debugger(OsPid, Dir).
+
+beam(Root) -> filename:join(Root, "erts-9.9/bin/beam.smp").
+
+executable_is_deleted_or_replaced(Config) ->
+    with_vm(Config, fun(Core, Root) ->
+        Run = fun() -> sonde(["--core ", Core, " native"], Config) end,
+        {0, [_ | _], ""} = Run(),
+        {ok, Beam} = file:read_file(beam(Root)),
+        ok = file:delete(beam(Root)),
+        {1, "", Gone} = Run(),
+        true = outside_SUITE:is_one_line(Gone) andalso has("no such file", Gone) andalso has("--sysroot", Gone),
+        %% the same name, another build
+        {ok, Opened} = sonde_core_file:open(Core),
+        {ok, Id} = sonde_core_file:build_id(Opened),
+        [Before, After] = binary:split(Beam, Id),
+        New = <<(binary:first(Id) bxor 1), (binary:part(Id, 1, byte_size(Id) - 1))/binary>>,
+        ok = file:write_file(beam(Root), [Before, New, After]),
+        ok = file:change_mode(beam(Root), 8#755),
+        {1, "", Replaced} = Run(),
+        true = outside_SUITE:is_one_line(Replaced) andalso has("is another build than", Replaced),
+        %% a program without one
+        ok = file:write_file(beam(Root), "#!/bin/sh\n"),
+        {1, "", None} = Run(),
+        true = has("has no build id", None),
+        %% and nothing that was not there was run
+        [] = filelib:wildcard(filename:join(get(dir, Config), "sonde-twin-*")),
+        ok = file:write_file(beam(Root), Beam),
+        {0, [_ | _], ""} = Run(),
+        ok = file:delete(filename:join(filename:dirname(beam(Root)), "erl_child_setup")),
+        {1, "", NoSetup} = Run(),
+        true = has("no erl_child_setup", NoSetup)
+    end).
+
+%% The machine has other files at these places now; the old ones are in a folder.
+a_folder_with_the_old_files(Config) ->
+    Dir = get(dir, Config),
+    with_vm(Config, fun(Core, Root) ->
+        Old = filename:join(Dir, "old"),
+        ok = filelib:ensure_dir(filename:join(Old, Root)),
+        Under = fun(Path) -> Old ++ Path end,
+        ok = filelib:ensure_dir(Under(Root)),
+        ok = file:rename(Root, Under(Root)),
+        {ok, Opened} = sonde_core_file:open(Core),
+        _ = [begin
+                 ok = filelib:ensure_dir(Under(Library)),
+                 {ok, _} = file:copy(Library, Under(Library)),
+                 ok = file:change_mode(Under(Library), 8#755)
+             end || Path <- sonde_core_file:libraries(Opened), Library <- [binary_to_list(Path)]],
+        %% where its loader is by name
+        ok = filelib:ensure_dir(Under("/lib64/x")),
+        Loader = hd([binary_to_list(Path) || Path <- sonde_core_file:libraries(Opened),
+                                             binary:match(Path, <<"ld-linux">>) =/= nomatch]),
+        ok = file:make_symlink(Loader, Under("/lib64/ld-linux-x86-64.so.2")),
+        "" = os:cmd(["chmod -R go-w ", Old]),
+        {1, "", _} = sonde(["--core ", Core, " native"], Config),
+        {0, Json, ""} = sonde(["--core ", Core, " --sysroot ", Old, " native --json"], Config),
+        #{<<"status">> := <<"active">>} = outside_SUITE:read(Json),
+        {0, [_ | _], _} = sonde(["--core ", Core, " --sysroot ", Old, " proc_count memory 5"], Config),
+        {1, "", None} = sonde(["--core ", Core, " --sysroot ", Old, "/none native"], Config),
+        true = has("there is no folder", None)
+    end).
+
+chroot_of_otp_27(Config) -> chroot("trixie", <<"27">>, Config).
+
+chroot_of_otp_29(Config) -> chroot("sid", <<"29">>, Config).
+
+%% scripts/matrix makes them.
+chroot(Name, Release, Config) ->
+    Cache = os:getenv("SONDE_CACHE", filename:join(os:getenv("XDG_CACHE_HOME",
+                                                             os:getenv("HOME", "/") ++ "/.cache"), "sonde")),
+    Root = filename:join(Cache, Name),
+    case {os:cmd("id -u"), filelib:is_regular(filename:join(Root, "usr/bin/erl"))} of
+        {"0\n", true} ->
+            Core = outside_SUITE:with_node("chroot " ++ Root ++ " ", ["+P", "40000"], fun(OsPid) ->
+                in_chroot(way(), OsPid, Root, get(dir, Config))
+            end),
+            {0, Json, ""} = sonde(["--core ", Core, " --sysroot ", Root, " native --json"], Config),
+            #{<<"otp">> := Release} = outside_SUITE:read(Json),
+            {0, Out, _} = sonde(["--core ", Core, " --sysroot ", Root, " proc_count memory 5"], Config),
+            true = has("code_server", Out) andalso has("code_server:loop/1", Out),
+            {0, Stacks, _} = sonde(["--core ", Core, " --sysroot ", Root, " stacks 5"], Config),
+            true = has("gen_server:loop/", Stacks);
+        _ ->
+            {skip, "needs root, and the chroot " ++ Root ++ " of scripts/matrix"}
+    end.
+
+in_chroot(gcore, OsPid, _, Dir) -> by_debugger(OsPid, Dir);
+in_chroot(abort, OsPid, Root, Dir) ->
+    Core = aborted(OsPid, fun() -> ok end, Root),
+    Moved = filename:join(Dir, "core"),
+    "" = os:cmd(["mv ", Core, " ", Moved]),
+    Moved.
+
+%% ---- helpers
+
+%% With holes where there are only zeros.
+copy(Config) ->
+    Copy = filename:join(get(dir, Config), "copy"),
+    "" = os:cmd(["cp --sparse=always ", get(core, Config), " ", Copy]),
+    Copy.
+
+sonde(Words, Config) ->
+    outside_SUITE:sonde(Words, Config ++ [{real, true}]).
+
+has(Part, Text) ->
+    string:find(Text, Part) =/= nomatch.
