@@ -116,30 +116,16 @@ outside(OsPid, #{run := {sonde, Function}} = Command, Args, Opts) ->
             ok -> ok;
             {error, No} -> no_answer(OsPid, No)
         end,
-    There = [from_text(Arg) || Arg <- Args],
-    case sonde_outside:call(Function, There, maps:with([depth, timeout], Opts)) of
+    case sonde_outside:call(Function, Args, maps:with([depth, timeout], Opts)) of
         {ok, Answer, Report} ->
             show(node(), Command, Args, answer(Answer, Function), with_names(format(Opts), Report), Opts#{suspend => never});
         {error, Why} ->
             no_answer(OsPid, Why)
     end.
 
-%% A name would have to be searched among all processes.
-from_text({process, Text}) ->
-    case re:run(Text, "^<?([0-9.]+)>?$", [{capture, all_but_first, list}]) of
-        {match, [Numbers]} ->
-            try list_to_pid("<" ++ Numbers ++ ">")
-            catch error:badarg -> failed(["no such process: ", Text])
-            end;
-        nomatch ->
-            failed(["from outside, give the pid in place of the name: ", Text])
-    end;
-from_text(Arg) ->
-    Arg.
-
 %% Those that run at each look may be the culprits.
 with_names(text, #{missed := #{pids := Pids} = Missed} = Report) ->
-    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], Why} || {Pid, Why} <- Pids],
+    Named = [{[pid_to_list(Pid), $\s, sonde_outside_names:about(Pid)], Why} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
 with_names(_, Report) ->
     Report.
