@@ -406,13 +406,13 @@ is_attr(Name) -> is_atom(Name) orelse is_binary(Name).
 rows(Value, Rows) ->
     Known = [{What, V, attrs(Attrs)} || {What, V, Attrs} <- Rows],
     Keys = keys(Known),
-    {Key, Number} = case is_groups(Known, Keys) of
-                        true -> {key, processes};
-                        false -> {what(Rows), Value}
-                    end,
+    {Key, Of, Number} = case is_groups(Known, Keys) of
+                            true -> {key, group, processes};
+                            false -> {what(Rows), what, Value}
+                        end,
     table({keys, [Key, Number | Keys]},
           fun({What, V, As}, Cell) ->
-                  [Cell(what, What), Cell(Value, V) | [attr(K, As, Cell) || K <- Keys]]
+                  [Cell(Of, What), Cell(Value, V) | [attr(K, As, Cell) || K <- Keys]]
           end, Known).
 
 attrs(Map) when is_map(Map) -> attrs(lists:sort(maps:to_list(Map)));

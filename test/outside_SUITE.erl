@@ -105,6 +105,9 @@ names_without_atoms_are_written_alike(_Config) ->
                            fun(N, U) -> sonde_names:call({'Elixir.A', N, 1}, U) end]],
              true = Alike(fun(N) -> printed([{self(), 1, [{current_function, {N, N, 2}}]}]) end),
              true = Alike(fun(N) -> printed([{[{N, f, 1}, {lists, N, 2}], 4, [{example, self()}]}]) end),
+             true = Alike(fun(N) -> printed([{N, 2, [{memory, 5}]}, {{N, N, 1}, 2, [{memory, 4}]}]) end),
+             true = Alike(fun(N) -> printed([{meta, [{registered_name, N}, {initial_call, {N, N, 0}}]},
+                                             {location, [{current_stacktrace, [{N, lists, 1, []}]}]}]) end),
              true = Alike(fun(N) -> sonde_stacks:collapsed([{[{N, N, 1}], 4, []}]) end)
          end || Name <- Names],
     New = "name_" ++ integer_to_list(erlang:unique_integer([positive])),
@@ -131,6 +134,8 @@ json_has_names_without_atoms(_Config) ->
          || {{_, _, [N | As]}, {_, _, [M | Bs]}} <- lists:zip(Rows, Atoms)],
     <<"{\"stack\":[\"my_mod:f/1\",\"a:b/2\"]}">> =
         iolist_to_binary(sonde_json:encode(#{stack => [{<<"my_mod">>, <<"f">>, 1}, {a, b, 2}]})),
+    <<"{\"group\":\"my_mod:f/1\"}">> =
+        iolist_to_binary(sonde_json:encode(#{group => {<<"my_mod">>, <<"f">>, 1}})),
     %% Elsewhere it is data.
     <<"{\"x\":[\"a\",\"b\",1]}">> = iolist_to_binary(sonde_json:encode(#{x => {<<"a">>, <<"b">>, 1}})),
     <<"{\"stack\":[1]}">> = iolist_to_binary(sonde_json:encode(#{stack => [1]})).
@@ -427,7 +432,16 @@ command_answers(Config) ->
                 "" = os:cmd("kill -STOP " ++ OsPid),
                 _ = [{Words, {0, [_ | _], ""}} =
                          {Words, sonde(["--pid ", OsPid, " ", Words], [{file, File} | Config])}
-                     || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "stacks 3 --collapsed"]],
+                     || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "stacks 3 --collapsed",
+                                  "info code_server", "info 0.0.0 memory --json", "heap init", "waits 3",
+                                  "proc_group initial_call memory reductions", "waits 3 --timeout 10000"]],
+                _ = [{Words, Said} = {Words, sonde(["--pid ", OsPid, " ", Words], [{file, File} | Config])}
+                     || {Words, Why} <- [{"heap nobody", "it has no process that is registered as nobody"},
+                                         {"info 0.1.9999999", "no process can have the pid 0.1.9999999"},
+                                         {"info 0.7777.0", "it has no process <0.7777.0>"},
+                                         {"info init links", "links cannot be read from outside the node"},
+                                         {"proc_group label memory", "label cannot be read from outside the node"}],
+                        Said <- [{1, "", "sonde: process " ++ OsPid ++ ": " ++ Why ++ "\n"}]],
                 [] = folders(Config)
             end)
     end.

@@ -50,8 +50,10 @@ twin(Args, Fun) -> sonde_peer_helper:with(shipped, Args ++ ["-sonde_twin", "test
 open(Twin, Of) ->
     sonde_peer_helper:call(Twin, sonde_outside, open, [list_to_integer(Of(os, getpid, []))]).
 
-outside(Twin, Function, Args) ->
-    sonde_peer_helper:call(Twin, sonde_outside, call, [Function, Args, #{}]).
+outside(Twin, Function, Args) -> outside(Twin, Function, Args, #{}).
+
+outside(Twin, Function, Args, Opts) ->
+    sonde_peer_helper:call(Twin, sonde_outside, call, [Function, Args, Opts]).
 
 %% In the target: processes with known contents, which wait.
 crowd() ->
@@ -398,7 +400,12 @@ only_this_module_may_aim(_Config) ->
     end),
     badarg = sonde_test:raised(fun() -> sonde_nif:aim(list_to_integer(os:getpid())) end),
     badarg = sonde_test:raised(fun() -> sonde_nif:learn([], []) end),
-    badarg = sonde_test:raised(fun() -> sonde_nif:identity(self()) end),
+    [badarg] = lists:usort([sonde_test:raised(Call)
+                            || Call <- [fun() -> sonde_nif:identity(self()) end,
+                                        fun() -> sonde_nif:find_name(<<"init">>, 0) end,
+                                        fun() -> sonde_nif:each_of(registered_name, [self()]) end,
+                                        fun() -> sonde_nif:look_new(process, self(), [], 8, 0, 0) end]]),
+    undefined = sonde_nif:count_there(),
     #{reader := Reader} = sonde:native(),
     true = Reader =/= other.
 

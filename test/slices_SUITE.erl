@@ -60,10 +60,24 @@ outside(OsPid) ->
         ok ->
             {ok, [{Pid, _, _} | _], _} = sonde_outside:call(proc_count, [memory, 10], #{}),
             {ok, [_ | _], _} = sonde_outside:call(stacks, [10], #{}),
-            {ok, #{}, _} = sonde_outside:call(heap, [Pid], #{});
+            {ok, #{}, _} = sonde_outside:call(heap, [Pid], #{}),
+            {ok, [_ | _], _} = sonde_outside:call(info, [{process, "code_server"}], #{}),
+            {ok, [_ | _], _} = sonde_outside:call(proc_group, [initial_call, [memory, binary_count]], #{}),
+            {ok, [_ | _], _} = sonde_outside:call(proc_group, [current_function, [memory]], #{}),
+            {ok, Rows, _} = sonde_outside:call(waits, [10], #{}),
+            true = is_list(Rows),
+            {ok, [], _} = sonde_outside:call(waits, [10], #{timeout => 0});
         {error, other_program} ->
-            badarg = sonde_test:raised(fun() -> sonde_nif:identity(self()) end),
-            badarg = sonde_test:raised(fun() -> sonde_nif:absent(0) end)
+            Scan = sonde_nif:scan_new([waits_for], each, 0, undefined, [], 1000),
+            Look = sonde_nif:look_new(mark, whereis(init), [], 1000000, 0, 0),
+            [badarg] = lists:usort([sonde_test:raised(Call)
+                                    || Call <- [fun() -> sonde_nif:identity(self()) end,
+                                                 fun() -> sonde_nif:absent(0) end,
+                                                fun() -> sonde_nif:find_name(<<>>, 0) end,
+                                                fun() -> sonde_nif:each_of(initial_call, []) end,
+                                                fun() -> sonde_nif:scan_calls(Scan, <<>>, [], {0, 0}) end,
+                                                fun() -> sonde_nif:look_process(Look) end]]),
+            undefined = sonde_nif:count_there()
     end,
     [{{Name, Arity, Where}, Ns} || {Name, Arity, Where, Ns, Calls} <- sonde_nif:longest_calls(), Calls > 0].
 

@@ -104,6 +104,9 @@ enum { FRAME_READS = 4 * (int)AWAITED_FRAME };
 void check_marks(const struct image *img);
 void check_scans(const struct image *img);
 
+/* Runs what only a look at another OS process reads. */
+void check_there(const struct image *img);
+
 /* Runs the walkers of look.h over every process of the image. */
 void check_looks(const struct image *img);
 

@@ -39,7 +39,7 @@ uint64_t fuzz_word(uint64_t address)
     return w ? *w : 0;
 }
 
-const struct places fuzz_place = {1, {MODEL_PLACE}};
+const struct places fuzz_place = {1, {{MODEL_PLACE, MODEL_PLACE + 1}}};
 
 /* ---- what the walkers need from outside -------------------------------------------------------- */
 
@@ -256,6 +256,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_proof(&img);
     check_marks(&img);
     check_looks(&img);
+    check_there(&img);
     fuzz_must(allocated == 0, "memory that was never freed:", img.attr);
     return 0;
 }

@@ -65,6 +65,13 @@ ERL_NIF_TERM nif_status_atom(ErlNifEnv *env, enum status st)
     }
 }
 
+/* enif_make_pid needs an ErlNifPid, which is the pid's word. */
+ERL_NIF_TERM nif_make_pid(ErlNifEnv *env, uint64_t pid)
+{
+    ErlNifPid p = {.pid = (ERL_NIF_TERM)pid};
+    return enif_make_pid(env, &p);
+}
+
 void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type)
 {
     void *obj;

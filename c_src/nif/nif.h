@@ -24,7 +24,8 @@
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
     X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
-    X(other_program) X(changed) X(no_build_id)
+    X(other_program) X(changed) X(no_build_id)                                                   \
+    X(process) X(initial_call) X(current_function) X(registered_name)                            \
 /* clang-format on */
 
 struct atoms {
@@ -83,8 +84,10 @@ struct sonde {
     struct layout proven; /* vm.lay points here */
     bool is_aimed;        /* at another OS process, for good */
     const struct core_file *core; /* of that one, or NULL */
-    struct vm candidate;          /* the prover's */
-    struct layout tried;          /* candidate.lay points here */
+    atomic_uint_fast64_t proc_lib, first_call; /* words of atoms over there; 0: not met yet */
+    bool has_count;                            /* the count in its process table is right */
+    struct vm candidate;                       /* the prover's */
+    struct layout tried;                       /* candidate.lay points here */
     struct seal seal;
     atomic_uint_fast64_t stub;    /* of do_direct, in the latest load; 0: not seen yet */
     atomic_uint_fast64_t before;  /* the same of the load before, if it was of this build */
@@ -139,6 +142,9 @@ bool nif_is_prover(ErlNifEnv *env);
 bool nif_is_proving(ErlNifEnv *env);
 /* Whether pid is the prover or one of its probes. */
 bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
+
+/* A local pid, from its word in the process table. */
+ERL_NIF_TERM nif_make_pid(ErlNifEnv *env, uint64_t pid);
 
 /* {Module, Function, Arity} with texts for the atoms, which are those of another OS process; `undefined' if
  * they cannot be read. */
@@ -253,7 +259,9 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
     X(do_look_content, 1, 0) X(do_content, 1, 0)                                             \
     X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_aim_core, 4, DIRTY)                           \
-    X(do_absent, 1, DIRTY) X(do_identity, 1, 0)                                              \
+    X(do_absent, 1, DIRTY) X(do_identity, 1, DIRTY)                                              \
+    X(do_find_name, 2, DIRTY) X(count_there, 0, 0) X(do_look_process, 1, DIRTY)                  \
+    X(do_scan_calls, 4, DIRTY) X(do_each_of, 2, DIRTY)                                           \
     /* the last: the VM replaces the stubs in this order */                                  \
     X(do_direct, 1, 0)
 /* Functions that another NIF schedules. */

@@ -7,6 +7,7 @@
 #include "heap/mailbox.h"
 #include "binary/waste.h"
 #include "graph/snapshot.h"
+#include "scan/overview.h"
 
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, LOOK_NS_MAX = 1000000000, WANTS_MAX = 64 };
 
@@ -100,7 +101,7 @@ static const struct walker *walker_of(ERL_NIF_TERM kind)
         {ATOM(mark), &mark_walker},        {ATOM(account), &account_walker},
         {ATOM(top), &top_retained_walker}, {ATOM(snapshot), &snapshot_walker},
         {ATOM(flat), &root_size_walker},   {ATOM(mailbox), &mailbox_walker},
-        {ATOM(slices), &slices_walker},
+        {ATOM(slices), &slices_walker},    {ATOM(process), &overview_walker},
     };
     for (unsigned i = 0; i < sizeof walkers / sizeof *walkers; i++) {
         if (walkers[i].kind == kind)
@@ -130,10 +131,12 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
     return term;
 }
 
-/* Of another OS process, only the walker that counts: the words of atoms over there mean others here. With 0
- * atoms it names none. */
+/* Of another OS process, only walkers that count: the words of atoms over there mean others here. With 0
+ * atoms `account' names none. */
 static bool may_look(const struct sonde *s, const struct walker *walker)
 {
+    if (walker == &overview_walker)
+        return s->is_aimed;
     return walker && (!s->is_aimed || walker == &account_walker);
 }
 

@@ -1,6 +1,6 @@
-/* nif_outside.c: aims the library at another OS process, and names what is there.
+/* nif_outside.c: aims the library at another OS process.
  * Knows: the arguments from Erlang, and what must hold on the other side before anything there is read.
- * Does not know: how a process, a function or the text of an atom is found.
+ * Does not know: how a process, a function or the text of an atom is found, or what is read there later.
  *
  * Only the command does this, in a VM of its own that runs the target's program: all that it proved in this
  * VM holds there, too, once every address in the program was moved. There is no way back. */
@@ -183,6 +183,7 @@ static bool may_aim(const struct sonde *s)
 
 static ERL_NIF_TERM aimed(struct sonde *s, const struct vm *vm, const struct core_file *core)
 {
+    s->has_count = s->vm.tab.has_turnover;
     s->vm = *vm;
     s->core = core;
     atomic_store(&s->reader, PEEK_OTHER);
@@ -350,61 +351,4 @@ NIF(nif_do_absent)
     bool more = s->core && next < vm.tab.max;
     return enif_make_tuple2(env, enif_make_uint(env, n),
                             more ? enif_make_uint64(env, next) : ATOM(done));
-}
-
-/* ---- names ------------------------------------------------------------------------------------------- */
-
-/* A binary; `undefined' if there is no such atom. */
-static ERL_NIF_TERM make_text(ErlNifEnv *env, const struct vm *vm, uint64_t word)
-{
-    struct atom_text text;
-    ERL_NIF_TERM term;
-    if (!atom_table_text(vm->reader, &vm->atoms, word, &text))
-        return ATOM(undefined);
-    unsigned char *bytes = enif_make_new_binary(env, text.n, &term);
-    if (!bytes)
-        return ATOM(undefined);
-    memcpy(bytes, text.bytes, text.n);
-    return term;
-}
-
-ERL_NIF_TERM nif_make_function(ErlNifEnv *env, const struct vm *vm, const struct mfa *mfa)
-{
-    ERL_NIF_TERM module = make_text(env, vm, mfa->module);
-    ERL_NIF_TERM function = make_text(env, vm, mfa->function);
-    if (module == ATOM(undefined) || function == ATOM(undefined))
-        return ATOM(undefined);
-    return enif_make_tuple3(env, module, function, enif_make_uint64(env, mfa->arity));
-}
-
-/* The VM keeps the function of a process that hibernates or is in a native function. */
-static ERL_NIF_TERM make_current(ErlNifEnv *env, const struct vm *vm, const struct identity *who,
-                                 uint64_t pc)
-{
-    struct mfa mfa = who->current;
-    if (mfa.module == 0 && !code_find(vm->reader, &vm->code, pc, &mfa))
-        return ATOM(undefined);
-    return nif_make_function(env, vm, &mfa);
-}
-
-NIF(nif_do_identity)
-{
-    /* (Pid): {Name | undefined, Call, Current}, where a function is undefined if it could not be read; or gone */
-    struct sonde *s = sonde_of(env);
-    struct vm vm = s->vm;
-    uintptr_t proc;
-    uintptr_t again;
-    uint64_t pc = 0;
-    struct identity who;
-    vm.reader = nif_peek_reader(s);
-    if (!s->is_aimed || !nif_find_process(env, &vm, argv[0], &proc))
-        return nif_raise(env, ATOM(badarg));
-    bool ok = proc != 0 && identity_read(vm.reader, &vm.identity, proc, &who) &&
-              peek_word(vm.reader, proc + LF(vm.lay, pc), &pc);
-    peek_barrier();
-    if (!ok || !nif_find_process(env, &vm, argv[0], &again) || again != proc)
-        return ATOM(gone);
-    return enif_make_tuple3(env, who.name == 0 ? ATOM(undefined) : make_text(env, &vm, who.name),
-                            nif_make_function(env, &vm, &who.call),
-                            make_current(env, &vm, &who, pc));
 }

@@ -14,6 +14,7 @@
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, BEGIN_NS = 200000, FEED_MAX = SCAN_ASKS };
 enum { NS_PER_TIMESLICE = 1000000 }; /* as erl_nif has it */
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000, PARTS_MAX = 64 };
+enum { CALLS_MAX = 16, FUNCTIONS_MAX = 4096 };
 
 struct held {
     struct in_use in_use;
@@ -214,13 +215,6 @@ NIF(nif_do_scan_new)
 
 /* ---- step ---------------------------------------------------------------------------------- */
 
-/* enif_make_pid needs an ErlNifPid, which is the pid's word; the scan read it from the table. */
-static ERL_NIF_TERM make_pid(ErlNifEnv *env, uint64_t pid)
-{
-    ErlNifPid p = {.pid = (ERL_NIF_TERM)pid};
-    return enif_make_pid(env, &p);
-}
-
 static void add_counters(struct sonde *s, struct scan *scan)
 {
     atomic_fetch_add(&s->native, scan->counters.native);
@@ -234,7 +228,7 @@ static ERL_NIF_TERM asks(ErlNifEnv *env, const struct scan *scan)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = scan->ask_n; i-- > 0;)
-        list = enif_make_list_cell(env, make_pid(env, scan->ask[i]), list);
+        list = enif_make_list_cell(env, nif_make_pid(env, scan->ask[i]), list);
     return enif_make_tuple2(env, ATOM(ask), list);
 }
 
@@ -248,10 +242,11 @@ static ERL_NIF_TERM rows_out(ErlNifEnv *env, struct scan *scan)
         for (unsigned k = scan->qn; k > 0; k--) {
             bool pid = scan->q[k - 1].is_pid && term_is_local_pid((uint64_t)row[k]);
             values = enif_make_list_cell(
-                env, pid ? make_pid(env, (uint64_t)row[k]) : enif_make_int64(env, row[k]), values);
+                env, pid ? nif_make_pid(env, (uint64_t)row[k]) : enif_make_int64(env, row[k]),
+                values);
         }
         list = enif_make_list_cell(
-            env, enif_make_tuple2(env, make_pid(env, (uint64_t)row[0]), values), list);
+            env, enif_make_tuple2(env, nif_make_pid(env, (uint64_t)row[0]), values), list);
     }
     scan_taken(scan);
     return enif_make_tuple2(env, ATOM(rows), list);
@@ -359,7 +354,7 @@ SCAN_NIF(do_scan_feed)
 static ERL_NIF_TERM row_item(ErlNifEnv *env, const void *top, size_t i)
 {
     const struct row *row = &((const struct top_n *)top)->rows[i];
-    return enif_make_tuple2(env, make_pid(env, row->pid), enif_make_int64(env, row->value));
+    return enif_make_tuple2(env, nif_make_pid(env, row->pid), enif_make_int64(env, row->value));
 }
 
 SCAN_NIF(do_scan_rows)
@@ -388,7 +383,7 @@ SCAN_NIF(do_scan_stacks)
             list = enif_make_list_cell(env,
                                        enif_make_tuple3(env, enif_make_uint64(env, i),
                                                         enif_make_uint64(env, node->count),
-                                                        make_pid(env, node->pid)),
+                                                        nif_make_pid(env, node->pid)),
                                        list);
     }
     return enif_make_tuple2(env, i < t->n ? enif_make_uint64(env, i) : ATOM(done), list);
@@ -443,7 +438,7 @@ SCAN_NIF(do_scan_stack)
 
 static ERL_NIF_TERM pid_item(ErlNifEnv *env, const void *sample, size_t i)
 {
-    return make_pid(env, entry_pid(&((const struct sample *)sample)->entries[i]));
+    return nif_make_pid(env, entry_pid(&((const struct sample *)sample)->entries[i]));
 }
 
 SCAN_NIF(do_scan_pids)
@@ -458,7 +453,7 @@ static ERL_NIF_TERM value_item(ErlNifEnv *env, const void *sample, size_t i)
     ERL_NIF_TERM value = e->key & SAMPLE_SKIP      ? ATOM(skip)
                          : e->key & SAMPLE_UNKNOWN ? ATOM(undefined)
                                                    : enif_make_int64(env, e->value);
-    return enif_make_tuple2(env, make_pid(env, entry_pid(e)), value);
+    return enif_make_tuple2(env, nif_make_pid(env, entry_pid(e)), value);
 }
 
 SCAN_NIF(do_scan_values)
@@ -472,7 +467,7 @@ static ERL_NIF_TERM large_ones(ErlNifEnv *env, const struct scan *scan)
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = scan->ask_n; i-- > 0;) {
         if (scan->ask_large[i])
-            list = enif_make_list_cell(env, make_pid(env, scan->ask[i]), list);
+            list = enif_make_list_cell(env, nif_make_pid(env, scan->ask[i]), list);
     }
     return list;
 }
@@ -484,7 +479,7 @@ static ERL_NIF_TERM waiting_ones(ErlNifEnv *env, struct scan *scan)
     enum peek_reader reader = nif_peek_reader(sonde_of(env));
     unsigned n = reader == PEEK_NONE ? 0 : scan_waiting(scan, reader, pids, WAITING_MAX);
     while (n-- > 0)
-        list = enif_make_list_cell(env, make_pid(env, pids[n]), list);
+        list = enif_make_list_cell(env, nif_make_pid(env, pids[n]), list);
     return list;
 }
 
@@ -530,6 +525,84 @@ SCAN_NIF(do_scan_place)
         return ATOM(gone);
     enum status st = scan_place(scan, proctab_slot(scan->vm.lay, &scan->vm.tab, argv[1]), proc);
     return st == ST_OK ? ATOM(ok) : nif_status_atom(env, st);
+}
+
+/* ---- calls of another OS process: there is no process of ours whose place could be taken ---------- */
+
+static bool has_bytes(const struct atom_text *text, const ErlNifBinary *bytes)
+{
+    return text->n == bytes->size && memcmp(text->bytes, bytes->data, text->n) == 0;
+}
+
+static bool is_one_of(ErlNifEnv *env, ERL_NIF_TERM texts, const struct atom_text *text)
+{
+    ERL_NIF_TERM head;
+    ErlNifBinary bytes;
+    for (unsigned i = 0; i < CALLS_MAX && enif_get_list_cell(env, texts, &head, &texts); i++) {
+        if (enif_inspect_binary(env, head, &bytes) && has_bytes(text, &bytes))
+            return true;
+    }
+    return false;
+}
+
+/* The functions of that module with one of these names. false: no more places. */
+static bool add_functions(ErlNifEnv *env, struct scan *scan, const struct code_module *m,
+                          ERL_NIF_TERM texts, uint64_t *found)
+{
+    const struct vm *vm = &scan->vm;
+    for (uint64_t i = 0; m->n <= FUNCTIONS_MAX && i < m->n; i++) {
+        struct mfa names;
+        struct block block;
+        struct atom_text text;
+        if (!code_function(vm->reader, m, i, &names, &block) ||
+            !atom_table_text(vm->reader, &vm->atoms, names.function, &text) ||
+            !is_one_of(env, texts, &text))
+            continue;
+        if (!scan_function(scan, &block))
+            return false;
+        ++*found;
+    }
+    return true;
+}
+
+static bool get_cursor(ErlNifEnv *env, ERL_NIF_TERM term, struct code_cursor *out)
+{
+    const ERL_NIF_TERM *pair;
+    int arity;
+    ErlNifUInt64 i;
+    if (!enif_get_tuple(env, term, &arity, &pair) || arity != 2 ||
+        !enif_get_uint(env, pair[0], &out->record) || !enif_get_uint64(env, pair[1], &i))
+        return false;
+    out->i = i;
+    return true;
+}
+
+SCAN_NIF(do_scan_calls)
+{
+    /* (Scan, Module, [Function], From), texts, before the first step: processes in such a function of that module
+     * wait at a place that counts. {done | NextFrom, Functions}; From: {0, 0} for the first */
+    struct scan *scan = &h->scan;
+    struct code_cursor at;
+    struct code_module m;
+    struct atom_text text;
+    ErlNifBinary module;
+    uint64_t found = 0;
+    if (!sonde_of(env)->is_aimed || !enif_inspect_binary(env, argv[1], &module) ||
+        !enif_is_list(env, argv[2]) || !get_cursor(env, argv[3], &at))
+        return nif_raise(env, ATOM(badarg));
+    scan->vm.reader = nif_peek_reader(sonde_of(env));
+    if (scan->vm.reader == PEEK_NONE)
+        return ATOM(no_reader);
+    bool more = true;
+    for (uint64_t end = clock_ns() + SLICE_NS; more && clock_ns() < end;) {
+        more = code_next(scan->vm.reader, &scan->vm.code, &at, &m);
+        if (more && m.n > 0 && atom_table_text(scan->vm.reader, &scan->vm.atoms, m.name, &text) &&
+            has_bytes(&text, &module) && !add_functions(env, scan, &m, argv[2], &found))
+            return ATOM(no_memory);
+    }
+    ERL_NIF_TERM next =
+        enif_make_tuple2(env, enif_make_uint(env, at.record), enif_make_uint64(env, at.i));
+    return enif_make_tuple2(env, more ? next : ATOM(done), enif_make_uint64(env, found));
 }
 
 SCAN_NIF(do_scan_part)

@@ -247,8 +247,9 @@ enum awaited_what { AWAITED_WHOM, AWAITED_CALL };
 
 static bool at_a_place(const struct question *q, const struct reading *rd)
 {
+    uint64_t pc = stamp_word(rd, LF_pc);
     for (unsigned i = 0; q->places && i < q->places->n; i++) {
-        if (q->places->at[i] == stamp_word(rd, LF_pc))
+        if (pc >= q->places->at[i].from && pc < q->places->at[i].to)
             return true;
     }
     return false;
@@ -462,16 +463,52 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
     plan_make(&q->plan, lay, unsettled[row->stamp], locks[row->stamp], all);
 }
 
-void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
+/* `fields' ends with LAYOUT_FIELD_COUNT. */
+static bool has_field(const enum layout_field *fields, enum layout_field field)
 {
-    const struct reading rd = {vm, &q->plan, &w->view, NULL};
+    while (*fields != LAYOUT_FIELD_COUNT && *fields != field)
+        fields++;
+    return *fields == field;
+}
+
+unsigned attr_fields(enum attr attr, enum layout_field *fields, unsigned n)
+{
+    static const enum layout_field always[] = {LF_state, LF_lock, LF_id,
+                                               LF_reds,  LF_pc,   LAYOUT_FIELD_COUNT};
+    const struct attribute *row = &attributes[attr];
+    fields[n] = LAYOUT_FIELD_COUNT;
+    for (unsigned i = 0; row->fields[i]; i++) {
+        for (const enum layout_field *f = row->fields[i]; *f != LAYOUT_FIELD_COUNT; f++) {
+            if (has_field(always, *f) || has_field(fields, *f))
+                continue;
+            fields[n++] = *f;
+            fields[n] = LAYOUT_FIELD_COUNT;
+        }
+    }
+    return n;
+}
+
+static void start(struct walk *w, const struct reading *rd, const struct question *q)
+{
     w->q = q;
     w->stage = START;
     w->value = 0;
     w->clean = false;
     w->u.waste = NULL; /* or any other that is not yet made */
     if (q->row->start)
-        q->row->start(w, &rd);
+        q->row->start(w, rd);
+}
+
+void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
+{
+    const struct reading rd = {vm, &q->plan, &w->view, NULL};
+    start(w, &rd, q);
+}
+
+void walk_start_under(struct walk *w, const struct reading *rd, const struct question *q)
+{
+    w->view = *rd->view;
+    start(w, rd, q);
 }
 
 void walk_prefetch(const struct walk *w)
@@ -491,6 +528,11 @@ enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b)
 {
     const struct reading rd = {vm, &w->q->plan, &w->view, b};
     return w->q->row->go(w, &rd);
+}
+
+enum status walk_go_under(struct walk *w, const struct reading *rd)
+{
+    return w->q->row->go(w, rd);
 }
 
 enum status walk_finish(struct walk *w, const struct vm *vm)

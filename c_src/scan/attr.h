@@ -25,11 +25,11 @@
 /* Heaps with more words are marked, and more words counted, only where the caller asks for it. */
 enum { ATTR_WORDS_MAX = BOUND(1000000000, 4096) };
 
-/* Places in the code where processes wait for another one. */
-enum { ATTR_PLACES = 8 };
+/* Places in the code where processes wait for another one: a single address, or all of a function. */
+enum { ATTR_PLACES = 64 };
 struct places {
     unsigned n;
-    uint64_t at[ATTR_PLACES];
+    struct block at[ATTR_PLACES];
 };
 
 enum attr {
@@ -80,6 +80,13 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
 /* After stamp_open of walk->view. `q' stays as long as the walk. Before the first one room is NULL; later
  * ones have the same attribute. */
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
+
+/* The same under a stamp of the caller, whose plan has the fields of the attribute: these are added to
+ * `fields', which has n of them, and room for all; each once, without those that every plan has. Returns how many
+ * there are then. Then walk_go_under in place of walk_go, and the caller closes its stamp. */
+unsigned attr_fields(enum attr attr, enum layout_field *fields, unsigned n);
+void walk_start_under(struct walk *w, const struct reading *rd, const struct question *q);
+enum status walk_go_under(struct walk *w, const struct reading *rd);
 
 /* Asks for the cache lines that the walk will want first. */
 void walk_prefetch(const struct walk *w);

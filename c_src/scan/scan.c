@@ -97,18 +97,30 @@ bool scan_exclude(struct scan *s, uint64_t pid)
     return true;
 }
 
+bool scan_function(struct scan *s, const struct block *code)
+{
+    struct places *p = &s->places;
+    for (unsigned i = 0; i < p->n; i++) {
+        if (p->at[i].from == code->from && p->at[i].to == code->to)
+            return true;
+    }
+    if (p->n == ATTR_PLACES)
+        return false;
+    p->at[p->n++] = *code;
+    return true;
+}
+
 enum status scan_place(struct scan *s, size_t slot, uintptr_t proc)
 {
     struct question q;
     struct view view;
     const struct reading rd = {&s->vm, &q.plan, &view, NULL};
-    if (s->places.n == ATTR_PLACES)
-        return ST_NOMEM;
     question_make(&q, s->vm.lay, ATTR_waits_for, false);
     enum status st = stamp_open(&s->vm, &q.plan, slot, proc, &view);
-    if (st == ST_OK)
-        s->places.at[s->places.n++] = stamp_word(&rd, LF_pc);
-    return st;
+    if (st != ST_OK)
+        return st;
+    uintptr_t pc = (uintptr_t)stamp_word(&rd, LF_pc);
+    return scan_function(s, &(struct block){pc, pc + 1}) ? ST_OK : ST_NOMEM;
 }
 
 void scan_limit(struct scan *s, uint64_t max_words)

@@ -113,6 +113,9 @@ bool scan_excludes(const struct scan *s, uint64_t pid);
  * OK, BUSY (it does not wait), TORN, GONE; NOMEM: no more places. */
 enum status scan_place(struct scan *s, size_t slot, uintptr_t proc);
 
+/* The same for all of a function. false: no more places. */
+bool scan_function(struct scan *s, const struct block *code);
+
 /* Before the first step: larger heaps are not marked; such a process is asked, and counted. Of a stack, so many
  * frames are read. */
 void scan_limit(struct scan *s, uint64_t max_words);

@@ -272,6 +272,36 @@ static void test_code(enum peek_reader r)
     check(code_find(r, &code, pc_in(0, 2, 3), &mfa), "the one that is", "");
 }
 
+/* Each module comes once for each record. */
+static void test_all_code(enum peek_reader r)
+{
+    struct code code;
+    struct code_cursor at = {0, 0};
+    struct code_module m;
+    struct mfa mfa;
+    struct block block;
+    unsigned n = 0;
+    bool ok = true;
+    make_code();
+    (void)learn(r, &code);
+    for (; code_next(r, &code, &at, &m); n++) {
+        ok = ok && m.n == FUNCTIONS && m.name == atom(100 + n % MODULES);
+        for (unsigned f = 0; f < FUNCTIONS; f++)
+            ok = ok && code_function(r, &m, f, &mfa, &block) && mfa.function == atom(200 + f) &&
+                 block.from == pc_in(n % MODULES, f, 0) &&
+                 block.to == pc_in(n % MODULES, f, 0) + 8UL * WORDS;
+        ok = ok && !code_function(r, &m, FUNCTIONS, &mfa, &block);
+    }
+    check(ok && n == CODE_INDEXES * MODULES, "each module of each record, with its functions", "");
+    modules[1].header[0] = 1ULL << 40;
+    records[1][0] = 24;
+    unsigned unreadable = 0;
+    for (at = (struct code_cursor){0, 0}, n = 0; code_next(r, &code, &at, &m); n++)
+        unreadable += m.n == 0;
+    check(n == 4 && unreadable == 2, "others than those that cannot be read", "");
+    check(!code_next(r, &code, &at, &m), "and no more", "");
+}
+
 static void test_other_code(enum peek_reader r)
 {
     struct code code;
@@ -309,5 +339,6 @@ int main(void)
     test_code(peek_ready(PEEK_GUARDED));
     test_other_code(peek_ready(PEEK_GUARDED));
     test_code(PEEK_SYSCALL);
+    test_all_code(peek_ready(PEEK_GUARDED));
     return outcome();
 }

@@ -145,6 +145,49 @@ bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct 
     return false;
 }
 
+/* ---- all modules ----------------------------------------------------------------------------------- */
+
+static void read_module(enum peek_reader r, const struct range *range, unsigned functions,
+                        struct code_module *out)
+{
+    struct mfa first;
+    struct block block;
+    *out = (struct code_module){{(uintptr_t)range->start, (uintptr_t)range->end}, functions, 0, 0};
+    if (!count_functions(r, range, &out->n) || !code_function(r, out, 0, &first, &block))
+        out->n = 0;
+    else
+        out->name = first.module;
+}
+
+bool code_next(enum peek_reader r, const struct code *code, struct code_cursor *at,
+               struct code_module *out)
+{
+    for (; at->record < code->n; at->record++, at->i = 0) {
+        struct record record;
+        struct range range;
+        if (read_record(r, code->ranges[at->record], &record) && at->i < record.n &&
+            read_range(r, &record, at->i, &range)) {
+            at->i++;
+            read_module(r, &range, code->functions, out);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool code_function(enum peek_reader r, const struct code_module *m, uint64_t i, struct mfa *names,
+                   struct block *out)
+{
+    const struct range range = {m->range.from, m->range.to};
+    uint64_t start;
+    uint64_t end;
+    if (i >= m->n || !read_pointer(r, &range, m->functions, i, &start) ||
+        !read_pointer(r, &range, m->functions, i + 1, &end) || end <= start)
+        return false;
+    *out = (struct block){(uintptr_t)start, (uintptr_t)end};
+    return read_names(r, start, names);
+}
+
 /* ---- learning -------------------------------------------------------------------------------------- */
 
 /* Whether as many pointers as there are functions, and one more, ascend from that word on. */

@@ -10,6 +10,7 @@
 #ifndef SONDE_CODE_H
 #define SONDE_CODE_H
 
+#include "vm/blocks.h"
 #include "vm/peek.h"
 
 enum { CODE_INDEXES = 3 };
@@ -30,5 +31,27 @@ bool code_learn(enum peek_reader r, uint64_t pc, const struct mfa *known, struct
 
 /* false: the address is in no function of a module. */
 bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out);
+
+/* One module after the other, of all records: a module may come several times, and old code, too. Starts at
+ * {0}. */
+struct code_cursor {
+    unsigned record;
+    uint64_t i;
+};
+
+struct code_module {
+    struct block range;
+    unsigned functions;
+    uint64_t n;    /* functions; 0: it cannot be read */
+    uint64_t name; /* the word of an atom */
+};
+
+/* false: there are no more. */
+bool code_next(enum peek_reader r, const struct code *code, struct code_cursor *at,
+               struct code_module *out);
+
+/* The i-th function of the module. false: it cannot be read. */
+bool code_function(enum peek_reader r, const struct code_module *m, uint64_t i, struct mfa *names,
+                   struct block *out);
 
 #endif

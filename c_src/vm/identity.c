@@ -16,7 +16,7 @@ static bool read_mfa(enum peek_reader r, uint64_t at, struct mfa *out)
 }
 
 /* An entry that was freed belongs to no process, or to another one. */
-static uint64_t read_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc)
+uint64_t identity_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc)
 {
     uint64_t entry;
     uint64_t name;
@@ -42,7 +42,7 @@ bool identity_read(enum peek_reader r, const struct identity_form *form, uintptr
     *out = (struct identity){.name = 0};
     if (!form->is_known || !read_mfa(r, proc + form->call, &out->call))
         return false;
-    out->name = read_name(r, form, proc);
+    out->name = identity_name(r, form, proc);
     out->current = read_current(r, form, proc);
     return true;
 }
@@ -101,7 +101,7 @@ static bool name_is_right(enum peek_reader r, const struct known_process *known,
         return entry == 0;
     if (form->name == 0 && !find_in_entry(r, entry, known, form))
         return false;
-    return read_name(r, form, known->proc) == known->who.name;
+    return identity_name(r, form, known->proc) == known->who.name;
 }
 
 /* Whether exactly one place of a Process, up to `end', is right for all of them. */

@@ -35,6 +35,9 @@ struct known_process {
 bool identity_learn(enum peek_reader r, const struct layout *lay, const struct known_process *known,
                     unsigned n, struct identity_form *out);
 
+/* The atom that is its name, or 0. As identity_read. */
+uint64_t identity_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc);
+
 /* Of the Process at this address, which must be checked before and after. false: not readable. */
 bool identity_read(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
                    struct identity *out);

@@ -34,6 +34,7 @@ enum {
     STATE_RUNNING = 0x8000,
     STATE_SUSPENDED = 0x10000,
     STATE_GC = 0x20000,
+    STATE_ACTIVE_SYS = 0x100000, /* a system task waits for it */
     STATE_RUNNING_SYS = 0x200000,
     STATE_DIRTY_CPU = 0x4000000,
     STATE_DIRTY_IO = 0x8000000,

@@ -126,8 +126,7 @@ outside(Target, #{run := {sonde, Function}} = Command, Args, Opts) ->
             ok -> ok;
             {error, No} -> no_answer(Target, No)
         end,
-    There = [from_text(Arg) || Arg <- Args],
-    case sonde_outside:call(Function, There, maps:with([depth, timeout], Opts)) of
+    case sonde_outside:call(Function, Args, maps:with([depth, timeout], Opts)) of
         {ok, Answer, Report} ->
             Named = with_names(format(Opts), Report, Target),
             is_as_it_was(Target) orelse no_answer(Target, changed),
@@ -139,22 +138,9 @@ outside(Target, #{run := {sonde, Function}} = Command, Args, Opts) ->
 is_as_it_was(#{}) -> sonde_outside:is_there();
 is_as_it_was(_OsPid) -> true.
 
-%% A name would have to be searched among all processes.
-from_text({process, Text}) ->
-    case re:run(Text, "^<?([0-9.]+)>?$", [{capture, all_but_first, list}]) of
-        {match, [Numbers]} ->
-            try list_to_pid("<" ++ Numbers ++ ">")
-            catch error:badarg -> failed(["no such process: ", Text])
-            end;
-        nomatch ->
-            failed(["from outside, give the pid in place of the name: ", Text])
-    end;
-from_text(Arg) ->
-    Arg.
-
 %% Those that run at each look may be the culprits.
 with_names(text, #{missed := #{pids := Pids} = Missed} = Report, Target) ->
-    Named = [{[pid_to_list(Pid), $\s, sonde_outside:about(Pid)], why(Target, Why)} || {Pid, Why} <- Pids],
+    Named = [{[pid_to_list(Pid), $\s, sonde_outside_names:about(Pid)], why(Target, Why)} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
 with_names(_, Report, _) ->
     Report.

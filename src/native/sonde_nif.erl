@@ -16,9 +16,9 @@
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_begin/1, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
-         scan_part/3, scan_place/2, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
+         scan_part/3, scan_place/2, scan_calls/4, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2, account_parts/4, account_take_parts/2]).
--export([learn/2, aim/1, aim_core/4, absent/1, identity/1]).
+-export([learn/2, aim/1, aim_core/4, absent/1, identity/1, find_name/2, count_there/0, look_process/1, each_of/2]).
 -export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0,
          turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
@@ -32,7 +32,7 @@
          longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
--export_type([function_there/0, scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
+-export_type([function_there/0, who_there/0, scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
 
 -on_load(init/0).
 -nifs([build_id/0, instance/0, status/0, do_put_status/1, reader/0, do_want_reader/1, state/0,
@@ -54,7 +54,8 @@
        do_calibrate_resources/5, do_account_new/3, do_account_add/3, do_account_want/2,
        do_account_sum/1, do_account_rank/3, do_account_ranked/2, do_account_holdings/2,
        do_account_known/2, do_account_resources/2, do_account_end/1, do_learn/2, do_aim/1,
-       do_aim_core/4, do_absent/1, do_identity/1, do_direct/1]).
+       do_aim_core/4, do_absent/1, do_identity/1, do_find_name/2, count_there/0,
+       do_look_process/1, do_scan_calls/4, do_each_of/2, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
        release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
@@ -82,6 +83,7 @@
 -type mode() :: top | sample | diff | holders | all | each | account | stacks.
 %% Of another OS process, with texts in place of its atoms.
 -type function_there() :: {binary(), binary(), arity()} | undefined.
+-type who_there() :: {binary() | undefined, Call :: function_there(), Current :: function_there(), Status :: atom()}.
 -type binary_refs() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
                         References :: pos_integer()}.
 
@@ -262,10 +264,34 @@ do_aim_core(_Path, _Seen, _Headers, _Segments) -> erlang:nif_error(not_loaded).
 absent(Slot) -> said(do_absent(Slot)).
 do_absent(_Slot) -> erlang:nif_error(not_loaded).
 
-%% After aim/1: the name, the first call and the current function of a process over there.
--spec identity(pid()) -> {binary() | undefined, function_there(), function_there()} | gone.
+%% After aim/1: the name, the first call, the current function and the status of a process over there.
+-spec identity(pid()) -> who_there() | gone.
 identity(Pid) -> said(do_identity(Pid)).
 do_identity(_Pid) -> erlang:nif_error(not_loaded).
+
+%% After aim/1: the same one thing of each of these processes; perhaps only of the first ones, at least one.
+-spec each_of(initial_call | current_function | registered_name, [pid()]) ->
+    [function_there() | binary() | undefined | gone].
+each_of(What, Pids) -> said(do_each_of(What, Pids)).
+do_each_of(_What, _Pids) -> erlang:nif_error(not_loaded).
+
+%% After aim/1: the process over there that has this name. If it returns a number, go on from there; from 0 at
+%% first.
+-spec find_name(binary(), non_neg_integer()) -> pid() | non_neg_integer() | none | no_reader.
+find_name(Text, From) -> said(do_find_name(Text, From)).
+do_find_name(_Text, _From) -> erlang:nif_error(not_loaded).
+
+%% After a look of the kind `process': all of it is of one moment. The values are those of the attributes that
+%% `sonde_attr:native/0' lists, in that order; an atom says why there is none.
+-spec look_process(look()) ->
+    {who_there(), Leader :: pid() | undefined, [integer() | busy | ask | too_large], [function_there()]}
+  | withheld().
+look_process(Look) -> said(do_look_process(Look)).
+do_look_process(_Look) -> erlang:nif_error(not_loaded).
+
+%% After aim/1: how many processes there are.
+-spec count_there() -> non_neg_integer() | undefined.
+count_there() -> erlang:nif_error(not_loaded).
 
 %% Only in a VM that was started to look at another OS process: in a node, all answers would be of that one.
 of_twin() ->
@@ -284,7 +310,7 @@ began_in(Modules) ->
 
 %% A look at one process under one stamp, by the walker of that kind. N is the number of atoms, or
 %% for `flat' the root: a word counts as an atom only if its index is below that number.
--spec look_new(mark | account | top | snapshot | flat | mailbox | slices, pid(), [atom()],
+-spec look_new(mark | account | top | snapshot | flat | mailbox | slices | process, pid(), [atom()],
                non_neg_integer(), non_neg_integer(), non_neg_integer()) ->
     look() | busy | torn | gone | no_memory | no_reader.
 look_new(flat, Pid, Want, MaxWords, MaxEntries, N) ->
@@ -524,10 +550,18 @@ account_take_parts(Account, From) ->
 do_account_take_parts(_Account, _From) -> erlang:nif_error(not_loaded).
 
 %% Before the first step, of a scan that asks for `waits_for': only of processes that wait at the same
-%% place in the code as this one does. At most 8 places.
+%% place in the code as this one does.
 -spec scan_place(scan(), pid()) -> ok | busy | torn | gone | no_reader | no_memory.
 scan_place(Scan, Pid) -> said(do_scan_place(Scan, Pid)).
 do_scan_place(_Scan, _Pid) -> erlang:nif_error(not_loaded).
+
+%% The same after aim/1: only of processes that are in one of these functions of that module, with any arity; also
+%% how many such functions there are. Starts at `{0, 0}'.
+-spec scan_calls(scan(), binary(), [binary()], From) ->
+    {From | done, non_neg_integer()} | no_reader | no_memory
+      when From :: {non_neg_integer(), non_neg_integer()}.
+scan_calls(Scan, Module, Functions, From) -> said(do_scan_calls(Scan, Module, Functions, From)).
+do_scan_calls(_Scan, _Module, _Functions, _From) -> erlang:nif_error(not_loaded).
 
 %% After a scan of mode `stacks': nodes at which stacks end, with the number of processes that have this
 %% stack, and one of them. Starts at 1.

@@ -5,7 +5,7 @@
 %% allowed, and then reports it.
 -module(sonde_scan).
 
--export([scan/4, threads/2, drive/4, run/2, once/2, late/3, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
+-export([scan/4, threads/2, drive/4, run/2, once/2, again/2, late/3, look/2, rows/3, values/1, skip/2, report/1, report/2, options/0,
          options/1, max_entries/0, merge/2, nothing/0]).
 -export_type([how/0, scans/0, policy/1, missed/0, result/0, report/0]).
 
@@ -23,6 +23,7 @@
           threads => sonde_threads:threads(),
           patience_us => 0..1000000,               % of each try at a busy process
           places => [pid()],                       % only those that wait where these do
+          calls => [{Module :: binary(), [Function :: binary()]}], % only those in one of these
           outside => true,                         % in another OS process: none can be asked
           skip_missed => true,                     % no row for one that only the first look could read
           atom() => term()}.
@@ -127,6 +128,7 @@ one(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
     ok = sonde_nif:scan_limit(Scan, min(maps:get(max_words, How, ?WORDS_MAX), ?WORDS_MAX),
                               PatienceUs),
     _ = [place(Scan, Pid, ?PLACE_TRIES) || Pid <- maps:get(places, How, [])],
+    _ = [calls(Scan, Calls) || #{calls := Calls} <- [How]],
     Scan.
 
 %% A process that waits may have just answered a question.
@@ -138,6 +140,21 @@ place(Scan, Pid, Tries) ->
         _ ->
             timer:sleep(1),
             place(Scan, Pid, Tries - 1)
+    end.
+
+%% Some of these modules may not be loaded.
+calls(Scan, Calls) ->
+    case lists:sum([calls(Scan, Module, Functions, {0, 0}, 0) || {Module, Functions} <- Calls]) of
+        0 -> error({native_off, {unsupported, code}});
+        _ -> ok
+    end.
+
+calls(Scan, Module, Functions, From, Found) ->
+    case sonde_nif:scan_calls(Scan, Module, Functions, From) of
+        {done, N} -> Found + N;
+        {Next, N} -> calls(Scan, Module, Functions, Next, Found + N);
+        no_memory -> error(no_memory);
+        Why -> error({native_off, {unsupported, Why}})
     end.
 
 with_account(From, #{account := Account}) -> {Account, From};
@@ -215,8 +232,10 @@ once(Scans, How) ->
     Ask = fun(_, _, Pids, Result) ->
                   {[], merge(Result, (nothing())#{missed := [{Pid, busy} || Pid <- Pids]})}
           end,
-    {done, Result} = must_drive(Scans, How, #{ask => Ask, join => fun merge/2}, nothing()),
-    Result.
+    case must_drive(Scans, How, #{ask => Ask, join => fun merge/2}, nothing()) of
+        {done, Result} -> Result;
+        {late, Result} -> late(Scans, How, Result)
+    end.
 
 %% @doc Returns the result of a sweep that missed no process.
 -spec nothing() -> result().
@@ -228,9 +247,17 @@ late(Scans, How, #{missed := Missed} = Result) ->
     Infos = [sonde_nif:scan_info(Scan) || Scan <- Scans],
     Answered = lists:sum([N || #{answered := N} <- Infos]),
     Waiting = lists:append([Pids || #{waiting := Pids} <- Infos]),
-    Ours = 1 + length(maps:get(without, How, [])),
-    Unseen = max(0, erlang:system_info(process_count) - Ours - Answered - length(Missed)),
+    Unseen = max(0, others(How, Answered + length(Waiting)) - Answered - length(Missed)),
     Result#{unseen := Unseen, waiting := lists:sublist(Waiting, Unseen)}.
+
+%% How many processes there are, besides those of sonde.
+others(#{outside := true}, AtLeast) ->
+    case sonde_nif:count_there() of
+        undefined -> AtLeast;
+        Count -> Count
+    end;
+others(How, _) ->
+    erlang:system_info(process_count) - 1 - length(maps:get(without, How, [])).
 
 %% @doc Combines what two sweeps of one call missed.
 -spec merge(result(), result()) -> result().
@@ -306,6 +333,11 @@ second(Pids, How) ->
         _ ->
             {Rows, Missed, []}
     end.
+
+%% @doc More looks at processes that were busy.
+-spec again([pid()], how()) -> {[{pid(), [integer() | pid()]}], missed()}.
+again([], _How) -> {[], []};
+again(Pids, How) -> again(Pids, How, ?TRIES).
 
 again(Pids, How, Tries) ->
     {Rows, Missed} = look(Pids, patience(How), How),

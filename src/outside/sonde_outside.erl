@@ -6,7 +6,7 @@
 %% A process that could not be read has no row, because it cannot be asked instead; the report counts it.
 -module(sonde_outside).
 
--export([open/1, call/3, about/1, is_there/0, errors/1]).
+-export([open/1, call/3, is_there/0, errors/1]).
 -export([opener/2, known/1]). % initial calls
 -export_type([why/0, row/0]).
 
@@ -14,17 +14,21 @@
              | no_reader | code | atoms | identity
              | changed | no_memory | no_build_id % of a core file
              | gone | forbidden | other_program | process_table | process_limit | processes
-             | {no_process, pid()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
-%% Names that this VM does not have as atoms are binaries.
--type name() :: atom() | binary().
--type function_there() :: {name(), name(), arity()}.
--type row() :: {pid(), integer(), [name() | {current_function | initial_call,
-                                             function_there() | undefined}]}.
+             | system_limit
+             | {no_process, pid()} | {no_pid, string()} | {no_name, string()} | timeout
+             | {not_known, Item :: atom()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
+-type row() :: {pid(), integer(), [sonde_outside_names:name()
+                                   | {current_function | initial_call,
+                                      sonde_outside_names:function_there() | undefined}]}.
 
 %% Longer than what an atom's text may be without a binary of its own (OTP 29).
 -define(LONG, 'an atom whose text is longer than the sixty-four bytes that a small binary may have').
 
 -define(THREADS, 4).
+%% As for a call on a node.
+-define(CALL_MS, 60000).
+-define(DEPTH, 8).
+-define(ATTRS, 20). % of one scan
 
 %% @doc Aims the library at that OS process, or at that core file, after it was proved on this VM.
 -spec open(OsPid :: pos_integer() | sonde_core_file:core()) -> ok | {error, why()}.
@@ -93,7 +97,6 @@ errors({native_off, Why}) ->
     ["sonde could not prove how this VM keeps its processes: ", io_lib:format("~0tp", [Why])];
 errors(no_reader) -> "the process has ended";
 errors(changed) -> "the file was changed";
-errors(no_memory) -> "there is no memory";
 errors(no_build_id) -> "it has no build id";
 errors(gone) -> "there is no such process";
 errors(forbidden) ->
@@ -102,6 +105,18 @@ errors(other_program) -> "it does not run the program that the command was start
 errors(process_limit) -> "its process limit is another one than that of the command";
 errors({no_process, Pid}) ->
     ["it has no process ", pid_to_list(Pid)];
+errors({no_pid, Text}) ->
+    ["no process can have the pid ", Text];
+errors({no_name, Text}) ->
+    ["it has no process that is registered as ", Text];
+errors({not_known, Item}) ->
+    [atom_to_list(Item), " cannot be read from outside the node"];
+errors(no_memory) ->
+    "there was no memory for what is to be remembered";
+errors(system_limit) ->
+    "there is more than one call can remember";
+errors(timeout) ->
+    "not done in time (--timeout MS)";
 errors({not_there, Function}) ->
     [atom_to_list(Function), " does not work from outside the node: use --node"];
 errors({badarg, Function}) ->
@@ -116,30 +131,67 @@ errors(Check) when Check =:= code; Check =:= atoms; Check =:= identity ->
 errors(Check) when Check =:= process_table; Check =:= processes ->
     ["its memory is not as expected (check: ", atom_to_list(Check), ")"].
 
-%% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it.
--spec call(atom(), [term()], map()) -> {ok, term(), sonde_scan:report() | #{}} | {error, why()}.
-call(native, [], _Opts) ->
+%% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it. An argument
+%% `{process, Text}' is a pid as that node prints it, or a registered name.
+-spec call(atom(), [term()], #{timeout => non_neg_integer(), depth => non_neg_integer()}) ->
+    {ok, term(), sonde_scan:report() | #{}} | {error, why()}.
+call(Function, Args, Opts) ->
+    Ms = maps:get(timeout, Opts, ?CALL_MS),
+    Until = erlang:monotonic_time(millisecond) + Ms,
+    case processes(Args, Until) of
+        {error, Why} -> {error, Why};
+        Pids -> answer(Function, Pids, Opts#{until => Until, timeout => Ms})
+    end.
+
+processes([{process, Text} | Args], Until) ->
+    case sonde_outside_names:process(Text, Until) of
+        {ok, Pid} -> with(Pid, processes(Args, Until));
+        Error -> Error
+    end;
+processes([Arg | Args], Until) ->
+    with(Arg, processes(Args, Until));
+processes([], _Until) ->
+    [].
+
+with(_, {error, Why}) -> {error, Why};
+with(Arg, Args) -> [Arg | Args].
+
+answer(native, [], _Opts) ->
     {ok, sonde_vm:native(), #{}};
-call(proc_count, [Attr, N], _Opts) when is_integer(N), N >= 0 ->
+answer(proc_count, [Attr, N], Opts) when is_integer(N), N >= 0 ->
     case sonde_attr:is_native(Attr) of
-        true -> tried(fun() -> most(Attr, N) end);
+        true -> tried(fun() -> most(Attr, N, Opts) end);
         false -> {error, {badarg, proc_count}}
     end;
-call(proc_window, [Attr, N, Ms], _Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
+answer(proc_window, [Attr, N, Ms], Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
     case sonde_attr:is_native(Attr) of
-        true -> tried(fun() -> grown(Attr, N, Ms) end);
+        true -> tried(fun() -> grown(Attr, N, Ms, Opts) end);
         false -> {error, {badarg, proc_window}}
     end;
-call(stacks, [N], Opts) when is_integer(N), N >= 0 ->
-    tried(fun() -> stacks(N, maps:get(depth, Opts, 8)) end);
-call(heap, [Pid], Opts) when is_pid(Pid) ->
-    case sonde_heap_map:heap(Pid, maps:with([timeout], Opts)) of
-        undefined -> {error, {no_process, Pid}};
-        {error, {native_off, {unsupported, no_reader}}} -> {error, no_reader};
-        Answer -> {ok, Answer, #{}}
+answer(proc_group, [By, [_ | _] = Attrs], Opts) when length(Attrs) =< ?ATTRS ->
+    case {By, [Attr || Attr <- Attrs, not sonde_attr:is_native(Attr)]} of
+        {_, []} when By =:= initial_call; By =:= current_function; By =:= registered_name ->
+            tried(fun() -> sonde_outside_group:groups(By, Attrs, how(Attrs, Opts)) end);
+        {_, []} -> {error, {not_known, By}};
+        {_, [Attr | _]} -> {error, {not_known, Attr}}
     end;
-call(Function, _, _) ->
+answer(stacks, [N], Opts) when is_integer(N), N >= 0 ->
+    tried(fun() -> stacks(N, Opts) end);
+answer(waits, [N], Opts) when is_integer(N), N >= 0 ->
+    tried(fun() -> waits(N, Opts) end);
+answer(heap, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
+    looked(Pid, sonde_heap_map:heap(Pid, maps:with([timeout], Opts)));
+answer(info, [Pid | Key], Opts) when is_pid(Pid), node(Pid) =:= node(), length(Key) =< 1 ->
+    case sonde_outside_info:process(Pid, Key, maps:with([timeout], Opts)) of
+        {error, {not_known, _} = Why} -> {error, Why};
+        Answer -> looked(Pid, Answer)
+    end;
+answer(Function, _, _) ->
     {error, {not_there, Function}}.
+
+looked(Pid, undefined) -> {error, {no_process, Pid}};
+looked(_Pid, {error, {native_off, {unsupported, no_reader}}}) -> {error, no_reader};
+looked(_Pid, Answer) -> {ok, Answer, #{}}.
 
 %% No reader is left once that OS process has ended.
 tried(Fun) ->
@@ -148,6 +200,9 @@ tried(Fun) ->
         {ok, Answer, sonde_scan:report(Result#{unseen := Unseen + absent(0, 0)}, false)}
     catch
         error:{native_off, {unsupported, no_reader}} -> {error, no_reader};
+        error:{native_off, {unsupported, code}} -> {error, code};
+        error:no_memory -> {error, no_memory};
+        error:system_limit -> {error, system_limit};
         throw:no_reader -> {error, no_reader}
     end.
 
@@ -159,19 +214,20 @@ absent(Slot, Sum) ->
         no_reader -> throw(no_reader)
     end.
 
-how(Attr) ->
-    #{attrs => [Attr], until => infinity, outside => true,
+how(Attr, Opts) when is_atom(Attr) -> how([Attr], Opts);
+how(Attrs, #{until := Until}) ->
+    #{attrs => Attrs, until => Until, outside => true,
       threads => min(?THREADS, erlang:system_info(schedulers_online))}.
 
-most(Attr, N) ->
-    How = how(Attr),
+most(Attr, N, Opts) ->
+    How = how(Attr, Opts),
     Scans = sonde_scan:scan(top, N, undefined, How),
     Result = sonde_scan:run(Scans, How),
     {named(N, Scans, #{}), Result}.
 
 %% As `sonde:proc_window/3': a process that began meanwhile counts in full.
-grown(Attr, N, Ms) ->
-    How = how(Attr),
+grown(Attr, N, Ms, #{until := Until} = Opts) ->
+    How = how(Attr, Opts#{until := Until + Ms}),
     Firsts = sonde_scan:scan(sample, N, undefined, How),
     #{missed := Missed} = First = sonde_scan:run(Firsts, How),
     ok = timer:sleep(Ms),
@@ -183,45 +239,27 @@ grown(Attr, N, Ms) ->
 named(N, Scans, Without) ->
     Rows = [Row || {_, Pid} = Row <- lists:reverse(lists:sort(sonde_scan:rows(Scans, 0, N + map_size(Without)))),
                    not is_map_key(Pid, Without)],
-    [{Pid, Value, attrs(Pid)} || {Value, Pid} <- lists:sublist(Rows, N)].
+    [{Pid, Value, sonde_outside_names:attrs(Pid)} || {Value, Pid} <- lists:sublist(Rows, N)].
 
-attrs(Pid) ->
-    {Name, Call, Current} = who(Pid),
-    [Name || Name =/= undefined] ++ [{current_function, Current}, {initial_call, Call}].
-
-who(Pid) ->
-    case sonde_nif:identity(Pid) of
-        gone -> {undefined, undefined, undefined};
-        {Name, Call, Current} -> {name(Name), function(Call), function(Current)}
-    end.
-
-%% @doc The name of a process and where it is, as text.
--spec about(pid()) -> unicode:chardata().
-about(Pid) ->
-    {Name, Call, Current} = who(Pid),
-    [[sonde_names:atom(Name, true), $\s] || Name =/= undefined]
-        ++ [["in ", sonde_names:call(Current, true)] || Current =/= undefined]
-        ++ [["began in ", sonde_names:call(Call, true)] || Current =:= undefined, Call =/= undefined].
-
-stacks(N, Depth) ->
-    How = (how(stack))#{max_words => Depth},
+stacks(N, Opts) ->
+    How = (how(stack, Opts))#{max_words => maps:get(depth, Opts, ?DEPTH)},
     Scans = sonde_scan:scan(stacks, 0, undefined, How),
     Result = sonde_scan:once(Scans, How),
-    Groups = sonde_stacks:groups(Scans, fun function/1),
+    Groups = sonde_stacks:groups(Scans, fun sonde_outside_names:function/1),
     {[{Stack, Count, example(Pid, Count)} || {Less, Stack, Pid} <- lists:sublist(Groups, N),
                                              Count <- [-Less]], Result}.
 
 example(Pid, Count) ->
-    {Name, Call, _} = who(Pid),
+    {Name, Call, _} = sonde_outside_names:who(Pid),
     [{example, Pid} | [Name || Name =/= undefined, Count =:= 1]] ++ [{initial_call, Call}].
 
-%% Makes no atom.
-function({M, F, A}) -> {name(M), name(F), A};
-function(undefined) -> undefined.
+waits(N, #{until := Until}) ->
+    {Graph, Result} = sonde_waits:look_there(Until),
+    {Pids, Others} = lists:partition(fun({For, _}) -> is_pid(For) end, sonde_wait_graph:totals(Graph)),
+    Rows = [waited(Total, sonde_outside_names:who(Pid), Graph) || {Pid, _} = Total <- lists:sublist(Pids, N)],
+    {Rows ++ [sonde_waits:row(Other, [], [], Graph) || Other <- Others], Result}.
 
-name(Text) when is_binary(Text) ->
-    try binary_to_existing_atom(Text)
-    catch error:_ -> Text
-    end;
-name(undefined) ->
-    undefined.
+waited({Pid, _} = Total, {Name, Call, _}, Graph) ->
+    sonde_waits:row(Total, [Name || Name =/= undefined],
+                    [{message_queue_len, N} || {message_queue_len, N} <- sonde_outside_info:words(Pid, [message_queue_len])]
+                    ++ [{initial_call, Call}], Graph).

@@ -64,7 +64,7 @@ is_object(List) ->
 object(Pairs) ->
     [${, lists:join($,, [[key(Key), $:, encode(value(Key, Value))] || {Key, Value} <- Pairs]), $}].
 
-value(Key, Call) when Key =:= current_function; Key =:= initial_call -> call(Call);
+value(Key, Call) when Key =:= current_function; Key =:= initial_call; Key =:= group -> call(Call);
 value(Key, [_ | _] = Stack) when Key =:= stack; Key =:= current_stacktrace ->
     case is_proper(Stack) of
         true -> [call(Call) || Call <- Stack];

@@ -100,9 +100,9 @@ plain(scheduler_usage, [{Id, _} | _] = Usage, _) when is_integer(Id), length(Usa
     {text, lists:join(", ", [usage(U) || U <- lists:sublist(Usage, ?WIDEST)])};
 plain(current_stacktrace, [_ | _] = Stack, Unicode) when length(Stack) > 0 ->
     {text, lists:join(" < ", [named(C, Unicode) || C <- lists:sublist(Stack, ?WIDEST)])};
-plain(Key, {_, _, _} = Call, Unicode) when Key =:= current_function; Key =:= initial_call ->
+plain(Key, {_, _, _} = Call, Unicode) when Key =:= current_function; Key =:= initial_call; Key =:= group ->
     {text, named(Call, Unicode)};
-plain(name, Name, Unicode) when is_binary(Name) ->
+plain(Key, Name, Unicode) when is_binary(Name), Key =:= name orelse Key =:= registered_name orelse Key =:= group ->
     case sonde_names:is_name(Name) of
         true -> {text, sonde_names:atom(Name, Unicode)};
         false -> {text, call(Name, Unicode)}
@@ -131,6 +131,8 @@ named({M, F, A} = Call, Unicode) when is_integer(A), A >= 0, A < 256 ->
         true -> sonde_names:call(Call, Unicode);
         false -> call(Call, Unicode)
     end;
+named({M, F, A, Location}, Unicode) when is_list(Location) ->
+    named({M, F, A}, Unicode);
 named(Term, Unicode) ->
     call(Term, Unicode).
 

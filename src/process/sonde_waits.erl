@@ -7,7 +7,7 @@
 %% and the scan looks for processes with the same program counter.
 -module(sonde_waits).
 
--export([rows/2, look/1, look_at/2, places/0]).
+-export([rows/2, look/1, look_at/2, places/0, look_there/1, row/4]).
 -export_type([row/0, options/0]).
 
 -type row() :: {sonde_wait_graph:waited(), Waiters :: pos_integer(),
@@ -76,6 +76,8 @@ queued(Pid) ->
         _ -> []
     end.
 
+%% @doc The row of one that others wait for, with its name, if it has one, and what else is known of it.
+-spec row({sonde_wait_graph:waited(), pos_integer()}, [term()], [term()], sonde_wait_graph:graph()) -> tuple().
 row({For, Waiters}, Name, Known, Graph) ->
     {For, Waiters, [{longest_chain, sonde_wait_graph:chain(For, Graph)} | Name]
      ++ [{direct, sonde_wait_graph:direct(For, Graph)}]
@@ -100,6 +102,14 @@ look(Until) ->
     #{pid() => {sonde_wait_graph:waited(), Call :: integer()}}.
 look_at(Pids, Until) ->
     with_places(Until, fun(How) -> next(Pids, How) end, fun(_) -> #{} end).
+
+%% @doc The same as look/1 in another OS process. No helper can wait there, so all of a function is a place.
+-spec look_there(integer()) -> {sonde_wait_graph:graph(), sonde_scan:result()}.
+look_there(Until) ->
+    Calls = [{Module, Function} || {Module, Functions, _} <- places(), Function <- Functions],
+    all(#{attrs => [waits_for, waits_call], until => Until, outside => true,
+          calls => [{atom_to_binary(Module), [atom_to_binary(F) || {M, F} <- lists:usort(Calls), M =:= Module]}
+                    || Module <- lists:usort([M || {M, _} <- Calls])]}).
 
 %% The helpers end before the result goes to the caller. The result is the exit reason of this helper,
 %% and each process that is linked to it, or monitors it, would get a copy.

@@ -1,0 +1,92 @@
+/* fuzz_there.c: runs what only a look at another OS process reads over every process of the image.
+ * Knows: all values of an overview are those that the model has for each attribute alone.
+ * Does not know: how an overview is put together. */
+#include "fuzz/fuzz.h"
+
+#include "process/first_call.h"
+#include "scan/overview.h"
+
+enum { KEY = 0x4B }; /* an atom */
+
+static bool may_open(const struct image *img, size_t slot, uint64_t proc)
+{
+    return model_open(&img->vm, ATTR_memory, false, slot, proc) == OPEN_OK &&
+           model_open(&img->vm, ATTR_message_queue_len, false, slot, proc) == OPEN_OK;
+}
+
+static enum status look_all(const struct image *img, struct look *l, size_t slot, uint64_t proc)
+{
+    const struct look_args args = {.max_words = STACK_FRAMES_MAX, .content = CONTENT_FORBIDDEN};
+    enum status st = look_start(l, &img->vm, slot, proc, &overview_walker, &args);
+    for (uint64_t i = 0; st == ST_OK || st == ST_TIMESLICE; i++) {
+        fuzz_must(i < 20 * MOST_THINGS, "an overview without end:", ATTR_memory);
+        st = look_step(l, img->vm.reader, 0);
+        if (st == ST_OK)
+            break;
+    }
+    return st;
+}
+
+static void compare(const struct image *img, const struct overview *o, uint64_t proc)
+{
+    for (unsigned attr = 0; attr < OVERVIEW_ATTRS; attr++) {
+        struct verdict v = model_answer(&img->vm, attr, false, proc);
+        bool ok = o->outcome[attr] == ST_OK;
+        fuzz_must(!ok || v.kind != REFUSED, "in an overview, of a broken process:", attr);
+        fuzz_must(ok || v.kind != MUST, "not in an overview:", attr);
+        fuzz_must(!ok || v.kind == ANY || o->values[attr] == v.value,
+                  "wrong in an overview:", attr);
+    }
+}
+
+static bool is_whole(const struct image *img, uint64_t proc)
+{
+    for (unsigned attr = 0; attr < OVERVIEW_ATTRS; attr++) {
+        if (model_answer(&img->vm, attr, false, proc).kind != MUST)
+            return false;
+    }
+    return model_answer(&img->vm, ATTR_stack, false, proc).kind == MUST;
+}
+
+static void check_still(const struct image *img, size_t slot, uint64_t proc)
+{
+    struct look l = {.state = NULL};
+    bool open = may_open(img, slot, proc);
+    fuzz_begin(img, false, 20 * MOST_READS);
+    enum status st = look_all(img, &l, slot, proc);
+    fuzz_must(open || st != ST_OK, "an overview of a process that runs:", ATTR_memory);
+    fuzz_must(!open || st == ST_OK || fuzz_failed() || !is_whole(img, proc),
+              "no overview of a whole process:", ATTR_memory);
+    if (st == ST_OK)
+        compare(img, l.state, proc);
+    (void)look_end(&l, 0);
+}
+
+static void check_first_call(const struct image *img, size_t slot, uint64_t proc, bool changing)
+{
+    struct plan plan;
+    struct mfa call;
+    uint64_t key = KEY;
+    first_call_plan(&plan, img->vm.lay);
+    fuzz_begin(img, changing, MOST_READS);
+    if (first_call_read(&img->vm, &plan, slot, proc, &key, &call) == ST_OK)
+        fuzz_must(term_is_atom(call.module) && term_is_atom(call.function) && call.arity <= 255,
+                  "no function:", ATTR_dictionary_size);
+}
+
+void check_there(const struct image *img)
+{
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        struct look l = {.state = NULL};
+        fuzz_begin(img, false, 0);
+        uint64_t proc = fuzz_word(img->vm.tab.tab + slot * 8);
+        if (proc == 0)
+            continue;
+        check_still(img, slot, proc);
+        check_first_call(img, slot, proc, false);
+        check_first_call(img, slot, proc, true);
+        fuzz_begin(img, true, 20 * MOST_READS);
+        (void)look_all(img, &l, slot, proc);
+        (void)look_end(&l, 0);
+    }
+}

@@ -1,0 +1,113 @@
+#include "process/first_call.h"
+
+#include "vm/term.h"
+
+#include <string.h>
+
+enum { PAIRS_MAX = BOUND(512, 8), ARITY_MAX = 255 };
+enum { PAIR_WORDS = 3, CALL_WORDS = 4, SMALL_SHIFT = 4 };
+
+static const char name[] = "$initial_call";
+
+struct search {
+    const struct reading *rd;
+    unsigned left; /* slots, and pairs in a list, that it may still look at */
+    uint64_t *key;
+    struct mfa *out;
+};
+
+void first_call_plan(struct plan *plan, const struct layout *lay)
+{
+    static const enum layout_field fields[] = {LF_dictionary,     LF_trace_flags, LF_heap,
+                                               LF_htop,           LF_old_heap,    LF_old_htop,
+                                               LAYOUT_FIELD_COUNT};
+    plan_make(plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
+}
+
+/* An object of the process itself; one among the literals or in a fragment is not looked at. */
+static bool read_words(const struct reading *rd, uint64_t term, unsigned n, uint64_t *out)
+{
+    const struct block young = {stamp_word(rd, LF_heap), stamp_word(rd, LF_htop)};
+    const struct block old = {stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop)};
+    uintptr_t at = term_pointer(term);
+    return (block_holds(&young, at, n) || block_holds(&old, at, n)) &&
+           peek_block(rd->vm->reader, at, n, out);
+}
+
+static bool read_tuple(const struct reading *rd, uint64_t term, unsigned words, uint64_t *out)
+{
+    return (term & 3) == TAG_BOXED && read_words(rd, term, words, out) &&
+           out[0] == (uint64_t)(words - 1) << 6;
+}
+
+static bool is_key(const struct search *s, uint64_t word)
+{
+    struct atom_text text;
+    if (*s->key != 0)
+        return word == *s->key;
+    if (!atom_table_text(s->rd->vm->reader, &s->rd->vm->atoms, word, &text) ||
+        text.n != sizeof name - 1 || memcmp(text.bytes, name, text.n) != 0)
+        return false;
+    *s->key = word;
+    return true;
+}
+
+static bool read_pair(const struct search *s, uint64_t term)
+{
+    uint64_t pair[PAIR_WORDS];
+    uint64_t w[CALL_WORDS];
+    if (!read_tuple(s->rd, term, PAIR_WORDS, pair) || !is_key(s, pair[1]) ||
+        !read_tuple(s->rd, pair[2], CALL_WORDS, w) || !term_is_atom(w[1]) || !term_is_atom(w[2]) ||
+        !term_is_small(w[3]) || w[3] >> SMALL_SHIFT > ARITY_MAX)
+        return false;
+    *s->out = (struct mfa){w[1], w[2], w[3] >> SMALL_SHIFT};
+    return true;
+}
+
+/* A slot has a pair, or a list of pairs. */
+static bool read_slot(struct search *s, uint64_t term)
+{
+    for (; s->left > 0 && term_is_list(term); s->left--) {
+        uint64_t cell[2];
+        if (!read_words(s->rd, term, 2, cell))
+            return false;
+        if (read_pair(s, cell[0]))
+            return true;
+        term = cell[1];
+    }
+    return read_pair(s, term);
+}
+
+static bool read_dictionary(struct search *s)
+{
+    const struct vm *vm = s->rd->vm;
+    uintptr_t dict = (uintptr_t)stamp_word(s->rd, LF_dictionary);
+    uintptr_t used = dict + LF(vm->lay, dict_used);
+    uint64_t word;
+    if (dict == 0 || !peek_word(vm->reader, used & ~(uintptr_t)7, &word))
+        return false;
+    uint64_t n = layout_narrow(word, (unsigned)(used & 7), 4);
+    for (uint64_t i = 0; i < n && s->left > 0; i++) {
+        s->left--;
+        if (!peek_word(vm->reader, dict + LF(vm->lay, dict_head) + 8 * i, &word))
+            return false;
+        if (read_slot(s, word))
+            return true;
+    }
+    return false;
+}
+
+enum status first_call_read(const struct vm *vm, const struct plan *plan, size_t slot,
+                            uintptr_t proc, uint64_t *key, struct mfa *out)
+{
+    struct view view;
+    const struct reading rd = {vm, plan, &view, NULL};
+    struct search s = {&rd, PAIRS_MAX, key, out};
+    enum status st = stamp_open(vm, plan, slot, proc, &view);
+    if (st != ST_OK)
+        return st;
+    bool found = !stamp_is_sensitive(&rd) && read_dictionary(&s);
+    peek_barrier();
+    st = stamp_close(&rd);
+    return st == ST_OK && !found ? ST_ASK : st;
+}

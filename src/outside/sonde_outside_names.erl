@@ -1,0 +1,99 @@
+%% @private
+%% The processes of another OS process by name, and their names as text. Makes no atom: a name that this VM
+%% does not have as an atom is a binary.
+-module(sonde_outside_names).
+
+-export([process/2, who/1, attrs/1, about/1, name/1, function/1]).
+-export_type([name/0, function_there/0]).
+
+-type name() :: atom() | binary().
+-type function_there() :: {name(), name(), arity()}.
+
+%% @doc Finds a process by its pid, as that node prints it, or by its registered name.
+-spec process(string(), Until :: integer()) ->
+    {ok, pid()} | {error, {no_pid | no_name, string()} | timeout | no_reader}.
+process(Text, Until) ->
+    case numbers(Text) of
+        [_ | _] = Numbers -> pid(Numbers, Text);
+        [] -> registered(Text, Until)
+    end.
+
+%% Those of a pid. The text may be anything that can be typed.
+numbers([$< | Text]) -> numbers(lists:reverse(Text), Text);
+numbers(Text) -> numbers(none, Text).
+
+numbers([$> | Reversed], _) -> numbers(none, lists:reverse(Reversed));
+numbers(none, Text) ->
+    case lists:all(fun(C) -> C =:= $. orelse (C >= $0 andalso C =< $9) end, Text) of
+        true -> Text;
+        false -> []
+    end;
+numbers(_, _) -> [].
+
+pid(Numbers, Text) ->
+    try list_to_pid("<" ++ Numbers ++ ">") of
+        Pid when node(Pid) =:= node() -> {ok, Pid};
+        _ -> {error, {no_pid, Text}}
+    catch
+        error:badarg -> {error, {no_pid, Text}}
+    end.
+
+%% `MyApp.Repo' is what a table shows of 'Elixir.MyApp.Repo'.
+registered(Text, Until) ->
+    case find(unicode:characters_to_binary(Text), 0, Until) of
+        none ->
+            case find(unicode:characters_to_binary(["Elixir.", Text]), 0, Until) of
+                none -> {error, {no_name, Text}};
+                Found -> Found
+            end;
+        Found ->
+            Found
+    end.
+
+find(Name, From, Until) when is_binary(Name) ->
+    case sonde_nif:find_name(Name, From) of
+        Pid when is_pid(Pid) -> {ok, Pid};
+        none -> none;
+        no_reader -> {error, no_reader};
+        Next ->
+            case erlang:monotonic_time(millisecond) < Until of
+                true -> find(Name, Next, Until);
+                false -> {error, timeout}
+            end
+    end;
+find(_, _, _) ->
+    none.
+
+%% @doc The name of a process, the function that it began with, and the one that it is in.
+-spec who(pid()) -> {name() | undefined, function_there() | undefined, function_there() | undefined}.
+who(Pid) ->
+    case sonde_nif:identity(Pid) of
+        gone -> {undefined, undefined, undefined};
+        {Name, Call, Current, _} -> {name(Name), function(Call), function(Current)}
+    end.
+
+%% @doc The same as in a row of `sonde'.
+-spec attrs(pid()) -> [name() | {current_function | initial_call, function_there() | undefined}].
+attrs(Pid) ->
+    {Name, Call, Current} = who(Pid),
+    [Name || Name =/= undefined] ++ [{current_function, Current}, {initial_call, Call}].
+
+%% @doc The name of a process and where it is, as text.
+-spec about(pid()) -> unicode:chardata().
+about(Pid) ->
+    {Name, Call, Current} = who(Pid),
+    [[sonde_names:atom(Name, true), $\s] || Name =/= undefined]
+        ++ [["in ", sonde_names:call(Current, true)] || Current =/= undefined]
+        ++ [["began in ", sonde_names:call(Call, true)] || Current =:= undefined, Call =/= undefined].
+
+-spec function(sonde_nif:function_there()) -> function_there() | undefined.
+function({M, F, A}) -> {name(M), name(F), A};
+function(undefined) -> undefined.
+
+-spec name(binary() | undefined) -> name() | undefined.
+name(Text) when is_binary(Text) ->
+    try binary_to_existing_atom(Text)
+    catch error:_ -> Text
+    end;
+name(undefined) ->
+    undefined.

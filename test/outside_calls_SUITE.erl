@@ -1,0 +1,428 @@
+%% Calls that look into another OS process at one process, at waits and at groups: their answers are what it says
+%% of itself, also of names that this VM has no atom for, of processes that are sensitive or never rest, and
+%% while it is stopped. Rows of all processes are outside_rows_SUITE's.
+-module(outside_calls_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+-behaviour(gen_server).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() ->
+    [a_process_has_a_name_or_a_pid, no_such_process_is_a_sentence, no_time_is_reported, no_atom_is_made,
+     info_is_that_of_the_target, info_of_one_item, info_of_every_state, what_cannot_be_known_is_said,
+     one_that_never_rests, behaviours_show_their_own_call,
+     waits_are_those_of_the_target, every_place_counts, a_deadlock_there,
+     groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers].
+
+init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
+end_per_suite(_Config) -> ok.
+
+%% Fun(Of, Twin): Of(M, F, A) calls the target, Twin(Function, Args) or Twin(Function, Args, Opts) is answered
+%% from its memory.
+both(Fun) ->
+    sonde_peer_helper:with(shipped, fun(Target) ->
+        outside_rows_SUITE:twin([], fun(Twin) ->
+            Of = fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end,
+            ok = outside_rows_SUITE:open(Twin, Of),
+            Fun(Of, fun(M, F, A) -> sonde_peer_helper:call(Twin, M, F, A) end)
+        end)
+    end).
+
+ask(Twin, Function, Args) -> ask(Twin, Function, Args, #{}).
+
+ask(Twin, Function, Args, Opts) -> Twin(sonde_outside, call, [Function, Args, Opts]).
+
+%% The twin makes no atom; these are atoms here.
+atoms(Text) when is_binary(Text) -> binary_to_existing_atom(Text);
+atoms(List) when is_list(List) -> [atoms(Item) || Item <- List];
+atoms(Tuple) when is_tuple(Tuple) -> list_to_tuple(atoms(tuple_to_list(Tuple)));
+atoms(Other) -> Other.
+
+%% ---- processes by name
+
+%% In the target.
+named(Names) ->
+    [begin
+         Pid = spawn(fun() -> receive never -> I end end),
+         true = register(list_to_atom(Name), Pid),
+         Pid
+     end || {I, Name} <- lists:enumerate(Names)].
+
+names() ->
+    ["a", "Elixir.MyApp.Repo", lists:duplicate(255, $x), lists:duplicate(65, 1092), [228, 32, 39, 10],
+     "only_there_" ++ integer_to_list(erlang:unique_integer([positive]))].
+
+process(Text) -> {process, Text}.
+
+a_process_has_a_name_or_a_pid(_Config) ->
+    both(fun(Of, Twin) ->
+        Names = names(),
+        Pids = Of(?MODULE, named, [Names]),
+        Found = fun(Text) ->
+                    {ok, {registered_name, _}, #{}} = ask(Twin, info, [process(Text), registered_name]),
+                    {ok, Pid} = Twin(sonde_outside_names, process, [Text, 1 bsl 60]),
+                    Pid
+                end,
+        Pids = [Found(Name) || Name <- Names],
+        Pids = [Found(Of(erlang, pid_to_list, [Pid])) || Pid <- Pids],
+        Pids = [Found(string:trim(Of(erlang, pid_to_list, [Pid]), both, "<>")) || Pid <- Pids],
+        [_, Repo | _] = Pids,
+        Repo = Found("MyApp.Repo"),
+        %% the exact name comes first
+        [Short] = Of(?MODULE, named, [["MyApp.Repo"]]),
+        Short = Found("MyApp.Repo"),
+        Init = Of(erlang, whereis, [init]),
+        Init = Found("init"),
+        {ok, #{reachable := _}, _} = ask(Twin, heap, [process("a")]),
+        true = Of(erlang, unregister, [a]),
+        {error, {no_name, "a"}} = ask(Twin, heap, [process("a")])
+    end).
+
+no_such_process_is_a_sentence(_Config) ->
+    both(fun(Of, Twin) ->
+        Said = fun(Text) ->
+                   {error, Why} = ask(Twin, info, [process(Text)]),
+                   {error, Why} = ask(Twin, heap, [process(Text)]),
+                   [_ | _] = unicode:characters_to_list(sonde_outside:errors(Why)),
+                   Why
+               end,
+        {no_name, "nobody_is_called_this"} = Said("nobody_is_called_this"),
+        _ = [{no_name, Text} = Said(Text) || Text <- ["", "x y", [55296], lists:duplicate(5000, $x)]],
+        _ = [{no_pid, Text} = Said(Text) || Text <- ["<1.2.3>", "0.80", "<0.1.99999999999999999999>", "1"]],
+        Pid = Of(?MODULE, dead, []),
+        {no_process, Pid} = Said(Of(erlang, pid_to_list, [Pid]))
+    end).
+
+%% In the target.
+dead() ->
+    {Pid, Ref} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Ref, process, Pid, _} -> Pid end.
+
+no_time_is_reported(_Config) ->
+    both(fun(Of, Twin) ->
+        Count = Of(erlang, system_info, [process_count]),
+        _ = [begin
+                 {ok, [], #{left_out := Left, missed := #{pids := [_ | _]}}} =
+                     ask(Twin, Function, Args, #{timeout => 0}),
+                 {_, true} = {Left, abs(Left - Count) < 10}
+             end || {Function, Args} <- [{proc_count, [memory, 10]}, {stacks, [10]}, {waits, [10]},
+                                         {proc_group, [initial_call, [memory]]}]]
+    end).
+
+no_atom_is_made(_Config) ->
+    both(fun(Of, Twin) ->
+        All = fun() ->
+                  Names = names(),
+                  [Pid | _] = Of(?MODULE, named, [Names -- ["a", "Elixir.MyApp.Repo"]]),
+                  _ = [{ok, _, _} = ask(Twin, Function, Args)
+                       || {Function, Args} <- [{info, [Pid]}, {waits, [10]},
+                                               {proc_group, [registered_name, [memory]]},
+                                               {info, [process(lists:last(Names))]}]],
+                  [true = Of(erlang, exit, [P, kill])
+                   || P <- [Of(erlang, whereis, [list_to_atom(Name)]) || Name <- Names], is_pid(P)],
+                  Twin(erlang, system_info, [atom_count])
+              end,
+        _ = All(),
+        Count = All(),
+        Count = All()
+    end).
+
+%% ---- one process
+
+%% In the target: all that can be known, as process_info has it.
+said(Pid) ->
+    Items = [registered_name, group_leader, status, initial_call, current_function, current_stacktrace],
+    [Name, Leader, Status, _, Current, {_, Trace}] = process_info(Pid, Items),
+    {_, Call} = sonde:info(Pid, initial_call),
+    maps:from_list([Name, Leader, Status, Current,
+                    {initial_call, case sonde_group:initial_call(Pid, true) of
+                                       {_, _, _} = Known -> Known;
+                                       _ -> Call
+                                   end},
+                    {current_stacktrace, [{M, F, A, []} || {M, F, A, _} <- Trace]}
+                    | [{Attr, element(2, sonde_attr:read(Attr, Pid))} || Attr <- sonde_attr:native()]]).
+
+%% To be asked makes a process run: before the look, so that nothing is left to do, and after it.
+compared(Of, Twin, Pid) ->
+    _ = Of(?MODULE, said, [Pid]),
+    ok = Of(sonde_test, settle, [Pid]),
+    {ok, Sections, #{}} = ask(Twin, info, [Pid]),
+    Known = maps:from_list(atoms(lists:append([Items || {_, Items} <- Sections]))),
+    Said = Of(?MODULE, said, [Pid]),
+    Here = maps:without([reductions, catchlevel], Said),
+    {Pid, Here} = {Pid, maps:with(maps:keys(Here), Known)},
+    {_, _, true} = {Known, Said, map_get(reductions, Known) =< map_get(reductions, Said)},
+    Known.
+
+info_is_that_of_the_target(_Config) ->
+    both(fun(Of, Twin) ->
+        Pids = Of(outside_rows_SUITE, crowd, []) ++ Of(?MODULE, named, [names()])
+            ++ [Of(erlang, whereis, [Name]) || Name <- [init, kernel_sup, code_server, logger]],
+        _ = [compared(Of, Twin, Pid) || Pid <- Pids]
+    end).
+
+info_of_one_item(_Config) ->
+    both(fun(Of, Twin) ->
+        Pid = Of(erlang, whereis, [code_server]),
+        {ok, Sections, _} = ask(Twin, info, [Pid]),
+        [meta, signals, location, memory_used, work] = [Category || {Category, _} <- Sections],
+        _ = [{ok, Section, #{}} = ask(Twin, info, [Pid, element(1, Section)]) || Section <- Sections,
+                                                                                 element(1, Section) =/= work],
+        Items = lists:append([Items || {_, Items} <- Sections]),
+        _ = [{ok, Item, #{}} = ask(Twin, info, [Pid, element(1, Item)])
+             || {Key, Value} = Item <- Items, Key =/= reductions, Value =/= not_shown, Value =/= not_known],
+        {ok, {catchlevel, 0}, #{}} = ask(Twin, info, [Pid, catchlevel])
+    end).
+
+%% In the target.
+states() ->
+    Up = self(),
+    Sensitive = spawn(fun() ->
+                          _ = [put(I, I) || I <- lists:seq(1, 10)],
+                          process_flag(sensitive, true),
+                          wait(Up)
+                      end),
+    Hibernates = spawn(fun() -> Up ! {ready, self()}, erlang:hibernate(?MODULE, wait, [self()]) end),
+    Suspended = spawn(fun() -> wait(Up) end),
+    Deep = spawn(fun() -> deep(30, Up) end),
+    Pids = [Sensitive, Hibernates, Suspended, Deep],
+    _ = [receive {ready, Pid} -> ok end || Pid <- Pids],
+    Never = spawn(erlang, hibernate, [?MODULE, wait, [Up]]),
+    Holder = spawn(fun() -> true = erlang:suspend_process(Suspended), wait(Up) end),
+    receive {ready, Holder} -> ok end,
+    ok = sonde_test:settle([Sensitive, Hibernates, Deep, Never]),
+    Pids ++ [Never].
+
+wait(Up) ->
+    Up ! {ready, self()},
+    receive never -> ok end.
+
+deep(0, Up) -> wait(Up);
+deep(N, Up) -> [deeper(N, Up)].
+
+deeper(N, Up) -> {deep(N - 1, Up)}.
+
+info_of_every_state(_Config) ->
+    both(fun(Of, Twin) ->
+        [Sensitive, Hibernates, Suspended, Deep, Never] = Of(?MODULE, states, []),
+        {ok, Sections, _} = ask(Twin, info, [Sensitive]),
+        Items = lists:append([All || {_, All} <- Sections]),
+        {_, not_known} = lists:keyfind(dictionary_size, 1, Items),
+        {_, waiting} = lists:keyfind(status, 1, Items),
+        _ = [{dictionary, not_shown} = Item || {dictionary, _} = Item <- Items],
+        _ = [compared(Of, Twin, Pid) || Pid <- [Hibernates, Deep, Never]],
+        {ok, {status, suspended}, _} = ask(Twin, info, [Suspended, status]),
+        {ok, {current_stacktrace, Trace}, _} = ask(Twin, info, [Deep, current_stacktrace]),
+        8 = length(Trace)
+    end).
+
+what_cannot_be_known_is_said(_Config) ->
+    both(fun(Of, Twin) ->
+        Pid = Of(erlang, whereis, [init]),
+        {ok, Sections, _} = ask(Twin, info, [Pid]),
+        %% each item that the call has inside is there
+        Inside = [{Category, [Item || {Item, _} <- Items]} || {Category, Items} <- Of(sonde, info, [Pid])],
+        [] = [{Category, Item} || {Category, Items} <- Inside, {_, Here} <- [lists:keyfind(Category, 1, Sections)],
+                                  Item <- Items, not lists:keymember(Item, 1, Here)],
+        Items = lists:append([All || {_, All} <- Sections]),
+        _ = [{Item, not_shown} = lists:keyfind(Item, 1, Items)
+             || Item <- [dictionary, links, monitors, monitored_by]],
+        _ = [{Item, not_known} = lists:keyfind(Item, 1, Items) || Item <- [trap_exit, garbage_collection]],
+        _ = [begin
+                 {error, {not_known, Item} = Why} = ask(Twin, info, [Pid, Item]),
+                 true = has(atom_to_list(Item), sonde_outside:errors(Why))
+             end || Item <- [dictionary, links, messages, trap_exit, priority, some_other]]
+    end).
+
+has(Part, Text) ->
+    string:find(unicode:characters_to_list(Text), Part) =/= nomatch.
+
+%% It is stopped just when it runs.
+one_that_never_rests(_Config) ->
+    both(fun(Of, Twin) ->
+        Pid = Of(outside_rows_SUITE, spinner, []),
+        OsPid = Of(os, getpid, []),
+        ok = sonde_test:until(stopped_in_it, fun() ->
+            "" = os:cmd("kill -STOP " ++ OsPid),
+            try
+                {ok, Sections, _} = ask(Twin, info, [process("sonde_spins")]),
+                Items = lists:append([All || {_, All} <- Sections]),
+                {_, sonde_spins} = atoms(lists:keyfind(registered_name, 1, Items)),
+                {_, {outside_rows_SUITE, spins, 0}} = atoms(lists:keyfind(initial_call, 1, Items)),
+                {_, Reductions} = lists:keyfind(reductions, 1, Items),
+                true = is_integer(Reductions) andalso Reductions > 0,
+                {_, 0} = lists:keyfind(message_queue_len, 1, Items),
+                [running, busy, busy] =:=
+                    [proplists:get_value(Key, Items) || Key <- [status, memory, current_stacktrace]]
+            after
+                "" = os:cmd("kill -CONT " ++ OsPid)
+            end
+        end),
+        true = Of(erlang, exit, [Pid, kill])
+    end).
+
+%% ---- servers
+
+init(Next) -> {ok, Next}.
+
+handle_call(_, _, none) -> {noreply, none};
+handle_call(Request, _, Next) -> {reply, gen_server:call(Next, Request, infinity), Next}.
+
+handle_cast({call, Pid}, State) -> _ = gen_server:call(Pid, go, infinity), {noreply, State}.
+
+server(Next) ->
+    {ok, Pid} = gen_server:start(?MODULE, Next, []),
+    Pid.
+
+%% In the target: a server with keys before and after proc_lib's own.
+crowded() ->
+    Pid = server(none),
+    _ = sys:replace_state(Pid, fun(State) -> _ = [put({key, I}, I) || I <- lists:seq(1, 100)], State end),
+    Pid.
+
+behaviours_show_their_own_call(_Config) ->
+    both(fun(Of, Twin) ->
+        Pids = [Of(?MODULE, server, [none]), Of(?MODULE, crowded, []), Of(erlang, whereis, [kernel_sup])],
+        Here = [Of(sonde_group, initial_call, [Pid, true]) || Pid <- Pids],
+        [{?MODULE, init, 1}, {?MODULE, init, 1}, {supervisor, kernel, 1}] = Here,
+        ok = Of(sonde_test, settle, [Pids]),
+        Here = [atoms(Call) || Pid <- Pids, {ok, {initial_call, Call}, _} <- [ask(Twin, info, [Pid, initial_call])]],
+        {ok, Rows, _} = ask(Twin, proc_count, [memory, 1000]),
+        Here = [atoms(Call) || Pid <- Pids, {P, _, Attrs} <- Rows, P =:= Pid, {initial_call, Call} <- Attrs],
+        %% of a sensitive one nothing of its dictionary is shown
+        _ = Of(sys, replace_state, [hd(Pids), fun(State) -> process_flag(sensitive, true), State end]),
+        ok = Of(sonde_test, settle, [hd(Pids)]),
+        {ok, {_, {proc_lib, init_p, 5}}, _} = ask(Twin, info, [hd(Pids), initial_call])
+    end).
+
+%% ---- waits
+
+%% In the target: a chain of servers, and callers of the first one.
+chain() ->
+    End = server(none),
+    Middle = server(End),
+    true = register(outside_middle, Middle),
+    Callers = [spawn(fun() -> gen_server:call(Middle, go, infinity) end) || _ <- lists:seq(1, 300)],
+    ok = sonde_test:until(they_wait, fun() -> 601 =:= lists:sum([N || {Pid, N, _} <- sonde:waits(1000),
+                                                                     lists:member(Pid, [End, Middle])]) end),
+    {End, Middle, Callers}.
+
+waits_are_those_of_the_target(_Config) ->
+    both(fun(Of, Twin) ->
+        {End, Middle, Callers} = Of(?MODULE, chain, []),
+        {ok, Rows, #{left_out := 0}} = ask(Twin, waits, [1000]),
+        Ours = fun(All) -> [atoms({Pid, N, lists:keydelete(longest_chain, 1, Attrs)})
+                            || {Pid, N, Attrs} <- All, lists:member(Pid, [End, Middle])] end,
+        %% inside, the command replaces the initial call
+        Inside = [{Pid, N, lists:keyreplace(initial_call, 1, Attrs, {initial_call, {?MODULE, init, 1}})}
+                  || {Pid, N, Attrs} <- Ours(Of(sonde, waits, [1000]))],
+        Inside = Ours(Rows),
+        [{End, 301, First}, {Middle, 300, _}] = [Row || {Pid, _, _} = Row <- Rows, lists:member(Pid, [End, Middle])],
+        {_, [Caller, Middle, End]} = lists:keyfind(longest_chain, 1, First),
+        true = lists:member(Caller, Callers),
+        {ok, [{End, _, _}], _} = ask(Twin, waits, [1]),
+        {ok, [], _} = ask(Twin, waits, [0])
+    end).
+
+%% In the target: as waits_SUITE has them.
+callers() ->
+    Silent = sonde_test:hold(fun() -> ok end),
+    Callers = [spawn(fun() -> Come(Silent) end) || {Module, _, Come} <- sonde_waits:places(), Module =/= proc_lib]
+        ++ [spawn(fun() -> gen_statem:call(Silent, go) end),
+            spawn(fun() -> gen_event:call(Silent, some, go, 100000) end),
+            spawn(fun() -> io:get_line(Silent, "") end)],
+    Starters = [spawn(fun() -> Start(Silent) end) || {proc_lib, _, Start} <- sonde_waits:places()],
+    ok = sonde_test:settle(Callers ++ Starters),
+    {Silent, length(Callers), Starters}.
+
+%% Before the first look no process waits anywhere.
+every_place_counts(_Config) ->
+    both(fun(Of, Twin) ->
+        {ok, _, _} = ask(Twin, waits, [10]),
+        {Silent, N, Starters} = Of(?MODULE, callers, []),
+        {ok, Rows, _} = ask(Twin, waits, [1000]),
+        [N] = [Waiters || {Pid, Waiters, _} <- Rows, Pid =:= Silent],
+        [] = Starters -- [Pid || {_, 1, [{longest_chain, [Pid, _]} | _]} <- Rows]
+    end).
+
+circle() ->
+    [A, B, C] = [server(none) || _ <- [1, 2, 3]],
+    _ = [gen_server:cast(From, {call, To}) || {From, To} <- [{A, B}, {B, C}, {C, A}]],
+    ok = sonde_test:until(circle, fun() -> [] =/= [x || {Pid, _, Attrs} <- sonde:waits(1000), Pid =:= A,
+                                                       {deadlock, _} <- Attrs] end),
+    [A, B, C].
+
+a_deadlock_there(_Config) ->
+    both(fun(Of, Twin) ->
+        [A, B, C] = Of(?MODULE, circle, []),
+        {ok, Rows, _} = ask(Twin, waits, [1000]),
+        [{A, 2, [B, C, A]}, {B, 2, [C, A, B]}, {C, 2, [A, B, C]}] =
+            lists:sort([{Pid, N, Circle} || {Pid, N, Attrs} <- Rows, {deadlock, Circle} <- Attrs])
+    end).
+
+%% ---- groups
+
+%% In the target, groups of processes that stay.
+groups(By, Attrs) ->
+    [Group || {Key, _, _} = Group <- sonde:proc_group(By, Attrs), lists:member(Key, stay(By))].
+
+stay(initial_call) -> [{?MODULE, init, 1}, {supervisor, kernel, 1}, {?MODULE, wait, 1}];
+stay(current_function) -> [{?MODULE, wait, 1}];
+stay(registered_name) -> [code_server, kernel_sup, outside_group].
+
+members() ->
+    Pids = [server(none) || _ <- lists:seq(1, 100)] ++ [spawn(?MODULE, wait, [self()]) || _ <- lists:seq(1, 100)],
+    true = register(outside_group, lists:last(Pids)),
+    Pids.
+
+groups_are_those_of_the_target(_Config) ->
+    both(fun(Of, Twin) ->
+        Pids = Of(?MODULE, members, []),
+        Attrs = [total_heap_size, stack_size, message_queue_len],
+        _ = [begin
+                 _ = Of(?MODULE, groups, [By, Attrs]), % makes each of them run
+                 ok = Of(sonde_test, settle, [Pids]),
+                 {ok, Groups, #{left_out := 0}} = ask(Twin, proc_group, [By, Attrs]),
+                 Here = [Group || {Key, N, Totals} <- Groups, Group <- [{atoms(Key), N, Totals}],
+                                  lists:member(element(1, Group), stay(By))],
+                 {By, Here} = {By, Of(?MODULE, groups, [By, Attrs])},
+                 {By, true} = {By, length(Here) > 0},
+                 First = [Total || {_, _, [{total_heap_size, Total} | _]} <- Groups],
+                 First = lists:reverse(lists:sort(First))
+             end || By <- [initial_call, current_function, registered_name]],
+        {ok, Groups, _} = ask(Twin, proc_group, [registered_name, [memory]]),
+        [Many] = [N || {undefined, N, _} <- Groups],
+        true = Many > 190
+    end).
+
+no_other_groups(_Config) ->
+    both(fun(_, Twin) ->
+        _ = [{error, {not_known, By}} = ask(Twin, proc_group, [By, [memory]]) || By <- [application, label]],
+        {error, {not_known, min_heap_size}} = ask(Twin, proc_group, [initial_call, [memory, min_heap_size]]),
+        {error, {not_there, proc_group}} =
+            ask(Twin, proc_group, [initial_call, lists:duplicate(21, memory)])
+    end).
+
+%% ---- stopped
+
+a_target_that_is_stopped_answers(_Config) ->
+    both(fun(Of, Twin) ->
+        {End, Middle, _} = Of(?MODULE, chain, []),
+        OsPid = Of(os, getpid, []),
+        ok = Of(sonde_test, settle, [[End, Middle]]),
+        Said = Of(?MODULE, said, [End]),
+        ok = Of(sonde_test, settle, [[End, Middle]]),
+        "" = os:cmd("kill -STOP " ++ OsPid),
+        try
+            {ok, [{End, 301, _} | _], _} = ask(Twin, waits, [3]),
+            {ok, {location, Items}, _} = ask(Twin, info, [process("outside_middle"), location]),
+            {?MODULE, init, 1} = atoms(proplists:get_value(initial_call, Items)),
+            {ok, {memory, Memory}, _} = ask(Twin, info, [End, memory]),
+            {Memory, Memory} = {map_get(memory, Said), Memory},
+            {ok, Groups, _} = ask(Twin, proc_group, [initial_call, [memory]]),
+            [2] = [N || {Key, N, _} <- atoms(Groups), Key =:= {?MODULE, init, 1}]
+        after
+            "" = os:cmd("kill -CONT " ++ OsPid)
+        end
+    end).
