@@ -308,7 +308,7 @@ static void test_questions(const struct layout *lay)
     scan_init(s, &w->vm, all, 1, SCAN_EACH, 0, NULL, 0);
     (void)scan_only(s, pid_of(w, RUN));
     (void)scan_only(s, pid_of(w, RUN + 1));
-    scan_patience(s, 20000000);
+    scan_patience(s, 5000000);
     check(take_all(s, &w->vm, &asked, &sum) == 1 && asked == 1 && s->round > 4,
           "one that runs is looked at again and again, others are read", lay->name);
     check(!s->ask_large[0] && scan_waiting(s, w->vm.reader, pids, 3) == 0,
