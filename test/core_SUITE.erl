@@ -646,7 +646,9 @@ ten_gigabytes_are_not_read(Config) ->
         {ok, [_ | _], _} = outside_rows_SUITE:outside(Twin, proc_count, [memory, 5]),
         {ok, [_ | _], _} = outside_rows_SUITE:outside(Twin, stacks, [5]),
         {ok, #{}, _} = outside_rows_SUITE:outside(Twin, heap, [hd(map_get(pids, Told))]),
-        {_, true} = {Read() - Before, Read() - Before < 200 bsl 20}
+        Bytes = Read() - Before,
+        ok = sonde_test:figures("~p bytes~n", [Bytes]),
+        {_, true} = {Bytes, Bytes < 200 bsl 20}
     end).
 
 bytes_read() ->
@@ -716,14 +718,14 @@ only_this_module_may_aim(Config) ->
     sonde_peer_helper:with(shipped, fun(Node) ->
         {badarg, _} = try sonde_peer_helper:call(Node, sonde_outside, open, [Core]) catch exit:Why -> Why end,
         #{reader := Its} = sonde_peer_helper:call(Node, sonde, native, []),
-        true = Its =/= other
+        false = lists:member(Its, [other, core])
     end).
 
 it_aims_once(Config) ->
     twin([], fun(Twin) ->
         ok = open(Twin, get(core, Config)),
         {badarg, _} = try open(Twin, get(core, Config)) catch exit:Why -> Why end,
-        #{reader := other} = sonde_peer_helper:call(Twin, sonde, native, []),
+        #{reader := core} = sonde_peer_helper:call(Twin, sonde, native, []),
         false = sonde_peer_helper:call(Twin, sonde_content, allowed, [])
     end).
 
