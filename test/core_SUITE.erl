@@ -12,7 +12,7 @@ all() ->
     [targets_exclude_each_other, help_names_them, whose_files, hostile_files, files_that_are_none,
      rows_are_those_of_the_node, names_are_those_of_the_node, stacks_are_those_of_the_node, a_heap_is_that_of_the_node,
      a_process_that_ran_has_a_row_or_is_named, a_debuggers_core_file_is_read_alike, without_one_of_its_parts,
-     cut_off, without_code, without_memory, without_build_id, another_build_is_refused,
+     cut_off, cut_off_before_the_stack, without_code, without_memory, without_build_id, another_build_is_refused,
      another_process_limit_is_refused, written_meanwhile, ten_gigabytes_are_not_read, no_memory,
      no_call_takes_long, only_this_module_may_aim, it_aims_once,
      command_answers, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
@@ -535,6 +535,27 @@ cut_off(Config) ->
          end || Size <- Sizes, Missing <- [Whole - Size]],
     {1, "", _} = sonde(["--core ", Copy, " native"], Config).
 
+%% The stack is at the end of a file of the kernel. The beginning of the command line is elsewhere.
+cut_off_before_the_stack(Config) ->
+    Copy = copy(Config),
+    {ok, #{segments := Segments, auxv := #{31 := Name}} = Whole} = sonde_core_file:open(Copy),
+    [Offset] = [At || <<Start:64/native, Size:64/native, At:64/native>> <= Segments, Name >= Start, Name < Start + Size],
+    {ok, []} = sonde_core_file:flags(Whole#{line => <<"/usr/bin/beam.smp -- -root x">>}),
+    {ok, [<<"-P">>, <<"9">>]} = sonde_core_file:flags(Whole#{line => <<"beam.smp -P 9 -- -root">>}),
+    %% it may go on
+    none = sonde_core_file:flags(Whole#{line => <<"/usr/bin/beam.smp -P 9">>}),
+    none = sonde_core_file:flags(Whole#{line => <<"/usr/bin/beam.smp -P 9 --">>}),
+    {ok, Flags} = sonde_core_file:flags(Whole),
+    {Flags, _} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, tl(sonde_core_file:words(Whole))),
+    {ok, File} = file:open(Copy, [read, write, raw]),
+    {ok, Offset} = file:position(File, Offset),
+    ok = file:truncate(File),
+    ok = file:close(File),
+    {0, Json, Said} = sonde(["--core ", Copy, " proc_count memory 100000 --json"], Config),
+    true = has("is cut off", Said),
+    #{<<"rows">> := Rows} = outside_SUITE:read(Json),
+    true = length(Rows) >= 40.
+
 %% Without the memory that processes share, in which the code lies: the numbers are there, the functions are not.
 without_code(Config) ->
     {Core, Told} = of_node([], get(dir, Config), abort, "0x31", fun told/1),
@@ -548,7 +569,8 @@ without_code(Config) ->
 without_memory(Config) ->
     {Core, _} = of_node([], get(dir, Config), abort, "0x32", fun(_) -> ok end),
     {1, "", Said} = sonde(["--core ", Core, " native"], Config),
-    true = outside_SUITE:is_one_line(Said) andalso has("no command line", Said),
+    true = outside_SUITE:is_one_line(Said)
+        andalso (has("no command line", Said) orelse has("not as expected, or not in it", Said)),
     twin([], fun(Twin) -> {error, process_table} = open(Twin, Core) end).
 
 without_build_id(Config) ->
@@ -624,7 +646,9 @@ ten_gigabytes_are_not_read(Config) ->
         {ok, [_ | _], _} = outside_rows_SUITE:outside(Twin, proc_count, [memory, 5]),
         {ok, [_ | _], _} = outside_rows_SUITE:outside(Twin, stacks, [5]),
         {ok, #{}, _} = outside_rows_SUITE:outside(Twin, heap, [hd(map_get(pids, Told))]),
-        {_, true} = {Read() - Before, Read() - Before < 200 bsl 20}
+        Bytes = Read() - Before,
+        ok = sonde_test:figures("~p bytes~n", [Bytes]),
+        {_, true} = {Bytes, Bytes < 200 bsl 20}
     end).
 
 bytes_read() ->
@@ -694,14 +718,14 @@ only_this_module_may_aim(Config) ->
     sonde_peer_helper:with(shipped, fun(Node) ->
         {badarg, _} = try sonde_peer_helper:call(Node, sonde_outside, open, [Core]) catch exit:Why -> Why end,
         #{reader := Its} = sonde_peer_helper:call(Node, sonde, native, []),
-        true = Its =/= other
+        false = lists:member(Its, [other, core])
     end).
 
 it_aims_once(Config) ->
     twin([], fun(Twin) ->
         ok = open(Twin, get(core, Config)),
         {badarg, _} = try open(Twin, get(core, Config)) catch exit:Why -> Why end,
-        #{reader := other} = sonde_peer_helper:call(Twin, sonde, native, []),
+        #{reader := core} = sonde_peer_helper:call(Twin, sonde, native, []),
         false = sonde_peer_helper:call(Twin, sonde_content, allowed, [])
     end).
 
@@ -792,7 +816,7 @@ executable_is_deleted_or_replaced(Config) ->
         ok = file:write_file(beam(Root), [Before, New, After]),
         ok = file:change_mode(beam(Root), 8#755),
         {1, "", Replaced} = Run(),
-        true = outside_SUITE:is_one_line(Replaced) andalso has("is another build than", Replaced),
+        true = outside_SUITE:is_one_line(Replaced) andalso has("was it upgraded", Replaced),
         %% a program without one
         ok = file:write_file(beam(Root), "#!/bin/sh\n"),
         {1, "", None} = Run(),

@@ -207,7 +207,9 @@ static ERL_NIF_TERM reader_atom(enum peek_reader r)
 /* The reader that works in this thread now. */
 NIF(nif_reader)
 {
-    return reader_atom(nif_peek_reader(sonde_of(env)));
+    const struct sonde *s = sonde_of(env);
+    enum peek_reader r = nif_peek_reader(s);
+    return r == PEEK_OTHER && s->core ? ATOM(core) : reader_atom(r);
 }
 
 NIF(nif_do_want_reader)

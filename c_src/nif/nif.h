@@ -24,7 +24,7 @@
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
     X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
-    X(other_program) X(changed) X(no_build_id)                                                   \
+    X(other_program) X(changed) X(no_build_id) X(core)                                                   \
     X(process) X(initial_call) X(current_function) X(registered_name)                            \
 /* clang-format on */
 

@@ -98,10 +98,21 @@ words(#{path := Path} = Core, Name) ->
         {Words, <<"beam", _/bits>>} ->
             case sonde_cli_target:node_words(Words, Name) of
                 {true, Flags, Args} -> {Flags, Args};
-                false -> no([Path, " has no command line of a node: its stack is not in it"])
+                false -> without_stack(Core, Name)
             end;
         {_, _} ->
             no([Path, " is not of an Erlang node, but of ", Name])
+    end.
+
+%% The OTP of an executable is the folder that it is in.
+without_stack(#{path := Path} = Core, Name) ->
+    case {sonde_core_file:flags(Core), lists:reverse(filename:split(Name))} of
+        {{ok, Flags}, [_Beam, Bin, <<"erts-", _/bits>> = Erts | [_ | _] = Above]} ->
+            Root = filename:join(lists:reverse(Above)),
+            {Flags, [<<"-root">>, Root, <<"-bindir">>, filename:join([Root, Erts, Bin])]};
+        _ ->
+            no([Path, " has no command line of a node: its stack is not in it"
+                | [[" (", Said, ")"] || Said <- cut_off(Core)]])
     end.
 
 is_build(#{path := Path} = Core, Exe) ->
@@ -174,8 +185,10 @@ inside(Folder) ->
 %% @doc What is to be said of it before any answer.
 -spec said(sonde_core_file:core()) -> [text()].
 said(#{path := Path} = Core) ->
-    [[Path, " is cut off: ", integer_to_list(Missing), " bytes are missing, or are still being written"]
-     || Missing <- [sonde_core_file:missing(Core)], Missing > 0].
+    [[Path, " is cut off: ", Said, ", or are still being written"] || Said <- cut_off(Core)].
+
+cut_off(Core) ->
+    [[integer_to_list(Missing), " bytes are missing"] || Missing <- [sonde_core_file:missing(Core)], Missing > 0].
 
 -spec errors(sonde_outside:why()) -> text().
 errors(Why) when Why =:= no_reader; Why =:= changed -> "the file was written, or replaced, while it was read";

@@ -363,7 +363,7 @@ instance() -> erlang:nif_error(not_loaded).
 -spec status() -> undefined | term().
 status() -> erlang:nif_error(not_loaded).
 
--spec reader() -> guarded | syscall | none.
+-spec reader() -> guarded | syscall | other | core | none.
 reader() -> erlang:nif_error(not_loaded).
 
 -spec state() -> on | off | none.

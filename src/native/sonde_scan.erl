@@ -25,6 +25,7 @@
           places => [pid()],                       % only those that wait where these do
           calls => [{Module :: binary(), [Function :: binary()]}], % only those in one of these
           outside => true,                         % in another OS process: none can be asked
+          still => boolean(),                      % in a core file: another look sees the same
           skip_missed => true,                     % no row for one that only the first look could read
           atom() => term()}.
 %% The parts of one scan.
@@ -322,6 +323,8 @@ report(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := 
 %% Returns rows, what is still missed, and the processes that it suspended.
 second([], _How) ->
     {[], [], []};
+second(Pids, #{still := true}) ->
+    {[], [{Pid, busy} || Pid <- Pids], []};
 second(Pids, How) ->
     {Rows, Missed} = again(Pids, How, ?TRIES),
     {Busy, Others} = lists:partition(fun({_, Why}) -> Why =:= busy end, Missed),
@@ -337,6 +340,7 @@ second(Pids, How) ->
 %% @doc More looks at processes that were busy.
 -spec again([pid()], how()) -> {[{pid(), [integer() | pid()]}], missed()}.
 again([], _How) -> {[], []};
+again(Pids, #{still := true}) -> {[], [{Pid, busy} || Pid <- Pids]};
 again(Pids, How) -> again(Pids, How, ?TRIES).
 
 again(Pids, How, Tries) ->

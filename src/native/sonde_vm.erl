@@ -17,7 +17,7 @@
 -type check() :: {atom(), ok | not_run | {failed, Expected :: term(), Found :: term()}}.
 -type status() :: #{status := active | {off, reason()}, otp := string(), erts := string(),
                     flavor := jit | emu, arch := string(), layout := atom(),
-                    reader := guarded | syscall | none, checks := [check()],
+                    reader := guarded | syscall | other | core | none, checks := [check()],
                     counters := #{native | busy | torn | asked | faults := non_neg_integer()}}.
 
 -define(TRIES, 10).

@@ -6,15 +6,16 @@
 %% The file may be anything. All that is read of it is bounded, and parsed in time linear in its size.
 -module(sonde_core_file).
 
--export([open/1, words/1, program/1, libraries/1, build_id/1, build_id_of/1, missing/1, errors/1]).
+-export([open/1, words/1, flags/1, program/1, libraries/1, build_id/1, build_id_of/1, missing/1, errors/1]).
 -export_type([core/0, why/0]).
 
 %% `seen': the file as it was when it was opened; `segments': start, size in the file and offset of each part of the
-%% memory, 64 bits each; `headers': where the program has its own headers; `files': what was mapped where;
+%% memory, 64 bits each; `headers': where the program has its own headers; `files': what was mapped where; `line': the
+%% first 79 bytes of its command line;
 %% `missing': how many bytes the file is too short.
 -type core() :: #{path := binary(), seen := {non_neg_integer(), non_neg_integer(), non_neg_integer()},
                   segments := binary(), headers := non_neg_integer(), auxv := #{non_neg_integer() => non_neg_integer()},
-                  files := [{non_neg_integer(), non_neg_integer(), binary()}], missing := non_neg_integer()}.
+                  files := [{non_neg_integer(), non_neg_integer(), binary()}], line := binary(), missing := non_neg_integer()}.
 -type why() :: {no_file, file:posix() | badarg | terminated} | no_core | compressed | other_machine | too_short
              | too_many_parts | overlapping | notes | no_auxv.
 
@@ -32,6 +33,7 @@
 -define(PT_LOAD, 1).
 -define(PT_NOTE, 4).
 -define(PT_PHDR, 6).
+-define(NT_PRPSINFO, 3).
 -define(NT_AUXV, 6).
 -define(NT_FILE, 16#46494C45).
 -define(NT_GNU_BUILD_ID, 3).
@@ -96,6 +98,7 @@ read(File, Path, {Size, _, _} = Seen) ->
            end,
     End = lists:foldl(fun({_, Length, At}, Max) -> max(Max, At + Length) end, 0, Loads),
     #{path => Path, seen => Seen, headers => Base, auxv => Auxv, files => files(Notes),
+      line => line(Notes),
       segments => << <<Start:64/native, Length:64/native, At:64/native>> || {Start, Length, At} <- Loads >>,
       missing => max(0, End - Size)}.
 
@@ -157,6 +160,7 @@ notes(<<NameSize:32/little, Size:32/little, Type:32/little, Rest/bits>>, Found) 
     case Rest of
         <<Owner:Name/binary, Bytes:Size/binary, More/bits>> ->
             Kept = case {Owner, Type} of
+                       {<<"CORE", _/bits>>, ?NT_PRPSINFO} -> [psinfo];
                        {<<"CORE", _/bits>>, ?NT_AUXV} -> [auxv];
                        {<<"CORE", _/bits>>, ?NT_FILE} -> [files];
                        {<<"GNU", 0>>, ?NT_GNU_BUILD_ID} -> [build_id];
@@ -177,6 +181,9 @@ skip(Bytes, N) ->
         <<_:N/binary, More/bits>> -> More;
         _ -> <<>>
     end.
+
+line(#{psinfo := <<_:56/binary, Line:79/binary, _/bits>>}) -> hd(binary:split(Line, <<0>>));
+line(#{}) -> <<>>.
 
 auxv(#{auxv := Bytes}) when byte_size(Bytes) =< ?AUXV_MAX ->
     maps:from_list(lists:reverse([{Key, Value} || <<Key:64/little, Value:64/little>> <= Bytes]));
@@ -246,6 +253,15 @@ words(Bytes, N, _) ->
     case binary:split(Bytes, <<0>>) of
         [Word, More] -> [Word | words(More, N - 1, more)];
         [_] -> []
+    end.
+
+%% @doc The flags of the emulator, by the beginning of its command line alone: for a file whose end is missing, where the
+%% stack is.
+-spec flags(core()) -> {ok, [binary()]} | none.
+flags(#{line := Line}) ->
+    case lists:splitwith(fun(Word) -> Word =/= <<"--">> end, binary:split(Line, <<" ">>, [global])) of
+        {[_Program | Flags], [_, _ | _]} -> {ok, Flags};
+        _ -> none
     end.
 
 %% ---- which build

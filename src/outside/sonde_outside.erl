@@ -216,7 +216,7 @@ absent(Slot, Sum) ->
 
 how(Attr, Opts) when is_atom(Attr) -> how([Attr], Opts);
 how(Attrs, #{until := Until}) ->
-    #{attrs => Attrs, until => Until, outside => true,
+    #{attrs => Attrs, until => Until, outside => true, still => sonde_nif:reader() =:= core,
       threads => min(?THREADS, erlang:system_info(schedulers_online))}.
 
 most(Attr, N, Opts) ->
