@@ -91,11 +91,11 @@ watcher-figures: ## how soon the watcher finds leaks, on simulated nodes of fres
 	@erl -noinput -pa _build/suite/test -pa _build/suite/sonde/ebin -s sonde_watch_figures main
 
 # Where scripts/setup page puts the packages of the page.
-PAGE_MODULES = $${SONDE_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sonde}/report-page-$$(sha256sum page/package-lock.json | cut -c1-12)/node_modules
+PAGE_MODULES = $${SONDE_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sonde}/report-page-$$(sha256sum src/report/page/package-lock.json | cut -c1-12)/node_modules
 
-report-bundle: ## build the page of reports anew: priv/report.html, from page/
+report-bundle: ## build the page of reports anew: priv/report.html, from src/report/page/
 	@scripts/setup page
-	@node page/build.mjs "$(PAGE_MODULES)" priv/report.html
+	@node src/report/page/build.mjs "$(PAGE_MODULES)" priv/report.html
 
 test-report: ## the page of reports in headless Chromium (under a minute)
 	@scripts/setup report

@@ -863,25 +863,18 @@ chroot_of_otp_27(Config) -> chroot("trixie", <<"27">>, Config).
 
 chroot_of_otp_29(Config) -> chroot("sid", <<"29">>, Config).
 
-%% scripts/matrix makes them.
 chroot(Name, Release, Config) ->
-    Cache = os:getenv("SONDE_CACHE", filename:join(os:getenv("XDG_CACHE_HOME",
-                                                             os:getenv("HOME", "/") ++ "/.cache"), "sonde")),
-    Root = filename:join(Cache, Name),
-    case {os:cmd("id -u"), filelib:is_regular(filename:join(Root, "usr/bin/erl"))} of
-        {"0\n", true} ->
-            Core = outside_SUITE:with_node("chroot " ++ Root ++ " ", ["+P", "40000"], fun(OsPid) ->
-                in_chroot(way(), OsPid, Root, get(dir, Config))
-            end),
-            {0, Json, ""} = sonde(["--core ", Core, " --sysroot ", Root, " native --json"], Config),
-            #{<<"otp">> := Release} = outside_SUITE:read(Json),
-            {0, Out, _} = sonde(["--core ", Core, " --sysroot ", Root, " proc_count memory 5"], Config),
-            true = has("code_server", Out) andalso has("code_server:loop/1", Out),
-            {0, Stacks, _} = sonde(["--core ", Core, " --sysroot ", Root, " stacks 5"], Config),
-            true = has("gen_server:loop/", Stacks);
-        _ ->
-            {skip, "needs root, and the chroot " ++ Root ++ " of scripts/matrix"}
-    end.
+    outside_SUITE:in_chroot(Name, fun(Root) ->
+        Core = outside_SUITE:with_node("chroot " ++ Root ++ " ", ["+P", "40000"], fun(OsPid) ->
+            in_chroot(way(), OsPid, Root, get(dir, Config))
+        end),
+        {0, Json, ""} = sonde(["--core ", Core, " --sysroot ", Root, " native --json"], Config),
+        #{<<"otp">> := Release} = outside_SUITE:read(Json),
+        {0, Out, _} = sonde(["--core ", Core, " --sysroot ", Root, " proc_count memory 5"], Config),
+        true = has("code_server", Out) andalso has("code_server:loop/1", Out),
+        {0, Stacks, _} = sonde(["--core ", Core, " --sysroot ", Root, " stacks 5"], Config),
+        true = has("gen_server:loop/", Stacks)
+    end).
 
 in_chroot(gcore, OsPid, _, Dir) -> by_debugger(OsPid, Dir);
 in_chroot(abort, OsPid, Root, Dir) ->

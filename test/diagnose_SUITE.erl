@@ -820,11 +820,11 @@ who_is_waited_for_is_judged(_Config) ->
 %% Forty wait for a server that waits itself. Other forty wait for what comes, and others call a server
 %% that answers them all the time.
 who_holds_up_others(_Config) ->
-    End = waits_SUITE:server(none),
-    Server = waits_SUITE:server(End),
-    Consumers = waits_SUITE:server(none),
+    End = sonde_server_helper:server(none),
+    Server = sonde_server_helper:server(End),
+    Consumers = sonde_server_helper:server(none),
     Quick = spawn(fun Answer() -> receive {'$gen_call', From, go} -> gen:reply(From, ok), Answer() end end),
-    [A, B] = Circle = [waits_SUITE:server(none) || _ <- [1, 2]],
+    [A, B] = Circle = [sonde_server_helper:server(none) || _ <- [1, 2]],
     _ = [gen_server:cast(Pid, {call, Next}) || {Pid, Next} <- [{A, B}, {B, A}]],
     Loop = fun(Pid) -> spawn(fun Again() -> ok = gen_server:call(Pid, go, infinity), Again() end) end,
     Callers = [waits_SUITE:caller(Pid) || _ <- lists:seq(1, 40), Pid <- [Server, Consumers]]

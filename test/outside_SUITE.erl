@@ -381,23 +381,24 @@ chroot_of_otp_27(Config) -> chroot("trixie", <<"27">>, Config).
 
 chroot_of_otp_29(Config) -> chroot("sid", <<"29">>, Config).
 
-%% scripts/matrix makes them.
 chroot(Name, Release, Config) ->
+    in_chroot(Name, fun(Root) ->
+        with_node("chroot " ++ Root ++ " ", ["+P", "40000"], fun(OsPid) ->
+            #{<<"otp">> := Release, <<"limit">> := 65536, <<"alive">> := false} = twin(OsPid, Config),
+            [] = folders(Config),
+            {0, Out, ""} = sonde(["--pid ", OsPid, " proc_count memory 1 --json"], [{real, true} | Config]),
+            true = has("code_server", Out)
+        end)
+    end).
+
+%% Fun(Root), if there is that chroot of scripts/matrix.
+in_chroot(Name, Fun) ->
     Cache = os:getenv("SONDE_CACHE", filename:join(os:getenv("XDG_CACHE_HOME",
                                                              os:getenv("HOME", "/") ++ "/.cache"), "sonde")),
     Root = filename:join(Cache, Name),
-    Erl = filename:join(Root, "usr/bin/erl"),
-    case {os:cmd("id -u"), filelib:is_regular(Erl)} of
-        {"0\n", true} ->
-            with_node("chroot " ++ Root ++ " ", ["+P", "40000"], fun(OsPid) ->
-                #{<<"otp">> := Release, <<"limit">> := 65536, <<"alive">> := false} = twin(OsPid, Config),
-                [] = folders(Config),
-                {0, Out, ""} = sonde(["--pid ", OsPid, " proc_count memory 1 --json"],
-                                     [{real, true} | Config]),
-                true = has("code_server", Out)
-            end);
-        _ ->
-            {skip, "needs root, and the chroot " ++ Root ++ " of scripts/matrix"}
+    case {os:cmd("id -u"), filelib:is_regular(filename:join(Root, "usr/bin/erl"))} of
+        {"0\n", true} -> Fun(Root);
+        _ -> {skip, "needs root, and the chroot " ++ Root ++ " of scripts/matrix"}
     end.
 
 %% With colours, and as wide as the terminal.

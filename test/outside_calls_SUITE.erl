@@ -4,7 +4,7 @@
 -module(outside_calls_SUITE).
 
 -compile([export_all, nowarn_export_all]).
--behaviour(gen_server).
+-import(sonde_server_helper, [server/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
@@ -264,17 +264,6 @@ one_that_never_rests(_Config) ->
 
 %% ---- servers
 
-init(Next) -> {ok, Next}.
-
-handle_call(_, _, none) -> {noreply, none};
-handle_call(Request, _, Next) -> {reply, gen_server:call(Next, Request, infinity), Next}.
-
-handle_cast({call, Pid}, State) -> _ = gen_server:call(Pid, go, infinity), {noreply, State}.
-
-server(Next) ->
-    {ok, Pid} = gen_server:start(?MODULE, Next, []),
-    Pid.
-
 %% In the target: a server with keys before and after proc_lib's own.
 crowded() ->
     Pid = server(none),
@@ -283,9 +272,9 @@ crowded() ->
 
 behaviours_show_their_own_call(_Config) ->
     both(fun(Of, Twin) ->
-        Pids = [Of(?MODULE, server, [none]), Of(?MODULE, crowded, []), Of(erlang, whereis, [kernel_sup])],
+        Pids = [Of(sonde_server_helper, server, [none]), Of(?MODULE, crowded, []), Of(erlang, whereis, [kernel_sup])],
         Here = [Of(sonde_group, initial_call, [Pid, true]) || Pid <- Pids],
-        [{?MODULE, init, 1}, {?MODULE, init, 1}, {supervisor, kernel, 1}] = Here,
+        [{sonde_server_helper, init, 1}, {sonde_server_helper, init, 1}, {supervisor, kernel, 1}] = Here,
         ok = Of(sonde_test, settle, [Pids]),
         Here = [atoms(Call) || Pid <- Pids, {ok, {initial_call, Call}, _} <- [ask(Twin, info, [Pid, initial_call])]],
         {ok, Rows, _} = ask(Twin, proc_count, [memory, 1000]),
@@ -315,7 +304,7 @@ waits_are_those_of_the_target(_Config) ->
         Ours = fun(All) -> [atoms({Pid, N, lists:keydelete(longest_chain, 1, Attrs)})
                             || {Pid, N, Attrs} <- All, lists:member(Pid, [End, Middle])] end,
         %% inside, the command replaces the initial call
-        Inside = [{Pid, N, lists:keyreplace(initial_call, 1, Attrs, {initial_call, {?MODULE, init, 1}})}
+        Inside = [{Pid, N, lists:keyreplace(initial_call, 1, Attrs, {initial_call, {sonde_server_helper, init, 1}})}
                   || {Pid, N, Attrs} <- Ours(Of(sonde, waits, [1000]))],
         Inside = Ours(Rows),
         [{End, 301, First}, {Middle, 300, _}] = [Row || {Pid, _, _} = Row <- Rows, lists:member(Pid, [End, Middle])],
@@ -325,7 +314,7 @@ waits_are_those_of_the_target(_Config) ->
         {ok, [], _} = ask(Twin, waits, [0])
     end).
 
-%% In the target: as waits_SUITE has them.
+%% In the target.
 callers() ->
     Silent = sonde_test:hold(fun() -> ok end),
     Callers = [spawn(fun() -> Come(Silent) end) || {Module, _, Come} <- sonde_waits:places(), Module =/= proc_lib]
@@ -367,7 +356,7 @@ a_deadlock_there(_Config) ->
 groups(By, Attrs) ->
     [Group || {Key, _, _} = Group <- sonde:proc_group(By, Attrs), lists:member(Key, stay(By))].
 
-stay(initial_call) -> [{?MODULE, init, 1}, {supervisor, kernel, 1}, {?MODULE, wait, 1}];
+stay(initial_call) -> [{sonde_server_helper, init, 1}, {supervisor, kernel, 1}, {?MODULE, wait, 1}];
 stay(current_function) -> [{?MODULE, wait, 1}];
 stay(registered_name) -> [code_server, kernel_sup, outside_group].
 
@@ -417,11 +406,11 @@ a_target_that_is_stopped_answers(_Config) ->
         try
             {ok, [{End, 301, _} | _], _} = ask(Twin, waits, [3]),
             {ok, {location, Items}, _} = ask(Twin, info, [process("outside_middle"), location]),
-            {?MODULE, init, 1} = atoms(proplists:get_value(initial_call, Items)),
+            {sonde_server_helper, init, 1} = atoms(proplists:get_value(initial_call, Items)),
             {ok, {memory, Memory}, _} = ask(Twin, info, [End, memory]),
             {Memory, Memory} = {map_get(memory, Said), Memory},
             {ok, Groups, _} = ask(Twin, proc_group, [initial_call, [memory]]),
-            [2] = [N || {Key, N, _} <- atoms(Groups), Key =:= {?MODULE, init, 1}]
+            [2] = [N || {Key, N, _} <- atoms(Groups), Key =:= {sonde_server_helper, init, 1}]
         after
             "" = os:cmd("kill -CONT " ++ OsPid)
         end

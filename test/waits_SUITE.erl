@@ -2,7 +2,7 @@
 -module(waits_SUITE).
 
 -compile([export_all, nowarn_export_all]).
--behaviour(gen_server).
+-import(sonde_server_helper, [server/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -15,18 +15,7 @@ all() ->
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
 
-%% ---- servers: each request makes one call another one, or nobody answers it
-
-init(Next) -> {ok, Next}.
-
-handle_call(_, _, none) -> {noreply, none};
-handle_call(Request, _, Next) -> {reply, gen_server:call(Next, Request, infinity), Next}.
-
-handle_cast({call, Pid}, State) -> _ = gen_server:call(Pid, go, infinity), {noreply, State}.
-
-server(Next) ->
-    {ok, Pid} = gen_server:start(?MODULE, Next, []),
-    Pid.
+%% ---- processes that wait
 
 caller(Pid) -> spawn(fun() -> gen_server:call(Pid, go, infinity) end).
 
@@ -184,9 +173,9 @@ nobody_is_sent_anything(_Config) ->
 %% A process of another node has no row; the number of those that wait for one is reported.
 calls_of_another_node(_Config) ->
     sonde_peer_helper:with_nodes(2, fun([{Peer, _}, {Other, Node}]) ->
-        Server = sonde_peer_helper:call(Other, ?MODULE, server, [none]),
+        Server = sonde_peer_helper:call(Other, sonde_server_helper, server, [none]),
         true = sonde_peer_helper:call(Peer, net_kernel, connect_node, [Node]),
-        Local = sonde_peer_helper:call(Peer, ?MODULE, server, [none]),
+        Local = sonde_peer_helper:call(Peer, sonde_server_helper, server, [none]),
         Callers = [sonde_peer_helper:call(Peer, ?MODULE, caller, [Server]) || _ <- lists:seq(1, 5)],
         sonde_test:until(remote, fun() ->
                                          lists:keymember(5, 2, sonde_peer_helper:call(Peer, sonde, waits, [0]))
@@ -195,7 +184,7 @@ calls_of_another_node(_Config) ->
             = sonde_peer_helper:call(Peer, sonde, waits, [10]),
         true = lists:member(One, Callers),
         %% some of them hold up others
-        Through = sonde_peer_helper:call(Peer, ?MODULE, server, [Server]),
+        Through = sonde_peer_helper:call(Peer, sonde_server_helper, server, [Server]),
         _ = [sonde_peer_helper:call(Peer, ?MODULE, caller, [Pid]) || Pid <- [Through, Through, Local]],
         sonde_test:until(through, fun() ->
                                           lists:keymember(8, 2, sonde_peer_helper:call(Peer, sonde, waits, [0]))

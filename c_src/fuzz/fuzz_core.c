@@ -3,7 +3,7 @@
  *
  * An input: the number of segments; for each of them three bytes, which select its start, size and offset; one byte
  * that selects an allocation to fail; all that is left is the file. */
-#include "util/alloc.h"
+#include "fuzz/failing_alloc.h"
 #include "vm/core_file.h"
 #include "vm/executable.h"
 
@@ -34,27 +34,6 @@ static void must(bool ok, const char *what)
 }
 
 /* ---- memory --------------------------------------------------------------------------------------------- */
-
-static long allocated;
-static unsigned fail_at;
-
-void *sonde_alloc(size_t bytes)
-{
-    void *p = fail_at > 0 && --fail_at == 0 ? NULL : malloc(bytes);
-    allocated += p != NULL;
-    return p;
-}
-
-void *sonde_realloc(void *p, size_t bytes)
-{
-    return realloc(p, bytes);
-}
-
-void sonde_free(void *p)
-{
-    allocated -= p != NULL;
-    free(p);
-}
 
 /* core_file_lend is for the parts of a real program. */
 void executable_constants(executable_segment *each, void *arg)

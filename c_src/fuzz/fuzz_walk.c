@@ -4,7 +4,7 @@
  * Does not know: what the processes look like. */
 #include "fuzz/fuzz.h"
 
-#include "util/alloc.h"
+#include "fuzz/failing_alloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,37 +43,6 @@ const struct places fuzz_place = {1, {{MODEL_PLACE, MODEL_PLACE + 1}}};
 
 /* ---- what the walkers need from outside -------------------------------------------------------- */
 
-static long allocated;
-static long fail_at; /* the n-th allocation from now fails */
-static bool failed;
-
-static bool fails(void)
-{
-    bool now = fail_at > 0 && --fail_at == 0;
-    failed = failed || now;
-    return now;
-}
-
-void *sonde_alloc(size_t bytes)
-{
-    void *p = fails() ? NULL : malloc(bytes);
-    allocated += p != NULL;
-    return p;
-}
-
-void *sonde_realloc(void *p, size_t bytes)
-{
-    void *moved = fails() ? NULL : realloc(p, bytes);
-    allocated += moved != NULL && p == NULL;
-    return moved;
-}
-
-void sonde_free(void *p)
-{
-    allocated -= p != NULL;
-    free(p);
-}
-
 /* A scan pauses for processes that run; the fuzzer does not wait. */
 int nanosleep(const struct timespec *wanted, struct timespec *left)
 {
@@ -83,13 +52,13 @@ int nanosleep(const struct timespec *wanted, struct timespec *left)
 
 bool fuzz_failed(void)
 {
-    return failed;
+    return allocation_failed;
 }
 
 void fuzz_begin(const struct image *img, bool changing, uint64_t reads)
 {
     fail_at = img->fail_at;
-    failed = false;
+    allocation_failed = false;
     memory_begin(changing, reads);
 }
 
@@ -121,7 +90,7 @@ static struct attempt walk_all(struct walk *w, const struct vm *vm, const struct
 
 static const char *wrong(const struct attempt *a, const struct verdict *v, enum attr attr)
 {
-    if (failed != (a->status == ST_NOMEM) && !(failed && fuzz_is_waste(attr)))
+    if (allocation_failed != (a->status == ST_NOMEM) && !(allocation_failed && fuzz_is_waste(attr)))
         return "an allocation failed, or did not:";
     if (a->status == ST_NOMEM)
         return NULL;

@@ -1,7 +1,7 @@
 /* first_call.h: the function for which proc_lib started a process.
  * Knows: proc_lib keeps it in the dictionary of the process. Does not know: any other key.
  *
- * Of a process of this node, process_info tells it. This is for another OS process, where an atom is recognized
+ * Of a process of this node, process_info reports it. This is for another OS process, where an atom is recognized
  * by its text. */
 #ifndef SONDE_FIRST_CALL_H
 #define SONDE_FIRST_CALL_H

@@ -1,34 +1,11 @@
 /* test_core_file.c: the memory of an OS process that has ended, read from a file.
  * Knows: what a reader promises. Does not know: how a core file is written. */
 #include "test/test_peek.h"
-#include "util/alloc.h"
+#include "fuzz/failing_alloc.h"
 #include "vm/core_file.h"
 #include "vm/executable.h"
 
 #include <sys/stat.h>
-
-/* ---- allocations that fail ---------------------------------------------------------------------------- */
-
-static int fail_at; /* 0: none; 1: the next one */
-static int allocated;
-
-void *sonde_alloc(size_t bytes)
-{
-    void *p = fail_at > 0 && --fail_at == 0 ? NULL : malloc(bytes);
-    allocated += p != NULL;
-    return p;
-}
-
-void *sonde_realloc(void *p, size_t bytes)
-{
-    return realloc(p, bytes);
-}
-
-void sonde_free(void *p)
-{
-    allocated -= p != NULL;
-    free(p);
-}
 
 /* ---- a file of words, each of which is its own number -------------------------------------------------- */
 

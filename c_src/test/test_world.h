@@ -5,7 +5,7 @@
 #ifndef SONDE_TEST_WORLD_H
 #define SONDE_TEST_WORLD_H
 
-#include "util/alloc.h"
+#include "fuzz/failing_alloc.h"
 #include "scan/scan.h"
 #include "vm/term.h"
 
@@ -26,23 +26,6 @@ static inline void check(bool ok, const char *what, const char *layout)
         failed++;
         printf("FAILED %s: %s\n", layout, what);
     }
-}
-
-static long fail_at; /* the n-th allocation from now fails */
-
-void *sonde_alloc(size_t bytes)
-{
-    return fail_at > 0 && --fail_at == 0 ? NULL : malloc(bytes);
-}
-
-void *sonde_realloc(void *p, size_t bytes)
-{
-    return fail_at > 0 && --fail_at == 0 ? NULL : realloc(p, bytes);
-}
-
-void sonde_free(void *p)
-{
-    free(p);
 }
 
 /* Random numbers below n; the same ones in each run. */

@@ -26,8 +26,8 @@ enum { CORE_SEGMENTS_MAX = 1 << 18 };
 /* A program has two or three read-only parts. */
 enum { CORE_PARTS_MAX = 16 };
 
-/* Only core_file.c and core_file_open.c look inside. The second one allocates: so whoever only reads memory needs no
- * allocator. */
+/* Only core_file.c and core_file_open.c look inside. The second one allocates, so a program that only reads
+ * memory needs no allocator. */
 struct core_part {
     uintptr_t from, to;
 };

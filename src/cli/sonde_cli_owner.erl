@@ -13,7 +13,7 @@
 -define(OTHERS_WRITE, 8#002).
 
 %% @doc The first of these paths that another user than root and this one owns or can write, or in which a folder or
-%% link on its way is of that kind; `none' if there is none. Files that are not there are nobody's.
+%% link on its way is of that kind; `none' if there is none. Files that are not there count as safe.
 -spec others([binary()]) -> {other, binary()} | none.
 others(Paths) ->
     others(Paths, us()).

@@ -108,7 +108,7 @@ errors({no_process, Pid}) ->
 errors({no_pid, Text}) ->
     ["no process can have the pid ", Text];
 errors({no_name, Text}) ->
-    ["it has no process that is registered as ", Text];
+    ["it has no process that is registered as ", [printable(C) || C <- Text]];
 errors({not_known, Item}) ->
     [atom_to_list(Item), " cannot be read from outside the node"];
 errors(no_memory) ->
@@ -130,6 +130,10 @@ errors(Check) when Check =:= code; Check =:= atoms; Check =:= identity ->
      end];
 errors(Check) when Check =:= process_table; Check =:= processes ->
     ["its memory is not as expected (check: ", atom_to_list(Check), ")"].
+
+%% Bytes of a command line that are no text become halves of characters, which no terminal can be sent.
+printable(C) when C >= 16#D800, C =< 16#DFFF -> 16#FFFD;
+printable(C) -> C.
 
 %% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it. An argument
 %% `{process, Text}' is a pid as that node prints it, or a registered name.

@@ -38,7 +38,7 @@ options() ->
                #{force => sonde_opts:flag(false), node => {node(), fun is_atom/1},
                  timeout => {60000, fun(Ms) -> sonde_opts:is_positive(Ms) andalso Ms =< ?MOST_MS end}}).
 
-%% The page is read first: without it, nobody has to be looked at.
+%% The page is read first: without it, there is no report, and no process is read.
 open(Opts, Caller) ->
     case page(fun page_file/0) of
         {ok, Page} ->

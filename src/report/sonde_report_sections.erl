@@ -284,7 +284,7 @@ sizes(Props) ->
 
 plus(A, B) -> [X + Y || {X, Y} <- lists:zip(A, B)].
 
-%% ---- who waits for whom, and where
+%% ---- waits, and where
 
 waits() ->
     {Rows, Report} = sonde_waits:rows(?WAITS, #{}),

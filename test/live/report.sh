@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # report.sh: looks at the page of reports in headless Chromium (report_page.mjs), with reports of a node with
-# 10,000 processes (live_page.erl). First it checks that priv/report.html is what page/ builds. The last line
+# 10,000 processes (live_page.erl). First it checks that priv/report.html is what src/report/page builds. The last line
 # has the totals.
 #
-#   MODULES         the packages of page/package-lock.json (scripts/setup report)
+#   MODULES         the packages of src/report/page/package-lock.json (scripts/setup report)
 #   CHROMIUM        the browser (chromium)
 #   SONDE_EBIN      sonde's compiled modules (_build/default/lib/sonde/ebin)
 #   SONDE_TIMEOUT   seconds for the whole run (300)
@@ -17,7 +17,7 @@ trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
 
 mkdir "$tmp/ebin"
-node "$root/page/build.mjs" "$MODULES" "$tmp/built.html"
+node "$root/src/report/page/build.mjs" "$MODULES" "$tmp/built.html"
 erlc -Wall -Werror -o "$tmp/ebin" "$here/live_page.erl"
 limit=()
 if command -v timeout >/dev/null; then

@@ -18,7 +18,7 @@ function check(name, good, detail = '') {
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
-check('priv/report.html is what page/ builds (make report-bundle)',
+check('priv/report.html is what src/report/page builds (make report-bundle)',
   readFileSync(built).equals(readFileSync(committed)));
 
 const browser = await chromium.launch({

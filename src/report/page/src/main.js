@@ -6,7 +6,7 @@ import { sections } from './sections.js';
 
 const TITLES = {
   diagnosis: 'Diagnosis', memory: 'Memory', binaries: 'Binary memory', groups: 'Processes by application',
-  processes: 'Largest processes', busy: 'Working now', waits: 'Who waits for whom', heaps: 'What retains memory',
+  processes: 'Largest processes', busy: 'Working now', waits: 'Which processes wait for which', heaps: 'What retains memory',
   stacks: 'Stacks', tables: 'Tables', ports: 'Ports', sockets: 'Sockets', allocators: 'Allocators', watcher: 'History',
   about: 'About this report',
 };

@@ -1,4 +1,4 @@
-// Who waits for whom: one line for each process that others wait for, below the one that it waits for
+// Which processes wait for which: one line for each process that others wait for, below the one that it waits for
 // itself. A circle is closed by an arc.
 
 import { drawn, fits, s } from './dom.js';
@@ -8,7 +8,7 @@ const ROW = 30;
 const INDENT = 22;
 const MOST = 40;
 
-// Depth first from those that wait for nobody, then from one process of each circle.
+// Depth first from those that wait for none, then from one process of each circle.
 export function ordered(rows) {
   const known = new Map(rows.map((row) => [row.process, row]));
   const below = new Map();
