@@ -24,8 +24,8 @@
     X(list) X(map) X(binary) X(other) X(any) X(answered) X(values) X(snapshot)            \
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
     X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
-    X(other_program) X(changed) X(no_build_id) X(core)                                                   \
-    X(process) X(initial_call) X(current_function) X(registered_name)                            \
+    X(other_program) X(changed) X(no_build_id) X(core) X(process) X(initial_call)        \
+    X(current_function) X(registered_name)
 /* clang-format on */
 
 struct atoms {
@@ -258,10 +258,10 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
     X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
     X(do_look_content, 1, 0) X(do_content, 1, 0)                                             \
-    X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_aim_core, 4, DIRTY)                           \
-    X(do_absent, 1, DIRTY) X(do_identity, 1, DIRTY)                                              \
-    X(do_find_name, 2, DIRTY) X(count_there, 0, 0) X(do_look_process, 1, DIRTY)                  \
-    X(do_scan_calls, 4, DIRTY) X(do_each_of, 2, DIRTY)                                           \
+    X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_aim_core, 4, DIRTY)                       \
+    X(do_absent, 1, DIRTY) X(do_identity, 1, DIRTY)                                          \
+    X(do_find_name, 2, DIRTY) X(count_there, 0, 0) X(do_look_process, 1, DIRTY)              \
+    X(do_scan_calls, 4, DIRTY) X(do_each_of, 2, DIRTY)                                       \
     /* the last: the VM replaces the stubs in this order */                                  \
     X(do_direct, 1, 0)
 /* Functions that another NIF schedules. */
