@@ -918,7 +918,7 @@ the_node_itself_is_judged(_Config) ->
              [{settings, Remedy}] = Kinds(Table(What, Name, 64 * Default, Default div 2)),
              _ = [[] = Kinds(Table(What, Name, Limit, Count))
                   || {Limit, Count} <- [{Default, 100}, {64 * Default, Default div 2 + 1}]]
-         end || {What, Name, Default, Remedy} <- [{processes, process_table, 262144, smaller_process_table},
+         end || {What, Name, Default, Remedy} <- [{processes, process_table, 1048576, smaller_process_table},
                                                   {ports, port_table, 65536, smaller_port_table}]],
     [] = Kinds(#{}).
 
@@ -948,13 +948,13 @@ tables_of_a_node_are_told(_Config) ->
                                                    Call(erlang, memory, [total])}
                                           end)
            end,
-    {[], Least} = Seen(["+P", "262144", "+Q", "65536"]),
+    {[], Least} = Seen(["+P", "1048576", "+Q", "65536"]),
     _ = [begin
              {[{Remedy, Frees}], Total} = Seen(Args),
              Freed = Total - Least,
              {true, _} = {Freed > Frees - 1000000 andalso Freed < 1.5 * Frees, {Args, Freed, Frees}}
          end || {Remedy, Args} <- [{smaller_process_table, ["+P", "8000000", "+Q", "65536"]},
-                                   {smaller_port_table, ["+P", "262144", "+Q", "8000000"]}]],
+                                   {smaller_port_table, ["+P", "1048576", "+Q", "8000000"]}]],
     ok.
 
 %% Binaries may count for the limit of a heap, from OTP 27 on.

@@ -58,7 +58,7 @@ content_arrives(Config) ->
 
 write(File, Force, Nodes, Piece) ->
     sonde_private_file:write(File, Force,
-                          fun() -> {ok, sonde_snapshot_helper:pieces(Nodes, Piece)} end).
+                          fun(_) -> {ok, sonde_snapshot_helper:pieces(Nodes, Piece)} end).
 
 %% Checks the file at the time that content is first requested, before anything is written.
 private_before_there_is_content(Config) ->
@@ -67,7 +67,7 @@ private_before_there_is_content(Config) ->
              {error, busy} =
                  sonde_private_file:write(
                    File, Force,
-                   fun() ->
+                   fun(_) ->
                            [Name] = left(Config),
                            {ok, #file_info{mode = Mode, size = 0, type = regular}} =
                                file:read_link_info(filename:join(dir(Config), Name)),
@@ -83,7 +83,7 @@ private_before_there_is_content(Config) ->
 
 nothing_is_overwritten(Config) ->
     ok = file:write_file(file(Config), "mine"),
-    Never = fun() -> exit(opened) end,
+    Never = fun(_) -> exit(opened) end,
     {error, eexist} = sonde_private_file:write(file(Config), false, Never),
     {error, eexist} = sonde_heap:dump(self(), file(Config)),
     {error, eexist} = sonde_heap:dump(self(), file(Config), #{force => false}),
@@ -116,7 +116,7 @@ force_replaces_what_is_complete(Config) ->
 %% Returns some content, and then the result of Last.
 pieces_then(Last) ->
     Ref = counters:new(1, []),
-    fun() ->
+    fun(_) ->
             counters:put(Ref, 1, 0),
             {ok, fun() ->
                          counters:add(Ref, 1, 1),
@@ -130,7 +130,7 @@ pieces_then(Last) ->
 no_trace_of_what_failed(Config) ->
     File = file(Config),
     _ = [begin
-             Answer = sonde_private_file:write(File, Force, fun() -> Answer end),
+             Answer = sonde_private_file:write(File, Force, fun(_) -> Answer end),
              Answer = sonde_private_file:write(File, Force, pieces_then(fun() -> Answer end)),
              [] = left(Config)
          end || Force <- [false, true],
@@ -139,7 +139,7 @@ no_trace_of_what_failed(Config) ->
     _ = [begin
              oops = raised(fun() -> sonde_private_file:write(File, Force, Open) end),
              [] = left(Config)
-         end || Force <- [false, true], Open <- [Oops, pieces_then(Oops)]],
+         end || Force <- [false, true], Open <- [fun(_) -> Oops() end, pieces_then(Oops)]],
     ok.
 
 no_trace_of_a_killed_caller(Config) ->
@@ -187,7 +187,7 @@ no_trace_on_a_full_disk(Config) ->
     ok = peer:stop(Peer).
 
 write_much(File, Force) ->
-    sonde_private_file:write(File, Force, fun() -> {ok, fun() -> {data, <<0:80000>>} end} end).
+    sonde_private_file:write(File, Force, fun(_) -> {ok, fun() -> {data, <<0:80000>>} end} end).
 
 %% The error is that of file:open/2.
 places_where_no_file_can_be(Config) ->
@@ -197,7 +197,7 @@ places_where_no_file_can_be(Config) ->
     ok = file:make_symlink("loop", In("loop")),
     "" = os:cmd("mkfifo '" ++ In("pipe") ++ "'"),
     Long = lists:duplicate(300, $a),
-    Never = fun() -> exit(opened) end,
+    Never = fun(_) -> exit(opened) end,
     _ = [begin
              {error, Why} = sonde_private_file:write(In(Name), Force, Never),
              {error, Why} = sonde_heap:dump(self(), In(Name), #{force => Force})

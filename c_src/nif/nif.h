@@ -83,7 +83,7 @@ struct sonde {
     struct vm vm;         /* written before proved is set, and after that only by do_aim; as is */
     struct layout proven; /* vm.lay points here */
     bool is_aimed;        /* at another OS process, for good */
-    const struct core_file *core; /* of that one, or NULL */
+    const struct core_file *core;              /* of that one, or NULL */
     atomic_uint_fast64_t proc_lib, first_call; /* words of atoms over there; 0: not met yet */
     bool has_count;                            /* the count in its process table is right */
     struct vm candidate;                       /* the prover's */

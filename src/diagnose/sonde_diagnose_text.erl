@@ -278,7 +278,7 @@ remedy(generations) ->
     " processes.";
 remedy(smaller_process_table) ->
     "The VM's table has an entry for each process that the limit allows, and counts as memory of processes."
-    " Start the node with a smaller +P; the default, 262,144, has room.";
+    " Start the node with a smaller +P; the default has room.";
 remedy(smaller_port_table) ->
     "The VM's table has an entry for each port that the limit allows. Start the node with a smaller +Q, such"
     " as 65536. Without +Q, the VM takes the limit of open files (ulimit -n) where that is larger.".

@@ -15,7 +15,7 @@
 -define(STALLED_MS, 2000).    % without progress, before a connection is one that takes nothing
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
 -define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
--define(PROCESSES, 262144).   % the VM's default limits
+-define(PROCESSES, 1048576).  % the VM's default limits; that of processes from OTP 27 on
 -define(PORTS, 65536).
 -define(TIMER, 152).          % bytes of a timer, on OTP 25 to 29
 -define(UNUSED, 32000000).    % bytes, that a small node has anyway
