@@ -26,6 +26,8 @@ void holdings_init(struct holdings *h, size_t max)
 
 static enum status append(struct holdings *h, struct holdings_block *block)
 {
+    /* a list of pointers */
+    // NOLINTNEXTLINE(bugprone-sizeof-expression)
     if (h->blocks_n == h->blocks_cap && !SONDE_GROW(h->blocks, h->blocks_cap, 16))
         return ST_NOMEM;
     h->blocks[h->blocks_n++] = block;

@@ -349,14 +349,14 @@ static enum status leave_out(struct graph *g, const struct vm *vm, struct mark k
 
 static enum status leaves(struct graph *g, const struct vm *vm, struct budget *b)
 {
-    enum status st = ST_OK;
     g->leaf_max = g->rows > 0 ? choose_leaves(g) : 0;
     for (; g->leaf_max > 0 && g->done < g->heap->marks.n; g->done++) {
         for (uint64_t *left = &g->seen[g->done]; *left != 0; *left &= *left - 1) {
             struct mark k = {g->done, *left & -*left};
             if (!budget_step(b))
                 return ST_TIMESLICE;
-            st = bit_test(g->head, k) && !bit_test(g->inner, k) ? leave_out(g, vm, k) : ST_OK;
+            enum status st =
+                bit_test(g->head, k) && !bit_test(g->inner, k) ? leave_out(g, vm, k) : ST_OK;
             if (st != ST_OK)
                 return st;
         }

@@ -200,8 +200,8 @@ static inline void in_use_give_back(struct in_use *u)
 static inline bool in_use_share(struct in_use *u)
 {
     int n = atomic_load(&u->n);
-    while (n >= 0 && !atomic_compare_exchange_weak(&u->n, &n, n + 1))
-        continue;
+    while (n >= 0 && !atomic_compare_exchange_weak(&u->n, &n, n + 1)) {
+    }
     return n >= 0;
 }
 

@@ -52,7 +52,7 @@ made_up(Seed, Dir, Read) ->
 
 write(File, Nodes) ->
     sonde_private_file:write(File, true,
-                          fun() -> {ok, sonde_snapshot_helper:pieces(Nodes, 1000)} end).
+                          fun(_) -> {ok, sonde_snapshot_helper:pieces(Nodes, 1000)} end).
 
 %% Our reading of the file itself, not of what was meant to be in it.
 agrees(Name, File, Read) ->
