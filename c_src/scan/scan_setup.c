@@ -1,0 +1,98 @@
+/* scan_setup.c: what a scan asks, and within which limits; and its end.
+ * Knows: what the caller wants. Does not know: the order in which a scan goes on. */
+#include "scan/scan.h"
+
+#include <assert.h>
+#include <string.h>
+
+static void find_lines(struct scan *s, const struct plan *p)
+{
+    for (unsigned i = 0; i < p->n; i++) {
+        uint16_t line = p->off[i] & (uint16_t)~63U;
+        unsigned k = 0;
+        while (k < s->lines && s->line[k] != line)
+            k++;
+        if (k == s->lines && k < sizeof s->line / sizeof *s->line)
+            s->line[s->lines++] = line;
+    }
+}
+
+void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
+               enum scan_mode mode, size_t n, struct sample *first, size_t max_entries)
+{
+    assert(qn >= 1 && qn <= SCAN_QUESTIONS && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
+    memset(s, 0, sizeof *s);
+    s->vm = *vm;
+    stripes_init(&s->table, vm->tab.max);
+    s->mode = mode;
+    s->qn = qn;
+    s->per = SCAN_BATCH / qn > 0 ? SCAN_BATCH / qn : 1;
+    for (unsigned k = 0; k < qn; k++) {
+        question_make(&s->q[k], vm->lay, attrs[k], mode == SCAN_HOLDERS || mode == SCAN_ALL);
+        s->q[k].places = &s->places;
+        find_lines(s, &s->q[k].plan);
+        top_n_init(&s->top[k], n);
+    }
+    sample_init(&s->own, vm->lay, &vm->tab, max_entries);
+    s->sample = first ? first : &s->own;
+}
+
+void scan_free(struct scan *s)
+{
+    for (uint32_t left = s->walking | s->kept; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        walk_end(&s->walks[i]);
+    }
+    s->walking = s->kept = 0;
+    for (unsigned i = 0; i < SCAN_WALKS; i++)
+        walk_free(&s->walks[i]);
+    for (unsigned k = 0; k < s->qn; k++)
+        top_n_free(&s->top[k]);
+    sample_free(&s->own);
+    stack_tree_free(&s->stacks);
+}
+
+bool scan_function(struct scan *s, const struct block *code)
+{
+    struct places *p = &s->places;
+    for (unsigned i = 0; i < p->n; i++) {
+        if (p->at[i].from == code->from && p->at[i].to == code->to)
+            return true;
+    }
+    if (p->n == ATTR_PLACES)
+        return false;
+    p->at[p->n++] = *code;
+    return true;
+}
+
+enum status scan_place(struct scan *s, size_t slot, uintptr_t proc)
+{
+    struct question q;
+    struct view view;
+    const struct reading rd = {&s->vm, &q.plan, &view, NULL};
+    question_make(&q, s->vm.lay, ATTR_waits_for, false);
+    enum status st = stamp_open(&s->vm, &q.plan, slot, proc, &view);
+    if (st != ST_OK)
+        return st;
+    uintptr_t pc = (uintptr_t)stamp_word(&rd, LF_pc);
+    return scan_function(s, &(struct block){pc, pc + 1}) ? ST_OK : ST_NOMEM;
+}
+
+void scan_limit(struct scan *s, uint64_t max_words)
+{
+    for (unsigned k = 0; k < s->qn; k++)
+        s->q[k].max_words = max_words;
+}
+
+void scan_patience(struct scan *s, uint64_t ns)
+{
+    s->patience_ns = ns;
+    if (ns > 0)
+        s->per = 1;
+}
+
+void scan_account(struct scan *s, struct account *account)
+{
+    s->account = account;
+    s->q->each = true;
+}
