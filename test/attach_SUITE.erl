@@ -603,7 +603,11 @@ as_before(Config) ->
 as_before(Config, Ms) ->
     Before = get(before, Config),
     Traces = fun() -> sonde_attach_helper:traces(bare(Config), get(dir, Config)) end,
-    sonde_test:until({as_before, Before}, fun() -> Traces() =:= Before end, Ms).
+    try sonde_test:until(as_before, fun() -> Traces() =:= Before end, Ms)
+    catch error:{waited_in_vain, _, _} ->
+            Left = Traces(),
+            error({left, maps:filter(fun(Key, What) -> What =/= map_get(Key, Before) end, Left)})
+    end.
 
 %% Another home, which the test may harm.
 with_home(Config, Test) ->

@@ -11,6 +11,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [targets_exclude_each_other, help_names_them, whose_files, hostile_files, files_that_are_none,
      rows_are_those_of_the_node, names_are_those_of_the_node, stacks_are_those_of_the_node, a_heap_is_that_of_the_node,
+     one_process_is_that_of_the_node, waits_and_groups_are_those_of_the_node,
      a_process_that_ran_has_a_row_or_is_named, a_debuggers_core_file_is_read_alike, without_one_of_its_parts,
      cut_off, cut_off_before_the_stack, without_code, without_memory, without_build_id, another_build_is_refused,
      another_process_limit_is_refused, written_meanwhile, ten_gigabytes_are_not_read, no_memory,
@@ -110,6 +111,7 @@ by_debugger(OsPid, Dir) ->
 
 %% What it says of processes that are at rest: asking makes each of them run once.
 told(Of) ->
+    More = Of(?MODULE, more, []),
     Pids = Of(outside_rows_SUITE, crowd, []),
     Named = lists:reverse(Of(outside_rows_SUITE, named, [])) ++ [Of(outside_rows_SUITE, never_ran, [])],
     Attrs = sonde_attr:native(),
@@ -120,8 +122,24 @@ told(Of) ->
     Values = Ask(),
     Sites = [{Pid, Of(outside_rows_SUITE, site, [Pid])} || Pid <- Named],
     ok = Of(sonde_test, settle, [Pids ++ Named]),
-    #{pids => Pids, values => Values, sites => Sites, spins => Spins,
-      heap => Of(sonde, heap, [lists:last(Pids)]), stacks => Of(sonde, stacks, [1000])}.
+    More#{pids => Pids, values => Values, sites => Sites, spins => Spins,
+          heap => Of(sonde, heap, [lists:last(Pids)]), stacks => Of(sonde, stacks, [1000])}.
+
+%% In the node: more kinds of processes, and what it says of them.
+more() ->
+    Full = outside_calls_SUITE:full(),
+    {End, Middle, _} = outside_calls_SUITE:chain(),
+    Members = outside_calls_SUITE:members(),
+    By = [initial_call, current_function, registered_name],
+    Attrs = [total_heap_size, message_queue_len],
+    Info = [{Pid, outside_calls_SUITE:said(Pid)} || Pid <- Full],
+    Groups = [{Key, outside_calls_SUITE:groups(Key, Attrs)} || Key <- By],
+    ok = sonde_test:settle([End, Middle | Full ++ Members]),
+    #{full => Full, info => Info, groups => [{Key, ours(All)} || {Key, All} <- Groups],
+      waits => [Row || {Pid, _, _} = Row <- sonde:waits(1000), lists:member(Pid, [End, Middle])],
+      rows => [{Function, [{Pid, Value} || {Pid, Value, _} <- sonde:Function(100000), lists:member(Pid, Full)]}
+               || Function <- [bin_garbage, bin_waste, bin_owned]],
+      looks => [{Pid, sonde_heap_top:shape(Pid, 10, #{}), sonde:mailbox(Pid, 0), sonde:bin_slices(Pid)} || Pid <- Full]}.
 
 %% ---- the twin
 
@@ -161,7 +179,8 @@ targets_exclude_each_other(_Config) ->
                       "--sysroot d native --node a@h", "--pid 1 --sysroot d native"]],
     {run, #{name := "native"}, [], #{core := "f", sysroot := "d", trust := true}} =
         outside_SUITE:parsed("native --core f --sysroot d --trust"),
-    [] = ["native", "proc_count", "stacks", "heap"]
+    [] = ["native", "proc_count", "proc_group", "stacks", "waits", "info", "heap", "heap_top", "mailbox", "bin_slices",
+          "bin_garbage", "bin_waste", "bin_owned"]
         -- [Name || #{name := Name, core := true} <- sonde_cli_table:commands()].
 
 help_names_them(_Config) ->
@@ -398,7 +417,7 @@ rows_are_those_of_the_node(Config) ->
 names_are_those_of_the_node(Config) ->
     #{sites := Sites} = get(told, Config),
     opened(get(core, Config), fun(Answers) ->
-        {ok, Rows, _} = Answers(proc_count, [memory, 1000]),
+        {ok, Rows, _} = Answers(proc_count, [memory, 100000]),
         _ = [{Pid, Site} = {Pid, [outside_rows_SUITE:as_atom(A) || A <- Attrs]}
              || {Pid, Site} <- Sites, {P, _, Attrs} <- Rows, P =:= Pid],
         [] = [Pid || {Pid, _} <- Sites] -- [Pid || {Pid, _, _} <- Rows]
@@ -424,7 +443,51 @@ a_heap_is_that_of_the_node(Config) ->
         Same = [blocks, reachable, garbage, roots],
         {Here, Here} = {maps:with(Same, Inside), maps:with(Same, Outside)},
         true = map_get(reachable, Here) > 1000,
-        [{error, {not_there, _}} = Answers(Function, [hd(Pids)]) || Function <- [heap_top, mailbox, bin_account, dump]]
+        [{error, {not_there, _}} = Answers(Function, [hd(Pids)]) || Function <- [bin_account, dump, flat_size]]
+    end).
+
+ours(Groups) ->
+    Keys = [{sonde_server_helper, init, 1}, {outside_calls_SUITE, wait, 1}, outside_group],
+    [Group || {Key, _, _} = Group <- Groups, lists:member(Key, Keys)].
+
+one_process_is_that_of_the_node(Config) ->
+    #{full := Full, looks := Looks, info := Info, rows := Rows} = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        _ = [begin
+                 {ok, Top, _} = Answers(heap_top, [Pid, 10]),
+                 {ok, Mailbox, _} = Answers(mailbox, [Pid, 10]),
+                 {ok, Slices, _} = Answers(bin_slices, [Pid]),
+                 Look = {Pid, outside_calls_SUITE:atoms_of_keys(Top), maps:without([content, constants], Mailbox), Slices}
+             end || {Pid, _, _, _} = Look <- Looks],
+        _ = [begin
+                 {ok, Sections, _} = Answers(info, [Pid]),
+                 Known = maps:from_list(outside_calls_SUITE:atoms(lists:append([Items || {_, Items} <- Sections]))),
+                 Here = maps:without([reductions, catchlevel], Said),
+                 {Pid, Here} = {Pid, maps:with(maps:keys(Here), Known)}
+             end || {Pid, Said} <- Info],
+        _ = [begin
+                 {ok, All, _} = Answers(Function, [100000]),
+                 Here = lists:sort([{Pid, Value} || {Pid, Value, _} <- All, lists:member(Pid, Full)]),
+                 {Function, Here} = {Function, lists:sort(Inside)}
+             end || {Function, Inside} <- Rows],
+        {error, {no_name, "nobody"}} = Answers(heap, [{process, "nobody"}])
+    end).
+
+waits_and_groups_are_those_of_the_node(Config) ->
+    #{waits := Waits, groups := Groups} = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        {ok, Rows, _} = Answers(waits, [1000]),
+        Counts = fun(All) -> [{Pid, N} || {Pid, N, _} <- All, lists:keymember(Pid, 1, Waits)] end,
+        [{_, 301}, {Middle, 300}] = Inside = Counts(Waits),
+        Inside = Counts(Rows),
+        {ok, {registered_name, outside_middle}, _} =
+            outside_calls_SUITE:atoms(Answers(info, [{process, "outside_middle"}, registered_name])),
+        {ok, {_, waiting}, _} = Answers(info, [Middle, status]),
+        _ = [begin
+                 {ok, All, _} = Answers(proc_group, [By, [total_heap_size, message_queue_len]]),
+                 Here = [{outside_calls_SUITE:atoms(Key), N, Totals} || {Key, N, Totals} <- All],
+                 {By, Said} = {By, ours(Here)}
+             end || {By, Said} <- Groups]
     end).
 
 %% It may have been at rest just when the node died.
@@ -745,7 +808,7 @@ command_answers(Config) ->
     {0, Text, Said} = Run("proc_count message_queue_len 3"),
     true = has(" 6,000 ", Text),
     true = Said =:= "" orelse has(pid_to_list(Spins), Said),
-    {0, Stacks, _} = Run("stacks 3"),
+    {0, Stacks, _} = Run("stacks 50"),
     true = has("wait/2", Stacks),
     {0, Lines, _} = Run("stacks 1000 --collapsed"),
     true = has("wait/2 40\n", Lines),

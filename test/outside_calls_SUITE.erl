@@ -13,7 +13,9 @@ all() ->
      info_is_that_of_the_target, info_of_one_item, info_of_every_state, what_cannot_be_known_is_said,
      one_that_never_rests, behaviours_show_their_own_call,
      waits_are_those_of_the_target, every_place_counts, a_deadlock_there,
-     groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers].
+     groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers,
+     heaps_are_those_of_the_target, keys_are_text, mailboxes_have_sizes, constants_are_counted,
+     binaries_are_those_of_the_target, nothing_is_content].
 
 init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
 end_per_suite(_Config) -> ok.
@@ -415,3 +417,139 @@ a_target_that_is_stopped_answers(_Config) ->
             "" = os:cmd("kill -CONT " ++ OsPid)
         end
     end).
+
+%% ---- heaps, mailboxes, binaries
+
+%% In the target: what is on heaps and in mailboxes. No two objects of one heap retain the same.
+full() ->
+    Binary = fun(I, Bytes) -> binary:copy(<<I>>, Bytes) end,
+    Deep = sonde_test:hold(fun() ->
+                               _ = [put({key, I}, [lists:seq(1, 100 * I), #{I => Binary(I, 60)}]) || I <- lists:seq(1, 20)],
+                               {state, [list_to_tuple(lists:seq(1, 300 + 10 * I)) || I <- lists:seq(1, 20)]}
+                           end),
+    Keyed = sonde_test:hold(fun() ->
+                                put(outside_key, lists:seq(1, 1000)),
+                                put(list_to_atom(text()), lists:seq(1, 2000)),
+                                put("a secret", lists:seq(1, 3000))
+                            end),
+    Letters = sonde_test:hold(fun() ->
+                                  _ = [self() ! {self(), I, lists:seq(1, I), Binary(I, 50 * I)} || I <- lists:seq(1, 50)]
+                              end),
+    Slices = sonde_test:hold(fun() ->
+                                 _ = [put(I, binary:part(Binary(I, 50000), I, 100 * I)) || I <- lists:seq(1, 20)],
+                                 true = erlang:garbage_collect()
+                             end),
+    Garbage = sonde_test:hold(fun() ->
+                                  true = erlang:garbage_collect(),
+                                  [byte_size(Binary(I, 1000)) || I <- lists:seq(1, 20)]
+                              end, [{min_heap_size, 10000}, {min_bin_vheap_size, 1000000}]),
+    [Deep, Keyed, Letters, Slices, Garbage].
+
+text() -> [1078, 32, 39, 10].
+
+heaps_are_those_of_the_target(_Config) ->
+    both(fun(Of, Twin) ->
+        Pids = Of(?MODULE, full, []),
+        _ = [begin
+                 {ok, Rows, #{}} = ask(Twin, heap_top, [Pid, N]),
+                 Inside = Of(sonde_heap_top, shape, [Pid, N, #{}]),
+                 {Pid, Inside} = {Pid, atoms_of_keys(Rows)},
+                 {Pid, true} = {Pid, N =:= 0 orelse Rows =/= []}
+             end || Pid <- Pids, N <- [0, 1, 30]],
+        {ok, Rows, _} = ask(Twin, heap_top, [hd(Pids), 30]),
+        30 = length(Rows),
+        {error, {not_there, heap_top}} = ask(Twin, heap_top, [hd(Pids), -1])
+    end).
+
+atoms_of_keys(Rows) ->
+    [Row#{path := [case Step of {key, Text} -> {key, atoms(Text)}; _ -> Step end || Step <- Path]}
+     || #{path := Path} = Row <- Rows].
+
+%% The twin has no atom for them. A key that is no atom is content.
+keys_are_text(_Config) ->
+    both(fun(Of, Twin) ->
+        [_, Keyed | _] = Of(?MODULE, full, []),
+        {ok, Rows, _} = ask(Twin, heap_top, [Keyed, 5]),
+        Keys = [Key || #{path := [dictionary, {key, Key} | _]} <- Rows],
+        ['_', Text, <<"outside_key">>] = Keys,
+        Text = unicode:characters_to_binary(text()),
+        [forbidden] = lists:usort([Preview || #{preview := Preview} <- Rows]),
+        _ = [Said || #{path := Path} <- Rows,
+                     Said <- [unicode:characters_to_binary(sonde_heap_top:path_text(Path))], is_binary(Said)],
+        %% of a sensitive process none has a name
+        Sensitive = Of(?MODULE, sensitive, []),
+        {ok, Hidden, _} = ask(Twin, heap_top, [Sensitive, 5]),
+        {['_'], _} = {lists:usort([Key || #{path := [dictionary, {key, Key} | _]} <- Hidden]), Hidden}
+    end).
+
+%% In the target.
+sensitive() ->
+    sonde_test:hold(fun() ->
+                        true = is_boolean(process_flag(sensitive, true)),
+                        put(outside_key, lists:seq(1, 1000))
+                    end).
+
+mailboxes_have_sizes(_Config) ->
+    both(fun(Of, Twin) ->
+        Pids = [_, _, Letters | _] = Of(?MODULE, full, []),
+        _ = [begin
+                 {ok, Outside, #{}} = ask(Twin, mailbox, [Pid, 10]),
+                 Inside = Of(sonde, mailbox, [Pid, 0]),
+                 {Pid, Inside} = {Pid, maps:without([content, constants], Outside)},
+                 #{content := forbidden, constants := 0, shapes := []} = Outside
+             end || Pid <- Pids],
+        {ok, #{messages := 50, examined := 50}, _} = ask(Twin, mailbox, [Letters, 10])
+    end).
+
+%% In the target: a message that is partly a constant of this module, which is not copied.
+constants() ->
+    Pid = sonde_test:hold(fun() -> ok end),
+    _ = [Pid ! {I, {a_constant, of_this, "module"}} || I <- lists:seq(1, 7)],
+    ok = sonde_test:settle(Pid),
+    Pid.
+
+%% Where these are is not known there. Their references are counted instead, if the VM did not copy them.
+constants_are_counted(_Config) ->
+    both(fun(Of, Twin) ->
+        Pid = Of(?MODULE, constants, []),
+        #{bytes := Whole} = Of(sonde, mailbox, [Pid, 0]),
+        {ok, #{messages := 7, bytes := Bytes, constants := Constants}, _} = ask(Twin, mailbox, [Pid, 0]),
+        Tuple = 8 * (3 + 1 + 2 * length("module")),
+        {Whole, Constants, Whole} = {Bytes + Constants * Tuple, Constants, Whole}
+    end).
+
+binaries_are_those_of_the_target(_Config) ->
+    both(fun(Of, Twin) ->
+        [_, _, _, Slices, Garbage] = Pids = Of(?MODULE, full, []),
+        _ = [begin
+                 {ok, Outside, #{}} = ask(Twin, bin_slices, [Pid]),
+                 {Pid, Outside} = {Pid, Of(sonde, bin_slices, [Pid])}
+             end || Pid <- Pids],
+        Rows = fun(All) -> lists:sort([{Pid, Value, maps:with([worst], maps:from_list([A || {_, _} = A <- Attrs]))}
+                                       || {Pid, Value, Attrs} <- All, lists:member(Pid, Pids)]) end,
+        [[{Garbage, 20, _}], [{Slices, Waste, #{worst := [_, _, _]}}], Owned] =
+            [begin
+                 {ok, Outside, #{left_out := 0}} = ask(Twin, Function, [1000]),
+                 Inside = Rows(Of(sonde, Function, [1000])),
+                 {Function, Inside} = {Function, Rows(Outside)},
+                 Values = [Value || {_, Value, _} <- Outside],
+                 Values = lists:reverse(lists:sort(Values)),
+                 Inside
+             end || Function <- [bin_garbage, bin_waste, bin_owned]],
+        Waste = lists:sum([50000 - 100 * I || I <- lists:seq(1, 20)]),
+        {Slices, 1000000, _} = lists:keyfind(Slices, 1, Owned)
+    end).
+
+%% Also where the node itself would show it.
+nothing_is_content(_Config) ->
+    both(fun(Of, Twin) ->
+        [Deep | _] = Of(?MODULE, full, []),
+        true = lists:any(fun(#{preview := Preview}) -> is_binary(Preview) end, Of(sonde, heap_top, [Deep, 5])),
+        [forbidden] = lists:usort([Preview || #{preview := Preview} <- Twin(sonde_heap_top, top, [Deep, 5, #{}])]),
+        {error, content_forbidden} = Twin(sonde_mailbox, mailbox, [Deep, 5, #{}]),
+        [{raised, badarg} = Twin(?MODULE, refused, [Kind, Deep]) || Kind <- [snapshot, flat, mark]]
+    end).
+
+%% In the twin: kinds of looks whose answers have terms.
+refused(Kind, Pid) ->
+    try sonde_nif:look_new(Kind, Pid, [], 1000000, 0, 0) catch error:badarg -> {raised, badarg} end.

@@ -22,6 +22,7 @@ void term_size_start(struct term_size *m, const struct blocks *blocks, unsigned 
     m->want = want;
     m->max_words = max_words;
     m->sum = (struct sums){0};
+    m->constants = 0;
     m->binaries = NULL;
     m->now = (struct part){0, 0};
     parts_start(&m->stack, ENTRIES);
@@ -38,6 +39,16 @@ void term_size_end(struct term_size *m)
 static enum status nowhere(const struct vm *vm)
 {
     return vm->literals.to == 0 ? ST_ASK : ST_TORN;
+}
+
+/* Where the literals of another OS process lie is not known. But a term of one that is at rest can lie nowhere
+ * else, so there they count without a size. */
+static enum status constant(struct term_size *m, const struct vm *vm)
+{
+    if (vm->reader != PEEK_OTHER)
+        return nowhere(vm);
+    m->constants++;
+    return ST_OK;
 }
 
 /* ---- binaries ------------------------------------------------------------------------------- */
@@ -124,7 +135,7 @@ static enum status count_bits(struct term_size *m, const struct vm *vm, uintptr_
     struct bits bits;
     enum status st = term_size_bits(m, vm, at, t, &bits);
     if (st != ST_OK)
-        return st;
+        return st == ST_ASK ? constant(m, vm) : st;
     m->sum.words += bits.words;
     if ((m->want & TERM_SIZE_BYTES) && !held && bits.size % 8 == 0 && bits.size / 8 > REFC_BYTES)
         m->sum.bytes += bits.size / 8;
@@ -144,7 +155,7 @@ static enum status boxed(struct term_size *m, const struct vm *vm, uintptr_t at,
     uint64_t header;
     const struct block *block = term_size_find(m, vm, at, 1);
     if (!block)
-        return nowhere(vm);
+        return constant(m, vm);
     if (!peek_word(vm->reader, at, &header) || !term_is_header(header) ||
         !object_read(vm->reader, vm->lay, at, header, &t) ||
         !block_holds(block, at, (unsigned)t.words))
@@ -183,7 +194,7 @@ static inline enum status enter(struct term_size *m, const struct vm *vm, uint64
     if (!term_is_list(word))
         return term_is_header(word) ? ST_TORN : boxed(m, vm, at, held, part);
     if (!term_size_find(m, vm, at, 2))
-        return nowhere(vm);
+        return constant(m, vm);
     m->sum.words += 2;
     *part = (struct part){at | held, (at + 16) | held};
     return ST_OK;

@@ -32,6 +32,7 @@ struct term_size {
     unsigned want;
     uint64_t max_words; /* of all terms together; more: TOO_LARGE */
     struct sums sum;
+    uint64_t constants; /* references to literals of another OS process, which are not measured */
     struct address_set *binaries; /* NULL: none yet */
     struct part now;
     struct parts stack;
@@ -45,7 +46,7 @@ void term_size_start(struct term_size *m, const struct blocks *blocks, unsigned 
 void term_size_end(struct term_size *m);
 
 /* Adds a term; then call term_size_go until it returns OK. OK, TORN; ASK: the literal area is
- * unknown; TOO_LARGE, NOMEM. */
+ * unknown, and not that of another OS process; TOO_LARGE, NOMEM. */
 enum status term_size_of(struct term_size *m, const struct vm *vm, uint64_t term);
 
 /* TIMESLICE: call again. Otherwise as term_size_of. */

@@ -131,13 +131,14 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
     return term;
 }
 
-/* Of another OS process, only walkers that count: the words of atoms over there mean others here. With 0
- * atoms `account' names none. */
+/* Of another OS process, only walkers that count, or whose atoms go out as text: the words of atoms over there
+ * mean others here. With 0 atoms and without content the others name none. */
 static bool may_look(const struct sonde *s, const struct walker *walker)
 {
     if (walker == &overview_walker)
         return s->is_aimed;
-    return walker && (!s->is_aimed || walker == &account_walker);
+    return walker && (!s->is_aimed || walker == &account_walker || walker == &slices_walker ||
+                      walker == &mailbox_walker || walker == &top_retained_walker);
 }
 
 NIF(nif_do_look_new)

@@ -34,8 +34,11 @@ ERL_NIF_TERM nif_atom(uint64_t word, uint64_t atoms_n);
 /* {Id, Size, Refc, References} */
 ERL_NIF_TERM nif_known(ErlNifEnv *env, const struct known *k);
 
-/* n tokens, from `first' on, as a list. */
-ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct tokens *ts, size_t first, size_t n,
-                        uint64_t atoms_n);
+/* n tokens, from `first' on, as a list. After nif_may_tell. */
+ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct look *l, const struct tokens *ts, size_t first,
+                        size_t n);
+
+/* An atom of the OS process at which the library is aimed: {atom, Text}; `other' if it has none. */
+ERL_NIF_TERM nif_atom_there(ErlNifEnv *env, const struct vm *vm, uint64_t word);
 
 #endif

@@ -14,13 +14,14 @@ static const struct mailbox *mailbox_of(const struct held_look *h)
 
 LOOK_NIF(do_look_mailbox)
 {
-    /* (Look): after mailbox, {Messages, Words, Visible, Examined} */
+    /* (Look): after mailbox, {Messages, Words, Visible, Examined, Constants} */
     const struct mailbox *m = mailbox_of(h);
     if (!m)
         return nif_raise(env, ATOM(badarg));
-    return enif_make_tuple4(
+    return enif_make_tuple5(
         env, enif_make_uint64(env, m->messages), enif_make_uint64(env, m->measure.sum.words),
-        enif_make_uint64(env, m->measure.sum.visible), enif_make_uint64(env, m->examined));
+        enif_make_uint64(env, m->measure.sum.visible), enif_make_uint64(env, m->examined),
+        enif_make_uint64(env, m->measure.constants));
 }
 
 /* Does not name an atom that was created after the look began. */

@@ -105,7 +105,7 @@ static ERL_NIF_TERM titled(ErlNifEnv *env, const struct look *l)
     for (uint32_t i = s->titled_n; i > 0; i--) {
         const struct titled *t = &s->titled[i - 1];
         at -= t->tokens;
-        ERL_NIF_TERM tokens = nif_tokens(env, &s->tokens, at, t->tokens, l->args.n);
+        ERL_NIF_TERM tokens = nif_tokens(env, l, &s->tokens, at, t->tokens);
         list = enif_make_list_cell(env, enif_make_tuple2(env, name(env, l, t->name), tokens), list);
     }
     return list;

@@ -38,6 +38,13 @@ static ERL_NIF_TERM make_text(ErlNifEnv *env, const struct vm *vm, uint64_t word
     return term;
 }
 
+ERL_NIF_TERM nif_atom_there(ErlNifEnv *env, const struct vm *vm, uint64_t word)
+{
+    ERL_NIF_TERM text = make_text(env, vm, word);
+    return text == ATOM(undefined) ? ATOM(other)
+                                   : enif_make_tuple2(env, enif_make_atom(env, "atom"), text);
+}
+
 ERL_NIF_TERM nif_make_function(ErlNifEnv *env, const struct vm *vm, const struct mfa *mfa)
 {
     ERL_NIF_TERM module = make_text(env, vm, mfa->module);

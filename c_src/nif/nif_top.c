@@ -33,10 +33,13 @@ static ERL_NIF_TERM value(ErlNifEnv *env, ERL_NIF_TERM term)
     return enif_make_tuple2(env, name(env, "v"), term);
 }
 
-static ERL_NIF_TERM immediate(ErlNifEnv *env, uint64_t w, uint64_t atoms_n)
+/* An atom of another OS process is another one here. */
+static ERL_NIF_TERM immediate(ErlNifEnv *env, const struct look *l, uint64_t w)
 {
+    if (term_is_atom(w) && sonde_of(env)->is_aimed)
+        return nif_atom_there(env, &l->vm, w);
     bool good = term_is_local_pid(w) || term_is_small(w) || w == TERM_NIL ||
-                (term_is_atom(w) && w >> 6 < atoms_n);
+                (term_is_atom(w) && w >> 6 < l->args.n);
     return good ? value(env, (ERL_NIF_TERM)w) : name(env, "other");
 }
 
@@ -47,7 +50,7 @@ static ERL_NIF_TERM real(ErlNifEnv *env, uint64_t bits)
     return isfinite(d) ? value(env, enif_make_double(env, d)) : name(env, "other");
 }
 
-static ERL_NIF_TERM one_token(ErlNifEnv *env, const struct token *t, uint64_t atoms_n)
+static ERL_NIF_TERM one_token(ErlNifEnv *env, const struct look *l, const struct token *t)
 {
     static const char *const plain[TOKEN_KINDS] = {
         [TOKEN_FUN] = "fun",     [TOKEN_REF] = "ref", [TOKEN_EXTERNAL] = "external",
@@ -55,7 +58,7 @@ static ERL_NIF_TERM one_token(ErlNifEnv *env, const struct token *t, uint64_t at
     };
     switch (t->kind) {
     case TOKEN_WORD:
-        return immediate(env, t->word, atoms_n);
+        return immediate(env, l, t->word);
     case TOKEN_FLOAT:
         return real(env, t->word);
     case TOKEN_BIGNUM:
@@ -75,12 +78,12 @@ static ERL_NIF_TERM one_token(ErlNifEnv *env, const struct token *t, uint64_t at
     }
 }
 
-ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct tokens *ts, size_t first, size_t n,
-                        uint64_t atoms_n)
+ERL_NIF_TERM nif_tokens(ErlNifEnv *env, const struct look *l, const struct tokens *ts, size_t first,
+                        size_t n)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (size_t i = n; i > 0; i--)
-        list = enif_make_list_cell(env, one_token(env, &ts->list[first + i - 1], atoms_n), list);
+        list = enif_make_list_cell(env, one_token(env, l, &ts->list[first + i - 1]), list);
     return list;
 }
 
@@ -92,9 +95,9 @@ static ERL_NIF_TERM element(ErlNifEnv *env, const struct path_step *s, uint64_t 
                             nif_atom(s->key, atoms_n), enif_make_uint64(env, s->arity));
 }
 
-static ERL_NIF_TERM step(ErlNifEnv *env, const struct top_retained *l, const struct edge *e,
-                         uint64_t atoms_n)
+static ERL_NIF_TERM step(ErlNifEnv *env, const struct look *look, const struct edge *e)
 {
+    const struct top_retained *l = look->state;
     static const char *const plain[] = {[PATH_STEP_DICTIONARY] = "dictionary",
                                         [PATH_STEP_IN_KEY] = "key",
                                         [PATH_STEP_KEYS] = "keys",
@@ -106,10 +109,10 @@ static ERL_NIF_TERM step(ErlNifEnv *env, const struct top_retained *l, const str
         [PATH_STEP_ENV] = "env"};
     switch (e->step.kind) {
     case PATH_STEP_ELEMENT:
-        return element(env, &e->step, atoms_n);
+        return element(env, &e->step, look->args.n);
     case PATH_STEP_KEY:
         return enif_make_tuple2(env, name(env, "key"),
-                                nif_tokens(env, &l->tokens, e->key, e->key_n, atoms_n));
+                                nif_tokens(env, look, &l->tokens, e->key, e->key_n));
     case PATH_STEP_DICTIONARY:
     case PATH_STEP_IN_KEY:
     case PATH_STEP_KEYS:
@@ -120,14 +123,14 @@ static ERL_NIF_TERM step(ErlNifEnv *env, const struct top_retained *l, const str
     }
 }
 
-static ERL_NIF_TERM way(ErlNifEnv *env, const struct top_retained *l, const struct large *r,
-                        uint64_t atoms_n)
+static ERL_NIF_TERM way(ErlNifEnv *env, const struct look *look, const struct large *r)
 {
+    const struct top_retained *l = look->state;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = r->n; i > 0; i--) {
         const struct edge *e = &l->edges[r->way[i - 1]];
         if (e->step.kind != PATH_STEP_NONE)
-            list = enif_make_list_cell(env, step(env, l, e, atoms_n), list);
+            list = enif_make_list_cell(env, step(env, look, e), list);
         if (r->cut && i - 1 == WAY_BEGIN)
             list = enif_make_list_cell(env, name(env, "..."), list);
     }
@@ -156,10 +159,9 @@ static ERL_NIF_TERM row(ErlNifEnv *env, const void *of, size_t i)
     const struct look *look = of;
     const struct top_retained *l = look->state;
     const struct large *r = &l->rows[i];
-    uint64_t atoms_n = look->args.n;
-    return enif_make_tuple5(env, way(env, l, r, atoms_n), enif_make_uint64(env, r->retained * 8),
+    return enif_make_tuple5(env, way(env, look, r), enif_make_uint64(env, r->retained * 8),
                             enif_make_uint64(env, r->self * 8), kind(env, look, r),
-                            nif_tokens(env, &l->tokens, r->preview, r->preview_n, atoms_n));
+                            nif_tokens(env, look, &l->tokens, r->preview, r->preview_n));
 }
 
 static bool is_done(const struct look *look)

@@ -14,7 +14,7 @@
               | {element | index | tail | env, pos_integer()} | {field, atom()}
               | key | keys | binary | '...'.
 %% A result of look_top: one token for each visible term, a container before its content.
--type token() :: {v, term()} | {atom(), non_neg_integer()} | atom()
+-type token() :: {v, term()} | {atom, binary()} | {atom(), non_neg_integer()} | atom()
                | {tuple | list | map, Shown :: non_neg_integer(), non_neg_integer()}.
 
 -define(TEXT_BYTES, 200).
@@ -30,7 +30,8 @@ top(Pid, N, Opts) ->
     _ = sonde_vm:side(),
     top(Pid, N, Opts, sonde_content:allowed()).
 
-%% @doc The same rows without content: no previews, and only keys that are atoms.
+%% @doc The same rows without content: no previews, and only keys that are atoms. Atoms of another OS
+%% process are binaries.
 -spec shape(pid(), non_neg_integer(), map()) -> [row()] | sonde_look:errors().
 shape(Pid, N, Opts) ->
     top(Pid, N, Opts, false).
@@ -96,6 +97,8 @@ key(Tokens) ->
 %% The term itself, if the tokens contain all of it.
 whole([{v, Term} | Rest]) ->
     {Term, Rest};
+whole([{atom, Text} | Rest]) ->
+    {Text, Rest};
 whole([{tuple, N, N} | Rest]) ->
     case wholes(N, Rest, []) of
         {Es, Left} -> {list_to_tuple(Es), Left};
@@ -146,6 +149,7 @@ cut(Text, N) ->
 one([Token | Rest]) -> one(Token, Rest).
 
 one({v, Term}, Rest) -> {term(Term), Rest};
+one({atom, Text}, Rest) -> {Text, Rest};
 one({binary, N}, Rest) -> {io_lib:format("<<~b bytes>>", [N]), Rest};
 one({bignum, N}, Rest) -> {io_lib:format("<integer of ~b bytes>", [N]), Rest};
 one({record, _}, Rest) -> {"#record{...}", Rest};

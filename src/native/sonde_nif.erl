@@ -644,7 +644,7 @@ do_look_heap(_Look) -> erlang:nif_error(not_loaded).
 
 %% After `top' is done, where MaxEntries is the number of rows: the next few rows from this one on,
 %% counted from 0. A token is `{v, Term}' or describes a term at that place; if the term has parts,
-%% their number follows.
+%% their number follows. An atom of another OS process is `{atom, Text}'.
 -spec look_top(look(), non_neg_integer()) ->
     [{Way :: [term()], Retained :: pos_integer(), Self :: pos_integer(), Kind :: term(),
       Preview :: [term()]}] | withheld().
@@ -687,9 +687,10 @@ do_look_refs(_Look, _At) -> erlang:nif_error(not_loaded).
 flat_quick(_Term) -> erlang:nif_error(not_loaded).
 
 %% After `mailbox' is done: the number of all messages; for those examined, words, visible bytes of
-%% off-heap binaries, and their number.
+%% off-heap binaries, their number, and how often they refer to constants of another OS process, whose
+%% size is not known.
 -spec look_mailbox(look()) ->
-    {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer()}.
+    {non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer()}.
 look_mailbox(Look) -> said(do_look_mailbox(Look)).
 do_look_mailbox(_Look) -> erlang:nif_error(not_loaded).
 

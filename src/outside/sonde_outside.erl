@@ -29,6 +29,8 @@
 -define(CALL_MS, 60000).
 -define(DEPTH, 8).
 -define(ATTRS, 20). % of one scan
+%% Calls with rows of processes that hold binaries, and their attribute.
+-define(BINARIES, #{bin_garbage => bin_garbage, bin_waste => bin_waste, bin_owned => binary_exclusive}).
 
 %% @doc Aims the library at that OS process, or at that core file, after it was proved on this VM.
 -spec open(OsPid :: pos_integer() | sonde_core_file:core()) -> ok | {error, why()}.
@@ -183,8 +185,16 @@ answer(stacks, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> stacks(N, Opts) end);
 answer(waits, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> waits(N, Opts) end);
+answer(Function, [N], Opts) when is_integer(N), N >= 0, is_map_key(Function, ?BINARIES) ->
+    tried(fun() -> binaries(Function, map_get(Function, ?BINARIES), N, Opts) end);
 answer(heap, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
     looked(Pid, sonde_heap_map:heap(Pid, maps:with([timeout], Opts)));
+answer(heap_top, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
+    looked(Pid, sonde_heap_top:shape(Pid, N, maps:with([timeout], Opts)));
+answer(mailbox, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
+    looked(Pid, sonde_mailbox:sizes(Pid, maps:with([timeout], Opts)));
+answer(bin_slices, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
+    looked(Pid, sonde_garbage:bin_slices(Pid, maps:with([timeout], Opts)));
 answer(info, [Pid | Key], Opts) when is_pid(Pid), node(Pid) =:= node(), length(Key) =< 1 ->
     case sonde_outside_info:process(Pid, Key, maps:with([timeout], Opts)) of
         {error, {not_known, _} = Why} -> {error, Why};
@@ -228,6 +238,15 @@ most(Attr, N, Opts) ->
     Scans = sonde_scan:scan(top, N, undefined, How),
     Result = sonde_scan:run(Scans, How),
     {named(N, Scans, #{}), Result}.
+
+%% As on a node, only bin_owned has rows of 0.
+binaries(Function, Attr, N, Opts) ->
+    {Rows, Result} = most(Attr, N, Opts),
+    {[{Pid, Bytes, worst(Function, Pid) ++ Attrs} || {Pid, Bytes, Attrs} <- Rows,
+                                                     Bytes > 0 orelse Function =:= bin_owned], Result}.
+
+worst(bin_waste, Pid) -> [{worst, sonde_garbage:worst(Pid)}];
+worst(_, _) -> [].
 
 %% As `sonde:proc_window/3': a process that began meanwhile counts in full.
 grown(Attr, N, Ms, #{until := Until} = Opts) ->

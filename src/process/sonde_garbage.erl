@@ -4,7 +4,7 @@
 %% it counts and leaves out a process with a heap that cannot be read, and has no portable path.
 -module(sonde_garbage).
 
--export([most/3, bin_garbage/3, bin_waste/2, bin_slices/2, bin_owned/2]).
+-export([most/3, bin_garbage/3, bin_waste/2, bin_slices/2, bin_owned/2, worst/1]).
 -export_type([opts/0, report/0, waste_row/0, slices/0]).
 
 -type opts() :: #{self := boolean(), max_words := non_neg_integer(),
@@ -129,6 +129,8 @@ rows({Found, Result}, N, #{suspend := Suspend}) ->
 
 %% ---- slices of one process
 
+%% @doc The binaries of which a process keeps most outside of its slices.
+-spec worst(pid()) -> [{Visible :: non_neg_integer(), Pinned :: pos_integer(), Slices :: pos_integer()}].
 worst(Pid) ->
     Opts = sonde_opts:read(#{}, sonde_look:options(#{})),
     case sonde_look:run(Pid, {slices, [], 0, 0}, Opts, fun(Look) -> worst(Look, 0, []) end) of

@@ -3,7 +3,7 @@
 %% message; the portable path copies all of them, into a helper.
 -module(sonde_mailbox).
 
--export([mailbox/3]).
+-export([mailbox/3, sizes/2]).
 -export_type([mailbox/0, shape/0]).
 
 -type shape() :: atom() | {Tag :: atom(), Arity :: non_neg_integer()}.
@@ -12,7 +12,8 @@
       binary_bytes := non_neg_integer(), examined := non_neg_integer(),
       shapes := [#{shape := shape(), messages := pos_integer(), bytes := non_neg_integer(),
                    from := pid() | undefined}],
-      content => sensitive,
+      content => sensitive | forbidden,
+      constants => non_neg_integer(),
       suspended_ms => non_neg_integer()}.
 %% The shape of an atom is `{Atom}' until the end, to distinguish it from the other shapes.
 -type raw() :: {atom()} | shape().
@@ -28,7 +29,7 @@
 -spec mailbox(pid(), non_neg_integer(), term()) ->
     mailbox() | sonde_look:errors() | {error, content_forbidden}.
 mailbox(Pid, N, Given) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
-    Opts = sonde_opts:read(Given, sonde_look:options(#{sample => sonde_opts:count(?SAMPLE)})),
+    Opts = sonde_opts:read(Given, options()),
     Side = sonde_vm:side(),
     case {sonde_content:allowed(), Side} of
         {false, _} -> {error, content_forbidden};
@@ -38,7 +39,7 @@ mailbox(Pid, N, Given) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N 
 mailbox(_, _, _) ->
     error(badarg).
 
-answer({Messages, Words, Visible, Examined}, Rows, N) ->
+answer({Messages, Words, Visible, Examined, _Constants}, Rows, N) ->
     #{messages => Messages, bytes => bytes(Words), binary_bytes => Visible,
       examined => Examined, shapes => [shape(Row) || Row <- lists:sublist(ranked(Rows), N)]}.
 
@@ -57,11 +58,25 @@ bytes(Words) -> Words * erlang:system_info(wordsize).
 
 %% ---- native
 
-native(Pid, N, #{sample := Sample} = Opts) ->
+native(Pid, N, Opts) ->
+    looked(Pid, Opts, fun(Look) -> seen(sonde_nif:look_content(Look), Look, N) end).
+
+looked(Pid, #{sample := Sample} = Opts, Fun) ->
     %% the walker remembers numbers of 64 bits
     Entries = min(Sample, 1 bsl 60),
-    sonde_look:run(Pid, {mailbox, [], Entries, erlang:system_info(atom_count)}, Opts,
-                   fun(Look) -> seen(sonde_nif:look_content(Look), Look, N) end).
+    sonde_look:run(Pid, {mailbox, [], Entries, erlang:system_info(atom_count)}, Opts, Fun).
+
+%% @doc The same without shapes, of another OS process as well: there `constants' says how often messages
+%% refer to constants of the program, whose size is not known.
+-spec sizes(pid(), map()) -> mailbox() | sonde_look:errors().
+sizes(Pid, Given) ->
+    looked(Pid, sonde_opts:read(Given, options()), fun(Look) ->
+        {_, _, _, _, Constants} = Totals = sonde_nif:look_mailbox(Look),
+        (answer(Totals, [], 0))#{content => forbidden, constants => Constants}
+    end).
+
+options() ->
+    sonde_look:options(#{sample => sonde_opts:count(?SAMPLE)}).
 
 seen(true, Look, N) ->
     Rows = [{Shape, Messages, Words, From}
@@ -127,7 +142,7 @@ counted(Messages, N, Opts) ->
     try [sized(Raw, Group, Opts) || {Raw, Group} <- Groups] of
         Sized ->
             Totals = {length(Messages), lists:sum([W || {{_, _, W, _}, _} <- Sized]),
-                      lists:sum([V || {_, V} <- Sized]), length(Messages)},
+                      lists:sum([V || {_, V} <- Sized]), length(Messages), 0},
             answer(Totals, [Row || {Row, _} <- Sized], N)
     catch
         throw:{too_much, Error} -> Error
