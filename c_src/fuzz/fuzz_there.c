@@ -1,12 +1,15 @@
 /* fuzz_there.c: runs what only a look at another OS process reads over every process of the image.
- * Knows: all values of an overview are those that the model has for each attribute alone.
+ * Knows: all values of an overview are those that the model has for each attribute alone, and a mailbox is the
+ * model's without literals.
  * Does not know: how an overview is put together. */
 #include "fuzz/fuzz.h"
 
+#include "heap/mailbox.h"
 #include "process/first_call.h"
 #include "scan/overview.h"
 
 enum { KEY = 0x4B }; /* an atom */
+enum { MAILBOX_WORDS = 1 << 12, MAILBOX_READS = 2000000 };
 
 static bool may_open(const struct image *img, size_t slot, uint64_t proc)
 {
@@ -74,6 +77,62 @@ static void check_first_call(const struct image *img, size_t slot, uint64_t proc
                   "no function:", ATTR_dictionary_size);
 }
 
+/* As if all of it were in another OS process, where nobody knows the area of the literals. */
+static enum status look_mailbox(const struct image *img, struct look *l, size_t slot, uint64_t proc)
+{
+    const struct look_args args = {
+        .max_words = MAILBOX_WORDS, .max_entries = MEMORY_WORDS, .content = CONTENT_FORBIDDEN};
+    struct vm there = img->vm;
+    there.reader = PEEK_OTHER;
+    there.literals = (struct block){0, 0};
+    enum status st = look_start(l, &there, slot, proc, &mailbox_walker, &args);
+    for (uint64_t i = 0; st == ST_OK || st == ST_TIMESLICE; i++) {
+        fuzz_must(i < MAILBOX_READS, "a mailbox without end:", ATTR_message_queue_len);
+        st = look_step(l, PEEK_OTHER, 0);
+        if (st == ST_OK)
+            break;
+    }
+    return st;
+}
+
+static bool mailbox_opens(const struct image *img, size_t slot, uint64_t proc)
+{
+    enum layout_field fields[LAYOUT_FIELD_COUNT + 1];
+    struct plan plan;
+    struct view view;
+    mailbox_walker.fields(fields);
+    plan_make(&plan, img->vm.lay, STATE_UNSETTLED, mailbox_walker.locks, fields);
+    return stamp_open(&img->vm, &plan, slot, proc, &view) == ST_OK;
+}
+
+static void check_mailbox(const struct image *img, size_t slot, uint64_t proc)
+{
+    static struct mail mail;
+    struct look l = {.state = NULL};
+    fuzz_begin(img, false, 0);
+    model_mailbox(&img->vm, proc, MEMORY_WORDS, MAILBOX_WORDS, &mail);
+    fuzz_begin(img, false, MAILBOX_READS);
+    bool open = mailbox_opens(img, slot, proc);
+    bool whole = mail.sizes.kind == MUST;
+    enum status st = look_mailbox(img, &l, slot, proc);
+    fuzz_must(st != ST_ASK, "literals that nobody knows:", ATTR_message_queue_len);
+    fuzz_must(!open || !whole || st == ST_OK || fuzz_failed() || mail.sizes.crowded,
+              "no mailbox of a whole process:", ATTR_message_queue_len);
+    if (whole && st == ST_OK) {
+        const struct mailbox *m = l.state;
+        fuzz_must(m->messages == mail.messages,
+                  "another number of messages:", ATTR_message_queue_len);
+        fuzz_must(m->measure.constants == 0 ? m->measure.sum.words == mail.sizes.words
+                                            : m->measure.sum.words <= mail.sizes.words,
+                  "other words of messages:", ATTR_message_queue_len);
+    }
+    (void)look_end(&l, 0);
+    fuzz_begin(img, true, MAILBOX_READS);
+    l = (struct look){.state = NULL};
+    (void)look_mailbox(img, &l, slot, proc);
+    (void)look_end(&l, 0);
+}
+
 void check_there(const struct image *img)
 {
     for (size_t slot = 0; slot < SLOTS; slot++) {
@@ -88,5 +147,6 @@ void check_there(const struct image *img)
         fuzz_begin(img, true, 20 * MOST_READS);
         (void)look_all(img, &l, slot, proc);
         (void)look_end(&l, 0);
+        check_mailbox(img, slot, proc);
     }
 }
