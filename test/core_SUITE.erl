@@ -139,7 +139,7 @@ more() ->
       waits => [Row || {Pid, _, _} = Row <- sonde:waits(1000), lists:member(Pid, [End, Middle])],
       rows => [{Function, [{Pid, Value} || {Pid, Value, _} <- sonde:Function(100000), lists:member(Pid, Full)]}
                || Function <- [bin_garbage, bin_waste, bin_owned]],
-      looks => [{Pid, sonde_heap_top:shape(Pid, 10, #{}), sonde:mailbox(Pid, 0), sonde:bin_slices(Pid)} || Pid <- Full]}.
+      looks => [{Pid, outside_calls_SUITE:as_text(sonde_heap_top:shape(Pid, 10, #{})), sonde:mailbox(Pid, 0), sonde:bin_slices(Pid)} || Pid <- Full]}.
 
 %% ---- the twin
 
@@ -457,7 +457,7 @@ one_process_is_that_of_the_node(Config) ->
                  {ok, Top, _} = Answers(heap_top, [Pid, 10]),
                  {ok, Mailbox, _} = Answers(mailbox, [Pid, 10]),
                  {ok, Slices, _} = Answers(bin_slices, [Pid]),
-                 Look = {Pid, outside_calls_SUITE:atoms_of_keys(Top), maps:without([content, constants], Mailbox), Slices}
+                 Look = {Pid, outside_calls_SUITE:as_text(Top), maps:without([content, constants], Mailbox), Slices}
              end || {Pid, _, _, _} = Look <- Looks],
         _ = [begin
                  {ok, Sections, _} = Answers(info, [Pid]),

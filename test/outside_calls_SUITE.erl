@@ -15,19 +15,23 @@ all() ->
      waits_are_those_of_the_target, every_place_counts, a_deadlock_there,
      groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers,
      heaps_are_those_of_the_target, keys_are_text, mailboxes_have_sizes, constants_are_counted,
-     binaries_are_those_of_the_target, nothing_is_content].
+     binaries_are_those_of_the_target, nothing_is_content, content_if_asked_for].
 
 init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
 end_per_suite(_Config) -> ok.
 
 %% Fun(Of, Twin): Of(M, F, A) calls the target, Twin(Function, Args) or Twin(Function, Args, Opts) is answered
 %% from its memory.
-both(Fun) ->
+both(Fun) -> both([], Fun).
+
+%% More: the further arguments of `sonde_outside:open'.
+both(More, Fun) ->
     sonde_peer_helper:with(shipped, fun(Target) ->
         outside_rows_SUITE:twin([], fun(Twin) ->
             Of = fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end,
-            ok = outside_rows_SUITE:open(Twin, Of),
-            Fun(Of, fun(M, F, A) -> sonde_peer_helper:call(Twin, M, F, A) end)
+            In = fun(M, F, A) -> sonde_peer_helper:call(Twin, M, F, A) end,
+            ok = In(sonde_outside, open, [list_to_integer(Of(os, getpid, [])) | More]),
+            Fun(Of, In)
         end)
     end).
 
@@ -425,7 +429,7 @@ full() ->
     Binary = fun(I, Bytes) -> binary:copy(<<I>>, Bytes) end,
     Deep = sonde_test:hold(fun() ->
                                _ = [put({key, I}, [lists:seq(1, 100 * I), #{I => Binary(I, 60)}]) || I <- lists:seq(1, 20)],
-                               {state, [list_to_tuple(lists:seq(1, 300 + 10 * I)) || I <- lists:seq(1, 20)]}
+                               {state, list_to_atom(text()), [list_to_tuple(lists:seq(1, 300 + 10 * I)) || I <- lists:seq(1, 20)]}
                            end),
     Keyed = sonde_test:hold(fun() ->
                                 put(outside_key, lists:seq(1, 1000)),
@@ -452,8 +456,8 @@ heaps_are_those_of_the_target(_Config) ->
         Pids = Of(?MODULE, full, []),
         _ = [begin
                  {ok, Rows, #{}} = ask(Twin, heap_top, [Pid, N]),
-                 Inside = Of(sonde_heap_top, shape, [Pid, N, #{}]),
-                 {Pid, Inside} = {Pid, atoms_of_keys(Rows)},
+                 Inside = as_text(Of(sonde_heap_top, shape, [Pid, N, #{}])),
+                 {Pid, Inside} = {Pid, as_text(Rows)},
                  {Pid, true} = {Pid, N =:= 0 orelse Rows =/= []}
              end || Pid <- Pids, N <- [0, 1, 30]],
         {ok, Rows, _} = ask(Twin, heap_top, [hd(Pids), 30]),
@@ -461,9 +465,8 @@ heaps_are_those_of_the_target(_Config) ->
         {error, {not_there, heap_top}} = ask(Twin, heap_top, [hd(Pids), -1])
     end).
 
-atoms_of_keys(Rows) ->
-    [Row#{path := [case Step of {key, Text} -> {key, atoms(Text)}; _ -> Step end || Step <- Path]}
-     || #{path := Path} = Row <- Rows].
+as_text(Rows) ->
+    [Row#{path := unicode:characters_to_list(sonde_heap_top:path_text(Path))} || #{path := Path} = Row <- Rows].
 
 %% The twin has no atom for them. A key that is no atom is content.
 keys_are_text(_Config) ->
@@ -472,10 +475,8 @@ keys_are_text(_Config) ->
         {ok, Rows, _} = ask(Twin, heap_top, [Keyed, 5]),
         Keys = [Key || #{path := [dictionary, {key, Key} | _]} <- Rows],
         ['_', Text, <<"outside_key">>] = Keys,
-        Text = unicode:characters_to_binary(text()),
+        Text = unicode:characters_to_binary(io_lib:format("~tp", [list_to_atom(text())])),
         [forbidden] = lists:usort([Preview || #{preview := Preview} <- Rows]),
-        _ = [Said || #{path := Path} <- Rows,
-                     Said <- [unicode:characters_to_binary(sonde_heap_top:path_text(Path))], is_binary(Said)],
         %% of a sensitive process none has a name
         Sensitive = Of(?MODULE, sensitive, []),
         {ok, Hidden, _} = ask(Twin, heap_top, [Sensitive, 5]),
@@ -547,6 +548,41 @@ nothing_is_content(_Config) ->
         true = lists:any(fun(#{preview := Preview}) -> is_binary(Preview) end, Of(sonde, heap_top, [Deep, 5])),
         [forbidden] = lists:usort([Preview || #{preview := Preview} <- Twin(sonde_heap_top, top, [Deep, 5, #{}])]),
         {error, content_forbidden} = Twin(sonde_mailbox, mailbox, [Deep, 5, #{}]),
+        [{raised, badarg} = Twin(?MODULE, refused, [Kind, Deep]) || Kind <- [snapshot, flat, mark]]
+    end).
+
+%% In the target: messages of many shapes, with tags that the twin does not have. No two shapes have as many.
+letters() ->
+    Pid = sonde_test:hold(fun() -> ok end),
+    Tag = list_to_atom(text()),
+    Shapes = [fun(_) -> Tag end, fun(I) -> {Tag, I} end, fun(I) -> {'$gen_call', {self(), I}, now} end, fun(I) -> [I] end,
+              fun(I) -> {I, I} end, fun(I) -> #{I => I} end, fun(I) -> <<I>> end, fun(I) -> I end,
+              fun(_) -> {whole, constant, "of this module"} end, fun(I) -> {'$gen_cast', Tag, I, I} end],
+    _ = [Pid ! Shape(I) || {N, Shape} <- lists:enumerate(Shapes), I <- lists:seq(1, 3 * N)],
+    ok = sonde_test:settle(Pid),
+    Pid.
+
+%% It is that which the node shows by itself. Nothing of a sensitive process is.
+content_if_asked_for(_Config) ->
+    both([true], fun(Of, Twin) ->
+        Letters = Of(?MODULE, letters, []),
+        #{shapes := Inside} = Whole = Of(sonde, mailbox, [Letters, 100]),
+        {ok, #{shapes := Outside} = Mailbox, _} = ask(Twin, mailbox, [Letters, 100]),
+        Shapes = fun(All) -> [{Shape, N, From} || #{shape := Shape, messages := N, from := From} <- All] end,
+        {Same, Same} = {Shapes(Inside), [atoms(Row) || Row <- Shapes(Outside)]},
+        10 = length(Same),
+        {[], true} = {[content || content <- maps:keys(Mailbox)], map_get(messages, Whole) =:= map_get(messages, Mailbox)},
+        {ok, #{shapes := [First, _]}, _} = ask(Twin, mailbox, [Letters, 2]),
+        First = hd(Outside),
+        [Deep, Keyed | _] = Of(?MODULE, full, []),
+        _ = [begin
+                 {ok, Rows, _} = ask(Twin, heap_top, [Pid, 20]),
+                 There = as_text(Of(sonde, heap_top, [Pid, 20])),
+                 {Pid, There} = {Pid, as_text(Rows)}
+             end || Pid <- [Deep, Keyed]],
+        Sensitive = Of(?MODULE, sensitive, []),
+        {ok, Hidden, _} = ask(Twin, heap_top, [Sensitive, 5]),
+        [sensitive] = lists:usort([Preview || #{preview := Preview} <- Hidden]),
         [{raised, badarg} = Twin(?MODULE, refused, [Kind, Deep]) || Kind <- [snapshot, flat, mark]]
     end).
 

@@ -49,6 +49,7 @@ static bool end(void *w)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+/* block: NULL for a literal of another OS process, of which only this is read; literals never change. */
 static enum status read_tuple(const struct vm *vm, uintptr_t at, const struct block *block,
                               const struct object *t, struct shape *s)
 {
@@ -56,7 +57,7 @@ static enum status read_tuple(const struct vm *vm, uintptr_t at, const struct bl
     s->arity = t->words - 1;
     if (s->arity == 0)
         return ST_OK;
-    if (!block_holds(block, at, 2) || !peek_word(vm->reader, at + 8, &s->tag))
+    if ((block && !block_holds(block, at, 2)) || !peek_word(vm->reader, at + 8, &s->tag))
         return ST_TORN;
     if (!term_is_atom(s->tag))
         s->tag = 0;
@@ -70,7 +71,7 @@ static enum status read_boxed(const struct term_size *m, const struct vm *vm, ui
     uint64_t header;
     uintptr_t at = term_pointer(term);
     const struct block *block = term_size_find(m, vm, at, 1);
-    if (!block)
+    if (!block && vm->reader != PEEK_OTHER)
         return vm->literals.to == 0 ? ST_ASK : ST_TORN;
     if (!peek_word(vm->reader, at, &header) || !term_is_header(header) ||
         !object_read(vm->reader, vm->lay, at, header, &t))

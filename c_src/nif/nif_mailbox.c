@@ -4,7 +4,8 @@
 #include "nif/nif_heap.h"
 #include "vm/term.h"
 
-enum { ROWS_MAX = 1000 };
+/* The text of an atom of another OS process costs a few system calls. */
+enum { ROWS_MAX = 1000, ROWS_THERE = 64 };
 
 static const struct mailbox *mailbox_of(const struct held_look *h)
 {
@@ -24,15 +25,22 @@ LOOK_NIF(do_look_mailbox)
         enif_make_uint64(env, m->measure.constants));
 }
 
-/* Does not name an atom that was created after the look began. */
-static ERL_NIF_TERM shape_term(ErlNifEnv *env, const struct shape *s, uint64_t atoms_n)
+/* Does not name an atom that was created after the look began. An atom of another OS process is text. */
+static ERL_NIF_TERM tag_term(ErlNifEnv *env, const struct look *l, uint64_t tag,
+                             ERL_NIF_TERM otherwise)
 {
-    bool named = term_is_atom(s->tag) && s->tag >> 6 < atoms_n;
+    if (term_is_atom(tag) && sonde_of(env)->is_aimed)
+        return nif_atom_there(env, &l->vm, tag);
+    return term_is_atom(tag) && tag >> 6 < l->args.n ? (ERL_NIF_TERM)tag : otherwise;
+}
+
+static ERL_NIF_TERM shape_term(ErlNifEnv *env, const struct look *l, const struct shape *s)
+{
     switch (s->kind) {
     case SHAPE_ATOM:
-        return enif_make_tuple1(env, named ? (ERL_NIF_TERM)s->tag : ATOM(other));
+        return enif_make_tuple1(env, tag_term(env, l, s->tag, ATOM(other)));
     case SHAPE_TUPLE:
-        return enif_make_tuple2(env, named ? (ERL_NIF_TERM)s->tag : ATOM(any),
+        return enif_make_tuple2(env, tag_term(env, l, s->tag, ATOM(any)),
                                 enif_make_uint64(env, s->arity));
     case SHAPE_LIST:
         return ATOM(list);
@@ -48,7 +56,7 @@ static ERL_NIF_TERM shape_term(ErlNifEnv *env, const struct shape *s, uint64_t a
 static ERL_NIF_TERM row(ErlNifEnv *env, const struct look *l, const struct shape *s)
 {
     bool known = term_is_local_pid(s->from) && !proctab_is_nobody(&l->lay, s->from);
-    return enif_make_tuple5(env, shape_term(env, s, l->args.n), enif_make_uint64(env, s->messages),
+    return enif_make_tuple5(env, shape_term(env, l, s), enif_make_uint64(env, s->messages),
                             enif_make_uint64(env, s->words), enif_make_uint64(env, s->visible),
                             known ? (ERL_NIF_TERM)s->from : ATOM(undefined));
 }
@@ -58,20 +66,20 @@ static ERL_NIF_TERM rows(ErlNifEnv *env, const struct look *l, const struct mail
                          unsigned from)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
-    for (unsigned i = from; i <= SHAPES_TABLE && i < from + ROWS_MAX; i++) {
+    unsigned to = from + (sonde_of(env)->is_aimed ? ROWS_THERE : ROWS_MAX);
+    for (unsigned i = from; i <= SHAPES_TABLE && i < to; i++) {
         const struct shape *s = i == SHAPES_TABLE ? &m->other : &m->shapes[i];
         if (s->messages != 0)
             list = enif_make_list_cell(env, row(env, l, s), list);
     }
-    return from + ROWS_MAX > SHAPES_TABLE
-               ? enif_make_tuple2(env, ATOM(done), list)
-               : enif_make_tuple2(env, enif_make_uint(env, from + ROWS_MAX), list);
+    return to > SHAPES_TABLE ? enif_make_tuple2(env, ATOM(done), list)
+                             : enif_make_tuple2(env, enif_make_uint(env, to), list);
 }
 
 LOOK_NIF(do_look_shapes)
 {
     /* (Look, From): after mailbox, {Next | done, [{Shape, Messages, Words, Visible, From}]} | torn
-     * | gone; {Atom} is the shape of an atom */
+     * | gone; {Atom} is the shape of an atom; an atom of another OS process is {atom, Text} */
     unsigned from;
     const struct mailbox *m = mailbox_of(h);
     if (!m || !enif_get_uint(env, argv[1], &from) || from > SHAPES_TABLE)

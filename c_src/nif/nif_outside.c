@@ -187,7 +187,6 @@ static ERL_NIF_TERM aimed(struct sonde *s, const struct vm *vm, const struct cor
     s->vm = *vm;
     s->core = core;
     atomic_store(&s->reader, PEEK_OTHER);
-    atomic_store(&s->no_content, true); /* the owner of that node may have forbidden it */
     s->is_aimed = true;
     return ATOM(ok);
 }

@@ -122,7 +122,7 @@ failed(Text) ->
 %% ---- from outside: we are the twin, of an OS process or a core file
 
 outside(Target, #{run := {sonde, Function}} = Command, Args, Opts) ->
-    _ = case sonde_outside:open(Target) of
+    _ = case sonde_outside:open(Target, maps:get(values, Opts, false)) of
             ok -> ok;
             {error, No} -> no_answer(Target, No)
         end,

@@ -86,6 +86,8 @@ target(Run, Command, Opts) ->
         [] -> wrong("no node is given: use --node NAME@HOST")
     end.
 
+target(node, _, #{outside := true}, #{values := true}) ->
+    wrong("--values needs --pid or --core: a node shows content by itself, unless it is forbidden there");
 target(node, _, _, _) ->
     ok;
 target(cluster, _, #{each := true}, _) ->

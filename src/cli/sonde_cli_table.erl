@@ -154,15 +154,16 @@ suspend() ->
 
 one_process() ->
     Hold = #{name => suspend, help => "suspend the process while it is read"},
+    Values = #{name => values, help => "with --pid or --core: also show content, as a node does by itself"},
     [#{name => "info", args => [process(), optional("KEY", {one_of, info_keys()})],
        run => {sonde, info}, outside => true, core => true, help => "information about a process, or one item of it"},
      #{name => "heap", args => [process()], options => [Hold], run => {sonde, heap}, outside => true, core => true,
        help => "what is on the heap of a process, and how much is garbage"},
-     #{name => "heap_top", args => [process(), n()], options => [Hold], run => {sonde, heap_top},
+     #{name => "heap_top", args => [process(), n()], options => [Hold, Values], run => {sonde, heap_top},
        outside => true, core => true,
        none => "no objects on the heap to show",
        help => "the N objects on the heap of a process that retain the most"},
-     #{name => "mailbox", args => [process(), n()], options => [Hold], run => {sonde, mailbox},
+     #{name => "mailbox", args => [process(), n()], options => [Hold, Values], run => {sonde, mailbox},
        outside => true, core => true,
        help => "the messages in the mailbox of a process, by shape"},
      #{name => "bin_slices", args => [process()], options => [Hold], run => {sonde, bin_slices},

@@ -31,7 +31,7 @@ top(Pid, N, Opts) ->
     top(Pid, N, Opts, sonde_content:allowed()).
 
 %% @doc The same rows without content: no previews, and only keys that are atoms. Atoms of another OS
-%% process are binaries.
+%% process that are none here are text.
 -spec shape(pid(), non_neg_integer(), map()) -> [row()] | sonde_look:errors().
 shape(Pid, N, Opts) ->
     top(Pid, N, Opts, false).
@@ -98,7 +98,7 @@ key(Tokens) ->
 whole([{v, Term} | Rest]) ->
     {Term, Rest};
 whole([{atom, Text} | Rest]) ->
-    {Text, Rest};
+    {there(Text), Rest};
 whole([{tuple, N, N} | Rest]) ->
     case wholes(N, Rest, []) of
         {Es, Left} -> {list_to_tuple(Es), Left};
@@ -108,6 +108,12 @@ whole([{list, N, ?ENDS} | Rest]) ->
     wholes(N, Rest, []);
 whole(_) ->
     cut.
+
+%% An atom of another OS process, which may not be one here.
+there(Text) ->
+    try binary_to_existing_atom(Text)
+    catch error:_ -> unicode:characters_to_binary(sonde_names:atom(Text, true))
+    end.
 
 wholes(0, Rest, Es) ->
     {lists:reverse(Es), Rest};
@@ -149,7 +155,7 @@ cut(Text, N) ->
 one([Token | Rest]) -> one(Token, Rest).
 
 one({v, Term}, Rest) -> {term(Term), Rest};
-one({atom, Text}, Rest) -> {Text, Rest};
+one({atom, Text}, Rest) -> {sonde_names:atom(Text, true), Rest};
 one({binary, N}, Rest) -> {io_lib:format("<<~b bytes>>", [N]), Rest};
 one({bignum, N}, Rest) -> {io_lib:format("<integer of ~b bytes>", [N]), Rest};
 one({record, _}, Rest) -> {"#record{...}", Rest};

@@ -6,8 +6,8 @@
 %% A process that could not be read has no row, because it cannot be asked instead; the report counts it.
 -module(sonde_outside).
 
--export([open/1, call/3, is_there/0, errors/1]).
--export([opener/2, known/1]). % initial calls
+-export([open/1, open/2, call/3, is_there/0, errors/1]).
+-export([opener/3, known/1]). % initial calls
 -export_type([why/0, row/0]).
 
 -type why() :: {native_off, sonde_vm:reason()}
@@ -34,10 +34,14 @@
 
 %% @doc Aims the library at that OS process, or at that core file, after it was proved on this VM.
 -spec open(OsPid :: pos_integer() | sonde_core_file:core()) -> ok | {error, why()}.
-open(Target) ->
+open(Target) -> open(Target, false).
+
+%% @doc The same; Content: whether content may be shown. That node's own setting is not known.
+-spec open(OsPid :: pos_integer() | sonde_core_file:core(), Content :: boolean()) -> ok | {error, why()}.
+open(Target, Content) ->
     case sonde_vm:side() of
         native ->
-            {Pid, Mon} = spawn_monitor(?MODULE, opener, [self(), Target]),
+            {Pid, Mon} = spawn_monitor(?MODULE, opener, [self(), Target, Content]),
             receive
                 {'DOWN', Mon, process, Pid, {opened, ok}} -> ok;
                 {'DOWN', Mon, process, Pid, {opened, Why}} -> {error, Why};
@@ -48,8 +52,9 @@ open(Target) ->
     end.
 
 %% Only a process with its initial call in this module may aim.
--spec opener(pid(), pos_integer() | sonde_core_file:core()) -> no_return().
-opener(_Caller, Target) ->
+-spec opener(pid(), pos_integer() | sonde_core_file:core(), boolean()) -> no_return().
+opener(_Caller, Target, Content) ->
+    _ = [ok = sonde_content:forbid() || not Content],
     exit({opened, case learn() of
                       ok -> aim(Target);
                       Why -> Why
@@ -190,9 +195,9 @@ answer(Function, [N], Opts) when is_integer(N), N >= 0, is_map_key(Function, ?BI
 answer(heap, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
     looked(Pid, sonde_heap_map:heap(Pid, maps:with([timeout], Opts)));
 answer(heap_top, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
-    looked(Pid, sonde_heap_top:shape(Pid, N, maps:with([timeout], Opts)));
+    looked(Pid, sonde_heap_top:top(Pid, N, maps:with([timeout], Opts)));
 answer(mailbox, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
-    looked(Pid, sonde_mailbox:sizes(Pid, maps:with([timeout], Opts)));
+    looked(Pid, with_names(sonde_mailbox:there(Pid, N, maps:with([timeout], Opts))));
 answer(bin_slices, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
     looked(Pid, sonde_garbage:bin_slices(Pid, maps:with([timeout], Opts)));
 answer(info, [Pid | Key], Opts) when is_pid(Pid), node(Pid) =:= node(), length(Key) =< 1 ->
@@ -202,6 +207,15 @@ answer(info, [Pid | Key], Opts) when is_pid(Pid), node(Pid) =:= node(), length(K
     end;
 answer(Function, _, _) ->
     {error, {not_there, Function}}.
+
+with_names(#{shapes := Shapes} = Mailbox) ->
+    Mailbox#{shapes := [Row#{shape := case Shape of
+                                          {Tag, Arity} when is_binary(Tag) -> {sonde_outside_names:name(Tag), Arity};
+                                          Text when is_binary(Text) -> sonde_outside_names:name(Text);
+                                          _ -> Shape
+                                      end} || #{shape := Shape} = Row <- Shapes]};
+with_names(Other) ->
+    Other.
 
 looked(Pid, undefined) -> {error, {no_process, Pid}};
 looked(_Pid, {error, {native_off, {unsupported, no_reader}}}) -> {error, no_reader};

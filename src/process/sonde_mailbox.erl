@@ -3,10 +3,11 @@
 %% message; the portable path copies all of them, into a helper.
 -module(sonde_mailbox).
 
--export([mailbox/3, sizes/2]).
+-export([mailbox/3, there/3]).
 -export_type([mailbox/0, shape/0]).
 
--type shape() :: atom() | {Tag :: atom(), Arity :: non_neg_integer()}.
+%% The text of an atom of another OS process is a binary.
+-type shape() :: atom() | binary() | {Tag :: atom() | binary(), Arity :: non_neg_integer()}.
 -type mailbox() ::
     #{messages := non_neg_integer(), bytes := non_neg_integer(),
       binary_bytes := non_neg_integer(), examined := non_neg_integer(),
@@ -16,7 +17,7 @@
       constants => non_neg_integer(),
       suspended_ms => non_neg_integer()}.
 %% The shape of an atom is `{Atom}' until the end, to distinguish it from the other shapes.
--type raw() :: {atom()} | shape().
+-type raw() :: {atom() | {atom, binary()}} | {{atom, binary()}, non_neg_integer()} | shape().
 -type row() :: {raw(), Messages :: pos_integer(), Words :: non_neg_integer(),
                 pid() | undefined}.
 
@@ -51,8 +52,13 @@ ranked(Rows) ->
 
 -spec shape(row()) -> map().
 shape({Raw, Messages, Words, From}) ->
-    #{shape => case Raw of {Atom} -> Atom; _ -> Raw end,
+    #{shape => named(Raw),
       messages => Messages, bytes => bytes(Words), from => From}.
+
+named({{atom, Text}}) -> Text;
+named({{atom, Text}, Arity}) -> {Text, Arity};
+named({Atom}) -> Atom;
+named(Raw) -> Raw.
 
 bytes(Words) -> Words * erlang:system_info(wordsize).
 
@@ -66,22 +72,23 @@ looked(Pid, #{sample := Sample} = Opts, Fun) ->
     Entries = min(Sample, 1 bsl 60),
     sonde_look:run(Pid, {mailbox, [], Entries, erlang:system_info(atom_count)}, Opts, Fun).
 
-%% @doc The same without shapes, of another OS process as well: there `constants' says how often messages
-%% refer to constants of the program, whose size is not known.
--spec sizes(pid(), map()) -> mailbox() | sonde_look:errors().
-sizes(Pid, Given) ->
+%% @doc The same of another OS process: `constants' says how often messages refer to constants of the
+%% program, whose size is not known. Without content, it has no shapes.
+-spec there(pid(), non_neg_integer(), map()) -> mailbox() | sonde_look:errors().
+there(Pid, N, Given) ->
     looked(Pid, sonde_opts:read(Given, options()), fun(Look) ->
         {_, _, _, _, Constants} = Totals = sonde_nif:look_mailbox(Look),
-        (answer(Totals, [], 0))#{content => forbidden, constants => Constants}
+        (case sonde_nif:look_content(Look) of
+             true -> answer(Totals, totals(rows(Look, 0)), N);
+             Why -> (answer(Totals, [], 0))#{content => Why}
+         end)#{constants => Constants}
     end).
 
 options() ->
     sonde_look:options(#{sample => sonde_opts:count(?SAMPLE)}).
 
 seen(true, Look, N) ->
-    Rows = [{Shape, Messages, Words, From}
-            || {Shape, Messages, Words, _, From} <- rows(Look, 0)],
-    answer(sonde_nif:look_mailbox(Look), Rows, N);
+    answer(sonde_nif:look_mailbox(Look), totals(rows(Look, 0)), N);
 seen(sensitive, Look, N) ->
     case answer(sonde_nif:look_mailbox(Look), [], N) of
         #{messages := 0} = Empty -> Empty;
@@ -89,6 +96,9 @@ seen(sensitive, Look, N) ->
     end;
 seen(forbidden, _, _) ->
     {error, content_forbidden}.
+
+totals(Rows) ->
+    [{Shape, Messages, Words, From} || {Shape, Messages, Words, _, From} <- Rows].
 
 rows(_Look, done) -> [];
 rows(Look, From) ->
