@@ -1,9 +1,9 @@
 %% In the place of sonde's own: what the twin is, in what it prints, or what goes wrong in it.
 -module(sonde_outside).
 
--export([open/1, call/3, errors/1]).
+-export([open/2, call/3, errors/1]).
 
-open(_OsPid) ->
+open(_OsPid, _Content) ->
     case os:getenv("TWIN") of
         "refuses" -> {error, refused};
         "halts " ++ Code -> halt(list_to_integer(Code));
