@@ -49,9 +49,9 @@ run(Starter, #{client := Client} = Job) ->
             Client ! {?MODULE, self(), {ready, Side}},
             rest(Clients, Lent, maps:with([guest, beat_ms, linger_ms], Job));
         {error, Lent, Why} ->
-            ok = remove(Lent),
+            Removed = remove(Lent),
             Client ! {?MODULE, self(), {error, Why}},
-            remove_self(Job)
+            remove_self(Job, Removed)
     end.
 
 %% @doc `sonde_nif' is needed here from now on: the janitor leaves it loaded.
@@ -79,8 +79,7 @@ rest(Clients, Lent, Job) ->
     loop(Clients, Lent, Job).
 
 loop(Clients, Lent, Job) when map_size(Clients) =:= 0 ->
-    ok = remove(Lent),
-    remove_self(Job);
+    remove_self(Job, remove(Lent));
 loop(Clients, Lent, Job) ->
     receive
         {join, Pid} ->
@@ -164,7 +163,7 @@ named({Module, _, Object}, #{guest := {_, Guest}}) ->
 
 %% ---- and removing. From here on, there is only one call of another module of ours
 
-%% A module that was loaded anew meanwhile stays. No call reaches a deleted module, and deleting it
+%% Returns whether anything was removed. A module that was loaded anew meanwhile stays. No call reaches a deleted module, and deleting it
 %% sends no message. Purging it, with the reason why a library did not load, is done where cheap.
 remove(Lent) ->
     Names = [M || {M, Loaded} <- Lent, code:is_loaded(M) =:= Loaded],
@@ -172,7 +171,7 @@ remove(Lent) ->
     _ = [code:delete(M) || M <- Names],
     _ = [application:unset_env(sonde_vm, Key) || Names =/= [], Key <- [kept, forbidden]],
     _ = [take_out(M) || M <- Names, is_cheap()],
-    ok.
+    Names =/= [].
 
 take_out(Module) ->
     _ = code:purge(Module),
@@ -188,12 +187,16 @@ leave_signals() ->
     catch error:_ -> ok
     end.
 
-%% The code that runs here becomes old, and is purged once it does not run any more.
-remove_self(#{guest := {Module, File}}) ->
+%% The code that runs here becomes old, and is purged once it does not run any more. A call under way may have
+%% stored a setting after it was removed: it ends with the purge, and the setting goes then.
+remove_self(#{guest := {Module, File}}, Removed) ->
     case code:is_loaded(Module) =:= {file, File} of
         true ->
             true = code:delete(Module),
-            _ = [spawn(code, purge, [Module]) || is_cheap()],
+            Last = [{fun code:purge/1, [Module]}]
+                ++ [{fun application:unset_env/2, [sonde_vm, kept]} || Removed],
+            {Calls, Args} = lists:unzip(Last),
+            _ = [spawn(lists, zipwith, [fun erlang:apply/2, Calls, Args]) || is_cheap()],
             ok;
         false ->
             ok
