@@ -77,7 +77,7 @@ static void check_first_call(const struct image *img, size_t slot, uint64_t proc
                   "no function:", ATTR_dictionary_size);
 }
 
-/* As if all of it were in another OS process, where nobody knows the area of the literals. */
+/* As if all of it were in another OS process, where the area of the literals is unknown. */
 static enum status look_mailbox(const struct image *img, struct look *l, size_t slot, uint64_t proc)
 {
     const struct look_args args = {
@@ -115,7 +115,7 @@ static void check_mailbox(const struct image *img, size_t slot, uint64_t proc)
     bool open = mailbox_opens(img, slot, proc);
     bool whole = mail.sizes.kind == MUST;
     enum status st = look_mailbox(img, &l, slot, proc);
-    fuzz_must(st != ST_ASK, "literals that nobody knows:", ATTR_message_queue_len);
+    fuzz_must(st != ST_ASK, "asks because of literals:", ATTR_message_queue_len);
     fuzz_must(!open || !whole || st == ST_OK || fuzz_failed() || mail.sizes.crowded,
               "no mailbox of a whole process:", ATTR_message_queue_len);
     if (whole && st == ST_OK) {

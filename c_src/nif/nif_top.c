@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS_AT_ONCE = 4 }; /* a row may have some hundred tokens */
+/* A row may have some hundred tokens; the text of an atom of another OS process costs a few system calls. */
+enum { ROWS_AT_ONCE = 4, ROWS_THERE = 1 };
 
 static ERL_NIF_TERM name(ErlNifEnv *env, const char *text)
 {
@@ -178,7 +179,8 @@ LOOK_NIF(do_look_top)
     enum status st = nif_may_tell(sonde_of(env), &h->look);
     if (st != ST_OK)
         return nif_status_atom(env, st);
-    return nif_page(env, argv[1], enif_make_uint(env, ROWS_AT_ONCE), l,
+    unsigned rows = sonde_of(env)->is_aimed ? ROWS_THERE : ROWS_AT_ONCE;
+    return nif_page(env, argv[1], enif_make_uint(env, rows), l,
                     ((const struct top_retained *)l->state)->n, row);
 }
 

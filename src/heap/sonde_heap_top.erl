@@ -111,8 +111,9 @@ whole(_) ->
 
 %% An atom of another OS process, which may not be one here.
 there(Text) ->
-    try binary_to_existing_atom(Text)
-    catch error:_ -> unicode:characters_to_binary(sonde_names:atom(Text, true))
+    case sonde_names:existing(Text) of
+        Text -> unicode:characters_to_binary(sonde_names:atom(Text, true));
+        Atom -> Atom
     end.
 
 wholes(0, Rest, Es) ->

@@ -197,7 +197,7 @@ answer(heap, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
 answer(heap_top, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
     looked(Pid, sonde_heap_top:top(Pid, N, maps:with([timeout], Opts)));
 answer(mailbox, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
-    looked(Pid, with_names(sonde_mailbox:there(Pid, N, maps:with([timeout], Opts))));
+    looked(Pid, sonde_mailbox:there(Pid, N, maps:with([timeout], Opts)));
 answer(bin_slices, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
     looked(Pid, sonde_garbage:bin_slices(Pid, maps:with([timeout], Opts)));
 answer(info, [Pid | Key], Opts) when is_pid(Pid), node(Pid) =:= node(), length(Key) =< 1 ->
@@ -207,15 +207,6 @@ answer(info, [Pid | Key], Opts) when is_pid(Pid), node(Pid) =:= node(), length(K
     end;
 answer(Function, _, _) ->
     {error, {not_there, Function}}.
-
-with_names(#{shapes := Shapes} = Mailbox) ->
-    Mailbox#{shapes := [Row#{shape := case Shape of
-                                          {Tag, Arity} when is_binary(Tag) -> {sonde_outside_names:name(Tag), Arity};
-                                          Text when is_binary(Text) -> sonde_outside_names:name(Text);
-                                          _ -> Shape
-                                      end} || #{shape := Shape} = Row <- Shapes]};
-with_names(Other) ->
-    Other.
 
 looked(Pid, undefined) -> {error, {no_process, Pid}};
 looked(_Pid, {error, {native_off, {unsupported, no_reader}}}) -> {error, no_reader};
@@ -256,11 +247,14 @@ most(Attr, N, Opts) ->
 %% As on a node, only bin_owned has rows of 0.
 binaries(Function, Attr, N, Opts) ->
     {Rows, Result} = most(Attr, N, Opts),
-    {[{Pid, Bytes, worst(Function, Pid) ++ Attrs} || {Pid, Bytes, Attrs} <- Rows,
+    {[{Pid, Bytes, worst(Function, Pid, Opts) ++ Attrs} || {Pid, Bytes, Attrs} <- Rows,
                                                      Bytes > 0 orelse Function =:= bin_owned], Result}.
 
-worst(bin_waste, Pid) -> [{worst, sonde_garbage:worst(Pid)}];
-worst(_, _) -> [].
+worst(bin_waste, Pid, #{until := Until}) ->
+    Left = max(0, Until - erlang:monotonic_time(millisecond)),
+    [{worst, sonde_garbage:worst(Pid, #{timeout => Left})}];
+worst(_, _, _) ->
+    [].
 
 %% As `sonde:proc_window/3': a process that began meanwhile counts in full.
 grown(Attr, N, Ms, #{until := Until} = Opts) ->

@@ -91,9 +91,5 @@ function({M, F, A}) -> {name(M), name(F), A};
 function(undefined) -> undefined.
 
 -spec name(binary() | undefined) -> name() | undefined.
-name(Text) when is_binary(Text) ->
-    try binary_to_existing_atom(Text)
-    catch error:_ -> Text
-    end;
-name(undefined) ->
-    undefined.
+name(Text) when is_binary(Text) -> sonde_names:existing(Text);
+name(undefined) -> undefined.

@@ -3,7 +3,7 @@
 %% Erlang does. A name may be a binary, for want of the atom. No atom is made.
 -module(sonde_names).
 
--export([atom/2, call/2, is_name/1, of_elixir/2, readable/1, text/1, typed/2, shell/1]).
+-export([atom/2, call/2, existing/1, is_name/1, of_elixir/2, readable/1, text/1, typed/2, shell/1]).
 -export_type([name/0, shell/0]).
 
 %% A binary is the text of an atom, in UTF-8.
@@ -17,6 +17,13 @@
                     "---", "/", "::", "<", "<-", "<<<", "<<~", "<=", "<>", "<|>", "<~", "<~>", "=",
                     "==", "===", "=~", ">", ">=", ">>>", "@", "\\\\", "^", "^^^", "|", "|>", "||",
                     "|||", "~>", "~>>", "~~~"]).
+
+%% @doc The atom with this text if there is one, else the text. Makes no atom.
+-spec existing(binary()) -> atom() | binary().
+existing(Text) ->
+    try binary_to_existing_atom(Text)
+    catch error:_ -> Text
+    end.
 
 %% @doc `Unicode': may there be characters beyond Latin-1?
 -spec atom(name(), Unicode :: boolean()) -> unicode:chardata().

@@ -4,7 +4,7 @@
 %% it counts and leaves out a process with a heap that cannot be read, and has no portable path.
 -module(sonde_garbage).
 
--export([most/3, bin_garbage/3, bin_waste/2, bin_slices/2, bin_owned/2, worst/1]).
+-export([most/3, bin_garbage/3, bin_waste/2, bin_slices/2, bin_owned/2, worst/2]).
 -export_type([opts/0, report/0, waste_row/0, slices/0]).
 
 -type opts() :: #{self := boolean(), max_words := non_neg_integer(),
@@ -61,7 +61,7 @@ bin_owned(_, _) ->
 -spec bin_waste(non_neg_integer(), map()) -> {[waste_row()], report()}.
 bin_waste(N, Opts) when is_integer(N), N >= 0 ->
     {Rows, Report} = positive(most_of(bin_waste, N, everybody(Opts))),
-    {[{Pid, Bytes, [{worst, worst(Pid)} | Attrs]} || {Pid, Bytes, Attrs} <- Rows], Report};
+    {[{Pid, Bytes, [{worst, worst(Pid, #{})} | Attrs]} || {Pid, Bytes, Attrs} <- Rows], Report};
 bin_waste(_, _) ->
     error(badarg).
 
@@ -130,10 +130,11 @@ rows({Found, Result}, N, #{suspend := Suspend}) ->
 %% ---- slices of one process
 
 %% @doc The binaries of which a process keeps most outside of its slices.
--spec worst(pid()) -> [{Visible :: non_neg_integer(), Pinned :: pos_integer(), Slices :: pos_integer()}].
-worst(Pid) ->
-    Opts = sonde_opts:read(#{}, sonde_look:options(#{})),
-    case sonde_look:run(Pid, {slices, [], 0, 0}, Opts, fun(Look) -> worst(Look, 0, []) end) of
+-spec worst(pid(), map()) ->
+    [{Visible :: non_neg_integer(), Pinned :: pos_integer(), Slices :: pos_integer()}].
+worst(Pid, Opts) ->
+    Read = sonde_opts:read(Opts, sonde_look:options(#{})),
+    case sonde_look:run(Pid, {slices, [], 0, 0}, Read, fun(Look) -> worst(Look, 0, []) end) of
         Worst when is_list(Worst) -> Worst;
         _ -> []
     end.

@@ -6,7 +6,8 @@
 -export([mailbox/3, there/3]).
 -export_type([mailbox/0, shape/0]).
 
-%% The text of an atom of another OS process is a binary.
+%% An atom of another OS process that is none here is its text. Only such a mailbox has `constants', or
+%% the content `forbidden'.
 -type shape() :: atom() | binary() | {Tag :: atom() | binary(), Arity :: non_neg_integer()}.
 -type mailbox() ::
     #{messages := non_neg_integer(), bytes := non_neg_integer(),
@@ -55,8 +56,8 @@ shape({Raw, Messages, Words, From}) ->
     #{shape => named(Raw),
       messages => Messages, bytes => bytes(Words), from => From}.
 
-named({{atom, Text}}) -> Text;
-named({{atom, Text}, Arity}) -> {Text, Arity};
+named({{atom, Text}}) -> sonde_names:existing(Text);
+named({{atom, Text}, Arity}) -> {sonde_names:existing(Text), Arity};
 named({Atom}) -> Atom;
 named(Raw) -> Raw.
 

@@ -163,8 +163,9 @@ named({Module, _, Object}, #{guest := {_, Guest}}) ->
 
 %% ---- and removing. From here on, there is only one call of another module of ours
 
-%% Returns whether anything was removed. A module that was loaded anew meanwhile stays. No call reaches a deleted module, and deleting it
-%% sends no message. Purging it, with the reason why a library did not load, is done where cheap.
+%% Returns whether anything was removed. A module that was loaded anew meanwhile stays. No call reaches a
+%% deleted module, and deleting it sends no message. Purging it, with the reason why a library did not
+%% load, is done where cheap.
 remove(Lent) ->
     Names = [M || {M, Loaded} <- Lent, code:is_loaded(M) =:= Loaded],
     _ = [leave_signals() || lists:member(sonde_nif, Names)],
@@ -187,8 +188,8 @@ leave_signals() ->
     catch error:_ -> ok
     end.
 
-%% The code that runs here becomes old, and is purged once it does not run any more. A call under way may have
-%% stored a setting after it was removed: it ends with the purge, and the setting goes then.
+%% The code that runs here becomes old, and is purged once it does not run any more. A call under way may
+%% store a setting again after remove/1. The purge ends that call, so the setting is removed after it.
 remove_self(#{guest := {Module, File}}, Removed) ->
     case code:is_loaded(Module) =:= {file, File} of
         true ->
