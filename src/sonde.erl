@@ -135,7 +135,8 @@
 %% With `suspend' there is always one. The answer is the same with any number.
 -type by() :: sonde_group:by().
 -type group() :: sonde_group:group().
--type group_opts() :: #{self => boolean(), max_groups => pos_integer(), report => boolean()}.
+-type group_opts() :: #{self => boolean(), max_groups => pos_integer(), report => boolean(),
+                       threads => threads()}.
 -type report() :: sonde_scan:report().
 %% With `report => true' a call returns `{Rows, Report}' instead of rows, where `Report' is
 %% `#{left_out, too_large, busy, missed}'. `left_out' is the number of processes that have no row
@@ -311,10 +312,12 @@ proc_group(By, Attrs) ->
 %% Options: `self => true': the caller counts too (default `false'). `max_groups': the largest
 %% number of groups (default 100000); more raise `system_limit'. `report => true': returns `{Groups,
 %% Report}' ({@type report()}); this call asks each process that it cannot read, so it misses none.
+%% `threads': {@type threads()}.
 %%
-%% <strong>What it costs</strong>: native attributes are read natively. For its key each process is
-%% asked once by `process_info/2', which for `registered_name' and `application' sends no message to
-%% a process that waits. On OTP 25 `initial_call' copies the process dictionaries, one at a time.
+%% <strong>What it costs</strong>: native attributes are read natively, and so is the key if it is
+%% `initial_call' or `application'. For other keys each process is asked once by `process_info/2',
+%% which for `registered_name' sends no message to a process that waits. The portable path asks each
+%% process for its key; on OTP 25 `initial_call' then copies the process dictionaries, one at a time.
 %%
 %% Before it reads anything, raises `badarg' for an invalid attribute or key, `badarith' for an
 %% attribute that is not a number.
@@ -331,12 +334,13 @@ proc_group(By, Attrs, Opts) ->
 
 group_opts(Opts) ->
     sonde_opts:read(Opts, #{self => sonde_opts:flag(false), report => sonde_opts:flag(false),
+                            threads => sonde_threads:option(),
                             max_groups => sonde_opts:positive(100000)}).
 
-grouped(By, Attrs, #{self := Self, max_groups := Max}) ->
+grouped(By, Attrs, Opts) ->
     is_list(Attrs) andalso is_key(By) orelse error(badarg),
     lists:all(fun is_number/1, check_attrs(Attrs)) orelse error(badarith),
-    sonde_group:group(By, Attrs, Self, Max).
+    sonde_group:group(By, Attrs, Opts).
 
 %% @doc Collects garbage and returns the `N' processes that drop most refc binaries: `{Pid, Change,
 %% Attrs}', where `Change' is the number of binaries after the collection minus the number before

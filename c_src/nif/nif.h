@@ -25,7 +25,7 @@
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
     X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
     X(other_program) X(changed) X(no_build_id) X(core) X(process) X(initial_call)        \
-    X(current_function) X(registered_name)
+    X(current_function) X(registered_name) X(groups)
 /* clang-format on */
 
 struct atoms {
@@ -39,7 +39,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* Must equal the ABI in sonde_nif.erl. */
-#define SONDE_ABI "sonde-9"
+#define SONDE_ABI "sonde-10"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -243,6 +243,7 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_scan_place, 2, 0) X(do_scan_stacks, 2, 0) X(do_scan_stack, 3, DIRTY)                \
     X(do_turnover, 0, 0) X(do_trust_turnover, 0, 0) X(has_turnover, 0, 0)                    \
     X(do_calibrate_code, 1, DIRTY) X(has_code, 0, 0)                                         \
+    X(do_calibrate_first_call, 1, DIRTY) X(has_first_call, 0, 0) X(do_scan_groups, 3, 0)     \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
     X(do_account_lend, 4, DIRTY) X(do_account_settle, 1, DIRTY) X(do_account_return, 2, DIRTY)     \
     X(do_account_parts, 4, DIRTY) X(do_account_take_parts, 2, DIRTY)                         \

@@ -151,6 +151,7 @@ static void move(struct vm *vm, uintptr_t shift)
     for (unsigned i = 0; i < vm->code.n; i++)
         vm->code.ranges[i] += shift;
     vm->literals = (struct block){0, 0}; /* each VM has its own */
+    vm->first_call = 0;                  /* the key is an atom of this VM */
     vm->tab.has_turnover = false;        /* its words would come from pages that are kept */
 }
 

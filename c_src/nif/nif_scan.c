@@ -77,6 +77,7 @@ static bool get_mode(ERL_NIF_TERM term, enum scan_mode *mode)
             : term == ATOM(account) ? SCAN_ACCOUNT
             : term == ATOM(holders) ? SCAN_HOLDERS
             : term == ATOM(stacks)  ? SCAN_STACKS
+            : term == ATOM(groups)  ? SCAN_GROUPS
                                     : SCAN_ALL;
     return *mode != SCAN_ALL || term == ATOM(all);
 }
@@ -100,6 +101,8 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
     }
     if (mode == SCAN_STACKS)
         return q->n == 1 && q->attr[0] == ATTR_stack;
+    if (mode == SCAN_GROUPS)
+        return q->n > 0 && q->attr[q->n - 1] == ATTR_origin && sonde_of(env)->vm.first_call != 0;
     return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
 }
 
@@ -432,6 +435,49 @@ SCAN_NIF(do_scan_stack)
             list = enif_make_list_cell(env, call, list);
     }
     return list;
+}
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+/* undefined: there is none, or it was no function. */
+static ERL_NIF_TERM make_origin(ErlNifEnv *env, const uint64_t words[2], uint64_t count)
+{
+    struct mfa mfa = origin_function(words);
+    if (!is_atom_of(mfa.module, count) || !is_atom_of(mfa.function, count))
+        return ATOM(undefined);
+    return enif_make_tuple3(env, mfa.module, mfa.function, enif_make_uint64(env, mfa.arity));
+}
+
+static ERL_NIF_TERM make_group(ErlNifEnv *env, const struct stack_tree *t, size_t i, uint64_t count)
+{
+    uint64_t key[ORIGIN_WORDS];
+    ERL_NIF_TERM sums = enif_make_list(env, 0);
+    (void)stack_tree_frames(t, i, key, ORIGIN_WORDS);
+    for (unsigned k = t->width; k-- > 0;)
+        sums = enif_make_list_cell(env, enif_make_int64(env, t->sums[i * t->width + k]), sums);
+    return enif_make_tuple6(
+        env, key[ORIGIN_LEADER] != 0 ? nif_make_pid(env, key[ORIGIN_LEADER]) : ATOM(undefined),
+        make_origin(env, &key[ORIGIN_CALL], count), make_origin(env, &key[ORIGIN_FIRST], count),
+        enif_make_uint64(env, t->nodes[i].count), nif_make_pid(env, t->nodes[i].pid), sums);
+}
+
+SCAN_NIF(do_scan_groups)
+{
+    /* (Scan, From, Atoms): {Next | done, [{Leader | undefined, Call, First | undefined, Processes, OneOfThem, [Sum]}]};
+     * From: 1 for the first */
+    const struct stack_tree *t = &h->scan.stacks;
+    ErlNifUInt64 from;
+    ErlNifUInt64 count;
+    if (!enif_get_uint64(env, argv[1], &from) || from == 0 ||
+        !enif_get_uint64(env, argv[2], &count) || h->scan.mode != SCAN_GROUPS)
+        return nif_raise(env, ATOM(badarg));
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    uint64_t i = from;
+    for (; i < t->n && i - from < PAGE_MAX; i++) {
+        if (t->nodes[i].count > 0)
+            list = enif_make_list_cell(env, make_group(env, t, i, count), list);
+    }
+    return enif_make_tuple2(env, i < t->n ? enif_make_uint64(env, i) : ATOM(done), list);
 }
 
 /* ---- samples ------------------------------------------------------------------------------- */

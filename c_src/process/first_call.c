@@ -12,16 +12,18 @@ static const char name[] = "$initial_call";
 struct search {
     const struct reading *rd;
     unsigned left; /* slots, and pairs in a list, that it may still look at */
+    bool unclear;  /* something was there that it could not read */
     uint64_t *key;
     struct mfa *out;
 };
 
-void first_call_plan(struct plan *plan, const struct layout *lay)
-{
-    static const enum layout_field fields[] = {LF_dictionary,     LF_trace_flags, LF_heap,
+const enum layout_field first_call_fields[] = {LF_dictionary,     LF_trace_flags, LF_heap,
                                                LF_htop,           LF_old_heap,    LF_old_htop,
                                                LAYOUT_FIELD_COUNT};
-    plan_make(plan, lay, STATE_UNSETTLED, LOCK_MAIN, fields);
+
+void first_call_plan(struct plan *plan, const struct layout *lay)
+{
+    plan_make(plan, lay, STATE_UNSETTLED, LOCK_MAIN, first_call_fields);
 }
 
 /* An object of the process itself; one among the literals or in a fragment is not looked at. */
@@ -52,49 +54,70 @@ static bool is_key(const struct search *s, uint64_t word)
     return true;
 }
 
-static bool read_pair(const struct search *s, uint64_t term)
+/* true: it is the key. Then its value is in s->out, unless that is unclear. */
+static bool read_pair(struct search *s, uint64_t term)
 {
     uint64_t pair[PAIR_WORDS];
     uint64_t w[CALL_WORDS];
-    if (!read_tuple(s->rd, term, PAIR_WORDS, pair) || !is_key(s, pair[1]) ||
-        !read_tuple(s->rd, pair[2], CALL_WORDS, w) || !term_is_atom(w[1]) || !term_is_atom(w[2]) ||
-        !term_is_small(w[3]) || w[3] >> SMALL_SHIFT > ARITY_MAX)
+    if (!read_tuple(s->rd, term, PAIR_WORDS, pair)) {
+        s->unclear = true;
         return false;
-    *s->out = (struct mfa){w[1], w[2], w[3] >> SMALL_SHIFT};
+    }
+    if (!is_key(s, pair[1]))
+        return false;
+    if (read_tuple(s->rd, pair[2], CALL_WORDS, w) && term_is_atom(w[1]) && term_is_atom(w[2]) &&
+        term_is_small(w[3]) && w[3] >> SMALL_SHIFT <= ARITY_MAX) {
+        *s->out = (struct mfa){w[1], w[2], w[3] >> SMALL_SHIFT};
+        s->unclear = false;
+    } else
+        s->unclear = true;
     return true;
 }
 
-/* A slot has a pair, or a list of pairs. */
+/* A slot has a pair, or a list of pairs; nil: it is empty. */
 static bool read_slot(struct search *s, uint64_t term)
 {
     for (; s->left > 0 && term_is_list(term); s->left--) {
         uint64_t cell[2];
-        if (!read_words(s->rd, term, 2, cell))
+        if (!read_words(s->rd, term, 2, cell)) {
+            s->unclear = true;
             return false;
+        }
         if (read_pair(s, cell[0]))
             return true;
         term = cell[1];
     }
-    return read_pair(s, term);
+    return term != TERM_NIL && read_pair(s, term);
 }
 
-static bool read_dictionary(struct search *s)
+static void read_dictionary(struct search *s)
 {
     const struct vm *vm = s->rd->vm;
     uintptr_t dict = (uintptr_t)stamp_word(s->rd, LF_dictionary);
     uintptr_t used = dict + LF(vm->lay, dict_used);
     uint64_t word;
-    if (dict == 0 || !peek_word(vm->reader, used & ~(uintptr_t)7, &word))
-        return false;
-    uint64_t n = layout_narrow(word, (unsigned)(used & 7), 4);
+    if (dict == 0)
+        return;
+    s->unclear = !peek_word(vm->reader, used & ~(uintptr_t)7, &word);
+    uint64_t n = s->unclear ? 0 : layout_narrow(word, (unsigned)(used & 7), 4);
     for (uint64_t i = 0; i < n && s->left > 0; i++) {
         s->left--;
         if (!peek_word(vm->reader, dict + LF(vm->lay, dict_head) + 8 * i, &word))
-            return false;
-        if (read_slot(s, word))
-            return true;
+            s->unclear = true;
+        else if (read_slot(s, word))
+            return;
     }
-    return false;
+    s->unclear = s->unclear || s->left == 0;
+}
+
+enum status first_call_find(const struct reading *rd, uint64_t *key, struct mfa *out)
+{
+    struct search s = {rd, PAIRS_MAX, false, key, out};
+    *out = (struct mfa){0};
+    if (stamp_is_sensitive(rd))
+        return ST_ASK;
+    read_dictionary(&s);
+    return s.unclear ? ST_ASK : ST_OK;
 }
 
 enum status first_call_read(const struct vm *vm, const struct plan *plan, size_t slot,
@@ -102,11 +125,10 @@ enum status first_call_read(const struct vm *vm, const struct plan *plan, size_t
 {
     struct view view;
     const struct reading rd = {vm, plan, &view, NULL};
-    struct search s = {&rd, PAIRS_MAX, key, out};
     enum status st = stamp_open(vm, plan, slot, proc, &view);
     if (st != ST_OK)
         return st;
-    bool found = !stamp_is_sensitive(&rd) && read_dictionary(&s);
+    bool found = first_call_find(&rd, key, out) == ST_OK && out->module != 0;
     peek_barrier();
     st = stamp_close(&rd);
     return st == ST_OK && !found ? ST_ASK : st;

@@ -286,6 +286,12 @@ static enum status go_stack(struct walk *w, const struct reading *rd)
     return st;
 }
 
+/* The words themselves stay in the walk. */
+static enum status go_origin(struct walk *w, const struct reading *rd)
+{
+    return origin_read(rd, &w->u.origin);
+}
+
 /* Most processes have no binaries, and a mark is large: it is made only where there is something. */
 static enum status go_waste(struct walk *w, const struct reading *rd)
 {
@@ -424,6 +430,11 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_waits_for] = {WAITING, AWAITED_WHOM, AWAITED},
     [ATTR_waits_call] = {WAITING, AWAITED_CALL, AWAITED},
     [ATTR_oldest_message] = {ONE_WORD, 0, {oldest_message}, .go = go_oldest_message},
+    [ATTR_origin] = {SETTLED,
+                     0,
+                     {first_call_fields, origin_fields},
+                     .go = go_origin,
+                     .first = first_keys},
     [ATTR_stack] = {SETTLED, 0, {stack_frames_fields}, .go = go_stack, .first = first_stack},
 };
 

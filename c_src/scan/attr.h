@@ -6,6 +6,7 @@
 
 #include "binary/held_binaries.h"
 #include "process/awaited.h"
+#include "process/origin.h"
 #include "process/queue.h"
 #include "process/links_monitors.h"
 #include "process/stack_frames.h"
@@ -19,7 +20,7 @@
     X(catchlevel) \
     X(garbage_bytes) X(bin_garbage) X(bin_garbage_bytes) X(bin_waste) \
     X(flat_size) X(binary_unique) X(binary_exclusive) X(minor_gcs) X(waits_for) X(waits_call) \
-    X(oldest_message) X(stack)
+    X(oldest_message) X(stack) X(origin)
 /* clang-format on */
 
 /* Heaps with more words are marked, and more words counted, only where the caller asks for it. */
@@ -66,6 +67,7 @@ struct walk {
         struct offheap offheap;
         struct links_monitors ties;
         struct queue queue;
+        struct origin origin; /* stays after walk_end */
         /* in the room; NULL: nothing needs to be walked, or it has not begun */
         struct waste *waste;
         struct root_size *flat;

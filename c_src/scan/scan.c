@@ -132,7 +132,17 @@ static enum status emit_all(struct scan *s, const struct walk *w)
 static enum status add_stack(struct scan *s, const struct walk *w)
 {
     s->answered++;
-    return stack_tree_add(&s->stacks, w->u.stack->frame, w->u.stack->n, w->view.pid);
+    return stack_tree_add(&s->stacks, w->u.stack->frame, w->u.stack->n, w->view.pid, NULL);
+}
+
+static enum status add_to_group(struct scan *s, const struct walk *w)
+{
+    int64_t values[SCAN_QUESTIONS];
+    unsigned last = s->qn - 1;
+    for (unsigned k = 0; k < last; k++)
+        values[k] = w[k].value;
+    s->answered++;
+    return stack_tree_add(&s->stacks, w[last].u.origin.word, ORIGIN_WORDS, w->view.pid, values);
 }
 
 static enum status merge(struct scan *s, const struct walk *w, struct budget *b)
@@ -175,7 +185,9 @@ static enum status settle_one(struct scan *s, unsigned i)
     switch (st) {
     case ST_OK:
         s->counters.native++;
-        return s->mode == SCAN_STACKS ? add_stack(s, w) : emit_all(s, w);
+        return s->mode == SCAN_STACKS   ? add_stack(s, w)
+               : s->mode == SCAN_GROUPS ? add_to_group(s, w)
+                                        : emit_all(s, w);
     case ST_GONE:
         return ST_OK;
     case ST_BUSY:

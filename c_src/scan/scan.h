@@ -20,7 +20,8 @@ enum scan_mode {
     SCAN_AFTER,   /* the N largest drops since HOLDERS or ALL, in the remembered processes */
     SCAN_EACH,    /* nothing is kept: each process' values are handed out */
     SCAN_ACCOUNT, /* what each process holds goes into an account, with binary_unique */
-    SCAN_STACKS   /* the stack of each process goes into a tree, with stack */
+    SCAN_STACKS,  /* the stack of each process goes into a tree, with stack */
+    SCAN_GROUPS   /* what it belongs to goes there, with origin as the last question, and sums of the others */
 };
 
 enum {
@@ -95,12 +96,12 @@ enum scan_result {
     SCAN_ASK,  /* answer scan->ask[0..ask_n) with scan_answer, then scan_asked, call again */
     SCAN_ROWS, /* take what is in scan->out, then scan_taken, call again */
     SCAN_DONE, /* top is complete */
-    SCAN_FULL, /* more processes than the sample may remember, or too many stacks */
+    SCAN_FULL, /* more processes than the sample may remember, or too many stacks or groups */
     SCAN_LOST, /* the process table cannot be read any more */
     SCAN_NOMEM
 };
 
-/* Only TOP (the N largest of each) and EACH take several questions. */
+/* Only TOP (the N largest of each), EACH and GROUPS take several questions. */
 void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
                enum scan_mode mode, size_t n, struct sample *first, size_t max_entries);
 void scan_free(struct scan *s);
@@ -144,8 +145,8 @@ enum scan_result scan_step(struct scan *s, enum peek_reader reader, uint64_t ns)
  * scans at the same time, and for an attribute whose walk takes memory or visits a heap. */
 enum scan_result scan_begin(struct scan *s, enum peek_reader reader, uint64_t ns);
 
-/* What process_info answered to each question; dead: it answered undefined. EACH, ACCOUNT and STACKS ignore the
- * answers. */
+/* What process_info answered to each question; dead: it answered undefined. EACH, ACCOUNT, STACKS and GROUPS
+ * ignore the answers. */
 enum status scan_answer(struct scan *s, uint64_t pid, bool dead, const int64_t *values);
 void scan_asked(struct scan *s);
 void scan_taken(struct scan *s);

@@ -20,7 +20,8 @@ static void find_lines(struct scan *s, const struct plan *p)
 void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsigned qn,
                enum scan_mode mode, size_t n, struct sample *first, size_t max_entries)
 {
-    assert(qn >= 1 && qn <= SCAN_QUESTIONS && (qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH));
+    assert(qn >= 1 && qn <= SCAN_QUESTIONS);
+    assert(qn == 1 || mode == SCAN_TOP || mode == SCAN_EACH || mode == SCAN_GROUPS);
     memset(s, 0, sizeof *s);
     s->vm = *vm;
     stripes_init(&s->table, vm->tab.max);
@@ -33,6 +34,7 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
         find_lines(s, &s->q[k].plan);
         top_n_init(&s->top[k], n);
     }
+    s->stacks.width = mode == SCAN_GROUPS ? qn - 1 : 0;
     sample_init(&s->own, vm->lay, &vm->tab, max_entries);
     s->sample = first ? first : &s->own;
 }

@@ -25,6 +25,16 @@ static size_t place(const struct stack_tree *t, uint32_t parent, uint64_t addres
     return i;
 }
 
+static bool grow_sums(struct stack_tree *t)
+{
+    if (t->width == 0)
+        return true;
+    int64_t *sums = sonde_realloc(t->sums, t->cap * t->width * sizeof *sums);
+    if (sums)
+        t->sums = sums;
+    return sums != NULL;
+}
+
 static enum status grow(struct stack_tree *t)
 {
     if (t->n >= STACK_NODES_MAX)
@@ -32,11 +42,12 @@ static enum status grow(struct stack_tree *t)
     if (!SONDE_GROW(t->nodes, t->cap, FIRST_CAP))
         return ST_NOMEM;
     uint32_t *slot = sonde_realloc(t->slot, 2 * t->cap * sizeof *slot);
-    if (!slot) {
+    if (slot)
+        t->slot = slot;
+    if (!slot || !grow_sums(t)) {
         t->cap = t->slots / 2;
         return ST_NOMEM;
     }
-    t->slot = slot;
     t->slots = 2 * t->cap;
     memset(slot, 0, t->slots * sizeof *slot);
     for (size_t i = 1; i < t->n; i++)
@@ -54,6 +65,8 @@ static enum status add(struct stack_tree *t, uint32_t parent, uint64_t address)
             t->nodes[t->n++] = (struct stack_node){0};
     }
     t->slot[place(t, parent, address)] = (uint32_t)t->n;
+    for (unsigned k = 0; k < t->width; k++)
+        t->sums[t->n * t->width + k] = 0;
     t->nodes[t->n++] = (struct stack_node){.address = address, .parent = parent};
     return ST_OK;
 }
@@ -73,7 +86,8 @@ static enum status step(struct stack_tree *t, uint32_t *at, uint64_t address)
 }
 
 /* What was added of a stack that has no room in the end counts no process. */
-enum status stack_tree_add(struct stack_tree *t, const uint64_t *frames, unsigned n, uint64_t pid)
+enum status stack_tree_add(struct stack_tree *t, const uint64_t *frames, unsigned n, uint64_t pid,
+                           const int64_t *values)
 {
     uint32_t at = 0;
     for (unsigned i = 0; i < n; i++) {
@@ -85,6 +99,10 @@ enum status stack_tree_add(struct stack_tree *t, const uint64_t *frames, unsigne
     if (node->count == 0)
         node->pid = pid;
     node->count++;
+    for (unsigned k = 0; k < t->width; k++) { /* values that were torn down may be anything: sums wrap */
+        int64_t *sum = &t->sums[(size_t)at * t->width + k];
+        *sum = (int64_t)((uint64_t)*sum + (uint64_t)values[k]);
+    }
     return ST_OK;
 }
 
@@ -106,5 +124,6 @@ void stack_tree_free(struct stack_tree *t)
 {
     sonde_free(t->nodes);
     sonde_free(t->slot);
+    sonde_free(t->sums);
     *t = (struct stack_tree){0};
 }

@@ -1,6 +1,6 @@
-/* stack_tree.h: how many processes have which stack.
- * Knows: a tree of addresses, in which stacks share the calls that they have in common.
- * Does not know: what the addresses mean, or how they were read. */
+/* stack_tree.h: how many processes have which stack, or which other few words; and sums over these processes.
+ * Knows: a tree of words, in which stacks share the calls that they have in common.
+ * Does not know: what the words mean, or how they were read. */
 #ifndef SONDE_STACK_TREE_H
 #define SONDE_STACK_TREE_H
 
@@ -25,10 +25,14 @@ struct stack_tree {
     size_t n, cap, slots;
     struct stack_node *nodes;
     uint32_t *slot; /* of a hash table of nodes */
+    unsigned width; /* sums for each node; does not change after the first add */
+    int64_t *sums;
 };
 
-/* Adds the stack of a process: the last call first, n > 0. OK, TOO_LARGE (too many different ones), NOMEM. */
-enum status stack_tree_add(struct stack_tree *t, const uint64_t *frames, unsigned n, uint64_t pid);
+/* Adds the stack of a process: the last call first, n > 0; and its values, as many as the width is. OK,
+ * TOO_LARGE (too many different ones), NOMEM. */
+enum status stack_tree_add(struct stack_tree *t, const uint64_t *frames, unsigned n, uint64_t pid,
+                           const int64_t *values);
 
 /* The frames of a node, the last call first; at most `max'. */
 unsigned stack_tree_frames(const struct stack_tree *t, size_t node, uint64_t *frames, unsigned max);

@@ -149,7 +149,7 @@ static void test_tree(void)
     for (unsigned i = 0; i < 20000; i++) {
         frames[0] = i % 7;
         frames[1] = i;
-        ok = ok && stack_tree_add(&t, frames, 2, i) == ST_OK;
+        ok = ok && stack_tree_add(&t, frames, 2, i, NULL) == ST_OK;
     }
     check(ok && t.n == 1 + 7 + 20000, "a tree grows", "");
     for (size_t i = 1; i < t.n; i++) {
@@ -161,11 +161,11 @@ static void test_tree(void)
     stack_tree_free(&t);
     for (unsigned i = 0; ok && i < STACK_NODES_MAX; i++) {
         frames[0] = i;
-        enum status st = stack_tree_add(&t, frames, 1, i);
+        enum status st = stack_tree_add(&t, frames, 1, i, NULL);
         ok = st == (i + 1 < STACK_NODES_MAX ? ST_OK : ST_TOO_LARGE);
     }
     check(ok && t.n == STACK_NODES_MAX, "no more nodes than it may have", "");
-    check(stack_tree_add(&t, (uint64_t[]){5}, 1, 1) == ST_OK, "those that it has still count", "");
+    check(stack_tree_add(&t, (uint64_t[]){5}, 1, 1, NULL) == ST_OK, "those that it has still count", "");
     stack_tree_free(&t);
 }
 
@@ -178,11 +178,11 @@ static void test_no_memory(void)
         fail_at = at;
         for (unsigned i = 0; i < 600 && st == ST_OK; i++) {
             frames[2] = i;
-            st = stack_tree_add(&t, frames, 3, i);
+            st = stack_tree_add(&t, frames, 3, i, NULL);
         }
         check(st == ST_NOMEM, "a failed allocation is an answer", "");
         fail_at = 0;
-        check(stack_tree_add(&t, frames, 3, 1) == ST_OK, "and the next one is tried", "");
+        check(stack_tree_add(&t, frames, 3, 1, NULL) == ST_OK, "and the next one is tried", "");
         stack_tree_free(&t);
     }
 }

@@ -6,7 +6,7 @@
 
 enum { ARITY_MAX = 255, MFA_WORDS = 3, ENTRY_WORDS = 5, ENTRY_BEFORE = 16 };
 
-static bool read_mfa(enum peek_reader r, uint64_t at, struct mfa *out)
+bool identity_mfa(enum peek_reader r, uint64_t at, struct mfa *out)
 {
     uint64_t w[MFA_WORDS];
     if (!peek_block(r, at, MFA_WORDS, w))
@@ -31,7 +31,7 @@ static struct mfa read_current(enum peek_reader r, const struct identity_form *f
 {
     uint64_t at;
     struct mfa mfa;
-    if (!peek_word(r, proc + form->current, &at) || at == 0 || !read_mfa(r, at, &mfa))
+    if (!peek_word(r, proc + form->current, &at) || at == 0 || !identity_mfa(r, at, &mfa))
         return (struct mfa){0};
     return mfa;
 }
@@ -40,7 +40,7 @@ bool identity_read(enum peek_reader r, const struct identity_form *form, uintptr
                    struct identity *out)
 {
     *out = (struct identity){.name = 0};
-    if (!form->is_known || !read_mfa(r, proc + form->call, &out->call))
+    if (!form->is_known || !identity_mfa(r, proc + form->call, &out->call))
         return false;
     out->name = identity_name(r, form, proc);
     out->current = read_current(r, form, proc);
@@ -61,7 +61,7 @@ static bool call_is_right(enum peek_reader r, const struct known_process *known,
                           struct identity_form *form)
 {
     struct mfa mfa;
-    return read_mfa(r, known->proc + form->call, &mfa) && is_same(&mfa, &known->who.call);
+    return identity_mfa(r, known->proc + form->call, &mfa) && is_same(&mfa, &known->who.call);
 }
 
 static bool current_is_right(enum peek_reader r, const struct known_process *known,
@@ -124,6 +124,16 @@ static bool learn(enum peek_reader r, const struct known_process *known, unsigne
     }
     *form = found;
     return hits == 1;
+}
+
+bool identity_learn_call(enum peek_reader r, const struct layout *lay,
+                         const struct known_process *known, unsigned n, uint16_t *at)
+{
+    struct identity_form form = {.call = 0};
+    bool ok = learn(r, known, n, LF(lay, proc_size) - 8U * (MFA_WORDS - 1), call_is_right,
+                    &form.call, &form);
+    *at = form.call;
+    return ok;
 }
 
 bool identity_learn(enum peek_reader r, const struct layout *lay, const struct known_process *known,

@@ -35,6 +35,13 @@ struct known_process {
 bool identity_learn(enum peek_reader r, const struct layout *lay, const struct known_process *known,
                     unsigned n, struct identity_form *out);
 
+/* The place of the first call alone, where no name is needed: from functions of which at least two differ. */
+bool identity_learn_call(enum peek_reader r, const struct layout *lay,
+                         const struct known_process *known, unsigned n, uint16_t *at);
+
+/* The words of a function at that address. false: not readable, or no function. */
+bool identity_mfa(enum peek_reader r, uint64_t at, struct mfa *out);
+
 /* The atom that is its name, or 0. As identity_read. */
 uint64_t identity_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc);
 

@@ -16,10 +16,10 @@
 -export([prover_begin/0, prover_end/0, prover/0, allow_probe/1, disallow_probe/1]).
 -export([scan_new/6, scan_begin/1, scan_step/1, scan_feed/2, scan_rows/1, scan_rows/2, scan_rows/4, scan_info/1,
          scan_pids/3, scan_values/1, scan_values/3, scan_skip/2, scan_after/1, scan_limit/3,
-         scan_part/3, scan_place/2, scan_calls/4, scan_exclude/2, scan_stacks/2, scan_stack/2, account_join/2, account_lend/4, account_settle/1,
+         scan_part/3, scan_place/2, scan_calls/4, scan_exclude/2, scan_stacks/2, scan_stack/2, scan_groups/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2, account_parts/4, account_take_parts/2]).
 -export([learn/2, aim/1, aim_core/4, absent/1, identity/1, find_name/2, count_there/0, look_process/1, each_of/2]).
--export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0,
+-export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0, calibrate_first_call/1, has_first_call/0,
          turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
@@ -42,7 +42,8 @@
        do_adopt/1, do_scan_new/6, do_scan_begin/1, do_scan_step/1, do_scan_feed/2, do_scan_rows/4,
        do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
        do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_scan_stacks/2,
-       do_scan_stack/3, do_calibrate_code/1, has_code/0, do_turnover/0, do_trust_turnover/0,
+       do_scan_stack/3, do_scan_groups/3, do_calibrate_code/1, has_code/0,
+       do_calibrate_first_call/1, has_first_call/0, do_turnover/0, do_trust_turnover/0,
        has_turnover/0, do_account_join/2, do_account_lend/4,
        do_account_settle/1, do_account_return/2, do_account_parts/4, do_account_take_parts/2,
        do_calibrate_fun/2,
@@ -62,7 +63,7 @@
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
--define(ABI, "sonde-9").
+-define(ABI, "sonde-10").
 -define(REASON, {?MODULE, not_loaded}).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
@@ -578,6 +579,15 @@ scan_stack(Scan, Node) ->
     said(do_scan_stack(Scan, Node, erlang:system_info(atom_count))).
 do_scan_stack(_Scan, _Node, _Atoms) -> erlang:nif_error(not_loaded).
 
+%% After a scan of mode `groups', whose last attribute is `origin': processes that have the same group leader
+%% (`undefined': it is of another node), first call and `$initial_call', how many they are, one of them, and the sums
+%% of the other attributes. Starts at 1.
+-spec scan_groups(scan(), From :: pos_integer()) ->
+    {Next :: pos_integer() | done,
+     [{pid() | undefined, mfa(), mfa() | undefined, Processes :: pos_integer(), pid(), [integer()]}]}.
+scan_groups(Scan, From) -> said(do_scan_groups(Scan, From, erlang:system_info(atom_count))).
+do_scan_groups(_Scan, _From, _Atoms) -> erlang:nif_error(not_loaded).
+
 %% After calibrate: learns how the VM lists its code from the first probe, which waits in that function,
 %% and whether that is right for all of them.
 -spec calibrate_code([{Probe :: pid(), mfa()}]) -> boolean().
@@ -585,6 +595,17 @@ calibrate_code(Known) ->
     ok = settled(),
     said(do_calibrate_code(Known)).
 do_calibrate_code(_Known) -> erlang:nif_error(not_loaded).
+
+%% The same: learns where a process has the function that it began with.
+-spec calibrate_first_call([{Probe :: pid(), mfa()}]) -> boolean().
+calibrate_first_call(Known) ->
+    ok = settled(),
+    said(do_calibrate_first_call(Known)).
+do_calibrate_first_call(_Known) -> erlang:nif_error(not_loaded).
+
+%% Whether calibrate_first_call/1 has learned it; never after aim/1.
+-spec has_first_call() -> boolean().
+has_first_call() -> erlang:nif_error(not_loaded).
 
 %% For the prover: the number of processes by the process table's own count, and how many it ever had.
 -spec turnover() -> {non_neg_integer(), non_neg_integer()} | no_reader.

@@ -9,8 +9,8 @@
 -module(sonde_probe).
 
 -export([start/0, stop/0, are_alive/0, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1,
-         functions/1]).
--export([asleep/1, tell/1]). % hibernated probes wake up here; processes of in_another/1
+         functions/1, first_calls/1]).
+-export([asleep/1, tell/1, begun/1]). % hibernated probes wake up here; processes of in_another/1; a first call
 -export_type([probes/0, check/0]).
 
 -type probes() :: #{guard := pid(), pids := #{atom() => pid()}, facts := #{atom() => map()},
@@ -75,7 +75,8 @@ start() ->
                       alias => {[], fun(Up) -> tidy(Up, alias()) end},
                       named => {[], fun(Up) -> tidy(Up, named_monitor(L2)) end},
                       suspender => {[], fun(Up) -> tidy(Up, erlang:suspend_process(L3)) end},
-                      watched => {[], fun wait/1}}),
+                      watched => {[], fun wait/1},
+                      begun => {[], begun}}),
     Watched = maps:get(watched, Still),
     Watch = fun(Up) -> tidy(Up, monitor(process, Watched)) end,
     Watchers = [spawn_probe(Guard, [], Watch) || _ <- [1, 2, 3]],
@@ -165,7 +166,10 @@ options(Opts) ->
 %% Fun(Up) calls ready(Up) and then waits. It keeps only what the checks must find.
 spawn_probe(Guard, Opts, Fun) ->
     Up = self(),
-    Guard ! {spawn, fun() -> Fun(Up) end, options(Opts)},
+    Guard ! {spawn, case Fun of
+                        begun -> begun;
+                        _ -> fun() -> Fun(Up) end
+                    end, options(Opts)},
     case told(Guard, spawned) of
         system_limit ->
             error(system_limit);
@@ -218,7 +222,7 @@ guard(Pids, Prover, Mon) ->
     receive
         {spawn, Fun, Opts} ->
             %% linked until the prover knows it: if the guard is killed before, it dies too
-            Pid = try spawn_opt(Fun, [link | Opts]) catch error:system_limit -> system_limit end,
+            Pid = try started(Fun, Prover, [link | Opts]) catch error:system_limit -> system_limit end,
             Prover ! {spawned, self(), Pid},
             guard([Pid || is_pid(Pid)] ++ Pids, Prover, Mon);
         {known, Pid} ->
@@ -229,6 +233,10 @@ guard(Pids, Prover, Mon) ->
         {stop, _} -> kill(Pids);
         {'DOWN', Mon, process, _, _} -> kill(Pids)
     end.
+
+%% One probe begins with another function than the others.
+started(begun, Prover, Opts) -> spawn_opt(?MODULE, begun, [Prover], Opts);
+started(Fun, _, Opts) -> spawn_opt(Fun, Opts).
 
 kill(Pids) -> lists:foreach(fun(P) -> exit(P, kill) end, Pids).
 
@@ -373,6 +381,9 @@ place1(Up) ->
 place2(Up) ->
     ready(Up),
     receive stop -> ok; {back, To} -> place1(To) end.
+
+-spec begun(pid()) -> ok.
+begun(Up) -> wait(Up).
 
 -spec asleep(term()) -> ok.
 asleep(_) -> ok.
@@ -839,6 +850,12 @@ functions(#{pids := Pids} = Ps) ->
     [{Pid, Function} || {_, Pid} <- lists:sort(maps:to_list(maps:with(still(Ps), Pids))),
                         {current_function, {M, _, _} = Function} <- [process_info(Pid, current_function)],
                         M =/= erlang].
+
+%% @doc Returns the function that each probe began with; not all began with the same one.
+-spec first_calls(probes()) -> [{pid(), mfa()}].
+first_calls(#{pids := Pids}) ->
+    [{Pid, Call} || Pid <- lists:sort(maps:values(Pids)),
+                    {initial_call, Call} <- [process_info(Pid, initial_call)]].
 
 sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
     K = length(Numbers),

@@ -378,8 +378,9 @@ not_run(Checks) -> [{Name, not_run} || {Name, _} <- Checks].
 judge(Name, Checks, Probes) ->
     case [Check || {Check, {failed, _, _}} <- Checks] of
         [] ->
-            %% if not, stacks are the only answer that comes from the portable path
+            %% if not, stacks and groups are the only answers that come from the portable path
             _ = sonde_nif:calibrate_code(sonde_probe:functions(Probes)),
+            _ = sonde_nif:calibrate_first_call(sonde_probe:first_calls(Probes)),
             ok = calibrate_turnover(?TURNOVER_TRIES),
             Outcome = #{status => active, layout => Name, checks => Checks},
             ok = sonde_nif:adopt(Outcome),

@@ -4,7 +4,7 @@
 %% cannot be read, if there are any.
 -module(sonde_every_process).
 
--export([fold/4, ask_all/5, one/2, read/2, glance/3]).
+-export([fold/4, ask_all/5, one/2, read/2, glance/3, in_order/2]).
 
 -type fold(Acc) :: fun((pid(), Values :: [term()], [{Item :: term(), term()}], Acc) -> Acc).
 
@@ -126,7 +126,8 @@ native(Fun, Acc, Attrs, Native, Items) ->
         {no_reader, _} -> ask_all(Fun, Acc, Attrs, Items, processes())
     end.
 
-%% The values are read sorted and without duplicates; restores the requested order.
+%% @doc The values are read sorted and without duplicates; restores the requested order.
+-spec in_order([sonde_attr:attr()], Read :: [sonde_attr:attr()]) -> fun(([Value]) -> [Value]).
 in_order(Attrs, Attrs) ->
     fun(Values) -> Values end;
 in_order(Attrs, Known) ->

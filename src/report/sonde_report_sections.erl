@@ -149,7 +149,7 @@ groups(#{side := Side}) ->
                 native -> [memory, binary_memory, message_queue_len];
                 _ -> [memory, message_queue_len]
             end,
-    All = sonde_group:group(application_call, Attrs, false, ?MOST_GROUPS),
+    All = sonde_group:group(application_call, Attrs, #{max_groups => ?MOST_GROUPS}),
     {Shown, Rest} = lists:split(min(?GROUPS, length(All)), All),
     #{data => #{rows => [group(App, call(Call), 1, N, Totals) || {{App, Call}, N, Totals} <- Shown] ++ others(Rest)}}.
 
