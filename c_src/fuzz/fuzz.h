@@ -8,6 +8,7 @@
  *     fuzz_process.c its verbs for the structures of a process
  *     fuzz_term.c    its verbs for terms and the roots that hold them
  *     fuzz_model.c   the expected answers, computed as simply as possible
+ *     fuzz_origin.c  the same for what a process belongs to
  *     fuzz_mark.c    the same for the objects that the roots of a process reach
  *     fuzz_heap.c    the same for the memory that a collection would free
  *     fuzz_size.c    the same for the sizes of terms and for mailboxes
@@ -141,6 +142,16 @@ struct verdict model_answer(const struct vm *vm, enum attr attr, bool waiting, u
 /* A hash of the fields that must not change between opening and closing, including the settled
  * state. false: it cannot be read, or the process is not settled. */
 bool model_stamp(const struct vm *vm, enum attr attr, bool waiting, uint64_t proc, uint64_t *sum);
+
+/* Atoms; and one under which proc_lib keeps the first call. */
+#define FUZZ_ATOM(I) ((uint64_t)(I) << 6 | 0x0B)
+enum { FUZZ_KEY = 0x4B };
+
+/* The last words of a Process, which no table has. */
+#define FUZZ_FIRST_CALL(Lay) (uint16_t)((LF(Lay, proc_size) & ~7U) - 24)
+
+/* What the process belongs to; the value is 0. */
+struct verdict model_origin(const struct vm *vm, uint64_t proc, struct origin *key);
 
 /* ---- reached objects ------------------------------------------------------------------------- */
 

@@ -158,7 +158,8 @@ static verb *const verbs[16] = {build_entry,      build_mbuf,    build_message, 
 
 /* More verbs, and room for new ones that the kept inputs do not use yet: byte 14 with the number of
  * the verb as parameter; the verb's own parameter is the next byte. */
-static verb *const more_verbs[16] = {build_thing, build_deep, build_hold, build_call, build_frames};
+static verb *const more_verbs[16] = {build_thing, build_deep,   build_hold,
+                                     build_call,  build_frames, build_first_call};
 
 static bool run_verb(struct builder *b, unsigned op)
 {
@@ -214,8 +215,8 @@ static void choose_proof(struct builder *b, struct proof *p)
  * attribute. */
 static enum attr any_attr(unsigned i)
 {
-    enum { FIRST = 12, LIMIT = 192, LATER = 8, LAST = 252 };
-    static const enum attr last[] = {ATTR_stack, ATTR_oldest_message, ATTR_waits_call,
+    enum { FIRST = 12, LIMIT = 192, LATER = 8, LAST = 251 };
+    static const enum attr last[] = {ATTR_origin, ATTR_stack, ATTR_oldest_message, ATTR_waits_call,
                                      ATTR_waits_for};
     if (i >= LAST)
         return last[i - LAST];
@@ -232,7 +233,9 @@ void image_build(struct image *img, const uint8_t *data, size_t size)
     img->vm = (struct vm){.reader = PEEK_SYSCALL,
                           .lay = b.lay,
                           .tab = {.tab = make(&b, SLOTS * 8ULL), .max = SLOTS},
-                          .fun_module = 32};
+                          .fun_module = 32,
+                          .first_call = FUZZ_FIRST_CALL(b.lay),
+                          .first_call_key = FUZZ_KEY};
     img->attr = any_attr(byte(&b));
     img->mode = byte(&b);
     img->steps = 1 + byte(&b) % 16;

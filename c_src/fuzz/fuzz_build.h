@@ -116,6 +116,6 @@ void build_monitor(struct builder *b, unsigned number, unsigned how, uint64_t en
 
 /* ---- of fuzz_term.c ------------------------------------------------------------------------------ */
 
-verb build_thing, build_deep, build_hold, build_call, build_frames;
+verb build_thing, build_deep, build_hold, build_call, build_frames, build_first_call;
 
 #endif

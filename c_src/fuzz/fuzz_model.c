@@ -107,6 +107,10 @@ static const struct stillness still[] = {
                          {LF_heap, LF_htop, LF_hend, LF_stop, LF_old_heap, LF_old_htop, TIES}},
     [ATTR_oldest_message] = {0, 0, {LF_sig_first}},
     [ATTR_stack] = {NOT_SETTLED, 1, {LF_stop, LF_hend}},
+    [ATTR_origin] = {NOT_SETTLED,
+                     1,
+                     {LF_dictionary, LF_trace_flags, LF_heap, LF_htop, LF_old_heap, LF_old_htop,
+                      LF_group_leader}},
 };
 _Static_assert(sizeof still / sizeof *still == ATTR_COUNT,
                "what must be still, for each attribute");
@@ -706,6 +710,9 @@ struct verdict model_answer(const struct vm *vm, enum attr attr, bool waiting, u
 {
     struct model m = {.lay = vm->lay, .proc = proc};
     struct chains c = {.n = 0};
+    struct origin key;
+    if (attr == ATTR_origin)
+        return model_origin(vm, proc, &key);
     if (fuzz_is_waste(attr))
         return model_waste(vm, attr, proc);
     if (attr == ATTR_flat_size)

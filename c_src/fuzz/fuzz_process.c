@@ -41,6 +41,9 @@ void build_process(struct builder *b, unsigned param)
     set(b, LF_parent, pid);
     set(b, LF_seq_token, NIL);
     set(b, LF_live_frag_end, ~7ULL);
+    put_word(p.at + FUZZ_FIRST_CALL(b->lay), FUZZ_ATOM(life % 2));
+    put_word(p.at + FUZZ_FIRST_CALL(b->lay) + 8, FUZZ_ATOM(3));
+    put_word(p.at + FUZZ_FIRST_CALL(b->lay) + 16, life % 3);
     put_word(b->img->vm.tab.tab + 8 * (uint64_t)slot, p.at);
 }
 

@@ -4,6 +4,7 @@
 #include "fuzz/fuzz.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The expected row of each process; not exact where a walker may choose. */
 struct expected {
@@ -276,6 +277,57 @@ static void check_stacks(const struct image *img, bool changing)
     scan_free(&s);
 }
 
+/* How many processes of the model have this key, and the sum of their values. */
+static unsigned count_origin(const struct image *img, const struct sight origins[SLOTS],
+                             const struct sight looks[SLOTS], const struct origin *key,
+                             uint64_t *sum)
+{
+    unsigned n = 0;
+    *sum = 0;
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        struct origin other;
+        if (!origins[slot].read || !looks[slot].read)
+            continue;
+        (void)model_origin(&img->vm, fuzz_word(img->vm.tab.tab + 8 * slot), &other);
+        if (memcmp(&other, key, sizeof other) != 0)
+            continue;
+        n++;
+        *sum += (uint64_t)looks[slot].value;
+    }
+    return n;
+}
+
+/* Each process that can be read is in one group, that of its own key, with its value. */
+static void check_groups(const struct image *img, enum attr attr, bool changing)
+{
+    const enum attr attrs[] = {attr, ATTR_origin};
+    static struct scan s;
+    struct sight origins[SLOTS];
+    struct sight looks[SLOTS];
+    bool exact = !changing;
+    uint64_t counted = 0;
+    fuzz_begin(img, changing, SLOTS * 24ULL * (MOST_READS + 2));
+    look_at_all(img, ATTR_origin, false, origins, &exact);
+    look_at_all(img, attr, false, looks, &exact);
+    begin_scan(&s, img, attrs, 2, SCAN_GROUPS, 0);
+    bool whole = check_result(img, &s, run_scan(img, &s, attr), attr);
+    for (size_t i = 1; i < s.stacks.n; i++) {
+        struct origin key;
+        uint64_t sum;
+        counted += s.stacks.nodes[i].count;
+        if (s.stacks.nodes[i].count == 0 || !whole || !exact)
+            continue;
+        (void)stack_tree_frames(&s.stacks, i, key.word, ORIGIN_WORDS);
+        fuzz_must(count_origin(img, origins, looks, &key, &sum) == s.stacks.nodes[i].count,
+                  "another number of processes in a group:", attr);
+        fuzz_must((uint64_t)s.stacks.sums[i] == sum, "another total of a group:", attr);
+    }
+    for (unsigned i = 0; i < SLOTS && whole && exact; i++)
+        counted -= origins[i].read && looks[i].read;
+    fuzz_must(!whole || counted == (exact ? 0 : s.answered), "processes in no group:", attr);
+    scan_free(&s);
+}
+
 /* ---- several questions in one sweep, and some processes only ------------------------------------- */
 
 static bool is_left_out(const struct question *q, struct sight looks[MANY][SLOTS], unsigned slot)
@@ -382,10 +434,14 @@ void check_scans(const struct image *img)
     check_many(img, img->attr, false);
     if (img->attr == ATTR_stack)
         check_stacks(img, false);
+    if (img->attr != ATTR_origin)
+        check_groups(img, img->attr, false);
     if (memory_changes() == 0)
         return;
     check_scan(img, img->attr, true);
     check_many(img, img->attr, true);
     if (img->attr == ATTR_stack)
         check_stacks(img, true);
+    if (img->attr != ATTR_origin)
+        check_groups(img, img->attr, true);
 }

@@ -336,3 +336,28 @@ void build_frames(struct builder *b, unsigned param)
         }
     }
 }
+
+/* The pair that proc_lib puts into a dictionary. param: bits: 1, 2: the block of the pair, and whether it is
+ * another one for the function; 4: another key, 8: in a list; operands: the slot; the function */
+void build_first_call(struct builder *b, unsigned param)
+{
+    unsigned at = byte(b);
+    unsigned how = byte(b);
+    uint64_t f = build_room(b, param & 2 ? how >> 6 & 3 : param & 1, 4);
+    uint64_t pair = build_room(b, param & 1, 3);
+    uint64_t cell = param & 8 ? build_room(b, 0, 2) : 0;
+    if (f == 0 || pair == 0)
+        return;
+    put_word(f, 3 << 6);
+    put_word(f + 8, FUZZ_ATOM(how & 3));
+    put_word(f + 16, FUZZ_ATOM(how >> 2 & 3));
+    put_word(f + 24, (how & 0x30 ? 0ULL + how : 300ULL) << 4 | 15);
+    put_word(pair, 2 << 6);
+    put_word(pair + 8, FUZZ_KEY + (param & 4 ? 64 : 0));
+    put_word(pair + 16, f + 2);
+    if (cell != 0) {
+        put_word(cell, pair + 2);
+        put_word(cell + 8, NIL);
+    }
+    hold_in_dictionary(b, at, cell != 0 ? cell + 1 : pair + 2);
+}

@@ -8,7 +8,6 @@
 #include "process/first_call.h"
 #include "scan/overview.h"
 
-enum { KEY = 0x4B }; /* an atom */
 enum { MAILBOX_WORDS = 1 << 12, MAILBOX_READS = 2000000 };
 
 static bool may_open(const struct image *img, size_t slot, uint64_t proc)
@@ -69,7 +68,7 @@ static void check_first_call(const struct image *img, size_t slot, uint64_t proc
 {
     struct plan plan;
     struct mfa call;
-    uint64_t key = KEY;
+    uint64_t key = FUZZ_KEY;
     first_call_plan(&plan, img->vm.lay);
     fuzz_begin(img, changing, MOST_READS);
     if (first_call_read(&img->vm, &plan, slot, proc, &key, &call) == ST_OK)

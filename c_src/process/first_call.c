@@ -17,9 +17,8 @@ struct search {
     struct mfa *out;
 };
 
-const enum layout_field first_call_fields[] = {LF_dictionary,     LF_trace_flags, LF_heap,
-                                               LF_htop,           LF_old_heap,    LF_old_htop,
-                                               LAYOUT_FIELD_COUNT};
+const enum layout_field first_call_fields[] = {
+    LF_dictionary, LF_trace_flags, LF_heap, LF_htop, LF_old_heap, LF_old_htop, LAYOUT_FIELD_COUNT};
 
 void first_call_plan(struct plan *plan, const struct layout *lay)
 {

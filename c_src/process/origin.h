@@ -7,7 +7,12 @@
 #include "process/first_call.h"
 
 /* A leader of another node is 0, and so is the second function if there is none. */
-enum { ORIGIN_LEADER, ORIGIN_CALL, ORIGIN_FIRST = ORIGIN_CALL + 2, ORIGIN_WORDS = ORIGIN_FIRST + 2 };
+enum {
+    ORIGIN_LEADER,
+    ORIGIN_CALL,
+    ORIGIN_FIRST = ORIGIN_CALL + 2,
+    ORIGIN_WORDS = ORIGIN_FIRST + 2
+};
 
 struct origin {
     uint64_t word[ORIGIN_WORDS];

@@ -430,11 +430,8 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_waits_for] = {WAITING, AWAITED_WHOM, AWAITED},
     [ATTR_waits_call] = {WAITING, AWAITED_CALL, AWAITED},
     [ATTR_oldest_message] = {ONE_WORD, 0, {oldest_message}, .go = go_oldest_message},
-    [ATTR_origin] = {SETTLED,
-                     0,
-                     {first_call_fields, origin_fields},
-                     .go = go_origin,
-                     .first = first_keys},
+    [ATTR_origin] =
+        {SETTLED, 0, {first_call_fields, origin_fields}, .go = go_origin, .first = first_keys},
     [ATTR_stack] = {SETTLED, 0, {stack_frames_fields}, .go = go_stack, .first = first_stack},
 };
 

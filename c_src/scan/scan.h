@@ -21,7 +21,7 @@ enum scan_mode {
     SCAN_EACH,    /* nothing is kept: each process' values are handed out */
     SCAN_ACCOUNT, /* what each process holds goes into an account, with binary_unique */
     SCAN_STACKS,  /* the stack of each process goes into a tree, with stack */
-    SCAN_GROUPS   /* what it belongs to goes there, with origin as the last question, and sums of the others */
+    SCAN_GROUPS /* what it belongs to goes there, with origin as the last question, and sums of the others */
 };
 
 enum {

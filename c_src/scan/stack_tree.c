@@ -99,7 +99,8 @@ enum status stack_tree_add(struct stack_tree *t, const uint64_t *frames, unsigne
     if (node->count == 0)
         node->pid = pid;
     node->count++;
-    for (unsigned k = 0; k < t->width; k++) { /* values that were torn down may be anything: sums wrap */
+    for (unsigned k = 0; k < t->width;
+         k++) { /* values that were torn down may be anything: sums wrap */
         int64_t *sum = &t->sums[(size_t)at * t->width + k];
         *sum = (int64_t)((uint64_t)*sum + (uint64_t)values[k]);
     }

@@ -165,7 +165,8 @@ static void test_tree(void)
         ok = st == (i + 1 < STACK_NODES_MAX ? ST_OK : ST_TOO_LARGE);
     }
     check(ok && t.n == STACK_NODES_MAX, "no more nodes than it may have", "");
-    check(stack_tree_add(&t, (uint64_t[]){5}, 1, 1, NULL) == ST_OK, "those that it has still count", "");
+    check(stack_tree_add(&t, (uint64_t[]){5}, 1, 1, NULL) == ST_OK, "those that it has still count",
+          "");
     stack_tree_free(&t);
 }
 
@@ -183,6 +184,40 @@ static void test_no_memory(void)
         check(st == ST_NOMEM, "a failed allocation is an answer", "");
         fail_at = 0;
         check(stack_tree_add(&t, frames, 3, 1, NULL) == ST_OK, "and the next one is tried", "");
+        stack_tree_free(&t);
+    }
+}
+
+static void test_sums(void)
+{
+    struct stack_tree t = {.width = 2};
+    bool ok = true;
+    for (uint64_t i = 0; i < 20000; i++)
+        ok = ok && stack_tree_add(&t, (uint64_t[]){i % 700, 1}, 2, i,
+                                  (int64_t[]){(int64_t)i, -1}) == ST_OK;
+    for (size_t i = 1; i < t.n; i++) {
+        uint64_t f[2];
+        int64_t n = t.nodes[i].count;
+        (void)stack_tree_frames(&t, i, f, 2);
+        /* f[0], f[0] + 700, ... */
+        ok =
+            ok && t.sums[2 * i + 1] == -n && t.sums[2 * i] == n * (int64_t)f[0] + 350 * n * (n - 1);
+    }
+    check(ok, "sums over the processes of each node", "");
+    check(stack_tree_add(&t, (uint64_t[]){1, 1}, 2, 1, (int64_t[]){INT64_MAX, 0}) == ST_OK &&
+              stack_tree_add(&t, (uint64_t[]){1, 1}, 2, 1, (int64_t[]){INT64_MAX, 0}) == ST_OK,
+          "sums wrap", "");
+    stack_tree_free(&t);
+    for (long at = 1; at <= 6; at++) {
+        enum status st = ST_OK;
+        t = (struct stack_tree){.width = 2};
+        fail_at = at;
+        for (uint64_t i = 0; i < 600 && st == ST_OK; i++)
+            st = stack_tree_add(&t, &i, 1, i, (int64_t[]){1, 2});
+        check(st == ST_NOMEM, "a failed allocation is an answer, with sums", "");
+        fail_at = 0;
+        check(stack_tree_add(&t, (uint64_t[]){7}, 1, 1, (int64_t[]){1, 2}) == ST_OK,
+              "and the next one is tried, with sums", "");
         stack_tree_free(&t);
     }
 }
@@ -336,6 +371,7 @@ int main(void)
     }
     test_tree();
     test_no_memory();
+    test_sums();
     test_code(peek_ready(PEEK_GUARDED));
     test_other_code(peek_ready(PEEK_GUARDED));
     test_code(PEEK_SYSCALL);

@@ -1,7 +1,7 @@
 /* test_there.c: what is read of one process of another OS process: everything under one stamp, and the function
- * for which proc_lib started it.
+ * for which proc_lib started it; and what a process belongs to.
  * Knows: how a process and its dictionary look. Does not know: how another OS process is read. */
-#include "process/first_call.h"
+#include "process/origin.h"
 #include "scan/overview.h"
 #include "test/test_world.h"
 
@@ -211,6 +211,79 @@ static void test_slots(const struct layout *lay)
     free_world(w);
 }
 
+/* ---- what a process belongs to ------------------------------------------------------------------- */
+
+enum { OTHER = 90 };
+
+/* The group of the only process. */
+static void is_origin(struct world *w, const uint64_t wanted[ORIGIN_WORDS], const char *what)
+{
+    static const enum attr attrs[] = {ATTR_reductions, ATTR_origin};
+    uint64_t found[ORIGIN_WORDS] = {0};
+    unsigned asked = 0;
+    enum scan_result r;
+    struct scan *s = malloc(sizeof *s);
+    if (!s)
+        abort();
+    scan_init(s, &w->vm, attrs, 2, SCAN_GROUPS, 0, NULL, 0);
+    while ((r = scan_step(s, w->vm.reader, LONG)) == SCAN_MORE || r == SCAN_ASK) {
+        asked += s->ask_n;
+        scan_asked(s);
+    }
+    bool ok = r == SCAN_DONE && asked == (wanted ? 0 : 1);
+    if (ok && wanted) {
+        size_t last = s->stacks.n - 1;
+        (void)stack_tree_frames(&s->stacks, last, found, ORIGIN_WORDS);
+        ok = s->stacks.nodes[last].count == 1 && s->stacks.sums[last] == 1234 &&
+             memcmp(found, wanted, sizeof found) == 0;
+    }
+    check(ok, what, w->vm.lay->name);
+    scan_free(s);
+    free(s);
+}
+
+static void test_origin(const struct layout *lay)
+{
+    struct world *w = new_world(lay);
+    char *p = make_process(w, SLOT);
+    w->vm.first_call = (uint16_t)((LF(lay, proc_size) & ~7U) - 24);
+    uint64_t at = address(p) + w->vm.first_call;
+    w->vm.first_call_key = atom(KEY);
+    put(w, p, LF_reds, 1234);
+    put_word(at, atom(MODULE));
+    put_word(at + 8, atom(OTHER));
+    put_word(at + 16, 255);
+    uint64_t is[ORIGIN_WORDS] = {pid_of(w, SLOT), atom(MODULE), atom(OTHER) << 8 | 255};
+    is_origin(w, is, "leader and first call");
+    char *dict = make_dictionary(w, p, 10);
+    is_origin(w, is, "an empty dictionary");
+    put_slot(w, dict, 1, pair(w, p, atom(KEY + 1), call(w, p, 3)));
+    is_origin(w, is, "another key");
+    put_slot(w, dict, 2, pair(w, p, atom(KEY), call(w, p, 3)));
+    is[ORIGIN_FIRST] = atom(MODULE);
+    is[ORIGIN_FIRST + 1] = atom(FUNCTION) << 8 | 3;
+    is_origin(w, is, "what proc_lib was to call");
+    const struct mfa f = origin_function(&is[ORIGIN_FIRST]);
+    check(f.module == atom(MODULE) && f.function == atom(FUNCTION) && f.arity == 3,
+          "the words of a function", lay->name);
+    put_slot(w, dict, 2, pair(w, p, atom(KEY), atom(MODULE)));
+    is_origin(w, NULL, "a value that is no function is asked for");
+    put_slot(w, dict, 2, TERM_NIL);
+    put_slot(w, dict, 3, (get(w, p, LF_htop) + 64) | TAG_BOXED);
+    is_origin(w, NULL, "a pair that lies elsewhere is asked for");
+    put_slot(w, dict, 3, TERM_NIL);
+    put(w, p, LF_trace_flags, TRACE_SENSITIVE);
+    is_origin(w, NULL, "a sensitive process is asked");
+    put(w, p, LF_trace_flags, 0);
+    put_word(at + 16, 256);
+    is_origin(w, NULL, "no function has so many arguments");
+    put_word(at + 16, 255);
+    put(w, p, LF_group_leader, get(w, p, LF_heap) | TAG_BOXED);
+    is[ORIGIN_LEADER] = is[ORIGIN_FIRST] = is[ORIGIN_FIRST + 1] = 0;
+    is_origin(w, is, "a leader of another node");
+    free_world(w);
+}
+
 int main(void)
 {
     for (unsigned i = 0; i < layout_count(); i++) {
@@ -218,6 +291,7 @@ int main(void)
         test_changes(layout_table(i));
         test_first_call(layout_table(i));
         test_slots(layout_table(i));
+        test_origin(layout_table(i));
     }
     return outcome();
 }

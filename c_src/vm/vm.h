@@ -22,8 +22,9 @@ struct vm {
     uint32_t binary_alloc;  /* the allocator type that counts as binary memory */
     struct block literals;  /* the area of all literals; empty: unknown */
     struct code code;       /* which function an address is in */
-    uint16_t first_call; /* offset of the function that a process began with; 0: not known */
-    uint64_t first_call_key; /* the atom under which proc_lib keeps the function that it was to call */
+    uint16_t first_call;    /* offset of the function that a process began with; 0: not known */
+    uint64_t
+        first_call_key; /* the atom under which proc_lib keeps the function that it was to call */
     /* only to read another OS process: */
     struct atom_table atoms;
     struct identity_form identity;
