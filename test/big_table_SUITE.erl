@@ -10,7 +10,7 @@
 suite() -> [{timetrap, {minutes, 4}}].
 
 all() -> [largest_table, smallest_table, smallest_table_when_full, pids_that_went_round, legacy_table,
-          a_sweep_ends_where_all_were_met].
+          a_sweep_ends_where_all_were_met, more_groups_than_there_is_room_for].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
@@ -205,6 +205,20 @@ turn(0) -> ok;
 turn(N) ->
     {_, Mon} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Mon, _, _, _} -> turn(N - 1) end.
+
+%% Promise: what does not fit into the native count of groups is counted by asking.
+more_groups_than_there_is_room_for(_Config) ->
+    with(262144, fun(Peer) -> call(Peer, many_leaders, []) end).
+
+%% Each has a leader of its own, which makes more keys than are counted natively.
+many_leaders() ->
+    Me = self(),
+    Lead = fun() -> group_leader(self(), self()), Me ! led, sonde_kinds_helper:wait() end,
+    Pids = [spawn(Lead) || _ <- lists:seq(1, 60000)],
+    _ = [receive led -> ok end || _ <- Pids],
+    {_, N, _} = lists:keyfind({erlang, apply, 2}, 1, sonde:proc_group(initial_call, [])),
+    true = N >= 60000,
+    ok.
 
 tell(Term) -> io:format(user, "~0p~n", [Term]).
 

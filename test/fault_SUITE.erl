@@ -347,6 +347,7 @@ no_reader_later() ->
                       none = maps:get(reader, sonde:native()),
                       [{[_ | _], N, _} | _] = sonde:stacks(1000),
                       true = N >= 1,
+                      [_ | _] = sonde:proc_group(initial_call, [memory]),
                       {native_off, _} =
                           try sonde:stacks(1, #{depth => 64}) catch error:Why -> Why end,
                       ok = sonde_foreign_helper:give_back(),

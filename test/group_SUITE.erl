@@ -8,6 +8,7 @@
 -export([rows_are_those_of_each_alone/1, one_sweep_for_all/1, order_and_repeats_as_asked/1,
          odd_lists/1, caller_in_or_out/1,
          groups_by_what_they_run/1, groups_by_name/1, groups_by_application/1, groups_by_label/1,
+         groups_of_odd_processes/1, groups_without_asking/1, groups_by_several_threads/1,
          totals_are_sums_of_process_info/1, largest_first/1, group_of_the_caller/1,
          helpers_are_in_no_row/1, helper_that_ends_in_a_window/1,
          too_many_groups/1, bad_input_at_once/1,
@@ -20,7 +21,8 @@ suite() -> [{timetrap, {minutes, 2}}].
 all() ->
     [rows_are_those_of_each_alone, one_sweep_for_all, order_and_repeats_as_asked, odd_lists,
      caller_in_or_out, groups_by_what_they_run, groups_by_name, groups_by_application,
-     groups_by_label, totals_are_sums_of_process_info, largest_first, group_of_the_caller,
+     groups_by_label, groups_of_odd_processes, groups_without_asking, groups_by_several_threads,
+     totals_are_sums_of_process_info, largest_first, group_of_the_caller,
      helpers_are_in_no_row, helper_that_ends_in_a_window, too_many_groups, bad_input_at_once,
      groups_while_processes_die, one_process_as_it_says, asked_where_it_cannot_be_read,
      people_see_what_proc_lib_began, no_message_reaches_the_caller].
@@ -212,6 +214,80 @@ groups_by_label(_Config) ->
         false ->
             badarg = raised(fun() -> sonde:proc_group(label, [memory]) end)
     end.
+
+%% What proc_lib says of a process decides, wherever its dictionary has it, and whatever that is.
+groups_of_odd_processes(_Config) ->
+    Key = '$initial_call',
+    Many = lists:seq(1, 2000),
+    Odd = [fun() -> put(Key, {lists, seq, 2}) end,               % a literal
+           fun() -> put(Key, {lists, seq, length(processes())}) end,
+           fun() -> put(Key, {lists, seq, [a, b]}) end,
+           fun() -> put(Key, {lists, seq}) end,
+           fun() -> put(Key, "lists") end,
+           fun() -> [put(I, I) || I <- Many], put(Key, made({lists, sort, 1})) end,
+           fun() -> put(Key, made({lists, sort, 1})), [put(I, I) || I <- Many] end,
+           fun() -> put(Key, made({lists, sort, 1})), [put(I, I) || I <- Many], [erase(I) || I <- Many] end,
+           fun() -> put(Key, made({lists, sort, 1})), process_flag(sensitive, true) end,
+           fun() -> put(Key, made({lists, sort, 1})), garbage_collect(), garbage_collect() end,
+           fun() -> group_leader(self(), self()) end,
+           fun() -> group_leader(elsewhere(), self()) end],
+    Pids = [proc_lib:spawn(?MODULE, idle, []) | [sonde_test:hold(Fun) || Fun <- Odd ++ Odd]],
+    _ = [same(By, fun() -> belongs(By) end, fun() -> [{K, N} || {K, N, _} <- lists:sort(sonde:proc_group(By, [memory]))] end)
+         || By <- [initial_call, application]],
+    sonde_test:stop(Pids).
+
+%% No literal: it is on the heap.
+made({M, F, A}) -> {M, F, A + length(processes()) * 0}.
+
+%% A process of a node that is not connected.
+elsewhere() -> binary_to_term(<<131, 88, 119, 3, "a@b", 1:32, 0:32, 1:32>>).
+
+belongs(By) ->
+    Add = fun(Key, Groups) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Groups) end,
+    lists:sort(maps:to_list(lists:foldl(Add, #{}, [belongs(By, P) || P <- processes(), P =/= self()]))).
+
+belongs(application, Pid) ->
+    case application:get_application(Pid) of
+        {ok, App} -> App;
+        undefined -> undefined
+    end;
+belongs(initial_call, Pid) ->
+    {initial_call, Call} = process_info(Pid, initial_call),
+    case process_info(Pid, dictionary) of
+        {dictionary, Dictionary} ->
+            case proc_lib:translate_initial_call([{initial_call, Call}, {dictionary, Dictionary}]) of
+                {proc_lib, init_p, _} -> Call;
+                Began -> Began
+            end
+    end.
+
+%% Promise: natively a process at rest is not asked to what it belongs.
+groups_without_asking(_Config) ->
+    sonde_test:pick(fun() ->
+        Pids = [spawn(?MODULE, idle, []) || _ <- lists:seq(1, 3000)],
+        _ = [sonde_test:settle(P) || P <- [hd(Pids), lists:last(Pids)]],
+        Asked = asked(),
+        _ = [{_, N, _} = lists:keyfind({?MODULE, idle, 0}, 1, sonde:proc_group(initial_call, [memory])) || N <- [3000]],
+        {undefined, _, _} = lists:keyfind(undefined, 1, sonde:proc_group(application, [memory, reductions])),
+        true = asked() - Asked < 1000,
+        sonde_test:stop(Pids)
+    end, ok).
+
+asked() -> maps:get(asked, maps:get(counters, sonde:native())).
+
+groups_by_several_threads(_Config) ->
+    Servers = [proc_lib:spawn(?MODULE, idle, []) || _ <- lists:seq(1, 700)],
+    Plain = [spawn(?MODULE, idle, []) || _ <- lists:seq(1, 1300)],
+    _ = [sonde_test:settle(P) || P <- [hd(Servers), lists:last(Servers), lists:last(Plain)]],
+    Idle = fun(Threads) ->
+                   lists:keyfind({?MODULE, idle, 0}, 1,
+                                 sonde:proc_group(initial_call, [memory, link_count], #{threads => Threads}))
+           end,
+    {_, 2000, [{memory, Bytes}, {link_count, 0}]} = One = Idle(1),
+    Bytes = lists:sum([M || P <- Servers ++ Plain, {memory, M} <- [process_info(P, memory)]]),
+    _ = [{Threads, One} = {Threads, Idle(Threads)} || Threads <- [2, 3, 8]],
+    _ = [badarg = raised(fun() -> sonde:proc_group(initial_call, [memory], #{threads => T}) end) || T <- [0, 9, many]],
+    sonde_test:stop(Servers ++ Plain).
 
 still_group(By, Key, Attrs) ->
     lists:keyfind(Key, 1, still(fun() -> sonde:proc_group(By, Attrs) end)).

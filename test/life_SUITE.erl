@@ -503,6 +503,9 @@ scan_without_memory() ->
          {binary_memory, fun() -> sonde:proc_count(binary_memory, Whole) end},
          {parts, fun() -> sonde:proc_count(memory, Whole, #{threads => 3}) end},
          {stacks, fun() -> stacks_of(hd(Fragments), sonde:stacks(Whole)) end},
+         {groups, fun() -> [{hd(Fragments), N, []}
+                            || {Call, N, _} <- sonde:proc_group(initial_call, [memory], #{threads => 3}),
+                               {initial_call, Call} =:= process_info(hd(Fragments), initial_call)] end},
          {window, fun() -> sonde:proc_window(memory, Whole, 1) end},
          {window_in_parts, fun() -> sonde:proc_window(memory, Whole, 1, #{threads => 3}) end},
          {leak, fun() -> sonde:bin_leak(Whole) end},

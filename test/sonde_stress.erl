@@ -153,6 +153,9 @@ call(Log, Attr, Pid) ->
         1 -> {diagnoses, diagnosis(sonde:diagnosis(#{interval => 100}))};
         N when N < 100 -> {waits, waits(sonde:waits(rand:uniform(50)))};
         N when N < 200 -> {stacks, stacks(sonde:stacks(1000000, #{threads => threads()}))};
+        N when N < 250 ->
+            By = one_of([initial_call, application]),
+            {groups, groups(By, sonde:proc_group(By, [memory, reductions], #{threads => threads()}))};
         _ -> counted(Log, Attr, Pid, T0)
     end.
 
@@ -200,6 +203,15 @@ stacks(Rows) ->
         orelse has_twice([Stack || {Stack, _, _} <- Rows])
         orelse [M || M <- Modules, not erlang:module_loaded(M), code:which(M) =:= non_existing] =/= [],
     {no_value, [{stacks, Rows} || Wrong]}.
+
+%% The planted processes, which are there all the time, are no fewer; no group comes twice, and none has less than
+%% nothing.
+groups(By, Groups) ->
+    Wrong = lists:sum([N || {_, N, _} <- Groups]) > erlang:system_info(process_limit)
+        orelse has_twice([Key || {Key, _, _} <- Groups])
+        orelse [N || {_, N, [{memory, M}, {reductions, R}]} <- Groups, N < 1 orelse M < 1 orelse R < 0] =/= []
+        orelse (By =:= application andalso not lists:keymember(kernel, 1, Groups)),
+    {no_value, [{groups, Groups} || Wrong]}.
 
 has_twice(List) -> length(lists:usort(List)) < length(List).
 

@@ -82,7 +82,7 @@ natively(By, Add, Attrs, Items, #{max_groups := Max} = Opts) ->
                   {done, Asked} -> all(By, lists:append([counted(Scan, 1) || Scan <- Scans]), InOrder, Asked, Max);
                   {no_reader, _} -> false
               catch
-                  error:Why when Why =:= system_limit; Why =:= no_memory -> false
+                  error:system_limit -> false
               end
       end).
 
