@@ -266,14 +266,14 @@ groups_without_asking(_Config) ->
     sonde_test:pick(fun() ->
         Pids = [spawn(?MODULE, idle, []) || _ <- lists:seq(1, 3000)],
         _ = [sonde_test:settle(P) || P <- [hd(Pids), lists:last(Pids)]],
-        Asked = asked(),
+        1 = erlang:trace_pattern({sonde_attr, ask, 3}, true, [local, call_count]),
         _ = [{_, N, _} = lists:keyfind({?MODULE, idle, 0}, 1, sonde:proc_group(initial_call, [memory])) || N <- [3000]],
         {undefined, _, _} = lists:keyfind(undefined, 1, sonde:proc_group(application, [memory, reductions])),
-        true = asked() - Asked < 1000,
+        {call_count, Asked} = erlang:trace_info({sonde_attr, ask, 3}, call_count),
+        1 = erlang:trace_pattern({sonde_attr, ask, 3}, false, [local, call_count]),
+        true = Asked < 1000,
         sonde_test:stop(Pids)
     end, ok).
-
-asked() -> maps:get(asked, maps:get(counters, sonde:native())).
 
 groups_by_several_threads(_Config) ->
     Servers = [proc_lib:spawn(?MODULE, idle, []) || _ <- lists:seq(1, 700)],
