@@ -214,10 +214,35 @@ map(#{blocks := Blocks, roots := Roots, histogram := Kinds, binaries := Binaries
     end;
 map(#{exclusive := _, unseen := _} = Account) when map_size(Account) =< ?MOST_KEYS ->
     [{table, account(Account)}];
+map(#{messages := _, bytes := _, examined := _, shapes := Shapes} = Mailbox) ->
+    case all(fun is_shape/1, Shapes) of
+        true -> mailbox(Mailbox);
+        false -> [{table, pairs(lists:sort(maps:to_list(Mailbox)))}]
+    end;
 map(Map) when map_size(Map) > 0, map_size(Map) =< ?MOST_KEYS ->
     [{table, pairs(lists:sort(maps:to_list(Map)))}];
 map(Map) ->
     [{term, Map}].
+
+%% ---- a mailbox, from sonde:mailbox/2: its totals, and a row for each shape
+
+is_shape(#{shape := _, messages := _, bytes := _, from := _}) -> true;
+is_shape(_) -> false.
+
+mailbox(#{shapes := Shapes} = Mailbox) ->
+    Totals = ordered([messages, examined, bytes, binary_bytes], maps:remove(shapes, Mailbox)),
+    [{table, pairs(Totals)} | [{table, shapes(Shapes)} || Shapes =/= []]].
+
+shapes(Shapes) ->
+    table(["messages", "bytes", "shape", "from"],
+          fun(#{shape := Shape, messages := Messages, bytes := Bytes, from := From}, Cell) ->
+                  [Cell(count, Messages), Cell(bytes, Bytes), {text, shape(Shape, Cell)},
+                   case From of undefined -> none; _ -> Cell(from, From) end]
+          end, Shapes).
+
+shape({any, Arity}, _) when is_integer(Arity) -> ["tuple/", integer_to_list(Arity)];
+shape({Tag, Arity}, Cell) when is_integer(Arity) -> ["{", text(Cell(name, Tag)), ", ...}/", integer_to_list(Arity)];
+shape(Shape, Cell) -> text(Cell(name, Shape)).
 
 %% ---- objects of a heap, from sonde:heap_top/2
 

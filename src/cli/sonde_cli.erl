@@ -14,6 +14,8 @@
 -define(CALL_MS, 60000).
 -define(PUT_BACK_MS, 600).    % longer than top waits for its terminal
 -define(LOOK_MS, 20).
+-define(FREEZE_MS, 5000).
+-define(COLUMNS, 80).
 -define(MOST_REPORT_MS, 3600000).
 
 %% @doc The entry point of the escript.
@@ -121,19 +123,73 @@ failed(Text) ->
 
 %% ---- from outside: we are the twin, of an OS process or a core file
 
-outside(Target, #{run := {sonde, Function}} = Command, Args, Opts) ->
+outside(Target, Command, Args, Opts) ->
     _ = case sonde_outside:open(Target, maps:get(values, Opts, false)) of
             ok -> ok;
             {error, No} -> no_answer(Target, No)
         end,
-    case sonde_outside:call(Function, Args, maps:with([depth, timeout], Opts)) of
-        {ok, Answer, Report} ->
-            Named = with_names(format(Opts), Report, Target),
+    Function = function(Command),
+    case asked_outside(Target, Function, Args, Opts) of
+        {ok, Answer, Named} ->
             is_as_it_was(Target) orelse no_answer(Target, changed),
-            show(node(), Command, Args, answer(Answer, Function), Named, Opts#{suspend => never});
+            shown_outside(Target, Command, Args, answer(Answer, Function), Named, Opts#{suspend => never});
         {error, Why} ->
             no_answer(Target, Why)
     end.
+
+function(#{run := {sonde, Function}}) -> Function;
+function(#{run := Function}) -> Function.
+
+%% With the names of processes, which are read before the target goes on.
+asked_outside(Target, Function, Args, Opts) ->
+    Ask = fun(Ms, More) ->
+                  case sonde_outside:call(Function, Args, maps:merge(maps:with([depth, timeout, interval], Opts#{timeout => Ms}), More)) of
+                      {ok, Answer, Report} -> {ok, Answer, with_names(format(Opts), Report, Target)};
+                      Error -> Error
+                  end
+          end,
+    case Opts of
+        #{freeze := true} ->
+            Limit = maps:get('freeze-limit', Opts, ?FREEZE_MS),
+            case sonde_cli_freeze:during(Target, Limit, fun(Left) -> Ask(min(Left, wait(Opts)), #{interval => 0}) end) of
+                {ok, Answer, Said} ->
+                    complain(["process ", integer_to_list(Target), " ", Said]),
+                    Answer;
+                {error, Text} ->
+                    failed(["process ", integer_to_list(Target), ": ", Text])
+            end;
+        _ ->
+            Ask(wait(Opts), one_moment(Target))
+    end.
+
+%% Nothing changes in an OS process that is stopped.
+one_moment(#{}) -> #{};
+one_moment(OsPid) -> maps:from_list([{interval, 0} || sonde_cli_freeze:is_stopped(OsPid)]).
+
+shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects} = Diagnosis, Report, Opts) ->
+    _ = case format(Opts) of
+            json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis, Report);
+            text -> io:put_chars([[Line, $\n] || Line <- sonde_diagnose_text:outside(Diagnosis, ?COLUMNS, typed(Target))])
+        end,
+    not_read(Report, Opts),
+    case Suspects of
+        [] -> ?DONE;
+        [_ | _] -> ?SUSPECTS
+    end;
+shown_outside(_, Command, Args, Answer, Report, Opts) ->
+    show(node(), Command, Args, Answer, Report, Opts).
+
+%% How this command asks for more.
+typed(Target) ->
+    Before = case Target of
+                 #{path := Path} -> ["--core ", Path];
+                 OsPid -> ["--pid ", integer_to_list(OsPid)]
+             end,
+    fun({sonde, Function, Args}) -> ["sonde ", Before, $\s, lists:join($\s, [atom_to_list(Function) | [word(A) || A <- Args]])] end.
+
+word(Pid) when is_pid(Pid) -> string:trim(pid_to_list(Pid), both, "<>");
+word(Number) when is_integer(Number) -> integer_to_list(Number);
+word(Atom) -> atom_to_list(Atom).
 
 is_as_it_was(#{}) -> sonde_outside:is_there();
 is_as_it_was(_OsPid) -> true.
@@ -258,11 +314,30 @@ show(Node, #{run := {sonde, stacks}}, _, Rows, Report, #{collapsed := true} = Op
     Done = put_text(sonde_stacks:collapsed(Rows)),
     not_read(sonde_cli_show:as_there(Report, Node), Opts),
     Done;
+show(Node, #{run := {sonde, stacks}}, _, Rows, Report, #{svg := File} = Opts) ->
+    ok = picture(File, sonde_stacks:flame(Rows), Opts),
+    not_read(sonde_cli_show:as_there(Report, Node), Opts),
+    ?DONE;
 show(Node, Command, Args, Answer, Report, Opts) ->
     [Shown, Said] = [sonde_cli_show:as_there(Part, Node) || Part <- [Answer, Report]],
     ok = sonde_cli_show:show(format(Opts), Command, Args, Shown, Said),
     _ = [not_read(Part, Opts) || Part <- [Shown, Said]],
     ?DONE.
+
+picture("-", Svg, _) ->
+    io:put_chars(Svg);
+picture(File, Svg, Opts) ->
+    Bytes = unicode:characters_to_binary(Svg),
+    Once = fun() ->
+                   case erase(picture) of
+                       undefined -> {done, #{bytes => byte_size(Bytes)}};
+                       Left -> {data, Left}
+                   end
+           end,
+    case sonde_private_file:write(File, maps:get(force, Opts, false), fun(_) -> _ = put(picture, Bytes), {ok, Once} end) of
+        {ok, _} -> ok;
+        {error, Why} -> failed([File, ": ", file:format_error(Why)])
+    end.
 
 not_read(Report, Opts) ->
     lists:foreach(fun complain/1, sonde_cli_errors:missed(Report, Opts)).
@@ -389,6 +464,8 @@ several(Nodes, Ours, Command, Args, Opts) ->
 
 show_cluster(#{run := {sonde, stacks}}, _, #{collapsed := true}, #{rows := Rows}) ->
     io:put_chars([[atom_to_list(Node), $;, sonde_stacks:collapsed([Row])] || {Node, Row} <- Rows]);
+show_cluster(#{run := {sonde, stacks}}, _, #{svg := File} = Opts, #{rows := Rows}) ->
+    picture(File, sonde_stacks:flame([{atom_to_list(Node), Row} || {Node, Row} <- Rows]), Opts);
 show_cluster(Command, Args, Opts, Shown) ->
     sonde_cli_show:cluster(format(Opts), Command, Args, Shown).
 

@@ -70,8 +70,22 @@ finish(#{run := help} = Command, Args, _) ->
     {help, none};
 finish(#{run := Run} = Command, Args, Opts) ->
     Values = arguments(Command, Args),
+    ok = together(Opts),
     ok = target(Run, Command, Opts),
     {run, Command, Values, Opts}.
+
+-define(FREEZE_MS, 60000).    % the most
+
+together(#{collapsed := true, svg := _}) ->
+    wrong("--collapsed and --svg exclude each other");
+together(#{'freeze-limit' := Ms}) when Ms =:= 0; Ms > ?FREEZE_MS ->
+    wrong(["--freeze-limit is out of range: ", integer_to_list(Ms)]);
+together(#{'freeze-limit' := _} = Opts) when not is_map_key(freeze, Opts) ->
+    wrong("--freeze-limit needs --freeze");
+together(#{freeze := true} = Opts) when not is_map_key(pid, Opts) ->
+    wrong("--freeze stops a process of this machine: it needs --pid");
+together(_) ->
+    ok.
 
 %% The target: one node, or several if the command has rows to merge or a report of each node, or a
 %% process of this machine, or a core file.
@@ -98,6 +112,8 @@ target(cluster, Run, #{name := Name}, _) ->
         {sonde, Function} when is_map_key(Function, Functions) -> ok;
         _ -> wrong([Name, " has no rows to merge: use --node, not --cluster"])
     end;
+target(pid, {sonde, proc_window}, _, #{freeze := true}) ->
+    wrong("nothing grows in a process that is stopped: use proc_window without --freeze");
 target(pid, _, #{outside := true}, #{suspend := true}) ->
     wrong("--suspend cannot be done from outside: use --node");
 target(pid, _, #{outside := true}, _) ->
@@ -108,6 +124,9 @@ target(core, _, #{core := true}, #{suspend := true}) ->
     wrong("--suspend cannot be done in a core file");
 target(core, _, #{core := true}, _) ->
     ok;
+target(core, _, #{name := Name}, _) when Name =:= "proc_window"; Name =:= "node_stats"; Name =:= "scheduler_usage";
+                                         Name =:= "inet_window"; Name =:= "bin_window" ->
+    wrong(["a core file is of one moment, so nothing grows in it: ", Name, " needs --node or --pid"]);
 target(core, _, #{name := Name}, _) ->
     wrong([Name, " cannot look into a core file"]).
 

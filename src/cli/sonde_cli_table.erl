@@ -39,6 +39,10 @@ options() ->
        help => "the node that left this core file when it died"},
      #{name => sysroot, arg => {"DIR", local_file},
        help => "with --core: a folder with the files of the machine or container that the core file is from"},
+     #{name => freeze,
+       help => "with --pid: stop the process for the look, then let it go on; it says for how long"},
+     #{name => 'freeze-limit', arg => {"MS", ms},
+       help => "with --freeze: let it go on after that long in any case (default 5000, at most 60000)"},
      #{name => trust,
        help => "with --pid or --core: run the program of another user's node with your rights"},
      #{name => 'cookie-file', arg => {"FILE", local_file},
@@ -75,7 +79,7 @@ commands() ->
 overviews() ->
     [#{name => "top", args => [], run => top,
        help => "a live view of the node; its keys are on the screen"},
-     #{name => "diagnose", args => [], run => diagnose, each => true,
+     #{name => "diagnose", args => [], run => diagnose, each => true, outside => true, core => true,
        options => [#{name => interval, arg => {"MS", ms},
                      help => "how long to watch the node, in milliseconds (default 2000)"}],
        help => "what takes memory, what grows, and what to do about it",
@@ -105,7 +109,8 @@ of_processes() ->
        outside => true, core => true, value => waiters, none => "no process waits for another one",
        help => "the N processes for which most others wait, chains and deadlocks"},
      #{name => "stacks", args => [n()], run => {sonde, stacks}, row => [stack, processes, attrs],
-       missed => true, outside => true, core => true, options => [depth(), collapsed()],
+       missed => true, outside => true, core => true,
+       options => [depth(), collapsed(), svg(), #{name => force, help => "overwrite an existing file"}],
        help => "what processes wait at or run: the N stacks that most of them have"}].
 
 depth() ->
@@ -114,6 +119,10 @@ depth() ->
 
 collapsed() ->
     #{name => collapsed, help => "print lines for tools that draw flame graphs"}.
+
+svg() ->
+    #{name => svg, arg => {"FILE", local_file},
+      help => "write a flame graph to FILE (- for the standard output), for any browser"}.
 
 binaries() ->
     Row = [pid, value, attrs],

@@ -3,10 +3,12 @@
 %% do, and the call that shows more.
 -module(sonde_diagnose_text).
 
--export([lines/3, told/2, not_looked_at/1, remedy/1]).
+-export([lines/3, outside/3, told/2, not_looked_at/1, remedy/1]).
 
 -define(UNICODE, false).
 -define(NAMED, 2).            % pids that fit in a line
+
+-type mfargs() :: {module(), atom(), [term()]}.
 
 %% @doc `Shell': how calls are to be typed.
 -spec lines(sonde_diagnose:diagnosis(), pos_integer(), sonde_names:shell()) ->
@@ -63,6 +65,20 @@ found([]) -> "No suspects.";
 found([_]) -> "One suspect:";
 found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst first:"].
 
+%% @doc What is known of a node from outside; `Typed' writes the call that shows more.
+-spec outside(sonde_outside_diagnose:diagnosis(), pos_integer(), fun((mfargs()) -> unicode:chardata())) ->
+          [unicode:chardata()].
+outside(#{at := At, ms := Ms, memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}},
+          suspects := Suspects, not_looked_at := Not}, Width, Typed) ->
+    All = [["from outside  ", calendar:system_time_to_rfc3339(At div 1000), "  ", how_long(Ms)], "",
+           row("processes", bytes(Bytes), [count(Count), " of ", count(Limit)]), "", found(Suspects)]
+        ++ lists:append([["" | suspect(I, S, Width, Typed)] || {I, S} <- lists:enumerate(Suspects)])
+        ++ unseen(Not),
+    [sonde_grid:fit(Line, #{width => Width, unicode => ?UNICODE}) || Line <- All].
+
+how_long(0) -> "at one moment";
+how_long(Ms) -> ["at two moments, ", io_lib:format("~.1f s apart", [Ms / 1000])].
+
 %% One sentence, what it rests on, what to do, and where to look next.
 suspect(I, Suspect, Width, Shell) ->
     #{finding := Finding, evidence := Evidence, remedy := Remedy, see := See} = told(Suspect, Shell),
@@ -77,12 +93,17 @@ call(Typed, Width) ->
     end.
 
 %% @doc A suspect in words.
--spec told(sonde_judge:suspect(), sonde_names:shell()) ->
+-spec told(sonde_judge:suspect() | sonde_outside_diagnose:suspect(),
+           sonde_names:shell() | fun((mfargs()) -> unicode:chardata())) ->
           #{finding | remedy | see := unicode:chardata(),
             evidence := [{unicode:chardata(), unicode:chardata()}]}.
 told(#{evidence := Evidence, see := See, remedy := Remedy} = Suspect, Shell) ->
     #{finding => finding(Suspect), evidence => [pair(E) || E <- Evidence, element(2, E) =/= undefined],
-      remedy => [remedy(Remedy), frees(Suspect)], see => sonde_names:typed(See, Shell)}.
+      remedy => [remedy(Remedy), frees(Suspect)],
+      see => case Shell of
+                 _ when is_atom(Shell) -> sonde_names:typed(See, Shell);
+                 Typed -> Typed(See)
+             end}.
 
 %% Words, as many on a line as fit. The lines after the first are indented as it is.
 sentence(Before, Text, Width) ->
@@ -102,6 +123,12 @@ finding(#{kind := bottleneck, evidence := Evidence} = Suspect) ->
     [count(proplists:get_value(waiters, Evidence)), " processes wait for ", what(Suspect),
      [[", which waits for ", short(For)] || {waits_for, For} <- Evidence, For =/= undefined],
      ". Their requests lie unread."];
+finding(#{kind := Kind, evidence := Evidence} = Suspect) when Kind =:= run_queue; Kind =:= suspended ->
+    [count(proplists:get_value(processes, Evidence)), $\s, what(Suspect),
+     case Kind of
+         run_queue -> " wait for a scheduler.";
+         suspended -> " are suspended."
+     end];
 finding(#{kind := processes, what := {processes, _}} = Suspect) ->
     ["There are more and more ", what(Suspect), how_much(Suspect), $.];
 finding(#{kind := Kind} = Suspect) ->
@@ -135,19 +162,19 @@ what(#{what := node}) ->
     "the node";
 what(#{what := Pid, evidence := Evidence}) ->
     case lists:keyfind(registered_name, 1, Evidence) of
-        {_, Name} -> [short(Pid), $\s, short(Name)];
+        {_, Name} -> [short(Pid), $\s, name(Name)];
         false -> short(Pid)
     end.
 
 frees(#{frees := Bytes}) -> [" This frees ", bytes(Bytes), $.];
 frees(_) -> "".
 
-pair({registered_name, Name}) -> {"registered", short(Name)};
+pair({registered_name, Name}) -> {"registered", name(Name)};
 pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- Pids])};
 pair({oldest_stayed_ms, Ms}) -> {"oldest stayed", io_lib:format("~.1f s", [Ms / 1000])};
 pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
 pair({most, Of}) -> {"most", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])};
-pair({Key, {M, F, A} = Call}) when is_atom(M), is_atom(F), is_integer(A) ->
+pair({Key, {M, F, A} = Call}) when is_atom(M) orelse is_binary(M), is_atom(F) orelse is_binary(F), is_integer(A) ->
     {words_of(Key), sonde_names:call(Call, true)};
 pair({Key, Value}) ->
     {words_of(Key), value(Key, Value)}.
@@ -161,6 +188,10 @@ value(Key, Value) when is_integer(Value) ->
     end;
 value(_, Value) ->
     short(Value).
+
+%% From outside, a name without an atom here is a text.
+name(Name) when is_binary(Name) -> sonde_names:atom(Name, true);
+name(Name) -> short(Name).
 
 words_of(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
 
@@ -196,6 +227,7 @@ kind(port_queue) -> "has a port with a peer that does not read";
 kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";
+kind(native_call) -> "is in a function that does not return";
 kind(deadlock) -> "waits for itself, through others".
 
 %% @doc What a remedy means, in a sentence or two.
@@ -273,6 +305,11 @@ remedy(disconnect) ->
 remedy(break_circle) ->
     "Now: end one of them. For good: call in one direction only, or answer later, with"
     " gen_server:reply/2.";
+remedy(native_function) ->
+    "It holds a scheduler: a native function must return within a millisecond, or run on a dirty scheduler. If all"
+    " schedulers are held so, the node answers nothing.";
+remedy(fewer_at_once) ->
+    "They want to run all at once: let a pool of a few workers do it, and bound what may wait for it.";
 remedy(generations) ->
     "Every collection copies the whole heap: remove ERL_FULLSWEEP_AFTER, or set it for single"
     " processes.";
@@ -291,7 +328,7 @@ unseen(Not) ->
     ["", "Not looked at:"] ++ [["  ", What, ": ", Why] || {What, Why} <- not_looked_at(Not)].
 
 %% @doc What a diagnosis could not look at, and why, in words.
--spec not_looked_at([{atom(), sonde_facts:because()}]) ->
+-spec not_looked_at([{atom(), sonde_facts:because() | outside | one_moment}]) ->
           [{unicode:chardata(), unicode:chardata()}].
 not_looked_at(Not) ->
     [{words_of(What), because(Why)} || {What, Why} <- Not].
@@ -304,4 +341,6 @@ because({allocators_off, Off}) ->
 because({left_out, N}) -> [count(N), " could not be read"];
 because({left_out, N, Some}) ->
     ["could not read ", sonde_units:missed(N, lists:sublist(Some, ?NAMED))];
+because(outside) -> "cannot be read from outside";
+because(one_moment) -> "there is only one moment: what grows is not known";
 because({sampled, N}) -> ["a sample of ", count(N)].

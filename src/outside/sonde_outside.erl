@@ -28,6 +28,7 @@
 %% As for a call on a node.
 -define(CALL_MS, 60000).
 -define(DEPTH, 8).
+-define(WATCH_MS, 2000). % between the two looks of a diagnosis
 -define(ATTRS, 20). % of one scan
 %% Calls with rows of processes that hold binaries, and their attribute.
 -define(BINARIES, #{bin_garbage => bin_garbage, bin_waste => bin_waste, bin_owned => binary_exclusive}).
@@ -144,7 +145,7 @@ printable(C) -> C.
 
 %% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it. An argument
 %% `{process, Text}' is a pid as that node prints it, or a registered name.
--spec call(atom(), [term()], #{timeout => non_neg_integer(), depth => non_neg_integer()}) ->
+-spec call(atom(), [term()], #{timeout => non_neg_integer(), depth => non_neg_integer(), interval => non_neg_integer()}) ->
     {ok, term(), sonde_scan:report() | #{}} | {error, why()}.
 call(Function, Args, Opts) ->
     Ms = maps:get(timeout, Opts, ?CALL_MS),
@@ -188,6 +189,8 @@ answer(proc_group, [By, [_ | _] = Attrs], Opts) when length(Attrs) =< ?ATTRS ->
     end;
 answer(stacks, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> stacks(N, Opts) end);
+answer(diagnose, [], Opts) ->
+    tried(fun() -> sonde_outside_diagnose:diagnosis(watched(Opts), how(memory, Opts)) end);
 answer(waits, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> waits(N, Opts) end);
 answer(Function, [N], Opts) when is_integer(N), N >= 0, is_map_key(Function, ?BINARIES) ->
@@ -207,6 +210,13 @@ answer(info, [Pid | Key], Opts) when is_pid(Pid), node(Pid) =:= node(), length(K
     end;
 answer(Function, _, _) ->
     {error, {not_there, Function}}.
+
+%% In a core file, and in an OS process that is stopped, there is one moment.
+watched(Opts) ->
+    #{interval => case sonde_nif:reader() of
+                      core -> 0;
+                      _ -> maps:get(interval, Opts, ?WATCH_MS)
+                  end}.
 
 looked(Pid, undefined) -> {error, {no_process, Pid}};
 looked(_Pid, {error, {native_off, {unsupported, no_reader}}}) -> {error, no_reader};

@@ -4,7 +4,7 @@
 %% is asked, and so is each process on the portable path.
 -module(sonde_stacks).
 
--export([rows/2, groups/2, collapsed/1]).
+-export([rows/2, groups/2, collapsed/1, flame/1]).
 -export_type([row/0, options/0]).
 
 -type row() :: {[mfa()], Processes :: pos_integer(),
@@ -53,6 +53,22 @@ is_depth(Depth) -> is_integer(Depth) andalso Depth >= 1 andalso Depth =< ?DEEPES
 -spec collapsed([row()]) -> unicode:chardata().
 collapsed(Rows) ->
     [[frames(Stack), $\s, integer_to_list(Count), $\n] || {Stack, Count, _} <- Rows].
+
+%% @doc A flame graph of rows; each may have one more frame at the bottom.
+-spec flame([row() | {Below :: unicode:chardata(), row()}]) -> unicode:chardata().
+flame(Rows) ->
+    Stacks = [stack_of(Row) || Row <- Rows],
+    Title = [count(lists:sum([N || {_, N} <- Stacks]), "process", "es"), " in ", count(length(Stacks), "stack", "s")],
+    sonde_flame:svg(Title, Stacks).
+
+stack_of({[], Count, _}) -> {["(none)"], Count};
+stack_of({[_ | _] = Stack, Count, _}) -> {[sonde_names:call(F, true) || F <- lists:reverse(Stack)], Count};
+stack_of({Below, Row}) ->
+    {Calls, Count} = stack_of(Row),
+    {[Below | Calls], Count}.
+
+count(1, One, _) -> ["1 ", One];
+count(N, One, More) -> [sonde_units:text(count, N, true), $\s, One, More].
 
 frames([]) -> "(none)";
 frames(Stack) -> lists:join($;, [frame(F) || F <- lists:reverse(Stack)]).

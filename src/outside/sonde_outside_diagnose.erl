@@ -1,0 +1,223 @@
+%% @private
+%% A diagnosis of another OS process, or of a core file, from its memory alone: which processes hold up others, leave
+%% their messages, wait for a processor or are suspended. Of an OS process that runs there are two looks, and a suspect
+%% must be one in both. Of one that is stopped, and of a core file, there is one moment: what grows is not known.
+-module(sonde_outside_diagnose).
+
+-export([diagnosis/2]).
+-export_type([diagnosis/0, suspect/0]).
+
+%% As `sonde_judge' has them, but names may be texts.
+-type suspect() :: #{kind := sonde_judge:kind(), what := pid() | {processes, sonde_outside_names:function_there()} | node,
+                     bytes := non_neg_integer(), share := float(), evidence := [{atom(), term()}],
+                     see := {sonde, atom(), [term()]}, remedy := sonde_judge:remedy()}.
+%% `ms': between the two looks; 0: there was one.
+-type diagnosis() :: #{at := integer(), ms := non_neg_integer(), memory := #{processes := non_neg_integer()},
+                       counts := #{processes := {Count :: non_neg_integer(), Limit :: pos_integer()}},
+                       suspects := [suspect()], not_looked_at := [{atom(), term()}]}.
+%% `waits': of the processes that others wait for, how many do, directly and in all, and on which circle each is.
+%% `queues': the longest mailboxes. `states': the processes that are in each state, with what each began with.
+-type look() :: #{processes := non_neg_integer(), bytes := non_neg_integer(), looked_at := non_neg_integer(),
+                  waits := #{pid() => {Direct :: pos_integer(), All :: pos_integer(), [pid()] | undefined}},
+                  queues := #{pid() => non_neg_integer()}, memory := #{pid() => non_neg_integer()},
+                  states := #{runnable | suspended => #{term() => [pid(), ...]}},
+                  busy := #{pid() => {Reductions :: non_neg_integer(), sonde_outside_names:function_there() | undefined}},
+                  missed := sonde_scan:result()}.
+
+-define(FEW, 1000).           % messages, or processes that wait for a processor, as in sonde_judge
+-define(MANY, 20).            % waiters of one process, as in sonde_facts_waits
+-define(TOP, 20).             % mailboxes
+-define(SAMPLE, 50000).       % processes whose state is read
+-define(STILL, 0.9).          % a backlog that has not become smaller
+-define(NEAR, 0.8).           % of the limit of processes
+-define(STUCK_MS, 500).       % without a reduction
+-define(SOME, 3).             % processes of a group that are named
+
+%% @doc `interval': the milliseconds between two looks; with 0 there is one.
+-spec diagnosis(#{interval := non_neg_integer()}, sonde_scan:how()) -> {diagnosis(), sonde_scan:result()}.
+diagnosis(#{interval := Ms}, #{until := Until} = How) ->
+    First = look(How),
+    Both = case Ms of
+               0 -> [First];
+               _ -> ok = timer:sleep(min(Ms, max(0, Until - erlang:monotonic_time(millisecond)))),
+                    [First, look(How#{until := Until + Ms})]
+           end,
+    #{processes := Count, bytes := Bytes, missed := Missed, looked_at := LookedAt} = Last = lists:last(Both),
+    Limit = erlang:system_info(process_limit), % that of the other one, or it would not be read
+    {#{at => erlang:system_time(millisecond), ms => Ms, memory => #{processes => Bytes},
+       counts => #{processes => {Count, Limit}},
+       suspects => worst(suspects(Both, Ms) ++ near_limit(Count, Limit, Last)),
+       not_looked_at => [{What, outside} || What <- [ports, tables, atoms, allocators]]
+           ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || LookedAt < Count]},
+     Missed}.
+
+worst(Suspects) ->
+    Sorted = lists:sort(fun(#{share := A, bytes := X}, #{share := B, bytes := Y}) -> {A, X} >= {B, Y} end, Suspects),
+    once(Sorted, []).
+
+%% A process is accused once, for the worst.
+once([#{what := Pid} = Suspect | Rest], Seen) when is_pid(Pid) ->
+    case lists:member(Pid, Seen) of
+        true -> once(Rest, Seen);
+        false -> [Suspect | once(Rest, [Pid | Seen])]
+    end;
+once([Suspect | Rest], Seen) -> [Suspect | once(Rest, Seen)];
+once([], _) -> [].
+
+%% ---- one look
+
+-spec look(sonde_scan:how()) -> look().
+look(#{until := Until} = How) ->
+    {Graph, Waiting} = sonde_waits:look_there(Until),
+    {Pids, Memory, Unread} = processes(How),
+    Missed = sonde_scan:merge(Waiting, Unread),
+    Looked = sample(Pids),
+    #{processes => length(Pids) + length(map_get(missed, Missed)), bytes => lists:sum([B || {_, B} <- Memory]),
+      looked_at => length(Looked), waits => waits(Graph), queues => queues(How),
+      memory => maps:from_list(Memory), states => states(Looked, Until),
+      busy => maps:from_list([{Pid, Known} || {Pid, busy} <- map_get(missed, Missed), Known <- running(Pid)]),
+      missed => Missed}.
+
+%% All that can be read, with the bytes of the largest.
+processes(How) ->
+    Here = How#{attrs => [memory]},
+    Scans = sonde_scan:scan(each, 0, undefined, Here),
+    Policy = #{ask => fun(_, By, Asked, {All, Missed}) ->
+                              {Rows, Left} = sonde_scan:again(Asked, By),
+                              {[], {[{Pid, Bytes} || {Pid, [Bytes]} <- Rows] ++ All, Left ++ Missed}}
+                      end,
+               row => fun({Pid, [Bytes]}, {All, Missed}) -> {[{Pid, Bytes} | All], Missed} end},
+    case sonde_scan:drive(Scans, Here, Policy, {[], []}) of
+        {no_reader, _} ->
+            throw(no_reader);
+        {End, {All, Missed}} ->
+            Result = (sonde_scan:nothing())#{missed := lists:usort(Missed)},
+            {[Pid || {Pid, _} <- All], All, case End of
+                                                done -> Result;
+                                                late -> sonde_scan:late(Scans, Here, Result)
+                                            end}
+    end.
+
+%% Every K-th, so that those that began together are not all that is seen.
+sample(Pids) ->
+    Each = 1 + (length(Pids) - 1) div ?SAMPLE,
+    [Pid || {I, Pid} <- lists:enumerate(Pids), I rem Each =:= 0].
+
+waits(Graph) ->
+    maps:from_list([{Pid, {sonde_wait_graph:direct(Pid, Graph), N, sonde_wait_graph:circle(Pid, Graph)}}
+                    || {Pid, N} <- sonde_wait_graph:totals(Graph), is_pid(Pid)]).
+
+queues(How) ->
+    Here = How#{attrs => [message_queue_len]},
+    Scans = sonde_scan:scan(top, ?TOP, undefined, Here),
+    _ = sonde_scan:run(Scans, Here),
+    maps:from_list([{Pid, N} || {N, Pid} <- sonde_scan:rows(Scans, 0, ?TOP), N >= ?FEW]).
+
+%% Those that wait for a processor, or are suspended, by what each began with.
+states(Pids, Until) ->
+    lists:foldl(fun(Pid, Acc) -> state(sonde_nif:identity(Pid), Pid, Acc) end,
+                #{runnable => #{}, suspended => #{}},
+                lists:takewhile(fun(_) -> erlang:monotonic_time(millisecond) < Until end, Pids)).
+
+state({_, Call, _, State}, Pid, Acc) when is_map_key(State, Acc) ->
+    maps:update_with(State, fun(Groups) -> maps:update_with(Call, fun(All) -> [Pid | All] end, [Pid], Groups) end, Acc);
+state(_, _, Acc) ->
+    Acc.
+
+running(Pid) ->
+    case sonde_nif:identity(Pid) of
+        {_, _, Current, running} ->
+            [{N, sonde_outside_names:function(Current)} || {reductions, N} <- sonde_outside_info:words(Pid, [reductions])];
+        _ ->
+            []
+    end.
+
+%% ---- suspects: those of every look
+
+suspects(Looks, Ms) ->
+    #{processes := All} = Last = lists:last(Looks),
+    held_up(Looks, max(1, All)) ++ mailboxes(Looks) ++ groups(Looks, Last) ++ native_calls(Looks, Ms).
+
+%% A circle was verified in each look. A server with few callers may be about to answer.
+held_up([#{waits := First} | _] = Looks, All) ->
+    #{waits := Waits} = lists:last(Looks),
+    [Found || {Pid, {Direct, N, Circle}} <- maps:to_list(Waits), is_map_key(Pid, First),
+              Found <- case {Circle, map_get(Pid, First)} of
+                           {[Head | _], {_, _, [_ | _]}} -> [deadlock(Pid, Direct, N, Circle, All) || Head =:= lists:min(Circle)];
+                           {undefined, {Before, _, undefined}} when Direct >= ?MANY, Before >= ?MANY ->
+                               [bottleneck(Pid, Direct, N, All, Queued)
+                                || Queued <- [queued(Pid)], 2 * Queued >= Direct];
+                           _ -> []
+                       end].
+
+queued(Pid) -> proplists:get_value(message_queue_len, sonde_outside_info:words(Pid, [message_queue_len]), 0).
+
+%% Each process on it waits for the next one: the one that has the smallest pid next to it stands for it.
+deadlock(Pid, Direct, N, Circle, All) ->
+    suspect(deadlock, Pid, 0, N / All, [{waiters, N}, {direct, Direct}, {deadlock, Circle} | named(Pid)],
+            {sonde, waits, [5]}, break_circle).
+
+bottleneck(Pid, Direct, N, All, Queued) ->
+    suspect(bottleneck, Pid, 0, N / All, [{waiters, N}, {direct, Direct}, {messages, Queued} | named(Pid)],
+            {sonde, waits, [5]}, unblock).
+
+mailboxes([#{queues := First} | _] = Looks) ->
+    #{queues := Queues, memory := Memory, bytes := Bytes} = lists:last(Looks),
+    [suspect(mailbox, Pid, Own, Own / max(1, Bytes),
+             [{messages, N} | [{grown, N - Before} || length(Looks) > 1]] ++ state_of(Pid) ++ named(Pid),
+             {sonde, mailbox, [Pid, 5]}, remedy(Pid))
+     || {Pid, N} <- maps:to_list(Queues), #{Pid := Before} <- [First], N >= ?STILL * Before,
+        Own <- [maps:get(Pid, Memory, 0)]].
+
+state_of(Pid) ->
+    case sonde_nif:identity(Pid) of
+        {_, _, _, State} -> [{status, State}];
+        gone -> []
+    end.
+
+remedy(Pid) ->
+    case state_of(Pid) of
+        [{status, suspended}] -> let_run;
+        [{status, waiting}] -> drop_unmatched;
+        _ -> batches
+    end.
+
+groups([#{states := First} | _] = Looks, #{states := Last, looked_at := LookedAt}) ->
+    #{processes := All} = lists:last(Looks),
+    [suspect(Kind, {processes, sonde_outside_names:function(Call)}, 0, N / max(1, LookedAt),
+             [{processes, N * max(1, All) div max(1, LookedAt)}, {some, lists:sublist(Both, ?SOME)} | current(hd(Both))],
+             {sonde, stacks, [5]}, Remedy)
+     || {State, Kind, Least, Remedy} <- [{runnable, run_queue, ?FEW, fewer_at_once}, {suspended, suspended, 1, let_run}],
+        {Call, Pids} <- maps:to_list(map_get(State, Last)), Call =/= undefined,
+        Both <- [in_both(State, Pids, maps:get(Call, map_get(State, First), []))],
+        N <- [length(Both)], N >= Least].
+
+%% Of processes that wait for a processor each may run between the looks.
+in_both(runnable, Pids, [_ | _] = Before) -> lists:sublist(lists:sort(Pids), min(length(Pids), length(Before)));
+in_both(_, Pids, Before) -> ordsets:intersection(lists:sort(Pids), lists:sort(Before)).
+
+current(Pid) ->
+    {_, _, Current} = sonde_outside_names:who(Pid),
+    [{current_function, Current} || Current =/= undefined].
+
+%% It runs, and its reductions stand still: it is in a native function that does not return.
+native_calls([#{busy := First}, #{busy := Last}], Ms) when Ms >= ?STUCK_MS ->
+    [suspect(native_call, Pid, 0, 1.0, [{reductions, 0}, {current_function, Current} | named(Pid)],
+             {sonde, info, [Pid]}, native_function)
+     || {Pid, {N, Current}} <- maps:to_list(Last), {M, _} <- [maps:get(Pid, First, {none, none})], N =:= M];
+native_calls(_, _) ->
+    [].
+
+near_limit(Count, Limit, _) when Count < ?NEAR * Limit ->
+    [];
+near_limit(Count, Limit, #{bytes := Bytes}) ->
+    [suspect(processes, node, Bytes, Count / Limit, [{count, Count}, {limit, Limit}],
+             {sonde, proc_group, [initial_call, memory]}, end_processes)].
+
+suspect(Kind, What, Bytes, Share, Evidence, See, Remedy) ->
+    #{kind => Kind, what => What, bytes => Bytes, share => min(1.0, float(Share)), evidence => Evidence, see => See,
+      remedy => Remedy}.
+
+named(Pid) ->
+    {Name, Call, _} = sonde_outside_names:who(Pid),
+    [{registered_name, Name} || Name =/= undefined] ++ [{initial_call, Call} || Call =/= undefined].
