@@ -25,7 +25,7 @@
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
     X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
     X(other_program) X(changed) X(no_build_id) X(core) X(process) X(initial_call)        \
-    X(current_function) X(registered_name) X(groups)
+    X(current_function) X(registered_name) X(groups) X(status)
 /* clang-format on */
 
 struct atoms {

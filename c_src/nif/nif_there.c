@@ -154,16 +154,22 @@ struct one {
     uintptr_t proc;
     bool is_read;
     struct identity who;
-    uint64_t pc;
+    uint64_t pc, state;
 };
 
 /* false: it is no pid of this VM. */
-static bool read_one(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM pid, bool call,
+static bool read_one(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM pid, ERL_NIF_TERM what,
                      struct one *out)
 {
+    bool call = what == ATOM(initial_call);
     out->is_read = false;
     if (!nif_find_process(env, vm, pid, &out->proc))
         return false;
+    if (what == ATOM(status)) {
+        out->is_read =
+            out->proc != 0 && peek_word(vm->reader, out->proc + LF(vm->lay, state), &out->state);
+        return true;
+    }
     out->is_read = out->proc != 0 &&
                    identity_read(vm->reader, &vm->identity, out->proc, &out->who) &&
                    peek_word(vm->reader, out->proc + LF(vm->lay, pc), &out->pc);
@@ -177,6 +183,8 @@ static ERL_NIF_TERM make_one(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM w
 {
     if (!o->is_read)
         return ATOM(gone);
+    if (what == ATOM(status))
+        return make_state(env, o->state);
     if (what == ATOM(initial_call))
         return nif_make_function(env, vm, &o->who.call);
     return what == ATOM(current_function) ? make_current(env, vm, &o->who, o->pc)
@@ -185,8 +193,8 @@ static ERL_NIF_TERM make_one(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM w
 
 NIF(nif_do_each_of)
 {
-    /* (initial_call | current_function | registered_name, [Pid]): [Function | Name | undefined | gone], for some of
-     * the first of them, at least one. The texts, which are the same for many, are read last, all at once. */
+    /* (initial_call | current_function | registered_name | status, [Pid]): [Function | Name | undefined | State | gone],
+     * for some of the first of them, at least one. The texts, which are the same for many, are read last, all at once. */
     struct vm vm;
     struct one ones[ONES_MAX];
     ERL_NIF_TERM terms[ONES_MAX];
@@ -196,12 +204,12 @@ NIF(nif_do_each_of)
     unsigned n = 0;
     if (!get_there(env, &vm) || !enif_is_list(env, list) ||
         (what != ATOM(initial_call) && what != ATOM(current_function) &&
-         what != ATOM(registered_name)))
+         what != ATOM(registered_name) && what != ATOM(status)))
         return nif_raise(env, ATOM(badarg));
     uint64_t end = clock_ns() + SLICE_NS;
     while (n < ONES_MAX && (n == 0 || clock_ns() < end) &&
            enif_get_list_cell(env, list, &pids[n], &list)) {
-        if (!read_one(env, &vm, pids[n], what == ATOM(initial_call), &ones[n]))
+        if (!read_one(env, &vm, pids[n], what, &ones[n]))
             return nif_raise(env, ATOM(badarg));
         n++;
     }

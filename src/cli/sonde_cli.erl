@@ -151,7 +151,7 @@ asked_outside(Target, Function, Args, Opts) ->
     case Opts of
         #{freeze := true} ->
             Limit = maps:get('freeze-limit', Opts, ?FREEZE_MS),
-            case sonde_cli_freeze:during(Target, Limit, fun(Left) -> Ask(min(Left, wait(Opts)), #{interval => 0}) end) of
+            case sonde_cli_freeze:during(Target, Limit, fun(Left) -> Ask(min(Left, wait(Opts)), #{interval => 0, os_pid => Target}) end) of
                 {ok, Answer, Said} ->
                     complain(["process ", integer_to_list(Target), " ", Said]),
                     Answer;
@@ -164,7 +164,7 @@ asked_outside(Target, Function, Args, Opts) ->
 
 %% Nothing changes in an OS process that is stopped.
 one_moment(#{}) -> #{};
-one_moment(OsPid) -> maps:from_list([{interval, 0} || sonde_cli_freeze:is_stopped(OsPid)]).
+one_moment(OsPid) -> maps:from_list([{os_pid, OsPid} | [{interval, 0} || sonde_cli_freeze:is_stopped(OsPid)]]).
 
 shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects} = Diagnosis, Report, Opts) ->
     _ = case format(Opts) of

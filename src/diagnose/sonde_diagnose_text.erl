@@ -174,6 +174,8 @@ pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- 
 pair({oldest_stayed_ms, Ms}) -> {"oldest stayed", io_lib:format("~.1f s", [Ms / 1000])};
 pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
 pair({most, Of}) -> {"most", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])};
+pair({full_sockets, Full}) ->
+    {"full sockets", lists:join(", ", [["to ", Address, " (", bytes(N), " wait)"] || {Address, N} <- Full])};
 pair({Key, {M, F, A} = Call}) when is_atom(M) orelse is_binary(M), is_atom(F) orelse is_binary(F), is_integer(A) ->
     {words_of(Key), sonde_names:call(Call, true)};
 pair({Key, Value}) ->

@@ -271,8 +271,8 @@ identity(Pid) -> said(do_identity(Pid)).
 do_identity(_Pid) -> erlang:nif_error(not_loaded).
 
 %% After aim/1: the same one thing of each of these processes; perhaps only of the first ones, at least one.
--spec each_of(initial_call | current_function | registered_name, [pid()]) ->
-    [function_there() | binary() | undefined | gone].
+-spec each_of(initial_call | current_function | registered_name | status, [pid()]) ->
+    [function_there() | binary() | atom()].
 each_of(What, Pids) -> said(do_each_of(What, Pids)).
 do_each_of(_What, _Pids) -> erlang:nif_error(not_loaded).
 

@@ -145,7 +145,8 @@ printable(C) -> C.
 
 %% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it. An argument
 %% `{process, Text}' is a pid as that node prints it, or a registered name.
--spec call(atom(), [term()], #{timeout => non_neg_integer(), depth => non_neg_integer(), interval => non_neg_integer()}) ->
+-spec call(atom(), [term()], #{timeout => non_neg_integer(), depth => non_neg_integer(),
+                              interval => non_neg_integer(), os_pid => pos_integer()}) ->
     {ok, term(), sonde_scan:report() | #{}} | {error, why()}.
 call(Function, Args, Opts) ->
     Ms = maps:get(timeout, Opts, ?CALL_MS),
@@ -213,7 +214,7 @@ answer(Function, _, _) ->
 
 %% In a core file, and in an OS process that is stopped, there is one moment.
 watched(Opts) ->
-    #{interval => case sonde_nif:reader() of
+    (maps:with([os_pid], Opts))#{interval => case sonde_nif:reader() of
                       core -> 0;
                       _ -> maps:get(interval, Opts, ?WATCH_MS)
                   end}.

@@ -20,7 +20,7 @@
 -type look() :: #{processes := non_neg_integer(), bytes := non_neg_integer(), looked_at := non_neg_integer(),
                   waits := #{pid() => {Direct :: pos_integer(), All :: pos_integer(), [pid()] | undefined}},
                   queues := #{pid() => non_neg_integer()}, memory := #{pid() => non_neg_integer()},
-                  states := #{runnable | suspended => #{term() => [pid(), ...]}},
+                  states := #{runnable | suspended => #{sonde_nif:function_there() => [pid(), ...]}},
                   busy := #{pid() => {Reductions :: non_neg_integer(), sonde_outside_names:function_there() | undefined}},
                   missed := sonde_scan:result()}.
 
@@ -28,14 +28,15 @@
 -define(MANY, 20).            % waiters of one process, as in sonde_facts_waits
 -define(TOP, 20).             % mailboxes
 -define(SAMPLE, 50000).       % processes whose state is read
+-define(MESSAGE, 40).         % bytes of a message without its terms, at least
 -define(STILL, 0.9).          % a backlog that has not become smaller
 -define(NEAR, 0.8).           % of the limit of processes
 -define(STUCK_MS, 500).       % without a reduction
 -define(SOME, 3).             % processes of a group that are named
 
 %% @doc `interval': the milliseconds between two looks; with 0 there is one.
--spec diagnosis(#{interval := non_neg_integer()}, sonde_scan:how()) -> {diagnosis(), sonde_scan:result()}.
-diagnosis(#{interval := Ms}, #{until := Until} = How) ->
+-spec diagnosis(#{interval := non_neg_integer(), os_pid => pos_integer()}, sonde_scan:how()) -> {diagnosis(), sonde_scan:result()}.
+diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
     First = look(How),
     Both = case Ms of
                0 -> [First];
@@ -46,9 +47,9 @@ diagnosis(#{interval := Ms}, #{until := Until} = How) ->
     Limit = erlang:system_info(process_limit), % that of the other one, or it would not be read
     {#{at => erlang:system_time(millisecond), ms => Ms, memory => #{processes => Bytes},
        counts => #{processes => {Count, Limit}},
-       suspects => worst(suspects(Both, Ms) ++ near_limit(Count, Limit, Last)),
+       suspects => worst(suspects(Both, Opts) ++ near_limit(Count, Limit, Last)),
        not_looked_at => [{What, outside} || What <- [ports, tables, atoms, allocators]]
-           ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || LookedAt < Count]},
+           ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || 2 * LookedAt =< Count]},
      Missed}.
 
 worst(Suspects) ->
@@ -72,13 +73,14 @@ look(#{until := Until} = How) ->
     {Pids, Memory, Unread} = processes(How),
     Missed = sonde_scan:merge(Waiting, Unread),
     Looked = sample(Pids),
-    #{processes => length(Pids) + length(map_get(missed, Missed)), bytes => lists:sum([B || {_, B} <- Memory]),
+    #{processes => count(Pids, Missed), bytes => lists:sum([B || {_, B} <- Memory]),
       looked_at => length(Looked), waits => waits(Graph), queues => queues(How),
       memory => maps:from_list(Memory), states => states(Looked, Until),
-      busy => maps:from_list([{Pid, Known} || {Pid, busy} <- map_get(missed, Missed), Known <- running(Pid)]),
+      busy => maps:from_list([{Pid, Known} || Pid <- run([P || {P, busy} <- map_get(missed, Missed)], Until),
+                                              Known <- running(Pid)]),
       missed => Missed}.
 
-%% All that can be read, with the bytes of the largest.
+%% All that can be read, with their bytes.
 processes(How) ->
     Here = How#{attrs => [memory]},
     Scans = sonde_scan:scan(each, 0, undefined, Here),
@@ -98,6 +100,13 @@ processes(How) ->
                                             end}
     end.
 
+%% Both sweeps may have missed the same.
+count(Pids, #{missed := Missed}) ->
+    case sonde_nif:count_there() of
+        undefined -> length(lists:usort(Pids ++ [Pid || {Pid, _} <- Missed]));
+        Count -> Count
+    end.
+
 %% Every K-th, so that those that began together are not all that is seen.
 sample(Pids) ->
     Each = 1 + (length(Pids) - 1) div ?SAMPLE,
@@ -115,14 +124,25 @@ queues(How) ->
 
 %% Those that wait for a processor, or are suspended, by what each began with.
 states(Pids, Until) ->
-    lists:foldl(fun(Pid, Acc) -> state(sonde_nif:identity(Pid), Pid, Acc) end,
-                #{runnable => #{}, suspended => #{}},
-                lists:takewhile(fun(_) -> erlang:monotonic_time(millisecond) < Until end, Pids)).
+    Found = each_of(status, Pids, Until),
+    maps:from_list([{State, calls([Pid || {Pid, S} <- Found, S =:= State], Until)} || State <- [runnable, suspended]]).
 
-state({_, Call, _, State}, Pid, Acc) when is_map_key(State, Acc) ->
-    maps:update_with(State, fun(Groups) -> maps:update_with(Call, fun(All) -> [Pid | All] end, [Pid], Groups) end, Acc);
-state(_, _, Acc) ->
-    Acc.
+calls(Pids, Until) ->
+    maps:groups_from_list(fun({_, Call}) -> Call end, fun({Pid, _}) -> Pid end,
+                          [Known || {_, {_, _, _}} = Known <- each_of(initial_call, Pids, Until)]).
+
+each_of(_, [], _) ->
+    [];
+each_of(What, Pids, Until) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true ->
+            Values = sonde_nif:each_of(What, Pids),
+            {Now, Later} = lists:split(length(Values), Pids),
+            lists:zip(Now, Values) ++ each_of(What, Later, Until);
+        false -> []
+    end.
+
+run(Pids, Until) -> [Pid || {Pid, running} <- each_of(status, Pids, Until)].
 
 running(Pid) ->
     case sonde_nif:identity(Pid) of
@@ -134,9 +154,9 @@ running(Pid) ->
 
 %% ---- suspects: those of every look
 
-suspects(Looks, Ms) ->
+suspects(Looks, #{interval := Ms} = Opts) ->
     #{processes := All} = Last = lists:last(Looks),
-    held_up(Looks, max(1, All)) ++ mailboxes(Looks) ++ groups(Looks, Last) ++ native_calls(Looks, Ms).
+    held_up(Looks, max(1, All)) ++ mailboxes(Looks) ++ groups(Looks, Last, Opts) ++ native_calls(Looks, Ms).
 
 %% A circle was verified in each look. A server with few callers may be about to answer.
 held_up([#{waits := First} | _] = Looks, All) ->
@@ -162,12 +182,12 @@ bottleneck(Pid, Direct, N, All, Queued) ->
             {sonde, waits, [5]}, unblock).
 
 mailboxes([#{queues := First} | _] = Looks) ->
-    #{queues := Queues, memory := Memory, bytes := Bytes} = lists:last(Looks),
+    #{queues := Queues, memory := Memory, bytes := All} = lists:last(Looks),
     [suspect(mailbox, Pid, Own, Own / max(1, Bytes),
              [{messages, N} | [{grown, N - Before} || length(Looks) > 1]] ++ state_of(Pid) ++ named(Pid),
              {sonde, mailbox, [Pid, 5]}, remedy(Pid))
      || {Pid, N} <- maps:to_list(Queues), #{Pid := Before} <- [First], N >= ?STILL * Before,
-        Own <- [maps:get(Pid, Memory, 0)]].
+        Own <- [max(N * ?MESSAGE, maps:get(Pid, Memory, 0))], Bytes <- [All + Own - maps:get(Pid, Memory, 0)]].
 
 state_of(Pid) ->
     case sonde_nif:identity(Pid) of
@@ -182,10 +202,11 @@ remedy(Pid) ->
         _ -> batches
     end.
 
-groups([#{states := First} | _] = Looks, #{states := Last, looked_at := LookedAt}) ->
+groups([#{states := First} | _] = Looks, #{states := Last, looked_at := LookedAt}, Opts) ->
     #{processes := All} = lists:last(Looks),
     [suspect(Kind, {processes, sonde_outside_names:function(Call)}, 0, N / max(1, LookedAt),
-             [{processes, N * max(1, All) div max(1, LookedAt)}, {some, lists:sublist(Both, ?SOME)} | current(hd(Both))],
+             [{processes, N * max(1, All) div max(1, LookedAt)}, {some, lists:sublist(Both, ?SOME)} | current(hd(Both))]
+             ++ full(State, Opts),
              {sonde, stacks, [5]}, Remedy)
      || {State, Kind, Least, Remedy} <- [{runnable, run_queue, ?FEW, fewer_at_once}, {suspended, suspended, 1, let_run}],
         {Call, Pids} <- maps:to_list(map_get(State, Last)), Call =/= undefined,
@@ -195,6 +216,10 @@ groups([#{states := First} | _] = Looks, #{states := Last, looked_at := LookedAt
 %% Of processes that wait for a processor each may run between the looks.
 in_both(runnable, Pids, [_ | _] = Before) -> lists:sublist(lists:sort(Pids), min(length(Pids), length(Before)));
 in_both(_, Pids, Before) -> ordsets:intersection(lists:sort(Pids), lists:sort(Before)).
+
+%% Which other end takes nothing, as the kernel has it: the VM suspends those that send to it.
+full(suspended, #{os_pid := OsPid}) -> [{full_sockets, Full} || [_ | _] = Full <- [sonde_outside_sockets:full(OsPid)]];
+full(_, _) -> [].
 
 current(Pid) ->
     {_, _, Current} = sonde_outside_names:who(Pid),

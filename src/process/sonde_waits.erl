@@ -107,7 +107,7 @@ look_at(Pids, Until) ->
 -spec look_there(integer()) -> {sonde_wait_graph:graph(), sonde_scan:result()}.
 look_there(Until) ->
     Calls = [{Module, Function} || {Module, Functions, _} <- places(), Function <- Functions],
-    all(#{attrs => [waits_for, waits_call], until => Until, outside => true,
+    all(#{attrs => [waits_for, waits_call], until => Until, outside => true, still => sonde_nif:reader() =:= core,
           calls => [{atom_to_binary(Module), [atom_to_binary(F) || {M, F} <- lists:usort(Calls), M =:= Module]}
                     || Module <- lists:usort([M || {M, _} <- Calls])]}).
 
@@ -140,7 +140,7 @@ all(How) ->
         {no_reader, _} ->
             error({native_off, {unsupported, no_reader}});
         {End, {Graph, Busy}} ->
-            {Waiting, Missed} = some(Busy, How, ?AGAIN),
+            {Waiting, Missed} = again(Busy, How),
             All = lists:foldl(fun add/2, Graph, Waiting),
             {Next, Unread} = some(sonde_wait_graph:awaited(All), How, ?AGAIN),
             %% first all that were missed: `late' counts none of them again
@@ -158,6 +158,25 @@ add({Pid, [For, _]}, Graph) ->
 waited(1) -> remote;
 waited(2) -> unclear;
 waited(Pid) when is_pid(Pid) -> Pid.
+
+%% From outside, another look finds every place in the code again. So there is none for processes that want to run,
+%% and none in a core file, where it would see the same.
+again(Busy, #{outside := true, still := true}) ->
+    {[], [{Pid, busy} || Pid <- Busy]};
+again(Busy, #{outside := true} = How) ->
+    {Runnable, Others} = wants_to_run(Busy, [], []),
+    {Waiting, Missed} = some(Others, How, ?AGAIN),
+    {Waiting, [{Pid, busy} || Pid <- Runnable] ++ Missed};
+again(Busy, How) ->
+    some(Busy, How, ?AGAIN).
+
+wants_to_run([], Runnable, Others) ->
+    {Runnable, Others};
+wants_to_run(Pids, Runnable, Others) ->
+    States = sonde_nif:each_of(status, Pids),
+    {Now, Later} = lists:split(length(States), Pids),
+    {Some, Rest} = lists:partition(fun({_, State}) -> State =:= runnable orelse State =:= running end, lists:zip(Now, States)),
+    wants_to_run(Later, [Pid || {Pid, _} <- Some] ++ Runnable, [Pid || {Pid, _} <- Rest] ++ Others).
 
 %% Looks again, a few times, at processes that were busy: a process that waits is soon at rest. Also
 %% returns the processes that were busy each time, and those that were not looked at.

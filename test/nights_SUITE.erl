@@ -1,0 +1,233 @@
+%% Nodes that are made to hang on purpose, looked at from outside: the first row of the answer that one would ask
+%% for is the culprit. Deadlocks and processes that never rest are also in outside_calls_SUITE and outside_rows_SUITE.
+-module(nights_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+-import(outside_calls_SUITE, [ask/3, ask/4, atoms/1]).
+
+suite() -> [{timetrap, {minutes, 10}}].
+
+all() ->
+    [a_long_mailbox, a_mailbox_of_ten_million, a_run_queue, a_deadlock, callers_of_one_server, a_native_function,
+     distribution_is_flooded, heart_is_about_to_kill, an_idle_node_has_no_suspects].
+
+init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
+end_per_suite(_Config) -> ok.
+
+%% Fun(Of, Twin), as in outside_calls_SUITE.
+both(Fun) -> outside_calls_SUITE:both(Fun).
+
+%% The first suspect, and the first row of a call.
+suspect(Twin) -> suspect(Twin, 1000).
+
+suspect(Twin, Ms) -> suspect(Twin, Ms, #{}).
+
+suspect(Twin, Ms, Opts) ->
+    {ok, #{suspects := Suspects}, _} = ask(Twin, diagnose, [], Opts#{interval => Ms}),
+    case Suspects of
+        [#{kind := Kind, what := What, evidence := Evidence} | _] ->
+            #{kind => Kind, what => atoms(What), evidence => [{Key, named(Key, Value)} || {Key, Value} <- Evidence]};
+        [] -> none
+    end.
+
+named(full_sockets, Sockets) -> Sockets;
+named(_, Value) -> atoms(Value).
+
+first(Twin, Function, Args) ->
+    {ok, [First | _], _} = ask(Twin, Function, Args),
+    atoms(First).
+
+%% ---- a mailbox
+
+%% In the target: it takes none of them.
+deaf(N) ->
+    Pid = spawn(fun() -> true = register(night_deaf, self()), receive never -> ok end end),
+    _ = fill(N, Pid),
+    ok = sonde_test:until(filled, fun() -> process_info(Pid, message_queue_len) =:= {message_queue_len, N} end),
+    Pid.
+
+fill(0, _) -> ok;
+fill(N, Pid) -> Pid ! N, fill(N - 1, Pid).
+
+a_long_mailbox(_Config) -> long_mailbox(200000).
+a_mailbox_of_ten_million(_Config) -> long_mailbox(10000000).
+
+long_mailbox(N) ->
+    both(fun(Of, Twin) ->
+        Pid = Of(?MODULE, deaf, [N]),
+        %% in a crowd of others that have some
+        _ = Of(outside_rows_SUITE, crowd, []),
+        {Pid, N, [night_deaf | _]} = first(Twin, proc_count, [message_queue_len, 3]),
+        {Pid, _, _} = first(Twin, proc_count, [memory, 3]),
+        #{kind := mailbox, what := Pid, evidence := [{messages, N} | _]} = suspect(Twin),
+        {ok, #{messages := N}, _} = ask(Twin, mailbox, [{process, "night_deaf"}, 5])
+    end).
+
+%% ---- a run queue
+
+%% In the target: each has something to do, without an end.
+crowd(N) ->
+    [spawn_opt(?MODULE, works, [0], [{priority, low}]) || _ <- lists:seq(1, N)],
+    ok.
+
+works(N) -> works(N + 1).
+
+a_run_queue(_Config) ->
+    both(fun(Of, Twin) ->
+        ok = Of(?MODULE, crowd, [50000]),
+        true = Of(erlang, statistics, [total_run_queue_lengths]) > 40000,
+        {[{?MODULE, works, 1} | _], Stacks, _} = first(Twin, stacks, [3]),
+        {_, true} = {Stacks, Stacks > 25000},
+        {{?MODULE, works, 1}, Count, _} = first(Twin, proc_group, [initial_call, [reductions]]),
+        {_, true} = {Count, Count > 45000},
+        #{kind := run_queue, what := {processes, {?MODULE, works, 1}}, evidence := [{processes, N} | _]} = suspect(Twin),
+        {_, true} = {N, N > 40000 andalso N =< 51000}
+    end).
+
+%% ---- processes that wait for others
+
+a_deadlock(_Config) ->
+    both(fun(Of, Twin) ->
+        Circle = Of(outside_calls_SUITE, circle, []),
+        {Pid, 2, Attrs} = first(Twin, waits, [3]),
+        true = lists:member(Pid, Circle),
+        {deadlock, [_, _, _]} = lists:keyfind(deadlock, 1, Attrs),
+        #{kind := deadlock, what := On, evidence := Evidence} = suspect(Twin),
+        true = lists:member(On, Circle),
+        {deadlock, Pids} = lists:keyfind(deadlock, 1, Evidence),
+        {Same, Same} = {lists:sort(Circle), lists:sort(Pids)}
+    end).
+
+callers_of_one_server(_Config) ->
+    both(fun(Of, Twin) ->
+        {End, Middle, _} = Of(outside_calls_SUITE, chain, []),
+        {End, 301, _} = first(Twin, waits, [3]),
+        %% the requests lie in the mailbox of the one in the middle, which waits itself
+        #{kind := bottleneck, what := Middle, evidence := [{waiters, 300} | _]} = suspect(Twin)
+    end).
+
+%% ---- a scheduler that is held
+
+%% In the target: in native functions that do not return, one on each scheduler, in a moment.
+held(Dir) ->
+    ok = sonde_foreign_helper:load(Dir),
+    [begin
+         Pid = spawn_opt(fun() -> receive go -> sonde_foreign_helper:sleep(normal, 600000, I) end end, [{scheduler, I}]),
+         true = register(Name, Pid),
+         _ = erlang:send_after(500, Pid, go),
+         Pid
+     end || {I, Name} <- [{1, night_held_1}, {2, night_held_2}]].
+
+%% It answers nobody any more.
+a_native_function(Config) ->
+    case sonde_foreign_helper:build(filename:join(proplists:get_value(priv_dir, Config), "night")) of
+        {skip, _} = Skip ->
+            Skip;
+        {ok, Dir} ->
+            Target = sonde_peer_helper:start(shipped, ["+S", "2"]),
+            Of = fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end,
+            OsPid = Of(os, getpid, []),
+            try outside_rows_SUITE:twin([], fun(Peer) ->
+                    ok = outside_rows_SUITE:open(Peer, Of),
+                    Pids = Of(?MODULE, held, [Dir]),
+                    Twin = fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end,
+                    ok = sonde_test:until(held, fun() ->
+                        [running, running] =:= [Status || Pid <- Pids, {ok, {_, Status}, _} <- [ask(Twin, info, [Pid, status])]]
+                    end),
+                    #{kind := native_call, what := Pid, evidence := Evidence} = suspect(Twin),
+                    {_, true} = {Pid, lists:member(Pid, Pids)},
+                    {sonde_foreign_helper, sleep_normal, 2} = proplists:get_value(current_function, Evidence)
+                end)
+            after
+                "" = os:cmd("kill -KILL " ++ OsPid),
+                try sonde_peer_helper:stop(Target) catch exit:_ -> ok end
+            end
+    end.
+
+%% ---- distribution
+
+distribution_is_flooded(_Config) ->
+    sonde_peer_helper:with_nodes(2, fun([{A, _}, {B, NodeB}]) ->
+        Of = fun(M, F, Args) -> sonde_peer_helper:call(A, M, F, Args) end,
+        Other = sonde_peer_helper:call(B, os, getpid, []),
+        true = Of(net_kernel, connect_node, [NodeB]),
+        "" = os:cmd("kill -STOP " ++ Other),
+        try
+            Pids = Of(?MODULE, senders, [NodeB, 30]),
+            outside_rows_SUITE:twin([], fun(Peer) ->
+                Twin = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
+                ok = outside_rows_SUITE:open(Peer, Of),
+                {Stack, 30, _} = first(Twin, stacks, [3]),
+                {?MODULE, sends, 2} = lists:last(Stack),
+                {ok, {status, suspended}, _} = ask(Twin, info, [{process, Of(erlang, pid_to_list, [hd(Pids)])}, status]),
+                %% who sends, and the other end
+                OsPid = list_to_integer(Of(os, getpid, [])),
+                #{kind := suspended, what := {processes, {?MODULE, sends, 2}}, evidence := Evidence} =
+                    suspect(Twin, 1000, #{os_pid => OsPid}),
+                30 = proplists:get_value(processes, Evidence),
+                "p" ++ Address = atom_to_list(NodeB),
+                [Port, Host] = string:split(Address, "@"),
+                [{End, Bytes} | _] = proplists:get_value(full_sockets, Evidence),
+                {End, true} = {Host ++ ":" ++ Port, Bytes > 10000}
+            end)
+        after
+            "" = os:cmd("kill -CONT " ++ Other)
+        end
+    end).
+
+%% In the node: they send until the VM suspends them.
+senders(Node, N) ->
+    Pids = [spawn(?MODULE, sends, [Node, binary:copy(<<"x">>, 100000)]) || _ <- lists:seq(1, N)],
+    ok = sonde_test:until(suspended, fun() ->
+        [] =:= [Pid || Pid <- Pids, process_info(Pid, status) =/= {status, suspended}]
+    end),
+    Pids.
+
+sends(Node, Bytes) ->
+    {night_nobody, Node} ! Bytes,
+    sends(Node, Bytes).
+
+%% ---- heart
+
+heart_is_about_to_kill(_Config) ->
+    case filelib:is_regular(filename:join(os:getenv("BINDIR", ""), "heart")) of
+        true -> heart();
+        false -> {skip, "this OTP has no heart"}
+    end.
+
+%% Its callback calls a server that does not answer.
+heart() ->
+    sonde_peer_helper:with(shipped, ["-heart", "-env", "HEART_BEAT_TIMEOUT", "60"], fun(Target) ->
+        Of = fun(M, F, Args) -> sonde_peer_helper:call(Target, M, F, Args) end,
+        Server = Of(?MODULE, heart_hangs, []),
+        outside_rows_SUITE:twin([], fun(Peer) ->
+            Twin = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
+            ok = outside_rows_SUITE:open(Peer, Of),
+            Begun = erlang:monotonic_time(millisecond),
+            First = first(Twin, waits, [1]),
+            {Server, 1, [{longest_chain, [Heart, Server]}, night_silent | _]} = First,
+            {ok, {registered_name, Name}, _} = ask(Twin, info, [Heart, registered_name]),
+            heart = atoms(Name),
+            %% long before it is killed
+            Ms = erlang:monotonic_time(millisecond) - Begun,
+            ok = sonde_test:figures("heart hangs: named after ~p ms", [Ms])
+        end)
+    end).
+
+heart_hangs() ->
+    Server = spawn(fun() -> true = register(night_silent, self()), receive never -> ok end end),
+    ok = sonde_test:until(named, fun() -> whereis(night_silent) =:= Server end),
+    ok = heart:set_callback(?MODULE, is_well),
+    ok = sonde_test:until(hangs, fun() -> process_info(Server, message_queue_len) =/= {message_queue_len, 0} end),
+    Server.
+
+is_well() -> gen_server:call(night_silent, is_well, infinity).
+
+%% ---- and none
+
+an_idle_node_has_no_suspects(_Config) ->
+    both(fun(Of, Twin) ->
+        _ = Of(outside_rows_SUITE, crowd, []),
+        none = suspect(Twin, 0),
+        none = suspect(Twin, 300)
+    end).
