@@ -212,7 +212,7 @@ map(#{blocks := Blocks, roots := Roots, histogram := Kinds, binaries := Binaries
         true -> heap(Heap);
         false -> [{table, pairs(lists:sort(maps:to_list(Heap)))}]
     end;
-map(#{exclusive := _, unseen := _} = Account) when map_size(Account) =< ?MOST_KEYS ->
+map(#{exclusive := _, elsewhere := _} = Account) when map_size(Account) =< ?MOST_KEYS ->
     [{table, account(Account)}];
 map(#{messages := _, bytes := _, examined := _, shapes := Shapes} = Mailbox) ->
     case all(fun is_shape/1, Shapes) of

@@ -437,7 +437,18 @@ stacks_for_flame_graphs(Config) ->
     true = length(Flat) > 3 andalso length(Flat) =< length(Deep),
     [] = [Line || Line <- Lines(lists:concat(["--cluster ", Node, " stacks 5 --collapsed"])),
                   not lists:prefix(lists:concat([Node, ";"]), Line)],
-    ok.
+    %% as a picture, and in a private file
+    "<svg " ++ Svg = answer(at(Node, "stacks 1000 --svg -"), Config),
+    {match, _} = re:run(Svg, "<title>gen_server:loop/[0-9]: "),
+    File = filename:join(proplists:get_value(priv_dir, Config), "stacks.svg"),
+    {0, "", _} = sonde(lists:concat(["--cluster ", Node, " stacks 5 --svg ", File]), Config),
+    {ok, <<"<svg ", Several/bits>>} = file:read_file(File),
+    {match, _} = re:run(Several, ["<title>", atom_to_list(Node), ": "]),
+    {1, "", Exists} = sonde(at(Node, "stacks 5 --svg " ++ File), Config),
+    true = string:find(Exists, "file already exists") =/= nomatch,
+    {0, "", _} = sonde(at(Node, "stacks 5 --force --svg " ++ File), Config),
+    {2, "", _} = sonde(at(Node, "stacks 5 --collapsed --svg " ++ File), Config),
+    ok = file:delete(File).
 
 %% A process in a long call on a dirty scheduler cannot be read. The command reports it on standard
 %% error, and with --json in a field of its own, for one node and for several.

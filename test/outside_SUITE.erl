@@ -19,6 +19,8 @@ all() ->
      folder_is_private_and_gone, exit_codes_are_those_of_the_twin, twin_that_dies, no_room,
      sigterm_ends_both, killed_leaves_no_twin, interrupted_leaves_no_twin,
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
+     freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
+     stopped_by_others_it_stays_so, freezing_is_forbidden, no_other_process_gets_a_signal,
      chroot_of_otp_27, chroot_of_otp_29, a_terminal_is_the_twins, command_answers].
 
 init_per_suite(Config) ->
@@ -332,6 +334,123 @@ ends_both(Signal, Code, Config) ->
             {Ms, true} = {Ms, Ms < ?SOON_MS}
         after stop(Port)
         end
+    end).
+
+%% ---- frozen
+
+freeze_needs_a_process(_Config) ->
+    _ = [{Words, {wrong, _}} = {Words, parsed(Words)}
+         || Words <- ["--core f --freeze native", "--node a@h --freeze native", "--cluster a@h --freeze native",
+                      "--pid 1 --freeze-limit 5 native", "--pid 1 --freeze --freeze-limit 0 native",
+                      "--pid 1 --freeze --freeze-limit 60001 native", "--pid 1 --freeze proc_window memory 1 1"]],
+    {wrong, Why} = parsed("--core f --freeze native"),
+    true = has("needs --pid", unicode:characters_to_list(Why)),
+    {run, _, [], #{freeze := true, 'freeze-limit' := 60000}} = parsed("--pid 1 --freeze --freeze-limit 60000 native").
+
+state(OsPid) ->
+    {ok, Status} = file:read_file(["/proc/", OsPid, "/status"]),
+    {match, [State]} = re:run(Status, "^State:\\s*(.)", [multiline, {capture, [1], list}]),
+    State.
+
+runs(OsPid) -> state(OsPid) =/= "T".
+
+%% However the look ends.
+frozen_only_for_the_look(Config) ->
+    with_node(fun(OsPid) ->
+        Run = fun(Twin) -> sonde(["--pid ", OsPid, " native --json --freeze"], [{twin, Twin} | Config]) end,
+        {0, [_ | _], Said} = Run(""),
+        {match, _} = re:run(Said, "^sonde: process [0-9]+ was stopped for [0-9]+\\.[0-9]{3} s\n$"),
+        true = runs(OsPid),
+        _ = [begin
+                 {1, "", Failed} = Run(Twin),
+                 {Twin, true} = {Twin, Failed =/= ""},
+                 ok = sonde_test:until(runs, fun() -> runs(OsPid) end)
+             end || Twin <- ["fails", "crashes later"]],
+        %% the look has no more time than the limit
+        #{<<"opts">> := #{<<"timeout">> := Ms}} = read(element(2, Run(""))),
+        {_, true} = {Ms, Ms =< 5000},
+        #{<<"opts">> := #{<<"timeout">> := Less}} =
+            read(element(2, sonde(["--pid ", OsPid, " native --json --freeze --freeze-limit 700"], Config))),
+        {_, true} = {Less, Less =< 700}
+    end).
+
+%% The command is killed, or its twin, or the user presses Ctrl-C.
+frozen_and_killed(Config) ->
+    with_node(fun(OsPid) ->
+        _ = [begin
+                 File = filename:join(get(dir, Config), lists:concat(["twin", Signal, Which])),
+                 Port = started(["--pid ", OsPid, " native --freeze --freeze-limit 60000"], [{twin, "holds " ++ File} | Config]),
+                 try
+                     ok = sonde_test:until(holds, fun() -> filelib:file_size(File) > 0 end),
+                     "T" = state(OsPid),
+                     {ok, Twin} = file:read_file(File),
+                     Killed = case Which of command -> os_pid(Port); twin -> binary_to_list(Twin) end,
+                     "" = os:cmd(lists:concat(["kill -", Signal, " ", Killed])),
+                     Start = erlang:monotonic_time(millisecond),
+                     ok = sonde_test:until(runs, fun() -> runs(OsPid) end),
+                     Ms = erlang:monotonic_time(millisecond) - Start,
+                     {Ms, true} = {Ms, Ms < ?SOON_MS},
+                     {_, _} = collect(Port, <<>>)
+                 after stop(Port)
+                 end
+             end || {Signal, Which} <- [{"KILL", command}, {"INT", command}, {"TERM", command}, {"KILL", twin}]]
+    end).
+
+%% Also if the twin itself stands still. An answer that would not be of one moment is none.
+frozen_no_longer_than_the_limit(Config) ->
+    with_node(fun(OsPid) ->
+        {1, "", Late} = sonde(["--pid ", OsPid, " native --freeze --freeze-limit 500"], [{twin, "late"} | Config]),
+        true = is_one_line(Late) andalso has("had to go on before the look was done", Late),
+        true = runs(OsPid),
+        File = filename:join(get(dir, Config), "twin"),
+        Port = started(["--pid ", OsPid, " native --freeze --freeze-limit 3000"], [{twin, "holds " ++ File} | Config]),
+        try
+            ok = sonde_test:until(holds, fun() -> filelib:file_size(File) > 0 end),
+            {ok, Twin} = file:read_file(File),
+            "" = os:cmd("kill -STOP " ++ binary_to_list(Twin)),
+            "T" = state(OsPid),
+            ok = sonde_test:until(runs, fun() -> runs(OsPid) end),
+            "" = os:cmd("kill -KILL " ++ binary_to_list(Twin))
+        after stop(Port)
+        end
+    end).
+
+stopped_by_others_it_stays_so(Config) ->
+    with_node(fun(OsPid) ->
+        "" = os:cmd("kill -STOP " ++ OsPid),
+        ok = sonde_test:until(stopped, fun() -> not runs(OsPid) end),
+        {0, [_ | _], Said} = sonde(["--pid ", OsPid, " native --freeze"], Config),
+        true = is_one_line(Said) andalso has("stopped before, and stays so", Said),
+        "T" = state(OsPid)
+    end).
+
+%% Root without the capability KILL.
+freezing_is_forbidden(Config) ->
+    as_root(fun() ->
+        with_node(nobody(), [], fun(OsPid) ->
+            Without = "setpriv --bounding-set=-kill --inh-caps=-kill ",
+            case os:cmd(Without ++ "kill -0 " ++ OsPid ++ " 2>&1") of
+                "" -> {skip, "this system lets root send signals without the capability"};
+                _ ->
+                    {1, "", Said} = sonde(["--pid ", OsPid, " native --freeze --trust"], [{as, Without} | Config]),
+                    {_, true} = {Said, is_one_line(Said) andalso has("cannot be stopped", Said) andalso has("root", Said)
+                                       andalso has("without --freeze", Said)},
+                    true = runs(OsPid)
+            end
+        end)
+    end).
+
+%% Another process that got its number: it began at another time.
+no_other_process_gets_a_signal(_Config) ->
+    with_node(fun(OsPid) ->
+        Script = lists:append(string:replace(sonde_cli_freeze:script(), "'", "'\\''", all)),
+        Out = fun(Begun) -> os:cmd(lists:concat(["sh -c '", Script, "' sh ", OsPid, " ", Begun, " 5 </dev/null 2>&1"])) end,
+        "gone\n" = Out("1"),
+        true = runs(OsPid),
+        {ok, Stat} = file:read_file(["/proc/", OsPid, "/stat"]),
+        [_, After] = binary:split(Stat, <<") ">>),
+        "stopped\ncontinued\n" = Out(binary_to_list(lists:nth(20, string:lexemes(After, " ")))),
+        true = runs(OsPid)
     end).
 
 %% ---- other places

@@ -548,7 +548,7 @@ nothing_is_content(_Config) ->
         true = lists:any(fun(#{preview := Preview}) -> is_binary(Preview) end, Of(sonde, heap_top, [Deep, 5])),
         [forbidden] = lists:usort([Preview || #{preview := Preview} <- Twin(sonde_heap_top, top, [Deep, 5, #{}])]),
         {error, content_forbidden} = Twin(sonde_mailbox, mailbox, [Deep, 5, #{}]),
-        [{raised, badarg} = Twin(?MODULE, refused, [Kind, Deep]) || Kind <- [snapshot, flat, mark]]
+        [{raised, badarg} = Twin(?MODULE, refused, [Kind, Deep]) || Kind <- [flat, mark]]
     end).
 
 %% In the target: messages of many shapes, with tags that the twin does not have. No two shapes have as many.
@@ -583,7 +583,7 @@ content_if_asked_for(_Config) ->
         Sensitive = Of(?MODULE, sensitive, []),
         {ok, Hidden, _} = ask(Twin, heap_top, [Sensitive, 5]),
         [sensitive] = lists:usort([Preview || #{preview := Preview} <- Hidden]),
-        [{raised, badarg} = Twin(?MODULE, refused, [Kind, Deep]) || Kind <- [snapshot, flat, mark]]
+        [{raised, badarg} = Twin(?MODULE, refused, [Kind, Deep]) || Kind <- [flat, mark]]
     end).
 
 %% In the twin: kinds of looks whose answers have terms.

@@ -315,14 +315,13 @@ a_heap_is_that_of_the_target(_Config) ->
         ok = Of(sonde_test, until, [dead, fun() -> not is_process_alive(Pid) end]),
         {error, {no_process, Pid}} = Twin(heap, [Pid]),
         %% what would name an atom of that node as one of this node, or show content
-        [{error, {not_there, _}} = Twin(Function, [Pid]) || Function <- [bin_account, dump, flat_size]]
+        {error, {not_there, flat_size}} = Twin(flat_size, [Pid])
     end).
 
 %% In the twin: the library itself refuses them.
 refused(Pid) ->
     [sonde_test:raised(fun() -> sonde_nif:look_new(Kind, Pid, [], 1000, 0, 0) end)
-     || Kind <- [mark, snapshot, flat]]
-        ++ [sonde_test:raised(fun() -> sonde_nif:account_new(100, false, false) end)].
+     || Kind <- [mark, flat]].
 
 other_looks_are_refused(_Config) ->
     sonde_peer_helper:with(shipped, fun(Target) ->

@@ -71,6 +71,8 @@ goldens() ->
                            {"bin_holders", binaries()}, {"bin_holder", hd(binaries())},
                            {"bin_resources", resources()}, {"heap", heap()},
                            {"bin_slices", slices()},
+                           {"mailbox", mailbox()}, {"mailbox_empty", (mailbox())#{messages := 0, shapes := []}},
+                           {"mailbox_from_outside", mailbox_there()}, {"bin_account_from_outside", account_there()},
                            {"binary_attributes", binary_attributes()},
                            {"inet_count", inet()}, {"port_info", port_info()},
                            {"node_stats", sample()}, {"node_stats_list", [sample(), sample()]},
@@ -168,6 +170,25 @@ heap() ->
 slices() ->
     [{140125401493544, 1048576, 2, [{0, 80}, {40, 100}, {1000000, 1000004}]},
      {140125401493999, 1000, 1, [{N, N + 1} || N <- lists:seq(0, 9)]}].
+
+mailbox() ->
+    #{messages => 1234567, examined => 100000, bytes => 352600, binary_bytes => 0,
+      shapes => [#{shape => {work, 4}, messages => 90000, bytes => 360000, from => pid(9)},
+                 #{shape => {any, 2}, messages => 8000, bytes => 800, from => undefined},
+                 #{shape => {'Elixir.My.Event', 2}, messages => 1999, bytes => 64, from => undefined},
+                 #{shape => {'two words', 3}, messages => 1, bytes => 40, from => undefined},
+                 #{shape => stop, messages => 1, bytes => 0, from => pid(80)},
+                 #{shape => list, messages => 1, bytes => 16, from => undefined}]}.
+
+%% Where this VM has no atom, there is a text.
+mailbox_there() ->
+    #{messages => 2, examined => 2, bytes => 96, binary_bytes => 4096, constants => 17, content => forbidden,
+      shapes => [#{shape => {<<"only_there">>, 3}, messages => 1, bytes => 32, from => undefined},
+                 #{shape => <<"only there">>, messages => 1, bytes => 64, from => pid(9)}]}.
+
+account_there() ->
+    #{exclusive => 12345678, shared => 65536, queues => 0, mixed => 0, resources => 40, elsewhere => 1048576,
+      not_known => [total, ets, literals, overhead, unseen, unused], processes_missed => 3}.
 
 binary_attributes() ->
     [{Attr, [{pid(9), 1234567, [logger | attrs({gen_server, loop, 7})]}]}

@@ -12,7 +12,7 @@ all() ->
      a_name_only_for_one, the_caller_has_no_row, no_process_that_waits_is_sent_anything,
      one_that_runs_is_asked, a_silent_one_is_reported, no_time_is_reported, code_that_goes_away,
      several_threads_count_as_one, a_killed_caller_leaves_nothing, printed_with_the_stacks_last,
-     lines_for_flame_graphs, deeper_than_the_node_only_natively, bad_arguments].
+     lines_for_flame_graphs, a_flame_graph_has_the_counts, names_in_a_flame_graph_are_text, deeper_than_the_node_only_natively, bad_arguments].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
@@ -230,6 +230,57 @@ lines_for_flame_graphs(_Config) ->
         unicode:characters_to_list(
           sonde_stacks:collapsed([{[{a, f, 0}, {b, g, 1}], 7, []}, {[{'x;y', z, 2}], 1, []},
                                   {[], 3, []}])).
+
+%% Each function is as wide as the number of processes in it, and stands on the one that called it.
+a_flame_graph_has_the_counts(_Config) ->
+    Rows = [{[{a, g, 0}, {a, f, 1}], 600, []}, {[{b, h, 0}, {a, f, 1}], 250, []}, {[{a, f, 1}], 50, []},
+            {[{c, i, 2}], 95, []}, {[], 5, []}],
+    All = frames(sonde_stacks:flame(Rows)),
+    [<<"(none)">>, <<"a:f/1">>, <<"a:g/0">>, <<"all">>, <<"b:h/0">>, <<"c:i/2">>] = lists:sort([Name || {Name, _, _, _, _} <- All]),
+    {_, 1000, Left, Bottom, Whole} = lists:keyfind(<<"all">>, 1, All),
+    _ = [begin
+             {Name, Count, X, _, Width} = lists:keyfind(Name, 1, All),
+             {Name, true} = {Name, abs(Width / Whole - Count / 1000) < 0.0005},
+             {Name, true} = {Name, X >= Left - 0.01 andalso X + Width =< Left + Whole + 0.01}
+         end || {Name, Count} <- [{<<"a:f/1">>, 900}, {<<"a:g/0">>, 600}, {<<"b:h/0">>, 250}, {<<"c:i/2">>, 95}]],
+    %% those that it called are above it, within it, and beside each other
+    {_, _, Fx, Fy, Fw} = lists:keyfind(<<"a:f/1">>, 1, All),
+    {_, _, Gx, Gy, Gw} = lists:keyfind(<<"a:g/0">>, 1, All),
+    {_, _, Hx, Gy, Hw} = lists:keyfind(<<"b:h/0">>, 1, All),
+    true = Gy < Fy andalso Fy < Bottom,
+    true = Gx >= Fx - 0.01 andalso Hx + Hw =< Fx + Fw + 0.01,
+    true = abs(Gx + Gw - Hx) < 0.011,
+    %% of several nodes each has its own
+    [<<"a@h">>, <<"all">>, <<"b@h">>, <<"c:i/2">>, <<"c:i/2">>] =
+        lists:sort([Name || {Name, _, _, _, _} <- frames(sonde_stacks:flame([{Node, {[{c, i, 2}], 4, []}} || Node <- ["a@h", "b@h"]]))]),
+    [] = frames(sonde_stacks:flame([])).
+
+frames(Svg) ->
+    {match, Found} =
+        case re:run(unicode:characters_to_binary(Svg),
+                    "<g><title>([^<]*): ([0-9,]+) process(?:es)?, [0-9.]+%</title>"
+                    "<rect x=\"([0-9.]+)\" y=\"([0-9]+)\" width=\"([0-9.]+)\"",
+                    [global, {capture, all_but_first, binary}]) of
+            nomatch -> {match, []};
+            Match -> Match
+        end,
+    [{Name, binary_to_integer(binary:replace(Count, <<",">>, <<>>, [global])), binary_to_float(X), binary_to_integer(Y),
+      binary_to_float(Width)} || [Name, Count, X, Y, Width] <- Found].
+
+%% Nothing of a name becomes a part of the picture.
+names_in_a_flame_graph_are_text(_Config) ->
+    Names = ['<script>alert(1)</script>', 'a"b\'c&d', list_to_atom([16#20AC, 1, 127]), 'Elixir.My.App', 'x]]>y'],
+    Svg = unicode:characters_to_binary(sonde_stacks:flame([{[{Name, f, 1}], 10, []} || Name <- Names])),
+    true = is_binary(Svg),
+    nomatch = re:run(Svg, "<script|href|onload|<style|<foreignObject", [caseless]),
+    nomatch = re:run(Svg, "[\\x00-\\x09\\x0b-\\x1f\\x7f]"),
+    %% all that is left are our own elements
+    {match, Tags} = re:run(Svg, "<(/?[a-zA-Z]+)", [global, {capture, all_but_first, list}]),
+    ["/g", "/svg", "/text", "/title", "g", "rect", "svg", "text", "title"] = lists:usort(lists:append(Tags)),
+    Count = fun(Tag) -> length([T || [T] <- Tags, T =:= Tag]) end,
+    _ = [{Tag, true} = {Tag, Count(Tag) =:= Count("/" ++ Tag)} || Tag <- ["g", "svg", "text", "title"]],
+    nomatch = re:run(Svg, "&(?!(lt|gt|amp|quot|#39);)"),
+    {match, _} = re:run(Svg, "My\\.App\\.f/1: 10 processes").
 
 %% Else the portable path would show other stacks.
 deeper_than_the_node_only_natively(_Config) ->

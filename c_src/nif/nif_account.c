@@ -58,7 +58,7 @@ NIF(nif_do_account_new)
      * holdings need */
     struct sonde *s = sonde_of(env);
     ErlNifUInt64 max;
-    if (!atomic_load_explicit(&s->proved, memory_order_acquire) || s->is_aimed ||
+    if (!atomic_load_explicit(&s->proved, memory_order_acquire) ||
         !enif_get_uint64(env, argv[0], &max) || (argv[1] != ATOM(true) && argv[1] != ATOM(false)) ||
         (argv[2] != ATOM(true) && argv[2] != ATOM(false)))
         return nif_raise(env, ATOM(badarg));
@@ -375,6 +375,9 @@ ACCOUNT_NIF(do_account_resources)
     ErlNifUInt64 atoms_n;
     if (!enif_get_uint64(env, argv[1], &atoms_n))
         return nif_raise(env, ATOM(badarg));
+    /* the words of atoms of another OS process mean others here */
+    if (sonde_of(env)->is_aimed)
+        atoms_n = 0;
     const struct resource_types *ts = &h->account.types;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (uint32_t i = ts->n; i-- > 0;) {

@@ -138,7 +138,8 @@ static bool may_look(const struct sonde *s, const struct walker *walker)
     if (walker == &overview_walker)
         return s->is_aimed;
     return walker && (!s->is_aimed || walker == &account_walker || walker == &slices_walker ||
-                      walker == &mailbox_walker || walker == &top_retained_walker);
+                      walker == &mailbox_walker || walker == &top_retained_walker ||
+                      walker == &snapshot_walker);
 }
 
 NIF(nif_do_look_new)

@@ -50,10 +50,15 @@ static ERL_NIF_TERM fixed(ErlNifEnv *env, const char *text)
     return term;
 }
 
-static ERL_NIF_TERM number_or_atom(ErlNifEnv *env, uint64_t word, uint64_t atoms_n)
+/* An atom of another OS process is another one here, so its text goes out. */
+static ERL_NIF_TERM number_or_atom(ErlNifEnv *env, const struct look *l, uint64_t word)
 {
-    (void)env;
-    return term_is_small(word) ? (ERL_NIF_TERM)word : nif_atom(word, atoms_n);
+    if (term_is_small(word))
+        return (ERL_NIF_TERM)word;
+    if (!sonde_of(env)->is_aimed)
+        return nif_atom(word, l->args.n);
+    ERL_NIF_TERM text = term_is_atom(word) ? nif_atom_there(env, &l->vm, word) : ATOM(other);
+    return text == ATOM(other) ? ATOM(undefined) : text;
 }
 
 static ERL_NIF_TERM name(ErlNifEnv *env, const void *look, size_t i)
@@ -64,7 +69,7 @@ static ERL_NIF_TERM name(ErlNifEnv *env, const void *look, size_t i)
         return fixed(env, string_table_fixed[i]);
     const struct name *n = &s->names.list[i - STRING_TABLE_FIXED_N];
     ERL_NIF_TERM number = enif_make_uint64(env, n->n);
-    ERL_NIF_TERM word = number_or_atom(env, n->word, l->args.n);
+    ERL_NIF_TERM word = number_or_atom(env, l, n->word);
     switch (n->kind) {
     case NAME_OF_TUPLE:
         return enif_make_tuple3(env, ATOM(tuple), number, n->word != 0 ? word : ATOM(undefined));

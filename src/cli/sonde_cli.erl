@@ -143,7 +143,7 @@ function(#{run := Function}) -> Function.
 %% With the names of processes, which are read before the target goes on.
 asked_outside(Target, Function, Args, Opts) ->
     Ask = fun(Ms, More) ->
-                  case sonde_outside:call(Function, Args, maps:merge(maps:with([depth, timeout, interval], Opts#{timeout => Ms}), More)) of
+                  case sonde_outside:call(Function, Args, maps:merge(maps:with([depth, timeout, interval, force, values], Opts#{timeout => Ms}), More)) of
                       {ok, Answer, Report} -> {ok, Answer, with_names(format(Opts), Report, Target)};
                       Error -> Error
                   end

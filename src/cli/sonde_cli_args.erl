@@ -100,7 +100,7 @@ target(Run, Command, Opts) ->
         [] -> wrong("no node is given: use --node NAME@HOST")
     end.
 
-target(node, _, #{outside := true}, #{values := true}) ->
+target(node, Run, #{outside := true}, #{values := true}) when Run =/= dump ->
     wrong("--values needs --pid or --core: a node shows content by itself, unless it is forbidden there");
 target(node, _, _, _) ->
     ok;

@@ -181,6 +181,7 @@ spell({tuple, Arity, undefined}) -> ["tuple/", integer_to_list(Arity)];
 spell({tuple, Arity, Tag}) -> ["{", atom(Tag), ", ...}/", integer_to_list(Arity)];
 spell({'fun', _, _, _} = Kind) -> function(sonde_heap_map:kind(Kind));
 spell({key, Atom}) -> atom(Atom);
+spell({entry, {atom, _} = Key}) -> ["{key,", atom(Key), $}];
 spell({entry, Key}) -> ["{key,", sonde_names:readable(io_lib:format("~0tp", [Key])), $}];
 spell({number, N}) -> integer_to_list(N);
 spell({folded, Things, Bytes}) -> io_lib:format("folded: ~b things, ~b bytes", [Things, Bytes]);
@@ -189,5 +190,6 @@ spell(Text) -> Text.
 function({'fun', Module, Name, Arity}) ->
     ["fun ", sonde_names:call({Module, Name, Arity}, true)].
 
-atom(Atom) ->
-    sonde_names:atom(Atom, true).
+%% Of another OS process it is a text.
+atom({atom, Text}) -> sonde_names:atom(Text, true);
+atom(Atom) -> sonde_names:atom(Atom, true).

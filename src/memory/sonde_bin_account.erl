@@ -4,8 +4,8 @@
 %% again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, all/1, parts/4, natively/1]).
--export_type([account/0, options/0, holder/0, resources/0]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, all/1, parts/4, natively/1, there/1]).
+-export_type([there/0, account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
         #{total := non_neg_integer() | undefined, exclusive := non_neg_integer(), shared := non_neg_integer(),
@@ -18,6 +18,13 @@
           suspended => #{count := non_neg_integer(), pids := [{pid(), float()}]},
           suspended_ms => float(),
           literals_missed => true, sampled => float(), error => non_neg_integer()}.
+%% Of another OS process: its tables, persistent terms and allocators are not read. What they hold is in `elsewhere', also
+%% if processes hold it as well.
+-type there() ::
+        #{exclusive := non_neg_integer(), shared := non_neg_integer(), queues := non_neg_integer(),
+          mixed := non_neg_integer(), resources := non_neg_integer(), elsewhere := non_neg_integer(),
+          not_known := [total | ets | literals | overhead | unseen | unused], processes_missed := non_neg_integer(),
+          sampled => float(), error => non_neg_integer()}.
 %% `report' applies only to calls that return rows.
 -type options() :: #{max_entries => pos_integer(), max_rows => non_neg_integer(),
                      suspend => boolean(), threads => sonde_threads:threads(),
@@ -33,6 +40,7 @@
           Holders :: pos_integer()}].
 
 -define(CHUNK, 1000).
+-define(ENTRIES, 20000000).
 %% The error of a sum over many parts of a sample exceeds this in one of twenty cases.
 -define(DEVIATIONS, 1.96).
 %% The limits, in processes and time, of the search for the visible bytes of binaries.
@@ -80,6 +88,26 @@ missed(false) -> #{}.
 sample(0, _) -> #{};
 sample(Level, Variance) ->
     #{sampled => 1 / (1 bsl Level), error => round(?DEVIATIONS * math:sqrt(Variance))}.
+
+%% @doc The same of another OS process. Within it, that is within what processes hold.
+-spec there(sonde_scan:how()) -> {there(), sonde_scan:result()}.
+there(How) ->
+    natively(fun(Caller) ->
+        New = fun() -> sonde_nif:account_new(?ENTRIES, false, false) end,
+        Account = New(),
+        try
+            #{missed := Missed, unseen := Unseen} = Result = processes(Account, New, How, Caller),
+            {Bytes, _, _, Level, Variance, _} = sums(Account, Caller),
+            {Exclusive, Shared, 0, Queues, 0, Mixed, Resources, Elsewhere} = Bytes,
+            {(sample(Level, Variance))#{exclusive => Exclusive, shared => Shared, queues => Queues, mixed => Mixed,
+                                        resources => Resources, elsewhere => Elsewhere,
+                                        not_known => [total, ets, literals, overhead, unseen, unused],
+                                        processes_missed => length(Missed) + Unseen},
+             Result}
+        after
+            close(Account)
+        end
+    end).
 
 %% @doc Returns the account, the `N' largest binaries with their holders, and the `N' largest resources, from
 %% one visit to all processes. More binaries than are remembered raise `system_limit'.
@@ -307,7 +335,7 @@ visible(_, _, _) -> undefined.
 %% ---- an account of all
 
 options() ->
-    sonde_scan:options(#{max_entries => sonde_opts:positive(20000000),
+    sonde_scan:options(#{max_entries => sonde_opts:positive(?ENTRIES),
                          max_rows => sonde_opts:count(10000000), threads => sonde_threads:option()}).
 
 %% Takes options that sonde_opts has read.
@@ -366,7 +394,7 @@ current(Figure, Part) ->
 %% Returns the processes that could not be read. Each thread fills an account of its own; in the end
 %% they are joined.
 processes(Account, New, Opts, Caller) ->
-    How = (maps:with([suspend, caller, threads, until], Opts))#{attrs => [binary_unique], by => Caller},
+    How = (maps:with([suspend, caller, threads, until, outside, still], Opts))#{attrs => [binary_unique], by => Caller},
     Others = [New() || _ <- lists:seq(2, sonde_scan:threads(account, How))],
     try
         All = How#{account => [Account | Others]},

@@ -28,6 +28,9 @@
 %% As for a call on a node.
 -define(CALL_MS, 60000).
 -define(DEPTH, 8).
+%% Of a dump, as on a node.
+-define(NODES, 5000000).
+-define(WORDS, 1000000000).
 -define(WATCH_MS, 2000). % between the two looks of a diagnosis
 -define(ATTRS, 20). % of one scan
 %% Calls with rows of processes that hold binaries, and their attribute.
@@ -146,7 +149,8 @@ printable(C) -> C.
 %% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it. An argument
 %% `{process, Text}' is a pid as that node prints it, or a registered name.
 -spec call(atom(), [term()], #{timeout => non_neg_integer(), depth => non_neg_integer(),
-                              interval => non_neg_integer(), os_pid => pos_integer()}) ->
+                              interval => non_neg_integer(), os_pid => pos_integer(), force => boolean(),
+                              values => boolean()}) ->
     {ok, term(), sonde_scan:report() | #{}} | {error, why()}.
 call(Function, Args, Opts) ->
     Ms = maps:get(timeout, Opts, ?CALL_MS),
@@ -194,6 +198,15 @@ answer(diagnose, [], Opts) ->
     tried(fun() -> sonde_outside_diagnose:diagnosis(watched(Opts), how(memory, Opts)) end);
 answer(waits, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> waits(N, Opts) end);
+answer(bin_account, [], Opts) ->
+    tried(fun() -> sonde_bin_account:there(how(binary_unique, Opts)) end);
+answer(dump, [Pid, File], #{timeout := Ms} = Opts) when is_pid(Pid), node(Pid) =:= node() ->
+    Look = #{values => maps:get(values, Opts, false), suspend => false, progress => false, max_nodes => ?NODES,
+             max_words => ?WORDS, timeout => Ms},
+    case sonde_private_file:write(File, maps:get(force, Opts, false), fun(_) -> sonde_v8_writer:open(Pid, Look) end) of
+        {ok, Written} -> {ok, Written, #{}};
+        No -> looked(Pid, No)
+    end;
 answer(Function, [N], Opts) when is_integer(N), N >= 0, is_map_key(Function, ?BINARIES) ->
     tried(fun() -> binaries(Function, map_get(Function, ?BINARIES), N, Opts) end);
 answer(heap, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->

@@ -15,6 +15,15 @@ open(_OsPid, _Content) ->
 errors(refused) -> "it is refused".
 
 call(native, [], Opts) ->
+    case os:getenv("TWIN") of
+        "holds " ++ File -> ok = file:write_file(File, os:getpid()), timer:sleep(infinity);
+        "late" -> timer:sleep(1500), told(Opts);
+        "fails" -> {error, refused};
+        "crashes later" -> error(crash);
+        _ -> told(Opts)
+    end.
+
+told(Opts) ->
     {ok, Line} = file:read_file("/proc/self/cmdline"),
     {ok, Exe} = file:read_link("/proc/self/exe"),
     {ok, #{exe => unicode:characters_to_binary(Exe), line => binary:split(Line, <<0>>, [global]),
