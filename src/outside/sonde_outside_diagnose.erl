@@ -178,7 +178,7 @@ deadlock(Pid, Direct, N, Circle, All) ->
             {sonde, waits, [5]}, break_circle).
 
 bottleneck(Pid, Direct, N, All, Queued) ->
-    suspect(bottleneck, Pid, 0, N / All, [{waiters, N}, {direct, Direct}, {messages, Queued} | named(Pid)],
+    suspect(bottleneck, Pid, 0, N / All, [{waiters, N}, {direct, Direct}, {messages, Queued} | current(Pid) ++ named(Pid)],
             {sonde, waits, [5]}, unblock).
 
 mailboxes([#{queues := First} | _] = Looks) ->
