@@ -15,7 +15,7 @@ all() ->
      waits_are_those_of_the_target, every_place_counts, a_deadlock_there,
      groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers,
      heaps_are_those_of_the_target, keys_are_text, mailboxes_have_sizes, constants_are_counted,
-     binaries_are_those_of_the_target, nothing_is_content, content_if_asked_for].
+     binaries_are_those_of_the_target, an_account_is_that_of_the_target, dumps_are_those_of_the_target, nothing_is_content, content_if_asked_for].
 
 init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
 end_per_suite(_Config) -> ok.
@@ -539,6 +539,36 @@ binaries_are_those_of_the_target(_Config) ->
              end || Function <- [bin_garbage, bin_waste, bin_owned]],
         Waste = lists:sum([50000 - 100 * I || I <- lists:seq(1, 20)]),
         {Slices, 1000000, _} = lists:keyfind(Slices, 1, Owned)
+    end).
+
+%% Tables are not read: what they hold with processes is elsewhere.
+an_account_is_that_of_the_target(_Config) ->
+    both(fun(Of, Twin) ->
+        Holders = Of(core_SUITE, binaries, []),
+        ok = Of(sonde_test, settle, [Holders]),
+        #{mixed := Mixed, elsewhere := There} = Inside = Of(sonde, bin_account, []),
+        {ok, #{elsewhere := Elsewhere} = Outside, #{left_out := 0}} = ask(Twin, bin_account, []),
+        MB = 1 bsl 20,
+        _ = [{Key, Bytes, Known, true} = {Key, Bytes, Known, abs(Bytes - Known) < MB}
+             || Key <- [exclusive, shared, queues], #{Key := Known} <- [Inside], #{Key := Bytes} <- [Outside]],
+        {_, true} = {Outside, map_get(exclusive, Outside) >= 11 * MB andalso map_get(shared, Outside) >= 7 * MB},
+        {_, _, true} = {Elsewhere, Inside, abs(Elsewhere - Mixed - There) < MB}
+    end).
+
+%% To the byte, but for the names of functions.
+dumps_are_those_of_the_target(Config) ->
+    both([true], fun(Of, Twin) ->
+        Pids = Of(?MODULE, full, []),
+        _ = [begin
+                 {Pid, {_, Inside}} = Of(core_SUITE, dumped, [Pid]),
+                 File = filename:join(proplists:get_value(priv_dir, Config), "dump"),
+                 {ok, #{bytes := Size}, _} = ask(Twin, dump, [Pid, File], #{values => false, force => true}),
+                 {ok, Outside} = file:read_file(File),
+                 Size = byte_size(Outside),
+                 {Pid, []} = {Pid, [{A, B} || {A, B} <- lists:zip(core_SUITE:lines(Inside), core_SUITE:lines(Outside)), A =/= B,
+                                              binary:match(A, <<"\"fun ">>) =:= nomatch]},
+                 ok = file:delete(File)
+             end || Pid <- Pids]
     end).
 
 %% Also where the node itself would show it.
