@@ -25,7 +25,7 @@ during(OsPid, Limit, Fun) ->
             Begun = now_ms(),
             Port = open_port({spawn_executable, "/bin/sh"},
                              [{args, ["-c", script(), "sh", integer_to_list(OsPid), Started, seconds(Limit)]},
-                              {line, 200}, exit_status, stderr_to_stdout]),
+                              {line, 200}, exit_status]),
             try stopped(heard(Port), Port, OsPid, Limit, Begun, Fun)
             after close(Port)
             end
@@ -75,14 +75,15 @@ seconds(Ms) -> io_lib:format("~b.~3..0b", [Ms div 1000, Ms rem 1000]).
 now_ms() -> erlang:monotonic_time(millisecond).
 
 %% @doc The shell's program: `was' if the process is stopped already, `stopped', and after a line or the end of its input
-%% `continued', or `late' if the clock was first. The fields of its status come after its name, which may be anything.
+%% `continued', or `late' if the clock was first. Some shells report that a signal ended the clock: not to us. The fields of its status come after its name, which may be anything.
 -spec script() -> string().
 script() ->
+    "exec 2>/dev/null\n"
     "trap '' INT TERM HUP QUIT PIPE\n"
     "set -f\n"
     "pid=$1 begun=$2 limit=$3\n"
     "same() {\n"
-    "    line=$(cat \"/proc/$pid/stat\" 2>/dev/null) || return 1\n"
+    "    line=$(cat \"/proc/$pid/stat\") || return 1\n"
     "    set -- ${line##*) }\n"
     "    state=$1\n"
     "    shift 19\n"
@@ -102,7 +103,7 @@ script() ->
     "if same && said=$(kill -STOP \"$pid\" 2>&1); then\n"
     "    echo stopped\n"
     "    read -r line\n"
-    "    kill -USR1 $clock 2>/dev/null\n"
+    "    kill -USR1 $clock\n"
     "    wait $clock\n"
     "    [ $? != 0 ] || { echo late; exit; }\n"
     "    if same; then kill -CONT \"$pid\" && echo continued; else echo gone; fi\n"
