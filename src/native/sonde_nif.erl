@@ -81,7 +81,7 @@
 -type withheld() :: torn | gone.
 -type from() :: scan() | [pid()] | undefined.
 -type attr() :: atom().
--type mode() :: top | sample | diff | holders | all | each | account | stacks.
+-type mode() :: top | sample | diff | holders | all | each | account | stacks | groups.
 %% Of another OS process, with texts in place of its atoms.
 -type function_there() :: {binary(), binary(), arity()} | undefined.
 -type who_there() :: {binary() | undefined, Call :: function_there(), Current :: function_there(), Status :: atom()}.
