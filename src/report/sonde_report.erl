@@ -4,7 +4,7 @@
 %% from another one that has sonde; the file is always written here.
 -module(sonde_report).
 
--export([write/2, options/0, page/1]).
+-export([write/2, options/0, page/1, built/1]).
 -export_type([opts/0, written/0, error/0]).
 
 -type opts() :: #{force => boolean(), content => boolean(), interval => Ms :: pos_integer(),
@@ -86,17 +86,24 @@ page(Read) ->
             {error, no_page}
     end.
 
-%% A node onto which sonde was loaded has no priv.
 page_file() ->
+    case built("report.html") of
+        {ok, _} = Page -> Page;
+        error -> sonde_bundle:page()
+    end.
+
+%% @doc A page of priv. A node onto which sonde was loaded has none.
+-spec built(file:name()) -> {ok, binary()} | error.
+built(Name) ->
     Beside = case code:which(?MODULE) of
                  File when is_list(File) ->
-                     filename:join([filename:dirname(filename:dirname(File)), "priv", "report.html"]);
+                     filename:join([filename:dirname(filename:dirname(File)), "priv", Name]);
                  _ ->
-                     "report.html"
+                     Name
              end,
     case file:read_file(Beside) of
         {ok, _} = Page -> Page;
-        {error, _} -> sonde_bundle:page()
+        {error, _} -> error
     end.
 
 %% ---- the data

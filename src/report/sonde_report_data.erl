@@ -3,7 +3,7 @@
 %% failed, was not done in time or had to be cut says so, and the others are still there.
 -module(sonde_report_data).
 
--export([json/1, options/0, sections/2]).
+-export([json/1, options/0, sections/2, section/2, native/1]).
 -export_type([section/0, made/0, missing/0]).
 
 %% What a section has; `keep' is for other sections.
@@ -60,6 +60,8 @@ made(Side, Opts, Ms) ->
                                 part(sections, [${, lists:join($,, Parts), $}]), $}]),
       missing => lists:append(Texts)}.
 
+%% @doc The path that answers, as text.
+-spec native(native | {portable, term()}) -> binary().
 native(native) -> <<"native">>;
 native({portable, Why}) -> sonde_report_text:text(io_lib:format("~0tP", [Why, 8])).
 
@@ -92,7 +94,11 @@ some(Names, InFlight, Opts, #{caller := Caller, until := Until, ms := Ms}) ->
 answered(unanswered, Ms) -> #{ms => Ms, failed => <<"it was not done in time">>};
 answered(Section, _) -> Section.
 
-one([Name, Opts]) ->
+one([Name, Opts]) -> section(Name, Opts).
+
+%% @doc One section, whatever happens. Runs in a helper.
+-spec section(atom(), #{atom() => term()}) -> map().
+section(Name, Opts) ->
     Start = now_ms(),
     Section = try sonde_report_sections:section(Name, Opts)
               catch Class:Why -> #{failed => failed(Class, Why)}

@@ -3,7 +3,7 @@
 %% here is content of terms, except where `content' is true, in `heaps'.
 -module(sonde_report_sections).
 
--export([section/2, attrs/0]).
+-export([section/2, attrs/0, about_node/0]).
 
 -import(sonde_report_text, [text/1, long/1, name/1, call/1, names/1, process/1, registered/1, table/1]).
 
@@ -47,16 +47,21 @@ left_out(#{left_out := N}) -> #{cut => [text([integer_to_list(N), " processes co
 the_node(Ms) ->
     [{Absolutes, Increments}] = sonde_node:stats(1, Ms, fun(Stats, _) -> [Stats] end, []),
     Usage = proplists:get_value(scheduler_usage, Increments, []),
+    (about_node())#{
+      ms => Ms, run_queue => proplists:get_value(run_queue, Absolutes),
+      usage => list_to_tuple([{Id, Share} || {Id, Share} <- Usage]),
+      increments => maps:from_list([I || {Key, _} = I <- Increments, Key =/= scheduler_usage])}.
+
+%% @doc What does not change while it is watched, and since when it runs.
+-spec about_node() -> #{atom() => term()}.
+about_node() ->
     #{otp => text(erlang:system_info(otp_release)), erts => text(erlang:system_info(version)),
       system => text(erlang:system_info(system_architecture)),
       emulator => emulator(),
       schedulers => erlang:system_info(schedulers), online => erlang:system_info(schedulers_online),
       cores => known(erlang:system_info(logical_processors_available)),
       up_ms => erlang:convert_time_unit(erlang:monotonic_time() - erlang:system_info(start_time),
-                                        native, millisecond),
-      ms => Ms, run_queue => proplists:get_value(run_queue, Absolutes),
-      usage => list_to_tuple([{Id, Share} || {Id, Share} <- Usage]),
-      increments => maps:from_list([I || {Key, _} = I <- Increments, Key =/= scheduler_usage])}.
+                                        native, millisecond)}.
 
 emulator() ->
     text([atom_to_list(erlang:system_info(emu_flavor)), $\s, atom_to_list(erlang:system_info(build_type))]).
@@ -97,10 +102,10 @@ attrs() ->
     [memory, binary_memory, message_queue_len, reductions, total_heap_size, stack_size,
      binary_count, link_count, monitor_count, monitored_by_count, dictionary_size].
 
-processes(#{top := N}) ->
-    Attrs = attrs(),
+processes(#{top := N} = Opts) ->
+    Attrs = maps:get(attrs, Opts, attrs()),
     Counted = [{Attr, sonde_attr:without_calls(Rows)}
-               || {Attr, Rows} <- sonde_proc_count:counts(Attrs, N, #{self => false})],
+               || {Attr, Rows} <- sonde_proc_count:counts(Attrs, N, how(Opts))],
     Known = lists:foldl(fun({Attr, Rows}, Acc) -> lists:foldl(fun(Row, A) -> ranked(Attr, Row, A) end, Acc, Rows) end,
                         #{}, Counted),
     Rows = lists:append([row(Pid, Of, Values, Attrs) || {Pid, {Of, Values}} <- maps:to_list(Known)]),
@@ -108,6 +113,8 @@ processes(#{top := N}) ->
     #{keep => largest(Counted),
       data => #{attrs => [text(atom_to_list(Attr)) || Attr <- Attrs],
                 units => [unit(Attr) || Attr <- Attrs], rows => Sorted}}.
+
+how(Opts) -> (maps:with([threads], Opts))#{self => false}.
 
 unit(Attr) -> text(atom_to_list(sonde_units:unit(Attr))).
 
@@ -137,8 +144,8 @@ largest(Counted) ->
     Sums = maps:to_list(lists:foldl(Sum, #{}, [memory, binary_memory])),
     [{Pid, <<"most memory">>} || {Pid, _} <- lists:reverse(lists:keysort(2, Sums))].
 
-busy(#{top := N, interval := Ms}) ->
-    Rows = sonde_attr:without_calls(sonde_proc_count:window(reductions, N, Ms, #{self => false})),
+busy(#{top := N, interval := Ms} = Opts) ->
+    Rows = sonde_attr:without_calls(sonde_proc_count:window(reductions, N, Ms, how(Opts))),
     #{ms => Ms, rows => [busy_row(Pid, Done, names(sonde_origin:attrs(Pid, Attrs)))
                          || {Pid, Done, Attrs} <- Rows, Done > 0]}.
 
@@ -193,14 +200,17 @@ resource(unknown) -> <<"of the VM">>.
 
 %% ---- tables, ports, sockets, allocators
 
-tables(#{top := N}) ->
+tables(#{top := N} = Opts) ->
     Rows = lists:usort([{Tab, Name, Owner, Type, Size}
                         || Attr <- [memory, size],
                            {Tab, _, [Name, {owner, Owner}, {type, Type}, {size, Size}]}
                                <- sonde_ets:count(Attr, N, #{})]),
-    Until = erlang:monotonic_time(millisecond) + ?BINARIES_MS,
+    Until = case Opts of
+                #{binaries := false} -> never;
+                _ -> erlang:monotonic_time(millisecond) + ?BINARIES_MS
+            end,
     Read = lists:append([table_row(Row, Until) || Row <- unique(Rows)]),
-    Unread = length([Row || Row <- Read, element(7, Row) =:= undefined]),
+    Unread = length([Row || Row <- Read, Until =/= never, element(7, Row) =:= undefined]),
     (case Unread of
          0 -> #{};
          _ -> #{cut => [text([integer_to_list(Unread), " tables were not asked for their binaries: "
@@ -219,6 +229,7 @@ table_row({Tab, _, Owner, Type, _}, Until) ->
             []
     end.
 
+outside(_, _, never) -> undefined;
 outside(_, 0, _) -> 0;
 outside(Tab, Size, Until) when Size =< ?ROWS ->
     case erlang:monotonic_time(millisecond) < Until andalso sonde_ets:memory(Tab, ?ROWS) of

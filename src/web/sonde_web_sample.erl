@@ -1,0 +1,167 @@
+%% @private
+%% What the live page shows, sampled while somebody looks ({@link sonde_web}). One process takes a point of
+%% each number at each interval, and the tables at a pace of their own: a part comes again only after its
+%% last duration is within its share of the node's processors. All is encoded once, for all who look.
+-module(sonde_web_sample).
+
+-export([start/1, parts/0, first/4, pace/3]).
+-export_type([request/0, part/0, pace/0]).
+
+-type part() :: processes | busy | tables | ports | allocators | groups.
+%% When a part is taken again, in milliseconds of monotonic time.
+-type pace() :: #{part() => Due :: integer()}.
+-type request() :: #{server := pid(), interval := Ms :: pos_integer(), pace := pace()}.
+
+-define(TOP, 20).             % rows by each number
+-define(WINDOW_MS, 100).      % the shortest one for reductions
+%% Of the time of all processors, in percent; the sum is below 1, since sending costs, too.
+-define(POINT_SHARE, 0.1).
+-define(FREE_MS, 250).        % what may be done at once, before anything is known of its duration
+
+%% Its share, and the least number of milliseconds until it comes again, if the interval is not longer.
+share(processes) -> {0.3, 1000};
+share(busy) -> {0.1, 1000};
+share(groups) -> {0.15, 10000};
+share(tables) -> {0.05, 5000};
+share(ports) -> {0.05, 5000};
+share(allocators) -> {0.05, 5000}.
+
+%% @doc In the order in which they are taken. `busy' is last: it lasts until the next point.
+-spec parts() -> [part()].
+parts() -> [processes, tables, ports, allocators, groups, busy].
+
+%% @doc Starts the sampler, linked. It sends `{about, Self, Json}', then `{point, Self, Json}' and
+%% `{part, Self, Part, Json, Pace}' again and again.
+-spec start(request()) -> pid().
+start(Request) -> sonde_helper:job(fun run/1, Request).
+
+run(#{server := Server, pace := Known} = Request) ->
+    _ = process_flag(trap_exit, true),
+    %% on as long as this process lives
+    _ = erlang:system_flag(scheduler_wall_time, true),
+    Server ! {about, self(), json(about())},
+    First = first(sonde_vm:side(), erlang:system_info(process_count), capacity(), now_ms()),
+    again(Request#{pace := maps:merge(First, Known)}, none).
+
+again(#{server := Server, interval := Interval, pace := Pace0} = Request, Before) ->
+    Start = now_us(),
+    Counters = counters(),
+    Server ! {point, self(), json(point(Before, Counters))},
+    Took = (now_us() - Start) / 1000,
+    Next = now_ms() + max(Interval, ceil(stretched(Took, ?POINT_SHARE))),
+    Pace = lists:foldl(fun(Part, Due) -> take(Part, Next, Request, Due) end, Pace0, parts()),
+    ok = wait(Next, Server),
+    again(Request#{pace := Pace}, Counters).
+
+wait(Until, Server) ->
+    receive
+        {'EXIT', Server, _} -> exit(shutdown)
+    after max(0, Until - now_ms()) -> ok
+    end.
+
+%% ---- the pace
+
+%% @doc When the parts are taken for the first time: at once, unless the node has so many processes that
+%% this alone would take long. Then it takes its share before, not after.
+-spec first(native | {portable, term()}, non_neg_integer(), pos_integer(), integer()) -> pace().
+first(Side, Processes, Capacity, Now) ->
+    maps:from_list([{Part, case Processes * each_us(Part, Side) / 1000 of
+                               Ms when Ms =< ?FREE_MS -> Now;
+                               Ms -> Now + pace(Part, Ms, Capacity)
+                           end} || Part <- parts()]).
+
+%% About; the durations are known afterwards.
+each_us(processes, native) -> 0.3;
+each_us(busy, native) -> 0.1;
+each_us(processes, _) -> 10;
+each_us(busy, _) -> 10;
+each_us(groups, _) -> 10;
+each_us(_, _) -> 0.
+
+%% @doc Milliseconds until a part that took `Ms' comes again, with so many processors.
+-spec pace(part(), number(), pos_integer()) -> pos_integer().
+pace(Part, Ms, Capacity) ->
+    {Share, Least} = share(Part),
+    max(Least, ceil(100 * Ms / Share / Capacity)).
+
+stretched(Ms, Share) -> 100 * Ms / Share / capacity().
+
+%% Of scans with one thread: whatever they wait for, they take no more than that of one processor.
+capacity() -> erlang:system_info(schedulers_online).
+
+take(Part, Next, #{server := Server} = Request, Pace) ->
+    case map_get(Part, Pace) =< now_ms() of
+        true ->
+            {Ms, Section} = worked(Part, Next, Request),
+            Every = pace(Part, Ms, capacity()),
+            Now = Pace#{Part := now_ms() + Every},
+            Server ! {part, self(), Part, json(Section#{ms => Ms, every => Every, at => erlang:system_time(millisecond)}), Now},
+            Now;
+        false ->
+            Pace
+    end.
+
+%% In a process of its own, so that garbage and late messages go with it. The time in which it sleeps is no work.
+worked(Part, Next, #{server := Server}) ->
+    Start = now_us(),
+    Slept = case Part of busy -> max(?WINDOW_MS, Next - now_ms()); _ -> 0 end,
+    Pid = sonde_helper:job(fun section/1, {Part, Slept}),
+    Section = receive
+                  {'EXIT', Pid, {answer, Answer}} -> Answer;
+                  {'EXIT', Pid, _} -> #{failed => <<"it was ended">>};
+                  {'EXIT', Server, _} -> exit(shutdown)
+              end,
+    {max(0, (now_us() - Start) / 1000 - Slept), Section}.
+
+section({Part, Ms}) ->
+    Side = sonde_vm:side(),
+    sonde_report_data:section(Part, #{side => Side, top => ?TOP, interval => Ms, threads => 1,
+                                      attrs => attrs(Side), binaries => false}).
+
+%% Without the native path, to ask for binaries is far more expensive than for the others.
+attrs(native) -> [memory, binary_memory, message_queue_len, reductions];
+attrs(_) -> [memory, message_queue_len, reductions].
+
+%% ---- a point
+
+counters() ->
+    {{input, In}, {output, Out}} = erlang:statistics(io),
+    {Reductions, _} = erlang:statistics(reductions),
+    {Collections, _, _} = erlang:statistics(garbage_collection),
+    {now_us(), [{reductions, Reductions}, {collections, Collections}, {input, In}, {output, Out}],
+     erlang:statistics(scheduler_wall_time)}.
+
+point(Before, Now) ->
+    Kinds = [total, processes, binary, ets, code, atom],
+    (increments(Before, Now))#{at => erlang:system_time(millisecond),
+                               memory => maps:from_list(sonde_memory:read(Kinds)),
+                               run_queue => erlang:statistics(run_queue),
+                               counts => maps:from_list([{Kind, erlang:system_info(Count)} || {Kind, Count, _} <- limits()])}.
+
+%% Each second. In the first point nothing is known of them.
+increments(none, {_, Counters, _}) ->
+    maps:from_list([{usage, undefined} | [{Key, undefined} || {Key, _} <- Counters]]);
+increments({Then, First, FirstTimes}, {Now, Last, LastTimes}) ->
+    Seconds = max(1, Now - Then) / 1000000,
+    maps:from_list([{usage, usage(sonde_lib:scheduler_usage_diff(FirstTimes, LastTimes))}
+                    | [{Key, round((B - A) / Seconds)} || {{Key, A}, {Key, B}} <- lists:zip(First, Last)]]).
+
+usage(undefined) -> undefined;
+usage(Usage) -> list_to_tuple([round(1000 * Share) / 1000 || {Id, Share} <- Usage, Id =< erlang:system_info(schedulers)]).
+
+limits() ->
+    [{processes, process_count, process_limit}, {ports, port_count, port_limit},
+     {atoms, atom_count, atom_limit}, {tables, ets_count, ets_limit}].
+
+about() ->
+    Side = sonde_vm:side(),
+    (sonde_report_sections:about_node())#{
+      node => sonde_report_text:text(atom_to_list(node())), native => sonde_report_data:native(Side),
+      made_by => sonde_report_text:text(sonde_bundle:version()), wordsize => erlang:system_info(wordsize), top => ?TOP,
+      limits => maps:from_list([{Kind, erlang:system_info(Limit)} || {Kind, _, Limit} <- limits()])}.
+
+json(Term) -> iolist_to_binary(sonde_json:encode(Term)).
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+now_us() -> erlang:monotonic_time(microsecond).
