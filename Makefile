@@ -16,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus report-bundle test-report
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus report-bundle test-report test-web
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -93,14 +93,20 @@ watcher-figures: ## how soon the watcher finds leaks, on simulated nodes of fres
 # Where scripts/setup page puts the packages of the page.
 PAGE_MODULES = $${SONDE_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sonde}/report-page-$$(sha256sum src/report/page/package-lock.json | cut -c1-12)/node_modules
 
-report-bundle: ## build the page of reports anew: priv/report.html, from src/report/page/
+report-bundle: ## build the pages anew: priv/report.html and priv/live.html, from src/report/page/
 	@scripts/setup page
 	@node src/report/page/build.mjs "$(PAGE_MODULES)" priv/report.html
+	@node src/report/page/build.mjs "$(PAGE_MODULES)" priv/live.html live
 
 test-report: ## the page of reports in headless Chromium (under a minute)
 	@scripts/setup report
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@MODULES="$(PAGE_MODULES)" test/live/report.sh
+
+test-web: ## the live page in headless Chromium (under a minute)
+	@scripts/setup report
+	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
+	@MODULES="$(PAGE_MODULES)" test/live/web.sh
 
 test-prometheus: ## what Prometheus' own checker makes of our metrics
 	@scripts/setup prometheus

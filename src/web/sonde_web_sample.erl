@@ -14,11 +14,12 @@
 
 -define(TOP, 20).             % rows by each number
 -define(WINDOW_MS, 100).      % the shortest one for reductions
-%% Of the time of all processors, in percent; the sum is below 1, since sending costs, too.
--define(POINT_SHARE, 0.1).
+%% Percent of the time of one processor. To take a point is to wait for the other schedulers most of the time.
+-define(POINT_SHARE, 2).
 -define(FREE_MS, 250).        % what may be done at once, before anything is known of its duration
 
-%% Its share, and the least number of milliseconds until it comes again, if the interval is not longer.
+%% Its share of the time of all processors, in percent, and the least number of milliseconds until it comes
+%% again. The sum of the shares is below 1, since points, and those who look, cost, too.
 share(processes) -> {0.3, 1000};
 share(busy) -> {0.1, 1000};
 share(groups) -> {0.15, 10000};
@@ -48,7 +49,7 @@ again(#{server := Server, interval := Interval, pace := Pace0} = Request, Before
     Counters = counters(),
     Server ! {point, self(), json(point(Before, Counters))},
     Took = (now_us() - Start) / 1000,
-    Next = now_ms() + max(Interval, ceil(stretched(Took, ?POINT_SHARE))),
+    Next = now_ms() + max(Interval, ceil(100 * Took / ?POINT_SHARE)),
     Pace = lists:foldl(fun(Part, Due) -> take(Part, Next, Request, Due) end, Pace0, parts()),
     ok = wait(Next, Server),
     again(Request#{pace := Pace}, Counters).
@@ -83,8 +84,6 @@ each_us(_, _) -> 0.
 pace(Part, Ms, Capacity) ->
     {Share, Least} = share(Part),
     max(Least, ceil(100 * Ms / Share / Capacity)).
-
-stretched(Ms, Share) -> 100 * Ms / Share / capacity().
 
 %% Of scans with one thread: whatever they wait for, they take no more than that of one processor.
 capacity() -> erlang:system_info(schedulers_online).
@@ -156,7 +155,7 @@ limits() ->
 about() ->
     Side = sonde_vm:side(),
     (sonde_report_sections:about_node())#{
-      node => sonde_report_text:text(atom_to_list(node())), native => sonde_report_data:native(Side),
+      at => erlang:system_time(millisecond), node => sonde_report_text:text(atom_to_list(node())), native => sonde_report_data:native(Side),
       made_by => sonde_report_text:text(sonde_bundle:version()), wordsize => erlang:system_info(wordsize), top => ?TOP,
       limits => maps:from_list([{Kind, erlang:system_info(Limit)} || {Kind, _, Limit} <- limits()])}.
 

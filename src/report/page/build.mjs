@@ -1,13 +1,15 @@
-// build.mjs MODULES FILE: builds the page of reports from src/ into FILE: one file, with a policy that allows
-// only this script and this style. MODULES has the packages of package-lock.json (scripts/setup page).
-// The same sources give the same bytes.
+// build.mjs MODULES FILE [live]: builds the page of reports from src/ into FILE, or the live page: one file, with
+// a policy that allows only this script and this style. MODULES has the packages of package-lock.json
+// (scripts/setup page). The same sources give the same bytes.
 
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-const [modules, out] = process.argv.slice(2);
+const [modules, out, name] = process.argv.slice(2);
+const [entry, sheet, frame, more, places] = name === 'live' ? ['src/live.js', 'src/live.css', 'src/live.html', ["connect-src 'self'", 'img-src data:'], 0]
+  : ['src/main.js', 'src/page.css', 'src/template.html', [], 1];
 const { build } = createRequire(`${modules}/`)('esbuild');
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -15,8 +17,8 @@ const read = (path) => readFileSync(path, 'utf8');
 const sha256 = (text) => `'sha256-${createHash('sha256').update(text, 'utf8').digest('base64')}'`;
 
 const common = { bundle: true, minify: true, write: false, logLevel: 'warning', charset: 'ascii', legalComments: 'none', metafile: true, nodePaths: [modules] };
-const script = await build({ ...common, entryPoints: [here('src/main.js')], format: 'iife', target: ['chrome100', 'firefox100', 'safari15'] });
-const style = await build({ ...common, entryPoints: [here('src/page.css')], target: ['chrome100', 'firefox100', 'safari15'] });
+const script = await build({ ...common, entryPoints: [here(entry)], format: 'iife', target: ['chrome100', 'firefox100', 'safari15'] });
+const style = await build({ ...common, entryPoints: [here(sheet)], target: ['chrome100', 'firefox100', 'safari15'] });
 
 // In a script or style element, `</` could end it.
 const code = script.outputFiles[0].text.trimEnd().replaceAll('</', '<\\/');
@@ -33,10 +35,10 @@ const licences = packages.map((name) => {
 const text = ['This page is part of sonde (Apache-2.0). It contains parts of these libraries:', ...licences].join('\n\n')
   .replaceAll('--', '- -');
 
-const policy = ["default-src 'none'", `script-src ${sha256(code)}`, `style-src ${sha256(css)}`, "base-uri 'none'", "form-action 'none'",
+const policy = ["default-src 'none'", `script-src ${sha256(code)}`, `style-src ${sha256(css)}`, ...more, "base-uri 'none'", "form-action 'none'",
   "require-trusted-types-for 'script'", "trusted-types 'none'"].join('; ');
 
-const page = read(here('src/template.html'))
+const page = read(here(frame))
   .replace('@CSP@', () => policy).replace('@LICENCES@', () => text).replace('@STYLE@', () => css).replace('@SCRIPT@', () => code);
-if (page.split('@SONDE-DATA@').length !== 2) throw new Error('the page has not one place for the data');
+if (page.split('@SONDE-DATA@').length !== 1 + places) throw new Error(`the page has not ${places} places for the data`);
 writeFileSync(out, page);

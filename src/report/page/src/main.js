@@ -1,5 +1,6 @@
 // The page of a report: the data in the element `data`, section by section.
 
+import { fact } from './facts.js';
 import { h } from './dom.js';
 import { count, duration, percent, time } from './format.js';
 import { sections } from './sections.js';
@@ -15,12 +16,6 @@ const SHORT = {
 };
 
 const data = JSON.parse(document.getElementById('data').textContent);
-
-function fact(title, value, more, share) {
-  const bar = share === undefined ? null : h('div', { class: 'meter', 'aria-hidden': 'true' }, h('i'));
-  if (bar) bar.firstChild.style.width = `${Math.min(100, 100 * share)}%`;
-  return h('div', { class: 'fact' }, h('dt', {}, title), h('dd', {}, h('b', {}, value), h('span', {}, more || ''), bar));
-}
 
 function facts() {
   const { diagnosis, node } = data.sections;

@@ -79,7 +79,7 @@ function binaries(found) {
 
 // ---- processes
 
-function groups({ rows }) {
+export function groups({ rows }) {
   const memory = rows.reduce((sum, row) => sum + row[4], 0);
   const processes = rows.reduce((sum, row) => sum + row[3], 0);
   return [explained(`${count(processes)} processes with ${bytes(memory)}. An area is memory; the darker, the more each process has.`),
@@ -98,7 +98,7 @@ const SHORT = {
 
 const process = (i) => code('Process', (row) => (row[i + 1] ? `${row[i]} ${row[i + 1]}` : row[i]), { node: (row) => named(row[i], row[i + 1]), class: 'first' });
 
-function processes({ attrs, units, rows }, { top, wordsize }) {
+export function processes({ attrs, units, rows }, { top, wordsize }) {
   const columns = attrs.map((attr, i) => {
     const words_ = units[i] === 'words';
     const format = units[i] === 'bytes' || words_ ? bytes : count;
@@ -109,7 +109,7 @@ function processes({ attrs, units, rows }, { top, wordsize }) {
       columns: [process(0), code('Initial call', at(2)), code('Current function', at(3)), ...columns] })];
 }
 
-function busy({ ms, rows }) {
+export function busy({ ms, rows }) {
   const all = rows.reduce((sum, row) => sum + row[4], 0);
   return [explained(`Reductions in ${duration(ms)}. A share is of the ${count(rows.length)} processes that are listed.`),
     rows.length > 0 && table({ label: 'Processes by reductions', sort: 3, first: 10, rows,
@@ -119,14 +119,17 @@ function busy({ ms, rows }) {
 
 // ---- tables, ports, sockets, allocators
 
-function tables({ rows, all }) {
-  return [explained(`${count(rows.length)} of ${count(all)} tables, the largest by memory and by rows. Binaries lie outside of the table's memory.`),
+export function tables({ rows, all }) {
+  const read = rows.some((row) => row[6] !== null);
+  return [explained(`${count(rows.length)} of ${count(all)} tables, the largest by memory and by rows.`,
+    read && " Binaries lie outside of the table's memory."),
     table({ label: 'Tables', sort: 5, first: 10, rows,
       columns: [code('Table', at(0), { class: 'first' }), code('Owner', at(1)), text('Type', at(2)), text('Access', at(3)),
-        number('Rows', at(4)), number('Memory', at(5), bytes), number('Binaries', at(6), (n) => (n === null ? 'not read' : bytes(n)))] })];
+        number('Rows', at(4)), number('Memory', at(5), bytes),
+        ...(read ? [number('Binaries', at(6), (n) => (n === null ? 'not read' : bytes(n)))] : [])] })];
 }
 
-function ports({ rows, all, kinds }) {
+export function ports({ rows, all, kinds }) {
   return [explained(`${count(all)} ports: `, kinds.map(([name, n]) => `${count(n)} ${name}`).join(', '), '.'),
     rows.length > 0 && table({ label: 'Ports', sort: 6, first: 10, rows,
       columns: [code('Port', at(0), { class: 'first' }), code('Driver', at(1)), code('Owner', at(2)), number('Memory', at(3), bytes),
@@ -141,7 +144,7 @@ function sockets({ rows, all }) {
         number('Read', at(4), bytes), number('Written', at(5), bytes)] })];
 }
 
-function allocators({ rows }) {
+export function allocators({ rows }) {
   const used = rows.reduce((sum, row) => sum + row[2] + row[4], 0);
   const held = rows.reduce((sum, row) => sum + row[3] + row[5], 0);
   const share = (part, whole) => (whole > 0 ? part / whole : null);
@@ -262,11 +265,11 @@ function about(_, data) {
     columns: [text('Section', at(0)), number('Time', at(1), (ms) => `${count(ms)} ms`), text('Result', at(2), { class: 'wrap' })] })];
 }
 
-const of = (source, draw) => ({ source, draw });
-
 export const sections = {
-  diagnosis: of('diagnosis', diagnosis), memory: of('diagnosis', memory), binaries: of('binaries', binaries), groups: of('groups', groups),
-  processes: of('processes', processes), busy: of('busy', busy), waits: of('waits', waits), heaps: of('heaps', heaps),
-  stacks: of('stacks', stacks), tables: of('tables', tables), ports: of('ports', ports), sockets: of('sockets', sockets),
-  allocators: of('allocators', allocators), watcher: of('watcher', watcher), about: of(null, about),
+  diagnosis: { source: 'diagnosis', draw: diagnosis }, memory: { source: 'diagnosis', draw: memory },
+  binaries: { source: 'binaries', draw: binaries }, groups: { source: 'groups', draw: groups },
+  processes: { source: 'processes', draw: processes }, busy: { source: 'busy', draw: busy }, waits: { source: 'waits', draw: waits },
+  heaps: { source: 'heaps', draw: heaps }, stacks: { source: 'stacks', draw: stacks }, tables: { source: 'tables', draw: tables },
+  ports: { source: 'ports', draw: ports }, sockets: { source: 'sockets', draw: sockets },
+  allocators: { source: 'allocators', draw: allocators }, watcher: { source: 'watcher', draw: watcher }, about: { source: null, draw: about },
 };

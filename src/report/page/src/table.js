@@ -22,7 +22,19 @@ function compare(column, down) {
 // On a narrow page, a table of many numbers shows the one that it is sorted by, next to the first column.
 const narrow = matchMedia('(max-width: 640px)');
 
-export function table({ label, columns, rows, sort = null, filter = rows.length > 12, first = 20, most = Infinity }) {
+// Where it is drawn again and again, a table of the same label is the same element with other rows: it keeps
+// its order, its filter and the focus.
+let kept = null;
+export const keepTables = () => { kept = new Map(); };
+
+export function table(options) {
+  const known = kept?.get(options.label);
+  if (known) known.update(options);
+  else if (kept) kept.set(options.label, made(options));
+  return kept ? kept.get(options.label).element : made(options).element;
+}
+
+function made({ label, columns, rows, sort = null, filter = rows.length > 12, first = 20, most = Infinity }) {
   const state = { by: sort, down: true, text: '', limit: first };
   const id = newId('table');
   const body = h('tbody');
@@ -116,8 +128,14 @@ export function table({ label, columns, rows, sort = null, filter = rows.length 
     select && h('div', { class: 'narrow' }, h('label', { for: `${id}-by` }, 'Sort by'), select));
   draw();
   narrow.addEventListener('change', draw);
-  return h('div', { class: columns.length <= 4 && !columns.some((c) => c.code || c.class) ? 'table small' : 'table' }, tools,
+
+  function update(options) {
+    ({ columns, rows } = options);
+    draw();
+  }
+
+  return { update, element: h('div', { class: columns.length <= 4 && !columns.some((c) => c.code || c.class) ? 'table small' : 'table' }, tools,
     h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': `Table: ${label}` },
       h('table', {}, h('caption', { class: 'hidden' }, label), h('thead', {}, headRow), body)),
-    h('div', { class: 'foot' }, status, more));
+    h('div', { class: 'foot' }, status, more)) };
 }
