@@ -214,8 +214,9 @@ listening(#{ip := Ip, port := Wanted} = Http, Tries) ->
 
 %% Alone, not under the supervisor of inets: linked to this process, it ends with it.
 httpd(Inets, Port, #{ip := Ip, token := Token, page := Page}) ->
-    What = #{server => self(), token => Token, page => Page, policy => policy(Page), loopback => is_loopback(Ip)},
-    case Inets:start(httpd, sonde_web_http:config(#{ip => Ip, port => Port, what => What}), stand_alone) of
+    What = #{server => self(), token => Token(), page => Page, policy => policy(Page), loopback => is_loopback(Ip)},
+    %% a fun, since httpd's supervisors print their arguments where they report an end
+    case Inets:start(httpd, sonde_web_http:config(Ip, Port, fun() -> What end), stand_alone) of
         {ok, Httpd} ->
             {ok, Httpd, fun() -> lists:flatten(["http://", host(Ip), $:, integer_to_list(Port), $/, binary_to_list(Token()), $/]) end};
         {error, Why} ->

@@ -3,13 +3,12 @@
 %% not exactly one of these, from where it may come, gets one answer, which reveals nothing.
 -module(sonde_web_http).
 
--export([do/1, config/1, answer/3, is_token/1]).
+-export([do/1, config/3, answer/3, is_token/1]).
 -export([response_default_headers/0, response_header/1, request_header/1]). % httpd_custom_api
 
 -export_type([what/0]).
 
-%% `token' is a fun, so that no report prints it.
--type what() :: #{server := pid(), token := fun(() -> binary()), page := binary(), policy := string(),
+-type what() :: #{server := pid(), token := binary(), page := binary(), policy := string(),
                   loopback := boolean()}.
 -type answer() :: page | {data, After :: non_neg_integer()} | not_found | not_allowed.
 
@@ -22,8 +21,8 @@
 -define(PATIENCE_MS, 15000).  % of a request, for the first sample
 
 %% @doc What httpd needs to know. It serves no file: the folders are only mandatory.
--spec config(#{ip := inet:ip_address(), port := inet:port_number(), what := what()}) -> [{atom(), term()}].
-config(#{ip := Ip, port := Port, what := What}) ->
+-spec config(inet:ip_address(), inet:port_number(), fun(() -> what())) -> [{atom(), term()}].
+config(Ip, Port, What) ->
     Folder = code:root_dir(),
     [{port, Port}, {bind_address, Ip}, {ipfamily, case tuple_size(Ip) of 4 -> inet; 8 -> inet6 end},
      {server_name, "sonde"}, {server_root, Folder}, {document_root, Folder},
@@ -39,7 +38,8 @@ is_token(Token) ->
 %% @doc Called by httpd, in the process of the connection.
 -spec do(tuple()) -> {proceed, [{response, {response, [{term(), term()}], iodata()}}]}.
 do(#mod{config_db = Db, method = Method, request_uri = Uri, parsed_header = Headers} = Mod) ->
-    [{_, What}] = ets:lookup(Db, sonde_web),
+    [{_, Known}] = ets:lookup(Db, sonde_web),
+    What = Known(),
     Made = try answer({Method, Uri}, Headers, What) of
                {data, After} -> data(After, What);
                Answer -> made(Answer, What)
@@ -71,7 +71,7 @@ response(Code, Type, Headers, Body) ->
 %% @doc Decides about a request.
 -spec answer({Method :: string(), Uri :: string()}, [{string(), string()}], what()) -> answer().
 answer({"GET", Uri}, Headers, #{token := Token} = What) ->
-    case is_local(Headers, What) andalso asked(Uri, Token()) of
+    case is_local(Headers, What) andalso asked(Uri, Token) of
         page -> allowed(page, fetched(Headers) orelse is_navigation(Headers));
         {data, After} -> allowed({data, After}, fetched(Headers));
         false -> not_found

@@ -41,8 +41,12 @@ run(#{server := Server, pace := Known} = Request) ->
     %% on as long as this process lives
     _ = erlang:system_flag(scheduler_wall_time, true),
     Server ! {about, self(), json(about())},
-    First = first(sonde_vm:side(), erlang:system_info(process_count), capacity(), now_ms()),
-    again(Request#{pace := maps:merge(First, Known)}, none).
+    Now = now_ms(),
+    First = first(sonde_vm:side(), erlang:system_info(process_count), capacity(), Now),
+    Pace = maps:merge(First, Known),
+    _ = [Server ! {part, self(), Part, json(#{in => Due - Now, at => erlang:system_time(millisecond)}), Pace}
+         || {Part, Due} <- maps:to_list(First), Due > Now, not is_map_key(Part, Known)],
+    again(Request#{pace := Pace}, none).
 
 again(#{server := Server, interval := Interval, pace := Pace0} = Request, Before) ->
     Start = now_us(),
@@ -72,11 +76,11 @@ first(Side, Processes, Capacity, Now) ->
                            end} || Part <- parts()]).
 
 %% About; the durations are known afterwards.
-each_us(processes, native) -> 0.3;
+each_us(processes, native) -> 0.2;
 each_us(busy, native) -> 0.1;
-each_us(processes, _) -> 10;
+each_us(processes, _) -> 5;
 each_us(busy, _) -> 10;
-each_us(groups, _) -> 10;
+each_us(groups, _) -> 5;
 each_us(_, _) -> 0.
 
 %% @doc Milliseconds until a part that took `Ms' comes again, with so many processors.

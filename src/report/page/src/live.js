@@ -115,12 +115,13 @@ function overview({ counts, usage, run_queue: queue, memory, reductions }) {
 }
 
 function drawnPart(found, show) {
+  if (found.in !== undefined) return h('p', { class: 'note' }, `Not sampled yet: there are so many processes that the first comes at ${time(found.at + found.in).slice(11)} UTC.`);
   if (found.failed) return h('p', { class: 'note' }, `Not sampled: ${found.failed}.`);
   return [(found.cut || []).map((text) => h('p', { class: 'note' }, `Not complete: ${text}.`)), show(found.data, state.about)];
 }
 
 function cost() {
-  const known = Object.entries(state.parts).map(([part, { ms, every, at }]) => [PARTS[part][0], ms, Math.max(every, state.interval), at]);
+  const known = Object.entries(state.parts).filter(([, { ms }]) => ms !== undefined).map(([part, { ms, every, at }]) => [PARTS[part][0], ms, Math.max(every, state.interval), at]);
   return [h('p', { class: 'lead' }, `A point of each line every ${duration(state.interval)}, while somebody looks. A part that takes longer is sampled less often, `,
     'so that all of it stays below 1 % of the time of the processors.'),
   known.length > 0 && table({ label: 'What each part costs', sort: null, filter: false, rows: known, columns: [
