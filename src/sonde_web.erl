@@ -157,8 +157,9 @@ from_the_system({error, _}) ->
 started(Given, Start, Owner) ->
     #{token := Token} = Opts = read(Given),
     try
+        _ = [throw({already_started, Pid}) || Pid <- [whereis(?MODULE)], is_pid(Pid)],
         ok = inets(inets, httpd),
-        Http = Opts#{token := token(Token), page => page()},
+        Http = Opts#{token := token(Token), page => page(), port := port(Opts, ?TRIES)},
         %% a fun, since a report of a start that fails has the arguments
         started(Start(fun() -> {Http, Owner} end))
     catch
@@ -185,12 +186,27 @@ token(Draw) ->
     sonde_web_http:is_token(Token) orelse throw(bad_token),
     fun() -> Token end.
 
+%% httpd fails with reports in the log if it cannot listen, so this is tried before. A page that ended just now
+%% may still have the port.
+port(#{ip := Ip, port := Wanted} = Opts, Tries) ->
+    case gen_tcp:listen(Wanted, [{ip, Ip}, {reuseaddr, true}]) of
+        {ok, Socket} ->
+            {ok, Port} = inet:port(Socket),
+            ok = gen_tcp:close(Socket),
+            Port;
+        {error, eaddrinuse} when Tries > 1 ->
+            ok = timer:sleep(?TRY_MS),
+            port(Opts, Tries - 1);
+        {error, Why} ->
+            throw({listen, Why})
+    end.
+
 %% @private
 -spec init(fun(() -> {map(), pid() | none})) -> {ok, #web{}} | {stop, {shutdown, term()}}.
 init(Args) ->
     {#{interval := Interval} = Http, Owner} = Args(),
     _ = process_flag(trap_exit, true),
-    case listening(Http, ?TRIES) of
+    case httpd(inets, Http) of
         {ok, Httpd, Url} ->
             {ok, #web{url = Url, httpd = Httpd, interval = Interval, number = erlang:system_time(millisecond),
                       owner = [monitor(process, Owner) || is_pid(Owner)]}};
@@ -198,22 +214,8 @@ init(Args) ->
             {stop, {shutdown, Why}}
     end.
 
-%% httpd fails with reports in the log if it cannot listen, so this is tried before.
-listening(#{ip := Ip, port := Wanted} = Http, Tries) ->
-    case gen_tcp:listen(Wanted, [{ip, Ip}, {reuseaddr, true}]) of
-        {ok, Socket} ->
-            {ok, Port} = inet:port(Socket),
-            ok = gen_tcp:close(Socket),
-            httpd(inets, Port, Http);
-        {error, eaddrinuse} when Tries > 1 ->
-            ok = timer:sleep(?TRY_MS),
-            listening(Http, Tries - 1);
-        {error, Why} ->
-            {error, {listen, Why}}
-    end.
-
 %% Alone, not under the supervisor of inets: linked to this process, it ends with it.
-httpd(Inets, Port, #{ip := Ip, token := Token, page := Page}) ->
+httpd(Inets, #{ip := Ip, port := Port, token := Token, page := Page}) ->
     What = #{server => self(), token => Token(), page => Page, policy => policy(Page), loopback => is_loopback(Ip)},
     %% a fun, since httpd's supervisors print their arguments where they report an end
     case Inets:start(httpd, sonde_web_http:config(Ip, Port, fun() -> What end), stand_alone) of
