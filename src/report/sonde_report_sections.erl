@@ -136,13 +136,9 @@ row(Pid, Of, Values, Attrs) ->
 
 %% By memory and binaries.
 largest(Counted) ->
-    Sum = fun(Attr, Acc) ->
-                  {_, Rows} = lists:keyfind(Attr, 1, Counted),
-                  lists:foldl(fun({Pid, Bytes, _}, A) -> maps:update_with(Pid, fun(B) -> B + Bytes end, Bytes, A) end,
-                              Acc, Rows)
-          end,
-    Sums = maps:to_list(lists:foldl(Sum, #{}, [memory, binary_memory])),
-    [{Pid, <<"most memory">>} || {Pid, _} <- lists:reverse(lists:keysort(2, Sums))].
+    Rows = lists:append([Rows || {Attr, Rows} <- Counted, Attr =:= memory orelse Attr =:= binary_memory]),
+    Sums = lists:foldl(fun({Pid, Bytes, _}, A) -> maps:update_with(Pid, fun(B) -> B + Bytes end, Bytes, A) end, #{}, Rows),
+    [{Pid, <<"most memory">>} || {Pid, _} <- lists:reverse(lists:keysort(2, maps:to_list(Sums)))].
 
 busy(#{top := N, interval := Ms} = Opts) ->
     Rows = sonde_attr:without_calls(sonde_proc_count:window(reductions, N, Ms, how(Opts))),
