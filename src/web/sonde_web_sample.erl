@@ -98,7 +98,7 @@ take(Part, Next, #{server := Server} = Request, Pace) ->
             {Ms, Section} = worked(Part, Next, Request),
             Every = pace(Part, Ms, capacity()),
             Now = Pace#{Part := now_ms() + Every},
-            Server ! {part, self(), Part, json(Section#{ms => Ms, every => Every, at => erlang:system_time(millisecond)}), Now},
+            Server ! {part, self(), Part, json(Section#{ms => round(10 * Ms) / 10, every => Every, at => erlang:system_time(millisecond)}), Now},
             Now;
         false ->
             Pace
