@@ -35,8 +35,7 @@
 -behaviour(gen_server).
 
 -export([child_spec/1, start_link/0, start_link/1, start/0, start/1, stop/0, url/0]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
--export([is_loopback/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2, format_status/1]).
 -export_type([opts/0, error/0]).
 
 -type opts() :: #{port => inet:port_number(), ip => inet:ip_address(), beyond_loopback => boolean(),
@@ -56,7 +55,7 @@
 -define(STOP_MS, 10000).
 
 %% `number': of the last point. One that starts later has larger ones, so that a page goes on with it.
--record(web, {url, interval, httpd, owner, sampler, deadline, asked = 0, waiting = [], pace = #{},
+-record(web, {what, url, interval, httpd, owner, sampler, deadline, asked = 0, waiting = [], pace = #{},
               about = <<"null">>, number, points = [], kept = 0, parts = #{}}).
 
 %% @doc Returns a child specification. Raises `badarg' for an invalid option.
@@ -120,7 +119,7 @@ read(Given) when is_list(Given) ->
     end;
 read(Given) ->
     #{ip := Ip, beyond_loopback := Beyond} = Opts = sonde_opts:read(Given, options()),
-    Beyond orelse is_loopback(Ip) orelse error(badarg),
+    Beyond orelse sonde_web_http:is_loopback(Ip) orelse error(badarg),
     Opts.
 
 options() ->
@@ -129,11 +128,6 @@ options() ->
       beyond_loopback => sonde_opts:flag(false),
       interval => {1000, fun(Ms) -> is_integer(Ms) andalso Ms >= ?LEAST_MS andalso Ms =< ?MOST_MS end},
       token => {fun random/0, fun(Token) -> is_function(Token, 0) end}}.
-
-%% @private
--spec is_loopback(inet:ip_address()) -> boolean().
-is_loopback({127, _, _, _}) -> true;
-is_loopback(Ip) -> Ip =:= {0, 0, 0, 0, 0, 0, 0, 1}.
 
 %% The modules are variables because their applications may be absent.
 random() -> random(crypto).
@@ -160,7 +154,7 @@ started(Given, Start, Owner) ->
         _ = [throw({already_started, Pid}) || Pid <- [whereis(?MODULE)], is_pid(Pid)],
         ok = inets(inets, httpd),
         Http = Opts#{token := token(Token), page => page(), port := port(Opts, ?TRIES)},
-        %% a fun, since a report of a start that fails has the arguments
+        %% a fun, so that no report has the token
         started(Start(fun() -> {Http, Owner} end))
     catch
         throw:Why -> {error, Why}
@@ -184,7 +178,7 @@ page() ->
 token(Draw) ->
     Token = try Draw() catch throw:no_random_bytes -> throw(no_random_bytes); _:_ -> throw(bad_token) end,
     sonde_web_http:is_token(Token) orelse throw(bad_token),
-    fun() -> Token end.
+    Token.
 
 %% httpd fails with reports in the log if it cannot listen, so this is tried before. A page that ended just now
 %% may still have the port.
@@ -204,26 +198,21 @@ port(#{ip := Ip, port := Wanted} = Opts, Tries) ->
 %% @private
 -spec init(fun(() -> {map(), pid() | none})) -> {ok, #web{}} | {stop, {shutdown, term()}}.
 init(Args) ->
-    {#{interval := Interval} = Http, Owner} = Args(),
+    {#{ip := Ip, port := Port, interval := Interval, token := Token, page := Page}, Owner} = Args(),
     _ = process_flag(trap_exit, true),
-    case httpd(inets, Http) of
-        {ok, Httpd, Url} ->
-            {ok, #web{url = Url, httpd = Httpd, interval = Interval, number = erlang:system_time(millisecond),
+    case httpd(inets, sonde_web_http:config(Ip, Port, self())) of
+        {ok, Httpd} ->
+            {ok, #web{what = #{server => self(), token => Token, page => Page, policy => policy(Page),
+                               loopback => sonde_web_http:is_loopback(Ip)},
+                      url = ["http://", host(Ip), $:, integer_to_list(Port), $/],
+                      httpd = Httpd, interval = Interval, number = erlang:system_time(millisecond),
                       owner = [monitor(process, Owner) || is_pid(Owner)]}};
         {error, Why} ->
-            {stop, {shutdown, Why}}
+            {stop, {shutdown, {httpd, Why}}}
     end.
 
 %% Alone, not under the supervisor of inets: linked to this process, it ends with it.
-httpd(Inets, #{ip := Ip, port := Port, token := Token, page := Page}) ->
-    What = #{server => self(), token => Token(), page => Page, policy => policy(Page), loopback => is_loopback(Ip)},
-    %% a fun, since httpd's supervisors print their arguments where they report an end
-    case Inets:start(httpd, sonde_web_http:config(Ip, Port, fun() -> What end), stand_alone) of
-        {ok, Httpd} ->
-            {ok, Httpd, fun() -> lists:flatten(["http://", host(Ip), $:, integer_to_list(Port), $/, binary_to_list(Token()), $/]) end};
-        {error, Why} ->
-            {error, {httpd, Why}}
-    end.
+httpd(Inets, Config) -> Inets:start(httpd, Config, stand_alone).
 
 host({0, 0, 0, 0}) -> "127.0.0.1";
 host({0, 0, 0, 0, 0, 0, 0, 0}) -> "[::1]";
@@ -239,8 +228,10 @@ policy(Page) ->
 
 %% @private
 -spec handle_call(term(), gen_server:from(), #web{}) -> {reply, term(), #web{}} | {noreply, #web{}}.
-handle_call(url, _From, #web{url = Url} = Web) ->
-    {reply, Url(), Web};
+handle_call(url, _From, #web{url = Url, what = #{token := Token}} = Web) ->
+    {reply, lists:flatten([Url, binary_to_list(Token), $/]), Web};
+handle_call(what, _From, #web{what = What} = Web) ->
+    {reply, What, Web};
 handle_call({data, After}, From, #web{} = Web) ->
     case sampling(Web#web{asked = now_ms()}) of
         #web{points = []} = Now -> {noreply, Now#web{waiting = [{From, After} | Now#web.waiting]}};
@@ -284,6 +275,12 @@ terminate(_, #web{httpd = Httpd} = Web) ->
         true = exit(Httpd, kill),
         ok
     end.
+
+%% @private
+%% No report has the token.
+-spec format_status(gen_server:format_status()) -> gen_server:format_status().
+format_status(#{state := #web{} = Web} = Status) -> Status#{state := Web#web{what = hidden}};
+format_status(Status) -> Status.
 
 %% ---- samples
 

@@ -6,7 +6,7 @@
          table_of_the_sides_has_every_call/1, table_of_what_is_revealed_has_every_call/1]).
 
 -define(MODULES, [sonde, sonde_lib, sonde_alloc, sonde_map, sonde_rec, sonde_trace, sonde_heap,
-                  sonde_watch, sonde_prometheus]).
+                  sonde_watch, sonde_prometheus, sonde_web]).
 
 all() ->
     [module_is_documented, functions_are_documented, nothing_but_the_beam_is_needed,

@@ -3,7 +3,7 @@
 %% not exactly one of these, from where it may come, gets one answer, which reveals nothing.
 -module(sonde_web_http).
 
--export([do/1, config/3, answer/3, is_token/1]).
+-export([do/1, config/3, answer/3, is_token/1, is_loopback/1]).
 -export([response_default_headers/0, response_header/1, request_header/1]). % httpd_custom_api
 
 -export_type([what/0]).
@@ -21,14 +21,18 @@
 -define(PATIENCE_MS, 15000).  % of a request, for the first sample
 
 %% @doc What httpd needs to know. It serves no file: the folders are only mandatory.
--spec config(inet:ip_address(), inet:port_number(), fun(() -> what())) -> [{atom(), term()}].
-config(Ip, Port, What) ->
+-spec config(inet:ip_address(), inet:port_number(), pid()) -> [{atom(), term()}].
+config(Ip, Port, Server) ->
     Folder = code:root_dir(),
     [{port, Port}, {bind_address, Ip}, {ipfamily, case tuple_size(Ip) of 4 -> inet; 8 -> inet6 end},
      {server_name, "sonde"}, {server_root, Folder}, {document_root, Folder},
      {modules, [?MODULE]}, {customize, ?MODULE}, {server_tokens, none},
      {max_clients, 20}, {max_uri_size, 256}, {max_header_size, 16384}, {max_body_size, 1024},
-     {keep_alive, true}, {keep_alive_timeout, 15}, {sonde_web, What}].
+     {keep_alive, true}, {keep_alive_timeout, 15}, {sonde_web, Server}].
+
+-spec is_loopback(inet:ip_address()) -> boolean().
+is_loopback({127, _, _, _}) -> true;
+is_loopback(Ip) -> Ip =:= {0, 0, 0, 0, 0, 0, 0, 1}.
 
 -spec is_token(term()) -> boolean().
 is_token(Token) ->
@@ -38,23 +42,18 @@ is_token(Token) ->
 %% @doc Called by httpd, in the process of the connection.
 -spec do(tuple()) -> {proceed, [{response, {response, [{term(), term()}], iodata()}}]}.
 do(#mod{config_db = Db, method = Method, request_uri = Uri, parsed_header = Headers} = Mod) ->
-    [{_, Known}] = ets:lookup(Db, sonde_web),
-    What = Known(),
-    Made = try answer({Method, Uri}, Headers, What) of
-               {data, After} -> data(After, What);
-               Answer -> made(Answer, What)
+    [{_, Server}] = ets:lookup(Db, sonde_web),
+    Made = try
+               What = gen_server:call(Server, what, ?PATIENCE_MS),
+               made(answer({Method, Uri}, Headers, What), What)
            catch
-               _:_ -> made(not_found, What)
+               exit:_ -> response(503, "text/plain", [], <<"not available">>);
+               _:_ -> made(not_found, #{})
            end,
     {proceed, [{response, Made} | Mod#mod.data]}.
 
-data(After, #{server := Server}) ->
-    try gen_server:call(Server, {data, After}, ?PATIENCE_MS) of
-        Json -> response(200, "application/json", [], Json)
-    catch
-        exit:_ -> response(503, "text/plain", [], <<"not available">>)
-    end.
-
+made({data, After}, #{server := Server}) ->
+    response(200, "application/json", [], gen_server:call(Server, {data, After}, ?PATIENCE_MS));
 made(page, #{page := Page, policy := Policy}) ->
     response(200, "text/html; charset=utf-8", [{"content-security-policy", Policy}], Page);
 made(not_allowed, _) ->
@@ -120,7 +119,7 @@ name(Host) ->
 
 is_host(Name, #{loopback := Loopback}) ->
     case inet:parse_strict_address(Name) of
-        {ok, Ip} -> not Loopback orelse sonde_web:is_loopback(Ip);
+        {ok, Ip} -> not Loopback orelse is_loopback(Ip);
         {error, _} -> string:lowercase(Name) =:= "localhost"
     end.
 
