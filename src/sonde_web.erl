@@ -160,8 +160,9 @@ started(Given, Start, Owner) ->
         throw:Why -> {error, Why}
     end.
 
+started({ok, Pid}) -> {ok, Pid};
 started({error, {shutdown, Why}}) -> {error, Why};
-started(Started) -> Started.
+started({error, Why}) -> {error, Why}.
 
 inets(Inets, Httpd) ->
     case {code:ensure_loaded(Inets), code:ensure_loaded(Httpd)} of
