@@ -153,6 +153,7 @@ only_from_here(_Config) ->
          || Host <- ["evil.example", "evil.example" ++ Own, "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0", "10.0.0.1", "", "[::2]",
                      "[::1", "[::1].evil.example", "127.1", "2130706433", "0x7f.0.0.1", "127.0.0.1@evil.example"]],
     true = refused(Ask(["127.0.0.1", "evil.example"])),
+    true = refused(Ask(["evil.example", "127.0.0.1"])),
     400 = code(Ask([])),
     true = refused(raw(["GET ", Path, " HTTP/1.0\r\n\r\n"])).
 
