@@ -147,12 +147,12 @@ busy(#{top := N, interval := Ms} = Opts) ->
 
 busy_row(Pid, Done, {Name, Initial, Current}) -> {process(Pid), Name, Initial, Current, Done}.
 
-groups(#{side := Side}) ->
+groups(#{side := Side} = Opts) ->
     Attrs = case Side of
                 native -> [memory, binary_memory, message_queue_len];
                 _ -> [memory, message_queue_len]
             end,
-    All = sonde_group:group(application_call, Attrs, #{max_groups => ?MOST_GROUPS}),
+    All = sonde_group:group(application_call, Attrs, (maps:with([threads], Opts))#{max_groups => ?MOST_GROUPS}),
     {Shown, Rest} = lists:split(min(?GROUPS, length(All)), All),
     #{data => #{rows => [group(App, call(Call), 1, N, Totals) || {{App, Call}, N, Totals} <- Shown] ++ others(Rest)}}.
 

@@ -42,7 +42,7 @@ run(#{server := Server, pace := Known} = Request) ->
     _ = erlang:system_flag(scheduler_wall_time, true),
     Server ! {about, self(), json(about())},
     Now = now_ms(),
-    First = first(sonde_vm:side(), erlang:system_info(process_count), capacity(), Now),
+    First = first(native(sonde_vm:side()), erlang:system_info(process_count), capacity(), Now),
     Pace = maps:merge(First, Known),
     _ = [Server ! {part, self(), Part, json(#{in => Due - Now, at => erlang:system_time(millisecond)}), Pace}
          || {Part, Due} <- maps:to_list(First), Due > Now, not is_map_key(Part, Known)],
@@ -68,19 +68,21 @@ wait(Until, Server) ->
 
 %% @doc When the parts are taken for the first time: at once, unless the node has so many processes that
 %% this alone would take long. Then it takes its share before, not after.
--spec first(native | {portable, term()}, non_neg_integer(), pos_integer(), integer()) -> pace().
-first(Side, Processes, Capacity, Now) ->
-    maps:from_list([{Part, case Processes * each_us(Part, Side) / 1000 of
+-spec first(Native :: [part()], non_neg_integer(), pos_integer(), integer()) -> pace().
+first(Native, Processes, Capacity, Now) ->
+    maps:from_list([{Part, case Processes * each_us(Part, lists:member(Part, Native)) / 1000 of
                                Ms when Ms =< ?FREE_MS -> Now;
                                Ms -> Now + pace(Part, Ms, Capacity)
                            end} || Part <- parts()]).
 
+%% What is read natively: where the first call of a process is not, groups ask each process.
+native(native) -> [processes, busy] ++ [groups || sonde_nif:has_first_call()];
+native(_) -> [].
+
 %% About; the durations are known afterwards.
-each_us(processes, native) -> 0.2;
-each_us(busy, native) -> 0.1;
-each_us(processes, _) -> 5;
-each_us(busy, _) -> 10;
-each_us(groups, _) -> 5;
+each_us(processes, Native) -> case Native of true -> 0.2; false -> 5 end;
+each_us(busy, Native) -> case Native of true -> 0.1; false -> 10 end;
+each_us(groups, Native) -> case Native of true -> 0.3; false -> 5 end;
 each_us(_, _) -> 0.
 
 %% @doc Milliseconds until a part that took `Ms' comes again, with so many processors.
