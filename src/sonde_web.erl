@@ -27,7 +27,7 @@
 %% those that do not read get 405. No log has the token.
 %%
 %% <h4>What it costs</h4>
-%% Less than 1 percent of the time of the node's processors while somebody looks: a part that takes long is
+%% Less than 1 percent of the time of the node's processors in each minute in which somebody looks: a part that takes long is
 %% sampled less often, and the page says how often. Several viewers share the samples. If nobody looked for five intervals,
 %% nothing is sampled.
 -module(sonde_web).

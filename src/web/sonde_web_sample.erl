@@ -81,7 +81,7 @@ native(_) -> [].
 
 %% About; the durations are known afterwards.
 each_us(processes, Native) -> case Native of true -> 0.2; false -> 5 end;
-each_us(busy, Native) -> case Native of true -> 0.1; false -> 10 end;
+each_us(busy, Native) -> case Native of true -> 0.3; false -> 10 end;
 each_us(groups, Native) -> case Native of true -> 0.3; false -> 5 end;
 each_us(_, _) -> 0.
 
