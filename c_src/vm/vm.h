@@ -11,6 +11,7 @@
 #include "vm/layout.h"
 #include "vm/peek.h"
 #include "vm/proctab.h"
+#include "vm/schedulers.h"
 
 struct vm {
     enum peek_reader reader;
@@ -25,9 +26,9 @@ struct vm {
     uint16_t first_call;    /* offset of the function that a process began with; 0: not known */
     uint64_t
         first_call_key; /* the atom under which proc_lib keeps the function that it was to call */
-    /* only to read another OS process: */
-    struct atom_table atoms;
-    struct identity_form identity;
+    struct identity_form identity; /* where a process is; names only for another OS process */
+    struct scheduler_form schedulers;
+    struct atom_table atoms; /* only to read another OS process */
 };
 
 #endif
