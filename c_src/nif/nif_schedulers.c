@@ -69,13 +69,15 @@ NIF(nif_do_calibrate_places)
                                                                                      : ATOM(false);
 }
 
+static bool has_schedulers(const struct sonde *s)
+{
+    return atomic_load_explicit(&s->proved, memory_order_acquire) && s->vm.schedulers.is_known &&
+           s->vm.identity.has_place;
+}
+
 NIF(nif_has_schedulers)
 {
-    const struct sonde *s = sonde_of(env);
-    return atomic_load_explicit(&s->proved, memory_order_acquire) && s->vm.schedulers.is_known &&
-                   s->vm.identity.has_place
-               ? ATOM(true)
-               : ATOM(false);
+    return has_schedulers(sonde_of(env)) ? ATOM(true) : ATOM(false);
 }
 
 /* Before the aim. */
@@ -126,11 +128,14 @@ static enum status read_process(const struct vm *vm, enum scheduler_kind kind, u
     struct scheduler again;
     uintptr_t proc = (uintptr_t)s->process;
     unsigned at = LF(vm->lay, state);
+    *out = (struct running){.pid = 0};
     bool ok = peek_word(vm->reader, proc + LF(vm->lay, id), &out->pid) &&
               peek_word(vm->reader, proc + (at & ~7U), &out->state) &&
               peek_word(vm->reader, proc + LF(vm->lay, reds), &out->reds) &&
-              peek_word(vm->reader, proc + LF(vm->lay, pc), &out->pc) &&
-              identity_read_place(vm->reader, &vm->identity, proc, &out->who);
+              peek_word(vm->reader, proc + LF(vm->lay, pc), &out->pc);
+    /* one that ends has no first call any more */
+    if (!identity_read_place(vm->reader, &vm->identity, proc, &out->who))
+        out->who = (struct identity){.name = 0};
     peek_barrier();
     if (!scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, &again) ||
         again.process != s->process)
@@ -213,7 +218,7 @@ NIF(nif_do_schedulers)
     ErlNifUInt64 atoms_n;
     ERL_NIF_TERM rows[SLICE];
     unsigned n = 0;
-    if (nif_has_schedulers(env, 0, NULL) != ATOM(true) || !get_kind(env, argv[0], &kind) ||
+    if (!has_schedulers(s) || !get_kind(env, argv[0], &kind) ||
         !enif_get_uint(env, argv[1], &from) || !enif_get_uint64(env, argv[2], &atoms_n))
         return nif_raise(env, ATOM(badarg));
     struct vm vm = s->vm;

@@ -31,7 +31,7 @@ struct world {
     _Alignas(64) uint64_t own[PROC_WORDS];
 };
 
-static struct world *w; /* not in the data of this program */
+static struct world *made; /* not in the data of this program */
 /* The VM's variables, in the data of this program. */
 static uint64_t *volatile first_normal, *volatile first_cpu, *volatile first_io, *volatile another;
 
@@ -50,38 +50,39 @@ static void put_one(uint64_t *s, unsigned kind, unsigned i, uint64_t *queue, uin
 
 static void build(const struct layout *lay)
 {
-    memset(w, 0, sizeof *w);
+    memset(made, 0, sizeof *made);
     for (unsigned i = 0; i < NORMAL; i++) {
-        put_one(w->normal[i], SCHEDULER_NORMAL, i, w->queue[i], NULL);
-        w->queue[i][BACK / 8] = (uintptr_t)w->normal[i];
+        put_one(made->normal[i], SCHEDULER_NORMAL, i, made->queue[i], NULL);
+        made->queue[i][BACK / 8] = (uintptr_t)made->normal[i];
     }
     for (unsigned i = 0; i < CPU + IO; i++) {
         bool cpu = i < CPU;
         unsigned state = LF(lay, state);
-        w->shadow[i][state / 8] = (uint64_t)SHADOW << (state % 8 * 8);
-        put_one(w->dirty[i], cpu ? SCHEDULER_DIRTY_CPU : SCHEDULER_DIRTY_IO, cpu ? i : i - CPU,
-                w->queue[NORMAL + !cpu], w->shadow[i]);
+        made->shadow[i][state / 8] = (uint64_t)SHADOW << (state % 8 * 8);
+        put_one(made->dirty[i], cpu ? SCHEDULER_DIRTY_CPU : SCHEDULER_DIRTY_IO, cpu ? i : i - CPU,
+                made->queue[NORMAL + !cpu], made->shadow[i]);
     }
-    w->queue[NORMAL][BACK / 8] = (uintptr_t)w->dirty[0];
-    w->queue[NORMAL + 1][BACK / 8] = (uintptr_t)w->dirty[CPU];
-    w->own[90] = (uintptr_t)w->normal[OWN];
-    w->normal[OWN][CURRENT / 8] = (uintptr_t)w->own;
-    w->normal[OWN][CURRENT / 8 + 5] = (uintptr_t)&w->env;
-    first_normal = w->normal[0];
-    first_cpu = w->dirty[0];
-    first_io = w->dirty[CPU];
+    made->queue[NORMAL][BACK / 8] = (uintptr_t)made->dirty[0];
+    made->queue[NORMAL + 1][BACK / 8] = (uintptr_t)made->dirty[CPU];
+    made->own[90] = (uintptr_t)made->normal[OWN];
+    made->normal[OWN][CURRENT / 8] = (uintptr_t)made->own;
+    made->normal[OWN][CURRENT / 8 + 5] = (uintptr_t)&made->env;
+    first_normal = made->normal[0];
+    first_cpu = made->dirty[0];
+    first_io = made->dirty[CPU];
     another = NULL;
 }
 
 static bool find_own(const struct layout *lay, struct own_scheduler *own)
 {
-    return scheduler_find_own(peek_ready(PEEK_SYSCALL), lay, (uintptr_t)w->own, (uintptr_t)&w->env,
-                              OWN + 1, own);
+    return scheduler_find_own(peek_ready(PEEK_SYSCALL), lay, (uintptr_t)made->own,
+                              (uintptr_t)&made->env, OWN + 1, own);
 }
 
 static bool learned(const struct layout *lay, struct scheduler_form *form)
 {
     struct own_scheduler own;
+    *form = (struct scheduler_form){.is_known = false};
     return find_own(lay, &own) &&
            schedulers_learn(peek_ready(PEEK_SYSCALL), lay, &own, counts, form);
 }
@@ -93,15 +94,15 @@ static void test_found(const struct layout *lay)
     struct scheduler_form form;
     struct scheduler s;
     build(lay);
-    EXPECT(find_own(lay, &own) && own.at == (uintptr_t)w->normal[OWN] && own.current == CURRENT &&
-           own.back == BACK);
+    EXPECT(find_own(lay, &own) && own.at == (uintptr_t)made->normal[OWN] &&
+           own.current == CURRENT && own.back == BACK);
     EXPECT(learned(lay, &form) && form.is_known && form.stride == STRIDE);
     EXPECT(schedulers_count(r, lay, &form, SCHEDULER_NORMAL) == NORMAL);
     EXPECT(schedulers_count(r, lay, &form, SCHEDULER_DIRTY_CPU) == CPU);
     EXPECT(scheduler_read(r, lay, &form, SCHEDULER_NORMAL, OWN, &s) &&
-           s.process == (uintptr_t)w->own && s.queue == (uintptr_t)w->queue[OWN]);
+           s.process == (uintptr_t)made->own && s.queue == (uintptr_t)made->queue[OWN]);
     EXPECT(scheduler_read(r, lay, &form, SCHEDULER_DIRTY_IO, IO - 1, &s) && s.process == 0 &&
-           s.queue == (uintptr_t)w->queue[NORMAL + 1]);
+           s.queue == (uintptr_t)made->queue[NORMAL + 1]);
     EXPECT(!scheduler_read(r, lay, &form, SCHEDULER_NORMAL, NORMAL, &s));
     EXPECT(!scheduler_read(r, lay, &form, SCHEDULER_DIRTY_CPU, CPU, &s));
     EXPECT(!scheduler_read(r, lay, &form, SCHEDULER_DIRTY_IO, IO, &s));
@@ -113,13 +114,13 @@ static void test_moved(const struct layout *lay)
     enum peek_reader r = peek_ready(PEEK_SYSCALL);
     struct scheduler_form form;
     build(lay);
-    another = w->normal[0];
+    another = made->normal[0];
     EXPECT(learned(lay, &form) && form.variables[SCHEDULER_NORMAL].n == 2);
     another = NULL;
     form.first[SCHEDULER_NORMAL] = 0;
     EXPECT(schedulers_move(r, lay, 0, &form) &&
-           form.first[SCHEDULER_NORMAL] == (uintptr_t)w->normal[0]);
-    first_cpu = w->dirty[1];
+           form.first[SCHEDULER_NORMAL] == (uintptr_t)made->normal[0]);
+    first_cpu = made->dirty[1];
     EXPECT(!schedulers_move(r, lay, 0, &form) && !form.is_known);
 }
 
@@ -128,34 +129,34 @@ static void test_wrong_words(const struct layout *lay)
 {
     struct scheduler_form form;
     struct own_scheduler own;
-    uint64_t *const wrong[] = {&w->normal[0][CURRENT / 8 + 1], &w->normal[2][CURRENT / 8 + 2],
-                               &w->normal[2][CURRENT / 8 + 3], &w->normal[2][CURRENT / 8 + 6],
-                               &w->dirty[1][CURRENT / 8 + 1],  &w->dirty[1][CURRENT / 8 + 2],
-                               &w->dirty[3][CURRENT / 8 + 3],  &w->dirty[3][CURRENT / 8 + 6],
-                               &w->queue[0][BACK / 8],         &w->queue[NORMAL][BACK / 8],
-                               &w->queue[NORMAL + 1][BACK / 8]};
+    uint64_t *const wrong[] = {&made->normal[0][CURRENT / 8 + 1], &made->normal[2][CURRENT / 8 + 2],
+                               &made->normal[2][CURRENT / 8 + 3], &made->normal[2][CURRENT / 8 + 6],
+                               &made->dirty[1][CURRENT / 8 + 1],  &made->dirty[1][CURRENT / 8 + 2],
+                               &made->dirty[3][CURRENT / 8 + 3],  &made->dirty[3][CURRENT / 8 + 6],
+                               &made->queue[0][BACK / 8],         &made->queue[NORMAL][BACK / 8],
+                               &made->queue[NORMAL + 1][BACK / 8]};
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         build(lay);
         *wrong[i] += 64;
         EXPECT(!learned(lay, &form) && !form.is_known);
     }
-    uint64_t *const own_words[] = {&w->own[90],
-                                   &w->normal[OWN][CURRENT / 8],
-                                   &w->normal[OWN][CURRENT / 8 + 1],
-                                   &w->normal[OWN][CURRENT / 8 + 2],
-                                   &w->normal[OWN][CURRENT / 8 + 3],
-                                   &w->normal[OWN][CURRENT / 8 + 5],
-                                   &w->normal[OWN][CURRENT / 8 + 6]};
+    uint64_t *const own_words[] = {&made->own[90],
+                                   &made->normal[OWN][CURRENT / 8],
+                                   &made->normal[OWN][CURRENT / 8 + 1],
+                                   &made->normal[OWN][CURRENT / 8 + 2],
+                                   &made->normal[OWN][CURRENT / 8 + 3],
+                                   &made->normal[OWN][CURRENT / 8 + 5],
+                                   &made->normal[OWN][CURRENT / 8 + 6]};
     for (unsigned i = 0; i < sizeof own_words / sizeof *own_words; i++) {
         build(lay);
         *own_words[i] += 64;
         EXPECT(!find_own(lay, &own));
     }
     build(lay);
-    w->own[1] = w->own[90]; /* two places */
+    made->own[1] = made->own[90]; /* two places */
     EXPECT(!find_own(lay, &own));
     build(lay);
-    w->queue[OWN][1] = w->queue[OWN][BACK / 8];
+    made->queue[OWN][1] = made->queue[OWN][BACK / 8];
     EXPECT(!find_own(lay, &own));
 }
 
@@ -188,7 +189,7 @@ static void test_queue(const struct layout *lay)
     struct scheduler s;
     struct queue_guess g = {.is_new = false};
     build(lay);
-    uint32_t *words = (uint32_t *)w->queue[0];
+    uint32_t *words = (uint32_t *)made->queue[0];
     EXPECT(learned(lay, &form) &&
            scheduler_read(peek_ready(PEEK_SYSCALL), lay, &form, SCHEDULER_NORMAL, 0, &s));
     words[LENGTH / 4] = words[LENGTH / 4 - 1] = 7; /* and the largest length ever */
@@ -205,8 +206,8 @@ static void test_queue(const struct layout *lay)
 int main(void)
 {
 #if defined(__linux__)
-    w = aligned_alloc(64, sizeof *w);
-    must(w != NULL, "aligned_alloc");
+    made = aligned_alloc(64, sizeof *made);
+    must(made != NULL, "aligned_alloc");
     for (unsigned i = 0; i < layout_count(); i++) {
         running = layout_table(i)->name;
         test_found(layout_table(i));
@@ -215,7 +216,7 @@ int main(void)
         test_wrong_counts(layout_table(i));
         test_queue(layout_table(i));
     }
-    free(w);
+    free(made);
 #endif
     return complaints > 0;
 }
