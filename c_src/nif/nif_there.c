@@ -183,7 +183,7 @@ static ERL_NIF_TERM make_one(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM w
     if (!o->is_read)
         return ATOM(gone);
     if (what == ATOM(status))
-        return make_state(env, o->state);
+        return nif_make_state(env, o->state);
     if (what == ATOM(initial_call))
         return nif_make_function(env, vm, &o->who.call);
     return what == ATOM(current_function) ? make_current(env, vm, &o->who, o->pc)

@@ -215,13 +215,10 @@ answer(proc_group, [By, [_ | _] = Attrs], Opts) when length(Attrs) =< ?ATTRS ->
     end;
 answer(stacks, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> stacks(N, Opts) end);
-<<<<<<< HEAD
 answer(diagnose, [], Opts) ->
     tried(fun() -> sonde_outside_diagnose:diagnosis(watched(Opts), how(memory, Opts)) end);
-=======
 answer(schedulers, [], Opts) ->
     tried(fun() -> {schedulers(Opts), sonde_scan:nothing()} end);
->>>>>>> bc9e613 (Report what each scheduler runs, inside, from outside and of core files)
 answer(waits, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> waits(N, Opts) end);
 answer(bin_account, [], Opts) ->
