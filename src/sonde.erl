@@ -19,6 +19,7 @@
 %% <li>Which processes wait for which? Which process makes the others wait, and is there a deadlock?
 %%     {@link waits/1}</li>
 %% <li>What are all these processes doing? {@link stacks/1} groups them by their stacks</li>
+%% <li>What holds the schedulers? {@link schedulers/0} names what each of them runs</li>
 %% <li>What is on the heap of this process, and how much of it is garbage? {@link heap/1}. Which
 %%     objects on it retain most, and which path leads to them? {@link heap_top/2}. What waits in
 %%     its mailbox? {@link mailbox/2}. How large is this term? {@link flat_size/1}, {@link
@@ -97,7 +98,7 @@
          bin_slices/1, bin_slices/2,
          bin_account/0, bin_account/1, bin_owned/1, bin_owned/2, bin_holders/1, bin_holders/2, bin_holders/3,
          bin_holder/1, bin_resources/1, bin_resources/2, bin_window/2, bin_window/3,
-         waits/1, waits/2, stacks/1, stacks/2,
+         waits/1, waits/2, stacks/1, stacks/2, schedulers/0, schedulers/1,
          heap/1, heap/2, heap_top/2, heap_top/3, mailbox/2, mailbox/3,
          flat_size/1, flat_size/2, flat_size/3, byte_size/1, byte_size/2, term_size/1, term_size/2,
          info/1, info/2, info/3, info/4, get_state/1, get_state/2,
@@ -774,6 +775,53 @@ stacks(N) ->
 -spec stacks(N :: non_neg_integer(), sonde_stacks:options()) ->
     [sonde_stacks:row()] | {[sonde_stacks:row()], report()}.
 stacks(N, Opts) -> told(sonde_stacks:rows(N, Opts), Opts).
+
+%% @equiv schedulers(#{})
+-spec schedulers() -> [sonde_schedulers:row()].
+schedulers() ->
+    schedulers(#{}).
+
+%% @doc Returns what each scheduler thread runs now: `{{Kind, Number}, RunQueue, Attrs}'. `Kind' is `normal',
+%% `dirty_cpu' or `dirty_io', and `RunQueue' how many processes and ports wait for it; all dirty
+%% schedulers of a kind share a run queue. A scheduler that is in one long native call comes first,
+%% then those that run a process, those with the longest run queue first.
+%%
+%% `Attrs' is `[]' if the scheduler runs no process: it sleeps, or runs a port or work of the VM. Otherwise it
+%% contains:
+%% <ul>
+%% <li>`{pid, Pid}'; `busy' in place of the pid if it was another process at each look, and `not_read' if it
+%%     could not be read</li>
+%% <li>the registered name, if it has one</li>
+%% <li>`{held_ms, Ms}', if the process did not leave the scheduler between two looks: for at least that time it was
+%%     in one native function or one garbage collection, or the thread got no processor. Code in Erlang leaves
+%%     after about a millisecond. How long it was there before is not known</li>
+%% <li>`{status, Status}', if that is not `running'</li>
+%% <li>`current_function': if the process has `held_ms', the native function that it is in, or for some short
+%%     ones that the VM itself has, the function in which it was scheduled in. Without `held_ms', where it was last
+%%     seen</li>
+%% <li>`initial_call', as `erlang:process_info/2' reports it</li>
+%% </ul>
+%%
+%% ```
+%% 1> sonde:schedulers().
+%% [{{dirty_io,1},
+%%   3,
+%%   [{pid,<0.84.0>},slow_disk,{held_ms,100},
+%%    {current_function,{prim_file,read_nif,2}},{initial_call,{erlang,apply,2}}]},
+%%  {{normal,1},
+%%   0,
+%%   [{pid,<0.82.0>},{current_function,{sonde,schedulers,1}},{initial_call,{erlang,apply,2}}]},
+%%  {{normal,2},0,[]}]
+%% '''
+%% The process that calls is among them, since it runs. Nothing is asked, and once the layout is proved, nothing that
+%% is needed waits for a dirty scheduler: this answers as long as one normal scheduler works. If none does, `sonde
+%% --pid' answers.
+%%
+%% Option: `interval', the milliseconds between the two looks (100; 0 to 60000). With 0, there is one look
+%% and no `held_ms'. Raises `badarg', and `{native_off, Reason}' if the native path is off, or if sonde could not prove
+%% where this VM keeps its schedulers: no official call reports what a scheduler runs.
+-spec schedulers(sonde_schedulers:options()) -> [sonde_schedulers:row()].
+schedulers(Opts) -> sonde_schedulers:rows(Opts).
 
 %% @doc Returns the `N' processes with most references to binaries that a collection would drop:
 %% {@link bin_garbage/2} by `count'.

@@ -407,7 +407,7 @@ calls(Pid, Port, OnOff) ->
        {native, [OnOff]}]},
      {once, [{diagnose, []}, {diagnosis, []}, {report, [report(1)]}]},
      {raises,
-      [{waits, [1]}, {waits, [1, #{}]}, {bin_garbage, [1]}, {bin_garbage, [1, bytes]}, {bin_waste, [1]}, {bin_account, []},
+      [{waits, [1]}, {waits, [1, #{}]}, {schedulers, []}, {schedulers, [#{}]}, {bin_garbage, [1]}, {bin_garbage, [1, bytes]}, {bin_waste, [1]}, {bin_account, []},
        {bin_garbage, [1, count, #{}]}, {bin_waste, [1, #{}]}, {bin_owned, [1, #{}]},
        {bin_account, [#{}]}, {bin_owned, [1]}, {bin_holders, [1]}, {bin_holders, [1, size]},
        {bin_holders, [1, size, #{}]}, {bin_holder, [0]}, {bin_resources, [1]},

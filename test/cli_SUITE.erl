@@ -416,7 +416,7 @@ every_command_answers(Config) ->
              "scheduler_usage 10", "node_stats 1 10", "sockets", "port_count memory 2",
              "inet_count oct 2", "bin_account", "bin_owned 2", "bin_holders 2 count",
              "bin_resources 2", "heap cli_suite_holder", "heap_top cli_suite_holder 2",
-             "bin_garbage 2", "bin_slices cli_suite_holder", "bin_waste 1", "waits 2", "stacks 2"],
+             "bin_garbage 2", "bin_slices cli_suite_holder", "bin_waste 1", "waits 2", "stacks 2", "schedulers"],
     Elsewhere = ["top", "diagnose", "report", "bin_holder", "bin_window", "port_info", "inet_window", "dump",
                  "completion", "help"],
     {[], []} = {[N || #{name := N} <- sonde_cli_table:commands()]

@@ -10,7 +10,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [targets_exclude_each_other, help_names_them, whose_files, hostile_files, files_that_are_none,
-     rows_are_those_of_the_node, names_are_those_of_the_node, stacks_are_those_of_the_node, a_heap_is_that_of_the_node,
+     rows_are_those_of_the_node, names_are_those_of_the_node, stacks_are_those_of_the_node,
+     schedulers_are_those_of_the_node, a_heap_is_that_of_the_node,
      one_process_is_that_of_the_node, binaries_are_those_of_the_node, dumps_are_those_of_the_node,
      a_diagnosis_is_that_of_the_node, waits_and_groups_are_those_of_the_node,
      a_process_that_ran_has_a_row_or_is_named, a_debuggers_core_file_is_read_alike, without_one_of_its_parts,
@@ -129,6 +130,8 @@ told(Of) ->
     Sites = [{Pid, Of(outside_rows_SUITE, site, [Pid])} || Pid <- Named],
     ok = Of(sonde_test, settle, [Pids ++ Named]),
     More#{dumps => Dumps, account => Account, pids => Pids, values => Values, sites => Sites, spins => Spins,
+          schedulers => [Of(erlang, system_info, [Item])
+                         || Item <- [schedulers, dirty_cpu_schedulers, dirty_io_schedulers]],
           heap => Of(sonde, heap, [lists:last(Pids)]), stacks => Of(sonde, stacks, [1000])}.
 
 %% In the node: more kinds of processes, and what it says of them.
@@ -185,7 +188,7 @@ targets_exclude_each_other(_Config) ->
                       "--sysroot d native --node a@h", "--pid 1 --sysroot d native"]],
     {run, #{name := "native"}, [], #{core := "f", sysroot := "d", trust := true}} =
         outside_SUITE:parsed("native --core f --sysroot d --trust"),
-    [] = ["native", "proc_count", "proc_group", "stacks", "waits", "info", "heap", "heap_top", "mailbox", "bin_slices",
+    [] = ["native", "proc_count", "proc_group", "stacks", "schedulers", "waits", "info", "heap", "heap_top", "mailbox", "bin_slices",
           "bin_garbage", "bin_waste", "bin_owned", "bin_account", "dump", "diagnose"]
         -- [Name || #{name := Name, core := true} <- sonde_cli_table:commands()].
 
@@ -427,6 +430,18 @@ names_are_those_of_the_node(Config) ->
         _ = [{Pid, Site} = {Pid, [outside_rows_SUITE:as_atom(A) || A <- Attrs]}
              || {Pid, Site} <- Sites, {P, _, Attrs} <- Rows, P =:= Pid],
         [] = [Pid || {Pid, _} <- Sites] -- [Pid || {Pid, _, _} <- Rows]
+    end).
+
+%% It may have been on none just when the node died. Nothing is known of how long it was there.
+schedulers_are_those_of_the_node(Config) ->
+    #{spins := Pid, schedulers := Counts} = get(told, Config),
+    opened(get(core, Config), fun(Answers) ->
+        {ok, Rows, _} = Answers(schedulers, []),
+        Counts = [length([No || {{K, No}, _, _} <- Rows, K =:= Kind]) || Kind <- [normal, dirty_cpu, dirty_io]],
+        [] = [Row || {_, _, Attrs} = Row <- Rows, lists:keymember(held_ms, 1, Attrs)],
+        true = lists:all(fun({_, Queue, _}) -> is_integer(Queue) end, Rows),
+        true = 1 >= length([spins || {_, _, [{pid, P}, Name | _]} <- Rows, P =:= Pid,
+                                     sonde_spins =:= outside_rows_SUITE:as_atom(Name)])
     end).
 
 stacks_are_those_of_the_node(Config) ->

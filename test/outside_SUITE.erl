@@ -507,7 +507,9 @@ chroot(Name, Release, Config) ->
             #{<<"otp">> := Release, <<"limit">> := 65536, <<"alive">> := false} = twin(OsPid, Config),
             [] = folders(Config),
             {0, Out, ""} = sonde(["--pid ", OsPid, " proc_count memory 1 --json"], [{real, true} | Config]),
-            true = has("code_server", Out)
+            true = has("code_server", Out),
+            {0, Rows, ""} = sonde(["--pid ", OsPid, " schedulers --json"], [{real, true} | Config]),
+            true = has("[\"dirty_io\",1]", Rows) andalso not has("\"run_queue\":null", Rows)
         end)
     end).
 
@@ -553,7 +555,7 @@ command_answers(Config) ->
                 "" = os:cmd("kill -STOP " ++ OsPid),
                 _ = [{Words, {0, [_ | _], ""}} =
                          {Words, sonde(["--pid ", OsPid, " ", Words], [{file, File} | Config])}
-                     || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "stacks 3 --collapsed",
+                     || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "schedulers", "stacks 3 --collapsed",
                                   "info code_server", "info 0.0.0 memory --json", "heap init", "waits 3",
                                   "proc_group initial_call memory reductions", "waits 3 --timeout 10000"]],
                 _ = [{Words, Said} = {Words, sonde(["--pid ", OsPid, " ", Words], [{file, File} | Config])}

@@ -60,6 +60,7 @@ outside(OsPid) ->
         ok ->
             {ok, [{Pid, _, _} | _], _} = sonde_outside:call(proc_count, [memory, 10], #{}),
             {ok, [_ | _], _} = sonde_outside:call(stacks, [10], #{}),
+            {ok, [_ | _], _} = sonde_outside:call(schedulers, [], #{}),
             {ok, #{}, _} = sonde_outside:call(heap, [Pid], #{}),
             {ok, [_ | _], _} = sonde_outside:call(info, [{process, "code_server"}], #{}),
             {ok, [_ | _], _} = sonde_outside:call(proc_group, [initial_call, [memory, binary_count]], #{}),
@@ -181,6 +182,7 @@ counts(P) ->
             {turnover, fun() -> true = sonde_nif:has_turnover() end},
             {one, fun() -> {ok, [_, _]} = sonde_every_process:one(P, [memory, binary_count]) end},
             {stacks, fun() -> [_ | _] = sonde:stacks(10, #{depth => 64}) end},
+            {schedulers, fun() -> [_ | _] = sonde:schedulers(#{interval => 0}) end},
             {diagnosis, fun() -> #{suspects := _} = sonde:diagnosis(#{interval => 100}) end}].
 
 binaries(P) ->

@@ -156,8 +156,18 @@ call(Log, Attr, Pid) ->
         N when N < 250 ->
             By = one_of([initial_call, application]),
             {groups, groups(By, sonde:proc_group(By, [memory, reductions], #{threads => threads()}))};
+        N when N < 300 -> {schedulers, schedulers(sonde:schedulers(#{interval => one_of([0, 0, 1])}))};
         _ -> counted(Log, Attr, Pid, T0)
     end.
+
+%% Nothing else knows what runs. But each scheduler has one row, and no process is on two of them that hold it.
+schedulers(Rows) ->
+    Keys = [Key || {Key, _, _} <- Rows],
+    All = lists:sum([erlang:system_info(Item) || Item <- [schedulers, dirty_cpu_schedulers, dirty_io_schedulers]]),
+    Held = [Pid || {_, _, Attrs} <- Rows, lists:keymember(held_ms, 1, Attrs), {pid, Pid} <- Attrs],
+    Wrong = length(Keys) =/= All orelse has_twice(Keys) orelse has_twice(Held)
+        orelse [Pid || Pid <- Held, node(Pid) =/= node()] =/= [],
+    {no_value, [{schedulers, Rows} || Wrong]}.
 
 counted(Log, Attr, Pid, T0) ->
     case rand:uniform(26) of

@@ -234,7 +234,7 @@ void image_build(struct image *img, const uint8_t *data, size_t size)
                           .lay = b.lay,
                           .tab = {.tab = make(&b, SLOTS * 8ULL), .max = SLOTS},
                           .fun_module = 32,
-                          .first_call = FUZZ_FIRST_CALL(b.lay),
+                          .identity = {.call = FUZZ_FIRST_CALL(b.lay)},
                           .first_call_key = FUZZ_KEY};
     img->attr = any_attr(byte(&b));
     img->mode = byte(&b);

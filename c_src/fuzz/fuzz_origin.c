@@ -96,8 +96,8 @@ struct verdict model_origin(const struct vm *vm, uint64_t proc, struct origin *k
     uint64_t call[3];
     bool there = true;
     for (unsigned i = 0; i < 3; i++) {
-        call[i] = fuzz_word(proc + vm->first_call + 8ULL * i);
-        there = there && memory_at(proc + vm->first_call + 8ULL * i);
+        call[i] = fuzz_word(proc + vm->identity.call + 8ULL * i);
+        there = there && memory_at(proc + vm->identity.call + 8ULL * i);
     }
     if (own(&d, LF_dictionary) != 0)
         read_slots(&d, own(&d, LF_dictionary));

@@ -132,6 +132,27 @@ static void check_mailbox(const struct image *img, size_t slot, uint64_t proc)
     (void)look_end(&l, 0);
 }
 
+/* As if schedulers were there: what is found has every word that one needs. */
+static void check_schedulers(const struct image *img, uint64_t proc)
+{
+    struct scheduler_form form = {.is_known = true, .stride = 64, .current = 0, .back = 8};
+    for (unsigned kind = 0; kind < SCHEDULER_KINDS; kind++)
+        form.first[kind] = (uintptr_t)proc;
+    fuzz_begin(img, false, MOST_READS);
+    for (unsigned n = 0; n < 2 * SCHEDULER_KINDS; n++) {
+        enum scheduler_kind kind = (enum scheduler_kind)(n % SCHEDULER_KINDS);
+        unsigned i = n / SCHEDULER_KINDS;
+        uint64_t at = proc + (uint64_t)i * form.stride;
+        struct scheduler s;
+        if (scheduler_read(img->vm.reader, img->vm.lay, &form, kind, i, &s))
+            fuzz_must(s.process == fuzz_word(at) && (uint32_t)fuzz_word(at + 8) == kind &&
+                          fuzz_word(at + 16) + fuzz_word(at + 24) == i + 1,
+                      "no scheduler:", ATTR_stack);
+        fuzz_must(schedulers_count(img->vm.reader, img->vm.lay, &form, kind) <= SCHEDULERS_MAX,
+                  "more schedulers than there may be:", ATTR_stack);
+    }
+}
+
 void check_there(const struct image *img)
 {
     for (size_t slot = 0; slot < SLOTS; slot++) {
@@ -147,5 +168,6 @@ void check_there(const struct image *img)
         (void)look_all(img, &l, slot, proc);
         (void)look_end(&l, 0);
         check_mailbox(img, slot, proc);
+        check_schedulers(img, proc);
     }
 }

@@ -39,7 +39,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* Must equal the ABI in sonde_nif.erl. */
-#define SONDE_ABI "sonde-10"
+#define SONDE_ABI "sonde-11"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -54,6 +54,7 @@ struct seal {
     unsigned probes_n;
     ERL_NIF_TERM probes[SEAL_PROBES];
     uint64_t own; /* the prover's Process, found by calibrate */
+    struct own_scheduler scheduler;
 #ifdef SONDE_TEST
     bool open; /* to every process */
 #endif
@@ -86,6 +87,7 @@ struct sonde {
     const struct core_file *core;              /* of that one, or NULL */
     atomic_uint_fast64_t proc_lib, first_call; /* words of atoms over there; 0: not met yet */
     bool has_count;                            /* the count in its process table is right */
+    struct queue_guess guess;                  /* before the aim */
     struct vm candidate;                       /* the prover's */
     struct layout tried;                       /* candidate.lay points here */
     struct seal seal;
@@ -149,6 +151,21 @@ ERL_NIF_TERM nif_make_pid(ErlNifEnv *env, uint64_t pid);
 /* {Module, Function, Arity} with texts for the atoms, which are those of another OS process; `undefined' if
  * they cannot be read. */
 ERL_NIF_TERM nif_make_function(ErlNifEnv *env, const struct vm *vm, const struct mfa *mfa);
+
+/* A local process as process_info's status has it, from the bits of its state. */
+ERL_NIF_TERM nif_make_state(ErlNifEnv *env, uint64_t state);
+
+/* {Module, Function, Arity} of this VM, which has `count' atoms: memory that was read may be anything, and the VM
+ * crashes at an atom that it does not have. false: it is no function. */
+bool nif_make_own_function(ErlNifEnv *env, const struct mfa *mfa, uint64_t count,
+                           ERL_NIF_TERM *out);
+
+/* Whether it is known where a process of this VM has the functions that it began with. */
+bool nif_knows_first_call(const struct sonde *s);
+
+/* {Pid, Name | [], Call, Current | []} */
+bool nif_get_known(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
+                   struct known_process *out);
 
 /* A status as an atom: its name, but for OK done, TIMESLICE more, NOMEM no_memory. */
 ERL_NIF_TERM nif_status_atom(ErlNifEnv *env, enum status st);
@@ -243,7 +260,7 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_scan_place, 2, 0) X(do_scan_stacks, 2, 0) X(do_scan_stack, 3, DIRTY)                \
     X(do_turnover, 0, 0) X(do_trust_turnover, 0, 0) X(has_turnover, 0, 0)                    \
     X(do_calibrate_code, 1, DIRTY) X(has_code, 0, 0)                                         \
-    X(do_calibrate_first_call, 1, DIRTY) X(has_first_call, 0, 0) X(do_scan_groups, 3, 0)     \
+    X(has_first_call, 0, 0) X(do_scan_groups, 3, 0)     \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
     X(do_account_lend, 4, DIRTY) X(do_account_settle, 1, DIRTY) X(do_account_return, 2, DIRTY)     \
     X(do_account_parts, 4, DIRTY) X(do_account_take_parts, 2, DIRTY)                         \
@@ -263,6 +280,9 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_absent, 1, DIRTY) X(do_identity, 1, DIRTY)                                          \
     X(do_find_name, 2, DIRTY) X(count_there, 0, 0) X(do_look_process, 1, DIRTY)              \
     X(do_scan_calls, 4, DIRTY) X(do_each_of, 2, DIRTY)                                       \
+    X(do_own_scheduler, 1, 0) X(do_calibrate_schedulers, 3, DIRTY)                           \
+    X(do_calibrate_places, 1, DIRTY) X(has_schedulers, 0, 0) X(do_schedulers, 3, 0)          \
+    X(do_guess_queue, 2, 0) X(do_queue_is_guessed, 0, 0)                                     \
     /* the last: the VM replaces the stubs in this order */                                  \
     X(do_direct, 1, 0)
 /* Functions that another NIF schedules. */

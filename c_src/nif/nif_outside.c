@@ -31,9 +31,8 @@ static struct mfa get_mfa(ErlNifEnv *env, ERL_NIF_TERM term)
 
 /* ---- what only another OS process needs is learned from processes and atoms of this one --------------- */
 
-/* {Pid, Name | [], Call, Current | []} */
-static bool get_process(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
-                        struct known_process *out)
+bool nif_get_known(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term,
+                   struct known_process *out)
 {
     const ERL_NIF_TERM *known;
     int arity;
@@ -53,7 +52,7 @@ static bool learn_identity(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM lis
     ERL_NIF_TERM head;
     unsigned n = 0;
     for (; n < KNOWN_MAX && enif_get_list_cell(env, list, &head, &list); n++) {
-        if (!get_process(env, vm, head, &known[n]))
+        if (!nif_get_known(env, vm, head, &known[n]))
             return false;
     }
     return identity_learn(vm->reader, vm->lay, known, n, out);
@@ -151,12 +150,13 @@ static void move(struct vm *vm, uintptr_t shift)
     for (unsigned i = 0; i < vm->code.n; i++)
         vm->code.ranges[i] += shift;
     vm->literals = (struct block){0, 0}; /* each VM has its own */
-    vm->first_call = 0;                  /* the key is an atom of this VM */
+    vm->first_call_key = 0;              /* it is an atom of this VM */
     vm->tab.has_turnover = false;        /* its words would come from pages that are kept */
 }
 
-/* Atoms `false' and `true' are the first two of every VM. 0: all is as expected. core: NULL for a living one. */
-static ERL_NIF_TERM unexpected(struct vm *vm, const struct core_file *core)
+/* Without schedulers, only the one call that asks for them does not answer.
+ * Atoms `false' and `true' are the first two of every VM. 0: all is as expected. core: NULL for a living one. */
+static ERL_NIF_TERM unexpected(struct vm *vm, uintptr_t shift, const struct core_file *core)
 {
     uint64_t max = vm->tab.max;
     if (!proctab_read(vm->reader, vm->lay, vm->tab.record, &vm->tab))
@@ -167,6 +167,7 @@ static ERL_NIF_TERM unexpected(struct vm *vm, const struct core_file *core)
         return ATOM(process_table);
     if (!has_text(vm, ATOM(false), "false") || !has_text(vm, ATOM(true), "true"))
         return ATOM(atoms);
+    (void)schedulers_move(vm->reader, vm->lay, shift, &vm->schedulers);
     return processes_are_sound(vm, core) ? 0 : ATOM(processes);
 }
 
@@ -212,7 +213,7 @@ NIF(nif_do_aim)
         return failed == EPERM   ? ATOM(forbidden)
                : failed == ESRCH ? ATOM(gone)
                                  : ATOM(process_table);
-    ERL_NIF_TERM why = unexpected(&vm, NULL);
+    ERL_NIF_TERM why = unexpected(&vm, shift, NULL);
     return why != 0 ? why : aimed(s, &vm, NULL);
 }
 
@@ -281,7 +282,7 @@ static ERL_NIF_TERM aim_core(struct core_file *core, uint64_t headers, struct vm
     move(vm, shift);
     vm->reader = PEEK_OTHER;
     peek_aim_core(core);
-    why = unexpected(vm, core);
+    why = unexpected(vm, shift, core);
     return why == 0 && !core_file_is_same(core) ? ATOM(changed) : why;
 }
 

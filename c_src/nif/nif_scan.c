@@ -102,7 +102,7 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
     if (mode == SCAN_STACKS)
         return q->n == 1 && q->attr[0] == ATTR_stack;
     if (mode == SCAN_GROUPS)
-        return q->n > 0 && q->attr[q->n - 1] == ATTR_origin && sonde_of(env)->vm.first_call != 0;
+        return q->n > 0 && q->attr[q->n - 1] == ATTR_origin && nif_knows_first_call(sonde_of(env));
     return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
 }
 
@@ -392,10 +392,18 @@ SCAN_NIF(do_scan_stacks)
     return enif_make_tuple2(env, i < t->n ? enif_make_uint64(env, i) : ATOM(done), list);
 }
 
-/* The word comes from memory that may be anything by now, and the VM crashes at an atom that it does not have. */
 static bool is_atom_of(uint64_t word, uint64_t count)
 {
     return term_is_atom(word) && word >> 6 < count;
+}
+
+bool nif_make_own_function(ErlNifEnv *env, const struct mfa *mfa, uint64_t count, ERL_NIF_TERM *out)
+{
+    *out = ATOM(undefined);
+    if (!is_atom_of(mfa->module, count) || !is_atom_of(mfa->function, count))
+        return false;
+    *out = enif_make_tuple3(env, mfa->module, mfa->function, enif_make_uint64(env, mfa->arity));
+    return true;
 }
 
 /* false: it is in no function. A return address is behind the call, which may be the last instruction of its
@@ -410,8 +418,7 @@ static bool make_call(ErlNifEnv *env, const struct vm *vm, const uint64_t *frame
         *call = nif_make_function(env, vm, &mfa);
         return *call != ATOM(undefined);
     }
-    *call = enif_make_tuple3(env, mfa.module, mfa.function, enif_make_uint64(env, mfa.arity));
-    return is_atom_of(mfa.module, count) && is_atom_of(mfa.function, count);
+    return nif_make_own_function(env, &mfa, count, call);
 }
 
 SCAN_NIF(do_scan_stack)

@@ -69,8 +69,7 @@ static ERL_NIF_TERM make_name(ErlNifEnv *env, const struct vm *vm, const struct 
     return who->name == 0 ? ATOM(undefined) : make_text(env, vm, who->name);
 }
 
-/* As process_info has it. */
-static ERL_NIF_TERM make_state(ErlNifEnv *env, uint64_t state)
+ERL_NIF_TERM nif_make_state(ErlNifEnv *env, uint64_t state)
 {
     const struct {
         uint32_t bits;
@@ -145,7 +144,7 @@ NIF(nif_do_identity)
     if (!ok || !nif_find_process(env, &vm, argv[0], &again) || again != proc)
         return ATOM(gone);
     return enif_make_tuple4(env, make_name(env, &vm, &who), nif_make_function(env, &vm, &call),
-                            make_current(env, &vm, &who, pc), make_state(env, state));
+                            make_current(env, &vm, &who, pc), nif_make_state(env, state));
 }
 
 /* ---- one thing of many processes ------------------------------------------------------------------ */
@@ -184,7 +183,7 @@ static ERL_NIF_TERM make_one(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM w
     if (!o->is_read)
         return ATOM(gone);
     if (what == ATOM(status))
-        return make_state(env, o->state);
+        return nif_make_state(env, o->state);
     if (what == ATOM(initial_call))
         return nif_make_function(env, vm, &o->who.call);
     return what == ATOM(current_function) ? make_current(env, vm, &o->who, o->pc)
@@ -266,7 +265,7 @@ LOOK_NIF(do_look_process)
         began_with(sonde_of(env), vm, (ERL_NIF_TERM)l->view.pid, l->view.proc, &o->who.call);
     ERL_NIF_TERM who = enif_make_tuple4(
         env, make_name(env, vm, &o->who), nif_make_function(env, vm, &call),
-        make_current(env, vm, &o->who, stamp_word(&l->rd, LF_pc)), make_state(env, o->state));
+        make_current(env, vm, &o->who, stamp_word(&l->rd, LF_pc)), nif_make_state(env, o->state));
     ERL_NIF_TERM leader =
         term_is_local_pid(o->leader) ? nif_make_pid(env, o->leader) : ATOM(undefined);
     return enif_make_tuple4(env, who, leader, make_values(env, o), make_stack(env, vm, &o->stack));

@@ -25,7 +25,7 @@ enum status origin_read(const struct reading *rd, struct origin *out)
     struct mfa first;
     uint64_t key = rd->vm->first_call_key;
     uint64_t leader = stamp_word(rd, LF_group_leader);
-    if (!identity_mfa(rd->vm->reader, rd->view->proc + rd->vm->first_call, &call))
+    if (!identity_mfa(rd->vm->reader, rd->view->proc + rd->vm->identity.call, &call))
         return ST_TORN;
     enum status st = first_call_find(rd, &key, &first);
     out->word[ORIGIN_LEADER] = term_is_local_pid(leader) ? leader : 0;

@@ -246,8 +246,8 @@ static void test_origin(const struct layout *lay)
 {
     struct world *w = new_world(lay);
     char *p = make_process(w, SLOT);
-    w->vm.first_call = (uint16_t)((LF(lay, proc_size) & ~7U) - 24);
-    uint64_t at = address(p) + w->vm.first_call;
+    w->vm.identity.call = (uint16_t)((LF(lay, proc_size) & ~7U) - 24);
+    uint64_t at = address(p) + w->vm.identity.call;
     w->vm.first_call_key = atom(KEY);
     put(w, p, LF_reds, 1234);
     put_word(at, atom(MODULE));

@@ -36,14 +36,22 @@ static struct mfa read_current(enum peek_reader r, const struct identity_form *f
     return mfa;
 }
 
+bool identity_read_place(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
+                         struct identity *out)
+{
+    *out = (struct identity){.name = 0};
+    if (!form->has_place || !identity_mfa(r, proc + form->call, &out->call))
+        return false;
+    out->current = read_current(r, form, proc);
+    return true;
+}
+
 bool identity_read(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
                    struct identity *out)
 {
-    *out = (struct identity){.name = 0};
-    if (!form->is_known || !identity_mfa(r, proc + form->call, &out->call))
+    if (!form->is_known || !identity_read_place(r, form, proc, out))
         return false;
     out->name = identity_name(r, form, proc);
-    out->current = read_current(r, form, proc);
     return true;
 }
 
@@ -126,24 +134,21 @@ static bool learn(enum peek_reader r, const struct known_process *known, unsigne
     return hits == 1;
 }
 
-bool identity_learn_call(enum peek_reader r, const struct layout *lay,
-                         const struct known_process *known, unsigned n, uint16_t *at)
+bool identity_learn_place(enum peek_reader r, const struct layout *lay,
+                          const struct known_process *known, unsigned n, struct identity_form *out)
 {
-    struct identity_form form = {.call = 0};
-    bool ok = learn(r, known, n, LF(lay, proc_size) - 8U * (MFA_WORDS - 1), call_is_right,
-                    &form.call, &form);
-    *at = form.call;
-    return ok;
+    unsigned size = LF(lay, proc_size);
+    *out = (struct identity_form){.call = 0};
+    out->has_place =
+        learn(r, known, n, size - 8U * (MFA_WORDS - 1), call_is_right, &out->call, out) &&
+        learn(r, known, n, size, current_is_right, &out->current, out);
+    return out->has_place;
 }
 
 bool identity_learn(enum peek_reader r, const struct layout *lay, const struct known_process *known,
                     unsigned n, struct identity_form *out)
 {
-    unsigned size = LF(lay, proc_size);
-    *out = (struct identity_form){.call = 0};
-    out->is_known =
-        learn(r, known, n, size - 8U * (MFA_WORDS - 1), call_is_right, &out->call, out) &&
-        learn(r, known, n, size, current_is_right, &out->current, out) &&
-        learn(r, known, n, size, name_is_right, &out->entry, out);
+    out->is_known = identity_learn_place(r, lay, known, n, out) &&
+                    learn(r, known, n, LF(lay, proc_size), name_is_right, &out->entry, out);
     return out->is_known;
 }

@@ -2,8 +2,8 @@
  * Knows: how to find these words in a Process, from processes of which they are known.
  * Does not know: the texts of atoms.
  *
- * No table has these offsets: process_info gives all of this for a process of this node. They are needed for
- * processes of another OS process, where nothing can be asked. */
+ * No table has these offsets: process_info gives all of this for a process that answers. They are needed for
+ * processes of another OS process, where nothing can be asked, and for those that are stuck. */
 #ifndef SONDE_IDENTITY_H
 #define SONDE_IDENTITY_H
 
@@ -12,7 +12,8 @@
 
 struct identity_form {
     bool is_known;
-    uint16_t call; /* module, function and arity of its first call; all in bytes from its start */
+    bool has_place; /* the first two are known */
+    uint16_t call;  /* module, function and arity of its first call; all in bytes from its start */
     uint16_t current;     /* pointer to the function in which it is, where the VM keeps one */
     uint16_t entry;       /* pointer to its registration */
     uint16_t name, owner; /* in that: its name, and the process */
@@ -35,9 +36,9 @@ struct known_process {
 bool identity_learn(enum peek_reader r, const struct layout *lay, const struct known_process *known,
                     unsigned n, struct identity_form *out);
 
-/* The place of the first call alone, where no name is needed: from functions of which at least two differ. */
-bool identity_learn_call(enum peek_reader r, const struct layout *lay,
-                         const struct known_process *known, unsigned n, uint16_t *at);
+/* The same without names: `who.name' does not matter. Leaves `is_known' false. */
+bool identity_learn_place(enum peek_reader r, const struct layout *lay,
+                          const struct known_process *known, unsigned n, struct identity_form *out);
 
 /* The words of a function at that address. false: not readable, or no function. */
 bool identity_mfa(enum peek_reader r, uint64_t at, struct mfa *out);
@@ -48,5 +49,9 @@ uint64_t identity_name(enum peek_reader r, const struct identity_form *form, uin
 /* Of the Process at this address, which must be checked before and after. false: not readable. */
 bool identity_read(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
                    struct identity *out);
+
+/* The same without its name. */
+bool identity_read_place(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
+                         struct identity *out);
 
 #endif

@@ -11,6 +11,7 @@
 #include "vm/layout.h"
 #include "vm/peek.h"
 #include "vm/proctab.h"
+#include "vm/schedulers.h"
 
 struct vm {
     enum peek_reader reader;
@@ -18,16 +19,15 @@ struct vm {
     struct proctab tab;
     uint16_t
         fun_module; /* offset of the module in a fun's entry, learned from a known fun; 0: unknown */
-    uint64_t resource_free; /* the function that frees resources of native libraries */
-    uint32_t binary_alloc;  /* the allocator type that counts as binary memory */
-    struct block literals;  /* the area of all literals; empty: unknown */
-    struct code code;       /* which function an address is in */
-    uint16_t first_call;    /* offset of the function that a process began with; 0: not known */
+    uint64_t resource_free;        /* the function that frees resources of native libraries */
+    uint32_t binary_alloc;         /* the allocator type that counts as binary memory */
+    struct block literals;         /* the area of all literals; empty: unknown */
+    struct code code;              /* which function an address is in */
+    struct identity_form identity; /* where a process is; names only for another OS process */
     uint64_t
-        first_call_key; /* the atom under which proc_lib keeps the function that it was to call */
-    /* only to read another OS process: */
-    struct atom_table atoms;
-    struct identity_form identity;
+        first_call_key; /* the atom under which proc_lib keeps what it was to call; 0: unknown */
+    struct scheduler_form schedulers;
+    struct atom_table atoms; /* only to read another OS process */
 };
 
 #endif

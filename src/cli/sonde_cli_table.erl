@@ -111,7 +111,10 @@ of_processes() ->
      #{name => "stacks", args => [n()], run => {sonde, stacks}, row => [stack, processes, attrs],
        missed => true, outside => true, core => true,
        options => [depth(), collapsed(), svg(), #{name => force, help => "overwrite an existing file"}],
-       help => "what processes wait at or run: the N stacks that most of them have"}].
+       help => "what processes wait at or run: the N stacks that most of them have"},
+     #{name => "schedulers", args => [], run => {sonde, schedulers}, row => [scheduler, run_queue, attrs],
+       outside => true, core => true, value => run_queue,
+       help => "what each scheduler thread runs, for how long at least, and its run queue"}].
 
 depth() ->
     #{name => depth, arg => {"N", count},

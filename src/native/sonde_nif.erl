@@ -19,7 +19,9 @@
          scan_part/3, scan_place/2, scan_calls/4, scan_exclude/2, scan_stacks/2, scan_stack/2, scan_groups/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2, account_parts/4, account_take_parts/2]).
 -export([learn/2, aim/1, aim_core/4, absent/1, identity/1, find_name/2, count_there/0, look_process/1, each_of/2]).
--export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0, calibrate_first_call/1, has_first_call/0,
+-export([own_scheduler/1, calibrate_schedulers/3, calibrate_places/1, has_schedulers/0, schedulers/3,
+         guess_queue/1]).
+-export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0, has_first_call/0,
          turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
@@ -32,7 +34,7 @@
          longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
--export_type([function_there/0, who_there/0, scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
+-export_type([scheduler/0, function_there/0, who_there/0, scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
 
 -on_load(init/0).
 -nifs([build_id/0, instance/0, status/0, do_put_status/1, reader/0, do_want_reader/1, state/0,
@@ -43,7 +45,7 @@
        do_scan_info/1, do_scan_pids/3, do_scan_values/3, do_scan_skip/2, do_scan_after/1,
        do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_scan_stacks/2,
        do_scan_stack/3, do_scan_groups/3, do_calibrate_code/1, has_code/0,
-       do_calibrate_first_call/1, has_first_call/0, do_turnover/0, do_trust_turnover/0,
+       has_first_call/0, do_turnover/0, do_trust_turnover/0,
        has_turnover/0, do_account_join/2, do_account_lend/4,
        do_account_settle/1, do_account_return/2, do_account_parts/4, do_account_take_parts/2,
        do_calibrate_fun/2,
@@ -56,14 +58,16 @@
        do_account_sum/1, do_account_rank/3, do_account_ranked/2, do_account_holdings/2,
        do_account_known/2, do_account_resources/2, do_account_end/1, do_learn/2, do_aim/1,
        do_aim_core/4, do_absent/1, do_identity/1, do_find_name/2, count_there/0,
-       do_look_process/1, do_scan_calls/4, do_each_of/2, do_direct/1]).
+       do_look_process/1, do_scan_calls/4, do_each_of/2, do_own_scheduler/1,
+       do_calibrate_schedulers/3, do_calibrate_places/1, has_schedulers/0, do_schedulers/3,
+       do_guess_queue/2, do_queue_is_guessed/0, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
        release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
--define(ABI, "sonde-10").
+-define(ABI, "sonde-11").
 -define(REASON, {?MODULE, not_loaded}).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
@@ -85,6 +89,9 @@
 %% Of another OS process, with texts in place of its atoms.
 -type function_there() :: {binary(), binary(), arity()} | undefined.
 -type who_there() :: {binary() | undefined, Call :: function_there(), Current :: function_there(), Status :: atom()}.
+-type scheduler() :: {Number :: pos_integer(), Queue :: non_neg_integer() | undefined,
+                     none | busy | torn | {pid(), Status :: atom(), Mark :: non_neg_integer(), Call :: mfa() | function_there(),
+                      Current :: mfa() | function_there()}}.
 -type binary_refs() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
                         References :: pos_integer()}.
 
@@ -264,6 +271,23 @@ do_aim_core(_Path, _Seen, _Headers, _Segments) -> erlang:nif_error(not_loaded).
 -spec absent(Slot :: non_neg_integer()) -> {non_neg_integer(), pos_integer() | done} | no_reader.
 absent(Slot) -> said(do_absent(Slot)).
 do_absent(_Slot) -> erlang:nif_error(not_loaded).
+
+%% After learn/2 and before aim/1: starts so many processes of each priority and looks where the VM has the length
+%% of the run queue in which they wait. Returns whether that is known by now; of several lengths, only one place has
+%% all. A length that changes meanwhile says nothing.
+-spec guess_queue([{Priority :: low | normal | high, pos_integer()}]) -> {boolean(), [pid()]}.
+guess_queue(Counts) ->
+    of_twin(),
+    Pids = [spawn_opt(erlang, is_list, [[]], [{priority, Priority}])
+            || {Priority, Count} <- Counts, _ <- lists:seq(1, Count)],
+    Number = erlang:system_info(scheduler_id),
+    Length = queue_length(Number),
+    ok = said(do_guess_queue(Number, Length)),
+    {queue_length(Number) =:= Length andalso said(do_queue_is_guessed()), Pids}.
+do_guess_queue(_Number, _Length) -> erlang:nif_error(not_loaded).
+do_queue_is_guessed() -> erlang:nif_error(not_loaded).
+
+queue_length(Number) -> lists:nth(Number, erlang:statistics(run_queue_lengths_all)).
 
 %% After aim/1: the name, the first call, the current function and the status of a process over there.
 -spec identity(pid()) -> who_there() | gone.
@@ -596,14 +620,7 @@ calibrate_code(Known) ->
     said(do_calibrate_code(Known)).
 do_calibrate_code(_Known) -> erlang:nif_error(not_loaded).
 
-%% The same: learns where a process has the function that it began with.
--spec calibrate_first_call([{Probe :: pid(), mfa()}]) -> boolean().
-calibrate_first_call(Known) ->
-    ok = settled(),
-    said(do_calibrate_first_call(Known)).
-do_calibrate_first_call(_Known) -> erlang:nif_error(not_loaded).
-
-%% Whether calibrate_first_call/1 has learned it; never after aim/1.
+%% Whether calibrate_places/1 has learned where the first call is; never after aim/1.
 -spec has_first_call() -> boolean().
 has_first_call() -> erlang:nif_error(not_loaded).
 
@@ -619,6 +636,39 @@ do_trust_turnover() -> erlang:nif_error(not_loaded).
 
 -spec has_turnover() -> boolean().
 has_turnover() -> erlang:nif_error(not_loaded).
+
+%% After calibrate: whether the scheduler that runs this process was found; it has this number.
+-spec own_scheduler(Number :: pos_integer()) -> boolean().
+own_scheduler(Number) -> said(do_own_scheduler(Number)).
+do_own_scheduler(_Number) -> erlang:nif_error(not_loaded).
+
+%% After own_scheduler/1: whether all others were found, so many of each kind.
+-spec calibrate_schedulers(Normal :: pos_integer(), DirtyCpu :: pos_integer(), DirtyIo :: pos_integer()) ->
+    boolean().
+calibrate_schedulers(Normal, DirtyCpu, DirtyIo) ->
+    ok = settled(),
+    said(do_calibrate_schedulers(Normal, DirtyCpu, DirtyIo)).
+do_calibrate_schedulers(_Normal, _DirtyCpu, _DirtyIo) -> erlang:nif_error(not_loaded).
+
+%% After calibrate: whether the words were found that say in which function a process is. One of these probes at
+%% least is in a function that the VM keeps.
+-spec calibrate_places([{Probe :: pid(), [], mfa(), mfa() | []}]) -> boolean().
+calibrate_places(Known) ->
+    ok = settled(),
+    said(do_calibrate_places(Known)).
+do_calibrate_places(_Known) -> erlang:nif_error(not_loaded).
+
+%% Whether all of this was learned.
+-spec has_schedulers() -> boolean().
+has_schedulers() -> erlang:nif_error(not_loaded).
+
+%% Some schedulers of that kind, after the first From ones, and how many came before the next: what each of them
+%% runs. A mark stays the same only if the process did not run anything else meanwhile. `busy': another process at
+%% each look; `torn': not readable.
+-spec schedulers(normal | dirty_cpu | dirty_io, From :: non_neg_integer(), AtomCount :: non_neg_integer()) ->
+    {Next :: pos_integer() | done, [scheduler()]} | no_reader.
+schedulers(Kind, From, N) -> said(do_schedulers(Kind, From, atoms(N))).
+do_schedulers(_Kind, _From, _AtomCount) -> erlang:nif_error(not_loaded).
 
 %% Whether calibrate_code/1 has learned it.
 -spec has_code() -> boolean().

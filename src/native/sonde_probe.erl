@@ -9,7 +9,7 @@
 -module(sonde_probe).
 
 -export([start/0, stop/0, are_alive/0, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1,
-         functions/1, first_calls/1]).
+         functions/1, known_places/1]).
 -export([asleep/1, tell/1, begun/1]). % hibernated probes wake up here; processes of in_another/1; a first call
 -export_type([probes/0, check/0]).
 
@@ -382,7 +382,7 @@ place2(Up) ->
     ready(Up),
     receive stop -> ok; {back, To} -> place1(To) end.
 
--spec begun(pid()) -> ok.
+-spec begun(pid()) -> term().
 begun(Up) -> wait(Up).
 
 -spec asleep(term()) -> ok.
@@ -851,11 +851,13 @@ functions(#{pids := Pids} = Ps) ->
                         {current_function, {M, _, _} = Function} <- [process_info(Pid, current_function)],
                         M =/= erlang].
 
-%% @doc Returns the function that each probe began with; not all began with the same one.
--spec first_calls(probes()) -> [{pid(), mfa()}].
-first_calls(#{pids := Pids}) ->
-    [{Pid, Call} || Pid <- lists:sort(maps:values(Pids)),
-                    {initial_call, Call} <- [process_info(Pid, initial_call)]].
+%% @doc Returns how some probes began, and the function in which each of them is. The VM keeps that function of a
+%% probe that was asked for it.
+-spec known_places(probes()) -> [{pid(), [], mfa(), mfa()}].
+known_places(#{pids := Pids}) ->
+    [{Pid, [], Call, Function}
+     || #{asleep := A, place1 := B, place2 := C, begun := D} <- [Pids], Pid <- [A, B, C, D],
+        [{_, Call}, {_, Function}] <- [process_info(Pid, [initial_call, current_function])]].
 
 sizes(#{seeds := #{numbers := Numbers, marked := More}, pids := Pids} = Ps) ->
     K = length(Numbers),

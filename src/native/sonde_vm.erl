@@ -34,6 +34,7 @@
 -define(SECCOMP, 4).
 -define(ALLOWED, 1).
 -define(TURNOVER_TRIES, 20).
+-define(OWN_TRIES, 5).
 -define(LOOKS, 20). % at a probe that another process disturbs
 -define(DEADLINE_MS, 30000). % of the prover
 -define(IS_DISTURBED(Why), (Why =:= probes_busy orelse Why =:= disturbed orelse Why =:= not_loaded)).
@@ -378,15 +379,32 @@ not_run(Checks) -> [{Name, not_run} || {Name, _} <- Checks].
 judge(Name, Checks, Probes) ->
     case [Check || {Check, {failed, _, _}} <- Checks] of
         [] ->
-            %% if not, stacks and groups are the only answers that come from the portable path
+            %% without the first two, stacks and groups come from the portable path
             _ = sonde_nif:calibrate_code(sonde_probe:functions(Probes)),
-            _ = sonde_nif:calibrate_first_call(sonde_probe:first_calls(Probes)),
+            _ = sonde_nif:calibrate_places(sonde_probe:known_places(Probes)),
+            _ = calibrate_schedulers(?OWN_TRIES),
             ok = calibrate_turnover(?TURNOVER_TRIES),
             Outcome = #{status => active, layout => Name, checks => Checks},
             ok = sonde_nif:adopt(Outcome),
             Outcome;
         [First | _] ->
             #{status => {off, {check, First}}, layout => none, checks => Checks}
+    end.
+
+%% To load a module takes a dirty scheduler, and all of them may be stuck when it is asked what the schedulers run.
+load_early() ->
+    code:ensure_modules_loaded([sonde, sonde_opts, sonde_schedulers]).
+
+%% This process may be moved to another scheduler before the library looks for its own.
+calibrate_schedulers(0) ->
+    false;
+calibrate_schedulers(Tries) ->
+    case sonde_nif:own_scheduler(erlang:system_info(scheduler_id)) of
+        true ->
+            _ = sonde_remote_name:is_lent() orelse load_early(),
+            sonde_nif:calibrate_schedulers(erlang:system_info(schedulers), erlang:system_info(dirty_cpu_schedulers),
+                                           erlang:system_info(dirty_io_schedulers));
+        false -> calibrate_schedulers(Tries - 1)
     end.
 
 %% The process table counts its processes, and those that it ever had. With right counts, a sweep ends

@@ -11,7 +11,7 @@
 -export_type([why/0, row/0]).
 
 -type why() :: {native_off, sonde_vm:reason()}
-             | no_reader | code | atoms | identity
+             | no_reader | code | atoms | identity | schedulers
              | changed | no_memory | no_build_id % of a core file
              | gone | forbidden | other_program | process_table | process_limit | processes
              | system_limit
@@ -33,6 +33,10 @@
 -define(WORDS, 1000000000).
 -define(WATCH_MS, 2000). % between the two looks of a diagnosis
 -define(ATTRS, 20). % of one scan
+-define(INTERVAL_MS, 100).
+%% To find out where the VM keeps the length of a run queue.
+-define(QUEUE_TRIES, 200).
+-define(QUEUE_MOST, 12).
 %% Calls with rows of processes that hold binaries, and their attribute.
 -define(BINARIES, #{bin_garbage => bin_garbage, bin_waste => bin_waste, bin_owned => binary_exclusive}).
 
@@ -81,8 +85,24 @@ learn() ->
     ok = wait_until_still(Known),
     Learned = sonde_nif:learn([identity(Pid) || Pid <- Registered ++ Known, is_pid(Pid)],
                               [{Atom, atom_to_binary(Atom)} || Atom <- atoms()]),
+    %% if not, only the lengths of run queues are not known
+    _ = Learned =:= ok andalso sonde_nif:has_schedulers() andalso learn_queue(?QUEUE_TRIES),
     _ = [begin true = unlink(Pid), exit(Pid, kill) end || Pid <- Known],
     Learned.
+
+%% The VM also counts the processes of each priority by themselves.
+learn_queue(0) ->
+    false;
+learn_queue(Tries) ->
+    {Known, Pids} = sonde_nif:guess_queue([{Priority, rand:uniform(?QUEUE_MOST)} || Priority <- [low, normal, high]]),
+    ok = wait_until_dead(Pids),
+    Known orelse learn_queue(Tries - 1).
+
+wait_until_dead(Pids) ->
+    case lists:any(fun is_process_alive/1, Pids) of
+        false -> ok;
+        true -> erlang:yield(), wait_until_dead(Pids)
+    end.
 
 atoms() ->
     [false, true, '', ok, erlang, ?MODULE, ?LONG, list_to_atom([228, 246, 252])].
@@ -132,12 +152,13 @@ errors({not_there, Function}) ->
     [atom_to_list(Function), " does not work from outside the node: use --node"];
 errors({badarg, Function}) ->
     ["these arguments do not work from outside the node: ", atom_to_list(Function)];
-errors(Check) when Check =:= code; Check =:= atoms; Check =:= identity ->
+errors(Check) when Check =:= code; Check =:= atoms; Check =:= identity; Check =:= schedulers ->
     ["sonde did not find out how this VM keeps ",
      case Check of
          code -> "its code";
          atoms -> "its atoms";
-         identity -> "the names of its processes"
+         identity -> "the names of its processes";
+         schedulers -> "its schedulers"
      end];
 errors(Check) when Check =:= process_table; Check =:= processes ->
     ["its memory is not as expected (check: ", atom_to_list(Check), ")"].
@@ -196,6 +217,8 @@ answer(stacks, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> stacks(N, Opts) end);
 answer(diagnose, [], Opts) ->
     tried(fun() -> sonde_outside_diagnose:diagnosis(watched(Opts), how(memory, Opts)) end);
+answer(schedulers, [], Opts) ->
+    tried(fun() -> {schedulers(Opts), sonde_scan:nothing()} end);
 answer(waits, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> waits(N, Opts) end);
 answer(bin_account, [], Opts) ->
@@ -246,7 +269,7 @@ tried(Fun) ->
         error:{native_off, {unsupported, code}} -> {error, code};
         error:no_memory -> {error, no_memory};
         error:system_limit -> {error, system_limit};
-        throw:no_reader -> {error, no_reader}
+        throw:Why when Why =:= no_reader; Why =:= schedulers -> {error, Why}
     end.
 
 %% Processes of a core file that are not in it.
@@ -303,6 +326,20 @@ stacks(N, Opts) ->
     Groups = sonde_stacks:groups(Scans, fun sonde_outside_names:function/1),
     {[{Stack, Count, example(Pid, Count)} || {Less, Stack, Pid} <- lists:sublist(Groups, N),
                                              Count <- [-Less]], Result}.
+
+%% A core file never changes.
+schedulers(Opts) ->
+    sonde_nif:has_schedulers() orelse throw(schedulers),
+    Ms = case sonde_nif:reader() of
+             core -> 0;
+             _ -> min(maps:get(interval, Opts, ?INTERVAL_MS), maps:get(timeout, Opts))
+         end,
+    case sonde_schedulers:there(Ms, fun name/1, fun sonde_outside_names:function/1) of
+        no_reader -> throw(no_reader);
+        Rows -> Rows
+    end.
+
+name(Pid) -> element(1, sonde_outside_names:who(Pid)).
 
 example(Pid, Count) ->
     {Name, Call, _} = sonde_outside_names:who(Pid),
