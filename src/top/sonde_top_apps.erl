@@ -2,7 +2,7 @@
 %% The page of applications of {@link sonde:top/1}: the totals of their processes.
 -module(sonde_top_apps).
 
--export([take/0, sorted/2, lines/3]).
+-export([take/0, sorted/2, tree/1, lines/3]).
 -export_type([attr/0, row/0]).
 
 -type attr() :: memory | message_queue_len | reductions | binary_memory | processes.
@@ -47,6 +47,11 @@ sorted(Attr, Rows) ->
 value(processes, {_, _, Processes, _}) -> Processes;
 value(Attr, {_, _, _, Totals}) -> proplists:get_value(Attr, Totals).
 
+%% @doc The page behind a row.
+-spec tree(row()) -> {tree, string()} | none.
+tree({?NONE, _, _, _}) -> none;
+tree({App, _, _, _}) -> {tree, App}.
+
 -spec lines(attr(), sonde_top_model:model(), sonde_top_text:style()) ->
     {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
 lines(Attr, #{from := From} = Model, #{width := Width} = Style) ->
@@ -57,7 +62,7 @@ lines(Attr, #{from := From} = Model, #{width := Width} = Style) ->
         #{apps := _} ->
             Columns = [{processes, "processes", 0}, {memory, "    memory", 0},
                        {message_queue_len, "  messages", 50}, {binary_memory, "  binaries", 60},
-                       {reductions, "   reductions", 80}],
+                       {reductions, "   reductions", 90}],
             Kept = [Column || {_, _, Least} = Column <- Columns, Width >= Least],
             {[Title, sonde_top_text:once()],
              [sonde_top_text:table(

@@ -32,9 +32,9 @@ sorts() ->
 
 -spec pages() -> [{char(), page(), string()}].
 pages() ->
-    [{$P, procs, "processes"}, {$G, apps, "applications"}, {$N, network, "network"},
-     {$E, ets, "ets"}, {$B, binaries, "binaries"}, {$A, allocators, "allocators"},
-     {$W, waits, "waits"}, {$S, system, "system"}, {$M, mnesia, "mnesia"}].
+    [{$P, procs, "procs"}, {$G, apps, "apps"}, {$N, network, "net"}, {$E, ets, "ets"},
+     {$S, system, "system"}, {$B, binaries, "binaries"}, {$W, waits, "waits"},
+     {$A, allocators, "allocators"}, {$M, mnesia, "mnesia"}].
 
 %% @doc The keys that show more of the process that is looked at.
 -spec of_process() -> [{char(), links | stack | messages | tree, string()}].

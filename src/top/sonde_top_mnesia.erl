@@ -89,7 +89,8 @@ name_of_owner(Of) ->
 -spec lines(attr(), sonde_top_model:model(), sonde_top_text:style()) ->
     {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
 lines(Attr, #{sample := #{body := #{mnesia := Known}}} = Model, Style) when is_list(Known) ->
-    {["tables of Mnesia by ", atom_to_list(Attr)], [sonde_top_text:pairs(Known, Style), table(Model, Style)]};
+    {["tables of Mnesia by ", atom_to_list(Attr)], 
+     [lists:sublist(sonde_top_text:pairs(Known, Style), sonde_top_model:info(Model)), table(Model, Style)]};
 lines(_, #{sample := #{body := #{mnesia := Why}}}, Style) ->
     {"Mnesia", [[sonde_top_text:cut(why(Why), Style)]]}.
 
@@ -99,7 +100,7 @@ why(failed) -> "Mnesia starts or stops: it could not be read";
 why(unanswered) -> sonde_top_text:missing(unanswered).
 
 table(#{from := From} = Model, #{width := Width} = Style) ->
-    Wide = Width >= 70,
+    Wide = Width >= 95,
     sonde_top_text:table(
       ["  #", "    memory", "      rows", "storage         "] ++ ["type" || Wide] ++ ["index" || Wide]
       ++ ["owner     " || Wide] ++ ["table"],

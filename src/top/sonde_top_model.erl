@@ -3,7 +3,7 @@
 %% terminal and no clock: actions and samples go in, and requests for samples come out.
 -module(sonde_top_model).
 
--export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1, rows/1, is_shown/1]).
+-export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1, rows/1, info/1, is_shown/1, own_keys/1]).
 -export_type([model/0]).
 
 -type model() ::
@@ -46,8 +46,17 @@ size(Width, Height, Model) ->
 
 %% @doc How many rows fit on a page.
 -spec room(model()) -> pos_integer().
-room(#{height := Height, most := auto}) -> max(1, Height - ?AROUND);
+room(#{height := Height, most := auto} = Model) -> max(1, Height - ?AROUND - info(Model));
 room(#{most := Most} = Model) -> min(room(Model#{most := auto}), Most).
+
+%% @doc How many lines the page has above its rows; none on a low terminal.
+-spec info(model()) -> non_neg_integer().
+info(#{page := {Page, _}, height := Height}) ->
+    case maps:get(Page, #{mnesia => 3, links => 1, messages => 2, port => 9}, 0) of
+        Lines when Height - ?AROUND > Lines + 2 -> Lines;
+        _ -> 0
+    end;
+info(_) -> 0.
 
 %% @doc The sample that is needed next; none while paused, unless the page has no sample yet.
 -spec request(model()) -> sonde_top_sample:request() | none.
@@ -172,7 +181,8 @@ by_process(How, Key, #{sort := Sort} = Model) ->
     {Key, Attr, _} = lists:keyfind(Key, 1, sonde_top_keys:sorts()),
     sorted(order(How, Attr, Sort), Model).
 
-%% The keys that sort the rows of a page other than that of processes.
+%% @doc The keys that sort the rows of a page other than that of processes.
+-spec own_keys(sonde_top_sample:page() | help) -> [{char(), atom()}] | none.
 own_keys({ets, _}) -> [{$m, memory}, {$s, size}, {$b, binary_memory}];
 own_keys({mnesia, _}) -> [{$m, memory}, {$s, size}];
 own_keys({network, _}) ->
@@ -266,9 +276,11 @@ rows(#{page := {messages, _}} = Model) ->
         #{related := {_, Rows}} -> page_of(Rows, Model);
         _ -> []
     end;
-rows(#{page := {process, _}} = Model) ->
+%% The first page has less room for them, so the next one begins with the same.
+rows(#{page := {process, _}, from := From} = Model) ->
     case deep(Model) of
-        #{things := Things} when is_list(Things) -> page_of(Things, Model);
+        #{things := Things} when is_list(Things) ->
+            page_of(Things, Model#{from := max(0, From - room(Model))});
         _ -> []
     end;
 rows(#{page := {ets, binary_memory}} = Model) ->
@@ -299,9 +311,10 @@ page_of(Rows, #{from := From} = Model) ->
 
 %% The rows are numbered as they are shown.
 row(N, #{page := Page, from := From} = Model) ->
-    case [Behind || N > From, Row <- lists:sublist(rows(Model), N - From, 1), {_, _} = Behind <- [behind(Page, Row)]] of
+    case [behind(Page, Row) || N > From, Row <- lists:sublist(rows(Model), N - From, 1)] of
+        [none] -> Model#{note => io_lib:format("row ~b has no page behind it", [N])};
         [Behind] -> go(Behind, Model);
-        [] -> no_row(N, Model)
+        [] -> Model#{note => "there is no row " ++ integer_to_list(N) ++ " here"}
     end.
 
 %% What is behind a row: a process, if there is one.
@@ -311,7 +324,7 @@ behind({ets, _}, {_, _, Attrs, _}) -> process(proplists:get_value(owner, Attrs))
 behind({network, _}, {socket, _, Of}) -> process(maps:get(owner, Of, none));
 behind({network, _}, {Port, _, _}) -> {port, Port};
 behind({mnesia, _}, {_, _, Of}) -> process(maps:get(owner, Of, none));
-behind({apps, _}, {App, _, _, _}) -> {tree, App};
+behind({apps, _}, App) -> sonde_top_apps:tree(App);
 behind({tree, _}, {Pid, _, _, _, _, _, _}) -> process(Pid);
 behind({port, _}, {Id, _, _}) -> process(Id);
 behind({links, _}, {Id, _, _, _}) -> process(Id);
@@ -321,6 +334,3 @@ behind(_, _) -> none.
 process([$< | _] = Pid) -> {process, Pid};
 process("#Port<" ++ _ = Port) -> {port, Port};
 process(_) -> none.
-
-no_row(N, Model) ->
-    Model#{note => "there is no row " ++ integer_to_list(N) ++ " here"}.

@@ -173,7 +173,7 @@ lines({How, Attr}, #{interval := Ms} = Model, #{width := Width} = Style) ->
     Rows = sonde_top_model:rows(Model),
     Title = ["ports and sockets by ", short(Attr),
              case How of growth -> io_lib:format("  grown in ~b ms", [Ms]); count -> "" end],
-    Extra = [Key || {Key, From} <- [{recv_oct, 60}, {send_oct, 60}, {queue_size, 80}, {memory, 100}],
+    Extra = [Key || {Key, From} <- [{recv_oct, 100}, {send_oct, 100}, {queue_size, 110}, {memory, 120}],
                     Width + 1 >= From, {count, Key} =/= {How, Attr}],
     {Title, [none(Rows), table(How, Attr, Extra, Rows, Model, Style)]}.
 
@@ -198,8 +198,8 @@ port_lines(Text, #{sample := #{body := #{port := undefined}}}, _) ->
 port_lines(Text, #{from := From, sample := #{body := #{port := Info, statistics := Statistics,
                                                        options := Options}}} = Model, Style) ->
     {["port ", Text],
-     [sonde_top_text:pairs(Info, Style), sonde_top_text:pairs(Statistics, Style),
-      sonde_top_text:pairs(Options, Style),
+     [lists:sublist(lists:append([sonde_top_text:pairs(Pairs, Style) || Pairs <- [Info, Statistics, Options]]),
+                    sonde_top_model:info(Model)),
       sonde_top_text:table(["  #", "pid or port", "relation", "name"],
                            [[Number, {text, Id}, {text, atom_to_list(How)}, {text, Name}]
                             || {Number, {Id, How, Name}}

@@ -11,6 +11,7 @@
 -type style() :: sonde_top_text:style().
 -type line() :: sonde_top_text:line().
 
+-define(ROOM_FOR_ALL, 20).
 -define(KINDS, 4).            % of the histogram of a heap
 -define(LINES_FOR_ONE, 8).    % lines of a page for each binary that is shown of a process
 
@@ -25,6 +26,12 @@ noted(Note) -> ["  ", Note].
 
 found("") -> "";
 found(Find) -> ["  /", Find].
+
+%% On a low terminal, the heap needs the lines.
+important([_ | Info], Room) when Room >= ?ROOM_FOR_ALL -> Info;
+important([_ | Info], _) ->
+    [Pair || {Key, _} = Pair <- Info, not lists:member(Key, [message_queue_data, minor_gcs, fullsweep_after,
+                                                             min_heap_size])].
 
 known_as(Info, Style) ->
     case proplists:get_value(registered_name, Info) of
@@ -63,9 +70,15 @@ page({What, Text}, Model, Style) when What =:= links; What =:= stack; What =:= m
 
 page({process, Pid}, #{sample := #{body := #{info := undefined}}} = Model, Style) ->
     {["process ", Pid, " is gone"], last_known(sonde_top_model:deep(Model), Model, Style)};
+page({process, Pid}, #{from := From, sample := #{body := #{info := Info}}} = Model, Style) when From > 0 ->
+    {["process ", Pid, "  ", known_as(Info, Style)],
+     case sonde_top_model:deep(Model) of
+         #{things := Things} -> [things(Things, Model, Style)];
+         none -> []
+     end};
 page({process, Pid}, #{sample := #{body := #{info := Info, numbers := Numbers}}} = Model, Style) ->
     {["process ", Pid, "  ", known_as(Info, Style)],
-     [pairs(proplists:delete(registered_name, Info), Style),
+     [pairs(important(Info, sonde_top_model:room(Model)), Style),
       pairs([Pair || {_, N} = Pair <- Numbers, N > 0], Style),
       trail(Pid, Model, Style)
       | last_known(sonde_top_model:deep(Model), Model, Style)]};

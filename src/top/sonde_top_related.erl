@@ -8,7 +8,7 @@
 
 -type what() :: links | stack | messages.
 
--define(PATIENCE_MS, 1000).
+-define(PATIENCE_MS, 2500).   % more than the look
 -define(MOST, 10000).         % of its links, and so on; a list of them is made
 -define(LOOK, #{timeout => 2000, max_words => 200000000}).
 -define(SHAPES, 100).
@@ -103,13 +103,25 @@ from(undefined) -> "-".
 
 -spec lines(what(), string(), sonde_top_model:model(), sonde_top_text:style()) ->
     {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
-lines(What, Pid, #{sample := #{body := #{related := Related}}} = Model, Style) ->
-    Title = [title(What), Pid],
-    case Related of
-        {Known, _} when is_list(Known) -> {Title, [sonde_top_text:pairs(Known, Style), table(What, Model, Style)]};
-        {stack, _} -> {Title, [table(What, Model, Style)]};
-        Nothing -> {Title, [[sonde_top_text:cut(sonde_top_text:missing(Nothing), Style)]]}
-    end.
+lines(What, Pid, Model, Style) ->
+    {[title(What), Pid], blocks(What, related(What, Model), Model, Style)}.
+
+related(messages, Model) ->
+    case sonde_top_model:deep(Model) of
+        none -> looking;
+        #{related := Related} -> Related
+    end;
+related(_, #{sample := #{body := #{related := Related}}}) ->
+    Related.
+
+blocks(_, looking, _, _) ->
+    [["looking ..."]];
+blocks(What, {Known, _}, Model, Style) when is_list(Known) ->
+    [lists:sublist(sonde_top_text:pairs(Known, Style), sonde_top_model:info(Model)), table(What, Model, Style)];
+blocks(What, {stack, _}, Model, Style) ->
+    [table(What, Model, Style)];
+blocks(_, Nothing, _, Style) ->
+    [[sonde_top_text:cut(sonde_top_text:missing(Nothing), Style)]].
 
 title(links) -> "links and monitors of ";
 title(stack) -> "stack of ";

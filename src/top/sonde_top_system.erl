@@ -28,7 +28,7 @@ take() ->
                                  N <- [erlang:system_info(Key)], is_integer(N)]
       ++ [{Key, erlang:system_info(Key)}
           || Key <- [schedulers, schedulers_online, dirty_cpu_schedulers, dirty_io_schedulers]],
-      counters => [{runtime, [integer_to_list(Runtime div 1000), " s"]},
+      counters => [{runtime, integer_to_list(Runtime div 1000) ++ " s"},
                    {context_switches, Switches}, {collections, Collections},
                    {gc_words_reclaimed, Words}, {input, In}, {output, Out}],
       queues => erlang:statistics(run_queue_lengths_all),
@@ -154,8 +154,8 @@ limits(Limits, Style) ->
                           sonde_top_text:text(count, Most, Style)] || {Kind, N, Most} <- Limits], Style).
 
 allocators(Rows, Style) ->
-    sonde_top_text:table(["allocator   ", "  carriers", "mean block", "  max", "mean single", "  max",
-                          "single/multi"],
+    sonde_top_text:table(["allocator   ", "  carriers", "mean mbc", "       max", "mean sbc", "       max",
+                          "sbc/mbc"],
                          [[{text, Name}, sonde_top_text:value(bytes, Bytes, Style)]
                           ++ [sonde_top_text:value(bytes, case is_float(Size) of
                                                               true -> round(Size);

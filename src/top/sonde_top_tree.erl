@@ -183,9 +183,9 @@ left_out(Nodes) ->
      [io_lib:format("  no answer: ~b", [Silent]) || Silent > 0]].
 
 table(#{from := From} = Model, #{width := Width} = Style) ->
-    Wide = Width >= 70,
+    Wide = Width >= 95,
     sonde_top_text:table(
-      ["  #", string:pad("pid", 9, leading), string:pad("and below", 10, leading)]
+      ["  #", string:pad("pid", 10, leading), string:pad("and below", 10, leading)]
       ++ [string:pad("memory", 10, leading) || Wide] ++ ["messages"] ++ ["children" || Wide]
       ++ ["name or initial call"],
       [[Number, {number, Pid}, sonde_top_text:value(memory, Below, Style)]

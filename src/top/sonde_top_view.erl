@@ -26,7 +26,7 @@ lines(#{width := Width, height := Height} = Model, Style)
   when Width >= ?NARROWEST, Height >= ?LOWEST ->
     Full = Style#{width => Width - 1},
     All = header(Model, Full) ++ page(Model, Full),
-    {Keys, Room} = {keys(Full), Height - 3},
+    {Keys, Room} = {keys(map_get(page, Model), Full), Height - 3},
     Shown = lists:sublist(All, Room),
     Shown ++ lists:duplicate(Room - length(Shown), "") ++ Keys;
 lines(#{width := Width, height := Height}, Style) ->
@@ -209,12 +209,25 @@ call(Key, Attrs, #{unicode := Unicode}) ->
 
 %% ---- the keys; those that do not fit are in the help
 
-keys(#{width := Width} = Style) ->
-    Sorts = [{C, Short} || {C, _, Short} <- sonde_top_keys:sorts()],
-    Asked = [[C, " ", proplists:get_value(C, Sorts)] || C <- "mnrbgxtwdloycksv"],
-    Others = ["q quit", "h help", "1.. look at", "/ search", "u up"
+keys(Page, #{width := Width} = Style) ->
+    Others = ["q quit", "h help", "1.. row", "/ find", "u up"
               | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:pages()]] ++ ["< > rows", "p pause"],
-    [cut(["by: ", fitting(Asked ++ ["twice: growth"], Width - 4)], Style),
-     cut(fitting(Others, Width), Style)].
+    [cut(fitting(of_page(Page), Width), Style), cut(fitting(Others, Width), Style)].
+
+of_page({Page, _}) when Page =:= process; Page =:= links; Page =:= stack; Page =:= messages ->
+    ["of this process:" | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:of_process()]] ++ ["a again"];
+of_page({tree, _}) -> ["1.. that process", "T its tree", "a again"];
+of_page(Page) ->
+    case {Page, sonde_top_model:own_keys(Page)} of
+        {{network, _}, Keys} ->
+            by([[C, " ", sonde_top_network:short(Attr)] || {C, Attr} <- Keys] ++ ["twice: growth"]);
+        {_, none} ->
+            Sorts = [{C, Short} || {C, _, Short} <- sonde_top_keys:sorts()],
+            by([[C, " ", proplists:get_value(C, Sorts)] || C <- "mnrbgxtwdloycksv"] ++ ["twice: growth"]);
+        {_, Keys} ->
+            by([[C, " ", sonde_top_text:name(Attr)] || {C, Attr} <- Keys])
+    end.
+
+by([First | Keys]) -> [["by: ", First] | Keys].
 
 fitting(Parts, Width) -> hd(sonde_grid:fill(Parts, "  ", Width)).
