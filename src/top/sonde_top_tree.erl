@@ -18,6 +18,7 @@
 -define(MOST, 1000).          % processes that are asked
 -define(MOST_CHILDREN, 200).  % of them, below one process
 -define(MOST_LINKS, 100000).  % of one process; a list of them is made
+-define(AT_ONCE, 1000).       % pids that one scan takes
 -define(PATIENCE_MS, 2000).
 -define(INDENTED, 20).        % levels
 
@@ -106,10 +107,19 @@ in_tree(Pid, Found) -> (map_get(Pid, Found))#{is_in_tree := true}.
 %% On the native path they are read without asking them.
 more([]) -> none;
 more(Pids) ->
-    case sonde_every_process:glance(Pids, [memory, message_queue_len], fun(_) -> unknown end) of
+    case glance(Pids, []) of
         unknown -> {length(Pids), undefined, undefined};
         Read -> {length(Pids), lists:sum([Memory || {_, [Memory, _]} <- Read]),
                  lists:sum([Messages || {_, [_, Messages]} <- Read])}
+    end.
+
+glance([], Read) ->
+    Read;
+glance(Pids, Read) ->
+    {Some, Rest} = split(?AT_ONCE, Pids),
+    case sonde_every_process:glance(Some, [memory, message_queue_len], fun(_) -> unknown end) of
+        unknown -> unknown;
+        More -> glance(Rest, More ++ Read)
     end.
 
 about(Pid) ->
