@@ -321,7 +321,7 @@ row(N, #{page := Page, from := From} = Model) ->
 behind({procs, _}, {Pid, _, _, _}) -> process(Pid);
 behind(waits, {Pid, _, _}) -> process(Pid);
 behind({ets, _}, {_, _, Attrs, _}) -> process(proplists:get_value(owner, Attrs));
-behind({network, _}, {socket, _, Of}) -> process(maps:get(owner, Of, none));
+behind({network, _}, {"socket", _, Of}) -> process(maps:get(owner, Of, none));
 behind({network, _}, {Port, _, _}) -> {port, Port};
 behind({mnesia, _}, {_, _, Of}) -> process(maps:get(owner, Of, none));
 behind({apps, _}, App) -> sonde_top_apps:tree(App);

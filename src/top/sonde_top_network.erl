@@ -10,20 +10,21 @@
 -type row() :: {Id :: string(), Value :: integer(), #{atom() => term()}}.
 %% The `id' is that of a port, or the kind of a socket, which has none. All text, as everywhere.
 
+-define(SOCKET, "socket").
 -define(RELATED, 1000).       % links of a port
 -define(COUNTS, [recv_oct, send_oct, recv_cnt, send_cnt]).
 
 %% ---- the rows
 
 -spec take({count | growth, attr()}, sonde_top_sample:request()) -> #{sockets := [row()]}.
-take({_, Attr} = Order, Request) ->
+take(Order, Request) ->
     Find = maps:get(find, Request, ""),
     Wanted = {Find, sonde_top_rows:named(Find)},
     Rows = rows(Order, most(Find, Request), Request),
     Found = case Find of
-                "" -> [row(Row, Attr) || Row <- sonde_top_rows:shown(Rows, Request)];
-                _ -> sonde_top_rows:shown([Known || Row <- Rows, {_, _, Of} = Known <- [row(Row, Attr)],
-                                                    is_found(Wanted, owner_of(Row), Known, Of)],
+                "" -> [row(Row) || Row <- sonde_top_rows:shown(Rows, Request)];
+                _ -> sonde_top_rows:shown([Known || Row <- Rows, Known <- [row(Row)],
+                                                    is_found(Wanted, owner_of(Row), Known)],
                                           Request)
             end,
     #{sockets => Found}.
@@ -32,7 +33,7 @@ take({_, Attr} = Order, Request) ->
 most("", Request) -> sonde_top_rows:want(Request);
 most(_, _) -> erlang:system_info(port_limit).
 
-is_found(Wanted, Owner, {Id, _, Of}, _) ->
+is_found(Wanted, Owner, {Id, _, Of}) ->
     Texts = [Text || Key <- [kind, owner, owner_name, local, remote], Text <- [maps:get(Key, Of, "")]],
     sonde_top_rows:is_found(Wanted, Owner, [Id | Texts]).
 
@@ -67,18 +68,18 @@ owner_of({Port, _, _}) when is_port(Port) ->
 owner_of({_, _, Of}) ->
     proplists:get_value(owner, Of, none).
 
-row({Port, Value, _} = Row, _) when is_port(Port) ->
+row({Port, Value, _} = Row) when is_port(Port) ->
     Info = [Pair || Item <- [name, memory, queue_size],
                     {_, _} = Pair <- [erlang:port_info(Port, Item)]],
     {erlang:port_to_list(Port), Value,
      maps:merge(owned(owner_of(Row)),
                 maps:from_list([{kind, kind(proplists:get_value(name, Info))}
                                 | proplists:delete(name, Info)] ++ traffic_of(Port)))};
-row({_, Value, Of}, _) ->
+row({_, Value, Of}) ->
     Known = maps:from_list(Of),
     #{counters := Counters} = Known,
     Address = fun(Key) -> [{Key, address(At)} || {ok, At} <- [maps:find(Key, Known)]] end,
-    {socket, Value,
+    {?SOCKET, Value,
      maps:merge(owned(maps:get(owner, Known, none)),
                 maps:from_list([{kind, lists:concat(["socket ", protocol(Known)])},
                                 {recv_oct, maps:get(read_byte, Counters, 0)},
@@ -188,7 +189,7 @@ table(How, Attr, Extra, Rows, #{from := From}, Style) ->
       [[Number, sonde_top_text:value(Attr, Value, Style)]
        ++ [sonde_top_text:value(Key, maps:get(Key, Of, undefined), Style) || Key <- Extra]
        ++ [{text, maps:get(Key, Of, "-")} || Key <- [owner_name, kind, remote, local]]
-       ++ [{text, case Id of socket -> "-"; _ -> Id end}]
+       ++ [{text, Id}]
        || {Number, {Id, Value, Of}} <- sonde_top_text:numbered(From, Rows)], Style).
 
 -spec port_lines(string(), sonde_top_model:model(), sonde_top_text:style()) ->

@@ -128,13 +128,16 @@ page(allocators, #{sample := #{body := #{totals := Totals, types := Types,
 
 %% ---- one process over time: its memory, and what it worked from one sample to the next
 
-trail(Pid, #{trail := {Pid, [{memory, [_, _ | _] = Memory}, {reductions, Reductions}]}}, Style) ->
-    Worked = [max(0, Now - Then) || {Now, Then} <- lists:zip(lists:droplast(Reductions), tl(Reductions))],
-    Half = max(1, (map_get(width, Style) - 24) div 2),
-    [cut(["memory ", sonde_top_text:sparks(Memory, Half, Style), "  reductions ",
-          sonde_top_text:sparks(Worked, Half, Style)], Style)];
+trail(Pid, #{trail := {Pid, [{memory, [_, _ | _] = Memory}, {reductions, Reductions}]}} = Model, Style) ->
+    [history(Memory, Reductions, Style) || sonde_top_model:room(Model) >= ?ROOM_FOR_ALL];
 trail(_, _, _) ->
     [].
+
+history(Memory, Reductions, #{width := Width} = Style) ->
+    Worked = [max(0, Now - Then) || {Now, Then} <- lists:zip(lists:droplast(Reductions), tl(Reductions))],
+    Half = max(1, (Width - 24) div 2),
+    cut(["memory ", sonde_top_text:sparks(Memory, Half, Style), "  reductions ",
+         sonde_top_text:sparks(Worked, Half, Style)], Style).
 
 %% ---- what is read only once, of a process
 

@@ -29,7 +29,7 @@ look(links, Pid, Request) ->
             Lists = lists:zip([links, monitors, monitored_by], Counts),
             Rows = [{Parent, parent, 1} || is_pid(Parent)]
                 ++ lists:append([rows(Item, N, Pid) || {Item, N} <- Lists]),
-            {[{Item, N} || {Item, N} <- Lists],
+            {Lists ++ [{not_listed, atom_to_list(relation(Item))} || {Item, N} <- Lists, N > ?MOST],
              [{id(Of), How, N, name(Of)} || {Of, How, N} <- sonde_top_rows:shown(found(Rows, Request), Request)]};
         _ ->
             undefined

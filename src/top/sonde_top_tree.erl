@@ -177,7 +177,7 @@ lines(Text, Model, Style) ->
         none -> {["tree of ", Text, "  looking ..."], []};
         #{nodes := {error, Why}} -> {["tree of ", Text],
                                      [[sonde_top_text:cut(why(Why), Style)]]};
-        #{nodes := Nodes} -> {["tree of ", Text, sonde_top_text:once(), left_out(Nodes)],
+        #{nodes := Nodes} -> {["tree of ", Text, sonde_top_text:once(), left_out(Nodes, Style)],
                               [table(Model, Style)]}
     end.
 
@@ -186,11 +186,11 @@ why(no_processes) -> "it has no processes of its own, or does not run";
 why(no_such_process) -> "it is gone";
 why(unanswered) -> sonde_top_text:missing(unanswered).
 
-left_out(Nodes) ->
+left_out(Nodes, Style) ->
     More = lists:sum([N || {_, _, {How, N}, _, _, _, _} <- Nodes, How =:= more orelse How =:= links]),
     Silent = length([Row || {_, _, unanswered, _, _, _, _} = Row <- Nodes]),
-    [[io_lib:format("  left out: ~b", [More]) || More > 0],
-     [io_lib:format("  no answer: ~b", [Silent]) || Silent > 0]].
+    [[["  left out: ", sonde_top_text:text(count, More, Style)] || More > 0],
+     [["  no answer: ", integer_to_list(Silent)] || Silent > 0]].
 
 table(#{from := From} = Model, #{width := Width} = Style) ->
     Wide = Width >= 95,
@@ -207,8 +207,8 @@ table(#{from := From} = Model, #{width := Width} = Style) ->
               <- sonde_top_text:numbered(From, sonde_top_model:rows(Model))], Style).
 
 what(unanswered, _) -> "did not answer";
-what({more, N}, _) -> io_lib:format("... ~b more, linked to it", [N]);
-what({links, N}, _) -> io_lib:format("... ~b links, not followed", [N]);
+what({more, N}, Style) -> ["... ", sonde_top_text:text(count, N, Style), " more, linked to it"];
+what({links, N}, Style) -> ["... ", sonde_top_text:text(count, N, Style), " links, not followed"];
 what(Attrs, Style) ->
     {_, Text} = sonde_top_text:known_by(Attrs, Style),
     Text.
