@@ -141,7 +141,7 @@ about(Port, _, Request) ->
       statistics => proplists:get_value(statistics, Info, []),
       options => [{Key, plain(Value)} || {Key, Value} <- proplists:get_value(options, Info, [])],
       related => [{id(Of), How, name(Of)}
-                  || {Of, How} <- sonde_top_rows:shown(Related, Request)]}.
+                  || {Of, How} <- sonde_top_rows:shown(Related, maps:remove(without, Request))]}.
 
 plain({_, Port} = Address) when is_integer(Port) -> address(Address);
 plain({local, _} = Address) -> address(Address);
@@ -174,7 +174,7 @@ lines({How, Attr}, #{interval := Ms} = Model, #{width := Width} = Style) ->
     Rows = sonde_top_model:rows(Model),
     Title = ["ports and sockets by ", short(Attr),
              case How of growth -> io_lib:format("  grown in ~b ms", [Ms]); count -> "" end],
-    Extra = [Key || {Key, From} <- [{recv_oct, 100}, {send_oct, 100}, {queue_size, 110}, {memory, 120}],
+    Extra = [Key || {Key, From} <- [{recv_oct, 100}, {send_oct, 100}, {queue_size, 100}, {memory, 140}],
                     Width + 1 >= From, {count, Key} =/= {How, Attr}],
     {Title, [none(Rows), table(How, Attr, Extra, Rows, Model, Style)]}.
 

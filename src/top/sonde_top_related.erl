@@ -30,7 +30,7 @@ look(links, Pid, Request) ->
             Rows = [{Parent, parent, 1} || is_pid(Parent)]
                 ++ lists:append([rows(Item, N, Pid) || {Item, N} <- Lists]),
             {Lists ++ [{not_listed, atom_to_list(relation(Item))} || {Item, N} <- Lists, N > ?MOST],
-             [{id(Of), How, N, name(Of)} || {Of, How, N} <- sonde_top_rows:shown(found(Rows, Request), Request)]};
+             [{id(Of), How, N, name(Of)} || {Of, How, N} <- sonde_top_rows:shown(found(Rows, Request), maps:remove(without, Request))]};
         _ ->
             undefined
     end;
@@ -42,7 +42,8 @@ look(stack, Pid, _) ->
 look(messages, Pid, _) ->
     case sonde_mailbox:mailbox(Pid, ?SHAPES, ?LOOK) of
         #{shapes := Shapes} = Mailbox ->
-            {maps:to_list(maps:without([shapes], Mailbox)),
+            First = [messages, bytes, binary_bytes, examined],
+            {[{Key, map_get(Key, Mailbox)} || Key <- First] ++ maps:to_list(maps:without([shapes | First], Mailbox)),
              [{from(From), Messages, Bytes, Shape}
               || #{shape := Shape, messages := Messages, bytes := Bytes, from := From} <- Shapes]};
         Nothing ->

@@ -18,7 +18,6 @@
 take() ->
     {Switches, _} = erlang:statistics(context_switches),
     {Collections, Words, _} = erlang:statistics(garbage_collection),
-    {Runtime, _} = erlang:statistics(runtime),
     {{input, In}, {output, Out}} = erlang:statistics(io),
     #{system => [{erlang, erlang:system_info(version)}, {emulator, emulator()},
                  {built_for, erlang:system_info(system_architecture)},
@@ -28,8 +27,7 @@ take() ->
                                  N <- [erlang:system_info(Key)], is_integer(N)]
       ++ [{Key, erlang:system_info(Key)}
           || Key <- [schedulers, schedulers_online, dirty_cpu_schedulers, dirty_io_schedulers]],
-      counters => [{runtime, integer_to_list(Runtime div 1000) ++ " s"},
-                   {context_switches, Switches}, {collections, Collections},
+      counters => [{context_switches, Switches}, {collections, Collections},
                    {gc_words_reclaimed, Words}, {input, In}, {output, Out}],
       queues => erlang:statistics(run_queue_lengths_all),
       os => os_memory(?MEMINFO, whereis(memsup)), resident => sonde_memory:resident(),
@@ -108,7 +106,7 @@ lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) -
     #{system := System, processors := Processors, counters := Counters, queues := Queues, os := Os,
       resident := Resident, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,
     All = lists:append(
-            [schedulers(Head, Model, Queues, Style), os(Os, Resident, Style),
+            [schedulers(Head, Model, Queues, Style), os(Os, processor(Head, Model) ++ resident(Resident, Os, Style), Style),
              limits(maps:get(limits, Head), Style),
              sonde_top_text:pairs(System, Style), sonde_top_text:pairs(Processors, Style),
              sonde_top_text:pairs(Counters, Style), allocators(Allocators, Style), hits(Hits, Style),
@@ -136,18 +134,30 @@ schedulers(_, _, _, Style) ->
 waiting(0) -> "";
 waiting(N) -> [" +", integer_to_list(N)].
 
-os({Source, Known}, Resident, Style) ->
+os({Source, Known}, Ours, Style) ->
     sonde_top_text:flow([["machine (", Source, ")"]
                          | [[sonde_top_text:name(Key), " ", sonde_top_text:text(bytes, Bytes, Style)]
-                            || {Key, Bytes} <- Known] ++ resident(Resident, Style)], Style);
-os(Why, Resident, Style) ->
-    sonde_top_text:flow([why(Why) | resident(Resident, Style)], Style).
+                            || {Key, Bytes} <- Known]], Style) ++ ours(Ours, Style);
+os(unknown, Ours, Style) ->
+    [sonde_top_text:cut("memory of the machine not known: no /proc/meminfo, and os_mon does not run", Style)
+     | ours(Ours, Style)];
+os(unanswered, Ours, Style) ->
+    [sonde_top_text:cut("memory of the machine not known: memsup did not answer in time", Style) | ours(Ours, Style)].
 
-why(unknown) -> "memory of the machine not known: no /proc/meminfo, and os_mon does not run";
-why(unanswered) -> "memory of the machine not known: memsup did not answer in time".
+ours(Ours, Style) -> sonde_top_text:flow([["this node's " | hd(Ours)] | tl(Ours)], Style).
 
-resident(undefined, _) -> [];
-resident(Bytes, Style) -> [["resident set of this node ", sonde_top_text:text(bytes, Bytes, Style)]].
+%% Since the sample before, of one processor: more than 100 % if several work.
+processor(#{at := Now, counters := #{runtime := Is}}, #{before := #{at := Then, counters := #{runtime := Was}}})
+  when Now > Then ->
+    [["processor time ", sonde_top_text:percent((Is - Was) / (Now - Then))]];
+processor(_, _) ->
+    [["processor time -"]].
+
+resident(undefined, _, _) ->
+    [];
+resident(Bytes, Os, Style) ->
+    [["resident set ", sonde_top_text:text(bytes, Bytes, Style),
+      [[" (", sonde_top_text:percent(Bytes / Total), ")"] || {_, [{total, Total} | _]} <- [Os], Total > 0]]].
 
 limits(Limits, Style) ->
     sonde_top_text:flow([[atom_to_list(Kind), " ", sonde_top_text:text(count, N, Style), " of ",
