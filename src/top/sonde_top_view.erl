@@ -216,7 +216,7 @@ keys(Page, #{width := Width} = Style) ->
 
 of_page({Page, _}) when Page =:= process; Page =:= links; Page =:= stack; Page =:= messages ->
     ["of this process:" | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:of_process()]] ++ ["a again"];
-of_page({tree, _}) -> ["1.. that process", "T its tree", "a again"];
+of_page({tree, _}) -> ["1.. that process", "a again"];
 of_page(Page) ->
     case {Page, sonde_top_model:own_keys(Page)} of
         {{network, _}, Keys} ->
