@@ -18,7 +18,8 @@
 -spec take() -> #{apps := [row()] | {error, term()}}.
 take() ->
     Versions = [{App, Version} || {App, _, Version} <- application:loaded_applications()],
-    #{apps => case sonde_top_rows:native(fun() -> sonde_group:group(application, ?ATTRS, false, ?MOST) end) of
+    Grouped = fun() -> sonde_group:group(application, ?ATTRS, false, ?MOST) end,
+    #{apps => case sonde_top_rows:native(Grouped) of
                   {error, _} = Error ->
                       Error;
                   Groups ->

@@ -41,7 +41,8 @@ look(Mnesia, Attr, #{from := From, rows := N} = Request) ->
       ++ [{Key, Size} || {Key, Tab} <- ?LOCKS, Size <- [ets:info(Tab, size)], is_integer(Size)]
       ++ [{Name, Queue} || Name <- ?SERVERS, Pid <- [whereis(Name)], is_pid(Pid),
                            {ok, [Queue]} <- [sonde_every_process:one(Pid, [message_queue_len])]],
-      tables => [{Name, Value, name_of_owner(Of)} || {Name, Value, Of} <- lists:nthtail(min(From, length(Best)), Best)]}.
+      tables => [{Name, Value, name_of_owner(Of)} 
+                 || {Name, Value, Of} <- lists:nthtail(min(From, length(Best)), Best)]}.
 
 is_found({Find, Named}, {Name, _, #{storage := Storage}}, Of) ->
     sonde_top_rows:is_found({Find, Named}, maps:get(owner, Of, none), [Name, atom_to_list(Storage)]).
@@ -49,8 +50,8 @@ is_found({Find, Named}, {Name, _, #{storage := Storage}}, Of) ->
 %% A table that is deleted meanwhile has no row.
 row(Mnesia, Tab, Attr) ->
     try
-        Info = [{Item, Mnesia:table_info(Tab, Item)} || Item <- [size, memory, type, storage_type, index]],
-        [Size, Memory, Type, Storage, Index] = [Value || {_, Value} <- Info],
+        [Size, Memory, Type, Storage, Index] =
+            [Mnesia:table_info(Tab, Item) || Item <- [size, memory, type, storage_type, index]],
         Of = #{size => count(Size), memory => bytes(Memory, Storage), type => Type,
                storage => storage(Storage), index => length(Index)},
         {atom_to_list(Tab), maps:get(Attr, Of), maps:merge(Of, owner(Tab, Storage))}
@@ -90,7 +91,8 @@ name_of_owner(Of) ->
     {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
 lines(Attr, #{sample := #{body := #{mnesia := Known}}} = Model, Style) when is_list(Known) ->
     {["tables of Mnesia by ", atom_to_list(Attr)], 
-     [lists:sublist(sonde_top_text:pairs(Known, Style), sonde_top_model:info(Model)), table(Model, Style)]};
+     [lists:sublist(sonde_top_text:pairs(Known, Style), sonde_top_model:info(Model)),
+      table(Model, Style)]};
 lines(_, #{sample := #{body := #{mnesia := Why}}}, Style) ->
     {"Mnesia", [[sonde_top_text:cut(why(Why), Style)]]}.
 

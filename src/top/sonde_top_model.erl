@@ -3,7 +3,8 @@
 %% terminal and no clock: actions and samples go in, and requests for samples come out.
 -module(sonde_top_model).
 
--export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1, rows/1, info/1, is_shown/1, own_keys/1]).
+-export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1, rows/1, info/1,
+         is_shown/1, own_keys/1]).
 -export_type([model/0]).
 
 -type model() ::
@@ -93,8 +94,8 @@ is_answered(Model) -> is_shown(Model) andalso has_deep(Model).
 %% @doc Whether the last sample belongs to this page, to its rows and to the search.
 -spec is_shown(model()) -> boolean().
 is_shown(#{page := Page, from := From, find := Find, sample := #{page := Of} = Sample}) ->
-    asked(Page) =:= Of andalso (has_all_rows(Page) orelse {maps:get(from, Sample, From),
-                                                           maps:get(find, Sample, Find)} =:= {From, Find});
+    Has = {maps:get(from, Sample, From), maps:get(find, Sample, Find)},
+    asked(Page) =:= Of andalso (has_all_rows(Page) orelse Has =:= {From, Find});
 is_shown(_) -> false.
 
 %% The sample has the rows of all pages.
@@ -128,7 +129,8 @@ sampled(#{page := Page, body := Body, head := Head} = Sample, #{past := Past} = 
 trail({process, Pid}, #{numbers := Numbers}, #{trail := Trail} = Model) ->
     Now = [{Key, proplists:get_value(Key, Numbers, 0)} || Key <- [memory, reductions]],
     Before = case Trail of {Pid, Old} -> Old; _ -> [{Key, []} || {Key, _} <- Now] end,
-    Model#{trail => {Pid, [{Key, lists:sublist([N | Ns], ?PAST)} || {{Key, N}, {Key, Ns}} <- lists:zip(Now, Before)]}};
+    Model#{trail => {Pid, [{Key, lists:sublist([N | Ns], ?PAST)}
+                           || {{Key, N}, {Key, Ns}} <- lists:zip(Now, Before)]}};
 trail(_, _, Model) ->
     Model.
 
@@ -260,8 +262,8 @@ forth(#{from := From} = Model) ->
 rows(#{page := {apps, Attr}, find := Find} = Model) ->
     case deep(Model) of
         #{apps := Apps} when is_list(Apps) ->
-            page_of([App || {Name, _, _, _} = App <- sonde_top_apps:sorted(Attr, Apps), sonde_top_rows:has(Name, Find)],
-                    Model);
+            Sorted = sonde_top_apps:sorted(Attr, Apps),
+            page_of([App || {Name, _, _, _} = App <- Sorted, sonde_top_rows:has(Name, Find)], Model);
         _ -> []
     end;
 rows(#{page := {tree, _}, find := Find} = Model) ->
@@ -288,7 +290,8 @@ rows(#{page := {ets, binary_memory}} = Model) ->
         #{tables := Tables} -> Tables;
         _ -> []
     end;
-rows(#{page := {stack, _} = Page, sample := #{page := Page, body := #{related := {_, Rows}}}} = Model) ->
+rows(#{page := {stack, _} = Page,
+       sample := #{page := Page, body := #{related := {_, Rows}}}} = Model) ->
     page_of(Rows, Model);
 rows(#{sample := #{body := Body}} = Model) ->
     case is_shown(Model) of

@@ -50,7 +50,8 @@ rows({growth, Attr}, N, #{interval := Ms}) ->
 %% they are asked for again where they are shown.
 traffic(Attr) ->
     sonde_lib:inet_attrs(Attr)
-        ++ [{Socket, of_socket(Attr, maps:from_list(Of)), Of} || {Socket, _, Of} <- sonde_port:sockets()].
+        ++ [{Socket, of_socket(Attr, maps:from_list(Of)), Of}
+            || {Socket, _, Of} <- sonde_port:sockets()].
 
 of_socket(Attr, #{counters := Counters}) ->
     lists:sum([maps:get(Key, Counters, 0) || Key <- counters(Attr)]).
@@ -199,8 +200,8 @@ port_lines(Text, #{sample := #{body := #{port := undefined}}}, _) ->
 port_lines(Text, #{from := From, sample := #{body := #{port := Info, statistics := Statistics,
                                                        options := Options}}} = Model, Style) ->
     {["port ", Text],
-     [lists:sublist(lists:append([sonde_top_text:pairs(Pairs, Style) || Pairs <- [Info, Statistics, Options]]),
-                    sonde_top_model:info(Model)),
+     [lists:sublist([Line || Pairs <- [Info, Statistics, Options],
+                             Line <- sonde_top_text:pairs(Pairs, Style)], sonde_top_model:info(Model)),
       sonde_top_text:table(["  #", "pid or port", "relation", "name"],
                            [[Number, {text, Id}, {text, atom_to_list(How)}, {text, Name}]
                             || {Number, {Id, How, Name}}

@@ -12,6 +12,7 @@
 -type line() :: sonde_top_text:line().
 
 -define(ROOM_FOR_ALL, 20).
+-define(SETTINGS, [message_queue_data, minor_gcs, fullsweep_after, min_heap_size]).
 -define(KINDS, 4).            % of the histogram of a heap
 -define(LINES_FOR_ONE, 8).    % lines of a page for each binary that is shown of a process
 
@@ -30,8 +31,7 @@ found(Find) -> ["  /", Find].
 %% On a low terminal, the heap needs the lines.
 important([_ | Info], Room) when Room >= ?ROOM_FOR_ALL -> Info;
 important([_ | Info], _) ->
-    [Pair || {Key, _} = Pair <- Info, not lists:member(Key, [message_queue_data, minor_gcs, fullsweep_after,
-                                                             min_heap_size])].
+    [Pair || {Key, _} = Pair <- Info, not lists:member(Key, ?SETTINGS)].
 
 known_as(Info, Style) ->
     case proplists:get_value(registered_name, Info) of
@@ -70,7 +70,8 @@ page({What, Text}, Model, Style) when What =:= links; What =:= stack; What =:= m
 
 page({process, Pid}, #{sample := #{body := #{info := undefined}}} = Model, Style) ->
     {["process ", Pid, " is gone"], last_known(sonde_top_model:deep(Model), Model, Style)};
-page({process, Pid}, #{from := From, sample := #{body := #{info := Info}}} = Model, Style) when From > 0 ->
+page({process, Pid}, #{from := From, sample := #{body := #{info := Info}}} = Model, Style)
+  when From > 0 ->
     {["process ", Pid, "  ", known_as(Info, Style)],
      case sonde_top_model:deep(Model) of
          #{things := Things} -> [things(Things, Model, Style)];
@@ -128,13 +129,14 @@ page(allocators, #{sample := #{body := #{totals := Totals, types := Types,
 
 %% ---- one process over time: its memory, and what it worked from one sample to the next
 
-trail(Pid, #{trail := {Pid, [{memory, [_, _ | _] = Memory}, {reductions, Reductions}]}} = Model, Style) ->
+trail(Pid, #{trail := {Pid, [{_, [_, _ | _] = Memory}, {_, Reductions}]}} = Model, Style) ->
     [history(Memory, Reductions, Style) || sonde_top_model:room(Model) >= ?ROOM_FOR_ALL];
 trail(_, _, _) ->
     [].
 
 history(Memory, Reductions, #{width := Width} = Style) ->
-    Worked = [max(0, Now - Then) || {Now, Then} <- lists:zip(lists:droplast(Reductions), tl(Reductions))],
+    Worked = [max(0, Now - Then)
+              || {Now, Then} <- lists:zip(lists:droplast(Reductions), tl(Reductions))],
     Half = max(1, (Width - 24) div 2),
     cut(["memory ", sonde_top_text:sparks(Memory, Half, Style), "  reductions ",
          sonde_top_text:sparks(Worked, Half, Style)], Style).

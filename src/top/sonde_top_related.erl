@@ -30,20 +30,23 @@ look(links, Pid, Request) ->
             Rows = [{Parent, parent, 1} || is_pid(Parent)]
                 ++ lists:append([rows(Item, N, Pid) || {Item, N} <- Lists]),
             {Lists ++ [{not_listed, atom_to_list(relation(Item))} || {Item, N} <- Lists, N > ?MOST],
-             [{id(Of), How, N, name(Of)} || {Of, How, N} <- sonde_top_rows:shown(found(Rows, Request), maps:remove(without, Request))]};
+             [{id(Of), How, N, name(Of)}
+              || {Of, How, N} <- sonde_top_rows:shown(found(Rows, Request), maps:remove(without, Request))]};
         _ ->
             undefined
     end;
 look(stack, Pid, _) ->
     case process_info(Pid, current_stacktrace) of
-        {current_stacktrace, Stack} -> {stack, [{{M, F, A}, place(Where)} || {M, F, A, Where} <- Stack]};
+        {current_stacktrace, Stack} ->
+            {stack, [{{M, F, A}, place(Where)} || {M, F, A, Where} <- Stack]};
         undefined -> undefined
     end;
 look(messages, Pid, _) ->
     case sonde_mailbox:mailbox(Pid, ?SHAPES, ?LOOK) of
         #{shapes := Shapes} = Mailbox ->
             First = [messages, bytes, binary_bytes, examined],
-            {[{Key, map_get(Key, Mailbox)} || Key <- First] ++ maps:to_list(maps:without([shapes | First], Mailbox)),
+            {[{Key, map_get(Key, Mailbox)} || Key <- First]
+             ++ maps:to_list(maps:without([shapes | First], Mailbox)),
              [{from(From), Messages, Bytes, Shape}
               || #{shape := Shape, messages := Messages, bytes := Bytes, from := From} <- Shapes]};
         Nothing ->
@@ -55,8 +58,11 @@ look(messages, Pid, _) ->
 rows(_, N, _) when N > ?MOST -> [];
 rows(Item, _, Pid) ->
     case process_info(Pid, Item) of
-        {_, Known} -> [{Of, relation(Item), N} || {Of, N} <- lists:reverse(lists:keysort(2, sonde_lib:count(Known)))];
-        undefined -> []
+        {_, Known} ->
+            Counted = lists:reverse(lists:keysort(2, sonde_lib:count(Known))),
+            [{Of, relation(Item), N} || {Of, N} <- Counted];
+        undefined ->
+            []
     end.
 
 relation(links) -> linked;
@@ -118,7 +124,8 @@ related(_, #{sample := #{body := #{related := Related}}}) ->
 blocks(_, looking, _, _) ->
     [["looking ..."]];
 blocks(What, {Known, _}, Model, Style) when is_list(Known) ->
-    [lists:sublist(sonde_top_text:pairs(Known, Style), sonde_top_model:info(Model)), table(What, Model, Style)];
+    [lists:sublist(sonde_top_text:pairs(Known, Style), sonde_top_model:info(Model)),
+     table(What, Model, Style)];
 blocks(What, {stack, _}, Model, Style) ->
     [table(What, Model, Style)];
 blocks(_, Nothing, _, Style) ->

@@ -19,8 +19,8 @@
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
                      find => string(), interval := Ms :: pos_integer(), deep := boolean(),
                      without => [pid()]}.
-%% `find': only rows with this text. `deep': take the expensive parts, too. `without': the caller of {@link sonde:top/1}, which has no
-%% row, as in all calls.
+%% `find': only rows with this text. `deep': take the expensive parts, too. `without': the caller of
+%% {@link sonde:top/1}, which has no row, as in all calls.
 -type head() :: #{node := node(), otp := string(), clock := calendar:time(),
                   at := Ms :: integer(), uptime := Seconds :: non_neg_integer(),
                   side := native | {portable, term()}, run_queue := non_neg_integer(),
@@ -30,8 +30,8 @@
                   counters := #{atom() => non_neg_integer()},
                   limits := [{atom(), non_neg_integer(), pos_integer()}]}.
 -type row() :: {Pid :: string(), Value :: term(), sonde_attr:attrs(), [term()]}.
--type sample() :: #{page := page(), from => non_neg_integer(), find => string(), head := head(), ms := non_neg_integer(),
-                    body := #{atom() => term()}}.
+-type sample() :: #{page := page(), from => non_neg_integer(), find => string(),
+                    head := head(), ms := non_neg_integer(), body := #{atom() => term()}}.
 
 %% Short looks at a busy process: the next page comes soon.
 -define(PATIENCE_US, 500).
@@ -52,7 +52,8 @@ take(#{page := Page} = Request) ->
     Start = erlang:monotonic_time(millisecond),
     Body = body(Page, Request),
     Ms = erlang:monotonic_time(millisecond) - Start,
-    #{page => Page, from => map_get(from, Request), find => maps:get(find, Request, ""), body => Body, ms => max(0, Ms - waited(Page, Request)), head => head()}.
+    #{page => Page, from => map_get(from, Request), find => maps:get(find, Request, ""),
+      body => Body, ms => max(0, Ms - waited(Page, Request)), head => head()}.
 
 %% The duration of a window is not work.
 waited({Page, {growth, _}}, #{interval := Ms}) when Page =:= procs; Page =:= network -> Ms;
@@ -147,9 +148,10 @@ counted(Attr, Request) ->
         {"", _} -> First;
         {Find, Named} ->
             Known = maps:from_list([{Pid, true} || {Pid, _, _} <- First]),
-            Others = [Pid || Pid <- [Pid || Pid <- [sonde_top_rows:pid(Find)], is_pid(Pid)] ++ maps:keys(Named),
+            Others = [Pid || Pid <- [sonde_top_rows:pid(Find)] ++ maps:keys(Named),
                              is_pid(Pid), not is_map_key(Pid, Known)],
-            sonde_lib:sublist_top_n_attrs(First ++ lists:append([one(Pid, Attr) || Pid <- lists:usort(Others)]), -1)
+            More = lists:append([one(Pid, Attr) || Pid <- lists:usort(Others)]),
+            sonde_lib:sublist_top_n_attrs(First ++ More, -1)
     end.
 
 one(Pid, Attr) ->
@@ -204,7 +206,8 @@ process(Pid, Request) ->
                                        ++ [{Key, proplists:get_value(Key, Settings)}
                                            || Key <- [minor_gcs, fullsweep_after, min_heap_size]]
                                        ++ [{group_leader, pid_to_list(Leader)}]
-                                       ++ [{application, App} || {ok, App} <- [application:get_application(Pid)]],
+                                       ++ [{application, App}
+                                           || {ok, App} <- [application:get_application(Pid)]],
                                    numbers => lists:zip(numbers(), Values)});
         _ ->
             #{info => undefined}
@@ -249,13 +252,15 @@ tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
     N = case Find of "" -> want(Request); _ -> length(ets:all()) end,
     Tables = [Row || {Table, _, Attrs} = Row <- sonde_ets:count(Attr, N, #{max_rows => ?MAX_ROWS}),
                      Find =:= "" orelse is_found(Table, Attrs, Wanted)],
-    #{tables => [{sonde_top_rows:text(Table), Value, lists:append([named(A) || A <- Attrs]), sonde_ets:bytes(Table)}
+    #{tables => [{sonde_top_rows:text(Table), Value, lists:append([named(A) || A <- Attrs]),
+                  sonde_ets:bytes(Table)}
                  || {Table, Value, Attrs} <- shown(Tables, Request)]};
 tables(_, _) ->
     #{}.
 
 is_found(Table, [Name, {owner, Owner} | _], Wanted) ->
-    sonde_top_rows:is_found(Wanted, Owner, [sonde_top_rows:text(Table), atom_to_list(Name), pid_to_list(Owner)]).
+    Texts = [sonde_top_rows:text(Table), atom_to_list(Name), pid_to_list(Owner)],
+    sonde_top_rows:is_found(Wanted, Owner, Texts).
 
 %% The pid opens the owner's page, the name is what people read.
 named({owner, Pid}) -> [{owner, pid_to_list(Pid)}, {owner_name, sonde_top_rows:name(Pid)}];

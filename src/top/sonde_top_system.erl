@@ -40,7 +40,8 @@ allocators() ->
     [Now, Most] = [maps:from_list(sonde_alloc:average_block_sizes(When)) || When <- [current, max]],
     Ratios = ratios(sonde_alloc:sbcs_to_mbcs(current)),
     [{atom_to_list(Allocator), Bytes,
-      [proplists:get_value(Of, maps:get(Allocator, Sizes, []), 0) || Of <- [mbcs, sbcs], Sizes <- [Now, Most]],
+      [proplists:get_value(Of, maps:get(Allocator, Sizes, []), 0)
+       || Of <- [mbcs, sbcs], Sizes <- [Now, Most]],
       maps:get(Allocator, Ratios, 0)}
      || {Allocator, Bytes} <- lists:reverse(lists:keysort(2, sonde_alloc:memory(allocated_types)))].
 
@@ -52,7 +53,8 @@ ratios(Sorted) ->
 connections() ->
     All = erlang:system_info(dist_ctrl),
     {Ports, _} = sonde_facts_ports:nodes_first(),
-    {length(All), [{atom_to_list(Node), Queued, Sent} || {Node, _, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
+    {length(All), [{atom_to_list(Node), Queued, Sent}
+                   || {Node, _, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
      ++ [{atom_to_list(Node), undefined, undefined}
          || {Node, _} <- lists:sublist(All, ?MOST_NODES), not lists:keymember(Node, 1, Ports)]}.
 
@@ -105,8 +107,9 @@ memsup(Memsup) ->
 lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) ->
     #{system := System, processors := Processors, counters := Counters, queues := Queues, os := Os,
       resident := Resident, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,
+    Ours = processor(Head, Model) ++ resident(Resident, Os, Style),
     All = lists:append(
-            [schedulers(Head, Model, Queues, Style), os(Os, processor(Head, Model) ++ resident(Resident, Os, Style), Style),
+            [schedulers(Head, Model, Queues, Style), os(Os, Ours, Style),
              limits(maps:get(limits, Head), Style),
              sonde_top_text:pairs(System, Style), sonde_top_text:pairs(Processors, Style),
              sonde_top_text:pairs(Counters, Style), allocators(Allocators, Style), hits(Hits, Style),
@@ -142,13 +145,14 @@ os(unknown, Ours, Style) ->
     [sonde_top_text:cut("memory of the machine not known: no /proc/meminfo, and os_mon does not run", Style)
      | ours(Ours, Style)];
 os(unanswered, Ours, Style) ->
-    [sonde_top_text:cut("memory of the machine not known: memsup did not answer in time", Style) | ours(Ours, Style)].
+    [sonde_top_text:cut("memory of the machine not known: memsup did not answer in time", Style)
+     | ours(Ours, Style)].
 
 ours(Ours, Style) -> sonde_top_text:flow([["this node's " | hd(Ours)] | tl(Ours)], Style).
 
 %% Since the sample before, of one processor: more than 100 % if several work.
-processor(#{at := Now, counters := #{runtime := Is}}, #{before := #{at := Then, counters := #{runtime := Was}}})
-  when Now > Then ->
+processor(#{at := Now, counters := #{runtime := Is}},
+          #{before := #{at := Then, counters := #{runtime := Was}}}) when Now > Then ->
     [["processor time ", sonde_top_text:percent((Is - Was) / (Now - Then))]];
 processor(_, _) ->
     [["processor time -"]].
@@ -157,7 +161,8 @@ resident(undefined, _, _) ->
     [];
 resident(Bytes, Os, Style) ->
     [["resident set ", sonde_top_text:text(bytes, Bytes, Style),
-      [[" (", sonde_top_text:percent(Bytes / Total), ")"] || {_, [{total, Total} | _]} <- [Os], Total > 0]]].
+      [[" (", sonde_top_text:percent(Bytes / Total), ")"]
+       || {_, [{total, Total} | _]} <- [Os], Total > 0]]].
 
 limits(Limits, Style) ->
     sonde_top_text:flow([[atom_to_list(Kind), " ", sonde_top_text:text(count, N, Style), " of ",

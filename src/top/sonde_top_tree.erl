@@ -142,7 +142,8 @@ about(undefined, _, _) ->
 %% ---- rows: a process, and below it its children, the largest first
 
 rows(Pid, Depth, Found) ->
-    #{Pid := #{memory := Memory, messages := Messages, attrs := Attrs, children := Children} = Known} = Found,
+    #{Pid := #{memory := Memory, messages := Messages, attrs := Attrs,
+               children := Children} = Known} = Found,
     Below = lists:reverse(lists:keysort(1, [rows(Child, Depth + 1, Found) || Child <- Children])),
     Silent = [{pid_to_list(Link), Depth + 1, unanswered, undefined, undefined, undefined, undefined}
               || Link <- maps:get(few, Known, []), unanswered =:= map_get(Link, Found)],
