@@ -1507,9 +1507,8 @@ top() -> top(#{}).
 %% they have one. Returns `ok'.
 %%
 %% Each interval costs one sweep over the processes, on the native path whatever their number;
-%% sorted by growth, two. Only the processes that are shown are asked for anything, except for the page
-%% of applications, for which each process is asked for its group leader, and a search, which looks at
-%% 1,000 of them. Expensive data, such as the heap of a process, the totals of applications or the
+%% sorted by growth, two. Only the processes that are shown are asked for anything, those of a tree, and
+%% by a search the first 1,000. Expensive data, such as the heap of a process, the totals of applications or the
 %% account of the binaries, is read once, and again when you type `a'. Meanwhile the node measures the times of its schedulers.
 %%
 %% In a shell, keys are read as lines: each ends with Enter, and the prompt shows that. If no shell

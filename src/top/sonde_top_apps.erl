@@ -13,12 +13,12 @@
 -define(MOST, 100000).
 -define(NONE, "(none)").      % of processes that belong to no application
 
-%% @doc All applications that are loaded, those without a process too. Each process is asked for its
-%% group leader, by which Erlang knows its application; the rest is read.
+%% @doc All applications that are loaded, those without a process too. On the portable path, each
+%% process is asked for its group leader, by which Erlang knows its application.
 -spec take() -> #{apps := [row()] | {error, term()}}.
 take() ->
     Versions = [{App, Version} || {App, _, Version} <- application:loaded_applications()],
-    Grouped = fun() -> sonde_group:group(application, ?ATTRS, false, ?MOST) end,
+    Grouped = fun() -> sonde_group:group(application, ?ATTRS, #{max_groups => ?MOST}) end,
     #{apps => case sonde_top_rows:native(Grouped) of
                   {error, _} = Error ->
                       Error;
