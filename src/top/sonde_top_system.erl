@@ -96,8 +96,10 @@ memsup(Memsup) ->
                                           {free, free_memory}, {cached, cached_memory},
                                           {swap_total, total_swap}, {swap_free, free_swap}],
                            Bytes <- [proplists:get_value(Its, Data)], is_integer(Bytes)]};
+        unanswered ->
+            unanswered;
         _ ->
-            unanswered
+            unknown
     end.
 
 %% ---- how it looks
