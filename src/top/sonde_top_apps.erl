@@ -54,7 +54,7 @@ tree({?NONE, _, _, _}) -> none;
 tree({App, _, _, _}) -> {tree, App}.
 
 -spec lines(attr(), sonde_top_model:model(), sonde_top_text:style()) ->
-    {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(Attr, #{from := From} = Model, #{width := Width} = Style) ->
     Title = ["applications by ", atom_to_list(Attr)],
     case sonde_top_model:deep(Model) of

@@ -88,7 +88,7 @@ name_of_owner(Of) ->
 %% ---- how it looks
 
 -spec lines(attr(), sonde_top_model:model(), sonde_top_text:style()) ->
-    {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(Attr, #{sample := #{body := #{mnesia := Known}}} = Model, Style) when is_list(Known) ->
     {["tables of Mnesia by ", atom_to_list(Attr)], 
      [lists:sublist(sonde_top_text:pairs(Known, Style), sonde_top_model:info(Model)),

@@ -54,7 +54,7 @@ room(#{most := Most} = Model) -> min(room(Model#{most := auto}), Most).
 -spec info(model()) -> non_neg_integer().
 info(#{page := {Page, _}, height := Height}) ->
     case maps:get(Page, #{mnesia => 3, links => 1, messages => 2, port => 9}, 0) of
-        Lines when Height - ?AROUND > Lines + 2 -> Lines;
+        Lines when is_integer(Lines), Height - ?AROUND > Lines + 2 -> Lines;
         _ -> 0
     end;
 info(_) -> 0.

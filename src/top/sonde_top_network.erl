@@ -170,7 +170,7 @@ short(memory) -> "memory";
 short(queue_size) -> "queue".
 
 -spec lines({count | growth, attr()}, sonde_top_model:model(), sonde_top_text:style()) ->
-    {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines({How, Attr}, #{interval := Ms} = Model, #{width := Width} = Style) ->
     Rows = sonde_top_model:rows(Model),
     Title = ["ports and sockets by ", short(Attr),
@@ -194,7 +194,7 @@ table(How, Attr, Extra, Rows, #{from := From}, Style) ->
        || {Number, {Id, Value, Of}} <- sonde_top_text:numbered(From, Rows)], Style).
 
 -spec port_lines(string(), sonde_top_model:model(), sonde_top_text:style()) ->
-    {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 port_lines(Text, #{sample := #{body := #{port := undefined}}}, _) ->
     {["port ", Text, " is closed"], []};
 port_lines(Text, #{from := From, sample := #{body := #{port := Info, statistics := Statistics,

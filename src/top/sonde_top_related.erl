@@ -109,7 +109,7 @@ from(undefined) -> "-".
 %% ---- how they look
 
 -spec lines(what(), string(), sonde_top_model:model(), sonde_top_text:style()) ->
-    {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(What, Pid, Model, Style) ->
     {[title(What), Pid], blocks(What, related(What, Model), Model, Style)}.
 

@@ -18,7 +18,7 @@ shown(Rows, #{from := From, rows := N} = Request) ->
 
 %% @doc How many rows are needed for that.
 -spec want(request()) -> pos_integer().
-want(#{from := From, rows := N} = Request) ->
+want(#{from := From, rows := N} = Request) when is_integer(From), is_integer(N) ->
     From + N + length(maps:get(without, Request, [])).
 
 %% @doc For calls that need the native path.
@@ -79,7 +79,7 @@ within(Ms, Fun) ->
     end).
 
 -spec until(pos_integer()) -> integer().
-until(Ms) -> erlang:monotonic_time(millisecond) + Ms.
+until(Ms) when is_integer(Ms) -> erlang:monotonic_time(millisecond) + Ms.
 
 %% @doc Runs some at the same time, each in a helper, and folds over what comes of each: `{ok, Result}',
 %% `{ok, failed}' for an exception, or `unanswered'. Call it only in a helper.

@@ -105,7 +105,7 @@ memsup(Memsup) ->
 %% ---- how it looks
 
 -spec lines(sonde_top_model:model(), sonde_top_text:style()) ->
-    {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) ->
     #{system := System, processors := Processors, counters := Counters, queues := Queues, os := Os,
       resident := Resident, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,

@@ -172,7 +172,7 @@ texts({Pid, _, _, _, _, _, _}) ->
     [Pid].
 
 -spec lines(string(), sonde_top_model:model(), sonde_top_text:style()) ->
-    {[sonde_top_text:line()], [[sonde_top_text:line()]]}.
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(Text, Model, Style) ->
     case sonde_top_model:deep(Model) of
         none -> {["tree of ", Text, "  looking ..."], []};
