@@ -76,7 +76,7 @@ test-observer: ## observer_cli on compat/recon, in a real terminal, view by view
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/observer_cli.sh
 
-test-top: ## sonde:top in real terminals, key by key (two minutes)
+test-top: ## sonde:top in real terminals, key by key (three minutes)
 	@scripts/setup top
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/top.sh

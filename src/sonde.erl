@@ -1547,15 +1547,17 @@ top() -> top(#{}).
 %% run queue, rates, limits, memory by kind with its last samples), and a page. The first page lists
 %% the processes, sorted by any attribute that is read natively, by its growth in one interval, by
 %% garbage, by waste, or by exclusive binaries. The other pages show one process (what is on its
-%% heap, the largest objects there, its binaries and their other holders), tables, binaries,
-%% allocators. The screen shows the keys, `h' shows all of them; `q' quits from every page. The
+%% heap, the largest objects there, its binaries and their other holders; its links and monitors, stack,
+%% mailbox, and the processes below it), applications, ports and sockets, tables, Mnesia where it runs,
+%% waits, binaries, allocators, the system. A number leads to what is behind a row, `/text' keeps the rows
+%% with that text. The screen shows the keys, `h' shows all of them; `q' quits from every page. The
 %% caller has no row. Owners of tables and holders of binaries appear by their registered names if
 %% they have one. Returns `ok'.
 %%
 %% Each interval costs one sweep over the processes, on the native path whatever their number;
-%% sorted by growth, two. Only the processes that are shown are asked for anything. Expensive data,
-%% such as the heap of a process or the account of the binaries, is read once, and again when you
-%% type `a'. Meanwhile the node measures the times of its schedulers.
+%% sorted by growth, two. Only the processes that are shown are asked for anything, those of a tree, and
+%% by a search the first 1,000. Expensive data, such as the heap of a process, the totals of applications or the
+%% account of the binaries, is read once, and again when you type `a'. Meanwhile the node measures the times of its schedulers.
 %%
 %% In a shell, keys are read as lines: each ends with Enter, and the prompt shows that. If no shell
 %% has the terminal (`erl -noshell'), and on OTP 28 or later, single keys are read. On a terminal

@@ -18,10 +18,16 @@ groups() ->
                  same_key_again_is_growth, twice_is_growth, walked_attributes_have_no_growth,
                  every_native_attribute_has_a_key, a_number_is_a_row, rows_forth_and_back,
                  interval_has_bounds, pause_asks_for_nothing, deep_is_asked_once,
-                 sample_of_another_page_is_not_shown]},
+                 sample_of_another_page_is_not_shown, sample_of_other_rows_is_not_shown,
+                 every_row_leads_to_its_process, up_leads_back, pages_have_their_own_order,
+                 more_of_a_process, search_is_asked, nothing_is_skipped]},
      {samples, [], [owners_and_holders_have_names, rows_are_those_of_proc_count, rows_of_growth, rows_of_a_page_only,
                     walked_attributes, every_page_has_a_sample, page_of_a_process,
-                    page_of_the_dead, no_pid_leaves_the_node]},
+                    page_of_the_dead, no_pid_leaves_the_node, search_by_name_pid_or_call,
+                    search_on_other_pages, search_makes_no_atom, ports_and_sockets, page_of_a_port,
+                    applications_are_those_of_proc_group, tree_of_an_application, tree_is_bounded,
+                    tree_of_what_does_not_answer, tree_of_what_is_not_there, machine_memory,
+                    tables_of_mnesia, relations_of_a_process, stack_and_mailbox]},
      {live, [], [options_that_make_no_sense, shows_and_quits, caller_has_no_row, shows_again_and_again,
                  plain_shows_at_each_line, end_of_input_ends_it, ends_with_its_caller,
                  ends_with_its_terminal, terminal_that_is_stuck, leaves_the_terminal_as_it_was,
@@ -113,7 +119,9 @@ models() ->
 
 names() ->
     [memory, growth, walked, walked_off, portable, nothing_yet, paused, help, process, process_off,
-     process_gone, tables, tables_binaries, binaries, binaries_off, allocators, waits, waits_off].
+     process_gone, tables, tables_binaries, binaries, binaries_off, allocators, waits, waits_off,
+     search, network, port, applications, tree, tree_not, mnesia, mnesia_not, system, system_portable,
+     links, stack, mailbox, mailbox_not].
 
 model(Name) ->
     model(new(), seen(Name)).
@@ -121,6 +129,10 @@ model(Name) ->
 new() -> new(memory).
 new(Sort) -> sonde_top_model:new(#{interval => 1000, rows => auto, sort => Sort}).
 
+%% The last key may need a row of the samples before the last one.
+model(Model, {[Page, "1"], Samples}) ->
+    {Before, [Last]} = lists:split(length(Samples) - 1, Samples),
+    sonde_top_model:sampled(Last, pressed(["1"], model(Model, {[Page], Before})));
 model(Model, {Keys, Samples}) ->
     lists:foldl(fun sonde_top_model:sampled/2, pressed(Keys, Model), Samples).
 
@@ -156,7 +168,35 @@ seen(binaries_off) ->
     {["B"], samples(binaries, #{account => Off, owned => Off, holders => Off})};
 seen(waits) -> {["W"], samples(waits, #{waits => waits()})};
 seen(waits_off) -> {["W"], samples(waits, #{waits => {error, {native_off, disabled}}})};
-seen(allocators) -> {["A"], samples(allocators, allocators())}.
+seen(allocators) -> {["A"], samples(allocators, allocators())};
+seen(search) -> {["/my_server"], samples({procs, {count, memory}}, grown())};
+seen(network) -> {["N"], samples({network, {count, oct}}, #{sockets => sockets()})};
+seen(port) ->
+    {["N", "1"], samples({network, {count, oct}}, #{sockets => sockets()})
+     ++ [sample(4, {port, "#Port<0.12>"}, port())]};
+seen(applications) -> {["G", "n"], samples(apps, applications())};
+seen(tree) -> {["G", "1"], samples(apps, applications()) ++ [sample(4, {tree, "my_app"}, tree())]};
+seen(tree_not) ->
+    {["G", "1"], samples(apps, applications())
+     ++ [sample(4, {tree, "my_app"}, #{nodes => {error, no_processes}})]};
+seen(mnesia) -> {["M", "s"], samples({mnesia, size}, mnesia())};
+seen(mnesia_not) -> {["M"], samples({mnesia, memory}, #{mnesia => not_running})};
+seen(system) -> {["S"], samples(system, system())};
+seen(system_portable) ->
+    {["S", ">"], samples(system, (system())#{os => unknown, resident => undefined, hits => [], nodes => {0, []}})};
+seen(links) -> {["0.123.0", "L"], samples({links, "<0.123.0>"}, links())};
+seen(stack) ->
+    {["0.123.0", "K"], samples({stack, "<0.123.0>"},
+                               #{related => {stack, [{{gen_server, loop, 7}, "gen_server.erl:871"},
+                                                     {{'Elixir.My.Server', run, 1}, ""}]}})};
+seen(mailbox) ->
+    {["0.123.0", "Q"], samples({messages, "<0.123.0>"},
+                               #{related => {[{messages, 1000012}, {bytes, 64000000}, {binary_bytes, 0},
+                                              {examined, 100000}],
+                                             [{"<0.7.0>", 99990, 6399360, {'$gen_call', 3}},
+                                              {"-", 10, 160, stop}]}})};
+seen(mailbox_not) ->
+    {["0.123.0", "Q"], samples({messages, "<0.123.0>"}, #{related => {error, content_forbidden}})}.
 
 samples(Page, Body) -> [sample(N, Page, Body) || N <- [1, 2, 3]].
 
@@ -172,7 +212,7 @@ head(N) ->
       memory => [{total, 3456789012 + N * N * 1000}, {processes, 1234567 * (5 - N)},
                  {binary, 5000000}, {ets, 1023}, {code, 20000000}, {atom, 600000 + N}],
       counters => #{reductions => 12345678 * N, collections => 11 * N, input => 2000 * N,
-                    output => 5000000 * N},
+                    output => 5000000 * N, runtime => 350 * N},
       limits => [{processes, 1000044, 1048576}, {ports, 12, 65536}, {atoms, 104857, 1048576},
                  {ets, 9999, 8192000}]}.
 
@@ -248,6 +288,69 @@ waits() ->
      Row("<0.201.0>", 2, 1, 3, 1, [{waits_for, "<0.202.0> > <0.203.0> > <0.201.0>"}]),
      {"remote", 12, [{direct, 12}, {longest_chain, 2}]}].
 
+sockets() ->
+    Of = fun(Kind, Name, More) -> maps:merge(#{kind => Kind, owner => "<0.123.0>", owner_name => Name}, More) end,
+    [{"#Port<0.12>", 12345678901, Of("tcp", "my_listener", #{recv_oct => 12345678900, send_oct => 1, memory => 1040,
+                                                              queue_size => 70000, local => "10.0.0.1:5672",
+                                                              remote => "10.0.0.2:51000"})},
+     {"socket", 1000, Of("socket udp", "<0.123.0>", #{recv_oct => 0, send_oct => 1000,
+                                                     local => "[2001:db8::1]:53"})},
+     {"#Port<0.5>", 0, #{kind => "tcp"}}].
+
+port() ->
+    #{port => [{name, "tcp_inet"}, {id, 40}, {input, 100}, {output, 0}, {memory, 1040},
+               {queue_size, 70000}, {peername, "10.0.0.2:51000"}, {sockname, "10.0.0.1:5672"}],
+      statistics => [{recv_oct, 12345678900}, {send_oct, 1}, {send_pend, 70000}],
+      options => [{active, false}, {nodelay, true}, {packet, 0}],
+      related => [{"<0.123.0>", owner, "my_listener"}, {"<0.124.0>", linked, ""}]}.
+
+applications() ->
+    Totals = fun(Memory, Messages) -> [{memory, Memory}, {message_queue_len, Messages},
+                                       {reductions, 1000 * Messages}, {binary_memory, 2 * Memory}] end,
+    #{apps => [{"kernel", "8.5.3", 30, Totals(464400, 0)}, {"my_app", "0.0.1", 999000, Totals(3456789012, 77777)},
+               {"(none)", "", 13, Totals(717500, 1)}, {"stdlib", "4.2", 0, Totals(0, 0)}]}.
+
+tree() ->
+    Call = fun(M) -> [{initial_call, {M, init, 1}}] end,
+    #{nodes => [{"<0.80.0>", 0, Call(application_master), 4000, 3456789012, 0, 1},
+                {"<0.81.0>", 1, [my_sup | Call(supervisor)], 10000000, 3456785012, 3, 2},
+                {"<0.123.0>", 2, Call('Elixir.My.Worker'), 3400000, 3400000, 77777, 0},
+                {"<0.23891.17>", 2, [my_pool | Call(supervisor)], 2000, 3443385012, 0, 1},
+                {"<0.125.0>", 3, Call(my_conn), 2600, 2600, 0, 0},
+                {"<0.126.0>", 3, unanswered, undefined, undefined, undefined, undefined},
+                {"", 3, {more, 998800}, undefined, 3443380412, 12, undefined},
+                {"", 2, {links, 1200000}, undefined, undefined, undefined, undefined}]}.
+
+mnesia() ->
+    Of = fun(Memory, Rows, Storage) -> #{memory => Memory, size => Rows, storage => Storage, type => set, index => 1} end,
+    #{mnesia => [{tables, 3}, {transaction_commits, 12345678}, {transaction_failures, 3},
+                 {transaction_restarts, 0}, {transaction_log_writes, 44}, {locks_held, 2},
+                 {locks_waited_for, 0}, {mnesia_tm, 0}, {mnesia_locker, 0}],
+      tables => [{"session", 1000000, (Of(640000000, 1000000, ram_copies))#{owner => "<0.91.0>",
+                                                                             owner_name => "mnesia_monitor"}},
+                 {"archive", 77, Of(99000, 77, disc_only_copies)}, {"other_node", 0, Of(0, 0, elsewhere)}]}.
+
+system() ->
+    #{system => [{erlang, "13.1.5"}, {emulator, "jit opt"}, {built_for, "x86_64-pc-linux-gnu"}, {word_bytes, 8},
+                 {port_parallelism, false}],
+      processors => [{logical_processors, 2}, {schedulers, 2}, {schedulers_online, 2},
+                     {dirty_cpu_schedulers, 1}, {dirty_io_schedulers, 10}],
+      counters => [{context_switches, 123456}, {collections, 7890},
+                   {gc_words_reclaimed, 1000000}, {input, 1000}, {output, 5000000}],
+      queues => [0, 5, 1, 2],
+      os => {"/proc/meminfo", [{total, 25200000000}, {available, 22000000000}, {free, 17000000000},
+                               {cached, 4000000000}, {swap_total, 0}, {swap_free, 0}]},
+      resident => 49000000,
+      allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], 0.25},
+                     {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], infinity}],
+      hits => [{{instance, 0}, [{hit_rate, 0.7}, {hits, 19}, {calls, 27}]}],
+      nodes => {2, [{"other@host", 77777, 1}, {"third@host", undefined, undefined}]}}.
+
+links() ->
+    #{related => {[{links, 2}, {monitors, 3}, {monitored_by, 20001}, {not_listed, "monitored by"}],
+                  [{"<0.81.0>", parent, 1, [my_sup]}, {"<0.81.0>", linked, 1, [my_sup]},
+                   {"#Port<0.12>", linked, 1, []}, {"<0.150.0>", monitors, 3, [{initial_call, {my_db, init, 1}}]}]}}.
+
 allocators() ->
     #{totals => [{allocated, 19600000}, {used, 10000000}, {unused, 9600000}, {usage, 0.5102}],
       types => [{ll_alloc, 11000000}, {eheap_alloc, 5000000}, {binary_alloc, 720000}],
@@ -319,8 +422,13 @@ every_key_of_a_line(_Config) ->
     Line = fun sonde_top_keys:line/1,
     [quit, help, help, pause, pause, again, forth, back, next, next]
         = [Line(L ++ "\n") || L <- ["q", "h", "?", "p", " ", "a", ">", "<", "", "\r"]],
-    [{page, procs}, {page, ets}, {page, binaries}, {page, allocators}, {page, waits}]
-        = [Line(L) || L <- ["P", "E", "B", "A", "W"]],
+    [{page, procs}, {page, ets}, {page, binaries}, {page, allocators}, {page, waits}, {page, network},
+     {page, apps}, {page, system}, {page, mnesia}]
+        = [Line(L) || L <- ["P", "E", "B", "A", "W", "N", "G", "S", "M"]],
+    [{of_process, links}, {of_process, stack}, {of_process, messages}, {of_process, tree}, up]
+        = [Line(L) || L <- ["L", "K", "Q", "T", "u"]],
+    [{find, ""}, {find, "x"}, {find, "My.App/1"}, {find, "12"}]
+        = [Line(L) || L <- ["/", "/x", " / My.App/1 ", "/12"]],
     [{key, $m}, {twice, $m}, {key, $r}] = [Line(L) || L <- ["m", "mm", " r \n"]],
     [{row, 1}, {row, 12}, {row, 33}] = [Line(L) || L <- ["1", "12", "33"]],
     [{pid, "<0.123.0>"}, {pid, "<0.123.0>"}] = [Line(L) || L <- ["0.123.0", "<0.123.0>"]],
@@ -333,10 +441,13 @@ every_key_of_a_line(_Config) ->
 keys_one_by_one_are_those_of_lines(_Config) ->
     _ = [{Text, {[Action], ""}} = {Text, sonde_top_keys:typed("", Text)}
          || Text <- ["q", "h", "p", " ", "a", ">", "<", "P", "m", "z", "12\r", "0.123.0\r",
-                     "i 2000\r"],
+                     "i 2000\r", "N", "L", "u", "/ q x\r", "/\r"],
             Action <- [sonde_top_keys:line(Text)]],
     {[], "12"} = sonde_top_keys:typed("1", "2"),
     {[], "1"} = sonde_top_keys:typed("12", "\d"),
+    {[], "/mmq"} = sonde_top_keys:typed("", "/mmqx\d"),
+    {[], Longest} = sonde_top_keys:typed("", "/" ++ lists:duplicate(1000, $x)),
+    true = length(Longest) < 100,
     {[{key, $m}], ""} = sonde_top_keys:typed("12", "m"),
     {[{key, $m}, {key, $m}, quit], ""} = sonde_top_keys:typed("", "mmq").
 
@@ -370,7 +481,7 @@ every_native_attribute_has_a_key(_Config) ->
     [catchlevel] = sonde_attr:native() -- [Attr || {_, Attr, _} <- Sorts],
     [garbage_bytes, binary_exclusive] = [A || A <- [garbage_bytes, binary_exclusive],
                                               lists:keymember(A, 2, Sorts)],
-    Keys = [C || {C, _, _} <- Sorts] ++ "qhpaiPEBA",
+    Keys = [C || {C, _, _} <- Sorts ++ sonde_top_keys:pages() ++ sonde_top_keys:of_process()] ++ "qhpaiu/<>",
     true = length(Keys) =:= length(lists:usort(Keys)).
 
 page(Keys) ->
@@ -430,6 +541,94 @@ sample_of_another_page_is_not_shown(_Config) ->
     Lines = sonde_top_view:lines(Other, style()),
     [_] = [L || L <- Lines, unicode:characters_to_list(L) =:= "looking ..."],
     #{sample := #{page := {procs, _}}} = Other.
+
+%% After `>', rows of the page before have other numbers.
+sample_of_other_rows_is_not_shown(_Config) ->
+    Full = #{rows => lists:sublist(maps:get(rows, procs()), 13)},
+    Of = fun(From, Find) -> (sample(1, {procs, {count, memory}}, Full))#{from => From, find => Find} end,
+    Is = fun(Sample, Keys) -> sonde_top_model:is_shown(pressed(Keys, sonde_top_model:sampled(Sample, new()))) end,
+    [true, false, false, true] = [Is(Of(0, ""), []), Is(Of(0, ""), [">"]), Is(Of(0, ""), ["/x"]), Is(Of(0, ""), ["/x", "/"])],
+    Next = pressed([">"], sonde_top_model:sampled(Of(0, ""), new())),
+    "there is no row 14 here" = maps:get(note, pressed(["14"], Next)),
+    {process, _} = maps:get(page, pressed(["14"], sonde_top_model:sampled(Of(13, ""), Next))).
+
+every_row_leads_to_its_process(_Config) ->
+    Behind = fun(Name, Key) -> maps:get(page, pressed([Key], model(Name))) end,
+    {process, "<0.146.0>"} = Behind(waits, "1"),
+    {process, "<0.7094.1>"} = Behind(tables_binaries, "1"),
+    {port, "#Port<0.12>"} = Behind(network, "1"),
+    {process, "<0.123.0>"} = Behind(network, "2"),
+    {process, "<0.123.0>"} = Behind(port, "1"),
+    {process, "<0.124.0>"} = Behind(port, "2"),
+    {tree, "my_app"} = Behind(applications, "1"),
+    {process, "<0.123.0>"} = Behind(tree, "3"),
+    {process, "<0.91.0>"} = Behind(mnesia, "1"),
+    {process, "<0.81.0>"} = Behind(links, "1"),
+    {port, "#Port<0.12>"} = Behind(links, "3"),
+    {process, "<0.7.0>"} = Behind(mailbox, "1"),
+    %% without a process
+    _ = [{Name, Key, true} = {Name, Key, has(maps:get(note, pressed([Key], model(Name))), "row")}
+         || {Name, Key} <- [{applications, "2"}, {mnesia, "2"}, {tree, "7"}, {mailbox, "2"}, {stack, "1"}, {waits, "4"}]].
+
+up_leads_back(_Config) ->
+    Tree = pressed(["/conn"], model(tree)),
+    Worker = pressed(["1"], Tree),
+    {process, "<0.125.0>"} = maps:get(page, Worker),
+    #{page := {tree, "my_app"}, find := "conn", from := 0} = pressed(["u"], Worker),
+    #{page := {apps, message_queue_len}} = pressed(["u", "u"], pressed(["G", "n", "1"], model(applications))),
+    #{page := {procs, _}} = pressed(["u"], new()),
+    %% not for ever
+    Many = pressed(lists:append(lists:duplicate(50, ["N", "S"])), new()),
+    true = length(maps:get(back, Many)) < 50.
+
+pages_have_their_own_order(_Config) ->
+    [{network, {count, oct}}, {network, {growth, oct}}, {network, {growth, recv_oct}}, {network, {count, memory}},
+     {network, {count, memory}}, {network, {count, queue_size}}]
+        = [page(["N" | Keys]) || Keys <- [[], ["o"], ["rr"], ["m"], ["m", "m"], ["nn"]]],
+    [{mnesia, memory}, {mnesia, size}] = [page(["M" | Keys]) || Keys <- [[], ["s"]]],
+    [apps, apps] = [page(["G" | Keys]) || Keys <- [[], ["b"]]],
+    _ = [true = has(maps:get(note, pressed([Page, "y"], new())), "sorted by") || Page <- ["N", "M", "G", "E"]],
+    First = fun(Keys) -> [{Name, _, _, _} | _] = sonde_top_model:rows(pressed(Keys, model(applications))), Name end,
+    ["my_app", "my_app", "my_app"] = [First([Key]) || Key <- ["m", "c", "n"]],
+    %% Another order needs no sample.
+    false = maps:get(deep, sonde_top_model:request(pressed(["m"], model(applications)))).
+
+more_of_a_process(_Config) ->
+    [{links, "<0.123.0>"}, {stack, "<0.123.0>"}, {messages, "<0.123.0>"}, {tree, "<0.123.0>"}, {stack, "<0.123.0>"}]
+        = [page(["0.123.0" | Keys]) || Keys <- [["L"], ["K"], ["Q"], ["T"], ["L", "T", "Q", "K"]]],
+    "first choose a process, by its number or pid" = maps:get(note, pressed(["L"], new())).
+
+search_is_asked(_Config) ->
+    Request = fun(Keys) -> maps:with([find, from], sonde_top_model:request(pressed(Keys, new()))) end,
+    #{find := "abc", from := 0} = Request(["/abc"]),
+    #{find := ""} = Request(["/abc", "/"]),
+    #{find := "abc"} = Request(["/abc", "r"]),
+    #{find := ""} = Request(["/abc", "E"]),
+    _ = [true = has(maps:get(note, pressed([Page, "/abc"], new())), "nothing to search") || Page <- ["B", "A", "S", "h"]],
+    %% Also while nothing else is asked for.
+    Paused = pressed(["/abc"], model(paused)),
+    #{find := "abc"} = sonde_top_model:request(sonde_top_model:sampled((hd(samples({procs, {count, memory}}, procs())))#{from => 0, find => ""}, Paused)),
+    [{"my_app", _, _, _}] = sonde_top_model:rows(pressed(["/MY_"], model(applications))),
+    [{"<0.81.0>", _, _, _, _, _, _}] = sonde_top_model:rows(pressed(["/my_sup"], model(tree))).
+
+%% Where the page has more than its rows, it still shows all of those that it numbers.
+nothing_is_skipped(_Config) ->
+    _ = [begin
+             Rows = [Row || _ <- lists:seq(1, 100), Row <- [hd(Of)]],
+             Model = sonde_top_model:size(W, 24, pressed(Keys, model(Name))),
+             Sample = maps:get(sample, Model),
+             Many = sonde_top_model:sampled(Sample#{body => Body(Rows)}, Model),
+             Shown = sonde_top_model:rows(Many#{sample => Sample#{body => Body(lists:sublist(Rows, sonde_top_model:room(Many)))}}),
+             Lines = sonde_top_view:lines(Many#{sample => Sample#{body => Body(Shown)}}, style()),
+             {Name, W, true} = {Name, W, length([L || L <- Lines, has(L, "^ +\\d+  +\\S")]) >= length(Shown)}
+         end || W <- [80, 120],
+                {Name, Keys, Of, Body} <-
+                    [{network, [], sockets(), fun(Rows) -> #{sockets => Rows} end},
+                     {mnesia, [], maps:get(tables, mnesia()), fun(Rows) -> (mnesia())#{tables => Rows} end},
+                     {port, [], maps:get(related, port()), fun(Rows) -> (port())#{related => Rows} end},
+                     {links, [], element(2, maps:get(related, links())),
+                      fun(Rows) -> #{related => {element(1, maps:get(related, links())), Rows}} end}]],
+    ok.
 
 %% ---- samples
 
@@ -511,7 +710,13 @@ every_page_has_a_sample(_Config) ->
                end || {Keys, Page} <-
                           [{["h"], none}, {["E"], {ets, memory}}, {["E", "s"], {ets, size}},
                            {["E", "b"], {ets, binary_memory}}, {["B"], binaries},
-                           {["A"], allocators}, {["W"], waits},
+                           {["A"], allocators}, {["W"], waits}, {["S"], system}, {["G"], apps},
+                           {["N"], {network, {count, oct}}}, {["N", "rr"], {network, {growth, recv_oct}}},
+                           {["N", "n"], {network, {count, queue_size}}}, {["M"], {mnesia, memory}},
+                           {[pid_to_list(self()), "T"], {tree, pid_to_list(self())}},
+                           {[pid_to_list(self()), "L"], {links, pid_to_list(self())}},
+                           {[pid_to_list(self()), "K"], {stack, pid_to_list(self())}},
+                           {[pid_to_list(whereis(init)), "Q"], {messages, pid_to_list(whereis(init))}},
                            {[pid_to_list(self())], {process, pid_to_list(self())}}]
                           ++ [{[[C]], {procs, {count, Attr}}}
                               || {C, Attr, _} <- sonde_top_keys:sorts(), Attr =/= memory]],
@@ -551,14 +756,321 @@ page_of_the_dead(_Config) ->
 no_pid_leaves_the_node(_Config) ->
     _ = [{Page, false} = {Page, has_pid(take(Page))}
          || Page <- [{procs, {count, memory}}, {process, pid_to_list(whereis(kernel_sup))},
-                     {ets, memory}, {ets, binary_memory}, binaries, allocators, waits, none]],
+                     {ets, memory}, {ets, binary_memory}, binaries, allocators, waits, none, system, apps,
+                     {tree, "kernel"}, {network, {count, oct}}, {network, {count, memory}}, {mnesia, memory},
+                     {port, "#Port<0.0>"}]
+                    ++ [{What, pid_to_list(whereis(kernel_sup))} || What <- [links, stack, messages, tree]]],
     ok.
 
-has_pid(T) when is_pid(T) -> true;
+has_pid(T) when is_pid(T); is_port(T); is_reference(T); is_function(T) -> true;
 has_pid([H | T]) -> has_pid(H) orelse has_pid(T);
 has_pid(T) when is_tuple(T) -> has_pid(tuple_to_list(T));
 has_pid(T) when is_map(T) -> has_pid(maps:to_list(T));
 has_pid(_) -> false.
+
+%% A name is found wherever it ranks; `init' is not large.
+search_by_name_pid_or_call(_Config) ->
+    Find = fun(Page, Text) -> #{body := #{rows := Rows}, find := Text} =
+                                  sonde_top_sample:take((request(Page))#{find => Text}),
+                              [Pid || {Pid, _, _, _} <- Rows]
+           end,
+    Crowd = [spawn_link(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 1500)],
+    Held = sonde_test:hold(fun() -> ok end),
+    true = register(top_suite_Found, Held),
+    Text = pid_to_list(Held),
+    _ = [{Attr, What, [Text]} = {Attr, What, Find({procs, {count, Attr}}, What)}
+         || Attr <- [memory, message_queue_len, link_count], What <- ["suite_found", "TOP_SUITE_F", Text]],
+    [] = Find({procs, {count, memory}}, "no such name or call"),
+    true = length(Find({procs, {count, memory}}, "gen_server:loop")) > 3,
+    %% The values are those of the process, and its row is like any other.
+    #{body := #{rows := [{Text, Links, [top_suite_Found | _], [_, 0, _]}]}} =
+        sonde_top_sample:take((request({procs, {count, link_count}}))#{find => "suite_found"}),
+    {links, Linked} = process_info(Held, links),
+    Links = length(Linked),
+    _ = [begin unlink(Pid), exit(Pid, kill) end || Pid <- Crowd],
+    sonde_test:stop(Held).
+
+search_on_other_pages(_Config) ->
+    Held = sonde_test:hold(fun() -> ets:new(top_suite_searched, [named_table]) end),
+    true = register(top_suite_owner_of_it, Held),
+    Find = fun(Page, Text) -> maps:get(body, sonde_top_sample:take((request(Page))#{find => Text})) end,
+    _ = [#{tables := [{"top_suite_searched", _, _, _}]} = Find({ets, memory}, What)
+         || What <- ["te_searched", "owner_of_it", pid_to_list(Held)]],
+    #{tables := []} = Find({ets, memory}, "no such table"),
+    Text = pid_to_list(Held),
+    true = link(Held),
+    #{related := {_, [{Text, linked, 1, [top_suite_owner_of_it | _]}]}} =
+        Find({links, pid_to_list(self())}, "owner_of_it"),
+    true = unlink(Held),
+    sonde_test:stop(Held).
+
+search_makes_no_atom(_Config) ->
+    Pages = [{procs, {count, memory}}, {ets, memory}, {network, {count, oct}}, {mnesia, memory}, waits,
+             {links, pid_to_list(self())}],
+    Search = fun(Text) -> _ = [sonde_top_sample:take((request(Page))#{find => Text}) || Page <- Pages],
+                          _ = sonde_top_sample:take(request({tree, Text})),
+                          pressed(["/" ++ Text, Text], model(tree))
+             end,
+    _ = Search("top_suite_warm"),
+    Before = erlang:system_info(atom_count),
+    _ = Search("top_suite_never_an_atom_" ++ integer_to_list(erlang:unique_integer([positive]))),
+    Before = erlang:system_info(atom_count).
+
+%% Both ends of a connection, and a socket that is no port.
+ports_and_sockets(_Config) ->
+    Me = pid_to_list(self()),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, At} = inet:port(Listen),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, At, [binary, {active, false}]),
+    {ok, Server} = gen_tcp:accept(Listen),
+    {ok, Socket} = socket:open(inet, dgram, udp),
+    ok = socket:bind(Socket, #{family => inet, addr => {127, 0, 0, 1}, port => 0}),
+    ok = gen_tcp:send(Client, binary:copy(<<"x">>, 77777)),
+    {ok, _} = gen_tcp:recv(Server, 77777),
+    Take = fun(Order) -> #{body := #{sockets := Rows}} =
+                             sonde_top_sample:take((request({network, Order}))#{find => Me, rows => 100}),
+                         Rows
+           end,
+    Port = erlang:port_to_list(Client),
+    Address = "127.0.0.1:" ++ integer_to_list(At),
+    _ = [{Attr, {_, Value, #{owner := Me, kind := "tcp", remote := Address, send_oct := 77777, recv_oct := 0,
+                             queue_size := 0}}} = {Attr, lists:keyfind(Port, 1, Take({count, Attr}))}
+         || {Attr, Value} <- [{oct, 77777}, {send_oct, 77777}, {recv_oct, 0}, {queue_size, 0}]],
+    [{"socket", 0, #{kind := "socket udp", owner := Me, local := "127.0.0.1:" ++ _}}]
+        = [Row || {"socket", _, _} = Row <- Take({count, oct})],
+    [Port, _ | _] = [Id || {Id, _, _} <- Take({count, send_oct})],
+    %% What grew in one interval: the server sends, meanwhile.
+    Sender = spawn_link(fun() -> timer:sleep(150), ok = gen_tcp:send(Server, <<"answer">>) end),
+    #{body := #{sockets := Grown}} =
+        sonde_top_sample:take((request({network, {growth, send_oct}}))#{find => Me, interval => 1000}),
+    Sending = erlang:port_to_list(Server),
+    [{Sending, 6, _}] = [Row || {Id, _, _} = Row <- Grown, Id =:= Sending],
+    unlink(Sender),
+    ok = socket:close(Socket),
+    _ = [gen_tcp:close(S) || S <- [Client, Server, Listen]].
+
+page_of_a_port(_Config) ->
+    {ok, Port} = gen_udp:open(0, [{ip, {127, 0, 0, 1}}]),
+    Text = erlang:port_to_list(Port),
+    Me = pid_to_list(self()),
+    #{body := #{port := Info, statistics := [_ | _], options := [_ | _], related := Related}} = take({port, Text}),
+    {name, "udp_inet"} = lists:keyfind(name, 1, Info),
+    [{Me, owner, _}, {Me, linked, _}] = Related,
+    ok = gen_udp:close(Port),
+    _ = [#{body := #{port := undefined}} = take({port, Gone})
+         || Gone <- [Text, "#Port<0.99999999>", "#Port<1.2>", "x", ""]].
+
+applications_are_those_of_proc_group(_Config) ->
+    #{body := #{apps := Apps}} = take(apps),
+    [{_, _, N, Totals}] = [App || {"kernel", _, _, _} = App <- Apps],
+    ok = until(equal, fun() ->
+        {kernel, Count, _} = lists:keyfind(kernel, 1, sonde:proc_group(application, [memory])),
+        #{body := #{apps := Now}} = take(apps),
+        Count =:= element(3, lists:keyfind("kernel", 1, Now))
+    end),
+    true = N > 10 andalso proplists:get_value(memory, Totals) > 10000,
+    [memory, message_queue_len, reductions, binary_memory] = [Attr || {Attr, _} <- Totals],
+    {"stdlib", [_ | _], 0, _} = lists:keyfind("stdlib", 1, Apps),
+    {"(none)", "", _, _} = lists:keyfind("(none)", 1, Apps),
+    [] = [Name || {App, _, _} <- application:loaded_applications(), Name <- [atom_to_list(App)],
+                  not lists:keymember(Name, 1, Apps)].
+
+%% The application of the tests below: this module is its callback, and that of its supervisors.
+start_app() ->
+    _ = application:unload(top_suite_app),
+    ok = application:load({application, top_suite_app, [{description, ""}, {vsn, "1"}, {modules, []}, {registered, []},
+                                                        {applications, [kernel]}, {mod, {?MODULE, self()}}]}),
+    ok = application:start(top_suite_app).
+
+start(_, Test) -> supervisor:start_link({local, top_suite_sup}, ?MODULE, {sup, Test}).
+
+stop(_) -> ok.
+
+init({sup, Test}) ->
+    {ok, {#{}, [#{id => worker, start => {?MODULE, start_worker, [Test]}},
+                #{id => inner, type => supervisor, shutdown => brutal_kill,
+                  start => {supervisor, start_link, [{local, top_suite_inner}, ?MODULE, inner]}}]}};
+init(inner) ->
+    {ok, {#{strategy => simple_one_for_one}, [#{id => child, shutdown => brutal_kill, start => {?MODULE, start_child, []}}]}}.
+
+start_worker(_Test) ->
+    {ok, proc_lib:spawn_link(fun() -> true = register(top_suite_worker, self()), receive stop -> ok end end)}.
+
+%% Of the last kind: it never tells its supervisor that it has started.
+start_child(ends) -> {ok, proc_lib:spawn_link(fun() -> receive stop -> ok end end)};
+start_child(hangs) -> proc_lib:start_link(timer, sleep, [infinity]).
+
+stop_app() ->
+    true = exit(whereis(top_suite_inner), kill),
+    ok = application:stop(top_suite_app),
+    ok = application:unload(top_suite_app).
+
+%% The inner supervisor waits for a child that does not start, for ever. A process that is linked to a
+%% supervisor, but was not started by it, is no child.
+tree_of_an_application(_Config) ->
+    ok = start_app(),
+    {ok, _} = supervisor:start_child(top_suite_inner, [ends]),
+    Stuck = spawn(fun() -> supervisor:start_child(top_suite_inner, [hangs]) end),
+    ok = until(waits, fun() -> {links, Links} = process_info(whereis(top_suite_inner), links), length(Links) =:= 3 end),
+    Linked = sonde_test:hold(fun() -> link(whereis(top_suite_sup)) end),
+    {Us, #{body := #{nodes := Nodes}}} = timer:tc(fun() -> take({tree, "top_suite_app"}) end),
+    true = Us < 60000000,
+    [{0, {application_master, init, _}}, {1, {application_master, start_it, 4}}, {2, top_suite_sup} | Below]
+        = [{Depth, case Attrs of [Name | _] when is_atom(Name) -> Name; [{initial_call, Call}] -> Call end}
+           || {_, Depth, Attrs, _, _, _, _} <- Nodes],
+    2 = length([inner || {3, top_suite_inner} <- Below]) + length([worker || {3, top_suite_worker} <- Below]),
+    2 = length([child || {4, _} <- Below]),
+    4 = length(Below),
+    false = lists:keymember(pid_to_list(Linked), 1, Nodes),
+    %% The sum of all is the first one's; each process is there once.
+    [{_, 0, _, _, All, _, 1} | _] = Nodes,
+    All = lists:sum([Memory || {_, _, _, Memory, _, _, _} <- Nodes]),
+    true = length(Nodes) =:= length(lists:ukeysort(1, Nodes)),
+    %% From a process of it, downwards.
+    #{body := #{nodes := [{_, 0, [top_suite_inner | _], _, _, _, 2}, _, _]}} =
+        take({tree, pid_to_list(whereis(top_suite_inner))}),
+    exit(Stuck, kill),
+    sonde_test:stop(Linked),
+    stop_app().
+
+%% 500 children: some of them are shown, the others are one row with their memory.
+tree_is_bounded(_Config) ->
+    Root = sonde_test:hold(fun() -> [spawn_link(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 500)] end),
+    {links, [_ | _] = Links} = process_info(Root, links),
+    #{body := #{nodes := [{_, 0, _, Own, Below, 0, Shown} | Rows]}} = take({tree, pid_to_list(Root)}),
+    true = Shown > 0 andalso Shown < 500 andalso length(Rows) =:= Shown + 1,
+    {"", 1, {more, More}, undefined, Bytes, Messages, undefined} = lists:last(Rows),
+    %% the process that holds it is linked to it as well
+    true = lists:member(Shown + More, [length(Links), length(Links) - 1]),
+    sonde_test:pick(fun() -> 0 = Messages,
+                             true = Bytes >= More * 2000,
+                             Below = Own + Bytes + lists:sum([M || {_, _, _, M, _, _, 0} <- Rows])
+                    end,
+                    fun() -> {undefined, undefined} = {Bytes, Messages} end),
+    sonde_test:stop(Root).
+
+%% A child that is in a long native call, and does not answer: the others are shown, in time. Where the
+%% VM answers for it, it is shown, too.
+tree_of_what_does_not_answer(Config) ->
+    Pipe = filename:join(proplists:get_value(priv_dir, Config), "tree_pipe"),
+    "" = os:cmd("mkfifo '" ++ Pipe ++ "'"),
+    Test = self(),
+    Root = sonde_test:hold(fun() ->
+        Test ! {blocked, spawn_link(fun() -> {ok, _} = file:open(Pipe, [read, raw]), receive stop -> ok end end)},
+        spawn_link(fun() -> receive stop -> ok end end)
+    end),
+    Blocked = receive {blocked, Pid} -> Pid end,
+    ok = until(blocked, fun() -> process_info(Blocked, current_function)
+                                     =:= {current_function, {prim_file, open_nif, 2}} end),
+    #{body := #{nodes := [_ | Below]}} = take({tree, pid_to_list(Root)}),
+    {_, 1, _, _, _, _, _} = lists:keyfind(pid_to_list(Blocked), 1, Below),
+    [_] = [Row || {_, 1, Attrs, _, _, _, 0} = Row <- lists:keydelete(pid_to_list(Blocked), 1, Below), is_list(Attrs)],
+    "" = os:cmd("true > '" ++ Pipe ++ "'"),
+    sonde_test:stop(Root).
+
+tree_of_what_is_not_there(_Config) ->
+    Nodes = fun(Text) -> maps:get(nodes, maps:get(body, take({tree, Text}))) end,
+    {error, no_such_application} = Nodes("no_such_application_at_all"),
+    {error, no_processes} = Nodes("stdlib"),
+    Pid = sonde_test:hold(fun() -> ok end),
+    sonde_test:stop(Pid),
+    [{error, no_such_process}] = lists:usort([Nodes(Text) || Text <- [pid_to_list(Pid), "<0.99999999.0>", "<x"]]).
+
+%% Read from the file, asked of memsup, or not known: what is written there is never invented.
+machine_memory(Config) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "meminfo"),
+    ok = file:write_file(File, "MemTotal:       24650740 kB\nMemFree:  17 kB\nCached: nonsense\nMemAvailable: 1 kB\n"),
+    {File, [{total, 25242357760}, {available, 1024}, {free, 17408}]} = sonde_top_system:os_memory(File, undefined),
+    unknown = sonde_top_system:os_memory(File ++ ".no", undefined),
+    ok = file:write_file(File, ""),
+    unknown = sonde_top_system:os_memory(File, undefined),
+    case application:ensure_all_started(os_mon) of
+        {ok, Started} ->
+            case sonde_top_system:os_memory(File, whereis(memsup)) of
+                {"memsup", [{total, Total} | _]} -> true = Total > 1000000;
+                %% memsup reads a file of /proc as well
+                Unknown -> {Unknown, {error, enoent}} = {Unknown, file:read_file("/proc/meminfo")}
+            end,
+            ok = sys:suspend(memsup),
+            unanswered = sonde_top_system:os_memory(File, whereis(memsup)),
+            ok = sys:resume(memsup),
+            [ok = application:stop(App) || App <- lists:reverse(Started)];
+        {error, _} ->
+            unknown = sonde_top_system:os_memory(File, self())
+    end.
+
+tables_of_mnesia(_Config) ->
+    Take = fun(Attr) -> maps:get(body, take({mnesia, Attr})) end,
+    Mnesia = mnesia, % an application that may be absent
+    case code:ensure_loaded(mnesia) of
+        {error, _} ->
+            #{mnesia := not_loaded} = Take(memory),
+            {skip, "Mnesia is not installed"};
+        {module, _} ->
+            #{mnesia := not_running} = Take(memory),
+            ok = Mnesia:start(),
+            {atomic, ok} = Mnesia:create_table(top_suite_mnesia, [{ram_copies, [node()]}]),
+            _ = [ok = Mnesia:dirty_write({top_suite_mnesia, N, N}) || N <- lists:seq(1, 5000)],
+            {atomic, _} = Mnesia:transaction(fun() -> Mnesia:write({top_suite_mnesia, 1, 2}) end),
+            #{mnesia := Known, tables := [{"top_suite_mnesia", 5000, Of} | _]} = Take(size),
+            Bytes = 8 * Mnesia:table_info(top_suite_mnesia, memory),
+            #{memory := Bytes, size := 5000, type := set, storage := ram_copies, index := 0} = Of,
+            true = maps:get(owner, Of) =:= pid_to_list(ets:info(top_suite_mnesia, owner)),
+            #{tables := [{"top_suite_mnesia", Bytes, _} | _]} = Take(memory),
+            #{body := #{tables := [{"schema", _, _}]}} =
+                sonde_top_sample:take((request({mnesia, memory}))#{find => "schem"}),
+            2 = proplists:get_value(tables, Known),
+            true = proplists:get_value(transaction_commits, Known) >= 1,
+            Locks = fun() -> proplists:get_value(locks_held, maps:get(mnesia, Take(memory))) end,
+            ok = until(no_lock, fun() -> Locks() =:= 0 end), % they are given back later
+            Holder = spawn(fun() -> Mnesia:transaction(fun() -> Mnesia:write({top_suite_mnesia, 1, 3}), receive stop -> ok end end) end),
+            ok = until(a_lock, fun() -> Locks() > 0 end),
+            exit(Holder, kill),
+            stopped = Mnesia:stop(),
+            #{mnesia := not_running} = Take(memory),
+            ok
+    end.
+
+relations_of_a_process(_Config) ->
+    Me = pid_to_list(self()),
+    Port = hd(erlang:ports()),
+    Target = sonde_test:hold(fun() -> ok end),
+    true = register(top_suite_target, Target),
+    Test = self(),
+    Pid = sonde_test:hold(fun() -> _ = [monitor(process, Target) || _ <- lists:seq(1, 3)],
+                                   _ = monitor(port, Port),
+                                   monitor(process, Test) end),
+    %% The caller of top has no row in lists, but it may be what a process is linked to.
+    Request = (request({links, pid_to_list(Pid)}))#{without => [self()]},
+    #{related := {Counts, Rows}} = maps:get(body, sonde_top_sample:take(Request)),
+    5 = proplists:get_value(monitors, Counts),
+    Of = pid_to_list(Target),
+    {Of, monitors, 3, [top_suite_target | _]} = lists:keyfind(Of, 1, Rows),
+    true = lists:member({erlang:port_to_list(Port), monitors, 1, []}, Rows),
+    [parent] = [How || {Text, How, _, _} <- Rows, Text =:= Me, How =:= parent],
+    Watcher = pid_to_list(Pid),
+    #{related := {_, Others}} = maps:get(body, take({links, Of})),
+    [{Watcher, 'monitored by', 3, _}] = [Row || {Text, _, _, _} = Row <- Others, Text =:= Watcher],
+    sonde_test:stop([Pid, Target]),
+    _ = [#{related := undefined} = maps:get(body, take({What, Text}))
+         || What <- [links, stack, messages], Text <- ["x", "<0.99999999.0>", "<1.2.3>"]].
+
+stack_and_mailbox(_Config) ->
+    Pid = spawn_link(fun() -> waits_here(self()) end),
+    _ = [Pid ! {top_suite_message, N} || N <- lists:seq(1, 7)],
+    ok = until(waits, fun() -> process_info(Pid, status) =:= {status, waiting} end),
+    #{related := {stack, Stack}} = maps:get(body, take({stack, pid_to_list(Pid)})),
+    {{?MODULE, waits_here, 1}, Where} = hd(Stack),
+    true = has(Where, "top_SUITE.erl:\\d+$"),
+    #{related := {Known, [{_, 7, _, {top_suite_message, 2}}]}} =
+        maps:get(body, take({messages, pid_to_list(Pid)})),
+    7 = proplists:get_value(messages, Known),
+    unlink(Pid),
+    exit(Pid, kill).
+
+waits_here(Pid) ->
+    receive {stop, Pid} -> ok end,
+    waits_here(Pid).
 
 %% ---- live
 

@@ -3,13 +3,18 @@
 %% delivers single keys. Both become the same actions.
 -module(sonde_top_keys).
 
--export([line/1, typed/2, sorts/0, pages/0]).
--export_type([action/0]).
+-export([line/1, typed/2, sorts/0, pages/0, of_process/0]).
+-export_type([action/0, page/0]).
+
+-type page() :: procs | ets | binaries | allocators | waits | network | apps | system | mnesia.
 
 -type action() :: quit | help | pause | again | forth | back | next
-                | {key, char()} | {twice, char()} | {page, procs | ets | binaries | allocators | waits}
+                | {key, char()} | {twice, char()} | {page, page()} | up | {find, string()}
+                | {of_process, links | stack | messages | tree}
                 | {row, pos_integer()} | {pid, string()} | {interval, Ms :: non_neg_integer()}
                 | {unknown, string()}.
+-define(LONGEST_SEARCH, 60).
+
 %% `{key, K}': sort by the attribute of `K', or by its growth if that is the order already;
 %% `{twice, K}': sort by its growth.
 
@@ -25,10 +30,16 @@ sorts() ->
      {$v, bin_garbage_bytes, "garbage binaries"}, {$w, bin_waste, "waste"},
      {$x, binary_exclusive, "exclusive"}].
 
--spec pages() -> [{char(), procs | ets | binaries | allocators | waits, string()}].
+-spec pages() -> [{char(), page(), string()}].
 pages() ->
-    [{$P, procs, "processes"}, {$E, ets, "ets"}, {$B, binaries, "binaries"},
-     {$A, allocators, "allocators"}, {$W, waits, "waits"}].
+    [{$P, procs, "procs"}, {$G, apps, "apps"}, {$N, network, "net"}, {$E, ets, "ets"},
+     {$S, system, "system"}, {$B, binaries, "binaries"}, {$W, waits, "waits"},
+     {$A, allocators, "allocators"}, {$M, mnesia, "mnesia"}].
+
+%% @doc The keys that show more of the process that is looked at.
+-spec of_process() -> [{char(), links | stack | messages | tree, string()}].
+of_process() ->
+    [{$L, links, "links"}, {$K, stack, "stack"}, {$Q, messages, "mailbox"}, {$T, tree, "tree"}].
 
 %% @doc The action of a whole line.
 -spec line(string()) -> action().
@@ -40,6 +51,7 @@ line(Line) ->
     end.
 
 text("q") -> quit;
+text([$/ | Find]) -> {find, string:trim(Find)};
 text([C]) when C >= $0, C =< $9 -> row([C]);
 text([C]) -> single(C);
 text([C, C] = Text) -> twice(C, Text);
@@ -57,10 +69,13 @@ single(C) when C =:= $p; C =:= $\s -> pause;
 single($a) -> again;
 single($>) -> forth;
 single($<) -> back;
+single($u) -> up;
+single($/) -> {find, ""};
 single(C) ->
-    case {lists:keyfind(C, 1, sorts()), lists:keyfind(C, 1, pages())} of
-        {{C, _, _}, _} -> {key, C};
-        {_, {C, Page, _}} -> {page, Page};
+    case [lists:keyfind(C, 1, Keys) || Keys <- [sorts(), pages(), of_process()]] of
+        [{C, _, _}, _, _] -> {key, C};
+        [_, {C, Page, _}, _] -> {page, Page};
+        [_, _, {C, What, _}] -> {of_process, What};
         _ -> {unknown, [C]}
     end.
 
@@ -93,8 +108,8 @@ pid(Pid, Text) ->
         nomatch -> {unknown, Text}
     end.
 
-%% @doc The actions of characters as they arrive. The start of a number, a pid or an interval is
-%% kept until Enter, and the start of a special key until the rest arrives.
+%% @doc The actions of characters as they arrive. The start of a number, a pid, an interval or a search
+%% is kept until Enter, and the start of a special key until the rest arrives.
 -spec typed(Kept :: string(), Characters :: string()) -> {[action()], Kept :: string()}.
 typed(Kept, Characters) ->
     lists:foldl(fun(C, {Actions, Before}) ->
@@ -115,7 +130,9 @@ one(_, C) when C =:= 3; C =:= 4 -> {[quit], ""};
 one("", C) when C =:= $\r; C =:= $\n -> {[next], ""};
 one(Kept, C) when C =:= $\r; C =:= $\n -> {[text(Kept)], ""};
 one([_ | _] = Kept, C) when C =:= 8; C =:= 127 -> {[], lists:droplast(Kept)};
-one("", C) when C =:= $i; C >= $0, C =< $9 -> {[], [C]};
+one("", C) when C =:= $i; C =:= $/; C >= $0, C =< $9 -> {[], [C]};
 one("", C) -> {[single(C)], ""};
+one([$/ | _] = Kept, C) when length(Kept) < ?LONGEST_SEARCH, C >= $\s -> {[], Kept ++ [C]};
+one([$/ | _] = Kept, _) -> {[], Kept};
 one(Kept, C) when length(Kept) < 40, C >= $0, C =< $9; C =:= $.; C =:= $\s -> {[], Kept ++ [C]};
 one(_, C) -> {[single(C)], ""}.

@@ -3,7 +3,8 @@
 %% terminal and no clock: actions and samples go in, and requests for samples come out.
 -module(sonde_top_model).
 
--export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1]).
+-export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1, rows/1, info/1,
+         is_shown/1, own_keys/1]).
 -export_type([model/0]).
 
 -type model() ::
@@ -12,6 +13,9 @@
           page := sonde_top_sample:page() | help,
           sort := sonde_top_sample:order(),           % of the page of processes
           from := non_neg_integer(),                  % rows that come before those on the page
+          find := string(),                           % only rows with this text
+          back := [{sonde_top_sample:page() | help, non_neg_integer(), string()}],
+          trail := {Pid :: string(), [{sonde_attr:attr(), [number()]}]} | none,
           paused := boolean(), note := string(),
           sample := sonde_top_sample:sample() | none, % the last one
           before := sonde_top_sample:head() | none,   % the head of the sample before it
@@ -21,6 +25,8 @@
 %% the line in which the person types.
 -define(AROUND, 11).
 -define(PAST, 60).
+-define(MOST_BACK, 20).
+-define(MOST_SYSTEM, 60).     % lines of the page of the system, and more
 -define(LEAST_MS, 1000).
 -define(MOST_MS, 3600000).
 
@@ -32,8 +38,8 @@ new(#{interval := Ms, rows := Most, sort := Sort}) ->
                 Attr -> {count, Attr}
             end,
     #{interval => Ms, most => Most, width => 80, height => 24, page => {procs, Order},
-      sort => Order, from => 0, paused => false, note => "", sample => none, before => none,
-      past => #{}, deep => none}.
+      sort => Order, from => 0, find => "", back => [], paused => false, note => "", sample => none,
+      before => none, past => #{}, trail => none, deep => none}.
 
 -spec size(pos_integer(), pos_integer(), model()) -> model().
 size(Width, Height, Model) ->
@@ -41,8 +47,17 @@ size(Width, Height, Model) ->
 
 %% @doc How many rows fit on a page.
 -spec room(model()) -> pos_integer().
-room(#{height := Height, most := auto}) -> max(1, Height - ?AROUND);
+room(#{height := Height, most := auto} = Model) -> max(1, Height - ?AROUND - info(Model));
 room(#{most := Most} = Model) -> min(room(Model#{most := auto}), Most).
+
+%% @doc How many lines the page has above its rows; none on a low terminal.
+-spec info(model()) -> non_neg_integer().
+info(#{page := {Page, _}, height := Height}) ->
+    case maps:get(Page, #{mnesia => 3, links => 1, messages => 2, port => 9}, 0) of
+        Lines when is_integer(Lines), Height - ?AROUND > Lines + 2 -> Lines;
+        _ -> 0
+    end;
+info(_) -> 0.
 
 %% @doc The sample that is needed next; none while paused, unless the page has no sample yet.
 -spec request(model()) -> sonde_top_sample:request() | none.
@@ -54,9 +69,14 @@ request(#{paused := true, sample := #{}} = Model) ->
 request(Model) ->
     wanted(Model).
 
-wanted(#{page := Page, from := From, interval := Ms} = Model) ->
-    #{page => case Page of help -> none; _ -> Page end, from => From, rows => room(Model),
-      interval => Ms, deep => not has_deep(Model)}.
+wanted(#{page := Page, from := From, find := Find, interval := Ms} = Model) ->
+    #{page => asked(Page), from => From, rows => room(Model), find => Find, interval => Ms,
+      deep => not has_deep(Model)}.
+
+%% Applications come all at once, and are sorted here.
+asked(help) -> none;
+asked({apps, _}) -> apps;
+asked(Page) -> Page.
 
 %% @doc The expensive part of the sample, if it belongs to this page and to its rows.
 -spec deep(model()) -> map() | none.
@@ -68,18 +88,30 @@ deep(#{deep := {_, Deep}} = Model) ->
 deep(_) ->
     none.
 
-%% Whether the last sample belongs to this page.
 is_answered(#{page := help}) -> true;
-is_answered(#{page := Page, sample := #{page := Page}} = Model) -> has_deep(Model);
-is_answered(_) -> false.
+is_answered(Model) -> is_shown(Model) andalso has_deep(Model).
+
+%% @doc Whether the last sample belongs to this page, to its rows and to the search.
+-spec is_shown(model()) -> boolean().
+is_shown(#{page := Page, from := From, find := Find, sample := #{page := Of} = Sample}) ->
+    Has = {maps:get(from, Sample, From), maps:get(find, Sample, Find)},
+    asked(Page) =:= Of andalso (has_all_rows(Page) orelse Has =:= {From, Find});
+is_shown(_) -> false.
+
+%% The sample has the rows of all pages.
+has_all_rows({Page, _}) -> lists:member(Page, [process, apps, tree, messages, stack]);
+has_all_rows(Page) -> Page =:= system orelse Page =:= binaries orelse Page =:= help.
 
 has_deep(#{deep := {Of, _}} = Model) -> Of =:= deep_of(Model);
 has_deep(Model) -> deep_of(Model) =:= none.
 
 %% The next page shows other tables, so each page of them needs a sample of its own.
 deep_of(#{page := {process, _} = Page}) -> Page;
-deep_of(#{page := {ets, binary_memory} = Page, from := From}) -> {Page, From};
+deep_of(#{page := {ets, binary_memory} = Page, from := From, find := Find}) -> {Page, From, Find};
 deep_of(#{page := binaries}) -> binaries;
+deep_of(#{page := {apps, _}}) -> apps;
+deep_of(#{page := {tree, _} = Page}) -> Page;
+deep_of(#{page := {messages, _} = Page}) -> Page;
 deep_of(_) -> none.
 
 %% ---- samples
@@ -88,10 +120,19 @@ deep_of(_) -> none.
 sampled(#{page := Page, body := Body, head := Head} = Sample, #{past := Past} = Model) ->
     Kept = (seen(Model))#{sample => Sample,
                           past => remember(maps:get(memory, Head), Past)},
-    case Kept of
-        #{page := Page} -> keep_deep(deep_of(Kept), Body, Kept);
+    case asked(map_get(page, Kept)) of
+        Page -> trail(Page, Body, keep_deep(deep_of(Kept), Body, Kept));
         _ -> Kept
     end.
+
+%% What one process had in the last samples: its memory, and its reductions between them.
+trail({process, Pid}, #{numbers := Numbers}, #{trail := Trail} = Model) ->
+    Now = [{Key, proplists:get_value(Key, Numbers, 0)} || Key <- [memory, reductions]],
+    Before = case Trail of {Pid, Old} -> Old; _ -> [{Key, []} || {Key, _} <- Now] end,
+    Model#{trail => {Pid, [{Key, lists:sublist([N | Ns], ?PAST)}
+                           || {{Key, N}, {Key, Ns}} <- lists:zip(Now, Before)]}};
+trail(_, _, Model) ->
+    Model.
 
 seen(#{sample := #{head := Head}} = Model) -> Model#{before => Head};
 seen(Model) -> Model.
@@ -103,7 +144,7 @@ remember(Memory, Past) ->
 keep_deep(none, _, Model) ->
     Model;
 keep_deep(Of, Body, Model) ->
-    case maps:with([heap, things, slices, tables, account, owned, holders], Body) of
+    case maps:with([heap, things, slices, tables, account, owned, holders, apps, nodes, related], Body) of
         Deep when map_size(Deep) > 0 -> Model#{deep => {Of, Deep}};
         _ -> Model
     end.
@@ -116,31 +157,77 @@ key(Action, Model) -> {go, act(Action, Model#{note => ""})}.
 
 act(next, Model) -> Model;
 act(help, #{page := help} = Model) -> to_page(procs, Model);
-act(help, Model) -> Model#{page => help, from => 0};
+act(help, Model) -> go(help, Model);
+act(up, #{back := []} = Model) -> to_page(procs, Model);
+act(up, #{back := [{Page, From, Find} | Back]} = Model) ->
+    Model#{page => Page, from => From, find => Find, back => Back};
+act({find, Find}, Model) -> find(Find, Model);
+act({of_process, What}, Model) -> of_process(What, Model);
 act(pause, #{paused := Paused} = Model) -> Model#{paused => not Paused};
 act(again, Model) -> Model#{deep => none};
 act(forth, Model) -> forth(Model);
 act(back, #{from := From} = Model) -> Model#{from => max(0, From - room(Model))};
 act({page, Page}, Model) -> to_page(Page, Model);
-act({pid, Pid}, Model) -> Model#{page => {process, Pid}, from => 0};
+act({pid, Pid}, Model) -> go({process, Pid}, Model);
 act({row, N}, Model) -> row(N, Model);
 act({interval, Ms}, Model) when Ms >= ?LEAST_MS, Ms =< ?MOST_MS -> Model#{interval => Ms};
 act({interval, _}, Model) -> Model#{note => "the interval is 1000 to 3600000 ms"};
 act({unknown, Text}, Model) -> Model#{note => "no such key: " ++ Text ++ " (h: help)"};
-act({How, Key}, #{page := {ets, Was}} = Model) when How =:= key; How =:= twice ->
-    case ets_attr(Key) of
-        none -> Model#{note => "tables are sorted by m, s or b"};
-        Attr when Attr =:= Was -> Model;
-        Attr -> Model#{page => {ets, Attr}, from => 0}
-    end;
-act({How, Key}, #{sort := Sort} = Model) ->
+act({How, Key}, #{page := Page} = Model) ->
+    case own_keys(Page) of
+        none -> by_process(How, Key, Model);
+        Keys -> by_own(How, proplists:get_value(Key, Keys, none), Page, Keys, Model)
+    end.
+
+by_process(How, Key, #{sort := Sort} = Model) ->
     {Key, Attr, _} = lists:keyfind(Key, 1, sonde_top_keys:sorts()),
     sorted(order(How, Attr, Sort), Model).
 
-ets_attr($m) -> memory;
-ets_attr($s) -> size;
-ets_attr($b) -> binary_memory;
-ets_attr(_) -> none.
+%% @doc The keys that sort the rows of a page other than that of processes.
+-spec own_keys(sonde_top_sample:page() | help) -> [{char(), atom()}] | none.
+own_keys({ets, _}) -> [{$m, memory}, {$s, size}, {$b, binary_memory}];
+own_keys({mnesia, _}) -> [{$m, memory}, {$s, size}];
+own_keys({network, _}) ->
+    [{$o, oct}, {$r, recv_oct}, {$s, send_oct}, {$c, cnt}, {$m, memory}, {$n, queue_size}];
+own_keys({apps, _}) ->
+    [{$m, memory}, {$n, message_queue_len}, {$b, binary_memory}, {$r, reductions}, {$c, processes}];
+own_keys(_) -> none.
+
+by_own(_, none, _, Keys, Model) ->
+    Model#{note => ["this page is sorted by ", lists:join(" ", [[Key] || {Key, _} <- Keys])]};
+by_own(How, Attr, {network, Sort}, _, Model) ->
+    Model#{page => {network, flow_order(How, Attr, Sort)}, from => 0};
+by_own(_, Attr, {_, Attr}, _, Model) -> Model;
+by_own(_, Attr, {Page, _}, _, Model) -> Model#{page => {Page, Attr}, from => 0}.
+
+%% Memory and queue are not counters that grow.
+flow_order(_, Attr, _) when Attr =:= memory; Attr =:= queue_size -> {count, Attr};
+flow_order(twice, Attr, _) -> {growth, Attr};
+flow_order(key, Attr, {count, Attr}) -> {growth, Attr};
+flow_order(key, Attr, _) -> {count, Attr}.
+
+%% Another page, from which `up' leads back here.
+go(Page, #{page := Page} = Model) ->
+    Model#{from => 0};
+go(Page, #{page := Was, from := From, find := Find, back := Back} = Model) ->
+    Model#{page => Page, from => 0, find => "",
+           back => lists:sublist([{Was, From, Find} | Back], ?MOST_BACK)}.
+
+find(Find, #{page := Page} = Model) ->
+    case is_searched(Page) of
+        true -> Model#{find => Find, from => 0};
+        false -> Model#{note => "there is nothing to search on this page"}
+    end.
+
+is_searched(waits) -> true;
+is_searched({Page, _}) -> lists:member(Page, [procs, ets, network, apps, tree, mnesia, links]);
+is_searched(_) -> false.
+
+of_process(What, #{page := {Page, [$< | _] = Pid}} = Model)
+  when Page =:= process; Page =:= tree; Page =:= links; Page =:= stack; Page =:= messages ->
+    go({What, Pid}, Model);
+of_process(_, Model) ->
+    Model#{note => "first choose a process, by its number or pid"}.
 
 order(How, Attr, Sort) ->
     case sonde_attr:is_heap(Attr) of
@@ -149,50 +236,104 @@ order(How, Attr, Sort) ->
         false -> {count, Attr}
     end.
 
+sorted(Order, #{page := {procs, _}} = Model) ->
+    Model#{sort => Order, page => {procs, Order}, from => 0};
 sorted(Order, Model) ->
-    Model#{sort => Order, page => {procs, Order}, from => 0}.
+    go({procs, Order}, Model#{sort => Order}).
 
 to_page(procs, #{sort := Sort} = Model) -> sorted(Sort, Model);
-to_page(ets, Model) -> Model#{page => {ets, memory}, from => 0};
-to_page(Page, Model) -> Model#{page => Page, from => 0}.
+to_page(ets, Model) -> go({ets, memory}, Model);
+to_page(network, Model) -> go({network, {count, oct}}, Model);
+to_page(apps, Model) -> go({apps, memory}, Model);
+to_page(mnesia, Model) -> go({mnesia, memory}, Model);
+to_page(Page, Model) -> go(Page, Model).
 
-%% There is a next page if this one is full.
+%% There is a next page if this one is full. Where the lines of the system end depends on the width.
+forth(#{page := system, from := From} = Model) ->
+    Model#{from => min(From + room(Model), ?MOST_SYSTEM)};
 forth(#{from := From} = Model) ->
-    case length(on_page(Model)) >= room(Model) of
+    case length(rows(Model)) >= room(Model) of
         true -> Model#{from => From + room(Model)};
         false -> Model#{note => "this is the last page"}
     end.
 
-on_page(#{page := {process, _}, from := From, deep := {_, #{things := Things}}})
-  when is_list(Things) ->
-    lists:nthtail(min(From, length(Things)), Things);
-on_page(#{page := {ets, binary_memory}, deep := {_, #{tables := Tables}}}) -> Tables;
-on_page(#{sample := #{body := #{rows := Rows}}}) -> Rows;
-on_page(#{sample := #{body := #{tables := Tables}}}) -> Tables;
-on_page(#{sample := #{body := #{fragmentation := Rows}}}) -> Rows;
-on_page(#{sample := #{body := #{waits := Rows}}}) when is_list(Rows) -> Rows;
-on_page(_) -> [].
+%% @doc The rows that are on the page.
+-spec rows(model()) -> [tuple() | map()].
+rows(#{page := {apps, Attr}, find := Find} = Model) ->
+    case deep(Model) of
+        #{apps := Apps} when is_list(Apps) ->
+            Sorted = sonde_top_apps:sorted(Attr, Apps),
+            page_of([App || {Name, _, _, _} = App <- Sorted, sonde_top_rows:has(Name, Find)], Model);
+        _ -> []
+    end;
+rows(#{page := {tree, _}, find := Find} = Model) ->
+    case deep(Model) of
+        #{nodes := Nodes} when is_list(Nodes) ->
+            page_of([Node || Node <- Nodes, lists:any(fun(Text) -> sonde_top_rows:has(Text, Find) end,
+                                                      sonde_top_tree:texts(Node))], Model);
+        _ -> []
+    end;
+rows(#{page := {messages, _}} = Model) ->
+    case deep(Model) of
+        #{related := {_, Rows}} -> page_of(Rows, Model);
+        _ -> []
+    end;
+%% The first page has less room for them, so the next one begins with the same.
+rows(#{page := {process, _}, from := From} = Model) ->
+    case deep(Model) of
+        #{things := Things} when is_list(Things) ->
+            page_of(Things, Model#{from := max(0, From - room(Model))});
+        _ -> []
+    end;
+rows(#{page := {ets, binary_memory}} = Model) ->
+    case deep(Model) of
+        #{tables := Tables} -> Tables;
+        _ -> []
+    end;
+rows(#{page := {stack, _} = Page,
+       sample := #{page := Page, body := #{related := {_, Rows}}}} = Model) ->
+    page_of(Rows, Model);
+rows(#{sample := #{body := Body}} = Model) ->
+    case is_shown(Model) of
+        true -> rows_of(Body);
+        false -> []
+    end;
+rows(_) -> [].
+
+rows_of(#{rows := Rows}) -> Rows;
+rows_of(#{tables := Tables}) -> Tables;
+rows_of(#{sockets := Rows}) -> Rows;
+rows_of(#{fragmentation := Rows}) -> Rows;
+rows_of(#{waits := Rows}) when is_list(Rows) -> Rows;
+rows_of(#{related := {_, Rows}}) -> Rows;
+rows_of(#{related := Rows}) when is_list(Rows) -> Rows;
+rows_of(_) -> [].
+
+page_of(Rows, #{from := From} = Model) ->
+    lists:sublist(lists:nthtail(min(From, length(Rows)), Rows), room(Model)).
 
 %% The rows are numbered as they are shown.
-row(N, #{page := {procs, _}, from := From, sample := #{body := #{rows := Rows}}} = Model)
-  when N > From, N =< From + length(Rows) ->
-    {Pid, _, _, _} = lists:nth(N - From, Rows),
-    Model#{page => {process, Pid}, from => 0};
-row(N, #{page := waits, from := From} = Model) when N > From ->
-    case lists:sublist(on_page(Model), N - From, 1) of
-        [{[$< | _] = Pid, _, _}] -> Model#{page => {process, Pid}, from => 0};
-        _ -> no_row(N, Model)
-    end;
-row(N, #{page := {ets, _}, from := From} = Model) when N > From ->
-    owner(lists:sublist(on_page(Model), N - From, 1), N, Model);
-row(N, Model) ->
-    no_row(N, Model).
+row(N, #{page := Page, from := From} = Model) ->
+    case [behind(Page, Row) || N > From, Row <- lists:sublist(rows(Model), N - From, 1)] of
+        [none] -> Model#{note => io_lib:format("row ~b has no page behind it", [N])};
+        [Behind] -> go(Behind, Model);
+        [] -> Model#{note => "there is no row " ++ integer_to_list(N) ++ " here"}
+    end.
 
-owner([{_, _, Attrs, _}], _, Model) ->
-    {owner, Pid} = lists:keyfind(owner, 1, Attrs),
-    Model#{page => {process, Pid}, from => 0};
-owner(_, N, Model) ->
-    no_row(N, Model).
+%% What is behind a row: a process, if there is one.
+behind({procs, _}, {Pid, _, _, _}) -> process(Pid);
+behind(waits, {Pid, _, _}) -> process(Pid);
+behind({ets, _}, {_, _, Attrs, _}) -> process(proplists:get_value(owner, Attrs));
+behind({network, _}, {"socket", _, Of}) -> process(maps:get(owner, Of, none));
+behind({network, _}, {Port, _, _}) -> {port, Port};
+behind({mnesia, _}, {_, _, Of}) -> process(maps:get(owner, Of, none));
+behind({apps, _}, App) -> sonde_top_apps:tree(App);
+behind({tree, _}, {Pid, _, _, _, _, _, _}) -> process(Pid);
+behind({port, _}, {Id, _, _}) -> process(Id);
+behind({links, _}, {Id, _, _, _}) -> process(Id);
+behind({messages, _}, {From, _, _, _}) -> process(From);
+behind(_, _) -> none.
 
-no_row(N, Model) ->
-    Model#{note => "there is no row " ++ integer_to_list(N) ++ " here"}.
+process([$< | _] = Pid) -> {process, Pid};
+process("#Port<" ++ _ = Port) -> {port, Port};
+process(_) -> none.

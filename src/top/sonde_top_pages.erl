@@ -3,61 +3,41 @@
 %% allocators, help.
 -module(sonde_top_pages).
 
--export([lines/2, table/3]).
+-export([lines/2]).
 
--type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean()}.
--type line() :: unicode:chardata().
+-import(sonde_top_text, [cut/2, text/3, pairs/2, flow/2, table/3, value/3, known_by/2, missing/1,
+                         numbered/2, titled/2]).
 
+-type style() :: sonde_top_text:style().
+-type line() :: sonde_top_text:line().
+
+-define(ROOM_FOR_ALL, 20).
+-define(SETTINGS, [message_queue_data, minor_gcs, fullsweep_after, min_heap_size]).
 -define(KINDS, 4).            % of the histogram of a heap
 -define(LINES_FOR_ONE, 8).    % lines of a page for each binary that is shown of a process
 
 %% @doc The lines below the header.
 -spec lines(sonde_top_model:model(), style()) -> [line()].
-lines(#{page := Page, note := Note} = Model, Style) ->
+lines(#{page := Page, note := Note, find := Find} = Model, Style) ->
     {Title, Blocks} = page(Page, Model, Style),
-    [sonde_grid:bold(cut(noted(Title, Note), Style), Style) | lists:append(Blocks)].
+    [sonde_grid:bold(cut([Title, found(Find), noted(Note)], Style), Style) | lists:append(Blocks)].
 
-noted(Line, "") -> Line;
-noted(Line, Note) -> [Line, "  ", Note].
+noted("") -> "";
+noted(Note) -> ["  ", Note].
 
-cut(Text, Style) -> sonde_grid:fit(Text, Style).
+found("") -> "";
+found(Find) -> ["  /", Find].
 
-text(Key, Value, #{unicode := Unicode}) -> sonde_units:text(Key, Value, Unicode).
+%% On a low terminal, the heap needs the lines.
+important([_ | Info], Room) when Room >= ?ROOM_FOR_ALL -> Info;
+important([_ | Info], _) ->
+    [Pair || {Key, _} = Pair <- Info, not lists:member(Key, ?SETTINGS)].
 
 known_as(Info, Style) ->
     case proplists:get_value(registered_name, Info) of
         none -> text(initial_call, proplists:get_value(initial_call, Info), Style);
         Name -> text(name, Name, Style)
     end.
-
-%% As many pairs in a line as fit.
-pairs(Pairs, Style) ->
-    flow([[name(Key), " ", value_text(Key, Value, Style)] || {Key, Value} <- Pairs], Style).
-
-value_text(group_leader, Pid, _) -> Pid;
-value_text(Key, Value, Style) -> text(Key, Value, Style).
-
-name(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
-
-flow(Parts, #{width := Width} = Style) ->
-    [cut(Line, Style) || Line <- sonde_grid:fill(Parts, "  ", Width)].
-
-%% @doc Without a line about columns that do not fit.
--spec table([line()], [list()], style()) -> [line()].
-table(_, [], _) ->
-    [];
-table(Heads, Rows, Style) ->
-    lists:sublist(sonde_grid:lines({Heads, Rows}, Style), 1 + length(Rows)).
-
-%% The text that stands in place of missing data.
-missing({error, {native_off, Why}}) ->
-    io_lib:format("needs the native path, which is off: ~0tp", [Why]);
-missing({error, {heap_too_large, Words, Limit}}) ->
-    io_lib:format("too large to read here: ~b words, the limit is ~b", [Words, Limit]);
-missing({error, busy}) -> "it was running at every attempt";
-missing({error, timeout}) -> "not finished in time";
-missing({error, Why}) -> io_lib:format("~0tp", [Why]);
-missing(undefined) -> "it is gone".
 
 %% ---- help
 
@@ -67,21 +47,41 @@ page(help, _, Style) ->
      [cut(Line, Style) || Line <-
           ["the same key again, or twice (mm): what grew in one interval",
            "g v w x: every heap is walked; what cannot be read in a second is left out",
-           "number: that row    0.123.0: that process    < >: rows before, rows after",
-           "P processes  E tables (m s b sort them)  B binaries  A allocators  W waits",
+           "P processes  G applications  N network  E ets  W waits  M mnesia  S system",
+           "B binaries  A allocators; of a process: L links  K stack  Q mailbox  T tree",
+           "number: what is behind that row    0.123.0: that process    u: where you were",
+           "/text: rows with it, by name, pid or call; / alone: all    < >: other rows",
            "a: look again at what is looked at once    i 2000: the interval in ms",
-           "p or space: pause    h: back to the processes",
-           "q: quit, on every page",
+           "p or space: pause    h: back to the processes    q: quit, on every page",
            "Where keys are read as lines, press Enter after each."]]]};
+
+%% ---- pages that have a module of their own
+
+page({network, Order}, Model, Style) -> sonde_top_network:lines(Order, Model, Style);
+page({port, Text}, Model, Style) -> sonde_top_network:port_lines(Text, Model, Style);
+page({apps, Attr}, Model, Style) -> sonde_top_apps:lines(Attr, Model, Style);
+page({tree, Text}, Model, Style) -> sonde_top_tree:lines(Text, Model, Style);
+page({mnesia, Attr}, Model, Style) -> sonde_top_mnesia:lines(Attr, Model, Style);
+page(system, Model, Style) -> sonde_top_system:lines(Model, Style);
+page({What, Text}, Model, Style) when What =:= links; What =:= stack; What =:= messages ->
+    sonde_top_related:lines(What, Text, Model, Style);
 
 %% ---- one process
 
 page({process, Pid}, #{sample := #{body := #{info := undefined}}} = Model, Style) ->
     {["process ", Pid, " is gone"], last_known(sonde_top_model:deep(Model), Model, Style)};
+page({process, Pid}, #{from := From, sample := #{body := #{info := Info}}} = Model, Style)
+  when From > 0 ->
+    {["process ", Pid, "  ", known_as(Info, Style)],
+     case sonde_top_model:deep(Model) of
+         #{things := Things} -> [things(Things, Model, Style)];
+         none -> []
+     end};
 page({process, Pid}, #{sample := #{body := #{info := Info, numbers := Numbers}}} = Model, Style) ->
     {["process ", Pid, "  ", known_as(Info, Style)],
-     [pairs(proplists:delete(registered_name, Info), Style),
-      pairs([Pair || {_, N} = Pair <- Numbers, N > 0], Style)
+     [pairs(important(Info, sonde_top_model:room(Model)), Style),
+      pairs([Pair || {_, N} = Pair <- Numbers, N > 0], Style),
+      trail(Pid, Model, Style)
       | last_known(sonde_top_model:deep(Model), Model, Style)]};
 
 %% ---- tables
@@ -90,7 +90,7 @@ page({ets, Attr}, #{sample := #{body := Body}} = Model, Style) ->
     Title = ["tables by ", atom_to_list(Attr)],
     case {Attr, sonde_top_model:deep(Model)} of
         {binary_memory, #{tables := Tables}} ->
-            {[Title, "  looked at once; a: again"], [tables(Attr, Tables, Model, Style)]};
+            {[Title, sonde_top_text:once()], [tables(Attr, Tables, Model, Style)]};
         {binary_memory, _} -> {[Title, "  looking ..."], []};
         _ -> {Title, [tables(Attr, maps:get(tables, Body, []), Model, Style)]}
     end;
@@ -100,7 +100,7 @@ page({ets, Attr}, #{sample := #{body := Body}} = Model, Style) ->
 page(binaries, Model, Style) ->
     case sonde_top_model:deep(Model) of
         none -> {"binaries  looking ...", []};
-        Deep -> {"binaries  looked at once; a: again", binaries(Deep, Model, Style)}
+        Deep -> {["binaries", sonde_top_text:once()], binaries(Deep, Model, Style)}
     end;
 
 %% ---- waits
@@ -126,6 +126,20 @@ page(allocators, #{sample := #{body := #{totals := Totals, types := Types,
               || Key <- [mbcs_usage, mbcs_block_size, mbcs_carriers_size, sbcs_usage,
                          sbcs_block_size, sbcs_carriers_size]]]
             || {{Allocator, I}, Props} <- Rows], Style)]}.
+
+%% ---- one process over time: its memory, and what it worked from one sample to the next
+
+trail(Pid, #{trail := {Pid, [{_, [_, _ | _] = Memory}, {_, Reductions}]}} = Model, Style) ->
+    [history(Memory, Reductions, Style) || sonde_top_model:room(Model) >= ?ROOM_FOR_ALL];
+trail(_, _, _) ->
+    [].
+
+history(Memory, Reductions, #{width := Width} = Style) ->
+    Worked = [max(0, Now - Then)
+              || {Now, Then} <- lists:zip(lists:droplast(Reductions), tl(Reductions))],
+    Half = max(1, (Width - 24) div 2),
+    cut(["memory ", sonde_top_text:sparks(Memory, Half, Style), "  reductions ",
+         sonde_top_text:sparks(Worked, Half, Style)], Style).
 
 %% ---- what is read only once, of a process
 
@@ -170,37 +184,32 @@ holders(undefined) -> "-";
 holders({N, First}) ->
     [lists:join(", ", First), [", ..." || N > length(First)]].
 
-things(Things, #{from := From}, Style) when is_list(Things) ->
+things(Things, Model, Style) when is_list(Things) ->
     table(["retained", "path", "kind", "self", "preview"],
           [[sonde_units:cell(retained, Retained, false), {text, sonde_heap_top:path_text(Path)},
             sonde_units:cell(kind, Kind, false), sonde_units:cell(self, Self, false),
             {text, case is_atom(Preview) of true -> atom_to_list(Preview); false -> Preview end}]
            || #{retained := Retained, path := Path, kind := Kind, self := Self,
-                preview := Preview} <- lists:nthtail(min(From, length(Things)), Things)], Style);
+                preview := Preview} <- sonde_top_model:rows(Model)], Style);
 things(Nothing, _, Style) ->
     [cut(["largest on the heap: ", missing(Nothing)], Style)].
 
 %% ---- tables
 
-tables(Attr, Tables, #{from := From}, #{width := Width, unicode := Unicode} = Style) ->
+tables(Attr, Tables, #{from := From}, #{width := Width} = Style) ->
     Short = case Attr of binary_memory -> "binaries"; size -> "rows"; memory -> "memory" end,
     Wide = Width >= 100,
     table(["  #", string:pad(Short, 11, leading)]
           ++ ["    memory" || Attr =/= memory] ++ ["    rows" || Attr =/= size]
           ++ ["type", "owner     ", "name"] ++ ["table" || Wide],
-          [[{number, integer_to_list(N)}, value(Attr, Value, Unicode)]
-           ++ [value(memory, Bytes, Unicode) || Attr =/= memory]
-           ++ [value(size, proplists:get_value(size, Attrs), Unicode) || Attr =/= size]
+          [[Number, value(Attr, Value, Style)]
+           ++ [value(memory, Bytes, Style) || Attr =/= memory]
+           ++ [value(size, proplists:get_value(size, Attrs), Style) || Attr =/= size]
            ++ [{text, atom_to_list(proplists:get_value(type, Attrs))},
                {text, proplists:get_value(owner_name, Attrs)},
-               sonde_units:cell(name, proplists:get_value(name, Attrs), Unicode)]
+               value(name, proplists:get_value(name, Attrs), Style)]
            ++ [{text, Table} || Wide]
-           || {N, {Table, Value, Attrs, Bytes}}
-                  <- lists:zip(lists:seq(From + 1, From + length(Tables)), Tables)], Style).
-
-value(_, undefined, _) -> none;
-value(_, {too_large, Rows}, _) -> {number, ["of ", integer_to_list(Rows), " rows"]};
-value(Key, Value, Unicode) -> sonde_units:cell(Key, Value, Unicode).
+           || {Number, {Table, Value, Attrs, Bytes}} <- numbered(From, Tables)], Style).
 
 %% ---- binaries
 
@@ -213,9 +222,6 @@ binaries(#{account := Account, owned := Owned, holders := Holders}, Model, Style
     [pairs([{Key, map_get(Key, Account)} || Key <- Parts], Style),
      titled("owned by one process", owned(Owned, Half, Style)),
      titled("largest, and what holds them", largest(Holders, Half, Style))].
-
-titled(_, []) -> [];
-titled(Title, Lines) -> [Title | Lines].
 
 owned(Rows, Most, #{unicode := Unicode} = Style) when is_list(Rows) ->
     table(["pid", "exclusive", "name or initial call"],
@@ -243,20 +249,12 @@ waits({error, _} = Error, _, Style) ->
     [[cut(missing(Error), Style)]];
 waits([], _, _) ->
     [["no process waits for another one"]];
-waits(Waits, #{from := From}, #{unicode := Unicode} = Style) ->
+waits(Waits, #{from := From}, Style) ->
     [table(["  #", string:pad("pid", 11, leading), " waiters", "  direct", "messages", "chain",
             "name or initial call", "waits for"],
-           [[{number, integer_to_list(N)}, {number, Text}, value(waiters, Waiters, Unicode),
-             value(direct, proplists:get_value(direct, Attrs), Unicode),
-             value(message_queue_len, proplists:get_value(message_queue_len, Attrs), Unicode),
-             value(longest_chain, proplists:get_value(longest_chain, Attrs), Unicode),
+           [[Number, {number, Text}, value(waiters, Waiters, Style),
+             value(direct, proplists:get_value(direct, Attrs), Style),
+             value(message_queue_len, proplists:get_value(message_queue_len, Attrs), Style),
+             value(longest_chain, proplists:get_value(longest_chain, Attrs), Style),
              known_by(Attrs, Style), {text, proplists:get_value(waits_for, Attrs, "")}]
-            || {N, {Text, Waiters, Attrs}}
-                   <- lists:zip(lists:seq(From + 1, From + length(Waits)), Waits)], Style)].
-
-known_by(Attrs, #{unicode := Unicode}) ->
-    case {[Name || Name <- Attrs, is_atom(Name)], proplists:get_value(initial_call, Attrs)} of
-        {[Name], _} -> sonde_units:cell(name, Name, Unicode);
-        {[], undefined} -> {text, "-"};
-        {[], Call} -> sonde_units:cell(initial_call, Call, Unicode)
-    end.
+            || {Number, {Text, Waiters, Attrs}} <- numbered(From, Waits)], Style)].

@@ -5,15 +5,22 @@
 -module(sonde_top_sample).
 
 -export([take/1, meter/1]).
+
+-import(sonde_top_rows, [native/1, shown/2, want/1]).
+
 -export_type([request/0, page/0, sample/0, head/0, row/0, order/0]).
 
 -type order() :: {count | growth, sonde_attr:attr()}.
 -type page() :: {procs, order()} | {process, Text :: string()} | {ets, sonde_ets:attr()}
-              | binaries | allocators | waits | none.
+              | {sonde_top_related:what() | tree | port, Text :: string()}
+              | {network, {count | growth, sonde_top_network:attr()}}
+              | {mnesia, sonde_top_mnesia:attr()} | {apps, sonde_top_apps:attr()}
+              | apps | binaries | allocators | waits | system | none.
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
-                     interval := Ms :: pos_integer(), deep := boolean(), without => [pid()]}.
-%% `deep': take the expensive parts, too. `without': the caller of {@link sonde:top/1}, which has no
-%% row, as in all calls.
+                     find => string(), interval := Ms :: pos_integer(), deep := boolean(),
+                     without => [pid()]}.
+%% `find': only rows with this text. `deep': take the expensive parts, too. `without': the caller of
+%% {@link sonde:top/1}, which has no row, as in all calls.
 -type head() :: #{node := node(), otp := string(), clock := calendar:time(),
                   at := Ms :: integer(), uptime := Seconds :: non_neg_integer(),
                   side := native | {portable, term()}, run_queue := non_neg_integer(),
@@ -23,8 +30,8 @@
                   counters := #{atom() => non_neg_integer()},
                   limits := [{atom(), non_neg_integer(), pos_integer()}]}.
 -type row() :: {Pid :: string(), Value :: term(), sonde_attr:attrs(), [term()]}.
--type sample() :: #{page := page(), head := head(), ms := non_neg_integer(),
-                    body := #{atom() => term()}}.
+-type sample() :: #{page := page(), from => non_neg_integer(), find => string(),
+                    head := head(), ms := non_neg_integer(), body := #{atom() => term()}}.
 
 %% Short looks at a busy process: the next page comes soon.
 -define(PATIENCE_US, 500).
@@ -35,6 +42,9 @@
 -define(THINGS, 100).         % of one heap; more than a page has
 -define(SLICES, 5).
 -define(MOST_HOLDERS, 5).
+-define(MAX_ROWS, 1000000).   % of a table whose binaries are summed up
+%% The first rows of the order, among which a search looks for calls. Names are searched in all.
+-define(SEARCHED, 1000).
 
 %% @doc Takes one sample. Raises no exception of its own: an error stands in place of missing data.
 -spec take(request()) -> sample().
@@ -42,10 +52,11 @@ take(#{page := Page} = Request) ->
     Start = erlang:monotonic_time(millisecond),
     Body = body(Page, Request),
     Ms = erlang:monotonic_time(millisecond) - Start,
-    #{page => Page, body => Body, ms => max(0, Ms - waited(Page, Request)), head => head()}.
+    #{page => Page, from => map_get(from, Request), find => maps:get(find, Request, ""),
+      body => Body, ms => max(0, Ms - waited(Page, Request)), head => head()}.
 
 %% The duration of a window is not work.
-waited({procs, {growth, _}}, #{interval := Ms}) -> Ms;
+waited({Page, {growth, _}}, #{interval := Ms}) when Page =:= procs; Page =:= network -> Ms;
 waited(_, _) -> 0.
 
 %% @doc A process that keeps `scheduler_wall_time' on as long as `Watcher' lives.
@@ -63,13 +74,14 @@ head() ->
     {Reductions, _} = erlang:statistics(reductions),
     {Collections, _, _} = erlang:statistics(garbage_collection),
     {{input, In}, {output, Out}} = erlang:statistics(io),
+    {Runtime, _} = erlang:statistics(runtime),
     #{node => node(), otp => erlang:system_info(otp_release), clock => time(),
       at => erlang:monotonic_time(millisecond), uptime => uptime(), side => sonde_vm:side(),
       run_queue => erlang:statistics(run_queue),
       schedulers => erlang:system_info(schedulers),
       times => times(erlang:statistics(scheduler_wall_time)), memory => memory(),
       counters => #{reductions => Reductions, collections => Collections, input => In,
-                    output => Out},
+                    output => Out, runtime => Runtime},
       limits => [{Kind, erlang:system_info(Count), erlang:system_info(Limit)}
                  || {Kind, Count, Limit} <- [{processes, process_count, process_limit},
                                              {ports, port_count, port_limit},
@@ -92,34 +104,60 @@ memory() ->
 %% ---- pages
 
 body({procs, Order}, Request) -> procs(Order, Request);
-body({process, Text}, Request) -> process(pid(Text), Request);
+body({process, Text}, Request) -> process(sonde_top_rows:pid(Text), Request);
+body({network, Order}, Request) -> sonde_top_network:take(Order, Request);
+body({port, Text}, Request) -> sonde_top_network:port(Text, Request);
+body(apps, #{deep := true}) -> sonde_top_apps:take();
+body({tree, Text}, #{deep := true}) -> sonde_top_tree:take(Text);
+body({mnesia, Attr}, Request) -> sonde_top_mnesia:take(Attr, Request);
+body(system, _) -> sonde_top_system:take();
+body({messages, Text}, #{deep := true} = Request) ->
+    sonde_top_related:take(messages, sonde_top_rows:pid(Text), Request);
+body({What, Text}, Request) when What =:= links; What =:= stack ->
+    sonde_top_related:take(What, sonde_top_rows:pid(Text), Request);
 body({ets, Attr}, Request) -> tables(Attr, Request);
 body(binaries, #{deep := true} = Request) -> binaries(Request);
 body(allocators, Request) -> allocators(Request);
-body(waits, Request) -> #{waits => waits(native(fun() -> sonde_waits:rows(want(Request), #{}) end), Request)};
+body(waits, Request) ->
+    #{waits => waits(native(fun() -> sonde_waits:rows(most(Request), #{}) end), Request)};
 body(_, _) -> #{}.
 
-%% The part of the rows that is on the page.
-shown(Rows, #{from := From, rows := N} = Request) ->
-    Without = maps:get(without, Request, []),
-    lists:sublist([Row || Row <- Rows, not lists:member(element(1, Row), Without)], From + 1, N).
-
-want(#{from := From, rows := N} = Request) ->
-    From + N + length(maps:get(without, Request, [])).
-
-%% For calls that need the native path.
-native(Fun) ->
-    try Fun()
-    catch error:{native_off, Why} -> {error, {native_off, Why}};
-          error:system_limit -> {error, system_limit}
+%% A search needs more rows.
+most(Request) ->
+    case maps:get(find, Request, "") of
+        "" -> want(Request);
+        _ -> max(?SEARCHED, want(Request))
     end.
 
+wanted(Request) ->
+    Find = maps:get(find, Request, ""),
+    {Find, sonde_top_rows:named(Find)}.
+
 procs({growth, Attr}, #{interval := Ms} = Request) ->
-    #{rows => rows(sonde_proc_count:window(Attr, want(Request), Ms, #{self => false}), Request)};
+    #{rows => rows(sonde_proc_count:window(Attr, most(Request), Ms, #{self => false}), Request)};
 procs({count, Attr}, Request) ->
     case sonde_attr:is_heap(Attr) of
-        true -> walked(native(fun() -> walk(Attr, want(Request)) end), Request);
-        false -> #{rows => rows(sonde_proc_count:count(Attr, want(Request), #{self => false}), Request)}
+        true -> walked(native(fun() -> walk(Attr, most(Request)) end), Request);
+        false -> #{rows => rows(counted(Attr, Request), Request)}
+    end.
+
+%% The processes that are found by their names or by their pid rank anywhere.
+counted(Attr, Request) ->
+    First = sonde_proc_count:count(Attr, most(Request), #{self => false}),
+    case wanted(Request) of
+        {"", _} -> First;
+        {Find, Named} ->
+            Known = maps:from_list([{Pid, true} || {Pid, _, _} <- First]),
+            Others = [Pid || Pid <- [sonde_top_rows:pid(Find)] ++ maps:keys(Named),
+                             is_pid(Pid), not is_map_key(Pid, Known)],
+            More = lists:append([one(Pid, Attr) || Pid <- lists:usort(Others)]),
+            sonde_lib:sublist_top_n_attrs(First ++ More, -1)
+    end.
+
+one(Pid, Attr) ->
+    case {sonde_every_process:one(Pid, [Attr]), sonde_attr:call_site(Pid)} of
+        {{ok, [Value]}, {ok, Attrs}} -> [{Pid, Value, Attrs}];
+        _ -> []
     end.
 
 walk(Attr, N) ->
@@ -133,33 +171,43 @@ walked({[{_, Rows}], #{left_out := N, missed := #{pids := Pids}}}, Request) ->
 
 rows(Rows, Request) ->
     [row(Pid, Value, Attrs, sonde_every_process:one(Pid, [memory, message_queue_len, reductions]))
-     || {Pid, Value, Attrs} <- shown(Rows, Request)].
+     || {Pid, Value, Attrs} <- shown(found(Rows, wanted(Request)), Request)].
 
 row(Pid, Value, Attrs, {ok, Cells}) ->
     {pid_to_list(Pid), Value, sonde_origin:attrs(Pid, Attrs), Cells};
 row(Pid, Value, Attrs, undefined) ->
     {pid_to_list(Pid), Value, Attrs, [undefined, undefined, undefined]}.
 
-%% ---- one process
+%% Rows of processes: by pid, name, initial call or current function.
+found(Rows, {"", _}) ->
+    Rows;
+found(Rows, Wanted) ->
+    [Row || {Pid, _, Attrs} = Row <- Rows,
+            sonde_top_rows:is_found(Wanted, Pid, [waited(Pid)])
+                orelse sonde_top_rows:is_found(Wanted, Pid, calls(sonde_origin:attrs(Pid, Attrs)))].
 
-pid(Text) ->
-    try list_to_pid(Text) of
-        Pid when node(Pid) =:= node() -> Pid;
-        _ -> undefined
-    catch error:badarg -> undefined
-    end.
+calls(Attrs) ->
+    [sonde_units:text(Key, Call, true)
+     || {Key, {_, _, _} = Call} <- Attrs,
+        Key =:= initial_call orelse Key =:= current_function].
+
+%% ---- one process
 
 process(undefined, _) ->
     #{info => undefined};
 process(Pid, Request) ->
     Items = [registered_name, status, priority, trap_exit, initial_call, current_function,
-             group_leader],
+             message_queue_data, garbage_collection, group_leader],
     case {process_info(Pid, Items), sonde_every_process:one(Pid, numbers())} of
         {[{registered_name, Name} | Told], {ok, Values}} ->
-            {value, {_, Leader}, Info} = lists:keytake(group_leader, 1, Told),
+            {Info, [{_, Settings}, {_, Leader}]} = lists:split(length(Told) - 2, Told),
             inside(Pid, Request, #{info => [{registered_name, name(Name)}
                                             | sonde_origin:attrs(Pid, Info)]
-                                       ++ [{group_leader, pid_to_list(Leader)}],
+                                       ++ [{Key, proplists:get_value(Key, Settings)}
+                                           || Key <- [minor_gcs, fullsweep_after, min_heap_size]]
+                                       ++ [{group_leader, pid_to_list(Leader)}]
+                                       ++ [{application, App}
+                                           || {ok, App} <- [application:get_application(Pid)]],
                                    numbers => lists:zip(numbers(), Values)});
         _ ->
             #{info => undefined}
@@ -191,30 +239,31 @@ held(#{holders := Holders}) ->
 held(_) ->
     undefined.
 
-holder(Pid) when is_pid(Pid) -> name_or_pid(Pid);
-holder({queue, Pid}) -> "queue of " ++ name_or_pid(Pid);
-holder({ets, Table}) -> "ets " ++ table(Table);
+holder(Pid) when is_pid(Pid) -> sonde_top_rows:name(Pid);
+holder({queue, Pid}) -> "queue of " ++ sonde_top_rows:name(Pid);
+holder({ets, Table}) -> "ets " ++ sonde_top_rows:text(Table);
 holder(literals) -> "literals".
-
-name_or_pid(Pid) ->
-    case process_info(Pid, registered_name) of
-        {registered_name, Name} -> table(Name);
-        _ -> pid_to_list(Pid)
-    end.
-
-table(Table) -> lists:flatten(sonde_names:readable(io_lib:format("~0tp", [Table]))).
 
 %% ---- tables
 
 tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
-    Tables = sonde_ets:count(Attr, want(Request), #{max_rows => 1000000}),
-    #{tables => [{table(Table), Value, lists:append([named(A) || A <- Attrs]), sonde_ets:bytes(Table)}
+    {Find, _} = Wanted = wanted(Request),
+    %% a search has to look at all
+    N = case Find of "" -> want(Request); _ -> length(ets:all()) end,
+    Tables = [Row || {Table, _, Attrs} = Row <- sonde_ets:count(Attr, N, #{max_rows => ?MAX_ROWS}),
+                     Find =:= "" orelse is_found(Table, Attrs, Wanted)],
+    #{tables => [{sonde_top_rows:text(Table), Value, lists:append([named(A) || A <- Attrs]),
+                  sonde_ets:bytes(Table)}
                  || {Table, Value, Attrs} <- shown(Tables, Request)]};
 tables(_, _) ->
     #{}.
 
+is_found(Table, [Name, {owner, Owner} | _], Wanted) ->
+    Texts = [sonde_top_rows:text(Table), atom_to_list(Name), pid_to_list(Owner)],
+    sonde_top_rows:is_found(Wanted, Owner, Texts).
+
 %% The pid opens the owner's page, the name is what people read.
-named({owner, Pid}) -> [{owner, pid_to_list(Pid)}, {owner_name, name_or_pid(Pid)}];
+named({owner, Pid}) -> [{owner, pid_to_list(Pid)}, {owner_name, sonde_top_rows:name(Pid)}];
 named({_, _} = Attr) -> [Attr];
 named(Name) -> [{name, Name}].
 
@@ -240,7 +289,12 @@ holders({Binaries, _}) ->
 waits({error, _} = Error, _) -> Error;
 waits({Rows, _}, Request) ->
     [{waited(For), Waiters, [wait(Attr) || Attr <- lists:reverse(Attrs)]}
-     || {For, Waiters, Attrs} <- shown(sonde_origin:rows(Rows), Request)].
+     || {For, Waiters, Attrs} <- shown(waiting(sonde_origin:rows(Rows), wanted(Request)), Request)].
+
+waiting(Rows, {"", _}) -> Rows;
+waiting(Rows, Wanted) ->
+    [Row || {For, _, Attrs} = Row <- Rows,
+            sonde_top_rows:is_found(Wanted, For, [waited(For) | calls(Attrs)])].
 
 waited(Pid) when is_pid(Pid) -> pid_to_list(Pid);
 waited(Other) -> atom_to_list(Other).

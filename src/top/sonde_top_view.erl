@@ -4,6 +4,9 @@
 -module(sonde_top_view).
 
 -export([lines/2]).
+
+-import(sonde_top_text, [cut/2, value/3, sparks/3, bar/2, percent/1]).
+
 -export_type([style/0]).
 
 -type style() :: #{unicode := boolean(), color := boolean()}.
@@ -23,14 +26,12 @@ lines(#{width := Width, height := Height} = Model, Style)
   when Width >= ?NARROWEST, Height >= ?LOWEST ->
     Full = Style#{width => Width - 1},
     All = header(Model, Full) ++ page(Model, Full),
-    {Keys, Room} = {keys(Full), Height - 3},
+    {Keys, Room} = {keys(map_get(page, Model), Full), Height - 3},
     Shown = lists:sublist(All, Room),
     Shown ++ lists:duplicate(Room - length(Shown), "") ++ Keys;
 lines(#{width := Width, height := Height}, Style) ->
     [cut(io_lib:format("the terminal is too small: ~bx~b; ~bx~b is needed",
                        [Width, Height, ?NARROWEST, ?LOWEST]), Style#{width => max(1, Width - 1)})].
-
-cut(Text, Style) -> sonde_grid:fit(Text, Style).
 
 bold(Text, Style) -> sonde_grid:bold(cut(Text, Style), Style).
 
@@ -94,8 +95,6 @@ busy(Usage, Style) ->
     [percent(lists:sum(Usage) / length(Usage)),
      [[" ", [bar(Share, Style) || Share <- Usage]] || length(Usage) =< ?MOST_BARS]].
 
-percent(Share) -> io_lib:format("~b%", [round(100 * Share)]).
-
 ms(Ms) -> sonde_units:text(ms, Ms, false).
 bytes(Bytes) -> sonde_units:text(bytes, Bytes, false).
 
@@ -137,36 +136,22 @@ memory(#{memory := Memory}, #{past := Past}, #{width := Width} = Style) ->
     [Row(fun atom_to_list/1), Row(fun(Kind) -> bytes(proplists:get_value(Kind, Memory)) end),
      Row(fun(Kind) -> sparks(maps:get(Kind, Past, []), ?KIND_WIDTH - 2, Style) end)].
 
-%% Scaled from the least to the most of the values shown; the latest is on the right.
-sparks(Past, Width, Style) ->
-    Values = lists:reverse(lists:sublist(Past, Width)),
-    {Least, Most} = {lists:min([0 | Values -- [0]]), lists:max([0 | Values])},
-    Low = case Values of [] -> Least; _ -> lists:min(Values) end,
-    [bar(case Most of Low -> 0.0; _ -> (V - Low) / (Most - Low) end, Style) || V <- Values].
-
-bar(Share, #{unicode := true}) -> 16#2581 + level(Share, 8);
-bar(Share, _) -> lists:nth(1 + level(Share, 8), "_.-:=+*#").
-
-level(Share, Levels) ->
-    max(0, min(Levels - 1, trunc(Share * Levels))).
-
 %% ---- the page
 
 page(#{sample := none}, _) -> [];
 page(#{page := help} = Model, Style) -> sonde_top_pages:lines(Model, Style);
-page(#{page := Page, sample := #{page := Page}} = Model, Style) ->
-    case Page of
-        {procs, Order} -> procs(Order, Model, Style);
-        _ -> sonde_top_pages:lines(Model, Style)
-    end;
-page(_, Style) ->
-    [cut("looking ...", Style)].
+page(#{page := Page} = Model, Style) ->
+    case {sonde_top_model:is_shown(Model), Page} of
+        {false, _} -> [cut("looking ...", Style)];
+        {true, {procs, Order}} -> procs(Order, Model, Style);
+        {true, _} -> sonde_top_pages:lines(Model, Style)
+    end.
 
 procs({How, Attr}, #{from := From, sample := #{body := #{rows := Rows} = Body}} = Model, Style) ->
     [bold(heading(How, Attr, Body, Model), Style)
      | table(How, Attr, lists:zip(lists:seq(From + 1, From + length(Rows)), Rows), Style)].
 
-heading(How, Attr, Body, #{note := Note, interval := Ms}) ->
+heading(How, Attr, Body, #{note := Note, find := Find, interval := Ms}) ->
     join(["processes by " ++ atom_to_list(Attr),
           case How of growth -> io_lib:format("grown in ~b ms", [Ms]); count -> "" end,
           case Body of
@@ -177,11 +162,11 @@ heading(How, Attr, Body, #{note := Note, interval := Ms}) ->
                   ["not read: ", sonde_units:missed(N, Some)];
               #{left_out := N} when N > 0 -> [count(N), " could not be read in time"];
               _ -> ""
-          end, Note]).
+          end, case Find of "" -> ""; _ -> ["/", Find, " (calls: of the first 1,000)"] end, Note]).
 
 table(How, Attr, Numbered, #{width := Width} = Style) ->
     Columns = columns(How, Attr, Width),
-    sonde_top_pages:table([Head || {Head, _} <- Columns],
+    sonde_top_text:table([Head || {Head, _} <- Columns],
                           [[Cell(N, Row, Style) || {_, Cell} <- Columns] || {N, Row} <- Numbered],
                           Style).
 
@@ -207,9 +192,6 @@ short(How, Attr) ->
 told(I, Key) ->
     fun(_, {_, _, _, Cells}, Style) -> value(Key, lists:nth(I, Cells), Style) end.
 
-value(_, undefined, _) -> none;
-value(Key, Value, #{unicode := Unicode}) -> sonde_units:cell(Key, Value, Unicode).
-
 name(_, {_, _, [Name | _], _}, #{unicode := Unicode}) when is_atom(Name) ->
     sonde_units:cell(name, Name, Unicode);
 name(_, {_, _, Attrs, _}, Style) ->
@@ -227,12 +209,25 @@ call(Key, Attrs, #{unicode := Unicode}) ->
 
 %% ---- the keys; those that do not fit are in the help
 
-keys(#{width := Width} = Style) ->
-    Sorts = [{C, Short} || {C, _, Short} <- sonde_top_keys:sorts()],
-    Asked = [[C, " ", proplists:get_value(C, Sorts)] || C <- "mnrbgxtwdloycksv"],
-    Others = ["q quit", "h help", "p pause", "1.. look at", "< > rows"
-              | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:pages()]],
-    [cut(["by: ", fitting(Asked ++ ["twice: growth"], Width - 4)], Style),
-     cut(fitting(Others, Width), Style)].
+keys(Page, #{width := Width} = Style) ->
+    Others = ["q quit", "h help", "1.. row", "/ find", "u up"
+              | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:pages()]] ++ ["< > rows", "p pause"],
+    [cut(fitting(of_page(Page), Width), Style), cut(fitting(Others, Width), Style)].
+
+of_page({Page, _}) when Page =:= process; Page =:= links; Page =:= stack; Page =:= messages ->
+    ["of this process:" | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:of_process()]] ++ ["a again"];
+of_page({tree, _}) -> ["1.. that process", "a again"];
+of_page(Page) ->
+    case {Page, sonde_top_model:own_keys(Page)} of
+        {{network, _}, Keys} ->
+            by([[C, " ", sonde_top_network:short(Attr)] || {C, Attr} <- Keys] ++ ["twice: growth"]);
+        {_, none} ->
+            Sorts = [{C, Short} || {C, _, Short} <- sonde_top_keys:sorts()],
+            by([[C, " ", proplists:get_value(C, Sorts)] || C <- "mnrbgxtwdloycksv"] ++ ["twice: growth"]);
+        {_, Keys} ->
+            by([[C, " ", sonde_top_text:name(Attr)] || {C, Attr} <- Keys])
+    end.
+
+by([First | Keys]) -> [["by: ", First] | Keys].
 
 fitting(Parts, Width) -> hd(sonde_grid:fill(Parts, "  ", Width)).

@@ -3,7 +3,7 @@
 # Types what a person types and compares the screens with those in test/live/top, numbers masked
 # (live_top.erl). The last line has the totals. `write' rewrites those files.
 #
-#   SONDE_TIMEOUT  seconds for the whole run (300)
+#   SONDE_TIMEOUT  seconds for the whole run (420)
 #   SONDE_EBIN     sonde's compiled modules (_build/default/lib/sonde/ebin)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -37,7 +37,7 @@ export SONDE_REMOTE="erl -pa $SONDE_TMP/epmd -name p$two@127.0.0.1 $joined -rems
 unset TMUX ERL_LIBS ERL_FLAGS NO_COLOR
 limit=()
 if command -v timeout >/dev/null; then
-    limit=(timeout --foreground -k 10 "${SONDE_TIMEOUT:-300}")
+    limit=(timeout --foreground -k 10 "${SONDE_TIMEOUT:-420}")
 fi
 status=0
 "${limit[@]}" erl -noinput -pa "$SONDE_TMP/ebin" -run live_top main "$here/top" "$@" \

@@ -1,0 +1,201 @@
+%% @private
+%% The page of the whole system of {@link sonde:top/1}: limits, each scheduler, what the allocators do,
+%% connections to other nodes, and the memory of the machine.
+-module(sonde_top_system).
+
+-export([take/0, os_memory/2, lines/2]).
+
+-define(PATIENCE_MS, 1000).
+-define(MEMINFO, "/proc/meminfo").
+-define(LONGEST, 65536).      % bytes of that file
+-define(MOST_NODES, 100).
+
+-type os_memory() :: {Source :: string(), [{atom(), non_neg_integer()}]} | unanswered | unknown.
+
+%% ---- on the node
+
+-spec take() -> #{atom() => term()}.
+take() ->
+    {Switches, _} = erlang:statistics(context_switches),
+    {Collections, Words, _} = erlang:statistics(garbage_collection),
+    {{input, In}, {output, Out}} = erlang:statistics(io),
+    #{system => [{erlang, erlang:system_info(version)}, {emulator, emulator()},
+                 {built_for, erlang:system_info(system_architecture)},
+                 {word_bytes, erlang:system_info(wordsize)},
+                 {port_parallelism, erlang:system_info(port_parallelism)}],
+      processors => [{Key, N} || Key <- [logical_processors, logical_processors_available],
+                                 N <- [erlang:system_info(Key)], is_integer(N)]
+      ++ [{Key, erlang:system_info(Key)}
+          || Key <- [schedulers, schedulers_online, dirty_cpu_schedulers, dirty_io_schedulers]],
+      counters => [{context_switches, Switches}, {collections, Collections},
+                   {gc_words_reclaimed, Words}, {input, In}, {output, Out}],
+      queues => erlang:statistics(run_queue_lengths_all),
+      os => os_memory(?MEMINFO, whereis(memsup)), resident => sonde_memory:resident(),
+      allocators => allocators(), hits => sonde_alloc:cache_hit_rates(), nodes => connections()}.
+
+%% The item exists from OTP 24 on.
+emulator() -> lists:concat([erlang:system_info(emu_flavor), " ", erlang:system_info(emu_type)]).
+
+allocators() ->
+    [Now, Most] = [maps:from_list(sonde_alloc:average_block_sizes(When)) || When <- [current, max]],
+    Ratios = ratios(sonde_alloc:sbcs_to_mbcs(current)),
+    [{atom_to_list(Allocator), Bytes,
+      [proplists:get_value(Of, maps:get(Allocator, Sizes, []), 0)
+       || Of <- [mbcs, sbcs], Sizes <- [Now, Most]],
+      maps:get(Allocator, Ratios, 0)}
+     || {Allocator, Bytes} <- lists:reverse(lists:keysort(2, sonde_alloc:memory(allocated_types)))].
+
+%% Of the instance with the highest.
+ratios(Sorted) ->
+    maps:from_list(lists:reverse([{Allocator, Ratio} || {{Allocator, _}, Ratio} <- Sorted])).
+
+%% Connections that are no ports, as those by TLS, are known by name only.
+connections() ->
+    All = erlang:system_info(dist_ctrl),
+    {Ports, _} = sonde_facts_ports:nodes_first(),
+    {length(All), [{atom_to_list(Node), Queued, Sent}
+                   || {Node, _, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
+     ++ [{atom_to_list(Node), undefined, undefined}
+         || {Node, _} <- lists:sublist(All, ?MOST_NODES), not lists:keymember(Node, 1, Ports)]}.
+
+%% @doc The memory of the machine: from a file of Linux, or else from `memsup' of os_mon if that runs.
+-spec os_memory(file:filename(), pid() | undefined) -> os_memory().
+os_memory(File, Memsup) ->
+    case meminfo(first_bytes(File)) of
+        [] when is_pid(Memsup) -> memsup(memsup);
+        [] -> unknown;
+        Known -> {File, Known}
+    end.
+
+%% Opened like that, no process of the node is called.
+first_bytes(File) ->
+    case file:open(File, [read, raw, binary]) of
+        {ok, Open} ->
+            Read = file:read(Open, ?LONGEST),
+            ok = file:close(Open),
+            Read;
+        {error, _} = Error ->
+            Error
+    end.
+
+meminfo({ok, Text}) ->
+    [{Key, binary_to_integer(Kilobytes) * 1024}
+     || {Key, Name} <- [{total, "MemTotal"}, {available, "MemAvailable"}, {free, "MemFree"},
+                        {cached, "Cached"}, {swap_total, "SwapTotal"}, {swap_free, "SwapFree"}],
+        {match, [Kilobytes]} <- [re:run(Text, ["^", Name, ":\\s*([0-9]{1,15}) kB"],
+                                        [multiline, {capture, [1], binary}])]];
+meminfo(_) ->
+    [].
+
+%% The name is a variable, as os_mon is optional.
+memsup(Memsup) ->
+    case sonde_top_rows:within(?PATIENCE_MS, fun() -> Memsup:get_system_memory_data() end) of
+        {ok, [_ | _] = Data} ->
+            {"memsup", [{Key, Bytes}
+                        || {Key, Its} <- [{total, system_total_memory}, {available, available_memory},
+                                          {free, free_memory}, {cached, cached_memory},
+                                          {swap_total, total_swap}, {swap_free, free_swap}],
+                           Bytes <- [proplists:get_value(Its, Data)], is_integer(Bytes)]};
+        unanswered ->
+            unanswered;
+        _ ->
+            unknown
+    end.
+
+%% ---- how it looks
+
+-spec lines(sonde_top_model:model(), sonde_top_text:style()) ->
+    {sonde_top_text:line(), [[sonde_top_text:line()]]}.
+lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) ->
+    #{system := System, processors := Processors, counters := Counters, queues := Queues, os := Os,
+      resident := Resident, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,
+    Ours = processor(Head, Model) ++ resident(Resident, Os, Style),
+    All = lists:append(
+            [schedulers(Head, Model, Queues, Style), os(Os, Ours, Style),
+             limits(maps:get(limits, Head), Style),
+             sonde_top_text:pairs(System, Style), sonde_top_text:pairs(Processors, Style),
+             sonde_top_text:pairs(Counters, Style), allocators(Allocators, Style), hits(Hits, Style),
+             connected(Nodes, Style)]),
+    %% The last lines stay on the page.
+    {"system", [lists:nthtail(max(0, min(From, length(All) - sonde_top_model:room(Model))), All)]}.
+
+%% Dirty CPU schedulers come after the others. Each has its share of the time, and of the queues
+%% those that wait; dirty ones share a queue, the last two are those of the dirty ones.
+schedulers(#{times := Now, schedulers := N}, #{before := #{times := Before}}, Queues, Style)
+  when length(Before) =:= length(Now), Now =/= [] ->
+    Usage = sonde_lib:scheduler_usage_diff(Before, Now),
+    Waiting = maps:from_list(lists:zip(lists:seq(1, length(Queues)), Queues)),
+    sonde_top_text:flow(
+      ["schedulers" | [[integer_to_list(Id), " ", sonde_top_text:bar(Share, Style), " ",
+                        sonde_top_text:percent(Share), waiting(maps:get(Id, Waiting, 0))]
+                       || {Id, Share} <- Usage, Id =< N]]
+      ++ ["dirty" | [[integer_to_list(Id - N), " ", sonde_top_text:bar(Share, Style), " ",
+                      sonde_top_text:percent(Share)] || {Id, Share} <- Usage, Id > N]]
+      ++ [["waiting for dirty ones ", integer_to_list(lists:sum(lists:nthtail(N, Queues)))]
+          || length(Queues) > N], Style);
+schedulers(_, _, _, Style) ->
+    [sonde_top_text:cut("schedulers: no times yet", Style)].
+
+waiting(0) -> "";
+waiting(N) -> [" +", integer_to_list(N)].
+
+os({Source, Known}, Ours, Style) ->
+    sonde_top_text:flow([["machine (", Source, ")"]
+                         | [[sonde_top_text:name(Key), " ", sonde_top_text:text(bytes, Bytes, Style)]
+                            || {Key, Bytes} <- Known]], Style) ++ ours(Ours, Style);
+os(unknown, Ours, Style) ->
+    [sonde_top_text:cut("memory of the machine not known: no /proc/meminfo, and os_mon does not run", Style)
+     | ours(Ours, Style)];
+os(unanswered, Ours, Style) ->
+    [sonde_top_text:cut("memory of the machine not known: memsup did not answer in time", Style)
+     | ours(Ours, Style)].
+
+ours(Ours, Style) -> sonde_top_text:flow([["this node's " | hd(Ours)] | tl(Ours)], Style).
+
+%% Since the sample before, of one processor: more than 100 % if several work.
+processor(#{at := Now, counters := #{runtime := Is}},
+          #{before := #{at := Then, counters := #{runtime := Was}}}) when Now > Then ->
+    [["processor time ", sonde_top_text:percent((Is - Was) / (Now - Then))]];
+processor(_, _) ->
+    [["processor time -"]].
+
+resident(undefined, _, _) ->
+    [];
+resident(Bytes, Os, Style) ->
+    [["resident set ", sonde_top_text:text(bytes, Bytes, Style),
+      [[" (", sonde_top_text:percent(Bytes / Total), ")"]
+       || {_, [{total, Total} | _]} <- [Os], Total > 0]]].
+
+limits(Limits, Style) ->
+    sonde_top_text:flow([[atom_to_list(Kind), " ", sonde_top_text:text(count, N, Style), " of ",
+                          sonde_top_text:text(count, Most, Style)] || {Kind, N, Most} <- Limits], Style).
+
+allocators(Rows, Style) ->
+    sonde_top_text:table(["allocator   ", "  carriers", "mean mbc", "       max", "mean sbc", "       max",
+                          "sbc/mbc"],
+                         [[{text, Name}, sonde_top_text:value(bytes, Bytes, Style)]
+                          ++ [sonde_top_text:value(bytes, case is_float(Size) of
+                                                              true -> round(Size);
+                                                              false -> Size
+                                                          end, Style) || Size <- Sizes]
+                          ++ [{number, ratio(Ratio)}]
+                          || {Name, Bytes, Sizes, Ratio} <- Rows], Style).
+
+ratio(Ratio) when is_number(Ratio) -> io_lib:format("~.3f", [float(Ratio)]);
+ratio(infinity) -> "no multi".
+
+hits([], _) -> [];
+hits(Rows, Style) ->
+    sonde_top_text:flow(["cache of segments, hits" |
+                         [io_lib:format("~b: ~b of ~b", [Instance, proplists:get_value(hits, Of),
+                                                         proplists:get_value(calls, Of)])
+                          || {{_, Instance}, Of} <- Rows]], Style).
+
+connected({0, _}, _) -> ["no connection to another node"];
+connected({N, Known}, Style) ->
+    sonde_top_text:flow([[integer_to_list(N), " connected, waiting to be sent"]
+                         | [[Name, " ", case Queued of
+                                            undefined -> "-";
+                                            _ -> sonde_top_text:text(bytes, Queued, Style)
+                                        end] || {Name, Queued, _} <- Known]]
+                        ++ ["..." || N > length(Known)], Style).
