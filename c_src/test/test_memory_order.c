@@ -25,7 +25,16 @@ enum kind { LOAD, STORE, COPY, TAKE, GIVE, FENCE, MEMBARRIER };
 /* ENTRY + k: an object: END, or the number of the object that it leads to. */
 enum place { STATE, LOCK, REDS, PC, FIRST, LENGTH, ENTRY, PLACES = ENTRY + 5 };
 
-enum { END = 15, REGS = 11, OPS = 24, WRITERS = 2, THREADS = WRITERS + 1, READER = WRITERS, NONE = 31, ANY = 31 };
+enum {
+    END = 15,
+    REGS = 11,
+    OPS = 24,
+    WRITERS = 2,
+    THREADS = WRITERS + 1,
+    READER = WRITERS,
+    NONE = 31,
+    ANY = 31
+};
 
 struct op {
     uint8_t kind;
@@ -52,7 +61,8 @@ enum change {
     PLAIN_LOADS = 16,
     NO_LOCK = 32,
     NO_STATE = 64,
-    NO_COUNTS = 128, /* only the heap's own words are compared, not reductions and program counter */
+    NO_COUNTS =
+        128, /* only the heap's own words are compared, not reductions and program counter */
     NO_FIRST_LOOK = 256,
     STRONG = 512, /* total store order, as on x86-64: no barriers */
 };
@@ -87,7 +97,8 @@ static bool ordered(const struct op *a, const struct op *b)
         return true;
     if (with(STRONG) && (loads || stores || a->kind == LOAD || b->kind == TAKE))
         return true;
-    if (a->kind == LOAD && a->reg != NONE && (b->via == a->reg || (b->kind == COPY && b->reg == a->reg)))
+    if (a->kind == LOAD && a->reg != NONE &&
+        (b->via == a->reg || (b->kind == COPY && b->reg == a->reg)))
         return true;
     return a->via == NONE && b->via == NONE && a->place == b->place;
 }
@@ -280,7 +291,7 @@ static size_t known;
 static unsigned accepted;
 static unsigned wrong;
 enum { LITMUS = 3 }; /* the first register of a writer */
-static bool litmus; /* all threads end, and only registers are looked at */
+static bool litmus;  /* all threads end, and only registers are looked at */
 static uint8_t sought[2];
 static unsigned failures;
 
