@@ -325,8 +325,8 @@ prove_once(N) ->
     Said = [receive {'DOWN', Mon, process, _, Answer} -> Answer end || Mon <- Callers],
     [#{status := active}] = lists:usort(Said),
     Count = fun(MFA) -> {call_count, C} = erlang:trace_info(MFA, call_count), C end,
-    {true, _, _} = {Count({sonde_probe, start, 0}) + Count({sonde_vm, try_table, 2}) =< 2,
-                    Count({sonde_probe, start, 0}), Count({sonde_vm, try_table, 2})},
+    {1, Tables} = {Count({sonde_probe, start, 0}), Count({sonde_vm, try_table, 2})},
+    {true, _} = {Tables =< 2, Tables}, % one with the JIT's frame pointer, one without, as on aarch64
     ok.
 
 %% It ends by itself: killing it would send exit signals to all its links. What it binds stays for a

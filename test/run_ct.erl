@@ -148,13 +148,12 @@ root() -> os:getenv("SONDE_ROOT", ".").
 %% ---- plan: puts the suites of a run into Logs/queue, in the order of the table
 %%
 %% Tiers: "test,ci" selects the cases of these tiers; "all" every case. Suites and cases named on
-%% the command line run unless the table says never. SONDE_WITHOUT names suites and cases that do not run.
+%% the command line run unless the table says never.
 
 plan([Side, Tiers, Logs | Args]) ->
     Queue = filename:join(Logs, "queue"),
     ok = filelib:ensure_dir(filename:join(Queue, "x")),
     Asked = asked(Args),
-    Without = asked(string:lexemes(os:getenv("SONDE_WITHOUT", ""), " ")),
     Rows = table(),
     Suites = [Suite || {Suite, _, _, _} <- Rows],
     Runs = case {map_size(Asked), Tiers} of
@@ -165,8 +164,7 @@ plan([Side, Tiers, Logs | Args]) ->
            end,
     Plans = [{Suite, Plan} || Suite <- Suites,
                               map_size(Asked) =:= 0 orelse is_map_key(Suite, Asked),
-                              Plan <- [without(maps:get(Suite, Without, []),
-                                               plan_of(Suite, Rows, Runs, maps:get(Suite, Asked, all)))],
+                              Plan <- [plan_of(Suite, Rows, Runs, maps:get(Suite, Asked, all))],
                               is_any(Plan)],
     _ = [ok = write_terms(filename:join(Queue, io_lib:format("~3..0b-~s", [N, Suite])), [Plan])
          || {N, {Suite, _} = Plan} <- lists:zip(lists:seq(1, length(Plans)), Plans)],
@@ -195,9 +193,6 @@ plan_of(Suite, Rows, Runs, Asked) ->
         all -> {Default, Others};
         Cases -> {false, [{Case, proplists:get_value(Case, Others, Default)} || Case <- Cases]}
     end.
-
-without(all, _) -> {false, []};
-without(Cases, {Default, Others}) -> {Default, [{Case, false} || Case <- Cases] ++ Others}.
 
 is_any({Default, Others}) -> Default orelse lists:any(fun({_, Runs}) -> Runs end, Others).
 
