@@ -16,10 +16,10 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus report-bundle test-report test-web
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 test-aarch64-vm lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus report-bundle test-report test-web
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: ## see it find five real leaks on a running node (under a minute)
 	@scripts/setup build
@@ -155,6 +155,9 @@ valgrind: ## the C unit tests under valgrind
 check-aarch64: ## the C unit tests of the reader, cross-compiled, under an emulator
 	@scripts/setup cross
 	@$(MAKE) -s --no-print-directory -C c_src check-aarch64
+
+test-aarch64-vm: ## native suites on whole VMs of aarch64, OTP 25, 27 and 29, in an emulator (hours on a busy machine)
+	@scripts/aarch64-vm
 
 check-musl: ## the C unit tests that depend on the C library, with musl; and the library, without a warning
 	@scripts/setup build musl

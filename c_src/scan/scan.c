@@ -300,7 +300,7 @@ static enum status open_one(struct scan *s, const struct target *t, const struct
                             struct walk *w)
 {
     w->view.pid = t->pid;
-    enum status st = stamp_open(&s->vm, &q->plan, t->slot, t->proc, &w->view);
+    enum status st = stamp_begin(&s->vm, &q->plan, t->slot, t->proc, &w->view);
     /* torn at the opening: the slot was just emptied or filled, so it holds no process that was
      * alive all the time */
     if (st == ST_TORN || (t->pid != 0 && w->view.pid != t->pid))
@@ -323,6 +323,31 @@ static void open_walk(struct scan *s, const struct target *t, const struct quest
     }
 }
 
+static void stop_walking(struct scan *s, unsigned i, enum status st)
+{
+    stamp_hold(&s->walks[i].view, STAMP_WALKED);
+    if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
+        s->kept |= 1U << i;
+    else
+        walk_end(&s->walks[i]);
+    s->outcome[i] = st;
+    s->walking &= ~(1U << i);
+}
+
+/* One barrier for all that are open. */
+static void confirm_batch(struct scan *s)
+{
+    peek_barrier();
+    for (uint32_t left = s->walking; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctz(left);
+        const struct walk *w = &s->walks[i];
+        const struct reading rd = {&s->vm, &w->q->plan, &w->view, NULL};
+        enum status st = w->q->one_word ? ST_OK : stamp_confirm(&rd);
+        if (st != ST_OK)
+            stop_walking(s, i, st);
+    }
+}
+
 /* Prefetches what the walks read first, and the lines of the next batch. */
 static void open_batch(struct scan *s)
 {
@@ -335,17 +360,8 @@ static void open_batch(struct scan *s)
         for (unsigned k = 0; k < s->qn; k++)
             open_walk(s, &s->targets[p], &s->q[k], i++);
     }
-}
-
-static void stop_walking(struct scan *s, unsigned i, enum status st)
-{
-    stamp_hold(&s->walks[i].view, STAMP_WALKED);
-    if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
-        s->kept |= 1U << i;
-    else
-        walk_end(&s->walks[i]);
-    s->outcome[i] = st;
-    s->walking &= ~(1U << i);
+    if (PEEK_REORDERED && s->walking != 0)
+        confirm_batch(s);
 }
 
 static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)

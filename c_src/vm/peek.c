@@ -510,8 +510,9 @@ static bool syscall_scan(enum peek_reader r, uintptr_t table, size_t from, size_
 /* ---- the barrier between a walk and its closing check ------------------------------------- */
 
 #if defined(__linux__) && !defined(__x86_64__)
-/* The VM sets RUNNING with release order only, so our closing reads need its store made visible:
- * one expedited membarrier makes every thread of the node pass a full barrier. */
+/* The VM stores that a process runs, or that its lock is taken, without a barrier behind it: what it writes next may
+ * be seen first. One expedited membarrier makes every thread of the node pass a full barrier, at a boundary between
+ * two instructions: what such a thread stored before something that we saw is seen by what we read next. */
 enum { CMD_PRIVATE_EXPEDITED = 1 << 3, CMD_REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
 
 static bool barrier_works(void)
@@ -528,6 +529,7 @@ static bool barrier_works(void)
 
 void peek_barrier(void)
 {
+    forget_pages();
     atomic_thread_fence(memory_order_seq_cst);
     (void)syscall(SYS_membarrier, CMD_PRIVATE_EXPEDITED, 0);
 }
@@ -551,6 +553,7 @@ static bool barrier_works(void)
 
 void peek_barrier(void)
 {
+    forget_pages();
     atomic_thread_fence(memory_order_seq_cst);
 }
 #endif

@@ -87,6 +87,13 @@ bool peek_scan(enum peek_reader r, uintptr_t table, size_t from, size_t to, size
  * used only release stores. Does nothing on x86-64; one membarrier elsewhere. */
 void peek_barrier(void);
 
+/* Whether another thread's stores may be seen in another order than it made them. */
+#if defined(__x86_64__)
+enum { PEEK_REORDERED = 0 };
+#else
+enum { PEEK_REORDERED = 1 };
+#endif
+
 /* ---- the calls that every process costs dozens of, without a detour -------------------------- */
 
 enum { PEEK_GATHER_MAX = 64 };

@@ -87,8 +87,8 @@ static inline enum status settled_twice(const struct plan *plan, const struct vi
     return st != ST_OK ? st : settled(plan, view->w + plan->n);
 }
 
-enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
-                       struct view *view)
+enum status stamp_begin(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
+                        struct view *view)
 {
     if (!peek_gather(vm->reader, proc, plan->off, plan->n + 2, view->w))
         return ST_TORN;
@@ -99,11 +99,28 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
     if (!proctab_may_hold(vm->lay, &vm->tab, slot, view->pid))
         return ST_TORN;
     enum status st = settled_twice(plan, view);
-    if (st == ST_OK && plan->at[LF_inq_first] != 0 && view->w[plan->at[LF_inq_first]] != 0)
-        peek_barrier();
     if (st == ST_OK)
         stamp_hold(view, STAMP_OPENED);
     return st;
+}
+
+enum status stamp_confirm(const struct reading *rd)
+{
+    uint64_t pair[2];
+    return peek_gather(rd->vm->reader, rd->view->proc, rd->plan->off, 2, pair)
+               ? settled(rd->plan, pair)
+               : ST_TORN;
+}
+
+enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
+                       struct view *view)
+{
+    const struct reading rd = {vm, plan, view, NULL};
+    enum status st = stamp_begin(vm, plan, slot, proc, view);
+    if (!PEEK_REORDERED || st != ST_OK)
+        return st;
+    peek_barrier();
+    return stamp_confirm(&rd);
 }
 
 #ifdef SONDE_TEST

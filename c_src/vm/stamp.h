@@ -10,11 +10,12 @@
  *          heap may be changing, and the main lock must be free; else busy.
  *   close: state and lock FIRST, then the fields: equal to those of the opening, else torn.
  *
- * Senders link messages to the outer queue under the queue's own lock, which they take with acquire
- * order only: where memory is weakly ordered, a reader may see the link before the lock and before
- * the content of the message. So a walk over that queue requires its lock to be free as well and,
- * if the queue is not empty, makes all other threads pass a barrier between the opening and the
- * walk: a link that the opening saw was stored after the message, so the walk sees the message.
+ * Where memory is weakly ordered, all other threads pass a barrier before state and lock are read again,
+ * and another one before the closing: a sender takes a lock, and what it stores then may be seen before
+ * the lock is. test_memory_order.c tries all orders, with each of these steps and without.
+ *
+ * Senders link messages to the outer queue under the queue's own lock, so a walk over that queue requires
+ * its lock to be free as well.
  *
  * The order matters. The VM saves the fields, adds the reductions, clears RUNNING, and unlocks:
  * fields read before state and lock can miss a whole run. */
@@ -63,6 +64,12 @@ void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, 
 /* OK, BUSY, TORN, or GONE (no process in that slot, or one that process_info reports as dead). */
 enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
                        struct view *view);
+
+/* The same in two steps, for many processes with one barrier (peek_barrier) between them. Where PEEK_REORDERED is 0
+ * the second one is not needed. */
+enum status stamp_begin(const struct vm *vm, const struct plan *plan, size_t slot, uintptr_t proc,
+                        struct view *view);
+enum status stamp_confirm(const struct reading *rd);
 
 /* OK: everything read since the opening belongs to one state. Call peek_barrier first. */
 enum status stamp_close(const struct reading *rd);
