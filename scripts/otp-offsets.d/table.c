@@ -32,6 +32,8 @@ static void print_things(const struct layout *lay)
     printf("fun_more = %u\n", lay->fun.more);
     printf("fun_word = %u\n", lay->fun.word);
     printf("fun_shift = %u\n", lay->fun.shift);
+    printf("fun_mask = %u\n", lay->fun.mask);
+    printf("fun_uniq_first = %d\n", lay->fun_uniq_first);
     printf("fun_names = %u\n", lay->fun_names);
 }
 
