@@ -109,7 +109,7 @@ enum { ARRIVALS_25 = ACTIVE | SIG_IN_Q, ARRIVALS_27 = ACTIVE | SIG_IN_Q | MSG_IN
 #define THINGS_28                                                                                  \
     KINDS(KIND_NONE, KIND_RECORD, KIND_HEAP_BINARY, KIND_SUB_BINARY, KIND_REFC, KIND_MAP,          \
           KIND_NONE),                                                                              \
-        .fun = {2, 0, 16, 0, 0xFF}, .fun_uniq_first = true, .fun_names = 7, .tag_bytes = 16
+        .fun = {2, 0, 16, 0, 0xFF}, .fun_uniq_first = true, .fun_names = 6, .tag_bytes = 16
 
 #define FORM_25                                                                                    \
     .pid_slot_high = true, .len_is_biased = true, .arity_width = 8, .type_mask = 0xFFFF,           \
