@@ -124,7 +124,7 @@
     X(node_other,       "offsetof(ErtsMonLnkNode, other)")                              \
     X(node_offset,      "offsetof(ErtsMonLnkNode, offset)")                             \
     X(node_flags,       "offsetof(ErtsMonLnkNode, flags)")                              \
-    X(node_type,        "offsetof(ErtsMonLnkNode, type)")                               \
+    X(node_type,        "offsetof(ErtsMonLnkNode, type) /* .flags from 28 */")          \
     X(link_size,        "sizeof(ErtsLink)")                                             \
     X(link_unlinking,   "offsetof(ErtsILink, unlinking)")                               \
     X(mon_ref,          "offsetof(ErtsMonitorData, ref)")                               \

@@ -1,4 +1,5 @@
-/* table NAME: the checked-in table of that name, as scripts/otp-offsets prints the sources' numbers. */
+/* table NAME: the checked-in table of that name, as scripts/otp-offsets prints the sources' numbers.
+ * table: the names of all tables. */
 #include "vm/layout.h"
 
 #include <stdio.h>
@@ -27,11 +28,14 @@ static void print_things(const struct layout *lay)
     printf("tag_sub_binary = %u\n", tag_of(lay, KIND_SUB_BINARY));
     printf("tag_external = %u\n", tag_of(lay, KIND_EXTERNAL));
     printf("tag_map = %u\n", tag_of(lay, KIND_MAP));
+    printf("tag_record = %u\n", tag_of(lay, KIND_RECORD));
     printf("refc_is_term = %d\n", lay->refc_is_term);
     printf("fun_raw = %u\n", lay->fun.raw);
     printf("fun_more = %u\n", lay->fun.more);
     printf("fun_word = %u\n", lay->fun.word);
     printf("fun_shift = %u\n", lay->fun.shift);
+    printf("fun_mask = %u\n", lay->fun.mask);
+    printf("fun_uniq_first = %d\n", lay->fun_uniq_first);
     printf("fun_names = %u\n", lay->fun_names);
 }
 
@@ -51,11 +55,13 @@ static void print(const struct layout *lay)
 
 int main(int argc, char **argv)
 {
+    for (unsigned i = 0; argc == 1 && i < layout_count(); i++)
+        puts(layout_table(i)->name);
     for (unsigned i = 0; argc == 2 && i < layout_count(); i++) {
         if (strcmp(layout_table(i)->name, argv[1]) == 0) {
             print(layout_table(i));
             return 0;
         }
     }
-    return 1;
+    return argc != 1;
 }
