@@ -10,7 +10,6 @@
  *   - taking a lock orders what follows after the READ of the lock; that the lock is taken may be seen later;
  *   - words of the process and of its heap are plain stores.
  * doc/how-it-works.md, "Order, barrier by barrier", names the same steps. */
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -295,16 +294,7 @@ static bool litmus;  /* all threads end, and only registers are looked at */
 static uint8_t sought[2];
 static unsigned failures;
 
-__attribute__((format(printf, 1, 2))) static void failed(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    printf("FAILED: ");
-    vprintf(format, args);
-    printf("\n");
-    va_end(args);
-    failures++;
-}
+#define FAILED(...) (printf("FAILED: " __VA_ARGS__), printf("\n"), failures++)
 
 static bool equal(const struct now *a, const struct now *b)
 {
@@ -533,7 +523,7 @@ static unsigned scenarios_wrong(unsigned left_out, const char *what)
         the_reader(&thread[READER]);
         all_from(&s);
         if (accepted == 0)
-            failed("%s, %s: nothing is accepted", what, scenarios[i].name);
+            FAILED("%s, %s: nothing is accepted", what, scenarios[i].name);
         if (wrong > 0)
             printf("%s, %s: %u of %u wrong, in %zu states\n", what, scenarios[i].name, wrong,
                    accepted, known);
@@ -545,12 +535,12 @@ static unsigned scenarios_wrong(unsigned left_out, const char *what)
 static void test_the_protocol(void)
 {
     if (scenarios_wrong(SOUND, "aarch64") > 0)
-        failed("the protocol is wrong where memory is weakly ordered");
+        FAILED("the protocol is wrong where memory is weakly ordered");
     if (scenarios_wrong(STRONG, "x86-64") > 0)
-        failed("the protocol is wrong where memory is strongly ordered");
+        FAILED("the protocol is wrong where memory is strongly ordered");
     /* It only saves work. */
     if (scenarios_wrong(NO_FIRST_LOOK, "without the first look") > 0)
-        failed("the first look matters");
+        FAILED("the first look matters");
 }
 
 static void test_each_step_is_needed(void)
@@ -571,9 +561,9 @@ static void test_each_step_is_needed(void)
     };
     for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++) {
         if (scenarios_wrong(steps[i].change, steps[i].what) == 0)
-            failed("%s, no answer is wrong", steps[i].what);
+            FAILED("%s, no answer is wrong", steps[i].what);
         if (steps[i].strong && scenarios_wrong(STRONG | steps[i].change, steps[i].what) == 0)
-            failed("%s, no answer is wrong on x86-64", steps[i].what);
+            FAILED("%s, no answer is wrong on x86-64", steps[i].what);
     }
 }
 
@@ -613,7 +603,7 @@ static void test_litmus(const char *writes, const char *reads, unsigned how, uns
     all_from(&s);
     litmus = false;
     if ((accepted > 0) != possible)
-        failed("%s beside %s, %x: %u, %u is %spossible", writes, reads, how, first, second,
+        FAILED("%s beside %s, %x: %u, %u is %spossible", writes, reads, how, first, second,
                possible ? "not " : "");
 }
 

@@ -219,7 +219,6 @@ enum { OTHER = 90 };
 static void is_origin(struct world *w, const uint64_t wanted[ORIGIN_WORDS], const char *what)
 {
     static const enum attr attrs[] = {ATTR_reductions, ATTR_origin};
-    uint64_t found[ORIGIN_WORDS] = {0};
     unsigned asked = 0;
     enum scan_result r;
     struct scan *s = malloc(sizeof *s);
@@ -232,6 +231,7 @@ static void is_origin(struct world *w, const uint64_t wanted[ORIGIN_WORDS], cons
     }
     bool ok = r == SCAN_DONE && asked == (wanted ? 0 : 1);
     if (ok && wanted) {
+        uint64_t found[ORIGIN_WORDS] = {0};
         size_t last = s->stacks.n - 1;
         (void)stack_tree_frames(&s->stacks, last, found, ORIGIN_WORDS);
         ok = s->stacks.nodes[last].count == 1 && s->stacks.sums[last] == 1234 &&
