@@ -15,7 +15,7 @@
 %% <ul>
 %% <li>`port' (0): where it listens; 0 takes a free port</li>
 %% <li>`ip' (`{127,0,0,1}'): the address, which must be one of the loopback interface</li>
-%% <li>`beyond_loopback' (false): allows any address. Connections are not encrypted, so whoever can listen to the
+%% <li>`beyond_loopback' (false): allows any address. Connections are not encrypted, so anyone who can listen to the
 %%     network can read the token. Forward the port with `ssh -L' instead</li>
 %% <li>`interval' (1000 ms): the time from one sample to the next, from 200 to 60000</li>
 %% <li>`token' (none): a fun without arguments that returns the secret part of the address, 32 to 128 letters,
