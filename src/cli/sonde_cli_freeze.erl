@@ -75,7 +75,12 @@ seconds(Ms) -> io_lib:format("~b.~3..0b", [Ms div 1000, Ms rem 1000]).
 now_ms() -> erlang:monotonic_time(millisecond).
 
 %% @doc The shell's program: `was' if the process is stopped already, `stopped', and after a line or the end of its input
-%% `continued', or `late' if the clock was first. Some shells report that a signal ended the clock: not to us. The fields of its status come after its name, which may be anything.
+%% `continued', or `late' if the clock was first. Some shells report that a signal ended the clock: not to us. The fields of
+%% its status come after its name, which may be anything.
+%%
+%% From the stop on, the shell needs no new process: on a sick machine there may be none. So it reads the status
+%% itself, and the clock has its `sleep' before. The clock goes on to let the process go on, because this shell may
+%% come to the stop only after the limit, and so does the shell when it finds that the clock was first.
 -spec script() -> string().
 script() ->
     "exec 2>/dev/null\n"
@@ -83,8 +88,11 @@ script() ->
     "set -f\n"
     "pid=$1 begun=$2 limit=$3\n"
     "same() {\n"
-    "    line=$(cat \"/proc/$pid/stat\") || return 1\n"
+    "    line=\n"
+    "    [ -r \"/proc/$pid/stat\" ] || return 1\n"
+    "    { while IFS= read -r part || [ -n \"$part\" ]; do line=$line$part; done <\"/proc/$pid/stat\"; } || return 1\n"
     "    set -- ${line##*) }\n"
+    "    [ $# -ge 20 ] || return 1\n"
     "    state=$1\n"
     "    shift 19\n"
     "    [ \"$1\" = \"$begun\" ]\n"
@@ -96,7 +104,11 @@ script() ->
     "    clock=$!\n"
     "    trap 'kill -KILL $clock; exit 3' USR1\n"
     "    wait $clock\n"
-    "    same && kill -CONT \"$pid\"\n"
+    "    trap 'exit 0' USR1\n"
+    "    for again in 1 2 3 4 5 6 7 8 9 10; do\n"
+    "        same && kill -CONT \"$pid\"\n"
+    "        sleep 1 >/dev/null 2>&1\n"
+    "    done\n"
     "    exit 0\n"
     ") &\n"
     "clock=$!\n"
@@ -105,8 +117,11 @@ script() ->
     "    read -r line\n"
     "    kill -USR1 $clock\n"
     "    wait $clock\n"
-    "    [ $? != 0 ] || { echo late; exit; }\n"
-    "    if same; then kill -CONT \"$pid\" && echo continued; else echo gone; fi\n"
+    "    late=$?\n"
+    "    if same; then\n"
+    "        kill -CONT \"$pid\"\n"
+    "        if [ $late = 0 ]; then echo late; else echo continued; fi\n"
+    "    else echo gone; fi\n"
     "else\n"
     "    kill -USR1 $clock\n"
     "    echo \"${said:-gone}\"\n"
