@@ -202,11 +202,12 @@ remedy(Pid) ->
         _ -> batches
     end.
 
-groups([#{states := First} | _] = Looks, #{states := Last, looked_at := LookedAt}, Opts) ->
+groups([#{states := First} | _] = Looks, #{states := #{suspended := Suspended} = Last, looked_at := LookedAt}, Opts) ->
     #{processes := All} = lists:last(Looks),
+    Full = [Ends || map_size(Suspended) > 0, Ends <- full(Opts)],
     [suspect(Kind, {processes, sonde_outside_names:function(Call)}, 0, N / max(1, LookedAt),
              [{processes, N * max(1, All) div max(1, LookedAt)}, {some, lists:sublist(Both, ?SOME)} | current(hd(Both))]
-             ++ full(State, Opts),
+             ++ [Ends || State =:= suspended, Ends <- Full],
              {sonde, stacks, [5]}, Remedy)
      || {State, Kind, Least, Remedy} <- [{runnable, run_queue, ?FEW, fewer_at_once}, {suspended, suspended, 1, let_run}],
         {Call, Pids} <- maps:to_list(map_get(State, Last)), Call =/= undefined,
@@ -218,20 +219,37 @@ in_both(runnable, Pids, [_ | _] = Before) -> lists:sublist(lists:sort(Pids), min
 in_both(_, Pids, Before) -> ordsets:intersection(lists:sort(Pids), lists:sort(Before)).
 
 %% Which other end takes nothing, as the kernel has it: the VM suspends those that send to it.
-full(suspended, #{os_pid := OsPid}) -> [{full_sockets, Full} || [_ | _] = Full <- [sonde_outside_sockets:full(OsPid)]];
-full(_, _) -> [].
+full(#{os_pid := OsPid}) -> [{full_sockets, Full} || [_ | _] = Full <- [sonde_outside_sockets:full(OsPid)]];
+full(_) -> [].
 
 current(Pid) ->
     {_, _, Current} = sonde_outside_names:who(Pid),
     [{current_function, Current} || Current =/= undefined].
 
 %% It runs, and its reductions stand still: it is in a native function that does not return.
+%% One on a dirty scheduler may stay there.
 native_calls([#{busy := First}, #{busy := Last}], Ms) when Ms >= ?STUCK_MS ->
+    Normal = on_normal_schedulers(),
     [suspect(native_call, Pid, 0, 1.0, [{reductions, 0}, {current_function, Current} | named(Pid)],
              {sonde, info, [Pid]}, native_function)
-     || {Pid, {N, Current}} <- maps:to_list(Last), {M, _} <- [maps:get(Pid, First, {none, none})], N =:= M];
+     || {Pid, {N, Current}} <- maps:to_list(Last), Normal =:= unknown orelse lists:member(Pid, Normal), {M, _} <- [maps:get(Pid, First, {none, none})], N =:= M];
 native_calls(_, _) ->
     [].
+
+on_normal_schedulers() ->
+    case sonde_nif:has_schedulers() of
+        true -> on_normal_schedulers(0);
+        false -> unknown
+    end.
+
+on_normal_schedulers(From) ->
+    case sonde_nif:schedulers(normal, From, erlang:system_info(atom_count)) of
+        no_reader -> [];
+        {Next, Some} -> [Pid || {_, _, {Pid, _, _, _, _}} <- Some] ++ case Next of
+                                                                          done -> [];
+                                                                          _ -> on_normal_schedulers(Next)
+                                                                      end
+    end.
 
 near_limit(Count, Limit, _) when Count < ?NEAR * Limit ->
     [];

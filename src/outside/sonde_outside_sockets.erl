@@ -56,7 +56,7 @@ sockets(Folder) ->
 read(File) ->
     case file:open(File, [read, raw, binary]) of
         {ok, Open} ->
-            try lines(Open, file:read(Open, 65536), 0)
+            try iolist_to_binary(lines(Open, file:read(Open, 65536), 0))
             after file:close(Open)
             end;
         {error, _} -> <<>>
@@ -64,5 +64,5 @@ read(File) ->
 
 %% A file of /proc has no size.
 lines(Open, {ok, Bytes}, N) when N < ?MOST_BYTES ->
-    <<Bytes/binary, (lines(Open, file:read(Open, 65536), N + byte_size(Bytes)))/binary>>;
-lines(_, _, _) -> <<>>.
+    [Bytes | lines(Open, file:read(Open, 65536), N + byte_size(Bytes))];
+lines(_, _, _) -> [].

@@ -29,7 +29,7 @@ options(Opts) ->
                             rows => {auto, Size}, width => {auto, Size}, height => {auto, Size},
                             sort => {memory, fun is_sort/1}}).
 
-is_sort({growth, Attr}) -> sonde_attr:is_native(Attr);
+is_sort({growth, Attr}) -> sonde_attr:is_native(Attr) andalso is_sort(Attr);
 is_sort(Attr) -> lists:keymember(Attr, 2, sonde_top_keys:sorts()).
 
 %% Nothing is drawn before the first sample: an error until then leaves the terminal as it is.

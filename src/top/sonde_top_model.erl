@@ -26,7 +26,7 @@
 -define(AROUND, 11).
 -define(PAST, 60).
 -define(MOST_BACK, 20).
--define(MOST_SYSTEM, 60).     % lines of the page of the system, and more
+-define(MOST_SYSTEM, 1000).     % lines of the page of the system, and more
 -define(LEAST_MS, 1000).
 -define(MOST_MS, 3600000).
 

@@ -16,6 +16,8 @@
 -define(WINDOW_MS, 100).      % the shortest one for reductions
 %% Percent of the time of one processor. To take a point is to wait for the other schedulers most of the time.
 -define(POINT_SHARE, 2).
+%% A scheduler that is stuck holds up a point, which takes no processor time meanwhile.
+-define(LONGEST_MS, 10000).
 -define(FREE_MS, 250).        % what may be done at once, before anything is known of its duration
 
 %% Its share of the time of all processors, in percent, and the least number of milliseconds until it comes
@@ -53,7 +55,7 @@ again(#{server := Server, interval := Interval, pace := Pace0} = Request, Before
     Counters = counters(),
     Server ! {point, self(), json(point(Before, Counters))},
     Took = (now_us() - Start) / 1000,
-    Next = now_ms() + max(Interval, ceil(100 * Took / ?POINT_SHARE)),
+    Next = now_ms() + max(Interval, min(?LONGEST_MS, ceil(100 * Took / ?POINT_SHARE))),
     Pace = lists:foldl(fun(Part, Due) -> take(Part, Next, Request, Due) end, Pace0, parts()),
     ok = wait(Next, Server),
     again(Request#{pace := Pace}, Counters).
