@@ -9,7 +9,8 @@ suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [a_long_mailbox, a_mailbox_of_ten_million, a_run_queue, a_deadlock, callers_of_one_server, a_native_function,
-     distribution_is_flooded, heart_is_about_to_kill, an_idle_node_has_no_suspects].
+     distribution_is_flooded, heart_is_about_to_kill, an_idle_node_has_no_suspects,
+     a_dirty_call_holds_nothing].
 
 init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
 end_per_suite(_Config) -> ok.
@@ -224,6 +225,25 @@ heart_hangs() ->
 is_well() -> gen_server:call(night_silent, is_well, infinity).
 
 %% ---- and none
+
+%% Promise: a native function on a dirty scheduler is where it should be, however long it takes.
+a_dirty_call_holds_nothing(Config) ->
+    case sonde_foreign_helper:build(filename:join(proplists:get_value(priv_dir, Config), "dirty")) of
+        {skip, _} = Skip ->
+            Skip;
+        {ok, Dir} ->
+            both(fun(Of, Twin) ->
+                Pids = Of(?MODULE, dirty, [Dir]),
+                ok = sonde_test:until(running, fun() ->
+                    [running, running] =:= [Status || Pid <- Pids, {ok, {_, Status}, _} <- [ask(Twin, info, [Pid, status])]]
+                end),
+                none = suspect(Twin)
+            end)
+    end.
+
+dirty(Dir) ->
+    ok = sonde_foreign_helper:load(Dir),
+    [spawn(fun() -> sonde_foreign_helper:sleep(Kind, 600000, 1) end) || Kind <- [dirty_cpu, dirty_io]].
 
 an_idle_node_has_no_suspects(_Config) ->
     both(fun(Of, Twin) ->
