@@ -423,7 +423,7 @@ sees_the_largest_processes_and_tables(_Config) ->
     Big = sonde_test:hold(fun() -> lists:seq(1, 2000000) end),
     Table = ets:new(watch_table, [public]),
     true = ets:insert(Table, [{I, I} || I <- lists:seq(1, 200000)]),
-    Pid = start(#{interval => 20, top => 20, min_bytes => 1000000, budget => 100}),
+    Pid = start(#{interval => 20, top => 20, min_bytes => 1000000}),
     ok = swept(Pid, 3),
     Rows = fun() ->
                    [#{top := Top, tables := Tables, processes := Followed}] =
@@ -490,7 +490,7 @@ a_sweep_has_every_kind_of_memory_and_every_count(_Config) ->
 %% Finds what a collection would leave of a process whose heap is eight times as large.
 looks_into_large_heaps(_Config) ->
     Big = sonde_test:hold(fun() -> _ = length(lists:seq(1, 1000000)), lists:seq(1, 100000) end),
-    Pid = start(#{interval => 2000, top => 20, min_bytes => 1000000, budget => 100}),
+    Pid = start(#{interval => 2000, top => 20, min_bytes => 1000000}),
     Seen = fun() -> lists:append([Rows || #{processes := Rows} <- sonde_watch:history(Pid, 9)]) end,
     ok = sonde_test:until(looked_at, fun() -> lists:keymember(Big, 1, Seen()) end),
     {Big, Bytes, Live, _} = lists:keyfind(Big, 1, Seen()),
@@ -503,7 +503,7 @@ looks_into_large_heaps(_Config) ->
 goes_on_while_processes_are_born_and_die(_Config) ->
     Born = counters:new(1, []),
     Churn = sonde_test:churn(2, fun() -> born_and_gone(Born) end),
-    Pid = start(#{interval => 1, budget => 100, min_bytes => 0, top => 50}),
+    Pid = start(#{interval => 1, min_bytes => 0, top => 50}),
     try
         ok = swept(Pid, 10),
         ok = sonde_test:until(births, fun() -> counters:get(Born, 1) > 1000 end),
@@ -541,7 +541,7 @@ a_callback_that_crashes_is_told_of_once(_Config) ->
 
 %% The process that runs callbacks ends with its watcher, whatever it still has queued.
 a_callback_that_hangs_stops_no_sweep(_Config) ->
-    Pid = start(#{interval => 1, budget => 100, callback => {sonde_watch_helper, hang}}),
+    Pid = start(#{interval => 1, callback => {sonde_watch_helper, hang}}),
     ok = sonde_test:until(dropped, fun() -> maps:get(dropped, sonde_watch:status(Pid)) > 0 end),
     #{sweeps := Then} = sonde_watch:status(Pid),
     ok = swept(Pid, Then + 5),
@@ -783,7 +783,7 @@ collected_within(PerMinute, Until, Judge) ->
     Judge(N, Ms).
 
 collecting(PerMinute) ->
-    start(#{interval => 20, budget => 100, callback => {sonde_watch_helper, told},
+    start(#{interval => 20, callback => {sonde_watch_helper, told},
             remedy => {collect, #{garbage_bytes => 8000000, per_minute => PerMinute}}}).
 
 %% A process that has built and dropped sixteen megabytes; it waits, so it does not collect.
@@ -862,9 +862,10 @@ start(Opts) ->
     {ok, Pid} = gen_server:start(sonde_watch, opts(Opts), []),
     Pid.
 
-%% As start_link/1 passes them to its server.
+%% As start_link/1 passes them to its server. Within the default budget, one slow sweep would delay
+%% the next by a hundred times as long, and the first sweep may have to wait for the proof.
 opts(Opts) ->
-    {ok, Read} = sonde_watch_opts:read(Opts),
+    {ok, Read} = sonde_watch_opts:read(maps:merge(#{budget => 100}, Opts)),
     Read.
 
 stop(Pid) ->
