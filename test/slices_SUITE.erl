@@ -85,7 +85,12 @@ outside(OsPid) ->
 a_hundred_thousand_links_and_monitors(Config) -> keeps_the_promise(Config, {ties, 100000}).
 a_million_messages_on_the_heap(Config) -> keeps_the_promise(Config, {messages, on_heap, 1000000}).
 a_million_messages_off_the_heap(Config) -> keeps_the_promise(Config, {messages, off_heap, 1000000}).
-a_million_binaries(Config) -> keeps_the_promise(Config, {binaries, 1000000}).
+%% What a look and an account of them remember is freed a step at a time: 4 MB, by their own memory's size, not by the clock.
+a_million_binaries(Config) ->
+    {Look, Account} = Calls = there(Config, ?MODULE, calls_that_free, [1000000]),
+    figure(io_lib:format("  slices: to free a look and an account of a million binaries: ~p and ~p calls~n", tuple_to_list(Calls))),
+    true = Look >= 16 andalso Account >= 16,
+    keeps_the_promise(Config, {binaries, 1000000}).
 a_hundred_megabytes_of_terms(Config) -> keeps_the_promise(Config, {terms, 100}).
 fifty_thousand_processes(Config) -> keeps_the_promise(Config, {processes, 50000}).
 a_huge_dictionary(Config) -> keeps_the_promise(Config, {dictionary, 300000}).
@@ -115,12 +120,32 @@ figures(What, Said) ->
                          [What, lists:join(", ", Longest),
                           [io_lib:format("; again: ~0p", [Again]) || Again =/= []]]),
     ct:pal("~ts~p", [Line, lists:sublist(lists:reverse(lists:keysort(2, Best)), 30)]),
+    figure(Line).
+
+figure(Line) ->
     case os:getenv("SONDE_FIGURES") of
         false -> ok;
         File -> file:write_file(File, Line, [append])
     end.
 
 %% ---- on the peer: a hard case, and every call
+
+calls_that_free(N) ->
+    #{status := active} = sonde:native(),
+    {P, []} = made({binaries, N}),
+    Look = sonde_nif:look_new(account, P, [], 1 bsl 40, 0, 0),
+    done = looked_at(Look, 100000),
+    Account = accounted(),
+    ok = sonde_nif:reset_calls(),
+    ok = sonde_look:finish(Look),
+    ok = ended(Account, sonde_nif:account_end(Account)),
+    ok = sonde_test:stop([P]),
+    {calls_of(do_look_end), calls_of(do_account_end)}.
+
+ended(Account, more) -> ended(Account, sonde_nif:account_end(Account));
+ended(_Account, ok) -> ok.
+
+calls_of(Function) -> lists:sum([N || {Name, _, _, _, N} <- sonde_nif:longest_calls(), Name =:= Function]).
 
 %% {Call, the longest time of each function in each try}; the last try is the good one, if any is.
 measured(What, Dir) ->
@@ -257,7 +282,7 @@ patient(_Scan, _) -> ok.
 
 %% What a caller leaves behind if it dies in the middle of its work, or before it gave it back.
 deaths(P) ->
-    Looks = [{mark, 10}, {account, 10}, {snapshot, 10}, {flat, 10}, {slices, 10}, {top, 1000000}],
+    Looks = [{mark, 10}, {account, 1000000}, {snapshot, 1000000}, {flat, 10}, {slices, 10}, {top, 1000000}],
     [{{dies, Kind}, fun() -> dies(look, fun() -> looked_at(Kind, P, Steps) end) end}
      || {Kind, Steps} <- Looks]
         ++ [{{dies, scan}, fun() -> dies(scan, fun() -> scanned(memory, sample) end) end},
@@ -299,8 +324,7 @@ dies(What, Fun) ->
     {Pid, Ref} = spawn_monitor(fun() -> Made = Fun(), exit({made, is_reference(Made)}) end),
     receive {'DOWN', Ref, process, Pid, {made, true}} -> ok end,
     Release = list_to_existing_atom("release_" ++ atom_to_list(What)),
-    Calls = fun() -> [N || {Name, _, _, _, N} <- sonde_nif:longest_calls(), Name =:= Release] end,
-    sonde_test:until(Release, fun() -> lists:sum(Calls()) > 0 end).
+    sonde_test:until(Release, fun() -> calls_of(Release) > 0 end).
 
 %% ---- on the peer: the hard cases
 

@@ -54,7 +54,7 @@ enum status account_free_some(struct account *a, struct budget *b)
     account_unrank(a);
     account_list_start(a);
     if (!pending_free_some(&a->pending, b) || !census_free_some(&a->all, b) ||
-        !holdings_free_some(&a->held, b))
+        !census_free_some(&a->wanted, b) || !holdings_free_some(&a->held, b))
         return ST_TIMESLICE;
     account_free(a);
     return ST_OK;

@@ -23,22 +23,54 @@ struct atoms atoms;
 #define FREE    enif_free
 #endif
 
+/* Before each block: its size, so that a large one can be freed in steps. */
+struct head {
+    size_t bytes, unused; /* so that the block is aligned as the allocator's */
+};
+
+static void *after_head(struct head *h, size_t bytes)
+{
+    if (!h)
+        return NULL;
+    h->bytes = bytes;
+    return h + 1;
+}
+
 void *sonde_alloc(size_t bytes)
 {
-    return nif_out_of_memory() ? NULL : ALLOC(bytes);
+    size_t all = bytes + sizeof(struct head);
+    return nif_out_of_memory() || all < bytes ? NULL : after_head(ALLOC(all), all);
 }
 
 void *sonde_realloc(void *p, size_t bytes)
 {
-    if (nif_out_of_memory())
-        return NULL;
-    return p ? REALLOC(p, bytes) : ALLOC(bytes);
+    size_t all = bytes + sizeof(struct head);
+    if (!p)
+        return sonde_alloc(bytes);
+    return nif_out_of_memory() || all < bytes ? NULL
+                                              : after_head(REALLOC((struct head *)p - 1, all), all);
+}
+
+static void free_block(void *block)
+{
+    FREE(block);
 }
 
 void sonde_free(void *p)
 {
-    if (p)
-        FREE(p);
+    struct head *h = p ? (struct head *)p - 1 : NULL;
+    if (h && !leftovers_take(h, h->bytes))
+        free_block(h);
+}
+
+bool nif_free_step(struct leftovers *l)
+{
+    return leftovers_step(l, free_block);
+}
+
+void nif_free_all(struct leftovers *l)
+{
+    leftovers_free(l, free_block);
 }
 
 struct sonde *sonde_of(ErlNifEnv *env)

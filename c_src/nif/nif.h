@@ -4,6 +4,7 @@
 #define SONDE_NIF_H
 
 #include "scan/attr.h"
+#include "util/leftovers.h"
 
 #include <erl_nif.h>
 #include <stdatomic.h>
@@ -192,6 +193,11 @@ ERL_NIF_TERM nif_map(ErlNifEnv *env, ERL_NIF_TERM keys[], ERL_NIF_TERM values[],
 
 /* NULL: the term is no resource of this type. */
 void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
+
+/* What a call freed that ended the use of a resource. A step is short enough for a dirty scheduler, true: nothing is left;
+ * a destructor frees all. */
+bool nif_free_step(struct leftovers *l);
+void nif_free_all(struct leftovers *l);
 
 /* The calls that use a resource: -1: one has it for itself; otherwise how many share it. */
 struct in_use {

@@ -8,7 +8,9 @@ enum { SLICE_NS = 5000000, PARTS_MAX = 64 };
 
 void nif_release_account(UNUSED ErlNifEnv *env, void *obj)
 {
-    account_free(&((struct held_account *)obj)->account);
+    struct held_account *h = obj;
+    account_free(&h->account);
+    nif_free_all(&h->left);
 }
 
 struct held_account *nif_get_account(ErlNifEnv *env, ERL_NIF_TERM term)
@@ -68,6 +70,7 @@ NIF(nif_do_account_new)
         return nif_raise(env, ATOM(no_memory));
     h->lay = *s->vm.lay;
     in_use_init(&h->in_use);
+    h->left = (struct leftovers){NULL};
     account_init(&h->account, &h->lay, &s->vm.tab, max, argv[1] == ATOM(true),
                  argv[2] == ATOM(true));
     ERL_NIF_TERM term = enif_make_resource(env, h);
@@ -389,15 +392,19 @@ ACCOUNT_NIF(do_account_resources)
 
 NIF(nif_do_account_end)
 {
-    /* (Account): more | ok. Frees its memory now, not at the next collection of its holder;
-     * afterwards the account is empty. Also `more' while a slice of a helper that was killed
+    /* (Account): more | ok. Frees its memory now, not at the next collection of its holder, one step
+     * a call; afterwards the account is empty. Also `more' while a slice of a helper that was killed
      * still fills or reads it. Dirty: there may be much to free. */
     struct held_account *h = nif_get_account(env, argv[0]);
     if (!h)
         return nif_raise(env, ATOM(badarg));
     if (!in_use_take(&h->in_use))
         return ATOM(more);
-    enum status st = slice(&h->account, account_free_some);
+    struct budget b = {BUDGET_STEPS, false};
+    leftovers_collect(&h->left);
+    enum status st = account_free_some(&h->account, &b);
+    leftovers_collect(NULL);
+    bool done = nif_free_step(&h->left) && st == ST_OK;
     give_back(h);
-    return st == ST_OK ? ATOM(ok) : ATOM(more);
+    return done ? ATOM(ok) : ATOM(more);
 }

@@ -9,6 +9,7 @@
 struct held_account {
     struct in_use in_use;
     struct account account;
+    struct leftovers left;
     struct layout lay; /* a copy, because it outlives an upgrade with a new proof */
 };
 

@@ -13,7 +13,9 @@ enum { SLICE_NS = 5000000, LOOK_NS = 1000000, LOOK_NS_MAX = 1000000000, WANTS_MA
 
 void nif_release_look(UNUSED ErlNifEnv *env, void *obj)
 {
-    (void)look_end(&((struct held_look *)obj)->look, LOOK_NS_MAX);
+    struct held_look *h = obj;
+    (void)look_end(&h->look, LOOK_NS_MAX);
+    nif_free_all(&h->left);
 }
 
 /* ---- mark ----------------------------------------------------------------------------------- */
@@ -124,6 +126,7 @@ static ERL_NIF_TERM start(ErlNifEnv *env, struct sonde *s, const struct vm *vm, 
     if (!h)
         return nif_raise(env, ATOM(no_memory));
     atomic_flag_clear(&h->in_use);
+    h->left = (struct leftovers){NULL};
     enum status st =
         look_start(&h->look, vm, proctab_slot(vm->lay, &vm->tab, pid), proc, walker, args);
     ERL_NIF_TERM term = st == ST_OK ? enif_make_resource(env, h) : nif_status_atom(env, st);
@@ -222,11 +225,13 @@ LOOK_NIF(do_look_progress)
 
 LOOK_NIF(do_look_end)
 {
-    /* (Look): more | ok. Frees its memory now, not at the next collection of its holder; afterwards
-     * it has no answer. Dirty: there may be much to free. */
-    bool done = look_end(&h->look, SLICE_NS);
+    /* (Look): more | ok. Frees its memory now, not at the next collection of its holder, one step a call;
+     * afterwards it has no answer. Dirty: there may be much to free. */
+    leftovers_collect(&h->left);
+    bool done = look_end(&h->look, LOOK_NS);
+    leftovers_collect(NULL);
     h->look.st = ST_GONE;
-    return done ? ATOM(ok) : ATOM(more);
+    return nif_free_step(&h->left) && done ? ATOM(ok) : ATOM(more);
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */

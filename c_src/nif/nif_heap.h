@@ -13,6 +13,7 @@
 struct held_look {
     atomic_flag in_use;
     struct look look;
+    struct leftovers left;
 };
 
 struct held_look *nif_take_look(ErlNifEnv *env, ERL_NIF_TERM term);
