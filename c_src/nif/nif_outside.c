@@ -91,9 +91,14 @@ NIF(nif_do_learn)
         return ATOM(no_reader);
     if (vm.code.n == 0)
         return ATOM(code);
-    if (!learn_atoms(env, &vm, argv[1], &s->vm.atoms))
+    /* others read by what is proved already, so that stays if not all is learned */
+    if (!learn_atoms(env, &vm, argv[1], &vm.atoms))
         return ATOM(atoms);
-    return learn_identity(env, &vm, argv[0], &s->vm.identity) ? ATOM(ok) : ATOM(identity);
+    if (!learn_identity(env, &vm, argv[0], &vm.identity))
+        return ATOM(identity);
+    s->vm.atoms = vm.atoms;
+    s->vm.identity = vm.identity;
+    return ATOM(ok);
 }
 
 /* ---- the other side ---------------------------------------------------------------------------------- */

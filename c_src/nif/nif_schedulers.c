@@ -138,11 +138,9 @@ struct running {
     struct identity who;
 };
 
-/* Its process is still the same after all was read, so it was not freed meanwhile: it runs. */
 static enum status read_process(const struct vm *vm, enum scheduler_kind kind, unsigned i,
                                 const struct scheduler *s, struct running *out)
 {
-    struct scheduler again;
     uintptr_t proc = (uintptr_t)s->process;
     unsigned at = LF(vm->lay, state);
     *out = (struct running){.pid = 0};
@@ -154,12 +152,10 @@ static enum status read_process(const struct vm *vm, enum scheduler_kind kind, u
     if (!identity_read_place(vm->reader, &vm->identity, proc, &out->who))
         out->who = (struct identity){.name = 0};
     peek_barrier();
-    if (!scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, &again) ||
-        again.process != s->process)
-        return ST_BUSY;
     out->state = layout_narrow(out->state, at, layout_width(vm->lay, LF_state));
-    size_t slot = proctab_slot(vm->lay, &vm->tab, out->pid);
-    return ok && proctab_may_hold(vm->lay, &vm->tab, slot, out->pid) ? ST_OK : ST_TORN;
+    enum status st = scheduler_confirm(vm->reader, vm->lay, &vm->tab, &vm->schedulers, kind, i,
+                                       proc, out->pid, out->state);
+    return st == ST_OK && !ok ? ST_TORN : st;
 }
 
 /* A number that stays the same only if the process has not run anything else meanwhile. No address leaves the

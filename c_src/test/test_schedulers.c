@@ -176,6 +176,33 @@ static void test_wrong_counts(const struct layout *lay)
     }
 }
 
+/* What was read is of one process, which still runs. */
+static void test_confirmed(const struct layout *lay)
+{
+    enum { PID = 0x123, SLOTS = 64 };
+    enum peek_reader r = peek_ready(PEEK_SYSCALL);
+    struct scheduler_form form;
+    uint64_t slots[SLOTS] = {0};
+    const struct proctab tab = {.tab = (uintptr_t)slots, .max = SLOTS};
+    uintptr_t proc = (uintptr_t)made->own;
+    size_t slot = proctab_slot(lay, &tab, PID);
+    build(lay);
+    slots[slot] = proc;
+    made->own[LF(lay, id) / 8] = PID;
+    EXPECT(learned(lay, &form));
+#define CONFIRM(I, Pid, State)                                                                     \
+    scheduler_confirm(r, lay, &tab, &form, SCHEDULER_NORMAL, (I), proc, (Pid), (State))
+    EXPECT(CONFIRM(OWN, PID, STATE_RUNNING) == ST_OK);
+    EXPECT(CONFIRM(OWN - 1, PID, STATE_RUNNING) == ST_BUSY);
+    EXPECT(CONFIRM(OWN, PID + 16, STATE_RUNNING) == ST_TORN); /* another one was there */
+    slots[slot] = proc + 64;
+    EXPECT(CONFIRM(OWN, PID, STATE_RUNNING) == ST_TORN);
+    EXPECT(CONFIRM(OWN, PID, STATE_RUNNING | STATE_EXITING) == ST_OK);
+    made->own[LF(lay, id) / 8] = PID + 2; /* no pid */
+    EXPECT(CONFIRM(OWN, PID + 2, STATE_RUNNING | STATE_EXITING) == ST_TORN);
+#undef CONFIRM
+}
+
 static uint16_t guess(const struct scheduler *s, struct queue_guess *g, uint32_t length)
 {
     EXPECT(queue_guess(peek_ready(PEEK_SYSCALL), s, length, g));
@@ -214,6 +241,7 @@ int main(void)
         test_moved(layout_table(i));
         test_wrong_words(layout_table(i));
         test_wrong_counts(layout_table(i));
+        test_confirmed(layout_table(i));
         test_queue(layout_table(i));
     }
     free(made);

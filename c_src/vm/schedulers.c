@@ -69,6 +69,30 @@ bool scheduler_read(enum peek_reader r, const struct layout *lay, const struct s
     return true;
 }
 
+static bool is_in_table(enum peek_reader r, const struct layout *lay, const struct proctab *tab,
+                        uintptr_t proc, uint64_t pid)
+{
+    uint64_t there;
+    return peek_word(r, tab->tab + proctab_slot(lay, tab, pid) * 8, &there) && there == proc;
+}
+
+/* A new process may be where one was that ended meanwhile, so the pid is read again. */
+enum status scheduler_confirm(enum peek_reader r, const struct layout *lay,
+                              const struct proctab *tab, const struct scheduler_form *form,
+                              enum scheduler_kind kind, unsigned i, uintptr_t proc, uint64_t pid,
+                              uint64_t state)
+{
+    uint64_t again;
+    struct scheduler s;
+    bool same = peek_word(r, proc + LF(lay, id), &again) && again == pid;
+    bool there = (state & STATE_EXITING) != 0 || is_in_table(r, lay, tab, proc, pid);
+    peek_barrier();
+    if (!scheduler_read(r, lay, form, kind, i, &s) || s.process != proc)
+        return ST_BUSY;
+    return same && there && proctab_may_hold(lay, tab, proctab_slot(lay, tab, pid), pid) ? ST_OK
+                                                                                         : ST_TORN;
+}
+
 /* ---- how many ----------------------------------------------------------------------------------------- */
 
 /* The run queues are in one array: one for each normal scheduler, then those of the two dirty kinds. */

@@ -9,7 +9,7 @@
 
 #include "util/status.h"
 #include "vm/layout.h"
-#include "vm/peek.h"
+#include "vm/proctab.h"
 
 /* In the VM's own order. */
 enum scheduler_kind { SCHEDULER_NORMAL, SCHEDULER_DIRTY_CPU, SCHEDULER_DIRTY_IO, SCHEDULER_KINDS };
@@ -68,6 +68,14 @@ struct scheduler {
 /* The one of that kind, counted from 0. false: there is none, or it is not readable. */
 bool scheduler_read(enum peek_reader r, const struct layout *lay, const struct scheduler_form *form,
                     enum scheduler_kind kind, unsigned i, struct scheduler *out);
+
+/* After the words of its process were read, of which these are its pid and its state. OK: they are all of this one, because
+ * the scheduler runs it still, and the table has it there, unless it ends: then it is in no table any more. BUSY: the
+ * scheduler runs another one. TORN: no process, or another one was there before. */
+enum status scheduler_confirm(enum peek_reader r, const struct layout *lay,
+                              const struct proctab *tab, const struct scheduler_form *form,
+                              enum scheduler_kind kind, unsigned i, uintptr_t proc, uint64_t pid,
+                              uint64_t state);
 
 /* Words of 32 bits of a run queue that may be its length. */
 enum { QUEUE_WORDS = 128 };
