@@ -10,7 +10,7 @@ all() ->
     [each_scheduler_has_a_row, the_caller_runs_on_its_own, a_native_call_is_named_first, a_long_bif_is_named,
      no_dirty_scheduler_is_needed, one_that_leaves_is_not_held, one_look_holds_nothing,
      processes_that_come_and_go, proved_beside_stuck_ones, only_natively, bad_arguments,
-     what_is_not_learned_breaks_nothing, all_stuck_from_outside, run_queues_from_outside].
+     all_stuck_from_outside, run_queues_from_outside].
 
 init_per_suite(Config) ->
     case sonde_foreign_helper:build(filename:join(proplists:get_value(priv_dir, Config), "foreign")) of
@@ -219,22 +219,6 @@ bad_arguments(_Config) ->
     ok.
 
 %% ---- from outside
-
-%% What is learned for the view from outside replaces what was proved only as a whole.
-what_is_not_learned_breaks_nothing(_Config) ->
-    natively(fun() ->
-        #{status := active} = sonde:native(),
-        true = sonde_nif:has_schedulers(),
-        true = sonde_nif:has_first_call(),
-        Atoms = [{A, atom_to_binary(A)} || A <- [false, true, sonde_nif, schedulers_SUITE, what_is_not_learned_breaks_nothing]],
-        identity = sonde_nif:learn([], Atoms),
-        identity = sonde_nif:learn([{self(), [], {no, call, 1}, []}], Atoms),
-        atoms = sonde_nif:learn([], [{true, <<"false">>}]),
-        true = sonde_nif:has_schedulers(),
-        true = sonde_nif:has_first_call(),
-        [_ | _] = sonde:schedulers(#{interval => 0})
-    end).
-
 
 %% Nothing there could answer.
 all_stuck_from_outside(Config) ->

@@ -91,14 +91,9 @@ NIF(nif_do_learn)
         return ATOM(no_reader);
     if (vm.code.n == 0)
         return ATOM(code);
-    /* others read by what is proved already, so that stays if not all is learned */
-    if (!learn_atoms(env, &vm, argv[1], &vm.atoms))
+    if (!learn_atoms(env, &vm, argv[1], &s->vm.atoms))
         return ATOM(atoms);
-    if (!learn_identity(env, &vm, argv[0], &vm.identity))
-        return ATOM(identity);
-    s->vm.atoms = vm.atoms;
-    s->vm.identity = vm.identity;
-    return ATOM(ok);
+    return learn_identity(env, &vm, argv[0], &s->vm.identity) ? ATOM(ok) : ATOM(identity);
 }
 
 /* ---- the other side ---------------------------------------------------------------------------------- */
