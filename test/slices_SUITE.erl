@@ -140,8 +140,21 @@ calls_that_free(N) ->
     ok = sonde_nif:reset_calls(),
     ok = sonde_look:finish(Look),
     ok = ended(Account, sonde_nif:account_end(Account)),
+    Calls = {calls_of(do_look_end), calls_of(do_account_end)},
+    ok = dies_while_it_frees(P),
     ok = sonde_test:stop([P]),
-    {calls_of(do_look_end), calls_of(do_account_end)}.
+    Calls.
+
+%% Then the destructor frees what is left: most of 32 MB.
+dies_while_it_frees(P) ->
+    Before = erlang:memory(system),
+    dies(look, fun() ->
+             Look = sonde_nif:look_new(account, P, [], 1 bsl 40, 0, 0),
+             done = looked_at(Look, 100000),
+             more = sonde_nif:look_end(Look),
+             Look
+         end),
+    sonde_test:until(freed, fun() -> erlang:memory(system) < Before + 8000000 end).
 
 ended(Account, more) -> ended(Account, sonde_nif:account_end(Account));
 ended(_Account, ok) -> ok.
