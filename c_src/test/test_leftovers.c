@@ -94,9 +94,10 @@ static void test_small(void)
 static void test_all(void)
 {
     struct leftovers l = {NULL};
+    const size_t bytes = (size_t)3 * LEFTOVER_STEP;
     running = "a destructor frees what is left";
     for (unsigned i = 0; i < 3; i++)
-        EXPECT(take(&l, touched(3U * LEFTOVER_STEP), 3U * LEFTOVER_STEP));
+        EXPECT(take(&l, touched(bytes), bytes));
     released = 0;
     EXPECT(!leftovers_step(&l, release));
     leftovers_free(&l, release);
