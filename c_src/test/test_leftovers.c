@@ -3,7 +3,12 @@
 #include "test/test_peek.h"
 #include "util/leftovers.h"
 
-enum { WHOLE = 10, SMALL_BYTES = LEFTOVER_STEP / 4, SMALL_N = 9 };
+enum {
+    WHOLE = 10,
+    SMALL_BYTES = LEFTOVER_ALONE / 2,
+    SMALL_N = 2 * LEFTOVER_STEP / SMALL_BYTES + 1,
+    ALONE_N = 5
+};
 
 static unsigned released;
 
@@ -90,6 +95,17 @@ static void test_small(void)
     EXPECT(released == SMALL_N && steps == 3);
 }
 
+static void test_alone(void)
+{
+    struct leftovers l = {NULL};
+    running = "a block with a segment of its own goes back alone";
+    for (unsigned i = 0; i < ALONE_N; i++)
+        EXPECT(take(&l, touched(LEFTOVER_ALONE), LEFTOVER_ALONE));
+    released = 0;
+    for (unsigned i = 1; i <= ALONE_N; i++)
+        EXPECT(leftovers_step(&l, release) == (i == ALONE_N) && released == i);
+}
+
 /* In the middle, as a destructor does it. */
 static void test_all(void)
 {
@@ -109,6 +125,7 @@ int main(void)
     test_only_asked();
     test_large();
     test_small();
+    test_alone();
     test_all();
     return complaints > 0;
 }

@@ -6,7 +6,7 @@
 /* At the beginning of the block, in pages that go back last. */
 struct leftover {
     struct leftover *next;
-    size_t bytes; /* that did not go back yet */
+    size_t size, bytes; /* all, and those that did not go back yet */
 };
 
 static _Thread_local struct leftovers *collecting;
@@ -21,7 +21,7 @@ bool leftovers_take(void *block, size_t bytes)
     struct leftover *b = block;
     if (!collecting || bytes < LEFTOVER_MIN)
         return false;
-    *b = (struct leftover){collecting->first, bytes};
+    *b = (struct leftover){collecting->first, bytes, bytes};
     collecting->first = b;
     return true;
 }
@@ -46,10 +46,13 @@ bool leftovers_step(struct leftovers *l, void (*release)(void *block))
             return false;
         }
         most -= b->bytes;
+        bool alone = b->size >= LEFTOVER_ALONE;
         l->first = b->next;
         release(b);
+        if (alone)
+            break;
     }
-    return true;
+    return l->first == NULL;
 }
 
 void leftovers_free(struct leftovers *l, void (*release)(void *block))

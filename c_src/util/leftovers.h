@@ -14,16 +14,22 @@ struct leftovers {
     struct leftover *first;
 };
 
-/* Smaller blocks are freed at once, and a large one in so many bytes at a time: a millisecond on a slow machine. */
-enum { LEFTOVER_MIN = BOUND(1 << 14, 64), LEFTOVER_STEP = BOUND(1 << 22, 128) };
+/* Smaller blocks are freed at once, and a large one in so many bytes at a time: a millisecond on a slow machine. A block that
+ * may have a segment of its own is freed alone: the VM keeps it for reuse, and instead gives back another one, which may
+ * be large. */
+enum {
+    LEFTOVER_MIN = BOUND(1 << 14, 64),
+    LEFTOVER_ALONE = BOUND(1 << 18, 96),
+    LEFTOVER_STEP = BOUND(1 << 22, 128)
+};
 
 /* From now on large blocks that this thread frees are collected; NULL: no longer. */
 void leftovers_collect(struct leftovers *l);
 
-/* Of a block that begins with two words of its own: whether it is collected, so that the allocator must not free it. */
+/* Of a block that nothing uses any more: whether it is collected, so that the allocator must not free it. */
 bool leftovers_take(void *block, size_t bytes);
 
-/* Frees the next LEFTOVER_STEP bytes, or whole blocks that are not larger. true: nothing is left. */
+/* Frees the next LEFTOVER_STEP bytes: a part of a block, a block, or several small ones. true: nothing is left. */
 bool leftovers_step(struct leftovers *l, void (*release)(void *block));
 
 /* Frees them all at once, for the thread of a destructor, which only hands blocks to the thread that allocated them. */
