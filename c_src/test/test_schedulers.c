@@ -182,11 +182,12 @@ static void test_confirmed(const struct layout *lay)
     enum { PID = 0x123, SLOTS = 64 };
     enum peek_reader r = peek_ready(PEEK_SYSCALL);
     struct scheduler_form form;
-    uint64_t slots[SLOTS] = {0};
+    static uint64_t slots[SLOTS];
     const struct proctab tab = {.tab = (uintptr_t)slots, .max = SLOTS};
     uintptr_t proc = (uintptr_t)made->own;
     size_t slot = proctab_slot(lay, &tab, PID);
     build(lay);
+    memset(slots, 0, sizeof slots);
     slots[slot] = proc;
     made->own[LF(lay, id) / 8] = PID;
     EXPECT(learned(lay, &form));
