@@ -57,7 +57,7 @@ static void add_tuple(struct histogram *g, const struct object *t)
 {
     uint64_t arity = t->words - 1;
     if (arity < BARS_TUPLES)
-        count(&g->tuples[arity], t->words);
+        histogram_small_tuple(g, arity);
     else
         add_large_tuple(g, t);
 }

@@ -59,10 +59,22 @@ bool fun_entry_read(const struct vm *vm, uint64_t at, uint64_t entry[FUN_ENTRY_W
 
 struct histogram *histogram_new(bool nameless); /* NULL: no memory */
 
-static inline void histogram_cons(struct histogram *g)
+static inline void histogram_cells(struct histogram *g, uint64_t n)
 {
-    g->bars[BAR_CONS].count++;
-    g->bars[BAR_CONS].words += 2;
+    g->bars[BAR_CONS].count += n;
+    g->bars[BAR_CONS].words += 2 * n;
+}
+
+static inline void histogram_small_tuple(struct histogram *g, uint64_t arity)
+{
+    g->tuples[arity].count++;
+    g->tuples[arity].words += 1 + arity;
+}
+
+static inline void histogram_small_map(struct histogram *g, uint64_t words)
+{
+    g->bars[BAR_FLATMAP].count++;
+    g->bars[BAR_FLATMAP].words += words;
 }
 
 /* Counts the object at this address; in BAR_OTHER once its table is full. false: torn. */

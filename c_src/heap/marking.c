@@ -1,6 +1,7 @@
 #include "heap/marking.h"
 
 #include "util/alloc.h"
+#include "heap/near.h"
 #include "process/offheap.h"
 #include "process/queue.h"
 #include "vm/object.h"
@@ -129,10 +130,10 @@ static enum status spill(struct marking *h, const struct vm *vm, struct budget *
     return st;
 }
 
-static enum status later(struct marking *h, const struct vm *vm, struct part span, struct budget *b)
+/* The stack has no room for it. */
+static enum status spill_part(struct marking *h, const struct vm *vm, struct part span,
+                              struct budget *b)
 {
-    if (parts_push(&h->stack, span))
-        return ST_OK;
     h->spilled = true;
     h->spill = span;
     return spill(h, vm, b);
@@ -303,7 +304,7 @@ static inline enum status follow(struct marking *h, const struct vm *vm, uint64_
         *span = (struct part){at, at + 16};
         h->reached[h->roots.root] += 2;
         if (h->histogram)
-            histogram_cons(h->histogram);
+            histogram_cells(h->histogram, 1);
     }
     return ST_OK;
 }
@@ -323,11 +324,23 @@ static enum status take_grey(struct marking *h, const struct vm *vm)
     return follow(h, vm, at | (term_is_header(word) ? TAG_BOXED : TAG_LIST), &h->now);
 }
 
+/* One that near_follow left. */
+static enum status follow_far(struct marking *h, const struct vm *vm, struct near *near,
+                              uint64_t word, struct part *below)
+{
+    near_close(near);
+    enum status st = follow(h, vm, word, below);
+    near_open(near);
+    return st;
+}
+
 /* Marks everything below the root followed last. */
 static enum status drain(struct marking *h, const struct vm *vm, struct budget *b)
 {
-    struct part now = h->now;
+    bool again = vm->lay->refc_is_term && (h->want & MARKING_VISIBLE);
     enum status st = spill(h, vm, b);
+    struct part now = h->now;
+    struct near near = near_start(&h->marks, h->histogram);
     while (st == ST_OK) {
         uint64_t word;
         struct part below;
@@ -340,7 +353,9 @@ static enum status drain(struct marking *h, const struct vm *vm, struct budget *
                 now = h->stack.list[--h->stack.n];
                 continue;
             }
+            near_close(&near);
             st = take_grey(h, vm);
+            near_open(&near);
             now = h->now;
             continue;
         }
@@ -351,13 +366,18 @@ static enum status drain(struct marking *h, const struct vm *vm, struct budget *
         now.at += 8;
         if (term_is_immediate(word))
             continue;
-        st = follow(h, vm, word, &below);
+        if (!near_follow(&near, vm, word, again, &below))
+            st = follow_far(h, vm, &near, word, &below);
         if (st != ST_OK || below.at == below.to)
             continue;
-        if (now.at != now.to)
-            st = later(h, vm, now, b);
+        if (now.at != now.to && !parts_push(&h->stack, now)) {
+            near_close(&near);
+            st = spill_part(h, vm, now, b);
+            near_open(&near);
+        }
         now = below;
     }
+    h->reached[h->roots.root] += near_end(&near);
     h->now = now;
     return st;
 }

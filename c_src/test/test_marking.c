@@ -128,6 +128,28 @@ static void test_binaries(const struct layout *lay)
     }
 }
 
+/* What does not fit into the heap: a cell is taken for a literal, and a boxed object is torn. */
+static void test_ends(const struct layout *lay)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        struct subject s = begin(lay, 0);
+        struct marked m;
+        uint64_t holder = cons(&s, NIL, NIL);
+        uint64_t cut = i == 0   ? cons(&s, NUMBER, NIL)
+                       : i == 1 ? tuple(&s, 3, NIL)
+                                : flatmap(&s, 3, tuple(&s, 3, NIL), NIL);
+        put_word(term_pointer(holder), cut);
+        push(&s, holder);
+        mark_all(&s, &m);
+        check(whole(&s, &m), "what ends with the heap is reached", lay->name);
+        s.top -= 8;
+        mark_all(&s, &m);
+        check(i == 0 ? m.st == ST_OK && m.literals == 1 && m.reached == 2 : m.st == ST_TORN,
+              "no word behind the heap is followed", lay->name);
+        end(&s);
+    }
+}
+
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -256,6 +278,7 @@ int main(void)
         test_kinds(lay);
         test_fun_entries(lay);
         test_binaries(lay);
+        test_ends(lay);
         test_shapes(lay, 100000);
         test_sharing(lay);
         test_spilled(lay);
