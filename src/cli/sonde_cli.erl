@@ -17,6 +17,9 @@
 -define(FREEZE_MS, 5000).
 -define(COLUMNS, 80).
 -define(MOST_REPORT_MS, 3600000).
+-define(WRITE_MS, 500).       % to write a report, at most, when it is made
+-define(WATCH_MS, 2000).
+-define(REPORTS, 4).          % at a time
 
 %% @doc The entry point of the escript.
 -spec main([string()]) -> no_return().
@@ -124,7 +127,7 @@ failed(Text) ->
 %% ---- from outside: we are the twin, of an OS process or a core file
 
 outside(Target, Command, Args, Opts) ->
-    _ = case sonde_outside:open(Target, maps:get(values, Opts, false)) of
+    _ = case sonde_outside:open(Target, maps:get(values, Opts, maps:get(content, Opts, false))) of
             ok -> ok;
             {error, No} -> no_answer(Target, No)
         end,
@@ -142,7 +145,8 @@ function(#{run := Function}) -> Function.
 
 %% With the names of processes, which are read before the target goes on.
 asked_outside(Target, Function, Args, Opts) ->
-    Ask = fun(Ms, More) ->
+    Ask = fun(Ms, More) when Function =:= report -> report_outside(Target, Args, Ms, maps:merge(Opts, More));
+             (Ms, More) ->
                   case sonde_outside:call(Function, Args, maps:merge(maps:with([depth, timeout, interval, force, values], Opts#{timeout => Ms}), More)) of
                       {ok, Answer, Report} -> {ok, Answer, with_names(format(Opts), Report, Target)};
                       Error -> Error
@@ -176,8 +180,24 @@ shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects} =
         [] -> ?DONE;
         [_ | _] -> ?SUSPECTS
     end;
+shown_outside(_, #{run := report} = Command, _, Written, _, Opts) ->
+    reported_to(Command, "", Written, Opts);
 shown_outside(_, Command, Args, Answer, Report, Opts) ->
     show(node(), Command, Args, Answer, Report, Opts).
+
+%% A process that was stopped for the report is let go on in time.
+report_outside(Target, [File], Ms, Opts) ->
+    Left = case Opts of #{freeze := true} -> max(1, Ms - ?WRITE_MS); _ -> Ms end,
+    Interval = case Target of #{} -> 0; _ -> maps:get(interval, Opts, ?WATCH_MS) end,
+    Written = sonde_outside_report:write(File, maps:merge(#{timeout => min(Left, ?MOST_REPORT_MS)}, maps:with([force, content], Opts)),
+                                         #{name => name(Target), interval => Interval}),
+    case Written of
+        {ok, Answer} -> {ok, Answer, #{}};
+        {error, Why} -> {error, {report, sonde_cli_errors:report(Why)}}
+    end.
+
+name(#{path := Path}) -> ["core file ", filename:basename(Path)];
+name(OsPid) -> ["process ", integer_to_list(OsPid)].
 
 %% How this command asks for more.
 typed(Target) ->
@@ -204,7 +224,9 @@ with_names(_, Report, _) ->
 why(#{}, busy) -> 'ran, or not in the file';
 why(_, Why) -> Why.
 
--spec no_answer(pos_integer() | sonde_core_file:core(), sonde_outside:why()) -> no_return().
+-spec no_answer(pos_integer() | sonde_core_file:core(), sonde_outside:why() | {report, unicode:chardata()}) -> no_return().
+no_answer(_, {report, Text}) ->
+    failed(Text);
 no_answer(#{path := Path}, Why) ->
     failed(["core ", Path, ": ", sonde_cli_core:errors(Why)]);
 no_answer(OsPid, Why) ->
@@ -272,16 +294,10 @@ on(Node, #{run := dump} = Command, [Process, File], Opts) ->
     Written = sonde_dump:write(Node, there(Node, Process), File, Look),
     show(Node, Command, [], ok(answer(Written, dump)), #{}, Opts);
 on(Node, #{run := report} = Command, [File], Opts) ->
-    Ask = maps:merge(#{node => Node, timeout => min(wait(Opts), ?MOST_REPORT_MS)},
-                     maps:with([force, content, interval], Opts)),
-    #{missing := Missing} = Written = report(File, Ask),
-    _ = [complain(["not in the report: ", Section, ": ", Why]) || {Section, Why} <- Missing],
-    Shown = case format(Opts) of
-                json -> Written#{missing := [#{section => S, why => W} || {S, W} <- Missing]};
-                text -> maps:remove(missing, Written)
-            end,
-    ok = sonde_cli_show:show(format(Opts), Command, [], Shown, #{}),
-    ?DONE;
+    case report(Node, File, Opts) of
+        {ok, Written} -> reported_to(Command, "", Written, Opts);
+        {error, Text} -> failed(Text)
+    end;
 on(Node, #{run := {sonde, Function}} = Command, Args, Opts) ->
     There = [there(Node, Arg) || Arg <- Args],
     {Answer, Report} = reported(Node, Command, There, wait(Opts) + windows(Command, Args), Opts),
@@ -296,13 +312,29 @@ with_calls(Node, Args, Answer) ->
 
 ok({ok, Result}) -> Result.
 
-report(File, Ask) ->
+report(Node, File, Opts) ->
+    Ask = maps:merge(#{node => Node, timeout => min(wait(Opts), ?MOST_REPORT_MS)},
+                     maps:with([force, content, interval], Opts)),
     try sonde:report(File, Ask) of
-        {ok, Written} -> Written;
-        {error, Why} -> failed(sonde_cli_errors:report(Why))
+        {ok, Written} -> {ok, Written};
+        {error, Why} -> {error, sonde_cli_errors:report(Why)}
     catch
-        error:badarg -> failed(sonde_cli_errors:report(badarg))
+        error:badarg -> {error, sonde_cli_errors:report(badarg)}
     end.
+
+reported_to(Command, Before, Written, Opts) ->
+    ok = not_in_it(Before, Written),
+    Shown = case format(Opts) of
+                json -> with_missing(Written);
+                text -> maps:remove(missing, Written)
+            end,
+    ok = sonde_cli_show:show(format(Opts), Command, [], Shown, #{}),
+    ?DONE.
+
+not_in_it(Before, #{missing := Missing}) ->
+    lists:foreach(fun({Section, Why}) -> complain([Before, "not in the report: ", Section, ": ", Why]) end, Missing).
+
+with_missing(#{missing := Missing} = Written) -> Written#{missing := [#{section => S, why => W} || {S, W} <- Missing]}.
 
 answer(Answer, Function) ->
     case sonde_cli_errors:answer(Answer, Function) of

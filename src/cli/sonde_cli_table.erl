@@ -84,14 +84,15 @@ overviews() ->
                      help => "how long to watch the node, in milliseconds (default 2000)"}],
        help => "what takes memory, what grows, and what to do about it",
        text => ["The exit code is 3 if there are suspects; in a cluster, on any of its nodes."]},
-     #{name => "report", args => [arg("FILE", local_file)], run => report,
+     #{name => "report", args => [arg("FILE", local_file)], run => report, each => true, outside => true, core => true,
        options => [#{name => force, help => "overwrite an existing file"},
                    #{name => content, help => "include previews and keys of the heaps in the report"},
                    #{name => interval, arg => {"MS", ms},
                      help => "how long the diagnosis watches the node, in milliseconds (default 2000)"}],
        help => "write a report of the node to an HTML file on this machine, for any browser",
        text => ["The file needs no network. Without --content it has no values, no messages,",
-                "and no keys but atoms."]}].
+                "and no keys but atoms. With --cluster there is a file for each node: of",
+                "incident.html, incident-rabbit@host.html."]}].
 
 of_processes() ->
     Row = [pid, value, attrs],

@@ -36,6 +36,7 @@ with_folder(Target, Ours, Words, Caller) ->
         ok ->
             try
                 ok = fill(Folder, Target, Ours),
+                ok = page(Folder, Words),
                 with_twin(start(Folder, Target, Words), Target, Ours, Caller)
             catch
                 throw:{no_folder, Why} -> no_folder(Folder, Why)
@@ -72,6 +73,13 @@ fill(Folder, #{machine := Machine} = Target, #{modules := Modules, libraries := 
     _ = [put_file(filename:join(Priv, Name), Library)
          || {#{machine := For}, Name, Library} <- Libraries, For =:= Machine],
     bin(Bin, Target).
+
+%% Only a report needs it.
+page(Folder, Words) ->
+    case lists:member("report", Words) andalso sonde_report:page_file() of
+        {ok, Page} -> put_file(filename:join([Folder, "priv", "report.html"]), Page);
+        _ -> ok
+    end.
 
 put_file(Path, Bytes) ->
     good(file:write_file(Path, Bytes, [raw, exclusive])).

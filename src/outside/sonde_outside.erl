@@ -201,6 +201,11 @@ answer(proc_count, [Attr, N], Opts) when is_integer(N), N >= 0 ->
         true -> tried(fun() -> most(Attr, N, Opts) end);
         false -> {error, {badarg, proc_count}}
     end;
+answer(proc_counts, [[_ | _] = Attrs, N], Opts) when length(Attrs) =< ?ATTRS, is_integer(N), N >= 0 ->
+    case [Attr || Attr <- Attrs, not sonde_attr:is_native(Attr)] of
+        [] -> tried(fun() -> each_most(Attrs, N, Opts) end);
+        [Attr | _] -> {error, {not_known, Attr}}
+    end;
 answer(proc_window, [Attr, N, Ms], Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
     case sonde_attr:is_native(Attr) of
         true -> tried(fun() -> grown(Attr, N, Ms, Opts) end);
@@ -290,6 +295,14 @@ most(Attr, N, Opts) ->
     Scans = sonde_scan:scan(top, N, undefined, How),
     Result = sonde_scan:run(Scans, How),
     {named(N, Scans, #{}), Result}.
+
+%% For several attributes, from one sweep, without names.
+each_most(Attrs, N, Opts) ->
+    How = how(Attrs, Opts),
+    Scans = sonde_scan:scan(top, N, undefined, How),
+    Result = sonde_scan:run(Scans, How),
+    {[{Attr, lists:reverse(lists:sort(sonde_scan:rows(Scans, K, N)))}
+      || {K, Attr} <- lists:zip(lists:seq(0, length(Attrs) - 1), Attrs)], Result}.
 
 %% As on a node, only bin_owned has rows of 0.
 binaries(Function, Attr, N, Opts) ->

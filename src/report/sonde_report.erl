@@ -4,7 +4,7 @@
 %% from another one that has sonde; the file is always written here.
 -module(sonde_report).
 
--export([write/2, options/0, page/1, built/1]).
+-export([write/2, write/3, options/0, page/1, page_file/0, built/1]).
 -export_type([opts/0, written/0, error/0]).
 
 -type opts() :: #{force => boolean(), content => boolean(), interval => Ms :: pos_integer(),
@@ -22,10 +22,14 @@
 
 %% @doc Writes the file. Bad options raise `badarg' before anything is done.
 -spec write(file:name_all(), opts()) -> {ok, written()} | {error, error()}.
-write(File, Given) ->
+write(File, Given) -> write(File, Given, here).
+
+%% @doc The same, with sections from elsewhere.
+-spec write(file:name_all(), opts(), here | sonde_report_data:source()) -> {ok, written()} | {error, error()}.
+write(File, Given, Source) ->
     #{force := Force} = Opts = sonde_opts:read(Given, options()),
     Name = sonde_private_file:name(File),
-    case sonde_private_file:write(Name, Force, fun(Caller) -> open(Opts, Caller) end) of
+    case sonde_private_file:write(Name, Force, fun(Caller) -> open(Opts, Source, Caller) end) of
         {ok, #{bytes := Bytes, ms := Ms, missing := Missing}} ->
             {ok, #{bytes => Bytes, ms => Ms, missing => Missing}};
         {error, _} = Error ->
@@ -39,10 +43,10 @@ options() ->
                  timeout => {60000, fun(Ms) -> sonde_opts:is_positive(Ms) andalso Ms =< ?MOST_MS end}}).
 
 %% The page is read first: without it, there is no report, and no process is read.
-open(Opts, Caller) ->
+open(Opts, Source, Caller) ->
     case page(fun page_file/0) of
         {ok, Page} ->
-            case data(maps:without([force], Opts), Caller) of
+            case data(maps:without([force], Opts), Source, Caller) of
                 {ok, #{json := Json, missing := Missing}} -> filled(Page, Json, Missing);
                 {error, _} = Error -> Error
             end;
@@ -86,6 +90,8 @@ page(Read) ->
             {error, no_page}
     end.
 
+%% @doc The page, from the folder or from inside the command.
+-spec page_file() -> {ok, binary()} | error.
 page_file() ->
     case built("report.html") of
         {ok, _} = Page -> Page;
@@ -108,10 +114,10 @@ built(Name) ->
 
 %% ---- the data
 
-data(#{node := Node, timeout := Ms} = Opts, Caller) ->
+data(#{node := Node, timeout := Ms} = Opts, Source, Caller) ->
     Ask = (maps:without([node], Opts))#{version => sonde_bundle:version()},
     Get = case Node =:= node() of
-              true -> fun(_) -> sonde_report_data:json(Ask) end;
+              true -> fun(_) -> sonde_report_data:json(Ask, Source) end;
               false -> fun(_) -> there(Node, Ask, Ms + ?CALL_MS) end
           end,
     Until = erlang:monotonic_time(millisecond) + Ms + 2 * ?CALL_MS,

@@ -3,13 +3,15 @@
 %% failed, was not done in time or had to be cut says so, and the others are still there.
 -module(sonde_report_data).
 
--export([json/1, options/0, sections/2, section/2, native/1]).
--export_type([section/0, made/0, missing/0]).
+-export([json/1, json/2, options/0, sections/2, section/2, native/1]).
+-export_type([section/0, made/0, missing/0, source/0]).
 
 %% What a section has; `keep' is for other sections.
 -type made() :: #{data := #{atom() => term()}, cut => [binary()], keep => [{pid(), binary()}]}.
 %% `failed' in place of `data'; `cut': what is not all there, and why.
 -type section() :: #{ms := non_neg_integer(), data => term(), failed => binary(), cut => [binary()]}.
+%% Where the sections come from, if not from this node. `node': what stands for its name; `outside': how it was read.
+-type source() :: #{node := binary(), outside := binary(), section := fun((atom(), #{atom() => term()}) -> made())}.
 -type missing() :: [{Section :: binary(), Why :: binary()}].
 
 -define(VERSION, 1).
@@ -35,8 +37,13 @@ options() ->
 %% @doc The report's data, and what is missing in it. Called on the node, by name from another one.
 -spec json(#{atom() => term()}) -> {ok, #{json := binary(), missing := missing()}}
                                  | {error, content_forbidden}.
-json(#{timeout := Ms} = Given) ->
-    Opts = sonde_opts:read(maps:remove(timeout, Given), options()),
+json(Given) -> json(Given, here).
+
+%% @doc The same, with sections from elsewhere.
+-spec json(#{atom() => term()}, here | source()) -> {ok, #{json := binary(), missing := missing()}}
+                                                 | {error, content_forbidden}.
+json(#{timeout := Ms} = Given, Source) ->
+    Opts = from(Source, sonde_opts:read(maps:remove(timeout, Given), options())),
     Side = sonde_vm:side(),
     case Opts of
         #{content := true} ->
@@ -48,10 +55,14 @@ json(#{timeout := Ms} = Given) ->
             {ok, made(Side, Opts, Ms)}
     end.
 
+from(here, Opts) -> Opts;
+from(Source, Opts) -> Opts#{source => Source}.
+
 made(Side, Opts, Ms) ->
     Sections = sections(Opts#{side => Side}, Ms),
     {Parts, Texts} = lists:unzip([encoded(Section) || Section <- within(Sections)]),
-    Head = #{version => ?VERSION, node => sonde_report_text:text(atom_to_list(node())),
+    {Node, Outside} = about(Opts),
+    Head = #{version => ?VERSION, node => Node, outside => Outside,
              at => erlang:system_time(millisecond), made_by => sonde_report_text:text(maps:get(version, Opts)),
              content => maps:get(content, Opts), native => native(Side),
              wordsize => erlang:system_info(wordsize), top => maps:get(top, Opts)},
@@ -59,6 +70,9 @@ made(Side, Opts, Ms) ->
                                      || {Key, Value} <- lists:sort(maps:to_list(Head))],
                                 part(sections, [${, lists:join($,, Parts), $}]), $}]),
       missing => lists:append(Texts)}.
+
+about(#{source := #{node := Node, outside := Outside}}) -> {Node, Outside};
+about(_) -> {sonde_report_text:text(atom_to_list(node())), undefined}.
 
 %% @doc The path that answers, as text.
 -spec native(native | {portable, term()}) -> binary().
@@ -100,10 +114,13 @@ one([Name, Opts]) -> section(Name, Opts).
 -spec section(atom(), #{atom() => term()}) -> map().
 section(Name, Opts) ->
     Start = now_ms(),
-    Section = try sonde_report_sections:section(Name, Opts)
+    Section = try asked(Name, Opts)
               catch Class:Why -> #{failed => failed(Class, Why)}
               end,
     Section#{ms => now_ms() - Start}.
+
+asked(Name, #{source := #{section := Ask}} = Opts) -> Ask(Name, Opts);
+asked(Name, Opts) -> sonde_report_sections:section(Name, Opts).
 
 %% A reason may have any term in it, so only its kind is shown.
 failed(error, {native_off, Why}) ->

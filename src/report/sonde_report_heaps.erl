@@ -9,7 +9,7 @@
 -type object() :: #{name := binary(), bytes := non_neg_integer(), self := non_neg_integer(),
                     kind := binary() | undefined, children := [object()], preview => binary()}.
 
--import(sonde_report_text, [text/1, process/1, registered/1, kind/1]).
+-import(sonde_report_text, [text/1, process/1, kind/1]).
 
 -define(PROCESSES, 3).
 -define(OBJECTS, 150).
@@ -19,12 +19,15 @@
 -define(MAX_WORDS, 100000000).
 -define(LONGEST_PATH, 150).   % characters
 
-%% @doc `worst': processes, each with the reason to look at it; the same one may come again.
+%% @doc `worst': processes, each with the reason to look at it; the same one may come again. `named': how to name one,
+%% if not as this node does.
 -spec section(#{atom() => term()}) -> sonde_report_data:made().
-section(#{worst := Worst, content := Content}) ->
+section(#{worst := Worst, content := Content} = Opts) ->
+    Named = maps:get(named, Opts, fun sonde_report_text:registered/1),
     ok = sonde_vm:must_be_native(),
     Until = now_ms() + ?ALL_MS,
-    #{data => #{processes => [heap(Pid, Why, Content, Until) || {Pid, Why} <- first(?PROCESSES, Worst, [])]}}.
+    #{data => #{processes => [heap(Pid, Named(Pid), Why, Content, Until)
+                              || {Pid, Why} <- first(?PROCESSES, Worst, [])]}}.
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
@@ -36,9 +39,9 @@ first(N, [{Pid, _} = One | Rest], Seen) ->
     end;
 first(_, [], _) -> [].
 
-heap(Pid, Why, Content, Until) ->
+heap(Pid, Named, Why, Content, Until) ->
     Limits = fun() -> #{timeout => max(0, min(?HEAP_MS, Until - now_ms())), max_words => ?MAX_WORDS} end,
-    About = #{process => process(Pid), named => registered(Pid), why => Why},
+    About = #{process => process(Pid), named => Named, why => Why},
     case sonde_heap_map:heap(Pid, Limits()) of
         #{reachable := Reachable} = Map ->
             Rows = case Content of

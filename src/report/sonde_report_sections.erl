@@ -3,7 +3,9 @@
 %% here is content of terms, except where `content' is true, in `heaps'.
 -module(sonde_report_sections).
 
--export([section/2, attrs/0, about_node/0]).
+-export([section/2, attrs/0, about_node/0, emulator/0]).
+%% what is the same of a node that is looked at from outside
+-export([none/1, left_out/1, suspects/2, not_looked_at/1, table/3, grouped/1, waits/2, stacks/2]).
 
 -import(sonde_report_text, [text/1, long/1, name/1, call/1, names/1, process/1, registered/1, table/1]).
 
@@ -35,10 +37,12 @@ section(stacks, Opts) -> stacks(Opts);
 section(watcher, #{watcher := Watcher}) -> #{data => watcher(Watcher)};
 section(heaps, Opts) -> sonde_report_heaps:section(Opts).
 
+%% @doc There is no such section, and why.
 -spec none(binary()) -> no_return().
 none(Text) -> throw({none, Text}).
 
-%% What a call could not read, as of its own report.
+%% @doc What a call could not read, as of its own report.
+-spec left_out(#{left_out := non_neg_integer(), atom() => term()}) -> #{cut => [binary()]}.
 left_out(#{left_out := 0}) -> #{};
 left_out(#{left_out := N}) -> #{cut => [text([integer_to_list(N), " processes could not be read"])]}.
 
@@ -63,6 +67,8 @@ about_node() ->
       up_ms => erlang:convert_time_unit(erlang:monotonic_time() - erlang:system_info(start_time),
                                         native, millisecond)}.
 
+%% @doc Its kind, and how it was built.
+-spec emulator() -> binary().
 emulator() ->
     text([atom_to_list(erlang:system_info(emu_flavor)), $\s, atom_to_list(erlang:system_info(build_type))]).
 
@@ -75,17 +81,26 @@ diagnosis(#{suspects := Suspects, not_looked_at := Not, growth := #{ms := Ms, me
             memory := Memory, counts := Counts}) ->
     Shell = sonde_names:shell(node()),
     {By, Kinds} = maps:take(by_allocator, Memory),
-    Pids = [{Bytes, Pid, text(["suspect ", integer_to_list(I)])}
-            || {I, #{what := Pid, bytes := Bytes, kind := Kind}} <- lists:enumerate(Suspects), is_pid(Pid),
-               Kind =/= bottleneck, Kind =/= deadlock], % their heaps are not the matter
-    #{keep => [{Pid, Why} || {_, Pid, Why} <- lists:reverse(lists:sort(Pids))],
+    {Told, Keep} = suspects(Suspects, Shell),
+    #{keep => Keep,
       data => #{ms => Ms, memory => Kinds, grown => Grown,
                 by_allocator => [{name(A), Bytes} || {A, Bytes} <- By],
                 counts => [{name(K), N, Limit, map_get(K, Growth)}
                            || K <- [processes, ports, atoms, tables], #{K := {N, Limit}} <- [Counts]],
-                suspects => [suspect(S, Shell) || S <- Suspects],
-                not_looked_at => [{text(What), text(Why)}
-                                  || {What, Why} <- sonde_diagnose_text:not_looked_at(Not)]}}.
+                suspects => Told, not_looked_at => not_looked_at(Not)}}.
+
+%% @doc What a diagnosis could not look at, in words.
+-spec not_looked_at([{atom(), term()}]) -> [{binary(), binary()}].
+not_looked_at(Not) -> [{text(What), text(Why)} || {What, Why} <- sonde_diagnose_text:not_looked_at(Not)].
+
+%% @doc The suspects in words, and the processes whose heaps may be the matter, the largest first.
+-spec suspects([sonde_judge:suspect() | sonde_outside_diagnose:suspect()], sonde_names:shell() | fun((mfa()) -> unicode:chardata())) ->
+    {[#{atom() => term()}], [{pid(), binary()}]}.
+suspects(Suspects, Shell) ->
+    Pids = [{Bytes, Pid, text(["suspect ", integer_to_list(I)])}
+            || {I, #{what := Pid, bytes := Bytes, kind := Kind}} <- lists:enumerate(Suspects), is_pid(Pid),
+               Kind =/= bottleneck, Kind =/= deadlock], % their heaps are not the matter
+    {[suspect(S, Shell) || S <- Suspects], [{Pid, Why} || {_, Pid, Why} <- lists:reverse(lists:sort(Pids))]}.
 
 suspect(#{what := What, kind := Kind, bytes := Bytes, share := Share} = Suspect, Shell) ->
     #{finding := Finding, evidence := Evidence, remedy := Remedy, see := See} =
@@ -106,9 +121,21 @@ processes(#{top := N} = Opts) ->
     Attrs = maps:get(attrs, Opts, attrs()),
     Counted = [{Attr, sonde_attr:without_calls(Rows)}
                || {Attr, Rows} <- sonde_proc_count:counts(Attrs, N, how(Opts))],
+    Read = fun(Pid, Of, Missing) ->
+                   case sonde_every_process:one(Pid, Missing) of
+                       {ok, Read} -> {ok, Read, names(sonde_origin:attrs(Pid, Of))};
+                       undefined -> undefined
+                   end
+           end,
+    table(Attrs, Counted, Read).
+
+%% @doc The table of processes: a process that ranks for one attribute is read once more for the others, with its names.
+-spec table([sonde_attr:attr()], [{sonde_attr:attr(), [{pid(), integer(), Of}]}],
+            fun((pid(), Of, [sonde_attr:attr()]) -> {ok, [integer() | undefined], tuple()} | undefined)) -> sonde_report_data:made().
+table(Attrs, Counted, Read) ->
     Known = lists:foldl(fun({Attr, Rows}, Acc) -> lists:foldl(fun(Row, A) -> ranked(Attr, Row, A) end, Acc, Rows) end,
                         #{}, Counted),
-    Rows = lists:append([row(Pid, Of, Values, Attrs) || {Pid, {Of, Values}} <- maps:to_list(Known)]),
+    Rows = lists:append([row(Pid, Of, Values, Attrs, Read) || {Pid, {Of, Values}} <- maps:to_list(Known)]),
     Sorted = lists:reverse(lists:keysort(5, Rows)),
     #{keep => largest(Counted),
       data => #{attrs => [text(atom_to_list(Attr)) || Attr <- Attrs],
@@ -122,13 +149,11 @@ ranked(Attr, {Pid, Value, Of}, Known) ->
     maps:update_with(Pid, fun({Before, Values}) -> {Before, Values#{Attr => Value}} end,
                      {Of, #{Attr => Value}}, Known).
 
-%% A process that ranks for one attribute is read once more for the others.
-row(Pid, Of, Values, Attrs) ->
+row(Pid, Of, Values, Attrs, Read) ->
     Missing = [Attr || Attr <- Attrs, not is_map_key(Attr, Values)],
-    case sonde_every_process:one(Pid, Missing) of
-        {ok, Read} ->
-            All = maps:merge(Values, maps:from_list(lists:zip(Missing, Read))),
-            {Name, Initial, Current} = names(sonde_origin:attrs(Pid, Of)),
+    case Read(Pid, Of, Missing) of
+        {ok, Others, {Name, Initial, Current}} ->
+            All = maps:merge(Values, maps:from_list(lists:zip(Missing, Others))),
             [list_to_tuple([process(Pid), Name, Initial, Current | [map_get(Attr, All) || Attr <- Attrs]])];
         undefined ->
             []
@@ -153,6 +178,12 @@ groups(#{side := Side} = Opts) ->
                 _ -> [memory, message_queue_len]
             end,
     All = sonde_group:group(application_call, Attrs, (maps:with([threads], Opts))#{max_groups => ?MOST_GROUPS}),
+    grouped(All).
+
+%% @doc The groups with most, and the others of each application together.
+-spec grouped([{{atom(), {sonde_names:name(), sonde_names:name(), arity()} | undefined}, pos_integer(), [{atom(), integer()}]}]) ->
+    sonde_report_data:made().
+grouped(All) ->
     {Shown, Rest} = lists:split(min(?GROUPS, length(All)), All),
     #{data => #{rows => [group(App, call(Call), 1, N, Totals) || {{App, Call}, N, Totals} <- Shown] ++ others(Rest)}}.
 
@@ -295,36 +326,44 @@ plus(A, B) -> [X + Y || {X, Y} <- lists:zip(A, B)].
 
 waits() ->
     {Rows, Report} = sonde_waits:rows(?WAITS, #{}),
-    (left_out(Report))#{data => #{rows => [wait(Row) || Row <- Rows]}}.
+    (left_out(Report))#{data => waits([{For, N, began(For, Attrs)} || {For, N, Attrs} <- Rows], fun sonde_report_text:registered/1)}.
 
-wait({For, Waiters, Attrs}) ->
-    #{process => process(For), named => registered(For), waiters => Waiters,
+began(Pid, Attrs) when is_pid(Pid) -> sonde_origin:attrs(Pid, Attrs);
+began(_, Attrs) -> Attrs.
+
+%% @doc The processes that others wait for; Named writes a process with its name.
+-spec waits([{pid() | atom(), pos_integer(), list()}], fun((pid() | atom()) -> binary())) -> #{rows := [map()]}.
+waits(Rows, Named) -> #{rows => [wait(Row, Named) || Row <- Rows]}.
+
+wait({For, Waiters, Attrs}, Named) ->
+    #{process => process(For), named => Named(For), waiters => Waiters,
       direct => proplists:get_value(direct, Attrs),
       waits_for => case proplists:get_value(waits_for, Attrs) of
                        undefined -> undefined;
                        Next -> process(Next)
                    end,
-      chain => [registered(Pid) || Pid <- proplists:get_value(longest_chain, Attrs, [])],
+      chain => [Named(Pid) || Pid <- proplists:get_value(longest_chain, Attrs, [])],
       deadlock => [process(Pid) || Pid <- proplists:get_value(deadlock, Attrs, [])],
       queue => proplists:get_value(message_queue_len, Attrs),
-      initial_call => call(case is_pid(For) of
-                               true -> proplists:get_value(initial_call, sonde_origin:attrs(For, Attrs));
-                               false -> undefined
-                           end)}.
+      initial_call => call(proplists:get_value(initial_call, Attrs))}.
 
 stacks(#{side := Side}) ->
     Depth = case Side of native -> #{depth => ?DEPTH}; _ -> #{} end,
     {Rows, Report} = sonde_stacks:rows(?STACKS, Depth),
+    (left_out(Report))#{data => stacks(Rows, fun sonde_report_text:registered/1)}.
+
+%% @doc Stacks as numbers of calls; Named writes a process with its name.
+-spec stacks([sonde_stacks:row()], fun((pid()) -> binary())) -> #{calls | rows := list()}.
+stacks(Rows, Named) ->
     Calls = lists:usort(lists:append([Stack || {Stack, _, _} <- Rows])),
     Numbers = maps:from_list(lists:zip(Calls, lists:seq(0, length(Calls) - 1))),
     %% the first call first, as a flame grows
-    (left_out(Report))#{
-      data => #{calls => [call(Call) || Call <- Calls],
-                rows => [{N, list_to_tuple([map_get(Call, Numbers) || Call <- lists:reverse(Stack)]),
-                          case lists:keyfind(example, 1, Attrs) of
-                              {_, Pid} -> registered(Pid);
-                              false -> undefined
-                          end} || {Stack, N, Attrs} <- Rows]}}.
+    #{calls => [call(Call) || Call <- Calls],
+      rows => [{N, list_to_tuple([map_get(Call, Numbers) || Call <- lists:reverse(Stack)]),
+                case lists:keyfind(example, 1, Attrs) of
+                    {_, Pid} -> Named(Pid);
+                    false -> undefined
+                end} || {Stack, N, Attrs} <- Rows]}.
 
 %% ---- the watcher
 

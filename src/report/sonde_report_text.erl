@@ -6,6 +6,7 @@
 
 -define(LONGEST, 200).        % characters
 -define(LONGEST_SENTENCE, 1000).
+-define(IS_NAME(Name), (is_binary(Name) orelse is_atom(Name) andalso Name =/= undefined)).
 
 %% @doc A text, cut if it is too long.
 -spec text(unicode:chardata()) -> binary().
@@ -24,13 +25,14 @@ long(Chars) -> utf8(lists:sublist(lists:flatten([unicode:characters_to_list(Char
 
 utf8(List) -> << <<C/utf8>> || C <- List >>.
 
--spec name(atom()) -> binary() | undefined.
+%% @doc A name; from outside, one without an atom here is a binary.
+-spec name(sonde_names:name()) -> binary() | undefined.
 name(undefined) -> undefined;
-name(Atom) -> atom(Atom).
+name(Name) -> atom(Name).
 
-atom(Atom) -> text(sonde_names:atom(Atom, true)).
+atom(Name) -> text(sonde_names:atom(Name, true)).
 
--spec call(mfa() | undefined) -> binary() | undefined.
+-spec call({sonde_names:name(), sonde_names:name(), arity()} | undefined) -> binary() | undefined.
 call({_, _, _} = Call) -> text(sonde_names:call(Call, true));
 call(_) -> undefined.
 
@@ -77,9 +79,8 @@ table(Tab) ->
 %% @doc The kind of an object on a heap.
 -spec kind(sonde_heap_map:kind()) -> binary().
 kind({tuple, Arity}) -> text(["tuple of ", integer_to_list(Arity)]);
-kind({'fun', M, F, A}) when is_atom(M), M =/= undefined, is_atom(F), F =/= undefined, is_integer(A) ->
-    text(["fun ", sonde_names:call({M, F, A}, true)]);
-kind({'fun', M, _, _}) when is_atom(M), M =/= undefined -> text(["fun of ", atom(M)]);
+kind({'fun', M, F, A}) when ?IS_NAME(M), ?IS_NAME(F), is_integer(A) -> text(["fun ", sonde_names:call({M, F, A}, true)]);
+kind({'fun', M, _, _}) when ?IS_NAME(M) -> text(["fun of ", atom(M)]);
 kind({'fun', _, _, _}) -> <<"fun">>;
 kind(cons) -> <<"list">>;
 kind(Kind) when is_atom(Kind) -> text(string:replace(atom_to_list(Kind), "_", " ", all)).

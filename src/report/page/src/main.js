@@ -25,19 +25,19 @@ function facts() {
       found.push(fact(name, count(n), `of ${count(limit)}`, n / limit));
     }
   }
-  if (node?.data) {
+  if (node?.data?.usage) {
     const normal = node.data.usage.slice(0, node.data.schedulers).map(([, share]) => share);
     const busy = normal.reduce((a, b) => a + b, 0) / Math.max(1, node.data.online);
     found.push(fact('schedulers', percent(busy), `busy, of ${node.data.online}`, busy));
-    found.push(fact('run queue', count(node.data.run_queue), 'processes and ports'));
   }
+  if (node?.data && node.data.run_queue !== null) found.push(fact('run queue', count(node.data.run_queue), 'processes and ports'));
   return h('dl', { class: 'facts' }, found);
 }
 
 function header() {
   const node = data.sections.node?.data;
-  const parts = [`${time(data.at)} UTC`, node && `OTP ${node.otp}, ${node.emulator}`, node && `up ${duration(node.up_ms)}`,
-    node && node.system, data.native === 'native' ? 'read natively' : 'portable path'];
+  const parts = [`${time(data.at)} UTC`, node && `OTP ${node.otp}, ${node.emulator}`, node && node.up_ms !== null && `up ${duration(node.up_ms)}`,
+    node && node.system, data.outside ?? (data.native === 'native' ? 'read natively' : 'portable path')];
   return h('header', {}, h('h1', {}, data.node), h('p', { class: 'dim' }, parts.filter(Boolean).join(' · ')), facts());
 }
 

@@ -28,7 +28,7 @@ function suspect({ finding, evidence, remedy, see }) {
 
 function diagnosis({ ms, suspects, not_looked_at: missing }) {
   const found = suspects.length === 0 ? 'No suspects' : suspects.length === 1 ? 'One suspect' : `${suspects.length} suspects, the worst first`;
-  return [explained(`${found}. The node was watched for ${duration(ms)}.`),
+  return [explained(`${found}. The node was ${ms > 0 ? `watched for ${duration(ms)}` : 'looked at once'}.`),
     suspects.length > 0 && h('ol', { class: 'suspects' }, suspects.map(suspect)),
     missing.length > 0 && h('p', { class: 'note' }, 'Not looked at: ', missing.map(([what, why]) => `${what} (${why})`).join('; '), '.')];
 }
@@ -39,6 +39,7 @@ function memory({ memory: kinds, grown, ms, by_allocator: allocators }) {
   const rows = parts.map((kind) => [kind, kinds[kind], grown[kind]]);
   if (kinds.total !== null) rows.push(['other', Math.max(0, kinds.total - known), null]);
   const total = kinds.total ?? known;
+  if (kinds.allocated === null) return explained(`The processes have ${bytes(kinds.processes)}, without the binaries outside of their heaps.`);
   return [explained(`${bytes(total)} in all, `, signed(grown.total ?? 0, bytes) || 'no change', ` in ${duration(ms)}. `,
     `The allocators hold ${bytes(kinds.allocated)}, of which ${bytes(kinds.used)} are in use`,
     kinds.rss ? `; the operating system reports ${bytes(kinds.rss)} resident.` : '.'),
@@ -58,20 +59,19 @@ const PARTS = {
 
 function binaries(found) {
   const total = found.total ?? found.parts.reduce((sum, [, n]) => sum + n, 0);
-  const holders = found.holders.map((row, i) => ({ ...row, i: i + 1 }));
-  return [explained(`${bytes(total)}, each binary counted once. The allocator holds ${bytes(found.unused)} more.`,
+  const holders = found.holders?.map((row, i) => ({ ...row, i: i + 1 }));
+  return [explained(`${bytes(total)}, each binary counted once.`, found.unused === null ? '' : ` The allocator holds ${bytes(found.unused)} more.`,
     found.missed > 0 ? ` ${count(found.missed)} processes could not be read.` : '',
     found.sampled !== null ? ` From a sample of ${percent(found.sampled)}; the error is at most ${bytes(found.error)}.` : ''),
   table({ label: 'Binary memory by what holds it', sort: 2, filter: false, rows: found.parts,
     columns: [text('Part', (row) => words(row[0])), text('Memory', (row) => PARTS[row[0]], { class: 'wide' }),
       number('Bytes', at(1), bytes), number('Share', (row) => (total ? row[1] / total : 0), percent)] }),
-  h('h3', {}, 'Largest binaries'),
-  holders.length === 0 ? explained('There are none outside of the heaps.')
+  holders && [h('h3', {}, 'Largest binaries'), holders.length === 0 ? explained('There are none outside of the heaps.')
     : table({ label: 'Largest binaries and their holders', sort: 0, first: 10, rows: holders,
       columns: [number('Size', (row) => row.size, bytes), number('References', (row) => row.refc),
         text('Held by', (row) => row.holders.map(([name]) => name).join(', ')
           + (row.held_by > row.holders.length ? `, and ${count(row.held_by - row.holders.length)} more` : '')
-          + (row.elsewhere > 0 ? `${row.holders.length > 0 ? ', and ' : ''}${count(row.elsewhere)} elsewhere` : ''), { code: true, class: 'wrap' })] }),
+          + (row.elsewhere > 0 ? `${row.holders.length > 0 ? ', and ' : ''}${count(row.elsewhere)} elsewhere` : ''), { code: true, class: 'wrap' })] })],
   found.resources.length > 0 && [h('h3', {}, 'Memory of native libraries'),
     table({ label: 'Resources of native libraries', sort: 2, first: 10, rows: found.resources,
       columns: [code('Type', at(0)), number('Resources', at(1)), number('Bytes', at(2), bytes), number('Processes', at(3))] })]];
