@@ -468,31 +468,73 @@ tried(Node, Function, Args, Ms) ->
 
 several(Nodes, Ours, Command, Args, Opts) ->
     Attached = [{Node, attach(Node, Ours)} || Node <- Nodes],
-    try
-        #{rows := Rows, failed := Failed} = Result =
-            of_cluster([Node || {Node, {ok, _}} <- Attached], Command, Args, Opts),
-        All = [{Node, Text} || {Node, {error, Text}} <- Attached]
-            ++ [{Node, [atom_to_list(Node), ": ", Text]} || {Node, Text} <- Failed],
-        Shown = [{Node, sonde_cli_show:as_there(with_calls(Node, [], Row), Node)}
-                 || {Node, Row} <- Rows],
-        Reports = [{Node, sonde_cli_show:as_there(Report, Node)}
-                   || {Node, Report} <- maps:get(reports, Result, [])],
-        ok = show_cluster(
-               Command, Args, Opts,
-               #{rows => Shown, reports => Reports,
-                 failed => [{Node, unicode:characters_to_binary(Text)} || {Node, Text} <- All]}),
-        _ = [complain(Text) || {_, Text} <- All],
-        _ = [complain([atom_to_list(Node), ": ", Text])
-             || {Node, Report} <- Reports ++ [Each || {_, #{missed := _}} = Each <- Shown],
-                Text <- sonde_cli_errors:missed(Report, Opts)],
-        case [Suspect || {_, #{suspects := [Suspect | _]}} <- Shown] of
-            [_ | _] -> ?SUSPECTS;
-            [] when All =:= [] -> ?DONE;
-            [] -> ?FAILED
-        end
-    after
-        [leave(A) || {_, {ok, A}} <- Attached]
+    try of_attached(Attached, Command, Args, Opts)
+    after [leave(A) || {_, {ok, A}} <- Attached]
     end.
+
+%% A file for each node; one without an answer does not hold up the others.
+of_attached(Attached, #{run := report} = Command, [File], Opts) ->
+    Refused = [{Node, Text} || {Node, {error, Text}} <- Attached],
+    Written = each_report([Node || {Node, {ok, _}} <- Attached], File, Opts),
+    Failed = Refused ++ [{Node, [atom_to_list(Node), ": ", Text]} || {Node, _, {error, Text}} <- Written],
+    ok = show_reports([{Node, Name, Done} || {Node, Name, {ok, Done}} <- Written], Failed, Command, format(Opts)),
+    _ = [complain(Text) || {_, Text} <- Failed],
+    case Failed of
+        [] -> ?DONE;
+        [_ | _] -> ?FAILED
+    end;
+of_attached(Attached, Command, Args, Opts) ->
+    #{rows := Rows, failed := Failed} = Result =
+        of_cluster([Node || {Node, {ok, _}} <- Attached], Command, Args, Opts),
+    All = [{Node, Text} || {Node, {error, Text}} <- Attached]
+        ++ [{Node, [atom_to_list(Node), ": ", Text]} || {Node, Text} <- Failed],
+    Shown = [{Node, sonde_cli_show:as_there(with_calls(Node, [], Row), Node)}
+             || {Node, Row} <- Rows],
+    Reports = [{Node, sonde_cli_show:as_there(Report, Node)}
+               || {Node, Report} <- maps:get(reports, Result, [])],
+    ok = show_cluster(
+           Command, Args, Opts,
+           #{rows => Shown, reports => Reports,
+             failed => [{Node, unicode:characters_to_binary(Text)} || {Node, Text} <- All]}),
+    _ = [complain(Text) || {_, Text} <- All],
+    _ = [complain([atom_to_list(Node), ": ", Text])
+         || {Node, Report} <- Reports ++ [Each || {_, #{missed := _}} = Each <- Shown],
+            Text <- sonde_cli_errors:missed(Report, Opts)],
+    case [Suspect || {_, #{suspects := [Suspect | _]}} <- Shown] of
+        [_ | _] -> ?SUSPECTS;
+        [] when All =:= [] -> ?DONE;
+        [] -> ?FAILED
+    end.
+
+each_report(Nodes, File, Opts) ->
+    One = fun(Node) -> report(Node, of_node(File, Node), Opts) end,
+    Ms = (wait(Opts) + both_looks(Opts) + ?CALL_MS) * (1 + length(Nodes) div ?REPORTS),
+    Done = sonde_helper:call(
+             fun(Caller) ->
+                     sonde_helper:jobs(fun(Node) -> sonde_helper:job(One, Node) end,
+                                       fun(Node, Answer, Acc) -> Acc#{Node => Answer} end, #{}, Nodes,
+                                       #{in_flight => ?REPORTS, caller => Caller,
+                                         until => erlang:monotonic_time(millisecond) + Ms})
+             end),
+    [{Node, of_node(File, Node), case map_get(Node, Done) of
+                                     unanswered -> {error, "not done in time (--timeout MS)"};
+                                     Answer -> Answer
+                                 end} || Node <- Nodes].
+
+%% incident.html: incident-rabbit@host.html
+of_node(File, Node) ->
+    filename:rootname(File) ++ "-" ++ atom_to_list(Node) ++ filename:extension(File).
+
+show_reports(Written, Failed, Command, json) ->
+    Rows = [{Node, (with_missing(Done))#{file => unicode:characters_to_binary(Name)}} || {Node, Name, Done} <- Written],
+    sonde_cli_show:cluster(json, Command, [], #{rows => Rows, reports => [],
+                                                failed => [{Node, unicode:characters_to_binary(Text)} || {Node, Text} <- Failed]});
+show_reports(Written, _, _, text) ->
+    _ = [begin
+             ok = not_in_it([atom_to_list(Node), ": "], Done),
+             io:put_chars([atom_to_list(Node), "  ", Name, $\n])
+         end || {Node, Name, Done} <- Written],
+    ok.
 
 show_cluster(#{run := {sonde, stacks}}, _, #{collapsed := true}, #{rows := Rows}) ->
     io:put_chars([[atom_to_list(Node), $;, sonde_stacks:collapsed([Row])] || {Node, Row} <- Rows]);
