@@ -74,10 +74,13 @@ fill(Folder, #{machine := Machine} = Target, #{modules := Modules, libraries := 
          || {#{machine := For}, Name, Library} <- Libraries, For =:= Machine],
     bin(Bin, Target).
 
-%% Only a report needs it.
+%% Only a report needs it, and our version.
 page(Folder, Words) ->
     case lists:member("report", Words) andalso sonde_report:page_file() of
-        {ok, Page} -> put_file(filename:join([Folder, "priv", "report.html"]), Page);
+        {ok, Page} ->
+            put_file(filename:join([Folder, "priv", "report.html"]), Page),
+            put_file(filename:join([Folder, "ebin", "sonde.app"]),
+                     io_lib:format("~p.~n", [{application, sonde, [{vsn, sonde_bundle:version()}]}]));
         _ -> ok
     end.
 

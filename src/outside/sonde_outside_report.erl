@@ -136,6 +136,8 @@ processes(#{top := N}) ->
                sonde_report_sections:left_out(Report)).
 
 %% One that runs has only what is whole at any time.
+read(_, []) ->
+    [];
 read(Pid, Attrs) ->
     Known = case sonde_outside_info:words(Pid, Attrs) of
                 [] -> lists:append([sonde_outside_info:words(Pid, Words) || Words <- ?WORDS, Words -- Attrs =:= []]);
