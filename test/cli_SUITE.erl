@@ -20,7 +20,7 @@ all() ->
      bin_holder_is_who_holds_it, bin_window_is_who_grows,
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
-     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, diagnosis_with_suspects_is_3,
+     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, reports_of_a_cluster, diagnosis_with_suspects_is_3,
      elixir_is_as_elixir_writes_it, calls_to_type_are_elixirs,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
@@ -723,10 +723,29 @@ report_is_a_file_here(Config) ->
     Bytes = filelib:file_size(File),
     {1, "", NoDir} = sonde(Report ++ "/in/no/folder", Config),
     true = is_one_line(NoDir),
+    ok.
+
+%% A file for each node; one that does not answer is said, and the others are written.
+reports_of_a_cluster(Config) ->
+    [_, {_, One}, {_, Two}] = get(nodes, Config),
+    File = fun(Node) -> filename:join(get(dir, Config), lists:concat(["cluster-", Node, ".html"])) end,
+    Words = fun(Nodes) -> lists:concat(["--cluster ", lists:concat(lists:join(",", Nodes)), " report --interval 100 ",
+                                        filename:join(get(dir, Config), "cluster.html")]) end,
+    {1, Text, Said} = sonde(Words([One, "p1@127.0.0.1", Two]), Config),
+    true = has("p1@127.0.0.1", Said),
     _ = [begin
-             {2, "", Refused} = sonde(Target ++ " report file", Config),
-             true = is_one_line(Refused) andalso has("use --node", Refused)
-         end || Target <- ["--pid 1", "--cluster a@b"]],
+             true = has(lists:concat([Node, "  ", File(Node), "\n"]), Text),
+             true = has(lists:concat([Node, ": not in the report: watcher: "]), Said),
+             Name = atom_to_binary(Node),
+             #{<<"node">> := Name} = report_SUITE:data([{file, File(Node)}])
+         end || Node <- [One, Two]],
+    false = has("p1@", Text),
+    {0, Json, _} = sonde(Words([One]) ++ " --force --json", Config),
+    Path = list_to_binary(File(One)),
+    #{<<"rows">> := [#{<<"file">> := Path, <<"bytes">> := _, <<"missing">> := [_ | _]}], <<"failed">> := []} = read(list_to_binary(Json)),
+    {1, "", Exists} = sonde(Words([One]), Config),
+    true = is_one_line(Exists) andalso has(atom_to_list(One), Exists) andalso has("exists", Exists),
+    {2, "", _} = sonde("--pid 1 report", Config),
     ok.
 
 %% Runs on the other node, which has nothing else to report.

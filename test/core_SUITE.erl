@@ -18,7 +18,7 @@ all() ->
      cut_off, cut_off_before_the_stack, without_code, without_memory, without_build_id, another_build_is_refused,
      another_process_limit_is_refused, written_meanwhile, ten_gigabytes_are_not_read, no_memory,
      no_call_takes_long, only_this_module_may_aim, it_aims_once,
-     command_answers, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
+     a_report_has_the_numbers_of_the_calls, command_answers, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
      core_files_of_others, programs_of_others, chroot_of_otp_27, chroot_of_otp_29].
 
 init_per_suite(Config) ->
@@ -189,7 +189,8 @@ targets_exclude_each_other(_Config) ->
     {run, #{name := "native"}, [], #{core := "f", sysroot := "d", trust := true}} =
         outside_SUITE:parsed("native --core f --sysroot d --trust"),
     [] = ["native", "proc_count", "proc_group", "stacks", "schedulers", "waits", "info", "heap", "heap_top", "mailbox", "bin_slices",
-          "bin_garbage", "bin_waste", "bin_owned", "bin_account", "dump", "diagnose"]
+          "bin_garbage", "bin_waste", "bin_owned", "bin_account", "dump", "diagnose",
+          "report"]
         -- [Name || #{name := Name, core := true} <- sonde_cli_table:commands()].
 
 help_names_them(_Config) ->
@@ -928,6 +929,19 @@ command_answers(Config) ->
     true = has("no process", Gone),
     {2, "", _} = Run("top"),
     [] = filelib:wildcard(filename:join(get(dir, Config), "sonde-twin-*")).
+
+%% Those of the calls on the same file.
+a_report_has_the_numbers_of_the_calls(Config) ->
+    File = filename:join(get(dir, Config), "report.html"),
+    twin([], fun(Twin) ->
+        ok = open(Twin, get(core, Config)),
+        {ok, #{missing := Missing}} = sonde_peer_helper:call(Twin, sonde_outside_report, write, [File, #{}, #{name => "core", interval => 0}]),
+        Data = report_SUITE:data([{file, File}]),
+        ok = outside_calls_SUITE:all_is_said(Missing, Data, [<<"busy">>]),
+        ok = outside_calls_SUITE:same_numbers(Data, fun(stacks, [N]) -> outside_rows_SUITE:outside(Twin, stacks, [N], #{depth => 32});
+                                                       (Function, Args) -> outside_rows_SUITE:outside(Twin, Function, Args)
+                                                    end)
+    end).
 
 %% As for a living node.
 flags_are_those_of_the_node(Config) ->

@@ -565,6 +565,17 @@ command_answers(Config) ->
                                          {"info init links", "links cannot be read from outside the node"},
                                          {"proc_group label memory", "label cannot be read from outside the node"}],
                         Said <- [{1, "", "sonde: process " ++ OsPid ++ ": " ++ Why ++ "\n"}]],
+                Report = filename:join(get(dir, Config), "report.html"),
+                Run = fun(More) -> sonde(["--pid ", OsPid, " report ", Report, More], [{file, File} | Config]) end,
+                {0, _, Missing} = Run(""),
+                true = has("not in the report: tables: tables cannot be read from outside the node", Missing),
+                Node = list_to_binary("process " ++ OsPid),
+                #{<<"node">> := Node, <<"made_by">> := <<_, _/bits>>} = report_SUITE:data([{file, Report}]),
+                {1, "", Exists} = Run(""),
+                true = has("exists", Exists),
+                {0, Json, _} = Run(" --force --json"),
+                Bytes = filelib:file_size(Report),
+                #{<<"bytes">> := Bytes, <<"missing">> := [_ | _]} = read(Json),
                 [] = folders(Config)
             end)
     end.

@@ -15,7 +15,8 @@ all() ->
      waits_are_those_of_the_target, every_place_counts, a_deadlock_there,
      groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers,
      heaps_are_those_of_the_target, keys_are_text, mailboxes_have_sizes, constants_are_counted,
-     binaries_are_those_of_the_target, an_account_is_that_of_the_target, dumps_are_those_of_the_target, nothing_is_content, content_if_asked_for].
+     binaries_are_those_of_the_target, an_account_is_that_of_the_target, dumps_are_those_of_the_target, nothing_is_content, content_if_asked_for,
+     a_report_has_the_numbers_of_the_calls, a_report_of_one_that_runs, a_report_shows_content_only_if_asked_for].
 
 init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
 end_per_suite(_Config) -> ok.
@@ -619,3 +620,117 @@ content_if_asked_for(_Config) ->
 %% In the twin: kinds of looks whose answers have terms.
 refused(Kind, Pid) ->
     try sonde_nif:look_new(Kind, Pid, [], 1000000, 0, 0) catch error:badarg -> {raised, badarg} end.
+
+%% ---- reports
+
+-define(MARKUP, "</script><script>alert(1)</script>").
+
+%% The file of a report, and its data.
+reported(Twin, Config, Opts, Interval) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "outside.html"),
+    {ok, #{missing := Missing}} = Twin(sonde_outside_report, write, [File, Opts#{force => true}, #{name => "process x", interval => Interval}]),
+    {Missing, report_SUITE:data([{file, File}])}.
+
+%% Ask(Function, Args) is answered from outside. Nothing changes there.
+same_numbers(Data, Ask) ->
+    Of = fun(Name) -> report_SUITE:section(Name, Data) end,
+    Read = fun(Function, Args) -> {ok, Answer, _} = Ask(Function, Args), Answer end,
+    #{<<"attrs">> := Attrs, <<"rows">> := Rows} = Of(<<"processes">>),
+    ByPid = maps:from_list([{Pid, maps:from_list(lists:zip(Attrs, Values))} || [Pid, _, _, _ | Values] <- Rows]),
+    _ = [{Attr, Pid, Value} = {Attr, Pid, map_get(Attr, map_get(list_to_binary(pid_to_list(Pid)), ByPid))}
+         || Attr <- Attrs, {Pid, Value, _} <- Read(proc_count, [binary_to_existing_atom(Attr), 200])],
+    Text = fun(undefined) -> null; (Call) -> unicode:characters_to_binary(sonde_names:call(Call, true)) end,
+    Groups = [[null, Text(Call), 1, N | [Total || {_, Total} <- Totals]]
+              || {Call, N, Totals} <- Read(proc_group, [initial_call, [memory, binary_memory, message_queue_len]])],
+    {[], []} = {Groups -- maps:get(<<"rows">>, Of(<<"groups">>)), maps:get(<<"rows">>, Of(<<"groups">>)) -- Groups},
+    Waits = [{list_to_binary(pid_to_list(Pid)), N} || {Pid, N, _} <- Read(waits, [100])],
+    Waits = [{Pid, N} || #{<<"process">> := Pid, <<"waiters">> := N} <- maps:get(<<"rows">>, Of(<<"waits">>))],
+    #{<<"calls">> := Calls, <<"rows">> := Stacks} = Of(<<"stacks">>),
+    Frames = list_to_tuple(Calls),
+    {ok, Told, _} = Ask(stacks, [400]),
+    true = lists:sum([N || {_, N, _} <- Told]) =:= lists:sum([N || [N | _] <- Stacks]),
+    Innermost = fun([]) -> none; ([First | _]) -> Text(First) end,
+    Sums = fun(All) -> lists:foldl(fun({Key, N}, Acc) -> maps:update_with(Key, fun(M) -> M + N end, N, Acc) end, #{}, All) end,
+    {Same, Same} = {Sums([{Innermost(Stack), N} || {Stack, N, _} <- Told]),
+                    Sums([{case lists:reverse(Stack) of [] -> none; [I | _] -> element(I + 1, Frames) end, N} || [N, Stack, _] <- Stacks])},
+    Account = Read(bin_account, []),
+    [] = [Part || [Part, Bytes] <- maps:get(<<"parts">>, Of(<<"binaries">>)), Bytes =/= map_get(binary_to_existing_atom(Part), Account)],
+    #{memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}} = Read(diagnose, []),
+    #{<<"memory">> := #{<<"processes">> := Bytes, <<"total">> := null}, <<"counts">> := [[<<"processes">>, Count, Limit, null]]} =
+        Of(<<"diagnosis">>),
+    #{<<"processes">> := [_, _, _] = Heaps} = Of(<<"heaps">>),
+    _ = [#{reachable := Reachable} = Read(heap, [list_to_pid(binary_to_list(Pid))])
+         || #{<<"process">> := Pid, <<"reachable">> := Reachable, <<"tree">> := #{<<"children">> := [_ | _]}} <- Heaps],
+    ok.
+
+%% What cannot be read from outside is said, in the result and on the page.
+all_is_said(Missing, Data, More) ->
+    Never = [<<"allocators">>, <<"ports">>, <<"sockets">>, <<"tables">>, <<"watcher">>],
+    #{<<"sections">> := Sections} = Data,
+    Failed = lists:sort([Name || {Name, #{<<"failed">> := _}} <- maps:to_list(Sections)]),
+    Failed = lists:sort(Never ++ More),
+    _ = [{Name, true} = {Name, has("from outside", Why)} || {Name, Why} <- Missing, lists:member(Name, Never)],
+    _ = [{Name, #{<<"data">> := _, <<"cut">> := [_ | _]}} = {Name, map_get(Name, Sections)}
+         || Name <- [<<"node">>, <<"diagnosis">>, <<"binaries">>, <<"groups">>]],
+    14 = map_size(Sections),
+    ok.
+
+a_report_has_the_numbers_of_the_calls(Config) ->
+    both(fun(Of, Twin) ->
+        Pids = Of(?MODULE, full, []),
+        {End, Middle, _} = Of(?MODULE, chain, []),
+        Named = Of(?MODULE, named, [[?MARKUP]]),
+        OsPid = Of(os, getpid, []),
+        ok = Of(sonde_test, settle, [[End, Middle | Named ++ Pids]]),
+        "" = os:cmd("kill -STOP " ++ OsPid),
+        try
+            _ = reported(Twin, Config, #{}, 0),
+            Atoms = Twin(erlang, system_info, [atom_count]),
+            {Missing, Data} = reported(Twin, Config, #{}, 0),
+            Atoms = Twin(erlang, system_info, [atom_count]),
+            ok = same_numbers(Data, fun(diagnose, []) -> ask(Twin, diagnose, [], #{interval => 0});
+                                       (stacks, [N]) -> ask(Twin, stacks, [N], #{depth => 32});
+                                       (Function, Args) -> ask(Twin, Function, Args)
+                                    end),
+            ok = all_is_said(Missing, Data, [<<"busy">>]),
+            #{<<"node">> := <<"process x">>, <<"outside">> := <<"read from outside, at one moment">>} = Data,
+            Name = <<"'" ?MARKUP "'">>,
+            [_] = [Pid || [Pid, N | _] <- maps:get(<<"rows">>, report_SUITE:section(<<"processes">>, Data)), N =:= Name]
+        after
+            "" = os:cmd("kill -CONT " ++ OsPid)
+        end
+    end).
+
+a_report_of_one_that_runs(Config) ->
+    both(fun(Of, Twin) ->
+        Pid = Of(outside_rows_SUITE, spinner, []),
+        {Missing, Data} = reported(Twin, Config, #{}, 300),
+        ok = all_is_said(Missing, Data, []),
+        Text = list_to_binary(pid_to_list(Pid)),
+        #{<<"ms">> := 300, <<"rows">> := Busy} = report_SUITE:section(<<"busy">>, Data),
+        [<<"sonde_spins">>] = [Name || [P, Name | _] <- Busy, P =:= Text],
+        true = Of(erlang, exit, [Pid, kill])
+    end).
+
+a_report_shows_content_only_if_asked_for(Config) ->
+    Shown = fun(More, Opts) ->
+                both(More, fun(Of, Twin) ->
+                    Large = Of(?MODULE, secretive, []),
+                    ok = Of(sonde_test, settle, [[Large]]),
+                    _ = reported(Twin, Config, Opts, 0),
+                    report_SUITE:secrets_in(report_SUITE:json([{file, filename:join(proplists:get_value(priv_dir, Config), "outside.html")}]))
+                end)
+            end,
+    [] = Shown([], #{}),
+    [] = Shown([true], #{}),
+    [_ | _] = Shown([true], #{content => true}),
+    both(fun(_, Twin) ->
+        {error, content_forbidden} = Twin(sonde_outside_report, write, ["unwritten.html", #{content => true}, #{name => "x", interval => 0}])
+    end).
+
+%% In the target.
+secretive() ->
+    sonde_test:hold(fun() ->
+                        put("secret_key", lists:seq(1, 100000)),
+                        {"secret_state", maps:from_list([{{"secret_key", I}, lists:seq(1, 100)} || I <- lists:seq(1, 5000)])}
+                    end).
