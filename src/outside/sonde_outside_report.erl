@@ -16,7 +16,7 @@
 -define(WAITS, 100).
 -define(DEPTH, 32).
 -define(CALL_MS, 12000).       % less than a section may take
-%% Each is whole at any time, by itself.
+%% Each is whole at any time, by itself: also of a process that runs, which has no others.
 -define(WORDS, [[reductions], [message_queue_len]]).
 
 %% @doc Writes the file; after `sonde_outside:open/2'.
@@ -130,8 +130,10 @@ groups() ->
 
 processes(#{top := N}) ->
     Attrs = sonde_report_sections:attrs(),
-    {Counted, Report} = asked(proc_counts, [Attrs, N]),
-    Rows = [{Attr, [{Pid, Value, none} || {Value, Pid} <- Of]} || {Attr, Of} <- Counted],
+    {Counted, [Report | _]} = lists:unzip([asked(proc_counts, [Some, N])
+                                           || Some <- [Attrs -- lists:append(?WORDS) | ?WORDS]]),
+    Known = maps:from_list(lists:append(Counted)),
+    Rows = [{Attr, [{Pid, Value, none} || {Value, Pid} <- map_get(Attr, Known)]} || Attr <- Attrs],
     maps:merge(sonde_report_sections:table(Attrs, Rows, fun(Pid, _, Missing) -> {ok, read(Pid, Missing), who(Pid)} end),
                sonde_report_sections:left_out(Report)).
 

@@ -1,8 +1,8 @@
 %% Makes the reports that report_page.mjs looks at: of a node with 10,000 processes, names that look like
-%% markup, chains of waits, a deadlock and a watcher, and of the same node on the portable path.
+%% markup, chains of waits, a deadlock and a watcher, of the same node from outside, and on the portable path.
 -module(live_page).
 
--export([main/1]).
+-export([main/1, outside/1]).
 
 -define(PROCESSES, 10000).
 -define(NAME, '</script><script>document.title="run"</script>').
@@ -11,12 +11,23 @@ main([Dir]) ->
     ok = logger:set_primary_config(level, error),
     plant(),
     ok = written(sonde:report(filename:join(Dir, "native.html"))),
+    ok = from_outside(Dir),
     #{status := {off, disabled}} = sonde:native(off),
     ok = written(sonde:report(filename:join(Dir, "portable.html"))),
     halt(0).
 
 written({ok, #{bytes := Bytes, ms := Ms, missing := Missing}}) ->
     io:format("  a report of ~b bytes in ~b ms; missing: ~0tp~n", [Bytes, Ms, [Name || {Name, _} <- Missing]]).
+
+%% In another VM of the same program.
+from_outside(Dir) ->
+    Ebins = [[" '", Path, "'"] || Module <- [?MODULE, sonde], Path <- [filename:dirname(code:which(Module))]],
+    io:put_chars(os:cmd(lists:flatten(["erl -noinput +P 100000 -sonde_twin test -pa", Ebins, " -run live_page outside '", Dir, "' ", os:getpid()]))).
+
+outside([Dir, OsPid]) ->
+    ok = sonde_outside:open(list_to_integer(OsPid), false),
+    ok = written(sonde_outside_report:write(filename:join(Dir, "outside.html"), #{}, #{name => "process 1", interval => 300})),
+    halt(0).
 
 plant() ->
     _ = [spawn(fun() -> sleep(lists:seq(1, I rem 300)) end) || I <- lists:seq(1, ?PROCESSES)],

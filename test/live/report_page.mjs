@@ -244,6 +244,37 @@ async function portable() {
   await context.close();
 }
 
+async function outside() {
+  console.log('\nfrom outside');
+  const { page, context, data, seen } = await open('outside.html', 1280, 'light');
+  const of = (name) => data.sections[name].data;
+  check('no error', seen.errors.length === 0, seen.errors.join(' | '));
+  const missing = Object.entries(data.sections).filter(([, s]) => s.failed).map(([name]) => name).sort();
+  check('what only the node can say is missing', same(missing, ['allocators', 'ports', 'sockets', 'tables', 'watcher']), missing.join(' '));
+  for (const name of missing) {
+    const text = await page.textContent(`#${name}`);
+    check(`the page says why: ${name}`, text.includes('Not in this report') && text.includes('from outside'), text);
+  }
+  for (const [name, why] of [['memory', 'only that of processes'], ['binaries', 'hold the largest binaries'], ['groups', 'which application']]) {
+    const text = await page.textContent(`#${name}`);
+    check(`the page says what is not complete: ${name}`, text.includes('Not complete') && text.includes(why), text.slice(0, 200));
+  }
+  const drawn = await page.$$eval('section', (all) => all.filter((e) => e.textContent.includes('could not be drawn')).map((e) => e.id));
+  check('each section is drawn', drawn.length === 0, drawn.join(' '));
+  check('it says that it was read from outside', (await page.textContent('header')).includes('read from outside') && (await page.textContent('h1')) === 'process 1');
+  check('memory of processes', (await page.textContent('#memory')).includes(bytes(of('diagnosis').memory.processes)));
+  await treemap(page, of('groups').rows);
+  await processes(page, data);
+  const heaps = await page.$$('#heaps .icicle');
+  check('three heaps', heaps.length === 3, heaps.length);
+  for (const [i, heap] of heaps.entries()) await icicle(heap, `heap ${i + 1}`, of('heaps').processes[i].tree.bytes);
+  await icicle(await page.$('#stacks .icicle'), 'stacks', sum(of('stacks').rows.map(([n]) => n)));
+  check('the graph of waits', (await page.$$('#waits circle')).length === of('waits').rows.length);
+  check('nothing of a name ran', (await page.title()) === `${data.node} – sonde report` && (await page.$$('script')).length === 2);
+  await context.close();
+  for (const scheme of ['light', 'dark']) await looks('outside.html', 390, scheme);
+}
+
 try {
   await numbers();
   await keys();
@@ -253,6 +284,7 @@ try {
       await looks('native.html', width, scheme);
     }
   }
+  await outside();
   await portable();
 } catch (error) {
   check('the checks ran to their end', false, error.stack);
