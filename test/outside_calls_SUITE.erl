@@ -737,6 +737,6 @@ a_report_shows_content_only_if_asked_for(Config) ->
 %% In the target.
 secretive() ->
     sonde_test:hold(fun() ->
-                        put("secret_key", lists:seq(1, 100000)),
-                        {"secret_state", maps:from_list([{{"secret_key", I}, lists:seq(1, 100)} || I <- lists:seq(1, 5000)])}
+                        put("secret_key", lists:seq(1, 20000)),
+                        {"secret_state", maps:from_list([{{"secret_key", I}, lists:seq(1, 100)} || I <- lists:seq(1, 300)])}
                     end).
