@@ -159,12 +159,24 @@ asked_outside(Target, Function, Args, Opts) ->
                 {ok, Answer, Said} ->
                     complain(["process ", integer_to_list(Target), " ", Said]),
                     Answer;
+                {late, Answer, Text} ->
+                    ok = not_kept(Function, Args, Answer),
+                    failed(["process ", integer_to_list(Target), ": ", Text]);
                 {error, Text} ->
                     failed(["process ", integer_to_list(Target), ": ", Text])
             end;
         _ ->
             Ask(wait(Opts), one_moment(Target))
     end.
+
+%% A file that was written too late says what was never true at one moment.
+not_kept(dump, [_, File], {ok, _, _}) -> deleted(File);
+not_kept(report, [File], {ok, _, _}) -> deleted(File);
+not_kept(_, _, _) -> ok.
+
+deleted(File) ->
+    _ = file:delete(File),
+    ok.
 
 %% Nothing changes in an OS process that is stopped.
 one_moment(#{}) -> #{};

@@ -15,9 +15,10 @@
 -define(MARGIN_MS, 50).       % left of the limit when the look has to be done
 
 %% @doc Runs Fun while the process is stopped, for at most that long; it gets the time that it has. A process that was
-%% stopped before stays so. Returns what is to be said of it.
+%% stopped before stays so. Returns what is to be said of it; `late': it went on before the look was done, so the result is
+%% not of one moment.
 -spec during(pos_integer(), Limit :: pos_integer(), fun((Ms :: non_neg_integer()) -> Result)) ->
-    {ok, Result, text()} | {error, text()}.
+    {ok, Result, text()} | {late, Result, text()} | {error, text()}.
 during(OsPid, Limit, Fun) ->
     case started(OsPid) of
         none -> {error, "there is no such process"};
@@ -51,7 +52,7 @@ going_on(Port, Begun, Result) ->
     true = port_command(Port, "\n"),
     case heard(Port) of
         <<"continued">> -> {ok, Result, ["was stopped for ", seconds(now_ms() - Begun), " s"]};
-        <<"late">> -> {error, "it had to go on before the look was done (--freeze-limit MS)"};
+        <<"late">> -> {late, Result, "it had to go on before the look was done (--freeze-limit MS)"};
         <<"gone">> -> {error, "it ended while it was stopped"};
         Said -> {error, ["it did not go on (", printable(Said), "): send it SIGCONT"]}
     end.
