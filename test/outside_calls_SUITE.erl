@@ -628,7 +628,7 @@ refused(Kind, Pid) ->
 %% The file of a report, and its data.
 reported(Twin, Config, Opts, Interval) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "outside.html"),
-    {ok, #{missing := Missing}} = Twin(sonde_outside_report, write, [File, Opts#{force => true}, #{name => "process x", interval => Interval}]),
+    {ok, #{missing := Missing}} = Twin(sonde_outside_report, write, [File, Opts#{force => true}, #{name => "process x", command => "sonde --pid 1", interval => Interval}]),
     {Missing, report_SUITE:data([{file, File}])}.
 
 %% Ask(Function, Args) is answered from outside. Nothing changes there.
@@ -700,6 +700,8 @@ a_report_has_the_numbers_of_the_calls(Config) ->
                                     end),
             ok = all_is_said(Missing, Data, [<<"busy">>]),
             #{<<"node">> := <<"process x">>, <<"outside">> := <<"read from outside, at one moment">>} = Data,
+            #{<<"suspects">> := [_ | _] = Suspects} = report_SUITE:section(<<"diagnosis">>, Data),
+            [] = [See || #{<<"see">> := See} <- Suspects, not lists:prefix("sonde --pid 1 ", binary_to_list(See))],
             Name = <<"'" ?MARKUP "'">>,
             [_] = [Pid || [Pid, N | _] <- maps:get(<<"rows">>, report_SUITE:section(<<"processes">>, Data)), N =:= Name]
         after
@@ -731,7 +733,7 @@ a_report_shows_content_only_if_asked_for(Config) ->
         [_ | _] = Shown(#{content => true})
     end),
     both(fun(_, Twin) ->
-        {error, content_forbidden} = Twin(sonde_outside_report, write, ["unwritten.html", #{content => true}, #{name => "x", interval => 0}])
+        {error, content_forbidden} = Twin(sonde_outside_report, write, ["unwritten.html", #{content => true}, #{name => "x", command => "x", interval => 0}])
     end).
 
 %% In the target.

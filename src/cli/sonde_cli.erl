@@ -185,7 +185,9 @@ one_moment(OsPid) -> maps:from_list([{os_pid, OsPid} | [{interval, 0} || sonde_c
 shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects} = Diagnosis, Report, Opts) ->
     _ = case format(Opts) of
             json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis, Report);
-            text -> io:put_chars([[Line, $\n] || Line <- sonde_diagnose_text:outside(Diagnosis, ?COLUMNS, typed(Target))])
+            text ->
+                Typed = fun(Call) -> sonde_outside_names:typed(command(Target), Call) end,
+                io:put_chars([[Line, $\n] || Line <- sonde_diagnose_text:outside(Diagnosis, ?COLUMNS, Typed)])
         end,
     not_read(Report, Opts),
     case Suspects of
@@ -202,7 +204,7 @@ report_outside(Target, [File], Ms, Opts) ->
     Left = case Opts of #{freeze := true} -> max(1, Ms - ?WRITE_MS); _ -> Ms end,
     Interval = case Target of #{} -> 0; _ -> maps:get(interval, Opts, ?WATCH_MS) end,
     Written = sonde_outside_report:write(File, maps:merge(#{timeout => min(Left, ?MOST_REPORT_MS)}, maps:with([force, content], Opts)),
-                                         #{name => name(Target), interval => Interval}),
+                                         #{name => name(Target), command => command(Target), interval => Interval}),
     case Written of
         {ok, Answer} -> {ok, Answer, #{}};
         {error, Why} -> {error, {report, sonde_cli_errors:report(Why)}}
@@ -212,16 +214,8 @@ name(#{path := Path}) -> ["core file ", filename:basename(Path)];
 name(OsPid) -> ["process ", integer_to_list(OsPid)].
 
 %% How this command asks for more.
-typed(Target) ->
-    Before = case Target of
-                 #{path := Path} -> ["--core ", Path];
-                 OsPid -> ["--pid ", integer_to_list(OsPid)]
-             end,
-    fun({sonde, Function, Args}) -> ["sonde ", Before, $\s, lists:join($\s, [atom_to_list(Function) | [word(A) || A <- Args]])] end.
-
-word(Pid) when is_pid(Pid) -> string:trim(pid_to_list(Pid), both, "<>");
-word(Number) when is_integer(Number) -> integer_to_list(Number);
-word(Atom) -> atom_to_list(Atom).
+command(#{path := Path}) -> ["sonde --core ", Path];
+command(OsPid) -> ["sonde --pid ", integer_to_list(OsPid)].
 
 is_as_it_was(#{}) -> sonde_outside:is_there();
 is_as_it_was(_OsPid) -> true.

@@ -3,7 +3,7 @@
 %% does not have as an atom is a binary.
 -module(sonde_outside_names).
 
--export([process/2, who/1, attrs/1, about/1, name/1, function/1]).
+-export([process/2, who/1, attrs/1, about/1, name/1, function/1, typed/2]).
 -export_type([name/0, function_there/0]).
 
 -type name() :: atom() | binary().
@@ -93,3 +93,14 @@ function(undefined) -> undefined.
 -spec name(binary() | undefined) -> name() | undefined.
 name(Text) when is_binary(Text) -> sonde_names:existing(Text);
 name(undefined) -> undefined.
+
+%% ---- calls
+
+%% @doc A call of sonde as the words of the command; Before is the command with its target.
+-spec typed(unicode:chardata(), {sonde, atom(), [pid() | integer() | atom()]}) -> unicode:chardata().
+typed(Before, {sonde, Function, Args}) ->
+    lists:join($\s, [Before, atom_to_list(Function) | [word(Arg) || Arg <- Args]]).
+
+word(Pid) when is_pid(Pid) -> string:trim(pid_to_list(Pid), both, "<>");
+word(Number) when is_integer(Number) -> integer_to_list(Number);
+word(Atom) -> atom_to_list(Atom).

@@ -7,8 +7,9 @@
 -export([write/3, section/2]).
 -export_type([about/0]).
 
-%% `name' stands for the node's name; `interval': milliseconds between two looks, 0 where there is one moment.
--type about() :: #{name := unicode:chardata(), interval := non_neg_integer()}.
+%% `name' stands for the node's name; `command': what is typed to look at it again; `interval': milliseconds between two
+%% looks, 0 where there is one moment.
+-type about() :: #{name | command := unicode:chardata(), interval := non_neg_integer()}.
 
 -import(sonde_report_text, [text/1, name/1, call/1, process/1]).
 
@@ -21,13 +22,13 @@
 
 %% @doc Writes the file; after `sonde_outside:open/2'.
 -spec write(file:name_all(), sonde_report:opts(), about()) -> {ok, sonde_report:written()} | {error, sonde_report:error()}.
-write(File, Opts, #{name := Name, interval := Ms}) ->
+write(File, Opts, #{name := Name, interval := Ms} = About) ->
     Outside = case Ms of
                   0 -> <<"read from outside, at one moment">>;
                   _ -> <<"read from outside">>
               end,
     sonde_report:write(File, Opts, #{node => text(Name), outside => Outside,
-                                     section => fun(Section, More) -> section(Section, More#{interval := Ms}) end}).
+                                     section => fun(Section, More) -> section(Section, maps:merge(More, About)) end}).
 
 %% @doc One section; see `sonde_report_sections:section/2'.
 -spec section(atom(), #{atom() => term()}) -> sonde_report_data:made().
@@ -86,10 +87,10 @@ the_node(#{interval := Ms}) ->
 
 %% ---- the diagnosis
 
-diagnosis(#{interval := Ms}) ->
+diagnosis(#{interval := Ms, command := Command}) ->
     {#{ms := Apart, memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}, suspects := Suspects,
        not_looked_at := Not}, Report} = asked(diagnose, [], #{interval => Ms, timeout => Ms + ?CALL_MS}),
-    {Told, Keep} = sonde_report_sections:suspects(Suspects, fun({sonde, Function, Args}) -> typed(Function, Args) end),
+    {Told, Keep} = sonde_report_sections:suspects(Suspects, fun(Call) -> sonde_outside_names:typed(Command, Call) end),
     Unknown = maps:from_list([{Kind, undefined} || Kind <- [total, processes, binary, ets, code, atom, allocated, used, rss]]),
     (and_cut(<<"of the memory, only that of processes can be read from outside">>, sonde_report_sections:left_out(Report)))#{
       keep => Keep,
@@ -98,13 +99,6 @@ diagnosis(#{interval := Ms}) ->
                 not_looked_at => sonde_report_sections:not_looked_at(Not)}}.
 
 and_cut(Text, Made) -> Made#{cut => [Text | maps:get(cut, Made, [])]}.
-
-typed(Function, Args) ->
-    lists:join($\s, [atom_to_list(Function) | [typed(Arg) || Arg <- Args]]).
-
-typed(Pid) when is_pid(Pid) -> string:trim(pid_to_list(Pid), both, "<>");
-typed(Number) when is_integer(Number) -> integer_to_list(Number);
-typed(Atom) -> atom_to_list(Atom).
 
 %% ---- processes
 

@@ -262,14 +262,15 @@ async function outside() {
   const drawn = await page.$$eval('section', (all) => all.filter((e) => e.textContent.includes('could not be drawn')).map((e) => e.id));
   check('each section is drawn', drawn.length === 0, drawn.join(' '));
   check('it says that it was read from outside', (await page.textContent('header')).includes('read from outside') && (await page.textContent('h1')) === 'process 1');
+  const calls = of('diagnosis').suspects.map(({ see }) => see);
+  check('the calls are typed as commands', calls.length > 0 && calls.every((call) => call.startsWith('sonde --pid 1 ')), calls.join('; '));
   check('memory of processes', (await page.textContent('#memory')).includes(bytes(of('diagnosis').memory.processes)));
   await treemap(page, of('groups').rows);
   await processes(page, data);
   const heaps = await page.$$('#heaps .icicle');
-  // one that runs at each look has no icicle
-  const read = of('heaps').processes.filter(({ tree }) => tree);
-  check('three heaps, an icicle for each that was read', of('heaps').processes.length === 3 && read.length > 0 && heaps.length === read.length, heaps.length);
-  for (const [i, heap] of heaps.entries()) await icicle(heap, `heap ${i + 1}`, read[i].tree.bytes);
+  const failed = of('heaps').processes.filter(({ tree }) => !tree).map(({ named, why, failed: because }) => `${named} (${why}): ${because}`);
+  check('three heaps', heaps.length === 3 && of('heaps').processes.length === 3, failed.join('; ') || heaps.length);
+  for (const [i, heap] of heaps.entries()) await icicle(heap, `heap ${i + 1}`, of('heaps').processes[i].tree.bytes);
   await icicle(await page.$('#stacks .icicle'), 'stacks', sum(of('stacks').rows.map(([n]) => n)));
   check('the graph of waits', (await page.$$('#waits circle')).length === of('waits').rows.length);
   check('nothing of a name ran', (await page.title()) === `${data.node} – sonde report` && (await page.$$('script')).length === 2);
