@@ -469,7 +469,7 @@ static bool settle(const struct image *img, struct account *a, bool keeps)
 {
     enum status st = ST_TIMESLICE;
     for (unsigned turns = 0; st == ST_TIMESLICE; turns++) {
-        struct budget b = {img->steps, false};
+        struct budget b = BUDGET(img->steps);
         must_account(turns < 100000, "an account that never settles");
         st = account_settle(a, &b);
     }
@@ -492,7 +492,7 @@ static enum status go_on(const struct image *img, struct account *a, struct acco
 {
     enum status st = ST_TIMESLICE;
     for (unsigned turns = 0; st == ST_TIMESLICE; turns++) {
-        struct budget b = {img->steps, false};
+        struct budget b = BUDGET(img->steps);
         must_account(turns < 100000, "two accounts that go on for ever");
         st = step(a, from, &b);
     }
@@ -564,7 +564,7 @@ static void same_entry(const struct account *a, const struct known *k, const str
 static void compare(const struct account *a, size_t max)
 {
     static bool seen[ALL_MAX];
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     const struct known *k;
     size_t at = 0;
     size_t n = 0;
@@ -607,7 +607,7 @@ static void add_shares(const struct image *img, struct account *a)
     for (unsigned i = 0; i < n; i++) {
         account_init(&part, img->vm.lay, &img->vm.tab, 1, true, false);
         for (enum status st = ST_TIMESLICE; st != ST_OK;) {
-            struct budget b = {img->steps, false};
+            struct budget b = BUDGET(img->steps);
             st = account_parts(&part, a, i, n, &b);
             must_account(st == ST_OK || st == ST_TIMESLICE, "a share that is not added up");
         }
@@ -625,7 +625,7 @@ static void compare_parts(const struct image *img, struct account *a)
     add_shares(img, a);
     account_rank_start(a, SLOTS, BY_PARTS);
     for (unsigned i = 0; st == ST_TIMESLICE; i++) {
-        struct budget b = {img->steps, false};
+        struct budget b = BUDGET(img->steps);
         must_account(i < 1000000, "parts that are never done");
         st = account_rank(a, &b);
     }
@@ -655,7 +655,7 @@ static void compare_holdings(const struct image *img, struct account *a)
     uint64_t queued = 0;
     account_list_start(a);
     for (unsigned i = 0; st != ST_GONE; i++) {
-        struct budget b = {img->steps, false};
+        struct budget b = BUDGET(img->steps);
         must_account(i < 1000000, "holdings that do not end");
         while ((st = account_list(a, &b, &g)) == ST_OK) {
             must_account(owned_of(g.binary) && g.holder < a->n, "a holding that is none");

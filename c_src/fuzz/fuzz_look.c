@@ -63,7 +63,7 @@ static enum status go(const struct walker *walker, void *w, struct reading rd,
     walker->start(w, &rd, args);
     for (uint64_t i = 0; st == ST_TIMESLICE || (st == ST_ASK && out); i++) {
         must_look(i < LOOK_READS, "more turns than reads:");
-        struct budget b = {steps, false};
+        struct budget b = BUDGET(steps);
         rd.budget = &b;
         st = walker->walk(w, &rd);
         walker->progress(w, &done, &total);
@@ -139,7 +139,7 @@ static uint64_t own_words(const struct image *img, const struct top_retained *l,
 {
     struct inside in;
     struct link link;
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     enum status st = inside_start(&l->graph, &img->vm, place, &in);
     in.tells_leaves = true;
     while (st == ST_OK)

@@ -27,7 +27,7 @@ static enum status mark_all(struct marking *h, struct reading rd, unsigned want,
     h->slices.max = MARK_SLICES;
     for (uint64_t i = 0; st == ST_TIMESLICE; i++) {
         must_mark(i < MARK_READS, "more turns than reads");
-        struct budget b = {steps, false};
+        struct budget b = BUDGET(steps);
         rd.budget = &b;
         st = marking_walk(h, &rd);
     }

@@ -119,7 +119,7 @@ static void compare(const struct attempt *a, const struct verdict *v, enum attr 
 static void check_still(const struct image *img, const struct question *q, size_t slot,
                         uint64_t proc)
 {
-    const struct budget turns[] = {{UINT32_MAX, false}, {1, false}, {img->steps, true}};
+    const struct budget turns[] = {BUDGET(UINT32_MAX), BUDGET(1), {img->steps, true, 0}};
     struct verdict v = model_answer(&img->vm, q->attr, q->waiting, proc);
     enum opened opened = model_open(&img->vm, q->attr, q->waiting, slot, proc);
     enum status first = ST_OK;
@@ -160,7 +160,7 @@ static void check_running(const struct image *img, const struct question *q, siz
     /* opening reads state and lock twice, the second time last of all */
     bool settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &before);
     fuzz_must(settled || memory_still() < 2, "opened, and not settled:", q->attr);
-    (void)walk_all(&w, &img->vm, q, (struct budget){img->steps, false});
+    (void)walk_all(&w, &img->vm, q, BUDGET(img->steps));
     walk_free(&w);
     unsigned walked = memory_changed();
     settled = model_stamp(&img->vm, q->attr, q->waiting, proc, &after);

@@ -283,7 +283,7 @@ static enum status pairs(struct graph *g, const struct vm *vm, struct budget *b)
         if (g->steps-- == 0 || edges_read(g->heap, vm, at, &p) != ST_OK || p.kind != KIND_NONE)
             return ST_TORN;
         g->chain = 0;
-        for (struct budget two = {2, false}; edges_next(g->heap, vm, &p, &two, &link) == ST_OK;) {
+        for (struct budget two = BUDGET(2); edges_next(g->heap, vm, &p, &two, &link) == ST_OK;) {
             set(g->inner, link.mark);
             if (link.at != at)
                 g->chain = link.to;

@@ -39,7 +39,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
 static bool end(void *w)
 {
     struct root_size *f = w;
-    struct budget b = {FREE_STEPS, false};
+    struct budget b = BUDGET(FREE_STEPS);
     if (!census_free_some(&f->refs, &b))
         return false;
     shared_size_end(&f->shared);

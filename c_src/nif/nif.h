@@ -82,7 +82,7 @@ struct sonde {
     atomic_bool off;        /* switched off by hand */
     atomic_bool no_content; /* no call returns content; it never becomes false again */
     atomic_bool proved;
-    struct vm vm;         /* written before proved is set, and after that only by do_aim; as is */
+    struct vm vm;         /* written before proved is set, and after that only in a twin; as is */
     struct layout proven; /* vm.lay points here */
     bool is_aimed;        /* at another OS process, for good */
     const struct core_file *core;              /* of that one, or NULL */

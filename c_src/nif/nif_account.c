@@ -35,7 +35,7 @@ static enum status slice(struct account *a, enum status (*step)(struct account *
     uint64_t end = clock_ns() + SLICE_NS;
     enum status st;
     do {
-        struct budget b = {BUDGET_STEPS, false};
+        struct budget b = BUDGET(BUDGET_STEPS);
         st = step(a, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     return st;
@@ -134,7 +134,7 @@ static enum status slice_of_two(struct account *a, struct account *from,
     uint64_t end = clock_ns() + SLICE_NS;
     enum status st;
     do {
-        struct budget b = {BUDGET_STEPS, false};
+        struct budget b = BUDGET(BUDGET_STEPS);
         st = step(a, from, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     return st;
@@ -183,7 +183,7 @@ ACCOUNT_NIF(do_account_return)
     struct held_account *from = take(env, argv[1]);
     if (!from)
         return nif_raise(env, ATOM(badarg));
-    struct budget b = {64 * BUDGET_STEPS, false};
+    struct budget b = BUDGET(64 * BUDGET_STEPS);
     enum status st = account_return(&h->account, &from->account, &b);
     give_back(from);
     return answer(env, st);
@@ -278,7 +278,7 @@ static enum status parts(struct account *to, const struct account *of, unsigned 
     uint64_t end = clock_ns() + SLICE_NS;
     enum status st;
     do {
-        struct budget b = {BUDGET_STEPS, false};
+        struct budget b = BUDGET(BUDGET_STEPS);
         st = account_parts(to, of, i, n, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     return st;
@@ -342,7 +342,7 @@ ACCOUNT_NIF(do_account_holdings)
     else if (argv[1] != ATOM(next))
         return nif_raise(env, ATOM(badarg));
     while (n < PAGE_MAX && st != ST_GONE && clock_ns() < end) {
-        struct budget b = {BUDGET_STEPS, false};
+        struct budget b = BUDGET(BUDGET_STEPS);
         struct holding g;
         while (n < PAGE_MAX && (st = account_list(a, &b, &g)) == ST_OK) {
             list = enif_make_list_cell(env, holding(env, a, &g), list);
@@ -400,7 +400,7 @@ NIF(nif_do_account_end)
         return nif_raise(env, ATOM(badarg));
     if (!in_use_take(&h->in_use))
         return ATOM(more);
-    struct budget b = {BUDGET_STEPS, false};
+    struct budget b = BUDGET(BUDGET_STEPS);
     leftovers_collect(&h->left);
     enum status st = account_free_some(&h->account, &b);
     leftovers_collect(NULL);

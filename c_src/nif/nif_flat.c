@@ -50,7 +50,7 @@ LOOK_NIF(do_look_refs)
     /* (Look, At): after flat with refs, {NextAt | done, [{Id, Size, Refc, References}]}; At:
      * from 0 */
     const struct look *l = &h->look;
-    struct budget b = {QUICK_STEPS, false};
+    struct budget b = BUDGET(QUICK_STEPS);
     ERL_NIF_TERM list = enif_make_list(env, 0);
     const struct known *k;
     enum status st;
@@ -73,7 +73,7 @@ static bool own_blocks(const struct vm *vm, uintptr_t proc, struct blocks *block
                                                LF_old_hend, LF_mbuf, LF_msg_frag};
     uint64_t w[6];
     struct fragments c;
-    struct budget b = {QUICK_FRAGMENTS, false};
+    struct budget b = BUDGET(QUICK_FRAGMENTS);
     for (unsigned i = 0; i < 6; i++) {
         if (!peek_word(vm->reader, proc + vm->lay->f[fields[i]], &w[i]))
             return false;
@@ -87,7 +87,7 @@ static bool quick(const struct vm *vm, const struct blocks *blocks, uint64_t ter
                   struct sums *sums)
 {
     struct term_size m;
-    struct budget b = {vm->reader == PEEK_GUARDED ? QUICK_STEPS : QUICK_STEPS_DEAR, false};
+    struct budget b = BUDGET(vm->reader == PEEK_GUARDED ? QUICK_STEPS : QUICK_STEPS_DEAR);
     term_size_start(&m, blocks, TERM_SIZE_BYTES, QUICK_STEPS);
     enum status st = term_size_of(&m, vm, term);
     if (st == ST_OK)

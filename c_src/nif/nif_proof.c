@@ -377,7 +377,7 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
     walk_start(&w, vm, &q);
     uint64_t end = clock_ns() + READ_NS;
     do {
-        struct budget b = {vm->reader == PEEK_GUARDED ? BUDGET_STEPS : READ_STEPS_DEAR, false};
+        struct budget b = BUDGET(vm->reader == PEEK_GUARDED ? BUDGET_STEPS : READ_STEPS_DEAR);
         st = walk_go(&w, vm, &b);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     walk_end(&w);

@@ -116,6 +116,8 @@ enum status first_call_find(const struct reading *rd, uint64_t *key, struct mfa 
     if (stamp_is_sensitive(rd))
         return ST_ASK;
     read_dictionary(&s);
+    if (rd->budget)
+        budget_charge(rd->budget, PAIRS_MAX - s.left);
     return s.unclear ? ST_ASK : ST_OK;
 }
 

@@ -94,7 +94,7 @@ enum status look_step(struct look *l, enum peek_reader reader, uint64_t ns)
     if (l->st != ST_OK)
         return l->st;
     do {
-        struct budget b = {LOOK_STEPS, false};
+        struct budget b = BUDGET(LOOK_STEPS);
         l->rd.budget = &b;
         l->st = l->walker->walk(l->state, &l->rd);
     } while (l->st == ST_TIMESLICE && clock_ns() < end);

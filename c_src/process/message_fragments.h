@@ -20,7 +20,7 @@ static inline enum status message_fragments_collect(struct blocks *own, const st
 {
     enum { COLLECT_STEPS = BLOCKS_MAX + 2 };
     struct fragments c;
-    struct budget b = {COLLECT_STEPS, false};
+    struct budget b = BUDGET(COLLECT_STEPS);
     uint64_t attached;
     blocks_forget(own);
     if (!peek_word(vm->reader, message + LF(vm->lay, msg_attached), &attached))
@@ -31,8 +31,7 @@ static inline enum status message_fragments_collect(struct blocks *own, const st
     b.steps = MESSAGE_SORT_STEPS;
     if (st == ST_OK && !blocks_sort(own, &b))
         st = ST_TIMESLICE;
-    taken += MESSAGE_SORT_STEPS - b.steps;
-    of_caller->steps -= taken < of_caller->steps ? taken : of_caller->steps;
+    budget_charge(of_caller, taken + MESSAGE_SORT_STEPS - b.steps);
     return st == ST_TIMESLICE || st == ST_ASK ? ST_TOO_LARGE : st;
 }
 

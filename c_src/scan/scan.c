@@ -158,7 +158,7 @@ enum { MERGE_STEPS = BOUND(BUDGET_STEPS, 5) };
 /* TIMESLICE: call again. It has time, because its stamp was compared. */
 static enum status settle_account(struct scan *s, unsigned i)
 {
-    struct budget b = {MERGE_STEPS, false};
+    struct budget b = BUDGET(MERGE_STEPS);
     const struct walk *w = &s->walks[i];
     if (!(s->kept & 1U << i))
         return ST_OK;
@@ -366,11 +366,11 @@ static void open_batch(struct scan *s)
 
 static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
 {
-    struct budget b = {steps, (s->walking & (s->walking - 1)) != 0};
+    struct budget b = {steps, (s->walking & (s->walking - 1)) != 0, 0};
     enum status st = walk_go(&s->walks[i], &s->vm, &b);
     if (st != ST_TIMESLICE)
         stop_walking(s, i, st);
-    return steps - b.steps;
+    return steps - b.steps + b.beyond;
 }
 
 /* A turn ends where memory must be waited for. The first ones are short, because the first steps
@@ -531,7 +531,7 @@ static bool must_be_taken(const struct scan *s)
 
 static enum scan_result step_phase(struct scan *s)
 {
-    struct budget b = {BUDGET_STEPS, false};
+    struct budget b = BUDGET(BUDGET_STEPS);
     enum status st;
     if (s->ask_n > 0 && (s->phase == ASK || s->ask_n + SCAN_BATCH > SCAN_ASKS))
         return SCAN_ASK;

@@ -67,7 +67,7 @@ static enum status merge_one(struct account *a, unsigned pid, uint32_t steps)
     if (st == ST_OK)
         st = ST_TIMESLICE;
     while (st == ST_TIMESLICE) {
-        struct budget b = {steps, false};
+        struct budget b = BUDGET(steps);
         st = account_merge(a, &m, pid_in(a->lay, pid), &c, &none, &b);
     }
     census_free(&c);
@@ -93,7 +93,7 @@ static enum status settle(struct account *a, uint32_t steps)
 {
     enum status st = ST_TIMESLICE;
     while (st == ST_TIMESLICE) {
-        struct budget b = {steps, false};
+        struct budget b = BUDGET(steps);
         st = account_settle(a, &b);
     }
     return st;
@@ -176,7 +176,7 @@ static enum status of_two(struct account *a, struct account *from)
 {
     enum status st = ST_TIMESLICE;
     while (st == ST_TIMESLICE) {
-        struct budget b = {3, false};
+        struct budget b = BUDGET(3);
         st = account_take_parts(a, from, &b);
     }
     return st;
@@ -190,7 +190,7 @@ static enum status add_shares(struct account *a, unsigned n, unsigned of)
         struct account other;
         account_init(&other, a->lay, &a->tab, 1, false, false);
         do {
-            struct budget b = {3, false};
+            struct budget b = BUDGET(3);
             st = account_parts(&other, a, (k * 3 + 1) % of, of, &b);
         } while (st == ST_TIMESLICE);
         st = st == ST_OK ? of_two(a, &other) : st;
@@ -219,7 +219,7 @@ static void test_shares_of_another(const struct layout *lay)
 {
     struct account a;
     struct account other;
-    struct budget b = {2, false};
+    struct budget b = BUDGET(2);
     new_account(&a, lay, ALL);
     account_init(&other, lay, &a.tab, 1, false, false);
     rng = 9;
@@ -249,7 +249,7 @@ static bool lists(struct account *a, unsigned from, unsigned to)
     memset(seen_by, 0, sizeof seen_by);
     account_list_start(a);
     while (st != ST_GONE) {
-        struct budget b = {3, false};
+        struct budget b = BUDGET(3);
         for (; (st = account_list(a, &b, &g)) == ST_OK; n++) {
             unsigned i = index_of(g.binary);
             unsigned k = 0;
@@ -300,7 +300,7 @@ static void test_sums(struct account *a, const char *layout)
         count++;
     }
     do {
-        struct budget b = {3, false};
+        struct budget b = BUDGET(3);
         st = account_sum(a, &b);
     } while (st == ST_TIMESLICE);
     check(st == ST_OK && a->sums.count == count, "each Binary is counted once", layout);
@@ -351,7 +351,7 @@ static enum status merge_two(struct account *a, unsigned pid)
     enum status st[2] = {census_of(&c[0], pid), census_of(&c[1], pid + 1)};
     bool goes_on = st[0] == ST_OK && st[1] == ST_OK;
     for (unsigned i = 0; goes_on; i = 1 - i) {
-        struct budget b = {1 + i, false};
+        struct budget b = BUDGET(1 + i);
         if (st[i] == ST_OK || st[i] == ST_TIMESLICE)
             st[i] = account_merge(a, &m[i], pid_in(a->lay, pid + i), &c[i], &none, &b);
         st[i] = st[i] == ST_OK ? ST_GONE : st[i];
@@ -381,7 +381,7 @@ static void test_two_scans(const struct layout *lay)
 static void test_freed_in_slices(const struct layout *lay)
 {
     struct account a;
-    struct budget b = {0, false};
+    struct budget b = BUDGET(0);
     new_account(&a, lay, ALL);
     rng = 8;
     choose();
@@ -401,7 +401,7 @@ static void test_emptied_meanwhile(const struct layout *lay)
     struct account a;
     struct census c;
     struct merge m = {0};
-    struct budget b = {2, false};
+    struct budget b = BUDGET(2);
     new_account(&a, lay, ALL);
     rng = 4;
     choose();

@@ -39,7 +39,7 @@ static inline enum status join(struct account *a, struct account *from, uint32_t
 {
     enum status st = ST_TIMESLICE;
     while (st == ST_TIMESLICE) {
-        struct budget b = {steps, false};
+        struct budget b = BUDGET(steps);
         st = account_join(a, from, &b);
     }
     return st;
@@ -50,7 +50,7 @@ static inline void rank(struct account *a, size_t n, enum account_by by, const c
     enum status st;
     account_rank_start(a, n, by);
     do {
-        struct budget b = {3, false};
+        struct budget b = BUDGET(3);
         st = account_rank(a, &b);
     } while (st == ST_TIMESLICE);
     check(st == ST_OK, "a ranking", layout);

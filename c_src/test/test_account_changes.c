@@ -11,7 +11,7 @@ static enum status merge_with(struct account *a, unsigned pid, const struct know
     struct census c;
     struct resource_types types = {0};
     const struct resource_type type = {.at = 64, .module = 0x0B, .name = 0x4B};
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     struct merge m = {0};
     struct known *k;
     census_init(&c, 1, true);
@@ -66,7 +66,7 @@ static void test_address_of_another(const struct layout *lay, bool resource, uns
 static void test_many_references(const struct layout *lay)
 {
     struct account a;
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     struct holding g;
     struct known has = {
         .binary = binary_of(3), .size = 64, .refc = UINT32_MAX, .refs = UINT32_MAX, .first = 5};
@@ -95,7 +95,7 @@ static void test_too_many_holdings(const struct layout *lay)
  * resource. */
 static void test_resource_freed(const struct layout *lay)
 {
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     struct account a;
     bool right = true;
     new_account(&a, lay, ALL);
@@ -114,7 +114,7 @@ static void test_resource_freed(const struct layout *lay)
 /* A term may show a resource as a binary. Then no holder gets the remainder of the division. */
 static void test_resource_seen(const struct layout *lay)
 {
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     struct account a;
     struct known has = {.binary = binary_of(0), .size = 101, .refc = 2, .refs = 1};
     has.kinds = CENSUS_RESOURCE;

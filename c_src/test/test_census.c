@@ -49,7 +49,7 @@ static size_t visit(const struct census *c, uint32_t steps, unsigned n, const ch
     enum status st = ST_TIMESLICE;
     memset(seen, 0, sizeof seen);
     while (st != ST_GONE) {
-        struct budget b = {steps, false};
+        struct budget b = BUDGET(steps);
         while ((st = census_next(c, &at, &b, &k)) == ST_OK) {
             unsigned i = index_of(k->binary);
             right =

@@ -76,7 +76,7 @@ static inline void slow_start(struct slow *s, const struct world *w, const struc
 /* ST_ASK: a snapshot's text is to be taken. */
 static inline enum status slow_slice(struct slow *s, uint32_t steps)
 {
-    s->budget = (struct budget){steps, false};
+    s->budget = BUDGET(steps);
     return s->walker->walk(s->state, &s->reading);
 }
 

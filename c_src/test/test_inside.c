@@ -325,7 +325,7 @@ static enum status ask_in(const struct subject *s, const struct inquiry *q, uint
     const struct reading rd = {&s->w->vm, &plan, &view, &b};
     q->walker->start(state, &rd, &args);
     do {
-        b = (struct budget){steps, false};
+        b = BUDGET(steps);
         st = q->walker->walk(state, &rd);
         ++*turns;
     } while (st == ST_TIMESLICE && *turns < 10000000);

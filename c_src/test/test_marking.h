@@ -112,7 +112,7 @@ static inline void mark_in(struct subject *s, unsigned want, uint64_t max_words,
     const struct reading rd = {&s->w->vm, &plan, &view, &b};
     marking_start(&h, &rd, want, max_words);
     do {
-        b = (struct budget){steps, false};
+        b = BUDGET(steps);
         m->st = marking_walk(&h, &rd);
         m->bytes = marking_bytes(&h) > m->bytes ? marking_bytes(&h) : m->bytes;
         m->turns++;

@@ -146,7 +146,7 @@ static enum status measure_all(struct term_size *m, const struct build *b, uint6
     term_size_start(m, &b->blocks, TERM_SIZE_BYTES | TERM_SIZE_VISIBLE | TERM_SIZE_BINARIES, max);
     enum status st = term_size_of(m, &b->w->vm, term);
     for (unsigned turns = 0; st == ST_OK || st == ST_TIMESLICE; turns++) {
-        struct budget budget = {steps, false};
+        struct budget budget = BUDGET(steps);
         st = term_size_go(m, &b->w->vm, &budget);
         if (st != ST_TIMESLICE || turns > 1 << 24)
             break;
@@ -315,7 +315,7 @@ static void test_shared(struct world *w)
         term_size_start(&m, &b.blocks, 0, 1);
         for (unsigned i = 0; i < TERMS; i += 7) {
             struct shared_size s = {0};
-            struct budget budget = {UINT32_MAX, false};
+            struct budget budget = BUDGET(UINT32_MAX);
             enum status st = shared_size_start(&s, &w->vm, &m);
             s.stack.max = i % 3 == 0 ? 0 : s.stack.max; /* no room at all, or the default */
             s.stack.cap = i % 3 == 0 ? 1 : s.stack.cap;

@@ -79,7 +79,7 @@ static enum status merge_one(struct account *a, unsigned p, unsigned binaries, u
     }
     st = st == ST_OK ? ST_TIMESLICE : st;
     while (st == ST_TIMESLICE) {
-        struct budget b = {steps, false};
+        struct budget b = BUDGET(steps);
         st = account_merge(a, &m, pid_in(a->lay, p), &c, &none, &b);
     }
     census_free(&c);
@@ -121,7 +121,7 @@ static enum status go_on(enum what what, struct account *a, struct account *from
 {
     enum status st = ST_TIMESLICE;
     while (st == ST_TIMESLICE) {
-        struct budget b = {100, false};
+        struct budget b = BUDGET(100);
         st = what == JOIN     ? account_join(a, from, &b)
              : what == SETTLE ? account_settle(a, &b)
                               : account_return(a, from, &b);
@@ -172,7 +172,7 @@ static bool is_expected(const struct account *a, const struct known *k)
 /* What is in the account is right. *n: how many there are. */
 static bool is_right(const struct account *a, size_t *n)
 {
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     const struct known *k;
     size_t at = 0;
     bool right = true;
@@ -206,7 +206,7 @@ static void test_address_of_another(const struct layout *lay, unsigned parts)
     static struct account part[PARTS];
     struct filling f = {.binaries = 8000, .parts = parts, .max = 20000000, .keeps = true};
     const uint64_t present = (uint64_t)(PROCESSES - PROCESSES / 2) * EACH;
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     struct holding g;
     uint64_t sum = 0;
     uint64_t held = 0;
@@ -246,7 +246,7 @@ static void test_emptied(const struct layout *lay)
     account_init(part, lay, &table, f.max, false, f.keeps);
     check(fill_parts(part, &f) == ST_OK && waiting(part) > 0, "records wait", lay->name);
     while (!done) {
-        struct budget b = {3, false};
+        struct budget b = BUDGET(3);
         done = account_free_some(part, &b) == ST_OK;
     }
     check(go_on(SETTLE, part, NULL) == ST_OK && is_right(part, &n) && n == 0, "none is left",
@@ -270,7 +270,7 @@ static void test_lent(const struct layout *lay)
 {
     static struct account part[PARTS];
     struct filling f = {.binaries = 8000, .parts = 1, .max = 20000000};
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     size_t held = expect(lay, f.binaries);
     enum status st = ST_OK;
     size_t n;

@@ -501,7 +501,7 @@ static int by_rank(const void *a, const void *b)
 static void test_top(void)
 {
     struct row all[500];
-    struct budget b = {UINT32_MAX, false};
+    struct budget b = BUDGET(UINT32_MAX);
     bool same = true;
     unsigned seed = 1;
     for (size_t limit = 0; limit <= 501; limit += 1 + limit / 3) {

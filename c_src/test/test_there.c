@@ -242,6 +242,46 @@ static void is_origin(struct world *w, const uint64_t wanted[ORIGIN_WORDS], cons
     free(s);
 }
 
+/* A long dictionary is read in one go, and counted afterwards. */
+static void is_charged(struct world *w, char *p, unsigned pairs)
+{
+    struct plan plan;
+    struct view view;
+    struct mfa out;
+    uint64_t key = atom(KEY);
+    struct budget b = BUDGET(1);
+    const struct reading rd = {&w->vm, &plan, &view, &b};
+    first_call_plan(&plan, w->vm.lay);
+    bool ok = stamp_open(&w->vm, &plan, SLOT, address(p), &view) == ST_OK &&
+              first_call_find(&rd, &key, &out) == ST_OK;
+    check(ok && b.steps == 0 && b.beyond == pairs - 1, "each pair takes a step", w->vm.lay->name);
+}
+
+/* Else many such processes would hold a scheduler for as long as all of them take. */
+static void test_long_dictionaries(const struct layout *lay)
+{
+    enum { PROCESSES = 8, SLOTS_EACH = 500 };
+    static const enum attr origin = ATTR_origin;
+    struct world *w = new_world(lay);
+    unsigned slices = 0;
+    struct scan *s = malloc(sizeof *s);
+    if (!s)
+        abort();
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        char *p = make_process(w, i);
+        put_word(address(p) + w->vm.identity.call, atom(MODULE));
+        (void)make_dictionary(w, p, SLOTS_EACH);
+    }
+    w->vm.first_call_key = atom(KEY);
+    scan_init(s, &w->vm, &origin, 1, SCAN_GROUPS, 0, NULL, 0);
+    while (scan_step(s, w->vm.reader, NOTHING) == SCAN_MORE)
+        slices++;
+    check(slices >= PROCESSES / 2, "the clock is looked at after each two or so", lay->name);
+    scan_free(s);
+    free(s);
+    free_world(w);
+}
+
 static void test_origin(const struct layout *lay)
 {
     struct world *w = new_world(lay);
@@ -263,6 +303,7 @@ static void test_origin(const struct layout *lay)
     is[ORIGIN_FIRST] = atom(MODULE);
     is[ORIGIN_FIRST + 1] = atom(FUNCTION) << 8 | 3;
     is_origin(w, is, "what proc_lib was to call");
+    is_charged(w, p, 3);
     const struct mfa f = origin_function(&is[ORIGIN_FIRST]);
     check(f.module == atom(MODULE) && f.function == atom(FUNCTION) && f.arity == 3,
           "the words of a function", lay->name);
@@ -292,6 +333,7 @@ int main(void)
         test_first_call(layout_table(i));
         test_slots(layout_table(i));
         test_origin(layout_table(i));
+        test_long_dictionaries(layout_table(i));
     }
     return outcome();
 }

@@ -17,7 +17,10 @@
 struct budget {
     uint32_t steps;
     bool shared; /* other walks share the core: instead of stalling on memory, prefetch and yield */
+    uint32_t beyond; /* taken when there were none left */
 };
+
+#define BUDGET(Steps) ((struct budget){(Steps), false, 0})
 
 enum { BUDGET_STEPS = 512 }; /* a step is a cache miss or two: about 50 us */
 
@@ -28,6 +31,14 @@ static inline bool budget_step(struct budget *b)
         return false;
     b->steps--;
     return true;
+}
+
+/* Takes n steps that are done already, because the work could not stop in between. */
+static inline void budget_charge(struct budget *b, uint32_t n)
+{
+    uint32_t left = n < b->steps ? n : b->steps;
+    b->steps -= left;
+    b->beyond += n - left;
 }
 
 #endif
