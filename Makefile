@@ -16,7 +16,7 @@ INCLUDE  = $(shell erl -noshell -eval \
 # It does not see the other branch of an #if, nor what the assembler part uses.
 CPPCHECK_BLIND := --suppress=knownConditionTrueFalse --suppress=unusedStructMember
 
-.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 test-aarch64-vm lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus report-bundle test-report test-web test-variants
+.PHONY: help soak mutants bench-small bench-check compile all demo pictures shell test test-otp test-matrix test-rabbitmq test-binaries test-compat test-observer test-snapshot stress check check-musl prebuilt release publish fuzz valgrind check-aarch64 test-aarch64-vm lint format dialyzer docs bench disturbance sanitize clean test-top escript test-attach test-healthy watcher-figures test-prometheus report-bundle test-report test-web test-variants test-musl-vm
 
 help:
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -128,8 +128,11 @@ test-healthy: ## diagnoses of RabbitMQ, yaws and ejabberd: nothing healthy is ac
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/healthy.sh
 
-test-variants: ## VMs started and built otherwise: every value equal, or off by a named check (30 minutes)
+test-variants: ## VMs started and built otherwise: every value equal, or off by a named check (45 minutes)
 	@scripts/otp-variant
+
+test-musl-vm: ## a whole VM that is built with musl, and all suites on it, natively (20 minutes)
+	@scripts/otp-variant musl
 
 stress: ## a node under fire, with witnesses in it: make stress SECONDS=60 OTP=27
 	@STRESS_SECONDS=$(or $(SECONDS),60) SUITES=stress_SUITE SONDE_SIDES=native scripts/matrix \

@@ -945,7 +945,8 @@ a_report_has_the_numbers_of_the_calls(Config) ->
 
 %% As for a living node.
 flags_are_those_of_the_node(Config) ->
-    {Core, Told} = of_node(["+P", "40000", "+JPperf", "true"], get(dir, Config), abort, default, fun(Of) ->
+    Jit = [Flag || Flag <- ["+JPperf", "true"], not sonde_test:is_interpreter()],
+    {Core, Told} = of_node(["+P", "40000" | Jit], get(dir, Config), abort, default, fun(Of) ->
         {Of(os, getpid, []), Of(outside_rows_SUITE, many, [100])}
     end),
     {OsPid, Pids} = Told,

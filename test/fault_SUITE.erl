@@ -567,20 +567,26 @@ read_slowly(Pid) ->
 a_filter_that_kills_kills_nobody(Config) ->
     case sonde_foreign_helper:build_filtered(proplists:get_value(dir, Config)) of
         {ok, Program} ->
-            Native = sonde_test:pick(["on"], ["off"]),
-            Guarded = case {erlang:system_info(system_architecture), sonde_test:side()} of
-                          {"x86_64" ++ _, native} -> "active guarded 0";
-                          {_, native} -> "off none 0";
-                          {_, portable} -> "off none 0"
-                      end,
-            Guarded = filtered(Program, Native, ""),
-            "off none 0" = filtered(Program, Native, " -sonde reader syscall"),
-            %% If allowed, sonde tries the call, and the filter ends the node by signal 31.
-            Allowed = filtered(Program, Native, " -sonde reader syscall -sonde seccomp allowed"),
-            true = lists:suffix(sonde_test:pick("159", "off none 0"), Allowed),
-            ok;
+            case os:cmd(Program ++ " erl -noshell -eval 'halt().'; echo $?") of
+                "0\n" -> filtered_by(Program);
+                _ -> {skip, "this VM alone ends under the filter: musl starts threads with membarrier"}
+            end;
         Skip -> Skip
     end.
+
+filtered_by(Program) ->
+    Native = sonde_test:pick(["on"], ["off"]),
+    Guarded = case {erlang:system_info(system_architecture), sonde_test:side()} of
+                  {"x86_64" ++ _, native} -> "active guarded 0";
+                  {_, native} -> "off none 0";
+                  {_, portable} -> "off none 0"
+              end,
+    Guarded = filtered(Program, Native, ""),
+    "off none 0" = filtered(Program, Native, " -sonde reader syscall"),
+    %% If allowed, sonde tries the call, and the filter ends the node by signal 31.
+    Allowed = filtered(Program, Native, " -sonde reader syscall -sonde seccomp allowed"),
+    true = lists:suffix(sonde_test:pick("159", "off none 0"), Allowed),
+    ok.
 
 %% What a node under the filter reports about its reader, and how it ends.
 filtered(Program, [Native], Args) ->

@@ -248,6 +248,12 @@ twin_is_the_same_program(Config) ->
     end).
 
 flags_are_those_of_the_target(Config) ->
+    case sonde_test:is_interpreter() of
+        true -> {skip, "this VM has no +JPperf"};
+        false -> flags_are_taken(Config)
+    end.
+
+flags_are_taken(Config) ->
     with_node("", ["+P", "40000", "+A", "3", "+JPperf", "true"], fun(OsPid) ->
         #{<<"limit">> := 65536, <<"line">> := Line, <<"os_pid">> := Twin} = twin(OsPid, Config),
         {Flags, _} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, Line),
@@ -523,7 +529,11 @@ in_chroot(Name, Fun) ->
                                                              os:getenv("HOME", "/") ++ "/.cache"), "sonde")),
     Root = filename:join(Cache, Name),
     case {os:cmd("id -u"), filelib:is_regular(filename:join(Root, "usr/bin/erl"))} of
-        {"0\n", true} -> Fun(Root);
+        {"0\n", true} ->
+            case sonde_test:has_musl() of
+                true -> {skip, "the library here is not for the C library there"};
+                false -> Fun(Root)
+            end;
         _ -> {skip, "needs root, and the chroot " ++ Root ++ " of scripts/matrix"}
     end.
 

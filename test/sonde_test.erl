@@ -2,7 +2,7 @@
 %% still, a blocked process, the reason of an error, recon, and figures for the summary.
 -module(sonde_test).
 
--export([side/0, pick/2, init/1, recon/0]).
+-export([side/0, pick/2, init/1, recon/0, has_musl/0, is_interpreter/0]).
 -export([crowd/1, queue/1, sockets/0, received/2]).
 -export([hold/1, hold/2, hold_each/2, park/1, stop/1, settle/1, until/2, until/3, patience/0]).
 -export([churn/2, beside/4, helpers/0, in_process/1, in_process/2, no_message/1]).
@@ -35,6 +35,11 @@ init(Config) ->
     _ = [sonde:native(off) || side() =:= portable],
     #{status := Expected} = sonde:native(),
     Config.
+
+%% The VM's C library.
+has_musl() -> lists:suffix("-musl", erlang:system_info(system_architecture)).
+
+is_interpreter() -> erlang:system_info(emu_flavor) =:= emu.
 
 %% Puts the real recon's modules on the code path, or returns why that fails. Beams of an older
 %% release that do not load are compiled again from the code in them.
