@@ -14,25 +14,23 @@
 %% `self': whether the caller counts (default: not).
 -type options() :: #{max_groups := pos_integer(), self => boolean(), threads => sonde_threads:threads(),
                      atom() => term()}.
-%% Below `{group, Key}', the number of processes and their totals; below `leaders', the application of
-%% each group leader.
--type groups() :: #{leaders := #{pid() => atom()},
-                    {group, term()} => {pos_integer(), [number()]}}.
+%% Below the key of each group, the number of its processes and their totals.
+-type groups() :: #{term() => {pos_integer(), [number()]}}.
 
 %% @doc Returns the groups. More than `max_groups' raise `system_limit'.
 -spec group(by() | by_both(), [sonde_attr:attr()], options()) -> [group()].
 group(By, Attrs, #{max_groups := Max} = Opts) ->
-    Self = maps:get(self, Opts, false),
     Items = items(By),
-    Add = fun(Pid, Values, Told, Groups) -> add(By, Pid, Values, Told, Groups, Max) end,
-    Others = sonde_retry:run(fun() -> others(By, Add, Attrs, Items, Opts) end),
-    Groups = maps:remove(leaders, case Self of
-                                      true -> with_caller(Add, Others, Attrs, Items);
-                                      false -> Others
-                                  end),
+    Leaders = leaders(By),
+    Add = fun(_Pid, Values, Told, Groups) -> add(By, Leaders, Values, Told, Groups, Max) end,
+    Others = sonde_retry:run(fun() -> others(By, Leaders, Add, Attrs, Items, Opts) end),
+    Groups = case maps:get(self, Opts, false) of
+                 true -> with_caller(Add, Others, Attrs, Items);
+                 false -> Others
+             end,
     %% largest first by the first attribute, then by the number of processes
     Sorted = lists:reverse(lists:sort([{lists:sublist(Totals, 1), Processes, Key, Totals}
-                                       || {{group, Key}, {Processes, Totals}} <- maps:to_list(Groups)])),
+                                       || {Key, {Processes, Totals}} <- maps:to_list(Groups)])),
     [{Key, Processes, lists:zip(Attrs, Totals)} || {_, Processes, Key, Totals} <- Sorted].
 
 %% @doc Returns the initial call of a process, as the key of its group; `helper' for a process of
@@ -51,14 +49,20 @@ initial_call(Pid, Small) ->
             end
     end.
 
-nothing() -> #{leaders => #{}}.
+%% The application of each process that leads one. application:get_application/1 would ask a process of each
+%% leader, and one in a long native call does not answer.
+leaders(By) when By =:= application; By =:= application_call ->
+    maps:from_list([{Leader, App} || {App, _, _} <- application:loaded_applications(),
+                                     Leader <- [application_controller:get_master(App)], is_pid(Leader)]);
+leaders(_) ->
+    #{}.
 
-others(By, Add, Attrs, Items, Opts) ->
+others(By, Leaders, Add, Attrs, Items, Opts) ->
     Native = is_native(By) andalso lists:all(fun sonde_attr:is_native/1, Attrs)
         andalso sonde_vm:side() =:= native andalso sonde_nif:has_first_call(),
-    case Native andalso natively(By, Add, Attrs, Items, Opts) of
+    case Native andalso natively(By, Leaders, Add, Attrs, Items, Opts) of
         #{} = Groups -> Groups;
-        false -> sonde_every_process:fold(Add, nothing(), Attrs, Items)
+        false -> sonde_every_process:fold(Add, #{}, Attrs, Items)
     end.
 
 %% ---- native
@@ -66,7 +70,7 @@ others(By, Add, Attrs, Items, Opts) ->
 is_native(By) -> lists:member(By, [initial_call, application, application_call]).
 
 %% `false': the processes can no longer be read, or have too many different keys to count them there.
-natively(By, Add, Attrs, Items, #{max_groups := Max} = Opts) ->
+natively(By, Leaders, Add, Attrs, Items, #{max_groups := Max} = Opts) ->
     Caller = self(),
     Wanted = lists:usort(Attrs),
     InOrder = sonde_every_process:in_order(Attrs, Wanted),
@@ -78,8 +82,8 @@ natively(By, Add, Attrs, Items, #{max_groups := Max} = Opts) ->
     sonde_helper:call(
       fun(Ref) ->
               Scans = sonde_scan:scan(groups, 0, undefined, How),
-              try sonde_scan:drive(Scans, How#{by => Ref}, #{ask => Ask, join => Join}, nothing()) of
-                  {done, Asked} -> all(By, lists:append([counted(Scan, 1) || Scan <- Scans]), InOrder, Asked, Max);
+              try sonde_scan:drive(Scans, How#{by => Ref}, #{ask => Ask, join => Join}, #{}) of
+                  {done, Asked} -> all(By, Leaders, lists:append([counted(Scan, 1) || Scan <- Scans]), InOrder, Asked, Max);
                   {no_reader, _} -> false
               catch
                   error:system_limit -> false
@@ -93,29 +97,18 @@ counted(Scan, From) ->
                   _ -> counted(Scan, Next)
               end.
 
-all(By, Counted, InOrder, Asked, Max) ->
-    Theirs = [One || {_, Call, _, _, _, _} = One <- Counted, not sonde_attr:is_ours(Call)],
-    Leaders = case By of
-                  initial_call -> #{};
-                  _ -> lists:foldl(fun led/2, map_get(leaders, Asked), Theirs)
-              end,
+all(By, Leaders, Counted, InOrder, Asked, Max) ->
     lists:foldl(fun({Leader, Call, First, N, _, Sums}, Groups) ->
                         count(native_key(By, Leader, Call, First, Leaders), N, InOrder(Sums), Groups, Max)
-                end, Asked, Theirs).
-
-%% A leader on another node leads no application here. Of several processes with one leader any may answer.
-led({undefined, _, _, _, _, _}, Known) -> Known;
-led({Leader, _, _, _, _, _}, Known) when is_map_key(Leader, Known) -> Known;
-led({Leader, _, _, _, Pid, _}, Known) -> element(2, application(Pid, Leader, Known)).
+                end, Asked, [One || {_, Call, _, _, _, _} = One <- Counted, not sonde_attr:is_ours(Call)]).
 
 native_key(application, Leader, _, _, Leaders) -> maps:get(Leader, Leaders, undefined);
 native_key(initial_call, _, Call, First, _) -> translated(Call, [{'$initial_call', First} || First =/= undefined]);
 native_key(application_call, Leader, Call, First, Leaders) ->
     {native_key(application, Leader, Call, First, Leaders), native_key(initial_call, Leader, Call, First, Leaders)}.
 
-join(#{leaders := Some} = A, #{leaders := Others} = B, Max) ->
-    maps:fold(fun({group, Key}, {N, Totals}, Groups) -> count(Key, N, Totals, Groups, Max) end,
-              A#{leaders := maps:merge(Some, Others)}, maps:remove(leaders, B)).
+join(A, B, Max) ->
+    maps:fold(fun(Key, {N, Totals}, Groups) -> count(Key, N, Totals, Groups, Max) end, A, B).
 
 %% ---- asked
 
@@ -143,51 +136,28 @@ one_key(Key) ->
         error:badarg -> dictionary
     end.
 
-add(By, Pid, Values, [{initial_call, Call} | _] = Told, Groups, Max) ->
+add(By, Leaders, Values, [{initial_call, Call} | _] = Told, Groups, Max) ->
     case sonde_attr:is_ours(Call) of
         true -> Groups;
-        false -> add_one(By, Pid, Values, Told, Groups, Max)
+        false -> count(told_key(By, Leaders, Told), 1, Values, Groups, Max)
     end.
 
-add_one(application, Pid, Values, [_, {group_leader, Leader}], Groups, Max) ->
-    {App, Known} = application_of(Pid, Leader, Groups),
-    count(App, 1, Values, Known, Max);
-add_one(application_call, Pid, Values, [Call, {group_leader, Leader}, Told], Groups, Max) ->
-    {App, Known} = application_of(Pid, Leader, Groups),
-    count({App, key(initial_call, [Call, Told])}, 1, Values, Known, Max);
-add_one(By, _Pid, Values, Told, Groups, Max) ->
-    count(key(By, Told), 1, Values, Groups, Max).
-
-application_of(Pid, Leader, #{leaders := Known} = Groups) ->
-    case Known of
-        #{Leader := App} ->
-            {App, Groups};
-        _ ->
-            {App, Leaders} = application(Pid, Leader, Known),
-            {App, Groups#{leaders := Leaders}}
-    end.
+told_key(application, Leaders, [_, {group_leader, Leader}]) ->
+    maps:get(Leader, Leaders, undefined);
+told_key(application_call, Leaders, [Call, Leader, Told]) ->
+    {told_key(application, Leaders, [Call, Leader]), key(initial_call, [Call, Told])};
+told_key(By, _, Told) ->
+    key(By, Told).
 
 -spec count(term(), pos_integer(), [number()], groups(), pos_integer()) -> groups().
 count(Key, N, Values, Groups, Max) ->
     case Groups of
-        #{{group, Key} := {Others, Totals}} ->
-            Groups#{{group, Key} := {Others + N, [V + T || {V, T} <- lists:zip(Values, Totals)]}};
-        _ when map_size(Groups) > Max ->
+        #{Key := {Others, Totals}} ->
+            Groups#{Key := {Others + N, [V + T || {V, T} <- lists:zip(Values, Totals)]}};
+        _ when map_size(Groups) >= Max ->
             error(system_limit);
         _ ->
-            Groups#{{group, Key} => {N, Values}}
-    end.
-
-%% If the process died, or changed its leader, before the answer came, the answer says nothing about
-%% Leader.
-application(Pid, Leader, Known) ->
-    App = case application:get_application(Pid) of
-              {ok, Name} -> Name;
-              undefined -> undefined
-          end,
-    case process_info(Pid, group_leader) of
-        {group_leader, Leader} -> {App, Known#{Leader => App}};
-        _ -> {App, Known}
+            Groups#{Key => {N, Values}}
     end.
 
 key(initial_call, [{initial_call, Call}, {dictionary, Dictionary}]) ->
