@@ -93,7 +93,8 @@ calls(TSpecs, Max) ->
 %% <li>`{args, args | arity}': shows arguments (default), or only their number, which copies
 %%     less</li>
 %% <li>`{scope, global | local}': traces calls with the name of the module from anywhere (default),
-%%     or also local calls, including those of functions that are not exported</li>
+%%     or also local calls, including those of functions that are not exported. A VM without a JIT can end when
+%%     a global trace is switched off; there `global' includes local calls of exported functions</li>
 %% <li>`return_to', `{return_to, true}': shows where a function returns to; only with `{scope,
 %%     local}'</li>
 %% <li>`{formatter, Fun}': formats a trace message instead of {@link format/1}. The result `""'
@@ -151,10 +152,9 @@ flags(Opts, Scope) ->
                args -> [];
                arity -> [arity]
            end,
-    ReturnTo = [return_to || proplists:get_bool(return_to, Opts)],
-    _ = [io:format("Option return_to only works with option {scope, local}~n")
-         || ReturnTo =/= [], Scope =/= local],
-    Timestamp ++ Args ++ ReturnTo.
+    ReturnTo = proplists:get_bool(return_to, Opts),
+    _ = [io:format("Option return_to only works with option {scope, local}~n") || ReturnTo, Scope =/= local],
+    Timestamp ++ Args ++ [return_to || ReturnTo, Scope =:= local].
 
 %% A string is one process, any other list is many.
 processes_of("<0." ++ _ = Pid) -> [process(Pid)];

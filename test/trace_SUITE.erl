@@ -441,13 +441,9 @@ no_number_ends_at_the_first_message(_Config) ->
     ok.
 
 %% Messages on their way when the limit is reached are dropped, and the node recovers.
-%% The interpreter ends if a trace of calls is switched off while a process waits for its turn at the entry of the
-%% traced function: erts_clear_export_break writes 0 over the instruction there. So it does without sonde.
+%% The interpreter would end here if global calls were traced as such.
 flood_ends_at_the_limit(_Config) ->
-    case sonde_test:is_interpreter() of
-        true -> {skip, "this VM may end when such a trace is switched off"};
-        false -> flood(10, 10)
-    end.
+    flood(10, 10).
 
 rate_ends_a_flood(_Config) ->
     flood({10, 60000}, 11).

@@ -39,7 +39,7 @@ close({Module, Session}, _Patterns) ->
 
 %% A pattern that is not valid could not be set, and cannot be unset.
 unset(Function, Scope) ->
-    try erlang:trace_pattern(Function, false, Scope)
+    try [erlang:trace_pattern(One, false, Where) || {One, Where} <- safe(Function, Scope)]
     catch error:badarg -> 0
     end.
 
@@ -53,10 +53,40 @@ forget(Patterns) ->
 
 %% @doc Sets a pattern and returns how many functions match.
 -spec set(session(), pattern()) -> non_neg_integer().
-set({erlang, _Tracer}, {Function, Match, Scope}) ->
+set(Session, {Function, Match, Scope}) ->
+    lists:sum([set(Session, One, Match, Where) || {One, Where} <- safe(Function, Scope)]).
+
+set({erlang, _Tracer}, Function, Match, Scope) ->
     erlang:trace_pattern(Function, Match, Scope);
-set({Module, Session}, {Function, Match, Scope}) ->
+set({Module, Session}, Function, Match, Scope) ->
     Module:function(Session, Function, Match, Scope).
+
+%% The interpreter can end when a trace of global calls is switched off: erts_clear_export_break writes 0 over an
+%% instruction at which a process may wait for its turn. Local calls are traced elsewhere, so there all calls of
+%% the same functions are traced.
+safe(Function, Scope) ->
+    Exported = case lists:member(Scope, [[], [global]]) andalso erlang:system_info(emu_flavor) =:= emu of
+                   true -> [{One, [local]} || One <- exported(Function)];
+                   false -> []
+               end,
+    case Exported of
+        [] -> [{Function, Scope}];
+        _ -> Exported
+    end.
+
+exported({'_', '_', '_'}) -> [One || {M, _} <- code:all_loaded(), One <- exported({M, '_', '_'})];
+exported({M, '_', '_'}) -> [{M, F, A} || {F, A} <- exports(M)];
+exported({M, F, '_'}) -> [{M, F, A} || {Name, A} <- exports(M), Name =:= F];
+exported({M, F, A}) -> [{M, F, A} || One <- exports(M), One =:= {F, A}];
+exported(_) -> [].
+
+exports(M) ->
+    try erlang:module_loaded(M) andalso M:module_info(exports) of
+        false -> [];
+        Exports -> Exports
+    catch
+        error:undef -> []
+    end.
 
 %% @doc Sets flags on a process, or on `all', `new', `existing'.
 -spec trace(session(), pid() | atom(), [atom()]) -> ok.
