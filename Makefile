@@ -26,7 +26,7 @@ demo: ## see it find five real leaks on a running node (under a minute)
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@sh demo/run
 
-pictures: compile ## doc/pictures, from a run of the demo's node
+pictures: compile escript ## doc/pictures, from a run of the demo's node
 	@scripts/setup top report
 	@scripts/pictures
 

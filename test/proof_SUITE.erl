@@ -426,7 +426,7 @@ trace_new(How) ->
 many_first_callers_share_one_proof(_Config) ->
     with([], fun(Peer) ->
         {[#{layout := Table}], Starts} = call(Peer, ?MODULE, many_first_callers, [200]),
-        {true, _} = {Starts =:= case lists:suffix("_nofp", Table) of true -> 2; false -> 1 end, Starts}
+        {true, _} = {Starts =:= case lists:suffix("_nofp", atom_to_list(Table)) of true -> 2; false -> 1 end, Starts}
     end).
 
 many_first_callers(N) ->
