@@ -11,7 +11,7 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [off_is_an_error, bad_arguments_are_badarg, other_calls_do_not_take_them, zero_rows,
+    [off_is_an_error, bad_arguments_are_badarg, other_calls_do_not_take_them, zero_rows, any_number,
      no_message_reaches_the_caller, helpers_have_no_row, killed_caller_ends_the_work].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -92,6 +92,21 @@ zero_rows(_Config) ->
             end || Attr <- attrs()],
     Expected = sonde_test:pick({returned, []}, {native_off, disabled}),
     [Expected] = lists:usort([raised(Call) || Call <- Calls]).
+
+%% The native code takes numbers of 64 bits.
+any_number(_Config) ->
+    Huge = 1 bsl 64,
+    Many = #{max_entries => Huge, max_rows => Huge},
+    Calls = [{F, [Huge]} || F <- [bin_owned, bin_holders, bin_resources, bin_garbage, bin_waste]]
+        ++ [{bin_account, [Many]}, {bin_holders, [Huge, count, Many]}, {bin_resources, [Huge, Many]},
+            {bin_window, [Huge, 0, Many]}]
+        ++ [{proc_count, [Attr, Huge, #{max_words => Huge, timeout => Huge}]} || Attr <- attrs()],
+    Expected = sonde_test:pick(returned, native_off),
+    [] = [{Call, Raised} || {F, Args} = Call <- Calls,
+                            Raised <- [raised(fun() -> apply(sonde, F, Args) end)],
+                            not is_tuple(Raised) orelse element(1, Raised) =/= Expected],
+    [_] = sonde:proc_window(memory, 1, 0, #{max_entries => Huge}),
+    ok.
 
 no_message_reaches_the_caller(_Config) ->
     Expected = sonde_test:pick(returned, native_off),

@@ -7,7 +7,7 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [counts_are_those_of_the_target, names_are_those_of_the_target, stacks_are_those_of_the_target,
+    [counts_are_those_of_the_target, names_are_those_of_the_target, any_number_of_rows, stacks_are_those_of_the_target,
      no_process_of_this_vm_has_a_row, a_target_that_is_stopped_answers, one_that_runs_is_reported_by_name,
      values_under_fire_are_true, growth_is_that_of_the_target, a_heap_is_that_of_the_target,
      other_looks_are_refused, many_processes, a_target_that_ends, other_programs_are_refused,
@@ -81,6 +81,14 @@ asked(Pids, Attr) ->
 nothing_missed(#{left_out := 0}) -> ok.
 
 %% ---- cases
+
+any_number_of_rows(_Config) ->
+    both(fun(_Of, Twin) ->
+        _ = [{Function, {ok, [_ | _], _}} = {Function, Twin(Function, Args)}
+             || {Function, Args} <- [{proc_count, [memory, 1 bsl 64]}, {bin_owned, [1 bsl 64]},
+                                     {proc_window, [reductions, 1 bsl 64, 1]}]]
+    end),
+    ok.
 
 counts_are_those_of_the_target(_Config) ->
     both(fun(Of, Twin) ->

@@ -41,6 +41,7 @@
 
 -define(CHUNK, 1000).
 -define(ENTRIES, 20000000).
+-define(MOST, (1 bsl 60)).    % more than there can be; a number or an option may have any size
 %% The error of a sum over many parts of a sample exceeds this in one of twenty cases.
 -define(DEVIATIONS, 1.96).
 %% The limits, in processes and time, of the search for the visible bytes of binaries.
@@ -228,7 +229,7 @@ largest(Account, N, By, MaxRows, Caller) ->
 
 %% The N largest of an account.
 ranked(Account, By, N, Caller) ->
-    ok = rank(Account, By, N, Caller),
+    ok = rank(Account, By, min(N, ?MOST), Caller),
     sonde_look:all(fun(From) -> sonde_nif:account_ranked(Account, From) end).
 
 rank(Account, By, N, Caller) ->
@@ -242,7 +243,7 @@ rank(Account, By, N, Caller) ->
 %% An account of this binary alone.
 only(Id, #{max_entries := Max, max_rows := MaxRows} = Opts, Caller) ->
     New = fun() ->
-                  Account = sonde_nif:account_new(Max, false, true),
+                  Account = sonde_nif:account_new(min(Max, ?MOST), false, true),
                   ok = want(Account, [Id]),
                   Account
           end,
@@ -355,7 +356,7 @@ natively(Fun) ->
 %% in a helper.
 opened(#{max_entries := Max, max_rows := MaxRows} = Opts, Caller, Fun) ->
     {Tagged, Unused} = allocator(),
-    New = fun() -> sonde_nif:account_new(Max, Tagged, maps:get(keeps, Opts, false)) end,
+    New = fun() -> sonde_nif:account_new(min(Max, ?MOST), Tagged, maps:get(keeps, Opts, false)) end,
     Account = New(),
     try
         Result = processes(Account, New, Opts, Caller),

@@ -122,10 +122,11 @@ threads(Mode, How) ->
         false -> sonde_threads:count(maps:get(threads, How, auto))
     end.
 
+%% Numbers of any size are good in options, but the native code takes 64 bits.
 one(Mode, Want, From, PatienceUs, #{attrs := Attrs} = How) ->
-    Scan = sonde_nif:scan_new(Attrs, Mode, Want, with_account(From, How),
+    Scan = sonde_nif:scan_new(Attrs, Mode, min(Want, ?NO_LIMIT), with_account(From, How),
                               [self() | maps:get(without, How, [])],
-                              maps:get(max_entries, How, ?NO_LIMIT)),
+                              min(maps:get(max_entries, How, ?NO_LIMIT), ?NO_LIMIT)),
     ok = sonde_nif:scan_limit(Scan, min(maps:get(max_words, How, ?WORDS_MAX), ?WORDS_MAX),
                               PatienceUs),
     _ = [place(Scan, Pid, ?PLACE_TRIES) || Pid <- maps:get(places, How, [])],
