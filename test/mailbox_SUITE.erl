@@ -266,6 +266,9 @@ limits(_Config) ->
     ok = sonde_test:settle(Pid),
     {error, {heap_too_large, Words, 1000}} = sonde_mailbox:mailbox(Pid, 1, #{max_words => 1000}),
     true = Words > 1000,
+    Huge = 1 bsl 64,
+    #{messages := 1, bytes := 160000} =
+        sonde_mailbox:mailbox(Pid, Huge, #{max_words => Huge, sample => Huge, timeout => Huge}),
     sonde_test:stop(Pid).
 
 content_can_be_forbidden(_Config) ->

@@ -24,6 +24,7 @@
 
 -define(SAMPLE, 100000).
 -define(SHAPES_MAX, 4096).    % as in mailbox.h
+-define(MAX_MS, 16#FFFFFFFF).
 -define(HIDDEN, 3).           % empty answers, although messages wait, before it counts as sensitive
 
 %% @doc See {@link sonde:mailbox/3}. Without the native side only if the process has no more than
@@ -179,13 +180,17 @@ raw(_) -> other.
 
 %% In the list each message takes two more words.
 sized(Raw, Messages, Opts) ->
-    case sonde_size:term(Messages, maps:with([max_words, timeout], Opts)) of
+    case sonde_size:term(Messages, limits(Opts)) of
         #{flat_words := Words, binary_visible := Visible} ->
             Count = length(Messages),
             {{Raw, Count, Words - 2 * Count, from(Messages)}, Visible};
         {error, _} = Error ->
             throw({too_much, Error})
     end.
+
+%% The size of a term takes no longer timeout.
+limits(#{max_words := Max, timeout := Ms}) ->
+    #{max_words => Max, timeout => min(Ms, ?MAX_MS)}.
 
 from(Messages) ->
     case lists:usort([caller(Message) || Message <- Messages]) of
