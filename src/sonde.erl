@@ -1491,7 +1491,7 @@ named_rpc(Node, Fun, Timeout) when is_atom(Node), is_function(Fun, 0) ->
 %% that run the call on the nodes have no row. `Function' is the name of a call of this module that
 %% returns rows: `proc_count' (with one attribute), `proc_window', `proc_group', `bin_leak',
 %% `bin_garbage', `bin_waste', `bin_owned', `bin_holders', `bin_resources', `bin_window',
-%% `port_count', `port_types', `ets_count', `inet_count', `inet_window', `sockets'.
+%% `port_count', `port_types', `ets_count', `inet_count', `inet_window', `sockets', `waits', `stacks'.
 %%
 %% Options: `nodes' (default: this node and all connected nodes), `timeout' (10000 ms) for all of
 %% them together. The nodes must have sonde: `Reason' is `undef' if a node does not, or

@@ -1021,6 +1021,7 @@ cluster_takes_no_funs(_Config) ->
                              {{bin_leak, [3, #{}]}, #{}}, {proc_count, #{}},
                              {{proc_count, [memory, 3]}, #{nodes => ["a@h"]}},
                              {{proc_count, [memory, 3]}, #{nodes => a@h}},
+                             {{proc_count, [memory, 3]}, #{nodes => [a@h | b@h]}},
                              {{proc_count, [memory, 3]}, #{timeout => -1}},
                              {{proc_count, [memory, 3]}, #{timeout => infinity}},
                              {{proc_count, [memory, 3]}, #{unknown => 1}},

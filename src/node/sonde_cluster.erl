@@ -96,8 +96,8 @@ ask(Nodes, Function, Args, Timeout) ->
 lent({error, {exception, undef, [{Guest, _, _, _} | _]}}, Guest, Answer) -> Answer;
 lent(Lent, _, _) -> Lent.
 
-are_nodes(Nodes) ->
-    is_list(Nodes) andalso lists:all(fun is_atom/1, Nodes).
+are_nodes(Nodes) when length(Nodes) >= 0 -> lists:all(fun is_atom/1, Nodes);
+are_nodes(_) -> false.
 
 is_timeout(Ms) ->
     is_integer(Ms) andalso Ms >= 0 andalso Ms =< ?MAX_MS.

@@ -53,7 +53,7 @@ bring_if_we_can(_Nodes, _Module, error) ->
 
 %% All nodes at the same time, each from a process of its own.
 bring(Nodes) ->
-    lists:all(fun is_atom/1, Nodes) orelse error(badarg),
+    length(Nodes) >= 0 andalso lists:all(fun is_atom/1, Nodes) orelse error(badarg),
     Ours = sonde_bundle:ours(),
     Work = fun(Node) -> {Node, try to_node(Node, Ours) catch _:Why -> {error, Why} end} end,
     Until = erlang:monotonic_time(millisecond) + ?ALL_MS,
