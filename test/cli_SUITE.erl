@@ -11,7 +11,7 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [every_command_is_parsed, options_stand_anywhere, wrong_words_are_one_line,
+    [every_command_is_parsed, options_stand_anywhere, wrong_words_are_one_line, out_of_range_is_wrong_usage,
      attributes_become_no_atoms, help_has_every_command, every_option_is_in_the_help,
      every_call_of_the_table_is_there, bash_completes, completions_are_shell_scripts,
      json_is_read_back, json_of_what_it_has_nothing_for, json_of_rows, jq_reads_it,
@@ -123,6 +123,18 @@ wrong_words_are_one_line(Config) ->
                           "--node", "--node a@h --cluster a@h,b@h bin_leak 1",
                           "--cluster a@h heap 0.1.0", "help nonsense", "completion tcsh",
                           "--node a@h scheduler_usage 99999999999", "-x"]],
+    ok.
+
+%% Nothing is loaded onto a node for a call that it would refuse.
+out_of_range_is_wrong_usage(_Config) ->
+    Parsed = fun(Words) -> sonde_cli_args:parse(string:lexemes(Words, " ")) end,
+    _ = [{Words, {wrong, _}} = {Words, Parsed(Words)}
+         || Words <- ["-n a@h stacks 3 --depth 0", "-p 1 stacks 3 --depth 0", "-c a@h,b@h stacks 3 --depth 65",
+                      "-n a@h diagnose --interval 99", "-c a@h,b@h diagnose --interval 600001",
+                      "-n a@h report file --interval 1", "-c , proc_count memory 1"]],
+    _ = [{Words, {run, _, _, _}} = {Words, Parsed(Words)}
+         || Words <- ["-n a@h stacks 3 --depth 64", "-n a@h diagnose --interval 100",
+                      "-p 1 diagnose --interval 0", "-c a@h, proc_count memory 1"]],
     ok.
 
 %% Not even a wrong attribute becomes an atom.
@@ -552,6 +564,10 @@ port_info_is_about_that_port(Config) ->
     Said = answer(at(Node, "port_info " ++ Text ++ " --json"), Config),
     #{<<"meta">> := Meta} = read(list_to_binary(Said)),
     #{<<"meta">> := Meta} = json(at(Node, "port_info " ++ Number), Config),
+    _ = [begin
+             {1, "", Wrong} = sonde(at(Node, "port_info " ++ Word), Config),
+             {Word, true} = {Word, has("port", Wrong) andalso has(Word, Wrong)}
+         end || Word <- ["nonsense", "-1", "99999999999999999999"]],
     ok = call(Peer, sonde_test, stop, [Pid]).
 
 inet_window_is_who_sends(Config) ->

@@ -19,6 +19,7 @@
 -define(MOST_REPORT_MS, 3600000).
 -define(WRITE_MS, 500).       % to write a report, at most, when it is made
 -define(WATCH_MS, 2000).
+-define(MAX_PORT, 16#FFFFFFFFFFFFFFFF).
 -define(REPORTS, 4).          % at a time
 
 %% @doc The entry point of the escript.
@@ -425,11 +426,17 @@ windows(#{args := Wanted}, Args) ->
 there(Node, {process, Text}) -> process(Node, Text, re:run(Text, "^<?([0-9.]+)>?$",
                                                            [{capture, all_but_first, list}]));
 there(_, {port, Text}) ->
-    case re:run(Text, "^[0-9]+$") of
-        {match, _} -> list_to_integer(Text);
-        nomatch -> Text
+    case re:run(Text, "^(?:([0-9]+)|#Port<0\\.([0-9]+)>)\\z", [{capture, all_but_first, list}]) of
+        {match, Number} -> port_number(lists:last(Number), Text);
+        nomatch -> failed(["not a port, such as 12 or #Port<0.12>: ", Text])
     end;
 there(_, Arg) -> Arg.
+
+port_number(Number, Text) ->
+    case list_to_integer(Number) of
+        N when N =< ?MAX_PORT -> N;
+        _ -> failed(["no port can have the number of ", Text])
+    end.
 
 process(Node, Text, {match, [Numbers]}) ->
     case ask(Node, erlang, list_to_pid, ["<" ++ Numbers ++ ">"]) of

@@ -71,10 +71,14 @@ finish(#{run := help} = Command, Args, _) ->
 finish(#{run := Run} = Command, Args, Opts) ->
     Values = arguments(Command, Args),
     ok = together(Opts),
+    ok = in_range(Opts),
     ok = target(Run, Command, Opts),
     {run, Command, Values, Opts}.
 
 -define(FREEZE_MS, 60000).    % the most
+-define(DEPTH, 64).           % the most
+-define(LEAST_MS, 100).
+-define(MOST_MS, 600000).
 
 together(#{collapsed := true, svg := _}) ->
     wrong("--collapsed and --svg exclude each other");
@@ -86,6 +90,16 @@ together(#{freeze := true} = Opts) when not is_map_key(pid, Opts) ->
     wrong("--freeze stops a process of this machine: it needs --pid");
 together(_) ->
     ok.
+
+%% As sonde:stacks/2 and sonde:diagnosis/1 take them. From outside, a look has no least interval.
+in_range(#{depth := N}) when N < 1; N > ?DEPTH -> out_of_range("--depth", N, 1, ?DEPTH);
+in_range(Opts) when is_map_key(pid, Opts); is_map_key(core, Opts) -> ok;
+in_range(#{interval := Ms}) when Ms < ?LEAST_MS; Ms > ?MOST_MS ->
+    out_of_range("--interval", Ms, ?LEAST_MS, ?MOST_MS);
+in_range(_) -> ok.
+
+out_of_range(Option, N, Least, Most) ->
+    wrong(io_lib:format("~s is out of range: ~b (at least ~b, at most ~b)", [Option, N, Least, Most])).
 
 %% The target: one node, or several if the command has rows to merge or a report of each node, or a
 %% process of this machine, or a core file.
@@ -153,7 +167,11 @@ value(integer, Text, Of) -> number(Text, Of, 0, infinity);
 value(os_pid, Text, Of) -> number(Text, Of, 1, infinity);
 value(ms, Text, Of) -> number(Text, Of, 0, ?MAX_MS);
 value(node, Text, Of) -> node_name(Text, Of);
-value(nodes, Text, Of) -> [node_name(Name, Of) || Name <- string:lexemes(Text, ",")];
+value(nodes, Text, Of) ->
+    case string:lexemes(Text, ",") of
+        [] -> wrong([Of, " names no node: ", Text]);
+        Names -> [node_name(Name, Of) || Name <- Names]
+    end;
 value(process, Text, _) -> {process, Text};
 value(port, Text, _) -> {port, Text};
 value({one_of, Atoms}, Text, Of) ->
