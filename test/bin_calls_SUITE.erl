@@ -56,7 +56,7 @@ bad_arguments_are_badarg(_Config) ->
         ++ [{bin_holder, [Id]} || Id <- [foo, 8.0, <<"8">>, self(), [], {8}]]
         ++ [{bin_resources, [1, Opts]} || Opts <- Bad]
         ++ [{bin_window, [N, 1]} || N <- Amounts]
-        ++ [{bin_window, [1, Ms]} || Ms <- Amounts]
+        ++ [{bin_window, [1, Ms]} || Ms <- [1 bsl 32 | Amounts]]
         ++ [{bin_window, [1, 1, Opts]} || Opts <- [#{self => yes} | Bad]]
         ++ [{bin_garbage, [1, What]} || What <- [count_, 1, #{}, "bytes"]]
         ++ [{bin_slices, [Pid]} || Pid <- [1, foo, "<0.1.0>", Remote]]

@@ -14,11 +14,12 @@
                      threads => sonde_threads:threads()}.
 
 -define(SPARE, 100).
+-define(MAX_MS, 16#FFFFFFFF).
 
 %% @doc Returns rows for holders that grew. A process that could not be read in one of the two
 %% passes, or died in between, has no row.
 -spec run(non_neg_integer(), non_neg_integer(), options()) -> {[row()], sonde_scan:report()}.
-run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0 ->
+run(N, Ms, Opts) when is_integer(N), N >= 0, is_integer(Ms), Ms >= 0, Ms =< ?MAX_MS ->
     #{self := Self} = Read = sonde_opts:read(Opts, options()),
     How = Read#{without => [self() || not Self], caller => self()},
     sonde_bin_account:natively(fun(Caller) -> window(N, Ms, How, Caller) end);
