@@ -131,7 +131,8 @@ out_of_range_is_wrong_usage(_Config) ->
     _ = [{Words, {wrong, _}} = {Words, Parsed(Words)}
          || Words <- ["-n a@h stacks 3 --depth 0", "-p 1 stacks 3 --depth 0", "-c a@h,b@h stacks 3 --depth 65",
                       "-n a@h diagnose --interval 99", "-c a@h,b@h diagnose --interval 600001",
-                      "-n a@h report file --interval 1", "-c , proc_count memory 1"]],
+                      "-n a@h report file --interval 1", "-c , proc_count memory 1",
+                      "-n a@h native --trust"]],
     _ = [{Words, {run, _, _, _}} = {Words, Parsed(Words)}
          || Words <- ["-n a@h stacks 3 --depth 64", "-n a@h diagnose --interval 100",
                       "-p 1 diagnose --interval 0", "-c a@h, proc_count memory 1"]],

@@ -98,6 +98,7 @@ in_range(#{interval := Ms}) when Ms < ?LEAST_MS; Ms > ?MOST_MS ->
     out_of_range("--interval", Ms, ?LEAST_MS, ?MOST_MS);
 in_range(_) -> ok.
 
+-spec out_of_range(string(), integer(), integer(), integer()) -> no_return().
 out_of_range(Option, N, Least, Most) ->
     wrong(io_lib:format("~s is out of range: ~b (at least ~b, at most ~b)", [Option, N, Least, Most])).
 
@@ -107,6 +108,8 @@ target(completion, _, _) ->
     ok;
 target(_, _, #{sysroot := _} = Opts) when not is_map_key(core, Opts) ->
     wrong("--sysroot needs --core");
+target(_, _, #{trust := true} = Opts) when not is_map_key(pid, Opts), not is_map_key(core, Opts) ->
+    wrong("--trust needs --pid or --core");
 target(Run, Command, Opts) ->
     case [Target || Target <- [node, cluster, pid, core], is_map_key(Target, Opts)] of
         [Target] -> target(Target, Run, Command, Opts);

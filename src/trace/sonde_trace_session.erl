@@ -54,12 +54,18 @@ forget(Patterns) ->
 %% @doc Sets a pattern and returns how many functions match.
 -spec set(session(), pattern()) -> non_neg_integer().
 set(Session, {Function, Match, Scope}) ->
-    lists:sum([set(Session, One, Match, Where) || {One, Where} <- safe(Function, Scope)]).
+    set_all(Session, Match, safe(Function, Scope), 0).
+
+set_all(_, _, [], N) -> N;
+set_all(Session, Match, [{Function, Scope} | Others], N) ->
+    set_all(Session, Match, Others, N + set(Session, Function, Match, Scope)).
 
 set({erlang, _Tracer}, Function, Match, Scope) ->
     erlang:trace_pattern(Function, Match, Scope);
 set({Module, Session}, Function, Match, Scope) ->
-    Module:function(Session, Function, Match, Scope).
+    case Module:function(Session, Function, Match, Scope) of
+        N when is_integer(N), N >= 0 -> N
+    end.
 
 %% The interpreter can end when a trace of global calls is switched off: erts_clear_export_break writes 0 over an
 %% instruction at which a process may wait for its turn. Local calls are traced elsewhere, so there all calls of
