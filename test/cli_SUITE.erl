@@ -752,7 +752,7 @@ reports_of_a_cluster(Config) ->
     true = has("p1@127.0.0.1", Said),
     _ = [begin
              true = has(lists:concat([Node, "  ", File(Node), "\n"]), Text),
-             true = has(lists:concat([Node, ": not in the report: watcher: "]), Said),
+             true = has(lists:concat([Node, ": missing in the report: watcher: "]), Said),
              Name = atom_to_binary(Node),
              #{<<"node">> := Name} = report_SUITE:data([{file, File(Node)}])
          end || Node <- [One, Two]],

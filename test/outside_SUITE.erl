@@ -582,7 +582,7 @@ command_answers(Config) ->
                 Report = filename:join(get(dir, Config), "report.html"),
                 Run = fun(More) -> sonde(["--pid ", OsPid, " report ", Report, More], [{file, File} | Config]) end,
                 {0, _, Missing} = Run(""),
-                true = has("not in the report: tables: tables cannot be read from outside the node", Missing),
+                true = has("missing in the report: tables: tables cannot be read from outside the node", Missing),
                 Node = list_to_binary("process " ++ OsPid),
                 #{<<"node">> := Node, <<"made_by">> := <<_, _/bits>>} = report_SUITE:data([{file, Report}]),
                 {1, "", Exists} = Run(""),

@@ -339,7 +339,7 @@ reported_to(Command, Before, Written, Opts) ->
     ?DONE.
 
 not_in_it(Before, #{missing := Missing}) ->
-    lists:foreach(fun({Section, Why}) -> complain([Before, "not in the report: ", Section, ": ", Why]) end, Missing).
+    lists:foreach(fun({Section, Why}) -> complain([Before, "missing in the report: ", Section, ": ", Why]) end, Missing).
 
 with_missing(#{missing := Missing} = Written) -> Written#{missing := [#{section => S, why => W} || {S, W} <- Missing]}.
 
