@@ -374,7 +374,7 @@ static enum status read_attr(const struct vm *vm, enum attr attr, uint64_t pid, 
     enum status st = stamp_open(vm, &q.plan, proctab_slot(vm->lay, &vm->tab, pid), proc, &w.view);
     if (st != ST_OK)
         return st;
-    walk_start(&w, vm, &q);
+    walk_start(&w, vm, &q, &w);
     uint64_t end = clock_ns() + READ_NS;
     do {
         struct budget b = BUDGET(vm->reader == PEEK_GUARDED ? BUDGET_STEPS : READ_STEPS_DEAR);

@@ -77,7 +77,7 @@ static enum status fixed_bytes(struct walk *w, const struct reading *rd)
     uint64_t words = 0;
     enum status st = block_words(rd, &words);
     add(w, LF(rd->vm->lay, proc_size) + 8 * words);
-    if (stamp_word(rd, LF_arg_reg) != w->view.proc + LF(rd->vm->lay, def_arg_reg))
+    if (stamp_word(rd, LF_arg_reg) != rd->view->proc + LF(rd->vm->lay, def_arg_reg))
         add(w, 8 * stamp_field(rd, LF_arity));
     if (st == ST_OK)
         st = psd_bytes(w, rd);
@@ -437,6 +437,12 @@ static const struct attribute attributes[ATTR_COUNT] = {
 
 /* ---- one question, one walk ---------------------------------------------------------------------- */
 
+static const uint32_t unsettled[] = {[SETTLED] = STATE_UNSETTLED,
+                                     [WAITING] = STATE_UNSETTLED | STATE_ACTIVE | STATE_SUSPENDED,
+                                     [ONE_WORD] = 0};
+static const uint32_t locks[] = {
+    [SETTLED] = LOCK_MAIN, [WAITING] = LOCK_MAIN, [QUEUE_LOCK] = LOCK_MSGQ, [ONE_WORD] = 0};
+
 static unsigned append(enum layout_field *all, unsigned n, const enum layout_field *fields)
 {
     for (; *fields != LAYOUT_FIELD_COUNT; fields++)
@@ -447,12 +453,6 @@ static unsigned append(enum layout_field *all, unsigned n, const enum layout_fie
 
 void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting)
 {
-    static const uint32_t unsettled[] = {[SETTLED] = STATE_UNSETTLED,
-                                         [WAITING] =
-                                             STATE_UNSETTLED | STATE_ACTIVE | STATE_SUSPENDED,
-                                         [ONE_WORD] = 0};
-    static const uint32_t locks[] = {
-        [SETTLED] = LOCK_MAIN, [WAITING] = LOCK_MAIN, [QUEUE_LOCK] = LOCK_MSGQ, [ONE_WORD] = 0};
     enum layout_field all[LAYOUT_FIELD_COUNT * 2] = {LAYOUT_FIELD_COUNT};
     const struct attribute *row = &attributes[attr];
     unsigned n = 0;
@@ -496,6 +496,21 @@ unsigned attr_fields(enum attr attr, enum layout_field *fields, unsigned n)
     return n;
 }
 
+void questions_join(struct question *q, unsigned n, const struct layout *lay)
+{
+    enum layout_field all[LAYOUT_FIELD_COUNT + 1] = {LAYOUT_FIELD_COUNT};
+    uint32_t bits = 0;
+    uint32_t held = 0;
+    unsigned fields = 0;
+    for (unsigned k = 0; k < n; k++) {
+        fields = attr_fields(q[k].attr, all, fields);
+        bits |= unsettled[q[k].row->stamp];
+        held |= locks[q[k].row->stamp];
+        q->one_word = q->one_word && q[k].one_word;
+    }
+    plan_make(&q->plan, lay, bits, held, all);
+}
+
 static void start(struct walk *w, const struct reading *rd, const struct question *q)
 {
     w->q = q;
@@ -507,21 +522,30 @@ static void start(struct walk *w, const struct reading *rd, const struct questio
         q->row->start(w, rd);
 }
 
-void walk_start(struct walk *w, const struct vm *vm, const struct question *q)
+static struct reading reading_of(const struct walk *w, const struct vm *vm, struct budget *b)
 {
-    const struct reading rd = {vm, &q->plan, &w->view, NULL};
+    return (struct reading){vm, &w->stamp->q->plan, &w->stamp->view, b};
+}
+
+void walk_start(struct walk *w, const struct vm *vm, const struct question *q,
+                const struct walk *stamp)
+{
+    w->q = q;
+    w->stamp = stamp;
+    const struct reading rd = reading_of(w, vm, NULL);
     start(w, &rd, q);
 }
 
 void walk_start_under(struct walk *w, const struct reading *rd, const struct question *q)
 {
     w->view = *rd->view;
+    w->stamp = NULL; /* the caller's */
     start(w, rd, q);
 }
 
 void walk_prefetch(const struct walk *w)
 {
-    const struct reading rd = {.plan = &w->q->plan, .view = &w->view};
+    const struct reading rd = reading_of(w, NULL, NULL);
     const enum layout_field *field = w->q->row->first;
     for (; field && *field != LAYOUT_FIELD_COUNT; field++) {
         uint64_t at = stamp_word(&rd, *field);
@@ -534,7 +558,7 @@ void walk_prefetch(const struct walk *w)
 
 enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b)
 {
-    const struct reading rd = {vm, &w->q->plan, &w->view, b};
+    const struct reading rd = reading_of(w, vm, b);
     return w->q->row->go(w, &rd);
 }
 

@@ -58,7 +58,9 @@ struct question {
 /* One process being asked; may stop and go on. */
 struct walk {
     const struct question *q;
-    struct view view;
+    const struct walk
+        *stamp; /* the walk whose plan and view it reads: itself, or another of the same process */
+    struct view view; /* of its own stamp */
     int stage;
     int64_t value;
     bool clean; /* no binary in any chain and nothing queued: a collection changes nothing */
@@ -79,9 +81,14 @@ struct walk {
 
 void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting);
 
-/* After stamp_open of walk->view. `q' stays as long as the walk. Before the first one room is NULL; later
- * ones have the same attribute. */
-void walk_start(struct walk *w, const struct vm *vm, const struct question *q);
+/* The first of n questions gets a plan that serves all of them: a process is opened and closed once for all, and
+ * is busy if it is for one of them. */
+void questions_join(struct question *q, unsigned n, const struct layout *lay);
+
+/* After stamp_open of the view of `stamp': the walk itself, or one whose question was joined with `q'. `q' and
+ * `stamp' stay as long as the walk. Before the first one room is NULL; later ones have the same attribute. */
+void walk_start(struct walk *w, const struct vm *vm, const struct question *q,
+                const struct walk *stamp);
 
 /* The same under a stamp of the caller, whose plan has the fields of the attribute: these are added to
  * `fields', which has n of them, and room for all; each once, without those that every plan has. Returns how many
@@ -99,6 +106,8 @@ enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b);
 
 /* After OK from walk_go: reads what it asked for last. OK or TORN. */
 enum status walk_finish(struct walk *w, const struct vm *vm);
+
+/* Of a walk with a stamp of its own. */
 enum status walk_close(const struct walk *w, const struct vm *vm);
 
 /* Frees what the walk holds, but its room; always. */

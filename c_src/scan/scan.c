@@ -21,7 +21,28 @@ enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
 /* Entries of the process table that scan_waiting looks at, in far less than 1 ms. */
 enum { WAITING_SLOTS = BOUND(4096, 8) };
 
-static_assert(SCAN_WALKS < 32, "a set of walks has 32 bits, and one more than there are walks");
+static_assert(SCAN_WALKS < 64, "a set of walks has 64 bits, and one more than there are walks");
+static_assert((int)SCAN_WALKS >= (int)SCAN_QUESTIONS && (int)SCAN_WALKS >= (int)SCAN_BATCH,
+              "all questions to one process, or one question to a batch");
+static_assert(SCAN_BATCH <= 32, "a set of processes has 32 bits");
+
+/* ---- the walks of a batch ------------------------------------------------------------------ */
+
+static unsigned ctz(uint32_t set)
+{
+    return (unsigned)__builtin_ctz(set);
+}
+
+/* The one with the stamp. */
+static const struct walk *first_walk(const struct scan *s, unsigned p)
+{
+    return &s->walks[(size_t)p * s->qn];
+}
+
+static uint64_t walks_of(const struct scan *s, unsigned p)
+{
+    return ((1ULL << s->qn) - 1) << p * s->qn;
+}
 
 /* ---- which processes ----------------------------------------------------------------------- */
 
@@ -103,22 +124,6 @@ static enum status put_off(struct scan *s, uint64_t pid, enum status why)
     return ST_OK;
 }
 
-/* All its questions have an answer, or it has none. Of answers in one word only the slot was checked:
- * it may hold another process, at the same place, since the first of them. */
-static enum status together(const struct scan *s, size_t first)
-{
-    enum status st = ST_OK;
-    for (size_t i = first; i < first + s->qn; i++) {
-        if (s->outcome[i] == ST_NOMEM)
-            return ST_NOMEM;
-        if (s->outcome[i] == ST_OK && s->walks[i].view.pid != s->walks[first].view.pid)
-            st = ST_GONE;
-        else if (s->outcome[i] != ST_OK && st != ST_GONE)
-            st = s->outcome[i];
-    }
-    return st;
-}
-
 static enum status emit_all(struct scan *s, const struct walk *w)
 {
     int64_t values[SCAN_QUESTIONS];
@@ -179,9 +184,8 @@ static enum status settle_account(struct scan *s, unsigned i)
 
 static enum status settle_one(struct scan *s, unsigned i)
 {
-    size_t first = (size_t)i * s->qn;
-    const struct walk *w = &s->walks[first];
-    enum status st = s->qn == 1 ? s->outcome[first] : together(s, first);
+    const struct walk *w = first_walk(s, i);
+    enum status st = s->outcome[i];
     switch (st) {
     case ST_OK:
         s->counters.native++;
@@ -296,11 +300,10 @@ static enum status fetch_batch(struct scan *s)
     return st;
 }
 
-static enum status open_one(struct scan *s, const struct target *t, const struct question *q,
-                            struct walk *w)
+static enum status open_one(struct scan *s, const struct target *t, struct walk *w)
 {
     w->view.pid = t->pid;
-    enum status st = stamp_begin(&s->vm, &q->plan, t->slot, t->proc, &w->view);
+    enum status st = stamp_begin(&s->vm, &s->q->plan, t->slot, t->proc, &w->view);
     /* torn at the opening: the slot was just emptied or filled, so it holds no process that was
      * alive all the time */
     if (st == ST_TORN || (t->pid != 0 && w->view.pid != t->pid))
@@ -312,53 +315,64 @@ static enum status open_one(struct scan *s, const struct target *t, const struct
 
 /* ---- a batch: all are open, those in `walking` take turns --------------------------------------- */
 
-static void open_walk(struct scan *s, const struct target *t, const struct question *q, unsigned i)
+static void open_process(struct scan *s, unsigned p)
 {
-    struct walk *w = &s->walks[i];
-    s->outcome[i] = open_one(s, t, q, w);
-    if (s->outcome[i] == ST_OK) {
-        walk_start(w, &s->vm, q);
-        walk_prefetch(w);
-        s->walking |= 1U << i;
+    struct walk *first = &s->walks[(size_t)p * s->qn];
+    s->outcome[p] = open_one(s, &s->targets[p], first);
+    if (s->outcome[p] != ST_OK)
+        return;
+    for (unsigned k = 0; k < s->qn; k++) {
+        walk_start(&first[k], &s->vm, &s->q[k], first);
+        walk_prefetch(&first[k]);
     }
+    s->walking |= walks_of(s, p);
+}
+
+/* All questions to a process have an answer, or it has none. */
+static enum status worse(enum status a, enum status b)
+{
+    return a == ST_OK || b == ST_NOMEM ? b : a;
 }
 
 static void stop_walking(struct scan *s, unsigned i, enum status st)
 {
-    stamp_hold(&s->walks[i].view, STAMP_WALKED);
+    unsigned p = s->process[i];
+    stamp_hold(&first_walk(s, p)->view, STAMP_WALKED);
     if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
-        s->kept |= 1U << i;
+        s->kept |= 1U << p;
     else
         walk_end(&s->walks[i]);
-    s->outcome[i] = st;
-    s->walking &= ~(1U << i);
+    s->outcome[p] = worse(s->outcome[p], st);
+    s->walking &= ~(1ULL << i);
+}
+
+/* Without an answer to one question the others need not be answered. */
+static void stop_all(struct scan *s, unsigned p, enum status st)
+{
+    for (uint64_t left = s->walking & walks_of(s, p); left != 0; left &= left - 1)
+        stop_walking(s, (unsigned)__builtin_ctzll(left), st);
 }
 
 /* One barrier for all that are open. */
 static void confirm_batch(struct scan *s)
 {
     peek_barrier();
-    for (uint32_t left = s->walking; left != 0; left &= left - 1) {
-        unsigned i = (unsigned)__builtin_ctz(left);
-        const struct walk *w = &s->walks[i];
-        const struct reading rd = {&s->vm, &w->q->plan, &w->view, NULL};
-        enum status st = w->q->one_word ? ST_OK : stamp_confirm(&rd);
+    for (unsigned p = 0; p < s->n; p++) {
+        const struct reading rd = {&s->vm, &s->q->plan, &first_walk(s, p)->view, NULL};
+        enum status st = s->outcome[p] != ST_OK || s->q->one_word ? ST_OK : stamp_confirm(&rd);
         if (st != ST_OK)
-            stop_walking(s, i, st);
+            stop_all(s, p, st);
     }
 }
 
 /* Prefetches what the walks read first, and the lines of the next batch. */
 static void open_batch(struct scan *s)
 {
+    for (unsigned p = 0; p < s->n; p++)
+        stamp_expect_open(&s->vm, &s->q->plan, s->targets[p].proc);
     for (unsigned p = 0; p < s->n; p++) {
-        for (unsigned k = 0; k < s->qn; k++)
-            stamp_expect_open(&s->vm, &s->q[k].plan, s->targets[p].proc);
-    }
-    for (unsigned p = 0, i = 0; p < s->n; p++) {
         (void)look_ahead(s);
-        for (unsigned k = 0; k < s->qn; k++)
-            open_walk(s, &s->targets[p], &s->q[k], i++);
+        open_process(s, p);
     }
     if (PEEK_REORDERED && s->walking != 0)
         confirm_batch(s);
@@ -368,8 +382,10 @@ static unsigned walk_one(struct scan *s, unsigned i, unsigned steps)
 {
     struct budget b = {steps, (s->walking & (s->walking - 1)) != 0, 0};
     enum status st = walk_go(&s->walks[i], &s->vm, &b);
-    if (st != ST_TIMESLICE)
+    if (st == ST_OK)
         stop_walking(s, i, st);
+    else if (st != ST_TIMESLICE)
+        stop_all(s, s->process[i], st);
     return steps - b.steps + b.beyond;
 }
 
@@ -393,47 +409,44 @@ static void walk_batch(struct scan *s)
     unsigned used = 0;
     while (s->walking != 0 && used < BUDGET_STEPS) {
         unsigned steps = turn_length(s);
-        for (uint32_t left = s->walking; left != 0 && used < BUDGET_STEPS; left &= left - 1)
-            used += 1 + walk_one(s, (unsigned)__builtin_ctz(left), steps);
+        for (uint64_t left = s->walking; left != 0 && used < BUDGET_STEPS;
+             left &= (left - 1) & s->walking)
+            used += 1 + walk_one(s, (unsigned)__builtin_ctzll(left), steps);
         s->turns++;
     }
 }
 
-static void expect_closings(const struct scan *s, uint32_t done)
+static enum status finish_walks(struct scan *s, unsigned p)
 {
-    for (; done != 0; done &= done - 1) {
-        unsigned i = (unsigned)__builtin_ctz(done);
-        const struct walk *w = &s->walks[i];
-        if (s->outcome[i] == ST_OK && !w->q->one_word)
-            stamp_expect_close(&s->vm, &w->q->plan, w->view.proc);
-    }
+    enum status st = s->outcome[p];
+    for (unsigned k = 0; k < s->qn && st == ST_OK; k++)
+        st = walk_finish(&s->walks[(size_t)p * s->qn + k], &s->vm);
+    return st;
 }
 
 /* One barrier for all that are done. */
 static void close_batch(struct scan *s)
 {
-    uint32_t done = ~(s->walking | s->closed) & ((1U << s->n * s->qn) - 1);
-    for (uint32_t left = done; left != 0; left &= left - 1) {
-        unsigned i = (unsigned)__builtin_ctz(left);
-        if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_finish(&s->walks[i], &s->vm);
+    uint32_t open = 0;
+    for (unsigned p = s->settled; p < s->n; p++) {
+        if ((s->walking & walks_of(s, p)) != 0 || (s->closed & 1U << p))
+            continue;
+        s->outcome[p] = finish_walks(s, p);
+        s->closed |= 1U << p;
+        open |= (uint32_t)(s->outcome[p] == ST_OK) << p;
     }
     peek_barrier();
-    expect_closings(s, done);
-    for (uint32_t left = done; left != 0; left &= left - 1) {
-        unsigned i = (unsigned)__builtin_ctz(left);
-        if (s->outcome[i] == ST_OK)
-            s->outcome[i] = walk_close(&s->walks[i], &s->vm);
-    }
-    s->closed |= done;
+    for (uint32_t left = s->q->one_word ? 0 : open; left != 0; left &= left - 1)
+        stamp_expect_close(&s->vm, &s->q->plan, first_walk(s, ctz(left))->view.proc);
+    for (uint32_t left = open; left != 0; left &= left - 1)
+        s->outcome[ctz(left)] = walk_close(first_walk(s, ctz(left)), &s->vm);
 }
 
 /* In the order of the table, because a sample is in that order. */
 static enum status settle_batch(struct scan *s)
 {
     enum status st = ST_OK;
-    uint32_t all = (1U << s->qn) - 1;
-    while (s->settled < s->n && (s->closed >> s->settled * s->qn & all) == all) {
+    while (s->settled < s->n && (s->closed & 1U << s->settled)) {
         if (s->mode == SCAN_ACCOUNT)
             st = settle_account(s, s->settled);
         if (st == ST_OK)
@@ -454,11 +467,12 @@ static enum status pause_batch(struct scan *s)
 /* A process that ran meanwhile invalidates its walk, so the walk ends here. */
 static void resume_batch(struct scan *s)
 {
-    for (uint32_t left = s->walking; left != 0; left &= left - 1) {
-        unsigned i = (unsigned)__builtin_ctz(left);
-        enum status st = walk_close(&s->walks[i], &s->vm);
+    for (unsigned p = s->settled; p < s->n; p++) {
+        if ((s->walking & walks_of(s, p)) == 0)
+            continue;
+        enum status st = walk_close(first_walk(s, p), &s->vm);
         if (st != ST_OK)
-            stop_walking(s, i, st);
+            stop_all(s, p, st);
     }
 }
 
@@ -622,7 +636,7 @@ void scan_taken(struct scan *s)
 static bool is_in_batch(const struct scan *s, uint64_t pid)
 {
     for (unsigned i = s->settled; i < s->n; i++) {
-        if (s->walks[(size_t)i * s->qn].view.pid == pid)
+        if (first_walk(s, i)->view.pid == pid)
             return true;
     }
     return false;
@@ -654,8 +668,8 @@ unsigned scan_waiting(struct scan *s, enum peek_reader reader, uint64_t *pids, u
         return 0;
     s->vm.reader = reader;
     for (unsigned i = s->settled; i < s->n && n < max; i++) {
-        if (s->outcome[(size_t)i * s->qn] != ST_GONE)
-            pids[n++] = s->walks[(size_t)i * s->qn].view.pid;
+        if (s->outcome[i] != ST_GONE)
+            pids[n++] = first_walk(s, i)->view.pid;
     }
     for (unsigned i = 0; i < s->retry_n && n < max; i++) {
         /* of those that were looked at in this round the first ones of the list are left */

@@ -30,7 +30,7 @@ enum {
     SCAN_ASKS = BOUND(256, 6),
     SCAN_QUESTIONS =
         ATTR_minor_gcs, /* at once: each that a caller may choose; those from it on are sonde's own */
-    SCAN_WALKS = (int)SCAN_BATCH > (int)SCAN_QUESTIONS ? (int)SCAN_BATCH : (int)SCAN_QUESTIONS,
+    SCAN_WALKS = BOUND(60, 20), /* of a batch; SCAN_QUESTIONS and SCAN_BATCH at least */
     SCAN_OUT = BOUND(1024, 40), /* room for what a batch gives: 2 * SCAN_WALKS at least */
     SCAN_EXCLUDE = 24
 };
@@ -63,11 +63,13 @@ struct scan {
     uint16_t line[16];
     unsigned n, settled; /* processes of the batch, and how many of them gave their answer */
     unsigned turns;      /* of each walk, so far */
-    /* sets of walks: the k-th question to the i-th process is i * qn + k */
-    uint32_t walking, closed;
+    /* The k-th question to the i-th process is i * qn + k. The first one has the stamp for all. */
+    uint64_t walking;      /* a set of these */
+    uint32_t closed;       /* sets of processes */
     uint32_t kept, merged; /* of ACCOUNT: what they hold is not freed yet; is in the account */
     struct walk walks[SCAN_WALKS];
-    enum status outcome[SCAN_WALKS];
+    uint8_t process[SCAN_WALKS]; /* of a walk */
+    enum status outcome[SCAN_BATCH]; /* of a process: the worst of its walks, then of its stamp */
     struct target targets[SCAN_BATCH];
     unsigned ahead_n; /* the next ones; their lines are prefetched */
     struct target ahead[SCAN_BATCH];

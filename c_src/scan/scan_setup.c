@@ -27,13 +27,17 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
     stripes_init(&s->table, vm->tab.max);
     s->mode = mode;
     s->qn = qn;
-    s->per = SCAN_BATCH / qn > 0 ? SCAN_BATCH / qn : 1;
+    s->per = SCAN_WALKS / qn < SCAN_BATCH ? SCAN_WALKS / qn : SCAN_BATCH;
     for (unsigned k = 0; k < qn; k++) {
         question_make(&s->q[k], vm->lay, attrs[k], mode == SCAN_HOLDERS || mode == SCAN_ALL);
         s->q[k].places = &s->places;
-        find_lines(s, &s->q[k].plan);
         top_n_init(&s->top[k], n);
     }
+    if (qn > 1)
+        questions_join(s->q, qn, vm->lay);
+    find_lines(s, &s->q->plan);
+    for (unsigned i = 0; i < SCAN_WALKS; i++)
+        s->process[i] = (uint8_t)(i / qn);
     s->stacks.width = mode == SCAN_GROUPS ? qn - 1 : 0;
     sample_init(&s->own, vm->lay, &vm->tab, max_entries);
     s->sample = first ? first : &s->own;
@@ -41,10 +45,8 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
 
 void scan_free(struct scan *s)
 {
-    for (uint32_t left = s->walking | s->kept; left != 0; left &= left - 1) {
-        unsigned i = (unsigned)__builtin_ctz(left);
-        walk_end(&s->walks[i]);
-    }
+    for (uint64_t left = s->walking | s->kept; left != 0; left &= left - 1)
+        walk_end(&s->walks[__builtin_ctzll(left)]);
     s->walking = s->kept = 0;
     for (unsigned i = 0; i < SCAN_WALKS; i++)
         walk_free(&s->walks[i]);
