@@ -190,7 +190,7 @@ enum status account_sum(struct account *a, struct budget *b)
 
 static enum status push(struct account *a, struct row row)
 {
-    return top_n_may_take(&a->top, row.value) && !top_n_push(&a->top, row) ? ST_NOMEM : ST_OK;
+    return top_n_may_take(&a->top, row.value) && !top_n_push(&a->top, &row) ? ST_NOMEM : ST_OK;
 }
 
 static enum status rank_processes(struct account *a, struct budget *b)

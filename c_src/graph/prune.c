@@ -141,7 +141,7 @@ static enum status link_up(struct prune *f, uint32_t node, struct mark k)
     struct row row = {-(int64_t)f->d->idom[node], UINT32_MAX - mark_place(k), mark_place(k)};
     if (!bit_test(f->g->seen, k))
         return ST_OK;
-    return top_n_push(&f->links, row) ? ST_OK : ST_NOMEM;
+    return top_n_push(&f->links, &row) ? ST_OK : ST_NOMEM;
 }
 
 static enum status empty(struct prune *f, uint32_t node, struct mark k)

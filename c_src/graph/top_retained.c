@@ -88,7 +88,7 @@ static enum status choose(struct top_retained *l, struct budget *b)
             !top_n_may_take(&l->top, retained - 1))
             continue;
         struct row row = {retained, UINT32_MAX - l->place, l->place};
-        if (!top_n_push(&l->top, row))
+        if (!top_n_push(&l->top, &row))
             return ST_NOMEM;
     }
     return ST_OK;

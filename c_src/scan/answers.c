@@ -10,7 +10,7 @@ bool answers_are_remembered(const struct scan *s)
 static enum status rank_in(const struct scan *s, struct top_n *top, uint64_t pid, int64_t value)
 {
     struct row row = {value, proctab_order(s->vm.lay, &s->vm.tab, pid), pid};
-    return top_n_push(top, row) ? ST_OK : ST_NOMEM;
+    return top_n_push(top, &row) ? ST_OK : ST_NOMEM;
 }
 
 static enum status rank(struct scan *s, uint64_t pid, int64_t value)

@@ -369,6 +369,7 @@ static void end_hold(struct walk *w)
 /* ---- which attribute is read how ------------------------------------------------------------- */
 
 static const enum layout_field heap_size[] = {LF_heap_sz, LAYOUT_FIELD_COUNT};
+static const enum layout_field reductions[] = {LF_reds, LAYOUT_FIELD_COUNT};
 static const enum layout_field catchlevel[] = {LF_catches, LAYOUT_FIELD_COUNT};
 static const enum layout_field minor_gcs[] = {LF_gen_gcs, LAYOUT_FIELD_COUNT};
 static const enum layout_field oldest_message[] = {LF_sig_first, LAYOUT_FIELD_COUNT};
@@ -411,7 +412,7 @@ static const struct attribute attributes[ATTR_COUNT] = {
     [ATTR_stack_size] = {SETTLED, 0, {stack_size}, .go = go_stack_size},
     /* the counters are right also while the process runs */
     [ATTR_message_queue_len] = {QUEUE_LOCK, 0, {queue_fields}, .go = go_queue_len},
-    [ATTR_reductions] = {ONE_WORD, 0, {NULL}, .go = go_reductions},
+    [ATTR_reductions] = {ONE_WORD, 0, {reductions}, .go = go_reductions},
     [ATTR_binary_memory] = {SETTLED, BINARY_BYTES, BINARIES, .finish = finish_binary_memory},
     [ATTR_binary_count] = {SETTLED, BINARY_COUNT, BINARIES},
     [ATTR_link_count] = {SETTLED, LINKS_MONITORS_LINKS, TIES},
@@ -464,6 +465,7 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
     *q = (struct question){.attr = attr,
                            .row = row,
                            .one_word = row->stamp == ONE_WORD,
+                           .at_once = row->stamp == ONE_WORD,
                            .waiting = waiting,
                            .is_pid = attr == ATTR_waits_for,
                            .sparse = attr == ATTR_waits_for,
@@ -481,13 +483,11 @@ static bool has_field(const enum layout_field *fields, enum layout_field field)
 
 unsigned attr_fields(enum attr attr, enum layout_field *fields, unsigned n)
 {
-    static const enum layout_field always[] = {LF_state, LF_lock, LF_id,
-                                               LF_reds,  LF_pc,   LAYOUT_FIELD_COUNT};
     const struct attribute *row = &attributes[attr];
     fields[n] = LAYOUT_FIELD_COUNT;
     for (unsigned i = 0; row->fields[i]; i++) {
         for (const enum layout_field *f = row->fields[i]; *f != LAYOUT_FIELD_COUNT; f++) {
-            if (has_field(always, *f) || has_field(fields, *f))
+            if (has_field(fields, *f))
                 continue;
             fields[n++] = *f;
             fields[n] = LAYOUT_FIELD_COUNT;

@@ -317,15 +317,20 @@ static enum status open_one(struct scan *s, const struct target *t, struct walk 
 
 static void open_process(struct scan *s, unsigned p)
 {
-    struct walk *first = &s->walks[(size_t)p * s->qn];
-    s->outcome[p] = open_one(s, &s->targets[p], first);
+    unsigned at = p * s->qn;
+    s->outcome[p] = open_one(s, &s->targets[p], &s->walks[at]);
     if (s->outcome[p] != ST_OK)
         return;
     for (unsigned k = 0; k < s->qn; k++) {
-        walk_start(&first[k], &s->vm, &s->q[k], first);
-        walk_prefetch(&first[k]);
+        struct walk *w = &s->walks[at + k];
+        walk_start(w, &s->vm, &s->q[k], &s->walks[at]);
+        if (w->q->at_once) {
+            (void)walk_go(w, &s->vm, NULL);
+        } else {
+            walk_prefetch(w);
+            s->walking |= 1ULL << (at + k);
+        }
     }
-    s->walking |= walks_of(s, p);
 }
 
 /* All questions to a process have an answer, or it has none. */
@@ -337,7 +342,6 @@ static enum status worse(enum status a, enum status b)
 static void stop_walking(struct scan *s, unsigned i, enum status st)
 {
     unsigned p = s->process[i];
-    stamp_hold(&first_walk(s, p)->view, STAMP_WALKED);
     if (s->mode == SCAN_ACCOUNT) /* only when the stamp is compared it is known whether it counts */
         s->kept |= 1U << p;
     else
@@ -349,7 +353,8 @@ static void stop_walking(struct scan *s, unsigned i, enum status st)
 /* Without an answer to one question the others need not be answered. */
 static void stop_all(struct scan *s, unsigned p, enum status st)
 {
-    for (uint64_t left = s->walking & walks_of(s, p); left != 0; left &= left - 1)
+    s->outcome[p] = worse(s->outcome[p], st);
+    for (uint64_t left = st == ST_OK ? 0 : s->walking & walks_of(s, p); left != 0; left &= left - 1)
         stop_walking(s, (unsigned)__builtin_ctzll(left), st);
 }
 
@@ -359,9 +364,8 @@ static void confirm_batch(struct scan *s)
     peek_barrier();
     for (unsigned p = 0; p < s->n; p++) {
         const struct reading rd = {&s->vm, &s->q->plan, &first_walk(s, p)->view, NULL};
-        enum status st = s->outcome[p] != ST_OK || s->q->one_word ? ST_OK : stamp_confirm(&rd);
-        if (st != ST_OK)
-            stop_all(s, p, st);
+        if (s->outcome[p] == ST_OK && !s->q->one_word)
+            stop_all(s, p, stamp_confirm(&rd));
     }
 }
 
@@ -431,6 +435,7 @@ static void close_batch(struct scan *s)
     for (unsigned p = s->settled; p < s->n; p++) {
         if ((s->walking & walks_of(s, p)) != 0 || (s->closed & 1U << p))
             continue;
+        stamp_hold(&first_walk(s, p)->view, STAMP_WALKED);
         s->outcome[p] = finish_walks(s, p);
         s->closed |= 1U << p;
         open |= (uint32_t)(s->outcome[p] == ST_OK) << p;
@@ -470,9 +475,7 @@ static void resume_batch(struct scan *s)
     for (unsigned p = s->settled; p < s->n; p++) {
         if ((s->walking & walks_of(s, p)) == 0)
             continue;
-        enum status st = walk_close(first_walk(s, p), &s->vm);
-        if (st != ST_OK)
-            stop_all(s, p, st);
+        stop_all(s, p, walk_close(first_walk(s, p), &s->vm));
     }
 }
 

@@ -68,7 +68,7 @@ struct scan {
     uint32_t closed;       /* sets of processes */
     uint32_t kept, merged; /* of ACCOUNT: what they hold is not freed yet; is in the account */
     struct walk walks[SCAN_WALKS];
-    uint8_t process[SCAN_WALKS]; /* of a walk */
+    uint8_t process[SCAN_WALKS];     /* of a walk */
     enum status outcome[SCAN_BATCH]; /* of a process: the worst of its walks, then of its stamp */
     struct target targets[SCAN_BATCH];
     unsigned ahead_n; /* the next ones; their lines are prefetched */

@@ -510,7 +510,7 @@ static void test_top(void)
         for (unsigned i = 0; i < 500; i++) {
             seed = seed * 1103515245 + 12345;
             all[i] = (struct row){(int64_t)(seed >> 20) % 50 - 25, i * 7919 % 500, i};
-            same = same && top_n_push(&t, all[i]);
+            same = same && top_n_push(&t, &all[i]);
         }
         same = same && top_n_sort(&t, &b);
         qsort(all, 500, sizeof *all, by_rank);

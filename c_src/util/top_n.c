@@ -16,9 +16,10 @@ void top_n_free(struct top_n *t)
     t->n = t->cap = 0;
 }
 
+/* Without a branch: of equal values, as idle processes have, the order is not to be guessed. */
 static bool less(const struct row *a, const struct row *b)
 {
-    return a->value != b->value ? a->value < b->value : a->order < b->order;
+    return (a->value < b->value) | ((a->value == b->value) & (a->order < b->order));
 }
 
 static void swap(struct row *a, struct row *b)
@@ -36,36 +37,34 @@ static void sift_up(struct row *rows, size_t i)
     }
 }
 
-static void sift_down(struct row *rows, size_t n, size_t i)
+/* The lesser child moves up until the row has found its place. */
+static void sift_down(struct row *rows, size_t n, const struct row *row)
 {
-    for (;;) {
-        size_t least = i;
-        for (size_t k = 2 * i + 1; k <= 2 * i + 2 && k < n; k++) {
-            if (less(&rows[k], &rows[least]))
-                least = k;
-        }
-        if (least == i)
-            return;
-        swap(&rows[i], &rows[least]);
-        i = least;
+    size_t i = 0;
+    for (size_t k = 1; k < n; k = 2 * i + 1) {
+        k += k + 1 < n && less(&rows[k + 1], &rows[k]);
+        if (!less(&rows[k], row))
+            break;
+        rows[i] = rows[k];
+        i = k;
     }
+    rows[i] = *row;
 }
 
-bool top_n_push(struct top_n *t, struct row row)
+bool top_n_push(struct top_n *t, const struct row *row)
 {
     if (t->n < t->limit) {
         if (t->n == t->cap && !SONDE_GROW(t->rows, t->cap, FIRST_CAP))
             return false;
-        t->rows[t->n] = row;
+        t->rows[t->n] = *row;
         sift_up(t->rows, t->n++);
-    } else if (t->n > 0 && less(&t->rows[0], &row)) {
-        t->rows[0] = row;
-        sift_down(t->rows, t->n, 0);
+    } else if (t->n > 0 && less(&t->rows[0], row)) {
+        sift_down(t->rows, t->n, row);
     }
     return true;
 }
 
-/* Heap sort, one swap a step: the smallest unsorted row moves to the end of the unsorted ones. */
+/* Heap sort, one row a step: the smallest unsorted row moves to the end of the unsorted ones. */
 bool top_n_sort(struct top_n *t, struct budget *b)
 {
     if (t->unsorted == 0)
@@ -73,8 +72,9 @@ bool top_n_sort(struct top_n *t, struct budget *b)
     for (; t->unsorted > 1; t->unsorted--) {
         if (!budget_step(b))
             return false;
-        swap(&t->rows[0], &t->rows[t->unsorted - 1]);
-        sift_down(t->rows, t->unsorted - 1, 0);
+        struct row last = t->rows[t->unsorted - 1];
+        t->rows[t->unsorted - 1] = t->rows[0];
+        sift_down(t->rows, t->unsorted - 1, &last);
     }
     return true;
 }

@@ -30,8 +30,9 @@ static inline bool top_n_may_take(const struct top_n *t, int64_t value)
     return t->n < t->limit || (t->n > 0 && value >= t->rows[0].value);
 }
 
-/* false: no memory; the rows pushed so far stay. */
-bool top_n_push(struct top_n *t, struct row row);
+/* A row by its address: a copy of words that were just written one by one would be waited for.
+ * false: no memory; the rows pushed so far stay. */
+bool top_n_push(struct top_n *t, const struct row *row);
 
 /* Sorts, largest first. false: the slice is used up, call again. Push nothing after it. */
 bool top_n_sort(struct top_n *t, struct budget *b);

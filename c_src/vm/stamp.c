@@ -1,6 +1,7 @@
 #include "vm/stamp.h"
 
 #include <assert.h>
+#include <string.h>
 #ifdef SONDE_TEST
 #include <stdatomic.h>
 #include <time.h>
@@ -52,19 +53,32 @@ static void add_field(struct plan *plan, const struct layout *lay, enum layout_f
     plan->off[plan->n++] = (uint16_t)(lay->f[field] - in_word);
 }
 
+/* Each once, but for the first field of a plan. */
+static void add_fields(struct plan *plan, const struct layout *lay, const enum layout_field *fields)
+{
+    for (; *fields != LAYOUT_FIELD_COUNT; fields++) {
+        if (plan->at[*fields] == 0)
+            add_field(plan, lay, *fields);
+    }
+}
+
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
                const enum layout_field *fields)
 {
     /* id changes if the slot is reused; reductions or program counter change with every run */
-    static const enum layout_field always[] = {LF_state, LF_lock, LF_id, LF_reds, LF_pc};
+    static const enum layout_field always[] = {LF_state, LF_lock, LF_id,
+                                               LF_reds,  LF_pc,   LAYOUT_FIELD_COUNT};
+    /* nothing to be compared: the fewest cache lines, and state in place of the lock */
+    static const enum layout_field unlocked[] = {LF_state, LF_state, LF_id, LAYOUT_FIELD_COUNT};
     plan->unsettled = unsettled;
     plan->locks = locks;
     plan->n = 0;
-    plan->at[LF_inq_first] = 0;
-    for (unsigned i = 0; i < sizeof always / sizeof *always; i++)
-        add_field(plan, lay, always[i]);
-    for (; *fields != LAYOUT_FIELD_COUNT; fields++)
-        add_field(plan, lay, *fields);
+    memset(plan->at, 0, sizeof plan->at);
+    if (unsettled == 0 && locks == 0)
+        add_fields(plan, lay, unlocked);
+    else
+        add_fields(plan, lay, always);
+    add_fields(plan, lay, fields);
     if (plan->at[LF_inq_first] != 0)
         plan->locks |= LOCK_MSGQ;
     plan->off[plan->n] = plan->off[0];

@@ -55,7 +55,8 @@ enum { LOCK_MAIN = 1, LOCK_MSGQ = 2 };
  * `trace_flags' proves. The other bits belong to tracing. */
 enum { TRACE_SENSITIVE = 8 };
 
-/* LAYOUT_FIELD_COUNT ends `fields`. The plan always includes id, reductions and program counter.
+/* LAYOUT_FIELD_COUNT ends `fields`. The plan always includes the id; unless no bit and no lock means busy, so that
+ * nothing is compared at the closing, also reductions and program counter.
  * With the outer queue it also requires LOCK_MSGQ: a sender links a message to that queue under
  * that lock. */
 void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, uint32_t locks,
