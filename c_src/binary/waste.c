@@ -5,38 +5,42 @@
 #include "process/look.h"
 #include "process/queue.h"
 
-enum stages { ANY, MARK, COUNT, CLEAR, MATCH, SUM, SORT, GROUPS, MERGE, DONE };
+enum stages { ANY, MARK, SORT, GROUPS, MERGE, COUNT, CLEAR, MATCH, SUM, DONE };
 
-static const uint8_t order[][8] = {
-    [WASTE_HEAP] = {MARK, DONE},
-    [WASTE_ENTRIES] = {ANY, MARK, COUNT, DONE},
-    [WASTE_ENTRY_BYTES] = {ANY, MARK, COUNT, CLEAR, MATCH, SUM, DONE},
-    [WASTE_UNSEEN] = {ANY, MARK, SORT, MERGE, DONE},
-    [WASTE_SLICES] = {MARK, SORT, GROUPS, MERGE, DONE},
-    [WASTE_ACCOUNT] = {MARK, SORT, MERGE, COUNT, CLEAR, MATCH, SUM, DONE},
+/* What each stage is needed for. */
+enum {
+    OF_LISTS = WASTE_ENTRIES | WASTE_ENTRY_BYTES | WASTE_UNSEEN,
+    OF_SLICES = WASTE_UNSEEN | WASTE_SLICES | WASTE_ACCOUNT,
+    OF_TALLIES = WASTE_ENTRY_BYTES | WASTE_ACCOUNT
+};
+static const unsigned needed[] = {
+    [ANY] = OF_LISTS,     [MARK] = WASTE_HEAP | OF_LISTS | OF_SLICES,
+    [SORT] = OF_SLICES,   [GROUPS] = WASTE_SLICES,
+    [MERGE] = OF_SLICES,  [COUNT] = WASTE_ENTRIES | OF_TALLIES,
+    [CLEAR] = OF_TALLIES, [MATCH] = OF_TALLIES,
+    [SUM] = OF_TALLIES,
 };
 
 /* Terms in waiting messages see binaries that are on no off-heap list of the process. */
-static bool sees_messages(enum waste_what what, const struct reading *rd)
+static bool sees_messages(unsigned what, const struct reading *rd)
 {
-    return what == WASTE_UNSEEN &&
+    return (what & WASTE_UNSEEN) != 0 &&
            (stamp_word(rd, LF_sig_first) | stamp_word(rd, LF_inq_first)) != 0;
 }
 
-bool waste_is_none(enum waste_what what, const struct reading *rd)
+bool waste_is_none(unsigned what, const struct reading *rd)
 {
-    return what != WASTE_HEAP && !sees_messages(what, rd) && offheap_is_none(rd);
+    return !(what & WASTE_HEAP) && !sees_messages(what, rd) && offheap_is_none(rd);
 }
 
-void waste_start(struct waste *w, const struct reading *rd, enum waste_what what,
-                 uint64_t max_words)
+void waste_start(struct waste *w, const struct reading *rd, unsigned what, uint64_t max_words)
 {
-    unsigned want = what >= WASTE_UNSEEN ? MARKING_VISIBLE | MARKING_SLICES : 0;
-    want |= what == WASTE_ACCOUNT ? MARKING_HISTOGRAM | MARKING_LITERALS : 0;
+    unsigned want = what & OF_SLICES ? MARKING_VISIBLE | MARKING_SLICES : 0;
+    want |= what & WASTE_ACCOUNT ? MARKING_HISTOGRAM | MARKING_LITERALS : 0;
     w->what = what;
-    w->stage = 0;
+    w->stage = what & ~(unsigned)OF_LISTS ? MARK : ANY;
     w->entered = false;
-    w->value = w->entries = 0;
+    w->heap_bytes = w->entries = w->entry_bytes = w->unseen = 0;
     w->live = w->garbage = w->pinned_bytes = 0;
     w->max_entries = WASTE_ENTRIES_MAX;
     w->slots = w->slot = w->used = 0;
@@ -70,7 +74,7 @@ static enum status count_entry(void *ctx, const struct vm *vm, uintptr_t entry)
 {
     struct waste *w = ctx;
     (void)vm;
-    w->entries += w->what == WASTE_ACCOUNT || !marking_has_reached(&w->heap, entry);
+    w->entries += (w->what & WASTE_ACCOUNT) || !marking_has_reached(&w->heap, entry);
     return ST_OK;
 }
 
@@ -90,7 +94,7 @@ static enum status tally_entry(void *ctx, const struct vm *vm, uintptr_t entry)
     uint64_t binary;
     unsigned words = LF(vm->lay, bin_ptr) / 8 + 1;
     bool live = marking_has_reached(&w->heap, entry);
-    if (live && w->what != WASTE_ACCOUNT)
+    if (live && !(w->what & WASTE_ACCOUNT))
         return ST_OK;
     /* more entries than were counted: the process ran meanwhile */
     if (w->used++ == w->entries || !blocks_find(&w->heap.blocks, entry, words) ||
@@ -122,8 +126,7 @@ static enum status any(struct waste *w, const struct reading *rd)
 {
     enum status st = walk_chains(w, rd);
     if (st == ST_OK && !sees_messages(w->what, rd)) /* no entry: skip the other stages */
-        while (order[w->what][w->stage + 1] != DONE)
-            w->stage++;
+        w->stage = DONE - 1;
     return st == ST_GONE ? ST_OK : st;
 }
 
@@ -151,7 +154,7 @@ static enum status sum(struct waste *w, const struct vm *vm, struct budget *b)
         if (!peek_word(vm->reader, t->binary + LF(vm->lay, bin_refc), &refc) ||
             !peek_word(vm->reader, t->binary + LF(vm->lay, bin_size), &size))
             return ST_TORN;
-        w->value += refc == t->n ? size : 0;
+        w->entry_bytes += refc == t->n ? size : 0;
         *(t->n & TALLY_LIVE ? &w->live : &w->garbage) += size;
     }
     return ST_OK;
@@ -180,7 +183,7 @@ static enum status groups(struct waste *w, struct budget *b)
 
 static void leave_binary(struct waste *w)
 {
-    w->value += w->now.size - w->now.visible;
+    w->unseen += w->now.size - w->now.visible;
     w->pinned_bytes += w->now.size;
     if (w->pinned && w->now.n > 0)
         w->pinned[w->n++] = w->now;
@@ -234,7 +237,7 @@ static enum status merge(struct waste *w, const struct vm *vm, struct budget *b)
 
 static enum status enter_stage(struct waste *w, const struct reading *rd)
 {
-    switch (order[w->what][w->stage]) {
+    switch (w->stage) {
     case ANY:
         start_chains(w, rd, any_entry);
         return ST_OK;
@@ -254,7 +257,7 @@ static enum status enter_stage(struct waste *w, const struct reading *rd)
 
 static enum status walk_stage(struct waste *w, const struct reading *rd)
 {
-    switch (order[w->what][w->stage]) {
+    switch (w->stage) {
     case ANY:
         return any(w, rd);
     case MARK:
@@ -278,20 +281,36 @@ static enum status walk_stage(struct waste *w, const struct reading *rd)
 static enum status leave_stage(struct waste *w)
 {
     uint64_t reached = marking_reached(&w->heap);
-    if (order[w->what][w->stage] == MARK && reached > w->heap.words)
+    if (w->stage == MARK && reached > w->heap.words)
         return ST_TORN;
-    if (w->what == WASTE_HEAP)
-        w->value = 8 * (w->heap.words - reached);
-    if (w->what == WASTE_ENTRIES)
-        w->value = w->entries;
-    w->stage++;
+    if (w->stage == MARK)
+        w->heap_bytes = 8 * (w->heap.words - reached);
+    if (w->stage == COUNT && w->entries == 0)
+        w->stage = DONE - 1;
+    do
+        w->stage++;
+    while (w->stage != DONE && !(needed[w->stage] & w->what));
     w->entered = false;
     return ST_OK;
 }
 
+uint64_t waste_value(const struct waste *w, enum waste_what what)
+{
+    switch (what) {
+    case WASTE_HEAP:
+        return w->heap_bytes;
+    case WASTE_ENTRIES:
+        return w->entries;
+    case WASTE_ENTRY_BYTES:
+        return w->entry_bytes;
+    default:
+        return w->unseen;
+    }
+}
+
 enum status waste_walk(struct waste *w, const struct reading *rd)
 {
-    while (order[w->what][w->stage] != DONE) {
+    while (w->stage != DONE) {
         enum status st = w->entered ? ST_OK : enter_stage(w, rd);
         w->entered = true;
         if (st == ST_OK)

@@ -12,14 +12,16 @@
 #include "heap/marking.h"
 #include "process/offheap.h"
 
+/* What is wanted, as a set. The first four may be wanted together, from one mark. */
 enum waste_what {
-    WASTE_HEAP,        /* bytes of heaps and fragments that no root reaches */
-    WASTE_ENTRIES,     /* binaries on the off-heap lists that no root reaches */
-    WASTE_ENTRY_BYTES, /* bytes of the Binaries that only such entries refer to */
-    WASTE_UNSEEN,      /* bytes of the visible Binaries that no term sees */
-    WASTE_SLICES,      /* the same, with the list of these Binaries */
-    WASTE_ACCOUNT      /* bytes of Binaries: live, garbage, pinned; and a histogram of the heap */
+    WASTE_HEAP = 1,        /* bytes of heaps and fragments that no root reaches */
+    WASTE_ENTRIES = 2,     /* binaries on the off-heap lists that no root reaches */
+    WASTE_ENTRY_BYTES = 4, /* bytes of the Binaries that only such entries refer to */
+    WASTE_UNSEEN = 8,      /* bytes of the visible Binaries that no term sees */
+    WASTE_SLICES = 16,     /* the same, with the list of these Binaries */
+    WASTE_ACCOUNT = 32 /* bytes of Binaries: live, garbage, pinned; and a histogram of the heap */
 };
+enum { WASTE_TOGETHER = 4 };
 
 /* The default for max_entries; the caller may set another limit after waste_start. */
 enum { WASTE_ENTRIES_MAX = BOUND(20000000, 60) };
@@ -40,10 +42,10 @@ struct tally {
 #define TALLY_LIVE (1ULL << 63)
 
 struct waste {
-    enum waste_what what;
-    unsigned stage; /* in the order for `what' */
+    unsigned what;
+    unsigned stage;
     bool entered;
-    uint64_t value;
+    uint64_t heap_bytes, entry_bytes, unseen;
     uint64_t live, garbage, pinned_bytes; /* bytes of Binaries, for WASTE_ACCOUNT */
     uint64_t max_entries, entries;        /* unreached entries; for WASTE_ACCOUNT all */
     struct marking heap;
@@ -58,14 +60,16 @@ struct waste {
 };
 
 /* true: the answer is 0 without a walk. */
-bool waste_is_none(enum waste_what what, const struct reading *rd);
+bool waste_is_none(unsigned what, const struct reading *rd);
 
 /* The plan must have the fields of marking_fields. */
-void waste_start(struct waste *w, const struct reading *rd, enum waste_what what,
-                 uint64_t max_words);
+void waste_start(struct waste *w, const struct reading *rd, unsigned what, uint64_t max_words);
 
 /* OK, TIMESLICE (call again), TORN, BUSY, TOO_LARGE, NOMEM. */
 enum status waste_walk(struct waste *w, const struct reading *rd);
+
+/* After OK: one of the first four. */
+uint64_t waste_value(const struct waste *w, enum waste_what what);
 
 /* Frees one of its arrays, then the rest, also after an unfinished walk; true: nothing is left. */
 bool waste_end(struct waste *w);

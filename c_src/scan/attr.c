@@ -7,6 +7,7 @@
 #include "heap/root_size.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* What a process must be while an attribute is read. */
 enum stamp_kind {
@@ -295,18 +296,25 @@ static enum status go_origin(struct walk *w, const struct reading *rd)
 /* Most processes have no binaries, and a mark is large: it is made only where there is something. */
 static enum status go_waste(struct walk *w, const struct reading *rd)
 {
-    enum waste_what what = (enum waste_what)w->q->row->what;
     if (!w->u.waste) {
-        if (waste_is_none(what, rd))
+        memset(w->waste, 0, sizeof w->waste);
+        if (waste_is_none(w->q->waste, rd))
             return ST_OK;
         w->u.waste = room(w, sizeof *w->u.waste);
         if (!w->u.waste)
             return ST_NOMEM;
-        waste_start(w->u.waste, rd, what, w->q->max_words);
+        waste_start(w->u.waste, rd, w->q->waste, w->q->max_words);
     }
     enum status st = waste_walk(w->u.waste, rd);
-    w->value = (int64_t)w->u.waste->value;
+    for (unsigned i = 0; i < WASTE_TOGETHER && st == ST_OK; i++)
+        w->waste[i] = (int64_t)waste_value(w->u.waste, 1U << i);
+    w->value = walk_value(w, w->q);
     return st;
+}
+
+int64_t walk_value(const struct walk *w, const struct question *q)
+{
+    return q->row->go == go_waste ? w->waste[__builtin_ctz((unsigned)q->row->what)] : w->value;
 }
 
 static void end_waste(struct walk *w)
@@ -469,6 +477,7 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
                            .waiting = waiting,
                            .is_pid = attr == ATTR_waits_for,
                            .sparse = attr == ATTR_waits_for,
+                           .waste = row->go == go_waste ? (unsigned)row->what : 0,
                            .max_words = ATTR_WORDS_MAX};
     plan_make(&q->plan, lay, unsettled[row->stamp], locks[row->stamp], all);
 }
@@ -502,7 +511,13 @@ void questions_join(struct question *q, unsigned n, const struct layout *lay)
     uint32_t bits = 0;
     uint32_t held = 0;
     unsigned fields = 0;
+    unsigned marks = n; /* the first one that marks */
     for (unsigned k = 0; k < n; k++) {
+        q[k].from = q[k].waste != 0 && marks < k ? marks : k;
+        if (q[k].waste != 0)
+            q[q[k].from].waste |= q[k].waste;
+        if (q[k].waste != 0 && marks == n)
+            marks = k;
         fields = attr_fields(q[k].attr, all, fields);
         bits |= unsettled[q[k].row->stamp];
         held |= locks[q[k].row->stamp];

@@ -45,12 +45,14 @@ struct attribute; /* how it is read */
 struct question {
     enum attr attr;
     const struct attribute *row;
-    bool one_word; /* true for one moment; no stamp needed, if its plan is for no other question */
-    bool at_once;  /* a word of the stamp: walk_go succeeds, and needs no budget */
-    bool waiting;  /* also report whether a queue has messages (for binary_count) */
-    bool each;     /* what is held stays until walk_end, each Binary (for binary_unique) */
-    bool is_pid;   /* the value is the word of a pid, or less than 3 */
-    bool sparse;   /* no row where it is 0 (EACH) */
+    bool one_word;  /* true for one moment; no stamp needed, if its plan is for no other question */
+    bool at_once;   /* a word of the stamp: walk_go succeeds, and needs no budget */
+    bool waiting;   /* also report whether a queue has messages (for binary_count) */
+    bool each;      /* what is held stays until walk_end, each Binary (for binary_unique) */
+    bool is_pid;    /* the value is the word of a pid, or less than 3 */
+    bool sparse;    /* no row where it is 0 (EACH) */
+    unsigned from;  /* of those that were joined: whose walk answers it */
+    unsigned waste; /* of a walk of waste: what it finds */
     const struct places *places; /* of waits_for, waits_call: 0 for a process elsewhere */
     uint64_t max_words;          /* of a heap that is marked; beyond: TOO_LARGE. Of stack: frames */
     struct plan plan;
@@ -64,6 +66,7 @@ struct walk {
     struct view view; /* of its own stamp */
     int stage;
     int64_t value;
+    int64_t waste[WASTE_TOGETHER];
     bool clean; /* no binary in any chain and nothing queued: a collection changes nothing */
     void *room; /* for the state of a walk that needs much; kept for the next process */
     union {
@@ -83,7 +86,7 @@ struct walk {
 void question_make(struct question *q, const struct layout *lay, enum attr attr, bool waiting);
 
 /* The first of n questions gets a plan that serves all of them: a process is opened and closed once for all, and
- * is busy if it is for one of them. */
+ * is busy if it is for one of them; and all that need the same mark of a heap have one walk. */
 void questions_join(struct question *q, unsigned n, const struct layout *lay);
 
 /* After stamp_open of the view of `stamp': the walk itself, or one whose question was joined with `q'. `q' and
@@ -106,6 +109,9 @@ enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b);
 
 /* After OK from walk_go: reads what it asked for last. OK or TORN. */
 enum status walk_finish(struct walk *w, const struct vm *vm);
+
+/* What it found for a question that it answers. */
+int64_t walk_value(const struct walk *w, const struct question *q);
 
 /* Of a walk with a stamp of its own. */
 enum status walk_close(const struct walk *w, const struct vm *vm);

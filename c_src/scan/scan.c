@@ -129,7 +129,7 @@ static enum status emit_all(struct scan *s, const struct walk *w)
     int64_t values[SCAN_QUESTIONS];
     unsigned k = 0;
     do
-        values[k] = w[k].value;
+        values[k] = walk_value(&w[s->q[k].from], &s->q[k]);
     while (++k < s->qn);
     return answers_add(s, w->view.pid, values, w->clean, s->phase == RETRY);
 }
@@ -145,7 +145,7 @@ static enum status add_to_group(struct scan *s, const struct walk *w)
     int64_t values[SCAN_QUESTIONS];
     unsigned last = s->qn - 1;
     for (unsigned k = 0; k < last; k++)
-        values[k] = w[k].value;
+        values[k] = walk_value(&w[s->q[k].from], &s->q[k]);
     s->answered++;
     return stack_tree_add(&s->stacks, w[last].u.origin.word, ORIGIN_WORDS, w->view.pid, values);
 }
@@ -323,6 +323,8 @@ static void open_process(struct scan *s, unsigned p)
         return;
     for (unsigned k = 0; k < s->qn; k++) {
         struct walk *w = &s->walks[at + k];
+        if (s->q[k].from != k)
+            continue;
         walk_start(w, &s->vm, &s->q[k], &s->walks[at]);
         if (w->q->at_once) {
             (void)walk_go(w, &s->vm, NULL);
@@ -423,8 +425,10 @@ static void walk_batch(struct scan *s)
 static enum status finish_walks(struct scan *s, unsigned p)
 {
     enum status st = s->outcome[p];
-    for (unsigned k = 0; k < s->qn && st == ST_OK; k++)
-        st = walk_finish(&s->walks[(size_t)p * s->qn + k], &s->vm);
+    for (unsigned k = 0; k < s->qn && st == ST_OK; k++) {
+        if (s->q[k].from == k)
+            st = walk_finish(&s->walks[(size_t)p * s->qn + k], &s->vm);
+    }
     return st;
 }
 

@@ -63,6 +63,7 @@ struct scan {
     uint16_t line[16];
     unsigned n, settled; /* processes of the batch, and how many of them gave their answer */
     unsigned turns;      /* of each walk, so far */
+    unsigned sorted;     /* of the tops */
     /* The k-th question to the i-th process is i * qn + k. The first one has the stamp for all. */
     uint64_t walking;      /* a set of these */
     uint32_t closed;       /* sets of processes */
@@ -71,14 +72,12 @@ struct scan {
     uint8_t process[SCAN_WALKS];     /* of a walk */
     enum status outcome[SCAN_BATCH]; /* of a process: the worst of its walks, then of its stamp */
     struct target targets[SCAN_BATCH];
-    unsigned ahead_n; /* the next ones; their lines are prefetched */
-    struct target ahead[SCAN_BATCH];
-    unsigned retry_n, kept_n, ask_n, exclude_n;
+    struct target ahead[SCAN_BATCH]; /* the next ones; their lines are prefetched */
+    unsigned ahead_n, retry_n, kept_n, ask_n, exclude_n;
     uint64_t retry[SCAN_RETRIES], ask[SCAN_ASKS], exclude[SCAN_EXCLUDE];
     uint64_t exclude_bits;     /* a bit that depends on the pid, for each that is excluded */
     bool ask_large[SCAN_ASKS]; /* whether that one's heap is too large */
     uint64_t patience_ns, patient_until; /* 0: a few rounds, with pauses */
-    unsigned sorted;                     /* of the tops */
     struct top_n top[SCAN_QUESTIONS];
     unsigned out_n; /* words of out: a pid, its values, the next pid */
     int64_t out[SCAN_OUT];

@@ -229,7 +229,7 @@ struct inquiry {
     void (*answer)(const void *state, uint64_t *sums);
 };
 
-enum { SUMS = 64 };
+enum { SUMS = 64, FIRST_WASTE = 32 };
 
 static void flat_answer(const void *state, uint64_t *sums)
 {
@@ -261,7 +261,10 @@ static void mailbox_answer(const void *state, uint64_t *sums)
 static void waste_answer(const void *state, uint64_t *sums)
 {
     const struct waste *w = state;
-    sums[0] = w->value;
+    for (unsigned i = 0; i < WASTE_TOGETHER; i++) {
+        sums[FIRST_WASTE + i] = waste_value(w, 1U << i);
+        sums[0] += sums[FIRST_WASTE + i];
+    }
     sums[1] = w->live;
     sums[2] = w->garbage;
     sums[3] = w->pinned_bytes;
@@ -277,7 +280,7 @@ static void waste_answer(const void *state, uint64_t *sums)
 
 static void entry_bytes_start(void *w, const struct reading *rd, const struct look_args *args)
 {
-    waste_start(w, rd, (enum waste_what)args->n, args->max_words);
+    waste_start(w, rd, (unsigned)args->n, args->max_words);
 }
 
 static struct walker other_waste; /* slices_walker with another question */
@@ -297,6 +300,7 @@ static const struct inquiry inquiries[] = {
     {"entries", &other_waste, 0, WASTE_ENTRIES, waste_answer},
     {"bytes of entries", &other_waste, 0, WASTE_ENTRY_BYTES, waste_answer},
     {"waste", &other_waste, 0, WASTE_UNSEEN, waste_answer},
+    {"all four", &other_waste, 0, (1U << WASTE_TOGETHER) - 1, waste_answer},
 };
 
 enum { INQUIRIES = sizeof inquiries / sizeof *inquiries };
@@ -371,6 +375,34 @@ static void test_put_aside(const struct layout *lay)
     ask_in(&s, &flat, 1, sums, &measured);
     check(ask_in(&s, &shared, 1, sums, &turns) == ST_OK && turns - measured > WIDE,
           "each word that is put aside is a step", lay->name);
+    free_world(s.w);
+}
+
+/* From one mark: the same answers as one by one, in fewer steps. */
+static void test_together(const struct layout *lay)
+{
+    struct inquiry q = {"together", &other_waste, 0, 0, waste_answer};
+    struct subject s = begin(lay);
+    uint64_t sums[SUMS];
+    uint64_t one[SUMS];
+    uint64_t turns;
+    uint64_t alone = 0;
+    for (uint64_t all = 1; all < 1U << WASTE_TOGETHER; all++) {
+        uint64_t needed;
+        q.entries = all;
+        check(ask_in(&s, &q, 1, sums, &needed) == ST_OK, q.name, lay->name);
+        alone = 0;
+        for (unsigned i = 0; i < WASTE_TOGETHER; i++) {
+            if (!(all & 1U << i))
+                continue;
+            q.entries = 1U << i;
+            check(ask_in(&s, &q, 1, one, &turns) == ST_OK &&
+                      one[FIRST_WASTE + i] == sums[FIRST_WASTE + i],
+                  "the same answer together", lay->name);
+            alone += turns;
+        }
+        check(needed == alone || needed < alone * 3 / 4, "together there is one mark", lay->name);
+    }
     free_world(s.w);
 }
 
@@ -532,6 +564,7 @@ int main(void)
     for (unsigned i = 0; i < layout_count(); i++) {
         test_slices(layout_table(i));
         test_put_aside(layout_table(i));
+        test_together(layout_table(i));
         test_many_fragments(layout_table(i));
         test_elsewhere(layout_table(i));
         test_no_memory(layout_table(i));

@@ -256,6 +256,8 @@ static void test_questions(const struct layout *lay)
         ATTR_LIST(X)
 #undef X
     };
+    static const enum attr wastes[WASTE_TOGETHER] = {ATTR_garbage_bytes, ATTR_bin_garbage,
+                                                     ATTR_bin_garbage_bytes, ATTR_bin_waste};
     struct world *w = new_world(lay);
     struct answer a;
     struct scan *s = malloc(sizeof *s);
@@ -287,6 +289,14 @@ static void test_questions(const struct layout *lay)
     scan_init(s, &w->vm, all, SCAN_QUESTIONS, SCAN_EACH, 0, NULL, 0);
     check(take_all(s, &w->vm, &asked, &sum) == MANY && asked == 0 && sum == expected,
           "each process' values are handed out once", lay->name);
+    scan_free(s);
+
+    unsigned rooms = 0;
+    scan_init(s, &w->vm, wastes, WASTE_TOGETHER, SCAN_EACH, 0, NULL, 0);
+    (void)take_all(s, &w->vm, &asked, &sum);
+    for (unsigned i = 0; i < SCAN_WALKS; i++)
+        rooms += s->walks[i].room != NULL;
+    check(rooms > 0 && rooms <= s->per, "a heap is marked once for all questions", lay->name);
     scan_free(s);
 
     for (unsigned i = 0; i < RUN; i++)
