@@ -103,7 +103,7 @@ bad_options_are_badarg(Config) ->
          || Bad <- [#{none => 1}, #{force => 1}, #{content => yes}, #{interval => 99}, #{interval => 600001},
                     #{interval => 1.0}, #{top => 0}, #{top => 1001}, #{timeout => 0}, #{timeout => infinity},
                     #{node => "n"}, #{watcher => 1}, #{version => "1"}, [], none]],
-    _ = [{Bad, badarg} = {Bad, sonde_test:raised(fun() -> sonde:report(Bad) end)} || Bad <- [1, {file}, "a\0b"]],
+    _ = [{Bad, badarg} = {Bad, sonde_test:raised(fun() -> sonde:report(Bad) end)} || Bad <- [1, {file}, "a\0b", "", <<>>, [a | b], ["x", [a | b]]]],
     {error, enoent} = file:read_file(File).
 
 no_page_is_an_error(_Config) ->

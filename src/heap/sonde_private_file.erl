@@ -18,11 +18,16 @@
 %% @doc A name that file:open/2 accepts, or badarg.
 -spec name(term()) -> file:filename_all().
 name(File) ->
-    Name = try filename:flatten(File) catch error:_ -> error(badarg) end,
+    Name = try filename:flatten(proper(File)) catch error:_ -> error(badarg) end,
     case file:read_link_info(Name, [raw]) of
         {error, badarg} -> error(badarg);
+        _ when Name =:= ""; Name =:= <<>> -> error(badarg);
         _ -> Name
     end.
+
+%% `filename:flatten/1' takes the end of an improper list for a part of the name.
+proper(File) when is_list(File) -> lists:flatten(File);
+proper(File) -> File.
 
 %% @doc Writes a new file; with `Force' it replaces a file of the same name, which stays as it is
 %% until the new one is complete. A helper does the work; if the helper ends early, for whatever
