@@ -45,7 +45,7 @@ struct attribute; /* how it is read */
 struct question {
     enum attr attr;
     const struct attribute *row;
-    bool one_word;  /* true for one moment; no stamp needed, if its plan is for no other question */
+    bool one_word;  /* its plan is only for words that are true for one moment: no stamp needed */
     bool at_once;   /* a word of the stamp: walk_go succeeds, and needs no budget */
     bool waiting;   /* also report whether a queue has messages (for binary_count) */
     bool each;      /* what is held stays until walk_end, each Binary (for binary_unique) */
@@ -61,9 +61,8 @@ struct question {
 /* One process being asked; may stop and go on. */
 struct walk {
     const struct question *q;
-    const struct walk
-        *stamp; /* the walk whose plan and view it reads: itself, or another of the same process */
-    struct view view; /* of its own stamp */
+    const struct walk *stamp; /* whose plan and view it reads: its own, or those of another walk */
+    struct view view;         /* of its own stamp */
     int stage;
     int64_t value;
     int64_t waste[WASTE_TOGETHER];
@@ -95,7 +94,8 @@ void walk_start(struct walk *w, const struct vm *vm, const struct question *q,
                 const struct walk *stamp);
 
 /* The same under a stamp of the caller, whose plan has the fields of the attribute: these are added to
- * `fields', which has n of them, and room for all; each once. Returns how many there are then. Then walk_go_under in place of walk_go, and the caller closes its stamp. */
+ * `fields', which has n of them, and room for all; each once. Returns how many there are then. Then
+ * walk_go_under in place of walk_go, and the caller closes its stamp. */
 unsigned attr_fields(enum attr attr, enum layout_field *fields, unsigned n);
 void walk_start_under(struct walk *w, const struct reading *rd, const struct question *q);
 enum status walk_go_under(struct walk *w, const struct reading *rd);
