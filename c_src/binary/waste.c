@@ -38,7 +38,7 @@ void waste_start(struct waste *w, const struct reading *rd, unsigned what, uint6
     unsigned want = what & OF_SLICES ? MARKING_VISIBLE | MARKING_SLICES : 0;
     want |= what & WASTE_ACCOUNT ? MARKING_HISTOGRAM | MARKING_LITERALS : 0;
     w->what = what;
-    w->stage = what & ~(unsigned)OF_LISTS ? MARK : ANY;
+    w->stage = (what & ~(unsigned)OF_LISTS) != 0 ? MARK : ANY;
     w->entered = false;
     w->heap_bytes = w->entries = w->entry_bytes = w->unseen = 0;
     w->live = w->garbage = w->pinned_bytes = 0;

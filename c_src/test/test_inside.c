@@ -386,12 +386,11 @@ static void test_together(const struct layout *lay)
     uint64_t sums[SUMS];
     uint64_t one[SUMS];
     uint64_t turns;
-    uint64_t alone = 0;
     for (uint64_t all = 1; all < 1U << WASTE_TOGETHER; all++) {
         uint64_t needed;
+        uint64_t alone = 0;
         q.entries = all;
         check(ask_in(&s, &q, 1, sums, &needed) == ST_OK, q.name, lay->name);
-        alone = 0;
         for (unsigned i = 0; i < WASTE_TOGETHER; i++) {
             if (!(all & 1U << i))
                 continue;
