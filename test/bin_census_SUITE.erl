@@ -55,7 +55,7 @@ under_load_it_adds_up(Config) ->
 adds_up_loaded(#{total := Total, unseen := Unseen, exclusive := Exclusive,
                  processes_missed := Missed}, Before, Moves) ->
     true = is_integer(Missed) andalso Missed >= 0,
-    true = abs(Unseen - get(unseen)) =< Total div 100 + 135000 + Moves
+    true = abs(Unseen - get(unseen)) =< Total div 100 + 70000 + Moves
         orelse error({unseen, Unseen, Total, Moves}),
     Extra = Exclusive - maps:get(exclusive, Before) - 50000000,
     true = Extra >= 0 andalso Extra =< Moves orelse error({exclusive, Extra, Moves}),

@@ -138,7 +138,7 @@ table_is_what_no_process_holds(Config) ->
 account([#{total := Total, ets := Ets, exclusive := Exclusive, unseen := Unseen},
          [{_, Owned, [demo_slices | _]}]], InTable, Slices) ->
     {Ets, InTable, true} = {Ets, InTable, Ets > 0.99 * InTable andalso Ets =< InTable},
-    {Total, true} = {Total, abs(Unseen) < Total div 100 + 135000},
+    {Total, true} = {Total, abs(Unseen) < Total div 100 + 70000},
     true = Owned >= Slices * 96 * 1024 andalso Owned =< Exclusive.
 
 %% 25 pages of 400 to 1600 bytes, or fewer on a busy machine.
