@@ -21,7 +21,7 @@ enum { ROUNDS = 4, ROUND_PAUSE_NS = 20000 };
 /* Entries of the process table that scan_waiting looks at, in far less than 1 ms. */
 enum { WAITING_SLOTS = BOUND(4096, 8) };
 
-static_assert(SCAN_WALKS < 64, "a set of walks has 64 bits, and one more than there are walks");
+static_assert(SCAN_WALKS < 32, "a set of walks has 32 bits, and one more than there are walks");
 static_assert((int)SCAN_WALKS >= (int)SCAN_QUESTIONS && (int)SCAN_WALKS >= (int)SCAN_BATCH,
               "all questions to one process, or one question to a batch");
 static_assert(SCAN_BATCH <= 32, "a set of processes has 32 bits");
@@ -39,9 +39,9 @@ static const struct walk *first_walk(const struct scan *s, unsigned p)
     return &s->walks[(size_t)p * s->qn];
 }
 
-static uint64_t walks_of(const struct scan *s, unsigned p)
+static uint32_t walks_of(const struct scan *s, unsigned p)
 {
-    return ((1ULL << s->qn) - 1) << p * s->qn;
+    return ((1U << s->qn) - 1) << p * s->qn;
 }
 
 /* ---- which processes ----------------------------------------------------------------------- */
@@ -330,7 +330,7 @@ static void open_process(struct scan *s, unsigned p)
             (void)walk_go(w, &s->vm, NULL);
         } else {
             walk_prefetch(w);
-            s->walking |= 1ULL << (at + k);
+            s->walking |= 1U << (at + k);
         }
     }
 }
@@ -349,15 +349,15 @@ static void stop_walking(struct scan *s, unsigned i, enum status st)
     else
         walk_end(&s->walks[i]);
     s->outcome[p] = worse(s->outcome[p], st);
-    s->walking &= ~(1ULL << i);
+    s->walking &= ~(1U << i);
 }
 
 /* Without an answer to one question the others need not be answered. */
 static void stop_all(struct scan *s, unsigned p, enum status st)
 {
     s->outcome[p] = worse(s->outcome[p], st);
-    for (uint64_t left = st == ST_OK ? 0 : s->walking & walks_of(s, p); left != 0; left &= left - 1)
-        stop_walking(s, (unsigned)__builtin_ctzll(left), st);
+    for (uint32_t left = st == ST_OK ? 0 : s->walking & walks_of(s, p); left != 0; left &= left - 1)
+        stop_walking(s, ctz(left), st);
 }
 
 /* One barrier for all that are open. */
@@ -415,9 +415,9 @@ static void walk_batch(struct scan *s)
     unsigned used = 0;
     while (s->walking != 0 && used < BUDGET_STEPS) {
         unsigned steps = turn_length(s);
-        for (uint64_t left = s->walking; left != 0 && used < BUDGET_STEPS;
+        for (uint32_t left = s->walking; left != 0 && used < BUDGET_STEPS;
              left &= (left - 1) & s->walking)
-            used += 1 + walk_one(s, (unsigned)__builtin_ctzll(left), steps);
+            used += 1 + walk_one(s, ctz(left), steps);
         s->turns++;
     }
 }

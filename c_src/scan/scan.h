@@ -30,7 +30,7 @@ enum {
     SCAN_ASKS = BOUND(256, 6),
     SCAN_QUESTIONS =
         ATTR_minor_gcs, /* at once: each that a caller may choose; those from it on are sonde's own */
-    SCAN_WALKS = BOUND(60, 20), /* of a batch; SCAN_QUESTIONS and SCAN_BATCH at least */
+    SCAN_WALKS = 20,    /* of a batch; SCAN_QUESTIONS and SCAN_BATCH at least */
     SCAN_OUT = BOUND(1024, 40), /* room for what a batch gives: 2 * SCAN_WALKS at least */
     SCAN_EXCLUDE = 24
 };
@@ -65,7 +65,7 @@ struct scan {
     unsigned turns;      /* of each walk, so far */
     unsigned sorted;     /* of the tops */
     /* The k-th question to the i-th process is i * qn + k. The first one has the stamp for all. */
-    uint64_t walking;      /* a set of these */
+    uint32_t walking;      /* a set of these */
     uint32_t closed;       /* sets of processes */
     uint32_t kept, merged; /* of ACCOUNT: what they hold is not freed yet; is in the account */
     struct walk walks[SCAN_WALKS];

@@ -45,8 +45,8 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
 
 void scan_free(struct scan *s)
 {
-    for (uint64_t left = s->walking | s->kept; left != 0; left &= left - 1)
-        walk_end(&s->walks[__builtin_ctzll(left)]);
+    for (uint32_t left = s->walking | s->kept; left != 0; left &= left - 1)
+        walk_end(&s->walks[__builtin_ctz(left)]);
     s->walking = s->kept = 0;
     for (unsigned i = 0; i < SCAN_WALKS; i++)
         walk_free(&s->walks[i]);
