@@ -43,6 +43,7 @@ void marking_start(struct marking *h, const struct reading *rd, unsigned want, u
     memset(h->reached, 0, sizeof h->reached);
     h->literals = h->literal_words = h->visible = 0;
     h->leaves.pages = NULL;
+    memset(h->leaf, 0xFF, sizeof h->leaf); /* immediate: no such word is followed */
     h->histogram = NULL;
     slices_init(&h->slices, MARKING_SLICES_MAX);
 }
@@ -164,12 +165,22 @@ static bool read_view(const struct vm *vm, uintptr_t at, struct view_of_bytes *v
     return true;
 }
 
+/* Where a word that leads to a literal is remembered, so that the next one is only counted: the maps of a heap
+ * mostly share few tuples of keys, which are literals. */
+static uint64_t *leaf_place(struct marking *h, uint64_t word)
+{
+    return &h->leaf[(word >> 3) % MARKING_LEAVES];
+}
+
 /* A literal: the walk does not go below it, nor into any object outside all known areas. */
 static enum status leaf(struct marking *h, const struct vm *vm, uint64_t word)
 {
     uint64_t header;
     struct object t = {.words = 2};
     h->literals++;
+    if (*leaf_place(h, word) == word)
+        return ST_OK;
+    *leaf_place(h, word) = word;
     enum status st =
         h->leaves.pages ? literal_bits_mark(&h->leaves, vm, term_pointer(word)) : ST_GONE;
     if (st != ST_OK)
@@ -328,6 +339,11 @@ static enum status take_grey(struct marking *h, const struct vm *vm)
 static enum status follow_far(struct marking *h, const struct vm *vm, struct near *near,
                               uint64_t word, struct part *below)
 {
+    if (*leaf_place(h, word) == word) {
+        h->literals++;
+        *below = (struct part){0, 0};
+        return ST_OK;
+    }
     near_close(near);
     enum status st = follow(h, vm, word, below);
     near_open(near);

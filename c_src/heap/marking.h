@@ -29,6 +29,9 @@ enum marking_want {
 /* The default; the caller may set another limit after marking_start. */
 enum { MARKING_SLICES_MAX = BOUND(20000000, 60) };
 
+/* Words that led to a literal before; a power of two. */
+enum { MARKING_LEAVES = BOUND(16, 2) };
+
 /* Fragments, including those of messages; more: TOO_LARGE. */
 enum { MARKING_BLOCKS_MAX = BOUND(1 << 24, 24) };
 
@@ -56,6 +59,7 @@ struct marking {
     struct histogram *histogram;
     struct slices slices;       /* for MARKING_SLICES */
     struct literal_bits leaves; /* for MARKING_LITERALS, if the literal area is known */
+    uint64_t leaf[MARKING_LEAVES];
     struct parts stack;
 };
 
