@@ -162,14 +162,15 @@
 %% Options of every call on one heap. `suspend' (`false'): suspend the process by
 %% `erlang:suspend_process/1' while its heap is read, and report the time in `suspended_ms'; the
 %% process always resumes, also if the caller is killed. `max_words' (1000000000) and `timeout'
-%% (30000 ms): the call gives up beyond them. `progress' (`false'): draw a progress line.
+%% (30000 ms): the call gives up beyond them; what 5 ms suffice for may be answered with any timeout. `progress' (`false'): draw a progress line.
 -type heap() :: sonde_heap_map:heap().
 -type heap_row() :: sonde_heap_top:row().
 -type mailbox() :: sonde_mailbox:mailbox().
 -type size_opts() :: #{max_words => non_neg_integer(), timeout => Ms :: non_neg_integer()}.
 -type heap_error() :: sonde_look:errors().
 %% `undefined': there is no such process. `busy': the process ran at every attempt to read it;
-%% `suspend' helps. `{heap_too_large, Words, Limit}': the heap has more than `max_words'.
+%% `suspend' helps. `{heap_too_large, Words, Limit}': the heap has more than `max_words'; for the
+%% size of a term, or of a root, `Words' is how many were counted until then.
 %% `{native_off, Reason}': the native path is off, and no official call reports this without copying
 %% the heap.
 -type node_result() :: sonde_loader:node_result().

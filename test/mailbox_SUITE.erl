@@ -269,6 +269,12 @@ limits(_Config) ->
     Huge = 1 bsl 64,
     #{messages := 1, bytes := 160000} =
         sonde_mailbox:mailbox(Pid, Huge, #{max_words => Huge, sample => Huge, timeout => Huge}),
+    ok = sonde_test:until(answered_in_one_slice, fun() ->
+        case sonde_mailbox:mailbox(Pid, 1, #{timeout => 0}) of
+            #{messages := 1} -> true;
+            {error, timeout} -> false
+        end
+    end),
     sonde_test:stop(Pid).
 
 content_can_be_forbidden(_Config) ->

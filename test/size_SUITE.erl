@@ -15,7 +15,7 @@ all() ->
      literals_of_records, persistent_terms,
      a_literal_at_the_end, changed_literal_map, many_equal_literals,
      binaries_are_pinned_once, small_binaries_outside, binaries_of_literals, many_binaries,
-     a_limit_is_exact, exponential_terms, deep_terms, a_long_list_takes_no_memory,
+     a_limit_is_exact, no_time_is_one_slice, exponential_terms, deep_terms, a_long_list_takes_no_memory,
      nothing_reaches_the_caller, bad_options].
 
 init_per_suite(Config) ->
@@ -299,6 +299,14 @@ a_limit_is_exact(_Config) ->
 is_beyond(Term, Limit) ->
     {error, {heap_too_large, Words, Limit}} = sonde_size:flat(Term, up_to(Limit)),
     Words > Limit.
+
+%% As natively: the clock is not looked at before that.
+no_time_is_one_slice(_Config) ->
+    Term = {lists:seq(1, 100), <<0:1000>>},
+    Words = erts_debug:flat_size(Term),
+    ok = sonde_test:until(answered, fun() -> sonde_size:flat(Term, #{timeout => 0}) =:= Words end),
+    ok = sonde_test:until(answered, fun() -> is_integer(sonde_size:bytes(Term, #{timeout => 0})) end),
+    ok = sonde_test:until(answered, fun() -> is_map(sonde_size:term(Term, #{timeout => 0})) end).
 
 %% Each term has more words than the world has atoms. The memory must stay small and the time
 %% bounded; the timetrap catches calls that never end.

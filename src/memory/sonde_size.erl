@@ -85,7 +85,7 @@ sizes(Term, Opts) ->
 
 start(Counts, Opts) ->
     #{max_words := Limit, timeout := Ms} = options(Opts),
-    #walk{counts = Counts, limit = Limit, until = erlang:monotonic_time(millisecond) + Ms,
+    #walk{counts = Counts, limit = Limit, until = sonde_look:until(Ms),
           offheap = sonde_binary_probe:new()}.
 
 %% ---- the walk: clauses are tail calls of each other, so the stack does not grow

@@ -2,7 +2,7 @@
 %% decides what to look for, and the caller what to do with the result.
 -module(sonde_look).
 
--export([run/4, given/1, options/1, report/2, finish/1]).
+-export([run/4, given/1, options/1, until/1, report/2, finish/1]).
 -export([held/3, hold/2, release/1]).
 -export([all/1]).
 -export_type([options/0, what/0, errors/0]).
@@ -22,6 +22,7 @@
 -define(TRIES, 50).
 -define(PAUSE_MS, 2).
 -define(SOON, 45).            % while more tries are left, a busy process may soon rest
+-define(SLICE_MS, 5).         % of do_look_step
 -define(WAIT_MAX_MS, 16#FFFFFFFF).
 -define(WORDS_MAX, (1 bsl 60)). % more than there can be; an option may have any size
 
@@ -30,6 +31,12 @@
 options(More) ->
     maps:merge(#{suspend => sonde_opts:flag(false), max_words => sonde_opts:count(1000000000),
                  timeout => sonde_opts:count(30000), progress => sonde_opts:flag(false)}, More).
+
+%% @doc When a portable path gives up, with this timeout: it has the time of one slice at least, after which
+%% a native walk first looks at the clock.
+-spec until(Timeout :: non_neg_integer()) -> Ms :: integer().
+until(Timeout) ->
+    erlang:monotonic_time(millisecond) + max(Timeout, ?SLICE_MS).
 
 %% @doc Runs a look, and calls `Fun' with it when it is done. If the process is the caller itself, a
 %% helper reads its heap while the caller waits. With `suspend', a map that `Fun' returns gains

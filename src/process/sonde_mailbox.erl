@@ -110,7 +110,7 @@ rows(Look, From) ->
 %% ---- portable
 
 portable(Pid, N, #{timeout := Ms} = Opts, Why) ->
-    Until = erlang:monotonic_time(millisecond) + Ms,
+    Until = sonde_look:until(Ms),
     sonde_helper:call(
       fun(Caller) ->
               sonde_look:held(Pid, Opts#{until => Until},
