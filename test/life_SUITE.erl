@@ -916,6 +916,12 @@ wrong_order() ->
     _ = [garble(Attr, Mode) || Attr <- sonde_attr:native() ++ sonde_attr:heap(),
                                Mode <- [top, each, sample, holders, all],
                                _ <- lists:seq(1, 10)],
+    %% what a mode needs, it needs without a list, too
+    badarg = outcome(scan_new, [memory, stacks, 0, undefined, [], 10]),
+    badarg = outcome(scan_new, [link_count, groups, 0, undefined, [], 10]),
+    badarg = outcome(scan_new, [binary_count, groups, 0, undefined, [], 10]),
+    _ = [garble(Attr, Mode) || {Attr, Mode} <- [{stack, stacks}, {[stack], stacks}, {[memory, origin], groups}],
+                               _ <- lists:seq(1, 10)],
     right().
 
 %% A scan fills an account, which may be listed meanwhile.
@@ -929,6 +935,8 @@ garble(binary_proportional, _) ->
              3 -> garble_once(rand:uniform(15), Scan)
          end || _ <- lists:seq(1, 120)],
     garble_account(Account);
+garble(Attrs, Mode) when is_list(Attrs) ->
+    garble_scan(Attrs, Mode);
 garble(Attr, Mode) when Mode =:= top; Mode =:= each ->
     garble_scan([Attr | lists:sublist(sonde_attr:native(), rand:uniform(11))], Mode);
 garble(Attr, Mode) ->

@@ -19,7 +19,7 @@ all() ->
      bytes_only_where_nobody_else_refers, rows_of_garbage, caller_is_in_garbage, caller_has_a_row,
      waste_is_unseen_bytes, worst_come_first, waste_of_many_slices,
      slices_are_sorted, slices_of_oneself, no_binaries_no_slices,
-     too_large_is_left_out, restless_is_left_out_or_right, time_is_up, together_with_others,
+     what_may_wait_is_missed, too_large_is_left_out, restless_is_left_out_or_right, time_is_up, together_with_others,
      others_have_a_report_too, all_rows_of_all, dead_have_no_row].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -401,6 +401,32 @@ too_large_is_left_out(_Config) ->
     {error, {heap_too_large, Words, 1000}} = sonde:bin_slices(Large, #{max_words => 1000}),
     true = Words >= 600000,
     sonde_test:stop([Large, Small]).
+
+%% Where messages may wait that only the process itself finds, its waste is not 0, but unknown: in the queue between
+%% the two, and in the buffers that an off-heap queue has while many send to it.
+what_may_wait_is_missed(_Config) ->
+    sonde_peer_helper:with(shipped, fun(Peer) ->
+        [{How, [], true} = {How, sonde_test:rows_of([Pid], Rows), lists:member({Pid, busy}, Missed)}
+         || How <- [one_queue, buffers],
+            {Pid, {Rows, #{missed := #{pids := Missed}}}} <-
+                [sonde_peer_helper:call(Peer, ?MODULE, suspended_with_slices, [How])]]
+    end),
+    ok.
+
+suspended_with_slices(How) ->
+    Self = self(),
+    _ = erts_debug:set_internal_state(available_internal_state, true),
+    Pid = spawn_opt(fun() ->
+                            _ = [erts_debug:set_internal_state(proc_sig_buffers, true) || How =:= buffers],
+                            Self ! {self(), ready},
+                            receive never -> ok end
+                    end, [{message_queue_data, off_heap}]),
+    receive {Pid, ready} -> ok end,
+    ok = sonde_test:settle(Pid),
+    true = erlang:suspend_process(Pid),
+    Large = binary:copy(<<1>>, 1000000),
+    _ = [Pid ! binary:part(Large, At, 100) || At <- [0, 500]],
+    {Pid, sonde:bin_waste(?ALL, #{report => true})}.
 
 %% A process that never stops has no row, or a right one if it was caught waiting for a scheduler.
 restless_is_left_out_or_right(_Config) ->

@@ -21,11 +21,11 @@ static const unsigned needed[] = {
     [SUM] = OF_TALLIES,
 };
 
-/* Terms in waiting messages see binaries that are on no off-heap list of the process. */
+/* Terms in waiting messages see binaries that are on no off-heap list of the process. Where messages may wait in a
+ * queue that cannot be walked, the mark says so. */
 static bool sees_messages(unsigned what, const struct reading *rd)
 {
-    return (what & WASTE_UNSEEN) != 0 &&
-           (stamp_word(rd, LF_sig_first) | stamp_word(rd, LF_inq_first)) != 0;
+    return (what & WASTE_UNSEEN) != 0 && !queue_is_empty(rd);
 }
 
 bool waste_is_none(unsigned what, const struct reading *rd)
@@ -38,7 +38,7 @@ void waste_start(struct waste *w, const struct reading *rd, unsigned what, uint6
     unsigned want = what & OF_SLICES ? MARKING_VISIBLE | MARKING_SLICES : 0;
     want |= what & WASTE_ACCOUNT ? MARKING_HISTOGRAM | MARKING_LITERALS : 0;
     w->what = what;
-    w->stage = (what & ~(unsigned)OF_LISTS) != 0 ? MARK : ANY;
+    w->stage = what & OF_LISTS ? ANY : MARK;
     w->entered = false;
     w->heap_bytes = w->entries = w->entry_bytes = w->unseen = 0;
     w->live = w->garbage = w->pinned_bytes = 0;
@@ -125,7 +125,8 @@ static enum status walk_chains(struct waste *w, const struct reading *rd)
 static enum status any(struct waste *w, const struct reading *rd)
 {
     enum status st = walk_chains(w, rd);
-    if (st == ST_OK && !sees_messages(w->what, rd)) /* no entry: skip the other stages */
+    bool lists_only = (w->what & ~(unsigned)OF_LISTS) == 0;
+    if (st == ST_OK && lists_only && !sees_messages(w->what, rd)) /* no entry: skip the rest */
         w->stage = DONE - 1;
     return st == ST_GONE ? ST_OK : st;
 }

@@ -180,7 +180,8 @@ static enum status leaf(struct marking *h, const struct vm *vm, uint64_t word)
     h->literals++;
     if (*leaf_place(h, word) == word)
         return ST_OK;
-    *leaf_place(h, word) = word;
+    if (!term_is_header(word)) /* no term; a binary may refer to it nevertheless */
+        *leaf_place(h, word) = word;
     enum status st =
         h->leaves.pages ? literal_bits_mark(&h->leaves, vm, term_pointer(word)) : ST_GONE;
     if (st != ST_OK)

@@ -47,9 +47,7 @@ static enum status no_nif(const struct reading *rd)
 
 enum status roots_readable(const struct reading *rd)
 {
-    uint64_t young = (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8;
-    /* they differ only while collection is delayed and a fragment serves as the heap */
-    if (young != stamp_word(rd, LF_heap_sz) || !queue_is_walkable(rd))
+    if (!fragments_heap_is_whole(rd) || !queue_is_walkable(rd))
         return ST_BUSY;
     return no_nif(rd);
 }

@@ -92,10 +92,10 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
                           struct questions *q)
 {
     ERL_NIF_TERM head;
-    q->n = 1;
-    if (!enif_is_list(env, term))
-        return nif_attr(env, term, &q->attr[0]);
-    for (q->n = 0; enif_get_list_cell(env, term, &head, &term); q->n++) {
+    q->n = enif_is_list(env, term) ? 0 : 1;
+    if (q->n == 1 && !nif_attr(env, term, &q->attr[0]))
+        return false;
+    for (; enif_get_list_cell(env, term, &head, &term); q->n++) {
         if (q->n == SCAN_QUESTIONS || !nif_attr(env, head, &q->attr[q->n]))
             return false;
     }

@@ -7,6 +7,13 @@
 #include "vm/blocks.h"
 #include "vm/stamp.h"
 
+/* false: a fragment serves as the heap while collection is delayed, as in the middle of a `receive' that is
+ * interpreted; the heap of before is in no block (Process.abandoned_heap is not in the tables). */
+static inline bool fragments_heap_is_whole(const struct reading *rd)
+{
+    return (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8 == stamp_word(rd, LF_heap_sz);
+}
+
 /* Collects the process's fragments, then those of messages; it can stop and resume. */
 struct fragments {
     uint64_t frag;     /* the next fragment, of the process or of the current message */

@@ -66,8 +66,7 @@ static enum status block_words(const struct reading *rd, uint64_t *words)
 {
     uint64_t young = (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8;
     uint64_t old = (stamp_word(rd, LF_old_hend) - stamp_word(rd, LF_old_heap)) / 8;
-    /* they differ only while collection is delayed and the heap is a fragment meanwhile */
-    if (young != stamp_word(rd, LF_heap_sz))
+    if (!fragments_heap_is_whole(rd))
         return ST_ASK;
     *words = young + stamp_word(rd, LF_mbuf_sz) + (stamp_word(rd, LF_old_heap) != 0 ? old : 0);
     return ST_OK;

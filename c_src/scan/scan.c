@@ -545,9 +545,11 @@ static bool sort(struct scan *s, struct budget *b)
     return s->sorted == s->qn;
 }
 
+/* `per' may have become smaller since the processes that are ahead were found. */
 static bool must_be_taken(const struct scan *s)
 {
-    return s->out_n > 0 && (s->phase >= ASK || s->out_n + s->per * (1 + s->qn) > SCAN_OUT);
+    unsigned room = scan_batch(s->qn) * (1 + s->qn);
+    return s->out_n > 0 && (s->phase >= ASK || s->out_n + room > SCAN_OUT);
 }
 
 static enum scan_result step_phase(struct scan *s)

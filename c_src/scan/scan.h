@@ -161,6 +161,12 @@ bool scan_is_finished(const struct scan *s);
 /* It has not looked at any process yet, and is not of few. */
 bool scan_is_new(const struct scan *s);
 
+/* Processes in a batch, of a scan with so many questions. */
+static inline unsigned scan_batch(unsigned qn)
+{
+    return SCAN_WALKS / qn < SCAN_BATCH ? SCAN_WALKS / qn : SCAN_BATCH;
+}
+
 /* From HOLDERS or ALL to AFTER; false: it is not finished, or another mode. */
 bool scan_after(struct scan *s);
 

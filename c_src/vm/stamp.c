@@ -74,11 +74,10 @@ void plan_make(struct plan *plan, const struct layout *lay, uint32_t unsettled, 
     plan->locks = locks;
     plan->n = 0;
     memset(plan->at, 0, sizeof plan->at);
-    if (unsettled == 0 && locks == 0)
-        add_fields(plan, lay, unlocked);
-    else
-        add_fields(plan, lay, always);
+    bool has_lock = unsettled != 0 || locks != 0;
+    add_fields(plan, lay, has_lock ? always : unlocked);
     add_fields(plan, lay, fields);
+    assert(has_lock || plan->at[LF_inq_first] == 0);
     if (plan->at[LF_inq_first] != 0)
         plan->locks |= LOCK_MSGQ;
     plan->off[plan->n] = plan->off[0];
