@@ -162,7 +162,8 @@
 %% Options of every call on one heap. `suspend' (`false'): suspend the process by
 %% `erlang:suspend_process/1' while its heap is read, and report the time in `suspended_ms'; the
 %% process always resumes, also if the caller is killed. `max_words' (1000000000) and `timeout'
-%% (30000 ms): the call gives up beyond them; what 5 ms suffice for may be answered with any timeout. `progress' (`false'): draw a progress line.
+%% (30000 ms): the call gives up beyond them; what takes less than 5 ms may be answered with any
+%% timeout. `progress' (`false'): draw a progress line.
 -type heap() :: sonde_heap_map:heap().
 -type heap_row() :: sonde_heap_top:row().
 -type mailbox() :: sonde_mailbox:mailbox().
@@ -488,8 +489,10 @@ mailbox(Pid, N) -> mailbox(Pid, N, #{}).
 %% is the process that sent all messages of a shape, if it is one process of this node; `undefined'
 %% means more than one sender, or an unknown one.
 %%
-%% Where the native path is off, a helper process copies the messages if no more than `sample' wait,
-%% and `from' is known only for calls of a `gen_server'. `{error, content_forbidden}': the
+%% `max_words' limits the words of the messages that are examined.
+%%
+%% Where the native path is off, a helper process copies the messages if no more than `sample' wait
+%% and the process has no more than `max_words' in all, and `from' is known only for calls of a `gen_server'. `{error, content_forbidden}': the
 %% environment of the application has `{allow_content, false}'. For a process with
 %% `process_flag(sensitive, true)' the result has numbers only: if messages wait, `shapes' is empty
 %% and `content' is `sensitive'; where the native path is off, the error is `{native_off, Reason}'.

@@ -21,7 +21,7 @@ all() ->
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
      what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, reports_of_a_cluster, diagnosis_with_suspects_is_3,
-     elixir_is_as_elixir_writes_it, calls_to_type_are_elixirs,
+     names_beyond_latin_1, elixir_is_as_elixir_writes_it, calls_to_type_are_elixirs,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
      wrong_spelling_says_what_to_try, sigterm_ends_it_at_once, sigterm_leaves_nothing,
@@ -775,6 +775,19 @@ diagnosis_with_suspects_is_3(Config) ->
     #{<<"suspects">> := [_ | _] = Suspects} = read(list_to_binary(Json)),
     [#{<<"remedy">> := <<"drop_unmatched">>}] =
         [S || #{<<"kind">> := <<"mailbox">>} = S <- Suspects].
+
+names_beyond_latin_1(Config) ->
+    {Peer, Node} = bare(Config),
+    Name = [16#142, 16#540D],
+    Pid = call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
+    true = call(Peer, erlang, register, [list_to_atom(Name), Pid]),
+    #{<<"registered_name">> := Same} = json(at(Node, "info " ++ Name ++ " registered_name"), Config),
+    Same = unicode:characters_to_binary(Name),
+    #{<<"messages">> := 0} = json(at(Node, "mailbox " ++ Name ++ " 1"), Config),
+    {1, "", Unknown} = sonde(at(Node, "info " ++ [16#142] ++ " status"), Config),
+    true = has(lists:flatten(["no process is registered as ", 16#142]), Unknown),
+    {1, "", NoPort} = sonde(at(Node, "port_info " ++ [16#142]), Config),
+    true = has("not a port", NoPort).
 
 %% Tables show Elixir's names and arguments may be such names; JSON has the atoms.
 elixir_is_as_elixir_writes_it(Config) ->

@@ -10,6 +10,7 @@ all() ->
     [a_chain_ends_with_the_culprit, one_of_many_monitors, every_place_counts, at_rest_it_does_not_wait,
      a_circle_is_a_deadlock, a_circle_that_moves_is_none, nobody_is_sent_anything,
      calls_of_another_node, like_reachability, the_rows_of_n, unread_ones_are_reported, no_time_is_reported,
+     its_helpers_have_no_row,
      a_killed_caller_leaves_nothing, bad_arguments].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -265,9 +266,37 @@ unread_ones_are_reported(_Config) ->
 
 %% A process that was not looked at is counted.
 no_time_is_reported(_Config) ->
-    {_, #{left_out := Left}} = sonde:waits(1, #{report => true, timeout => 0}),
-    true = Left > 10,
+    Before = length(processes()),
+    {_, #{left_out := Left, missed := #{count := Left, pids := Pids}}} = sonde:waits(1, #{report => true, timeout => 0}),
+    %% others may have come, but those that such a call starts are not among them
+    true = Left > 10 andalso Left =< max(Before, length(processes())),
+    [_ | _] = Pids,
+    [] = [Why || {_, Why} <- Pids, Why =/= timeout],
     ok.
+
+%% A call brings helpers to each place in the code that counts; other calls do not see them meanwhile.
+its_helpers_have_no_row(_Config) ->
+    Callers = [spawn(fun Loop() -> _ = sonde:waits(1), Loop() end) || _ <- [1, 2]],
+    Calls = [fun() -> sonde:proc_count(memory, 100000) end, fun() -> sonde:proc_count(current_function, 100000) end,
+             fun() -> sonde:proc_window(memory, 100000, 1) end, fun() -> sonde:bin_leak(100000) end,
+             fun() -> sonde:proc_count(garbage_bytes, 100000) end],
+    Functions = [current_function, initial_call, registered_name],
+    try
+        [{_, []} = {Call, [Row || {_, _, As} = Row <- Call(), is_list(As), is_of_a_call(proplists:get_value(current_function, As))]}
+         || _ <- lists:seq(1, 20), Call <- Calls],
+        [{_, []} = {By, [Key || {Key, _, _} <- sonde:proc_group(By, [memory]), is_of_a_call(Key)]}
+         || _ <- lists:seq(1, 20), By <- Functions],
+        [[] = [Stack || {[First | _] = Stack, _, _} <- sonde:stacks(100000), is_of_a_call(First)] || _ <- lists:seq(1, 50)],
+        ok
+    after
+        stop(Callers)
+    end.
+
+is_of_a_call({sonde, helper, 1}) -> true;
+is_of_a_call({sonde_waits, Function, _}) -> Function =:= hold;
+is_of_a_call({sonde_nif, scan_step, _}) -> true;
+is_of_a_call({proc_lib, init_p, _}) -> true;
+is_of_a_call(_) -> false.
 
 a_killed_caller_leaves_nothing(_Config) ->
     Before = length(processes()),

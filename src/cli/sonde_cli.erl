@@ -424,9 +424,9 @@ windows(#{args := Wanted}, Args) ->
 %% ---- arguments that name a process or a port of the node
 
 there(Node, {process, Text}) -> process(Node, Text, re:run(Text, "^<?([0-9.]+)>?$",
-                                                           [{capture, all_but_first, list}]));
+                                                           [unicode, {capture, all_but_first, list}]));
 there(_, {port, Text}) ->
-    case re:run(Text, "^(?:([0-9]+)|#Port<0\\.([0-9]+)>)\\z", [{capture, all_but_first, list}]) of
+    case re:run(Text, "^(?:([0-9]+)|#Port<0\\.([0-9]+)>)\\z", [unicode, {capture, all_but_first, list}]) of
         {match, Number} -> port_number(lists:last(Number), Text);
         nomatch -> failed(["not a port, such as 12 or #Port<0.12>: ", Text])
     end;

@@ -3,7 +3,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, named/2, named/3, is_ours/1, without_calls/1]).
+         call_site/1, named/2, named/3, is_ours/1, is_ours/2, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -76,8 +76,8 @@ told(Item, Told) ->
 -spec call_site(pid()) -> {ok, attrs()} | helper | undefined.
 call_site(Pid) ->
     case process_info(Pid, [registered_name, current_function, initial_call]) of
-        [{registered_name, Name} | [_, {initial_call, Call}] = Calls] ->
-            case is_ours(Call) of
+        [{registered_name, Name} | [{current_function, Now}, {initial_call, Call}] = Calls] ->
+            case is_ours(Call, Now) of
                 true -> helper;
                 false -> {ok, [Name || Name =/= []] ++ Calls}
             end;
@@ -104,11 +104,19 @@ named(N, [{Value, Pid} | Best], Known) when N > 0 ->
 named(_, _, _) ->
     [].
 
-%% @doc Whether a process that began with this call is one of ours: those have no rows.
+%% @doc Whether a process that began with this call is one of ours: those have no rows. `sonde:helper/1' is no
+%% function: those of sonde_waits:hold/1, which proc_lib starts, have it in their dictionary as theirs.
 -spec is_ours(mfa() | undefined) -> boolean().
 is_ours({sonde_trace, Function, _}) -> Function =:= formatter;
+is_ours({sonde, Function, _}) -> Function =:= helper;
 is_ours({Module, _, _}) -> lists:member(Module, ?OURS);
 is_ours(_) -> false.
+
+%% @doc The same of a process that is now in this function.
+-spec is_ours(mfa() | undefined, mfa() | undefined) -> boolean().
+is_ours(_, {sonde_waits, hold, 1}) -> true;
+is_ours(_, {sonde_guest, 'sonde_waits:hold', 1}) -> true;
+is_ours(Call, _) -> is_ours(Call).
 
 %% @doc Removes, from rows of another node, the processes that `erpc' started there for calls of
 %% sonde: each of them waits for a helper.

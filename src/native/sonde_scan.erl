@@ -258,6 +258,8 @@ others(#{outside := true}, AtLeast) ->
         undefined -> AtLeast;
         Count -> Count
     end;
+others(#{others := Others}, _) ->
+    Others;
 others(How, _) ->
     erlang:system_info(process_count) - 1 - length(maps:get(without, How, [])).
 
@@ -400,10 +402,10 @@ alive(Pids, Caller) ->
                         until => erlang:monotonic_time(millisecond) + ?ASK_MS}).
 
 what(Pid) ->
-    case process_info(Pid, [registered_name, initial_call]) of
+    case process_info(Pid, [registered_name, initial_call, current_function]) of
         undefined -> gone;
-        [{_, Name}, {_, Call}] ->
-            case {sonde_attr:is_ours(Call), is_spared(Name, Call)} of
+        [{_, Name}, {_, Call}, {_, Now}] ->
+            case {sonde_attr:is_ours(Call, Now), is_spared(Name, Call)} of
                 {true, _} -> ours;
                 {_, true} -> spared;
                 _ -> other

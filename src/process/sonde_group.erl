@@ -45,8 +45,14 @@ initial_call(Pid, Small) ->
             case sonde_attr:is_ours(Call) of
                 true -> helper;
                 false when length(Told) =:= 1 -> Call;
-                false -> key(initial_call, Told)
+                false -> not_ours(key(initial_call, Told))
             end
+    end.
+
+not_ours(Call) ->
+    case sonde_attr:is_ours(Call) of
+        true -> helper;
+        false -> Call
     end.
 
 %% The application of each process that leads one. application:get_application/1 would ask a process of each
@@ -100,7 +106,8 @@ counted(Scan, From) ->
 all(By, Leaders, Counted, InOrder, Asked, Max) ->
     lists:foldl(fun({Leader, Call, First, N, _, Sums}, Groups) ->
                         count(native_key(By, Leader, Call, First, Leaders), N, InOrder(Sums), Groups, Max)
-                end, Asked, [One || {_, Call, _, _, _, _} = One <- Counted, not sonde_attr:is_ours(Call)]).
+                end, Asked, [One || {_, Call, First, _, _, _} = One <- Counted,
+                                    not sonde_attr:is_ours(Call), not sonde_attr:is_ours(First)]).
 
 native_key(application, Leader, _, _, Leaders) -> maps:get(Leader, Leaders, undefined);
 native_key(initial_call, _, Call, First, _) -> translated(Call, [{'$initial_call', First} || First =/= undefined]);
@@ -116,9 +123,9 @@ with_caller(Add, Groups, Attrs, Items) ->
     {Values, Told} = sonde_attr:ask(self(), Attrs, Items),
     Add(self(), Values, Told, Groups).
 
-%% initial_call shows which processes belong to sonde.
+%% The first two show which processes belong to sonde.
 items(By) ->
-    [initial_call | key_items(By)].
+    [initial_call, current_function | key_items(By)].
 
 key_items(initial_call) -> [one_key('$initial_call')];
 key_items(current_function) -> [current_function];
@@ -136,10 +143,10 @@ one_key(Key) ->
         error:badarg -> dictionary
     end.
 
-add(By, Leaders, Values, [{initial_call, Call} | _] = Told, Groups, Max) ->
-    case sonde_attr:is_ours(Call) of
+add(By, Leaders, Values, [{initial_call, Call} = Began, {current_function, Now} | Told], Groups, Max) ->
+    case sonde_attr:is_ours(Call, Now) of
         true -> Groups;
-        false -> count(told_key(By, Leaders, Told), 1, Values, Groups, Max)
+        false -> count(told_key(By, Leaders, [Began | Told]), 1, Values, Groups, Max)
     end.
 
 told_key(application, Leaders, [_, {group_leader, Leader}]) ->

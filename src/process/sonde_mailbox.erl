@@ -150,8 +150,9 @@ messages(Pid, Tries) ->
     end.
 
 counted(Messages, N, Opts) ->
-    Groups = maps:to_list(lists:foldr(fun group/2, #{}, Messages)),
-    try [sized(Raw, Group, Opts) || {Raw, Group} <- Groups] of
+    %% from the oldest on: if there are too many shapes, the first ones count
+    Groups = maps:to_list(lists:foldl(fun group/2, #{}, Messages)),
+    try [sized(Raw, lists:reverse(Group), Opts) || {Raw, Group} <- Groups] of
         Sized ->
             Totals = {length(Messages), lists:sum([W || {{_, _, W, _}, _} <- Sized]),
                       lists:sum([V || {_, V} <- Sized]), length(Messages), 0},

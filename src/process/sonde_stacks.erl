@@ -84,18 +84,22 @@ sorted(Groups) ->
 
 %% Neither of these items sends anything to a process that waits and has no new message.
 named(N, [{Less, Stack, Pid} | Groups]) when N > 0 ->
-    case process_info(Pid, [registered_name, initial_call]) of
-        [{_, Name}, {_, Call}] ->
-            case sonde_attr:is_ours(Call) of
-                true -> named(N, Groups);
-                false -> [{Stack, -Less, [{example, Pid} | [Name || Name =/= [], Less =:= -1]]
-                           ++ [{initial_call, Call}]} | named(N - 1, Groups)]
-            end;
-        undefined ->
-            [{Stack, -Less, [{example, Pid}]} | named(N - 1, Groups)]
+    Told = process_info(Pid, [registered_name, initial_call]),
+    case is_ours(Stack, Told) of
+        true -> named(N, Groups);
+        false -> [{Stack, -Less, [{example, Pid} | site(Told, Less)]} | named(N - 1, Groups)]
     end;
 named(_, _) ->
     [].
+
+site([{_, Name}, {_, Call}], Less) -> [Name || Name =/= [], Less =:= -1] ++ [{initial_call, Call}];
+site(undefined, _) -> [].
+
+%% Of one that has ended, only the functions tell. Those that are shown may end within a helper's native call.
+is_ours([Now | _], [_, {_, Call}]) -> sonde_attr:is_ours(Call, Now);
+is_ours([], [_, {_, Call}]) -> sonde_attr:is_ours(Call);
+is_ours([{sonde_nif, _, _} | _], undefined) -> true;
+is_ours(Stack, undefined) -> lists:any(fun(F) -> sonde_attr:is_ours(F, F) end, Stack).
 
 %% @doc The stacks of finished scans, those of most processes first; `Function' is applied to each function.
 -spec groups(sonde_scan:scans(), fun((tuple()) -> tuple())) ->
@@ -193,9 +197,9 @@ asked(Pids, #{depth := Depth, by := By, until := Until, caller := Caller}, Acc) 
                       #{in_flight => ?IN_FLIGHT, caller => By, until => Until}).
 
 trace(Pid) ->
-    case process_info(Pid, [initial_call, current_stacktrace]) of
-        [{_, Call}, {_, Trace}] ->
-            case sonde_attr:is_ours(Call) of
+    case process_info(Pid, [initial_call, current_function, current_stacktrace]) of
+        [{_, Call}, {_, Now}, {_, Trace}] ->
+            case sonde_attr:is_ours(Call, Now) of
                 true -> gone;
                 false -> Trace
             end;

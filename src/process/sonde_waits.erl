@@ -94,7 +94,8 @@ row({For, Waiters}, Name, Known, Graph) ->
 look(Until) ->
     with_places(Until, fun all/1,
                 fun(How) ->
-                        {sonde_wait_graph:new(), sonde_scan:late([], How, sonde_scan:nothing())}
+                        Scans = sonde_scan:scan(each, 0, undefined, How),
+                        {sonde_wait_graph:new(), sonde_scan:late(Scans, How, sonde_scan:nothing())}
                 end).
 
 %% @doc Returns which of these processes wait, what each of them waits for, and in which call.
@@ -120,10 +121,12 @@ with_places(Until, Look, Late) ->
                     end).
 
 at_places(By, Until, Look, Late) ->
+    %% without the processes that are about to be started, and this one
+    Others = erlang:system_info(process_count) - 1,
     Silent = sonde_helper:job(fun timer:sleep/1, infinity),
     Twins = [twin(Place, Silent) || Place <- places()],
     Pids = [Pid || {Pid, _} <- Twins],
-    How = #{attrs => [waits_for, waits_call], by => By, until => Until, without => [Silent | Pids]},
+    How = #{attrs => [waits_for, waits_call], by => By, until => Until, others => Others, without => [Silent | Pids]},
     try lists:all(fun(Twin) -> has_arrived(Twin, How) end, Twins) of
         true -> Look(How#{places => Pids});
         false -> Late(How)
@@ -243,6 +246,7 @@ places() ->
 
 %% Never reports its start to its parent; ends with `Pid'.
 hold(Pid) ->
+    _ = put('$initial_call', {sonde, helper, 1}),
     Ref = monitor(process, Pid),
     receive
         {'DOWN', Ref, process, _, _} -> ok
