@@ -14,7 +14,7 @@ all() ->
      one_that_never_rests, behaviours_show_their_own_call,
      waits_are_those_of_the_target, every_place_counts, a_deadlock_there,
      groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers,
-     heaps_are_those_of_the_target, keys_are_text, mailboxes_have_sizes, constants_are_counted,
+     heaps_are_those_of_the_target, keys_are_text, mailboxes_have_sizes, constants_are_counted, a_heap_in_two_places_is_not_read,
      binaries_are_those_of_the_target, an_account_is_that_of_the_target, dumps_are_those_of_the_target, nothing_is_content, content_if_asked_for,
      a_report_has_the_numbers_of_the_calls, a_report_of_one_that_runs, a_report_shows_content_only_if_asked_for].
 
@@ -518,6 +518,29 @@ constants_are_counted(_Config) ->
         {ok, #{messages := 7, bytes := Bytes, constants := Constants}, _} = ask(Twin, mailbox, [Pid, 0]),
         Tuple = 8 * (3 + 1 + 2 * length("module")),
         {Whole, Constants, Whole} = {Bytes + Constants * Tuple, Constants, Whole}
+    end).
+
+%% In the target: a `receive' that is interpreted calls a function for each message, and may not collect meanwhile. When
+%% its heap is full, a fragment takes its place, while the messages stay where they are.
+interpreted() ->
+    {ok, Tokens, _} = erl_scan:string("F = fun Loop() -> receive never -> Loop() end end, F()."),
+    {ok, Exprs} = erl_parse:parse_exprs(Tokens),
+    Pid = spawn(fun() -> receive go -> erl_eval:exprs(Exprs, []) end end),
+    _ = [Pid ! {work, a, b, I} || I <- lists:seq(1, 5000)],
+    Pid ! go,
+    ok = sonde_test:settle(Pid),
+    Pid.
+
+%% It was never right to call them constants.
+a_heap_in_two_places_is_not_read(_Config) ->
+    both(fun(Of, Twin) ->
+        Pid = Of(?MODULE, interpreted, []),
+        {error, busy} = Of(sonde, heap, [Pid]),
+        {ok, {error, busy}, _} = ask(Twin, mailbox, [Pid, 3]),
+        %% a collection puts it together
+        true = Of(erlang, garbage_collect, [Pid]),
+        ok = Of(sonde_test, settle, [Pid]),
+        {ok, #{messages := 5000, bytes := 200000, constants := 0}, _} = ask(Twin, mailbox, [Pid, 3])
     end).
 
 binaries_are_those_of_the_target(_Config) ->

@@ -276,6 +276,8 @@ no_time_is_reported(_Config) ->
 
 %% A call brings helpers to each place in the code that counts; other calls do not see them meanwhile.
 its_helpers_have_no_row(_Config) ->
+    Counted = fun() -> lists:sum([N || {_, N, _} <- sonde:proc_group(initial_call, [memory])]) end,
+    Before = Counted(),
     Callers = [spawn(fun Loop() -> _ = sonde:waits(1), Loop() end) || _ <- [1, 2]],
     Calls = [fun() -> sonde:proc_count(memory, 100000) end, fun() -> sonde:proc_count(current_function, 100000) end,
              fun() -> sonde:proc_window(memory, 100000, 1) end, fun() -> sonde:bin_leak(100000) end,
@@ -286,6 +288,9 @@ its_helpers_have_no_row(_Config) ->
          || _ <- lists:seq(1, 20), Call <- Calls],
         [{_, []} = {By, [Key || {Key, _, _} <- sonde:proc_group(By, [memory]), is_of_a_call(Key)]}
          || _ <- lists:seq(1, 20), By <- Functions],
+        %% the three helpers that proc_lib starts would be in the group of their first call
+        true = lists:min([Counted() || _ <- lists:seq(1, 20)]) =< Before + length(Callers),
+        true = lists:sum([Counted() || _ <- lists:seq(1, 100)]) =< 100 * (Before + length(Callers) + 1),
         [[] = [Stack || {[First | _] = Stack, _, _} <- sonde:stacks(100000), is_of_a_call(First)] || _ <- lists:seq(1, 50)],
         ok
     after

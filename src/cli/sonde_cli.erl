@@ -136,10 +136,18 @@ outside(Target, Command, Args, Opts) ->
     case asked_outside(Target, Function, Args, Opts) of
         {ok, Answer, Named} ->
             is_as_it_was(Target) orelse no_answer(Target, changed),
-            shown_outside(Target, Command, Args, answer(Answer, Function), Named, Opts#{suspend => never});
+            shown_outside(Target, Command, Args, answer_outside(Target, Answer, Function), Named, Opts#{suspend => never});
         {error, Why} ->
             no_answer(Target, Why)
     end.
+
+%% No process can be suspended from outside.
+answer_outside(#{}, {error, busy}, _) ->
+    failed("the process ran when the file was written, or its heap is not in the file");
+answer_outside(_, {error, busy}, _) ->
+    failed("the process cannot be read from outside: it ran at every attempt, or its heap is in two places");
+answer_outside(_, Answer, Function) ->
+    answer(Answer, Function).
 
 function(#{run := {sonde, Function}}) -> Function;
 function(#{run := Function}) -> Function.
@@ -223,13 +231,18 @@ is_as_it_was(_OsPid) -> true.
 
 %% Those that run at each look may be the culprits.
 with_names(text, #{missed := #{pids := Pids} = Missed} = Report, Target) ->
-    Named = [{[pid_to_list(Pid), $\s, sonde_outside_names:about(Pid)], why(Target, Why)} || {Pid, Why} <- Pids],
+    Named = [{[pid_to_list(Pid), $\s, sonde_outside_names:about(Pid)], why(Target, Pid, Why)} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
 with_names(_, Report, _) ->
     Report.
 
-why(#{}, busy) -> 'ran, or not in the file';
-why(_, Why) -> Why.
+why(#{}, _, busy) -> 'ran, or not in the file';
+why(_, Pid, busy) ->
+    case sonde_nif:each_of(status, [Pid]) of
+        [waiting] -> 'waits, but not known from outside';
+        _ -> busy
+    end;
+why(_, _, Why) -> Why.
 
 -spec no_answer(pos_integer() | sonde_core_file:core(), sonde_outside:why() | {report, unicode:chardata()}) -> no_return().
 no_answer(_, {report, Text}) ->
