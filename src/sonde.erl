@@ -464,8 +464,8 @@ heap_top(Pid, N) -> heap_top(Pid, N, #{}).
 %% and only keys that are atoms are shown. For a process with `process_flag(sensitive, true)' it is
 %% `sensitive', and the rows have no keys, fields or names of functions.
 %%
-%% There are at most 100000 rows. The call temporarily takes 7 percent of the size of the heap, and
-%% 16 bytes for each object on it. The source is the heap, read under a stamp. Options and errors:
+%% There are at most 100000 rows. The call temporarily takes 6 percent of the size of the heap, and 13
+%% bytes for each object on it, or up to 29 for one of 15 words or more; a list counts as one object. The source is the heap, read under a stamp. Options and errors:
 %% {@type heap_opts()}, {@type heap_error()}.
 -spec heap_top(pid(), N :: non_neg_integer(), heap_opts()) -> [heap_row()] | heap_error().
 heap_top(Pid, N, Opts) -> sonde_heap_top:top(Pid, N, Opts).
@@ -1426,7 +1426,7 @@ remote_load(Modules) ->
 %%
 %% ```
 %% 1> sonde:remote_load(['rabbit@host'], sonde).
-%% [{rabbit@host,{ok,#{status => active,otp => 25,...}}}]
+%% [{rabbit@host,{ok,#{status => active,otp => "25",...}}}]
 %% 2> erpc:call('rabbit@host', sonde, proc_count, [memory, 3]).
 %% '''
 -spec remote_load(node() | [node()], module() | [module()]) -> [node_result()] | term().
