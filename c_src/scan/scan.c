@@ -545,10 +545,9 @@ static bool sort(struct scan *s, struct budget *b)
     return s->sorted == s->qn;
 }
 
-/* `per' may have become smaller since the processes that are ahead were found. */
 static bool must_be_taken(const struct scan *s)
 {
-    unsigned room = scan_batch(s->qn) * (1 + s->qn);
+    unsigned room = s->most * (1 + s->qn);
     return s->out_n > 0 && (s->phase >= ASK || s->out_n + room > SCAN_OUT);
 }
 

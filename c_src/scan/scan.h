@@ -48,7 +48,8 @@ struct target {
 
 struct scan {
     struct vm vm;
-    unsigned qn, per; /* questions, and processes in a batch */
+    unsigned qn, per; /* questions, and processes in a batch, */
+    unsigned most;    /* or in the largest one: `per' may have become smaller since it was opened */
     struct question q[SCAN_QUESTIONS];
     struct places places;
     enum scan_mode mode;
@@ -160,12 +161,6 @@ bool scan_is_finished(const struct scan *s);
 
 /* It has not looked at any process yet, and is not of few. */
 bool scan_is_new(const struct scan *s);
-
-/* Processes in a batch, of a scan with so many questions. */
-static inline unsigned scan_batch(unsigned qn)
-{
-    return SCAN_WALKS / qn < SCAN_BATCH ? SCAN_WALKS / qn : SCAN_BATCH;
-}
 
 /* From HOLDERS or ALL to AFTER; false: it is not finished, or another mode. */
 bool scan_after(struct scan *s);

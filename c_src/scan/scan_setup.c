@@ -27,7 +27,7 @@ void scan_init(struct scan *s, const struct vm *vm, const enum attr *attrs, unsi
     stripes_init(&s->table, vm->tab.max);
     s->mode = mode;
     s->qn = qn;
-    s->per = scan_batch(qn);
+    s->per = s->most = SCAN_WALKS / qn < SCAN_BATCH ? SCAN_WALKS / qn : SCAN_BATCH;
     for (unsigned k = 0; k < qn; k++) {
         question_make(&s->q[k], vm->lay, attrs[k], mode == SCAN_HOLDERS || mode == SCAN_ALL);
         s->q[k].places = &s->places;

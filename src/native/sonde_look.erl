@@ -35,7 +35,7 @@ options(More) ->
 %% @doc When a portable path gives up, with this timeout: it has the time of one slice at least, after which
 %% a native walk first looks at the clock.
 -spec until(Timeout :: non_neg_integer()) -> Ms :: integer().
-until(Timeout) ->
+until(Timeout) when is_integer(Timeout) ->
     erlang:monotonic_time(millisecond) + max(Timeout, ?SLICE_MS).
 
 %% @doc Runs a look, and calls `Fun' with it when it is done. If the process is the caller itself, a
