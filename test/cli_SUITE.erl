@@ -787,7 +787,10 @@ names_beyond_latin_1(Config) ->
     {1, "", Unknown} = sonde(at(Node, "info " ++ [16#142] ++ " status"), Config),
     true = has(lists:flatten(["no process is registered as ", 16#142]), Unknown),
     {1, "", NoPort} = sonde(at(Node, "port_info " ++ [16#142]), Config),
-    true = has("not a port", NoPort).
+    true = has("not a port", NoPort),
+    %% other cases expect no such name in this node
+    true = call(Peer, erlang, exit, [Pid, kill]),
+    ok = sonde_test:until(ended, fun() -> not call(Peer, erlang, is_process_alive, [Pid]) end).
 
 %% Tables show Elixir's names and arguments may be such names; JSON has the atoms.
 elixir_is_as_elixir_writes_it(Config) ->

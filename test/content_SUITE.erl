@@ -355,7 +355,7 @@ held(Kind, Take, Weakness) ->
     {Reader, Ref} =
         spawn_monitor(fun() ->
                               Look = new(Kind, Pid),
-                              Said = sonde_nif:look_step(Look),
+                              Said = stepped(Look),
                               exit([Said, try Take(Look) catch error:badarg -> none end])
                       end),
     ok = until(held, fun sonde_nif:is_reader_held/0),
@@ -365,6 +365,13 @@ held(Kind, Take, Weakness) ->
     ok = sonde_nif:weaken(0),
     stop(Pid),
     Said.
+
+%% On a busy machine, the first slice may not be enough.
+stepped(Look) ->
+    case sonde_nif:look_step(Look) of
+        more -> stepped(Look);
+        Said -> Said
+    end.
 
 %% No part of the file is left.
 sensitive_while_a_dump_is_written(_Config) ->
