@@ -465,7 +465,8 @@ heap_top(Pid, N) -> heap_top(Pid, N, #{}).
 %% `sensitive', and the rows have no keys, fields or names of functions.
 %%
 %% There are at most 100000 rows. The call temporarily takes 6 percent of the size of the heap, and 13
-%% bytes for each object on it, or up to 29 for one of 15 words or more; a list counts as one object. The source is the heap, read under a stamp. Options and errors:
+%% bytes for each object on it, or up to 29 for one of 15 words or more; a list counts as one object.
+%% The source is the heap, read under a stamp. Options and errors:
 %% {@type heap_opts()}, {@type heap_error()}.
 -spec heap_top(pid(), N :: non_neg_integer(), heap_opts()) -> [heap_row()] | heap_error().
 heap_top(Pid, N, Opts) -> sonde_heap_top:top(Pid, N, Opts).
@@ -492,7 +493,8 @@ mailbox(Pid, N) -> mailbox(Pid, N, #{}).
 %% `max_words' limits the words of the messages that are examined.
 %%
 %% Where the native path is off, a helper process copies the messages if no more than `sample' wait
-%% and the process has no more than `max_words' in all, and `from' is known only for calls of a `gen_server'. `{error, content_forbidden}': the
+%% and the process has no more than `max_words' in all, and `from' is known only for calls of a
+%% `gen_server'. `{error, content_forbidden}': the
 %% environment of the application has `{allow_content, false}'. For a process with
 %% `process_flag(sensitive, true)' the result has numbers only: if messages wait, `shapes' is empty
 %% and `content' is `sensitive'; where the native path is off, the error is `{native_off, Reason}'.

@@ -21,7 +21,7 @@ all() ->
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
      freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
      stopped_by_others_it_stays_so, freezing_is_forbidden, no_other_process_gets_a_signal,
-     chroot_of_otp_27, chroot_of_otp_29, a_terminal_is_the_twins, command_answers].
+     chroot_of_otp_27, chroot_of_otp_29, a_terminal_is_the_twins, what_is_not_known_there_is_said, command_answers].
 
 init_per_suite(Config) ->
     case file:read_file_info("/proc/self/maps") of
@@ -556,6 +556,23 @@ a_terminal_is_the_twins(Config) ->
                               length(Plain) > 50]
             end)
     end.
+
+%% One process is sensitive and waits: it is not said to run. One runs, and no advice is given that cannot be followed.
+what_is_not_known_there_is_said(Config) ->
+    Up = "'register(silent, spawn(fun() -> process_flag(sensitive, true), receive never -> ok end end)), "
+         "register(spins, spawn(fun F() -> F() end)), "
+         "[silent ! {work, I} || I <- lists:seq(1, 10)], io:put_chars([os:getpid(), 10])'",
+    with_port(["exec erl -noinput -eval ", Up], fun(OsPid) ->
+        Run = fun(Words) -> sonde(["--pid ", OsPid, " ", Words], [{real, true} | Config]) end,
+        Said = [{"silent", "waits, but not known from outside"}, {"spins", "busy"}],
+        ok = sonde_test:until(both_are_named, fun() ->
+            {0, [_ | _], Missed} = Run("proc_count memory 1"),
+            [] =:= [Name || {Name, Why} <- Said,
+                            re:run(Missed, ["> ", Name, " in [^(]*\\(", Why, "\\)"]) =:= nomatch]
+        end),
+        {1, "", No} = Run("heap spins"),
+        true = has("the process cannot be read from outside", No) andalso not has("--suspend", No)
+    end).
 
 %% The file that scripts/escript makes, on a node that is stopped.
 command_answers(Config) ->
