@@ -13,7 +13,8 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [reached_is_what_a_collection_keeps, parts_add_up, roots_in_their_order,
+    [reached_is_what_a_collection_keeps, a_heap_in_two_places, attributes_of_a_heap_in_two_places,
+     parts_add_up, roots_in_their_order,
      small_slices_become_heap_binaries, waiting_messages_are_reached, hibernated_with_arguments,
      preempted_with_arguments,
      kinds_are_named, binaries_by_who_holds_them, literals_are_leaves,
@@ -37,9 +38,12 @@ reached_is_what_a_collection_keeps(_Config) ->
         orelse ct:fail({counterexample, proper:counterexample()}).
 
 prop_reached() ->
+    prop_reached(fun(Steps) -> sonde_test:hold(fun() -> build(Steps, []) end, [{fullsweep_after, 65535}]) end).
+
+prop_reached(Held) ->
     ?FORALL(Steps, list(step()),
             begin
-                Pid = sonde_test:hold(fun() -> build(Steps, []) end, [{fullsweep_after, 65535}]),
+                Pid = Held(Steps),
                 #{reachable := Reachable, blocks := #{fragments := Fragments}} = Heap =
                     sonde:heap(Pid),
                 Sums = adds_up(Heap),
@@ -80,6 +84,49 @@ do(minor, Kept) -> true = erlang:garbage_collect(self(), [{type, minor}]), Kept;
 do(major, Kept) -> true = erlang:garbage_collect(), Kept;
 do({dictionary, Key, Kind}, Kept) -> _ = put(Key, sonde_terms_helper:value(Kind, Key)), Kept;
 do({forget, Key}, Kept) -> _ = erase(Key), Kept.
+
+%% While collections are delayed, a process whose heap is full gets another one.
+a_heap_in_two_places(_Config) ->
+    true = proper:quickcheck(prop_reached(fun(Steps) -> in_two_places(fun() -> build(Steps, []) end) end),
+                             [quiet, {numtests, 100}, {max_size, 40}])
+        orelse ct:fail({counterexample, proper:counterexample()}).
+
+%% Looks at a message as an interpreted `receive' does, and needs more words than its heap has meanwhile.
+in_two_places(Fun) ->
+    Up = self(),
+    Look = fun(go) ->
+                   {total_heap_size, Words} = process_info(self(), total_heap_size),
+                   true = tuple_size(erlang:make_tuple(max(0, Words - 500), x)) + length(lists:seq(1, Words)) > 0,
+                   Up ! {ready, self()},
+                   nomatch
+           end,
+    Pid = spawn_opt(fun() -> Kept = Fun(), _ = prim_eval:'receive'(Look, infinity), Kept end,
+                    [{fullsweep_after, 65535}]),
+    Pid ! go,
+    receive {ready, Pid} -> ok end,
+    ok = sonde_test:settle(Pid),
+    %% the VM does not count the new heap among these
+    {_, Info} = process_info(Pid, garbage_collection_info),
+    Words = [proplists:get_value(Item, Info) || Item <- [heap_block_size, old_heap_block_size, mbuf_size]],
+    #{blocks := Blocks} = sonde:heap(Pid),
+    true = lists:sum(maps:values(Blocks)) > lists:sum(Words) * ?WORDS,
+    Pid.
+
+%% To answer some of these, a process runs, and then it collects: each is asked of a process of its own.
+attributes_of_a_heap_in_two_places(_Config) ->
+    Attrs = [memory, total_heap_size, heap_size, stack_size, binary_memory, binary_count],
+    _ = [begin
+             Pid = in_two_places(fun() -> [binary:copy(<<I>>, 100 + I) || I <- lists:seq(1, 50)] end),
+             {ok, [Native]} = sonde_every_process:one(Pid, [Attr]),
+             {ok, Official} = sonde_attr:read(Attr, Pid),
+             {Attr, Official} = {Attr, Native}
+         end || Attr <- Attrs],
+    Pid = in_two_places(fun() -> lists:seq(1, 1000) end),
+    #{garbage := Garbage} = sonde:heap(Pid),
+    {Pid, Garbage, _} = lists:keyfind(Pid, 1, sonde:proc_count(garbage_bytes, 10000)),
+    [#{retained := 16000}] = sonde:heap_top(Pid, 1),
+    _ = kept(Pid),
+    [#{retained := 16000}] = sonde:heap_top(Pid, 1).
 
 %% Bytes of the heap after a major collection.
 kept(Pid) ->

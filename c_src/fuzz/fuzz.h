@@ -85,6 +85,10 @@ struct image {
 
 void image_build(struct image *img, const uint8_t *data, size_t size);
 
+/* The words in use of the heap that was abandoned; none if there is no such heap. false: they cannot be read, or
+ * are as many as no heap has. */
+bool fuzz_abandoned(const struct layout *lay, uint64_t proc, struct block *used);
+
 /* Call it before a walk: memory_begin, and allocations may fail. */
 void fuzz_begin(const struct image *img, bool changing, uint64_t reads);
 bool fuzz_failed(void); /* an allocation failed since then */

@@ -36,13 +36,13 @@ static const enum layout_field pointers[] = {
     LF_id,         LF_state,    LF_lock};
 
 /* The highest byte values select fields that were added later, so all others keep their meaning. */
-static const enum layout_field more_pointers[] = {LF_group_leader, LF_parent, LF_seq_token,
-                                                  LF_recv_marks};
+static const enum layout_field more_pointers[] = {LF_abandoned, LF_group_leader, LF_parent,
+                                                  LF_seq_token, LF_recv_marks};
 
 static enum layout_field any_field(struct builder *b)
 {
     unsigned i = byte(b);
-    return i >= 252 ? more_pointers[i - 252] : pointers[i % (sizeof pointers / sizeof *pointers)];
+    return i >= 251 ? more_pointers[i - 251] : pointers[i % (sizeof pointers / sizeof *pointers)];
 }
 
 static uint64_t place(struct builder *b)
@@ -158,8 +158,8 @@ static verb *const verbs[16] = {build_entry,      build_mbuf,    build_message, 
 
 /* More verbs, and room for new ones that the kept inputs do not use yet: byte 14 with the number of
  * the verb as parameter; the verb's own parameter is the next byte. */
-static verb *const more_verbs[16] = {build_thing, build_deep,   build_hold,
-                                     build_call,  build_frames, build_first_call};
+static verb *const more_verbs[16] = {build_thing,  build_deep,       build_hold,     build_call,
+                                     build_frames, build_first_call, build_abandoned};
 
 static bool run_verb(struct builder *b, unsigned op)
 {

@@ -105,7 +105,8 @@ uint64_t build_value(struct builder *b);
 /* ---- of fuzz_process.c ------------------------------------------------------------------------ */
 
 typedef void verb(struct builder *b, unsigned param);
-verb build_process, build_entry, build_mbuf, build_message, build_tie, build_dictionary;
+verb build_process, build_entry, build_mbuf, build_message, build_tie, build_dictionary,
+    build_abandoned;
 
 /* Room for an object in one of the process's blocks; 0: none. */
 uint64_t build_room(struct builder *b, unsigned block, uint64_t words);

@@ -41,6 +41,22 @@ static void refuse_if(struct model *m, bool odd)
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
+bool fuzz_abandoned(const struct layout *lay, uint64_t proc, struct block *used)
+{
+    const uint64_t *at = memory_at(proc + LF(lay, abandoned));
+    const uint64_t *size = memory_at(proc + LF(lay, heap_sz));
+    *used = (struct block){0, 0};
+    if (!at || !size)
+        return false;
+    if (*at == 0)
+        return true;
+    const uint64_t *last = memory_at(*at + 8 * *size - 8);
+    if (*at % 8 != 0 || !last || *last >= *size || *size > 1ULL << 44)
+        return false;
+    *used = (struct block){*at, *at + 8 * *last};
+    return true;
+}
+
 static void add_block(struct model *m, uint64_t from, uint64_t to)
 {
     refuse_if(m, to < from || to - from > 8ULL << 44 || m->n == MARKING_BLOCKS_MAX);
@@ -69,6 +85,11 @@ static void add_blocks(struct model *m)
 {
     add_block(m, own(m, LF_heap), own(m, LF_htop));
     add_block(m, own(m, LF_old_heap), own(m, LF_old_htop));
+    if (own(m, LF_abandoned) != 0) {
+        struct block used;
+        refuse_if(m, !fuzz_abandoned(m->lay, m->proc, &used) || ++m->steps > MESSAGES_MAX);
+        add_block(m, used.from, used.to);
+    }
     add_fragments(m, own(m, LF_mbuf));
     for (uint64_t at = own(m, LF_msg_frag); at != 0 && !m->refused;) {
         uint64_t attached = word(m, at + LF(m->lay, msg_attached));

@@ -108,6 +108,12 @@ static uint64_t attached_to(struct model *m, uint64_t message)
 static void add_all_fragments(struct model *m)
 {
     uint64_t steps = 0;
+    if (own(m, LF_abandoned) != 0) {
+        struct block used;
+        refuse_if(m, !fuzz_abandoned(m->lay, m->proc, &used) || ++steps > MESSAGES_MAX);
+        add_block(m, used.from, used.to);
+        m->h->steps++;
+    }
     add_fragments(m, own(m, LF_mbuf), &steps, MESSAGES_MAX);
     for (uint64_t at = own(m, LF_msg_frag); at != 0 && !stopped(m);
          at = word(m, at + LF(m->lay, msg_next))) {

@@ -572,7 +572,7 @@ static void readable(struct model *m)
     uint64_t state = own(m, LF_state);
     uint64_t arrived = ACTIVE | SIG_IN_Q | (m->lay->otp >= 27 ? MSG_IN_Q : 0);
     uint64_t psd = own(m, LF_psd);
-    refuse_if(m, (own(m, LF_hend) - own(m, LF_heap)) / 8 != own(m, LF_heap_sz));
+    refuse_if(m, own(m, LF_abandoned) != 0 && own(m, LF_live_frag_end) != ~7ULL);
     refuse_if(m, (state & MIDDLE_Q) || ((state & OFF_HEAP_Q) && (state & arrived)));
     if (psd != 0 && (state & ACTIVE))
         refuse_if(m, word(m, psd + LF(m->lay, psd_nfunc)) != 0);
@@ -595,6 +595,11 @@ static void reach_all(struct model m, unsigned want, uint64_t max_words, uint64_
     readable(&m);
     add_block(&m, own(&m, LF_heap), own(&m, LF_htop));
     add_block(&m, own(&m, LF_old_heap), own(&m, LF_old_htop));
+    if (own(&m, LF_abandoned) != 0) {
+        struct block used;
+        refuse_if(&m, !fuzz_abandoned(m.lay, m.proc, &used) || ++r->steps > MESSAGES_MAX);
+        add_block(&m, used.from, used.to);
+    }
     add_fragments(&m, own(&m, LF_mbuf));
     add_messages(&m, own(&m, LF_msg_frag), false);
     add_messages(&m, own(&m, LF_sig_first), true);
@@ -644,13 +649,18 @@ uint64_t fuzz_thing(const struct vm *vm, uint64_t p, enum kind *kind, uint64_t *
 
 bool model_reach_stamp(const struct vm *vm, uint64_t proc, uint64_t *sum)
 {
-    static const enum layout_field still[] = {
-        LF_id,        LF_reds,       LF_pc,           LF_heap,      LF_hend,         LF_heap_sz,
-        LF_htop,      LF_stop,       LF_high_water,   LF_old_heap,  LF_old_htop,     LF_old_hend,
-        LF_gen_gcs,   LF_mbuf,       LF_mbuf_sz,      LF_msg_frag,  LF_off_heap,     LF_wrt_bins,
-        LF_arity,     LF_arg_reg,    LF_dictionary,   LF_sig_first, LF_sig_len,      LF_sig_flags,
-        LF_inq_first, LF_inq_len,    LF_trace_flags,  LF_psd,       LF_group_leader, LF_parent,
-        LF_seq_token, LF_recv_marks, LF_live_frag_end};
+    static const enum layout_field still[] = {LF_id,        LF_reds,         LF_pc,
+                                              LF_heap,      LF_hend,         LF_heap_sz,
+                                              LF_htop,      LF_stop,         LF_high_water,
+                                              LF_old_heap,  LF_old_htop,     LF_old_hend,
+                                              LF_gen_gcs,   LF_mbuf,         LF_mbuf_sz,
+                                              LF_msg_frag,  LF_off_heap,     LF_wrt_bins,
+                                              LF_arity,     LF_arg_reg,      LF_dictionary,
+                                              LF_sig_first, LF_sig_len,      LF_sig_flags,
+                                              LF_inq_first, LF_inq_len,      LF_trace_flags,
+                                              LF_psd,       LF_group_leader, LF_parent,
+                                              LF_seq_token, LF_recv_marks,   LF_live_frag_end,
+                                              LF_abandoned};
     struct reach r = {.kind = MUST};
     struct model m = {.vm = vm, .lay = vm->lay, .proc = proc, .r = &r};
     uint64_t state = own(&m, LF_state);

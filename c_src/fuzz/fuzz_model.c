@@ -62,12 +62,12 @@ struct stillness {
 };
 
 #define BINARIES                                                                                   \
-    LF_heap, LF_hend, LF_heap_sz, LF_htop, LF_stop, LF_high_water, LF_old_heap, LF_old_htop,       \
-        LF_old_hend, LF_gen_gcs, LF_mbuf, LF_mbuf_sz, LF_msg_frag, LF_off_heap, LF_wrt_bins,       \
-        LF_arity, LF_arg_reg, LF_dictionary, LF_sig_first
+    LF_heap, LF_hend, LF_abandoned, LF_heap_sz, LF_htop, LF_stop, LF_high_water, LF_old_heap,      \
+        LF_old_htop, LF_old_hend, LF_gen_gcs, LF_mbuf, LF_mbuf_sz, LF_msg_frag, LF_off_heap,       \
+        LF_wrt_bins, LF_arity, LF_arg_reg, LF_dictionary, LF_sig_first
 #define BLOCKS                                                                                     \
-    LF_heap, LF_hend, LF_heap_sz, LF_old_heap, LF_old_hend, LF_mbuf_sz, LF_psd, LF_dictionary,     \
-        LF_arity, LF_arg_reg
+    LF_heap, LF_hend, LF_abandoned, LF_heap_sz, LF_old_heap, LF_old_hend, LF_mbuf_sz, LF_psd,      \
+        LF_dictionary, LF_arity, LF_arg_reg
 #define ROOTS                                                                                      \
     LF_dictionary, LF_psd, LF_group_leader, LF_parent, LF_seq_token, LF_recv_marks,                \
         LF_def_arg_reg, LF_live_frag_end
@@ -588,6 +588,11 @@ static void binaries(struct model *m, struct chains *c)
         return;
     add_span(m, c, own(m, LF_heap), own(m, LF_htop));
     add_span(m, c, own(m, LF_old_heap), own(m, LF_old_htop));
+    if (own(m, LF_abandoned) != 0) {
+        struct block used;
+        refuse_if(m, !fuzz_abandoned(m->lay, m->proc, &used) || ++m->steps > BLOCKS_MAX + 1);
+        add_span(m, c, used.from, used.to);
+    }
     add_fragments(m, c, mbuf);
     add_messages(m, c, own(m, LF_msg_frag));
     if (m->refused)
@@ -607,10 +612,8 @@ static void binaries(struct model *m, struct chains *c)
 
 static uint64_t heap_words(struct model *m)
 {
-    uint64_t young = (own(m, LF_hend) - own(m, LF_heap)) / 8;
     uint64_t old = (own(m, LF_old_hend) - own(m, LF_old_heap)) / 8;
-    refuse_if(m, young != own(m, LF_heap_sz));
-    return young + own(m, LF_mbuf_sz) + (own(m, LF_old_heap) == 0 ? 0 : old);
+    return own(m, LF_heap_sz) + own(m, LF_mbuf_sz) + (own(m, LF_old_heap) == 0 ? 0 : old);
 }
 
 static uint64_t total_heap_size(struct model *m)
@@ -624,6 +627,8 @@ static uint64_t memory(struct model *m)
     uint64_t bytes = LF(m->lay, proc_size) + 8 * heap_words(m) + ties(m, LINKS_MONITORS_BYTES);
     struct queued q = queued(m);
     uint64_t dictionary = own(m, LF_dictionary);
+    if (own(m, LF_abandoned) != 0) /* the heap that has its place */
+        bytes += (own(m, LF_hend) - own(m, LF_heap)) / 8 * 8;
     uint64_t psd = own(m, LF_psd);
     if (own(m, LF_arg_reg) != m->proc + LF(m->lay, def_arg_reg))
         bytes += 8 * own(m, LF_arity);

@@ -123,6 +123,31 @@ static uint64_t make_fragment(struct builder *b, uint64_t words)
     return frag;
 }
 
+/* The heap is full while collections are delayed: a fragment becomes the heap, and gets a copy of the stack. */
+void build_abandoned(struct builder *b, unsigned param)
+{
+    uint64_t heap = own(b, LF_heap);
+    uint64_t stop = own(b, LF_stop);
+    uint64_t size = own(b, LF_heap_sz);
+    uint64_t stack = (own(b, LF_hend) - stop) / 8;
+    uint64_t words = stack + 4ULL * param;
+    if (own(b, LF_abandoned) != 0 || stack > MEMORY_WORDS)
+        return;
+    uint64_t at = make(b, LF(b->lay, frag_mem) + words * 8);
+    if (at == 0)
+        return;
+    at += LF(b->lay, frag_mem);
+    b->p->young_end = at + words * 8;
+    for (uint64_t i = 0; i < stack; i++)
+        put_word(b->p->young_end - (stack - i) * 8, get_word(stop + i * 8));
+    put_word(heap + (size - 1) * 8, (own(b, LF_htop) - heap) / 8);
+    set(b, LF_abandoned, heap);
+    set(b, LF_heap, at);
+    set(b, LF_htop, at);
+    set(b, LF_stop, b->p->young_end - stack * 8);
+    set(b, LF_hend, b->p->young_end);
+}
+
 void build_mbuf(struct builder *b, unsigned param)
 {
     uint64_t frag = make_fragment(b, param);

@@ -103,6 +103,11 @@ static void add_blocks(struct model *m, enum layout_field young_end)
     add_block(m, &m->blocks, own(m, LF_heap), own(m, young_end));
     add_block(m, &m->blocks, own(m, LF_old_heap), own(m, LF_old_htop));
     m->steps = 0;
+    if (own(m, LF_abandoned) != 0) {
+        struct block used;
+        refuse_if(m, !fuzz_abandoned(m->lay, m->proc, &used) || ++m->steps > MESSAGES_MAX);
+        add_block(m, &m->blocks, used.from, used.to);
+    }
     add_fragments(m, &m->blocks, own(m, LF_mbuf), MESSAGES_MAX);
     for (uint64_t at = own(m, LF_msg_frag); at != 0 && !stopped(m);
          at = word(m, at + LF(m->lay, msg_next))) {
@@ -111,7 +116,7 @@ static void add_blocks(struct model *m, enum layout_field young_end)
     }
 }
 
-static void fragments_of(struct model *m, uint64_t message)
+static void fragments_of_message(struct model *m, uint64_t message)
 {
     uint64_t before = m->steps;
     m->steps = 0;
@@ -336,7 +341,7 @@ static void readable(struct model *m)
 {
     uint64_t psd = own(m, LF_psd);
     walkable(m);
-    refuse_if(m, (own(m, LF_hend) - own(m, LF_heap)) / 8 != own(m, LF_heap_sz));
+    refuse_if(m, own(m, LF_abandoned) != 0 && own(m, LF_live_frag_end) != ~7ULL);
     if (psd != 0 && (own(m, LF_state) & 0x2000))
         refuse_if(m, word(m, psd + LF(m->lay, psd_nfunc)) != 0);
 }
@@ -426,7 +431,7 @@ static void queue(struct model *m, uint64_t at, bool wanted)
             (void)word(m, at + LF(m->lay, msg_tag) + i * 8ULL);
         if (tag == 0 || (tag & 3) == 3)
             continue;
-        fragments_of(m, at);
+        fragments_of_message(m, at);
         size_of(m, tag, false, 0);
     }
     m->message.n = 0;
@@ -522,7 +527,7 @@ static struct shape *find(struct mail *mail, const struct shape *s)
 static void message(struct model *m, uint64_t at, uint64_t tag, struct mail *mail)
 {
     if (tag != 0)
-        fragments_of(m, at);
+        fragments_of_message(m, at);
     (void)word(m, at + LF(m->lay, msg_tag) + 16);
     struct shape key = shape_of(m, tag);
     if (stopped(m))

@@ -16,8 +16,9 @@ enum { NIL_WORD = 0x3B, FROM_WORD = 16 };
 static void fields(enum layout_field *f)
 {
     static const enum layout_field all[] = {
-        LF_heap,     LF_hend, LF_heap_sz,  LF_stop,      LF_old_heap,  LF_old_htop,
-        LF_old_hend, LF_mbuf, LF_msg_frag, LF_sig_first, LF_inq_first, LAYOUT_FIELD_COUNT};
+        LF_heap,      LF_hend,      LF_heap_sz,        LF_stop, LF_old_heap,
+        LF_old_htop,  LF_old_hend,  LF_abandoned,      LF_mbuf, LF_msg_frag,
+        LF_sig_first, LF_inq_first, LAYOUT_FIELD_COUNT};
     memcpy(f, all, sizeof all);
 }
 
@@ -34,7 +35,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     blocks_init(&m->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_stop),
                 stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     m->blocks.max = MAILBOX_BLOCKS_MAX;
-    fragments_start(&m->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
+    fragments_of(&m->collect, rd);
     m->collect.steps = MESSAGES_MAX;
     term_size_start(&m->measure, &m->blocks, TERM_SIZE_VISIBLE, args->max_words);
 }
@@ -204,9 +205,7 @@ static enum status one_queue(struct mailbox *m, const struct vm *vm, struct budg
 
 static enum status collect(struct mailbox *m, const struct reading *rd)
 {
-    /* over there, what is in no block would count as a constant */
-    bool is_known = rd->vm->reader != PEEK_OTHER || fragments_heap_is_whole(rd);
-    if (!is_known || !queue_is_walkable(rd))
+    if (!queue_is_walkable(rd))
         return ST_BUSY;
     enum status st = fragments_collect(&m->collect, rd->vm, &m->blocks, rd->budget);
     return st == ST_ASK ? ST_TOO_LARGE : st;

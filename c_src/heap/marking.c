@@ -32,7 +32,7 @@ void marking_start(struct marking *h, const struct reading *rd, unsigned want, u
     blocks_init(&h->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_htop),
                 stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     h->blocks.max = MARKING_BLOCKS_MAX;
-    fragments_start(&h->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
+    fragments_of(&h->collect, rd);
     h->collect.steps = MESSAGES_MAX;
     h->marks.base = h->marks.base_first;
     h->marks.black = h->marks.black_first;
@@ -425,7 +425,7 @@ static enum status prepare(struct marking *h, const struct vm *vm)
     uint64_t old = (list[BLOCK_OLD].to - list[BLOCK_OLD].from) / 8;
     if (!blocks_words(&h->blocks, &h->words))
         return ST_TORN;
-    h->fragment_words = h->words - young - old;
+    h->fragment_words = h->words - young - old - h->collect.used;
     if (h->words > h->max_words)
         return ST_TOO_LARGE;
     h->stack.max = h->words / PARTS_SHARE;

@@ -25,7 +25,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     blocks_init(&f->blocks, stamp_word(rd, LF_heap), stamp_word(rd, LF_htop),
                 stamp_word(rd, LF_old_heap), stamp_word(rd, LF_old_htop));
     f->blocks.max = FLAT_BLOCKS_MAX;
-    fragments_start(&f->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
+    fragments_of(&f->collect, rd);
     f->collect.steps = MESSAGES_MAX;
     /* skip the messages if they are not wanted: there may be many */
     roots_start(&f->roots, (f->want & ROOT_SIZE_MESSAGES) ? MESSAGES_MAX : 0);

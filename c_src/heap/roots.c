@@ -47,7 +47,9 @@ static enum status no_nif(const struct reading *rd)
 
 enum status roots_readable(const struct reading *rd)
 {
-    if (!fragments_heap_is_whole(rd) || !queue_is_walkable(rd))
+    /* a BIF that yielded may know of terms in a fragment that serves as the heap */
+    bool is_bif = fragments_have_heap(rd) && stamp_word(rd, LF_live_frag_end) != NO_FRAGMENT;
+    if (is_bif || !queue_is_walkable(rd))
         return ST_BUSY;
     return no_nif(rd);
 }

@@ -241,7 +241,10 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
     uint64_t stack = stamp_word(&l->rd, LF_hend) - stamp_word(&l->rd, LF_stop);
     uint64_t old = stamp_word(&l->rd, LF_old_htop) - stamp_word(&l->rd, LF_old_heap);
     uint64_t unused = stamp_word(&l->rd, LF_stop) - stamp_word(&l->rd, LF_htop) +
-                      stamp_word(&l->rd, LF_old_hend) - stamp_word(&l->rd, LF_old_htop);
+                      stamp_word(&l->rd, LF_old_hend) - stamp_word(&l->rd, LF_old_htop) +
+                      8 * (h->collect.size - h->collect.used);
+    uint64_t young =
+        stamp_word(&l->rd, LF_htop) - stamp_word(&l->rd, LF_heap) + 8 * h->collect.used;
     ERL_NIF_TERM roots[ROOT_COUNT];
     for (unsigned i = 0; i < ROOT_COUNT; i++)
         roots[i] = enif_make_uint64(env, h->reached[i] * 8);
@@ -255,17 +258,17 @@ static ERL_NIF_TERM heap_map(ErlNifEnv *env, const struct look *l, const struct 
                            ATOM(words),
                            ATOM(bytes),
                            ATOM(roots)};
-    ERL_NIF_TERM values[] = {
-        enif_make_uint64(env, stamp_word(&l->rd, LF_htop) - stamp_word(&l->rd, LF_heap)),
-        enif_make_uint64(env, old),
-        enif_make_uint64(env, stack),
-        enif_make_uint64(env, h->fragment_words * 8),
-        enif_make_uint64(env, unused),
-        h->leaves.pages ? enif_make_uint64(env, h->literal_words * 8) : ATOM(undefined),
-        enif_make_uint64(env, h->literals),
-        enif_make_uint64(env, h->words),
-        enif_make_uint64(env, marking_bytes(h)),
-        enif_make_tuple_from_array(env, roots, ROOT_COUNT)};
+    ERL_NIF_TERM values[] = {enif_make_uint64(env, young),
+                             enif_make_uint64(env, old),
+                             enif_make_uint64(env, stack),
+                             enif_make_uint64(env, h->fragment_words * 8),
+                             enif_make_uint64(env, unused),
+                             h->leaves.pages ? enif_make_uint64(env, h->literal_words * 8)
+                                             : ATOM(undefined),
+                             enif_make_uint64(env, h->literals),
+                             enif_make_uint64(env, h->words),
+                             enif_make_uint64(env, marking_bytes(h)),
+                             enif_make_tuple_from_array(env, roots, ROOT_COUNT)};
     return nif_map(env, keys, values, sizeof keys / sizeof *keys);
 }
 

@@ -7,10 +7,29 @@ void fragments_start(struct fragments *c, uint64_t mbuf, uint64_t msg_frag)
     *c = (struct fragments){.frag = mbuf, .message = msg_frag, .steps = BLOCKS_MAX + 1};
 }
 
+void fragments_of(struct fragments *c, const struct reading *rd)
+{
+    fragments_start(c, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
+    c->abandoned = stamp_word(rd, LF_abandoned);
+    c->size = c->abandoned != 0 ? stamp_word(rd, LF_heap_sz) : 0;
+}
+
 void fragments_collect_queue(struct fragments *c, uint64_t first)
 {
     c->message = first;
     c->queue = true;
+}
+
+/* The VM stores the number of words in use in the last word, where the stack was (F_ABANDONED_HEAP_USE). */
+static enum status collect_abandoned(struct fragments *c, const struct vm *vm,
+                                     struct blocks *blocks)
+{
+    uint64_t at = c->abandoned;
+    c->abandoned = 0;
+    if ((at & 7) || c->size == 0 || c->size > BLOCK_WORDS_MAX ||
+        !peek_word(vm->reader, at + (c->size - 1) * 8, &c->used) || c->used >= c->size)
+        return ST_TORN;
+    return blocks_add(blocks, at, c->used);
 }
 
 static enum status collect_fragment(struct fragments *c, const struct vm *vm, struct blocks *blocks)
@@ -58,12 +77,14 @@ static enum status collect_message(struct fragments *c, const struct vm *vm)
 enum status fragments_collect(struct fragments *c, const struct vm *vm, struct blocks *blocks,
                               struct budget *b)
 {
-    while (c->message != 0 || c->frag != 0) {
+    while (!fragments_are_none(c)) {
         if (!budget_step(b))
             return ST_TIMESLICE;
         if (c->steps-- == 0)
             return ST_ASK;
-        enum status st = c->frag != 0 ? collect_fragment(c, vm, blocks) : collect_message(c, vm);
+        enum status st = c->abandoned != 0 ? collect_abandoned(c, vm, blocks)
+                         : c->frag != 0    ? collect_fragment(c, vm, blocks)
+                                           : collect_message(c, vm);
         if (st != ST_OK)
             return st;
     }

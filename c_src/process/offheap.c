@@ -6,10 +6,10 @@
 #include <assert.h>
 
 const enum layout_field offheap_fields[] = {
-    LF_heap,       LF_hend,     LF_heap_sz,    LF_htop,      LF_stop,
-    LF_high_water, LF_old_heap, LF_old_htop,   LF_old_hend,  LF_gen_gcs,
-    LF_mbuf,       LF_mbuf_sz,  LF_msg_frag,   LF_off_heap,  LF_wrt_bins,
-    LF_arity,      LF_arg_reg,  LF_dictionary, LF_sig_first, LAYOUT_FIELD_COUNT};
+    LF_heap,       LF_hend,      LF_heap_sz,        LF_htop,     LF_stop,    LF_abandoned,
+    LF_high_water, LF_old_heap,  LF_old_htop,       LF_old_hend, LF_gen_gcs, LF_mbuf,
+    LF_mbuf_sz,    LF_msg_frag,  LF_off_heap,       LF_wrt_bins, LF_arity,   LF_arg_reg,
+    LF_dictionary, LF_sig_first, LAYOUT_FIELD_COUNT};
 
 /* The order of process_info: the off-heap list, writable binaries, the fragments' lists. */
 enum stages { COLLECT, SORT, CHAIN, WRITABLE, FRAGMENT, FRAGMENT_CHAIN, DONE };
@@ -39,7 +39,7 @@ void offheap_start(struct offheap *w, const struct reading *rd, bool sizes)
     w->sizes = sizes;
     w->writable = rd->vm->lay->wrt_bins_listed;
     w->stage = COLLECT;
-    fragments_start(&w->collect, stamp_word(rd, LF_mbuf), stamp_word(rd, LF_msg_frag));
+    fragments_of(&w->collect, rd);
     w->count = w->bytes = w->unlisted = 0;
     w->asked = 0;
     w->magic = false;
@@ -50,7 +50,7 @@ void offheap_start(struct offheap *w, const struct reading *rd, bool sizes)
     /* most processes have no entry */
     if (offheap_is_none(rd))
         w->stage = DONE;
-    else if ((w->collect.frag | w->collect.message) == 0)
+    else if (fragments_are_none(&w->collect))
         w->stage = SORT;
 }
 

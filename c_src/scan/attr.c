@@ -62,25 +62,25 @@ static enum status psd_bytes(struct walk *w, const struct reading *rd)
 }
 
 /* Words of the blocks; the messages come later. */
-static enum status block_words(const struct reading *rd, uint64_t *words)
+static uint64_t block_words(const struct reading *rd)
 {
-    uint64_t young = (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8;
     uint64_t old = (stamp_word(rd, LF_old_hend) - stamp_word(rd, LF_old_heap)) / 8;
-    if (!fragments_heap_is_whole(rd))
-        return ST_ASK;
-    *words = young + stamp_word(rd, LF_mbuf_sz) + (stamp_word(rd, LF_old_heap) != 0 ? old : 0);
-    return ST_OK;
+    return stamp_word(rd, LF_heap_sz) + stamp_word(rd, LF_mbuf_sz) +
+           (stamp_word(rd, LF_old_heap) != 0 ? old : 0);
+}
+
+/* Words of a fragment that serves as the heap, which total_heap_size does not count. */
+static uint64_t more_words(const struct reading *rd)
+{
+    return fragments_have_heap(rd) ? (stamp_word(rd, LF_hend) - stamp_word(rd, LF_heap)) / 8 : 0;
 }
 
 static enum status fixed_bytes(struct walk *w, const struct reading *rd)
 {
-    uint64_t words = 0;
-    enum status st = block_words(rd, &words);
-    add(w, LF(rd->vm->lay, proc_size) + 8 * words);
+    add(w, LF(rd->vm->lay, proc_size) + 8 * (block_words(rd) + more_words(rd)));
     if (stamp_word(rd, LF_arg_reg) != rd->view->proc + LF(rd->vm->lay, def_arg_reg))
         add(w, 8 * stamp_field(rd, LF_arity));
-    if (st == ST_OK)
-        st = psd_bytes(w, rd);
+    enum status st = psd_bytes(w, rd);
     return st == ST_OK ? dictionary_bytes(w, rd) : st;
 }
 
@@ -118,9 +118,7 @@ static enum status go_total_heap_size(struct walk *w, const struct reading *rd)
 {
     enum status st = ST_OK;
     if (w->stage == START) {
-        uint64_t words = 0;
-        st = block_words(rd, &words);
-        add(w, words);
+        add(w, block_words(rd));
         queue_start(&w->u.queue, rd);
         w->stage = QUEUE;
     }
@@ -383,8 +381,8 @@ static const enum layout_field oldest_message[] = {LF_sig_first, LAYOUT_FIELD_CO
 static const enum layout_field stack_size[] = {LF_hend, LF_stop, LAYOUT_FIELD_COUNT};
 static const enum layout_field dictionary[] = {LF_dictionary, LF_trace_flags, LAYOUT_FIELD_COUNT};
 static const enum layout_field heaps[] = {
-    LF_heap, LF_hend,       LF_heap_sz, LF_old_heap, LF_old_hend,       LF_mbuf_sz,
-    LF_psd,  LF_dictionary, LF_arity,   LF_arg_reg,  LAYOUT_FIELD_COUNT};
+    LF_heap,    LF_hend, LF_abandoned,  LF_heap_sz, LF_old_heap, LF_old_hend,
+    LF_mbuf_sz, LF_psd,  LF_dictionary, LF_arity,   LF_arg_reg,  LAYOUT_FIELD_COUNT};
 
 /* What is asked for first. */
 static const enum layout_field first_chain[] = {LF_off_heap, LAYOUT_FIELD_COUNT};

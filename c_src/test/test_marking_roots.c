@@ -72,6 +72,40 @@ static void test_live_fragments(const struct layout *lay)
     end(&s);
 }
 
+/* The heap of before: its last word is the number of words in use. */
+static void test_abandoned(const struct layout *lay)
+{
+    enum { SIZE = 16, USED = 5 };
+    struct subject s = begin(lay, 0);
+    struct marked m;
+    uint64_t *before = make(s.w, 8 * SIZE);
+    uint64_t size = *(uint64_t *)(s.p + LF(lay, heap_sz));
+    before[0] = 2 << 6;
+    before[1] = before[2] = NIL;
+    before[3] = address(before) | TAG_BOXED;
+    before[4] = NIL;
+    push(&s, (address(before) + 3 * 8) | TAG_LIST);
+    mark_all(&s, &m);
+    check(m.st == ST_OK && m.roots[ROOT_STACK] == 0, "in no block: a literal", lay->name);
+    put(s.w, s.p, LF_heap_sz, SIZE);
+    put(s.w, s.p, LF_abandoned, address(before));
+    before[SIZE - 1] = USED;
+    mark_all(&s, &m);
+    check(m.st == ST_OK && m.roots[ROOT_STACK] == 5, "in the heap of before", lay->name);
+    before[SIZE - 1] = 4;
+    mark_all(&s, &m);
+    check(m.roots[ROOT_STACK] == 0, "behind the words in use is no term", lay->name);
+    before[SIZE - 1] = SIZE;
+    mark_all(&s, &m);
+    check(m.st == ST_TORN, "more words in use than there are", lay->name);
+    put(s.w, s.p, LF_heap_sz, 0);
+    mark_all(&s, &m);
+    check(m.st == ST_TORN, "a heap without a word", lay->name);
+    put(s.w, s.p, LF_heap_sz, size);
+    put(s.w, s.p, LF_abandoned, 0);
+    end(&s);
+}
+
 static void test_not_readable(const struct layout *lay)
 {
     struct subject s = begin(lay, 0);
@@ -86,10 +120,12 @@ static void test_not_readable(const struct layout *lay)
     mark_all(&s, &m);
     check(m.st == ST_BUSY, "a NIF that gave way keeps terms", lay->name);
     put(s.w, s.p, LF_state, 0x2A);
-    put(s.w, s.p, LF_heap_sz, 3);
+    put(s.w, s.p, LF_abandoned, address(make(s.w, 8 * HEAP_WORDS)));
+    put(s.w, s.p, LF_live_frag_end, 0);
     mark_all(&s, &m);
-    check(m.st == ST_BUSY, "a heap that waits to be collected", lay->name);
-    put(s.w, s.p, LF_heap_sz, HEAP_WORDS);
+    check(m.st == ST_BUSY, "a heap in two places, of which a BIF knows more", lay->name);
+    put(s.w, s.p, LF_abandoned, 0);
+    put(s.w, s.p, LF_live_frag_end, ~(uint64_t)7);
     put(s.w, s.p, LF_inq_first, message(&s, 0, signal));
     mark_all(&s, &m);
     check(m.st == ST_BUSY, "a signal that may change anything", lay->name);
@@ -215,6 +251,7 @@ int main(void)
         const struct layout *lay = layout_table(i);
         test_roots(lay);
         test_live_fragments(lay);
+        test_abandoned(lay);
         test_not_readable(lay);
         test_lies(lay);
         test_part_of_lies(lay);

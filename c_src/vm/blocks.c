@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-static const uint64_t block_words_max = (uint64_t)1 << 44;
 static const uint64_t fragment_words_max = (uint64_t)1 << 60;
 
 void blocks_init(struct blocks *bs, uintptr_t heap, uintptr_t htop, uintptr_t old_heap,
@@ -48,7 +47,7 @@ enum status blocks_add(struct blocks *bs, uintptr_t from, uint64_t words)
         return ST_ASK;
     if (bs->n == bs->cap && !blocks_grow(bs))
         return ST_NOMEM;
-    if (words > block_words_max || from + words * 8 < from)
+    if (words > BLOCK_WORDS_MAX || from + words * 8 < from)
         return ST_TORN;
     bs->list[bs->n++] = (struct block){from, from + words * 8};
     bs->fragment_words += words;
@@ -95,7 +94,7 @@ bool blocks_words(const struct blocks *bs, uint64_t *words)
     *words = bs->fragment_words;
     for (unsigned i = 0; i < BLOCK_FRAGMENTS; i++) {
         const struct block *b = &bs->list[i];
-        if (b->to < b->from || (b->to - b->from) / 8 > block_words_max)
+        if (b->to < b->from || (b->to - b->from) / 8 > BLOCK_WORDS_MAX)
             return false;
         *words += (b->to - b->from) / 8;
     }

@@ -15,6 +15,8 @@ struct block {
 
 enum { BLOCKS_INLINE = BOUND(16, 4), BLOCKS_MAX = BOUND(16384, 24) };
 
+#define BLOCK_WORDS_MAX ((uint64_t)1 << 44)
+
 enum { BLOCK_YOUNG = 0, BLOCK_OLD = 1, BLOCK_FRAGMENTS = 2 };
 
 /* Young heap, old heap (an empty block if there is none), then fragments by address. */

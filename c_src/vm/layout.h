@@ -13,7 +13,8 @@
  *
  * plus heap fragments: `mbuf` (built where the heap had no room, or received in a fragment of its
  * own) and `msg_frag` (received messages whose data came combined with the message). The next
- * collection copies both onto the heap.
+ * collection copies both onto the heap. While collections are delayed, a fragment serves as the heap
+ * when the heap is full; `abandoned` is the heap of before then.
  *
  * A binary of more than 64 bytes lies outside the heap and is reference counted (a Binary: a
  * header, then the bytes). A small boxed object on the heap points at the Binary: ProcBin up to OTP
@@ -53,6 +54,7 @@
     X(catches,          "offsetof(Process, catches)")                                   \
     X(heap,             "offsetof(Process, heap)")                                      \
     X(hend,             "offsetof(Process, hend)")                                      \
+    X(abandoned,        "offsetof(Process, abandoned_heap)")                            \
     X(heap_sz,          "offsetof(Process, heap_sz)")                                   \
     X(htop,             "offsetof(Process, htop)")                                      \
     X(stop,             "offsetof(Process, stop)")                                      \

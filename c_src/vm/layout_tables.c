@@ -47,6 +47,7 @@
 #define PROCESS_25(FP)                                                                             \
     [LF_proc_size] = 768 + (FP), [LF_trace_flags] = 24, [LF_links] = 56, [LF_lt_monitors] = 64,    \
     [LF_monitors] = 72, [LF_heap] = 120 + (FP), [LF_hend] = 128 + (FP), [LF_heap_sz] = 144 + (FP), \
+    [LF_abandoned] = 136 + (FP),                                                                   \
     [LF_arity] = 176 + (FP), [LF_arg_reg] = 184 + (FP), [LF_def_arg_reg] = 200 + (FP),             \
     [LF_pc] = 248 + (FP), [LF_reds] = 272 + (FP), [LF_sig_first] = 320 + (FP),                     \
     [LF_sig_len] = 384 + (FP), [LF_sig_flags] = 392 + (FP), [LF_dictionary] = 408 + (FP),          \
@@ -62,6 +63,7 @@
     [LF_trace_flags] = 64, [LF_links] = 40, [LF_lt_monitors] = 48, [LF_monitors] = 56,             \
     [LF_arity] = 125 + (FP), [LF_arg_reg] = 128 + (FP), [LF_def_arg_reg] = 136 + (FP),             \
     [LF_heap] = 184 + (FP), [LF_hend] = 192 + (FP), [LF_heap_sz] = 208 + (FP),                     \
+    [LF_abandoned] = 200 + (FP),                                                                   \
     [LF_pc] = 240 + (FP), [LF_reds] = 264 + (FP), [LF_sig_first] = 304 + (FP),                     \
     [LF_sig_len] = 328 + (FP), [LF_sig_flags] = 384 + (FP), [LF_dictionary] = 400 + (FP),          \
     [LF_gen_gcs] = 476 + (FP), [LF_high_water] = 480 + (FP), [LF_old_hend] = 488 + (FP),           \

@@ -47,6 +47,7 @@ start() ->
                       attached_bin => {[], fun wait/1},
                       queued_off => {[off_heap], fun wait/1},
                       marked => {[], fun marked/1},
+                      delayed => {[], fun(Up) -> delayed(Up, S) end},
                       binaries => {[], fun(Up) -> tidy(Up, binaries(S)) end},
                       appended => {[], fun(Up) -> hold(Up, appended(S)) end},
                       asleep => {[], fun hibernate/1},
@@ -280,6 +281,23 @@ marked(Up) ->
     Ref = make_ref(),
     receive Ref -> ok end.
 
+%% Fills its heap in the middle of a receive, when it looks at a message as interpreted code does. Collections are
+%% delayed meanwhile, so the VM gives it another heap, and abandons this one.
+delayed(Up, #{thing := N, ages := #{words := Words}}) ->
+    Kept = lists:duplicate(Words, N),
+    true = erlang:garbage_collect(),
+    {heap_size, Block} = process_info(self(), heap_size),
+    ready(Up),
+    Look = fun(_) -> overflow(Block - 2 * Words - 250), ready(Up), nomatch end,
+    _ = prim_eval:'receive'(Look, infinity),
+    Kept.
+
+%% All but a few words at once, because each time that there is no room makes a small fragment.
+overflow(Free) ->
+    Filled = erlang:make_tuple(max(0, Free), 0),
+    Rest = lists:seq(1, 400),
+    true = tuple_size(Filled) + length(Rest) > 0.
+
 hibernate(Up) ->
     ready(Up),
     erlang:hibernate(?MODULE, asleep, [x]).
@@ -399,16 +417,16 @@ unlink_and_look() ->
     {Before, is_positive(After)}.
 
 send_messages(#{beside := B, combined := C, queued := Q, attached := A, attached_bin := AB,
-                queued_off := QO, marked := M, trapped := T},
+                queued_off := QO, marked := M, trapped := T, delayed := D},
               #{big1 := N1, big2 := N2, fill := F, numbers := Numbers, marked := More,
                 sizes := [Size | _]}) ->
     Big1 = erlang:make_tuple(N1, F),
     Big2 = erlang:make_tuple(N2, F),
     _ = [Q ! X || X <- Numbers],
     _ = [M ! X || X <- More],
-    B ! Big1, B ! Big2, C ! Big1,
+    B ! Big1, B ! Big2, C ! Big1, D ! go,
     _ = [P ! go || P <- [B, M, T]],
-    _ = [ok = is_ready(P) || P <- [B, C, M, T]],
+    _ = [ok = is_ready(P) || P <- [B, C, M, T, D]],
     A ! Big1,
     AB ! erlang:append_element(Big1, binary:copy(<<1>>, Size)),
     QO ! Big2,
@@ -466,7 +484,7 @@ quiet(#{pids := Pids} = Ps) ->
            end,
     fragments_there(Ps) andalso lists:all(Same, still(Ps)).
 
-fragments_there(Ps) -> fact(Ps, beside, mbuf_size) > 0 andalso fact(Ps, combined, mbuf_size) > 0.
+fragments_there(Ps) -> lists:all(fun(P) -> fact(Ps, P, mbuf_size) > 0 end, [beside, combined, delayed]).
 
 %% Checks that no process outside of the probes links to or monitors one of them. This makes the
 %% probes run, so it comes after a proof that has failed.
@@ -603,7 +621,7 @@ places(#{pids := Pids}) ->
     [{1, Same(X, Y)} || {X, Y} <- [{A, B} | [{D, H} || H <- Hold]]]
         ++ [{0, Same(X, Y)} || X <- [A, C, D, E, F], Y <- [A, C, D, E, F], X < Y].
 
-young_heap(#{seeds := Seeds} = Ps) ->
+young_heap(#{seeds := #{thing := N} = Seeds} = Ps) ->
     Ages = [ages, ages2],
     [%% the hibernated one has less than its least size
      {heap_sz, numbers(Ps, [base, asleep | Ages], heap_sz, heap_block_size)},
@@ -615,7 +633,13 @@ young_heap(#{seeds := Seeds} = Ps) ->
      {htop, distances(Ps, Ages, htop, heap, heap_size)},
      {stop, fun() -> [{-fact(Ps, P, stack_size), read(Ps, P, [stop], minus, hend)}
                       || P <- [base | Ages]] end},
-     {high_water, distances(Ps, Ages, high_water, heap, recent_size)}].
+     {high_water, distances(Ps, Ages, high_water, heap, recent_size)},
+     %% its last word is the number of words in use
+     {abandoned, fun() -> [has(Ps, delayed, [abandoned], fact(Ps, delayed, heap_size), N),
+                           {1, read(Ps, delayed, [abandoned], has,
+                                    {fact(Ps, delayed, heap_block_size) - 1, 1,
+                                     fact(Ps, delayed, heap_size)})}
+                          | nothing(Ps, abandoned, still(Ps) -- [delayed])] end}].
 
 old_heap(#{seeds := Seeds} = Ps) ->
     Ages = [ages, ages2],
@@ -634,7 +658,7 @@ messages(#{seeds := #{numbers := [N1, N2, N3, N4 | _] = Numbers,
                       fill := F, big1 := Big1, big2 := Big2,
                       held_up := [O | _] = Outer, held_up2 := [O2 | _] = Outer2}} = Ps) ->
     K = length(Numbers),
-    HasMail = [queued, marked, attached, attached_bin, queued_off],
+    HasMail = [queued, marked, attached, attached_bin, queued_off, delayed],
     [{sig_first, fun() -> [has(Ps, queued, [sig_first], 6, N1)] end},
      {msg_tag, fun() -> [{1, read(Ps, queued, [sig_first, msg_tag], is, {term, N1})}] end},
      {msg_next, fun() -> [has(Ps, queued, [sig_first | Next], 6, N)
