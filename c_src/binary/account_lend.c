@@ -45,6 +45,7 @@ enum status account_lend(struct account *a, struct account *to, unsigned i, unsi
     to->repeats = a->repeats;
     to->all.whole = a->all.whole;
     to->all.level = a->all.level;
+    to->all.pruned = 0;
     to->lent = (struct lent){a, a->era, to->era, i, n, to->all.max};
     share_limit(a, to, n - i + 1);
     for (size_t part = i; part < PENDING_PARTS; part += n)

@@ -20,7 +20,7 @@ enum stages {
     DONE
 };
 
-enum { CLEAR_STEP = 64 }; /* words of bits */
+enum { CLEAR_STEP = 16 }; /* words of bits, in three arrays: see wipe */
 enum { DEGREES_ROW = 64 };
 
 /* Places are stored in 32 bits. */

@@ -21,7 +21,7 @@ enum snapshot_want {
 };
 
 /* Limits of one piece. */
-enum { SNAPSHOT_PIECE = BOUND(1 << 16, 1 << 10), SNAPSHOT_PREVIEWS = BOUND(256, 3) };
+enum { SNAPSHOT_PIECE = BOUND(1 << 16, 1 << 10), SNAPSHOT_PREVIEWS = BOUND(64, 3) };
 
 /* A node's name, and the number of its tokens. */
 struct titled {

@@ -7,7 +7,7 @@
 
 /* With more words of bits, grey bits are allocated beforehand and cleared in slices together with
  * the black ones: clearing them all at once would take too long. */
-enum { CLEAR_AT_ONCE = BOUND(1 << 17, 4), CLEAR_STEP = BOUND(128, 2) };
+enum { CLEAR_AT_ONCE = BOUND(1 << 17, 4), CLEAR_STEP = BOUND(32, 2) };
 
 static size_t bits_of(const struct block *b)
 {

@@ -319,21 +319,21 @@ NIF(nif_do_aim_core)
 enum { ABSENT_SLOTS = 1 << 17, ABSENT_PROCESSES = 1 << 12 };
 
 /* Nothing is known of these but that they were there. */
-static unsigned count_absent(const struct vm *vm, const struct core_file *core, size_t *next)
+static bool count_absent(const struct vm *vm, const struct core_file *core, size_t *next,
+                         unsigned *absent)
 {
     size_t left = vm->tab.max - *next;
     size_t end = *next + (left < ABSENT_SLOTS ? left : ABSENT_SLOTS);
-    unsigned absent = 0;
     uint64_t proc;
     for (unsigned i = 0; *next < end && i < ABSENT_PROCESSES; i++) {
         if (!peek_scan(vm->reader, vm->tab.tab, *next, end, next))
-            return absent;
+            return false;
         if (*next < end && peek_word(vm->reader, vm->tab.tab + *next * 8, &proc)) {
-            absent += proc != 0 && !core_file_has(core, proc, LF(vm->lay, proc_size));
+            *absent += proc != 0 && !core_file_has(core, proc, LF(vm->lay, proc_size));
             ++*next;
         }
     }
-    return absent;
+    return true;
 }
 
 NIF(nif_do_absent)
@@ -348,7 +348,9 @@ NIF(nif_do_absent)
     if (vm.reader == PEEK_NONE)
         return ATOM(no_reader);
     size_t next = from;
-    unsigned n = s->core ? count_absent(&vm, s->core, &next) : 0;
+    unsigned n = 0;
+    if (s->core && !count_absent(&vm, s->core, &next, &n))
+        return ATOM(no_reader);
     bool more = s->core && next < vm.tab.max;
     return enif_make_tuple2(env, enif_make_uint(env, n),
                             more ? enif_make_uint64(env, next) : ATOM(done));

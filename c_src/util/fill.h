@@ -23,12 +23,14 @@ static inline enum status fill(uint32_t *array, uint32_t n, uint32_t *done, uint
     return ST_OK;
 }
 
-/* The same with zeros, for entries of any size. */
+/* The same with zeros, for entries of any size. A step is a part of a page, because a new page takes the system as long as
+ * many steps. */
 static inline enum status wipe(void *array, size_t size, size_t n, size_t *done, struct budget *b)
 {
-    enum { WIPE_STEP = 64 };
+    enum { WIPE_BYTES = 512 };
+    size_t step = size < WIPE_BYTES ? WIPE_BYTES / size : 1;
     while (*done < n) {
-        size_t some = n - *done < WIPE_STEP ? n - *done : WIPE_STEP;
+        size_t some = n - *done < step ? n - *done : step;
         if (!budget_step(b))
             return ST_TIMESLICE;
         memset((char *)array + *done * size, 0, some * size);

@@ -14,12 +14,12 @@ struct leftovers {
     struct leftover *first;
 };
 
-/* Smaller blocks are freed at once, and a large one in so many bytes at a time: a millisecond on a slow machine. A block that
- * may have a segment of its own is freed alone: the VM keeps it for reuse, and instead gives back another one, which may
- * be large. */
+/* Smaller blocks are freed at once, and a large one in so many bytes at a time: a millisecond on a slow machine. A larger block is
+ * freed alone: it may have a segment of its own, which the VM keeps for reuse and instead gives back another one, or it may be
+ * the last one in its carrier. Either takes a millisecond or two. */
 enum {
     LEFTOVER_MIN = BOUND(1 << 14, 64),
-    LEFTOVER_ALONE = BOUND(1 << 18, 96),
+    LEFTOVER_ALONE = BOUND(1 << 16, 96),
     LEFTOVER_STEP = BOUND(1 << 22, 128)
 };
 
