@@ -900,7 +900,7 @@ the_node_itself_is_judged(_Config) ->
          || {First, Last, Taken} <- [{10000, 90000, 1}, {0, 90000, 0}, {90000, 0, 0}]],
     [] = Kinds((Connection(10000, 90000, 0))#{ms => 1900}),
     Suspended = fun(N) ->
-                        Crowd = #{each => 1.0, groups => [], rest => 0, suspended => N},
+                        Crowd = #{each => 1.0, sampled => 100, groups => [], rest => 0, suspended => N},
                         [#{evidence := Evidence, share := 1.0}] =
                             sonde_judge:find(facts((Connection(10000, 90000, 0))#{crowd => Crowd})),
                         proplists:get_value(suspended, Evidence)
@@ -1298,7 +1298,7 @@ facts(Given) ->
                  limits => #{processes => 100000, ports => 100000, atoms => 100000,
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],
-                 crowd => #{each => 1.0, groups => [], rest => 0, suspended => 0}, tables => [], owners => [],
+                 crowd => #{each => 1.0, sampled => 100, groups => [], rest => 0, suspended => 0}, tables => [], owners => [],
                  connected => [], queues => [], connections => [], waits => [], loggers => [],
                  settings => #{fullsweep_after => 65535, process_table => 1, port_table => 1},
                  not_looked_at => []}, Given).

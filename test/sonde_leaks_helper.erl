@@ -151,7 +151,7 @@ plant(#{kind := monitors, bytes := Bytes} = P) ->
                              times(Bytes div 120, fun(_) -> monitor(process, Whom) end),
                              erlang:garbage_collect(), Built(), idle()
                      end, [], P),
-    (tell(Pid, [monitors], [demonitor]))#{whats => [Pid, Whom]};
+    tell(Pid, [monitors], [demonitor]);
 plant(#{kind := links, speed := Speed} = P) ->
     Pid = supervised(fun(Built) ->
                              times(3000, fun(_) -> spawn_link(?MODULE, idle, []) end),

@@ -129,6 +129,12 @@ finding(#{kind := Kind, evidence := Evidence} = Suspect) when Kind =:= run_queue
          run_queue -> " wait for a scheduler.";
          suspended -> " are suspended."
      end];
+finding(#{kind := monitors, evidence := Evidence} = Suspect) ->
+    [Of, By] = [proplists:get_value(Key, Evidence) || Key <- [monitors, monitored_by]],
+    [capital(what(Suspect)), if
+                                 Of >= By -> " has many monitors of the same process";
+                                 true -> " is monitored many times by the same process of another node"
+                             end, how_much(Suspect), $.];
 finding(#{kind := processes, what := {processes, _}} = Suspect) ->
     ["There are more and more ", what(Suspect), how_much(Suspect), $.];
 finding(#{kind := Kind} = Suspect) ->
@@ -142,8 +148,8 @@ capital(Text) ->
     string:titlecase(unicode:characters_to_list(Text)).
 
 %% Where a limit is near, that is what counts, not the memory.
-how_much(#{kind := processes, what := {processes, _}, bytes := Bytes}) ->
-    [": ", bytes(Bytes), " in all"];
+how_much(#{kind := processes, what := {processes, _}, bytes := Bytes} = Suspect) ->
+    [": ", about(Suspect), bytes(Bytes), " in all"];
 how_much(#{kind := Kind, evidence := Evidence})
   when Kind =:= processes; Kind =:= ports; Kind =:= atoms; Kind =:= ets_tables ->
     [": ", share(proplists:get_value(count, Evidence) / proplists:get_value(limit, Evidence)), " of the limit"];
@@ -151,8 +157,11 @@ how_much(#{kind := max_heap, bytes := Bytes, share := Share}) ->
     [": ", bytes(Bytes), ", ", share(Share), " of it"];
 how_much(#{bytes := 0}) ->
     "";
-how_much(#{bytes := Bytes, share := Share}) ->
-    [": ", bytes(Bytes), ", ", share(Share), " of the memory"].
+how_much(#{bytes := Bytes, share := Share} = Suspect) ->
+    [": ", about(Suspect), bytes(Bytes), ", ", share(Share), " of the memory"].
+
+about(#{evidence := Evidence}) ->
+    ["about " || {estimated_from, _} <- Evidence].
 
 what(#{what := {ets, _}, evidence := Evidence}) ->
     io_lib:format("table ~ts", [short(proplists:get_value(name, Evidence))]);
@@ -166,13 +175,14 @@ what(#{what := Pid, evidence := Evidence}) ->
         false -> short(Pid)
     end.
 
-frees(#{frees := Bytes}) -> [" This frees ", bytes(Bytes), $.];
+frees(#{frees := Bytes} = Suspect) -> [" This frees ", about(Suspect), bytes(Bytes), $.];
 frees(_) -> "".
 
 pair({registered_name, Name}) -> {"registered", name(Name)};
 pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- Pids])};
 pair({oldest_stayed_ms, Ms}) -> {"oldest stayed", io_lib:format("~.1f s", [Ms / 1000])};
 pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
+pair({estimated_from, N}) -> {"estimated from", ["a sample of ", count(N), " processes of the node"]};
 pair({most, Of}) -> {"most", lists:join(" ", [[short(P), " (", count(N), $)] || {P, N} <- Of])};
 pair({full_sockets, Full}) ->
     {"full sockets", lists:join(", ", [["to ", Address, " (", bytes(N), " wait)"] || {Address, N} <- Full])};
@@ -208,7 +218,6 @@ kind(garbage) -> "has garbage that no collection took";
 kind(passed_on_binaries) -> "has binaries that it only passed on";
 kind(pinned_slices) -> "has small parts of large binaries";
 kind(mailbox) -> "has a backlog of messages";
-kind(monitors) -> "has many monitors of the same process";
 kind(links) -> "has more and more links";
 kind(stack) -> "has a deep stack";
 kind(dictionary) -> "has a large process dictionary";
@@ -260,7 +269,8 @@ remedy(let_run) ->
 remedy(cancel_timers) ->
     "Each row is a timer: cancel those that are not needed any more, by timer:cancel/1.";
 remedy(demonitor) ->
-    "Call demonitor(Ref, [flush]) after an answer, or monitor once and keep the reference.";
+    "Who monitors should call demonitor(Ref, [flush]) after an answer, or monitor once and keep the"
+    " reference.";
 remedy(unlink) ->
     "Unlink or end the processes that are done.";
 remedy(tail_call) ->
@@ -345,4 +355,4 @@ because({left_out, N, Some}) ->
     ["could not read ", sonde_units:missed(N, lists:sublist(Some, ?NAMED))];
 because(outside) -> "cannot be read from outside";
 because(one_moment) -> "there is only one moment: what grows is not known";
-because({sampled, N}) -> ["a sample of ", count(N)].
+because({sampled, N}) -> ["all but a sample of ", count(N)].

@@ -32,8 +32,8 @@
                   content => sensitive, suspended_ms => non_neg_integer()}.
 -type generation() :: #{terms | binaries | room | binary_room := non_neg_integer()}.
 %% `collected': the collections that were noticed in the interval.
-%% `twins': the most of its monitors, or of those on it, that are for one and the same process;
-%% `unknown' if there are too many to list.
+%% `twins': how many of its monitors are of a process that it monitors already; or of those on it, by a process of
+%% another node that does already, since one of this node has them among its own. `unknown': too many to list.
 -type process() :: #{pid := pid(), attrs := sonde_attr:attrs(), samples := [sample(), ...],
                      twins := non_neg_integer() | unknown,
                      collected := sonde_facts_collections:count(),
@@ -291,17 +291,16 @@ last(#{waste := Waste, series := Series, seen := Seen}) ->
 
 %% ---- monitors
 
+twins(_, #{monitor_count := Of}) when Of > ?MOST_TIES ->
+    unknown;
 twins(Pid, #{monitor_count := Of, monitored_by_count := By}) ->
-    lists:max([twins(Pid, monitors, Of), twins(Pid, monitored_by, By)]).
+    max(twins(Pid, monitors, fun(_) -> true end, Of), twins(Pid, monitored_by, fun is_remote/1, By)).
 
-twins(Pid, Item, Count) when Count >= ?FEW_TIES, Count =< ?MOST_TIES ->
+twins(Pid, Item, Is, Count) when Count >= ?FEW_TIES, Count =< ?MOST_TIES ->
     case process_info(Pid, Item) of
-        {_, Ties} -> most_alike(lists:sort(Ties), 1, 0);
+        {_, Ties} -> Some = lists:filter(Is, Ties), length(Some) - length(lists:usort(Some));
         undefined -> 0
     end;
-twins(_, _, Count) when Count > ?MOST_TIES -> unknown;
-twins(_, _, _) -> 0.
+twins(_, _, _, _) -> 0.
 
-most_alike([Same, Same | Rest], N, Most) -> most_alike([Same | Rest], N + 1, Most);
-most_alike([_ | Rest], N, Most) -> most_alike(Rest, 1, max(N, Most));
-most_alike([], _, Most) -> Most.
+is_remote(Pid) -> is_pid(Pid) andalso node(Pid) =/= node().

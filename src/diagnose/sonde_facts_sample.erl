@@ -7,7 +7,7 @@
 -export([first/2, unseen/1, last/3]).
 -export_type([crowd/0, group/0]).
 
-%% `each': how many processes one of the sample stands for. `count', `bytes', `garbage' and the
+%% `each': how many processes one of the sample stands for; `sampled': how many it has. `count', `bytes', `garbage' and the
 %% numbers of orphans are of the whole group; they are estimates if `each' is more than 1. `born':
 %% how many of the processes that gained the most memory are of this group and began in the
 %% interval.
@@ -15,7 +15,7 @@
 %% each process check its code when a module is purged, for example.
 %% `suspended': how many processes are suspended, for example because they send to a node with a busy
 %% connection; `unknown' if the sample does not have all processes.
--type crowd() :: #{each := float(), groups := [group()], rest := non_neg_integer(),
+-type crowd() :: #{each := float(), sampled := non_neg_integer(), groups := [group()], rest := non_neg_integer(),
                    suspended := non_neg_integer() | unknown}.
 -type group() :: #{key := mfa(), count := non_neg_integer(), bytes := non_neg_integer(),
                    orphans := non_neg_integer(), orphan_bytes := non_neg_integer(),
@@ -87,7 +87,7 @@ last({Side, Each, Members}, Growers, Caller) ->
     Groups = lists:foldl(fun({Key, Member}, Acc) ->
                                  maps:update_with(Key, fun(Of) -> [Member | Of] end, [Member], Acc)
                          end, maps:map(fun(_, _) -> [] end, Born), Now),
-    #{each => Each, rest => max(0, Rest),
+    #{each => Each, sampled => length(Members), rest => max(0, Rest),
       suspended => case Each > ?ALL of
                        true -> unknown;
                        false -> length([x || {_, #{status := suspended}} <- Now])

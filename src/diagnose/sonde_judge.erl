@@ -506,14 +506,20 @@ behind(Bytes) -> Bytes.
 %% ---- crowds
 
 -spec crowd(sonde_facts:facts(), node_facts()) -> suspects().
-crowd(#{crowd := #{groups := Groups}, moments := Moments, limits := Limits}, #{again := Again} = Node) ->
+crowd(#{crowd := #{groups := Groups} = Crowd, moments := Moments, limits := Limits}, #{again := Again} = Node) ->
     Rises = is_rising(processes, Moments, ?CROWD, Again),
     Most = lists:max([0 | [Born || #{born := Born} <- Groups]]),
-    [share(Found, Node)
+    [share(estimated(Found, Crowd), Node)
      || Group <- Groups,
         Judge <- [fun orphans/2, fun idle_garbage/2,
                   fun(G, _) -> newborn(Rises, Most, Moments, Limits, G) end],
         Found <- [Judge(Group, Node)], is_map(Found)].
+
+%% Counts and sizes of a group may be of a sample.
+estimated(#{evidence := Evidence} = Found, #{each := Each, sampled := Sampled}) when Each > 1 ->
+    Found#{evidence := Evidence ++ [{estimated_from, Sampled}]};
+estimated(Found, _) ->
+    Found.
 
 orphans(#{key := Key, orphans := Orphans, orphan_bytes := Bytes} = Group, #{least := Least}) ->
     Orphans >= ?CROWD andalso Bytes >= Least andalso
