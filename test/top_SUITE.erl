@@ -33,7 +33,7 @@ groups() ->
                  ends_with_its_terminal, terminal_that_is_stuck, leaves_the_terminal_as_it_was,
                  no_process_is_left, nothing_reaches_the_mailbox, times_are_measured_meanwhile,
                  node_that_is_not_there]},
-     {others, [], [another_node, node_that_goes_away, node_without_sonde]}].
+     {others, [], [another_node, node_that_goes_away, node_that_hangs, node_without_sonde]}].
 
 init_per_suite(Config) ->
     Term = os:getenv("TERM"),
@@ -1316,10 +1316,31 @@ seen_going(Node) ->
     Top = top(Terminal, #{node => Node}),
     ok = shows(Terminal, "processes by"),
     ok = erpc:call(Node, init, stop, []),
-    ok = shows(Terminal, "noconnection\\. Press Enter to go back"),
+    ok = shows(Terminal, "noconnection\\. Press Enter"),
     ok = sonde_terminal_helper:type(Terminal, ""),
     {result, {error, {Node, noconnection}}} = ended(Top),
     1 = sonde_terminal_helper:requests(Terminal),
+    ok.
+
+%% What is shown of a node that does not answer is old, and a new sample ends that.
+node_that_hangs(Config) ->
+    with_another(shipped, seen_hanging, Config).
+
+%% Runs on a peer.
+seen_hanging(Node) ->
+    true = os:putenv("TERM", "xterm"),
+    Terminal = terminal(),
+    Top = top(Terminal, #{node => Node}),
+    ok = shows(Terminal, "every 1 s"),
+    OsPid = erpc:call(Node, os, getpid, []),
+    "" = os:cmd("kill -STOP " ++ OsPid),
+    try
+        ok = shows(Terminal, "no answer for \\d+ s")
+    after
+        "" = os:cmd("kill -CONT " ++ OsPid)
+    end,
+    ok = shows(Terminal, "every 1 s"),
+    quit(Terminal, Top),
     ok.
 
 node_that_is_not_there(_Config) ->

@@ -13,6 +13,8 @@
 -type error() :: {error, {node(), noconnection | no_sonde | timeout | term()}}.
 
 -define(LEAVE_MS, 500).       % for the terminal to take the text that restores it
+-define(LATE_MS, 3000).       % more than that without a sample is shown
+-define(TICK_MS, 1000).
 -define(REMOTE_MS, 120000).   % for a sample from another node, beyond its interval
 
 -spec top(opts()) -> ok | error().
@@ -38,7 +40,7 @@ run(Caller, #{node := Node, without := Mine} = Opts) ->
     State = #{caller => Caller, device => monitor(process, Device), node => Node,
               without => [Mine || Node =:= node()],
               model => sonde_top_model:new(Opts), screen => Opts, job => none, asked => none,
-              started => 0, next => now_ms(), reading => none, drawing => none, changed => false,
+              started => 0, since => none, next => now_ms(), reading => none, drawing => none, changed => false,
               kept => ""},
     Job = start(State),
     receive
@@ -79,7 +81,7 @@ loop(State) ->
         _ ->
             loop(Ready)
     after patience(Ready) ->
-        loop(Ready)
+        loop(late(Ready))
     end.
 
 %% ---- samples
@@ -89,8 +91,19 @@ patience(#{job := none, next := Next, model := Model}) when Next =/= infinity ->
         none -> infinity;
         _ -> max(0, Next - now_ms())
     end;
+patience(#{job := Job}) when is_pid(Job) ->
+    ?TICK_MS;
 patience(_) ->
     infinity.
+
+%% A node that hangs answers nothing: then what is shown is old.
+late(#{job := Job, since := Since, model := #{interval := Ms} = Model} = State) when is_pid(Job) ->
+    case now_ms() - Since - Ms of
+        Late when Late > ?LATE_MS -> State#{changed => true, model => Model#{late => (Late + Ms) div 1000}};
+        _ -> State
+    end;
+late(State) ->
+    State.
 
 sample(#{job := none, next := Next, model := Model} = State) when Next =/= infinity ->
     case now_ms() >= Next andalso sonde_top_model:request(Model) of
@@ -100,9 +113,11 @@ sample(#{job := none, next := Next, model := Model} = State) when Next =/= infin
 sample(State) ->
     State.
 
-start(#{node := Node, model := Model, without := Without} = State) ->
+%% `since': when the node was first asked after its last answer.
+start(#{node := Node, model := Model, without := Without, since := Since} = State) ->
     Request = sonde_top_model:request(Model),
-    State#{job => sonde_helper:job(fun([N, R]) -> take(N, R) end,
+    State#{since => case Since of none -> now_ms(); _ -> Since end,
+           job => sonde_helper:job(fun([N, R]) -> take(N, R) end,
                                    [Node, Request#{without => Without}]),
            asked => Request, started => now_ms()}.
 
@@ -129,8 +144,8 @@ sampled(#{ms := Ms} = Sample, #{model := Model, started := Started, screen := Sc
                #{how := plain} -> infinity;
                _ -> max(Started + Interval, now_ms() + Ms)
            end,
-    State#{job => none, next => Next, changed => true,
-           model => sonde_top_model:sampled(Sample, Model)}.
+    State#{job => none, since => none, next => Next, changed => true,
+           model => sonde_top_model:sampled(Sample, Model#{late => 0})}.
 
 %% ---- the terminal
 
@@ -203,7 +218,7 @@ told(Error, #{reading := none} = State) ->
     Error;
 told({error, {Node, Why}} = Error, #{reading := Reading, caller := Caller,
                                      device := Device} = State) ->
-    ok = leave(io_lib:format("sonde: ~ts: ~0tp. Press Enter to go back.~n", [Node, Why]), State),
+    ok = leave(io_lib:format("sonde: ~ts: ~0tp. Press Enter.~n", [Node, Why]), State),
     receive
         {io_reply, Reading, _} -> Error;
         {'DOWN', Ref, process, _, _} when Ref =:= Caller; Ref =:= Device -> Error

@@ -39,7 +39,7 @@ new(#{interval := Ms, rows := Most, sort := Sort}) ->
             end,
     #{interval => Ms, most => Most, width => 80, height => 24, page => {procs, Order},
       sort => Order, from => 0, find => "", back => [], paused => false, note => "", sample => none,
-      before => none, past => #{}, trail => none, deep => none}.
+      before => none, past => #{}, trail => none, deep => none, late => 0}.
 
 -spec size(pos_integer(), pos_integer(), model()) -> model().
 size(Width, Height, Model) ->

@@ -69,7 +69,10 @@ page({What, Text}, Model, Style) when What =:= links; What =:= stack; What =:= m
 %% ---- one process
 
 page({process, Pid}, #{sample := #{body := #{info := undefined}}} = Model, Style) ->
-    {["process ", Pid, " is gone"], last_known(sonde_top_model:deep(Model), Model, Style)};
+    {["process ", Pid, " is gone"], case sonde_top_model:deep(Model) of
+                                        none -> [];
+                                        Deep -> last_known(Deep, Model, Style)
+                                    end};
 page({process, Pid}, #{from := From, sample := #{body := #{info := Info}}} = Model, Style)
   when From > 0 ->
     {["process ", Pid, "  ", known_as(Info, Style)],

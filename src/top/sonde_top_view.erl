@@ -30,7 +30,7 @@ lines(#{width := Width, height := Height} = Model, Style)
     Shown = lists:sublist(All, Room),
     Shown ++ lists:duplicate(Room - length(Shown), "") ++ Keys;
 lines(#{width := Width, height := Height}, Style) ->
-    [cut(io_lib:format("the terminal is too small: ~bx~b; ~bx~b is needed",
+    [cut(io_lib:format("~bx~b is too small, ~bx~b is needed",
                        [Width, Height, ?NARROWEST, ?LOWEST]), Style#{width => max(1, Width - 1)})].
 
 bold(Text, Style) -> sonde_grid:bold(cut(Text, Style), Style).
@@ -40,8 +40,8 @@ join(Parts) ->
 
 %% ---- the header
 
-header(#{sample := none}, Style) ->
-    [bold("sonde  looking ...", Style), "", "", "", "", ""];
+header(#{sample := none, late := Late} = Model, Style) ->
+    [bold(["sonde  ", case Late of 0 -> "looking ..."; _ -> pace(Model) end], Style), "", "", "", "", ""];
 header(#{sample := #{head := Head, ms := Ms}} = Model, Style) ->
     [bold(title(Head, Model), Style),
      cut(work(Head, rates(Model), Ms, Style), Style),
@@ -57,6 +57,7 @@ clock({H, M, S}) -> io_lib:format("~2..0b:~2..0b:~2..0b", [H, M, S]).
 uptime(S) when S >= 86400 -> io_lib:format("~bd ~ts", [S div 86400, uptime(S rem 86400)]);
 uptime(S) -> clock({S div 3600, S div 60 rem 60, S rem 60}).
 
+pace(#{late := Late}) when Late > 0 -> io_lib:format("no answer for ~b s", [Late]);
 pace(#{paused := true}) -> "paused";
 pace(#{interval := Ms}) when Ms rem 1000 =:= 0 -> io_lib:format("every ~b s", [Ms div 1000]);
 pace(#{interval := Ms}) -> io_lib:format("every ~b ms", [Ms]).
