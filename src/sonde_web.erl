@@ -39,7 +39,7 @@
 -export_type([opts/0, error/0]).
 
 -type opts() :: #{port => inet:port_number(), ip => inet:ip_address(), beyond_loopback => boolean(),
-                  interval => Ms :: pos_integer(), token => fun(() -> binary())}
+                  interval => Ms :: pos_integer(), token => fun(() -> iodata())}
               | [{atom(), term()}].
 -type error() :: {already_started, pid()} | no_inets | no_page | no_random_bytes | bad_token
                | {listen, inet:posix()} | term().
@@ -71,6 +71,7 @@ start_link() -> start_link(#{}).
 
 %% @doc Starts the page, linked to the caller. Raises `badarg' for an invalid option. Errors:
 %% <ul>
+%% <li>`{already_started, Pid}': the node has a page</li>
 %% <li>`no_inets': OTP's inets is not on this node</li>
 %% <li>`no_page': `priv/live.html' is not here, as where sonde was loaded from another node</li>
 %% <li>`no_random_bytes': neither crypto nor `/dev/urandom' gives a token</li>
@@ -177,7 +178,9 @@ page() ->
     end.
 
 token(Draw) ->
-    Token = try Draw() catch throw:no_random_bytes -> throw(no_random_bytes); _:_ -> throw(bad_token) end,
+    Token = try iolist_to_binary(Draw())
+            catch throw:no_random_bytes -> throw(no_random_bytes); _:_ -> throw(bad_token)
+            end,
     sonde_web_http:is_token(Token) orelse throw(bad_token),
     Token.
 

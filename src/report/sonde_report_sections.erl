@@ -44,7 +44,7 @@ none(Text) -> throw({none, Text}).
 %% @doc What a call could not read, as of its own report.
 -spec left_out(#{left_out := non_neg_integer(), atom() => term()}) -> #{cut => [binary()]}.
 left_out(#{left_out := 0}) -> #{};
-left_out(#{left_out := N}) -> #{cut => [text([integer_to_list(N), " processes could not be read"])]}.
+left_out(#{left_out := N}) -> #{cut => [text([sonde_units:missed(N, []), " could not be read"])]}.
 
 %% ---- the node
 
@@ -236,8 +236,10 @@ tables(#{top := N} = Opts) ->
                 #{binaries := false} -> never;
                 _ -> erlang:monotonic_time(millisecond) + ?BINARIES_MS
             end,
-    Read = lists:append([table_row(Row, Until) || Row <- unique(Rows)]),
-    Unread = length([Row || Row <- Read, Until =/= never, element(7, Row) =:= undefined]),
+    Largest = [{Row, outside(Tab, Size, Until)} || {Tab, _, _, _, Size} = Row <- unique(Rows)],
+    {More, Late} = most_outside(ets:all() -- [Tab || {{Tab, _, _, _, _}, _} <- Largest], N, Until),
+    Read = lists:append([table_row(Row, Outside) || {Row, Outside} <- Largest ++ More]),
+    Unread = Late + length([Row || Row <- Read, Until =/= never, element(7, Row) =:= undefined]),
     (case Unread of
          0 -> #{};
          _ -> #{cut => [text([integer_to_list(Unread), " tables were not asked for their binaries: "
@@ -247,11 +249,24 @@ tables(#{top := N} = Opts) ->
 %% A table may have another size each time.
 unique(Rows) -> lists:ukeysort(1, Rows).
 
-table_row({Tab, _, Owner, Type, _}, Until) ->
+%% Of the other tables, those with the most binaries, and how many could not be asked. A small table may refer to much.
+most_outside(_, _, never) -> {[], 0};
+most_outside(Tabs, N, Until) ->
+    Sizes = lists:reverse(lists:sort([{Size, Tab} || Tab <- Tabs, Size <- [ets:info(Tab, size)],
+                                                     is_integer(Size), Size > 0])),
+    Asked = [{outside(Tab, Size, Until), Tab} || {Size, Tab} <- Sizes],
+    Most = lists:foldl(fun sonde_largest:add/2, sonde_largest:new(N),
+                       [Row || {Bytes, _} = Row <- Asked, is_integer(Bytes), Bytes > 0]),
+    {[{{Tab, Name, Owner, Type, Size}, Bytes}
+      || {Bytes, Tab} <- sonde_largest:to_list(Most),
+         {_, _, [Name, {owner, Owner}, {type, Type}, {size, Size}]} <- sonde_ets:row(Tab)],
+     length([Tab || {undefined, Tab} <- Asked])}.
+
+table_row({Tab, _, Owner, Type, _}, Outside) ->
     case {sonde_ets:bytes(Tab), ets:info(Tab, size)} of
         {Bytes, Size} when is_integer(Bytes), is_integer(Size) ->
             [{table(Tab), registered(Owner), name(Type), name(ets:info(Tab, protection)), Size, Bytes,
-              outside(Tab, Size, Until)}];
+              Outside}];
         _ ->
             []
     end.
