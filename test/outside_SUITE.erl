@@ -17,7 +17,7 @@ all() ->
      no_such_process, not_a_node, ended_but_not_reaped, another_user, root_runs_no_program_of_a_user,
      twin_is_the_same_program, flags_are_those_of_the_target, nothing_of_the_user_gets_in,
      folder_is_private_and_gone, exit_codes_are_those_of_the_twin, twin_that_dies, no_room,
-     sigterm_ends_both, killed_leaves_no_twin, interrupted_leaves_no_twin,
+     sigterm_ends_both, killed_leaves_no_twin, killed_while_the_twin_starts, interrupted_leaves_no_twin,
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
      freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
      stopped_by_others_it_stays_so, freezing_is_forbidden, no_other_process_gets_a_signal,
@@ -321,6 +321,25 @@ sigterm_ends_both(Config) -> ends_both("TERM", 143, Config).
 killed_leaves_no_twin(Config) -> ends_both("KILL", 137, Config).
 
 interrupted_leaves_no_twin(Config) -> ends_both("INT", 130, Config).
+
+%% A twin that begins when the command is gone says nothing, and removes the folder.
+killed_while_the_twin_starts(Config) ->
+    with_node(fun(OsPid) ->
+        _ = [begin
+                 File = filename:join(get(dir, Config), "twin"),
+                 Port = started(["--pid ", OsPid, " native"], [{twin, "stays " ++ File} | Config]),
+                 ok = sonde_test:until(twin_begins, fun() -> begun(Config) =/= [] end),
+                 ok = timer:sleep(Ms),
+                 "" = os:cmd("kill -KILL " ++ os_pid(Port)),
+                 {137, <<>>} = collect(Port, <<>>),
+                 ok = sonde_test:until(gone, fun() -> begun(Config) =:= [] andalso folders(Config) =:= [] end)
+             end || Ms <- [0, 30, 60, 90]]
+    end).
+
+%% The twins that were started from here.
+begun(Config) ->
+    [File || File <- filelib:wildcard("/proc/[0-9]*/cmdline"), {ok, Line} <- [file:read_file(File)],
+             binary:match(Line, iolist_to_binary(["-sonde_twin", 0, get(dir, Config)])) =/= nomatch].
 
 ends_both(Signal, Code, Config) ->
     with_node(fun(OsPid) ->

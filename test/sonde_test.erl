@@ -269,10 +269,31 @@ is_asleep(Pid) ->
 %% The result of Ask, a call that looks twice and sleeps in between. Fun runs during the sleep.
 in_window(Ask, Fun) ->
     {Pid, Ref} = spawn_monitor(fun() -> exit({returned, Ask()}) end),
-    _ = while_asleep(Pid, Fun),
-    receive
-        {'DOWN', Ref, process, Pid, {returned, Result}} -> Result;
-        {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
+    ok = until({asleep, Pid}, fun() -> is_asleep(Pid) orelse not is_process_alive(Pid) end),
+    case suspended_asleep(Pid) of
+        true ->
+            _ = Fun(),
+            true = erlang:resume_process(Pid),
+            receive
+                {'DOWN', Ref, process, Pid, {returned, Result}} -> Result;
+                {'DOWN', Ref, process, Pid, Why} -> error({died, Why})
+            end;
+        false ->
+            %% a busy machine let the sleep go by
+            true = exit(Pid, kill),
+            receive
+                {'DOWN', Ref, process, Pid, Why} when Why =:= killed; element(1, Why) =:= returned ->
+                    in_window(Ask, Fun);
+                {'DOWN', Ref, process, Pid, Why} ->
+                    error({died, Why})
+            end
+    end.
+
+suspended_asleep(Pid) ->
+    try erlang:suspend_process(Pid) of
+        true -> is_asleep(Pid)
+    catch
+        error:badarg -> false
     end.
 
 %% A helper of Call that is suspended in the middle of its work until its caller is killed does not

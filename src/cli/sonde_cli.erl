@@ -26,6 +26,7 @@
 -spec main([string()]) -> no_return().
 main(Words) ->
     ok = sonde_cli_signal:tell(self()),
+    _ = [io:setopts(Device, [{encoding, unicode}]) || is_utf8(), Device <- [standard_io, standard_error]],
     {Pid, Ref} = spawn_monitor(?MODULE, work, [Words]),
     receive
         {'DOWN', Ref, process, Pid, {done, Code}} ->
@@ -37,6 +38,11 @@ main(Words) ->
             ok = put_back(),
             erlang:halt(?TERMINATED, [{flush, false}])
     end.
+
+%% Before OTP 26, a script writes Latin-1 whatever the locale is.
+is_utf8() ->
+    Locale = [Value || Name <- ["LC_ALL", "LC_CTYPE", "LANG"], Value <- [os:getenv(Name, "")], Value =/= ""],
+    re:run(lists:sublist(Locale, 1), "utf-?8", [caseless, {capture, none}]) =:= match.
 
 -spec work([string()]) -> no_return().
 work(Words) ->
@@ -145,7 +151,7 @@ outside(Target, Command, Args, Opts) ->
 answer_outside(#{}, {error, busy}, _) ->
     failed("the process ran when the file was written, or its heap is not in the file");
 answer_outside(_, {error, busy}, _) ->
-    failed("the process cannot be read from outside: it ran at every attempt, or its heap is in two places");
+    failed("the process cannot be read from outside: it ran, or had signals to handle, at every attempt");
 answer_outside(_, Answer, Function) ->
     answer(Answer, Function).
 
@@ -276,7 +282,7 @@ leave(Attached) ->
             ok;
         {error, _} ->
             complain([atom_to_list(maps:get(node, Attached)),
-                      ": no answer; the node removes sonde by itself within a minute"])
+                      ": no answer; if the node still runs, it removes sonde by itself within a minute"])
     end.
 
 %% ---- one node
@@ -293,8 +299,10 @@ one(Node, Ours, Command, Args, Opts) ->
     end.
 
 on(Node, #{run := top}, [], _) ->
-    _ = sonde:top(#{node => Node}),
-    ?DONE;
+    case sonde:top(#{node => Node}) of
+        ok -> ?DONE;
+        {error, {_, Why}} -> failed(io_lib:format("~0tP", [Why, 20]))
+    end;
 on(Node, #{run := diagnose} = Command, [], Opts) ->
     Interval = maps:with([interval], Opts),
     Found = call(Node, diagnosis, [Interval], wait(Opts) + both_looks(Opts)),

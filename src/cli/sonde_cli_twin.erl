@@ -2,8 +2,8 @@
 %% Starts the command again on the executable of a node of this machine, or of one that left a core file: a twin of
 %% that node. Only there is what is proved of a VM true for the node as well.
 %%
-%% The twin has the terminal of the command, and two pipes to it: it says when it is up, and learns
-%% from them when the command is gone. It finds sonde in a private folder, which the command removes,
+%% The twin has the terminal of the command, and two pipes to it: it says when it is up, then waits to be told to begin,
+%% because the command may have been killed meanwhile, and learns from them when the command is gone. It finds sonde in a private folder, which the command removes,
 %% or the twin, if it is left alone.
 -module(sonde_cli_twin).
 
@@ -11,6 +11,7 @@
 -export([watch/2]).
 
 -define(UP, <<"up">>).
+-define(BEGIN, <<"begin">>).
 -define(STOP, <<"stop">>).
 -define(NOT_LOADED, 70).      % the exit code of a VM that cannot load our modules
 -define(TERMINATED, 143).
@@ -164,7 +165,9 @@ perf_files(_, false) -> [].
 
 wait(Port, Twin, Target, Ours, Caller, Ms) ->
     receive
-        {Port, {data, _}} -> wait(Port, Twin, Target, Ours, Caller, infinity);
+        {Port, {data, _}} ->
+            _ = try port_command(Port, ?BEGIN) catch error:badarg -> true end,
+            wait(Port, Twin, Target, Ours, Caller, infinity);
         {Port, {exit_status, Code}} when Ms =:= infinity, Code =< 3 -> {ok, Code};
         {Port, {exit_status, Code}} -> {error, ended(Code, Ms, Target, Ours)};
         {'DOWN', Caller, process, _, _} -> stop(Port, Twin), exit(caller_is_gone)
@@ -205,18 +208,29 @@ is_twin() ->
 main() ->
     {ok, [[Folder]]} = init:get_argument(sonde_twin),
     Watch = spawn(?MODULE, watch, [self(), Folder]),
-    receive {Watch, up} -> ok end,
+    receive {Watch, go_on} -> ok end,
     sonde_cli:main(init:get_plain_arguments()).
 
-%% Ends the twin with the command.
+%% Ends the twin with the command. If that was killed while the twin started, the port fails, since nobody reads what is
+%% written to it.
 -spec watch(pid(), file:filename()) -> no_return().
 watch(Main, Folder) ->
     _ = process_flag(priority, max),
+    _ = process_flag(trap_exit, true),
     Port = open_port({fd, 3, 4}, [eof, binary]),
-    true = port_command(Port, ?UP),
-    Main ! {self(), up},
+    Port ! {self(), {command, ?UP}},
+    watch(Port, Main, Folder).
+
+watch(Port, Main, Folder) ->
     receive
-        {Port, _} ->
+        {Port, {data, ?BEGIN}} ->
+            Main ! {self(), go_on},
+            watch(Port, Main, Folder);
+        Gone when element(1, Gone) =:= Port; element(1, Gone) =:= 'EXIT' ->
+            %% it may end the VM before the folder is gone; init does, if it is killed
+            true = erlang:suspend_process(Main),
+            _ = [exit(Pid, kill) || Pid <- processes(),
+                                    {_, {sonde_cli, work, _}} <- [process_info(Pid, initial_call)]],
             ?FOLDER ++ _ = filename:basename(Folder),
             _ = file:del_dir_r(Folder),
             Perf = case file:read_file("/proc/self/cmdline") of
