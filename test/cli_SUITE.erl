@@ -460,7 +460,8 @@ stacks_for_flame_graphs(Config) ->
     {1, "", Exists} = sonde(at(Node, "stacks 5 --svg " ++ File), Config),
     true = string:find(Exists, "file already exists") =/= nomatch,
     {0, "", _} = sonde(at(Node, "stacks 5 --force --svg " ++ File), Config),
-    {2, "", _} = sonde(at(Node, "stacks 5 --collapsed --svg " ++ File), Config),
+    _ = [{2, "", _} = sonde(at(Node, "stacks 5 " ++ Both), Config)
+         || Both <- ["--collapsed --svg " ++ File, "--json --collapsed", "--json --svg " ++ File]],
     ok = file:delete(File).
 
 %% A process in a long call on a dirty scheduler cannot be read. The command reports it on standard

@@ -24,7 +24,7 @@
          workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
          parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, slow_in_a_receive_of_its_own/1,
          who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
-         small_processes_give_nothing_back/1, the_node_itself_is_judged/1,
+         small_processes_give_nothing_back/1, who_is_monitored_is_not_accused/1, what_is_estimated_is_said/1, the_node_itself_is_judged/1,
          a_stuck_port_is_told/1, a_stopped_node_is_named/1, timers_are_no_rows_of_ours/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
@@ -743,6 +743,32 @@ garbage_is_no_state(_Config) ->
     _ = [none = Held(Bytes) || Bytes <- [fun(_) -> 512 end, fun(I) -> 512 + I * 1000 end,
                                          fun(_) -> 8000000 end, fun(I) -> 8000000 - I end]],
     ok.
+
+%% One leak is one suspect: who monitors, not who is monitored.
+who_is_monitored_is_not_accused(_Config) ->
+    Target = sonde_test:hold(fun() -> ok end),
+    Leaks = sonde_test:hold(fun() -> [monitor(process, Target) || _ <- lists:seq(1, 60000)] end),
+    Popular = sonde_test:hold(fun() -> ok end),
+    Clients = sonde_test:hold_each(lists:duplicate(1500, fun() -> monitor(process, Popular) end), []),
+    #{processes := Processes} = sonde_helper:call(fun(Caller) -> sonde_facts:take(200, Caller) end),
+    Twins = fun(Of) -> [Twins || #{pid := Pid, twins := Twins} <- Processes, Pid =:= Of] end,
+    [[59999], [0], [0]] = [Twins(Pid) || Pid <- [Leaks, Target, Popular]],
+    sonde_test:stop([Leaks, Target, Popular | Clients]).
+
+%% What is computed from a sample is not said as if it had been counted.
+what_is_estimated_is_said(_Config) ->
+    Group = #{key => {m, f, 0}, count => 2000, bytes => 90000000, orphans => 2000, orphan_bytes => 90000000,
+              idle => 2000, garbage => 0, born => 0, current => {m, f, 0}, some => []},
+    Said = fun(Each) ->
+                   Crowd = #{each => Each, sampled => 500, groups => [Group], rest => 0, suspended => 0},
+                   [Orphans] = sonde_judge:find(facts(#{crowd => Crowd})),
+                   #{finding := Finding, evidence := Evidence} = sonde_diagnose_text:told(Orphans, erlang),
+                   {unicode:characters_to_list(Finding), [unicode:characters_to_list(V) || {"estimated from", V} <- Evidence]}
+           end,
+    {Counted, []} = Said(1.0),
+    nomatch = string:find(Counted, "about"),
+    {Estimated, ["a sample of 500 processes of the node"]} = Said(4.0),
+    true = is_list(string:find(Estimated, ": about 85.8 MiB")).
 
 %% Idle processes of the smallest size give nothing back, but those with a larger heap do.
 small_processes_give_nothing_back(_Config) ->

@@ -17,7 +17,7 @@ all() ->
      no_such_process, not_a_node, ended_but_not_reaped, another_user, root_runs_no_program_of_a_user,
      twin_is_the_same_program, flags_are_those_of_the_target, nothing_of_the_user_gets_in,
      folder_is_private_and_gone, exit_codes_are_those_of_the_twin, twin_that_dies, no_room,
-     sigterm_ends_both, killed_leaves_no_twin, killed_while_the_twin_starts, interrupted_leaves_no_twin,
+     output_that_cannot_be_written, sigterm_ends_both, killed_leaves_no_twin, killed_while_the_twin_starts, interrupted_leaves_no_twin,
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
      freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
      stopped_by_others_it_stays_so, freezing_is_forbidden, no_other_process_gets_a_signal,
@@ -313,6 +313,15 @@ no_room(Config) ->
     with_node(fun(OsPid) ->
         {1, "", Said} = sonde(["--pid ", OsPid, " native"], [{env, [{"TMPDIR", "/nonexistent"}]} | Config]),
         true = is_one_line(Said) andalso has("TMPDIR", Said)
+    end).
+
+%% What was not written is no result.
+output_that_cannot_be_written(Config) ->
+    with_node(fun(OsPid) ->
+        _ = [begin
+                 {1, "", Said} = sonde([Words, " >/dev/full"], Config),
+                 {Words, true} = {Words, is_one_line(Said) andalso has("could not be written", Said)}
+             end || Words <- ["--help", ["--pid ", OsPid, " native --help"]]]
     end).
 
 sigterm_ends_both(Config) -> ends_both("TERM", 143, Config).

@@ -279,9 +279,11 @@ crowded() ->
 
 behaviours_show_their_own_call(_Config) ->
     both(fun(Of, Twin) ->
-        Pids = [Of(sonde_server_helper, server, [none]), Of(?MODULE, crowded, []), Of(erlang, whereis, [kernel_sup])],
+        Pids = [Of(sonde_server_helper, server, [none]), Of(?MODULE, crowded, []), Of(erlang, whereis, [kernel_sup]),
+                Of(erlang, whereis, [erl_signal_server])],
         Here = [Of(sonde_group, initial_call, [Pid, true]) || Pid <- Pids],
-        [{sonde_server_helper, init, 1}, {sonde_server_helper, init, 1}, {supervisor, kernel, 1}] = Here,
+        [{sonde_server_helper, init, 1}, {sonde_server_helper, init, 1}, {supervisor, kernel, 1},
+         {gen_event, init_it, 6}] = Here,
         ok = Of(sonde_test, settle, [Pids]),
         Here = [atoms(Call) || Pid <- Pids, {ok, {initial_call, Call}, _} <- [ask(Twin, info, [Pid, initial_call])]],
         {ok, Rows, _} = ask(Twin, proc_count, [memory, 1000]),

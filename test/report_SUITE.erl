@@ -14,7 +14,7 @@ all() ->
      stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, nothing_is_content,
      content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten,
      no_time_is_said, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
-     another_node, no_page_is_an_error, heaps_are_trees].
+     another_node, no_page_is_an_error, heaps_are_trees, small_tables_with_much_are_there].
 
 init_per_suite(Config) ->
     sonde_test:init(Config).
@@ -243,6 +243,18 @@ names_are_text(Config) ->
     [_] = [N || [N | _] <- maps:get(<<"rows">>, section(<<"tables">>, Data)), N =:= Name],
     true = ets:delete(?MARKUP),
     sonde_test:stop(Pid).
+
+%% A table of three rows is among the smallest, though they refer to more than any other's.
+small_tables_with_much_are_there(_Config) ->
+    Others = [ets:insert(Tab, [{I} || I <- lists:seq(1, 5)]) andalso Tab
+              || Tab <- [ets:new(other, []) || _ <- lists:seq(1, 10)]],
+    Table = ets:new(much, []),
+    true = ets:insert(Table, [{I, binary:copy(<<I>>, 30000000)} || I <- lists:seq(1, 3)]),
+    Rows = fun(Opts) -> maps:get(rows, made(tables, maps:merge(#{top => 3}, Opts))) end,
+    [{_, _, _, _, 3, _, 90000000}] = [Row || Row <- Rows(#{}), element(7, Row) =:= 90000000],
+    %% without the question, only the largest are read
+    [] = [Row || Row <- Rows(#{binaries => false}), element(5, Row) =:= 3, element(1, Row) =:= <<"much">>],
+    lists:foreach(fun ets:delete/1, [Table | Others]).
 
 %% Secrets in each place where a process, a table or a port may have some.
 secrets() ->

@@ -261,12 +261,15 @@ logged(Ms) ->
 tokens_of_ones_own(_Config) ->
     Token = <<"abcdefghijklmnopqrstuvwxyz_-ABCD0">>,
     _ = start(#{token => fun() -> Token end, interval => 200}),
-    {_, Path} = address(),
     Path = "/" ++ binary_to_list(Token) ++ "/",
+    {_, Path} = address(),
     {200, _, _} = fetch(Path),
     ok = sonde_web:stop(),
+    _ = start(#{token => fun() -> binary_to_list(Token) end}),
+    {_, Path} = address(),
+    ok = sonde_web:stop(),
     _ = [{Bad, {error, bad_token}} = {Bad, sonde_web:start_link(#{token => fun() -> Bad end})}
-         || Bad <- [<<"short">>, <<"abcdefghijklmnopqrstuvwxyz/-ABCD0">>, <<"abcdefghijklmnopqrstuvwxyz_-ABCD0\n">>, binary_to_list(Token), binary:copy(<<"a">>, 129)]],
+         || Bad <- [<<"short">>, <<"abcdefghijklmnopqrstuvwxyz/-ABCD0">>, <<"abcdefghijklmnopqrstuvwxyz_-ABCD0\n">>, [Token | 256], {Token}, binary:copy(<<"a">>, 129)]],
     {error, bad_token} = sonde_web:start_link(#{token => fun() -> error(no) end}),
     undefined = whereis(sonde_web),
     ok.

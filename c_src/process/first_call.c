@@ -41,6 +41,16 @@ static bool read_tuple(const struct reading *rd, uint64_t term, unsigned words, 
            out[0] == (uint64_t)(words - 1) << 6;
 }
 
+/* Of gen_event and others, proc_lib has the call as a constant. Where those of another OS process are is not known,
+ * but while a process stands still all its terms are there. */
+static bool read_constant(const struct reading *rd, uint64_t term, uint64_t *out)
+{
+    uintptr_t at = term_pointer(term);
+    return (term & 3) == TAG_BOXED &&
+           (rd->vm->reader == PEEK_OTHER || block_holds(&rd->vm->literals, at, CALL_WORDS)) &&
+           peek_block(rd->vm->reader, at, CALL_WORDS, out) && out[0] == (CALL_WORDS - 1) << 6;
+}
+
 static bool is_key(const struct search *s, uint64_t word)
 {
     struct atom_text text;
@@ -64,8 +74,9 @@ static bool read_pair(struct search *s, uint64_t term)
     }
     if (!is_key(s, pair[1]))
         return false;
-    if (read_tuple(s->rd, pair[2], CALL_WORDS, w) && term_is_atom(w[1]) && term_is_atom(w[2]) &&
-        term_is_small(w[3]) && w[3] >> SMALL_SHIFT <= ARITY_MAX) {
+    if ((read_tuple(s->rd, pair[2], CALL_WORDS, w) || read_constant(s->rd, pair[2], w)) &&
+        term_is_atom(w[1]) && term_is_atom(w[2]) && term_is_small(w[3]) &&
+        w[3] >> SMALL_SHIFT <= ARITY_MAX) {
         *s->out = (struct mfa){w[1], w[2], w[3] >> SMALL_SHIFT};
         s->unclear = false;
     } else

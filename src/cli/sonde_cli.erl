@@ -3,6 +3,8 @@
 %% disconnects.
 -module(sonde_cli).
 
+-include_lib("kernel/include/file.hrl").
+
 -export([main/1, run/1]).
 -export([work/1]).
 
@@ -71,7 +73,8 @@ helpers_end(Ms) ->
 %% @doc Runs the command and returns its exit code.
 -spec run([string()]) -> 0..3.
 run(Words) ->
-    try command(sonde_cli_args:parse(Words), Words)
+    try command(sonde_cli_args:parse(Words), Words) of
+        Code -> written(Code)
     catch
         throw:{failed, Text} ->
             complain(Text),
@@ -81,6 +84,25 @@ run(Words) ->
         Class:Why:Stack ->
             complain(io_lib:format("~0tP", [{Class, Why, Stack}, 60])),
             ?FAILED
+    end.
+
+%% Output is written later, and the device ends if it cannot be.
+written(Code) ->
+    ok = drained(group_leader()),
+    case io:getopts() of
+        {error, _} -> complain("the output could not be written"), ?FAILED;
+        _ -> Code
+    end.
+
+%% Before OTP 26, this is the process with the port.
+drained(Device) ->
+    Ports = case node(Device) =:= node() andalso process_info(Device, links) of
+                {links, Links} -> [Port || Port <- Links, is_port(Port)];
+                _ -> []
+            end,
+    case [Port || Port <- Ports, {queue_size, N} <- [erlang:port_info(Port, queue_size)], N > 0] of
+        [] -> ok;
+        _ -> timer:sleep(?LOOK_MS), drained(Device)
     end.
 
 command({help, none}, _) -> put_text(sonde_cli_help:general());
@@ -194,7 +216,11 @@ deleted(File) ->
     ok.
 
 %% Nothing changes in an OS process that is stopped.
-one_moment(#{}) -> #{};
+one_moment(#{path := Path}) ->
+    case file:read_file_info(Path, [raw, {time, posix}]) of
+        {ok, #file_info{mtime = Written}} -> #{at => 1000 * Written};
+        {error, _} -> #{}
+    end;
 one_moment(OsPid) -> maps:from_list([{os_pid, OsPid} | [{interval, 0} || sonde_cli_freeze:is_stopped(OsPid)]]).
 
 shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects} = Diagnosis, Report, Opts) ->
@@ -222,7 +248,7 @@ report_outside(Target, [File], Ms, Opts) ->
                                          #{name => name(Target), command => command(Target), interval => Interval}),
     case Written of
         {ok, Answer} -> {ok, Answer, #{}};
-        {error, Why} -> {error, {report, sonde_cli_errors:report(Why)}}
+        {error, Why} -> {error, {report, of_file(File, Why, sonde_cli_errors:report(Why))}}
     end.
 
 name(#{path := Path}) -> ["core file ", filename:basename(Path)];
@@ -236,8 +262,11 @@ is_as_it_was(#{}) -> sonde_outside:is_there();
 is_as_it_was(_OsPid) -> true.
 
 %% Those that run at each look may be the culprits.
-with_names(text, #{missed := #{pids := Pids} = Missed} = Report, Target) ->
-    Named = [{[pid_to_list(Pid), $\s, sonde_outside_names:about(Pid)], why(Target, Pid, Why)} || {Pid, Why} <- Pids],
+with_names(Format, #{missed := #{pids := Pids} = Missed} = Report, Target) ->
+    Named = [{case Format of
+                  text -> [pid_to_list(Pid), $\s, sonde_outside_names:about(Pid)];
+                  json -> Pid
+              end, why(Target, Pid, Why)} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
 with_names(_, Report, _) ->
     Report.
@@ -319,7 +348,10 @@ on(Node, #{run := dump} = Command, [Process, File], Opts) ->
     Look = maps:merge(#{force => false, values => false, suspend => false, progress => false,
                         max_nodes => 5000000, max_words => 1000000000, timeout => wait(Opts)},
                       maps:with([force, values, suspend], Opts)),
-    Written = sonde_dump:write(Node, there(Node, Process), File, Look),
+    Written = case sonde_dump:write(Node, there(Node, Process), File, Look) of
+                  {error, Why} -> {error, of_file(File, Why, Why)};
+                  Other -> Other
+              end,
     show(Node, Command, [], ok(answer(Written, dump)), #{}, Opts);
 on(Node, #{run := report} = Command, [File], Opts) ->
     case report(Node, File, Opts) of
@@ -345,10 +377,17 @@ report(Node, File, Opts) ->
                      maps:with([force, content, interval], Opts)),
     try sonde:report(File, Ask) of
         {ok, Written} -> {ok, Written};
-        {error, Why} -> {error, sonde_cli_errors:report(Why)}
+        {error, Why} -> {error, of_file(File, Why, sonde_cli_errors:report(Why))}
     catch
         error:badarg -> {error, sonde_cli_errors:report(badarg)}
     end.
+
+%% An error of the file names it.
+of_file(File, Posix, _) when Posix =:= eexist; Posix =:= enoent; Posix =:= eacces; Posix =:= eisdir; Posix =:= enotdir;
+                             Posix =:= enospc; Posix =:= erofs ->
+    [File, ": ", file:format_error(Posix)];
+of_file(_, _, Text) ->
+    Text.
 
 reported_to(Command, Before, Written, Opts) ->
     ok = not_in_it(Before, Written),

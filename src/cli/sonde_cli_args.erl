@@ -80,6 +80,8 @@ finish(#{run := Run} = Command, Args, Opts) ->
 -define(LEAST_MS, 100).
 -define(MOST_MS, 600000).
 
+together(#{json := true} = Opts) when is_map_key(collapsed, Opts); is_map_key(svg, Opts) ->
+    wrong("--json excludes --collapsed and --svg");
 together(#{collapsed := true, svg := _}) ->
     wrong("--collapsed and --svg exclude each other");
 together(#{'freeze-limit' := Ms}) when Ms =:= 0; Ms > ?FREEZE_MS ->

@@ -124,10 +124,13 @@ finding(#{kind := bottleneck, evidence := Evidence} = Suspect) ->
      [[", which waits for ", short(For)] || {waits_for, For} <- Evidence, For =/= undefined],
      ". Their requests lie unread."];
 finding(#{kind := Kind, evidence := Evidence} = Suspect) when Kind =:= run_queue; Kind =:= suspended ->
-    [count(proplists:get_value(processes, Evidence)), $\s, what(Suspect),
-     case Kind of
-         run_queue -> " wait for a scheduler.";
-         suspended -> " are suspended."
+    N = proplists:get_value(processes, Evidence),
+    [count(N), $\s, what(N, Suspect),
+     case {Kind, N} of
+         {run_queue, 1} -> " waits for a scheduler.";
+         {run_queue, _} -> " wait for a scheduler.";
+         {suspended, 1} -> " is suspended.";
+         {suspended, _} -> " are suspended."
      end];
 finding(#{kind := monitors, evidence := Evidence} = Suspect) ->
     [Of, By] = [proplists:get_value(Key, Evidence) || Key <- [monitors, monitored_by]],
@@ -162,6 +165,9 @@ how_much(#{bytes := Bytes, share := Share} = Suspect) ->
 
 about(#{evidence := Evidence}) ->
     ["about " || {estimated_from, _} <- Evidence].
+
+what(1, #{what := {processes, {_, _, _} = Call}}) -> ["process of ", sonde_names:call(Call, true)];
+what(_, Suspect) -> what(Suspect).
 
 what(#{what := {ets, _}, evidence := Evidence}) ->
     io_lib:format("table ~ts", [short(proplists:get_value(name, Evidence))]);

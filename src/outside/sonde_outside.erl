@@ -150,6 +150,9 @@ errors(timeout) ->
     "not done in time (--timeout MS)";
 errors({not_there, Function}) ->
     [atom_to_list(Function), " does not work from outside the node: use --node"];
+errors({badarg, Function}) when Function =:= proc_count; Function =:= proc_window ->
+    [atom_to_list(Function), ": from outside the node, the attribute can be ",
+     lists:join(", ", [atom_to_list(Attr) || Attr <- sonde_attr:native()])];
 errors({badarg, Function}) ->
     ["these arguments do not work from outside the node: ", atom_to_list(Function)];
 errors(Check) when Check =:= code; Check =:= atoms; Check =:= identity; Check =:= schedulers ->
@@ -255,7 +258,7 @@ answer(Function, _, _) ->
 
 %% In a core file, and in an OS process that is stopped, there is one moment.
 watched(Opts) ->
-    (maps:with([os_pid], Opts))#{interval => case sonde_nif:reader() of
+    (maps:with([os_pid, at], Opts))#{interval => case sonde_nif:reader() of
                       core -> 0;
                       _ -> maps:get(interval, Opts, ?WATCH_MS)
                   end}.

@@ -34,8 +34,8 @@
 -define(STUCK_MS, 500).       % without a reduction
 -define(SOME, 3).             % processes of a group that are named
 
-%% @doc `interval': the milliseconds between two looks; with 0 there is one.
--spec diagnosis(#{interval := non_neg_integer(), os_pid => pos_integer()}, sonde_scan:how()) -> {diagnosis(), sonde_scan:result()}.
+%% @doc `interval': the milliseconds between two looks; with 0 there is one. `at': when that was, if not now.
+-spec diagnosis(#{interval := non_neg_integer(), at => integer(), os_pid => pos_integer()}, sonde_scan:how()) -> {diagnosis(), sonde_scan:result()}.
 diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
     First = look(How),
     Both = case Ms of
@@ -45,7 +45,7 @@ diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
            end,
     #{processes := Count, bytes := Bytes, missed := Missed, looked_at := LookedAt} = Last = lists:last(Both),
     Limit = erlang:system_info(process_limit), % that of the other one, or it would not be read
-    {#{at => erlang:system_time(millisecond), ms => Ms, memory => #{processes => Bytes},
+    {#{at => maps:get(at, Opts, erlang:system_time(millisecond)), ms => Ms, memory => #{processes => Bytes},
        counts => #{processes => {Count, Limit}},
        suspects => worst(suspects(Both, Opts) ++ near_limit(Count, Limit, Last)),
        not_looked_at => [{What, outside} || What <- [ports, tables, atoms, allocators]]
