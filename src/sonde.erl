@@ -1254,9 +1254,9 @@ diagnosis() -> diagnosis(#{}).
 %%     to nodes that take nothing for two seconds, handlers of `logger', and its proxy, with a queue above
 %%     their `drop_mode_qlen', or with the same oldest event, at each moment of two seconds, a default of 0 for `fullsweep_after', and a
 %%     limit of processes or ports (`+P', `+Q') whose table takes memory that the default would not</li>
-%% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), some of
-%%     them are in the same call at the end, and its mailbox has at least half as many messages both
-%%     times</li>
+%% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), a
+%%     quarter of them (of a sample) are in the same call at the end, and its mailbox has at least half as
+%%     many messages both times</li>
 %% <li>A deadlock: a circle that is the same at both moments</li>
 %% </ul>
 %% One fault is one suspect: a process or a table that keeps as many references or rows as there are new

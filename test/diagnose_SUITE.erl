@@ -840,14 +840,14 @@ who_is_waited_for_is_judged(_Config) ->
     Kinds = fun(Given) ->
                     Wait = maps:merge(#{pid => self(), names => [], direct => 40, waiters => 50,
                                         processes => 100, next => undefined, circle => undefined,
-                                        queued => {39, 39}, stuck => [self()], stays => false}, Given),
+                                        queued => {39, 39}, some => 4, stuck => [self()], stays => false}, Given),
                     [{Kind, Remedy, Share} || #{kind := Kind, remedy := Remedy, share := Share}
                                                   <- sonde_judge:find(facts(#{waits => [Wait]}))]
             end,
     [{bottleneck, unblock, 0.5}] = Kinds(#{}),
     [{deadlock, break_circle, 0.5}] = Kinds(#{circle => [self(), self()], stays => true}),
     _ = [{Given, []} = {Given, Kinds(Given)}
-         || Given <- [#{queued => {0, 39}}, #{queued => {39, 0}}, #{queued => {19, 19}}, #{stuck => []},
+         || Given <- [#{queued => {0, 39}}, #{queued => {39, 0}}, #{queued => {19, 19}}, #{stuck => []}, #{some => 5},
                       #{circle => [self(), self()]}]].
 
 %% Forty wait for a server that waits itself. Other forty wait for what comes, and others call a server
@@ -857,18 +857,20 @@ who_holds_up_others(_Config) ->
     Server = sonde_server_helper:server(End),
     Consumers = sonde_server_helper:server(none),
     Quick = spawn(fun Answer() -> receive {'$gen_call', From, go} -> gen:reply(From, ok), Answer() end end),
+    %% each caller waits for ten seconds, and every few moments one has its answer
+    Slow = spawn(fun Answer() -> receive {'$gen_call', From, go} -> timer:sleep(200), gen:reply(From, ok), Answer() end end),
     [A, B] = Circle = [sonde_server_helper:server(none) || _ <- [1, 2]],
     _ = [gen_server:cast(Pid, {call, Next}) || {Pid, Next} <- [{A, B}, {B, A}]],
     Loop = fun(Pid) -> spawn(fun Again() -> ok = gen_server:call(Pid, go, infinity), Again() end) end,
     Callers = [waits_SUITE:caller(Pid) || _ <- lists:seq(1, 40), Pid <- [Server, Consumers]]
-        ++ [Loop(Quick) || _ <- lists:seq(1, 40)],
+        ++ [Loop(Quick) || _ <- lists:seq(1, 40)] ++ [Loop(Slow) || _ <- lists:seq(1, 50)],
     #{suspects := Suspects} = sonde:diagnosis(#{}),
-    [{bottleneck, Server, #{waits_for := End, direct := 40}}, {deadlock, One, #{deadlock := Both}}]
+    [{bottleneck, Slow, #{direct := 50}}, {bottleneck, Server, #{waits_for := End, direct := 40}}, {deadlock, One, #{deadlock := Both}}]
         = [{Kind, What, maps:from_list(Evidence)}
            || #{kind := Kind, what := What, evidence := Evidence} <- Suspects,
-              lists:member(What, [End, Server, Consumers, Quick, A, B])],
+              lists:member(What, [End, Server, Consumers, Quick, Slow, A, B])],
     {true, true} = {lists:member(One, Circle), lists:sort(Both) =:= lists:sort(Circle)},
-    sonde_test:stop([End, Server, Consumers, Quick] ++ Circle ++ Callers).
+    sonde_test:stop([End, Server, Consumers, Quick, Slow] ++ Circle ++ Callers).
 
 %% A limit of its own, persistent terms that grow, a port that is stuck, no generations.
 the_node_itself_is_judged(_Config) ->
@@ -908,7 +910,7 @@ the_node_itself_is_judged(_Config) ->
     %% its mailbox, and those that wait for it, are no suspects of their own
     #{processes := [Handler]} = Behind = Log(2000, [10 * N || N <- Long]),
     Waits = [#{pid => self(), names => [], direct => 40, waiters => 50, processes => 100, next => undefined,
-               circle => undefined, queued => {39, 39}, stuck => [self()], stays => false}],
+               circle => undefined, queued => {39, 39}, some => 4, stuck => [self()], stays => false}],
     [#{kind := log_queue, bytes := 40000000, share := 0.5}] =
         sonde_judge:find(facts(Behind#{waits => Waits,
                                        processes := [with_samples(fun(_, S) -> S#{memory := 40000000} end, Handler)]})),

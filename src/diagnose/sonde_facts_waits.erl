@@ -7,13 +7,13 @@
 -export_type([wait/0, waits/0]).
 
 %% `direct', `waiters', `next', `circle': as sonde_wait_graph has them at the start. `queued': messages
-%% in its mailbox, at the start and at the end. `stuck': those of up to two waiters that were in the
+%% in its mailbox, at the start and at the end. `stuck': those of `some' waiters that were in the
 %% same call at both moments. `stays': whether all processes on the circle were.
 -type wait() :: #{pid := pid(), names := [atom()], direct := pos_integer(), waiters := pos_integer(),
                   processes := pos_integer(),
                   next := sonde_wait_graph:waited() | undefined, circle := [pid()] | undefined,
                   queued := {non_neg_integer(), non_neg_integer()},
-                  stuck := [pid()], stays := boolean()}.
+                  some := pos_integer(), stuck := [pid()], stays := boolean()}.
 -opaque waits() :: [{pid(), map()}].
 
 -define(MANY, 20).            % waiters of one process
@@ -56,7 +56,7 @@ last(Waits) ->
     [(maps:with([direct, waiters, next, circle], Wait))
          #{pid => Pid, names => [Name || {registered_name, Name} <- [process_info(Pid, registered_name)]],
            processes => Processes, queued => {Queued, queued(Pid)},
-           stuck => [Waiter || Waiter <- Some, same(Waiter, Then, Now)],
+           some => length(Some), stuck => [Waiter || Waiter <- Some, same(Waiter, Then, Now)],
            stays => is_list(Circle) andalso lists:all(fun(P) -> same(P, Then, Now) end, Circle)}
      || {Pid, #{some := Some, queued := Queued, then := Then, circle := Circle} = Wait} <- Waits].
 

@@ -180,9 +180,9 @@ deadlock(#{stays := true, circle := Circle} = Wait) ->
 deadlock(_) ->
     false.
 
-bottleneck(#{circle := undefined, direct := Direct, queued := {First, Last}, stuck := [_ | _],
+bottleneck(#{circle := undefined, direct := Direct, queued := {First, Last}, some := Some, stuck := Stuck,
              next := Next} = Wait) ->
-    2 * min(First, Last) >= Direct andalso
+    Stuck =/= [] andalso 4 * length(Stuck) >= Some andalso 2 * min(First, Last) >= Direct andalso
         held_up(Wait, bottleneck, unblock, [{messages, Last}, {waits_for, Next}]);
 bottleneck(_) ->
     false.

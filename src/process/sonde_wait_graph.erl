@@ -1,6 +1,6 @@
 %% @private
 %% The graph of waits: each process waits for at most one other. Pure.
-%% The graph only counts the processes that no other waits for, and keeps two of them for each process
+%% The graph only counts the processes that no other waits for, and keeps some of them for each process
 %% that they wait for: a million callers of one server are one entry.
 -module(sonde_wait_graph).
 
@@ -9,14 +9,16 @@
 -export_type([graph/0, waited/0]).
 
 -type waited() :: pid() | remote | unclear.
-%% `direct': the number of processes that wait for it, and up to two of these. `next': what it waits
+%% `direct': the number of processes that wait for it, and some of these, with the distance between two of them. `next': what it waits
 %% for itself, for each process in `direct'. `prev': the process before it in the longest chain, off a
 %% circle. `on': the number of its circle. `circles': each process waits for the one after it, and the
 %% last waits for the first.
--opaque graph() :: #{direct := #{waited() => {pos_integer(), [pid()]}}, next := #{pid() => waited()},
+-opaque graph() :: #{direct := #{waited() => {pos_integer(), [pid()], pos_integer()}}, next := #{pid() => waited()},
                      prev := #{waited() => pid()}, lengths := #{waited() => pos_integer()},
                      on := #{pid() => pos_integer()}, circles := #{pos_integer() => [pid()]},
                      totals := #{waited() => pos_integer()}}.
+
+-define(SOME, 32).
 
 -spec new() -> graph().
 new() ->
@@ -26,11 +28,19 @@ new() ->
 -spec add(pid(), waited(), graph()) -> graph().
 add(Pid, For, #{direct := Direct} = Graph) ->
     Counted = case Direct of
-                  #{For := {N, [_] = One}} -> {N + 1, [Pid | One]};
-                  #{For := {N, Two}} -> {N + 1, Two};
-                  _ -> {1, [Pid]}
+                  #{For := {N, Some, Apart}} when N rem Apart =:= 0 -> thinned(N + 1, [Pid | Some], Apart);
+                  #{For := {N, Some, Apart}} -> {N + 1, Some, Apart};
+                  _ -> {1, [Pid], 1}
               end,
     Graph#{direct := Direct#{For => Counted}}.
+
+%% They come in the order in which they were started. A server may answer them in that order, so those that are kept
+%% are evenly spread.
+thinned(N, Some, Apart) when N > (?SOME - 1) * Apart -> {N, every_second(Some), 2 * Apart};
+thinned(N, Some, Apart) -> {N, Some, Apart}.
+
+every_second([_, Pid | Pids]) -> [Pid | every_second(Pids)];
+every_second([]) -> [].
 
 %% @doc Returns the processes that others wait for.
 -spec awaited(graph()) -> [pid()].
@@ -39,7 +49,7 @@ awaited(#{direct := Direct}) -> [Pid || Pid <- maps:keys(Direct), is_pid(Pid)].
 -spec direct(waited(), graph()) -> pos_integer().
 direct(For, #{direct := Direct}) -> element(1, map_get(For, Direct)).
 
-%% @doc Returns one or two of the processes that wait for it.
+%% @doc Returns some of the processes that wait for it: of many, at least sixteen, evenly spread.
 -spec some(waited(), graph()) -> [pid(), ...].
 some(For, #{direct := Direct}) -> element(2, map_get(For, Direct)).
 
@@ -63,7 +73,7 @@ circle(Pid, #{on := On, circles := Circles}) ->
 with_next(Next, #{direct := Seen} = Graph) ->
     Known = maps:filter(fun(Pid, _) -> is_map_key(Pid, Seen) end, Next),
     %% adds the processes that no process was seen to wait for before
-    Direct = maps:fold(fun(Pid, For, Acc) -> maps:merge(#{For => {1, [Pid]}}, Acc) end, Seen, Known),
+    Direct = maps:fold(fun(Pid, For, Acc) -> maps:merge(#{For => {1, [Pid], 1}}, Acc) end, Seen, Known),
     peel(Graph#{direct := Direct, next := Known, on := #{}, circles := #{}}).
 
 -spec circles(graph()) -> [[pid(), ...]].
@@ -79,7 +89,7 @@ peel(#{direct := Direct, next := Next} = Graph) ->
     Into = maps:fold(fun(_, For, Acc) -> maps:update_with(For, fun(N) -> N + 1 end, 1, Acc) end,
                      #{}, Next),
     Ends = [For || For <- maps:keys(Direct), not is_map_key(For, Into)],
-    Totals = maps:map(fun(_, {N, _}) -> N end, Direct),
+    Totals = maps:map(fun(_, {N, _, _}) -> N end, Direct),
     {Left, Summed} = peel(Ends, Into, Graph#{totals := Totals, prev := #{},
                                              lengths := maps:map(fun(_, _) -> 2 end, Direct)}),
     around(maps:keys(Left), Summed).
@@ -148,5 +158,5 @@ tail(For, After, #{prev := Prev} = Graph) ->
 
 %% A waiter was seen a moment earlier, so it may already be in the chain.
 leaf(For, After, #{direct := Direct, on := On}) ->
-    {_, Some} = map_get(For, Direct),
+    {_, Some, _} = map_get(For, Direct),
     lists:sublist([Pid || Pid <- Some, not is_map_key(Pid, On), not lists:member(Pid, After)], 1).

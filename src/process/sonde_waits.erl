@@ -68,7 +68,7 @@ is_ours(Pid, Call, Graph) ->
                                      {_, Of} -> sonde_attr:is_ours(Of);
                                      undefined -> false
                                  end
-                         end, sonde_wait_graph:some(Pid, Graph)).
+                         end, lists:sublist(sonde_wait_graph:some(Pid, Graph), 2)).
 
 queued(Pid) ->
     case sonde_every_process:read(Pid, message_queue_len) of

@@ -17,6 +17,7 @@
           back := [{sonde_top_sample:page() | help, non_neg_integer(), string()}],
           trail := {Pid :: string(), [{sonde_attr:attr(), [number()]}]} | none,
           paused := boolean(), note := string(),
+          late := non_neg_integer(),                  % seconds without an answer, where these are too many
           sample := sonde_top_sample:sample() | none, % the last one
           before := sonde_top_sample:head() | none,   % the head of the sample before it
           past := #{atom() => [non_neg_integer()]},   % memory by kind, the latest first
