@@ -955,7 +955,12 @@ flags_are_those_of_the_node(Config) ->
     #{<<"rows">> := Rows} = outside_SUITE:read(Json),
     [] = [list_to_binary(pid_to_list(Pid)) || Pid <- Pids] -- [Pid || #{<<"pid">> := Pid} <- Rows],
     {0, Stacks, _} = sonde(["--core ", Core, " stacks 1 --json"], Config),
-    true = has("\"processes\":100", Stacks).
+    true = has("\"processes\":100", Stacks),
+    %% the time of a diagnosis is that of the file
+    {ok, #file_info{mtime = Written}} = file:read_file_info(Core, [{time, posix}]),
+    {_, Found, _} = sonde(["--core ", Core, " diagnose --json"], Config),
+    At = 1000 * Written,
+    #{<<"at">> := At} = outside_SUITE:read(Found).
 
 %% ---- other places
 

@@ -10,11 +10,23 @@ all() ->
     [a_chain_ends_with_the_culprit, one_of_many_monitors, every_place_counts, at_rest_it_does_not_wait,
      a_circle_is_a_deadlock, a_circle_that_moves_is_none, nobody_is_sent_anything,
      calls_of_another_node, like_reachability, the_rows_of_n, unread_ones_are_reported, no_time_is_reported,
-     its_helpers_have_no_row,
+     its_helpers_have_no_row, those_kept_are_evenly_spread,
      a_killed_caller_leaves_nothing, bad_arguments].
 
 init_per_suite(Config) -> sonde_test:init(Config).
 end_per_suite(_Config) -> ok.
+
+%% A server may answer its callers in the order in which they are seen, so the first ones would not do.
+those_kept_are_evenly_spread(_Config) ->
+    _ = [begin
+             Graph = lists:foldl(fun(I, G) -> sonde_wait_graph:add(I, server, G) end, sonde_wait_graph:new(),
+                                 lists:seq(0, N - 1)),
+             N = sonde_wait_graph:direct(server, Graph),
+             [0 | Rest] = Kept = lists:sort(sonde_wait_graph:some(server, Graph)),
+             [Apart] = lists:usort([B - A || {A, B} <- lists:zip(lists:droplast(Kept), Rest)]),
+             {N, true} = {N, length(Kept) >= min(N, 16) andalso length(Kept) < 32 andalso N - lists:last(Kept) =< Apart}
+         end || N <- [2, 16, 31, 32, 33, 62, 63, 64, 1000, 100000]],
+    ok.
 
 %% ---- processes that wait
 

@@ -47,32 +47,32 @@
 #define PROCESS_25(FP)                                                                             \
     [LF_proc_size] = 768 + (FP), [LF_trace_flags] = 24, [LF_links] = 56, [LF_lt_monitors] = 64,    \
     [LF_monitors] = 72, [LF_heap] = 120 + (FP), [LF_hend] = 128 + (FP), [LF_heap_sz] = 144 + (FP), \
-    [LF_abandoned] = 136 + (FP),                                                                   \
-    [LF_arity] = 176 + (FP), [LF_arg_reg] = 184 + (FP), [LF_def_arg_reg] = 200 + (FP),             \
-    [LF_pc] = 248 + (FP), [LF_reds] = 272 + (FP), [LF_sig_first] = 320 + (FP),                     \
-    [LF_sig_len] = 384 + (FP), [LF_sig_flags] = 392 + (FP), [LF_dictionary] = 408 + (FP),          \
-    [LF_high_water] = 488 + (FP), [LF_old_hend] = 496 + (FP), [LF_old_htop] = 504 + (FP),          \
-    [LF_old_heap] = 512 + (FP), [LF_gen_gcs] = 520 + (FP), [LF_off_heap] = 528 + (FP),             \
-    [LF_wrt_bins] = 544 + (FP), [LF_mbuf] = 552 + (FP), [LF_msg_frag] = 568 + (FP),                \
-    [LF_mbuf_sz] = 576 + (FP), [LF_psd] = 584 + (FP), [LF_state] = 632 + (FP),                     \
-    [LF_group_leader] = 288 + (FP), [LF_parent] = 472 + (FP), [LF_seq_token] = 432 + (FP),         \
-    [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 560 + (FP), [LF_inq_first] = 648 + (FP),    \
-    [LF_inq_len] = 664 + (FP), [LF_lock] = 704 + (FP), [LF_catches] = 256 + (FP)
+    [LF_abandoned] = 136 + (FP), [LF_arity] = 176 + (FP), [LF_arg_reg] = 184 + (FP),               \
+    [LF_def_arg_reg] = 200 + (FP), [LF_pc] = 248 + (FP), [LF_reds] = 272 + (FP),                   \
+    [LF_sig_first] = 320 + (FP), [LF_sig_len] = 384 + (FP), [LF_sig_flags] = 392 + (FP),           \
+    [LF_dictionary] = 408 + (FP), [LF_high_water] = 488 + (FP), [LF_old_hend] = 496 + (FP),        \
+    [LF_old_htop] = 504 + (FP), [LF_old_heap] = 512 + (FP), [LF_gen_gcs] = 520 + (FP),             \
+    [LF_off_heap] = 528 + (FP), [LF_wrt_bins] = 544 + (FP), [LF_mbuf] = 552 + (FP),                \
+    [LF_msg_frag] = 568 + (FP), [LF_mbuf_sz] = 576 + (FP), [LF_psd] = 584 + (FP),                  \
+    [LF_state] = 632 + (FP), [LF_group_leader] = 288 + (FP), [LF_parent] = 472 + (FP),             \
+    [LF_seq_token] = 432 + (FP), [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 560 + (FP),    \
+    [LF_inq_first] = 648 + (FP), [LF_inq_len] = 664 + (FP), [LF_lock] = 704 + (FP),                \
+    [LF_catches] = 256 + (FP)
 
 #define PROCESS_27(FP)                                                                             \
     [LF_trace_flags] = 64, [LF_links] = 40, [LF_lt_monitors] = 48, [LF_monitors] = 56,             \
     [LF_arity] = 125 + (FP), [LF_arg_reg] = 128 + (FP), [LF_def_arg_reg] = 136 + (FP),             \
     [LF_heap] = 184 + (FP), [LF_hend] = 192 + (FP), [LF_heap_sz] = 208 + (FP),                     \
-    [LF_abandoned] = 200 + (FP),                                                                   \
-    [LF_pc] = 240 + (FP), [LF_reds] = 264 + (FP), [LF_sig_first] = 304 + (FP),                     \
-    [LF_sig_len] = 328 + (FP), [LF_sig_flags] = 384 + (FP), [LF_dictionary] = 400 + (FP),          \
-    [LF_gen_gcs] = 476 + (FP), [LF_high_water] = 480 + (FP), [LF_old_hend] = 488 + (FP),           \
-    [LF_old_htop] = 496 + (FP), [LF_old_heap] = 504 + (FP), [LF_off_heap] = 512 + (FP),            \
-    [LF_wrt_bins] = 528 + (FP), [LF_mbuf] = 536 + (FP), [LF_msg_frag] = 552 + (FP),                \
-    [LF_mbuf_sz] = 560 + (FP), [LF_psd] = 568 + (FP), [LF_state] = 616 + (FP),                     \
-    [LF_group_leader] = 272 + (FP), [LF_parent] = 464 + (FP), [LF_seq_token] = 424 + (FP),         \
-    [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 544 + (FP), [LF_inq_first] = 632 + (FP),    \
-    [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP), [LF_catches] = 248 + (FP)
+    [LF_abandoned] = 200 + (FP), [LF_pc] = 240 + (FP), [LF_reds] = 264 + (FP),                     \
+    [LF_sig_first] = 304 + (FP), [LF_sig_len] = 328 + (FP), [LF_sig_flags] = 384 + (FP),           \
+    [LF_dictionary] = 400 + (FP), [LF_gen_gcs] = 476 + (FP), [LF_high_water] = 480 + (FP),         \
+    [LF_old_hend] = 488 + (FP), [LF_old_htop] = 496 + (FP), [LF_old_heap] = 504 + (FP),            \
+    [LF_off_heap] = 512 + (FP), [LF_wrt_bins] = 528 + (FP), [LF_mbuf] = 536 + (FP),                \
+    [LF_msg_frag] = 552 + (FP), [LF_mbuf_sz] = 560 + (FP), [LF_psd] = 568 + (FP),                  \
+    [LF_state] = 616 + (FP), [LF_group_leader] = 272 + (FP), [LF_parent] = 464 + (FP),             \
+    [LF_seq_token] = 424 + (FP), [LF_recv_marks] = 376 + (FP), [LF_live_frag_end] = 544 + (FP),    \
+    [LF_inq_first] = 632 + (FP), [LF_inq_len] = 648 + (FP), [LF_lock] = 688 + (FP),                \
+    [LF_catches] = 248 + (FP)
 
 /* Process.state. SIG_IN_Q: up to 26 any signal in the outer queue, from 27 any signal that is not a
  * message. MSG_IN_Q: from 27 a message; up to 26 the same bit means that the process may have sent

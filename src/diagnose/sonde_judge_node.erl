@@ -182,7 +182,7 @@ deadlock(_) ->
 
 bottleneck(#{circle := undefined, direct := Direct, queued := {First, Last}, some := Some, stuck := Stuck,
              next := Next} = Wait) ->
-    Stuck =/= [] andalso 4 * length(Stuck) >= Some andalso 2 * min(First, Last) >= Direct andalso
+    4 * length(Stuck) >= Some andalso 2 * min(First, Last) >= Direct andalso
         held_up(Wait, bottleneck, unblock, [{messages, Last}, {waits_for, Next}]);
 bottleneck(_) ->
     false.
