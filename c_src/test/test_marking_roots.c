@@ -78,13 +78,13 @@ static void test_abandoned(const struct layout *lay)
     enum { SIZE = 16, USED = 5 };
     struct subject s = begin(lay, 0);
     struct marked m;
-    uint64_t *before = make(s.w, 8 * SIZE);
+    uint64_t *before = make(s.w, 8UL * SIZE);
     uint64_t size = *(uint64_t *)(s.p + LF(lay, heap_sz));
     before[0] = 2 << 6;
     before[1] = before[2] = NIL;
     before[3] = address(before) | TAG_BOXED;
     before[4] = NIL;
-    push(&s, (address(before) + 3 * 8) | TAG_LIST);
+    push(&s, (address(before) + 3 * 8UL) | TAG_LIST);
     mark_all(&s, &m);
     check(m.st == ST_OK && m.roots[ROOT_STACK] == 0, "in no block: a literal", lay->name);
     put(s.w, s.p, LF_heap_sz, SIZE);
@@ -120,7 +120,7 @@ static void test_not_readable(const struct layout *lay)
     mark_all(&s, &m);
     check(m.st == ST_BUSY, "a NIF that gave way keeps terms", lay->name);
     put(s.w, s.p, LF_state, 0x2A);
-    put(s.w, s.p, LF_abandoned, address(make(s.w, 8 * HEAP_WORDS)));
+    put(s.w, s.p, LF_abandoned, address(make(s.w, 8UL * HEAP_WORDS)));
     put(s.w, s.p, LF_live_frag_end, 0);
     mark_all(&s, &m);
     check(m.st == ST_BUSY, "a heap in two places, of which a BIF knows more", lay->name);
