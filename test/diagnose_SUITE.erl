@@ -44,6 +44,7 @@ all() ->
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
      slow_and_deaf_are_told_apart, deaf_beside_work, slow_in_a_receive_of_its_own, mail_is_no_state,
      weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
+     who_is_monitored_is_not_accused, what_is_estimated_is_said,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      a_stopped_node_is_named, timers_are_no_rows_of_ours, timers_of_the_vm_are_told, a_stuck_log_is_told,
      garbage_is_no_state, growth_goes_on, tables_of_a_node_are_told, a_limit_that_includes_binaries_is_told,
