@@ -340,8 +340,8 @@ killed_while_the_twin_starts(Config) ->
                  ok = sonde_test:until(twin_begins, fun() -> begun(Config) =/= [] end),
                  ok = timer:sleep(Ms),
                  "" = os:cmd("kill -KILL " ++ os_pid(Port)),
-                 {137, <<>>} = collect(Port, <<>>),
-                 ok = sonde_test:until(gone, fun() -> begun(Config) =:= [] andalso folders(Config) =:= [] end)
+                 ok = sonde_test:until(gone, fun() -> begun(Config) =:= [] andalso folders(Config) =:= [] end),
+                 {137, <<>>} = collect(Port, <<>>)
              end || Ms <- [0, 30, 60, 90]]
     end).
 
