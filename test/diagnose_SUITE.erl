@@ -858,8 +858,8 @@ who_holds_up_others(_Config) ->
     Server = sonde_server_helper:server(End),
     Consumers = sonde_server_helper:server(none),
     Quick = spawn(fun Answer() -> receive {'$gen_call', From, go} -> gen:reply(From, ok), Answer() end end),
-    %% each caller waits for ten seconds, and every few moments one has its answer
-    Slow = spawn(fun Answer() -> receive {'$gen_call', From, go} -> timer:sleep(200), gen:reply(From, ok), Answer() end end),
+    %% each caller waits for 25 seconds, and every few moments one has its answer
+    Slow = spawn(fun Answer() -> receive {'$gen_call', From, go} -> timer:sleep(500), gen:reply(From, ok), Answer() end end),
     [A, B] = Circle = [sonde_server_helper:server(none) || _ <- [1, 2]],
     _ = [gen_server:cast(Pid, {call, Next}) || {Pid, Next} <- [{A, B}, {B, A}]],
     Loop = fun(Pid) -> spawn(fun Again() -> ok = gen_server:call(Pid, go, infinity), Again() end) end,

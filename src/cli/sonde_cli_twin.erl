@@ -2,9 +2,9 @@
 %% Starts the command again on the executable of a node of this machine, or of one that left a core file: a twin of
 %% that node. Only there is what is proved of a VM true for the node as well.
 %%
-%% The twin has the terminal of the command, and two pipes to it: it says when it is up, then waits to be told to begin,
-%% because the command may have been killed meanwhile, and learns from them when the command is gone. It finds sonde in a private folder, which the command removes,
-%% or the twin, if it is left alone.
+%% The twin has the terminal of the command, and two pipes to it. It says when it is up, and waits to be told to begin,
+%% because the command may have been killed meanwhile. Later it learns from them when the command is gone. It finds
+%% sonde in a private folder, which the command removes, or the twin, if it is left alone.
 -module(sonde_cli_twin).
 
 -export([run/2, is_twin/0, main/0]).
