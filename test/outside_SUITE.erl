@@ -576,11 +576,11 @@ a_terminal_is_the_twins(Config) ->
                 File = filename:join(get(dir, Config), "in_a_terminal"),
                 ok = file:write_file(File, Line),
                 Port = run_shell(["script -qec 'sh ", File, "' /dev/null"],
-                                 [{env, [{"TERM", "xterm"}]} | Config]),
+                                 [{env, [{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}]} | Config]),
                 {0, Out} = collect(Port, <<>>),
                 true = has("\e[1m", binary_to_list(Out)),
                 [] = [Text || Text <- string:split(Out, "\r\n", all),
-                              Plain <- [re:replace(Text, "\e\\[[0-9]*m", "", [global, {return, list}])],
+                              Plain <- [re:replace(Text, "\e\\[[0-9]*m", "", [global, unicode, {return, list}])],
                               length(Plain) > 50]
             end)
     end.
