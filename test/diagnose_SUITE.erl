@@ -745,7 +745,7 @@ garbage_is_no_state(_Config) ->
                                          fun(_) -> 8000000 end, fun(I) -> 8000000 - I end]],
     ok.
 
-%% One leak is one suspect: who monitors, not who is monitored.
+%% One leak is one suspect: the process that monitors, not the one that is monitored.
 who_is_monitored_is_not_accused(_Config) ->
     Target = sonde_test:hold(fun() -> ok end),
     Leaks = sonde_test:hold(fun() -> [monitor(process, Target) || _ <- lists:seq(1, 60000)] end),

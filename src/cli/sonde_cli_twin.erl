@@ -211,8 +211,8 @@ main() ->
     receive {Watch, go_on} -> ok end,
     sonde_cli:main(init:get_plain_arguments()).
 
-%% Ends the twin with the command. If that was killed while the twin started, the port fails, since nobody reads what is
-%% written to it.
+%% Ends the twin with the command. If the command was killed while the twin started, the port fails, because no process
+%% reads from it.
 -spec watch(pid(), file:filename()) -> no_return().
 watch(Main, Folder) ->
     _ = process_flag(priority, max),

@@ -275,7 +275,7 @@ remedy(let_run) ->
 remedy(cancel_timers) ->
     "Each row is a timer: cancel those that are not needed any more, by timer:cancel/1.";
 remedy(demonitor) ->
-    "Who monitors should call demonitor(Ref, [flush]) after an answer, or monitor once and keep the"
+    "Call demonitor(Ref, [flush]) after an answer, where the monitor was made, or monitor once and keep the"
     " reference.";
 remedy(unlink) ->
     "Unlink or end the processes that are done.";

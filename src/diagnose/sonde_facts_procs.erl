@@ -32,8 +32,9 @@
                   content => sensitive, suspended_ms => non_neg_integer()}.
 -type generation() :: #{terms | binaries | room | binary_room := non_neg_integer()}.
 %% `collected': the collections that were noticed in the interval.
-%% `twins': how many of its monitors are of a process that it monitors already; or of those on it, by a process of
-%% another node that does already, since one of this node has them among its own. `unknown': too many to list.
+%% `twins': how many of its monitors are for a process that it already monitors, or, if these are more, how many of
+%% those on it are by a process of another node that already monitors it. (A process of this node has them among its
+%% own.) `unknown': there are too many to list.
 -type process() :: #{pid := pid(), attrs := sonde_attr:attrs(), samples := [sample(), ...],
                      twins := non_neg_integer() | unknown,
                      collected := sonde_facts_collections:count(),
