@@ -112,7 +112,8 @@ write_terms(File, Terms) ->
     Text = [io_lib:format("~0tp.~n", [T]) || T <- Terms],
     file:write_file(File, unicode:characters_to_binary(Text)).
 
-%% ---- check: every suite has a row, every row a suite, every case that a row names exists
+%% ---- check: every suite has a row, every row a suite, every case that a row names exists, every
+%% case that exists is in its suite's all/0
 
 check([Dir]) ->
     Found = [list_to_atom(filename:basename(F, ".beam"))
@@ -125,7 +126,25 @@ check([Dir]) ->
         ++ [{no_case, {S, Case}} || {S, Cases, _, _, _} <- Rows -- Odd, Case <- Cases,
                                     not erlang:function_exported(loaded(S), Case, 1)],
     _ = [io:format("test/tiers.eterm: ~0p~n", [B]) || B <- Bad],
-    length(Bad).
+    Never = [{S, Case} || S <- Found, Case <- never_run(filename:join([Dir, "test", S]), (loaded(S)):all())],
+    _ = [io:format("test/~s.erl: ~s is in no list of cases, and would never run~n", [S, Case])
+         || {S, Case} <- Never],
+    length(Bad ++ Never).
+
+%% Functions that take a Config as a case does, that no other function mentions, and that are not
+%% among the cases (All may be computed from what is exported).
+never_run(Beam, All) ->
+    {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
+    Mentioned = lists:append([atoms(Clauses) -- [Name] || {function, _, Name, _, Clauses} <- Forms]),
+    [Name || {function, _, Name, 1, [{clause, _, [{var, _, Config}], _, _}]} <- Forms,
+             lists:member(Config, ['Config', '_Config']),
+             not lists:member(Name, [init_per_suite, end_per_suite | All ++ Mentioned])].
+
+atoms({atom, _, Atom}) -> [Atom];
+atoms({function, Name, Arity}) when is_integer(Arity) -> [Name];
+atoms(Form) when is_tuple(Form) -> atoms(tuple_to_list(Form));
+atoms(Forms) when is_list(Forms) -> lists:usort(lists:append([atoms(F) || F <- Forms, not is_atom(F)]));
+atoms(_) -> [].
 
 is_row({_, Native, Portable, Releases}) ->
     [Native, Portable] -- [test, test, ci, ci, soak, soak, never, never] =:= []
