@@ -915,14 +915,20 @@ wrong_order() ->
     #{status := active} = sonde:native(),
     _ = [garble(Attr, Mode) || Attr <- sonde_attr:native() ++ sonde_attr:heap(),
                                Mode <- [top, each, sample, holders, all],
+                               (Mode =/= holders andalso Mode =/= all) orelse not lists:member(Attr, one_word()),
                                _ <- lists:seq(1, 10)],
     %% what a mode needs, it needs without a list, too
     badarg = outcome(scan_new, [memory, stacks, 0, undefined, [], 10]),
+    [] = [{Attr, Mode} || Attr <- one_word(), Mode <- [holders, all],
+                          badarg =/= outcome(scan_new, [Attr, Mode, 1, undefined, [], 10])],
     badarg = outcome(scan_new, [link_count, groups, 0, undefined, [], 10]),
     badarg = outcome(scan_new, [binary_count, groups, 0, undefined, [], 10]),
     _ = [garble(Attr, Mode) || {Attr, Mode} <- [{stack, stacks}, {[stack], stacks}, {[memory, origin], groups}],
                                _ <- lists:seq(1, 10)],
     right().
+
+%% They are read without a lock, so nothing that waits for the process can be read with them.
+one_word() -> [heap_size, reductions, catchlevel].
 
 %% A scan fills an account, which may be listed meanwhile.
 garble(binary_proportional, _) ->

@@ -103,6 +103,8 @@ static bool get_questions(ErlNifEnv *env, ERL_NIF_TERM term, enum scan_mode mode
         return q->n == 1 && q->attr[0] == ATTR_stack;
     if (mode == SCAN_GROUPS)
         return q->n > 0 && q->attr[q->n - 1] == ATTR_origin && nif_knows_first_call(sonde_of(env));
+    if (mode == SCAN_HOLDERS || mode == SCAN_ALL)
+        return q->n == 1 && attr_has_stamp(q->attr[0]);
     return q->n == 1 || (q->n > 1 && (mode == SCAN_TOP || mode == SCAN_EACH));
 }
 

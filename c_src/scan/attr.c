@@ -479,6 +479,11 @@ void question_make(struct question *q, const struct layout *lay, enum attr attr,
     plan_make(&q->plan, lay, unsettled[row->stamp], locks[row->stamp], all);
 }
 
+bool attr_has_stamp(enum attr attr)
+{
+    return attributes[attr].stamp != ONE_WORD;
+}
+
 /* `fields' ends with LAYOUT_FIELD_COUNT. */
 static bool has_field(const enum layout_field *fields, enum layout_field field)
 {

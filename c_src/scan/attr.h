@@ -93,6 +93,9 @@ void questions_join(struct question *q, unsigned n, const struct layout *lay);
 void walk_start(struct walk *w, const struct vm *vm, const struct question *q,
                 const struct walk *stamp);
 
+/* Whether it is read under a lock, so that what waits for the process can be read with it. */
+bool attr_has_stamp(enum attr attr);
+
 /* The same under a stamp of the caller, whose plan has the fields of the attribute: these are added to
  * `fields', which has n of them, and room for all; each once. Returns how many there are then. Then
  * walk_go_under in place of walk_go, and the caller closes its stamp. */
