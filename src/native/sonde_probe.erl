@@ -282,15 +282,20 @@ marked(Up) ->
     receive Ref -> ok end.
 
 %% Fills its heap in the middle of a receive, when it looks at a message as interpreted code does. Collections are
-%% delayed meanwhile, so the VM gives it another heap, and abandons this one.
+%% delayed meanwhile, so the VM gives it another heap, and abandons this one. What it made before may have been
+%% collected and its heap may have another size by then, if it was asked meanwhile whether it is alive.
 delayed(Up, #{thing := N, ages := #{words := Words}}) ->
-    Kept = lists:duplicate(Words, N),
     true = erlang:garbage_collect(),
-    {heap_size, Block} = process_info(self(), heap_size),
     ready(Up),
-    Look = fun(_) -> overflow(Block - 2 * Words - 250), ready(Up), nomatch end,
-    _ = prim_eval:'receive'(Look, infinity),
-    Kept.
+    Look = fun(_) ->
+                   Made = lists:duplicate(Words, N),
+                   {heap_size, Block} = process_info(self(), heap_size),
+                   overflow(Block - 2 * Words - 250),
+                   true = length(Made) =:= Words,
+                   ready(Up),
+                   nomatch
+           end,
+    prim_eval:'receive'(Look, infinity).
 
 %% All but a few words at once, because each time that there is no room makes a small fragment.
 overflow(Free) ->
