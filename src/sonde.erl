@@ -792,15 +792,17 @@ schedulers() ->
 %% schedulers of a kind share a run queue. A scheduler that is in one long native call comes first,
 %% then those that run a process, those with the longest run queue first.
 %%
-%% `Attrs' is `[]' if the scheduler runs no process: it sleeps, or runs a port or work of the VM. Otherwise it
+%% `Attrs' is `[]' if the scheduler runs neither a process nor a port: it sleeps, or does work of the VM. Otherwise it
 %% contains:
 %% <ul>
 %% <li>`{pid, Pid}'; `busy' in place of the pid if it was another process at each look, and `not_read' if it
-%%     could not be read</li>
+%%     could not be read; or `{port, Port}'</li>
 %% <li>the registered name, if it has one</li>
-%% <li>`{held_ms, Ms}', if the process did not leave the scheduler between two looks: for at least that time it was
-%%     in one native function or one garbage collection, or the thread got no processor. Code in Erlang leaves
-%%     after about a millisecond. How long it was there before is not known</li>
+%% <li>`{held_ms, Ms}', if the process or port did not leave the scheduler between two looks: for at least that time it
+%%     was in one native function, one garbage collection or one call of its driver, or the thread got no processor.
+%%     Code in Erlang leaves after about a millisecond. How long it was there before is not known</li>
+%% <li>`{name, Name}' of a port, as `erlang:port_info/2' reports it: that of its driver or of its program, at most
+%%     255 bytes</li>
 %% <li>`{status, Status}', if that is not `running'</li>
 %% <li>`current_function': if the process has `held_ms', the native function that it is in, or for some short
 %%     ones that the VM itself has, the function in which it was scheduled in. Without `held_ms', where it was last

@@ -185,7 +185,7 @@ another_build_takes_over_while_a_scan_is_open(Config) ->
 
 take_over(Ebin) ->
     #{status := active} = sonde:native(),
-    {"sonde-11", _} = sonde_nif:build_id(),
+    {"sonde-12", _} = sonde_nif:build_id(),
     Owner = scan_owner(1000),
     true = code:add_patha(Ebin),
     {module, sonde_nif} = code:load_file(sonde_nif),
@@ -402,7 +402,7 @@ other_library(Src, Dir) ->
     C = copy(filename:join(Src, "c_src"), "*/*.{c,h,S}", filename:join(Dir, "c_src")),
     _ = copy(filename:join(Src, "c_src"), "Makefile", C),
     change(filename:join(C, "nif/nif.h"),
-           [{"\"sonde-11\"", "\"other\""},
+           [{"\"sonde-12\"", "\"other\""},
             {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
     change(filename:join(C, "nif/nif_scan.c"),
            [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
@@ -416,7 +416,7 @@ other_library(Src, Dir) ->
 other_module(Src, Dir) ->
     Ebin = filename:join(Dir, "ebin"),
     Erl = copy(filename:join(Src, "src/native"), "sonde_nif.erl", filename:join(Dir, "src")),
-    change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-11\"", "\"other\""}]),
+    change(filename:join(Erl, "sonde_nif.erl"), [{"\"sonde-12\"", "\"other\""}]),
     ok = filelib:ensure_dir(filename:join(Ebin, "x")),
     {ok, sonde_nif} = compile:file(filename:join(Erl, "sonde_nif.erl"), [{outdir, Ebin}]),
     Ebin.
@@ -454,7 +454,7 @@ garbage() -> << <<(rand:uniform(256) - 1)>> || _ <- lists:seq(1, 20000) >>.
 another_abi_is_refused(Config) ->
     {Other, _} = proplists:get_value(other, Config),
     Text = not_loaded(Config, fun(Priv) -> copy(Other, "sonde_nif*.so", Priv) end),
-    "the library speaks other, not sonde-11" = Text.
+    "the library speaks other, not sonde-12" = Text.
 
 %% Copies the beams beside a priv that Fill fills; returns the reason that the load gives.
 not_loaded(Config, Fill) ->

@@ -8,9 +8,10 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [each_scheduler_has_a_row, the_caller_runs_on_its_own, a_native_call_is_named_first, a_long_bif_is_named,
+     a_port_is_named_first, a_port_that_leaves_is_not_held,
      no_dirty_scheduler_is_needed, one_that_leaves_is_not_held, one_look_holds_nothing,
      processes_that_come_and_go, proved_beside_stuck_ones, only_natively, bad_arguments,
-     all_stuck_from_outside, run_queues_from_outside].
+     all_stuck_from_outside, stuck_in_drivers_from_outside, run_queues_from_outside].
 
 init_per_suite(Config) ->
     case sonde_foreign_helper:build(filename:join(proplists:get_value(priv_dir, Config), "foreign")) of
@@ -152,6 +153,46 @@ beside_a_bif() ->
     ok = sonde_test:until(it_is_there, fun() -> lists:member(Pid, running(sonde:schedulers(#{interval => 0}))) end),
     {Pid, sonde:schedulers(#{interval => 20})}.
 
+%% The caller, on the first scheduler, has a port that the second one runs.
+with_port(Dir, What, Fun) ->
+    Self = self(),
+    Owner = spawn_opt(fun() ->
+                              Port = sonde_foreign_helper:open_driver(Dir),
+                              true = register(driven, Port),
+                              Self ! {self(), Port},
+                              receive go -> sonde_foreign_helper:drive(Port, What) end,
+                              receive never -> ok end
+                      end, [{scheduler, 2}]),
+    receive {Owner, Port} -> Owner ! go, Fun(Port) end.
+
+a_port_is_named_first(Config) ->
+    natively(fun() -> with_node([], Config, fun(Of) ->
+        {Port, Row} = Of(?MODULE, on_the_first, [?MODULE, beside_a_port, [proplists:get_value(foreign, Config)]]),
+        {{normal, 2}, Queue, [{port, Port}, driven, {held_ms, Ms}, {name, "sonde_foreign_driver"}]} = Row,
+        true = is_integer(Queue) andalso Ms >= 50
+    end) end).
+
+beside_a_port(Dir) ->
+    with_port(Dir, ?STUCK_MS, fun(Port) ->
+        ok = sonde_test:until(it_is_there, fun() -> [] =/= of_port(Port, #{interval => 0}) end),
+        {Port, hd(sonde:schedulers(#{interval => 50}))}
+    end).
+
+of_port(Port, Opts) -> [Attrs || {_, _, [{port, P} | Attrs]} <- sonde:schedulers(Opts), P =:= Port].
+
+%% Its calls of two milliseconds follow one another.
+a_port_that_leaves_is_not_held(Config) ->
+    natively(fun() -> with_node([], Config, fun(Of) ->
+        {Seen, Held} = Of(?MODULE, on_the_first, [?MODULE, beside_a_busy_port, [proplists:get_value(foreign, Config)]]),
+        {_, _, true} = {Seen, Held, Seen > 2 * Held}
+    end) end).
+
+beside_a_busy_port(Dir) ->
+    with_port(Dir, {again, 2}, fun(Port) ->
+        Looks = [Attrs || _ <- lists:seq(1, 60), Attrs <- of_port(Port, #{interval => 20})],
+        {length(Looks), length([held || Attrs <- Looks, lists:keymember(held_ms, 1, Attrs)])}
+    end).
+
 %% All that there are are stuck; the code that answers was loaded before.
 no_dirty_scheduler_is_needed(Config) ->
     natively(fun() -> with_node(["+SDcpu", "2:1", "+SDio", "1"], Config, fun(Of) ->
@@ -250,6 +291,32 @@ all_stuck_from_outside(Config) ->
          {sonde_foreign_helper, sleep_normal, 2}, {sonde_foreign_helper, sleep_normal, 2}] = lists:sort(Functions),
         true = lists:all(fun({_, Queue, _}) -> is_integer(Queue) end, Rows)
     end).
+
+%% Both normal ones are in calls of a driver; the diagnosis names these ports.
+stuck_in_drivers_from_outside(Config) ->
+    outside([], Config, fun(Of, Twin) ->
+        Ports = Of(?MODULE, in_drivers, [proplists:get_value(foreign, Config)]),
+        ok = sonde_test:until(both_are_stuck, fun() ->
+            {ok, Rows, _} = Twin(schedulers, [], #{interval => 20}),
+            Ports =:= lists:sort([Port || {_, _, [{port, Port}, {held_ms, _}, {name, "sonde_foreign_driver"}]} <- Rows])
+        end),
+        {ok, #{suspects := Suspects}, _} = Twin(diagnose, [], #{interval => 600}),
+        Accused = [What || #{kind := driver_call, what := What, evidence := [{driver, <<"sonde_foreign_driver">>}],
+                             see := {sonde, schedulers, []}, remedy := driver} <- Suspects],
+        {Ports, Ports} = {Ports, lists:sort(Accused)}
+    end).
+
+%% After the answer is out. Each port is run by the scheduler of its owner.
+in_drivers(Dir) ->
+    Self = self(),
+    Owners = [spawn_opt(fun() ->
+                                Port = sonde_foreign_helper:open_driver(Dir),
+                                Self ! {self(), Port},
+                                receive go -> sonde_foreign_helper:drive(Port, ?STUCK_MS) end,
+                                receive never -> ok end
+                        end, [{scheduler, No}]) || No <- [1, 2]],
+    Ports = [receive {Owner, Port} -> _ = erlang:send_after(500, Owner, go), Port end || Owner <- Owners],
+    lists:sort(Ports).
 
 %% After the answer is out, the first one is stuck as well.
 the_last_one() ->

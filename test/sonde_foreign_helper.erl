@@ -1,9 +1,9 @@
 %% A third-party library, as other people have in their nodes: long calls, signal handlers of its
 %% own, real faults, a filter that refuses a system call, resources. It is built on the tested
-%% machine, from sonde_foreign_helper_data/sonde_foreign.c.
+%% machine, from sonde_foreign_helper_data/sonde_foreign.c; and a driver, from sonde_foreign_driver.c.
 -module(sonde_foreign_helper).
 
--export([build/1, build_filtered/1, load/1, sleep/3, spin/3, crash/1, raise_segv/1, mask_signals/2]).
+-export([build/1, build_filtered/1, load/1, open_driver/1, drive/2, sleep/3, spin/3, crash/1, raise_segv/1, mask_signals/2]).
 -export([take_signals/1, give_back/0, signals/0, seen/0, deny_syscall/0, thing/1, thing_binary/1]).
 -export([sleep_normal/2, sleep_dirty_cpu/2, sleep_dirty_io/2,
          spin_normal/2, spin_dirty_cpu/2, spin_dirty_io/2,
@@ -35,11 +35,14 @@ build(Dir) ->
     case {[Cc || N <- ["cc", "gcc"], Cc <- [os:find_executable(N)], is_list(Cc)],
           filelib:is_regular(filename:join(Include, "erl_nif.h"))} of
         {[Cc | _], true} ->
-            Library = filename:join(Dir, "sonde_foreign.so"),
-            ok = filelib:ensure_dir(Library),
-            Said = os:cmd(lists:join(" ", [Cc, "-shared -fPIC -O1", ["-I", quoted(Include)],
-                                           "-o", quoted(Library), quoted(source()), "2>&1"])),
-            filelib:is_regular(Library) orelse error({does_not_build, Said}),
+            _ = [begin
+                     Library = filename:join(Dir, Name ++ ".so"),
+                     Source = filename:join(filename:dirname(source()), Name ++ ".c"),
+                     ok = filelib:ensure_dir(Library),
+                     Said = os:cmd(lists:join(" ", [Cc, "-shared -fPIC -O1", ["-I", quoted(Include)],
+                                                    "-o", quoted(Library), quoted(Source), "2>&1"])),
+                     filelib:is_regular(Library) orelse error({does_not_build, Said})
+                 end || Name <- ["sonde_foreign", "sonde_foreign_driver"]],
             {ok, Dir};
         _ ->
             {skip, "no C compiler or no erl_nif.h"}
@@ -73,6 +76,20 @@ build_filtered(Dir) ->
 -spec load(file:filename()) -> ok.
 load(Dir) ->
     ok = erlang:load_nif(filename:join(Dir, "sonde_foreign"), 0).
+
+%% ---- a driver
+
+%% @doc A port of it, which the caller owns.
+-spec open_driver(Dir :: file:filename()) -> port().
+open_driver(Dir) ->
+    _ = erl_ddll:load_driver(Dir, "sonde_foreign_driver"),
+    open_port({spawn_driver, "sonde_foreign_driver"}, []).
+
+%% @doc As soon as a scheduler has taken the port, it is in one call of its driver for Ms; and again after that, without
+%% end, if it is told so.
+-spec drive(port(), Ms :: non_neg_integer() | {again, Ms :: non_neg_integer()}) -> true.
+drive(Port, {again, Ms}) -> port_command(Port, [integer_to_list(Ms), " again"]);
+drive(Port, Ms) -> port_command(Port, integer_to_list(Ms)).
 
 %% ---- long calls, during which a process holds Term; they return Term
 

@@ -153,6 +153,22 @@ static void check_schedulers(const struct image *img, uint64_t proc)
     }
 }
 
+/* As if the process were a table of ports: what is found is in it. */
+static void check_ports(const struct image *img, uint64_t proc)
+{
+    enum { ENTRIES = 8, NAME = 16 };
+    const struct port_form form = {.tab = {.tab = (uintptr_t)proc, .max = ENTRIES}, .name = NAME};
+    fuzz_begin(img, false, MOST_READS);
+    for (unsigned i = 0; i < ENTRIES; i++) {
+        struct port port;
+        uint64_t at = fuzz_word(proc + 8UL * i);
+        if (port_read(img->vm.reader, img->vm.lay, &form, (uintptr_t)at, &port))
+            fuzz_must(port.n <= PORT_NAME_MAX && term_is_local_port(port.id) &&
+                          fuzz_word(at + LF(img->vm.lay, id)) == port.id,
+                      "no port:", ATTR_stack);
+    }
+}
+
 void check_there(const struct image *img)
 {
     for (size_t slot = 0; slot < SLOTS; slot++) {
@@ -169,5 +185,6 @@ void check_there(const struct image *img)
         (void)look_end(&l, 0);
         check_mailbox(img, slot, proc);
         check_schedulers(img, proc);
+        check_ports(img, proc);
     }
 }

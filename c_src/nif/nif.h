@@ -13,7 +13,7 @@
 #define ATOM_LIST(X)                                                                      \
     X(ok) X(error) X(raise) X(badarg) X(undefined) X(true) X(false) X(on) X(off) X(none)  \
     X(guarded) X(syscall) X(failed) X(torn) X(gone) X(more) X(ask) X(done)                \
-    X(system_limit) X(no_reader) X(filtered) X(no_memory) X(top) X(sample) X(diff)        \
+    X(system_limit) X(no_reader) X(filtered) X(no_memory) X(top) X(sample) X(diff) X(port) \
     X(holders) X(all) X(entries) X(left) X(native) X(busy) X(asked) X(faults) X(at)       \
     X(base) X(term) X(process_table) X(id) X(each) X(rows) X(skip)                        \
     X(not_normal_scheduler) X(mark) X(histogram) X(visible) X(slices) X(young) X(old)     \
@@ -40,7 +40,7 @@ extern struct atoms atoms;
 #define ATOM(Name) (atoms.a_##Name)
 
 /* Must equal the ABI in sonde_nif.erl. */
-#define SONDE_ABI "sonde-11"
+#define SONDE_ABI "sonde-12"
 
 #ifndef SONDE_BUILD_ID
 #define SONDE_BUILD_ID "unknown"
@@ -287,6 +287,7 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_find_name, 2, DIRTY) X(count_there, 0, 0) X(do_look_process, 1, DIRTY)              \
     X(do_scan_calls, 4, DIRTY) X(do_each_of, 2, DIRTY)                                       \
     X(do_own_scheduler, 1, 0) X(do_calibrate_schedulers, 3, DIRTY)                           \
+    X(do_calibrate_ports, 1, DIRTY)                                                          \
     X(do_calibrate_places, 1, DIRTY) X(has_schedulers, 0, 0) X(do_schedulers, 3, 0)          \
     X(do_guess_queue, 2, 0) X(do_queue_is_guessed, 0, 0)                                     \
     /* the last: the VM replaces the stubs in this order */                                  \

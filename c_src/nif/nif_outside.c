@@ -154,7 +154,7 @@ static void move(struct vm *vm, uintptr_t shift)
     vm->tab.has_turnover = false;        /* its words would come from pages that are kept */
 }
 
-/* Without schedulers, only the one call that asks for them does not answer.
+/* Without schedulers, only the one call that asks for them does not answer; without ports, it names none.
  * Atoms `false' and `true' are the first two of every VM. 0: all is as expected. core: NULL for a living one. */
 static ERL_NIF_TERM unexpected(struct vm *vm, uintptr_t shift, const struct core_file *core)
 {
@@ -168,6 +168,7 @@ static ERL_NIF_TERM unexpected(struct vm *vm, uintptr_t shift, const struct core
     if (!has_text(vm, ATOM(false), "false") || !has_text(vm, ATOM(true), "true"))
         return ATOM(atoms);
     (void)schedulers_move(vm->reader, vm->lay, shift, &vm->schedulers);
+    (void)ports_move(vm->reader, vm->lay, shift, &vm->ports);
     return processes_are_sound(vm, core) ? 0 : ATOM(processes);
 }
 

@@ -3,6 +3,8 @@
  * Does not know: where these words are. */
 #include "nif/nif.h"
 
+#include <string.h>
+
 #include "vm/stamp.h"
 
 /* How many schedulers one call reads, and how often one that changes: with a system call for each word, less
@@ -45,6 +47,19 @@ NIF(nif_do_calibrate_schedulers)
     enum peek_reader reader = nif_peek_reader(s);
     bool ok = reader != PEEK_NONE && schedulers_learn(reader, s->candidate.lay, &s->seal.scheduler,
                                                       counts, &s->candidate.schedulers);
+    return ok ? ATOM(true) : ATOM(false);
+}
+
+NIF(nif_do_calibrate_ports)
+{
+    /* (PortLimit): after calibrate, whether the port table was found. Dirty, as calibrate_table */
+    struct sonde *s = sonde_of(env);
+    ErlNifUInt64 limit;
+    if (!nif_is_prover(env) || !s->candidate.lay || !enif_get_uint64(env, argv[0], &limit))
+        return nif_raise(env, ATOM(badarg));
+    enum peek_reader reader = nif_peek_reader(s);
+    bool ok =
+        reader != PEEK_NONE && ports_learn(reader, s->candidate.lay, limit, &s->candidate.ports);
     return ok ? ATOM(true) : ATOM(false);
 }
 
@@ -188,7 +203,36 @@ static ERL_NIF_TERM make_process(ErlNifEnv *env, const struct vm *vm, const stru
                             make_function(env, vm, &current, atoms_n));
 }
 
-/* A process, none, or busy: another one at each look. */
+/* A local port is an immediate, as a local pid is. */
+static ERL_NIF_TERM make_port(ErlNifEnv *env, const struct port *port, uint64_t turn)
+{
+    ERL_NIF_TERM name;
+    unsigned char *bytes = enif_make_new_binary(env, port->n, &name);
+    if (!bytes)
+        return nif_raise(env, ATOM(no_memory));
+    memcpy(bytes, port->name, port->n);
+    return enif_make_tuple4(env, ATOM(port), (ERL_NIF_TERM)port->id, enif_make_uint64(env, turn),
+                            name);
+}
+
+/* The port that it runs, or torn. `*s' is what it runs afterwards. */
+static ERL_NIF_TERM make_running_port(ErlNifEnv *env, const struct vm *vm, enum scheduler_kind kind,
+                                      unsigned i, struct scheduler *s)
+{
+    struct port port;
+    uint64_t turn;
+    uintptr_t at = (uintptr_t)s->port;
+    bool ok = port_read(vm->reader, vm->lay, &vm->ports, at, &port) &&
+              scheduler_turn(vm->reader, &vm->schedulers, kind, i, &turn);
+    peek_barrier();
+    ok = ok && port_is_there(vm->reader, vm->lay, &vm->ports, at, port.id);
+    peek_barrier();
+    if (!scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, s))
+        return ATOM(torn);
+    return ok && s->port == at ? make_port(env, &port, turn) : ATOM(torn);
+}
+
+/* A process, a port, none, or busy: another one at each look. */
 static ERL_NIF_TERM make_running(ErlNifEnv *env, const struct vm *vm, enum scheduler_kind kind,
                                  unsigned i, struct scheduler *s, uint64_t atoms_n)
 {
@@ -199,8 +243,11 @@ static ERL_NIF_TERM make_running(ErlNifEnv *env, const struct vm *vm, enum sched
         if (st == ST_BUSY && !scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, s))
             return ATOM(torn);
     }
+    ERL_NIF_TERM port = ATOM(torn);
+    for (unsigned t = 0; t < TRIES && port == ATOM(torn) && s->process == 0 && s->port != 0; t++)
+        port = make_running_port(env, vm, kind, i, s);
     if (s->process == 0)
-        return ATOM(none);
+        return s->port != 0 ? port : ATOM(none);
     return st == ST_OK ? make_process(env, vm, &p, atoms_n) : nif_status_atom(env, st);
 }
 
@@ -223,7 +270,7 @@ static bool get_kind(ErlNifEnv *env, ERL_NIF_TERM term, enum scheduler_kind *kin
 NIF(nif_do_schedulers)
 {
     /* (Kind, From, Atoms): {Next | done, [{Number, Length | undefined, Running}]} | no_reader, where Running is none |
-     * busy | torn | {Pid, State, Mark, Call, Current}; From: how many came before; Atoms: how many the VM has. Not
+     * busy | torn | {Pid, State, Mark, Call, Current} | {port, Port, Mark, Name}; From: how many came before; Atoms: how many the VM has. Not
      * dirty: all dirty schedulers may be stuck */
     struct sonde *s = sonde_of(env);
     enum scheduler_kind kind;

@@ -108,6 +108,29 @@ static void test_found(const struct layout *lay)
     EXPECT(!scheduler_read(r, lay, &form, SCHEDULER_DIRTY_IO, IO, &s));
 }
 
+/* One that runs no process may run a port. */
+static void test_port(const struct layout *lay)
+{
+    enum peek_reader r = peek_ready(PEEK_SYSCALL);
+    struct scheduler_form form;
+    struct scheduler s;
+    uint64_t turn[3];
+    build(lay);
+    EXPECT(learned(lay, &form));
+    made->normal[0][CURRENT / 8 + 7] = 0x4711000;
+    EXPECT(scheduler_read(r, lay, &form, SCHEDULER_NORMAL, 0, &s) && s.process == 0 &&
+           s.port == 0x4711000);
+    EXPECT(scheduler_turn(r, &form, SCHEDULER_NORMAL, 0, &turn[0]) &&
+           scheduler_turn(r, &form, SCHEDULER_NORMAL, 0, &turn[1]) && turn[0] == turn[1]);
+    for (unsigned i = 0; i < WORDS; i++) {
+        made->normal[0][i] += 1;
+        EXPECT(scheduler_turn(r, &form, SCHEDULER_NORMAL, 0, &turn[2]) && turn[2] != turn[0]);
+        made->normal[0][i] -= 1;
+    }
+    made->normal[0][CURRENT / 8] = (uintptr_t)made->own;
+    EXPECT(scheduler_read(r, lay, &form, SCHEDULER_NORMAL, 0, &s) && s.port == 0);
+}
+
 /* Another variable may point to a scheduler now, and to none later. */
 static void test_moved(const struct layout *lay)
 {
@@ -129,12 +152,13 @@ static void test_wrong_words(const struct layout *lay)
 {
     struct scheduler_form form;
     struct own_scheduler own;
-    uint64_t *const wrong[] = {&made->normal[0][CURRENT / 8 + 1], &made->normal[2][CURRENT / 8 + 2],
-                               &made->normal[2][CURRENT / 8 + 3], &made->normal[2][CURRENT / 8 + 6],
-                               &made->dirty[1][CURRENT / 8 + 1],  &made->dirty[1][CURRENT / 8 + 2],
-                               &made->dirty[3][CURRENT / 8 + 3],  &made->dirty[3][CURRENT / 8 + 6],
-                               &made->queue[0][BACK / 8],         &made->queue[NORMAL][BACK / 8],
-                               &made->queue[NORMAL + 1][BACK / 8]};
+    uint64_t *const wrong[] = {
+        &made->normal[0][CURRENT / 8 + 1], &made->normal[2][CURRENT / 8 + 2],
+        &made->normal[2][CURRENT / 8 + 3], &made->normal[2][CURRENT / 8 + 6],
+        &made->dirty[1][CURRENT / 8 + 1],  &made->dirty[1][CURRENT / 8 + 2],
+        &made->dirty[3][CURRENT / 8 + 3],  &made->dirty[3][CURRENT / 8 + 6],
+        &made->dirty[0][CURRENT / 8 + 7],  &made->queue[0][BACK / 8],
+        &made->queue[NORMAL][BACK / 8],    &made->queue[NORMAL + 1][BACK / 8]};
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         build(lay);
         *wrong[i] += 64;
@@ -146,7 +170,8 @@ static void test_wrong_words(const struct layout *lay)
                                    &made->normal[OWN][CURRENT / 8 + 2],
                                    &made->normal[OWN][CURRENT / 8 + 3],
                                    &made->normal[OWN][CURRENT / 8 + 5],
-                                   &made->normal[OWN][CURRENT / 8 + 6]};
+                                   &made->normal[OWN][CURRENT / 8 + 6],
+                                   &made->normal[OWN][CURRENT / 8 + 7]};
     for (unsigned i = 0; i < sizeof own_words / sizeof *own_words; i++) {
         build(lay);
         *own_words[i] += 64;
@@ -239,6 +264,7 @@ int main(void)
     for (unsigned i = 0; i < layout_count(); i++) {
         running = layout_table(i)->name;
         test_found(layout_table(i));
+        test_port(layout_table(i));
         test_moved(layout_table(i));
         test_wrong_words(layout_table(i));
         test_wrong_counts(layout_table(i));

@@ -66,11 +66,16 @@ static void search_segment(void *arg, uintptr_t from, uintptr_t to)
         try_record(arg, a);
 }
 
+/* The largest table has 2^27 slots, but one of them is never used. */
+uint64_t proctab_slots(uint64_t limit)
+{
+    return limit == (1U << 27) - 1 ? limit + 1 : limit;
+}
+
 bool proctab_find(enum peek_reader r, const struct layout *lay, uint64_t process_limit,
                   uint64_t self_pid, uintptr_t self_proc, struct proctab *out)
 {
-    /* the largest table has 2^27 slots, but one of them is never used */
-    process_limit += process_limit == (1U << 27) - 1;
+    process_limit = proctab_slots(process_limit);
     if (process_limit == 0 || (process_limit & (process_limit - 1)) != 0)
         return false;
     struct search s = {.reader = r,

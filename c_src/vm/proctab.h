@@ -20,6 +20,9 @@ struct proctab {
 bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
                   struct proctab *out);
 
+/* How many slots the table has, if the VM says that this is its limit. */
+uint64_t proctab_slots(uint64_t limit);
+
 /* `count': slots in use, and those that will be at once; a slot is emptied before it is subtracted. `given': how
  * many slots were ever given to a process, modulo 2^32; added before the slot is filled. */
 struct turnover {

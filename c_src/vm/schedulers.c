@@ -11,7 +11,8 @@ enum {
     AT_DIRTY_NO,
     AT_ENV = 5,
     AT_SHADOW,
-    AT_QUEUE = 8,
+    AT_PORT,
+    AT_QUEUE,
     AT_WORDS
 };
 
@@ -45,7 +46,7 @@ static bool is_one(enum peek_reader r, const struct layout *lay, uint16_t back, 
     uint64_t owner;
     return (uint32_t)w[AT_KIND] == (uint32_t)kind && w[AT_NO] == (dirty ? 0 : i + 1) &&
            w[AT_DIRTY_NO] == (dirty ? i + 1 : 0) && may_point(w[AT_QUEUE]) &&
-           (dirty ? is_shadow(r, lay, w[AT_SHADOW]) : w[AT_SHADOW] == 0) &&
+           (dirty ? w[AT_PORT] == 0 && is_shadow(r, lay, w[AT_SHADOW]) : w[AT_SHADOW] == 0) &&
            peek_word(r, (uintptr_t)w[AT_QUEUE] + back, &owner) && owner == (dirty ? first : at);
 }
 
@@ -65,7 +66,29 @@ bool scheduler_read(enum peek_reader r, const struct layout *lay, const struct s
     uint64_t w[AT_WORDS];
     if (!form->is_known || i >= SCHEDULERS_MAX || !read_one(r, lay, form, kind, i, w))
         return false;
-    *out = (struct scheduler){.process = w[AT_CURRENT], .queue = w[AT_QUEUE]};
+    *out = (struct scheduler){.process = w[AT_CURRENT],
+                              .port = w[AT_CURRENT] == 0 ? w[AT_PORT] : 0,
+                              .queue = w[AT_QUEUE]};
+    return true;
+}
+
+/* Between two turns it writes the time and its reductions into its own structure. Where is not known, so all words
+ * count. */
+bool scheduler_turn(enum peek_reader r, const struct scheduler_form *form, enum scheduler_kind kind,
+                    unsigned i, uint64_t *turn)
+{
+    enum { BLOCK = 512 };
+    uint64_t w[BLOCK];
+    uintptr_t at = form->first[kind] + (uintptr_t)i * form->stride;
+    uint64_t h = 0;
+    for (size_t done = 0; done < form->stride / 8; done += BLOCK) {
+        size_t n = form->stride / 8 - done < BLOCK ? form->stride / 8 - done : BLOCK;
+        if (!peek_block(r, at + done * 8, n, w))
+            return false;
+        for (size_t k = 0; k < n; k++)
+            h = (h ^ w[k] ^ h >> 29) * 0x9E3779B97F4A7C15ULL;
+    }
+    *turn = h >> 16;
     return true;
 }
 
@@ -147,7 +170,7 @@ static uint16_t find_back(enum peek_reader r, uint64_t queue, uintptr_t at)
 static bool is_own(const uint64_t *w, uintptr_t proc, uintptr_t env, unsigned no)
 {
     return w[AT_CURRENT] == proc && (uint32_t)w[AT_KIND] == SCHEDULER_NORMAL && w[AT_NO] == no &&
-           w[AT_DIRTY_NO] == 0 && w[AT_ENV] == env && w[AT_SHADOW] == 0;
+           w[AT_DIRTY_NO] == 0 && w[AT_ENV] == env && w[AT_SHADOW] == 0 && w[AT_PORT] == 0;
 }
 
 /* How many places in what is at that address are right. */

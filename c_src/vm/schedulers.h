@@ -62,6 +62,7 @@ unsigned schedulers_count(enum peek_reader r, const struct layout *lay,
 
 struct scheduler {
     uint64_t process; /* 0: none */
+    uint64_t port;    /* that it runs, or 0; only of a normal one without a process */
     uint64_t queue;
 };
 
@@ -76,6 +77,10 @@ enum status scheduler_confirm(enum peek_reader r, const struct layout *lay,
                               const struct proctab *tab, const struct scheduler_form *form,
                               enum scheduler_kind kind, unsigned i, uintptr_t proc, uint64_t pid,
                               uint64_t state);
+
+/* A number that stays the same only while the scheduler does not come to what it runs next. false: not readable. */
+bool scheduler_turn(enum peek_reader r, const struct scheduler_form *form, enum scheduler_kind kind,
+                    unsigned i, uint64_t *turn);
 
 /* Words of 32 bits of a run queue that may be its length. */
 enum { QUEUE_WORDS = 128 };

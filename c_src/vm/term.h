@@ -43,6 +43,11 @@ static inline bool term_is_local_pid(uint64_t w)
     return (w & 15) == 3;
 }
 
+static inline bool term_is_local_port(uint64_t w)
+{
+    return (w & 15) == 7;
+}
+
 static inline uintptr_t term_pointer(uint64_t w)
 {
     return (uintptr_t)(w & ~(uint64_t)7);

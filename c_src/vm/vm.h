@@ -11,6 +11,7 @@
 #include "vm/layout.h"
 #include "vm/peek.h"
 #include "vm/proctab.h"
+#include "vm/ports.h"
 #include "vm/schedulers.h"
 
 struct vm {
@@ -27,6 +28,7 @@ struct vm {
     uint64_t
         first_call_key; /* the atom under which proc_lib keeps what it was to call; 0: unknown */
     struct scheduler_form schedulers;
+    struct port_form ports;  /* max 0: unknown */
     struct atom_table atoms; /* only to read another OS process */
 };
 

@@ -185,6 +185,7 @@ frees(#{frees := Bytes} = Suspect) -> [" This frees ", about(Suspect), bytes(Byt
 frees(_) -> "".
 
 pair({registered_name, Name}) -> {"registered", name(Name)};
+pair({driver, Name}) -> {"driver", io_lib:format("~0tp", [binary_to_list(Name)])};
 pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- Pids])};
 pair({oldest_stayed_ms, Ms}) -> {"oldest stayed", io_lib:format("~.1f s", [Ms / 1000])};
 pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
@@ -245,6 +246,7 @@ kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";
 kind(native_call) -> "is in a function that does not return";
+kind(driver_call) -> "is in a call of its driver that does not return";
 kind(deadlock) -> "waits for itself, through others".
 
 %% @doc What a remedy means, in a sentence or two.
@@ -326,6 +328,9 @@ remedy(break_circle) ->
 remedy(native_function) ->
     "It holds a scheduler: a native function must return within a millisecond, or run on a dirty scheduler. If all"
     " schedulers are held so, the node answers nothing.";
+remedy(driver) ->
+    "A call of its driver holds a scheduler: it must return within a millisecond, and leave longer work to other"
+    " threads (driver_async). If all schedulers are held so, the node answers nothing.";
 remedy(fewer_at_once) ->
     "They want to run all at once: let a pool of a few workers do it, and bound what may wait for it.";
 remedy(generations) ->

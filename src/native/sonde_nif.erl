@@ -19,7 +19,7 @@
          scan_part/3, scan_place/2, scan_calls/4, scan_exclude/2, scan_stacks/2, scan_stack/2, scan_groups/2, account_join/2, account_lend/4, account_settle/1,
          account_return/2, account_parts/4, account_take_parts/2]).
 -export([learn/2, aim/1, aim_core/4, absent/1, identity/1, find_name/2, count_there/0, look_process/1, each_of/2]).
--export([own_scheduler/1, calibrate_schedulers/3, calibrate_places/1, has_schedulers/0, schedulers/3,
+-export([own_scheduler/1, calibrate_schedulers/3, calibrate_ports/1, calibrate_places/1, has_schedulers/0, schedulers/3,
          guess_queue/1]).
 -export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0, has_first_call/0,
          turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
@@ -59,7 +59,7 @@
        do_account_known/2, do_account_resources/2, do_account_end/1, do_learn/2, do_aim/1,
        do_aim_core/4, do_absent/1, do_identity/1, do_find_name/2, count_there/0,
        do_look_process/1, do_scan_calls/4, do_each_of/2, do_own_scheduler/1,
-       do_calibrate_schedulers/3, do_calibrate_places/1, has_schedulers/0, do_schedulers/3,
+       do_calibrate_schedulers/3, do_calibrate_ports/1, do_calibrate_places/1, has_schedulers/0, do_schedulers/3,
        do_guess_queue/2, do_queue_is_guessed/0, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
@@ -67,7 +67,7 @@
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
--define(ABI, "sonde-11").
+-define(ABI, "sonde-12").
 -define(REASON, {?MODULE, not_loaded}).
 %% The default reason. on_load does not record it, so there is nothing to remove.
 -define(NO_LIBRARY, "no sonde_nif*.so beside the module").
@@ -91,7 +91,8 @@
 -type who_there() :: {binary() | undefined, Call :: function_there(), Current :: function_there(), Status :: atom()}.
 -type scheduler() :: {Number :: pos_integer(), Queue :: non_neg_integer() | undefined,
                      none | busy | torn | {pid(), Status :: atom(), Mark :: non_neg_integer(), Call :: mfa() | function_there(),
-                      Current :: mfa() | function_there()}}.
+                                           Current :: mfa() | function_there()}
+                     | {port, port(), Mark :: non_neg_integer(), Name :: binary()}}.
 -type binary_refs() :: {Id :: pos_integer(), Size :: non_neg_integer(), Refc :: non_neg_integer(),
                         References :: pos_integer()}.
 
@@ -650,6 +651,13 @@ calibrate_schedulers(Normal, DirtyCpu, DirtyIo) ->
     said(do_calibrate_schedulers(Normal, DirtyCpu, DirtyIo)).
 do_calibrate_schedulers(_Normal, _DirtyCpu, _DirtyIo) -> erlang:nif_error(not_loaded).
 
+%% After calibrate: whether the port table was found.
+-spec calibrate_ports(PortLimit :: pos_integer()) -> boolean().
+calibrate_ports(PortLimit) ->
+    ok = settled(),
+    said(do_calibrate_ports(PortLimit)).
+do_calibrate_ports(_PortLimit) -> erlang:nif_error(not_loaded).
+
 %% After calibrate: whether the words were found that say in which function a process is. One of these probes at
 %% least is in a function that the VM keeps.
 -spec calibrate_places([{Probe :: pid(), [], mfa(), mfa() | []}]) -> boolean().
@@ -663,7 +671,7 @@ do_calibrate_places(_Known) -> erlang:nif_error(not_loaded).
 has_schedulers() -> erlang:nif_error(not_loaded).
 
 %% Some schedulers of that kind, after the first From ones, and how many came before the next: what each of them
-%% runs. A mark stays the same only if the process did not run anything else meanwhile. `busy': another process at
+%% runs. A mark stays the same only if nothing else ran there meanwhile. `busy': another process at
 %% each look; `torn': not readable.
 -spec schedulers(normal | dirty_cpu | dirty_io, From :: non_neg_integer(), AtomCount :: non_neg_integer()) ->
     {Next :: pos_integer() | done, [scheduler()]} | no_reader.

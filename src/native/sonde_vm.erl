@@ -382,7 +382,7 @@ judge(Name, Checks, Probes) ->
             %% without the first two, stacks and groups come from the portable path
             _ = sonde_nif:calibrate_code(sonde_probe:functions(Probes)),
             _ = sonde_nif:calibrate_places(sonde_probe:known_places(Probes)),
-            _ = calibrate_schedulers(?OWN_TRIES),
+            _ = calibrate_schedulers(?OWN_TRIES) andalso sonde_nif:calibrate_ports(erlang:system_info(port_limit)),
             ok = calibrate_turnover(?TURNOVER_TRIES),
             Outcome = #{status => active, layout => Name, checks => Checks},
             ok = sonde_nif:adopt(Outcome),

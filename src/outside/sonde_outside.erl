@@ -355,7 +355,8 @@ schedulers(Opts) ->
         Rows -> Rows
     end.
 
-name(Pid) -> element(1, sonde_outside_names:who(Pid)).
+name(Pid) when is_pid(Pid) -> element(1, sonde_outside_names:who(Pid));
+name(_Port) -> undefined.
 
 example(Pid, Count) ->
     {Name, Call, _} = sonde_outside_names:who(Pid),

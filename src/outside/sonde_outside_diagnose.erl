@@ -8,7 +8,7 @@
 -export_type([diagnosis/0, suspect/0]).
 
 %% As `sonde_judge' has them, but names may be texts.
--type suspect() :: #{kind := sonde_judge:kind(), what := pid() | {processes, sonde_outside_names:function_there()} | node,
+-type suspect() :: #{kind := sonde_judge:kind(), what := pid() | port() | {processes, sonde_outside_names:function_there()} | node,
                      bytes := non_neg_integer(), share := float(), evidence := [{atom(), term()}],
                      see := {sonde, atom(), [term()]}, remedy := sonde_judge:remedy()}.
 %% `ms': between the two looks; 0: there was one.
@@ -17,11 +17,13 @@
                        suspects := [suspect()], not_looked_at := [{atom(), term()}]}.
 %% `waits': of the processes that others wait for, how many do, directly and in all, and on which circle each is.
 %% `queues': the longest mailboxes. `states': the processes that are in each state, with what each began with.
+%% `ports': what normal schedulers run; a mark stays the same only if nothing else ran there meanwhile.
 -type look() :: #{processes := non_neg_integer(), bytes := non_neg_integer(), looked_at := non_neg_integer(),
                   waits := #{pid() => {Direct :: pos_integer(), All :: pos_integer(), [pid()] | undefined}},
                   queues := #{pid() => non_neg_integer()}, memory := #{pid() => non_neg_integer()},
                   states := #{runnable | suspended => #{sonde_nif:function_there() => [pid(), ...]}},
                   busy := #{pid() => {Reductions :: non_neg_integer(), sonde_outside_names:function_there() | undefined}},
+                  ports := [{port(), Mark :: non_neg_integer(), Driver :: binary()}],
                   missed := sonde_scan:result()}.
 
 -define(FEW, 1000).           % messages, or processes that wait for a processor, as in sonde_judge
@@ -76,6 +78,7 @@ look(#{until := Until} = How) ->
     #{processes => count(Pids, Missed), bytes => lists:sum([B || {_, B} <- Memory]),
       looked_at => length(Looked), waits => waits(Graph), queues => queues(How),
       memory => maps:from_list(Memory), states => states(Looked, Until),
+      ports => [{Port, Mark, Driver} || {port, Port, Mark, Driver} <- on_normal_schedulers()],
       busy => maps:from_list([{Pid, Known} || Pid <- run([P || {P, busy} <- map_get(missed, Missed)], Until),
                                               Known <- running(Pid)]),
       missed => Missed}.
@@ -156,7 +159,7 @@ running(Pid) ->
 
 suspects(Looks, #{interval := Ms} = Opts) ->
     #{processes := All} = Last = lists:last(Looks),
-    held_up(Looks, max(1, All)) ++ mailboxes(Looks) ++ groups(Looks, Last, Opts) ++ native_calls(Looks, Ms).
+    held_up(Looks, max(1, All)) ++ mailboxes(Looks) ++ groups(Looks, Last, Opts) ++ native_calls(Looks, Ms) ++ driver_calls(Looks, Ms).
 
 %% A circle was verified in each look. A server with few callers may be about to answer.
 held_up([#{waits := First} | _] = Looks, All) ->
@@ -229,26 +232,33 @@ current(Pid) ->
 %% It runs, and its reductions stand still: it is in a native function that does not return.
 %% One on a dirty scheduler may stay there.
 native_calls([#{busy := First}, #{busy := Last}], Ms) when Ms >= ?STUCK_MS ->
-    Normal = on_normal_schedulers(),
+    Normal = [Pid || {Pid, _, _, _, _} <- on_normal_schedulers()],
     [suspect(native_call, Pid, 0, 1.0, [{reductions, 0}, {current_function, Current} | named(Pid)],
              {sonde, info, [Pid]}, native_function)
-     || {Pid, {N, Current}} <- maps:to_list(Last), Normal =:= unknown orelse lists:member(Pid, Normal), {M, _} <- [maps:get(Pid, First, {none, none})], N =:= M];
+     || {Pid, {N, Current}} <- maps:to_list(Last), not sonde_nif:has_schedulers() orelse lists:member(Pid, Normal),
+        {M, _} <- [maps:get(Pid, First, {none, none})], N =:= M];
 native_calls(_, _) ->
     [].
 
+%% A scheduler runs a port in both looks, and nothing else meanwhile.
+driver_calls([#{ports := First}, #{ports := Last}], Ms) when Ms >= ?STUCK_MS ->
+    [suspect(driver_call, Port, 0, 1.0, [{driver, Driver}], {sonde, schedulers, []}, driver)
+     || {Port, _, Driver} = Held <- Last, lists:member(Held, First)];
+driver_calls(_, _) ->
+    [].
+
+%% What each of them runs.
 on_normal_schedulers() ->
     case sonde_nif:has_schedulers() of
         true -> on_normal_schedulers(0);
-        false -> unknown
+        false -> []
     end.
 
 on_normal_schedulers(From) ->
     case sonde_nif:schedulers(normal, From, erlang:system_info(atom_count)) of
         no_reader -> [];
-        {Next, Some} -> [Pid || {_, _, {Pid, _, _, _, _}} <- Some] ++ case Next of
-                                                                          done -> [];
-                                                                          _ -> on_normal_schedulers(Next)
-                                                                      end
+        {done, Some} -> [Running || {_, _, Running} <- Some];
+        {Next, Some} -> [Running || {_, _, Running} <- Some] ++ on_normal_schedulers(Next)
     end.
 
 near_limit(Count, Limit, _) when Count < ?NEAR * Limit ->

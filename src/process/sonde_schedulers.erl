@@ -1,5 +1,5 @@
 %% @private
-%% What each scheduler thread runs: a process, since when at least, and how many wait for the scheduler. What runs may
+%% What each scheduler thread runs: a process or a port, since when at least, and how many wait for the scheduler. What runs may
 %% be a native call that never returns, so nothing is asked, and nothing waits for a dirty scheduler: not even for
 %% the code of a module, which `sonde_vm' loads early.
 -module(sonde_schedulers).
@@ -10,7 +10,8 @@
 -type kind() :: normal | dirty_cpu | dirty_io.
 -type function_there() :: sonde_nif:function_there().
 -type row() :: {{kind(), Number :: pos_integer()}, RunQueue :: non_neg_integer() | undefined,
-                [{pid, pid() | busy | not_read} | {held_ms, non_neg_integer()} | {status, atom()}
+                [{pid, pid() | busy | not_read} | {port, port()} | {name, string()} | {held_ms, non_neg_integer()}
+                 | {status, atom()}
                  | {current_function | initial_call, mfa() | function_there()}
                  | (Name :: atom() | binary())]}.
 -type options() :: #{interval => Ms :: non_neg_integer()}.
@@ -40,7 +41,7 @@ here(Ms) ->
     end.
 
 %% @doc The same of another OS process, or of a core file, in which nothing changes.
--spec there(Ms :: non_neg_integer(), fun((pid()) -> Name :: atom() | binary() | undefined),
+-spec there(Ms :: non_neg_integer(), fun((pid() | port()) -> Name :: atom() | binary() | undefined),
             fun((function_there()) -> tuple() | undefined)) -> [row()] | no_reader.
 there(Ms, Name, Function) ->
     case looks(Ms) of
@@ -73,6 +74,7 @@ looks(Ms) ->
 held(Before, Ms, Look) ->
     [{Key, Queue, Running, case {Running, Before} of
                                {{Pid, _, Mark, _, _}, #{Key := {Pid, _, Mark, _, _}}} -> Ms;
+                               {{port, Port, Mark, _}, #{Key := {port, Port, Mark, _}}} -> Ms;
                                _ -> unknown
                            end}
      || {Key, Queue, Running} <- Look].
@@ -111,18 +113,24 @@ numbered(List) -> lists:zip(lists:seq(1, length(List)), List).
 row({Key, Queue, none, _}, _, _) -> {Key, Queue, []};
 row({Key, Queue, busy, _}, _, _) -> {Key, Queue, [{pid, busy}]};
 row({Key, Queue, torn, _}, _, _) -> {Key, Queue, [{pid, not_read}]};
+row({Key, Queue, {port, Port, _, Text}, Ms}, _, Name) ->
+    {Key, Queue, [{port, Port}] ++ [N || N <- [Name(Port)], N =/= undefined] ++ held_for(Ms)
+                 ++ [{name, binary_to_list(Text)}]};
 row({Key, Queue, {Pid, Status, _, Call, Current}, Ms}, Function, Name) ->
-    {Key, Queue, [{pid, Pid}] ++ [N || N <- [Name(Pid)], N =/= undefined] ++ [{held_ms, Ms} || Ms =/= unknown]
+    {Key, Queue, [{pid, Pid}] ++ [N || N <- [Name(Pid)], N =/= undefined] ++ held_for(Ms)
                  ++ [{status, Status} || Status =/= running]
                  ++ attrs(current_function, Function(Current)) ++ attrs(initial_call, Function(Call))}.
+
+held_for(unknown) -> [];
+held_for(Ms) -> [{held_ms, Ms}].
 
 attrs(_, undefined) -> [];
 attrs(Key, Function) -> [{Key, Function}].
 
-%% The process itself cannot be asked, but who has which name can.
+%% A process or a port itself cannot be asked, but who has which name can.
 names() ->
-    Names = maps:from_list([{Pid, Name} || Name <- registered(), Pid <- [whereis(Name)], is_pid(Pid)]),
-    fun(Pid) -> maps:get(Pid, Names, undefined) end.
+    Names = maps:from_list([{What, Name} || Name <- registered(), What <- [whereis(Name)], What =/= undefined]),
+    fun(What) -> maps:get(What, Names, undefined) end.
 
 sorted(Rows) ->
     [Row || {_, Row} <- lists:sort([{order(Row), Row} || Row <- Rows])].
