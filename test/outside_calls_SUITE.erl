@@ -147,7 +147,7 @@ said(Pid) ->
                                        {_, _, _} = Known -> Known;
                                        _ -> Call
                                    end},
-                    {current_stacktrace, [{M, F, A, []} || {M, F, A, _} <- Trace]}
+                    {current_stacktrace, [{M, F, A, [Line || {line, _} = Line <- Where]} || {M, F, A, Where} <- Trace]}
                     | [{Attr, element(2, sonde_attr:read(Attr, Pid))} || Attr <- sonde_attr:native()]]).
 
 %% To be asked makes a process run: before the look, so that nothing is left to do, and after it.

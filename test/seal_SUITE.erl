@@ -36,7 +36,7 @@ tools(P) ->
      {probe, [P, [id], value, none]}, {probe, [self(), [heap], has, {0, 10, {term, ok}}]},
      {probe_swollen, [{3000, 5000, x}, [mbuf, frag_used], value, none]}, {probe_trap, []},
      {calibrate_fun, [fun() -> P end, ?MODULE]}, {calibrate_literals, [{?MODULE, x}, 1 bsl 30]},
-     {calibrate_code, [[{P, {?MODULE, tools, 1}}]]}, {calibrate_places, [[{P, [], {?MODULE, tools, 1}, []}]]},
+     {calibrate_code, [[{P, {?MODULE, tools, 1}, 1}]]}, {calibrate_places, [[{P, [], {?MODULE, tools, 1}, []}]]},
      {calibrate_ports, [erlang:system_info(port_limit)]}, {turnover, []}, {trust_turnover, []}, {probe_resource, [100]},
      {calibrate_resources, [make_ref(), make_ref(), make_ref(), 1 bsl 40, sonde_nif]},
      {allow_probe, [P]}, {disallow_probe, [P]}, {adopt, [#{status => active}]}].

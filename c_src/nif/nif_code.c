@@ -4,22 +4,23 @@
 
 #include "vm/term.h"
 
-/* {Pid, {Module, Function, Arity}}, and the program counter of that process. */
-static bool get_known(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, uint64_t *pc,
+/* {Pid, {Module, Function, Arity}, Line}, and the program counter of that process. */
+static bool get_known(ErlNifEnv *env, const struct vm *vm, ERL_NIF_TERM term, struct known_line *at,
                       struct mfa *known)
 {
-    const ERL_NIF_TERM *pair;
+    const ERL_NIF_TERM *place;
     const ERL_NIF_TERM *mfa;
     int arity;
     uintptr_t proc;
     unsigned n;
-    if (!enif_get_tuple(env, term, &arity, &pair) || arity != 2 ||
-        !nif_is_probe(sonde_of(env), pair[0]) || !nif_find_process(env, vm, pair[0], &proc) ||
-        !enif_get_tuple(env, pair[1], &arity, &mfa) || arity != 3 || !enif_is_atom(env, mfa[0]) ||
-        !enif_is_atom(env, mfa[1]) || !enif_get_uint(env, mfa[2], &n))
+    if (!enif_get_tuple(env, term, &arity, &place) || arity != 3 ||
+        !nif_is_probe(sonde_of(env), place[0]) || !nif_find_process(env, vm, place[0], &proc) ||
+        !enif_get_tuple(env, place[1], &arity, &mfa) || arity != 3 || !enif_is_atom(env, mfa[0]) ||
+        !enif_is_atom(env, mfa[1]) || !enif_get_uint(env, mfa[2], &n) ||
+        !enif_get_uint(env, place[2], &at->line))
         return false;
     *known = (struct mfa){mfa[0], mfa[1], n};
-    return proc != 0 && peek_word(vm->reader, proc + LF(vm->lay, pc), pc);
+    return proc != 0 && peek_word(vm->reader, proc + LF(vm->lay, pc), &at->pc);
 }
 
 static bool is_right(const struct vm *vm, const struct code *code, uint64_t pc,
@@ -32,25 +33,32 @@ static bool is_right(const struct vm *vm, const struct code *code, uint64_t pc,
 
 NIF(nif_do_calibrate_code)
 {
-    /* ([{Probe, Function}]): true, if it could be learned from the first and is right for all */
+    /* ([{Probe, Function, Line | 0}]): true, if it could be learned from the first and is right for all. Lines are
+     * learned as well, from those that have one, if they can be */
     struct sonde *s = sonde_of(env);
     struct vm vm = s->candidate;
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[0];
     struct code code = {0};
+    struct known_line lines[SEAL_PROBES];
+    struct known_line at;
     struct mfa known;
-    uint64_t pc;
+    unsigned n = 0;
     bool ok = false;
     if (!nif_is_prover(env) || !vm.lay || vm.tab.max == 0)
         return nif_raise(env, ATOM(badarg));
     vm.reader = nif_peek_reader(s);
     for (unsigned i = 0; i < SEAL_PROBES && enif_get_list_cell(env, list, &head, &list); i++) {
-        ok = vm.reader != PEEK_NONE && get_known(env, &vm, head, &pc, &known) &&
-             (i > 0 || code_learn(vm.reader, pc, &known, &code)) &&
-             is_right(&vm, &code, pc, &known);
+        ok = vm.reader != PEEK_NONE && get_known(env, &vm, head, &at, &known) &&
+             (i > 0 || code_learn(vm.reader, at.pc, &known, &code)) &&
+             is_right(&vm, &code, at.pc, &known);
         if (!ok)
             break;
+        lines[n] = at;
+        n += at.line > 0;
     }
+    if (ok)
+        (void)code_learn_lines(vm.reader, lines, n, &code);
     s->candidate.code = ok ? code : (struct code){0};
     return ok ? ATOM(true) : ATOM(false);
 }

@@ -240,11 +240,13 @@ static ERL_NIF_TERM make_stack(ErlNifEnv *env, const struct vm *vm, const struct
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = f->n; i-- > 0;) {
         struct mfa mfa;
-        if (!code_find(vm->reader, &vm->code, f->frame[i] - (i > 0), &mfa))
+        unsigned line;
+        if (!code_find_line(vm->reader, &vm->code, f->frame[i] - (i > 0), &mfa, &line))
             continue;
         ERL_NIF_TERM call = nif_make_function(env, vm, &mfa);
         if (call != ATOM(undefined))
-            list = enif_make_list_cell(env, call, list);
+            list = enif_make_list_cell(env, enif_make_tuple2(env, call, enif_make_uint(env, line)),
+                                       list);
     }
     return list;
 }
@@ -252,7 +254,7 @@ static ERL_NIF_TERM make_stack(ErlNifEnv *env, const struct vm *vm, const struct
 LOOK_NIF(do_look_process)
 {
     /* (Look): {{Name | undefined, Call, Current, State}, Leader | undefined, [Value | busy | ask | too_large],
-     * Stack} | torn | gone */
+     * [{Function, Line | 0}]} | torn | gone */
     struct look *l = &h->look;
     const struct vm *vm = &l->vm;
     const struct overview *o = l->state;

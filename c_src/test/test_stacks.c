@@ -224,11 +224,20 @@ static void test_sums(void)
 
 /* ---- code --------------------------------------------------------------------------------------- */
 
-/* Code of two modules. A function has 8 words: its names are in the third to the fifth. */
-enum { FUNCTIONS = 5, FIRST = 13, WORDS = 8, MODULES = 2 };
+/* Code of two modules. A function has 8 words: its names are in the third to the fifth. From the sixth to the seventh
+ * it has one line, then another; the last function has none. */
+enum {
+    FUNCTIONS = 5,
+    FIRST = 13,
+    WORDS = 8,
+    MODULES = 2,
+    TABLE = 9,
+    ENTRIES = 2 * (FUNCTIONS - 1)
+};
 struct module {
     uint64_t header[FIRST + FUNCTIONS + 1];
     uint64_t code[FUNCTIONS][WORDS];
+    uint64_t table[3 + FUNCTIONS + 1], entries[ENTRIES + 1], lines[ENTRIES];
     uint64_t after[2];
 };
 
@@ -242,13 +251,50 @@ static uint64_t atom(uint64_t i)
     return i << 6 | 0x0B;
 }
 
+static uint64_t pc_in(unsigned m, unsigned f, unsigned word)
+{
+    return address(modules[m].code) + 8UL * (WORDS * f + word);
+}
+
+static unsigned line_of(unsigned m, unsigned f, unsigned word)
+{
+    return word < 5 || f == FUNCTIONS - 1 ? 0 : 1000 * (m + 1) + 10 * f + (word > 6);
+}
+
+static void put_line(struct module *mod, unsigned i, unsigned line)
+{
+    uint16_t *narrow = (uint16_t *)mod->lines;
+    uint32_t *wide = (uint32_t *)mod->lines;
+    if ((uint32_t)mod->table[1] == 2)
+        narrow[i] = (uint16_t)line;
+    else
+        wide[i] = line | 3U << 24; /* of another file */
+}
+
+/* The pointers of the table are to what the module itself has. */
+static void make_lines(unsigned m)
+{
+    struct module *mod = &modules[m];
+    mod->header[TABLE] = address(mod->table);
+    mod->table[1] = (m == 0 ? 2 : 4) | 0xABCDULL << 32; /* half a word */
+    mod->table[2] = address(mod->lines);
+    for (unsigned f = 0; f <= FUNCTIONS; f++)
+        mod->table[3 + f] = address(&mod->entries[f < FUNCTIONS ? 2 * f : ENTRIES]);
+    for (unsigned f = 0; f < FUNCTIONS - 1; f++) {
+        mod->entries[2 * f] = pc_in(m, f, 5);
+        mod->entries[2 * f + 1] = pc_in(m, f, 7);
+        put_line(mod, 2 * f, line_of(m, f, 5));
+        put_line(mod, 2 * f + 1, line_of(m, f, 7));
+    }
+    mod->entries[ENTRIES] = pc_in(m, FUNCTIONS, 0);
+}
+
 static void make_code(void)
 {
     for (unsigned m = 0; m < MODULES; m++) {
         struct module *mod = &modules[m];
         memset(mod, 0, sizeof *mod);
         mod->header[0] = FUNCTIONS;
-        mod->header[9] = address(mod) + 8; /* some table of the module */
         for (unsigned f = 0; f <= FUNCTIONS; f++)
             mod->header[FIRST + f] = address(mod->code) + sizeof mod->code[0] * f;
         for (unsigned f = 0; f < FUNCTIONS; f++) {
@@ -256,6 +302,7 @@ static void make_code(void)
             mod->code[f][3] = atom(200 + f);
             mod->code[f][4] = f;
         }
+        make_lines(m);
         ranges[m][0] = address(mod);
         ranges[m][1] = address(mod->after) + 8;
     }
@@ -265,11 +312,6 @@ static void make_code(void)
         records[i][2] = 4;
         records[i][3] = address(ranges[1]);
     }
-}
-
-static uint64_t pc_in(unsigned m, unsigned f, unsigned word)
-{
-    return address(&modules[m].code[f][word]);
 }
 
 static const struct mfa known = {100 << 6 | 0x0B, 203 << 6 | 0x0B, 3};
@@ -305,6 +347,68 @@ static void test_code(enum peek_reader r)
     records[2][3] = address(ranges);
     check(!code_find(r, &code, pc_in(1, 2, 3), &mfa), "a module that is not listed", "");
     check(code_find(r, &code, pc_in(0, 2, 3), &mfa), "the one that is", "");
+}
+
+static unsigned line_at(enum peek_reader r, const struct code *code, uint64_t pc)
+{
+    struct mfa mfa;
+    unsigned line = 7;
+    check(code_find_line(r, code, pc, &mfa, &line), "in a function", "");
+    return line;
+}
+
+static bool learn_lines(enum peek_reader r, struct code *code)
+{
+    const struct known_line at[] = {{pc_in(0, 3, 6), line_of(0, 3, 6)},
+                                    {pc_in(1, 2, 7), line_of(1, 2, 7)}};
+    return learn(r, code) && code_learn_lines(r, at, 2, code);
+}
+
+/* An address has the line of the entry before it, in its own function. */
+static void test_lines(enum peek_reader r)
+{
+    struct code code;
+    bool ok = true;
+    make_code();
+    check(learn_lines(r, &code) && code.lines == TABLE, "learned from two lines", "");
+    for (unsigned m = 0; m < MODULES; m++) {
+        for (unsigned f = 0; f < FUNCTIONS; f++) {
+            for (unsigned word = 0; word < WORDS; word++) {
+                unsigned line = line_at(r, &code, pc_in(m, f, word));
+                ok = ok && line == line_of(m, f, word);
+            }
+        }
+    }
+    check(ok, "the line of each address", "");
+    modules[0].header[TABLE + 1] = modules[0].header[TABLE];
+    modules[1].header[TABLE + 1] = modules[1].header[TABLE];
+    check(!learn_lines(r, &code) && code.lines == 0, "not learned from two tables", "");
+    check(line_at(r, &code, pc_in(0, 3, 6)) == 0, "no line that is not known", "");
+    make_code();
+    put_line(&modules[1], 5, 4711);
+    check(!learn_lines(r, &code), "not learned where one line is wrong", "");
+}
+
+/* Each of these words leads to no line where it is wrong, and to nothing outside of the module. */
+static void test_wrong_lines(enum peek_reader r)
+{
+    struct code code;
+    make_code();
+    (void)learn_lines(r, &code);
+    struct module *mod = &modules[0];
+    uint64_t *const words[] = {&mod->header[TABLE], &mod->table[1], &mod->table[2],
+                               &mod->table[3],      &mod->table[6], &mod->table[7]};
+    const uint64_t wrong[] = {0, 8, 3, address(mod) - 64, address(mod->after) + 16, ~7ULL, ~0ULL};
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
+        for (unsigned k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            make_code();
+            *words[i] = wrong[k];
+            check(line_at(r, &code, pc_in(0, 3, 6)) == 0, "no line by a wrong word", "");
+        }
+    }
+    make_code();
+    modules[0].table[6] = address(&modules[0].entries[7]); /* the function begins behind its line */
+    check(line_at(r, &code, pc_in(0, 3, 6)) == 0, "no line of before a function", "");
 }
 
 /* Each module comes once for each record. */
@@ -375,6 +479,9 @@ int main(void)
     test_code(peek_ready(PEEK_GUARDED));
     test_other_code(peek_ready(PEEK_GUARDED));
     test_code(PEEK_SYSCALL);
+    test_lines(peek_ready(PEEK_GUARDED));
+    test_lines(PEEK_SYSCALL);
+    test_wrong_lines(PEEK_SYSCALL);
     test_all_code(peek_ready(PEEK_GUARDED));
     return outcome();
 }

@@ -1,6 +1,7 @@
 #include "vm/code.h"
 
 #include "util/budget.h"
+#include "vm/code_lines.h"
 #include "vm/executable.h"
 #include "vm/term.h"
 
@@ -92,9 +93,9 @@ static bool count_functions(enum peek_reader r, const struct range *range, uint6
     return peek_word(r, range->start, n) && *n > 0 && *n <= FUNCTIONS_MAX;
 }
 
-/* Ends as find_range does. */
+/* `*i': which function of the module it is. Ends as find_range does. */
 static bool find_function(enum peek_reader r, const struct range *range, unsigned functions,
-                          uint64_t pc, struct mfa *out)
+                          uint64_t pc, struct mfa *out, uint64_t *i)
 {
     uint64_t from = 0;
     uint64_t to;
@@ -111,38 +112,60 @@ static bool find_function(enum peek_reader r, const struct range *range, unsigne
             to = mid;
         else if (pc >= end)
             from = mid + 1;
-        else
+        else {
+            *i = mid;
             return read_names(r, start, out);
+        }
     }
     return false;
+}
+
+/* Of the i-th function of the module. */
+static unsigned find_line(enum peek_reader r, const struct range *range, const struct code *code,
+                          uint64_t i, uint64_t pc)
+{
+    const struct block block = {(uintptr_t)range->start, (uintptr_t)range->end};
+    uint64_t table;
+    return code->lines != 0 && peek_word(r, block.from + 8UL * code->lines, &table)
+               ? code_line(r, &block, table, i, pc)
+               : 0;
 }
 
 /* A module may be loaded or purged meanwhile: the answer counts if its record and its range are the same
  * before and after. Records of other indexes may list code that is gone. But its header is read, too, and what
  * is there now is either the header of other code or nothing that looks like one. */
-static bool find_in(enum peek_reader r, uintptr_t at, unsigned functions, uint64_t pc,
-                    struct mfa *out)
+static bool find_in(enum peek_reader r, uintptr_t at, const struct code *code, uint64_t pc,
+                    struct mfa *out, unsigned *line)
 {
     struct record before;
     struct record after;
     struct range range;
     struct range again;
+    uint64_t i;
     if (!read_record(r, at, &before) || !find_range(r, &before, pc, &range) ||
-        !find_function(r, &range, functions, pc, out))
+        !find_function(r, &range, code->functions, pc, out, &i))
         return false;
+    if (line)
+        *line = find_line(r, &range, code, i, pc);
     peek_barrier();
     return read_record(r, at, &after) && after.modules == before.modules && after.n == before.n &&
            find_range(r, &after, pc, &again) && again.start == range.start &&
            again.end == range.end;
 }
 
-bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out)
+bool code_find_line(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out,
+                    unsigned *line)
 {
     for (unsigned i = 0; i < code->n; i++) {
-        if (find_in(r, code->ranges[i], code->functions, pc, out))
+        if (find_in(r, code->ranges[i], code, pc, out, line))
             return true;
     }
     return false;
+}
+
+bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out)
+{
+    return code_find_line(r, code, pc, out, NULL);
 }
 
 /* ---- all modules ----------------------------------------------------------------------------------- */
@@ -217,8 +240,10 @@ struct search {
 static unsigned learn_functions(const struct search *s, const struct range *range)
 {
     struct mfa found;
+    uint64_t which;
     for (unsigned i = HEADER_MIN; i < HEADER_MAX; i++) {
-        if (ascends(s->reader, range, i) && find_function(s->reader, range, i, s->pc, &found) &&
+        if (ascends(s->reader, range, i) &&
+            find_function(s->reader, range, i, s->pc, &found, &which) &&
             memcmp(&found, s->known, sizeof found) == 0)
             return i;
     }
@@ -257,4 +282,32 @@ bool code_learn(enum peek_reader r, uint64_t pc, const struct mfa *known, struct
     if (s.several)
         out->n = 0;
     return out->n > 0;
+}
+
+static bool lines_are_right(enum peek_reader r, const struct code *code,
+                            const struct known_line *known, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct mfa mfa;
+        unsigned line;
+        if (!code_find_line(r, code, known[i].pc, &mfa, &line) || line != known[i].line)
+            return false;
+    }
+    return n > 0;
+}
+
+bool code_learn_lines(enum peek_reader r, const struct known_line *known, unsigned n,
+                      struct code *code)
+{
+    struct code tried = *code;
+    unsigned hits = 0;
+    for (tried.lines = 1; tried.lines < code->functions; tried.lines++) {
+        if (lines_are_right(r, &tried, known, n)) {
+            code->lines = tried.lines;
+            hits++;
+        }
+    }
+    if (hits != 1)
+        code->lines = 0;
+    return hits == 1;
 }

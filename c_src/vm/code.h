@@ -6,7 +6,7 @@
  * address ranges, one for each module. A range begins with the header of the module: first the number of its
  * functions, later a pointer to each, in ascending order, and one to their end. Before the code of a function
  * are its module, name and arity. Where in the header the pointers begin differs between releases and
- * flavours; it is learned from a function that is known. */
+ * flavours; it is learned from a function that is known. So is where the header points to the table of lines. */
 #ifndef SONDE_CODE_H
 #define SONDE_CODE_H
 
@@ -19,6 +19,7 @@ struct code {
     unsigned n; /* records found; 0: not known */
     uintptr_t ranges[CODE_INDEXES];
     unsigned functions; /* word of a header at which the pointers begin */
+    unsigned lines;     /* word of a header that points to the table of lines; 0: not known */
 };
 
 /* The words of two atoms, and a number. */
@@ -28,6 +29,19 @@ struct mfa {
 
 /* From an address in a known function. false: it was not found. */
 bool code_learn(enum peek_reader r, uint64_t pc, const struct mfa *known, struct code *out);
+
+struct known_line {
+    uint64_t pc;
+    unsigned line;
+};
+
+/* After code_learn, from addresses whose lines are known. false: no word of a header, or several, are right for all. */
+bool code_learn_lines(enum peek_reader r, const struct known_line *known, unsigned n,
+                      struct code *code);
+
+/* As code_find, with the line of the address; 0: it has none, or it is not known. */
+bool code_find_line(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out,
+                    unsigned *line);
 
 /* false: the address is in no function of a module. */
 bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out);

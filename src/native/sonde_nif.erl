@@ -310,7 +310,8 @@ do_find_name(_Text, _From) -> erlang:nif_error(not_loaded).
 %% After a look of the kind `process': all of it is of one moment. The values are those of the attributes that
 %% `sonde_attr:native/0' lists, in that order; an atom says why there is none.
 -spec look_process(look()) ->
-    {who_there(), Leader :: pid() | undefined, [integer() | busy | ask | too_large], [function_there()]}
+    {who_there(), Leader :: pid() | undefined, [integer() | busy | ask | too_large],
+     [{function_there(), Line :: non_neg_integer()}]}
   | withheld().
 look_process(Look) -> said(do_look_process(Look)).
 do_look_process(_Look) -> erlang:nif_error(not_loaded).
@@ -614,8 +615,8 @@ scan_groups(Scan, From) -> said(do_scan_groups(Scan, From, erlang:system_info(at
 do_scan_groups(_Scan, _From, _Atoms) -> erlang:nif_error(not_loaded).
 
 %% After calibrate: learns how the VM lists its code from the first probe, which waits in that function,
-%% and whether that is right for all of them.
--spec calibrate_code([{Probe :: pid(), mfa()}]) -> boolean().
+%% and whether that is right for all of them. Learns the lines as well, from those that have one.
+-spec calibrate_code([{Probe :: pid(), mfa(), Line :: non_neg_integer()}]) -> boolean().
 calibrate_code(Known) ->
     ok = settled(),
     said(do_calibrate_code(Known)).

@@ -873,12 +873,17 @@ by_word(Pids) ->
 late_checks(#{pids := Pids} = Ps) ->
     sizes(Ps) ++ attributes(Ps) ++ sonde_probe_terms:checks(maps:with(still(Ps), Pids)).
 
-%% @doc Returns the function in which each probe waits. A probe that hibernates is in none.
--spec functions(probes()) -> [{pid(), mfa()}].
+%% @doc Returns the function and the line in which each probe waits. A probe that hibernates is in none.
+-spec functions(probes()) -> [{pid(), mfa(), Line :: non_neg_integer()}].
 functions(#{pids := Pids} = Ps) ->
-    [{Pid, Function} || {_, Pid} <- lists:sort(maps:to_list(maps:with(still(Ps), Pids))),
-                        {current_function, {M, _, _} = Function} <- [process_info(Pid, current_function)],
-                        M =/= erlang].
+    [{Pid, Function, line(Stack)}
+     || {_, Pid} <- lists:sort(maps:to_list(maps:with(still(Ps), Pids))),
+        [{_, {M, _, _} = Function}, {_, Stack}] <- [process_info(Pid, [current_function, current_stacktrace])],
+        M =/= erlang].
+
+%% 0: none.
+line([{_, _, _, Where} | _]) -> proplists:get_value(line, Where, 0);
+line([]) -> 0.
 
 %% @doc Returns how some probes began, and the function in which each of them is. The VM keeps that function of a
 %% probe that was asked for it.

@@ -75,10 +75,10 @@ known(Look) ->
                             current_stacktrace => [called(Call) || Call <- Stack]}),
                maps:from_list(lists:zip(sonde_attr:native(), [number(Value) || Value <- Values]))).
 
-%% File and line are not read.
-called(Call) ->
+%% The name of the file is not read.
+called({Call, Line}) ->
     {M, F, A} = sonde_outside_names:function(Call),
-    {M, F, A, []}.
+    {M, F, A, [{line, Line} || Line > 0]}.
 
 number(ask) -> not_known;
 number(Value) -> Value.

@@ -99,7 +99,7 @@ plain(_, F, _) when is_float(F) -> {number, decimal(F)};
 plain(scheduler_usage, [{Id, _} | _] = Usage, _) when is_integer(Id), length(Usage) > 0 ->
     {text, lists:join(", ", [usage(U) || U <- lists:sublist(Usage, ?WIDEST)])};
 plain(current_stacktrace, [_ | _] = Stack, Unicode) when length(Stack) > 0 ->
-    {text, lists:join(" < ", [named(C, Unicode) || C <- lists:sublist(Stack, ?WIDEST)])};
+    {text, lists:join(" < ", [[named(C, Unicode) | line(C)] || C <- lists:sublist(Stack, ?WIDEST)])};
 plain(Key, {_, _, _} = Call, Unicode) when Key =:= current_function; Key =:= initial_call; Key =:= group ->
     {text, named(Call, Unicode)};
 plain(Key, Name, Unicode) when is_binary(Name), Key =:= name orelse Key =:= registered_name orelse Key =:= group ->
@@ -126,6 +126,13 @@ usage(Other) ->
     short(Other, false).
 
 %% Of a function, where nothing else is expected: its names may be binaries.
+line({_, _, _, [_ | _] = Location}) ->
+    case lists:keyfind(line, 1, Location) of
+        {_, Line} when ?IS_COUNT(Line) -> [" line ", integer_to_list(Line)];
+        _ -> []
+    end;
+line(_) -> [].
+
 named({M, F, A} = Call, Unicode) when is_integer(A), A >= 0, A < 256 ->
     case sonde_names:is_name(M) andalso sonde_names:is_name(F) of
         true -> sonde_names:call(Call, Unicode);
