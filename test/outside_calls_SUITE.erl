@@ -164,7 +164,7 @@ compared(Of, Twin, Pid) ->
 
 info_is_that_of_the_target(_Config) ->
     both(fun(Of, Twin) ->
-        Pids = Of(outside_rows_SUITE, crowd, []) ++ Of(?MODULE, named, [names()])
+        Pids = Of(outside_rows_SUITE, crowd, []) ++ Of(?MODULE, named, [names()]) ++ [Of(?MODULE, first_of_two, [])]
             ++ [Of(erlang, whereis, [Name]) || Name <- [init, kernel_sup, code_server, logger]],
         _ = [compared(Of, Twin, Pid) || Pid <- Pids]
     end).
@@ -204,6 +204,16 @@ states() ->
 wait(Up) ->
     Up ! {ready, self()},
     receive never -> ok end.
+
+%% Behind the call in which it waits is the next one, on another line.
+first_of_two() ->
+    spawn(fun() ->
+                  never(),
+                  never(),
+                  ok
+          end).
+
+never() -> receive never -> ok end.
 
 deep(0, Up) -> wait(Up);
 deep(N, Up) -> [deeper(N, Up)].

@@ -224,15 +224,15 @@ static void test_sums(void)
 
 /* ---- code --------------------------------------------------------------------------------------- */
 
-/* Code of two modules. A function has 8 words: its names are in the third to the fifth. From the sixth to the seventh
- * it has one line, then another; the last function has none. */
+/* Code of two modules. A function has 8 words: its names are in the third to the fifth. From the sixth on, each has a
+ * line; the last function has none. */
 enum {
     FUNCTIONS = 5,
     FIRST = 13,
     WORDS = 8,
     MODULES = 2,
     TABLE = 9,
-    ENTRIES = 2 * (FUNCTIONS - 1)
+    ENTRIES = 3 * (FUNCTIONS - 1)
 };
 struct module {
     uint64_t header[FIRST + FUNCTIONS + 1];
@@ -258,7 +258,7 @@ static uint64_t pc_in(unsigned m, unsigned f, unsigned word)
 
 static unsigned line_of(unsigned m, unsigned f, unsigned word)
 {
-    return word < 5 || f == FUNCTIONS - 1 ? 0 : 1000 * (m + 1) + 10 * f + (word > 6);
+    return word < 5 || f == FUNCTIONS - 1 ? 0 : 1000 * (m + 1) + 10 * f + word;
 }
 
 static void put_line(struct module *mod, unsigned i, unsigned line)
@@ -279,12 +279,10 @@ static void make_lines(unsigned m)
     mod->table[1] = (m == 0 ? 2 : 4) | 0xABCDULL << 32; /* half a word */
     mod->table[2] = address(mod->lines);
     for (unsigned f = 0; f <= FUNCTIONS; f++)
-        mod->table[3 + f] = address(&mod->entries[f < FUNCTIONS ? 2 * f : ENTRIES]);
-    for (unsigned f = 0; f < FUNCTIONS - 1; f++) {
-        mod->entries[2 * f] = pc_in(m, f, 5);
-        mod->entries[2 * f + 1] = pc_in(m, f, 7);
-        put_line(mod, 2 * f, line_of(m, f, 5));
-        put_line(mod, 2 * f + 1, line_of(m, f, 7));
+        mod->table[3 + f] = address(&mod->entries[f < FUNCTIONS ? 3 * f : ENTRIES]);
+    for (unsigned i = 0; i < ENTRIES; i++) {
+        mod->entries[i] = pc_in(m, i / 3, 5 + i % 3);
+        put_line(mod, i, line_of(m, i / 3, 5 + i % 3));
     }
     mod->entries[ENTRIES] = pc_in(m, FUNCTIONS, 0);
 }
@@ -385,7 +383,7 @@ static void test_lines(enum peek_reader r)
     check(!learn_lines(r, &code) && code.lines == 0, "not learned from two tables", "");
     check(line_at(r, &code, pc_in(0, 3, 6)) == 0, "no line that is not known", "");
     make_code();
-    put_line(&modules[1], 5, 4711);
+    put_line(&modules[1], 8, 4711);
     check(!learn_lines(r, &code), "not learned where one line is wrong", "");
 }
 
@@ -407,7 +405,8 @@ static void test_wrong_lines(enum peek_reader r)
         }
     }
     make_code();
-    modules[0].table[6] = address(&modules[0].entries[7]); /* the function begins behind its line */
+    modules[0].table[6] =
+        address(&modules[0].entries[11]); /* the function begins behind its line */
     check(line_at(r, &code, pc_in(0, 3, 6)) == 0, "no line of before a function", "");
 }
 
