@@ -27,7 +27,7 @@ static void put_port(const struct layout *lay, struct one *p, uint64_t id, const
     memset(p, 0, sizeof *p);
     p->words[LF(lay, id) / 8] = id;
     p->words[NAME] = (uintptr_t)(p->text + 3);
-    strcpy(p->text + 3, name);
+    memcpy(p->text + 3, name, strlen(name) + 1);
     made->slots[proctab_slot(lay, &tab, id)] = (uintptr_t)p;
 }
 
@@ -45,7 +45,8 @@ static void put_record(const struct layout *lay, unsigned i, uint64_t limit)
 static void build(const struct layout *lay)
 {
     memset(made, 0, sizeof *made);
-    memset((void *)(uintptr_t)records, 0, sizeof records);
+    for (unsigned i = 0; i < 2 * sizeof records[0] / 8; i++)
+        records[i / 16][i % 16] = 0;
     put_port(lay, &made->forker, FIRST, "forker");
     put_port(lay, &made->other, other_id(lay), "tcp_inet");
     put_record(lay, 0, LIMIT);
