@@ -799,8 +799,8 @@ schedulers() ->
 %%     could not be read; or `{port, Port}'</li>
 %% <li>the registered name, if it has one</li>
 %% <li>`{held_ms, Ms}', if the process or port did not leave the scheduler between two looks: for at least that time it
-%%     was in one native function, one garbage collection or one call of its driver, or the thread got no processor.
-%%     Code in Erlang leaves after about a millisecond. How long it was there before is not known</li>
+%%     was in one native function, one garbage collection or one call of its driver, waited for its driver's lock, or the
+%%     thread got no processor. Code in Erlang leaves after about a millisecond. How long it was there before is not known</li>
 %% <li>`{name, Name}' of a port, as `erlang:port_info/2' reports it: that of its driver or of its program, at most
 %%     255 bytes</li>
 %% <li>`{status, Status}', if that is not `running'</li>

@@ -622,7 +622,8 @@ improper_lists_print(_Config) ->
                   [{memory, rows() ++ x}],
                   [{meta, [{a, 1} | x]}], #{rows => rows() ++ x}, {meta, [{a, 1} | x]},
                   {[{process_count, 1} | x], [{bytes_in, 1} | y]}, {[{module, a} | x], [b | c]},
-                  [{a, [{b, 1} | c]}, {d, [{b, 1}]}]]],
+                  [{a, [{b, 1} | c]}, {d, [{b, 1}]}], #{current_stacktrace => [{m, f, 1, [x | y]}]},
+                  #{current_stacktrace => [{m, f, 1, [{line, x} | y]}]}]],
     ok.
 
 no_atom_is_made(_Config) ->

@@ -301,7 +301,7 @@ stuck_in_drivers_from_outside(Config) ->
             Ports =:= lists:sort([Port || {_, _, [{port, Port}, {held_ms, _}, {name, "sonde_foreign_driver"}]} <- Rows])
         end),
         {ok, #{suspects := Suspects}, _} = Twin(diagnose, [], #{interval => 600}),
-        Accused = [What || #{kind := driver_call, what := What, evidence := [{driver, <<"sonde_foreign_driver">>}],
+        Accused = [What || #{kind := driver_call, what := What, evidence := [{port_name, <<"sonde_foreign_driver">>}],
                              see := {sonde, schedulers, []}, remedy := driver} <- Suspects],
         {Ports, Ports} = {Ports, lists:sort(Accused)}
     end).

@@ -5,11 +5,12 @@
 
 #include <string.h>
 
+#include "util/clock.h"
 #include "vm/stamp.h"
 
-/* How many schedulers one call reads, and how often one that changes: with a system call for each word, less
- * than a millisecond. */
-enum { SLICE = 32, TRIES = 4 };
+/* How many schedulers one call reads at most, and how often one that changes. One takes up to 0.2 ms, with a system call
+ * for each word. */
+enum { SLICE = 32, TRIES = 4, SLICE_NS = 400000 };
 
 /* ---- learning ----------------------------------------------------------------------------------------- */
 
@@ -203,52 +204,58 @@ static ERL_NIF_TERM make_process(ErlNifEnv *env, const struct vm *vm, const stru
                             make_function(env, vm, &current, atoms_n));
 }
 
+/* BUSY: the scheduler runs something else; TORN: the port cannot be read, or it is closed. */
+static enum status read_port(const struct vm *vm, enum scheduler_kind kind, unsigned i,
+                             uintptr_t at, struct port *port, uint64_t *turn)
+{
+    struct scheduler now;
+    bool ok = port_read(vm->reader, vm->lay, &vm->ports, at, port);
+    peek_barrier();
+    ok = ok && port_is_there(vm->reader, vm->lay, &vm->ports, at, port->id);
+    peek_barrier();
+    if (!scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, &now) || now.port != at)
+        return ST_BUSY;
+    if (!ok || !scheduler_turn(vm->reader, &vm->schedulers, kind, i, turn))
+        return ST_TORN;
+    peek_barrier();
+    return scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, &now) && now.port == at
+               ? ST_OK
+               : ST_BUSY;
+}
+
 /* A local port is an immediate, as a local pid is. */
-static ERL_NIF_TERM make_port(ErlNifEnv *env, const struct port *port, uint64_t turn)
+static ERL_NIF_TERM make_port(ErlNifEnv *env, const struct vm *vm, const struct port *port,
+                              uint64_t turn)
 {
     ERL_NIF_TERM name;
     unsigned char *bytes = enif_make_new_binary(env, port->n, &name);
     if (!bytes)
-        return nif_raise(env, ATOM(no_memory));
-    memcpy(bytes, port->name, port->n);
-    return enif_make_tuple4(env, ATOM(port), (ERL_NIF_TERM)port->id, enif_make_uint64(env, turn),
-                            name);
-}
-
-/* The port that it runs, or torn. `*s' is what it runs afterwards. */
-static ERL_NIF_TERM make_running_port(ErlNifEnv *env, const struct vm *vm, enum scheduler_kind kind,
-                                      unsigned i, struct scheduler *s)
-{
-    struct port port;
-    uint64_t turn;
-    uintptr_t at = (uintptr_t)s->port;
-    bool ok = port_read(vm->reader, vm->lay, &vm->ports, at, &port) &&
-              scheduler_turn(vm->reader, &vm->schedulers, kind, i, &turn);
-    peek_barrier();
-    ok = ok && port_is_there(vm->reader, vm->lay, &vm->ports, at, port.id);
-    peek_barrier();
-    if (!scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, s))
         return ATOM(torn);
-    return ok && s->port == at ? make_port(env, &port, turn) : ATOM(torn);
+    memcpy(bytes, port->name, port->n);
+    return enif_make_tuple4(env, ATOM(port),
+                            (ERL_NIF_TERM)port_id_here(vm->lay, &vm->ports, port->id),
+                            enif_make_uint64(env, turn), name);
 }
 
-/* A process, a port, none, or busy: another one at each look. */
+/* A process, a port, none, or busy: something else at each look. */
 static ERL_NIF_TERM make_running(ErlNifEnv *env, const struct vm *vm, enum scheduler_kind kind,
                                  unsigned i, struct scheduler *s, uint64_t atoms_n)
 {
     struct running p;
-    enum status st = ST_BUSY;
-    for (unsigned t = 0; t < TRIES && st == ST_BUSY && s->process != 0; t++) {
-        st = read_process(vm, kind, i, s, &p);
-        if (st == ST_BUSY && !scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, s))
+    struct port port;
+    uint64_t turn;
+    for (unsigned t = 0; t < TRIES && (s->process != 0 || s->port != 0); t++) {
+        bool is_port = s->process == 0;
+        enum status st = is_port ? read_port(vm, kind, i, (uintptr_t)s->port, &port, &turn)
+                                 : read_process(vm, kind, i, s, &p);
+        if (st == ST_OK)
+            return is_port ? make_port(env, vm, &port, turn) : make_process(env, vm, &p, atoms_n);
+        if (st != ST_BUSY)
+            return nif_status_atom(env, st);
+        if (!scheduler_read(vm->reader, vm->lay, &vm->schedulers, kind, i, s))
             return ATOM(torn);
     }
-    ERL_NIF_TERM port = ATOM(torn);
-    for (unsigned t = 0; t < TRIES && port == ATOM(torn) && s->process == 0 && s->port != 0; t++)
-        port = make_running_port(env, vm, kind, i, s);
-    if (s->process == 0)
-        return s->port != 0 ? port : ATOM(none);
-    return st == ST_OK ? make_process(env, vm, &p, atoms_n) : nif_status_atom(env, st);
+    return s->process == 0 && s->port == 0 ? ATOM(none) : ATOM(busy);
 }
 
 static ERL_NIF_TERM make_length(ErlNifEnv *env, const struct vm *vm, const struct scheduler *s)
@@ -287,7 +294,8 @@ NIF(nif_do_schedulers)
         vm.reader == PEEK_NONE ? 0 : schedulers_count(vm.reader, vm.lay, &vm.schedulers, kind);
     if (count == 0)
         return ATOM(no_reader);
-    for (unsigned i = from; i < count && n < SLICE; i++, n++) {
+    uint64_t end = clock_ns() + SLICE_NS;
+    for (unsigned i = from; i < count && n < SLICE && (n == 0 || clock_ns() < end); i++, n++) {
         struct scheduler one;
         bool ok = scheduler_read(vm.reader, vm.lay, &vm.schedulers, kind, i, &one);
         if (!ok && kind == SCHEDULER_DIRTY_IO)

@@ -140,6 +140,29 @@ static void test_moved(const struct layout *lay)
     EXPECT(!ports_move(r, lay, 0, &form) && form.tab.max == 0 && !ports_move(r, lay, 0, &form));
 }
 
+/* The same number, in a table of another size. */
+static void test_here(const struct layout *lay)
+{
+    static const uint64_t sizes[] = {1024, 4096, 65536, 1 << 20};
+    struct port_form form = {.name = 8 * NAME};
+    for (unsigned i = 0; i < 16; i++) {
+        form.tab.max = sizes[i / 4];
+        form.slots = sizes[i % 4];
+        const struct proctab own = {.max = form.slots};
+        for (uint64_t n = 0; n < 300000; n = 3 * n + 1) {
+            uint64_t slot = n & (form.tab.max - 1);
+            uint64_t id =
+                (lay->pid_slot_high ? slot << 32 | n << 4 : proctab_data(form.tab.max, n) << 4) |
+                FIRST;
+            uint64_t here = port_id_here(lay, &form, id);
+            EXPECT(proctab_order(lay, &form.tab, id) == n);
+            EXPECT(term_is_local_port(here) && proctab_order(lay, &own, here) == n);
+            EXPECT(form.slots != form.tab.max || here == id);
+            EXPECT(!lay->pid_slot_high || here >> 32 < form.slots);
+        }
+    }
+}
+
 int main(void)
 {
 #if defined(__linux__)
@@ -151,6 +174,7 @@ int main(void)
         test_wrong_table(layout_table(i));
         test_wrong_port(layout_table(i));
         test_moved(layout_table(i));
+        test_here(layout_table(i));
     }
     free(made);
 #endif

@@ -48,6 +48,15 @@ bool port_read(enum peek_reader r, const struct layout *lay, const struct port_f
            peek_word(r, at + form->name, &name) && read_name(r, at, name, out);
 }
 
+/* From OTP 26 on, the VM computes the number from the id, by the size of its table; before, both are in the id. */
+uint64_t port_id_here(const struct layout *lay, const struct port_form *form, uint64_t id)
+{
+    uint64_t n = proctab_order(lay, &form->tab, id);
+    if (lay->pid_slot_high)
+        return (id >> 32 & (form->slots - 1)) << 32 | n << 4 | FIRST_PORT;
+    return proctab_data(form->slots, n) << 4 | FIRST_PORT;
+}
+
 /* ---- learning ----------------------------------------------------------------------------------------- */
 
 static bool has_first_name(const struct port *port)
@@ -126,8 +135,10 @@ bool ports_learn(enum peek_reader r, const struct layout *lay, uint64_t limit,
     struct search s = {.r = r, .lay = lay, .limit = proctab_slots(limit)};
     *out = (struct port_form){.name = 0};
     executable_search(r, LF(lay, ptab_max) / 8U + 1, try_words, &s);
-    if (s.hits == 1)
+    if (s.hits == 1) {
         *out = s.found;
+        out->slots = out->tab.max;
+    }
     return s.hits == 1;
 }
 

@@ -11,6 +11,7 @@
 
 struct port_form {
     struct proctab tab; /* max 0: not known */
+    uint64_t slots;     /* of the own VM's table */
     uint16_t name;      /* in a port: the pointer to its name */
 };
 
@@ -35,6 +36,10 @@ bool ports_move(enum peek_reader r, const struct layout *lay, uintptr_t shift,
  * there. false: no port, one that is closed, or not readable. */
 bool port_read(enum peek_reader r, const struct layout *lay, const struct port_form *form,
                uintptr_t at, struct port *out);
+
+/* The id that the own VM prints as that VM prints this one: the id has the slot as well as the number, and the tables
+ * may differ in size. */
+uint64_t port_id_here(const struct layout *lay, const struct port_form *form, uint64_t id);
 
 /* After it: whether that port is still there. */
 bool port_is_there(enum peek_reader r, const struct layout *lay, const struct port_form *form,

@@ -17,6 +17,13 @@ uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint
            slot >> SLOT_BITS;
 }
 
+uint64_t proctab_data(uint64_t slots, uint64_t number)
+{
+    uint64_t lines = slots >> SLOT_BITS;
+    uint64_t low = number & (slots - 1);
+    return (number & ~(slots - 1)) | (low % lines) << SLOT_BITS | low / lines;
+}
+
 struct search {
     enum peek_reader reader;
     const struct layout *lay;

@@ -60,6 +60,9 @@ static inline bool proctab_may_hold(const struct layout *lay, const struct proct
            !proctab_is_nobody(lay, pid);
 }
 
+/* What an id has above its tag for that number, in a table with so many slots; from OTP 26 on. */
+uint64_t proctab_data(uint64_t slots, uint64_t number);
+
 /* A number that orders local pids as the term order does. */
 uint64_t proctab_order(const struct layout *lay, const struct proctab *tab, uint64_t pid);
 

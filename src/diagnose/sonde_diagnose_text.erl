@@ -185,7 +185,7 @@ frees(#{frees := Bytes} = Suspect) -> [" This frees ", about(Suspect), bytes(Byt
 frees(_) -> "".
 
 pair({registered_name, Name}) -> {"registered", name(Name)};
-pair({driver, Name}) -> {"driver", io_lib:format("~0tp", [binary_to_list(Name)])};
+pair({port_name, Name}) -> {"port name", io_lib:format("~0tp", [binary_to_list(Name)])};
 pair({deadlock, Pids}) -> {"waits in turn", lists:join(" > ", [short(P) || P <- Pids])};
 pair({oldest_stayed_ms, Ms}) -> {"oldest stayed", io_lib:format("~.1f s", [Ms / 1000])};
 pair({some, Pids}) -> {"some of them", lists:join(" ", [short(P) || P <- Pids])};
@@ -246,7 +246,7 @@ kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";
 kind(native_call) -> "is in a function that does not return";
-kind(driver_call) -> "is in a call of its driver that does not return";
+kind(driver_call) -> "is in a call of its driver that does not return, or waits for its driver's lock";
 kind(deadlock) -> "waits for itself, through others".
 
 %% @doc What a remedy means, in a sentence or two.

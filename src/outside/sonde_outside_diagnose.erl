@@ -23,7 +23,7 @@
                   queues := #{pid() => non_neg_integer()}, memory := #{pid() => non_neg_integer()},
                   states := #{runnable | suspended => #{sonde_nif:function_there() => [pid(), ...]}},
                   busy := #{pid() => {Reductions :: non_neg_integer(), sonde_outside_names:function_there() | undefined}},
-                  ports := [{port(), Mark :: non_neg_integer(), Driver :: binary()}],
+                  ports := [{port(), Mark :: non_neg_integer(), Name :: binary()}],
                   missed := sonde_scan:result()}.
 
 -define(FEW, 1000).           % messages, or processes that wait for a processor, as in sonde_judge
@@ -40,16 +40,17 @@
 -spec diagnosis(#{interval := non_neg_integer(), at => integer(), os_pid => pos_integer()}, sonde_scan:how()) -> {diagnosis(), sonde_scan:result()}.
 diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
     First = look(How),
+    Pause = min(Ms, max(0, Until - erlang:monotonic_time(millisecond))),
     Both = case Ms of
                0 -> [First];
-               _ -> ok = timer:sleep(min(Ms, max(0, Until - erlang:monotonic_time(millisecond)))),
+               _ -> ok = timer:sleep(Pause),
                     [First, look(How#{until := Until + Ms})]
            end,
     #{processes := Count, bytes := Bytes, missed := Missed, looked_at := LookedAt} = Last = lists:last(Both),
     Limit = erlang:system_info(process_limit), % that of the other one, or it would not be read
-    {#{at => maps:get(at, Opts, erlang:system_time(millisecond)), ms => Ms, memory => #{processes => Bytes},
+    {#{at => maps:get(at, Opts, erlang:system_time(millisecond)), ms => Pause, memory => #{processes => Bytes},
        counts => #{processes => {Count, Limit}},
-       suspects => worst(suspects(Both, Opts) ++ near_limit(Count, Limit, Last)),
+       suspects => worst(suspects(Both, Opts#{interval := Pause}) ++ near_limit(Count, Limit, Last)),
        not_looked_at => [{What, outside} || What <- [ports, tables, atoms, allocators]]
            ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || 2 * LookedAt =< Count]},
      Missed}.
@@ -78,7 +79,7 @@ look(#{until := Until} = How) ->
     #{processes => count(Pids, Missed), bytes => lists:sum([B || {_, B} <- Memory]),
       looked_at => length(Looked), waits => waits(Graph), queues => queues(How),
       memory => maps:from_list(Memory), states => states(Looked, Until),
-      ports => [{Port, Mark, Driver} || {port, Port, Mark, Driver} <- on_normal_schedulers()],
+      ports => [{Port, Mark, Name} || {port, Port, Mark, Name} <- on_normal_schedulers()],
       busy => maps:from_list([{Pid, Known} || Pid <- run([P || {P, busy} <- map_get(missed, Missed)], Until),
                                               Known <- running(Pid)]),
       missed => Missed}.
@@ -242,8 +243,8 @@ native_calls(_, _) ->
 
 %% A scheduler runs a port in both looks, and nothing else meanwhile.
 driver_calls([#{ports := First}, #{ports := Last}], Ms) when Ms >= ?STUCK_MS ->
-    [suspect(driver_call, Port, 0, 1.0, [{driver, Driver}], {sonde, schedulers, []}, driver)
-     || {Port, _, Driver} = Held <- Last, lists:member(Held, First)];
+    [suspect(driver_call, Port, 0, 1.0, [{port_name, Name}], {sonde, schedulers, []}, driver)
+     || {Port, _, Name} = Held <- Last, lists:member(Held, First)];
 driver_calls(_, _) ->
     [].
 

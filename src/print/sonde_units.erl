@@ -126,7 +126,7 @@ usage(Other) ->
     short(Other, false).
 
 %% Of a function, where nothing else is expected: its names may be binaries.
-line({_, _, _, [_ | _] = Location}) ->
+line({_, _, _, Location}) when length(Location) > 0 ->
     case lists:keyfind(line, 1, Location) of
         {_, Line} when ?IS_COUNT(Line) -> [" line ", integer_to_list(Line)];
         _ -> []
