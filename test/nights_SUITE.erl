@@ -112,12 +112,18 @@ callers_of_one_server(_Config) ->
 %% In the target: in native functions that do not return, one on each scheduler, in a moment.
 held(Dir) ->
     ok = sonde_foreign_helper:load(Dir),
-    [begin
-         Pid = spawn_opt(fun() -> receive go -> sonde_foreign_helper:sleep(normal, 600000, I) end end, [{scheduler, I}]),
-         true = register(Name, Pid),
-         _ = erlang:send_after(500, Pid, go),
-         Pid
-     end || {I, Name} <- [{1, night_held_1}, {2, night_held_2}]].
+    Pids = [begin
+                Pid = spawn_opt(fun() -> receive go -> sonde_foreign_helper:sleep(normal, 600000, I) end end, [{scheduler, I}]),
+                true = register(Name, Pid),
+                Pid
+            end || {I, Name} <- [{1, night_held_1}, {2, night_held_2}]],
+    ok = in_a_moment(Pids),
+    Pids.
+
+%% To all at once: a timer of a scheduler that is held already would never be due.
+in_a_moment(Pids) ->
+    _ = spawn(fun() -> receive after 500 -> [Pid ! go || Pid <- Pids] end end),
+    ok.
 
 %% It answers nobody any more.
 a_native_function(Config) ->

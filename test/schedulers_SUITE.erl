@@ -43,7 +43,7 @@ with_node(Args, Config, Proves, Fun) ->
 %% Code cannot be loaded later.
 prepare(Proves) ->
     _ = [#{status := active} = sonde:native() || Proves],
-    _ = [{module, M} = code:ensure_loaded(M) || M <- [timer, sonde_test, ?MODULE, io_lib]],
+    _ = [{module, M} = code:ensure_loaded(M) || M <- [timer, sonde_test, ?MODULE, nights_SUITE, io_lib]],
     _ = spawn_opt(?MODULE, ticks, [], [{scheduler, 1}]),
     ok.
 
@@ -315,7 +315,8 @@ in_drivers(Dir) ->
                                 receive go -> sonde_foreign_helper:drive(Port, ?STUCK_MS) end,
                                 receive never -> ok end
                         end, [{scheduler, No}]) || No <- [1, 2]],
-    Ports = [receive {Owner, Port} -> _ = erlang:send_after(500, Owner, go), Port end || Owner <- Owners],
+    Ports = [receive {Owner, Port} -> Port end || Owner <- Owners],
+    ok = nights_SUITE:in_a_moment(Owners),
     lists:sort(Ports).
 
 %% After the answer is out, the first one is stuck as well.

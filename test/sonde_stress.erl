@@ -19,7 +19,7 @@
 %% answered natively, and how many of those that had been busy).
 run(Ms, Hands, {Crowd, Options}) ->
     process_flag(priority, high),
-    %% Under fire the code server has to wait like every process.
+    %% Under fire the code server has to wait like every process, and a call that needs a module waits for it.
     _ = [{module, M} = code:ensure_loaded(M) || M <- modules()],
     Log = sonde_stress_witness:log(),
     [{idle, _} | Witnesses] = All = sonde_stress_witness:start(Log),
@@ -42,7 +42,8 @@ run(Ms, Hands, {Crowd, Options}) ->
 
 modules() ->
     {ok, Ours} = file:list_dir(filename:dirname(code:which(sonde))),
-    [list_to_atom(filename:basename(F, ".beam")) || F <- Ours, filename:extension(F) =:= ".beam"].
+    [list_to_atom(filename:basename(F, ".beam")) || F <- Ours, filename:extension(F) =:= ".beam"]
+        ++ lists:append([Modules || App <- [kernel, stdlib], {ok, Modules} <- [application:get_key(App, modules)]]).
 
 seen({seen, Counts, Wrong}) -> {Counts, Wrong};
 seen(Why) -> {#{}, [{died, Why}]}.
