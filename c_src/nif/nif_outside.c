@@ -154,7 +154,7 @@ static void move(struct vm *vm, uintptr_t shift)
     vm->tab.has_turnover = false;        /* its words would come from pages that are kept */
 }
 
-/* Without schedulers, only the one call that asks for them does not answer; without ports, it names none.
+/* Without schedulers, only the one call that asks for them does not answer; without ports, it does not read those that run.
  * Atoms `false' and `true' are the first two of every VM. 0: all is as expected. core: NULL for a living one. */
 static ERL_NIF_TERM unexpected(struct vm *vm, uintptr_t shift, const struct core_file *core)
 {

@@ -8,8 +8,8 @@
 #include "util/clock.h"
 #include "vm/stamp.h"
 
-/* How many schedulers one call reads at most, and how often one that changes. One takes up to 0.2 ms, with a system call
- * for each word. */
+/* How many schedulers one call reads at most, and how often one that changes. It also ends by the clock: of one that
+ * runs a port, all words of its structure are read. */
 enum { SLICE = 32, TRIES = 4, SLICE_NS = 400000 };
 
 /* ---- learning ----------------------------------------------------------------------------------------- */
@@ -277,7 +277,8 @@ static bool get_kind(ErlNifEnv *env, ERL_NIF_TERM term, enum scheduler_kind *kin
 NIF(nif_do_schedulers)
 {
     /* (Kind, From, Atoms): {Next | done, [{Number, Length | undefined, Running}]} | no_reader, where Running is none |
-     * busy | torn | {Pid, State, Mark, Call, Current} | {port, Port, Mark, Name}; From: how many came before; Atoms: how many the VM has. Not
+     * busy | torn | {Pid, State, Mark, Call, Current} | {port, Port, Mark, Name}; From: how many came before;
+     * Atoms: how many the VM has. Not
      * dirty: all dirty schedulers may be stuck */
     struct sonde *s = sonde_of(env);
     enum scheduler_kind kind;

@@ -95,16 +95,9 @@ static uintptr_t first_port(enum peek_reader r, const struct layout *lay,
 static bool read_record(enum peek_reader r, const struct layout *lay, uintptr_t record,
                         struct port_form *out)
 {
-    uint64_t max;
-    uint64_t tab;
-    if (!peek_word(r, record + LF(lay, ptab_max), &max) ||
-        !peek_word(r, record + LF(lay, ptab_tab), &tab))
-        return false;
-    out->tab = (struct proctab){.tab = (uintptr_t)tab, .max = (uint32_t)max, .record = record};
-    return out->tab.max != 0 && (out->tab.max & (out->tab.max - 1)) == 0;
+    return proctab_record(r, lay, record, &out->tab) && out->tab.max != 0 &&
+           (out->tab.max & (out->tab.max - 1)) == 0;
 }
-
-enum { RECORD_ALIGN = 64 };
 
 struct search {
     enum peek_reader r;
@@ -118,7 +111,8 @@ static void try_words(void *arg, uintptr_t record, const uint64_t *words)
 {
     struct search *s = arg;
     struct port_form form;
-    if (record % RECORD_ALIGN != 0 || (uint32_t)words[LF(s->lay, ptab_max) / 8] != s->limit ||
+    if (record % PROCTAB_RECORD_ALIGN != 0 ||
+        (uint32_t)words[LF(s->lay, ptab_max) / 8] != s->limit ||
         !read_record(s->r, s->lay, record, &form) || form.tab.max != s->limit)
         return;
     uintptr_t at = first_port(s->r, s->lay, &form);

@@ -37,12 +37,12 @@ bool ports_move(enum peek_reader r, const struct layout *lay, uintptr_t shift,
 bool port_read(enum peek_reader r, const struct layout *lay, const struct port_form *form,
                uintptr_t at, struct port *out);
 
-/* The id that the own VM prints as that VM prints this one: the id has the slot as well as the number, and the tables
- * may differ in size. */
-uint64_t port_id_here(const struct layout *lay, const struct port_form *form, uint64_t id);
-
 /* After it: whether that port is still there. */
 bool port_is_there(enum peek_reader r, const struct layout *lay, const struct port_form *form,
                    uintptr_t at, uint64_t id);
+
+/* The id that the own VM prints as that VM prints this one: the id has the slot as well as the number, and the tables
+ * may differ in size. */
+uint64_t port_id_here(const struct layout *lay, const struct port_form *form, uint64_t id);
 
 #endif

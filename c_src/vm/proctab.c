@@ -33,18 +33,24 @@ struct search {
     struct proctab found;
 };
 
-bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
-                  struct proctab *out)
+bool proctab_record(enum peek_reader r, const struct layout *lay, uintptr_t record,
+                    struct proctab *out)
 {
-    uint64_t size;
     uint64_t max;
     uint64_t tab;
-    if (!peek_word(r, record + LF(lay, ptab_element_size), &size) || size != LF(lay, proc_size) ||
-        !peek_word(r, record + LF(lay, ptab_max), &max) ||
+    if (!peek_word(r, record + LF(lay, ptab_max), &max) ||
         !peek_word(r, record + LF(lay, ptab_tab), &tab))
         return false;
     *out = (struct proctab){.tab = (uintptr_t)tab, .max = (uint32_t)max, .record = record};
     return true;
+}
+
+bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
+                  struct proctab *out)
+{
+    uint64_t size;
+    return peek_word(r, record + LF(lay, ptab_element_size), &size) && size == LF(lay, proc_size) &&
+           proctab_record(r, lay, record, out);
 }
 
 /* The VM exports no symbols (distributions strip it, OTP 29 hides them), but the table's record
@@ -64,12 +70,10 @@ static void try_record(struct search *s, uintptr_t record)
     }
 }
 
-enum { RECORD_ALIGN = 64 };
-
 static void search_segment(void *arg, uintptr_t from, uintptr_t to)
 {
-    from = (from + RECORD_ALIGN - 1) & ~(uintptr_t)(RECORD_ALIGN - 1);
-    for (uintptr_t a = from; a + RECORD_ALIGN <= to; a += RECORD_ALIGN)
+    from = (from + PROCTAB_RECORD_ALIGN - 1) & ~(uintptr_t)(PROCTAB_RECORD_ALIGN - 1);
+    for (uintptr_t a = from; a + PROCTAB_RECORD_ALIGN <= to; a += PROCTAB_RECORD_ALIGN)
         try_record(arg, a);
 }
 

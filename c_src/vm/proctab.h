@@ -16,6 +16,13 @@ struct proctab {
     bool has_turnover; /* proctab_turnover is proved */
 };
 
+/* Records of tables are in cache lines of their own. */
+enum { PROCTAB_RECORD_ALIGN = 64 };
+
+/* The table of whatever this record is of: the VM keeps ports in the same way. */
+bool proctab_record(enum peek_reader r, const struct layout *lay, uintptr_t record,
+                    struct proctab *out);
+
 /* Whether a record at this address is of a table with processes of this layout, and what it says. */
 bool proctab_read(enum peek_reader r, const struct layout *lay, uintptr_t record,
                   struct proctab *out);

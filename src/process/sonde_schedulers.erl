@@ -1,7 +1,7 @@
 %% @private
-%% What each scheduler thread runs: a process or a port, since when at least, and how many wait for the scheduler. What runs may
-%% be a native call that never returns, so nothing is asked, and nothing waits for a dirty scheduler: not even for
-%% the code of a module, which `sonde_vm' loads early.
+%% What each scheduler thread runs: a process or a port, since when at least, and how many wait for the scheduler. What
+%% runs may be a native call that never returns, so nothing is asked, and nothing waits for a dirty scheduler: not even
+%% for the code of a module, which `sonde_vm' loads early.
 -module(sonde_schedulers).
 
 -export([rows/1, there/3]).
@@ -127,7 +127,7 @@ held_for(Ms) -> [{held_ms, Ms}].
 attrs(_, undefined) -> [];
 attrs(Key, Function) -> [{Key, Function}].
 
-%% A process or a port itself cannot be asked, but who has which name can.
+%% A process or a port itself cannot be asked; which of them has a name can.
 names() ->
     Names = maps:from_list([{What, Name} || Name <- registered(), What <- [whereis(Name)], What =/= undefined]),
     fun(What) -> maps:get(What, Names, undefined) end.
