@@ -11,6 +11,7 @@
          groups_of_odd_processes/1, groups_without_asking/1, groups_by_several_threads/1,
          totals_are_sums_of_process_info/1, largest_first/1, group_of_the_caller/1,
          helpers_are_in_no_row/1, helper_that_ends_in_a_window/1,
+         a_slow_answer_delays_no_other/1, helpers_have_the_priority_of_the_caller/1,
          too_many_groups/1, bad_input_at_once/1,
          groups_while_processes_die/1, one_process_as_it_says/1, asked_where_it_cannot_be_read/1,
          people_see_what_proc_lib_began/1, no_message_reaches_the_caller/1]).
@@ -23,7 +24,8 @@ all() ->
      caller_in_or_out, groups_by_what_they_run, groups_by_name, groups_by_application,
      groups_by_label, groups_of_odd_processes, groups_without_asking, groups_by_several_threads,
      totals_are_sums_of_process_info, largest_first, group_of_the_caller,
-     helpers_are_in_no_row, helper_that_ends_in_a_window, too_many_groups, bad_input_at_once,
+     helpers_are_in_no_row, helper_that_ends_in_a_window, a_slow_answer_delays_no_other,
+     helpers_have_the_priority_of_the_caller, too_many_groups, bad_input_at_once,
      groups_while_processes_die, one_process_as_it_says, asked_where_it_cannot_be_read,
      people_see_what_proc_lib_began, no_message_reaches_the_caller].
 
@@ -375,6 +377,43 @@ helper_that_ends_in_a_window(_Config) ->
     receive {'DOWN', Ref, process, Caller, _} -> ok end,
     false = is_process_alive(Helper),
     [] = sonde_test:rows_of([Helper], Rows).
+
+%% Each answer but the first two comes only when ten processes are asked at the same time.
+a_slow_answer_delays_no_other(_Config) ->
+    Pids = crowd(30),
+    All = lists:sublist(Pids, 20) ++ [self() | lists:nthtail(20, Pids)],
+    Asked = counters:new(1, []),
+    Slow = lists:sublist(Pids, 2),
+    Ask = fun(Pid) ->
+                  case lists:member(Pid, [self() | Slow]) of
+                      true -> timer:sleep(20);
+                      false ->
+                          ok = counters:add(Asked, 1, 1),
+                          ok = sonde_test:until(ten_asked, fun() -> counters:get(Asked, 1) >= 10 end, 20000)
+                  end,
+                  {Pid, self()}
+          end,
+    Answers = sonde_helper:ask(Ask, fun(Pid, {Pid, By}, Acc) -> [{Pid, By} | Acc] end, [], All),
+    true = lists:sort(All) =:= lists:sort([Pid || {Pid, _} <- Answers]),
+    Self = self(),
+    {Self, Self} = lists:keyfind(Self, 1, Answers),
+    ok.
+
+%% At a lower one, the answer would wait for all that want to run at the priority of the caller.
+helpers_have_the_priority_of_the_caller(_Config) ->
+    Own = fun(_) -> process_info(self(), priority) end,
+    Add = fun(_, Answer, Acc) -> [Answer | Acc] end,
+    Both = fun(Caller) ->
+                   [Own(helper) | sonde_helper:jobs(fun(Job) -> sonde_helper:job(Own, Job) end, Add, [], [job],
+                                                    #{in_flight => 1, until => 1 bsl 50, caller => Caller})]
+           end,
+    [begin
+         {priority, Was} = {priority, process_flag(priority, Level)},
+         Seen = sonde_helper:call(Both),
+         _ = process_flag(priority, Was),
+         {Level, [{priority, Level}, {priority, Level}]} = {Level, Seen}
+     end || Level <- [low, high, normal]],
+    ok.
 
 too_many_groups(_Config) ->
     system_limit = raised(fun() -> sonde:proc_group(registered_name, [memory], #{max_groups => 2}) end),

@@ -3,7 +3,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, named/2, named/3, is_ours/1, is_ours/2, without_calls/1]).
+         call_site/1, call_sites/1, named/2, named/3, is_ours/1, is_ours/2, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -85,6 +85,14 @@ call_site(Pid) ->
             undefined
     end.
 
+%% @doc The same of several, without those that are dead.
+-spec call_sites([pid()]) -> #{pid() => {ok, attrs()} | helper}.
+call_sites(Pids) ->
+    sonde_helper:ask(fun call_site/1,
+                     fun(_, undefined, Sites) -> Sites;
+                        (Pid, Site, Sites) -> Sites#{Pid => Site}
+                     end, #{}, Pids).
+
 %% @doc The first `N' of `[{Value, Pid}]' that are alive and not ours, with their names.
 -spec named(non_neg_integer(), [{term(), pid()}]) -> [{pid(), term(), attrs()}].
 named(N, Best) -> named(N, Best, fun(_) -> undefined end).
@@ -92,15 +100,15 @@ named(N, Best) -> named(N, Best, fun(_) -> undefined end).
 %% @doc The same, with those of the dead for which `Known' has a call site.
 -spec named(non_neg_integer(), [{term(), pid()}], Known) -> [{pid(), term(), attrs()}]
               when Known :: fun((pid()) -> {ok, attrs()} | helper | undefined).
-named(N, [{Value, Pid} | Best], Known) when N > 0 ->
-    Site = case call_site(Pid) of
-               undefined -> Known(Pid);
-               Live -> Live
-           end,
-    case Site of
-        {ok, Attrs} -> [{Pid, Value, Attrs} | named(N - 1, Best, Known)];
-        _ -> named(N, Best, Known)
-    end;
+named(N, Best, Known) when N > 0, Best =/= [] ->
+    {Now, Later} = lists:split(min(N, length(Best)), Best),
+    Sites = call_sites([Pid || {_, Pid} <- Now]),
+    Rows = [{Pid, Value, Attrs} || {Value, Pid} <- Now,
+                                   {ok, Attrs} <- [case Sites of
+                                                       #{Pid := Site} -> Site;
+                                                       _ -> Known(Pid)
+                                                   end]],
+    Rows ++ named(N - length(Rows), Later, Known);
 named(_, _, _) ->
     [].
 

@@ -97,16 +97,10 @@ ask_one(Pid, Attrs) ->
 %% @doc The same of these, but not of the caller, and none of it natively.
 -spec ask_all(fold(Acc), Acc, [sonde_attr:attr()], [term()], [pid()]) -> Acc.
 ask_all(Fun, Acc, Attrs, Items, Pids) ->
-    Self = self(),
-    lists:foldl(fun(Pid, A) when Pid =:= Self -> A;
-                   (Pid, A) -> ask(Fun, A, Attrs, Items, Pid)
-                end, Acc, Pids).
-
-ask(Fun, Acc, Attrs, Items, Pid) ->
-    case sonde_attr:ask(Pid, Attrs, Items) of
-        {Values, Told} -> Fun(Pid, Values, Told, Acc);
-        undefined -> Acc
-    end.
+    sonde_helper:ask(fun(Pid) -> sonde_attr:ask(Pid, Attrs, Items) end,
+                     fun(Pid, {Values, Told}, A) -> Fun(Pid, Values, Told, A);
+                        (_, undefined, A) -> A
+                     end, Acc, Pids -- [self()]).
 
 %% ---- native. Fun must be pure: if the readers disappear midway, everything starts again by
 %% asking; if another build is loaded, natively

@@ -113,8 +113,7 @@ with(Own, Best, Want) ->
 
 %% Includes helpers: one that ends meanwhile still has no row.
 names(Best) ->
-    maps:from_list([{Pid, Site} || {_, Pid} <- Best, Site <- [sonde_attr:call_site(Pid)],
-                                   Site =/= undefined]).
+    sonde_attr:call_sites([Pid || {_, Pid} <- Best]).
 
 %% For each of the attributes.
 most_of(Attrs, Want, Opts) ->
@@ -181,7 +180,10 @@ take(Pid, Values) ->
 
 scan(Mode, Want, First, #{attrs := Attrs} = How) ->
     Scans = sonde_scan:scan(Mode, Want, First, How),
-    Ask = fun(_, _, Pids, asked) -> {[{Pid, answer(Attrs, Pid)} || Pid <- Pids], asked} end,
+    Ask = fun(_, _, Pids, asked) ->
+                  {sonde_helper:ask(fun(Pid) -> answer(Attrs, Pid) end,
+                                    fun(Pid, Answer, Answers) -> [{Pid, Answer} | Answers] end, [], Pids), asked}
+          end,
     Policy = #{ask => Ask, join => fun(asked, asked) -> asked end},
     case sonde_scan:drive(Scans, How, Policy, asked) of
         {done, _} -> Scans;

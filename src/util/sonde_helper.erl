@@ -1,10 +1,11 @@
 %% @private
 %% Work in processes of our own: a helper that does the work of one call, so that no message can
 %% reach the mailbox of its caller, and in the helper many short jobs at a time, until a deadline.
-%% Rows leave out processes that start in this module (`sonde_attr:call_site/1').
+%% All of them run at the priority of the caller, as if it did the work itself. Rows leave out processes
+%% that start in this module (`sonde_attr:call_site/1').
 -module(sonde_helper).
 
--export([call/1, all/3, check_caller/1, jobs/5, job/2, aside/2]).
+-export([call/1, all/3, check_caller/1, jobs/5, job/2, aside/2, ask/4]).
 -export([serve/2, work/2]).
 -export_type([jobs/1, limits/0]).
 
@@ -19,15 +20,25 @@
 %% that never answer must not delay the others.
 -define(PATIENCE_MS, 100).
 
+%% A process at rest answers in a few microseconds. If the answers of some took longer than that, the
+%% next are asked at the same time: each of a thousand that want to run answers after a second.
+-define(SLOW_MS, 20).
+-define(ANSWER_US, 20).
+-define(ASKED_AT_ONCE, 20).
+-define(NO_END, (1 bsl 50)). % more milliseconds than there can be
+
 %% @doc Runs `Fun' in a helper and returns its result, or raises its exception. The result is the
 %% exit reason of the helper, so a late message is lost with the helper. `Fun' gets the handle for
 %% {@link check_caller/1}.
 -spec call(fun((reference()) -> Result)) -> Result.
 call(Fun) ->
-    {Pid, Ref} = spawn_monitor(?MODULE, serve, [self(), Fun]),
+    {Pid, Ref} = start(Fun),
     receive
         {'DOWN', Ref, process, Pid, Why} -> result(Why)
     end.
+
+start(Fun) ->
+    spawn_opt(?MODULE, serve, [self(), Fun], [monitor, process_info(self(), priority)]).
 
 result({done, Result}) -> Result;
 result({raised, Class, Why, Stack}) -> erlang:raise(Class, Why, Stack);
@@ -37,7 +48,7 @@ result(Why) -> exit(Why).
 %% a helper, with the handle of its caller.
 -spec all([fun((reference()) -> Result)], fun(([pid()]) -> term()), reference()) -> [Result].
 all(Funs, First, Caller) ->
-    Started = [spawn_monitor(?MODULE, serve, [self(), when_told(Fun)]) || Fun <- Funs],
+    Started = [start(when_told(Fun)) || Fun <- Funs],
     try
         _ = First([Pid || {Pid, _} <- Started]),
         _ = [Pid ! now || {Pid, _} <- Started],
@@ -85,16 +96,37 @@ jobs(Start, Fold, Acc, Jobs, Limits) ->
 %% @doc Starts a job; its answer is the result of `Fun(Arg)'.
 -spec job(fun((Arg) -> term()), Arg) -> pid().
 job(Fun, Arg) ->
-    spawn_link(?MODULE, work, [Fun, Arg]).
+    spawn_opt(?MODULE, work, [Fun, Arg], [link, process_info(self(), priority)]).
 
 %% @doc Like {@link job/2}, but without a link: its end is not reported.
 -spec aside(fun((Arg) -> term()), Arg) -> pid().
 aside(Fun, Arg) ->
-    spawn(?MODULE, work, [Fun, Arg]).
+    spawn_opt(?MODULE, work, [Fun, Arg], [process_info(self(), priority)]).
 
 -spec work(fun((Arg) -> term()), Arg) -> no_return().
 work(Fun, Arg) ->
     exit({answer, Fun(Arg)}).
+
+%% @doc Folds over what `Ask' gets from each of these processes: it asks one after the other while they answer
+%% at once, and the rest at the same time, so the answers come in any order. The caller asks itself.
+-spec ask(fun((pid()) -> Answer), fun((pid(), Answer, Acc) -> Acc), Acc, [pid()]) -> Acc.
+ask(Ask, Fold, Acc, Pids) ->
+    ask(Ask, Fold, Acc, Pids, erlang:monotonic_time(microsecond) + 1000 * ?SLOW_MS).
+
+ask(_Ask, _Fold, Acc, [], _Until) ->
+    Acc;
+ask(Ask, Fold, Acc, [Pid | Rest] = Pids, Until) ->
+    case erlang:monotonic_time(microsecond) > Until of
+        true -> at_once(Ask, Fold, Acc, Pids);
+        false -> ask(Ask, Fold, Fold(Pid, Ask(Pid), Acc), Rest, Until + ?ANSWER_US)
+    end.
+
+at_once(Ask, Fold, Acc, Pids) ->
+    {Self, Others} = lists:partition(fun(Pid) -> Pid =:= self() end, Pids),
+    Start = fun(Pid) -> job(Ask, Pid) end,
+    Limits = #{in_flight => ?ASKED_AT_ONCE, until => ?NO_END},
+    lists:foldl(fun(Pid, All) -> Fold(Pid, Ask(Pid), All) end,
+                call(fun(Caller) -> jobs(Start, Fold, Acc, Others, Limits#{caller => Caller}) end), Self).
 
 %% ---- Out: the jobs in flight by key. Slow: the number of them that do not count any more
 
