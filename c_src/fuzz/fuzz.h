@@ -228,6 +228,7 @@ struct sizes model_flat(const struct vm *vm, uint64_t proc, unsigned want, uint6
 struct mail {
     struct sizes sizes;
     uint64_t messages, examined;
+    uint64_t last; /* the link of the last message in the outer queue */
     unsigned n;
     struct shape shapes[SHAPES_MAX + 1]; /* without `from'; the last one is SHAPE_OTHER */
 };

@@ -187,6 +187,8 @@ void build_message(struct builder *b, unsigned param)
         put(b, frag, LF_frag_used, queue == LF_msg_frag ? 0 : words);
         put(b, m, LF_msg_attached, frag);
     }
+    if (queue == LF_inq_first && own(b, queue) == 0)
+        put_word(b->p->at + LF(b->lay, inq_first) + 8, m + LF(b->lay, msg_next));
     put(b, m, LF_msg_next, own(b, queue));
     set(b, queue, m);
     if (tag == 0x1F && queue == LF_sig_first)

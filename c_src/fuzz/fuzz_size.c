@@ -555,6 +555,8 @@ static void waiting(struct model *m, uint64_t at, bool inner, uint64_t sample, s
             if (mail->examined < sample)
                 message(m, at, tag, mail);
         }
+        if (!inner && next == 0)
+            mail->last = at + LF(m->lay, msg_next);
         at = next;
     }
 }

@@ -16,6 +16,7 @@ enum stages {
     UNWANT,
     WANT,
     SEARCH,
+    CLEAR,
     CLIMB,
     EDGES,
     SHOW,
@@ -137,7 +138,8 @@ static enum status make_rows(struct top_retained *l, struct budget *b)
 
 /* ---- the shortest path: first its nodes, then the steps between them ----------------------------- */
 
-/* Where the dominators of each row are its shortest path, nothing is searched for. */
+/* Where the dominators of each row are its shortest path, nothing is searched for. A climb ends at the next row,
+ * which climbs for both: `waiting' has the numbers of the rows. */
 static enum status chains(struct top_retained *l, struct budget *b)
 {
     const struct dominators *d = &l->dominators;
@@ -148,6 +150,8 @@ static enum status chains(struct top_retained *l, struct budget *b)
         for (; l->climb >= NODE_FIRST; l->climb = d->idom[l->climb]) {
             if (!budget_step(b))
                 return ST_TIMESLICE;
+            if (l->climb != l->rows[l->at].node && d->waiting[l->climb] != NODE_NONE)
+                break;
             if (!dominators_is_nearest(d, l->climb)) {
                 l->parent = d->waiting;
                 return ST_OK;
@@ -219,23 +223,65 @@ static enum status add_edge(struct top_retained *l, uint32_t child, uint32_t *nu
     return ST_OK;
 }
 
-/* From a row up to its root. The end of a long path is kept in order, its beginning in a ring. */
+/* By node: where its path begins to be cut, that is its ancestor of depth WAY_BEGIN. 0: not known, or it is not
+ * deeper than that. In the array of the two that has no parents. */
+static uint32_t *begins(const struct top_retained *l)
+{
+    return must_search(l) ? l->dominators.idom : l->dominators.waiting;
+}
+
+/* The end of a long path is kept in order, its beginning in a ring. */
+static void keep_node(struct top_retained *l, struct large *r)
+{
+    if (l->climbed < WAY_END)
+        r->way[l->climbed] = l->climb;
+    else
+        l->begin[(l->climbed - WAY_END) % WAY_BEGIN] = l->climb;
+    l->climbed++;
+}
+
+/* From a row up to its root. Where an earlier climb tells how the path begins, the middle of it is passed. */
+static enum status climb_up(struct top_retained *l, struct large *r, struct budget *b)
+{
+    for (; l->climb >= NODE_FIRST; l->climb = l->parent[l->climb]) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        if (l->climb >= l->graph.nodes || l->climbed >= l->graph.nodes)
+            return ST_TORN;
+        if (l->climbed >= WAY_END && begins(l)[l->climb] != 0) {
+            l->climb = begins(l)[l->climb];
+            l->climbed++; /* for all that are left out */
+        }
+        keep_node(l, r);
+    }
+    return ST_OK;
+}
+
+/* Tells it to the climbs that come here later, up to where it is known. */
+static enum status tell_begin(struct top_retained *l, struct budget *b)
+{
+    for (; l->climb != l->beginning && begins(l)[l->climb] == 0; l->climb = l->parent[l->climb]) {
+        if (!budget_step(b))
+            return ST_TIMESLICE;
+        begins(l)[l->climb] = l->beginning;
+    }
+    return ST_OK;
+}
+
 static enum status climb(struct top_retained *l, struct large *r, struct budget *b)
 {
     if (l->climbed == 0)
         l->climb = r->node;
-    for (; l->climb >= NODE_FIRST; l->climb = l->parent[l->climb]) {
-        if (!budget_step(b))
-            return ST_TIMESLICE;
-        if (l->climb >= l->graph.nodes || l->climbed == l->graph.nodes)
-            return ST_TORN;
-        if (l->climbed < WAY_END)
-            r->way[l->climbed] = l->climb;
-        else
-            l->begin[(l->climbed - WAY_END) % WAY_BEGIN] = l->climb;
-        l->climbed++;
+    enum status st = l->beginning == 0 ? climb_up(l, r, b) : ST_OK;
+    if (st != ST_OK || l->climbed < WAY_MAX)
+        return st;
+    if (l->beginning == 0) {
+        l->beginning = l->begin[(l->climbed - WAY_END) % WAY_BEGIN];
+        l->climb = r->node;
     }
-    return ST_OK;
+    st = tell_begin(l, b);
+    l->beginning = st == ST_OK ? 0 : l->beginning;
+    return st;
 }
 
 /* Puts the beginning of the path before its end, and turns the nodes into edges. */
@@ -287,14 +333,25 @@ static struct edge *edge_of(struct top_retained *l, uint32_t parent, const struc
     return fits && !e->known ? e : NULL;
 }
 
-static enum status keep_key(struct top_retained *l, const struct vm *vm, struct edge *e)
+/* A token is up to four words in as many places. */
+static enum status preview(struct top_retained *l, const struct vm *vm, uint64_t word,
+                           const struct preview_limits *limits, struct budget *b)
+{
+    size_t before = l->tokens.n;
+    enum status st = preview_take(&l->tokens, &l->heap, vm, word, limits);
+    budget_charge(b, (uint32_t)(4 * (l->tokens.n - before)));
+    return st;
+}
+
+static enum status keep_key(struct top_retained *l, const struct vm *vm, struct edge *e,
+                            struct budget *b)
 {
     if (e->step.kind != PATH_STEP_KEY)
         return ST_OK;
     if (!(l->want & TOP_RETAINED_CONTENT) && !term_is_atom(e->step.key))
         return ST_OK;
     e->key = l->tokens.n;
-    enum status st = preview_take(&l->tokens, &l->heap, vm, e->step.key, &of_key);
+    enum status st = preview(l, vm, e->step.key, &of_key, b);
     e->key_n = (uint8_t)(l->tokens.n - e->key);
     return st;
 }
@@ -327,7 +384,7 @@ static enum status edges_of(struct top_retained *l, const struct vm *vm, uint32_
             st = path_step_inside(&l->graph, vm, &l->inside, &link, &e->step);
             e->known = true;
             if (st == ST_OK)
-                st = keep_key(l, vm, e);
+                st = keep_key(l, vm, e, b);
         }
     }
     return st;
@@ -361,7 +418,8 @@ static enum status resolve(struct top_retained *l, const struct reading *rd)
 
 /* ---- kind, preview and size of a row ---------------------------------------------------------- */
 
-static enum status look_at(struct top_retained *l, const struct vm *vm, struct large *r)
+static enum status look_at(struct top_retained *l, const struct vm *vm, struct large *r,
+                           struct budget *b)
 {
     const struct edges *p = &l->inside.piece;
     uint64_t word = p->object | (p->kind == KIND_NONE ? TAG_LIST : TAG_BOXED);
@@ -375,7 +433,7 @@ static enum status look_at(struct top_retained *l, const struct vm *vm, struct l
     if (!(l->want & TOP_RETAINED_CONTENT))
         return ST_OK;
     r->preview = l->tokens.n;
-    enum status st = preview_take(&l->tokens, &l->heap, vm, word, &of_row);
+    enum status st = preview(l, vm, word, &of_row, b);
     r->preview_n = l->tokens.n - r->preview;
     return st;
 }
@@ -404,7 +462,7 @@ static enum status show(struct top_retained *l, const struct vm *vm, struct budg
                 return ST_TIMESLICE;
             st = inside_start(&l->graph, vm, r->place, &l->inside);
             if (st == ST_OK)
-                st = look_at(l, vm, r);
+                st = look_at(l, vm, r, b);
         }
         l->entered = true;
         if (st == ST_OK && l->graph.leaf_max > 0)
@@ -441,6 +499,8 @@ static enum status walk_stage(struct top_retained *l, const struct reading *rd)
         return want_rows(l, rd->budget);
     case SEARCH:
         return must_search(l) ? bfs_walk(&l->breadth, rd) : ST_OK;
+    case CLEAR:
+        return wipe(begins(l), sizeof *begins(l), l->graph.nodes, &l->at, rd->budget);
     case CLIMB:
         return climb_all(l, rd->budget);
     case EDGES:

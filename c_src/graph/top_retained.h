@@ -63,7 +63,8 @@ struct top_retained {
     const uint32_t *parent;  /* by node: the node before it on the shortest path */
     uint32_t climbed, climb; /* climbing from a row: nodes so far; the current node */
     uint32_t begin[WAY_BEGIN];
-    size_t peak; /* bytes */
+    uint32_t beginning; /* the one of depth WAY_BEGIN, while it is told; otherwise 0 */
+    size_t peak;        /* bytes */
 };
 
 /* Bytes of memory that it takes now. */

@@ -22,6 +22,17 @@ static void fields(enum layout_field *f)
     memcpy(f, all, sizeof all);
 }
 
+/* A queue of signals has the first one, and then the address of the last one's link. */
+static void find_last(struct mailbox *m, const struct reading *rd)
+{
+    if (rd->vm->reader != PEEK_OTHER || stamp_word(rd, LF_inq_first) == 0)
+        return;
+    uintptr_t at = rd->view->proc + LF(rd->vm->lay, inq_first) + 8;
+    if (!peek_word(PEEK_OTHER, at, &m->last) || m->last == 0)
+        m->last = ~0ULL; /* not met, so nothing is told */
+    peek_barrier();      /* all that is linked by now is in the pages that are read from here on */
+}
+
 static void start(void *w, const struct reading *rd, const struct look_args *args)
 {
     struct mailbox *m = w;
@@ -38,6 +49,7 @@ static void start(void *w, const struct reading *rd, const struct look_args *arg
     fragments_of(&m->collect, rd);
     m->collect.steps = MESSAGES_MAX;
     term_size_start(&m->measure, &m->blocks, TERM_SIZE_VISIBLE, args->max_words);
+    find_last(m, rd);
 }
 
 static bool end(void *w)
@@ -167,6 +179,8 @@ static enum status next_message(struct mailbox *m, const struct vm *vm, struct b
     if (m->steps-- == 0 || (at & 7) || !peek_word(vm->reader, at + LF(vm->lay, msg_tag), &tag) ||
         !peek_word(vm->reader, at + LF(vm->lay, msg_next), &m->cursor))
         return ST_TORN;
+    if (m->stage == OUTER && at + LF(vm->lay, msg_next) == m->last)
+        m->cursor = m->last = 0;
     if (m->cursor != 0)
         peek_prefetch(m->cursor);
     if (!signal_is_message(tag))
@@ -192,7 +206,7 @@ static enum status one_queue(struct mailbox *m, const struct vm *vm, struct budg
             return st;
         add_sums(m);
         if (m->cursor == 0)
-            return ST_OK;
+            return m->stage == OUTER && m->last != 0 ? ST_TORN : ST_OK;
         if (!budget_step(b))
             return ST_TIMESLICE;
         st = next_message(m, vm, b);

@@ -4,7 +4,10 @@
  *
  * A flooded process receives messages all the time, and these change the process: the top of its
  * heap, the end of its queue, counters. The stamp includes none of that here; otherwise such a
- * process could never be read. Messages already there do not change until the process runs. */
+ * process could never be read. Messages already there do not change until the process runs.
+ *
+ * In another OS process, a message that is linked later may lie in a page that is kept from before. So there
+ * the walk ends at the message that was the last one when it began. */
 #ifndef SONDE_MAILBOX_H
 #define SONDE_MAILBOX_H
 
@@ -38,6 +41,7 @@ struct mailbox {
     int stage;
     bool shapeless; /* content may not go out: every message is SHAPE_OTHER, from FROM_NOBODY */
     uint64_t cursor, steps;
+    uint64_t last;     /* where the link to the next message will be; 0: not needed, or met */
     uint64_t messages; /* examined or not */
     uint64_t sample, examined;
     struct fragments collect;

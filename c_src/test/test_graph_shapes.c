@@ -240,6 +240,113 @@ static void test_barren_map(const struct layout *lay)
     free_world(w);
 }
 
+/* ---- long paths ------------------------------------------------------------------------------- */
+
+static uint64_t pair(struct world *w, char *p, uint64_t first, uint64_t second)
+{
+    uint64_t top = get(w, p, LF_htop);
+    put_word(top, 2 << 6);
+    put_word(top + 8, first);
+    put_word(top + 16, second);
+    put(w, p, LF_htop, top + 24);
+    return top | TAG_BOXED;
+}
+
+static uint64_t chain(struct world *w, char *p, unsigned n, uint64_t last)
+{
+    while (n-- > 0)
+        last = pair(w, p, small(n), last);
+    return last;
+}
+
+/* A chain of n pairs, with a side branch at each 50th. ways: what all of them end with has many ways to it, so that
+ * the shortest is searched for. */
+static struct world *branches(const struct layout *lay, unsigned n, bool ways)
+{
+    struct world *w = new_world(lay);
+    char *p = make_rootless(w, 7);
+    uint64_t last = ways ? pair(w, p, small(1), small(2)) : TERM_NIL;
+    uint64_t next = last;
+    for (unsigned i = 0; i < n; i++)
+        next = pair(w, p, i % 50 == 0 ? chain(w, p, 45, last) : small(i), next);
+    put_word(get(w, p, LF_stop), next);
+    return w;
+}
+
+/* The way of a row is its whole path, or how that begins and how it ends. */
+static bool is_path(const struct top_retained *l, const struct large *r)
+{
+    static uint32_t path[HEAP_WORDS];
+    unsigned depth = 0;
+    for (uint32_t node = r->node; node >= NODE_FIRST; node = l->parent[node])
+        path[depth++] = node;
+    unsigned gap = depth < WAY_MAX ? 0 : depth - (WAY_MAX - 1);
+    bool same = r->cut == (gap > 0) && r->n == depth - gap;
+    for (unsigned i = 0; same && i < r->n; i++)
+        same = l->edges[r->way[i]].child ==
+               path[depth - 1 - (gap > 0 && i >= WAY_BEGIN ? i + gap : i)];
+    return same;
+}
+
+/* Each row of a chain has a path of its own; together they cost no more than the chain is long. */
+static void test_long_paths(const struct layout *lay)
+{
+    struct look_args args = {.max_words = ALL, .max_entries = ALL, .n = 1000};
+    for (unsigned ways = 0; ways < 2; ways++) {
+        uint64_t steps[2];
+        for (unsigned i = 0; i < 2; i++) {
+            struct world *w = branches(lay, 2000U << i, ways == 1);
+            struct slow s;
+            slow_start(&s, w, &top_retained_walker, &args);
+            steps[i] = steps_for(&s, lay->name);
+            const struct top_retained *l = s.state;
+            bool paths = l->n > 2000U << i;
+            for (size_t k = 0; paths && k < l->n; k++)
+                paths = is_path(l, &l->rows[k]);
+            check(paths, "the paths of all rows", lay->name);
+            check((l->parent == l->dominators.waiting) == (ways == 1), "searched for if it must be",
+                  lay->name);
+            slow_end(&s);
+            free_world(w);
+        }
+        check(steps[1] < 3 * steps[0], "twice as many rows take twice as long", lay->name);
+    }
+}
+
+/* Many rows that show the same: a slice has room for as many previews as it has steps for their words. */
+static void test_large_previews(const struct layout *lay)
+{
+    struct look_args args = {
+        .want = TOP_RETAINED_CONTENT, .max_words = ALL, .max_entries = ALL, .n = 1000};
+    enum { SLICE = 1000, ONE = 400, WIDTH = 10 };
+    struct world *w = new_world(lay);
+    char *p = make_rootless(w, 7);
+    uint64_t list = TERM_NIL;
+    uint64_t inner = TERM_NIL;
+    uint64_t outer = TERM_NIL;
+    for (unsigned i = 0; i < WIDTH; i++)
+        inner = cell(w, p, small(i), inner);
+    for (unsigned i = 0; i < WIDTH; i++)
+        outer = cell(w, p, inner, outer);
+    for (unsigned i = 0; i < 2000; i++)
+        list = cell(w, p, pair(w, p, outer, small(i)), list);
+    put_word(get(w, p, LF_stop), list);
+    struct slow s;
+    enum status st;
+    slow_start(&s, w, &top_retained_walker, &args);
+    const struct top_retained *l = s.state;
+    bool bounded = true;
+    do {
+        size_t before = l->tokens.n;
+        st = slow_slice(&s, SLICE);
+        bounded &= l->tokens.n - before <= SLICE / 4 + ONE;
+    } while (st == ST_TIMESLICE);
+    check(st == ST_OK && l->tokens.n > 10 * (size_t)(SLICE / 4 + ONE), "many previews", lay->name);
+    check(bounded, "no more of them in a slice than it has steps", lay->name);
+    slow_end(&s);
+    free_world(w);
+}
+
 int main(void)
 {
     for (unsigned i = 0; i < layout_count(); i++) {
@@ -248,6 +355,8 @@ int main(void)
         test_steps(lay);
         test_root_moves(lay);
         test_barren_map(lay);
+        test_long_paths(lay);
+        test_large_previews(lay);
     }
     return outcome();
 }

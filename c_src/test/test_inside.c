@@ -9,6 +9,9 @@
 #include "vm/object.h"
 #include "binary/waste.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 enum { NIL = TERM_NIL, NUMBER = 0x12F, SLOT_N = 77, TAG_ATOM = 5 << 6 | 0x0B };
 
 enum { MESSAGES = 60, CHAIN = 24, FRAGMENTS = 12, DEEP = 500, LITERALS = 40, WIDE = 6000 };
@@ -556,6 +559,81 @@ static void test_queue_locked(const struct layout *lay)
     free_world(s.w);
 }
 
+/* ---- a mailbox of another OS process ----------------------------------------------------------- */
+
+enum { QUEUED = 8, KEPT_PAGE = 4096 };
+
+static void queue_message(const struct subject *s, char *at, const char *next, uint64_t tag)
+{
+    put(s->w, at, LF_msg_next, next ? address(next) : 0);
+    put(s->w, at, LF_msg_tag, tag);
+}
+
+static void end_queue(const struct subject *s, const char *message)
+{
+    put_word(address(s->p) + LF(s->w->vm.lay, inq_first) + 8,
+             address(message) + LF(s->w->vm.lay, msg_next));
+}
+
+/* Each message in a page of its own; in the free memory of the first page, older messages in a chain. */
+static char *queue_in_pages(const struct subject *s)
+{
+    char *pages = mmap(NULL, QUEUED * (size_t)KEPT_PAGE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        abort();
+    for (unsigned i = 0; i < QUEUED; i++) {
+        char *at = pages + i * (size_t)KEPT_PAGE;
+        queue_message(s, at, i + 1 < QUEUED ? at + KEPT_PAGE : NULL, NUMBER);
+    }
+    for (unsigned i = 1; i < 20; i++) {
+        char *old = pages + i * (size_t)128;
+        queue_message(s, old, i + 1 < 20 ? old + 128 : NULL, NUMBER);
+    }
+    put(s->w, s->p, LF_sig_first, 0);
+    put(s->w, s->p, LF_inq_first, address(pages));
+    return pages;
+}
+
+static enum status walk_queue(struct look *l, unsigned steps)
+{
+    struct budget b = BUDGET(steps);
+    l->rd.budget = &b;
+    return l->walker->walk(l->state, &l->rd);
+}
+
+/* During the walk, a message is linked that lies in a page which the walk has kept from before: nothing of that
+ * page may be counted. And where the end is never met, nothing is told. */
+static void test_linked_meanwhile(const struct layout *lay)
+{
+    static const uint64_t known = 77;
+    const struct look_args args = {
+        .max_words = MOST, .max_entries = MOST, .content = CONTENT_SHOWN};
+    check(peek_aim(getpid(), address(&known)) == 0 && peek_ready(PEEK_OTHER) == PEEK_OTHER, "aims",
+          lay->name);
+    for (unsigned met = 0; met < 2; met++) {
+        struct subject s = begin(lay);
+        char *pages = queue_in_pages(&s);
+        char *end = pages + (QUEUED - 1) * (size_t)KEPT_PAGE;
+        struct look l;
+        end_queue(&s, met ? end : pages + 64);
+        s.w->vm.reader = PEEK_OTHER;
+        check(look_start(&l, &s.w->vm, 7, address(s.p), &mailbox_walker, &args) == ST_OK, "begins",
+              lay->name);
+        check(walk_queue(&l, 40) == ST_TIMESLICE, "in the middle of the queue", lay->name);
+        queue_message(&s, pages + 128, NULL, NUMBER);
+        put(s.w, end, LF_msg_next, address(pages + 128));
+        check(walk_queue(&l, 1000) == (met ? ST_OK : ST_TORN), "as far as it should", lay->name);
+        const struct mailbox *m = l.state;
+        check(!met || m->messages == QUEUED, "only what waited at the beginning", lay->name);
+        check(!met || look_close(&l) == ST_OK, "ends", lay->name);
+        while (!look_end(&l, 0)) {
+        }
+        (void)munmap(pages, QUEUED * (size_t)KEPT_PAGE);
+        free_world(s.w);
+    }
+}
+
 int main(void)
 {
     other_waste = slices_walker;
@@ -570,6 +648,7 @@ int main(void)
         test_circle(layout_table(i));
         test_behind(layout_table(i));
         test_queue_locked(layout_table(i));
+        test_linked_meanwhile(layout_table(i));
     }
     return outcome();
 }
