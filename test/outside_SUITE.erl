@@ -15,6 +15,7 @@ all() ->
      names_without_atoms_are_written_alike, json_has_names_without_atoms, later_releases_load_it,
      links_stay_inside_of_a_root, yama_is_a_sentence,
      no_such_process, not_a_node, ended_but_not_reaped, another_user, root_runs_no_program_of_a_user,
+     capability_is_enough, missing_rights_are_sentences, a_filter_is_a_sentence, settings_of_the_target_count,
      twin_is_the_same_program, flags_are_those_of_the_target, nothing_of_the_user_gets_in,
      folder_is_private_and_gone, exit_codes_are_those_of_the_twin, twin_that_dies, no_room,
      output_that_cannot_be_written, sigterm_ends_both, killed_leaves_no_twin, killed_while_the_twin_starts, interrupted_leaves_no_twin,
@@ -227,6 +228,82 @@ root_runs_no_program_of_a_user(Config) ->
             #{<<"mode">> := <<"700 65534">>} = twin(OsPid, [{as, nobody()} | Config])
         end)
     end).
+
+%% Of another user, but with the capability that the kernel asks for.
+capability_is_enough(Config) ->
+    as_root(fun() ->
+        As = nobody() ++ "--inh-caps=+sys_ptrace --ambient-caps=+sys_ptrace ",
+        case os:cmd(As ++ "true") of
+            "" ->
+                with_node(fun(OsPid) ->
+                    #{<<"native">> := <<"active">>} = twin([OsPid, " --trust"], [{as, As} | Config])
+                end);
+            _ ->
+                {skip, "this root has no SYS_PTRACE itself"}
+        end
+    end).
+
+%% Each names what would help.
+missing_rights_are_sentences(Config) ->
+    Said = fun(Ours, Its, May) -> unicode:characters_to_list(sonde_cli_target:no_right(Ours, Its, May)) end,
+    Root = [<<"0">>, <<"0">>, <<"0">>, <<"0">>],
+    User = [<<"5">>, <<"5">>, <<"5">>, <<"5">>],
+    true = has("more rights", Said(User, User, false)) andalso has("SYS_PTRACE", Said(User, User, false)),
+    true = has("--cap-add SYS_PTRACE", Said(Root, Root, false)),
+    true = has("--cap-add SYS_PTRACE", Said(Root, User, false)),
+    true = has("security module", Said(User, Root, true)),
+    "belongs to another user: run sonde as that user, or as root" = Said(User, Root, false),
+    as_root(fun() ->
+        As = "setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace ",
+        with_node(fun(OsPid) ->
+            case os:cmd([As, "readlink /proc/", OsPid, "/exe"]) of
+                "" ->
+                    {1, "", Line} = sonde(["--pid ", OsPid, " native"], [{as, As} | Config]),
+                    true = is_one_line(Line) andalso has("more rights than this command", Line);
+                _ ->
+                    {skip, "this root has no SYS_PTRACE itself"}
+            end
+        end)
+    end).
+
+%% What forbids the call, and no right that we have anyway, is named.
+a_filter_is_a_sentence(Config) ->
+    Filter = filename:join(get(dir, Config), "filter"),
+    case os:find_executable("cc") of
+        false -> {skip, "no C compiler"};
+        Cc ->
+            "" = os:cmd([Cc, " -o ", Filter, $\s, filename:join(get(data_dir, Config), "filter.c")]),
+            with_node(fun(OsPid) ->
+                _ = [begin
+                         As = [Filter, $\s, How, $\s],
+                         {1, "", Line} = sonde(["--pid ", OsPid, " proc_count memory 1"], [{as, As}, {real, true} | Config]),
+                         {true, _} = {is_one_line(Line) andalso has("seccomp", Line), Line}
+                     end || How <- ["1", "38", "0"]] % EPERM, ENOSYS
+            end)
+    end.
+
+%% On its command line, or in its configuration.
+settings_of_the_target_count(Config) ->
+    Real = [{real, true} | Config],
+    File = filename:join(get(dir, Config), "sys.config"),
+    Top = fun(More) -> fun(OsPid) -> sonde(["--pid ", OsPid, " heap_top init 1", More], Real) end end,
+    Forbidden = ["-sonde other 1 allow_content false", {"[{sonde, [{allow_content, false}]}].", File},
+                 {"[{kernel, []}, {sonde, [{'allow_content' ,\n no}]}].", filename:rootname(File)}],
+    _ = [begin
+             Flag = setting(Setting, File),
+             {1, "", Said} = with_node("", [Flag], Top(" --values")),
+             {true, _} = {has("allow_content", Said) andalso is_one_line(Said), Said},
+             {0, _, ""} = with_node("", [Flag], Top(""))
+         end || Setting <- Forbidden],
+    _ = [{0, _, ""} = with_node("", [setting(Setting, File)], Top(" --values"))
+         || Setting <- ["", "-sonde allow_content true", {"[{sonde, [{allow_content,  true }]}].", File}]],
+    ok.
+
+setting({Text, Name}, File) ->
+    ok = file:write_file(File, Text),
+    "-config " ++ Name;
+setting(Flags, _) ->
+    Flags.
 
 as_root(Fun) ->
     case {os:cmd("id -u"), os:find_executable("setpriv")} of

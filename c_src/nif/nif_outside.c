@@ -211,9 +211,10 @@ NIF(nif_do_aim)
     /* where its table is: hardly the same in another node */
     int failed = peek_aim(process, vm.tab.record + LF(vm.lay, ptab_tab));
     if (failed != 0)
-        return failed == EPERM   ? ATOM(forbidden)
-               : failed == ESRCH ? ATOM(gone)
-                                 : ATOM(process_table);
+        return failed == EPERM    ? ATOM(forbidden)
+               : failed == ENOSYS ? ATOM(filtered)
+               : failed == ESRCH  ? ATOM(gone)
+                                  : ATOM(process_table);
     ERL_NIF_TERM why = unexpected(&vm, shift, NULL);
     return why != 0 ? why : aimed(s, &vm, NULL);
 }

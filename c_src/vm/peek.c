@@ -405,8 +405,10 @@ int peek_aim(int process, uintptr_t known)
     errno = EFAULT;
     if ((known & 7) == 0 && syscall_block(PEEK_OTHER, known, 1, &aimed.value))
         return 0;
+    int failed = errno;
+    uint64_t own;
     aimed.process = 0;
-    return errno;
+    return syscall_block(PEEK_SYSCALL, (uintptr_t)&aimed.value, 1, &own) ? failed : ENOSYS;
 }
 #endif
 

@@ -156,7 +156,9 @@ failed(Text) ->
 %% ---- from outside: we are the twin, of an OS process or a core file
 
 outside(Target, Command, Args, Opts) ->
-    _ = case sonde_outside:open(Target, maps:get(values, Opts, maps:get(content, Opts, false))) of
+    Content = maps:get(values, Opts, maps:get(content, Opts, false)),
+    Content andalso not sonde_cli_twin:may_show() andalso failed(sonde_cli_errors:report(content_forbidden)),
+    _ = case sonde_outside:open(Target, Content) of
             ok -> ok;
             {error, No} -> no_answer(Target, No)
         end,

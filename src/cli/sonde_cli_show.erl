@@ -16,6 +16,9 @@ show(text, Command, _, [], _) ->
 show(text, #{run := Run} = Command, Args, [{_, _, _} | _] = Rows, _)
   when Run =/= {sonde, proc_group} ->
     print_rows(value(Command, Args), Rows);
+show(text, #{run := {sonde, native}}, _, #{checks := Checks} = Native, _) ->
+    {Ok, Others} = lists:partition(fun({_, Said}) -> Said =:= ok end, Checks),
+    print(Native#{checks := [{ok, length(Ok)} | Others]});
 show(text, _, _, Result, _) ->
     print(Result).
 

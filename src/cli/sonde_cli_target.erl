@@ -12,19 +12,20 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([read/2, inside/2, is_traceable/2, machine/2]).
+-export([read/2, inside/2, is_traceable/2, no_right/3, machine/2]).
 -export([node_words/2, started/4, executable_of/1, no_target/1]). % for core files
 -export_type([target/0, started/0]).
 
 %% `machine' is what a shared object must have been built for (sonde_bundle:machine/3); `loader' is the
 %% dynamic loader with the folders of the libraries; `setup' the program erl_child_setup, or a link to what
-%% is left of it; `what' what it is called in errors.
+%% is left of it; `what' what it is called in errors; `content' whether its own settings allow content, as far as its
+%% command line and its configuration say.
 -type target() :: #{what := text(), exe := binary(), name := binary(), machine := string(),
-                    loader := {binary(), [binary()]} | none, flags := [binary()],
+                    loader := {binary(), [binary()]} | none, flags := [binary()], content := boolean(),
                     root := binary(), setup := binary(), boot := binary(), boot_vars := [{binary(), binary()}],
                     libraries := binary() | none}.
 %% What its command line says.
--type started() :: #{flags := [binary()], root := binary(), setup := binary(), boot := binary(),
+-type started() :: #{flags := [binary()], content := boolean(), root := binary(), setup := binary(), boot := binary(),
                      boot_vars := [{binary(), binary()}]}.
 -type text() :: unicode:chardata().
 
@@ -77,7 +78,8 @@ started({Flags, Args}, In, Running, What) ->
     Bin = In(argument(<<"-bindir">>, Args)),
     #{flags => flags(Flags, erts(Bin)), root => Root, setup => setup(Bin, Running),
       boot => boot(What, Root, Args, In),
-      boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)]}.
+      boot_vars => [{Name, In(Path)} || [Name, Path] <- arguments(<<"-boot_var">>, 2, Args)],
+      content => not lists:any(fun is_forbidden/1, settings(Args) ++ configurations(Args, In))}.
 
 %% ---- may we?
 
@@ -142,11 +144,27 @@ is_permitted(OsPid) ->
     {ok, Status} = file:read_file(proc("self", "status")),
     case {file:read_link_all(proc(OsPid, "exe")), is_traceable(Yama, Status)} of
         {{error, Why}, _} when Why =:= eacces; Why =:= eperm ->
-            no_target(["process ", integer_to_list(OsPid), " belongs to another user: run sonde as "
-                       "that user, or as root"]);
+            no_target([what(OsPid), $\s, no_right(users("self"), users(OsPid), may_trace(Status))]);
         {_, {false, Text}} -> no_target(Text);
         _ -> ok
     end.
+
+%% @doc Why the kernel does not show us what a process runs, by the user ids of both, and by our capabilities.
+-spec no_right(Ours :: [binary()], Its :: [binary()], MayTrace :: boolean()) -> text().
+no_right(Same, Same, false) ->
+    "has more rights than this command (capabilities of its program or container), or forbids to be read: run sonde as "
+    "root with the capability SYS_PTRACE (in a container: --cap-add SYS_PTRACE)";
+no_right([_, <<"0">> | _], _, false) ->
+    "belongs to another user, and this root has no capability SYS_PTRACE: in a container, add it by --cap-add SYS_PTRACE";
+no_right(_, _, true) ->
+    "cannot be read, though this command has the capability SYS_PTRACE: it belongs to another user namespace, or a "
+    "security module of the kernel forbids it";
+no_right(_, _, false) ->
+    "belongs to another user: run sonde as that user, or as root".
+
+may_trace(Status) ->
+    {match, [Hex]} = re:run(Status, "^CapEff:\\s*([0-9a-f]+)", [multiline, {capture, [1], list}]),
+    list_to_integer(Hex, 16) band (1 bsl ?SYS_PTRACE) =/= 0.
 
 %% @doc Whether the kernel's Yama module lets this process read others of the same user, by its
 %% setting and by our capabilities.
@@ -154,12 +172,11 @@ is_permitted(OsPid) ->
 is_traceable({ok, <<$0, _/bits>>}, _) ->
     true;
 is_traceable({ok, Scope}, Status) ->
-    {match, [Hex]} = re:run(Status, "^CapEff:\\s*([0-9a-f]+)", [multiline, {capture, [1], list}]),
-    case {Scope, list_to_integer(Hex, 16) band (1 bsl ?SYS_PTRACE)} of
+    case {Scope, may_trace(Status)} of
         {<<$3, _/bits>>, _} ->
             {false, "the kernel lets no process read the memory of another one "
                     "(kernel.yama.ptrace_scope = 3)"};
-        {_, 0} ->
+        {_, false} ->
             {false, ["the kernel allows only root to read the memory of another process "
                      "(kernel.yama.ptrace_scope = ", string:trim(Scope), "): run sonde as root"]};
         _ ->
@@ -246,6 +263,43 @@ executable(OsPid) ->
         none -> <<>>;
         Path -> without(<<" (deleted)">>, Path)
     end.
+
+%% ---- may content be shown?
+
+%% In the form of a configuration file.
+settings(Args) ->
+    [[Name, ", ", Value, "}"] || {Name, Value} <- pairs(of_flag(<<"-sonde">>, Args))].
+
+pairs([Name, Value | Words]) -> [{Name, Value} | pairs(Words)];
+pairs(_) -> [].
+
+configurations(Args, In) ->
+    [Text || Name <- of_flag(<<"-config">>, Args), {ok, Text} <- [configuration(Name, In)]].
+
+configuration(Name, In) ->
+    Path = case filename:extension(Name) of
+               <<".config">> -> Name;
+               _ -> <<Name/binary, ".config">>
+           end,
+    try file:read_file(In(Path))
+    catch throw:{no_target, _} -> none % a relative path, in a core file
+    end.
+
+%% What stands there for `allow_content', of whatever application, is not `true'. As a search, because the file is
+%% of another node, and its terms would make atoms here.
+is_forbidden(Text) ->
+    re:run(Text, "allow_content'?\\s*,\\s*+(?!true\\s*\\})", [{capture, none}]) =:= match.
+
+%% All words that follow such a flag, up to the next one.
+of_flag(_, []) -> [];
+of_flag(_, [<<"-extra">> | _]) -> [];
+of_flag(Flag, [Flag | Args]) ->
+    {Words, Rest} = lists:splitwith(fun(Word) -> not is_flag(Word) end, Args),
+    Words ++ of_flag(Flag, Rest);
+of_flag(Flag, [_ | Args]) -> of_flag(Flag, Args).
+
+is_flag(<<$-, _/bits>>) -> true;
+is_flag(_) -> false.
 
 %% ---- its loader
 

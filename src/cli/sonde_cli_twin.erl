@@ -7,7 +7,7 @@
 %% sonde in a private folder, which the command removes, or the twin, if it is left alone.
 -module(sonde_cli_twin).
 
--export([run/2, is_twin/0, main/0]).
+-export([run/2, is_twin/0, may_show/0, main/0]).
 -export([watch/2]).
 
 -define(UP, <<"up">>).
@@ -15,6 +15,7 @@
 -define(STOP, <<"stop">>).
 -define(NOT_LOADED, 70).      % the exit code of a VM that cannot load our modules
 -define(TERMINATED, 143).
+-define(FILTERED, 159).       % by SIGSYS
 -define(STOP_MS, 300).        % shorter than sonde_cli waits for helpers
 -define(START_MS, 30000).
 -define(FOLDER, "sonde-twin-").
@@ -120,22 +121,26 @@ loaded_by(#{loader := {Loader, Folders}}) ->
 start(Folder, #{exe := Exe, name := Name} = Target, Words) ->
     [Program | Before] = loaded_by(Target) ++ [Exe],
     Bin = filename:join(Folder, "bin"),
-    try
-        open_port({spawn_executable, Program},
-                  [{args, Before ++ arguments(Folder, Bin, Target, Words)},
-                   {env, environment(Folder, Bin, Target)},
-                   nouse_stdio, exit_status, binary]
-                  ++ [{arg0, Name} || Before =:= []])
-    catch
-        error:Why when is_atom(Why) -> {error, Why}
+    Args = Before ++ arguments(Folder, Bin, Target, Words),
+    Opts = [{env, environment(Folder, Bin, Target)}, nouse_stdio, exit_status, binary],
+    case started(Program, [{args, Args} | Opts] ++ [{arg0, Name} || Before =:= []]) of
+        {error, eacces} -> started("/bin/sh", [{args, ["-c", "exec \"$0\" \"$@\"", Program | Args]} | Opts]);
+        Port -> Port
     end.
 
-arguments(Folder, Bin, #{flags := Flags, root := Root, boot := Boot, boot_vars := Vars}, Words) ->
+%% open_port/2 asks whether this user may run the program, and forgets that a capability may allow it.
+started(Program, Opts) ->
+    try open_port({spawn_executable, Program}, Opts)
+    catch error:Why when is_atom(Why) -> {error, Why}
+    end.
+
+arguments(Folder, Bin, #{flags := Flags, root := Root, boot := Boot, boot_vars := Vars, content := Content}, Words) ->
     lists:append(
       [["-Bd", "-sbtu" | Flags],
        ["--", "-root", Root, "-bindir", Bin, "-progname", "sonde", "--", "-home", Folder, "--"],
        ["-boot", Boot], lists:append([["-boot_var", Var, Path] || {Var, Path} <- Vars]),
        ["-noshell", "-noinput", "-kernel", "logger_level", "emergency"],
+       ["-sonde_no_content" || not Content],
        ["-pa", filename:join(Folder, "ebin"), "-sonde_twin", Folder, "-eval", main_or_code(), "-extra"],
        [unicode:characters_to_binary(Word) || Word <- Words]]).
 
@@ -179,6 +184,8 @@ wait(Port, Twin, Target, Ours, Caller, Ms) ->
 ended(?NOT_LOADED, _, Target, #{compiled_on := Release}) ->
     [what(Target), " cannot load code that was compiled on OTP ", Release,
      ": is its release older?"];
+ended(?FILTERED, infinity, _, _) ->
+    sonde_outside:errors(filtered);
 ended(Code, infinity, Target, _) ->
     ["looking at ", what(Target), " failed: the VM for it ended with code ",
      integer_to_list(Code)];
@@ -202,6 +209,11 @@ stop(Port, Twin) ->
 -spec is_twin() -> boolean().
 is_twin() ->
     init:get_argument(sonde_twin) =/= error.
+
+%% @doc Whether the settings of the node that this is the twin of allow content, as far as they are known.
+-spec may_show() -> boolean().
+may_show() ->
+    init:get_argument(sonde_no_content) =:= error.
 
 %% @doc The twin begins here; its arguments are those of the command.
 -spec main() -> no_return().

@@ -13,7 +13,7 @@
 -type why() :: {native_off, sonde_vm:reason()}
              | no_reader | code | atoms | identity | schedulers
              | changed | no_memory | no_build_id % of a core file
-             | gone | forbidden | other_program | process_table | process_limit | processes
+             | gone | forbidden | filtered | other_program | process_table | process_limit | processes
              | system_limit
              | {no_process, pid()} | {no_pid, string()} | {no_name, string()} | timeout
              | {not_known, Item :: atom()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
@@ -23,6 +23,9 @@
 
 %% Longer than what an atom's text may be without a binary of its own (OTP 29).
 -define(LONG, 'an atom whose text is longer than the sixty-four bytes that a small binary may have').
+
+%% What must hold there before the first answer; open/1 names the one that does not.
+-define(CHECKED, [program, process_table, process_limit, atoms, processes]).
 
 -define(THREADS, 4).
 %% As for a call on a node.
@@ -131,7 +134,11 @@ errors(changed) -> "the file was changed";
 errors(no_build_id) -> "it has no build id";
 errors(gone) -> "there is no such process";
 errors(forbidden) ->
-    "the kernel does not let this user read its memory: run the command as root, or as the user of that process";
+    "the kernel does not let this user read its memory: it belongs to another user, has more rights than the command, or a "
+    "security module forbids it. Run the command as root with the capability SYS_PTRACE";
+errors(filtered) ->
+    "a filter of system calls (seccomp), as containers have them, forbids process_vm_readv: run the command outside of the "
+    "container, or start the container with --cap-add SYS_PTRACE or --security-opt seccomp=unconfined";
 errors(other_program) -> "it does not run the program that the command was started with";
 errors(process_limit) -> "its process limit is another one than that of the command";
 errors({no_process, Pid}) ->
@@ -198,7 +205,7 @@ with(_, {error, Why}) -> {error, Why};
 with(Arg, Args) -> [Arg | Args].
 
 answer(native, [], _Opts) ->
-    {ok, sonde_vm:native(), #{}};
+    {ok, (sonde_vm:native())#{target => maps:from_keys(?CHECKED, ok)}, #{}};
 answer(proc_count, [Attr, N], Opts) when is_integer(N), N >= 0 ->
     case sonde_attr:is_native(Attr) of
         true -> tried(fun() -> most(Attr, N, Opts) end);
