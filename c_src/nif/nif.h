@@ -276,11 +276,11 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_account_ranked, 2, 0) X(do_account_holdings, 2, DIRTY) X(do_account_known, 2, 0)    \
     X(do_account_resources, 2, 0) X(do_account_end, 1, DIRTY) X(do_look_new, 6, 0)           \
     X(do_look_step, 1, DIRTY) X(do_look_progress, 1, 0) X(do_look_end, 1, DIRTY)             \
-    X(do_look_heap, 1, 0) X(do_look_top, 2, 0) X(do_look_top_info, 1, 0)                     \
+    X(do_look_heap, 1, 0) X(do_look_top, 2, DIRTY) X(do_look_top_info, 1, 0)                     \
     X(do_look_flat, 1, 0) X(do_look_refs, 2, 0) X(flat_quick, 1, 0) X(do_look_mailbox, 1, 0) \
     X(do_look_shapes, 2, 0) X(do_prover_begin, 0, 0) X(do_prover_end, 0, 0) X(prover, 0, 0)  \
     X(do_allow_probe, 1, 0) X(do_disallow_probe, 1, 0) X(do_look_pinned, 3, 0)               \
-    X(do_look_slices, 3, 0) X(do_look_text, 1, 0) X(do_look_names, 2, 0)                     \
+    X(do_look_slices, 3, 0) X(do_look_text, 1, DIRTY) X(do_look_names, 2, 0)                     \
     X(do_look_content, 1, 0) X(do_content, 1, 0)                                             \
     X(do_learn, 2, DIRTY) X(do_aim, 1, DIRTY) X(do_aim_core, 4, DIRTY)                       \
     X(do_absent, 1, DIRTY) X(do_identity, 1, DIRTY)                                          \

@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { KNOWN_MAX = 64, SAMPLED = 200, TRIES = 100 };
+enum { KNOWN_MAX = 64, SAMPLED = 200, SLOTS_LOOKED = 1 << 22, TRIES = 100 };
 
 static struct mfa get_mfa(ErlNifEnv *env, ERL_NIF_TERM term)
 {
@@ -121,14 +121,16 @@ static bool slot_is_sound(const struct vm *vm, const struct core_file *core, siz
     return false;
 }
 
+/* The processes that a VM starts with are in its first slots, so an empty table need not be read to its end. */
 static bool processes_are_sound(const struct vm *vm, const struct core_file *core)
 {
     unsigned sampled = 0;
-    for (size_t slot = 0; slot < vm->tab.max && sampled < SAMPLED;) {
+    size_t to = vm->tab.max < SLOTS_LOOKED ? vm->tab.max : SLOTS_LOOKED;
+    for (size_t slot = 0; slot < to && sampled < SAMPLED;) {
         bool used = false;
-        if (!peek_scan(vm->reader, vm->tab.tab, slot, vm->tab.max, &slot))
+        if (!peek_scan(vm->reader, vm->tab.tab, slot, to, &slot))
             return false;
-        if (slot < vm->tab.max && !slot_is_sound(vm, core, slot++, &used))
+        if (slot < to && !slot_is_sound(vm, core, slot++, &used))
             return false;
         sampled += used;
     }

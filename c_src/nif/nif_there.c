@@ -263,8 +263,12 @@ LOOK_NIF(do_look_process)
     enum status st = nif_may_tell(sonde_of(env), l);
     if (st != ST_OK || !o->is_known)
         return nif_status_atom(env, st == ST_OK ? ST_TORN : st);
-    struct mfa call =
-        began_with(sonde_of(env), vm, (ERL_NIF_TERM)l->view.pid, l->view.proc, &o->who.call);
+    ERL_NIF_TERM pid = (ERL_NIF_TERM)l->view.pid;
+    uintptr_t again;
+    struct mfa call = began_with(sonde_of(env), vm, pid, l->view.proc, &o->who.call);
+    peek_barrier();
+    if (!nif_find_process(env, vm, pid, &again) || again != l->view.proc)
+        return ATOM(gone);
     ERL_NIF_TERM who = enif_make_tuple4(
         env, make_name(env, vm, &o->who), nif_make_function(env, vm, &call),
         make_current(env, vm, &o->who, stamp_word(&l->rd, LF_pc)), nif_make_state(env, o->state));
