@@ -1,16 +1,17 @@
 %% What the first call costs: in a node that never made a native call, and by the command on a node
-%% that does not have sonde. Each run has a new node, which speaks over standard input and output.
+%% that does not have sonde; and what the command costs that looks from outside. Each run has a new node, which speaks
+%% over standard input and output.
 -module(bench_start).
 
--export([rows/2]).
+-export([rows/3]).
 
 -define(MS, 1000000).
 -define(COOKIE, "sonde_bench").
 
-%% @doc Emits the rows, from so many runs. BENCH_COMMAND is the file that `make escript' makes, or
-%% unset.
--spec rows(pos_integer(), fun((map()) -> term())) -> ok.
-rows(Runs, Emit) ->
+%% @doc Emits the rows, from so many runs, the last ones of a node with so many processes. BENCH_COMMAND is the file
+%% that `make escript' makes, or unset.
+-spec rows(pos_integer(), pos_integer(), fun((map()) -> term())) -> ok.
+rows(Runs, Processes, Emit) ->
     Row = fun(Call, MostMs, Once) ->
                   Times = [Once() || _ <- lists:seq(1, Runs)],
                   Emit(#{kind => alone, call => Call, sonde => bench_clock:median(Times),
@@ -20,7 +21,20 @@ rows(Runs, Emit) ->
     _ = [Row("sonde --node N proc_count memory 5, the whole process, on a node without sonde", 500,
              fun() -> command(Command) end) || Command <- [os:getenv("BENCH_COMMAND", "")],
                                                Command =/= ""],
+    _ = [outside(Command, Processes, Row) || Command <- [os:getenv("BENCH_COMMAND", "")], Command =/= "",
+                                             filelib:is_file("/proc/self/maps")],
     ok.
+
+%% One node for all runs: its processes take seconds to start.
+outside(Command, Processes, Row) ->
+    with_node(#{args => ["+P", "2000000", "-pa", filename:dirname(code:which(?MODULE))]},
+              fun(Peer) ->
+                      ok = peer:call(Peer, bench_crowd, idle, [Processes], infinity),
+                      OsPid = peer:call(Peer, os, getpid, []),
+                      Row("sonde --pid P proc_count memory 5, the whole process, of a node with "
+                          ++ bench_row:number(Processes) ++ " processes", 3000,
+                          fun() -> ns(fun() -> run(Command, ["--pid", OsPid, "proc_count", "memory", "5"], "") end) end)
+              end).
 
 %% As a user's node: modules are loaded when they are called.
 first_call() ->

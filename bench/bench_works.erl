@@ -95,7 +95,7 @@ measure("binaries", Emit) ->
     Crowd = bench_binaries:crowd(scaled(100000), 20),
     bench_binaries:rows(Crowd, few(), Emit);
 measure("start", Emit) ->
-    bench_start:rows(runs(), Emit);
+    bench_start:rows(runs(), scaled(1000000), Emit);
 measure("trips", Emit) ->
     _ = bench_crowd:holders(scaled(100000), 2),
     trips(Emit).

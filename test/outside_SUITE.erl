@@ -22,7 +22,7 @@ all() ->
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
      freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
      stopped_by_others_it_stays_so, freezing_is_forbidden, no_other_process_gets_a_signal,
-     chroot_of_otp_27, chroot_of_otp_29, a_terminal_is_the_twins, what_is_not_known_there_is_said, command_answers].
+     chroot_of_otp_27, chroot_of_otp_29, a_million_processes_in_little_memory, a_terminal_is_the_twins, what_is_not_known_there_is_said, command_answers].
 
 init_per_suite(Config) ->
     case file:read_file_info("/proc/self/maps") of
@@ -304,6 +304,40 @@ setting({Text, Name}, File) ->
     "-config " ++ Name;
 setting(Flags, _) ->
     Flags.
+
+%% The command and its twin together, what they share with others in shares; looked at ten times a second.
+a_million_processes_in_little_memory(Config) ->
+    Start = "'_ = [spawn(timer, sleep, [infinity]) || _ <- lists:seq(1, 1000000)], io:put_chars([os:getpid(), 10])'",
+    with_port(["exec erl +P 2000000 -noinput -eval ", Start], fun(OsPid) ->
+        Begun = erlang:monotonic_time(millisecond),
+        Port = started(["--pid ", OsPid, " proc_count memory 3"], [{real, true} | Config]),
+        {os_pid, Command} = erlang:port_info(Port, os_pid),
+        {Out, Most} = most_memory(Port, integer_to_list(Command), <<>>, 0),
+        Ms = erlang:monotonic_time(millisecond) - Begun,
+        ct:pal("~p ms, ~p MB", [Ms, Most div 1000]),
+        5 = length(string:lexemes(Out, "\n")),
+        {true, _} = {Most > 50000 andalso Most < 100000, Most}
+    end).
+
+most_memory(Port, Command, Out, Most) ->
+    receive
+        {Port, {data, More}} -> most_memory(Port, Command, <<Out/binary, More/binary>>, Most);
+        {Port, {exit_status, 0}} -> {Out, Most}
+    after 100 ->
+        most_memory(Port, Command, Out, max(Most, lists:sum([share(Of) || Of <- family(Command)])))
+    end.
+
+family(OsPid) ->
+    case file:read_file(["/proc/", OsPid, "/task/", OsPid, "/children"]) of
+        {ok, Children} -> [OsPid | lists:append([family(Child) || Child <- string:lexemes(binary_to_list(Children), " ")])];
+        {error, _} -> []
+    end.
+
+%% In thousands of bytes.
+share(OsPid) ->
+    lists:sum([list_to_integer(Kilo) * 1024 div 1000
+               || {ok, Text} <- [file:read_file(["/proc/", OsPid, "/smaps_rollup"])],
+                  {match, [Kilo]} <- [re:run(Text, "^Pss:\\s+([0-9]+) kB", [multiline, {capture, [1], list}])]]).
 
 as_root(Fun) ->
     case {os:cmd("id -u"), os:find_executable("setpriv")} of
