@@ -109,11 +109,11 @@ callers_of_one_server(_Config) ->
 
 %% ---- a scheduler that is held
 
-%% In the target: in native functions that do not return, one on each scheduler, in a moment.
+%% In the target: in native functions that spin and do not return, one on each scheduler, in a moment.
 held(Dir) ->
     ok = sonde_foreign_helper:load(Dir),
     Pids = [begin
-                Pid = spawn_opt(fun() -> receive go -> sonde_foreign_helper:sleep(normal, 600000, I) end end, [{scheduler, I}]),
+                Pid = spawn_opt(fun() -> receive go -> sonde_foreign_helper:spin(normal, 600000000, I) end end, [{scheduler, I}]),
                 true = register(Name, Pid),
                 Pid
             end || {I, Name} <- [{1, night_held_1}, {2, night_held_2}]],
@@ -143,7 +143,7 @@ a_native_function(Config) ->
                     end),
                     #{kind := native_call, what := Pid, evidence := Evidence} = suspect(Twin),
                     {_, true} = {Pid, lists:member(Pid, Pids)},
-                    {sonde_foreign_helper, sleep_normal, 2} = proplists:get_value(current_function, Evidence)
+                    {sonde_foreign_helper, spin_normal, 2} = proplists:get_value(current_function, Evidence)
                 end)
             after
                 "" = os:cmd("kill -KILL " ++ OsPid),
