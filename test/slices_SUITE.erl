@@ -19,7 +19,7 @@ suite() -> [{timetrap, {minutes, 10}}].
 all() ->
     [every_function_is_measured, a_hundred_thousand_links_and_monitors,
      a_million_messages_on_the_heap, a_million_messages_off_the_heap, a_million_binaries,
-     a_hundred_megabytes_of_terms, fifty_thousand_processes, a_huge_dictionary,
+     large_blocks_go_back_in_steps, a_hundred_megabytes_of_terms, fifty_thousand_processes, a_huge_dictionary,
      large_tables_of_binaries, by_the_slower_reader].
 
 init_per_suite(Config) ->
@@ -92,6 +92,9 @@ a_million_binaries(Config) ->
     figure(io_lib:format("  slices: to free a look and an account of a million binaries: ~p and ~p calls~n",
                          tuple_to_list(Calls))),
     true = Look >= 8 andalso Account >= 8.
+%% What a walk drops on its way goes back as what it leaves at its end does: in steps.
+large_blocks_go_back_in_steps(Config) ->
+    ok = there(Config, ?MODULE, goes_back_in_steps, [proplists:get_value(priv_dir, Config)]).
 a_hundred_megabytes_of_terms(Config) -> keeps_the_promise(Config, {terms, 100}).
 fifty_thousand_processes(Config) -> keeps_the_promise(Config, {processes, 50000}).
 a_huge_dictionary(Config) -> keeps_the_promise(Config, {dictionary, 300000}).
@@ -155,6 +158,51 @@ dies_while_it_frees(P) ->
              Look
          end),
     sonde_test:until(freed, fun() -> erlang:memory(system) < Before + 8000000 end).
+
+goes_back_in_steps(Dir) ->
+    #{status := active} = sonde:native(),
+    {P, []} = made(deep),
+    ok = nothing_stays_behind(P),
+    File = filename:join(Dir, "steps.heapsnapshot"),
+    ok = sonde_nif:reset_calls(),
+    [_ | _] = sonde:heap_top(P, 100, #{timeout => 120000}),
+    {ok, _} = sonde_heap:dump(P, File, #{force => true, timeout => 120000}),
+    #{reachable := _} = sonde:heap(P),
+    _ = [[_ | _] = sonde:proc_count(Attr, 3)
+         || Attr <- [flat_size, garbage_bytes, bin_waste, binary_unique, binary_exclusive]],
+    Walks = [do_look_step, do_look_end, do_scan_step],
+    [] = [Freed || {Name, _} = Freed <- sonde_nif:freed_at_once(), lists:member(Name, Walks)],
+    %% a destructor does not wait, so the count shows it
+    ok = dies(look, fun() -> looked_at(top, P, 1000000) end),
+    true = proplists:get_value(release_look, sonde_nif:freed_at_once(), 0) > 1 bsl 20,
+    sonde_test:stop([P]).
+
+%% Neither a scan that is done, however long its caller keeps it, nor one whose caller died keeps what it dropped. Where
+%% in a slice it drops it is chance, so both happen several times.
+nothing_stays_behind(P) ->
+    Before = erlang:memory(system),
+    Freed = fun() -> erlang:memory(system) < Before + 8000000 end,
+    Done = [scan_of(account, P) || _ <- lists:seq(1, 4)],
+    ok = sonde_test:until(done_and_freed, Freed),
+    _ = [dies(scan, fun() -> scan_of(each, P) end) || _ <- lists:seq(1, 4)],
+    ok = sonde_test:until(died_and_freed, Freed),
+    true = lists:all(fun is_reference/1, Done),
+    ok.
+
+scan_of(account, P) ->
+    Account = sonde_nif:account_new(1 bsl 27, false, true),
+    Scan = sonde_nif:scan_new(binary_unique, account, 0, {Account, [P]}, [], 1000),
+    ok = to_the_end(Scan, sonde_nif:scan_step(Scan)),
+    ok = ended(Account, sonde_nif:account_end(Account)),
+    Scan;
+%% With rows to take it is not done yet.
+scan_of(each, P) ->
+    Scan = sonde_nif:scan_new(binary_exclusive, each, 0, [P], [], 1000),
+    {rows, [{P, _}]} = to_the_rows(Scan, sonde_nif:scan_step(Scan)),
+    Scan.
+
+to_the_rows(Scan, more) -> to_the_rows(Scan, sonde_nif:scan_step(Scan));
+to_the_rows(_Scan, Rows) -> Rows.
 
 ended(Account, more) -> ended(Account, sonde_nif:account_end(Account));
 ended(_Account, ok) -> ok.
@@ -336,8 +384,8 @@ accounted() ->
 %% Waits until the destructor has run.
 dies(What, Fun) ->
     {Pid, Ref} = spawn_monitor(fun() -> Made = Fun(), exit({made, is_reference(Made)}) end),
-    receive {'DOWN', Ref, process, Pid, {made, true}} -> ok end,
-    Release = list_to_existing_atom("release_" ++ atom_to_list(What)),
+    {made, true} = receive {'DOWN', Ref, process, Pid, Why} -> Why end,
+    Release = list_to_atom("release_" ++ atom_to_list(What)),
     sonde_test:until(Release, fun() -> calls_of(Release) > 0 end).
 
 %% ---- on the peer: the hard cases
@@ -353,6 +401,10 @@ made({messages, Data, N}) ->
     {P, []};
 made({binaries, N}) ->
     {sonde_test:hold(fun() -> [binary:copy(<<1>>, 70) || _ <- lists:seq(1, N)] end), []};
+%% Binaries, and terms so deep that the stack of a walk becomes large.
+made(deep) ->
+    Deep = fun(N) -> lists:foldl(fun(I, In) -> {{In, I}, [I]} end, [], lists:seq(1, N)) end,
+    {sonde_test:hold(fun() -> {Deep(500000), [binary:copy(<<1>>, 70) || _ <- lists:seq(1, 500000)]} end), []};
 %% Tuples, lists, maps and floats of more than MB megabytes.
 made({terms, MB}) ->
     Some = fun(I) -> {I, large(1000), I / 3, #{{key, I} => [I]}} end,

@@ -59,8 +59,10 @@ static void free_block(void *block)
 void sonde_free(void *p)
 {
     struct head *h = p ? (struct head *)p - 1 : NULL;
-    if (h && !leftovers_take(h, h->bytes))
-        free_block(h);
+    if (!h || leftovers_take(h, h->bytes))
+        return;
+    nif_frees_at_once(h->bytes);
+    free_block(h);
 }
 
 bool nif_free_step(struct leftovers *l)

@@ -103,10 +103,11 @@ struct sonde {
 #endif
 };
 
-/* Whether a test wants this allocation to fail; never in the shipped library. */
+/* Whether a test wants this allocation to fail, and what a call frees without waiting; never in the shipped library. */
 #ifdef SONDE_TEST
 bool nif_out_of_memory(void);
 void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info);
+void nif_frees_at_once(size_t bytes);
 #else
 static inline bool nif_out_of_memory(void)
 {
@@ -115,6 +116,10 @@ static inline bool nif_out_of_memory(void)
 static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 {
     (void)env, (void)info;
+}
+static inline void nif_frees_at_once(size_t bytes)
+{
+    (void)bytes;
 }
 #endif
 
@@ -194,8 +199,8 @@ ERL_NIF_TERM nif_map(ErlNifEnv *env, ERL_NIF_TERM keys[], ERL_NIF_TERM values[],
 /* NULL: the term is no resource of this type. */
 void *nif_resource(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifResourceType *type);
 
-/* What a call freed that ended the use of a resource. A step is short enough for a dirty scheduler, true: nothing is left;
- * a destructor frees all. */
+/* Large blocks that a resource no longer needs. A step is short enough for a dirty scheduler, true: nothing is left; a
+ * destructor frees all. */
 bool nif_free_step(struct leftovers *l);
 void nif_free_all(struct leftovers *l);
 
@@ -298,7 +303,7 @@ static inline void in_use_unshare(struct in_use *u)
 #define TEST_LIST(X)                                                                         \
     X(do_weaken, 1) X(do_set_offset, 2) X(do_fail_alloc, 1) X(do_hold_reader, 2)             \
     X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)          \
-    X(unseal, 1) X(forget_proof, 0)
+    X(freed_at_once, 0) X(unseal, 1) X(forget_proof, 0)
 /* clang-format on */
 
 /* Three functions for each NIF: itself; the wrapper that the VM calls, which counts the call, so that

@@ -194,15 +194,22 @@ LOOK_NIF(do_look_content)
                : (content == CONTENT_FORBIDDEN ? ATOM(forbidden) : ATOM(true));
 }
 
-static ERL_NIF_TERM step(ErlNifEnv *env, const struct sonde *s, struct look *l)
+/* What the walk drops is freed before it goes on, so that it hardly adds to the memory of the walk. */
+static ERL_NIF_TERM step(ErlNifEnv *env, const struct sonde *s, struct held_look *h)
 {
     uint64_t end = clock_ns() + SLICE_NS;
-    enum status st;
+    enum status st = ST_TIMESLICE;
     do {
+        if (h->left.first) {
+            (void)nif_free_step(&h->left);
+            continue;
+        }
         enum peek_reader reader = nif_peek_reader(s);
         if (reader == PEEK_NONE)
             return ATOM(no_reader);
-        st = look_step(l, reader, LOOK_NS);
+        leftovers_collect(&h->left);
+        st = look_step(&h->look, reader, LOOK_NS);
+        leftovers_collect(NULL);
     } while (st == ST_TIMESLICE && clock_ns() < end);
     return nif_status_atom(env, st);
 }
@@ -210,7 +217,7 @@ static ERL_NIF_TERM step(ErlNifEnv *env, const struct sonde *s, struct look *l)
 LOOK_NIF(do_look_step)
 {
     /* (Look): dirty, because a slice is too long for a normal scheduler */
-    return step(env, sonde_of(env), &h->look);
+    return step(env, sonde_of(env), h);
 }
 
 LOOK_NIF(do_look_progress)

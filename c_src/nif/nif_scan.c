@@ -21,6 +21,7 @@ struct held {
     struct scan scan;
     struct held *first;           /* this scan reads the sample of that one; NULL: none */
     struct held_account *account; /* this scan reads or fills it; NULL: none */
+    struct leftovers left;
     struct layout lay; /* a copy, because the scan outlives an upgrade with a new proof */
 };
 
@@ -28,6 +29,7 @@ void nif_release_scan(UNUSED ErlNifEnv *env, void *obj)
 {
     struct held *h = obj;
     scan_free(&h->scan);
+    nif_free_all(&h->left);
     if (h->first)
         enif_release_resource(h->first);
     if (h->account)
@@ -180,6 +182,7 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
     h->lay = *s->vm.lay;
     vm.lay = &h->lay;
     in_use_init(&h->in_use);
+    h->left = (struct leftovers){NULL};
     h->first = first;
     if (first)
         enif_keep_resource(first);
@@ -257,15 +260,25 @@ static ERL_NIF_TERM rows_out(ErlNifEnv *env, struct scan *scan)
     return enif_make_tuple2(env, ATOM(rows), list);
 }
 
-static enum scan_result slice(struct sonde *s, struct scan *scan)
+/* What the walks drop is freed before they go on, and before the scan is done, because its caller may keep it for
+ * long. */
+static enum scan_result slice(struct sonde *s, struct held *h)
 {
     uint64_t end = clock_ns() + SLICE_NS;
-    enum scan_result r;
+    enum scan_result r = SCAN_MORE;
     do {
+        if (h->left.first) {
+            (void)nif_free_step(&h->left);
+            continue;
+        }
         enum peek_reader reader = nif_peek_reader(s);
         if (reader == PEEK_NONE)
             return SCAN_LOST;
-        r = scan_step(scan, reader, LOOK_NS);
+        leftovers_collect(&h->left);
+        r = scan_step(&h->scan, reader, LOOK_NS);
+        leftovers_collect(NULL);
+        if (r == SCAN_DONE && h->left.first)
+            r = SCAN_MORE; /* a step after the last one is done again */
     } while (r == SCAN_MORE && clock_ns() < end);
     return r;
 }
@@ -295,7 +308,7 @@ SCAN_NIF(do_scan_step)
 {
     /* (Scan): dirty, because a slice is too long for a normal scheduler */
     struct sonde *s = sonde_of(env);
-    return result(env, s, &h->scan, slice(s, &h->scan));
+    return result(env, s, &h->scan, slice(s, h));
 }
 
 SCAN_NIF(do_scan_begin)

@@ -1,5 +1,5 @@
 /* nif_test.c: only in the tests' library: readers that are weak or held, wrong offsets, allocations
- * that fail, and how long each call holds its scheduler.
+ * that fail, how long each call holds its scheduler, and what it frees at once.
  * Knows: the table of functions. Does not know: what they do. */
 #ifdef SONDE_TEST
 #include "nif/nif.h"
@@ -133,6 +133,7 @@ static struct call_times {
     const char *name;
     unsigned arity;
     atomic_uint_fast64_t calls[2], longest_ns[2]; /* on normal schedulers, on dirty ones */
+    atomic_uint_fast64_t freed;                   /* bytes of large blocks, the most by one call */
 } times[CALL_COUNT] = {
 #define X(Name, Arity, Where) [CALL_##Name] = {.name = #Name, .arity = (Arity)},
     NIF_LIST(X)
@@ -152,23 +153,41 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
+static _Thread_local size_t freed; /* by the current call */
+
+void nif_frees_at_once(size_t bytes)
+{
+    freed += bytes < LEFTOVER_MIN ? 0 : bytes;
+}
+
+static void keep_largest(atomic_uint_fast64_t *largest, uint64_t n)
+{
+    uint_fast64_t known = atomic_load(largest);
+    while (known < n && !atomic_compare_exchange_weak(largest, &known, n))
+        continue;
+}
+
+static uint64_t begins(void)
+{
+    freed = 0;
+    return cpu_ns();
+}
+
 static void took(enum call call, uint64_t begin)
 {
     uint64_t ns = cpu_ns() - begin;
     int thread = enif_thread_type();
     bool dirty =
         thread == ERL_NIF_THR_DIRTY_CPU_SCHEDULER || thread == ERL_NIF_THR_DIRTY_IO_SCHEDULER;
-    atomic_uint_fast64_t *longest = &times[call].longest_ns[dirty];
-    uint_fast64_t known = atomic_load(longest);
-    while (known < ns && !atomic_compare_exchange_weak(longest, &known, ns))
-        continue;
+    keep_largest(&times[call].longest_ns[dirty], ns);
+    keep_largest(&times[call].freed, freed);
     atomic_fetch_add(&times[call].calls[dirty], 1);
 }
 
 #define X(Name, Arity, Where)                                                                      \
     NIF(nif_measured_##Name)                                                                       \
     {                                                                                              \
-        uint64_t begin = cpu_ns();                                                                 \
+        uint64_t begin = begins();                                                                 \
         ERL_NIF_TERM answer = nif_##Name(env, argc, argv);                                         \
         took(CALL_##Name, begin);                                                                  \
         return answer;                                                                             \
@@ -180,7 +199,7 @@ SCHEDULED_LIST(X)
 #define X(Name)                                                                                    \
     void nif_measured_release_##Name(ErlNifEnv *env, void *obj)                                    \
     {                                                                                              \
-        uint64_t begin = cpu_ns();                                                                 \
+        uint64_t begin = begins();                                                                 \
         nif_release_##Name(env, obj);                                                              \
         took(RELEASE_##Name, begin);                                                               \
     }
@@ -210,11 +229,27 @@ NIF(nif_longest_calls)
     return list;
 }
 
+NIF(nif_freed_at_once)
+{
+    /* (): [{Name, Bytes}], of functions that freed large blocks and did not leave them to later calls */
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (unsigned i = CALL_COUNT; i-- > 0;) {
+        uint64_t bytes = atomic_load(&times[i].freed);
+        if (bytes > 0)
+            list = enif_make_list_cell(env,
+                                       enif_make_tuple2(env, enif_make_atom(env, times[i].name),
+                                                        enif_make_uint64(env, bytes)),
+                                       list);
+    }
+    return list;
+}
+
 NIF(nif_reset_calls)
 {
     for (unsigned i = 0; i < 2 * CALL_COUNT; i++) {
         atomic_store(&times[i / 2].calls[i % 2], 0);
         atomic_store(&times[i / 2].longest_ns[i % 2], 0);
+        atomic_store(&times[i / 2].freed, 0);
     }
     return ATOM(ok);
 }

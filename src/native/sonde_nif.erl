@@ -31,7 +31,7 @@
          account_resources/2, account_end/1]).
 -ifdef(TEST).
 -export([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
-         longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
+         longest_calls/0, reset_calls/0, freed_at_once/0, unseal/1, forget_proof/0]).
 -endif.
 
 -export_type([scheduler/0, function_there/0, who_there/0, scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
@@ -63,7 +63,7 @@
        do_guess_queue/2, do_queue_is_guessed/0, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
-       release_reader/0, longest_calls/0, reset_calls/0, unseal/1, forget_proof/0]).
+       release_reader/0, longest_calls/0, reset_calls/0, freed_at_once/0, unseal/1, forget_proof/0]).
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
@@ -923,6 +923,11 @@ release_reader() -> erlang:nif_error(not_loaded).
     [{Name :: atom(), arity(), normal | dirty, Ns :: non_neg_integer(),
       Calls :: non_neg_integer()}].
 longest_calls() -> erlang:nif_error(not_loaded).
+
+%% The most bytes that one call of each function freed in large blocks without leaving them to later calls;
+%% functions that freed none are left out.
+-spec freed_at_once() -> [{Name :: atom(), Bytes :: pos_integer()}].
+freed_at_once() -> erlang:nif_error(not_loaded).
 
 -spec reset_calls() -> ok.
 reset_calls() -> erlang:nif_error(not_loaded).
