@@ -168,7 +168,7 @@ the_very_first_proof_can_fail(Config) ->
 %% The names of functions that only the test build has.
 means() ->
     [set_offset, fail_alloc, weaken, hold_reader, is_reader_held, release_reader, longest_calls,
-     reset_calls, freed_at_once, unseal, forget_proof].
+     reset_calls, freed_at_once, prover_knows, unseal, forget_proof].
 
 shipped_library_cannot_be_told_an_offset(_Config) ->
     Priv = filename:join(filename:dirname(filename:dirname(code:which(sonde_nif))), "priv"),

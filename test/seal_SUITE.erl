@@ -14,7 +14,7 @@ suite() -> [{timetrap, {seconds, 120 + 3 * seconds()}}].
 
 all() ->
     [tools_answer_nobody, tools_answer_nobody_while_somebody_proves,
-     the_prover_reads_its_own_processes_alone, probes_are_few, switches_are_for_our_own,
+     the_prover_reads_its_own_processes_alone, a_killed_prover_changes_nothing, probes_are_few, switches_are_for_our_own,
      whatever_is_called].
 
 init_per_suite(Config) ->
@@ -145,6 +145,68 @@ this_vm() ->
 in_another(Fun) ->
     {_, Mon} = spawn_monitor(fun() -> exit({said, Fun()}) end),
     receive {'DOWN', Mon, process, _, {said, Said}} -> Said end.
+
+%% A prover that is killed in a dirty call is dead at once, but the call goes on, beside the next prover.
+a_killed_prover_changes_nothing(_Config) ->
+    with(test, fun(Peer) -> ok = call(Peer, killed_provers, []) end).
+
+killed_provers() ->
+    Table = this_vm(),
+    _ = [ok = killed_prover(Table, Call) || Call <- spoiling()],
+    #{status := active} = sonde:native(),
+    ok.
+
+%% What these calls learn would spoil what the next prover knows; a table that is found again counts no turnover.
+spoiling() ->
+    [{calibrate_table, [erlang:system_info(process_limit)]}, {calibrate_code, [[]]}, {calibrate_places, [[]]},
+     {calibrate_schedulers, [0, 0, 0]}, {calibrate_ports, [1]}].
+
+killed_prover(Table, {F, Args}) ->
+    ok = sonde_nif:forget_proof(),
+    Old = spawn(fun() -> ok = calibrated(Table), receive go -> apply(sonde_nif, F, Args) end end),
+    ok = sonde_test:until(calibrated, fun() -> sonde_nif:prover_knows() =:= [table] end),
+    ok = sonde_nif:hold_reader(Old, learned),
+    Old ! go,
+    ok = sonde_test:until({held, F}, fun sonde_nif:is_reader_held/0),
+    true = exit(Old, kill),
+    ok = sonde_test:until(dead, fun() -> sonde_nif:prover() =:= undefined end),
+    ok = calibrated(Table),
+    Probes = sonde_probe:start(),
+    ok = learns_all(Probes),
+    Known = sonde_nif:prover_knows(),
+    Calls = calls_of(F),
+    true = sonde_nif:release_reader(),
+    ok = sonde_test:until({returned, F}, fun() -> calls_of(F) =:= Calls + 1 end),
+    Known = sonde_nif:prover_knows(),
+    ok = sonde_probe:stop(),
+    sonde_nif:prover_end().
+
+%% Nothing is left of what an earlier prover learned.
+calibrated(Table) ->
+    ok = begin_proof(),
+    ok = sonde_nif:calibrate(Table),
+    ok = sonde_nif:calibrate_table(erlang:system_info(process_limit)),
+    [false, false, false] = [sonde_nif:calibrate_code([]), sonde_nif:calibrate_places([]), sonde_nif:calibrate_ports(1)],
+    ok = own_scheduler(),
+    false = sonde_nif:calibrate_schedulers(0, 0, 0),
+    ok.
+
+own_scheduler() ->
+    sonde_test:until(own_scheduler, fun() -> sonde_nif:own_scheduler(erlang:system_info(scheduler_id)) end).
+
+learns_all(Probes) ->
+    ok = sonde_nif:trust_turnover(),
+    true = sonde_nif:calibrate_code(sonde_probe:functions(Probes)),
+    true = sonde_nif:calibrate_places(sonde_probe:known_places(Probes)),
+    true = sonde_nif:calibrate_schedulers(erlang:system_info(schedulers), erlang:system_info(dirty_cpu_schedulers),
+                                          erlang:system_info(dirty_io_schedulers)),
+    true = sonde_nif:calibrate_ports(erlang:system_info(port_limit)),
+    [table, turnover, code, places, schedulers, ports] = sonde_nif:prover_knows(),
+    ok.
+
+calls_of(F) ->
+    Name = list_to_existing_atom("do_" ++ atom_to_list(F)),
+    lists:sum([N || {Called, _, _, _, N} <- sonde_nif:longest_calls(), Called =:= Name]).
 
 probes_are_few(_Config) ->
     with(test, fun(Peer) -> ok = call(Peer, many_probes, []) end).

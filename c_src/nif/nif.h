@@ -108,6 +108,7 @@ struct sonde {
 bool nif_out_of_memory(void);
 void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info);
 void nif_frees_at_once(size_t bytes);
+void nif_hold_learner(ErlNifEnv *env);
 #else
 static inline bool nif_out_of_memory(void)
 {
@@ -120,6 +121,10 @@ static inline void nif_fail_load(ErlNifEnv *env, ERL_NIF_TERM info)
 static inline void nif_frees_at_once(size_t bytes)
 {
     (void)bytes;
+}
+static inline void nif_hold_learner(ErlNifEnv *env)
+{
+    (void)env;
 }
 #endif
 
@@ -148,6 +153,26 @@ void nif_adopt_candidate(struct sonde *s);
 /* Whether nothing is proved and the caller is the prover; or the prover or one of its probes. */
 bool nif_is_prover(ErlNifEnv *env);
 bool nif_is_proving(ErlNifEnv *env);
+/* Takes the lock, unless the caller is not the prover. */
+bool nif_lock_as_prover(ErlNifEnv *env);
+
+/* What a dirty call learns from, and where it puts what it found: a prover that is killed in such a call counts as
+ * dead at once, while the call goes on, and the next prover may begin. */
+struct learning {
+    struct vm vm; /* the candidate, with a reader that works in this thread, */
+    struct layout lay;
+    uint64_t own; /* and these, from the seal */
+    struct own_scheduler scheduler;
+};
+
+/* false: the caller is not the prover, or nothing is calibrated. */
+bool nif_learn(ErlNifEnv *env, struct learning *l);
+
+/* Copies this field of the vm into the candidate, unless the caller is not the prover any more. */
+#define NIF_KEEP(Env, Learning, Field)                                                             \
+    nif_keep((Env), (Learning), offsetof(struct vm, Field), sizeof(Learning)->vm.Field)
+void nif_keep(ErlNifEnv *env, const struct learning *l, size_t at, size_t size);
+
 /* Whether pid is the prover or one of its probes. */
 bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
 
@@ -303,7 +328,7 @@ static inline void in_use_unshare(struct in_use *u)
 #define TEST_LIST(X)                                                                         \
     X(do_weaken, 1) X(do_set_offset, 2) X(do_fail_alloc, 1) X(do_hold_reader, 2)             \
     X(is_reader_held, 0) X(release_reader, 0) X(longest_calls, 0) X(reset_calls, 0)          \
-    X(freed_at_once, 0) X(unseal, 1) X(forget_proof, 0)
+    X(freed_at_once, 0) X(prover_knows, 0) X(unseal, 1) X(forget_proof, 0)
 /* clang-format on */
 
 /* Three functions for each NIF: itself; the wrapper that the VM calls, which counts the call, so that

@@ -35,8 +35,8 @@ NIF(nif_do_calibrate_code)
 {
     /* ([{Probe, Function, Line | 0}]): true, if it could be learned from the first and is right for all. Lines are
      * learned as well, from those that have one, if they can be */
-    struct sonde *s = sonde_of(env);
-    struct vm vm = s->candidate;
+    struct learning l;
+    struct vm *vm = &l.vm;
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[0];
     struct code code = {0};
@@ -45,21 +45,21 @@ NIF(nif_do_calibrate_code)
     struct mfa known;
     unsigned n = 0;
     bool ok = false;
-    if (!nif_is_prover(env) || !vm.lay || vm.tab.max == 0)
+    if (!nif_learn(env, &l) || vm->tab.max == 0)
         return nif_raise(env, ATOM(badarg));
-    vm.reader = nif_peek_reader(s);
     for (unsigned i = 0; i < SEAL_PROBES && enif_get_list_cell(env, list, &head, &list); i++) {
-        ok = vm.reader != PEEK_NONE && get_known(env, &vm, head, &at, &known) &&
-             (i > 0 || code_learn(vm.reader, at.pc, &known, &code)) &&
-             is_right(&vm, &code, at.pc, &known);
+        ok = vm->reader != PEEK_NONE && get_known(env, vm, head, &at, &known) &&
+             (i > 0 || code_learn(vm->reader, at.pc, &known, &code)) &&
+             is_right(vm, &code, at.pc, &known);
         if (!ok)
             break;
         lines[n] = at;
         n += at.line > 0;
     }
     if (ok)
-        (void)code_learn_lines(vm.reader, lines, n, &code);
-    s->candidate.code = ok ? code : (struct code){0};
+        (void)code_learn_lines(vm->reader, lines, n, &code);
+    vm->code = ok ? code : (struct code){0};
+    NIF_KEEP(env, &l, code);
     return ok ? ATOM(true) : ATOM(false);
 }
 

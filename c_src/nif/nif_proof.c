@@ -8,6 +8,8 @@
 #include "vm/proof.h"
 #include "vm/term.h"
 
+#include <string.h>
+
 /* PROOF_WORDS: more than the heap of a probe, even if +hms makes all heaps large. PROOF_SLICE words
  * can be compared in half a millisecond, even with a system call for each. PROOF_SWELL words are
  * built in less. */
@@ -97,28 +99,57 @@ NIF(nif_do_calibrate)
     return ATOM(ok);
 }
 
+/* Only the prover changes these, and another process becomes the prover under the lock, so nothing changes during
+ * the copy. */
+bool nif_learn(ErlNifEnv *env, struct learning *l)
+{
+    struct sonde *s = sonde_of(env);
+    if (!nif_lock_as_prover(env))
+        return false;
+    l->vm = s->candidate;
+    l->lay = s->tried;
+    l->own = s->seal.own;
+    l->scheduler = s->seal.scheduler;
+    enif_mutex_unlock(s->lock);
+    l->vm.reader = nif_peek_reader(s);
+    if (!l->vm.lay)
+        return false;
+    l->vm.lay = &l->lay;
+    return true;
+}
+
+void nif_keep(ErlNifEnv *env, const struct learning *l, size_t at, size_t size)
+{
+    struct sonde *s = sonde_of(env);
+    nif_hold_learner(env);
+    if (!nif_lock_as_prover(env))
+        return;
+    memcpy((char *)&s->candidate + at, (const char *)&l->vm + at, size);
+    enif_mutex_unlock(s->lock);
+}
+
 NIF(nif_do_calibrate_table)
 {
     /* (ProcessLimit): after calibrate. Dirty: with system calls it takes some milliseconds. The
      * caller's Process does not move as long as the caller lives. */
-    struct sonde *s = sonde_of(env);
+    struct learning l;
+    struct proctab *tab = &l.vm.tab;
     ErlNifUInt64 limit;
     ErlNifPid self;
-    if (!nif_is_prover(env) || !enif_self(env, &self) || s->seal.own == 0 ||
+    if (!nif_learn(env, &l) || !enif_self(env, &self) || l.own == 0 ||
         !enif_get_uint64(env, argv[0], &limit))
         return nif_raise(env, ATOM(badarg));
-    enum peek_reader reader = nif_peek_reader(s);
-    if (reader == PEEK_NONE)
+    if (l.vm.reader == PEEK_NONE)
         return ATOM(no_reader);
-    if (!proctab_find(reader, s->candidate.lay, limit, enif_make_pid(env, &self),
-                      (uintptr_t)s->seal.own, &s->candidate.tab))
+    if (!proctab_find(l.vm.reader, l.vm.lay, limit, enif_make_pid(env, &self), (uintptr_t)l.own,
+                      tab))
         return enif_make_tuple2(env, ATOM(failed), ATOM(process_table));
     /* finding the table has proved proc_size, so this check is possible only now */
-    if (!layout_in_process(s->candidate.lay, LF_id)) {
-        s->candidate.tab = (struct proctab){.max = 0};
-        return enif_make_tuple2(env, ATOM(failed), ATOM(id));
-    }
-    return ATOM(ok);
+    bool ok = layout_in_process(l.vm.lay, LF_id);
+    if (!ok)
+        *tab = (struct proctab){.max = 0};
+    NIF_KEEP(env, &l, tab);
+    return ok ? ATOM(ok) : enif_make_tuple2(env, ATOM(failed), ATOM(id));
 }
 
 NIF(nif_do_turnover)

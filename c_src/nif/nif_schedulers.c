@@ -36,57 +36,56 @@ NIF(nif_do_own_scheduler)
 NIF(nif_do_calibrate_schedulers)
 {
     /* (Normal, DirtyCpu, DirtyIo): after own_scheduler, whether so many of each kind were found */
-    struct sonde *s = sonde_of(env);
+    struct learning l;
     unsigned counts[SCHEDULER_KINDS];
-    if (!nif_is_prover(env) || !s->candidate.lay || s->candidate.tab.max == 0 ||
-        s->seal.scheduler.at == 0)
+    if (!nif_learn(env, &l) || l.vm.tab.max == 0 || l.scheduler.at == 0)
         return nif_raise(env, ATOM(badarg));
     for (unsigned kind = 0; kind < SCHEDULER_KINDS; kind++) {
         if (!enif_get_uint(env, argv[kind], &counts[kind]))
             return nif_raise(env, ATOM(badarg));
     }
-    enum peek_reader reader = nif_peek_reader(s);
-    bool ok = reader != PEEK_NONE && schedulers_learn(reader, s->candidate.lay, &s->seal.scheduler,
-                                                      counts, &s->candidate.schedulers);
+    bool ok = l.vm.reader != PEEK_NONE &&
+              schedulers_learn(l.vm.reader, l.vm.lay, &l.scheduler, counts, &l.vm.schedulers);
+    NIF_KEEP(env, &l, schedulers);
     return ok ? ATOM(true) : ATOM(false);
 }
 
 NIF(nif_do_calibrate_ports)
 {
     /* (PortLimit): after calibrate, whether the port table was found. Dirty, as calibrate_table */
-    struct sonde *s = sonde_of(env);
+    struct learning l;
     ErlNifUInt64 limit;
-    if (!nif_is_prover(env) || !s->candidate.lay || !enif_get_uint64(env, argv[0], &limit))
+    if (!nif_learn(env, &l) || !enif_get_uint64(env, argv[0], &limit))
         return nif_raise(env, ATOM(badarg));
-    enum peek_reader reader = nif_peek_reader(s);
-    bool ok =
-        reader != PEEK_NONE && ports_learn(reader, s->candidate.lay, limit, &s->candidate.ports);
+    bool ok = l.vm.reader != PEEK_NONE && ports_learn(l.vm.reader, l.vm.lay, limit, &l.vm.ports);
+    NIF_KEEP(env, &l, ports);
     return ok ? ATOM(true) : ATOM(false);
 }
 
 NIF(nif_do_calibrate_places)
 {
     /* ([{Probe, [], Call, Current | []}]): whether the words were found that say where a process is */
-    struct sonde *s = sonde_of(env);
-    struct vm vm = s->candidate;
+    struct learning l;
+    struct vm *vm = &l.vm;
     struct known_process known[SEAL_PROBES];
     ERL_NIF_TERM head;
     ERL_NIF_TERM list = argv[0];
     unsigned n = 0;
-    if (!nif_is_prover(env) || !vm.lay || vm.tab.max == 0 || !enif_is_list(env, list))
+    if (!nif_learn(env, &l) || vm->tab.max == 0 || !enif_is_list(env, list))
         return nif_raise(env, ATOM(badarg));
-    vm.reader = nif_peek_reader(s);
-    for (; vm.reader != PEEK_NONE && n < SEAL_PROBES && enif_get_list_cell(env, list, &head, &list);
-         n++) {
+    unsigned most = vm->reader == PEEK_NONE ? 0 : SEAL_PROBES;
+    for (; n < most && enif_get_list_cell(env, list, &head, &list); n++) {
         const ERL_NIF_TERM *probe;
         int arity;
         if (!enif_get_tuple(env, head, &arity, &probe) || arity != 4 ||
-            !nif_is_probe(s, probe[0]) || !nif_get_known(env, &vm, head, &known[n]))
+            !nif_is_probe(sonde_of(env), probe[0]) || !nif_get_known(env, vm, head, &known[n]))
             return ATOM(false);
     }
-    s->candidate.first_call_key = enif_make_atom(env, "$initial_call");
-    return identity_learn_place(vm.reader, vm.lay, known, n, &s->candidate.identity) ? ATOM(true)
-                                                                                     : ATOM(false);
+    vm->first_call_key = enif_make_atom(env, "$initial_call");
+    bool ok = identity_learn_place(vm->reader, vm->lay, known, n, &vm->identity);
+    NIF_KEEP(env, &l, first_call_key);
+    NIF_KEEP(env, &l, identity);
+    return ok ? ATOM(true) : ATOM(false);
 }
 
 bool nif_knows_first_call(const struct sonde *s)

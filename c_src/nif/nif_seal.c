@@ -30,19 +30,34 @@ static unsigned place_of(const struct seal *seal, ERL_NIF_TERM pid)
     return i;
 }
 
-/* Whether the caller is the prover or, with `probe', one of its probes. */
-static bool may(ErlNifEnv *env, bool probe)
+/* Whether the caller is the prover or, with `probe', one of its probes. Under the lock. */
+static bool may_now(ErlNifEnv *env, const struct sonde *s, bool probe)
 {
-    struct sonde *s = sonde_of(env);
     ErlNifPid self;
     if (!enif_self(env, &self))
         return false;
     ERL_NIF_TERM pid = enif_make_pid(env, &self);
-    enif_mutex_lock(s->lock);
     bool is =
         is_prover(env, &s->seal, pid) || (probe && place_of(&s->seal, pid) < s->seal.probes_n);
-    bool ok = is_open(s) || (!atomic_load(&s->proved) && is);
+    return is_open(s) || (!atomic_load(&s->proved) && is);
+}
+
+static bool may(ErlNifEnv *env, bool probe)
+{
+    struct sonde *s = sonde_of(env);
+    enif_mutex_lock(s->lock);
+    bool ok = may_now(env, s, probe);
     enif_mutex_unlock(s->lock);
+    return ok;
+}
+
+bool nif_lock_as_prover(ErlNifEnv *env)
+{
+    struct sonde *s = sonde_of(env);
+    enif_mutex_lock(s->lock);
+    bool ok = may_now(env, s, false);
+    if (!ok)
+        enif_mutex_unlock(s->lock);
     return ok;
 }
 

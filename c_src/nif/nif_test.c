@@ -22,14 +22,21 @@ NIF(nif_do_weaken)
 
 NIF(nif_do_hold_reader)
 {
-    /* (Pid, opened | walked): holds the next reader of this process there */
+    /* (Pid, opened | walked | learned): holds the next reader of this process there, or the prover that it is */
+    static const char *const places[] = {"opened", "walked", "learned"};
     ErlNifPid pid;
-    bool opened = enif_is_identical(argv[1], enif_make_atom(env, "opened"));
-    if (!enif_get_local_pid(env, argv[0], &pid) ||
-        (!opened && !enif_is_identical(argv[1], enif_make_atom(env, "walked"))))
+    unsigned place = nif_one_of(env, argv[1], places, STAMP_LEARNED + 1);
+    if (!enif_get_local_pid(env, argv[0], &pid) || place > STAMP_LEARNED)
         return nif_raise(env, ATOM(badarg));
-    stamp_hold_next(argv[0], opened ? STAMP_OPENED : STAMP_WALKED);
+    stamp_hold_next(argv[0], (enum stamp_place)place);
     return ATOM(ok);
+}
+
+void nif_hold_learner(ErlNifEnv *env)
+{
+    ErlNifPid self;
+    struct view view = {.pid = enif_self(env, &self) ? enif_make_pid(env, &self) : 0};
+    stamp_hold(&view, STAMP_LEARNED);
 }
 
 NIF(nif_is_reader_held)
@@ -75,6 +82,30 @@ NIF(nif_forget_proof)
     if (old)
         enif_free_env(old);
     return ATOM(ok);
+}
+
+NIF(nif_prover_knows)
+{
+    /* (): [table | turnover | code | places | schedulers | ports], what the prover learned up to now */
+    struct sonde *s = sonde_of(env);
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    enif_mutex_lock(s->lock);
+    const struct vm *vm = &s->candidate;
+    const struct {
+        const char *what;
+        bool is_known;
+    } all[] = {{"table", vm->tab.max != 0},
+               {"turnover", vm->tab.has_turnover},
+               {"code", vm->code.n != 0},
+               {"places", vm->identity.has_place},
+               {"schedulers", vm->schedulers.is_known},
+               {"ports", vm->ports.name != 0}};
+    for (unsigned i = sizeof all / sizeof *all; i-- > 0;) {
+        if (all[i].is_known)
+            list = enif_make_list_cell(env, enif_make_atom(env, all[i].what), list);
+    }
+    enif_mutex_unlock(s->lock);
+    return list;
 }
 
 NIF(nif_unseal)

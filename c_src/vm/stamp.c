@@ -137,7 +137,7 @@ enum status stamp_open(const struct vm *vm, const struct plan *plan, size_t slot
 }
 
 #ifdef SONDE_TEST
-static _Atomic uint64_t hold_pid[STAMP_WALKED + 1]; /* 0: hold no reader */
+static _Atomic uint64_t hold_pid[STAMP_LEARNED + 1]; /* 0: hold no reader */
 static atomic_bool is_held;
 
 void stamp_hold_next(uint64_t pid, enum stamp_place place)
@@ -152,7 +152,7 @@ bool stamp_is_held(void)
 
 void stamp_go_on(void)
 {
-    for (unsigned i = 0; i <= STAMP_WALKED; i++)
+    for (unsigned i = 0; i <= STAMP_LEARNED; i++)
         atomic_store(&hold_pid[i], 0);
     atomic_store(&is_held, false);
 }

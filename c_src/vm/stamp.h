@@ -86,8 +86,8 @@ static inline void stamp_expect_close(const struct vm *vm, const struct plan *pl
     peek_expect(vm->reader, proc, plan->off, plan->n);
 }
 
-/* Where the tests can hold a reader while its process changes. */
-enum stamp_place { STAMP_OPENED, STAMP_WALKED };
+/* Where the tests can hold a reader while its process changes, or a prover. */
+enum stamp_place { STAMP_OPENED, STAMP_WALKED, STAMP_LEARNED };
 
 #ifdef SONDE_TEST
 /* Readers that are broken on purpose: they compare nothing, or only the reductions. */

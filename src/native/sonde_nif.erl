@@ -31,7 +31,7 @@
          account_resources/2, account_end/1]).
 -ifdef(TEST).
 -export([set_offset/2, fail_alloc/1, weaken/1, hold_reader/2, is_reader_held/0, release_reader/0,
-         longest_calls/0, reset_calls/0, freed_at_once/0, unseal/1, forget_proof/0]).
+         longest_calls/0, reset_calls/0, freed_at_once/0, prover_knows/0, unseal/1, forget_proof/0]).
 -endif.
 
 -export_type([scheduler/0, function_there/0, who_there/0, scan/0, attr/0, mode/0, look/0, account/0, withheld/0]).
@@ -63,7 +63,7 @@
        do_guess_queue/2, do_queue_is_guessed/0, do_direct/1]).
 -ifdef(TEST).
 -nifs([do_set_offset/2, do_fail_alloc/1, do_weaken/1, do_hold_reader/2, is_reader_held/0,
-       release_reader/0, longest_calls/0, reset_calls/0, freed_at_once/0, unseal/1, forget_proof/0]).
+       release_reader/0, longest_calls/0, reset_calls/0, freed_at_once/0, prover_knows/0, unseal/1, forget_proof/0]).
 -endif.
 
 %% Must equal SONDE_ABI in nif.h.
@@ -904,9 +904,9 @@ weaken(How) -> said(do_weaken(How)).
 do_weaken(_How) -> erlang:nif_error(not_loaded).
 
 %% Stops the next reader of this process, once, until it is released (or for 20 s): after it opened
-%% the stamp and before it reads, or after it has read all and before it compares the stamp. The
-%% reader blocks its scheduler.
--spec hold_reader(pid(), opened | walked) -> ok.
+%% the stamp and before it reads, or after it has read all and before it compares the stamp. Or stops this
+%% process, as the prover, before it writes what it learned. The reader blocks its scheduler.
+-spec hold_reader(pid(), opened | walked | learned) -> ok.
 hold_reader(Pid, Where) -> said(do_hold_reader(Pid, Where)).
 do_hold_reader(_Pid, _Where) -> erlang:nif_error(not_loaded).
 
@@ -931,6 +931,10 @@ freed_at_once() -> erlang:nif_error(not_loaded).
 
 -spec reset_calls() -> ok.
 reset_calls() -> erlang:nif_error(not_loaded).
+
+%% What the prover learned up to now.
+-spec prover_knows() -> [table | turnover | code | places | schedulers | ports].
+prover_knows() -> erlang:nif_error(not_loaded).
 
 %% Whether all sealed functions were open to every process until now.
 -spec unseal(boolean() | asked) -> boolean().
