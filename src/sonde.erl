@@ -140,9 +140,9 @@
                        threads => threads()}.
 -type report() :: sonde_scan:report().
 %% With `report => true' a call returns `{Rows, Report}' instead of rows, where `Report' is
-%% `#{left_out, too_large, busy, missed}'. `left_out' is the number of processes that have no row
+%% `#{left_out, too_large, busy, timeout, missed}'. `left_out' is the number of processes that have no row
 %% because they were not read: those with more than `max_words' (`too_large'), those that ran at
-%% every attempt to read them (`busy'), and those that were not read before the timeout. `missed' is
+%% every attempt to read them (`busy'), and those that were not read before the `timeout'. `missed' is
 %% `#{count, pids}': `count' equals `left_out', and `pids' has up to ten of them as `{Pid, busy |
 %% too_large | timeout}'. If a call asks each process that it cannot read, all these numbers are 0.
 %%

@@ -258,6 +258,7 @@ things(Things) ->
           end, Things).
 
 preview(Text) when is_binary(Text) -> Text;
+preview(not_asked) -> "needs --values";
 preview(Atom) -> atom_to_list(Atom).
 
 %% ---- from sonde:stacks/1: the stacks come last, because they are long

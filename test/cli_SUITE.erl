@@ -882,6 +882,7 @@ empty_answers_are_sentences(Config) ->
     _ = [begin
              Text = answer(Target ++ Words, Config),
              {Words, match} = {Words, re:run(Text, "^[a-z][a-z ]+\n$", [{capture, none}])},
+             {Words, Text} = {Words, case lists:suffix(" 0", Words) of true -> "none asked for\n"; false -> Text end},
              #{<<"rows">> := []} = json(Target ++ Words, Config)
          end || Target <- Targets,
                 Words <- ["proc_count memory 0", "bin_leak 0", "sockets sctp", "ets_count memory 0",

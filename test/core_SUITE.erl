@@ -679,6 +679,12 @@ refused_or_right(Path, Told) ->
             ok ->
                 Answers = fun(Function, Args) -> outside_rows_SUITE:outside(Twin, Function, Args) end,
                 {ok, _, _} = Answers(stacks, [1000]),
+                %% suspects are known among those alone that are in it
+                _ = case Answers(diagnose, []) of
+                        {ok, #{read := Read, counts := #{processes := {Count, _}}}, #{left_out := Left}} ->
+                            {_, _, Read} = {Count, Left, max(0, Count - Left)};
+                        {error, _} -> refused
+                    end,
                 {right, rows_are_right(Told, Answers)};
             {error, Why} ->
                 true = lists:member(Why, [no_build_id, process_table, process_limit, atoms, processes]),

@@ -68,7 +68,7 @@ reports_have_one_shape(_Config) ->
                      _ = [begin
                               {Rows, Report} = Call(#{report => true}),
                               {Name, true} = {Name, is_list(Rows)},
-                              [busy, left_out, missed, too_large] = lists:sort(maps:keys(Report)),
+                              [busy, left_out, missed, timeout, too_large] = lists:sort(maps:keys(Report)),
                               {_, More} = Call(#{report => true, suspend => true}),
                               [suspended, suspended_ms] = lists:sort(maps:keys(More))
                                   -- maps:keys(Report)

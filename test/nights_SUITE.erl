@@ -81,6 +81,10 @@ a_run_queue(_Config) ->
         {_, true} = {Stacks, Stacks > 25000},
         {{?MODULE, works, 1}, Count, _} = first(Twin, proc_group, [initial_call, [reductions]]),
         {_, true} = {Count, Count > 45000},
+        %% whether it is in a call is not known of one that is about to run, and it is not said to run all the time
+        {ok, _, #{busy := Busy, missed := #{count := Missed, runnable := Runnable, pids := Pids}}} = ask(Twin, waits, [3]),
+        {_, true} = {{Missed, Runnable, Busy}, Busy < 1000 andalso Runnable > 1000 andalso Runnable + Busy =< Missed},
+        true = lists:keymember(runnable, 2, Pids) orelse Busy >= 10,
         #{kind := run_queue, what := {processes, {?MODULE, works, 1}}, evidence := [{processes, N} | _]} = suspect(Twin),
         {_, true} = {N, N > 40000 andalso N =< 51000}
     end).

@@ -709,6 +709,13 @@ what_is_not_known_there_is_said(Config) ->
             [] =:= [Name || {Name, Why} <- Said,
                             re:run(Missed, ["> ", Name, " in [^(]*\\(", Why, "\\)"]) =:= nomatch]
         end),
+        %% in JSON as well, and on standard error
+        {0, Json, Named} = Run("proc_count memory 1 --json"),
+        #{<<"missed">> := #{<<"pids">> := Pids}} = read(Json),
+        [{<<"waits, but not known from outside">>, <<"erlang:apply/2">>, <<_, _/bits>>}] =
+            [{Why, Call, Current} || #{<<"name">> := <<"silent">>, <<"why">> := Why, <<"initial_call">> := Call,
+                                       <<"current_function">> := Current} <- Pids],
+        true = has("> silent in ", Named),
         %% Between two of its time slices it can be read.
         ok = sonde_test:until(refused, fun() ->
             case Run("heap spins") of
@@ -716,6 +723,39 @@ what_is_not_known_there_is_said(Config) ->
                 {1, "", No} -> has("the process cannot be read from outside", No) andalso not has("--suspend", No)
             end
         end)
+    end).
+
+%% Nothing was read: then nothing is known to be well.
+no_time_is_no_answer(Config) ->
+    with_node(fun(OsPid) ->
+        Run = fun(Words) -> sonde(["--pid ", OsPid, " ", Words], [{real, true} | Config]) end,
+        {1, Out, Said} = Run("diagnose --interval 0 --timeout 0"),
+        {_, true} = {Out, has("No process was read in full", Out) andalso not has("No suspects", Out)
+                          andalso has("processes: no time was left for ", Out)},
+        true = has("no time left", Said),
+        {1, Json, _} = Run("diagnose --interval 0 --timeout 0 --json"),
+        #{<<"read">> := 0, <<"suspects">> := [], <<"not_looked_at">> := #{<<"processes">> := [<<"no_time">>, N]}} = read(Json),
+        true = N > 10,
+        {0, "no process waits for another one, of those that were read\n", Missed} = Run("waits 3 --timeout 0"),
+        true = has("no time left", Missed)
+    end).
+
+%% None was asked for: that is not to say that there is none. Content that was not asked for is not forbidden.
+none_is_said_of_all(Config) ->
+    with_node(fun(OsPid) ->
+        "" = os:cmd("kill -STOP " ++ OsPid),
+        Run = fun(Words) -> sonde(["--pid ", OsPid, " ", Words], [{real, true} | Config]) end,
+        _ = [{Words, {0, "none asked for\n", ""}} = {Words, Run(Words)}
+             || Words <- ["waits 0", "bin_waste 0", "heap_top init 0"]],
+        {0, "no process waits for another one\n", ""} = Run("waits 1"),
+        _ = [begin
+                 {0, Text, ""} = Run(Words),
+                 {0, Json, ""} = Run(Words ++ " --json"),
+                 {Words, true} = {Words, has("needs --values", Text) andalso has("\"not_asked\"", Json)
+                                         andalso not has("forbidden", Text ++ Json)},
+                 {0, Shown, ""} = Run(Words ++ " --values"),
+                 {Words, false} = {Words, has("needs --values", Shown)}
+             end || Words <- ["heap_top init 2", "mailbox init 2"]]
     end).
 
 %% The file that scripts/escript makes, on a node that is stopped.

@@ -187,7 +187,7 @@ asked_outside(Target, Function, Args, Opts) ->
     Ask = fun(Ms, More) when Function =:= report -> report_outside(Target, Args, Ms, maps:merge(Opts, More));
              (Ms, More) ->
                   case sonde_outside:call(Function, Args, maps:merge(maps:with([depth, timeout, interval, force, values], Opts#{timeout => Ms}), More)) of
-                      {ok, Answer, Report} -> {ok, Answer, with_names(format(Opts), Report, Target)};
+                      {ok, Answer, Report} -> {ok, Answer, with_names(Report, Target)};
                       Error -> Error
                   end
           end,
@@ -225,7 +225,7 @@ one_moment(#{path := Path}) ->
     end;
 one_moment(OsPid) -> maps:from_list([{os_pid, OsPid} | [{interval, 0} || sonde_cli_freeze:is_stopped(OsPid)]]).
 
-shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects} = Diagnosis, Report, Opts) ->
+shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects, not_looked_at := Not} = Diagnosis, Report, Opts) ->
     _ = case format(Opts) of
             json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis, Report);
             text ->
@@ -234,13 +234,22 @@ shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects} =
         end,
     not_read(Report, Opts),
     case Suspects of
-        [] -> ?DONE;
-        [_ | _] -> ?SUSPECTS
+        [_ | _] -> ?SUSPECTS;
+        [] ->
+            case lists:keymember(processes, 1, Not) of
+                true -> ?FAILED;
+                false -> ?DONE
+            end
     end;
 shown_outside(_, #{run := report} = Command, _, Written, _, Opts) ->
     reported_to(Command, "", Written, Opts);
 shown_outside(_, Command, Args, Answer, Report, Opts) ->
-    show(node(), Command, Args, Answer, Report, Opts).
+    show(node(), Command, Args, not_asked(Answer), Report, Opts).
+
+%% What the node itself allows is not known: content is left out because it was not asked for.
+not_asked(#{content := forbidden} = Answer) -> Answer#{content := not_asked};
+not_asked([#{preview := forbidden} | _] = Rows) -> [Row#{preview := not_asked} || Row <- Rows];
+not_asked(Answer) -> Answer.
 
 %% A process that was stopped for the report is let go on in time.
 report_outside(Target, [File], Ms, Opts) ->
@@ -264,13 +273,10 @@ is_as_it_was(#{}) -> sonde_outside:is_there();
 is_as_it_was(_OsPid) -> true.
 
 %% Those that run at each look may be the culprits.
-with_names(Format, #{missed := #{pids := Pids} = Missed} = Report, Target) ->
-    Named = [{case Format of
-                  text -> [pid_to_list(Pid), $\s, sonde_outside_names:about(Pid)];
-                  json -> Pid
-              end, why(Target, Pid, Why)} || {Pid, Why} <- Pids],
+with_names(#{missed := #{pids := Pids} = Missed} = Report, Target) ->
+    Named = [{Pid, why(Target, Pid, Why), sonde_outside_names:attrs(Pid)} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
-with_names(_, Report, _) ->
+with_names(Report, _) ->
     Report.
 
 why(#{}, _, busy) -> 'ran, or not in the file';

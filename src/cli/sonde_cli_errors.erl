@@ -66,15 +66,22 @@ answer(_, _) -> answer.
 
 %% @doc The processes that were not read, or were suspended, by a report or an account.
 -spec missed(term(), #{atom() => term()}) -> [text()].
-missed(#{missed := #{count := N, pids := Named}} = Report, Opts) ->
+missed(#{missed := #{count := N, pids := Named} = Missed} = Report, Opts) ->
     Busy = lists:keymember(busy, 2, Named) andalso not is_map_key(suspend, Opts),
-    [["not read: ", sonde_units:missed(N, Named), [": --suspend reads them" || Busy]] || N > 0]
+    R = maps:get(runnable, Missed, 0),
+    {Ready, Others} = lists:partition(fun({_, Why}) -> Why =:= runnable end, [said(One) || One <- Named]),
+    [["not read: ", sonde_units:missed(N - R, Others), [": --suspend reads them" || Busy]] || N > R]
+        ++ [["not read, because they want to run: ", sonde_units:missed(R, Ready)] || R > 0]
         ++ [["suspended: ", lists:join(", ", [[pid_to_list(Pid), io_lib:format(" (~.1f ms)", [Ms])]
                                               || {Pid, Ms} <- Pids]),
              [", ..." || Count > length(Pids)]]
             || #{suspended := #{count := Count, pids := Pids}} <- [Report], Count > 0];
 missed(_, _) ->
     [].
+
+%% From outside, they have their attributes with them.
+said({Pid, Why, Attrs}) -> {[pid_to_list(Pid), $\s, sonde_outside_names:about(Attrs)], Why};
+said(Named) -> Named.
 
 why(noconnection) -> "the connection was lost";
 why(timeout) -> "no answer in time (--timeout MS)";

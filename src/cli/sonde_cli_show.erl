@@ -8,11 +8,11 @@
 
 %% @doc Prints the result of a command on one node, as that node would print it; in JSON with the
 %% parts of its report, if it has one, that matter to people. With text, the caller prints the report.
--spec show(text | json, command(), [term()], term(), sonde_scan:report() | #{}) -> ok.
+-spec show(text | json, command(), [term()], term(), #{left_out => non_neg_integer(), atom() => term()}) -> ok.
 show(json, Command, _, Result, Report) ->
     put_json(maps:merge(one_object(Command, Result), of_report(Report)));
-show(text, Command, _, [], _) ->
-    io:put_chars([maps:get(none, Command, "no processes to show"), $\n]);
+show(text, Command, Args, [], Report) ->
+    io:put_chars([none(Command, Args, Report), $\n]);
 show(text, #{run := Run} = Command, Args, [{_, _, _} | _] = Rows, _)
   when Run =/= {sonde, proc_group} ->
     print_rows(value(Command, Args), Rows);
@@ -21,6 +21,17 @@ show(text, #{run := {sonde, native}}, _, #{checks := Checks} = Native, _) ->
     print(Native#{checks := [{ok, length(Ok)} | Others]});
 show(text, _, _, Result, _) ->
     print(Result).
+
+%% That there is none is known only if all were asked for, and read.
+none(#{args := Wanted} = Command, Args, Report) ->
+    Given = lists:zip(lists:sublist(Wanted, length(Args)), Args),
+    case {[0 || {#{type := count}, 0} <- Given], Report} of
+        {[_ | _], _} -> "none asked for";
+        {[], #{left_out := N}} when N > 0 -> [said_of_none(Command), ", of those that were read"];
+        {[], _} -> said_of_none(Command)
+    end.
+
+said_of_none(Command) -> maps:get(none, Command, "no processes to show").
 
 print_rows(none, Rows) -> print(Rows);
 print_rows(Value, Rows) -> print([{Value, Rows}]).
@@ -32,13 +43,16 @@ value(#{run := {sonde, Function}}, [Attr | _])
 value(Command, _) -> maps:get(value, Command, none).
 
 of_report(Report) ->
-    maps:map(fun(missed, #{count := N, pids := Pids}) ->
-                     #{count => N, pids => [#{pid => Pid, why => Why} || {Pid, Why} <- Pids]};
+    maps:map(fun(missed, #{pids := Pids} = Missed) ->
+                     Missed#{pids := [not_read(One) || One <- Pids]};
                 (suspended, #{count := N, pids := Pids}) ->
                      #{count => N, pids => [#{pid => Pid, ms => Ms} || {Pid, Ms} <- Pids]};
                 (_, Value) ->
                      Value
              end, maps:with([missed, suspended, suspended_ms], Report)).
+
+not_read({Pid, Why}) -> #{pid => Pid, why => Why};
+not_read({Pid, Why, Attrs}) -> into({attrs, Attrs}, not_read({Pid, Why})).
 
 %% @doc Prints the rows of several nodes. With text, the caller reports what failed.
 -spec cluster(text | json, command(), [term()],
@@ -54,8 +68,8 @@ cluster(text, #{each := true}, _, #{rows := Reports}) ->
     each(fun(Node, Report) -> io:put_chars([atom_to_list(Node), $\n]), print(Report) end, Reports);
 cluster(text, _, _, #{rows := [], failed := [_ | _]}) ->
     ok;
-cluster(text, Command, Args, #{rows := []}) ->
-    show(text, Command, Args, [], #{});
+cluster(text, Command, Args, #{rows := [], reports := Reports}) ->
+    show(text, Command, Args, [], #{left_out => lists:sum([N || {_, #{left_out := N}} <- Reports])});
 cluster(text, Command, Args, #{rows := Rows}) ->
     print_rows(value(Command, Args), [with_node(Node, Row) || {Node, Row} <- Rows]).
 

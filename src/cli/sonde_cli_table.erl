@@ -218,7 +218,7 @@ others() ->
        row => [scheduler, usage],
        help => "how busy the schedulers are in the next MS milliseconds"},
      #{name => "node_stats", args => [n(), ms()], run => {sonde, node_stats_list},
-       row => [absolutes, increments], none => "no samples were asked for",
+       row => [absolutes, increments],
        help => "N samples of the node's statistics, one every MS milliseconds"},
      #{name => "native", args => [], run => {sonde, native}, outside => true, core => true,
        help => "whether sonde reads that node's memory natively, and if not, why not"}].

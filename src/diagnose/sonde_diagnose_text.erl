@@ -65,13 +65,21 @@ found([]) -> "No suspects.";
 found([_]) -> "One suspect:";
 found(Suspects) -> [integer_to_list(length(Suspects)), " suspects, the worst first:"].
 
+none_among(0) -> "No process was read in full, so no suspects are known.";
+none_among(N) -> ["No suspects among the ", count(N), case N of 1 -> " process that was"; _ -> " processes that were" end,
+                  " read in full."].
+
 %% @doc What is known of a node from outside; `Typed' writes the call that shows more.
 -spec outside(sonde_outside_diagnose:diagnosis(), pos_integer(), fun((mfargs()) -> unicode:chardata())) ->
           [unicode:chardata()].
-outside(#{at := At, ms := Ms, memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}},
+outside(#{at := At, ms := Ms, memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}, read := Read,
           suspects := Suspects, not_looked_at := Not}, Width, Typed) ->
     All = [["from outside  ", calendar:system_time_to_rfc3339(At div 1000), "  ", how_long(Ms)], "",
-           row("processes", bytes(Bytes), [count(Count), " of ", count(Limit)]), "", found(Suspects)]
+           row("processes", bytes(Bytes), [count(Count), " of ", count(Limit)]), "",
+           case Suspects =:= [] andalso Read < Count of
+               true -> none_among(Read);
+               false -> found(Suspects)
+           end]
         ++ lists:append([["" | suspect(I, S, Width, Typed)] || {I, S} <- lists:enumerate(Suspects)])
         ++ unseen(Not),
     [sonde_grid:fit(Line, #{width => Width, unicode => ?UNICODE}) || Line <- All].
@@ -351,7 +359,7 @@ unseen(Not) ->
     ["", "Not looked at:"] ++ [["  ", What, ": ", Why] || {What, Why} <- not_looked_at(Not)].
 
 %% @doc What a diagnosis could not look at, and why, in words.
--spec not_looked_at([{atom(), sonde_facts:because() | outside | one_moment}]) ->
+-spec not_looked_at([{atom(), sonde_facts:because() | outside | one_moment | {no_time, pos_integer()}}]) ->
           [{unicode:chardata(), unicode:chardata()}].
 not_looked_at(Not) ->
     [{words_of(What), because(Why)} || {What, Why} <- Not].
@@ -364,6 +372,7 @@ because({allocators_off, Off}) ->
 because({left_out, N}) -> [count(N), " could not be read"];
 because({left_out, N, Some}) ->
     ["could not read ", sonde_units:missed(N, lists:sublist(Some, ?NAMED))];
+because({no_time, N}) -> ["no time was left for ", count(N), " of them (--timeout MS)"];
 because(outside) -> "cannot be read from outside";
 because(one_moment) -> "there is only one moment: what grows is not known";
 because({sampled, N}) -> ["all but a sample of ", count(N)].

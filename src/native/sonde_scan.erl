@@ -38,18 +38,20 @@
                             {[{pid(), integer() | [integer()] | undefined}], Acc}),
           row => fun(({pid(), [integer() | pid()]}, Acc) -> Acc),
           join => fun((Acc, Acc) -> Acc)}.
--type why() :: busy | too_large | timeout.
+%% `runnable': it waits for a scheduler; only `sonde_waits' from outside tells it from `busy'.
+-type why() :: busy | runnable | too_large | timeout.
 -type missed() :: [{pid(), why()}].
 %% `unseen': how many more processes were not read before the timeout; `waiting': up to ten of them.
 -type result() :: #{missed := missed(), suspended := [{pid(), Ms :: float()}],
                     unseen := non_neg_integer(), waiting := [pid()]}.
 %% `left_out': the number of processes without a row, whatever their value: those with more than
 %% `max_words', those that were never at rest, and those that were not read before the timeout.
-%% `missed': the same number, and up to ten of them by name. With `suspend' also the processes that
+%% `missed': the same number, and up to ten of them by name; `runnable', if there are any: how many of them
+%% wait for a scheduler. `timeout': for how many there was no time. With `suspend' also the processes that
 %% were suspended, up to ten of them with the milliseconds of each, and the sum of these.
 -type report() :: #{left_out := non_neg_integer(), too_large := non_neg_integer(),
-                    busy := non_neg_integer(),
-                    missed := #{count := non_neg_integer(), pids := missed()},
+                    busy := non_neg_integer(), timeout := non_neg_integer(),
+                    missed := #{count := non_neg_integer(), runnable => pos_integer(), pids := missed()},
                     suspended => #{count := non_neg_integer(), pids := [{pid(), float()}]},
                     suspended_ms => float()}.
 
@@ -308,12 +310,13 @@ report(Suspend) ->
 -spec report(result(), Suspend :: boolean()) -> report().
 report(#{missed := Missed, suspended := Suspended, unseen := Unseen, waiting := Waiting}, Suspend) ->
     LeftOut = length(Missed) + Unseen,
+    Count = fun(Why) -> length([M || {_, Is} = M <- Missed, Is =:= Why]) end,
     %% those that a second try may read come first
     Named = [M || {_, busy} = M <- Missed] ++ [M || {_, Why} = M <- Missed, Why =/= busy]
         ++ [{Pid, timeout} || Pid <- Waiting, not lists:keymember(Pid, 1, Missed)],
-    Report = #{left_out => LeftOut, too_large => length([M || {_, too_large} = M <- Missed]),
-               busy => length([M || {_, busy} = M <- Missed]),
-               missed => #{count => LeftOut, pids => lists:sublist(Named, ?NAMED)}},
+    Runnable = maps:from_list([{runnable, N} || N <- [Count(runnable)], N > 0]),
+    Report = #{left_out => LeftOut, too_large => Count(too_large), busy => Count(busy), timeout => Count(timeout) + Unseen,
+               missed => Runnable#{count => LeftOut, pids => lists:sublist(Named, ?NAMED)}},
     case Suspend of
         false -> Report;
         true -> Report#{suspended => #{count => length(Suspended),

@@ -231,7 +231,10 @@ answer(proc_group, [By, [_ | _] = Attrs], Opts) when length(Attrs) =< ?ATTRS ->
 answer(stacks, [N], Opts) when is_integer(N), N >= 0 ->
     tried(fun() -> stacks(N, Opts) end);
 answer(diagnose, [], Opts) ->
-    tried(fun() -> sonde_outside_diagnose:diagnosis(watched(Opts), how(memory, Opts)) end);
+    tried(fun() ->
+              {#{read := Read} = Diagnosis, Missed} = sonde_outside_diagnose:diagnosis(watched(Opts), how(memory, Opts)),
+              {Diagnosis#{read := max(0, Read - absent(0, 0))}, Missed}
+          end);
 answer(schedulers, [], Opts) ->
     tried(fun() -> {schedulers(Opts), sonde_scan:nothing()} end);
 answer(waits, [N], Opts) when is_integer(N), N >= 0 ->

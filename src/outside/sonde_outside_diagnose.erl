@@ -11,10 +11,10 @@
 -type suspect() :: #{kind := sonde_judge:kind(), what := pid() | port() | {processes, sonde_outside_names:function_there()} | node,
                      bytes := non_neg_integer(), share := float(), evidence := [{atom(), term()}],
                      see := {sonde, atom(), [term()]}, remedy := sonde_judge:remedy()}.
-%% `ms': between the two looks; 0: there was one.
+%% `ms': between the two looks; 0: there was one. `read': the processes that each look read in full.
 -type diagnosis() :: #{at := integer(), ms := non_neg_integer(), memory := #{processes := non_neg_integer()},
                        counts := #{processes := {Count :: non_neg_integer(), Limit :: pos_integer()}},
-                       suspects := [suspect()], not_looked_at := [{atom(), term()}]}.
+                       read := non_neg_integer(), suspects := [suspect()], not_looked_at := [{atom(), term()}]}.
 %% `waits': of the processes that others wait for, how many do, directly and in all, and on which circle each is.
 %% `queues': the longest mailboxes. `states': the processes that are in each state, with what each began with.
 %% `ports': what normal schedulers run; a mark stays the same only if nothing else ran there meanwhile.
@@ -46,14 +46,23 @@ diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
                _ -> ok = timer:sleep(Pause),
                     [First, look(How#{until := Until + Ms})]
            end,
-    #{processes := Count, bytes := Bytes, missed := Missed, looked_at := LookedAt} = Last = lists:last(Both),
+    #{processes := Count, bytes := Bytes, looked_at := LookedAt} = Last = lists:last(Both),
+    Missed = all_missed(Both, Count),
+    #{left_out := LeftOut, timeout := NoTime} = sonde_scan:report(Missed, false),
     Limit = erlang:system_info(process_limit), % that of the other one, or it would not be read
     {#{at => maps:get(at, Opts, erlang:system_time(millisecond)), ms => Pause, memory => #{processes => Bytes},
-       counts => #{processes => {Count, Limit}},
+       counts => #{processes => {Count, Limit}}, read => max(0, Count - LeftOut),
        suspects => worst(suspects(Both, Opts#{interval := Pause}) ++ near_limit(Count, Limit, Last)),
        not_looked_at => [{What, outside} || What <- [ports, tables, atoms, allocators]]
-           ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || 2 * LookedAt =< Count]},
+           ++ [{processes, {no_time, NoTime}} || NoTime > 0] ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || 2 * LookedAt =< Count]},
      Missed}.
+
+%% A suspect is one in each look, so what one of them missed counts. Two looks that ran out of time may have missed the
+%% same ones, which have no name: never more than there are.
+all_missed(Looks, Count) ->
+    #{missed := Named, unseen := Unseen} = All =
+        lists:foldl(fun sonde_scan:merge/2, sonde_scan:nothing(), [Missed || #{missed := Missed} <- Looks]),
+    All#{unseen := min(Unseen, max(0, Count - length(Named)))}.
 
 worst(Suspects) ->
     Sorted = lists:sort(fun(#{share := A, bytes := X}, #{share := B, bytes := Y}) -> {A, X} >= {B, Y} end, Suspects),
@@ -74,15 +83,19 @@ once([], _) -> [].
 look(#{until := Until} = How) ->
     {Graph, Waiting} = sonde_waits:look_there(Until),
     {Pids, Memory, Unread} = processes(How),
-    Missed = sonde_scan:merge(Waiting, Unread),
+    {Queues, Unqueued} = queues(How),
     Looked = sample(Pids),
+    {States, Late} = states(Looked, Until),
+    {Busy, Later} = each_of(status, [Pid || #{missed := Some} <- [Waiting, Unread], {Pid, busy} <- Some], Until),
+    Missed = lists:foldl(fun sonde_scan:merge/2, no_time(Late ++ Later), [Unqueued, Unread, Waiting]),
     #{processes => count(Pids, Missed), bytes => lists:sum([B || {_, B} <- Memory]),
-      looked_at => length(Looked), waits => waits(Graph), queues => queues(How),
-      memory => maps:from_list(Memory), states => states(Looked, Until),
+      looked_at => length(Looked), waits => waits(Graph), queues => Queues,
+      memory => maps:from_list(Memory), states => States,
       ports => [{Port, Mark, Name} || {port, Port, Mark, Name} <- on_normal_schedulers()],
-      busy => maps:from_list([{Pid, Known} || Pid <- run([P || {P, busy} <- map_get(missed, Missed)], Until),
-                                              Known <- running(Pid)]),
+      busy => maps:from_list([{Pid, Known} || {Pid, running} <- Busy, Known <- running(Pid)]),
       missed => Missed}.
+
+no_time(Pids) -> (sonde_scan:nothing())#{missed := [{Pid, timeout} || Pid <- lists:usort(Pids)]}.
 
 %% All that can be read, with their bytes.
 processes(How) ->
@@ -123,30 +136,31 @@ waits(Graph) ->
 queues(How) ->
     Here = How#{attrs => [message_queue_len]},
     Scans = sonde_scan:scan(top, ?TOP, undefined, Here),
-    _ = sonde_scan:run(Scans, Here),
-    maps:from_list([{Pid, N} || {N, Pid} <- sonde_scan:rows(Scans, 0, ?TOP), N >= ?FEW]).
+    Missed = sonde_scan:run(Scans, Here),
+    {maps:from_list([{Pid, N} || {N, Pid} <- sonde_scan:rows(Scans, 0, ?TOP), N >= ?FEW]), Missed}.
 
-%% Those that wait for a processor, or are suspended, by what each began with.
+%% Those that wait for a processor, or are suspended, by what each began with; and those for which there was no time.
 states(Pids, Until) ->
-    Found = each_of(status, Pids, Until),
-    maps:from_list([{State, calls([Pid || {Pid, S} <- Found, S =:= State], Until)} || State <- [runnable, suspended]]).
+    {Found, Late} = each_of(status, Pids, Until),
+    {Calls, Later} = each_of(initial_call, [Pid || {Pid, S} <- Found, S =:= runnable orelse S =:= suspended], Until),
+    States = maps:from_list(Found),
+    {maps:from_list([{State, maps:groups_from_list(fun({_, Call}) -> Call end, fun({Pid, _}) -> Pid end,
+                                                   [Known || {Pid, {_, _, _}} = Known <- Calls, map_get(Pid, States) =:= State])}
+                     || State <- [runnable, suspended]]),
+     Late ++ Later}.
 
-calls(Pids, Until) ->
-    maps:groups_from_list(fun({_, Call}) -> Call end, fun({Pid, _}) -> Pid end,
-                          [Known || {_, {_, _, _}} = Known <- each_of(initial_call, Pids, Until)]).
-
-each_of(_, [], _) ->
-    [];
-each_of(What, Pids, Until) ->
+%% Also those that it did not come to.
+each_of(What, [_ | _] = Pids, Until) ->
     case erlang:monotonic_time(millisecond) < Until of
         true ->
             Values = sonde_nif:each_of(What, Pids),
             {Now, Later} = lists:split(length(Values), Pids),
-            lists:zip(Now, Values) ++ each_of(What, Later, Until);
-        false -> []
-    end.
-
-run(Pids, Until) -> [Pid || {Pid, running} <- each_of(status, Pids, Until)].
+            {More, Late} = each_of(What, Later, Until),
+            {lists:zip(Now, Values) ++ More, Late};
+        false -> {[], Pids}
+    end;
+each_of(_, [], _) ->
+    {[], []}.
 
 running(Pid) ->
     case sonde_nif:identity(Pid) of

@@ -78,11 +78,11 @@ attrs(Pid) ->
     {Name, Call, Current} = who(Pid),
     [Name || Name =/= undefined] ++ [{current_function, Current}, {initial_call, Call}].
 
-%% @doc The name of a process and where it is, as text.
--spec about(pid()) -> unicode:chardata().
-about(Pid) ->
-    {Name, Call, Current} = who(Pid),
-    [[sonde_names:atom(Name, true), $\s] || Name =/= undefined]
+%% @doc The name of a process and where it is, of its attributes in a row, as text.
+-spec about([term()]) -> unicode:chardata().
+about(Attrs) ->
+    [Current, Call] = [proplists:get_value(Key, Attrs) || Key <- [current_function, initial_call]],
+    [[sonde_names:atom(Name, true), $\s] || Name <- Attrs, not is_tuple(Name)]
         ++ [["in ", sonde_names:call(Current, true)] || Current =/= undefined]
         ++ [["began in ", sonde_names:call(Call, true)] || Current =:= undefined, Call =/= undefined].
 

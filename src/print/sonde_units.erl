@@ -75,6 +75,7 @@ missed(Count, Named) ->
      [", ..." || Named =/= [], Count > length(Named)]].
 
 why(busy) -> "busy";
+why(runnable) -> "wants to run";
 why(too_large) -> "too large";
 why(timeout) -> "no time left";
 why(Other) -> atom_to_list(Other).
@@ -107,6 +108,8 @@ plain(Key, Name, Unicode) when is_binary(Name), Key =:= name orelse Key =:= regi
         true -> {text, sonde_names:atom(Name, Unicode)};
         false -> {text, call(Name, Unicode)}
     end;
+plain(content, not_asked, _) ->
+    {text, "needs --values"};
 plain(missed, #{count := 0}, _) ->
     {text, "none"};
 plain(missed, #{count := N, pids := [_ | _] = Pids} = Value, Unicode)

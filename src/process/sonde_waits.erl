@@ -162,24 +162,27 @@ waited(1) -> remote;
 waited(2) -> unclear;
 waited(Pid) when is_pid(Pid) -> Pid.
 
-%% From outside, another look finds every place in the code again. So there is none for processes that want to run,
+%% From outside, another look finds every place in the code again. So there is none for processes that run or want to,
 %% and none in a core file, where it would see the same.
-again(Busy, #{outside := true, still := true}) ->
-    {[], [{Pid, busy} || Pid <- Busy]};
 again(Busy, #{outside := true} = How) ->
-    {Runnable, Others} = wants_to_run(Busy, [], []),
-    {Waiting, Missed} = some(Others, How, ?AGAIN),
-    {Waiting, [{Pid, busy} || Pid <- Runnable] ++ Missed};
+    States = states(Busy),
+    Late = [{Pid, case State of runnable -> runnable; _ -> busy end} || {Pid, State} <- States,
+                                                                        State =:= runnable orelse State =:= running],
+    Others = [Pid || {Pid, State} <- States, State =/= runnable, State =/= running],
+    {Waiting, Missed} = case How of
+                            #{still := true} -> {[], [{Pid, busy} || Pid <- Others]};
+                            _ -> some(Others, How, ?AGAIN)
+                        end,
+    {Waiting, Late ++ Missed};
 again(Busy, How) ->
     some(Busy, How, ?AGAIN).
 
-wants_to_run([], Runnable, Others) ->
-    {Runnable, Others};
-wants_to_run(Pids, Runnable, Others) ->
+states([]) ->
+    [];
+states(Pids) ->
     States = sonde_nif:each_of(status, Pids),
     {Now, Later} = lists:split(length(States), Pids),
-    {Some, Rest} = lists:partition(fun({_, State}) -> State =:= runnable orelse State =:= running end, lists:zip(Now, States)),
-    wants_to_run(Later, [Pid || {Pid, _} <- Some] ++ Runnable, [Pid || {Pid, _} <- Rest] ++ Others).
+    lists:zip(Now, States) ++ states(Later).
 
 %% Looks again, a few times, at processes that were busy: a process that waits is soon at rest. Also
 %% returns the processes that were busy each time, and those that were not looked at.
