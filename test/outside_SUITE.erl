@@ -21,8 +21,10 @@ all() ->
      output_that_cannot_be_written, sigterm_ends_both, killed_leaves_no_twin, killed_while_the_twin_starts, interrupted_leaves_no_twin,
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
      freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
-     stopped_by_others_it_stays_so, freezing_is_forbidden, no_other_process_gets_a_signal,
-     chroot_of_otp_27, chroot_of_otp_29, a_million_processes_in_little_memory, a_terminal_is_the_twins, what_is_not_known_there_is_said, command_answers].
+     frozen_looks_are_whole, stopped_by_others_it_stays_so, let_go_on_by_others, freezing_is_forbidden, no_other_process_gets_a_signal,
+     chroot_of_otp_27, chroot_of_otp_29, a_million_processes_in_little_memory,
+     a_terminal_is_the_twins, what_is_not_known_there_is_said,
+     no_time_is_no_answer, none_is_said_of_all, command_answers].
 
 init_per_suite(Config) ->
     case file:read_file_info("/proc/self/maps") of
@@ -562,6 +564,36 @@ frozen_no_longer_than_the_limit(Config) ->
             _ = os:cmd("kill -KILL " ++ binary_to_list(Twin)) % the command may have ended it
         after stop(Port)
         end
+    end).
+
+%% What there was no time for is reported of a process that runs. One that was stopped for it was so in vain.
+frozen_looks_are_whole(Config) ->
+    with_node(fun(OsPid) ->
+        Run = fun(Words) -> sonde(["--pid ", OsPid, " ", Words], [{twin, "left out"} | Config]) end,
+        {0, [_ | _], _} = Run("native"),
+        Dump = filename:join(get(dir, Config), "part.heapsnapshot"),
+        _ = [begin
+                 {1, "", Said} = Run(Words),
+                 {Words, true} = {Words, is_one_line(Said) andalso has("the look was not done in time", Said)}
+             end || Words <- ["native --freeze", "native --freeze --json", ["dump 0.0.0 ", Dump, " --freeze"]]],
+        {false, true} = {filelib:is_file(Dump), filelib:is_file(Dump ++ ".was")},
+        true = runs(OsPid),
+        %% a report has one millisecond here
+        Report = filename:join(get(dir, Config), "part.html"),
+        {1, "", Late} = sonde(["--pid ", OsPid, " report ", Report, " --freeze --timeout 1"], [{real, true} | Config]),
+        {_, true} = {Late, is_one_line(Late) andalso has("the look was not done in time", Late)},
+        false = filelib:is_file(Report)
+    end).
+
+%% An answer that is not of one moment is none: also if the process stands again when the look is done.
+let_go_on_by_others(Config) ->
+    with_node(fun(OsPid) ->
+        _ = [begin
+                 "" = os:cmd("kill -" ++ Before ++ " " ++ OsPid),
+                 ok = sonde_test:until(signalled, fun() -> runs(OsPid) =:= (Before =:= "CONT") end),
+                 {1, "", Said} = sonde(["--pid ", OsPid, " native --freeze"], [{twin, Twin} | Config]),
+                 {Before, Twin, Said, true} = {Before, Twin, Said, is_one_line(Said) andalso has("it went on before the look was done", Said)}
+             end || Before <- ["STOP", "CONT"], Twin <- ["lets it go on", "stops it again"]]
     end).
 
 stopped_by_others_it_stays_so(Config) ->

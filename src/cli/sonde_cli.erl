@@ -196,6 +196,10 @@ asked_outside(Target, Function, Args, Opts) ->
             Limit = maps:get('freeze-limit', Opts, ?FREEZE_MS),
             case sonde_cli_freeze:during(Target, Limit, fun(Left) -> Ask(min(Left, wait(Opts)), #{interval => 0, os_pid => Target}) end) of
                 {ok, Answer, Said} ->
+                    is_whole(Answer) orelse begin
+                        ok = not_kept(Function, Args, Answer),
+                        failed(["process ", integer_to_list(Target), ": the look was not done in time (--freeze-limit MS, --timeout MS)"])
+                    end,
                     complain(["process ", integer_to_list(Target), " ", Said]),
                     Answer;
                 {late, Answer, Text} ->
@@ -207,6 +211,11 @@ asked_outside(Target, Function, Args, Opts) ->
         _ ->
             Ask(wait(Opts), one_moment(Target))
     end.
+
+%% Of a process that runs, what there was no time for is reported. One that was stopped was so in vain.
+is_whole({ok, _, #{timeout := N}}) -> N =:= 0;
+is_whole({ok, #{missing := Missing}, _}) -> [Why || {_, Why} <- Missing, string:find(Why, "in time") =/= nomatch] =:= [];
+is_whole(_) -> true.
 
 %% A file that was written too late says what was never true at one moment.
 not_kept(dump, [_, File], {ok, _, _}) -> deleted(File);

@@ -12,11 +12,12 @@
 
 -define(ANSWER_MS, 10000).    % of the shell; this machine may be busy
 -define(STOPPED_MS, 1000).    % until each thread has stopped
+-define(TRIES, 50).            % until no thread of it is leaving its processor
 -define(MARGIN_MS, 50).       % left of the limit when the look has to be done
 
 %% @doc Runs Fun while the process is stopped, for at most that long; it gets the time that it has. A process that was
-%% stopped before stays so. Returns what is to be said of it; `late': it went on before the look was done, so the result is
-%% not of one moment.
+%% stopped before stays so. Returns what is to be said of it; `late': it went on before the look was done, by our clock or
+%% because of somebody else, so the result is not of one moment.
 -spec during(pos_integer(), Limit :: pos_integer(), fun((Ms :: non_neg_integer()) -> Result)) ->
     {ok, Result, text()} | {late, Result, text()} | {error, text()}.
 during(OsPid, Limit, Fun) ->
@@ -32,21 +33,31 @@ during(OsPid, Limit, Fun) ->
             end
     end.
 
-stopped(<<"was">>, _, _, Limit, _, Fun) ->
-    {ok, Fun(Limit), "was stopped before, and stays so"};
+stopped(<<"was">>, _, OsPid, Limit, Begun, Fun) ->
+    at_rest(OsPid, Limit, Begun, Fun, fun(Result) -> {ok, Result, "was stopped before, and stays so"} end);
 stopped(<<"stopped">>, Port, OsPid, Limit, Begun, Fun) ->
-    case each_thread(OsPid, now_ms() + min(?STOPPED_MS, Limit)) of
-        true ->
-            Result = Fun(max(0, Limit - (now_ms() - Begun) - ?MARGIN_MS)),
-            going_on(Port, Begun, Result);
-        false ->
-            {error, "it did not stop in time: a thread of it is in a system call that cannot be interrupted"}
-    end;
+    at_rest(OsPid, Limit, Begun, Fun, fun(Result) -> going_on(Port, Begun, Result) end);
 stopped(<<"gone">>, _, _, _, _, _) ->
     {error, "there is no such process"};
 stopped(Said, _, _, _, _, _) ->
     {error, ["it cannot be stopped (", printable(Said), "): the kernel lets only its own user, or root, send it a signal. Run "
              "the command so, or without --freeze"]}.
+
+%% Others may let it go on meanwhile, even if they stop it again: a shell, or another command like this one.
+at_rest(OsPid, Limit, Begun, Fun, Done) ->
+    case each_thread(OsPid, now_ms() + min(?STOPPED_MS, Limit)) of
+        true ->
+            Before = settled(OsPid, threads(OsPid), ?TRIES),
+            Result = Fun(max(0, Limit - (now_ms() - Begun) - ?MARGIN_MS)),
+            Still = threads(OsPid) =:= Before,
+            case Done(Result) of
+                {ok, _, _} when not Still ->
+                    {late, Result, "it went on before the look was done: something else sent it SIGCONT"};
+                Other -> Other
+            end;
+        false ->
+            {error, "it did not stop in time (--freeze-limit MS), or a thread of it is in a system call that cannot be interrupted"}
+    end.
 
 going_on(Port, Begun, Result) ->
     true = port_command(Port, "\n"),
@@ -161,6 +172,33 @@ each_thread(OsPid, Until) ->
                 true -> timer:sleep(1), each_thread(OsPid, Until);
                 false -> false
             end
+    end.
+
+%% What changes if a thread runs, however short. A thread is shown as stopped just before it leaves its processor.
+threads(OsPid) ->
+    Tasks = lists:concat(["/proc/", OsPid, "/task"]),
+    case file:list_dir(Tasks) of
+        {ok, Names} -> [{Name, state(status([Tasks, $/, Name, "/stat"])), switches([Tasks, $/, Name, "/status"])}
+                        || Name <- lists:sort(Names)];
+        {error, _} -> none
+    end.
+
+settled(_, Threads, 0) -> Threads;
+settled(OsPid, Threads, Tries) ->
+    ok = timer:sleep(1),
+    case threads(OsPid) of
+        Threads -> Threads;
+        Others -> settled(OsPid, Others, Tries - 1)
+    end.
+
+%% Whether it is stopped, and its time in its own code and in the kernel.
+state(none) -> none;
+state([State | _] = Fields) -> {stands(State), lists:nth(12, Fields), lists:nth(13, Fields)}.
+
+switches(File) ->
+    case file:read_file(File) of
+        {ok, Text} -> re:run(Text, "^\\w+_ctxt_switches:\\s*([0-9]+)", [multiline, global, {capture, [1], binary}]);
+        {error, _} -> none
     end.
 
 %% The fields from the third on, after the name.

@@ -44,7 +44,9 @@ none(Text) -> throw({none, Text}).
 %% @doc What a call could not read, as of its own report.
 -spec left_out(#{left_out := non_neg_integer(), atom() => term()}) -> #{cut => [binary()]}.
 left_out(#{left_out := 0}) -> #{};
-left_out(#{left_out := N}) -> #{cut => [text([sonde_units:missed(N, []), " could not be read"])]}.
+left_out(#{left_out := N} = Report) ->
+    Late = maps:get(timeout, Report, 0),
+    #{cut => [text([sonde_units:missed(N, []), " could not be read" | [[", ", integer_to_list(Late), " of them not in time"] || Late > 0]])]}.
 
 %% ---- the node
 

@@ -22,6 +22,11 @@ call(native, [], Opts) ->
     case os:getenv("TWIN") of
         "holds " ++ File -> ok = file:write_file(File, os:getpid()), timer:sleep(infinity);
         "late" -> timer:sleep(1500), told(Opts);
+        "left out" ->
+            {ok, Answer, #{}} = told(Opts),
+            {ok, Answer, #{left_out => 3, timeout => 3, missed => #{count => 3, pids => []}}};
+        "lets it go on" -> ok = goes_on(Opts), told(Opts);
+        "stops it again" -> ok = goes_on(Opts), ok = signal("STOP", Opts), told(Opts);
         "fails" -> {error, refused};
         "crashes later" -> error(crash);
         _ -> told(Opts)
@@ -37,6 +42,27 @@ told(Opts) ->
            native => maps:get(status, sonde_vm:native()), applications => applications(),
            path => list_to_binary(code:which(?MODULE)), mode => mode(code:which(?MODULE))},
      #{}}.
+
+%% Until its first thread has run.
+goes_on(#{os_pid := OsPid} = Opts) ->
+    Before = switches(OsPid),
+    ok = signal("CONT", Opts),
+    ok = has_run(OsPid, Before).
+
+has_run(OsPid, Before) ->
+    case switches(OsPid) of
+        Before -> timer:sleep(1), has_run(OsPid, Before);
+        _ -> ok
+    end.
+
+switches(OsPid) ->
+    {ok, Status} = file:read_file(lists:concat(["/proc/", OsPid, "/status"])),
+    {match, Found} = re:run(Status, "^\\w+_ctxt_switches:\\s*([0-9]+)", [multiline, global, {capture, [1], list}]),
+    Found.
+
+signal(Signal, #{os_pid := OsPid}) ->
+    "" = os:cmd(lists:concat(["kill -", Signal, " ", OsPid])),
+    ok.
 
 applications() -> lists:sort([Name || {Name, _, _} <- application:which_applications()]).
 
