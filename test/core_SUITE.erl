@@ -18,7 +18,7 @@ all() ->
      cut_off, cut_off_before_the_stack, without_code, without_memory, without_build_id, another_build_is_refused,
      another_process_limit_is_refused, written_meanwhile, ten_gigabytes_are_not_read, no_memory,
      no_call_takes_long, only_this_module_may_aim, it_aims_once,
-     a_report_has_the_numbers_of_the_calls, command_answers, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
+     a_report_has_the_numbers_of_the_calls, command_answers, its_commands_can_be_pasted, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
      core_files_of_others, programs_of_others, chroot_of_otp_27, chroot_of_otp_29].
 
 init_per_suite(Config) ->
@@ -935,6 +935,24 @@ command_answers(Config) ->
     true = has("no process", Gone),
     {2, "", _} = Run("top"),
     [] = filelib:wildcard(filename:join(get(dir, Config), "sonde-twin-*")).
+
+%% Each is on one line, however long, with the path as one word.
+its_commands_can_be_pasted(Config) ->
+    Long = filename:join(get(dir, Config), "it's  a $HOME of " ++ lists:duplicate(80, $x)),
+    ok = file:make_dir(Long),
+    Path = filename:join(Long, "core"),
+    ok = file:make_symlink(get(core, Config), Path),
+    Of = filename:join(get(dir, Config), "core"),
+    ok = file:make_symlink(get(core, Config), Of),
+    Typed = fun(Name) ->
+                {3, Text, _} = sonde(["--core \"", string:replace(Name, "$", "\\$"), "\" diagnose"], Config),
+                [Command || "    sonde " ++ Command <- string:split(Text, "\n", all)]
+            end,
+    [First | _] = Plain = Typed(Of),
+    true = lists:prefix("--core " ++ Of ++ " ", First),
+    All = Typed(Path),
+    {Same, Same} = {length(Plain), length(All)},
+    _ = [{Command, {0, [_ | _], _}} = {Command, sonde(Command, Config)} || Command <- All].
 
 %% Those of the calls on the same file.
 a_report_has_the_numbers_of_the_calls(Config) ->

@@ -14,7 +14,8 @@ all() ->
     [targets_exclude_each_other, only_some_commands_look_from_outside, help_names_them,
      names_without_atoms_are_written_alike, json_has_names_without_atoms, later_releases_load_it,
      links_stay_inside_of_a_root, yama_is_a_sentence,
-     no_such_process, not_a_node, ended_but_not_reaped, another_user, root_runs_no_program_of_a_user,
+     words_that_are_no_text, no_such_process, not_a_node, ended_but_not_reaped, ended_meanwhile, another_user,
+     root_runs_no_program_of_a_user,
      capability_is_enough, missing_rights_are_sentences, a_filter_is_a_sentence, settings_of_the_target_count,
      twin_is_the_same_program, flags_are_those_of_the_target, nothing_of_the_user_gets_in,
      folder_is_private_and_gone, exit_codes_are_those_of_the_twin, twin_that_dies, no_room,
@@ -181,6 +182,16 @@ yama_is_a_sentence(_Config) ->
          end || Scope <- [<<"1\n">>, <<"2\n">>]],
     {false, _} = sonde_cli_target:is_traceable({ok, <<"3\n">>}, Ptrace).
 
+%% The VM makes halves of characters of such bytes, or no list at all.
+words_that_are_no_text(Config) ->
+    Wrong = fun(Words) -> {wrong, Why} = sonde_cli_args:parse(Words), unicode:characters_to_list(Why) end,
+    "argument 2 is not text" ++ _ = Wrong(["native", [$q, 16#DCFF]]),
+    "argument 1 is not text" ++ _ = Wrong([{error, "q", <<255>>}, "native"]),
+    _ = [begin
+             {2, "", Said} = sonde(Words, Config),
+             {Words, true} = {Words, is_one_line(Said) andalso has("is not text", Said)}
+         end || Words <- ["\"$(printf 'q\\377')\"", "--pid 1 info \"$(printf 'q\\377')\"", "--core \"$(printf 'w/\\377')\" native"]].
+
 no_such_process(Config) ->
     {1, "", "sonde: there is no process 4194305\n"} = sonde("--pid 4194305 native", Config).
 
@@ -208,6 +219,18 @@ ended_but_not_reaped(Config) ->
     {1, "", Said} = sonde(["--pid ", OsPid, " native"], Config),
     true = Said =:= "sonde: process " ++ OsPid ++ " has ended\n",
     true = stop(Port).
+
+%% Killed when its twin is about to start: what is wrong is that it has ended, not what no longer can be found.
+ended_meanwhile(Config) ->
+    _ = [with_node(fun(OsPid) ->
+             Errors = filename:join(get(dir, Config), "said"),
+             Port = run_shell([command(["--pid ", OsPid, " native"], Config), " 2>", Errors, " </dev/null"], Config),
+             ok = sonde_test:until(folder, fun() -> folders(Config) =/= [] end),
+             _ = os:cmd("kill -KILL " ++ OsPid),
+             {1, <<>>} = collect(Port, <<>>),
+             {ok, Said} = file:read_file(Errors),
+             {Said, true} = {Said, has("there is no process " ++ OsPid, binary_to_list(Said)) orelse has("has ended", binary_to_list(Said))}
+         end) || _ <- lists:seq(1, 3)].
 
 %% As nobody.
 another_user(Config) ->

@@ -116,7 +116,7 @@ command({run, #{run := completion}, [Shell], _}, _) ->
 command({run, Command, Args, #{pid := OsPid} = Opts}, Words) ->
     case sonde_cli_twin:is_twin() of
         true -> outside(OsPid, Command, Args, Opts);
-        false -> ok(good(sonde_cli_twin:run(sonde_cli_target:read(OsPid, maps:get(trust, Opts, false)), Words)))
+        false -> ok(good(twin(OsPid, maps:get(trust, Opts, false), Words)))
     end;
 command({run, Command, Args, #{core := Name} = Opts}, Words) ->
     case sonde_cli_twin:is_twin() of
@@ -152,6 +152,17 @@ good(Good) -> Good.
 -spec failed(unicode:chardata()) -> no_return().
 failed(Text) ->
     throw({failed, Text}).
+
+%% What went wrong may be that it ended just now, and its files in /proc with it.
+twin(OsPid, Trust, Words) ->
+    case sonde_cli_twin:run(sonde_cli_target:read(OsPid, Trust), Words) of
+        {ok, Code} -> {ok, Code};
+        {error, _} = Error ->
+            case sonde_cli_target:read(OsPid, Trust) of
+                {ok, _} -> Error;
+                Now -> Now
+            end
+    end.
 
 %% ---- from outside: we are the twin, of an OS process or a core file
 
@@ -275,8 +286,14 @@ name(#{path := Path}) -> ["core file ", filename:basename(Path)];
 name(OsPid) -> ["process ", integer_to_list(OsPid)].
 
 %% How this command asks for more.
-command(#{path := Path}) -> ["sonde --core ", Path];
+command(#{path := Path}) -> ["sonde --core ", shell_word(Path)];
 command(OsPid) -> ["sonde --pid ", integer_to_list(OsPid)].
+
+shell_word(Path) ->
+    case re:run(Path, "^[\\w./,:@%+=-]+\\z", [unicode, {capture, none}]) of
+        match -> Path;
+        nomatch -> [$', string:replace(Path, "'", "'\\''", all), $']
+    end.
 
 is_as_it_was(#{}) -> sonde_outside:is_there();
 is_as_it_was(_OsPid) -> true.

@@ -14,9 +14,17 @@
 
 -spec parse([string()]) -> parsed().
 parse(Words) ->
-    try words(Words, none, [], #{})
-    catch throw:{wrong, Why} -> {wrong, Why}
+    case [I || {I, Word} <- lists:enumerate(Words), not is_text(Word)] of
+        [] ->
+            try words(Words, none, [], #{})
+            catch throw:{wrong, Why} -> {wrong, Why}
+            end;
+        [I | _] ->
+            {wrong, ["argument ", integer_to_list(I), " is not text in the encoding of this system"]}
     end.
+
+%% The VM makes no list of bytes that are no text, or one with halves of characters.
+is_text(Word) -> is_list(Word) andalso is_binary(unicode:characters_to_binary(Word)).
 
 words([], Command, Args, Opts) ->
     finish(Command, lists:reverse(Args), Opts);

@@ -82,7 +82,10 @@ outside(#{at := At, ms := Ms, memory := #{processes := Bytes}, counts := #{proce
            end]
         ++ lists:append([["" | suspect(I, S, Width, Typed)] || {I, S} <- lists:enumerate(Suspects)])
         ++ unseen(Not),
-    [sonde_grid:fit(Line, #{width => Width, unicode => ?UNICODE}) || Line <- All].
+    [case Line of
+         {whole, Command} -> Command;
+         _ -> sonde_grid:fit(Line, #{width => Width, unicode => ?UNICODE})
+     end || Line <- All].
 
 how_long(0) -> "at one moment";
 how_long(Ms) -> ["at two moments, ", io_lib:format("~.1f s apart", [Ms / 1000])].
@@ -91,10 +94,11 @@ how_long(Ms) -> ["at two moments, ", io_lib:format("~.1f s apart", [Ms / 1000])]
 suspect(I, Suspect, Width, Shell) ->
     #{finding := Finding, evidence := Evidence, remedy := Remedy, see := See} = told(Suspect, Shell),
     sentence(io_lib:format("~2b. ", [I]), [Finding], Width) ++ aligned(Evidence, Width)
-        ++ sentence("    ", [Remedy], Width) ++ call(["    ", See], Width).
+        ++ sentence("    ", [Remedy], Width) ++ call(["    ", See], Width, Shell).
 
-%% What does not fit on a line goes on below: both shells read on until the call is complete.
-call(Typed, Width) ->
+%% What does not fit on a line goes on below: both shells read on until the call is complete. A command stays on its line.
+call(Typed, _, Command) when is_function(Command) -> [{whole, Typed}];
+call(Typed, Width, _) ->
     case string:length(Typed) > Width of
         true -> sentence("    ", Typed, Width);
         false -> [Typed]
