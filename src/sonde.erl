@@ -795,8 +795,8 @@ schedulers() ->
 %% `Attrs' is `[]' if the scheduler runs neither a process nor a port: it sleeps, or does work of the VM. Otherwise it
 %% contains:
 %% <ul>
-%% <li>`{pid, Pid}'; `busy' in place of the pid if it was another process at each look, and `not_read' if it
-%%     could not be read; or `{port, Port}'</li>
+%% <li>`{pid, Pid}' or `{port, Port}'; neither, if it was another one at each look (the status is `busy'), or could not be
+%%     read (`not_read')</li>
 %% <li>the registered name, if it has one</li>
 %% <li>`{held_ms, Ms}', if the process or port did not leave the scheduler between two looks: for at least that time it
 %%     was in one native function, one garbage collection or one call of its driver, waited for its driver's lock, or the

@@ -10,8 +10,8 @@
 -type kind() :: normal | dirty_cpu | dirty_io.
 -type function_there() :: sonde_nif:function_there().
 -type row() :: {{kind(), Number :: pos_integer()}, RunQueue :: non_neg_integer() | undefined,
-                [{pid, pid() | busy | not_read} | {port, port()} | {name, string()} | {held_ms, non_neg_integer()}
-                 | {status, atom()}
+                [{pid, pid()} | {port, port()} | {name, string()} | {held_ms, non_neg_integer()}
+                 | {status, atom()}          % also `busy', `not_read': then there is no pid
                  | {current_function | initial_call, mfa() | function_there()}
                  | (Name :: atom() | binary())]}.
 -type options() :: #{interval => Ms :: non_neg_integer()}.
@@ -111,8 +111,8 @@ numbered(List) -> lists:zip(lists:seq(1, length(List)), List).
 %% ---- rows
 
 row({Key, Queue, none, _}, _, _) -> {Key, Queue, []};
-row({Key, Queue, busy, _}, _, _) -> {Key, Queue, [{pid, busy}]};
-row({Key, Queue, torn, _}, _, _) -> {Key, Queue, [{pid, not_read}]};
+row({Key, Queue, busy, _}, _, _) -> {Key, Queue, [{status, busy}]};
+row({Key, Queue, torn, _}, _, _) -> {Key, Queue, [{status, not_read}]};
 row({Key, Queue, {port, Port, _, Text}, Ms}, _, Name) ->
     {Key, Queue, [{port, Port}] ++ [N || N <- [Name(Port)], N =/= undefined] ++ held_for(Ms)
                  ++ [{name, binary_to_list(Text)}]};
