@@ -17,7 +17,7 @@
                   segments := binary(), headers := non_neg_integer(), auxv := #{non_neg_integer() => non_neg_integer()},
                   files := [{non_neg_integer(), non_neg_integer(), binary()}], line := binary(), missing := non_neg_integer()}.
 -type why() :: {no_file, file:posix() | badarg | terminated} | no_core | compressed | other_machine | too_short
-             | too_many_parts | overlapping | notes | no_auxv.
+             | too_many_parts | overlapping | notes | no_auxv | {no_notes, Missing :: pos_integer()}.
 
 -include_lib("kernel/include/file.hrl").
 
@@ -92,15 +92,19 @@ read(File, Path, {Size, _, _} = Seen) ->
     Notes = notes([pread(File, At, min(Length, max(0, Size - At)))
                    || {At, Length} <- bounded([{At, Length} || {?PT_NOTE, At, _, Length} <- Headers], 0)]),
     Auxv = auxv(Notes),
+    End = lists:foldl(fun({_, Length, At}, Max) -> max(Max, At + Length) end, 0, Loads),
     Base = case Auxv of
                #{?AT_PHDR := Address} -> Address;
-               #{} -> no(no_auxv)
+               #{} -> no(without_notes(lists:max([End | [At + Length || {?PT_NOTE, At, _, Length} <- Headers]]) - Size))
            end,
-    End = lists:foldl(fun({_, Length, At}, Max) -> max(Max, At + Length) end, 0, Loads),
     #{path => Path, seen => Seen, headers => Base, auxv => Auxv, files => files(Notes),
       line => line(Notes),
       segments => << <<Start:64/native, Length:64/native, At:64/native>> || {Start, Length, At} <- Loads >>,
       missing => max(0, End - Size)}.
+
+%% A debugger writes them last.
+without_notes(Missing) when Missing > 0 -> {no_notes, Missing};
+without_notes(_) -> no_auxv.
 
 %% ---- segments
 
@@ -347,4 +351,7 @@ errors(too_short) -> "it is cut off before the list of its parts ends";
 errors(too_many_parts) -> "it has more than 262144 parts";
 errors(overlapping) -> "its parts overlap";
 errors(notes) -> "its notes are larger than 16 MB, or broken";
+errors({no_notes, Missing}) ->
+    ["it is cut off: ", integer_to_list(Missing), " bytes are missing, and with them the notes that say where the program was "
+     "loaded (gcore writes that at the end)"];
 errors(no_auxv) -> "it does not say where the program was loaded: it is cut off, or not a core file of Linux".
