@@ -39,7 +39,7 @@ uint64_t fuzz_word(uint64_t address)
     return w ? *w : 0;
 }
 
-const struct places fuzz_place = {1, {{MODEL_PLACE, MODEL_PLACE + 1}}};
+const struct places fuzz_place = {1, false, {{MODEL_PLACE, MODEL_PLACE + 1}}};
 
 /* ---- what the walkers need from outside -------------------------------------------------------- */
 

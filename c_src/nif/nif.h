@@ -26,7 +26,7 @@
     X(sensitive) X(forbidden) X(proved) X(first) X(parts) X(sonde_nif)           \
     X(stacks) X(do_direct) X(code) X(atoms) X(identity) X(process_limit) X(processes)    \
     X(other_program) X(changed) X(no_build_id) X(core) X(process) X(initial_call)        \
-    X(current_function) X(registered_name) X(groups) X(status)
+    X(current_function) X(registered_name) X(groups) X(status) X(not_known)
 /* clang-format on */
 
 struct atoms {
@@ -179,9 +179,13 @@ bool nif_is_probe(struct sonde *s, ERL_NIF_TERM pid);
 /* A local pid, from its word in the process table. */
 ERL_NIF_TERM nif_make_pid(ErlNifEnv *env, uint64_t pid);
 
-/* {Module, Function, Arity} with texts for the atoms, which are those of another OS process; `undefined' if
- * they cannot be read. */
+/* {Module, Function, Arity} with texts for the atoms, which are those of another OS process; `undefined': the word of
+ * the module is 0; `not_known': the texts cannot be read. */
 ERL_NIF_TERM nif_make_function(ErlNifEnv *env, const struct vm *vm, const struct mfa *mfa);
+
+/* The function in which a process of another OS process is, in the same way. */
+ERL_NIF_TERM nif_make_current(ErlNifEnv *env, const struct vm *vm, const struct identity *who,
+                              uint64_t pc);
 
 /* A local process as process_info's status has it, from the bits of its state. */
 ERL_NIF_TERM nif_make_state(ErlNifEnv *env, uint64_t state);

@@ -63,9 +63,22 @@ NIF(nif_do_calibrate_code)
     return ok ? ATOM(true) : ATOM(false);
 }
 
+/* Some of the code may be missing in a core file. */
+static bool is_any_in_file(const struct vm *vm)
+{
+    struct code_cursor at = {0, 0, false};
+    struct code_module m;
+    while (code_next(PEEK_OTHER, &vm->code, &at, &m)) {
+        if (m.n > 0)
+            return true;
+    }
+    return false;
+}
+
 NIF(nif_has_code)
 {
+    /* (): whether functions can be found by their addresses, in a core file also whether there are any */
     const struct sonde *s = sonde_of(env);
-    return atomic_load_explicit(&s->proved, memory_order_acquire) && s->vm.code.n > 0 ? ATOM(true)
-                                                                                      : ATOM(false);
+    bool has = atomic_load_explicit(&s->proved, memory_order_acquire) && s->vm.code.n > 0;
+    return has && (!s->core || is_any_in_file(&s->vm)) ? ATOM(true) : ATOM(false);
 }

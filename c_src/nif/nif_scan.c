@@ -421,24 +421,24 @@ bool nif_make_own_function(ErlNifEnv *env, const struct mfa *mfa, uint64_t count
     return true;
 }
 
-/* false: it is in no function. A return address is behind the call, which may be the last instruction of its
- * function. */
+/* false: it is in no function. not_known: over there it may be in one, which cannot be read. A return address is behind
+ * the call, which may be the last instruction of its function. */
 static bool make_call(ErlNifEnv *env, const struct vm *vm, const uint64_t *frames, unsigned i,
                       uint64_t count, ERL_NIF_TERM *call)
 {
     struct mfa mfa;
-    if (!code_find(vm->reader, &vm->code, frames[i] - (i > 0), &mfa))
-        return false;
+    enum code_found found = code_look(vm->reader, &vm->code, frames[i] - (i > 0), &mfa, NULL);
     if (sonde_of(env)->is_aimed) {
-        *call = nif_make_function(env, vm, &mfa);
-        return *call != ATOM(undefined);
+        *call = found == CODE_FOUND ? nif_make_function(env, vm, &mfa) : ATOM(not_known);
+        return found != CODE_NONE;
     }
-    return nif_make_own_function(env, &mfa, count, call);
+    return found == CODE_FOUND && nif_make_own_function(env, &mfa, count, call);
 }
 
 SCAN_NIF(do_scan_stack)
 {
-    /* (Scan, Node, Atoms): the functions of its stack, the last call first; Atoms: how many the VM has */
+    /* (Scan, Node, Atoms): the functions of its stack, the last call first, or not_known: one of them cannot be read;
+     * Atoms: how many the VM has */
     struct vm *vm = &h->scan.vm;
     uint64_t frames[STACK_FRAMES_MAX];
     ErlNifUInt64 node;
@@ -453,8 +453,11 @@ SCAN_NIF(do_scan_stack)
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (unsigned i = stack_tree_frames(&h->scan.stacks, node, frames, STACK_FRAMES_MAX);
          i-- > 0;) {
-        if (make_call(env, vm, frames, i, count, &call))
-            list = enif_make_list_cell(env, call, list);
+        if (!make_call(env, vm, frames, i, count, &call))
+            continue;
+        if (call == ATOM(not_known))
+            return call;
+        list = enif_make_list_cell(env, call, list);
     }
     return list;
 }
@@ -613,6 +616,13 @@ static bool is_one_of(ErlNifEnv *env, ERL_NIF_TERM texts, const struct atom_text
     return false;
 }
 
+/* In a core file. In a living OS process, code that is listed may be gone meanwhile. */
+static void some_unread(ErlNifEnv *env, struct scan *scan)
+{
+    if (sonde_of(env)->core)
+        scan->places.some_unread = true;
+}
+
 /* The functions of that module with one of these names. false: no more places. */
 static bool add_functions(ErlNifEnv *env, struct scan *scan, const struct code_module *m,
                           ERL_NIF_TERM texts, uint64_t *found)
@@ -623,8 +633,11 @@ static bool add_functions(ErlNifEnv *env, struct scan *scan, const struct code_m
         struct block block;
         struct atom_text text;
         if (!code_function(vm->reader, m, i, &names, &block) ||
-            !atom_table_text(vm->reader, &vm->atoms, names.function, &text) ||
-            !is_one_of(env, texts, &text))
+            !atom_table_text(vm->reader, &vm->atoms, names.function, &text)) {
+            some_unread(env, scan);
+            continue;
+        }
+        if (!is_one_of(env, texts, &text))
             continue;
         if (!scan_function(scan, &block))
             return false;
@@ -642,6 +655,7 @@ static bool get_cursor(ErlNifEnv *env, ERL_NIF_TERM term, struct code_cursor *ou
         !enif_get_uint(env, pair[0], &out->record) || !enif_get_uint64(env, pair[1], &i))
         return false;
     out->i = i;
+    out->unread = false;
     return true;
 }
 
@@ -664,8 +678,13 @@ SCAN_NIF(do_scan_calls)
     bool more = true;
     for (uint64_t end = clock_ns() + SLICE_NS; more && clock_ns() < end;) {
         more = code_next(scan->vm.reader, &scan->vm.code, &at, &m);
-        if (more && m.n > 0 && atom_table_text(scan->vm.reader, &scan->vm.atoms, m.name, &text) &&
-            has_bytes(&text, &module) && !add_functions(env, scan, &m, argv[2], &found))
+        if (at.unread)
+            some_unread(env, scan);
+        if (!more)
+            break;
+        if (m.n == 0 || !atom_table_text(scan->vm.reader, &scan->vm.atoms, m.name, &text))
+            some_unread(env, scan);
+        else if (has_bytes(&text, &module) && !add_functions(env, scan, &m, argv[2], &found))
             return ATOM(no_memory);
     }
     ERL_NIF_TERM next =

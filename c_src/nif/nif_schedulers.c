@@ -195,12 +195,14 @@ static ERL_NIF_TERM make_process(ErlNifEnv *env, const struct vm *vm, const stru
                                  uint64_t atoms_n)
 {
     struct mfa current = p->who.current;
-    if (current.module == 0 && !code_find(vm->reader, &vm->code, p->pc, &current))
+    bool is_aimed = sonde_of(env)->is_aimed;
+    if (!is_aimed && current.module == 0 && !code_find(vm->reader, &vm->code, p->pc, &current))
         current = (struct mfa){0};
     return enif_make_tuple5(env, nif_make_pid(env, p->pid), nif_make_state(env, p->state),
                             enif_make_uint64(env, mark(p)),
                             make_function(env, vm, &p->who.call, atoms_n),
-                            make_function(env, vm, &current, atoms_n));
+                            is_aimed ? nif_make_current(env, vm, &p->who, p->pc)
+                                     : make_function(env, vm, &current, atoms_n));
 }
 
 /* BUSY: the scheduler runs something else; TORN: the port cannot be read, or it is closed. */

@@ -17,7 +17,8 @@ enum status first_call_find(const struct reading *rd, uint64_t *key, struct mfa 
 
 void first_call_plan(struct plan *plan, const struct layout *lay);
 
-/* The same with a stamp of its own: OK, BUSY, TORN, GONE; ASK: as above, or there is no such key. */
+/* The same with a stamp of its own: OK, BUSY, GONE; TORN: also, if the dictionary or the text of an atom in it is not
+ * readable; ASK: as above, or there is no such key. */
 enum status first_call_read(const struct vm *vm, const struct plan *plan, size_t slot,
                             uintptr_t proc, uint64_t *key, struct mfa *out);
 

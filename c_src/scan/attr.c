@@ -253,12 +253,26 @@ static bool at_a_place(const struct question *q, const struct reading *rd)
     return false;
 }
 
+/* In a function whose name can be read: if that were a place, it would be known. */
+static bool is_elsewhere(const struct question *q, const struct reading *rd)
+{
+    const struct vm *vm = rd->vm;
+    struct mfa mfa;
+    struct atom_text text;
+    if (!q->places || !q->places->some_unread)
+        return true;
+    enum code_found found = code_look(vm->reader, &vm->code, stamp_word(rd, LF_pc), &mfa, NULL);
+    return found == CODE_NONE ||
+           (found == CODE_FOUND && atom_table_text(vm->reader, &vm->atoms, mfa.module, &text) &&
+            atom_table_text(vm->reader, &vm->atoms, mfa.function, &text));
+}
+
 /* A process at another place is not walked. */
 static enum status go_awaited(struct walk *w, const struct reading *rd)
 {
     if (!w->u.awaited) {
         if (!at_a_place(w->q, rd))
-            return ST_OK;
+            return is_elsewhere(w->q, rd) ? ST_OK : ST_ASK;
         w->u.awaited = room(w, sizeof *w->u.awaited);
         if (!w->u.awaited)
             return ST_NOMEM;

@@ -30,6 +30,7 @@ enum { ATTR_WORDS_MAX = BOUND(1000000000, 4096) };
 enum { ATTR_PLACES = 64 };
 struct places {
     unsigned n;
+    bool some_unread; /* code that is not readable may have more of them */
     struct block at[ATTR_PLACES];
 };
 
@@ -53,8 +54,9 @@ struct question {
     bool sparse;    /* no row where it is 0 (EACH) */
     unsigned from;  /* of those that were joined: whose walk answers it */
     unsigned waste; /* of a walk of waste: what it finds */
-    const struct places *places; /* of waits_for, waits_call: 0 for a process elsewhere */
-    uint64_t max_words;          /* of a heap that is marked; beyond: TOO_LARGE. Of stack: frames */
+    const struct places *
+        places; /* of waits_for, waits_call: 0 for a process elsewhere; ASK: it may be at an unread one */
+    uint64_t max_words; /* of a heap that is marked; beyond: TOO_LARGE. Of stack: frames */
     struct plan plan;
 };
 

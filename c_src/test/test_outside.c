@@ -358,9 +358,17 @@ static void test_identity(const struct layout *lay)
     EXPECT(identity_read(r, &form, k[3].proc, &who) && who.name == 0 &&
            who.current.function == word_of(34));
     f[0].entry[2]++; /* the entry of another process */
-    EXPECT(identity_read(r, &form, k[0].proc, &who) && who.name == 0);
+    EXPECT(identity_read(r, &form, k[0].proc, &who) && who.name == 0 && !who.name_unread);
+    f[0].process[ENTRY / 8] = 24; /* not readable: it has a name, or had one */
+    EXPECT(identity_read(r, &form, k[0].proc, &who) && who.name == 0 && who.name_unread);
+    f[0].process[ENTRY / 8] = 0;
+    EXPECT(identity_read(r, &form, k[0].proc, &who) && who.name == 0 && !who.name_unread);
     f[3].mfa[2] = 256;
-    EXPECT(identity_read(r, &form, k[3].proc, &who) && who.current.module == 0);
+    EXPECT(identity_read(r, &form, k[3].proc, &who) && who.current.module == 0 &&
+           !who.current_unread);
+    f[3].process[CURRENT / 8] = 24;
+    EXPECT(identity_read(r, &form, k[3].proc, &who) && who.current.module == 0 &&
+           who.current_unread);
     f[1].process[CALL / 8] = 0;
     EXPECT(!identity_read(r, &form, k[1].proc, &who));
     EXPECT(!identity_learn(r, lay, k, 4, &form) && !form.is_known);

@@ -347,6 +347,38 @@ static void test_code(enum peek_reader r)
     check(code_find(r, &code, pc_in(0, 2, 3), &mfa), "the one that is", "");
 }
 
+static bool is_unread(enum peek_reader r, const struct code *code, uint64_t pc)
+{
+    struct mfa mfa;
+    return code_look(r, code, pc, &mfa, NULL) == CODE_UNREAD;
+}
+
+/* What is not readable is told apart from what is in no function. */
+static void test_unread(enum peek_reader r)
+{
+    struct code code;
+    struct mfa mfa;
+    make_code();
+    (void)learn(r, &code);
+    check(code_look(r, &code, 8, &mfa, NULL) == CODE_NONE &&
+              code_look(r, &code, ~7ULL, &mfa, NULL) == CODE_NONE,
+          "outside of all modules there is no function", "");
+    modules[1].header[FIRST + 3] = 40;
+    check(is_unread(r, &code, pc_in(1, 3, 6)), "a function that is not readable", "");
+    modules[0].header[0] = 0;
+    check(is_unread(r, &code, pc_in(0, 3, 6)), "a module that is not readable", "");
+    records[1][0] = 24;
+    records[1][3] = 24;
+    check(is_unread(r, &code, 8), "a list of modules that is not readable", "");
+    make_code();
+    records[1][0] = 24;
+    records[1][3] = 24;
+    check(code_find(r, &code, pc_in(1, 2, 3), &mfa), "another list has it", "");
+    code.ranges[2] = 24;
+    records[0][1] = 0;
+    check(is_unread(r, &code, 8), "a record that is not readable", "");
+}
+
 static unsigned line_at(enum peek_reader r, const struct code *code, uint64_t pc)
 {
     struct mfa mfa;
@@ -414,7 +446,7 @@ static void test_wrong_lines(enum peek_reader r)
 static void test_all_code(enum peek_reader r)
 {
     struct code code;
-    struct code_cursor at = {0, 0};
+    struct code_cursor at = {0, 0, false};
     struct code_module m;
     struct mfa mfa;
     struct block block;
@@ -430,14 +462,15 @@ static void test_all_code(enum peek_reader r)
                  block.to == pc_in(n % MODULES, f, 0) + 8UL * WORDS;
         ok = ok && !code_function(r, &m, FUNCTIONS, &mfa, &block);
     }
-    check(ok && n == CODE_INDEXES * MODULES, "each module of each record, with its functions", "");
+    check(ok && n == CODE_INDEXES * MODULES && !at.unread,
+          "each module of each record, with its functions", "");
     modules[1].header[0] = 1ULL << 40;
-    records[1][0] = 24;
+    records[1][0] = records[1][3] = 24;
     unsigned unreadable = 0;
-    for (at = (struct code_cursor){0, 0}, n = 0; code_next(r, &code, &at, &m); n++)
+    for (at = (struct code_cursor){0, 0, false}, n = 0; code_next(r, &code, &at, &m); n++)
         unreadable += m.n == 0;
     check(n == 4 && unreadable == 2, "others than those that cannot be read", "");
-    check(!code_next(r, &code, &at, &m), "and no more", "");
+    check(!code_next(r, &code, &at, &m) && at.unread, "and no more, which is not silent", "");
 }
 
 static void test_other_code(enum peek_reader r)
@@ -476,6 +509,7 @@ int main(void)
     test_no_memory();
     test_sums();
     test_code(peek_ready(PEEK_GUARDED));
+    test_unread(peek_ready(PEEK_GUARDED));
     test_other_code(peek_ready(PEEK_GUARDED));
     test_code(PEEK_SYSCALL);
     test_lines(peek_ready(PEEK_GUARDED));

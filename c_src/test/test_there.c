@@ -177,6 +177,15 @@ static void test_first_call(const struct layout *lay)
     put(w, p, LF_state, 0x2A);
     put_slot(w, dict, 9, pair(w, p, atom(KEY), call(w, p, 256)));
     is_call(w, ST_ASK, "no function has so many arguments");
+    put_slot(w, dict, 9, TERM_NIL);
+    uint64_t heap = get(w, p, LF_heap);
+    put(w, p, LF_heap, 24);
+    put_slot(w, dict, 5, 24 | TAG_BOXED);
+    is_call(w, ST_TORN, "a pair that is not readable");
+    put(w, p, LF_heap, heap);
+    put_slot(w, dict, 5, TERM_NIL);
+    put(w, p, LF_dictionary, 24);
+    is_call(w, ST_TORN, "a dictionary that is not readable");
     free_world(w);
 }
 

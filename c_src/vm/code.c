@@ -50,23 +50,23 @@ static bool read_range(enum peek_reader r, const struct record *record, uint64_t
 }
 
 /* Ends, because the part of the array that is left becomes smaller. */
-static bool find_range(enum peek_reader r, const struct record *record, uint64_t pc,
-                       struct range *out)
+static enum code_found find_range(enum peek_reader r, const struct record *record, uint64_t pc,
+                                  struct range *out)
 {
     uint64_t from = 0;
     uint64_t to = record->n;
     while (from < to) {
         uint64_t mid = from + (to - from) / 2;
         if (!read_range(r, record, mid, out))
-            return false;
+            return CODE_UNREAD;
         if (pc < out->start)
             to = mid;
         else if (pc >= out->end)
             from = mid + 1;
         else
-            return true;
+            return CODE_FOUND;
     }
-    return false;
+    return CODE_NONE;
 }
 
 /* ---- the functions of one module ----------------------------------------------------------------- */
@@ -94,30 +94,30 @@ static bool count_functions(enum peek_reader r, const struct range *range, uint6
 }
 
 /* `*i': which function of the module it is. Ends as find_range does. */
-static bool find_function(enum peek_reader r, const struct range *range, unsigned functions,
-                          uint64_t pc, struct mfa *out, uint64_t *i)
+static enum code_found find_function(enum peek_reader r, const struct range *range,
+                                     unsigned functions, uint64_t pc, struct mfa *out, uint64_t *i)
 {
     uint64_t from = 0;
     uint64_t to;
     if (!count_functions(r, range, &to))
-        return false;
+        return CODE_UNREAD;
     while (from < to) {
         uint64_t mid = from + (to - from) / 2;
         uint64_t start;
         uint64_t end;
         if (!read_pointer(r, range, functions, mid, &start) ||
             !read_pointer(r, range, functions, mid + 1, &end))
-            return false;
+            return CODE_UNREAD;
         if (pc < start)
             to = mid;
         else if (pc >= end)
             from = mid + 1;
         else {
             *i = mid;
-            return read_names(r, start, out);
+            return read_names(r, start, out) ? CODE_FOUND : CODE_UNREAD;
         }
     }
-    return false;
+    return CODE_NONE;
 }
 
 /* Of the i-th function of the module. */
@@ -134,33 +134,49 @@ static unsigned find_line(enum peek_reader r, const struct range *range, const s
 /* A module may be loaded or purged meanwhile: the answer counts if its record and its range are the same
  * before and after. Records of other indexes may list code that is gone. But its header is read, too, and what
  * is there now is either the header of other code or nothing that looks like one. */
-static bool find_in(enum peek_reader r, uintptr_t at, const struct code *code, uint64_t pc,
-                    struct mfa *out, unsigned *line)
+static enum code_found find_in(enum peek_reader r, uintptr_t at, const struct code *code,
+                               uint64_t pc, struct mfa *out, unsigned *line)
 {
+    uint64_t w[RECORD_WORDS];
     struct record before;
     struct record after;
     struct range range;
     struct range again;
     uint64_t i;
-    if (!read_record(r, at, &before) || !find_range(r, &before, pc, &range) ||
-        !find_function(r, &range, code->functions, pc, out, &i))
-        return false;
+    if (!peek_block(r, at, RECORD_WORDS, w))
+        return CODE_UNREAD;
+    if (!is_record(w, &before))
+        return CODE_NONE;
+    enum code_found found = find_range(r, &before, pc, &range);
+    if (found == CODE_FOUND)
+        found = find_function(r, &range, code->functions, pc, out, &i);
+    if (found != CODE_FOUND)
+        return found;
     if (line)
         *line = find_line(r, &range, code, i, pc);
     peek_barrier();
     return read_record(r, at, &after) && after.modules == before.modules && after.n == before.n &&
-           find_range(r, &after, pc, &again) && again.start == range.start &&
-           again.end == range.end;
+                   find_range(r, &after, pc, &again) == CODE_FOUND && again.start == range.start &&
+                   again.end == range.end
+               ? CODE_FOUND
+               : CODE_UNREAD;
+}
+
+enum code_found code_look(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out,
+                          unsigned *line)
+{
+    enum code_found found = CODE_NONE;
+    for (unsigned i = 0; i < code->n && found != CODE_FOUND; i++) {
+        enum code_found here = find_in(r, code->ranges[i], code, pc, out, line);
+        found = here == CODE_NONE ? found : here;
+    }
+    return found;
 }
 
 bool code_find_line(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out,
                     unsigned *line)
 {
-    for (unsigned i = 0; i < code->n; i++) {
-        if (find_in(r, code->ranges[i], code, pc, out, line))
-            return true;
-    }
-    return false;
+    return code_look(r, code, pc, out, line) == CODE_FOUND;
 }
 
 bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out)
@@ -186,10 +202,19 @@ bool code_next(enum peek_reader r, const struct code *code, struct code_cursor *
                struct code_module *out)
 {
     for (; at->record < code->n; at->record++, at->i = 0) {
+        uint64_t w[RECORD_WORDS];
         struct record record;
         struct range range;
-        if (read_record(r, code->ranges[at->record], &record) && at->i < record.n &&
-            read_range(r, &record, at->i, &range)) {
+        bool has_more = false;
+        if (!peek_block(r, code->ranges[at->record], RECORD_WORDS, w))
+            at->unread = true;
+        else
+            has_more = is_record(w, &record) && at->i < record.n;
+        if (has_more && !read_range(r, &record, at->i, &range)) {
+            at->unread = true;
+            has_more = false;
+        }
+        if (has_more) {
             at->i++;
             read_module(r, &range, code->functions, out);
             return true;
@@ -243,7 +268,7 @@ static unsigned learn_functions(const struct search *s, const struct range *rang
     uint64_t which;
     for (unsigned i = HEADER_MIN; i < HEADER_MAX; i++) {
         if (ascends(s->reader, range, i) &&
-            find_function(s->reader, range, i, s->pc, &found, &which) &&
+            find_function(s->reader, range, i, s->pc, &found, &which) == CODE_FOUND &&
             memcmp(&found, s->known, sizeof found) == 0)
             return i;
     }
@@ -254,7 +279,7 @@ static void try_record(struct search *s, uintptr_t at, const struct record *reco
 {
     struct range range;
     struct code *out = s->out;
-    if (!find_range(s->reader, record, s->pc, &range))
+    if (find_range(s->reader, record, s->pc, &range) != CODE_FOUND)
         return;
     unsigned functions = learn_functions(s, &range);
     if (functions == 0)

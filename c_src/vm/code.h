@@ -39,11 +39,17 @@ struct known_line {
 bool code_learn_lines(enum peek_reader r, const struct known_line *known, unsigned n,
                       struct code *code);
 
-/* As code_find, with the line of the address; 0: it has none, or it is not known. */
+/* NONE: the address is in no function of a module. UNREAD: it may be in one, but the list of modules, or the module
+ * that it lies in, is not readable, or is no module any more. */
+enum code_found { CODE_FOUND, CODE_NONE, CODE_UNREAD };
+
+/* line: NULL, or where the line of the address goes; 0: it has none, or it is not known. */
+enum code_found code_look(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out,
+                          unsigned *line);
+
+/* The same, if what is not found need not be told apart. */
 bool code_find_line(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out,
                     unsigned *line);
-
-/* false: the address is in no function of a module. */
 bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct mfa *out);
 
 /* One module after the other, of all records: a module may come several times, and old code, too. Starts at
@@ -51,6 +57,7 @@ bool code_find(enum peek_reader r, const struct code *code, uint64_t pc, struct 
 struct code_cursor {
     unsigned record;
     uint64_t i;
+    bool unread; /* a list of modules was not readable, or its end */
 };
 
 struct code_module {

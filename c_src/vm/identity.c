@@ -6,34 +6,60 @@
 
 enum { ARITY_MAX = 255, MFA_WORDS = 3, ENTRY_WORDS = 5, ENTRY_BEFORE = 16 };
 
+static bool is_mfa(const uint64_t *w)
+{
+    return term_is_atom(w[0]) && term_is_atom(w[1]) && w[2] <= ARITY_MAX;
+}
+
 bool identity_mfa(enum peek_reader r, uint64_t at, struct mfa *out)
 {
     uint64_t w[MFA_WORDS];
     if (!peek_block(r, at, MFA_WORDS, w))
         return false;
     *out = (struct mfa){w[0], w[1], w[2]};
-    return term_is_atom(w[0]) && term_is_atom(w[1]) && w[2] <= ARITY_MAX;
+    return is_mfa(w);
 }
 
-/* An entry that was freed belongs to no process, or to another one. */
-uint64_t identity_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc)
+static uint64_t name_of(uintptr_t proc, uint64_t owner, uint64_t name)
 {
-    uint64_t entry;
-    uint64_t name;
-    uint64_t owner;
-    if (!peek_word(r, proc + form->entry, &entry) || entry == 0 ||
-        !peek_word(r, entry + form->name, &name) || !peek_word(r, entry + form->owner, &owner))
-        return 0;
     return owner == proc && term_is_atom(name) ? name : 0;
 }
 
-static struct mfa read_current(enum peek_reader r, const struct identity_form *form, uintptr_t proc)
+/* An entry that was freed belongs to no process, or to another one. */
+bool identity_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
+                   uint64_t *name)
+{
+    uint64_t entry;
+    uint64_t owner;
+    *name = 0;
+    if (!peek_word(r, proc + form->entry, &entry))
+        return false;
+    if (entry == 0)
+        return true;
+    if (!peek_word(r, entry + form->name, name) || !peek_word(r, entry + form->owner, &owner)) {
+        *name = 0;
+        return false;
+    }
+    *name = name_of(proc, owner, *name);
+    return true;
+}
+
+/* false: there is one, which is not readable. */
+static bool read_current(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
+                         struct mfa *out)
 {
     uint64_t at;
-    struct mfa mfa;
-    if (!peek_word(r, proc + form->current, &at) || at == 0 || !identity_mfa(r, at, &mfa))
-        return (struct mfa){0};
-    return mfa;
+    uint64_t w[MFA_WORDS];
+    *out = (struct mfa){0};
+    if (!peek_word(r, proc + form->current, &at))
+        return false;
+    if (at == 0)
+        return true;
+    if (!peek_block(r, at, MFA_WORDS, w))
+        return false;
+    if (is_mfa(w))
+        *out = (struct mfa){w[0], w[1], w[2]};
+    return true;
 }
 
 bool identity_read_place(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
@@ -42,7 +68,7 @@ bool identity_read_place(enum peek_reader r, const struct identity_form *form, u
     *out = (struct identity){.name = 0};
     if (!form->has_place || !identity_mfa(r, proc + form->call, &out->call))
         return false;
-    out->current = read_current(r, form, proc);
+    out->current_unread = !read_current(r, form, proc, &out->current);
     return true;
 }
 
@@ -51,7 +77,7 @@ bool identity_read(enum peek_reader r, const struct identity_form *form, uintptr
 {
     if (!form->is_known || !identity_read_place(r, form, proc, out))
         return false;
-    out->name = identity_name(r, form, proc);
+    out->name_unread = !identity_name(r, form, proc, &out->name);
     return true;
 }
 
@@ -77,8 +103,8 @@ static bool current_is_right(enum peek_reader r, const struct known_process *kno
 {
     if (known->who.current.module == 0)
         return true;
-    struct mfa mfa = read_current(r, form, known->proc);
-    return is_same(&mfa, &known->who.current);
+    struct mfa mfa;
+    return read_current(r, form, known->proc, &mfa) && is_same(&mfa, &known->who.current);
 }
 
 /* The first registered process shows where its entry has what. */
@@ -109,7 +135,8 @@ static bool name_is_right(enum peek_reader r, const struct known_process *known,
         return entry == 0;
     if (form->name == 0 && !find_in_entry(r, entry, known, form))
         return false;
-    return identity_name(r, form, known->proc) == known->who.name;
+    uint64_t name;
+    return identity_name(r, form, known->proc, &name) && name == known->who.name;
 }
 
 /* Whether exactly one place of a Process, up to `end', is right for all of them. */

@@ -23,6 +23,7 @@ struct identity {
     uint64_t name;   /* an atom, or 0 */
     struct mfa call; /* the word of the module is 0: not known */
     struct mfa current;
+    bool name_unread, current_unread; /* there is one, but in memory that is not readable */
 };
 
 /* `who.name' and `who.current.module' are 0 where there is none. */
@@ -43,8 +44,9 @@ bool identity_learn_place(enum peek_reader r, const struct layout *lay,
 /* The words of a function at that address. false: not readable, or no function. */
 bool identity_mfa(enum peek_reader r, uint64_t at, struct mfa *out);
 
-/* The atom that is its name, or 0. As identity_read. */
-uint64_t identity_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc);
+/* *name: the atom that is its name, or 0. As identity_read. false: it may have one, which is not readable. */
+bool identity_name(enum peek_reader r, const struct identity_form *form, uintptr_t proc,
+                   uint64_t *name);
 
 /* Of the Process at this address, which must be checked before and after. false: not readable. */
 bool identity_read(enum peek_reader r, const struct identity_form *form, uintptr_t proc,

@@ -173,6 +173,7 @@ outside(Target, Command, Args, Opts) ->
             ok -> ok;
             {error, No} -> no_answer(Target, No)
         end,
+    _ = [complain(sonde_cli_core:without_code(Target)) || is_map(Target), not sonde_nif:has_code()],
     Function = function(Command),
     case asked_outside(Target, Function, Args, Opts) of
         {ok, Answer, Named} ->
@@ -300,18 +301,13 @@ is_as_it_was(_OsPid) -> true.
 
 %% Those that run at each look may be the culprits.
 with_names(#{missed := #{pids := Pids} = Missed} = Report, Target) ->
-    Named = [{Pid, why(Target, Pid, Why), sonde_outside_names:attrs(Pid)} || {Pid, Why} <- Pids],
+    Named = [{Pid, sonde_outside_missed:why(kind(Target), Pid, Why), sonde_outside_names:attrs(Pid)} || {Pid, Why} <- Pids],
     Report#{missed := Missed#{pids := Named}};
 with_names(Report, _) ->
     Report.
 
-why(#{}, _, busy) -> 'ran, or not in the file';
-why(_, Pid, busy) ->
-    case sonde_nif:each_of(status, [Pid]) of
-        [waiting] -> 'waits, but not known from outside';
-        _ -> busy
-    end;
-why(_, _, Why) -> Why.
+kind(#{}) -> core;
+kind(_OsPid) -> living.
 
 -spec no_answer(pos_integer() | sonde_core_file:core(), sonde_outside:why() | {report, unicode:chardata()}) -> no_return().
 no_answer(_, {report, Text}) ->

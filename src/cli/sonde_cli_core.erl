@@ -8,7 +8,7 @@
 %% able to change it.
 -module(sonde_cli_core).
 
--export([target/2, open/1, said/1, errors/1]).
+-export([target/2, open/1, said/1, without_code/1, errors/1]).
 
 -type opts() :: #{trust => boolean(), sysroot => file:filename_all(), atom() => term()}.
 -type text() :: unicode:chardata().
@@ -111,8 +111,11 @@ without_stack(#{path := Path} = Core, Name) ->
             Root = filename:join(lists:reverse(Above)),
             {Flags, [<<"-root">>, Root, <<"-bindir">>, filename:join([Root, Erts, Bin])]};
         _ ->
-            no([Path, " has no command line of a node: its stack is not in it"
-                | [[" (", Said, ")"] || Said <- cut_off(Core)]])
+            no([Path, " has no command line of a node: its stack is not in it",
+                case cut_off(Core) of
+                    [Said] -> [" (", Said, ")"];
+                    [] -> without(0)
+                end])
     end.
 
 is_build(#{path := Path} = Core, Exe) ->
@@ -190,12 +193,22 @@ said(#{path := Path} = Core) ->
 cut_off(Core) ->
     [[integer_to_list(Missing), " bytes are missing"] || Missing <- [sonde_core_file:missing(Core)], Missing > 0].
 
+%% @doc The same if no function can be read.
+-spec without_code(sonde_core_file:core()) -> text().
+without_code(#{path := Path}) ->
+    ["core ", Path, ": ", errors(no_code), ", so functions have no names"].
+
 -spec errors(sonde_outside:why()) -> text().
 errors(Why) when Why =:= no_reader; Why =:= changed -> "the file was written, or replaced, while it was read";
 errors(no_build_id) -> "the build id of its program is not in it";
 errors(other_program) -> "its program is another build than that of the command";
 errors(no_memory) -> "there is no memory for its list of parts";
-errors(processes) -> "its processes are not as expected, or not in it";
-errors(process_table) -> "its table of processes is not as expected, or not in it";
+errors(processes) -> ["its processes are not as expected, or not in it", without(0)];
+errors(process_table) -> ["its table of processes is not as expected, or not in it", without(0)];
+errors(no_code) -> ["the program's code is not in it", without(1)];
+errors({name_not_known, Name}) -> [sonde_outside:errors({name_not_known, Name}), ": they are not in it"];
 errors({not_there, Function}) -> [atom_to_list(Function), " does not work on a core file"];
 errors(Why) -> sonde_outside:errors(Why).
+
+%% Which memory the kernel leaves out.
+without(Bit) -> io_lib:format(" (coredump_filter without bit ~b, or cut off)", [Bit]).

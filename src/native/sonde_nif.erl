@@ -87,8 +87,9 @@
 -type attr() :: atom().
 -type mode() :: top | sample | diff | holders | all | each | account | stacks | groups.
 %% Of another OS process, with texts in place of its atoms.
--type function_there() :: {binary(), binary(), arity()} | undefined.
--type who_there() :: {binary() | undefined, Call :: function_there(), Current :: function_there(), Status :: atom()}.
+%% `undefined': there is none; `not_known': it cannot be read.
+-type function_there() :: {binary(), binary(), arity()} | undefined | not_known.
+-type who_there() :: {binary() | undefined | not_known, Call :: function_there(), Current :: function_there(), Status :: atom()}.
 -type scheduler() :: {Number :: pos_integer(), Queue :: non_neg_integer() | undefined,
                      none | busy | torn | {pid(), Status :: atom(), Mark :: non_neg_integer(), Call :: mfa() | function_there(),
                                            Current :: mfa() | function_there()}
@@ -303,7 +304,7 @@ do_each_of(_What, _Pids) -> erlang:nif_error(not_loaded).
 
 %% After aim/1: the process over there that has this name. If it returns a number, go on from there; from 0 at
 %% first.
--spec find_name(binary(), non_neg_integer()) -> pid() | non_neg_integer() | none | no_reader.
+-spec find_name(binary(), non_neg_integer()) -> pid() | non_neg_integer() | none | not_known | no_reader.
 find_name(Text, From) -> said(do_find_name(Text, From)).
 do_find_name(_Text, _From) -> erlang:nif_error(not_loaded).
 
@@ -311,7 +312,7 @@ do_find_name(_Text, _From) -> erlang:nif_error(not_loaded).
 %% `sonde_attr:native/0' lists, in that order; an atom says why there is none.
 -spec look_process(look()) ->
     {who_there(), Leader :: pid() | undefined, [integer() | busy | ask | too_large],
-     [{function_there(), Line :: non_neg_integer()}]}
+     [{function_there(), Line :: non_neg_integer()}] | not_known}
   | withheld().
 look_process(Look) -> said(do_look_process(Look)).
 do_look_process(_Look) -> erlang:nif_error(not_loaded).
@@ -599,7 +600,7 @@ do_scan_stacks(_Scan, _From) -> erlang:nif_error(not_loaded).
 
 %% The functions on that stack, the last call first. Their names come from memory that may be anything by
 %% now, so the library needs to know how many atoms there are.
--spec scan_stack(scan(), Node :: pos_integer()) -> [mfa() | function_there()] | no_reader.
+-spec scan_stack(scan(), Node :: pos_integer()) -> [mfa() | function_there()] | not_known | no_reader.
 scan_stack(Scan, Node) ->
     ok = settled(),
     said(do_scan_stack(Scan, Node, erlang:system_info(atom_count))).

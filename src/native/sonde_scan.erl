@@ -38,8 +38,9 @@
                             {[{pid(), integer() | [integer()] | undefined}], Acc}),
           row => fun(({pid(), [integer() | pid()]}, Acc) -> Acc),
           join => fun((Acc, Acc) -> Acc)}.
-%% `runnable': it waits for a scheduler; only `sonde_waits' from outside tells it from `busy'.
--type why() :: busy | runnable | too_large | timeout.
+%% `runnable': it waits for a scheduler; only `sonde_waits' from outside tells it from `busy'. `no_code': the functions
+%% that it is in cannot be read; of another OS process.
+-type why() :: busy | runnable | too_large | timeout | no_code.
 -type missed() :: [{pid(), why()}].
 %% `unseen': how many more processes were not read before the timeout; `waiting': up to ten of them.
 -type result() :: #{missed := missed(), suspended := [{pid(), Ms :: float()}],

@@ -12,14 +12,15 @@
 
 -type why() :: {native_off, sonde_vm:reason()}
              | no_reader | code | atoms | identity | schedulers
+             | no_code % over there
              | changed | no_memory | no_build_id % of a core file
              | gone | forbidden | filtered | other_program | process_table | process_limit | processes
              | system_limit
-             | {no_process, pid()} | {no_pid, string()} | {no_name, string()} | timeout
+             | {no_process, pid()} | {no_pid, string()} | {no_name | name_not_known, string()} | timeout
              | {not_known, Item :: atom()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
 -type row() :: {pid(), integer(), [sonde_outside_names:name()
                                    | {current_function | initial_call,
-                                      sonde_outside_names:function_there() | undefined}]}.
+                                      sonde_outside_names:function_there() | undefined | not_known}]}.
 
 %% Longer than what an atom's text may be without a binary of its own (OTP 29).
 -define(LONG, 'an atom whose text is longer than the sixty-four bytes that a small binary may have').
@@ -146,9 +147,13 @@ errors({no_process, Pid}) ->
 errors({no_pid, Text}) ->
     ["no process can have the pid ", Text];
 errors({no_name, Text}) ->
-    ["it has no process that is registered as ", [printable(C) || C <- Text]];
+    ["it has no process that is registered as ", printable(Text)];
+errors({name_not_known, Text}) ->
+    ["no process whose name can be read is registered as ", printable(Text), ", but some names cannot be read"];
 errors({not_known, Item}) ->
     [atom_to_list(Item), " cannot be read from outside the node"];
+errors(no_code) ->
+    "its code cannot be read";
 errors(no_memory) ->
     "there was no memory for what is to be remembered";
 errors(system_limit) ->
@@ -174,8 +179,11 @@ errors(Check) when Check =:= process_table; Check =:= processes ->
     ["its memory is not as expected (check: ", atom_to_list(Check), ")"].
 
 %% Bytes of a command line that are no text become halves of characters, which no terminal can be sent.
-printable(C) when C >= 16#D800, C =< 16#DFFF -> 16#FFFD;
-printable(C) -> C.
+printable(Text) ->
+    [case C >= 16#D800 andalso C =< 16#DFFF of
+         true -> 16#FFFD;
+         false -> C
+     end || C <- Text].
 
 %% @doc After open/1: an answer in the shape of that call of `sonde', and what is missing in it. An argument
 %% `{process, Text}' is a pid as that node prints it, or a registered name.
@@ -251,7 +259,10 @@ answer(dump, [Pid, File], #{timeout := Ms} = Opts) when is_pid(Pid), node(Pid) =
 answer(Function, [N], Opts) when is_integer(N), N >= 0, is_map_key(Function, ?BINARIES) ->
     tried(fun() -> binaries(Function, map_get(Function, ?BINARIES), N, Opts) end);
 answer(heap, [Pid], Opts) when is_pid(Pid), node(Pid) =:= node() ->
-    looked(Pid, sonde_heap_map:heap(Pid, maps:with([timeout], Opts)));
+    looked(Pid, case sonde_heap_map:heap(Pid, maps:with([timeout], Opts)) of
+                    #{literals := undefined} = Heap -> Heap#{literals := not_known};
+                    Other -> Other
+                end);
 answer(heap_top, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
     looked(Pid, sonde_heap_top:top(Pid, N, maps:with([timeout], Opts)));
 answer(mailbox, [Pid, N], Opts) when is_pid(Pid), node(Pid) =:= node(), is_integer(N), N >= 0 ->
@@ -284,7 +295,7 @@ tried(Fun) ->
         {ok, Answer, sonde_scan:report(Result#{unseen := Unseen + absent(0, 0)}, false)}
     catch
         error:{native_off, {unsupported, no_reader}} -> {error, no_reader};
-        error:{native_off, {unsupported, code}} -> {error, code};
+        error:{native_off, {unsupported, code}} -> {error, no_code};
         error:no_memory -> {error, no_memory};
         error:system_limit -> {error, system_limit};
         throw:Why when Why =:= no_reader; Why =:= schedulers -> {error, Why}
@@ -349,9 +360,14 @@ stacks(N, Opts) ->
     How = (how(stack, Opts))#{max_words => maps:get(depth, Opts, ?DEPTH)},
     Scans = sonde_scan:scan(stacks, 0, undefined, How),
     Result = sonde_scan:once(Scans, How),
-    Groups = sonde_stacks:groups(Scans, fun sonde_outside_names:function/1),
+    {Groups, Unread} = sonde_stacks:groups(Scans, fun sonde_outside_names:function/1),
     {[{Stack, Count, example(Pid, Count)} || {Less, Stack, Pid} <- lists:sublist(Groups, N),
-                                             Count <- [-Less]], Result}.
+                                             Count <- [-Less]], unread(Unread, Result)}.
+
+%% One of them is named.
+unread(none, Result) -> Result;
+unread({Count, Pid}, #{missed := Missed, unseen := Unseen} = Result) ->
+    Result#{missed := [{Pid, no_code} | Missed], unseen := Unseen + Count - 1}.
 
 %% A core file never changes.
 schedulers(Opts) ->

@@ -6,7 +6,8 @@
 -export([groups/3]).
 
 -type by() :: initial_call | current_function | registered_name.
--type group() :: {sonde_outside_names:name() | sonde_outside_names:function_there() | undefined,
+%% `not_known': it cannot be read, because it is not in the file.
+-type group() :: {sonde_outside_names:name() | sonde_outside_names:function_there() | undefined | not_known,
                   Processes :: pos_integer(), [{atom(), integer()}]}.
 
 %% Rows that wait until their processes are named, at once.

@@ -72,13 +72,15 @@ read(Pid, Opts, Tries) ->
 known(Look) ->
     {Who, Leader, Values, Stack} = sonde_look:given(sonde_nif:look_process(Look)),
     maps:merge(named(Who, #{group_leader => known_or_not(Leader),
-                            current_stacktrace => [called(Call) || Call <- Stack]}),
+                            current_stacktrace => called(Stack)}),
                maps:from_list(lists:zip(sonde_attr:native(), [number(Value) || Value <- Values]))).
 
-%% The name of the file is not read.
-called({Call, Line}) ->
-    {M, F, A} = sonde_outside_names:function(Call),
-    {M, F, A, [{line, Line} || Line > 0]}.
+%% The names of files are not read.
+called(not_known) ->
+    not_known;
+called(Stack) ->
+    [{M, F, A, [{line, Line} || Line > 0]}
+     || {Call, Line} <- Stack, {M, F, A} <- [sonde_outside_names:function(Call)]].
 
 number(ask) -> not_known;
 number(Value) -> Value.

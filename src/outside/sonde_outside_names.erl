@@ -11,7 +11,7 @@
 
 %% @doc Finds a process by its pid, as that node prints it, or by its registered name.
 -spec process(string(), Until :: integer()) ->
-    {ok, pid()} | {error, {no_pid | no_name, string()} | timeout | no_reader}.
+    {ok, pid()} | {error, {no_pid | no_name | name_not_known, string()} | timeout | no_reader}.
 process(Text, Until) ->
     case numbers(Text) of
         [_ | _] = Numbers -> pid(Numbers, Text);
@@ -41,9 +41,10 @@ pid(Numbers, Text) ->
 %% `MyApp.Repo' is what a table shows of 'Elixir.MyApp.Repo'.
 registered(Text, Until) ->
     case find(unicode:characters_to_binary(Text), 0, Until) of
-        none ->
+        Not when Not =:= none; Not =:= not_known ->
             case find(unicode:characters_to_binary(["Elixir.", Text]), 0, Until) of
                 none -> {error, {no_name, Text}};
+                not_known -> {error, {name_not_known, Text}};
                 Found -> Found
             end;
         Found ->
@@ -53,7 +54,7 @@ registered(Text, Until) ->
 find(Name, From, Until) when is_binary(Name) ->
     case sonde_nif:find_name(Name, From) of
         Pid when is_pid(Pid) -> {ok, Pid};
-        none -> none;
+        Not when Not =:= none; Not =:= not_known -> Not;
         no_reader -> {error, no_reader};
         Next ->
             case erlang:monotonic_time(millisecond) < Until of
@@ -64,8 +65,9 @@ find(Name, From, Until) when is_binary(Name) ->
 find(_, _, _) ->
     none.
 
-%% @doc The name of a process, the function that it began with, and the one that it is in.
--spec who(pid()) -> {name() | undefined, function_there() | undefined, function_there() | undefined}.
+%% @doc The name of a process, the function that it began with, and the one that it is in. `undefined': there is none;
+%% `not_known': it cannot be read, because it is not in the file.
+-spec who(pid()) -> {name() | undefined, function_there() | undefined | not_known, function_there() | undefined | not_known}.
 who(Pid) ->
     case sonde_nif:identity(Pid) of
         gone -> {undefined, undefined, undefined};
@@ -73,7 +75,7 @@ who(Pid) ->
     end.
 
 %% @doc The same as in a row of `sonde'.
--spec attrs(pid()) -> [name() | {current_function | initial_call, function_there() | undefined}].
+-spec attrs(pid()) -> [name() | {current_function | initial_call, function_there() | undefined | not_known}].
 attrs(Pid) ->
     {Name, Call, Current} = who(Pid),
     [Name || Name =/= undefined] ++ [{current_function, Current}, {initial_call, Call}].
@@ -81,18 +83,20 @@ attrs(Pid) ->
 %% @doc The name of a process and where it is, of its attributes in a row, as text.
 -spec about([term()]) -> unicode:chardata().
 about(Attrs) ->
-    [Current, Call] = [proplists:get_value(Key, Attrs) || Key <- [current_function, initial_call]],
-    [[sonde_names:atom(Name, true), $\s] || Name <- Attrs, not is_tuple(Name)]
-        ++ [["in ", sonde_names:call(Current, true)] || Current =/= undefined]
-        ++ [["began in ", sonde_names:call(Call, true)] || Current =:= undefined, Call =/= undefined].
+    [[sonde_names:atom(Name, true), $\s] || Name <- Attrs, not is_tuple(Name), Name =/= not_known]
+        ++ case [proplists:get_value(Key, Attrs) || Key <- [current_function, initial_call]] of
+               [{_, _, _} = Current, _] -> ["in ", sonde_names:call(Current, true)];
+               [_, {_, _, _} = Call] -> ["began in ", sonde_names:call(Call, true)];
+               _ -> []
+           end.
 
--spec function(sonde_nif:function_there()) -> function_there() | undefined.
+-spec function(sonde_nif:function_there()) -> function_there() | undefined | not_known.
 function({M, F, A}) -> {name(M), name(F), A};
-function(undefined) -> undefined.
+function(Not) when Not =:= undefined; Not =:= not_known -> Not.
 
--spec name(binary() | undefined) -> name() | undefined.
+-spec name(binary() | undefined | not_known) -> name() | undefined.
 name(Text) when is_binary(Text) -> sonde_names:existing(Text);
-name(undefined) -> undefined.
+name(Not) when Not =:= undefined; Not =:= not_known -> Not.
 
 %% ---- calls
 

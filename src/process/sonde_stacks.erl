@@ -11,7 +11,8 @@
                 [{example, pid()} | {initial_call, mfa()} | (Name :: atom())]}.
 -type options() :: #{depth => 1..64, timeout => Ms :: non_neg_integer(), report => boolean(),
                      threads => sonde_threads:threads()}.
--type groups() :: #{[mfa()] => {Processes :: pos_integer(), Example :: pid()}}.
+%% `not_known': of those in another OS process of which a function cannot be read.
+-type groups() :: #{[mfa()] | not_known => {Processes :: pos_integer(), Example :: pid()}}.
 
 -define(DEEPEST, 64).
 %% A process in a long native call does not answer before the call ends.
@@ -101,12 +102,16 @@ is_ours([], [_, {_, Call}]) -> sonde_attr:is_ours(Call);
 is_ours([{sonde_nif, _, _} | _], undefined) -> true;
 is_ours(Stack, undefined) -> lists:any(fun(F) -> sonde_attr:is_ours(F, F) end, Stack).
 
-%% @doc The stacks of finished scans, those of most processes first; `Function' is applied to each function.
+%% @doc The stacks of finished scans in another OS process, those of most processes first; `Function' is applied to each
+%% function. And how many processes have a stack of which a function cannot be read, with one of them.
 -spec groups(sonde_scan:scans(), fun((tuple()) -> tuple())) ->
-    [{Less :: neg_integer(), [tuple()], Example :: pid()}].
+    {[{Less :: neg_integer(), [tuple()], Example :: pid()}], {Processes :: pos_integer(), pid()} | none}.
 groups(Scans, Function) ->
-    Add = fun(Stack, {Count, Pid}, Acc) -> add(lists:map(Function, Stack), Count, Pid, Acc) end,
-    sorted(maps:fold(Add, #{}, lists:foldl(fun read/2, #{}, Scans))).
+    Add = fun(not_known, _, Acc) -> Acc;
+             (Stack, {Count, Pid}, Acc) -> add(lists:map(Function, Stack), Count, Pid, Acc)
+          end,
+    All = lists:foldl(fun read/2, #{}, Scans),
+    {sorted(maps:fold(Add, #{}, All)), maps:get(not_known, All, none)}.
 
 %% ---- groups
 
@@ -171,7 +176,7 @@ stack(Scan, Node) ->
         Stack -> Stack
     end.
 
--spec add([mfa()], pos_integer(), pid(), groups()) -> groups().
+-spec add([mfa()] | not_known, pos_integer(), pid(), groups()) -> groups().
 add(Stack, Count, Pid, Groups) ->
     maps:update_with(Stack, fun({N, One}) -> {N + Count, One} end, {Count, Pid}, Groups).
 
