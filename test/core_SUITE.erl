@@ -15,7 +15,9 @@ all() ->
      one_process_is_that_of_the_node, binaries_are_those_of_the_node, dumps_are_those_of_the_node,
      a_diagnosis_is_that_of_the_node, waits_and_groups_are_those_of_the_node,
      a_process_that_ran_has_a_row_or_is_named, a_debuggers_core_file_is_read_alike, without_one_of_its_parts,
-     cut_off, cut_off_before_the_stack, without_code, without_memory, without_build_id, another_build_is_refused,
+     cut_off, cut_off_names_are_right_or_not_known,
+     a_debuggers_file_cut_off, why_a_process_is_not_read, cut_off_before_the_stack, without_code, without_memory,
+     without_build_id, another_build_is_refused,
      another_process_limit_is_refused, written_meanwhile, ten_gigabytes_are_not_read, no_memory,
      no_call_takes_long, only_this_module_may_aim, it_aims_once,
      a_report_has_the_numbers_of_the_calls, command_answers, its_commands_can_be_pasted, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
@@ -599,7 +601,10 @@ waits_and_groups_are_those_of_the_node(Config) ->
                  {ok, All, _} = Answers(proc_group, [By, [total_heap_size, message_queue_len]]),
                  Here = [{outside_calls_SUITE:atoms(Key), N, Totals} || {Key, N, Totals} <- All],
                  {By, Said} = {By, ours(Here)}
-             end || {By, Said} <- Groups]
+             end || {By, Said} <- Groups],
+        %% started by no proc_lib, it has the key all the same
+        {ok, All, _} = Answers(proc_group, [initial_call, [reductions]]),
+        [1] = [N || {Key, N, _} <- All, outside_calls_SUITE:atoms(Key) =:= {application_controller, start, 1}]
     end).
 
 %% It may have been at rest just when the node died.
@@ -716,6 +721,127 @@ cut_off(Config) ->
          end || Size <- Sizes, Missing <- [Whole - Size]],
     {1, "", _} = sonde(["--core ", Copy, " native"], Config).
 
+%% A name, group or stack that a cut-off file has is that of the whole file, or it is reported as not known.
+cut_off_names_are_right_or_not_known(Config) ->
+    Copy = copy(Config),
+    {ok, #file_info{size = Whole}} = file:read_file_info(Copy),
+    All = opened(Copy, fun named_of/1),
+    #{rows := Rows, names := Names, groups := Groups, stacks := Stacks} = All,
+    {_, true} = {All, map_size(Names) > 10 andalso map_size(Stacks) > 5},
+    [] = [Key || {Key, _} <- maps:to_list(Groups), element(2, Key) =:= not_known],
+    Seen = [begin
+                {ok, File} = file:open(Copy, [read, write, raw]),
+                {ok, Size} = file:position(File, Size),
+                ok = file:truncate(File),
+                ok = file:close(File),
+                twin([], fun(Twin) ->
+                    case open(Twin, Copy) of
+                        ok ->
+                            Answers = fun(Function, Args) -> outside_rows_SUITE:outside(Twin, Function, Args) end,
+                            Cut = named_of(Answers),
+                            #{rows := CutRows, groups := CutGroups, stacks := CutStacks} = Cut,
+                            Wrong = [{Pid, Key, Value, Other}
+                                     || {Pid, Items} <- maps:to_list(CutRows), {Key, Value} <- maps:to_list(Items),
+                                        Other <- [maps:get(Key, maps:get(Pid, Rows, #{}), none)],
+                                        Value =/= not_known, Value =/= Other],
+                            {Size, []} = {Size, Wrong},
+                            More = [{Key, N} || {Key, N} <- maps:to_list(CutGroups) ++ maps:to_list(CutStacks),
+                                                element(2, Key) =/= not_known,
+                                                N > maps:get(Key, maps:merge(Groups, Stacks), 0)],
+                            {Size, []} = {Size, More},
+                            %% none is left out
+                            {Size, _, true} = {Size, Cut, all_counted(All, Cut)},
+                            Lost = [Name || {Name, Pid} <- maps:to_list(Names),
+                                            case Answers(info, [{process, atom_to_list(Name)}, registered_name]) of
+                                                {ok, {registered_name, Text}, _} -> outside_rows_SUITE:as_atom(Text) =/= Name;
+                                                {error, {name_not_known, _}} -> false;
+                                                {error, {no_process, Pid}} -> false;
+                                                _ -> true
+                                            end],
+                            {Size, []} = {Size, Lost},
+                            length([Key || {Key, _} <- maps:to_list(CutGroups), element(2, Key) =:= not_known]);
+                        {error, _} ->
+                            0
+                    end
+                end)
+            end || Size <- [Whole * N div 200 || N <- [197, 190, 180, 165, 150]]],
+    ok = sonde_test:figures("~p~n", [Seen]),
+    true = lists:max(Seen) > 0.
+
+%% What it says of names: by process, how many processes are in which group, and which stacks there are.
+named_of(Answers) ->
+    By = [registered_name, current_function, initial_call],
+    {ok, Rows, #{left_out := Out}} = Answers(proc_count, [reductions, 100000]),
+    Items = maps:from_list([{Pid, row_of([outside_rows_SUITE:as_atom(A) || A <- Attrs])} || {Pid, _, Attrs} <- Rows]),
+    Groups = [{Key, outside_calls_SUITE:atoms(Answers(proc_group, [Key, [reductions]]))} || Key <- By],
+    {ok, Stacks, #{left_out := NoStack}} = Answers(stacks, [100000]),
+    #{rows => Items,
+      names => maps:from_list([{Name, Pid} || {Pid, #{name := Name}} <- maps:to_list(Items), is_atom(Name), Name =/= none,
+                                              Name =/= not_known]),
+      groups => maps:from_list([{{Key, Group}, N} || {Key, {ok, All, _}} <- Groups, {Group, N, _} <- All]),
+      stacks => maps:from_list([{{stack, [outside_rows_SUITE:as_atom_function(F) || F <- Stack]}, N} || {Stack, N, _} <- Stacks]),
+      sums => [{Key, lists:sum([N || {_, N, _} <- All]) + Left} || {Key, {ok, All, #{left_out := Left}}} <- Groups]
+              ++ [{rows, length(Rows) + Out}, {stack, lists:sum([N || {_, N, _} <- Stacks]) + NoStack}]}.
+
+row_of([Name | Attrs]) when not is_tuple(Name) -> (row_of(Attrs))#{name := Name};
+row_of(Attrs) -> (maps:from_list(Attrs))#{name => none}.
+
+all_counted(#{sums := Sums}, #{sums := Cut}) ->
+    lists:all(fun({{Key, N}, {Key, M}}) -> M >= N end, lists:zip(Sums, Cut)).
+
+%% It has its notes at the end.
+a_debuggers_file_cut_off(Config) ->
+    case os:find_executable("gcore") of
+        false ->
+            {skip, "not installed: gdb"};
+        _ ->
+            sonde_peer_helper:with(shipped, ["+MIscs", "32", "+A", "1"], fun(Target) ->
+                Core = by_debugger(sonde_peer_helper:call(Target, os, getpid, []), get(dir, Config)),
+                {ok, #file_info{size = Whole}} = file:read_file_info(Core),
+                {ok, _} = sonde_core_file:open(Core),
+                {ok, File} = file:open(Core, [read, write, raw]),
+                {ok, _} = file:position(File, Whole div 2),
+                ok = file:truncate(File),
+                ok = file:close(File),
+                {error, {no_notes, Missing}} = sonde_core_file:open(Core),
+                %% behind the notes there is only what a debugger wants to have
+                {_, _, true} = {Missing, Whole, Missing =< Whole - Whole div 2 andalso Missing > Whole div 4},
+                {1, "", Said} = sonde(["--core ", Core, " native"], Config),
+                true = outside_SUITE:is_one_line(Said) andalso has(integer_to_list(Missing) ++ " bytes are missing", Said)
+            end)
+    end.
+
+%% In the node.
+secret() ->
+    sonde_test:hold(fun() -> _ = process_flag(sensitive, true), secret end).
+
+stopped() ->
+    Pid = sonde_test:hold(fun() -> stopped end),
+    true = erlang:suspend_process(Pid),
+    receive never -> Pid end.
+
+%% By its state, and by whether it is in the file.
+why_a_process_is_not_read(Config) ->
+    {Core, {Secret, Stopped}} =
+        of_node([], get(dir, Config), abort, default,
+                fun(Of) ->
+                    Pid = Of(?MODULE, secret, []),
+                    %% the VM resumes it if this one ends
+                    Suspender = Of(erlang, spawn, [?MODULE, stopped, []]),
+                    ok = sonde_test:until(waits, fun() -> Of(erlang, process_info, [Suspender, status]) =:= {status, waiting} end),
+                    {suspending, [{Other, _, _}]} = Of(erlang, process_info, [Suspender, suspending]),
+                    ok = Of(sonde_test, settle, [[Pid]]),
+                    {Pid, Other}
+                end),
+    Why = fun(Command, Pid) ->
+              {0, Json, _} = sonde(["--core ", Core, " ", Command, " --json"], Config),
+              #{<<"missed">> := #{<<"pids">> := Missed}} = outside_SUITE:read(Json),
+              [Word || #{<<"pid">> := P, <<"why">> := Word} <- Missed, P =:= list_to_binary(pid_to_list(Pid))]
+          end,
+    [<<"waits, but not known from outside">>] = Why("proc_count memory 1", Secret),
+    [<<"suspended">>] = Why("waits 1", Stopped),
+    [] = Why("proc_count memory 1", Stopped).
+
 %% The stack is at the end of a file of the kernel. The beginning of the command line is elsewhere.
 cut_off_before_the_stack(Config) ->
     Copy = copy(Config),
@@ -743,15 +869,30 @@ without_code(Config) ->
     opened(Core, fun(Answers) ->
         0 = rows_are_right(Told, Answers),
         {ok, [{_, _, _} | _] = Rows, _} = Answers(proc_count, [memory, 100]),
-        [_ | _] = [Pid || {Pid, _, Attrs} <- Rows, {current_function, F} <- Attrs, F =:= undefined orelse is_tuple(F)]
-    end).
+        [_ | _] = [Pid || {Pid, _, Attrs} <- Rows, {current_function, not_known} <- Attrs],
+        [_ | _] = [Pid || {Pid, _, Attrs} <- Rows, {initial_call, F} <- Attrs, is_tuple(F)],
+        %% a stack whose functions are not known is none that is empty
+        #{stacks := Inside, pids := [Pid | _]} = Told,
+        {ok, Stacks, #{left_out := Unread, missed := #{pids := Missed}}} = Answers(stacks, [1000]),
+        [] = [Stack || {[_ | _] = Stack, _, _} <- Stacks],
+        {_, true} = {Unread, Unread >= lists:sum([N || {[_ | _], N, _} <- Inside]) - 10},
+        [_ | _] = [P || {P, no_code} <- Missed],
+        {ok, {current_stacktrace, not_known}, _} = Answers(info, [Pid, current_stacktrace]),
+        {error, no_code} = Answers(waits, [5]),
+        {error, no_code} = Answers(diagnose, [])
+    end),
+    _ = [begin
+             {Is, _, Said} = sonde(["--core ", Core, " ", Call], Config),
+             {Call, Code, true} = {Call, Is, has("coredump_filter without bit 1", Said) andalso not has("did not find out", Said)}
+         end || {Call, Code} <- [{"stacks 5", 0}, {"proc_count memory 1", 0}, {"waits 5", 1}]].
 
 %% Without the memory of its own there is no stack, and so no command line.
 without_memory(Config) ->
     {Core, _} = of_node([], get(dir, Config), abort, "0x32", fun(_) -> ok end),
     {1, "", Said} = sonde(["--core ", Core, " native"], Config),
     true = outside_SUITE:is_one_line(Said)
-        andalso (has("no command line", Said) orelse has("not as expected, or not in it", Said)),
+        andalso (has("no command line", Said) orelse has("not as expected, or not in it", Said))
+        andalso has("coredump_filter without bit 0", Said),
     twin([], fun(Twin) -> {error, process_table} = open(Twin, Core) end).
 
 without_build_id(Config) ->
