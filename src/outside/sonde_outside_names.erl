@@ -41,14 +41,15 @@ pid(Numbers, Text) ->
 %% `MyApp.Repo' is what a table shows of 'Elixir.MyApp.Repo'.
 registered(Text, Until) ->
     case find(unicode:characters_to_binary(Text), 0, Until) of
-        Not when Not =:= none; Not =:= not_known ->
+        {ok, Pid} -> {ok, Pid};
+        {error, Why} -> {error, Why};
+        Not ->
             case find(unicode:characters_to_binary(["Elixir.", Text]), 0, Until) of
-                none -> {error, {no_name, Text}};
-                not_known -> {error, {name_not_known, Text}};
-                Found -> Found
-            end;
-        Found ->
-            Found
+                {ok, Pid} -> {ok, Pid};
+                {error, Why} -> {error, Why};
+                none when Not =:= none -> {error, {no_name, Text}};
+                _ -> {error, {name_not_known, Text}}
+            end
     end.
 
 find(Name, From, Until) when is_binary(Name) ->

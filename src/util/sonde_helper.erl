@@ -96,12 +96,17 @@ jobs(Start, Fold, Acc, Jobs, Limits) ->
 %% @doc Starts a job; its answer is the result of `Fun(Arg)'.
 -spec job(fun((Arg) -> term()), Arg) -> pid().
 job(Fun, Arg) ->
-    spawn_opt(?MODULE, work, [Fun, Arg], [link, process_info(self(), priority)]).
+    started([Fun, Arg], [link, process_info(self(), priority)]).
 
 %% @doc Like {@link job/2}, but without a link: its end is not reported.
 -spec aside(fun((Arg) -> term()), Arg) -> pid().
 aside(Fun, Arg) ->
-    spawn_opt(?MODULE, work, [Fun, Arg], [process_info(self(), priority)]).
+    started([Fun, Arg], [process_info(self(), priority)]).
+
+started(Args, Opts) ->
+    case spawn_opt(?MODULE, work, Args, Opts) of
+        Pid when is_pid(Pid) -> Pid
+    end.
 
 -spec work(fun((Arg) -> term()), Arg) -> no_return().
 work(Fun, Arg) ->
