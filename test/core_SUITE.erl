@@ -828,7 +828,7 @@ why_a_process_is_not_read(Config) ->
                     Pid = Of(?MODULE, secret, []),
                     %% the VM resumes it if this one ends
                     Suspender = Of(erlang, spawn, [?MODULE, stopped, []]),
-                    ok = sonde_test:until(waits, fun() -> Of(erlang, process_info, [Suspender, status]) =:= {status, waiting} end),
+                    ok = sonde_test:until(suspends, fun() -> Of(erlang, process_info, [Suspender, suspending]) =/= {suspending, []} end),
                     {suspending, [{Other, _, _}]} = Of(erlang, process_info, [Suspender, suspending]),
                     ok = Of(sonde_test, settle, [[Pid]]),
                     {Pid, Other}

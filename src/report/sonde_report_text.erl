@@ -32,8 +32,9 @@ name(Name) -> atom(Name).
 
 atom(Name) -> text(sonde_names:atom(Name, true)).
 
--spec call({sonde_names:name(), sonde_names:name(), arity()} | undefined) -> binary() | undefined.
+-spec call({sonde_names:name(), sonde_names:name(), arity()} | undefined | not_known) -> binary() | undefined.
 call({_, _, _} = Call) -> text(sonde_names:call(Call, true));
+call(not_known) -> <<"not_known">>;
 call(_) -> undefined.
 
 %% @doc The texts of the attributes of a row: its name, and two calls.
