@@ -96,15 +96,15 @@ jobs(Start, Fold, Acc, Jobs, Limits) ->
 %% @doc Starts a job; its answer is the result of `Fun(Arg)'.
 -spec job(fun((Arg) -> term()), Arg) -> pid().
 job(Fun, Arg) ->
-    started([Fun, Arg], [link, process_info(self(), priority)]).
+    started(Fun, Arg, [link, process_info(self(), priority)]).
 
 %% @doc Like {@link job/2}, but without a link: its end is not reported.
 -spec aside(fun((Arg) -> term()), Arg) -> pid().
 aside(Fun, Arg) ->
-    started([Fun, Arg], [process_info(self(), priority)]).
+    started(Fun, Arg, [process_info(self(), priority)]).
 
-started(Args, Opts) ->
-    case spawn_opt(?MODULE, work, Args, Opts) of
+started(Fun, Arg, Opts) ->
+    case spawn_opt(?MODULE, work, [Fun, Arg], Opts) of
         Pid when is_pid(Pid) -> Pid
     end.
 
