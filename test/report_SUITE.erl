@@ -5,13 +5,15 @@
 -compile([export_all, nowarn_export_all]).
 
 -define(MARKUP, '</script><script>alert(1)</script>').
+%% What turns the text after it around: overrides, isolates and marks.
+-define(TURNS, [16#061C, 16#200E, 16#200F, 16#202A, 16#202B, 16#202C, 16#202D, 16#202E, 16#2066, 16#2067, 16#2068, 16#2069]).
 
 suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
     [one_file_for_its_owner, numbers_are_those_of_the_calls, binaries_are_those_of_the_account,
-     stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, nothing_is_content,
+     stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, names_turn_nothing_around, nothing_is_content,
      content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten,
      no_time_is_said, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
      another_node, no_page_is_an_error, heaps_are_trees, small_tables_with_much_are_there].
@@ -242,6 +244,36 @@ names_are_text(Config) ->
     [_] = [P || [P, N | _] <- maps:get(<<"rows">>, section(<<"processes">>, Data)), N =:= Name],
     [_] = [N || [N | _] <- maps:get(<<"rows">>, section(<<"tables">>, Data)), N =:= Name],
     true = ets:delete(?MARKUP),
+    sonde_test:stop(Pid).
+
+%% A name with each of them, and what the page may show instead.
+turned() ->
+    {list_to_atom("turned" ++ ?TURNS),
+     unicode:characters_to_binary(["'turned", [io_lib:format("\\x{~.16B}", [C]) || C <- ?TURNS], "'"])}.
+
+turns_in(Json) -> [C || C <- ?TURNS, binary:match(Json, <<C/utf8>>) =/= nomatch].
+
+%% In rows, in sentences of the diagnosis, in the names of a heap and in a call.
+names_turn_nothing_around(Config) ->
+    {Name, Shown} = turned(),
+    Pid = sonde_test:hold(fun() -> _ = put(Name, lists:seq(1, 2000000)), [self() ! I || I <- lists:seq(1, 20000)] end),
+    true = register(Name, Pid),
+    Name = ets:new(Name, [named_table, public]),
+    _ = report(#{content => true}, Config),
+    [] = turns_in(json(Config)),
+    Data = data(Config),
+    [_] = [P || [P, N | _] <- maps:get(<<"rows">>, section(<<"processes">>, Data)), N =:= Shown],
+    [_] = [N || [N | _] <- maps:get(<<"rows">>, section(<<"tables">>, Data)), N =:= Shown],
+    [] = turns_in(sonde_report_text:call({Name, Name, 1})),
+    [] = turns_in(sonde_report_text:long(["suspect ", atom_to_list(Name)])),
+    %% one that is cut has no half of an escape
+    Long = sonde_report_text:text(lists:duplicate(500, 16#202E)),
+    Whole = iolist_to_binary([lists:duplicate(197, "\\x{202E}"), "..."]),
+    Whole = Long,
+    %% letters of scripts from right to left are names as others are
+    Hebrew = <<"'שלום'"/utf8>>,
+    Hebrew = sonde_report_text:name(list_to_atom([16#5E9, 16#5DC, 16#5D5, 16#5DD])),
+    true = ets:delete(Name),
     sonde_test:stop(Pid).
 
 %% A table of three rows is among the smallest, though they refer to more than any other's.

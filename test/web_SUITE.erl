@@ -343,6 +343,13 @@ names_are_text(_Config) ->
     Name = <<"'", (atom_to_binary(?MARKUP))/binary, "'">>,
     #{<<"rows">> := Rows} = part(<<"processes">>),
     [_] = [P || [P, N | _] <- Rows, N =:= Name],
+    {Turned, Shown} = report_SUITE:turned(),
+    Other = sonde_test:hold(fun() -> lists:seq(1, 2000000) end),
+    true = register(Turned, Other),
+    ok = sonde_test:until(shown, fun() -> #{<<"rows">> := Now} = part(<<"processes">>), lists:any(fun([_, N | _]) -> N =:= Shown end, Now) end),
+    sonde_test:stop(Other),
+    {200, _, Json} = fetch(element(2, address()) ++ "data"),
+    [] = report_SUITE:turns_in(Json),
     %% in the page is nothing of the node
     {_, Path} = address(),
     {200, _, Page} = fetch(Path),

@@ -255,14 +255,14 @@ proper(Cut) -> [Cut].
 %% ---- characters
 
 %% @doc Text in which nothing can move a terminal's cursor, or turn its text around.
--spec safe(unicode:chardata()) -> unicode:chardata().
+-spec safe(unicode:chardata()) -> [char() | string()].
 safe(Text) ->
     [safe_char(C) || C <- unicode:characters_to_list(Text)].
 
-safe_char(C) when C < 32; C >= 127, C < 160; C >= 16#200B, C =< 16#200F;
+safe_char(C) when C < 32; C >= 127, C < 160; C =:= 16#061C; C >= 16#200B, C =< 16#200F;
                   C >= 16#2028, C =< 16#202E; C >= 16#2060, C =< 16#206F; C =:= 16#FEFF ->
     escaped(C);
 safe_char(C) -> C.
 
 escaped(C) ->
-    io_lib:format("\\x{~.16B}", [C]).
+    lists:flatten(io_lib:format("\\x{~.16B}", [C])).

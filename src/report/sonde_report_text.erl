@@ -1,5 +1,6 @@
 %% @private
-%% The names of a report, as text of bounded length: the browser gets no other text of a node.
+%% The names of a report, as text of bounded length: the browser gets no other text of a node. Characters that
+%% would turn around what follows them on the page are escaped.
 -module(sonde_report_text).
 
 -export([text/1, long/1, name/1, call/1, names/1, process/1, registered/1, table/1, kind/1]).
@@ -12,18 +13,21 @@
 -spec text(unicode:chardata()) -> binary().
 text(Chars) ->
     case unicode:characters_to_list(Chars) of
-        List when is_list(List) -> cut(List, length(List));
+        List when is_list(List) -> cut(safe(List));
         _ -> <<"?">>
     end.
 
-cut(List, Length) when Length =< ?LONGEST -> utf8(List);
-cut(List, _) -> utf8(lists:sublist(List, ?LONGEST - 3) ++ "...").
+%% A list of characters and of whole escapes, so that none is cut apart.
+safe(List) -> sonde_units:safe(List).
+
+cut(List) when length(List) =< ?LONGEST -> utf8(List);
+cut(List) -> utf8(lists:sublist(List, ?LONGEST - 3) ++ "...").
 
 %% @doc A sentence: the names in it are bounded, so it is, too.
 -spec long(unicode:chardata()) -> binary().
-long(Chars) -> utf8(lists:sublist(lists:flatten([unicode:characters_to_list(Chars)]), ?LONGEST_SENTENCE)).
+long(Chars) -> utf8(lists:sublist(safe(lists:flatten([unicode:characters_to_list(Chars)])), ?LONGEST_SENTENCE)).
 
-utf8(List) -> << <<C/utf8>> || C <- List >>.
+utf8(Safe) -> << <<C/utf8>> || C <- lists:flatten(Safe) >>.
 
 %% @doc A name; from outside, one without an atom here is a binary.
 -spec name(sonde_names:name()) -> binary() | undefined.
