@@ -1309,10 +1309,11 @@ report(File) -> report(File, #{}).
 %%     error is `eexist'</li>
 %% <li>`content' (`false'): adds previews and keys of the three heaps, as of {@link heap_top/3}. Where the
 %%     environment has `{allow_content, false}' the error is `content_forbidden'</li>
-%% <li>`interval' (2000 ms): how long the diagnosis watches the node</li>
+%% <li>`interval' (2000 ms): how long the diagnosis watches the node, at most half of the time that is left when
+%%     it begins</li>
 %% <li>`top' (200, up to 1000): the number of rows for each attribute</li>
 %% <li>`timeout' (60000 ms): for all sections together; each of them has 15 seconds, and the diagnosis its
-%%     interval in addition</li>
+%%     interval in addition. If nothing at all is read in this time, no file is written, and the error is `timeout'</li>
 %% <li>`node' (this node): the node that is looked at; it must have sonde. The file is written here</li>
 %% <li>`watcher' (`sonde_watch'): the watcher with the history</li>
 %% </ul>

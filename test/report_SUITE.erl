@@ -15,7 +15,7 @@ all() ->
     [one_file_for_its_owner, numbers_are_those_of_the_calls, binaries_are_those_of_the_account,
      stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, names_turn_nothing_around, nothing_is_content,
      content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten,
-     no_time_is_said, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
+     no_time_is_said, nothing_in_time_is_an_error, little_time_is_enough_for_most, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
      another_node, no_page_is_an_error, heaps_are_trees, small_tables_with_much_are_there].
 
 init_per_suite(Config) ->
@@ -365,12 +365,49 @@ content_forbidden(Config) ->
 
 %% ---- what is missing
 
+%% Sections as Section makes them, on no node.
+source(Section) -> #{node => <<"none">>, outside => <<"made up">>, section => Section}.
+
 no_time_is_said(Config) ->
-    #{missing := Missing} = report(#{timeout => 1}, Config),
+    Section = fun(diagnosis, _) -> receive after 20000 -> #{data => #{}} end;
+                 (_, _) -> #{data => #{}}
+              end,
+    {ok, #{missing := Missing}} = sonde_report:write(file(Config), #{timeout => 3000}, source(Section)),
     Late = [Name || {Name, <<"it was not done in time">>} <- Missing],
     true = lists:member(<<"diagnosis">>, Late) andalso lists:member(<<"heaps">>, Late),
-    #{<<"sections">> := #{<<"diagnosis">> := #{<<"failed">> := <<"it was not done in time">>}}} = data(Config),
+    #{<<"sections">> := #{<<"diagnosis">> := #{<<"failed">> := <<"it was not done in time">>}, <<"ports">> := #{<<"data">> := _}}} = data(Config),
     ok = sonde_test:until(ended, fun() -> sonde_test:helpers() =:= [] end).
+
+%% Neither an empty file nor success.
+nothing_in_time_is_an_error(Config) ->
+    Never = fun(_, _) -> receive after infinity -> #{} end end,
+    {error, timeout} = sonde_report:write(file(Config), #{timeout => 300}, source(Never)),
+    {error, enoent} = file:read_file_info(file(Config)),
+    ok = sonde_test:until(ended, fun() -> sonde_test:helpers() =:= [] end),
+    %% that there is nothing is no matter of time
+    None = fun(_, _) -> throw({none, <<"there is none">>}) end,
+    {ok, #{missing := Missing}} = sonde_report:write(file(Config), #{timeout => 60000}, source(None)),
+    [<<"there is none">>] = lists:usort([Why || {_, Why} <- Missing]).
+
+%% What watches nothing begins before the diagnosis, which takes no longer than there is time.
+little_time_is_enough_for_most(Config) ->
+    Self = self(),
+    Section = fun(Name, #{interval := Ms}) -> Self ! {began, Name, Ms}, #{data => #{}} end,
+    {ok, _} = sonde_report:write(file(Config), #{timeout => 60000, interval => 600000}, source(Section)),
+    Began = (fun All() -> receive {began, Name, Ms} -> [{Name, Ms} | All()] after 0 -> [] end end)(),
+    {AtOnce, Others} = lists:split(9, Began),
+    [allocators, binaries, groups, ports, processes, sockets, stacks, tables, waits] = lists:sort([Name || {Name, _} <- AtOnce]),
+    [busy, diagnosis, heaps, node, watcher] = lists:sort([Name || {Name, _} <- Others]),
+    {_, Watch} = lists:keyfind(diagnosis, 1, Others),
+    true = Watch =< 30000 andalso Watch >= 100,
+    %% as here
+    #{missing := Missing} = report(#{timeout => 5000, interval => 600000}, Config),
+    #{<<"sections">> := #{<<"ports">> := #{<<"data">> := _}}} = data(Config),
+    {_, Why} = lists:keyfind(<<"diagnosis">>, 1, Missing),
+    {match, _} = re:run(Why, "^(there was time to watch the node for [0-9]+ ms, not for 600000 ms|it was not done in time)$"),
+    %% and where there is time, it is watched as long as asked for
+    _ = report(#{interval => 150}, Config),
+    #{<<"ms">> := 150} = section(<<"node">>, data(Config)).
 
 one_that_never_answers_is_left_out(Config) ->
     Deaf = sonde_test:hold(fun() -> [] end),

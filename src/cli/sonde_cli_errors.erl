@@ -46,6 +46,7 @@ call(Why, Function) ->
 report(content_forbidden) -> "no permission: the node has {sonde, [{allow_content, false}]}";
 report(no_page) -> "this sonde has no page for reports (priv/report.html)";
 report(too_large) -> "the report is larger than 2 MB";
+report(timeout) -> "no report was written: nothing was read in time (--timeout MS)";
 report({_, no_sonde}) -> call(undef, report);
 report({_, Why}) -> call(Why, report);
 report(Why) -> call(Why, report).

@@ -27,8 +27,12 @@ write(File, Opts, #{name := Name, interval := Ms} = About) ->
                   0 -> <<"read from outside, at one moment">>;
                   _ -> <<"read from outside">>
               end,
-    sonde_report:write(File, Opts, #{node => text(Name), outside => Outside,
-                                     section => fun(Section, More) -> section(Section, maps:merge(More, About)) end}).
+    {Least, Most} = sonde_report_data:intervals(),
+    sonde_report:write(File, Opts#{interval => max(Least, min(Ms, Most))},
+                       #{node => text(Name), outside => Outside,
+                         section => fun(Section, #{interval := Left} = More) ->
+                                            section(Section, (maps:merge(More, About))#{interval := min(Ms, Left)})
+                                    end}).
 
 %% @doc One section; see `sonde_report_sections:section/2'.
 -spec section(atom(), #{atom() => term()}) -> sonde_report_data:made().

@@ -12,7 +12,7 @@
                   watcher => sonde_watch:watcher()}.
 -type written() :: #{bytes := non_neg_integer(), ms := non_neg_integer(),
                      missing := [{Section :: binary(), Why :: binary()}]}.
--type error() :: content_forbidden | no_page | too_large | file:posix()
+-type error() :: content_forbidden | timeout | no_page | too_large | file:posix()
                | {node(), noconnection | no_sonde | timeout | term()}.
 
 -define(PLACE, <<"@SONDE-DATA@">>).
@@ -125,7 +125,7 @@ data(#{node := Node, timeout := Ms} = Opts, Source, Caller) ->
                            none, [all], #{in_flight => 1, until => Until, caller => Caller}) of
         unanswered -> {error, {Node, timeout}};
         {ok, #{json := Json, missing := _}} = Data when is_binary(Json) -> Data;
-        {error, Why} when Why =:= content_forbidden; is_tuple(Why) -> {error, Why};
+        {error, Why} when Why =:= content_forbidden; Why =:= timeout; is_tuple(Why) -> {error, Why};
         _ -> {error, {Node, bad_answer}}
     end.
 

@@ -3,7 +3,7 @@
 %% failed, was not done in time or had to be cut says so, and the others are still there.
 -module(sonde_report_data).
 
--export([json/1, json/2, options/0, sections/2, section/2, native/1]).
+-export([json/1, json/2, options/0, intervals/0, sections/2, section/2, native/1]).
 -export_type([section/0, made/0, missing/0, source/0]).
 
 %% What a section has; `keep' is for other sections.
@@ -24,6 +24,9 @@
 -define(SECTION_BYTES, 600000).
 -define(ALL_BYTES, 1500000).
 -define(FEW, 10).             % rows that are left in any case
+%% Those that watch nothing, the quickest first.
+-define(AT_ONCE, [ports, sockets, allocators, processes, groups, stacks, waits, tables, binaries]).
+-define(LATE, <<"it was not done in time">>).
 
 -spec options() -> sonde_opts:known().
 options() ->
@@ -34,32 +37,43 @@ options() ->
       %% of the sonde that writes the file
       version => {"", fun io_lib:printable_list/1}}.
 
+%% @doc The least and the longest interval.
+-spec intervals() -> {pos_integer(), pos_integer()}.
+intervals() -> {?LEAST_MS, ?MOST_MS}.
+
 %% @doc The report's data, and what is missing in it. Called on the node, by name from another one.
 -spec json(#{atom() => term()}) -> {ok, #{json := binary(), missing := missing()}}
-                                 | {error, content_forbidden}.
+                                 | {error, content_forbidden | timeout}.
 json(Given) -> json(Given, here).
 
 %% @doc The same, with sections from elsewhere.
 -spec json(#{atom() => term()}, here | source()) -> {ok, #{json := binary(), missing := missing()}}
-                                                 | {error, content_forbidden}.
+                                                 | {error, content_forbidden | timeout}.
 json(#{timeout := Ms} = Given, Source) ->
     Opts = from(Source, sonde_opts:read(maps:remove(timeout, Given), options())),
     Side = sonde_vm:side(),
     case Opts of
         #{content := true} ->
             case sonde_content:allowed() of
-                true -> {ok, made(Side, Opts, Ms)};
+                true -> made(Side, Opts, Ms);
                 false -> {error, content_forbidden}
             end;
         #{content := false} ->
-            {ok, made(Side, Opts, Ms)}
+            made(Side, Opts, Ms)
     end.
 
 from(here, Opts) -> Opts;
 from(Source, Opts) -> Opts#{source => Source}.
 
+%% A report in which nothing was read is none.
 made(Side, Opts, Ms) ->
     Sections = sections(Opts#{side => Side}, Ms),
+    case {[Name || {Name, #{data := _}} <- Sections], [Name || {Name, #{failed := ?LATE}} <- Sections]} of
+        {[], [_ | _]} -> {error, timeout};
+        _ -> {ok, encoded_all(Sections, Side, Opts)}
+    end.
+
+encoded_all(Sections, Side, Opts) ->
     {Parts, Texts} = lists:unzip([encoded(Section) || Section <- within(Sections)]),
     {Node, Outside} = about(Opts),
     Head = #{version => ?VERSION, node => Node, outside => Outside,
@@ -81,22 +95,46 @@ native({portable, Why}) -> sonde_report_text:text(io_lib:format("~0tP", [Why, 8]
 
 %% ---- sections
 
-%% @doc The sections, in the order of the page. The diagnosis waits most of its time: meanwhile the
-%% node is measured, and the processes that work.
+%% @doc The sections, in the order of the page. Those that watch nothing begin first, in half of the time, so that little time
+%% is enough for them. The diagnosis waits most of its time: meanwhile the node is measured, and the processes that work.
 -spec sections(#{atom() => term()}, Ms :: pos_integer()) -> [{atom(), section()}].
 sections(#{interval := Interval} = Opts, Ms) ->
-    Until = now_ms() + Ms,
+    Start = now_ms(),
+    Until = Start + Ms,
     sonde_helper:call(
       fun(Caller) ->
               How = #{caller => Caller, until => Until},
-              First = some([node, diagnosis, busy], 3, Opts, How#{ms => ?SECTION_MS + 2 * Interval}),
-              Rest = [binaries, groups, processes, tables, ports, sockets, allocators, waits, stacks,
-                      watcher],
-              Others = lists:append([some([Name], 1, Opts, How#{ms => ?SECTION_MS}) || Name <- Rest]),
+              {Early, Left} = early(?AT_ONCE, Start + Ms div 2, Opts, How#{ms => ?SECTION_MS}, []),
+              Watch = watch(Interval, Until - now_ms()),
+              Watched = some([node, diagnosis, busy], 3, Opts#{interval := Watch}, How#{ms => ?SECTION_MS + 2 * Watch}),
+              %% last, because a watcher may not answer
+              Late = lists:append([some([Name], 1, Opts, How#{ms => ?SECTION_MS}) || Name <- Left ++ [watcher]]),
+              First = [{Name, shortly(Name, Section, Watch, Interval)} || {Name, Section} <- Watched],
+              Others = in_order([binaries, groups, processes, tables, ports, sockets, allocators, waits, stacks, watcher], Early ++ Late),
               Known = Opts#{worst => worst(First ++ Others)},
               Heaps = some([heaps], 1, Known, How#{ms => ?SECTION_MS}),
               [{Name, maps:remove(keep, Section)} || {Name, Section} <- First ++ Others ++ Heaps]
       end).
+
+in_order(Names, Sections) -> [lists:keyfind(Name, 1, Sections) || Name <- Names].
+
+%% Those that began before `Half', and the names of the others.
+early([Name | Names], Half, Opts, How, Done) ->
+    case now_ms() < Half of
+        true -> early(Names, Half, Opts, How, Done ++ some([Name], 1, Opts, How));
+        false -> {Done, [Name | Names]}
+    end;
+early([], _, _, _, Done) ->
+    {Done, []}.
+
+%% The sweeps of the diagnosis need time, too.
+watch(Interval, Left) -> min(Interval, max(?LEAST_MS, Left div 2)).
+
+shortly(diagnosis, #{data := _} = Section, Watch, Interval) when Watch < Interval ->
+    Text = sonde_report_text:text(io_lib:format("there was time to watch the node for ~b ms, not for ~b ms", [Watch, Interval])),
+    Section#{cut => [Text | maps:get(cut, Section, [])]};
+shortly(_, Section, _, _) ->
+    Section.
 
 some(Names, InFlight, Opts, #{caller := Caller, until := Until, ms := Ms}) ->
     Start = now_ms(),
@@ -105,7 +143,7 @@ some(Names, InFlight, Opts, #{caller := Caller, until := Until, ms := Ms}) ->
                              fun(Name, Answer, Acc) -> Acc#{Name => Answer} end, #{}, Names, Limits),
     [{Name, answered(map_get(Name, Done), now_ms() - Start)} || Name <- Names].
 
-answered(unanswered, Ms) -> #{ms => Ms, failed => <<"it was not done in time">>};
+answered(unanswered, Ms) -> #{ms => Ms, failed => ?LATE};
 answered(Section, _) -> Section.
 
 one([Name, Opts]) -> section(Name, Opts).
