@@ -1295,8 +1295,8 @@ report(File) -> report(File, #{}).
 %% processes, tables and ports, the allocators, which processes wait for which, what retains the heaps of
 %% the three worst processes, the stacks, and the history of the watcher, if one runs.
 %%
-%% The result is `{ok, #{bytes, ms, missing}}'. `missing' is `[{Section, Why}]': the sections that failed,
-%% were not done in time or were cut. The page says the same at each of them. Where the native path is
+%% The result is `{ok, #{bytes, ms, missing, incomplete}}'. `missing' is `[{Section, Why}]': the sections that
+%% failed or were not done in time. `incomplete' has those that were cut, or could not be read completely. The page says the same at each of them. Where the native path is
 %% off, these are `binaries', `waits' and `heaps'.
 %%
 %% The report has names of processes, tables, modules and functions. It has no values, keys that are not
@@ -1322,7 +1322,7 @@ report(File) -> report(File, #{}).
 %%
 %% ```
 %% 1> sonde:report("incident.html").
-%% {ok,#{bytes => 214321,missing => [{<<"watcher">>,<<"no watcher runs on this node">>}],ms => 2874}}
+%% {ok,#{bytes => 214321,incomplete => [],missing => [{<<"watcher">>,<<"no watcher runs on this node">>}],ms => 2874}}
 %% '''
 -spec report(file:name_all(), sonde_report:opts()) ->
     {ok, sonde_report:written()} | {error, sonde_report:error()}.

@@ -24,7 +24,7 @@
 %% <h4>Who can see it</h4>
 %% Whoever has the address: it has the token in it, so treat it like a password. The page has no content of terms, only numbers, and
 %% names of processes, tables, modules and functions. All other requests get the same answer, 404, and
-%% those that do not read get 405. No log has the token.
+%% those that do not read get 405, or 501 from httpd. No log has the token.
 %%
 %% <h4>What it costs</h4>
 %% Less than 1 percent of the time of the node's processors in each minute in which somebody looks: a part that takes long is

@@ -113,6 +113,10 @@ options_stand_anywhere(_Config) ->
     ok.
 
 wrong_words_are_one_line(Config) ->
+    %% a file without a name, as an argument or of an option
+    _ = [{Args, Why} = {Args, lists:flatten(element(2, sonde_cli_args:parse(Args)))}
+         || {Args, Why} <- [{["-n", "a@h", "report", ""], "FILE is empty"}, {["-n", "a@h", "dump", "init", ""], "FILE is empty"},
+                            {["--core", "", "native"], "--core is empty"}]],
     _ = [begin
              {2, "", Said} = sonde(Words, Config),
              {Words, true} = {Words, is_one_line(Said)}

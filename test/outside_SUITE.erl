@@ -839,13 +839,16 @@ command_answers(Config) ->
                 Run = fun(More) -> sonde(["--pid ", OsPid, " report ", Report, More], [{file, File} | Config]) end,
                 {0, _, Missing} = Run(""),
                 true = has("missing in the report: tables: tables cannot be read from outside the node", Missing),
+                %% the diagnosis is there, and not all of it
+                true = has("not complete in the report: diagnosis: of the memory, only that of processes", Missing),
+                false = has("missing in the report: diagnosis", Missing),
                 Node = list_to_binary("process " ++ OsPid),
                 #{<<"node">> := Node, <<"made_by">> := <<_, _/bits>>} = report_SUITE:data([{file, Report}]),
                 {1, "", Exists} = Run(""),
                 true = has("exists", Exists),
                 {0, Json, _} = Run(" --force --json"),
                 Bytes = filelib:file_size(Report),
-                #{<<"bytes">> := Bytes, <<"missing">> := [_ | _]} = read(Json),
+                #{<<"bytes">> := Bytes, <<"missing">> := [_ | _], <<"incomplete">> := [#{<<"section">> := _, <<"why">> := _} | _]} = read(Json),
                 [] = folders(Config)
             end)
     end.

@@ -226,7 +226,7 @@ asked_outside(Target, Function, Args, Opts) ->
 
 %% Of a process that runs, what there was no time for is reported. One that was stopped was so in vain.
 is_whole({ok, _, #{timeout := N}}) -> N =:= 0;
-is_whole({ok, #{missing := Missing}, _}) -> [Why || {_, Why} <- Missing, string:find(Why, "in time") =/= nomatch] =:= [];
+is_whole({ok, #{missing := Missing, incomplete := Cut}, _}) -> [Why || {_, Why} <- Missing ++ Cut, string:find(Why, "in time") =/= nomatch] =:= [];
 is_whole(_) -> true.
 
 %% A file that was written too late says what was never true at one moment.
@@ -423,15 +423,19 @@ reported_to(Command, Before, Written, Opts) ->
     ok = not_in_it(Before, Written),
     Shown = case format(Opts) of
                 json -> with_missing(Written);
-                text -> maps:remove(missing, Written)
+                text -> maps:without([missing, incomplete], Written)
             end,
     ok = sonde_cli_show:show(format(Opts), Command, [], Shown, #{}),
     ?DONE.
 
-not_in_it(Before, #{missing := Missing}) ->
-    lists:foreach(fun({Section, Why}) -> complain([Before, "missing in the report: ", Section, ": ", Why]) end, Missing).
+not_in_it(Before, #{missing := Missing, incomplete := Cut}) ->
+    _ = [complain([Before, What, " in the report: ", Section, ": ", Why])
+         || {What, Sections} <- [{"missing", Missing}, {"not complete", Cut}], {Section, Why} <- Sections],
+    ok.
 
-with_missing(#{missing := Missing} = Written) -> Written#{missing := [#{section => S, why => W} || {S, W} <- Missing]}.
+with_missing(#{missing := Missing, incomplete := Cut} = Written) ->
+    Each = fun(Sections) -> [#{section => S, why => W} || {S, W} <- Sections] end,
+    Written#{missing := Each(Missing), incomplete := Each(Cut)}.
 
 answer(Answer, Function) ->
     case sonde_cli_errors:answer(Answer, Function) of

@@ -193,6 +193,8 @@ value({one_of, Atoms}, Text, Of) ->
         [] -> wrong([Of, " is not one of ", lists:join(", ", [atom_to_list(A) || A <- Atoms]),
                      ": ", Text])
     end;
+value(local_file, "", Of) ->
+    wrong([Of, " is empty"]);
 value(_, Text, _) ->
     Text.
 

@@ -11,7 +11,7 @@
                   top => pos_integer(), timeout => Ms :: pos_integer(), node => node(),
                   watcher => sonde_watch:watcher()}.
 -type written() :: #{bytes := non_neg_integer(), ms := non_neg_integer(),
-                     missing := [{Section :: binary(), Why :: binary()}]}.
+                     missing | incomplete := [{Section :: binary(), Why :: binary()}]}.
 -type error() :: content_forbidden | timeout | no_page | too_large | file:posix()
                | {node(), noconnection | no_sonde | timeout | term()}.
 
@@ -30,8 +30,8 @@ write(File, Given, Source) ->
     #{force := Force} = Opts = sonde_opts:read(Given, options()),
     Name = sonde_private_file:name(File),
     case sonde_private_file:write(Name, Force, fun(Caller) -> open(Opts, Source, Caller) end) of
-        {ok, #{bytes := Bytes, ms := Ms, missing := Missing}} ->
-            {ok, #{bytes => Bytes, ms => Ms, missing => Missing}};
+        {ok, #{bytes := _, ms := _, missing := _, incomplete := _} = Written} ->
+            {ok, maps:with([bytes, ms, missing, incomplete], Written)};
         {error, _} = Error ->
             Error
     end.
@@ -47,18 +47,18 @@ open(Opts, Source, Caller) ->
     case page(fun page_file/0) of
         {ok, Page} ->
             case data(maps:without([force], Opts), Source, Caller) of
-                {ok, #{json := Json, missing := Missing}} -> filled(Page, Json, Missing);
+                {ok, #{json := Json} = Data} -> filled(Page, Json, maps:with([missing, incomplete], Data));
                 {error, _} = Error -> Error
             end;
         {error, _} = Error ->
             Error
     end.
 
-filled({Before, After}, Json, Missing) ->
+filled({Before, After}, Json, Lacks) ->
     Page = [Before, quoted(Json), After],
     case iolist_size(Page) of
         Bytes when Bytes > ?MOST_BYTES -> {error, too_large};
-        _ -> {ok, pieces([{data, Page}, {done, #{missing => Missing}}])}
+        _ -> {ok, pieces([{data, Page}, {done, Lacks}])}
     end.
 
 %% In a script element, `<' could end it, whatever the data are. In JSON it occurs only in strings.
@@ -124,7 +124,7 @@ data(#{node := Node, timeout := Ms} = Opts, Source, Caller) ->
     case sonde_helper:jobs(fun(Job) -> sonde_helper:job(Get, Job) end, fun(_, Answer, _) -> Answer end,
                            none, [all], #{in_flight => 1, until => Until, caller => Caller}) of
         unanswered -> {error, {Node, timeout}};
-        {ok, #{json := Json, missing := _}} = Data when is_binary(Json) -> Data;
+        {ok, #{json := Json, missing := _, incomplete := _}} = Data when is_binary(Json) -> Data;
         {error, Why} when Why =:= content_forbidden; Why =:= timeout; is_tuple(Why) -> {error, Why};
         _ -> {error, {Node, bad_answer}}
     end.

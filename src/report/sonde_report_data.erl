@@ -41,13 +41,13 @@ options() ->
 -spec intervals() -> {pos_integer(), pos_integer()}.
 intervals() -> {?LEAST_MS, ?MOST_MS}.
 
-%% @doc The report's data, and what is missing in it. Called on the node, by name from another one.
--spec json(#{atom() => term()}) -> {ok, #{json := binary(), missing := missing()}}
+%% @doc The report's data, which sections are missing in it, and which are not complete. Called on the node, by name from another one.
+-spec json(#{atom() => term()}) -> {ok, #{json := binary(), missing := missing(), incomplete := missing()}}
                                  | {error, content_forbidden | timeout}.
 json(Given) -> json(Given, here).
 
 %% @doc The same, with sections from elsewhere.
--spec json(#{atom() => term()}, here | source()) -> {ok, #{json := binary(), missing := missing()}}
+-spec json(#{atom() => term()}, here | source()) -> {ok, #{json := binary(), missing := missing(), incomplete := missing()}}
                                                  | {error, content_forbidden | timeout}.
 json(#{timeout := Ms} = Given, Source) ->
     Opts = from(Source, sonde_opts:read(maps:remove(timeout, Given), options())),
@@ -74,7 +74,9 @@ made(Side, Opts, Ms) ->
     end.
 
 encoded_all(Sections, Side, Opts) ->
-    {Parts, Texts} = lists:unzip([encoded(Section) || Section <- within(Sections)]),
+    Fitted = within(Sections),
+    Parts = [part(Name, Json) || {Name, {_, Json}} <- Fitted],
+    Named = [{atom_to_binary(Name), Section} || {Name, {Section, _}} <- Fitted],
     {Node, Outside} = about(Opts),
     Head = #{version => ?VERSION, node => Node, outside => Outside,
              at => erlang:system_time(millisecond), made_by => sonde_report_text:text(maps:get(version, Opts)),
@@ -83,7 +85,8 @@ encoded_all(Sections, Side, Opts) ->
     #{json => iolist_to_binary([${, [[part(Key, sonde_json:encode(Value)), $,]
                                      || {Key, Value} <- lists:sort(maps:to_list(Head))],
                                 part(sections, [${, lists:join($,, Parts), $}]), $}]),
-      missing => lists:append(Texts)}.
+      missing => [{Name, Why} || {Name, #{failed := Why}} <- Named],
+      incomplete => [{Name, Why} || {Name, #{cut := Whys}} <- Named, Why <- Whys]}.
 
 about(#{source := #{node := Node, outside := Outside}}) -> {Node, Outside};
 about(_) -> {sonde_report_text:text(atom_to_list(node())), undefined}.
@@ -211,11 +214,5 @@ halved([First | _] = List) when not is_integer(First), length(List) > ?FEW ->
     [halved(Item) || Item <- lists:sublist(List, max(?FEW, length(List) div 2))];
 halved([First | _] = List) when not is_integer(First) -> [halved(Item) || Item <- List];
 halved(Other) -> Other.
-
-encoded({Name, {Section, Json}}) ->
-    Text = atom_to_binary(Name),
-    {part(Name, Json),
-     [{Text, Why} || #{failed := Why} <- [Section]]
-     ++ [{Text, Why} || #{cut := Whys} <- [Section], Why <- Whys]}.
 
 part(Key, Json) -> [sonde_json:encode(Key), $:, Json].

@@ -64,6 +64,11 @@ async function numbers() {
   const kinds = await cells(page, '#memory .table', 2);
   check('memory by kind', ['processes', 'binary', 'ets', 'code', 'atom'].every((kind) =>
     kinds.some(([k, v]) => k === kind && v === bytes(of('diagnosis').memory[kind]))), kinds.join(' '));
+  const growth = await cells(page, '#memory .table', 4);
+  check('growth by kind: 0 where there is none, nothing where it is not known', growth.every(([kind, , , shown]) => {
+    const n = of('diagnosis').grown[kind];
+    return kind === 'other' ? shown === '' : n === 0 ? shown === '0' : shown === `${n > 0 ? '+' : '−'}${bytes(Math.abs(n))}`;
+  }), growth.map(([kind, , , shown]) => `${kind}=${shown}`).join(' '));
   const parts = await cells(page, '#binaries .table', 3);
   check('binary memory by part', of('binaries').parts.every(([part, n]) =>
     parts.some(([p, , v]) => p === part && (n < 0 || v === bytes(n)))), parts.map((p) => p.join('=')).join(' '));

@@ -44,7 +44,7 @@ function memory({ memory: kinds, grown, ms, by_allocator: allocators }) {
     `The allocators hold ${bytes(kinds.allocated)}, of which ${bytes(kinds.used)} are in use`,
     kinds.rss ? `; the operating system reports ${bytes(kinds.rss)} resident.` : '.'),
   table({ label: 'Memory by kind', sort: 1, rows, columns: [text('Kind', at(0)), number('Bytes', at(1), bytes),
-    number('Share', (row) => row[1] / total, percent), number('Growth', at(2), (n) => (n === null ? '' : signed(n, bytes)))] }),
+    number('Share', (row) => row[1] / total, percent), number('Growth', at(2), (n) => (n === null ? '' : signed(n, bytes) || '0'))] }),
   same('Allocated, by allocator', table({ label: 'Allocated by allocator', sort: 1, rows: allocators,
     columns: [code('Allocator', at(0)), number('Bytes', at(1), bytes)] }))];
 }
