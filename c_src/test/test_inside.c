@@ -580,7 +580,7 @@ static char *queue_in_pages(const struct subject *s)
 {
     char *pages = mmap(NULL, QUEUED * (size_t)KEPT_PAGE, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED)
+    if (!pages || pages == MAP_FAILED)
         abort();
     for (unsigned i = 0; i < QUEUED; i++) {
         char *at = pages + i * (size_t)KEPT_PAGE;
