@@ -40,7 +40,7 @@ cell(none, _) ->
     {0, none, <<>>};
 cell({Kind, Text}, Style) ->
     Cut = fit(Text, Style),
-    {string:length(Cut), Kind, unicode:characters_to_binary(Cut)}.
+    {width(Cut), Kind, unicode:characters_to_binary(Cut)}.
 
 %% @doc One line of any text, cut if it is too long.
 -spec fit(unicode:chardata(), #{width := non_neg_integer(), unicode := boolean(), _ => _}) ->
@@ -50,11 +50,44 @@ fit(Text, #{width := Width, unicode := Unicode}) ->
 
 %% The text, or its beginning and a mark that shows the cut.
 cut(Text, Width, Unicode) ->
-    case string:length(Text) =< Width of
+    case width(Text) =< Width of
         true -> Text;
-        false when Unicode, Width > 0 -> [string:slice(Text, 0, Width - 1), 16#2026];
-        false -> [string:slice(Text, 0, max(0, Width - 2)), lists:sublist("..", Width)]
+        false when Unicode, Width > 0 -> [first(Text, Width - 1), 16#2026];
+        false -> [first(Text, max(0, Width - 2)), lists:sublist("..", Width)]
     end.
+
+%% The columns of a terminal that a text takes.
+width(Text) -> lists:foldl(fun(C, Sum) -> Sum + columns_of(C) end, 0, unicode:characters_to_list(Text)).
+
+%% As many characters as fit, with the marks on the last one.
+first(Text, Width) -> taken(unicode:characters_to_list(Text), Width).
+
+taken([C | Cs], Left) ->
+    case Left - columns_of(C) of
+        Less when Less >= 0 -> [C | taken(Cs, Less)];
+        _ -> []
+    end;
+taken([], _) ->
+    [].
+
+%% Marks that stand on another character, and characters of two columns: of East Asia, and emoji. Where terminals differ, as
+%% with rare marks, this is the larger number: a line that is too short does not break the frame.
+-define(IN(C, From, To), C >= From, C =< To).
+
+columns_of(C) when C < 16#300 -> 1;
+columns_of(C) when ?IN(C, 16#300, 16#36F); ?IN(C, 16#483, 16#489); ?IN(C, 16#591, 16#5BD); ?IN(C, 16#64B, 16#65F);
+                   ?IN(C, 16#1160, 16#11FF); ?IN(C, 16#1AB0, 16#1ACE); ?IN(C, 16#1DC0, 16#1DFF); ?IN(C, 16#20D0, 16#20F0);
+                   ?IN(C, 16#302A, 16#302D); ?IN(C, 16#3099, 16#309A); ?IN(C, 16#FE00, 16#FE0E); ?IN(C, 16#FE20, 16#FE2F);
+                   ?IN(C, 16#E0100, 16#E01EF) ->
+    0;
+columns_of(C) when ?IN(C, 16#1100, 16#115F); ?IN(C, 16#231A, 16#231B); ?IN(C, 16#2329, 16#232A); ?IN(C, 16#23E9, 16#23F3);
+                   ?IN(C, 16#25FD, 16#25FE); ?IN(C, 16#2600, 16#27BF); ?IN(C, 16#2B1B, 16#2B1C); C =:= 16#2B50; C =:= 16#2B55;
+                   ?IN(C, 16#2E80, 16#303E); ?IN(C, 16#3041, 16#A4CF); ?IN(C, 16#A960, 16#A97F); ?IN(C, 16#AC00, 16#D7A3);
+                   ?IN(C, 16#F900, 16#FAFF); ?IN(C, 16#FE10, 16#FE19); ?IN(C, 16#FE30, 16#FE6F); ?IN(C, 16#FF00, 16#FF60);
+                   ?IN(C, 16#FFE0, 16#FFE6); ?IN(C, 16#16FE0, 16#18DFF); ?IN(C, 16#1AFF0, 16#1B2FF); ?IN(C, 16#1F000, 16#1FAFF);
+                   ?IN(C, 16#20000, 16#3FFFD) ->
+    2;
+columns_of(_) -> 1.
 
 %% {Kind, Longest, Least}: the length of the longest cell or header, and the least width with which
 %% the column is shown. With headers, a column of numbers must fit completely, since a number that
@@ -138,7 +171,7 @@ fill([], _, _) ->
 fill([First | Pieces], Between, Width) ->
     {Last, Lines} = lists:foldl(fun(Piece, {Line, Done}) ->
                                         Longer = [Line, Between, Piece],
-                                        case string:length(Longer) =< Width of
+                                        case width(Longer) =< Width of
                                             true -> {Longer, Done};
                                             false -> {Piece, [Line | Done]}
                                         end
