@@ -203,7 +203,7 @@ bool code_next(enum peek_reader r, const struct code *code, struct code_cursor *
 {
     for (; at->record < code->n; at->record++, at->i = 0) {
         uint64_t w[RECORD_WORDS];
-        struct record record;
+        struct record record = {0};
         struct range range;
         bool has_more = false;
         if (!peek_block(r, code->ranges[at->record], RECORD_WORDS, w))
