@@ -108,9 +108,15 @@ in_two_places(Fun) ->
     %% the VM does not count the new heap among these
     {_, Info} = process_info(Pid, garbage_collection_info),
     Words = [proplists:get_value(Item, Info) || Item <- [heap_block_size, old_heap_block_size, mbuf_size]],
-    #{blocks := Blocks} = sonde:heap(Pid),
-    true = lists:sum(maps:values(Blocks)) > lists:sum(Words) * ?WORDS,
-    Pid.
+    case sonde:heap(Pid) of
+        #{blocks := Blocks} ->
+            true = lists:sum(maps:values(Blocks)) > lists:sum(Words) * ?WORDS,
+            Pid;
+        {error, busy} ->
+            %% with a heap of just this size, a BIF has a fragment that only it knows: with another one it has not
+            ok = sonde_test:stop(Pid),
+            in_two_places(fun() -> [lists:seq(1, 400) | Fun()] end)
+    end.
 
 %% To answer some of these, a process runs, and then it collects: each is asked of a process of its own.
 attributes_of_a_heap_in_two_places(_Config) ->

@@ -222,15 +222,20 @@ ended_but_not_reaped(Config) ->
 
 %% Killed when its twin is about to start: what is wrong is that it has ended, not what no longer can be found.
 ended_meanwhile(Config) ->
-    _ = [with_node(fun(OsPid) ->
+    true = lists:any(fun(_) -> with_node(fun(OsPid) ->
              Errors = filename:join(get(dir, Config), "said"),
              Port = run_shell([command(["--pid ", OsPid, " native"], Config), " 2>", Errors, " </dev/null"], Config),
              ok = sonde_test:until(folder, fun() -> folders(Config) =/= [] end),
              _ = os:cmd("kill -KILL " ++ OsPid),
-             {1, <<>>} = collect(Port, <<>>),
-             {ok, Said} = file:read_file(Errors),
-             {Said, true} = {Said, has("there is no process " ++ OsPid, binary_to_list(Said)) orelse has("has ended", binary_to_list(Said))}
-         end) || _ <- lists:seq(1, 3)].
+             case collect(Port, <<>>) of
+                 {0, _} -> false; % the twin had begun before
+                 {1, <<>>} ->
+                     {ok, Said} = file:read_file(Errors),
+                     {Said, true} = {Said, has("there is no process " ++ OsPid, binary_to_list(Said))
+                                         orelse has("has ended", binary_to_list(Said))},
+                     true
+             end
+         end) end, lists:seq(1, 30)).
 
 %% As nobody.
 another_user(Config) ->
@@ -604,7 +609,7 @@ frozen_looks_are_whole(Config) ->
         %% a report has one millisecond here
         Report = filename:join(get(dir, Config), "part.html"),
         {1, "", Late} = sonde(["--pid ", OsPid, " report ", Report, " --freeze --timeout 1"], [{real, true} | Config]),
-        {_, true} = {Late, is_one_line(Late) andalso has("the look was not done in time", Late)},
+        {_, true} = {Late, has("the look was not done in time", Late) orelse has("nothing was read in time", Late)},
         false = filelib:is_file(Report)
     end).
 
