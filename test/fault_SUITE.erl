@@ -567,7 +567,7 @@ read_slowly(Pid) ->
 a_filter_that_kills_kills_nobody(Config) ->
     case sonde_foreign_helper:build_filtered(proplists:get_value(dir, Config)) of
         {ok, Program} ->
-            case os:cmd(Program ++ " erl -noshell -eval 'halt().'; echo $?") of
+            case os:cmd(Program ++ " 0 erl -noshell -eval 'halt().'; echo $?") of
                 "0\n" -> filtered_by(Program);
                 _ -> {skip, "this VM alone ends under the filter: musl starts threads with membarrier"}
             end;
@@ -591,7 +591,7 @@ filtered_by(Program) ->
 %% What a node under the filter reports about its reader, and how it ends.
 filtered(Program, [Native], Args) ->
     Paths = string:join([filename:dirname(code:which(M)) || M <- [sonde, ?MODULE]], " "),
-    string:trim(os:cmd(Program ++ " erl -noshell -pa " ++ Paths ++ " -sonde native " ++ Native ++ Args
+    string:trim(os:cmd(Program ++ " 0 erl -noshell -pa " ++ Paths ++ " -sonde native " ++ Native ++ Args
                        ++ " -run fault_SUITE tell_reader; echo $?")).
 
 tell_reader() ->

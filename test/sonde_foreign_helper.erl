@@ -59,7 +59,8 @@ source() ->
 
 quoted(Path) -> ["'", Path, "'"].
 
-%% @doc A program that runs others under a filter that ends them for system calls that only sonde makes.
+%% @doc A program that runs others under a filter that refuses system calls that only sonde makes. Its first argument: how,
+%% as an errno, or 0 to end them.
 -spec build_filtered(file:filename()) -> {ok, Program :: file:filename()} | {skip, string()}.
 build_filtered(Dir) ->
     Program = filename:join(Dir, "filtered"),
@@ -67,7 +68,7 @@ build_filtered(Dir) ->
     Source = filename:join(filename:dirname(source()), "filtered.c"),
     _ = os:cmd(lists:join(" ", ["cc -O1 -o", quoted(Program), quoted(Source), "2>&1"])),
     case filelib:is_regular(Program)
-        andalso string:trim(os:cmd(quoted(Program) ++ " true; echo $?")) of
+        andalso string:trim(os:cmd(quoted(Program) ++ " 0 true; echo $?")) of
         "0" -> {ok, Program};
         Why -> {skip, lists:flatten(io_lib:format("no filter: ~p", [Why]))}
     end.

@@ -210,7 +210,8 @@ asked_outside(Target, Function, Args, Opts) ->
                 {ok, Answer, Said} ->
                     is_whole(Answer) orelse begin
                         ok = not_kept(Function, Args, Answer),
-                        failed(["process ", integer_to_list(Target), ": the look was not done in time (--freeze-limit MS, --timeout MS)"])
+                        failed(["process ", integer_to_list(Target), " ", Said,
+                                ", but the look was not done in time (--freeze-limit MS, --timeout MS)"])
                     end,
                     complain(["process ", integer_to_list(Target), " ", Said]),
                     Answer;
@@ -227,6 +228,7 @@ asked_outside(Target, Function, Args, Opts) ->
 %% Of a process that runs, what there was no time for is reported. One that was stopped was so in vain.
 is_whole({ok, _, #{timeout := N}}) -> N =:= 0;
 is_whole({ok, #{missing := Missing, incomplete := Cut}, _}) -> [Why || {_, Why} <- Missing ++ Cut, string:find(Why, "in time") =/= nomatch] =:= [];
+is_whole({error, timeout}) -> false;
 is_whole(_) -> true.
 
 %% A file that was written too late says what was never true at one moment.
@@ -278,9 +280,10 @@ report_outside(Target, [File], Ms, Opts) ->
     Interval = case Target of #{} -> 0; _ -> maps:get(interval, Opts, ?WATCH_MS) end,
     Written = sonde_outside_report:write(File, maps:merge(#{timeout => min(Left, ?MOST_REPORT_MS)}, maps:with([force, content], Opts)),
                                          #{name => name(Target), command => command(Target), interval => Interval}),
-    case Written of
-        {ok, Answer} -> {ok, Answer, #{}};
-        {error, Why} -> {error, {report, of_file(File, Why, sonde_cli_errors:report(Why))}}
+    case {Written, Opts} of
+        {{ok, Answer}, _} -> {ok, Answer, #{}};
+        {{error, timeout}, #{freeze := true}} -> {error, timeout};
+        {{error, Why}, _} -> {error, {report, of_file(File, Why, sonde_cli_errors:report(Why))}}
     end.
 
 name(#{path := Path}) -> ["core file ", filename:basename(Path)];

@@ -17,7 +17,7 @@
 
 %% @doc Runs Fun while the process is stopped, for at most that long; it gets the time that it has. A process that was
 %% stopped before stays so. Returns what is to be said of it; `late': it went on before the look was done, by our clock or
-%% because of somebody else, so the result is not of one moment.
+%% because something else let it go on, so the result is not of one moment.
 -spec during(pos_integer(), Limit :: pos_integer(), fun((Ms :: non_neg_integer()) -> Result)) ->
     {ok, Result, text()} | {late, Result, text()} | {error, text()}.
 during(OsPid, Limit, Fun) ->
