@@ -10,7 +10,7 @@ all() ->
     [a_chain_ends_with_the_culprit, one_of_many_monitors, every_place_counts, at_rest_it_does_not_wait,
      a_circle_is_a_deadlock, a_circle_that_moves_is_none, nobody_is_sent_anything,
      calls_of_another_node, like_reachability, the_rows_of_n, unread_ones_are_reported, no_time_is_reported,
-     its_helpers_have_no_row, those_kept_are_evenly_spread,
+     its_helpers_have_no_row, helpers_that_have_not_begun_have_no_row, those_kept_are_evenly_spread,
      a_killed_caller_leaves_nothing, bad_arguments].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -308,6 +308,25 @@ its_helpers_have_no_row(_Config) ->
     after
         stop(Callers)
     end.
+
+%% Before its first turn, only its parent tells what a child of proc_lib is.
+helpers_that_have_not_begun_have_no_row(_Config) ->
+    {_, _, Start} = lists:keyfind([sync_start], 2, sonde_waits:places()),
+    Helper = sonde_helper:aside(Start, self()),
+    Other = spawn(fun() -> Start(self()) end),
+    NotBegun = {proc_lib, init_p, 5},
+    try
+        [true, false] = [sonde_attr:is_ours(child(Parent), NotBegun, NotBegun) || Parent <- [Helper, Other]],
+        false = sonde_attr:is_ours(child(Helper), NotBegun, {proc_lib, init_p_do_apply, 3}),
+        false = sonde_attr:is_ours(whereis(init), NotBegun, NotBegun)
+    after
+        stop([Helper, Other])
+    end.
+
+child(Parent) ->
+    Children = fun() -> [Pid || Pid <- processes(), process_info(Pid, parent) =:= {parent, Parent}] end,
+    sonde_test:until(child, fun() -> Children() =/= [] end),
+    hd(Children()).
 
 is_of_a_call({sonde, helper, 1}) -> true;
 is_of_a_call({sonde_waits, Function, _}) -> Function =:= hold;

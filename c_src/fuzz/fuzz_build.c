@@ -235,7 +235,8 @@ void image_build(struct image *img, const uint8_t *data, size_t size)
                           .tab = {.tab = make(&b, SLOTS * 8ULL), .max = SLOTS},
                           .fun_module = 32,
                           .identity = {.call = FUZZ_FIRST_CALL(b.lay)},
-                          .first_call_key = FUZZ_KEY};
+                          .first_call_key = FUZZ_KEY,
+                          .begins_late = {FUZZ_ATOM(0), FUZZ_ATOM(3), 2}};
     img->attr = any_attr(byte(&b));
     img->mode = byte(&b);
     img->steps = 1 + byte(&b) % 16;

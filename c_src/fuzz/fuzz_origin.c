@@ -104,7 +104,8 @@ struct verdict model_origin(const struct vm *vm, uint64_t proc, struct origin *k
     uint64_t leader = own(&d, LF_group_leader);
     *key = (struct origin){{(leader & 15) == 3 ? leader : 0, call[0], call[1] << 8 | call[2],
                             d.function[0], d.function[1] << 8 | d.function[2]}};
-    if (!there || (call[0] & 63) != 11 || (call[1] & 63) != 11 || call[2] > ARITY_MAX ||
+    bool late = d.function[0] == 0 && memcmp(call, &vm->begins_late, sizeof call) == 0;
+    if (late || !there || (call[0] & 63) != 11 || (call[1] & 63) != 11 || call[2] > ARITY_MAX ||
         call[1] >> 56 != 0 || d.function[1] >> 56 != 0 || d.unclear ||
         (half(proc + vm->lay->f[LF_trace_flags]) & TRACE_SENSITIVE))
         v.kind = REFUSED;

@@ -153,7 +153,8 @@ static void move(struct vm *vm, uintptr_t shift)
         vm->code.ranges[i] += shift;
     vm->literals = (struct block){0, 0}; /* each VM has its own */
     vm->first_call_key = 0;              /* it is an atom of this VM */
-    vm->tab.has_turnover = false;        /* its words would come from pages that are kept */
+    vm->begins_late.module = 0;
+    vm->tab.has_turnover = false; /* its words would come from pages that are kept */
 }
 
 /* Without schedulers, only the one call that asks for them does not answer; without ports, it does not read those that run.

@@ -82,8 +82,11 @@ NIF(nif_do_calibrate_places)
             return ATOM(false);
     }
     vm->first_call_key = enif_make_atom(env, "$initial_call");
+    vm->begins_late =
+        (struct mfa){enif_make_atom(env, "proc_lib"), enif_make_atom(env, "init_p"), 5};
     bool ok = identity_learn_place(vm->reader, vm->lay, known, n, &vm->identity);
     NIF_KEEP(env, &l, first_call_key);
+    NIF_KEEP(env, &l, begins_late);
     NIF_KEEP(env, &l, identity);
     return ok ? ATOM(true) : ATOM(false);
 }

@@ -20,7 +20,7 @@ struct origin {
 
 extern const enum layout_field origin_fields[];
 
-/* Under a stamp. OK; TORN; ASK: as first_call_find. */
+/* Under a stamp. OK; TORN; ASK: as first_call_find, or proc_lib has started it, but it has not run yet. */
 enum status origin_read(const struct reading *rd, struct origin *out);
 
 /* The module is 0: there is none. */

@@ -311,10 +311,13 @@ static void test_origin(const struct layout *lay)
     is_origin(w, is, "an empty dictionary");
     put_slot(w, dict, 1, pair(w, p, atom(KEY + 1), call(w, p, 3)));
     is_origin(w, is, "another key");
+    w->vm.begins_late = (struct mfa){atom(MODULE), atom(OTHER), 255};
+    is_origin(w, NULL, "one of proc_lib that has not begun is asked");
     put_slot(w, dict, 2, pair(w, p, atom(KEY), call(w, p, 3)));
     is[ORIGIN_FIRST] = atom(MODULE);
     is[ORIGIN_FIRST + 1] = atom(FUNCTION) << 8 | 3;
     is_origin(w, is, "what proc_lib was to call");
+    w->vm.begins_late.module = 0;
     is_charged(w, p, 3);
     const struct mfa f = origin_function(&is[ORIGIN_FIRST]);
     check(f.module == atom(MODULE) && f.function == atom(FUNCTION) && f.arity == 3,

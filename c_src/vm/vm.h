@@ -27,6 +27,7 @@ struct vm {
     struct identity_form identity; /* where a process is; names only for another OS process */
     uint64_t
         first_call_key; /* the atom under which proc_lib keeps what it was to call; 0: unknown */
+    struct mfa begins_late; /* proc_lib:init_p/5, which puts it there; module 0: unknown */
     struct scheduler_form schedulers;
     struct port_form ports;  /* max 0: unknown */
     struct atom_table atoms; /* only to read another OS process */

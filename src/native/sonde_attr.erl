@@ -3,7 +3,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, call_sites/1, named/2, named/3, is_ours/1, is_ours/2, without_calls/1]).
+         call_site/1, call_sites/1, named/2, named/3, is_ours/1, is_ours/3, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -77,7 +77,7 @@ told(Item, Told) ->
 call_site(Pid) ->
     case process_info(Pid, [registered_name, current_function, initial_call]) of
         [{registered_name, Name} | [{current_function, Now}, {initial_call, Call}] = Calls] ->
-            case is_ours(Call, Now) of
+            case is_ours(Pid, Call, Now) of
                 true -> helper;
                 false -> {ok, [Name || Name =/= []] ++ Calls}
             end;
@@ -120,11 +120,23 @@ is_ours({sonde, Function, _}) -> Function =:= helper;
 is_ours({Module, _, _}) -> lists:member(Module, ?OURS);
 is_ours(_) -> false.
 
-%% @doc The same of a process that is now in this function.
--spec is_ours(mfa() | undefined, mfa() | undefined) -> boolean().
-is_ours(_, {sonde_waits, hold, 1}) -> true;
-is_ours(_, {sonde_guest, 'sonde_waits:hold', 1}) -> true;
-is_ours(Call, _) -> is_ours(Call).
+%% @doc The same of a process that is now in this function. One that proc_lib has started but that has not run yet
+%% is ours if its parent is.
+-spec is_ours(pid(), mfa() | undefined, mfa() | undefined) -> boolean().
+is_ours(_, _, {sonde_waits, hold, 1}) -> true;
+is_ours(_, _, {sonde_guest, 'sonde_waits:hold', 1}) -> true;
+is_ours(Pid, {proc_lib, init_p, _} = Call, Call) -> is_ours(parent_call(Pid));
+is_ours(_, Call, _) -> is_ours(Call).
+
+parent_call(Pid) ->
+    case process_info(Pid, parent) of
+        {parent, Parent} when is_pid(Parent), node(Parent) =:= node() ->
+            case process_info(Parent, initial_call) of
+                {initial_call, Call} -> Call;
+                undefined -> undefined
+            end;
+        _ -> undefined
+    end.
 
 %% @doc Removes, from rows of another node, the processes that `erpc' started there for calls of
 %% sonde: each of them waits for a helper.

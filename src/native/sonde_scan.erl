@@ -409,7 +409,7 @@ what(Pid) ->
     case process_info(Pid, [registered_name, initial_call, current_function]) of
         undefined -> gone;
         [{_, Name}, {_, Call}, {_, Now}] ->
-            case {sonde_attr:is_ours(Call, Now), is_spared(Name, Call)} of
+            case {sonde_attr:is_ours(Pid, Call, Now), is_spared(Name, Call)} of
                 {true, _} -> ours;
                 {_, true} -> spared;
                 _ -> other

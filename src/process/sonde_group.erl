@@ -22,7 +22,7 @@
 group(By, Attrs, #{max_groups := Max} = Opts) ->
     Items = items(By),
     Leaders = leaders(By),
-    Add = fun(_Pid, Values, Told, Groups) -> add(By, Leaders, Values, Told, Groups, Max) end,
+    Add = fun(Pid, Values, Told, Groups) -> add(By, Leaders, Pid, Values, Told, Groups, Max) end,
     Others = sonde_retry:run(fun() -> others(By, Leaders, Add, Attrs, Items, Opts) end),
     Groups = case maps:get(self, Opts, false) of
                  true -> with_caller(Add, Others, Attrs, Items);
@@ -143,8 +143,8 @@ one_key(Key) ->
         error:badarg -> dictionary
     end.
 
-add(By, Leaders, Values, [{initial_call, Call} = Began, {current_function, Now} | Told], Groups, Max) ->
-    case sonde_attr:is_ours(Call, Now) of
+add(By, Leaders, Pid, Values, [{initial_call, Call} = Began, {current_function, Now} | Told], Groups, Max) ->
+    case sonde_attr:is_ours(Pid, Call, Now) of
         true -> Groups;
         false -> count(told_key(By, Leaders, [Began | Told]), 1, Values, Groups, Max)
     end.

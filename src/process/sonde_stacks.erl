@@ -86,7 +86,7 @@ sorted(Groups) ->
 %% Neither of these items sends anything to a process that waits and has no new message.
 named(N, [{Less, Stack, Pid} | Groups]) when N > 0 ->
     Told = process_info(Pid, [registered_name, initial_call]),
-    case is_ours(Stack, Told) of
+    case is_ours(Pid, Stack, Told) of
         true -> named(N, Groups);
         false -> [{Stack, -Less, [{example, Pid} | site(Told, Less)]} | named(N - 1, Groups)]
     end;
@@ -97,10 +97,10 @@ site([{_, Name}, {_, Call}], Less) -> [Name || Name =/= [], Less =:= -1] ++ [{in
 site(undefined, _) -> [].
 
 %% Of one that has ended, only the functions tell. Those that are shown may end within a helper's native call.
-is_ours([Now | _], [_, {_, Call}]) -> sonde_attr:is_ours(Call, Now);
-is_ours([], [_, {_, Call}]) -> sonde_attr:is_ours(Call);
-is_ours([{sonde_nif, _, _} | _], undefined) -> true;
-is_ours(Stack, undefined) -> lists:any(fun(F) -> sonde_attr:is_ours(F, F) end, Stack).
+is_ours(Pid, [Now | _], [_, {_, Call}]) -> sonde_attr:is_ours(Pid, Call, Now);
+is_ours(Pid, [], [_, {_, Call}]) -> sonde_attr:is_ours(Pid, Call, Call);
+is_ours(_, [{sonde_nif, _, _} | _], undefined) -> true;
+is_ours(Pid, Stack, undefined) -> lists:any(fun(F) -> sonde_attr:is_ours(Pid, F, F) end, Stack).
 
 %% @doc The stacks of finished scans in another OS process, those of most processes first; `Function' is applied to each
 %% function. And how many processes have a stack of which a function cannot be read, with one of them.
@@ -204,7 +204,7 @@ asked(Pids, #{depth := Depth, by := By, until := Until, caller := Caller}, Acc) 
 trace(Pid) ->
     case process_info(Pid, [initial_call, current_function, current_stacktrace]) of
         [{_, Call}, {_, Now}, {_, Trace}] ->
-            case sonde_attr:is_ours(Call, Now) of
+            case sonde_attr:is_ours(Pid, Call, Now) of
                 true -> gone;
                 false -> Trace
             end;
