@@ -722,7 +722,8 @@ same_numbers(Data, Ask) ->
                     Sums([{case lists:reverse(Stack) of [] -> none; [I | _] -> element(I + 1, Frames) end, N} || [N, Stack, _] <- Stacks])},
     Account = Read(bin_account, []),
     [] = [Part || [Part, Bytes] <- maps:get(<<"parts">>, Of(<<"binaries">>)), Bytes =/= map_get(binary_to_existing_atom(Part), Account)],
-    #{memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}} = Read(diagnose, []),
+    #{memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}, read := InFull} = Read(diagnose, []),
+    #{<<"read">> := InFull} = Of(<<"diagnosis">>),
     #{<<"memory">> := #{<<"processes">> := Bytes, <<"total">> := undefined}, <<"counts">> := [[<<"processes">>, Count, Limit, undefined]]} =
         Of(<<"diagnosis">>),
     #{<<"processes">> := [_, _, _] = Heaps} = Of(<<"heaps">>),

@@ -93,14 +93,14 @@ the_node(#{interval := Ms}) ->
 
 diagnosis(#{interval := Ms, command := Command}) ->
     {#{ms := Apart, memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}, suspects := Suspects,
-       not_looked_at := Not}, Report} = asked(diagnose, [], #{interval => Ms, timeout => Ms + ?CALL_MS}),
+       read := Read, not_looked_at := Not}, Report} = asked(diagnose, [], #{interval => Ms, timeout => Ms + ?CALL_MS}),
     {Told, Keep} = sonde_report_sections:suspects(Suspects, fun(Call) -> sonde_outside_names:typed(Command, Call) end),
     Unknown = maps:from_list([{Kind, undefined} || Kind <- [total, processes, binary, ets, code, atom, allocated, used, rss]]),
     (and_cut(<<"of the memory, only that of processes can be read from outside">>, sonde_report_sections:left_out(Report)))#{
       keep => Keep,
       data => #{ms => Apart, memory => Unknown#{processes => Bytes}, grown => Unknown, by_allocator => [],
                 counts => [{<<"processes">>, Count, Limit, undefined}], suspects => Told,
-                not_looked_at => sonde_report_sections:not_looked_at(Not)}}.
+                read => Read, not_looked_at => sonde_report_sections:not_looked_at(Not)}}.
 
 and_cut(Text, Made) -> Made#{cut => [Text | maps:get(cut, Made, [])]}.
 

@@ -1,11 +1,12 @@
-// report_page.mjs MODULES DIR BUILT PAGE: checks the reports in DIR in headless Chromium: what is drawn is
+// report_page.mjs MODULES DIR BUILT PAGE [numbers]: checks the reports in DIR in headless Chromium: what is drawn is
 // compared with the JSON that it was drawn from; widths, colours, keys, accessibility (axe-core), and that
-// nothing runs and nothing is fetched. BUILT and PAGE must be the same file.
+// nothing runs and nothing is fetched. BUILT and PAGE must be the same file. With `numbers', only what is drawn.
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { bytes, count, findings, marks, processes as largest, sum, suspects, tables, told } from './report_tables.mjs';
 
-const [modules, dir, built, committed] = process.argv.slice(2);
+const [modules, dir, built, committed, only] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
 const { chromium } = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
@@ -16,7 +17,6 @@ function check(name, good, detail = '') {
   console.log(`  ${good ? 'ok  ' : 'FAIL'}  ${name}${detail === '' ? '' : `: ${String(detail).slice(0, 400)}`}`);
 }
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
-const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
 check('priv/report.html is what src/report/page builds (make report-bundle)',
   readFileSync(built).equals(readFileSync(committed)));
@@ -38,15 +38,6 @@ async function open(name, width, colorScheme, more = {}) {
   return { page, context, seen, data: JSON.parse(await page.textContent('#data')) };
 }
 
-const bytes = (n) => {
-  if (n < 1024) return `${n} B`;
-  const units = ['KiB', 'MiB', 'GiB', 'TiB'];
-  let [size, unit] = [n / 1024, 0];
-  while (size >= 1023.95) { size /= 1024; unit += 1; }
-  return `${size.toFixed(1)} ${units[unit]}`;
-};
-const count = (n) => n.toLocaleString('en-US');
-
 // ---- the numbers
 
 async function numbers() {
@@ -61,20 +52,8 @@ async function numbers() {
   const facts = await page.$$eval('.fact', (all) => all.map((f) => [f.querySelector('dt').textContent, f.querySelector('b').textContent]));
   check('facts', of('diagnosis').counts.every(([name, n]) => facts.some(([t, v]) => t === name && v === count(n))), facts.join(' '));
 
-  const kinds = await cells(page, '#memory .table', 2);
-  check('memory by kind', ['processes', 'binary', 'ets', 'code', 'atom'].every((kind) =>
-    kinds.some(([k, v]) => k === kind && v === bytes(of('diagnosis').memory[kind]))), kinds.join(' '));
-  const growth = await cells(page, '#memory .table', 4);
-  check('growth by kind: 0 where there is none, nothing where it is not known', growth.every(([kind, , , shown]) => {
-    const n = of('diagnosis').grown[kind];
-    return kind === 'other' ? shown === '' : n === 0 ? shown === '0' : shown === `${n > 0 ? '+' : '−'}${bytes(Math.abs(n))}`;
-  }), growth.map(([kind, , , shown]) => `${kind}=${shown}`).join(' '));
-  const parts = await cells(page, '#binaries .table', 3);
-  check('binary memory by part', of('binaries').parts.every(([part, n]) =>
-    parts.some(([p, , v]) => p === part && (n < 0 || v === bytes(n)))), parts.map((p) => p.join('=')).join(' '));
-
+  await everything(page, data);
   await treemap(page, of('groups').rows);
-  await processes(page, data);
 
   const circles = await page.$$eval('#waits circle', (all) => all.map((c) => Number(c.dataset.waiters)));
   check('the graph has each process that others wait for',
@@ -89,18 +68,6 @@ async function numbers() {
   const stacks = await page.$('#stacks .icicle');
   await icicle(stacks, 'stacks', sum(of('stacks').rows.map(([n]) => n)));
   check('all processes are in the stacks', sum(of('stacks').rows.map(([n]) => n)) >= 10000);
-
-  const lines = await page.$$eval('.history', (all) => all.map((f) => [f.querySelector('figcaption span').textContent,
-    f.querySelector('figcaption b').textContent, Number(f.querySelector('path.value').dataset.values)]));
-  check('the history has each series, with all its values', of('watcher').series.every(([kind, name, values]) => {
-    const title = (kind === 'memory' ? `memory of ${name}` : name).replaceAll('_', ' ');
-    const last = values[values.length - 1];
-    return lines.some(([t, v, n]) => t === title && n === values.length && v === (kind === 'memory' ? bytes(last) : count(last)));
-  }), `${lines.length} lines of ${of('watcher').times.length} samples`);
-
-  const tables = await cells(page, '#tables .table', 7);
-  const largest = [...of('tables').rows].sort((a, b) => b[5] - a[5])[0];
-  check('tables: the largest is first', tables[0][5] === bytes(largest[5]) && tables[0][4] === count(largest[4]), tables[0].join(' '));
 
   console.log('\nnames are text');
   for (const more of await page.$$('.more')) if (await more.isVisible()) await more.click();
@@ -135,26 +102,181 @@ async function treemap(page, rows) {
   check('its areas are in proportion', Math.max(...large) / Math.min(...large) < 1.2, large.map((r) => r.toFixed(4)).join(' '));
 }
 
-async function processes(page, { sections, wordsize, top }) {
-  const { attrs, units, rows } = sections.processes.data;
+// All rows of the table with this label, and its heads.
+const shown = (page, label) => page.$$eval('main .table', (all, label_) => {
+  const box = all.find((one) => one.querySelector('.scroll').getAttribute('aria-label') === `Table: ${label_}`);
+  for (const more = box.querySelector('.more'); !more.hidden;) more.click();
+  const texts = (cells_) => [...cells_].map((cell) => cell.textContent);
+  return { heads: texts(box.querySelectorAll('thead th')), rows: [...box.querySelectorAll('tbody tr')].map((tr) => texts(tr.children)) };
+}, label);
+
+// The first cell that differs, or nothing.
+function differs(found, expected) {
+  if (!same(found.heads, expected.heads)) return `its heads are ${found.heads.join(', ')}`;
+  if (found.rows.length !== expected.rows.length) return `${found.rows.length} rows, not ${expected.rows.length}`;
+  for (const [i, row] of found.rows.entries()) {
+    const at = row.findIndex((cell, k) => cell !== expected.rows[i][k]);
+    if (at >= 0 || row.length !== expected.rows[i].length) return `row ${i + 1}, ${expected.heads[at]}: ${row[at]}, not ${expected.rows[i][at]}`;
+  }
+  return '';
+}
+
+// Each cell of each table, the suspects and the history.
+async function everything(page, data) {
+  const expected = tables(data);
+  const labels = await page.$$eval('main .table .scroll', (all) => all.map((one) => one.getAttribute('aria-label').replace('Table: ', '')));
+  check('there are the tables that the JSON has', same([...labels].sort(), Object.keys(expected).sort()), labels.join(', '));
+  for (const [label, one] of Object.entries(expected)) {
+    const wrong = labels.includes(label) ? differs(await shown(page, label), one) : 'there is none';
+    check(`each cell of the table: ${label}`, wrong === '', wrong || `${one.rows.length} rows`);
+  }
+  if (data.sections.processes.data) await processes(page, data);
+  if (data.sections.diagnosis.data) await diagnosis(page, data);
+  if (data.sections.watcher.data) await watcher(page, data);
+  if (data.sections.allocators.data) {
+    const { rows } = data.sections.allocators.data;
+    const [used, held] = [sum(rows.map((row) => row[2] + row[4])), sum(rows.map((row) => row[3] + row[5]))];
+    const lead = await page.textContent('#allocators .lead');
+    check('how much of the carriers is used', lead.startsWith(`Blocks take ${bytes(used)} of the ${bytes(held)} that the allocators hold (${((100 * used) / held).toFixed(1)} %). `), lead);
+  }
+  const notes = await page.$$eval('main > section', (all) => all.map((one) => [one.id, [...one.querySelectorAll(':scope > .note')].map((p) => p.textContent)]));
+  const wrong = notes.filter(([name, texts]) => data.sections[name] && !(data.sections[name].cut ?? []).every((text, i) => texts[i] === `Not complete: ${text}.`));
+  check('what is not complete is said', wrong.length === 0, wrong.join(' '));
+}
+
+async function diagnosis(page, data) {
+  const found = await page.$$eval('#diagnosis .suspects > li', (all) => all.map((li) => {
+    const [finding, remedy, see] = [...li.querySelectorAll(':scope > p')].map((p) => p.textContent);
+    return [finding, [...li.querySelectorAll('.evidence > div')].map((pair) => [...pair.children].map((one) => one.textContent)), remedy, see];
+  }));
+  const expected = suspects(data);
+  const at = expected.findIndex((one, i) => !same(one, found[i]));
+  check(`each suspect: its finding, evidence, remedy and call (${expected.length})`, same(found, expected), JSON.stringify(found[Math.max(0, at)] ?? ''));
+  const lead = await page.textContent('#diagnosis .lead');
+  check('how many suspects there are', lead.startsWith(told(data)), lead);
+  const missing = data.sections.diagnosis.data.not_looked_at.map(([what, why]) => `${what} (${why})`).join('; ');
+  const note = await page.$$eval('#diagnosis .note', (all) => all.map((p) => p.textContent).filter((text) => text.startsWith('Not looked at')));
+  check('what was not looked at', same(note, missing === '' ? [] : [`Not looked at: ${missing}.`]), note);
+}
+
+async function watcher(page, data) {
+  const { times, series } = data.sections.watcher.data;
+  const found = await page.$$eval('#watcher .findings li', (all) => all.map((li) => li.textContent));
+  check(`each finding of the watcher (${findings(data).length})`, same(found, findings(data)), found.join(' | '));
+  const lines = await page.$$eval('#watcher .history', (all) => all.map((f) => {
+    const path = f.querySelector('path.value');
+    return { title: f.querySelector('figcaption span').textContent, last: f.querySelector('figcaption b').textContent, range: f.querySelector('.range').textContent,
+      n: Number(path.dataset.values), points: path.getAttribute('d').match(/-?[0-9.]+,-?[0-9.]+/g).map((point) => point.split(',').map(Number)),
+      width: Number(f.querySelector('svg').getAttribute('width')), bottom: Number(f.querySelector('.axis').getAttribute('y1')),
+      marks: [...f.querySelectorAll('line.mark')].map((mark) => Number(mark.getAttribute('x1'))), heads: f.querySelectorAll('path.mark').length };
+  }));
+  const near = (a, b) => a.length === b.length && a.every((x, i) => Math.abs(x - b[i]) < 0.6);
+  const wrong = [];
+  const drawn = series.filter(([, , values]) => values.some((n) => n !== null));
+  for (const [i, one] of drawn.entries()) {
+    const [kind, name, all] = one;
+    const values = all.filter((n) => n !== null);
+    const show = kind === 'memory' ? bytes : count;
+    const title = (kind === 'memory' ? `memory of ${name}` : name).replaceAll('_', ' ');
+    const [least, most] = [Math.min(...values), Math.max(...values)];
+    const line = lines[i] ?? { points: [], marks: [] };
+    const x = (at) => 1 + ((at - times[0]) / (times[times.length - 1] - times[0])) * (line.width - 2);
+    const y = (n) => (least === most ? (line.bottom + 8) / 2 : line.bottom - ((n - least) / (most - least)) * (line.bottom - 8));
+    const as = { title: line.title === title, last: line.last === show(values[values.length - 1]), number: line.n === values.length,
+      range: line.range === (least === most ? 'always the same' : `${show(least)} – ${show(most)}`),
+      times: near(line.points.map(([px]) => px), times.filter((_, k) => all[k] !== null).map(x)), values: near(line.points.map(([, py]) => py), values.map(y)),
+      marks: near(line.marks, marks(data, one).map(x)) && line.heads === line.marks.length };
+    wrong.push(...Object.entries(as).filter(([, good]) => !good).map(([what]) => `${title}: ${what}`));
+  }
+  check('each line of the history: name, values, range and marks', wrong.length === 0 && lines.length === drawn.length, wrong.join('; ')
+    || `${lines.length} lines of ${times.length} samples, ${sum(lines.map((line) => line.marks.length))} marks`);
+}
+
+async function processes(page, data) {
+  const { attrs, rows } = data.sections.processes.data;
   const wrong = [];
   for (const [i, attr] of attrs.entries()) {
     const head = page.locator('#processes thead th').nth(3 + i).locator('button');
     await head.click();
     if (await page.locator('#processes thead th').nth(3 + i).getAttribute('aria-sort') !== 'descending') await head.click();
-    const scale = units[i] === 'words' ? wordsize : 1;
-    const show = (n) => (units[i] === 'plain' ? count(n) : bytes(n * scale));
-    const shown = (await cells(page, '#processes .table', 3 + attrs.length)).map((row) => row[3 + i]);
-    const expected = rows.map((row) => row[4 + i]).sort((a, b) => b - a).slice(0, shown.length).map(show);
-    if (!same(shown, expected)) wrong.push(`${attr}: ${shown.slice(0, 3)} is not ${expected.slice(0, 3)}`);
+    const why = differs(await shown(page, 'Largest processes'), largest(data, attr));
+    if (why !== '') wrong.push(`${attr}: ${why}`);
   }
-  check(`processes sort by each of ${attrs.length} attributes`, wrong.length === 0, wrong.join('; '));
-  const more = page.locator('#processes .more');
-  while (await more.isVisible()) await more.click();
-  check('all of the top are shown', (await cells(page, '#processes .table', 1)).length === Math.min(top, rows.length));
+  check(`each cell of the largest ${Math.min(data.top, rows.length)} processes by each of ${attrs.length} attributes`, wrong.length === 0, wrong.join('; '));
   await page.fill('#processes input', 'document.title');
   check('the filter finds a process by its name', (await cells(page, '#processes .table', 1)).length === 1);
   await page.fill('#processes input', '');
+}
+
+// No two labels of an axis touch.
+async function ticks(page, name) {
+  const axes = await page.$$eval('.history svg', (all) => all.map((svg) => [...svg.querySelectorAll('.tick')].map((tick) => {
+    const { left, right } = tick.getBoundingClientRect();
+    return [left, right, tick.textContent];
+  })));
+  const touch = axes.flatMap((labels) => labels.filter(([left], i) => i > 0 && left < labels[i - 1][1]).map(([, , text]) => text));
+  check(`${name}: no two labels of an axis touch`, axes.some((labels) => labels.length > 1) && touch.length === 0,
+    `${sum(axes.map((labels) => labels.length))} labels of ${axes.length} axes, ${touch.length} touch ${touch.slice(0, 3)}`);
+}
+
+// ---- reports with what a test node does not have
+
+// A copy of a report with other data.
+function changed(from, name, change) {
+  const raw = readFileSync(`${dir}/${from}`, 'utf8');
+  const [start, end] = [raw.indexOf('id="data">') + 10, raw.lastIndexOf('</script>\n<script>')];
+  const data = JSON.parse(raw.slice(start, end));
+  change(data);
+  writeFileSync(`${dir}/${name}`, raw.slice(0, start) + JSON.stringify(data).replaceAll('<', '\\u003c') + raw.slice(end));
+}
+
+function rich({ sections }) {
+  const of = (name) => sections[name].data;
+  Object.assign(of('diagnosis').grown, { processes: -5000, binary: 123456, ets: 0 });
+  of('binaries').holders = [
+    { size: 3000000, refc: 14, held_by: 12, elsewhere: 2, holders: [1, 2, 3, 4, 5, 6, 7, 8].map((n) => [`<0.${n}.0> name_${n}`, 1, 0]) },
+    { size: 70000, refc: 1, held_by: 0, elsewhere: 1, holders: [] }, { size: 900, refc: 1, held_by: 1, elsewhere: 0, holders: [['<0.9.0>', 1, 900]] }];
+  of('binaries').resources = [['some:thing', 3, 1234, 2], ['of the VM', 1, 98765, 1]];
+  of('groups').rows.push(['kernel', null, 17, 40, 400000, 5000, 6]);
+  of('busy').rows.push(['<0.77777.0>', null, null, null, 41]);
+  of('tables').rows.push(['unread', '<0.1.0>', 'bag', 'private', 1234567, 7654321, null]);
+  of('ports').rows.push(['#Port<0.99>', 'tcp_inet', '<0.1.0> init', 1000, 2000, 3000000, 4000000]);
+  sections.sockets.data = { all: 3, rows: [['<0.2.0>', 'tcp', 'inet', 500, 200, 300], ['<0.3.0> named', 'udp', 'inet6', 70000, 69000, 1000], ['<0.4.0>', 'other', 'local', 0, 0, 0]] };
+  of('allocators').rows.push(['some_alloc', 2, 500, 1000, 0, 0]);
+  of('processes').rows[3][6] = null;
+  const { times, series } = of('watcher');
+  const [early, late] = [times[2], times[times.length - 3]];
+  series[1][2][0] = null;
+  const leak = { event: 'leak', growth: 5, from: 1, hours: 6, count: null, limit: null };
+  of('watcher').findings = [
+    { ...leak, what: 'memory of binary', at: early, per_hour: 1048576.5 }, { ...leak, what: 'process <0.5.0> name', at: late, per_hour: 5000 },
+    { ...leak, what: 'table some', at: early, per_hour: 70000 }, { ...leak, what: 'number of processes', at: late, per_hour: 1234.6 },
+    { ...leak, event: 'limit', what: 'number of atoms', at: late, per_hour: null, hours: null, count: 900000, limit: 1048576 },
+    { ...leak, what: 'memory of code', at: times[0] - 3600000, per_hour: 100 }];
+}
+
+async function made_up() {
+  console.log('\nwhat this node does not have');
+  changed('native.html', 'rich.html', rich);
+  const { page, context, data, seen } = await open('rich.html', 1280, 'light');
+  check('no error', seen.errors.length === 0, seen.errors.join(' | '));
+  await everything(page, data);
+  await context.close();
+  for (const [read, all] of [[0, 500], [1, 500], [1234, 5000], [500, 500], [null, 500]]) {
+    changed('outside.html', 'none.html', ({ sections: { diagnosis: { data: found } } }) => Object.assign(found, { suspects: [], read, counts: [['processes', all, 10000, null]] }));
+    const none = await open('none.html', 1280, 'light');
+    const lead = await none.page.textContent('#diagnosis .lead');
+    check(`no suspects, ${read} of ${all} processes were read in full`, lead.startsWith(told(none.data)) && (await none.page.$('#diagnosis .suspects')) === null, lead);
+    await none.context.close();
+  }
+  changed('native.html', 'late.html', ({ sections }) => { sections.diagnosis = { ms: 15000, failed: 'it was not done in time' }; });
+  const late = await open('late.html', 1280, 'light');
+  const text = await late.page.textContent('#diagnosis');
+  check('a diagnosis that was not made says nothing of suspects', text.includes('Not in this report: it was not done in time.') && !text.includes('suspect'), text);
+  await late.context.close();
+  const small = await open('native.html', 370, 'light');
+  await ticks(small.page, '370 pixels');
+  await small.context.close();
 }
 
 async function icicle(box, name, total) {
@@ -215,6 +337,7 @@ async function looks(name, width, scheme) {
   check('no error', seen.errors.length === 0, seen.errors.join(' | '));
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check('nothing is wider than the window', wide === width, `${wide} of ${width}`);
+  if (await page.$('.history')) await ticks(page, name);
   const outside = await page.$$eval('h1, h2, h3, main > section > p, .fact, .chart svg', (all) => all
     .filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).map((e) => e.outerHTML.slice(0, 80)));
   check('nothing is cut off at the right', outside.length === 0, outside.join(' '));
@@ -245,6 +368,7 @@ async function portable() {
     const text = await page.textContent(`#${name}`);
     check(`the page says why: ${name}`, text.includes('Not in this report') && text.includes('native path is off'), text);
   }
+  await everything(page, data);
   check('the others are there', (await cells(page, '#processes .table', 1)).length > 10 && (await page.$$('#stacks .cell')).length > 1);
   await context.close();
 }
@@ -271,7 +395,7 @@ async function outside() {
   check('the calls are typed as commands', calls.length > 0 && calls.every((call) => call.startsWith('sonde --pid 1 ')), calls.join('; '));
   check('memory of processes', (await page.textContent('#memory')).includes(bytes(of('diagnosis').memory.processes)));
   await treemap(page, of('groups').rows);
-  await processes(page, data);
+  await everything(page, data);
   const heaps = await page.$$('#heaps .icicle');
   const failed = of('heaps').processes.filter(({ tree }) => !tree).map(({ named, why, failed: because }) => `${named} (${why}): ${because}`);
   check('three heaps', heaps.length === 3 && of('heaps').processes.length === 3, failed.join('; ') || heaps.length);
@@ -280,11 +404,9 @@ async function outside() {
   check('the graph of waits', (await page.$$('#waits circle')).length === of('waits').rows.length);
   check('nothing of a name ran', (await page.title()) === `${data.node} – sonde report` && (await page.$$('script')).length === 2);
   await context.close();
-  for (const scheme of ['light', 'dark']) await looks('outside.html', 390, scheme);
 }
 
-try {
-  await numbers();
+async function appearance() {
   await keys();
   for (const width of [1280, 390]) {
     for (const scheme of ['light', 'dark']) {
@@ -292,8 +414,15 @@ try {
       await looks('native.html', width, scheme);
     }
   }
+  for (const scheme of ['light', 'dark']) await looks('outside.html', 390, scheme);
+}
+
+try {
+  await numbers();
+  await made_up();
   await outside();
   await portable();
+  if (only !== 'numbers') await appearance();
 } catch (error) {
   check('the checks ran to their end', false, error.stack);
 }

@@ -8,6 +8,19 @@ import { clock } from './format.js';
 
 const HEIGHT = 92;
 const [TOP, BOTTOM] = [8, 18];
+const CHAR = 6.7;             // pixels, at most, of a character of a tick
+const GAP = 6;                // between two ticks
+
+// How many ticks there are is only a hint to d3: those that would touch the one before are left out.
+function apart(ticks) {
+  let end = -Infinity;
+  return ticks.filter(({ at, label }) => {
+    const half = (label.length * CHAR) / 2;
+    if (at - half < end + GAP) return false;
+    end = at + half;
+    return true;
+  });
+}
 
 // A figure, and a function that shows other values in it.
 export function line({ title, format, marks = [] }) {
@@ -27,11 +40,11 @@ export function line({ title, format, marks = [] }) {
     const x = scaleUtc([times[0], times[times.length - 1]], [1, width - 1]);
     const pad = most > least ? 0 : Math.max(1, most * 0.05);
     const y = scaleLinear([least - pad, most + pad], [HEIGHT - BOTTOM, TOP]);
-    const ticks = x.ticks(Math.max(2, Math.floor(width / 90)));
+    const ticks = x.ticks(Math.max(2, Math.floor(width / 90))).filter((t) => x(t) > 28 && x(t) < width - 28)
+      .map((t) => ({ at: x(t), label: clock(t.getTime(), times[times.length - 1] - times[0]) }));
     element.replaceChildren(s('svg', { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': label },
       s('line', { class: 'axis', x1: 0, x2: width, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }),
-      ticks.filter((t) => x(t) > 28 && x(t) < width - 28).map((t) =>
-        s('text', { class: 'tick', x: x(t), y: HEIGHT - 4, 'text-anchor': 'middle' }, clock(t.getTime(), times[times.length - 1] - times[0]))),
+      apart(ticks).map(({ at, label }) => s('text', { class: 'tick', x: at, y: HEIGHT - 4, 'text-anchor': 'middle' }, label)),
       s('path', { class: 'value', d: path().x(([t]) => x(t)).y(([, value]) => y(value))(points), 'data-values': numbers.length }),
       marks.map((mark) => [
         s('line', { class: 'mark', x1: x(mark.at), x2: x(mark.at), y1: TOP - 8, y2: HEIGHT - BOTTOM }),

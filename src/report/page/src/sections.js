@@ -26,8 +26,16 @@ function suspect({ finding, evidence, remedy, see }) {
     h('p', {}, remedy), h('p', { class: 'code see' }, see));
 }
 
-function diagnosis({ ms, suspects, not_looked_at: missing }) {
-  const found = suspects.length === 0 ? 'No suspects' : suspects.length === 1 ? 'One suspect' : `${suspects.length} suspects, the worst first`;
+// In the words of `sonde diagnose`. From outside, `read` is the number of processes that were read in full.
+function noSuspects(read, counts) {
+  const all = counts.find(([name]) => name === 'processes')?.[1];
+  if (read === null || read === undefined || read >= all) return 'No suspects';
+  if (read === 0) return 'No process was read in full, so no suspects are known';
+  return `No suspects among the ${count(read)} ${read === 1 ? 'process that was' : 'processes that were'} read in full`;
+}
+
+function diagnosis({ ms, suspects, read, counts, not_looked_at: missing }) {
+  const found = suspects.length === 0 ? noSuspects(read, counts) : suspects.length === 1 ? 'One suspect' : `${suspects.length} suspects, the worst first`;
   return [explained(`${found}. The node was ${ms > 0 ? `watched for ${duration(ms)}` : 'looked at once'}.`),
     suspects.length > 0 && h('ol', { class: 'suspects' }, suspects.map(suspect)),
     missing.length > 0 && h('p', { class: 'note' }, 'Not looked at: ', missing.map(([what, why]) => `${what} (${why})`).join('; '), '.')];
