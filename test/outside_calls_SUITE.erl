@@ -761,7 +761,9 @@ a_report_has_the_numbers_of_the_calls(Config) ->
                                        (Function, Args) -> ask(Twin, Function, Args)
                                     end),
             ok = all_is_said(Missing, Data, [<<"busy">>]),
-            #{<<"node">> := <<"process x">>, <<"outside">> := <<"read from outside, at one moment">>} = Data,
+            {ok, Host} = inet:gethostname(),
+            Machine = list_to_binary(Host),
+            #{<<"node">> := <<"process x">>, <<"outside">> := <<"read from outside, at one moment">>, <<"host">> := Machine} = Data,
             #{<<"suspects">> := [_ | _] = Suspects} = report_SUITE:section(<<"diagnosis">>, Data),
             [] = [See || #{<<"see">> := See} <- Suspects, not lists:prefix("sonde --pid 1 ", binary_to_list(See))],
             Name = <<"'" ?MARKUP "'">>,
@@ -779,6 +781,9 @@ a_report_of_one_that_runs(Config) ->
         Text = list_to_binary(pid_to_list(Pid)),
         #{<<"ms">> := 300, <<"rows">> := Busy} = report_SUITE:section(<<"busy">>, Data),
         [<<"sonde_spins">>] = [Name || [P, Name | _] <- Busy, P =:= Text],
+        %% it is not one of those that were read in full
+        #{<<"read">> := InFull, <<"counts">> := [[<<"processes">>, Count | _]]} = report_SUITE:section(<<"diagnosis">>, Data),
+        {_, true} = {{InFull, Count}, InFull > 0 andalso InFull < Count},
         %% it has what is whole at any time
         #{<<"attrs">> := Attrs, <<"rows">> := Rows} = report_SUITE:section(<<"processes">>, Data),
         [true] = [is_integer(proplists:get_value(<<"reductions">>, lists:zip(Attrs, Values))) || [P, _, _, _ | Values] <- Rows, P =:= Text],

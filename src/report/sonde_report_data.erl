@@ -77,8 +77,8 @@ encoded_all(Sections, Side, Opts) ->
     Fitted = within(Sections),
     Parts = [part(Name, Json) || {Name, {_, Json}} <- Fitted],
     Named = [{atom_to_binary(Name), Section} || {Name, {Section, _}} <- Fitted],
-    {Node, Outside} = about(Opts),
-    Head = #{version => ?VERSION, node => Node, outside => Outside,
+    {Node, Outside, Host} = about(Opts),
+    Head = #{version => ?VERSION, node => Node, outside => Outside, host => Host,
              at => erlang:system_time(millisecond), made_by => sonde_report_text:text(maps:get(version, Opts)),
              content => maps:get(content, Opts), native => native(Side),
              wordsize => erlang:system_info(wordsize), top => maps:get(top, Opts)},
@@ -88,8 +88,12 @@ encoded_all(Sections, Side, Opts) ->
       missing => [{Name, Why} || {Name, #{failed := Why}} <- Named],
       incomplete => [{Name, Why} || {Name, #{cut := Whys}} <- Named, Why <- Whys]}.
 
-about(#{source := #{node := Node, outside := Outside}}) -> {Node, Outside};
-about(_) -> {sonde_report_text:text(atom_to_list(node())), undefined}.
+%% A number of a process, or a name of a file, means something only on the machine where the report was made.
+about(#{source := #{node := Node, outside := Outside}}) ->
+    {ok, Host} = inet:gethostname(),
+    {Node, Outside, sonde_report_text:text(Host)};
+about(_) ->
+    {sonde_report_text:text(atom_to_list(node())), undefined, undefined}.
 
 %% @doc The path that answers, as text.
 -spec native(native | {portable, term()}) -> binary().

@@ -274,9 +274,15 @@ async function made_up() {
   const text = await late.page.textContent('#diagnosis');
   check('a diagnosis that was not made says nothing of suspects', text.includes('Not in this report: it was not done in time.') && !text.includes('suspect'), text);
   await late.context.close();
-  const small = await open('native.html', 370, 'light');
-  await ticks(small.page, '370 pixels');
-  await small.context.close();
+  // d3 has ticks each second, or minute, up to 6.7 of them in three times 90 pixels
+  for (const ms of [6650, 399000]) {
+    changed('native.html', 'span.html', ({ sections: { watcher: { data: { times } } } }) => times.forEach((_, i) => { times[i] = 1.7e12 + 500 + (i * ms) / (times.length - 1); }));
+    for (const width of [370, 390]) {
+      const small = await open('span.html', width, 'light');
+      await ticks(small.page, `${ms / 1000} s in ${width} pixels`);
+      await small.context.close();
+    }
+  }
 }
 
 async function icicle(box, name, total) {
@@ -391,6 +397,7 @@ async function outside() {
   const drawn = await page.$$eval('section', (all) => all.filter((e) => e.textContent.includes('could not be drawn')).map((e) => e.id));
   check('each section is drawn', drawn.length === 0, drawn.join(' '));
   check('it says that it was read from outside', (await page.textContent('header')).includes('read from outside') && (await page.textContent('h1')) === 'process 1');
+  check('and on which machine', data.host.length > 0 && (await page.textContent('header p')).endsWith(` · on ${data.host}`), await page.textContent('header p'));
   const calls = of('diagnosis').suspects.map(({ see }) => see);
   check('the calls are typed as commands', calls.length > 0 && calls.every((call) => call.startsWith('sonde --pid 1 ')), calls.join('; '));
   check('memory of processes', (await page.textContent('#memory')).includes(bytes(of('diagnosis').memory.processes)));

@@ -191,6 +191,9 @@ async function looks(width, scheme) {
   const outside = await page.$$eval('h1, h2, main > section > p, .fact, .state, .chart svg', (all) => all
     .filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).map((e) => e.outerHTML.slice(0, 80)));
   check('nothing is cut off at the right', outside.length === 0, outside.join(' '));
+  const touch = await page.$$eval('.history svg', (all) => all.flatMap((svg) => [...svg.querySelectorAll('.tick')].map((tick) => tick.getBoundingClientRect())
+    .filter(({ left }, i, boxes) => i > 0 && left < boxes[i - 1].right).map(({ left }) => left)));
+  check('no two labels of an axis touch', touch.length === 0, touch.join(' '));
   const light = (rgb) => rgb.match(/[0-9]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b, 0) / 3;
   const [ground, ink] = await page.evaluate(() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]);
   check(`the ground is ${scheme}`, scheme === 'dark' ? light(ground) < 60 && light(ink) > 180 : light(ground) > 230 && light(ink) < 80, `${ground}, ${ink}`);

@@ -37,7 +37,7 @@ function facts() {
 function header() {
   const node = data.sections.node?.data;
   const parts = [`${time(data.at)} UTC`, node && `OTP ${node.otp}, ${node.emulator}`, node && node.up_ms !== null && `up ${duration(node.up_ms)}`,
-    node && node.system, data.outside ?? (data.native === 'native' ? 'read natively' : 'portable path')];
+    node && node.system, data.outside ?? (data.native === 'native' ? 'read natively' : 'portable path'), data.host && `on ${data.host}`];
   return h('header', {}, h('h1', {}, data.node), h('p', { class: 'dim' }, parts.filter(Boolean).join(' · ')), facts());
 }
 
