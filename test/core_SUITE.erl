@@ -1247,7 +1247,7 @@ in_chroot(abort, OsPid, Root, Dir) ->
     "" = os:cmd(["mv ", Core, " ", Moved]),
     Moved.
 
-%% What a node says whose processes all wait: twice the same.
+%% What a node says whose processes all wait: twice the same. What its threads do is another matter in one that aborts.
 at_rest(OsPid, Config) ->
     All = fun() -> [{Call, answer(["--pid ", OsPid], Call, Config)} || Call <- same_calls()] end,
     First = All(),

@@ -8,7 +8,8 @@
 -export([rows_are_those_of_each_alone/1, one_sweep_for_all/1, order_and_repeats_as_asked/1,
          odd_lists/1, caller_in_or_out/1,
          groups_by_what_they_run/1, groups_by_name/1, groups_by_application/1, groups_by_label/1,
-         groups_of_odd_processes/1, groups_without_asking/1, groups_by_several_threads/1,
+         groups_of_odd_processes/1, groups_without_asking/1, those_that_may_not_have_begun_are_asked/1,
+         groups_by_several_threads/1,
          totals_are_sums_of_process_info/1, largest_first/1, group_of_the_caller/1,
          helpers_are_in_no_row/1, helper_that_ends_in_a_window/1,
          a_slow_answer_delays_no_other/1, helpers_have_the_priority_of_the_caller/1,
@@ -22,7 +23,8 @@ suite() -> [{timetrap, {minutes, 2}}].
 all() ->
     [rows_are_those_of_each_alone, one_sweep_for_all, order_and_repeats_as_asked, odd_lists,
      caller_in_or_out, groups_by_what_they_run, groups_by_name, groups_by_application,
-     groups_by_label, groups_of_odd_processes, groups_without_asking, groups_by_several_threads,
+     groups_by_label, groups_of_odd_processes, groups_without_asking, those_that_may_not_have_begun_are_asked,
+     groups_by_several_threads,
      totals_are_sums_of_process_info, largest_first, group_of_the_caller,
      helpers_are_in_no_row, helper_that_ends_in_a_window, a_slow_answer_delays_no_other,
      helpers_have_the_priority_of_the_caller, too_many_groups, bad_input_at_once,
@@ -274,6 +276,21 @@ groups_without_asking(_Config) ->
         {call_count, Asked} = erlang:trace_info({sonde_attr, ask, 3}, call_count),
         1 = erlang:trace_pattern({sonde_attr, ask, 3}, false, [local, call_count]),
         true = Asked < 1000,
+        sonde_test:stop(Pids)
+    end, ok).
+
+%% One whose dictionary does not have what proc_lib was to call looks as if it had not begun. A helper that has not
+%% begun is known by its parent, which is asked for.
+those_that_may_not_have_begun_are_asked(_Config) ->
+    sonde_test:pick(fun() ->
+        Forget = fun() -> _ = erase('$initial_call'), idle() end,
+        Pids = [proc_lib:spawn(erlang, apply, [Forget, []]) || _ <- lists:seq(1, 300)],
+        _ = [sonde_test:settle(P) || P <- Pids],
+        1 = erlang:trace_pattern({sonde_attr, ask, 3}, true, [local, call_count]),
+        {_, N, _} = lists:keyfind({proc_lib, init_p, 5}, 1, sonde:proc_group(initial_call, [memory])),
+        {call_count, Asked} = erlang:trace_info({sonde_attr, ask, 3}, call_count),
+        1 = erlang:trace_pattern({sonde_attr, ask, 3}, false, [local, call_count]),
+        {_, _, true} = {N, Asked, N >= 300 andalso Asked >= 300},
         sonde_test:stop(Pids)
     end, ok).
 

@@ -7,7 +7,7 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [as_process_info_reports, equal_stacks_are_one_group, one_that_hibernates_has_none,
+    [as_process_info_reports, equal_stacks_are_one_group, one_that_hibernates_has_none, one_that_hibernates_is_not_ours,
      as_deep_as_wanted, a_recursion_shows_once,
      a_name_only_for_one, the_caller_has_no_row, no_process_that_waits_is_sent_anything,
      one_that_runs_is_asked, a_silent_one_is_reported, no_time_is_reported, code_that_goes_away,
@@ -92,6 +92,21 @@ one_that_hibernates_has_none(_Config) ->
     true = lists:member(Example, Pids) orelse functions(Example) =:= [],
     _ = [true = exit(Pid, kill) || Pid <- Pids],
     ok.
+
+%% Of a process without a stack it is not known whether it has run: what a user's function started has a row.
+one_that_hibernates_is_not_ours(_Config) ->
+    Parent = sonde_helper:aside(fun(Test) ->
+                                        Test ! {child, proc_lib:spawn(erlang, hibernate, [?MODULE, spin, []])},
+                                        receive never -> ok end
+                                end, self()),
+    Child = receive {child, Pid} -> Pid end,
+    ok = sonde_test:settle([Child]),
+    Hibernated = fun() -> lists:sum([N || {[], N, _} <- sonde:stacks(?ALL)]) end,
+    With = Hibernated(),
+    true = With > 0,
+    Others = [P || P <- processes(), P =/= Child, functions(P) =:= []],
+    {_, _, true} = {With, length(Others), With > length(Others)},
+    sonde_test:stop([Parent, Child]).
 
 as_deep_as_wanted(_Config) ->
     [Pid] = Pids = started(1, fun(Up) -> deep(30, Up) end),

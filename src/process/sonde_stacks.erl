@@ -98,7 +98,7 @@ site(undefined, _) -> [].
 
 %% Of one that has ended, only the functions tell. Those that are shown may end within a helper's native call.
 is_ours(Pid, [Now | _], [_, {_, Call}]) -> sonde_attr:is_ours(Pid, Call, Now);
-is_ours(Pid, [], [_, {_, Call}]) -> sonde_attr:is_ours(Pid, Call, Call);
+is_ours(_, [], [_, {_, Call}]) -> sonde_attr:is_ours(Call);
 is_ours(_, [{sonde_nif, _, _} | _], undefined) -> true;
 is_ours(Pid, Stack, undefined) -> lists:any(fun(F) -> sonde_attr:is_ours(Pid, F, F) end, Stack).
 
