@@ -9,7 +9,8 @@
 
 suite() -> [{timetrap, {minutes, 4}}].
 
-all() -> [largest_table, smallest_table, smallest_table_when_full, pids_that_went_round, legacy_table,
+all() -> [largest_table, smallest_table, smallest_table_when_full,
+          slow_answers_when_full, pids_that_went_round, legacy_table,
           a_sweep_ends_where_all_were_met, more_groups_than_there_is_room_for].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -51,6 +52,10 @@ smallest_table(_Config) ->
 
 smallest_table_when_full(_Config) ->
     with(1024, fun(Peer) -> call(Peer, full, []) end).
+
+%% Promise: where no process can be started, those that answer slowly are asked one after the other.
+slow_answers_when_full(_Config) ->
+    with(1024, fun(Peer) -> call(Peer, asked_when_full, []) end).
 
 %% In a table of 1024 entries, the number of a pid says less and less about its slot.
 pids_that_went_round(_Config) ->
@@ -186,6 +191,20 @@ full() ->
     sonde_test:stop(Filler),
     [_, _, _] = sonde:bin_leak(3),
     sonde_test:stop(Pids).
+
+%% First there is no room at all, then for a helper that has none for its jobs.
+asked_when_full() ->
+    {module, _} = code:ensure_loaded(sonde_helper),
+    Ask = fun(Pid) -> timer:sleep(10), {answered, Pid} end,
+    Fold = fun(Pid, {answered, Pid}, Acc) -> [Pid | Acc] end,
+    Filler = [Last | _] = fill([]),
+    Pids = [self() | lists:sublist(Filler, 2, 20)],
+    All = lists:sort(Pids),
+    All = lists:sort(sonde_helper:ask(Ask, Fold, [], Pids)),
+    {_, Mon} = {exit(Last, kill), monitor(process, Last)},
+    receive {'DOWN', Mon, _, _, _} -> ok end,
+    All = lists:sort(sonde_helper:ask(Ask, Fold, [], Pids)),
+    sonde_test:stop(Filler -- [Last]).
 
 fill(Pids) ->
     try spawn(fun sonde_kinds_helper:wait/0) of

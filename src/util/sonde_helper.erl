@@ -25,7 +25,7 @@
 -define(SLOW_MS, 20).
 -define(ANSWER_US, 20).
 -define(ASKED_AT_ONCE, 20).
--define(NO_END, (1 bsl 50)). % more milliseconds than there can be
+-define(NO_END, (1 bsl 50)). % more milliseconds, and microseconds, than there can be
 
 %% @doc Runs `Fun' in a helper and returns its result, or raises its exception. The result is the
 %% exit reason of the helper, so a late message is lost with the helper. `Fun' gets the handle for
@@ -114,6 +114,7 @@ work(Fun, Arg) ->
 
 %% @doc Folds over what `Ask' gets from each of these processes: it asks one after the other while they answer
 %% at once, and the rest at the same time, so the answers come in any order. The caller asks itself.
+%% If there is no room for another process, it asks one after the other to the end.
 -spec ask(fun((pid()) -> Answer), fun((pid(), Answer, Acc) -> Acc), Acc, [pid()]) -> Acc.
 ask(Ask, Fold, Acc, Pids) ->
     ask(Ask, Fold, Acc, Pids, erlang:monotonic_time(microsecond) + 1000 * ?SLOW_MS).
@@ -130,8 +131,11 @@ at_once(Ask, Fold, Acc, Pids) ->
     {Self, Others} = lists:partition(fun(Pid) -> Pid =:= self() end, Pids),
     Start = fun(Pid) -> job(Ask, Pid) end,
     Limits = #{in_flight => ?ASKED_AT_ONCE, until => ?NO_END},
-    lists:foldl(fun(Pid, All) -> Fold(Pid, Ask(Pid), All) end,
-                call(fun(Caller) -> jobs(Start, Fold, Acc, Others, Limits#{caller => Caller}) end), Self).
+    try call(fun(Caller) -> jobs(Start, Fold, Acc, Others, Limits#{caller => Caller}) end) of
+        All -> ask(Ask, Fold, All, Self, ?NO_END)
+    catch
+        error:system_limit -> ask(Ask, Fold, Acc, Pids, ?NO_END)
+    end.
 
 %% ---- Out: the jobs in flight by key. Slow: the number of them that do not count any more
 
