@@ -13,6 +13,7 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([each_alone/1, mixed/1, remedies_free_what_they_say/1, healthy_stay_bounded/1]).
+-export([collected/1]).
 
 suite() ->
     [{timetrap, {seconds, 900 + 60 * number("SONDE_SEEDS", ?SEEDS)}}].
@@ -82,8 +83,26 @@ judge(Peer, Seed, Names) ->
     Named = [Name || #{name := Name} = P <- Leaks, is_named(P, Suspects)],
     #{seed => Seed, names => Names, planted => Leaks, named => Named,
       missed => [Name || #{name := Name} <- Leaks, can_be_seen(Name)] -- Named,
-      false => [short(S) || S <- Suspects, not lists:any(fun(P) -> concerns(S, P) end, Planted)],
+      false => [short(S) || S <- Suspects, not lists:any(fun(P) -> concerns(S, P) end, Planted),
+                            not is_garbage(Peer, S, Planted)],
       suspects => [short(S) || S <- Suspects]}.
+
+%% What a collection frees, or not, says whether a suspect was right. One that states no number is judged
+%% by what it holds.
+is_garbage(Peer, #{what := Pid, bytes := Bytes} = Suspect, Planted) ->
+    lists:member(Pid, lists:append([Pids || #{holds_garbage := Pids} <- Planted]))
+        andalso sonde_peer_helper:call(Peer, ?MODULE, collected, [Pid])
+            >= ?FREED * maps:get(frees, Suspect, Bytes).
+
+%% In the node.
+collected(Pid) ->
+    Before = held(Pid),
+    true = erlang:garbage_collect(Pid),
+    Before - held(Pid).
+
+held(Pid) ->
+    [{memory, Bytes}, {binary, Binaries}] = process_info(Pid, [memory, binary]),
+    Bytes + lists:sum(maps:values(maps:from_list([{Id, Size} || {Id, Size, _} <- Binaries]))).
 
 start(Peer, Name, Seed) ->
     sonde_peer_helper:call(Peer, sonde_situations_helper, start, [Name, Seed]).

@@ -42,7 +42,8 @@ run(ttl_cache) ->
     _ = client(10, fun(I) -> each(Each, fun(J) -> ets:insert(Tab, row({I, J}, Ttl)) end) end),
     steady(Ttl + 3 * Sweep);
 
-%% A file of customers that is read and written all the time.
+%% A file of customers that is read and written all the time. The process of the file keeps the
+%% binaries of the first load: it makes minor collections alone, for many minutes.
 run(dets_file) ->
     Rows = between(2000, 8000),
     Size = between(300, 1500),
@@ -52,7 +53,8 @@ run(dets_file) ->
     Use = fun(_) -> [_] = dets:lookup(Tab, rand:uniform(Rows)),
                     ok = dets:insert(Tab, {rand:uniform(Rows), payload(Size)}) end,
     each(between(1, 3), fun(_) -> client(between(5, 20), Use) end),
-    steady(1500);
+    ok = steady(1500),
+    {holds_garbage, dets_server:get_pid(Tab)};
 
 %% Accounts in memory, with transfers between them in transactions.
 run(mnesia_tables) ->

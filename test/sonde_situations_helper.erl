@@ -34,8 +34,9 @@ drawn(N, Names, Rand) ->
     {[Name | More], Rand2}.
 
 %% Returns when the situation is steady, or the leak has its size. Of a leak, `whats' may be
-%% accused, with one of `kinds' and one of `remedies'; `accused' may be accused too. `bytes' is its
-%% size, or `none' if it is not one of memory.
+%% accused, with one of `kinds' and one of `remedies'; `accused' may be accused too, and
+%% `holds_garbage' may be if a collection frees what its suspect states. `bytes' is the size of the
+%% leak, or `none' if it is not one of memory.
 start(Name, Seed) ->
     start(Name, Seed, []).
 
@@ -47,7 +48,8 @@ start(Name, Seed, Opts) ->
         {Root, Planted} ->
             true = demonitor(Ref, [flush]),
             maps:merge(#{name => Name, seed => Seed, root => Root, whats => [], kinds => [],
-                         remedies => [], accused => [], bytes => none}, Planted);
+                         remedies => [], accused => [], holds_garbage => [], bytes => none},
+                       Planted);
         {'DOWN', Ref, process, Root, Why} ->
             error({Name, Seed, Why})
     after ?MINUTES ->
@@ -60,11 +62,14 @@ root(Name, Seed, Opts) ->
     _ = rand:seed(exsss, {Seed, erlang:phash2(Name), 59}),
     Caller = receive {start, From} -> From end,
     Planted = case lists:keyfind(Name, 1, names()) of
-                  {_, healthy} -> ok = sonde_situations_healthy:run(Name), #{};
+                  {_, healthy} -> planted(sonde_situations_healthy:run(Name));
                   {_, leak} -> sonde_situations_leaks:run(Name, Opts)
               end,
     Caller ! {self(), Planted},
     proc_lib:hibernate(timer, sleep, [infinity]).
+
+planted(ok) -> #{};
+planted({holds_garbage, Pid}) -> #{holds_garbage => [Pid]}.
 
 %% Does what the remedy of a suspect says. Settings hold for new processes, so that they need the
 %% same work again.
