@@ -1085,15 +1085,19 @@ its_commands_can_be_pasted(Config) ->
     ok = file:make_symlink(get(core, Config), Path),
     Of = filename:join(get(dir, Config), "core"),
     ok = file:make_symlink(get(core, Config), Of),
-    Typed = fun(Name) ->
-                {3, Text, _} = sonde(["--core \"", string:replace(Name, "$", "\\$"), "\" diagnose"], Config),
+    Typed = fun(Name, Options) ->
+                {3, Text, _} = sonde(["--core \"", string:replace(Name, "$", "\\$"), "\"", Options, " diagnose"], Config),
                 [Command || "    sonde " ++ Command <- string:split(Text, "\n", all)]
             end,
-    [First | _] = Plain = Typed(Of),
+    [First | _] = Plain = Typed(Of, ""),
     true = lists:prefix("--core " ++ Of ++ " ", First),
-    All = Typed(Path),
+    false = has("--sysroot", First) orelse has("--trust", First),
+    All = Typed(Path, ""),
     {Same, Same} = {length(Plain), length(All)},
-    _ = [{Command, {0, [_ | _], _}} = {Command, sonde(Command, Config)} || Command <- All].
+    %% with what it took to look at this file at all
+    [Again | _] = Typed(Of, " --trust --sysroot /"),
+    true = lists:prefix("--core " ++ Of ++ " --sysroot / --trust ", Again),
+    _ = [{Command, {0, [_ | _], _}} = {Command, sonde(Command, Config)} || Command <- [Again | All]].
 
 %% Those of the calls on the same file.
 a_report_has_the_numbers_of_the_calls(Config) ->

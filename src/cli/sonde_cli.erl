@@ -252,7 +252,7 @@ shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects, n
     _ = case format(Opts) of
             json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis, Report);
             text ->
-                Typed = fun(Call) -> sonde_outside_names:typed(command(Target), Call) end,
+                Typed = fun(Call) -> sonde_outside_names:typed(again(Target, Opts), Call) end,
                 io:put_chars([[Line, $\n] || Line <- sonde_diagnose_text:outside(Diagnosis, ?COLUMNS, Typed)])
         end,
     not_read(Report, Opts),
@@ -279,7 +279,7 @@ report_outside(Target, [File], Ms, Opts) ->
     Left = case Opts of #{freeze := true} -> max(1, Ms - ?WRITE_MS); _ -> Ms end,
     Interval = case Target of #{} -> 0; _ -> maps:get(interval, Opts, ?WATCH_MS) end,
     Written = sonde_outside_report:write(File, maps:merge(#{timeout => min(Left, ?MOST_REPORT_MS)}, maps:with([force, content], Opts)),
-                                         #{name => name(Target), command => command(Target), interval => Interval}),
+                                         #{name => name(Target), command => again(Target, Opts), interval => Interval}),
     case {Written, Opts} of
         {{ok, Answer}, _} -> {ok, Answer, #{}};
         {{error, timeout}, #{freeze := true}} -> {error, timeout};
@@ -289,9 +289,12 @@ report_outside(Target, [File], Ms, Opts) ->
 name(#{path := Path}) -> ["core file ", filename:basename(Path)];
 name(OsPid) -> ["process ", integer_to_list(OsPid)].
 
-%% How this command asks for more.
-command(#{path := Path}) -> ["sonde --core ", shell_word(Path)];
-command(OsPid) -> ["sonde --pid ", integer_to_list(OsPid)].
+%% How this command asks for more. What it needed to look at the target at all, it needs again.
+again(Target, Opts) ->
+    [target(Target), [[" --sysroot ", shell_word(Folder)] || #{sysroot := Folder} <- [Opts]], [" --trust" || #{trust := true} <- [Opts]]].
+
+target(#{path := Path}) -> ["sonde --core ", shell_word(Path)];
+target(OsPid) -> ["sonde --pid ", integer_to_list(OsPid)].
 
 shell_word(Path) ->
     case re:run(Path, "^[\\w./,:@%+=-]+\\z", [unicode, {capture, none}]) of
