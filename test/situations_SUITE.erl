@@ -9,7 +9,8 @@
 -define(SEEDS, 2).
 -define(LEAST, 8388608).      % bytes; a smaller leak need not be named,
 -define(PART, 20).            % nor one below this part of the node's memory
--define(FREED, 0.7).          % of what a suspect promised
+-define(FREED, 0.7).          % of what a suspect promised,
+-define(TRIES, 200).          % within so many seconds: ten collections may take two minutes on OTP 27
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([each_alone/1, mixed/1, remedies_free_what_they_say/1, healthy_stay_bounded/1]).
@@ -168,7 +169,7 @@ followed(Peer, Name, Seed) ->
             Before = level(Peer),
             ok = sonde_peer_helper:call(Peer, sonde_situations_helper, follow,
                                         [Name, Planted, Remedy]),
-            [{Name, Remedy, Said, freed(Peer, Before, Said, 10)}];
+            [{Name, Remedy, Said, freed(Peer, Before, Said, ?TRIES)}];
         [] ->
             []
     end.
