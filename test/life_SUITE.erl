@@ -404,7 +404,7 @@ other_library(Src, Dir) ->
     change(filename:join(C, "nif/nif.h"),
            [{"\"sonde-12\"", "\"other\""},
             {"atomic_uint users;", "char more[64]; atomic_uint users;"}]),
-    change(filename:join(C, "nif/nif_scan.c"),
+    change(filename:join(C, "nif/nif_scan.h"),
            [{"struct held \\{\n", "struct held {\n    char more[4096];\n"}]),
     Priv = filename:join(Dir, "priv"),
     Out = os:cmd("make -s -j2 -C '" ++ C ++ "' CFLAGS=-O1 PRIV_DIR='" ++ Priv

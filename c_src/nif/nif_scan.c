@@ -2,11 +2,7 @@
  * Knows: how Erlang holds a scan, and its arguments and answers as terms.
  * Does not know: how processes are read. */
 #include "util/clock.h"
-#include "nif/nif_account.h"
-#include "scan/scan.h"
-#include "vm/term.h"
-
-#include <string.h>
+#include "nif/nif_scan.h"
 
 /* A slice of 5 ms, plus the current batch, stays far below the promised 10 ms. LOOK_NS is the
  * interval of checks that the reader still works, so the time for which another library's handler
@@ -14,16 +10,6 @@
 enum { SLICE_NS = 5000000, LOOK_NS = 1000000, BEGIN_NS = 200000, FEED_MAX = SCAN_ASKS };
 enum { NS_PER_TIMESLICE = 1000000 }; /* as erl_nif has it */
 enum { WAITING_MAX = 10, PATIENCE_US_MAX = 1000000, PARTS_MAX = 64 };
-enum { CALLS_MAX = 16, FUNCTIONS_MAX = 4096 };
-
-struct held {
-    struct in_use in_use;
-    struct scan scan;
-    struct held *first;           /* this scan reads the sample of that one; NULL: none */
-    struct held_account *account; /* this scan reads or fills it; NULL: none */
-    struct leftovers left;
-    struct layout lay; /* a copy, because the scan outlives an upgrade with a new proof */
-};
 
 void nif_release_scan(UNUSED ErlNifEnv *env, void *obj)
 {
@@ -47,8 +33,7 @@ static struct in_use *also_used(struct held *h)
     return h->first ? &h->first->in_use : h->account ? &h->account->in_use : NULL;
 }
 
-/* NULL: not a scan, or another call uses it, or the sample or account that it needs. */
-static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
+struct held *nif_take_scan(ErlNifEnv *env, ERL_NIF_TERM term)
 {
     struct held *h = get_held(env, term);
     if (!h || !in_use_take(&h->in_use))
@@ -59,14 +44,12 @@ static struct held *take(ErlNifEnv *env, ERL_NIF_TERM term)
     return NULL;
 }
 
-static void give_back(struct held *h)
+void nif_give_back_scan(struct held *h)
 {
     if (also_used(h))
         in_use_give_back(also_used(h));
     in_use_give_back(&h->in_use);
 }
-
-#define SCAN_NIF(Name) NIF_WITH(Name, held, take, give_back)
 
 /* ---- new ----------------------------------------------------------------------------------- */
 
@@ -384,127 +367,6 @@ SCAN_NIF(do_scan_rows)
     return nif_page(env, argv[2], argv[3], &h->scan.top[k], h->scan.top[k].n, row_item);
 }
 
-/* ---- stacks -------------------------------------------------------------------------------- */
-
-SCAN_NIF(do_scan_stacks)
-{
-    /* (Scan, From): {Next | done, [{Node, Processes, OneOfThem}]}; From: 1 for the first */
-    const struct stack_tree *t = &h->scan.stacks;
-    ErlNifUInt64 from;
-    if (!enif_get_uint64(env, argv[1], &from) || from == 0)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    uint64_t i = from;
-    for (; i < t->n && i - from < PAGE_MAX; i++) {
-        const struct stack_node *node = &t->nodes[i];
-        if (node->count > 0)
-            list = enif_make_list_cell(env,
-                                       enif_make_tuple3(env, enif_make_uint64(env, i),
-                                                        enif_make_uint64(env, node->count),
-                                                        nif_make_pid(env, node->pid)),
-                                       list);
-    }
-    return enif_make_tuple2(env, i < t->n ? enif_make_uint64(env, i) : ATOM(done), list);
-}
-
-static bool is_atom_of(uint64_t word, uint64_t count)
-{
-    return term_is_atom(word) && word >> 6 < count;
-}
-
-bool nif_make_own_function(ErlNifEnv *env, const struct mfa *mfa, uint64_t count, ERL_NIF_TERM *out)
-{
-    *out = ATOM(undefined);
-    if (!is_atom_of(mfa->module, count) || !is_atom_of(mfa->function, count))
-        return false;
-    *out = enif_make_tuple3(env, mfa->module, mfa->function, enif_make_uint64(env, mfa->arity));
-    return true;
-}
-
-/* false: it is in no function. not_known: over there it may be in one, which cannot be read. A return address is behind
- * the call, which may be the last instruction of its function. */
-static bool make_call(ErlNifEnv *env, const struct vm *vm, const uint64_t *frames, unsigned i,
-                      uint64_t count, ERL_NIF_TERM *call)
-{
-    struct mfa mfa;
-    enum code_found found = code_look(vm->reader, &vm->code, frames[i] - (i > 0), &mfa, NULL);
-    if (sonde_of(env)->is_aimed) {
-        *call = found == CODE_FOUND ? nif_make_function(env, vm, &mfa) : ATOM(not_known);
-        return found != CODE_NONE;
-    }
-    return found == CODE_FOUND && nif_make_own_function(env, &mfa, count, call);
-}
-
-SCAN_NIF(do_scan_stack)
-{
-    /* (Scan, Node, Atoms): the functions of its stack, the last call first, or not_known: one of them cannot be read;
-     * Atoms: how many the VM has */
-    struct vm *vm = &h->scan.vm;
-    uint64_t frames[STACK_FRAMES_MAX];
-    ErlNifUInt64 node;
-    ErlNifUInt64 count;
-    ERL_NIF_TERM call;
-    if (!enif_get_uint64(env, argv[1], &node) || node == 0 || node >= h->scan.stacks.n ||
-        !enif_get_uint64(env, argv[2], &count))
-        return nif_raise(env, ATOM(badarg));
-    vm->reader = nif_peek_reader(sonde_of(env));
-    if (vm->reader == PEEK_NONE)
-        return ATOM(no_reader);
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    for (unsigned i = stack_tree_frames(&h->scan.stacks, node, frames, STACK_FRAMES_MAX);
-         i-- > 0;) {
-        if (!make_call(env, vm, frames, i, count, &call))
-            continue;
-        if (call == ATOM(not_known))
-            return call;
-        list = enif_make_list_cell(env, call, list);
-    }
-    return list;
-}
-
-/* ---- groups -------------------------------------------------------------------------------- */
-
-/* undefined: there is none, or it was no function. */
-static ERL_NIF_TERM make_origin(ErlNifEnv *env, const uint64_t words[2], uint64_t count)
-{
-    struct mfa mfa = origin_function(words);
-    if (!is_atom_of(mfa.module, count) || !is_atom_of(mfa.function, count))
-        return ATOM(undefined);
-    return enif_make_tuple3(env, mfa.module, mfa.function, enif_make_uint64(env, mfa.arity));
-}
-
-static ERL_NIF_TERM make_group(ErlNifEnv *env, const struct stack_tree *t, size_t i, uint64_t count)
-{
-    uint64_t key[ORIGIN_WORDS];
-    ERL_NIF_TERM sums = enif_make_list(env, 0);
-    (void)stack_tree_frames(t, i, key, ORIGIN_WORDS);
-    for (unsigned k = t->width; k-- > 0;)
-        sums = enif_make_list_cell(env, enif_make_int64(env, t->sums[i * t->width + k]), sums);
-    return enif_make_tuple6(
-        env, key[ORIGIN_LEADER] != 0 ? nif_make_pid(env, key[ORIGIN_LEADER]) : ATOM(undefined),
-        make_origin(env, &key[ORIGIN_CALL], count), make_origin(env, &key[ORIGIN_FIRST], count),
-        enif_make_uint64(env, t->nodes[i].count), nif_make_pid(env, t->nodes[i].pid), sums);
-}
-
-SCAN_NIF(do_scan_groups)
-{
-    /* (Scan, From, Atoms): {Next | done, [{Leader | undefined, Call, First | undefined, Processes, OneOfThem, [Sum]}]};
-     * From: 1 for the first */
-    const struct stack_tree *t = &h->scan.stacks;
-    ErlNifUInt64 from;
-    ErlNifUInt64 count;
-    if (!enif_get_uint64(env, argv[1], &from) || from == 0 ||
-        !enif_get_uint64(env, argv[2], &count) || h->scan.mode != SCAN_GROUPS)
-        return nif_raise(env, ATOM(badarg));
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    uint64_t i = from;
-    for (; i < t->n && i - from < PAGE_MAX; i++) {
-        if (t->nodes[i].count > 0)
-            list = enif_make_list_cell(env, make_group(env, t, i, count), list);
-    }
-    return enif_make_tuple2(env, i < t->n ? enif_make_uint64(env, i) : ATOM(done), list);
-}
-
 /* ---- samples ------------------------------------------------------------------------------- */
 
 static ERL_NIF_TERM pid_item(ErlNifEnv *env, const void *sample, size_t i)
@@ -580,116 +442,6 @@ SCAN_NIF(do_scan_limit)
     scan_limit(&h->scan, words);
     scan_patience(&h->scan, us * 1000);
     return ATOM(ok);
-}
-
-SCAN_NIF(do_scan_place)
-{
-    /* (Scan, Pid), before the first step: ok, or why the place where it waits cannot be read */
-    struct scan *scan = &h->scan;
-    uintptr_t proc;
-    scan->vm.reader = nif_peek_reader(sonde_of(env));
-    if (scan->vm.reader == PEEK_NONE)
-        return ATOM(no_reader);
-    if (!nif_find_process(env, &scan->vm, argv[1], &proc))
-        return nif_raise(env, ATOM(badarg));
-    if (proc == 0)
-        return ATOM(gone);
-    enum status st = scan_place(scan, proctab_slot(scan->vm.lay, &scan->vm.tab, argv[1]), proc);
-    return st == ST_OK ? ATOM(ok) : nif_status_atom(env, st);
-}
-
-/* ---- calls of another OS process: there is no process of ours whose place could be taken ---------- */
-
-static bool has_bytes(const struct atom_text *text, const ErlNifBinary *bytes)
-{
-    return text->n == bytes->size && memcmp(text->bytes, bytes->data, text->n) == 0;
-}
-
-static bool is_one_of(ErlNifEnv *env, ERL_NIF_TERM texts, const struct atom_text *text)
-{
-    ERL_NIF_TERM head;
-    ErlNifBinary bytes;
-    for (unsigned i = 0; i < CALLS_MAX && enif_get_list_cell(env, texts, &head, &texts); i++) {
-        if (enif_inspect_binary(env, head, &bytes) && has_bytes(text, &bytes))
-            return true;
-    }
-    return false;
-}
-
-/* In a core file. In a living OS process, code that is listed may be gone meanwhile. */
-static void some_unread(ErlNifEnv *env, struct scan *scan)
-{
-    if (sonde_of(env)->core)
-        scan->places.some_unread = true;
-}
-
-/* The functions of that module with one of these names. false: no more places. */
-static bool add_functions(ErlNifEnv *env, struct scan *scan, const struct code_module *m,
-                          ERL_NIF_TERM texts, uint64_t *found)
-{
-    const struct vm *vm = &scan->vm;
-    for (uint64_t i = 0; m->n <= FUNCTIONS_MAX && i < m->n; i++) {
-        struct mfa names;
-        struct block block;
-        struct atom_text text;
-        if (!code_function(vm->reader, m, i, &names, &block) ||
-            !atom_table_text(vm->reader, &vm->atoms, names.function, &text)) {
-            some_unread(env, scan);
-            continue;
-        }
-        if (!is_one_of(env, texts, &text))
-            continue;
-        if (!scan_function(scan, &block))
-            return false;
-        ++*found;
-    }
-    return true;
-}
-
-static bool get_cursor(ErlNifEnv *env, ERL_NIF_TERM term, struct code_cursor *out)
-{
-    const ERL_NIF_TERM *pair;
-    int arity;
-    ErlNifUInt64 i;
-    if (!enif_get_tuple(env, term, &arity, &pair) || arity != 2 ||
-        !enif_get_uint(env, pair[0], &out->record) || !enif_get_uint64(env, pair[1], &i))
-        return false;
-    out->i = i;
-    out->unread = false;
-    return true;
-}
-
-SCAN_NIF(do_scan_calls)
-{
-    /* (Scan, Module, [Function], From), texts, before the first step: processes in such a function of that module
-     * wait at a place that counts. {done | NextFrom, Functions}; From: {0, 0} for the first */
-    struct scan *scan = &h->scan;
-    struct code_cursor at;
-    struct code_module m;
-    struct atom_text text;
-    ErlNifBinary module;
-    uint64_t found = 0;
-    if (!sonde_of(env)->is_aimed || !enif_inspect_binary(env, argv[1], &module) ||
-        !enif_is_list(env, argv[2]) || !get_cursor(env, argv[3], &at))
-        return nif_raise(env, ATOM(badarg));
-    scan->vm.reader = nif_peek_reader(sonde_of(env));
-    if (scan->vm.reader == PEEK_NONE)
-        return ATOM(no_reader);
-    bool more = true;
-    for (uint64_t end = clock_ns() + SLICE_NS; more && clock_ns() < end;) {
-        more = code_next(scan->vm.reader, &scan->vm.code, &at, &m);
-        if (at.unread)
-            some_unread(env, scan);
-        if (!more)
-            break;
-        if (m.n == 0 || !atom_table_text(scan->vm.reader, &scan->vm.atoms, m.name, &text))
-            some_unread(env, scan);
-        else if (has_bytes(&text, &module) && !add_functions(env, scan, &m, argv[2], &found))
-            return ATOM(no_memory);
-    }
-    ERL_NIF_TERM next =
-        enif_make_tuple2(env, enif_make_uint(env, at.record), enif_make_uint64(env, at.i));
-    return enif_make_tuple2(env, more ? next : ATOM(done), enif_make_uint64(env, found));
 }
 
 SCAN_NIF(do_scan_part)
