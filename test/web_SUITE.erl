@@ -139,8 +139,9 @@ reads_only(_Config) ->
     _ = [{405, #{<<"allow">> := <<"GET">>}, _} = request(Method, Where, [{"Content-Length", "0"} | Local])
          || Method <- ["POST", "PUT", "DELETE", "PATCH", "TRACE"], Where <- [Path, Path ++ "data", "/"]],
     405 = code(request("HEAD", Path, Local)),
-    %% of httpd itself, as documented
-    _ = [501 = code(request(Method, Path, Local)) || Method <- ["OPTIONS", "BREW"]],
+    %% of httpd itself, as documented; that of OTP 29 knows OPTIONS
+    501 = code(request("BREW", Path, Local)),
+    true = lists:member(code(request("OPTIONS", Path, Local)), [405, 501]),
     ok.
 
 %% Whoever's name leads to this machine's address, the request has that name.
