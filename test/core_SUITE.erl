@@ -602,9 +602,11 @@ waits_and_groups_are_those_of_the_node(Config) ->
                  Here = [{outside_calls_SUITE:atoms(Key), N, Totals} || {Key, N, Totals} <- All],
                  {By, Said} = {By, ours(Here)}
              end || {By, Said} <- Groups],
-        %% started by no proc_lib, it has the key all the same
-        {ok, All, _} = Answers(proc_group, [initial_call, [reductions]]),
-        [1] = [N || {Key, N, _} <- All, outside_calls_SUITE:atoms(Key) =:= {application_controller, start, 1}]
+        %% started by no proc_lib, it has the key all the same; also those that ran have reductions
+        {ok, All, #{left_out := 0}} = Answers(proc_group, [initial_call, [reductions]]),
+        {ok, Each, #{left_out := 0}} = Answers(proc_count, [reductions, 100000]),
+        {N, N} = {length(Each), lists:sum([Count || {_, Count, _} <- All])},
+        [1] = [One || {Key, One, _} <- All, outside_calls_SUITE:atoms(Key) =:= {application_controller, start, 1}]
     end).
 
 %% It may have been at rest just when the node died.
@@ -840,7 +842,9 @@ why_a_process_is_not_read(Config) ->
           end,
     [<<"waits, but not known from outside">>] = Why("proc_count memory 1", Secret),
     [<<"suspended">>] = Why("waits 1", Stopped),
-    [] = Why("proc_count memory 1", Stopped).
+    [] = Why("proc_count memory 1", Stopped),
+    %% this is known without its dictionary
+    [] = Why("proc_group initial_call reductions", Secret).
 
 %% The stack is at the end of a file of the kernel. The beginning of the command line is elsewhere.
 cut_off_before_the_stack(Config) ->

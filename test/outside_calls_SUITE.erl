@@ -13,7 +13,7 @@ all() ->
      info_is_that_of_the_target, info_of_one_item, info_of_every_state, what_cannot_be_known_is_said,
      one_that_never_rests, behaviours_show_their_own_call,
      waits_are_those_of_the_target, every_place_counts, a_deadlock_there,
-     groups_are_those_of_the_target, no_other_groups, a_target_that_is_stopped_answers,
+     groups_are_those_of_the_target, more_groups_than_there_is_room_for, no_other_groups, a_target_that_is_stopped_answers,
      heaps_are_those_of_the_target, keys_are_text, mailboxes_have_sizes, constants_are_counted, a_heap_in_two_places_is_read,
      binaries_are_those_of_the_target, an_account_is_that_of_the_target, dumps_are_those_of_the_target, nothing_is_content, content_if_asked_for,
      a_report_has_the_numbers_of_the_calls, a_report_of_one_that_runs, a_report_shows_content_only_if_asked_for].
@@ -421,6 +421,21 @@ groups_are_those_of_the_target(_Config) ->
         {ok, Groups, _} = ask(Twin, proc_group, [registered_name, [memory]]),
         [Many] = [N || {undefined, N, _} <- Groups],
         true = Many > 190
+    end).
+
+%% In the target: each has a leader of its own, which makes more keys than are counted natively.
+leaders() ->
+    Me = self(),
+    Lead = fun() -> true = group_leader(self(), self()), Me ! led, sonde_kinds_helper:wait() end,
+    Pids = [spawn(Lead) || _ <- lists:seq(1, 120000)],
+    _ = [receive led -> ok end || _ <- Pids],
+    sonde_test:settle(Pids).
+
+more_groups_than_there_is_room_for(_Config) ->
+    both(fun(Of, Twin) ->
+        ok = Of(?MODULE, leaders, []),
+        {ok, Groups, #{left_out := 0}} = ask(Twin, proc_group, [initial_call, [message_queue_len]]),
+        true = lists:max([N || {_, N, _} <- Groups]) >= 120000
     end).
 
 no_other_groups(_Config) ->

@@ -162,6 +162,8 @@ static struct held *new_scan(const struct sonde *s, const struct questions *q, e
     if (!h)
         return NULL;
     struct vm vm = s->vm;
+    if (s->is_aimed)
+        vm.first_call_key = atomic_load(&s->first_call);
     h->lay = *s->vm.lay;
     vm.lay = &h->lay;
     in_use_init(&h->in_use);

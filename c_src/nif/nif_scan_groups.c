@@ -84,17 +84,24 @@ SCAN_NIF(do_scan_stack)
 
 /* ---- groups -------------------------------------------------------------------------------- */
 
-/* undefined: there is none, or it was no function. */
-static ERL_NIF_TERM make_origin(ErlNifEnv *env, const uint64_t words[2], uint64_t count)
+/* The texts of another OS process take system calls: those of so many groups take less than 1 ms. */
+enum { PAGE_THERE = 16 };
+
+/* undefined: there is none, or it was no function; not_known: over there its name is not readable. */
+static ERL_NIF_TERM make_origin(ErlNifEnv *env, const struct vm *vm, const uint64_t words[2],
+                                uint64_t count)
 {
     struct mfa mfa = origin_function(words);
-    if (!is_atom_of(mfa.module, count) || !is_atom_of(mfa.function, count))
-        return ATOM(undefined);
-    return enif_make_tuple3(env, mfa.module, mfa.function, enif_make_uint64(env, mfa.arity));
+    ERL_NIF_TERM function;
+    if (sonde_of(env)->is_aimed)
+        return nif_make_function(env, vm, &mfa);
+    (void)nif_make_own_function(env, &mfa, count, &function);
+    return function;
 }
 
-static ERL_NIF_TERM make_group(ErlNifEnv *env, const struct stack_tree *t, size_t i, uint64_t count)
+static ERL_NIF_TERM make_group(ErlNifEnv *env, const struct scan *scan, size_t i, uint64_t count)
 {
+    const struct stack_tree *t = &scan->stacks;
     uint64_t key[ORIGIN_WORDS];
     ERL_NIF_TERM sums = enif_make_list(env, 0);
     (void)stack_tree_frames(t, i, key, ORIGIN_WORDS);
@@ -102,7 +109,8 @@ static ERL_NIF_TERM make_group(ErlNifEnv *env, const struct stack_tree *t, size_
         sums = enif_make_list_cell(env, enif_make_int64(env, t->sums[i * t->width + k]), sums);
     return enif_make_tuple6(
         env, key[ORIGIN_LEADER] != 0 ? nif_make_pid(env, key[ORIGIN_LEADER]) : ATOM(undefined),
-        make_origin(env, &key[ORIGIN_CALL], count), make_origin(env, &key[ORIGIN_FIRST], count),
+        make_origin(env, &scan->vm, &key[ORIGIN_CALL], count),
+        make_origin(env, &scan->vm, &key[ORIGIN_FIRST], count),
         enif_make_uint64(env, t->nodes[i].count), nif_make_pid(env, t->nodes[i].pid), sums);
 }
 
@@ -116,11 +124,15 @@ SCAN_NIF(do_scan_groups)
     if (!enif_get_uint64(env, argv[1], &from) || from == 0 ||
         !enif_get_uint64(env, argv[2], &count) || h->scan.mode != SCAN_GROUPS)
         return nif_raise(env, ATOM(badarg));
+    bool there = sonde_of(env)->is_aimed;
+    h->scan.vm.reader = nif_peek_reader(sonde_of(env));
+    if (there && h->scan.vm.reader == PEEK_NONE)
+        return ATOM(no_reader);
     ERL_NIF_TERM list = enif_make_list(env, 0);
     uint64_t i = from;
-    for (; i < t->n && i - from < PAGE_MAX; i++) {
+    for (; i < t->n && i - from < (there ? PAGE_THERE : PAGE_MAX); i++) {
         if (t->nodes[i].count > 0)
-            list = enif_make_list_cell(env, make_group(env, t, i, count), list);
+            list = enif_make_list_cell(env, make_group(env, &h->scan, i, count), list);
     }
     return enif_make_tuple2(env, i < t->n ? enif_make_uint64(env, i) : ATOM(done), list);
 }

@@ -93,7 +93,8 @@ NIF(nif_do_calibrate_places)
 
 bool nif_knows_first_call(const struct sonde *s)
 {
-    return s->vm.identity.has_place && s->vm.first_call_key != 0;
+    /* over there the atom is found by its text */
+    return s->vm.identity.has_place && (s->vm.first_call_key != 0 || s->is_aimed);
 }
 
 NIF(nif_has_first_call)

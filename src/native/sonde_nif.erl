@@ -611,7 +611,8 @@ do_scan_stack(_Scan, _Node, _Atoms) -> erlang:nif_error(not_loaded).
 %% of the other attributes. Starts at 1.
 -spec scan_groups(scan(), From :: pos_integer()) ->
     {Next :: pos_integer() | done,
-     [{pid() | undefined, mfa(), mfa() | undefined, Processes :: pos_integer(), pid(), [integer()]}]}.
+     [{pid() | undefined, mfa() | function_there(), mfa() | function_there() | undefined, Processes :: pos_integer(), pid(), [integer()]}]}
+    | no_reader.
 scan_groups(Scan, From) -> said(do_scan_groups(Scan, From, erlang:system_info(atom_count))).
 do_scan_groups(_Scan, _From, _Atoms) -> erlang:nif_error(not_loaded).
 

@@ -4,7 +4,7 @@
 %% there; it asks only processes that it cannot read.
 -module(sonde_group).
 
--export([group/3, initial_call/2]).
+-export([group/3, initial_call/2, counted/1]).
 -export_type([by/0, group/0, options/0]).
 
 -type by() :: initial_call | current_function | registered_name | application | label.
@@ -89,19 +89,24 @@ natively(By, Leaders, Add, Attrs, Items, #{max_groups := Max} = Opts) ->
       fun(Ref) ->
               Scans = sonde_scan:scan(groups, 0, undefined, How),
               try sonde_scan:drive(Scans, How#{by => Ref}, #{ask => Ask, join => Join}, #{}) of
-                  {done, Asked} -> all(By, Leaders, lists:append([counted(Scan, 1) || Scan <- Scans]), InOrder, Asked, Max);
+                  {done, Asked} -> all(By, Leaders, counted(Scans), InOrder, Asked, Max);
                   {no_reader, _} -> false
               catch
                   error:system_limit -> false
               end
       end).
 
+%% @doc The groups that these finished scans have counted. One that several of them met has a row of each.
+-spec counted(sonde_scan:scans()) -> [{pid() | undefined, Call, First, Processes :: pos_integer(), pid(), [integer()]}]
+  when Call :: mfa() | sonde_nif:function_there(), First :: mfa() | sonde_nif:function_there().
+counted(Scans) -> lists:append([counted(Scan, 1) || Scan <- Scans]).
+
 counted(Scan, From) ->
-    {Next, Groups} = sonde_nif:scan_groups(Scan, From),
-    Groups ++ case Next of
-                  done -> [];
-                  _ -> counted(Scan, Next)
-              end.
+    case sonde_nif:scan_groups(Scan, From) of
+        {done, Groups} -> Groups;
+        {Next, Groups} -> Groups ++ counted(Scan, Next);
+        no_reader -> throw(no_reader) % another OS process has ended
+    end.
 
 all(By, Leaders, Counted, InOrder, Asked, Max) ->
     lists:foldl(fun({Leader, Call, First, N, _, Sums}, Groups) ->
