@@ -20,7 +20,7 @@ all() ->
      bin_holder_is_who_holds_it, bin_window_is_who_grows,
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
-     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, reports_of_a_cluster, diagnosis_with_suspects_is_3,
+     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, a_report_is_printed, reports_of_a_cluster, diagnosis_with_suspects_is_3,
      names_beyond_latin_1, elixir_is_as_elixir_writes_it, calls_to_type_are_elixirs,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
@@ -746,6 +746,29 @@ report_is_a_file_here(Config) ->
     {1, "", NoDir} = sonde(Report ++ "/in/no/folder", Config),
     true = is_one_line(NoDir),
     ok.
+
+%% The standard output has the page and nothing else; there is no file of that name.
+a_report_is_printed(Config) ->
+    {_, Node} = bare(Config),
+    {0, Page, Said} = command(at(Node, "report --interval 100 -"), Config),
+    true = is_one_line(Said) andalso has("no watcher", Said),
+    true = is_page(Page),
+    {ok, Names} = file:list_dir(get(dir, Config)),
+    false = lists:member("-", Names),
+    File = filename:join(get(dir, Config), "printed.html"),
+    ok = file:write_file(File, Page),
+    Name = atom_to_binary(Node),
+    #{<<"node">> := Name} = report_SUITE:data([{file, File}]),
+    {1, "", Late} = sonde(at(Node, "report --timeout 1 -"), Config),
+    true = is_one_line(Late) andalso has("no report was written", Late),
+    _ = [begin
+             {2, "", Wrong} = sonde(Words, Config),
+             {Words, true} = {Words, is_one_line(Wrong) andalso has("report - prints", Wrong)}
+         end || Words <- ["--cluster a@h report -", at(Node, "report - --json"), "--pid 1 report - --json"]],
+    ok.
+
+is_page(Text) ->
+    lists:prefix("<!doctype html>\n", Text) andalso lists:suffix("</html>\n", Text) andalso length(string:split(Text, "<!doctype", all)) =:= 2.
 
 %% A file for each node; one that does not answer is said, and the others are written.
 reports_of_a_cluster(Config) ->

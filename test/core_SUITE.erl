@@ -1078,6 +1078,8 @@ command_answers(Config) ->
     {0, [_ | _], ""} = Run(["heap '", pid_to_list(hd(Pids)), "'"]),
     {1, "", Gone} = Run("heap 0.30000.0"),
     true = has("no process", Gone),
+    {0, Page, Missing} = Run("report -"),
+    true = cli_SUITE:is_page(Page) andalso has("missing in the report: tables: ", Missing),
     {2, "", _} = Run("top"),
     [] = filelib:wildcard(filename:join(get(dir, Config), "sonde-twin-*")).
 

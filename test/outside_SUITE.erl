@@ -610,7 +610,14 @@ frozen_looks_are_whole(Config) ->
         {1, "", Late} = sonde(["--pid ", OsPid, " report ", Report, " --freeze --timeout 1"], [{real, true} | Config]),
         {_, true} = {Late, is_one_line(Late) andalso has("the look was not done in time", Late)
                                andalso has("was stopped for", Late)},
-        false = filelib:is_file(Report)
+        false = filelib:is_file(Report),
+        %% one that is printed has no file: another one of that name stays, also if some sections were done in time
+        Other = filename:join(get(dir, Config), "-"),
+        ok = file:write_file(Other, "mine"),
+        _ = [begin
+                 {_, _, [_ | _]} = sonde(["--pid ", OsPid, " report - --freeze ", Limit], [{real, true}, {as, ["cd ", get(dir, Config), " && "]} | Config]),
+                 {Limit, {ok, <<"mine">>}} = {Limit, file:read_file(Other)}
+             end || Limit <- ["--timeout 1", "--freeze-limit 660", "--freeze-limit 720", "--freeze-limit 800"]]
     end).
 
 %% An answer that is not of one moment is none: also if the process stands again when the look is done.
@@ -849,6 +856,8 @@ command_answers(Config) ->
                 false = has("missing in the report: diagnosis", Missing),
                 Node = list_to_binary("process " ++ OsPid),
                 #{<<"node">> := Node, <<"made_by">> := <<_, _/bits>>} = report_SUITE:data([{file, Report}]),
+                {0, Page, Missing} = sonde(["--pid ", OsPid, " report -"], [{file, File} | Config]),
+                true = cli_SUITE:is_page(Page),
                 {1, "", Exists} = Run(""),
                 true = has("exists", Exists),
                 {0, Json, _} = Run(" --force --json"),

@@ -12,7 +12,7 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [one_file_for_its_owner, numbers_are_those_of_the_calls, binaries_are_those_of_the_account,
+    [one_file_for_its_owner, the_printed_page_is_ascii, numbers_are_those_of_the_calls, binaries_are_those_of_the_account,
      stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, names_turn_nothing_around, nothing_is_content,
      content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten,
      no_time_is_said, nothing_in_time_is_an_error, little_time_is_enough_for_most, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
@@ -85,6 +85,30 @@ one_file_for_its_owner(Config) ->
                    {match, Found} <- [re:run(Page, Pattern, [{capture, all, binary}])]],
     #{<<"node">> := _, <<"version">> := 1} = data(Config),
     ok.
+
+%% So it is the same on a device of any encoding. It is the page of the file.
+the_printed_page_is_ascii(Config) ->
+    Name = [16#E9, 16#142, 16#540D, 16#1F600, $<],
+    true = register(list_to_atom(Name), self()),
+    {ok, #{page := Page, missing := [_ | _], incomplete := _} = Written} = sonde_report:printed(#{interval => 100}, here),
+    3 = map_size(Written),
+    [] = [C || <<C>> <= Page, C >= 128],
+    ok = file:write_file(file(Config), Page),
+    #{<<"rows">> := Rows} = section(<<"processes">>, data(Config)),
+    Shown = unicode:characters_to_binary(["'", Name, "'"]),
+    [Shown] = [N || [_, N | _] <- Rows, N =:= Shown],
+    true = unregister(list_to_atom(Name)),
+    Printed = frame(page(Config)),
+    _ = report(Config),
+    Printed = frame(page(Config)),
+    badarg = sonde_test:raised(fun() -> sonde_report:printed(#{none => 1}, here) end),
+    ok.
+
+%% What stands before and after the data.
+frame(Page) ->
+    [Before, Rest] = binary:split(Page, <<"<script type=\"application/json\" id=\"data\">">>),
+    [_, After] = binary:split(Rest, <<"</script>">>),
+    {Before, After}.
 
 files_are_never_overwritten(Config) ->
     File = file(Config),

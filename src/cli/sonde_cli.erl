@@ -233,6 +233,7 @@ is_whole(_) -> true.
 
 %% A file that was written too late says what was never true at one moment.
 not_kept(dump, [_, File], {ok, _, _}) -> deleted(File);
+not_kept(report, ["-"], _) -> ok;
 not_kept(report, [File], {ok, _, _}) -> deleted(File);
 not_kept(_, _, _) -> ok.
 
@@ -278,8 +279,12 @@ not_asked(Answer) -> Answer.
 report_outside(Target, [File], Ms, Opts) ->
     Left = case Opts of #{freeze := true} -> max(1, Ms - ?WRITE_MS); _ -> Ms end,
     Interval = case Target of #{} -> 0; _ -> maps:get(interval, Opts, ?WATCH_MS) end,
-    Written = sonde_outside_report:write(File, maps:merge(#{timeout => min(Left, ?MOST_REPORT_MS)}, maps:with([force, content], Opts)),
-                                         #{name => name(Target), command => again(Target, Opts), interval => Interval}),
+    Asked = maps:merge(#{timeout => min(Left, ?MOST_REPORT_MS)}, maps:with([force, content], Opts)),
+    About = #{name => name(Target), command => again(Target, Opts), interval => Interval},
+    Written = case File of
+                  "-" -> sonde_outside_report:printed(Asked, About);
+                  _ -> sonde_outside_report:write(File, Asked, About)
+              end,
     case {Written, Opts} of
         {{ok, Answer}, _} -> {ok, Answer, #{}};
         {{error, timeout}, #{freeze := true}} -> {error, timeout};
@@ -411,12 +416,15 @@ ok({ok, Result}) -> Result.
 report(Node, File, Opts) ->
     Ask = maps:merge(#{node => Node, timeout => min(wait(Opts), ?MOST_REPORT_MS)},
                      maps:with([force, content, interval], Opts)),
-    try sonde:report(File, Ask) of
+    try made(File, Ask) of
         {ok, Written} -> {ok, Written};
         {error, Why} -> {error, of_file(File, Why, sonde_cli_errors:report(Why))}
     catch
         error:badarg -> {error, sonde_cli_errors:report(badarg)}
     end.
+
+made("-", Ask) -> sonde_report:printed(Ask, here);
+made(File, Ask) -> sonde:report(File, Ask).
 
 %% An error of the file names it.
 of_file(File, Posix, _) when Posix =:= eexist; Posix =:= enoent; Posix =:= eacces; Posix =:= eisdir; Posix =:= enotdir;
@@ -425,6 +433,10 @@ of_file(File, Posix, _) when Posix =:= eexist; Posix =:= enoent; Posix =:= eacce
 of_file(_, _, Text) ->
     Text.
 
+%% The page has the standard output for itself.
+reported_to(_, Before, #{page := Page} = Written, _) ->
+    ok = not_in_it(Before, Written),
+    put_text(Page);
 reported_to(Command, Before, Written, Opts) ->
     ok = not_in_it(Before, Written),
     Shown = case format(Opts) of

@@ -81,6 +81,7 @@ finish(#{run := Run} = Command, Args, Opts) ->
     ok = together(Opts),
     ok = in_range(Opts),
     ok = target(Run, Command, Opts),
+    ok = printed(Run, Values, Opts),
     {run, Command, Values, Opts}.
 
 -define(FREEZE_MS, 60000).    % the most
@@ -156,6 +157,14 @@ target(core, _, #{name := Name}, _) when Name =:= "proc_window"; Name =:= "node_
     wrong(["a core file is of one moment, so nothing grows in it: ", Name, " needs --node or --pid"]);
 target(core, _, #{name := Name}, _) ->
     wrong([Name, " cannot look into a core file"]).
+
+%% A report on the standard output is one page, and nothing else stands there.
+printed(report, ["-"], #{cluster := _}) ->
+    wrong("report - prints one page: use --node, not --cluster");
+printed(report, ["-"], #{json := true}) ->
+    wrong("report - prints the page: it excludes --json");
+printed(_, _, _) ->
+    ok.
 
 %% ---- arguments
 

@@ -92,7 +92,8 @@ overviews() ->
        help => "write a report of the node to an HTML file on this machine, for any browser",
        text => ["The file needs no network. Without --content it has no values, no messages,",
                 "and no keys but atoms. With --cluster there is a file for each node: of",
-                "incident.html, incident-rabbit@host.html."]}].
+                "incident.html, incident-rabbit@host.html. If FILE is -, the page is printed",
+                "on the standard output."]}].
 
 of_processes() ->
     Row = [pid, value, attrs],

@@ -4,7 +4,7 @@
 %% one sentence for each section.
 -module(sonde_outside_report).
 
--export([write/3, section/2]).
+-export([write/3, printed/2, section/2]).
 -export_type([about/0]).
 
 %% `name' stands for the node's name; `command': what is typed to look at it again; `interval': milliseconds between two
@@ -22,17 +22,27 @@
 
 %% @doc Writes the file; after `sonde_outside:open/2'.
 -spec write(file:name_all(), sonde_report:opts(), about()) -> {ok, sonde_report:written()} | {error, sonde_report:error()}.
-write(File, Opts, #{name := Name, interval := Ms} = About) ->
+write(File, Opts, About) ->
+    sonde_report:write(File, asked_for(Opts, About), source(About)).
+
+%% @doc The page itself; see `sonde_report:printed/2'.
+-spec printed(sonde_report:opts(), about()) -> {ok, #{page := binary(), missing | incomplete := list()}} | {error, sonde_report:error()}.
+printed(Opts, About) ->
+    sonde_report:printed(asked_for(Opts, About), source(About)).
+
+asked_for(Opts, #{interval := Ms}) ->
+    {Least, Most} = sonde_report_data:intervals(),
+    Opts#{interval => max(Least, min(Ms, Most))}.
+
+source(#{name := Name, interval := Ms} = About) ->
     Outside = case Ms of
                   0 -> <<"read from outside, at one moment">>;
                   _ -> <<"read from outside">>
               end,
-    {Least, Most} = sonde_report_data:intervals(),
-    sonde_report:write(File, Opts#{interval => max(Least, min(Ms, Most))},
-                       #{node => text(Name), outside => Outside,
-                         section => fun(Section, #{interval := Left} = More) ->
-                                            section(Section, (maps:merge(More, About))#{interval := min(Ms, Left)})
-                                    end}).
+    #{node => text(Name), outside => Outside,
+      section => fun(Section, #{interval := Left} = More) ->
+                         section(Section, (maps:merge(More, About))#{interval := min(Ms, Left)})
+                 end}.
 
 %% @doc One section; see `sonde_report_sections:section/2'.
 -spec section(atom(), #{atom() => term()}) -> sonde_report_data:made().

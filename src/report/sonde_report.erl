@@ -4,7 +4,7 @@
 %% from another one that has sonde; the file is always written here.
 -module(sonde_report).
 
--export([write/2, write/3, options/0, page/1, page_file/0, built/1]).
+-export([write/2, write/3, printed/2, options/0, page/1, page_file/0, built/1]).
 -export_type([opts/0, written/0, error/0]).
 
 -type opts() :: #{force => boolean(), content => boolean(), interval => Ms :: pos_integer(),
@@ -36,14 +36,29 @@ write(File, Given, Source) ->
             Error
     end.
 
+%% @doc The page itself instead of a file. Page and JSON are ASCII, so each device prints it as it is, whatever its encoding.
+-spec printed(opts(), here | sonde_report_data:source()) -> {ok, #{page := binary(), missing | incomplete := list()}} | {error, error()}.
+printed(Given, Source) ->
+    Opts = sonde_opts:read(Given, options()),
+    case sonde_helper:call(fun(Caller) -> page(Opts, Source, Caller) end) of
+        {ok, Page, Lacks} -> {ok, Lacks#{page => iolist_to_binary(Page)}};
+        {error, _} = Error -> Error
+    end.
+
 -spec options() -> sonde_opts:known().
 options() ->
     maps:merge(maps:remove(version, sonde_report_data:options()),
                #{force => sonde_opts:flag(false), node => {node(), fun is_atom/1},
                  timeout => {60000, fun(Ms) -> sonde_opts:is_positive(Ms) andalso Ms =< ?MOST_MS end}}).
 
-%% The page is read first: without it, there is no report, and no process is read.
 open(Opts, Source, Caller) ->
+    case page(Opts, Source, Caller) of
+        {ok, Page, Lacks} -> {ok, pieces([{data, Page}, {done, Lacks}])};
+        {error, _} = Error -> Error
+    end.
+
+%% The page is read first: without it, there is no report, and no process is read.
+page(Opts, Source, Caller) ->
     case page(fun page_file/0) of
         {ok, Page} ->
             case data(maps:without([force], Opts), Source, Caller) of
@@ -58,7 +73,7 @@ filled({Before, After}, Json, Lacks) ->
     Page = [Before, quoted(Json), After],
     case iolist_size(Page) of
         Bytes when Bytes > ?MOST_BYTES -> {error, too_large};
-        _ -> {ok, pieces([{data, Page}, {done, Lacks}])}
+        _ -> {ok, Page, Lacks}
     end.
 
 %% In a script element, `<' could end it, whatever the data are. In JSON it occurs only in strings.
