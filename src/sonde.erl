@@ -1306,7 +1306,8 @@ report(File) -> report(File, #{}).
 %% Options:
 %% <ul>
 %% <li>`force' (`false'): replaces a file of the same name once the new one is complete. Without it the
-%%     error is `eexist'</li>
+%%     error is `eexist'. A symbolic link is never followed: with `force', the link itself is replaced, and its target
+%%     stays. One to a device, a pipe, a folder or into /proc is an error</li>
 %% <li>`content' (`false'): adds previews and keys of the three heaps, as of {@link heap_top/3}. Where the
 %%     environment has `{allow_content, false}' the error is `content_forbidden'</li>
 %% <li>`interval' (2000 ms): how long the diagnosis watches the node, at most half of the time that is left when

@@ -34,7 +34,8 @@ dump(Pid, File) ->
 %%
 %% <dl>
 %% <dt>`force' (`false')</dt><dd>Replaces a file of the same name once the new one is complete.
-%%   Without it the error is `eexist'. A symbolic link is never followed.</dd>
+%%   Without it the error is `eexist'. A symbolic link is never followed: with `force', the link
+%%   itself is replaced, and its target stays. One to a device, a pipe, a folder or into /proc is an error.</dd>
 %% <dt>`values' (`false')</dt><dd>Adds previews of values. Where the environment of the application
 %%   has `{allow_content, false}' the result is `{error, content_forbidden}', and for a sensitive
 %%   process `{error, content_sensitive}'.</dd>

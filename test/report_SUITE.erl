@@ -14,7 +14,7 @@ suite() ->
 all() ->
     [one_file_for_its_owner, the_printed_page_is_ascii, numbers_are_those_of_the_calls, binaries_are_those_of_the_account,
      stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, names_turn_nothing_around, nothing_is_content,
-     content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten,
+     content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten, no_link_is_followed,
      no_time_is_said, nothing_in_time_is_an_error, little_time_is_enough_for_most, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
      another_node, no_page_is_an_error, heaps_are_trees, small_tables_with_much_are_there].
 
@@ -122,6 +122,29 @@ files_are_never_overwritten(Config) ->
     {error, enoent} = sonde:report(filename:join(File ++ ".none", "report.html"), Quick),
     {error, eisdir} = sonde:report(filename:dirname(File), Quick#{force => true}),
     {ok, ["report.html"]} = file:list_dir(filename:dirname(File)).
+
+%% Whoever placed the link: what it leads to stays as it is, and is not made.
+no_link_is_followed(Config) ->
+    File = file(Config),
+    In = fun(Name) -> filename:join(filename:dirname(File), Name) end,
+    Quick = #{interval => 100},
+    ok = file:write_file(In("theirs"), "theirs"),
+    _ = [begin
+             ok = file:make_symlink(To, File),
+             {error, eexist} = sonde:report(File, Quick),
+             {ok, To} = file:read_link(File),
+             {ok, _} = sonde:report(File, Quick#{force => true}),
+             {ok, Info} = file:read_link_info(File),
+             {regular, 8#600} = {element(3, Info), element(8, Info) band 8#777},
+             #{<<"node">> := _} = data(Config),
+             ok = file:delete(File)
+         end || To <- ["theirs", In("theirs"), "none"]],
+    {ok, <<"theirs">>} = file:read_file(In("theirs")),
+    {ok, ["theirs"]} = file:list_dir(filename:dirname(File)),
+    %% one to a device stays
+    ok = file:make_symlink("/dev/null", File),
+    {error, eexist} = sonde:report(File, Quick#{force => true}),
+    {ok, "/dev/null"} = file:read_link(File).
 
 bad_options_are_badarg(Config) ->
     File = file(Config),

@@ -99,7 +99,29 @@ no_link_is_followed(Config) ->
     {error, eexist} = write(file(Config), false, [], 100),
     {ok, _} = write(file(Config), true, [], 100),
     {ok, <<"other">>} = file:read_file(Other),
-    {ok, #file_info{type = regular}} = file:read_link_info(file(Config)).
+    {ok, #file_info{type = regular}} = file:read_link_info(file(Config)),
+    ok = no_other_link_is_replaced(file(Config)).
+
+%% A link to nothing is replaced as well, and one to what is no file stays. Also report_SUITE's.
+no_other_link_is_replaced(File) ->
+    Link = fun(To) ->
+               _ = file:delete(File, [raw]),
+               ok = file:make_symlink(To, File)
+           end,
+    Write = fun() ->
+                sonde_private_file:write(File, true, fun(_) -> {ok, sonde_snapshot_helper:pieces([], 100)} end)
+            end,
+    _ = [begin
+             ok = Link(To),
+             {To, {ok, _}} = {To, Write()},
+             {ok, #file_info{type = regular}} = file:read_link_info(File)
+         end || To <- ["nothing/of/this/name", filename:basename(File)]],
+    _ = [begin
+             ok = Link(To),
+             {To, {error, Why}} = {To, Write()},
+             {ok, To} = file:read_link(File)
+         end || {To, Why} <- [{"/dev/null", eexist}, {"/proc/self/fd/1", eexist}, {"/proc/none", eexist}, {".", eisdir}]],
+    file:delete(File, [raw]).
 
 force_replaces_what_is_complete(Config) ->
     File = file(Config),

@@ -45,17 +45,35 @@ write(File, Force, Open) ->
 write(File, false, Open, Caller) ->
     create(File, Open, Caller, fun(_) -> ok end);
 write(File, true, Open, Caller) ->
-    case is_replaceable(file:read_link_info(File, [raw])) of
+    case is_replaceable(File) of
         true -> create(beside(File), Open, Caller, fun(Path) -> file:rename(Path, File) end);
         Error -> Error
     end.
 
 %% Replaces a link itself, not its target; never a pipe or a device, which is not intended.
-is_replaceable({ok, #file_info{type = Type}}) when Type =:= regular; Type =:= symlink -> true;
-is_replaceable({ok, #file_info{type = directory}}) -> {error, eisdir};
-is_replaceable({ok, _}) -> {error, eexist};
-is_replaceable({error, enoent}) -> true;
-is_replaceable(Error) -> Error.
+is_replaceable(File) ->
+    case file:read_link_info(File, [raw]) of
+        {ok, #file_info{type = symlink}} -> is_replaceable_link(File);
+        Info -> is_replaceable_file(Info)
+    end.
+
+%% Nor a link to one. /dev/stdout leads into /proc, to whatever is open there.
+is_replaceable_link(Link) ->
+    case {file:read_link_all(Link), file:read_file_info(Link, [raw])} of
+        {{ok, Target}, Info} ->
+            case filename:split(Target) of
+                [Root, Proc | _] when Root =:= "/", Proc =:= "proc"; Root =:= <<"/">>, Proc =:= <<"proc">> -> {error, eexist};
+                _ when Info =:= {error, eloop} -> true;
+                _ -> is_replaceable_file(Info)
+            end;
+        {Error, _} -> Error
+    end.
+
+is_replaceable_file({ok, #file_info{type = regular}}) -> true;
+is_replaceable_file({ok, #file_info{type = directory}}) -> {error, eisdir};
+is_replaceable_file({ok, _}) -> {error, eexist};
+is_replaceable_file({error, enoent}) -> true;
+is_replaceable_file(Error) -> Error.
 
 %% In the same directory, since a rename cannot cross file systems. The name is random, so that no
 %% other user can guess it and create the file first.
