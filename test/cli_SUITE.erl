@@ -20,7 +20,7 @@ all() ->
      bin_holder_is_who_holds_it, bin_window_is_who_grows,
      port_info_is_about_that_port, inet_window_is_who_sends, top_is_one_look_where_nobody_types,
      timeout_is_beyond_what_the_call_waits_for, suspend_holds_the_process, values_are_in_the_dump,
-     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, a_report_is_printed, reports_of_a_cluster, diagnosis_with_suspects_is_3,
+     what_goes_wrong_is_one_line, cookies, dump_is_a_file_here, report_is_a_file_here, a_report_is_printed, a_report_of_another_watcher, reports_of_a_cluster, diagnosis_with_suspects_is_3,
      names_beyond_latin_1, elixir_is_as_elixir_writes_it, calls_to_type_are_elixirs,
      nothing_is_cut_or_coloured_for_nobody, cluster_is_one_table,
      no_column_is_called_value, empty_answers_are_sentences, calls_are_in_no_row,
@@ -769,6 +769,55 @@ a_report_is_printed(Config) ->
 
 is_page(Text) ->
     lists:prefix("<!doctype html>\n", Text) andalso lists:suffix("</html>\n", Text) andalso length(string:split(Text, "<!doctype", all)) =:= 2.
+
+%% By its name or its pid there. A name that is none, or a process that is no watcher, is said, and gets no message.
+a_report_of_another_watcher(Config) ->
+    Dir = get(dir, Config),
+    {Peer, Node} = sonde_attach_helper:bare(Dir, ["-pa", sonde_attach_helper:ebin()]),
+    Name = "cli_suite_watcher",
+    Watcher = call(Peer, ?MODULE, start_watcher, [Name]),
+    Found = fun(Words, Options) ->
+                {0, _, Said} = sonde(lists:concat([Words, " report --interval 100 --force ", Options, filename:join(Dir, "watched.html")]), Config),
+                [File] = filelib:wildcard(filename:join(Dir, "watched*.html")),
+                #{<<"sections">> := #{<<"watcher">> := Section}} = report_SUITE:data([{file, File}]),
+                ok = file:delete(File),
+                {Said, maps:get(<<"data">>, Section, none)}
+            end,
+    One = at(Node, ""),
+    _ = [{Words, {"", #{<<"interval">> := 777}}} = {Words, Found(Words, ["--watcher ", Which, " "])}
+         || {Words, Which} <- [{One, Name}, {One, call(Peer, erlang, pid_to_list, [Watcher])},
+                               {lists:concat(["--cluster ", Node]), Name}]],
+    {None, none} = Found(One, ""),
+    true = has("no watcher runs on this node", None),
+    Other = call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
+    true = call(Peer, erlang, register, [cli_suite_other, Other]),
+    {No, none} = Found(One, "--watcher cli_suite_other "),
+    true = has("this process is no watcher", No),
+    {message_queue_len, 0} = call(Peer, erlang, process_info, [Other, message_queue_len]),
+    _ = [begin
+             {1, "", Nobody} = sonde(lists:concat([Words, " report --watcher nobody_is_this ", filename:join(Dir, "none.html")]), Config),
+             {Words, true} = {Words, is_one_line(Nobody) andalso has("no process is registered as nobody_is_this", Nobody)}
+         end || Words <- [One, lists:concat(["--cluster ", Node])]],
+    [] = filelib:wildcard(filename:join(Dir, "none*")),
+    _ = [begin
+             {2, "", Wrong} = sonde(Words ++ " report x.html --watcher a", Config),
+             {Words, true} = {Words, is_one_line(Wrong) andalso has("--watcher needs", Wrong)}
+         end || Words <- ["--pid 1", "--core f"]],
+    sonde_attach_helper:stop(Peer).
+
+%% There.
+start_watcher(Name) ->
+    Self = self(),
+    {_, Ref} = spawn_monitor(fun() ->
+        {ok, Watcher} = sonde_watch:start_link(#{interval => 777, budget => 100, name => list_to_atom(Name)}),
+        ok = sonde_test:until(sampled, fun() -> sonde_watch:history(Watcher, 1) =/= [] end),
+        Self ! {sampled, Watcher},
+        receive never -> ok end
+    end),
+    receive
+        {sampled, Watcher} -> Watcher;
+        {'DOWN', Ref, process, _, Why} -> exit(Why)
+    end.
 
 %% A file for each node; one that does not answer is said, and the others are written.
 reports_of_a_cluster(Config) ->

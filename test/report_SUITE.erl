@@ -457,10 +457,12 @@ little_time_is_enough_for_most(Config) ->
     #{<<"ms">> := 150} = section(<<"node">>, data(Config)).
 
 one_that_never_answers_is_left_out(Config) ->
-    Deaf = sonde_test:hold(fun() -> [] end),
+    {ok, Deaf} = sonde_watch:start_link(#{interval => 100000, name => undefined}),
+    ok = sys:suspend(Deaf),
     #{missing := Missing} = report(#{watcher => Deaf, timeout => 3000}, Config),
     {_, <<"it was not done in time">>} = lists:keyfind(<<"watcher">>, 1, Missing),
     false = lists:keyfind(<<"stacks">>, 1, Missing),
+    true = unlink(Deaf),
     sonde_test:stop(Deaf).
 
 %% Names of the largest size, of characters that JSON writes with six.

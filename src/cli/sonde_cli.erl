@@ -414,13 +414,16 @@ with_calls(Node, Args, Answer) ->
 ok({ok, Result}) -> Result.
 
 report(Node, File, Opts) ->
-    Ask = maps:merge(#{node => Node, timeout => min(wait(Opts), ?MOST_REPORT_MS)},
-                     maps:with([force, content, interval], Opts)),
-    try made(File, Ask) of
+    try
+        Ask = maps:merge(#{node => Node, timeout => min(wait(Opts), ?MOST_REPORT_MS)},
+                         maps:with([force, content, interval], Opts)),
+        made(File, maps:merge(Ask, maps:map(fun(_, Watcher) -> there(Node, Watcher) end, maps:with([watcher], Opts))))
+    of
         {ok, Written} -> {ok, Written};
         {error, Why} -> {error, of_file(File, Why, sonde_cli_errors:report(Why))}
     catch
-        error:badarg -> {error, sonde_cli_errors:report(badarg)}
+        error:badarg -> {error, sonde_cli_errors:report(badarg)};
+        throw:{failed, Text} -> {error, Text}
     end.
 
 made("-", Ask) -> sonde_report:printed(Ask, here);

@@ -142,12 +142,16 @@ target(cluster, Run, #{name := Name}, _) ->
     end;
 target(pid, {sonde, proc_window}, _, #{freeze := true}) ->
     wrong("nothing grows in a process that is stopped: use proc_window without --freeze");
+target(pid, report, _, #{watcher := _}) ->
+    wrong("the history of a watcher cannot be read from outside: --watcher needs --node or --cluster");
 target(pid, _, #{outside := true}, #{suspend := true}) ->
     wrong("--suspend cannot be done from outside: use --node");
 target(pid, _, #{outside := true}, _) ->
     ok;
 target(pid, _, #{name := Name}, _) ->
     wrong([Name, " cannot look from outside: use --node"]);
+target(core, report, _, #{watcher := _}) ->
+    wrong("the history of a watcher cannot be read from outside: --watcher needs --node or --cluster");
 target(core, _, #{core := true}, #{suspend := true}) ->
     wrong("--suspend cannot be done in a core file");
 target(core, _, #{core := true}, _) ->

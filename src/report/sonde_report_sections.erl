@@ -385,7 +385,9 @@ stacks(Rows, Named) ->
 %% ---- the watcher
 
 watcher(Watcher) ->
-    is_pid(Watcher) orelse whereis(Watcher) =/= undefined orelse none(<<"no watcher runs on this node">>),
+    Pid = case is_pid(Watcher) of true -> Watcher; false -> whereis(Watcher) end,
+    is_pid(Pid) orelse none(<<"no watcher runs on this node">>),
+    is_watcher(Pid) orelse none(<<"this process is no watcher">>),
     #{accused := Accused, interval := Interval, sweeps := Sweeps} = sonde_watch:status(Watcher),
     History = lists:reverse(sonde_watch:history(Watcher, ?SAMPLES)),
     History =/= [] orelse none(<<"the watcher has no samples yet">>),
@@ -397,6 +399,9 @@ watcher(Watcher) ->
               || Kind <- [processes, ports, atoms, ets_tables]]
           ++ [{<<"count">>, <<"run_queue">>, list_to_tuple([N || #{run_queue := N} <- History])}],
       findings => [found(Event, started_ms()) || Event <- Accused]}.
+
+%% Another process would have to do with a message that it does not know.
+is_watcher(Pid) -> proc_lib:translate_initial_call(Pid) =:= {sonde_watch, init, 1}.
 
 %% Events have the time since the VM started, by the clock that never jumps.
 started_ms() ->
