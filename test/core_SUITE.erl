@@ -20,7 +20,7 @@ all() ->
      without_build_id, another_build_is_refused,
      another_process_limit_is_refused, written_meanwhile, ten_gigabytes_are_not_read, no_memory,
      no_call_takes_long, only_this_module_may_aim, it_aims_once,
-     a_report_has_the_numbers_of_the_calls, command_answers, its_commands_can_be_pasted, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
+     a_report_has_the_numbers_of_the_calls, command_answers, flame_graphs_are_those_of_the_rows, its_commands_can_be_pasted, flags_are_those_of_the_node, executable_is_deleted_or_replaced, a_folder_with_the_old_files,
      core_files_of_others, programs_of_others, chroot_of_otp_27, chroot_of_otp_29].
 
 init_per_suite(Config) ->
@@ -1082,6 +1082,12 @@ command_answers(Config) ->
     true = cli_SUITE:is_page(Page) andalso has("missing in the report: tables: ", Missing),
     {2, "", _} = Run("top"),
     [] = filelib:wildcard(filename:join(get(dir, Config), "sonde-twin-*")).
+
+flame_graphs_are_those_of_the_rows(Config) ->
+    outside_SUITE:with_xml(fun() ->
+        Rows = outside_SUITE:same_stacks(fun(Words) -> sonde(["--core ", get(core, Config), " ", Words], Config) end, Config),
+        true = lists:member(40, [N || #{<<"processes">> := N} <- Rows])
+    end).
 
 %% Each is on one line, however long, with the path as one word.
 its_commands_can_be_pasted(Config) ->

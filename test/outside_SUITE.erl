@@ -25,7 +25,7 @@ all() ->
      frozen_looks_are_whole, stopped_by_others_it_stays_so, let_go_on_by_others, freezing_is_forbidden, no_other_process_gets_a_signal,
      chroot_of_otp_27, chroot_of_otp_29, a_million_processes_in_little_memory,
      a_terminal_is_the_twins, what_is_not_known_there_is_said,
-     no_time_is_no_answer, none_is_said_of_all, command_answers].
+     no_time_is_no_answer, none_is_said_of_all, flame_graphs_are_those_of_the_rows, command_answers].
 
 init_per_suite(Config) ->
     case file:read_file_info("/proc/self/maps") of
@@ -824,6 +824,91 @@ none_is_said_of_all(Config) ->
                  {Words, false} = {Words, has("needs --values", Shown)}
              end || Words <- ["heap_top init 2", "mailbox init 2"]]
     end).
+
+%% Nothing changes in a node that is stopped, so each call has the same stacks.
+flame_graphs_are_those_of_the_rows(Config) ->
+    with_xml(fun() -> flame_graphs(Config) end).
+
+with_xml(Fun) ->
+    case code:which(xmerl_sax_parser) of
+        non_existing -> {skip, "not installed: xmerl"};
+        _ -> Fun()
+    end.
+
+flame_graphs(Config) ->
+    Ebin = filename:dirname(code:which(?MODULE)),
+    with_node("", [["-pa '", Ebin, "' -s outside_SUITE start_odd"]], fun(OsPid) ->
+        "" = os:cmd("kill -STOP " ++ OsPid),
+        Rows = same_stacks(fun(Words) -> sonde(["--pid ", OsPid, " ", Words], [{real, true} | Config]) end, Config),
+        [3] = [N || #{<<"stack">> := [Odd | _], <<"processes">> := N} <- Rows, string:find(Odd, "<a&b>") =/= nomatch]
+    end).
+
+%% In the target: functions whose name is markup.
+start_odd() ->
+    _ = [spawn(?MODULE, '<a&b>\"', []) || _ <- [1, 2, 3]],
+    ok.
+
+'<a&b>\"'() -> receive never -> ok end.
+
+%% The rows of a call, of which the lines and the picture say the same. Also core_SUITE's.
+same_stacks(Run, Config) ->
+    {0, Json, _} = Run("stacks 1000 --json"),
+    #{<<"rows">> := Rows} = read(Json),
+    Stacks = [{case lists:reverse([unquoted(Call) || Call <- Stack]) of [] -> [<<"(none)">>]; Calls -> Calls end, N}
+              || #{<<"stack">> := Stack, <<"processes">> := N} <- Rows],
+    {_, true} = {Stacks, length(Stacks) > 5},
+    {0, Lines, _} = Run("stacks 1000 --collapsed"),
+    {Same, Same} = {lists:sort([binary_to_list(iolist_to_binary([lists:join($;, Calls), $\s, integer_to_list(N)])) || {Calls, N} <- Stacks]),
+                    lists:sort(string:lexemes(unquoted(Lines), "\n"))},
+    File = filename:join(get(dir, Config), "stacks.svg"),
+    {0, Svg, _} = Run("stacks 1000 --svg -"),
+    {0, "", _} = Run(["stacks 1000 --svg ", File]),
+    {ok, Written} = file:read_file(File),
+    Written = list_to_binary(Svg),
+    Drawn = [{[unquoted(Call) || Call <- Path], N} || {Path, N} <- drawn(Svg)],
+    Expected = maps:to_list(lists:foldl(fun({Calls, N}, Sums) ->
+                                            lists:foldl(fun(Length, Acc) ->
+                                                            maps:update_with(lists:sublist([<<"all">> | Calls], Length), fun(M) -> M + N end, N, Acc)
+                                                        end, Sums, lists:seq(1, 1 + length(Calls)))
+                                        end, #{}, Stacks)),
+    {[], []} = {Expected -- Drawn, Drawn -- Expected},
+    Rows.
+
+%% Lines for other tools have no quotes around names.
+unquoted(Call) when is_binary(Call) -> binary:replace(Call, <<"'">>, <<>>, [global]);
+unquoted(Text) -> Text -- [$' || $' <- Text].
+
+%% Each function of a picture: its path from the bottom, by where it stands, and its number of processes, which is also
+%% its width.
+drawn(Svg) ->
+    Frames = frames(list_to_binary(Svg)),
+    [{Total, _, _, Whole, <<"all">>}] = [Frame || {_, _, _, _, <<"all">>} = Frame <- Frames],
+    [] = [Frame || {N, _, _, Width, _} = Frame <- Frames, abs(Width - N * Whole / Total) > 0.02],
+    [{lists:reverse(path(Frame, Frames)), N} || {N, _, _, _, _} = Frame <- Frames].
+
+%% The one below holds it from side to side.
+path({_, X, Y, Width, Name}, Frames) ->
+    case [Below || {_, X1, Y1, Width1, _} = Below <- Frames, Y1 =:= Y + 19, X1 =< X + 0.02, X1 + Width1 >= X + Width - 0.02] of
+        [] -> [Name];
+        [Below] -> [Name | path(Below, Frames)]
+    end.
+
+%% The picture is well-formed XML.
+frames(Svg) ->
+    {ok, {[], Frames}, <<"\n">>} = xmerl_sax_parser:stream(Svg, [{event_fun, fun event/3}, {event_state, {[], []}}]),
+    Frames.
+
+%% Of a title and a rectangle in a group, a frame.
+event({startElement, _, "title", _, _}, _, {_, Frames}) -> {[title], Frames};
+event({characters, Text}, _, {[title | Before], Frames}) -> {[title | Before ++ Text], Frames};
+event({startElement, _, "rect", _, Attrs}, _, {[title | Title], Frames}) ->
+    case {re:run(Title, "^(.*): ([0-9,]+) process(?:es)?, [0-9.]+%$", [unicode, {capture, all_but_first, binary}]),
+          maps:from_list([{Name, Value} || {_, _, Name, Value} <- Attrs])} of
+        {{match, [Name, N]}, #{"x" := X, "y" := Y, "width" := Width}} ->
+            {[], [{binary_to_integer(binary:replace(N, <<",">>, <<>>, [global])), list_to_float(X), list_to_integer(Y), list_to_float(Width), Name} | Frames]};
+        {nomatch, _} -> {[], Frames} % that of the whole picture
+    end;
+event(_, _, State) -> State.
 
 %% The file that scripts/escript makes, on a node that is stopped.
 command_answers(Config) ->
