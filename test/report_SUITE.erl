@@ -16,7 +16,7 @@ all() ->
      stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, names_turn_nothing_around, nothing_is_content,
      content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten, no_link_is_followed,
      no_time_is_said, nothing_in_time_is_an_error, little_time_is_enough_for_most, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
-     another_node, no_page_is_an_error, heaps_are_trees, small_tables_with_much_are_there].
+     another_node, no_page_is_an_error, heaps_are_trees, small_tables_with_much_are_there, each_library_has_its_licence].
 
 init_per_suite(Config) ->
     sonde_test:init(Config).
@@ -537,3 +537,60 @@ flat(#{children := Children} = Node) -> [Node | lists:append([flat(C) || C <- Ch
 
 fits(#{bytes := Bytes, children := Children}) ->
     lists:sum([B || #{bytes := B} <- Children]) =< Bytes andalso lists:all(fun fits/1, Children).
+
+%% ---- the licences of what is in the built pages
+
+%% Those that the sources import, and what these need, by the lock of packages: no more and no fewer.
+each_library_has_its_licence(_Config) ->
+    Root = os:getenv("SONDE_ROOT", "."),
+    Folder = filename:join(Root, "src/report/page"),
+    {ok, Lock} = file:read_file(filename:join(Folder, "package-lock.json")),
+    #{<<"packages">> := Packages} = cli_SUITE:read(Lock),
+    _ = [begin
+             {ok, Page} = file:read_file(filename:join([Root, "priv", Name])),
+             Told = licences(Page),
+             Needed = needed(imported([Entry], filename:join(Folder, "src"), []), Packages, []) -- unused(Page),
+             {Name, [_ | _], []} = {Name, Needed, [Library || {Library, _, _} <- Told] -- Needed},
+             _ = [begin
+                      #{<<"version">> := Version, <<"license">> := Licence} = map_get(<<"node_modules/", Library/binary>>, Packages),
+                      Heading = <<Version/binary, " (", Licence/binary, ")">>,
+                      {Name, Library, Heading, [Text]} = {Name, Library, Heading, [T || {L, H, T} <- Told, L =:= Library, H =:= Heading]},
+                      {Name, Library, []} = {Name, Library, [Part || Part <- parts(Licence), re:run(Text, Part) =:= nomatch]}
+                  end || Library <- Needed]
+         end || {Name, Entry} <- [{"report.html", "main.js"}, {"live.html", "live.js"}]].
+
+%% The build leaves out a library of which nothing is used: what d3-array has this one for is not on our pages.
+unused(Page) -> [<<"internmap">> || re:run(Page, "class [^{]* extends (Map|Set)\\b") =:= nomatch].
+
+%% Who has the rights, who may use it, and that there is no warranty. Another licence needs a line here.
+parts(<<"ISC">>) -> ["^Copyright .*[0-9]{4}", "Permission to use, copy, modify, and/or distribute", "appear in all copies", "PROVIDED \"AS IS\""].
+
+%% Of the comment at the top of a page: the name of each library, what follows it, and the text below.
+licences(Page) ->
+    [_, Rest] = binary:split(Page, <<"It contains parts of these libraries:\n">>),
+    [Comment, _] = binary:split(Rest, <<"-->">>),
+    [_ | Blocks] = re:split(Comment, "^(?=[@a-z0-9/_-]+ [0-9.]+ \\()", [multiline]),
+    [begin
+         [Heading, Text] = binary:split(Block, <<"\n">>),
+         [Name, Version] = binary:split(Heading, <<" ">>),
+         {Name, Version, string:trim(Text)}
+     end || Block <- Blocks].
+
+%% Libraries that a source imports, or one of the sources that it imports.
+imported([], _, Done) ->
+    lists:usort([list_to_binary(Name) || Name <- Done, hd(Name) =/= $.]);
+imported([Source | More], Folder, Done) ->
+    {ok, Text} = file:read_file(filename:join(Folder, Source)),
+    New = case re:run(Text, "(?:^import|\\bfrom) '([^']+)';?$", [global, multiline, {capture, [1], list}]) of
+              {match, Found} -> [Name || [Name] <- Found, not lists:member(Name, Done)];
+              nomatch -> []
+          end,
+    imported(More ++ [Name || "./" ++ Name <- New], Folder, Done ++ New).
+
+needed([], _, Done) ->
+    Done;
+needed([Name | More], Packages, Done) ->
+    case lists:member(Name, Done) of
+        true -> needed(More, Packages, Done);
+        false -> needed(More ++ maps:keys(maps:get(<<"dependencies">>, map_get(<<"node_modules/", Name/binary>>, Packages), #{})), Packages, [Name | Done])
+    end.
