@@ -12,8 +12,9 @@ all() ->
     [{group, looks}, {group, keys}, {group, samples}, {group, live}, {group, others}].
 
 groups() ->
-    [{looks, [], [looks_as_ever, elixir_is_as_elixir_writes_it, no_line_is_too_long, numbers_are_never_cut,
-                  too_small_is_one_line, names_of_any_kind_fit, plain_has_no_escapes, prompt_says_enter]},
+    [{looks, [], [looks_as_ever, rows_have_their_names, help_is_whole, elixir_is_as_elixir_writes_it,
+                  no_line_is_too_long, numbers_are_never_cut, too_small_is_one_line, names_of_any_kind_fit,
+                  plain_has_no_escapes, prompt_says_enter]},
      {keys, [], [every_key_of_a_line, keys_one_by_one_are_those_of_lines, special_keys,
                  same_key_again_is_growth, twice_is_growth, walked_attributes_have_no_growth,
                  every_native_attribute_has_a_key, a_number_is_a_row, rows_forth_and_back,
@@ -99,6 +100,7 @@ goldens() ->
      || {Suffix, Size, Style} <- [{"_80x24", {80, 24}, style()}, {"_120x40", {120, 40}, style()},
                                   {"_dumb", {80, 24}, #{unicode => false, color => false}}],
         {Name, Model} <- models()]
+        ++ [{Name ++ "_40x24", shown(Model, {40, 24}, style())} || {Name, Model} <- models()]
         ++ [{"memory_color", shown(model(memory), {80, 24}, #{unicode => true, color => true})},
             {"memory_40x12", shown(model(memory), {40, 12}, style())},
             {"too_small", shown(model(memory), {39, 24}, style())}].
@@ -382,6 +384,30 @@ numbers_are_never_cut(_Config) ->
             Lines <- [sonde_top_view:lines(sonde_top_model:size(W, 24, Model), style())]],
     nomatch = re:run(unicode:characters_to_binary([S || {_, S} <- goldens()]), "\\*\\*"),
     ok.
+
+%% Also on the narrowest terminal, with at least 12 characters of it if others are that long.
+rows_have_their_names(_Config) ->
+    _ = [begin
+             Shown = shown(model(Page), {W, 24}, style()),
+             {Page, W, true} = {Page, W, has(Shown, Name)}
+         end || {Page, Name} <- [{memory, "demo_sessi"}, {growth, "  busy"}, {tables, "  demo_cache"},
+                                 {network, "  #Port<0\\.12>\n"}, {port, "  my_listener"}, {applications, "  kernel"}, {tree, "    my_sup"},
+                                 {mnesia, "  other_node"}, {waits, "  my_database"}, {binaries, "  demo_slices"},
+                                 {links, "  my_sup"}, {mailbox, "'\\$gen_call"}],
+                W <- lists:seq(40, 100, 3)],
+    ok.
+
+%% No word of it is cut; the lines that have no room are behind a key, which the title names.
+help_is_whole(_Config) ->
+    Words = fun(Lines) -> string:lexemes(unicode:characters_to_list(lists:join($\s, Lines)), " ") end,
+    Help = fun(Model) -> lists:droplast(lists:droplast(lists:nthtail(7, sonde_top_view:lines(Model, style())))) end,
+    Wide = Words(Help(sonde_top_model:size(100, 50, model(help)))),
+    Narrow = [sonde_top_model:size(40, 24, pressed(lists:duplicate(N, ">"), model(help))) || N <- [0, 1, 2, 3]],
+    [true, _, _, false] = [has(lists:join($\n, sonde_top_view:lines(Model, style())), "help  >: more")
+                           || Model <- Narrow],
+    Shown = lists:append([Help(Model) || Model <- Narrow]),
+    [] = Wide -- Words(Shown),
+    [] = [Line || Line <- Shown, has(Line, "\x{2026}")].
 
 too_small_is_one_line(_Config) ->
     _ = [{W, H, 1} = {W, H, length([L || L <- sonde_top_view:lines(

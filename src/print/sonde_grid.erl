@@ -5,7 +5,8 @@
 -export([lines/2, fit/2, fill/3, bold/2, red/2]).
 -export_type([style/0, table/0]).
 
--type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean()}.
+%% `name': the position of the column that names the rows. It stays where others have no room.
+-type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean(), name => pos_integer()}.
 %% Headers may be none; a row has a cell for each column.
 -type table() :: {[unicode:chardata()], [[sonde_units:cell() | none]]}.
 -type line() :: unicode:chardata().
@@ -13,6 +14,8 @@
 -define(GAP, 2).
 -define(FIRST, 12).           % the least for the first column: a pid must not be cut
 -define(OTHER, 8).
+-define(NAME, 12).            % the least for the name of rows, if that leaves room for
+-define(KEYS, 3).             % the first columns: the number of the row, and what the rows are sorted by
 %% Each column gets that many characters, from the first column on, before any column gets more.
 -define(SHARES, [8, 24, 1 bsl 30]).
 
@@ -23,17 +26,27 @@ lines({Headers, Rows}, #{width := Width} = Style) ->
     Cells = [[cell(C, Style) || C <- Row] || Row <- Rows],
     Heads = [cell({text, H}, Style) || H <- Headers],
     Columns = columns(Heads, Cells),
-    Kept = case Heads of
-               [] -> Columns;
-               _ -> lists:sublist(Columns, room(Columns, Width))
-           end,
+    {Fits, All} = case Heads of
+                      [] -> {[true || _ <- Columns], Columns};
+                      _ -> fits(Columns, Style)
+                  end,
+    Kept = only(Fits, All),
     Widths = widths(Kept, Width),
-    Body = [line(Row, Kept, Widths, Style) || Row <- Cells],
+    Body = [line(only(Fits, Row), Kept, Widths, Style) || Row <- Cells],
     case Heads of
         [] -> Body;
-        _ -> [bold(line(Heads, Kept, Widths, Style), Style) | Body]
-                 ++ left_out(lists:nthtail(length(Kept), Heads), Style)
+        _ -> [bold(line(tight(only(Fits, Heads), Widths), Kept, Widths, Style), Style) | Body]
+                 ++ left_out([Head || {false, Head} <- lists:zip(Fits, Heads)], Style)
     end.
+
+%% The padding of a heading goes before its letters do.
+tight(Heads, Widths) ->
+    [case Length > Width of
+         true -> Tight = string:trim(Text), {width(Tight), Kind, Tight};
+         false -> Head
+     end || {{Length, Kind, Text} = Head, Width} <- lists:zip(Heads, Widths)].
+
+only(Fits, Columns) -> [Column || {true, Column} <- lists:zip(Fits, Columns)].
 
 %% {Length, Kind, Text}; the text is a binary, because there may be very many cells.
 cell(none, _) ->
@@ -120,6 +133,20 @@ longest([Row | Rows]) ->
     lists:foldl(fun(R, Ls) -> [max(L, N) || {{N, _, _}, L} <- lists:zip(R, Ls)] end,
                 [N || {N, _, _} <- Row], Rows).
 
+%% Which columns fit, and the columns, with the least width of the name.
+fits(Columns, #{name := Name, width := Width}) when Name > 1 ->
+    {Before, [{Kind, Longest, _} | After]} = lists:split(Name - 1, Columns),
+    Others = Before ++ After,
+    Beside = fun(Least) -> room(Others, Width - ?GAP - min(Longest, Least)) end,
+    {Many, Keys} = {Beside(?NAME), min(?KEYS, Beside(?OTHER))},
+    Least = case Many >= Keys of true -> ?NAME; false -> ?OTHER end,
+    {Left, Right} = lists:split(Name - 1, shown(max(Many, Keys), Others)),
+    {Left ++ [true | Right], Before ++ [{Kind, Longest, min(Longest, Least)} | After]};
+fits(Columns, #{width := Width}) ->
+    {shown(room(Columns, Width), Columns), Columns}.
+
+shown(N, Columns) -> [I =< N || I <- lists:seq(1, length(Columns))].
+
 %% How many columns fit.
 room([{_, _, Least} | Columns], Width) ->
     1 + more_room(Columns, Width - Least).
@@ -145,7 +172,7 @@ grow(Columns, Widths, Share, Left) ->
 %% ---- lines
 
 line(Row, Columns, Widths, Style) ->
-    Cells = lists:zip3(lists:sublist(Row, length(Widths)), Columns, Widths),
+    Cells = lists:zip3(Row, Columns, Widths),
     string:trim(lists:join(lists:duplicate(?GAP, $\s),
                            [padded(Text, Length, Kind, Width, Style)
                             || {{Length, _, Text}, {Kind, _, _}, Width} <- Cells]),

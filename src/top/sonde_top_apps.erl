@@ -67,7 +67,7 @@ lines(Attr, #{from := From} = Model, #{width := Width} = Style) ->
             Kept = [Column || {_, _, Least} = Column <- Columns, Width >= Least],
             {[Title, sonde_top_text:once()],
              [sonde_top_text:table(
-                ["  #" | [Head || {_, Head, _} <- Kept]] ++ ["application", "version"],
+                ["  #" | [Head || {_, Head, _} <- Kept]] ++ [{name, "application"}, "version"],
                 [[Number | [sonde_top_text:value(Key, value(Key, Row), Style) || {Key, _, _} <- Kept]]
                  ++ [{text, element(1, Row)}, {text, element(2, Row)}]
                  || {Number, Row} <- sonde_top_text:numbered(From, sonde_top_model:rows(Model))], Style)]};

@@ -105,7 +105,7 @@ table(#{from := From} = Model, #{width := Width} = Style) ->
     Wide = Width >= 95,
     sonde_top_text:table(
       ["  #", "    memory", "      rows", "storage         "] ++ ["type" || Wide] ++ ["index" || Wide]
-      ++ ["owner     " || Wide] ++ ["table"],
+      ++ ["owner     " || Wide] ++ [{name, "table"}],
       [[Number, sonde_top_text:value(memory, Memory, Style), sonde_top_text:value(size, Size, Style),
         {text, atom_to_list(Storage)}]
        ++ [{text, atom_to_list(Type)} || Wide] ++ [sonde_top_text:value(index, Index, Style) || Wide]

@@ -249,8 +249,8 @@ to_page(apps, Model) -> go({apps, memory}, Model);
 to_page(mnesia, Model) -> go({mnesia, memory}, Model);
 to_page(Page, Model) -> go(Page, Model).
 
-%% There is a next page if this one is full. Where the lines of the system end depends on the width.
-forth(#{page := system, from := From} = Model) ->
+%% There is a next page if this one is full. Where the lines of the system and of the help end depends on the width.
+forth(#{page := Page, from := From} = Model) when Page =:= system; Page =:= help ->
     Model#{from => min(From + room(Model), ?MOST_SYSTEM)};
 forth(#{from := From} = Model) ->
     case length(rows(Model)) >= room(Model) of

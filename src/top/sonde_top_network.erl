@@ -186,7 +186,7 @@ table(How, Attr, Extra, Rows, #{from := From}, Style) ->
     Head = case How of growth -> "+"; count -> "" end ++ short(Attr),
     sonde_top_text:table(
       ["  #", string:pad(Head, 10, leading)] ++ [string:pad(short(Key), 10, leading) || Key <- Extra]
-      ++ ["owner     ", "kind", "remote", "local", "port"],
+      ++ ["owner     ", "kind", "remote", "local", {name, "port"}],
       [[Number, sonde_top_text:value(Attr, Value, Style)]
        ++ [sonde_top_text:value(Key, maps:get(Key, Of, undefined), Style) || Key <- Extra]
        ++ [{text, maps:get(Key, Of, "-")} || Key <- [owner_name, kind, remote, local]]
@@ -202,7 +202,7 @@ port_lines(Text, #{from := From, sample := #{body := #{port := Info, statistics 
     {["port ", Text],
      [lists:sublist([Line || Pairs <- [Info, Statistics, Options],
                              Line <- sonde_top_text:pairs(Pairs, Style)], sonde_top_model:info(Model)),
-      sonde_top_text:table(["  #", "pid or port", "relation", "name"],
+      sonde_top_text:table(["  #", "pid or port", "relation", {name, "name"}],
                            [[Number, {text, Id}, {text, atom_to_list(How)}, {text, Name}]
                             || {Number, {Id, How, Name}}
                                    <- sonde_top_text:numbered(From, sonde_top_model:rows(Model))],

@@ -41,19 +41,33 @@ known_as(Info, Style) ->
 
 %% ---- help
 
-page(help, _, Style) ->
-    {"help",
-     [flow([[[Key], " ", atom_to_list(Attr)] || {Key, Attr, _} <- sonde_top_keys:sorts()], Style),
-     [cut(Line, Style) || Line <-
-          ["the same key again, or twice (mm): what grew in one interval",
-           "g v w x: every heap is walked; what cannot be read in a second is left out",
-           "P processes  G applications  N network  E ets  W waits  M mnesia  S system",
-           "B binaries  A allocators; of a process: L links  K stack  Q mailbox  T tree",
-           "number: what is behind that row    0.123.0: that process    u: where you were",
-           "/text: rows with it, by name, pid or call; / alone: all    < >: other rows",
-           "a: look again at what is looked at once    i 2000: the interval in ms",
-           "p or space: pause    h: back to the processes    q: quit, on every page",
-           "Where keys are read as lines, press Enter after each."]]]};
+help() ->
+    ["the same key again, or twice (mm): what grew in one interval",
+     "g v w x: every heap is walked; what cannot be read in a second is left out",
+     "P processes  G applications  N network  E ets  W waits  M mnesia  S system",
+     "B binaries  A allocators; of a process: L links  K stack  Q mailbox  T tree",
+     "number: what is behind that row    0.123.0: that process    u: where you were",
+     "/text: rows with it, by name, pid or call; / alone: all    < >: other rows",
+     "a: look again at what is looked at once    i 2000: the interval in ms",
+     "p or space: pause    h: back to the processes    q: quit, on every page",
+     "Where keys are read as lines, press Enter after each."].
+
+%% On a narrow terminal a line becomes several, between its parts if they are short.
+wrapped(Line, #{width := Width} = Style) when length(Line) > Width ->
+    Parts = [string:trim(Part) || Part <- string:split(Line, "  ", all), Part =/= ""],
+    lists:append([words(lists:flatten(Some), Style) || Some <- sonde_grid:fill(Parts, "  ", Width)]);
+wrapped(Line, _) ->
+    [Line].
+
+words(Text, #{width := Width}) when length(Text) =< Width -> [Text];
+words(Text, #{width := Width}) -> sonde_grid:fill(string:lexemes(Text, " "), " ", Width).
+
+page(help, #{from := From} = Model, Style) ->
+    All = flow([[[Key], " ", atom_to_list(Attr)] || {Key, Attr, _} <- sonde_top_keys:sorts()], Style)
+        ++ lists:append([wrapped(Line, Style) || Line <- help()]),
+    {Room, Most} = {sonde_top_model:room(Model), length(All)},
+    Rest = lists:nthtail(max(0, min(From, Most - Room)), All), % the last lines stay on the page
+    {["help" | ["  >: more" || length(Rest) > Room]], [Rest]};
 
 %% ---- pages that have a module of their own
 
@@ -174,7 +188,7 @@ slices({0, _, _}, _, _) ->
 slices({N, Bytes, Largest}, Most, Style) ->
     [cut([text(count, N, Style), " binaries outside of the heap, ", text(bytes, Bytes, Style),
           "; the largest:"], Style)
-     | table(["id", "size", "seen", "slices", "references", "holders"],
+     | table(["id", "size", "seen", "slices", "references", {name, "holders"}],
              [[{text, integer_to_list(Id)}, sonde_units:cell(bytes, Size, false),
                sonde_units:cell(bytes, Seen, false), sonde_units:cell(count, Parts, false),
                sonde_units:cell(count, Refc, false), {text, holders(Held)}]
@@ -204,7 +218,7 @@ tables(Attr, Tables, #{from := From}, #{width := Width} = Style) ->
     Wide = Width >= 100,
     table(["  #", string:pad(Short, 11, leading)]
           ++ ["    memory" || Attr =/= memory] ++ ["    rows" || Attr =/= size]
-          ++ ["type", "owner     ", "name"] ++ ["table" || Wide],
+          ++ ["type", "owner     ", {name, "name"}] ++ ["table" || Wide],
           [[Number, value(Attr, Value, Style)]
            ++ [value(memory, Bytes, Style) || Attr =/= memory]
            ++ [value(size, proplists:get_value(size, Attrs), Style) || Attr =/= size]
@@ -227,7 +241,7 @@ binaries(#{account := Account, owned := Owned, holders := Holders}, Model, Style
      titled("largest, and what holds them", largest(Holders, Half, Style))].
 
 owned(Rows, Most, #{unicode := Unicode} = Style) when is_list(Rows) ->
-    table(["pid", "exclusive", "name or initial call"],
+    table(["pid", "exclusive", {name, "name or initial call"}],
           [[{text, Pid}, sonde_units:cell(exclusive, Bytes, Unicode), called(Attrs, Unicode)]
            || {Pid, Bytes, Attrs} <- lists:sublist(Rows, Most), Bytes > 0], Style);
 owned(Error, _, Style) ->
@@ -238,7 +252,7 @@ called(Attrs, Unicode) ->
     sonde_units:cell(initial_call, proplists:get_value(initial_call, Attrs), Unicode).
 
 largest(Rows, Most, Style) when is_list(Rows) ->
-    table(["id", "size", "references", "elsewhere", "holders"],
+    table(["id", "size", "references", "elsewhere", {name, "holders"}],
           [[{text, integer_to_list(Id)}, sonde_units:cell(bytes, Size, false),
             sonde_units:cell(count, Refc, false), sonde_units:cell(count, Elsewhere, false),
             {text, holders(Held)}]
@@ -254,7 +268,7 @@ waits([], _, _) ->
     [["no process waits for another one"]];
 waits(Waits, #{from := From}, Style) ->
     [table(["  #", string:pad("pid", 11, leading), " waiters", "  direct", "messages", "chain",
-            "name or initial call", "waits for"],
+            {name, "name or initial call"}, "waits for"],
            [[Number, {number, Text}, value(waiters, Waiters, Style),
              value(direct, proplists:get_value(direct, Attrs), Style),
              value(message_queue_len, proplists:get_value(message_queue_len, Attrs), Style),

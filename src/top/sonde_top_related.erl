@@ -141,9 +141,9 @@ table(What, #{from := From} = Model, Style) ->
                           || {Number, Row} <- sonde_top_text:numbered(From, sonde_top_model:rows(Model))],
                          Style).
 
-heads(links) -> ["process or port", "relation", "times", "name or initial call"];
+heads(links) -> ["process or port", "relation", "times", {name, "name or initial call"}];
 heads(stack) -> ["function", "line"];
-heads(messages) -> ["messages", "     bytes", "shape", "sender of one"].
+heads(messages) -> ["messages", "     bytes", {name, "shape"}, "sender of one"].
 
 cells(links, {Id, How, N, Attrs}, Style) ->
     [{text, Id}, {text, atom_to_list(How)}, sonde_top_text:value(times, N, Style),

@@ -9,6 +9,8 @@
 -type style() :: #{width := pos_integer(), unicode := boolean(), color := boolean()}.
 -type line() :: unicode:chardata().
 
+-define(NARROW, 60).
+
 -spec cut(unicode:chardata(), style()) -> line().
 cut(Text, Style) -> sonde_grid:fit(Text, Style).
 
@@ -34,12 +36,21 @@ name(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
 flow(Parts, #{width := Width} = Style) ->
     [cut(Line, Style) || Line <- sonde_grid:fill(Parts, "  ", Width)].
 
-%% @doc Without a line about columns that do not fit.
--spec table([line()], [list()], style()) -> [line()].
+%% @doc Without a line about columns that do not fit. The column `{name, Head}' is on the narrowest
+%% terminal too: a row without its name says nothing.
+-spec table([line() | {name, line()}], [list()], style()) -> [line()].
 table(_, [], _) ->
     [];
 table(Heads, Rows, Style) ->
-    lists:sublist(sonde_grid:lines({Heads, Rows}, Style), 1 + length(Rows)).
+    Names = [{name, I} || {I, {name, _}} <- lists:zip(lists:seq(1, length(Heads)), Heads)],
+    Texts = [head(Head, Style) || Head <- Heads],
+    lists:sublist(sonde_grid:lines({Texts, Rows}, maps:merge(Style, maps:from_list(Names))), 1 + length(Rows)).
+
+%% Headings are padded, so that columns do not move from one sample to the next. A narrow terminal has
+%% no room for that.
+head({name, Head}, Style) -> head(Head, Style);
+head(Head, #{width := Width}) when Width < ?NARROW -> string:trim(Head);
+head(Head, _) -> Head.
 
 -spec value(term(), term(), style()) -> sonde_units:cell() | none.
 value(_, undefined, _) -> none;

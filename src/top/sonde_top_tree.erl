@@ -198,7 +198,7 @@ table(#{from := From} = Model, #{width := Width} = Style) ->
     sonde_top_text:table(
       ["  #", string:pad("pid", 10, leading), string:pad("and below", 10, leading)]
       ++ [string:pad("memory", 10, leading) || Wide] ++ ["messages"] ++ ["children" || Wide]
-      ++ ["name or initial call"],
+      ++ [{name, "name or initial call"}],
       [[Number, {number, Pid}, sonde_top_text:value(memory, Below, Style)]
        ++ [sonde_top_text:value(memory, Memory, Style) || Wide]
        ++ [sonde_top_text:value(messages, Messages, Style)]

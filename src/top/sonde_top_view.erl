@@ -150,15 +150,13 @@ page(#{page := Page} = Model, Style) ->
 
 procs({How, Attr}, #{from := From, sample := #{body := #{rows := Rows} = Body}} = Model, Style) ->
     [bold(heading(How, Attr, Body, Model), Style)
-     | table(How, Attr, lists:zip(lists:seq(From + 1, From + length(Rows)), Rows), Style)].
+     | [cut(sonde_top_text:missing({error, Why}), Style) || #{error := Why} <- [Body]]
+     ++ table(How, Attr, lists:zip(lists:seq(From + 1, From + length(Rows)), Rows), Style)].
 
 heading(How, Attr, Body, #{note := Note, find := Find, interval := Ms}) ->
     join(["processes by " ++ atom_to_list(Attr),
           case How of growth -> io_lib:format("grown in ~b ms", [Ms]); count -> "" end,
           case Body of
-              #{error := {native_off, Why}} -> ["needs the native path, which is off: ",
-                                                why(Why)];
-              #{error := Why} -> why(Why);
               #{left_out := N, missed := [_ | _] = Some} when N > 0 ->
                   ["not read: ", sonde_units:missed(N, Some)];
               #{left_out := N} when N > 0 -> [count(N), " could not be read in time"];
@@ -184,7 +182,7 @@ columns(How, Attr, Width) ->
                                               {2, message_queue_len, "messages", 8, 70},
                                               {3, reductions, "reductions", 13, 100}],
                Width >= From, {count, Key} =/= {How, Attr}]
-        ++ [{"name or initial call", fun name/3}, {"current function", fun current/3}].
+        ++ [{{name, "name or initial call"}, fun name/3}, {"current function", fun current/3}].
 
 short(How, Attr) ->
     {_, _, Short} = lists:keyfind(Attr, 2, sonde_top_keys:sorts()),
