@@ -12,7 +12,8 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [one_file_for_its_owner, the_printed_page_is_ascii, numbers_are_those_of_the_calls, binaries_are_those_of_the_account,
+    [one_file_for_its_owner, the_printed_page_is_ascii, numbers_are_those_of_the_calls, answering_is_no_work,
+     binaries_are_those_of_the_account,
      stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, names_turn_nothing_around, nothing_is_content,
      content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten, no_link_is_followed,
      no_time_is_said, nothing_in_time_is_an_error, little_time_is_enough_for_most, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
@@ -67,6 +68,20 @@ made(Name, Opts) ->
                                     Name, maps:merge(Defaults#{side => sonde_vm:side(), interval => 100}, Opts))
                         end),
     Data.
+
+%% ---- what works
+
+%% The names of each process are asked for while the work is measured, and others may ask as well.
+answering_is_no_work(_Config) ->
+    Idle = [spawn_link(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 20)],
+    Asks = spawn_link(fun Ask() -> _ = [process_info(Pid, status) || Pid <- Idle], ok = timer:sleep(20), Ask() end),
+    Works = spawn_link(fun Work() -> _ = lists:seq(1, 1000), Work() end),
+    #{rows := Rows} = made(busy),
+    _ = [begin unlink(Pid), exit(Pid, kill) end || Pid <- [Asks, Works | Idle]],
+    Listed = fun(Pid) -> lists:keymember(list_to_binary(pid_to_list(Pid)), 1, Rows) end,
+    true = Listed(Works),
+    [] = lists:filter(Listed, Idle),
+    ok.
 
 %% ---- the file
 

@@ -4,7 +4,7 @@
 %% For each process of the sample its names are read, and on the native path some heaps.
 -module(sonde_facts_sample).
 
--export([first/2, unseen/1, last/3]).
+-export([first/2, unseen/1, last/3, is_idle/1]).
 -export_type([crowd/0, group/0]).
 
 %% `each': how many processes one of the sample stands for; `sampled': how many it has. `count', `bytes', `garbage' and the
@@ -31,7 +31,7 @@
 -define(LOOK_MS, 50).
 -define(SOME, 3).
 -define(SMALL, 1000000).      % bytes; of a larger process the dictionary is not copied
--define(IDLE, 1000).          % reductions; answering a request takes a few
+-define(IDLE, 1000).          % reductions; answering requests takes fewer
 -define(MOST_REST, 1000000).  % reductions
 -define(ATTRS, [memory, reductions, link_count, monitor_count, monitored_by_count]).
 
@@ -100,10 +100,14 @@ named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now, R
           process_info(Pid, [registered_name, current_function, status])} of
         {{_, _, _} = Call, [{_, Name}, {_, Current}, {_, Status}]} ->
             {key(Call, Current), Now#{pid => Pid, name => Name, current => Current, status => Status,
-                                      idle => Does - Did - Rest < ?IDLE}};
+                                      idle => is_idle(Does - Did - Rest)}};
         _ ->
             none
     end.
+
+%% @doc Whether a process only answered, for example the questions of a diagnosis, with so many reductions in the interval.
+-spec is_idle(integer()) -> boolean().
+is_idle(Reductions) -> Reductions < ?IDLE.
 
 %% For a fun, the initial call is only erlang:apply/2; the current function says more.
 key({erlang, apply, 2}, {_, _, _} = Current) -> Current;

@@ -170,7 +170,7 @@ largest(Counted) ->
 busy(#{top := N, interval := Ms} = Opts) ->
     Rows = sonde_attr:without_calls(sonde_proc_count:window(reductions, N, Ms, how(Opts))),
     #{ms => Ms, rows => [busy_row(Pid, Done, names(sonde_origin:attrs(Pid, Attrs)))
-                         || {Pid, Done, Attrs} <- Rows, Done > 0]}.
+                         || {Pid, Done, Attrs} <- Rows, not sonde_facts_sample:is_idle(Done)]}.
 
 busy_row(Pid, Done, {Name, Initial, Current}) -> {process(Pid), Name, Initial, Current, Done}.
 
