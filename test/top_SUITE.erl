@@ -22,7 +22,7 @@ groups() ->
                  sample_of_another_page_is_not_shown, sample_of_other_rows_is_not_shown,
                  every_row_leads_to_its_process, up_leads_back, pages_have_their_own_order,
                  more_of_a_process, search_is_asked, nothing_is_skipped]},
-     {samples, [], [owners_and_holders_have_names, rows_are_those_of_proc_count, rows_of_growth, rows_of_a_page_only,
+     {samples, [], [owners_and_holders_have_names, settings_are_those_of_the_calls, rows_are_those_of_proc_count, rows_of_growth, rows_of_a_page_only,
                     walked_attributes, every_page_has_a_sample, page_of_a_process,
                     page_of_the_dead, no_pid_leaves_the_node, search_by_name_pid_or_call,
                     search_on_other_pages, search_makes_no_atom, ports_and_sockets, page_of_a_port,
@@ -263,7 +263,8 @@ tables() ->
 table_attrs(Name) ->
     [{name, Name}, {owner, "<0.7094.1>"},
      {owner_name, case Name of code -> "code_server"; _ -> "<0.7094.1>" end},
-     {type, ordered_set}, {size, 24130}].
+     {type, ordered_set}, {size, 24130}, {protection, public}, {keypos, 2}, {read_concurrency, true},
+     {write_concurrency, case Name of code -> false; _ -> auto end}].
 
 large_tables() ->
     #{tables => [{"huge", {too_large, 12345678}, table_attrs(huge), 2710664},
@@ -346,7 +347,7 @@ system() ->
       allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], 0.25},
                      {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], infinity}],
       hits => [{{instance, 0}, [{hit_rate, 0.7}, {hits, 19}, {calls, 27}]}],
-      nodes => {2, [{"other@host", 77777, 1}, {"third@host", undefined, undefined}]}}.
+      nodes => {2, [{"other@host", 123456789, 1, 77777}, {"third@host", undefined, undefined, undefined}]}}.
 
 links() ->
     #{related => {[{links, 2}, {monitors, 3}, {monitored_by, 20001}, {not_listed, "monitored by"}],
@@ -687,6 +688,23 @@ rows_are_those_of_proc_count(_Config) ->
                                                      lists:member(P, Held)] end,
                     fun() -> #{body := #{rows := Rows}} = take({procs, {count, memory}}),
                              [{P, V} || {P, V, _, [V, _, _]} <- Rows, lists:member(P, Mine)] end),
+    sonde_test:stop(Held).
+
+settings_are_those_of_the_calls(_Config) ->
+    Held = sonde_test:hold(fun() ->
+        Table = ets:new(top_suite_settings, [named_table, public, {keypos, 3}, {write_concurrency, true}]),
+        true = ets:insert(Table, [{N, N, N} || N <- lists:seq(1, 300000)]),
+        Table
+    end),
+    #{body := #{tables := Tables}} = Sample = take({ets, memory}),
+    [[{protection, public}, {keypos, 3}, {read_concurrency, false}, {write_concurrency, true}]] =
+        [lists:nthtail(length(As) - 4, As) || {"top_suite_settings", _, As, _} <- Tables],
+    Lines = sonde_top_view:lines(sonde_top_model:size(140, 40, model(new(), {["E"], [Sample]})), style()),
+    [_] = [L || L <- Lines, has(L, " public +3  write +<[0-9.]+> +top_suite_settings")],
+    #{body := #{info := Info}} = take({process, pid_to_list(Held)}),
+    {garbage_collection, Settings} = process_info(Held, garbage_collection),
+    [{min_bin_vheap_size, N}] = [Pair || {min_bin_vheap_size, _} = Pair <- Info],
+    {min_bin_vheap_size, N} = lists:keyfind(min_bin_vheap_size, 1, Settings),
     sonde_test:stop(Held).
 
 %% They are shown by their registered name; the pid is there too, to be selected.
@@ -1342,6 +1360,9 @@ seen_on(Node) ->
     ok = shows(Terminal, "  1 +<0\\.\\d+\\.0> "),
     ok = sonde_terminal_helper:type(Terminal, "1"),
     ok = shows(Terminal, "process <0\\.\\d+\\.0> (?s:.*)heap"),
+    #{nodes := {_, Connected}} = sonde_top_system:take(),
+    {_, Received, Sent, Queued} = lists:keyfind(atom_to_list(Node), 1, Connected),
+    true = Received > 0 andalso Sent > 0 andalso Queued >= 0,
     quit(Terminal, Top),
     ok = until(no_meters, fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
 

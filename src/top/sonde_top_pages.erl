@@ -12,7 +12,7 @@
 -type line() :: sonde_top_text:line().
 
 -define(ROOM_FOR_ALL, 20).
--define(SETTINGS, [message_queue_data, minor_gcs, fullsweep_after, min_heap_size]).
+-define(SETTINGS, [message_queue_data, minor_gcs, fullsweep_after, min_heap_size, min_bin_vheap_size]).
 -define(KINDS, 4).            % of the histogram of a heap
 -define(LINES_FOR_ONE, 8).    % lines of a page for each binary that is shown of a process
 
@@ -215,18 +215,27 @@ things(Nothing, _, Style) ->
 
 tables(Attr, Tables, #{from := From}, #{width := Width} = Style) ->
     Short = case Attr of binary_memory -> "binaries"; size -> "rows"; memory -> "memory" end,
-    Wide = Width >= 100,
+    {Wide, Widest} = {Width >= 100, Width >= 139},
     table(["  #", string:pad(Short, 11, leading)]
           ++ ["    memory" || Attr =/= memory] ++ ["    rows" || Attr =/= size]
-          ++ ["type", "owner     ", {name, "name"}] ++ ["table" || Wide],
+          ++ ["type"] ++ ["access" || Widest] ++ ["key" || Widest] ++ ["concurrency" || Widest]
+          ++ ["owner     ", {name, "name"}] ++ ["table" || Wide],
           [[Number, value(Attr, Value, Style)]
            ++ [value(memory, Bytes, Style) || Attr =/= memory]
            ++ [value(size, proplists:get_value(size, Attrs), Style) || Attr =/= size]
-           ++ [{text, atom_to_list(proplists:get_value(type, Attrs))},
-               {text, proplists:get_value(owner_name, Attrs)},
+           ++ [{text, atom_to_list(proplists:get_value(type, Attrs))}]
+           ++ [value(protection, proplists:get_value(protection, Attrs), Style) || Widest]
+           ++ [value(keypos, proplists:get_value(keypos, Attrs), Style) || Widest]
+           ++ [{text, concurrency(Attrs)} || Widest]
+           ++ [{text, proplists:get_value(owner_name, Attrs)},
                value(name, proplists:get_value(name, Attrs), Style)]
            ++ [{text, Table} || Wide]
            || {Number, {Table, Value, Attrs, Bytes}} <- numbered(From, Tables)], Style).
+
+concurrency(Attrs) ->
+    lists:join(" ", [case Is of auto -> [Of, " auto"]; true -> Of end
+                     || {Key, Of} <- [{read_concurrency, "read"}, {write_concurrency, "write"}],
+                        Is <- [proplists:get_value(Key, Attrs)], Is =:= true orelse Is =:= auto]).
 
 %% ---- binaries
 

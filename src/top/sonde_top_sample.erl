@@ -204,7 +204,7 @@ process(Pid, Request) ->
             inside(Pid, Request, #{info => [{registered_name, name(Name)}
                                             | sonde_origin:attrs(Pid, Info)]
                                        ++ [{Key, proplists:get_value(Key, Settings)}
-                                           || Key <- [minor_gcs, fullsweep_after, min_heap_size]]
+                                           || Key <- [minor_gcs, fullsweep_after, min_heap_size, min_bin_vheap_size]]
                                        ++ [{group_leader, pid_to_list(Leader)}]
                                        ++ [{application, App}
                                            || {ok, App} <- [application:get_application(Pid)]],
@@ -252,11 +252,14 @@ tables(Attr, #{deep := Deep} = Request) when Attr =/= binary_memory; Deep ->
     N = case Find of "" -> want(Request); _ -> length(ets:all()) end,
     Tables = [Row || {Table, _, Attrs} = Row <- sonde_ets:count(Attr, N, #{max_rows => ?MAX_ROWS}),
                      Find =:= "" orelse is_found(Table, Attrs, Wanted)],
-    #{tables => [{sonde_top_rows:text(Table), Value, lists:append([named(A) || A <- Attrs]),
+    #{tables => [{sonde_top_rows:text(Table), Value, lists:append([named(A) || A <- Attrs]) ++ settings(Table),
                   sonde_ets:bytes(Table)}
                  || {Table, Value, Attrs} <- shown(Tables, Request)]};
 tables(_, _) ->
     #{}.
+
+settings(Table) ->
+    [{Key, ets:info(Table, Key)} || Key <- [protection, keypos, read_concurrency, write_concurrency]].
 
 is_found(Table, [Name, {owner, Owner} | _], Wanted) ->
     Texts = [sonde_top_rows:text(Table), atom_to_list(Name), pid_to_list(Owner)],

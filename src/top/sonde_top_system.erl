@@ -53,9 +53,10 @@ ratios(Sorted) ->
 connections() ->
     All = erlang:system_info(dist_ctrl),
     {Ports, _} = sonde_facts_ports:nodes_first(),
-    {length(All), [{atom_to_list(Node), Queued, Sent}
-                   || {Node, _, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
-     ++ [{atom_to_list(Node), undefined, undefined}
+    {length(All), [{atom_to_list(Node), Received, Sent, Queued}
+                   || {Node, Port, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES),
+                      {ok, [{recv_oct, Received}]} <- [inet:getstat(Port, [recv_oct])]]
+     ++ [{atom_to_list(Node), undefined, undefined, undefined}
          || {Node, _} <- lists:sublist(All, ?MOST_NODES), not lists:keymember(Node, 1, Ports)]}.
 
 %% @doc The memory of the machine: from a file of Linux, or else from `memsup' of os_mon if that runs.
@@ -193,9 +194,7 @@ hits(Rows, Style) ->
 
 connected({0, _}, _) -> ["no connection to another node"];
 connected({N, Known}, Style) ->
-    sonde_top_text:flow([[integer_to_list(N), " connected, waiting to be sent"]
-                         | [[Name, " ", case Queued of
-                                            undefined -> "-";
-                                            _ -> sonde_top_text:text(bytes, Queued, Style)
-                                        end] || {Name, Queued, _} <- Known]]
-                        ++ ["..." || N > length(Known)], Style).
+    sonde_top_text:table(["connected to", "  received", "      sent", "to be sent"],
+                         [[{text, Name} | [sonde_top_text:value(bytes, Bytes, Style) || Bytes <- Traffic]]
+                          || {Name, Received, Sent, Queued} <- Known, Traffic <- [[Received, Sent, Queued]]], Style)
+        ++ [["... ", integer_to_list(N - length(Known)), " more"] || N > length(Known)].
