@@ -300,7 +300,7 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_scan_place, 2, 0) X(do_scan_stacks, 2, 0) X(do_scan_stack, 3, DIRTY)                \
     X(do_turnover, 0, 0) X(do_trust_turnover, 0, 0) X(has_turnover, 0, 0)                    \
     X(do_calibrate_code, 1, DIRTY) X(has_code, 0, 0)                                         \
-    X(has_first_call, 0, 0) X(do_scan_groups, 3, 0)     \
+    X(has_first_call, 0, 0) X(do_scan_groups, 3, DIRTY) \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
     X(do_account_lend, 4, DIRTY) X(do_account_settle, 1, DIRTY) X(do_account_return, 2, DIRTY)     \
     X(do_account_parts, 4, DIRTY) X(do_account_take_parts, 2, DIRTY)                         \

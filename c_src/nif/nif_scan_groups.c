@@ -84,8 +84,8 @@ SCAN_NIF(do_scan_stack)
 
 /* ---- groups -------------------------------------------------------------------------------- */
 
-/* The texts of another OS process take system calls: those of so many groups take less than 1 ms. */
-enum { PAGE_THERE = 16 };
+/* The texts of another OS process take system calls, and those of a core file may be read from disk. */
+enum { PAGE_THERE = 64 };
 
 /* undefined: there is none, or it was no function; not_known: over there its name is not readable. */
 static ERL_NIF_TERM make_origin(ErlNifEnv *env, const struct vm *vm, const uint64_t words[2],
