@@ -66,7 +66,7 @@ ask(Call) ->
     Before#{calls => Answers,
             inside => Inside,
             counters => maps:get(counters, Call(sonde, native, [])),
-            binaries => binaries(Call, Before),
+            binaries => begin ok = settled(Call), binaries(Call, Before) end,
             waiting => waiting(Call, Before)}.
 
 questions() ->
@@ -102,6 +102,16 @@ dump(Call, Pid) ->
     ok = filelib:ensure_dir(?DUMP),
     _ = file:delete(?DUMP),
     Call(sonde_heap, dump, [Pid, ?DUMP]).
+
+%% What a collection frees of the memory of another scheduler still counts until that one runs and takes it back: on a
+%% busy machine up to 300 ms later. Waits until the memory has not fallen for half a second, for at most ten.
+settled(Call) -> settled(Call, Call(erlang, memory, [binary]), 5, 100).
+
+settled(_, _, Quiet, Left) when Quiet =:= 0; Left =:= 0 -> ok;
+settled(Call, Before, Quiet, Left) ->
+    timer:sleep(100),
+    Now = Call(erlang, memory, [binary]),
+    settled(Call, Now, case Before - Now > 100000 of true -> 5; false -> Quiet - 1 end, Left - 1).
 
 %% Binary memory that no process holds is somewhere else: here in a table, which the calls name.
 binaries(Call, Before) ->
