@@ -53,11 +53,16 @@ ratios(Sorted) ->
 connections() ->
     All = erlang:system_info(dist_ctrl),
     {Ports, _} = sonde_facts_ports:nodes_first(),
-    {length(All), [{atom_to_list(Node), Received, Sent, Queued}
-                   || {Node, Port, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES),
-                      {ok, [{recv_oct, Received}]} <- [inet:getstat(Port, [recv_oct])]]
+    {length(All), [{atom_to_list(Node), received(Port), Sent, Queued}
+                   || {Node, Port, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
      ++ [{atom_to_list(Node), undefined, undefined, undefined}
          || {Node, _} <- lists:sublist(All, ?MOST_NODES), not lists:keymember(Node, 1, Ports)]}.
+
+received(Port) ->
+    case inet:getstat(Port, [recv_oct]) of
+        {ok, [{recv_oct, Bytes}]} -> Bytes;
+        {error, _} -> undefined
+    end.
 
 %% @doc The memory of the machine: from a file of Linux, or else from `memsup' of os_mon if that runs.
 -spec os_memory(file:filename(), pid() | undefined) -> os_memory().
