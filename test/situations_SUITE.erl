@@ -90,8 +90,9 @@ judge(Peer, Seed, Names) ->
 
 %% What a collection frees, or not, says whether a suspect was right. One that states no number is judged
 %% by what it holds.
-is_garbage(Peer, #{what := Pid, bytes := Bytes} = Suspect, Planted) ->
-    lists:member(Pid, lists:append([Pids || #{holds_garbage := Pids} <- Planted]))
+is_garbage(Peer, #{kind := Kind, what := Pid, bytes := Bytes} = Suspect, Planted) ->
+    lists:member(Kind, [garbage, passed_on_binaries])
+        andalso lists:member(Pid, lists:append([Pids || #{holds_garbage := Pids} <- Planted]))
         andalso sonde_peer_helper:call(Peer, ?MODULE, collected, [Pid])
             >= ?FREED * maps:get(frees, Suspect, Bytes).
 
