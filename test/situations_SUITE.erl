@@ -7,6 +7,7 @@
 -module(situations_SUITE).
 
 -define(SEEDS, 2).
+-define(MORE, 10).
 -define(LEAST, 8388608).      % bytes; a smaller leak need not be named,
 -define(PART, 20).            % nor one below this part of the node's memory
 -define(FREED, 0.7).          % of what a suspect promised,
@@ -33,40 +34,53 @@ end_per_suite(_Config) -> ok.
 %% One node for each situation.
 each_alone(_Config) ->
     Seed = first_seed(),
-    run("alone", [{Seed, [Name]} || {Name, _} <- sonde_situations_helper:names()]).
+    Results = results([{Seed, [Name]} || {Name, _} <- sonde_situations_helper:names()]),
+    verdict("alone", Results, length(Results) div 50).
 
 %% One node for each seed, in several situations at once.
 mixed(_Config) ->
     First = first_seed(),
-    run("mixed", [{Seed, sonde_situations_helper:mix(Seed)}
-                  || Seed <- lists:seq(First, First + number("SONDE_SEEDS", ?SEEDS) - 1)]).
+    Number = number("SONDE_SEEDS", ?SEEDS),
+    Results = mixed(First, Number),
+    case is_any_seed() andalso count(false, Results) > 0 of
+        true -> verdict("mixed", Results ++ mixed(First + Number, ?MORE), 1);
+        false -> verdict("mixed", Results, Number div 50)
+    end.
+
+mixed(First, Number) ->
+    results([{Seed, sonde_situations_helper:mix(Seed)} || Seed <- lists:seq(First, First + Number - 1)]).
 
 first_seed() -> number("SONDE_FIRST_SEED", rand:uniform(1000000)).
 
 number(Name, Default) ->
     list_to_integer(os:getenv(Name, integer_to_list(Default))).
 
-%% Of fifty nodes at most one has a false suspect, and of ten leaks at most one is missed.
-run(What, [{First, _} | _] = Nodes) ->
-    Results = [once_more(judged(Node), Node) || Node <- Nodes],
-    [Planted, Named, Missed, False]
-        = [length(lists:append([map_get(Key, Result) || Result <- Results]))
-           || Key <- [planted, named, missed, false]],
-    ok = sonde_test:figures("situations: ~b nodes ~s from seed ~b on: ~b leaks planted, ~b named, "
-                            "~b missed, ~b false suspects",
-                            [length(Nodes), What, First, Planted, Named, Missed, False]),
-    lists:foreach(fun told/1, [Result || Result <- Results, is_wrong(Result)]),
-    {true, _} = {50 * False =< length(Nodes), {false_suspects, False}},
-    {true, _} = {10 * Missed =< Planted + 9, {missed, Missed}},
-    ok.
+is_any_seed() -> os:getenv("SONDE_SEEDS") =:= false.
+
+results(Nodes) -> [once_more(judged(Node), Node) || Node <- Nodes].
 
 %% If SONDE_SEEDS is set, a node is judged only once; elsewhere a machine that is busy for a moment
 %% fails no test.
 once_more(Result, Node) ->
-    case is_wrong(Result) andalso os:getenv("SONDE_SEEDS") =:= false of
+    case is_wrong(Result) andalso is_any_seed() of
         true -> told(Result), judged(Node);
         false -> Result
     end.
+
+%% Of fifty nodes at most one has a false suspect, and of ten leaks at most one is missed. Two nodes cannot show
+%% that: a false suspect there asks for ten more, and a second one among all twelve fails the test. At the promised
+%% rate that happens in fewer than 1 of 100 runs; if one node in three has a false suspect, in every second.
+verdict(What, [#{seed := First} | _] = Results, Allowed) ->
+    [Planted, Named, Missed, False] = [count(Key, Results) || Key <- [planted, named, missed, false]],
+    ok = sonde_test:figures("situations: ~b nodes ~s from seed ~b on: ~b leaks planted, ~b named, "
+                            "~b missed, ~b false suspects",
+                            [length(Results), What, First, Planted, Named, Missed, False]),
+    lists:foreach(fun told/1, [Result || Result <- Results, is_wrong(Result)]),
+    {true, _} = {False =< Allowed, {false_suspects, False}},
+    {true, _} = {10 * Missed =< Planted + 9, {missed, Missed}},
+    ok.
+
+count(Key, Results) -> length(lists:append([map_get(Key, Result) || Result <- Results])).
 
 is_wrong(#{missed := Missed, false := False}) -> Missed ++ False =/= [].
 
