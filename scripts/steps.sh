@@ -1,12 +1,16 @@
 # Sourced by .ci/run and scripts/soak: runs steps that continue after a failure, so that one run shows all
-# failures, and prints a table of them at the end. Their output goes to $logs/NAME.log.
+# failures, and prints a table of them at the end, with the cases that failed. Their output goes to $logs/NAME.log.
 # shellcheck shell=bash
 mkdir -p "$logs"
 red=0
 steps=()
+failed=()
 
 # Prints the last line of a log, without terminal escapes.
 last_line() { sed 's/\x1b\[[0-9;]*m//g; /^$/d' "$1" | tail -n 1 | cut -c1-110; }
+
+# failures NAME: the failed cases that the log of a step names, each in one line
+failures() { grep -E '^ *FAILED ' "$logs/$1.log" | head -n 8 | cut -c1-200 | sed "s/^ */$1: /"; }
 
 # step NAME COMMAND... : runs a step and prints its result and time; if it failed, also the end of its log
 step() {
@@ -18,6 +22,7 @@ step() {
     else
         tail -n 40 "$logs/$name.log"
         said="FAILED: $(last_line "$logs/$name.log")"
+        mapfile -t -O ${#failed[@]} failed < <(failures "$name")
         echo "$name: FAILED ($((SECONDS - start)) s)"
         red=1
     fi
@@ -32,5 +37,6 @@ shown() {
 
 table() {
     printf '%s\n' "${steps[@]}"
+    [ ${#failed[@]} = 0 ] || printf '%s\n' "${failed[@]}"
     echo "together     $(printf '%5d' $SECONDS) s  load $(cut -d' ' -f1-3 /proc/loadavg 2>/dev/null || echo unknown)"
 }
