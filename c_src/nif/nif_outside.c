@@ -291,6 +291,11 @@ static ERL_NIF_TERM aim_core(struct core_file *core, uint64_t headers, struct vm
     return why == 0 && !core_file_is_same(core) ? ATOM(changed) : why;
 }
 
+static ERL_NIF_TERM not_opened(enum core_status st)
+{
+    return st == CORE_BAD ? ATOM(badarg) : st == CORE_NOMEM ? ATOM(no_memory) : ATOM(changed);
+}
+
 NIF(nif_do_aim_core)
 {
     /* (Path, {Size, Mtime, Inode}, Headers, Segments): ok, or why this core file cannot be read. Segments: for each
@@ -306,18 +311,22 @@ NIF(nif_do_aim_core)
         !enif_get_uint64(env, argv[2], &headers) || !get_segments(env, argv[3], &segments, &n) ||
         !may_aim(s))
         return nif_raise(env, ATOM(badarg));
+    /* a copy of 6 MB would take 20 ms, for its pages; this one shares the bytes, unless they are few */
+    ErlNifEnv *kept = nif_out_of_memory() ? NULL : enif_alloc_env();
+    if (!kept)
+        return ATOM(no_memory);
+    (void)enif_inspect_binary(kept, enif_make_copy(kept, argv[3]), &segments);
     enum core_status st = core_file_open(path, &seen, segments.data, n, &core);
-    if (st != CORE_OK)
-        return st == CORE_BAD     ? nif_raise(env, ATOM(badarg))
-               : st == CORE_NOMEM ? ATOM(no_memory)
-                                  : ATOM(changed);
     struct vm vm = s->vm;
-    ERL_NIF_TERM why = aim_core(core, headers, &vm);
+    ERL_NIF_TERM why = st == CORE_OK ? aim_core(core, headers, &vm) : not_opened(st);
     if (why == 0)
         return aimed(s, &vm, core);
-    peek_aim_core(NULL);
-    core_file_close(core);
-    return why;
+    if (st == CORE_OK) {
+        peek_aim_core(NULL);
+        core_file_close(core);
+    }
+    enif_free_env(kept);
+    return why == ATOM(badarg) ? nif_raise(env, why) : why;
 }
 
 /* Slots of the table, and processes, that are looked at in one call: about 1 ms. */

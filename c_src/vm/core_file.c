@@ -14,22 +14,33 @@ enum { PAGE = 4096 };
 
 /* ---- segments ---------------------------------------------------------------------------------- */
 
-/* The last segment that begins at this address or before; NULL: it does not contain it. */
-static const struct core_segment *find_segment(const struct core_file *c, uint64_t at)
+/* As much of it as the file has. Its bytes may lie at any address. */
+static struct core_segment segment(const struct core_file *c, size_t i)
+{
+    struct core_segment s;
+    uint64_t size = (uint64_t)c->seen.st_size;
+    memcpy(&s, c->segments + i * sizeof s, sizeof s);
+    uint64_t left = s.offset < size ? size - s.offset : 0;
+    s.size = s.size < left ? s.size : left;
+    return s;
+}
+
+/* The last segment that begins at this address or before; false: it does not contain it. */
+static bool find_segment(const struct core_file *c, uint64_t at, struct core_segment *out)
 {
     size_t from = 0;
     size_t to = c->n;
     while (from < to) {
         size_t mid = from + (to - from) / 2;
-        if (c->segments[mid].start <= at)
+        if (segment(c, mid).start <= at)
             from = mid + 1;
         else
             to = mid;
     }
     if (from == 0)
-        return NULL;
-    const struct core_segment *s = &c->segments[from - 1];
-    return at - s->start < s->size ? s : NULL;
+        return false;
+    *out = segment(c, from - 1);
+    return at - out->start < out->size;
 }
 
 /* ---- the file ---------------------------------------------------------------------------------- */
@@ -95,11 +106,11 @@ static bool read_file(const struct core_file *c, uint64_t offset, unsigned char 
  * NULL. */
 static uint64_t take(const struct core_file *c, uint64_t at, uint64_t bytes, unsigned char *out)
 {
-    const struct core_segment *s = find_segment(c, at);
-    if (s) {
-        uint64_t left = s->size - (at - s->start);
+    struct core_segment s;
+    if (find_segment(c, at, &s)) {
+        uint64_t left = s.size - (at - s.start);
         bytes = bytes < left ? bytes : left;
-        return !out || read_file(c, s->offset + (at - s->start), out, bytes) ? bytes : 0;
+        return !out || read_file(c, s.offset + (at - s.start), out, bytes) ? bytes : 0;
     }
     const struct core_part *p = find_part(c, at);
     if (!p)

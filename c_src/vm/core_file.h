@@ -36,7 +36,7 @@ struct core_file {
     int fd;
     struct stat seen;
     size_t n;
-    struct core_segment *segments;
+    const unsigned char *segments;
     uintptr_t shift;
     unsigned parts_n;
     struct core_part parts[CORE_PARTS_MAX];
@@ -44,10 +44,10 @@ struct core_file {
 
 enum core_status { CORE_OK, CORE_BAD, CORE_CHANGED, CORE_NOMEM };
 
-/* bytes: n segments, in ascending order and apart from each other, else bad; of those that go beyond the end of
- * the file only the part before it counts. Changed: this is not the file that was seen, or it cannot be opened. */
+/* segments: n of them, in ascending order and apart from each other, else bad; of those that go beyond the end of
+ * the file only the part before it counts. They are not copied, and must stay until core_file_close(). Changed: this is not the file that was seen, or it cannot be opened. */
 enum core_status core_file_open(const char *path, const struct core_seen *seen,
-                                const unsigned char *bytes, size_t n, struct core_file **out);
+                                const unsigned char *segments, size_t n, struct core_file **out);
 void core_file_close(struct core_file *c);
 
 /* Whether the file has neither grown nor been written since it was opened. */

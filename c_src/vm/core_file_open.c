@@ -8,7 +8,7 @@
 /* ---- segments ---------------------------------------------------------------------------------- */
 
 /* false: they are not in order, or an address or offset is beyond all there are. */
-static bool take_segments(struct core_file *c, const unsigned char *bytes, size_t n, uint64_t size)
+static bool are_sound(const unsigned char *bytes, size_t n)
 {
     uint64_t last = 0;
     for (size_t i = 0; i < n; i++) {
@@ -18,10 +18,6 @@ static bool take_segments(struct core_file *c, const unsigned char *bytes, size_
             s.size > INT64_MAX - 1 || s.offset > INT64_MAX - s.size)
             return false;
         last = s.start + s.size;
-        if (s.offset >= size)
-            continue;
-        s.size = s.size < size - s.offset ? s.size : size - s.offset;
-        c->segments[c->n++] = s;
     }
     return true;
 }
@@ -43,23 +39,11 @@ void core_file_close(struct core_file *c)
         return;
     if (c->fd >= 0)
         (void)close(c->fd);
-    sonde_free(c->segments);
     sonde_free(c);
 }
 
-static enum core_status fill(struct core_file *c, const char *path, const struct core_seen *seen,
-                             const unsigned char *bytes, size_t n)
-{
-    c->segments = sonde_alloc((n > 0 ? n : 1) * sizeof *c->segments);
-    if (!c->segments)
-        return CORE_NOMEM;
-    if (!open_seen(c, path, seen))
-        return CORE_CHANGED;
-    return take_segments(c, bytes, n, seen->size) ? CORE_OK : CORE_BAD;
-}
-
 enum core_status core_file_open(const char *path, const struct core_seen *seen,
-                                const unsigned char *bytes, size_t n, struct core_file **out)
+                                const unsigned char *segments, size_t n, struct core_file **out)
 {
     *out = NULL;
     if (n > CORE_SEGMENTS_MAX)
@@ -67,8 +51,10 @@ enum core_status core_file_open(const char *path, const struct core_seen *seen,
     struct core_file *c = sonde_alloc(sizeof *c);
     if (!c)
         return CORE_NOMEM;
-    *c = (struct core_file){.fd = -1};
-    enum core_status st = fill(c, path, seen, bytes, n);
+    *c = (struct core_file){.fd = -1, .segments = segments, .n = n};
+    enum core_status st = !open_seen(c, path, seen) ? CORE_CHANGED
+                          : are_sound(segments, n)  ? CORE_OK
+                                                    : CORE_BAD;
     if (st == CORE_OK)
         *out = c;
     else
