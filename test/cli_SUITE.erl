@@ -765,7 +765,8 @@ a_report_is_printed(Config) ->
              {2, "", Wrong} = sonde(Words, Config),
              {Words, true} = {Words, is_one_line(Wrong) andalso has("report - prints", Wrong)}
          end || Words <- ["--cluster a@h report -", at(Node, "report - --json"), "--pid 1 report - --json"]],
-    ok.
+    {2, "", NoFile} = sonde(at(Node, "dump init -"), Config),
+    true = is_one_line(NoFile) andalso has("dump prints nothing", NoFile).
 
 is_page(Text) ->
     lists:prefix("<!doctype html>\n", Text) andalso lists:suffix("</html>\n", Text) andalso length(string:split(Text, "<!doctype", all)) =:= 2.

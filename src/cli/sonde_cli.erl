@@ -3,10 +3,11 @@
 %% disconnects.
 -module(sonde_cli).
 
--include_lib("kernel/include/file.hrl").
-
 -export([main/1, run/1]).
 -export([work/1]).
+
+-import(sonde_cli_answer, [answer/2, complain/1, failed/1, format/1, good/1, not_in_it/2, of_file/3, ok/1, picture/3,
+                           put_text/1, reported_to/4, show/6, wait/1, with_missing/1]).
 
 -define(DONE, 0).
 -define(FAILED, 1).
@@ -16,11 +17,7 @@
 -define(CALL_MS, 60000).
 -define(PUT_BACK_MS, 600).    % longer than top waits for its terminal
 -define(LOOK_MS, 20).
--define(FREEZE_MS, 5000).
--define(COLUMNS, 80).
 -define(MOST_REPORT_MS, 3600000).
--define(WRITE_MS, 500).       % to write a report, at most, when it is made
--define(WATCH_MS, 2000).
 -define(MAX_PORT, 16#FFFFFFFFFFFFFFFF).
 -define(REPORTS, 4).          % at a time
 
@@ -115,15 +112,15 @@ command({run, #{run := completion}, [Shell], _}, _) ->
     put_text(sonde_cli_complete:script(Shell));
 command({run, Command, Args, #{pid := OsPid} = Opts}, Words) ->
     case sonde_cli_twin:is_twin() of
-        true -> outside(OsPid, Command, Args, Opts);
+        true -> sonde_cli_outside:run(OsPid, Command, Args, Opts);
         false -> ok(good(twin(OsPid, maps:get(trust, Opts, false), Words)))
     end;
 command({run, Command, Args, #{core := Name} = Opts}, Words) ->
     case sonde_cli_twin:is_twin() of
         true ->
             {ok, Core} = good(sonde_cli_core:open(Name)),
-            lists:foreach(fun complain/1, sonde_cli_core:said(Core)),
-            outside(Core, Command, Args, Opts);
+            lists:foreach(fun sonde_cli_answer:complain/1, sonde_cli_core:said(Core)),
+            sonde_cli_outside:run(Core, Command, Args, Opts);
         false ->
             ok(good(sonde_cli_twin:run(sonde_cli_core:target(Name, Opts), Words)))
     end;
@@ -136,23 +133,6 @@ command({run, Command, Args, Opts}, _) ->
         #{cluster := _} -> several(Nodes, Ours, Command, Args, Opts)
     end.
 
-put_text(Text) ->
-    io:put_chars(Text),
-    ?DONE.
-
-complain(Text) ->
-    %% Always one line.
-    Line = re:replace(unicode:characters_to_binary(["sonde: ", Text]), "\\s+", " ",
-                      [global, unicode, {return, binary}]),
-    io:put_chars(standard_error, [Line, $\n]).
-
-good({error, Text}) -> failed(Text);
-good(Good) -> Good.
-
--spec failed(unicode:chardata()) -> no_return().
-failed(Text) ->
-    throw({failed, Text}).
-
 %% What went wrong may be that it ended just now, and its files in /proc with it.
 twin(OsPid, Trust, Words) ->
     case sonde_cli_twin:run(sonde_cli_target:read(OsPid, Trust), Words) of
@@ -163,170 +143,6 @@ twin(OsPid, Trust, Words) ->
                 Now -> Now
             end
     end.
-
-%% ---- from outside: we are the twin, of an OS process or a core file
-
-outside(Target, Command, Args, Opts) ->
-    Content = maps:get(values, Opts, maps:get(content, Opts, false)),
-    Content andalso not sonde_cli_twin:may_show() andalso failed(sonde_cli_errors:report(content_forbidden)),
-    _ = case sonde_outside:open(Target, Content) of
-            ok -> ok;
-            {error, No} -> no_answer(Target, No)
-        end,
-    _ = [complain(sonde_cli_core:without_code(Target)) || is_map(Target), not sonde_nif:has_code()],
-    Function = function(Command),
-    case asked_outside(Target, Function, Args, Opts) of
-        {ok, Answer, Named} ->
-            is_as_it_was(Target) orelse no_answer(Target, changed),
-            shown_outside(Target, Command, Args, answer_outside(Target, Answer, Function), Named, Opts#{suspend => never});
-        {error, Why} ->
-            no_answer(Target, Why)
-    end.
-
-%% No process can be suspended from outside.
-answer_outside(#{}, {error, busy}, _) ->
-    failed("the process ran when the file was written, or its heap is not in the file");
-answer_outside(_, {error, busy}, _) ->
-    failed("the process cannot be read from outside: it ran, or had signals to handle, at every attempt");
-answer_outside(_, Answer, Function) ->
-    answer(Answer, Function).
-
-function(#{run := {sonde, Function}}) -> Function;
-function(#{run := Function}) -> Function.
-
-%% With the names of processes, which are read before the target goes on.
-asked_outside(Target, Function, Args, Opts) ->
-    Ask = fun(Ms, More) when Function =:= report -> report_outside(Target, Args, Ms, maps:merge(Opts, More));
-             (Ms, More) ->
-                  case sonde_outside:call(Function, Args, maps:merge(maps:with([depth, timeout, interval, force, values], Opts#{timeout => Ms}), More)) of
-                      {ok, Answer, Report} -> {ok, Answer, with_names(Report, Target)};
-                      Error -> Error
-                  end
-          end,
-    case Opts of
-        #{freeze := true} ->
-            Limit = maps:get('freeze-limit', Opts, ?FREEZE_MS),
-            case sonde_cli_freeze:during(Target, Limit, fun(Left) -> Ask(min(Left, wait(Opts)), #{interval => 0, os_pid => Target}) end) of
-                {ok, Answer, Said} ->
-                    is_whole(Answer) orelse begin
-                        ok = not_kept(Function, Args, Answer),
-                        failed(["process ", integer_to_list(Target), " ", Said,
-                                ", but the look was not done in time (--freeze-limit MS, --timeout MS)"])
-                    end,
-                    complain(["process ", integer_to_list(Target), " ", Said]),
-                    Answer;
-                {late, Answer, Text} ->
-                    ok = not_kept(Function, Args, Answer),
-                    failed(["process ", integer_to_list(Target), ": ", Text]);
-                {error, Text} ->
-                    failed(["process ", integer_to_list(Target), ": ", Text])
-            end;
-        _ ->
-            Ask(wait(Opts), one_moment(Target))
-    end.
-
-%% Of a process that runs, what there was no time for is reported. One that was stopped was so in vain.
-is_whole({ok, _, #{timeout := N}}) -> N =:= 0;
-is_whole({ok, #{missing := Missing, incomplete := Cut}, _}) -> [Why || {_, Why} <- Missing ++ Cut, string:find(Why, "in time") =/= nomatch] =:= [];
-is_whole({error, timeout}) -> false;
-is_whole(_) -> true.
-
-%% A file that was written too late says what was never true at one moment.
-not_kept(dump, [_, File], {ok, _, _}) -> deleted(File);
-not_kept(report, ["-"], _) -> ok;
-not_kept(report, [File], {ok, _, _}) -> deleted(File);
-not_kept(_, _, _) -> ok.
-
-deleted(File) ->
-    _ = file:delete(File),
-    ok.
-
-%% Nothing changes in an OS process that is stopped.
-one_moment(#{path := Path}) ->
-    case file:read_file_info(Path, [raw, {time, posix}]) of
-        {ok, #file_info{mtime = Written}} -> #{at => 1000 * Written};
-        {error, _} -> #{}
-    end;
-one_moment(OsPid) -> maps:from_list([{os_pid, OsPid} | [{interval, 0} || sonde_cli_freeze:is_stopped(OsPid)]]).
-
-shown_outside(Target, #{run := diagnose} = Command, _, #{suspects := Suspects, not_looked_at := Not} = Diagnosis, Report, Opts) ->
-    _ = case format(Opts) of
-            json -> ok = sonde_cli_show:show(json, Command, [], Diagnosis, Report);
-            text ->
-                Typed = fun(Call) -> sonde_outside_names:typed(again(Target, Opts), Call) end,
-                io:put_chars([[Line, $\n] || Line <- sonde_diagnose_text:outside(Diagnosis, ?COLUMNS, Typed)])
-        end,
-    not_read(Report, Opts),
-    case Suspects of
-        [_ | _] -> ?SUSPECTS;
-        [] ->
-            case lists:keymember(processes, 1, Not) of
-                true -> ?FAILED;
-                false -> ?DONE
-            end
-    end;
-shown_outside(_, #{run := report} = Command, _, Written, _, Opts) ->
-    reported_to(Command, "", Written, Opts);
-shown_outside(_, Command, Args, Answer, Report, Opts) ->
-    show(node(), Command, Args, not_asked(Answer), Report, Opts).
-
-%% What the node itself allows is not known: content is left out because it was not asked for.
-not_asked(#{content := forbidden} = Answer) -> Answer#{content := not_asked};
-not_asked([#{preview := forbidden} | _] = Rows) -> [Row#{preview := not_asked} || Row <- Rows];
-not_asked(Answer) -> Answer.
-
-%% A process that was stopped for the report is let go on in time.
-report_outside(Target, [File], Ms, Opts) ->
-    Left = case Opts of #{freeze := true} -> max(1, Ms - ?WRITE_MS); _ -> Ms end,
-    Interval = case Target of #{} -> 0; _ -> maps:get(interval, Opts, ?WATCH_MS) end,
-    Asked = maps:merge(#{timeout => min(Left, ?MOST_REPORT_MS)}, maps:with([force, content], Opts)),
-    About = #{name => name(Target), command => again(Target, Opts), interval => Interval},
-    Written = case File of
-                  "-" -> sonde_outside_report:printed(Asked, About);
-                  _ -> sonde_outside_report:write(File, Asked, About)
-              end,
-    case {Written, Opts} of
-        {{ok, Answer}, _} -> {ok, Answer, #{}};
-        {{error, timeout}, #{freeze := true}} -> {error, timeout};
-        {{error, Why}, _} -> {error, {report, of_file(File, Why, sonde_cli_errors:report(Why))}}
-    end.
-
-name(#{path := Path}) -> ["core file ", filename:basename(Path)];
-name(OsPid) -> ["process ", integer_to_list(OsPid)].
-
-%% How this command asks for more. What it needed to look at the target at all, it needs again.
-again(Target, Opts) ->
-    [target(Target), [[" --sysroot ", shell_word(Folder)] || #{sysroot := Folder} <- [Opts]], [" --trust" || #{trust := true} <- [Opts]]].
-
-target(#{path := Path}) -> ["sonde --core ", shell_word(Path)];
-target(OsPid) -> ["sonde --pid ", integer_to_list(OsPid)].
-
-shell_word(Path) ->
-    case re:run(Path, "^[\\w./,:@%+=-]+\\z", [unicode, {capture, none}]) of
-        match -> Path;
-        nomatch -> [$', string:replace(Path, "'", "'\\''", all), $']
-    end.
-
-is_as_it_was(#{}) -> sonde_outside:is_there();
-is_as_it_was(_OsPid) -> true.
-
-%% Those that run at each look may be the culprits.
-with_names(#{missed := #{pids := Pids} = Missed} = Report, Target) ->
-    Named = [{Pid, sonde_outside_missed:why(kind(Target), Pid, Why), sonde_outside_names:attrs(Pid)} || {Pid, Why} <- Pids],
-    Report#{missed := Missed#{pids := Named}};
-with_names(Report, _) ->
-    Report.
-
-kind(#{}) -> core;
-kind(_OsPid) -> living.
-
--spec no_answer(pos_integer() | sonde_core_file:core(), sonde_outside:why() | {report, unicode:chardata()}) -> no_return().
-no_answer(_, {report, Text}) ->
-    failed(Text);
-no_answer(#{path := Path}, Why) ->
-    failed(["core ", Path, ": ", sonde_cli_core:errors(Why)]);
-no_answer(OsPid, Why) ->
-    failed(["process ", integer_to_list(OsPid), ": ", sonde_outside:errors(Why)]).
 
 %% ---- attach and leave
 
@@ -411,8 +227,6 @@ with_calls(Node, Args, Answer) ->
     catch _:_ -> Answer
     end.
 
-ok({ok, Result}) -> Result.
-
 report(Node, File, Opts) ->
     try
         Ask = maps:merge(#{node => Node, timeout => min(wait(Opts), ?MOST_REPORT_MS)},
@@ -428,73 +242,6 @@ report(Node, File, Opts) ->
 
 made("-", Ask) -> sonde_report:printed(Ask, here);
 made(File, Ask) -> sonde:report(File, Ask).
-
-%% An error of the file names it.
-of_file(File, Posix, _) when Posix =:= eexist; Posix =:= enoent; Posix =:= eacces; Posix =:= eisdir; Posix =:= enotdir;
-                             Posix =:= enospc; Posix =:= erofs ->
-    [File, ": ", file:format_error(Posix)];
-of_file(_, _, Text) ->
-    Text.
-
-%% The page has the standard output for itself.
-reported_to(_, Before, #{page := Page} = Written, _) ->
-    ok = not_in_it(Before, Written),
-    put_text(Page);
-reported_to(Command, Before, Written, Opts) ->
-    ok = not_in_it(Before, Written),
-    Shown = case format(Opts) of
-                json -> with_missing(Written);
-                text -> maps:without([missing, incomplete], Written)
-            end,
-    ok = sonde_cli_show:show(format(Opts), Command, [], Shown, #{}),
-    ?DONE.
-
-not_in_it(Before, #{missing := Missing, incomplete := Cut}) ->
-    _ = [complain([Before, What, " in the report: ", Section, ": ", Why])
-         || {What, Sections} <- [{"missing", Missing}, {"not complete", Cut}], {Section, Why} <- Sections],
-    ok.
-
-with_missing(#{missing := Missing, incomplete := Cut} = Written) ->
-    Each = fun(Sections) -> [#{section => S, why => W} || {S, W} <- Sections] end,
-    Written#{missing := Each(Missing), incomplete := Each(Cut)}.
-
-answer(Answer, Function) ->
-    case sonde_cli_errors:answer(Answer, Function) of
-        answer -> Answer;
-        {failed, Text} -> failed(Text)
-    end.
-
-show(Node, #{run := {sonde, stacks}}, _, Rows, Report, #{collapsed := true} = Opts) ->
-    Done = put_text(sonde_stacks:collapsed(Rows)),
-    not_read(sonde_cli_show:as_there(Report, Node), Opts),
-    Done;
-show(Node, #{run := {sonde, stacks}}, _, Rows, Report, #{svg := File} = Opts) ->
-    ok = picture(File, sonde_stacks:flame(Rows), Opts),
-    not_read(sonde_cli_show:as_there(Report, Node), Opts),
-    ?DONE;
-show(Node, Command, Args, Answer, Report, Opts) ->
-    [Shown, Said] = [sonde_cli_show:as_there(Part, Node) || Part <- [Answer, Report]],
-    ok = sonde_cli_show:show(format(Opts), Command, Args, Shown, Said),
-    _ = [not_read(Part, Opts) || Part <- [Shown, Said]],
-    ?DONE.
-
-picture("-", Svg, _) ->
-    io:put_chars(Svg);
-picture(File, Svg, Opts) ->
-    Bytes = unicode:characters_to_binary(Svg),
-    Once = fun() ->
-                   case erase(picture) of
-                       undefined -> {done, #{bytes => byte_size(Bytes)}};
-                       Left -> {data, Left}
-                   end
-           end,
-    case sonde_private_file:write(File, maps:get(force, Opts, false), fun(_) -> _ = put(picture, Bytes), {ok, Once} end) of
-        {ok, _} -> ok;
-        {error, Why} -> failed([File, ": ", file:format_error(Why)])
-    end.
-
-not_read(Report, Opts) ->
-    lists:foreach(fun complain/1, sonde_cli_errors:missed(Report, Opts)).
 
 %% The answer, and its report if there is one. Another build of sonde may not know the option
 %% `report': then ask for the rows alone.
@@ -518,11 +265,6 @@ with_report(Function, Args, Opts) ->
 all_args(bin_garbage, [N]) -> [N, count];
 all_args(bin_holders, [N]) -> [N, size];
 all_args(_, Args) -> Args.
-
-format(#{json := true}) -> json;
-format(_) -> text.
-
-wait(Opts) -> maps:get(timeout, Opts, ?CALL_MS).
 
 %% What grows is looked at again, for half the interval.
 both_looks(Opts) -> maps:get(interval, Opts, 2000) * 3 div 2.

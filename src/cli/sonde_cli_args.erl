@@ -162,7 +162,9 @@ target(core, _, #{name := Name}, _) when Name =:= "proc_window"; Name =:= "node_
 target(core, _, #{name := Name}, _) ->
     wrong([Name, " cannot look into a core file"]).
 
-%% A report on the standard output is one page, and nothing else stands there.
+%% A report on the standard output is one page, and nothing else stands there. Nothing else is printed instead of written.
+printed(dump, [_, "-"], _) ->
+    wrong("dump prints nothing: it needs the name of a file");
 printed(report, ["-"], #{cluster := _}) ->
     wrong("report - prints one page: use --node, not --cluster");
 printed(report, ["-"], #{json := true}) ->

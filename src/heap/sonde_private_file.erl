@@ -5,7 +5,7 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([write/3, name/1]).
+-export([write/3, name/1, beside/1]).
 -export([watch/1]).
 -export_type([open/0, next/0, no/0]).
 
@@ -45,8 +45,8 @@ write(File, Force, Open) ->
 write(File, false, Open, Caller) ->
     create(File, Open, Caller, fun(_) -> ok end);
 write(File, true, Open, Caller) ->
-    case is_replaceable(File) of
-        true -> create(beside(File), Open, Caller, fun(Path) -> file:rename(Path, File) end);
+    case beside(File) of
+        {ok, New} -> create(New, Open, Caller, fun(Path) -> file:rename(Path, File) end);
         Error -> Error
     end.
 
@@ -75,11 +75,14 @@ is_replaceable_file({ok, _}) -> {error, eexist};
 is_replaceable_file({error, enoent}) -> true;
 is_replaceable_file(Error) -> Error.
 
-%% In the same directory, since a rename cannot cross file systems. The name is random, so that no
-%% other user can guess it and create the file first.
+%% @doc A name for a new file that can be renamed to File, which may exist. It is in the same directory, since a rename
+%% cannot cross file systems, and random, so that no other user can guess it and create the file first.
+-spec beside(file:name_all()) -> {ok, file:filename_all()} | {error, file:posix() | badarg}.
 beside(File) ->
-    Name = ".sonde-" ++ integer_to_list(rand:uniform(1 bsl 59), 36),
-    filename:join(filename:dirname(File), Name).
+    case is_replaceable(File) of
+        true -> {ok, filename:join(filename:dirname(File), ".sonde-" ++ integer_to_list(rand:uniform(1 bsl 59), 36))};
+        Error -> Error
+    end.
 
 create(Path, Open, Caller, Complete) ->
     Guard = guard(),

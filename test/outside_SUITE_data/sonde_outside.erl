@@ -15,9 +15,12 @@ open(_OsPid, _Content) ->
 errors(refused) -> "it is refused".
 
 call(dump, [_Pid, File], Opts) ->
-    ok = file:write_file(File, <<>>),
-    ok = file:write_file(File ++ ".was", <<>>),
-    call(native, [], Opts);
+    Written = file:write_file(File, <<"new">>, [exclusive || not maps:get(force, Opts, false)]),
+    {ok, Answer, Report} = call(native, [], Opts),
+    case Written of
+        ok -> ok = file:write_file(filename:join(filename:dirname(File), "was"), <<>>), {ok, Answer#{bytes => 3, ms => 0}, Report};
+        Error -> {ok, Error, #{}}
+    end;
 call(native, [], Opts) ->
     case os:getenv("TWIN") of
         "holds " ++ File -> ok = file:write_file(File, os:getpid()), timer:sleep(infinity);
