@@ -3,8 +3,8 @@
 %% whose offsets can be set wrong and whose allocations can fail.
 -module(sonde_peer_helper).
 
--export([needs_test_build/0, start/1, start/2, start_node/1, stop/1, call/4, call/5, is_alive/1]).
--export([with/2, with/3, with_nodes/2, free_port/0]).
+-export([needs_test_build/0, start/1, start/2, start_node/1, start_node/2, stop/1, call/4, call/5, is_alive/1]).
+-export([with/2, with/3, with_nodes/2, with_nodes/3, free_port/0]).
 
 %% Returns ok, or a reason to skip.
 needs_test_build() ->
@@ -26,13 +26,15 @@ start(Build, Args) ->
     Peer.
 
 %% Starts a node that others can connect to, over the loopback interface and without epmd.
-start_node(Build) ->
+start_node(Build) -> start_node(Build, []).
+
+start_node(Build, Args) ->
     Port = free_port(),
     Name = "p" ++ integer_to_list(Port),
     Peer = start(Build, ["-name", Name ++ "@127.0.0.1",
                          "-start_epmd", "false", "-epmd_module", "sonde_epmd",
                          "-setcookie", "sonde_" ++ os:getpid(),
-                         "-kernel", "inet_dist_use_interface", "{127,0,0,1}"]),
+                         "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Args]),
     {Peer, list_to_atom(Name ++ "@127.0.0.1")}.
 
 %% Returns the result of Fun, called with a peer, or with nodes [{Peer, Node}]: N of them, or one
@@ -43,9 +45,11 @@ with(Build, Args, Fun) ->
     Peer = start(Build, Args),
     ended(fun() -> Fun(Peer) end, [Peer]).
 
-with_nodes(N, Fun) when is_integer(N) -> with_nodes(lists:duplicate(N, shipped), Fun);
-with_nodes(Builds, Fun) ->
-    Nodes = [start_node(Build) || Build <- Builds],
+with_nodes(Builds, Fun) -> with_nodes(Builds, [], Fun).
+
+with_nodes(N, Args, Fun) when is_integer(N) -> with_nodes(lists:duplicate(N, shipped), Args, Fun);
+with_nodes(Builds, Args, Fun) ->
+    Nodes = [start_node(Build, Args) || Build <- Builds],
     ended(fun() -> Fun(Nodes) end, [Peer || {Peer, _} <- Nodes]).
 
 %% A node that is gone is a failure, but the first failure is reported.

@@ -26,7 +26,7 @@ groups() ->
                     walked_attributes, every_page_has_a_sample, page_of_a_process,
                     page_of_the_dead, no_pid_leaves_the_node, search_by_name_pid_or_call,
                     search_on_other_pages, search_makes_no_atom, ports_and_sockets, page_of_a_port,
-                    applications_are_those_of_proc_group, tree_of_an_application, tree_is_bounded,
+                    applications_are_those_of_proc_group, status_of_applications, labels_are_shown, tree_of_an_application, tree_is_bounded,
                     tree_of_what_does_not_answer, tree_of_what_is_not_there, machine_memory,
                     tables_of_mnesia, relations_of_a_process, stack_and_mailbox]},
      {live, [], [options_that_make_no_sense, shows_and_quits, caller_has_no_row, shows_again_and_again,
@@ -34,7 +34,7 @@ groups() ->
                  ends_with_its_terminal, terminal_that_is_stuck, leaves_the_terminal_as_it_was,
                  no_process_is_left, nothing_reaches_the_mailbox, times_are_measured_meanwhile,
                  node_that_is_not_there]},
-     {others, [], [another_node, node_that_goes_away, node_that_hangs, node_without_sonde]}].
+     {others, [], [another_node, traffic_by_tls, node_that_goes_away, node_that_hangs, node_without_sonde]}].
 
 init_per_suite(Config) ->
     Term = os:getenv("TERM"),
@@ -310,8 +310,9 @@ port() ->
 applications() ->
     Totals = fun(Memory, Messages) -> [{memory, Memory}, {message_queue_len, Messages},
                                        {reductions, 1000 * Messages}, {binary_memory, 2 * Memory}] end,
-    #{apps => [{"kernel", "8.5.3", 30, Totals(464400, 0)}, {"my_app", "0.0.1", 999000, Totals(3456789012, 77777)},
-               {"(none)", "", 13, Totals(717500, 1)}, {"stdlib", "4.2", 0, Totals(0, 0)}]}.
+    #{apps => [{"kernel", "8.5.3", started, 30, Totals(464400, 0)},
+               {"my_app", "0.0.1", starting, 999000, Totals(3456789012, 77777)},
+               {"(none)", "", unknown, 13, Totals(717500, 1)}, {"stdlib", "4.2", started, 0, Totals(0, 0)}]}.
 
 tree() ->
     Call = fun(M) -> [{initial_call, {M, init, 1}}] end,
@@ -347,7 +348,8 @@ system() ->
       allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], 0.25},
                      {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], infinity}],
       hits => [{{instance, 0}, [{hit_rate, 0.7}, {hits, 19}, {calls, 27}]}],
-      nodes => {2, [{"other@host", 123456789, 1, 77777}, {"third@host", undefined, undefined, undefined}]}}.
+      nodes => {3, [{"other@host", 123456789, 1, 77777}, {"third@host", undefined, undefined, undefined},
+                    {"tls@host", {packets, 123456}, {packets, 1}, undefined}]}}.
 
 links() ->
     #{related => {[{links, 2}, {monitors, 3}, {monitored_by, 20001}, {not_listed, "monitored by"}],
@@ -629,7 +631,7 @@ pages_have_their_own_order(_Config) ->
     [{mnesia, memory}, {mnesia, size}] = [page(["M" | Keys]) || Keys <- [[], ["s"]]],
     [apps, apps] = [page(["G" | Keys]) || Keys <- [[], ["b"]]],
     _ = [true = has(maps:get(note, pressed([Page, "y"], new())), "sorted by") || Page <- ["N", "M", "G", "E"]],
-    First = fun(Keys) -> [{Name, _, _, _} | _] = sonde_top_model:rows(pressed(Keys, model(applications))), Name end,
+    First = fun(Keys) -> [{Name, _, _, _, _} | _] = sonde_top_model:rows(pressed(Keys, model(applications))), Name end,
     ["my_app", "my_app", "my_app"] = [First([Key]) || Key <- ["m", "c", "n"]],
     %% Another order needs no sample.
     false = maps:get(deep, sonde_top_model:request(pressed(["m"], model(applications)))).
@@ -649,7 +651,7 @@ search_is_asked(_Config) ->
     %% Also while nothing else is asked for.
     Paused = pressed(["/abc"], model(paused)),
     #{find := "abc"} = sonde_top_model:request(sonde_top_model:sampled((hd(samples({procs, {count, memory}}, procs())))#{from => 0, find => ""}, Paused)),
-    [{"my_app", _, _, _}] = sonde_top_model:rows(pressed(["/MY_"], model(applications))),
+    [{"my_app", _, _, _, _}] = sonde_top_model:rows(pressed(["/MY_"], model(applications))),
     [{"<0.81.0>", _, _, _, _, _, _}] = sonde_top_model:rows(pressed(["/my_sup"], model(tree))).
 
 %% Where the page has more than its rows, it still shows all of those that it numbers.
@@ -920,18 +922,68 @@ page_of_a_port(_Config) ->
 
 applications_are_those_of_proc_group(_Config) ->
     #{body := #{apps := Apps}} = take(apps),
-    [{_, _, N, Totals}] = [App || {"kernel", _, _, _} = App <- Apps],
+    [{_, _, started, N, Totals}] = [App || {"kernel", _, _, _, _} = App <- Apps],
     ok = until(equal, fun() ->
         {kernel, Count, _} = lists:keyfind(kernel, 1, sonde:proc_group(application, [memory])),
         #{body := #{apps := Now}} = take(apps),
-        Count =:= element(3, lists:keyfind("kernel", 1, Now))
+        Count =:= element(4, lists:keyfind("kernel", 1, Now))
     end),
     true = N > 10 andalso proplists:get_value(memory, Totals) > 10000,
     [memory, message_queue_len, reductions, binary_memory] = [Attr || {Attr, _} <- Totals],
-    {"stdlib", [_ | _], 0, _} = lists:keyfind("stdlib", 1, Apps),
-    {"(none)", "", _, _} = lists:keyfind("(none)", 1, Apps),
+    {"stdlib", [_ | _], started, 0, _} = lists:keyfind("stdlib", 1, Apps),
+    {"(none)", "", unknown, _, _} = lists:keyfind("(none)", 1, Apps),
     [] = [Name || {App, _, _} <- application:loaded_applications(), Name <- [atom_to_list(App)],
                   not lists:keymember(Name, 1, Apps)].
+
+%% Behind the initial call, on its page, and for the search. It may be large, or have signs that turn text around.
+labels_are_shown(_Config) ->
+    case erlang:function_exported(proc_lib, set_label, 1) of
+        false -> {skip, "OTP 27 has the first"};
+        true -> shows_labels()
+    end.
+
+shows_labels() ->
+    Me = self(),
+    Labelled = fun(Label) ->
+                       Pid = spawn(fun() -> ok = proc_lib:set_label(Label), _ = [put({I}, I) || I <- lists:seq(1, 100000)],
+                                            Me ! {self(), labelled}, receive stop -> ok end end),
+                       receive {Pid, labelled} -> pid_to_list(Pid) end
+               end,
+    [One, Large, Turned] = Texts = [Labelled(Label) || Label <- [{conn, 17}, lists:seq(1, 100000), list_to_atom([16#202E, $a, 16#20AC])]],
+    #{body := #{rows := Rows}} = take({procs, {count, memory}}),
+    Label = fun(Text) -> proplists:get_value(label, element(3, lists:keyfind(Text, 1, Rows))) end,
+    "{conn,17}" = Label(One),
+    {_, true} = {Label(Large), length(Label(Large)) < 200},
+    #{body := #{rows := [{One, _, _, _}]}} = sonde_top_sample:take((request({procs, {count, memory}}))#{find => "CONN,17"}),
+    _ = [{Text, true} = {Text, lists:member({label, Label(Text)}, maps:get(info, maps:get(body, take({process, Text}))))} || Text <- Texts],
+    Shown = fun(Unicode) -> Style = (style())#{width => 80, unicode := Unicode},
+                            {text, Text} = sonde_top_text:known_by(element(3, lists:keyfind(Turned, 1, Rows)), Style),
+                            unicode:characters_to_list(sonde_top_text:cut(Text, Style)) end,
+    [[true, false], [false, false]] = [[lists:member(Char, Shown(Unicode)) || Char <- [16#20AC, 16#202E]] || Unicode <- [true, false]],
+    _ = [exit(list_to_pid(Text), kill) || Text <- Texts],
+    ok.
+
+%% Also while one starts, and if nobody can tell.
+status_of_applications(_Config) ->
+    Status = fun() -> #{body := #{apps := Apps}} = take(apps),
+                      case lists:keyfind("top_suite_app", 1, Apps) of false -> none; App -> element(3, App) end
+             end,
+    ok = start_app(),
+    started = Status(),
+    ok = application:stop(top_suite_app),
+    loaded = Status(),
+    ok = application:set_env(top_suite_app, wait, true),
+    {_, Ref} = spawn_monitor(fun() -> ok = application:start(top_suite_app) end),
+    Waiting = receive {starts, Pid} -> Pid end,
+    starting = Status(),
+    Waiting ! go_on,
+    normal = receive {'DOWN', Ref, process, _, Why} -> Why end,
+    started = Status(),
+    ok = sys:suspend(application_controller),
+    unknown = try Status() after ok = sys:resume(application_controller) end,
+    ok = application:stop(top_suite_app),
+    ok = application:unload(top_suite_app),
+    none = Status().
 
 %% The application of the tests below: this module is its callback, and that of its supervisors.
 start_app() ->
@@ -940,7 +992,9 @@ start_app() ->
                                                         {applications, [kernel]}, {mod, {?MODULE, self()}}]}),
     ok = application:start(top_suite_app).
 
-start(_, Test) -> supervisor:start_link({local, top_suite_sup}, ?MODULE, {sup, Test}).
+start(_, Test) ->
+    _ = [receive go_on -> ok end || application:get_env(top_suite_app, wait) =:= {ok, true}, {starts, _} <- [Test ! {starts, self()}]],
+    supervisor:start_link({local, top_suite_sup}, ?MODULE, {sup, Test}).
 
 stop(_) -> ok.
 
@@ -1365,6 +1419,47 @@ seen_on(Node) ->
     true = Received > 0 andalso Sent > 0 andalso Queued >= 0,
     quit(Terminal, Top),
     ok = until(no_meters, fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
+
+%% By TLS, which has no port for it. One that answers nobody holds up nothing.
+traffic_by_tls(Config) ->
+    case code:which(ssl) of
+        non_existing -> {skip, "no application ssl"};
+        _ -> by_tls(proplists:get_value(priv_dir, Config))
+    end.
+
+by_tls(Dir) ->
+    Signed = [{digest, sha256}, {key, {rsa, 2048, 65537}}],
+    Chain = #{root => Signed, intermediates => [], peer => Signed},
+    #{server_config := Config} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
+    [Cert, Key, File] = [filename:join(Dir, Name) || Name <- ["cert.pem", "key.pem", "tls.conf"]],
+    {KeyType, KeyDer} = proplists:get_value(key, Config),
+    ok = file:write_file(Cert, public_key:pem_encode([{'Certificate', proplists:get_value(cert, Config), not_encrypted}])),
+    ok = file:write_file(Key, public_key:pem_encode([{KeyType, KeyDer, not_encrypted}])),
+    ok = file:write_file(File, io_lib:format("[{server, [{certfile, ~p}, {keyfile, ~p}, {verify, verify_none}]}, "
+                                             "{client, [{verify, verify_none}]}].~n", [Cert, Key])),
+    Args = ["-proto_dist", "inet_tls", "-ssl_dist_optfile", File],
+    sonde_peer_helper:with_nodes(2, Args, fun([{Peer, _}, {_, Other}]) ->
+        ok = sonde_peer_helper:call(Peer, ?MODULE, seen_by_tls, [Other])
+    end).
+
+%% Runs on a peer.
+seen_by_tls(Other) ->
+    pong = net_adm:ping(Other),
+    Name = atom_to_list(Other),
+    Seen = fun() -> #{nodes := {1, [{Name, In, Out, undefined}]}} = sonde_top_system:take(), {In, Out} end,
+    {{packets, In}, {packets, Out}} = Seen(),
+    {_, true} = {{In, Out}, In > 0 andalso Out > 0},
+    1000000 = length(erpc:call(Other, lists, seq, [1, 1000000])),
+    {{packets, More}, _} = Seen(),
+    {_, true} = {{In, More}, More > In},
+    {ok, Info} = net_kernel:node_info(Other),
+    Owner = proplists:get_value(owner, Info),
+    true = erlang:suspend_process(Owner),
+    {undefined, undefined} = Seen(),
+    true = erlang:resume_process(Owner),
+    {{packets, Last}, _} = Seen(),
+    {_, true} = {{More, Last}, Last >= More},
+    ok.
 
 %% The line that is typed then goes to the pending request; the shell loses none.
 node_that_goes_away(Config) ->

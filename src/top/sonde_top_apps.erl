@@ -6,11 +6,13 @@
 -export_type([attr/0, row/0]).
 
 -type attr() :: memory | message_queue_len | reductions | binary_memory | processes.
--type row() :: {Name :: string(), Version :: string(), Processes :: non_neg_integer(),
+-type status() :: loading | loaded | starting | started | unknown.
+-type row() :: {Name :: string(), Version :: string(), status(), Processes :: non_neg_integer(),
                 [{sonde_attr:attr(), non_neg_integer()}]}.
 
 -define(ATTRS, [memory, message_queue_len, reductions, binary_memory]).
 -define(MOST, 100000).
+-define(ASK_MS, 500).
 -define(NONE, "(none)").      % of processes that belong to no application
 
 %% @doc All applications that are loaded, those without a process too. On the portable path, each
@@ -24,15 +26,28 @@ take() ->
                       Error;
                   Groups ->
                       Seen = maps:from_list([{App, true} || {App, _, _} <- Groups]),
-                      [row(Group, Versions) || Group <- Groups]
-                          ++ [row({App, 0, [{Attr, 0} || Attr <- ?ATTRS]}, Versions)
+                      Told = told(),
+                      [row(Group, Versions, Told) || Group <- Groups]
+                          ++ [row({App, 0, [{Attr, 0} || Attr <- ?ATTRS]}, Versions, Told)
                               || {App, _} <- Versions, not is_map_key(App, Seen)]
               end}.
 
-row({undefined, Processes, Totals}, _) ->
-    {?NONE, "", Processes, Totals};
-row({App, Processes, Totals}, Versions) ->
-    {atom_to_list(App), version(proplists:get_value(App, Versions, "")), Processes, Totals}.
+%% One that is being started is loaded too, and one that has started may still be said to start. A controller
+%% that does not answer holds up nothing.
+told() ->
+    case sonde_top_rows:within(?ASK_MS, fun application:info/0) of
+        {ok, Info} when is_list(Info) ->
+            maps:from_list([{element(1, App), Status}
+                            || {Status, Key} <- [{loading, loading}, {loaded, loaded}, {starting, starting}, {started, started}],
+                               App <- proplists:get_value(Key, Info, [])]);
+        _ ->
+            #{}
+    end.
+
+row({undefined, Processes, Totals}, _, _) ->
+    {?NONE, "", unknown, Processes, Totals};
+row({App, Processes, Totals}, Versions, Told) ->
+    {atom_to_list(App), version(proplists:get_value(App, Versions, "")), maps:get(App, Told, unknown), Processes, Totals}.
 
 %% It is what the file of the application has.
 version(Version) ->
@@ -45,13 +60,13 @@ version(Version) ->
 sorted(Attr, Rows) ->
     lists:sort(fun(A, B) -> {-value(Attr, A), A} =< {-value(Attr, B), B} end, Rows).
 
-value(processes, {_, _, Processes, _}) -> Processes;
-value(Attr, {_, _, _, Totals}) -> proplists:get_value(Attr, Totals).
+value(processes, {_, _, _, Processes, _}) -> Processes;
+value(Attr, {_, _, _, _, Totals}) -> proplists:get_value(Attr, Totals).
 
 %% @doc The page behind a row.
 -spec tree(row()) -> {tree, string()} | none.
-tree({?NONE, _, _, _}) -> none;
-tree({App, _, _, _}) -> {tree, App}.
+tree({?NONE, _, _, _, _}) -> none;
+tree({App, _, _, _, _}) -> {tree, App}.
 
 -spec lines(attr(), sonde_top_model:model(), sonde_top_text:style()) ->
     {sonde_top_text:line(), [[sonde_top_text:line()]]}.
@@ -67,10 +82,13 @@ lines(Attr, #{from := From} = Model, #{width := Width} = Style) ->
             Kept = [Column || {_, _, Least} = Column <- Columns, Width >= Least],
             {[Title, sonde_top_text:once()],
              [sonde_top_text:table(
-                ["  #" | [Head || {_, Head, _} <- Kept]] ++ [{name, "application"}, "version"],
+                ["  #" | [Head || {_, Head, _} <- Kept]] ++ [{name, "application"}, "version", "status"],
                 [[Number | [sonde_top_text:value(Key, value(Key, Row), Style) || {Key, _, _} <- Kept]]
-                 ++ [{text, element(1, Row)}, {text, element(2, Row)}]
+                 ++ [{text, element(1, Row)}, {text, element(2, Row)}, {text, status(element(3, Row))}]
                  || {Number, Row} <- sonde_top_text:numbered(From, sonde_top_model:rows(Model))], Style)]};
         none ->
             {[Title, "  looking ..."], []}
     end.
+
+status(unknown) -> "";
+status(Status) -> atom_to_list(Status).

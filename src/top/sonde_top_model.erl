@@ -264,7 +264,7 @@ rows(#{page := {apps, Attr}, find := Find} = Model) ->
     case deep(Model) of
         #{apps := Apps} when is_list(Apps) ->
             Sorted = sonde_top_apps:sorted(Attr, Apps),
-            page_of([App || {Name, _, _, _} = App <- Sorted, sonde_top_rows:has(Name, Find)], Model);
+            page_of([App || App <- Sorted, sonde_top_rows:has(element(1, App), Find)], Model);
         _ -> []
     end;
 rows(#{page := {tree, _}, find := Find} = Model) ->

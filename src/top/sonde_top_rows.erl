@@ -3,8 +3,10 @@
 %% page, the search, names, and work that is given up after a time.
 -module(sonde_top_rows).
 
--export([shown/2, want/1, native/1, pid/1, name/1, text/1, named/1, has/2, is_found/3, within/2,
+-export([shown/2, want/1, native/1, pid/1, name/1, labelled/1, text/1, named/1, has/2, is_found/3, within/2,
          until/1, ask/4]).
+
+-define(LABEL, 80).   % characters
 
 -type request() :: #{from := non_neg_integer(), rows := non_neg_integer(), _ => _}.
 %% The processes and ports that are registered under a name with this text.
@@ -44,6 +46,16 @@ name(Pid) ->
     case node(Pid) =:= node() andalso process_info(Pid, registered_name) of
         {registered_name, Name} -> text(Name);
         _ -> pid_to_list(Pid)
+    end.
+
+%% @doc The label that the process gave itself (OTP 27 and later), as an attribute; else none.
+-spec labelled(pid()) -> [{label, string()}].
+labelled(Pid) ->
+    case erlang:function_exported(proc_lib, get_label, 1) andalso sonde_attr:read({dictionary, '$process_label'}, Pid) of
+        {ok, Label} when Label =/= undefined ->
+            [{label, lists:flatten(sonde_names:readable(io_lib:format("~0tp", [Label], [{chars_limit, ?LABEL}])))}];
+        _ ->
+            []
     end.
 
 -spec text(term()) -> string().

@@ -174,17 +174,18 @@ rows(Rows, Request) ->
      || {Pid, Value, Attrs} <- shown(found(Rows, wanted(Request)), Request)].
 
 row(Pid, Value, Attrs, {ok, Cells}) ->
-    {pid_to_list(Pid), Value, sonde_origin:attrs(Pid, Attrs), Cells};
+    {pid_to_list(Pid), Value, sonde_origin:attrs(Pid, Attrs) ++ sonde_top_rows:labelled(Pid), Cells};
 row(Pid, Value, Attrs, undefined) ->
     {pid_to_list(Pid), Value, Attrs, [undefined, undefined, undefined]}.
 
-%% Rows of processes: by pid, name, initial call or current function.
+%% Rows of processes: by pid, name, label, initial call or current function.
 found(Rows, {"", _}) ->
     Rows;
 found(Rows, Wanted) ->
     [Row || {Pid, _, Attrs} = Row <- Rows,
             sonde_top_rows:is_found(Wanted, Pid, [waited(Pid)])
-                orelse sonde_top_rows:is_found(Wanted, Pid, calls(sonde_origin:attrs(Pid, Attrs)))].
+                orelse sonde_top_rows:is_found(Wanted, Pid, calls(sonde_origin:attrs(Pid, Attrs)))
+                orelse sonde_top_rows:is_found(Wanted, Pid, [Label || {label, Label} <- sonde_top_rows:labelled(Pid)])].
 
 calls(Attrs) ->
     [sonde_units:text(Key, Call, true)
@@ -205,7 +206,7 @@ process(Pid, Request) ->
                                             | sonde_origin:attrs(Pid, Info)]
                                        ++ [{Key, proplists:get_value(Key, Settings)}
                                            || Key <- [minor_gcs, fullsweep_after, min_heap_size, min_bin_vheap_size]]
-                                       ++ [{group_leader, pid_to_list(Leader)}]
+                                       ++ sonde_top_rows:labelled(Pid) ++ [{group_leader, pid_to_list(Leader)}]
                                        ++ [{application, App}
                                            || {ok, App} <- [application:get_application(Pid)]],
                                    numbers => lists:zip(numbers(), Values)});

@@ -9,6 +9,7 @@
 -define(MEMINFO, "/proc/meminfo").
 -define(LONGEST, 65536).      % bytes of that file
 -define(MOST_NODES, 100).
+-define(ASK_MS, 500).
 
 -type os_memory() :: {Source :: string(), [{atom(), non_neg_integer()}]} | unanswered | unknown.
 
@@ -49,14 +50,30 @@ allocators() ->
 ratios(Sorted) ->
     maps:from_list(lists:reverse([{Allocator, Ratio} || {{Allocator, _}, Ratio} <- Sorted])).
 
-%% Connections that are no ports, as those by TLS, are known by name only.
+%% Of connections that are no ports, as those by TLS, `net_kernel' knows packets. Each is asked of the process that sends
+%% there, which may wait for the other node.
 connections() ->
     All = erlang:system_info(dist_ctrl),
     {Ports, _} = sonde_facts_ports:nodes_first(),
+    Others = [Node || {Node, _} <- lists:sublist(All, ?MOST_NODES), not lists:keymember(Node, 1, Ports)],
+    Packets = packets(Others),
     {length(All), [{atom_to_list(Node), received(Port), Sent, Queued}
                    || {Node, Port, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
-     ++ [{atom_to_list(Node), undefined, undefined, undefined}
-         || {Node, _} <- lists:sublist(All, ?MOST_NODES), not lists:keymember(Node, 1, Ports)]}.
+     ++ [{atom_to_list(Node), In, Out, undefined} || Node <- Others, {In, Out} <- [maps:get(Node, Packets, {undefined, undefined})]]}.
+
+packets(Nodes) ->
+    sonde_helper:call(fun(Caller) ->
+        sonde_top_rows:ask([{Node, fun() -> net_kernel:node_info(Node) end} || Node <- Nodes], fun counted/3, #{},
+                           {sonde_top_rows:until(?ASK_MS), Caller})
+    end).
+
+counted(Node, {ok, {ok, Info}}, Found) ->
+    case [N || Key <- [in, out], {_, N} <- [lists:keyfind(Key, 1, Info)], is_integer(N)] of
+        [In, Out] -> Found#{Node => {{packets, In}, {packets, Out}}};
+        _ -> Found
+    end;
+counted(_, _, Found) ->
+    Found.
 
 received(Port) ->
     case inet:getstat(Port, [recv_oct]) of
@@ -200,6 +217,10 @@ hits(Rows, Style) ->
 connected({0, _}, _) -> ["no connection to another node"];
 connected({N, Known}, Style) ->
     sonde_top_text:table(["connected to", "  received", "      sent", "to be sent"],
-                         [[{text, Name} | [sonde_top_text:value(bytes, Bytes, Style) || Bytes <- Traffic]]
+                         [[{text, Name} | [traffic(Value, Style) || Value <- Traffic]]
                           || {Name, Received, Sent, Queued} <- Known, Traffic <- [[Received, Sent, Queued]]], Style)
         ++ [["... ", integer_to_list(N - length(Known)), " more"] || N > length(Known)].
+
+traffic({packets, 1}, _) -> {number, "1 packet"};
+traffic({packets, N}, Style) -> {number, [sonde_top_text:text(count, N, Style), " packets"]};
+traffic(Bytes, Style) -> sonde_top_text:value(bytes, Bytes, Style).

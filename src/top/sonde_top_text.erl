@@ -25,9 +25,14 @@ pairs(Pairs, Style) ->
 %% Text is written as it is.
 value_text(Key, Value, Style) ->
     case io_lib:printable_unicode_list(Value) andalso Value =/= "" of
-        true -> Value;
+        true -> escaped(Value, Style);
         false -> text(Key, Value, Style)
     end.
+
+%% @doc As `io_lib' writes characters that the terminal does not have.
+-spec escaped(string(), #{unicode := boolean(), _ => _}) -> unicode:chardata().
+escaped(Text, #{unicode := true}) -> Text;
+escaped(Text, _) -> [case Char > 255 of true -> io_lib:format("\\x{~.16B}", [Char]); false -> Char end || Char <- Text].
 
 -spec name(atom()) -> unicode:chardata().
 name(Key) -> string:replace(atom_to_list(Key), "_", " ", all).
@@ -57,13 +62,14 @@ value(_, undefined, _) -> none;
 value(_, {too_large, Rows}, _) -> {number, ["of ", integer_to_list(Rows), " rows"]};
 value(Key, Value, #{unicode := Unicode}) -> sonde_units:cell(Key, Value, Unicode).
 
-%% @doc The name among the attributes of a row, or its initial call.
+%% @doc The name among the attributes of a row, or else its initial call and label.
 -spec known_by([term()], style()) -> sonde_units:cell().
-known_by(Attrs, #{unicode := Unicode}) ->
+known_by(Attrs, #{unicode := Unicode} = Style) ->
     case {[Name || Name <- Attrs, is_atom(Name)], proplists:get_value(initial_call, Attrs)} of
         {[Name], _} -> sonde_units:cell(name, Name, Unicode);
         {[], undefined} -> {text, "-"};
-        {[], Call} -> sonde_units:cell(initial_call, Call, Unicode)
+        {[], Call} -> {text, [sonde_units:text(initial_call, Call, Unicode)
+                              | [[$\s, escaped(Label, Style)] || {label, Label} <- Attrs]]}
     end.
 
 %% @doc The rows as they are numbered on the page.

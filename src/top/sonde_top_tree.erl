@@ -134,7 +134,7 @@ about(Pid) ->
 
 about([{registered_name, Name}, {initial_call, _} = Call, {parent, Parent} | Links], Pid, Known) ->
     Local = [[Link || Link <- All, is_pid(Link), node(Link) =:= node()] || {links, All} <- Links],
-    Known#{attrs => [Name || Name =/= []] ++ sonde_origin:attrs(Pid, [Call]), parent => Parent,
+    Known#{attrs => [Name || Name =/= []] ++ sonde_origin:attrs(Pid, [Call]) ++ sonde_top_rows:labelled(Pid), parent => Parent,
            links := hd(Local ++ [map_get(links, Known)])};
 about(undefined, _, _) ->
     gone.

@@ -191,10 +191,8 @@ short(How, Attr) ->
 told(I, Key) ->
     fun(_, {_, _, _, Cells}, Style) -> value(Key, lists:nth(I, Cells), Style) end.
 
-name(_, {_, _, [Name | _], _}, #{unicode := Unicode}) when is_atom(Name) ->
-    sonde_units:cell(name, Name, Unicode);
 name(_, {_, _, Attrs, _}, Style) ->
-    call(initial_call, Attrs, Style).
+    sonde_top_text:known_by(Attrs, Style).
 
 current(_, {_, _, Attrs, _}, Style) ->
     call(current_function, Attrs, Style).
