@@ -104,7 +104,7 @@ dump(Call, Pid) ->
     Call(sonde_heap, dump, [Pid, ?DUMP]).
 
 %% What a collection frees of the memory of another scheduler still counts until that one runs and takes it back: on a
-%% busy machine up to 300 ms later. Waits until the memory has not fallen for half a second, for at most ten.
+%% busy machine up to 300 ms later. Waits until it has not fallen for half a second, at most ten seconds.
 settled(Call) -> settled(Call, Call(erlang, memory, [binary]), 5, 100).
 
 settled(_, _, Quiet, Left) when Quiet =:= 0; Left =:= 0 -> ok;

@@ -591,7 +591,7 @@ frozen_no_longer_than_the_limit(Config) ->
         end
     end).
 
-%% Another file of that name is not ours to delete; one that is to be replaced is lost to nothing but a whole look.
+%% A file of that name is not ours to delete, and only a whole look replaces it.
 what_was_there_stays_if_it_is_late(Config) ->
     with_node(fun(OsPid) ->
         Dump = filename:join(get(dir, Config), "there.heapsnapshot"),
@@ -604,7 +604,16 @@ what_was_there_stays_if_it_is_late(Config) ->
         {0, [_ | _], _} = Run("", "--force"),
         {ok, <<"new">>} = file:read_file(Dump),
         {ok, ["stderr", "there.heapsnapshot", "was"]} = listed(Config)
-    end).
+    end),
+    %% the node ends meanwhile
+    ok = file:delete(filename:join(get(dir, Config), "there.heapsnapshot")),
+    _ = [with_node(fun(OsPid) ->
+             File = filename:join(get(dir, Config), "ended.heapsnapshot"),
+             {1, "", Said} = sonde(["--pid ", OsPid, " dump 0.0.0 ", File, " --freeze", Force], [{twin, "ends it"} | Config]),
+             {_, true} = {Said, is_one_line(Said) andalso has("it ended while it was stopped", Said)},
+             {ok, ["stderr", "was"]} = listed(Config)
+         end) || Force <- ["", " --force"]],
+    ok.
 
 listed(Config) ->
     {ok, Names} = file:list_dir(get(dir, Config)),
@@ -629,6 +638,9 @@ frozen_looks_are_whole(Config) ->
         {_, true} = {Late, is_one_line(Late) andalso has("the look was not done in time", Late)
                                andalso has("was stopped for", Late)},
         false = filelib:is_file(Report),
+        ok = file:write_file(Report, "mine"),
+        {1, "", [_ | _]} = sonde(["--pid ", OsPid, " report ", Report, " --freeze --force --timeout 1"], [{real, true} | Config]),
+        {ok, <<"mine">>} = file:read_file(Report),
         %% one that is printed has no file: another one of that name stays, also if some sections were done in time
         Other = filename:join(get(dir, Config), "-"),
         ok = file:write_file(Other, "mine"),

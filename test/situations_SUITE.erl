@@ -18,7 +18,7 @@
 -export([collected/1]).
 
 suite() ->
-    [{timetrap, {seconds, 900 + 60 * number("SONDE_SEEDS", ?SEEDS)}}].
+    [{timetrap, {seconds, 900 + 60 * (?MORE + number("SONDE_SEEDS", ?SEEDS))}}].
 
 all() ->
     [mixed, each_alone, remedies_free_what_they_say, healthy_stay_bounded].
@@ -68,8 +68,8 @@ once_more(Result, Node) ->
     end.
 
 %% Of fifty nodes at most one has a false suspect, and of ten leaks at most one is missed. Two nodes cannot show
-%% that: a false suspect there asks for ten more, and a second one among all twelve fails the test. At the promised
-%% rate that happens in fewer than 1 of 100 runs; if one node in three has a false suspect, in every second.
+%% that: a false suspect there asks for ten more nodes, and a second one fails the test. At the promised rate that
+%% happens in fewer than 1 of 100 runs; if one node in three has a false suspect, in every second run.
 verdict(What, [#{seed := First} | _] = Results, Allowed) ->
     [Planted, Named, Missed, False] = [count(Key, Results) || Key <- [planted, named, missed, false]],
     ok = sonde_test:figures("situations: ~b nodes ~s from seed ~b on: ~b leaks planted, ~b named, "

@@ -950,7 +950,7 @@ shows_labels() ->
                        receive {Pid, labelled} -> pid_to_list(Pid) end
                end,
     [One, Large, Turned] = Texts = [Labelled(Label) || Label <- [{conn, 17}, lists:seq(1, 100000), list_to_atom([16#202E, $a, 16#20AC])]],
-    #{body := #{rows := Rows}} = take({procs, {count, memory}}),
+    #{body := #{rows := Rows}} = sonde_top_sample:take((request({procs, {count, memory}}))#{rows := 1000}),
     Label = fun(Text) -> proplists:get_value(label, element(3, lists:keyfind(Text, 1, Rows))) end,
     "{conn,17}" = Label(One),
     {_, true} = {Label(Large), length(Label(Large)) < 200},
@@ -963,22 +963,23 @@ shows_labels() ->
     _ = [exit(list_to_pid(Text), kill) || Text <- Texts],
     ok.
 
-%% Also while one starts, and if nobody can tell.
+%% Also while one starts, and if the controller does not answer.
 status_of_applications(_Config) ->
     Status = fun() -> #{body := #{apps := Apps}} = take(apps),
                       case lists:keyfind("top_suite_app", 1, Apps) of false -> none; App -> element(3, App) end
              end,
+    Is = fun(Wanted) -> until(Wanted, fun() -> Status() =:= Wanted end) end,
     ok = start_app(),
-    started = Status(),
+    ok = Is(started),
     ok = application:stop(top_suite_app),
-    loaded = Status(),
+    ok = Is(loaded),
     ok = application:set_env(top_suite_app, wait, true),
     {_, Ref} = spawn_monitor(fun() -> ok = application:start(top_suite_app) end),
-    Waiting = receive {starts, Pid} -> Pid end,
-    starting = Status(),
+    Waiting = receive {starts, Pid} -> Pid after 60000 -> ct:fail(does_not_start) end,
+    ok = Is(starting),
     Waiting ! go_on,
     normal = receive {'DOWN', Ref, process, _, Why} -> Why end,
-    started = Status(),
+    ok = Is(started),
     ok = sys:suspend(application_controller),
     unknown = try Status() after ok = sys:resume(application_controller) end,
     ok = application:stop(top_suite_app),
@@ -1420,7 +1421,7 @@ seen_on(Node) ->
     quit(Terminal, Top),
     ok = until(no_meters, fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
 
-%% By TLS, which has no port for it. One that answers nobody holds up nothing.
+%% A connection by TLS is no port. If its owner does not answer, nothing waits for it.
 traffic_by_tls(Config) ->
     case code:which(ssl) of
         non_existing -> {skip, "no application ssl"};
@@ -1447,19 +1448,16 @@ seen_by_tls(Other) ->
     pong = net_adm:ping(Other),
     Name = atom_to_list(Other),
     Seen = fun() -> #{nodes := {1, [{Name, In, Out, undefined}]}} = sonde_top_system:take(), {In, Out} end,
-    {{packets, In}, {packets, Out}} = Seen(),
-    {_, true} = {{In, Out}, In > 0 andalso Out > 0},
+    ok = until(packets, fun() -> {{packets, In}, {packets, Out}} = Seen(), In > 0 andalso Out > 0 end),
+    {{packets, Before}, _} = Seen(),
     1000000 = length(erpc:call(Other, lists, seq, [1, 1000000])),
-    {{packets, More}, _} = Seen(),
-    {_, true} = {{In, More}, More > In},
+    ok = until(more, fun() -> {{packets, After}, _} = Seen(), After > Before end),
     {ok, Info} = net_kernel:node_info(Other),
     Owner = proplists:get_value(owner, Info),
     true = erlang:suspend_process(Owner),
     {undefined, undefined} = Seen(),
     true = erlang:resume_process(Owner),
-    {{packets, Last}, _} = Seen(),
-    {_, true} = {{More, Last}, Last >= More},
-    ok.
+    until(answers, fun() -> element(1, Seen()) =/= undefined end).
 
 %% The line that is typed then goes to the pending request; the shell loses none.
 node_that_goes_away(Config) ->

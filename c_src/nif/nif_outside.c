@@ -311,7 +311,7 @@ NIF(nif_do_aim_core)
         !enif_get_uint64(env, argv[2], &headers) || !get_segments(env, argv[3], &segments, &n) ||
         !may_aim(s))
         return nif_raise(env, ATOM(badarg));
-    /* a copy of 6 MB would take 20 ms, for its pages; this one shares the bytes, unless they are few */
+    /* Copying the bytes (up to 6 MB) would take 20 ms. A copy of the term shares them, unless the binary is small. */
     ErlNifEnv *kept = nif_out_of_memory() ? NULL : enif_alloc_env();
     if (!kept)
         return ATOM(no_memory);

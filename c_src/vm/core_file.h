@@ -45,7 +45,8 @@ struct core_file {
 enum core_status { CORE_OK, CORE_BAD, CORE_CHANGED, CORE_NOMEM };
 
 /* segments: n of them, in ascending order and apart from each other, else bad; of those that go beyond the end of
- * the file only the part before it counts. They are not copied, and must stay until core_file_close(). Changed: this is not the file that was seen, or it cannot be opened. */
+ * the file only the part before it counts. They are not copied, and must stay until core_file_close(). Changed: this is not
+ * the file that was seen, or it cannot be opened. */
 enum core_status core_file_open(const char *path, const struct core_seen *seen,
                                 const unsigned char *segments, size_t n, struct core_file **out);
 void core_file_close(struct core_file *c);

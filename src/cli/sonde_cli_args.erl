@@ -162,7 +162,7 @@ target(core, _, #{name := Name}, _) when Name =:= "proc_window"; Name =:= "node_
 target(core, _, #{name := Name}, _) ->
     wrong([Name, " cannot look into a core file"]).
 
-%% A report on the standard output is one page, and nothing else stands there. Nothing else is printed instead of written.
+%% A report on the standard output is one page, and nothing else stands there. A dump has no printed form.
 printed(dump, [_, "-"], _) ->
     wrong("dump prints nothing: it needs the name of a file");
 printed(report, ["-"], #{cluster := _}) ->

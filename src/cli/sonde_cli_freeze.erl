@@ -64,8 +64,8 @@ going_on(Port, Begun, Result) ->
     case heard(Port) of
         <<"continued">> -> {ok, Result, ["was stopped for ", seconds(now_ms() - Begun), " s"]};
         <<"late">> -> {late, Result, "it had to go on before the look was done (--freeze-limit MS)"};
-        <<"gone">> -> {error, "it ended while it was stopped"};
-        Said -> {error, ["it did not go on (", printable(Said), "): send it SIGCONT"]}
+        <<"gone">> -> {late, Result, "it ended while it was stopped"};
+        Said -> {late, Result, ["it did not go on (", printable(Said), "): send it SIGCONT"]}
     end.
 
 heard(Port) ->

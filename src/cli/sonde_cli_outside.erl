@@ -1,6 +1,5 @@
 %% @private
-%% The command from outside a node: it is the twin of an OS process, or of one that left a core file, and reads that one's
-%% memory.
+%% The command from outside a node: reads the memory of an OS process or of a core file.
 -module(sonde_cli_outside).
 
 -include_lib("kernel/include/file.hrl").
@@ -51,7 +50,10 @@ function(#{run := Function}) -> Function.
 asked_outside(Target, Function, Args, #{freeze := true} = Opts) ->
     case first_beside(Function, Args, Opts) of
         {ok, Args} -> frozen(Target, Function, Args, Opts);
-        {ok, Beside} -> put_in_place(frozen(Target, Function, Beside, Opts#{force := false}), Beside, Args);
+        {ok, Beside} ->
+            try put_in_place(frozen(Target, Function, Beside, Opts#{force := false, named => lists:last(Args)}), Beside, Args)
+            after file:delete(lists:last(Beside))
+            end;
         {error, Why} -> {error, {report, of_file(lists:last(Args), Why, file:format_error(Why))}}
     end;
 asked_outside(Target, Function, Args, Opts) ->
@@ -72,7 +74,7 @@ put_in_place({ok, #{bytes := _}, _} = Answer, Beside, Args) ->
     [New, File] = [lists:last(Some) || Some <- [Beside, Args]],
     case file:rename(New, File) of
         ok -> Answer;
-        {error, Why} -> _ = file:delete(New), {error, {report, of_file(File, Why, file:format_error(Why))}}
+        {error, Why} -> {error, {report, of_file(File, Why, file:format_error(Why))}}
     end;
 put_in_place(Answer, _, _) ->
     Answer.
@@ -113,8 +115,8 @@ is_whole({ok, #{missing := Missing, incomplete := Cut}, _}) -> [Why || {_, Why} 
 is_whole({error, timeout}) -> false;
 is_whole(_) -> true.
 
-%% A file that was written too late says what was never true at one moment. (Without an answer, none was written: one
-%% of that name is another's.)
+%% A file that was written too late says what was never true at one moment. If the look failed, it wrote no
+%% file: a file of that name was there before.
 not_kept(Function, Args, {ok, #{bytes := _}, _}) when Function =:= dump; Function =:= report ->
     _ = file:delete(lists:last(Args)),
     ok;
@@ -168,7 +170,7 @@ report(Target, [File], #{timeout := Ms} = Opts) ->
     case {Written, Opts} of
         {{ok, Answer}, _} -> {ok, Answer, #{}};
         {{error, timeout}, #{freeze := true}} -> {error, timeout};
-        {{error, Why}, _} -> {error, {report, of_file(File, Why, sonde_cli_errors:report(Why))}}
+        {{error, Why}, _} -> {error, {report, of_file(maps:get(named, Opts, File), Why, sonde_cli_errors:report(Why))}}
     end.
 
 name(#{path := Path}) -> ["core file ", filename:basename(Path)];

@@ -32,13 +32,13 @@ take() ->
                               || {App, _} <- Versions, not is_map_key(App, Seen)]
               end}.
 
-%% One that is being started is loaded too, and one that has started may still be said to start. A controller
-%% that does not answer holds up nothing.
+%% An application can be in several lists: the last one counts. If the controller does not answer in time, the status is
+%% unknown.
 told() ->
-    case sonde_top_rows:within(?ASK_MS, fun application:info/0) of
+    case sonde_top_rows:native(fun() -> sonde_top_rows:within(?ASK_MS, fun application:info/0) end) of
         {ok, Info} when is_list(Info) ->
             maps:from_list([{element(1, App), Status}
-                            || {Status, Key} <- [{loading, loading}, {loaded, loaded}, {starting, starting}, {started, started}],
+                            || {Status, Key} <- [{loaded, loaded}, {loading, loading}, {starting, starting}, {started, started}],
                                App <- proplists:get_value(Key, Info, [])]);
         _ ->
             #{}

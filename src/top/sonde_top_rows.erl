@@ -3,7 +3,7 @@
 %% page, the search, names, and work that is given up after a time.
 -module(sonde_top_rows).
 
--export([shown/2, want/1, native/1, pid/1, name/1, labelled/1, text/1, named/1, has/2, is_found/3, within/2,
+-export([shown/2, want/1, native/1, pid/1, name/1, labels/1, labelled/1, text/1, named/1, has/2, is_found/3, within/2,
          until/1, ask/4]).
 
 -define(LABEL, 80).   % characters
@@ -23,7 +23,7 @@ shown(Rows, #{from := From, rows := N} = Request) ->
 want(#{from := From, rows := N} = Request) when is_integer(From), is_integer(N) ->
     From + N + length(maps:get(without, Request, [])).
 
-%% @doc For calls that need the native path.
+%% @doc For calls that need the native path, or another process.
 -spec native(fun(() -> Result)) -> Result | {error, term()}.
 native(Fun) ->
     try Fun()
@@ -46,6 +46,14 @@ name(Pid) ->
     case node(Pid) =:= node() andalso process_info(Pid, registered_name) of
         {registered_name, Name} -> text(Name);
         _ -> pid_to_list(Pid)
+    end.
+
+%% @doc Those of several, asked together if they do not answer at once.
+-spec labels([pid()]) -> #{pid() => [{label, string()}]}.
+labels(Pids) ->
+    case erlang:function_exported(proc_lib, get_label, 1) of
+        true -> sonde_helper:ask(fun labelled/1, fun(Pid, Label, Labels) -> Labels#{Pid => Label} end, #{}, Pids);
+        false -> #{}
     end.
 
 %% @doc The label that the process gave itself (OTP 27 and later), as an attribute; else none.

@@ -170,22 +170,33 @@ walked({[{_, Rows}], #{left_out := N, missed := #{pids := Pids}}}, Request) ->
       missed => [{pid_to_list(Pid), Why} || {Pid, Why} <- lists:sublist(Pids, 1)]}.
 
 rows(Rows, Request) ->
-    [row(Pid, Value, Attrs, sonde_every_process:one(Pid, [memory, message_queue_len, reductions]))
-     || {Pid, Value, Attrs} <- shown(found(Rows, wanted(Request)), Request)].
+    Shown = shown(found(Rows, wanted(Request)), Request),
+    Labels = sonde_top_rows:labels(unnamed(Shown)),
+    [row(Pid, Value, Attrs ++ maps:get(Pid, Labels, []),
+         sonde_every_process:one(Pid, [memory, message_queue_len, reductions]))
+     || {Pid, Value, Attrs} <- Shown].
 
 row(Pid, Value, Attrs, {ok, Cells}) ->
-    {pid_to_list(Pid), Value, sonde_origin:attrs(Pid, Attrs) ++ sonde_top_rows:labelled(Pid), Cells};
+    {pid_to_list(Pid), Value, sonde_origin:attrs(Pid, Attrs), Cells};
 row(Pid, Value, Attrs, undefined) ->
     {pid_to_list(Pid), Value, Attrs, [undefined, undefined, undefined]}.
+
+unnamed(Rows) ->
+    [Pid || {Pid, _, Attrs} <- Rows, not lists:any(fun is_atom/1, Attrs)].
 
 %% Rows of processes: by pid, name, label, initial call or current function.
 found(Rows, {"", _}) ->
     Rows;
 found(Rows, Wanted) ->
-    [Row || {Pid, _, Attrs} = Row <- Rows,
-            sonde_top_rows:is_found(Wanted, Pid, [waited(Pid)])
-                orelse sonde_top_rows:is_found(Wanted, Pid, calls(sonde_origin:attrs(Pid, Attrs)))
-                orelse sonde_top_rows:is_found(Wanted, Pid, [Label || {label, Label} <- sonde_top_rows:labelled(Pid)])].
+    Known = maps:from_list([{Pid, true} || {Pid, _, Attrs} <- Rows, is_known(Pid, Attrs, Wanted)]),
+    Labels = sonde_top_rows:labels([Pid || Pid <- unnamed(Rows), not is_map_key(Pid, Known)]),
+    [Row || {Pid, _, _} = Row <- Rows,
+            is_map_key(Pid, Known)
+                orelse sonde_top_rows:is_found(Wanted, Pid, [Label || {label, Label} <- maps:get(Pid, Labels, [])])].
+
+is_known(Pid, Attrs, Wanted) ->
+    sonde_top_rows:is_found(Wanted, Pid, [waited(Pid)])
+        orelse sonde_top_rows:is_found(Wanted, Pid, calls(sonde_origin:attrs(Pid, Attrs))).
 
 calls(Attrs) ->
     [sonde_units:text(Key, Call, true)

@@ -50,8 +50,8 @@ allocators() ->
 ratios(Sorted) ->
     maps:from_list(lists:reverse([{Allocator, Ratio} || {{Allocator, _}, Ratio} <- Sorted])).
 
-%% Of connections that are no ports, as those by TLS, `net_kernel' knows packets. Each is asked of the process that sends
-%% there, which may wait for the other node.
+%% Of connections that are no ports, as those by TLS, `net_kernel' knows packets: it asks the owner of each connection, which may
+%% not answer.
 connections() ->
     All = erlang:system_info(dist_ctrl),
     {Ports, _} = sonde_facts_ports:nodes_first(),
@@ -61,11 +61,17 @@ connections() ->
                    || {Node, Port, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
      ++ [{atom_to_list(Node), In, Out, undefined} || Node <- Others, {In, Out} <- [maps:get(Node, Packets, {undefined, undefined})]]}.
 
+packets([]) ->
+    #{};
 packets(Nodes) ->
-    sonde_helper:call(fun(Caller) ->
-        sonde_top_rows:ask([{Node, fun() -> net_kernel:node_info(Node) end} || Node <- Nodes], fun counted/3, #{},
-                           {sonde_top_rows:until(?ASK_MS), Caller})
-    end).
+    Asked = fun(Caller) ->
+                    sonde_top_rows:ask([{Node, fun() -> net_kernel:node_info(Node) end} || Node <- Nodes], fun counted/3, #{},
+                                       {sonde_top_rows:until(?ASK_MS), Caller})
+            end,
+    case sonde_top_rows:native(fun() -> sonde_helper:call(Asked) end) of
+        #{} = Packets -> Packets;
+        {error, _} -> #{}
+    end.
 
 counted(Node, {ok, {ok, Info}}, Found) ->
     case [N || Key <- [in, out], {_, N} <- [lists:keyfind(Key, 1, Info)], is_integer(N)] of

@@ -30,6 +30,7 @@ call(native, [], Opts) ->
             {ok, Answer, #{left_out => 3, timeout => 3, missed => #{count => 3, pids => []}}};
         "lets it go on" -> ok = goes_on(Opts), told(Opts);
         "stops it again" -> ok = goes_on(Opts), ok = signal("STOP", Opts), told(Opts);
+        "ends it" -> ok = signal("KILL", Opts), told(Opts);
         "fails" -> {error, refused};
         "crashes later" -> error(crash);
         _ -> told(Opts)
