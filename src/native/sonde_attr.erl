@@ -3,7 +3,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, call_sites/1, named/2, named/3, is_ours/1, is_ours/3, without_calls/1]).
+         call_site/1, call_sites/1, named/2, named/3, is_ours/1, is_ours/3, initial_call/1, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -130,12 +130,15 @@ is_ours(_, Call, _) -> is_ours(Call).
 
 parent_call(Pid) ->
     case process_info(Pid, parent) of
-        {parent, Parent} when is_pid(Parent), node(Parent) =:= node() ->
-            case process_info(Parent, initial_call) of
-                {initial_call, Call} -> Call;
-                undefined -> undefined
-            end;
+        {parent, Parent} when is_pid(Parent), node(Parent) =:= node() -> initial_call(Parent);
         _ -> undefined
+    end.
+
+-spec initial_call(pid()) -> mfa() | undefined.
+initial_call(Pid) ->
+    case process_info(Pid, initial_call) of
+        {initial_call, Call} -> Call;
+        undefined -> undefined
     end.
 
 %% @doc Removes, from rows of another node, the processes that `erpc' started there for calls of

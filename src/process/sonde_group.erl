@@ -22,10 +22,10 @@
 group(By, Attrs, #{max_groups := Max} = Opts) ->
     Items = items(By),
     Leaders = leaders(By),
-    Add = fun(Pid, Values, Told, Groups) -> add(By, Leaders, Pid, Values, Told, Groups, Max) end,
-    Others = sonde_retry:run(fun() -> others(By, Leaders, Add, Attrs, Items, Opts) end),
+    Add = fun(_, Values, Told, Groups) -> add(By, Leaders, Values, Told, Groups, Max) end,
+    {Others, _} = sonde_retry:run(fun() -> others(By, Leaders, Add, Attrs, Items, Opts) end),
     Groups = case maps:get(self, Opts, false) of
-                 true -> with_caller(Add, Others, Attrs, Items);
+                 true -> element(1, with_caller(Add, {Others, #{}}, Attrs, Items));
                  false -> Others
              end,
     %% largest first by the first attribute, then by the number of processes
@@ -67,8 +67,8 @@ others(By, Leaders, Add, Attrs, Items, Opts) ->
     Native = is_native(By) andalso lists:all(fun sonde_attr:is_native/1, Attrs)
         andalso sonde_vm:side() =:= native andalso sonde_nif:has_first_call(),
     case Native andalso natively(By, Leaders, Add, Attrs, Items, Opts) of
-        #{} = Groups -> Groups;
-        false -> sonde_every_process:fold(Add, #{}, Attrs, Items)
+        {#{}, _} = Groups -> Groups;
+        false -> sonde_every_process:fold(Add, {#{}, #{}}, Attrs, Items)
     end.
 
 %% ---- native
@@ -84,12 +84,12 @@ natively(By, Leaders, Add, Attrs, Items, #{max_groups := Max} = Opts) ->
     Ask = fun(_, _, Pids, Groups) ->
                   {[], sonde_every_process:ask_all(Add, Groups, Attrs, Items, Pids)}
           end,
-    Join = fun(A, B) -> join(A, B, Max) end,
+    Join = fun({A, Ours}, {B, More}) -> {join(A, B, Max), maps:merge(Ours, More)} end,
     sonde_helper:call(
       fun(Ref) ->
               Scans = sonde_scan:scan(groups, 0, undefined, How),
-              try sonde_scan:drive(Scans, How#{by => Ref}, #{ask => Ask, join => Join}, #{}) of
-                  {done, Asked} -> all(By, Leaders, counted(Scans), InOrder, Asked, Max);
+              try sonde_scan:drive(Scans, How#{by => Ref}, #{ask => Ask, join => Join}, {#{}, #{}}) of
+                  {done, {Asked, Ours}} -> {all(By, Leaders, counted(Scans), InOrder, Asked, Max), Ours};
                   {no_reader, _} -> false
               catch
                   error:system_limit -> false
@@ -128,9 +128,10 @@ with_caller(Add, Groups, Attrs, Items) ->
     {Values, Told} = sonde_attr:ask(self(), Attrs, Items),
     Add(self(), Values, Told, Groups).
 
-%% The first two show which processes belong to sonde.
+%% The first two show which processes belong to sonde. For its current function, each process would have to
+%% answer itself.
 items(By) ->
-    [initial_call, current_function | key_items(By)].
+    [initial_call, parent | key_items(By)].
 
 key_items(initial_call) -> [one_key('$initial_call')];
 key_items(current_function) -> [current_function];
@@ -148,11 +149,24 @@ one_key(Key) ->
         error:badarg -> dictionary
     end.
 
-add(By, Leaders, Pid, Values, [{initial_call, Call} = Began, {current_function, Now} | Told], Groups, Max) ->
-    case sonde_attr:is_ours(Pid, Call, Now) of
-        true -> Groups;
-        false -> count(told_key(By, Leaders, [Began | Told]), 1, Values, Groups, Max)
+%% Groups, and of the parents met whether they are ours.
+add(By, Leaders, Values, [{initial_call, Call} = Began, {parent, Parent} | Told], {Groups, Known}, Max) ->
+    case is_ours(Call, Parent, Known) of
+        {true, Ours} -> {Groups, Ours};
+        {false, Ours} -> {count(told_key(By, Leaders, [Began | Told]), 1, Values, Groups, Max), Ours}
     end.
+
+%% What proc_lib has started for one of ours is ours too: see sonde_waits:hold/1.
+is_ours({proc_lib, init_p, _}, Parent, Known) when is_pid(Parent), node(Parent) =:= node() ->
+    case Known of
+        #{Parent := Is} ->
+            {Is, Known};
+        _ ->
+            Is = sonde_attr:is_ours(sonde_attr:initial_call(Parent)),
+            {Is, Known#{Parent => Is}}
+    end;
+is_ours(Call, _, Known) ->
+    {sonde_attr:is_ours(Call), Known}.
 
 told_key(application, Leaders, [_, {group_leader, Leader}]) ->
     maps:get(Leader, Leaders, undefined);
