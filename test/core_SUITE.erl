@@ -694,7 +694,7 @@ refused_or_right(Path, Told) ->
                     end,
                 {right, rows_are_right(Told, Answers)};
             {error, Why} ->
-                true = lists:member(Why, [no_build_id, process_table, process_limit, atoms, processes]),
+                true = lists:member(Why, [no_build_id, process_table, process_limit, atoms_there, processes]),
                 [_ | _] = text(sonde_cli_core:errors(Why)),
                 {refused, Why}
         end

@@ -22,7 +22,7 @@ all() ->
      output_that_cannot_be_written, sigterm_ends_both, killed_leaves_no_twin, killed_while_the_twin_starts, interrupted_leaves_no_twin,
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
      freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
-     what_was_there_stays_if_it_is_late, frozen_looks_are_whole, stopped_by_others_it_stays_so, let_go_on_by_others, freezing_is_forbidden, no_other_process_gets_a_signal,
+     what_was_there_stays_if_it_is_late, a_stopped_process_is_told, frozen_looks_are_whole, stopped_by_others_it_stays_so, let_go_on_by_others, freezing_is_forbidden, no_other_process_gets_a_signal,
      chroot_of_otp_27, chroot_of_otp_29, a_million_processes_in_little_memory,
      a_terminal_is_the_twins, what_is_not_known_there_is_said,
      no_time_is_no_answer, none_is_said_of_all, flame_graphs_are_those_of_the_rows, command_answers].
@@ -614,6 +614,23 @@ what_was_there_stays_if_it_is_late(Config) ->
              {ok, ["stderr", "was"]} = listed(Config)
          end) || Force <- ["", " --force"]],
     ok.
+
+%% Why it answers nobody, and what to do: before anything else. With --freeze its line says so.
+a_stopped_process_is_told(Config) ->
+    with_node(fun(OsPid) ->
+        Said = fun(Words) -> {0, [_ | _], Line} = sonde(["--pid ", OsPid, " native", Words], Config), Line end,
+        "" = Said(""),
+        "" = os:cmd("kill -STOP " ++ OsPid),
+        ok = sonde_test:until(stopped, fun() -> "T" =:= state(OsPid) end),
+        Stopped = Said(""),
+        {_, true} = {Stopped, is_one_line(Stopped) andalso has("is stopped, by SIGSTOP", Stopped)
+                                  andalso has("kill -CONT " ++ OsPid, Stopped)},
+        Frozen = Said(" --freeze"),
+        {_, true} = {Frozen, is_one_line(Frozen) andalso has("was stopped before", Frozen)},
+        "" = os:cmd("kill -CONT " ++ OsPid),
+        ok = sonde_test:until(runs, fun() -> runs(OsPid) end),
+        "" = Said("")
+    end).
 
 listed(Config) ->
     {ok, Names} = file:list_dir(get(dir, Config)),

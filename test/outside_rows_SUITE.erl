@@ -11,7 +11,7 @@ all() ->
      no_process_of_this_vm_has_a_row, a_target_that_is_stopped_answers, one_that_runs_is_reported_by_name,
      values_under_fire_are_true, growth_is_that_of_the_target, a_heap_is_that_of_the_target,
      other_looks_are_refused, many_processes, a_target_that_ends, other_programs_are_refused,
-     another_process_limit_is_refused, only_this_module_may_aim, it_aims_once, the_twin_stays_as_it_was,
+     another_process_limit_is_refused, other_architectures_are_refused, only_this_module_may_aim, it_aims_once, the_twin_stays_as_it_was,
      attributes_that_nothing_there_can_answer, fails_with_a_wrong_offset].
 
 %% The memory of another OS process is read through /proc.
@@ -241,6 +241,8 @@ is_reported(Pid, OsPid, Twin) ->
 
 %% ---- under fire
 
+-define(LOOKS, 20).
+-define(LONG_WALKS, [heap, heap_top, mailbox, bin_garbage, bin_waste, binary_exclusive]).
 -define(ROUNDS, 100).
 
 values_under_fire_are_true(_Config) ->
@@ -262,8 +264,51 @@ values_under_fire_are_true(_Config) ->
         Witnessed = length([true || {witnessed, _} <- Verdicts]),
         ok = sonde_test:figures("~p of ~p values witnessed~n", [Witnessed, length(Verdicts)]),
         true = Witnessed > length(Verdicts) div 2,
+        Looks = [{Attr, looked(Attr, Pid, Log, Of, Twin)}
+                 || _ <- lists:seq(1, ?LOOKS), {Attr, [Pid | _]} <- Witnesses, lists:member(Attr, ?LONG_WALKS)],
+        [] = lists:append([Wrong || {_, {_, Wrong}} <- Looks]),
+        [] = Of(sonde_stress_witness, late, [Log]),
+        Seen = [{Attr, length([true || {A, {witnessed, _}} <- Looks, A =:= Attr])} || Attr <- ?LONG_WALKS],
+        ok = sonde_test:figures("of ~p each: ~0p~n", [?LOOKS, Seen]),
+        [] = [Attr || {Attr, 0} <- Seen],
         [] = Of(sonde_stress_witness, dead, [Witnesses])
     end).
+
+%% What lies in many pages of the target.
+looked(Attr, Pid, Log, Of, Twin) ->
+    T0 = Of(erlang, monotonic_time, [nanosecond]),
+    Value = long_walk(Attr, Pid, Twin),
+    T1 = Of(erlang, monotonic_time, [nanosecond]),
+    case Attr of
+        bin_garbage when Value =/= no_value -> Of(sonde_stress_witness, judge_garbage, [Log, Pid, Value, T0, T1]);
+        _ -> Of(sonde_stress_witness, judge, [Log, Attr, Pid, Value, T0, T1])
+    end.
+
+long_walk(heap, Pid, Twin) ->
+    case Twin(heap, [Pid]) of
+        {ok, #{roots := #{dictionary := Bytes}}, _} -> Bytes div 8;
+        {ok, {error, busy}, _} -> no_value
+    end;
+long_walk(heap_top, Pid, Twin) ->
+    case Twin(heap_top, [Pid, 10]) of
+        {ok, [_ | _] = Rows, _} -> sonde_stress:seen_in_rows(Rows);
+        {ok, {error, busy}, _} -> no_value
+    end;
+long_walk(mailbox, Pid, Twin) ->
+    case Twin(mailbox, [Pid, 10]) of
+        {ok, #{messages := N, bytes := Bytes}, _} when Bytes =:= 24 * N -> N;
+        {ok, #{} = Mailbox, _} -> {odd, Mailbox};
+        {ok, {error, busy}, _} -> no_value
+    end;
+long_walk(Attr, Pid, Twin) ->
+    {ok, Rows, Report} = case Attr of
+                             binary_exclusive -> Twin(bin_owned, [50]);
+                             _ -> Twin(Attr, [50])
+                         end,
+    case seen(Pid, Rows, Report) of
+        missing -> no_value;
+        Value -> Value
+    end.
 
 count_or_window(1, Attr, Twin) ->
     Ms = rand:uniform(20),
@@ -447,9 +492,17 @@ attributes_that_nothing_there_can_answer(_Config) ->
         {error, {badarg, proc_count}} = Twin(proc_count, [binary_exclusive, 5]),
         {error, {not_there, heap_top}} = Twin(heap_top, [self()]),
         [] = [Why || Why <- [{native_off, disabled}, gone, forbidden, other_program, process_limit, code, atoms,
-                             identity, process_table, processes, {not_there, heap_top}, {badarg, proc_count}],
+                             atoms_there, architecture, identity, process_table, processes, {not_there, heap_top}, {badarg, proc_count}],
                      [] =:= unicode:characters_to_list(sonde_outside:errors(Why))]
     end).
+
+%% There no barrier orders what another process writes.
+other_architectures_are_refused(_Config) ->
+    [true, true, false, false] = [sonde_outside:is_ordered(Name)
+                                  || Name <- ["x86_64-pc-linux-gnu", "x86_64-alpine-linux-musl", "aarch64-unknown-linux-gnu", ""]],
+    true = sonde_outside:is_ordered(erlang:system_info(system_architecture)),
+    Text = unicode:characters_to_list(sonde_outside:errors(architecture)),
+    {_, [_ | _]} = {Text, string:find(Text, "x86-64")}.
 
 %% A twin that did not prove its own VM looks at no other one.
 fails_with_a_wrong_offset(_Config) ->

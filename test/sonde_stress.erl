@@ -6,6 +6,7 @@
 
 -export([run/3]).
 -export([calls/3, reads/3, looks/3, counts/3]).
+-export([seen_in_rows/1, seen_in_mailbox/1]).
 
 -define(WINNERS, 20).
 -define(NO_LIMIT, 134217727).
@@ -304,7 +305,7 @@ seen_in(heap, Pid) ->
 seen_in(heap_top, Pid) ->
     case sonde:heap_top(Pid, 10, #{timeout => 100}) of
         {error, _} -> no_value;
-        Rows -> largest([{Path, Bytes div 8} || #{path := Path, retained := Bytes} <- Rows])
+        Rows -> seen_in_rows(Rows)
     end;
 seen_in(flat, Pid) ->
     case sonde:flat_size(Pid, dictionary, #{timeout => 100}) of
@@ -314,8 +315,12 @@ seen_in(flat, Pid) ->
 seen_in(mailbox, Pid) ->
     case {rand:uniform(2), #{timeout => 100}} of
         {1, Opts} -> three_words_each(sonde:flat_size(Pid, messages, Opts));
-        {2, Opts} -> counted(sonde:mailbox(Pid, 10, Opts))
+        {2, Opts} -> seen_in_mailbox(sonde:mailbox(Pid, 10, Opts))
     end.
+
+%% What `sonde:heap_top/2' says of a witness.
+seen_in_rows(Rows) ->
+    largest([{Path, Bytes div 8} || #{path := Path, retained := Bytes} <- Rows]).
 
 %% The constant stack comes first, then the held term, then that term without its first level.
 largest([{[{_, _}], Stack} | Rows]) ->
@@ -339,9 +344,9 @@ three_words_each(Words) when Words rem 3 =:= 0 -> Words div 3;
 three_words_each(Words) -> {odd, Words}.
 
 %% Each shape has as many messages, or one more; there may also be a message that asks to read.
-counted({error, _}) ->
+seen_in_mailbox({error, _}) ->
     no_value;
-counted(#{messages := N, bytes := Bytes, binary_bytes := 0, examined := N,
+seen_in_mailbox(#{messages := N, bytes := Bytes, binary_bytes := 0, examined := N,
           shapes := Shapes} = All) ->
     ByShape = maps:from_list([{Shape, Of} || #{shape := Shape, messages := Of} <- Shapes]),
     Of = [maps:get(Shape, ByShape, 0) || Shape <- [{mail, 2}, {any, 2}, {post, 2}]],
@@ -352,7 +357,7 @@ counted(#{messages := N, bytes := Bytes, binary_bytes := 0, examined := N,
         true -> N;
         false -> {odd, All}
     end;
-counted(All) ->
+seen_in_mailbox(All) ->
     {odd, All}.
 
 %% Of any process: the reached bytes add up, and fit into its blocks.

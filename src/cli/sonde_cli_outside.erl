@@ -27,6 +27,9 @@ run(Target, Command, Args, Opts) ->
             {error, No} -> no_answer(Target, No)
         end,
     _ = [complain(sonde_cli_core:without_code(Target)) || is_map(Target), not sonde_nif:has_code()],
+    _ = [complain(["process ", integer_to_list(Target), " is stopped, by SIGSTOP or a debugger: nothing runs in it before SIGCONT "
+                   "(kill -CONT ", integer_to_list(Target), ")"])
+         || is_integer(Target), not is_map_key(freeze, Opts), sonde_cli_freeze:is_stopped(Target)],
     Function = function(Command),
     case asked_outside(Target, Function, Args, Opts) of
         {ok, Answer, Named} ->

@@ -175,7 +175,7 @@ is_traceable({ok, Scope}, Status) ->
     case {Scope, may_trace(Status)} of
         {<<$3, _/bits>>, _} ->
             {false, "the kernel lets no process read the memory of another one "
-                    "(kernel.yama.ptrace_scope = 3)"};
+                    "(kernel.yama.ptrace_scope = 3). A core file can be looked into: --core FILE"};
         {_, false} ->
             {false, ["the kernel allows only root to read the memory of another process "
                      "(kernel.yama.ptrace_scope = ", string:trim(Scope), "): run sonde as root"]};

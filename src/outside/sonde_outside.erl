@@ -6,15 +6,16 @@
 %% A process that could not be read has no row, because it cannot be asked instead; the report counts it.
 -module(sonde_outside).
 
--export([open/1, open/2, call/3, is_there/0, errors/1]).
+-export([open/1, open/2, call/3, is_there/0, is_ordered/1, errors/1]).
 -export([opener/3, known/1]). % initial calls
 -export_type([why/0, row/0]).
 
 -type why() :: {native_off, sonde_vm:reason()}
              | no_reader | code | atoms | identity | schedulers
              | no_code % over there
+             | architecture
              | changed | no_memory | no_build_id % of a core file
-             | gone | forbidden | filtered | other_program | process_table | process_limit | processes
+             | gone | forbidden | filtered | other_program | process_table | process_limit | atoms_there | processes
              | system_limit
              | {no_process, pid()} | {no_pid, string()} | {no_name | name_not_known, string()} | timeout
              | {not_known, Item :: atom()} | {not_there, Function :: atom()} | {badarg, Function :: atom()}.
@@ -51,26 +52,37 @@ open(Target) -> open(Target, false).
 %% @doc The same; Content: whether content may be shown. That node's own setting is not known.
 -spec open(OsPid :: pos_integer() | sonde_core_file:core(), Content :: boolean()) -> ok | {error, why()}.
 open(Target, Content) ->
-    case sonde_vm:side() of
-        native ->
+    case {sonde_vm:side(), is_ordered(erlang:system_info(system_architecture))} of
+        {_, false} ->
+            {error, architecture};
+        {native, true} ->
             {Pid, Mon} = spawn_monitor(?MODULE, opener, [self(), Target, Content]),
             receive
                 {'DOWN', Mon, process, Pid, {opened, ok}} -> ok;
                 {'DOWN', Mon, process, Pid, {opened, Why}} -> {error, Why};
                 {'DOWN', Mon, process, Pid, Why} -> exit(Why)
             end;
-        {portable, Why} ->
+        {{portable, Why}, true} ->
             {error, {native_off, Why}}
     end.
+
+%% @doc Whether this is a machine on which no barrier is needed to read another process in order: see peek.c.
+-spec is_ordered(Architecture :: string()) -> boolean().
+is_ordered(Architecture) ->
+    string:prefix(Architecture, "x86_64") =/= nomatch.
 
 %% Only a process with its initial call in this module may aim.
 -spec opener(pid(), pos_integer() | sonde_core_file:core(), boolean()) -> no_return().
 opener(_Caller, Target, Content) ->
     _ = [ok = sonde_content:forbid() || not Content],
     exit({opened, case learn() of
-                      ok -> aim(Target);
+                      ok -> checked(aim(Target));
                       Why -> Why
                   end}).
+
+%% This VM's own atoms were found.
+checked(atoms) -> atoms_there;
+checked(Aimed) -> Aimed.
 
 aim(#{path := Path, seen := Seen, headers := Headers, segments := Segments}) ->
     sonde_nif:aim_core(Path, Seen, Headers, Segments);
@@ -130,6 +142,8 @@ identity(Pid) ->
 -spec errors(why()) -> unicode:chardata().
 errors({native_off, Why}) ->
     ["sonde could not prove how this VM keeps its processes: ", io_lib:format("~0tp", [Why])];
+errors(architecture) ->
+    "sonde looks into other processes and core files on x86-64 only: use --node";
 errors(no_reader) -> "the process has ended";
 errors(changed) -> "the file was changed";
 errors(no_build_id) -> "it has no build id";
@@ -141,7 +155,7 @@ errors(filtered) ->
     "a filter of system calls (seccomp), as containers have them, forbids process_vm_readv: run the command outside of the "
     "container, or start the container with --cap-add SYS_PTRACE or --security-opt seccomp=unconfined";
 errors(other_program) -> "it does not run the program that the command was started with";
-errors(process_limit) -> "its process limit is another one than that of the command";
+errors(process_limit) -> "its process limit is another one than that of the command (check: process_limit)";
 errors({no_process, Pid}) ->
     ["it has no process ", pid_to_list(Pid)];
 errors({no_pid, Text}) ->
@@ -175,6 +189,8 @@ errors(Check) when Check =:= code; Check =:= atoms; Check =:= identity; Check =:
          identity -> "the names of its processes";
          schedulers -> "its schedulers"
      end];
+errors(atoms_there) ->
+    "its memory is not as expected (check: atoms)";
 errors(Check) when Check =:= process_table; Check =:= processes ->
     ["its memory is not as expected (check: ", atom_to_list(Check), ")"].
 
