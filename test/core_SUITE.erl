@@ -934,7 +934,7 @@ another_build_is_refused(Config) ->
     end).
 
 another_process_limit_is_refused(Config) ->
-    twin(["+P", "1000000"], fun(Twin) -> {error, process_limit} = open(Twin, get(core, Config)) end).
+    twin(["+P", "500000"], fun(Twin) -> {error, process_limit} = open(Twin, get(core, Config)) end).
 
 written_meanwhile(Config) ->
     Copy = copy(Config),

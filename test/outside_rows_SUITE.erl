@@ -443,7 +443,7 @@ other_programs_are_refused(_Config) ->
     _ = os:cmd("kill " ++ integer_to_list(Sleep)).
 
 another_process_limit_is_refused(_Config) ->
-    sonde_peer_helper:with(shipped, ["+P", "1000000"], fun(Target) ->
+    sonde_peer_helper:with(shipped, ["+P", "500000"], fun(Target) ->
         twin([], fun(Twin) ->
             {error, process_limit} = open(Twin, fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end)
         end)
