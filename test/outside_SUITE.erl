@@ -858,7 +858,7 @@ no_time_is_no_answer(Config) ->
 none_is_said_of_all(Config) ->
     with_node(fun(OsPid) ->
         "" = os:cmd("kill -STOP " ++ OsPid),
-        Run = fun(Words) -> sonde(["--pid ", OsPid, " ", Words], [{real, true} | Config]) end,
+        Run = fun(Words) -> of_stopped(OsPid, Words, [{real, true} | Config]) end,
         _ = [{Words, {0, "none asked for\n", ""}} = {Words, Run(Words)}
              || Words <- ["waits 0", "bin_waste 0", "heap_top init 0"]],
         {0, "no process waits for another one\n", ""} = Run("waits 1"),
@@ -968,11 +968,11 @@ command_answers(Config) ->
             with_node(fun(OsPid) ->
                 "" = os:cmd("kill -STOP " ++ OsPid),
                 _ = [{Words, {0, [_ | _], ""}} =
-                         {Words, sonde(["--pid ", OsPid, " ", Words], [{file, File} | Config])}
+                         {Words, of_stopped(OsPid, Words, [{file, File} | Config])}
                      || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "schedulers", "stacks 3 --collapsed",
                                   "info code_server", "info 0.0.0 memory --json", "heap init", "waits 3",
                                   "proc_group initial_call memory reductions", "waits 3 --timeout 10000"]],
-                _ = [{Words, Said} = {Words, sonde(["--pid ", OsPid, " ", Words], [{file, File} | Config])}
+                _ = [{Words, Said} = {Words, of_stopped(OsPid, Words, [{file, File} | Config])}
                      || {Words, Why} <- [{"heap nobody", "it has no process that is registered as nobody"},
                                          {"info 0.1.9999999", "no process can have the pid 0.1.9999999"},
                                          {"info 0.7777.0", "it has no process <0.7777.0>"},
@@ -980,7 +980,7 @@ command_answers(Config) ->
                                          {"proc_group label memory", "label cannot be read from outside the node"}],
                         Said <- [{1, "", "sonde: process " ++ OsPid ++ ": " ++ Why ++ "\n"}]],
                 Report = filename:join(get(dir, Config), "report.html"),
-                Run = fun(More) -> sonde(["--pid ", OsPid, " report ", Report, More], [{file, File} | Config]) end,
+                Run = fun(More) -> of_stopped(OsPid, ["report ", Report, More], [{file, File} | Config]) end,
                 {0, _, Missing} = Run(""),
                 true = has("missing in the report: tables: tables cannot be read from outside the node", Missing),
                 %% the diagnosis is there, and not all of it
@@ -988,7 +988,7 @@ command_answers(Config) ->
                 false = has("missing in the report: diagnosis", Missing),
                 Node = list_to_binary("process " ++ OsPid),
                 #{<<"node">> := Node, <<"made_by">> := <<_, _/bits>>} = report_SUITE:data([{file, Report}]),
-                {0, Page, Missing} = sonde(["--pid ", OsPid, " report -"], [{file, File} | Config]),
+                {0, Page, Missing} = of_stopped(OsPid, "report -", [{file, File} | Config]),
                 true = cli_SUITE:is_page(Page),
                 {1, "", Exists} = Run(""),
                 true = has("exists", Exists),
@@ -998,6 +998,13 @@ command_answers(Config) ->
                 [] = folders(Config)
             end)
     end.
+
+%% Without the line that says so.
+of_stopped(OsPid, Words, Config) ->
+    {Code, Out, Said} = sonde(["--pid ", OsPid, " ", Words], Config),
+    [First, Others] = string:split(Said, "\n"),
+    {_, true} = {Said, has("process " ++ OsPid ++ " is stopped", First)},
+    {Code, Out, Others}.
 
 %% ---- nodes
 
