@@ -152,15 +152,19 @@ worst(Look, From, Best) ->
 
 slices(Look) ->
     Pinned = sonde_look:all(fun(From) -> sonde_nif:look_pinned(Look, From, ?CHUNK) end),
-    slices(Look, Pinned, 0, []).
+    slices(Look, Pinned, [], 0, []).
 
-slices(_Look, [], _From, Acc) ->
+%% Ready: the slices that were fetched and belong to the next binaries; From: the next to be fetched.
+slices(_Look, [], _Ready, _From, Acc) ->
     lists:reverse(Acc);
-slices(Look, [{Id, Size, Refc, _, N} | Rest], From, Acc) ->
-    slices(Look, Rest, From + N, [{Id, Size, Refc, parts(Look, From, From + N)} | Acc]).
+slices(Look, [{Id, Size, Refc, _, N} | Rest], Ready, From, Acc) ->
+    {Parts, Left, Next} = parts(Look, N, Ready, From, []),
+    slices(Look, Rest, Left, Next, [{Id, Size, Refc, Parts} | Acc]).
 
-parts(_Look, To, To) ->
-    [];
-parts(Look, From, To) ->
-    Some = sonde_nif:look_slices(Look, From, min(?CHUNK, To - From)),
-    Some ++ parts(Look, From + length(Some), To).
+parts(_Look, 0, Ready, From, Parts) ->
+    {lists:reverse(Parts), Ready, From};
+parts(Look, N, [Part | Ready], From, Parts) ->
+    parts(Look, N - 1, Ready, From, [Part | Parts]);
+parts(Look, N, [], From, Parts) ->
+    [_ | _] = Some = sonde_nif:look_slices(Look, From, ?CHUNK),
+    parts(Look, N, Some, From + length(Some), Parts).
