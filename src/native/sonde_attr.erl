@@ -3,7 +3,7 @@
 -module(sonde_attr).
 
 -export([native/0, is_native/1, heap/0, is_heap/1, is_counted/1, check/1, read/2, ask/3,
-         call_site/1, call_sites/1, named/2, named/3, is_ours/1, is_ours/3, initial_call/1, without_calls/1]).
+         call_site/1, call_sites/1, named/2, named/3, is_ours/1, is_ours/3, is_hold/1, initial_call/1, without_calls/1]).
 -export([item/1, value/2]).
 -export_type([attr/0, attrs/0]).
 
@@ -123,10 +123,13 @@ is_ours(_) -> false.
 %% @doc The same of a process that is now in this function. One that proc_lib has started but that has not run yet
 %% is ours if its parent is.
 -spec is_ours(pid(), mfa() | undefined, mfa() | undefined) -> boolean().
-is_ours(_, _, {sonde_waits, hold, 1}) -> true;
-is_ours(_, _, {sonde_guest, 'sonde_waits:hold', 1}) -> true;
 is_ours(Pid, {proc_lib, init_p, _} = Call, Call) -> is_ours(parent_call(Pid));
-is_ours(_, Call, _) -> is_ours(Call).
+is_ours(_, Call, Now) -> is_hold(Now) orelse is_ours(Call).
+
+-spec is_hold(mfa() | undefined) -> boolean().
+is_hold({sonde_waits, hold, 1}) -> true;
+is_hold({sonde_guest, 'sonde_waits:hold', 1}) -> true;
+is_hold(_) -> false.
 
 parent_call(Pid) ->
     case process_info(Pid, parent) of

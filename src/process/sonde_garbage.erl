@@ -21,6 +21,7 @@
 
 -define(SPARE, 100).          % extra candidates: some are dead, or belong to sonde
 -define(CHUNK, 1000).
+-define(PINNED, 250).          % five numbers each
 -define(WORST, 3).
 
 %% @doc The `N' largest of attributes for which heaps must be marked, or all of them counted
@@ -140,7 +141,7 @@ worst(Pid, Opts) ->
     end.
 
 worst(Look, From, Best) ->
-    case sonde_nif:look_pinned(Look, From, ?CHUNK) of
+    case sonde_nif:look_pinned(Look, From, ?PINNED) of
         [] ->
             [{Visible, Size, Slices} || {_, Visible, Size, Slices} <- Best];
         Some ->
@@ -151,7 +152,7 @@ worst(Look, From, Best) ->
     end.
 
 slices(Look) ->
-    Pinned = sonde_look:all(fun(From) -> sonde_nif:look_pinned(Look, From, ?CHUNK) end),
+    Pinned = sonde_look:all(fun(From) -> sonde_nif:look_pinned(Look, From, ?PINNED) end),
     slices(Look, Pinned, [], 0, []).
 
 %% Ready: the slices that were fetched and belong to the next binaries; From: the next to be fetched.

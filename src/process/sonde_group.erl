@@ -153,8 +153,18 @@ one_key(Key) ->
 add(By, Leaders, Values, [{initial_call, Call} = Began, {parent, Parent} | Told], {Groups, Known}, Max) ->
     case is_ours(Call, Parent, Known) of
         {true, Ours} -> {Groups, Ours};
-        {false, Ours} -> {count(told_key(By, Leaders, [Began | Told]), 1, Values, Groups, Max), Ours}
+        {false, Ours} ->
+            Key = told_key(By, Leaders, [Began | Told]),
+            case is_our_key(By, Key) of
+                true -> {Groups, Ours};
+                false -> {count(Key, 1, Values, Groups, Max), Ours}
+            end
     end.
+
+%% One whose parent has just ended.
+is_our_key(current_function, Now) -> sonde_attr:is_hold(Now);
+is_our_key(initial_call, Call) -> sonde_attr:is_ours(Call);
+is_our_key(_, _) -> false.
 
 %% What proc_lib has started for one of ours is ours too: see sonde_waits:hold/1.
 is_ours({proc_lib, init_p, _}, Parent, Known) when is_pid(Parent), node(Parent) =:= node() ->

@@ -247,12 +247,13 @@ places() ->
      {proc_lib, [sync_start_monitor],
       fun(Pid) -> proc_lib:start_monitor(erlang, apply, [fun hold/1, [Pid]]) end}].
 
-%% Never reports its start to its parent; ends with `Pid'.
+%% Never reports its start to its parent; ends with `Pid', or with its parent, by which others know that it is ours.
 hold(Pid) ->
     _ = put('$initial_call', {sonde, helper, 1}),
-    Ref = monitor(process, Pid),
+    [Parent | _] = get('$ancestors'),
+    _ = [monitor(process, P) || P <- [Pid, Parent], is_pid(P)],
     receive
-        {'DOWN', Ref, process, _, _} -> ok
+        {'DOWN', _, process, _, _} -> ok
     end.
 
 twin({Module, Functions, Come}, Silent) ->
