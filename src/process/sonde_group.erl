@@ -149,25 +149,28 @@ one_key(Key) ->
         error:badarg -> dictionary
     end.
 
-%% Groups, and of the parents met whether they are ours.
+%% Groups, and of the parents met whether they are ours. A parent that wants to run answers late, so it is asked only
+%% where the key leaves open whose process this is.
 add(By, Leaders, Values, [{initial_call, Call} = Began, {parent, Parent} | Told], {Groups, Known}, Max) ->
-    case is_ours(Call, Parent, Known) of
-        {true, Ours} -> {Groups, Ours};
-        {false, Ours} ->
-            Key = told_key(By, Leaders, [Began | Told]),
-            case is_our_key(By, Key) of
-                true -> {Groups, Ours};
-                false -> {count(Key, 1, Values, Groups, Max), Ours}
-            end
+    Key = told_key(By, Leaders, [Began | Told]),
+    {Is, Ours} = case sonde_attr:is_ours(Call) orelse is_our_key(By, Key) of
+                     unknown -> of_parent(Call, Parent, Known);
+                     Clear -> {Clear, Known}
+                 end,
+    case Is of
+        true -> {Groups, Ours};
+        false -> {count(Key, 1, Values, Groups, Max), Ours}
     end.
 
-%% One whose parent has just ended.
+%% Those of sonde_waits:hold/1 have no name. One that has not begun is where proc_lib began it.
+is_our_key(By, {proc_lib, init_p, _}) when By =:= current_function; By =:= initial_call -> unknown;
 is_our_key(current_function, Now) -> sonde_attr:is_hold(Now);
 is_our_key(initial_call, Call) -> sonde_attr:is_ours(Call);
-is_our_key(_, _) -> false.
+is_our_key(registered_name, Name) when Name =/= undefined -> false;
+is_our_key(_, _) -> unknown.
 
-%% What proc_lib has started for one of ours is ours too: see sonde_waits:hold/1.
-is_ours({proc_lib, init_p, _}, Parent, Known) when is_pid(Parent), node(Parent) =:= node() ->
+%% What proc_lib has started for one of ours is ours too.
+of_parent({proc_lib, init_p, _}, Parent, Known) when is_pid(Parent), node(Parent) =:= node() ->
     case Known of
         #{Parent := Is} ->
             {Is, Known};
@@ -175,8 +178,8 @@ is_ours({proc_lib, init_p, _}, Parent, Known) when is_pid(Parent), node(Parent) 
             Is = sonde_attr:is_ours(sonde_attr:initial_call(Parent)),
             {Is, Known#{Parent => Is}}
     end;
-is_ours(Call, _, Known) ->
-    {sonde_attr:is_ours(Call), Known}.
+of_parent(_, _, Known) ->
+    {false, Known}.
 
 told_key(application, Leaders, [_, {group_leader, Leader}]) ->
     maps:get(Leader, Leaders, undefined);

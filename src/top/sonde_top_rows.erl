@@ -48,7 +48,7 @@ name(Pid) ->
         _ -> pid_to_list(Pid)
     end.
 
-%% @doc Those of several, asked together if they do not answer at once.
+%% @doc The labels of several processes, which are asked together if they do not answer at once.
 -spec labels([pid()]) -> #{pid() => [{label, string()}]}.
 labels(Pids) ->
     case erlang:function_exported(proc_lib, get_label, 1) of
