@@ -95,7 +95,7 @@ aborted(OsPid, InDir, Dir) ->
     Before = filelib:wildcard("*", Dir),
     ok = InDir(),
     "" = os:cmd("prlimit --core=unlimited:unlimited --pid " ++ OsPid),
-    "" = os:cmd("kill -ABRT " ++ OsPid),
+    "" = os:cmd(["kill -ABRT ", OsPid, "; kill -CONT ", OsPid]),
     ok = sonde_test:until(dead, fun() -> has_ended(OsPid) end),
     [Name] = filelib:wildcard("*", Dir) -- Before,
     filename:join(Dir, Name).
@@ -1263,13 +1263,17 @@ in_chroot(abort, OsPid, Root, Dir) ->
     "" = os:cmd(["mv ", Core, " ", Moved]),
     Moved.
 
-%% What a node says whose processes all wait: twice the same. What its threads do is another matter in one that aborts.
-at_rest(OsPid, Config) ->
+%% What a node says whose processes all wait: stopped as before. It stays stopped until it dies: a timer would change it.
+%% What its threads do is another matter in one that aborts.
+at_rest(OsPid, Config) -> at_rest(OsPid, Config, 20).
+
+at_rest(OsPid, Config, Times) when Times > 0 ->
     All = fun() -> [{Call, answer(["--pid ", OsPid], Call, Config)} || Call <- same_calls()] end,
     First = All(),
+    "" = os:cmd("kill -STOP " ++ OsPid),
     case All() of
         First -> First;
-        _ -> at_rest(OsPid, Config)
+        _ -> "" = os:cmd("kill -CONT " ++ OsPid), at_rest(OsPid, Config, Times - 1)
     end.
 
 same_calls() ->
