@@ -23,7 +23,7 @@ all() ->
      executable_is_deleted, release_with_boot_files_of_its_own, no_boot_file,
      freeze_needs_a_process, frozen_only_for_the_look, frozen_and_killed, frozen_no_longer_than_the_limit,
      what_was_there_stays_if_it_is_late, a_stopped_process_is_told, frozen_looks_are_whole, stopped_by_others_it_stays_so, let_go_on_by_others, freezing_is_forbidden, no_other_process_gets_a_signal,
-     chroot_of_otp_27, chroot_of_otp_29, a_million_processes_in_little_memory,
+     chroot_of_otp_27, chroot_of_otp_29, in_a_container, in_a_user_namespace, a_million_processes_in_little_memory,
      a_terminal_is_the_twins, what_is_not_known_there_is_said,
      no_time_is_no_answer, none_is_said_of_all, flame_graphs_are_those_of_the_rows, command_answers].
 
@@ -776,6 +776,44 @@ chroot(Name, Release, Config) ->
         end)
     end).
 
+%% Promise: a node in a container is read from the host. There it is process 1, and its files are not those of the host.
+in_a_container(Config) -> container("", Config).
+
+in_a_user_namespace(Config) -> container("--user --map-root-user ", Config).
+
+container(User, Config) ->
+    Enter = "unshare " ++ User ++ "--mount --pid --uts --ipc --net --fork --kill-child ",
+    Dir = filename:join(get(dir, Config), "container"),
+    ok = file:make_dir(Dir),
+    in_chroot("trixie", fun(Root) ->
+        Script = filename:join(get(dir, Config), "enter"),
+        ok = file:write_file(Script, pivoted(Root, Dir)),
+        case os:cmd([Enter, "sh ", Script, " echo can"]) of
+            "can\n" -> with_port(["exec ", Enter, "sh ", Script, " erl -noinput -eval ", up()], contained(Config));
+            Why -> {skip, "no namespaces or overlay here: " ++ lists:flatten(string:replace(Why, "\n", " ", all))}
+        end
+    end).
+
+%% As container engines do it.
+pivoted(Root, Dir) ->
+    ["set -e\ncd ", Dir, "\nmount -t tmpfs tmpfs .\ncd ", Dir, "\nmkdir upper work root\n"
+     "mount -t overlay overlay -o lowerdir=", Root, ",upperdir=upper,workdir=work root\n"
+     "mount --rbind /dev root/dev\nmount -t proc proc root/proc\ncd root\nmkdir before\n"
+     "pivot_root . before\numount -l /before\ncd /\nexec \"$@\"\n"].
+
+contained(Config) ->
+    fun(Port, "1") ->
+        [_, OsPid | _] = family(os_pid(Port)),
+        #{<<"otp">> := <<"27">>, <<"alive">> := false} = twin(OsPid, Config),
+        Real = [{real, true} | Config],
+        {0, Rows, ""} = sonde(["--pid ", OsPid, " proc_count memory 1000 --json"], Real),
+        true = has("code_server", Rows) andalso has("\"application_controller\"", Rows),
+        {0, Frozen, Said} = sonde(["--pid ", OsPid, " --freeze info init"], Real),
+        true = has("init:loop/1", Frozen) andalso has("was stopped for", Said),
+        {0, _, ""} = sonde(["--pid ", OsPid, " diagnose"], Real),
+        [] = folders(Config)
+    end.
+
 %% Fun(Root), if there is that chroot of scripts/matrix.
 in_chroot(Name, Fun) ->
     Cache = os:getenv("SONDE_CACHE", filename:join(os:getenv("XDG_CACHE_HOME",
@@ -1031,6 +1069,7 @@ with_port(Script, Fun) ->
                       stderr_to_stdout, {env, [{"ERL_FLAGS", false}, {"ERL_LIBS", false}, {"HOME", "/"}]}, {cd, "/"}]),
     try
         receive
+            {Port, {data, {eol, "1"}}} -> Fun(Port, "1");
             {Port, {data, {eol, OsPid}}} -> true = list_to_integer(OsPid) > 1, Fun(OsPid);
             {Port, Other} -> error({no_node, Other})
         end

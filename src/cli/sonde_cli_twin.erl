@@ -39,7 +39,8 @@ with_folder(Target, Ours, Words, Caller) ->
             try
                 ok = fill(Folder, Target, Ours),
                 ok = page(Folder, Words),
-                with_twin(start(Folder, Target, Words), Target, Ours, Caller)
+                Port = start(Folder, Target, Words),
+                with_twin(Port, Target, maps:get(compiled_on, Ours), Caller)
             catch
                 throw:{no_folder, Why} -> no_folder(Folder, Why)
             after
@@ -51,12 +52,14 @@ with_folder(Target, Ours, Words, Caller) ->
 
 with_twin({error, Why}, Target, _, _) ->
     {error, ["the VM of ", what(Target), " cannot be started again: ", file:format_error(Why)]};
-with_twin(Port, Target, Ours, Caller) ->
+with_twin(Port, Target, CompiledOn, Caller) ->
+    %% modules and libraries that were read: the twin needs the memory
+    _ = [garbage_collect(Pid) || Pid <- processes()],
     Twin = case erlang:port_info(Port, os_pid) of
                {os_pid, OsPid} -> integer_to_list(OsPid);
                undefined -> none
            end,
-    try wait(Port, Twin, Target, Ours, Caller, ?START_MS)
+    try wait(Port, Twin, Target, CompiledOn, Caller, ?START_MS)
     after [file:delete(File) || File <- perf_files(Twin, lists:member(<<"-JPperf">>, maps:get(flags, Target)))]
     end.
 
@@ -168,20 +171,20 @@ perf_files(_, false) -> [].
 
 %% ---- until it ends
 
-wait(Port, Twin, Target, Ours, Caller, Ms) ->
+wait(Port, Twin, Target, CompiledOn, Caller, Ms) ->
     receive
         {Port, {data, _}} ->
             _ = try port_command(Port, ?BEGIN) catch error:badarg -> true end,
-            wait(Port, Twin, Target, Ours, Caller, infinity);
+            wait(Port, Twin, Target, CompiledOn, Caller, infinity);
         {Port, {exit_status, Code}} when Ms =:= infinity, Code =< 3 -> {ok, Code};
-        {Port, {exit_status, Code}} -> {error, ended(Code, Ms, Target, Ours)};
+        {Port, {exit_status, Code}} -> {error, ended(Code, Ms, Target, CompiledOn)};
         {'DOWN', Caller, process, _, _} -> stop(Port, Twin), exit(caller_is_gone)
     after Ms ->
         stop(Port, Twin),
         {error, ["the VM of ", what(Target), ", started again, does not answer"]}
     end.
 
-ended(?NOT_LOADED, _, Target, #{compiled_on := Release}) ->
+ended(?NOT_LOADED, _, Target, Release) ->
     [what(Target), " cannot load code that was compiled on OTP ", Release,
      ": is its release older?"];
 ended(?FILTERED, infinity, _, _) ->
