@@ -706,10 +706,7 @@ cut_off(Config) ->
     {ok, #file_info{size = Whole}} = file:read_file_info(Copy),
     Sizes = [Whole * N div 100 || N <- [95, 70, 40, 20, 8, 2]] ++ [100000, 4096, 100, 0],
     _ = [begin
-             {ok, File} = file:open(Copy, [read, write, raw]),
-             {ok, Size} = file:position(File, Size),
-             ok = file:truncate(File),
-             ok = file:close(File),
+             ok = cut(Copy, Size),
              case sonde_core_file:open(Copy) of
                  {ok, Core} ->
                      {Size, Missing} = {Size, sonde_core_file:missing(Core)},
@@ -724,7 +721,34 @@ cut_off(Config) ->
     {1, "", _} = sonde(["--core ", Copy, " native"], Config).
 
 %% A name, group or stack that a cut-off file has is that of the whole file, or it is reported as not known.
-cut_off_names_are_right_or_not_known(Config) ->
+cut_off_names_are_right_or_not_known(Config) -> kernels_or(fun each_is_refused/1, fun cut_off_names/1, Config).
+
+%% A debugger writes its notes last.
+kernels_or(Debuggers, Kernels, Config) ->
+    case way() of
+        gcore -> Debuggers(Config);
+        abort -> Kernels(Config)
+    end.
+
+each_is_refused(Config) ->
+    Copy = copy(Config),
+    {ok, #file_info{size = Whole}} = file:read_file_info(Copy),
+    _ = [begin
+             ok = cut(Copy, Size),
+             {Size, {error, {no_notes, Missing}}} = {Size, sonde_core_file:open(Copy)},
+             {Size, Whole} = {Size, Size + Missing}
+         end || Size <- parts(Whole)],
+    ok.
+
+cut(Path, Size) ->
+    {ok, File} = file:open(Path, [read, write, raw]),
+    {ok, Size} = file:position(File, Size),
+    ok = file:truncate(File),
+    ok = file:close(File).
+
+parts(Whole) -> [Whole * N div 200 || N <- [197, 190, 180, 165, 150]].
+
+cut_off_names(Config) ->
     Copy = copy(Config),
     {ok, #file_info{size = Whole}} = file:read_file_info(Copy),
     All = opened(Copy, fun named_of/1),
@@ -732,10 +756,7 @@ cut_off_names_are_right_or_not_known(Config) ->
     {_, true} = {All, map_size(Names) > 10 andalso map_size(Stacks) > 5},
     [] = [Key || {Key, _} <- maps:to_list(Groups), element(2, Key) =:= not_known],
     Seen = [begin
-                {ok, File} = file:open(Copy, [read, write, raw]),
-                {ok, Size} = file:position(File, Size),
-                ok = file:truncate(File),
-                ok = file:close(File),
+                ok = cut(Copy, Size),
                 twin([], fun(Twin) ->
                     case open(Twin, Copy) of
                         ok ->
@@ -766,7 +787,7 @@ cut_off_names_are_right_or_not_known(Config) ->
                             0
                     end
                 end)
-            end || Size <- [Whole * N div 200 || N <- [197, 190, 180, 165, 150]]],
+            end || Size <- parts(Whole)],
     ok = sonde_test:figures("~p~n", [Seen]),
     true = lists:max(Seen) > 0.
 
@@ -847,7 +868,9 @@ why_a_process_is_not_read(Config) ->
     [] = Why("proc_group initial_call reductions", Secret).
 
 %% The stack is at the end of a file of the kernel. The beginning of the command line is elsewhere.
-cut_off_before_the_stack(Config) ->
+cut_off_before_the_stack(Config) -> kernels_or(fun each_is_refused/1, fun without_the_stack/1, Config).
+
+without_the_stack(Config) ->
     Copy = copy(Config),
     {ok, #{segments := Segments, auxv := #{31 := Name}} = Whole} = sonde_core_file:open(Copy),
     [Offset] = [At || <<Start:64/native, Size:64/native, At:64/native>> <= Segments, Name >= Start, Name < Start + Size],
@@ -858,10 +881,7 @@ cut_off_before_the_stack(Config) ->
     none = sonde_core_file:flags(Whole#{line => <<"/usr/bin/beam.smp -P 9 --">>}),
     {ok, Flags} = sonde_core_file:flags(Whole),
     {Flags, _} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, tl(sonde_core_file:words(Whole))),
-    {ok, File} = file:open(Copy, [read, write, raw]),
-    {ok, Offset} = file:position(File, Offset),
-    ok = file:truncate(File),
-    ok = file:close(File),
+    ok = cut(Copy, Offset),
     {0, Json, Said} = sonde(["--core ", Copy, " proc_count memory 100000 --json"], Config),
     true = has("is cut off", Said),
     #{<<"rows">> := Rows} = outside_SUITE:read(Json),

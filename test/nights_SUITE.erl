@@ -9,7 +9,7 @@ suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [a_long_mailbox, a_mailbox_of_ten_million, a_run_queue, a_deadlock, callers_of_one_server, a_native_function,
-     distribution_is_flooded, heart_is_about_to_kill, an_idle_node_has_no_suspects,
+     distribution_is_flooded, heart_is_about_to_kill, heart_sleeps, memory_runs_out, an_idle_node_has_no_suspects,
      a_dirty_call_holds_nothing].
 
 init_per_suite(Config) -> outside_rows_SUITE:init_per_suite(Config).
@@ -200,39 +200,93 @@ sends(Node, Bytes) ->
 
 %% ---- heart
 
+%% Its callback calls a server, which calls one that does not answer.
 heart_is_about_to_kill(_Config) ->
-    case filelib:is_regular(filename:join(os:getenv("BINDIR", ""), "heart")) of
-        true -> heart();
-        false -> {skip, "this OTP has no heart"}
-    end.
-
-%% Its callback calls a server that does not answer.
-heart() ->
-    sonde_peer_helper:with(shipped, ["-heart", "-env", "HEART_BEAT_TIMEOUT", "60"], fun(Target) ->
-        Of = fun(M, F, Args) -> sonde_peer_helper:call(Target, M, F, Args) end,
-        Server = Of(?MODULE, heart_hangs, []),
-        outside_rows_SUITE:twin([], fun(Peer) ->
-            Twin = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
-            ok = outside_rows_SUITE:open(Peer, Of),
+    with_heart(fun(Of, Twin) ->
+            Server = Of(?MODULE, heart_hangs, []),
             Begun = erlang:monotonic_time(millisecond),
             First = first(Twin, waits, [1]),
-            {Server, 1, [{longest_chain, [Heart, Server]}, night_silent | _]} = First,
+            {Server, 2, [{longest_chain, [Heart, _, Server]}, night_silent | _]} = First,
             {ok, {registered_name, Name}, _} = ask(Twin, info, [Heart, registered_name]),
             heart = atoms(Name),
             %% long before it is killed
             Ms = erlang:monotonic_time(millisecond) - Begun,
-            ok = sonde_test:figures("heart hangs: named after ~p ms", [Ms])
+            ok = sonde_test:figures("heart hangs: named after ~p ms", [Ms]),
+            #{kind := heart, what := Server, evidence := [{heart, Heart}, {waiters, 2} | Evidence]} = suspect(Twin),
+            night_silent = proplists:get_value(registered_name, Evidence)
+    end).
+
+%% It waits for no process. Promise: while it beats, it is no suspect.
+heart_sleeps(_Config) ->
+    with_heart(fun(Of, Twin) ->
+        none = suspect(Twin),
+        none = suspect(Twin, 0),
+        ok = Of(heart, set_callback, [?MODULE, sleeps]),
+        Heart = Of(erlang, whereis, [heart]),
+        ok = sonde_test:until(sleeps, fun() -> Of(erlang, process_info, [Heart, current_function]) =:= {current_function, {timer, sleep, 1}} end),
+        #{kind := heart, what := Heart, evidence := [{current_function, {timer, sleep, 1}}, {registered_name, heart} | _]} = suspect(Twin)
+    end).
+
+with_heart(Fun) ->
+    case filelib:is_regular(filename:join(os:getenv("BINDIR", ""), "heart")) of
+        true -> with_heart(["-heart", "-env", "HEART_BEAT_TIMEOUT", "60"], Fun);
+        false -> {skip, "this OTP has no heart"}
+    end.
+
+with_heart(Args, Fun) ->
+    sonde_peer_helper:with(shipped, Args, fun(Target) ->
+        Of = fun(M, F, A) -> sonde_peer_helper:call(Target, M, F, A) end,
+        outside_rows_SUITE:twin([], fun(Peer) ->
+            ok = outside_rows_SUITE:open(Peer, Of),
+            Fun(Of, fun(M, F, A) -> sonde_peer_helper:call(Peer, M, F, A) end)
         end)
     end).
 
 heart_hangs() ->
     Server = spawn(fun() -> true = register(night_silent, self()), receive never -> ok end end),
     ok = sonde_test:until(named, fun() -> whereis(night_silent) =:= Server end),
+    Busy = spawn(fun() -> true = register(night_busy, self()), _ = silent() end),
+    ok = sonde_test:until(named, fun() -> whereis(night_busy) =:= Busy end),
+    ok = sonde_test:until(waits, fun() -> process_info(Server, message_queue_len) =/= {message_queue_len, 0} end),
     ok = heart:set_callback(?MODULE, is_well),
-    ok = sonde_test:until(hangs, fun() -> process_info(Server, message_queue_len) =/= {message_queue_len, 0} end),
+    ok = sonde_test:until(hangs, fun() -> process_info(Busy, message_queue_len) =/= {message_queue_len, 0} end),
     Server.
 
-is_well() -> gen_server:call(night_silent, is_well, infinity).
+is_well() -> gen_server:call(night_busy, is_well, infinity).
+
+silent() -> gen_server:call(night_silent, is_well, infinity).
+
+sleeps() -> timer:sleep(infinity).
+
+%% ---- memory
+
+%% Promise: who holds most memory and binaries is named, with what it grew by, and not accused: a cache is large.
+memory_runs_out(_Config) ->
+    both(fun(Of, Twin) ->
+        {Cache, Hoarder} = Of(?MODULE, large, []),
+        {ok, #{suspects := [], largest := #{memory := [{Cache, Words, CacheAttrs} | _], binary_memory := [{Hoarder, Bytes, Attrs} | _]}}, _} =
+            outside_calls_SUITE:whole(fun() -> ask(Twin, diagnose, [], #{interval => 0}) end),
+        {memory, Words} = Of(erlang, process_info, [Cache, memory]),
+        {true, false} = {Words > 16000000, lists:keymember(grown, 1, CacheAttrs ++ Attrs)},
+        {30000000, night_hoarder} = {Bytes, atoms(hd(Attrs))},
+        {ok, #{largest := #{memory := [{Cache, Words, [{grown, 0} | _]} | _],
+                            binary_memory := [{Hoarder, More, [{grown, Grown} | _]} | _]}}, _} =
+            outside_calls_SUITE:whole(fun() ->
+                                          _ = Of(erlang, send_after, [1000, Hoarder, {more, 20}]),
+                                          ask(Twin, diagnose, [], #{interval => 3000})
+                                      end),
+        {_, 2000000, true} = {More, Grown, More >= 32000000}
+    end).
+
+large() ->
+    Cache = spawn(fun() -> Rows = lists:seq(1, 1000000), receive never -> Rows end end),
+    Hoarder = spawn(fun() -> true = register(night_hoarder, self()), hoards(hoard(300, [])) end),
+    ok = sonde_test:settle([Cache, Hoarder]),
+    {Cache, Hoarder}.
+
+hoard(N, All) -> [binary:copy(<<N>>, 100000) || _ <- lists:seq(1, N)] ++ All.
+
+hoards(All) -> receive {more, N} -> hoards(hoard(N, All)) end.
 
 %% ---- and none
 

@@ -73,7 +73,7 @@ none_among(N) -> ["No suspects among the ", count(N), case N of 1 -> " process t
 -spec outside(sonde_outside_diagnose:diagnosis(), pos_integer(), fun((mfargs()) -> unicode:chardata())) ->
           [unicode:chardata()].
 outside(#{at := At, ms := Ms, memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}, read := Read,
-          suspects := Suspects, not_looked_at := Not}, Width, Typed) ->
+          suspects := Suspects, largest := Largest, not_looked_at := Not}, Width, Typed) ->
     All = [["from outside  ", calendar:system_time_to_rfc3339(At div 1000), "  ", how_long(Ms)], "",
            row("processes", bytes(Bytes), [count(Count), " of ", count(Limit)]), "",
            case Suspects =:= [] andalso Read < Count of
@@ -81,11 +81,22 @@ outside(#{at := At, ms := Ms, memory := #{processes := Bytes}, counts := #{proce
                false -> found(Suspects)
            end]
         ++ lists:append([["" | suspect(I, S, Width, Typed)] || {I, S} <- lists:enumerate(Suspects)])
-        ++ unseen(Not),
+        ++ large([{Attr, Row} || Attr <- [memory, binary_memory], Row <- map_get(Attr, Largest)]) ++ unseen(Not),
     [case Line of
          {whole, Command} -> Command;
          _ -> sonde_grid:fit(Line, #{width => Width, unicode => ?UNICODE})
      end || Line <- All].
+
+large([]) ->
+    [];
+large(Rows) ->
+    ["", "Largest, which may be as it should be:"]
+        ++ [["  ", string:pad(words_of(Attr), 15), string:pad(bytes(Bytes), 9, leading), "  ",
+             [[string:pad([grown(Key, Grown), bytes(Grown)], 13), "  "] || {Key, Grown} <- Attrs, Key =:= grown orelse Key =:= grown_over],
+             short(Pid), $\s, sonde_outside_names:about(Attrs)] || {Attr, {Pid, Bytes, Attrs}} <- Rows].
+
+grown(grown_over, _) -> "over +";
+grown(grown, Bytes) -> [$+ || Bytes > 0].
 
 how_long(0) -> "at one moment";
 how_long(Ms) -> ["at two moments, ", io_lib:format("~.1f s apart", [Ms / 1000])].
@@ -152,6 +163,11 @@ finding(#{kind := monitors, evidence := Evidence} = Suspect) ->
                              end, how_much(Suspect), $.];
 finding(#{kind := processes, what := {processes, _}} = Suspect) ->
     ["There are more and more ", what(Suspect), how_much(Suspect), $.];
+finding(#{kind := heart, what := Pid, evidence := Evidence} = Suspect) ->
+    case lists:keyfind(heart, 1, Evidence) of
+        {heart, _} -> [capital(what(Suspect)), " does not answer heart."];
+        false -> ["The callback of ", short(Pid), " heart does not return."]
+    end;
 finding(#{kind := Kind} = Suspect) ->
     [capital(what(Suspect)), $\s, said(Suspect, kind(Kind)), how_much(Suspect), $.].
 
@@ -343,6 +359,9 @@ remedy(native_function) ->
 remedy(driver) ->
     "A call of its driver holds a scheduler: it must return within a millisecond, and leave longer work to other"
     " threads (driver_async). If all schedulers are held so, the node answers nothing.";
+remedy(answer_heart) ->
+    "heart sends no beat meanwhile, and without one for HEART_BEAT_TIMEOUT it kills the node: its callback must not"
+    " wait for what may take long.";
 remedy(fewer_at_once) ->
     "They want to run all at once: let a pool of a few workers do it, and bound what may wait for it.";
 remedy(generations) ->

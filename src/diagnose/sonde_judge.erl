@@ -19,13 +19,14 @@
               | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap
               | busy_connection | timers | log_queue
               | settings | bottleneck | deadlock
-              | native_call | driver_call | run_queue | suspended. % from outside alone
+              | native_call | driver_call | run_queue | suspended | heart. % from outside alone
 -type remedy() :: hibernate | collect | fullsweep_after | binary_copy | drop_unmatched | look_longer | batches | resume
                 | demonitor | unlink | tail_call | erase | bound_state | evict | delete_tables
                 | end_processes | supervise | close_ports | list_to_existing_atom | allocator_settings
                 | native_library | erase_terms | slow_peer | heap_limit | generations | unblock
                 | break_circle | disconnect | cancel_timers | let_run | cancel_started | log_less
-                | smaller_process_table | smaller_port_table | native_function | driver | fewer_at_once.
+                | smaller_process_table | smaller_port_table | native_function | driver | fewer_at_once
+                | answer_heart.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
 %% where that is more, of the limit, of the processes that wait, or of the connections. `what' says
 %% which: a pid, a table, the initial call of a group of processes, or `node'.

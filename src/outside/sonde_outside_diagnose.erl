@@ -11,28 +11,37 @@
 -type suspect() :: #{kind := sonde_judge:kind(), what := pid() | port() | {processes, sonde_outside_names:function_there()} | node,
                      bytes := non_neg_integer(), share := float(), evidence := [{atom(), term()}],
                      see := {sonde, atom(), [term()]}, remedy := sonde_judge:remedy()}.
-%% `ms': between the two looks; 0: there was one. `read': the processes that each look read in full.
+%% `ms': between the two looks; 0: there was one. `read': the processes that each look read in full. `largest': rows as
+%% of proc_count, and what each grew by between two looks: exactly, or at least.
 -type diagnosis() :: #{at := integer(), ms := non_neg_integer(), memory := #{processes := non_neg_integer()},
                        counts := #{processes := {Count :: non_neg_integer(), Limit :: pos_integer()}},
-                       read := non_neg_integer(), suspects := [suspect()], not_looked_at := [{atom(), term()}]}.
+                       read := non_neg_integer(), suspects := [suspect()],
+                       largest := #{memory | binary_memory := [largest()]}, not_looked_at := [{atom(), term()}]}.
+-type largest() :: {pid(), pos_integer(), [sonde_outside_names:name() | {grown | grown_over | current_function | initial_call, term()}]}.
 %% `waits': of the processes that others wait for, how many do, directly and in all, and on which circle each is.
 %% `queues': the longest mailboxes. `states': the processes that are in each state, with what each began with.
+%% `memory', `binary_memory': of those that have much. `heart': itself, if it is in its callback, and waits for no process.
 %% `ports': what normal schedulers run; a mark stays the same only if nothing else ran there meanwhile.
 -type look() :: #{processes := non_neg_integer(), bytes := non_neg_integer(), looked_at := non_neg_integer(),
                   waits := #{pid() => {Direct :: pos_integer(), All :: pos_integer(), [pid()] | undefined}},
-                  queues := #{pid() => non_neg_integer()}, memory := #{pid() => non_neg_integer()},
+                  queues := #{pid() => non_neg_integer()},
+                  memory | binary_memory := #{pid() => pos_integer()},
+                  heart := {Heart :: pid(), WaitsFor :: pid()} | undefined,
                   states := #{runnable | suspended => #{sonde_nif:function_there() => [pid(), ...]}},
                   busy := #{pid() => {Reductions :: non_neg_integer(), sonde_outside_names:function_there() | undefined}},
                   ports := [{port(), Mark :: non_neg_integer(), Name :: binary()}],
-                  missed := sonde_scan:result()}.
+                  unread | missed := sonde_scan:result()}.
 
 -define(FEW, 1000).           % messages, or processes that wait for a processor, as in sonde_judge
 -define(MANY, 20).            % waiters of one process, as in sonde_facts_waits
 -define(TOP, 20).             % mailboxes
--define(SAMPLE, 50000).       % processes whose state is read
+-define(SAMPLE, 50000).       % processes whose state is read, at most
 -define(MESSAGE, 40).         % bytes of a message without its terms, at least
 -define(STILL, 0.9).          % a backlog that has not become smaller
 -define(NEAR, 0.8).           % of the limit of processes
+-define(MUCH, 262144).        % bytes, which a look remembers
+-define(LARGE, 1048576).      % bytes, of a process that is named as large
+-define(LARGEST, 3).
 -define(STUCK_MS, 500).       % without a reduction
 -define(SOME, 3).             % processes of a group that are named
 
@@ -52,6 +61,7 @@ diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
     Limit = erlang:system_info(process_limit), % that of the other one, or it would not be read
     {#{at => maps:get(at, Opts, erlang:system_time(millisecond)), ms => Pause, memory => #{processes => Bytes},
        counts => #{processes => {Count, Limit}}, read => max(0, Count - LeftOut),
+       largest => largest(Both),
        suspects => worst(suspects(Both, Opts#{interval := Pause}) ++ near_limit(Count, Limit, Last)),
        not_looked_at => [{What, outside} || What <- [ports, tables, atoms, allocators]]
            ++ [{processes, {no_time, NoTime}} || NoTime > 0] ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || 2 * LookedAt =< Count]},
@@ -82,56 +92,100 @@ once([], _) -> [].
 -spec look(sonde_scan:how()) -> look().
 look(#{until := Until} = How) ->
     {Graph, Waiting} = sonde_waits:look_there(Until),
-    {Pids, Memory, Unread} = processes(How),
+    {#{some := Looked} = Read, Unread} = processes(How),
     {Queues, Unqueued} = queues(How),
-    Looked = sample(Pids),
     {States, Late} = states(Looked, Until),
     {Busy, Later} = each_of(status, [Pid || #{missed := Some} <- [Waiting, Unread], {Pid, busy} <- Some], Until),
     Missed = lists:foldl(fun sonde_scan:merge/2, no_time(Late ++ Later), [Unqueued, Unread, Waiting]),
-    #{processes => count(Pids, Missed), bytes => lists:sum([B || {_, B} <- Memory]),
-      looked_at => length(Looked), waits => waits(Graph), queues => Queues,
-      memory => maps:from_list(Memory), states => States,
+    (maps:with([bytes, memory, binary_memory], Read))#{
+      processes => count(Read, Unread),
+      looked_at => length(Looked), waits => waits(Graph), queues => Queues, states => States, heart => heart(Graph),
       ports => [{Port, Mark, Name} || {port, Port, Mark, Name} <- on_normal_schedulers()],
       busy => maps:from_list([{Pid, Known} || {Pid, running} <- Busy, Known <- running(Pid)]),
-      missed => Missed}.
+      unread => Unread, missed => Missed}.
 
 no_time(Pids) -> (sonde_scan:nothing())#{missed := [{Pid, timeout} || Pid <- lists:usort(Pids)]}.
 
-%% All that can be read, with their bytes.
+%% All that can be read: how many, their bytes, those that have much, and some of them.
 processes(How) ->
-    Here = How#{attrs => [memory]},
+    Here = How#{attrs => [memory, binary_memory]},
     Scans = sonde_scan:scan(each, 0, undefined, Here),
-    Policy = #{ask => fun(_, By, Asked, {All, Missed}) ->
+    Policy = #{ask => fun(_, By, Asked, {Read, Missed}) ->
                               {Rows, Left} = sonde_scan:again(Asked, By),
-                              {[], {[{Pid, Bytes} || {Pid, [Bytes]} <- Rows] ++ All, Left ++ Missed}}
+                              {[], {lists:foldl(fun row/2, Read, Rows), Left ++ Missed}}
                       end,
-               row => fun({Pid, [Bytes]}, {All, Missed}) -> {[{Pid, Bytes} | All], Missed} end},
-    case sonde_scan:drive(Scans, Here, Policy, {[], []}) of
+               row => fun(Row, {Read, Missed}) -> {row(Row, Read), Missed} end},
+    None = #{count => 0, bytes => 0, memory => #{}, binary_memory => #{}, some => [], each => 1},
+    case sonde_scan:drive(Scans, Here, Policy, {None, []}) of
         {no_reader, _} ->
             throw(no_reader);
-        {End, {All, Missed}} ->
+        {End, {Read, Missed}} ->
             Result = (sonde_scan:nothing())#{missed := lists:usort(Missed)},
-            {[Pid || {Pid, _} <- All], All, case End of
-                                                done -> Result;
-                                                late -> sonde_scan:late(Scans, Here, Result)
-                                            end}
+            {Read, case End of
+                       done -> Result;
+                       late -> sonde_scan:late(Scans, Here, Result)
+                   end}
     end.
 
-%% Both sweeps may have missed the same.
-count(Pids, #{missed := Missed}) ->
-    case sonde_nif:count_there() of
-        undefined -> length(lists:usort(Pids ++ [Pid || {Pid, _} <- Missed]));
-        Count -> Count
-    end.
+%% Of a million processes, a list would take more memory than all else.
+row({Pid, [Bytes, Binaries]}, #{count := N, bytes := Sum, memory := Memory, binary_memory := Holding} = Read) ->
+    some(Pid, Read#{count := N + 1, bytes := Sum + Bytes, memory := much(Pid, Bytes, Memory),
+                    binary_memory := much(Pid, Binaries, Holding)}).
+
+much(Pid, Bytes, Rows) when Bytes >= ?MUCH -> Rows#{Pid => Bytes};
+much(_, _, Rows) -> Rows.
 
 %% Every K-th, so that those that began together are not all that is seen.
-sample(Pids) ->
-    Each = 1 + (length(Pids) - 1) div ?SAMPLE,
-    [Pid || {I, Pid} <- lists:enumerate(Pids), I rem Each =:= 0].
+some(Pid, #{count := N, some := Some, each := Each} = Read) when (N - 1) rem Each =:= 0 ->
+    case N > ?SAMPLE * Each of
+        true -> Read#{some := every_second([Pid | Some]), each := 2 * Each};
+        false -> Read#{some := [Pid | Some]}
+    end;
+some(_, Read) ->
+    Read.
+
+every_second([Pid, _ | Pids]) -> [Pid | every_second(Pids)];
+every_second(Pids) -> Pids.
+
+count(#{count := N}, #{missed := Missed}) ->
+    case sonde_nif:count_there() of
+        undefined -> N + length(Missed);
+        Count -> Count
+    end.
 
 waits(Graph) ->
     maps:from_list([{Pid, {sonde_wait_graph:direct(Pid, Graph), N, sonde_wait_graph:circle(Pid, Graph)}}
                     || {Pid, N} <- sonde_wait_graph:totals(Graph), is_pid(Pid)]).
+
+%% The boot script starts it, so it is among the first processes. In its own loop it waits for nobody.
+heart(Graph) ->
+    case sonde_nif:find_name(<<"heart">>, 0) of
+        Heart when is_pid(Heart) ->
+            case [For || For <- sonde_wait_graph:awaited(Graph), lists:member(Heart, sonde_wait_graph:some(For, Graph))] of
+                [For] -> held_by(Heart, last(For, Graph, []));
+                [] -> held_by(Heart, in_callback(Heart))
+            end;
+        _ ->
+            undefined
+    end.
+
+held_by(_, none) -> undefined;
+held_by(Heart, Pid) -> {Heart, Pid}.
+
+%% Of a circle, there is none.
+last(Pid, Graph, Before) ->
+    case {lists:member(Pid, Before), sonde_wait_graph:next(Pid, Graph)} of
+        {true, _} -> none;
+        {false, Next} when is_pid(Next) -> last(Next, Graph, [Pid | Before]);
+        {false, _} -> Pid
+    end.
+
+in_callback(Heart) ->
+    case sonde_nif:identity(Heart) of
+        {_, _, {<<"heart">>, _, _}, _} -> none;
+        {_, _, {_, _, _}, waiting} -> Heart;
+        _ -> none
+    end.
 
 queues(How) ->
     Here = How#{attrs => [message_queue_len]},
@@ -174,7 +228,7 @@ running(Pid) ->
 
 suspects(Looks, #{interval := Ms} = Opts) ->
     #{processes := All} = Last = lists:last(Looks),
-    held_up(Looks, max(1, All)) ++ mailboxes(Looks) ++ groups(Looks, Last, Opts) ++ native_calls(Looks, Ms) ++ driver_calls(Looks, Ms).
+    heart_waits(Looks) ++ held_up(Looks, max(1, All)) ++ mailboxes(Looks) ++ groups(Looks, Last, Opts) ++ native_calls(Looks, Ms) ++ driver_calls(Looks, Ms).
 
 %% A circle was verified in each look. A server with few callers may be about to answer.
 held_up([#{waits := First} | _] = Looks, All) ->
@@ -188,6 +242,22 @@ held_up([#{waits := First} | _] = Looks, All) ->
                            _ -> []
                        end].
 
+%% It kills the node, so that counts most.
+heart_waits([#{heart := {Heart, Pid} = Held} | _] = Looks) ->
+    case lists:last(Looks) of
+        #{heart := Held, waits := Waits} ->
+            [suspect(heart, Pid, 0, 1.0,
+                     [{heart, Heart} || Heart =/= Pid] ++ [{waiters, N} || #{Pid := {_, N, _}} <- [Waits]]
+                     ++ current(Pid) ++ named(Pid), see(Heart, Pid), answer_heart)];
+        _ ->
+            []
+    end;
+heart_waits(_) ->
+    [].
+
+see(Heart, Heart) -> {sonde, info, [Heart]};
+see(_, _) -> {sonde, waits, [5]}.
+
 queued(Pid) -> proplists:get_value(message_queue_len, sonde_outside_info:words(Pid, [message_queue_len]), 0).
 
 %% Each process on it waits for the next one: the one that has the smallest pid next to it stands for it.
@@ -200,12 +270,18 @@ bottleneck(Pid, Direct, N, All, Queued) ->
             {sonde, waits, [5]}, unblock).
 
 mailboxes([#{queues := First} | _] = Looks) ->
-    #{queues := Queues, memory := Memory, bytes := All} = lists:last(Looks),
+    #{queues := Queues, bytes := All} = lists:last(Looks),
     [suspect(mailbox, Pid, Own, Own / max(1, Bytes),
              [{messages, N} | [{grown, N - Before} || length(Looks) > 1]] ++ state_of(Pid) ++ named(Pid),
              {sonde, mailbox, [Pid, 5]}, remedy(Pid))
      || {Pid, N} <- maps:to_list(Queues), #{Pid := Before} <- [First], N >= ?STILL * Before,
-        Own <- [max(N * ?MESSAGE, maps:get(Pid, Memory, 0))], Bytes <- [All + Own - maps:get(Pid, Memory, 0)]].
+        Memory <- [memory(Pid)], Own <- [max(N * ?MESSAGE, Memory)], Bytes <- [All + Own - Memory]].
+
+memory(Pid) ->
+    case sonde_outside_info:process(Pid, [memory], #{}) of
+        {memory, Bytes} when is_integer(Bytes) -> Bytes;
+        _ -> 0
+    end.
 
 state_of(Pid) ->
     case sonde_nif:identity(Pid) of
@@ -275,6 +351,25 @@ on_normal_schedulers(From) ->
         {done, Some} -> [Running || {_, _, Running} <- Some];
         {Next, Some} -> [Running || {_, _, Running} <- Some] ++ on_normal_schedulers(Next)
     end.
+
+%% ---- what only is large is no suspect
+
+largest([First | _] = Looks) ->
+    Last = lists:last(Looks),
+    maps:from_list([{Attr, [{Pid, Bytes, grown(Pid, Bytes, Attr, First, Looks) ++ sonde_outside_names:attrs(Pid)}
+                            || {Bytes, Pid} <- most([{B, Pid} || {Pid, B} <- maps:to_list(map_get(Attr, Last)), B >= ?LARGE])]}
+                    || Attr <- [memory, binary_memory]]).
+
+%% What the first look read, but does not remember, was not much.
+grown(_, _, _, _, [_]) ->
+    [];
+grown(Pid, Bytes, Attr, #{unread := #{missed := Missed, unseen := Unseen}} = First, _) ->
+    case map_get(Attr, First) of
+        #{Pid := Before} -> [{grown, Bytes - Before}];
+        #{} -> [{grown_over, Bytes - ?MUCH} || Unseen =:= 0, not lists:keymember(Pid, 1, Missed)]
+    end.
+
+most(Rows) -> lists:sublist(lists:reverse(lists:sort(Rows)), ?LARGEST).
 
 near_limit(Count, Limit, _) when Count < ?NEAR * Limit ->
     [];
