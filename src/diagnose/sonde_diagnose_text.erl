@@ -93,7 +93,9 @@ large(Rows) ->
     ["", "Largest, which may be as it should be:"]
         ++ [["  ", string:pad(words_of(Attr), 15), string:pad(bytes(Bytes), 9, leading), "  ",
              [[string:pad([grown(Key, Grown), bytes(Grown)], 13), "  "] || {Key, Grown} <- Attrs, Key =:= grown orelse Key =:= grown_over],
-             short(Pid), $\s, sonde_outside_names:about(Attrs)] || {Attr, {Pid, Bytes, Attrs}} <- Rows].
+             short(Pid), [[$\s, name(Name)] || Name <- Attrs, not is_tuple(Name), Name =/= not_known],
+             [[" in ", sonde_names:call(Call, true)] || {current_function, {_, _, _} = Call} <- Attrs]]
+            || {Attr, {Pid, Bytes, Attrs}} <- Rows].
 
 grown(grown_over, _) -> "over +";
 grown(grown, Bytes) -> [$+ || Bytes > 0].
