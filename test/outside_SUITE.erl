@@ -336,7 +336,12 @@ setting(Flags, _) ->
 %% The command and its twin together, what they share with others in shares; looked at ten times a second.
 a_million_processes_in_little_memory(Config) ->
     Start = "'_ = [spawn(timer, sleep, [infinity]) || _ <- lists:seq(1, 1000000)], io:put_chars([os:getpid(), 10])'",
-    with_port(["exec erl +P 2000000 -noinput -eval ", Start], fun(OsPid) ->
+    as_one_file(Config, fun(File) ->
+        with_port(["exec erl +P 2000000 -noinput -eval ", Start], looks_take_little([{file, File} | Config]))
+    end).
+
+looks_take_little(Config) ->
+    fun(OsPid) ->
         Rows = in_little_memory(OsPid, " proc_count memory 3", Config),
         5 = length(string:lexemes(Rows, "\n")),
         %% what is kept of each process would show
@@ -344,11 +349,11 @@ a_million_processes_in_little_memory(Config) ->
         {match, [Sampled]} = re:run(Found, "all but a sample of ([0-9,]+)", [{capture, [1], list}]),
         N = list_to_integer([C || C <- Sampled, C =/= $,]),
         {true, _} = {N > 25000 andalso N =< 50000, N}
-    end).
+    end.
 
 in_little_memory(OsPid, Words, Config) ->
     Begun = erlang:monotonic_time(millisecond),
-    Port = started(["--pid ", OsPid, Words], [{real, true} | Config]),
+    Port = started(["--pid ", OsPid, Words], Config),
     {os_pid, Command} = erlang:port_info(Port, os_pid),
     {Out, Most} = most_memory(Port, integer_to_list(Command), <<>>, 0),
     ok = sonde_test:figures("~s, a million processes: ~p ms, ~p MB",
@@ -1006,44 +1011,51 @@ event(_, _, State) -> State.
 
 %% The file that scripts/escript makes, on a node that is stopped.
 command_answers(Config) ->
+    as_one_file(Config, fun(File) ->
+        with_node(fun(OsPid) ->
+            "" = os:cmd("kill -STOP " ++ OsPid),
+            _ = [{Words, {0, [_ | _], ""}} =
+                     {Words, of_stopped(OsPid, Words, [{file, File} | Config])}
+                 || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "schedulers", "stacks 3 --collapsed",
+                              "info code_server", "info 0.0.0 memory --json", "heap init", "waits 3",
+                              "proc_group initial_call memory reductions", "waits 3 --timeout 10000"]],
+            _ = [{Words, Said} = {Words, of_stopped(OsPid, Words, [{file, File} | Config])}
+                 || {Words, Why} <- [{"heap nobody", "it has no process that is registered as nobody"},
+                                     {"info 0.1.99999999999", "no process can have the pid 0.1.99999999999"},
+                                     {"info 0.7777.0", "it has no process <0.7777.0>"},
+                                     {"info init links", "links cannot be read from outside the node"},
+                                     {"proc_group label memory", "label cannot be read from outside the node"}],
+                    Said <- [{1, "", "sonde: process " ++ OsPid ++ ": " ++ Why ++ "\n"}]],
+            Report = filename:join(get(dir, Config), "report.html"),
+            Run = fun(More) -> of_stopped(OsPid, ["report ", Report, More], [{file, File} | Config]) end,
+            {0, _, Missing} = Run(""),
+            true = has("missing in the report: tables: tables cannot be read from outside the node", Missing),
+            %% the diagnosis is there, and not all of it
+            true = has("not complete in the report: diagnosis: of the memory, only that of processes", Missing),
+            false = has("missing in the report: diagnosis", Missing),
+            Node = list_to_binary("process " ++ OsPid),
+            #{<<"node">> := Node, <<"made_by">> := <<_, _/bits>>} = report_SUITE:data([{file, Report}]),
+            {0, Page, Missing} = of_stopped(OsPid, "report -", [{file, File} | Config]),
+            true = cli_SUITE:is_page(Page),
+            {1, "", Exists} = Run(""),
+            true = has("exists", Exists),
+            {0, Json, _} = Run(" --force --json"),
+            Bytes = filelib:file_size(Report),
+            #{<<"bytes">> := Bytes, <<"missing">> := [_ | _], <<"incomplete">> := [#{<<"section">> := _, <<"why">> := _} | _]} = read(Json),
+            [] = folders(Config)
+        end)
+    end).
+
+%% Fun(File), where File is the command as one file.
+as_one_file(Config, Fun) ->
     case os:find_executable("escript") of
-        false -> {skip, "not installed: escript"};
+        false ->
+            {skip, "not installed: escript"};
         _ ->
             File = filename:join(get(dir, Config), "sonde"),
             "" = os:cmd([filename:join(os:getenv("SONDE_ROOT", "."), "scripts/escript"), " '",
                          sonde_attach_helper:ebin(), "' '", File, "'"]),
-            with_node(fun(OsPid) ->
-                "" = os:cmd("kill -STOP " ++ OsPid),
-                _ = [{Words, {0, [_ | _], ""}} =
-                         {Words, of_stopped(OsPid, Words, [{file, File} | Config])}
-                     || Words <- ["native", "proc_count memory 3 --json", "stacks 3", "schedulers", "stacks 3 --collapsed",
-                                  "info code_server", "info 0.0.0 memory --json", "heap init", "waits 3",
-                                  "proc_group initial_call memory reductions", "waits 3 --timeout 10000"]],
-                _ = [{Words, Said} = {Words, of_stopped(OsPid, Words, [{file, File} | Config])}
-                     || {Words, Why} <- [{"heap nobody", "it has no process that is registered as nobody"},
-                                         {"info 0.1.9999999", "no process can have the pid 0.1.9999999"},
-                                         {"info 0.7777.0", "it has no process <0.7777.0>"},
-                                         {"info init links", "links cannot be read from outside the node"},
-                                         {"proc_group label memory", "label cannot be read from outside the node"}],
-                        Said <- [{1, "", "sonde: process " ++ OsPid ++ ": " ++ Why ++ "\n"}]],
-                Report = filename:join(get(dir, Config), "report.html"),
-                Run = fun(More) -> of_stopped(OsPid, ["report ", Report, More], [{file, File} | Config]) end,
-                {0, _, Missing} = Run(""),
-                true = has("missing in the report: tables: tables cannot be read from outside the node", Missing),
-                %% the diagnosis is there, and not all of it
-                true = has("not complete in the report: diagnosis: of the memory, only that of processes", Missing),
-                false = has("missing in the report: diagnosis", Missing),
-                Node = list_to_binary("process " ++ OsPid),
-                #{<<"node">> := Node, <<"made_by">> := <<_, _/bits>>} = report_SUITE:data([{file, Report}]),
-                {0, Page, Missing} = of_stopped(OsPid, "report -", [{file, File} | Config]),
-                true = cli_SUITE:is_page(Page),
-                {1, "", Exists} = Run(""),
-                true = has("exists", Exists),
-                {0, Json, _} = Run(" --force --json"),
-                Bytes = filelib:file_size(Report),
-                #{<<"bytes">> := Bytes, <<"missing">> := [_ | _], <<"incomplete">> := [#{<<"section">> := _, <<"why">> := _} | _]} = read(Json),
-                [] = folders(Config)
-            end)
+            Fun(File)
     end.
 
 %% Without the line that says so.

@@ -185,7 +185,7 @@ seen(mnesia) -> {["M", "s"], samples({mnesia, size}, mnesia())};
 seen(mnesia_not) -> {["M"], samples({mnesia, memory}, #{mnesia => not_running})};
 seen(system) -> {["S"], samples(system, system())};
 seen(system_portable) ->
-    {["S", ">"], samples(system, (system())#{os => unknown, resident => undefined, hits => [], nodes => {0, []}})};
+    {["S", ">"], samples(system, (system())#{os => unknown, resident => undefined, virtual => undefined, hits => [], nodes => {0, []}})};
 seen(links) -> {["0.123.0", "L"], samples({links, "<0.123.0>"}, links())};
 seen(stack) ->
     {["0.123.0", "K"], samples({stack, "<0.123.0>"},
@@ -344,12 +344,13 @@ system() ->
       queues => [0, 5, 1, 2],
       os => {"/proc/meminfo", [{total, 25200000000}, {available, 22000000000}, {free, 17000000000},
                                {cached, 4000000000}, {swap_total, 0}, {swap_free, 0}]},
-      resident => 49000000,
+      resident => 49000000, virtual => 2500000000,
       allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], 0.25},
                      {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], infinity}],
       hits => [{{instance, 0}, [{hit_rate, 0.7}, {hits, 19}, {calls, 27}]}],
-      nodes => {3, [{"other@host", 123456789, 1, 77777}, {"third@host", undefined, undefined, undefined},
-                    {"tls@host", {packets, 123456}, {packets, 1}, undefined}]}}.
+      nodes => {3, [{"other@host", normal, "10.0.0.2:34567", [123456789, 1, 77777]},
+                    {"third@host", hidden, undefined, [undefined, undefined, undefined]},
+                    {"tls@host", normal, "[2001:db8::7]:9100", [{packets, 123456}, {packets, 1}, undefined]}]}}.
 
 links() ->
     #{related => {[{links, 2}, {monitors, 3}, {monitored_by, 20001}, {not_listed, "monitored by"}],
@@ -1416,8 +1417,13 @@ seen_on(Node) ->
     ok = sonde_terminal_helper:type(Terminal, "1"),
     ok = shows(Terminal, "process <0\\.\\d+\\.0> (?s:.*)heap"),
     #{nodes := {_, Connected}} = sonde_top_system:take(),
-    {_, Received, Sent, Queued} = lists:keyfind(atom_to_list(Node), 1, Connected),
+    {_, Type, Address, [Received, Sent, Queued]} = lists:keyfind(atom_to_list(Node), 1, Connected),
     true = Received > 0 andalso Sent > 0 andalso Queued >= 0,
+    {ok, Info} = net_kernel:node_info(Node),
+    Type = proplists:get_value(type, Info),
+    Port = proplists:get_value(Node, erlang:system_info(dist_ctrl)),
+    {ok, {Ip, Number}} = inet:peername(Port),
+    Address = lists:concat([inet:ntoa(Ip), ":", Number]),
     quit(Terminal, Top),
     ok = until(no_meters, fun() -> erpc:call(Node, ?MODULE, meters, []) =:= [] end).
 
@@ -1447,15 +1453,17 @@ by_tls(Dir) ->
 seen_by_tls(Other) ->
     pong = net_adm:ping(Other),
     Name = atom_to_list(Other),
-    Seen = fun() -> #{nodes := {1, [{Name, In, Out, undefined}]}} = sonde_top_system:take(), {In, Out} end,
-    ok = until(packets, fun() -> {{packets, In}, {packets, Out}} = Seen(), In > 0 andalso Out > 0 end),
-    {{packets, Before}, _} = Seen(),
+    Seen = fun() -> #{nodes := {1, [{Name, Type, Address, [In, Out, undefined]}]}} = sonde_top_system:take(), {In, Out, Type, Address} end,
+    ok = until(packets, fun() -> {{packets, In}, {packets, Out}, normal, _} = Seen(), In > 0 andalso Out > 0 end),
+    {{packets, Before}, _, _, Address} = Seen(),
     1000000 = length(erpc:call(Other, lists, seq, [1, 1000000])),
-    ok = until(more, fun() -> {{packets, After}, _} = Seen(), After > Before end),
+    ok = until(more, fun() -> {{packets, After}, _, _, _} = Seen(), After > Before end),
     {ok, Info} = net_kernel:node_info(Other),
+    {address, {net_address, {Ip, Number}, _, _, _}} = lists:keyfind(address, 1, Info),
+    Address = lists:concat([inet:ntoa(Ip), ":", Number]),
     Owner = proplists:get_value(owner, Info),
     true = erlang:suspend_process(Owner),
-    {undefined, undefined} = Seen(),
+    {undefined, undefined, normal, undefined} = Seen(),
     true = erlang:resume_process(Owner),
     until(answers, fun() -> element(1, Seen()) =/= undefined end).
 

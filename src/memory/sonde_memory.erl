@@ -4,7 +4,7 @@
 %% are known.
 -module(sonde_memory).
 
--export([read/0, read/1, known/0, total/0, resident/0, off/0, unused/0, timers/0]).
+-export([read/0, read/1, known/0, total/0, resident/0, virtual/0, off/0, unused/0, timers/0]).
 -export_type([kind/0]).
 
 -type kind() :: atom().
@@ -51,10 +51,16 @@ total(Resident) -> Resident.
 
 %% @doc Returns the resident set on Linux. Other systems report it only through an external program.
 -spec resident() -> non_neg_integer() | undefined.
-resident() ->
+resident() -> of_process("VmRSS").
+
+%% @doc Returns the size of the address space on Linux, most of which is only reserved.
+-spec virtual() -> non_neg_integer() | undefined.
+virtual() -> of_process("VmSize").
+
+of_process(Key) ->
     case file:read_file("/proc/self/status") of
         {ok, Status} ->
-            case re:run(Status, "^VmRSS:\\s*([0-9]+) kB", [multiline, {capture, [1], binary}]) of
+            case re:run(Status, ["^", Key, ":\\s*([0-9]+) kB"], [multiline, {capture, [1], binary}]) of
                 {match, [Kilobytes]} -> binary_to_integer(Kilobytes) * 1024;
                 nomatch -> undefined
             end;

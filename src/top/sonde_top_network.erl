@@ -3,7 +3,7 @@
 %% they look.
 -module(sonde_top_network).
 
--export([take/2, port/2, lines/3, port_lines/3, short/1]).
+-export([take/2, port/2, lines/3, port_lines/3, short/1, address/1]).
 -export_type([attr/0, row/0]).
 
 -type attr() :: oct | recv_oct | send_oct | cnt | memory | queue_size.
@@ -111,6 +111,7 @@ traffic_of(Port) ->
                                            {Known, At} <- Info, Known =:= Key]
     end.
 
+-spec address(term()) -> string().
 address({local, Path}) -> lists:flatten(io_lib:format("~ts", [Path]));
 address({Address, Port}) when is_integer(Port) ->
     case inet:ntoa(Address) of

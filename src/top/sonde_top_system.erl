@@ -5,6 +5,8 @@
 
 -export([take/0, os_memory/2, lines/2]).
 
+-include_lib("kernel/include/net_address.hrl").
+
 -define(PATIENCE_MS, 1000).
 -define(MEMINFO, "/proc/meminfo").
 -define(LONGEST, 65536).      % bytes of that file
@@ -31,7 +33,7 @@ take() ->
       counters => [{context_switches, Switches}, {collections, Collections},
                    {gc_words_reclaimed, Words}, {input, In}, {output, Out}],
       queues => erlang:statistics(run_queue_lengths_all),
-      os => os_memory(?MEMINFO, whereis(memsup)), resident => sonde_memory:resident(),
+      os => os_memory(?MEMINFO, whereis(memsup)), resident => sonde_memory:resident(), virtual => sonde_memory:virtual(),
       allocators => allocators(), hits => sonde_alloc:cache_hit_rates(), nodes => connections()}.
 
 %% The item exists from OTP 24 on.
@@ -50,36 +52,49 @@ allocators() ->
 ratios(Sorted) ->
     maps:from_list(lists:reverse([{Allocator, Ratio} || {{Allocator, _}, Ratio} <- Sorted])).
 
-%% Of connections that are no ports, as those by TLS, `net_kernel' knows packets: it asks the owner of each connection, which may
-%% not answer.
+%% Of connections that are no ports, as those by TLS, `net_kernel' knows packets and address: it asks the owner of each
+%% connection, which may not answer. All of them are up.
 connections() ->
     All = erlang:system_info(dist_ctrl),
     {Ports, _} = sonde_facts_ports:nodes_first(),
     Others = [Node || {Node, _} <- lists:sublist(All, ?MOST_NODES), not lists:keymember(Node, 1, Ports)],
-    Packets = packets(Others),
-    {length(All), [{atom_to_list(Node), received(Port), Sent, Queued}
+    Known = known(Others),
+    Hidden = nodes(hidden),
+    Row = fun(Node, Address, Traffic) ->
+                  {atom_to_list(Node), case lists:member(Node, Hidden) of true -> hidden; false -> normal end, Address, Traffic}
+          end,
+    {length(All), [Row(Node, peer(Port), [received(Port), Sent, Queued])
                    || {Node, Port, Queued, Sent} <- lists:sublist(Ports, ?MOST_NODES)]
-     ++ [{atom_to_list(Node), In, Out, undefined} || Node <- Others, {In, Out} <- [maps:get(Node, Packets, {undefined, undefined})]]}.
+     ++ [Row(Node, Address, [In, Out, undefined])
+         || Node <- Others, {Address, In, Out} <- [maps:get(Node, Known, {undefined, undefined, undefined})]]}.
 
-packets([]) ->
+known([]) ->
     #{};
-packets(Nodes) ->
+known(Nodes) ->
     Asked = fun(Caller) ->
                     sonde_top_rows:ask([{Node, fun() -> net_kernel:node_info(Node) end} || Node <- Nodes], fun counted/3, #{},
                                        {sonde_top_rows:until(?ASK_MS), Caller})
             end,
     case sonde_top_rows:native(fun() -> sonde_helper:call(Asked) end) of
-        #{} = Packets -> Packets;
+        #{} = Known -> Known;
         {error, _} -> #{}
     end.
 
 counted(Node, {ok, {ok, Info}}, Found) ->
     case [N || Key <- [in, out], {_, N} <- [lists:keyfind(Key, 1, Info)], is_integer(N)] of
-        [In, Out] -> Found#{Node => {{packets, In}, {packets, Out}}};
+        [In, Out] ->
+            Address = [sonde_top_network:address(At) || {address, #net_address{address = At}} <- Info, At =/= undefined],
+            Found#{Node => {hd(Address ++ [undefined]), {packets, In}, {packets, Out}}};
         _ -> Found
     end;
 counted(_, _, Found) ->
     Found.
+
+peer(Port) ->
+    case inet:peername(Port) of
+        {ok, Address} -> sonde_top_network:address(Address);
+        {error, _} -> undefined
+    end.
 
 received(Port) ->
     case inet:getstat(Port, [recv_oct]) of
@@ -137,8 +152,9 @@ memsup(Memsup) ->
     {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) ->
     #{system := System, processors := Processors, counters := Counters, queues := Queues, os := Os,
-      resident := Resident, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,
-    Ours = processor(Head, Model) ++ resident(Resident, Os, Style),
+      resident := Resident, virtual := Virtual, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,
+    Ours = processor(Head, Model) ++ resident(Resident, Os, Style)
+        ++ [["virtual ", sonde_top_text:text(bytes, Virtual, Style)] || Virtual =/= undefined],
     All = lists:append(
             [schedulers(Head, Model, Queues, Style), os(Os, Ours, Style),
              limits(maps:get(limits, Head), Style),
@@ -222,9 +238,10 @@ hits(Rows, Style) ->
 
 connected({0, _}, _) -> ["no connection to another node"];
 connected({N, Known}, Style) ->
-    sonde_top_text:table(["connected to", "  received", "      sent", "to be sent"],
+    sonde_top_text:table(["connected to", "  received", "      sent", "to be sent", "type", "address"],
                          [[{text, Name} | [traffic(Value, Style) || Value <- Traffic]]
-                          || {Name, Received, Sent, Queued} <- Known, Traffic <- [[Received, Sent, Queued]]], Style)
+                          ++ [{text, atom_to_list(Type)}, case Address of undefined -> none; _ -> {text, Address} end]
+                          || {Name, Type, Address, Traffic} <- Known], Style)
         ++ [["... ", integer_to_list(N - length(Known)), " more"] || N > length(Known)].
 
 traffic({packets, 1}, _) -> {number, "1 packet"};
