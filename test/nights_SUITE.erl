@@ -86,7 +86,11 @@ a_run_queue(_Config) ->
         {_, true} = {{Missed, Runnable, Busy}, Busy < 1000 andalso Runnable > 1000 andalso Runnable + Busy =< Missed},
         true = lists:keymember(runnable, 2, Pids) orelse Busy >= 10,
         #{kind := run_queue, what := {processes, {?MODULE, works, 1}}, evidence := [{processes, N} | _]} = suspect(Twin),
-        {_, true} = {N, N > 40000 andalso N =< 51000}
+        {_, true} = {N, N > 40000 andalso N =< 51000},
+        %% how many of them were looked at is said
+        {ok, #{not_looked_at := Not}, _} = ask(Twin, diagnose, [], #{interval => 0}),
+        {states, {sampled, Looked}} = lists:keyfind(states, 1, Not),
+        {_, true} = {Looked, Looked > 20000 andalso Looked =< 50000}
     end).
 
 %% ---- processes that wait for others

@@ -19,12 +19,12 @@
                        largest := #{memory | binary_memory := [largest()]}, not_looked_at := [{atom(), term()}]}.
 -type largest() :: {pid(), pos_integer(), [sonde_outside_names:name() | {grown | grown_over | current_function | initial_call, term()}]}.
 %% `waits': of the processes that others wait for, how many do, directly and in all, and on which circle each is.
-%% `queues': the longest mailboxes. `states': the processes that are in each state, with what each began with.
+%% `looked_at': the processes whose state was read: all, or `each' second, fourth and so on. `queues': the longest mailboxes. `sizes': the memory of their processes, 0 if it is not known. `states': the processes that are in each state, with what each began with.
 %% `memory', `binary_memory': of those that have much. `heart': itself, if it is in its callback, and waits for no process.
 %% `ports': what normal schedulers run; a mark stays the same only if nothing else ran there meanwhile.
--type look() :: #{processes := non_neg_integer(), bytes := non_neg_integer(), looked_at := non_neg_integer(),
+-type look() :: #{processes := non_neg_integer(), bytes := non_neg_integer(), looked_at := non_neg_integer(), each := pos_integer(),
                   waits := #{pid() => {Direct :: pos_integer(), All :: pos_integer(), [pid()] | undefined}},
-                  queues := #{pid() => non_neg_integer()},
+                  queues | sizes := #{pid() => non_neg_integer()},
                   memory | binary_memory := #{pid() => pos_integer()},
                   heart := {Heart :: pid(), WaitsFor :: pid()} | undefined,
                   states := #{runnable | suspended => #{sonde_nif:function_there() => [pid(), ...]}},
@@ -55,7 +55,7 @@ diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
                _ -> ok = timer:sleep(Pause),
                     [First, look(How#{until := Until + Ms})]
            end,
-    #{processes := Count, bytes := Bytes, looked_at := LookedAt} = Last = lists:last(Both),
+    #{processes := Count, bytes := Bytes, looked_at := LookedAt, each := Each} = Last = lists:last(Both),
     Missed = all_missed(Both, Count),
     #{left_out := LeftOut, timeout := NoTime} = sonde_scan:report(Missed, false),
     Limit = erlang:system_info(process_limit), % that of the other one, or it would not be read
@@ -64,7 +64,7 @@ diagnosis(#{interval := Ms} = Opts, #{until := Until} = How) ->
        largest => largest(Both),
        suspects => worst(suspects(Both, Opts#{interval := Pause}) ++ near_limit(Count, Limit, Last)),
        not_looked_at => [{What, outside} || What <- [ports, tables, atoms, allocators]]
-           ++ [{processes, {no_time, NoTime}} || NoTime > 0] ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || 2 * LookedAt =< Count]},
+           ++ [{processes, {no_time, NoTime}} || NoTime > 0] ++ [{growth, one_moment} || Ms =:= 0] ++ [{states, {sampled, LookedAt}} || Each > 1]},
      Missed}.
 
 %% A suspect is one in each look, so what one of them missed counts. Two looks that ran out of time may have missed the
@@ -94,12 +94,13 @@ look(#{until := Until} = How) ->
     {Graph, Waiting} = sonde_waits:look_there(Until),
     {#{some := Looked} = Read, Unread} = processes(How),
     {Queues, Unqueued} = queues(How),
+    Sizes = maps:map(fun(Pid, _) -> size(Pid, Until) end, Queues),
     {States, Late} = states(Looked, Until),
     {Busy, Later} = each_of(status, [Pid || #{missed := Some} <- [Waiting, Unread], {Pid, busy} <- Some], Until),
     Missed = lists:foldl(fun sonde_scan:merge/2, no_time(Late ++ Later), [Unqueued, Unread, Waiting]),
-    (maps:with([bytes, memory, binary_memory], Read))#{
+    (maps:with([bytes, memory, binary_memory, each], Read))#{
       processes => count(Read, Unread),
-      looked_at => length(Looked), waits => waits(Graph), queues => Queues, states => States, heart => heart(Graph),
+      looked_at => length(Looked), waits => waits(Graph), queues => Queues, sizes => Sizes, states => States, heart => heart(Graph),
       ports => [{Port, Mark, Name} || {port, Port, Mark, Name} <- on_normal_schedulers()],
       busy => maps:from_list([{Pid, Known} || {Pid, running} <- Busy, Known <- running(Pid)]),
       unread => Unread, missed => Missed}.
@@ -157,13 +158,16 @@ waits(Graph) ->
     maps:from_list([{Pid, {sonde_wait_graph:direct(Pid, Graph), N, sonde_wait_graph:circle(Pid, Graph)}}
                     || {Pid, N} <- sonde_wait_graph:totals(Graph), is_pid(Pid)]).
 
-%% The boot script starts it, so it is among the first processes. In its own loop it waits for nobody.
+%% The boot script starts it, so it is among the first processes, and one step of the search finds it. In its own loop it
+%% waits for nobody.
 heart(Graph) ->
     case sonde_nif:find_name(<<"heart">>, 0) of
         Heart when is_pid(Heart) ->
-            case [For || For <- sonde_wait_graph:awaited(Graph), lists:member(Heart, sonde_wait_graph:some(For, Graph))] of
-                [For] -> held_by(Heart, last(For, Graph, []));
-                [] -> held_by(Heart, in_callback(Heart))
+            Awaited = [{For, sonde_wait_graph:some(For, Graph)} || For <- sonde_wait_graph:awaited(Graph)],
+            case [For || {For, Some} <- Awaited, lists:member(Heart, Some)] of
+                [For | _] -> held_by(Heart, last(For, Graph, []));
+                [] -> held_by(Heart, in_callback(Heart, [For || {For, Some} <- Awaited,
+                                                                sonde_wait_graph:direct(For, Graph) > length(Some)]))
             end;
         _ ->
             undefined
@@ -180,9 +184,11 @@ last(Pid, Graph, Before) ->
         {false, _} -> Pid
     end.
 
-in_callback(Heart) ->
+%% Of those that wait for a bottleneck, the graph keeps some only.
+in_callback(Heart, Bottlenecks) ->
     case sonde_nif:identity(Heart) of
         {_, _, {<<"heart">>, _, _}, _} -> none;
+        {_, _, {<<"gen">>, _, _}, _} when Bottlenecks =/= [] -> none;
         {_, _, {_, _, _}, waiting} -> Heart;
         _ -> none
     end.
@@ -192,6 +198,12 @@ queues(How) ->
     Scans = sonde_scan:scan(top, ?TOP, undefined, Here),
     Missed = sonde_scan:run(Scans, Here),
     {maps:from_list([{Pid, N} || {N, Pid} <- sonde_scan:rows(Scans, 0, ?TOP), N >= ?FEW]), Missed}.
+
+size(Pid, Until) ->
+    case sonde_outside_info:process(Pid, [memory], #{timeout => max(0, Until - erlang:monotonic_time(millisecond))}) of
+        {memory, Bytes} when is_integer(Bytes) -> Bytes;
+        _ -> 0
+    end.
 
 %% Those that wait for a processor, or are suspended, by what each began with; and those for which there was no time.
 states(Pids, Until) ->
@@ -270,18 +282,12 @@ bottleneck(Pid, Direct, N, All, Queued) ->
             {sonde, waits, [5]}, unblock).
 
 mailboxes([#{queues := First} | _] = Looks) ->
-    #{queues := Queues, bytes := All} = lists:last(Looks),
+    #{queues := Queues, sizes := Sizes, bytes := All} = lists:last(Looks),
     [suspect(mailbox, Pid, Own, Own / max(1, Bytes),
              [{messages, N} | [{grown, N - Before} || length(Looks) > 1]] ++ state_of(Pid) ++ named(Pid),
              {sonde, mailbox, [Pid, 5]}, remedy(Pid))
      || {Pid, N} <- maps:to_list(Queues), #{Pid := Before} <- [First], N >= ?STILL * Before,
-        Memory <- [memory(Pid)], Own <- [max(N * ?MESSAGE, Memory)], Bytes <- [All + Own - Memory]].
-
-memory(Pid) ->
-    case sonde_outside_info:process(Pid, [memory], #{}) of
-        {memory, Bytes} when is_integer(Bytes) -> Bytes;
-        _ -> 0
-    end.
+        Memory <- [map_get(Pid, Sizes)], Own <- [max(N * ?MESSAGE, Memory)], Bytes <- [All + Own - Memory]].
 
 state_of(Pid) ->
     case sonde_nif:identity(Pid) of
@@ -300,13 +306,13 @@ groups([#{states := First} | _] = Looks, #{states := #{suspended := Suspended} =
     #{processes := All} = lists:last(Looks),
     Full = [Ends || map_size(Suspended) > 0, Ends <- full(Opts)],
     [suspect(Kind, {processes, sonde_outside_names:function(Call)}, 0, N / max(1, LookedAt),
-             [{processes, N * max(1, All) div max(1, LookedAt)}, {some, lists:sublist(Both, ?SOME)} | current(hd(Both))]
+             [{processes, Of}, {some, lists:sublist(Both, ?SOME)} | current(hd(Both))]
              ++ [Ends || State =:= suspended, Ends <- Full],
              {sonde, stacks, [5]}, Remedy)
      || {State, Kind, Least, Remedy} <- [{runnable, run_queue, ?FEW, fewer_at_once}, {suspended, suspended, 1, let_run}],
         {Call, Pids} <- maps:to_list(map_get(State, Last)), Call =/= undefined,
         Both <- [in_both(State, Pids, maps:get(Call, map_get(State, First), []))],
-        N <- [length(Both)], N >= Least].
+        N <- [length(Both)], N > 0, Of <- [N * max(1, All) div max(1, LookedAt)], Of >= Least].
 
 %% Of processes that wait for a processor each may run between the looks.
 in_both(runnable, Pids, [_ | _] = Before) -> lists:sublist(lists:sort(Pids), min(length(Pids), length(Before)));
