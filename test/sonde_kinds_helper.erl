@@ -44,7 +44,8 @@ compare_reads(Kinds, Attrs) ->
 
 read(Pid, Attr, Tries) ->
     case sonde_nif:read(Pid, Attr) of
-        Not when Tries > 0, Not =:= busy orelse Not =:= torn ->
+        %% also where the call was interrupted for so long that its time was over
+        Not when Tries > 0, Not =:= busy orelse Not =:= torn orelse Not =:= timeslice ->
             erlang:yield(),
             read(Pid, Attr, Tries - 1);
         Found -> Found
