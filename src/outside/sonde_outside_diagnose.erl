@@ -159,7 +159,7 @@ waits(Graph) ->
                     || {Pid, N} <- sonde_wait_graph:totals(Graph), is_pid(Pid)]).
 
 %% The boot script starts it, so it is among the first processes, and one step of the search finds it. In its own loop it
-%% waits for nobody.
+%% waits for no process.
 heart(Graph) ->
     case sonde_nif:find_name(<<"heart">>, 0) of
         Heart when is_pid(Heart) ->
