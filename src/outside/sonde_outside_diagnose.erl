@@ -18,10 +18,12 @@
                        read := non_neg_integer(), suspects := [suspect()],
                        largest := #{memory | binary_memory := [largest()]}, not_looked_at := [{atom(), term()}]}.
 -type largest() :: {pid(), pos_integer(), [sonde_outside_names:name() | {grown | grown_over | current_function | initial_call, term()}]}.
-%% `waits': of the processes that others wait for, how many do, directly and in all, and on which circle each is.
-%% `looked_at': the processes whose state was read: all, or `each' second, fourth and so on. `queues': the longest mailboxes. `sizes': the memory of their processes, 0 if it is not known. `states': the processes that are in each state, with what each began with.
-%% `memory', `binary_memory': of those that have much. `heart': itself, if it is in its callback, and waits for no process.
-%% `ports': what normal schedulers run; a mark stays the same only if nothing else ran there meanwhile.
+%% `looked_at': the processes whose state was read: all, or `each' second, fourth and so on. `waits': of the processes that
+%% others wait for, how many do, directly and in all, and on which circle each is. `queues': the longest mailboxes.
+%% `sizes': the memory of their processes, 0 if it is not known. `memory', `binary_memory': of those that have much.
+%% `heart': what it waits for in the end; itself, if it is in its callback, and waits for no process. `states': the
+%% processes that are in each state, with what each began with. `ports': what normal schedulers run; a mark stays the
+%% same only if nothing else ran there meanwhile.
 -type look() :: #{processes := non_neg_integer(), bytes := non_neg_integer(), looked_at := non_neg_integer(), each := pos_integer(),
                   waits := #{pid() => {Direct :: pos_integer(), All :: pos_integer(), [pid()] | undefined}},
                   queues | sizes := #{pid() => non_neg_integer()},
