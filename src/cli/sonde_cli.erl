@@ -24,6 +24,7 @@
 %% @doc The entry point of the escript.
 -spec main([string()]) -> no_return().
 main(Words) ->
+    ok = logger:set_primary_config(level, none),      % what fails is said by run/1, in one line
     ok = sonde_cli_signal:tell(self()),
     _ = [io:setopts(Device, [{encoding, unicode}]) || is_utf8(), Device <- [standard_io, standard_error]],
     {Pid, Ref} = spawn_monitor(?MODULE, work, [Words]),
@@ -76,8 +77,7 @@ run(Words) ->
         throw:{failed, Text} ->
             complain(Text),
             ?FAILED;
-        error:terminated ->           % the output is closed
-            ?FAILED;
+        error:terminated -> unwritten();           % the device has ended
         Class:Why:Stack ->
             complain(io_lib:format("~0tP", [{Class, Why, Stack}, 60])),
             ?FAILED
@@ -87,9 +87,13 @@ run(Words) ->
 written(Code) ->
     ok = drained(group_leader()),
     case io:getopts() of
-        {error, _} -> complain("the output could not be written"), ?FAILED;
+        {error, _} -> unwritten();
         _ -> Code
     end.
+
+unwritten() ->
+    complain("the output could not be written"),
+    ?FAILED.
 
 %% Before OTP 26, this is the process with the port.
 drained(Device) ->

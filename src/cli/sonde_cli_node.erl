@@ -20,7 +20,6 @@ start(Nodes, File) ->
 start(_, Cookie, true) ->
     cookie_is(Cookie);
 start(IsLong, Cookie, false) ->
-    _ = logger:set_primary_config(level, none),
     Name = list_to_atom(lists:concat(["sonde-", os:getpid(), "-", random(), host(IsLong)])),
     Domain = case IsLong of true -> longnames; false -> shortnames end,
     case net_kernel:start(Name, #{name_domain => Domain, hidden => true, dist_listen => false}) of
