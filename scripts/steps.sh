@@ -9,8 +9,8 @@ failed=()
 # Prints the last line of a log, without terminal escapes.
 last_line() { sed 's/\x1b\[[0-9;]*m//g; /^$/d' "$1" | tail -n 1 | cut -c1-110; }
 
-# failures NAME: the failed cases that the log of a step names, each in one line
-failures() { grep -E '^ *FAILED ' "$logs/$1.log" | head -n 8 | cut -c1-200 | sed "s/^ */$1: /"; }
+# failures NAME: the failed cases and the compiler errors that the log of a step names, each in one line
+failures() { grep -E '^ *FAILED |: error: ' "$logs/$1.log" | head -n 8 | cut -c1-200 | sed "s/^ */$1: /"; }
 
 # step NAME COMMAND... : runs a step and prints its result and time; if it failed, also the end of its log
 step() {

@@ -348,7 +348,7 @@ looks_take_little(Config) ->
         Found = in_little_memory(OsPid, " diagnose --interval 0", Config),
         {match, [Sampled]} = re:run(Found, "all but a sample of ([0-9,]+)", [{capture, [1], list}]),
         N = list_to_integer([C || C <- Sampled, C =/= $,]),
-        {true, _} = {N > 25000 andalso N =< 50000, N}
+        {true, _} = {N > 25000 andalso N =< 32768, N}
     end.
 
 in_little_memory(OsPid, Words, Config) ->

@@ -37,7 +37,7 @@
 -define(FEW, 1000).           % messages, or processes that wait for a processor, as in sonde_judge
 -define(MANY, 20).            % waiters of one process, as in sonde_facts_waits
 -define(TOP, 20).             % mailboxes
--define(SAMPLE, 50000).       % processes whose state is read, at most
+-define(SAMPLE, 32768).       % processes whose state is read, at most
 -define(MESSAGE, 40).         % bytes of a message without its terms, at least
 -define(STILL, 0.9).          % a backlog that has not become smaller
 -define(NEAR, 0.8).           % of the limit of processes
@@ -98,13 +98,14 @@ look(#{until := Until} = How) ->
     {Queues, Unqueued} = queues(How),
     Sizes = maps:map(fun(Pid, _) -> size(Pid, Until) end, Queues),
     {States, Late} = states(Looked, Until),
-    {Busy, Later} = each_of(status, [Pid || #{missed := Some} <- [Waiting, Unread], {Pid, busy} <- Some], Until),
+    {Busy, Later} = each_of(status, [Pid || #{missed := Some} <- [Waiting, Unread], {Pid, busy} <- Some],
+                            fun(State) -> State =:= running end, Until),
     Missed = lists:foldl(fun sonde_scan:merge/2, no_time(Late ++ Later), [Unqueued, Unread, Waiting]),
     (maps:with([bytes, memory, binary_memory, each], Read))#{
       processes => count(Read, Unread),
       looked_at => length(Looked), waits => waits(Graph), queues => Queues, sizes => Sizes, states => States, heart => heart(Graph),
       ports => [{Port, Mark, Name} || {port, Port, Mark, Name} <- on_normal_schedulers()],
-      busy => maps:from_list([{Pid, Known} || {Pid, running} <- Busy, Known <- running(Pid)]),
+      busy => maps:from_list([{Pid, Known} || {Pid, _} <- Busy, Known <- running(Pid)]),
       unread => Unread, missed => Missed}.
 
 no_time(Pids) -> (sonde_scan:nothing())#{missed := [{Pid, timeout} || Pid <- lists:usort(Pids)]}.
@@ -209,26 +210,27 @@ size(Pid, Until) ->
 
 %% Those that wait for a processor, or are suspended, by what each began with; and those for which there was no time.
 states(Pids, Until) ->
-    {Found, Late} = each_of(status, Pids, Until),
-    {Calls, Later} = each_of(initial_call, [Pid || {Pid, S} <- Found, S =:= runnable orelse S =:= suspended], Until),
+    {Found, Late} = each_of(status, Pids, fun(State) -> State =:= runnable orelse State =:= suspended end, Until),
+    {Calls, Later} = each_of(initial_call, [Pid || {Pid, _} <- Found], fun is_tuple/1, Until),
     States = maps:from_list(Found),
     {maps:from_list([{State, maps:groups_from_list(fun({_, Call}) -> Call end, fun({Pid, _}) -> Pid end,
-                                                   [Known || {Pid, {_, _, _}} = Known <- Calls, map_get(Pid, States) =:= State])}
+                                                   [Known || {Pid, _} = Known <- Calls, map_get(Pid, States) =:= State])}
                      || State <- [runnable, suspended]]),
      Late ++ Later}.
 
-%% Also those that it did not come to.
-each_of(What, [_ | _] = Pids, Until) ->
+%% Those with such a value, and those that it did not come to.
+each_of(What, Pids, IsSuch, Until) -> each_of(What, Pids, IsSuch, Until, []).
+
+each_of(What, [_ | _] = Pids, IsSuch, Until, Found) ->
     case erlang:monotonic_time(millisecond) < Until of
         true ->
             Values = sonde_nif:each_of(What, Pids),
             {Now, Later} = lists:split(length(Values), Pids),
-            {More, Late} = each_of(What, Later, Until),
-            {lists:zip(Now, Values) ++ More, Late};
-        false -> {[], Pids}
+            each_of(What, Later, IsSuch, Until, [Such || {_, Value} = Such <- lists:zip(Now, Values), IsSuch(Value)] ++ Found);
+        false -> {Found, Pids}
     end;
-each_of(_, [], _) ->
-    {[], []}.
+each_of(_, [], _, _, Found) ->
+    {Found, []}.
 
 running(Pid) ->
     case sonde_nif:identity(Pid) of
