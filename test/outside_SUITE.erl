@@ -410,7 +410,7 @@ flags_are_taken(Config) ->
     with_node("", ["+P", "40000", "+A", "3", "+JPperf", "true"], fun(OsPid) ->
         #{<<"limit">> := 65536, <<"line">> := Line, <<"os_pid">> := Twin} = twin(OsPid, Config),
         {Flags, _} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, Line),
-        [<<"-P">>, <<"40000">>, <<"-JPperf">>, _] = lists:nthtail(3, Flags),
+        [<<"-P">>, <<"40000">>, <<"-JPperf">>, _] = lists:nthtail(5, Flags), % after those of every twin
         [] = filelib:wildcard("/tmp/{perf,jit}-" ++ binary_to_list(Twin) ++ ".*"),
         _ = [file:delete(File) || File <- filelib:wildcard("/tmp/{perf,jit}-" ++ OsPid ++ ".*")]
     end),

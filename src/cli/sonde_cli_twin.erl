@@ -137,9 +137,10 @@ started(Program, Opts) ->
     catch error:Why when is_atom(Why) -> {error, Why}
     end.
 
+%% The allocator gives back at once what a collection frees (MMmcs).
 arguments(Folder, Bin, #{flags := Flags, root := Root, boot := Boot, boot_vars := Vars, content := Content}, Words) ->
     lists:append(
-      [["-Bd", "-sbtu" | Flags],
+      [["-Bd", "-sbtu", "-MMmcs", "0" | Flags],
        ["--", "-root", Root, "-bindir", Bin, "-progname", "sonde", "--", "-home", Folder, "--"],
        ["-boot", Boot], lists:append([["-boot_var", Var, Path] || {Var, Path} <- Vars]),
        ["-noshell", "-noinput", "-kernel", "logger_level", "emergency"],
