@@ -1583,6 +1583,8 @@ top() -> top(#{}).
 %%     the pause is at least as long as the sample took</li>
 %% <li>`sort' (`memory'): an attribute, or `{growth, Attr}' of an attribute that is read
 %%     natively</li>
+%% <li>`pages' (those in the environment of the application sonde, `top_pages', on that node): pages of your own, up
+%%     to ten, each a key, a title and a module, such as `{$O, "pools", my_pools}' ({@link sonde_top_page})</li>
 %% <li>`rows': the largest number of rows on a page; `width', `height': used instead of those of the
 %%     terminal</li>
 %% </ul>

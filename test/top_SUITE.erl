@@ -21,19 +21,19 @@ groups() ->
                  interval_has_bounds, pause_asks_for_nothing, deep_is_asked_once,
                  sample_of_another_page_is_not_shown, sample_of_other_rows_is_not_shown,
                  every_row_leads_to_its_process, up_leads_back, pages_have_their_own_order,
-                 more_of_a_process, search_is_asked, nothing_is_skipped]},
+                 more_of_a_process, search_is_asked, nothing_is_skipped, own_pages_have_their_keys]},
      {samples, [], [owners_and_holders_have_names, settings_are_those_of_the_calls, rows_are_those_of_proc_count, rows_of_growth, rows_of_a_page_only,
                     walked_attributes, every_page_has_a_sample, page_of_a_process,
                     page_of_the_dead, no_pid_leaves_the_node, search_by_name_pid_or_call,
                     search_on_other_pages, search_makes_no_atom, ports_and_sockets, page_of_a_port,
                     applications_are_those_of_proc_group, status_of_applications, labels_are_shown, tree_of_an_application, tree_is_bounded,
                     tree_of_what_does_not_answer, tree_of_what_is_not_there, machine_memory,
-                    tables_of_mnesia, relations_of_a_process, stack_and_mailbox]},
+                    tables_of_mnesia, relations_of_a_process, stack_and_mailbox, own_page, own_page_that_is_none]},
      {live, [], [options_that_make_no_sense, shows_and_quits, caller_has_no_row, shows_again_and_again,
                  plain_shows_at_each_line, end_of_input_ends_it, ends_with_its_caller,
                  ends_with_its_terminal, terminal_that_is_stuck, leaves_the_terminal_as_it_was,
                  no_process_is_left, nothing_reaches_the_mailbox, times_are_measured_meanwhile,
-                 node_that_is_not_there]},
+                 node_that_is_not_there, own_pages_of_the_node]},
      {others, [], [another_node, traffic_by_tls, node_that_goes_away, node_that_hangs, node_without_sonde]}].
 
 init_per_suite(Config) ->
@@ -123,13 +123,16 @@ names() ->
     [memory, growth, walked, walked_off, portable, nothing_yet, paused, help, process, process_off,
      process_gone, tables, tables_binaries, binaries, binaries_off, allocators, waits, waits_off,
      search, network, port, applications, tree, tree_not, mnesia, mnesia_not, system, system_portable,
-     links, stack, mailbox, mailbox_not].
+     links, stack, mailbox, mailbox_not, own, own_not].
 
-model(Name) ->
-    model(new(), seen(Name)).
+model(Name) when Name =:= own; Name =:= own_not -> model(own_new(), seen(Name));
+model(Name) -> model(new(), seen(Name)).
 
 new() -> new(memory).
 new(Sort) -> sonde_top_model:new(#{interval => 1000, rows => auto, sort => Sort}).
+own_new() -> sonde_top_model:new(#{interval => 1000, rows => auto, sort => memory, pages => own_pages()}).
+
+own_pages() -> [{$O, "pools", sonde_own_page_helper}].
 
 %% The last key may need a row of the samples before the last one.
 model(Model, {[Page, "1"], Samples}) ->
@@ -198,7 +201,17 @@ seen(mailbox) ->
                                              [{"<0.7.0>", 99990, 6399360, {'$gen_call', 3}},
                                               {"-", 10, 160, stop}]}})};
 seen(mailbox_not) ->
-    {["0.123.0", "Q"], samples({messages, "<0.123.0>"}, #{related => {error, content_forbidden}})}.
+    {["0.123.0", "Q"], samples({messages, "<0.123.0>"}, #{related => {error, content_forbidden}})};
+
+seen(own) -> {["O"], samples({own, {sonde_own_page_helper, none}}, own())};
+seen(own_not) ->
+    {["O"], samples({own, {sonde_own_page_helper, none}}, #{failed => "sonde_own_page_helper:page/1 did not return in time"})}.
+
+own() ->
+    #{columns => [{none, "pool"}, {$b, "busy"}, {$m, "memory"}, {none, "owner"}], state => second,
+      lines => ["2 pools of \x{416}", "taken since the last sample: 17"],
+      rows => [{"<0.123.0>", [{text, "orders"}, {number, "17"}, {number, "1.0 MiB"}, {text, "<0.123.0>"}]},
+               {none, [{text, "\x{416}"}, {number, "1,000,003"}, {number, "97.7 KiB"}, {text, "none"}]}]}.
 
 samples(Page, Body) -> [sample(N, Page, Body) || N <- [1, 2, 3]].
 
@@ -654,6 +667,38 @@ search_is_asked(_Config) ->
     #{find := "abc"} = sonde_top_model:request(sonde_top_model:sampled((hd(samples({procs, {count, memory}}, procs())))#{from => 0, find => ""}, Paused)),
     [{"my_app", _, _, _, _}] = sonde_top_model:rows(pressed(["/MY_"], model(applications))),
     [{"<0.81.0>", _, _, _, _, _, _}] = sonde_top_model:rows(pressed(["/my_sup"], model(tree))).
+
+own_pages_have_their_keys(_Config) ->
+    Own = {own, {sonde_own_page_helper, none}},
+    Note = fun(Keys, Model) -> maps:get(note, pressed(Keys, Model)) end,
+    Page = fun(Keys, Model) -> maps:get(page, pressed(Keys, Model)) end,
+    Own = Page(["O"], own_new()),
+    {ets, memory} = Page(["O", "E", "O", "u"], own_new()),
+    "no such key: V (h: help)" = Note(["V"], own_new()),
+    "no such key: e (h: help)" = Note(["e"], own_new()),
+    "no such key: O (h: help)" = Note(["O"], new()),
+    Model = model(own),
+    _ = [{own, {sonde_own_page_helper, Key}} = Page([[Key]], Model) || Key <- "bm"],
+    true = has(Note(["r"], Model), "sorted by b m"),
+    true = has(Note(["e"], Model), "sorted by b m"),
+    true = has(Note(["ee"], Model), "no such key: ee"),
+    "this page has no other order" = Note(["r"], model(own_not)),
+    %% What the page returned comes with its next sample, and with no other.
+    #{state := second} = sonde_top_model:request(Model),
+    #{state := second} = sonde_top_model:request(pressed(["E", "O"], Model)),
+    false = is_map_key(state, sonde_top_model:request(pressed(["E"], Model))),
+    {process, "<0.123.0>"} = Page(["1"], Model),
+    true = has(Note(["2"], Model), "no page behind it"),
+    #{find := "ord"} = sonde_top_model:request(pressed(["/ord"], Model)),
+    %% Those of the node count where none were asked for.
+    Auto = fun(Pages) ->
+                   #{head := Head} = Sample = hd(samples({procs, {count, memory}}, procs())),
+                   sonde_top_model:sampled(Sample#{head := Head#{pages => Pages}},
+                                           sonde_top_model:new(#{interval => 1000, rows => auto, sort => memory}))
+           end,
+    Own = Page(["O"], Auto(own_pages())),
+    [] = sonde_top_model:own(Auto(invalid)),
+    true = has(maps:get(note, Auto(invalid)), "top_pages").
 
 %% Where the page has more than its rows, it still shows all of those that it numbers.
 nothing_is_skipped(_Config) ->
@@ -1188,7 +1233,67 @@ waits_here(Pid) ->
 
 %% ---- live
 
+own_page(_Config) ->
+    Take = fun(Sort, More) ->
+                   #{body := Body} = sonde_top_sample:take(maps:merge(request({own, {sonde_own_page_helper, Sort}}), More)),
+                   Body
+           end,
+    Names = fun(#{rows := Rows}) -> [Name || {_, [{text, Name} | _]} <- Rows] end,
+    #{state := 1, lines := [], rows := [{"<0.0.0>", Cells}, {none, _}, {Port, _}],
+      columns := [{none, "pool"}, {$b, "busy"}, {$m, "memory"}, {$w, "working"}, {$o, "of"}, {none, "owner"}]} = Take(none, #{}),
+    [{text, "small"}, {number, "2"}, {number, "2.0 KiB"}, {number, "50.0%"}, {text, "{any,\"term\"}"}, {text, "<0.0.0>"}] = Cells,
+    Port = port_to_list(hd(erlang:ports())),
+    #{state := 8, lines := ["looked at 7 times before"]} = Take(none, #{state => 7}),
+    ["small", "größte", "middle"] = Names(Take(none, #{})),
+    ["größte", "middle", "small"] = Names(Take($b, #{})),
+    ["größte", "small", "middle"] = Names(Take($m, #{})),
+    ["middle", "small", "größte"] = Names(Take($w, #{})),
+    ["middle", "größte", "small"] = Names(Take($o, #{})), % [1,2], text, {any,"term"}
+    ["middle"] = Names(Take($b, #{from => 1, rows => 1})),
+    ["größte"] = Names(Take(none, #{find => "GRÖ"})),
+    ["small"] = Names(Take(none, #{find => "2.0 k"})).
+
+%% The view goes on, and says why.
+own_page_that_is_none(_Config) ->
+    Fails = fun(Do) ->
+                    #{body := #{failed := Why} = Body} =
+                        sonde_top_sample:take((request({own, {sonde_own_page_helper, none}}))#{state => Do}),
+                    [failed] = maps:keys(Body),
+                    "sonde_own_page_helper:page/1 " ++ Text = Why,
+                    Text
+            end,
+    Page = sonde_own_page_helper:pools(),
+    "failed: {error,badarg}" = Fails(fun() -> error(badarg) end),
+    "failed: {throw,ball}" = Fails(fun() -> throw(ball) end),
+    "failed: {exit,normal}" = Fails(fun() -> exit(normal) end),
+    "did not return in time" = Fails(fun() -> receive never -> ok end end),
+    "ended: killed" = Fails(fun() -> exit(self(), kill) end),
+    "ended: linked" = Fails(fun() -> _ = spawn_link(fun() -> exit(linked) end), receive never -> ok end end),
+    Wrong = fun(Key, Value) -> Fails(fun() -> {Page#{Key => Value}, none} end) end,
+    _ = ["returned no page" = Fails(fun() -> Not end)
+         || Not <- [ok, Page, {Page, none, none}, {maps:remove(rows, Page), none}]],
+    _ = ["returned no page" = Wrong(Key, Value) || {Key, Value} <- [{columns, x}, {rows, x}, {lines, x}]],
+    "returned 0 columns" = Wrong(columns, []),
+    "returned 21 columns" = Wrong(columns, lists:duplicate(21, "")),
+    "returned a letter twice" = Wrong(columns, [{$b, "a"}, {$b, "b"}, "", "", "", ""]),
+    _ = ["returned a column with the letter " ++ _ = Wrong(columns, [{Key, "a"}, "", "", "", "", ""])
+         || Key <- "qhpaiuQ1/" ++ [b, -1, "b"]],
+    _ = ["returned no list of 6 cells as row 2" = Wrong(rows, [[1, 2, 3, 4, 5, 6], Row]) || Row <- [[1], x, [1, 2, 3, 4, 5 | 6]]],
+    %% No more of a text than a line has, and none that a terminal would obey.
+    #{body := #{rows := [{none, [{text, Long} | _]}]}} =
+        sonde_top_sample:take((request({own, {sonde_own_page_helper, none}}))#{
+            state => fun() -> {Page#{rows => [[lists:duplicate(1000000, $x), 2, 3, 4, 5, "\e[2J"]]}, none} end}),
+    200 = length(Long),
+    #{body := #{failed := "lists:page/1 is not on this node"}} = sonde_top_sample:take(request({own, {lists, none}})),
+    #{body := #{failed := "top_SUITE_none:page/1 is not on this node"}} =
+        sonde_top_sample:take(request({own, {top_SUITE_none, none}})).
+
 options_that_make_no_sense(_Config) ->
+    Own = {$O, "pools", sonde_own_page_helper},
+    _ = [{Pages, badarg} = {Pages, raised(fun() -> sonde:top(#{pages => Pages}) end)}
+         || Pages <- [x, [x], [Own | x], [Own, Own], [setelement(1, Own, $P)], [setelement(1, Own, $L)], [setelement(1, Own, $o)],
+                      [setelement(2, Own, "")], [setelement(2, Own, <<"pools">>)], [setelement(2, Own, lists:duplicate(21, $x))],
+                      [setelement(2, Own, "\e")], [setelement(3, Own, "m")]]],
     _ = [{Opts, badarg} = {Opts, raised(fun() -> sonde:top(Opts) end)}
          || Opts <- [[], x, #{x => 1}, #{interval => 999}, #{interval => 1000.0},
                      #{interval => 3600001}, #{sort => foo}, #{sort => {growth, garbage_bytes}},
@@ -1224,6 +1329,26 @@ has(Text, Pattern) ->
 quit(Terminal, Top) ->
     ok = sonde_terminal_helper:type(Terminal, "q"),
     {result, ok} = ended(Top).
+
+own_pages_of_the_node(_Config) ->
+    ok = application:set_env(sonde, top_pages, own_pages()),
+    try
+        Terminal = terminal(),
+        Top = top(Terminal),
+        ok = shows(Terminal, "O pools"),
+        ok = sonde_terminal_helper:type(Terminal, "O"),
+        ok = shows(Terminal, "looked at [1-9] times before(?s:.*)größte +11"),
+        ok = sonde_terminal_helper:type(Terminal, "b"),
+        ok = shows(Terminal, "pools by busy(?s:.*)1 +größte"),
+        quit(Terminal, Top)
+    after application:unset_env(sonde, top_pages)
+    end,
+    _ = [begin
+             ok = application:set_env(sonde, top_pages, Not),
+             invalid = sonde_top_page:configured()
+         end || Not <- [x, [x], [{$O, "pools", sonde_own_page_helper} | x], [{$P, "pools", sonde_own_page_helper}]]],
+    ok = application:unset_env(sonde, top_pages),
+    [] = sonde_top_page:configured().
 
 shows_and_quits(_Config) ->
     Terminal = terminal(),
@@ -1409,6 +1534,7 @@ another_node(Config) ->
 %% Runs on a peer.
 seen_on(Node) ->
     true = os:putenv("TERM", "xterm"),
+    ok = erpc:call(Node, application, set_env, [sonde, top_pages, own_pages()]),
     Terminal = terminal(),
     Top = top(Terminal, #{node => Node}),
     ok = shows(Terminal, "sonde " ++ atom_to_list(Node) ++ "(?s:.*)\nbusy \\d"),
@@ -1416,6 +1542,8 @@ seen_on(Node) ->
     ok = shows(Terminal, "  1 +<0\\.\\d+\\.0> "),
     ok = sonde_terminal_helper:type(Terminal, "1"),
     ok = shows(Terminal, "process <0\\.\\d+\\.0> (?s:.*)heap"),
+    ok = sonde_terminal_helper:type(Terminal, "O"),
+    ok = shows(Terminal, "looked at [1-9] times before(?s:.*) small +2 (?s:.*) <0\\.0\\.0>"),
     #{nodes := {_, Connected}} = sonde_top_system:take(),
     {_, Type, Address, [Received, Sent, Queued]} = lists:keyfind(atom_to_list(Node), 1, Connected),
     true = Received > 0 andalso Sent > 0 andalso Queued >= 0,

@@ -9,6 +9,7 @@
 
 -type opts() :: #{node => node(), interval => Ms :: 1000..3600000, rows => pos_integer(),
                   sort => sonde_attr:attr() | {growth, sonde_attr:attr()},
+                  pages => [sonde_top_page:own()],
                   width => Columns :: pos_integer(), height => Lines :: pos_integer()}.
 -type error() :: {error, {node(), noconnection | no_sonde | timeout | term()}}.
 
@@ -29,6 +30,7 @@ options(Opts) ->
                             interval => {1000, fun(Ms) -> is_integer(Ms) andalso Ms >= 1000
                                                               andalso Ms =< 3600000 end},
                             rows => {auto, Size}, width => {auto, Size}, height => {auto, Size},
+                            pages => {auto, fun sonde_top_page:are_pages/1},
                             sort => {memory, fun is_sort/1}}).
 
 is_sort({growth, Attr}) -> sonde_attr:is_native(Attr) andalso is_sort(Attr);

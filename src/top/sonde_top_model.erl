@@ -4,7 +4,7 @@
 -module(sonde_top_model).
 
 -export([new/1, size/3, request/1, key/2, sampled/2, room/1, deep/1, rows/1, info/1,
-         is_shown/1, own_keys/1]).
+         is_shown/1, own/1, own_keys/1]).
 -export_type([model/0]).
 
 -type model() ::
@@ -12,6 +12,8 @@
           width := pos_integer(), height := pos_integer(),
           page := sonde_top_sample:page() | help,
           sort := sonde_top_sample:order(),           % of the page of processes
+          own := [sonde_top_page:own()] | auto,       % pages of someone's own; auto: those of the node
+          state := {module(), term()} | none,         % what such a page returned, for its next sample
           from := non_neg_integer(),                  % rows that come before those on the page
           find := string(),                           % only rows with this text
           back := [{sonde_top_sample:page() | help, non_neg_integer(), string()}],
@@ -33,13 +35,13 @@
 
 -spec new(#{interval := pos_integer(), rows := pos_integer() | auto, sort := term(),
             atom() => term()}) -> model().
-new(#{interval := Ms, rows := Most, sort := Sort}) ->
+new(#{interval := Ms, rows := Most, sort := Sort} = Opts) ->
     Order = case Sort of
                 {growth, _} -> Sort;
                 Attr -> {count, Attr}
             end,
     #{interval => Ms, most => Most, width => 80, height => 24, page => {procs, Order},
-      sort => Order, from => 0, find => "", back => [], paused => false, note => "", sample => none,
+      sort => Order, own => maps:get(pages, Opts, auto), state => none, from => 0, find => "", back => [], paused => false, note => "", sample => none,
       before => none, past => #{}, trail => none, deep => none, late => 0}.
 
 -spec size(pos_integer(), pos_integer(), model()) -> model().
@@ -53,12 +55,20 @@ room(#{most := Most} = Model) -> min(room(Model#{most := auto}), Most).
 
 %% @doc How many lines the page has above its rows; none on a low terminal.
 -spec info(model()) -> non_neg_integer().
-info(#{page := {Page, _}, height := Height}) ->
-    case maps:get(Page, #{mnesia => 3, links => 1, messages => 2, port => 9}, 0) of
-        Lines when is_integer(Lines), Height - ?AROUND > Lines + 2 -> Lines;
-        _ -> 0
-    end;
+info(#{page := {own, _}, sample := #{body := #{lines := Lines}}} = Model) ->
+    fitting(length(Lines), Model);
+info(#{page := {Page, _}} = Model) ->
+    fitting(maps:get(Page, #{mnesia => 3, links => 1, messages => 2, port => 9}, 0), Model);
 info(_) -> 0.
+
+fitting(Lines, #{height := Height}) when is_integer(Lines), Height - ?AROUND > Lines + 2 -> Lines;
+fitting(_, _) -> 0.
+
+%% @doc The pages of someone's own.
+-spec own(model()) -> [sonde_top_page:own()].
+own(#{own := auto, sample := #{head := #{pages := Pages}}}) when is_list(Pages) -> Pages;
+own(#{own := Pages}) when is_list(Pages) -> Pages;
+own(_) -> [].
 
 %% @doc The sample that is needed next; none while paused, unless the page has no sample yet.
 -spec request(model()) -> sonde_top_sample:request() | none.
@@ -70,7 +80,12 @@ request(#{paused := true, sample := #{}} = Model) ->
 request(Model) ->
     wanted(Model).
 
-wanted(#{page := Page, from := From, find := Find, interval := Ms} = Model) ->
+wanted(#{page := {own, {Module, _}}, state := {Module, State}} = Model) ->
+    (asked_for(Model))#{state => State};
+wanted(Model) ->
+    asked_for(Model).
+
+asked_for(#{page := Page, from := From, find := Find, interval := Ms} = Model) ->
     #{page => asked(Page), from => From, rows => room(Model), find => Find, interval => Ms,
       deep => not has_deep(Model)}.
 
@@ -119,12 +134,15 @@ deep_of(_) -> none.
 
 -spec sampled(sonde_top_sample:sample(), model()) -> model().
 sampled(#{page := Page, body := Body, head := Head} = Sample, #{past := Past} = Model) ->
-    Kept = (seen(Model))#{sample => Sample,
-                          past => remember(maps:get(memory, Head), Past)},
+    Kept = told(Head, (seen(Model))#{sample => Sample,
+                                     past => remember(maps:get(memory, Head), Past)}),
     case asked(map_get(page, Kept)) of
-        Page -> trail(Page, Body, keep_deep(deep_of(Kept), Body, Kept));
+        Page -> own_state(Page, Body, trail(Page, Body, keep_deep(deep_of(Kept), Body, Kept)));
         _ -> Kept
     end.
+
+own_state({own, {Module, _}}, #{state := State}, Model) -> Model#{state => {Module, State}};
+own_state(_, _, Model) -> Model.
 
 %% What one process had in the last samples: its memory, and its reductions between them.
 trail({process, Pid}, #{numbers := Numbers}, #{trail := Trail} = Model) ->
@@ -133,6 +151,11 @@ trail({process, Pid}, #{numbers := Numbers}, #{trail := Trail} = Model) ->
     Model#{trail => {Pid, [{Key, lists:sublist([N | Ns], ?PAST)}
                            || {{Key, N}, {Key, Ns}} <- lists:zip(Now, Before)]}};
 trail(_, _, Model) ->
+    Model.
+
+told(#{pages := invalid}, #{before := none, own := auto} = Model) ->
+    Model#{note => "the setting top_pages of sonde has something else than pages"};
+told(_, Model) ->
     Model.
 
 seen(#{sample := #{head := Head}} = Model) -> Model#{before => Head};
@@ -173,11 +196,16 @@ act({pid, Pid}, Model) -> go({process, Pid}, Model);
 act({row, N}, Model) -> row(N, Model);
 act({interval, Ms}, Model) when Ms >= ?LEAST_MS, Ms =< ?MOST_MS -> Model#{interval => Ms};
 act({interval, _}, Model) -> Model#{note => "the interval is 1000 to 3600000 ms"};
-act({unknown, Text}, Model) -> Model#{note => "no such key: " ++ Text ++ " (h: help)"};
+act({unknown, Text}, Model) ->
+    case {[Module || {Key, _, Module} <- own(Model), [Key] =:= Text], own_keys(Model)} of
+        {[Module], _} -> go({own, {Module, none}}, Model);
+        {[], [_ | _]} when length(Text) =:= 1, hd(Text) >= $a -> act({key, hd(Text)}, Model);
+        _ -> Model#{note => "no such key: " ++ Text ++ " (h: help)"}
+    end;
 act({How, Key}, #{page := Page} = Model) ->
-    case own_keys(Page) of
+    case own_keys(Model) of
         none -> by_process(How, Key, Model);
-        Keys -> by_own(How, proplists:get_value(Key, Keys, none), Page, Keys, Model)
+        Keys -> by_own({How, Key}, proplists:get_value(Key, Keys, none), Page, Keys, Model)
     end.
 
 by_process(How, Key, #{sort := Sort} = Model) ->
@@ -185,18 +213,27 @@ by_process(How, Key, #{sort := Sort} = Model) ->
     sorted(order(How, Attr, Sort), Model).
 
 %% @doc The keys that sort the rows of a page other than that of processes.
--spec own_keys(sonde_top_sample:page() | help) -> [{char(), atom()}] | none.
-own_keys({ets, _}) -> [{$m, memory}, {$s, size}, {$b, binary_memory}];
-own_keys({mnesia, _}) -> [{$m, memory}, {$s, size}];
-own_keys({network, _}) ->
-    [{$o, oct}, {$r, recv_oct}, {$s, send_oct}, {$c, cnt}, {$m, memory}, {$n, queue_size}];
-own_keys({apps, _}) ->
-    [{$m, memory}, {$n, message_queue_len}, {$b, binary_memory}, {$r, reductions}, {$c, processes}];
+-spec own_keys(model()) -> [{char(), atom() | string()}] | none.
+own_keys(#{page := {own, _}, sample := #{body := Body}} = Model) ->
+    [{Key, Heading} || is_shown(Model), {Key, Heading} <- maps:get(columns, Body, []), Key =/= none];
+own_keys(#{page := {Page, _}}) -> keys(Page);
 own_keys(_) -> none.
 
+keys(ets) -> [{$m, memory}, {$s, size}, {$b, binary_memory}];
+keys(mnesia) -> [{$m, memory}, {$s, size}];
+keys(network) ->
+    [{$o, oct}, {$r, recv_oct}, {$s, send_oct}, {$c, cnt}, {$m, memory}, {$n, queue_size}];
+keys(apps) ->
+    [{$m, memory}, {$n, message_queue_len}, {$b, binary_memory}, {$r, reductions}, {$c, processes}];
+keys(_) -> none.
+
+by_own(_, none, _, [], Model) ->
+    Model#{note => "this page has no other order"};
 by_own(_, none, _, Keys, Model) ->
     Model#{note => ["this page is sorted by ", lists:join(" ", [[Key] || {Key, _} <- Keys])]};
-by_own(How, Attr, {network, Sort}, _, Model) ->
+by_own({_, Key}, _, {own, {Module, _}}, _, Model) ->
+    Model#{page => {own, {Module, Key}}, from => 0};
+by_own({How, _}, Attr, {network, Sort}, _, Model) ->
     Model#{page => {network, flow_order(How, Attr, Sort)}, from => 0};
 by_own(_, Attr, {_, Attr}, _, Model) -> Model;
 by_own(_, Attr, {Page, _}, _, Model) -> Model#{page => {Page, Attr}, from => 0}.
@@ -221,7 +258,7 @@ find(Find, #{page := Page} = Model) ->
     end.
 
 is_searched(waits) -> true;
-is_searched({Page, _}) -> lists:member(Page, [procs, ets, network, apps, tree, mnesia, links]);
+is_searched({Page, _}) -> lists:member(Page, [procs, ets, network, apps, tree, mnesia, links, own]);
 is_searched(_) -> false.
 
 of_process(What, #{page := {Page, [$< | _] = Pid}} = Model)
@@ -327,6 +364,7 @@ behind(waits, {Pid, _, _}) -> process(Pid);
 behind({ets, _}, {_, _, Attrs, _}) -> process(proplists:get_value(owner, Attrs));
 behind({network, _}, {"socket", _, Of}) -> process(maps:get(owner, Of, none));
 behind({network, _}, {Port, _, _}) -> {port, Port};
+behind({own, _}, {Id, _}) -> process(Id);
 behind({mnesia, _}, {_, _, Of}) -> process(maps:get(owner, Of, none));
 behind({apps, _}, App) -> sonde_top_apps:tree(App);
 behind({tree, _}, {Pid, _, _, _, _, _, _}) -> process(Pid);

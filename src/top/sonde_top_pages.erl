@@ -76,6 +76,7 @@ page({port, Text}, Model, Style) -> sonde_top_network:port_lines(Text, Model, St
 page({apps, Attr}, Model, Style) -> sonde_top_apps:lines(Attr, Model, Style);
 page({tree, Text}, Model, Style) -> sonde_top_tree:lines(Text, Model, Style);
 page({mnesia, Attr}, Model, Style) -> sonde_top_mnesia:lines(Attr, Model, Style);
+page({own, {Module, Sort}}, Model, Style) -> sonde_top_page:lines(Module, Sort, Model, Style);
 page(system, Model, Style) -> sonde_top_system:lines(Model, Style);
 page({What, Text}, Model, Style) when What =:= links; What =:= stack; What =:= messages ->
     sonde_top_related:lines(What, Text, Model, Style);

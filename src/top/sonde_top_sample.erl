@@ -14,12 +14,12 @@
 -type page() :: {procs, order()} | {process, Text :: string()} | {ets, sonde_ets:attr()}
               | {sonde_top_related:what() | tree | port, Text :: string()}
               | {network, {count | growth, sonde_top_network:attr()}}
-              | {mnesia, sonde_top_mnesia:attr()} | {apps, sonde_top_apps:attr()}
+              | {own, {module(), Column :: char() | none}} | {mnesia, sonde_top_mnesia:attr()} | {apps, sonde_top_apps:attr()}
               | apps | binaries | allocators | waits | system | none.
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
-                     find => string(), interval := Ms :: pos_integer(), deep := boolean(),
+                     find => string(), state => term(), interval := Ms :: pos_integer(), deep := boolean(),
                      without => [pid()]}.
-%% `find': only rows with this text. `deep': take the expensive parts, too. `without': the caller of
+%% `find': only rows with this text. `state': of a page of someone's own. `deep': take the expensive parts, too. `without': the caller of
 %% {@link sonde:top/1}, which has no row, as in all calls.
 -type head() :: #{node := node(), otp := string(), clock := calendar:time(),
                   at := Ms :: integer(), uptime := Seconds :: non_neg_integer(),
@@ -28,7 +28,8 @@
                   times := [{pos_integer(), non_neg_integer(), non_neg_integer()}],
                   memory := [{atom(), non_neg_integer()}],
                   counters := #{atom() => non_neg_integer()},
-                  limits := [{atom(), non_neg_integer(), pos_integer()}]}.
+                  limits := [{atom(), non_neg_integer(), pos_integer()}],
+                  pages => [sonde_top_page:own()] | invalid}.
 -type row() :: {Pid :: string(), Value :: term(), sonde_attr:attrs(), [term()]}.
 -type sample() :: #{page := page(), from => non_neg_integer(), find => string(),
                     head := head(), ms := non_neg_integer(), body := #{atom() => term()}}.
@@ -78,7 +79,7 @@ head() ->
     #{node => node(), otp => erlang:system_info(otp_release), clock => time(),
       at => erlang:monotonic_time(millisecond), uptime => uptime(), side => sonde_vm:side(),
       run_queue => erlang:statistics(run_queue),
-      schedulers => erlang:system_info(schedulers),
+      schedulers => erlang:system_info(schedulers), pages => sonde_top_page:configured(),
       times => times(erlang:statistics(scheduler_wall_time)), memory => memory(),
       counters => #{reductions => Reductions, collections => Collections, input => In,
                     output => Out, runtime => Runtime},
@@ -109,6 +110,7 @@ body({network, Order}, Request) -> sonde_top_network:take(Order, Request);
 body({port, Text}, Request) -> sonde_top_network:port(Text, Request);
 body(apps, #{deep := true}) -> sonde_top_apps:take();
 body({tree, Text}, #{deep := true}) -> sonde_top_tree:take(Text);
+body({own, {Module, Sort}}, Request) -> sonde_top_page:take(Module, Sort, Request);
 body({mnesia, Attr}, Request) -> sonde_top_mnesia:take(Attr, Request);
 body(system, _) -> sonde_top_system:take();
 body({messages, Text}, #{deep := true} = Request) ->

@@ -2,7 +2,7 @@
 %% The parts that the pages of {@link sonde:top/1} are drawn from.
 -module(sonde_top_text).
 
--export([cut/2, text/3, pairs/2, flow/2, table/3, value/3, known_by/2, missing/1, name/1,
+-export([cut/2, text/3, pairs/2, flow/2, table/3, value/3, known_by/2, missing/1, name/1, escaped/2,
          numbered/2, titled/2, sparks/3, bar/2, percent/1, once/0]).
 -export_type([style/0, line/0]).
 

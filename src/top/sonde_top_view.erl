@@ -26,7 +26,7 @@ lines(#{width := Width, height := Height} = Model, Style)
   when Width >= ?NARROWEST, Height >= ?LOWEST ->
     Full = Style#{width => Width - 1},
     All = header(Model, Full) ++ page(Model, Full),
-    {Keys, Room} = {keys(map_get(page, Model), Full), Height - 3},
+    {Keys, Room} = {keys(Model, Full), Height - 3},
     Shown = lists:sublist(All, Room),
     Shown ++ lists:duplicate(Room - length(Shown), "") ++ Keys;
 lines(#{width := Width, height := Height}, Style) ->
@@ -206,16 +206,19 @@ call(Key, Attrs, #{unicode := Unicode}) ->
 
 %% ---- the keys; those that do not fit are in the help
 
-keys(Page, #{width := Width} = Style) ->
-    Others = ["q quit", "h help", "1.. row", "/ find", "u up"
-              | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:pages()]] ++ ["< > rows", "p pause"],
-    [cut(fitting(of_page(Page), Width), Style), cut(fitting(Others, Width), Style)].
+keys(Model, #{width := Width} = Style) ->
+    Others = ["q quit", "h help", "1.. row", "/ find", "u up"]
+        ++ [[C, " ", sonde_top_text:escaped(Title, Style)] || {C, Title, _} <- sonde_top_model:own(Model)]
+        ++ [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:pages()] ++ ["< > rows", "p pause"],
+    [cut(fitting(of_page(Model, Style), Width), Style), cut(fitting(Others, Width), Style)].
 
-of_page({Page, _}) when Page =:= process; Page =:= links; Page =:= stack; Page =:= messages ->
+of_page(#{page := {Page, _}}, _) when Page =:= process; Page =:= links; Page =:= stack; Page =:= messages ->
     ["of this process:" | [[C, " ", Text] || {C, _, Text} <- sonde_top_keys:of_process()]] ++ ["a again"];
-of_page({tree, _}) -> ["1.. that process", "a again"];
-of_page(Page) ->
-    case {Page, sonde_top_model:own_keys(Page)} of
+of_page(#{page := {tree, _}}, _) -> ["1.. that process", "a again"];
+of_page(#{page := Page} = Model, Style) ->
+    case {Page, sonde_top_model:own_keys(Model)} of
+        {{own, _}, [_ | _] = Keys} -> by([[C, " ", sonde_top_text:escaped(Heading, Style)] || {C, Heading} <- Keys]);
+        {{own, _}, _} -> [""];
         {{network, _}, Keys} ->
             by([[C, " ", sonde_top_network:short(Attr)] || {C, Attr} <- Keys] ++ ["twice: growth"]);
         {_, none} ->
