@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { bytes, count, duration, percent, signed, time, words } from './format.js';
-import { graph } from './waits.js';
+import { graph, MOST } from './waits.js';
 import { history } from './lines.js';
 import { icicle } from './icicle.js';
 import { table } from './table.js';
@@ -173,8 +173,9 @@ function waits({ rows }) {
     code('Longest chain', (row) => row.chain.join(' > '), { class: 'wrap' })];
   const circles = rows.filter((row) => row.deadlock.length > 0).length;
   return [explained('A line is a process that others wait for; below it are those that wait for it and are waited for themselves. ',
-    circles > 0 ? 'A process on a circle waits for itself: a deadlock.' : ''),
-  graph({ rows, label: `${rows.length} processes that others wait for` }),
+    circles > 0 ? 'A process on a circle waits for itself: a deadlock. ' : '',
+    rows.length > MOST ? `Drawn are the first ${MOST} of ${rows.length}; the table has all.` : ''),
+  graph({ rows, label: `${Math.min(rows.length, MOST)} of ${rows.length} processes that others wait for` }),
   table({ label: 'Processes that others wait for', sort: 1, first: 10, rows, columns })];
 }
 

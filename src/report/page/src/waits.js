@@ -6,7 +6,7 @@ import { count } from './format.js';
 
 const ROW = 30;
 const INDENT = 22;
-const MOST = 40;
+export const MOST = 40;
 
 // Depth first from those that wait for none, then from one process of each circle.
 export function ordered(rows) {
