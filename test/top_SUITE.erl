@@ -351,19 +351,20 @@ system() ->
     #{system => [{erlang, "13.1.5"}, {emulator, "jit opt"}, {built_for, "x86_64-pc-linux-gnu"}, {word_bytes, 8},
                  {port_parallelism, false}],
       processors => [{logical_processors, 2}, {schedulers, 2}, {schedulers_online, 2},
-                     {dirty_cpu_schedulers, 1}, {dirty_io_schedulers, 10}],
-      counters => [{context_switches, 123456}, {collections, 7890},
+                     {dirty_cpu_schedulers, 1}, {dirty_io_schedulers, 10}, {async_threads, 1}],
+      counters => [{active_tasks, 7}, {context_switches, 123456}, {collections, 7890},
                    {gc_words_reclaimed, 1000000}, {input, 1000}, {output, 5000000}],
       queues => [0, 5, 1, 2],
       os => {"/proc/meminfo", [{total, 25200000000}, {available, 22000000000}, {free, 17000000000},
                                {cached, 4000000000}, {swap_total, 0}, {swap_free, 0}]},
       resident => 49000000, virtual => 2500000000,
-      allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], 0.25},
-                     {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], infinity}],
+      allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], [0.25, 1.5]},
+                     {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], [0, infinity]}],
       hits => [{{instance, 0}, [{hit_rate, 0.7}, {hits, 19}, {calls, 27}]}],
       nodes => {3, [{"other@host", normal, "10.0.0.2:34567", [123456789, 1, 77777]},
                     {"third@host", hidden, undefined, [undefined, undefined, undefined]},
-                    {"tls@host", normal, "[2001:db8::7]:9100", [{packets, 123456}, {packets, 1}, undefined]}]}}.
+                    {"tls@host", normal, "[2001:db8::7]:9100", [{packets, 123456}, {packets, 1}, undefined]}]},
+      queue_limit => 1048576}.
 
 links() ->
     #{related => {[{links, 2}, {monitors, 3}, {monitored_by, 20001}, {not_listed, "monitored by"}],
@@ -640,8 +641,8 @@ up_leads_back(_Config) ->
 
 pages_have_their_own_order(_Config) ->
     [{network, {count, oct}}, {network, {growth, oct}}, {network, {growth, recv_oct}}, {network, {count, memory}},
-     {network, {count, memory}}, {network, {count, queue_size}}]
-        = [page(["N" | Keys]) || Keys <- [[], ["o"], ["rr"], ["m"], ["m", "m"], ["nn"]]],
+     {network, {count, memory}}, {network, {count, queue_size}}, {network, {count, recv_cnt}}, {network, {growth, send_cnt}}]
+        = [page(["N" | Keys]) || Keys <- [[], ["o"], ["rr"], ["m"], ["m", "m"], ["nn"], ["v"], ["tt"]]],
     [{mnesia, memory}, {mnesia, size}] = [page(["M" | Keys]) || Keys <- [[], ["s"]]],
     [apps, apps] = [page(["G" | Keys]) || Keys <- [[], ["b"]]],
     _ = [true = has(maps:get(note, pressed([Page, "y"], new())), "sorted by") || Page <- ["N", "M", "G", "E"]],
@@ -941,7 +942,11 @@ ports_and_sockets(_Config) ->
     Address = "127.0.0.1:" ++ integer_to_list(At),
     _ = [{Attr, {_, Value, #{owner := Me, kind := "tcp", remote := Address, send_oct := 77777, recv_oct := 0,
                              queue_size := 0}}} = {Attr, lists:keyfind(Port, 1, Take({count, Attr}))}
-         || {Attr, Value} <- [{oct, 77777}, {send_oct, 77777}, {recv_oct, 0}, {queue_size, 0}]],
+         || {Attr, Value} <- [{oct, 77777}, {send_oct, 77777}, {recv_oct, 0}, {queue_size, 0}, {recv_cnt, 0}]],
+    {ok, [{send_cnt, Packets}]} = inet:getstat(Client, [send_cnt]),
+    true = Packets > 0,
+    [{Port, Packets, _}, {Port, Packets, _}] = [lists:keyfind(Port, 1, Take({count, Attr})) || Attr <- [cnt, send_cnt]],
+    [{"socket", 0, _}, {"socket", 0, _}] = [lists:keyfind("socket", 1, Take({count, Attr})) || Attr <- [recv_cnt, send_cnt]],
     [{"socket", 0, #{kind := "socket udp", owner := Me, local := "127.0.0.1:" ++ _}}]
         = [Row || {"socket", _, _} = Row <- Take({count, oct})],
     [Port, _ | _] = [Id || {Id, _, _} <- Take({count, send_oct})],

@@ -222,7 +222,7 @@ own_keys(_) -> none.
 keys(ets) -> [{$m, memory}, {$s, size}, {$b, binary_memory}];
 keys(mnesia) -> [{$m, memory}, {$s, size}];
 keys(network) ->
-    [{$o, oct}, {$r, recv_oct}, {$s, send_oct}, {$c, cnt}, {$m, memory}, {$n, queue_size}];
+    [{$o, oct}, {$r, recv_oct}, {$s, send_oct}, {$c, cnt}, {$m, memory}, {$n, queue_size}, {$v, recv_cnt}, {$t, send_cnt}];
 keys(apps) ->
     [{$m, memory}, {$n, message_queue_len}, {$b, binary_memory}, {$r, reductions}, {$c, processes}];
 keys(_) -> none.

@@ -6,7 +6,7 @@
 -export([take/2, port/2, lines/3, port_lines/3, short/1, address/1]).
 -export_type([attr/0, row/0]).
 
--type attr() :: oct | recv_oct | send_oct | cnt | memory | queue_size.
+-type attr() :: oct | recv_oct | send_oct | cnt | recv_cnt | send_cnt | memory | queue_size.
 -type row() :: {Id :: string(), Value :: integer(), #{atom() => term()}}.
 %% The `id' is that of a port, or the kind of a socket, which has none. All text, as everywhere.
 
@@ -57,7 +57,9 @@ of_socket(Attr, #{counters := Counters}) ->
     lists:sum([maps:get(Key, Counters, 0) || Key <- counters(Attr)]).
 
 counters(oct) -> counters(recv_oct) ++ counters(send_oct);
-counters(cnt) -> [read_pkg, write_pkg, sendfile_pkg];
+counters(cnt) -> counters(recv_cnt) ++ counters(send_cnt);
+counters(recv_cnt) -> [read_pkg];
+counters(send_cnt) -> [write_pkg, sendfile_pkg];
 counters(recv_oct) -> [read_byte];
 counters(send_oct) -> [write_byte, sendfile_byte].
 
@@ -167,6 +169,8 @@ short(oct) -> "traffic";
 short(recv_oct) -> "received";
 short(send_oct) -> "sent";
 short(cnt) -> "packets";
+short(recv_cnt) -> "packets in";
+short(send_cnt) -> "packets out";
 short(memory) -> "memory";
 short(queue_size) -> "queue".
 

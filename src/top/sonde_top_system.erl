@@ -29,23 +29,25 @@ take() ->
       processors => [{Key, N} || Key <- [logical_processors, logical_processors_available],
                                  N <- [erlang:system_info(Key)], is_integer(N)]
       ++ [{Key, erlang:system_info(Key)}
-          || Key <- [schedulers, schedulers_online, dirty_cpu_schedulers, dirty_io_schedulers]],
-      counters => [{context_switches, Switches}, {collections, Collections},
+          || Key <- [schedulers, schedulers_online, dirty_cpu_schedulers, dirty_io_schedulers]]
+      ++ [{async_threads, erlang:system_info(thread_pool_size)}],
+      counters => [{active_tasks, erlang:statistics(total_active_tasks_all)}, {context_switches, Switches}, {collections, Collections},
                    {gc_words_reclaimed, Words}, {input, In}, {output, Out}],
       queues => erlang:statistics(run_queue_lengths_all),
       os => os_memory(?MEMINFO, whereis(memsup)), resident => sonde_memory:resident(), virtual => sonde_memory:virtual(),
-      allocators => allocators(), hits => sonde_alloc:cache_hit_rates(), nodes => connections()}.
+      allocators => allocators(), hits => sonde_alloc:cache_hit_rates(), nodes => connections(),
+      queue_limit => erlang:system_info(dist_buf_busy_limit)}.
 
 %% The item exists from OTP 24 on.
 emulator() -> lists:concat([erlang:system_info(emu_flavor), " ", erlang:system_info(emu_type)]).
 
 allocators() ->
     [Now, Most] = [maps:from_list(sonde_alloc:average_block_sizes(When)) || When <- [current, max]],
-    Ratios = ratios(sonde_alloc:sbcs_to_mbcs(current)),
+    Ratios = [ratios(sonde_alloc:sbcs_to_mbcs(When)) || When <- [current, max]],
     [{atom_to_list(Allocator), Bytes,
       [proplists:get_value(Of, maps:get(Allocator, Sizes, []), 0)
        || Of <- [mbcs, sbcs], Sizes <- [Now, Most]],
-      maps:get(Allocator, Ratios, 0)}
+      [maps:get(Allocator, Of, 0) || Of <- Ratios]}
      || {Allocator, Bytes} <- lists:reverse(lists:keysort(2, sonde_alloc:memory(allocated_types)))].
 
 %% Of the instance with the highest.
@@ -152,7 +154,8 @@ memsup(Memsup) ->
     {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) ->
     #{system := System, processors := Processors, counters := Counters, queues := Queues, os := Os,
-      resident := Resident, virtual := Virtual, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,
+      resident := Resident, virtual := Virtual, allocators := Allocators, hits := Hits, nodes := Nodes,
+      queue_limit := Limit} = Body,
     Ours = processor(Head, Model) ++ resident(Resident, Os, Style)
         ++ [["virtual ", sonde_top_text:text(bytes, Virtual, Style)] || Virtual =/= undefined],
     All = lists:append(
@@ -160,7 +163,7 @@ lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) -
              limits(maps:get(limits, Head), Style),
              sonde_top_text:pairs(System, Style), sonde_top_text:pairs(Processors, Style),
              sonde_top_text:pairs(Counters, Style), allocators(Allocators, Style), hits(Hits, Style),
-             connected(Nodes, Style)]),
+             connected(Nodes, Limit, Style)]),
     %% The last lines stay on the page.
     {"system", [lists:nthtail(max(0, min(From, length(All) - sonde_top_model:room(Model))), All)]}.
 
@@ -217,14 +220,14 @@ limits(Limits, Style) ->
 
 allocators(Rows, Style) ->
     sonde_top_text:table(["allocator   ", "  carriers", "mean mbc", "       max", "mean sbc", "       max",
-                          "sbc/mbc"],
+                          "sbc/mbc", "    max"],
                          [[{text, Name}, sonde_top_text:value(bytes, Bytes, Style)]
                           ++ [sonde_top_text:value(bytes, case is_float(Size) of
                                                               true -> round(Size);
                                                               false -> Size
                                                           end, Style) || Size <- Sizes]
-                          ++ [{number, ratio(Ratio)}]
-                          || {Name, Bytes, Sizes, Ratio} <- Rows], Style).
+                          ++ [{number, ratio(Ratio)} || Ratio <- Ratios]
+                          || {Name, Bytes, Sizes, Ratios} <- Rows], Style).
 
 ratio(Ratio) when is_number(Ratio) -> io_lib:format("~.3f", [float(Ratio)]);
 ratio(infinity) -> "no multi".
@@ -236,13 +239,14 @@ hits(Rows, Style) ->
                                                          proplists:get_value(calls, Of)])
                           || {{_, Instance}, Of} <- Rows]], Style).
 
-connected({0, _}, _) -> ["no connection to another node"];
-connected({N, Known}, Style) ->
+connected({0, _}, _, _) -> ["no connection to another node"];
+connected({N, Known}, Limit, Style) ->
     sonde_top_text:table(["connected to", "  received", "      sent", "to be sent", "type", "address"],
                          [[{text, Name} | [traffic(Value, Style) || Value <- Traffic]]
                           ++ [{text, atom_to_list(Type)}, case Address of undefined -> none; _ -> {text, Address} end]
                           || {Name, Type, Address, Traffic} <- Known], Style)
-        ++ [["... ", integer_to_list(N - length(Known)), " more"] || N > length(Known)].
+        ++ [["... ", integer_to_list(N - length(Known)), " more"] || N > length(Known)]
+        ++ [sonde_top_text:cut(["a sender is suspended where ", sonde_top_text:text(bytes, Limit, Style), " or more wait in the queue of a connection"], Style)].
 
 traffic({packets, 1}, _) -> {number, "1 packet"};
 traffic({packets, N}, Style) -> {number, [sonde_top_text:text(count, N, Style), " packets"]};

@@ -220,7 +220,8 @@ of_page(#{page := Page} = Model, Style) ->
         {{own, _}, [_ | _] = Keys} -> by([[C, " ", sonde_top_text:escaped(Heading, Style)] || {C, Heading} <- Keys]);
         {{own, _}, _} -> [""];
         {{network, _}, Keys} ->
-            by([[C, " ", sonde_top_network:short(Attr)] || {C, Attr} <- Keys] ++ ["twice: growth"]);
+            {First, Others} = lists:split(6, [[C, " ", sonde_top_network:short(Attr)] || {C, Attr} <- Keys]),
+            by(First ++ ["twice: growth" | Others]);
         {_, none} ->
             Sorts = [{C, Short} || {C, _, Short} <- sonde_top_keys:sorts()],
             by([[C, " ", proplists:get_value(C, Sorts)] || C <- "mnrbgxtwdloycksv"] ++ ["twice: growth"]);
