@@ -16,7 +16,7 @@ all() ->
      binaries_are_those_of_the_account,
      stacks_and_waits_are_those_of_the_calls, history_is_the_watchers, names_are_text, names_turn_nothing_around, nothing_is_content,
      content_only_if_asked_for, sensitive_even_if_asked_for, content_forbidden, bad_options_are_badarg, files_are_never_overwritten, no_link_is_followed,
-     no_time_is_said, nothing_in_time_is_an_error, little_time_is_enough_for_most, one_that_never_answers_is_left_out, large_ones_are_cut, native_off_is_said, ends_with_its_caller,
+     no_time_is_said, nothing_in_time_is_an_error, little_time_is_enough_for_most, one_that_never_answers_is_left_out, large_ones_are_cut, all_that_are_large_are_cut, native_off_is_said, ends_with_its_caller,
      another_node, no_page_is_an_error, heaps_are_trees, small_tables_with_much_are_there, each_library_has_its_licence].
 
 init_per_suite(Config) ->
@@ -491,6 +491,28 @@ large_ones_are_cut(Config) ->
     {_, <<"shortened: it was too large">>} = lists:keyfind(<<"processes">>, 1, Cut),
     #{<<"sections">> := #{<<"processes">> := #{<<"cut">> := [_], <<"data">> := #{<<"rows">> := [_ | _]}}}} = data(Config),
     sonde_test:stop(Pids).
+
+%% Whatever the sections have, the file is small, and says what it left out.
+all_that_are_large_are_cut(Config) ->
+    Write = fun(Section) ->
+                    {ok, #{bytes := Bytes, missing := Missing, incomplete := Cut}} =
+                        sonde_report:write(file(Config), #{interval => 100, force => true},
+                                           #{node => <<"made up">>, outside => <<"not at all">>, section => fun(Name, _) -> Section(Name) end}),
+                    true = Bytes < 2000000,
+                    #{<<"sections">> := Sections} = data(Config),
+                    {Sections, Missing, [Name || {Name, <<"shortened: it was too large">>} <- Cut]}
+            end,
+    Rows = fun(N, Text) -> #{data => #{rows => [[I, Text] || I <- lists:seq(1, N)]}} end,
+    Text = binary:copy(<<"x">>, 90),
+    _ = [begin
+             {Sections, [], Shortened} = Write(fun(_) -> Rows(N, Of) end),
+             true = map_size(Sections) > 10,
+             [] = maps:keys(Sections) -- Shortened,
+             [] = [Name || {Name, #{<<"data">> := #{<<"rows">> := Few}}} <- maps:to_list(Sections), length(Few) < 100 orelse length(Few) >= N]
+         end || {N, Of} <- [{2000, Text}, {4000, Text}, {2000, binary:copy(<<"<">>, 90)}]],
+    %% One that cannot be shortened is missing, and the others are there.
+    {_, [{<<"groups">>, <<"it is too large">>}], []} =
+        Write(fun(groups) -> #{data => #{text => binary:copy(<<"<">>, 200000)}}; (_) -> Rows(10, Text) end).
 
 native_off_is_said(Config) ->
     #{missing := Missing} = report(Config),

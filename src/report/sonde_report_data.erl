@@ -190,19 +190,22 @@ now_ms() -> erlang:monotonic_time(millisecond).
 %% its JSON.
 within(Sections) ->
     Fitted = [{Name, fit(Section, ?SECTION_BYTES)} || {Name, Section} <- Sections],
-    case lists:sum([byte_size(Json) || {_, {_, Json}} <- Fitted]) of
+    case lists:sum([in_page(Json) || {_, {_, Json}} <- Fitted]) of
         Bytes when Bytes > ?ALL_BYTES ->
-            [{Name, fit(Section, byte_size(Json) * ?ALL_BYTES div Bytes)} || {Name, {Section, Json}} <- Fitted];
+            [{Name, fit(Section, in_page(Json) * ?ALL_BYTES div Bytes)} || {Name, {Section, Json}} <- Fitted];
         _ ->
             Fitted
     end.
 
 fit(Section, Most) ->
     Json = iolist_to_binary(sonde_json:encode(Section)),
-    case byte_size(Json) > Most andalso smaller(Section) of
+    case in_page(Json) > Most andalso smaller(Section) of
         false -> {Section, Json};
         Smaller -> fit(Smaller, Most)
     end.
+
+%% In the page, `<' is written as \u003c.
+in_page(Json) -> byte_size(Json) + 5 * length(binary:matches(Json, <<"<">>)).
 
 smaller(#{data := Data} = Section) ->
     case halved(Data) of
