@@ -188,7 +188,8 @@ seen(mnesia) -> {["M", "s"], samples({mnesia, size}, mnesia())};
 seen(mnesia_not) -> {["M"], samples({mnesia, memory}, #{mnesia => not_running})};
 seen(system) -> {["S"], samples(system, system())};
 seen(system_portable) ->
-    {["S", ">"], samples(system, (system())#{os => unknown, resident => undefined, virtual => undefined, hits => [], nodes => {0, []}})};
+    %% of an older node
+    {["S", ">"], samples(system, (maps:without([queue_limit, most_single], system()))#{os => unknown, resident => undefined, virtual => undefined, hits => [], nodes => {0, []}})};
 seen(links) -> {["0.123.0", "L"], samples({links, "<0.123.0>"}, links())};
 seen(stack) ->
     {["0.123.0", "K"], samples({stack, "<0.123.0>"},
@@ -208,7 +209,7 @@ seen(own_not) ->
     {["O"], samples({own, {sonde_own_page_helper, none}}, #{failed => "sonde_own_page_helper:page/1 did not return in time"})}.
 
 own() ->
-    #{columns => [{none, "pool"}, {$b, "busy"}, {$m, "memory"}, {none, "owner"}], state => second,
+    #{columns => [{none, "pool"}, {$b, "busy"}, {$m, "memory"}, {none, "\x{416}"}], state => <<"kept">>,
       lines => ["2 pools of \x{416}", "taken since the last sample: 17"],
       rows => [{"<0.123.0>", [{text, "orders"}, {number, "17"}, {number, "1.0 MiB"}, {text, "<0.123.0>"}]},
                {none, [{text, "\x{416}"}, {number, "1,000,003"}, {number, "97.7 KiB"}, {text, "none"}]}]}.
@@ -358,13 +359,13 @@ system() ->
       os => {"/proc/meminfo", [{total, 25200000000}, {available, 22000000000}, {free, 17000000000},
                                {cached, 4000000000}, {swap_total, 0}, {swap_free, 0}]},
       resident => 49000000, virtual => 2500000000,
-      allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], [0.25, 1.5]},
-                     {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], [0, infinity]}],
+      allocators => [{"eheap_alloc", 5500000, [12000.5, 8700.0, 0, 600000.0], 0.25},
+                     {"ll_alloc", 12000000, [396.0, 399.0, 0, 0], infinity}],
       hits => [{{instance, 0}, [{hit_rate, 0.7}, {hits, 19}, {calls, 27}]}],
       nodes => {3, [{"other@host", normal, "10.0.0.2:34567", [123456789, 1, 77777]},
                     {"third@host", hidden, undefined, [undefined, undefined, undefined]},
                     {"tls@host", normal, "[2001:db8::7]:9100", [{packets, 123456}, {packets, 1}, undefined]}]},
-      queue_limit => 1048576}.
+      queue_limit => 1048576, most_single => #{"eheap_alloc" => 1.5, "ll_alloc" => infinity}}.
 
 links() ->
     #{related => {[{links, 2}, {monitors, 3}, {monitored_by, 20001}, {not_listed, "monitored by"}],
@@ -685,8 +686,18 @@ own_pages_have_their_keys(_Config) ->
     true = has(Note(["ee"], Model), "no such key: ee"),
     "this page has no other order" = Note(["r"], model(own_not)),
     %% What the page returned comes with its next sample, and with no other.
-    #{state := second} = sonde_top_model:request(Model),
-    #{state := second} = sonde_top_model:request(pressed(["E", "O"], Model)),
+    #{state := <<"kept">>} = sonde_top_model:request(Model),
+    #{state := <<"kept">>} = sonde_top_model:request(pressed(["E", "O"], Model)),
+    Two = model(sonde_top_model:new(#{interval => 1000, rows => auto, sort => memory, pages => own_pages() ++ [{$V, <<"others">>, lists}]}),
+                {["O"], samples(Own, own())}),
+    Other = sonde_top_model:sampled((sample(4, {own, {lists, none}}, own()))#{body := (own())#{state := <<"its">>}}, pressed(["V"], Two)),
+    #{page := {own, {lists, none}}, state := <<"its">>} = sonde_top_model:request(Other),
+    #{page := Own, state := <<"kept">>} = sonde_top_model:request(pressed(["O"], Other)),
+    %% Keys work before the next sample.
+    {own, {sonde_own_page_helper, $m}} = Page(["b", "m"], Model),
+    true = has(shown(pressed(["b"], Model), {80, 24}, style()), "by: b busy  m memory"),
+    true = has(shown(pressed(["h"], Two), {80, 24}, style()), "pages of your own: O pools  V others"),
+    true = has(shown(sonde_top_model:sampled(sample(4, Own, (own())#{rows := []}), Model), {80, 24}, style()), "\nno row\n"),
     false = is_map_key(state, sonde_top_model:request(pressed(["E"], Model))),
     {process, "<0.123.0>"} = Page(["1"], Model),
     true = has(Note(["2"], Model), "no page behind it"),
@@ -1244,11 +1255,12 @@ own_page(_Config) ->
                    Body
            end,
     Names = fun(#{rows := Rows}) -> [Name || {_, [{text, Name} | _]} <- Rows] end,
-    #{state := 1, lines := [], rows := [{"<0.0.0>", Cells}, {none, _}, {Port, _}],
+    #{state := Kept, lines := [], rows := [{"<0.0.0>", Cells}, {none, _}, {Port, _}],
       columns := [{none, "pool"}, {$b, "busy"}, {$m, "memory"}, {$w, "working"}, {$o, "of"}, {none, "owner"}]} = Take(none, #{}),
     [{text, "small"}, {number, "2"}, {number, "2.0 KiB"}, {number, "50.0%"}, {text, "{any,\"term\"}"}, {text, "<0.0.0>"}] = Cells,
     Port = port_to_list(hd(erlang:ports())),
-    #{state := 8, lines := ["looked at 7 times before"]} = Take(none, #{state => 7}),
+    1 = binary_to_term(Kept),
+    #{lines := ["looked at 7 times before"]} = Take(none, #{state => term_to_binary(7)}),
     ["small", "größte", "middle"] = Names(Take(none, #{})),
     ["größte", "middle", "small"] = Names(Take($b, #{})),
     ["größte", "small", "middle"] = Names(Take($m, #{})),
@@ -1262,7 +1274,7 @@ own_page(_Config) ->
 own_page_that_is_none(_Config) ->
     Fails = fun(Do) ->
                     #{body := #{failed := Why} = Body} =
-                        sonde_top_sample:take((request({own, {sonde_own_page_helper, none}}))#{state => Do}),
+                        sonde_top_sample:take((request({own, {sonde_own_page_helper, none}}))#{state => term_to_binary(Do)}),
                     [failed] = maps:keys(Body),
                     "sonde_own_page_helper:page/1 " ++ Text = Why,
                     Text
@@ -1280,15 +1292,27 @@ own_page_that_is_none(_Config) ->
     _ = ["returned no page" = Wrong(Key, Value) || {Key, Value} <- [{columns, x}, {rows, x}, {lines, x}]],
     "returned 0 columns" = Wrong(columns, []),
     "returned 21 columns" = Wrong(columns, lists:duplicate(21, "")),
+    "returned lines that are no list of texts" = Wrong(lines, "hello"),
+    "returned 3000006 bytes for its next call; the limit is 1000000" = Fails(fun() -> {Page, binary:copy(<<0>>, 3000000)} end),
+    "returned a column with the letter q" = Wrong(columns, [{$q, "a"}, "", "", "", "", ""]),
     "returned a letter twice" = Wrong(columns, [{$b, "a"}, {$b, "b"}, "", "", "", ""]),
     _ = ["returned a column with the letter " ++ _ = Wrong(columns, [{Key, "a"}, "", "", "", "", ""])
          || Key <- "qhpaiuQ1/" ++ [b, -1, "b"]],
     _ = ["returned no list of 6 cells as row 2" = Wrong(rows, [[1, 2, 3, 4, 5, 6], Row]) || Row <- [[1], x, [1, 2, 3, 4, 5 | 6]]],
     %% No more of a text than a line has, and none that a terminal would obey.
-    #{body := #{rows := [{none, [{text, Long} | _]}]}} =
+    #{body := #{rows := [{none, [{text, Long} | _] = Cells}]}} =
         sonde_top_sample:take((request({own, {sonde_own_page_helper, none}}))#{
-            state => fun() -> {Page#{rows => [[lists:duplicate(1000000, $x), 2, 3, 4, 5, "\e[2J"]]}, none} end}),
+            state => term_to_binary(fun() -> {Page#{rows => [[lists:duplicate(1000000, $x), 1 bsl 3000000, {x, 1 bsl 3000000},
+                                                               [{I} || I <- lists:seq(1, 1000000)], -1.0e300, <<255>>]]}, none} end)}),
     200 = length(Long),
+    _ = [true = length(Text) =< 200 || {_, Text} <- Cells],
+    %% One that traps exits ends with the sample that it was for.
+    Me = self(),
+    Stubborn = fun() -> false = process_flag(trap_exit, true), Me ! {stubborn, self()}, receive never -> ok end end,
+    Taker = spawn(fun() -> sonde_top_sample:take((request({own, {sonde_own_page_helper, none}}))#{state => term_to_binary(Stubborn)}) end),
+    Worker = receive {stubborn, Pid} -> Pid end,
+    exit(Taker, kill),
+    ok = until(worker_ends, fun() -> not is_process_alive(Worker) end),
     #{body := #{failed := "lists:page/1 is not on this node"}} = sonde_top_sample:take(request({own, {lists, none}})),
     #{body := #{failed := "top_SUITE_none:page/1 is not on this node"}} =
         sonde_top_sample:take(request({own, {top_SUITE_none, none}})).
@@ -1297,7 +1321,7 @@ options_that_make_no_sense(_Config) ->
     Own = {$O, "pools", sonde_own_page_helper},
     _ = [{Pages, badarg} = {Pages, raised(fun() -> sonde:top(#{pages => Pages}) end)}
          || Pages <- [x, [x], [Own | x], [Own, Own], [setelement(1, Own, $P)], [setelement(1, Own, $L)], [setelement(1, Own, $o)],
-                      [setelement(2, Own, "")], [setelement(2, Own, <<"pools">>)], [setelement(2, Own, lists:duplicate(21, $x))],
+                      [setelement(2, Own, "")], [setelement(1, Own, 79.0)], [Own, {$V, "again", sonde_own_page_helper}], [setelement(2, Own, <<255>>)], [setelement(2, Own, x)], [setelement(2, Own, lists:duplicate(21, $x))],
                       [setelement(2, Own, "\e")], [setelement(3, Own, "m")]]],
     _ = [{Opts, badarg} = {Opts, raised(fun() -> sonde:top(Opts) end)}
          || Opts <- [[], x, #{x => 1}, #{interval => 999}, #{interval => 1000.0},

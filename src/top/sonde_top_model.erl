@@ -13,7 +13,7 @@
           page := sonde_top_sample:page() | help,
           sort := sonde_top_sample:order(),           % of the page of processes
           own := [sonde_top_page:own()] | auto,       % pages of someone's own; auto: those of the node
-          state := {module(), term()} | none,         % what such a page returned, for its next sample
+          states := #{module() => binary()},          % what such pages returned, for their next samples
           from := non_neg_integer(),                  % rows that come before those on the page
           find := string(),                           % only rows with this text
           back := [{sonde_top_sample:page() | help, non_neg_integer(), string()}],
@@ -41,7 +41,7 @@ new(#{interval := Ms, rows := Most, sort := Sort} = Opts) ->
                 Attr -> {count, Attr}
             end,
     #{interval => Ms, most => Most, width => 80, height => 24, page => {procs, Order},
-      sort => Order, own => maps:get(pages, Opts, auto), state => none, from => 0, find => "", back => [], paused => false, note => "", sample => none,
+      sort => Order, own => maps:get(pages, Opts, auto), states => #{}, from => 0, find => "", back => [], paused => false, note => "", sample => none,
       before => none, past => #{}, trail => none, deep => none, late => 0}.
 
 -spec size(pos_integer(), pos_integer(), model()) -> model().
@@ -65,10 +65,12 @@ fitting(Lines, #{height := Height}) when is_integer(Lines), Height - ?AROUND > L
 fitting(_, _) -> 0.
 
 %% @doc The pages of someone's own.
--spec own(model()) -> [sonde_top_page:own()].
-own(#{own := auto, sample := #{head := #{pages := Pages}}}) when is_list(Pages) -> Pages;
-own(#{own := Pages}) when is_list(Pages) -> Pages;
+-spec own(model()) -> [{char(), string(), module()}].
+own(#{own := auto, sample := #{head := #{pages := Pages}}}) when is_list(Pages) -> titled(Pages);
+own(#{own := Pages}) when is_list(Pages) -> titled(Pages);
 own(_) -> [].
+
+titled(Pages) -> [{Key, unicode:characters_to_list(Title), Module} || {Key, Title, Module} <- Pages].
 
 %% @doc The sample that is needed next; none while paused, unless the page has no sample yet.
 -spec request(model()) -> sonde_top_sample:request() | none.
@@ -80,8 +82,8 @@ request(#{paused := true, sample := #{}} = Model) ->
 request(Model) ->
     wanted(Model).
 
-wanted(#{page := {own, {Module, _}}, state := {Module, State}} = Model) ->
-    (asked_for(Model))#{state => State};
+wanted(#{page := {own, {Module, _}}, states := States} = Model) when is_map_key(Module, States) ->
+    (asked_for(Model))#{state => map_get(Module, States)};
 wanted(Model) ->
     asked_for(Model).
 
@@ -141,7 +143,7 @@ sampled(#{page := Page, body := Body, head := Head} = Sample, #{past := Past} = 
         _ -> Kept
     end.
 
-own_state({own, {Module, _}}, #{state := State}, Model) -> Model#{state => {Module, State}};
+own_state({own, {Module, _}}, #{state := State}, #{states := States} = Model) -> Model#{states := States#{Module => State}};
 own_state(_, _, Model) -> Model.
 
 %% What one process had in the last samples: its memory, and its reductions between them.
@@ -154,7 +156,7 @@ trail(_, _, Model) ->
     Model.
 
 told(#{pages := invalid}, #{before := none, own := auto} = Model) ->
-    Model#{note => "the setting top_pages of sonde has something else than pages"};
+    Model#{note => "the setting top_pages of sonde is no list of pages"};
 told(_, Model) ->
     Model.
 
@@ -214,8 +216,9 @@ by_process(How, Key, #{sort := Sort} = Model) ->
 
 %% @doc The keys that sort the rows of a page other than that of processes.
 -spec own_keys(model()) -> [{char(), atom() | string()}] | none.
-own_keys(#{page := {own, _}, sample := #{body := Body}} = Model) ->
-    [{Key, Heading} || is_shown(Model), {Key, Heading} <- maps:get(columns, Body, []), Key =/= none];
+own_keys(#{page := {own, {Module, _}}, sample := #{page := {own, {Module, _}}, body := Body}}) ->
+    [{Key, Heading} || {Key, Heading} <- maps:get(columns, Body, []), Key =/= none];
+own_keys(#{page := {own, _}}) -> [];
 own_keys(#{page := {Page, _}}) -> keys(Page);
 own_keys(_) -> none.
 

@@ -19,9 +19,10 @@
 %%
 %% The callback runs on the node that is looked at, once for each sample while its page is shown, in a process of
 %% its own, and is killed if it has not returned after 2 seconds. Its argument is what it returned with the page
-%% before, or `undefined'. If it fails, or returns something else, the page says so. The rest of the view goes on.
+%% before, or `undefined', and has at most 1 MB as a binary. If it fails, or returns something else, the page shows the
+%% error. The rest of the view goes on.
 %%
-%% The first column names the rows. The letter of a column, which must be none of `a', `h', `i', `p', `q' and `u',
+%% The first column names the rows. The letter of a column, which cannot be `a', `h', `i', `p', `q' or `u',
 %% sorts by it: numbers from the largest, then texts from A on. Without one, rows stay as they come. A number that
 %% is typed leads to the first local process or port in that row. `/text' looks at all cells.
 -module(sonde_top_page).
@@ -36,8 +37,9 @@
 -type column() :: Heading :: unicode:chardata() | {Letter :: char(), Heading :: unicode:chardata()}.
 %% `usage': from 0.0 to 1.0. Terms of any other type are printed like in the shell, and cut.
 -type cell() :: number() | {bytes | ms, integer()} | {usage, float()} | atom() | pid() | port() | unicode:chardata() | term().
-%% A capital letter that has no other page, what the line of keys says, and the module.
--type own() :: {Key :: char(), Title :: string(), module()}.
+%% A capital letter that has no other page, what the line of keys says (at most 20 characters), and the module, which
+%% has no other page.
+-type own() :: {Key :: char(), Title :: unicode:chardata(), module()}.
 -type sort() :: char() | none.
 
 -define(PATIENCE_MS, 2000).
@@ -45,6 +47,7 @@
 -define(MOST_COLUMNS, 20).
 -define(MOST_LINES, 5).
 -define(LONGEST, 200).        % characters of a cell, and of a reason
+-define(MOST_STATE, 1000000). % bytes
 -define(TITLE, 20).
 -define(TAKEN, "ahipqu").     % letters with a meaning on every page
 
@@ -52,13 +55,18 @@
 -spec are_pages(term()) -> boolean().
 are_pages(Pages) ->
     is_list(Pages) andalso length(Pages) =< ?MOST_PAGES andalso lists:all(fun is_page/1, Pages)
-        andalso is_distinct([Key || {Key, _, _} <- Pages]).
+        andalso lists:all(fun is_distinct/1, [[Key || {Key, _, _} <- Pages], [Module || {_, _, Module} <- Pages]]).
 
-is_page({Key, [_ | _] = Title, Module}) when Key >= $A, Key =< $Z, is_atom(Module) ->
-    io_lib:printable_unicode_list(Title) andalso length(Title) =< ?TITLE andalso lists:min(Title) >= $\s
+is_page({Key, Title, Module}) when is_integer(Key), Key >= $A, Key =< $Z, is_atom(Module) ->
+    is_title(unicode:characters_to_list(Title))
         andalso not lists:any(fun(Keys) -> lists:keymember(Key, 1, Keys) end,
                               [sonde_top_keys:pages(), sonde_top_keys:of_process()]);
 is_page(_) ->
+    false.
+
+is_title([_ | _] = Title) ->
+    length(Title) =< ?TITLE andalso io_lib:printable_unicode_list(Title) andalso lists:min(Title) >= $\s;
+is_title(_) ->
     false.
 
 is_distinct(Keys) -> length(lists:usort(Keys)) =:= length(Keys).
@@ -72,7 +80,7 @@ configured() ->
         true -> Pages;
         false -> invalid
     catch
-        error:badarg -> invalid   % an improper list
+        error:badarg -> invalid   % an improper list, or a title that is no text
     end.
 
 %% ---- on the node that is looked at
@@ -80,8 +88,9 @@ configured() ->
 %% @private
 -spec take(module(), sort(), sonde_top_sample:request()) -> #{failed := string()} | #{columns := list(), _ => _}.
 take(Module, Sort, Request) ->
-    Before = maps:get(state, Request, undefined),
-    try sonde_top_rows:within(?PATIENCE_MS, fun() -> made(Module, Before, Sort, Request) end) of
+    Before = maps:get(state, Request, none),
+    Asked = maps:remove(state, Request),
+    try sonde_top_rows:within(?PATIENCE_MS, fun() -> made(Module, Before, Sort, Asked) end) of
         {ok, #{} = Body} -> Body;
         {ok, failed} -> failed(Module, "returned no page");
         unanswered -> failed(Module, "did not return in time")
@@ -98,10 +107,12 @@ made(Module, Before, Sort, Request) ->
     end.
 
 called(Module, Before, Sort, Request) ->
-    try Module:page(Before) of
+    try Module:page(state(Before)) of
         {#{columns := Columns, rows := Rows} = Page, State} ->
-            case wrong(Columns, Rows) of
-                none -> (body(Columns, maps:get(lines, Page, []), Rows, Sort, Request))#{state => State};
+            Lines = maps:get(lines, Page, []),
+            Kept = term_to_binary(State),
+            case wrong(Columns, Rows, Lines, Kept) of
+                none -> (body(Columns, Lines, Rows, Sort, Request))#{state => Kept};
                 Wrong -> failed(Module, ["returned ", Wrong])
             end;
         _ ->
@@ -110,12 +121,23 @@ called(Module, Before, Sort, Request) ->
         Class:Why -> failed(Module, ["failed: ", term({Class, Why})])
     end.
 
-wrong(Columns, _) when Columns =:= []; length(Columns) > ?MOST_COLUMNS ->
+%% Only this node reads it, so it may have pids and funs.
+state(none) -> undefined;
+state(Kept) -> binary_to_term(Kept).
+
+wrong(Columns, _, _, _) when Columns =:= []; length(Columns) > ?MOST_COLUMNS ->
     [integer_to_list(length(Columns)), " columns"];
-wrong(Columns, Rows) ->
+wrong(_, _, _, Kept) when byte_size(Kept) > ?MOST_STATE ->
+    io_lib:format("~b bytes for its next call; the limit is ~b", [byte_size(Kept), ?MOST_STATE]);
+wrong(_, _, [Line | _], _) when is_integer(Line) ->
+    "lines that are no list of texts";
+wrong(Columns, Rows, _, _) ->
     Keys = [Key || {Key, _} <- Columns],
     case {[Key || Key <- Keys, not is_letter(Key)], is_distinct(Keys)} of
-        {[Key | _], _} -> ["a column with the letter ", term(Key)];
+        {[Key | _], _} -> ["a column with the letter ", case is_integer(Key) andalso Key > $\s andalso Key < 127 of
+                                                            true -> [Key];
+                                                            false -> term(Key)
+                                                        end];
         {[], false} -> "a letter twice";
         {[], true} -> wrong_row(numbered(Rows), length(Columns))
     end.
@@ -183,7 +205,8 @@ line(Text) ->
         error:badarg -> term(Text)
     end.
 
-term(Term) -> lists:flatten(sonde_names:readable(io_lib:format("~0tp", [Term], [{chars_limit, ?LONGEST}]))).
+%% Bounded, however large the term is.
+term(Term) -> lists:sublist(unicode:characters_to_list(sonde_units:text(term, Term, true)), ?LONGEST).
 
 %% ---- how it looks
 
@@ -191,10 +214,10 @@ term(Term) -> lists:flatten(sonde_names:readable(io_lib:format("~0tp", [Term], [
 -spec lines(module(), sort(), sonde_top_model:model(), sonde_top_text:style()) ->
     {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(Module, Sort, #{sample := #{body := Body}} = Model, #{width := Width} = Style) ->
-    Title = [Title || {_, Title, Of} <- sonde_top_model:own(Model), Of =:= Module],
+    [Title] = [sonde_top_text:escaped(Title, Style) || {_, Title, Of} <- sonde_top_model:own(Model), Of =:= Module],
     case Body of
         #{columns := Columns, lines := Lines} ->
-            {[Title, [[" by ", Heading] || {Key, Heading} <- Columns, Key =/= none, Key =:= Sort]],
+            {[Title, [[" by ", sonde_top_text:escaped(Heading, Style)] || {Key, Heading} <- Columns, Key =/= none, Key =:= Sort]],
              [[sonde_top_text:cut(sonde_top_text:escaped(Line, Style), Style)
                || Line <- lists:sublist(Lines, sonde_top_model:info(Model))],
               table(Columns, Model, Style)]};
@@ -205,6 +228,11 @@ lines(Module, Sort, #{sample := #{body := Body}} = Model, #{width := Width} = St
     end.
 
 table([{_, Name} | Columns], #{from := From} = Model, Style) ->
-    sonde_top_text:table(["  #", {name, Name} | [Heading || {_, Heading} <- Columns]],
-                         [[Number | [{Kind, sonde_top_text:escaped(Text, Style)} || {Kind, Text} <- Cells]]
-                          || {Number, {_, Cells}} <- sonde_top_text:numbered(From, sonde_top_model:rows(Model))], Style).
+    Text = fun(Chars) -> sonde_top_text:escaped(Chars, Style) end,
+    case sonde_top_model:rows(Model) of
+        [] -> ["no row"];
+        Rows ->
+            sonde_top_text:table(["  #", {name, Text(Name)} | [Text(Heading) || {_, Heading} <- Columns]],
+                                 [[Number | [{Kind, Text(Chars)} || {Kind, Chars} <- Cells]]
+                                  || {Number, {_, Cells}} <- sonde_top_text:numbered(From, Rows)], Style)
+    end.

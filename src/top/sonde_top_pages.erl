@@ -52,6 +52,10 @@ help() ->
      "p or space: pause    h: back to the processes    q: quit, on every page",
      "Where keys are read as lines, press Enter after each."].
 
+own([], _) -> [];
+own(Own, Style) ->
+    [lists:flatten(["pages of your own: " | lists:join("  ", [[Key, " ", sonde_top_text:escaped(Title, Style)] || {Key, Title, _} <- Own])])].
+
 %% On a narrow terminal a line becomes several, between its parts if they are short.
 wrapped(Line, #{width := Width} = Style) when length(Line) > Width ->
     Parts = [string:trim(Part) || Part <- string:split(Line, "  ", all), Part =/= ""],
@@ -64,7 +68,7 @@ words(Text, #{width := Width}) -> sonde_grid:fill(string:lexemes(Text, " "), " "
 
 page(help, #{from := From} = Model, Style) ->
     All = flow([[[Key], " ", atom_to_list(Attr)] || {Key, Attr, _} <- sonde_top_keys:sorts()], Style)
-        ++ lists:append([wrapped(Line, Style) || Line <- help()]),
+        ++ lists:append([wrapped(Line, Style) || Line <- help() ++ own(sonde_top_model:own(Model), Style)]),
     {Room, Most} = {sonde_top_model:room(Model), length(All)},
     Rest = lists:nthtail(max(0, min(From, Most - Room)), All), % the last lines stay on the page
     {["help" | ["  >: more" || length(Rest) > Room]], [Rest]};

@@ -36,23 +36,23 @@ take() ->
       queues => erlang:statistics(run_queue_lengths_all),
       os => os_memory(?MEMINFO, whereis(memsup)), resident => sonde_memory:resident(), virtual => sonde_memory:virtual(),
       allocators => allocators(), hits => sonde_alloc:cache_hit_rates(), nodes => connections(),
-      queue_limit => erlang:system_info(dist_buf_busy_limit)}.
+      queue_limit => erlang:system_info(dist_buf_busy_limit), most_single => ratios(max)}.
 
 %% The item exists from OTP 24 on.
 emulator() -> lists:concat([erlang:system_info(emu_flavor), " ", erlang:system_info(emu_type)]).
 
 allocators() ->
     [Now, Most] = [maps:from_list(sonde_alloc:average_block_sizes(When)) || When <- [current, max]],
-    Ratios = [ratios(sonde_alloc:sbcs_to_mbcs(When)) || When <- [current, max]],
+    Ratios = ratios(current),
     [{atom_to_list(Allocator), Bytes,
       [proplists:get_value(Of, maps:get(Allocator, Sizes, []), 0)
        || Of <- [mbcs, sbcs], Sizes <- [Now, Most]],
-      [maps:get(Allocator, Of, 0) || Of <- Ratios]}
+      maps:get(atom_to_list(Allocator), Ratios, 0)}
      || {Allocator, Bytes} <- lists:reverse(lists:keysort(2, sonde_alloc:memory(allocated_types)))].
 
 %% Of the instance with the highest.
-ratios(Sorted) ->
-    maps:from_list(lists:reverse([{Allocator, Ratio} || {{Allocator, _}, Ratio} <- Sorted])).
+ratios(When) ->
+    maps:from_list(lists:reverse([{atom_to_list(Allocator), Ratio} || {{Allocator, _}, Ratio} <- sonde_alloc:sbcs_to_mbcs(When)])).
 
 %% Of connections that are no ports, as those by TLS, `net_kernel' knows packets and address: it asks the owner of each
 %% connection, which may not answer. All of them are up.
@@ -154,16 +154,15 @@ memsup(Memsup) ->
     {sonde_top_text:line(), [[sonde_top_text:line()]]}.
 lines(#{from := From, sample := #{body := Body, head := Head}} = Model, Style) ->
     #{system := System, processors := Processors, counters := Counters, queues := Queues, os := Os,
-      resident := Resident, virtual := Virtual, allocators := Allocators, hits := Hits, nodes := Nodes,
-      queue_limit := Limit} = Body,
+      resident := Resident, virtual := Virtual, allocators := Allocators, hits := Hits, nodes := Nodes} = Body,
     Ours = processor(Head, Model) ++ resident(Resident, Os, Style)
         ++ [["virtual ", sonde_top_text:text(bytes, Virtual, Style)] || Virtual =/= undefined],
     All = lists:append(
             [schedulers(Head, Model, Queues, Style), os(Os, Ours, Style),
              limits(maps:get(limits, Head), Style),
              sonde_top_text:pairs(System, Style), sonde_top_text:pairs(Processors, Style),
-             sonde_top_text:pairs(Counters, Style), allocators(Allocators, Style), hits(Hits, Style),
-             connected(Nodes, Limit, Style)]),
+             sonde_top_text:pairs(Counters, Style), allocators(Allocators, maps:get(most_single, Body, #{}), Style), hits(Hits, Style),
+             connected(Nodes, Style), limit(Nodes, Body, Style)]), % an older node sends neither limit nor largest ratios
     %% The last lines stay on the page.
     {"system", [lists:nthtail(max(0, min(From, length(All) - sonde_top_model:room(Model))), All)]}.
 
@@ -218,7 +217,7 @@ limits(Limits, Style) ->
     sonde_top_text:flow([[atom_to_list(Kind), " ", sonde_top_text:text(count, N, Style), " of ",
                           sonde_top_text:text(count, Most, Style)] || {Kind, N, Most} <- Limits], Style).
 
-allocators(Rows, Style) ->
+allocators(Rows, Largest, Style) ->
     sonde_top_text:table(["allocator   ", "  carriers", "mean mbc", "       max", "mean sbc", "       max",
                           "sbc/mbc", "    max"],
                          [[{text, Name}, sonde_top_text:value(bytes, Bytes, Style)]
@@ -226,8 +225,8 @@ allocators(Rows, Style) ->
                                                               true -> round(Size);
                                                               false -> Size
                                                           end, Style) || Size <- Sizes]
-                          ++ [{number, ratio(Ratio)} || Ratio <- Ratios]
-                          || {Name, Bytes, Sizes, Ratios} <- Rows], Style).
+                          ++ [{number, ratio(Ratio)}, case Largest of #{Name := Most} -> {number, ratio(Most)}; #{} -> none end]
+                          || {Name, Bytes, Sizes, Ratio} <- Rows], Style).
 
 ratio(Ratio) when is_number(Ratio) -> io_lib:format("~.3f", [float(Ratio)]);
 ratio(infinity) -> "no multi".
@@ -239,14 +238,18 @@ hits(Rows, Style) ->
                                                          proplists:get_value(calls, Of)])
                           || {{_, Instance}, Of} <- Rows]], Style).
 
-connected({0, _}, _, _) -> ["no connection to another node"];
-connected({N, Known}, Limit, Style) ->
+connected({0, _}, _) -> ["no connection to another node"];
+connected({N, Known}, Style) ->
     sonde_top_text:table(["connected to", "  received", "      sent", "to be sent", "type", "address"],
                          [[{text, Name} | [traffic(Value, Style) || Value <- Traffic]]
                           ++ [{text, atom_to_list(Type)}, case Address of undefined -> none; _ -> {text, Address} end]
                           || {Name, Type, Address, Traffic} <- Known], Style)
-        ++ [["... ", integer_to_list(N - length(Known)), " more"] || N > length(Known)]
-        ++ [sonde_top_text:cut(["a sender is suspended where ", sonde_top_text:text(bytes, Limit, Style), " or more wait in the queue of a connection"], Style)].
+        ++ [["... ", integer_to_list(N - length(Known)), " more"] || N > length(Known)].
+
+limit({N, _}, #{queue_limit := Limit}, Style) when N > 0 ->
+    [sonde_top_text:cut(["senders are suspended if ", sonde_top_text:text(bytes, Limit, Style), " or more wait for a connection"], Style)];
+limit(_, _, _) ->
+    [].
 
 traffic({packets, 1}, _) -> {number, "1 packet"};
 traffic({packets, N}, Style) -> {number, [sonde_top_text:text(count, N, Style), " packets"]};

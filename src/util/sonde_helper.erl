@@ -170,12 +170,18 @@ wait(Ms, Jobs, Out, Acc, Slow, {_, _, #{caller := Caller}} = How) ->
         {'EXIT', Key, {answer, Answer}} when is_map_key(Key, Out) ->
             answered(Key, Answer, Jobs, Out, Acc, Slow, How);
         {'EXIT', Key, Why} when is_map_key(Key, Out) ->
-            exit(Why);
+            ended(Why, Out);
         {'DOWN', Caller, process, _, _} ->
-            exit(caller_is_gone)
+            ended(caller_is_gone, Out)
     after Ms ->
         fill(Jobs, Out, Acc, map_size(Out), How)
     end.
+
+%% A job that traps exits would go on.
+-spec ended(term(), #{pid() => term()}) -> no_return().
+ended(Why, Out) ->
+    _ = [exit(Worker, kill) || Worker <- maps:keys(Out)],
+    exit(Why).
 
 answered(Key, Answer, Jobs, Out, Acc, Slow, {_, Fold, _} = How) ->
     {Job, Rest} = maps:take(Key, Out),

@@ -275,7 +275,7 @@ async function made_up() {
   for (const [name, drawn, says] of [['many.html', 40, true], ['native.html', data.sections.waits.data.rows.length, false]]) {
     const many = await open(name, 1280, 'light');
     check(`${name}: what is not drawn of the waits is said`, (await many.page.$$('#waits circle')).length === drawn
-      && (await many.page.textContent('#waits')).includes('the first 40 of 60; the table has all') === says, await many.page.textContent('#waits > p'));
+      && (await many.page.textContent('#waits')).includes('The graph shows 40 of 60; the table has all') === says, await many.page.textContent('#waits > p'));
     await many.context.close();
   }
   changed('native.html', 'late.html', ({ sections }) => { sections.diagnosis = { ms: 15000, failed: 'it was not done in time' }; });

@@ -174,7 +174,7 @@ function waits({ rows }) {
   const circles = rows.filter((row) => row.deadlock.length > 0).length;
   return [explained('A line is a process that others wait for; below it are those that wait for it and are waited for themselves. ',
     circles > 0 ? 'A process on a circle waits for itself: a deadlock. ' : '',
-    rows.length > MOST ? `Drawn are the first ${MOST} of ${rows.length}; the table has all.` : ''),
+    rows.length > MOST ? `The graph shows ${MOST} of ${rows.length}; the table has all.` : ''),
   graph({ rows, label: `${Math.min(rows.length, MOST)} of ${rows.length} processes that others wait for` }),
   table({ label: 'Processes that others wait for', sort: 1, first: 10, rows, columns })];
 }
