@@ -557,8 +557,8 @@ frozen_only_for_the_look(Config) ->
         #{<<"opts">> := #{<<"timeout">> := Ms}} = read(element(2, Run(""))),
         {_, true} = {Ms, Ms =< 5000},
         #{<<"opts">> := #{<<"timeout">> := Less}} =
-            read(element(2, sonde(["--pid ", OsPid, " native --json --freeze --freeze-limit 700"], Config))),
-        {_, true} = {Less, Less =< 700}
+            read(element(2, sonde(["--pid ", OsPid, " native --json --freeze --freeze-limit 3000"], Config))),
+        {_, true} = {Less, Less =< 3000}
     end).
 
 %% The command is killed, or its twin, or the user presses Ctrl-C.
