@@ -410,7 +410,7 @@ flags_are_taken(Config) ->
     with_node("", ["+P", "40000", "+A", "3", "+JPperf", "true"], fun(OsPid) ->
         #{<<"limit">> := 65536, <<"line">> := Line, <<"os_pid">> := Twin} = twin(OsPid, Config),
         {Flags, _} = lists:splitwith(fun(Word) -> Word =/= <<"--">> end, Line),
-        [<<"-P">>, <<"40000">>, <<"-JPperf">>, _] = lists:nthtail(5, Flags), % after those of every twin
+        [<<"-MMmcs">>, <<"0">>, <<"-P">>, <<"40000">>, <<"-JPperf">>, _] = lists:nthtail(3, Flags),
         [] = filelib:wildcard("/tmp/{perf,jit}-" ++ binary_to_list(Twin) ++ ".*"),
         _ = [file:delete(File) || File <- filelib:wildcard("/tmp/{perf,jit}-" ++ OsPid ++ ".*")]
     end),
@@ -556,10 +556,19 @@ frozen_only_for_the_look(Config) ->
         %% the look has no more time than the limit
         #{<<"opts">> := #{<<"timeout">> := Ms}} = read(element(2, Run(""))),
         {_, true} = {Ms, Ms =< 5000},
-        #{<<"opts">> := #{<<"timeout">> := Less}} =
-            read(element(2, sonde(["--pid ", OsPid, " native --json --freeze --freeze-limit 3000"], Config))),
-        {_, true} = {Less, Less =< 3000}
+        #{<<"opts">> := #{<<"timeout">> := Less}} = in_time(["--pid ", OsPid, " native --json --freeze --freeze-limit 700"], Config),
+        {_, true} = {Less, Less =< 700}
     end).
+
+%% Where the machine is busy, a look may be late, and is none.
+in_time(Words, Config) ->
+    case sonde(Words, Config) of
+        {0, Json, _} ->
+            read(Json);
+        {1, "", Late} ->
+            true = has("had to go on before the look was done", Late),
+            in_time(Words, Config)
+    end.
 
 %% The command is killed, or its twin, or the user presses Ctrl-C.
 frozen_and_killed(Config) ->

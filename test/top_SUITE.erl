@@ -1247,8 +1247,6 @@ waits_here(Pid) ->
     receive {stop, Pid} -> ok end,
     waits_here(Pid).
 
-%% ---- live
-
 own_page(_Config) ->
     Take = fun(Sort, More) ->
                    #{body := Body} = sonde_top_sample:take(maps:merge(request({own, {sonde_own_page_helper, Sort}}), More)),
@@ -1316,6 +1314,8 @@ own_page_that_is_none(_Config) ->
     #{body := #{failed := "lists:page/1 is not on this node"}} = sonde_top_sample:take(request({own, {lists, none}})),
     #{body := #{failed := "top_SUITE_none:page/1 is not on this node"}} =
         sonde_top_sample:take(request({own, {top_SUITE_none, none}})).
+
+%% ---- live
 
 options_that_make_no_sense(_Config) ->
     Own = {$O, "pools", sonde_own_page_helper},

@@ -70,15 +70,11 @@ page(Opts, Source, Caller) ->
     end.
 
 filled({Before, After}, Json, Lacks) ->
-    Page = [Before, quoted(Json), After],
+    Page = [Before, sonde_report_data:quoted(Json), After], % the head, and what an older node sends
     case iolist_size(Page) of
         Bytes when Bytes > ?MOST_BYTES -> {error, too_large};
         _ -> {ok, Page, Lacks}
     end.
-
-%% In a script element, `<' could end it, whatever the data are. In JSON it occurs only in strings.
-quoted(Json) ->
-    binary:replace(Json, <<"<">>, <<"\\u003c">>, [global]).
 
 %% Called in one process, until `done'.
 pieces(Pieces) ->

@@ -3,7 +3,7 @@
 %% failed, was not done in time or had to be cut says so, and the others are still there.
 -module(sonde_report_data).
 
--export([json/1, json/2, options/0, intervals/0, sections/2, section/2, native/1]).
+-export([json/1, json/2, options/0, intervals/0, sections/2, section/2, native/1, quoted/1]).
 -export_type([section/0, made/0, missing/0, source/0]).
 
 %% What a section has; `keep' is for other sections.
@@ -190,22 +190,24 @@ now_ms() -> erlang:monotonic_time(millisecond).
 %% its JSON.
 within(Sections) ->
     Fitted = [{Name, fit(Section, ?SECTION_BYTES)} || {Name, Section} <- Sections],
-    case lists:sum([in_page(Json) || {_, {_, Json}} <- Fitted]) of
+    case lists:sum([byte_size(Json) || {_, {_, Json}} <- Fitted]) of
         Bytes when Bytes > ?ALL_BYTES ->
-            [{Name, fit(Section, in_page(Json) * ?ALL_BYTES div Bytes)} || {Name, {Section, Json}} <- Fitted];
+            [{Name, fit(Section, byte_size(Json) * ?ALL_BYTES div Bytes)} || {Name, {Section, Json}} <- Fitted];
         _ ->
             Fitted
     end.
 
 fit(Section, Most) ->
-    Json = iolist_to_binary(sonde_json:encode(Section)),
-    case in_page(Json) > Most andalso smaller(Section) of
+    Json = quoted(iolist_to_binary(sonde_json:encode(Section))),
+    case byte_size(Json) > Most andalso smaller(Section) of
         false -> {Section, Json};
         Smaller -> fit(Smaller, Most)
     end.
 
-%% In the page, `<' is written as \u003c.
-in_page(Json) -> byte_size(Json) + 5 * length(binary:matches(Json, <<"<">>)).
+%% @doc JSON for a script element, which `<' could end, whatever the data are. In JSON it occurs only in strings.
+-spec quoted(binary()) -> binary().
+quoted(Json) ->
+    binary:replace(Json, <<"<">>, <<"\\u003c">>, [global]).
 
 smaller(#{data := Data} = Section) ->
     case halved(Data) of

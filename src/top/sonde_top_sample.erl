@@ -17,10 +17,10 @@
               | {own, {module(), Column :: char() | none}} | {mnesia, sonde_top_mnesia:attr()} | {apps, sonde_top_apps:attr()}
               | apps | binaries | allocators | waits | system | none.
 -type request() :: #{page := page(), from := non_neg_integer(), rows := non_neg_integer(),
-                     find => string(), state => term(), interval := Ms :: pos_integer(), deep := boolean(),
+                     find => string(), state => binary(), interval := Ms :: pos_integer(), deep := boolean(),
                      without => [pid()]}.
-%% `find': only rows with this text. `state': of a page of someone's own. `deep': take the expensive parts, too. `without': the caller of
-%% {@link sonde:top/1}, which has no row, as in all calls.
+%% `find': only rows with this text. `state': what a page of someone's own returned before. `deep': take the expensive
+%% parts, too. `without': the caller of {@link sonde:top/1}, which has no row, as in all calls.
 -type head() :: #{node := node(), otp := string(), clock := calendar:time(),
                   at := Ms :: integer(), uptime := Seconds :: non_neg_integer(),
                   side := native | {portable, term()}, run_queue := non_neg_integer(),

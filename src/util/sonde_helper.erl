@@ -177,18 +177,22 @@ wait(Ms, Jobs, Out, Acc, Slow, {_, _, #{caller := Caller}} = How) ->
         fill(Jobs, Out, Acc, map_size(Out), How)
     end.
 
-%% A job that traps exits would go on.
 -spec ended(term(), #{pid() => term()}) -> no_return().
 ended(Why, Out) ->
-    _ = [exit(Worker, kill) || Worker <- maps:keys(Out)],
+    ok = kill(Out),
     exit(Why).
+
+%% A job that traps exits would go on.
+kill(Out) ->
+    _ = [exit(Worker, kill) || Worker <- maps:keys(Out)],
+    ok.
 
 answered(Key, Answer, Jobs, Out, Acc, Slow, {_, Fold, _} = How) ->
     {Job, Rest} = maps:take(Key, Out),
     fill(Jobs, Rest, Fold(Job, Answer, Acc), Slow, How).
 
 give_up(Jobs, Out, Acc, {_, Fold, _} = How) ->
-    _ = [exit(Worker, kill) || Worker <- maps:keys(Out)],
+    ok = kill(Out),
     give_up_rest(next(Jobs), maps:fold(fun(_, Job, A) -> Fold(Job, unanswered, A) end, Acc, Out),
                  How).
 
