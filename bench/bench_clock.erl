@@ -45,7 +45,10 @@ wait_until_idle(Ms) ->
 
 in_process(Fun) ->
     {Pid, Ref} = spawn_monitor(fun() -> exit({result, Fun()}) end),
-    receive {'DOWN', Ref, process, Pid, {result, Result}} -> Result end.
+    receive
+        {'DOWN', Ref, process, Pid, {result, Result}} -> Result;
+        {'DOWN', Ref, process, Pid, Why} -> error(Why)
+    end.
 
 %% @doc The most bytes that the node had during the call, above those before it: by its allocators,
 %% and by the operating system (`undefined' if that does not report it).
