@@ -55,6 +55,7 @@ title("calls") -> bench_row:number(scaled(100000)) ++ " processes, one of them w
 title("heaps") -> "one heap";
 title("start") -> "a new node";
 title("diagnose") -> title("many");
+title("top") -> bench_row:number(scaled(1000000)) ++ " processes, the pages of top";
 title("binaries") -> bench_row:number(scaled(100000))
                          ++ " processes with 20 refc binaries each, a tenth shared";
 title("trips") -> "ping-pong beside " ++ bench_row:number(scaled(100000)) ++ " processes".
@@ -101,6 +102,8 @@ measure("binaries", Emit) ->
     bench_binaries:rows(Crowd, few(), Emit);
 measure("start", Emit) ->
     bench_start:rows(runs(), scaled(1000000), Emit);
+measure("top", Emit) ->
+    bench_top:rows(fun scaled/1, runs(), Emit);
 measure("trips", Emit) ->
     _ = bench_crowd:holders(scaled(100000), 2),
     trips(Emit).
