@@ -3,7 +3,7 @@
 %% over standard input and output.
 -module(bench_start).
 
--export([rows/3]).
+-export([rows/3, with_node/2, named/2, run/3, ns/1]).
 
 -define(MS, 1000000).
 -define(COOKIE, "sonde_bench").
@@ -46,26 +46,33 @@ first_call() ->
                       Us * 1000
               end).
 
-%% The command finds the node without epmd, because it is told the port.
 command(Command) ->
-    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listener),
-    ok = gen_tcp:close(Listener),
-    Flags = ["-erl_epmd_port", integer_to_list(Port), "-start_epmd", "false"],
-    with_node(#{name => "bench" ++ integer_to_list(Port), host => "127.0.0.1", longnames => true,
-                args => ["-setcookie", ?COOKIE, "-kernel", "inet_dist_use_interface",
-                         "{127,0,0,1}" | Flags]},
-              fun(Peer) ->
+    named([], fun(Peer, Flags) ->
                       Node = atom_to_list(peer:call(Peer, erlang, node, [])),
                       ns(fun() -> run(Command, ["--node", Node, "proc_count", "memory", "5"],
                                       lists:join(" ", Flags))
                          end)
               end).
 
+%% @doc A node with a name. Others find it without epmd, because they get the flags, which have its port.
+-spec named([string()], fun((peer:server_ref(), Flags :: [string()]) -> Result)) -> Result.
+named(Args, Fun) ->
+    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    ok = gen_tcp:close(Listener),
+    Flags = ["-setcookie", ?COOKIE, "-erl_epmd_port", integer_to_list(Port), "-start_epmd", "false"],
+    with_node(#{name => "bench" ++ integer_to_list(Port), host => "127.0.0.1", longnames => true,
+                args => ["-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Flags ++ Args]},
+              fun(Peer) -> Fun(Peer, Flags) end).
+
+%% @doc A node as long as the function runs.
+-spec with_node(map(), fun((peer:server_ref()) -> Result)) -> Result.
 with_node(Options, Fun) ->
     {ok, Peer, _} = peer:start(Options#{connection => standard_io, wait_boot => 60000}),
     try Fun(Peer) after peer:stop(Peer) end.
 
+%% @doc Runs the command, which must succeed.
+-spec run(file:name(), [string()], Flags :: iolist()) -> ok.
 run(Command, Args, Flags) ->
     Port = open_port({spawn_executable, Command},
                      [{args, Args}, {env, [{"SONDE_COOKIE", ?COOKIE},
@@ -80,6 +87,7 @@ printed(Port, Text) ->
         {Port, {exit_status, Status}} -> error({Status, Text})
     end.
 
+-spec ns(fun(() -> ok)) -> integer().
 ns(Fun) ->
     Start = erlang:monotonic_time(nanosecond),
     ok = Fun(),

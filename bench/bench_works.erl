@@ -15,15 +15,13 @@
 -define(DIAGNOSIS_MS, 2000).
 
 %% @doc Does one work, and hands each of its rows to the function, which returns it. The tables of
-%% growth have titles of their own, and a report stands in those of two crowds.
+%% growth have titles of their own, and reports stand in those of two crowds.
 -spec work(string(), fun((bench_row:row()) -> bench_row:row())) -> term().
 work("growth" = Name, Put) ->
     bench_growth:rows(fun scaled/1, fun(Row) -> Put(Row#{name => Name}) end);
 work("report" = Name, Put) ->
-    _ = [begin
-             bench_crowd:idle(scaled(More)),
-             report(Ms, fun(Row) -> Put(Row#{name => Name, work => bench_row:number(scaled(N)) ++ " idle processes"}) end)
-         end || {N, More, Ms} <- [{100000, 100000, 3000}, {1000000, 900000, 10000}]];
+    bench_report_file:rows([{scaled(100000), 3000}, {scaled(1000000), 10000}], few(),
+                           fun(Row) -> Put(Row#{name => Name}) end);
 work(Name, Put) ->
     measure(Name, fun(Row) -> Put(Row#{name => Name, work => title(Name)}) end).
 
@@ -201,14 +199,6 @@ diagnosis(Emit) ->
     Emit(#{kind => alone, call => "diagnosis(), without its interval of 2 s",
            sonde => bench_clock:median(Times) - ?DIAGNOSIS_MS * ?MS,
            targets => [{within, 1000 * ?MS}]}).
-
-%% Everything that the caller waits for, the interval of its diagnosis as well.
-report(Ms, Emit) ->
-    File = filename:join(os:getenv("TMPDIR", "/tmp"), "sonde-bench-" ++ os:getpid() ++ ".html"),
-    Report = fun() -> {ok, #{missing := [{<<"watcher">>, _}]}} = sonde:report(File, #{force => true}) end,
-    #{sonde := Times} = bench_clock:alternate(few(), ?PAUSE_MS, #{sonde => Report}),
-    ok = file:delete(File),
-    Emit(#{kind => alone, call => "report(File), with its interval of 2 s", sonde => bench_clock:median(Times), targets => [{within, Ms * ?MS}]}).
 
 leak_and_floor(Emit, Targets) ->
     Times = bench_clock:alternate(runs(), ?PAUSE_MS, #{recon => recon_leak(), sonde => sonde_leak(),
