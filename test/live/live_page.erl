@@ -1,5 +1,6 @@
 %% Makes the reports that report_page.mjs looks at: of a node with 10,000 processes, names that look like
-%% markup, chains of waits, a deadlock and a watcher, of the same node from outside, and on the portable path.
+%% markup, chains of waits, a deadlock and a watcher, of the same node with content, from outside, and on the
+%% portable path.
 -module(live_page).
 
 -export([main/1, outside/1]).
@@ -11,6 +12,7 @@ main([Dir]) ->
     ok = logger:set_primary_config(level, error),
     plant(),
     ok = written(sonde:report(filename:join(Dir, "native.html"))),
+    ok = written(sonde:report(filename:join(Dir, "content.html"), #{content => true})),
     %% it has one of the largest heaps, which is not read while it runs
     ok = sys:suspend(sonde_watch),
     ok = from_outside(Dir),
@@ -46,8 +48,18 @@ plant() ->
     One ! {wait_for, spawn(fun() -> gen_server:call(One, ask, infinity) end)},
     Binary = binary:copy(<<"y">>, 1000000),
     _ = [spawn(fun() -> sleep(Binary) end) || _ <- lists:seq(1, 3)],
+    true = register(live_content, spawn(fun() -> self() ! {planted("message")}, sleep(content()) end)),
     {ok, _} = sonde_watch:start_link(#{interval => 50, budget => 100}),
     timer:sleep(1500).
+
+%% What only a report with content may have, and which bytes of binaries none has. All of it is made while the
+%% process runs, so it is on its heap.
+content() ->
+    #{large => lists:seq(1, 300000), {planted("key"), 1} => lists:seq(1, 100), lists:append("</", "script>") => lists:seq(1, 50),
+      value => {planted("value"), lists:append("<img", " src=x")}, atom_to_binary(planted("bytes")) => atom_to_binary(planted("bytes"))}.
+
+planted(Name) ->
+    list_to_atom("planted_" ++ Name ++ " </script><img src=x onerror=alert(1)>").
 
 sleep(Kept) ->
     receive never -> Kept end.

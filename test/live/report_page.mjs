@@ -18,6 +18,13 @@ function check(name, good, detail = '') {
 }
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
+// A report, and where its JSON is.
+function opened(name) {
+  const raw = readFileSync(`${dir}/${name}`, 'utf8');
+  const [start, end] = [raw.indexOf('id="data">') + 10, raw.lastIndexOf('</script>\n<script>')];
+  return { raw, start, end, data: JSON.parse(raw.slice(start, end)) };
+}
+
 check('priv/report.html is what src/report/page builds (make report-bundle)',
   readFileSync(built).equals(readFileSync(committed)));
 
@@ -219,13 +226,59 @@ async function ticks(page, name) {
     `${sum(axes.map((labels) => labels.length))} labels of ${axes.length} axes, ${touch.length} touch ${touch.slice(0, 3)}`);
 }
 
+// ---- content
+
+const MARKUP = '</script><img src=x onerror=alert(1)>';
+// What live_page.erl plants in the process live_content, with the policy off: what got into the page could run.
+async function content() {
+  console.log('\nwith content');
+  const planted = ({ sections }) => sections.heaps.data.processes.find(({ named }) => named.endsWith(' live_content'));
+  for (const name of ['native.html', 'outside.html', 'portable.html']) {
+    const { raw, data } = opened(name);
+    const text = JSON.stringify(data.sections);
+    const has = [raw.includes('planted_') && 'planted_', text.includes('"preview":') && 'a preview', text.includes('</scr\\"...') && 'a key'].filter(Boolean);
+    check(`${name} has nothing of the state of a process`, has.length === 0 && !data.content, has.join(', '));
+    if (data.sections.heaps.data) check(`${name} has its heap`, planted(data)?.tree.bytes > 4800000, planted(data)?.tree.bytes);
+  }
+  const { page, context, data, seen } = await open('content.html', 1280, 'light', { bypassCSP: true });
+  const { named, tree } = planted(data);
+  await everything(page, data);
+  const { rows } = await shown(page, `Objects of ${named}`);
+  const isShown = (path, preview) => rows.some((row) => row[0].endsWith(path) && row[4] === preview);
+  for (const [what, path, preview] of [
+    ['a key', `/ key {'planted_key ${MARKUP}',1}`, '[1,2,3,4,5,6,7,8,9,10,...]'], ['a key that is cut', '/ key "</scr"...', '[1,2,3,4,5,6,7,8,9,10,...]'],
+    ['a value', '/ key value', `{'planted_value ${MARKUP}',"<img src=x"}`], ['a message', 'message 1', `{'planted_message ${MARKUP}'}`],
+    ['of a binary, how large it is,', '/ key <<51 bytes>>', '<<51 bytes>>']]) {
+    check(`${what} is shown as text`, isShown(path, preview), isShown(path, preview) ? `${path}: ${preview}` : rows.map((row) => `${row[0]}: ${row[4]}`).join(' | '));
+  }
+  check('the bytes of a binary are not there', !opened('content.html').raw.includes('planted_bytes'));
+  const heap = page.locator('#heaps .keys').nth(data.sections.heaps.data.processes.findIndex((one) => one.named === named));
+  const [state] = tree.children;
+  await page.mouse.move(0, 0);
+  await heap.focus();
+  await page.keyboard.press('ArrowDown');
+  const said = () => heap.locator('.said').textContent();
+  check('the preview of the state is below its heap', (await said()).endsWith(`${state.kind}  ${state.preview}`) && state.preview.includes(`'planted_value ${MARKUP}'`), await said());
+  await page.keyboard.press('ArrowDown');
+  for (const { name } of state.children.slice(1)) {
+    await page.keyboard.press('ArrowRight');
+    if (name.includes('planted_key')) break;
+  }
+  await page.keyboard.press('Enter');
+  check('a key is in its part', await heap.locator('.cell.selected text').textContent() === `key {'planted_key ${MARKUP}',1}`, await said());
+  const [scripts, others] = [await page.$$('script'), await page.$$('img, [onerror], main script')];
+  check('nothing of it is an element', scripts.length === 2 && others.length === 0, `${scripts.length} scripts, ${others.length} others`);
+  check('nothing of it ran, and nothing was fetched', seen.dialogs === 0 && seen.errors.length === 0 && seen.requests.length === 1
+    && (await page.title()) === `${data.node} – sonde report`, [...seen.errors, ...seen.requests].join(' '));
+  check('the page says that it has content', (await page.textContent('#about')).includes('It was asked for content'), await page.textContent('#about > p'));
+  await context.close();
+}
+
 // ---- reports with what a test node does not have
 
 // A copy of a report with other data.
 function changed(from, name, change) {
-  const raw = readFileSync(`${dir}/${from}`, 'utf8');
-  const [start, end] = [raw.indexOf('id="data">') + 10, raw.lastIndexOf('</script>\n<script>')];
-  const data = JSON.parse(raw.slice(start, end));
+  const { raw, data, start, end } = opened(from);
   change(data);
   writeFileSync(`${dir}/${name}`, raw.slice(0, start) + JSON.stringify(data).replaceAll('<', '\\u003c') + raw.slice(end));
 }
@@ -432,7 +485,7 @@ async function appearance() {
     }
   }
   for (const [name, width, scheme] of [['outside.html', 390, 'light'], ['outside.html', 390, 'dark'], ['rich.html', 1280, 'light'], ['rich.html', 390, 'dark'],
-    ['portable.html', 390, 'light'], ['portable.html', 1280, 'dark'], ['many.html', 390, 'light']]) {
+    ['portable.html', 390, 'light'], ['portable.html', 1280, 'dark'], ['many.html', 390, 'light'], ['content.html', 1280, 'light'], ['content.html', 390, 'dark']]) {
     console.log(`\n${name}, ${width} pixels, ${scheme}`);
     await looks(name, width, scheme);
   }
@@ -440,6 +493,7 @@ async function appearance() {
 
 try {
   await numbers();
+  await content();
   await made_up();
   await outside();
   await portable();
