@@ -17,6 +17,11 @@ function check(name, good, detail = '') {
   console.log(`  ${good ? 'ok  ' : 'FAIL'}  ${name}${detail === '' ? '' : `: ${String(detail).slice(0, 400)}`}`);
 }
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+// As WCAG has it.
+const luminance = (rgb) => {
+  const [red, green, blue] = rgb.match(/[0-9.]+/g).slice(0, 3).map((n) => n / 255).map((n) => (n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+};
 
 // A report, and where its JSON is.
 function opened(name) {
@@ -107,6 +112,51 @@ async function treemap(page, rows) {
     && sum(drawn.map(([n]) => n)) >= 0.98 * sum(all), `${drawn.length} of ${rows.length} areas`);
   const large = drawn.filter(([n]) => n > 0.02 * sum(all)).map(([n, area]) => area / n);
   check('its areas are in proportion', Math.max(...large) / Math.min(...large) < 1.2, large.map((r) => r.toFixed(4)).join(' '));
+  await areas(page, rows);
+}
+
+// What is said of each area that the mouse is on, which names its row, and its tone: the bytes of each process on a
+// scale of logarithms, in five steps.
+async function areas(page, rows) {
+  const said = page.locator('#groups .said');
+  await page.mouse.move(0, 0);
+  check('the treemap says how to see its numbers', (await said.textContent()).startsWith('Point at an area'), await said.textContent());
+  const each = (row) => Math.log(row[4] / Math.max(1, row[3]) + 1);
+  const [least, most] = [Math.min(...rows.map(each)), Math.max(...rows.map(each))];
+  const tone = (row) => (most > least ? Math.round((4 * (each(row) - least)) / (most - least)) : 2);
+  const text = ([app, call, others, n, memory]) => `${bytes(memory)}  ${count(n)} processes of ${
+    call ?? (others > 1 ? `${count(others)} other initial calls` : 'unknown')} in ${app ?? 'no application'}`;
+  const left = [...rows];
+  const [unsaid, tones, found] = [[], [], []];
+  for (const cell of await page.$$('.treemap .cell')) {
+    await cell.scrollIntoViewIfNeeded();
+    const { x, y, width, height } = await cell.$eval('rect', (rect) => rect.getBoundingClientRect().toJSON());
+    await page.mouse.move(x + width / 2, y + height / 2);
+    const told = await said.textContent();
+    const size = Number(await cell.getAttribute('data-bytes'));
+    const at = left.findIndex((row) => row[4] === size && text(row) === told);
+    if (at < 0) { unsaid.push(`${size}: ${told}`); continue; }
+    const [row] = left.splice(at, 1);
+    const is = await cell.$eval('rect', (rect) => rect.getAttribute('class'));
+    found.push(tone(row));
+    if (is !== `tone-${tone(row)}`) tones.push(`${told}: ${is}, not tone-${tone(row)}`);
+  }
+  check('each area tells its numbers under the mouse', unsaid.length === 0 && found.length > 0, unsaid.join(' | ') || `${found.length} areas`);
+  check('its tone is the memory of each process', tones.length === 0 && new Set(found).size > (most > least ? 1 : 0), tones.join(' | ') || found.join(' '));
+}
+
+// The tones of areas, from the least: each is further from the ground than the one before.
+async function shades(page, name) {
+  const colours = await page.evaluate(() => {
+    const [svg] = document.querySelectorAll('.treemap svg');
+    const rect = svg.appendChild(document.createElementNS(svg.namespaceURI, 'rect'));
+    const fills = [0, 1, 2, 3, 4].map((i) => { rect.setAttribute('class', `tone-${i}`); return getComputedStyle(rect).fill; });
+    rect.remove();
+    return [getComputedStyle(document.body).backgroundColor, ...fills];
+  });
+  const [ground, ...steps] = colours.map(luminance);
+  const away = steps.map((one) => Math.abs(one - ground));
+  check(`${name}: the more memory, the further a tone is from the ground`, away.every((one, i) => one > (i > 0 ? away[i - 1] : 0)), colours.join(' '));
 }
 
 // All rows of the table with this label, and its heads.
@@ -229,6 +279,7 @@ async function ticks(page, name) {
 // ---- content
 
 const MARKUP = '</script><img src=x onerror=alert(1)>';
+
 // What live_page.erl plants in the process live_content, with the policy off: what got into the page could run.
 async function content() {
   console.log('\nwith content');
@@ -314,7 +365,12 @@ async function made_up() {
   const { page, context, data, seen } = await open('rich.html', 1280, 'light');
   check('no error', seen.errors.length === 0, seen.errors.join(' | '));
   await everything(page, data);
+  await areas(page, data.sections.groups.data.rows);
   await context.close();
+  changed('native.html', 'group.html', ({ sections: { groups: { data: found } } }) => found.rows.splice(1));
+  const group = await open('group.html', 1280, 'light');
+  await treemap(group.page, group.data.sections.groups.data.rows);
+  await group.context.close();
   for (const [read, all] of [[0, 500], [1, 500], [1234, 5000], [500, 500], [null, 500]]) {
     changed('outside.html', 'none.html', ({ sections: { diagnosis: { data: found } } }) => Object.assign(found, { suspects: [], read, counts: [['processes', all, 10000, null]] }));
     const none = await open('none.html', 1280, 'light');
@@ -405,6 +461,7 @@ async function looks(name, width, scheme) {
   check('no error', seen.errors.length === 0, seen.errors.join(' | '));
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check('nothing is wider than the window', wide === width, `${wide} of ${width}`);
+  if (await page.$('.treemap')) await shades(page, name);
   // of the portable one, a second of history has one label
   if (name !== 'portable.html' && await page.$('.history')) await ticks(page, name);
   const outside = await page.$$eval('h1, h2, h3, main > section > p, .fact, .chart svg', (all) => all
