@@ -4,6 +4,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { active, controls, moves, ofHeap, ofStacks, stops, tabTo, unseen } from './report_keys.mjs';
 import { bytes, count, findings, marks, processes as largest, sum, suspects, tables, told } from './report_tables.mjs';
 
 const [modules, dir, built, committed, only] = process.argv.slice(2);
@@ -413,44 +414,148 @@ async function icicle(box, name, total) {
 
 // ---- keys
 
-async function keys() {
-  console.log('\nby keyboard alone');
-  const { page, context } = await open('native.html', 1280, 'light');
-  const active = () => page.evaluate(() => document.activeElement.outerHTML.slice(0, 120));
-  const tabTo = async (selector, most = 400) => {
-    for (let i = 0; i < most; i += 1) {
-      await page.keyboard.press('Tab');
-      if (await page.evaluate((s) => document.activeElement.matches(s), selector)) return true;
-    }
-    return false;
-  };
+async function keys(width, scheme) {
+  console.log(`\nby keyboard alone, ${width} pixels, ${scheme}`);
+  const { page, context, data } = await open('native.html', width, scheme);
+  const wide = width > 640;
+  const on = () => page.evaluate(() => document.activeElement.outerHTML.slice(0, 120));
+  const tab = async (selector) => (await tabTo(page, selector)) !== null;
+  const numbers_ = () => page.$$eval('#processes tbody tr', (all) => all.length);
   await page.keyboard.press('Tab');
-  check('the first stop skips to the report', (await active()).includes('class="skip"'), await active());
-  check('the sections are reached', await tabTo('nav a'));
-  check('a column sorts', await tabTo('#processes thead th:nth-child(6) button'));
+  check('the first stop skips to the report', (await on()).includes('class="skip"'), await on());
+  check('the sections are reached', await tab('nav a'));
+  check('the filter is reached', await tab('#processes input'));
+  await page.keyboard.type('document.title');
+  check('and filters', await numbers_() === 1);
+  await page.keyboard.press('Control+A');
+  await page.keyboard.press('Delete');
+  check('and ends', await numbers_() === 20);
+  if (!wide) await narrow(page, data, tab);
+  const column = `#processes thead th:nth-child(${wide ? 6 : 2})`;
+  check('a column sorts', await tab(`${column} button`));
   await page.keyboard.press('Enter');
-  check('by messages', await page.getAttribute('#processes thead th:nth-child(6)', 'aria-sort') === 'descending');
-  check('more rows', await tabTo('#processes .more'));
-  const before = await page.$$eval('#processes tbody tr', (all) => all.length);
+  check('by messages', await page.textContent(column) === 'Messages' && await page.getAttribute(column, 'aria-sort') === (wide ? 'descending' : 'ascending'));
+  check('and keeps the focus', await page.evaluate((s) => document.activeElement.matches(s), `${column} button`), await on());
+  check('more rows', await tab('#processes .more'));
+  const before = await numbers_();
   await page.keyboard.press('Enter');
-  check('are shown', await page.$$eval('#processes tbody tr', (all) => all.length) > before);
-  check('a heap is reached', await tabTo('#heaps .keys'));
+  const after = await numbers_();
+  check('are shown', after > before);
+  for (let i = 0; i < 9 && await page.isVisible('#processes .more'); i += 1) await page.keyboard.press('Enter');
+  const row = await page.evaluate(() => [...document.querySelectorAll('#processes tbody tr')].indexOf(document.activeElement));
+  check('the first of the last ones has the focus', row >= after && unseen(await active(page), luminance) === '', `row ${row + 1}`);
+  await page.keyboard.press('Tab');
+  check('and what is after them comes next', await page.evaluate(() => document.activeElement.closest('section')?.id) === 'busy', await on());
+  check('a heap is reached', await tab('#heaps .keys'));
   const said = () => page.textContent('#heaps .said >> nth=0');
   const first = await said();
   await page.keyboard.press('ArrowDown');
   const second = await said();
   check('arrows move in it', first !== second, second);
   const widest = () => page.$$eval('#heaps .icicle >> nth=0 >> .cell.selected rect', (all) => Number(all[0].getAttribute('width')));
-  const width = await widest();
+  const narrower = await widest();
   await page.keyboard.press('Enter');
   const zoomed = await widest();
-  check('Enter zooms', zoomed >= width && zoomed > 1200, `${width} to ${zoomed}`);
+  check('Enter zooms', zoomed >= narrower && zoomed > (wide ? 1200 : 350), `${narrower} to ${zoomed}`);
   await page.keyboard.press('Escape');
   check('Escape goes back', await said() === first);
-  check('what is folded opens', await tabTo('#heaps summary'));
+  check('what is folded opens', await tab('#heaps summary'));
   await page.keyboard.press('Enter');
   check('with the same as a table', await page.$eval('#heaps details', (d) => d.open));
-  check('the end is reached', await tabTo('#about .scroll'));
+  check('which is the next stop', await tab('#heaps details :is(input, select, .scroll)') && await page.evaluate(() => document.activeElement.closest('details') === document.querySelector('#heaps details')), await on());
+  check('the end is reached', await tab('#about .scroll'));
+  await charts(page, data);
+  await page.$$eval('details', (all) => all.forEach((d) => { d.open = true; }));
+  await walk(page);
+  await context.close();
+}
+
+// On a narrow page, the number that a table has beside its first column is chosen.
+async function narrow(page, data, tab) {
+  check('what to sort by is reached', await tab('#processes .narrow select'));
+  const chosen = () => page.$eval('#processes .narrow select', (select) => select.selectedOptions[0].textContent);
+  for (let i = 0; i < 20 && await chosen() !== 'Messages'; i += 1) await page.keyboard.press('ArrowDown');
+  const { heads, rows } = await page.$eval('#processes .table', (table) => ({ heads: [...table.querySelectorAll('th')].map((th) => th.textContent),
+    rows: [...table.querySelectorAll('tbody tr')].map((tr) => [...tr.children].slice(0, 2).map((td) => td.textContent)) }));
+  const expected = largest(data, 'message_queue_len');
+  const at = expected.heads.indexOf('Messages');
+  check('and chooses the number that is shown', same(heads, ['Process', 'Messages', 'Initial call', 'Current function']), heads.join(', '));
+  check('and sorts by it', rows.length === 20 && same(rows, expected.rows.slice(0, 20).map((row) => [row[0], row[at]])), rows.slice(0, 3).join(' | '));
+}
+
+// In each chart that has keys.
+async function charts(page, { sections }) {
+  const of = [...sections.heaps.data.processes.map(({ tree }, i) => [`heap ${i + 1}`, ofHeap(tree), bytes]),
+    ['stacks', ofStacks(sections.stacks.data), (n) => `${count(n)} processes`]];
+  check('these charts have keys', (await page.$$('.keys')).length === of.length, of.map(([name]) => name).join(', '));
+  const zooms = [];
+  await page.keyboard.press('Tab');
+  for (const [i, [name, tree, format]] of of.entries()) {
+    const before = await tabTo(page, '.keys');
+    const here = await active(page);
+    check(`${name}: it is the next chart, and is seen`, before && unseen(here, luminance) === '' && await page.evaluate((k) => document.querySelectorAll('.keys')[k] === document.activeElement, i),
+      before && (unseen(here, luminance) || here.html));
+    if (i === 0) await page.keyboard.press('Home');
+    const walked = await moves(page, tree, format);
+    check(`${name}: arrows move, Enter zooms, Escape goes back, Home to the start`, walked.wrong.length === 0, walked.wrong.join(' | ') || `${walked.pressed} keys, ${walked.zooms} zooms`);
+    zooms.push(walked.zooms);
+    check(`${name}: the focus is seen inside`, unseen(await active(page), luminance) === '');
+    await page.keyboard.press('Shift+Tab');
+    const back = await active(page);
+    check(`${name}: Shift+Tab leads back`, back?.number === before?.number, back?.html);
+    await page.keyboard.press('Tab');
+    check(`${name}: Tab leads to it again, where it was left`, (await active(page))?.number === here.number
+      && await page.evaluate(() => document.activeElement.querySelector('.said')?.textContent) === walked.text(walked.leaves));
+    await page.keyboard.press('Tab');
+    const next = await active(page);
+    check(`${name}: Tab leads on`, next !== null && next.number > here.number, next?.html);
+    await page.keyboard.press('Shift+Tab');
+  }
+  check('some part was zoomed that was not as wide', zooms.slice(0, -1).some((n) => n > 0) && zooms[zooms.length - 1] > 0, zooms.join(' '));
+  await page.evaluate(() => document.activeElement.blur());
+}
+
+// All stops to the end of the page, and back.
+async function walk(page) {
+  await page.evaluate(() => { document.activeElement.blur(); getSelection().removeAllRanges(); });
+  const expected = await controls(page);
+  await page.focus('.skip');
+  const all = [await active(page), ...await stops(page, 'Tab')];
+  const differs_ = (found, as) => found.find(({ number }, i) => number !== as[i])?.html ?? `${found.length} of ${as.length}`;
+  const numbers_ = all.map(({ number }) => number);
+  check('Tab leads to each control, in order, to the end', same(numbers_, expected), differs_(all, expected));
+  const back = await stops(page, 'Shift+Tab');
+  check('Shift+Tab leads back to the start', same(back.map(({ number }) => number), [...expected].reverse()), differs_(back, [...expected].reverse()));
+  const hidden = [...all, ...back].map((stop) => unseen(stop, luminance)).filter((text) => text !== '');
+  check('each stop is seen, there and back', hidden.length === 0, hidden.length === 0 ? `${all.length} stops` : `${hidden.length}: ${hidden.join(' | ')}`);
+  const names = await page.$$eval('main > section', (sections) => sections.map(({ id }) => id));
+  const links = all.filter(({ href }) => href && href !== '#main').map(({ href }) => href);
+  check('the link of each section is a stop', names.length > 10 && same(links, names.map((name) => `#${name}`)), links.join(' '));
+  await page.focus('.skip');
+  await page.keyboard.press('Enter');
+  await page.keyboard.press('Tab');
+  check('what skips leads into the report', await page.evaluate(() => document.activeElement.closest('main > section') === document.querySelector('main :is(a[href], button, input, [tabindex="0"])').closest('section')));
+  const astray = [];
+  for (const [i, name] of names.entries()) {
+    await page.focus(`nav a[href="#${name}"]`);
+    await page.keyboard.press('Enter');
+    const top = await page.$eval(`#${name} h2`, (h2) => h2.getBoundingClientRect().top - document.querySelector('nav').getBoundingClientRect().bottom);
+    if (top < -1 || top > 850) astray.push(`${name} is at ${top}`);
+    await page.keyboard.press('Tab');
+    const to = await page.evaluate(() => document.activeElement.closest('main > section')?.id);
+    const next = await page.$$eval('main > section', (sections, from) => sections.slice(from).find((one) => one.querySelector('a[href], button, input, [tabindex="0"]')).id, i);
+    if (to !== next) astray.push(`${name} leads to ${to}, not ${next}`);
+  }
+  check('each of them leads there', astray.length === 0, astray.join(' | '));
+}
+
+async function other_keys(name, width, scheme) {
+  console.log(`\n${name} by keyboard alone, ${width} pixels, ${scheme}`);
+  const { page, context } = await open(name, width, scheme);
+  await page.keyboard.press('Tab');
+  const first = await active(page);
+  check('the first stop skips to the report', first?.href === '#main', first?.html);
+  await walk(page);
   await context.close();
 }
 
@@ -534,7 +639,10 @@ async function outside() {
 }
 
 async function appearance() {
-  await keys();
+  await keys(1280, 'light');
+  await keys(390, 'dark');
+  await other_keys('outside.html', 1280, 'light');
+  await other_keys('portable.html', 390, 'dark');
   for (const width of [1280, 390]) {
     for (const scheme of ['light', 'dark']) {
       console.log(`\n${width} pixels, ${scheme}`);

@@ -11,7 +11,7 @@ export const bytes = (n) => {
   return `${size.toFixed(1)} ${units[unit]}`;
 };
 export const count = (n) => (n === null ? '' : Math.round(n).toLocaleString('en-US'));
-const percent = (share) => (share === null ? '' : `${(100 * share).toFixed(1)} %`);
+export const percent = (share) => (share === null ? '' : `${(100 * share).toFixed(1)} %`);
 const grown = (n) => (n === null ? '' : n === 0 ? '0' : n > 0 ? `+${bytes(n)}` : bytes(n));
 export const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const words = (name) => name.replaceAll('_', ' ');
