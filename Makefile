@@ -98,7 +98,7 @@ report-bundle: ## build the pages anew: priv/report.html and priv/live.html, fro
 	@node src/report/page/build.mjs "$(PAGE_MODULES)" priv/report.html
 	@node src/report/page/build.mjs "$(PAGE_MODULES)" priv/live.html live
 
-test-report: ## the page of reports in headless Chromium (two minutes)
+test-report: ## the page of reports in headless Chromium (three minutes)
 	@scripts/setup report
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@MODULES="$(PAGE_MODULES)" test/live/report.sh
