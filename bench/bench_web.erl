@@ -1,16 +1,20 @@
 %% What the live page (sonde_web) costs the node that it shows: the processor time of a node with N idle
-%% processes while nobody looks, and while 1 and 3 viewers do, as percent of its processors. The viewers are on
-%% a node of their own. bench/web runs it.
+%% processes while nobody looks, and while viewers do, as percent of its processors. Others of its processes may work
+%% meanwhile, the same amount in each second. The viewers are on a node of their own. bench/web runs it.
 -module(bench_web).
 
 -export([node/1, viewers/1]).
 
 -define(READY_MS, 5000).
+-define(TICK_MS, 10).
+-define(WINDOW_MS, 500).      % to find how much work is one percent
 
-%% Prints the address, then a row for each number of viewers that comes by standard input.
+%% Prints the address, then a row for each number of viewers that comes by standard input. `Work': percent of the
+%% processors that other processes take.
 -spec node([string()]) -> no_return().
-node([N, Seconds]) ->
+node([N, Seconds, Work]) ->
     ok = many(list_to_integer(N)),
+    ok = workers(list_to_integer(Work)),
     {ok, _} = sonde_web:start_link(#{}),
     ok = timer:sleep(?READY_MS),
     io:format("~s~n", [sonde_web:url()]),
@@ -20,6 +24,30 @@ many(N) ->
     Self = self(),
     _ = [spawn_opt(fun() -> [Self ! ready || I =:= N], receive stop -> ok end end, [{min_heap_size, 12}]) || I <- lists:seq(1, N)],
     receive ready -> ok end.
+
+%% One for each scheduler, with garbage, so that they collect.
+workers(0) -> ok;
+workers(Percent) ->
+    Until = erlang:monotonic_time(millisecond) + ?WINDOW_MS,
+    Rounds = ?TICK_MS * Percent * rounds(Until, 0) div (100 * ?WINDOW_MS),
+    _ = [spawn(fun() -> tick(Rounds, erlang:monotonic_time(millisecond)) end) || _ <- lists:seq(1, erlang:system_info(schedulers_online))],
+    ok.
+
+rounds(Until, Done) ->
+    case erlang:monotonic_time(millisecond) >= Until of
+        true -> Done;
+        false -> ok = round_of_work(), rounds(Until, Done + 1)
+    end.
+
+round_of_work() ->
+    5050 = lists:sum([X || {X, _} <- [{I, [I]} || I <- lists:seq(1, 100)]]),
+    ok.
+
+%% What is late is made up for.
+tick(Rounds, At) ->
+    lists:foreach(fun(_) -> round_of_work() end, lists:seq(1, Rounds)),
+    ok = timer:sleep(max(0, At + ?TICK_MS - erlang:monotonic_time(millisecond))),
+    tick(Rounds, At + ?TICK_MS).
 
 rows(N, Ms) ->
     case io:get_line("") of
@@ -68,7 +96,7 @@ received(Socket, Parts) ->
 
 parts(Json) ->
     [_, Parts] = binary:split(Json, <<"\"parts\":">>),
-    {match, Found} = re:run(Parts, "\"every\":([0-9]+)[^{}]*\"ms\":([0-9.]+)|\"in\":([0-9]+)|\"(allocators|busy|groups|ports|processes|tables)\":",
+    {match, Found} = re:run(Parts, "\"every\":([0-9]+)[^{}]*\"ms\":([0-9.]+)|\"in\":([0-9]+)|\"(allocators|binaries|busy|diagnosis|groups|ports|processes|stacks|tables|waits)\":\\{\"at\"",
                             [global, {capture, all_but_first, list}]),
     lists:join(" ", [case F of
                          [_, _, _, Name] -> ["; ", Name];

@@ -1,6 +1,6 @@
-%% @doc A live page of the node, in a browser: its memory, work and schedulers as lines, and its largest and
-%% busiest processes, groups, tables, ports and allocators, anew each second. It reads only, and it samples only while somebody
-%% looks.
+%% @doc A live page of the node, in a browser: its memory, work and schedulers as lines, anew each second, and the sections of a
+%% report as often as their cost allows: the diagnosis, processes by application, the largest and busiest processes, waits, stacks, binary
+%% memory, tables, ports and allocators. It reads only, and it samples only while somebody looks.
 %%
 %% ```
 %% 1> sonde_web:start().

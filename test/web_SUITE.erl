@@ -12,8 +12,8 @@ suite() ->
 all() ->
     [page_and_data, only_with_the_token, reads_only, only_from_here, only_from_its_own_page, only_on_loopback,
      bad_options_are_badarg, requests_are_bounded, no_log_has_the_token, tokens_of_ones_own,
-     what_is_missing_is_an_error, numbers_are_those_of_the_calls, names_are_text, nothing_is_content, path_is_told,
-     idle_if_nobody_looks, viewers_share_samples, only_what_is_new, parts_stay_in_their_share,
+     what_is_missing_is_an_error, numbers_are_those_of_the_calls, stacks_waits_and_binaries_too, diagnosis_is_told, names_are_text, nothing_is_content, path_is_told,
+     idle_if_nobody_looks, viewers_share_samples, only_what_is_new, parts_stay_in_their_share, diagnosis_runs_beside, diagnosis_pays_for_its_threads,
      stop_closes_the_port, killed_leaves_nothing, ends_with_its_owner, lives_under_a_supervisor, a_lost_sampler_is_replaced].
 
 init_per_suite(Config) ->
@@ -339,6 +339,56 @@ numbers_are_those_of_the_calls(_Config) ->
     true = ets:delete(Table),
     sonde_test:stop([Large | Crowd]).
 
+stacks_waits_and_binaries_too(_Config) ->
+    Waiting = [spawn(fun ?MODULE:stay/0) || _ <- lists:seq(1, 30)],
+    Server = sonde_test:hold(fun() -> binary:copy(<<"b">>, 3456789) end),
+    Clients = [spawn(fun() -> gen_server:call(Server, never, infinity) end) || _ <- lists:seq(1, 5)],
+    ok = sonde_test:settle([Server | Waiting ++ Clients]),
+    _ = start(),
+    #{<<"calls">> := Calls, <<"rows">> := Stacks} = part(<<"stacks">>),
+    Stay = unicode:characters_to_binary(sonde_names:call({?MODULE, stay, 0}, true)),
+    30 = lists:sum([N || [N, Stack, _] <- Stacks, lists:member(Stay, [lists:nth(Call + 1, Calls) || Call <- Stack])]),
+    Pid = list_to_binary(pid_to_list(Server)),
+    ok = sonde_test:pick(
+           fun() ->
+                   #{<<"rows">> := Waits} = part(<<"waits">>),
+                   [5] = [N || #{<<"process">> := P, <<"waiters">> := N} <- Waits, P =:= Pid],
+                   #{<<"holders">> := Holders, <<"parts">> := Parts} = part(<<"binaries">>),
+                   [[[Pid, 1, _]]] = [Of || #{<<"size">> := 3456789, <<"holders">> := Of} <- Holders],
+                   [true] = [Bytes >= 3456789 || [<<"exclusive">>, Bytes] <- Parts],
+                   ok
+           end,
+           fun() ->
+                   _ = [{match, _} = re:run(failed(Part), "native path is off") || Part <- [<<"waits">>, <<"binaries">>]],
+                   ok
+           end),
+    sonde_test:stop([Server | Waiting ++ Clients]).
+
+stay() -> receive never -> ok end.
+
+failed(Name) ->
+    ok = sonde_test:until({failed, Name}, fun() -> is_map_key(<<"failed">>, maps:get(Name, map_get(<<"parts">>, data()), #{})) end),
+    #{<<"parts">> := #{Name := #{<<"failed">> := Why}}} = data(),
+    Why.
+
+%% In the words of the report, with the same evidence.
+diagnosis_is_told(_Config) ->
+    Table = ets:new(web_suite_hoard, [public]),
+    Hoards = spawn(fun() -> hoard(Table, 1) end),
+    _ = start(),
+    #{<<"ms">> := Watched, <<"suspects">> := Suspects, <<"memory">> := #{<<"total">> := Total}} = part(<<"diagnosis">>),
+    true = Watched >= 2000 andalso Total > 1000000,
+    [_ | _] = [Finding || #{<<"finding">> := Finding, <<"evidence">> := [_ | _], <<"see">> := _} <- Suspects,
+                          binary:match(Finding, <<"web_suite_hoard">>) =/= nomatch],
+    ok = sonde_test:stop(Hoards),
+    true = ets:delete(Table),
+    ok.
+
+hoard(Table, N) ->
+    true = ets:insert(Table, [{N + I, lists:seq(1, 20)} || I <- lists:seq(1, 200)]),
+    ok = timer:sleep(5),
+    hoard(Table, N + 200).
+
 names_are_text(_Config) ->
     Pid = sonde_test:hold(fun() -> lists:seq(1, 1000000) end),
     true = register(?MARKUP, Pid),
@@ -362,7 +412,7 @@ names_are_text(_Config) ->
 nothing_is_content(_Config) ->
     {Holder, Clean} = report_SUITE:secrets(),
     _ = start(),
-    _ = [part(atom_to_binary(Part)) || Part <- sonde_web_sample:parts()],
+    _ = [part(atom_to_binary(Part)) || Part <- sonde_web_sample:parts() -- sonde_test:pick([], [waits, binaries])],
     {_, Path} = address(),
     {200, _, Json} = fetch(Path ++ "data"),
     {match, _} = re:run(Json, pid_to_list(Holder)),
@@ -428,12 +478,47 @@ parts_stay_in_their_share(_Config) ->
              true = Used =< 0.008
          end || Ms <- [0.01, 1, 7, 130, 4000, 60000], Capacity <- [1, 2, 8, 64], Ms =< 7 orelse Capacity >= 1],
     Now = 1000000,
-    Small = sonde_web_sample:first(Parts, 1000, 2, Now),
+    Small = sonde_web_sample:first(Parts, {1000, 1000000}, 2, Now),
     Small = maps:from_list([{Part, Now} || Part <- Parts]),
-    #{groups := Groups, processes := Now} = sonde_web_sample:first(Parts -- [groups], 1000000, 2, Now),
+    #{groups := Groups, processes := Now} = sonde_web_sample:first(Parts -- [groups], {1000000, 1000000}, 2, Now),
     true = Groups > Now + 100000,
-    #{groups := Groups, processes := Processes, tables := Now} = sonde_web_sample:first([], 1000000, 2, Now),
-    true = Processes > Now + 100000.
+    #{groups := Groups, processes := Processes, tables := Now} = sonde_web_sample:first([], {1000000, 1000000}, 2, Now),
+    true = Processes > Now + 100000,
+    %% few processes may have large heaps
+    #{diagnosis := Diagnosis, processes := Now, stacks := Now} = sonde_web_sample:first(Parts, {1000, 3000000000}, 2, Now),
+    true = Diagnosis > Now + 100000.
+
+%% It watches for seconds, and the lines go on meanwhile; whoever leaves and comes back gets no second one.
+diagnosis_runs_beside(_Config) ->
+    _ = start(),
+    #{<<"number">> := First} = data(),
+    ok = sonde_test:until(begun, fun() -> diagnosing() =/= [] end),
+    [Watches] = diagnosing(),
+    true = erlang:suspend_process(Watches),
+    ok = sonde_test:until(goes_on, fun() ->
+                                           #{<<"number">> := Number, <<"parts">> := Parts} = data(),
+                                           Number >= First + 5 andalso is_map_key(<<"data">>, maps:get(<<"busy">>, Parts, #{}))
+                                   end),
+    false = is_map_key(<<"diagnosis">>, map_get(<<"parts">>, data())),
+    true = erlang:resume_process(Watches),
+    ok = sonde_test:until(nobody, fun() -> sonde_test:helpers() =:= [] end),
+    #{<<"number">> := Back} = data(),
+    ok = sonde_test:until(goes_on, fun() -> [] = diagnosing(), map_get(<<"number">>, data()) >= Back + 5 end).
+
+diagnosing() ->
+    [P || P <- sonde_test:helpers(), {_, Stack} <- [process_info(P, current_stacktrace)], {sonde_web_sample, diagnose, _, _} <- Stack].
+
+%% What it watches costs as well, and all that dirty schedulers did meanwhile.
+diagnosis_pays_for_its_threads(_Config) ->
+    _ = start(),
+    _ = part(<<"diagnosis">>),
+    #{<<"parts">> := #{<<"diagnosis">> := #{<<"ms">> := Ms, <<"every">> := Every}}} = data(),
+    Cores = erlang:system_info(schedulers_online),
+    {true, true, _} = {Ms >= 200, Every >= 30000 andalso Every >= 100 * Ms / 0.15 / Cores - 100, {Ms, Every}},
+    {+0.0, 3.0} = {sonde_web_sample:dirty([{I, 1.0} || I <- lists:seq(1, others())]),
+                   sonde_web_sample:dirty([{I, 1.0} || I <- lists:seq(1, others() + 3)])}.
+
+others() -> erlang:system_info(schedulers) + erlang:system_info(dirty_cpu_schedulers).
 
 %% ---- the end
 

@@ -4,7 +4,7 @@
 %% again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, all/1, parts/4, natively/1, there/1]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, all/2, parts/4, natively/1, there/1]).
 -export_type([there/0, account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
@@ -112,10 +112,10 @@ there(How) ->
 
 %% @doc Returns the account, the `N' largest binaries with their holders, and the `N' largest resources, from
 %% one visit to all processes. More binaries than are remembered raise `system_limit'.
--spec all(non_neg_integer()) -> {account(), [holder()], resources()}.
-all(N) ->
+-spec all(non_neg_integer(), options()) -> {account(), [holder()], resources()}.
+all(N, Opts) ->
     Start = erlang:monotonic_time(millisecond),
-    #{max_rows := MaxRows} = Read = (sonde_opts:read(#{}, options()))#{keeps => true},
+    #{max_rows := MaxRows} = Read = (sonde_opts:read(Opts, options()))#{keeps => true},
     {Account, Holders, Resources} =
         run(Read, fun(Open, Missed, #{caller := Caller} = With) ->
                           ok = whole(Open, Caller),

@@ -25,7 +25,7 @@
 section(node, #{interval := Ms}) -> #{data => the_node(Ms)};
 section(diagnosis, #{interval := Ms}) -> diagnosis(sonde_diagnose:diagnosis(#{interval => Ms}));
 section(busy, Opts) -> #{data => busy(Opts)};
-section(binaries, _) -> binaries();
+section(binaries, Opts) -> binaries(maps:with([threads, max_rows], Opts));
 section(groups, Opts) -> groups(Opts);
 section(processes, Opts) -> processes(Opts);
 section(tables, Opts) -> tables(Opts);
@@ -205,9 +205,9 @@ added(A, B) -> [{Key, X + Y} || {{Key, X}, {Key, Y}} <- lists:zip(A, B)].
 
 %% ---- binaries
 
-binaries() ->
-    {Account, Holders, Resources} = try sonde_bin_account:all(?HOLDERS)
-                                    catch error:system_limit -> {sonde_bin_account:bin_account(#{}), [], []}
+binaries(How) ->
+    {Account, Holders, Resources} = try sonde_bin_account:all(?HOLDERS, How)
+                                    catch error:system_limit -> {sonde_bin_account:bin_account(How), [], []}
                                     end,
     Parts = [exclusive, shared, ets, queues, literals, mixed, resources, elsewhere, overhead, unseen],
     (sampled(Account))#{
@@ -364,9 +364,9 @@ wait({For, Waiters, Attrs}, Named) ->
       queue => proplists:get_value(message_queue_len, Attrs),
       initial_call => call(proplists:get_value(initial_call, Attrs))}.
 
-stacks(#{side := Side}) ->
+stacks(#{side := Side} = Opts) ->
     Depth = case Side of native -> #{depth => ?DEPTH}; _ -> #{} end,
-    {Rows, Report} = sonde_stacks:rows(?STACKS, Depth),
+    {Rows, Report} = sonde_stacks:rows(?STACKS, maps:merge(Depth, maps:with([threads], Opts))),
     (left_out(Report))#{data => stacks(Rows, fun sonde_report_text:registered/1)}.
 
 %% @doc Stacks as numbers of calls; Named writes a process with its name.

@@ -4,10 +4,10 @@
 %% last duration is within its share of the node's processors. All is encoded once, for all who look.
 -module(sonde_web_sample).
 
--export([start/1, parts/0, first/4, pace/3]).
+-export([start/1, parts/0, first/4, pace/3, dirty/1]).
 -export_type([request/0, part/0, pace/0]).
 
--type part() :: processes | busy | tables | ports | allocators | groups.
+-type part() :: processes | busy | tables | ports | allocators | groups | waits | stacks | binaries | diagnosis.
 %% When a part is taken again, in milliseconds of monotonic time.
 -type pace() :: #{part() => Due :: integer()}.
 -type request() :: #{server := pid(), interval := Ms :: pos_integer(), pace := pace()}.
@@ -19,19 +19,23 @@
 %% A scheduler that is stuck holds up a point, which takes no processor time meanwhile.
 -define(LONGEST_MS, 10000).
 -define(FREE_MS, 250).        % what may be done at once, before anything is known of its duration
+-define(ROWS, 100000).        % a table with more rows is not asked for its binaries
+-define(WATCH_MS, 2000).      % how long the diagnosis watches, which takes a few percent of a processor
+-define(WATCH_SHARE, 0.1).
 
 %% Its share of the time of all processors, in percent, and the least number of milliseconds until it comes
 %% again. The sum of the shares is below 1, since points, and those who look, cost, too.
-share(processes) -> {0.3, 1000};
+share(processes) -> {0.2, 1000};
 share(busy) -> {0.1, 1000};
-share(groups) -> {0.15, 10000};
-share(tables) -> {0.05, 5000};
-share(ports) -> {0.05, 5000};
-share(allocators) -> {0.05, 5000}.
+share(groups) -> {0.1, 10000};
+share(diagnosis) -> {0.15, 30000};
+share(stacks) -> {0.04, 10000};
+share(binaries) -> {0.04, 10000};
+share(_) -> {0.04, 5000}.
 
 %% @doc In the order in which they are taken. `busy' is last: it lasts until the next point.
 -spec parts() -> [part()].
-parts() -> [processes, tables, ports, allocators, groups, busy].
+parts() -> [processes, tables, ports, allocators, groups, waits, stacks, binaries, diagnosis, busy].
 
 %% @doc Starts the sampler, linked. It sends `{about, Self, Json}', then `{point, Self, Json}' and
 %% `{part, Self, Part, Json, Pace}' again and again.
@@ -44,47 +48,57 @@ run(#{server := Server, pace := Known} = Request) ->
     _ = erlang:system_flag(scheduler_wall_time, true),
     Server ! {about, self(), json(about())},
     Now = now_ms(),
-    First = first(native(sonde_vm:side()), erlang:system_info(process_count), capacity(), Now),
+    First = first(native(sonde_vm:side()), size(), capacity(), Now),
     Pace = maps:merge(First, Known),
     _ = [Server ! {part, self(), Part, json(#{in => Due - Now, at => erlang:system_time(millisecond)}), Pace}
          || {Part, Due} <- maps:to_list(First), Due > Now, not is_map_key(Part, Known)],
-    again(Request#{pace := Pace}, none).
+    again(Request#{pace := Pace, beside => none}, none).
 
-again(#{server := Server, interval := Interval, pace := Pace0} = Request, Before) ->
+%% The number of processes, and the bytes that they have, if that is known.
+size() ->
+    {erlang:system_info(process_count), proplists:get_value(processes, sonde_memory:read([processes]), 0)}.
+
+again(#{server := Server, interval := Interval} = State, Before) ->
     Start = now_us(),
     Counters = counters(),
     Server ! {point, self(), json(point(Before, Counters))},
     Took = (now_us() - Start) / 1000,
     Next = now_ms() + max(Interval, min(?LONGEST_MS, ceil(100 * Took / ?POINT_SHARE))),
-    Pace = lists:foldl(fun(Part, Due) -> take(Part, Next, Request, Due) end, Pace0, parts()),
-    ok = wait(Next, Server),
-    again(Request#{pace := Pace}, Counters).
+    Taken = lists:foldl(fun(Part, Now) -> take(Part, Next, Now) end, State, parts()),
+    again(wait(Next, Taken), Counters).
 
-wait(Until, Server) ->
+wait(Until, #{server := Server, beside := Beside} = State) ->
     receive
-        {'EXIT', Server, _} -> exit(shutdown)
-    after max(0, Until - now_ms()) -> ok
+        {'EXIT', Server, _} -> exit(shutdown);
+        {'EXIT', Pid, Why} when is_tuple(Beside), Pid =:= element(1, Beside) -> wait(Until, diagnosed(Why, State))
+    after max(0, Until - now_ms()) -> State
     end.
 
 %% ---- the pace
 
-%% @doc When the parts are taken for the first time: at once, unless the node has so many processes that
+%% @doc When the parts are taken for the first time: at once, unless the node is so large that
 %% this alone would take long. Then it takes its share before, not after.
--spec first(Native :: [part()], non_neg_integer(), pos_integer(), integer()) -> pace().
-first(Native, Processes, Capacity, Now) ->
-    maps:from_list([{Part, case Processes * each_us(Part, lists:member(Part, Native)) / 1000 of
+-spec first(Native :: [part()], {Processes :: non_neg_integer(), Bytes :: non_neg_integer()}, pos_integer(), integer()) -> pace().
+first(Native, Size, Capacity, Now) ->
+    maps:from_list([{Part, case expected(Part, lists:member(Part, Native), Size) of
                                Ms when Ms =< ?FREE_MS -> Now;
                                Ms -> Now + pace(Part, Ms, Capacity)
                            end} || Part <- parts()]).
 
 %% What is read natively: where the first call of a process is not, groups ask each process.
-native(native) -> [processes, busy] ++ [groups || sonde_nif:has_first_call()];
+native(native) -> (parts() -- [groups]) ++ [groups || sonde_nif:has_first_call()];
 native(_) -> [].
 
-%% About; the durations are known afterwards.
+%% About; the work is known afterwards. The diagnosis marks all heaps.
+expected(diagnosis, true, {Processes, Bytes}) -> (2 * Processes + 3 * Bytes div 10000) / 1000;
+expected(Part, Native, {Processes, _}) -> Processes * each_us(Part, Native) / 1000.
+
 each_us(processes, Native) -> case Native of true -> 0.2; false -> 5 end;
 each_us(busy, Native) -> case Native of true -> 0.3; false -> 10 end;
 each_us(groups, Native) -> case Native of true -> 0.3; false -> 5 end;
+each_us(stacks, Native) -> case Native of true -> 1; false -> 20 end;
+each_us(diagnosis, false) -> 50;
+each_us(Part, true) when Part =:= waits; Part =:= binaries -> 0.3;
 each_us(_, _) -> 0.
 
 %% @doc Milliseconds until a part that took `Ms' comes again, with so many processors.
@@ -96,17 +110,23 @@ pace(Part, Ms, Capacity) ->
 %% Of scans with one thread: whatever they wait for, they take no more than that of one processor.
 capacity() -> erlang:system_info(schedulers_online).
 
-take(Part, Next, #{server := Server} = Request, Pace) ->
+take(Part, Next, #{pace := Pace, beside := Beside} = State) ->
     case map_get(Part, Pace) =< now_ms() of
-        true ->
-            {Ms, Section} = worked(Part, Next, Request),
-            Every = pace(Part, Ms, capacity()),
-            Now = Pace#{Part := now_ms() + Every},
-            Server ! {part, self(), Part, json(Section#{ms => round(10 * Ms) / 10, every => Every, at => erlang:system_time(millisecond)}), Now},
-            Now;
-        false ->
-            Pace
+        true when Part =:= diagnosis, Beside =:= none ->
+            %% whoever leaves meanwhile and comes back does not get another one at once
+            State#{beside := {sonde_helper:job(fun diagnose/1, ?WATCH_MS), now_us()}, pace := Pace#{Part := now_ms() + pace(Part, 0, 1)}};
+        true when Part =/= diagnosis ->
+            {Ms, Section} = worked(Part, Next, State),
+            taken(Part, Ms, Section, State);
+        _ ->
+            State
     end.
+
+taken(Part, Ms, Section, #{server := Server, pace := Pace} = State) ->
+    Every = pace(Part, Ms, capacity()),
+    Now = Pace#{Part := now_ms() + Every},
+    Server ! {part, self(), Part, json(Section#{ms => round(10 * Ms) / 10, every => Every, at => erlang:system_time(millisecond)}), Now},
+    State#{pace := Now}.
 
 %% In a process of its own, so that garbage and late messages go with it. The time in which it sleeps is no work.
 worked(Part, Next, #{server := Server}) ->
@@ -115,14 +135,36 @@ worked(Part, Next, #{server := Server}) ->
     Pid = sonde_helper:job(fun section/1, {Part, Slept}),
     Section = receive
                   {'EXIT', Pid, {answer, Answer}} -> Answer;
-                  {'EXIT', Pid, _} -> #{failed => <<"it was ended">>};
+                  {'EXIT', Pid, _} -> ended();
                   {'EXIT', Server, _} -> exit(shutdown)
               end,
     {max(0, (now_us() - Start) / 1000 - Slept), Section}.
 
+ended() -> #{failed => <<"it was ended">>}.
+
+%% The diagnosis watches the node for seconds, so it runs beside the others. It reads with several threads, on dirty
+%% I/O schedulers: their work in that time counts, also what others gave them.
+diagnose(Ms) ->
+    Before = erlang:statistics(scheduler_wall_time_all),
+    Section = section({diagnosis, Ms}),
+    {dirty(sonde_lib:scheduler_usage_diff(Before, erlang:statistics(scheduler_wall_time_all))), Section}.
+
+%% @doc How many dirty I/O schedulers worked, of all shares.
+-spec dirty([{pos_integer(), float()}]) -> float().
+dirty(Usage) ->
+    Others = erlang:system_info(schedulers) + erlang:system_info(dirty_cpu_schedulers),
+    lists:sum([0.0 | [Share || {Id, Share} <- Usage, Id > Others]]).
+
+diagnosed(Why, #{beside := {_, Start}} = State) ->
+    {Threads, Section} = case Why of
+                             {answer, Answer} -> Answer;
+                             _ -> {1, ended()}
+                         end,
+    taken(diagnosis, (now_us() - Start) / 1000 * (Threads + ?WATCH_SHARE), Section, State#{beside := none}).
+
 section({Part, Ms}) ->
     Side = sonde_vm:side(),
-    sonde_report_data:section(Part, #{side => Side, top => ?TOP, interval => Ms, threads => 1,
+    sonde_report_data:section(Part, #{side => Side, top => ?TOP, interval => Ms, threads => 1, max_rows => ?ROWS,
                                       attrs => attrs(Side), binaries => false}).
 
 %% Without the native path, to ask for binaries is far more expensive than for the others.

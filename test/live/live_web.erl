@@ -13,6 +13,10 @@ main([Dir]) ->
     '<img src=x onerror=alert(1)>' = ets:new('<img src=x onerror=alert(1)>', [named_table, public]),
     true = ets:insert('<img src=x onerror=alert(1)>', [{I, I} || I <- lists:seq(1, 50000)]),
     true = register(live_web_works, spawn(fun work/0)),
+    Large = binary:copy(<<"b">>, 5000000),
+    Waited = spawn(fun() -> hold(1), Large end),
+    _ = [spawn(fun() -> gen_server:call(Waited, never, infinity) end) || _ <- lists:seq(1, 7)],
+    _ = spawn(fun() -> grow(ets:new(live_web_grows, [public]), 1) end),
     {ok, _} = sonde_web:start_link(#{interval => 500}),
     ok = file:write_file(filename:join(Dir, "url.tmp"), sonde_web:url()),
     ok = file:rename(filename:join(Dir, "url.tmp"), filename:join(Dir, "url")),
@@ -30,6 +34,15 @@ seen(File, Other) ->
 hold(N) ->
     Kept = lists:seq(1, N rem 300 + N div 10),
     receive stop -> Kept end.
+
+%% So that there is a suspect.
+grow(Table, N) ->
+    true = ets:insert(Table, [{N + I, lists:seq(1, 20)} || I <- lists:seq(1, 100)]),
+    ok = timer:sleep(10),
+    case N > 1000000 of
+        true -> hold(1);
+        false -> grow(Table, N + 100)
+    end.
 
 work() ->
     _ = lists:sum(lists:seq(1, 20000)),

@@ -81,7 +81,7 @@ export function tables(data) {
   if (groups) {
     all['Processes by application and initial call'] = table(['Application', 'Initial call', 'Processes', 'Memory', 'Binaries', 'Messages', 'Memory each'],
       by((row) => row[4], groups.rows), ([app, call, others, n, memory, binary, messages]) =>
-        [app ?? 'none', call ?? `${count(others)} others`, count(n), bytes(memory), bytes(binary), count(messages), bytes(memory / n)]);
+        [app ?? 'none', call ?? `${count(others)} ${others === 1 ? 'other' : 'others'}`, count(n), bytes(memory), bytes(binary), count(messages), bytes(memory / n)]);
   }
   if (of('processes')) all['Largest processes'] = processes(data, 'memory');
   if (busy?.rows.length > 0) {

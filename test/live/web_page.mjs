@@ -25,7 +25,8 @@ const url = readFileSync(`${dir}/url`, 'utf8').trim();
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] });
 
-const PARTS = ['processes', 'busy', 'groups', 'tables', 'ports', 'allocators'];
+const PARTS = ['diagnosis', 'groups', 'processes', 'busy', 'waits', 'stacks', 'binaries', 'tables', 'ports', 'allocators'];
+const THERE = PARTS.map((part) => (part === 'diagnosis' ? '#diagnosis .suspects' : `#${part} table`));
 
 async function open(width, colorScheme, more = {}) {
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme, ...more });
@@ -43,8 +44,8 @@ async function open(width, colorScheme, more = {}) {
     Object.assign(seen.parts, answer.parts);
   });
   await page.goto(url);
-  await page.waitForFunction((parts) => parts.every((part) => document.querySelector(`#${part} table`))
-    && Number(document.querySelector('path.value')?.dataset.values) >= 3, PARTS, { timeout: 60000 });
+  await page.waitForFunction((there) => there.every((one) => document.querySelector(one))
+    && Number(document.querySelector('path.value')?.dataset.values) >= 3, THERE, { timeout: 60000 });
   return { page, context, seen };
 }
 
@@ -105,6 +106,20 @@ async function numbers() {
   const most = [...seen.parts.tables.data.rows].sort((a, b) => b[5] - a[5])[0];
   check('tables: the largest is first', tables[0][5] === bytes(most[5]), tables[0].join(' '));
   check('groups are areas', (await page.$$('.treemap .cell')).length > 0);
+  const found = seen.parts.diagnosis.data;
+  const suspects = await page.$$eval('#diagnosis .finding', (all) => all.map((p) => p.textContent));
+  check('each suspect of the diagnosis', suspects.length > 0 && suspects.join() === found.suspects.map((one) => one.finding).join()
+    && suspects.some((text) => text.includes('live_web_grows')), suspects.join(' | '));
+  const waiting = seen.parts.waits.data.rows;
+  const circles = await page.$$eval('#waits circle', (all) => all.map((c) => Number(c.dataset.waiters)));
+  check('the graph has each process that others wait for', circles.includes(7) && [...circles].sort().join() === waiting.map((row) => row.waiters).sort().join(), circles.join(' '));
+  const all = seen.parts.stacks.data.rows.reduce((sum, [n]) => sum + n, 0);
+  const widths = await page.$$eval('#stacks .cell', (cells_) => cells_.map((g) => [Number(g.dataset.bytes), Number(g.querySelector('rect').getAttribute('width'))]));
+  const chart = await page.$eval('#stacks .icicle', (box) => box.clientWidth);
+  check('the flame graph has all processes, and its widths are the numbers', all >= 10000 && widths[0][0] === all
+    && widths.every(([n, w]) => Math.abs(w + 1 - (n / all) * chart) <= 1.5), `${widths.length} parts, total ${all}`);
+  const holders = await cells(page, '#binaries .table >> nth=1', 3);
+  check('the largest binary', holders[0][0] === bytes(Math.max(...seen.parts.binaries.data.holders.map((one) => one.size))) && holders[0][0] === bytes(5000000), holders[0].join(' '));
   const costs = await cells(page, '#cost .table', 3);
   check('what each part cost', PARTS.every((part) => costs.some(([, took]) => took === `${seen.parts[part].ms.toFixed(1)} ms`)), costs.map((c) => c.join(' ')).join(', '));
 
@@ -125,8 +140,11 @@ async function numbers() {
   await page.click('.state button');
   await page.focus('#processes input');
   const then = seen.parts.processes.at;
+  const flames = await zoomed(page, seen);
   for (let i = 0; i < 1800 && seen.parts.processes.at === then; i += 1) await page.waitForTimeout(100);
   await page.waitForTimeout(100);
+  check('the flame graph stays where it was zoomed to, with new numbers', flames.zoomed === flames.after && flames.open, JSON.stringify(flames));
+  await page.focus('#processes input');
   check('resumed, the processes come again', seen.parts.processes.at > then);
   check('the filter stays, and its rows', (await page.inputValue('#processes input')) === 'document.title' && (await cells(page, '#processes .table', 1)).length === 1);
   check('the order stays', await page.getAttribute(`#processes thead th:nth-child(${queues + 1})`, 'aria-sort') === 'descending');
@@ -140,6 +158,20 @@ async function numbers() {
   const elsewhere = await page.evaluate(() => fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => error.name));
   check('and other addresses', elsewhere === 'TypeError');
   await context.close();
+}
+
+// Zooms into the flame graph, opens what is folded, and waits until there are other stacks.
+async function zoomed(page, seen) {
+  const said = () => page.$eval('#stacks .cell.selected text', (text) => `${text.closest('.icicle').querySelectorAll('.tone-0').length} ${text.textContent}`);
+  await page.focus('#stacks .keys');
+  for (const key of ['ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+  await page.click('#stacks summary');
+  await page.focus('#stacks .keys');
+  const [there, at] = [await said(), seen.parts.stacks.at];
+  for (let i = 0; i < 1800 && seen.parts.stacks.at === at; i += 1) await page.waitForTimeout(100);
+  await page.waitForTimeout(200);
+  return { zoomed: there, after: await said(), open: await page.evaluate(() => document.querySelector('#stacks details').open
+    && document.activeElement.matches('#stacks .keys')) };
 }
 
 async function framed() {
@@ -178,6 +210,7 @@ async function keys() {
   check('a column sorts', await tabTo('#processes thead th:nth-child(6) button'));
   await page.keyboard.press('Enter');
   check('by messages', await page.getAttribute('#processes thead th:nth-child(6)', 'aria-sort') === 'descending');
+  check('the flame graph is reached', await tabTo('#stacks .keys'));
   check('the end is reached', await tabTo('#cost .scroll'));
   await context.close();
 }

@@ -16,6 +16,8 @@ export function bytes(n) {
   return `${size.toFixed(1)} ${units[unit]}`;
 }
 
+export const someProcesses = (n) => `${count(n)} ${n === 1 ? 'process' : 'processes'}`;
+
 export const percent = (share) => (share === null || share === undefined ? '' : `${(100 * share).toFixed(1)} %`);
 
 export const signed = (n, format) => (n > 0 ? `+${format(n)}` : n < 0 ? `−${format(-n)}` : '');

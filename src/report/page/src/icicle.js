@@ -1,17 +1,32 @@
 // A tree as an icicle: the root is on top, and the width of a part is its value. Arrow keys move, Enter
-// zooms, Escape goes back.
+// zooms, Escape goes back. Where it is kept, what is selected and zoomed to stays, as far as it is still there.
 
 import { hierarchy, partition } from 'd3-hierarchy';
 import { drawn, fits, h, s } from './dom.js';
 import { percent } from './format.js';
+import { again } from './keep.js';
 
 const ROW = 21;
 const LEAST = 2; // pixels: what is smaller is seen after zooming, and in the table
 
-export function icicle({ label, root, format, tone }) {
+export const icicle = (options) => again(`icicle ${options.label}`, () => made(options), (known) => known.update(options.root)).element;
+
+function laid(root) {
   const all = hierarchy(root).sum((d) => d.bytes - (d.children || []).reduce((sum, c) => sum + c.bytes, 0));
-  partition()(all);
+  return partition()(all);
+}
+
+// The part at the same place of another tree, or the nearest above it.
+function moved(node, to) {
+  if (!node.parent) return to;
+  const above = moved(node.parent, to);
+  const found = above.depth === node.depth - 1 && above.children?.find((one) => one.data.name === node.data.name);
+  return found || above;
+}
+
+function made({ label, root, format, tone }) {
   const said = h('p', { class: 'said', role: 'status' });
+  let all = laid(root);
   let focus = all;
   let selected = all;
   let redraw = () => {};
@@ -23,7 +38,7 @@ export function icicle({ label, root, format, tone }) {
 
   function tell(node) {
     const name = node.data.title || node.data.name;
-    said.replaceChildren(h('b', {}, format(node.data.bytes)), ` ${percent(node.data.bytes / (root.bytes || 1))}  `,
+    said.replaceChildren(h('b', {}, format(node.data.bytes)), ` ${percent(node.data.bytes / (all.data.bytes || 1))}  `,
       h('span', { class: 'code' }, name), node.data.kind ? `  ${node.data.kind}` : '',
       node.data.preview ? h('span', { class: 'code' }, `  ${node.data.preview}`) : '');
   }
@@ -32,7 +47,7 @@ export function icicle({ label, root, format, tone }) {
     const scale = width / (focus.x1 - focus.x0 || 1);
     const top = focus.depth;
     const inside = all.descendants().filter((node) =>
-      (node.x1 - node.x0) * scale >= LEAST
+      ((node.x1 - node.x0) * scale >= LEAST || node === selected)
       && (isAbove(node, focus) || (node.x0 >= focus.x0 - 1e-9 && node.x1 <= focus.x1 + 1e-9)));
     const height = (1 + Math.max(...inside.map((node) => node.depth))) * ROW;
     const cells = inside.map((node) => {
@@ -41,7 +56,7 @@ export function icicle({ label, root, format, tone }) {
       const w = above ? width : (node.x1 - node.x0) * scale;
       const cell = s('g', { transform: `translate(${x.toFixed(2)},${node.depth * ROW})`,
         class: node === selected ? 'cell selected' : 'cell', 'data-bytes': node.data.bytes, 'data-depth': node.depth,
-        onclick: () => zoom(node), onpointerenter: () => tell(node) },
+        onclick: () => zoom(node), onpointermove: () => tell(node) },
       s('rect', { width: Math.max(LEAST, w - 1).toFixed(2), height: ROW - 1, class: above ? 'tone-0' : `tone-${tone(node)}` }),
       s('text', { x: 5, y: 14 }, fits(node.data.name, w - 10)));
       return cell;
@@ -82,13 +97,21 @@ export function icicle({ label, root, format, tone }) {
   };
   const largest = (nodes) => nodes.reduce((a, b) => (b.value > a.value ? b : a));
 
+  function update(other) {
+    all = laid(other);
+    focus = moved(focus, all);
+    selected = moved(selected, all);
+    tell(selected);
+    redraw();
+  }
+
   tell(all);
-  return h('div', { class: 'keys', tabindex: 0, role: 'group',
+  return { update, element: h('div', { class: 'keys', tabindex: 0, role: 'group',
     'aria-label': `${label}. Arrow keys move, Enter zooms, Escape goes back.`,
     onkeydown: (event) => {
       const move = moves[event.key];
-      if (!move) return;
+      if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       move();
-    } }, box, said);
+    } }, box, said) };
 }

@@ -4,9 +4,10 @@
 import { fact } from './facts.js';
 import { h } from './dom.js';
 import { bytes, count, duration, percent, time, words } from './format.js';
+import { keep } from './keep.js';
 import { line } from './lines.js';
-import { allocators, busy, groups, ports, processes, tables } from './sections.js';
-import { keepTables, table } from './table.js';
+import { allocators, binaries, busy, diagnosis, groups, ports, processes, stacks, tables, waits } from './sections.js';
+import { table } from './table.js';
 
 const MOST = 600;             // points on a line
 const PATIENCE = 20000;       // milliseconds, for one answer
@@ -28,12 +29,13 @@ const LINES = [
 ];
 
 const PARTS = {
-  processes: ['Largest processes', processes], busy: ['Working now', busy], groups: ['Processes by application', groups],
+  diagnosis: ['Diagnosis', diagnosis], groups: ['Processes by application', groups], processes: ['Largest processes', processes],
+  busy: ['Working now', busy], waits: ['Which processes wait for which', waits], stacks: ['Stacks', stacks], binaries: ['Binary memory', binaries],
   tables: ['Tables', tables], ports: ['Ports', ports], allocators: ['Allocators', allocators],
 };
 
 const state = { after: 0, points: [], about: null, parts: {}, paused: false, timer: null };
-keepTables();
+keep();
 
 // Nodes that are the same stay where they are: what is taken out of a page loses the focus.
 function put(parent, ...children) {
@@ -115,7 +117,7 @@ function overview({ counts, usage, run_queue: queue, memory, reductions }) {
 }
 
 function drawnPart(found, show) {
-  if (found.in !== undefined) return h('p', { class: 'note' }, `Not sampled yet: there are so many processes that the first comes at ${time(found.at + found.in).slice(11)} UTC.`);
+  if (found.in !== undefined) return h('p', { class: 'note' }, `Not sampled yet: the node is so large that the first comes at ${time(found.at + found.in).slice(11)} UTC.`);
   if (found.failed) return h('p', { class: 'note' }, `Not sampled: ${found.failed}.`);
   return [(found.cut || []).map((text) => h('p', { class: 'note' }, `Not complete: ${text}.`)), show(found.data, state.about)];
 }
@@ -125,7 +127,7 @@ function cost() {
   return [h('p', { class: 'lead' }, `A point of each line every ${duration(state.interval)}, while somebody looks. A part that takes longer is sampled less often, `,
     'so that all of it stays below 1 % of the time of the processors.'),
   known.length > 0 && table({ label: 'What each part costs', sort: null, filter: false, rows: known, columns: [
-    { title: 'Part', get: (row) => row[0] }, { title: 'Took', get: (row) => row[1], text: (row) => `${row[1].toFixed(1)} ms`, number: true },
+    { title: 'Part', get: (row) => row[0] }, { title: 'Work', get: (row) => row[1], text: (row) => `${row[1].toFixed(1)} ms`, number: true },
     { title: 'At most every', get: (row) => row[2], text: (row) => duration(row[2]), number: true },
     { title: 'Last at (UTC)', get: (row) => row[3], text: (row) => time(row[3]).slice(11), number: true }] })];
 }

@@ -1,10 +1,11 @@
 // What each section shows: a chart, and a table or a text that says the same.
 
 import { h } from './dom.js';
-import { bytes, count, duration, percent, signed, time, words } from './format.js';
+import { bytes, count, duration, percent, signed, someProcesses, time, words } from './format.js';
 import { graph, MOST } from './waits.js';
 import { history } from './lines.js';
 import { icicle } from './icicle.js';
+import { again } from './keep.js';
 import { table } from './table.js';
 import { treemap } from './treemap.js';
 
@@ -14,7 +15,7 @@ const code = (title, get, more = {}) => text(title, get, { code: true, ...more }
 const at = (i) => (row) => row[i];
 
 const explained = (...lines) => h('p', { class: 'lead' }, ...lines);
-const same = (summary, content) => h('details', {}, h('summary', {}, summary), content);
+const same = (summary, content) => again(content, () => h('details', {}, h('summary', {}, summary), content));
 
 const named = (process, name) => h('span', {}, h('span', { class: 'code' }, process), name && ' ', name && h('b', { class: 'code' }, name));
 
@@ -34,7 +35,7 @@ function noSuspects(read, counts) {
   return `No suspects among the ${count(read)} ${read === 1 ? 'process that was' : 'processes that were'} read in full`;
 }
 
-function diagnosis({ ms, suspects, read, counts, not_looked_at: missing }) {
+export function diagnosis({ ms, suspects, read, counts, not_looked_at: missing }) {
   const found = suspects.length === 0 ? noSuspects(read, counts) : suspects.length === 1 ? 'One suspect' : `${suspects.length} suspects, the worst first`;
   return [explained(`${found}. The node was ${ms > 0 ? `watched for ${duration(ms)}` : 'looked at once'}.`),
     suspects.length > 0 && h('ol', { class: 'suspects' }, suspects.map(suspect)),
@@ -65,7 +66,7 @@ const PARTS = {
   overhead: 'headers, and what the allocator adds', unseen: 'to which nothing that was read refers',
 };
 
-function binaries(found) {
+export function binaries(found) {
   const total = found.total ?? found.parts.reduce((sum, [, n]) => sum + n, 0);
   const holders = found.holders?.map((row, i) => ({ ...row, i: i + 1 }));
   return [explained(`${bytes(total)}, each binary counted once.`, found.unused === null ? '' : ` The allocator holds ${bytes(found.unused)} more.`,
@@ -90,10 +91,10 @@ function binaries(found) {
 export function groups({ rows }) {
   const memory = rows.reduce((sum, row) => sum + row[4], 0);
   const processes = rows.reduce((sum, row) => sum + row[3], 0);
-  return [explained(`${count(processes)} processes with ${bytes(memory)}. An area is memory; the darker, the more each process has.`),
-    treemap({ rows, label: `Memory of ${count(processes)} processes by application and initial call` }),
+  return [explained(`${someProcesses(processes)} with ${bytes(memory)}. An area is memory; the stronger its colour, the more each process has.`),
+    treemap({ rows, label: `Memory of ${someProcesses(processes)} by application and initial call` }),
     table({ label: 'Processes by application and initial call', sort: 3, first: 10, rows,
-      columns: [text('Application', (row) => row[0] ?? 'none'), code('Initial call', (row) => row[1] ?? `${count(row[2])} others`),
+      columns: [text('Application', (row) => row[0] ?? 'none'), code('Initial call', (row) => row[1] ?? `${count(row[2])} ${row[2] === 1 ? 'other' : 'others'}`),
         number('Processes', at(3)), number('Memory', at(4), bytes), number('Binaries', at(5), bytes), number('Messages', at(6)),
         number('Memory each', (row) => row[4] / row[3], bytes)] })];
 }
@@ -166,7 +167,7 @@ export function allocators({ rows }) {
 
 // ---- waits, heaps, stacks
 
-function waits({ rows }) {
+export function waits({ rows }) {
   if (rows.length === 0) return explained('No process waits for an answer of another one.');
   const columns = [code('Process', (row) => row.named, { class: 'first' }), number('Waiting', (row) => row.waiters), number('Directly', (row) => row.direct),
     number('Messages', (row) => row.queue), code('Waits for', (row) => row.waits_for ?? ''), code('Initial call', (row) => row.initial_call ?? ''),
@@ -203,7 +204,7 @@ function heap(found) {
 
 function heaps({ processes: found }) {
   return [explained('For the worst processes: what would be freed if nothing led to an object any more. An object is below the one on its path ',
-    'that retains it; the darker, the more of that is the object itself.'), found.map(heap)];
+    'that retains it; the stronger the colour, the more of that is the object itself.'), found.map(heap)];
 }
 
 export function flames(calls, rows) {
@@ -224,11 +225,11 @@ export function flames(calls, rows) {
   return root;
 }
 
-function stacks({ calls, rows }) {
+export function stacks({ calls, rows }) {
   const root = flames(calls, rows);
   const line = (row) => row[1].map((i) => calls[i]).reverse().join(' < ') || '(hibernated)';
   return [explained(`${count(root.bytes)} processes have these ${count(rows.length)} stacks. A function is below the one that called it; its width is the number of processes.`),
-    icicle({ label: 'Stacks of processes', root, format: (n) => `${count(n)} processes`, tone: (node) => (node.depth === 0 ? 0 : 1 + (node.depth % 2)) }),
+    icicle({ label: 'Stacks of processes', root, format: someProcesses, tone: (node) => (node.depth === 0 ? 0 : 1 + (node.depth % 2)) }),
     same('The same as a table', table({ label: 'Stacks', sort: 1, first: 10, rows,
       columns: [code('Stack, the innermost function first', line, { class: 'wrap' }), number('Processes', at(0)), code('Example', at(2))] }))];
 }

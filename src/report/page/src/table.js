@@ -3,6 +3,7 @@
 
 import { h, newId } from './dom.js';
 import { count } from './format.js';
+import { again } from './keep.js';
 
 const STEP = 100;
 
@@ -22,17 +23,7 @@ function compare(column, down) {
 // On a narrow page, a table of many numbers shows the one that it is sorted by, next to the first column.
 const narrow = matchMedia('(max-width: 640px)');
 
-// Where it is drawn again and again, a table of the same label is the same element with other rows: it keeps
-// its order, its filter and the focus.
-let kept = null;
-export const keepTables = () => { kept = new Map(); };
-
-export function table(options) {
-  const known = kept?.get(options.label);
-  if (known) known.update(options);
-  else if (kept) kept.set(options.label, made(options));
-  return kept ? kept.get(options.label).element : made(options).element;
-}
+export const table = (options) => again(`table ${options.label}`, () => made(options), (known) => known.update(options)).element;
 
 function made({ label, columns, rows, sort = null, filter = rows.length > 12, first = 20, most = Infinity }) {
   const state = { by: sort, down: true, text: '', limit: first };
@@ -102,7 +93,11 @@ function made({ label, columns, rows, sort = null, filter = rows.length > 12, fi
     const some = sorted.slice(0, state.limit);
     const largest = by && by.number ? Math.max(0, ...sorted.map((row) => by.get(row) ?? 0)) : 0;
     const order = arranged();
-    if (order.join() !== state.order) headRow.replaceChildren(...order.map((i) => heads[i]));
+    if (order.join() !== state.order) {
+      const focused = document.activeElement; // what is moved in the page loses it
+      headRow.replaceChildren(...order.map((i) => heads[i]));
+      if (headRow.contains(focused)) focused.focus();
+    }
     state.order = order.join();
     body.replaceChildren(...some.map((row) =>
       h('tr', {}, order.map((i) => cell(columns[i], row, largest, i === state.by)))));

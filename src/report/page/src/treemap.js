@@ -1,9 +1,9 @@
-// Processes by application, and in it by initial call: an area is memory, and the darker, the more of it
-// has each process.
+// Processes by application, and in it by initial call: an area is memory, and the stronger its
+// colour, the more of it has each process.
 
 import { hierarchy, treemap as layout, treemapSquarify } from 'd3-hierarchy';
 import { drawn, fits, h, s } from './dom.js';
-import { bytes, count } from './format.js';
+import { bytes, count, someProcesses } from './format.js';
 
 const HEAD = 19;
 
@@ -32,7 +32,7 @@ export function treemap({ rows, label }) {
   const said = h('p', { class: 'said' }, 'Point at an area to see its numbers; the table below has all of them.');
 
   function tell(leaf) {
-    said.replaceChildren(h('b', {}, bytes(leaf.data.bytes)), `  ${count(leaf.data.processes)} processes of `,
+    said.replaceChildren(h('b', {}, bytes(leaf.data.bytes)), `  ${someProcesses(leaf.data.processes)} of `,
       h('span', { class: 'code' }, leaf.data.name), ` in ${leaf.parent.data.name}`);
   }
 
