@@ -150,10 +150,10 @@ diagnose(Ms) ->
     {dirty(sonde_lib:scheduler_usage_diff(Before, erlang:statistics(scheduler_wall_time_all))), Section}.
 
 %% @doc How many dirty I/O schedulers worked, of all shares.
--spec dirty([{pos_integer(), float()}]) -> float().
+-spec dirty([{pos_integer(), float()}]) -> number().
 dirty(Usage) ->
     Others = erlang:system_info(schedulers) + erlang:system_info(dirty_cpu_schedulers),
-    lists:sum([0.0 | [Share || {Id, Share} <- Usage, Id > Others]]).
+    lists:sum([Share || {Id, Share} <- Usage, Id > Others]).
 
 diagnosed(Why, #{beside := {_, Start}} = State) ->
     {Threads, Section} = case Why of
