@@ -221,6 +221,10 @@ async function looks(width, scheme) {
   check('no error', seen.errors.length === 0, seen.errors.join(' | '));
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check('nothing is wider than the window', wide === width, `${wide} of ${width}`);
+  if (width === 1280) {
+    const cut = await page.$$eval('nav a', (all) => all.filter((a) => a.getBoundingClientRect().right > document.documentElement.clientWidth).map((a) => a.textContent));
+    check('the links to all sections are there', cut.length === 0, cut.join(' '));
+  }
   const outside = await page.$$eval('h1, h2, main > section > p, .fact, .state, .chart svg', (all) => all
     .filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).map((e) => e.outerHTML.slice(0, 80)));
   check('nothing is cut off at the right', outside.length === 0, outside.join(' '));

@@ -8,6 +8,7 @@ import { keep } from './keep.js';
 import { line } from './lines.js';
 import { allocators, binaries, busy, diagnosis, groups, ports, processes, stacks, tables, waits } from './sections.js';
 import { table } from './table.js';
+import { short, TITLES } from './titles.js';
 
 const MOST = 600;             // points on a line
 const PATIENCE = 20000;       // milliseconds, for one answer
@@ -28,11 +29,7 @@ const LINES = [
   ...['processes', 'ports', 'tables'].map((kind) => [kind, (point) => point.counts[kind], count]),
 ];
 
-const PARTS = {
-  diagnosis: ['Diagnosis', diagnosis], groups: ['Processes by application', groups], processes: ['Largest processes', processes],
-  busy: ['Working now', busy], waits: ['Which processes wait for which', waits], stacks: ['Stacks', stacks], binaries: ['Binary memory', binaries],
-  tables: ['Tables', tables], ports: ['Ports', ports], allocators: ['Allocators', allocators],
-};
+const PARTS = { diagnosis, groups, processes, busy, waits, stacks, binaries, tables, ports, allocators };
 
 const state = { after: 0, points: [], about: null, parts: {}, paused: false, timer: null };
 keep();
@@ -63,18 +60,18 @@ const lines = LINES.map(([name, get, format]) => ({ get, ...line({ title: name, 
 const boxes = Object.fromEntries(Object.keys(PARTS).map((part) => [part, h('div', {}, h('p', { class: 'note' }, 'Not sampled yet.'))]));
 const costs = h('div');
 
-const section = (id, heading, ...content) => h('section', { id, 'aria-labelledby': `${id}-title` }, h('h2', { id: `${id}-title` }, heading), content);
-const places = [['now', 'Over time'], ['cores', 'Schedulers'], ...Object.entries(PARTS).map(([part, [heading]]) => [part, heading]), ['cost', 'What this page costs']];
+const section = (id, ...content) => h('section', { id, 'aria-labelledby': `${id}-title` }, h('h2', { id: `${id}-title` }, TITLES[id]), content);
+const places = ['now', 'cores', ...Object.keys(PARTS), 'cost'];
 
 document.getElementById('page').replaceWith(
   h('a', { class: 'skip', href: '#main' }, 'Skip to the numbers'),
   h('header', {}, h('div', { class: 'bar' }, title, h('div', { class: 'state' }, told, pause)), where, facts),
-  h('nav', { 'aria-label': 'Sections' }, h('ul', {}, places.map(([id, heading]) => h('li', {}, h('a', { href: `#${id}` }, heading))))),
+  h('nav', { 'aria-label': 'Sections' }, h('ul', {}, places.map((id) => h('li', {}, h('a', { href: `#${id}` }, short(id)))))),
   h('main', { id: 'main', tabindex: -1 },
-    section('now', 'Over time', h('div', { class: 'histories' }, lines.map(({ figure }) => figure))),
-    section('cores', 'Schedulers', cores),
-    Object.entries(PARTS).map(([part, [heading]]) => section(part, heading, boxes[part])),
-    section('cost', 'What this page costs', costs)));
+    section('now', h('div', { class: 'histories' }, lines.map(({ figure }) => figure))),
+    section('cores', cores),
+    Object.keys(PARTS).map((part) => section(part, boxes[part])),
+    section('cost', costs)));
 
 // ---- an answer
 
@@ -97,7 +94,7 @@ function draw(changed) {
   overview(last);
   const times = points.map((point) => point.at);
   for (const { get, show } of lines) show(times, points.map(get));
-  for (const part of changed) put(boxes[part], drawnPart(state.parts[part], PARTS[part][1]));
+  for (const part of changed) put(boxes[part], drawnPart(state.parts[part], PARTS[part]));
   put(costs, cost());
 }
 
@@ -123,7 +120,7 @@ function drawnPart(found, show) {
 }
 
 function cost() {
-  const known = Object.entries(state.parts).filter(([, { ms }]) => ms !== undefined).map(([part, { ms, every, at }]) => [PARTS[part][0], ms, Math.max(every, state.interval), at]);
+  const known = Object.entries(state.parts).filter(([, { ms }]) => ms !== undefined).map(([part, { ms, every, at }]) => [TITLES[part], ms, Math.max(every, state.interval), at]);
   return [h('p', { class: 'lead' }, `A point of each line every ${duration(state.interval)}, while somebody looks. A part that takes longer is sampled less often, `,
     'so that all of it stays below 1 % of the time of the processors.'),
   known.length > 0 && table({ label: 'What each part costs', sort: null, filter: false, rows: known, columns: [

@@ -4,16 +4,7 @@ import { fact } from './facts.js';
 import { h } from './dom.js';
 import { count, duration, percent, time } from './format.js';
 import { sections } from './sections.js';
-
-const TITLES = {
-  diagnosis: 'Diagnosis', memory: 'Memory', binaries: 'Binary memory', groups: 'Processes by application',
-  processes: 'Largest processes', busy: 'Working now', waits: 'Which processes wait for which', heaps: 'What retains memory',
-  stacks: 'Stacks', tables: 'Tables', ports: 'Ports', sockets: 'Sockets', allocators: 'Allocators', watcher: 'History',
-  about: 'About this report',
-};
-const SHORT = {
-  binaries: 'Binaries', groups: 'Applications', processes: 'Processes', busy: 'Work', waits: 'Waits', heaps: 'Heaps', about: 'About',
-};
+import { short, TITLES } from './titles.js';
 
 const data = JSON.parse(document.getElementById('data').textContent);
 
@@ -60,7 +51,7 @@ function section(name, { source, draw }) {
 function navigation(names) {
   return h('nav', { 'aria-label': 'Sections' }, h('ul', {}, names.map((name) => {
     const missing = data.sections[sections[name].source]?.failed;
-    return h('li', {}, h('a', { href: `#${name}`, class: missing && 'missing' }, SHORT[name] ?? TITLES[name]));
+    return h('li', {}, h('a', { href: `#${name}`, class: missing && 'missing' }, short(name)));
   })));
 }
 
