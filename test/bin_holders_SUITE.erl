@@ -15,7 +15,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [largest_and_most_shared, holders_of_one, what_holders_see, garbage_sees_nothing,
-     tables_queues_literals_and_others_hold, nobodys_ids, large_tables_hold_elsewhere,
+     tables_queues_literals_and_others_hold, nobodys_ids, several_ids_at_once, large_tables_hold_elsewhere,
      too_many_for_holders, resources_of_a_library, binary_of_a_resource].
 
 init_per_suite(Config) -> sonde_binaries_helper:start(?MODULE, sonde_test:init(Config)).
@@ -190,6 +190,20 @@ nobodys_ids(Config) ->
                             || Not <- [0, -8, 8, 4096, 1 bsl 47, 1 bsl 63, 1 bsl 64 - 8, 1 bsl 64,
                                        1 bsl 70, -(1 bsl 70), Id + 1, Id - 1, Id + 8, Id - 8,
                                        Id + 64, -Id]],
+                       ok = undo(Pid)
+               end).
+
+%% From one visit, the same as one by one, and of no other binary.
+several_ids_at_once(Config) ->
+    on(Config, fun() ->
+                       Pid = made(fun() -> hold(fun() -> [bin(100000 + I) || I <- lists:seq(1, 5)] end) end),
+                       {binary, Binaries} = process_info(Pid, binary),
+                       Ids = [Id || {Id, Size, _} <- Binaries, Size > 100000],
+                       {5, 5} = {length(Ids), length(lists:usort(Ids))},
+                       Found = sonde_bin_account:of_ids(tl(Ids), #{}),
+                       _ = [[H] = [F || #{id := Of} = F <- Found, Of =:= Id] || Id <- tl(Ids), H <- [sonde:bin_holder(Id)]],
+                       {4, []} = {length(Found), sonde_bin_account:of_ids([], #{})},
+                       [] = sonde_bin_account:of_ids([8, hd(Ids) + 8], #{}),
                        ok = undo(Pid)
                end).
 

@@ -4,7 +4,7 @@
 %% again if the process ran meanwhile. There is no portable path.
 -module(sonde_bin_account).
 
--export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, all/2, parts/4, natively/1, there/1]).
+-export([bin_account/1, bin_resources/2, bin_holders/3, bin_holder/2, of_ids/2, all/2, parts/4, natively/1, there/1]).
 -export_type([there/0, account/0, options/0, holder/0, resources/0]).
 
 -type account() ::
@@ -207,12 +207,20 @@ bin_holder(Id, Opts) when is_integer(Id) ->
     Read = (sonde_opts:read(Opts, options()))#{caller => self()},
     sonde_vm:must_be_native(),
     case Id > 0 andalso Id < 1 bsl 64 andalso Id rem 8 =:= 0
-         andalso natively(fun(Caller) -> only(Id, Read, Caller) end) of
+         andalso natively(fun(Caller) -> only([Id], Read, Caller) end) of
         [Holder] -> Holder;
         _ -> undefined
     end;
 bin_holder(_, _) ->
     error(badarg).
+
+%% @doc The holders of several binaries, from one visit to all processes. A binary that is gone is left out. The ids come
+%% from {@link sonde_garbage:bin_slices/2}.
+-spec of_ids([pos_integer()], options()) -> [holder()].
+of_ids([], _) -> [];
+of_ids(Ids, Opts) ->
+    Read = (sonde_opts:read(Opts, options()))#{caller => self()},
+    natively(fun(Caller) -> only(Ids, Read, Caller) end).
 
 largest(0, _, _, _) ->
     {[], sonde_scan:nothing()};
@@ -240,19 +248,19 @@ rank(Account, By, N, Caller) ->
         {error, Why} -> error(Why)
     end.
 
-%% An account of this binary alone.
-only(Id, #{max_entries := Max, max_rows := MaxRows} = Opts, Caller) ->
+%% An account of these binaries alone.
+only(Ids, #{max_entries := Max, max_rows := MaxRows} = Opts, Caller) ->
     New = fun() ->
                   Account = sonde_nif:account_new(min(Max, ?MOST), false, true),
-                  ok = want(Account, [Id]),
+                  ok = want(Account, Ids),
                   Account
           end,
     Account = New(),
     try
         _ = processes(Account, New, Opts, Caller),
-        Others = elsewhere([Id], MaxRows, Caller),
+        Others = elsewhere(Ids, MaxRows, Caller),
         _ = [ok = add(Account, Kind, Binaries) || {_, Kind, Binaries} <- Others],
-        holders(Account, [Id], Others, Caller)
+        holders(Account, Ids, Others, Caller)
     after
         close(Account)
     end.

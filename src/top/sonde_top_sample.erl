@@ -238,9 +238,10 @@ inside(_, _, Body) ->
 
 slices(Slices) when is_list(Slices) ->
     Largest = lists:sublist(lists:reverse(lists:keysort(2, Slices)), ?SLICES),
+    Found = native(fun() -> sonde_bin_account:of_ids([Id || {Id, _, _, _} <- Largest], #{}) end),
+    Holders = maps:from_list([{Id, Holder} || is_list(Found), #{id := Id} = Holder <- Found]),
     {length(Slices), lists:sum([Size || {_, Size, _, _} <- Slices]),
-     [{Id, Size, Refc, length(Parts), min(Size, seen(Parts)),
-       held(native(fun() -> sonde_bin_account:bin_holder(Id, #{}) end))}
+     [{Id, Size, Refc, length(Parts), min(Size, seen(Parts)), held(maps:get(Id, Holders, undefined))}
       || {Id, Size, Refc, Parts} <- Largest]};
 slices(Nothing) ->
     Nothing.
@@ -288,9 +289,16 @@ named(Name) -> [{name, Name}].
 
 binaries(#{rows := N} = Request) ->
     First = Request#{from := 0},
-    #{account => native(fun() -> sonde_bin_account:bin_account(#{}) end),
-      owned => owned(native(fun() -> sonde_garbage:bin_owned(want(First), #{}) end), First),
-      holders => holders(native(fun() -> sonde_bin_account:bin_holders(N, size, #{}) end))}.
+    {Account, Holders} = account(N),
+    #{account => Account, holders => holders(Holders),
+      owned => owned(native(fun() -> sonde_garbage:bin_owned(want(First), #{}) end), First)}.
+
+%% From one visit to all processes, unless there are so many binaries that not all of them are remembered.
+account(N) ->
+    case native(fun() -> sonde_bin_account:all(N, #{}) end) of
+        {error, _} = Error -> {native(fun() -> sonde_bin_account:bin_account(#{}) end), Error};
+        {Account, Holders, _} -> {Account, Holders}
+    end.
 
 owned({error, _} = Error, _) -> Error;
 owned({Rows, _}, Request) ->
@@ -298,7 +306,7 @@ owned({Rows, _}, Request) ->
      || {Pid, Bytes, Attrs} <- shown(sonde_origin:rows(Rows), Request)].
 
 holders({error, _} = Error) -> Error;
-holders({Binaries, _}) ->
+holders(Binaries) ->
     [{Id, Size, Refc, Elsewhere, held(Binary)}
      || #{id := Id, size := Size, refc := Refc, elsewhere := Elsewhere} = Binary <- Binaries].
 
