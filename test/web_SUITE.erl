@@ -475,7 +475,7 @@ parts_stay_in_their_share(_Config) ->
     Parts = sonde_web_sample:parts(),
     _ = [begin
              Used = lists:sum([Ms / (Capacity * sonde_web_sample:pace(Part, Ms, Capacity)) || Part <- Parts]),
-             true = Used =< 0.008
+             true = Used =< 0.0064
          end || Ms <- [0.01, 1, 7, 130, 4000, 60000], Capacity <- [1, 2, 8, 64], Ms =< 7 orelse Capacity >= 1],
     Now = 1000000,
     Small = sonde_web_sample:first(Parts, {1000, 1000000}, 2, Now),
@@ -514,7 +514,7 @@ diagnosis_pays_for_its_threads(_Config) ->
     _ = part(<<"diagnosis">>),
     #{<<"parts">> := #{<<"diagnosis">> := #{<<"ms">> := Ms, <<"every">> := Every}}} = data(),
     Cores = erlang:system_info(schedulers_online),
-    {true, true, _} = {Ms >= 200, Every >= 30000 andalso Every >= 100 * Ms / 0.15 / Cores - 100, {Ms, Every}},
+    {true, true, _} = {Ms >= 200, Every >= 30000 andalso Every >= 100 * Ms / 0.12 / Cores - 100, {Ms, Every}},
     {0, 3.0} = {sonde_web_sample:dirty([{I, 1.0} || I <- lists:seq(1, others())]),
                    sonde_web_sample:dirty([{I, 1.0} || I <- lists:seq(1, others() + 3)])}.
 

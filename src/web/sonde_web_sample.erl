@@ -25,13 +25,13 @@
 
 %% Its share of the time of all processors, in percent, and the least number of milliseconds until it comes
 %% again. The sum of the shares is below 1, since points, and those who look, cost, too.
-share(processes) -> {0.2, 1000};
+share(processes) -> {0.15, 1000};
 share(busy) -> {0.1, 1000};
-share(groups) -> {0.1, 10000};
-share(diagnosis) -> {0.15, 30000};
-share(stacks) -> {0.04, 10000};
-share(binaries) -> {0.04, 10000};
-share(_) -> {0.04, 5000}.
+share(groups) -> {0.08, 10000};
+share(diagnosis) -> {0.12, 30000};
+share(stacks) -> {0.03, 10000};
+share(binaries) -> {0.03, 10000};
+share(_) -> {0.03, 5000}.
 
 %% @doc In the order in which they are taken. `busy' is last: it lasts until the next point.
 -spec parts() -> [part()].
