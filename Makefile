@@ -103,7 +103,7 @@ test-report: ## the page of reports in headless Chromium (three minutes)
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@MODULES="$(PAGE_MODULES)" test/live/report.sh
 
-test-web: ## the live page in headless Chromium (under a minute)
+test-web: ## the live page in headless Chromium (two minutes)
 	@scripts/setup report
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@MODULES="$(PAGE_MODULES)" test/live/web.sh

@@ -43,7 +43,7 @@ round_of_work() ->
     5050 = lists:sum([X || {X, _} <- [{I, [I]} || I <- lists:seq(1, 100)]]),
     ok.
 
-%% What is late is made up for.
+%% After a late tick, the sleeps are shorter.
 tick(Rounds, At) ->
     lists:foreach(fun(_) -> round_of_work() end, lists:seq(1, Rounds)),
     ok = timer:sleep(max(0, At + ?TICK_MS - erlang:monotonic_time(millisecond))),

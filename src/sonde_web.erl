@@ -27,8 +27,8 @@
 %% those that do not read get 405, or 501 from httpd. No log has the token.
 %%
 %% <h4>What it costs</h4>
-%% Less than 1 percent of the time of the node's processors in each minute in which somebody looks: a part that takes long is
-%% sampled less often, and the page says how often. Several viewers share the samples. If nobody looked for five intervals,
+%% On average less than 1 percent of the time of the node's processors, after the first minute in which somebody looks: a part that takes
+%% long is sampled less often, and the page says how often. Several viewers share the samples. If nobody looked for five intervals,
 %% nothing is sampled.
 -module(sonde_web).
 
@@ -256,6 +256,8 @@ handle_info({point, Pid, Json}, #web{sampler = Pid} = Web) ->
     {noreply, looked_at(told(keep(Json, alive(Web))))};
 handle_info({part, Pid, Part, Json, Pace}, #web{sampler = Pid, parts = Parts, number = Number} = Web) ->
     {noreply, (alive(Web))#web{parts = Parts#{Part => {Number + 1, Json}}, pace = Pace}};
+handle_info({pace, Pid, Pace}, #web{sampler = Pid} = Web) ->
+    {noreply, Web#web{pace = Pace}};
 handle_info({stuck, Pid}, #web{sampler = Pid} = Web) ->
     {noreply, ended(Web)};
 handle_info({'EXIT', Pid, _}, #web{sampler = Pid} = Web) ->

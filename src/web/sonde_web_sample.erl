@@ -1,15 +1,16 @@
 %% @private
 %% What the live page shows, sampled while somebody looks ({@link sonde_web}). One process takes a point of
-%% each number at each interval, and the tables at a pace of their own: a part comes again only after its
-%% last duration is within its share of the node's processors. All is encoded once, for all who look.
+%% each number at each interval, and the sections at a pace of their own: a part comes again only after its
+%% last work is within its share of the node's processors. All is encoded once, for all who look.
 -module(sonde_web_sample).
 
--export([start/1, parts/0, first/4, pace/3, dirty/1]).
--export_type([request/0, part/0, pace/0]).
+-export([start/1, parts/0, first/4, pace/3, dirty/1, threads/3]).
+-export_type([request/0, part/0, pace/0, extent/0]).
 
 -type part() :: processes | busy | tables | ports | allocators | groups | waits | stacks | binaries | diagnosis.
 %% When a part is taken again, in milliseconds of monotonic time.
 -type pace() :: #{part() => Due :: integer()}.
+-type extent() :: #{processes | bytes | rows := non_neg_integer()}.
 -type request() :: #{server := pid(), interval := Ms :: pos_integer(), pace := pace()}.
 
 -define(TOP, 20).             % rows by each number
@@ -22,6 +23,8 @@
 -define(ROWS, 100000).        % a table with more rows is not asked for its binaries
 -define(WATCH_MS, 2000).      % how long the diagnosis watches, which takes a few percent of a processor
 -define(WATCH_SHARE, 0.1).
+-define(DIAGNOSIS_MS, 60000). % a diagnosis that takes longer is ended
+-define(THREADS, 8).          % with which it reads, at most
 
 %% Its share of the time of all processors, in percent, and the least number of milliseconds until it comes
 %% again. The sum of the shares is below 1, since points, and those who look, cost, too.
@@ -38,7 +41,8 @@ share(_) -> {0.03, 5000}.
 parts() -> [processes, tables, ports, allocators, groups, waits, stacks, binaries, diagnosis, busy].
 
 %% @doc Starts the sampler, linked. It sends `{about, Self, Json}', then `{point, Self, Json}' and
-%% `{part, Self, Part, Json, Pace}' again and again.
+%% `{part, Self, Part, Json, Pace}' again and again, and
+%% `{pace, Self, Pace}' when a part begins that may outlive this process.
 -spec start(request()) -> pid().
 start(Request) -> sonde_helper:job(fun run/1, Request).
 
@@ -54,9 +58,12 @@ run(#{server := Server, pace := Known} = Request) ->
          || {Part, Due} <- maps:to_list(First), Due > Now, not is_map_key(Part, Known)],
     again(Request#{pace := Pace, beside => none}, none).
 
-%% The number of processes, and the bytes that they have, if that is known.
+%% What the work depends on, as far as it is known.
+-spec size() -> extent().
 size() ->
-    {erlang:system_info(process_count), proplists:get_value(processes, sonde_memory:read([processes]), 0)}.
+    Rows = [N || Tab <- ets:all(), N <- [ets:info(Tab, size)], is_integer(N), N =< ?ROWS],
+    #{processes => erlang:system_info(process_count), rows => lists:sum(Rows),
+      bytes => proplists:get_value(processes, sonde_memory:read([processes]), 0)}.
 
 again(#{server := Server, interval := Interval} = State, Before) ->
     Start = now_us(),
@@ -70,7 +77,7 @@ again(#{server := Server, interval := Interval} = State, Before) ->
 wait(Until, #{server := Server, beside := Beside} = State) ->
     receive
         {'EXIT', Server, _} -> exit(shutdown);
-        {'EXIT', Pid, Why} when is_tuple(Beside), Pid =:= element(1, Beside) -> wait(Until, diagnosed(Why, State))
+        {'EXIT', Beside, Why} -> wait(Until, diagnosed(Why, State))
     after max(0, Until - now_ms()) -> State
     end.
 
@@ -78,7 +85,7 @@ wait(Until, #{server := Server, beside := Beside} = State) ->
 
 %% @doc When the parts are taken for the first time: at once, unless the node is so large that
 %% this alone would take long. Then it takes its share before, not after.
--spec first(Native :: [part()], {Processes :: non_neg_integer(), Bytes :: non_neg_integer()}, pos_integer(), integer()) -> pace().
+-spec first(Native :: [part()], extent(), pos_integer(), integer()) -> pace().
 first(Native, Size, Capacity, Now) ->
     maps:from_list([{Part, case expected(Part, lists:member(Part, Native), Size) of
                                Ms when Ms =< ?FREE_MS -> Now;
@@ -89,16 +96,17 @@ first(Native, Size, Capacity, Now) ->
 native(native) -> (parts() -- [groups]) ++ [groups || sonde_nif:has_first_call()];
 native(_) -> [].
 
-%% About; the work is known afterwards. The diagnosis marks all heaps.
-expected(diagnosis, true, {Processes, Bytes}) -> (2 * Processes + 3 * Bytes div 10000) / 1000;
-expected(Part, Native, {Processes, _}) -> Processes * each_us(Part, Native) / 1000.
+%% About; the work is known afterwards. The diagnosis marks all heaps, and the account of binaries lists rows of tables.
+expected(diagnosis, true, #{processes := N, bytes := Bytes}) -> (2 * N + 3 * Bytes div 10000) / 1000;
+expected(binaries, true, #{processes := N, rows := Rows}) -> (0.3 * N + 2 * Rows) / 1000;
+expected(Part, Native, #{processes := N}) -> N * each_us(Part, Native) / 1000.
 
 each_us(processes, Native) -> case Native of true -> 0.2; false -> 5 end;
 each_us(busy, Native) -> case Native of true -> 0.3; false -> 10 end;
 each_us(groups, Native) -> case Native of true -> 0.3; false -> 5 end;
 each_us(stacks, Native) -> case Native of true -> 1; false -> 20 end;
 each_us(diagnosis, false) -> 50;
-each_us(Part, true) when Part =:= waits; Part =:= binaries -> 0.3;
+each_us(waits, true) -> 0.3;
 each_us(_, _) -> 0.
 
 %% @doc Milliseconds until a part that took `Ms' comes again, with so many processors.
@@ -107,18 +115,20 @@ pace(Part, Ms, Capacity) ->
     {Share, Least} = share(Part),
     max(Least, ceil(100 * Ms / Share / Capacity)).
 
-%% Of scans with one thread: whatever they wait for, they take no more than that of one processor.
+%% All parts but the diagnosis scan with one thread: whatever they wait for, they take no more than that of one processor.
 capacity() -> erlang:system_info(schedulers_online).
 
-take(Part, Next, #{pace := Pace, beside := Beside} = State) ->
+take(diagnosis, _, #{pace := #{diagnosis := Due}} = State) ->
+    case Due =< now_ms() of
+        true -> beside(State);
+        false -> State
+    end;
+take(Part, Next, #{pace := Pace} = State) ->
     case map_get(Part, Pace) =< now_ms() of
-        true when Part =:= diagnosis, Beside =:= none ->
-            %% whoever leaves meanwhile and comes back does not get another one at once
-            State#{beside := {sonde_helper:job(fun diagnose/1, ?WATCH_MS), now_us()}, pace := Pace#{Part := now_ms() + pace(Part, 0, 1)}};
-        true when Part =/= diagnosis ->
+        true ->
             {Ms, Section} = worked(Part, Next, State),
             taken(Part, Ms, Section, State);
-        _ ->
+        false ->
             State
     end.
 
@@ -142,12 +152,29 @@ worked(Part, Next, #{server := Server}) ->
 
 ended() -> #{failed => <<"it was ended">>}.
 
-%% The diagnosis watches the node for seconds, so it runs beside the others. It reads with several threads, on dirty
-%% I/O schedulers: their work in that time counts, also what others gave them.
+%% The diagnosis watches the node for seconds, so it runs beside the others. If the viewers leave meanwhile and others
+%% come, no second one starts at once.
+beside(#{server := Server, beside := none, pace := Pace} = State) ->
+    Later = Pace#{diagnosis := now_ms() + ?DIAGNOSIS_MS},
+    Server ! {pace, self(), Later},
+    State#{beside := sonde_helper:job(fun diagnose/1, ?WATCH_MS), pace := Later};
+beside(#{beside := Pid} = State) ->
+    true = exit(Pid, kill),
+    State.
+
+%% It reads with several threads, on dirty I/O schedulers: their work in that time counts, also what others gave them.
 diagnose(Ms) ->
+    Start = now_us(),
     Before = erlang:statistics(scheduler_wall_time_all),
     Section = section({diagnosis, Ms}),
-    {dirty(sonde_lib:scheduler_usage_diff(Before, erlang:statistics(scheduler_wall_time_all))), Section}.
+    Usage = sonde_lib:scheduler_usage_diff(Before, erlang:statistics(scheduler_wall_time_all)),
+    {(now_us() - Start) / 1000 * threads(sonde_vm:side(), dirty(Usage), capacity()), Section}.
+
+%% @doc How many processors a diagnosis takes. On the portable path it asks each process, from normal schedulers. What
+%% waits for a disk is work of its scheduler, too, but not of ours.
+-spec threads(native | {portable, term()}, number(), pos_integer()) -> float().
+threads(native, Dirty, Capacity) -> min(Dirty, min(?THREADS, Capacity)) + ?WATCH_SHARE;
+threads(_, _, _) -> 1 + ?WATCH_SHARE.
 
 %% @doc How many dirty I/O schedulers worked, of all shares.
 -spec dirty([{pos_integer(), float()}]) -> number().
@@ -155,12 +182,8 @@ dirty(Usage) ->
     Others = erlang:system_info(schedulers) + erlang:system_info(dirty_cpu_schedulers),
     lists:sum([Share || {Id, Share} <- Usage, Id > Others]).
 
-diagnosed(Why, #{beside := {_, Start}} = State) ->
-    {Threads, Section} = case Why of
-                             {answer, Answer} -> Answer;
-                             _ -> {1, ended()}
-                         end,
-    taken(diagnosis, (now_us() - Start) / 1000 * (Threads + ?WATCH_SHARE), Section, State#{beside := none}).
+diagnosed({answer, {Ms, Section}}, State) -> taken(diagnosis, Ms, Section, State#{beside := none});
+diagnosed(_, State) -> taken(diagnosis, ?DIAGNOSIS_MS, ended(), State#{beside := none}).
 
 section({Part, Ms}) ->
     Side = sonde_vm:side(),

@@ -16,7 +16,9 @@ main([Dir]) ->
     Large = binary:copy(<<"b">>, 5000000),
     Waited = spawn(fun() -> hold(1), Large end),
     _ = [spawn(fun() -> gen_server:call(Waited, never, infinity) end) || _ <- lists:seq(1, 7)],
-    _ = spawn(fun() -> grow(ets:new(live_web_grows, [public]), 1) end),
+    Grows = ets:new(live_web_grows, [public]),
+    ok = more(Grows, 1, 50000),
+    _ = spawn(fun() -> grow(Grows, 50001) end),
     {ok, _} = sonde_web:start_link(#{interval => 500}),
     ok = file:write_file(filename:join(Dir, "url.tmp"), sonde_web:url()),
     ok = file:rename(filename:join(Dir, "url.tmp"), filename:join(Dir, "url")),
@@ -37,12 +39,13 @@ hold(N) ->
 
 %% So that there is a suspect.
 grow(Table, N) ->
-    true = ets:insert(Table, [{N + I, lists:seq(1, 20)} || I <- lists:seq(1, 100)]),
-    ok = timer:sleep(10),
-    case N > 1000000 of
-        true -> hold(1);
-        false -> grow(Table, N + 100)
-    end.
+    ok = more(Table, N, 100),
+    ok = timer:sleep(50),
+    grow(Table, N + 100).
+
+more(Table, From, Rows) ->
+    true = ets:insert(Table, [{I, lists:seq(1, 20)} || I <- lists:seq(From, From + Rows - 1)]),
+    ok.
 
 work() ->
     _ = lists:sum(lists:seq(1, 20000)),

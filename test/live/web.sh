@@ -6,7 +6,7 @@
 #   MODULES         the packages of src/report/page/package-lock.json (scripts/setup report)
 #   CHROMIUM        the browser (chromium)
 #   SONDE_EBIN      sonde's compiled modules (_build/default/lib/sonde/ebin)
-#   SONDE_TIMEOUT   seconds for the whole run (300)
+#   SONDE_TIMEOUT   seconds for the whole run (600)
 #   SONDE_SHOTS     a folder for pictures of the page, if there should be any
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,7 +21,7 @@ node "$root/src/report/page/build.mjs" "$MODULES" "$tmp/built.html" live
 erlc -Wall -Werror -o "$tmp/ebin" "$here/live_web.erl"
 limit=()
 if command -v timeout >/dev/null; then
-    limit=(timeout --foreground -k 10 "${SONDE_TIMEOUT:-300}")
+    limit=(timeout --foreground -k 10 "${SONDE_TIMEOUT:-600}")
 fi
 "${limit[@]}" erl -noinput +P 100000 -pa "$tmp/ebin" "$ebin" -run live_web main "$tmp" &
 erlang=$!

@@ -38,9 +38,10 @@ function made({ label, root, format, tone }) {
 
   function tell(node) {
     const name = node.data.title || node.data.name;
-    said.replaceChildren(h('b', {}, format(node.data.bytes)), ` ${percent(node.data.bytes / (all.data.bytes || 1))}  `,
+    const text = h('p', {}, h('b', {}, format(node.data.bytes)), ` ${percent(node.data.bytes / (all.data.bytes || 1))}  `,
       h('span', { class: 'code' }, name), node.data.kind ? `  ${node.data.kind}` : '',
       node.data.preview ? h('span', { class: 'code' }, `  ${node.data.preview}`) : '');
+    if (text.textContent !== said.textContent) said.replaceChildren(...text.childNodes);
   }
 
   function draw(element, width) {

@@ -37,13 +37,10 @@ keep();
 // Nodes that are the same stay where they are: what is taken out of a page loses the focus.
 function put(parent, ...children) {
   const wanted = children.flat(Infinity).filter((child) => child !== false && child !== null && child !== undefined);
+  for (const there of [...parent.childNodes]) if (!wanted.includes(there)) there.remove();
   wanted.forEach((child, i) => {
-    const there = parent.childNodes[i];
-    if (there === child) return;
-    if (there) parent.replaceChild(child, there);
-    else parent.append(child);
+    if (parent.childNodes[i] !== child) parent.insertBefore(child, parent.childNodes[i] ?? null);
   });
-  while (parent.childNodes.length > wanted.length) parent.lastChild.remove();
 }
 
 const online = (usage) => usage.slice(0, state.about?.online ?? usage.length);
@@ -122,7 +119,7 @@ function drawnPart(found, show) {
 function cost() {
   const known = Object.entries(state.parts).filter(([, { ms }]) => ms !== undefined).map(([part, { ms, every, at }]) => [TITLES[part], ms, Math.max(every, state.interval), at]);
   return [h('p', { class: 'lead' }, `A point of each line every ${duration(state.interval)}, while somebody looks. A part that takes longer is sampled less often, `,
-    'so that all of it stays below 1 % of the time of the processors.'),
+    'so that all of it stays below 1 % of the time of the processors on average.'),
   known.length > 0 && table({ label: 'What each part costs', sort: null, filter: false, rows: known, columns: [
     { title: 'Part', get: (row) => row[0] }, { title: 'Work', get: (row) => row[1], text: (row) => `${row[1].toFixed(1)} ms`, number: true },
     { title: 'At most every', get: (row) => row[2], text: (row) => duration(row[2]), number: true },

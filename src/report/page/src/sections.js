@@ -228,7 +228,7 @@ export function flames(calls, rows) {
 export function stacks({ calls, rows }) {
   const root = flames(calls, rows);
   const line = (row) => row[1].map((i) => calls[i]).reverse().join(' < ') || '(hibernated)';
-  return [explained(`${count(root.bytes)} processes have these ${count(rows.length)} stacks. A function is below the one that called it; its width is the number of processes.`),
+  return [explained(`Stacks of ${someProcesses(root.bytes)}, ${count(rows.length)} different ones. A function is below the one that called it; its width is the number of processes.`),
     icicle({ label: 'Stacks of processes', root, format: someProcesses, tone: (node) => (node.depth === 0 ? 0 : 1 + (node.depth % 2)) }),
     same('The same as a table', table({ label: 'Stacks', sort: 1, first: 10, rows,
       columns: [code('Stack, the innermost function first', line, { class: 'wrap' }), number('Processes', at(0)), code('Example', at(2))] }))];
