@@ -455,7 +455,7 @@ viewers_share_samples(_Config) ->
     Viewers = [spawn_link(fun() -> Self ! {self(), [data() || _ <- lists:seq(1, 5)]} end) || _ <- lists:seq(1, 10)],
     Seen = lists:append([receive {Viewer, Answers} -> Answers end || Viewer <- Viewers]),
     Elapsed = erlang:monotonic_time(millisecond) - Start,
-    [_] = samplers(),
+    true = length(samplers()) =< 1,
     Last = lists:max([Number || #{<<"number">> := Number} <- Seen]),
     true = Last - First =< Elapsed div 200 + 2,
     %% one point at one moment, whoever asks
@@ -508,7 +508,8 @@ diagnosis_runs_beside(_Config) ->
     ok = sonde_test:until(goes_on, fun() -> map_get(<<"number">>, data()) >= First + 3 end),
     false = is_map_key(<<"diagnosis">>, map_get(<<"parts">>, data())),
     ok = sonde_test:until(nobody, fun() -> samplers() =:= [] end),
-    _ = catch erlang:resume_process(Watches),
+    %% it is gone, unless that has to wait for this
+    _ = try erlang:resume_process(Watches) catch error:badarg -> gone end,
     receive {'DOWN', Ended, process, Watches, _} -> ok end,
     #{<<"number">> := Back} = data(),
     ok = sonde_test:until(goes_on, fun() -> [] = diagnosing(), map_get(<<"number">>, data()) > Back end).
