@@ -54,20 +54,21 @@ everything_under_fire(Config) ->
     all_true_most_native(?RUNS, Dir, [seconds() * 1000, #{calls => 3, reads => 1, looks => 1, counts => 1},
                                       {12000, Fire}]).
 
-%% Every run has to be true, and the best one native, with enough answers that a witness judged. A process that keeps its scheduler's thread while the system
+%% Every run has to be true, and the best one native. A process that keeps its scheduler's thread while the system
 %% has taken the processor from that thread cannot be read: what else the machine does lowers the share, and nothing
 %% raises it.
 all_true_most_native(Runs, Dir, Args) ->
     Seen = under_fire(Dir, Args),
     ok = report(Seen),
     [] = maps:get(wrong, Seen),
-    #{witnessed := Witnessed, attempts := All, attempts_native := Native, busy_attempts := Busy,
+    true = maps:get(witnessed, Seen) > 100,
+    #{attempts := All, attempts_native := Native, busy_attempts := Busy,
       busy_native := BusyNative} = Seen,
     {true, _} = {4 * Busy >= All, {busy, Busy, All}},
-    case {BusyNative >= 0.95 * Busy, Native >= 0.99 * All, Witnessed > 100} of
-        {true, true, true} -> ok;
+    case {BusyNative >= 0.95 * Busy, Native >= 0.99 * All} of
+        {true, true} -> ok;
         _ when Runs > 1 -> all_true_most_native(Runs - 1, Dir, Args);
-        _ -> ct:fail({not_native, [{of_busy, BusyNative, Busy}, {of_all, Native, All}, {witnessed, Witnessed}]})
+        _ -> ct:fail({not_native, [{of_busy, BusyNative, Busy}, {of_all, Native, All}]})
     end.
 
 under_fire(Foreign, [Ms | _] = Args) ->
