@@ -41,8 +41,8 @@ share(_) -> {0.03, 5000}.
 parts() -> [processes, tables, ports, allocators, groups, waits, stacks, binaries, diagnosis, busy].
 
 %% @doc Starts the sampler, linked. It sends `{about, Self, Json}', then `{point, Self, Json}' and
-%% `{part, Self, Part, Json, Pace}' again and again, and
-%% `{pace, Self, Pace}' when a part begins that may outlive this process.
+%% `{part, Self, Part, Json, Pace}' again and again, and `{pace, Self, Pace}' when a diagnosis begins, since this
+%% process may be ended before that is done.
 -spec start(request()) -> pid().
 start(Request) -> sonde_helper:job(fun run/1, Request).
 
