@@ -576,7 +576,7 @@ planted_binary_is_seen(_Config) ->
     Look = fun() -> [sonde_alloc:memory(used), binary_bytes(), sonde_alloc:memory(allocated),
                      proplists:get_value(binary_alloc, sonde_alloc:memory(allocated_types))] end,
     ok = sonde_test:still(fun() ->
-        Before = Look(),
+        Before = at_rest(Look, Look()),
         Pid = sonde_test:hold(fun() -> binary:copy(<<1>>, Size) end),
         Holds = Look(),
         ok = sonde_test:stop(Pid),
@@ -588,6 +588,14 @@ planted_binary_is_seen(_Config) ->
                       lists:sublist(grown(Look(), Holds), 2))
         end)
     end).
+
+%% What processes freed before they were suspended is given back later, by the schedulers.
+at_rest(Look, Last) ->
+    timer:sleep(200),
+    case Look() of
+        Last -> Last;
+        Other -> at_rest(Look, Other)
+    end.
 
 grown(From, To) -> [B - A || {A, B} <- lists:zip(From, To)].
 
