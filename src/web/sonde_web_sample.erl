@@ -101,7 +101,7 @@ expected(diagnosis, true, #{processes := N, bytes := Bytes}) -> (2 * N + 3 * Byt
 expected(binaries, true, #{processes := N, rows := Rows}) -> (0.3 * N + 2 * Rows) / 1000;
 expected(Part, Native, #{processes := N}) -> N * each_us(Part, Native) / 1000.
 
-each_us(processes, Native) -> case Native of true -> 0.2; false -> 5 end;
+each_us(processes, Native) -> case Native of true -> 0.5; false -> 5 end;
 each_us(busy, Native) -> case Native of true -> 0.3; false -> 10 end;
 each_us(groups, Native) -> case Native of true -> 0.3; false -> 5 end;
 each_us(stacks, Native) -> case Native of true -> 1; false -> 20 end;
