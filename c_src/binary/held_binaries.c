@@ -106,7 +106,7 @@ static enum status refers(void *ctx, const struct vm *vm, uintptr_t entry)
         !peek_word(vm->reader, entry + at, &binary) || binary == 0 || (binary & 7) != 0)
         return ST_TORN;
     enum status st = h->n - h->taken == HELD_PENDING ? take(h, vm) : ST_OK;
-    peek_prefetch(binary + LF(vm->lay, bin_refc));
+    peek_prefetch(vm->reader, binary + LF(vm->lay, bin_refc));
     h->pending[h->n++ % HELD_PENDING] = binary | (h->queued ? (uint64_t)QUEUED : 0) |
                                         (object == LF(vm->lay, bin_thing) ? (uint64_t)SEEN : 0);
     return st;
@@ -132,7 +132,7 @@ static enum status next_message(struct held_binaries *h, const struct vm *vm, st
         !peek_word(vm->reader, at + LF(vm->lay, msg_next), &h->message))
         return ST_TORN;
     if (h->message != 0)
-        peek_prefetch(h->message);
+        peek_prefetch(vm->reader, h->message);
     if (!signal_is_message(tag))
         return h->stage == INNER && signal_op(tag) == SIGNAL_RECV_MARK ? ST_OK : ST_BUSY;
     return tag != SIGNAL_EXTERNAL_MSG ? offheap_message(&h->offheap, vm, at, b) : ST_OK;

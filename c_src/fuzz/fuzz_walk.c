@@ -76,7 +76,7 @@ static struct attempt walk_all(struct walk *w, const struct vm *vm, const struct
     enum status st = ST_TIMESLICE;
     struct budget b;
     walk_start(w, vm, q, w);
-    walk_prefetch(w);
+    walk_prefetch(w, vm->reader);
     for (unsigned i = 0; st == ST_TIMESLICE; i++) {
         fuzz_must(i < 2 * MOST_THINGS, "a walk that takes more turns than steps:", q->attr);
         b = turn;

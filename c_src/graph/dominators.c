@@ -125,7 +125,8 @@ static uint32_t common(const struct dominators *d, uint32_t x, uint32_t y, struc
 /* ---- nodes, each after all nodes that lead to it ---------------------------------------------- */
 
 /* Handles one link. false: the node has more links than were counted. */
-static bool meet(struct dominators *d, uint32_t parent, const struct link *link, struct budget *b)
+static bool meet(struct dominators *d, const struct vm *vm, uint32_t parent,
+                 const struct link *link, struct budget *b)
 {
     uint32_t node = graph_node(d->g, link->mark);
     if (node >= d->nodes || d->waiting[node] == 0)
@@ -137,7 +138,7 @@ static bool meet(struct dominators *d, uint32_t parent, const struct link *link,
     if (--d->waiting[node] == 0) {
         d->waiting[node] = d->ready;
         d->ready = (uint32_t)mark_place(link->mark);
-        peek_prefetch(link->to);
+        peek_prefetch(vm->reader, link->to);
     }
     return true;
 }
@@ -156,7 +157,7 @@ static enum status take_roots(struct dominators *d, const struct reading *rd)
     struct link link;
     enum status st;
     while ((st = graph_root(d->g, &d->roots, rd, &link)) == ST_OK) {
-        if (!meet(d, NODE_AREA + d->roots.root, &link, rd->budget))
+        if (!meet(d, rd->vm, NODE_AREA + d->roots.root, &link, rd->budget))
             return ST_TORN;
     }
     return st == ST_GONE ? ST_OK : st;
@@ -212,7 +213,7 @@ static enum status take(struct dominators *d, const struct vm *vm, struct budget
                 return st == ST_GONE ? ST_OK : st;
         }
         while ((st = inside_next(d->g, vm, &d->inside, b, &link)) == ST_OK) {
-            if (!meet(d, d->node, &link, b))
+            if (!meet(d, vm, d->node, &link, b))
                 return ST_TORN;
         }
         if (st == ST_GONE)

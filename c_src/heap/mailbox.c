@@ -182,7 +182,7 @@ static enum status next_message(struct mailbox *m, const struct vm *vm, struct b
     if (m->stage == OUTER && at + LF(vm->lay, msg_next) == m->last)
         m->cursor = m->last = 0;
     if (m->cursor != 0)
-        peek_prefetch(m->cursor);
+        peek_prefetch(vm->reader, m->cursor);
     if (!signal_is_message(tag))
         return m->stage == INNER && signal_op(tag) == SIGNAL_RECV_MARK ? ST_OK : ST_BUSY;
     m->messages++;

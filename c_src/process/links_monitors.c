@@ -210,7 +210,7 @@ static enum status walk(struct links_monitors *t, const struct vm *vm, struct bu
 {
     while (t->depth > 0) {
         if (!budget_step(b)) {
-            peek_prefetch(t->todo[t->depth - 1]);
+            peek_prefetch(vm->reader, t->todo[t->depth - 1]);
             return ST_TIMESLICE;
         }
         uint64_t at = t->todo[--t->depth];

@@ -85,7 +85,7 @@ static bool ask_size(struct offheap *w, const struct vm *vm, uint64_t bin)
     if (bin == 0 || (bin & 7) || (w->asked >= OFFHEAP_PENDING && !add_size(w, vm, w->asked)))
         return false;
     uintptr_t at = bin + LF(vm->lay, bin_size);
-    peek_prefetch(at);
+    peek_prefetch(vm->reader, at);
     w->pending[w->asked++ % OFFHEAP_PENDING] = at;
     return true;
 }
@@ -97,9 +97,9 @@ static bool is_far(uintptr_t entry, uintptr_t next)
     return next != 0 && next - entry + near > near + near;
 }
 
-static enum status come_again(uintptr_t entry)
+static enum status come_again(const struct vm *vm, uintptr_t entry)
 {
-    offheap_prefetch(entry);
+    offheap_prefetch(vm->reader, entry);
     return ST_TIMESLICE;
 }
 
@@ -122,7 +122,7 @@ static enum status walk_entries(struct offheap *w, const struct vm *vm, struct b
     for (uint64_t entry = w->cursor, following; entry != 0; entry = following) {
         uint64_t object;
         if (!budget_step(b))
-            return come_again(entry);
+            return come_again(vm, entry);
         if (!block_holds(block, entry, ENTRY_WORDS))
             block = blocks_find(&w->blocks, entry, ENTRY_WORDS);
         if (!block || w->steps-- == 0 || !peek_word(vm->reader, entry, &object) ||
@@ -137,7 +137,7 @@ static enum status walk_entries(struct offheap *w, const struct vm *vm, struct b
         if (st != ST_OK)
             return st;
         if (b->shared && is_far(entry, following))
-            return come_again(following);
+            return come_again(vm, following);
     }
     return ST_OK;
 }

@@ -39,10 +39,10 @@ struct offheap {
 extern const enum layout_field offheap_fields[];
 
 /* An entry has up to six words, which may lie in two cache lines. */
-static inline void offheap_prefetch(uintptr_t entry)
+static inline void offheap_prefetch(enum peek_reader r, uintptr_t entry)
 {
-    peek_prefetch(entry);
-    peek_prefetch(entry + 24);
+    peek_prefetch(r, entry);
+    peek_prefetch(r, entry + 24);
 }
 
 /* Whether all lists are empty, as in most processes. */

@@ -114,7 +114,7 @@ static enum status one_queue(struct queue *q, const struct vm *vm, struct budget
 {
     while (q->cursor != 0 || q->frag != 0) {
         if (!budget_step(b)) {
-            peek_prefetch(q->frag != 0 ? q->frag : q->cursor);
+            peek_prefetch(vm->reader, q->frag != 0 ? q->frag : q->cursor);
             return ST_TIMESLICE;
         }
         if (q->steps-- == 0)

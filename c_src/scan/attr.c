@@ -574,16 +574,16 @@ void walk_start_under(struct walk *w, const struct reading *rd, const struct que
     start(w, rd, q);
 }
 
-void walk_prefetch(const struct walk *w)
+void walk_prefetch(const struct walk *w, enum peek_reader r)
 {
     const struct reading rd = reading_of(w, NULL, NULL);
     const enum layout_field *field = w->q->row->first;
     for (; field && *field != LAYOUT_FIELD_COUNT; field++) {
         uint64_t at = stamp_word(&rd, *field);
         if (at != 0 && *field == LF_off_heap)
-            offheap_prefetch(at);
+            offheap_prefetch(r, at);
         else if (at != 0)
-            peek_prefetch(at);
+            peek_prefetch(r, at);
     }
 }
 

@@ -106,7 +106,7 @@ void walk_start_under(struct walk *w, const struct reading *rd, const struct que
 enum status walk_go_under(struct walk *w, const struct reading *rd);
 
 /* Asks for the cache lines that the walk will want first. */
-void walk_prefetch(const struct walk *w);
+void walk_prefetch(const struct walk *w, enum peek_reader r);
 
 /* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, NOMEM. After it: walk_finish; and before the value is
  * believed: walk_close. */

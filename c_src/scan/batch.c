@@ -215,7 +215,7 @@ static enum status look_ahead(struct scan *s)
         if (t->proc == 0)
             continue;
         for (unsigned i = 0; i < s->lines; i++)
-            peek_prefetch(t->proc + s->line[i]);
+            peek_prefetch(s->vm.reader, t->proc + s->line[i]);
         s->ahead_n++;
         return ST_OK;
     }
@@ -264,7 +264,7 @@ static void open_process(struct scan *s, unsigned p)
         if (w->q->at_once) {
             (void)walk_go(w, &s->vm, NULL);
         } else {
-            walk_prefetch(w);
+            walk_prefetch(w, s->vm.reader);
             s->walking |= 1U << (at + k);
         }
     }

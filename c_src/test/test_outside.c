@@ -176,6 +176,51 @@ static void test_expected(void)
     end_child(&c);
 }
 
+/* What is wanted is read with the next page that is needed, and kept no longer than that one; what is not readable
+ * takes nothing from the others. */
+static void test_wanted(void)
+{
+    const uint16_t pair[] = {0, 8};
+    uint64_t got[2];
+    uint64_t w;
+    struct child c = start_child();
+    uintptr_t at = (uintptr_t)c.own;
+    EXPECT(peek_aim(c.pid, at + 8) == 0);
+    peek_prefetch(PEEK_OTHER, at + PAGE + 24);
+    peek_prefetch(PEEK_OTHER, at + 2UL * PAGE);
+    EXPECT(peek_word(PEEK_OTHER, at, &w) && w == 0);
+    change(&c);
+    EXPECT(peek_word(PEEK_OTHER, at + PAGE, &w) && w == PAGE / 8);
+    EXPECT(peek_word(PEEK_OTHER, at + 2UL * PAGE, &w) && w == 2 * PAGE / 8);
+    EXPECT(peek_gather(PEEK_OTHER, at, pair, 2, got) && got[0] >> 32 == 1);
+    EXPECT(peek_word(PEEK_OTHER, at + PAGE, &w) && w >> 32 == 1);
+    peek_prefetch(PEEK_OTHER, at + 2UL * PAGE);
+    EXPECT(peek_word(PEEK_OTHER, at, &w) && w >> 32 == 1);
+    change(&c);
+    peek_barrier();
+    EXPECT(peek_word(PEEK_OTHER, at + 2UL * PAGE, &w) && w >> 32 == 2);
+    /* not readable, before others and after them */
+    peek_barrier();
+    peek_prefetch(PEEK_OTHER, at + PAGE);
+    peek_prefetch(PEEK_OTHER, 4096);
+    peek_prefetch(PEEK_OTHER, at + 2UL * PAGE);
+    peek_prefetch(PEEK_OTHER, 0);
+    EXPECT(peek_word(PEEK_OTHER, at, &w) && w >> 32 == 2);
+    EXPECT(!peek_word(PEEK_OTHER, 4096, &w));
+    EXPECT(peek_word(PEEK_OTHER, at + PAGE, &w) && w == (2ULL << 32 | PAGE / 8));
+    EXPECT(peek_word(PEEK_OTHER, at + 2UL * PAGE, &w) && w == (2ULL << 32 | 2 * PAGE / 8));
+    peek_prefetch(PEEK_OTHER, at + PAGE);
+    EXPECT(!peek_word(PEEK_OTHER, 2UL * 4096, &w));
+    /* more than there is room for */
+    peek_barrier();
+    for (unsigned i = 0; i < 1000; i++)
+        peek_prefetch(PEEK_OTHER, at + 8UL * (i * 37 % WORDS));
+    for (unsigned i = 0; i < 1000; i++)
+        EXPECT(peek_word(PEEK_OTHER, at + 8UL * (i * 37 % WORDS), &w) &&
+               w == (2ULL << 32 | i * 37 % WORDS));
+    end_child(&c);
+}
+
 /* ---- which program it runs --------------------------------------------------------------------------- */
 
 static void test_target(void)
@@ -386,6 +431,7 @@ int main(void)
     running = "reader", test_reader();
     running = "pages", test_pages();
     running = "expected", test_expected();
+    running = "wanted", test_wanted();
     if (access("/proc/self/maps", R_OK) == 0)
         running = "target", test_target();
 #endif

@@ -209,13 +209,19 @@ static bool syscall_gather(enum peek_reader r, uintptr_t base, const uint16_t *o
  * A system call for each word would make a walk several hundred times slower. So a thread keeps the pages that
  * it reads, until the next peek_gather, peek_barrier or peek_ready: a page is never older than the latest opening
  * of a stamp, and what is read after a barrier was in memory after it. The page that peek_scan searches is kept
- * until the next barrier: it has the process table, where a slot is always read again after one. */
-enum { PAGE_WORDS = 512, PAGE_BYTES = PAGE_WORDS * 8, PAGE_BITS = 4, PAGES = 1 << PAGE_BITS };
+ * until the next barrier: it has the process table, where a slot is always read again after one.
+ *
+ * Walks that take turns say which pages they will read, so that one system call reads these of all of them. */
+enum { PAGE_WORDS = 512, PAGE_BYTES = PAGE_WORDS * 8, PAGE_BITS = 6, PAGES = 1 << PAGE_BITS };
+enum { WANTED = 32 };
+static_assert((int)PAGES <= 64, "a set of places has 64 bits");
 
 static _Thread_local struct {
     unsigned n;
     uintptr_t at[PAGES + 1]; /* 0: none; the last one is of peek_scan */
     uint64_t words[PAGES + 1][PAGE_WORDS];
+    unsigned wanted_n;
+    uintptr_t wanted[WANTED];
 } kept;
 
 /* Apart, because a thread gets this memory when it first comes here: in a node none does. */
@@ -223,7 +229,7 @@ static __attribute__((noinline)) void forget(bool all)
 {
     if (kept.n > 0)
         memset(kept.at, 0, PAGES * sizeof *kept.at);
-    kept.n = 0;
+    kept.n = kept.wanted_n = 0;
     if (all)
         kept.at[PAGES] = 0;
 }
@@ -326,6 +332,16 @@ static void forget_core(void)
         forget(true);
 }
 
+static uintptr_t page_of(uintptr_t addr)
+{
+    return addr & ~(uintptr_t)(PAGE_BYTES - 1);
+}
+
+static unsigned place_of(uintptr_t addr)
+{
+    return (unsigned)(addr / PAGE_BYTES * 0x9E3779B97F4A7C15U >> (64 - PAGE_BITS));
+}
+
 static bool fetch_page(unsigned i, uintptr_t at)
 {
     kept.at[i] = 0;
@@ -336,13 +352,55 @@ static bool fetch_page(unsigned i, uintptr_t at)
     return true;
 }
 
+void peek_want_other(uintptr_t addr)
+{
+    uintptr_t at = page_of(addr);
+    if (!aimed.core && at != 0 && kept.wanted_n < WANTED && kept.at[place_of(addr)] != at)
+        kept.wanted[kept.wanted_n++] = at;
+}
+
+struct pages {
+    unsigned n;
+    uint64_t places; /* a set */
+    struct iovec local[WANTED + 1], remote[WANTED + 1];
+};
+
+static void add_page(struct pages *p, unsigned place, uintptr_t at)
+{
+    p->places |= 1ULL << place;
+    p->local[p->n] = (struct iovec){kept.words[place], PAGE_BYTES};
+    p->remote[p->n++] = (struct iovec){remote_address(at), PAGE_BYTES};
+    kept.at[place] = 0;
+}
+
+/* With the one that is needed, those that are wanted, at most one for each place. The kernel ends at the first that
+ * is not readable, so those behind it are not there. */
+static bool fetch_wanted(unsigned needed, uintptr_t at)
+{
+    struct pages p = {.n = 0};
+    add_page(&p, needed, at);
+    for (unsigned k = 0; k < kept.wanted_n; k++) {
+        unsigned place = place_of(kept.wanted[k]);
+        if (!(p.places & 1ULL << place) && kept.at[place] != kept.wanted[k])
+            add_page(&p, place, kept.wanted[k]);
+    }
+    kept.wanted_n = 0;
+    ssize_t got = process_vm_readv(aimed.process, p.local, p.n, p.remote, p.n, 0);
+    for (unsigned k = 0; got >= (ssize_t)(k + 1) * PAGE_BYTES; k++) {
+        uintptr_t is = (uintptr_t)p.remote[k].iov_base;
+        kept.at[place_of(is)] = is;
+        kept.n++;
+    }
+    return kept.at[needed] == at;
+}
+
 static bool other_word(uintptr_t addr, uint64_t *out)
 {
-    uintptr_t at = addr & ~(uintptr_t)(PAGE_BYTES - 1);
-    unsigned i = (unsigned)(addr / PAGE_BYTES * 0x9E3779B97F4A7C15U >> (64 - PAGE_BITS));
-    if (kept.at[PAGES] == at)
-        i = PAGES;
-    if (at == 0 || (kept.at[i] != at && !fetch_page(i, at)))
+    uintptr_t at = page_of(addr);
+    unsigned i = kept.at[PAGES] == at ? PAGES : place_of(addr);
+    if (at == 0)
+        return false;
+    if (kept.at[i] != at && !(kept.wanted_n > 0 ? fetch_wanted(i, at) : fetch_page(i, at)))
         return false;
     *out = kept.words[i][addr % PAGE_BYTES / 8];
     return true;
@@ -363,7 +421,7 @@ static bool other_scan(uintptr_t table, size_t from, size_t to, size_t *found)
 {
     for (*found = from; *found < to; ++*found) {
         uintptr_t addr = table + 8 * *found;
-        uintptr_t at = addr & ~(uintptr_t)(PAGE_BYTES - 1);
+        uintptr_t at = page_of(addr);
         if (at == 0 || (kept.at[PAGES] != at && !fetch_page(PAGES, at)))
             return false;
         if (kept.words[PAGES][addr % PAGE_BYTES / 8] != 0)
@@ -447,6 +505,11 @@ static bool take_expected(uintptr_t base, const uint16_t *off, unsigned n, uint6
 void peek_expect_other(uintptr_t base, const uint16_t *off, unsigned n)
 {
     (void)base, (void)off, (void)n;
+}
+
+void peek_want_other(uintptr_t addr)
+{
+    (void)addr;
 }
 
 static bool other_word(uintptr_t addr, uint64_t *out)

@@ -211,10 +211,16 @@ static inline void peek_expect(enum peek_reader r, uintptr_t base, const uint16_
         peek_expect_other(base, offsets, n);
 }
 
+/* The reader `other' reads this page together with the next one that it has to read, if that is soon. */
+void peek_want_other(uintptr_t addr);
+
 /* Prefetches the cache line; never faults. */
-static inline void peek_prefetch(uintptr_t addr)
+static inline void peek_prefetch(enum peek_reader r, uintptr_t addr)
 {
-    __builtin_prefetch((const void *)addr, 0, 3); // NOLINT(performance-no-int-to-ptr)
+    if (r == PEEK_OTHER)
+        peek_want_other(addr);
+    else
+        __builtin_prefetch((const void *)addr, 0, 3); // NOLINT(performance-no-int-to-ptr)
 }
 
 #endif
