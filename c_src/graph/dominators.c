@@ -138,7 +138,8 @@ static bool meet(struct dominators *d, const struct vm *vm, uint32_t parent,
     if (--d->waiting[node] == 0) {
         d->waiting[node] = d->ready;
         d->ready = (uint32_t)mark_place(link->mark);
-        peek_prefetch(vm->reader, link->to);
+        if (vm->reader != PEEK_OTHER) /* of many ready ones, the last is taken first */
+            peek_prefetch(vm->reader, link->to);
     }
     return true;
 }

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Of another OS process, all stamps of a batch are read at once (batch_open). */
+/* Of another OS process, all stamps of a batch are read at once (batch_open), and no line is prefetched. */
 static void find_lines(struct scan *s, const struct plan *p)
 {
     if (s->vm.reader == PEEK_OTHER)

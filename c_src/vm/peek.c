@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 #if defined(__linux__)
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #endif
@@ -211,27 +212,84 @@ static bool syscall_gather(enum peek_reader r, uintptr_t base, const uint16_t *o
  * of a stamp, and what is read after a barrier was in memory after it. The page that peek_scan searches is kept
  * until the next barrier: it has the process table, where a slot is always read again after one.
  *
- * Walks that take turns say which pages they will read, so that one system call reads these of all of them. */
+ * Walks say which pages they will read (peek_want_other), so that one system call reads up to 32 of them. */
 enum { PAGE_WORDS = 512, PAGE_BYTES = PAGE_WORDS * 8, PAGE_BITS = 6, PAGES = 1 << PAGE_BITS };
-enum { WANTED = 32 };
+enum { WANTED = 32, EXPECTED = 16 };
 static_assert((int)PAGES <= 64, "a set of places has 64 bits");
 
-static _Thread_local struct {
+struct kept {
     unsigned n;
     uintptr_t at[PAGES + 1]; /* 0: none; the last one is of peek_scan */
     uint64_t words[PAGES + 1][PAGE_WORDS];
     unsigned wanted_n;
     uintptr_t wanted[WANTED];
-} kept;
+};
 
-/* Apart, because a thread gets this memory when it first comes here: in a node none does. */
-static __attribute__((noinline)) void forget(bool all)
+struct gather {
+    uintptr_t base;
+    const uint16_t *off;
+    unsigned n, part_n;
+    unsigned words; /* the first of its words */
+    struct part parts[PARTS];
+};
+
+struct expected {
+    unsigned n, taken;
+    bool is_read;
+    struct gather gathers[EXPECTED];
+    uint64_t words[EXPECTED * PARTS * PART_WORDS];
+};
+
+/* What a thread keeps. It is not thread-local itself: the C library would give that memory to each thread that uses
+ * any thread-local variable of this library, in nodes that look at no other process, too. */
+struct other {
+    struct kept kept;
+    struct expected expected;
+};
+
+static _Thread_local struct other *other;
+static pthread_key_t other_key; /* gives it back when the thread ends */
+static bool has_key;
+
+static void end_other(void *o)
 {
-    if (kept.n > 0)
-        memset(kept.at, 0, PAGES * sizeof *kept.at);
-    kept.n = kept.wanted_n = 0;
+    (void)munmap(o, sizeof(struct other));
+}
+
+static void make_key(void)
+{
+    has_key = pthread_key_create(&other_key, end_other) == 0;
+}
+
+/* false: no memory, so nothing can be read. */
+static bool has_other(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (other)
+        return true;
+    (void)pthread_once(&once, make_key);
+    if (!has_key)
+        return false;
+    void *o = mmap(NULL, sizeof *other, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (o == MAP_FAILED)
+        return false;
+    if (pthread_setspecific(other_key, o) != 0) {
+        end_other(o);
+        return false;
+    }
+    other = o;
+    return true;
+}
+
+static void forget(bool all)
+{
+    if (!other)
+        return;
+    if (other->kept.n > 0)
+        memset(other->kept.at, 0, PAGES * sizeof *other->kept.at);
+    other->kept.n = other->kept.wanted_n = 0;
     if (all)
-        kept.at[PAGES] = 0;
+        other->kept.at[PAGES] = 0;
 }
 
 static void forget_walks(void)
@@ -244,41 +302,27 @@ static void forget_walks(void)
  *
  * What several stamps will read is known before the first of them, and is read in one system call, as if each
  * of them were read at that moment, one after the other. */
-enum { EXPECTED = 16 };
-
-struct gather {
-    uintptr_t base;
-    const uint16_t *off;
-    unsigned n, part_n;
-    unsigned words; /* the first of its words */
-    struct part parts[PARTS];
-};
-
-static _Thread_local struct {
-    unsigned n, taken;
-    bool is_read;
-    struct gather gathers[EXPECTED];
-    uint64_t words[EXPECTED * PARTS * PART_WORDS];
-} expected;
-
 static_assert((int)PEEK_GATHER_MAX <= PARTS * (int)PART_WORDS &&
                   EXPECTED * (int)PEEK_GATHER_MAX <= 1024,
               "there is room for all, and the kernel takes 1024 pieces");
 
-static __attribute__((noinline)) void forget_expected(void)
+static void forget_expected(void)
 {
-    expected.n = expected.taken = 0;
-    expected.is_read = false;
+    if (!other)
+        return;
+    other->expected.n = other->expected.taken = 0;
+    other->expected.is_read = false;
 }
 
 void peek_expect_other(uintptr_t base, const uint16_t *off, unsigned n)
 {
-    if (aimed.core)
+    if (aimed.core || !has_other())
         return;
-    if (expected.is_read)
+    if (other->expected.is_read)
         forget_expected();
-    if (expected.n < EXPECTED && n <= PEEK_GATHER_MAX)
-        expected.gathers[expected.n++] = (struct gather){.base = base, .off = off, .n = n};
+    if (other->expected.n < EXPECTED && n <= PEEK_GATHER_MAX)
+        other->expected.gathers[other->expected.n++] =
+            (struct gather){.base = base, .off = off, .n = n};
 }
 
 static void read_expected(void)
@@ -286,35 +330,37 @@ static void read_expected(void)
     struct iovec remote[EXPECTED * PEEK_GATHER_MAX];
     unsigned pieces = 0;
     unsigned words = 0;
-    for (unsigned i = 0; i < expected.n; i++) {
-        struct gather *g = &expected.gathers[i];
+    for (unsigned i = 0; i < other->expected.n; i++) {
+        struct gather *g = &other->expected.gathers[i];
         g->words = words;
         g->part_n = make_parts(g->off, g->n, g->parts);
         words += g->part_n > 0 ? part_pieces(g->base, g->parts, g->part_n, remote + pieces)
                                : word_pieces(g->base, g->off, g->n, remote + pieces);
         pieces += g->part_n > 0 ? g->part_n : g->n;
     }
-    expected.is_read = true;
-    if (!readv_words(PEEK_OTHER, remote, pieces, expected.words, words))
-        expected.n = 0; /* one of them is not readable: each for itself */
+    other->expected.is_read = true;
+    if (!readv_words(PEEK_OTHER, remote, pieces, other->expected.words, words))
+        other->expected.n = 0; /* one of them is not readable: each for itself */
 }
 
 static bool take_expected(uintptr_t base, const uint16_t *off, unsigned n, uint64_t *out)
 {
-    const struct gather *g = &expected.gathers[expected.taken];
-    if (expected.taken >= expected.n || g->base != base || g->off != off || g->n != n)
+    if (!other)
         return false;
-    if (!expected.is_read) {
+    const struct gather *g = &other->expected.gathers[other->expected.taken];
+    if (other->expected.taken >= other->expected.n || g->base != base || g->off != off || g->n != n)
+        return false;
+    if (!other->expected.is_read) {
         forget_walks();
         read_expected();
     }
-    if (expected.n == 0)
+    if (other->expected.n == 0)
         return false;
-    expected.taken++;
+    other->expected.taken++;
     if (g->part_n > 0)
-        part_words(off, g->parts, g->part_n, expected.words + g->words, out);
+        part_words(off, g->parts, g->part_n, other->expected.words + g->words, out);
     else
-        memcpy(out, expected.words + g->words, n * sizeof *out);
+        memcpy(out, other->expected.words + g->words, n * sizeof *out);
     return true;
 }
 
@@ -344,19 +390,23 @@ static unsigned place_of(uintptr_t addr)
 
 static bool fetch_page(unsigned i, uintptr_t at)
 {
-    kept.at[i] = 0;
-    if (!syscall_block(PEEK_OTHER, at, PAGE_WORDS, kept.words[i]))
+    other->kept.at[i] = 0;
+    if (!syscall_block(PEEK_OTHER, at, PAGE_WORDS, other->kept.words[i]))
         return false;
-    kept.at[i] = at;
-    kept.n++;
+    other->kept.at[i] = at;
+    other->kept.n++;
     return true;
 }
 
 void peek_want_other(uintptr_t addr)
 {
     uintptr_t at = page_of(addr);
-    if (!aimed.core && at != 0 && kept.wanted_n < WANTED && kept.at[place_of(addr)] != at)
-        kept.wanted[kept.wanted_n++] = at;
+    if (aimed.core || !has_other())
+        return;
+    struct kept *k = &other->kept;
+    bool again = k->wanted_n > 0 && k->wanted[k->wanted_n - 1] == at;
+    if (at != 0 && !again && k->wanted_n < WANTED && k->at[place_of(addr)] != at)
+        k->wanted[k->wanted_n++] = at;
 }
 
 struct pages {
@@ -368,41 +418,42 @@ struct pages {
 static void add_page(struct pages *p, unsigned place, uintptr_t at)
 {
     p->places |= 1ULL << place;
-    p->local[p->n] = (struct iovec){kept.words[place], PAGE_BYTES};
+    p->local[p->n] = (struct iovec){other->kept.words[place], PAGE_BYTES};
     p->remote[p->n++] = (struct iovec){remote_address(at), PAGE_BYTES};
-    kept.at[place] = 0;
+    other->kept.at[place] = 0;
 }
 
 /* With the one that is needed, those that are wanted, at most one for each place. The kernel ends at the first that
- * is not readable, so those behind it are not there. */
+ * is not readable; those behind it are read when they are needed. */
 static bool fetch_wanted(unsigned needed, uintptr_t at)
 {
     struct pages p = {.n = 0};
     add_page(&p, needed, at);
-    for (unsigned k = 0; k < kept.wanted_n; k++) {
-        unsigned place = place_of(kept.wanted[k]);
-        if (!(p.places & 1ULL << place) && kept.at[place] != kept.wanted[k])
-            add_page(&p, place, kept.wanted[k]);
+    for (unsigned k = 0; k < other->kept.wanted_n; k++) {
+        unsigned place = place_of(other->kept.wanted[k]);
+        if (!(p.places & 1ULL << place) && other->kept.at[place] != other->kept.wanted[k])
+            add_page(&p, place, other->kept.wanted[k]);
     }
-    kept.wanted_n = 0;
+    other->kept.wanted_n = 0;
     ssize_t got = process_vm_readv(aimed.process, p.local, p.n, p.remote, p.n, 0);
-    for (unsigned k = 0; got >= (ssize_t)(k + 1) * PAGE_BYTES; k++) {
+    for (unsigned k = 0; k < p.n && got >= (ssize_t)(k + 1) * PAGE_BYTES; k++) {
         uintptr_t is = (uintptr_t)p.remote[k].iov_base;
-        kept.at[place_of(is)] = is;
-        kept.n++;
+        other->kept.at[place_of(is)] = is;
+        other->kept.n++;
     }
-    return kept.at[needed] == at;
+    return other->kept.at[needed] == at;
 }
 
 static bool other_word(uintptr_t addr, uint64_t *out)
 {
     uintptr_t at = page_of(addr);
-    unsigned i = kept.at[PAGES] == at ? PAGES : place_of(addr);
-    if (at == 0)
+    if (at == 0 || !has_other())
         return false;
-    if (kept.at[i] != at && !(kept.wanted_n > 0 ? fetch_wanted(i, at) : fetch_page(i, at)))
+    unsigned i = other->kept.at[PAGES] == at ? PAGES : place_of(addr);
+    if (other->kept.at[i] != at &&
+        !(other->kept.wanted_n > 0 ? fetch_wanted(i, at) : fetch_page(i, at)))
         return false;
-    *out = kept.words[i][addr % PAGE_BYTES / 8];
+    *out = other->kept.words[i][addr % PAGE_BYTES / 8];
     return true;
 }
 
@@ -419,12 +470,14 @@ static bool other_block(uintptr_t addr, size_t words, uint64_t *out)
 
 static bool other_scan(uintptr_t table, size_t from, size_t to, size_t *found)
 {
+    if (!has_other())
+        return false;
     for (*found = from; *found < to; ++*found) {
         uintptr_t addr = table + 8 * *found;
         uintptr_t at = page_of(addr);
-        if (at == 0 || (kept.at[PAGES] != at && !fetch_page(PAGES, at)))
+        if (at == 0 || (other->kept.at[PAGES] != at && !fetch_page(PAGES, at)))
             return false;
-        if (kept.words[PAGES][addr % PAGE_BYTES / 8] != 0)
+        if (other->kept.words[PAGES][addr % PAGE_BYTES / 8] != 0)
             return true;
     }
     return true;

@@ -211,10 +211,11 @@ static inline void peek_expect(enum peek_reader r, uintptr_t base, const uint16_
         peek_expect_other(base, offsets, n);
 }
 
-/* The reader `other' reads this page together with the next one that it has to read, if that is soon. */
+/* The reader `other' reads this page in the same system call as the next page that it needs. A gather, a barrier
+ * or peek_ready ends the request, and of a core file there is none. */
 void peek_want_other(uintptr_t addr);
 
-/* Prefetches the cache line; never faults. */
+/* Only for speed; never faults. */
 static inline void peek_prefetch(enum peek_reader r, uintptr_t addr)
 {
     if (r == PEEK_OTHER)
